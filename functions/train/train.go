@@ -75,7 +75,7 @@ type RunStore interface {
 // Readings is the time-series table.
 type Readings interface {
 	readings.Reader
-	readings.Sampler
+	Sample(ctx context.Context, nodes []readings.NodeRef, start, end time.Time, rows int) iter.Seq2[reading.Reading, error]
 }
 
 // Train is the step.

@@ -29,7 +29,6 @@ import (
 	"time"
 
 	"coldaisle.dev/run/api/alerting"
-	"coldaisle.dev/run/api/apikeys"
 	"coldaisle.dev/run/api/audit"
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/customers"
@@ -116,11 +115,10 @@ func New(cfg Config) (*API, error) {
 	r := rest.New(router, rest.Config{Authenticate: authenticator.Authenticate, MapError: storeErrors(cfg.MaxUnreported), Log: log, Secrets: tokens.Secrets()})
 
 	registerHealth(r)
-	(&customers.Handlers{DB: cfg.DB, Passwords: cfg.passwords(), Tokens: tokens, Clients: clients}).Register(r)
+	(&customers.Handlers{DB: cfg.DB, Passwords: cfg.passwords(), Tokens: tokens, Clients: clients, Clock: cfg.Clock}).Register(r)
 	alerts := &alerting.Handlers{DB: cfg.DB, Readings: cfg.Readings, Retrainer: retrainer, Clock: cfg.Clock}
 	alerts.Register(r)
-	(&rooms.Handlers{DB: cfg.DB, End: alerts.EndScope}).Register(r)
-	(&rooms.SensorHandlers{DB: cfg.DB, End: alerts.EndScope, MaxUnreported: cfg.MaxUnreported}).Register(r)
+	(&rooms.Handlers{DB: cfg.DB, End: alerts.EndScope, MaxUnreported: cfg.MaxUnreported}).Register(r)
 	(&gateways.Handlers{
 		DB: cfg.DB, Clients: clients, Tokens: cfg.GatewayTokens, ProjectID: cfg.ProjectID, Topic: cfg.DataTopic,
 		Clock: cfg.Clock, Log: log,
@@ -132,7 +130,6 @@ func New(cfg Config) (*API, error) {
 	(&metrics.Handlers{DB: cfg.DB, Incidents: alerts, Clock: cfg.Clock}).Register(r)
 	(&audit.Handlers{DB: cfg.DB}).Register(r)
 	(&training.Handlers{DB: cfg.DB, Retrainer: retrainer, Log: log}).Register(r)
-	(&apikeys.Handlers{DB: cfg.DB, Clock: cfg.Clock}).Register(r)
 
 	document, err := r.Document()
 	if err != nil {

@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"coldaisle.dev/shared/features"
 )
 
 // Hours bounds the hours of a node that a calibration is made of: four weeks.
@@ -177,8 +179,8 @@ func (c *Calibration) usual(s Statistic, past []NodeHours, shipped usual) {
 		}
 		slices.Sort(values)
 		if its[i].n = float64(len(values)); len(values) >= minHours {
-			its[i].middle = quantile(values, 0.5)
-			its[i].scale = quantile(values, 0.9) - its[i].middle
+			its[i].middle = features.Quantile(values, 0.5)
+			its[i].scale = features.Quantile(values, 0.9) - its[i].middle
 			rooms[n.Room], everybody = append(rooms[n.Room], i), append(everybody, i)
 		}
 	}
@@ -192,7 +194,7 @@ func (c *Calibration) usual(s Statistic, past []NodeHours, shipped usual) {
 		}
 		slices.Sort(middles)
 		slices.Sort(scales)
-		return float32(quantile(middles, share)), float32(quantile(scales, share))
+		return float32(features.Quantile(middles, share)), float32(features.Quantile(scales, share))
 	}
 	share := youngQuantile
 	if s == TemperatureStep || s == HumidityStep {
@@ -231,16 +233,6 @@ func (u usual) standardised(s Statistic, strength float64) float64 {
 	return (strength - float64(u.middle[s])) / max(leastScale, float64(u.scale[s]))
 }
 
-// quantile of ascending numbers, between neighbours in proportion.
-func quantile(ascending []float64, q float64) float64 {
-	place := q * float64(len(ascending)-1)
-	low := int(place)
-	if low+1 >= len(ascending) {
-		return ascending[len(ascending)-1]
-	}
-	return ascending[low] + (place-float64(low))*(ascending[low+1]-ascending[low])
-}
-
 // tailOf is the tail of pooled numbers, of which few count less than the shipped tail, and
 // none more than known.
 func tailOf(values []float64, known float64, shipped tail) tail {
@@ -252,14 +244,14 @@ func tailOf(values []float64, known float64, shipped tail) tail {
 	mixed := func(its, shipped float64) float64 { return own*its + (1-own)*shipped }
 	var t tail
 	for i, share := range shares() {
-		t.Ranks[i] = mixed(quantile(values, 1-share), shipped.Ranks[i])
+		t.Ranks[i] = mixed(features.Quantile(values, 1-share), shipped.Ranks[i])
 		if i > 0 { // apart, so that every number has one place
 			t.Ranks[i] = max(t.Ranks[i], t.Ranks[i-1]+1e-9)
 		}
 	}
 	// The very largest numbers are faults that nobody reported: their size does not count.
-	limit := quantile(values, 1-tailShare)
-	largest := quantile(values, 1-tailShare/censored)
+	limit := features.Quantile(values, 1-tailShare)
+	largest := features.Quantile(values, 1-tailShare/censored)
 	sum, exceeding := 0.0, 0.0
 	for _, v := range values {
 		if v > limit {

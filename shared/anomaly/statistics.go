@@ -14,6 +14,7 @@ import (
 	"slices"
 	"time"
 
+	"coldaisle.dev/shared/features"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -196,7 +197,7 @@ func medians(slot int64, of func(slot int64) Air) Air {
 	}
 	slices.Sort(temperature[:n])
 	slices.Sort(dew[:n])
-	return Air{quantile(temperature[:n], 0.5), quantile(dew[:n], 0.5)}
+	return Air{features.Quantile(temperature[:n], 0.5), features.Quantile(dew[:n], 0.5)}
 }
 
 // Live is the state of a node as its readings come. The zero value is a node that was

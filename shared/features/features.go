@@ -186,6 +186,16 @@ func spread(values []float64, now float64) float64 {
 	return math.Sqrt(max(0, squares/n-sum*sum/(n*n)))
 }
 
+// Quantile is that of ascending numbers, between neighbours in proportion.
+func Quantile(ascending []float64, q float64) float64 {
+	place := q * float64(len(ascending)-1)
+	low := int(place)
+	if low+1 >= len(ascending) {
+		return ascending[len(ascending)-1]
+	}
+	return ascending[low] + (place-float64(low))*(ascending[low+1]-ascending[low])
+}
+
 // median leaves values as they are.
 func (x *Extractor) median(values []float64) float64 {
 	sorted := x.sorted[:copy(x.sorted[:], values)]

@@ -127,5 +127,5 @@ func growDetector(rows forest.Matrix, info Info) (*Detector, error) {
 		return nil, fmt.Errorf("detector: %w", err)
 	}
 	scores := sorted(grown.ScoreAll(rows))
-	return &Detector{Info: info, Threshold: quantile(scores, 1-contamination), forest: grown}, nil
+	return &Detector{Info: info, Threshold: features.Quantile(scores, 1-contamination), forest: grown}, nil
 }

@@ -116,9 +116,9 @@ func stillness(trends, said, truths []float64, power float64) (bound float64) {
 		sizes[i] = math.Abs(v)
 	}
 	slices.Sort(sizes)
-	most := quantile(sizes, 1-ridgeTail) // what nobody can foresee, such as a spike, must not decide
+	most := features.Quantile(sizes, 1-ridgeTail) // what nobody can foresee, such as a spike, must not decide
 	for _, share := range [...]float64{0.5, 0.6, 0.7, 0.8, 0.9, 0.95} {
-		next := quantile(ordered, share)
+		next := features.Quantile(ordered, share)
 		var e errorSums
 		for i, trend := range trends {
 			if trend >= bound && trend < next {
@@ -164,13 +164,13 @@ func winsorize(rows forest.Matrix, targets []float64) (inner forest.Matrix, want
 			values[i] = rows.Data[i*columns+j]
 		}
 		slices.Sort(values)
-		least[j], most[j] = quantile(values, ridgeTail), quantile(values, 1-ridgeTail)
+		least[j], most[j] = features.Quantile(values, ridgeTail), features.Quantile(values, 1-ridgeTail)
 		for i := range values {
 			inner.Data[i*columns+j] = min(max(rows.Data[i*columns+j], least[j]), most[j])
 		}
 	}
 	ordered := sorted(targets)
-	low, high := quantile(ordered, ridgeTail), quantile(ordered, 1-ridgeTail)
+	low, high := features.Quantile(ordered, ridgeTail), features.Quantile(ordered, 1-ridgeTail)
 	wanted = make([]float64, len(targets))
 	for i, t := range targets {
 		wanted[i] = min(max(t, low), high)

@@ -125,16 +125,6 @@ func nameOf(kind string, started time.Time, run int64) string {
 	return fmt.Sprintf("%s_%06d", name, run)
 }
 
-// quantile of ascending numbers, between neighbours in proportion.
-func quantile(sorted []float64, q float64) float64 {
-	place := q * float64(len(sorted)-1)
-	low := int(place)
-	if low+1 >= len(sorted) {
-		return sorted[len(sorted)-1]
-	}
-	return sorted[low] + (place-float64(low))*(sorted[low+1]-sorted[low])
-}
-
 func sorted(values []float64) []float64 {
 	copied := slices.Clone(values)
 	slices.Sort(copied)

@@ -1,7 +1,7 @@
 // Package readings is the interface of the time-series table: the types of its
 // queries and results.
 //
-// pgreadings implements [Store] over PostgreSQL, which has the raw readings of eight
+// pgreadings is the table in PostgreSQL and implements [Reader]. It has the raw readings of eight
 // days and hourly aggregates for ever. bqreadings is the [Archive] in production:
 // the specified table in BigQuery. All times are UTC at microseconds; ranges include
 // their start and exclude their end. A reading that was stored twice counts once, and
@@ -118,32 +118,15 @@ type Reader interface {
 	Stats(ctx context.Context, node NodeRef, end time.Time, starts []time.Time) ([]Stats, error)
 }
 
-// Appender stores readings.
-type Appender interface {
+// Archive is the table that has all readings for ever, at full resolution.
+type Archive interface {
 	// Append returns once the rows are durable. Rows that are stored already
 	// change nothing. On an error any of the rows may have been stored.
 	Append(ctx context.Context, rows []reading.Reading) error
-}
-
-// Sampler draws training's sample for one customer.
-type Sampler interface {
-	// Sample yields at most so many readings of nodes, stratified over weeks, hours and
-	// nodes: those of [Stretches], node after node, oldest first. An error is the last
-	// thing it yields.
+	// Sample yields at most so many readings of nodes for training, stratified over weeks,
+	// hours and nodes: those of [Stretches], node after node, oldest first. An error is the
+	// last thing it yields.
 	Sample(ctx context.Context, nodes []NodeRef, start, end time.Time, rows int) iter.Seq2[reading.Reading, error]
-}
-
-// Archive is the table that has all readings for ever, at full resolution.
-type Archive interface {
-	Appender
-	Sampler
 	Range(ctx context.Context, purpose Purpose, node NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error]
 	Ranges(ctx context.Context, nodes []NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error]
-}
-
-// Store is the time-series table, written and read.
-type Store interface {
-	Appender
-	Reader
-	Sampler
 }

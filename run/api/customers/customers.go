@@ -1,5 +1,5 @@
-// Package customers has the operations on customers: registration, login and the
-// profile.
+// Package customers has the operations on customers: registration, login, the profile, and
+// the API keys by which programs call in place of a login.
 package customers
 
 import (
@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -68,12 +69,13 @@ type updateCustomerInput struct {
 	Body       profileChange
 }
 
-// Handlers answer registration, login and the operations on the profile.
+// Handlers answer the operations.
 type Handlers struct {
 	DB        *store.DB
 	Passwords *auth.Passwords
 	Tokens    *auth.Tokens
 	Clients   auth.Clients
+	Clock     func() time.Time
 }
 
 // Register adds the operations.
@@ -114,6 +116,7 @@ func (h *Handlers) Register(r *rest.API) {
 			rest.BadRequest(input.InvalidEmail), store.ErrEmailTaken, store.ErrUsernameTaken, store.ErrNoCustomer, auth.Busy(),
 		},
 	}, h.updateCustomer)
+	h.registerKeys(r)
 }
 
 func (h *Handlers) registerCustomer(ctx context.Context, in *rest.Body[registration]) (customer, error) {

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"bufio"
 	"context"
 	"iter"
 	"net/http"
@@ -19,38 +20,19 @@ const streamBuffer = 32 << 10
 // it with each flush.
 const WriteTimeout = 60 * time.Second
 
-// stream writes an answer of any length with constant memory. Each flush sets a
-// new write deadline of WriteTimeout: a slow client may take long, a stuck one is
-// cut.
-type stream struct {
-	w             http.ResponseWriter
-	control       *http.ResponseController
-	buffer        []byte
-	headerWritten bool
+// streamWriter sets a new write deadline of WriteTimeout with each part: a slow client may
+// take long, a stuck one is cut.
+type streamWriter struct {
+	http.ResponseWriter
+
+	begun bool
 }
 
-func newStream(w http.ResponseWriter) *stream {
-	return &stream{w: w, control: http.NewResponseController(w), buffer: make([]byte, 0, streamBuffer+1<<10)}
-}
-
-// flushWhenFull flushes once streamBuffer bytes are gathered.
-func (s *stream) flushWhenFull() error {
-	if len(s.buffer) < streamBuffer {
-		return nil
-	}
-	return s.flush()
-}
-
-func (s *stream) flush() error {
-	if len(s.buffer) == 0 {
-		return nil
-	}
+func (w *streamWriter) Write(part []byte) (int, error) {
 	// A test's recorder knows no deadlines; a socket's follow the real clock.
-	_ = s.control.SetWriteDeadline(time.Now().Add(WriteTimeout)) //nolint:forbidigo // see above
-	s.headerWritten = true
-	_, err := s.w.Write(s.buffer)
-	s.buffer = s.buffer[:0]
-	return err //nolint:wrapcheck // only told from nil
+	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(WriteTimeout)) //nolint:forbidigo // see above
+	w.begun = true
+	return w.ResponseWriter.Write(part) //nolint:wrapcheck // a writer passes its base's errors on
 }
 
 // The types of streams.
@@ -105,42 +87,40 @@ func Stream[T any](r *API, form RowEncoder[T], items func(context.Context) iter.
 // is still answered with 500.
 func streamRows[T any](r *API, hc huma.Context, form RowEncoder[T], items iter.Seq2[T, error]) {
 	request, writer := humago.Unwrap(hc)
-	s := newStream(writer)
+	parts := &streamWriter{ResponseWriter: writer}
+	s := bufio.NewWriterSize(parts, streamBuffer)
 	header := writer.Header()
 	header.Set("Content-Type", form.contentType)
 	header.Add("Vary", "Accept")
 	if request.Method == http.MethodHead {
 		return // without a body there is nothing to read
 	}
-	s.buffer = append(s.buffer, form.Begin...)
+	_, _ = s.WriteString(form.Begin) // its error is the next one's
 	count := 0
 	for item, err := range items {
 		if err != nil {
-			r.failStream(request.Context(), s, err)
+			r.failStream(request.Context(), parts, err)
 			return
 		}
 		if count > 0 {
-			s.buffer = append(s.buffer, form.between...)
+			_, _ = s.WriteString(form.between)
 		}
 		count++
-		s.buffer = form.Append(s.buffer, item)
-		if s.flushWhenFull() != nil {
+		if _, err := s.Write(form.Append(s.AvailableBuffer(), item)); err != nil {
 			return // the client has gone
 		}
 	}
-	s.buffer = append(s.buffer, form.end...)
-	_ = s.flush() // the client may have gone
+	_, _ = s.WriteString(form.end)
+	_ = s.Flush() // the client may have gone
 }
 
 // failStream ends an answer that cannot be completed. If part of it is sent, the
 // connection is cut, so that the client does not take that part for the whole
 // (contract 5.2).
-func (r *API) failStream(ctx context.Context, s *stream, err error) {
+func (r *API) failStream(ctx context.Context, w *streamWriter, err error) {
 	answered, _ := r.errorOf(r.answer(ctx, err))
-	if s.headerWritten {
+	if w.begun {
 		panic(http.ErrAbortHandler)
 	}
-	header := s.w.Header()
-	header.Del("Content-Disposition")
-	WriteError(s.w, answered)
+	WriteError(w, answered)
 }

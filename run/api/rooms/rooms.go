@@ -59,13 +59,15 @@ func subject(id int64) string { return "room:" + strconv.FormatInt(id, 10) }
 // its entries for the audit log: windows must not come back with a sensor that is made again.
 type Ending func(ctx context.Context, tx *store.DB, scope incident.Scope) ([]audit.Entry, error)
 
-// Handlers answer the operations on rooms.
+// Handlers answer the operations on rooms and sensors.
 type Handlers struct {
 	DB  *store.DB
 	End Ending
+	// MaxUnreported is how many open holds without a reading a customer may have.
+	MaxUnreported int
 }
 
-// Register adds the operations on rooms.
+// Register adds the operations.
 func (h *Handlers) Register(r *rest.API) {
 	// Called by the rooms page. A repeat makes a second room of the same name,
 	// which is allowed; the page disables its button meanwhile.
@@ -97,6 +99,7 @@ func (h *Handlers) Register(r *rest.API) {
 		Description: "Readings already stored are kept.",
 		Errors:      []error{store.ErrNoRoom},
 	}, h.deleteRoom)
+	h.registerSensors(r)
 }
 
 func (h *Handlers) createRoom(ctx context.Context, in *rest.Body[newRoom]) (room, error) {

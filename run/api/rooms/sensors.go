@@ -154,16 +154,7 @@ type updateSensorInput struct {
 	Body     sensorChange
 }
 
-// SensorHandlers answer the operations on sensors.
-type SensorHandlers struct {
-	DB  *store.DB
-	End Ending
-	// MaxUnreported is how many open holds without a reading a customer may have.
-	MaxUnreported int
-}
-
-// Register adds the operations on sensors.
-func (h *SensorHandlers) Register(r *rest.API) {
+func (h *Handlers) registerSensors(r *rest.API) {
 	// Called by the sensors page and by scripts that register many nodes. A
 	// repeat is told that the sensor exists. That tells what other rooms have, and a
 	// sensor that is made again has its past: a key for some rooms may not.
@@ -207,7 +198,7 @@ func (h *SensorHandlers) Register(r *rest.API) {
 	}, h.deleteSensor)
 }
 
-func (h *SensorHandlers) createSensor(ctx context.Context, in *rest.Body[newSensor]) (sensor, error) {
+func (h *Handlers) createSensor(ctx context.Context, in *rest.Body[newSensor]) (sensor, error) {
 	wanted := in.Body.sensor()
 	wanted.MaxUnreported = h.MaxUnreported
 	return audit.Changed(ctx, h.DB, func(tx *store.DB) (sensor, audit.Entry, error) {
@@ -217,7 +208,7 @@ func (h *SensorHandlers) createSensor(ctx context.Context, in *rest.Body[newSens
 	})
 }
 
-func (h *SensorHandlers) listSensors(ctx context.Context, in *roomPath) ([]sensor, error) {
+func (h *Handlers) listSensors(ctx context.Context, in *roomPath) ([]sensor, error) {
 	found, err := accounts.New(h.DB).Sensors(ctx, auth.Caller(ctx), in.RoomID)
 	return rest.List(found, sensorOf), err
 }
@@ -230,7 +221,7 @@ func checkSensorID(sensorID string) error {
 	return nil
 }
 
-func (h *SensorHandlers) sensor(ctx context.Context, in *input.SensorPath) (sensor, error) {
+func (h *Handlers) sensor(ctx context.Context, in *input.SensorPath) (sensor, error) {
 	if err := checkSensorID(in.SensorID); err != nil {
 		return sensor{}, err
 	}
@@ -238,7 +229,7 @@ func (h *SensorHandlers) sensor(ctx context.Context, in *input.SensorPath) (sens
 	return sensorOf(found), err
 }
 
-func (h *SensorHandlers) updateSensor(ctx context.Context, in *updateSensorInput) (sensor, error) {
+func (h *Handlers) updateSensor(ctx context.Context, in *updateSensorInput) (sensor, error) {
 	return h.change(ctx, in.SensorID, func(tx *store.DB) (accounts.Sensor, error) {
 		return accounts.New(tx).UpdateSensor(ctx, auth.Caller(ctx), in.SensorID, accounts.SensorChange{
 			Name: string(in.Body.Name), Type: string(in.Body.Type), RoomID: in.Body.RoomID,
@@ -248,7 +239,7 @@ func (h *SensorHandlers) updateSensor(ctx context.Context, in *updateSensorInput
 }
 
 // change changes a sensor, unless its id is none, and answers what it is then.
-func (h *SensorHandlers) change(ctx context.Context, id string, do func(tx *store.DB) (accounts.Sensor, error)) (sensor, error) {
+func (h *Handlers) change(ctx context.Context, id string, do func(tx *store.DB) (accounts.Sensor, error)) (sensor, error) {
 	if err := checkSensorID(id); err != nil {
 		return sensor{}, err
 	}
@@ -256,13 +247,13 @@ func (h *SensorHandlers) change(ctx context.Context, id string, do func(tx *stor
 		func(tx *store.DB) (accounts.Sensor, error) { return accounts.New(tx).Sensor(ctx, auth.Caller(ctx), id) }, do)
 }
 
-func (h *SensorHandlers) setBackSensor(ctx context.Context, in *input.SensorPath) (sensor, error) {
+func (h *Handlers) setBackSensor(ctx context.Context, in *input.SensorPath) (sensor, error) {
 	return h.change(ctx, in.SensorID, func(tx *store.DB) (accounts.Sensor, error) {
 		return accounts.New(tx).SetBackSensor(ctx, auth.Caller(ctx), in.SensorID)
 	})
 }
 
-func (h *SensorHandlers) deleteSensor(ctx context.Context, in *input.SensorPath) (*struct{}, error) {
+func (h *Handlers) deleteSensor(ctx context.Context, in *input.SensorPath) (*struct{}, error) {
 	if err := checkSensorID(in.SensorID); err != nil {
 		return nil, err
 	}

@@ -31,6 +31,7 @@ import (
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/readings/bqreadings"
+	"coldaisle.dev/shared/readings/pgreadings"
 	"coldaisle.dev/shared/store"
 )
 
@@ -99,7 +100,7 @@ type System struct {
 	// Pool is connected to the metadata database.
 	Pool *pgxpool.Pool
 	// Readings is the time-series table.
-	Readings readings.Store
+	Readings *pgreadings.Store
 	// Models is the models' bucket.
 	Models *modelstore.Bucket
 	// Queue is the system's Pub/Sub; nil where an emulator is.

@@ -158,7 +158,7 @@ func (s *Store) Ranges(ctx context.Context, nodes []readings.NodeRef, start, end
 	return s.ranges(ctx, readings.Export, nodes, start, end)
 }
 
-// Sample implements [readings.Sampler].
+// Sample implements [readings.Archive].
 func (s *Store) Sample(ctx context.Context, nodes []readings.NodeRef, start, end time.Time, rows int) iter.Seq2[reading.Reading, error] {
 	return readings.AtMost(s.ranges(ctx, readings.Training, readings.Stretches(nodes, start, end, rows), start, end), rows/max(1, len(nodes)))
 }

@@ -32,7 +32,7 @@ import (
 	"coldaisle.dev/shared/readings"
 )
 
-// Store is the table. It implements [readings.Store].
+// Store is the table.
 type Store struct {
 	pool    *pgxpool.Pool
 	clock   func() time.Time
@@ -81,7 +81,7 @@ func refusal(err error) bool {
 	return ok && (strings.HasPrefix(refused.Code, "22") || strings.HasPrefix(refused.Code, "23"))
 }
 
-// Append implements [readings.Appender]. The archive comes second: while PostgreSQL is
+// Append returns once the rows are durable, see [readings.Archive]. The archive comes second: while PostgreSQL is
 // away nothing is stored, and no redelivery leaves copies in the archive. An hour is
 // marked last, so that whoever finds the mark finds the reading too.
 func (s *Store) Append(ctx context.Context, rows []reading.Reading) error {
@@ -441,7 +441,7 @@ func (s *Store) Stats(ctx context.Context, node readings.NodeRef, end time.Time,
 	return stats, nil
 }
 
-// Sample implements [readings.Sampler].
+// Sample yields a sample for training, see [readings.Archive].
 func (s *Store) Sample(ctx context.Context, nodes []readings.NodeRef, start, end time.Time, rows int) iter.Seq2[reading.Reading, error] {
 	if s.archive != nil {
 		return s.archive.Sample(ctx, nodes, start, end, rows)

@@ -1,12 +1,9 @@
-// Package apikeys has the operations on API keys, by which programs call in place of a
-// login. Customers call them; no key does.
-package apikeys
+package customers
 
 import (
 	"context"
 	"net/http"
 	"slices"
-	"time"
 
 	"coldaisle.dev/run/api/audit"
 	"coldaisle.dev/run/api/auth"
@@ -57,14 +54,7 @@ type keyPath struct {
 	KeyID int64 `path:"key_id" doc:"Id of one of the caller's API keys." example:"5"`
 }
 
-// Handlers answer the operations on API keys.
-type Handlers struct {
-	DB    *store.DB
-	Clock func() time.Time
-}
-
-// Register adds the operations.
-func (h *Handlers) Register(r *rest.API) {
+func (h *Handlers) registerKeys(r *rest.API) {
 	// A repeat makes a second key, which can be revoked; its text is the only one that
 	// is known.
 	rest.Answer(r, rest.Operation{
@@ -72,25 +62,23 @@ func (h *Handlers) Register(r *rest.API) {
 		Status: http.StatusCreated, Summary: "Create an API key",
 		Description: "The key is in the answer and shown once. A new password of the customer's does not end it.",
 		Errors:      []error{store.ErrNoRoom, store.ErrTooManyAPIKeys, errPast()},
-	}, h.create)
+	}, h.createKey)
 	rest.Answer(r, rest.Operation{
 		ID: "listAPIKeys", Method: http.MethodGet, Path: "/api/v1/api-keys", Tag: rest.TagKeys,
 		Summary: "List the caller's API keys, oldest first",
-	}, h.list)
+	}, h.listKeys)
 	// A repeat is told 404: the key is gone, as was asked.
 	rest.Register(r, rest.Operation{
 		ID: "revokeAPIKey", Method: http.MethodDelete, Path: "/api/v1/api-keys/{key_id}", Tag: rest.TagKeys,
 		Status: http.StatusNoContent, Summary: "Revoke an API key",
 		Description: "It is refused within 5 seconds.",
 		Errors:      []error{store.ErrNoAPIKey},
-	}, h.revoke)
+	}, h.revokeKey)
 }
 
 func errPast() *rest.Error { return rest.BadRequest("expires_at: is past") }
 
-func subject(id int64) string { return audit.KeyActor(id) }
-
-func (h *Handlers) create(ctx context.Context, in *rest.Body[newKey]) (createdKey, error) {
+func (h *Handlers) createKey(ctx context.Context, in *rest.Body[newKey]) (createdKey, error) {
 	wanted := accounts.NewAPIKey{Name: string(in.Body.Name), Scope: in.Body.Scope}
 	if in.Body.RoomIDs != nil {
 		wanted.RoomIDs = slices.Clone(in.Body.RoomIDs)
@@ -108,20 +96,20 @@ func (h *Handlers) create(ctx context.Context, in *rest.Body[newKey]) (createdKe
 	return audit.Changed(ctx, h.DB, func(tx *store.DB) (createdKey, audit.Entry, error) {
 		created, err := accounts.New(tx).CreateAPIKey(ctx, auth.Caller(ctx), wanted)
 		out.Fields = fieldsOf(created)
-		return out, audit.Entry{Subject: subject(created.ID), After: out.Fields}, err
+		return out, audit.Entry{Subject: audit.KeyActor(created.ID), After: out.Fields}, err
 	})
 }
 
-func (h *Handlers) list(ctx context.Context, _ *struct{}) ([]apiKey, error) {
+func (h *Handlers) listKeys(ctx context.Context, _ *struct{}) ([]apiKey, error) {
 	found, err := accounts.New(h.DB).APIKeys(ctx, auth.Caller(ctx))
 	return rest.List(found, func(k accounts.APIKey) apiKey {
 		return apiKey{Fields: fieldsOf(k), LastUsedAt: rest.OptionalUTC(k.LastUsedAt)}
 	}), err
 }
 
-func (h *Handlers) revoke(ctx context.Context, in *keyPath) (*struct{}, error) {
+func (h *Handlers) revokeKey(ctx context.Context, in *keyPath) (*struct{}, error) {
 	return nil, audit.Change(ctx, h.DB, func(tx *store.DB) (audit.Entry, error) {
 		deleted, err := accounts.New(tx).DeleteAPIKey(ctx, auth.Caller(ctx), in.KeyID)
-		return audit.Entry{Subject: subject(in.KeyID), Before: fieldsOf(deleted)}, err
+		return audit.Entry{Subject: audit.KeyActor(in.KeyID), Before: fieldsOf(deleted)}, err
 	})
 }
