@@ -364,16 +364,6 @@ func TestFailureIsRetried(t *testing.T) {
 	}
 }
 
-func TestDetectIsRetriedWhenThePredictionIsNotRecorded(t *testing.T) {
-	t.Parallel()
-	alerts, _ := topic(t)
-	observer := fakeObserver{err: errAway}
-	d := detect.New(from, fakeStatuses{"n1": {Owned: true}}, alerts, &fakeJudge{}, &observer, alert.Defaults(), logging.Discard(), nil)
-	if err := d.Handle(t.Context(), message(t, measured("n1", 20, 20), noon)); !errors.Is(err, errAway) || push.IsPermanent(err) {
-		t.Errorf("got %v", err)
-	}
-}
-
 func TestMalformedMessageIsRefused(t *testing.T) {
 	t.Parallel()
 	d := detect.New(from, fakeStatuses{}, nil, nil, nil, alert.Defaults(), logging.Discard(), nil)

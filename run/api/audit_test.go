@@ -42,8 +42,7 @@ func TestEveryChangeIsAudited(t *testing.T) {
 		"previewRules":        "counts and stores nothing",
 		"reportGatewayStatus": "is what a gateway measures each minute; nobody decides it",
 	}
-	s := newTestAPI(t)
-	a := s.customer(t)
+	s, a := newTestCustomer(t)
 	room := a.room(t, "Hall")
 	a.sensors(t, room, "kept", "gone", "signed")
 	s.execute(t, `UPDATE sensors SET signed_from = now() WHERE node_id = 'signed'`)
@@ -273,8 +272,7 @@ func (s *testAPI) tables(tb testing.TB) string {
 // the log.
 func TestRefusedChangesHaveNoEntry(t *testing.T) {
 	t.Parallel()
-	s := newTestAPI(t)
-	a := s.customer(t)
+	s, a := newTestCustomer(t)
 	s.execute(t, `DELETE FROM audit_log`)
 	for _, refused := range []struct{ method, path, body string }{
 		{http.MethodPatch, fmt.Sprintf("/api/v1/customers/%d", a.id), `{"username":"x"}`},

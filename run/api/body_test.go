@@ -56,8 +56,7 @@ func TestMalformedTransfer(t *testing.T) {
 // Contract 1.4.
 func TestIntegersAreWholeNumbers(t *testing.T) {
 	t.Parallel()
-	s := newTestAPI(t)
-	a := s.customer(t)
+	s, a := newTestCustomer(t)
 	room := a.room(t, "Hall")
 	for i, spelling := range []string{"%d", "%d.0", "%d.000", "%de0", "%dE+0", "%d0e-1", "0.%de1"} {
 		if room > 9 {
@@ -113,8 +112,7 @@ var goType = regexp.MustCompile(`Go |struct|int64|float64|api\.|unmarshal`)
 // the answer names the field, and no type of the program. Contract 1.4.
 func TestErrorsNameTheField(t *testing.T) {
 	t.Parallel()
-	s := newTestAPI(t)
-	a := s.customer(t)
+	s, a := newTestCustomer(t)
 	room := a.heldSensor(t, "node-1")
 	prediction := a.create(t, "/api/v1/prediction-feedback", `{"sensor_id":"node-1","timestamp":"2026-03-01","anomaly_predicted":true}`)
 	profile := fmt.Sprintf("/api/v1/customers/%d", a.id)
@@ -185,8 +183,7 @@ func TestFirstErrorIsReported(t *testing.T) {
 // TestMisspeltChangeIsRefused changes a field that there is not. Contract 1.4.
 func TestMisspeltChangeIsRefused(t *testing.T) {
 	t.Parallel()
-	s := newTestAPI(t)
-	a := s.customer(t)
+	s, a := newTestCustomer(t)
 	room := a.room(t, "Hall")
 	for target, test := range map[string]struct{ method, body, detail string }{
 		fmt.Sprintf("/api/v1/customers/%d", a.id):                {http.MethodPatch, `{"user_name":"another"}`, "user_name: unknown field"},

@@ -236,8 +236,7 @@ func TestCreateSensorThatAnotherHolds(t *testing.T) {
 // TestUnreportedSensorsAreLimited shows contract 4.9 over HTTP.
 func TestUnreportedSensorsAreLimited(t *testing.T) {
 	t.Parallel()
-	s := newTestAPI(t, func(c *Config) { c.MaxUnreported = 2 })
-	a := s.customer(t)
+	s, a := newTestCustomer(t, func(c *Config) { c.MaxUnreported = 2 })
 	room := a.room(t, "Hall")
 	add := func(id string) reply {
 		t.Helper()
@@ -253,5 +252,5 @@ func TestUnreportedSensorsAreLimited(t *testing.T) {
 	add("n3").is(t, 201)
 	add("n4").says(t, 400, "At most 2 sensors may wait for their first reading; enrol a gateway to have more")
 	a.enrolled(t, "Basement")
-	add("n4").is(t, 201)
+	add("n4").has(t, 201, `"channel":"signed"`)
 }

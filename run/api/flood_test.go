@@ -102,8 +102,7 @@ func TestLoginFlood(t *testing.T) { //nolint:paralleltest // measures times
 // and when to try again. Nobody gets a 500.
 // Contract 2.9.
 func TestLoginFloodFromOneAddress(t *testing.T) { //nolint:paralleltest // takes the processor
-	s := newTestAPI(t, func(d *Config) { d.PasswordSlots, d.TrustedProxies = 1, []string{"peer"} })
-	a := s.customer(t)
+	s, a := newTestCustomer(t, func(d *Config) { d.PasswordSlots, d.TrustedProxies = 1, []string{"peer"} })
 	const flooder, other = "203.0.113.7", "198.51.100.9"
 	post := func(path, body, from string) reply {
 		request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+path, strings.NewReader(body)))(t)
@@ -176,8 +175,7 @@ func BenchmarkLoginFlood(b *testing.B) {
 	limit := float64(bound.Load()) / time.Since(began).Seconds()
 	procs := runtime.GOMAXPROCS(0)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2 * procs)) // as run/server does
-	s := newTestAPI(b, func(d *Config) { d.PasswordCost, d.PasswordSlots = auth.DefaultPasswordCost, procs })
-	a := s.customer(b)
+	s, a := newTestCustomer(b, func(d *Config) { d.PasswordCost, d.PasswordSlots = auth.DefaultPasswordCost, procs })
 	var perSecond float64
 	var others []time.Duration
 	for b.Loop() {

@@ -99,6 +99,13 @@ func (g *testGateway) report(tb testing.TB, status wire.StatusRequest) (reply, w
 	return g.send(tb, g.signed(tb, status))
 }
 
+// reports is report of a status that is taken.
+func (g *testGateway) reports(tb testing.TB, status wire.StatusRequest) {
+	tb.Helper()
+	got, _ := g.report(tb, status)
+	got.is(tb, http.StatusOK)
+}
+
 // strictly decodes a success as the gateway does, and finds fields that it does not know.
 func strictly(tb testing.TB, got reply, into any) {
 	tb.Helper()
@@ -135,8 +142,7 @@ func (r reply) says(tb testing.TB, status int, detail string) {
 // TestEnrolment shows contract 10.2.
 func TestEnrolment(t *testing.T) {
 	t.Parallel()
-	s := newTestAPI(t)
-	a := s.customer(t)
+	s, a := newTestCustomer(t)
 	g := a.gateway(t, "Basement")
 	const unknown = "Enrolment code is unknown or has expired"
 
@@ -318,9 +324,7 @@ func TestDiscoveredNodes(t *testing.T) {
 	} {
 		status := gateway.next()
 		status.Nodes = nodes
-		if got, _ := gateway.report(t, status); got.status != 200 {
-			t.Fatalf("status: %d %s", got.status, got.body)
-		}
+		gateway.reports(t, status)
 	}
 	must.Do(t, s.store.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: reading.Reading{
 		Channel: reading.Channel(a.id), NodeID: "newer", MessageID: "m", Time: at, Temperature: 21.5, Humidity: 40,
@@ -351,21 +355,16 @@ func TestDiscoveredNodes(t *testing.T) {
 func TestWrongSystemClockIsLogged(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	s := newTestAPI(t, func(c *Config) { c.Log = slog.New(slog.NewJSONHandler(&log, nil)) })
-	a := s.customer(t)
+	_, a := newTestCustomer(t, func(c *Config) { c.Log = slog.New(slog.NewJSONHandler(&log, nil)) })
 	g := a.enrolled(t, "Basement")
 	for _, off := range []time.Duration{0, 5 * time.Minute, -5 * time.Minute, 24 * time.Hour, -24 * time.Hour} {
 		status := g.next()
 		status.SentAt, status.ClockOffsetMS = status.SentAt.Add(-off), off.Milliseconds()
-		if got, _ := g.report(t, status); got.status != 200 {
-			t.Fatalf("%s off: %d %s", off, got.status, got.body)
-		}
+		g.reports(t, status)
 	}
 	recorded := g.next() // and sent again a day later: nobody's clock is off
 	recorded.SentAt = recorded.SentAt.Add(-24 * time.Hour)
-	if got, _ := g.report(t, recorded); got.status != 200 {
-		t.Fatalf("recorded: %d %s", got.status, got.body)
-	}
+	g.reports(t, recorded)
 	lines := strings.Count(log.String(), `"msg":"a gateway's system clock is off","gateway":"`+g.id+`","clock_offset_ms":`)
 	if lines != 2 {
 		t.Errorf("logged %d times:\n%s", lines, log.String())
@@ -437,8 +436,7 @@ func TestNumberOfGateways(t *testing.T) {
 // TestPathIDsAreIntegers shows contract 1.4.
 func TestPathIDsAreIntegers(t *testing.T) {
 	t.Parallel()
-	s := newTestAPI(t)
-	a := s.customer(t)
+	_, a := newTestCustomer(t)
 	for _, id := range []string{"1.0", "1e2", "x", "9999999999999999999"} {
 		a.call(t, a.token, http.MethodGet, "/api/v1/server_rooms/room/"+id, "").says(t, 400, "room_id: invalid integer")
 	}
@@ -454,14 +452,11 @@ func TestPathIDsAreIntegers(t *testing.T) {
 func TestDarkSitesAreLogged(t *testing.T) {
 	t.Parallel()
 	var log logtest.Buffer
-	s := newTestAPI(t, func(c *Config) { c.Log = slog.New(slog.NewJSONHandler(&log, nil)) })
-	a := s.customer(t)
+	s, a := newTestCustomer(t, func(c *Config) { c.Log = slog.New(slog.NewJSONHandler(&log, nil)) })
 	b := s.customer(t)
 	dark, bright := []*testGateway{a.enrolled(t, "Basement"), b.enrolled(t, "Basement")}, a.enrolled(t, "Attic")
 	for _, g := range append(dark, bright) {
-		if got, _ := g.report(t, g.next()); got.status != 200 {
-			t.Fatalf("%d %s", got.status, got.body)
-		}
+		g.reports(t, g.next())
 	}
 	s.execute(t, `UPDATE gateways SET last_seen = last_seen - interval '20 minutes' WHERE id <> $1`, bright.id)
 	var logged []string

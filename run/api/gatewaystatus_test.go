@@ -29,8 +29,7 @@ import (
 // who is answered nothing.
 func TestGatewayStatus(t *testing.T) {
 	t.Parallel()
-	s := newTestAPI(t)
-	a := s.customer(t)
+	s, a := newTestCustomer(t)
 	g := a.enrolled(t, "Basement")
 	const refused = "Could not verify the gateway's signature"
 

@@ -47,8 +47,7 @@ const wholeRange = "/api/v1/data/historical/node-1?start_time=2026-01-01&end_tim
 
 func newHistoryAPI(t *testing.T, table endless) *testCustomer {
 	t.Helper()
-	s := newTestAPI(t, func(d *Config) { d.Readings = table })
-	a := s.customer(t)
+	_, a := newTestCustomer(t, func(d *Config) { d.Readings = table })
 	a.heldSensor(t, "node-1")
 	return a
 }
@@ -197,8 +196,7 @@ func (limited) Buckets(context.Context, readings.NodeRef, time.Time, time.Time, 
 // TestLimitsOfScansAreExplained shows contract 5.12.
 func TestLimitsOfScansAreExplained(t *testing.T) {
 	t.Parallel()
-	s := newTestAPI(t, func(d *Config) { d.Readings = limited{} })
-	a := s.customer(t)
+	_, a := newTestCustomer(t, func(d *Config) { d.Readings = limited{} })
 	a.heldSensor(t, "node-1")
 	shorter := `{"detail":"The range holds more readings than one request may scan; ask for a shorter one, several times"}`
 	preview := `{"days":30,"rules":[{"name":"Hot","quantity":"temperature","direction":"above","limit":30,"for_s":60,"clear_for_s":60,"clear_margin":1,"enabled":true,"severity":"warning"}]}`
@@ -224,8 +222,7 @@ func TestLimitsOfScansAreExplained(t *testing.T) {
 // writes them in its own way: with six digits or without a fraction. Contract 1.1.
 func TestFractionsOfASecond(t *testing.T) {
 	t.Parallel()
-	s := newTestAPI(t)
-	a := s.customer(t)
+	s, a := newTestCustomer(t)
 	a.heldSensor(t, "n1")
 	begin := s.now().Add(-time.Hour).Truncate(time.Second)
 	for i, fraction := range []time.Duration{0, 250 * time.Millisecond, 123_400 * time.Microsecond, 123_450 * time.Microsecond, time.Microsecond} {

@@ -116,8 +116,7 @@ func TestRepeatsCreateOnce(t *testing.T) {
 // TestRepeatsAtOnceCreateOnce sends one request twenty times at the same time. Contract 1.17.
 func TestRepeatsAtOnceCreateOnce(t *testing.T) {
 	t.Parallel()
-	s := newTestAPI(t)
-	a := s.customer(t)
+	s, a := newTestCustomer(t)
 	var mutex sync.Mutex
 	answers := map[string]int{}
 	var callers sync.WaitGroup

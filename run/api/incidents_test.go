@@ -84,8 +84,7 @@ func (s *testAPI) anomaly(tb testing.TB, node string) (id int64) {
 // one verdict, until a training run has used it. It shows contract 11.8 too.
 func TestVerdictOnAnAnomaly(t *testing.T) {
 	t.Parallel()
-	s := newTestAPI(t)
-	a := s.customer(t)
+	s, a := newTestCustomer(t)
 	a.heldSensor(t, "odd-1")
 	do := func(method, path, body string, status int) (into map[string]any) {
 		t.Helper()
@@ -158,8 +157,7 @@ func TestVerdictOnAnAnomaly(t *testing.T) {
 // TestIncidentFromOpeningToResolution shows contract 11.2, 11.3.
 func TestIncidentFromOpeningToResolution(t *testing.T) {
 	t.Parallel()
-	s := newTestAPI(t)
-	a := s.customer(t)
+	s, a := newTestCustomer(t)
 	room := a.heldSensor(t, "n1", "n2")
 	begin := s.now().Add(-3 * time.Minute)
 	s.judge(t, "n1", begin, 55)
@@ -265,8 +263,7 @@ func detailOfReply(tb testing.TB, got reply) string {
 // and by room, several times: the audit log has the first only. Contract 11.3.
 func TestAcknowledgedAgainIsNoChange(t *testing.T) {
 	t.Parallel()
-	s := newTestAPI(t)
-	a := s.customer(t)
+	s, a := newTestCustomer(t)
 	room := a.heldSensor(t, "hot", "quiet", "mute")
 	s.judge(t, "quiet", s.now().Add(-10*time.Minute), 20)
 	s.judge(t, "mute", s.now().Add(-10*time.Minute), 20)

@@ -16,8 +16,7 @@ import (
 // TestMaintenanceSilences shows contract 11.7.
 func TestMaintenanceSilences(t *testing.T) {
 	t.Parallel()
-	s := newTestAPI(t)
-	a := s.customer(t)
+	s, a := newTestCustomer(t)
 	room := a.heldSensor(t, "n1")
 	s.judge(t, "n1", s.now().Add(-2*time.Minute), 55)
 	silenced := func() bool { return a.incidents(t, "")[0].Silenced }
@@ -95,8 +94,7 @@ func TestMaintenanceIsOnItsClocks(t *testing.T) {
 // TestMaintenanceByAKey says that the key set it. Contract 10.12.
 func TestMaintenanceByAKey(t *testing.T) {
 	t.Parallel()
-	s := newTestAPI(t)
-	a := s.customer(t)
+	s, a := newTestCustomer(t)
 	key := a.key(t, `"scope":"write"`)
 	got := s.call(t, key.text, http.MethodPost, "/api/v1/maintenance", `{"start_time":"2026-03-01","duration_s":60}`)
 	if got.status != 201 || !strings.Contains(string(got.body), `"created_by":"API key A program"`) {

@@ -40,8 +40,7 @@ func (s *testAPI) metrics(tb testing.TB, key, accept string) (kind, text string)
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	var ahead atomic.Int64
-	s := newTestAPI(t, func(c *Config) { c.Clock = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) } })
-	a := s.customer(t)
+	s, a := newTestCustomer(t, func(c *Config) { c.Clock = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) } })
 	hall := a.create(t, "/api/v1/server_rooms/new_room", `{"name":"Hall \"A\\B\""}`)
 	lab := a.room(t, "Lab")
 	for id, room := range map[string]int64{"hall-1": hall, "hall-2": hall, "lab-1": lab} {
@@ -128,8 +127,7 @@ func (s *testAPI) countedIncidents(t *testing.T, a *testCustomer) (series []stri
 // rooms. Contract 12.8.
 func TestMetricsOfWhoHasIt(t *testing.T) {
 	t.Parallel()
-	s := newTestAPI(t)
-	a := s.customer(t)
+	s, a := newTestCustomer(t)
 	rooms := map[string]int64{}
 	for _, name := range []string{"A", "B", "C"} {
 		rooms[name] = a.room(t, name)
@@ -164,9 +162,7 @@ func TestMetricsOfWhoHasIt(t *testing.T) {
 		t.Errorf("B taken, C in maintenance and taken (-want +got):\n%s", diff)
 	}
 
-	if ended := a.call(t, a.token, http.MethodDelete, fmt.Sprintf("/api/v1/maintenance/%d", window), ""); ended.status != http.StatusNoContent {
-		t.Fatalf("end maintenance: %d %s", ended.status, ended.body)
-	}
+	a.call(t, a.token, http.MethodDelete, fmt.Sprintf("/api/v1/maintenance/%d", window), "").is(t, http.StatusNoContent)
 	if diff := cmp.Diff(series("open", "taken", "taken"), s.countedIncidents(t, a)); diff != "" {
 		t.Errorf("after maintenance (-want +got):\n%s", diff)
 	}
@@ -185,8 +181,7 @@ func TestMetricsOfWhoHasIt(t *testing.T) {
 // comes in time. Contract 11.1, 12.8.
 func TestMetricsOfALateIncident(t *testing.T) {
 	t.Parallel()
-	s := newTestAPI(t)
-	a := s.customer(t)
+	s, a := newTestCustomer(t)
 	a.heldSensor(t, "hot")
 	now := s.now()
 	s.judgeArrived(t, "hot", now.Add(-time.Minute-incident.JoinGap), now, 55)
@@ -198,30 +193,5 @@ func TestMetricsOfALateIncident(t *testing.T) {
 	want = []string{`{kind="threshold",severity="critical",room="Hall",state="open"} 1.0`}
 	if diff := cmp.Diff(want, s.countedIncidents(t, a)); diff != "" {
 		t.Errorf("after a reading in time (-want +got):\n%s", diff)
-	}
-}
-
-// TestMetricsOfASilentGateway counts its silence in each room of its nodes, once, and gives
-// the series in order. Contract 12.8.
-func TestMetricsOfASilentGateway(t *testing.T) {
-	t.Parallel()
-	s := newTestAPI(t)
-	a := s.customer(t)
-	for id, name := range map[string]string{"a-1": "A", "b-1": "B", "c-1": "C", "d-1": "D"} {
-		room := a.room(t, name)
-		a.sensors(t, room, id)
-		if id == "a-1" {
-			a.sensors(t, room, "a-2")
-		}
-	}
-	s.silentGateway(t, a, s.now().Add(-10*time.Minute), "a-1", "a-2", "b-1", "c-1")
-	s.judge(t, "d-1", s.now(), 55)
-	got := s.countedIncidents(t, a)
-	want := []string{
-		`{kind="silence",severity="critical",room="A",state="open"} 1.0`, `{kind="silence",severity="critical",room="B",state="open"} 1.0`,
-		`{kind="silence",severity="critical",room="C",state="open"} 1.0`, `{kind="threshold",severity="critical",room="D",state="open"} 1.0`,
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -222,8 +222,7 @@ func TestOverview(t *testing.T) {
 // last: all of these are in the overview, and the others are counted.
 func TestOverviewHasAllThatLasts(t *testing.T) {
 	t.Parallel()
-	s := newTestAPI(t)
-	a := s.customer(t)
+	s, a := newTestCustomer(t)
 	insert := func(ended bool, number int) {
 		t.Helper()
 		s.execute(t, fmt.Sprintf(`
@@ -255,8 +254,7 @@ func TestOverviewHasAllThatLasts(t *testing.T) {
 // recommended range the worst of their sensors is, then by name.
 func TestOverviewOrdersRoomsByTrouble(t *testing.T) {
 	t.Parallel()
-	s := newTestAPI(t)
-	a := s.customer(t)
+	s, a := newTestCustomer(t)
 	for _, r := range []struct {
 		name        string
 		temperature float64

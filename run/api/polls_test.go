@@ -135,8 +135,7 @@ func TestPollsAskNothingOfBigQuery(t *testing.T) {
 func TestForecastFollowsTheLastReading(t *testing.T) {
 	t.Parallel()
 	table := pgreadings.New(pgtest.New(t), nil, time.Now)
-	s := newTestAPI(t, func(c *Config) { c.Readings, c.Models = table, persistence{} })
-	a := s.customer(t)
+	s, a := newTestCustomer(t, func(c *Config) { c.Readings, c.Models = table, persistence{} })
 	a.sensors(t, a.room(t, "Hall"), "n1")
 	s.holdsBefore(t, "n1")
 	newest := time.Now().Truncate(time.Second)

@@ -33,8 +33,7 @@ func (q *countedQueries) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQuer
 func TestPreviewAsksAsMuchForManyRooms(t *testing.T) {
 	t.Parallel()
 	var config Config
-	s := newTestAPI(t, func(c *Config) { config = *c })
-	a := s.customer(t)
+	s, a := newTestCustomer(t, func(c *Config) { config = *c })
 	settings := s.pool.Config()
 	queries := &countedQueries{}
 	settings.ConnConfig.Tracer = queries

@@ -15,8 +15,7 @@ import (
 // minute to make.
 func BenchmarkReport(b *testing.B) {
 	const sensors, month = 50, 31 * 24 * time.Hour
-	s := newTestAPI(b)
-	a := s.customer(b)
+	s, a := newTestCustomer(b)
 	room := a.room(b, "Hall")
 	s.execute(b, fmt.Sprintf(`
 		INSERT INTO sensors (node_id, customer_id, room_id, name, type, signed_from)

@@ -22,8 +22,7 @@ import (
 // what has not been yet. Contract 5.13.
 func TestReportCountsMinutesOutsideRanges(t *testing.T) {
 	t.Parallel()
-	s := newTestAPI(t)
-	a := s.customer(t)
+	s, a := newTestCustomer(t)
 	room := a.room(t, "Hall")
 	a.sensors(t, room, "quiet", "rack")
 	begin := s.now().Add(-20 * time.Minute).Truncate(time.Second)
@@ -85,8 +84,7 @@ func (slowReadings) Ranges(context.Context, []readings.NodeRef, time.Time, time.
 // what to choose. Contract 5.13.
 func TestReportInParts(t *testing.T) {
 	t.Parallel()
-	s := newTestAPI(t)
-	a := s.customer(t)
+	s, a := newTestCustomer(t)
 	room := a.room(t, "Hall")
 	s.execute(t, fmt.Sprintf(`
 		INSERT INTO sensors (node_id, customer_id, room_id, name, type, signed_from)

@@ -17,8 +17,7 @@ import (
 // TestLimitsOfACustomer shows contract 11.5, 11.7.
 func TestLimitsOfACustomer(t *testing.T) {
 	t.Parallel()
-	s := newTestAPI(t)
-	a := s.customer(t)
+	s, a := newTestCustomer(t)
 	for path, c := range map[string]struct {
 		fill, body, want string
 	}{
@@ -45,8 +44,7 @@ const someRule = `{"quantity":"temperature","direction":"above","limit":%g,"for_
 // TestRulesAndThresholdsAreOne shows contract 11.5.
 func TestRulesAndThresholdsAreOne(t *testing.T) {
 	t.Parallel()
-	s := newTestAPI(t)
-	a := s.customer(t)
+	_, a := newTestCustomer(t)
 	a.heldSensor(t, "n1")
 	type shown struct {
 		ID, Version int64
@@ -107,8 +105,7 @@ func TestRulesAndThresholdsAreOne(t *testing.T) {
 // and the acknowledgement stay, and the audit log says nothing. Contract 11.5.
 func TestUnchangedRuleKeepsItsIncidents(t *testing.T) {
 	t.Parallel()
-	s := newTestAPI(t)
-	a := s.customer(t)
+	s, a := newTestCustomer(t)
 	room := a.heldSensor(t, "n1")
 	for name, scope := range map[string]string{"all": "", "room": fmt.Sprintf(`,"room_id":%d`, room), "sensor": `,"sensor_id":"n1"`} {
 		// 1.001 s are no whole number of nanoseconds in binary.
@@ -144,8 +141,7 @@ func TestUnchangedRuleKeepsItsIncidents(t *testing.T) {
 // and previewed, give the same incidents.
 func TestPreviewIsWhatHappens(t *testing.T) {
 	t.Parallel()
-	s := newTestAPI(t)
-	a := s.customer(t)
+	s, a := newTestCustomer(t)
 	a.heldSensor(t, "n1", "n2")
 	a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 30.0, ""))
 	begin := reading.TruncateTime(s.now().Add(-30 * time.Hour))

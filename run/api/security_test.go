@@ -101,8 +101,7 @@ func TestBombIsNotInflated(t *testing.T) { //nolint:paralleltest // measures the
 // type, nothing may cache them, and no page of another origin may read them.
 func TestSecurityHeaders(t *testing.T) {
 	t.Parallel()
-	s := newTestAPI(t)
-	a := s.customer(t)
+	s, a := newTestCustomer(t)
 	for name, test := range map[string]struct {
 		token, method, path, body string
 		status                    int
@@ -153,8 +152,7 @@ func TestSecurityHeaders(t *testing.T) {
 // finds them taken for text or for nothing.
 func TestInjection(t *testing.T) {
 	t.Parallel()
-	s := newTestAPI(t)
-	a := s.customer(t)
+	s, a := newTestCustomer(t)
 	for _, evil := range []string{
 		`'; DROP TABLE sensors; --`, `" OR ""="`, `1 OR 1=1`, `%27%20OR%201=1`, `../../etc/passwd`, `{{7*7}}`, `${jndi:ldap://x}`, "a\x00b", "<script>alert(1)</script>",
 	} {
@@ -200,7 +198,5 @@ func TestNobodySetsWhatIsNotTheirs(t *testing.T) {
 		fmt.Sprintf(`{"id":"mine-1","name":"n","type":"t","room_id":%d,"customer_id":%d,"signed_from":"1970-01-01"}`, room, other.id))
 	s.call(t, other.token, http.MethodGet, "/api/v1/sensors/sensor/mine-1", "").is(t, 404)
 	alert := s.alert(t, "mine-1", s.now(), 60)
-	if got := s.call(t, a.token, http.MethodPost, fmt.Sprintf("/api/v1/alerts/%d/acknowledge", alert), `{"acknowledged":false,"customer_id":1}`); got.status != 200 || !strings.Contains(string(got.body), `"acknowledged":true`) {
-		t.Errorf("acknowledge: %d %s", got.status, got.body)
-	}
+	s.call(t, a.token, http.MethodPost, fmt.Sprintf("/api/v1/alerts/%d/acknowledge", alert), `{"acknowledged":false,"customer_id":1}`).has(t, 200, `"acknowledged":true`)
 }

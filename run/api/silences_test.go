@@ -21,8 +21,7 @@ import (
 // TestSilenceIsAnIncident shows contract 11.4.
 func TestSilenceIsAnIncident(t *testing.T) {
 	t.Parallel()
-	s := newTestAPI(t)
-	a := s.customer(t)
+	s, a := newTestCustomer(t)
 	room := a.heldSensor(t, "n1", "n2", "never")
 	s.judge(t, "n1", s.now().Add(-10*time.Minute), 20)
 	s.judge(t, "n2", s.now().Add(-4*time.Minute), 20)
@@ -70,8 +69,7 @@ func (s *testAPI) report(tb testing.TB, gateway string, seen time.Time, node acc
 // TestSilentGatewayIsOneIncident shows contract 11.4.
 func TestSilentGatewayIsOneIncident(t *testing.T) {
 	t.Parallel()
-	s := newTestAPI(t)
-	a := s.customer(t)
+	s, a := newTestCustomer(t)
 	room := a.heldSensor(t, "n1", "n2")
 	cut := s.now().Add(-10 * time.Minute)
 	gateway := s.silentGateway(t, a, cut, "n1", "n2", "discovered")

@@ -159,6 +159,14 @@ func (r reply) is(t tester, status int) {
 	}
 }
 
+// has reports an answer of another status, or without a part.
+func (r reply) has(t tester, status int, part string) {
+	t.Helper()
+	if r.status != status || !strings.Contains(string(r.body), part) {
+		t.Errorf("%s: %d %s, want %d with %s", r.request, r.status, r.body, status, part)
+	}
+}
+
 // tester is what testing and rapid have in common.
 type tester interface {
 	Helper()
@@ -218,9 +226,7 @@ func (s *testAPI) run(t *testing.T, cases []testCase) {
 		token := ""
 		if l.auth == withToken {
 			token = s.saved["token"]
-			if got := s.call(t, "", l.method, path, body); got.status != http.StatusUnauthorized {
-				t.Errorf("%.200s\n without a token: %d", name, got.status)
-			}
+			s.call(t, "", l.method, path, body).is(t, http.StatusUnauthorized)
 		}
 		got := s.call(t, token, l.method, path, body)
 		if got.status != l.status {

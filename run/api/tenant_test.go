@@ -40,9 +40,7 @@ func TestTenantIsolation(t *testing.T) {
 	gateway := victim.enrolled(t, "Vault")
 	heard := gateway.next()
 	heard.Nodes = []wire.StatusNode{{NodeID: "vault-2", LastHeartbeat: now}}
-	if got, _ := gateway.report(t, heard); got.status != 200 {
-		t.Fatalf("status: %d %s", got.status, got.body)
-	}
+	gateway.reports(t, heard)
 	room := victim.room(t, "Vault")
 	own := intruder.room(t, "Shed")
 	victim.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":"vault-1","name":"Door","type":"DHT22","room_id":%d}`, room))
@@ -172,9 +170,7 @@ func TestTenantIsolation(t *testing.T) {
 		}
 		delete(cases, op.id)
 		t.Run(op.id, func(t *testing.T) {
-			if got := s.call(t, "", op.method, breach.path, breach.body); got.status != 401 || string(got.body) != `{"detail":"Could not validate credentials"}` {
-				t.Errorf("without a token: %d %s", got.status, got.body)
-			}
+			s.call(t, "", op.method, breach.path, breach.body).says(t, 401, "Could not validate credentials")
 			got := s.call(t, intruder.token, op.method, breach.path, breach.body)
 			if got.status != breach.status {
 				t.Fatalf("%d %s, want %d", got.status, got.body, breach.status)
@@ -233,9 +229,7 @@ func TestTenantIsolation(t *testing.T) {
 		"/api/v1/gateways":                                           `"revoked":false`,
 		"/api/v1/gateways/nodes":                                     `"vault-2"`,
 	} {
-		if got := s.call(t, victim.token, http.MethodGet, path, ""); got.status != 200 || !strings.Contains(string(got.body), want) {
-			t.Errorf("%s: %d %s, want %s", path, got.status, got.body, want)
-		}
+		s.call(t, victim.token, http.MethodGet, path, "").has(t, 200, want)
 	}
 }
 

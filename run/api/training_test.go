@@ -50,8 +50,7 @@ func (r *publishedRequests) failing(err error) {
 // newLearningCustomer is an account with so many predictions to validate.
 func newLearningCustomer(t *testing.T, to *publishedRequests, count int) (*testCustomer, []int64) {
 	t.Helper()
-	s := newTestAPI(t, func(d *Config) { d.Publisher = to })
-	a := s.customer(t)
+	_, a := newTestCustomer(t, func(d *Config) { d.Publisher = to })
 	a.heldSensor(t, "node-1")
 	ids := make([]int64, count)
 	for i := range ids {

@@ -38,8 +38,7 @@ func (db fixture) history(t *testing.T, customer int64) []incidents.Alert {
 // like those before it, and whoever creates the id again never sees it.
 func TestAlertBesideAnUncommittedDeletion(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db := openWith(t, "n1")
 	deletion := must.Get(db.pool.Begin(t.Context()))(t)
 	defer func() { _ = deletion.Rollback(t.Context()) }()
 	must.Get(deletion.Exec(t.Context(), `DELETE FROM sensors WHERE node_id = 'n1'`))(t)
@@ -61,8 +60,7 @@ func TestAlertBesideAnUncommittedDeletion(t *testing.T) {
 // TestAlertIsStoredOncePerReadingAndType shows contract 6.2, 9.7.
 func TestAlertIsStoredOncePerReadingAndType(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db := openWith(t, "n1")
 	db.insert(t, hot("a"), incidents.AlertStored)
 	db.insert(t, hot("a"), incidents.AlertDuplicate)
 	humid := hot("a")
@@ -126,20 +124,5 @@ func TestActiveAlertsAreReadInPages(t *testing.T) {
 	}
 	if given != 1000 {
 		t.Errorf("%d alerts were held", given)
-	}
-}
-
-func TestAlertsOutliveTheirSensor(t *testing.T) {
-	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
-	db.insert(t, hot("a"), incidents.AlertStored)
-	must.Do(t, db.DeleteRoom(t.Context(), db.anna, db.annasRoom))
-	db.sensor(t, db.bruno, db.brunosRoom, "n1")
-	if found := db.history(t, db.anna); len(found) != 1 {
-		t.Errorf("Anna's alerts: %+v", found)
-	}
-	if found := db.history(t, db.bruno); len(found) != 0 {
-		t.Errorf("Bruno's alerts: %+v", found)
 	}
 }

@@ -164,8 +164,7 @@ func TestHotThroughout(t *testing.T) {
 // clock three hours ahead: once the clock is right again, the incident lasts.
 func TestClockAheadEndsNothing(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db := openWith(t, "n1")
 	db.sql(t, `UPDATE sensors SET placed_at = placed_at - interval '1 day'`, nil)
 	db.sql(t, `UPDATE open_holds SET held_from = held_from - interval '1 day'`, nil)
 	now := db.now(t).Truncate(time.Second)
@@ -233,8 +232,7 @@ func (*replayCount) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndD
 // was not broken for as long.
 func TestOneThatNeverWasIsTakenBack(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db := openWith(t, "n1")
 	rule := wanderRule()
 	rule.For, rule.ClearFor = time.Minute, 0
 	must.Get(db.CreateRule(t.Context(), db.anna, rule))(t)
@@ -303,9 +301,7 @@ func TestWindowsRoundNothing(t *testing.T) {
 // time, also where an earlier one was passed by before it.
 func TestUnjudged(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
-	db.sensor(t, db.anna, db.annasRoom, "quiet")
+	db := openWith(t, "n1", "quiet")
 	db.sql(t, `UPDATE sensors SET placed_at = '2000-01-01'`, nil)
 	now := time.Now().Truncate(time.Microsecond)
 	at := func(node string, ago time.Duration, temperature float64) incidents.Judged {

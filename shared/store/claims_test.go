@@ -106,8 +106,7 @@ func TestRunThatCannotCompleteUsesNothing(t *testing.T) {
 
 func TestVerdictCarriesWhatTrainingWeighs(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db := openWith(t, "n1")
 	recorded, err := db.RecordPrediction(t.Context(), db.anna, learning.NewPrediction{
 		SensorID: "n1", Time: instant(), MessageID: "a", AnomalyPredicted: true, SamplingProbability: 0.25, Score: new(0.75),
 	})
@@ -130,8 +129,7 @@ func TestVerdictCarriesWhatTrainingWeighs(t *testing.T) {
 
 func TestOneOfManyDeliveriesClaimsARun(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db := openWith(t, "n1")
 	run := must.Get(db.BeginManual(t.Context(), db.anna))(t)
 	var claimed atomic.Int32
 	var group sync.WaitGroup
@@ -195,16 +193,5 @@ func TestAutomaticRunFollowsAFailedOneAfterAWhile(t *testing.T) {
 		pgx.NamedArgs{"age": (learning.RetryAfter + time.Second).Seconds()})
 	if _, begun, err := db.BeginAutomatic(t.Context(), db.anna); err != nil || !begun {
 		t.Errorf("after a while: %v, %v", begun, err)
-	}
-}
-
-func TestManualRunOfAnotherFollowsAFailedOneAtOnce(t *testing.T) {
-	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.bruno, db.brunosRoom, "n2")
-	claim, _ := training(t, db)
-	must.Get(db.FailRun(t.Context(), claim, "no"))(t)
-	if _, err := db.BeginManual(t.Context(), db.bruno); err != nil {
-		t.Error(err)
 	}
 }

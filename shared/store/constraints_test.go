@@ -38,8 +38,7 @@ const (
 
 func TestSchemaHoldsEveryLimitAgainstAnyWriter(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db := openWith(t, "n1")
 	db.sql(t, `CREATE TABLE sensor_data.readings_20260301 PARTITION OF sensor_data.readings
 		FOR VALUES FROM ('2026-03-01Z') TO ('2026-03-02Z')`, nil)
 	db.sql(t, insertPrediction, pgx.NamedArgs{"message": "judged"})

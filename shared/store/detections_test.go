@@ -28,8 +28,7 @@ func (db fixture) detect(t *testing.T, n learning.NewPrediction, want bool) {
 
 func TestDetectionsAreRecordedOnceAndSeldom(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db := openWith(t, "n1")
 	db.detect(t, detection(0, true), true)
 	db.detect(t, detection(0, true), false) // delivered again
 	db.detect(t, detection(9.9, true), false)
@@ -75,8 +74,7 @@ func TestDetectionsAtTheSameMoment(t *testing.T) {
 // TestDetectionOfADeletedSensorIsNotRecorded shows contract 4.6 for predictions.
 func TestDetectionOfADeletedSensorIsNotRecorded(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db := openWith(t, "n1")
 	said := func(ago time.Duration) learning.NewPrediction {
 		n := detection(0, false)
 		n.Time = db.now(t).Add(-ago)
@@ -99,8 +97,7 @@ func TestDetectionOfADeletedSensorIsNotRecorded(t *testing.T) {
 // cannot see does not keep anomalies of their sensor from being recorded.
 func TestOpenAnomalyOfAnOwnerBefore(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db := openWith(t, "n1")
 	ahead := detection(0, true)
 	ahead.Time = db.now(t).Add(5 * time.Minute)
 	must.Get(db.RecordPrediction(t.Context(), db.anna, ahead))(t)
@@ -118,8 +115,7 @@ func TestOpenAnomalyOfAnOwnerBefore(t *testing.T) {
 // deletion of its sensor has begun and is not committed.
 func TestDetectionBesideTheDeletionStaysHidden(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db := openWith(t, "n1")
 	deletion := must.Get(db.pool.Begin(t.Context()))(t)
 	defer func() { _ = deletion.Rollback(context.WithoutCancel(t.Context())) }()
 	must.Get(deletion.Exec(t.Context(), `DELETE FROM sensors WHERE node_id = 'n1'`))(t)

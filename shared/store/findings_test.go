@@ -42,8 +42,7 @@ func found(node string, second int, findings ...incident.Finding) incidents.Judg
 // TestFindingOpensAndEndsAnIncident shows contract 11.8.
 func TestFindingOpensAndEndsAnIncident(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db := openWith(t, "n1")
 	db.judge(t, found("n1", 0, over(incident.KindAnomaly)), found("n1", 30, anomaly(3)), found("n1", 30, anomaly(3)))
 	lasting := db.incidents(t, db.anna, incidents.IncidentQuery{State: incidents.IncidentsLasting, Kind: "anomaly"})
 	if len(lasting) != 1 || lasting[0].Describe() != "Unchanged for 52 min" || lasting[0].Severity != "warning" || lasting[0].Finding.Value != 22.5 ||
@@ -82,9 +81,7 @@ func TestFindingOpensAndEndsAnIncident(t *testing.T) {
 // reading that was recorded as normal is an anomaly from then on.
 func TestAnomalyIsOneQuestion(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
-	db.sensor(t, db.anna, db.annasRoom, "n2")
+	db := openWith(t, "n1", "n2")
 	predictions := func(node string) []learning.Prediction {
 		t.Helper()
 		return must.Get(db.Predictions(t.Context(), db.anna, learning.PredictionFilter{SensorID: node, Limit: 10}))(t)
@@ -120,8 +117,7 @@ func TestAnomalyIsOneQuestion(t *testing.T) {
 
 func TestLateFindingIsOfThePast(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db := openWith(t, "n1")
 	must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: judged("n1", 7200, 22).Reading}}))
 	for _, second := range []int{60, 0, 30, 30} {
 		late := found("n1", second, anomaly(3))
@@ -141,9 +137,7 @@ func TestLateFindingIsOfThePast(t *testing.T) {
 // room has one.
 func TestForecastsOfARoomAreOneIncident(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
-	db.sensor(t, db.anna, db.annasRoom, "n2")
+	db := openWith(t, "n1", "n2")
 	other := db.room(t, db.anna)
 	db.sensor(t, db.anna, other, "n3")
 	db.judge(t, found("n1", 0, forecast()), found("n2", 10, forecast()), found("n3", 10, forecast()))
@@ -222,8 +216,7 @@ func TestGroupIsTheSameForWhoeverAsks(t *testing.T) {
 // TestTimelineOfLateReadings shows contract 11.1 for what is told of an incident.
 func TestTimelineOfLateReadings(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db := openWith(t, "n1")
 	db.judge(t, judged("n1", 300, 51), judged("n1", 330, 20), judged("n1", 600, 52), judged("n1", 630, 20))
 	must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: judged("n1", 900, 20).Reading}}))
 	for _, second := range []int{0, 700} {
@@ -250,8 +243,7 @@ func TestTimelineOfLateReadings(t *testing.T) {
 // what readings, alerts and incidents agree on.
 func TestOpenReadingFromBeforeTheSensorWasSignedIsJudged(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db := openWith(t, "n1")
 	db.sql(t, `UPDATE sensors SET signed_from = @at WHERE node_id = 'n1'`, pgx.NamedArgs{"at": instant().Add(time.Hour)})
 	db.judge(t, judged("n1", 60, 51), judged("n1", 3700, 51))
 	got := db.incidents(t, db.anna, incidents.IncidentQuery{})
@@ -267,8 +259,7 @@ func TestOpenReadingFromBeforeTheSensorWasSignedIsJudged(t *testing.T) {
 // TestRuleJudgesWhatCameSinceItsChange shows contract 11.5.
 func TestRuleJudgesWhatCameSinceItsChange(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db := openWith(t, "n1")
 	db.sql(t, `UPDATE sensors SET placed_at = '2000-01-01'`, nil)
 	must.Get(db.CreateRule(t.Context(), db.anna, incident.Rule{
 		Quantity: incident.Temperature, Direction: incident.Above, Limit: 30, Severity: incident.Warning, Enabled: true,

@@ -3,7 +3,6 @@ package store_test
 import (
 	"context"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -131,32 +130,6 @@ func TestIDThatAnotherHoldsIsForTheSignedChannelAlone(t *testing.T) {
 	db.claim(t, db.bruno, db.brunosRoom, "n1")
 	if diff := cmp.Diff(spans, db.visible(t, db.bruno)); diff != "" {
 		t.Errorf("after deletion and creation (-want +got):\n%s", diff)
-	}
-}
-
-// TestHoldsWithoutAReadingAreLimited shows contract 4.9.
-func TestHoldsWithoutAReadingAreLimited(t *testing.T) {
-	t.Parallel()
-	db := open(t)
-	create := func(id string) error {
-		n := sensorOf(id, db.annasRoom)
-		n.MaxUnreported = 3
-		_, err := db.CreateSensor(t.Context(), db.anna, n)
-		return err
-	}
-	for i := range 3 {
-		must.Do(t, create(strconv.Itoa(i)))
-	}
-	mustFail(t, "one more", create("3"), store.ErrTooManyUnreported)
-	must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: reading.Reading{NodeID: "0", MessageID: "m", Time: db.now(t)}}}))
-	if err := create("3"); err != nil {
-		t.Errorf("after a reading of one: %v", err)
-	}
-	mustFail(t, "one more again", create("4"), store.ErrTooManyUnreported)
-	db.enrolled(t, db.anna)
-	must.Do(t, create("n1"))
-	if spans := db.visible(t, db.anna); len(spans) != 1 || spans[0].Channel != reading.Channel(db.anna) {
-		t.Errorf("beyond the limit an enrolled customer sees %v", spans)
 	}
 }
 

@@ -62,8 +62,7 @@ func (db fixture) timeline(t *testing.T, customer, id int64) []string {
 
 func TestThresholdIncidentOpensLastsAndClears(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db := openWith(t, "n1")
 	db.judge(t, judged("n1", 0, 51), judged("n1", 30, 53))
 	db.judge(t, judged("n1", 30, 53)) // delivered again
 	open := db.incidents(t, db.anna, incidents.IncidentQuery{State: incidents.IncidentsLasting})
@@ -101,8 +100,7 @@ func TestThresholdIncidentOpensLastsAndClears(t *testing.T) {
 
 func TestIncidentBelongsToWhoeverMaySeeTheReading(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db := openWith(t, "n1")
 	through := func(j incidents.Judged, channel int64) incidents.Judged {
 		j.Channel, j.GatewayID = reading.Channel(channel), "gw-1"
 		return j
@@ -205,8 +203,7 @@ func TestChangesInMidIncident(t *testing.T) {
 
 func TestRulesOfACustomer(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db := openWith(t, "n1")
 	defaults := alert.Thresholds{MaxTemperature: 45, MaxHumidity: 66}
 	rules, err := db.Rules(t.Context(), db.anna, defaults)
 	if err != nil || len(rules) != 2 || !rules[0].Threshold || rules[0].Limit != 45 || rules[1].Limit != 66 || rules[1].Quantity != incident.Humidity {
@@ -268,8 +265,7 @@ func TestRulesOfACustomer(t *testing.T) {
 // of the rule's preview.
 func TestJudgingInAnyOrderByTwoInstances(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db := openWith(t, "n1")
 	rule := must.Get(db.CreateRule(t.Context(), db.anna, incident.Rule{
 		Quantity: incident.Temperature, Direction: incident.Above, Limit: 30, For: time.Minute, ClearMargin: 1, ClearFor: time.Minute,
 		Severity: incident.Warning, Enabled: true,
@@ -345,8 +341,7 @@ func TestJudgingInAnyOrderByTwoInstances(t *testing.T) {
 // redirecting, and the acknowledgement that only one of them had.
 func TestLateReadingJoinsTwoIncidents(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db := openWith(t, "n1")
 	db.judge(t, judged("n1", 0, 51), judged("n1", 30, 20), judged("n1", 1000, 52), judged("n1", 1030, 20))
 	two := db.incidents(t, db.anna, incidents.IncidentQuery{})
 	if len(two) != 2 {
@@ -388,8 +383,7 @@ func TestLateReadingJoinsTwoIncidents(t *testing.T) {
 
 func TestAcknowledgementLasts(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db := openWith(t, "n1")
 	db.judge(t, judged("n1", 0, 51))
 	seen, err := db.AcknowledgeIncidents(t.Context(), db.anna, incidents.Acknowledgement{RoomID: db.annasRoom, Kind: "threshold", By: "anna12", Comment: "on it"})
 	if err != nil || len(seen) != 1 || seen[0].AcknowledgedBy != "anna12" || seen[0].Comment != "on it" || *seen[0].AcknowledgedPeak != 51 {
@@ -480,8 +474,7 @@ func TestSilences(t *testing.T) {
 // rules that judge it, and whether they remember something.
 func TestSensorStatusHasTheRules(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db := openWith(t, "n1")
 	db.sensor(t, db.bruno, db.brunosRoom, "n2")
 	create := func(limit float64, scope incident.Scope, enabled bool) incident.Rule {
 		t.Helper()

@@ -15,8 +15,7 @@ import (
 
 func TestMaintenanceWindows(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db := openWith(t, "n1")
 	berlin := must.Get(time.LoadLocation("Europe/Berlin"))(t)
 	window := incidents.Maintenance{
 		Window: maintenance.Window{

@@ -293,8 +293,7 @@ func TestNewestReadingsAreWithinTheSpans(t *testing.T) {
 // times that lie ahead. Once it is right, the next reading is the newest.
 func TestRowAheadOfTheClockIsPassedOver(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n")
+	db := openWith(t, "n")
 	now := db.now(t)
 	keep := func(at time.Time, temperature float64) {
 		t.Helper()
@@ -341,8 +340,7 @@ func TestRowAheadOfTheClockIsPassedOver(t *testing.T) {
 // shown, and the node becomes silent. A sensor that was created meanwhile is shown, too.
 func TestDeadNodeIsShownAndSilentAfterTheClockWasAhead(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "hot")
+	db := openWith(t, "hot")
 	db.sensor(t, db.bruno, db.brunosRoom, "new")
 	// The hold began before the reading.
 	db.sql(t, `UPDATE open_holds SET held_from = held_from - interval '1 day' WHERE node_id = 'hot'`, nil)

@@ -26,8 +26,7 @@ func (db fixture) prediction(t *testing.T, customer int64, minute int) learning.
 
 func TestRecordPredictionKeepsAllOfIt(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db := openWith(t, "n1")
 	offered := learning.NewPrediction{
 		SensorID: "n1", Time: instant(), MessageID: "a",
 		PredictedTemperature: new(21.5), PredictedHumidity: new(40.5), ActualTemperature: new(22.5),
@@ -115,8 +114,7 @@ func TestPredictionsAreShownToTheOwnerOfTheReading(t *testing.T) {
 // TestVerdictMayChangeUntilItIsUsed shows contract 7.6.
 func TestVerdictMayChangeUntilItIsUsed(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db := openWith(t, "n1")
 	p := db.prediction(t, db.anna, 0)
 	for _, verdict := range []learning.Feedback{learning.FeedbackOK, learning.FeedbackNotOK} {
 		validated, err := db.ValidatePrediction(t.Context(), db.anna, p.ID, verdict)
@@ -136,8 +134,7 @@ func TestVerdictMayChangeUntilItIsUsed(t *testing.T) {
 
 func TestPredictionStats(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db := openWith(t, "n1")
 	db.sensor(t, db.bruno, db.brunosRoom, "n2")
 	for minute, verdict := range []learning.Feedback{"", learning.FeedbackOK, learning.FeedbackOK, learning.FeedbackNotOK} {
 		p := db.prediction(t, db.anna, minute)

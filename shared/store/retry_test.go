@@ -79,8 +79,7 @@ func TestRoomsAreLockedBeforeSensors(t *testing.T) {
 // TestDeadlockIsTriedAgain makes the deletion of a room the victim of one. Contract 1.9.
 func TestDeadlockIsTriedAgain(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db := openWith(t, "n1")
 	other := must.Get(db.pool.Begin(t.Context()))(t)
 	defer func() { _ = other.Rollback(context.WithoutCancel(t.Context())) }()
 	// Whoever looks for a deadlock first is its victim: not this one.
@@ -100,8 +99,7 @@ func TestDeadlockIsTriedAgain(t *testing.T) {
 // Contract 1.9.
 func TestSerialisationFailureIsTriedAgain(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db := openWith(t, "n1")
 	db.sql(t, `CREATE SEQUENCE tries`, nil)
 	db.sql(t, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
 		BEGIN

@@ -8,74 +8,22 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
-	"coldaisle.dev/shared/store/accounts"
 	"coldaisle.dev/shared/store/pipeline"
 )
 
-func TestSensorIsCreatedMovedAndDeleted(t *testing.T) {
-	t.Parallel()
-	db := open(t)
-	created := db.sensor(t, db.anna, db.annasRoom, "n1")
-	want := accounts.Sensor{ID: "n1", Name: "Rack", Type: "ESP32-DHT22", RoomID: db.annasRoom}
-	if diff := cmp.Diff(want, created); diff != "" {
-		t.Errorf("created (-want +got):\n%s", diff)
-	}
-	second := db.room(t, db.anna)
-	moved, err := db.UpdateSensor(t.Context(), db.anna, "n1", accounts.SensorChange{
-		Name: "Top", Type: "Other", RoomID: second, Position: new("U42"),
-	})
-	want = accounts.Sensor{ID: "n1", Name: "Top", Type: "Other", RoomID: second, Position: new("U42")}
-	if diff := cmp.Diff(want, moved); diff != "" || err != nil {
-		t.Errorf("moved, %v (-want +got):\n%s", err, diff)
-	}
-	kept, err := db.UpdateSensor(t.Context(), db.anna, "n1", accounts.SensorChange{Name: "Top", Type: "Other", RoomID: second, KeepPosition: true})
-	if err != nil || kept.Position == nil || *kept.Position != "U42" {
-		t.Errorf("an update that keeps the position gave %+v, %v", kept, err)
-	}
-	if first, err := db.Sensors(t.Context(), db.anna, db.annasRoom); err != nil || len(first) != 0 {
-		t.Errorf("the old room has %+v, %v", first, err)
-	}
-	found, err := db.Sensors(t.Context(), db.anna, second)
-	if err != nil || len(found) != 1 {
-		t.Fatalf("the new room has %+v, %v", found, err)
-	}
-	if diff := cmp.Diff(want, found[0]); diff != "" {
-		t.Errorf("listed (-want +got):\n%s", diff)
-	}
-	cleared, err := db.UpdateSensor(t.Context(), db.anna, "n1", accounts.SensorChange{Name: "Top", Type: "Other", RoomID: second})
-	if err != nil || cleared.Position != nil {
-		t.Errorf("an update that clears the position gave %+v, %v", cleared, err)
-	}
-	must.Do(t, db.DeleteSensor(t.Context(), db.anna, "n1"))
-	mustFail(t, "delete again", db.DeleteSensor(t.Context(), db.anna, "n1"), store.ErrNoSensor)
-}
-
 func TestVisibleNodesAreTheCallersAlone(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "b")
-	db.sensor(t, db.anna, db.annasRoom, "a")
+	db := openWith(t, "b", "a")
 	db.sensor(t, db.bruno, db.brunosRoom, "c")
 	found, err := db.VisibleNodes(t.Context(), db.anna, []string{"c", "b", "a", "a", "unknown"})
 	if err != nil || len(found) != 2 || found[0].ID != "a" || found[1].ID != "b" {
 		t.Errorf("found %+v, %v", found, err)
 	}
-}
-
-func TestSensorIDInUseByAnyoneIsTaken(t *testing.T) {
-	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
-	_, err := db.CreateSensor(t.Context(), db.anna, sensorOf("n1", db.annasRoom))
-	mustFail(t, "one's own", err, store.ErrSensorExists)
-	_, err = db.CreateSensor(t.Context(), db.bruno, sensorOf("n1", db.brunosRoom))
-	mustFail(t, "another's", err, store.ErrSensorExists)
 }
 
 func TestOneOfManyCreatorsWinsAnIdentifier(t *testing.T) {
@@ -160,8 +108,7 @@ func (db fixture) now(t *testing.T) time.Time {
 
 func TestSensorStatusHasThresholdsOfTheOwnerOnly(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db := openWith(t, "n1")
 	db.sensor(t, db.bruno, db.brunosRoom, "n2")
 	must.Get(db.SetThresholds(t.Context(), db.anna, new(30.0), nil))(t)
 	// A look at the defaults sets nothing.
@@ -175,8 +122,7 @@ func TestSensorStatusHasThresholdsOfTheOwnerOnly(t *testing.T) {
 
 func TestSensorStatusHasDefaultsThatTheOwnerChose(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db := openWith(t, "n1")
 	db.sensor(t, db.bruno, db.brunosRoom, "n2")
 	for _, customer := range []int64{db.anna, db.bruno} {
 		must.Get(db.Thresholds(t.Context(), customer))(t)

@@ -43,6 +43,16 @@ func open(tb testing.TB) fixture {
 	return db
 }
 
+// openWith is open with sensors in Anna's room.
+func openWith(t *testing.T, ids ...string) fixture {
+	t.Helper()
+	db := open(t)
+	for _, id := range ids {
+		db.sensor(t, db.anna, db.annasRoom, id)
+	}
+	return db
+}
+
 // openURL is open, and the address of the database.
 func openURL(tb testing.TB) (string, fixture) {
 	tb.Helper()

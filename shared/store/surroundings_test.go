@@ -65,8 +65,7 @@ func TestSurroundingsAreOfTheCustomersRoom(t *testing.T) {
 // the next owner of the node begins anew.
 func TestLearnedAddsUp(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db := openWith(t, "n1")
 	node := reading.Node{ID: "n1"}
 	must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: reading.Reading{NodeID: "n1", MessageID: "m", Time: db.now(t)}}}))
 	for i, wider := range []float64{0.5, -0.25, -1.5, -1.5} {

@@ -19,8 +19,7 @@ import (
 
 func TestManyVerdictsAtOnceBeginOneAutomaticRun(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db := openWith(t, "n1")
 	const people = 50
 	db.verdicts(t, "n1", learning.RetrainingCount-people)
 	var unvalidated []int64
@@ -60,8 +59,7 @@ func TestManyVerdictsAtOnceBeginOneAutomaticRun(t *testing.T) {
 
 func TestVerdictsOfARunThatJustEndedBeginNoOther(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db := openWith(t, "n1")
 	db.verdicts(t, "n1", learning.RetrainingCount)
 	if _, begun, err := db.BeginAutomatic(t.Context(), db.anna); err != nil || !begun {
 		t.Fatalf("the first: %v, %v", begun, err)
@@ -87,8 +85,7 @@ func TestVerdictsOfARunThatJustEndedBeginNoOther(t *testing.T) {
 
 func TestManualRunNeedsNoVerdictsButAnIdleTrainer(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db := openWith(t, "n1")
 	db.sensor(t, db.bruno, db.brunosRoom, "n2")
 	run, err := db.BeginManual(t.Context(), db.anna)
 	if err != nil || run.TriggeredBy != learning.TriggeredManually || run.Status != learning.RunRunning || run.CompletedAt != nil {
@@ -125,8 +122,7 @@ func (db fixture) another(t *testing.T) pgtest.Stores {
 
 func TestCustomerStartsOneRunInTenMinutes(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db := openWith(t, "n1")
 	db.sensor(t, db.bruno, db.brunosRoom, "n2")
 	must.Get(db.BeginManual(t.Context(), db.anna))(t)
 	// However it ends, and whatever instance is asked.
@@ -163,8 +159,7 @@ func TestCustomerStartsOneRunInTenMinutes(t *testing.T) {
 // ten minutes stand against the next.
 func TestCustomerAsksInstancesAtOnce(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db := openWith(t, "n1")
 	instances := []pgtest.Stores{db.Stores, db.another(t)}
 	var began atomic.Int32
 	var group sync.WaitGroup
@@ -192,8 +187,7 @@ func TestCustomerAsksInstancesAtOnce(t *testing.T) {
 // TestRunWithoutAnEndFailsAfterItsTimeout shows contract 7.6.
 func TestRunWithoutAnEndFailsAfterItsTimeout(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db := openWith(t, "n1")
 	run := must.Get(db.BeginManual(t.Context(), db.anna))(t)
 	age := func(by time.Duration) {
 		t.Helper()
