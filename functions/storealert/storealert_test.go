@@ -127,9 +127,7 @@ func TestAlertWithoutOwnerIsIgnored(t *testing.T) {
 		t.Errorf("stored %+v", all)
 	}
 	sensor(t, s, customer, room, "nobody")
-	if err := step.Handle(t.Context(), message(t, event("nobody", 2))); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, step.Handle(t.Context(), message(t, event("nobody", 2))))
 	if all := history(t, s, customer); len(all) != 1 {
 		t.Errorf("after registration: %+v", all)
 	}

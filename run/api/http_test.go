@@ -426,7 +426,5 @@ func TestGracefulStop(t *testing.T) {
 	if got := <-answered; got != "whole" {
 		t.Errorf("answer %q", got)
 	}
-	if err := <-stopped; err != nil {
-		t.Error(err)
-	}
+	must.Do(t, <-stopped)
 }

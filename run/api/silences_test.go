@@ -14,8 +14,8 @@ import (
 
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/store/accounts"
 	"coldaisle.dev/shared/store/pipeline"
+	"coldaisle.dev/shared/wire"
 )
 
 // TestSilenceIsAnIncident shows contract 11.4.
@@ -59,10 +59,10 @@ func (s *testAPI) silentGateway(tb testing.TB, a *testCustomer, at time.Time, no
 }
 
 // report has the gateway say that it is there, at a time, and what it knows of a node.
-func (s *testAPI) report(tb testing.TB, gateway string, seen time.Time, node accounts.ReportedNode) {
+func (s *testAPI) report(tb testing.TB, gateway string, seen time.Time, node wire.StatusNode) {
 	tb.Helper()
-	status := accounts.GatewayStatus{GatewayID: gateway, BootID: "b", Sequence: time.Now().UnixNano(), Nodes: []accounts.ReportedNode{node}}
-	must.Get(s.store.RecordGatewayStatus(tb.Context(), status))(tb)
+	status := wire.StatusRequest{GatewayID: gateway, BootID: "b", Sequence: time.Now().UnixNano(), Nodes: []wire.StatusNode{node}}
+	must.Get(s.store.RecordGatewayStatus(tb.Context(), status, time.Time{}))(tb)
 	s.execute(tb, `UPDATE gateways SET last_seen = $1 WHERE id = $2`, seen, gateway)
 }
 
@@ -85,11 +85,11 @@ func TestSilentGatewayIsOneIncident(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		seen time.Time
-		node accounts.ReportedNode
+		node wire.StatusNode
 		want string
 	}{
-		"silent": {s.now().Add(-4 * time.Minute), accounts.ReportedNode{NodeID: "n1"}, "Gateway Cellar silent, no reading of its 3 nodes for more than 10 min"},
-		"uplink": {s.now(), accounts.ReportedNode{NodeID: "n1", LastReading: s.now()}, "Gateway Cellar alive, uplink down, no reading of its 3 nodes for more than 10 min"},
+		"silent": {s.now().Add(-4 * time.Minute), wire.StatusNode{NodeID: "n1"}, "Gateway Cellar silent, no reading of its 3 nodes for more than 10 min"},
+		"uplink": {s.now(), wire.StatusNode{NodeID: "n1", LastReading: s.now()}, "Gateway Cellar alive, uplink down, no reading of its 3 nodes for more than 10 min"},
 	} {
 		s.report(t, gateway, c.seen, c.node)
 		if got := list(""); len(got) != 1 || got[0].Reason != c.want {
@@ -110,7 +110,7 @@ func TestSilentGatewayIsOneIncident(t *testing.T) {
 	// One node sends again: the others are silent each, as acknowledged as before.
 	r := reading.Reading{Channel: reading.Channel(a.id), NodeID: "n2", MessageID: "m2", Time: reading.TruncateTime(s.now()), Temperature: 20, Humidity: 40}
 	must.Do(t, s.store.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r, GatewayID: gateway}}))
-	s.report(t, gateway, s.now(), accounts.ReportedNode{NodeID: "n1", LastHeartbeat: s.now()})
+	s.report(t, gateway, s.now(), wire.StatusNode{NodeID: "n1", LastHeartbeat: s.now()})
 	two := list("")
 	if len(two) != 2 || !two[0].Acknowledged || !two[1].Acknowledged || two[0].GroupID != two[1].GroupID || two[0].GroupID != two[0].ID {
 		t.Errorf("%+v", two)

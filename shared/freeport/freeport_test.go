@@ -15,7 +15,5 @@ func TestFind(t *testing.T) {
 		t.Fatalf("port %d, %v", port, err)
 	}
 	listener := must.Get((&net.ListenConfig{}).Listen(t.Context(), "tcp", fmt.Sprint(":", port)))(t)
-	if err := listener.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, listener.Close())
 }

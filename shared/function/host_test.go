@@ -156,9 +156,7 @@ func TestHostDrains(t *testing.T) {
 		t.Error("clients closed under a message in flight")
 	}
 	close(release)
-	if err := <-drained; err != nil {
-		t.Error(err)
-	}
+	must.Do(t, <-drained)
 	if got := <-answered; got != http.StatusNoContent {
 		t.Errorf("message in flight answered %d", got)
 	}

@@ -41,7 +41,5 @@ func TestRunFinishesRequests(t *testing.T) {
 	if err != nil || string(body) != "answered" {
 		t.Errorf("%q, %v", body, err)
 	}
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	must.Do(t, <-done)
 }

@@ -169,15 +169,11 @@ func TestRunOfADeadTrainerIsClaimedAgain(t *testing.T) {
 	_, err = db.FailRun(t.Context(), dead, "no")
 	mustFail(t, "the first fails it", err, store.ErrRunEnded)
 	mustFail(t, "the first renews its claim", db.RenewRun(t.Context(), dead), store.ErrRunEnded)
-	if err := db.RenewRun(t.Context(), next); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, db.RenewRun(t.Context(), next))
 	if used := db.used(t); len(used) != 0 {
 		t.Errorf("used %v", used)
 	}
-	if _, err := db.CompleteRun(t.Context(), next, learning.TrainingResult{Used: verdicts}); err != nil {
-		t.Error(err)
-	}
+	must.Get(db.CompleteRun(t.Context(), next, learning.TrainingResult{Used: verdicts}))(t)
 }
 
 func TestAutomaticRunFollowsAFailedOneAfterAWhile(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/accounts"
+	"coldaisle.dev/shared/wire"
 )
 
 func publicKey(t *testing.T) ed25519.PublicKey {
@@ -63,9 +64,9 @@ func TestTwoBootsOfOneKeyAreAClone(t *testing.T) {
 				boot, second, _ := strings.Cut(status, "@")
 				sequence, _ := strconv.ParseInt(boot[1:], 10, 64)
 				seconds, _ := strconv.Atoi(second)
-				gateway, err = db.RecordGatewayStatus(t.Context(), accounts.GatewayStatus{
-					GatewayID: gateway.ID, BootID: boot[:1], Sequence: sequence, SignedAt: begin.Add(time.Duration(seconds) * time.Second),
-				})
+				gateway, err = db.RecordGatewayStatus(t.Context(), wire.StatusRequest{
+					GatewayID: gateway.ID, BootID: boot[:1], Sequence: sequence,
+				}, begin.Add(time.Duration(seconds)*time.Second))
 			}
 			mustFail(t, "last", err, c.wantLast)
 			if got := gateway.Clone(time.Now()); got != c.wantClone {
@@ -83,11 +84,11 @@ func TestReportedNodesAreBounded(t *testing.T) {
 	db := open(t)
 	gateway := db.enrolled(t, db.anna)
 	for round := range int64(3) {
-		nodes := make([]accounts.ReportedNode, 2000)
+		nodes := make([]wire.StatusNode, 2000)
 		for i := range nodes {
 			nodes[i].NodeID = strconv.FormatInt(round*2000+int64(i), 10)
 		}
-		gateway = must.Get(db.RecordGatewayStatus(t.Context(), accounts.GatewayStatus{GatewayID: gateway.ID, BootID: "a", Sequence: round + 1, Nodes: nodes}))(t)
+		gateway = must.Get(db.RecordGatewayStatus(t.Context(), wire.StatusRequest{GatewayID: gateway.ID, BootID: "a", Sequence: round + 1, Nodes: nodes}, time.Time{}))(t)
 	}
 	if gateway.Nodes != 5000 {
 		t.Errorf("%d nodes are kept", gateway.Nodes)
@@ -107,9 +108,9 @@ func TestReportedTimesCanBeShown(t *testing.T) {
 	db := open(t)
 	gateway := db.enrolled(t, db.anna)
 	far, early := time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -23*3600)), time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC)
-	must.Get(db.RecordGatewayStatus(t.Context(), accounts.GatewayStatus{GatewayID: gateway.ID, BootID: "a", Sequence: 1, Nodes: []accounts.ReportedNode{
+	must.Get(db.RecordGatewayStatus(t.Context(), wire.StatusRequest{GatewayID: gateway.ID, BootID: "a", Sequence: 1, Nodes: []wire.StatusNode{
 		{NodeID: "n1", LastHeartbeat: far, LastReading: early}, {NodeID: "n2", LastHeartbeat: instant()},
-	}}))(t)
+	}}, time.Time{}))(t)
 	found, err := db.DiscoveredNodes(t.Context(), db.anna)
 	if err != nil || len(found) != 2 {
 		t.Fatalf("%+v, %v", found, err)

@@ -80,9 +80,7 @@ func TestEveryComponentMayDoWhatItDoes(t *testing.T) {
 	api := fixture{pool: db.pool, Stores: part["api"], anna: db.anna, annasRoom: db.annasRoom}
 	api.sensor(t, db.anna, db.annasRoom, "n1")
 	api.sensor(t, db.anna, db.annasRoom, "n2")
-	if err := api.DeleteSensor(t.Context(), db.anna, "n2"); err != nil { // leaves a tombstone
-		t.Fatal(err)
-	}
+	must.Do(t, api.DeleteSensor(t.Context(), db.anna, "n2")) // leaves a tombstone
 	limit := 30.0
 	must.Get(api.SetThresholds(t.Context(), db.anna, &limit, nil))(t)
 
@@ -113,19 +111,13 @@ func TestEveryComponentMayDoWhatItDoes(t *testing.T) {
 	if len(all) != 4 {
 		t.Fatalf("incidents: %+v", all)
 	}
-	if _, err := api.AcknowledgeIncidents(t.Context(), db.anna, incidents.Acknowledgement{IDs: []int64{all[0].ID}, By: "anna12"}); err != nil {
-		t.Error(err)
-	}
+	must.Get(api.AcknowledgeIncidents(t.Context(), db.anna, incidents.Acknowledgement{IDs: []int64{all[0].ID}, By: "anna12"}))(t)
 	rule, err := api.CreateRule(t.Context(), db.anna, incident.Rule{
 		Quantity: incident.DewPoint, Direction: incident.Above, Limit: 15, Severity: incident.Warning,
 	})
 	must.Do(t, err)
-	if err := api.DeleteRule(t.Context(), db.anna, rule.ID); err != nil {
-		t.Error(err)
-	}
-	if _, err := api.CreateCustomer(t.Context(), accounts.NewCustomer{Email: "c@example.com", Username: "carol1", PasswordHash: "x"}); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, api.DeleteRule(t.Context(), db.anna, rule.ID))
+	must.Get(api.CreateCustomer(t.Context(), accounts.NewCustomer{Email: "c@example.com", Username: "carol1", PasswordHash: "x"}))(t)
 
 	if recorded, err := part["detect"].RecordDetection(t.Context(), learning.NewPrediction{
 		SensorID: "n1", Time: instant(), MessageID: "m1", AnomalyPredicted: true, SamplingProbability: 1,
@@ -141,12 +133,8 @@ func TestEveryComponentMayDoWhatItDoes(t *testing.T) {
 	claim := must.Get(part["train"].ClaimRun(t.Context(), run.ID))(t)
 	verdicts := must.Get(part["train"].UnusedVerdicts(t.Context(), db.anna, 10))(t)
 	must.Get(part["train"].CompleteRun(t.Context(), claim, learning.TrainingResult{Used: verdicts}))(t)
-	if _, err := part["train"].UsedVerdicts(t.Context(), db.anna, 10); err != nil {
-		t.Error(err)
-	}
-	if _, err := part["train"].RightEpisodes(t.Context(), db.anna, instant()); err != nil {
-		t.Error(err)
-	}
+	must.Get(part["train"].UsedVerdicts(t.Context(), db.anna, 10))(t)
+	must.Get(part["train"].RightEpisodes(t.Context(), db.anna, instant()))(t)
 	if diff := cmp.Diff([]int64{shown[0].ID}, db.used(t)); diff != "" {
 		t.Errorf("used (-want +got):\n%s", diff)
 	}
@@ -167,12 +155,8 @@ func TestHistoryByItsComponents(t *testing.T) {
 		now = now.Add(maintain)
 		must.Do(t, errors.Join(table.Append(t.Context(), []reading.Reading{r}), table.Maintain(t.Context())))
 	}
-	if err := stores["ingest"].KeepProbe(t.Context(), now, now); err != nil {
-		t.Error(err)
-	}
-	if _, err := pools["ingest"].Exec(t.Context(), `SELECT sensor_data.drop_days(@before)`, pgx.NamedArgs{"before": now}); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, stores["ingest"].KeepProbe(t.Context(), now, now))
+	must.Get(pools["ingest"].Exec(t.Context(), `SELECT sensor_data.drop_days(@before)`, pgx.NamedArgs{"before": now}))(t)
 	stats, err := pgreadings.New(pools["api"], nil, clock).Stats(t.Context(), node, now, []time.Time{now.AddDate(0, 0, -30)})
 	if err != nil || stats[0].Count != 1 {
 		t.Errorf("%+v, %v", stats, err)
@@ -302,7 +286,5 @@ func TestAnOrdinaryOwnerMigratesAndGrants(t *testing.T) {
 	acting := as(t, admin, owner)
 	must.Do(t, store.Migrate(t.Context(), acting))
 	must.Do(t, store.Grant(t.Context(), acting, map[string]string{"ingest": reader}))
-	if _, err := pgtest.NewStores(as(t, admin, reader)).SensorStatuses(t.Context(), openNodes("n1")); err != nil {
-		t.Error(err)
-	}
+	must.Get(pgtest.NewStores(as(t, admin, reader)).SensorStatuses(t.Context(), openNodes("n1")))(t)
 }

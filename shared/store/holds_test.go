@@ -172,9 +172,7 @@ func TestAlertBelongsToTheHolderAtItsTime(t *testing.T) {
 	db.claim(t, db.anna, db.annasRoom, "n1")
 	hers := db.now(t)
 	db.enrolled(t, db.anna)
-	if err := db.DeleteSensor(t.Context(), db.anna, "n1"); err != nil { // her hold ends
-		t.Fatal(err)
-	}
+	must.Do(t, db.DeleteSensor(t.Context(), db.anna, "n1")) // her hold ends
 	db.claim(t, db.bruno, db.brunosRoom, "n1")
 	db.claim(t, db.anna, db.annasRoom, "n1") // signed: he holds the id
 	his := db.now(t)

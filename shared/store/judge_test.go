@@ -216,9 +216,7 @@ func TestRulesOfACustomer(t *testing.T) {
 	}
 	threshold := rules[1]
 	threshold.Limit = 70
-	if _, err := db.UpdateRule(t.Context(), db.anna, threshold); err != nil {
-		t.Error(err)
-	}
+	must.Get(db.UpdateRule(t.Context(), db.anna, threshold))(t)
 	if set, err := db.Thresholds(t.Context(), db.anna); err != nil || set.MaxHumidity != 70 || set.MaxTemperature != 40 {
 		t.Errorf("thresholds and their rules are one record: %+v, %v", set, err)
 	}
@@ -253,9 +251,7 @@ func TestRulesOfACustomer(t *testing.T) {
 	_, err = db.UpdateRule(t.Context(), db.bruno, rule)
 	mustFail(t, "update another's", err, store.ErrNoRule)
 	mustFail(t, "delete another's", db.DeleteRule(t.Context(), db.bruno, rule.ID), store.ErrNoRule)
-	if err := db.DeleteRule(t.Context(), db.anna, rule.ID); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, db.DeleteRule(t.Context(), db.anna, rule.ID))
 	_, err = db.Rule(t.Context(), db.anna, rule.ID, defaults)
 	mustFail(t, "read a deleted one", err, store.ErrNoRule)
 }

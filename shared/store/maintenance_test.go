@@ -98,7 +98,5 @@ func TestWindowOfAnUnknownZone(t *testing.T) {
 	if err != nil || len(listed) != 1 || listed[0].Window.Start.Location() != time.UTC || !listed[0].Window.Start.Equal(instant()) {
 		t.Errorf("%+v, %v", listed, err)
 	}
-	if err := db.DeleteMaintenance(t.Context(), db.anna, created.ID); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, db.DeleteMaintenance(t.Context(), db.anna, created.ID))
 }

@@ -89,9 +89,7 @@ func TestDeadlockIsTriedAgain(t *testing.T) {
 	db.waits(t)
 	must.Get(other.Exec(t.Context(), `SELECT FROM server_rooms WHERE id = $1 FOR UPDATE`, db.annasRoom))(t)
 	must.Do(t, other.Commit(t.Context()))
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	must.Do(t, <-done)
 }
 
 // TestSerialisationFailureIsTriedAgain has the database end every insertion and

@@ -81,21 +81,20 @@ func (db fixture) room(tb testing.TB, customer int64) int64 {
 
 // sensor makes a sensor whose hold of the open channel goes back to the one before:
 // readings of these tests are older than the sensors. See claim.
-func (db fixture) sensor(t *testing.T, customer, room int64, id string) accounts.Sensor {
+func (db fixture) sensor(t *testing.T, customer, room int64, id string) {
 	t.Helper()
-	created := db.claim(t, customer, room, id)
+	db.claim(t, customer, room, id)
 	db.sql(t, `
 		UPDATE open_holds
 		SET held_from = COALESCE((SELECT max(held_until) FROM open_holds WHERE node_id = @id AND held_until < 'infinity'), '-infinity')
 		WHERE customer_id = @customer AND node_id = @id AND held_until = 'infinity'`, pgx.NamedArgs{"customer": customer, "id": id})
 	db.sql(t, `DELETE FROM node_state WHERE node_id = @id AND channel = 0`, pgx.NamedArgs{"id": id})
-	return created
 }
 
 // claim makes a sensor whose hold of the open channel begins now.
-func (db fixture) claim(t *testing.T, customer, room int64, id string) accounts.Sensor {
+func (db fixture) claim(t *testing.T, customer, room int64, id string) {
 	t.Helper()
-	return must.Get(db.CreateSensor(t.Context(), customer, sensorOf(id, room)))(t)
+	must.Get(db.CreateSensor(t.Context(), customer, sensorOf(id, room)))(t)
 }
 
 // openNodes are nodes of the open channel.

@@ -101,9 +101,7 @@ func TestOff(t *testing.T) { //nolint:paralleltest // must not run beside the te
 	if attributes := Inject(t.Context(), nil); attributes != nil {
 		t.Errorf("attributes %v without a trace", attributes)
 	}
-	if err := stop(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, stop(t.Context()))
 }
 
 // TestTracestateIsLeftBehind has a caller of a request, and a publisher of a

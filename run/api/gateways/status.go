@@ -74,7 +74,7 @@ func (h *Handlers) status(ctx context.Context, in *rest.Body[signedStatus]) (sta
 		h.Log.WarnContext(ctx, "a gateway's system clock is off", "gateway", known.ID, "clock_offset_ms", request.ClockOffsetMS)
 	}
 	if fresh {
-		if known, err = accounts.New(h.DB).RecordGatewayStatus(ctx, statusOf(request, sentAt)); err != nil {
+		if known, err = accounts.New(h.DB).RecordGatewayStatus(ctx, request, sentAt); err != nil {
 			return statusReply{}, err
 		}
 	}
@@ -119,15 +119,4 @@ func (h *Handlers) verify(ctx context.Context, signed wire.SignedStatus) (accoun
 		return accounts.Gateway{}, wire.StatusRequest{}, errRequest(err)
 	}
 	return known, request, nil
-}
-
-func statusOf(r wire.StatusRequest, sentAt time.Time) accounts.GatewayStatus {
-	nodes := make([]accounts.ReportedNode, len(r.Nodes))
-	for i, n := range r.Nodes {
-		nodes[i] = accounts.ReportedNode(n)
-	}
-	return accounts.GatewayStatus{
-		GatewayID: r.GatewayID, BootID: r.BootID, Sequence: r.Sequence, SignedAt: sentAt, Version: r.Version, Role: r.Role,
-		ClockOffset: time.Duration(r.ClockOffsetMS) * time.Millisecond, OutboxReadings: r.OutboxReadings, Nodes: nodes,
-	}
 }

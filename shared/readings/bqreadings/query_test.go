@@ -205,9 +205,7 @@ func TestSampleScansFewDays(t *testing.T) {
 func TestConfigValidates(t *testing.T) {
 	t.Parallel()
 	valid := Config{Dataset: "sensor_data", Table: "readings", MaxBytes: billed(), AppendTimeout: time.Second}
-	if err := valid.Validate(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, valid.Validate())
 	for setting, spoil := range map[string]func(*Config){
 		"DATASET_ID":                  func(c *Config) { c.Dataset = "a`b" },
 		"TABLE_ID":                    func(c *Config) { c.Table = "" },

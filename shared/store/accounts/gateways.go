@@ -15,6 +15,7 @@ import (
 
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/wire"
 )
 
 // EnrolmentTime is how long an enrolment code is valid.
@@ -226,24 +227,6 @@ func (s Store) GatewayKeys(ctx context.Context, ids []string) (map[string]Gatewa
 	return keys, nil
 }
 
-// GatewayStatus is the verified status report of an enrolled gateway.
-type GatewayStatus struct {
-	GatewayID      string
-	BootID         string
-	Sequence       int64     // counts the statuses of a boot
-	SignedAt       time.Time // by its corrected clock
-	Version, Role  string
-	ClockOffset    time.Duration
-	OutboxReadings int64
-	Nodes          []ReportedNode
-}
-
-// ReportedNode is a node that a gateway has heard. A zero time means never.
-type ReportedNode struct {
-	NodeID                     string
-	LastHeartbeat, LastReading time.Time
-}
-
 // maxReportedNodes bounds the nodes kept per gateway, the last reported ones.
 const maxReportedNodes = 5000
 
@@ -251,15 +234,16 @@ const maxReportedNodes = 5000
 // ten minutes (contract 10.11), in which no gateway starts that often.
 const maxBoots = 1000
 
-// RecordGatewayStatus stores a gateway's status report and returns the gateway. A revoked
+// RecordGatewayStatus stores a gateway's verified status report, signed at that time by its
+// corrected clock, and returns the gateway. A revoked
 // gateway is returned unchanged. A sequence number that was received before is
 // [store.ErrStatusReplayed]. So is a status of an earlier boot, unless it was signed later
 // than every status so far: then a second machine uses the key, and the gateway is marked
 // as cloned. A replayed recording was signed earlier, so it marks nothing.
-func (s Store) RecordGatewayStatus(ctx context.Context, status GatewayStatus) (Gateway, error) {
+func (s Store) RecordGatewayStatus(ctx context.Context, status wire.StatusRequest, signedAt time.Time) (Gateway, error) {
 	var replayed bool
 	err := s.db.InTx(ctx, func(tx *store.DB) (err error) {
-		replayed, err = recordStatus(ctx, tx, status)
+		replayed, err = recordStatus(ctx, tx, status, signedAt)
 		return err
 	})
 	if err != nil {
@@ -272,7 +256,7 @@ func (s Store) RecordGatewayStatus(ctx context.Context, status GatewayStatus) (G
 	return gateway, err
 }
 
-func recordStatus(ctx context.Context, tx *store.DB, status GatewayStatus) (replayed bool, err error) {
+func recordStatus(ctx context.Context, tx *store.DB, status wire.StatusRequest, signedAt time.Time) (replayed bool, err error) {
 	// A statement of its own, so that the next one sees what the last holder committed.
 	locked, err := tx.Exec(ctx, `
 		SELECT
@@ -282,7 +266,7 @@ func recordStatus(ctx context.Context, tx *store.DB, status GatewayStatus) (repl
 	if err != nil || locked.RowsAffected() == 0 {
 		return false, err
 	}
-	signedAt := status.SignedAt.Truncate(time.Microsecond) // as the column has it
+	signedAt = signedAt.Truncate(time.Microsecond) // as the column has it
 	type comparison struct{ Repeated, Followed, Later bool }
 	boot, err := store.One[comparison](ctx, tx, store.ErrNoGateway, `
 		SELECT boot_id = @boot AND sequence >= @sequence AS repeated,
@@ -333,7 +317,7 @@ func recordStatus(ctx context.Context, tx *store.DB, status GatewayStatus) (repl
 		WHERE id = @id`,
 		pgx.StrictNamedArgs{
 			"id": status.GatewayID, "boot": status.BootID, "sequence": status.Sequence, "signed": signedAt, "version": status.Version,
-			"role": status.Role, "offset": status.ClockOffset.Milliseconds(), "outbox": status.OutboxReadings,
+			"role": status.Role, "offset": status.ClockOffsetMS, "outbox": status.OutboxReadings,
 		})
 	if err != nil {
 		return false, fmt.Errorf("update: %w", err)
@@ -350,7 +334,7 @@ func reported(t time.Time) *time.Time {
 	return &t
 }
 
-func reportNodes(ctx context.Context, tx *store.DB, status GatewayStatus) error {
+func reportNodes(ctx context.Context, tx *store.DB, status wire.StatusRequest) error {
 	ids := make([]string, len(status.Nodes))
 	heartbeats, readings := make([]*time.Time, len(status.Nodes)), make([]*time.Time, len(status.Nodes))
 	for i, node := range status.Nodes {
