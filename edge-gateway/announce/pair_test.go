@@ -113,35 +113,6 @@ func TestStandbyTakesOver(t *testing.T) {
 	}
 }
 
-func TestStandbyTakesOverAfterAGoodbye(t *testing.T) {
-	t.Parallel()
-	active, standby := pairUp(t)
-	active.goodbye()
-	for _, l := range active.take() {
-		if l.link == eth {
-			standby.from(eth, "192.168.1.20:5353", l.m)
-		}
-	}
-	standby.pass(1100 * time.Millisecond)
-	if got := standby.on(eth); got.Host != "monitor-gateway.local" {
-		t.Errorf("a second after the goodbye it is %+v", got)
-	}
-}
-
-// TestLostPacketsChangeNothing drops the answers of two seconds: the standby
-// probes, is told, and waits again.
-func TestLostPacketsChangeNothing(t *testing.T) {
-	t.Parallel()
-	active, standby := pairUp(t)
-	standby.pass(suspectAfter + 100*time.Millisecond)
-	active.pass(suspectAfter + 100*time.Millisecond)
-	standby.sent = standby.sent[len(standby.sent)-1:] // the last is a probe
-	together(5*time.Second, active, standby)
-	if active.on(eth).Role != RoleActive || standby.on(eth).Role != RoleStandby {
-		t.Errorf("they are %q", roles(active, standby))
-	}
-}
-
 // TestAnotherEnrolmentIsNoPair holds (contract 8.15) that a gateway without our token can neither
 // take the name nor be waited for.
 func TestAnotherEnrolmentIsNoPair(t *testing.T) {

@@ -3,6 +3,7 @@
 package keep
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,13 +15,14 @@ import (
 // command as root leaves a file that the service can read.
 func File(path string, content []byte) error {
 	beside := path + ".new"
-	if err := write(beside, content); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
+	err := write(beside, content)
+	if err == nil {
+		err = giveToOwner(beside, filepath.Dir(path))
 	}
-	if err := giveToOwner(beside, filepath.Dir(path)); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
+	if err == nil {
+		err = os.Rename(beside, path)
 	}
-	if err := os.Rename(beside, path); err != nil {
+	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
@@ -39,10 +41,7 @@ func write(path string, content []byte) error {
 	if err == nil {
 		err = f.Sync()
 	}
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	return err
+	return errors.Join(err, f.Close())
 }
 
 // giveToOwner gives a file to the owner of a folder, which only root can and need do.
