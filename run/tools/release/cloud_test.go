@@ -68,7 +68,10 @@ type contents struct {
 func (c contents) clone() contents {
 	c.objects, c.noncurrent, c.services, c.builds = maps.Clone(c.objects), maps.Clone(c.noncurrent), maps.Clone(c.services), maps.Clone(c.builds)
 	c.components, c.users = maps.Clone(c.components), maps.Clone(c.users)
-	c.executions, c.history, c.job = slices.Clone(c.executions), slices.Clone(c.history), new(*c.job)
+	if c.job != nil {
+		c.job = new(*c.job)
+	}
+	c.executions, c.history = slices.Clone(c.executions), slices.Clone(c.history)
 	for name, s := range c.services {
 		s = new(*s)
 		s.images, s.revisions = maps.Clone(s.images), slices.Clone(s.revisions)

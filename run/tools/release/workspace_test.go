@@ -216,15 +216,15 @@ func (r *release) await(text string) {
 	}
 }
 
-// first are clouds in which a version was released, by its API: each is released once.
-var first sync.Map
+// firstReleases make the cloud in which a version was released, by its API, once each.
+var firstReleases sync.Map
 
 // released is a cloud in which a version runs, and its programs by image.
 func released(t *testing.T, v version) (*cloud, map[string]string) {
 	t.Helper()
 	c := newCloud(t)
 	folders := c.machine(t, nil)
-	play, _ := first.LoadOrStore(v.api, sync.OnceValue(func() contents {
+	play, _ := firstReleases.LoadOrStore(v.api, sync.OnceValue(func() contents {
 		c.begin(t, "b0", v, folders).want(true, v.live(), nil)
 		c.mu.Lock()
 		defer c.mu.Unlock()

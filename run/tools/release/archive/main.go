@@ -24,9 +24,8 @@ import (
 
 func main() {
 	out := flag.String("out", filepath.Join("dist", "functions"), "folder for the archives, NAME.zip each")
-	root := flag.String("root", ".", "folder of the module's go.mod")
 	flag.Parse()
-	config.Main("archive", func(ctx context.Context) error { return run(ctx, *root, *out) })
+	config.Main("archive", func(ctx context.Context) error { return run(ctx, ".", *out) })
 }
 
 // run writes the archive of every function below root into the folder out.
