@@ -20,10 +20,8 @@ import (
 const batchDelay = time.Millisecond
 
 // Publisher publishes to one topic. Its methods may be called from many
-// goroutines.
-type Publisher struct {
-	publisher *pubsub.Publisher
-}
+// goroutines. Stop it before its client is closed.
+type Publisher struct{ *pubsub.Publisher }
 
 // New publishes through a client of the caller's, which stays the caller's to
 // close; stop the publisher first. A publish, the library's own retries
@@ -32,34 +30,27 @@ func New(client *pubsub.Client, topic string, timeout time.Duration) *Publisher 
 	publisher := client.Publisher(topic)
 	publisher.PublishSettings.DelayThreshold = batchDelay
 	publisher.PublishSettings.Timeout = timeout
-	return &Publisher{publisher: publisher}
+	return &Publisher{publisher}
 }
 
 // NewSingle is [New] with a request for each message: Pub/Sub refuses the whole
 // of a request for one bad message in it.
 func NewSingle(client *pubsub.Client, topic string, timeout time.Duration) *Publisher {
 	p := New(client, topic, timeout)
-	p.publisher.PublishSettings.CountThreshold = 1
+	p.PublishSettings.CountThreshold = 1
 	return p
 }
 
 // Start begins to publish a message with the trace of the context and returns
 // without waiting for the acknowledgement. attributes may be nil.
 func (p *Publisher) Start(ctx context.Context, data []byte, attributes map[string]string) *pubsub.PublishResult {
-	return p.publisher.Publish(ctx, &pubsub.Message{Data: data, Attributes: tracing.Inject(ctx, attributes)})
+	return p.Publisher.Publish(ctx, &pubsub.Message{Data: data, Attributes: tracing.Inject(ctx, attributes)})
 }
 
 // Publish sends a message and returns once Pub/Sub has it.
 func (p *Publisher) Publish(ctx context.Context, data []byte, attributes map[string]string) error {
 	if _, err := p.Start(ctx, data, attributes).Get(ctx); err != nil {
-		return fmt.Errorf("publish to %s: %w", p.publisher.String(), err)
+		return fmt.Errorf("publish to %s: %w", p.String(), err)
 	}
 	return nil
 }
-
-// Flush sends the pending messages at once, and returns when no message is in
-// flight.
-func (p *Publisher) Flush() { p.publisher.Flush() }
-
-// Stop flushes. Call it before closing the client.
-func (p *Publisher) Stop() { p.publisher.Stop() }

@@ -9,15 +9,16 @@ import (
 
 // Typed publishes values of one type to one topic.
 type Typed[T any] struct {
-	publisher *Publisher
-	encode    func(T) (data []byte, attributes map[string]string, err error)
+	*Publisher
+
+	encode func(T) (data []byte, attributes map[string]string, err error)
 }
 
 // NewTyped is [New] for values that encode turns into messages. attributes may be nil.
 func NewTyped[T any](
 	client *pubsub.Client, topic string, timeout time.Duration, encode func(T) (data []byte, attributes map[string]string, err error),
 ) *Typed[T] {
-	return &Typed[T]{publisher: New(client, topic, timeout), encode: encode}
+	return &Typed[T]{New(client, topic, timeout), encode}
 }
 
 // Publish sends a value and returns once Pub/Sub has it.
@@ -26,8 +27,5 @@ func (p *Typed[T]) Publish(ctx context.Context, value T) error {
 	if err != nil {
 		return err
 	}
-	return p.publisher.Publish(ctx, data, attributes)
+	return p.Publisher.Publish(ctx, data, attributes)
 }
-
-// Stop sends what is pending. Call it before closing the client.
-func (p *Typed[T]) Stop() { p.publisher.Stop() }

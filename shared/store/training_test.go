@@ -220,20 +220,16 @@ func TestRunWithoutAnEndFailsAfterItsTimeout(t *testing.T) {
 
 func TestRunWaitsToBeRequestedUntilItIs(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	if _, waits, err := db.UnrequestedRun(t.Context()); err != nil || waits {
-		t.Fatalf("no run: %v, %v", waits, err)
-	}
-	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db := openWith(t, "n1")
+	_, err := db.UnrequestedRun(t.Context())
+	mustFail(t, "no run", err, store.ErrNoRun)
 	run := must.Get(db.BeginManual(t.Context(), db.anna))(t)
-	waiting, waits, err := db.UnrequestedRun(t.Context())
-	if err != nil || !waits || waiting.ID != run.ID {
-		t.Errorf("begun: %+v, %v, %v", waiting, waits, err)
+	if waiting, err := db.UnrequestedRun(t.Context()); err != nil || waiting.ID != run.ID {
+		t.Errorf("begun: %+v, %v", waiting, err)
 	}
 	for range 2 {
 		must.Do(t, db.MarkRequested(t.Context(), run.ID))
-		if _, waits, err := db.UnrequestedRun(t.Context()); err != nil || waits {
-			t.Errorf("requested: %v, %v", waits, err)
-		}
+		_, err := db.UnrequestedRun(t.Context())
+		mustFail(t, "requested", err, store.ErrNoRun)
 	}
 }

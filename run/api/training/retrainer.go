@@ -66,8 +66,11 @@ func (r *Retrainer) publishPendingRequests(ctx context.Context) error {
 	r.publishMu.Lock()
 	defer r.publishMu.Unlock()
 	for {
-		run, waiting, err := learning.New(r.DB).UnrequestedRun(ctx)
-		if err != nil || !waiting {
+		run, err := learning.New(r.DB).UnrequestedRun(ctx)
+		if errors.Is(err, store.ErrNoRun) {
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 		count, err := learning.New(r.DB).ValidatedCount(ctx, run.CustomerID)

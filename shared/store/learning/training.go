@@ -198,8 +198,8 @@ func insertRun(ctx context.Context, tx *store.DB, condition string, args pgx.Str
 }
 
 // UnrequestedRun returns the first run under way whose request Pub/Sub does not have
-// yet: just begun, or left by a publish that failed.
-func (s Store) UnrequestedRun(ctx context.Context) (TrainingRun, bool, error) {
+// yet, just begun or left by a publish that failed, or [store.ErrNoRun].
+func (s Store) UnrequestedRun(ctx context.Context) (TrainingRun, error) {
 	run, err := store.One[TrainingRun](ctx, s.db, store.ErrNoRun, `
 		SELECT `+runColumns+`
 		FROM model_training_runs AS r
@@ -207,13 +207,7 @@ func (s Store) UnrequestedRun(ctx context.Context) (TrainingRun, bool, error) {
 		ORDER BY id
 		LIMIT 1`,
 		nil)
-	if errors.Is(err, store.ErrNoRun) {
-		return TrainingRun{}, false, nil
-	}
-	if err != nil {
-		return TrainingRun{}, false, fmt.Errorf("unrequested training run: %w", err)
-	}
-	return run, true, nil
+	return run, store.Wrap(err, "unrequested training run")
 }
 
 // MarkRequested notes that Pub/Sub has a run's request.
