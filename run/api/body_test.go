@@ -75,10 +75,7 @@ func TestIntegersAreWholeNumbers(t *testing.T) {
 		"null":                "room_id: expected integer",
 	} {
 		body := fmt.Sprintf(`{"sensor_id":"n","position":"U","room_id":%s}`, spelling)
-		got := s.call(t, a.token, http.MethodPost, "/api/v1/sensors/new_sensor", body)
-		if want := fmt.Sprintf(`{"detail":%q}`, detail); got.status != http.StatusBadRequest || string(got.body) != want {
-			t.Errorf("%s: %d %s, want %s", body, got.status, got.body, want)
-		}
+		s.call(t, a.token, http.MethodPost, "/api/v1/sensors/new_sensor", body).says(t, http.StatusBadRequest, detail)
 	}
 	// Nor do bodies that share a struct of the program tell its name.
 	for path, body := range map[string]string{
@@ -191,10 +188,7 @@ func TestMisspeltChangeIsRefused(t *testing.T) {
 		fmt.Sprintf("/api/v1/server_rooms/update_room/%d", room): {http.MethodPut, `{"title":"Hall B"}`, "title: unknown field"},
 		fmt.Sprintf("/api/v1/customers/%d#long", a.id):           {http.MethodPatch, `{"` + strings.Repeat("x", 1000) + `":1}`, strings.Repeat("x", 80) + "…: unknown field"},
 	} {
-		got := s.call(t, a.token, test.method, target, test.body)
-		if want := fmt.Sprintf(`{"detail":%q}`, test.detail); got.status != http.StatusBadRequest || string(got.body) != want {
-			t.Errorf("%.100s: %d %s, want %s", test.body, got.status, got.body, want)
-		}
+		s.call(t, a.token, test.method, target, test.body).says(t, http.StatusBadRequest, test.detail)
 	}
 	s.call(t, a.token, http.MethodPatch, fmt.Sprintf("/api/v1/customers/%d", a.id), `{"EMAIL":"b@example.com","color":"red"}`).is(t, http.StatusOK)
 }

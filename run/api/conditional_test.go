@@ -80,9 +80,7 @@ func TestSilenceThatLastsIsNotModified(t *testing.T) {
 		}
 		for after, want := range map[time.Duration]int{time.Minute: http.StatusNotModified, 10 * time.Minute: http.StatusOK} {
 			ahead.Store(int64(after))
-			if again := a.unless(t, path, first.header.Get("ETag")); again.status != want {
-				t.Errorf("%s %s later: %d %s, want %d", path, after, again.status, again.body, want)
-			}
+			a.unless(t, path, first.header.Get("ETag")).is(t, want)
 		}
 	}
 }

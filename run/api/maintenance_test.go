@@ -91,17 +91,6 @@ func TestMaintenanceIsOnItsClocks(t *testing.T) {
 	}
 }
 
-// TestMaintenanceByAKey says that the key set it. Contract 10.12.
-func TestMaintenanceByAKey(t *testing.T) {
-	t.Parallel()
-	s, a := newTestCustomer(t)
-	key := a.key(t, `"scope":"write"`)
-	got := s.call(t, key.text, http.MethodPost, "/api/v1/maintenance", `{"start_time":"2026-03-01","duration_s":60}`)
-	if got.status != 201 || !strings.Contains(string(got.body), `"created_by":"API key A program"`) {
-		t.Errorf("%d %s", got.status, got.body)
-	}
-}
-
 // TestScopeTakesItsRulesAndWindows deletes a sensor and a room: the rules and windows of
 // both and of the room's sensors end, each in the audit log, and do not come back with the
 // sensor. Contract 11.5, 11.7.

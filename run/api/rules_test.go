@@ -33,9 +33,7 @@ func TestLimitsOfACustomer(t *testing.T) {
 		},
 	} {
 		s.execute(t, c.fill, a.id)
-		if got := a.call(t, a.token, http.MethodPost, path, c.body); got.status != http.StatusBadRequest || detailOfReply(t, got) != c.want {
-			t.Errorf("%s: %d %s", path, got.status, got.body)
-		}
+		a.call(t, a.token, http.MethodPost, path, c.body).says(t, http.StatusBadRequest, c.want)
 	}
 }
 
