@@ -121,18 +121,18 @@ func listen(tb testing.TB, handler http.Handler) string {
 }
 
 // newTopic returns a topic of a Pub/Sub in this process.
-func newTopic(tb testing.TB) (*gateway.ReadingPublisher, *pstest.Server) {
+func newTopic(tb testing.TB, options ...pstest.ServerReactorOption) (*gateway.ReadingPublisher, *pstest.Server) {
 	tb.Helper()
-	client, server := newPubSub(tb)
+	client, server := newPubSub(tb, options...)
 	topic := gateway.NewReadingPublisher(client, "data", 0)
 	tb.Cleanup(topic.Stop)
 	return topic, server
 }
 
 // newPubSub returns a client of a Pub/Sub in this process, which has the topic.
-func newPubSub(tb testing.TB) (*pubsub.Client, *pstest.Server) {
+func newPubSub(tb testing.TB, options ...pstest.ServerReactorOption) (*pubsub.Client, *pstest.Server) {
 	tb.Helper()
-	server := pubsubtest.Start(tb)
+	server := pubsubtest.Start(tb, options...)
 	pubsubtest.Topics(tb, server, "site", "data")
 	return pubsubtest.Client(tb, server, "site"), server
 }

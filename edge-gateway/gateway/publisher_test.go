@@ -59,10 +59,7 @@ func TestConcurrentPublishesLoseNothing(t *testing.T) {
 // long among others, at a Pub/Sub that refuses whole requests for one of them.
 func TestTopicFindsTheRefusedMessage(t *testing.T) {
 	t.Parallel()
-	server := pubsubtest.Start(t, pubsubtest.Limits())
-	pubsubtest.Topics(t, server, "site", "data")
-	topic := gateway.NewReadingPublisher(pubsubtest.Client(t, server, "site"), "data", 0)
-	t.Cleanup(topic.Stop)
+	topic, server := newTopic(t, pubsubtest.Limits())
 	var messages []gateway.Message
 	for i := range 60 {
 		m := gateway.Message{NodeID: "n1", Data: fmt.Appendf(nil, "%d", i)}

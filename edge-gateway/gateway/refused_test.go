@@ -27,10 +27,7 @@ import (
 // an attribute may be, at a Pub/Sub that refuses as the real one does.
 func TestHeadersOfStrangers(t *testing.T) {
 	t.Parallel()
-	server := pubsubtest.Start(t, pubsubtest.Limits())
-	pubsubtest.Topics(t, server, "site", "data")
-	topic := gateway.NewReadingPublisher(pubsubtest.Client(t, server, "site"), "data", 0)
-	t.Cleanup(topic.Stop)
+	topic, server := newTopic(t, pubsubtest.Limits())
 	site := gateway.New(gateway.Config{}, topic, openBox(t, t.TempDir(), time.Now), time.Now, logging.Discard())
 	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	for i := range 8 {
