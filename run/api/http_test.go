@@ -28,8 +28,7 @@ import (
 // bareHandler is an API whose store is never asked.
 func bareHandler(t *testing.T, log *slog.Logger) http.Handler {
 	t.Helper()
-	handler := must.Get(New(bareConfig(log)))(t)
-	return handler
+	return must.Get(New(bareConfig(log)))(t)
 }
 
 // answer sends a request without a token.

@@ -87,8 +87,7 @@ func TestCalibrationIsTheSameInAnyOrder(t *testing.T) {
 	t.Parallel()
 	past := fleet(12, 200)
 	encode := func(past []anomaly.NodeHours) []byte {
-		content := must.Get(anomaly.Calibrate(past).MarshalBinary())(t)
-		return content
+		return must.Get(anomaly.Calibrate(past).MarshalBinary())(t)
 	}
 	first := encode(past)
 	// Other architectures may fuse multiplications with additions, and round once.

@@ -41,15 +41,13 @@ func auc(scores []float64, odd []bool) float64 {
 func isolation(tb testing.TB, rows forest.Matrix, o forest.IsolationOptions) *forest.Isolation {
 	tb.Helper()
 	o.Trees, o.Sample = cmp.Or(o.Trees, 100), cmp.Or(o.Sample, 256)
-	f := must.Get(forest.GrowIsolation(rows, o))(tb)
-	return f
+	return must.Get(forest.GrowIsolation(rows, o))(tb)
 }
 
 func regression(tb testing.TB, rows forest.Matrix, targets []float64, o forest.RegressionOptions) *forest.Regression {
 	tb.Helper()
 	o.Trees, o.Leaf = cmp.Or(o.Trees, 100), cmp.Or(o.Leaf, 20)
-	f := must.Get(forest.GrowRegression(rows, targets, o))(tb)
-	return f
+	return must.Get(forest.GrowRegression(rows, targets, o))(tb)
 }
 
 type encoder interface {
@@ -58,8 +56,7 @@ type encoder interface {
 
 func encoded(tb testing.TB, f encoder) []byte {
 	tb.Helper()
-	b := must.Get(f.AppendBinary(nil))(tb)
-	return b
+	return must.Get(f.AppendBinary(nil))(tb)
 }
 
 func TestStrangeRowsScoreHigh(t *testing.T) {

@@ -101,8 +101,7 @@ func train(tb testing.TB, in learn.Input) learn.Result {
 	if in.Started.IsZero() {
 		in.Started = noon()
 	}
-	result := must.Get(learn.Train(tb.Context(), in))(tb)
-	return result
+	return must.Get(learn.Train(tb.Context(), in))(tb)
 }
 
 // TestVerdictsMeasureAndMoveNothing trains on the same readings with right verdicts, with

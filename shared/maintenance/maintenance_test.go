@@ -12,8 +12,7 @@ import (
 
 func in(t *testing.T, zone string) *time.Location {
 	t.Helper()
-	location := must.Get(time.LoadLocation(zone))(t)
-	return location
+	return must.Get(time.LoadLocation(zone))(t)
 }
 
 func TestValidate(t *testing.T) {

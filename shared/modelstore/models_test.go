@@ -57,8 +57,7 @@ func (s store) publish(t *testing.T, at time.Time) modelstore.Manifest {
 	t.Helper()
 	live := must.Get(s.Manifest(t.Context(), 17))(t)
 	d, f := trained(t, 0, at)
-	published := must.Get(s.Publish(t.Context(), 17, live, d, f, at))(t)
-	return published
+	return must.Get(s.Publish(t.Context(), 17, live, d, f, at))(t)
 }
 
 func TestPublishAndUseOlder(t *testing.T) {

@@ -14,6 +14,8 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
+
+	"coldaisle.dev/shared/must"
 )
 
 // Document is an OpenAPI document.
@@ -36,11 +38,7 @@ func Parse(ctx context.Context, text []byte) (*Document, error) {
 // Load is Parse for a test.
 func Load(tb testing.TB, text []byte) *Document {
 	tb.Helper()
-	document, err := Parse(tb.Context(), text)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return document
+	return must.Get(Parse(tb.Context(), text))(tb)
 }
 
 // Find returns the operation that takes a path; of two, the one that has more

@@ -25,6 +25,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/postgres"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/tooltest"
@@ -78,9 +79,7 @@ func URL(tb testing.TB) string {
 	}
 	SkipUnlessAvailable(tb, shared.err)
 	name := "test_" + strings.ToLower(rand.Text())
-	if err := execute(tb.Context(), shared.admin, "CREATE DATABASE "+name+" TEMPLATE "+shared.template); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, execute(tb.Context(), shared.admin, "CREATE DATABASE "+name+" TEMPLATE "+shared.template))
 	tb.Cleanup(func() {
 		if err := execute(context.WithoutCancel(tb.Context()), shared.admin, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
 			tb.Error(err)
@@ -92,10 +91,7 @@ func URL(tb testing.TB) string {
 // New returns a pool of connections to a new database, as [URL] makes it.
 func New(tb testing.TB) *pgxpool.Pool {
 	tb.Helper()
-	pool, err := pgxpool.New(tb.Context(), URL(tb))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	pool := must.Get(pgxpool.New(tb.Context(), URL(tb)))(tb)
 	tb.Cleanup(pool.Close)
 	return pool
 }

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/tooltest"
 )
 
@@ -27,10 +28,7 @@ func Emulator(tb testing.TB) (address string, connection *grpc.ClientConn) {
 	tb.Helper()
 	var jars []string
 	for _, sdk := range []string{"/usr/lib/google-cloud-sdk", "/usr/share/google-cloud-sdk", "/opt/google-cloud-sdk"} {
-		found, err := filepath.Glob(filepath.Join(sdk, emulators))
-		if err != nil {
-			tb.Fatal(err)
-		}
+		found := must.Get(filepath.Glob(filepath.Join(sdk, emulators)))(tb)
 		jars = append(jars, found...)
 	}
 	if len(jars) == 0 {
@@ -43,9 +41,7 @@ func Emulator(tb testing.TB) (address string, connection *grpc.ClientConn) {
 	port := strconv.Itoa(tooltest.FreePort(tb))
 	// The test's context ends before its cleanups, which may still use it.
 	emulator := exec.CommandContext(context.WithoutCancel(tb.Context()), java, "-jar", jars[0], "--host=127.0.0.1", "--port="+port) //nolint:gosec // the test's own
-	if err := emulator.Start(); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, emulator.Start())
 	tb.Cleanup(func() {
 		_ = emulator.Process.Kill()
 		_ = emulator.Wait()

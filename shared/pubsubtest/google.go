@@ -15,6 +15,8 @@ import (
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+
+	"coldaisle.dev/shared/must"
 )
 
 // ServeTLS serves gRPC services behind TLS, as Google does, until the test ends.
@@ -26,10 +28,7 @@ func ServeTLS(tb testing.TB, register func(*grpc.Server), options ...grpc.Server
 	own := credentials.NewTLS(&tls.Config{Certificates: web.TLS.Certificates, MinVersion: tls.VersionTLS12})
 	server := grpc.NewServer(append(options, grpc.Creds(own))...)
 	register(server)
-	listener, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	listener := must.Get((&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0"))(tb)
 	go func() { _ = server.Serve(listener) }()
 	tb.Cleanup(server.Stop)
 	roots := x509.NewCertPool()
@@ -44,14 +43,8 @@ func ServeTLS(tb testing.TB, register func(*grpc.Server), options ...grpc.Server
 // gives. tokenURI is where a client gets a token for it.
 func AccountKey(tb testing.TB, project, account, tokenURI string) []byte {
 	tb.Helper()
-	private, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	encoded, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	private := must.Get(rsa.GenerateKey(rand.Reader, 2048))(tb)
+	encoded := must.Get(x509.MarshalPKCS8PrivateKey(private))(tb)
 	key, err := json.Marshal(map[string]string{
 		"type": "service_account", "project_id": project, "private_key_id": "1", "token_uri": tokenURI, "client_email": account,
 		"private_key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})),

@@ -14,6 +14,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+
+	"coldaisle.dev/shared/must"
 )
 
 // Start runs a Pub/Sub until the test ends.
@@ -34,15 +36,9 @@ func Client(tb testing.TB, server *pstest.Server, project string, dial ...grpc.D
 // Dial is [Client] of a Pub/Sub at an address.
 func Dial(tb testing.TB, address, project string, dial ...grpc.DialOption) *pubsub.Client {
 	tb.Helper()
-	connection, err := grpc.NewClient(address, append(dial, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	connection := must.Get(grpc.NewClient(address, append(dial, grpc.WithTransportCredentials(insecure.NewCredentials()))...))(tb)
 	// The client outlives the test's context: cleanups may still use it.
-	client, err := pubsub.NewClient(context.WithoutCancel(tb.Context()), project, option.WithGRPCConn(connection))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	client := must.Get(pubsub.NewClient(context.WithoutCancel(tb.Context()), project, option.WithGRPCConn(connection)))(tb)
 	tb.Cleanup(func() { _ = client.Close() })
 	return client
 }
@@ -52,9 +48,7 @@ func Topics(tb testing.TB, server *pstest.Server, project string, names ...strin
 	tb.Helper()
 	for _, name := range names {
 		topic := &pubsubpb.Topic{Name: "projects/" + project + "/topics/" + name}
-		if _, err := server.GServer.CreateTopic(tb.Context(), topic); err != nil {
-			tb.Fatal(err)
-		}
+		must.Get(server.GServer.CreateTopic(tb.Context(), topic))(tb)
 	}
 }
 

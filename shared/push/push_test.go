@@ -32,8 +32,7 @@ func example() push.Message {
 
 func encode(t *testing.T, m push.Message) []byte {
 	t.Helper()
-	body := must.Get(push.Encode(m))(t)
-	return body
+	return must.Get(push.Encode(m))(t)
 }
 
 func TestDecodeReadsWhatPubSubPosts(t *testing.T) {

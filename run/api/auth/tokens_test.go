@@ -26,14 +26,12 @@ func fixedClock() func() time.Time {
 
 func testTokens(t *testing.T, secret string, clock func() time.Time) *Tokens {
 	t.Helper()
-	made := must.Get(NewTokens(secret, clock))(t)
-	return made
+	return must.Get(NewTokens(secret, clock))(t)
 }
 
 func signed(t *testing.T, method jwt.SigningMethod, key any, claims jwt.MapClaims) string {
 	t.Helper()
-	text := must.Get(jwt.NewWithClaims(method, claims).SignedString(key))(t)
-	return text
+	return must.Get(jwt.NewWithClaims(method, claims).SignedString(key))(t)
 }
 
 // TestTokenIsRefused shows contract 2.7.
@@ -52,8 +50,7 @@ func TestTokenIsRefused(t *testing.T) {
 	critical := func(names any) string {
 		token := jwt.NewWithClaims(jwt.SigningMethodHS256, good(nil))
 		token.Header["crit"], token.Header["b64"] = names, true
-		text := must.Get(token.SignedString([]byte(testKey)))(t)
-		return text
+		return must.Get(token.SignedString([]byte(testKey)))(t)
 	}
 	rsaKey := must.Get(rsa.GenerateKey(rand.Reader, 2048))(t)
 	hs := jwt.SigningMethodHS256
@@ -112,8 +109,7 @@ func TestTokenIsAccepted(t *testing.T) {
 	first := testTokens(t, testKey, clock)
 	rotated := testTokens(t, otherKey+","+testKey, clock)
 	issue := func(from *Tokens, generation int64) string {
-		text := must.Get(from.Issue(7, generation))(t)
-		return text
+		return must.Get(from.Issue(7, generation))(t)
 	}
 	for name, test := range map[string]struct {
 		reader     *Tokens

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"coldaisle.dev/shared/logging/logtest"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/tooltest"
 )
@@ -61,9 +62,7 @@ func Start(tb testing.TB, program string, environ ...string) *Process {
 	p.command.Env = append([]string{"PORT=" + port, "HOME=" + os.TempDir(), "PATH=" + os.Getenv("PATH")}, environ...) //nolint:forbidigo // the process needs the machine's
 	p.command.Stdout, p.command.Stderr = p.output, p.output
 	began := time.Now() //nolint:forbidigo // measures the process
-	if err := p.command.Start(); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, p.command.Start())
 	go func() { p.err = p.command.Wait(); close(p.exited) }()
 	tb.Cleanup(func() { p.Kill() })
 	for {
@@ -87,14 +86,8 @@ func Start(tb testing.TB, program string, environ ...string) *Process {
 // Push posts a message and returns the status of the answer, or 0 without an answer.
 func (p *Process) Push(m push.Message) int {
 	p.tb.Helper()
-	body, err := push.Encode(m)
-	if err != nil {
-		p.tb.Fatal(err)
-	}
-	request, err := http.NewRequestWithContext(p.tb.Context(), http.MethodPost, p.URL, bytes.NewReader(body))
-	if err != nil {
-		p.tb.Fatal(err)
-	}
+	body := must.Get(push.Encode(m))(p.tb)
+	request := must.Get(http.NewRequestWithContext(p.tb.Context(), http.MethodPost, p.URL, bytes.NewReader(body)))(p.tb)
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return 0
@@ -106,9 +99,7 @@ func (p *Process) Push(m push.Message) int {
 // Terminate sends SIGTERM and returns the exit status.
 func (p *Process) Terminate() int {
 	p.tb.Helper()
-	if err := p.command.Process.Signal(syscall.SIGTERM); err != nil {
-		p.tb.Fatal(err)
-	}
+	must.Do(p.tb, p.command.Process.Signal(syscall.SIGTERM))
 	select {
 	case <-p.exited:
 	case <-time.After(patience):

@@ -28,6 +28,7 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/dynamicpb"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -76,10 +77,7 @@ type AppendServer struct {
 func NewAppendServer(tb testing.TB) *AppendServer {
 	tb.Helper()
 	s := &AppendServer{}
-	listener, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	listener := must.Get((&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0"))(tb)
 	s.address = listener.Addr().String()
 	s.server = grpc.NewServer()
 	storagepb.RegisterBigQueryWriteServer(s.server, s)
