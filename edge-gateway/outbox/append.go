@@ -37,15 +37,15 @@ func (o *Outbox) Append(r Record) error {
 	return errors.Join(err, failed)
 }
 
-// commitBatch writes and syncs a batch, the only one at its time. It returns the error of
-// each entry.
+// commitBatch writes and syncs a batch; one runs at a time. It returns the error of each
+// entry.
 func (o *Outbox) commitBatch(_ context.Context, entries []entry) ([]error, error) {
 	errs := o.write(entries)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.err = nil
 	for _, err := range errs {
-		if err != nil && !errors.Is(err, ErrShare) { // which is the node's alone
+		if err != nil && !errors.Is(err, ErrShare) { // which concerns one node only
 			o.err = err
 		}
 	}
@@ -97,8 +97,8 @@ func (o *Outbox) write(entries []entry) []error {
 	return errs
 }
 
-// admit joins the entries for which there is room, counts them, and sets the error of
-// each of the others. It makes room by removing consumed segments, retained or not.
+// admit concatenates the entries that fit, counts them in held, and sets the error of each
+// of the others. It makes room by removing consumed segments, retained or not.
 func (o *Outbox) admit(entries []entry, errs []error) (joined []byte) {
 	var wanted int64
 	for _, e := range entries {

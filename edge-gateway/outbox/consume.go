@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Next returns up to n messages that are not consumed, oldest first; none means
-// that there are none. It does not take them out: [Outbox.Consume] does.
+// Next returns up to n messages that are not consumed, oldest first, and none if there are
+// none. It does not remove them: [Outbox.Consume] does.
 func (o *Outbox) Next(n int) ([]Message, error) {
 	var found []Message
 	for from := uint64(0); len(found) < n; {
@@ -41,7 +41,7 @@ func (o *Outbox) Next(n int) ([]Message, error) {
 		}
 		if len(found) == 0 {
 			// What is left of the segment cannot be read.
-			o.advance(durable)
+			o.skipRest(durable)
 		}
 		from = durable.number + 1
 	}
@@ -65,8 +65,8 @@ func (o *Outbox) waiting(from uint64) (s *segment, at position, ok bool) {
 	return nil, position{}, false
 }
 
-// advance gives up the rest of a segment, as far as it was durable.
-func (o *Outbox) advance(s segment) {
+// skipRest skips the rest of a segment, up to the size that s had when it was read.
+func (o *Outbox) skipRest(s segment) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if s.number >= o.at.segment {
@@ -74,7 +74,7 @@ func (o *Outbox) advance(s segment) {
 	}
 }
 
-// countDamage counts a damaged place, the first time that it is met.
+// countDamage counts a damaged place the first time that it is read.
 func (o *Outbox) countDamage(at position) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -86,9 +86,8 @@ func (o *Outbox) countDamage(at position) {
 }
 
 // Consume takes out what Next returned, or the first part of it. After a power
-// failure the messages of about a second may come again. The error is that the
-// cursor cannot be written: the messages are consumed all the same, and the outbox
-// goes on trying.
+// failure the messages of about a second may come again. It returns an error if the cursor
+// cannot be written: the messages are consumed all the same, and the write is retried.
 func (o *Outbox) Consume(messages []Message) error {
 	if len(messages) == 0 || o.appending == nil {
 		return nil

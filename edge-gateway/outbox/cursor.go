@@ -86,7 +86,7 @@ func (o *Outbox) writeCursor() error {
 	return nil
 }
 
-// loadCursor finds the position; the beginning where the cursor is missing or damaged.
+// loadCursor reads the position. If the cursor is missing or damaged, it is the beginning.
 func (o *Outbox) loadCursor() error {
 	f, err := o.options.disk.Open(cursorPath(o.dir), toRead)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EIO) {

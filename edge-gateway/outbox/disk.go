@@ -6,8 +6,7 @@ import (
 	"os"
 )
 
-// disk is what an outbox asks of the file system; tests put a failing one in
-// its place.
+// disk is the part of the file system that an outbox uses; tests substitute a failing one.
 type disk interface {
 	// Open opens a file by flags of package os, such as [toRead].
 	Open(path string, flags int) (file, error)
@@ -37,7 +36,7 @@ type osDisk struct{}
 func (osDisk) Open(path string, flags int) (file, error) {
 	opened, err := os.OpenFile(path, flags, 0o600) //nolint:gosec // in the outbox's own folder
 	if err != nil {
-		return nil, err //nolint:wrapcheck // says operation and path itself; a nil file must not become one that is not
+		return nil, err //nolint:wrapcheck // names operation and path itself; a nil *os.File must not become a non-nil file
 	}
 	return opened, nil
 }

@@ -3,14 +3,14 @@ package outbox
 // maxHolders bounds the nodes that are counted, and with them memory.
 const maxHolders = 20_000
 
-// holdings counts what each node has waiting, so that no node takes the room of the
-// others. Nodes above maxHolders count as one, so that invented names share one part.
+// holdings counts each node's waiting records, so that no node crowds out the others. Nodes
+// beyond maxHolders count as one, so that made-up ids share one part.
 type holdings struct {
 	nodes map[string]int
 	total int
 }
 
-// others is no valid node id.
+// others is the key of the shared count; it is not a valid node id.
 const others = ""
 
 func (h *holdings) of(node string) int {

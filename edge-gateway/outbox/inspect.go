@@ -40,8 +40,8 @@ func Size(dir string) (int64, error) {
 // probes is how often Probe writes; cards are slow now and then.
 const probes = 5
 
-// Probe measures how long a durable write takes in the folder of an outbox, at the
-// slowest of some, without opening it: it makes and syncs a file beside it.
+// Probe returns the slowest of several durable writes in the folder of an outbox, without
+// opening the outbox: it writes and syncs a file of its own.
 func Probe(dir string, clock func() time.Time) (slowest time.Duration, err error) {
 	path := filepath.Join(dir, fmt.Sprint(probePrefix, os.Getpid()))
 	_ = os.Remove(path) // left by a probe during which the disk became read-only
@@ -61,7 +61,7 @@ func Probe(dir string, clock func() time.Time) (slowest time.Duration, err error
 	}
 	removed := os.Remove(path)
 	if errors.Is(removed, fs.ErrNotExist) {
-		removed = nil // a gateway that has just started took it for an old one
+		removed = nil // a gateway that has just started removed it as a leftover
 	}
 	if err = errors.Join(err, f.Close(), removed); err != nil {
 		return 0, fmt.Errorf("outbox folder: %w", err)

@@ -9,8 +9,8 @@ import (
 // reopenEvery is how often an outbox that cannot be opened is tried again.
 const reopenEvery = 10 * time.Second
 
-// Late is an outbox that opens when it is first needed, or, while its disk or folder
-// fails, when it can be. Until then it holds nothing and refuses every record.
+// Late opens its outbox on first use, and retries while the disk or folder fails. Until it
+// is open it holds nothing and refuses every record.
 type Late struct {
 	attempt func() (*Outbox, error)
 	clock   func() time.Time
@@ -22,7 +22,8 @@ type Late struct {
 	closed bool
 }
 
-// NewLate returns an outbox that open opens, at most once in 10 seconds after a failure.
+// NewLate returns an outbox that the given function opens; after a failure it is called at
+// most every 10 seconds.
 func NewLate(open func() (*Outbox, error), clock func() time.Time) *Late {
 	return &Late{attempt: open, clock: clock}
 }

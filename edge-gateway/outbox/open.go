@@ -40,7 +40,7 @@ func Open(dir string, options Options) (*Outbox, error) {
 		err = ErrInUse
 	}
 	if errors.Is(err, syscall.EROFS) {
-		err = nil // there is no lock, and nobody can make one
+		err = nil // on a read-only disk nobody can create the lock file
 	}
 	if err != nil {
 		return nil, fmt.Errorf("outbox lock %s: %w", lock.Path(), err)
@@ -64,8 +64,8 @@ func (o *Outbox) restore() error {
 	if o.at == (position{}) {
 		o.at.segment = 1
 	}
-	// Written now, it has its space when the disk is full. A disk that is full or
-	// read-only costs no more than messages that are delivered once more.
+	// Writing it now reserves its space for when the disk is full. On a full or read-only
+	// disk the cost is only that messages are delivered once more.
 	_ = o.saveCursor(true)
 	probes, _ := filepath.Glob(filepath.Join(o.dir, probePrefix+"*"))
 	for _, left := range probes { // by a power failure
@@ -81,8 +81,8 @@ func (o *Outbox) restore() error {
 	return nil
 }
 
-// load lists the segments and reads so many bytes of them, and in any case the one
-// that is partly consumed.
+// load lists the segments and examines up to budget bytes of them, and always the one that
+// is partly consumed.
 func (o *Outbox) load(budget int64) error {
 	if err := o.list(); err != nil {
 		return err
@@ -122,8 +122,8 @@ func (o *Outbox) list() error {
 	return nil
 }
 
-// typicalRecord is about how many bytes a record has, by which those of a segment are
-// estimated until it is examined.
+// typicalRecord is the approximate size of a record in bytes, from which a segment's number
+// of records is estimated until it is examined.
 const typicalRecord = 85
 
 // survey examines, in the background, the segments that Open has not read.

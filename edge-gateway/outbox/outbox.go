@@ -5,8 +5,8 @@
 // gateways run from SD cards, which writing wears out.
 //
 // It is a folder of segment files, numbered from 1, each a sequence of records with a
-// checksum, and a cursor file that says which are consumed. Its form, and why no library
-// does: docs/decisions/0005-outbox-format.md.
+// checksum, and a cursor file that says which are consumed. The format, and why no library
+// is used: docs/decisions/0005-outbox-format.md.
 package outbox
 
 import (

@@ -56,10 +56,10 @@ type Message struct {
 // The body is what appendBody writes.
 const headerSize = 20
 
-// magic is no valid UTF-8, so that it does not occur within text.
+// magic is not valid UTF-8, so that it does not occur within text.
 const magic = "\xc0\x1d\xa2\xfe"
 
-// checksum covers a record from its length on, but for the checksum itself.
+// checksum covers a record from its length on, except the checksum itself.
 func checksum(header, body []byte) uint32 {
 	table := crc32.MakeTable(crc32.Castagnoli)
 	return crc32.Update(crc32.Checksum(header[4:16], table), table, body)
@@ -107,8 +107,8 @@ func appendText(to []byte, text string) []byte {
 	return append(binary.AppendUvarint(to, uint64(len(text))), text...)
 }
 
-// appendNumber writes a number that two decimals hold as twice its hundredths, and
-// any other one as 1 and its bits.
+// appendNumber writes a number with at most two decimals as twice its hundredths, and any
+// other as 1 followed by its bits.
 func appendNumber(to []byte, value float64) []byte {
 	hundredths := math.RoundToEven(value * 100)
 	if math.Abs(hundredths) < 1e9 && hundredths/100 == value && math.Signbit(hundredths) == (hundredths < 0) {
@@ -162,15 +162,15 @@ func (b *bodyReader) number() float64 {
 	return math.Float64frombits(binary.LittleEndian.Uint64(bits))
 }
 
-// validate checks a reading but for its time: while the machine's clock is not set the
-// uptime stands for it.
+// validate checks a reading except its time: until the machine's clock is set, the uptime
+// stands in for it.
 func validate(r reading.Reading) error {
 	return errors.Join(
 		reading.ValidateNodeID(r.NodeID), reading.ValidateMessageID(r.MessageID), reading.ValidateMeasurement(r.Temperature, r.Humidity),
 	)
 }
 
-// decodeBody reads a body. One that no gateway wrote is not ok.
+// decodeBody decodes a body; ok is false for bytes that no gateway writes.
 func decodeBody(body []byte) (r Record, ok bool) {
 	b := bodyReader{rest: body}
 	r.Reading.NodeID, r.Reading.MessageID = b.text(), b.text()

@@ -27,7 +27,7 @@ type segment struct {
 	damaged map[int64]bool
 }
 
-// countDamage notes a damaged place and says whether it was not known.
+// countDamage notes a damaged place and reports whether it is new.
 func (s *segment) countDamage(offset int64) bool {
 	if s.damaged[offset] {
 		return false
@@ -53,7 +53,7 @@ func segmentPath(dir string, number uint64) string {
 	return filepath.Join(dir, fmt.Sprintf("%016d%s", number, suffix))
 }
 
-// segmentNumber reads a file's name; 0 is no segment.
+// segmentNumber parses the number in a file's name; it is 0 if the file is not a segment.
 func segmentNumber(name string) uint64 {
 	digits, ok := strings.CutSuffix(name, suffix)
 	if !ok || len(digits) != 16 {
@@ -66,7 +66,7 @@ func segmentNumber(name string) uint64 {
 	return number
 }
 
-// blockSize is how much is given up where a disk cannot be read, in bytes.
+// blockSize is the unit in which unreadable parts of a disk are skipped, in bytes.
 const blockSize = 4096
 
 // load reads a file from an offset to an end and appends it to data. Blocks

@@ -75,7 +75,7 @@ func TestSilentGatewayIsOneIncident(t *testing.T) {
 	gateway := s.silentGateway(t, a, cut, "n1", "n2", "discovered")
 	list := func(query string) []shownIncident { return a.incidents(t, "?kind=silence"+query) }
 	one := list("")
-	if len(one) != 1 || len(one[0].Members) != 3 || one[0].Reason != "Gateway Cellar alive, no reading of its 3 nodes for more than 10 min" {
+	if len(one) != 1 || len(one[0].Members) != 3 || one[0].Reason != "Gateway Cellar alive, no reading from its 3 nodes for more than 10 min" {
 		t.Fatalf("%+v", one)
 	}
 	for query, want := range map[string]int{"&sensor_id=n2": 1, "&sensor_id=n3": 0, fmt.Sprintf("&room_id=%d", room): 1, "&room_id=99": 0} {
@@ -88,8 +88,8 @@ func TestSilentGatewayIsOneIncident(t *testing.T) {
 		node wire.StatusNode
 		want string
 	}{
-		"silent": {s.now().Add(-4 * time.Minute), wire.StatusNode{NodeID: "n1"}, "Gateway Cellar silent, no reading of its 3 nodes for more than 10 min"},
-		"uplink": {s.now(), wire.StatusNode{NodeID: "n1", LastReading: s.now()}, "Gateway Cellar alive, uplink down, no reading of its 3 nodes for more than 10 min"},
+		"silent": {s.now().Add(-4 * time.Minute), wire.StatusNode{NodeID: "n1"}, "Gateway Cellar silent, no reading from its 3 nodes for more than 10 min"},
+		"uplink": {s.now(), wire.StatusNode{NodeID: "n1", LastReading: s.now()}, "Gateway Cellar alive, uplink down, no reading from its 3 nodes for more than 10 min"},
 	} {
 		s.report(t, gateway, c.seen, c.node)
 		if got := list(""); len(got) != 1 || got[0].Reason != c.want {

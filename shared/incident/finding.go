@@ -11,21 +11,21 @@ import (
 // Kind is the origin of an incident: a rule, a silence, or learning.
 type Kind string
 
-// The kinds. A threshold incident is of a rule, whatever the rule watches; the words
-// that people read are of its quantity, see [Rule.Describe].
+// The kinds. Every customer's rule opens incidents of KindThreshold, whatever quantity it
+// watches; [Rule.Describe] words them by the quantity.
 const (
 	KindThreshold Kind = "threshold"
 	KindSilence   Kind = "silence"
-	KindAnomaly   Kind = "anomaly"  // of learning: unlike the node's other readings, or its neighbours'
-	KindForecast  Kind = "forecast" // of learning: a limit will be passed
+	KindAnomaly   Kind = "anomaly"  // from learning: unlike the node's other readings, or its neighbours'
+	KindForecast  Kind = "forecast" // from learning: a limit will be exceeded
 )
 
-// FindingGap is the shortest time between two findings of a kind that makes them two
-// incidents: at the same node, or for a forecast in the same room.
+// FindingGap is the minimum gap that separates two findings of a kind into two incidents:
+// at the same node or, for forecasts, in the same room.
 const FindingGap = 30 * time.Minute
 
 // Finding is learning's verdict on one reading of a node. Every reading that learning can
-// judge has one; a reading that it cannot judge ends no incident.
+// judge has one; a reading that it cannot judge leaves incidents as they are.
 type Finding struct {
 	Kind  Kind // [KindAnomaly] or [KindForecast]
 	Holds bool // false: whatever was found before is over. The other fields are empty then.
@@ -40,8 +40,8 @@ type Finding struct {
 	Low, High   float64 // the ordinary band; both zero if there is none
 	Probability float64 // that a healthy node scores this high, 0 to 1
 
-	// Of a forecast: the limit, and the times after the reading between which it will
-	// be passed.
+	// For a forecast: the limit, and the earliest and latest time after the reading at
+	// which it will be exceeded.
 	Limit            float64
 	Earliest, Latest time.Duration
 }
@@ -52,8 +52,8 @@ const (
 	maxReason = 200
 )
 
-// ErrFinding is the error of a finding that no incident can show.
-var ErrFinding = errors.New("no finding")
+// ErrFinding marks a finding with a missing or invalid field.
+var ErrFinding = errors.New("invalid finding")
 
 // Validate returns an error for a field that is missing, not finite or too long.
 func (f Finding) Validate() error {
@@ -80,8 +80,8 @@ func (f Finding) Validate() error {
 	return nil
 }
 
-// Rule is the rule that findings of the kind are judged by: their score above 0, at
-// once. Its id is below those of customers' rules.
+// Rule returns the built-in rule for findings of this kind: it fires at once on any score
+// above 0. Its id is negative; customers' rules have positive ids.
 func (f Finding) Rule() Rule {
 	r := Rule{ID: -1, Version: 1, Kind: f.Kind, Quantity: f.Quantity, Direction: Above, Severity: f.Severity, Enabled: true}
 	if f.Kind == KindForecast {

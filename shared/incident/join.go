@@ -24,11 +24,10 @@ type Incident struct {
 	AcknowledgedPeak float64 // the peak that was acknowledged
 }
 
-// Join adds a stretch to the incidents of its rule at its node. It returns the
-// incident that the stretch belongs to, and those of the given ones that are part
-// of it now: all that lie within the gap of the stretch become the one with the
-// smallest id. An incident of the same extent and peak is returned unchanged, so
-// that a stretch can be joined any number of times.
+// Join merges a stretch into the incidents of its rule at its node. All incidents within
+// the gap of the stretch become one, under the smallest id. It returns the merged incident
+// and the given incidents that are part of it. Join is idempotent: a stretch that changes
+// neither extent nor peak returns the incident unchanged.
 //
 // late says that the stretch arrived at least [JoinGap] after its end. The result is late only if
 // everything in it was. It is acknowledged only if every part was, and nothing
@@ -55,12 +54,12 @@ func (r Rule) Join(incidents []Incident, s Stretch, late bool) (joined Incident,
 	}
 	joined = r.include(joined, fresh)
 	if joined.Acknowledged && r.worse(joined.AcknowledgedPeak, joined.Peak) != joined.AcknowledgedPeak && late {
-		joined.Acknowledged = false // a late peak above the acknowledged one is to be seen again
+		joined.Acknowledged = false // a late peak above the acknowledged one needs acknowledging again
 	}
 	return joined, near
 }
 
-// gap is the shortest time between two stretches that makes them two incidents.
+// gap is the minimum pause that separates two stretches into two incidents.
 func (r Rule) gap() time.Duration {
 	if r.Kind == KindAnomaly || r.Kind == KindForecast {
 		return FindingGap
@@ -77,7 +76,7 @@ func (r Rule) adjoins(i Incident, s Stretch) bool {
 	return i.Lasting || s.Start.Sub(i.End) < r.gap()
 }
 
-// include widens an incident by another.
+// include extends an incident to cover another.
 func (r Rule) include(i, other Incident) Incident {
 	if other.Start.Before(i.Start) {
 		i.Start = other.Start
@@ -93,20 +92,20 @@ func (r Rule) include(i, other Incident) Incident {
 	return i
 }
 
-// Reach bounds how far from a reading it can affect how other readings are judged: the
-// longest time to fire, the longest to clear, and the gap between two incidents.
+// Reach bounds how far apart in time two readings may be if one can change the judgement of
+// the other: the longest time to fire, the longest to clear, and the gap between incidents.
 const Reach = MaxFor + MaxClearFor + JoinGap
 
-// Excursion is an incident with the firing stretches that it is made of, in their order.
+// Excursion is an incident with the firing stretches that make it up, in order of time.
 type Excursion struct {
 	Incident
 
 	Stretches []Stretch
 }
 
-// Replay judges a series from its first reading after a time on; a rate of change is
-// measured from the readings before it too. Of readings of one time the worst counts. It
-// returns the memory after the series and its excursions.
+// Replay judges the readings of a series that are later than after; earlier ones only feed
+// the rate of change. Of readings with the same time the worst counts. It returns the
+// memory after the series, and the series' excursions.
 func (r Rule) Replay(after time.Time, points []Point) (Memory, []Excursion) {
 	points = slices.Clone(points)
 	slices.SortStableFunc(points, func(a, b Point) int {
@@ -152,10 +151,11 @@ func (r Rule) Preview(points []Point) []Incident {
 	return incidents
 }
 
-// Inside reports whether the last point cannot change an incident: it is beyond the limit,
-// between the incident's first and last reading, and not its peak. Rules with a ClearFor and
-// reopened incidents are left out: a reading could split them. So is a point within a
-// window's rounding of the start or the peak: it may be that very reading.
+// Inside reports whether the last point lies within an incident and so cannot change it: it
+// is beyond the limit, between the incident's first and last reading, and no new peak. It is
+// false for rules with a ClearFor and for reopened incidents, which a reading could split, and
+// for a point so near the start or the peak that, with a window's rounding, it may be that
+// reading itself.
 func (r Rule) Inside(incidents []Incident, points []Point) bool {
 	if r.ClearFor > 0 || r.Quantity == TemperatureRate || !r.Breaks(points) {
 		return false
@@ -175,7 +175,7 @@ func (r Rule) Inside(incidents []Incident, points []Point) bool {
 // excursion, or to -1 if the readings no longer show it. The remaining fields are set as
 // [Rule.Join] does for a stretch that arrived at the given time.
 //
-// past says that newer readings have been judged: then a worse peak withdraws the
+// past says that newer readings have already been judged: then a worse peak revokes the
 // acknowledgement.
 func (r Rule) Reconcile(stored []Incident, excursions []Excursion, arrived time.Time, past bool) (absorbed map[int64]int) {
 	absorbed = map[int64]int{}
@@ -209,14 +209,14 @@ func (r Rule) Reconcile(stored []Incident, excursions []Excursion, arrived time.
 			e.AcknowledgedPeak = r.worse(e.AcknowledgedPeak, part.AcknowledgedPeak)
 		}
 		if past && e.Peak != peak && r.worse(peak, e.Peak) == e.Peak && r.worse(e.AcknowledgedPeak, e.Peak) != e.AcknowledgedPeak {
-			e.Acknowledged = false // the late peak is to be seen
+			e.Acknowledged = false // the late peak needs its own acknowledgement
 		}
 	}
 	return absorbed
 }
 
-// overlap is how much time two incidents have in common, below zero if they have none. One
-// that lasts goes on.
+// overlap returns the time that two incidents share; if they share none, the gap between
+// them as a negative value. A lasting incident has no end.
 func overlap(a, b Incident) time.Duration {
 	const goesOn = 100 * 365 * 24 * time.Hour
 	end := func(i Incident) time.Time {

@@ -12,8 +12,8 @@ type Preset string
 
 // The presets: envelopes of ASHRAE TC 9.9, Thermal Guidelines for Data Processing
 // Environments, 5th edition (2021), table 2.1. Recommended is where equipment lives
-// longest, the classes A1 to A4 are what its makers allow. The rates are the same
-// table's: 20 °C in an hour, 5 °C where there is tape.
+// longest; the classes A1 to A4 are what its makers allow. The rates come from the same
+// table: 20 °C in an hour, 5 °C with tape storage.
 const (
 	Recommended          Preset = "ashrae_recommended"
 	RecommendedCorrosive Preset = "ashrae_recommended_corrosive" // at most 50 % relative humidity
@@ -36,8 +36,8 @@ func Presets() []Preset {
 }
 
 // Rules returns the rules of a preset in a scope, enabled. The times and margins
-// are ours, because ASHRAE gives none: two minutes outlast a door that is opened,
-// and half a degree the precision of the sensors.
+// are ours, because ASHRAE gives none: two minutes are longer than a door stands open,
+// and half a degree is more than the sensors' error.
 func (p Preset) Rules(scope Scope) ([]Rule, error) {
 	var rules []Rule
 	add := func(q Quantity, d Direction, limit, margin float64, s Severity) {
@@ -75,7 +75,7 @@ func (p Preset) Rules(scope Scope) ([]Rule, error) {
 	case RateTape:
 		add(TemperatureRate, Above, 5, 1, Critical)
 	default:
-		return nil, fmt.Errorf("%w: %q, there are %v", ErrPreset, string(p), slices.Sorted(slices.Values(Presets())))
+		return nil, fmt.Errorf("%w: %q; presets are %v", ErrPreset, string(p), slices.Sorted(slices.Values(Presets())))
 	}
 	return rules, nil
 }

@@ -2,17 +2,17 @@ package incident
 
 import "time"
 
-// The probe is a reading that is published each ProbeInterval. While the newest that
-// can be read is later than MaxProbeLateness, the service is late.
+// The probe is a reading that is published every ProbeInterval. The service is late while
+// the next readable probe is overdue by more than MaxProbeLateness.
 const (
 	ProbeInterval    = time.Minute
 	MaxProbeLateness = time.Minute
 )
 
-// Probe is the state of the service by the readings of its probe. The zero value, before
-// the first of them, counts as on time.
+// Probe is the service's timeliness as measured by its probe. The zero value, before the
+// first probe reading, counts as on time.
 type Probe struct {
-	Published time.Time // the newest that can be read
+	Published time.Time // of the newest readable probe reading
 	// LateAt is when one was last received late, or after a gap: readings published
 	// before it may still be in transit.
 	LateAt time.Time
@@ -29,8 +29,8 @@ func (p Probe) Lateness(now time.Time) time.Duration {
 // Late reports whether the service is late: then no node counts as silent.
 func (p Probe) Late(now time.Time) bool { return p.Lateness(now) > MaxProbeLateness }
 
-// Silent reports whether a node is silent, by its newest reading and usual interval. For a
-// node that may have sent while the service was late, [SilentFrom] counts from LateAt.
+// Silent reports whether a node is silent, given its newest reading and usual interval. For
+// a node that may have sent while the service was late, the time counts from LateAt.
 func (p Probe) Silent(newest time.Time, interval time.Duration, now time.Time) bool {
 	if p.LateAt.After(newest) {
 		newest = p.LateAt

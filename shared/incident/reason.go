@@ -58,8 +58,8 @@ func (q Quantity) unit() string {
 	}
 }
 
-// inWords writes a time in whole seconds, in whole minutes, in hours and minutes, or in
-// days and hours, as fits its length.
+// inWords formats a duration in seconds, in minutes, in hours and minutes, or in days and
+// hours, depending on its length.
 func inWords(d time.Duration) string {
 	switch {
 	case d < time.Minute:

@@ -93,8 +93,8 @@ type Rule struct {
 	Scope       Scope
 	Enabled     bool
 
-	// Threshold marks the two rules that are the specified thresholds of the
-	// customer. A narrower rule never displaces them.
+	// Threshold marks the customer's two specified threshold rules. A narrower rule never
+	// overrides them.
 	Threshold bool
 }
 
@@ -153,8 +153,8 @@ func (r Rule) breaks(value float64) bool {
 	return value > r.Limit
 }
 
-// clears reports whether a value has come back by the margin. A value between
-// the limit and the margin neither breaks nor clears.
+// clears reports whether a value is back within the limit by at least the margin. A value
+// between limit and margin neither breaks nor clears.
 func (r Rule) clears(value float64) bool {
 	if r.Direction == Below {
 		return value >= r.Limit+r.ClearMargin
@@ -170,10 +170,9 @@ func (r Rule) worse(a, b float64) float64 {
 	return math.Max(a, b)
 }
 
-// Effective returns the rules that judge a sensor in a room, in the order given:
-// those that are enabled and cover it. Of the rules of one quantity, direction
-// and severity the narrowest scope wins, and all of that scope stay; the two
-// threshold rules stay in any case.
+// Effective returns the rules that apply to a sensor in a room, in the order given. Of the
+// enabled rules that cover the sensor, those with the narrowest scope apply for each
+// quantity, direction and severity; the two threshold rules always apply.
 func Effective(rules []Rule, roomID int64, sensorID string) []Rule {
 	type kind struct {
 		quantity  Quantity

@@ -190,7 +190,7 @@ func TestSilenceInWords(t *testing.T) {
 			t.Errorf("%s: %q, %q", name, got, text)
 		}
 	}
-	if got := incident.DescribeGatewaySilence("A", 1, noon, incident.GatewaySilence, now); got != "Gateway A silent, no reading of its 1 node for more than 10 min" {
+	if got := incident.DescribeGatewaySilence("A", 1, noon, incident.GatewaySilence, now); got != "Gateway A silent, no reading from its 1 node for more than 10 min" {
 		t.Error(got)
 	}
 	for silent, want := range map[time.Duration]string{

@@ -2,9 +2,9 @@ package incident
 
 import "time"
 
-// A node is silent when no reading came for the longer of minSilence and
-// missedReadings of its usual intervals. An enrolled gateway says each minute that it
-// is there; one that has said nothing for maxStatusAge is silent itself.
+// A node is silent when no reading has arrived for minSilence or for missedReadings of its
+// usual intervals, whichever is longer. An enrolled gateway reports its status each minute;
+// one that has not reported for maxStatusAge is silent itself.
 const (
 	minSilence     = 5 * time.Minute
 	missedReadings = 3
@@ -18,8 +18,7 @@ func SilentFrom(newest time.Time, interval time.Duration) time.Time {
 	return newest.Add(max(minSilence, missedReadings*interval))
 }
 
-// SilenceCause is the place where the readings of a silent node stop, by the report of
-// its enrolled gateway.
+// SilenceCause says where a silent node's readings stop, according to its enrolled gateway.
 type SilenceCause string
 
 // The causes.
@@ -38,7 +37,8 @@ type GatewayReport struct {
 	LastHeartbeat, LastReading time.Time // of the node
 }
 
-// Cause locates the fault of a silent node by its newest reading.
+// Cause returns where a silent node's readings stop, given the time of its newest stored
+// reading.
 func (r GatewayReport) Cause(newest, now time.Time) SilenceCause {
 	switch {
 	case r.Seen.IsZero():
@@ -81,7 +81,7 @@ func DescribeSilence(newest time.Time, interval time.Duration, cause SilenceCaus
 
 // DescribeGatewaySilence describes a gateway whose nodes are all silent.
 func DescribeGatewaySilence(gateway string, nodes int, newest time.Time, cause SilenceCause, now time.Time) string {
-	of := ", no reading of its " + countOf(nodes, "node") + " for " + silentFor(now.Sub(newest))
+	of := ", no reading from its " + countOf(nodes, "node") + " for " + silentFor(now.Sub(newest))
 	switch cause {
 	case GatewaySilence:
 		return "Gateway " + gateway + " silent" + of

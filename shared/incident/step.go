@@ -7,10 +7,9 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// JoinGap is the shortest time between two firing stretches of a rule that makes
-// them two incidents. It is also the longest pause between readings over which a
-// condition counts as held: across a longer one the values in between are
-// unknown.
+// JoinGap is the minimum pause that separates two firing stretches of a rule into two
+// incidents. It is also the longest gap between readings across which a condition counts
+// as held; across a longer one the values are unknown.
 const JoinGap = 10 * time.Minute
 
 // RateSpan is the time over which a rate of change is measured. RateReach is the greatest
@@ -52,8 +51,8 @@ type Memory struct {
 	PeakTime      time.Time
 }
 
-// Settled reports whether the next reading can be judged without the memory: the
-// rule neither fires nor is about to.
+// Settled reports whether the next reading can be judged without the memory: the rule is
+// neither firing nor about to fire.
 func (m Memory) Settled() bool { return !m.Firing && m.BreakingSince.IsZero() }
 
 // Stretch is a time during which a rule fired at a node.
@@ -73,7 +72,7 @@ type Stretch struct {
 //
 // Judging the same points again changes nothing, and it does not matter how a
 // series is divided into calls as long as each call has the points since the one
-// before (and [RateSpan] more for a rate).
+// before (and [RateReach] more for a rate).
 func (r Rule) Advance(m Memory, points []Point) (Memory, []Stretch) {
 	if m.Version != r.Version {
 		m = Memory{Version: r.Version, Last: m.Last}
@@ -97,8 +96,8 @@ func (r Rule) Advance(m Memory, points []Point) (Memory, []Stretch) {
 }
 
 // Past returns the stretches in readings that are older than the memory's last
-// one. They are judged as a separate series, because memory never goes back, and
-// none of them lasts: newer readings were judged without them.
+// one. They are judged as a separate series, because memory never moves backwards, and
+// none of them is lasting: newer readings were judged without them.
 func (r Rule) Past(points []Point) []Stretch {
 	_, stretches := r.Advance(Memory{Version: r.Version}, points)
 	for i := range stretches {
@@ -111,7 +110,7 @@ func (m Memory) stretch(end time.Time) Stretch {
 	return Stretch{Start: m.Start, End: end, Lasting: m.Firing, Peak: m.Peak, PeakTime: m.PeakTime}
 }
 
-// step moves the memory by one reading, and returns the stretch that ended with it.
+// step advances the memory by one reading and returns the stretch that ended with it.
 func (m *Memory) step(r Rule, at time.Time, value float64, known bool) (stretch Stretch, ended bool) {
 	if known && m.judge(r, at, value) {
 		stretch, ended = m.stretch(at), true
@@ -121,8 +120,7 @@ func (m *Memory) step(r Rule, at time.Time, value float64, known bool) (stretch 
 	return stretch, ended
 }
 
-// judge moves the memory by one value and reports whether a firing stretch has
-// ended with it.
+// judge advances the memory by one value and reports whether a firing stretch ended with it.
 func (m *Memory) judge(r Rule, at time.Time, value float64) (ended bool) {
 	paused := !m.Last.IsZero() && at.Sub(m.Last) > JoinGap
 	switch {

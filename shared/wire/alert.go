@@ -21,8 +21,8 @@ type alertJSON struct {
 	Humidity    float64   `json:"humidity"`
 }
 
-// EncodeAlert writes a message of topic alerts. It fails only on a number that
-// JSON has no form for.
+// EncodeAlert writes a message of topic alerts. It fails only on NaN and infinity, which
+// JSON cannot represent.
 func EncodeAlert(e alert.Event) ([]byte, error) {
 	encoded, err := json.Marshal(alertJSON{
 		CustomerID: int64(e.Channel), NodeID: e.NodeID, MessageID: e.MessageID, Timestamp: reading.TruncateTime(e.Time),

@@ -44,8 +44,8 @@ type windowJSON struct {
 	Humidity    []float64 `json:"humidity"`
 }
 
-// EncodeData writes the canonical form of a message of topic data. It fails
-// only on a number that JSON has no form for.
+// EncodeData writes the canonical form of a message of topic data. It fails only on NaN
+// and infinity, which JSON cannot represent.
 func EncodeData(d Data) ([]byte, error) {
 	d.Reading.Temperature, d.Reading.Humidity = d.Reading.Temperature+0, d.Reading.Humidity+0 // 0 for -0
 	encoded, err := json.Marshal(readingJSON{
@@ -61,8 +61,8 @@ func EncodeData(d Data) ([]byte, error) {
 	return encoded, nil
 }
 
-// appendWindow adds the window to a message and ends it. A window has 360 numbers at most,
-// and encoding/json takes four times as long for them (BenchmarkEncodeData).
+// appendWindow appends the window and the closing brace. A window has up to 360 numbers, for
+// which encoding/json takes four times as long (BenchmarkEncodeData).
 func appendWindow(buf []byte, w reading.Window) (_ []byte, err error) {
 	buf = slices.Grow(buf, 64+20*w.Len())
 	for i, column := range [][]float64{w.Age, w.Temperature, w.Humidity} {
@@ -116,8 +116,8 @@ func DecodeData(encoded []byte, published time.Time) (Data, error) {
 	return Data{Reading: r, Recent: DecodeWindow(recent)}, nil
 }
 
-// DecodeReading reads a message of topic data but for its window, which takes most of the
-// time: [DecodeWindow] reads that. date is given the timestamp of the message, zero for none.
+// DecodeReading decodes a message of topic data without its window, the costly part, which
+// [DecodeWindow] decodes. date receives the message's timestamp, zero if it has none.
 func DecodeReading(encoded []byte, date func(stamped time.Time) (time.Time, error)) (r reading.Reading, recent json.RawMessage, err error) {
 	var in struct {
 		readingJSON
@@ -131,8 +131,8 @@ func DecodeReading(encoded []byte, date func(stamped time.Time) (time.Time, erro
 	return r, in.Recent, err
 }
 
-// DecodeWindow reads the window of a message. One that is malformed or invalid is dropped and
-// its reading kept: features can be missed, a reading must not be.
+// DecodeWindow decodes the window of a message. A malformed or invalid window is dropped and
+// its reading kept: detection can do without features, but no reading may be lost.
 func DecodeWindow(recent json.RawMessage) reading.Window {
 	var in windowJSON
 	window := func() reading.Window {
@@ -144,7 +144,7 @@ func DecodeWindow(recent json.RawMessage) reading.Window {
 	return window()
 }
 
-// reading checks and completes what was decoded.
+// reading validates the decoded fields and fills in time and message id.
 func (in readingJSON) reading(date func(stamped time.Time) (time.Time, error)) (reading.Reading, error) {
 	if in.Temperature == nil || in.Humidity == nil {
 		return reading.Reading{}, errors.New("decode reading: temperature and humidity are required")

@@ -11,7 +11,7 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// Bounds of what a gateway says of itself.
+// Bounds of a gateway's report.
 const (
 	MaxStatusNodes  = 4000 // with their times they fit the API's limit of 1 MiB
 	maxGatewayID    = 40
@@ -19,10 +19,10 @@ const (
 	gatewayIDPrefix = "gw-"
 )
 
-// Errors of an enrolment or a status that no gateway sends.
+// Errors of malformed or wrongly signed enrolment and status requests.
 var (
 	ErrGateway = errors.New("gateway request is malformed")
-	// ErrSignature is that of a status which the key's owner has not signed.
+	// ErrSignature marks a status that the key's owner did not sign.
 	ErrSignature = errors.New("wrong signature")
 )
 
@@ -30,8 +30,8 @@ var (
 // in 1970 is off by less.
 const maxClockOffset = 200 * 366 * 24 * 3600 * 1000
 
-// ValidateGatewayID reports whether an id may name a gateway: gw- and lower-case
-// letters and digits.
+// ValidateGatewayID returns an error unless the id is gw- followed by lower-case letters
+// and digits.
 func ValidateGatewayID(id string) error {
 	rest, ok := strings.CutPrefix(id, gatewayIDPrefix)
 	if !ok || rest == "" || len(id) > maxGatewayID || strings.Trim(rest, "abcdefghijklmnopqrstuvwxyz0123456789") != "" {
@@ -40,8 +40,8 @@ func ValidateGatewayID(id string) error {
 	return nil
 }
 
-// EnrolRequest is how a gateway exchanges its one-time code for an identity. With
-// Confirm false it asks what the code is for, and nothing changes.
+// EnrolRequest exchanges a gateway's one-time code for an identity. With Confirm false it
+// is a dry run: the reply says what the code is for, and nothing changes.
 type EnrolRequest struct {
 	Code      string            `json:"code"`
 	PublicKey ed25519.PublicKey `json:"public_key"` // base64
@@ -92,21 +92,21 @@ type StatusReply struct {
 	TokenExpiresAt time.Time `json:"token_expires_at,omitzero"`
 	ProjectID      string    `json:"project_id"`
 	Topic          string    `json:"topic"`
-	// PairKey is the secret by which the gateways of one customer know one another on
-	// a link. Like the token, it is for a fresh status of a gateway that is not revoked.
+	// PairKey is the secret by which a customer's gateways recognise each other on a link.
+	// Like the token, it answers only a current status of a gateway that is not revoked.
 	PairKey []byte `json:"pair_key,omitzero"` // base64
 }
 
-// SignedStatus is the body of a status request: the JSON of a [StatusRequest],
-// whose bytes are signed as they are.
+// SignedStatus is the body of a status request: the JSON of a [StatusRequest] and a
+// signature of exactly those bytes.
 type SignedStatus struct {
 	GatewayID string `json:"gateway_id"`
 	Request   []byte `json:"request"`   // base64
 	Signature []byte `json:"signature"` // base64
 }
 
-// SignStatus signs a status request: the lines coldaisle/status/1 and the
-// gateway's id, and the request's JSON.
+// SignStatus signs a status request. The signature covers the lines coldaisle/status/1 and
+// the gateway's id, then the request's JSON.
 func SignStatus(key ed25519.PrivateKey, r StatusRequest) (SignedStatus, error) {
 	encoded, err := json.Marshal(r)
 	if err != nil {
@@ -133,8 +133,7 @@ func (s SignedStatus) Verify(key ed25519.PublicKey) (StatusRequest, error) {
 	return r, r.Validate()
 }
 
-// malformed says what is wrong with a status in words of JSON, where the library has
-// words of Go.
+// malformed describes a decoding error in JSON's terms instead of Go's.
 func malformed(err error) error {
 	if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return errors.New(strings.TrimPrefix(mismatch.Field+": unexpected "+mismatch.Value, ": "))
@@ -142,14 +141,14 @@ func malformed(err error) error {
 	if _, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return err
 	}
-	return errors.New("times must be in RFC 3339") // nothing else decodes itself
+	return errors.New("times must be in RFC 3339") // only times have a decoder of their own
 }
 
 func signedStatus(gatewayID string, request []byte) []byte {
 	return append([]byte(statusPrefix+gatewayID+"\n"), request...)
 }
 
-// Validate reports a status that no gateway sends.
+// Validate returns an error for the first invalid field.
 func (r StatusRequest) Validate() error {
 	if err := ValidateGatewayID(r.GatewayID); err != nil {
 		return err
@@ -171,7 +170,7 @@ func (r StatusRequest) Validate() error {
 	case r.ClockOffsetMS < -maxClockOffset || r.ClockOffsetMS > maxClockOffset:
 		return fmt.Errorf("%w: clock_offset_ms must be within 200 years", ErrGateway)
 	case len(r.Nodes) > MaxStatusNodes:
-		return fmt.Errorf("%w: nodes must be at most %d", ErrGateway, MaxStatusNodes)
+		return fmt.Errorf("%w: nodes must list at most %d nodes", ErrGateway, MaxStatusNodes)
 	}
 	for i, node := range r.Nodes {
 		if err := reading.ValidateNodeID(node.NodeID); err != nil {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Retraining is a message of topic model-retraining: the request that the run
-// already recorded under TrainingRunID be carried out.
+// Retraining is a message of topic model-retraining: the request to carry out the run that
+// is recorded under TrainingRunID.
 type Retraining struct {
 	TrainingRunID  int64     `json:"training_run_id"`
 	TriggeredBy    string    `json:"triggered_by"` // auto_100_validated or manual
@@ -15,8 +15,8 @@ type Retraining struct {
 	RequestedAt    time.Time `json:"requested_at"`
 }
 
-// DailyRefresh is what triggers the calibrations of all customers, once a day. It is no
-// training run and has no id.
+// DailyRefresh is the TriggeredBy of the daily request to recalibrate all customers. That
+// request is not a training run and has no id.
 const DailyRefresh = "daily_refresh"
 
 // EncodeRetraining writes a message of topic model-retraining.
@@ -28,8 +28,8 @@ func EncodeRetraining(r Retraining) ([]byte, error) {
 	return encoded, nil
 }
 
-// DecodeRetraining reads a message of topic model-retraining and refuses one
-// that names no run, but for the [DailyRefresh].
+// DecodeRetraining reads a message of topic model-retraining and refuses one that names no
+// run, except a [DailyRefresh].
 func DecodeRetraining(encoded []byte) (Retraining, error) {
 	var r Retraining
 	if err := json.Unmarshal(encoded, &r); err != nil {

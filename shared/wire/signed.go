@@ -22,7 +22,7 @@ const (
 	SignatureAttribute = "signature"
 )
 
-// The first lines of what is signed: a signature of one kind is none of the other.
+// First lines of signed texts, so that a signature of one kind is not valid for the other.
 const (
 	dataPrefix   = "coldaisle/data/1\n"
 	statusPrefix = "coldaisle/status/1\n"
@@ -31,12 +31,11 @@ const (
 // maxAge bounds an age, in milliseconds: ten years, more than any outbox holds.
 const maxAge = 10 * 366 * 24 * 3600 * 1000
 
-// ErrOrigin is the error of attributes that no gateway sends.
+// ErrOrigin marks malformed attributes.
 var ErrOrigin = errors.New("attributes age_ms, gateway_id and signature are malformed")
 
-// Origin is what the attributes of a message of topic data say of where its
-// reading comes from. The zero value is a message of a gateway that is not
-// enrolled and does not know how long the reading waited.
+// Origin holds the attributes of a data message that say where its reading comes from. The
+// zero value is that of an open gateway that does not know how long the reading waited.
 type Origin struct {
 	GatewayID string
 	Signature []byte
@@ -86,11 +85,11 @@ func ParseOrigin(attributes map[string]string) (Origin, error) {
 	return o, nil
 }
 
-// Signed reports whether the message says that an enrolled gateway signed it.
+// Signed reports whether the message claims to be signed by an enrolled gateway.
 func (o Origin) Signed() bool { return o.GatewayID != "" }
 
 // Verify reports whether the key's owner signed the data with these attributes.
-// at is the timestamp that the data names.
+// at is the timestamp in the data.
 func (o Origin) Verify(key ed25519.PublicKey, at time.Time, data []byte) bool {
 	return len(key) == ed25519.PublicKeySize && ed25519.Verify(key, append(signedHead(o.GatewayID, at, o.Age, len(data)), data...), o.Signature)
 }
@@ -117,7 +116,7 @@ func SignData(key ed25519.PrivateKey, gatewayID string, at time.Time, age Age, d
 	return attributes
 }
 
-// signedHead is what is signed before the data, with room for that.
+// signedHead returns the signed lines that precede the data, with capacity to append it.
 func signedHead(gatewayID string, at time.Time, age Age, room int) []byte {
 	head := make([]byte, 0, len(dataPrefix)+len(gatewayID)+64+room)
 	head = append(head, dataPrefix...)

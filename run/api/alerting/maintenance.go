@@ -157,7 +157,7 @@ func (h *Handlers) EndScope(ctx context.Context, tx *store.DB, scope incident.Sc
 	if err != nil {
 		return nil, err
 	}
-	rules, err := incidents.New(tx).RulesOf(ctx, auth.Caller(ctx), scope)
+	rules, err := incidents.New(tx).RulesDeletedWith(ctx, auth.Caller(ctx), scope)
 	return append(rest.List(windows, func(m incidents.Maintenance) audit.Entry {
 		return audit.Entry{Subject: maintenanceSubject(m.ID), Before: h.maintenanceOf(m)}
 	}), rest.List(rules, func(r incident.Rule) audit.Entry {

@@ -16,11 +16,11 @@ const (
 )
 
 const (
-	// rounds is in how many answers all sensors' days are read anew. To read them all
-	// takes longer than all else; meanwhile the newest readings go on.
+	// rounds is the number of answers over which all sensors' days are reread, because
+	// reading them all is the slowest part. In between, newest readings are added.
 	rounds    = 16
 	minReread = 100 // sensors
-	// maxPause is after how long without an answer all are read again.
+	// maxPause is the time without an answer after which all days are reread at once.
 	maxPause = 10 * time.Minute
 )
 
@@ -33,7 +33,7 @@ type day struct {
 	start time.Time // of the first half hour
 	read  time.Time
 	lines map[string]*[dayParts]int16
-	next  int // sensor to be read anew
+	next  int // index of the next sensor to reread
 }
 
 func partOf(at time.Time) int { return int(at.UTC().Sub(at.UTC().Truncate(24*time.Hour)) / partWidth) }
@@ -45,7 +45,7 @@ type spotReader interface {
 	HotSpots(ctx context.Context, customerID int64, since time.Time, nodes []string) ([]incidents.HotSpots, error)
 }
 
-// refresh moves the day on. It reads the days of some sensors, and those of all at first.
+// refresh advances the day. It rereads the days of some sensors; at first, of all.
 func (d *day) refresh(ctx context.Context, metadata spotReader, customer int64, live []incidents.LiveSensor, now time.Time) error {
 	start := now.UTC().Truncate(partWidth).Add(-(dayParts - 1) * partWidth)
 	before := *d
@@ -101,11 +101,11 @@ func emptyLine() *[dayParts]int16 {
 	return &line
 }
 
-// enoughParts is in how many half hours of the day a sensor must have been heard for its
-// changes in two hours, and what is usual for it, to be known.
+// enoughParts is the number of half hours with a reading after which learning knows what is
+// usual for a sensor, and its changes over two hours.
 const enoughParts = 4
 
-// judgedBy is by what learning judges a sensor, as [liveSensor] has it.
+// judgedBy returns the judged_by of a sensor, see [liveSensor].
 func (d *day) judgedBy(l incidents.LiveSensor) string {
 	heard := 0
 	for _, value := range d.lines[l.NodeID] {
@@ -123,7 +123,7 @@ func (d *day) judgedBy(l incidents.LiveSensor) string {
 	}
 }
 
-// sparkline writes a sensor's day as [liveSensor] has it.
+// sparkline encodes a sensor's day, see [liveSensor].
 func (d *day) sparkline(node string) string {
 	line, first := d.lines[node], partOf(d.start)
 	end := dayParts

@@ -1,5 +1,5 @@
-// Package overview has the one operation that a page polls: all that there is to see
-// now of the caller's rooms and sensors. It asks the metadata database alone.
+// Package overview serves the one operation that pages poll: the current state of all the
+// caller's rooms and sensors. It reads the metadata database only.
 package overview
 
 import (
@@ -24,17 +24,17 @@ import (
 	"coldaisle.dev/shared/store/incidents"
 )
 
-// Head is what differs from answer to answer though nothing has changed. Like [Body] it
-// is exported only because huma reads no embedded fields of unexported types.
+// Head holds the fields that differ between answers even if nothing has changed. Like [Body]
+// it is exported only because huma ignores embedded fields of unexported types.
 type Head struct {
-	Time  rest.Time  `json:"time" doc:"When this was true, UTC." example:"2026-03-01T12:00:00Z"`
-	Probe probeState `json:"probe" doc:"How late readings are that the service itself publishes each minute."`
+	Time  rest.Time  `json:"time" doc:"Time of the answer, UTC." example:"2026-03-01T12:00:00Z"`
+	Probe probeState `json:"probe" doc:"How late the probe is, a reading that the service itself publishes each minute."`
 }
 
 type probeState struct {
 	Late      bool       `json:"late" doc:"Whether the service is late: then no sensor counts as silent." example:"false"`
-	LatenessS float64    `json:"lateness_s" doc:"Seconds since a reading of the probe should have been readable that is not." example:"0"`
-	Published *rest.Time `json:"published" nullable:"true" doc:"When the newest was published that can be read, UTC; null where there never was one." example:"2026-03-01T11:59:00Z"`
+	LatenessS float64    `json:"lateness_s" doc:"By how many seconds the next reading of the probe is overdue." example:"0"`
+	Published *rest.Time `json:"published" nullable:"true" doc:"When the newest readable one was published, UTC; null before the first." example:"2026-03-01T11:59:00Z"`
 }
 
 type liveRoom struct {
@@ -54,15 +54,15 @@ type liveSensor struct {
 	Name        string     `json:"name" doc:"Name of the sensor." example:"Rack 3"`
 	RoomID      int64      `json:"room_id" doc:"Room of the sensor." example:"3"`
 	Position    *string    `json:"position" doc:"Where in the room; null when not given. One that begins with a floor tile, such as C7, has a place on the room's map." example:"C7 U40"`
-	State       string     `json:"state" enum:"ok,warning,critical,silent,late,unreported" doc:"The worst of what is so now: a critical incident lasts, it is silent, a warning lasts, its reading is overdue while the service is late, it never sent a reading, or none of these." example:"ok"`
+	State       string     `json:"state" enum:"ok,warning,critical,silent,late,unreported" doc:"The worst that applies: critical or warning, an incident of that severity is open; silent, its readings have stopped; late, its reading is overdue while the service is late; unreported, it has never sent a reading; ok, none of these." example:"ok"`
 	Temperature *float64   `json:"temperature" doc:"Newest, in degrees Celsius; null before the first reading." example:"24.3"`
 	Humidity    *float64   `json:"humidity" doc:"Newest relative humidity in percent; null before the first reading." example:"41.2"`
 	Timestamp   *time.Time `json:"timestamp" doc:"Time of the newest reading, UTC, in whole seconds; null before the first." example:"2026-03-01T12:00:00Z"`
 	GatewayID   *string    `json:"gateway_id" doc:"Enrolled gateway that sent it; null for others." example:"gw-4f7q2m5n3xk6d2hwz7ab"`
-	JudgedBy    string     `json:"judged_by" enum:"window,live_state,learning,nothing" doc:"By what learning judges its readings: window, by those before each; live_state, in part, since none come with them, as after the start of a gateway or from another maker's; learning, by little, since fewer than four half hours of the day have a reading; nothing, not at all yet." example:"window"`
+	JudgedBy    string     `json:"judged_by" enum:"window,live_state,learning,nothing" doc:"What learning compares its readings with: window, the readings sent along with each; live_state, only its stored day, because none are sent along, as after the start of a gateway or by another maker's; learning, too little yet, because fewer than four half hours of the day have a reading; nothing, none was judged yet." example:"window"`
 	IntervalS   *float64   `json:"interval_s" doc:"Seconds between its readings, usually; null while that is not known." example:"30"`
-	Limits      int        `json:"limits" doc:"Which of the lists in limits applies." example:"0"`
-	Sparkline   string     `json:"sparkline" doc:"The highest temperature of each half hour from sparkline_start, in tenths of a degree: the first as it is, each other as its difference from the one before; parted by commas, empty without a reading. What is empty at the end is left out." example:"243,0,1,,-2"`
+	Limits      int        `json:"limits" doc:"Index of the list in limits that applies." example:"0"`
+	Sparkline   string     `json:"sparkline" doc:"The highest temperature of each half hour from sparkline_start, in tenths of a degree: the first as it is, each further one as the difference from the one before; separated by commas, empty where there is no reading. Empty ones at the end are left out." example:"243,0,1,,-2"`
 }
 
 type sensorCounts struct {
@@ -75,14 +75,14 @@ type sensorCounts struct {
 	Unreported int `json:"unreported" doc:"Sensors in this state." example:"0"`
 }
 
-// Body is what has changed when the entity tag has.
+// Body holds the fields that the entity tag covers.
 type Body struct {
-	Rooms          []liveRoom              `json:"rooms" nullable:"false" doc:"All rooms in the order of trouble: by the worst state of their sensors, then by how far the worst of them is beyond the recommended 18 to 27 °C, then by name."`
+	Rooms          []liveRoom              `json:"rooms" nullable:"false" doc:"All rooms, worst first: by the worst state of their sensors, then by how far a sensor is beyond the recommended 18 to 27 °C, then by name."`
 	Limits         [][]liveLimit           `json:"limits" nullable:"false" doc:"The limits of the rules that apply to a sensor, each list once."`
 	SparklineStart time.Time               `json:"sparkline_start" doc:"Begin of the first half hour of the sparklines, UTC." example:"2026-02-28T12:30:00Z"`
 	Sensors        []liveSensor            `json:"sensors" nullable:"false" doc:"All sensors, by id."`
 	Incidents      []alerting.OpenIncident `json:"incidents" nullable:"false" doc:"All incidents that last, newest first."`
-	ToBeSeen       int                     `json:"to_be_seen" doc:"How many incidents nobody has acknowledged and no maintenance silences, those that have ended included; those of a group are one." example:"1"`
+	ToBeSeen       int                     `json:"to_be_seen" doc:"Number of incidents that are neither acknowledged nor silenced by maintenance, ended ones included; a group counts once." example:"1"`
 	Counts         sensorCounts            `json:"counts" doc:"How many sensors are in each state."`
 }
 
@@ -120,11 +120,11 @@ type input struct {
 // Register adds the operation.
 func (h *Handlers) Register(r *rest.API) {
 	schema := r.Schemas().Schema(reflect.TypeFor[overview](), true, "Overview")
-	tag := map[string]*huma.Param{"ETag": {Description: "Changes with the answer, but for its time and the probe.", Schema: &huma.Schema{Type: huma.TypeString}}}
+	tag := map[string]*huma.Param{"ETag": {Description: "Changes with the answer, except for its time and the probe.", Schema: &huma.Schema{Type: huma.TypeString}}}
 	// Polled by every open page each 10 to 15 seconds.
 	rest.Register(r, rest.Operation{
 		ID: "getOverview", Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/overview", Tag: rest.TagData,
-		Summary:     "Read all that there is to see now: rooms, sensors, newest readings, open incidents",
+		Summary:     "Read the current state: rooms, sensors, newest readings, open incidents",
 		Description: "One request for a page that shows everything. Send `If-None-Match`: an answer that has not changed is 304.",
 		Responses: map[string]*huma.Response{
 			"200": {Description: "OK", Headers: tag, Content: map[string]*huma.MediaType{"application/json": {Schema: schema}}},
@@ -172,7 +172,7 @@ func (h *Handlers) overview(ctx context.Context, in *input) (*huma.StreamRespons
 	}}, nil
 }
 
-// build writes the overview anew.
+// build rebuilds the overview.
 func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.Time) error {
 	rooms, err := accounts.New(h.store).Rooms(ctx, customer)
 	if err != nil {

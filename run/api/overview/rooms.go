@@ -13,12 +13,12 @@ const (
 	recommendedHigh = 27
 )
 
-// worstFirst returns the states in the order of trouble.
+// worstFirst lists the states, worst first.
 func worstFirst() []string {
 	return []string{stateCritical, stateSilent, stateWarning, stateLate, stateUnreported, stateOK}
 }
 
-// trouble is that of the worst sensors of a room.
+// trouble ranks a room by its worst sensors.
 type trouble struct {
 	state  int     // place in worstFirst
 	beyond float64 // the recommended range, in whole degrees: rooms do not change places at each reading

@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// minAge is how old an answer must be to be written anew for new readings alone: the
-	// pages of one customer share it. Whatever else changes is seen at once.
+	// minAge is the age from which an answer is rebuilt for new readings alone, so that a
+	// customer's pages share one. Any other change shows at once.
 	minAge = time.Second
-	// maxAge is how old it may be, for what no version tells: late readings in the
-	// sparklines, and since when a sensor is silent.
+	// maxAge bounds the age of an answer, for changes that no version covers: late readings
+	// in the sparklines, and since when a sensor is silent.
 	maxAge = time.Minute
 )
 
-// view is the last answer to one customer, and what it was true of.
+// view is the last answer to one customer, with the state that it was built from.
 type view struct {
-	turn chan struct{} // held by who uses the rest
+	turn chan struct{} // semaphore that guards the rest
 
 	version incidents.LiveVersion
 	windows []incidents.Maintenance
@@ -39,7 +39,7 @@ type view struct {
 
 func newView() *view { return &view{turn: make(chan struct{}, 1)} }
 
-// refresh makes the view what it is now.
+// refresh rebuilds the view if it is outdated.
 func (h *Handlers) refresh(ctx context.Context, v *view, customer int64, now time.Time) error {
 	seen, err := incidents.New(h.store).Probe(ctx)
 	if err != nil {
@@ -55,7 +55,7 @@ func (h *Handlers) refresh(ctx context.Context, v *view, customer int64, now tim
 	if sameProbe && v.isOf(version, now) {
 		return nil
 	}
-	v.tag = "" // until it is whole
+	v.tag = "" // until it is complete
 	if v.windows, err = incidents.New(h.store).MaintenanceWindows(ctx, customer, now); err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (h *Handlers) refresh(ctx context.Context, v *view, customer int64, now tim
 	return h.build(ctx, v, customer, now)
 }
 
-// isOf reports whether the view is that of a version and a time.
+// isOf reports whether the view is still valid for a version and a time.
 func (v *view) isOf(version incidents.LiveVersion, now time.Time) bool {
 	return v.tag != "" && version.Rest == v.version.Rest && now.Before(v.until) && !now.Before(v.built) &&
 		(version.Readings == v.version.Readings || now.Sub(v.built) < minAge) && slices.Equal(v.insideAt(now), v.inside)
@@ -84,7 +84,7 @@ func (v *view) head(now time.Time) Head {
 	return head
 }
 
-// encode writes the body, and its tag with whether the service is late.
+// encode sets the body and its tag, which also covers whether the service is late.
 func (v *view) encode(body Body) error {
 	text, err := rest.Encode(body)
 	if err != nil {
@@ -109,7 +109,8 @@ const (
 	stateUnreported = "unreported"
 )
 
-// stateOf is the worst of what is so of a sensor.
+// stateOf returns the worst state that applies to a sensor, and brings v.until forward to
+// the time at which the sensor would fall silent.
 func (v *view) stateOf(l incidents.LiveSensor, now time.Time) string {
 	overdue := false
 	if l.Timestamp != nil {

@@ -190,10 +190,9 @@ type Thresholds struct {
 const thresholdColumns = `alert_thresholds.id, alert_thresholds.customer_id,
 	alert_thresholds.max_temperature, alert_thresholds.max_humidity, alert_thresholds.assumed`
 
-// Thresholds returns a customer's thresholds, or [store.ErrNoCustomer]. A customer who
-// never set any gets a record of the defaults (contract 6.3). Until the customer
-// sets thresholds, detection ignores that record and uses the defaults of its own
-// environment.
+// Thresholds returns a customer's thresholds, or [store.ErrNoCustomer]. If the customer never
+// set any, it first stores a record of the defaults (contract 6.3). Until the customer sets
+// thresholds, detection ignores that record and uses the defaults of its own environment.
 func (s Store) Thresholds(ctx context.Context, customerID int64) (Thresholds, error) {
 	args := pgx.StrictNamedArgs{"customer": customerID}
 	const read = `
@@ -213,7 +212,8 @@ func (s Store) Thresholds(ctx context.Context, customerID int64) (Thresholds, er
 	return found, store.Wrap(err, "thresholds of customer %d", customerID)
 }
 
-// SetThresholds sets a customer's thresholds; nil leaves one unchanged. Detection uses them within 15 seconds (contract 6.3).
+// SetThresholds sets a customer's thresholds; nil leaves one unchanged. Detection uses them
+// within 15 seconds (contract 6.3).
 func (s Store) SetThresholds(ctx context.Context, customerID int64, maxTemperature, maxHumidity *float64) (Thresholds, error) {
 	defaults := alert.Defaults()
 	set, err := store.One[Thresholds](ctx, s.db, store.ErrNoCustomer, `

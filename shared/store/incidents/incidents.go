@@ -96,8 +96,8 @@ func (i Incident) Describe() string {
 	return rule.Describe(incident.Incident{Start: i.StartTime, End: i.EndTime, Peak: i.Peak, Reopened: i.Reopened})
 }
 
-// openIncidentColumns are the columns of incidents i without those that are expensive. To a
-// key for some rooms, the group is named by its first incident in these rooms.
+// openIncidentColumns are the columns of incidents i that are cheap to read. For a key limited
+// to rooms, the group's id is that of its first incident in these rooms.
 const openIncidentColumns = `i.id, i.kind, i.channel, i.node_id, i.sensor_name, COALESCE(i.room_id, 0) AS room_id, i.room_name, i.gateway_id,
 	i.rule_id, i.quantity, i.direction, i.limit_value, i.severity, i.start_time, i.end_time, i.lasting, i.peak, i.peak_time, i.reopened,
 	i.late, i.resolution, i.acknowledged_at, i.acknowledged_by, i.acknowledged_peak, i.comment, i.finding,
@@ -255,7 +255,7 @@ func (s Store) AcknowledgeIncidents(ctx context.Context, customerID int64, a Ack
 			    FROM wanted w
 			    WHERE w.id = i.id AND i.acknowledged_at IS NULL
 			    RETURNING i.id
-			), told AS (
+			), noted AS (
 			    INSERT INTO incident_events (incident_id, at, event, actor, comment)
 			    SELECT id, clock_timestamp(), 'acknowledged', @by, @comment FROM marked
 			)

@@ -33,9 +33,9 @@ func (j Judged) forecast() bool {
 	return slices.ContainsFunc(j.Findings, func(f incident.Finding) bool { return f.Kind == incident.KindForecast })
 }
 
-// points are the readings of the window, and the reading. Ages in a window are rounded: a
-// point within the rounding of a known time is that reading and takes its time, so that no
-// reading is judged twice.
+// points returns the window's readings and the reading itself. Ages in a window are rounded:
+// a point within the rounding of a known time is taken for that reading and gets its time, so
+// that no reading is judged twice.
 func (j Judged) points(known ...time.Time) []incident.Point {
 	points := incident.Points(j.Reading, j.Window)
 	last := len(points) - 1
@@ -61,7 +61,7 @@ func (s Store) Judge(ctx context.Context, j Judged) error {
 	const checkViolation = "23514"
 	judge := func() error {
 		return s.db.InTx(ctx, func(tx *store.DB) error {
-			n, known, err := lockNode(ctx, tx, j)
+			n, known, err := lockAndLoad(ctx, tx, j)
 			if err != nil || !known {
 				return err
 			}
@@ -123,7 +123,7 @@ type nodeRules struct {
 	changed   map[int64]time.Time           // by rule: since when it applies to this node unchanged
 	memory    map[int64]incident.Memory     // by rule
 	incidents map[int64][]incident.Incident // by rule: those that the reading could change
-	rawFrom   time.Time                     // from then on sensor_data.readings has all readings
+	rawFrom   time.Time                     // from this time on sensor_data.readings is complete
 	notAhead  time.Time                     // see [store.NotAhead]
 	roomHolds bool                          // another node of the room has a forecast that holds
 }
@@ -163,9 +163,9 @@ type joinedRow struct {
 	AcknowledgedPeak   float64
 }
 
-// lockNode locks a node and reads the state of its rules. It reports false if no customer
+// lockAndLoad locks a node and reads the state of its rules. It reports false if no customer
 // may see the reading.
-func lockNode(ctx context.Context, tx *store.DB, j Judged) (n nodeRules, known bool, err error) {
+func lockAndLoad(ctx context.Context, tx *store.DB, j Judged) (n nodeRules, known bool, err error) {
 	at := reading.TruncateTime(j.Time)
 	args := pgx.StrictNamedArgs{
 		"channel": int64(j.Channel), "node": j.NodeID, "at": at, "since": at.Add(-incident.Reach), "gateway": j.GatewayID,
@@ -220,7 +220,7 @@ func lockNode(ctx context.Context, tx *store.DB, j Judged) (n nodeRules, known b
 			QueryRow(func(row pgx.Row) error {
 				return store.Wrap(row.Scan(&n.newest.Time, &n.newest.Temperature, &n.newest.Humidity), "scan")
 			})
-		// A judged reading must be among the raw readings, for it may be judged again by them.
+		// The second writer of raw readings besides ingest: a later judgement may replay this one.
 		queue(`
 			INSERT INTO sensor_data.readings (node_id, customer_id, timestamp, message_id, temperature, humidity)
 			SELECT @node::varchar, @channel::bigint, @at::timestamptz, @message, @temperature, @humidity
@@ -295,7 +295,7 @@ func (n nodeRules) advance(ctx context.Context, tx *store.DB, j Judged) error {
 		}
 	}
 	for _, f := range j.Findings {
-		w.find(f)
+		w.judgeFinding(f)
 	}
 	if w.batch.Len() == 0 {
 		return nil

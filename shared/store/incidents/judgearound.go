@@ -19,14 +19,14 @@ func endless() time.Time { return time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC) }
 // span is the range of time whose readings are judged again.
 type span struct {
 	from, until time.Time
-	// cut says that the rule, room or holder changed at its end: nothing lasts beyond it.
+	// cut says that the rule, room or holder changed at the end, so nothing lasts beyond it.
 	cut bool
 }
 
 func (s span) contains(t time.Time) bool { return !t.Before(s.from) && !t.After(s.until) }
 
-// judgeAround judges the raw readings around a reading again, so that the order of arrival
-// changes nothing. It reports false if they are no longer stored.
+// judgeAround replays the stored raw readings around a reading, so that the result does not
+// depend on the order of arrival. It reports false if they are no longer stored.
 func (w *writes) judgeAround(ctx context.Context, tx *store.DB, rule incident.Rule, before incident.Memory, points []incident.Point) (done bool, err error) {
 	at := points[len(points)-1].Time
 	s := w.spanAround(rule, before, at)
@@ -37,8 +37,8 @@ func (w *writes) judgeAround(ctx context.Context, tx *store.DB, rule incident.Ru
 	if !open && len(w.within(rule, s)) == 0 && rule.Quantity != incident.TemperatureRate && !rule.Breaks(points) {
 		return true, nil // it breaks no limit, and there is no incident that it could split
 	}
-	// An end ahead of the database's clock is of a time when a clock was wrong. The time of
-	// arrival is no measure: the messages of a backlog arrive in any order.
+	// An end ahead of the database's clock was written while a clock was wrong. Comparing with
+	// the time of arrival would not do: the messages of a backlog arrive in any order.
 	dated := slices.DeleteFunc(slices.Clone(w.incidents[rule.ID]), func(i incident.Incident) bool {
 		return i.End.After(w.notAhead)
 	})
@@ -58,7 +58,7 @@ func (w *writes) judgeAround(ctx context.Context, tx *store.DB, rule incident.Ru
 			return false, nil // the memory includes readings that are not stored yet
 		}
 		if !after.Settled() || !before.Settled() {
-			w.keepMemory(rule.ID, after)
+			w.saveMemory(rule.ID, after)
 		}
 	}
 	if s.cut {
@@ -130,8 +130,9 @@ func minTime(a, b time.Time) time.Time {
 	return a
 }
 
-// movedSince is the start of the oldest incident that moved here when its sensor was signed:
-// readings of the open channel count from then on. Usually there is none.
+// movedSince returns the start of the oldest incident that moved to this channel when its
+// sensor was signed; readings of the open channel count from then on. Usually there is none,
+// and it returns endless.
 func (w *writes) movedSince(rule incident.Rule, before incident.Memory, s span) time.Time {
 	moved := endless()
 	signed := w.owner.SignedFrom
@@ -149,8 +150,8 @@ func (w *writes) movedSince(rule incident.Rule, before incident.Memory, s span) 
 	return moved
 }
 
-// replay judges the raw readings of a span, with those of the window and the node's newest
-// that ingest has not stored yet.
+// replay judges the raw readings of a span, together with the window's readings and the
+// node's newest one, which ingest may not have stored yet.
 func (w *writes) replay(ctx context.Context, tx *store.DB, rule incident.Rule, before incident.Memory, s span, points []incident.Point) (incident.Memory, []incident.Excursion, error) {
 	raw, err := store.All[incident.Point](ctx, tx, `
 		SELECT timestamp AS time, temperature, humidity
@@ -179,7 +180,7 @@ func (w *writes) replay(ctx context.Context, tx *store.DB, rule incident.Rule, b
 		}
 	}
 	others := w.judged.points(known...)
-	if own := others[len(others)-1]; s.contains(own.Time) && !slices.Contains(raw, own) { // stored with other values
+	if own := others[len(others)-1]; s.contains(own.Time) && !slices.Contains(raw, own) { // not stored, or with other values
 		raw = append(raw, own)
 	}
 	if !slices.ContainsFunc(raw, func(p incident.Point) bool { return p.Time.Equal(w.newest.Time) }) {
@@ -203,22 +204,22 @@ func (w *writes) replaceIncidents(rule incident.Rule, affected []incident.Incide
 	absorbed := rule.Reconcile(affected, excursions, w.judged.Arrived, past)
 	for k, e := range excursions {
 		before, isStored := stored[e.ID]
-		t := retold(e)
+		t := timelineOf(e)
 		if isStored && before.Acknowledged && !e.Acknowledged {
-			t.tell("unacknowledged", w.judged.Arrived)
+			t.add("unacknowledged", w.judged.Arrived)
 		}
 		for _, into := range absorbed {
 			if into == k {
-				t.tell("merged", w.judged.Arrived)
+				t.add("merged", w.judged.Arrived)
 			}
 		}
 		switch {
 		case !isStored:
-			w.insertIncident(rule, e.Incident, nil, t.told)
+			w.insertIncident(rule, e.Incident, nil, t.added)
 			w.regroup(rule, e.Incident, nil)
 		case before != e.Incident:
 			w.updateIncident(e.Incident, nil)
-			w.retell(e.ID, t.told)
+			w.rewriteTimeline(e.ID, t.added)
 			if e.Start.Before(before.Start) || (!before.Lasting && (e.Lasting || e.End.After(before.End))) {
 				w.regroup(rule, e.Incident, &before)
 			}
@@ -231,27 +232,27 @@ func (w *writes) replaceIncidents(rule incident.Rule, affected []incident.Incide
 			continue
 		}
 		w.batch.Queue(`UPDATE incidents SET lasting = false, merged_into = @into WHERE id = @id`, pgx.StrictNamedArgs{"id": id, "into": excursions[into].ID})
-		w.retell(id, nil)
+		w.rewriteTimeline(id, nil)
 	}
 }
 
-// retold is the timeline of an excursion by its readings.
-func retold(e incident.Excursion) (t timeline) {
+// timelineOf builds the timeline of an excursion from its stretches.
+func timelineOf(e incident.Excursion) (t timeline) {
 	for k, s := range e.Stretches {
 		if k == 0 {
-			t.tell("opened", s.Start)
+			t.add("opened", s.Start)
 		} else {
-			t.tell("reopened", s.Start)
+			t.add("reopened", s.Start)
 		}
 		if !s.Lasting || !e.Lasting {
-			t.tell("cleared", s.End)
+			t.add("cleared", s.End)
 		}
 	}
 	return t
 }
 
-// retell replaces the events of an incident that readings caused.
-func (w *writes) retell(id int64, told []event) {
+// rewriteTimeline replaces the events of an incident that were caused by readings.
+func (w *writes) rewriteTimeline(id int64, added []event) {
 	w.batch.Queue(`DELETE FROM incident_events WHERE incident_id = @id AND event IN ('opened', 'reopened', 'cleared')`, pgx.StrictNamedArgs{"id": id})
-	w.tell(id, timeline{told: told})
+	w.writeTimeline(id, timeline{added: added})
 }

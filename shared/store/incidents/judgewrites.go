@@ -30,13 +30,13 @@ type writes struct {
 const inTransit = time.Minute
 
 // past reports whether newer readings have been judged, or the customer no longer holds the
-// id: then the reading cannot change what lasts.
+// id: then the reading cannot change lasting incidents.
 func (n nodeRules) past(before incident.Memory, at time.Time) bool {
 	return n.owner.HeldUntil != nil || !at.After(before.Last) || (before.Settled() && at.Before(n.newest.Time))
 }
 
-// judge judges the reading by a rule: by the rule's memory if that has seen the reading
-// before it, otherwise by all readings around it.
+// judge applies a rule to the reading: from the rule's memory if that includes the reading
+// just before it, otherwise by replaying the readings around it.
 func (w *writes) judge(ctx context.Context, tx *store.DB, rule incident.Rule) error {
 	before := w.memory[rule.ID]
 	if before.Version != rule.Version {
@@ -68,14 +68,14 @@ func (w *writes) judge(ctx context.Context, tx *store.DB, rule incident.Rule) er
 	}
 	after, stretches := rule.Advance(before, points)
 	if !after.Settled() || !before.Settled() {
-		w.keepMemory(rule.ID, after)
+		w.saveMemory(rule.ID, after)
 	}
 	w.keepIncidents(rule, stretches, nil)
 	return nil
 }
 
-// find judges a finding of learning as judge does a reading.
-func (w *writes) find(f incident.Finding) {
+// find applies a finding of learning as judge applies a rule.
+func (w *writes) judgeFinding(f incident.Finding) {
 	rule, at := f.Rule(), reading.TruncateTime(w.judged.Time)
 	before := w.memory[rule.ID]
 	if w.past(before, at) {
@@ -84,7 +84,7 @@ func (w *writes) find(f incident.Finding) {
 	}
 	after, stretches := f.Advance(before, at)
 	if !after.Settled() || !before.Settled() {
-		w.keepMemory(rule.ID, after)
+		w.saveMemory(rule.ID, after)
 	}
 	for i := range stretches { // the last node of the room ends its forecast
 		stretches[i].Lasting = stretches[i].Lasting || (f.Kind == incident.KindForecast && w.roomHolds)
@@ -92,9 +92,9 @@ func (w *writes) find(f incident.Finding) {
 	w.keepIncidents(rule, stretches, &f)
 }
 
-// keepMemory stores a rule's memory, or deletes it once it is settled: detection judges every
+// saveMemory stores a rule's memory, or deletes it once it is settled: detection judges every
 // reading of a node that has memory.
-func (w *writes) keepMemory(rule int64, m incident.Memory) {
+func (w *writes) saveMemory(rule int64, m incident.Memory) {
 	key := pgx.StrictNamedArgs{"channel": int64(w.judged.Channel), "node": w.judged.NodeID, "rule": rule}
 	if m.Settled() {
 		w.batch.Queue(`DELETE FROM rule_memory WHERE channel = @channel AND node_id = @node AND rule_id = @rule`, key)
@@ -112,7 +112,7 @@ func (w *writes) keepMemory(rule int64, m incident.Memory) {
 		    starts = EXCLUDED.starts, clearing_since = EXCLUDED.clearing_since, peak = EXCLUDED.peak, peak_at = EXCLUDED.peak_at`, key)
 }
 
-// newIncident is the first id of incidents to be stored, above every id of the database.
+// newIncident is the first temporary id of incidents not yet stored, above every stored id.
 const newIncident = math.MaxInt64 / 2
 
 // keepIncidents joins the stretches of a rule to its incidents and stores the changed ones,
@@ -153,14 +153,14 @@ func (w *writes) keepIncidents(rule incident.Rule, stretches []incident.Stretch,
 		}
 		if isStored {
 			w.updateIncident(i, kept)
-			w.tell(i.ID, *timelines[i.ID])
+			w.writeTimeline(i.ID, *timelines[i.ID])
 		} else {
-			w.insertIncident(rule, i, kept, timelines[i.ID].told)
+			w.insertIncident(rule, i, kept, timelines[i.ID].added)
 		}
 		switch {
 		case !isStored:
 			w.regroup(rule, i, nil)
-		case before.Late && !i.Late: // it lasts, and is of its room from now on
+		case before.Late && !i.Late: // no longer late: from now on grouped by room
 			w.batch.Queue(`DELETE FROM incident_groups WHERE incident_id = @id`, pgx.StrictNamedArgs{"id": i.ID})
 			w.regroup(rule, i, nil)
 		case i.Start.Before(before.Start), !before.Lasting && (i.Lasting || i.End.After(before.End)):
@@ -184,47 +184,47 @@ type event struct {
 	at   time.Time
 }
 
-// timeline is the change of an incident's timeline by a reading.
+// timeline collects a reading's changes to the timeline of an incident.
 type timeline struct {
-	told  []event
-	taken []event // told before, and wrong
+	added   []event
+	removed []event // recorded before, and now wrong
 }
 
-func (t *timeline) tell(name string, at time.Time) { t.told = append(t.told, event{name, at}) }
+func (t *timeline) add(name string, at time.Time) { t.added = append(t.added, event{name, at}) }
 
-func (t *timeline) take(name string, at time.Time) {
+func (t *timeline) remove(name string, at time.Time) {
 	gone := event{name, at}
-	t.told = slices.DeleteFunc(t.told, func(e event) bool { return e == gone })
-	t.taken = append(t.taken, gone)
+	t.added = slices.DeleteFunc(t.added, func(e event) bool { return e == gone })
+	t.removed = append(t.removed, gone)
 }
 
-// join tells the effect of a stretch on the incident that its parts became.
+// join records how a stretch changed the incident into which parts were merged.
 func (t *timeline) join(parts []incident.Incident, joined incident.Incident, s incident.Stretch, arrived time.Time) {
 	if len(parts) == 0 {
-		t.tell("opened", joined.Start)
+		t.add("opened", joined.Start)
 		if !joined.Lasting {
-			t.tell("cleared", joined.End)
+			t.add("cleared", joined.End)
 		}
 		return
 	}
 	before := parts[slices.IndexFunc(parts, func(i incident.Incident) bool { return i.ID == joined.ID })]
 	if joined.Start.Before(before.Start) {
-		t.take("opened", before.Start)
-		t.tell("opened", joined.Start)
+		t.remove("opened", before.Start)
+		t.add("opened", joined.Start)
 	}
 	switch {
 	case len(parts) > 1:
-		t.tell("merged", arrived)
+		t.add("merged", arrived)
 	case joined.Reopened > before.Reopened:
-		t.tell("reopened", s.Start)
+		t.add("reopened", s.Start)
 	case !before.Lasting && joined.End.After(before.End):
-		t.take("cleared", before.End)
+		t.remove("cleared", before.End)
 	}
 	if len(parts) == 1 && !joined.Lasting && (before.Lasting || joined.End.After(before.End)) {
-		t.tell("cleared", joined.End)
+		t.add("cleared", joined.End)
 	}
 	if before.Acknowledged && !joined.Acknowledged {
-		t.tell("unacknowledged", arrived)
+		t.add("unacknowledged", arrived)
 	}
 }
 
@@ -235,17 +235,17 @@ func events(all []event) (names []string, times []time.Time) {
 	return names, times
 }
 
-// tell stores the changes of an incident's timeline.
-func (w *writes) tell(id int64, t timeline) {
-	if len(t.taken) > 0 {
-		names, times := events(t.taken)
+// writeTimeline stores the changes of an incident's timeline.
+func (w *writes) writeTimeline(id int64, t timeline) {
+	if len(t.removed) > 0 {
+		names, times := events(t.removed)
 		w.batch.Queue(`
 			DELETE FROM incident_events
 			WHERE incident_id = @id AND (event, at) IN (SELECT * FROM unnest(@names::text[], @times::timestamptz[]))`,
 			pgx.StrictNamedArgs{"id": id, "names": names, "times": times})
 	}
-	if len(t.told) > 0 {
-		names, times := events(t.told)
+	if len(t.added) > 0 {
+		names, times := events(t.added)
 		w.batch.Queue(`
 			INSERT INTO incident_events (incident_id, at, event)
 			SELECT @id, at, event
@@ -270,12 +270,12 @@ func (w *writes) incidentArgs(i incident.Incident, f *incident.Finding) pgx.Stri
 	return args
 }
 
-func (w *writes) insertIncident(rule incident.Rule, i incident.Incident, f *incident.Finding, told []event) {
+func (w *writes) insertIncident(rule incident.Rule, i incident.Incident, f *incident.Finding, added []event) {
 	args := w.incidentArgs(i, f)
 	if f == nil {
 		args["severity"], args["quantity"], args["limit"] = string(rule.Severity), string(rule.Quantity), rule.Limit
 	}
-	names, times := events(told)
+	names, times := events(added)
 	maps.Copy(args, pgx.StrictNamedArgs{
 		"customer": w.owner.CustomerID, "kind": string(cmp.Or(rule.Kind, incident.KindThreshold)), "channel": int64(w.judged.Channel),
 		"node": w.judged.NodeID, "sensor": w.owner.SensorName, "room": w.owner.RoomID, "room_name": w.owner.RoomName,
@@ -293,7 +293,7 @@ func (w *writes) insertIncident(rule incident.Rule, i incident.Incident, f *inci
 		        (@customer, @kind, @channel, @node, @sensor, NULLIF(@room::bigint, 0), @room_name, @gateway, @rule, @specified, @quantity,
 		         @direction, @limit, @severity, @start, @end, @lasting, @resolution, @peak, @peak_time, @reopened, @late, @finding)
 		    RETURNING id
-		), asked AS ( -- what the forest found of it shortly before or after is the same question
+		), asked AS ( -- an unvalidated anomaly of the forest close in time is the same question
 		    SELECT p.id
 		    FROM prediction_feedback p
 		    WHERE @kind = 'anomaly' AND p.channel = @channel AND p.sensor_id = @node AND p.anomaly_predicted AND p.feedback IS NULL
@@ -332,10 +332,10 @@ func (w *writes) updateIncident(i incident.Incident, f *incident.Finding) {
 const lockGroups = `
 		SELECT pg_advisory_xact_lock(hashtextextended('groups of customer ' || @customer::bigint, 0))`
 
-// regroup puts an incident into one group with those of its room and kind that overlap the
-// time by which it grew. Late incidents are grouped by their gateway's outage instead of the
-// room. Callers take turns, but a reading of a backlog that makes a late incident longer takes
-// the lock only when there is another group to join.
+// regroup merges the incident's group with those of all incidents of its room and kind that
+// overlap the time by which it grew. Late incidents are grouped by gateway instead of room.
+// Callers take turns by lockGroups; one that extends a late incident takes the lock only if
+// there is another group to join.
 func (w *writes) regroup(rule incident.Rule, i incident.Incident, before *incident.Incident) {
 	args := pgx.StrictNamedArgs{
 		"id": i.ID, "customer": w.owner.CustomerID,

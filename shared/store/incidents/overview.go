@@ -51,8 +51,8 @@ type LiveVersion struct {
 	Rest     string // changes with anything else but late readings
 }
 
-// LiveVersion returns the version of a customer's overview: a sum of the transactions that
-// wrote its rows, at a tenth of the cost of reading them.
+// LiveVersion returns the version of a customer's overview: a checksum of the transaction ids
+// (xmin) of its rows, at a tenth of the cost of reading them.
 func (s Store) LiveVersion(ctx context.Context, customerID int64) (LiveVersion, error) {
 	version, err := store.One[LiveVersion](ctx, s.db, store.ErrNoCustomer, `
 		WITH live AS (

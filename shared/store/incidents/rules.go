@@ -82,9 +82,9 @@ func (s Store) Rules(ctx context.Context, customerID int64, defaults alert.Thres
 	return ConvertRules(rows, defaults), nil
 }
 
-// RulesOf lists a customer's rules for a sensor, or for a room and its sensors, which are
+// RulesDeletedWith lists a customer's rules for a sensor, or for a room and its sensors, which are
 // deleted with it.
-func (s Store) RulesOf(ctx context.Context, customerID int64, scope incident.Scope) ([]incident.Rule, error) {
+func (s Store) RulesDeletedWith(ctx context.Context, customerID int64, scope incident.Scope) ([]incident.Rule, error) {
 	rows, err := store.All[RuleRow](ctx, s.db, `
 		SELECT `+ruleColumns+`
 		FROM customer_rules r
@@ -94,7 +94,7 @@ func (s Store) RulesOf(ctx context.Context, customerID int64, scope incident.Sco
 		ORDER BY r.id`,
 		pgx.StrictNamedArgs{"customer": customerID, "room": scope.RoomID, "node": scope.SensorID})
 	if err != nil {
-		return nil, fmt.Errorf("rules of what is deleted: %w", err)
+		return nil, fmt.Errorf("rules of a deleted room or sensor: %w", err)
 	}
 	return ConvertRules(rows, alert.Defaults()), nil
 }

@@ -41,7 +41,7 @@ func (s Silence) Cause(now time.Time) incident.SilenceCause {
 	return incident.GatewayReport{Seen: store.UTC(s.GatewaySeen), LastHeartbeat: store.UTC(s.LastHeartbeat), LastReading: store.UTC(s.LastReading)}.Cause(s.Newest, now)
 }
 
-// discoveredSilence is how long the silence of a node that is no sensor is reported.
+// discoveredSilence is how long a silent node that is not yet a sensor is reported.
 const discoveredSilence = 24 * time.Hour
 
 // Silences lists a customer's nodes that are silent at a time, by id, and the enrolled

@@ -24,17 +24,16 @@ type NodeReading struct {
 // slotWidth is the width of a row of node_slots.
 const slotWidth = 10 * time.Minute
 
-// beforeHold leaves out the readings r that date from before the present hold of their id: no
-// state is made of what its holder does not see.
+// beforeHold excludes readings r that are older than the current hold of their id: its holder
+// does not see them, so they must not become state.
 const beforeHold = ` AND NOT EXISTS (
 			    SELECT FROM open_holds AS h
 			    WHERE r.channel = 0 AND h.node_id = r.node_id AND h.held_until = 'infinity' AND r.timestamp < h.held_from)`
 
-// UpdateNodeStates keeps the newest reading of each node of a batch, and its last day
-// in slots. The effect is the same however often, and in whatever order, the readings
-// come. It is one round trip and one transaction, with a statement for each table. Rows
-// are locked in the order of their keys, those of node_state first: who writes a slot of the
-// open channel has locked its node, and so has a hold that begins.
+// UpdateNodeStates upserts the newest reading of each node of a batch, and the slots of its
+// last day, in one round trip and one transaction with a statement per table. The result does
+// not depend on the order or repetition of readings. Rows are locked in key order, node_state
+// before node_slots: begin_hold locks the same row of node_state before it clears the slots.
 func (s Store) UpdateNodeStates(ctx context.Context, batch []NodeReading) error {
 	n := len(batch)
 	channels, nodes, messages, gateways := make([]int64, n), make([]string, n), make([]string, n), make([]string, n)
@@ -59,7 +58,7 @@ func (s Store) UpdateNodeStates(ctx context.Context, batch []NodeReading) error 
 			ON CONFLICT (channel, node_id) DO UPDATE
 			SET message_id = EXCLUDED.message_id, timestamp = EXCLUDED.timestamp,
 			    temperature = EXCLUDED.temperature, humidity = EXCLUDED.humidity, gateway_id = EXCLUDED.gateway_id,
-			    -- It follows the node slowly; an outage counts as a doubled interval.
+			    -- A moving average with weight 1/8; a gap counts as at most two usual intervals.
 			    usual_interval_s = CASE WHEN s.timestamp > `+store.NotAhead+` OR EXCLUDED.timestamp = s.timestamp THEN s.usual_interval_s ELSE COALESCE(
 			        s.usual_interval_s + (LEAST(extract(epoch FROM EXCLUDED.timestamp - s.timestamp), 2 * s.usual_interval_s) - s.usual_interval_s) / 8,
 			        extract(epoch FROM EXCLUDED.timestamp - s.timestamp)) END
@@ -68,7 +67,7 @@ func (s Store) UpdateNodeStates(ctx context.Context, batch []NodeReading) error 
 				"channels": channels, "nodes": nodes, "messages": messages, "times": times,
 				"temperatures": temperatures, "humidities": humidities, "gateways": gateways,
 			})
-		// Of readings of one time the larger is the last: rows have no message id.
+		// Of readings with the same time the one with greater values wins: slots have no message id.
 		statements.Queue(`
 			INSERT INTO node_slots AS s (
 			    channel, node_id, slot, starts, min_temperature, max_temperature, min_humidity, max_humidity,
@@ -96,7 +95,7 @@ func (s Store) UpdateNodeStates(ctx context.Context, batch []NodeReading) error 
 			                     (s.last_at, s.last_temperature, s.last_humidity)) AS l (at, temperature, humidity)
 			        ORDER BY l.at <= `+store.NotAhead+` DESC, l.at DESC, l.temperature DESC, l.humidity DESC
 			        LIMIT 1)
-			-- A slot of an older day is over, and most duplicates change nothing.
+			-- A reading of an older day does not overwrite a newer one; most duplicates write nothing.
 			WHERE EXCLUDED.starts > s.starts OR s.last_at > `+store.NotAhead+` OR (EXCLUDED.starts = s.starts AND (
 			    (EXCLUDED.last_at, EXCLUDED.last_temperature, EXCLUDED.last_humidity) > (s.last_at, s.last_temperature, s.last_humidity)
 			    OR EXCLUDED.min_temperature < s.min_temperature OR EXCLUDED.max_temperature > s.max_temperature
@@ -146,7 +145,7 @@ func (s Store) NewestReadings(ctx context.Context, nodes []readings.NodeRef) (ma
 }
 
 // SignSensor makes a customer's sensor signed from the time of a reading that their gateway
-// has signed. Again it changes nothing.
+// has signed. A repeat changes nothing.
 func (s Store) SignSensor(ctx context.Context, node reading.Node, at time.Time, gatewayID string) error {
 	_, err := s.db.Exec(ctx, store.SignSensor, pgx.StrictNamedArgs{
 		"channel": int64(node.Channel), "node": node.ID, "at": reading.TruncateTime(at), "gateway": gatewayID,
@@ -154,10 +153,10 @@ func (s Store) SignSensor(ctx context.Context, node reading.Node, at time.Time, 
 	return store.Wrap(err, "sign sensor %s", node.ID)
 }
 
-// KeepProbe stores when a reading of the probe was published and when it was received,
-// in any order and however often they come. It comes each minute, and also corrects what was
-// written while the clock was ahead. Times of the probe that lie ahead are replaced, and count
-// as lateness: nobody is blamed for readings that have the wrong time.
+// KeepProbe stores when a probe reading was published and received; order and repetition do
+// not matter. As it runs each minute, it also calls correct_ahead, which repairs rows written
+// while the clock was ahead. Stored probe times that lie ahead are replaced and count as
+// lateness, so that no node is reported silent because of a wrong clock.
 func (s Store) KeepProbe(ctx context.Context, published, received time.Time) error {
 	if published.After(received) {
 		published = received

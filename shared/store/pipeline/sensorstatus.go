@@ -13,23 +13,23 @@ import (
 	"coldaisle.dev/shared/store/incidents"
 )
 
-// SensorStatus is what the pipeline knows of a node. It spans customers: the
-// pipeline serves all of them and shows it to none.
+// SensorStatus is what the pipeline knows of a node. It is not limited to one customer: the
+// pipeline serves all of them, and none can read it.
 type SensorStatus struct {
-	Owned      bool              // it is a customer's sensor: in the open channel, of who holds the id
-	Signed     bool              // that sensor listens to its customer's own channel
-	CustomerID int64             // whose sensor it is; 0 if it is nobody's
+	Owned      bool              // a customer has the sensor; in the open channel, the id's holder
+	Signed     bool              // the sensor takes readings of its customer's own channel only
+	CustomerID int64             // owner; 0 if there is none
 	RoomID     int64             // the sensor's
-	Budget     float64           // of false alarms per node and month that the customer stands
-	Deleted    bool              // it was, and is nobody's now
+	Budget     float64           // false alarms per node and month that the customer accepts
+	Deleted    bool              // it was a sensor, and has no owner now
 	Thresholds *alert.Thresholds // its owner's; nil when they never set any
 	Rules      []incident.Rule   // that judge it, without the two thresholds
-	Remembers  bool              // one of its rules needs the next reading, whatever it is
+	Remembers  bool              // one of its rules has memory: the next reading must be judged
 }
 
-// SensorStatuses returns the status of each node. One of which nothing is known is
-// absent. A node that a customer's enrolled gateway reports and no sensor has is
-// judged by the customer's thresholds and by their rules for all sensors.
+// SensorStatuses returns the status of each node. Unknown nodes are absent. A node that a
+// customer's enrolled gateway reports, and that is not a sensor, is judged by the customer's
+// thresholds and by their rules for all sensors.
 func (s Store) SensorStatuses(ctx context.Context, nodes []reading.Node) (map[reading.Node]SensorStatus, error) {
 	type row struct {
 		Channel        reading.Channel
