@@ -175,7 +175,8 @@ func (q *Queue) readTable(ctx context.Context, sub *subscription) {
 			q.deliver(m)
 		}
 		sub.cursor = min(sub.cursor, from) // an INSERT that failed during the read may have set it
-		sub.pending = sub.inserted != inserted || len(found) == pageRows || err != nil
+		// When ctx has ended, Run has perhaps set it: nothing more is delivered.
+		sub.pending = sub.inserted != inserted || len(found) == pageRows || err != nil || ctx.Err() != nil
 	}
 }
 
