@@ -23,7 +23,7 @@ import (
 	"coldaisle.dev/shared/wire"
 )
 
-// Models gives the models in use of a customer, from memory.
+// Models returns a customer's models in use, from memory.
 type Models interface {
 	Pair(ctx context.Context, customer int64) modelstore.Pair
 }
@@ -42,11 +42,12 @@ type AnomalyStore interface {
 	RecordDetection(ctx context.Context, n learning.NewPrediction) (bool, error)
 }
 
-// AnomalyDetector implements [AnomalyObserver]. Of each reading it
-//   - makes a finding, if the node's past and its neighbours make it unusual,
-//   - makes a finding, if a limit is forecast to be passed,
-//   - records a prediction for users to validate, if a model classifies it as anomalous, or
-//     as normal in one of a sample. Without a model it records the readings that break a rule.
+// AnomalyDetector implements [AnomalyObserver]. For each reading it
+//   - returns a finding if the reading is unusual for its node and its neighbours,
+//   - returns a finding if a limit is forecast to be exceeded,
+//   - records a prediction for users to validate if the detector calls the reading anomalous,
+//     and for a sample of the normal ones. Without a model only the detector's two built-in
+//     rules (stuck, out of range) call readings anomalous.
 type AnomalyDetector struct {
 	models      Models
 	store       AnomalyStore
@@ -59,8 +60,8 @@ type AnomalyDetector struct {
 	counters    *logmetrics.Counters
 }
 
-// NewAnomalyDetector returns a detector that records one in every so many normal
-// readings. Nil counters count nothing.
+// NewAnomalyDetector returns a detector that records one in N normal readings, N
+// being every. Nil counters count nothing.
 func NewAnomalyDetector(
 	models Models, metadata AnomalyStore, every int, clock func() time.Time, log *slog.Logger, counters *logmetrics.Counters,
 ) *AnomalyDetector {
@@ -77,7 +78,7 @@ func (d *AnomalyDetector) Observe(ctx context.Context, data wire.Data, sensor pi
 	n, reason, record := d.evaluate(pair, data)
 	findings := d.find(ctx, data, sensor, cmp.Or(pair.Calibration, d.shipped), reason == learn.OutOfRange)
 	if !record || slices.ContainsFunc(findings, func(f incident.Finding) bool { return f.Kind == incident.KindAnomaly && f.Holds }) {
-		return findings, nil // it is validated with the incident
+		return findings, nil // the incident's verdict validates it
 	}
 	recorded, err := d.store.RecordDetection(ctx, n)
 	if err != nil {
@@ -121,8 +122,8 @@ func (d *AnomalyDetector) evaluate(pair modelstore.Pair, data wire.Data) (n lear
 	return n, detection.Reason, true
 }
 
-// sampled chooses one in every so many readings by a hash of their identity: the
-// same whatever instance is asked, and however often.
+// sampled selects one in sampleEvery readings by a hash of node, message id and time, so that
+// every instance and every redelivery selects the same ones.
 func (d *AnomalyDetector) sampled(r reading.Reading) bool {
 	var buffer [reading.MaxNodeIDLength + reading.MaxMessageIDLength + 32]byte
 	identity := append(append(buffer[:0], r.NodeID...), 0)

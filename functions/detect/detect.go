@@ -31,8 +31,8 @@ import (
 	"coldaisle.dev/shared/wire"
 )
 
-// SensorStatuses returns the status of a node. It may lag 15 seconds behind the
-// database, more while the database is down, and fails when it has no status.
+// SensorStatuses returns the status of a node. It may be up to 15 seconds old, older while
+// the database is down, and fails when the status is neither cached nor readable.
 type SensorStatuses interface {
 	Status(ctx context.Context, node reading.Node) (pipeline.SensorStatus, error)
 	// Remember notes that the rules of a node have memory from now on.
@@ -49,18 +49,18 @@ type Publisher interface {
 	Publish(ctx context.Context, e alert.Event) error
 }
 
-// Judge judges a reading by its owner's rules, as the database has them then, and
-// returns when the memory and the incidents that follow are committed.
+// Judge applies the owner's rules, as the database has them at that moment, to a reading.
+// It returns once the resulting memory and incidents are committed.
 type Judge interface {
 	Judge(ctx context.Context, judged incidents.Judged) error
-	// Unjudged returns newest readings that may not have been judged although the rules of
-	// their nodes need them.
+	// Unjudged returns the newest readings of nodes whose rules have memory that has not
+	// seen them, and of nodes whose incident has just ended.
 	Unjudged(ctx context.Context) ([]incidents.Judged, error)
 }
 
 // AnomalyObserver observes each reading of an owned sensor. Observe is called once per
-// delivery and returns when its record is durable. It returns a finding of each
-// kind that it could judge, also one that does not hold: that ends an incident.
+// delivery and returns when its record is durable. It returns one finding for each kind that
+// it could judge, including those that do not hold, which end incidents.
 type AnomalyObserver interface {
 	Observe(ctx context.Context, data wire.Data, sensor pipeline.SensorStatus) ([]incident.Finding, error)
 }
@@ -105,11 +105,11 @@ func (d *Detect) Handle(ctx context.Context, m push.Message) (err error) {
 	r := data.Reading
 	if r.NodeID == reading.ProbeNodeID {
 		d.counters.Add(ctx, "probes_received", 1)
-		return d.forwardProbe(ctx, r, m.PublishTime)
+		return d.handleProbe(ctx, r, m.PublishTime)
 	}
 	status, err := d.statuses.Status(ctx, r.Node())
 	if err != nil {
-		return fmt.Errorf("thresholds of %s: %w", r.NodeID, err)
+		return fmt.Errorf("look up the sensor: %w", err)
 	}
 	if status.Deleted {
 		d.log.InfoContext(ctx, "reading of a deleted sensor ignored", "node_id", r.NodeID, "reading_id", r.MessageID)
@@ -120,32 +120,32 @@ func (d *Detect) Handle(ctx context.Context, m push.Message) (err error) {
 		status.Thresholds = &d.defaults
 	}
 	events := alert.Exceeded(r, *status.Thresholds)
-	findings, observed := d.observe(ctx, data, status)
-	late := (status.Owned || r.Channel != reading.Open) && (m.DeliveryAttempt > 1 || m.PublishTime.Sub(r.Time) > lateAfter)
-	if late || len(events) > 0 || len(findings) > 0 || status.Remembers || breaks(status.Rules, data) {
+	findings, observeErr := d.observe(ctx, data, status)
+	outOfOrder := (status.Owned || r.Channel != reading.Open) && (m.DeliveryAttempt > 1 || m.PublishTime.Sub(r.Time) > lateAfter)
+	if outOfOrder || len(events) > 0 || len(findings) > 0 || status.Remembers || breaks(status.Rules, data) {
 		err := d.judge.Judge(ctx, incidents.Judged{
 			Reading: r, Window: data.Recent, GatewayID: source.GatewayID, Arrived: m.PublishTime, Defaults: d.defaults, Findings: findings,
 		})
 		if err != nil { // before anything is published: in an outage each delivery would publish it again
-			return errors.Join(observed, err)
+			return errors.Join(observeErr, err)
 		}
 		d.statuses.Remember(r.Node())
 		d.counters.Add(ctx, "readings_judged", 1)
 	}
-	if err := errors.Join(observed, d.publish(ctx, events)); err != nil {
+	if err := errors.Join(observeErr, d.publish(ctx, events)); err != nil {
 		return err
 	}
 	d.counters.Add(ctx, "readings_checked", 1)
 	return nil
 }
 
-// forwardProbe publishes an alert for a reading of the probe, dated by its publish time,
-// by which storealert measures how late alerts are. The probe of an enrolled gateway only
-// shows the gateway that Pub/Sub accepts its messages.
+// handleProbe publishes an alert for a probe reading, dated by its publish time, from which
+// storealert measures how late alerts are. It ignores an enrolled gateway's probe, which only
+// tests whether Pub/Sub accepts the gateway's messages.
 //
 // It also judges readings within their limits that an instance skipped because its cached
 // status did not show yet that the node's rules have memory.
-func (d *Detect) forwardProbe(ctx context.Context, r reading.Reading, published time.Time) error {
+func (d *Detect) handleProbe(ctx context.Context, r reading.Reading, published time.Time) error {
 	if r.Channel != reading.Open {
 		return nil
 	}
@@ -156,14 +156,14 @@ func (d *Detect) forwardProbe(ctx context.Context, r reading.Reading, published 
 	for _, judged := range unjudged {
 		judged.Arrived, judged.Defaults = published, d.defaults
 		if err := d.judge.Judge(ctx, judged); err != nil {
-			d.log.ErrorContext(ctx, "passed-by reading not judged", "node_id", judged.NodeID, "reading_id", judged.MessageID, "error", err.Error())
+			d.log.ErrorContext(ctx, "skipped reading not judged", "node_id", judged.NodeID, "reading_id", judged.MessageID, "error", err.Error())
 		}
 	}
 	return errors.Join(err, readErr)
 }
 
-// observe returns the findings for a reading. One that does not hold is of use only while
-// there is a memory that it may settle.
+// observe returns the findings for a reading. A finding that does not hold matters only
+// while there is memory that it may settle.
 func (d *Detect) observe(ctx context.Context, data wire.Data, status pipeline.SensorStatus) ([]incident.Finding, error) {
 	if d.observer == nil || !status.Owned {
 		return nil, nil

@@ -15,15 +15,15 @@ import (
 	"coldaisle.dev/shared/wire"
 )
 
-// forecastFor bounds the age of a reading from which a limit is forecast.
+// forecastFor is the greatest age of a reading from which forecasts are made.
 const forecastFor = 5 * time.Minute
 
 // rangeScore is the score of a value that the sensor cannot measure: once in a million
 // hours.
 const rangeScore = 6.0
 
-// find returns the findings that hold for a reading, and while the sensor's rules have memory
-// those that do not. Nothing is judged before the room was read once.
+// find returns the findings for a reading: those that hold and, while the sensor's rules have
+// memory, those that do not. It returns none until the room has been read once.
 func (d *AnomalyDetector) find(ctx context.Context, data wire.Data, sensor pipeline.SensorStatus, c *anomaly.Calibration, outOfRange bool) []incident.Finding {
 	r := data.Reading
 	room, known := d.rooms.room(ctx, sensor, c)
@@ -54,7 +54,7 @@ func (d *AnomalyDetector) find(ctx context.Context, data wire.Data, sensor pipel
 	return slices.DeleteFunc(findings, func(found incident.Finding) bool {
 		err := found.Validate()
 		if err != nil {
-			d.log.ErrorContext(ctx, "a finding that no incident can show", "node_id", r.NodeID, "error", err.Error())
+			d.log.ErrorContext(ctx, "invalid finding dropped", "node_id", r.NodeID, "error", err.Error())
 		}
 		return err != nil
 	})
@@ -93,8 +93,8 @@ func anomalyOf(
 	return found, true
 }
 
-// passing forecasts the lowest limit of the temperature that the node will pass: its
-// threshold, or a critical rule's.
+// passing forecasts whether the temperature will exceed one of its limits, the threshold or a
+// critical rule's, and reports the lowest one.
 func passing(w reading.Window, r reading.Reading, sensor pipeline.SensorStatus, width anomaly.Width) (found incident.Finding, judged bool) {
 	found = incident.Finding{Kind: incident.KindForecast}
 	if _, judged = anomaly.TrendOf(w, r, 0); !judged {

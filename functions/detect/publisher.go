@@ -10,12 +10,11 @@ import (
 	"coldaisle.dev/shared/wire"
 )
 
-// publishTimeout bounds a publish with the library's own retries. When it ends,
-// the message fails and is redelivered.
+// publishTimeout bounds a publish, the library's retries included. After it the message
+// fails and is redelivered.
 const publishTimeout = 4 * time.Second
 
-// NewAlertPublisher publishes alerts to a Pub/Sub topic, through a client of
-// the caller's.
+// NewAlertPublisher publishes alerts to a Pub/Sub topic through the caller's client.
 func NewAlertPublisher(client *pubsub.Client, topic string) *publisher.Typed[alert.Event] {
 	return publisher.NewTyped(client, topic, publishTimeout, func(e alert.Event) ([]byte, map[string]string, error) {
 		data, err := wire.EncodeAlert(e)

@@ -21,7 +21,7 @@ import (
 const (
 	// RoomTTL bounds how long a cached room is served before it is refreshed.
 	RoomTTL = 20 * time.Second
-	// MaxNodes bounds the cached nodes; the rooms heard last stay. A node takes about
+	// MaxNodes bounds the cached nodes; the least recently used rooms go first. A node takes about
 	// 1.6 KB: all of them 157 MB.
 	MaxNodes = 100_000
 	// roomTimeout bounds a query about a room.
@@ -125,7 +125,7 @@ func (s *roomCache) room(ctx context.Context, sensor pipeline.SensorStatus, c *a
 		return r, known
 	}
 	if err := s.refresh(ctx, r, sensor, c, now); err != nil {
-		s.log.ErrorContext(ctx, "the state of a room cannot be read", "room_id", sensor.RoomID, "error", err.Error())
+		s.log.ErrorContext(ctx, "cannot read the state of a room", "room_id", sensor.RoomID, "error", err.Error())
 	}
 	return r, r.known
 }
@@ -137,7 +137,7 @@ func (s *roomCache) refresh(ctx context.Context, r *room, sensor pipeline.Sensor
 	slot := anomaly.SlotOf(now)
 	whole := !r.known || slot/slotsPerHour != r.slot/slotsPerHour
 	r.mu.Lock()
-	r.asked = now // of an error too: the next query is an interval later
+	r.asked = now // even if it fails: the next query is an interval later
 	learned := r.unreported(slot != r.slot)
 	ids := make([]reading.Node, 0, len(r.nodes))
 	for id := range r.nodes {
@@ -215,7 +215,7 @@ func (s *roomCache) locate(ctx context.Context, sensor pipeline.SensorStatus, c 
 	return s.store.RoomNodes(ctx, sensor.CustomerID, sensor.RoomID, slices.Sorted(maps.Keys(named)))
 }
 
-// count bounds the cache.
+// count records a room's number of nodes and evicts rooms while the cache is too large.
 func (s *roomCache) count(roomID int64, r *room, nodes int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,8 +229,8 @@ func (s *roomCache) count(roomID int64, r *room, nodes int) {
 	}
 }
 
-// unreported returns the learned values that the database does not have: those of nodes that
-// are judged in another way than before; with all, those of every node.
+// unreported returns the learned values that the database lacks: those of nodes whose basis of
+// judgement has changed and, with all, those of every node.
 func (r *room) unreported(all bool) (learned []learning.Learned) {
 	for id, n := range r.nodes {
 		if n.judged != "" && (n.judged != n.reported || (all && n.widening != 0)) {
@@ -320,7 +320,7 @@ func (r *room) rank(placed []learning.RoomNode, c *anomaly.Calibration, slot int
 	}
 }
 
-// find returns the node of a name: of the same channel if there is one.
+// find returns the node with an id, preferably in the same channel.
 func (r *room) find(channel reading.Channel, name string) (*roomNode, bool) {
 	if n, ok := r.nodes[reading.Node{Channel: channel, ID: name}]; ok {
 		return n, true

@@ -3,13 +3,13 @@
 //
 // It stores the reading alone; the window of earlier readings in the message is for
 // detection. Readings of a deleted sensor are ignored; while the metadata database is
-// away, nothing is stored. Readings of an unregistered node are stored, so that a node
+// unavailable, nothing is stored. Readings of an unregistered node are stored, so that a node
 // plugged in before its registration loses nothing. Storing a reading twice changes
 // nothing, so every failure may be retried.
 //
 // The newest reading of each node and its last day in slots of ten minutes are written to
-// the metadata database before the reading is appended: while that database is away nothing
-// is appended, and hours of redelivery leave no copies in the time-series table.
+// the metadata database before the reading is appended: while that database is unavailable
+// nothing is appended, so hours of redelivery leave no copies in the time-series table.
 package ingest
 
 import (
@@ -46,8 +46,8 @@ type Origin interface {
 	Reading(ctx context.Context, m push.Message) (reading.Reading, origin.Source, error)
 }
 
-// NodeStates is the metadata database: the newest reading of each node, the channel of each
-// sensor, and when the newest reading of the probe was published. The methods return when
+// NodeStates writes to the metadata database: the newest reading of each node, the channel
+// of each sensor, and the publish time of the newest probe reading. Its methods return once
 // the write is durable.
 type NodeStates interface {
 	UpdateNodeStates(ctx context.Context, batch []pipeline.NodeReading) error
@@ -88,9 +88,9 @@ func New(
 	}
 }
 
-// handleProbe stores when a reading of the probe was published, and starts the maintenance
-// that is due each minute. A signed probe is the gateway's own: it only tests whether
-// Pub/Sub accepts its messages.
+// handleProbe stores when a probe reading was published and runs the maintenance that is due
+// each minute. A signed probe comes from a gateway, which only tests whether Pub/Sub accepts
+// its messages; it is not stored.
 func (i *Ingest) handleProbe(ctx context.Context, channel reading.Channel, published time.Time) error {
 	if channel == reading.Open {
 		keepCtx, cancel := context.WithTimeout(ctx, stateTimeout)
@@ -98,7 +98,7 @@ func (i *Ingest) handleProbe(ctx context.Context, channel reading.Channel, publi
 		if err := i.states.KeepProbe(keepCtx, published, i.clock()); err != nil {
 			return err
 		}
-		// The service level objective is measured by this entry. Clocks differ.
+		// The service level objective is computed from this entry. Not below 0, as clocks differ.
 		i.log.InfoContext(ctx, "probe readable", "lateness_s", max(0, i.clock().Sub(published)).Seconds())
 		i.maintain(ctx)
 	}
@@ -109,8 +109,8 @@ func (i *Ingest) handleProbe(ctx context.Context, channel reading.Channel, publi
 // maintainTimeout bounds the work that one probe starts; the next one continues it.
 const maintainTimeout = 20 * time.Second
 
-// maintain maintains the time-series table each minute, since the probe comes each
-// minute. The probe itself does not fail by it: it measures how late readings are.
+// maintain runs the time-series table's maintenance, once a minute like the probe that calls
+// it. Its errors do not fail the probe, which measures how late readings are.
 func (i *Ingest) maintain(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, maintainTimeout)
 	defer cancel()
@@ -131,8 +131,8 @@ func (i *Ingest) Handle(ctx context.Context, m push.Message) (err error) {
 	if r.NodeID == reading.ProbeNodeID {
 		return i.handleProbe(ctx, r.Channel, m.PublishTime)
 	}
-	// Before the append: while the database is away, each attempt would otherwise leave
-	// another copy in the time-series table.
+	// Before the append: while the database is unavailable, each attempt would otherwise
+	// leave another copy in the time-series table.
 	status, err := i.sensors.Current(ctx, r.Node())
 	if err != nil {
 		return err
@@ -149,7 +149,7 @@ func (i *Ingest) Handle(ctx context.Context, m push.Message) (err error) {
 		if err := i.states.SignSensor(signCtx, r.Node(), r.Time, source.GatewayID); err != nil {
 			return err
 		}
-	case r.Channel == reading.Open && status.Signed: // it is stored, and not the sensor's
+	case r.Channel == reading.Open && status.Signed: // stored, but not shown as the sensor's
 		i.counters.Add(ctx, "readings_beside_signed", 1)
 	}
 	if _, err := i.updates.Do(ctx, pipeline.NodeReading{Reading: r, GatewayID: source.GatewayID}); err != nil {

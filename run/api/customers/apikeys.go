@@ -71,7 +71,7 @@ func (h *Handlers) registerKeys(r *rest.API) {
 	rest.Register(r, rest.Operation{
 		ID: "revokeAPIKey", Method: http.MethodDelete, Path: "/api/v1/api-keys/{key_id}", Tag: rest.TagKeys,
 		Status: http.StatusNoContent, Summary: "Revoke an API key",
-		Description: "It is refused within 5 seconds.",
+		Description: "It is refused at once.",
 		Errors:      []error{store.ErrNoAPIKey},
 	}, h.revokeKey)
 }

@@ -35,8 +35,8 @@ func (r *API) receiveBody(ctx huma.Context, next func(huma.Context)) {
 		WriteError(writer, NewError(http.StatusRequestEntityTooLarge, detailBodyTooLarge))
 		return
 	}
-	// A test's recorder knows no deadlines; a socket's follow the real clock. At
-	// the body's end net/http takes it away again.
+	// httptest's recorder has no deadlines; a socket's follow the real clock. net/http
+	// clears it at the end of the body.
 	_ = ctx.SetReadDeadline(time.Now().Add(bodyTimeout)) //nolint:forbidigo // see above
 	body, err := io.ReadAll(io.LimitReader(request.Body, maxBody+1))
 	timeout, _ := errors.AsType[net.Error](err)
@@ -85,7 +85,7 @@ func (r *API) onlyUnknownField(op *huma.Operation, body []byte) string {
 	return shortened(first)
 }
 
-// shortened cuts what a caller made up, for an answer to repeat it.
+// shortened truncates a caller's text so that an answer can quote it.
 func shortened(name string) string {
 	const most = 80
 	if len(name) > most {

@@ -9,7 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// version is that of the API, as its paths have it.
+// version is the API's version; the paths carry its major number.
 const version = "1.0.0"
 
 // Groups of the documentation.
@@ -42,7 +42,7 @@ const overview = `Environmental monitoring of server rooms: temperature and rela
 Register, log in, and send the token as ` + "`Authorization: Bearer <ACCESS_TOKEN>`" + `; it is valid for 30 minutes.
 Programs send an API key in its place; each operation says what a key may do.
 Temperatures are in degrees Celsius, humidity in percent, times in RFC 3339 (UTC).
-JSON answers to GET have an ` + "`ETag`" + `: sent back in ` + "`If-None-Match`" + `, one that is the same is 304.
+JSON answers to GET have an ` + "`ETag`" + `: sent back in ` + "`If-None-Match`" + `, one that has not changed is 304.
 Every error has the body ` + "`{\"detail\": \"...\"}`" + `; what belongs to another customer is answered as if it did not exist.`
 
 // humaConfig describes the API to huma: our JSON, our errors, unknown fields
@@ -76,7 +76,7 @@ func (r *API) humaConfig() huma.Config {
 					Description: "The access_token of POST /api/v1/customers/login.",
 				}, keyScheme: {
 					Type: "http", Scheme: "bearer", BearerFormat: "cold_…",
-					Description: "An API key of POST /api/v1/api-keys. It may do what each operation says; what it may not do is 403.",
+					Description: "An API key of POST /api/v1/api-keys. Each operation says which keys may call it; anything else is 403.",
 				}},
 			},
 		},
@@ -108,10 +108,9 @@ func (r *API) describe() ([]byte, error) {
 	return append(document, '\n'), nil
 }
 
-// removeKeywords removes keywords that mean nothing to the document's readers:
-// patternDescription, huma's own, words its messages. That additionalProperties
-// are allowed beside properties is what JSON Schema says anyway; generated
-// clients would take every misspelt field for one of these.
+// removeKeywords removes keywords of no use to readers of the document: patternDescription,
+// huma's own, which only words its messages; and additionalProperties: true beside properties,
+// which is JSON Schema's default and makes generated clients accept misspelt fields.
 func removeKeywords(value any) {
 	switch v := value.(type) {
 	case map[string]any:
@@ -131,16 +130,15 @@ func removeKeywords(value any) {
 	}
 }
 
-// Alternative is one of the sets of fields that a body may have: its name in
-// the document, and what it requires beside the fields that the body always does.
+// Alternative describes one of the sets of fields that a body may have: its name in the
+// document, and the fields that it requires besides those that are always required.
 func Alternative(name, description string, required ...string) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeObject, Title: name, Description: description, Required: required}
 }
 
-// nameAlternatives makes a schema of its own, with all fields, of each
-// alternative of a body. huma validates by one list of fields, so that its
-// messages name the field; of such a list a generated client learns only that
-// every field may be left out.
+// nameAlternatives gives each alternative of a body a schema of its own with all fields. huma
+// validates against one list of fields, so that its messages name the field; from that list
+// alone a generated client would learn that every field is optional.
 func nameAlternatives(schemas map[string]any) {
 	for name, schema := range maps.Clone(schemas) {
 		body, _ := schema.(map[string]any)

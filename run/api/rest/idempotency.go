@@ -22,14 +22,14 @@ const (
 
 // Repeatable is a request with an Idempotency-Key: a repeat of it gets the first answer
 // (contract 1.17). Answers may hold secrets that nothing else stores, so they are encrypted with
-// a key made from SECRET_KEY and the caller's.
+// a key derived from SECRET_KEY and the Idempotency-Key.
 type Repeatable struct {
 	RequestHash [sha256.Size]byte // of the body
 	key         string
 	aeads       []cipher.AEAD // one for each secret; the first encrypts
 }
 
-// KeyHashOf is the hash of the Idempotency-Key as one caller's.
+// KeyHashOf returns the hash of the Idempotency-Key, scoped to a caller.
 func (r Repeatable) KeyHashOf(caller string) [sha256.Size]byte {
 	return sha256.Sum256([]byte(caller + "\x00" + r.key))
 }
@@ -98,7 +98,7 @@ const idempotencySentence = "A repeat with the same `" + idempotencyHeader + "` 
 // idempotencyParameter describes the header.
 func idempotencyParameter() *huma.Param {
 	return &huma.Param{
-		Name: idempotencyHeader, In: "header", Description: "Any text of the caller's that is new for each thing to create, such as a UUID.",
+		Name: idempotencyHeader, In: "header", Description: "Any text that is unique for each thing to create, such as a UUID.",
 		Example: "0f8fad5b-d9cb-469f-a165-70867728950e",
 		Schema:  &huma.Schema{Type: huma.TypeString, MaxLength: new(maxIdempotencyKey)},
 	}

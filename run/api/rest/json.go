@@ -50,7 +50,7 @@ func readJSON(data []byte, into any) error {
 	}
 	err := json.Unmarshal(data, into)
 	if _, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		// encoding/json refuses 1.0 and 1e2 as integers and writes them in digits.
+		// encoding/json rejects 1.0 and 1e2 as integers, but writes them as 1 and 100.
 		var plain any
 		_ = json.Unmarshal(data, &plain)  // it was read before
 		spelled, _ := json.Marshal(plain) // it comes from JSON
@@ -80,17 +80,17 @@ func readPlain(data []byte, into *any) error {
 		return fmt.Errorf(malformedJSON+": %w", err)
 	}
 	if !isUnicode(data) {
-		return errors.New("request body: expected text in UTF-8, without halves of surrogate pairs")
+		return errors.New("request body: expected text in UTF-8, without lone surrogates")
 	}
 	return strictjson.UniqueFields(data)
 }
 
-// escapes finds the escapes of a JSON text: pairs of surrogates, single surrogates, and the
-// begin of any other.
+// escapes finds the escapes in a JSON text: surrogate pairs, lone surrogates, and the first
+// two characters of any other.
 var escapes = regexp.MustCompile(`\\u[dD][89abAB][[:xdigit:]]{2}\\u[dD][c-fC-F][[:xdigit:]]{2}|\\u[dD][89a-fA-F][[:xdigit:]]{2}|\\.`)
 
-// isUnicode reports whether every text of a JSON value is Unicode. encoding/json reads
-// anything else as U+FFFD.
+// isUnicode reports whether every string in a JSON text is valid Unicode. encoding/json
+// replaces anything else with U+FFFD.
 func isUnicode(data []byte) bool {
 	for _, escape := range escapes.FindAll(data, -1) {
 		if len(escape) == len(`\ud800`) {

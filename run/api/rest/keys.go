@@ -2,13 +2,12 @@ package rest
 
 import "net/http"
 
-// Keys is what API keys may do with an operation. One that says nothing is refused to every
-// key.
+// Keys says which API keys may call an operation. The zero value refuses every key.
 //
-// A key for some rooms reads and changes what is in these rooms. It neither makes nor deletes
-// rooms and sensors: identifiers are the same in all rooms, so that creating one tells what
-// others have, and a sensor that is made again has its past. InRooms therefore needs a handler
-// that reads and changes by queries that honour [store.InRooms] alone.
+// A key limited to rooms reads and changes only what is in these rooms. It may not create or
+// delete rooms and sensors: sensor ids are unique across rooms, so creating one would reveal
+// what other rooms have, and a sensor that is created again shows its past. A handler of an
+// operation with InRooms must only use queries that honour [store.InRooms].
 type Keys int
 
 // The uses of API keys. An operation for ReadKeys changes nothing, whatever its method.
@@ -59,7 +58,7 @@ func (k Keys) describe() (sentence string, errs []*Error) {
 		forbid(detailReadKey)
 	}
 	if k.inRooms() {
-		return sentence + "; a key for some rooms knows these alone.", errs
+		return sentence + "; a key for some rooms sees only these.", errs
 	}
 	forbid(detailRoomsKey)
 	return sentence + ", for all rooms.", errs

@@ -32,8 +32,8 @@ type Operation struct {
 	Status      int  // of success; 200 when zero
 	Public      bool // needs no token
 	Keys        Keys // what API keys may do with it
-	// Creates is whether a repeat with an Idempotency-Key gets the first answer. Its change is
-	// made by audit.Changed.
+	// Creates says that a repeat with the same Idempotency-Key gets the first answer. The
+	// handler must make its change through audit.Changed.
 	Creates bool
 	// Middlewares run between authentication and the reading of the body.
 	Middlewares huma.Middlewares
@@ -113,7 +113,7 @@ func Register[I, O any](r *API, op Operation, handle func(context.Context, *I) (
 	documentTag(documented)
 	for _, parameter := range documented.Parameters {
 		if examples := parameter.Schema.Examples; len(examples) > 0 {
-			// Where the tools that call an operation by its document look for one.
+			// Tools that call operations from the document look for an example here.
 			parameter.Example, parameter.Schema.Examples = examples[0], nil
 		}
 	}
@@ -180,7 +180,7 @@ func documentTag(op *huma.Operation) {
 		return
 	}
 	success.Headers = map[string]*huma.Param{"ETag": {
-		Description: "Changes with the answer: sent back in If-None-Match, an answer that is the same is 304. A long one has none.",
+		Description: "Changes with the answer. Send it back in If-None-Match: an unchanged answer is 304. Long answers have none.",
 		Schema:      &huma.Schema{Type: huma.TypeString},
 	}}
 	op.Responses["304"] = &huma.Response{Description: http.StatusText(http.StatusNotModified), Headers: success.Headers}
@@ -204,7 +204,7 @@ func (r *API) documentErrors(op *huma.Operation, errs []*Error) {
 		}
 		if e.Status == http.StatusUnauthorized && e.Detail == DetailCredentials {
 			response.Headers = map[string]*huma.Param{"WWW-Authenticate": {
-				Description: "The scheme that is asked for.", Schema: &huma.Schema{Type: "string", Enum: []any{"Bearer"}},
+				Description: "The required scheme.", Schema: &huma.Schema{Type: "string", Enum: []any{"Bearer"}},
 			}}
 		}
 		if e.RetryAfter > 0 {
@@ -219,8 +219,8 @@ func (r *API) documentErrors(op *huma.Operation, errs []*Error) {
 	}
 }
 
-// checkQuery refuses a query that huma would read only in part, or with a text for which
-// PostgreSQL has no form (contract 1.4).
+// checkQuery refuses a query of which huma would ignore a part, or with text that PostgreSQL
+// cannot store (contract 1.4).
 func checkQuery(ctx huma.Context, next func(huma.Context)) {
 	request, writer := humago.Unwrap(ctx)
 	if detail := queryError(ctx.Operation(), request.URL.RawQuery); detail != "" {

@@ -1,7 +1,6 @@
-// Package rest is what all operations of the API have in common, whatever they do:
-// the form of JSON and of errors, the bounds of bodies and times, streams, the
-// router, and the OpenAPI document. It is the part that knows huma; it knows
-// neither the store nor who calls.
+// Package rest holds what all operations of the API share: JSON and errors, body limits and
+// timeouts, streams, the router, and the OpenAPI document. It wraps huma, and knows neither
+// the store nor the caller.
 package rest
 
 import (
@@ -71,7 +70,7 @@ func List[A, B any](list []A, convert func(A) B) []B {
 // Body is the input of an operation that takes a body and nothing else.
 type Body[T any] struct{ Body T }
 
-// Matches reports whether the caller has the answer of a tag (RFC 9110 §13.1.2).
+// Matches reports whether an If-None-Match header lists a tag (RFC 9110 §13.1.2).
 func Matches(ifNoneMatch, tag string) bool {
 	for theirs := range strings.SplitSeq(ifNoneMatch, ",") {
 		if theirs = strings.TrimSpace(theirs); theirs == "*" || "W/"+strings.TrimPrefix(theirs, "W/") == tag {

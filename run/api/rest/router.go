@@ -17,7 +17,7 @@ type Router struct {
 
 const thresholdsPath = "/api/v1/alerts/thresholds/"
 
-// NewRouter returns a router that knows no path.
+// NewRouter returns a router without routes.
 func NewRouter() *Router {
 	return &Router{thresholds: httpserver.NewMux(WriteStatus), other: httpserver.NewMux(WriteStatus)}
 }

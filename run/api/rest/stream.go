@@ -29,7 +29,7 @@ type streamWriter struct {
 }
 
 func (w *streamWriter) Write(part []byte) (int, error) {
-	// A test's recorder knows no deadlines; a socket's follow the real clock.
+	// httptest's recorder has no deadlines; a socket's follow the real clock.
 	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(WriteTimeout)) //nolint:forbidigo // see above
 	w.begun = true
 	return w.ResponseWriter.Write(part) //nolint:wrapcheck // a writer passes its base's errors on
@@ -72,13 +72,13 @@ func EncodedRows[A, B any](convert func(A) B) RowEncoder[A] {
 	return JSONRows(func(b []byte, item A) []byte {
 		encoded, err := Encode(convert(item))
 		if err != nil {
-			panic(err) // stored values have a form in JSON
+			panic(err) // stored values can be encoded
 		}
 		return append(b, encoded...)
 	})
 }
 
-// Stream answers with items. They are read by a context that outlives the handler's.
+// Stream answers with items, read under the request's context, which outlives the handler's.
 func Stream[T any](r *API, form RowEncoder[T], items func(context.Context) iter.Seq2[T, error]) *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(hc huma.Context) { streamRows(r, hc, form, items(hc.Context())) }}
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// Time is a time of an answer: RFC 3339 in UTC, with six digits of a second, or with none in
-// a whole second (contract 1.1).
+// Time is a time in an answer: RFC 3339 in UTC, with six fractional digits, or none for a
+// whole second (contract 1.1).
 type Time struct{ time.Time }
 
 // UTC returns a time for an answer.
