@@ -60,7 +60,7 @@ soak: ## Run the system under load while components are killed, and account for 
 
 .PHONY: chaos
 chaos: ## Run the chaos scenarios, from a full disk to a jumping clock, and print the result of each
-	@go test -count=1 -v -timeout 60m -run '^(TestChaos|TestReadingsThroughClockFaults)$$' ./run/tools/soak ./run/local/redeliverytest
+	@NIGHTLY=1 go test -count=1 -v -timeout 60m -run '^(TestChaos|TestReadingsThroughClockFaults)$$' ./run/tools/soak ./run/local/redeliverytest
 
 .PHONY: pair-chaos
 pair-chaos: ## Kill one of two gateways every 20 s for 10 minutes, with 200 nodes, and account for every reading (Linux, root)
@@ -114,7 +114,7 @@ deadcode: ## List functions that no program reaches, and fail when there are any
 
 .PHONY: rehearsal
 rehearsal: ## Run releases, their failures, a roll-back and the operating pages' commands against fakes of Google Cloud
-	go test -count=1 -timeout 60m ./run/tools/release
+	NIGHTLY=1 go test -count=1 -timeout 60m ./run/tools/release
 
 .PHONY: build
 build: page ## Build every program into bin/, the gateway for every machine into bin/gateway/

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/tooltest"
 )
 
 // scenario is a failure with a name, and its expected outcome.
@@ -46,13 +46,13 @@ func scenarios() []scenario {
 	}
 }
 
-// TestChaos runs every scenario and prints the table, where it is named, as `make chaos`
-// does. Among all tests it runs the first one: TestSoak breaks each component once, and
-// the components' own tests break what they stand on.
+// TestChaos runs every scenario at night, as `make chaos` does, and prints the table. By
+// day it runs the first one: TestSoak breaks each component once, and the components' own
+// tests break what they stand on.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	run := scenarios()
-	if named := flag.Lookup("test.run").Value.String(); !strings.Contains(named, t.Name()) {
+	if !tooltest.Nightly() {
 		run = run[:1]
 	}
 	var mu sync.Mutex
