@@ -136,7 +136,7 @@ func TestAccessToken(t *testing.T) {
 	folder := t.TempDir()
 	id := must.Get(enrolment.Enrol(t.Context(), folder, enrolmenttest.Code, api.URL, func(enrolment.Offer) bool { return true }))(t)
 	log := logging.Discard()
-	// A session that runs anew asks at once, instead of after a minute.
+	// A session that runs again asks at once, instead of after a minute.
 	hear := func(s *enrolment.Session, token, topic string) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup

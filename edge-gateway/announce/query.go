@@ -105,7 +105,7 @@ func (r *responder) reply(l *link, to netip.AddrPort, asked, answer *dns.Msg) {
 	r.write(l, to, answer)
 }
 
-// multicastReply multicasts records, but for those that were multicast within a pause.
+// multicastReply multicasts records, except for those that were multicast within a pause.
 func (r *responder) multicastReply(now time.Time, l *link, records []dns.RR, pause time.Duration) {
 	fresh := slices.DeleteFunc(records, func(record dns.RR) bool {
 		said, ok := l.said[record.String()]

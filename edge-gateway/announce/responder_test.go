@@ -55,7 +55,7 @@ func TestAddressChange(t *testing.T) {
 	if lines := texts(sent[1].m.Answer); !slices.Contains(lines, "monitor-gateway.local. 120 IN A 192.168.1.99 flush") {
 		t.Errorf("announced %v", lines)
 	}
-	// A link that goes and comes back begins anew.
+	// A link that goes and comes back begins again.
 	s.update(s.now, s.links[1:])
 	s.update(s.now, s.links)
 	s.pass(5 * time.Second)

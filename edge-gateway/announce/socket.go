@@ -71,7 +71,7 @@ func (o *linkSockets) usable() bool { return len(o.sockets) > 0 }
 // links lists the machine's interfaces, opens sockets on new ones and closes those of
 // ones that are gone. A later call tries again those that could not be opened. An
 // interface without a carrier is left out: when its cable is plugged in again, perhaps
-// into another network, it starts anew (§8).
+// into another network, it starts again (§8).
 func (s *sockets) links(ctx context.Context) []Link {
 	interfaces, err := multicast.Interfaces()
 	if err != nil {

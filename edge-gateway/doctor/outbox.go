@@ -14,7 +14,7 @@ import (
 	"coldaisle.dev/edge-gateway/outbox"
 )
 
-// slowWrite is a durable write at which nodes would notice that Pub/Sub is away.
+// slowWrite is a durable write at which nodes would notice that Pub/Sub is unavailable.
 const slowWrite = 500 * time.Millisecond
 
 const subjectOutbox = "outbox"

@@ -171,7 +171,7 @@ func TestSession(t *testing.T) {
 		t.Errorf("the token is %+v, %v", token, err)
 	}
 
-	// While the API is away the gateway publishes for as long as the token lives.
+	// While the API is unavailable the gateway publishes for as long as the token lives.
 	m.reply(t, func(a *enrolmenttest.API) { a.Away = true })
 	m.pass(59 * time.Minute)
 	m.report(t)
@@ -216,7 +216,7 @@ func TestSession(t *testing.T) {
 }
 
 // TestPairKey shows contract 10.14: the key of the customer's gateways is the newest
-// status reply's, is kept for a start while the API is away, and ends with the enrolment.
+// status reply's, is kept for a start while the API is unavailable, and ends with the enrolment.
 func TestPairKey(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

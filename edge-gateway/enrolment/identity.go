@@ -40,7 +40,7 @@ const (
 	identityFile = "enrolment.json"
 	// pendingFile has the key of an enrolment whose reply has not come.
 	pendingFile = "enrolment.pending.json"
-	// pairFile has the pair key of the last status, for a start while the API is away.
+	// pairFile has the pair key of the last status, for a start while the API is unavailable.
 	pairFile = "pair.json"
 )
 

@@ -244,7 +244,7 @@ func newSiteIn(t *testing.T, situation string) *site {
 		s.published.fail(errAway)
 		s.message(`{"id":"a0","node_id":"n1","temperature":24.5,"humidity":40}`)
 		return s
-	case "lost": // Pub/Sub is away, and nothing can be kept
+	case "lost": // Pub/Sub is unavailable, and nothing can be kept
 		s := newSiteWith(t, gateway.Config{}, noOutbox(errors.New("read-only file system")))
 		s.published.fail(errAway)
 		s.message(`{"id":"a0","node_id":"n1","temperature":24.5,"humidity":40}`)

@@ -129,7 +129,7 @@ type Config struct {
 	// MaxNodes bounds the nodes that are remembered, and with them memory: 4 KB
 	// each. 0 means 10,000. Further nodes are served without a window.
 	MaxNodes int
-	// ProbeEvery is how often Pub/Sub is tried while it is away; 0 means 1 s.
+	// ProbeEvery is how often Pub/Sub is tried while it is unavailable; 0 means 1 s.
 	ProbeEvery time.Duration
 	// Enrolment signs messages and dates readings; nil for an open gateway.
 	Enrolment Enrolment
@@ -226,7 +226,7 @@ func (g *Gateway) Restore(box Outbox) {
 func (g *Gateway) Unreachable(ctx context.Context, err error) { g.sender.unreachable(ctx, err) }
 
 // Run delivers the outbox, oldest first, behind the live readings, watches for
-// Pub/Sub's return while it is away, runs the checks and saves the list of nodes. It
+// Pub/Sub's return while it is unavailable, runs the checks and saves the list of nodes. It
 // ends with its context; the error is always nil, for an errgroup.
 func (g *Gateway) Run(ctx context.Context) error {
 	var background sync.WaitGroup

@@ -313,7 +313,7 @@ func TestChecksAreTold(t *testing.T) {
 	})
 }
 
-// TestIdleGatewayAsksPubSub finds that Pub/Sub is away, and back, though no node sends
+// TestIdleGatewayAsksPubSub finds that Pub/Sub is unavailable, and back, though no node sends
 // anything.
 func TestIdleGatewayAsksPubSub(t *testing.T) {
 	t.Parallel()

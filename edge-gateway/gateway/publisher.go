@@ -39,7 +39,7 @@ type Message struct {
 	Signature map[string]string
 }
 
-// ErrRefused is the error of a message that Pub/Sub will never take
+// ErrRefused marks a message that Pub/Sub will never take
 // (INVALID_ARGUMENT), while it may take others.
 var ErrRefused = errors.New("refused by Pub/Sub")
 

@@ -39,7 +39,7 @@ func (s *restartable) start() {
 	s.stop = func() { stop(); _ = box.Close() }
 }
 
-// TestWindowsAreRebuilt sends the same readings to a gateway whose Pub/Sub is away now
+// TestWindowsAreRebuilt sends the same readings to a gateway whose Pub/Sub is unavailable now
 // and then, that is restarted in outages and while it drains, and to one that nothing
 // happens to: what arrives is the same, windows included. Contract 9.1.
 func TestWindowsAreRebuilt(t *testing.T) {

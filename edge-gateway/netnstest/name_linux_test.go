@@ -78,7 +78,7 @@ func TestNameIsLostAndTakenBack(t *testing.T) {
 	eventually(t, "it is healthy as to its name", func() bool { return g.state().Problem == "" && g.state().Role == announce.RoleActive })
 }
 
-// enrolledAs is the folder of an enrolled gateway whose API is away, with the pair key that
+// enrolledAs is the folder of an enrolled gateway whose API is unavailable, with the pair key that
 // the API gave its customer's gateways before.
 func enrolledAs(t *testing.T, id, pairKey string) (setting string) {
 	t.Helper()
@@ -97,7 +97,7 @@ func enrolledAs(t *testing.T, id, pairKey string) (setting string) {
 }
 
 // TestPairsOfOneLink has two gateways of one customer, one of another and an open one on a
-// link, all with one site token, while the API is away. Two of them are a pair, and one follows
+// link, all with one site token, while the API is unavailable. Two of them are a pair, and one follows
 // the other when it is killed. Contract 8.15, 10.14.
 func TestPairsOfOneLink(t *testing.T) {
 	t.Parallel()

@@ -89,7 +89,7 @@ func TestPairUnderKills(t *testing.T) {
 	if len(a.Lost) > 0 || len(a.Twice) > 0 {
 		t.Errorf("lost: %v\nshown twice: %v", a.Lost, a.Twice)
 	}
-	// A node whose gateway does not answer looks for it anew, and says how old the reading
+	// A node whose gateway does not answer looks for it again, and says how old the reading
 	// is that it sends an interval later. Where the machine was too busy for the node to
 	// measure, there is nothing to send.
 	if a.LongestGap > a.LongestPause+interval {

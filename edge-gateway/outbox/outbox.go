@@ -42,7 +42,7 @@ var (
 	ErrClosed = errors.New("outbox is closed")
 )
 
-// ErrInUse is the error of [Open] on a folder that another process has open.
+// ErrInUse is returned by [Open] for a folder that another process has open.
 var ErrInUse = errors.New("outbox is in use by another process")
 
 // Options say how large an outbox may grow and how long it remembers.

@@ -223,7 +223,7 @@ func TestDamage(t *testing.T) {
 				t.Errorf("%d messages wait, want %d", got, len(c.want))
 			}
 			add(t, box, "after")
-			for range 3 { // as while Pub/Sub is away: nothing is consumed
+			for range 3 { // as while Pub/Sub is unavailable: nothing is consumed
 				must.Get(box.Next(2))(t)
 			}
 			if diff := cmp.Diff(append(slices.Clip(c.want), "after"), drain(t, box, 2)); diff != "" {

@@ -127,7 +127,7 @@ func TestPredictions(t *testing.T) {
 		t.Errorf("predicted %v, want %v", *n.PredictedTemperature, predicted)
 	}
 
-	// Another instance decides alike, and a database that is away is no answer.
+	// Another instance decides alike, and a database that is unavailable is no answer.
 	second := &fakePredictions{err: errors.New("away")}
 	q := withoutRooms(live, second, 20)
 	refused := 0

@@ -293,7 +293,7 @@ func TestRoomIsAskedForOnceInTwentySeconds(t *testing.T) {
 	close(answer)
 	waiting.Wait()
 	s.asked = nil
-	// While the database is away, what was known serves.
+	// While the database is unavailable, what was known serves.
 	s.err = errors.New("away")
 	s.now = s.now.Add(time.Minute)
 	if _, judged := ofKind(f.Find(t.Context(), s.data("n003", 100), sensorInRoom(true), c, false), incident.KindAnomaly); !judged {

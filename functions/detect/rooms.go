@@ -95,7 +95,7 @@ func newRoomCache(metadata RoomStore, clock func() time.Time, log *slog.Logger) 
 	return s
 }
 
-// room returns a room at most [RoomTTL] old, older while the database is away; false if it
+// room returns a room at most [RoomTTL] old, older while the database is unavailable; false if it
 // was never read.
 func (s *roomCache) room(ctx context.Context, sensor pipeline.SensorStatus, c *anomaly.Calibration) (*room, bool) {
 	s.mu.Lock()

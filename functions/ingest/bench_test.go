@@ -81,7 +81,7 @@ type archiveAlone struct{ *bqreadings.Store }
 
 func (archiveAlone) Maintain(context.Context) error { return nil }
 
-// instance is the function as deployed, but for its settings and for a registry
+// instance is the function as deployed, except for its settings and for a registry
 // that knows no deleted sensor.
 func instance(b *testing.B, latency time.Duration) http.HandlerFunc {
 	b.Helper()

@@ -86,7 +86,7 @@ func TestRightVerdictsLeaveThePast(t *testing.T) {
 		p.refresh()
 		live := p.live()
 		content := p.artifact(live.Calibration)
-		// The next is made anew, of the same days.
+		// The next is made again, of the same days.
 		if err := p.bucket.PublishCalibration(t.Context(), p.customer, "calibration_20200101", anomaly.Calibrate(nil)); err != nil && !errors.Is(err, modelstore.ErrConflict) {
 			t.Fatal(err)
 		}

@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "write openapi.json anew")
 
 // TestDocument compares the OpenAPI document with the committed copy, so that a
 // change of the API shows in its diff. `go test ./run/api -run Document -update`
-// writes it anew.
+// rewrites it.
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	const file = "openapi.json"

@@ -251,7 +251,7 @@ func (f *fakeIAM) all() []string {
 }
 
 // TestGatewayAccessToken has gateways share a token, which is renewed at half of its
-// life and lasts while IAM is away. It is in no log. Contract 10.11.
+// life and lasts while IAM is unavailable. It is in no log. Contract 10.11.
 func TestGatewayAccessToken(t *testing.T) {
 	t.Parallel()
 	var mutex sync.Mutex

@@ -67,7 +67,7 @@ type Event struct {
 	Humidity    float64 // % relative humidity
 }
 
-// ErrType is the error of an event that is neither of temperature nor humidity.
+// ErrType marks an event that is neither of temperature nor humidity.
 var ErrType = errors.New("alert_type must be temperature or humidity")
 
 // Exceeded compares a reading with thresholds and returns an event for each value

@@ -16,7 +16,7 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// fleet is a past of nodes whose strengths are drawn alike, but for a node's own level.
+// fleet is a past of nodes whose strengths are drawn alike, except for a node's own level.
 func fleet(nodes, hours int) []anomaly.NodeHours {
 	random := rand.New(rand.NewPCG(1, 2))
 	past := make([]anomaly.NodeHours, nodes)

@@ -11,7 +11,7 @@ import (
 	"math"
 )
 
-// ErrUnusable is the error of bytes that are no artifact: cut, changed, of another kind or
+// ErrUnusable marks bytes that are no artifact: cut, changed, of another kind or
 // version, or made of other features.
 var ErrUnusable = errors.New("not a usable artifact")
 

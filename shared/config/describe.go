@@ -31,7 +31,7 @@ func Describe[T any]() []Setting {
 
 // Misspelt returns the setting that a variable of another name seems to mean:
 // one that differs in case, separators, or in a letter or two of a long name.
-// Short names are compared exactly but for case: PORT is near to too many words.
+// Short names are compared exactly except for case: PORT is near to too many words.
 func Misspelt(variable string, settings []Setting) (meant string, found bool) {
 	letters := bare(variable)
 	for _, s := range settings {

@@ -43,7 +43,7 @@ func (m Matrix) Row(i int) []float64 { return m.Data[i*m.Columns : (i+1)*m.Colum
 // its feature in a byte.
 const MaxColumns = 255
 
-// ErrTraining is the error of rows or options that no forest can be grown from.
+// ErrTraining marks rows or options that no forest can be grown from.
 var ErrTraining = errors.New("cannot grow a forest")
 
 func (m Matrix) validate() error {

@@ -34,7 +34,7 @@ type regressionGrower struct {
 	random  *rand.Rand
 	drawn   []uint16 // how often each row was drawn
 	members []sample
-	order   []int                  // features, shuffled anew at each split
+	order   []int                  // features, reshuffled at each split
 	cells   [][maxBins]binStats    // of each feature tried
 	used    [][maxBins / 64]uint64 // a bit for each cell that is not empty
 	nodes   []regressionNode

@@ -92,7 +92,7 @@ type isolationGrower struct {
 	levels int
 	nodes  []isolationNode
 	paths  []float32
-	order  []int32 // features, shuffled anew at each split
+	order  []int32 // features, reshuffled at each split
 }
 
 func (g *isolationGrower) grow(sample int) {

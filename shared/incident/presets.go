@@ -25,7 +25,7 @@ const (
 	RateTape             Preset = "ashrae_rate_tape"
 )
 
-// ErrPreset is the error of a preset that does not exist.
+// ErrPreset marks a preset that does not exist.
 var ErrPreset = errors.New("no such preset")
 
 // Presets lists the names of all presets.

@@ -22,7 +22,7 @@ import (
 // where the threshold lies, is a handful of readings.
 const MinRows = 500
 
-// ErrTooFewRows is the error of a training with fewer rows than [MinRows].
+// ErrTooFewRows marks a training with fewer rows than [MinRows].
 var ErrTooFewRows = errors.New("too few readings to train on")
 
 // NodeHistory is what one node measured, oldest first.

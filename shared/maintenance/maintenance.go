@@ -71,7 +71,7 @@ func (w Window) Validate() (problems []Problem) {
 	return problems
 }
 
-// ErrZone is the error of a name that is no time zone of the IANA database.
+// ErrZone marks a name that is no time zone of the IANA database.
 var ErrZone = errors.New("no time zone of the IANA database")
 
 // Zone returns a time zone by its IANA name. It refuses names that only some

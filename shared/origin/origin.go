@@ -92,7 +92,7 @@ type Source struct {
 }
 
 // Data decodes a message with its window. An error that no retry can mend is marked by
-// [push.Permanent]; any other means that the database is away.
+// [push.Permanent]; any other means that the database is unavailable.
 func (v *Verifier) Data(ctx context.Context, m push.Message) (wire.Data, Source, error) {
 	r, recent, source, err := v.decode(ctx, m)
 	if err != nil {

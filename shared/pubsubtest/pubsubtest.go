@@ -52,7 +52,7 @@ func Topics(tb testing.TB, server *pstest.Server, project string, names ...strin
 	}
 }
 
-// The limits of a message that Google documents, in bytes but for the first:
+// The limits of a message that Google documents, in bytes except for the first:
 // "Attributes per message: 100. Attribute key size: 256 bytes. Attribute value
 // size: 1024 bytes", https://cloud.google.com/pubsub/quotas#resource_limits.
 const (

@@ -40,7 +40,7 @@ type envelopeMessage struct {
 	OrderingKey string            `json:"orderingKey,omitempty"`
 }
 
-// ErrEnvelope is the error of a body that is not a Pub/Sub push request.
+// ErrEnvelope marks a body that is not a Pub/Sub push request.
 var ErrEnvelope = errors.New("body is not a Pub/Sub push message")
 
 // Decode reads a push request's body.

@@ -99,7 +99,7 @@ func Dated(stamped, published time.Time) time.Time {
 	return TruncateTime(stamped)
 }
 
-// ErrStale is the error of a signed reading that was not published when it says: a
+// ErrStale marks a signed reading that was not published when it says: a
 // message that somebody kept and publishes again looks like that, and so does one
 // of a gateway whose clock is wrong.
 var ErrStale = errors.New("a signed reading must be published within 2 minutes of its timestamp and age")

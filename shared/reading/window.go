@@ -19,7 +19,7 @@ const MaxWindowAge = 3600.0
 // training rounds its history in the same way, so that both see the same numbers.
 const WindowPrecision = 0.01
 
-// ErrWindow is the error of a window that breaks contract 9.1.
+// ErrWindow marks a window that breaks contract 9.1.
 var ErrWindow = errors.New("recent must hold equally many age_s, temperature and humidity, at most 120, oldest first")
 
 // Window holds the readings of one node that came before another reading of it:

@@ -12,7 +12,7 @@ const FoldWithin = 10 * time.Minute
 
 // Fold leaves out the copies of readings. A copy has the channel, node, message id
 // and values of one less than [FoldWithin] before it: a node that got no answer
-// has sent its reading through a second gateway, which dated it anew. The readings
+// has sent its reading through a second gateway, which dated it again. The readings
 // come node after node, oldest first. Those before start are not yielded; readings
 // from FoldWithin before start on are needed to fold the first ones.
 func Fold(all iter.Seq2[reading.Reading, error], start time.Time) iter.Seq2[reading.Reading, error] {

@@ -18,7 +18,7 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// ErrRowRefused is the error of an append whose row the table does not take; other
+// ErrRowRefused marks an append whose row the table does not take; other
 // rows appended at the same time are stored.
 var ErrRowRefused = errors.New("row refused")
 
@@ -82,7 +82,7 @@ const (
 	Training Purpose = "training" // a sample of a customer's readings
 )
 
-// LimitError is the error of a query that was not run, because it would scan more
+// LimitError reports a query that was not run, because it would scan more
 // bytes than its purpose allows.
 type LimitError struct {
 	Purpose Purpose

@@ -98,7 +98,7 @@ func TestSilences24Hours(t *testing.T) {
 			if due := incident.SilentFrom(silence.Newest, silence.Interval); !n.told {
 				n.told = true
 				told++
-				if due.Before(outage) || due.Sub(over) > 7*time.Minute { // else it waits anew, see incident.Probe
+				if due.Before(outage) || due.Sub(over) > 7*time.Minute { // else it waits again, see incident.Probe
 					largest = max(largest, now.Sub(due))
 				}
 			}

@@ -62,7 +62,7 @@ func TestSurroundingsAreOfTheCustomersRoom(t *testing.T) {
 }
 
 // TestLearnedAddsUp holds that what several instances learn of a node adds up, and that
-// the next owner of the node begins anew.
+// the next owner of the node begins again.
 func TestLearnedAddsUp(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1")

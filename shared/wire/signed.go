@@ -103,7 +103,7 @@ func (o Origin) Verify(key ed25519.PublicKey, at time.Time, data []byte) bool {
 //	<age in milliseconds, empty when it is not known>
 //	<data>
 //
-// at is the reading's time. The same reading is signed anew when it is published
+// at is the reading's time. The same reading is signed again when it is published
 // again, since its age has changed.
 func SignData(key ed25519.PrivateKey, gatewayID string, at time.Time, age Age, data []byte) map[string]string {
 	attributes := map[string]string{

@@ -67,7 +67,7 @@ func (p *Passwords) Acquire(ctx context.Context) (done func(), err error) {
 	return done, err
 }
 
-// Hash returns the bcrypt hash of a password of at most 72 bytes, salted anew.
+// Hash returns the bcrypt hash of a password of at most 72 bytes, with a new salt.
 // It waits for a password slot.
 func (p *Passwords) Hash(ctx context.Context, plain string) (string, error) {
 	done, err := p.Acquire(ctx)

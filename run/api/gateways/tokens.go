@@ -18,10 +18,10 @@ type Token struct {
 }
 
 // Times of tokens. A token is renewed at half of its life, so that gateways can
-// publish for half an hour more while the API or IAM is away. One of a revoked gateway
+// publish for half an hour more while the API or IAM is unavailable. One of a revoked gateway
 // is of use for an hour at most, and its signed messages are refused before.
 const (
-	tokenLife    = time.Hour // IAM's longest, but for an exception of the organisation
+	tokenLife    = time.Hour // IAM's longest, except for an exception of the organisation
 	tokenRenewal = tokenLife / 2
 	tokenTimeout = 5 * time.Second
 	tokenRetry   = 10 * time.Second

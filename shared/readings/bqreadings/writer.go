@@ -139,7 +139,7 @@ func (w *writer) attempt(ctx context.Context, rows [][]byte) (map[int64]string, 
 	}
 	if response == nil || !transient(err) && len(response.GetRowErrors()) == 0 {
 		// Silence, a broken connection, or a stream that no longer fits the
-		// table, for instance after the table was made anew.
+		// table, for instance after the table was made again.
 		w.retire(c)
 	}
 	return rowErrors(response), fmt.Errorf("acknowledge: %w", err)

@@ -161,7 +161,7 @@ type markedHour struct {
 	MarkedAt   time.Time
 }
 
-// aggregateMarked aggregates marked hours anew, from all of their readings. Those that
+// aggregateMarked aggregates marked hours again, from all of their readings. Those that
 // have not left the raw days keep their marks.
 func (s *Store) aggregateMarked(ctx context.Context) error {
 	settled := s.clock()
