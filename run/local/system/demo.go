@@ -60,18 +60,15 @@ func (s *System) demoUser(ctx context.Context) (*APIUser, Credentials, error) {
 		return nil, Credentials{}, err
 	}
 	credentials := Credentials{Email: demoEmail, Password: password}
-	user := NewAPIUser(s.APIURL)
+	user := &APIUser{Base: s.APIURL}
 	return user, credentials, user.SignIn(ctx, credentials, demoUsername)
 }
 
 // APIUser is a client of the API that signs in as a user does.
 type APIUser struct {
-	base  string
+	Base  string // the API's URL
 	token string
 }
-
-// NewAPIUser returns a user of the API at base who has not signed in yet.
-func NewAPIUser(base string) *APIUser { return &APIUser{base: base} }
 
 // SignIn logs in, and registers first when the customer does not exist.
 func (p *APIUser) SignIn(ctx context.Context, credentials Credentials, username string) error {
@@ -129,7 +126,7 @@ func (p *APIUser) Call(ctx context.Context, method, path string, body, into any)
 	if err != nil {
 		return 0, fmt.Errorf("%s %s: %w", method, path, err)
 	}
-	request, err := http.NewRequestWithContext(ctx, method, p.base+path, bytes.NewReader(encoded))
+	request, err := http.NewRequestWithContext(ctx, method, p.Base+path, bytes.NewReader(encoded))
 	if err != nil {
 		return 0, fmt.Errorf("%s %s: %w", method, path, err)
 	}

@@ -17,19 +17,18 @@ import (
 func TestEnrolledGateway(t *testing.T) {
 	t.Parallel()
 	folder, database := t.TempDir(), pgtest.URL(t)
-	begin := func(enrol bool) (*system.System, *caller) {
+	begin := func(enrol bool) (*system.System, *user) {
 		t.Helper()
 		s := start(t, func(o *system.Options) { o.DataDir, o.DatabaseURL, o.Enrol = folder, database, enrol })
 		credentials := must.Get(s.Demo(t.Context()))(t)
-		user := &caller{t: t, base: s.APIURL}
-		user.token = field[string](t, user.do(http.MethodPost, "/api/v1/customers/login",
-			fmt.Sprintf(`{"email":%q,"password":%q}`, credentials.Email, credentials.Password), 200), "access_token")
-		return s, user
+		owner := &user{system.APIUser{Base: s.APIURL}, t}
+		must.Do(t, owner.SignIn(t.Context(), credentials, ""))
+		return s, owner
 	}
 	// send has a node measure, and returns the channel in which the reading is stored.
 	send := func(s *system.System, node string) (channel int64) {
 		t.Helper()
-		(&caller{t: t, base: s.GatewayURL}).do(http.MethodPost, "/api/v1/message", fmt.Sprintf(`{"id":"m1","node_id":%q,"temperature":21,"humidity":40}`, node), 200)
+		nodeAt(t, s).do(http.MethodPost, "/api/v1/message", fmt.Sprintf(`{"id":"m1","node_id":%q,"temperature":21,"humidity":40}`, node), 200)
 		for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 			err := s.Pool.QueryRow(t.Context(), `SELECT customer_id FROM sensor_data.readings WHERE node_id = $1`, node).Scan(&channel)
 			if err == nil {
@@ -40,35 +39,34 @@ func TestEnrolledGateway(t *testing.T) {
 			}
 		}
 	}
-	gateways := func(user *caller) []any {
+	gateways := func(owner *user) []any {
 		t.Helper()
-		all, _ := user.do(http.MethodGet, "/api/v1/gateways", "", 200).([]any)
-		return all
+		return list(t, owner.do(http.MethodGet, "/api/v1/gateways", "", 200))
 	}
-	first, user := begin(true)
+	first, owner := begin(true)
 	var demo int64
 	must.Do(t, first.Pool.QueryRow(t.Context(), `SELECT id FROM customers WHERE email = 'demo@example.com'`).Scan(&demo))
 	if got := send(first, "signed-1"); got != demo {
 		t.Errorf("the reading is in channel %d, want %d", got, demo)
 	}
-	all := gateways(user)
+	all := gateways(owner)
 	if len(all) != 1 || field[string](t, all[0], "version") != "local" {
 		t.Fatalf("gateways %v", all)
 	}
 	must.Do(t, first.Stop())
 
-	again, user := begin(true)
-	if same := gateways(user); len(same) != 1 || field[string](t, same[0], "id") != field[string](t, all[0], "id") {
+	again, owner := begin(true)
+	if same := gateways(owner); len(same) != 1 || field[string](t, same[0], "id") != field[string](t, all[0], "id") {
 		t.Errorf("after a restart: %v, before %v", same, all)
 	}
 	if got := send(again, "signed-2"); got != demo {
 		t.Errorf("after a restart the reading is in channel %d, want %d", got, demo)
 	}
-	user.do(http.MethodDelete, "/api/v1/gateways/"+field[string](t, all[0], "id"), "", 204)
+	owner.do(http.MethodDelete, "/api/v1/gateways/"+field[string](t, all[0], "id"), "", 204)
 	must.Do(t, again.Stop())
 
-	anew, user := begin(true)
-	if two := gateways(user); len(two) != 2 {
+	anew, owner := begin(true)
+	if two := gateways(owner); len(two) != 2 {
 		t.Errorf("after a revocation: %v", two)
 	}
 	if got := send(anew, "signed-3"); got != demo {

@@ -44,7 +44,7 @@ type learner struct {
 	*system.System
 
 	t   *testing.T
-	api *caller
+	api *user
 }
 
 // customer is whose sensors there are.

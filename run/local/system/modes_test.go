@@ -138,7 +138,7 @@ func TestReadingsInTheBigQueryEmulator(t *testing.T) {
 	s := start(t, func(o *system.Options) { o.BigQuery = emulator })
 	owner, _ := customer(t, s, "operator")
 	sensor(t, owner, "rack-1")
-	node := &caller{t: t, base: s.GatewayURL}
+	node := nodeAt(t, s)
 	node.do(http.MethodPost, "/api/v1/message", `{"id":"1","node_id":"rack-1","temperature":24.5,"humidity":41}`, http.StatusOK)
 	drain(t, s)
 	history := list(t, owner.do(http.MethodGet, "/api/v1/data/historical/rack-1?start_time=2020-01-01&end_time=2090-01-01", "", http.StatusOK))

@@ -45,7 +45,7 @@ func BenchmarkReading(b *testing.B) {
 			b.Error(err)
 		}
 	}()
-	user := system.NewAPIUser(s.APIURL)
+	user := &system.APIUser{Base: s.APIURL}
 	ids := make([]string, nodes)
 	for i := range ids {
 		ids[i] = fmt.Sprintf("node-%d", i)

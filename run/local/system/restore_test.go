@@ -73,16 +73,16 @@ func TestRestoreRehearsal(t *testing.T) {
 		})
 	}
 	s := begin(0)
-	user, id := customer(t, s, "restorer")
-	l := &learner{System: s, t: t, api: user}
+	owner, id := customer(t, s, "restorer")
+	l := &learner{System: s, t: t, api: owner}
 	for _, node := range []string{"kept-1", "kept-2"} {
-		sensor(t, user, node)
+		sensor(t, owner, node)
 	}
-	user.do(http.MethodPost, fmt.Sprintf("/api/v1/alerts/thresholds/%d", id), `{"max_temperature":27}`, http.StatusOK)
+	owner.do(http.MethodPost, fmt.Sprintf("/api/v1/alerts/thresholds/%d", id), `{"max_temperature":27}`, http.StatusOK)
 	l.begin(600, 100, "kept-1", "kept-2")
 	l.validate(4, 10, true)
 	stored := count(t, s, "sensor_data.readings")
-	before, foretold := answers(user, id), forecast(user, "kept-1")
+	before, foretold := answers(owner, id), forecast(owner, "kept-1")
 	dumped := dump(t, databases[0])
 	must.Do(t, s.Stop())
 
@@ -94,16 +94,16 @@ func TestRestoreRehearsal(t *testing.T) {
 		}
 	}
 	again := begin(1)
-	user.base = again.APIURL
-	if diff := cmp.Diff(foretold, forecast(user, "kept-1")); diff != "" {
+	owner.Base = again.APIURL
+	if diff := cmp.Diff(foretold, forecast(owner, "kept-1")); diff != "" {
 		t.Errorf("the restored models foretell otherwise (-before +after):\n%s", diff)
 	}
-	if diff := cmp.Diff(before, answers(user, id)); diff != "" {
+	if diff := cmp.Diff(before, answers(owner, id)); diff != "" {
 		t.Errorf("the restored system answers otherwise (-before +after):\n%s", diff)
 	}
 	// What is new goes where it went before: no sequence stands at an old number.
-	sensor(t, user, "kept-3")
-	l = &learner{System: again, t: t, api: user}
+	sensor(t, owner, "kept-3")
+	l = &learner{System: again, t: t, api: owner}
 	l.publish(l.messages(hours("kept-1", 1, 1, time.Now().Add(time.Minute))))
 	if after := count(t, again, "sensor_data.readings"); after != stored+1 {
 		t.Errorf("%d readings after one more, before were %d", after, stored)
@@ -111,8 +111,8 @@ func TestRestoreRehearsal(t *testing.T) {
 }
 
 // answers are what somebody's own data look like through the API, by path.
-func answers(c *caller, id int) map[string]any {
-	c.t.Helper()
+func answers(u *user, id int) map[string]any {
+	u.t.Helper()
 	found := map[string]any{}
 	for _, path := range []string{
 		fmt.Sprintf("server_rooms/list_rooms/%d", id), fmt.Sprintf("alerts/thresholds/%d", id),
@@ -120,21 +120,21 @@ func answers(c *caller, id int) map[string]any {
 		"data/historical/kept-1?start_time=2020-01-01T00:00:00Z&end_time=2100-01-01T00:00:00Z", "alerts/active", "alerts/history",
 		"prediction-feedback?limit=100", "prediction-feedback/stats", "ml/retraining/history",
 	} {
-		found[path] = c.do(http.MethodGet, "/api/v1/"+path, "", http.StatusOK)
+		found[path] = u.do(http.MethodGet, "/api/v1/"+path, "", http.StatusOK)
 	}
 	return found
 }
 
 // forecast waits until the API has the models and returns what they foretell.
-func forecast(c *caller, node string) any {
-	c.t.Helper()
+func forecast(u *user, node string) (answer any) {
+	u.t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) { // between two polls of the condition
-		status, answer := c.send(http.MethodGet, "/api/v1/ml/forecast/"+node, "")
-		if status == http.StatusOK {
+		_, err := u.Call(u.t.Context(), http.MethodGet, "/api/v1/ml/forecast/"+node, nil, &answer)
+		if err == nil {
 			return answer
 		}
 		if time.Now().After(deadline) {
-			c.t.Fatalf("after %v the forecast is %d %v", patience, status, answer)
+			u.t.Fatalf("after %v: %v", patience, err)
 		}
 	}
 }

@@ -1,7 +1,7 @@
 package system_test
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"go.opentelemetry.io/otel/trace"
 
 	"coldaisle.dev/run/local/queue"
@@ -55,38 +54,21 @@ func start(t *testing.T, change func(*system.Options)) *system.System {
 	return s
 }
 
-// caller speaks JSON to one base address, with a token once it has one.
-type caller struct {
-	t     *testing.T
-	base  string
-	token string
+// user is a client of the API, or of a gateway, whose test fails with it.
+type user struct {
+	system.APIUser
+
+	t *testing.T
 }
 
 // do sends a request, wants a status and returns the decoded answer.
-func (c *caller) do(method, path, body string, want int) any {
-	c.t.Helper()
-	status, answer := c.send(method, path, body)
-	if status != want {
-		c.t.Fatalf("%s %s: %d, want %d: %v", method, path, status, want, answer)
+func (u *user) do(method, path, body string, want int) (answer any) {
+	u.t.Helper()
+	status, err := u.Call(u.t.Context(), method, path, json.RawMessage(cmp.Or(body, "null")), &answer)
+	if status != want || status < 300 && err != nil && !errors.Is(err, io.EOF) {
+		u.t.Fatalf("%s %s: %d, want %d: %v", method, path, status, want, err)
 	}
 	return answer
-}
-
-// send sends a request and returns the status and the decoded answer.
-func (c *caller) send(method, path, body string) (status int, answer any) {
-	c.t.Helper()
-	request := must.Get(http.NewRequestWithContext(c.t.Context(), method, c.base+path, strings.NewReader(body)))(c.t)
-	if c.token != "" {
-		request.Header.Set("Authorization", "Bearer "+c.token)
-	}
-	request.Header.Set("Content-Type", "application/json")
-	response, err := http.DefaultClient.Do(request)
-	must.Do(c.t, err)
-	defer func() { _ = response.Body.Close() }()
-	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil && !errors.Is(err, io.EOF) {
-		c.t.Fatalf("%s %s: %s: %v", method, path, response.Status, err)
-	}
-	return response.StatusCode, answer
 }
 
 func field[T any](t *testing.T, from any, name string) T {
@@ -112,21 +94,25 @@ func list(t *testing.T, from any) []any {
 }
 
 // customer registers somebody and logs them in.
-func customer(t *testing.T, s *system.System, username string) (c *caller, id int) {
+func customer(t *testing.T, s *system.System, username string) (u *user, id int) {
 	t.Helper()
-	c = &caller{t: t, base: s.APIURL}
-	body := fmt.Sprintf(`{"email":"%s@example.com","username":%q,"password":"Passw0rd1"}`, username, username)
-	id = int(field[float64](t, c.do(http.MethodPost, "/api/v1/customers/register", body, http.StatusCreated), "id"))
-	c.token = field[string](t, c.do(http.MethodPost, "/api/v1/customers/login", body, http.StatusOK), "access_token")
-	return c, id
+	u = &user{system.APIUser{Base: s.APIURL}, t}
+	credentials := system.Credentials{Email: username + "@example.com", Password: "Passw0rd1"}
+	must.Do(t, u.SignIn(t.Context(), credentials, username))
+	must.Do(t, s.Pool.QueryRow(t.Context(), `SELECT id FROM customers WHERE email = $1`, credentials.Email).Scan(&id))
+	return u, id
+}
+
+// nodeAt is a node of a system.
+func nodeAt(t *testing.T, s *system.System) *user {
+	t.Helper()
+	return &user{system.APIUser{Base: s.GatewayURL}, t}
 }
 
 // sensor makes a room with one sensor in it.
-func sensor(t *testing.T, c *caller, id string) {
+func sensor(t *testing.T, u *user, id string) {
 	t.Helper()
-	room := field[float64](t, c.do(http.MethodPost, "/api/v1/server_rooms/new_room", `{"name":"Vault"}`, http.StatusCreated), "id")
-	c.do(http.MethodPost, "/api/v1/sensors/new_sensor",
-		fmt.Sprintf(`{"id":%q,"name":"Rack 1","type":"ESP32-DHT22","room_id":%d}`, id, int(room)), http.StatusCreated)
+	must.Do(t, u.CreateRoom(t.Context(), "Vault", []string{id}))
 }
 
 func drain(t *testing.T, s *system.System) {
@@ -151,7 +137,7 @@ func TestPipelineEndToEnd(t *testing.T) {
 	owner, ownerID := customer(t, s, "operator")
 	other, _ := customer(t, s, "stranger")
 	sensor(t, owner, "esp32-7f3a")
-	node := &caller{t: t, base: s.GatewayURL}
+	node := nodeAt(t, s)
 
 	node.do(http.MethodPost, "/api/v1/register", `{"node_id":"esp32-7f3a","ip_addr":"192.168.1.20"}`, http.StatusCreated)
 	owner.do(http.MethodGet, "/api/v1/data/latest/esp32-7f3a", "", http.StatusNotFound)
@@ -226,7 +212,7 @@ func TestExcursionIsOneIncident(t *testing.T) {
 	})
 	owner, _ := customer(t, s, "operator")
 	sensor(t, owner, "rack-1")
-	node := &caller{t: t, base: s.GatewayURL}
+	node := nodeAt(t, s)
 	node.do(http.MethodPost, "/api/v1/register", `{"node_id":"rack-1","ip_addr":"192.168.1.20"}`, http.StatusCreated)
 	sent := 0
 	incident := func(temperature float64) any {
@@ -266,58 +252,6 @@ func TestExcursionIsOneIncident(t *testing.T) {
 	}
 }
 
-// TestRedeliveryChangesNothing publishes every message of both topics again. Contract 9.7.
-func TestRedeliveryChangesNothing(t *testing.T) {
-	t.Parallel()
-	type delivery struct {
-		function string
-		data     []byte
-	}
-	deliveries := make(chan delivery, 64)
-	s := start(t, func(o *system.Options) {
-		o.WrapHandler = func(function string, next push.HandleFunc) push.HandleFunc {
-			return func(ctx context.Context, m push.Message) error {
-				select {
-				case deliveries <- delivery{function, bytes.Clone(m.Data)}:
-				default: // a redelivered message, of which we have enough
-				}
-				return next(ctx, m)
-			}
-		}
-	})
-	owner, _ := customer(t, s, "operator")
-	sensor(t, owner, "rack-1")
-	node := &caller{t: t, base: s.GatewayURL}
-	node.do(http.MethodPost, "/api/v1/message", `{"id":"1","node_id":"rack-1","temperature":60,"humidity":70}`, http.StatusOK)
-	drain(t, s)
-	readings, alerts := count(t, s, "sensor_data.readings"), count(t, s, "alerts")
-	if readings != 1 || alerts != 2 {
-		t.Fatalf("%d readings and %d alerts, want 1 and 2", readings, alerts)
-	}
-	active := list(t, owner.do(http.MethodGet, "/api/v1/alerts/active", "", http.StatusOK))
-	for _, a := range active {
-		owner.do(http.MethodPost, fmt.Sprintf("/api/v1/alerts/%d/acknowledge", int(field[float64](t, a, "id"))), "", http.StatusOK)
-	}
-
-	topics := map[string]string{"ingest": queue.TopicData, "detect": queue.TopicData, "storealert": queue.TopicAlerts, "train": queue.TopicRetraining}
-	for range len(deliveries) {
-		d := <-deliveries
-		must.Get(s.PubSub.TopicAdminClient.Publish(t.Context(), &pubsubpb.PublishRequest{
-			Topic:    queue.TopicName(system.Project, topics[d.function]),
-			Messages: []*pubsubpb.PubsubMessage{{Data: d.data}},
-		}))(t)
-	}
-	// The node, too, may not have received the answer.
-	node.do(http.MethodPost, "/api/v1/message", `{"id":"1","node_id":"rack-1","temperature":60,"humidity":70}`, http.StatusOK)
-	drain(t, s)
-	if r, a := count(t, s, "sensor_data.readings"), count(t, s, "alerts"); r != readings || a != alerts {
-		t.Errorf("%d readings and %d alerts after everything came again, want %d and %d", r, a, readings, alerts)
-	}
-	if active := list(t, owner.do(http.MethodGet, "/api/v1/alerts/active", "", http.StatusOK)); len(active) != 0 {
-		t.Errorf("redelivery woke acknowledged alerts: %v", active)
-	}
-}
-
 // TestDeletedSensorIsIgnoredUntilCreatedAgain deletes a sensor while the pipeline's caches know
 // it. Contract 4.6.
 func TestDeletedSensorIsIgnoredUntilCreatedAgain(t *testing.T) {
@@ -325,7 +259,7 @@ func TestDeletedSensorIsIgnoredUntilCreatedAgain(t *testing.T) {
 	s := start(t, nil)
 	owner, _ := customer(t, s, "operator")
 	sensor(t, owner, "rack-1")
-	node := &caller{t: t, base: s.GatewayURL}
+	node := nodeAt(t, s)
 	send := func(id string) {
 		t.Helper()
 		node.do(http.MethodPost, "/api/v1/message",

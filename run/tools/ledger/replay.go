@@ -58,7 +58,7 @@ func Replay(ctx context.Context, running *system.System, file io.Reader, clock f
 	if err != nil {
 		return report, err
 	}
-	user := system.NewAPIUser(running.APIURL)
+	user := &system.APIUser{Base: running.APIURL}
 	credentials := system.Credentials{Email: "replay-" + rand.Text() + "@example.com", Password: "Aa1-" + rand.Text()}
 	if err := user.SignIn(ctx, credentials, "r"+rand.Text()[:11]); err != nil {
 		return report, err

@@ -270,7 +270,7 @@ func localSystemLosesNothing(t *testing.T, local *localSystem, times int) {
 	for i := range nodes {
 		nodes[i] = fmt.Sprintf("killed-%d", i+1)
 	}
-	user := system.NewAPIUser(local.apiURL())
+	user := &system.APIUser{Base: local.apiURL()}
 	must.Do(t, user.SignIn(t.Context(), local.credentials, ""))
 	must.Do(t, user.CreateRoom(t.Context(), "Room", nodes))
 
@@ -333,7 +333,7 @@ func settle(t *testing.T, local *localSystem, account *ledger.Ledger, load *send
 	if err := account.Close(ctx, s.Pool); err != nil {
 		t.Error(err)
 	}
-	user := system.NewAPIUser(s.APIURL)
+	user := &system.APIUser{Base: s.APIURL}
 	must.Do(t, user.SignIn(ctx, local.credentials, ""))
 	for node, accepted := range load.accepted {
 		var readings []json.RawMessage

@@ -84,7 +84,7 @@ func (u *users) createRooms(ctx context.Context, rooms [][]string) error {
 
 func (u *users) register(ctx context.Context, number int) error {
 	c := &user{
-		APIUser: system.NewAPIUser(u.api), name: fmt.Sprintf("soakuser%d", number), thresholds: alert.Defaults(),
+		APIUser: &system.APIUser{Base: u.api}, name: fmt.Sprintf("soakuser%d", number), thresholds: alert.Defaults(),
 		credentials: system.Credentials{Email: fmt.Sprintf("soak%d@example.com", number), Password: "Aa1-" + rand.Text()},
 	}
 	var created struct {
@@ -155,7 +155,7 @@ func (u *users) browse(ctx context.Context, number int) {
 // session returns a copy of the user with a token of its own.
 func (u *users) session(ctx context.Context, c *user) *user {
 	own := *c
-	own.APIUser = system.NewAPIUser(u.api)
+	own.APIUser = &system.APIUser{Base: u.api}
 	for own.SignIn(ctx, own.credentials, own.name) != nil && pause(ctx, browseInterval) {
 		continue
 	}
