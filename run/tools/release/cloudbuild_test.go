@@ -1,7 +1,6 @@
 package release
 
 import (
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -45,6 +44,16 @@ func read(t *testing.T, path string) string {
 	t.Helper()
 	content := must.Get(os.ReadFile(filepath.Join(root, path)))(t)
 	return string(content)
+}
+
+// write writes files and programs into a folder.
+func write(t *testing.T, folder string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		path := filepath.Join(folder, name)
+		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		must.Do(t, os.WriteFile(path, []byte(text), 0o700))
+	}
 }
 
 func parsed(t *testing.T) build {
@@ -201,12 +210,9 @@ func TestNightlyTellsOfEachStep(t *testing.T) {
 	nightly := func(failing string, steps ...string) (string, error) {
 		folder := t.TempDir()
 		standIn := "#!/usr/bin/env bash\n[[ \"${0##*/} $*\" != *" + failing + "* ]]\n"
-		for name, text := range map[string]string{
+		write(t, folder, map[string]string{
 			".ci/nightly": read(t, ".ci/nightly"), ".ci/install": standIn, ".ci/fuzz": standIn, ".ci/bigquery": standIn, ".ci/buildpack": standIn, "bin/go": standIn, "bin/make": standIn,
-		} {
-			path := filepath.Join(folder, name)
-			must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o700)))
-		}
+		})
 		c := exec.CommandContext(t.Context(), filepath.Join(folder, ".ci/nightly"), steps...)
 		c.Env = append(os.Environ(), "PATH="+filepath.Join(folder, "bin")+":"+os.Getenv("PATH"))
 		output, err := c.CombinedOutput()
@@ -243,13 +249,10 @@ case "$*" in
   *" test "*) ! grep -Eq '"allUsers"|ack_deadline_seconds *= 10$' "${1#-chdir=}/modules/function/main.tf" 2>/dev/null || { echo 'Error: Test assertion failed'; exit 1; } ;;
 esac
 `
-	for name, text := range map[string]string{
+	write(t, folder, map[string]string{
 		".ci/terraform": read(t, ".ci/terraform"), "bin/terraform": terraform, "terraform/tests/pipeline.tftest.hcl": "", "terraform/bootstrap/main.tf": "",
 		"terraform/modules/function/main.tf": read(t, "terraform/modules/function/main.tf"),
-	} {
-		path := filepath.Join(folder, name)
-		must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o700)))
-	}
+	})
 	check := func() (string, error) {
 		c := exec.CommandContext(t.Context(), filepath.Join(folder, ".ci/terraform"))
 		c.Env = append(os.Environ(), "CI=true", "PROVIDERS=locked", "TERRAFORM_CHECK=", "PATH="+filepath.Join(folder, "bin")+":"+os.Getenv("PATH"))

@@ -17,28 +17,59 @@ import (
 	"coldaisle.dev/shared/tooltest"
 )
 
-// TestFailedApply has the API's new revision not start, after a function was
-// already replaced.
-func TestFailedApply(t *testing.T) {
+// TestFailedReleaseLeavesWhatServed plays releases that fail after the first has succeeded, and
+// a good one after each.
+func TestFailedReleaseLeavesWhatServed(t *testing.T) {
 	t.Parallel()
-	first := pipeline("api:1", "ingest:1", "detect:1")
-	c, folders := released(t, first)
-	r := c.begin(t, "b1", pipeline("api:2-broken", "ingest:2", "detect:1"), folders)
-	r.want(false, first.live(), nil)
-	r.says("ingest: rolled back to ingest-00001=100.")
-	r.says("api: not changed.")
-	r.says("detect: not changed.")
-
-	// The next release gets the requests again.
-	next := pipeline("api:3", "ingest:3", "detect:1")
-	c.begin(t, "b2", next, folders).want(true, next.live(), nil)
+	for name, c := range map[string]struct {
+		failing version
+		without string // the component whose database user is missing
+		says    []string
+	}{
+		"a revision that does not start, after a function was replaced": {
+			failing: pipeline("api:2-broken", "ingest:2", "detect:1"),
+			says:    []string{"ingest: rolled back to ingest-00001=100.", "api: not changed.", "detect: not changed."},
+		},
+		"a new revision that is ill at the address of its tag": {
+			failing: pipeline("api:2-ill", "ingest:1", "detect:1"), says: []string{"api: not changed."},
+		},
+		"a release that answers well and raises no alert": {
+			failing: pipeline("api:2-deaf", "ingest:2", "detect:1"),
+			says: []string{
+				"does not come back with its alert after", "api: rolled back to api-00001=100.", "ingest: rolled back to ingest-00001=100.",
+			},
+		},
+		"a migration that fails": {
+			failing: pipeline("api:2", "ingest:2", "detect:2"), without: "ingest",
+			says: []string{"failed: no user ingest", "API and functions were not changed."},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cloud, folders := released(t, first)
+			cloud.mu.Lock()
+			delete(cloud.users, c.without)
+			cloud.mu.Unlock()
+			r := cloud.begin(t, "b1", c.failing, folders)
+			r.want(false, first.live(), nil)
+			for _, text := range c.says {
+				r.says(text)
+			}
+			if _, history := cloud.did(); !strings.Contains(c.failing.api, "deaf") && slices.Contains(history, "api api-00002") {
+				t.Errorf("requests went to the new revision: %q", history)
+			}
+			if c.without == "" { // the next release gets the requests again
+				next := pipeline("api:3", "ingest:3", "detect:1")
+				cloud.begin(t, "b2", next, folders).want(true, next.live(), nil)
+			}
+		})
+	}
 }
 
 // TestNewMetrics has Google not know a new metric when the alert on it is made: the rest is
 // planned and applied again, some times and no more, and only when nothing else failed.
 func TestNewMetrics(t *testing.T) {
 	t.Parallel()
-	first := pipeline("api:1", "ingest:1", "detect:1")
 	c, folders := released(t, first)
 	watched := pipeline("api:2", "ingest:2-watched", "detect:2-watched")
 	r := c.begin(t, "b1", watched, folders)
@@ -64,7 +95,7 @@ func TestNewMetrics(t *testing.T) {
 // least of all what somebody has changed since.
 func TestFailedSmokeTest(t *testing.T) {
 	t.Parallel()
-	c, folders := released(t, pipeline("api:1", "ingest:1", "detect:1"))
+	c, folders := released(t, first)
 	r := c.begin(t, "b1", pipeline("api:2-ill", "ingest:2", "detect:1"), folders)
 	fix := func(function string) func() {
 		return func() {
@@ -80,32 +111,6 @@ func TestFailedSmokeTest(t *testing.T) {
 	r.says("detect: not changed.")
 }
 
-// TestNewRevisionIsLookedAtFirst has the API's new revision fail its smoke test, at the
-// address of its tag: it never gets a request of a customer's.
-func TestNewRevisionIsLookedAtFirst(t *testing.T) {
-	t.Parallel()
-	first := pipeline("api:1", "ingest:1", "detect:1")
-	c, folders := released(t, first)
-	r := c.begin(t, "b1", pipeline("api:2-ill", "ingest:1", "detect:1"), folders)
-	r.want(false, first.live(), nil)
-	r.says("api: not changed.")
-	if _, history := c.did(); slices.Contains(history, "api api-00002") {
-		t.Errorf("requests went to the new revision: %q", history)
-	}
-}
-
-// TestReadingDoesNotComeBack has a release answer well and raise no alert.
-func TestReadingDoesNotComeBack(t *testing.T) {
-	t.Parallel()
-	first := pipeline("api:1", "ingest:1", "detect:1")
-	c, folders := released(t, first)
-	r := c.begin(t, "b1", pipeline("api:2-deaf", "ingest:2", "detect:1"), folders)
-	r.want(false, first.live(), nil)
-	r.says("does not come back with its alert after")
-	r.says("api: rolled back to api-00001=100.")
-	r.says("ingest: rolled back to ingest-00001=100.")
-}
-
 // TestFirstReleaseFails has nothing to go back to.
 func TestFirstReleaseFails(t *testing.T) {
 	t.Parallel()
@@ -114,20 +119,6 @@ func TestFirstReleaseFails(t *testing.T) {
 	r := c.begin(t, "b0", v, c.machine(t, nil))
 	r.want(false, v.live(), nil)
 	r.says("There is none before it to go back to.")
-}
-
-// TestFailedMigration ends the release before anything is applied.
-func TestFailedMigration(t *testing.T) {
-	t.Parallel()
-	first := pipeline("api:1", "ingest:1", "detect:1")
-	c, folders := released(t, first)
-	c.mu.Lock()
-	delete(c.users, "ingest")
-	c.mu.Unlock()
-	r := c.begin(t, "b1", pipeline("api:2", "ingest:2", "detect:2"), folders)
-	r.want(false, first.live(), nil)
-	r.says("failed: no user ingest")
-	r.says("API and functions were not changed.")
 }
 
 // TestEveryCommandMayFail plays releases of which one command each fails, the first
@@ -248,7 +239,7 @@ func (f *failing) after(fails int) bool {
 // of terraform.tfvars, which a -var would override.
 func TestOtherRegionThanConfigured(t *testing.T) {
 	t.Parallel()
-	first, second := pipeline("api:1", "ingest:1", "detect:1"), pipeline("api:2", "ingest:2", "detect:2")
+	second := pipeline("api:2", "ingest:2", "detect:2")
 	c, folders := released(t, first)
 	configured := func(id, text string) *release {
 		r := c.begin(t, id, second, folders)

@@ -3,13 +3,10 @@ package release
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"mime/multipart"
 	"net/http"
-	"net/textproto"
 	"net/url"
 	"os"
 	"slices"
@@ -170,15 +167,23 @@ func flattened(item any, path string) []any {
 	return rows
 }
 
-// place splits gs://BUCKET/NAME#GENERATION.
-func place(address string) (bucket, name, generation string, err error) {
-	path, ok := strings.CutPrefix(address, "gs://")
-	path, generation, _ = strings.Cut(path, "#")
-	bucket, name, _ = strings.Cut(path, "/")
-	if !ok || name == "" {
-		err = fmt.Errorf("%s is no object's address", address)
-	}
-	return bucket, name, generation, err
+// place is the path at which Cloud Storage has gs://BUCKET/NAME#GENERATION.
+func place(address string) string {
+	address, generation, _ := strings.Cut(address, "#")
+	bucket, name := parts(address)
+	return "/storage/v1/b/" + bucket + "/o/" + url.PathEscape(name) + "?generation=" + generation
+}
+
+// parts splits gs://BUCKET/NAME.
+func parts(address string) (bucket, name string) {
+	bucket, name, _ = strings.Cut(strings.TrimPrefix(address, "gs://"), "/")
+	return bucket, name
+}
+
+// store writes an object.
+func store(bucket, name, content, condition string) error {
+	body := "--b\r\n\r\n{\"name\":\"" + name + "\"}\r\n--b\r\n\r\n" + content + "\r\n--b--\r\n"
+	return send(http.MethodPost, "/upload/storage/v1/b/"+bucket+"/o?uploadType=multipart"+condition, "multipart/related; boundary=b", strings.NewReader(body), nil)
 }
 
 func (g gcloud) condition() string {
@@ -193,53 +198,24 @@ func (g gcloud) copyObject() error {
 	if err != nil {
 		return err
 	}
-	bucket, name, _, err := place(g.arguments[1])
-	if err != nil {
-		return err
-	}
-	var body bytes.Buffer
-	parts := multipart.NewWriter(&body)
-	for _, part := range []string{fmt.Sprintf(`{"name":%q}`, name), string(content)} {
-		w, err := parts.CreatePart(textproto.MIMEHeader{})
-		if err != nil {
-			return err
-		}
-		if _, err := io.WriteString(w, part); err != nil {
-			return err
-		}
-	}
-	path := "/upload/storage/v1/b/" + bucket + "/o?uploadType=multipart" + g.condition()
-	return errors.Join(parts.Close(), send(http.MethodPost, path, "multipart/related; boundary="+parts.Boundary(), &body, nil))
+	bucket, name := parts(g.arguments[1])
+	return store(bucket, name, string(content), g.condition())
 }
 
 func (g gcloud) removeObject() error {
-	bucket, name, _, err := place(g.arguments[0])
-	if err != nil {
-		return err
-	}
-	return call(http.MethodDelete, "/storage/v1/b/"+bucket+"/o/"+url.PathEscape(name)+"?"+g.condition(), nil, nil)
+	return call(http.MethodDelete, place(g.arguments[0])+g.condition(), nil, nil)
 }
 
 func (g gcloud) printObject() error {
-	bucket, name, generation, err := place(g.arguments[0])
-	if err != nil {
-		return err
-	}
 	var content []byte
-	if err := call(http.MethodGet, "/storage/v1/b/"+bucket+"/o/"+url.PathEscape(name)+"?alt=media&generation="+generation, nil, &content); err != nil {
-		return err
-	}
-	_, err = os.Stdout.Write(content)
+	err := call(http.MethodGet, place(g.arguments[0])+"&alt=media", nil, &content)
+	fmt.Print(string(content))
 	return err
 }
 
 func (g gcloud) describeObject() error {
-	bucket, name, generation, err := place(g.arguments[0])
-	if err != nil {
-		return err
-	}
 	var answer any
-	err = call(http.MethodGet, "/storage/v1/b/"+bucket+"/o/"+url.PathEscape(name)+"?generation="+generation, nil, &answer)
+	err := call(http.MethodGet, place(g.arguments[0]), nil, &answer)
 	if err != nil && strings.HasPrefix(err.Error(), "HTTPError 404") {
 		return fmt.Errorf("%s not found: 404", g.arguments[0])
 	} else if err != nil {
@@ -250,10 +226,7 @@ func (g gcloud) describeObject() error {
 
 // listObjects lists noncurrent versions too, without being asked.
 func (g gcloud) listObjects() error {
-	bucket, name, _, err := place(g.arguments[0])
-	if err != nil {
-		return err
-	}
+	bucket, name := parts(g.arguments[0])
 	var answer struct{ Items []any }
 	if err := call(http.MethodGet, "/storage/v1/b/"+bucket+"/o?versions=true&prefix="+url.QueryEscape(name), nil, &answer); err != nil {
 		return err
@@ -302,14 +275,13 @@ func (g gcloud) publish() error {
 }
 
 func (g gcloud) updateTraffic() error {
-	var targets []any
-	if g.flags["to-latest"] != "" {
-		targets = append(targets, map[string]any{"latestRevision": true, "percent": 100})
-		return call(http.MethodPut, g.services()+"/"+g.arguments[0], map[string]any{"spec": map[string]any{"traffic": targets}}, nil)
-	}
-	for target := range strings.SplitSeq(g.flags["to-revisions"], ",") {
-		revision, percent, _ := strings.Cut(target, "=")
-		targets = append(targets, map[string]any{"revisionName": revision, "percent": json.Number(percent)})
+	targets := []any{map[string]any{"latestRevision": true, "percent": 100}}
+	if g.flags["to-latest"] == "" {
+		targets = nil
+		for target := range strings.SplitSeq(g.flags["to-revisions"], ",") {
+			revision, percent, _ := strings.Cut(target, "=")
+			targets = append(targets, map[string]any{"revisionName": revision, "percent": json.Number(percent)})
+		}
 	}
 	return call(http.MethodPut, g.services()+"/"+g.arguments[0], map[string]any{"spec": map[string]any{"traffic": targets}}, nil)
 }

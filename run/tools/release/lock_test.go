@@ -1,7 +1,6 @@
 package release
 
 import (
-	"strings"
 	"sync"
 	"testing"
 
@@ -11,18 +10,30 @@ import (
 // TestHeldLock waits for a release that lives, not for one that is dead.
 func TestHeldLock(t *testing.T) {
 	t.Parallel()
-	first, second := pipeline("api:1", "ingest:1", "detect:1"), pipeline("api:2", "ingest:2", "detect:2")
-	hold := func(c *cloud, owner string) { c.put("release/lock", owner+"\n2026-11-20T12:00:00Z\n1\n") }
-	t.Run("by a build that works", func(t *testing.T) {
-		t.Parallel()
+	second := pipeline("api:2", "ingest:2", "detect:2")
+	// held is a cloud whose lock somebody has.
+	held := func(t *testing.T, owner string) (*cloud, map[string]string) {
+		t.Helper()
 		c, folders := released(t, first)
-		hold(c, "build b4 europe-west1")
-		c.setBuild("b4", "WORKING")
+		c.put("release/lock", owner+"\n2026-11-20T12:00:00Z\n1\n")
+		return c, folders
+	}
+	// refused is a release that does not wait.
+	refused := func(t *testing.T, c *cloud, folders map[string]string) *release {
+		t.Helper()
+		lock := c.object("release/lock")
 		r := c.begin(t, "b1", second, folders)
 		r.environ = append(r.environ, "LOCK_WAIT=0")
-		if r.play(nil) || c.serves("api") != "api:1" || !strings.HasPrefix(c.object("release/lock"), "build b4") {
-			t.Errorf("did not wait: %s", r.log.String())
+		if r.play(nil) || c.serves("api") != "api:1" || c.object("release/lock") != lock {
+			t.Errorf("broke a lock that is perhaps held:\n%s", r.log.String())
 		}
+		return r
+	}
+	t.Run("by a build that works", func(t *testing.T) {
+		t.Parallel()
+		c, folders := held(t, "build b4 europe-west1")
+		c.setBuild("b4", "WORKING")
+		r := refused(t, c, folders)
 		r.says("Another release has the lock: build b4 europe-west1, 2026-11-20T12:00:00Z, 1")
 		// Until that build is over.
 		waiting := c.begin(t, "b2", second, folders)
@@ -35,30 +46,19 @@ func TestHeldLock(t *testing.T) {
 	})
 	t.Run("by a build that was cancelled", func(t *testing.T) {
 		t.Parallel()
-		c, folders := released(t, first)
-		hold(c, "build b4 global")
+		c, folders := held(t, "build b4 global")
 		c.setBuild("b4", "CANCELLED")
 		c.begin(t, "b1", second, folders).want(true, second.live(), nil)
 	})
 	t.Run("by a build that nobody knows", func(t *testing.T) {
 		t.Parallel()
-		c, folders := released(t, first)
-		hold(c, "build b4 global")
-		r := c.begin(t, "b1", second, folders)
-		r.environ = append(r.environ, "LOCK_WAIT=0")
-		if r.play(nil) || c.object("release/lock") == "" {
-			t.Errorf("broke a lock that may be held:\n%s", r.log.String())
-		}
+		c, folders := held(t, "build b4 global")
+		refused(t, c, folders)
 	})
 	t.Run("by a person", func(t *testing.T) {
 		t.Parallel()
-		c, folders := released(t, first)
-		hold(c, "anna@laptop")
-		r := c.begin(t, "b1", second, folders)
-		r.environ = append(r.environ, "LOCK_WAIT=0")
-		if r.play(nil) {
-			t.Errorf("did not wait:\n%s", r.log.String())
-		}
+		c, folders := held(t, "anna@laptop")
+		r := refused(t, c, folders)
 		r.says("run/tools/release/lock break " + project)
 		for _, verb := range []string{"show", "break", "show"} {
 			if err := r.run(ownMachine, "#!/usr/bin/env bash\nrun/tools/release/lock "+verb+" "+project); err != nil {
@@ -74,7 +74,7 @@ func TestHeldLock(t *testing.T) {
 // from then on, and takes nothing back.
 func TestBrokenLock(t *testing.T) {
 	t.Parallel()
-	first, second := pipeline("api:1", "ingest:1", "detect:1"), pipeline("api:2-deaf", "ingest:2", "detect:2")
+	second := pipeline("api:2-deaf", "ingest:2", "detect:2")
 	const other = "anna@laptop\n2026-11-20T12:00:00Z\n1\n"
 	for step, live := range map[string]version{"migrate": first, "finish": second} {
 		t.Run(step, func(t *testing.T) {
@@ -99,7 +99,7 @@ func TestBrokenLock(t *testing.T) {
 // terraform has been refused the lock twice.
 func TestStateIsLocked(t *testing.T) {
 	t.Parallel()
-	c, folders := released(t, pipeline("api:1", "ingest:1", "detect:1"))
+	c, folders := released(t, first)
 	second := pipeline("api:2", "ingest:2", "detect:2")
 	hold := func() {
 		c.put(lockPath, `{"ID":"other"}`)
@@ -128,7 +128,7 @@ func TestSecondLock(t *testing.T) {
 
 func secondLock(t *testing.T, c *cloud, folders map[string]string) {
 	t.Helper()
-	r := c.begin(t, "b1", pipeline("api:1", "ingest:1", "detect:1"), folders)
+	r := c.begin(t, "b1", first, folders)
 	lock := func(verbs ...string) {
 		t.Helper()
 		for _, verb := range verbs {

@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -257,7 +256,9 @@ func (s *pageState) commands() map[string]command {
 		}},
 		"storage cp": {known["storage cp"].flags, 2, func(g gcloud) error {
 			if strings.HasPrefix(g.arguments[0], "gs://") {
-				return download(g.arguments[0], g.arguments[1])
+				var content []byte
+				err := call(http.MethodGet, place(g.arguments[0])+"&alt=media", nil, &content)
+				return errors.Join(err, os.WriteFile(g.arguments[1], content, 0o600))
 			}
 			return upload(g)
 		}},
@@ -285,17 +286,6 @@ func (s *pageState) addSecret(g gcloud) error {
 	s.Secrets = append(s.Secrets, string(content))
 	fmt.Printf("projects/1/secrets/SECRET_KEY/versions/%d\n", len(s.Secrets))
 	return nil
-}
-
-// download copies an object into a file.
-func download(from, to string) error {
-	bucket, name, generation, err := place(from)
-	if err != nil {
-		return err
-	}
-	var content []byte
-	err = call(http.MethodGet, "/storage/v1/b/"+bucket+"/o/"+url.PathEscape(name)+"?alt=media&generation="+generation, nil, &content)
-	return errors.Join(err, os.WriteFile(to, content, 0o600))
 }
 
 // bq copies, fills and removes tables.

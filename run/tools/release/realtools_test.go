@@ -45,7 +45,6 @@ func (c *cloud) realTools(t *testing.T) map[string]string {
 // as far as they are installed: with gcloud, which takes seconds for a command, at night.
 func TestReleasesWithTheRealTools(t *testing.T) {
 	t.Parallel()
-	first := pipeline("api:1", "ingest:1", "detect:1")
 	// begin is a cloud in which a first version runs, and the programs for a second.
 	begin := func(t *testing.T, names ...string) (*cloud, map[string]string) {
 		t.Helper()

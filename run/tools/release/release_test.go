@@ -13,7 +13,7 @@ import (
 
 func TestRelease(t *testing.T) {
 	t.Parallel()
-	c, folders := released(t, pipeline("api:1", "ingest:1", "detect:1"))
+	c, folders := released(t, first)
 	second := pipeline("api:2", "ingest:2", "detect:1")
 	r := c.begin(t, "b1", second, folders)
 	r.want(true, second.live(), nil)
@@ -60,7 +60,7 @@ func TestNotes(t *testing.T) {
 // and fail. It goes back to the first one, not to what was before that.
 func TestOverlappingReleases(t *testing.T) {
 	t.Parallel()
-	c, folders := released(t, pipeline("api:1", "ingest:1", "detect:1"))
+	c, folders := released(t, first)
 	good, bad := pipeline("api:2", "ingest:2", "detect:1"), pipeline("api:3-deaf", "ingest:3", "detect:3")
 	a, b := c.begin(t, "b1", good, folders), c.begin(t, "b2", bad, folders)
 	var both sync.WaitGroup
@@ -90,7 +90,7 @@ func TestOverlappingReleases(t *testing.T) {
 // bucket keeps every version.
 func TestReleasesInARow(t *testing.T) {
 	t.Parallel()
-	c, folders := released(t, pipeline("api:1", "ingest:1", "detect:1"))
+	c, folders := released(t, first)
 	for _, n := range []string{"2", "3"} {
 		v := pipeline("api:"+n, "ingest:"+n, "detect:"+n)
 		c.begin(t, "b"+n, v, folders).want(true, v.live(), nil)
@@ -105,7 +105,7 @@ func TestReleasesInARow(t *testing.T) {
 // nothing, so there is nothing that it may take back.
 func TestStalePlanChangesNothing(t *testing.T) {
 	t.Parallel()
-	c, folders := released(t, pipeline("api:1", "ingest:1", "detect:1"))
+	c, folders := released(t, first)
 	stalePlan(t, c, folders)
 }
 
@@ -128,7 +128,7 @@ func stalePlan(t *testing.T, c *cloud, folders map[string]string) {
 // and takes one away, whom the new program does not know.
 func TestComponentsComeAndGo(t *testing.T) {
 	t.Parallel()
-	c, folders := released(t, pipeline("api:1", "ingest:1", "detect:1"))
+	c, folders := released(t, first)
 	v := version{"api:2", map[string]string{"ingest": "ingest:1", "escalate": "escalate:1"}}
 	c.begin(t, "b1", v, folders).want(true, v.live(), nil)
 	want := []string{
@@ -156,7 +156,7 @@ func TestComponentsComeAndGo(t *testing.T) {
 // the one that is live: of several that wait, any may get it.
 func TestOlderReleaseComesTooLate(t *testing.T) {
 	t.Parallel()
-	c, folders := released(t, pipeline("api:1", "ingest:1", "detect:1"))
+	c, folders := released(t, first)
 	newer := pipeline("api:3", "ingest:3", "detect:3")
 	c.begin(t, "b2", newer, folders).want(true, newer.live(), nil)
 	r := c.begin(t, "b1", pipeline("api:2", "ingest:2", "detect:2"), folders)
@@ -172,7 +172,7 @@ func TestByHand(t *testing.T) {
 		t.Fatalf("%d releases by hand", len(commands))
 	}
 	script := "#!/usr/bin/env bash\nset -euo pipefail\n" + strings.NewReplacer(" P", " "+project, " R", " "+region).Replace(commands[0])
-	c, folders := released(t, pipeline("api:1", "ingest:1", "detect:1"))
+	c, folders := released(t, first)
 	second := pipeline("api:2", "ingest:2", "detect:1")
 	r := c.begin(t, "b1", second, folders)
 	r.environ = append(r.environ, "BUILD_ID=", "LOCATION=")

@@ -117,7 +117,7 @@ func TestSyntheticReading(t *testing.T) {
 		_, err := topic.Publish(t.Context(), &pubsub.Message{Data: data, Attributes: attributes}).Get(t.Context())
 		return err
 	}
-	r := c.begin(t, "b1", pipeline("api:1", "ingest:1", "detect:1"), c.machine(t, nil))
+	r := c.begin(t, "b1", first, c.machine(t, nil))
 	must.Do(t, os.MkdirAll(filepath.Join(r.folder, "dist/release"), 0o700))
 	send := func(wait string) error {
 		r.environ = append(r.environ, "SYNTHETIC_WAIT="+wait)

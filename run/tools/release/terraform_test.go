@@ -82,7 +82,7 @@ func locked(flags map[string]string, work func() error) error {
 	patience, _ := time.ParseDuration(flags["-lock-timeout"])
 	deadline := time.Now().Add(patience)
 	for {
-		err := store(lockPath, `{"ID":"stand-in"}`, "&ifGenerationMatch=0")
+		err := store(bucket, lockPath, `{"ID":"stand-in"}`, "&ifGenerationMatch=0")
 		if err == nil {
 			break
 		}
@@ -92,18 +92,12 @@ func locked(flags map[string]string, work func() error) error {
 		time.Sleep(20 * time.Millisecond)
 	}
 	err := work()
-	return errors.Join(err, call(http.MethodDelete, "/storage/v1/b/"+bucket+"/o/"+url.PathEscape(lockPath), nil, nil))
-}
-
-// store writes an object of the state's bucket.
-func store(name, content, condition string) error {
-	body := "--b\r\n\r\n{\"name\":\"" + name + "\"}\r\n--b\r\n\r\n" + content + "\r\n--b--\r\n"
-	return send(http.MethodPost, "/upload/storage/v1/b/"+bucket+"/o?uploadType=multipart"+condition, "multipart/related; boundary=b", strings.NewReader(body), nil)
+	return errors.Join(err, call(http.MethodDelete, place("gs://"+bucket+"/"+lockPath), nil, nil))
 }
 
 func readState() (tfState, error) {
 	var s tfState
-	err := call(http.MethodGet, "/storage/v1/b/"+bucket+"/o/"+url.PathEscape(statePath)+"?alt=media", nil, &s)
+	err := call(http.MethodGet, place("gs://"+bucket+"/"+statePath)+"&alt=media", nil, &s)
 	if err != nil && strings.Contains(err.Error(), "404") {
 		return tfState{Images: map[string]string{}}, nil
 	}
@@ -197,7 +191,7 @@ func change(current tfState, desired map[string]string) (err error) {
 	}
 	current.Serial++
 	encoded, _ := json.Marshal(current)
-	return errors.Join(err, store(statePath, string(encoded), ""))
+	return errors.Join(err, store(bucket, statePath, string(encoded), ""))
 }
 
 // tell writes a line of -json.

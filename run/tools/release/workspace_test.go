@@ -99,6 +99,9 @@ func pipeline(api, ingest, detect string) version {
 	return version{api, map[string]string{"ingest": ingest, "detect": detect}}
 }
 
+// first is the version that most tests begin with.
+var first = pipeline("api:1", "ingest:1", "detect:1")
+
 // live is what serves when the version is released.
 func (v version) live() map[string]string {
 	live := maps.Clone(v.functions)
@@ -127,11 +130,7 @@ func (c *cloud) begin(t *testing.T, id string, v version, folders map[string]str
 	scripts := must.Get(filepath.Abs("../.."))(t)
 	functions := must.Get(json.Marshal(v.functions))(t)
 	must.Do(t, os.Symlink(scripts, filepath.Join(r.folder, "run")))
-	for name, content := range map[string]string{"dist/image": v.api + "\n", "terraform/functions.json": string(functions), "terraform/uri": c.URL} {
-		path := filepath.Join(r.folder, name)
-		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o700))
-		must.Do(t, os.WriteFile(path, []byte(content), 0o600))
-	}
+	write(t, r.folder, map[string]string{"dist/image": v.api + "\n", "terraform/functions.json": string(functions), "terraform/uri": c.URL})
 	c.setBuild(id, "WORKING")
 	c.mu.Lock()
 	defer c.mu.Unlock()
