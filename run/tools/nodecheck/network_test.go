@@ -87,7 +87,6 @@ func TestNodeFeedsItsWatchdog(t *testing.T) {
 			s := newSite(t)
 			measured := 0
 			hardware := s.until(4*time.Minute, nil)
-			host, port, _ := net.SplitHostPort(at(t))
 			console := power(t, func(question []string) (string, bool) {
 				switch question[0] {
 				case "measure":
@@ -96,7 +95,7 @@ func TestNodeFeedsItsWatchdog(t *testing.T) {
 					t.Errorf("asked for %s by DNS", question[1])
 				}
 				return hardware(question)
-			}, fmt.Sprintf("\nGATEWAY = %q\nPORT = %s\n", host, port), "PLATFORM=esp8266", "NETWORK=20", new(names).serve(t))
+			}, gatewayAt(at(t)), "PLATFORM=esp8266", "NETWORK=20", new(names).serve(t))
 			// Six registrations may take 14 s each; then a reading each 30 s.
 			if measured < 3 || !strings.Contains(console, "esp8266-a4cf1203b1c8") {
 				t.Errorf("measured %d times in 4 minutes\n%s", measured, console)
@@ -121,7 +120,6 @@ func TestNodeMeasuresWhileItSendsWhatItKept(t *testing.T) {
 		s.ServeHTTP(w, r)
 	}))
 	t.Cleanup(server.Close)
-	host, port, _ := net.SplitHostPort(server.Listener.Addr().String())
 	var at []time.Duration
 	hardware := s.until(20*time.Minute, nil)
 	power(t, func(question []string) (string, bool) {
@@ -129,7 +127,7 @@ func TestNodeMeasuresWhileItSendsWhatItKept(t *testing.T) {
 			at = append(at, s.clock().Sub(start))
 		}
 		return hardware(question)
-	}, fmt.Sprintf("\nGATEWAY = %q\nPORT = %s\n", host, port), "NETWORK=20")
+	}, gatewayAt(server.Listener.Addr().String()), "NETWORK=20")
 	for i := 1; i < len(at); i++ {
 		if gap := at[i] - at[i-1]; gap > 45*time.Second {
 			t.Errorf("measured at %s and then at %s: it waited for what it kept", at[i-1], at[i])

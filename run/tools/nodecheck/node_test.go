@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -56,7 +55,6 @@ type site struct {
 	passed    time.Duration
 	requests  []request
 	published []reading.Reading
-	refuse    error // of Pub/Sub
 }
 
 func newSite(t *testing.T) *site {
@@ -79,9 +77,6 @@ func (s *site) clock() time.Time {
 func (s *site) Publish(_ context.Context, m gateway.Message) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.refuse != nil {
-		return s.refuse
-	}
 	data, err := wire.DecodeData(m.Data, start.AddDate(1, 0, 0))
 	if err != nil {
 		return err
@@ -178,7 +173,12 @@ func (s *site) until(end time.Duration, room func(after time.Duration) string) b
 func (s *site) serve() string {
 	server := httptest.NewServer(s)
 	s.t.Cleanup(server.Close)
-	host, port, _ := net.SplitHostPort(server.Listener.Addr().String())
+	return gatewayAt(server.Listener.Addr().String())
+}
+
+// gatewayAt returns the settings with which a node calls an address.
+func gatewayAt(address string) string {
+	host, port, _ := net.SplitHostPort(address)
 	return fmt.Sprintf("\nGATEWAY = %q\nPORT = %s\n", host, port)
 }
 
@@ -537,26 +537,5 @@ func TestNodeFollowsTheNameToTheStandby(t *testing.T) {
 				t.Errorf("%d readings at the first gateway and %d at the standby, want 10 and 10", len(first), len(second))
 			}
 		})
-	}
-}
-
-var errAway = errors.New("unavailable")
-
-// TestNodeTrustsAGatewayThatKeeps lets the real gateway be without Pub/Sub. Contract 8.8.
-func TestNodeTrustsAGatewayThatKeeps(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	s.refuse = errAway
-	power(t, s.until(3*time.Minute, nil), s.serve())
-	ids := map[string]bool{}
-	sent := s.on("message")
-	for _, r := range sent {
-		ids[r.ID] = true
-		if r.Status != http.StatusInternalServerError {
-			t.Errorf("answered %d", r.Status)
-		}
-	}
-	if len(sent) < 5 || len(ids) != len(sent) {
-		t.Errorf("%d messages with %d ids, want none twice", len(sent), len(ids))
 	}
 }

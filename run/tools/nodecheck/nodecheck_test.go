@@ -67,8 +67,7 @@ func TestMicroPythonNodeIsInOrder(t *testing.T) {
 	t.Parallel()
 	tooltest.Program(t, "micropython") // a test is skipped from its own goroutine alone
 	found := examine(t, 300*time.Millisecond, func(ctx context.Context, address string) error {
-		host, port, _ := net.SplitHostPort(address)
-		command := micropython(t, fmt.Sprintf("\nGATEWAY = %q\nPORT = %s\nINTERVAL_S = 0.3\n", host, port)) //nolint:contextcheck // it is killed below
+		command := micropython(t, gatewayAt(address)+"INTERVAL_S = 0.3\n") //nolint:contextcheck // it is killed below
 		var console bytes.Buffer
 		command.Stdout, command.Stderr = &console, &console
 		if err := command.Start(); err != nil {
