@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
-	"time"
 
 	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/shared/must"
@@ -29,15 +28,10 @@ func TestEnrolledGateway(t *testing.T) {
 	send := func(s *system.System, node string) (channel int64) {
 		t.Helper()
 		nodeAt(t, s).do(http.MethodPost, "/api/v1/message", fmt.Sprintf(`{"id":"m1","node_id":%q,"temperature":21,"humidity":40}`, node), 200)
-		for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-			err := s.Pool.QueryRow(t.Context(), `SELECT customer_id FROM sensor_data.readings WHERE node_id = $1`, node).Scan(&channel)
-			if err == nil {
-				return channel
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("the reading of %s is not stored: %v", node, err)
-			}
-		}
+		eventually(t, "the reading of "+node+" is stored", func() bool {
+			return s.Pool.QueryRow(t.Context(), `SELECT customer_id FROM sensor_data.readings WHERE node_id = $1`, node).Scan(&channel) == nil
+		})
+		return channel
 	}
 	gateways := func(owner *user) []any {
 		t.Helper()

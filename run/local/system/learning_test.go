@@ -128,19 +128,13 @@ func (l *learner) begin(calm, rest int, nodes ...string) {
 // apart: training learns nothing from them, and validate takes none of them.
 func (l *learner) adopted(node, version string) {
 	l.t.Helper()
-	deadline := time.Now().Add(patience)
-	for at := time.Now().AddDate(0, 0, -20); ; at = at.Add(2 * time.Hour) {
-		probe := l.messages(hours(node, 28, 28, at))
-		l.publish(probe[27:])
-		var judged bool
+	at := time.Now().AddDate(0, 0, -20)
+	eventually(l.t, "detection uses "+version, func() (judged bool) {
+		l.publish(l.messages(hours(node, 28, 28, at))[27:])
+		at = at.Add(2 * time.Hour)
 		must.Do(l.t, l.Pool.QueryRow(l.t.Context(), `SELECT EXISTS (SELECT FROM prediction_feedback WHERE model_version = $1 AND score > 0)`, version).Scan(&judged))
-		if judged {
-			return
-		}
-		if time.Now().After(deadline) {
-			l.t.Fatalf("detection does not use %s", version)
-		}
-	}
+		return judged
+	})
 }
 
 // validate validates so many odd and so many normal predictions through the API, in
@@ -174,23 +168,19 @@ func (l *learner) validate(odd, normal int, truly bool) {
 }
 
 // runs waits until so many runs have ended and returns the newest.
-func (l *learner) runs(n int) map[string]any {
+func (l *learner) runs(n int) (run map[string]any) {
 	l.t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
+	eventually(l.t, fmt.Sprintf("%d runs have ended", n), func() bool {
 		runs := list(l.t, l.api.do(http.MethodGet, "/api/v1/ml/retraining/history", "", 200))
 		if len(runs) > n {
 			l.t.Fatalf("%d runs, want %d: %v", len(runs), n, runs)
 		}
-		if len(runs) == n && field[string](l.t, runs[0], "status") != "running" {
-			run, _ := runs[0].(map[string]any)
-			return run
+		if len(runs) == n {
+			run, _ = runs[0].(map[string]any)
 		}
-		if time.Now().After(deadline) {
-			l.t.Fatalf("after %v: %v", patience, runs)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+		return run != nil && run["status"] != "running"
+	})
+	return run
 }
 
 func (l *learner) used() (n int) {

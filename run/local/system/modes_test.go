@@ -65,11 +65,7 @@ func TestEmulatorHasTheTopology(t *testing.T) {
 	must.Get(client.TopicAdminClient.Publish(t.Context(), &pubsubpb.PublishRequest{
 		Topic: queue.TopicName(system.Project, queue.TopicData), Messages: []*pubsubpb.PubsubMessage{{Data: []byte("reading")}},
 	}))(t)
-	for deadline := time.Now().Add(patience); detect.Load() < 2 || ingest.Load() < 1; time.Sleep(10 * time.Millisecond) { // between two polls
-		if time.Now().After(deadline) {
-			t.Fatalf("ingest has %d messages, detect %d: want the refused one again", ingest.Load(), detect.Load())
-		}
-	}
+	eventually(t, "ingest has the message, and detect the refused one again", func() bool { return detect.Load() >= 2 && ingest.Load() >= 1 })
 }
 
 // TestModelsInAnObjectStorageOfAnother trains twice over: the bucket is made at the
@@ -117,16 +113,13 @@ func bigQueryEmulator(t *testing.T) bqreadings.Config {
 		_ = command.Wait()
 	})
 	for _, address := range []string{c.Emulator, c.StorageEmulator} {
-		for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) { // between two polls of the condition
+		eventually(t, "the emulator listens at "+address, func() bool {
 			connection, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
 			if err == nil {
 				_ = connection.Close()
-				break
 			}
-			if time.Now().After(deadline) {
-				t.Fatal(err)
-			}
-		}
+			return err == nil
+		})
 	}
 	return c
 }

@@ -128,13 +128,9 @@ func answers(u *user, id int) map[string]any {
 // forecast waits until the API has the models and returns what they foretell.
 func forecast(u *user, node string) (answer any) {
 	u.t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) { // between two polls of the condition
+	eventually(u.t, "there is a forecast of "+node, func() bool {
 		_, err := u.Call(u.t.Context(), http.MethodGet, "/api/v1/ml/forecast/"+node, nil, &answer)
-		if err == nil {
-			return answer
-		}
-		if time.Now().After(deadline) {
-			u.t.Fatalf("after %v: %v", patience, err)
-		}
-	}
+		return err == nil
+	})
+	return answer
 }

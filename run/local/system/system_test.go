@@ -115,6 +115,16 @@ func sensor(t *testing.T, u *user, id string) {
 	must.Do(t, u.CreateRoom(t.Context(), "Vault", []string{id}))
 }
 
+// eventually waits until something is so.
+func eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !done(); time.Sleep(20 * time.Millisecond) { // between two polls
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
 func drain(t *testing.T, s *system.System) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -172,13 +182,9 @@ func TestPipelineEndToEnd(t *testing.T) {
 	if state, temperature := field[string](t, shown[0], "state"), field[float64](t, shown[0], "temperature"); state != "critical" || temperature != 55.2 {
 		t.Errorf("overview %v", overview)
 	}
-	for deadline := time.Now().Add(patience); field[map[string]any](t, overview, "probe")["published"] == nil; {
-		if time.Now().After(deadline) {
-			t.Fatal("there is no probe")
-		}
-		time.Sleep(20 * time.Millisecond)
-		overview = owner.do(http.MethodGet, "/api/v1/overview", "", http.StatusOK)
-	}
+	eventually(t, "there is a probe", func() bool {
+		return field[map[string]any](t, owner.do(http.MethodGet, "/api/v1/overview", "", http.StatusOK), "probe")["published"] != nil
+	})
 
 	// Nobody else sees any of it.
 	for _, path := range []string{"/api/v1/data/latest/esp32-7f3a", "/api/v1/sensors/sensor/esp32-7f3a"} {
@@ -337,12 +343,7 @@ func TestDataSurvivesARestart(t *testing.T) {
 		return s, credentials
 	}
 	s, credentials := begin()
-	for deadline := time.Now().Add(patience); s.Nodes.Stats().Accepted < 4; {
-		if time.Now().After(deadline) {
-			t.Fatal("the simulated nodes sent nothing")
-		}
-		time.Sleep(10 * time.Millisecond) // between two polls of the condition
-	}
+	eventually(t, "the simulated nodes have sent", func() bool { return s.Nodes.Stats().Accepted >= 4 })
 	// What was answered before the stop must be there after it.
 	must.Do(t, s.Stop())
 	sent := s.Nodes.Stats().Accepted
@@ -357,16 +358,9 @@ func TestDataSurvivesARestart(t *testing.T) {
 		t.Errorf("the demo login changed from %v to %v", credentials, sameLogin)
 	}
 	// What Pub/Sub had not delivered at the stop is delivered after the start.
-	for deadline := time.Now().Add(patience); ; {
-		stored := count(t, again, "sensor_data.readings")
-		if int64(stored) >= sent {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d readings after the restart, want the %d from before at least", stored, sent)
-		}
-		time.Sleep(10 * time.Millisecond) // between two polls of the condition
-	}
+	eventually(t, fmt.Sprintf("the %d readings from before the restart are stored", sent), func() bool {
+		return int64(count(t, again, "sensor_data.readings")) >= sent
+	})
 	if sensors := count(t, again, "sensors"); sensors != 2 {
 		t.Errorf("%d sensors after the restart, want 2", sensors)
 	}
