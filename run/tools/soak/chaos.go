@@ -56,7 +56,7 @@ func (f *chaos) all() []event {
 	expendable := f.cluster.Gateways[len(f.cluster.Gateways)-1]
 	list := []event{
 		{"gateway killed", f.kill(expendable)},
-		{"gateway restarted", f.restart(expendable)},
+		{"gateway restarted", f.restart(expendable, syscall.SIGTERM, 0)},
 		{"API killed", f.kill(f.cluster.API.Instances[1])},
 		{"API hangs", f.hang(f.cluster.API.Instances[1])},
 		{"database crashes", f.crashDatabase},
@@ -138,23 +138,19 @@ func (f *chaos) overlaps(from, to time.Time) bool {
 	})
 }
 
-func (f *chaos) kill(p *process) func(context.Context) error {
+// restart ends a process by a signal and starts it again after a delay.
+func (f *chaos) restart(p *process, signal syscall.Signal, delay time.Duration) func(context.Context) error {
 	return func(ctx context.Context) error {
-		if err := p.End(syscall.SIGKILL); err != nil {
+		if err := p.End(signal); err != nil {
 			return err
 		}
-		pause(ctx, restartDelay)
+		pause(ctx, delay)
 		return p.Start(ctx)
 	}
 }
 
-func (f *chaos) restart(p *process) func(context.Context) error {
-	return func(ctx context.Context) error {
-		if err := p.End(syscall.SIGTERM); err != nil {
-			return err
-		}
-		return p.Start(ctx)
-	}
+func (f *chaos) kill(p *process) func(context.Context) error {
+	return f.restart(p, syscall.SIGKILL, restartDelay)
 }
 
 // hang stops a process without closing its connections: it accepts requests and

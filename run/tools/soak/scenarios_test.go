@@ -34,9 +34,7 @@ func always() bool { return true }
 
 func databaseGone(t scenarioTest) string {
 	env := begin(t.T, nil)
-	if err := env.cluster.Database.Crash(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, env.cluster.Database.Crash())
 	before := env.stats()
 	refused := 500
 	env.until("the API says that it fails", func() bool { return env.call(alertsPath) == refused })
@@ -44,9 +42,7 @@ func databaseGone(t scenarioTest) string {
 	if failed := env.stats().Failed - before.Failed; failed > 0 {
 		t.Errorf("%d posts of nodes failed without a database", failed)
 	}
-	if err := env.cluster.Database.Recover(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, env.cluster.Database.Recover(t.Context()))
 	after := env.waitRecovered(alertsPath)
 	return fmt.Sprintf("API %d, recovered after %.1f s; %s", refused, after.Seconds(), exact(env.end()))
 }
@@ -54,11 +50,8 @@ func databaseGone(t scenarioTest) string {
 func databaseHangs(t scenarioTest) string {
 	env := begin(t.T, nil)
 	env.cluster.Database.Proxy.SetMode(proxytest.Stall)
-	_, failed := env.observe(6*time.Second, always)
+	env.observe(always)
 	env.cluster.Database.Proxy.SetMode(proxytest.Forward)
-	if failed > 0 {
-		t.Errorf("%d posts of nodes failed while the database hung", failed)
-	}
 	after := env.waitRecovered(alertsPath)
 	return fmt.Sprintf("API recovered after %.1f s; %s", after.Seconds(), exact(env.end()))
 }
@@ -110,9 +103,7 @@ func databaseFull(t scenarioTest) string {
 	free()
 	env.until("readings are stored though the disk was full", func() bool {
 		if env.cluster.Database.Exited() {
-			if err := env.cluster.Database.Recover(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, env.cluster.Database.Recover(t.Context()))
 		}
 		return env.storedRows() > stored
 	})
@@ -160,11 +151,8 @@ func gatewayFull(t scenarioTest) string {
 func pubSubSlow(t scenarioTest) string {
 	env := begin(t.T, nil)
 	env.cluster.PubSub.GatewayProxy.SetLatency(200 * time.Millisecond)
-	accepted, failed := env.observe(6*time.Second, always)
+	accepted := env.observe(always)
 	env.cluster.PubSub.GatewayProxy.SetLatency(0)
-	if failed > 0 {
-		t.Errorf("%d posts failed over the slow proxy", failed)
-	}
 	return fmt.Sprintf("%d answers over 0.4 s late, none failed; %s", accepted, exact(env.end()))
 }
 
@@ -228,9 +216,7 @@ func clockJump(t scenarioTest) string {
 	report, err := ledger.Replay(t.Context(), s, &series, time.Now, 25*time.Hour)
 	stop()
 	setting.Wait()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if err := report.Check(); err != nil {
 		t.Errorf("%v\n%s", err, report)
 	}
@@ -263,11 +249,8 @@ func quotaErrors(t scenarioTest) string {
 		}}
 	})
 	exhausted.Store(true)
-	_, failed := env.observe(6*time.Second, func() bool { return refused.Load() > 0 })
+	env.observe(func() bool { return refused.Load() > 0 })
 	exhausted.Store(false)
-	if failed > 0 {
-		t.Errorf("%d posts failed", failed)
-	}
 	_ = env.finish() // the ledger of PostgreSQL, where no readings are
 	rows := table.Rows()
 	distinct := map[reading.Identity]bool{}
@@ -302,13 +285,9 @@ func twoGateways(t scenarioTest) string {
 	env = prepared(t.T, func(s *soak) { s.resolve = resolve })
 	env.send()
 	before := env.stats()
-	if err := env.cluster.Gateways[1].End(syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, env.cluster.Gateways[1].End(syscall.SIGKILL))
 	env.until("nodes have moved and send", func() bool { return moved.Load() > 0 && env.stats().Accepted-before.Accepted >= 20 })
-	if err := env.cluster.Gateways[1].Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, env.cluster.Gateways[1].Start(t.Context()))
 	sum := env.end()
 	return fmt.Sprintf("%d nodes moved, %d rows twice; %s", moved.Load(), sum.Duplicated, exact(sum))
 }
@@ -320,10 +299,7 @@ func halfOpen(t scenarioTest) string {
 	const many = 300
 	var connections []net.Conn
 	for i := range many {
-		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(gateway.URL(), "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get((&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(gateway.URL(), "http://")))(t)
 		defer func() { _ = conn.Close() }()
 		// A third says nothing, a third stops in the header, a third in the body.
 		_, _ = conn.Write([]byte([]string{"", "POST /api/v1/message HTTP/1.1\r\nHost: g", "POST /api/v1/message HTTP/1.1\r\nHost: g\r\nContent-Length: 90\r\n\r\n{"}[i%3]))
