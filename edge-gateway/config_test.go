@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/config"
 	"coldaisle.dev/shared/must"
@@ -54,16 +52,12 @@ func TestUnknown(t *testing.T) {
 	file := install(t, "PROJECT_ID=site\nNODE_RAT=5\nHTTPS_PROXY=http://proxy:3128\nGOMEMLIMIT=100MiB\nREADINGS_PER_DAY=7\n")
 	environ := []string{"PATH=/bin", "HOME=/root", "NODE_ENV=test", "SORT=1", "project-id=s3cr3t"}
 	want := []string{"project-id is not a setting, PROJECT_ID is"}
-	if diff := cmp.Diff(want, unknown(environ, file)); diff != "" {
-		t.Errorf("beside a service's file that is not of this environment (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "beside a service's file that is not of this environment", want, unknown(environ, file))
 	want = []string{
 		"NODE_RAT is not a setting, NODE_RATE is", "project-id is not a setting, PROJECT_ID is",
 		"READINGS_PER_DAY in " + file.etc("environment") + " is not a setting",
 	}
-	if diff := cmp.Diff(want, unknown(withServiceEnvironment(environ, file), file)); diff != "" {
-		t.Errorf("as a service (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "as a service", want, unknown(withServiceEnvironment(environ, file), file))
 	if got := unknown([]string{"PROJECT_ID=site", "PORT=8080"}, installation{t.TempDir()}); got != nil {
 		t.Errorf("of right settings it says %q", got)
 	}

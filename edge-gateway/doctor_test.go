@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"coldaisle.dev/shared/must"
 )
 
 // TestDoctor examines a gateway of its own, which serves though a setting is misspelt, and
@@ -115,14 +115,8 @@ func TestInstalled(t *testing.T) {
 		"OUTBOX_DIR=" + at.outbox(), "GOOGLE_APPLICATION_CREDENTIALS=" + at.etc("google.json"),
 		"PROJECT_ID=site", "PORT=9090", "PATH=/bin", "PORT=8081",
 	}
-	if diff := cmp.Diff(want, withServiceEnvironment([]string{"PATH=/bin", "PORT=8081"}, at)); diff != "" {
-		t.Errorf("environment (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "environment", want, withServiceEnvironment([]string{"PATH=/bin", "PORT=8081"}, at))
 	own := []string{"PROJECT_ID=other"}
-	if diff := cmp.Diff(own, withServiceEnvironment(own, at)); diff != "" {
-		t.Errorf("a project of one's own (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"A=b"}, withServiceEnvironment([]string{"A=b"}, installation{t.TempDir()})); diff != "" {
-		t.Errorf("nothing installed (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "a project of one's own", own, withServiceEnvironment(own, at))
+	must.Equal(t, "nothing installed", []string{"A=b"}, withServiceEnvironment([]string{"A=b"}, installation{t.TempDir()}))
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
@@ -28,7 +27,5 @@ gateway_role{role="active"} 0
 gateway_role{role="conflict"} 0
 gateway_role{role="standby"} 1
 `
-	if diff := cmp.Diff(want, page.Body.String()); diff != "" {
-		t.Errorf("metrics (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "metrics", want, page.Body.String())
 }

@@ -417,9 +417,7 @@ func TestOutboxThatOpensLate(t *testing.T) {
 		t.Errorf("sent once more it has the time %s, want %s", got.Reading.Time, taken)
 	}
 	s.message(`{"id":"4","node_id":"n1","temperature":23,"humidity":40}`)
-	if diff := cmp.Diff([]float64{20, 21, 22}, s.published.last().Recent.Temperature); diff != "" {
-		t.Errorf("window afterwards (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "window afterwards", []float64{20, 21, 22}, s.published.last().Recent.Temperature)
 }
 
 // TestClockInThe1970s has a machine without a battery start without Pub/Sub and without the

@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/logging"
@@ -45,9 +43,7 @@ func TestHeadersOfStrangers(t *testing.T) {
 	}
 	want := map[string]string{wire.NodeIDAttribute: "node-0001", "googclient_traceparent": trace}
 	for _, m := range server.Messages() {
-		if diff := cmp.Diff(want, m.Attributes); diff != "" {
-			t.Errorf("attributes (-want +got):\n%s", diff)
-		}
+		must.Equal(t, "attributes", want, m.Attributes)
 	}
 }
 

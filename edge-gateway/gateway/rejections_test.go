@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"coldaisle.dev/shared/must"
 )
 
@@ -55,20 +53,14 @@ func TestRejectionsAreLogged(t *testing.T) {
 		" | POST /api/v1/message | node_id must be 1 to 50 letters, digits, '.', '_', ':' or '-', and not '.' or '..': got \"n 3\"",
 		"n4 | POST /api/v1/register | ip_addr must be an IP address",
 	}
-	if diff := cmp.Diff(want, told()); diff != "" {
-		t.Errorf("of three rounds within a minute (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "of three rounds within a minute", want, told())
 	s.pass(time.Minute)
 	send(message, `{"id":"1","node_id":"n1","temperature":20,"humidity":101}`)
 	want = []string{"n1 | POST /api/v1/message | humidity must be between 0 and 100 percent: got 101"}
-	if diff := cmp.Diff(want, told()); diff != "" {
-		t.Errorf("a minute later (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "a minute later", want, told())
 	s.pass(-24 * time.Hour) // a clock that is set back does not silence the log
 	send(message, `{"id":"1","node_id":"n1","temperature":20,"humidity":101}`)
-	if diff := cmp.Diff(want, told()); diff != "" {
-		t.Errorf("a day before (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "a day before", want, told())
 	// One that invents names does not fill the log.
 	for i := range 1000 {
 		send(message, fmt.Sprintf(`{"id":"1","node_id":"invented-%d"}`, i))

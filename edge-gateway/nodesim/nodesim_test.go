@@ -8,8 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"coldaisle.dev/edge-gateway/nodesim"
 	"coldaisle.dev/shared/must"
 )
@@ -30,9 +28,7 @@ func TestNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gateway{}
 		s := pretend(t, g, nodesim.Config{Nodes: 6, Prefix: "lab", FailureEvery: -1}, 30*time.Minute-time.Second)
-		if diff := cmp.Diff([][]string{{"lab-r1-n1", "lab-r1-n2", "lab-r1-n3", "lab-r1-n4"}, {"lab-r2-n1", "lab-r2-n2"}}, s.Rooms()); diff != "" {
-			t.Errorf("rooms (-want +got):\n%s", diff)
-		}
+		must.Equal(t, "rooms", [][]string{{"lab-r1-n1", "lab-r1-n2", "lab-r1-n3", "lab-r1-n4"}, {"lab-r2-n1", "lab-r2-n2"}}, s.Rooms())
 
 		if got := len(g.calls("register")); got != 6 {
 			t.Errorf("%d registrations of 6 nodes", got)
@@ -99,9 +95,7 @@ func TestRegistration(t *testing.T) {
 				for i := 1; i < len(calls); i++ {
 					pauses = append(pauses, calls[i].At.Sub(calls[i-1].At)/time.Second)
 				}
-				if diff := cmp.Diff(c.want, pauses); diff != "" {
-					t.Errorf("seconds between registrations (-want +got):\n%s", diff)
-				}
+				must.Equal(t, "seconds between registrations", c.want, pauses)
 				if got := s.Stats(); got.Registered != c.registered {
 					t.Errorf("%d registered, want %d", got.Registered, c.registered)
 				}

@@ -34,9 +34,7 @@ func TestInspect(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("contents (-want +got):\n%s", diff)
-		}
+		must.Equal(t, "contents", want, got)
 		if diff := cmp.Diff(before, files(t, dir)); diff != "" {
 			t.Errorf("looking changed the folder (-before +after):\n%s", diff)
 		}

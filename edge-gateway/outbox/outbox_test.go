@@ -108,9 +108,7 @@ func TestOldestFirstAcrossSegmentsAndRestarts(t *testing.T) {
 		t.Errorf("%d messages wait after a restart, want 250", got)
 	}
 	add(t, box, want[400:]...)
-	if diff := cmp.Diff(want[150:], drain(t, box, 7)); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, "", want[150:], drain(t, box, 7))
 	if got := box.Stats(); got.Pending != 0 || got.Damaged != 0 {
 		t.Errorf("%+v when all is consumed", got)
 	}
@@ -128,9 +126,7 @@ func TestNextDoesNotTakeOut(t *testing.T) {
 	}
 	messages, _ := box.Next(3)
 	must.Do(t, box.Consume(messages[:1]))
-	if diff := cmp.Diff([]string{"b", "c"}, drain(t, box, 5)); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, "", []string{"b", "c"}, drain(t, box, 5))
 }
 
 // ofNode is a record of a certain node.
@@ -226,9 +222,7 @@ func TestDamage(t *testing.T) {
 			for range 3 { // as while Pub/Sub is unavailable: nothing is consumed
 				must.Get(box.Next(2))(t)
 			}
-			if diff := cmp.Diff(append(slices.Clip(c.want), "after"), drain(t, box, 2)); diff != "" {
-				t.Error(diff)
-			}
+			must.Equal(t, "", append(slices.Clip(c.want), "after"), drain(t, box, 2))
 			if got := box.Stats().Damaged; got != c.damaged {
 				t.Errorf("%d damaged places are counted, want %d", got, c.damaged)
 			}
@@ -246,16 +240,12 @@ func TestDamageWhileOpen(t *testing.T) {
 	content := must.Get(os.ReadFile(path))(t)
 	clear(content[recordSize+len("first"):])
 	must.Do(t, os.WriteFile(path, content, 0o600))
-	if diff := cmp.Diff([]string{"first"}, drain(t, box, 1)); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, "", []string{"first"}, drain(t, box, 1))
 	if got := box.Stats(); got.Pending != 0 || got.Damaged != 1 {
 		t.Errorf("%+v, want nothing waiting and the damage counted once", got)
 	}
 	add(t, box, "fourth")
-	if diff := cmp.Diff([]string{"fourth"}, drain(t, box, 1)); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, "", []string{"fourth"}, drain(t, box, 1))
 }
 
 func TestCursor(t *testing.T) {
@@ -279,9 +269,7 @@ func TestCursor(t *testing.T) {
 			take(t, box, 2)
 			must.Do(t, box.Close())
 			must.Do(t, c.harm(filepath.Join(dir, "cursor")))
-			if diff := cmp.Diff(c.want, drain(t, open(t, dir, options()), 9)); diff != "" {
-				t.Error(diff)
-			}
+			must.Equal(t, "", c.want, drain(t, open(t, dir, options()), 9))
 		})
 	}
 }

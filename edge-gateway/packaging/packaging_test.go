@@ -15,8 +15,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/tooltest"
 )
@@ -73,9 +71,7 @@ func TestBuild(t *testing.T) {
 		"monitor-gateway-linux-armv7": {"linux", "arm", "7", "0"},
 		"monitor-gateway-linux-armv6": {"linux", "arm", "6", "0"},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("programs (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "programs", want, got)
 	packs(t, dir, "v9.8.7-test")
 	native := filepath.Join(dir, "monitor-gateway-"+runtime.GOOS+"-"+runtime.GOARCH)
 	if _, err := os.Stat(native); err != nil {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"cloud.google.com/go/pubsub/v2/pstest"
-	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
 
 	"coldaisle.dev/functions/detect"
@@ -148,9 +147,7 @@ func TestDetect(t *testing.T) {
 				got = append(got, event.Type)
 			}
 			slices.Sort(got)
-			if diff := cmp.Diff(c.want, got); diff != "" {
-				t.Errorf("alerts (-want +got):\n%s", diff)
-			}
+			must.Equal(t, "alerts", c.want, got)
 			if len(observer.seen) != c.learned {
 				t.Errorf("the learned part saw %d readings, want %d", len(observer.seen), c.learned)
 			}
@@ -204,9 +201,7 @@ func TestDetectJudges(t *testing.T) {
 			if c.judged {
 				want = []incidents.Judged{{Reading: r, Window: window, Arrived: published, Defaults: defaults}}
 			}
-			if diff := cmp.Diff(want, judge.judged); diff != "" {
-				t.Errorf("judged (-want +got):\n%s", diff)
-			}
+			must.Equal(t, "judged", want, judge.judged)
 		})
 	}
 }
@@ -286,9 +281,7 @@ func TestFindingsAreJudged(t *testing.T) {
 				t.Fatalf("judged %+v, raised %d alerts", judge.judged, len(server.Messages()))
 			}
 			for _, j := range judge.judged {
-				if diff := cmp.Diff(c.want, j.Findings); diff != "" {
-					t.Errorf("findings (-want +got):\n%s", diff)
-				}
+				must.Equal(t, "findings", c.want, j.Findings)
 			}
 		})
 	}

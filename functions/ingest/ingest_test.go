@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"coldaisle.dev/functions/ingest"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
@@ -86,9 +84,7 @@ func TestProbe(t *testing.T) {
 			clock := func() time.Time { return published.Add(1500 * time.Millisecond) }
 			step := ingest.New(c.from, &states, &fakeReadings{}, fakeDeleted{}, clock, logging.New(&log, slog.LevelInfo, ""), nil)
 			must.Do(t, step.Handle(t.Context(), push.Message{PublishTime: published}))
-			if diff := cmp.Diff(c.want, states.published); diff != "" {
-				t.Errorf("kept (-want +got):\n%s", diff)
-			}
+			must.Equal(t, "kept", c.want, states.published)
 			// What terraform/modules/monitoring/objectives.tf looks for.
 			if logged := strings.Contains(log.String(), `"message":"probe readable","lateness_s":1.5`); logged != (c.want != nil) {
 				t.Errorf("log %s", log.String())
@@ -207,9 +203,7 @@ func TestIngest(t *testing.T) {
 			if (err != nil) != c.refused || push.IsPermanent(err) != c.permanent {
 				t.Errorf("answered %v", err)
 			}
-			if diff := cmp.Diff(c.want, table.rows); diff != "" {
-				t.Errorf("stored (-want +got):\n%s", diff)
-			}
+			must.Equal(t, "stored", c.want, table.rows)
 		})
 	}
 }

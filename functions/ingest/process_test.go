@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"cloud.google.com/go/pubsub/v2/pstest"
-	"github.com/google/go-cmp/cmp"
 
 	"coldaisle.dev/shared/function/functiontest"
 	"coldaisle.dev/shared/must"
@@ -70,9 +69,7 @@ func TestProcess(t *testing.T) {
 		if got := p.Terminate(); got != 0 {
 			t.Errorf("exit %d\n%s", got, p.Output())
 		}
-		if diff := cmp.Diff([]reading.Reading{want}, storedRows(t, database)); diff != "" {
-			t.Errorf("stored (-want +got):\n%s", diff)
-		}
+		must.Equal(t, "stored", []reading.Reading{want}, storedRows(t, database))
 		for _, text := range []string{
 			`"readings_stored":3`, `"messages_dead_lettered":1`, `"message dead-lettered"`, `"reason":"malformed"`, `"message_id":"malformed"`,
 		} {
@@ -107,9 +104,7 @@ func TestProcess(t *testing.T) {
 		if got := p.Push(m); got != http.StatusNoContent {
 			t.Fatalf("answered %d\n%s", got, p.Output())
 		}
-		if diff := cmp.Diff([]reading.Reading{want}, table.Rows()); diff != "" {
-			t.Errorf("stored (-want +got):\n%s", diff)
-		}
+		must.Equal(t, "stored", []reading.Reading{want}, table.Rows())
 	})
 	t.Run("stores nothing while the database is away", func(t *testing.T) {
 		t.Parallel()

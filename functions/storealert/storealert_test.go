@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"coldaisle.dev/functions/storealert"
@@ -98,9 +97,7 @@ func TestAlertIsStoredOnceForItsOwner(t *testing.T) {
 	want := map[string]string{
 		"temperature": "High temperature detected: 55.2°C (limit 50.0°C)", "humidity": "High humidity detected: 61.0% (limit 50.0%)",
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("alerts (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "alerts", want, got)
 	must.Get(s.AcknowledgeAlert(t.Context(), customer, stored[0].ID))(t)
 	handle() // redelivered: no second record, no acknowledgement undone
 	if again := history(t, s, customer); len(again) != 2 || !again[0].Acknowledged {

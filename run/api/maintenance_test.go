@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"coldaisle.dev/shared/must"
 )
 
 // TestMaintenanceSilences shows contract 11.7.
@@ -143,12 +145,8 @@ func TestScopeTakesItsRulesAndWindows(t *testing.T) {
 	if rules := get[[]struct{ ID int64 }](t, a, http.MethodGet, "/api/v1/rules", ""); len(rules) != 3 || fmt.Sprint("rule:", rules[2].ID) != ruleOfAll {
 		t.Errorf("rules left: %v", rules)
 	}
-	if diff := cmp.Diff([]string{all}, left(a)); diff != "" {
-		t.Errorf("made again (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{others}, left(other)); diff != "" {
-		t.Errorf("another's (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "made again", []string{all}, left(a))
+	must.Equal(t, "another's", []string{others}, left(other))
 }
 
 // TestStillHotWhenItsWindowEnds shows contract 11.7: what lasts is open in the second

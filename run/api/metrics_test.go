@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/tooltest"
@@ -147,9 +145,7 @@ func TestMetricsOfWhoHasIt(t *testing.T) {
 		}
 		return want
 	}
-	if diff := cmp.Diff(series("open", "open", "open"), s.countedIncidents(t, a)); diff != "" {
-		t.Errorf("at first (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "at first", series("open", "open", "open"), s.countedIncidents(t, a))
 
 	for _, kind := range []string{"threshold", "silence"} {
 		for _, room := range []string{"B", "C"} {
@@ -158,14 +154,10 @@ func TestMetricsOfWhoHasIt(t *testing.T) {
 	}
 	began := s.now().Add(-time.Minute).Format(time.RFC3339)
 	window := a.create(t, "/api/v1/maintenance", fmt.Sprintf(`{"start_time":%q,"duration_s":3600,"room_id":%d}`, began, rooms["C"]))
-	if diff := cmp.Diff(series("open", "taken", "silenced"), s.countedIncidents(t, a)); diff != "" {
-		t.Errorf("B taken, C in maintenance and taken (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "B taken, C in maintenance and taken", series("open", "taken", "silenced"), s.countedIncidents(t, a))
 
 	a.call(t, a.token, http.MethodDelete, fmt.Sprintf("/api/v1/maintenance/%d", window), "").is(t, http.StatusNoContent)
-	if diff := cmp.Diff(series("open", "taken", "taken"), s.countedIncidents(t, a)); diff != "" {
-		t.Errorf("after maintenance (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "after maintenance", series("open", "taken", "taken"), s.countedIncidents(t, a))
 
 	// A gateway's silence calls in a room while one of its nodes there is not in maintenance.
 	for _, sensor := range []string{"hot-A", "cellar-A"} {
@@ -186,12 +178,8 @@ func TestMetricsOfALateIncident(t *testing.T) {
 	now := s.now()
 	s.judgeArrived(t, "hot", now.Add(-time.Minute-incident.JoinGap), now, 55)
 	want := []string{`{kind="silence",severity="warning",room="Hall",state="open"} 1.0`, `{kind="threshold",severity="critical",room="Hall",state="late"} 1.0`}
-	if diff := cmp.Diff(want, s.countedIncidents(t, a)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Equal(t, "", want, s.countedIncidents(t, a))
 	s.judge(t, "hot", now, 55)
 	want = []string{`{kind="threshold",severity="critical",room="Hall",state="open"} 1.0`}
-	if diff := cmp.Diff(want, s.countedIncidents(t, a)); diff != "" {
-		t.Errorf("after a reading in time (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "after a reading in time", want, s.countedIncidents(t, a))
 }

@@ -127,12 +127,8 @@ func TestOverview(t *testing.T) {
 	}
 	body, got := a.overview(t, "")
 	want := map[string]string{"critical": "critical", "warm": "warning", "fine": "ok", "never": "unreported", "silent": "silent"}
-	if diff := cmp.Diff(want, states(body)); diff != "" {
-		t.Errorf("states (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(map[string]int{"sensors": 5, "ok": 1, "warning": 1, "critical": 1, "silent": 1, "late": 0, "unreported": 1}, body.Counts); diff != "" {
-		t.Errorf("counts (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "states", want, states(body))
+	must.Equal(t, "counts", map[string]int{"sensors": 5, "ok": 1, "warning": 1, "critical": 1, "silent": 1, "late": 0, "unreported": 1}, body.Counts)
 	// Two of the critical one, which are a group with the warm one's, and a silence.
 	if len(body.Rooms) != 2 || len(body.Incidents) != 4 || body.ToBeSeen != 2 {
 		t.Errorf("rooms %v, %d to be seen of incidents %v", body.Rooms, body.ToBeSeen, body.Incidents)
@@ -156,9 +152,7 @@ func TestOverview(t *testing.T) {
 	for _, sensor := range body.Sensors {
 		judged[sensor.ID] = sensor.JudgedBy
 	}
-	if diff := cmp.Diff(map[string]string{"critical": "nothing", "warm": "live_state", "fine": "learning", "never": "nothing", "silent": "nothing"}, judged); diff != "" {
-		t.Errorf("judged by (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "judged by", map[string]string{"critical": "nothing", "warm": "live_state", "fine": "learning", "never": "nothing", "silent": "nothing"}, judged)
 
 	// Unchanged, and each thing that changes it.
 	tag := got.header.Get("ETag")
@@ -274,7 +268,5 @@ func TestOverviewOrdersRoomsByTrouble(t *testing.T) {
 	for _, room := range body.Rooms {
 		names = append(names, room.Name)
 	}
-	if diff := cmp.Diff([]string{"Broken", "Hot", "Cold", "Warm", "Empty", "Hall 9", "Hall 10"}, names); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Equal(t, "", []string{"Broken", "Hot", "Cold", "Warm", "Empty", "Hall 9", "Hall 10"}, names)
 }

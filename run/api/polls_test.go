@@ -13,8 +13,6 @@ import (
 
 	bq "google.golang.org/api/bigquery/v2"
 
-	"github.com/google/go-cmp/cmp"
-
 	"coldaisle.dev/shared/learn"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/modelstore"
@@ -162,7 +160,5 @@ func TestForecastFollowsTheLastReading(t *testing.T) {
 	for _, ahead := range []float64{5, 10, 15, 20} {
 		want = append(want, step{ahead, newest.Add(time.Duration(ahead) * time.Second).UTC(), 20, 40})
 	}
-	if diff := cmp.Diff(want, got.Forecast); diff != "" {
-		t.Errorf("forecast (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "forecast", want, got.Forecast)
 }

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store/pipeline"
@@ -118,9 +116,7 @@ func TestSilentGatewayIsOneIncident(t *testing.T) {
 	reasons := []string{two[0].Reason, two[1].Reason}
 	slices.Sort(reasons)
 	want := []string{"No reading for more than 10 min; its gateway does not hear it", "No reading for more than 10 min; the node is alive and sends nothing"}
-	if diff := cmp.Diff(want, reasons); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Equal(t, "", want, reasons)
 	// The service itself is late: nobody is blamed.
 	must.Do(t, s.store.KeepProbe(t.Context(), s.now().Add(-5*time.Minute), s.now().Add(-5*time.Minute)))
 	if late := list(""); len(late) != 0 {

@@ -5,9 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -44,9 +43,7 @@ func TestExceeded(t *testing.T) {
 					t.Errorf("value %g, threshold %g: want a value over 50", event.Value, event.Threshold)
 				}
 			}
-			if diff := cmp.Diff(c.want, got); diff != "" {
-				t.Errorf("types (-want +got):\n%s", diff)
-			}
+			must.Equal(t, "types", c.want, got)
 		})
 	}
 }

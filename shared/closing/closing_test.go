@@ -4,9 +4,8 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"coldaisle.dev/shared/closing"
+	"coldaisle.dev/shared/must"
 )
 
 func TestCloseIsInReverseOrderAndNamesEachError(t *testing.T) {
@@ -28,9 +27,7 @@ func TestCloseIsInReverseOrderAndNamesEachError(t *testing.T) {
 	push("topic", broken)
 	stack.Push("table", closing.NoError(func() { closed = append(closed, "table") }))
 	err := stack.Close()
-	if diff := cmp.Diff([]string{"table", "topic", "client", "pool"}, closed); diff != "" {
-		t.Errorf("closed (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "closed", []string{"table", "topic", "client", "pool"}, closed)
 	if !errors.Is(err, broken) || !errors.Is(err, stuck) || err.Error() != "close topic: broken\nclose pool: stuck" {
 		t.Errorf("error %v", err)
 	}
@@ -39,7 +36,5 @@ func TestCloseIsInReverseOrderAndNamesEachError(t *testing.T) {
 	if err := stack.Close(); err != nil {
 		t.Errorf("second close: %v", err)
 	}
-	if diff := cmp.Diff([]string{"late"}, closed); diff != "" {
-		t.Errorf("closed by the second close (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "closed by the second close", []string{"late"}, closed)
 }

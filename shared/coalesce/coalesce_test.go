@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"coldaisle.dev/shared/coalesce"
+	"coldaisle.dev/shared/must"
 )
 
 // recorder is what a group runs: it takes a second for each batch, doubles its
@@ -76,9 +77,7 @@ func TestCallersThatArriveMeanwhileShareTheNextBatch(t *testing.T) {
 			t.Errorf("took %s, want two batches of a second", took)
 		}
 		call(t, g, 6) // nothing is in flight any more
-		if diff := cmp.Diff([][]int{{1}, {2, 3, 4, 5}, {6}}, r.batches); diff != "" {
-			t.Errorf("batches (-want +got):\n%s", diff)
-		}
+		must.Equal(t, "batches", [][]int{{1}, {2, 3, 4, 5}, {6}}, r.batches)
 		if r.most != 1 {
 			t.Errorf("%d batches at once", r.most)
 		}
@@ -109,9 +108,7 @@ func TestBatchesAreBounded(t *testing.T) {
 				for _, b := range r.batches {
 					got = append(got, len(b))
 				}
-				if diff := cmp.Diff(c.want, got); diff != "" {
-					t.Errorf("batches (-want +got):\n%s", diff)
-				}
+				must.Equal(t, "batches", c.want, got)
 				if took := time.Since(began); took != time.Duration(c.seconds)*time.Second {
 					t.Errorf("took %s, want %d s", took, c.seconds)
 				}
@@ -148,9 +145,7 @@ func TestItemsOfOneCallerShareABatch(t *testing.T) {
 				if took := time.Since(began); took != time.Duration(c.seconds)*time.Second {
 					t.Errorf("took %s, want %d s", took, c.seconds)
 				}
-				if diff := cmp.Diff(c.want, r.batches); diff != "" {
-					t.Errorf("batches (-want +got):\n%s", diff)
-				}
+				must.Equal(t, "batches", c.want, r.batches)
 				if got, err := g.DoAll(t.Context(), nil); err != nil || len(got) != 0 || len(r.batches) != len(c.want) {
 					t.Errorf("nothing was answered %v, %v in %d batches", got, err, len(r.batches))
 				}
@@ -165,13 +160,9 @@ func TestLingerEndsTheWait(t *testing.T) {
 		var r recorder
 		g := coalesce.New(r.run, coalesce.Options[int]{Linger: 300 * time.Millisecond})
 		call(t, g, 1, 2, 3)
-		if diff := cmp.Diff([]time.Duration{0, 300 * time.Millisecond}, r.began); diff != "" {
-			t.Errorf("batches began (-want +got):\n%s", diff)
-		}
+		must.Equal(t, "batches began", []time.Duration{0, 300 * time.Millisecond}, r.began)
 		call(t, g, 4)
-		if diff := cmp.Diff([][]int{{1}, {2, 3}, {4}}, r.batches); diff != "" {
-			t.Errorf("batches (-want +got):\n%s", diff)
-		}
+		must.Equal(t, "batches", [][]int{{1}, {2, 3}, {4}}, r.batches)
 	})
 }
 
@@ -242,9 +233,7 @@ func TestCallerWhoLeavesTakesNothingFromTheOthers(t *testing.T) {
 			}
 		})
 		callers.Wait()
-		if diff := cmp.Diff([][]int{{1}, {2, 3}}, r.batches); diff != "" {
-			t.Errorf("batches (-want +got):\n%s", diff)
-		}
+		must.Equal(t, "batches", [][]int{{1}, {2, 3}}, r.batches)
 	})
 }
 

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"coldaisle.dev/shared/config"
 	"coldaisle.dev/shared/must"
 )
@@ -31,17 +29,13 @@ func TestLoad(t *testing.T) {
 	t.Parallel()
 	got := must.Get(config.Load[settings]([]string{"PROJECT_ID=dc-1", "MAX_ALLOWED_TEMP=27.5", "UNRELATED=x"}))(t)
 	want := settings{Project: "dc-1", Port: 8080, Limit: 27.5, Linger: 5 * time.Millisecond}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Equal(t, "", want, got)
 }
 
 func TestDefaults(t *testing.T) {
 	t.Parallel()
 	want := settings{Port: 8080, Limit: 50, Linger: 5 * time.Millisecond}
-	if diff := cmp.Diff(want, config.Defaults[settings]()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Equal(t, "", want, config.Defaults[settings]())
 }
 
 func TestLoadNamesEachErrorOnALineOfItsOwn(t *testing.T) {

@@ -3,9 +3,8 @@ package config_test
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"coldaisle.dev/shared/config"
+	"coldaisle.dev/shared/must"
 )
 
 type described struct {
@@ -24,9 +23,7 @@ func TestDescribe(t *testing.T) {
 		{Name: "LINGER", Default: "5ms"},
 		{Name: "NODE_RATE", Default: "50", Help: "requests a second"},
 	}
-	if diff := cmp.Diff(want, config.Describe[described]()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Equal(t, "", want, config.Describe[described]())
 }
 
 func TestMisspelt(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/must"
 )
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -95,9 +96,7 @@ func TestAdvance(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, got := c.rule.Advance(incident.Memory{}, c.points)
-			if diff := gocmp.Diff(c.want, got); diff != "" {
-				t.Errorf("stretches (-want +got):\n%s", diff)
-			}
+			must.Equal(t, "stretches", c.want, got)
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/must"
 )
 
 // excursion is one of the rule hot() between two seconds.
@@ -85,12 +86,8 @@ func TestReconcile(t *testing.T) {
 			for _, e := range c.excursions {
 				got = append(got, e.Incident)
 			}
-			if diff := gocmp.Diff(c.want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-			if diff := gocmp.Diff(c.absorbed, absorbed); diff != "" {
-				t.Errorf("absorbed (-want +got):\n%s", diff)
-			}
+			must.Equal(t, "", c.want, got)
+			must.Equal(t, "absorbed", c.absorbed, absorbed)
 		})
 	}
 }
@@ -115,9 +112,7 @@ func TestReplay(t *testing.T) {
 			Stretches: []incident.Stretch{{Start: after(5000), End: after(5000), Lasting: true, Peak: 31, PeakTime: after(5000)}},
 		},
 	}
-	if diff := gocmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Equal(t, "", want, got)
 	one, _ := rule.Advance(incident.Memory{}, points)
 	if diff := gocmp.Diff(one, memory); diff != "" {
 		t.Errorf("memory (-advanced +replayed):\n%s", diff)

@@ -8,10 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/logmetrics"
+	"coldaisle.dev/shared/must"
 )
 
 func TestCountersWriteOneEntryAMinute(t *testing.T) {
@@ -37,9 +36,7 @@ func TestCountersWriteOneEntryAMinute(t *testing.T) {
 		"severity": "INFO", "message": logmetrics.Message, "component": "ingest",
 		"readings_stored": 6.0, "readings_ignored": 1.0,
 	}
-	if diff := cmp.Diff(want, entry); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Equal(t, "", want, entry)
 }
 
 func TestCountersLoseNothingBetweenGoroutines(t *testing.T) {

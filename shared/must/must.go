@@ -1,7 +1,11 @@
-// Package must ends a test at an error that the test is not about.
+// Package must states what a test takes for granted in one line: no error, or an equal value.
 package must
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
 
 // Do ends the test at an error: must.Do(t, db.DeleteRoom(ctx, customer, id)).
 func Do(tb testing.TB, err error) {
@@ -18,5 +22,13 @@ func Get[T any](value T, err error) func(testing.TB) T {
 		tb.Helper()
 		Do(tb, err)
 		return value
+	}
+}
+
+// Equal reports how a value differs from the wanted one, and what it is; the test goes on.
+func Equal(tb testing.TB, what string, want, got any, options ...cmp.Option) {
+	tb.Helper()
+	if diff := cmp.Diff(want, got, options...); diff != "" {
+		tb.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }

@@ -180,9 +180,7 @@ func TestDeadLetterIsTheOriginal(t *testing.T) {
 				}
 				want.Error = got.Error
 			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			must.Equal(t, "", want, got)
 		})
 	}
 }

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/push"
@@ -50,9 +48,7 @@ func TestDecodeReadsWhatPubSubPosts(t *testing.T) {
 	  "deliveryAttempt": 3
 	}`
 	got := must.Get(push.Decode([]byte(body)))(t)
-	if diff := cmp.Diff(example(), got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Equal(t, "", example(), got)
 }
 
 // TestHandlerAnswers shows contract 9.5.

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
 	"coldaisle.dev/shared/alert"
@@ -80,9 +79,7 @@ func TestAlertIsStoredOncePerReadingAndType(t *testing.T) {
 		ID: found[3].ID, SensorID: "n1", Type: "temperature", Time: instant(),
 		Message: "High temperature detected: 55.2°C (limit 50.0°C)",
 	}
-	if diff := cmp.Diff(want, found[3]); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Equal(t, "", want, found[3])
 }
 
 // active gathers a customer's active alerts.

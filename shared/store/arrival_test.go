@@ -149,9 +149,7 @@ func TestHotThroughout(t *testing.T) {
 	db.judge(t, newest, first)
 	start := instant().Add(4 * time.Millisecond)
 	want := []happened{{Start: start, End: instant().Add(25 * time.Second), PeakTime: start, Lasting: true, Peak: 60, Told: []told{{"opened", 0.004}}}}
-	if diff := cmp.Diff(want, db.happened(t, "window")); diff != "" {
-		t.Errorf("first known by a window (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "first known by a window", want, db.happened(t, "window"))
 	db.sensor(t, db.anna, db.annasRoom, "again")
 	db.judge(t, judged("again", 0, 60), judged("again", 1200, 20), judged("again", 30, 20), judged("again", 1100, 70))
 	found := db.happened(t, "again")
@@ -211,9 +209,7 @@ func TestBacklogReplaysNothingWithinAnIncident(t *testing.T) {
 		t.Errorf("%d replays for the %d readings within the incident", more, last-1)
 	}
 	want := []happened{{Start: instant(), End: at(last).Time, PeakTime: instant(), Lasting: true, Peak: 60, Told: []told{{"opened", 0}}}}
-	if diff := cmp.Diff(want, db.happened(t, "n1")); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Equal(t, "", want, db.happened(t, "n1"))
 }
 
 // replayCount counts the queries that replay a node's raw readings.

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
 	"coldaisle.dev/shared/alert"
@@ -51,9 +50,7 @@ func TestHistoryStaysVisibleAfterTheGatewayIsGone(t *testing.T) {
 	db.ingest(t, db.anna, gateway.EnrolledAt.Add(-40*24*time.Hour), 20)
 	db.claim(t, db.anna, db.annasRoom, "n1")
 	all := []reading.Span{{Channel: reading.Channel(db.anna)}}
-	if diff := cmp.Diff(all, db.visible(t, db.anna)); diff != "" {
-		t.Errorf("readings from before the enrolment (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "readings from before the enrolment", all, db.visible(t, db.anna))
 	must.Do(t, db.RevokeGateway(t.Context(), db.anna, gateway.ID))
 	db.sql(t, `UPDATE gateways SET enrolled_at = enrolled_at - interval '2 years', revoked_at = revoked_at - interval '2 years'`, nil)
 	if _, _, err := db.CreateGateway(t.Context(), db.bruno, "another"); err != nil { // removes old ones
@@ -62,9 +59,7 @@ func TestHistoryStaysVisibleAfterTheGatewayIsGone(t *testing.T) {
 	if n := db.count(t, `SELECT count(*) FROM gateways WHERE id = @id`, pgx.NamedArgs{"id": gateway.ID}); n != 0 {
 		t.Fatal("the gateway is still there")
 	}
-	if diff := cmp.Diff(all, db.visible(t, db.anna)); diff != "" {
-		t.Errorf("after the gateway is gone (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "after the gateway is gone", all, db.visible(t, db.anna))
 	if temperature, _ := db.shown(t); temperature != 20 {
 		t.Errorf("the overview shows %v", temperature)
 	}

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
 	"coldaisle.dev/shared/must"
@@ -58,9 +57,7 @@ func TestCompletedRunUsesWhatItReadAndNothingElse(t *testing.T) {
 		*run.ModelVersion != result.ModelVersion || string(run.Metrics) != string(result.Metrics) || run.ErrorMessage != nil {
 		t.Errorf("completed %+v", run)
 	}
-	if diff := cmp.Diff([]int64{verdicts[0].ID, verdicts[1].ID}, db.used(t)); diff != "" {
-		t.Errorf("used (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "used", []int64{verdicts[0].ID, verdicts[1].ID}, db.used(t))
 	_, err := db.CompleteRun(t.Context(), claim, result)
 	mustFail(t, "complete again", err, store.ErrRunEnded)
 	_, err = db.FailRun(t.Context(), claim, "no")
@@ -75,9 +72,7 @@ func TestVerdictChangedDuringARunWaitsForTheNext(t *testing.T) {
 	claim, verdicts := training(t, db)
 	must.Get(db.ValidatePrediction(t.Context(), db.anna, verdicts[0].ID, learning.FeedbackNotOK))(t)
 	must.Get(db.CompleteRun(t.Context(), claim, learning.TrainingResult{Used: verdicts}))(t)
-	if diff := cmp.Diff([]int64{verdicts[1].ID}, db.used(t)); diff != "" {
-		t.Errorf("used (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "used", []int64{verdicts[1].ID}, db.used(t))
 	left, err := db.UnusedVerdicts(t.Context(), db.anna, 10)
 	if err != nil || len(left) != 1 || left[0].ID != verdicts[0].ID || left[0].Feedback != learning.FeedbackNotOK {
 		t.Errorf("left %+v, %v", left, err)
@@ -122,9 +117,7 @@ func TestVerdictCarriesWhatTrainingWeighs(t *testing.T) {
 		ID: recorded.ID, Channel: reading.Channel(db.anna), SensorID: "n1", Time: instant(), MessageID: "a", AnomalyPredicted: true,
 		Feedback: learning.FeedbackOK, Score: new(0.75),
 	}
-	if diff := cmp.Diff(want, got[0]); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Equal(t, "", want, got[0])
 }
 
 func TestOneOfManyDeliveriesClaimsARun(t *testing.T) {

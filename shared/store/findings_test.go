@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
 	"coldaisle.dev/shared/incident"
@@ -128,9 +127,7 @@ func TestLateFindingIsOfThePast(t *testing.T) {
 	if len(got) != 1 || !got[0].Late || got[0].Lasting || !got[0].StartTime.Equal(instant()) || !got[0].EndTime.Equal(instant().Add(time.Minute)) {
 		t.Fatalf("%+v", got)
 	}
-	if diff := cmp.Diff([]string{"opened", "cleared"}, db.timeline(t, db.anna, got[0].ID)); diff != "" {
-		t.Errorf("timeline (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "timeline", []string{"opened", "cleared"}, db.timeline(t, db.anna, got[0].ID))
 }
 
 // TestForecastsOfARoomAreOneIncident shows contract 11.8: it lasts until no node of the
@@ -234,9 +231,7 @@ func TestTimelineOfLateReadings(t *testing.T) {
 		timeline = append(timeline, told{e.Event, e.At.Sub(instant()).Seconds()})
 	}
 	want := []told{{"opened", 0}, {"cleared", 330}, {"reopened", 600}, {"cleared", 630}, {"reopened", 700}, {"cleared", 900}}
-	if diff := cmp.Diff(want, timeline); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Equal(t, "", want, timeline)
 }
 
 // TestOpenReadingFromBeforeTheSensorWasSignedIsJudged shows contract 11.1: who may see a reading is

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -135,9 +134,7 @@ func TestEveryComponentMayDoWhatItDoes(t *testing.T) {
 	must.Get(part["train"].CompleteRun(t.Context(), claim, learning.TrainingResult{Used: verdicts}))(t)
 	must.Get(part["train"].UsedVerdicts(t.Context(), db.anna, 10))(t)
 	must.Get(part["train"].RightEpisodes(t.Context(), db.anna, instant()))(t)
-	if diff := cmp.Diff([]int64{shown[0].ID}, db.used(t)); diff != "" {
-		t.Errorf("used (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "used", []int64{shown[0].ID}, db.used(t))
 }
 
 // TestHistoryByItsComponents has ingest write and maintain the time-series table, its

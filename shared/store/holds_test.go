@@ -128,9 +128,7 @@ func TestIDThatAnotherHoldsIsForTheSignedChannelAlone(t *testing.T) {
 	}
 	// Created again, it shows all of his channel.
 	db.claim(t, db.bruno, db.brunosRoom, "n1")
-	if diff := cmp.Diff(spans, db.visible(t, db.bruno)); diff != "" {
-		t.Errorf("after deletion and creation (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "after deletion and creation", spans, db.visible(t, db.bruno))
 }
 
 // TestNewHoldBeginsEmpty shows contract 4.8.

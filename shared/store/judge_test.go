@@ -82,17 +82,13 @@ func TestThresholdIncidentOpensLastsAndClears(t *testing.T) {
 	if len(ended) != 1 || ended[0].ID != got.ID || ended[0].Resolution != "cleared" || !ended[0].EndTime.Equal(instant().Add(time.Minute)) {
 		t.Errorf("resolved: %+v", ended)
 	}
-	if diff := cmp.Diff([]string{"opened", "cleared"}, db.timeline(t, db.anna, got.ID)); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, "", []string{"opened", "cleared"}, db.timeline(t, db.anna, got.ID))
 	db.judge(t, judged("n1", 90, 54)) // within ten minutes: the same, come back
 	again := db.incidents(t, db.anna, incidents.IncidentQuery{})
 	if len(again) != 1 || again[0].ID != got.ID || again[0].Reopened != 1 || !again[0].Lasting || again[0].Peak != 54 {
 		t.Errorf("reopened: %+v", again)
 	}
-	if diff := cmp.Diff([]string{"opened", "cleared", "reopened"}, db.timeline(t, db.anna, got.ID)); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, "", []string{"opened", "cleared", "reopened"}, db.timeline(t, db.anna, got.ID))
 	if others := db.incidents(t, db.bruno, incidents.IncidentQuery{}); len(others) != 0 {
 		t.Errorf("another customer sees %+v", others)
 	}
@@ -362,9 +358,7 @@ func TestLateReadingJoinsTwoIncidents(t *testing.T) {
 	got := db.timeline(t, db.anna, older.ID)
 	slices.Sort(want)
 	slices.Sort(got)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, "", want, got)
 	alone, over := judged("n1", -3600, 55), judged("n1", -3570, 20)
 	alone.Arrived, over.Arrived = instant().Add(2*time.Hour), instant().Add(2*time.Hour)
 	db.judge(t, over, alone)
@@ -372,9 +366,7 @@ func TestLateReadingJoinsTwoIncidents(t *testing.T) {
 	if len(all) != 2 || !all[1].Late || all[1].Lasting {
 		t.Fatalf("one that was over when it arrived: %+v", all)
 	}
-	if diff := cmp.Diff([]string{"opened", "cleared"}, db.timeline(t, db.anna, all[1].ID)); diff != "" {
-		t.Errorf("both at one time (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "both at one time", []string{"opened", "cleared"}, db.timeline(t, db.anna, all[1].ID))
 }
 
 func TestAcknowledgementLasts(t *testing.T) {

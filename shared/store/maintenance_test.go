@@ -30,9 +30,7 @@ func TestMaintenanceWindows(t *testing.T) {
 	}
 	window.ID, window.StandsFrom = created.ID, created.StandsFrom
 	same := cmp.Comparer(func(a, b time.Time) bool { return a.Equal(b) && a.Location().String() == b.Location().String() })
-	if diff := cmp.Diff(window, created, same); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Equal(t, "", window, created, same)
 	listed, err := db.MaintenanceWindows(t.Context(), db.anna, time.Time{})
 	if diff := cmp.Diff([]incidents.Maintenance{created}, listed, same); diff != "" || err != nil {
 		t.Errorf("%v (-created +listed):\n%s", err, diff)

@@ -74,9 +74,7 @@ func TestNodeStateIsTheNewestReadingInAnyOrder(t *testing.T) {
 			want = append(want, stateRow{channel, fmt.Sprint("n", i), &message, &temperature})
 		}
 	}
-	if diff := gocmp.Diff(want, db.states(t)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Equal(t, "", want, db.states(t))
 }
 
 func TestUsualIntervalFollowsTheNode(t *testing.T) {

@@ -40,9 +40,7 @@ func TestRecordPredictionKeepsAllOfIt(t *testing.T) {
 	read := must.Get(db.Prediction(t.Context(), db.anna, recorded.ID))(t)
 	options := cmp.Options{cmpopts.IgnoreFields(learning.Prediction{}, "CreatedAt"), cmpopts.EquateApproxTime(0)}
 	for _, got := range []learning.Prediction{recorded, read} {
-		if diff := cmp.Diff(want, got, options); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
+		must.Equal(t, "", want, got, options)
 		if got.CreatedAt.IsZero() {
 			t.Error("no time of creation")
 		}
@@ -77,9 +75,7 @@ func TestPredictionsAreShownToTheOwnerOfTheReading(t *testing.T) {
 	recorded := db.prediction(t, db.anna, 1)
 	const century = 100 * 365 * 24 * 60
 	db.prediction(t, db.anna, century)
-	if diff := cmp.Diff([]int{century, 1, 0}, db.minutes(t, db.anna)); diff != "" {
-		t.Errorf("its first owner (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "its first owner", []int{century, 1, 0}, db.minutes(t, db.anna))
 	must.Do(t, db.DeleteSensor(t.Context(), db.anna, "n1"))
 	if got := db.minutes(t, db.anna); len(got) != 0 {
 		t.Errorf("after the deletion: %v", got)
@@ -106,9 +102,7 @@ func TestPredictionsAreShownToTheOwnerOfTheReading(t *testing.T) {
 	// The first owner again sees what was theirs, and not what the other had between.
 	must.Do(t, db.DeleteSensor(t.Context(), db.bruno, "n1"))
 	db.sensor(t, db.anna, db.annasRoom, "n1")
-	if diff := cmp.Diff([]int{century, 1, 0}, db.minutes(t, db.anna)); diff != "" {
-		t.Errorf("the first owner again (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "the first owner again", []int{century, 1, 0}, db.minutes(t, db.anna))
 }
 
 // TestVerdictMayChangeUntilItIsUsed shows contract 7.6.

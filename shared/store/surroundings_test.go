@@ -43,9 +43,7 @@ func TestSurroundingsAreOfTheCustomersRoom(t *testing.T) {
 		{Node: reading.Node{ID: "n1"}, RoomID: db.annasRoom},
 		{Node: reading.Node{Channel: reading.Channel(db.anna), ID: "n2"}, RoomID: db.annasRoom},
 	}
-	if diff := cmp.Diff(want, nodes); diff != "" {
-		t.Errorf("nodes (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "nodes", want, nodes)
 	first := at.Unix() / 600
 	air, err := db.NodesAir(t.Context(), []reading.Node{{ID: "n1"}}, first, first+2)
 	must.Do(t, err)

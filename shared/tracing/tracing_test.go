@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
@@ -121,13 +120,9 @@ func TestTracestateIsLeftBehind(t *testing.T) { //nolint:paralleltest // must no
 	request.Header.Set("Tracestate", state)
 	handler.ServeHTTP(httptest.NewRecorder(), request)
 	want := map[string]string{messageAttribute: parent}
-	if diff := cmp.Diff(want, attributes); diff != "" {
-		t.Errorf("attributes of a request (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "attributes of a request", want, attributes)
 	ctx := Extract(t.Context(), map[string]string{messageAttribute: parent, "googclient_tracestate": state})
-	if diff := cmp.Diff(want, Inject(ctx, nil)); diff != "" {
-		t.Errorf("attributes of a message (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "attributes of a message", want, Inject(ctx, nil))
 }
 
 // TestExport sends spans to a collector over HTTP.

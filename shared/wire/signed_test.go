@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/wire"
@@ -115,9 +113,7 @@ func TestSignedStatus(t *testing.T) {
 	}
 	signed := must.Get(wire.SignStatus(key(1), want))(t)
 	got := must.Get(signed.Verify(public(key(1))))(t)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("after a round trip (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "after a round trip", want, got)
 	if _, err := signed.Verify(public(key(2))); !errors.Is(err, wire.ErrSignature) {
 		t.Errorf("verified by another key: %v", err)
 	}

@@ -64,9 +64,7 @@ func TestDecodeData(t *testing.T) {
 				return
 			}
 			must.Do(t, err)
-			if diff := cmp.Diff(wire.Data{Reading: c.want}, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			must.Equal(t, "", wire.Data{Reading: c.want}, got)
 		})
 	}
 }
@@ -79,9 +77,7 @@ func TestEncodeDataRefusesNothingValid(t *testing.T) {
 	}
 	encoded := must.Get(wire.EncodeData(want))(t)
 	got := must.Get(wire.DecodeData(encoded, published))(t)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("after a round trip (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "after a round trip", want, got)
 	want.Reading.Temperature = math.Copysign(0, -1)
 	if encoded, err := wire.EncodeData(want); err != nil || strings.Contains(string(encoded), "-0") {
 		t.Errorf("-0 was written as %s (%v)", encoded, err)
@@ -108,13 +104,9 @@ func TestAlertRoundTrip(t *testing.T) {
 		if want.Channel != reading.Open {
 			message = strings.Replace(message, `{"node_id":"n1"`, `{"customer_id":7,"node_id":"n2"`, 1)
 		}
-		if diff := cmp.Diff(message, string(encoded)); diff != "" {
-			t.Errorf("message (-want +got):\n%s", diff)
-		}
+		must.Equal(t, "message", message, string(encoded))
 		got := must.Get(wire.DecodeAlert(encoded))(t)
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("after a round trip (-want +got):\n%s", diff)
-		}
+		must.Equal(t, "after a round trip", want, got)
 	}
 }
 
@@ -144,13 +136,9 @@ func TestRetrainingRoundTrip(t *testing.T) {
 	want := wire.Retraining{TrainingRunID: 7, TriggeredBy: "manual", ValidatedCount: 12, RequestedAt: published}
 	encoded := must.Get(wire.EncodeRetraining(want))(t)
 	message := `{"training_run_id":7,"triggered_by":"manual","validated_count":12,"requested_at":"2026-11-20T03:00:05Z"}`
-	if diff := cmp.Diff(message, string(encoded)); diff != "" {
-		t.Errorf("message (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "message", message, string(encoded))
 	got := must.Get(wire.DecodeRetraining(encoded))(t)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("after a round trip (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "after a round trip", want, got)
 	if _, err := wire.DecodeRetraining([]byte(`{"triggered_by":"manual"}`)); err == nil {
 		t.Error("a request that names no run was accepted")
 	}

@@ -122,9 +122,7 @@ func TestSow(t *testing.T) {
 	want := map[fault.Kind]int{
 		fault.Spike: 6, fault.Drift: 6, fault.Stuck: 6, fault.Dropout: 6, fault.Noise: 6, fault.Leak: 6, fault.Cooling: 6,
 	}
-	if diff := cmp.Diff(want, count); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, "", want, count)
 
 	plan.Scale = 1.0 / 3
 	for i, f := range fault.Sow(plan, places) {
@@ -149,9 +147,7 @@ func TestRead(t *testing.T) {
 		{Kind: fault.Spike, Room: "r1", Node: "a", Start: at(0), End: at(30*time.Second + 500*time.Millisecond), Peak: -12.5, PeakHumidity: 20},
 		{Kind: fault.Cooling, Room: "r1", Start: at(0), End: at(time.Hour), Peak: 4, Constant: 30 * time.Minute},
 	}
-	if diff := cmp.Diff(want, read); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, "", want, read)
 	for _, bad := range []string{"", "kind\n", strings.Replace(text, "spike", "spooky", 1), strings.Replace(text, "2026", "now", 1)} {
 		if _, err := fault.Read(strings.NewReader(bad)); err == nil {
 			t.Errorf("read %.60q", bad)

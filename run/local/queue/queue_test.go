@@ -217,9 +217,7 @@ func TestMessageReachesEveryFunctionOfItsTopic(t *testing.T) {
 	if n := len(w.of("storealert")); n != 0 {
 		t.Errorf("a function of another topic has %d messages", n)
 	}
-	if diff := gocmp.Diff(queue.Counts{Delivered: 600}, w.Counts()); diff != "" {
-		t.Errorf("counts (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "counts", queue.Counts{Delivered: 600}, w.Counts())
 	w.end()
 	if n := rows(t, database); n != 0 {
 		t.Errorf("%d rows are left", n)
@@ -272,9 +270,7 @@ func TestFailingMessageIsDeadLetteredByProductionsPolicy(t *testing.T) {
 	if diff := gocmp.Diff(want, m.GetAttributes()); diff != "" || string(m.GetData()) != "intact \x00\xff" {
 		t.Errorf("data %q, attributes (-want +got):\n%s", m.GetData(), diff)
 	}
-	if diff := gocmp.Diff(queue.Counts{Delivered: 1, Refused: 100, DeadLettered: 1}, w.Counts()); diff != "" {
-		t.Errorf("counts (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "counts", queue.Counts{Delivered: 1, Refused: 100, DeadLettered: 1}, w.Counts())
 }
 
 func TestFunctionMayDeadLetterByItself(t *testing.T) {
@@ -283,9 +279,7 @@ func TestFunctionMayDeadLetterByItself(t *testing.T) {
 	w.run(t, func(string, push.Message) int { return http.StatusAccepted }, "storealert")
 	w.publish(t, queue.TopicAlerts, "{")
 	w.drain(t)
-	if diff := gocmp.Diff(queue.Counts{DeadLettered: 1}, w.Counts()); diff != "" {
-		t.Errorf("counts (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "counts", queue.Counts{DeadLettered: 1}, w.Counts())
 }
 
 // TestAcknowledgementsSurviveARestart has one function that handles, one that fails, and
@@ -309,9 +303,7 @@ func TestAcknowledgementsSurviveARestart(t *testing.T) {
 	if n := len(again.of("ingest")); n != 0 {
 		t.Errorf("ingest got %d messages a second time", n)
 	}
-	if diff := gocmp.Diff(sent, again.data("detect")); diff != "" {
-		t.Errorf("detect (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "detect", sent, again.data("detect"))
 	if m := again.of("storealert"); len(m) != 1 || m[0].ID != alerts[0] || m[0].DeliveryAttempt != 1 {
 		t.Errorf("storealert got %+v", m)
 	}

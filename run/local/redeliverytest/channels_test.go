@@ -174,9 +174,7 @@ func TestOneNodeIDUnderThreeCustomers(t *testing.T) {
 		}
 	}
 	states := texts(t, c.pool, `SELECT message_id FROM node_state WHERE node_id = $1 ORDER BY temperature`, sharedNode)
-	if diff := cmp.Diff([]string{"first", "second", "third"}, states); diff != "" {
-		t.Errorf("states (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "states", []string{"first", "second", "third"}, states)
 }
 
 // fuzzedMessages is how many messages are fuzzed: 5,000, at night 20,000, or

@@ -16,7 +16,6 @@ import (
 	pubsub "cloud.google.com/go/pubsub/v2"
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"github.com/fsouza/fake-gcs-server/fakestorage"
-	"github.com/google/go-cmp/cmp"
 	"google.golang.org/api/option"
 
 	"coldaisle.dev/run/local/queue"
@@ -38,9 +37,7 @@ func TestEnvironmentNamesTheServers(t *testing.T) {
 		"BIGQUERY_EMULATOR_HOST=localhost:3", "BIGQUERY_STORAGE_EMULATOR_HOST=localhost:4",
 	}))(t)
 	got := []string{o.DatabaseURL, o.PubSubEmulator, o.StorageEmulator, o.BigQuery.Emulator, o.BigQuery.StorageEmulator, o.BigQuery.Dataset}
-	if diff := cmp.Diff([]string{"postgres://db", "localhost:1", "localhost:2", "localhost:3", "localhost:4", "sensor_data"}, got); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
+	must.Equal(t, "", []string{"postgres://db", "localhost:1", "localhost:2", "localhost:3", "localhost:4", "sensor_data"}, got)
 }
 
 // TestEmulatorHasTheTopology: gcloud's emulator takes the settings and pushes by them.

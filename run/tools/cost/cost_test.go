@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"coldaisle.dev/shared/must"
 )
 
@@ -16,9 +14,7 @@ func TestPageIsUpToDate(t *testing.T) {
 	t.Parallel()
 	want := must.Get(render())(t)
 	got := must.Get(os.ReadFile("../../../docs/cost.md"))(t)
-	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("docs/cost.md is not what go run ./run/tools/cost prints (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "docs/cost.md is not what go run ./run/tools/cost prints", want, string(got))
 }
 
 func near(t *testing.T, what string, got, want float64) {

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"coldaisle.dev/run/tools/ledger"
@@ -99,9 +98,7 @@ func TestLedger(t *testing.T) {
 			if (err == nil) != (c.wantErr == "") || err != nil && !strings.Contains(err.Error(), c.wantErr) {
 				t.Errorf("error %v, want %q", err, c.wantErr)
 			}
-			if diff := cmp.Diff(c.want, l.Sum()); diff != "" {
-				t.Errorf("(-want +got)\n%s", diff)
-			}
+			must.Equal(t, "", c.want, l.Sum())
 		})
 	}
 }

@@ -18,7 +18,6 @@ import (
 
 	pubsub "cloud.google.com/go/pubsub/v2"
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -200,9 +199,7 @@ func TestRedeliver(t *testing.T) {
 		}
 	}
 	byData := cmpopts.SortSlices(func(a, b push.Message) bool { return string(a.Data) > string(b.Data) })
-	if diff := cmp.Diff(want, p.posts, byData); diff != "" {
-		t.Errorf("posted (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "posted", want, p.posts, byData)
 	left := p.pulled(t, "data-dead-letter")
 	if len(left) != 1 || string(left[0].GetData()) != "poison \x00" || left[0].GetAttributes()[push.AttributeAttempt] != "1" {
 		t.Errorf("in the dead letter: %v", left)

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
 
 	"coldaisle.dev/shared/must"
@@ -78,13 +77,9 @@ func TestOrder(t *testing.T) {
 		}
 	}
 	want := []string{"dashboard", "test", "lint", "terraform", "image", "archives", "lock", "before", "plan", "migrate", "apply", "grant", "smoke", "synthetic", "finish"}
-	if diff := cmp.Diff(want, order); diff != "" {
-		t.Errorf("steps (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "steps", want, order)
 	// Who has the lock comes to the step that gives it back.
-	if diff := cmp.Diff([]string{"before", "plan", "migrate", "apply", "grant", "smoke", "synthetic"}, mayFail); diff != "" {
-		t.Errorf("steps that may fail (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "steps that may fail", []string{"before", "plan", "migrate", "apply", "grant", "smoke", "synthetic"}, mayFail)
 	if !b.Options.AutomapSubstitutions || !strings.Contains(b.ServiceAccount, "/coldaisle-deployer@") {
 		t.Errorf("runs as %s, substitutions in the environment: %t", b.ServiceAccount, b.Options.AutomapSubstitutions)
 	}

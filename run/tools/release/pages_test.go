@@ -12,8 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"coldaisle.dev/shared/must"
 )
 
@@ -32,9 +30,7 @@ func TestPagesRun(t *testing.T) {
 	}
 	want := func(t *testing.T, want, got any) {
 		t.Helper()
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
+		must.Equal(t, "", want, got)
 	}
 	t.Run("deploy", func(t *testing.T) {
 		t.Parallel()

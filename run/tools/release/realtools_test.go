@@ -10,8 +10,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/tooltest"
 )
@@ -98,9 +96,7 @@ func TestReleasesWithTheRealTools(t *testing.T) {
 			"migrate of api:2-ill with api,escalate,ingest",
 		}
 		executions, _ := c.did()
-		if diff := cmp.Diff(want, executions); diff != "" {
-			t.Errorf("migrations (-want +got):\n%s", diff)
-		}
+		must.Equal(t, "migrations", want, executions)
 	})
 
 	t.Run("the lock twice", func(t *testing.T) {

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"coldaisle.dev/shared/must"
 )
 
 func TestRelease(t *testing.T) {
@@ -26,9 +28,7 @@ func TestRelease(t *testing.T) {
 		"migrate of api:2 with api,detect,ingest",
 	}
 	executions, history := c.did()
-	if diff := cmp.Diff(want, executions); diff != "" {
-		t.Errorf("migrations (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "migrations", want, executions)
 	if want := []string{"detect detect-00001", "ingest ingest-00001", "api api-00001", "ingest ingest-00002", "api api-00002"}; !slices.Equal(want, history) {
 		t.Errorf("deployed %q, want %q: what has not changed is not deployed again", history, want)
 	}
@@ -137,9 +137,7 @@ func TestComponentsComeAndGo(t *testing.T) {
 		"migrate of api:2 with api,escalate,ingest",
 	}
 	executions, _ := c.did()
-	if diff := cmp.Diff(want, executions); diff != "" {
-		t.Errorf("migrations (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "migrations", want, executions)
 	c.mu.Lock()
 	if !c.users["escalate"] {
 		t.Error("the new component has no rights in the database")
@@ -179,9 +177,7 @@ func TestByHand(t *testing.T) {
 	if err := r.run(ownMachine, script); err != nil {
 		t.Fatal(err, r.log.String())
 	}
-	if diff := cmp.Diff(second.live(), c.live()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Equal(t, "", second.live(), c.live())
 	r.says("@machine")
 	if lock, last := c.object("release/lock"), c.object("release/last"); lock != "" || !regexp.MustCompile(`^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ\n$`).MatchString(last) {
 		t.Errorf("lock %q, last %q", lock, last)

@@ -7,7 +7,8 @@ import (
 
 	"cloud.google.com/go/bigquery"
 	"github.com/goccy/go-googlesql"
-	"github.com/google/go-cmp/cmp"
+
+	"coldaisle.dev/shared/must"
 )
 
 // TestAnalyze resolves every statement with Google's own analyzer against the
@@ -65,9 +66,7 @@ func TestAnalyze(t *testing.T) { //nolint:paralleltest // the analyzer is one pe
 			for i := range got(resolved.OutputColumnListSize())(t) {
 				names = append(names, got(got(resolved.OutputColumnList2(i))(t).Name())(t))
 			}
-			if diff := cmp.Diff(columns[name], names); diff != "" {
-				t.Errorf("columns (-want +got):\n%s", diff)
-			}
+			must.Equal(t, "columns", columns[name], names)
 		})
 	}
 }

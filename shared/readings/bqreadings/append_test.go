@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
 
 	"coldaisle.dev/shared/logging"
@@ -119,9 +118,7 @@ func TestAppendManyRowsOfOneCaller(t *testing.T) {
 		rows[i] = numbered(i)
 	}
 	must.Do(t, s.Append(t.Context(), rows))
-	if diff := cmp.Diff(rows, server.Rows()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Equal(t, "", rows, server.Rows())
 	if err := s.Append(t.Context(), nil); err != nil {
 		t.Errorf("nothing to append: %v", err)
 	}
@@ -173,9 +170,7 @@ func TestAppendRefusesOnlyTheRowsThatBigQueryRefuses(t *testing.T) {
 	if err := open(t, config(server)).Append(t.Context(), rows); !errors.Is(err, readings.ErrRowRefused) || !strings.Contains(err.Error(), "unlucky") {
 		t.Errorf("refused row: %v", err)
 	}
-	if diff := cmp.Diff(slices.Delete(rows, 7, 8), server.Rows()); diff != "" {
-		t.Errorf("stored (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "stored", slices.Delete(rows, 7, 8), server.Rows())
 }
 
 // TestAppendUnderFailures is the writer's part of the redelivery suite: whatever goes

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/readings/bqreadings"
@@ -48,9 +46,7 @@ func TestCreate(t *testing.T) {
 	must.Do(t, s.Create(t.Context()))
 	tables := "POST /bigquery/v2/projects/project/datasets/sensor_data/tables"
 	calls := []string{"POST /bigquery/v2/projects/project/datasets", tables}
-	if diff := cmp.Diff(calls, made); diff != "" {
-		t.Errorf("calls (-want +got)\n%s", diff)
-	}
+	must.Equal(t, "calls", calls, made)
 	want := map[string]any{
 		"timePartitioning":       map[string]any{"type": "DAY", "field": "timestamp"},
 		"clustering":             map[string]any{"fields": []any{"node_id", "message_id"}},
@@ -58,9 +54,7 @@ func TestCreate(t *testing.T) {
 		"tableReference":         map[string]any{"projectId": "project", "datasetId": "sensor_data", "tableId": "readings"},
 	}
 	delete(table, "schema") // held against terraform's by another test
-	if diff := cmp.Diff(want, table); diff != "" {
-		t.Errorf("table (-want +got)\n%s", diff)
-	}
+	must.Equal(t, "table", want, table)
 	status = http.StatusConflict
 	if err := s.Create(t.Context()); err != nil {
 		t.Errorf("both exist: %v", err)

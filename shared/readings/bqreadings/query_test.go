@@ -106,9 +106,7 @@ func TestQueriesSendTheirParameters(t *testing.T) {
 		}
 		seen = append(seen, name+" "+purpose)
 	}
-	if diff := cmp.Diff([]string{"range export", "range chart", "ranges export"}, seen); diff != "" {
-		t.Errorf("statements (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "statements", []string{"range export", "range chart", "ranges export"}, seen)
 }
 
 func TestRangeYieldsReadingsOfItsNode(t *testing.T) {
@@ -125,9 +123,7 @@ func TestRangeYieldsReadingsOfItsNode(t *testing.T) {
 		got = append(got, r)
 	}
 	want := []reading.Reading{{Channel: 7, NodeID: "n1", MessageID: "m1", Time: at, Temperature: 21.5, Humidity: 40.5}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Equal(t, "", want, got)
 	if start := value(server.Requests()[0], "start"); !strings.HasPrefix(start, "2026-11-20 11:30:00") {
 		t.Errorf("asked from %s, though the node is the caller's only since 11:30", start)
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/cloudspannerecosystem/memefish"
 	"github.com/cloudspannerecosystem/memefish/ast"
-	"github.com/google/go-cmp/cmp"
 
 	"coldaisle.dev/shared/must"
 )
@@ -64,9 +63,7 @@ func TestStatements(t *testing.T) {
 				}
 			}
 			slices.Sort(got)
-			if diff := cmp.Diff(want, slices.Compact(got)); diff != "" {
-				t.Errorf("parameters (-want +got):\n%s", diff)
-			}
+			must.Equal(t, "parameters", want, slices.Compact(got))
 			if !bounds[ast.OpGreaterEqual] || !bounds[ast.OpLess] {
 				t.Errorf("partition column not bounded at both ends: %v", bounds)
 			}

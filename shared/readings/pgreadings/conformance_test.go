@@ -74,9 +74,7 @@ func rangesOfMany(t *testing.T, store *pgreadings.Store, node string) {
 		must.Do(t, err)
 		got = append(got, r)
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Equal(t, "", want, got)
 	for _, err := range store.Ranges(t.Context(), nodes, first, present()) {
 		must.Do(t, err)
 		break
@@ -136,9 +134,7 @@ func sameID(t *testing.T, store *pgreadings.Store, node string) {
 	}
 	add(t, store, rows...)
 	got := collect(t, store, open(node), now.Add(-time.Hour), now)
-	if diff := cmp.Diff(rows, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Equal(t, "", rows, got)
 }
 
 func rangeIsHalfOpen(t *testing.T, store *pgreadings.Store, node string) {
@@ -152,9 +148,7 @@ func rangeIsHalfOpen(t *testing.T, store *pgreadings.Store, node string) {
 	slices.Reverse(shuffled)
 	add(t, store, shuffled...)
 	got := collect(t, store, open(node), start.Add(time.Minute), start.Add(3*time.Minute))
-	if diff := cmp.Diff(rows[1:3], got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Equal(t, "", rows[1:3], got)
 	if got := collect(t, store, open(node), start, start); len(got) != 0 {
 		t.Errorf("an empty range has %d readings", len(got))
 	}
@@ -196,9 +190,7 @@ func buckets(t *testing.T, store *pgreadings.Store, node string) {
 		{Start: start.Add(30 * time.Minute), Stats: readings.Stats{AvgTemperature: 30, MinTemperature: 30, MaxTemperature: 30, AvgHumidity: 50, MinHumidity: 50, MaxHumidity: 50, Count: 1}},
 		{Start: start.Add(45 * time.Minute), Stats: readings.Stats{AvgTemperature: 31, MinTemperature: 31, MaxTemperature: 31, AvgHumidity: 51, MinHumidity: 51, MaxHumidity: 51, Count: 1}},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Equal(t, "", want, got)
 	// A width that does not come out even makes no more buckets than asked.
 	for n := 1; n <= 7; n++ {
 		got, err := store.Buckets(t.Context(), open(node), start, start.Add(time.Hour), n)
@@ -234,9 +226,7 @@ func stats(t *testing.T, store *pgreadings.Store, node string) {
 		{},
 		{AvgTemperature: 20, MinTemperature: 20, MaxTemperature: 20, AvgHumidity: 40, MinHumidity: 40, MaxHumidity: 40, Count: 1},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Equal(t, "", want, got)
 }
 
 func exact(t *testing.T, store *pgreadings.Store, node string) {
@@ -248,9 +238,7 @@ func exact(t *testing.T, store *pgreadings.Store, node string) {
 		at(node, `odd "id" \ ' ;--`, now.Add(-time.Microsecond), math.Nextafter(21, 22), 0.1+0.2),
 	}
 	add(t, store, rows...)
-	if diff := cmp.Diff(rows, collect(t, store, open(node), now.Add(-time.Second), now)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Equal(t, "", rows, collect(t, store, open(node), now.Add(-time.Second), now))
 }
 
 func manyDays(t *testing.T, store *pgreadings.Store, node string) {
@@ -261,9 +249,7 @@ func manyDays(t *testing.T, store *pgreadings.Store, node string) {
 		rows = append(rows, at(node, strconv.Itoa(i), first.AddDate(0, 0, i), float64(i), 40))
 	}
 	add(t, store, rows...)
-	if diff := cmp.Diff(rows, collect(t, store, open(node), first, present())); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Equal(t, "", rows, collect(t, store, open(node), first, present()))
 }
 
 // long reads a range that a store may fetch in several pages. Several readings have
@@ -278,9 +264,7 @@ func long(t *testing.T, store *pgreadings.Store, node string) {
 	for chunk := range slices.Chunk(rows, 500) {
 		add(t, store, chunk...)
 	}
-	if diff := cmp.Diff(rows, collect(t, store, open(node), start, present())); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Equal(t, "", rows, collect(t, store, open(node), start, present()))
 }
 
 func concurrent(t *testing.T, store *pgreadings.Store, node string) {
@@ -402,9 +386,7 @@ func copiesAreFolded(t *testing.T, store *pgreadings.Store, node string) {
 	add(t, store, copies...)
 	add(t, store, kept...)
 	add(t, store, enrolled)
-	if diff := cmp.Diff(kept[1:], collect(t, store, open(node), start, present())); diff != "" {
-		t.Errorf("range (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "range", kept[1:], collect(t, store, open(node), start, present()))
 	parts, err := store.Buckets(t.Context(), open(node), start, present(), 1)
 	if err != nil || len(parts) != 1 || parts[0].Count != 4 {
 		t.Errorf("buckets %+v, %v", parts, err)

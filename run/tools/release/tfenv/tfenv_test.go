@@ -19,9 +19,7 @@ const configuration = "../../../../terraform"
 func TestRead(t *testing.T) {
 	t.Parallel()
 	components := must.Get(tfenv.Read(configuration, "-x"))(t)
-	if diff := cmp.Diff(tfenv.Components(), slices.Sorted(maps.Keys(components))); diff != "" {
-		t.Errorf("components (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "components", tfenv.Components(), slices.Sorted(maps.Keys(components)))
 	detect := components["detect"].Environment
 	for name, want := range map[string]string{
 		"PROJECT_ID": tfenv.Project, "DB_USER": "coldaisle-detect-x@stand-in.iam", "DB_PRIVATE_IP": "true",
