@@ -118,6 +118,24 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
+// TestNamedTestsExist looks for the tests that pages name.
+func TestNamedTestsExist(t *testing.T) {
+	t.Parallel()
+	var tests strings.Builder
+	for _, path := range files(t, ".go") {
+		if strings.HasSuffix(path, "_test.go") {
+			tests.WriteString(read(t, path))
+		}
+	}
+	for _, page := range files(t, ".md") {
+		for _, name := range regexp.MustCompile(`\b(Test|Fuzz|Benchmark)[A-Z]\w+`).FindAllString(read(t, page), -1) {
+			if !strings.Contains(tests.String(), "func "+name) {
+				t.Errorf("%s names %s, which is not there", page, name)
+			}
+		}
+	}
+}
+
 // TestNewcomersPath walks from README to the code that stores a reading: README, the table
 // in design.md, and the function. Every path of the table must exist.
 func TestNewcomersPath(t *testing.T) {

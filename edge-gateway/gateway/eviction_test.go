@@ -31,6 +31,7 @@ func TestEviction(t *testing.T) {
 			for _, address := range []string{"a", "b", "a", "b"} {
 				open = append(open, &connection{among: l, address: address})
 				l.admit(open[len(open)-1])
+				l.stateChanged(open[len(open)-1], http.StateNew)
 			}
 			for _, i := range c.busy {
 				l.stateChanged(open[i], http.StateActive)

@@ -30,6 +30,7 @@ func TestLimitsOfARequest(t *testing.T) {
 		"a header of 32 KiB":         {post + "X-Padding: " + strings.Repeat("x", 32<<10) + "\r\n\r\n", http.StatusRequestHeaderFieldsTooLarge, false},
 		"a body of 65 KiB":           {post + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", 65<<10, strings.Repeat(" ", 65<<10)), http.StatusRequestEntityTooLarge, false},
 		"a body without length":      {post + "Transfer-Encoding: chunked\r\n\r\n" + strings.Repeat("1000\r\n"+strings.Repeat(" ", 4096)+"\r\n", 40), http.StatusRequestEntityTooLarge, false},
+		"nothing at all":             {"", 0, true},
 		"a header that does not end": {post, 0, true},
 		"a body that does not end":   {post + "Content-Length: 100\r\n\r\n{", http.StatusRequestTimeout, true},
 		"a body that is cut off":     {post + "Content-Length: 100\r\n\r\n{", http.StatusBadRequest, false},

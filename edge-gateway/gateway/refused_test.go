@@ -48,7 +48,7 @@ func TestHeadersOfStrangers(t *testing.T) {
 }
 
 // TestRefusedMessageIsAlone sends readings that Pub/Sub refuses among others, at
-// once and through the outs.box. Contract 8.10.
+// once and through the outbox. Contract 8.10.
 func TestRefusedMessageIsAlone(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

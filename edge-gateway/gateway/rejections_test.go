@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/shared/must"
 )
 
@@ -54,6 +55,14 @@ func TestRejectionsAreLogged(t *testing.T) {
 		"n4 | POST /api/v1/register | ip_addr must be an IP address",
 	}
 	must.Equal(t, "of three rounds within a minute", want, told())
+	send(message, strings.Repeat(" ", gateway.MaxBody+1))
+	_, metrics := s.send(http.MethodGet, "/metrics", "")
+	for _, reason := range []string{"malformed", "too_large", "invalid"} {
+		if !strings.Contains(metrics, `gateway_requests_rejected_total{reason="`+reason+`"}`) {
+			t.Errorf("no rejection is counted as %s", reason)
+		}
+	}
+	told()
 	s.pass(time.Minute)
 	send(message, `{"id":"1","node_id":"n1","temperature":20,"humidity":101}`)
 	want = []string{"n1 | POST /api/v1/message | humidity must be between 0 and 100 percent: got 101"}

@@ -51,8 +51,7 @@ type account struct {
 
 // TestPairUnderKills kills one of two gateways again and again while 200 nodes send
 // readings. PAIR_KILLS, PAIR_EVERY and PAIR_INTERVAL make it longer (make pair-chaos).
-func TestPairUnderKills(t *testing.T) {
-	t.Parallel()
+func TestPairUnderKills(t *testing.T) { //nolint:paralleltest // measures times
 	kills := must.Get(strconv.Atoi(cmp.Or(os.Getenv("PAIR_KILLS"), "3")))(t)
 	every, interval := duration(t, "PAIR_EVERY", 8*time.Second), duration(t, "PAIR_INTERVAL", 4*time.Second)
 	hosts := bridged(t, "192.168.77.2/24", "192.168.77.3/24", "192.168.77.10/24")

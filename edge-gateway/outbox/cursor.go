@@ -32,17 +32,18 @@ func cursorPath(dir string) string { return filepath.Join(dir, "cursor") }
 func (o *Outbox) saveCursor(due bool) error {
 	o.cursor.mu.Lock()
 	defer o.cursor.mu.Unlock()
+	if o.cursor.closed { // its timer had fired already
+		return nil
+	}
 	var err error
 	if due || o.options.Clock().Sub(o.cursor.at).Abs() >= cursorEvery {
 		if err = o.writeCursor(); err == nil {
 			return nil
 		}
 	}
-	switch {
-	case o.cursor.closed:
-	case o.cursor.retry == nil:
+	if o.cursor.retry == nil {
 		o.cursor.retry = time.AfterFunc(cursorEvery, func() { _ = o.saveCursor(true) })
-	default:
+	} else {
 		o.cursor.retry.Reset(cursorEvery)
 	}
 	return err

@@ -71,7 +71,7 @@ func appendRecord(to []byte, r Record, appended time.Time) []byte {
 	to = append(to, make([]byte, headerSize-len(magic))...)
 	to = appendBody(to, r)
 	header, body := to[start:start+headerSize], to[start+headerSize:]
-	binary.LittleEndian.PutUint32(header[4:], uint32(len(body))) //nolint:gosec // Append checks the size
+	binary.LittleEndian.PutUint32(header[4:], uint32(len(body))) //nolint:gosec // of a valid reading
 	binary.LittleEndian.PutUint64(header[8:], uint64(appended.UnixMicro()))
 	binary.LittleEndian.PutUint32(header[16:], checksum(header, body))
 	return to

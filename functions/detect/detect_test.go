@@ -274,7 +274,7 @@ func TestFindingsAreJudged(t *testing.T) {
 			judge, observer := &fakeJudge{}, &fakeObserver{found: slices.Clone(c.found), err: c.err}
 			statuses := fakeStatuses{"n1": {Owned: true, Remembers: c.remembers}}
 			d := detect.New(from, statuses, alerts, judge, observer, alert.Defaults(), logging.Discard(), nil)
-			if err := d.Handle(t.Context(), message(t, measured("n1", 20, 40), noon)); !errors.Is(err, c.err) {
+			if err := d.Handle(t.Context(), message(t, measured("n1", 20, 40), noon)); !errors.Is(err, c.err) || push.IsPermanent(err) {
 				t.Error(err)
 			}
 			if len(judge.judged) != c.judged || len(server.Messages()) != 0 {

@@ -148,7 +148,7 @@ func (s *roomCache) refresh(ctx context.Context, r *room, sensor pipeline.Sensor
 		if err := s.store.KeepLearned(ctx, learned, anomaly.FirstWidth); err != nil {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			for _, l := range learned { // for the next time
+			for _, l := range learned { // for the next time; twice where the write was committed all the same
 				if n := r.nodes[l.Node]; n != nil {
 					n.widening, n.reported = n.widening+l.Wider, ""
 				}

@@ -3,6 +3,8 @@ package api
 import (
 	"encoding/json"
 	"flag"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
@@ -15,7 +17,7 @@ import (
 	"coldaisle.dev/shared/openapitest"
 )
 
-var update = flag.Bool("update", false, "write openapi.json anew")
+var update = flag.Bool("update", false, "rewrite openapi.json")
 
 // TestDocument compares the OpenAPI document with the committed copy, so that a
 // change of the API shows in its diff. `go test ./run/api -run Document -update`
@@ -32,6 +34,14 @@ func TestDocument(t *testing.T) {
 		t.Errorf("the API has changed; look at the difference and run with -update:\n%s", diff)
 	}
 	openapitest.Load(t, got)
+	document := must.Get(committedDocument())(t)
+	health, header := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/health", nil), http.Header{"Content-Type": {"application/json"}}
+	for body, status := range map[string]int{`{"status":"healthy","mood":"good"}`: 200, `{"status":1}`: 200, `{}`: 200, `{"status":"healthy"}`: 418} {
+		if document.JudgeAnswer(health, status, header, []byte(body)) == nil {
+			t.Errorf("%d %s is not in the document", status, body)
+		}
+	}
+	must.Do(t, document.JudgeAnswer(health, http.StatusOK, header, []byte(`{"status":"healthy"}`)))
 }
 
 // TestDocumentIsComplete demands what a reader needs of every operation.

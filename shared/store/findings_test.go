@@ -164,7 +164,7 @@ func TestForecastsOfARoomAreOneIncident(t *testing.T) {
 		must.Get(db.UpdateSensor(t.Context(), db.anna, id, accounts.SensorChange{Name: "Rack", Type: "T", RoomID: other}))(t)
 	}
 	move("n1")
-	if got = db.incidents(t, db.anna, query); len(got) != 1 || !got[0].Lasting {
+	if got = db.incidents(t, db.anna, query); len(got) != 1 || !got[0].Lasting || got[0].NodeID != "n2" {
 		t.Errorf("after the first sensor left: %+v", got)
 	}
 	move("n2")

@@ -13,6 +13,7 @@ import (
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/incidents"
 	"coldaisle.dev/shared/store/pipeline"
 )
 
@@ -86,9 +87,13 @@ func TestEveryWayOfDeletingASensorLeavesATombstone(t *testing.T) {
 			if got := db.n1(t); !got.Owned || got.Deleted {
 				t.Errorf("owned: %+v", got)
 			}
+			db.insert(t, hot("a"), incidents.AlertStored)
 			remove(t, db)
 			if got := db.n1(t); got.Owned || !got.Deleted {
 				t.Errorf("deleted: %+v", got)
+			}
+			if name != "customer" && len(db.history(t, db.anna)) != 1 {
+				t.Error("its alerts are gone")
 			}
 			db.sensor(t, db.bruno, db.brunosRoom, "n1")
 			if got := db.n1(t); !got.Owned || got.Deleted {

@@ -54,12 +54,12 @@ type liveSensor struct {
 	Name        string     `json:"name" doc:"Name of the sensor." example:"Rack 3"`
 	RoomID      int64      `json:"room_id" doc:"Room of the sensor." example:"3"`
 	Position    *string    `json:"position" doc:"Where in the room; null when not given. One that begins with a floor tile, such as C7, has a place on the room's map." example:"C7 U40"`
-	State       string     `json:"state" enum:"ok,warning,critical,silent,late,unreported" doc:"The worst that applies: critical or warning, an incident of that severity is open; silent, its readings have stopped; late, its reading is overdue while the service is late; unreported, it has never sent a reading; ok, none of these." example:"ok"`
+	State       string     `json:"state" enum:"ok,warning,critical,silent,late,unreported" doc:"The first that applies: critical, an incident of that severity lasts; silent, its readings have stopped; warning, an incident of that severity lasts; unreported, it has never sent a reading; late, its reading is overdue while the service is late; ok, none of these." example:"ok"`
 	Temperature *float64   `json:"temperature" doc:"Newest, in degrees Celsius; null before the first reading." example:"24.3"`
 	Humidity    *float64   `json:"humidity" doc:"Newest relative humidity in percent; null before the first reading." example:"41.2"`
 	Timestamp   *time.Time `json:"timestamp" doc:"Time of the newest reading, UTC, in whole seconds; null before the first." example:"2026-03-01T12:00:00Z"`
 	GatewayID   *string    `json:"gateway_id" doc:"Enrolled gateway that sent it; null for others." example:"gw-4f7q2m5n3xk6d2hwz7ab"`
-	JudgedBy    string     `json:"judged_by" enum:"window,live_state,learning,nothing" doc:"What learning compares its readings with: window, the readings sent along with each; live_state, only its stored day, because none are sent along, as after the start of a gateway or by another maker's; learning, too little yet, because fewer than four half hours of the day have a reading; nothing, none was judged yet." example:"window"`
+	JudgedBy    string     `json:"judged_by" enum:"window,live_state,learning,nothing" doc:"What learning compares its readings with: window, the readings sent along with each; live_state, what is stored of it, because none are sent along, as after the start of a gateway or by another maker's; learning, too little yet, because fewer than four half hours of the day have a reading; nothing, none was judged yet." example:"window"`
 	IntervalS   *float64   `json:"interval_s" doc:"Seconds between its readings, usually; null while that is not known." example:"30"`
 	Limits      int        `json:"limits" doc:"Index of the list in limits that applies." example:"0"`
 	Sparkline   string     `json:"sparkline" doc:"The highest temperature of each half hour from sparkline_start, in tenths of a degree: the first as it is, each further one as the difference from the one before; separated by commas, empty where there is no reading. Empty ones at the end are left out." example:"243,0,1,,-2"`
@@ -124,7 +124,7 @@ func (h *Handlers) Register(r *rest.API) {
 	// Polled by every open page each 10 to 15 seconds.
 	rest.Register(r, rest.Operation{
 		ID: "getOverview", Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/overview", Tag: rest.TagData,
-		Summary:     "Read the current state: rooms, sensors, newest readings, open incidents",
+		Summary:     "Read the current state: rooms, sensors, newest readings, lasting incidents",
 		Description: "One request for a page that shows everything. Send `If-None-Match`: an answer that has not changed is 304.",
 		Responses: map[string]*huma.Response{
 			"200": {Description: "OK", Headers: tag, Content: map[string]*huma.MediaType{"application/json": {Schema: schema}}},

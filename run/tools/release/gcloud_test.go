@@ -176,7 +176,11 @@ func place(address string) string {
 
 // parts splits gs://BUCKET/NAME.
 func parts(address string) (bucket, name string) {
-	bucket, name, _ = strings.Cut(strings.TrimPrefix(address, "gs://"), "/")
+	path, ok := strings.CutPrefix(address, "gs://")
+	if bucket, name, _ = strings.Cut(path, "/"); !ok || name == "" {
+		_, _ = fmt.Fprintln(os.Stderr, address+" is no object's address")
+		os.Exit(1) // of the stand-in's own process
+	}
 	return bucket, name
 }
 

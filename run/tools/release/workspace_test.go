@@ -215,7 +215,7 @@ func (r *release) await(text string) {
 	}
 }
 
-// firstReleases make the cloud in which a version was released, by its API, once each.
+// firstReleases make the cloud in which a version was released, once each.
 var firstReleases sync.Map
 
 // released is a cloud in which a version runs, and its programs by image.
@@ -223,7 +223,7 @@ func released(t *testing.T, v version) (*cloud, map[string]string) {
 	t.Helper()
 	c := newCloud(t)
 	folders := c.machine(t, nil)
-	play, _ := firstReleases.LoadOrStore(v.api, sync.OnceValue(func() contents {
+	play, _ := firstReleases.LoadOrStore(fmt.Sprint(v), sync.OnceValue(func() contents {
 		c.begin(t, "b0", v, folders).want(true, v.live(), nil)
 		c.mu.Lock()
 		defer c.mu.Unlock()

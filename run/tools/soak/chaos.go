@@ -18,6 +18,7 @@ import (
 // chaos breaks one component of the cluster after the other and repairs it.
 type chaos struct {
 	cluster *cluster
+	only    []string      // events by name; nil for all
 	outage  time.Duration // how long a component hangs or is cut off
 	rng     *rand.Rand
 	clock   func() time.Time
@@ -38,8 +39,8 @@ type event struct {
 	run  func(ctx context.Context) error
 }
 
-func newChaos(p *cluster, outage time.Duration, seed uint64, clock func() time.Time, logf func(string, ...any)) *chaos {
-	return &chaos{cluster: p, outage: outage, rng: rand.New(rand.NewPCG(seed, 9)), clock: clock, logf: logf, done: map[string]int{}} //nolint:gosec // an order, not a secret
+func newChaos(p *cluster, only []string, outage time.Duration, seed uint64, clock func() time.Time, logf func(string, ...any)) *chaos {
+	return &chaos{cluster: p, only: only, outage: outage, rng: rand.New(rand.NewPCG(seed, 9)), clock: clock, logf: logf, done: map[string]int{}} //nolint:gosec // an order, not a secret
 }
 
 const (
@@ -71,7 +72,7 @@ func (f *chaos) all() []event {
 			event{function + " killed", f.kill(instance)},
 			event{function + " hangs", f.hang(instance)})
 	}
-	return list
+	return slices.DeleteFunc(list, func(e event) bool { return f.only != nil && !slices.Contains(f.only, e.name) })
 }
 
 // run runs the events in random order, each once before any is repeated, until a

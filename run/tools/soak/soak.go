@@ -40,6 +40,7 @@ const (
 type soak struct {
 	duration           time.Duration
 	chaosEvery, outage time.Duration
+	events             []string // of chaos, by name; nil for all
 	nodes, userCount   int
 	speed              float64
 	seed               uint64
@@ -112,7 +113,7 @@ func (s *soak) prepare(ctx context.Context) error {
 	s.users = newUsers(s.cluster.API.URL, s.clock)
 	s.ledger = ledger.New(s.users.thresholdsOf, s.clock)
 	s.resources = newResources(s.cluster, s.clock)
-	s.chaos = newChaos(s.cluster, s.outage, s.seed, s.clock, s.logf)
+	s.chaos = newChaos(s.cluster, s.events, s.outage, s.seed, s.clock, s.logf)
 	var rooms [][]string
 	for site := range sites {
 		var find func(context.Context) (string, error)

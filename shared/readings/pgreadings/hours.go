@@ -61,29 +61,35 @@ func (s *Store) markHours(ctx context.Context, late []reading.Reading) error {
 // number of instances; one of them does the work. A deadline is an error only if not a
 // single hour was aggregated.
 func (s *Store) Maintain(ctx context.Context) error {
-	for done := 0; ; done++ {
+	hours, err := s.maintain(ctx)
+	if hours > 0 && errors.Is(err, context.DeadlineExceeded) {
+		return nil // the next call continues
+	}
+	return err
+}
+
+func (s *Store) maintain(ctx context.Context) (hours int, err error) {
+	for ; ; hours++ {
 		more, err := s.aggregateNext(ctx)
-		if errors.Is(err, context.DeadlineExceeded) && done > 0 {
-			return nil // the next call continues
-		}
 		if err != nil {
-			return fmt.Errorf("aggregate an hour: %w", err)
+			return hours, fmt.Errorf("aggregate an hour: %w", err)
 		}
 		if !more {
 			break
 		}
 	}
 	if err := s.aggregateMarked(ctx); err != nil {
-		return fmt.Errorf("aggregate marked hours: %w", err)
+		return hours, fmt.Errorf("aggregate marked hours: %w", err)
 	}
 	if s.archive == nil {
-		return nil
+		return hours, nil
 	}
-	if _, err := s.pool.Exec(ctx, `SELECT sensor_data.drop_days(until - @after::interval) FROM sensor_data.hours_until WHERE until IS NOT NULL`,
-		pgx.StrictNamedArgs{"after": dropAfter}); err != nil {
-		return fmt.Errorf("drop raw readings: %w", err)
+	_, err = s.pool.Exec(ctx, `SELECT sensor_data.drop_days(until - @after::interval) FROM sensor_data.hours_until WHERE until IS NOT NULL`,
+		pgx.StrictNamedArgs{"after": dropAfter})
+	if err != nil {
+		return hours, fmt.Errorf("drop raw readings: %w", err)
 	}
-	return nil
+	return hours, nil
 }
 
 // aggregateNext aggregates the first hour that has left the raw days and is not

@@ -249,7 +249,8 @@ func lockAndLoad(ctx context.Context, tx *store.DB, j Judged) (n nodeRules, know
 			SELECT EXISTS (
 			    SELECT FROM (`+owner+`) o
 			    JOIN sensors s ON s.customer_id = o.customer_id AND s.room_id = o.room_id AND s.node_id <> @node
-			    JOIN rule_memory m ON m.node_id = s.node_id AND m.channel IN (0, s.customer_id) AND m.rule_id = -2 AND m.firing)`, "channel", "node", "at").
+			    JOIN rule_memory m ON m.node_id = s.node_id AND m.channel = CASE WHEN s.signed_from IS NULL THEN 0 ELSE s.customer_id END
+			        AND m.rule_id = -2 AND m.firing)`, "channel", "node", "at").
 			QueryRow(func(row pgx.Row) error { return store.Wrap(row.Scan(&n.roomHolds), "scan") })
 	})
 	if err != nil {

@@ -74,7 +74,7 @@ func (w *writes) judge(ctx context.Context, tx *store.DB, rule incident.Rule) er
 	return nil
 }
 
-// find applies a finding of learning as judge applies a rule.
+// judgeFinding applies a finding of learning as judge applies a rule.
 func (w *writes) judgeFinding(f incident.Finding) {
 	rule, at := f.Rule(), reading.TruncateTime(w.judged.Time)
 	before := w.memory[rule.ID]

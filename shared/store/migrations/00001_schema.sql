@@ -567,8 +567,9 @@ CREATE INDEX alerts_history_idx ON alerts (customer_id, timestamp DESC, id DESC)
 CREATE INDEX alerts_active_idx ON alerts (customer_id, timestamp DESC, id DESC) WHERE NOT acknowledged;
 CREATE INDEX alerts_sensor_idx ON alerts (customer_id, sensor_id, timestamp DESC, id DESC);
 
--- What people are told. Names, rule and limit are as they were when it began. An incident
--- that became part of an older one says which.
+-- What people are told. Names, rule and limit are as they were when it began, but a
+-- forecast is named after a sensor that still is in the room. An incident that became
+-- part of an older one says which.
 CREATE TABLE incidents (
     id                BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     customer_id       BIGINT NOT NULL REFERENCES customers (id) ON DELETE CASCADE,
@@ -770,6 +771,7 @@ CREATE TRIGGER sensors_moved BEFORE UPDATE ON sensors
 -- +goose StatementBegin
 CREATE FUNCTION forget_findings() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
+    PERFORM lock_rules(OLD.customer_id); -- a judgement under way has committed
     DELETE FROM rule_memory m
     WHERE m.node_id = OLD.node_id AND m.rule_id < 0 AND (m.channel = OLD.customer_id OR (m.channel = 0 AND OLD.signed_from IS NULL));
     WITH ended AS (
@@ -778,12 +780,20 @@ BEGIN
         WHERE i.customer_id = OLD.customer_id AND i.room_id = OLD.room_id AND i.kind = 'forecast' AND i.lasting AND i.merged_into IS NULL
           AND NOT EXISTS (
               SELECT FROM sensors s
-              JOIN rule_memory m ON m.node_id = s.node_id AND m.channel IN (0, s.customer_id) AND m.rule_id = -2
-              WHERE s.customer_id = OLD.customer_id AND s.room_id = OLD.room_id)
+              JOIN rule_memory m ON m.node_id = s.node_id AND m.channel = CASE WHEN s.signed_from IS NULL THEN 0 ELSE s.customer_id END AND m.rule_id = -2
+              WHERE s.customer_id = OLD.customer_id AND s.room_id = OLD.room_id AND s.node_id <> OLD.node_id)
         RETURNING id, resolution
     )
     INSERT INTO incident_events (incident_id, at, event, comment)
     SELECT id, clock_timestamp(), 'resolved', resolution FROM ended;
+    -- One that goes on is shown at a sensor that still is in the room.
+    UPDATE incidents i
+    SET channel = m.channel, node_id = s.node_id, sensor_name = s.name
+    FROM sensors s
+    JOIN rule_memory m ON m.node_id = s.node_id AND m.channel = CASE WHEN s.signed_from IS NULL THEN 0 ELSE s.customer_id END AND m.rule_id = -2
+    WHERE i.customer_id = OLD.customer_id AND i.room_id = OLD.room_id AND i.node_id = OLD.node_id
+      AND i.kind = 'forecast' AND i.lasting AND i.merged_into IS NULL
+      AND s.customer_id = OLD.customer_id AND s.room_id = OLD.room_id AND s.node_id <> OLD.node_id;
     IF TG_OP = 'DELETE' THEN
         RETURN OLD;
     END IF;

@@ -59,13 +59,14 @@ func (s Store) UpdateNodeStates(ctx context.Context, batch []NodeReading) error 
 			SET message_id = EXCLUDED.message_id, timestamp = EXCLUDED.timestamp,
 			    temperature = EXCLUDED.temperature, humidity = EXCLUDED.humidity, gateway_id = EXCLUDED.gateway_id,
 			    -- A moving average with weight 1/8; a gap counts as at most two usual intervals.
-			    usual_interval_s = CASE WHEN s.timestamp > `+store.NotAhead+` OR EXCLUDED.timestamp = s.timestamp THEN s.usual_interval_s ELSE COALESCE(
+			    usual_interval_s = CASE WHEN s.timestamp > `+store.NotAhead+` OR EXCLUDED.timestamp = s.timestamp
+			        OR (EXCLUDED.message_id = s.message_id AND EXCLUDED.timestamp < s.timestamp + @fold::interval) THEN s.usual_interval_s ELSE COALESCE(
 			        s.usual_interval_s + (LEAST(extract(epoch FROM EXCLUDED.timestamp - s.timestamp), 2 * s.usual_interval_s) - s.usual_interval_s) / 8,
 			        extract(epoch FROM EXCLUDED.timestamp - s.timestamp)) END
 			WHERE s.timestamp IS NULL OR s.timestamp > `+store.NotAhead+` OR (EXCLUDED.timestamp, EXCLUDED.message_id COLLATE "C") > (s.timestamp, s.message_id COLLATE "C")`,
 			pgx.StrictNamedArgs{
 				"channels": channels, "nodes": nodes, "messages": messages, "times": times,
-				"temperatures": temperatures, "humidities": humidities, "gateways": gateways,
+				"temperatures": temperatures, "humidities": humidities, "gateways": gateways, "fold": readings.FoldWithin,
 			})
 		// Of readings with the same time the one with greater values wins: slots have no message id.
 		statements.Queue(`

@@ -68,6 +68,10 @@ func TestFunctionsStartAsDeployed(t *testing.T) {
 			program := serve
 			if name == "detect" || tooltest.Nightly() || os.Getenv("BUILDPACKS") != "" {
 				program = must.Get(buildpack(t.Context(), packed(t, root, name), t.TempDir(), name))(t)
+			} else { // the archive has all that it imports
+				source := t.TempDir()
+				must.Do(t, unpack(packed(t, root, name), source))
+				must.Get(toolchain(t.Context(), source, "build", "."))(t)
 			}
 			scene(t, newFixture(t, program, name))
 		})
