@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/jackc/pgx/v5"
@@ -25,7 +26,7 @@ type database struct {
 	Pool *pgxpool.Pool
 
 	options postgres.Options
-	server  *postgres.Server
+	server  atomic.Pointer[postgres.Server] // another after a crash
 }
 
 // poolName is the application_name of the harness's own connections.
@@ -33,23 +34,24 @@ const poolName = "soak"
 
 func (p *cluster) startDatabase(ctx context.Context, dir string) error {
 	d := &database{options: postgres.Options{Dir: dir, Log: p.log}}
-	var err error
-	if d.server, err = postgres.Start(ctx, d.options); err != nil {
+	server, err := postgres.Start(ctx, d.options)
+	if err != nil {
 		return err
 	}
+	d.server.Store(server)
 	p.Database = d
-	p.opened.Push("database", func() error { return d.server.Stop() })
+	p.opened.Push("database", func() error { return d.server.Load().Stop() })
 	if d.Proxy, err = proxytest.New(ctx, d.address().Host); err != nil {
 		return err
 	}
 	p.opened.Push("database's proxy", func() error { d.Proxy.Close(); return nil })
-	config, err := pgxpool.ParseConfig(d.server.URL())
+	config, err := pgxpool.ParseConfig(d.server.Load().URL())
 	if err != nil {
 		return fmt.Errorf("connect to the database: %w", err)
 	}
 	config.ConnConfig.RuntimeParams["application_name"] = poolName
 	config.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
-		port, err := strconv.ParseUint(d.address().Port(), 10, 16) // another after a crash
+		port, err := strconv.ParseUint(d.address().Port(), 10, 16)
 		c.Port = uint16(port)
 		return err //nolint:wrapcheck // of an address of our own
 	}
@@ -61,7 +63,7 @@ func (p *cluster) startDatabase(ctx context.Context, dir string) error {
 }
 
 func (d *database) address() *url.URL {
-	address, err := url.Parse(d.server.URL())
+	address, err := url.Parse(d.server.Load().URL())
 	if err != nil {
 		return &url.URL{}
 	}
@@ -84,7 +86,7 @@ func (d *database) Crash() error {
 	if err := syscall.Kill(pid, syscall.SIGQUIT); err != nil {
 		return fmt.Errorf("crash the database: %w", err)
 	}
-	return d.server.Stop() // waits for its end
+	return d.server.Load().Stop() // waits for its end
 }
 
 // Recover starts the server on the crashed server's data.
@@ -93,7 +95,7 @@ func (d *database) Recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.server = server
+	d.server.Store(server)
 	d.Proxy.SetTarget(d.address().Host)
 	return nil
 }
