@@ -27,13 +27,13 @@ const patience = 15 * time.Minute
 
 // command is a shell command in the repository's root, as a reader types it. It builds
 // with the race detector when the test was: make test has compiled everything so.
-func command(t *testing.T, script string) *exec.Cmd {
+func command(t *testing.T, script string, environ ...string) *exec.Cmd {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*patience)
 	t.Cleanup(cancel)
 	c := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", script)
 	c.Dir = ".."
-	c.Env = append(os.Environ(), "MAKEFLAGS=", "MAKELEVEL=")
+	c.Env = append(os.Environ(), append([]string{"MAKEFLAGS=", "MAKELEVEL="}, environ...)...)
 	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
 		c.Env = append(c.Env, "GOFLAGS=-race")
 	}
@@ -124,5 +124,72 @@ func TestReadmeCommands(t *testing.T) {
 	must.Do(t, os.WriteFile(recording, []byte("node_id,timestamp,temperature,humidity,label\nn1,2026-03-01T12:00:00Z,21.5,40,0\nn1,2026-03-01T12:00:30Z,21.6,40,0\n"), 0o600))
 	if out, err := command(t, strings.ReplaceAll(block(t, "make replay"), "recording.csv", recording)).CombinedOutput(); err != nil {
 		t.Errorf("make replay: %v\n%s", err, out)
+	}
+}
+
+// TestEveryMakeTargetOfReadmeRuns holds the targets that README names against those that
+// TestReadmeCommands, each change (.ci/run) or the night (.ci/nightly) runs.
+func TestEveryMakeTargetOfReadmeRuns(t *testing.T) {
+	t.Parallel()
+	runs := []string{"run", "replay"} // by TestReadmeCommands
+	for _, script := range []string{"../.ci/run", "../.ci/nightly"} {
+		for _, line := range regexp.MustCompile(`\bmake((?: -k)?(?: [a-z-]+)+)`).FindAllStringSubmatch(read(t, script), -1) {
+			runs = append(runs, strings.Fields(line[1])...)
+		}
+	}
+	if strings.Contains(read(t, "../.ci/nightly"), "\nfuzz() { .ci/fuzz") {
+		runs = append(runs, "fuzz")
+	}
+	named := regexp.MustCompile("(?m)(?:^    |`)make ([a-z-]+)").FindAllStringSubmatch(read(t, "../README.md"), -1)
+	if len(named) < 10 {
+		t.Errorf("%d targets are found: some are not seen", len(named))
+	}
+	for _, target := range named {
+		if !slices.Contains(runs, target[1]) {
+			t.Errorf("nothing runs make %s, which README names", target[1])
+		}
+	}
+}
+
+// TestMakeTestWithoutOptionalPrograms runs make test for the tests that need programs of
+// others, on a machine that has none of them: they are skipped at once, and named.
+func TestMakeTestWithoutOptionalPrograms(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		tooltest.Unable(t, "a mount namespace needs root")
+	}
+	tooltest.Program(t, "unshare")
+	hide := "hide() { [[ ! -e $1 ]] || mount --bind /dev/null \"$(readlink -f \"$1\")\"; }\n"
+	var hidden []string
+	for _, program := range []string{"micropython", "prometheus", "promtool", "amtool", "prometheus-alertmanager", "avahi-daemon", "avahi-browse", "avahi-resolve", "dig", "systemd-analyze"} {
+		for _, folder := range []string{"/usr/local/bin", "/usr/bin", "/usr/sbin"} {
+			hidden = append(hidden, "hide "+filepath.Join(folder, program)+"\n")
+		}
+	}
+	hide += strings.Join(hidden, "")
+	hide += `zeroconf=$(/usr/bin/python3 -c 'import os, zeroconf; print(os.path.dirname(zeroconf.__file__))' 2>/dev/null) || zeroconf=
+[[ -z $zeroconf ]] || { mount -t tmpfs none "$zeroconf" && echo 'raise ImportError' >"$zeroconf/__init__.py"; }
+`
+	packages, programs := "./run/tools/nodecheck ./edge-gateway/packaging", []string{"micropython", "systemd-analyze"}
+	if os.Getenv("NIGHTLY") != "" { // the others take minutes to link
+		packages += " ./edge-gateway/netnstest ./run/api"
+		programs = append(programs, "dig", "avahi-resolve", "python3-zeroconf", "promtool")
+	}
+	script := hide + `exec make test PAGE_TESTS=true TESTS="-run 'TestMicroPythonNodeIsInOrder|TestEveryClientFindsIt|TestUnit|TestMetrics|TestRecipes' ` +
+		packages + `"`
+	c := command(t, `exec unshare --mount --propagation private bash -euo pipefail -c "$SCRIPT"`, "SCRIPT="+script, "CI=")
+	began := time.Now()
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v after %s\n%s", err, time.Since(began), out)
+	}
+	last := regexp.MustCompile(`(?m)^not tried here: (.+); \.ci/install installs them$`).FindStringSubmatch(string(out))
+	if last == nil {
+		t.Fatalf("the end names no programs:\n%s", out)
+	}
+	for _, program := range programs {
+		if !slices.Contains(strings.Split(last[1], ", "), program) {
+			t.Errorf("%s is not named: %s", program, last[1])
+		}
 	}
 }
