@@ -56,6 +56,8 @@ type Judge interface {
 	// Unjudged returns the newest readings of nodes whose rules have memory that has not
 	// seen them, and of nodes whose incident has just ended.
 	Unjudged(ctx context.Context) ([]incidents.Judged, error)
+	// SettleAll writes what the clock has made due of all customers' incidents.
+	SettleAll(ctx context.Context, now time.Time) error
 }
 
 // AnomalyObserver observes each reading of an owned sensor. Observe is called once per
@@ -144,7 +146,7 @@ func (d *Detect) Handle(ctx context.Context, m push.Message) (err error) {
 // tests whether Pub/Sub accepts the gateway's messages.
 //
 // It also judges readings within their limits that an instance skipped because its cached
-// status did not show yet that the node's rules have memory.
+// status did not show yet that the node's rules have memory, and settles what is due.
 func (d *Detect) handleProbe(ctx context.Context, r reading.Reading, published time.Time) error {
 	if r.Channel != reading.Open {
 		return nil
@@ -159,7 +161,7 @@ func (d *Detect) handleProbe(ctx context.Context, r reading.Reading, published t
 			d.log.ErrorContext(ctx, "skipped reading not judged", "node_id", judged.NodeID, "reading_id", judged.MessageID, "error", err.Error())
 		}
 	}
-	return errors.Join(err, readErr)
+	return errors.Join(err, readErr, d.judge.SettleAll(ctx, published))
 }
 
 // observe returns the findings for a reading. A finding that does not hold matters only

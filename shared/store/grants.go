@@ -31,19 +31,20 @@ func componentGrants() map[string]map[string]string {
 		"ingest": {
 			"sensors": read, "sensor_tombstones": read, "open_holds": read, "alert_thresholds": read, "gateways": read,
 			"node_state": keep, "node_slots": keep, "probe": keep, "customer_rules": read, "rule_memory": read, "learning_settings": read,
-			"sensor_data.readings": append, "sensor_data.hours": all, "sensor_data.hours_until": edit, "sensor_data.marked_hours": all,
+			"sensor_data.readings": append, "sensor_data.hours": all, "sensor_data.hours_until": edit, "sensor_data.marked_hours": all, "excursions": edit,
 			"sensor_data.create_day()": "EXECUTE", "sensor_data.drop_days()": "EXECUTE",
 		},
 		"detect": {
 			"sensors": read, "server_rooms": read, "sensor_tombstones": read, "open_holds": read, "alert_thresholds": read, "gateways": read,
 			"visible_spans": read, "live_states": read, "customer_rules": read, "learning_settings": read,
 			"node_slots": read, "node_learning": keep, "node_state": keep,
-			"rule_memory": all, "incidents": all, "incident_events": all, "incident_groups": all, "prediction_feedback": link,
+			"rule_memory": all, "excursions": all, "room_incidents": all, "incident_changes": append, "probe": read, "gateway_nodes": read,
+			"silence_acknowledgements": read, "incidents": all, "incident_events": all, "incident_groups": all, "prediction_feedback": link,
 			"sensor_data.readings": append, "sensor_data.hours_until": read, "sensor_data.create_day()": "EXECUTE",
 		},
 		"storealert": {"visible_spans": read, "alerts": append},
 		"train": {
-			"prediction_feedback": edit, "model_training_runs": edit, "sensors": read, "visible_spans": read, "gateways": read, "incidents": read,
+			"prediction_feedback": edit, "model_training_runs": edit, "sensors": read, "visible_spans": read, "gateways": read, "incidents": read, "excursions": read,
 			"sensor_data.readings": read,
 		},
 		"api": {
@@ -51,7 +52,7 @@ func componentGrants() map[string]map[string]string {
 			"alerts": all, "alert_thresholds": all, "prediction_feedback": all, "model_training_runs": all,
 			"gateways": all, "gateway_boots": all, "gateway_nodes": all, "visible_spans": read, "node_state": keep, "node_slots": all, "probe": read,
 			"audit_log": append, "api_keys": all, "idempotent_answers": all,
-			"rules": all, "customer_rules": read, "rule_memory": read, "incidents": keep, "incident_events": append, "incident_groups": read,
+			"rules": all, "customer_rules": read, "rule_memory": read, "excursions": keep, "room_incidents": all, "incident_changes": append, "incidents": keep, "incident_events": append, "incident_groups": read,
 			"silence_acknowledgements": append, "maintenance_windows": keep, "learning_settings": keep, "node_learning": read,
 			"sensor_data.readings": read, "sensor_data.hours": read, "sensor_data.hours_until": read,
 		},

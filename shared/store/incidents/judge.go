@@ -99,7 +99,7 @@ func (s Store) Unjudged(ctx context.Context) ([]Judged, error) {
 		FROM (
 		    SELECT m.channel, m.node_id FROM rule_memory m WHERE m.rule_id > 0
 		    UNION
-		    SELECT i.channel, i.node_id FROM incidents i
+		    SELECT i.channel, i.node_id FROM excursions i
 		    WHERE i.kind = 'threshold' AND i.merged_into IS NULL AND i.resolution = 'cleared' AND i.end_time > now() - @settled::interval
 		) AS it
 		JOIN node_state n USING (channel, node_id)
@@ -126,6 +126,7 @@ type nodeRules struct {
 	rawFrom   time.Time                     // from this time on sensor_data.readings is complete
 	notAhead  time.Time                     // see [store.NotAhead]
 	roomHolds bool                          // another node of the room has a forecast that holds
+	calls     map[int64]float64             // by excursion: the excess from which on its incident calls again
 }
 
 // nodeOwner is the customer who may see a reading, with the customer's names for its node.
@@ -152,7 +153,7 @@ type memoryRow struct {
 }
 
 type joinedRow struct {
-	ID, RuleID         int64
+	ID, RuleID, RoomID int64
 	StartTime, EndTime time.Time
 	Lasting            bool
 	Peak               float64
@@ -161,6 +162,7 @@ type joinedRow struct {
 	Late               bool
 	Acknowledged       bool
 	AcknowledgedPeak   float64
+	KnownExcess        float64 // of its incident
 }
 
 // lockAndLoad locks a node and reads the state of its rules. It reports false if no customer
@@ -188,9 +190,10 @@ func lockAndLoad(ctx context.Context, tx *store.DB, j Judged) (n nodeRules, know
 		WHERE c.customer_id = @channel AND c.threshold AND NOT EXISTS (SELECT FROM sensors s WHERE s.node_id = @node AND s.customer_id = @channel)
 		  AND NOT EXISTS (SELECT FROM sensor_tombstones t WHERE t.node_id = @node AND t.customer_id = @channel)`
 	const incidentsOf = `
-		SELECT id, rule_id, start_time, end_time, lasting, peak, peak_time, reopened, late,
-		       acknowledged_at IS NOT NULL AS acknowledged, COALESCE(acknowledged_peak, 0) AS acknowledged_peak
-		FROM incidents i
+		SELECT id, rule_id, COALESCE(room_id, 0) AS room_id, start_time, end_time, lasting, peak, peak_time, reopened, late,
+		       acknowledged_at IS NOT NULL AS acknowledged, COALESCE(acknowledged_peak, 0) AS acknowledged_peak,
+		       COALESCE((SELECT known_excess FROM room_incidents r WHERE r.id = i.incident_id), 0) AS known_excess
+		FROM excursions i
 		WHERE merged_into IS NULL AND (lasting OR (resolution = 'cleared' AND end_time >= @since))`
 	var owners []nodeOwner
 	var rules []RuleRow
@@ -278,7 +281,12 @@ func lockAndLoad(ctx context.Context, tx *store.DB, j Judged) (n nodeRules, know
 			Start: store.UTC(m.Starts), ClearingSince: store.UTC(m.ClearingSince), Peak: m.Peak, PeakTime: store.UTC(m.PeakAt),
 		}
 	}
+	n.calls = map[int64]float64{}
 	for _, i := range joined {
+		if !i.Lasting && i.RoomID != 0 && i.RoomID != n.owner.RoomID {
+			continue // it ended in the room where the sensor was
+		}
+		n.calls[i.ID] = i.KnownExcess + 1
 		n.incidents[i.RuleID] = append(n.incidents[i.RuleID], incident.Incident{
 			ID: i.ID, Start: i.StartTime.UTC(), End: i.EndTime.UTC(), Lasting: i.Lasting, Peak: i.Peak, PeakTime: i.PeakTime.UTC(),
 			Reopened: i.Reopened, Late: i.Late, Acknowledged: i.Acknowledged, AcknowledgedPeak: i.AcknowledgedPeak,
@@ -301,5 +309,15 @@ func (n nodeRules) advance(ctx context.Context, tx *store.DB, j Judged) error {
 	if w.batch.Len() == 0 {
 		return nil
 	}
-	return store.Wrap(tx.ExecBatch(ctx, func(batch *pgx.Batch) { *batch = w.batch }), "write")
+	if err := tx.ExecBatch(ctx, func(batch *pgx.Batch) { *batch = w.batch }); err != nil {
+		return fmt.Errorf("write: %w", err)
+	}
+	if w.from.IsZero() {
+		return nil
+	}
+	now := j.Arrived
+	if now.IsZero() {
+		now = time.Now()
+	}
+	return tell(ctx, tx, n.owner.CustomerID, placeOf(false, n.owner.RoomID, j.NodeID, ""), w.from, w.until, now)
 }

@@ -215,10 +215,14 @@ func (w *writes) replaceIncidents(rule incident.Rule, affected []incident.Incide
 		}
 		switch {
 		case !isStored:
+			w.touch(e.Incident)
 			w.insertIncident(rule, e.Incident, nil, t.added)
 			w.regroup(rule, e.Incident, nil)
 		case before != e.Incident:
-			w.updateIncident(e.Incident, nil)
+			if w.tells(rule, before, e.Incident) {
+				w.touch(before, e.Incident)
+			}
+			w.updateIncident(rule, e.Incident, nil)
 			w.rewriteTimeline(e.ID, t.added)
 			if e.Start.Before(before.Start) || (!before.Lasting && (e.Lasting || e.End.After(before.End))) {
 				w.regroup(rule, e.Incident, &before)
@@ -226,12 +230,13 @@ func (w *writes) replaceIncidents(rule incident.Rule, affected []incident.Incide
 		}
 	}
 	for id, into := range absorbed {
+		w.touch(stored[id])
 		if into < 0 {
 			w.batch.Queue(lockGroups, pgx.StrictNamedArgs{"customer": w.owner.CustomerID}) // so that nobody groups it meanwhile
-			w.batch.Queue(`DELETE FROM incidents WHERE id = @id`, pgx.StrictNamedArgs{"id": id})
+			w.batch.Queue(`DELETE FROM excursions WHERE id = @id`, pgx.StrictNamedArgs{"id": id})
 			continue
 		}
-		w.batch.Queue(`UPDATE incidents SET lasting = false, merged_into = @into WHERE id = @id`, pgx.StrictNamedArgs{"id": id, "into": excursions[into].ID})
+		w.batch.Queue(`UPDATE excursions SET lasting = false, merged_into = @into WHERE id = @id`, pgx.StrictNamedArgs{"id": id, "into": excursions[into].ID})
 		w.rewriteTimeline(id, nil)
 	}
 }

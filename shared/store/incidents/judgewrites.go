@@ -22,6 +22,31 @@ type writes struct {
 
 	judged Judged
 	batch  pgx.Batch
+	// The time of the excursions by which people may have to be told something; zero if there
+	// is nothing.
+	from, until time.Time
+}
+
+// touch notes that people may have to be told of an excursion.
+func (w *writes) touch(excursions ...incident.Incident) {
+	for _, e := range excursions {
+		if e.Start.IsZero() { // there was none before
+			continue
+		}
+		if w.from.IsZero() || e.Start.Before(w.from) {
+			w.from = e.Start
+		}
+		if e.End.After(w.until) {
+			w.until = e.End
+		}
+	}
+}
+
+// tells reports whether a change of an excursion may change an incident: by its extent, or by
+// a new peak from which on that calls again.
+func (w *writes) tells(rule incident.Rule, before, e incident.Incident) bool {
+	return e.Lasting != before.Lasting || !e.Start.Equal(before.Start) || (!e.Lasting && !e.End.Equal(before.End)) || e.Late != before.Late ||
+		(e.Peak != before.Peak && incident.Excess(rule.Quantity, rule.Direction, rule.Limit, e.Peak) >= w.calls[e.ID])
 }
 
 // A reading dated less than inTransit before its rule changed is not judged: the old rule is
@@ -137,7 +162,8 @@ func (w *writes) keepIncidents(rule incident.Rule, stretches []incident.Stretch,
 		current = append(slices.DeleteFunc(current, func(i incident.Incident) bool { return slices.Contains(parts, i) }), joined)
 		for _, i := range parts {
 			if i.ID != joined.ID && i.ID < newIncident {
-				w.batch.Queue(`UPDATE incidents SET lasting = false, merged_into = @into WHERE id = @id`,
+				w.touch(i)
+				w.batch.Queue(`UPDATE excursions SET lasting = false, merged_into = @into WHERE id = @id`,
 					pgx.StrictNamedArgs{"id": i.ID, "into": joined.ID})
 			}
 		}
@@ -151,8 +177,11 @@ func (w *writes) keepIncidents(rule incident.Rule, stretches []incident.Stretch,
 		if f != nil && isStored && !shows(*f, before, i, reading.TruncateTime(w.judged.Time)) {
 			kept = nil
 		}
+		if !isStored || w.tells(rule, before, i) {
+			w.touch(before, i)
+		}
 		if isStored {
-			w.updateIncident(i, kept)
+			w.updateIncident(rule, i, kept)
 			w.writeTimeline(i.ID, *timelines[i.ID])
 		} else {
 			w.insertIncident(rule, i, kept, timelines[i.ID].added)
@@ -286,12 +315,12 @@ func (w *writes) insertIncident(rule incident.Rule, i incident.Incident, f *inci
 	})
 	w.batch.Queue(`
 		WITH i AS (
-		    INSERT INTO incidents
+		    INSERT INTO excursions
 		        (customer_id, kind, channel, node_id, sensor_name, room_id, room_name, gateway_id, rule_id, specified, quantity, direction,
-		         limit_value, severity, start_time, end_time, lasting, resolution, peak, peak_time, reopened, late, finding)
+		         limit_value, severity, start_time, end_time, lasting, resolution, peak, peak_time, reopened, late, finding, risen_at)
 		    VALUES
 		        (@customer, @kind, @channel, @node, @sensor, NULLIF(@room::bigint, 0), @room_name, @gateway, @rule, @specified, @quantity,
-		         @direction, @limit, @severity, @start, @end, @lasting, @resolution, @peak, @peak_time, @reopened, @late, @finding)
+		         @direction, @limit, @severity, @start, @end, @lasting, @resolution, @peak, @peak_time, @reopened, @late, @finding, @peak_time)
 		    RETURNING id
 		), asked AS ( -- an unvalidated anomaly of the forest close in time is the same question
 		    SELECT p.id
@@ -314,13 +343,18 @@ func (w *writes) insertIncident(rule incident.Rule, i incident.Incident, f *inci
 		SELECT i.id, e.at, e.event FROM i, unnest(@names::text[], @times::timestamptz[]) AS e (event, at)`, args)
 }
 
-func (w *writes) updateIncident(i incident.Incident, f *incident.Finding) {
+func (w *writes) updateIncident(rule incident.Rule, i incident.Incident, f *incident.Finding) {
 	args := w.incidentArgs(i, f)
-	args["id"], args["acknowledged"] = i.ID, i.Acknowledged
+	args["id"], args["acknowledged"], args["room"], args["room_name"] = i.ID, i.Acknowledged, w.owner.RoomID, w.owner.RoomName
+	args["unit"] = rule.Quantity.Unit()
 	w.batch.Queue(`
-		UPDATE incidents
+		UPDATE excursions
 		SET start_time = @start, end_time = @end, lasting = @lasting, resolution = @resolution, peak = @peak, peak_time = @peak_time,
 		    reopened = @reopened, late = @late,
+		    risen_at = CASE WHEN kind = 'threshold' AND abs(@peak - COALESCE(risen_peak, peak)) >= @unit THEN @peak_time ELSE risen_at END,
+		    risen_peak = CASE WHEN kind = 'threshold' AND abs(@peak - COALESCE(risen_peak, peak)) >= @unit THEN @peak ELSE COALESCE(risen_peak, peak) END,
+		    -- A node that has been put into a room takes what lasts there.
+		    room_id = COALESCE(room_id, NULLIF(@room::bigint, 0)), room_name = CASE WHEN room_id IS NULL THEN @room_name ELSE room_name END,
 		    finding = COALESCE(@finding, finding), severity = COALESCE(@severity, severity), quantity = COALESCE(@quantity, quantity),
 		    limit_value = COALESCE(@limit, limit_value),
 		    acknowledged_at = CASE WHEN @acknowledged THEN acknowledged_at END,
@@ -353,15 +387,15 @@ func (w *writes) regroup(rule incident.Rule, i incident.Incident, before *incide
 	near := `
 		WITH it AS (
 		    SELECT i.*, COALESCE(g.group_id, i.id) AS group_id
-		    FROM incidents i
+		    FROM excursions i
 		    LEFT JOIN incident_groups g ON g.incident_id = i.id
 		    WHERE i.id = COALESCE(NULLIF(@id::bigint, 0), (
-		        SELECT max(n.id) FROM incidents n
+		        SELECT max(n.id) FROM excursions n
 		        WHERE n.channel = @channel AND n.node_id = @node AND n.rule_id = @rule AND n.start_time = @start AND n.merged_into IS NULL))
 		), near AS (
 		    SELECT COALESCE(g.group_id, i.id) AS id
 		    FROM it
-		    JOIN incidents i ON i.customer_id = it.customer_id AND i.kind = it.kind AND i.merged_into IS NULL AND i.late = it.late
+		    JOIN excursions i ON i.customer_id = it.customer_id AND i.kind = it.kind AND i.merged_into IS NULL AND i.late = it.late
 		        AND CASE WHEN it.gateway_id <> '' AND (it.late OR it.room_id IS NULL) THEN i.gateway_id = it.gateway_id
 		            ELSE i.room_id IS NOT DISTINCT FROM it.room_id END
 		        AND ` + overlap + `
@@ -382,7 +416,7 @@ func (w *writes) regroup(rule incident.Rule, i incident.Incident, before *incide
 		SELECT i.id, (SELECT min(id) FROM whole)
 		FROM (SELECT incident_id AS id FROM incident_groups WHERE group_id IN (SELECT id FROM whole)
 		      UNION SELECT id FROM whole UNION SELECT id FROM it) i
-		WHERE EXISTS (SELECT FROM near) AND EXISTS (SELECT FROM incidents x WHERE x.id = i.id) -- the first of a group may be gone
+		WHERE EXISTS (SELECT FROM near) AND EXISTS (SELECT FROM excursions x WHERE x.id = i.id) -- the first of a group may be gone
 		ON CONFLICT (incident_id) DO UPDATE SET group_id = EXCLUDED.group_id
 		WHERE incident_groups.group_id <> EXCLUDED.group_id`, args)
 }

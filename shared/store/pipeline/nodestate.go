@@ -105,6 +105,24 @@ func (s Store) UpdateNodeStates(ctx context.Context, batch []NodeReading) error 
 				"channels": channels, "nodes": nodes, "slots": slots, "starts": starts, "times": times,
 				"temperatures": temperatures, "humidities": humidities,
 			})
+		// A reading that is newer than a node can be and still be silent ends its silence; one of
+		// within a silence was delivered late. The time between the node's newest reading (peak_time)
+		// and start_time is how long it may be quiet.
+		statements.Queue(`
+			UPDATE excursions e
+			SET lasting = e.lasting AND NOT r.heard, resolution = CASE WHEN e.lasting AND r.heard THEN 'cleared' ELSE e.resolution END,
+			    end_time = CASE WHEN e.lasting AND r.heard THEN GREATEST(e.start_time, r.newest) ELSE e.end_time END, late = e.late OR r.within
+			FROM (
+			    SELECT e.id, bool_or(r.timestamp > now() - (e.start_time - e.peak_time)) AS heard, max(r.timestamp) AS newest,
+			           bool_or(r.timestamp > e.peak_time AND (e.lasting OR r.timestamp < e.end_time)
+			               AND r.timestamp <= now() - (e.start_time - e.peak_time)) AS within
+			    FROM unnest(@channels::bigint[], @nodes::text[], @times::timestamptz[]) AS r (channel, node_id, timestamp)
+			    JOIN excursions e ON e.channel = r.channel AND e.node_id = r.node_id COLLATE "C" AND e.kind = 'silence'
+			        AND (e.lasting OR e.end_time > r.timestamp) AND r.timestamp > e.peak_time AND r.timestamp <= `+store.NotAhead+`
+			    GROUP BY e.id
+			) AS r
+			WHERE e.id = r.id AND ((e.lasting AND r.heard) OR (r.within AND NOT e.late))`,
+			pgx.StrictNamedArgs{"channels": channels, "nodes": nodes, "times": times})
 	})
 	return store.Wrap(err, "state of %d nodes", n)
 }

@@ -1,0 +1,171 @@
+package incidents
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/store"
+)
+
+// silenceRule is the id of the built-in rule that a node sends, beside learning's.
+const silenceRule = -3
+
+// SettleAll is [Store.Settle] for every customer.
+func (s Store) SettleAll(ctx context.Context, now time.Time) error {
+	customers, err := store.Values[int64](ctx, s.db, `SELECT customer_id FROM alert_thresholds ORDER BY customer_id`, nil)
+	if err != nil {
+		return fmt.Errorf("customers: %w", err)
+	}
+	for _, customer := range customers {
+		if err := s.Settle(ctx, customer, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Settle writes those transitions of a customer's incidents that the clock has made due: nodes
+// that have become silent, or are heard again, ten minutes without anything broken, snoozes
+// that end, and what stands. Whoever comes first writes each once; mostly there is none.
+func (s Store) Settle(ctx context.Context, customerID int64, now time.Time) error {
+	ctx = store.InRooms(ctx, nil) // whoever asks, all of the account
+	due, err := s.settleSilences(ctx, customerID, now)
+	if err != nil {
+		return fmt.Errorf("silences of customer %d: %w", customerID, err)
+	}
+	type row struct {
+		RoomID            int64
+		NodeID, GatewayID string
+		StartTime         time.Time
+	}
+	found, err := store.All[row](ctx, s.db, `
+		SELECT COALESCE(i.room_id, 0) AS room_id, i.node_id, i.gateway_id, i.start_time
+		FROM room_incidents i
+		LEFT JOIN LATERAL (
+		    SELECT count(*) > 0 AS lasting, COALESCE(bool_and(e.risen_at <= @now::timestamptz - @standing::interval), false) AS stands
+		    FROM excursions e
+		    WHERE e.incident_id = i.id AND e.lasting AND e.merged_into IS NULL
+		) AS e ON true
+		WHERE i.customer_id = @customer AND i.lasting AND i.merged_into IS NULL AND (
+		    i.breaking <> e.lasting OR (NOT i.breaking AND i.end_time <= @now::timestamptz - @gap::interval) OR i.snoozed_until <= @now
+		    OR (i.taken_at IS NOT NULL AND i.known_severity <> '' AND e.stands))
+		UNION ALL
+		SELECT CASE WHEN e.of_gateway THEN 0 ELSE COALESCE(e.room_id, 0) END, CASE WHEN e.of_gateway OR e.room_id IS NOT NULL THEN '' ELSE e.node_id END,
+		       CASE WHEN e.of_gateway THEN e.gateway_id ELSE '' END, e.start_time
+		FROM excursions e
+		WHERE e.customer_id = @customer AND e.lasting AND e.merged_into IS NULL AND e.incident_id IS NULL`,
+		pgx.StrictNamedArgs{"customer": customerID, "now": now, "gap": incident.JoinGap, "standing": incident.StandingAfter})
+	if err != nil {
+		return fmt.Errorf("due incidents of customer %d: %w", customerID, err)
+	}
+	for _, r := range found {
+		at := place{r.RoomID, r.NodeID, r.GatewayID}
+		if from, known := due[at]; !known || r.StartTime.Before(from) {
+			due[at] = r.StartTime
+		}
+	}
+	for at, from := range due {
+		err := s.db.InTx(ctx, func(tx *store.DB) error { return tell(ctx, tx, customerID, at, from, now, now) })
+		if err != nil {
+			return fmt.Errorf("settle incidents of customer %d: %w", customerID, err)
+		}
+	}
+	return nil
+}
+
+// settleSilences stores the silences that have begun, and ends those that are over. It returns
+// the places concerned, each with the time from which on.
+func (s Store) settleSilences(ctx context.Context, customerID int64, now time.Time) (map[place]time.Time, error) {
+	silent, gateways, err := s.Silences(ctx, customerID, now)
+	if err != nil {
+		return nil, err
+	}
+	type row struct {
+		Channel   reading.Channel
+		NodeID    string
+		RoomID    int64
+		GatewayID string
+		OfGateway bool
+		StartTime time.Time
+	}
+	recorded, err := store.All[row](ctx, s.db, `
+		SELECT channel, node_id, COALESCE(room_id, 0) AS room_id, gateway_id, of_gateway, start_time
+		FROM excursions
+		WHERE customer_id = @customer AND kind = 'silence' AND lasting`, pgx.StrictNamedArgs{"customer": customerID})
+	if err != nil {
+		return nil, fmt.Errorf("recorded: %w", err)
+	}
+	probe, err := s.Probe(ctx)
+	if err != nil || probe.Late(now) { // nobody is silent by now, and nobody is heard
+		return map[place]time.Time{}, err
+	}
+	known, due := map[reading.Node]row{}, map[place]time.Time{}
+	for _, r := range recorded {
+		known[reading.Node{Channel: r.Channel, ID: r.NodeID}] = r
+	}
+	batch := &pgx.Batch{}
+	mark := func(at place, from time.Time) {
+		if before, is := due[at]; !is || from.Before(before) {
+			due[at] = from
+		}
+	}
+	for _, n := range silent {
+		node := reading.Node{Channel: reading.Channel(n.Channel), ID: n.NodeID}
+		before, is := known[node]
+		delete(known, node)
+		whole := gateways[n.GatewayID] || (is && before.OfGateway && before.GatewayID == n.GatewayID)
+		if is && before.OfGateway == whole && before.RoomID == n.RoomID {
+			continue
+		}
+		mark(placeOf(whole, n.RoomID, n.NodeID, n.GatewayID), n.Since())
+		severity := incident.Warning
+		if whole {
+			severity = incident.Critical
+		}
+		batch.Queue(`
+			INSERT INTO excursions (customer_id, kind, channel, node_id, sensor_name, room_id, room_name, gateway_id, of_gateway, rule_id, quantity, direction,
+			                        limit_value, severity, start_time, end_time, lasting, peak, peak_time, risen_at)
+			VALUES (@customer, 'silence', @channel, @node, @sensor, NULLIF(@room::bigint, 0), @room_name, @gateway, @whole, @rule, '', '',
+			        0, @severity, @start, @start, true, 0, @newest, @start)
+			ON CONFLICT (channel, node_id, customer_id) WHERE kind = 'silence' AND lasting DO UPDATE
+			SET room_id = EXCLUDED.room_id, room_name = EXCLUDED.room_name, sensor_name = EXCLUDED.sensor_name, gateway_id = EXCLUDED.gateway_id,
+			    of_gateway = EXCLUDED.of_gateway, severity = EXCLUDED.severity`,
+			pgx.StrictNamedArgs{
+				"customer": customerID, "channel": n.Channel, "node": n.NodeID, "sensor": n.SensorName, "room": n.RoomID, "room_name": n.RoomName,
+				"gateway": n.GatewayID, "whole": whole, "rule": silenceRule, "severity": string(severity), "start": n.Since(), "newest": n.Newest,
+			})
+	}
+	for node, r := range known {
+		// It is heard again, where ingest has not seen that; or it is gone, and has no reading after its last.
+		batch.Queue(`
+			UPDATE excursions e
+			SET lasting = false, resolution = CASE WHEN s.timestamp > e.peak_time THEN 'cleared' ELSE 'sensor_deleted' END,
+			    end_time = GREATEST(e.start_time, s.timestamp)
+			FROM (SELECT @channel::bigint AS channel, @node::text AS node_id) AS k
+			LEFT JOIN node_state s ON s.channel = k.channel AND s.node_id = k.node_id
+			WHERE e.kind = 'silence' AND e.lasting AND e.customer_id = @customer AND e.channel = k.channel AND e.node_id = k.node_id`,
+			pgx.StrictNamedArgs{"customer": customerID, "channel": int64(node.Channel), "node": node.ID})
+		mark(placeOf(r.OfGateway, r.RoomID, r.NodeID, r.GatewayID), r.StartTime)
+	}
+	if batch.Len() == 0 {
+		return due, nil
+	}
+	return due, store.Wrap(s.db.ExecBatch(ctx, func(b *pgx.Batch) { *b = *batch }), "write")
+}
+
+// placeOf is where an excursion counts.
+func placeOf(ofGateway bool, room int64, node, gateway string) place {
+	switch {
+	case ofGateway:
+		return place{GatewayID: gateway}
+	case room != 0:
+		return place{RoomID: room}
+	default:
+		return place{NodeID: node}
+	}
+}

@@ -1,0 +1,332 @@
+package incidents
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/store"
+)
+
+// place is where an incident is: a room, a node that is in none, or a gateway whose nodes are
+// all silent.
+type place struct {
+	RoomID    int64
+	NodeID    string
+	GatewayID string
+}
+
+func (p place) args(customer int64) pgx.StrictNamedArgs {
+	return pgx.StrictNamedArgs{"customer": customer, "room": p.RoomID, "node": p.NodeID, "gateway": p.GatewayID}
+}
+
+// atPlace is the condition that an excursion e is at a place.
+const atPlace = `CASE WHEN e.of_gateway THEN e.gateway_id = @gateway
+	ELSE @gateway = '' AND e.room_id IS NOT DISTINCT FROM NULLIF(@room::bigint, 0) AND (@room <> 0 OR e.node_id = @node) END`
+
+// toldRow is an incident as [incident.Status] remembers it.
+type toldRow struct {
+	ID            int64
+	Cause         incident.Cause
+	StartTime     time.Time
+	EndTime       time.Time
+	Lasting       bool
+	Breaking      bool
+	Parts         int
+	Elsewhere     bool // an incident of another place
+	TakenAt       *time.Time
+	SnoozedUntil  *time.Time
+	KnownSeverity incident.Severity
+	KnownActual   bool
+	KnownExcess   float64
+}
+
+func (r toldRow) status() incident.Status {
+	return incident.Status{
+		Lasting: r.Lasting, Breaking: r.Breaking, Parts: r.Parts, TakenAt: store.UTC(r.TakenAt), SnoozedUntil: store.UTC(r.SnoozedUntil),
+		Known: incident.Level{Severity: r.KnownSeverity, Actual: r.KnownActual, Excess: r.KnownExcess},
+	}
+}
+
+type partRow struct {
+	ID, IncidentID int64
+	Channel        int64
+	NodeID         string
+	RoomName       string
+	Kind           incident.Kind
+	Quantity       incident.Quantity
+	Direction      incident.Direction
+	LimitValue     float64
+	Severity       incident.Severity
+	StartTime      time.Time
+	EndTime        time.Time
+	Lasting        bool
+	Late           bool
+	Peak           float64
+	RisenAt        time.Time
+	Finding        *Finding
+}
+
+const partColumns = `e.id, COALESCE(e.incident_id, 0) AS incident_id, e.channel, e.node_id, e.room_name, e.kind, e.quantity, e.direction, e.limit_value,
+	e.severity, e.start_time, e.end_time, e.lasting, e.late, e.peak, e.risen_at, e.finding`
+
+// part converts a row. An anomaly's direction is that in which its value left the band.
+func (r partRow) part() incident.Part {
+	p := incident.Part{
+		ID: r.ID, IncidentID: r.IncidentID, Node: fmt.Sprint(r.Channel, r.NodeID), Kind: r.Kind, Quantity: r.Quantity, Severity: r.Severity,
+		Start: r.StartTime.UTC(), End: r.EndTime.UTC(), Lasting: r.Lasting, Late: r.Late, RisenAt: r.RisenAt.UTC(),
+	}
+	direction, finding := r.Direction, ""
+	switch f := r.Finding; {
+	case r.Kind == incident.KindThreshold:
+		p.Excess = incident.Excess(r.Quantity, direction, r.LimitValue, r.Peak)
+	case r.Kind == incident.KindAnomaly && f != nil:
+		finding, direction = f.Cause, ""
+		if f.High != nil && f.Value > *f.High {
+			direction = incident.Above
+		} else if f.Low != nil && f.Value < *f.Low {
+			direction = incident.Below
+		}
+	}
+	p.Cause = incident.CauseOf(r.Kind, r.Quantity, direction, finding)
+	return p
+}
+
+// change is a row of the log of an account's transitions.
+type change struct {
+	incident int64
+	room     int64
+	incident.Transition
+	person, comment string
+}
+
+// tell brings the incidents of a place up to date with its excursions that overlap a range of
+// time, and logs what changed. It locks the place, and the account while it numbers the log:
+// always in this order, and after a node's row.
+func tell(ctx context.Context, tx *store.DB, customer int64, at place, from, until, now time.Time) error {
+	args := at.args(customer)
+	args["from"], args["until"] = from.Add(-incident.Lookback-incident.JoinGap), until.Add(incident.Lookback+incident.JoinGap)
+	lock := pgx.StrictNamedArgs{"place": fmt.Sprint("incidents of ", customer, at)}
+	if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended(@place, 0))`, lock); err != nil {
+		return fmt.Errorf("lock place: %w", err)
+	}
+	rows, err := store.All[partRow](ctx, tx, `
+		WITH near AS (
+		    SELECT e.id, e.incident_id
+		    FROM excursions e
+		    WHERE e.customer_id = @customer AND e.merged_into IS NULL AND `+atPlace+`
+		      AND (e.lasting OR (e.end_time >= @from AND e.start_time <= @until))
+		    UNION
+		    SELECT 0, i.id
+		    FROM room_incidents i
+		    WHERE i.customer_id = @customer AND i.lasting AND i.merged_into IS NULL AND (COALESCE(i.room_id, 0), i.node_id, i.gateway_id) = (@room, @node, @gateway)
+		)
+		SELECT `+partColumns+`
+		FROM excursions e
+		WHERE e.id IN (SELECT id FROM near)
+		   OR (e.incident_id IN (SELECT incident_id FROM near) AND e.merged_into IS NULL AND `+atPlace+`)`, args)
+	if err != nil {
+		return fmt.Errorf("excursions: %w", err)
+	}
+	parts, ids := make([]incident.Part, len(rows)), make([]int64, len(rows))
+	roomName := ""
+	for i, r := range rows {
+		parts[i], ids[i] = r.part(), r.IncidentID
+		roomName = r.RoomName
+	}
+	args["ids"] = ids
+	known, err := store.All[toldRow](ctx, tx, `
+		SELECT i.id, i.cause, i.start_time, i.end_time, i.lasting, i.breaking, i.parts, i.taken_at, i.snoozed_until, i.known_severity, i.known_actual, i.known_excess,
+		       (COALESCE(i.room_id, 0), i.node_id, i.gateway_id) <> (@room, @node, @gateway) AS elsewhere
+		FROM room_incidents i
+		WHERE i.id = ANY (@ids) AND i.customer_id = @customer AND i.merged_into IS NULL
+		UNION
+		SELECT i.id, i.cause, i.start_time, i.end_time, i.lasting, i.breaking, i.parts, i.taken_at, i.snoozed_until, i.known_severity, i.known_actual, i.known_excess, false
+		FROM room_incidents i
+		WHERE i.customer_id = @customer AND COALESCE(i.room_id, 0) = @room AND i.node_id = @node AND i.gateway_id = @gateway AND i.merged_into IS NULL
+		  AND (i.lasting OR i.end_time >= @from) AND i.start_time <= @until
+		  AND NOT EXISTS (SELECT FROM excursions e WHERE e.incident_id = i.id AND e.merged_into IS NULL)`, args)
+	if err != nil {
+		return fmt.Errorf("incidents: %w", err)
+	}
+	t := telling{tx: tx, customer: customer, at: at, roomName: roomName, now: now, known: map[int64]toldRow{}}
+	causes := map[int64]incident.Cause{}
+	for _, r := range known {
+		t.known[r.ID] = r
+		if !r.Elsewhere {
+			causes[r.ID] = r.Cause
+		}
+	}
+	gathered := incident.Gather(parts)
+	taken, gone := incident.Identify(gathered, causes)
+	if err := t.retire(ctx, taken, gone); err != nil {
+		return err
+	}
+	for _, breaking := range []bool{false, true} { // what has ended comes first: of one cause only one lasts
+		for k, g := range gathered {
+			if g.Breaking() != breaking {
+				continue
+			}
+			followed := slices.ContainsFunc(gathered[k+1:], func(later incident.Gathered) bool { return later.Cause == g.Cause })
+			if taken[k], err = t.keep(ctx, taken[k], g, followed); err != nil {
+				return err
+			}
+		}
+	}
+	if err := t.redirect(ctx, taken, gone); err != nil {
+		return err
+	}
+	return logChanges(ctx, tx, customer, t.changes)
+}
+
+// telling is one call of tell.
+type telling struct {
+	tx       *store.DB
+	customer int64
+	at       place
+	roomName string
+	now      time.Time
+	known    map[int64]toldRow
+	changes  []change
+}
+
+// retire ends, for the moment, the stored incidents that are to go, so that those that last
+// can take their place, and removes those of which nothing is left.
+func (t *telling) retire(ctx context.Context, taken []int64, gone map[int64]int) error {
+	var ending, empty []int64
+	for id, r := range t.known {
+		_, goes := gone[id]
+		switch {
+		case goes:
+			ending = append(ending, id)
+		case slices.Contains(taken, id):
+		case !r.Elsewhere:
+			empty = append(empty, id)
+			t.changes = append(t.changes, change{incident: id, room: t.at.RoomID, Transition: incident.Transition{Event: incident.EventWithdrawn, At: t.now}})
+		}
+	}
+	if len(ending)+len(empty) == 0 {
+		return nil
+	}
+	_, err := t.tx.Exec(ctx, `
+		WITH empty AS (DELETE FROM room_incidents WHERE id = ANY (@empty))
+		UPDATE room_incidents i SET lasting = false, breaking = false
+		WHERE id = ANY (@ending) AND (COALESCE(i.room_id, 0), i.node_id, i.gateway_id) = (@room, @node, @gateway)`,
+		pgx.StrictNamedArgs{"ending": ending, "empty": empty, "room": t.at.RoomID, "node": t.at.NodeID, "gateway": t.at.GatewayID})
+	return store.Wrap(err, "retire incidents")
+}
+
+// keep stores an incident, and returns its id.
+func (t *telling) keep(ctx context.Context, id int64, g incident.Gathered, followed bool) (int64, error) {
+	before := t.known[id].status()
+	after, events := before.Advance(g, followed, t.now)
+	level, _ := after.Level(g, t.now)
+	if level.Severity == "" || !g.Breaking() { // of all of it
+		for _, p := range g.Parts {
+			level = level.Above(incident.Level{Severity: p.Severity, Actual: p.Kind == incident.KindThreshold || p.Kind == incident.KindSilence})
+		}
+	}
+	actual := slices.ContainsFunc(g.Parts, func(p incident.Part) bool { return p.Kind == incident.KindThreshold || p.Kind == incident.KindSilence })
+	ids := make([]int64, len(g.Parts))
+	for i, p := range g.Parts {
+		ids[i] = p.ID
+	}
+	args := t.at.args(t.customer)
+	args["id"], args["ids"] = id, ids
+	for name, value := range map[string]any{
+		"room_name": t.roomName, "cause": string(g.Cause), "severity": string(level.Severity), "actual": actual, "start": g.Start(), "end": g.End(),
+		"lasting": after.Lasting, "breaking": after.Breaking, "late": g.Late(), "parts": len(g.Parts), "taken": !after.TakenAt.IsZero(),
+		"known_severity": string(after.Known.Severity), "known_actual": after.Known.Actual, "known_excess": after.Known.Excess,
+	} {
+		args[name] = value
+	}
+	var err error
+	if id == 0 {
+		delete(args, "id")
+		delete(args, "taken")
+		id, err = store.Value[int64](ctx, t.tx, store.ErrNoIncident, `
+			WITH i AS (
+			    INSERT INTO room_incidents (customer_id, room_id, room_name, node_id, gateway_id, cause, severity, actual, start_time, end_time, lasting, breaking,
+			                                late, parts, known_severity, known_actual, known_excess)
+			    VALUES (@customer, NULLIF(@room::bigint, 0), CASE WHEN @room::bigint <> 0 THEN @room_name ELSE '' END, @node, @gateway, @cause, @severity, @actual, @start, @end, @lasting, @breaking,
+			            @late, @parts, @known_severity, @known_actual, @known_excess)
+			    RETURNING id
+			), joined AS (
+			    UPDATE excursions SET incident_id = i.id FROM i WHERE excursions.id = ANY (@ids)
+			)
+			SELECT id FROM i`, args)
+	} else {
+		for _, name := range []string{"customer", "room", "node", "gateway", "room_name", "cause"} {
+			delete(args, name)
+		}
+		_, err = t.tx.Exec(ctx, `
+			WITH joined AS (
+			    UPDATE excursions SET incident_id = @id WHERE id = ANY (@ids) AND incident_id IS DISTINCT FROM @id
+			)
+			UPDATE room_incidents
+			SET severity = @severity, actual = @actual, start_time = @start, end_time = @end, lasting = @lasting, breaking = @breaking, late = @late,
+			    parts = @parts, known_severity = @known_severity, known_actual = @known_actual, known_excess = @known_excess,
+			    taken_at = CASE WHEN @taken THEN taken_at END, snoozed_until = CASE WHEN @taken THEN snoozed_until END,
+			    seen = seen AND (@taken OR taken_at IS NULL)
+			WHERE id = @id`, args)
+	}
+	for _, e := range events {
+		t.changes = append(t.changes, change{incident: id, room: t.at.RoomID, Transition: e})
+	}
+	return id, store.Wrap(err, "keep incident")
+}
+
+// redirect lets the ids of incidents of which nothing is left lead to those that have their
+// excursions now.
+func (t *telling) redirect(ctx context.Context, taken []int64, gone map[int64]int) error {
+	for id, k := range gone {
+		if taken[k] == id {
+			continue
+		}
+		done, err := t.tx.Exec(ctx, `
+			UPDATE room_incidents i
+			SET merged_into = @into, lasting = false, breaking = false
+			WHERE i.id = @id AND NOT EXISTS (SELECT FROM excursions e WHERE e.incident_id = i.id AND e.merged_into IS NULL)`,
+			pgx.StrictNamedArgs{"id": id, "into": taken[k]})
+		if err != nil {
+			return fmt.Errorf("redirect incident: %w", err)
+		}
+		if done.RowsAffected() > 0 {
+			t.changes = append(t.changes, change{incident: taken[k], room: t.at.RoomID, Transition: incident.Transition{Event: incident.EventMerged, At: t.now}})
+		}
+	}
+	return nil
+}
+
+// logChanges numbers transitions and adds them to the account's log, and wakes who waits for
+// them. The lock of the account is held until the commit.
+func logChanges(ctx context.Context, tx *store.DB, customer int64, changes []change) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	var ids, rooms []int64
+	var times []time.Time
+	var events, persons, comments []string
+	var calls []bool
+	for _, c := range changes {
+		ids, rooms, times = append(ids, c.incident), append(rooms, c.room), append(times, c.At)
+		events, persons, comments, calls = append(events, string(c.Event)), append(persons, c.person), append(comments, c.comment), append(calls, c.Calls)
+	}
+	err := tx.ExecBatch(ctx, func(batch *pgx.Batch) {
+		batch.Queue(`SELECT pg_advisory_xact_lock(hashtextextended('changes of customer ' || @customer::bigint, 0))`, pgx.StrictNamedArgs{"customer": customer})
+		batch.Queue(`
+			INSERT INTO incident_changes (customer_id, number, incident_id, room_id, at, event, calls, person, comment)
+			SELECT @customer, n + COALESCE((SELECT max(number) FROM incident_changes WHERE customer_id = @customer), 0), id, NULLIF(room, 0), at, event, calls, person, comment
+			FROM unnest(@ids::bigint[], @rooms::bigint[], @times::timestamptz[], @events::text[], @calls::boolean[], @persons::text[], @comments::text[])
+			    WITH ORDINALITY AS c (id, room, at, event, calls, person, comment, n)`,
+			pgx.StrictNamedArgs{
+				"customer": customer, "ids": ids, "rooms": rooms, "times": times, "events": events, "calls": calls, "persons": persons, "comments": comments,
+			})
+		batch.Queue(`SELECT pg_notify('incident_changes', (@customer::bigint)::text)`, pgx.StrictNamedArgs{"customer": customer})
+	})
+	return store.Wrap(err, "log of changes")
+}
