@@ -68,7 +68,7 @@ func (j *fakeJudge) Judge(_ context.Context, judged incidents.Judged) error {
 	return j.err
 }
 
-func (j *fakeJudge) SettleAll(context.Context, time.Time) error { return j.err }
+func (j *fakeJudge) SettleAll(context.Context, time.Time) error { return nil }
 
 func (j *fakeJudge) Unjudged(context.Context) ([]incidents.Judged, error) {
 	return j.unjudged, nil
