@@ -16,9 +16,6 @@ const (
 	Unusual  Cause = "unusual"
 )
 
-// Causes are all causes.
-func Causes() []Cause { return []Cause{TooHot, TooCold, TooHumid, TooDry, Silent, Faulty, Unusual} }
-
 // CauseOf returns the cause of an excursion. Finding is the machine-readable reason of an
 // anomaly; it tells a rise or a fall by the direction in which the value left its band.
 func CauseOf(kind Kind, quantity Quantity, direction Direction, finding string) Cause {
