@@ -26,6 +26,7 @@ import (
 	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/accounts"
 	"coldaisle.dev/shared/store/incidents"
 	"coldaisle.dev/shared/wire"
@@ -68,7 +69,7 @@ func message(t *testing.T, e alert.Event) push.Message {
 
 func history(t *testing.T, s pgtest.Stores, customer int64) []incidents.Alert {
 	t.Helper()
-	return must.Get(s.AlertHistory(t.Context(), customer, incidents.AlertQuery{Limit: 500}))(t)
+	return must.Get(s.AlertHistory(t.Context(), customer, incidents.AlertQuery{Part: store.Part{Limit: 500}}))(t).Items
 }
 
 // TestAlertIsStoredOnceForItsOwner shows contract 6.6.

@@ -68,23 +68,12 @@ func TestAuditLog(t *testing.T) {
 		"?start_time=2020-01-01&end_time=2020-01-02":                       0,
 		"?actor=customer:" + decimal(other.id):                             0,
 		"?limit=3":                                                         3,
-		fmt.Sprintf("?after=%d", all[4].ID):                                3,
 	} {
 		if got := list(query); len(got) != want {
 			t.Errorf("%s: %s, want %d", query, operations(got), want)
 		}
 	}
-	var paged []loggedEntry
-	for before := all[0].ID + 1; ; before = paged[len(paged)-1].ID {
-		page := list(fmt.Sprintf("?limit=3&after=%d", before))
-		if paged = append(paged, page...); len(page) < 3 {
-			break
-		}
-	}
-	if operations(paged) != operations(all) {
-		t.Errorf("in pages: %s", operations(paged))
-	}
-	for _, wrong := range []string{"?limit=0", "?limit=1001", "?start_time=soon", "?start_time=2021-01-01&end_time=2020-01-01", "?after=0", "?format=xml", "?actor_kind=root"} {
+	for _, wrong := range []string{"?limit=0", "?limit=1001", "?start_time=soon", "?start_time=2021-01-01&end_time=2020-01-01", "?format=xml", "?actor_kind=root"} {
 		s.call(t, a.token, http.MethodGet, "/api/v1/audit"+wrong, "").is(t, 400)
 	}
 

@@ -50,7 +50,7 @@ func middleware(cfg Config, log *slog.Logger, router http.Handler) (http.Handler
 			http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions,
 		},
 		AllowedHeaders:   []string{"*"},
-		ExposedHeaders:   []string{requestlog.RequestIDHeader, "Retry-After"},
+		ExposedHeaders:   []string{requestlog.RequestIDHeader, "Retry-After", "Link", "X-Total-Count"},
 		AllowCredentials: true,
 		MaxAge:           preflightSeconds,
 	})

@@ -111,17 +111,13 @@ func TestReportInParts(t *testing.T) {
 	if len(whole) != 150 || !slices.IsSorted(whole) {
 		t.Errorf("20 days of the room: %v", whole)
 	}
-	var parts []string
-	for after := ""; ; after = "&after=" + parts[len(parts)-1] {
-		part := ids(ask(31, "&limit=70"+after))
-		parts = append(parts, part...)
-		if len(part) < 70 {
-			break
-		}
+	part := ask(31, "&limit=70")
+	parts := ids(part)
+	for next := part.next(t); next != ""; next = part.next(t) {
+		part = s.call(t, a.token, "GET", next, "")
+		parts = append(parts, ids(part)...)
 	}
-	if diff := cmp.Diff(whole, parts); diff != "" {
-		t.Errorf("parts of 31 days: %s", diff)
-	}
+	must.Equal(t, "parts of 31 days", whole, parts)
 	ask(31, "").says(t, 400, "At most 100 sensors can be read of this range at once; choose fewer by limit and after, or a shorter range")
 	ask(31, "&limit=0").says(t, 400, "limit: expected number >= 1")
 	slow := newTestAPI(t, func(c *Config) { c.Readings = slowReadings{c.Readings} })

@@ -10,6 +10,7 @@ import (
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/readings"
+	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/incidents"
 )
 
@@ -29,7 +30,7 @@ func (db fixture) insert(t *testing.T, e alert.Event, want incidents.AlertOutcom
 
 func (db fixture) history(t *testing.T, customer int64) []incidents.Alert {
 	t.Helper()
-	return must.Get(db.AlertHistory(t.Context(), customer, incidents.AlertQuery{Limit: 50}))(t)
+	return must.Get(db.AlertHistory(t.Context(), customer, incidents.AlertQuery{Part: store.Part{Limit: 50}}))(t).Items
 }
 
 // TestAlertBesideAnUncommittedDeletion stores an alert while the sensor's deletion is about

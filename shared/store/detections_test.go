@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/learning"
 )
 
@@ -41,11 +42,11 @@ func TestDetectionsAreRecordedOnceAndSeldom(t *testing.T) {
 	db.detect(t, other, true)
 
 	// Judged, it is open no more, and the next one is a question again.
-	listed, err := db.Predictions(t.Context(), db.anna, learning.PredictionFilter{Status: "unvalidated", Limit: 10})
-	if err != nil || len(listed) != 3 {
+	listed, err := db.Predictions(t.Context(), db.anna, learning.PredictionFilter{Status: "unvalidated", Part: store.Part{Limit: 10}})
+	if err != nil || len(listed.Items) != 3 {
 		t.Fatalf("Anna sees %+v, %v", listed, err)
 	}
-	must.Get(db.ValidatePrediction(t.Context(), db.anna, listed[0].ID, learning.FeedbackOK))(t)
+	must.Get(db.ValidatePrediction(t.Context(), db.anna, listed.Items[0].ID, learning.FeedbackOK))(t)
 	db.detect(t, detection(12, true), true)
 }
 
@@ -88,8 +89,8 @@ func TestDetectionOfADeletedSensorIsNotRecorded(t *testing.T) {
 	db.sensor(t, db.bruno, db.brunosRoom, "n1")
 	db.detect(t, said(time.Minute), false) // was Anna's
 	db.detect(t, said(0), true)
-	if seen, err := db.Predictions(t.Context(), db.bruno, learning.PredictionFilter{Limit: 10}); err != nil || len(seen) != 1 {
-		t.Errorf("the next owner sees %d predictions, %v, want their own", len(seen), err)
+	if seen, err := db.Predictions(t.Context(), db.bruno, learning.PredictionFilter{Part: store.Part{Limit: 10}}); err != nil || len(seen.Items) != 1 {
+		t.Errorf("the next owner sees %d predictions, %v, want their own", len(seen.Items), err)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/accounts"
 	"coldaisle.dev/shared/store/incidents"
 	"coldaisle.dev/shared/store/learning"
@@ -83,7 +84,7 @@ func TestAnomalyIsOneQuestion(t *testing.T) {
 	db := openWith(t, "n1", "n2")
 	predictions := func(node string) []learning.Prediction {
 		t.Helper()
-		return must.Get(db.Predictions(t.Context(), db.anna, learning.PredictionFilter{SensorID: node, Limit: 10}))(t)
+		return must.Get(db.Predictions(t.Context(), db.anna, learning.PredictionFilter{SensorID: node, Part: store.Part{Limit: 10}}))(t).Items
 	}
 	db.detect(t, detection(-25, true), true)
 	db.detect(t, detection(-9, true), true)

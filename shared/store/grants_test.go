@@ -123,18 +123,18 @@ func TestEveryComponentMayDoWhatItDoes(t *testing.T) {
 	}); err != nil || !recorded {
 		t.Fatalf("detection: %t, %v", recorded, err)
 	}
-	shown, err := api.Predictions(t.Context(), db.anna, learning.PredictionFilter{Limit: 10})
-	if err != nil || len(shown) != 2 { // the newer one, and that of the anomaly above
+	shown, err := api.Predictions(t.Context(), db.anna, learning.PredictionFilter{Part: store.Part{Limit: 10}})
+	if err != nil || len(shown.Items) != 2 { // the newer one, and that of the anomaly above
 		t.Fatalf("predictions %+v, %v", shown, err)
 	}
-	must.Get(api.ValidatePrediction(t.Context(), db.anna, shown[0].ID, learning.FeedbackOK))(t)
+	must.Get(api.ValidatePrediction(t.Context(), db.anna, shown.Items[0].ID, learning.FeedbackOK))(t)
 	run := must.Get(api.BeginManual(t.Context(), db.anna))(t)
 	claim := must.Get(part["train"].ClaimRun(t.Context(), run.ID))(t)
 	verdicts := must.Get(part["train"].UnusedVerdicts(t.Context(), db.anna, 10))(t)
 	must.Get(part["train"].CompleteRun(t.Context(), claim, learning.TrainingResult{Used: verdicts}))(t)
 	must.Get(part["train"].UsedVerdicts(t.Context(), db.anna, 10))(t)
 	must.Get(part["train"].RightEpisodes(t.Context(), db.anna, instant()))(t)
-	must.Equal(t, "used", []int64{shown[0].ID}, db.used(t))
+	must.Equal(t, "used", []int64{shown.Items[0].ID}, db.used(t))
 }
 
 // TestHistoryByItsComponents has ingest write and maintain the time-series table, its

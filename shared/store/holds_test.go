@@ -195,7 +195,7 @@ func TestAlertBelongsToTheHolderAtItsTime(t *testing.T) {
 		}
 	}
 	for customer, want := range map[int64]int{db.anna: 2, db.bruno: 3} {
-		if all, err := db.AlertHistory(t.Context(), customer, incidents.AlertQuery{Limit: 10}); err != nil || len(all) != want {
+		if all, err := db.AlertHistory(t.Context(), customer, incidents.AlertQuery{Part: store.Part{Limit: 10}}); err != nil || len(all.Items) != want {
 			t.Errorf("customer %d sees %+v, %v", customer, all, err)
 		}
 	}
@@ -217,8 +217,8 @@ func TestPredictionsOfChannelsDoNotMeet(t *testing.T) {
 		db.detect(t, n, false)
 	}
 	for customer, want := range map[int64]int{db.anna: 2, db.bruno: 1} { // she holds the open channel
-		listed, err := db.Predictions(t.Context(), customer, learning.PredictionFilter{Limit: 10})
-		if err != nil || len(listed) != want {
+		listed, err := db.Predictions(t.Context(), customer, learning.PredictionFilter{Part: store.Part{Limit: 10}})
+		if err != nil || len(listed.Items) != want {
 			t.Errorf("customer %d sees %+v, %v", customer, listed, err)
 		}
 		stats, err := db.PredictionStats(t.Context(), customer)
@@ -226,11 +226,11 @@ func TestPredictionsOfChannelsDoNotMeet(t *testing.T) {
 			t.Errorf("customer %d has %+v, %v", customer, stats, err)
 		}
 	}
-	his, err := db.Predictions(t.Context(), db.bruno, learning.PredictionFilter{Limit: 10})
-	if err != nil || len(his) != 1 {
+	his, err := db.Predictions(t.Context(), db.bruno, learning.PredictionFilter{Part: store.Part{Limit: 10}})
+	if err != nil || len(his.Items) != 1 {
 		t.Fatal(his, err)
 	}
-	_, err = db.ValidatePrediction(t.Context(), db.anna, his[0].ID, learning.FeedbackOK)
+	_, err = db.ValidatePrediction(t.Context(), db.anna, his.Items[0].ID, learning.FeedbackOK)
 	mustFail(t, "another's", err, store.ErrNoPrediction)
 	recorded := must.Get(db.RecordPrediction(t.Context(), db.bruno, learning.NewPrediction{SensorID: "n1", Time: now}))(t)
 	_, err = db.Prediction(t.Context(), db.anna, recorded.ID)

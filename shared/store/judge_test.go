@@ -405,7 +405,7 @@ func TestAcknowledgementLasts(t *testing.T) {
 	if err != nil || len(active) != 1 || !active[0].Time.Equal(after.Time) {
 		t.Errorf("an alert after the incident: %+v, %v", active, err)
 	}
-	if all, err := db.AlertHistory(t.Context(), db.anna, incidents.AlertQuery{Limit: 10}); err != nil || len(all) != 4 || all[0].Acknowledged || !all[1].Acknowledged {
+	if all, err := db.AlertHistory(t.Context(), db.anna, incidents.AlertQuery{Part: store.Part{Limit: 10}}); err != nil || len(all.Items) != 4 || all.Items[0].Acknowledged || !all.Items[1].Acknowledged {
 		t.Errorf("history: %+v, %v", all, err)
 	}
 }

@@ -52,7 +52,7 @@ func TestRecordPredictionKeepsAllOfIt(t *testing.T) {
 // minutes lists the predictions that a customer sees, by their minute.
 func (db fixture) minutes(t *testing.T, customer int64) []int {
 	t.Helper()
-	found := must.Get(db.Predictions(t.Context(), customer, learning.PredictionFilter{Limit: 50}))(t)
+	found := must.Get(db.Predictions(t.Context(), customer, learning.PredictionFilter{Part: store.Part{Limit: 50}}))(t).Items
 	var minutes []int
 	for _, p := range found {
 		minutes = append(minutes, int(p.Time.Sub(instant())/time.Minute))

@@ -52,8 +52,8 @@ func TestManyVerdictsAtOnceBeginOneAutomaticRun(t *testing.T) {
 	if started.Load() != 1 {
 		t.Errorf("%d runs began, want 1", started.Load())
 	}
-	if runs, err := db.TrainingRuns(t.Context(), db.anna, 20); err != nil || len(runs) != 1 {
-		t.Errorf("%d runs stand in the table, %v", len(runs), err)
+	if runs, err := db.TrainingRuns(t.Context(), db.anna, store.Part{Limit: 20}); err != nil || len(runs.Items) != 1 {
+		t.Errorf("%d runs stand in the table, %v", len(runs.Items), err)
 	}
 }
 
@@ -99,7 +99,7 @@ func TestManualRunNeedsNoVerdictsButAnIdleTrainer(t *testing.T) {
 	}
 	_, err = db.TrainingRun(t.Context(), db.anna, others.ID)
 	mustFail(t, "another customer's", err, store.ErrNoRun)
-	if runs, err := db.TrainingRuns(t.Context(), db.anna, 20); err != nil || len(runs) != 1 || runs[0].ID != run.ID {
+	if runs, err := db.TrainingRuns(t.Context(), db.anna, store.Part{Limit: 20}); err != nil || len(runs.Items) != 1 || runs.Items[0].ID != run.ID {
 		t.Errorf("her runs are %+v, %v", runs, err)
 	}
 	db.verdicts(t, "n1", learning.RetrainingCount)
@@ -207,11 +207,11 @@ func TestRunWithoutAnEndFailsAfterItsTimeout(t *testing.T) {
 	if err != nil || next.ID == run.ID {
 		t.Errorf("the next: %+v, %v", next, err)
 	}
-	runs, err := db.TrainingRuns(t.Context(), db.anna, 20)
-	if err != nil || len(runs) != 2 || runs[0].ID != next.ID {
+	runs, err := db.TrainingRuns(t.Context(), db.anna, store.Part{Limit: 20})
+	if err != nil || len(runs.Items) != 2 || runs.Items[0].ID != next.ID {
 		t.Errorf("history %+v, %v", runs, err)
 	}
-	if runs, err := db.TrainingRuns(t.Context(), db.anna, 1); err != nil || len(runs) != 1 {
+	if runs, err := db.TrainingRuns(t.Context(), db.anna, store.Part{Limit: 1}); err != nil || len(runs.Items) != 1 {
 		t.Errorf("history of one: %+v, %v", runs, err)
 	}
 	_, err = db.TrainingRun(t.Context(), db.anna, -1)

@@ -39,10 +39,11 @@ type alertPath struct {
 }
 
 type alertHistoryInput struct {
-	SensorID  string          `query:"sensor_id" doc:"Only alerts of this sensor, deleted ones included." example:"esp32-7f3a"`
-	StartTime input.Timestamp `query:"start_time" doc:"Only alerts from this time on; ISO 8601, UTC where it has no offset." example:"2026-03-01T00:00:00Z"`
-	EndTime   input.Timestamp `query:"end_time" doc:"Only alerts before this time; ISO 8601, UTC where it has no offset." example:"2026-03-02T00:00:00Z"`
-	Limit     int             `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many alerts at most." example:"50"`
+	SensorID  string                      `query:"sensor_id" doc:"Only alerts of this sensor, deleted ones included." example:"esp32-7f3a"`
+	StartTime input.Timestamp             `query:"start_time" doc:"Only alerts from this time on; ISO 8601, UTC where it has no offset." example:"2026-03-01T00:00:00Z"`
+	EndTime   input.Timestamp             `query:"end_time" doc:"Only alerts before this time; ISO 8601, UTC where it has no offset." example:"2026-03-02T00:00:00Z"`
+	After     rest.Cursor[store.Position] `query:"after"`
+	Limit     int                         `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many alerts at most." example:"50"`
 }
 
 // Resolve refuses a range that ends before it starts.
@@ -57,7 +58,7 @@ func (h *Handlers) registerAlerts(r *rest.API) {
 		Summary:   "List unacknowledged alerts, newest first",
 		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{"application/json": {Schema: list}}}},
 	}, h.activeAlerts)
-	rest.Answer(r, rest.Operation{
+	rest.Register(r, rest.Operation{
 		ID: "listAlertHistory", Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/alerts/history", Tag: rest.TagAlerts,
 		Summary: "List the last alerts, acknowledged or not, newest first",
 	}, h.alertHistory)
@@ -77,14 +78,14 @@ func (h *Handlers) activeAlerts(ctx context.Context, _ *struct{}) (*huma.StreamR
 	}), nil
 }
 
-func (h *Handlers) alertHistory(ctx context.Context, in *alertHistoryInput) ([]alertBody, error) {
+func (h *Handlers) alertHistory(ctx context.Context, in *alertHistoryInput) (*rest.Page[alertBody], error) {
 	if in.SensorID != "" && reading.ValidateNodeID(in.SensorID) != nil { // no alert matches
-		return []alertBody{}, nil
+		return rest.NewPage(in.After, []alertBody{}, 0, nil), nil
 	}
 	found, err := incidents.New(h.DB).AlertHistory(ctx, auth.Caller(ctx), incidents.AlertQuery{
-		SensorID: in.SensorID, Start: in.StartTime.Time, End: in.EndTime.Time, Limit: in.Limit,
+		SensorID: in.SensorID, Start: in.StartTime.Time, End: in.EndTime.Time, Part: store.Part{After: in.After.Last, Limit: in.Limit},
 	})
-	return rest.List(found, alertOf), err
+	return rest.NewPage(in.After, rest.List(found.Items, alertOf), found.Total, found.Next), err
 }
 
 func (h *Handlers) acknowledgeAlert(ctx context.Context, in *alertPath) (alertBody, error) {

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/csv"
 	"encoding/json"
@@ -62,16 +63,16 @@ func kindOf(actor string) string {
 }
 
 type logInput struct {
-	ActorKind string          `query:"actor_kind" enum:"account,key,gateway,system" doc:"Only changes of this kind of actor." example:"key"`
-	Actor     string          `query:"actor" maxLength:"80" doc:"Only changes of this actor." example:"customer:7"`
-	Operation string          `query:"operation" maxLength:"80" doc:"Only changes by this operation." example:"setThresholds"`
-	Subject   string          `query:"subject" maxLength:"200" doc:"Only changes of this." example:"room:3"`
-	StartTime input.Timestamp `query:"start_time" doc:"Only changes from this time on; ISO 8601, UTC where it has no offset." example:"2026-03-01T00:00:00Z"`
-	EndTime   input.Timestamp `query:"end_time" doc:"Only changes before this time; ISO 8601, UTC where it has no offset." example:"2026-03-02T00:00:00Z"`
-	After     int64           `query:"after" minimum:"1" doc:"Only entries that come after this one in the list: the next part, after the last of the one before." example:"9007199254740991"`
-	Limit     int             `query:"limit" minimum:"1" maximum:"1000" doc:"How many entries at most; without, 100 as JSON, and all as CSV." example:"100"`
-	Format    string          `query:"format" enum:"json,csv" doc:"Form of the answer; it comes before the Accept header." example:"json"`
-	Accept    string          `header:"Accept" hidden:"true"`
+	ActorKind string                      `query:"actor_kind" enum:"account,key,gateway,system" doc:"Only changes of this kind of actor." example:"key"`
+	Actor     string                      `query:"actor" maxLength:"80" doc:"Only changes of this actor." example:"customer:7"`
+	Operation string                      `query:"operation" maxLength:"80" doc:"Only changes by this operation." example:"setThresholds"`
+	Subject   string                      `query:"subject" maxLength:"200" doc:"Only changes of this." example:"room:3"`
+	StartTime input.Timestamp             `query:"start_time" doc:"Only changes from this time on; ISO 8601, UTC where it has no offset." example:"2026-03-01T00:00:00Z"`
+	EndTime   input.Timestamp             `query:"end_time" doc:"Only changes before this time; ISO 8601, UTC where it has no offset." example:"2026-03-02T00:00:00Z"`
+	After     rest.Cursor[store.Position] `query:"after"`
+	Limit     int                         `query:"limit" minimum:"1" maximum:"1000" doc:"How many entries at most; without, 100 as JSON, and all as CSV." example:"100"`
+	Format    string                      `query:"format" enum:"json,csv" doc:"Form of the answer; it comes before the Accept header." example:"json"`
+	Accept    string                      `header:"Accept" hidden:"true"`
 }
 
 // Resolve refuses a range that ends before it starts.
@@ -103,21 +104,31 @@ func (h *Handlers) Register(r *rest.API) {
 	}, h.list)
 }
 
-func (h *Handlers) list(ctx context.Context, in *logInput) (*huma.StreamResponse, error) {
-	q := accounts.AuditQuery{
-		ActorKind: strings.Replace(in.ActorKind, "account", "customer", 1), Actor: in.Actor, Operation: in.Operation, Subject: in.Subject, Start: in.StartTime.Time, End: in.EndTime.Time,
-		Before: in.After, Limit: in.Limit,
-	}
-	rows := rest.EncodedRows(loggedOf)
+func (h *Handlers) list(ctx context.Context, in *logInput) (*rest.PageStream, error) {
+	log := accounts.New(h.DB).AuditLog(auth.Caller(ctx), accounts.AuditQuery{
+		ActorKind: strings.Replace(in.ActorKind, "account", "customer", 1), Actor: in.Actor, Operation: in.Operation, Subject: in.Subject,
+		Start: in.StartTime.Time, End: in.EndTime.Time,
+	})
+	form := rest.EncodedRows(loggedOf)
 	if rest.WantsCSV(in.Format, in.Accept) {
-		rows = rest.CSVRows(csvHeader, appendCSV)
-	} else if q.Limit == 0 {
-		q.Limit = defaultLimit
+		form = rest.CSVRows(csvHeader, appendCSV)
+		if in.Limit == 0 {
+			total, err := log.Total(ctx)
+			all := func(ctx context.Context) iter.Seq2[accounts.LoggedChange, error] { return log.Each(ctx, in.After.Last) }
+			return rest.NewPageStream(h.rest, form, in.After, all, total, nil), err
+		}
 	}
-	customer := auth.Caller(ctx)
-	return rest.Stream(h.rest, rows, func(ctx context.Context) iter.Seq2[accounts.LoggedChange, error] {
-		return accounts.New(h.DB).AuditLog(ctx, customer, q)
-	}), nil
+	found, err := log.Page(ctx, store.Part{After: in.After.Last, Limit: cmp.Or(in.Limit, defaultLimit)})
+	items := func(context.Context) iter.Seq2[accounts.LoggedChange, error] {
+		return func(yield func(accounts.LoggedChange, error) bool) {
+			for _, item := range found.Items {
+				if !yield(item, nil) {
+					return
+				}
+			}
+		}
+	}
+	return rest.NewPageStream(h.rest, form, in.After, items, found.Total, found.Next), err
 }
 
 const csvHeader = "id,at,actor_kind,actor,operation,subject,request_id,before,after\n"

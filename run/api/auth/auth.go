@@ -86,7 +86,7 @@ func (a *Authenticator) Authenticate(op rest.Operation) func(huma.Context, func(
 			return
 		}
 		requestlog.SetCustomer(ctx.Context(), who.customerID)
-		authorized := context.WithValue(ctx.Context(), callerKey{}, who)
+		authorized := rest.WithAccount(context.WithValue(ctx.Context(), callerKey{}, who), who.customerID)
 		if who.key != nil {
 			if detail := op.Keys.Refuse(who.key.Scope, who.key.RoomIDs == nil); detail != "" {
 				rest.WriteError(writer, rest.NewError(http.StatusForbidden, detail))

@@ -37,12 +37,12 @@ const reportTimeout = 25 * time.Second
 const reportedFor = 5 * time.Minute
 
 type reportInput struct {
-	RoomID    int64           `path:"room_id" doc:"Primary key of one of the caller's rooms." example:"3"`
-	StartTime input.Timestamp `query:"start_time" required:"true" doc:"Begin of the range, included; ISO 8601, UTC where it has no offset." example:"2026-03-01T00:00:00Z"`
-	EndTime   input.Timestamp `query:"end_time" required:"true" doc:"End of the range, excluded; ISO 8601, UTC where it has no offset. At most 31 days and an hour after the begin." example:"2026-04-01T00:00:00Z"`
-	After     string          `query:"after" doc:"Only sensors whose identifier comes after this one, in the order of bytes: the next part, after the last of the one before." example:"esp32-7f3a"`
-	Limit     int             `query:"limit" minimum:"1" maximum:"1000" doc:"How many sensors at most; all without it." example:"50"`
-	Allowable string          `query:"allowable" enum:"ashrae_a1,ashrae_a2,ashrae_a3,ashrae_a4" default:"ashrae_a1" doc:"The preset whose limits are the allowable range." example:"ashrae_a2"`
+	RoomID    int64               `path:"room_id" doc:"Primary key of one of the caller's rooms." example:"3"`
+	StartTime input.Timestamp     `query:"start_time" required:"true" doc:"Begin of the range, included; ISO 8601, UTC where it has no offset." example:"2026-03-01T00:00:00Z"`
+	EndTime   input.Timestamp     `query:"end_time" required:"true" doc:"End of the range, excluded; ISO 8601, UTC where it has no offset. At most 31 days and an hour after the begin." example:"2026-04-01T00:00:00Z"`
+	After     rest.Cursor[string] `query:"after"` // the key is a sensor's identifier
+	Limit     int                 `query:"limit" minimum:"1" maximum:"1000" doc:"How many sensors at most; all without it." example:"50"`
+	Allowable string              `query:"allowable" enum:"ashrae_a1,ashrae_a2,ashrae_a3,ashrae_a4" default:"ashrae_a1" doc:"The preset whose limits are the allowable range." example:"ashrae_a2"`
 }
 
 // Resolve refuses a range that ends before it starts, or is longer than a month.
@@ -65,7 +65,7 @@ type reportedSensor struct {
 
 func (h *Handlers) registerReport(r *rest.API) {
 	// Called by the report's page, a room at a time, and by people.
-	rest.Answer(r, rest.Operation{
+	rest.Register(r, rest.Operation{
 		ID: "getReport", Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/data/report/{room_id}", Tag: rest.TagData,
 		Summary: "Sum up how long the sensors of a room were outside their ranges",
 		Description: "The recommended range is that of the preset `ashrae_recommended`. The minutes are those of all readings, read by one query. " +
@@ -85,16 +85,21 @@ func errSlowReport() *rest.Error {
 	return rest.BadRequest("The report takes too long; choose fewer sensors by limit and after, or a shorter range")
 }
 
-func (h *Handlers) report(ctx context.Context, in *reportInput) ([]reportedSensor, error) {
+func (h *Handlers) report(ctx context.Context, in *reportInput) (*rest.Page[reportedSensor], error) {
 	customer := auth.Caller(ctx)
 	sensors, err := accounts.New(h.DB).Sensors(ctx, customer, in.RoomID)
 	if err != nil {
 		return nil, err
 	}
 	slices.SortFunc(sensors, func(a, b accounts.Sensor) int { return strings.Compare(a.ID, b.ID) })
-	sensors = slices.DeleteFunc(sensors, func(s accounts.Sensor) bool { return s.ID <= in.After })
-	if in.Limit > 0 {
-		sensors = sensors[:min(in.Limit, len(sensors))]
+	total := int64(len(sensors))
+	if last := in.After.Last; last != nil {
+		sensors = slices.DeleteFunc(sensors, func(s accounts.Sensor) bool { return s.ID <= *last })
+	}
+	var next *string
+	if in.Limit > 0 && in.Limit < len(sensors) {
+		sensors = sensors[:in.Limit]
+		next = &sensors[in.Limit-1].ID
 	}
 	start, end := clampRange(in.StartTime.Time, in.EndTime.Time)
 	// What has not been yet is not reported.
@@ -132,7 +137,7 @@ func (h *Handlers) report(ctx context.Context, in *reportInput) ([]reportedSenso
 			of.add(r, recommended, allowable)
 		}
 	}
-	return rest.List(sensors, func(s accounts.Sensor) reportedSensor {
+	sums := rest.List(sensors, func(s accounts.Sensor) reportedSensor {
 		body := reportedSensor{SensorID: s.ID, Name: s.Name}
 		if of := found[s.ID]; of != nil {
 			of.stand(end)
@@ -140,7 +145,8 @@ func (h *Handlers) report(ctx context.Context, in *reportInput) ([]reportedSenso
 			body.MinTemperature, body.MaxTemperature = &of.lowest, &of.highest
 		}
 		return body
-	}), nil
+	})
+	return rest.NewPage(in.After, sums, total, next), nil
 }
 
 // reported sums up the readings of a node, which come channel after channel, oldest

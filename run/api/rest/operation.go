@@ -179,10 +179,13 @@ func documentTag(op *huma.Operation) {
 	if op.Method != http.MethodGet || success == nil || success.Content["application/json"] == nil || success.Headers["ETag"] != nil {
 		return
 	}
-	success.Headers = map[string]*huma.Param{"ETag": {
+	if success.Headers == nil {
+		success.Headers = map[string]*huma.Param{}
+	}
+	success.Headers["ETag"] = &huma.Param{
 		Description: "Changes with the answer. Send it back in If-None-Match: an unchanged answer is 304. Long answers have none.",
 		Schema:      &huma.Schema{Type: huma.TypeString},
-	}}
+	}
 	op.Responses["304"] = &huma.Response{Description: http.StatusText(http.StatusNotModified), Headers: success.Headers}
 }
 

@@ -45,9 +45,10 @@ type predictionPath struct {
 }
 
 type listPredictionsInput struct {
-	Status   string `query:"status" enum:"unvalidated,validated" doc:"Only those without, or with, a verdict." example:"unvalidated"`
-	SensorID string `query:"sensor_id" doc:"Only those of one sensor." example:"esp32-7f3a"`
-	Limit    int    `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many predictions at most." example:"50"`
+	Status   string                      `query:"status" enum:"unvalidated,validated" doc:"Only those without, or with, a verdict." example:"unvalidated"`
+	SensorID string                      `query:"sensor_id" doc:"Only those of one sensor." example:"esp32-7f3a"`
+	After    rest.Cursor[store.Position] `query:"after"`
+	Limit    int                         `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many predictions at most." example:"50"`
 }
 
 type newPrediction struct {
@@ -101,7 +102,7 @@ func (h *Handlers) Register(r *rest.API) {
 
 func (h *Handlers) registerPredictions(r *rest.API) {
 	// Called by the validation page.
-	rest.Answer(r, rest.Operation{
+	rest.Register(r, rest.Operation{
 		ID: "listPredictions", Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/prediction-feedback", Tag: rest.TagPredictions,
 		Summary: "List predictions, newest first",
 	}, h.listPredictions)
@@ -148,14 +149,14 @@ func predictionOf(p learning.Prediction) prediction {
 	return body
 }
 
-func (h *Handlers) listPredictions(ctx context.Context, in *listPredictionsInput) ([]prediction, error) {
+func (h *Handlers) listPredictions(ctx context.Context, in *listPredictionsInput) (*rest.Page[prediction], error) {
 	if in.SensorID != "" && reading.ValidateNodeID(in.SensorID) != nil {
-		return []prediction{}, nil
+		return rest.NewPage(in.After, []prediction{}, 0, nil), nil
 	}
 	found, err := learning.New(h.DB).Predictions(ctx, auth.Caller(ctx), learning.PredictionFilter{
-		Status: in.Status, SensorID: in.SensorID, Limit: in.Limit,
+		Status: in.Status, SensorID: in.SensorID, Part: store.Part{After: in.After.Last, Limit: in.Limit},
 	})
-	return rest.List(found, predictionOf), err
+	return rest.NewPage(in.After, rest.List(found.Items, predictionOf), found.Total, found.Next), err
 }
 
 func (h *Handlers) prediction(ctx context.Context, in *predictionPath) (prediction, error) {

@@ -76,11 +76,12 @@ type trainingRunPath struct {
 }
 
 type trainingHistoryInput struct {
-	Limit int `query:"limit" minimum:"1" maximum:"500" default:"20" doc:"How many runs at most." example:"20"`
+	After rest.Cursor[store.Position] `query:"after"`
+	Limit int                         `query:"limit" minimum:"1" maximum:"500" default:"20" doc:"How many runs at most." example:"20"`
 }
 
 func (h *Handlers) registerTraining(r *rest.API) {
-	rest.Answer(r, rest.Operation{
+	rest.Register(r, rest.Operation{
 		ID: "listTrainingRuns", Keys: rest.ReadKeys, Method: http.MethodGet, Path: "/api/v1/ml/retraining/history", Tag: rest.TagLearning,
 		Summary: "List training runs, newest first",
 	}, h.trainingHistory)
@@ -102,12 +103,12 @@ func (h *Handlers) registerTraining(r *rest.API) {
 	}, h.triggerTraining)
 }
 
-func (h *Handlers) trainingHistory(ctx context.Context, in *trainingHistoryInput) ([]trainingRun, error) {
+func (h *Handlers) trainingHistory(ctx context.Context, in *trainingHistoryInput) (*rest.Page[trainingRun], error) {
 	if err := learning.New(h.DB).ExpireRuns(ctx); err != nil {
 		return nil, err
 	}
-	found, err := learning.New(h.DB).TrainingRuns(ctx, auth.Caller(ctx), in.Limit)
-	return rest.List(found, trainingRunOf), err
+	found, err := learning.New(h.DB).TrainingRuns(ctx, auth.Caller(ctx), store.Part{After: in.After.Last, Limit: in.Limit})
+	return rest.NewPage(in.After, rest.List(found.Items, trainingRunOf), found.Total, found.Next), err
 }
 
 func (h *Handlers) trainingStatus(ctx context.Context, in *trainingRunPath) (trainingRun, error) {

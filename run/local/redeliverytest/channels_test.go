@@ -29,6 +29,7 @@ import (
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings/pgreadings"
 	"coldaisle.dev/shared/sensorcache"
+	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/accounts"
 	"coldaisle.dev/shared/store/learning"
 	"coldaisle.dev/shared/tooltest"
@@ -132,7 +133,7 @@ func (c *channels) seen(t *testing.T, customer int64) map[string][]string {
 	for _, message := range texts(t, c.pool, `SELECT message_id FROM alerts WHERE customer_id = $1 ORDER BY timestamp`, customer) {
 		add("alert", message)
 	}
-	predictions := must.Get(c.store.Predictions(t.Context(), customer, learning.PredictionFilter{Limit: 100}))(t)
+	predictions := must.Get(c.store.Predictions(t.Context(), customer, learning.PredictionFilter{Part: store.Part{Limit: 100}}))(t).Items
 	for _, p := range predictions {
 		add("prediction", strconv.FormatFloat(*p.ActualTemperature, 'f', -1, 64))
 	}

@@ -97,40 +97,28 @@ func (s Store) InsertAlert(ctx context.Context, e alert.Event) (AlertOutcome, er
 	}
 }
 
-// activePage is the number of active alerts per page.
-const activePage = 1000
+// alertList lists those of a customer's alerts for which a condition holds, newest first.
+func (s Store) alertList(ctx context.Context, customerID int64, condition string, args pgx.StrictNamedArgs) store.List[Alert] {
+	args["customer"], args["rooms"] = customerID, store.RoomsOf(ctx)
+	alerts := `
+		FROM alerts
+		WHERE customer_id = @customer AND ` + store.SensorIn("alerts.customer_id", "alerts.sensor_id") + ` AND ` + condition
+	return store.List[Alert]{
+		DB: s.db, Subject: fmt.Sprintf("alerts of customer %d", customerID),
+		Rows: `
+		SELECT ` + alertColumns + alerts + ` AND ` + store.Behind("timestamp", "alerts.id") + `
+		ORDER BY timestamp DESC, id DESC
+		LIMIT @limit`,
+		Count: `SELECT count(*)` + alerts,
+		Args:  args,
+		At:    func(a Alert) store.Position { return store.Position{Time: a.Time, ID: a.ID} },
+	}
+}
 
 // ActiveAlerts yields a customer's unacknowledged alerts, newest first. Hours of backlog
-// leave a million of them: it reads page by page, and holds no connection between pages.
+// leave a million of them.
 func (s Store) ActiveAlerts(ctx context.Context, customerID int64) iter.Seq2[Alert, error] {
-	return func(yield func(Alert, error) bool) {
-		var after *time.Time
-		var id int64
-		for {
-			page, err := store.All[Alert](ctx, s.db, `
-				SELECT `+alertColumns+`
-				FROM alerts
-				WHERE customer_id = @customer AND NOT acknowledged AND NOT `+alertAcknowledged+` AND `+store.SensorIn("alerts.customer_id", "alerts.sensor_id")+`
-				  AND (timestamp, alerts.id) < (COALESCE(@after::timestamptz, 'infinity'), @id::bigint)
-				ORDER BY timestamp DESC, id DESC
-				LIMIT @page`,
-				pgx.StrictNamedArgs{"customer": customerID, "after": after, "id": id, "page": activePage, "rooms": store.RoomsOf(ctx)})
-			if err != nil {
-				yield(Alert{}, fmt.Errorf("active alerts of customer %d: %w", customerID, err))
-				return
-			}
-			for _, a := range page {
-				if !yield(a, nil) {
-					return
-				}
-			}
-			if len(page) < activePage {
-				return
-			}
-			last := page[len(page)-1]
-			after, id = &last.Time, last.ID
-		}
-	}
+	return s.alertList(ctx, customerID, `NOT acknowledged AND NOT `+alertAcknowledged, pgx.StrictNamedArgs{}).Each(ctx, nil)
 }
 
 // AlertQuery says which alerts [Store.AlertHistory] lists.
@@ -138,22 +126,15 @@ type AlertQuery struct {
 	SensorID string    // of this sensor only; empty for all
 	Start    time.Time // from this instant on; zero for all
 	End      time.Time // before this instant; zero for all
-	Limit    int       // alerts at most
+	store.Part
 }
 
 // AlertHistory lists a customer's alerts, acknowledged or not, newest first.
-func (s Store) AlertHistory(ctx context.Context, customerID int64, q AlertQuery) ([]Alert, error) {
-	found, err := store.All[Alert](ctx, s.db, `
-		SELECT `+alertColumns+`
-		FROM alerts
-		WHERE customer_id = @customer AND (@sensor = '' OR sensor_id = @sensor) AND `+store.SensorIn("alerts.customer_id", "alerts.sensor_id")+`
-		  AND timestamp >= COALESCE(@start::timestamptz, '-infinity') AND timestamp < COALESCE(@end::timestamptz, 'infinity')
-		ORDER BY timestamp DESC, id DESC
-		LIMIT @limit`,
-		pgx.StrictNamedArgs{
-			"customer": customerID, "sensor": q.SensorID, "start": store.OrNull(q.Start), "end": store.OrNull(q.End), "limit": q.Limit, "rooms": store.RoomsOf(ctx),
-		})
-	return found, store.Wrap(err, "alert history of customer %d", customerID)
+func (s Store) AlertHistory(ctx context.Context, customerID int64, q AlertQuery) (store.Page[Alert], error) {
+	return s.alertList(ctx, customerID, `
+		      (@sensor = '' OR sensor_id = @sensor)
+		  AND timestamp >= COALESCE(@start::timestamptz, '-infinity') AND timestamp < COALESCE(@end::timestamptz, 'infinity')`,
+		pgx.StrictNamedArgs{"sensor": q.SensorID, "start": store.OrNull(q.Start), "end": store.OrNull(q.End)}).Page(ctx, q.Part)
 }
 
 // Alert returns a customer's alert, or [store.ErrNoAlert].

@@ -3,6 +3,7 @@ package learning
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -62,7 +63,7 @@ type NewPrediction struct {
 type PredictionFilter struct {
 	Status   string // validated or unvalidated
 	SensorID string
-	Limit    int
+	store.Part
 }
 
 // PredictionStats counts the predictions of a customer's sensors.
@@ -121,23 +122,32 @@ func (s Store) RecordPrediction(ctx context.Context, customerID int64, n NewPred
 }
 
 // Predictions lists a customer's predictions, newest first.
-func (s Store) Predictions(ctx context.Context, customerID int64, f PredictionFilter) ([]Prediction, error) {
-	found, err := store.All[Prediction](ctx, s.db, `
+func (s Store) Predictions(ctx context.Context, customerID int64, f PredictionFilter) (store.Page[Prediction], error) {
+	inStatus := `(@status = '' OR (@status = 'validated') = (p.feedback IS NOT NULL))`
+	ofSensors := `v.customer_id = @customer AND (@sensor = '' OR v.node_id = @sensor) AND ` + store.SensorIn("v.customer_id", "v.node_id")
+	return store.List[Prediction]{
+		DB: s.db, Subject: fmt.Sprintf("predictions of customer %d", customerID),
+		Rows: `
 		SELECT p.*
 		FROM visible_spans v
 		CROSS JOIN LATERAL (
-		    SELECT `+predictionColumns+`
+		    SELECT ` + predictionColumns + `
 		    FROM prediction_feedback p
-		    WHERE `+visibleToCustomer+`
-		      AND (@status = '' OR (@status = 'validated') = (p.feedback IS NOT NULL))
+		    WHERE ` + visibleToCustomer + ` AND ` + inStatus + ` AND ` + store.Behind("p.timestamp", "p.id") + `
 		    ORDER BY p.timestamp DESC, p.id DESC
 		    LIMIT @limit
 		) AS p
-		WHERE v.customer_id = @customer AND (@sensor = '' OR v.node_id = @sensor) AND `+store.SensorIn("v.customer_id", "v.node_id")+`
+		WHERE ` + ofSensors + `
 		ORDER BY p.time DESC, p.id DESC
 		LIMIT @limit`,
-		pgx.StrictNamedArgs{"customer": customerID, "status": f.Status, "sensor": f.SensorID, "limit": f.Limit, "rooms": store.RoomsOf(ctx)})
-	return found, store.Wrap(err, "predictions of customer %d", customerID)
+		Count: `
+		SELECT count(*)
+		FROM visible_spans v
+		JOIN prediction_feedback p ON ` + visibleToCustomer + `
+		WHERE ` + ofSensors + ` AND ` + inStatus,
+		Args: pgx.StrictNamedArgs{"customer": customerID, "status": f.Status, "sensor": f.SensorID, "rooms": store.RoomsOf(ctx)},
+		At:   func(p Prediction) store.Position { return store.Position{Time: p.Time, ID: p.ID} },
+	}.Page(ctx, f.Part)
 }
 
 // Prediction returns a customer's prediction, or [store.ErrNoPrediction].

@@ -54,15 +54,19 @@ const runColumns = `r.id, COALESCE(r.customer_id, 0) AS customer_id, r.started_a
 	r.metrics, r.model_version, r.triggered_by, r.error_message`
 
 // TrainingRuns lists a customer's runs, newest first.
-func (s Store) TrainingRuns(ctx context.Context, customerID int64, limit int) ([]TrainingRun, error) {
-	found, err := store.All[TrainingRun](ctx, s.db, `
-		SELECT `+runColumns+`
+func (s Store) TrainingRuns(ctx context.Context, customerID int64, part store.Part) (store.Page[TrainingRun], error) {
+	return store.List[TrainingRun]{
+		DB: s.db, Subject: fmt.Sprintf("training runs of customer %d", customerID),
+		Rows: `
+		SELECT ` + runColumns + `
 		FROM model_training_runs AS r
-		WHERE customer_id = @customer
+		WHERE customer_id = @customer AND ` + store.Behind("started_at", "id") + `
 		ORDER BY started_at DESC, id DESC
 		LIMIT @limit`,
-		pgx.StrictNamedArgs{"customer": customerID, "limit": limit})
-	return found, store.Wrap(err, "training runs")
+		Count: `SELECT count(*) FROM model_training_runs WHERE customer_id = @customer`,
+		Args:  pgx.StrictNamedArgs{"customer": customerID},
+		At:    func(r TrainingRun) store.Position { return store.Position{Time: r.StartedAt, ID: r.ID} },
+	}.Page(ctx, part)
 }
 
 // TrainingRun returns a customer's run, or [store.ErrNoRun].

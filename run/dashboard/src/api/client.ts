@@ -51,7 +51,8 @@ async function ask(request: Request): Promise<Response> {
   answers.delete(request.url);
   answers.set(request.url, answer);
   for (const [oldest] of answers) if (answers.size > mostAnswers) answers.delete(oldest);
-  return new Response(answer.text, { headers: { "Content-Type": "application/json" } });
+  // An answer that has not changed may have more behind it than before.
+  return new Response(answer.text, { headers: { "Content-Type": "application/json", Link: response.headers.get("Link") ?? "" } });
 }
 
 export const api = createClient<paths, "application/json">({ baseUrl: "/", headers: { "Content-Type": "application/json" }, fetch: ask });
@@ -70,8 +71,20 @@ api.use({
   },
 });
 
+type Call<T> = Promise<{ data?: T; error?: unknown; response: Response }>;
+
+/** A part of a list, and the cursor of the next one. */
+export interface Page<T> { items: T[]; next: string | undefined }
+
+/** A page of a list that the API gives page by page. */
+export async function pageOf<T>(call: Call<T[]>): Promise<Page<T>> {
+  const items = await unwrap(call);
+  const [, next] = /^<([^>]*)>/.exec((await call).response.headers.get("Link") ?? "") ?? [];
+  return { items, next: next === undefined ? undefined : new URL(next, location.href).searchParams.get("after") ?? undefined };
+}
+
 /** The body of a success. Throws an ApiError for everything else. */
-export async function unwrap<T>(call: Promise<{ data?: T; error?: unknown; response: Response }>): Promise<T> {
+export async function unwrap<T>(call: Call<T>): Promise<T> {
   const { data, error, response } = await call;
   if (response.ok) return data as T;
   const detail = (error as { detail?: string } | undefined)?.detail;

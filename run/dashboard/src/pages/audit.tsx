@@ -1,7 +1,7 @@
 // Who changed what: the audit log, newest first, by filters, and as CSV.
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { useState } from "preact/hooks";
-import { api, messageOf, unwrap, type LoggedChange } from "../api/client";
+import { api, messageOf, pageOf, unwrap, type LoggedChange } from "../api/client";
 import { save } from "../api/download";
 import { keys, pageLength } from "../api/queries";
 import { Empty, Failure, Loading } from "../components/states";
@@ -15,11 +15,11 @@ export default function AuditPage() {
   const [filter, setFilter] = useState<Filter>({});
   const [refused, setRefused] = useState<unknown>(null);
   const { data, error, refetch, hasNextPage, fetchNextPage, isFetchingNextPage } = useInfiniteQuery({
-    queryKey: [...keys.audit, filter], initialPageParam: undefined as number | undefined,
-    queryFn: ({ pageParam: after }) => unwrap(api.GET("/api/v1/audit", { params: { query: { ...filter, after, limit: pageLength } } })),
-    getNextPageParam: (page) => (page.length < pageLength ? undefined : page.at(-1)?.id),
+    queryKey: [...keys.audit, filter], initialPageParam: undefined as string | undefined,
+    queryFn: ({ pageParam: after }) => pageOf(api.GET("/api/v1/audit", { params: { query: { ...filter, after, limit: pageLength } } })),
+    getNextPageParam: ({ next }) => next,
   });
-  const entries = data?.pages.flat();
+  const entries = data?.pages.flatMap(({ items }) => items);
   const download = () => {
     setRefused(null);
     unwrap(api.GET("/api/v1/audit", { params: { query: { ...filter, format: "csv" } }, parseAs: "blob" }))

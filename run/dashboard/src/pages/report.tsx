@@ -3,7 +3,7 @@
 import { useQueries, useQueryClient } from "@tanstack/react-query";
 import { useMemo, useState } from "preact/hooks";
 import { useSearchParams } from "wouter-preact";
-import { api, messageOf, unwrap } from "../api/client";
+import { api, messageOf, pageOf, type Page } from "../api/client";
 import { save } from "../api/download";
 import { useIncidentsBetween, useRooms } from "../api/queries";
 import { count, decimal, duration, inUnit, inWords, plural, shownZone, timeIn, unitName } from "../logic/format";
@@ -58,11 +58,12 @@ export default function ReportPage() {
         queryFn: async ({ signal }: { signal: AbortSignal }) => {
           const sensors: ReportedSensor[] = [];
           const query = { start_time: new Date(start).toISOString(), end_time: new Date(end).toISOString(), allowable, limit: part };
-          for (;;) {
-            const next = await unwrap(api.GET("/api/v1/data/report/{room_id}", { signal, params: { path: { room_id: id }, query: { ...query, after: sensors.at(-1)?.sensor_id } } }));
-            sensors.push(...next);
+          for (let after: string | undefined; ;) {
+            const page: Page<ReportedSensor> = await pageOf(api.GET("/api/v1/data/report/{room_id}", { signal, params: { path: { room_id: id }, query: { ...query, after } } }));
+            sensors.push(...page.items);
             setRead((before) => ({ ...before, [queryKey.join()]: sensors.length }));
-            if (next.length < part) return sensors;
+            after = page.next;
+            if (!after) return sensors;
           }
         },
       };

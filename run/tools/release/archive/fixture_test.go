@@ -185,8 +185,8 @@ func detects(t *testing.T, p *fixture) {
 func storesAlerts(t *testing.T, p *fixture) {
 	t.Helper()
 	p.take(wire.EncodeAlert(alert.Exceeded(hot(), alert.Defaults())[0]))
-	stored, err := p.metadata.AlertHistory(t.Context(), p.customer, incidents.AlertQuery{Limit: 10})
-	if err != nil || len(stored) != 1 {
+	stored, err := p.metadata.AlertHistory(t.Context(), p.customer, incidents.AlertQuery{Part: store.Part{Limit: 10}})
+	if err != nil || len(stored.Items) != 1 {
 		t.Errorf("stored %+v, %v\n%s", stored, err, p.Output())
 	}
 }

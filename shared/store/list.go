@@ -1,0 +1,108 @@
+package store
+
+import (
+	"context"
+	"iter"
+	"maps"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Position is the place of a row in a list that is newest first, by time and then by id.
+// Neither changes, so rows that arrive later move none that was read.
+type Position struct {
+	Time time.Time `json:"time"`
+	ID   int64     `json:"id"`
+}
+
+// Part says which rows of a list to read.
+type Part struct {
+	After *Position // those behind this place; nil for the first
+	Limit int       // at most so many
+}
+
+// Behind is the condition that a row of a list stands behind its @after_time and @after_id.
+func Behind(timeColumn, idColumn string) string {
+	return `(` + timeColumn + `, ` + idColumn + `) < (COALESCE(@after_time::timestamptz, 'infinity'), @after_id::bigint)`
+}
+
+// List is a list that is newest first and read page by page, by keyset: what a page costs
+// does not grow with its number.
+type List[T any] struct {
+	DB      *DB
+	Subject string // for errors
+	// Rows is the statement: WHERE … AND Behind(…) ORDER BY time DESC, id DESC LIMIT @limit.
+	Rows string
+	// Count is the statement that counts what Rows selects without Behind and limit; [List.Each] needs none.
+	Count string
+	Args  pgx.StrictNamedArgs // of both
+	At    func(T) Position
+}
+
+// Page is a part of a list.
+type Page[T any] struct {
+	Items []T
+	Total int64     // of the whole list
+	Next  *Position // where the next page begins; nil at the end
+}
+
+// Page reads a part and counts the whole.
+func (l List[T]) Page(ctx context.Context, part Part) (Page[T], error) {
+	found, err := l.read(ctx, part.After, part.Limit+1)
+	if err != nil {
+		return Page[T]{}, err
+	}
+	page := Page[T]{Items: found, Total: int64(len(found))}
+	if len(found) > part.Limit {
+		page.Items = found[:part.Limit]
+		page.Next = new(l.At(page.Items[part.Limit-1]))
+	}
+	if part.After != nil || page.Next != nil { // else the page is the whole
+		page.Total, err = l.Total(ctx)
+	}
+	return page, err
+}
+
+// Total counts the whole list.
+func (l List[T]) Total(ctx context.Context) (int64, error) {
+	total, err := Value[int64](ctx, l.DB, ErrNotFound, l.Count, l.Args)
+	return total, Wrap(err, "count %s", l.Subject)
+}
+
+// rowsAtOnce is how many rows [List.Each] reads at once.
+const rowsAtOnce = 1000
+
+// Each yields all rows behind a place, nil for the begin. There may be a million: it reads
+// page by page and holds no connection between pages.
+func (l List[T]) Each(ctx context.Context, after *Position) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for {
+			found, err := l.read(ctx, after, rowsAtOnce)
+			if err != nil {
+				var none T
+				yield(none, err)
+				return
+			}
+			for _, row := range found {
+				if !yield(row, nil) {
+					return
+				}
+			}
+			if len(found) < rowsAtOnce {
+				return
+			}
+			after = new(l.At(found[len(found)-1]))
+		}
+	}
+}
+
+func (l List[T]) read(ctx context.Context, after *Position, limit int) ([]T, error) {
+	if after == nil {
+		after = &Position{}
+	}
+	args := maps.Clone(l.Args)
+	args["after_time"], args["after_id"], args["limit"] = OrNull(after.Time), after.ID, limit
+	found, err := All[T](ctx, l.DB, l.Rows, args)
+	return found, Wrap(err, "list %s", l.Subject)
+}
