@@ -91,6 +91,7 @@ func TestOrderOfArrivalChangesNothing(t *testing.T) {
 		series.points[i].Humidity = series.points[i].Temperature + 10
 	}
 	inOrder := make([][]happened, len(rules))
+	var toldInOrder []string
 	for _, order := range []struct {
 		name  string
 		place func(i int) int
@@ -101,8 +102,17 @@ func TestOrderOfArrivalChangesNothing(t *testing.T) {
 		{"newest first", func(i int) int { return -i }},
 	} {
 		node := fmt.Sprintf("n%d", len(order.name))
-		db.sensor(t, db.anna, db.annasRoom, node)
+		room := db.room(t, db.anna)
+		db.sensor(t, db.anna, room, node)
 		db.judge(t, series.inPlaces(random, node, order.place)...)
+		must.Do(t, db.Settle(t.Context(), db.anna, series.points[len(series.points)-1].Time.Add(time.Hour)))
+		people := db.roomIncidents(t, db.anna, room)
+		if toldInOrder == nil {
+			toldInOrder = people
+		}
+		if diff := cmp.Diff(toldInOrder, people); diff != "" || len(people) < days {
+			t.Errorf("incidents %s (-in order +got):\n%s", order.name, diff)
+		}
 		for r, rule := range rules {
 			got := db.happenedByRule(t, node, rule.ID)
 			if inOrder[r] == nil {

@@ -127,6 +127,7 @@ type nodeRules struct {
 	notAhead  time.Time                     // see [store.NotAhead]
 	roomHolds bool                          // another node of the room has a forecast that holds
 	calls     map[int64]float64             // by excursion: the excess from which on its incident calls again
+	placed    map[int64]bool                // excursions that began before their node was put into its room
 }
 
 // nodeOwner is the customer who may see a reading, with the customer's names for its node.
@@ -281,12 +282,12 @@ func lockAndLoad(ctx context.Context, tx *store.DB, j Judged) (n nodeRules, know
 			Start: store.UTC(m.Starts), ClearingSince: store.UTC(m.ClearingSince), Peak: m.Peak, PeakTime: store.UTC(m.PeakAt),
 		}
 	}
-	n.calls = map[int64]float64{}
+	n.calls, n.placed = map[int64]float64{}, map[int64]bool{}
 	for _, i := range joined {
 		if !i.Lasting && i.RoomID != 0 && i.RoomID != n.owner.RoomID {
 			continue // it ended in the room where the sensor was
 		}
-		n.calls[i.ID] = i.KnownExcess + 1
+		n.calls[i.ID], n.placed[i.ID] = i.KnownExcess+1, i.RoomID == 0 && n.owner.RoomID != 0
 		n.incidents[i.RuleID] = append(n.incidents[i.RuleID], incident.Incident{
 			ID: i.ID, Start: i.StartTime.UTC(), End: i.EndTime.UTC(), Lasting: i.Lasting, Peak: i.Peak, PeakTime: i.PeakTime.UTC(),
 			Reopened: i.Reopened, Late: i.Late, Acknowledged: i.Acknowledged, AcknowledgedPeak: i.AcknowledgedPeak,

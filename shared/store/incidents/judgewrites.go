@@ -45,8 +45,8 @@ func (w *writes) touch(excursions ...incident.Incident) {
 // tells reports whether a change of an excursion may change an incident: by its extent, or by
 // a new peak from which on that calls again.
 func (w *writes) tells(rule incident.Rule, before, e incident.Incident) bool {
-	return e.Lasting != before.Lasting || !e.Start.Equal(before.Start) || (!e.Lasting && !e.End.Equal(before.End)) || e.Late != before.Late ||
-		(e.Peak != before.Peak && incident.Excess(rule.Quantity, rule.Direction, rule.Limit, e.Peak) >= w.calls[e.ID])
+	return e.Lasting != before.Lasting || !e.Start.Equal(before.Start) || (!e.Lasting && !e.End.Equal(before.End)) || e.Late != before.Late || w.placed[e.ID] ||
+		(rule.ID > 0 && e.Peak != before.Peak && incident.Excess(rule.Quantity, rule.Direction, rule.Limit, e.Peak) >= w.calls[e.ID])
 }
 
 // A reading dated less than inTransit before its rule changed is not judged: the old rule is

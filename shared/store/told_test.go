@@ -1,0 +1,367 @@
+package store_test
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+
+	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/accounts"
+	"coldaisle.dev/shared/store/incidents"
+	"coldaisle.dev/shared/store/pipeline"
+)
+
+// roomIncidents are the incidents of a customer's room, oldest first: cause, severity, begin
+// and end in seconds after the instant, and how many excursions they have. Zero is of no room.
+func (db fixture) roomIncidents(t *testing.T, customer, room int64) []string {
+	t.Helper()
+	rows := must.Get(db.pool.Query(t.Context(), `
+		SELECT concat_ws(' ', i.cause, i.severity, CASE WHEN actual THEN 'actual' ELSE 'expected' END, extract(epoch FROM i.start_time - $3)::int,
+		       CASE WHEN i.breaking THEN 'breaks' WHEN i.lasting THEN 'lasts' ELSE 'over' END || ' ' || CASE WHEN i.breaking THEN '' ELSE extract(epoch FROM i.end_time - $3)::int::text END,
+		       (SELECT count(*) FROM excursions e WHERE e.incident_id = i.id AND e.merged_into IS NULL))
+		FROM room_incidents i
+		WHERE i.customer_id = $1 AND COALESCE(i.room_id, 0) = $2 AND i.merged_into IS NULL
+		ORDER BY i.start_time, i.cause`, customer, room, instant()))(t)
+	return must.Get(pgx.CollectRows(rows, pgx.RowTo[string]))(t)
+}
+
+// changes are the events of the log, "!" after those that call.
+func (db fixture) changes(t *testing.T, customer int64) []string {
+	t.Helper()
+	rows := must.Get(db.pool.Query(t.Context(), `
+		SELECT event || CASE WHEN calls THEN '!' ELSE '' END FROM incident_changes WHERE customer_id = $1 ORDER BY number`, customer))(t)
+	return must.Get(pgx.CollectRows(rows, pgx.RowTo[string]))(t)
+}
+
+func (db fixture) settle(t *testing.T, second int) {
+	t.Helper()
+	must.Do(t, db.Settle(t.Context(), db.anna, instant().Add(time.Duration(second)*time.Second)))
+}
+
+// take takes all lasting incidents, as the operation will: what is so now is known.
+func (db fixture) take(t *testing.T, second int) {
+	t.Helper()
+	db.sql(t, `
+		UPDATE room_incidents i
+		SET taken_at = @at, taken_by = 'anna12', seen = true, known_severity = severity, known_actual = actual, known_excess = COALESCE((
+		    SELECT max(CASE e.direction WHEN 'above' THEN e.peak - e.limit_value ELSE e.limit_value - e.peak END / 3)
+		    FROM excursions e WHERE e.incident_id = i.id AND e.kind = 'threshold' AND e.lasting), 0)
+		WHERE lasting`, pgx.NamedArgs{"at": instant().Add(time.Duration(second) * time.Second)})
+}
+
+// TestLossOfCoolingIsOneIncident warms one of six rooms with ten sensors each: forecast,
+// anomalies, a warning's limit, a critical one, air that dries and a dew point that moves. It
+// is one incident from the forecast to the end, and the other rooms have none. Taken while it
+// is expected, it calls again at each step and for nothing else.
+func TestLossOfCoolingIsOneIncident(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	for _, r := range []incident.Rule{
+		{Quantity: incident.Temperature, Direction: incident.Above, Limit: 27, Severity: incident.Warning, ClearMargin: 0.5},
+		{Quantity: incident.Temperature, Direction: incident.Above, Limit: 32, Severity: incident.Critical, ClearMargin: 0.5},
+		{Quantity: incident.Humidity, Direction: incident.Below, Limit: 30, Severity: incident.Warning},
+		{Quantity: incident.DewPoint, Direction: incident.Above, Limit: 12, Severity: incident.Warning},
+	} {
+		r.Enabled = true
+		must.Get(db.CreateRule(t.Context(), db.anna, r))(t)
+	}
+	rooms := []int64{db.annasRoom}
+	for range 5 {
+		rooms = append(rooms, db.room(t, db.anna))
+	}
+	node := func(room, k int) string { return fmt.Sprintf("r%d-%d", room, k) }
+	for r, room := range rooms {
+		for k := range 10 {
+			db.sensor(t, db.anna, room, node(r, k))
+		}
+	}
+	forecast := incident.Finding{
+		Kind: incident.KindForecast, Holds: true, Score: 3, Cause: "limit", Reason: "27 °C in 9 to 14 min", Severity: incident.Warning,
+		Quantity: incident.Temperature, Value: 25, Limit: 27, Earliest: 9 * time.Minute, Latest: 14 * time.Minute,
+	}
+	rise := incident.Finding{
+		Kind: incident.KindAnomaly, Holds: true, Score: 5, Cause: "own_temperature_1h", Reason: "rose", Severity: incident.Warning,
+		Quantity: incident.Temperature, Value: 26, Low: 20, High: 24, Probability: 1e-5,
+	}
+	unusual := rise
+	unusual.Quantity, unusual.Cause, unusual.Value, unusual.Low, unusual.High = incident.DewPoint, "own_dew_point_1h", 11, 8, 9
+	var calledAt []int
+	length := 0
+	send := func(minute int, temperature, humidity float64, findings func(k int) []incident.Finding) {
+		t.Helper()
+		for r := range rooms {
+			for k := range 10 {
+				j := judged(node(r, k), minute*60+k, 22)
+				if r == 3 {
+					j.Temperature, j.Humidity, j.Findings = temperature-0.1*float64(k), humidity, findings(k)
+				}
+				db.judge(t, j)
+			}
+		}
+		all := db.changes(t, db.anna)
+		if slices.ContainsFunc(all[length:], func(e string) bool { return strings.HasSuffix(e, "!") }) {
+			calledAt = append(calledAt, minute)
+			db.take(t, minute*60+30)
+		}
+		length = len(all)
+	}
+	none := func(int) []incident.Finding { return nil }
+	over := func(int) []incident.Finding {
+		return []incident.Finding{{Kind: incident.KindForecast}, {Kind: incident.KindAnomaly}}
+	}
+	send(0, 24, 40, none)
+	send(2, 25, 40, func(k int) []incident.Finding { return []incident.Finding{forecast}[:min(1, k%2)] })
+	send(4, 26, 38, func(k int) []incident.Finding { return []incident.Finding{rise}[:min(1, k%3)] })
+	send(6, 26.5, 36, func(k int) []incident.Finding { return []incident.Finding{unusual}[:min(1, k%5)] })
+	send(8, 28, 34, none)    // warning: actual
+	send(10, 29.5, 29, none) // too dry, explained
+	send(12, 31.2, 28, none) // a unit over 28
+	send(14, 31.9, 27, none) // not a unit more
+	send(16, 33, 26, none)   // critical
+	send(18, 37.5, 25, none) // units more
+	send(20, 37.6, 24, none) // no news
+	send(30, 24, 40, over)   // all is well
+	send(35, 24, 40, none)
+	must.Equal(t, "calls in minute", []int{2, 8, 12, 16, 18}, calledAt)
+	db.settle(t, 30*60+9+599)
+	must.Equal(t, "one incident", 1, len(db.roomIncidents(t, db.anna, rooms[3])))
+	db.settle(t, 30*60+9+600)
+	got := db.roomIncidents(t, db.anna, rooms[3])
+	if len(got) != 1 || !strings.HasPrefix(got[0], "too_hot critical actual 121 over 1809 ") {
+		t.Errorf("%q", got)
+	}
+	for _, room := range append(slices.Delete(slices.Clone(rooms), 3, 4), 0) {
+		must.Equal(t, "another room", 0, len(db.roomIncidents(t, db.anna, room)))
+	}
+	changes := db.changes(t, db.anna)
+	must.Equal(t, "the last", []string{"cleared", "ended"}, changes[len(changes)-2:])
+}
+
+// TestRoomIncidentSurvivesChanges edits the rule, moves a sensor and deletes one in
+// mid-incident: excursions end, the room's incident goes on for ten minutes, still taken.
+func TestRoomIncidentSurvivesChanges(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1", "n2")
+	rule := must.Get(db.CreateRule(t.Context(), db.anna, incident.Rule{
+		Quantity: incident.Temperature, Direction: incident.Above, Limit: 27, Severity: incident.Warning, Enabled: true,
+	}))(t)
+	db.judge(t, judged("n1", 0, 30))
+	db.take(t, 1)
+	rule.Limit = 28
+	must.Get(db.UpdateRule(t.Context(), db.anna, rule))(t)
+	db.settle(t, 30)
+	must.Equal(t, "the rule was edited", []string{"too_hot warning actual 0 lasts 0 1"}, db.roomIncidents(t, db.anna, db.annasRoom))
+	// As if it had been edited half a minute after the first reading.
+	db.sql(t, `ALTER TABLE rules DISABLE TRIGGER USER`, nil)
+	db.sql(t, `UPDATE rules SET changed_at = '2026-03-01 12:00:30Z'`, nil)
+	db.sql(t, `ALTER TABLE rules ENABLE TRIGGER USER`, nil)
+	db.judge(t, judged("n1", 60, 30), judged("n2", 70, 30))
+	must.Equal(t, "it fires again", []string{"too_hot warning actual 0 breaks  3"}, db.roomIncidents(t, db.anna, db.annasRoom))
+	second := db.room(t, db.anna)
+	must.Get(db.UpdateSensor(t.Context(), db.anna, "n2", accounts.SensorChange{Name: "Rack", Type: "T", RoomID: second}))(t)
+	db.sql(t, `UPDATE sensors SET placed_at = '2026-03-01 12:01:40Z'`, nil)
+	db.judge(t, judged("n2", 130, 30))
+	db.settle(t, 140)
+	must.Equal(t, "where it went", []string{"too_hot warning actual 130 breaks  1"}, db.roomIncidents(t, db.anna, second))
+	must.Equal(t, "where it was", []string{"too_hot warning actual 0 breaks  3"}, db.roomIncidents(t, db.anna, db.annasRoom))
+	must.Do(t, db.DeleteSensor(t.Context(), db.anna, "n1"))
+	db.settle(t, 150)
+	var taken bool
+	must.Do(t, db.pool.QueryRow(t.Context(), `SELECT taken_at IS NOT NULL FROM room_incidents WHERE room_id = $1`, db.annasRoom).Scan(&taken))
+	must.Equal(t, "still taken", true, taken)
+	must.Equal(t, "without sensors", []string{"too_hot warning actual 0 lasts 70 3"}, db.roomIncidents(t, db.anna, db.annasRoom))
+	db.settle(t, 670)
+	must.Equal(t, "ten minutes after the last reading", []string{"too_hot warning actual 0 over 70 3"}, db.roomIncidents(t, db.anna, db.annasRoom))
+	must.Equal(t, "calls", 2, strings.Count(strings.Join(db.changes(t, db.anna), " "), "!"))
+}
+
+// TestNodeIsPutIntoARoomInMidIncident takes what lasts along.
+func TestNodeIsPutIntoARoomInMidIncident(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	j := func(second int) incidents.Judged {
+		one := judged("n9", second, 60)
+		one.Channel = reading.Channel(db.anna)
+		return one
+	}
+	db.judge(t, j(0))
+	must.Equal(t, "not placed", []string{"too_hot critical actual 0 breaks  1"}, db.roomIncidents(t, db.anna, 0))
+	must.Get(db.CreateSensor(t.Context(), db.anna, sensorOf("n9", db.annasRoom)))(t)
+	db.sql(t, `UPDATE sensors SET signed_from = '-infinity', placed_at = '2026-01-01'`, nil)
+	db.judge(t, j(30), j(60))
+	db.settle(t, 61)
+	must.Equal(t, "in the room", []string{"too_hot critical actual 0 breaks  1"}, db.roomIncidents(t, db.anna, db.annasRoom))
+	must.Equal(t, "not placed", 0, len(db.roomIncidents(t, db.anna, 0)))
+}
+
+// TestTwoInstancesTellOnce judges sixteen nodes of one room at once, from several instances.
+func TestTwoInstancesTellOnce(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	const nodes = 16
+	errs := make(chan error, nodes)
+	for k := range nodes {
+		db.sensor(t, db.anna, db.annasRoom, fmt.Sprint("n", k))
+	}
+	for k := range nodes {
+		go func() {
+			var err error
+			for s := 0; s < 120 && err == nil; s += 30 {
+				err = db.Judge(t.Context(), judged(fmt.Sprint("n", k), s+k, 60))
+			}
+			errs <- err
+		}()
+	}
+	for range nodes {
+		must.Do(t, <-errs)
+	}
+	must.Equal(t, "incidents", []string{fmt.Sprintf("too_hot critical actual 0 breaks  %d", nodes)}, db.roomIncidents(t, db.anna, db.annasRoom))
+	var count, last, started int
+	must.Do(t, db.pool.QueryRow(t.Context(), `SELECT count(*), max(number), count(*) FILTER (WHERE event = 'started') FROM incident_changes`).Scan(&count, &last, &started))
+	must.Equal(t, "numbers without gaps", count, last)
+	must.Equal(t, "begins", 1, started)
+}
+
+// TestSilenceLeavesAHistory lets a node fall silent and come back, and delivers late what it
+// had kept; its readings are of the present, since the database's clock ends a silence.
+func TestSilenceLeavesAHistory(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1", "n2")
+	now := time.Now().UTC().Truncate(time.Second)
+	state := func(node string, ago time.Duration) {
+		t.Helper()
+		r := reading.Reading{NodeID: node, MessageID: fmt.Sprint("m", ago), Time: now.Add(-ago), Temperature: 22, Humidity: 40}
+		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}))
+	}
+	state("n1", 20*time.Minute)
+	state("n2", time.Minute)
+	told := func() (text string) {
+		t.Helper()
+		must.Do(t, db.Settle(t.Context(), db.anna, now))
+		err := db.pool.QueryRow(t.Context(), `
+			SELECT concat_ws(' ', i.cause, i.severity, CASE WHEN i.breaking THEN 'breaks' ELSE 'heard' END, e.lasting, e.late, NULLIF(e.resolution, ''),
+			       extract(epoch FROM $1 - e.start_time)::int, extract(epoch FROM $1 - e.end_time)::int)
+			FROM room_incidents i JOIN excursions e ON e.incident_id = i.id`, now).Scan(&text)
+		must.Do(t, err)
+		return text
+	}
+	must.Equal(t, "silent", "silent warning breaks t f 900 900", told())
+	must.Equal(t, "the same", "silent warning breaks t f 900 900", told())
+	state("n1", 15*time.Minute)
+	must.Equal(t, "what it kept ends nothing", "silent warning breaks t t 900 900", told())
+	state("n1", 10*time.Second)
+	must.Equal(t, "heard", "silent warning heard f t cleared 900 10", told())
+	state("n1", 12*time.Minute)
+	must.Equal(t, "the rest", "silent warning heard f t cleared 900 10", told())
+	must.Equal(t, "told", []string{"started!", "cleared"}, db.changes(t, db.anna))
+	// Ten minutes that have passed since.
+	db.sql(t, `UPDATE excursions SET end_time = start_time + interval '4 min'`, nil)
+	db.sql(t, `UPDATE room_incidents SET end_time = start_time + interval '4 min'`, nil)
+	must.Equal(t, "over", "silent warning heard f t cleared 900 660", told())
+	must.Equal(t, "told", []string{"started!", "cleared", "ended"}, db.changes(t, db.anna))
+}
+
+// TestSilentGatewayIsOneIncident over all rooms of its nodes; a node of another gateway is one
+// of its room.
+func TestSilentGatewayIsOneIncident(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	second := db.room(t, db.anna)
+	for k := range 6 {
+		room := db.annasRoom
+		if k%2 == 1 {
+			room = second
+		}
+		db.sensor(t, db.anna, room, fmt.Sprint("n", k))
+		gateway := "gw-a"
+		if k >= 4 {
+			gateway = "gw-b"
+		}
+		at := 0
+		if k == 5 {
+			at = 290
+		}
+		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: judged(fmt.Sprint("n", k), at, 22).Reading, GatewayID: gateway}}))
+	}
+	db.settle(t, 299)
+	must.Equal(t, "not yet", 0, len(db.changes(t, db.anna)))
+	db.settle(t, 310)
+	must.Equal(t, "of the gateway", []string{"silent critical actual 300 breaks  4"}, db.roomIncidents(t, db.anna, 0))
+	must.Equal(t, "of the room", []string{"silent warning actual 300 breaks  1"}, db.roomIncidents(t, db.anna, db.annasRoom))
+	must.Equal(t, "of the other", 0, len(db.roomIncidents(t, db.anna, second)))
+	db.settle(t, 600)
+	must.Equal(t, "now all of the second gateway", []string{"silent critical actual 300 breaks  4", "silent critical actual 300 breaks  2"}, db.roomIncidents(t, db.anna, 0))
+	must.Equal(t, "the room's redirects", 0, len(db.roomIncidents(t, db.anna, db.annasRoom)))
+	must.Equal(t, "Bruno's", 0, len(db.changes(t, db.bruno)))
+}
+
+// TestSettleAllIsForEverybody settles each account, and a second time changes nothing.
+func TestSettleAllIsForEverybody(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1")
+	db.sensor(t, db.bruno, db.brunosRoom, "b1")
+	db.judge(t, judged("n1", 0, 60), judged("b1", 0, 60), judged("n1", 30, 20), judged("b1", 30, 20))
+	for range 2 {
+		must.Do(t, db.SettleAll(t.Context(), instant().Add(12*time.Minute)))
+	}
+	for _, customer := range []int64{db.anna, db.bruno} {
+		must.Equal(t, "told", []string{"started!", "cleared", "ended"}, db.changes(t, customer))
+	}
+}
+
+// TestWithdrawnByALateReading tells an incident that a late reading shows never to have been.
+func TestWithdrawnByALateReading(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1")
+	must.Get(db.CreateRule(t.Context(), db.anna, incident.Rule{
+		Quantity: incident.Temperature, Direction: incident.Above, Limit: 27, For: 5 * time.Minute, Severity: incident.Warning, Enabled: true,
+	}))(t)
+	db.judge(t, judged("n1", 0, 30), judged("n1", 300, 30))
+	must.Equal(t, "told", []string{"started!"}, db.changes(t, db.anna))
+	db.judge(t, judged("n1", 150, 20))
+	must.Equal(t, "withdrawn", []string{"started!", "withdrawn"}, db.changes(t, db.anna))
+	must.Equal(t, "nothing is left", 0, len(db.roomIncidents(t, db.anna, db.annasRoom)))
+}
+
+// TestMigrationGathersWhatThereWas upgrades a database of the version before with incidents
+// in groups: each group is an incident of its cause, and the old ones are read as before.
+func TestMigrationGathersWhatThereWas(t *testing.T) {
+	t.Parallel()
+	pool := connect(t, blank(t))
+	db := stdlib.OpenDBFromPool(pool)
+	t.Cleanup(func() { _ = db.Close() })
+	provider := must.Get(goose.NewProvider(goose.DialectPostgres, db, os.DirFS("migrations")))(t)
+	must.Get(provider.UpTo(t.Context(), 1))(t)
+	must.Get(pool.Exec(t.Context(), `
+		INSERT INTO customers (email, username, password_hash) VALUES ('a@example.com', 'anna12', 'x');
+		INSERT INTO incidents (customer_id, kind, channel, node_id, room_id, room_name, quantity, direction, limit_value, severity, start_time, end_time, lasting, resolution, peak, peak_time, finding)
+		SELECT 1, kind, 0, node, room, 'Hall', quantity, direction, 27, severity, '2026-03-01 12:00Z'::timestamptz + start * interval '1 min', '2026-03-01 12:00Z'::timestamptz + until * interval '1 min',
+		       lasting, CASE WHEN lasting THEN '' ELSE 'cleared' END, 30, '2026-03-01 12:00Z', finding::jsonb
+		FROM (VALUES ('threshold', 'a', 1, 'temperature', 'above', 'warning', 0, 10, false, NULL), ('threshold', 'b', 1, 'temperature', 'above', 'critical', 5, 20, false, NULL),
+		             ('threshold', 'a', 1, 'temperature', 'above', 'warning', 100, 110, true, NULL), ('threshold', 'b', 1, 'temperature', 'above', 'critical', 300, 310, true, NULL),
+		             ('threshold', 'c', 1, 'humidity', 'below', 'warning', 0, 10, false, NULL), ('forecast', 'c', 2, 'temperature', 'above', 'warning', 0, 10, false, NULL),
+		             ('anomaly', 'd', NULL, 'temperature', 'above', 'warning', 0, 10, false, '{"cause": "unchanged"}'),
+		             ('anomaly', 'e', 2, 'temperature', 'above', 'warning', 0, 10, false, '{"cause": "own", "value": 1, "low": 2, "high": 3}'))
+		    AS v (kind, node, room, quantity, direction, severity, start, until, lasting, finding);
+		INSERT INTO incident_groups (incident_id, group_id) VALUES (1, 1), (2, 1)`))(t)
+	must.Do(t, store.Migrate(t.Context(), pool))
+	rows := must.Get(pool.Query(t.Context(), `
+		SELECT concat_ws(' ', room_id, i.node_id, cause, severity, actual, lasting, parts, (SELECT string_agg(node_id, '' ORDER BY node_id) FROM excursions e WHERE e.incident_id = i.id))
+		FROM room_incidents i ORDER BY room_id, cause, start_time`))(t)
+	must.Equal(t, "incidents", []string{
+		"1  too_dry warning t f 1 c", "1  too_hot critical t f 2 ab", "1  too_hot critical t t 2 ab", "2  too_cold warning f f 1 e", "2  too_hot warning f f 1 c", "d sensor warning f f 1 d",
+	}, must.Get(pgx.CollectRows(rows, pgx.RowTo[string]))(t))
+	var old int
+	must.Do(t, pool.QueryRow(t.Context(), `SELECT count(xmin) FROM incidents`).Scan(&old))
+	must.Equal(t, "read by the version before", 8, old)
+}
