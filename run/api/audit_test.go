@@ -40,6 +40,7 @@ func TestEveryChangeIsAudited(t *testing.T) {
 		"getCustomer":         "is a POST by the specification and only reads",
 		"getLatestReadings":   "is a POST for the length of its list and only reads",
 		"previewRules":        "counts and stores nothing",
+		"previewMaintenance":  "lists what it would silence",
 		"reportGatewayStatus": "is what a gateway measures each minute; nobody decides it",
 	}
 	s, a := newTestCustomer(t)
@@ -54,7 +55,7 @@ func TestEveryChangeIsAudited(t *testing.T) {
 	must.Do(t, s.pool.QueryRow(t.Context(), `SELECT id FROM incidents`).Scan(&hot))
 	odd := s.anomaly(t, "kept")
 	rule, doomedRule := a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 90.0, "")), a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 91.0, ""))
-	const window = `{"start_time":"2026-03-01","duration_s":%d}`
+	const window = `{"start_time":"2026-03-01","duration_s":%d,"sensor_id":"kept","confirm":true}`
 	kept, ended := a.create(t, "/api/v1/maintenance", fmt.Sprintf(window, 60)), a.create(t, "/api/v1/maintenance", fmt.Sprintf(window, 61))
 	prediction := a.create(t, "/api/v1/prediction-feedback", `{"sensor_id":"kept","timestamp":"2026-03-01","anomaly_predicted":true}`)
 	revoked, waiting := a.gateway(t, "Revoked"), a.gateway(t, "Waiting")

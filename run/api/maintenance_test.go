@@ -25,14 +25,14 @@ func TestMaintenanceSilences(t *testing.T) {
 	if silenced() {
 		t.Error("silenced without a window")
 	}
-	window := fmt.Sprintf(`{"start_time":%q,"duration_s":7200,"time_zone":"Europe/Zurich","room_id":%d,"comment":"Filters"}`,
+	window := fmt.Sprintf(`{"start_time":%q,"duration_s":7200,"time_zone":"Europe/Zurich","room_ids":[%d],"comment":"Filters","confirm":true}`,
 		s.now().Add(-time.Hour).Format(time.RFC3339), room)
 	id := a.create(t, "/api/v1/maintenance", window)
 	if !silenced() {
 		t.Error("not silenced in a window")
 	}
 	path := fmt.Sprintf("/api/v1/maintenance/%d", id)
-	past := fmt.Sprintf(`{"start_time":%q,"duration_s":60,"weekdays":[1,3]}`, s.now().Add(-24*time.Hour*365).Format(time.RFC3339))
+	past := fmt.Sprintf(`{"start_time":%q,"duration_s":60,"weekdays":[1,3],"sensor_id":"n1","confirm":true}`, s.now().Add(-24*time.Hour*365).Format(time.RFC3339))
 	type body struct {
 		Active   bool
 		Weekdays []int
@@ -60,13 +60,85 @@ func TestMaintenanceSilences(t *testing.T) {
 		`{"start_time":"2026-03-01","duration_s":60,"time_zone":"posix/Europe/Zurich"}`:   "time_zone: must be a time zone of the IANA database, such as Europe/Zurich",
 		`{"start_time":"2026-03-01","duration_s":90000,"weekdays":[1,2]}`:                 "duration_s: must end before the next occurrence begins",
 		`{"start_time":"2026-03-01","duration_s":0}`:                                      "duration_s: expected number > 0",
-		`{"start_time":"2026-03-01","duration_s":60,"room_id":99999}`:                     "Room not found",
-		`{"start_time":"2026-03-01","duration_s":60,"room_id":1,"sensor_id":"n1"}`:        "sensor_id: must not stand beside room_id",
 	} {
+		body = strings.Replace(body, "}", `,"sensor_id":"n1"}`, 1)
 		if got := a.call(t, a.token, http.MethodPost, "/api/v1/maintenance", body); detailOfReply(t, got) != want {
 			t.Errorf("%s: %d %s", body, got.status, got.body)
 		}
 	}
+}
+
+// TestMaintenanceNamesItsRooms shows contract 11.7: a window is of rooms or of a sensor, tells what
+// it would silence now, and silences what is critical only when that is confirmed.
+func TestMaintenanceNamesItsRooms(t *testing.T) {
+	t.Parallel()
+	s := newTestAPI(t)
+	a, other := s.customer(t), s.customer(t)
+	hall, attic, cellar, foreign := a.heldSensor(t, "n1"), a.room(t, "Attic"), a.room(t, "Cellar"), other.room(t, "Hall")
+	a.sensors(t, attic, "n2")
+	a.sensors(t, cellar, "n3")
+	a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 30.0, `,"sensor_id":"n2"`)) // a warning
+	s.judge(t, "n1", s.now().Add(-2*time.Minute), 55)
+	s.judge(t, "n2", s.now(), 35)
+	rooms := func(ids ...int64) string { return `{"room_ids":` + strings.ReplaceAll(fmt.Sprint(ids), " ", ",") + `}` }
+	of := func(scope string, more string) string {
+		began := s.now().Add(-time.Hour).Format(time.RFC3339)
+		return fmt.Sprintf(`{"start_time":%q,"duration_s":7200,%s%s}`, began, strings.Trim(scope, "{}"), more)
+	}
+	const windows = "/api/v1/maintenance"
+	silences := func(scope string) (sensors []string) {
+		t.Helper()
+		got := get[struct {
+			Incidents []struct {
+				SensorID string `json:"sensor_id"`
+				Severity string
+			}
+			Critical int
+		}](t, a, http.MethodPost, windows+"/preview", scope)
+		for _, i := range got.Incidents {
+			sensors = append(sensors, i.SensorID+" "+i.Severity)
+		}
+		if want := strings.Count(fmt.Sprint(sensors), "critical"); got.Critical != want {
+			t.Errorf("%s: %d critical, want %d", scope, got.Critical, want)
+		}
+		return sensors
+	}
+	for scope, want := range map[string][]string{
+		rooms(hall): {"n1 critical"}, rooms(hall, attic, hall): {"n2 warning", "n1 critical"}, rooms(cellar): nil,
+		`{"sensor_id":"n2"}`: {"n2 warning"}, `{"sensor_id":"n3"}`: nil,
+	} {
+		must.Equal(t, scope, want, silences(scope))
+	}
+	for scope, want := range map[string]string{
+		`{}`:                                "expected room_ids or sensor_id to be present",
+		rooms():                             "room_ids: expected array length >= 1",
+		rooms(foreign):                      "Room not found",
+		rooms(hall, foreign):                "Room not found",
+		`{"sensor_id":"n4"}`:                "Sensor not found",
+		`{"room_ids":[1],"sensor_id":"n1"}`: "sensor_id: must not stand beside room_ids",
+	} {
+		for path, body := range map[string]string{windows: of(scope, ""), windows + "/preview": scope} {
+			if got := a.call(t, a.token, http.MethodPost, path, strings.Replace(body, ",}", "}", 1)); detailOfReply(t, got) != want {
+				t.Errorf("%s %s: %d %s", path, body, got.status, got.body)
+			}
+		}
+	}
+	const refused = "Lasting critical incidents that the window would silence: 1; send confirm to silence them"
+	a.call(t, a.token, http.MethodPost, windows, of(rooms(hall, attic), "")).says(t, http.StatusConflict, refused)
+	warning := a.create(t, windows, of(rooms(attic), ""))
+	path := fmt.Sprintf("%s/%d", windows, warning)
+	a.call(t, a.token, http.MethodPut, path, of(rooms(hall, attic), `,"confirm":false`)).says(t, http.StatusConflict, refused)
+	must.Equal(t, "refused", []string{"n1 critical"}, silences(rooms(hall, attic))) // the attic's is silenced already
+	a.call(t, a.token, http.MethodPut, path, of(rooms(attic, hall, hall), `,"confirm":true`)).
+		has(t, http.StatusOK, fmt.Sprintf(`"room_ids":[%d,%d],"sensor_id":null`, hall, attic))
+	must.Equal(t, "one window of two rooms", []string(nil), silences(rooms(hall, attic)))
+	for _, i := range a.incidents(t, "") {
+		if !i.Silenced {
+			t.Errorf("not silenced: %+v", i)
+		}
+	}
+	// What a window silences already needs no second confirmation.
+	a.call(t, a.token, http.MethodPut, path, of(rooms(attic, hall), `,"comment":"Filters"`)).is(t, http.StatusOK)
 }
 
 // TestMaintenanceIsOnItsClocks gives times without an offset beside a zone: they are on the
@@ -74,6 +146,7 @@ func TestMaintenanceSilences(t *testing.T) {
 func TestMaintenanceIsOnItsClocks(t *testing.T) {
 	t.Parallel()
 	a := newTestAPI(t).customer(t)
+	room := a.room(t, "Hall")
 	for fields, want := range map[string][2]string{
 		`"start_time":"2026-07-01T12:00:00","time_zone":"Europe/Zurich"`:                                              {"2026-07-01T10:00:00Z"},
 		`"start_time":"2026-07-01T12:00:00Z","time_zone":"Europe/Zurich"`:                                             {"2026-07-01T12:00:00Z"},
@@ -85,7 +158,7 @@ func TestMaintenanceIsOnItsClocks(t *testing.T) {
 			StartTime string `json:"start_time"`
 			Until     string
 		}
-		got := a.call(t, a.token, http.MethodPost, "/api/v1/maintenance", `{"duration_s":60,`+fields+`}`)
+		got := a.call(t, a.token, http.MethodPost, "/api/v1/maintenance", fmt.Sprintf(`{"duration_s":60,"room_ids":[%d],%s}`, room, fields))
 		var made window
 		if err := json.Unmarshal(got.body, &made); err != nil || made != (window{want[0], want[1]}) {
 			t.Errorf("%s: %d %s, want %v", fields, got.status, got.body, want)
@@ -95,12 +168,12 @@ func TestMaintenanceIsOnItsClocks(t *testing.T) {
 
 // TestScopeTakesItsRulesAndWindows deletes a sensor and a room: the rules and windows of
 // both and of the room's sensors end, each in the audit log, and do not come back with the
-// sensor. Contract 11.5, 11.7.
+// sensor; a window of another room too goes on there. Contract 11.5, 11.7.
 func TestScopeTakesItsRulesAndWindows(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t)
 	a, other := s.customer(t), s.customer(t)
-	room := a.heldSensor(t, "n1", "n2")
+	room, attic := a.heldSensor(t, "n1", "n2"), a.room(t, "Attic")
 	window := func(a *testCustomer, scope string) string {
 		return fmt.Sprint("maintenance:", a.create(t, "/api/v1/maintenance", `{"start_time":"2026-03-01","duration_s":60`+scope+`}`))
 	}
@@ -108,9 +181,10 @@ func TestScopeTakesItsRulesAndWindows(t *testing.T) {
 		return fmt.Sprint("rule:", a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 60.0, scope)))
 	}
 	inRoom := fmt.Sprintf(`,"room_id":%d`, room)
-	all, ofRoom, ofN1, ofN2 := window(a, ""), window(a, inRoom), window(a, `,"sensor_id":"n1"`), window(a, `,"sensor_id":"n2"`)
+	rooms := func(ids ...int64) string { return `,"room_ids":` + strings.ReplaceAll(fmt.Sprint(ids), " ", ",") }
+	both, ofRoom, ofN1, ofN2 := window(a, rooms(room, attic)), window(a, rooms(room)), window(a, `,"sensor_id":"n1"`), window(a, `,"sensor_id":"n2"`)
 	ruleOfAll, ruleOfRoom, ruleOfN1, ruleOfN2 := rule(""), rule(inRoom), rule(`,"sensor_id":"n1"`), rule(`,"sensor_id":"n2"`)
-	others := window(other, "")
+	others := window(other, rooms(other.room(t, "Hall")))
 	left := func(a *testCustomer) (ids []string) {
 		for _, w := range get[[]struct{ ID int64 }](t, a, http.MethodGet, "/api/v1/maintenance", "") {
 			ids = append(ids, fmt.Sprint("maintenance:", w.ID))
@@ -121,15 +195,21 @@ func TestScopeTakesItsRulesAndWindows(t *testing.T) {
 		path        string
 		ended, left []string
 	}{
-		{"/api/v1/sensors/delete_sensor/n1", []string{ofN1, ruleOfN1}, []string{all, ofRoom, ofN2}},
-		{fmt.Sprintf("/api/v1/server_rooms/delete_room/%d", room), []string{ofRoom, ofN2, ruleOfRoom, ruleOfN2}, []string{all}},
+		{"/api/v1/sensors/delete_sensor/n1", []string{ofN1, ruleOfN1}, []string{both, ofRoom, ofN2}},
+		{
+			fmt.Sprintf("/api/v1/server_rooms/delete_room/%d", room),
+			[]string{both + fmt.Sprintf(" -> [%d]", attic), ofRoom, ofN2, ruleOfRoom, ruleOfN2}, []string{both},
+		},
 	} {
 		s.execute(t, `DELETE FROM audit_log`)
 		a.call(t, a.token, http.MethodDelete, c.path, "").is(t, http.StatusNoContent)
 		var logged []string
 		for _, entry := range get[[]loggedEntry](t, a, http.MethodGet, "/api/v1/audit", "") {
 			kind, _, _ := strings.Cut(entry.Subject, ":")
-			if value := map[string]string{"maintenance": "duration_s", "rule": "limit"}[kind]; entry.Before[value] == 60.0 && entry.After == nil {
+			if value := map[string]string{"maintenance": "duration_s", "rule": "limit"}[kind]; entry.Before[value] == 60.0 {
+				if entry.After != nil {
+					entry.Subject += fmt.Sprint(" -> ", entry.After["room_ids"])
+				}
 				logged = append(logged, entry.Subject)
 			}
 		}
@@ -145,7 +225,7 @@ func TestScopeTakesItsRulesAndWindows(t *testing.T) {
 	if rules := get[[]struct{ ID int64 }](t, a, http.MethodGet, "/api/v1/rules", ""); len(rules) != 3 || fmt.Sprint("rule:", rules[2].ID) != ruleOfAll {
 		t.Errorf("rules left: %v", rules)
 	}
-	must.Equal(t, "made again", []string{all}, left(a))
+	must.Equal(t, "made again", []string{both}, left(a))
 	must.Equal(t, "another's", []string{others}, left(other))
 }
 
@@ -161,7 +241,7 @@ func TestStillHotWhenItsWindowEnds(t *testing.T) {
 	room := a.heldSensor(t, "n1")
 	begin := s.now().Truncate(time.Second)
 	s.judge(t, "n1", begin.Add(-time.Minute), 55)
-	a.create(t, "/api/v1/maintenance", fmt.Sprintf(`{"start_time":%q,"duration_s":600,"room_id":%d}`, begin.Format(time.RFC3339), room))
+	a.create(t, "/api/v1/maintenance", fmt.Sprintf(`{"start_time":%q,"duration_s":600,"room_ids":[%d],"confirm":true}`, begin.Format(time.RFC3339), room))
 	for offset, want := range map[time.Duration]bool{time.Minute: true, 9*time.Minute + 50*time.Second: true, 10*time.Minute + time.Second: false} {
 		ahead.Store(int64(time.Until(begin.Add(offset))))
 		if got := a.incidents(t, "?state=open&kind=threshold"); len(got) != 1 || got[0].Silenced != want {

@@ -153,7 +153,7 @@ func TestMetricsOfWhoHasIt(t *testing.T) {
 		}
 	}
 	began := s.now().Add(-time.Minute).Format(time.RFC3339)
-	window := a.create(t, "/api/v1/maintenance", fmt.Sprintf(`{"start_time":%q,"duration_s":3600,"room_id":%d}`, began, rooms["C"]))
+	window := a.create(t, "/api/v1/maintenance", fmt.Sprintf(`{"start_time":%q,"duration_s":3600,"room_ids":[%d],"confirm":true}`, began, rooms["C"]))
 	must.Equal(t, "B taken, C in maintenance and taken", series("open", "taken", "silenced"), s.countedIncidents(t, a))
 
 	a.call(t, a.token, http.MethodDelete, fmt.Sprintf("/api/v1/maintenance/%d", window), "").is(t, http.StatusNoContent)
@@ -161,7 +161,7 @@ func TestMetricsOfWhoHasIt(t *testing.T) {
 
 	// A gateway's silence calls in a room while one of its nodes there is not in maintenance.
 	for _, sensor := range []string{"hot-A", "cellar-A"} {
-		a.create(t, "/api/v1/maintenance", fmt.Sprintf(`{"start_time":%q,"duration_s":3600,"sensor_id":%q}`, began, sensor))
+		a.create(t, "/api/v1/maintenance", fmt.Sprintf(`{"start_time":%q,"duration_s":3600,"sensor_id":%q,"confirm":true}`, began, sensor))
 	}
 	if got := s.countedIncidents(t, a); !slices.Contains(got, `{kind="silence",severity="critical",room="A",state="open"} 1.0`) ||
 		!slices.Contains(got, `{kind="threshold",severity="critical",room="A",state="silenced"} 1.0`) {

@@ -188,7 +188,7 @@ func TestOverview(t *testing.T) {
 	if body := changed("an acknowledgement"); body.ToBeSeen != 1 {
 		t.Errorf("%d to be seen when the silence is acknowledged", body.ToBeSeen)
 	}
-	a.create(t, "/api/v1/maintenance", fmt.Sprintf(`{"start_time":%q,"duration_s":7200}`, now.Add(-time.Hour).Format(time.RFC3339)))
+	a.create(t, "/api/v1/maintenance", fmt.Sprintf(`{"start_time":%q,"duration_s":7200,"room_ids":[%d,%d],"confirm":true}`, now.Add(-time.Hour).Format(time.RFC3339), hall, attic))
 	s.execute(t, `UPDATE maintenance_windows SET stands_from = now() - interval '2 hours'`) // before this test's time
 	if body := changed("a maintenance window"); body.ToBeSeen != 0 {
 		t.Errorf("%d to be seen in maintenance", body.ToBeSeen)

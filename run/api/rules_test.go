@@ -18,6 +18,7 @@ import (
 func TestLimitsOfACustomer(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)
+	room := a.room(t, "Hall")
 	for path, c := range map[string]struct {
 		fill, body, want string
 	}{
@@ -29,7 +30,7 @@ func TestLimitsOfACustomer(t *testing.T) {
 		"/api/v1/maintenance": {
 			`INSERT INTO maintenance_windows (id, customer_id, start_time, time_zone, duration_s, created_by)
 			SELECT 0, $1, now(), 'UTC', 60, 'x' FROM generate_series(1, 200)`,
-			`{"start_time":"2026-03-01","duration_s":60}`, "At most 200 maintenance windows are possible",
+			fmt.Sprintf(`{"start_time":"2026-03-01","duration_s":60,"room_ids":[%d]}`, room), "At most 200 maintenance windows are possible",
 		},
 	} {
 		s.execute(t, c.fill, a.id)

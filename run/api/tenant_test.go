@@ -50,7 +50,7 @@ func TestTenantIsolation(t *testing.T) {
 	var hot int64
 	must.Do(t, s.pool.QueryRow(t.Context(), `SELECT id FROM incidents`).Scan(&hot))
 	rule := victim.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 20.0, ""))
-	window := victim.create(t, "/api/v1/maintenance", `{"start_time":"2026-03-01","duration_s":60}`)
+	window := victim.create(t, "/api/v1/maintenance", `{"start_time":"2026-03-01","duration_s":60,"sensor_id":"vault-1","confirm":true}`)
 	prediction := victim.create(t, "/api/v1/prediction-feedback", fmt.Sprintf(
 		`{"sensor_id":"vault-1","timestamp":%q,"actual_temp":20,"anomaly_predicted":true}`, now.Format(time.RFC3339)))
 
@@ -138,7 +138,8 @@ func TestTenantIsolation(t *testing.T) {
 		"previewRules":         {path: "/api/v1/rules/preview", body: `{"days":7,"rules":[` + fmt.Sprintf(someRule, 1.0, "") + `]}`, status: 200, empty: `[]`},
 		"listMaintenance":      {path: "/api/v1/maintenance", status: 200, empty: `[]`},
 		"createMaintenance":    {path: "/api/v1/maintenance", body: `{"start_time":"2026-03-01","duration_s":60,"sensor_id":"vault-1"}`, status: 404, detail: "Sensor not found"},
-		"updateMaintenance":    by("/api/v1/maintenance/%d", window, `{"start_time":"2026-03-01","duration_s":60}`, "Maintenance window not found"),
+		"previewMaintenance":   {path: "/api/v1/maintenance/preview", body: fmt.Sprintf(`{"room_ids":[%d,%d]}`, own, room), status: 404, detail: "Room not found"},
+		"updateMaintenance":    by("/api/v1/maintenance/%d", window, fmt.Sprintf(`{"start_time":"2026-03-01","duration_s":60,"room_ids":[%d]}`, own), "Maintenance window not found"),
 		"deleteMaintenance":    by("/api/v1/maintenance/%d", window, "", "Maintenance window not found"),
 
 		"listPredictions":    {path: "/api/v1/prediction-feedback?sensor_id=vault-1", status: 200, empty: `[]`},

@@ -1,10 +1,14 @@
 package store_test
 
 import (
+	"os"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
 
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/maintenance"
@@ -22,7 +26,7 @@ func TestMaintenanceWindows(t *testing.T) {
 			Start: time.Date(2020, 1, 4, 22, 0, 0, 0, berlin), Duration: 24 * time.Hour,
 			Weekdays: []time.Weekday{0, 1, 2, 3, 4, 5, 6}, Until: time.Date(2099, 1, 1, 0, 0, 0, 0, berlin),
 		},
-		Scope: incident.Scope{RoomID: db.annasRoom}, Comment: "filters", CreatedBy: "anna12",
+		RoomIDs: []int64{db.annasRoom}, Comment: "filters", CreatedBy: "anna12",
 	}
 	created, err := db.CreateMaintenance(t.Context(), db.anna, window)
 	if err != nil || created.ID == 0 || created.StandsFrom.IsZero() || !created.StandsTo.IsZero() {
@@ -48,22 +52,29 @@ func TestMaintenanceWindows(t *testing.T) {
 		}
 	}
 	changed := created
-	changed.Scope, changed.Comment = incident.Scope{SensorID: "n1"}, "longer"
+	changed.RoomIDs, changed.SensorID, changed.Comment = nil, "n1", "longer"
 	changed, err = db.UpdateMaintenance(t.Context(), db.anna, changed)
 	if err != nil || changed.ID != created.ID || changed.Comment != "longer" {
 		t.Fatalf("%+v, %v", changed, err)
 	}
-	if got, err := db.MaintenanceWindow(t.Context(), db.anna, created.ID); err != nil || got.Scope.SensorID != "n1" {
+	if got, err := db.MaintenanceWindow(t.Context(), db.anna, created.ID); err != nil || got.SensorID != "n1" || got.RoomIDs != nil ||
+		!got.Covers(db.annasRoom, "n1", got.StandsFrom) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	for name, scope := range map[string]incident.Scope{"room": {RoomID: db.brunosRoom}, "sensor": {SensorID: "n2"}} {
+	for name, c := range map[string]struct {
+		rooms  []int64
+		sensor string
+		want   error
+	}{
+		"another's room": {[]int64{db.brunosRoom}, "", store.ErrNoRoom}, "another's room beside its own": {[]int64{db.annasRoom, db.brunosRoom}, "", store.ErrNoRoom},
+		"another's sensor": {nil, "n2", store.ErrNoSensor}, "neither": {nil, "", store.ErrNoRoom},
+	} {
 		other := window
-		other.Scope = scope
-		want := map[string]error{"room": store.ErrNoRoom, "sensor": store.ErrNoSensor}[name]
+		other.RoomIDs, other.SensorID = c.rooms, c.sensor
 		_, err := db.CreateMaintenance(t.Context(), db.anna, other)
-		mustFail(t, "create for another's "+name, err, want)
+		mustFail(t, "create for "+name, err, c.want)
 		_, err = db.UpdateMaintenance(t.Context(), db.anna, other)
-		mustFail(t, "update to another's "+name, err, want)
+		mustFail(t, "update to "+name, err, c.want)
 	}
 	_, err = db.UpdateMaintenance(t.Context(), db.bruno, window)
 	mustFail(t, "update another's", err, store.ErrNoMaintenance)
@@ -88,7 +99,7 @@ func TestWindowOfAnUnknownZone(t *testing.T) {
 	t.Parallel()
 	db := open(t)
 	created, err := db.CreateMaintenance(t.Context(), db.anna, incidents.Maintenance{
-		Window: maintenance.Window{Start: instant(), Duration: time.Hour}, CreatedBy: "anna12",
+		Window: maintenance.Window{Start: instant(), Duration: time.Hour}, RoomIDs: []int64{db.annasRoom}, CreatedBy: "anna12",
 	})
 	must.Do(t, err)
 	db.sql(t, `UPDATE maintenance_windows SET time_zone = 'posix/Europe/Zurich'`, nil)
@@ -97,4 +108,73 @@ func TestWindowOfAnUnknownZone(t *testing.T) {
 		t.Errorf("%+v, %v", listed, err)
 	}
 	must.Do(t, db.DeleteMaintenance(t.Context(), db.anna, created.ID))
+}
+
+// TestDeletedRoomLeavesItsWindows takes a room out of a window of several, from now on, and ends
+// the window of that room alone.
+func TestDeletedRoomLeavesItsWindows(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	second := db.room(t, db.anna)
+	create := func(rooms ...int64) incidents.Maintenance {
+		return must.Get(db.CreateMaintenance(t.Context(), db.anna, incidents.Maintenance{
+			Window: maintenance.Window{Start: time.Now().Add(-time.Hour), Duration: 24 * time.Hour}, RoomIDs: rooms, CreatedBy: "anna12",
+		}))(t)
+	}
+	both, alone, other := create(db.annasRoom, second), create(db.annasRoom), create(second)
+	began := both.StandsFrom
+	changed := must.Get(db.EndMaintenanceOf(t.Context(), db.anna, incident.Scope{RoomID: db.annasRoom}))(t)
+	type version struct {
+		id     int64
+		rooms  []int64
+		stands bool
+	}
+	var versions []version
+	for _, m := range changed {
+		versions = append(versions, version{m.ID, m.RoomIDs, m.StandsTo.IsZero()})
+	}
+	must.Equal(t, "changed", []version{
+		{both.ID, both.RoomIDs, false}, {both.ID, []int64{second}, true}, {alone.ID, alone.RoomIDs, false},
+	}, versions, cmp.AllowUnexported(version{}))
+	var rooms [][]int64
+	for _, m := range must.Get(db.MaintenanceWindows(t.Context(), db.anna, time.Time{}))(t) {
+		rooms = append(rooms, m.RoomIDs)
+	}
+	must.Equal(t, "left", [][]int64{{second}, other.RoomIDs}, rooms)
+	from := changed[1].StandsFrom
+	if !changed[0].Covers(db.annasRoom, "", began) || changed[1].Covers(db.annasRoom, "", from) || !changed[1].Covers(second, "", from) {
+		t.Errorf("it silenced the room until now, and the other one goes on: %+v", changed)
+	}
+}
+
+// TestRoomsOfOlderWindows brings windows of the version before to this schema, where that version
+// goes on writing and reading: what stood for all rooms names those of its customer.
+func TestRoomsOfOlderWindows(t *testing.T) {
+	t.Parallel()
+	pool := connect(t, blank(t))
+	database := stdlib.OpenDBFromPool(pool)
+	t.Cleanup(func() { _ = database.Close() })
+	older := must.Get(goose.NewProvider(goose.DialectPostgres, database, os.DirFS("migrations")))(t)
+	must.Get(older.UpTo(t.Context(), 2))(t)
+	execute := func(sql string) { must.Get(pool.Exec(t.Context(), sql))(t) }
+	execute(`
+		INSERT INTO customers (email, username, password_hash) VALUES ('a@example.com', 'anna12', 'x'), ('b@example.com', 'bruno1', 'x');
+		INSERT INTO server_rooms (name, customer_id) VALUES ('1', 1), ('2', 1), ('3', 2)`)
+	const write = `
+		INSERT INTO maintenance_windows (id, customer_id, room_id, node_id, start_time, time_zone, duration_s, weekdays, comment, created_by)
+		VALUES (0, 1, NULL, NULL, now(), 'UTC', 60, '{}', '', 'a'), (0, 1, 2, NULL, now(), 'UTC', 60, '{}', '', 'a'),
+		       (0, 1, NULL, 'n1', now(), 'UTC', 60, '{}', '', 'a')`
+	execute(write)
+	execute(`UPDATE maintenance_windows SET stands_to = now() WHERE node_id IS NOT NULL`)
+	must.Do(t, store.Migrate(t.Context(), pool))
+	execute(write)
+	execute(`
+		INSERT INTO maintenance_windows (id, customer_id, room_ids, start_time, time_zone, duration_s, weekdays, comment, created_by)
+		VALUES (0, 1, '{2,1}', now(), 'UTC', 60, '{}', '', 'a')`)
+	var got []string
+	must.Do(t, pool.QueryRow(t.Context(), `
+		SELECT array_agg(concat_ws(' ', COALESCE(room_id::text, '-'), COALESCE(room_ids::text, '-'), node_id) ORDER BY id)
+		FROM maintenance_windows`).Scan(&got))
+	old := []string{"- {1,2}", "2 {2}", "- - n1"}
+	must.Equal(t, "room_id, room_ids, node_id", append(slices.Concat(old, old), "2 {2,1}"), got)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -20,6 +21,39 @@ import (
 	"coldaisle.dev/shared/store/incidents"
 )
 
+// MaintenanceScope is where a window applies: some rooms or a sensor. It is exported only because
+// huma reads no embedded fields of unexported types.
+type MaintenanceScope struct {
+	RoomIDs  []int64       `json:"room_ids,omitempty" nullable:"false" minItems:"1" maxItems:"1000" doc:"Rooms whose incidents it silences." example:"[3,4]"`
+	SensorID *input.NodeID `json:"sensor_id,omitempty" doc:"In place of rooms the one sensor whose incidents it silences." example:"esp32-7f3a"`
+}
+
+// check refuses a scope of both, and of neither: nothing stands for all rooms. at is where the
+// scope stands.
+func (s MaintenanceScope) check(at string) []error {
+	switch {
+	case s.RoomIDs != nil && s.SensorID != nil:
+		return []error{&huma.ErrorDetail{Location: at + ".sensor_id", Message: "must not stand beside room_ids"}}
+	case s.RoomIDs == nil && s.SensorID == nil:
+		return []error{&huma.ErrorDetail{Location: at, Message: "expected room_ids or sensor_id to be present"}}
+	default:
+		return nil
+	}
+}
+
+// require says in the schema of a body that has a scope that one of both must be given.
+func (s MaintenanceScope) require(schema *huma.Schema, name string) *huma.Schema {
+	schema.AnyOf = []*huma.Schema{
+		rest.Alternative(name+"OfRooms", "For some rooms.", "room_ids"),
+		rest.Alternative(name+"OfASensor", "For a sensor.", "sensor_id"),
+	}
+	return schema
+}
+
+func (s MaintenanceScope) maintenance() incidents.Maintenance {
+	return incidents.Maintenance{RoomIDs: slices.Compact(slices.Sorted(slices.Values(s.RoomIDs))), SensorID: string(deref(s.SensorID))}
+}
+
 type maintenanceChange struct {
 	_         struct{}          `additionalProperties:"true"`
 	StartTime input.Timestamp   `json:"start_time" doc:"Begin of the window, or of its first occurrence; ISO 8601, in time_zone where it has no offset." example:"2026-03-01T12:00:00Z"`
@@ -28,7 +62,13 @@ type maintenanceChange struct {
 	Weekdays  []int             `json:"weekdays,omitempty" nullable:"false" maxItems:"7" doc:"Days on which it recurs, 0 (Sunday) to 6; without any it happens once." example:"[1,4]"`
 	Until     *input.Timestamp  `json:"until,omitempty" doc:"When it stops recurring; ISO 8601, in time_zone where it has no offset." example:"2027-03-01T12:00:00Z"`
 	Comment   *input.SingleLine `json:"comment,omitempty" minLength:"1" maxLength:"500" doc:"What it is for." example:"Filters are changed"`
-	Scope
+	MaintenanceScope
+	Confirm bool `json:"confirm,omitempty" doc:"That it may silence what is critical now." example:"false"`
+}
+
+// TransformSchema says that rooms or a sensor must be given.
+func (c maintenanceChange) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	return c.require(s, "Window")
 }
 
 // Resolve refuses what makes no window, and names the field.
@@ -67,8 +107,70 @@ func (h *Handlers) wantedMaintenance(ctx context.Context, c *maintenanceChange) 
 	if err != nil {
 		return incidents.Maintenance{}, err
 	}
-	window, err := c.window()
-	return incidents.Maintenance{Window: window, Scope: c.scope(), CreatedBy: by, Comment: string(deref(c.Comment))}, err
+	wanted := c.maintenance()
+	wanted.Window, err = c.window()
+	wanted.CreatedBy, wanted.Comment = by, string(deref(c.Comment))
+	return wanted, err
+}
+
+type maintenanceScopeBody struct {
+	_ struct{} `additionalProperties:"true"`
+	MaintenanceScope
+}
+
+// TransformSchema says that rooms or a sensor must be given.
+func (s maintenanceScopeBody) TransformSchema(_ huma.Registry, schema *huma.Schema) *huma.Schema {
+	return s.require(schema, "Maintenance")
+}
+
+// Resolve refuses a scope of both, and of neither.
+func (s *maintenanceScopeBody) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
+	return s.check(path.String())
+}
+
+type silencedNow struct {
+	Incidents []OpenIncident `json:"incidents" nullable:"false" doc:"Those that last and are not silenced yet, newest first."`
+	Critical  int            `json:"critical" doc:"How many of them are critical." example:"1"`
+}
+
+// silencedBy tells what a window would silence if an occurrence were under way now. Everything
+// about maintenance that asks which incidents last asks here.
+func (h *Handlers) silencedBy(ctx context.Context, db *store.DB, m incidents.Maintenance) (silencedNow, error) {
+	if err := incidents.New(db).CheckMaintenance(ctx, auth.Caller(ctx), m); err != nil {
+		return silencedNow{}, err
+	}
+	lasting, _, err := (&Handlers{DB: db, Clock: h.Clock}).Open(ctx)
+	if err != nil {
+		return silencedNow{}, err
+	}
+	now := silencedNow{Incidents: []OpenIncident{}}
+	for _, i := range lasting {
+		if i.Silenced || !m.AppliesTo(deref(i.RoomID), i.SensorID) {
+			continue
+		}
+		now.Incidents = append(now.Incidents, i)
+		if i.Severity == string(incident.Critical) {
+			now.Critical++
+		}
+	}
+	return now, nil
+}
+
+func errCritical(incidents int) error {
+	return rest.NewError(http.StatusConflict, fmt.Sprintf("Lasting critical incidents that the window would silence: %d; send confirm to silence them", incidents))
+}
+
+// confirmed refuses a window that would silence what is critical now, unless the caller says
+// that it may.
+func (h *Handlers) confirmed(ctx context.Context, db *store.DB, m incidents.Maintenance, confirm bool) error {
+	if confirm {
+		return nil
+	}
+	now, err := h.silencedBy(ctx, db, m)
+	if err == nil && now.Critical > 0 {
+		err = errCritical(now.Critical)
+	}
+	return err
 }
 
 type maintenanceBody struct {
@@ -78,8 +180,8 @@ type maintenanceBody struct {
 	TimeZone  string     `json:"time_zone" doc:"Time zone whose clocks a recurring window follows." example:"Europe/Zurich"`
 	Weekdays  []int      `json:"weekdays" nullable:"false" doc:"Days on which it recurs, 0 (Sunday) to 6; none for one that happens once." example:"[1,4]"`
 	Until     *rest.Time `json:"until" nullable:"true" doc:"When it stops recurring, UTC; null for never." example:"2027-03-01T12:00:00Z"`
-	RoomID    *int64     `json:"room_id" doc:"Only for sensors of this room; null for all." example:"3"`
-	SensorID  *string    `json:"sensor_id" doc:"Only for this sensor; null for all." example:"esp32-7f3a"`
+	RoomIDs   []int64    `json:"room_ids" nullable:"false" doc:"Rooms whose incidents it silences; none for a window of a sensor." example:"[3,4]"`
+	SensorID  *string    `json:"sensor_id" doc:"The one sensor whose incidents it silences; null for a window of rooms." example:"esp32-7f3a"`
 	Comment   *string    `json:"comment" doc:"What it is for." example:"Filters are changed"`
 	CreatedBy string     `json:"created_by" doc:"User name of who set it, or the API key." example:"coldaisle"`
 	Active    bool       `json:"active" doc:"Whether an occurrence is under way." example:"false"`
@@ -90,8 +192,8 @@ func (h *Handlers) maintenanceOf(m incidents.Maintenance) maintenanceBody {
 	now := h.Clock()
 	body := maintenanceBody{
 		ID: m.ID, StartTime: rest.UTC(m.Window.Start), DurationS: m.Window.Duration.Seconds(), TimeZone: m.Window.Start.Location().String(),
-		Weekdays: rest.List(m.Window.Weekdays, func(day time.Weekday) int { return int(day) }), RoomID: nonzero(m.Scope.RoomID),
-		SensorID: nonzero(m.Scope.SensorID), Comment: nonzero(m.Comment), CreatedBy: m.CreatedBy,
+		Weekdays: rest.List(m.Window.Weekdays, func(day time.Weekday) int { return int(day) }), RoomIDs: append([]int64{}, m.RoomIDs...),
+		SensorID: nonzero(m.SensorID), Comment: nonzero(m.Comment), CreatedBy: m.CreatedBy,
 	}
 	if !m.Window.Until.IsZero() {
 		body.Until = new(rest.UTC(m.Window.Until))
@@ -128,13 +230,20 @@ func (h *Handlers) registerMaintenance(r *rest.API) {
 	rest.Answer(r, rest.Operation{
 		ID: "createMaintenance", Keys: rest.WriteKeys, Creates: true, Method: http.MethodPost, Path: "/api/v1/maintenance", Tag: rest.TagIncidents,
 		Status: http.StatusCreated, Summary: "Create a maintenance window",
-		Description: "Nothing is lost in one: incidents in it are marked as silenced. What still lasts at its end is not silenced from then on.",
-		Errors:      []error{store.ErrNoRoom, store.ErrNoSensor, errTooManyWindows()},
+		Description: "Nothing is lost in one: incidents in it are marked as silenced. What still lasts at its end is not silenced from then on. " +
+			"If it would silence what is critical now, were it under way, it must be confirmed.",
+		Errors: []error{store.ErrNoRoom, store.ErrNoSensor, errTooManyWindows(), errCritical(1)},
 	}, h.createMaintenance)
+	// Called while somebody edits a window. It changes nothing, though it is POST.
+	rest.Answer(r, rest.Operation{
+		ID: "previewMaintenance", Keys: rest.ReadKeys, Method: http.MethodPost, Path: "/api/v1/maintenance/preview", Tag: rest.TagIncidents,
+		Summary: "List the incidents that a maintenance window would silence, were it under way now",
+		Errors:  []error{store.ErrNoRoom, store.ErrNoSensor},
+	}, h.previewMaintenance)
 	rest.Answer(r, rest.Operation{
 		ID: "updateMaintenance", Keys: rest.WriteKeys, Method: http.MethodPut, Path: "/api/v1/maintenance/{window_id}", Tag: rest.TagIncidents,
 		Summary: "Replace a maintenance window from now on",
-		Errors:  []error{store.ErrNoMaintenance, store.ErrNoRoom, store.ErrNoSensor},
+		Errors:  []error{store.ErrNoMaintenance, store.ErrNoRoom, store.ErrNoSensor, errCritical(1)},
 	}, h.updateMaintenance)
 	// A repeat is told 404: the window is gone, as was asked.
 	rest.Register(r, rest.Operation{
@@ -150,17 +259,28 @@ func (h *Handlers) listMaintenance(ctx context.Context, _ *struct{}) ([]maintena
 	return rest.List(found, h.maintenanceOf), err
 }
 
+func (h *Handlers) previewMaintenance(ctx context.Context, in *rest.Body[maintenanceScopeBody]) (silencedNow, error) {
+	return h.silencedBy(ctx, h.DB, in.Body.maintenance())
+}
+
 // EndScope ends the windows of a sensor, or of a room and its sensors, before these are
-// deleted. It returns the entries of these windows, and of the rules that go with them.
+// deleted; other rooms of these windows keep them. It returns the entries of these windows,
+// and of the rules that go with them.
 func (h *Handlers) EndScope(ctx context.Context, tx *store.DB, scope incident.Scope) ([]audit.Entry, error) {
 	windows, err := incidents.New(tx).EndMaintenanceOf(ctx, auth.Caller(ctx), scope)
 	if err != nil {
 		return nil, err
 	}
+	var entries []audit.Entry
+	for _, m := range windows {
+		if m.StandsTo.IsZero() { // it replaces the one before it
+			entries[len(entries)-1].After = h.maintenanceOf(m)
+		} else {
+			entries = append(entries, audit.Entry{Subject: maintenanceSubject(m.ID), Before: h.maintenanceOf(m)})
+		}
+	}
 	rules, err := incidents.New(tx).RulesDeletedWith(ctx, auth.Caller(ctx), scope)
-	return append(rest.List(windows, func(m incidents.Maintenance) audit.Entry {
-		return audit.Entry{Subject: maintenanceSubject(m.ID), Before: h.maintenanceOf(m)}
-	}), rest.List(rules, func(r incident.Rule) audit.Entry {
+	return append(entries, rest.List(rules, func(r incident.Rule) audit.Entry {
 		return audit.Entry{Subject: ruleSubject(r.ID), Before: ruleOf(r)}
 	})...), err
 }
@@ -180,6 +300,9 @@ func (h *Handlers) createMaintenance(ctx context.Context, in *rest.Body[maintena
 		if len(existing) >= maxWindows {
 			return created, entry, errTooManyWindows()
 		}
+		if err := h.confirmed(ctx, tx, wanted, in.Body.Confirm); err != nil {
+			return created, entry, err
+		}
 		stored, err := incidents.New(tx).CreateMaintenance(ctx, auth.Caller(ctx), wanted)
 		created = h.maintenanceOf(stored)
 		return created, audit.Entry{Subject: maintenanceSubject(stored.ID), After: created}, err
@@ -197,6 +320,9 @@ func (h *Handlers) updateMaintenance(ctx context.Context, in *updateMaintenanceI
 			return incidents.New(tx).MaintenanceWindow(ctx, auth.Caller(ctx), in.WindowID)
 		},
 		func(tx *store.DB) (incidents.Maintenance, error) {
+			if err := h.confirmed(ctx, tx, wanted, in.Body.Confirm); err != nil {
+				return incidents.Maintenance{}, err
+			}
 			return incidents.New(tx).UpdateMaintenance(ctx, auth.Caller(ctx), wanted)
 		})
 }

@@ -189,15 +189,18 @@ test("a preset is previewed and applied to a room", async ({ page }) => {
 
 test("a weekly maintenance window is added, seen in the calendar, silences, and is ended", async ({ page }) => {
   await withTwo(page);
+  await ask(await tokenOf(page), "POST", "/api/v1/server_rooms/new_room", { name: "Cellar" });
+  await page.reload();
   await page.getByRole("link", { name: "Maintenance windows" }).click();
   await expect(page.getByText("No maintenance ahead")).toBeVisible();
   await page.getByRole("button", { name: "Add window" }).click();
   const dialog = page.getByRole("dialog");
   await dialog.getByLabel("What for").fill("Filters are changed");
   await dialog.getByRole("button", { name: "Add window" }).click();
-  await expect(dialog.getByLabel("Room"), "no room is chosen for the user").toHaveJSProperty("validity.valueMissing", true);
-  await dialog.getByLabel("Room").selectOption("All rooms");
-  await expect(dialog.getByText("Silences all of Attic.")).toBeVisible();
+  await expect(dialog.getByLabel("Attic"), "no room is chosen for the user").toHaveJSProperty("validity.valueMissing", true);
+  await dialog.getByLabel("Cellar").check();
+  await expect(dialog.getByText("No incident lasts there now.")).toBeVisible();
+  await dialog.getByLabel("Attic").check();
   await expect(dialog.getByText("Attic, Window: Temperature above 50.0 °C", { exact: false })).toBeVisible();
   // Yesterday, every day: its zone's midnight is within it.
   await dialog.getByLabel("Begins").fill(new Date(Date.now() - 86_400_000).toISOString().slice(0, 16));
@@ -217,6 +220,7 @@ test("a weekly maintenance window is added, seen in the calendar, silences, and 
   await sure.getByRole("button", { name: "Silence it" }).click();
   const first = page.locator(".calendar li").first();
   await expect(first).toContainText("Filters are changed");
+  await expect(first).toContainText("Attic, Cellar");
   await expect(first).toContainText("every day");
   await expect(first).toContainText("Under way");
   expect(await page.locator(".calendar li").count()).toBeGreaterThanOrEqual(28);

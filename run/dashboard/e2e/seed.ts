@@ -66,8 +66,8 @@ export async function seedDemo(): Promise<void> {
       'critical', now() - interval '14 hours', now() - interval '13.8 hours', false, 53.4, now() - interval '13.9 hours', 'cleared'
     FROM sensors s JOIN server_rooms r ON r.id = s.room_id JOIN alert_thresholds t ON t.customer_id = s.customer_id WHERE s.customer_id = $1 AND s.node_id = $2`, [customer, node]);
   await query(`
-    INSERT INTO maintenance_windows (id, customer_id, start_time, duration_s, time_zone, weekdays, comment, created_by)
-    VALUES (0, $1, date_trunc('day', now()) - interval '7 days' + interval '7 hours', 7200, 'Europe/Berlin', '{2,4}', 'Filters are changed', 'demo01')`, [customer]);
+    INSERT INTO maintenance_windows (id, customer_id, room_ids, start_time, duration_s, time_zone, weekdays, comment, created_by)
+    VALUES (0, $1, ARRAY(SELECT id FROM server_rooms WHERE customer_id = $1), date_trunc('day', now()) - interval '7 days' + interval '7 hours', 7200, 'Europe/Berlin', '{2,4}', 'Filters are changed', 'demo01')`, [customer]);
   await query(`
     INSERT INTO prediction_feedback (sensor_id, timestamp, predicted_temp, predicted_humidity, actual_temp, actual_humidity, anomaly_predicted, feedback, message_id)
     SELECT $1, now() - i * interval '11 minutes', 23.4, 44.1, 23.4 + CASE WHEN i % 4 = 0 THEN 3.2 ELSE 0.2 END, 44.6, i % 4 = 0,

@@ -57,10 +57,11 @@ type Bodies = {
     },
   ],
   createMaintenance: [
-    { start_time: "2026-03-01T12:00:00Z", duration_s: 3600 },
-    { start_time: "2026-03-01T12:00:00Z", duration_s: 3600, time_zone: "Europe/Zurich", weekdays: [1, 4], sensor_id: "esp32-7f3a", comment: "Filters" },
+    { start_time: "2026-03-01T12:00:00Z", duration_s: 3600, room_ids: [3, 4] },
+    { start_time: "2026-03-01T12:00:00Z", duration_s: 3600, time_zone: "Europe/Zurich", weekdays: [1, 4], sensor_id: "esp32-7f3a", comment: "Filters", confirm: true },
   ],
-  updateMaintenance: [{ start_time: "2026-03-01T12:00:00Z", duration_s: 3600, until: "2026-06-01T12:00:00Z" }],
+  previewMaintenance: [{ room_ids: [3] }, { sensor_id: "esp32-7f3a" }],
+  updateMaintenance: [{ start_time: "2026-03-01T12:00:00Z", duration_s: 3600, room_ids: [3], until: "2026-06-01T12:00:00Z" }],
   recordPrediction: [
     { sensor_id: "esp32-7f3a", timestamp: "2026-03-01T12:00:00Z", anomaly_predicted: true },
     { sensor_id: "esp32-7f3a", timestamp: "2026-03-01T12:00:00Z", anomaly_predicted: false, predicted_temp: 24.1, actual_humidity: 41.2 },
@@ -104,6 +105,8 @@ type TakesNothing = { [Name in keyof Bodies]: object extends Bodies[Name] ? Name
 ({ email: "ops@example.com", username: "coldaisle" }) satisfies Schemas["Registration"];
 // @ts-expect-error login is by e-mail
 ({ username: "coldaisle", password: "Rack42door" }) satisfies Schemas["Credentials"];
+// @ts-expect-error a window of nothing
+({ start_time: "2026-03-01T12:00:00Z", duration_s: 3600 }) satisfies Schemas["MaintenanceChange"];
 // @ts-expect-error neither limit
 ({}) satisfies Schemas["ThresholdsChange"];
 // @ts-expect-error misspelt

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { inputTime, inputValue, instantOf, occurrences, recurrence, type Window } from "../src/logic/maintenance";
 
 const window = (more: Partial<Window>): Window => ({
-  id: 1, start_time: "2026-03-02T07:00:00Z", duration_s: 7200, time_zone: "Europe/Zurich", weekdays: [], until: null, room_id: null, sensor_id: null,
+  id: 1, start_time: "2026-03-02T07:00:00Z", duration_s: 7200, time_zone: "Europe/Zurich", weekdays: [], until: null, room_ids: [3], sensor_id: null,
   comment: null, created_by: "anna", active: false, next_start: null, ...more,
 });
 const at = (text: string) => Date.parse(text);

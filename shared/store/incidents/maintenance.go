@@ -3,6 +3,7 @@ package incidents
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,7 +17,8 @@ import (
 type Maintenance struct {
 	ID        int64
 	Window    maintenance.Window
-	Scope     incident.Scope
+	RoomIDs   []int64 // each once; nil for a window of a sensor
+	SensorID  string
 	Comment   string
 	CreatedBy string
 	// This version of the window applied from StandsFrom to StandsTo, which is zero while it
@@ -27,15 +29,21 @@ type Maintenance struct {
 // Covers reports whether the window silences a sensor in a room at a time: the time lies in an
 // occurrence of the window, and in the time in which this version applied.
 func (m Maintenance) Covers(roomID int64, sensorID string, at time.Time) bool {
-	if at.Before(m.StandsFrom) || (!m.StandsTo.IsZero() && !at.Before(m.StandsTo)) || !m.Scope.Covers(roomID, sensorID) {
+	if at.Before(m.StandsFrom) || (!m.StandsTo.IsZero() && !at.Before(m.StandsTo)) || !m.AppliesTo(roomID, sensorID) {
 		return false
 	}
 	_, _, inside := m.Window.At(at)
 	return inside
 }
 
+// AppliesTo reports whether the window silences a sensor in a room while an occurrence lasts.
+func (m Maintenance) AppliesTo(roomID int64, sensorID string) bool {
+	return slices.Contains(m.RoomIDs, roomID) || (m.SensorID != "" && m.SensorID == sensorID)
+}
+
 type maintenanceRow struct {
-	ID, RoomID         int64
+	ID                 int64
+	RoomIDs            []int64
 	NodeID             string
 	StartTime          time.Time
 	TimeZone           string
@@ -47,7 +55,7 @@ type maintenanceRow struct {
 	StandsTo           *time.Time
 }
 
-const maintenanceColumns = `w.id, COALESCE(w.room_id, 0) AS room_id, COALESCE(w.node_id, '') AS node_id, w.start_time, w.time_zone,
+const maintenanceColumns = `w.id, w.room_ids, COALESCE(w.node_id, '') AS node_id, w.start_time, w.time_zone,
 	w.duration_s, w.weekdays, w.until_time, w.comment, w.created_by, w.stands_from, NULLIF(w.stands_to, 'infinity') AS stands_to`
 
 func (r maintenanceRow) maintenance() Maintenance {
@@ -58,7 +66,7 @@ func (r maintenanceRow) maintenance() Maintenance {
 		zone = time.UTC
 	}
 	m := Maintenance{
-		ID: r.ID, Scope: incident.Scope{RoomID: r.RoomID, SensorID: r.NodeID}, Comment: r.Comment, CreatedBy: r.CreatedBy,
+		ID: r.ID, RoomIDs: r.RoomIDs, SensorID: r.NodeID, Comment: r.Comment, CreatedBy: r.CreatedBy,
 		Window:     maintenance.Window{Start: r.StartTime.In(zone), Duration: seconds(r.DurationS)},
 		StandsFrom: r.StandsFrom.UTC(),
 	}
@@ -107,8 +115,25 @@ func (s Store) MaintenanceWindow(ctx context.Context, customerID, id int64) (Mai
 	return row.maintenance(), nil
 }
 
-// CreateMaintenance adds a window. Errors: [store.ErrNoRoom] and [store.ErrNoSensor] when its
-// scope is not the customer's.
+// CheckMaintenance returns [store.ErrNoRoom] or [store.ErrNoSensor] when the rooms or the sensor
+// of a window are not the customer's.
+func (s Store) CheckMaintenance(ctx context.Context, customerID int64, m Maintenance) error {
+	absent := store.ErrNoRoom
+	if m.SensorID != "" {
+		absent = store.ErrNoSensor
+	}
+	_, err := store.Value[bool](ctx, s.db, absent, `
+		SELECT true
+		WHERE CASE @node
+		    WHEN '' THEN (SELECT count(*) FROM server_rooms r WHERE r.id = ANY (@rooms) AND r.customer_id = @customer) = cardinality(@rooms::bigint[])
+		    ELSE EXISTS (SELECT FROM sensors s WHERE s.node_id = @node AND s.customer_id = @customer)
+		END`,
+		pgx.StrictNamedArgs{"customer": customerID, "rooms": m.RoomIDs, "node": m.SensorID})
+	return store.Wrap(err, "rooms or sensor of a maintenance window")
+}
+
+// CreateMaintenance adds a window of rooms or of a sensor. Errors: [store.ErrNoRoom] and
+// [store.ErrNoSensor] when these are not the customer's.
 func (s Store) CreateMaintenance(ctx context.Context, customerID int64, m Maintenance) (created Maintenance, err error) {
 	created, err = insertMaintenance(ctx, s.db, customerID, m)
 	return created, store.Wrap(err, "create maintenance window")
@@ -116,32 +141,23 @@ func (s Store) CreateMaintenance(ctx context.Context, customerID int64, m Mainte
 
 // insertMaintenance stores a window. A trigger gives it a new id unless it has one.
 func insertMaintenance(ctx context.Context, db *store.DB, customerID int64, m Maintenance) (Maintenance, error) {
+	if err := New(db).CheckMaintenance(ctx, customerID, m); err != nil {
+		return Maintenance{}, err
+	}
 	weekdays := make([]int, len(m.Window.Weekdays))
 	for i, day := range m.Window.Weekdays {
 		weekdays[i] = int(day)
 	}
-	absent := store.ErrNoCustomer
-	switch {
-	case m.Scope.RoomID != 0:
-		absent = store.ErrNoRoom
-	case m.Scope.SensorID != "":
-		absent = store.ErrNoSensor
-	}
-	row, err := store.One[maintenanceRow](ctx, db, absent, `
+	row, err := store.One[maintenanceRow](ctx, db, store.ErrNoCustomer, `
 		WITH w AS (
 		    INSERT INTO maintenance_windows
-		        (id, customer_id, room_id, node_id, start_time, time_zone, duration_s, weekdays, until_time, comment, created_by)
-		    SELECT @id, id, NULLIF(@room::bigint, 0), NULLIF(@node, ''),
-		           @start, @zone, @duration, @weekdays, @until, @comment, @by
-		    FROM customers
-		    WHERE id = @customer
-		      AND (@room::bigint = 0 OR EXISTS (SELECT FROM server_rooms r WHERE r.id = @room AND r.customer_id = @customer))
-		      AND (@node = '' OR EXISTS (SELECT FROM sensors s WHERE s.node_id = @node AND s.customer_id = @customer))
+		        (id, customer_id, room_ids, node_id, start_time, time_zone, duration_s, weekdays, until_time, comment, created_by)
+		    VALUES (@id, @customer, @rooms, NULLIF(@node, ''), @start, @zone, @duration, @weekdays, @until, @comment, @by)
 		    RETURNING *
 		)
 		SELECT `+maintenanceColumns+` FROM w`,
 		pgx.StrictNamedArgs{
-			"id": m.ID, "customer": customerID, "room": m.Scope.RoomID, "node": m.Scope.SensorID, "start": m.Window.Start,
+			"id": m.ID, "customer": customerID, "rooms": m.RoomIDs, "node": m.SensorID, "start": m.Window.Start,
 			"zone": m.Window.Start.Location().String(), "duration": m.Window.Duration.Seconds(), "weekdays": weekdays,
 			"until": store.OrNull(m.Window.Until), "comment": m.Comment, "by": m.CreatedBy,
 		})
@@ -170,16 +186,29 @@ func (s Store) DeleteMaintenance(ctx context.Context, customerID, id int64) erro
 	return store.Wrap(endMaintenance(ctx, s.db, customerID, id), "delete maintenance window %d", id)
 }
 
-// EndMaintenanceOf ends a customer's windows for a sensor, or for a room and the sensors
-// in it, and returns them. Call it before these are deleted.
+// EndMaintenanceOf ends a customer's windows for a sensor, or for the sensors in a room, and takes
+// the room out of those of several rooms. It returns the versions that ended, each with the one
+// that replaces it behind it. Call it before the sensor or the room is deleted.
 func (s Store) EndMaintenanceOf(ctx context.Context, customerID int64, scope incident.Scope) ([]Maintenance, error) {
 	rows, err := store.All[maintenanceRow](ctx, s.db, `
-		UPDATE maintenance_windows w
-		SET stands_to = now()
-		WHERE w.customer_id = @customer AND w.stands_to = 'infinity'
-		  AND (w.room_id = @room OR w.node_id = @node
-		       OR w.node_id IN (SELECT s.node_id FROM sensors s WHERE s.customer_id = @customer AND s.room_id = @room))
-		RETURNING `+maintenanceColumns,
+		WITH ended AS (
+		    UPDATE maintenance_windows w
+		    SET stands_to = now()
+		    WHERE w.customer_id = @customer AND w.stands_to = 'infinity'
+		      AND (@room = ANY (w.room_ids) OR w.node_id = @node
+		           OR w.node_id IN (SELECT s.node_id FROM sensors s WHERE s.customer_id = @customer AND s.room_id = @room))
+		    RETURNING *
+		), replacing AS (
+		    INSERT INTO maintenance_windows
+		        (id, customer_id, room_ids, start_time, time_zone, duration_s, weekdays, until_time, comment, created_by)
+		    SELECT id, customer_id, array_remove(room_ids, @room), start_time, time_zone, duration_s, weekdays, until_time, comment, created_by
+		    FROM ended
+		    WHERE cardinality(room_ids) > 1
+		    RETURNING *
+		)
+		SELECT `+maintenanceColumns+`
+		FROM (TABLE ended UNION ALL TABLE replacing) w
+		ORDER BY w.id, w.stands_to`,
 		pgx.StrictNamedArgs{"customer": customerID, "room": scope.RoomID, "node": scope.SensorID})
 	return convertMaintenance(rows), store.Wrap(err, "end maintenance windows")
 }

@@ -12,6 +12,7 @@ export type ApiKey = Schemas["ApiKey"];
 export type LoggedChange = Schemas["LoggedChange"];
 export type DiscoveredNode = Schemas["DiscoveredNode"];
 export type Reading = Schemas["ReadingBody"];
+export type MaintenanceScope = Schemas["MaintenanceScopeBody"];
 export type Bucket = Schemas["BucketBody"];
 export type Windows = Schemas["WindowStats"];
 export type Thresholds = Schemas["Thresholds"];

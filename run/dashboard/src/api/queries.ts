@@ -1,7 +1,7 @@
 // The queries of the pages, and how fresh each answer must be.
 import { QueryClient, useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { useMemo } from "preact/hooks";
-import { api, hung, unwrap, ApiError, type Bucket, type Room, type Sensor, type Windows } from "./client";
+import { api, hung, unwrap, ApiError, type Bucket, type MaintenanceScope, type Room, type Sensor, type Windows } from "./client";
 import { joined, type Incident } from "../logic/incidents";
 import type { Overview } from "../logic/overview";
 import { hearOverview } from "./alarm";
@@ -232,6 +232,14 @@ export function useRules() {
 
 export function usePresets() {
   return useQuery({ queryKey: keys.presets, staleTime: Infinity, queryFn: () => unwrap(api.GET("/api/v1/rules/presets")) });
+}
+
+/** What a window would silence if it were under way now, by the service; nothing for a window of no room. */
+export function useSilenced(of: MaintenanceScope | null) {
+  return useQuery({
+    queryKey: [...keys.maintenance, of], enabled: of !== null, staleTime: 0, refetchInterval: pollSlowly,
+    queryFn: () => unwrap(api.POST("/api/v1/maintenance/preview", { body: of as MaintenanceScope })),
+  });
 }
 
 export function useMaintenance() {

@@ -23,19 +23,18 @@ export function Field(props: {
   );
 }
 
-/** A labelled choice, of which null is none yet: a form is not sent so. Its options are those of a native select, which every phone and screen reader knows. */
+/** A labelled choice. Its options are those of a native select, which every phone and screen reader knows. */
 export function Select<T extends string | number>(props: {
-  label: string; value: T | null; options: readonly (readonly [value: T, name: string])[]; onChange: (value: T) => void;
+  label: string; value: T; options: readonly (readonly [value: T, name: string])[]; onChange: (value: T) => void;
 }) {
   const id = useId();
   return (
     <div class="field">
       <label for={id}>{props.label}</label>
-      <select id={id} value={props.value ?? ""} required={props.value === null} onChange={(event) => {
-        const chosen = props.options[event.currentTarget.selectedIndex - Number(props.value === null)];
+      <select id={id} value={props.value} onChange={(event) => {
+        const chosen = props.options[event.currentTarget.selectedIndex];
         if (chosen) props.onChange(chosen[0]);
       }}>
-        {props.value === null && <option value="">Choose…</option>}
         {props.options.map(([value, name]) => <option key={value} value={value}>{name}</option>)}
       </select>
     </div>

@@ -80,8 +80,8 @@ export function HistoryPanel({ sensor }: { sensor: Sensor }) {
   // Equal parts are the same objects, so that a chart is drawn again only when there is something new.
   const signature = beside.map(({ name, buckets, sensor: of }) => `${name} ${buckets?.length} ${buckets?.at(0)?.timestamp} ${of?.timestamp} ${of?.interval_s}`).join();
   const besides = useMemo(() => beside.map(({ name, buckets, sensor: of }) => ({ name, curves: curvesOf(buckets, bucket, of, live) })), [signature, bucket, live]);
-  const maintenance = useMemo(() => occurrences((windows ?? []).filter(({ room_id, sensor_id }) =>
-    (room_id === null && sensor_id === null) || sensor_id === id || room_id === sensor.room_id), start, end)
+  const maintenance = useMemo(() => occurrences((windows ?? []).filter(({ room_ids, sensor_id }) =>
+    sensor_id === id || room_ids.includes(sensor.room_id)), start, end)
     .map((window) => ({ start: window.start / 1000, end: window.end / 1000 })), [windows, id, sensor.room_id, start, end]);
   const limits = useMemo(() => (overview && own ? limitsOf(overview, own) : []), [JSON.stringify(overview && own && limitsOf(overview, own))]);
 

@@ -1,4 +1,4 @@
-// Where a rule or a maintenance window applies: everywhere, in a room, at a sensor.
+// Where a rule applies: everywhere, in a room, at a sensor.
 import { useRooms, useSensorNames, useSensors } from "../api/queries";
 import { Select } from "./form";
 
@@ -7,9 +7,9 @@ export interface Scope {
   sensor_id?: string;
 }
 
-/** A scope as it is chosen: of a sensor the room is kept, to list its neighbours. Null: no room is chosen yet. */
+/** A scope as it is chosen: of a sensor the room is kept, to list its neighbours. */
 export interface ChosenScope {
-  roomID: number | null;
+  roomID: number;
   sensorID: string;
 }
 
@@ -30,15 +30,16 @@ export function ScopeField({ scope, onChange }: { scope: ChosenScope; onChange: 
   return (
     <div class="pair">
       <Select label="Room" value={roomID} onChange={(chosen) => onChange({ roomID: chosen, sensorID: "" })} options={options} />
-      {roomID !== null && roomID > 0 && <SensorChoice roomID={roomID} scope={scope} onChange={onChange} />}
+      {roomID > 0 && <SensorChoice roomID={roomID} sensorID={sensorID} onChange={(chosen) => onChange({ roomID, sensorID: chosen })} />}
     </div>
   );
 }
 
-function SensorChoice({ roomID, scope, onChange }: { roomID: number; scope: ChosenScope; onChange: (scope: ChosenScope) => void }) {
+/** All of a room, or one of its sensors. */
+export function SensorChoice({ roomID, sensorID, onChange }: { roomID: number; sensorID: string; onChange: (sensorID: string) => void }) {
   const sensors = useSensors(roomID);
   const options = [["", "All of the room"] as const, ...(sensors.data ?? []).map(({ id, name }) => [id, name] as const)];
-  return <Select label="Sensor" value={scope.sensorID} onChange={(sensorID) => onChange({ ...scope, sensorID })} options={options} />;
+  return <Select label="Sensor" value={sensorID} onChange={onChange} options={options} />;
 }
 
 /** A scope in words. */
@@ -48,4 +49,29 @@ export function ScopeName({ scope }: { scope: { room_id: number | null; sensor_i
   if (scope.sensor_id !== null) return <>Sensor {nameOf(scope.sensor_id)}</>;
   if (scope.room_id === null) return <>All sensors</>;
   return <>{rooms.data?.find(({ id }) => id === scope.room_id)?.name ?? `Room ${scope.room_id}`}</>;
+}
+
+/** Rooms to choose by checkboxes, of which none is chosen for the user. */
+export function RoomChoice({ chosen, onChange, hint, required }: { chosen: number[]; onChange: (rooms: number[]) => void; hint?: string; required?: boolean }) {
+  const { data: rooms } = useRooms();
+  if (!rooms || rooms.length === 0) return null;
+  return (
+    <fieldset class="choices">
+      <legend>Rooms</legend>
+      {hint && <p class="hint">{hint}</p>}
+      {rooms.map(({ id, name }) => (
+        <label key={id} class="check">
+          <input
+            type="checkbox" checked={chosen.includes(id)} required={required && chosen.length === 0}
+            onChange={(event) => onChange(event.currentTarget.checked ? [...chosen, id] : chosen.filter((other) => other !== id))}
+          /> {name}
+        </label>
+      ))}
+    </fieldset>
+  );
+}
+
+export function RoomNames({ ids }: { ids: number[] }) {
+  const { data } = useRooms();
+  return <>{ids.map((id) => data?.find((room) => room.id === id)?.name ?? `Room ${id}, deleted`).join(", ")}</>;
 }

@@ -3,11 +3,12 @@ import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "preact/hooks";
 import { Link } from "wouter-preact";
 import { api, unwrap, type ApiKey } from "../api/client";
-import { keys, useRooms } from "../api/queries";
+import { keys } from "../api/queries";
 import { serviceTime } from "../api/time";
 import { useDeletion } from "../components/deletion";
 import { Confirm, Dialog } from "../components/dialog";
 import { Field, Form, Select } from "../components/form";
+import { RoomChoice, RoomNames } from "../components/scope";
 import { Empty, Failure, Loading } from "../components/states";
 import { Timestamp } from "../components/timestamp";
 import { useTitle } from "../components/title";
@@ -42,7 +43,7 @@ export default function KeysPage() {
                   <th scope="row">{key.name}</th>
                   <td><code>{key.prefix}</code></td>
                   <td>{scopes[key.scope]}</td>
-                  <td><Rooms ids={key.room_ids} /></td>
+                  <td>{key.room_ids ? <RoomNames ids={key.room_ids} /> : "All"}</td>
                   <td><Timestamp at={key.created_at} /></td>
                   <td>{key.expires_at ? <Timestamp at={key.expires_at} /> : "Never"}</td>
                   <td>{key.last_used_at ? <Timestamp at={key.last_used_at} /> : "Never"}</td>
@@ -61,15 +62,8 @@ export default function KeysPage() {
 
 const scopes = { read: "Read", write: "Read and change" } as const;
 
-function Rooms({ ids }: { ids: number[] | null }) {
-  const { data } = useRooms();
-  if (!ids) return <>All</>;
-  return <>{ids.map((id) => data?.find((room) => room.id === id)?.name ?? `Room ${id}, deleted`).join(", ")}</>;
-}
-
 function CreateKey({ onClose }: { onClose: () => void }) {
   const queries = useQueryClient();
-  const { data: rooms } = useRooms();
   const [name, setName] = useState("");
   const [scope, setScope] = useState<keyof typeof scopes>("read");
   const [days, setDays] = useState(0);
@@ -93,20 +87,7 @@ function CreateKey({ onClose }: { onClose: () => void }) {
         <Field label="Name" name="name" value={name} onInput={setName} maxLength={80} hint="What it is for, for example “Prometheus”." autoFocus />
         <Select label="It may" value={scope} onChange={setScope} options={[["read", scopes.read], ["write", scopes.write]]} />
         <Select label="Expires" value={days} onChange={setDays} options={[[0, "Never"], [30, "In 30 days"], [90, "In 90 days"], [365, "In a year"]]} />
-        {rooms && rooms.length > 0 && (
-          <fieldset class="choices">
-            <legend>Rooms</legend>
-            <p class="hint">Of other rooms the key knows nothing. With none chosen it knows all.</p>
-            {rooms.map((room) => (
-              <label key={room.id} class="check">
-                <input
-                  type="checkbox" checked={some.includes(room.id)}
-                  onChange={(event) => setSome(event.currentTarget.checked ? [...some, room.id] : some.filter((id) => id !== room.id))}
-                /> {room.name}
-              </label>
-            ))}
-          </fieldset>
-        )}
+        <RoomChoice chosen={some} onChange={setSome} hint="Of other rooms the key knows nothing. With none chosen it knows all." />
       </Form>
     </Dialog>
   );

@@ -1,18 +1,17 @@
 // Maintenance windows: a calendar of the next weeks, and forms.
 import { useQueryClient } from "@tanstack/react-query";
 import { useMemo, useState } from "preact/hooks";
-import { api, unwrap } from "../api/client";
-import { keys, useMaintenance, useOverview } from "../api/queries";
+import { api, ApiError, unwrap } from "../api/client";
+import { keys, useMaintenance, useOverview, useRooms, useSensorNames, useSilenced } from "../api/queries";
 import { serviceTime } from "../api/time";
 import { duration, inWords, localTime, plural, shownZone, timeIn, timeOfDay } from "../logic/format";
 import { inputTime, inputValue, occurrences, recurrence, weekdays, type Occurrence, type Window } from "../logic/maintenance";
-import { byName } from "../logic/names";
 import type { OpenIncident } from "../logic/overview";
 import { useNow } from "../components/clock";
 import { useDeletion } from "../components/deletion";
 import { Confirm, Dialog } from "../components/dialog";
 import { Field, Form, Select } from "../components/form";
-import { ScopeField, ScopeName, scopeOf, type ChosenScope } from "../components/scope";
+import { RoomChoice, RoomNames, SensorChoice } from "../components/scope";
 import { Empty, Failure, Loading, StatusMark } from "../components/states";
 import { useTitle } from "../components/title";
 
@@ -54,6 +53,7 @@ const dateOf = (time: number) => timeIn(time, { weekday: "short", day: "numeric"
 function Calendar({ title, coming, now, onChange, onEnd }: {
   title: string; coming: Occurrence[]; now: number; onChange: (window: Window) => void; onEnd: (window: Window) => void;
 }) {
+  const nameOf = useSensorNames();
   return (
     <section class="card" aria-label={title}>
       <h2>{title}</h2>
@@ -67,7 +67,7 @@ function Calendar({ title, coming, now, onChange, onEnd }: {
             <li key={`${window.id} ${start}`} class={first ? "" : "again"}>
               <span class="day">{i > 0 && dateOf(coming[i - 1]?.start ?? 0) === shown ? "" : shown}</span>
               <span>{timeOfDay(start)}–{dateOf(end) === shown ? timeOfDay(end) : localTime(end)}</span>
-              <span class="what">{first ? <strong>{what}</strong> : what}{first && <small><ScopeName scope={window} /> · {duration(window.duration_s * 1000)}, {recurrence(window)} · by {window.created_by}</small>}</span>
+              <span class="what">{first ? <strong>{what}</strong> : what}{first && <small>{window.sensor_id === null ? <RoomNames ids={window.room_ids} /> : <>Sensor {nameOf(window.sensor_id)}</>} · {duration(window.duration_s * 1000)}, {recurrence(window)} · by {window.created_by}</small>}</span>
               <span>{start <= now && <span class="badge"><StatusMark kind="late" />Under way</span>}</span>
               <span class="actions">{first && <>
                 <button type="button" class="quiet" onClick={() => onChange(window)}>Change<span class="unseen"> {what}, {shown}</span></button>
@@ -90,14 +90,17 @@ function WindowForm({ window, onClose }: { window: Window | undefined; onClose: 
   const [repeats, setRepeats] = useState(days.length > 0);
   const [until, setUntil] = useState(() => (window?.until ? inputValue(Date.parse(window.until), zone) : ""));
   const [comment, setComment] = useState(window?.comment ?? "");
-  const [scope, setScope] = useState<ChosenScope>({ roomID: window ? (window.room_id ?? 0) : null, sensorID: window?.sensor_id ?? "" });
-  const lasting = useLasting(scope);
+  const { data: overview } = useOverview();
+  const [rooms, setRooms] = useState(() => window?.room_ids.length === 0 ? (overview?.sensors ?? []).filter(({ id }) => id === window.sensor_id).map(({ room_id }) => room_id) : (window?.room_ids ?? []));
+  const [sensorID, setSensorID] = useState(window?.sensor_id ?? "");
+  const scope = sensorID ? { sensor_id: sensorID } : { room_ids: rooms };
+  const silenced = useSilenced(sensorID || rooms.length > 0 ? scope : null);
   const [asking, setAsking] = useState(false);
   const zones = [...new Set([zone, shownZone(), "UTC", ...Intl.supportedValuesOf("timeZone")])].map((name) => [name, name] as const);
-  const save = async () => {
+  const save = async (confirm: boolean) => {
     const body = {
       start_time: new Date(inputTime(start, zone)).toISOString(), duration_s: Number(hours) * 3600, time_zone: zone, weekdays: repeats ? [...days] : [],
-      ...(repeats && until && { until: new Date(inputTime(until, zone)).toISOString() }), ...(comment.trim() && { comment: comment.trim() }), ...scopeOf(scope),
+      ...(repeats && until && { until: new Date(inputTime(until, zone)).toISOString() }), ...(comment.trim() && { comment: comment.trim() }), ...scope, confirm,
     };
     await unwrap(window
       ? api.PUT("/api/v1/maintenance/{window_id}", { params: { path: { window_id: window.id } }, body })
@@ -105,11 +108,11 @@ function WindowForm({ window, onClose }: { window: Window | undefined; onClose: 
     await queries.invalidateQueries({ queryKey: keys.live });
     onClose();
   };
-  const anyway = useDeletion(save);
+  const anyway = useDeletion(() => save(true));
   if (asking) {
     return (
       <Confirm title="Silence what is critical now?" action="Silence it" busy={anyway.busy} onConfirm={anyway.run} onClose={() => setAsking(false)}>
-        <Silenced scope={scope} lasting={lasting.filter(({ severity }) => severity === "critical")} />
+        <Silenced incidents={silenced.data?.incidents.filter(({ severity }) => severity === "critical") ?? []} />
         {anyway.errorText}
       </Confirm>
     );
@@ -119,13 +122,22 @@ function WindowForm({ window, onClose }: { window: Window | undefined; onClose: 
       <Form
         action={window ? "Save window" : "Add window"} onCancel={onClose}
         onSubmit={async () => {
-          if (lasting.some(({ severity }) => severity === "critical")) setAsking(true);
-          else await save();
+          try {
+            await save(false);
+          } catch (refused) {
+            if (!(refused instanceof ApiError && refused.status === 409)) throw refused;
+            await silenced.refetch();
+            setAsking(true);
+          }
         }}
       >
         <Field label="What for" name="comment" value={comment} onInput={setComment} maxLength={500} required={false} hint="For example “Filters are changed”." autoFocus />
-        <ScopeField scope={scope} onChange={setScope} />
-        <Silenced scope={scope} lasting={lasting} />
+        <RoomChoice chosen={rooms} onChange={(chosen) => { setRooms(chosen); setSensorID(""); }} required />
+        {rooms.length === 1 && <SensorChoice roomID={rooms[0] ?? 0} sensorID={sensorID} onChange={setSensorID} />}
+        <div aria-live="polite">
+          {silenced.data && <Silenced incidents={silenced.data.incidents} />}
+          {silenced.error && <Failure error={silenced.error} retry={() => void silenced.refetch()} />}
+        </div>
         <div class="pair">
           <Field label={repeats ? "First begins" : "Begins"} name="start" type="datetime-local" value={start} onInput={setStart} />
           <Field label="Lasts, hours" name="hours" type="number" min="0.05" max="168" step="any" value={hours} onInput={setHours} />
@@ -148,33 +160,21 @@ function WindowForm({ window, onClose }: { window: Window | undefined; onClose: 
   );
 }
 
-/** What lasts in a scope and no window silences yet. */
-function useLasting({ roomID, sensorID }: ChosenScope): OpenIncident[] {
-  const { data } = useOverview();
-  const room = new Map(data?.sensors.map(({ id, room_id }) => [id, room_id]));
-  return (data?.incidents ?? []).filter(({ silenced, sensor_id }) => !silenced && roomID !== null
-    && (sensorID ? sensor_id === sensorID : roomID === 0 || room.get(sensor_id) === roomID));
-}
-
-/** The rooms of a scope of all, and what a window silences while it lasts. */
-function Silenced({ scope, lasting }: { scope: ChosenScope; lasting: readonly OpenIncident[] }) {
-  const { data } = useOverview();
-  const rooms = data?.rooms ?? [];
-  const shown = lasting.slice(0, mostShown);
+/** What a window would silence if it were under way now. */
+function Silenced({ incidents }: { incidents: readonly OpenIncident[] }) {
+  const { data: rooms } = useRooms();
+  if (incidents.length === 0) return <p class="hint">No incident lasts there now.</p>;
+  const shown = incidents.slice(0, mostShown);
   return (
-    <div aria-live="polite">
-      {scope.roomID === 0 && !scope.sensorID && <p class="hint">Silences all of {new Intl.ListFormat("en").format(byName(rooms).map(({ name }) => name))}.</p>}
-      {lasting.length > 0 && <>
-        <p><strong>Would silence what lasts now:</strong></p>
-        <ul class="plain">{shown.map(({ id, room_id, sensor_id, sensor_name, severity, reason }) => (
-          <li key={id} class={severity === "critical" ? "error" : undefined}>
-            {[rooms.find((room) => room.id === room_id)?.name, sensor_name ?? sensor_id].filter(Boolean).join(", ")}: {inWords(reason)}
-          </li>
-        ))}</ul>
-        {lasting.length > shown.length && <p class="hint">and {plural(lasting.length - shown.length, "other incident")}.</p>}
-      </>}
-      {scope.roomID !== null && lasting.length === 0 && <p class="hint">No incident lasts there now.</p>}
-    </div>
+    <>
+      <p><strong>Would silence what lasts now:</strong></p>
+      <ul class="plain">{shown.map(({ id, room_id, sensor_id, sensor_name, severity, reason }) => (
+        <li key={id} class={severity === "critical" ? "error" : undefined}>
+          {[rooms?.find((room) => room.id === room_id)?.name, sensor_name ?? sensor_id].filter(Boolean).join(", ")}: {inWords(reason)}
+        </li>
+      ))}</ul>
+      {incidents.length > shown.length && <p class="hint">and {plural(incidents.length - shown.length, "other incident")}.</p>}
+    </>
   );
 }
 
