@@ -310,15 +310,19 @@ func (n nodeRules) advance(ctx context.Context, tx *store.DB, j Judged) error {
 	if w.batch.Len() == 0 {
 		return nil
 	}
-	if err := tx.ExecBatch(ctx, func(batch *pgx.Batch) { *batch = w.batch }); err != nil {
-		return fmt.Errorf("write: %w", err)
-	}
-	if w.from.IsZero() {
-		return nil
+	at, told := placeOf(false, n.owner.RoomID, j.NodeID, ""), !w.from.IsZero()
+	err := tx.ExecBatch(ctx, func(batch *pgx.Batch) {
+		if told {
+			at.lock(batch, n.owner.CustomerID)
+		}
+		batch.QueuedQueries = append(batch.QueuedQueries, w.batch.QueuedQueries...)
+	})
+	if err != nil || !told {
+		return store.Wrap(err, "write")
 	}
 	now := j.Arrived
 	if now.IsZero() {
 		now = time.Now()
 	}
-	return tell(ctx, tx, n.owner.CustomerID, placeOf(false, n.owner.RoomID, j.NodeID, ""), w.from, w.until, now)
+	return tell(ctx, tx, n.owner.CustomerID, at, w.from, w.until, now)
 }

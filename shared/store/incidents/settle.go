@@ -70,7 +70,12 @@ func (s Store) Settle(ctx context.Context, customerID int64, now time.Time) erro
 		}
 	}
 	for at, from := range due {
-		err := s.db.InTx(ctx, func(tx *store.DB) error { return tell(ctx, tx, customerID, at, from, now, now) })
+		err := s.db.InTx(ctx, func(tx *store.DB) error {
+			if err := tx.ExecBatch(ctx, func(batch *pgx.Batch) { at.lock(batch, customerID) }); err != nil {
+				return fmt.Errorf("lock place: %w", err)
+			}
+			return tell(ctx, tx, customerID, at, from, now, now)
+		})
 		if err != nil {
 			return fmt.Errorf("settle incidents of customer %d: %w", customerID, err)
 		}

@@ -104,16 +104,18 @@ type change struct {
 	person, comment string
 }
 
-// tell brings the incidents of a place up to date with its excursions that overlap a range of
-// time, and logs what changed. It locks the place, and the account while it numbers the log:
-// always in this order, and after a node's row.
+// lock queues the lock of a place. Whoever writes excursions by which people may be told
+// something takes it before that, and after a node's row; the lock of the account, under which
+// the log is numbered, comes last.
+func (p place) lock(batch *pgx.Batch, customer int64) {
+	batch.Queue(`SELECT pg_advisory_xact_lock(hashtextextended(@place, 0))`, pgx.StrictNamedArgs{"place": fmt.Sprint("incidents of ", customer, p)})
+}
+
+// tell brings the incidents of a place, which is locked, up to date with its excursions that
+// overlap a range of time, and logs what changed.
 func tell(ctx context.Context, tx *store.DB, customer int64, at place, from, until, now time.Time) error {
 	args := at.args(customer)
 	args["from"], args["until"] = from.Add(-incident.Lookback-incident.JoinGap), until.Add(incident.Lookback+incident.JoinGap)
-	lock := pgx.StrictNamedArgs{"place": fmt.Sprint("incidents of ", customer, at)}
-	if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended(@place, 0))`, lock); err != nil {
-		return fmt.Errorf("lock place: %w", err)
-	}
 	rows, err := store.All[partRow](ctx, tx, `
 		WITH near AS (
 		    SELECT e.id, e.incident_id
