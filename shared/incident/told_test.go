@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,10 +26,10 @@ func part(id int64, node string, cause incident.Cause, from, until float64) inci
 	if until < 0 {
 		p.End, p.Lasting = p.Start, true
 	}
-	switch cause {
-	case incident.TooHumid, incident.TooDry:
+	if cause == incident.TooHumid || cause == incident.TooDry {
 		p.Quantity = incident.Humidity
-	case incident.Unusual, incident.Faulty:
+	}
+	if cause == incident.Unusual || cause == incident.Faulty {
 		p.Kind, p.Severity = incident.KindAnomaly, incident.Warning
 	}
 	return p
@@ -41,11 +43,12 @@ var nothing []string //nolint:gochecknoglobals // of the tests
 // told writes incidents as "cause:ids".
 func told(all []incident.Gathered) (texts []string) {
 	for _, g := range all {
-		text := string(g.Cause) + ":"
+		var text strings.Builder
+		text.WriteString(string(g.Cause) + ":")
 		for _, p := range g.Parts {
-			text += fmt.Sprint(" ", p.ID)
+			fmt.Fprint(&text, " ", p.ID)
 		}
-		texts = append(texts, text)
+		texts = append(texts, text.String())
 	}
 	return texts
 }
@@ -104,7 +107,7 @@ func TestGatherInAnyOrder(t *testing.T) {
 			if chance.IntN(12) == 0 {
 				until = lasts
 			}
-			parts = append(parts, part(int64(id+1), fmt.Sprint(chance.IntN(4)), causes[chance.IntN(len(causes))], from, until))
+			parts = append(parts, part(int64(id+1), strconv.Itoa(chance.IntN(4)), causes[chance.IntN(len(causes))], from, until))
 		}
 		want := incident.Gather(parts)
 		for range 5 {
@@ -196,7 +199,9 @@ func TestIdentify(t *testing.T) {
 		},
 		"one that falls apart stays with most of its parts": {
 			[]incident.Part{of(part(1, "a", hot, 0, 1), 7), of(part(2, "b", hot, 50, 51), 7), of(part(3, "c", hot, 52, 53), 7)},
-			map[int64]incident.Cause{7: hot}, []int64{0, 7}, nil,
+			map[int64]incident.Cause{7: hot},
+			[]int64{0, 7},
+			nil,
 		},
 		"with as many, the later": {
 			[]incident.Part{of(part(1, "a", hot, 0, 1), 7), of(part(2, "b", hot, 50, 51), 7)}, map[int64]incident.Cause{7: hot}, []int64{0, 7}, nil,

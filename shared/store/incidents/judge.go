@@ -322,7 +322,7 @@ func (n nodeRules) advance(ctx context.Context, tx *store.DB, j Judged) error {
 	}
 	now := j.Arrived
 	if now.IsZero() {
-		now = time.Now()
+		now = j.Time
 	}
 	return tell(ctx, tx, n.owner.CustomerID, at, w.from, w.until, now)
 }

@@ -3,6 +3,7 @@ package incidents
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -239,13 +240,11 @@ func (t *telling) keep(ctx context.Context, id int64, g incident.Gathered, follo
 	}
 	args := t.at.args(t.customer)
 	args["id"], args["ids"] = id, ids
-	for name, value := range map[string]any{
+	maps.Copy(args, pgx.StrictNamedArgs{
 		"room_name": t.roomName, "cause": string(g.Cause), "severity": string(level.Severity), "actual": actual, "start": g.Start(), "end": g.End(),
 		"lasting": after.Lasting, "breaking": after.Breaking, "late": g.Late(), "parts": len(g.Parts), "taken": !after.TakenAt.IsZero(),
 		"known_severity": string(after.Known.Severity), "known_actual": after.Known.Actual, "known_excess": after.Known.Excess,
-	} {
-		args[name] = value
-	}
+	})
 	var err error
 	if id == 0 {
 		delete(args, "id")
