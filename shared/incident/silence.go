@@ -2,12 +2,12 @@ package incident
 
 import "time"
 
-// A node is silent when no reading has arrived for minSilence or for missedReadings of its
+// A node is silent when no reading has arrived for MinSilence or for MissedReadings of its
 // usual intervals, whichever is longer. An enrolled gateway reports its status each minute;
 // one that has not reported for maxStatusAge is silent itself.
 const (
-	minSilence     = 5 * time.Minute
-	missedReadings = 3
+	MinSilence     = 5 * time.Minute
+	MissedReadings = 3
 	maxStatusAge   = 3 * time.Minute
 )
 
@@ -15,7 +15,7 @@ const (
 // of its newest reading, and the longer of five minutes and three of its usual
 // intervals after it. The interval is zero while it is not known.
 func SilentFrom(newest time.Time, interval time.Duration) time.Time {
-	return newest.Add(max(minSilence, missedReadings*interval))
+	return newest.Add(max(MinSilence, MissedReadings*interval))
 }
 
 // SilenceCause says where a silent node's readings stop, according to its enrolled gateway.
@@ -45,7 +45,7 @@ func (r GatewayReport) Cause(newest, now time.Time) SilenceCause {
 		return CauseUnknown
 	case now.Sub(r.Seen) > maxStatusAge:
 		return GatewaySilence
-	case r.LastReading.Sub(newest) >= minSilence:
+	case r.LastReading.Sub(newest) >= MinSilence:
 		return UplinkDown
 	case r.LastHeartbeat.After(newest) && now.Before(SilentFrom(r.LastHeartbeat, 0)):
 		return NodeAlive
@@ -98,7 +98,7 @@ func silentFor(d time.Duration) string {
 	step := 24 * time.Hour
 	switch {
 	case d < 10*time.Minute:
-		step = minSilence
+		step = MinSilence
 	case d < time.Hour:
 		step = 10 * time.Minute
 	case d < 24*time.Hour:

@@ -317,6 +317,12 @@ func TestSettleAllIsForEverybody(t *testing.T) {
 	for _, customer := range []int64{db.anna, db.bruno} {
 		must.Equal(t, "told", []string{"started!", "cleared", "ended"}, db.changes(t, customer))
 	}
+	b1 := judged("b1", 600, 22).Reading
+	must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: b1}}))
+	for k, want := range [][]string{{"started!", "cleared", "ended"}, {"started!", "cleared", "ended", "started!"}} {
+		must.Do(t, db.SettleAll(t.Context(), instant().Add(time.Duration(899+k)*time.Second)))
+		must.Equal(t, "a node falls silent", want, db.changes(t, db.bruno))
+	}
 }
 
 // TestWithdrawnByALateReading tells an incident that a late reading shows never to have been.

@@ -2,6 +2,7 @@ package incidents
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,18 +16,31 @@ import (
 // silenceRule is the id of the built-in rule that a node sends, beside learning's.
 const silenceRule = -3
 
-// SettleAll is [Store.Settle] for every customer.
+// SettleAll is [Store.Settle] for every customer of whom something may be due: an incident or a
+// silence lasts, or a node is quiet for as long as one that is silent, which is not recorded.
 func (s Store) SettleAll(ctx context.Context, now time.Time) error {
-	customers, err := store.Values[int64](ctx, s.db, `SELECT customer_id FROM alert_thresholds ORDER BY customer_id`, nil)
+	customers, err := store.Values[int64](ctx, s.db, `
+		SELECT customer_id FROM room_incidents WHERE lasting AND merged_into IS NULL
+		UNION
+		SELECT customer_id FROM excursions WHERE lasting AND merged_into IS NULL AND (kind = 'silence' OR incident_id IS NULL)
+		UNION
+		SELECT COALESCE(NULLIF(n.channel, 0), h.customer_id)
+		FROM node_state n
+		LEFT JOIN open_holds h ON n.channel = 0 AND h.node_id = n.node_id AND h.held_until = 'infinity'
+		WHERE n.timestamp <= @now::timestamptz - GREATEST(@quiet::interval, @missed * COALESCE(n.usual_interval_s, 0) * interval '1 second')
+		  AND COALESCE(NULLIF(n.channel, 0), h.customer_id) IS NOT NULL
+		  AND NOT EXISTS (SELECT FROM excursions e WHERE e.kind = 'silence' AND e.lasting AND e.channel = n.channel AND e.node_id = n.node_id)
+		  AND (n.timestamp > @now::timestamptz - @discovered::interval
+		       OR EXISTS (SELECT FROM sensors s WHERE s.customer_id = COALESCE(NULLIF(n.channel, 0), h.customer_id) AND s.node_id = n.node_id))`,
+		pgx.StrictNamedArgs{"now": now, "quiet": incident.MinSilence, "missed": incident.MissedReadings, "discovered": discoveredSilence})
 	if err != nil {
-		return fmt.Errorf("customers: %w", err)
+		return fmt.Errorf("customers with something due: %w", err)
 	}
-	for _, customer := range customers {
-		if err := s.Settle(ctx, customer, now); err != nil {
-			return err
-		}
+	errs := make([]error, len(customers))
+	for i, customer := range customers { // one account's trouble is not another's
+		errs[i] = s.Settle(ctx, customer, now)
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // Settle writes those transitions of a customer's incidents that the clock has made due: nodes
