@@ -81,6 +81,10 @@ incidents: ## Replay a month through killed processes, a day of 5,000 nodes and 
 	@INCIDENTS=long go test -timeout 3h -v -run 'TestOneIncidentPerExcursion|TestSilences24Hours|TestBacklogIsOneLateGroupPerGateway' ./shared/store
 	@go test -run '^$$' -bench 'Judge|IncidentsPage|ReadingWithMemory|ActiveAlerts' ./shared/store
 
+.PHONY: demo-day
+demo-day: ## Run the nodes of make run for a simulated day, and compare what people are told with the faults sown
+	@NIGHTLY=1 go test -count=1 -v -timeout 30m -run '^TestDemoDay$$' ./run/local/system
+
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for a while (FUZZTIME=30s)
 	@.ci/fuzz $(FUZZTIME)

@@ -194,21 +194,26 @@ func coolingFailure(start time.Time) fault.Fault {
 	return fault.Fault{Kind: fault.Cooling, Start: start, End: start.Add(outage), Peak: outagePeak, Constant: outageConstant}
 }
 
-// measure returns a node's measurement at a virtual time. The cooling of its room fails
-// once in each time of FailureEvery, by chance.
-func (s *Simulation) measure(number int, at time.Duration) fault.Values {
+// Failures returns the failures of a room's cooling around a virtual time after the start:
+// all whose effect is felt then. It fails once in each time of FailureEvery, by chance.
+func (s *Simulation) Failures(room int, at time.Duration) []fault.Fault {
 	var faults []fault.Fault
-	if number < nodesPerRoom {
+	if room == 0 && s.config.HotAfter > 0 {
 		faults = append(faults, s.hot)
 	}
 	every := s.config.FailureEvery
 	for slot := at / every; every > 0 && slot >= max(0, at/every-1); slot-- {
 		// Not in the first quarter: nothing fails right after the start.
-		share := 0.25 + 0.75*fault.Uniform(s.config.Seed, uint64(number/nodesPerRoom), uint64(slot)) //nolint:gosec // not negative
+		share := 0.25 + 0.75*fault.Uniform(s.config.Seed, uint64(room), uint64(slot)) //nolint:gosec // not negative
 		start := slot*every + time.Duration(share*float64(every-outage))
 		faults = append(faults, coolingFailure(s.started.Add(start)))
 	}
-	return s.site.Measure(number, s.started.Add(at), faults)
+	return faults
+}
+
+// measure returns a node's measurement at a virtual time.
+func (s *Simulation) measure(number int, at time.Duration) fault.Values {
+	return s.site.Measure(number, s.started.Add(at), s.Failures(number/nodesPerRoom, at))
 }
 
 // hotAt returns the failure of the first room's cooling by which its hottest node passes

@@ -1,0 +1,296 @@
+package system_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"text/tabwriter"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"coldaisle.dev/edge-gateway/gateway"
+	"coldaisle.dev/edge-gateway/nodesim"
+	"coldaisle.dev/edge-gateway/nodesim/fault"
+	"coldaisle.dev/edge-gateway/outbox"
+	"coldaisle.dev/functions/detect"
+	"coldaisle.dev/functions/ingest"
+	"coldaisle.dev/run/local/system"
+	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/origin"
+	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/push"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings/pgreadings"
+	"coldaisle.dev/shared/sensorcache"
+	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/accounts"
+	"coldaisle.dev/shared/store/incidents"
+	"coldaisle.dev/shared/store/learning"
+	"coldaisle.dev/shared/store/pipeline"
+	"coldaisle.dev/shared/tooltest"
+	"coldaisle.dev/shared/wire"
+)
+
+// newborn is how long a node has no hours of its own to be compared with: the first room of
+// make run begins with a failure, and coming back from it is unusual to a node that knows
+// nothing else.
+const newborn = 2 * time.Hour
+
+// TestDemoDay lets the nodes of make run live for a simulated day, with the failures of their
+// rooms' cooling, in an account as make run makes it. What people are told must be an
+// incident for each failure, beside what the rooms' own air does. By day it tries the
+// failure with which make run begins; at night, and by make demo-day, all of them.
+func TestDemoDay(t *testing.T) {
+	t.Parallel()
+	nodes, lasts := 4, 50*time.Minute
+	if tooltest.Nightly() {
+		nodes, lasts = 8, 24*time.Hour
+	}
+	address := pgtest.URL(t)
+	s := start(t, func(o *system.Options) { o.DatabaseURL = address })
+	people, _ := customer(t, s, "demouser")
+	config := nodesim.Config{Gateway: "http://gateway.invalid", Nodes: nodes, Seed: 1, HotAfter: 25 * time.Second, Clock: time.Now}
+	for i, ids := range must.Get(nodesim.New(config))(t).Rooms() {
+		must.Do(t, people.CreateRoom(t.Context(), roomName(i), ids))
+	}
+	must.Do(t, s.Stop())
+	pooled := must.Get(pgxpool.ParseConfig(address))(t)
+	pooled.HealthCheckPeriod = 2 * lasts // never: connections belong to the bubble
+	pool := must.Get(pgxpool.NewWithConfig(t.Context(), pooled))(t)
+	d := newDay(pool)
+	// A fixed time, of which the rooms' air is a function; the database refuses what lies ahead.
+	begin := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
+	synctest.Test(t, func(t *testing.T) {
+		defer pool.Close()
+		time.Sleep(time.Until(begin))
+		must.Get(pool.Exec(t.Context(), `
+			UPDATE open_holds SET held_from = '-infinity';
+			UPDATE sensors SET placed_at = '2000-01-01';
+			DELETE FROM probe`))(t)
+		sown := d.run(t, config, lasts)
+		d.compare(t, begin, sown, d.told(t))
+	})
+}
+
+func roomName(number int) string { return fmt.Sprintf("Server room %d", number+1) }
+
+// day is a day of the functions, in simulated time.
+type day struct {
+	pool   *pgxpool.Pool
+	tb     testing.TB
+	ingest push.HandleFunc
+	detect push.HandleFunc
+
+	mu sync.Mutex // readings are handled one after the other
+}
+
+// newDay makes the functions. Their caches have a goroutine that never ends, so that they
+// are made outside of the bubble.
+func newDay(pool *pgxpool.Pool) *day {
+	metadata := store.New(pool)
+	from := origin.New(accounts.New(metadata), time.Now, origin.Options{})
+	sensors := sensorcache.New(pipeline.New(metadata), time.Now)
+	predictor := detect.NewAnomalyDetector(detect.NoModels{}, learning.New(metadata), 10, time.Now, logging.Discard(), nil)
+	return &day{
+		pool:   pool,
+		ingest: ingest.New(from, pipeline.New(metadata), pgreadings.New(pool, nil, time.Now), sensors, time.Now, logging.Discard(), nil).Handle,
+		detect: detect.New(from, sensors, nobody{}, incidents.New(metadata), predictor, alert.Defaults(), logging.Discard(), nil).Handle,
+	}
+}
+
+// nobody takes alerts.
+type nobody struct{}
+
+func (nobody) Publish(context.Context, alert.Event) error { return nil }
+
+// run runs the nodes and the gateway, and returns the faults.
+func (d *day) run(t *testing.T, config nodesim.Config, lasts time.Duration) (sown []sownFault) {
+	t.Helper()
+	d.tb = t
+	kept := must.Get(outbox.Open(t.TempDir(), outbox.Options{Retain: gateway.OutboxRetention, Clock: time.Now}))(t)
+	defer func() { must.Do(t, kept.Close()) }()
+	site := gateway.New(gateway.Config{}, d, kept, time.Now, logging.Discard())
+	config.Transport = direct{site}
+	simulation := must.Get(nodesim.New(config))(t)
+	ctx, cancel := context.WithTimeout(t.Context(), lasts)
+	defer cancel()
+	var running sync.WaitGroup
+	running.Go(func() { _ = site.Run(ctx) })
+	running.Go(func() { d.probe(ctx) })
+	must.Do(t, simulation.Run(ctx))
+	running.Wait()
+	if stats := simulation.Stats(); stats.Accepted < int64(config.Nodes)*int64(lasts/nodesim.Interval) || stats.Failed+stats.Rejected > 0 {
+		t.Errorf("not all readings arrive: %s", stats)
+	}
+	for room := range simulation.Rooms() {
+		for at := time.Duration(0); at < lasts; at += time.Hour {
+			for _, f := range simulation.Failures(room, at) {
+				s := sownFault{roomName(room), f}
+				if f.Start.Before(time.Now()) && !slices.Contains(sown, s) {
+					sown = append(sown, s)
+				}
+			}
+		}
+	}
+	return sown
+}
+
+// direct lets nodes reach the gateway without a network, whose waits would stop the time.
+type direct struct{ site http.Handler }
+
+func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
+	r.RemoteAddr = "192.168.7.9:50123"
+	recorder := httptest.NewRecorder()
+	d.site.ServeHTTP(recorder, r)
+	return recorder.Result(), nil
+}
+
+// Publish is Pub/Sub with its pushes.
+func (d *day) Publish(ctx context.Context, m gateway.Message) error {
+	d.deliver(ctx, m.NodeID, m.Data)
+	return nil
+}
+
+// PublishBacklog implements [gateway.Publisher].
+func (d *day) PublishBacklog(ctx context.Context, messages []gateway.Message) []error {
+	for _, m := range messages {
+		d.deliver(ctx, m.NodeID, m.Data)
+	}
+	return make([]error, len(messages))
+}
+
+func (d *day) deliver(ctx context.Context, node string, data []byte) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	m := push.Message{
+		ID: time.Now().String(), Data: data, Attributes: map[string]string{wire.NodeIDAttribute: node}, PublishTime: time.Now(), DeliveryAttempt: 1,
+	}
+	for _, handle := range []push.HandleFunc{d.ingest, d.detect} {
+		if err := handle(context.WithoutCancel(ctx), m); err != nil {
+			d.tb.Errorf("%s: %v", node, err)
+		}
+	}
+}
+
+// probe is Cloud Scheduler.
+func (d *day) probe(ctx context.Context) {
+	ticker := time.NewTicker(incident.ProbeInterval)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		d.deliver(ctx, reading.ProbeNodeID, []byte(`{"node_id":"`+reading.ProbeNodeID+`","message_id":"scheduler","temperature":0,"humidity":0}`))
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+		}
+	}
+}
+
+type sownFault struct {
+	room string
+	fault.Fault
+}
+
+// toldIncident is an incident and those of its transitions that wake people, or after which
+// they may be woken again.
+type toldIncident struct {
+	Room       string
+	Cause      incident.Cause
+	Severity   incident.Severity
+	Actual     bool
+	Start, End time.Time
+	Excursions int
+	Events     []string
+	Calls      int
+}
+
+func (i toldIncident) of(f sownFault) bool {
+	return i.Room == f.room && i.Start.Before(f.Settled()) && i.End.After(f.Start)
+}
+
+func (d *day) told(t *testing.T) []toldIncident {
+	t.Helper()
+	rows := must.Get(d.pool.Query(t.Context(), `
+		SELECT i.room_name AS room, i.cause, i.severity, i.actual, i.start_time AS start, i.end_time AS "end", i.parts AS excursions,
+		       ARRAY (SELECT c.event FROM incident_changes c WHERE c.incident_id = i.id AND (c.calls OR c.event IN ('taken', 'ended')) ORDER BY c.number) AS events,
+		       (SELECT count(*) FROM incident_changes c WHERE c.incident_id = i.id AND c.calls) AS calls
+		FROM room_incidents i
+		WHERE i.merged_into IS NULL
+		ORDER BY i.start_time, i.id`))(t)
+	return must.Get(pgx.CollectRows(rows, pgx.RowToStructByName[toldIncident]))(t)
+}
+
+// compare prints the faults with what was told of each, and fails where that is not one
+// incident of its cause and one call. What else was told must be true, or merely unusual.
+func (d *day) compare(t *testing.T, begin time.Time, sown []sownFault, told []toldIncident) {
+	t.Helper()
+	var text strings.Builder
+	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	row := func(cells ...string) { _, _ = fmt.Fprintln(table, strings.Join(cells, "\t")) }
+	clock := func(at time.Time) string { return at.UTC().Format("2 15:04:05") }
+	row("fault", "from", "until", "room", "incident", "phase", "severity", "start", "end", "excursions", "calls")
+	count, calls := map[string]int{}, 0
+	for _, i := range told {
+		calls += i.Calls
+		if calledAgain(i.Events) {
+			t.Errorf("%s in %s at %s calls twice: %v", i.Cause, i.Room, clock(i.Start), i.Events)
+		}
+		cells, kind := []string{"none", "", ""}, "of no fault"
+		at := slices.IndexFunc(sown, func(f sownFault) bool { return i.Cause == incident.TooHot && i.of(f) })
+		switch {
+		case at >= 0:
+			f := sown[at]
+			cells, kind = []string{string(f.Kind), clock(f.Start), clock(f.Settled())}, "of a fault"
+		case i.Cause == incident.Unusual:
+			kind = "unusual"
+		case i.Actual:
+			kind = "of a limit that healthy air passes"
+		case i.Start.Before(begin.Add(newborn)):
+			kind = "of a node's first hours"
+		default:
+			t.Errorf("%s in %s at %s, and nothing is wrong", i.Cause, i.Room, clock(i.Start))
+		}
+		count[kind]++
+		phase := "expected"
+		if i.Actual {
+			phase = "actual"
+		}
+		row(append(cells, i.Room, string(i.Cause), phase, string(i.Severity), clock(i.Start), clock(i.End), strconv.Itoa(i.Excursions), strconv.Itoa(i.Calls))...)
+	}
+	for _, f := range sown {
+		of := slices.DeleteFunc(slices.Clone(told), func(i toldIncident) bool { return i.Cause != incident.TooHot || !i.of(f) })
+		if len(of) != 1 || !of[0].Actual || of[0].Calls != 1 {
+			t.Errorf("the cooling of %s failed at %s, of which people are told %+v", f.room, clock(f.Start), of)
+		}
+	}
+	if len(sown) == 0 {
+		t.Error("nothing failed")
+	}
+	_ = table.Flush()
+	t.Logf("\n%s%d faults, %d incidents, %d calls; incidents: %v", &text, len(sown), len(told), calls, count)
+}
+
+// calledAgain reports whether an incident calls twice without having been taken, or over,
+// between.
+func calledAgain(events []string) bool {
+	called := false
+	for _, e := range events {
+		over := e == string(incident.EventTaken) || e == string(incident.EventEnded)
+		if called && !over {
+			return true
+		}
+		called = !over
+	}
+	return false
+}
