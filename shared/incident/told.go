@@ -32,19 +32,26 @@ type Part struct {
 // expected reports whether nothing is broken yet.
 func (p Part) expected() bool { return p.Kind == KindAnomaly || p.Kind == KindForecast }
 
-// follows reports whether an incident of a cause, at some nodes, explains the part: the
-// relative humidity falls in warming air, the dew point moves with it, and what is unusual
-// or noisy then has its reason.
-func (p Part) follows(nodes []string) bool {
+// follows reports whether an incident explains the part: the relative humidity falls in
+// warming air, the dew point moves with it, and what is unusual or noisy then has its reason.
+func (p Part) follows(g Gathered) bool {
 	switch p.Cause {
 	case TooDry, Unusual:
 		return true
 	case TooHumid:
 		return p.Quantity == DewPoint
 	case Faulty:
-		return slices.Contains(nodes, p.Node)
+		return slices.ContainsFunc(g.Parts, func(own Part) bool { return own.Cause == g.Cause && own.Node == p.Node })
 	default:
 		return false
+	}
+}
+
+// Part returns an excursion of the rule at a node as a part of an incident.
+func (r Rule) Part(node string, i Incident) Part {
+	return Part{
+		ID: i.ID, Node: node, Kind: KindThreshold, Cause: CauseOf(KindThreshold, r.Quantity, r.Direction, ""), Quantity: r.Quantity, Severity: r.Severity,
+		Start: i.Start, End: i.End, Lasting: i.Lasting, Late: i.Late, Excess: Excess(r.Quantity, r.Direction, r.Limit, i.Peak), RisenAt: i.PeakTime,
 	}
 }
 
@@ -72,78 +79,105 @@ func (g Gathered) Late() bool {
 	return !slices.ContainsFunc(g.Parts, func(p Part) bool { return !p.Late })
 }
 
-// apart reports whether a part is so much before or after the others that it is another
-// incident.
-func (g Gathered) apart(p Part) bool {
-	after := !g.Breaking() && p.Start.Sub(g.End()) >= JoinGap
-	before := !p.Lasting && g.Start().Sub(p.End) >= JoinGap
-	return after || before
-}
-
-// ownStart is when its own cause began.
-func (g Gathered) ownStart() time.Time {
-	own := slices.IndexFunc(g.Parts, func(p Part) bool { return p.Cause == g.Cause })
-	return g.Parts[own].Start
-}
-
-// explains reports whether a part follows from it.
-func (g Gathered) explains(p Part) bool {
-	var nodes []string
-	for _, own := range g.Parts {
-		if own.Cause == g.Cause {
-			nodes = append(nodes, own.Node)
-		}
-	}
-	return g.Cause.thermal() && p.follows(nodes) && !g.apart(p) && !p.Start.Before(g.ownStart().Add(-Lookback))
-}
-
 // Gather makes incidents of the excursions of one place, in order of their start: those of
 // one cause with less than [JoinGap] between them are one, and what follows from a room that
-// is too hot or too cold is part of that. The result does not depend on the order of the parts.
+// is too hot or too cold is part of that; too hot, if it was both. The result does not depend
+// on the order of the parts.
 func Gather(parts []Part) []Gathered {
-	parts = slices.Clone(parts)
-	slices.SortFunc(parts, func(a, b Part) int { return cmp.Or(a.Start.Compare(b.Start), cmp.Compare(a.ID, b.ID)) })
-	var all []Gathered
+	spans := map[Cause][]*span{}
 	var others []Part
-	for _, p := range parts {
+	for _, p := range inOrder(slices.Clone(parts)) {
 		if p.Cause.thermal() {
-			all = add(all, Gathered{p.Cause, []Part{p}})
+			spans[p.Cause] = append(spans[p.Cause], spanOf(p))
 		} else {
 			others = append(others, p)
 		}
 	}
 	for explained := true; explained; { // what is explained makes an incident longer, which may explain more
 		explained = false
-		others = slices.DeleteFunc(others, func(p Part) bool {
-			k := slices.IndexFunc(all, func(g Gathered) bool { return g.explains(p) })
-			if k < 0 {
-				return false
-			}
-			explained = true
-			g := all[k]
-			g.Parts = inOrder(append(slices.Clone(g.Parts), p))
-			all = add(slices.Delete(all, k, k+1), g)
-			return true
-		})
+		for _, cause := range []Cause{TooHot, TooCold} {
+			spans[cause] = chain(spans[cause])
+			others = slices.DeleteFunc(others, func(p Part) bool {
+				s := explaining(spans[cause], p)
+				if s == nil {
+					return false
+				}
+				explained = true
+				s.add(spanOf(p))
+				return true
+			})
+		}
 	}
 	for _, p := range others {
-		all = add(all, Gathered{p.Cause, []Part{p}})
+		spans[p.Cause] = append(spans[p.Cause], spanOf(p))
+	}
+	var all []Gathered
+	for _, found := range spans {
+		for _, s := range chain(found) {
+			all = append(all, Gathered{s.Cause, inOrder(s.Parts)})
+		}
 	}
 	slices.SortFunc(all, func(a, b Gathered) int { return cmp.Or(a.Start().Compare(b.Start()), cmp.Compare(a.Cause, b.Cause)) })
 	return all
 }
 
-// add adds an incident, joined with those of its cause that it is not apart from.
-func add(all []Gathered, g Gathered) []Gathered {
-	rest := slices.DeleteFunc(all, func(other Gathered) bool {
-		near := other.Cause == g.Cause && slices.ContainsFunc(g.Parts, func(p Part) bool { return !other.apart(p) })
-		if near {
-			g.Parts = append(g.Parts, other.Parts...)
+// span is an incident in the making. It has its bounds at hand: a month of a room has tens of
+// thousands of parts.
+type span struct {
+	Gathered
+
+	start, end time.Time
+	ownStart   time.Time // when its own cause began
+	lasting    bool
+}
+
+func spanOf(p Part) *span {
+	return &span{Gathered{p.Cause, []Part{p}}, p.Start, p.End, p.Start, p.Lasting}
+}
+
+// before reports whether another is so much later that it is not the same incident.
+func (s *span) before(other *span) bool { return !s.lasting && other.start.Sub(s.end) >= JoinGap }
+
+// add adds the parts of another. What it explains begins after its own cause, or is no part of that.
+func (s *span) add(other *span) {
+	if other.start.Before(s.start) {
+		s.start = other.start
+	}
+	if other.end.After(s.end) {
+		s.end = other.end
+	}
+	s.lasting = s.lasting || other.lasting
+	s.Parts = append(s.Parts, other.Parts...)
+}
+
+// chain joins those of one cause, in order of their own start, that are the same incident.
+func chain(spans []*span) []*span {
+	var joined []*span
+	for _, s := range spans {
+		if len(joined) > 0 && !joined[len(joined)-1].before(s) {
+			joined[len(joined)-1].add(s)
+		} else {
+			joined = append(joined, s)
 		}
-		return near
+	}
+	return joined
+}
+
+// explaining returns which of a cause's incidents, in order of their own start, explains a part.
+func explaining(spans []*span, p Part) *span {
+	part := spanOf(p)
+	known, _ := slices.BinarySearchFunc(spans, p.Start.Add(Lookback), func(s *span, latest time.Time) int {
+		return cmp.Or(s.ownStart.Compare(latest), -1) // after all that began by then
 	})
-	g.Parts = inOrder(g.Parts)
-	return append(rest, g)
+	for _, s := range slices.Backward(spans[:known]) {
+		if s.before(part) {
+			return nil
+		}
+		if !part.before(s) && p.follows(s.Gathered) {
+			return s
+		}
+	}
+	return nil
 }
 
 func inOrder(parts []Part) []Part {

@@ -76,6 +76,7 @@ func TestGather(t *testing.T) {
 		"heat explains what is unusual":           {[]incident.Part{part(1, "a", hot, 10, lasts), part(2, "b", unusual, 20, 25)}, []string{"too_hot: 1 2"}},
 		"noise of the same node":                  {[]incident.Part{part(1, "a", hot, 10, lasts), part(2, "a", faulty, 20, 25)}, []string{"too_hot: 1 2"}},
 		"not of another":                          {[]incident.Part{part(1, "a", hot, 10, lasts), part(2, "b", faulty, 20, 25)}, []string{"too_hot: 1", "sensor: 2"}},
+		"of both, the heat":                       {[]incident.Part{part(1, "a", cold, 0, 10), part(2, "b", hot, 4, 10), part(3, "c", dry, 5, 10)}, []string{"too_cold: 1", "too_hot: 2 3"}},
 		"fifteen minutes before":                  {[]incident.Part{part(1, "a", hot, 20, lasts), part(2, "b", unusual, 5, 30)}, []string{"too_hot: 2 1"}},
 		"more than fifteen minutes before":        {[]incident.Part{part(1, "a", hot, 20, lasts), part(2, "b", unusual, 4.9, 30)}, []string{"unusual: 2", "too_hot: 1"}},
 		"over ten minutes before":                 {[]incident.Part{part(1, "a", hot, 20, lasts), part(2, "b", unusual, 6, 10)}, []string{"unusual: 2", "too_hot: 1"}},
@@ -91,6 +92,20 @@ func TestGather(t *testing.T) {
 		"one cause, one after the other, unended": {[]incident.Part{part(1, "a", unusual, 0, 1), part(2, "b", unusual, 11, lasts)}, []string{"unusual: 1", "unusual: 2"}},
 	} {
 		must.Equal(t, name, c.want, told(incident.Gather(c.parts)))
+	}
+}
+
+// BenchmarkGather gathers a month of a room in which 20 sensors wander around limits.
+func BenchmarkGather(b *testing.B) {
+	chance := rand.New(rand.NewPCG(31, 31))
+	causes := []incident.Cause{incident.TooHot, incident.TooHumid, incident.TooDry}
+	parts := []incident.Part{part(1, "a", incident.TooDry, 0, 30*24*60)}
+	for id := range 20_000 {
+		from := float64(chance.IntN(30 * 24 * 60))
+		parts = append(parts, part(int64(id+2), fmt.Sprint(chance.IntN(20)), causes[chance.IntN(len(causes))], from, from+1))
+	}
+	for b.Loop() {
+		incident.Gather(parts)
 	}
 }
 
