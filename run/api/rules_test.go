@@ -136,51 +136,106 @@ func TestUnchangedRuleKeepsItsIncidents(t *testing.T) {
 	}
 }
 
+type shownPreview struct {
+	Incidents, Excursions int
+	Rooms                 []shownRoomPreview
+}
+
+type shownRoomPreview struct {
+	RoomID                int64  `json:"room_id"`
+	RoomName              string `json:"room_name"`
+	Incidents, Excursions int
+	Days                  []shownPreviewDay
+	Sensors               []shownPreviewSensor
+}
+
+type shownPreviewDay struct {
+	Date                  string
+	Incidents, Excursions int
+}
+
+type shownPreviewSensor struct {
+	SensorID   string `json:"sensor_id"`
+	Excursions int
+}
+
 // TestPreviewIsWhatHappens shows contract 11.5: the same readings, judged as they came
-// and previewed, give the same incidents.
+// and previewed, give the same excursions and incidents.
 func TestPreviewIsWhatHappens(t *testing.T) {
 	t.Parallel()
-	s, a := newTestCustomer(t)
-	a.heldSensor(t, "n1", "n2")
-	a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 30.0, ""))
-	begin := reading.TruncateTime(s.now().Add(-30 * time.Hour))
-	var rows []reading.Reading
-	for i := range 300 {
-		temperature := 25.0
-		if i%20 < 3 {
-			temperature = 31
-		}
-		rows = append(rows, reading.Reading{
-			NodeID: "n1", MessageID: fmt.Sprint("m", i), Time: begin.Add(time.Duration(i) * time.Minute), Temperature: temperature, Humidity: 40,
+	warm, critical := fmt.Sprintf(someRule, 27.0, ""), strings.Replace(fmt.Sprintf(someRule, 32.0, ""), "warning", "critical", 1)
+	dry := strings.NewReplacer("temperature", "humidity", "above", "below").Replace(fmt.Sprintf(someRule, 30.0, ""))
+	for name, c := range map[string]struct {
+		rules                 []string
+		warmth                func(sensor, minute int) float64
+		incidents, excursions int
+		sensors               []shownPreviewSensor
+	}{
+		"one sensor that is warm now and then": {
+			[]string{warm}, func(sensor, minute int) float64 { return float64(max(0, 1-sensor) * max(0, 1-minute%20/3) * 4) }, 15, 15,
+			[]shownPreviewSensor{{"a", 15}},
+		},
+		"a room that warms": {
+			[]string{warm, critical, dry}, func(sensor, minute int) float64 {
+				return max(0, min(float64(minute-sensor*7)/4, 12-float64(minute)/20))
+			}, 1, 9,
+			[]shownPreviewSensor{{"a", 3}, {"b", 3}, {"c", 3}},
+		},
+		"a room that is left alone": {[]string{warm, critical, dry}, func(int, int) float64 { return 0 }, 0, 0, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, a := newTestCustomer(t)
+			room := a.room(t, "Hall")
+			nodes := []string{"a", "b", "c"}
+			a.sensors(t, room, nodes...)
+			for _, node := range nodes {
+				s.holdsBefore(t, node)
+			}
+			for _, r := range c.rules {
+				a.create(t, "/api/v1/rules", r)
+			}
+			begin := reading.TruncateTime(s.now().Add(-30 * time.Hour))
+			var rows []reading.Reading
+			for minute := range 300 {
+				for sensor, node := range nodes {
+					warmth := c.warmth(sensor, minute) // dries the air
+					rows = append(rows, reading.Reading{
+						NodeID: node, MessageID: fmt.Sprint("m", minute), Time: begin.Add(time.Duration(minute) * time.Minute),
+						Temperature: 24 + warmth, Humidity: 40 - 2*warmth,
+					})
+				}
+			}
+			must.Do(t, s.readings.Append(t.Context(), rows))
+			for _, r := range rows {
+				must.Do(t, s.store.Judge(t.Context(), incidents.Judged{Reading: r, Arrived: r.Time, Defaults: alert.Defaults()}))
+			}
+			must.Do(t, s.store.Settle(t.Context(), a.id, begin.Add(6*time.Hour)))
+			var happened shownPreview
+			must.Do(t, s.pool.QueryRow(t.Context(), `
+				SELECT (SELECT count(*) FROM room_incidents WHERE cause <> 'silent' AND NOT lasting AND merged_into IS NULL),
+				       (SELECT count(*) FROM excursions WHERE kind = 'threshold' AND merged_into IS NULL)`).Scan(&happened.Incidents, &happened.Excursions))
+			must.Equal(t, "stored", shownPreview{Incidents: c.incidents, Excursions: c.excursions}, happened)
+
+			got := get[shownPreview](t, a, http.MethodPost, "/api/v1/rules/preview", `{"days":7,"rules":[`+strings.Join(c.rules, ",")+`]}`)
+			must.Equal(t, "of all rooms", happened, shownPreview{Incidents: got.Incidents, Excursions: got.Excursions})
+			if c.sensors == nil {
+				must.Equal(t, "rooms", 0, len(got.Rooms))
+				return
+			}
+			sum, last := shownPreviewDay{}, s.now().UTC().Format(time.DateOnly)
+			days := got.Rooms[0].Days
+			for _, day := range days {
+				sum.Incidents += day.Incidents
+				sum.Excursions += day.Excursions
+			}
+			if len(days) != 8 || days[7].Date != last || days[0].Date != s.now().UTC().AddDate(0, 0, -7).Format(time.DateOnly) || days[5].Incidents+days[6].Incidents == 0 {
+				t.Errorf("days %+v", days)
+			}
+			must.Equal(t, "of all days", shownPreviewDay{"", c.incidents, c.excursions}, sum)
+			got.Rooms[0].Days = nil
+			must.Equal(t, "rooms", []shownRoomPreview{{room, "Hall", c.incidents, c.excursions, nil, c.sensors}}, got.Rooms)
 		})
-	}
-	s.holdsBefore(t, "n1")
-	must.Do(t, s.readings.Append(t.Context(), rows))
-	for _, r := range rows {
-		must.Do(t, s.store.Judge(t.Context(), incidents.Judged{Reading: r, Arrived: r.Time, Defaults: alert.Defaults()}))
-	}
-	happened := a.incidents(t, "?sensor_id=n1&kind=threshold")
-	type shown struct {
-		SensorID  string `json:"sensor_id"`
-		Incidents int
-		Days      []struct {
-			Date      string
-			Incidents int
-		}
-	}
-	preview := get[[]shown](t, a, http.MethodPost, "/api/v1/rules/preview", `{"days":7,"rules":[`+fmt.Sprintf(someRule, 30.0, "")+`]}`)
-	if len(preview) != 1 || preview[0].SensorID != "n1" || preview[0].Incidents != len(happened) || len(happened) != 15 {
-		t.Fatalf("%d incidents, previewed %+v", len(happened), preview)
-	}
-	sum := 0
-	for _, day := range preview[0].Days {
-		sum += day.Incidents
-	}
-	if sum != 15 || preview[0].Days[0].Date != begin.Format(time.DateOnly) {
-		t.Errorf("days %+v", preview[0].Days)
-	}
-	if quiet := get[[]shown](t, a, http.MethodPost, "/api/v1/rules/preview", `{"days":7,"rules":[`+fmt.Sprintf(someRule, 40.0, "")+`]}`); len(quiet) != 0 {
-		t.Errorf("%+v", quiet)
 	}
 }
 

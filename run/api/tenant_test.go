@@ -135,7 +135,7 @@ func TestTenantIsolation(t *testing.T) {
 		"deleteRule":           by("/api/v1/rules/%d", rule, "", "Rule not found"),
 		"listPresets":          {path: "/api/v1/rules/presets", status: 200},
 		"applyPreset":          {path: "/api/v1/rules/preset", body: fmt.Sprintf(`{"preset":"ashrae_a1","room_id":%d}`, room), status: 404, detail: "Room not found"},
-		"previewRules":         {path: "/api/v1/rules/preview", body: `{"days":7,"rules":[` + fmt.Sprintf(someRule, 1.0, "") + `]}`, status: 200, empty: `[]`},
+		"previewRules":         {path: "/api/v1/rules/preview", body: `{"days":7,"rules":[` + fmt.Sprintf(someRule, 1.0, "") + `]}`, status: 200, empty: `{"incidents":0,"excursions":0,"rooms":[]}`},
 		"listMaintenance":      {path: "/api/v1/maintenance", status: 200, empty: `[]`},
 		"createMaintenance":    {path: "/api/v1/maintenance", body: `{"start_time":"2026-03-01","duration_s":60,"sensor_id":"vault-1"}`, status: 404, detail: "Sensor not found"},
 		"previewMaintenance":   {path: "/api/v1/maintenance/preview", body: fmt.Sprintf(`{"room_ids":[%d,%d]}`, own, room), status: 404, detail: "Room not found"},

@@ -3,6 +3,7 @@ package alerting
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -21,17 +22,32 @@ type previewRequest struct {
 }
 
 type previewDay struct {
-	Date      string `json:"date" format:"date" doc:"Day of the begin, UTC." example:"2026-03-01"`
-	Incidents int    `json:"incidents" doc:"Incidents that began on it." example:"2"`
+	Date       string `json:"date" format:"date" doc:"UTC." example:"2026-03-01"`
+	Incidents  int    `json:"incidents" doc:"Incidents that began on it." example:"1"`
+	Excursions int    `json:"excursions" doc:"Excursions that began on it." example:"12"`
 }
 
 type previewSensor struct {
-	SensorID  string       `json:"sensor_id" doc:"Identifier of the sensor." example:"esp32-7f3a"`
-	Incidents int          `json:"incidents" doc:"Incidents of all days." example:"5"`
-	Days      []previewDay `json:"days" nullable:"false" doc:"Days with incidents, oldest first."`
+	SensorID   string `json:"sensor_id" doc:"Identifier of the sensor." example:"esp32-7f3a"`
+	Excursions int    `json:"excursions" doc:"Excursions of all days." example:"5"`
 }
 
-func (h *Handlers) preview(ctx context.Context, in *rest.Body[previewRequest]) ([]previewSensor, error) {
+type previewRoom struct {
+	RoomID     int64           `json:"room_id" doc:"Identifier of the room." example:"3"`
+	RoomName   string          `json:"room_name" doc:"Name of the room." example:"Main hall"`
+	Incidents  int             `json:"incidents" doc:"Incidents of all days." example:"2"`
+	Excursions int             `json:"excursions" doc:"Excursions of all days." example:"14"`
+	Days       []previewDay    `json:"days" nullable:"false" doc:"All days, oldest first."`
+	Sensors    []previewSensor `json:"sensors" nullable:"false" doc:"Sensors with excursions, those with most first."`
+}
+
+type preview struct {
+	Incidents  int           `json:"incidents" doc:"Incidents of all rooms." example:"2"`
+	Excursions int           `json:"excursions" doc:"Excursions of all rooms." example:"14"`
+	Rooms      []previewRoom `json:"rooms" nullable:"false" doc:"Rooms with excursions, those with most incidents first."`
+}
+
+func (h *Handlers) preview(ctx context.Context, in *rest.Body[previewRequest]) (preview, error) {
 	customer := auth.Caller(ctx)
 	rules := make([]incident.Rule, len(in.Body.Rules))
 	for i := range in.Body.Rules {
@@ -39,32 +55,36 @@ func (h *Handlers) preview(ctx context.Context, in *rest.Body[previewRequest]) (
 		rules[i].ID = int64(i)
 	}
 	if err := h.checkScopes(ctx, customer, rules); err != nil {
-		return nil, err
+		return preview{}, err
 	}
 	judging, err := h.judging(ctx, customer, rules)
 	if err != nil {
-		return nil, err
+		return preview{}, err
 	}
-	ids := make([]string, 0, len(judging))
-	for id := range judging {
-		ids = append(ids, id)
-	}
-	nodes, err := accounts.New(h.DB).VisibleNodes(ctx, customer, ids)
+	nodes, err := accounts.New(h.DB).VisibleNodes(ctx, customer, slices.Collect(maps.Keys(judging)))
 	if err != nil {
-		return nil, err
+		return preview{}, err
 	}
-	p := previews{judging: judging, found: map[string]map[string]int{}}
+	p := previews{judging: judging, found: map[int64][]incident.Part{}}
 	end := h.Clock()
+	start := end.AddDate(0, 0, -in.Body.Days)
 	if len(nodes) > 0 {
-		for r, err := range h.Readings.Ranges(ctx, nodes, end.AddDate(0, 0, -in.Body.Days), end) {
+		for r, err := range h.Readings.Ranges(ctx, nodes, start, end) {
 			if err != nil {
-				return nil, err
+				return preview{}, err
 			}
 			p.add(r)
 		}
 	}
 	p.finish()
-	return p.answer(), nil
+	if len(p.found) == 0 {
+		return preview{Rooms: []previewRoom{}}, nil
+	}
+	rooms, err := accounts.New(h.DB).Rooms(ctx, customer)
+	if err != nil {
+		return preview{}, err
+	}
+	return p.answer(rooms, start, end), nil
 }
 
 // checkScopes returns an error for a room or sensor that is not the customer's.
@@ -88,27 +108,32 @@ func (h *Handlers) checkScopes(ctx context.Context, customer int64, rules []inci
 	return nil
 }
 
-// judging returns the rules that would judge each of the customer's sensors that any
-// of them would.
-func (h *Handlers) judging(ctx context.Context, customer int64, rules []incident.Rule) (map[string][]incident.Rule, error) {
+// judgedSensor is a sensor's room, and the rules that would judge it.
+type judgedSensor struct {
+	room  int64
+	rules []incident.Rule
+}
+
+// judging returns those of the customer's sensors that any of the rules would judge.
+func (h *Handlers) judging(ctx context.Context, customer int64, rules []incident.Rule) (map[string]judgedSensor, error) {
 	sensors, err := incidents.New(h.DB).LiveSensors(ctx, customer)
 	if err != nil {
 		return nil, err
 	}
-	judging := map[string][]incident.Rule{}
+	judging := map[string]judgedSensor{}
 	for _, s := range sensors {
 		if effective := incident.Effective(rules, s.RoomID, s.NodeID); len(effective) > 0 {
-			judging[s.NodeID] = effective
+			judging[s.NodeID] = judgedSensor{s.RoomID, effective}
 		}
 	}
 	return judging, nil
 }
 
-// previews counts incidents of readings that come node after node. It holds those of
-// one node.
+// previews finds the excursions in readings that come node after node. It holds the readings
+// of one node, and the excursions, which are few, of all.
 type previews struct {
-	judging map[string][]incident.Rule
-	found   map[string]map[string]int // by sensor and day
+	judging map[string]judgedSensor
+	found   map[int64][]incident.Part // by room
 	node    reading.Node
 	points  []incident.Point
 }
@@ -122,30 +147,57 @@ func (p *previews) add(r reading.Reading) {
 }
 
 func (p *previews) finish() {
-	for _, rule := range p.judging[p.node.ID] {
+	sensor := p.judging[p.node.ID]
+	for _, rule := range sensor.rules {
 		for _, i := range rule.Preview(p.points) {
-			days := p.found[p.node.ID]
-			if days == nil {
-				days = map[string]int{}
-				p.found[p.node.ID] = days
-			}
-			days[i.Start.UTC().Format(time.DateOnly)]++
+			i.ID = int64(len(p.found[sensor.room]))
+			p.found[sensor.room] = append(p.found[sensor.room], rule.Part(p.node.ID, i))
 		}
 	}
 	p.points = p.points[:0]
 }
 
-func (p *previews) answer() []previewSensor {
-	answer := []previewSensor{}
-	for sensor, days := range p.found {
-		s := previewSensor{SensorID: sensor}
-		for date, incidents := range days {
-			s.Days = append(s.Days, previewDay{Date: date, Incidents: incidents})
-			s.Incidents += incidents
+func (p *previews) answer(rooms []accounts.Room, start, end time.Time) preview {
+	answer := preview{Rooms: []previewRoom{}}
+	for _, room := range rooms {
+		parts := p.found[room.ID]
+		if len(parts) == 0 {
+			continue
 		}
-		slices.SortFunc(s.Days, func(a, b previewDay) int { return cmp.Compare(a.Date, b.Date) })
-		answer = append(answer, s)
+		r := previewOf(parts, start, end)
+		r.RoomID, r.RoomName = room.ID, room.Name
+		answer.Incidents += r.Incidents
+		answer.Excursions += r.Excursions
+		answer.Rooms = append(answer.Rooms, r)
 	}
-	slices.SortFunc(answer, func(a, b previewSensor) int { return cmp.Compare(a.SensorID, b.SensorID) })
+	slices.SortStableFunc(answer.Rooms, func(a, b previewRoom) int {
+		return cmp.Or(cmp.Compare(b.Incidents, a.Incidents), cmp.Compare(b.Excursions, a.Excursions))
+	})
 	return answer
+}
+
+// previewOf counts the excursions of a room, and its incidents.
+func previewOf(parts []incident.Part, start, end time.Time) previewRoom {
+	const day = 24 * time.Hour
+	first := start.Truncate(day)
+	room := previewRoom{Excursions: len(parts), Days: make([]previewDay, 1+end.Sub(first)/day)}
+	for i := range room.Days {
+		room.Days[i].Date = first.AddDate(0, 0, i).UTC().Format(time.DateOnly)
+	}
+	sensors := map[string]int{}
+	for _, g := range incident.Gather(parts) {
+		room.Incidents++
+		room.Days[g.Start().Sub(first)/day].Incidents++
+		for _, part := range g.Parts {
+			room.Days[part.Start.Sub(first)/day].Excursions++
+			sensors[part.Node]++
+		}
+	}
+	for id, excursions := range sensors {
+		room.Sensors = append(room.Sensors, previewSensor{id, excursions})
+	}
+	slices.SortFunc(room.Sensors, func(a, b previewSensor) int {
+		return cmp.Or(cmp.Compare(b.Excursions, a.Excursions), cmp.Compare(a.SensorID, b.SensorID))
+	})
+	return room
 }

@@ -160,9 +160,10 @@ func (h *Handlers) registerRules(r *rest.API) {
 	// Called while somebody edits a rule. It changes nothing, though it is POST.
 	rest.Answer(r, rest.Operation{
 		ID: "previewRules", Keys: rest.ReadKeys, Method: http.MethodPost, Path: "/api/v1/rules/preview", Tag: rest.TagIncidents,
-		Summary:     "Count the incidents that rules would have made",
-		Description: "On the stored readings of the last days, per sensor and day (UTC) of their begin; sensors and days without any are absent.",
-		Errors:      []error{store.ErrNoRoom, store.ErrNoSensor},
+		Summary: "Count the incidents and excursions that rules would have made",
+		Description: "Of the stored readings of the last days, each counted on the day (UTC) of its begin. " +
+			"Incidents are made of these rules' excursions alone.",
+		Errors: []error{store.ErrNoRoom, store.ErrNoSensor},
 	}, h.preview)
 }
 

@@ -149,9 +149,12 @@ test("a rule is tried on the past, added, changed and deleted", async ({ page })
   await dialog.getByLabel("and stays there, minutes").fill("0");
   await expect(async () => {
     await dialog.getByRole("button", { name: "Preview incidents" }).click();
-    await expect(dialog.getByText("1 incident in the last 7 days, at 1 sensor", { exact: false })).toBeVisible({ timeout: 2000 });
+    await expect(dialog.getByText("1 incident of 1 excursion in the last 7 days.")).toBeVisible({ timeout: 2000 });
   }).toPass();
-  await expect(dialog.getByText("Bench 1", { exact: true })).toBeVisible(); // by name, not by id
+  const room = dialog.getByRole("region", { name: "Lab" });
+  await expect(room.getByText("Lab: 1 incident of 1 excursion")).toBeVisible();
+  await expect(room.getByText("Excursions: Bench 1")).toBeVisible(); // by name, not by id
+  await expect(room.getByRole("list", { name: "Incidents by day" }).getByRole("listitem")).toHaveCount(8);
   await expectAccessible(page);
   await dialog.getByLabel("Room").selectOption("Lab");
   await dialog.getByLabel("Sensor").selectOption("Bench");

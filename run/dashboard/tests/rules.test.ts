@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { clearing, condition, summarize, type RuleFields } from "../src/logic/rules";
+import { clearing, condition, found, type RuleFields } from "../src/logic/rules";
 
 const rule: RuleFields = { quantity: "temperature", direction: "above", limit: 27, for_s: 120, clear_margin: 0.5, clear_for_s: 120, severity: "warning", enabled: true };
 
@@ -11,14 +11,9 @@ test("rules are told in words", () => {
   expect(clearing(threshold)).toBe("back within");
 });
 
-test("a preview is summed up by day and by sensor, with the days on which nothing was", () => {
-  const now = Date.parse("2026-03-03T12:00:00Z");
-  const summary = summarize([
-    { sensor_id: "a", incidents: 1, days: [{ date: "2026-03-01", incidents: 1 }] },
-    { sensor_id: "b", incidents: 3, days: [{ date: "2026-03-01", incidents: 1 }, { date: "2026-03-03", incidents: 2 }] },
-  ], 2, now);
-  expect(summary.sentence).toBe("4 incidents in the last 2 days, at 2 sensors: 2.0 a day.");
-  expect(summary.days).toEqual([{ date: "2026-03-01", incidents: 2 }, { date: "2026-03-02", incidents: 0 }, { date: "2026-03-03", incidents: 2 }]);
-  expect(summary.sensors.map(({ sensor_id }) => sensor_id)).toEqual(["b", "a"]);
-  expect(summarize([], 7, now).sentence).toBe("No incident in the last 7 days.");
+test("what a preview found is told in words", () => {
+  expect(found({ incidents: 2, excursions: 14 })).toBe("2 incidents of 14 excursions");
+  expect(found({ incidents: 1, excursions: 1 })).toBe("1 incident of 1 excursion");
+  expect(found({ incidents: 0, excursions: 3 })).toBe("0 incidents of 3 excursions"); // of one that began on a day before
+  expect(found({ incidents: 0, excursions: 0 })).toBe("No incident");
 });

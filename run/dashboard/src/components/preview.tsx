@@ -3,9 +3,8 @@ import { useMutation } from "@tanstack/react-query";
 import { useState } from "preact/hooks";
 import { api, unwrap } from "../api/client";
 import { useSensorNames } from "../api/queries";
-import { serviceTime } from "../api/time";
 import { count, plural } from "../logic/format";
-import { summarize, type RuleChange } from "../logic/rules";
+import { found, type RuleChange } from "../logic/rules";
 import { Action } from "./action";
 import { Failure } from "./states";
 
@@ -15,12 +14,11 @@ export function RulePreview({ rules }: { rules: RuleChange[] }) {
   const [days, setDays] = useState<number>(7);
   const nameOf = useSensorNames();
   const preview = useMutation({
-    mutationFn: async (asked: { rules: RuleChange[]; days: number }) =>
-      summarize(await unwrap(api.POST("/api/v1/rules/preview", { body: asked })), asked.days, serviceTime()),
+    mutationFn: (asked: { rules: RuleChange[]; days: number }) => unwrap(api.POST("/api/v1/rules/preview", { body: asked })),
   });
   // What was counted for other rules says nothing about these.
   const counted = JSON.stringify(preview.variables?.rules) === JSON.stringify(rules) ? preview.data : undefined;
-  const most = Math.max(...(counted?.days ?? []).map(({ incidents }) => incidents), 1);
+  const most = Math.max(...(counted?.rooms ?? []).flatMap((room) => room.days).map(({ incidents }) => incidents), 1);
   return (
     <section class="preview" aria-label="Preview">
       <div class="actions">
@@ -35,23 +33,24 @@ export function RulePreview({ rules }: { rules: RuleChange[] }) {
       </div>
       <div aria-live="polite">
         {preview.error && <Failure error={preview.error} retry={() => preview.mutate({ rules, days })} />}
-        {counted && <p><strong>{counted.sentence}</strong></p>}
+        {counted && <p><strong>{found(counted)} in the last {plural(days, "day")}.</strong></p>}
       </div>
-      {counted && counted.sensors.length > 0 && (
-        <>
+      {counted?.rooms.map((room) => (
+        <section key={room.room_id} aria-label={room.room_name}>
+          <p><strong>{room.room_name}</strong>: {found(room)}</p>
           <ol class="bars" aria-label="Incidents by day">
-            {counted.days.map(({ date, incidents }) => (
-              <li key={date} title={`${date}: ${plural(incidents, "incident")}`}>
-                <span class="bar" style={{ height: `${(incidents / most) * 100}%` }} /><span class="unseen">{date}: {incidents}</span>
+            {room.days.map((day) => (
+              <li key={day.date} title={`${day.date}: ${found(day)}`}>
+                <span class="bar" style={{ height: `${(day.incidents / most) * 100}%` }} /><span class="unseen">{day.date}: {found(day)}</span>
               </li>
             ))}
           </ol>
           <p class="hint">
-            {counted.sensors.slice(0, 3).map(({ sensor_id, incidents }) => `${nameOf(sensor_id)} ${count(incidents)}`).join(" · ")}
-            {counted.sensors.length > 3 && ` · ${plural(counted.sensors.length - 3, "other sensor")}`}
+            Excursions: {room.sensors.slice(0, 3).map(({ sensor_id, excursions }) => `${nameOf(sensor_id)} ${count(excursions)}`).join(" · ")}
+            {room.sensors.length > 3 && ` · ${plural(room.sensors.length - 3, "other sensor")}`}
           </p>
-        </>
-      )}
+        </section>
+      ))}
     </section>
   );
 }

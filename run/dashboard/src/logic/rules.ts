@@ -1,12 +1,11 @@
 // Rules, presets and previews in words.
 import type { components } from "../api/schema";
-import { decimal, duration, plural, withUnit } from "./format";
+import { duration, plural, withUnit } from "./format";
 
 type Schemas = components["schemas"];
 export type Rule = Schemas["Rule"];
 export type RuleFields = Schemas["RuleFields"];
 export type RuleChange = Schemas["RuleChange"];
-export type PreviewSensor = Schemas["PreviewSensor"];
 export type Quantity = RuleFields["quantity"];
 
 export const quantities: Record<Quantity, { name: string; unit: string }> = {
@@ -40,26 +39,7 @@ export const presetNames: Record<string, { name: string; note: string }> = {
   ashrae_rate_tape: { name: "Rate of change, tape", note: "5 °C/h." },
 };
 
-/** What a preview found, in words, by day and by sensor. */
-export interface Preview {
-  sentence: string;
-  /** Oldest first, days without any included. */
-  days: { date: string; incidents: number }[];
-  /** Most incidents first. */
-  sensors: PreviewSensor[];
-}
-
-/** Sums up the answer to a preview of so many days that end today (UTC). */
-export function summarize(found: readonly PreviewSensor[], days: number, now: number): Preview {
-  const total = found.reduce((sum, sensor) => sum + sensor.incidents, 0);
-  const counts = new Map<string, number>();
-  for (const { date, incidents } of found.flatMap((sensor) => sensor.days)) counts.set(date, (counts.get(date) ?? 0) + incidents);
-  const dates = Array.from({ length: days + 1 }, (_, i) => new Date(now - (days - i) * 86_400_000).toISOString().slice(0, 10));
-  const sentence = total === 0
-    ? `No incident in the last ${plural(days, "day")}.`
-    : `${plural(total, "incident")} in the last ${plural(days, "day")}, at ${plural(found.length, "sensor")}: ${decimal(total / days)} a day.`;
-  return {
-    sentence, days: dates.map((date) => ({ date, incidents: counts.get(date) ?? 0 })),
-    sensors: found.toSorted((a, b) => b.incidents - a.incidents),
-  };
+/** How much a preview found: "1 incident of 9 excursions". */
+export function found({ incidents, excursions }: { incidents: number; excursions: number }): string {
+  return incidents === 0 && excursions === 0 ? "No incident" : `${plural(incidents, "incident")} of ${plural(excursions, "excursion")}`;
 }
