@@ -113,7 +113,11 @@ func TestOrderOfArrivalChangesNothing(t *testing.T) {
 		if diff := cmp.Diff(toldInOrder, people); diff != "" || len(people) < days {
 			t.Errorf("incidents %s (-in order +got):\n%s", order.name, diff)
 		}
+		var parts []incident.Part
 		for r, rule := range rules {
+			for _, i := range rule.Preview(series.points) {
+				parts = append(parts, rule.Part(node, i))
+			}
 			got := db.happenedByRule(t, node, rule.ID)
 			if inOrder[r] == nil {
 				inOrder[r] = got
@@ -131,6 +135,7 @@ func TestOrderOfArrivalChangesNothing(t *testing.T) {
 				t.Errorf("rule %d %s (-in order +got):\n%s", r, order.name, diff)
 			}
 		}
+		db.gathers(t, room, parts)
 	}
 }
 

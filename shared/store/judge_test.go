@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/jackc/pgx/v5"
 
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/incident"
@@ -48,6 +50,35 @@ func (db fixture) incidents(t *testing.T, customer int64, q incidents.IncidentQu
 	t.Helper()
 	q.Limit = 500
 	return must.Get(db.Incidents(t.Context(), customer, q))(t)
+}
+
+// gathers compares the stored incidents of a room of Anna's, once they are over, with those that
+// excursions make. Silences aside: none of the nodes sends any more.
+func (db fixture) gathers(t *testing.T, room int64, parts []incident.Part) {
+	t.Helper()
+	must.Do(t, db.Settle(t.Context(), db.anna, instant().AddDate(1, 0, 0)))
+	type extent struct {
+		Cause              incident.Cause
+		StartTime, EndTime time.Time
+		Lasting            bool
+		Excursions         int
+	}
+	rows := must.Get(db.pool.Query(t.Context(), `
+		SELECT cause, start_time, end_time, lasting, (SELECT count(*) FROM excursions e WHERE e.incident_id = i.id AND e.merged_into IS NULL)
+		FROM room_incidents i
+		WHERE room_id = $1 AND cause <> 'silent' AND merged_into IS NULL
+		ORDER BY start_time, cause`, room))(t)
+	got := must.Get(pgx.CollectRows(rows, pgx.RowToStructByPos[extent]))(t)
+	for i := range parts {
+		parts[i].ID = int64(i)
+	}
+	var want []extent
+	for _, g := range incident.Gather(parts) {
+		want = append(want, extent{g.Cause, g.Start(), g.End(), g.Breaking(), len(g.Parts)})
+	}
+	if diff := cmp.Diff(want, got, cmpopts.EquateApproxTime(0)); diff != "" || len(want) < 2 {
+		t.Errorf("%d excursions, %d incidents (-gathered +stored):\n%s", len(parts), len(want), diff)
+	}
 }
 
 func (db fixture) timeline(t *testing.T, customer, id int64) []string {
@@ -254,7 +285,7 @@ func TestRulesOfACustomer(t *testing.T) {
 
 // TestJudgingInAnyOrderByTwoInstances delivers the readings of one node, which wander around a
 // limit, through two instances at once: lost, doubled and in disorder. The incidents are those
-// of the rule's preview.
+// of the rule's preview, and so are those of the room.
 func TestJudgingInAnyOrderByTwoInstances(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1")
@@ -318,8 +349,10 @@ func TestJudgingInAnyOrderByTwoInstances(t *testing.T) {
 		Peak       float64
 	}
 	var want, got []extent
+	var parts []incident.Part
 	for _, i := range rule.Preview(points) {
 		want = append(want, extent{i.Start, i.End, i.Lasting, i.Peak})
+		parts = append(parts, rule.Part("n1", i))
 	}
 	for _, h := range db.happened(t, "n1") {
 		got = append(got, extent{h.Start, h.End, h.Lasting, h.Peak})
@@ -327,6 +360,7 @@ func TestJudgingInAnyOrderByTwoInstances(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || len(want) < 5 {
 		t.Errorf("%d incidents (-preview +stored):\n%s", len(want), diff)
 	}
+	db.gathers(t, db.annasRoom, parts)
 }
 
 // TestLateReadingJoinsTwoIncidents shows the older id living on, the younger
