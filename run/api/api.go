@@ -109,7 +109,7 @@ func New(cfg Config) (*API, error) {
 	}
 	tenants := accounts.New(cfg.DB)
 	keys := auth.NewKeys(tenants, cfg.Clock, log)
-	authenticator := &auth.Authenticator{Tokens: tokens, Keys: keys, Generation: tenants.Generation, Log: log}
+	authenticator := auth.NewAuthenticator(tokens, tenants.Generations, keys, log)
 	retrainer := &training.Retrainer{DB: cfg.DB, Publisher: cfg.Publisher, Clock: cfg.Clock, Log: log}
 	router := rest.NewRouter()
 	r := rest.New(router, rest.Config{Authenticate: authenticator.Authenticate, MapError: storeErrors(cfg.MaxUnreported), Log: log, Secrets: tokens.Secrets()})

@@ -13,7 +13,6 @@ import (
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/incidents"
 	"coldaisle.dev/shared/store/learning"
@@ -141,7 +140,7 @@ func TestNewHoldBeginsEmpty(t *testing.T) {
 	}
 	newest := func() string {
 		t.Helper()
-		found := must.Get(db.NewestReadings(t.Context(), []readings.NodeRef{{ID: "n1", Visible: db.visible(t, db.anna)}}))(t)
+		found := must.Get(db.NewestReadings(t.Context(), db.anna, []string{"n1"}))(t)
 		return found["n1"].MessageID
 	}
 	before := db.now(t)

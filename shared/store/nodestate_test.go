@@ -16,8 +16,8 @@ import (
 
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/readings/pgreadings"
+	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/pipeline"
 )
 
@@ -255,33 +255,42 @@ func TestNewestReadingsAreWithinTheSpans(t *testing.T) {
 	t0 := instant()
 	at := func(hours int) time.Time { return t0.Add(time.Duration(hours) * time.Hour) }
 	for name, c := range map[string]struct {
-		stored map[reading.Channel]int // hours of the newest readings
-		spans  []reading.Span
-		want   int // 0 for none
+		open, own, others int // hours of the newest reading in each channel; 0 for none
+		holds             []reading.Span
+		want              int // 0 for none
 	}{
-		"no row":                         {spans: []reading.Span{{}}},
-		"nothing visible":                {stored: map[reading.Channel]int{0: 5}},
-		"within":                         {stored: map[reading.Channel]int{0: 5}, spans: []reading.Span{{From: at(5)}}, want: 5},
-		"before the hold":                {stored: map[reading.Channel]int{0: 5}, spans: []reading.Span{{From: at(6)}}},
-		"within a hold that has ended":   {stored: map[reading.Channel]int{0: 5}, spans: []reading.Span{{Until: at(6)}}, want: 5},
-		"after a hold that has ended":    {stored: map[reading.Channel]int{0: 5}, spans: []reading.Span{{Until: at(5)}}},
-		"another's channel":              {stored: map[reading.Channel]int{1: 5}, spans: []reading.Span{{}}},
-		"a former hold, empty again":     {spans: []reading.Span{{Until: at(2)}, {From: at(3)}}},
-		"a former hold, newer reading":   {stored: map[reading.Channel]int{0: 5}, spans: []reading.Span{{Until: at(2)}, {From: at(3)}}, want: 5},
-		"a signed sensor, newer reading": {stored: map[reading.Channel]int{0: 9, 7: 6}, spans: []reading.Span{{Until: at(5)}, {Channel: 7}}, want: 6},
-		"the newest of two channels":     {stored: map[reading.Channel]int{0: 5, 7: 6}, spans: []reading.Span{{}, {Channel: 7}}, want: 6},
-		"one channel of two":             {stored: map[reading.Channel]int{0: 5}, spans: []reading.Span{{}, {Channel: 7}}, want: 5},
+		"no row":                         {holds: []reading.Span{{}}},
+		"no hold":                        {open: 5},
+		"within":                         {open: 5, holds: []reading.Span{{From: at(5)}}, want: 5},
+		"before the hold":                {open: 5, holds: []reading.Span{{From: at(6)}}},
+		"within a hold that has ended":   {open: 5, holds: []reading.Span{{Until: at(6)}}, want: 5},
+		"after a hold that has ended":    {open: 5, holds: []reading.Span{{Until: at(5)}}},
+		"another's channel":              {others: 5, holds: []reading.Span{{}}},
+		"a former hold, empty again":     {holds: []reading.Span{{Until: at(2)}, {From: at(3)}}},
+		"a former hold, newer reading":   {open: 5, holds: []reading.Span{{Until: at(2)}, {From: at(3)}}, want: 5},
+		"a signed sensor, newer reading": {open: 9, own: 6, holds: []reading.Span{{Until: at(5)}}, want: 6},
+		"the newest of two channels":     {open: 5, own: 6, holds: []reading.Span{{}}, want: 6},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			db := open(t)
-			for channel, hours := range c.stored {
-				r := reading.Reading{Channel: channel, NodeID: "n", MessageID: "m", Time: at(hours), Temperature: float64(hours)}
-				must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}))
+			db := openWith(t, "n")
+			db.sql(t, `DELETE FROM open_holds`, nil)
+			for _, hold := range c.holds {
+				db.sql(t, `INSERT INTO open_holds VALUES ('n', @customer, COALESCE(@from, '-infinity'::timestamptz), COALESCE(@until, 'infinity'::timestamptz))`,
+					pgx.NamedArgs{"customer": db.anna, "from": store.OrNull(hold.From), "until": store.OrNull(hold.Until)})
 			}
-			newest := must.Get(db.NewestReadings(t.Context(), []readings.NodeRef{{ID: "n", Visible: c.spans}}))(t)
+			for channel, hours := range map[reading.Channel]int{reading.Open: c.open, reading.Channel(db.anna): c.own, reading.Channel(db.bruno): c.others} {
+				if hours > 0 {
+					r := reading.Reading{Channel: channel, NodeID: "n", MessageID: "m", Time: at(hours), Temperature: float64(hours)}
+					must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}))
+				}
+			}
+			newest := must.Get(db.NewestReadings(t.Context(), db.anna, []string{"n", "unknown"}))(t)
 			if r, ok := newest["n"]; ok != (c.want != 0) || ok && (!r.Time.Equal(at(c.want)) || r.Temperature != float64(c.want)) {
 				t.Errorf("newest %+v", newest)
+			}
+			if others := must.Get(db.NewestReadings(t.Context(), db.bruno, []string{"n"}))(t); len(others) > 0 {
+				t.Errorf("another customer sees %+v", others)
 			}
 		})
 	}
@@ -304,7 +313,7 @@ func TestRowAheadOfTheClockIsPassedOver(t *testing.T) {
 		if err != nil || len(live) != 1 {
 			t.Fatal(live, err)
 		}
-		found := must.Get(db.NewestReadings(t.Context(), []readings.NodeRef{{ID: "n", Visible: []reading.Span{{}}}}))(t)
+		found := must.Get(db.NewestReadings(t.Context(), db.anna, []string{"n"}))(t)
 		if live[0].Temperature == nil {
 			return 0
 		}

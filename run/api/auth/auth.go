@@ -9,12 +9,14 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"coldaisle.dev/run/api/requestlog"
 	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/coalesce"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/accounts"
 )
@@ -56,14 +58,44 @@ func RequireSelf(ctx context.Context, customerID int64) error {
 	return nil
 }
 
-// Authenticator checks the token or API key of a request, by one query each.
+// Authenticator checks the token or API key of a request. Those of concurrent requests are
+// looked up together, one query of each at a time: a flood makes queries larger and not more.
+// Nothing is remembered, so that what is revoked is refused by the next request.
 type Authenticator struct {
-	Tokens *Tokens
-	Keys   *Keys
-	// Generation returns the generation of a customer's valid tokens, or
-	// [store.ErrNoCustomer].
-	Generation func(ctx context.Context, customerID int64) (int64, error)
-	Log        *slog.Logger
+	tokens   *Tokens
+	sessions *coalesce.Group[session, bool]
+	keys     *Keys
+	log      *slog.Logger
+}
+
+const (
+	// maxLookups bounds the tokens or keys of one query.
+	maxLookups = 1000
+	// lookupTimeout is for one query.
+	lookupTimeout = 10 * time.Second
+)
+
+// NewAuthenticator returns a check of tokens and keys. generations returns the generation of
+// the valid tokens of each customer that exists.
+func NewAuthenticator(
+	tokens *Tokens, generations func(ctx context.Context, customerIDs []int64) (map[int64]int64, error), keys *Keys, log *slog.Logger,
+) *Authenticator {
+	areValid := func(ctx context.Context, sessions []session) ([]bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+		defer cancel()
+		customerIDs := make([]int64, len(sessions))
+		for i, s := range sessions {
+			customerIDs[i] = s.customerID
+		}
+		present, err := generations(ctx, customerIDs)
+		valid := make([]bool, len(sessions))
+		for i, s := range sessions {
+			generation, exists := present[s.customerID]
+			valid[i] = exists && generation == s.generation
+		}
+		return valid, err
+	}
+	return &Authenticator{tokens, coalesce.New(areValid, coalesce.Options[session]{MaxItems: maxLookups}), keys, log}
 }
 
 // Authenticate lets a request with a valid token through, with its customer in the
@@ -75,13 +107,13 @@ func (a *Authenticator) Authenticate(op rest.Operation) func(huma.Context, func(
 		who, err := a.caller(ctx)
 		switch {
 		case errors.Is(err, errToken):
-			a.Log.DebugContext(ctx.Context(), "token rejected", "error", err.Error())
+			a.log.DebugContext(ctx.Context(), "token rejected", "error", err.Error())
 			// The answer does not say what is wrong with the token.
 			ctx.SetHeader("WWW-Authenticate", "Bearer")
 			rest.WriteError(writer, rest.NewError(http.StatusUnauthorized, rest.DetailCredentials))
 			return
 		case err != nil:
-			a.Log.ErrorContext(ctx.Context(), "token check failed", "error", err.Error())
+			a.log.ErrorContext(ctx.Context(), "token check failed", "error", err.Error())
 			rest.WriteError(writer, rest.NewError(http.StatusInternalServerError, rest.DetailInternal))
 			return
 		}
@@ -106,16 +138,16 @@ func (a *Authenticator) caller(ctx huma.Context) (caller, error) {
 	}
 	token = strings.TrimSpace(token)
 	if strings.HasPrefix(token, keyPrefix) {
-		key, err := a.Keys.find(ctx.Context(), token)
+		key, err := a.keys.find(ctx.Context(), token)
 		return caller{customerID: key.CustomerID, key: &key}, err
 	}
-	customerID, generation, err := a.Tokens.verify(token)
+	s, err := a.tokens.verify(token)
 	if err != nil {
 		return caller{}, err
 	}
-	valid, err := a.Generation(ctx.Context(), customerID)
-	if errors.Is(err, store.ErrNoCustomer) || err == nil && generation != valid {
-		return caller{}, errToken
+	valid, err := a.sessions.Do(ctx.Context(), s)
+	if err == nil && !valid {
+		err = errToken
 	}
-	return caller{customerID: customerID}, err
+	return caller{customerID: s.customerID}, err
 }

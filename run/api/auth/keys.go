@@ -50,14 +50,8 @@ func wellFormed(text string) bool {
 	return len(text) == len(keyPrefix)+keyDigits+keySumDigits && strings.HasPrefix(text, keyPrefix) && keySum(text[:begin]) == text[begin:]
 }
 
-const (
-	// maxKeyLookups bounds the keys of one query.
-	maxKeyLookups = 1000
-	// keyTimeout is for one query of keys.
-	keyTimeout = 10 * time.Second
-	// keyUseInterval is how often the use of a key is noted.
-	keyUseInterval = time.Minute
-)
+// keyUseInterval is how often the use of a key is noted.
+const keyUseInterval = time.Minute
 
 // KeyStore has the keys by their hashes. Unknown ones are absent.
 type KeyStore interface {
@@ -65,8 +59,7 @@ type KeyStore interface {
 	NoteAPIKeyUses(ctx context.Context, ids []int64) error
 }
 
-// Keys finds API keys in the database. Keys of concurrent requests are looked up
-// together, one query at a time: a flood of guesses makes queries larger and not more.
+// Keys finds API keys in the database, those of concurrent requests together.
 type Keys struct {
 	clock   func() time.Time
 	store   KeyStore
@@ -77,13 +70,13 @@ type Keys struct {
 
 // NewKeys returns the keys of a store.
 func NewKeys(keys KeyStore, clock func() time.Time, log *slog.Logger) *Keys {
-	k := &Keys{clock: clock, store: keys, log: log, used: make(chan int64, maxKeyLookups)}
-	k.lookups = coalesce.New(k.load, coalesce.Options[accounts.KeyHash]{MaxItems: maxKeyLookups})
+	k := &Keys{clock: clock, store: keys, log: log, used: make(chan int64, maxLookups)}
+	k.lookups = coalesce.New(k.load, coalesce.Options[accounts.KeyHash]{MaxItems: maxLookups})
 	return k
 }
 
 func (k *Keys) load(ctx context.Context, hashes []accounts.KeyHash) ([]*accounts.APIKey, error) {
-	ctx, cancel := context.WithTimeout(ctx, keyTimeout)
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	found, err := k.store.APIKeysByHash(ctx, hashes)
 	if err != nil {
@@ -139,7 +132,7 @@ func (k *Keys) Run(ctx context.Context) {
 }
 
 func (k *Keys) noteUses(ctx context.Context, ids []int64) error {
-	ctx, cancel := context.WithTimeout(ctx, keyTimeout)
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	return k.store.NoteAPIKeyUses(ctx, ids)
 }

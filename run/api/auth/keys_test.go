@@ -144,7 +144,7 @@ func TestKeyGuesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stored := &fakeKeys{keys: map[accounts.KeyHash]accounts.APIKey{}}
 		k := NewKeys(stored, time.Now, logging.Discard())
-		const guesses = 3 * maxKeyLookups
+		const guesses = 3 * maxLookups
 		var all sync.WaitGroup
 		for range guesses {
 			all.Go(func() {
@@ -155,7 +155,7 @@ func TestKeyGuesses(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if most := guesses/maxKeyLookups + 2; stored.queries > most {
+		if most := guesses/maxLookups + 2; stored.queries > most {
 			t.Errorf("%d queries for %d guesses, want %d at most", stored.queries, guesses, most)
 		}
 	})
@@ -194,7 +194,7 @@ func TestKeyUse(t *testing.T) {
 	// With nobody who notes, requests go on.
 	stored := &fakeKeys{keys: map[accounts.KeyHash]accounts.APIKey{}}
 	k := NewKeys(stored, time.Now, logging.Discard())
-	for id := range int64(maxKeyLookups + 10) {
+	for id := range int64(maxLookups + 10) {
 		must.Get(k.find(t.Context(), stored.add(id, nil)))(t)
 	}
 }

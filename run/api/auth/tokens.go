@@ -74,22 +74,25 @@ func (t *Tokens) Issue(customerID, generation int64) (string, error) {
 	return signed, nil
 }
 
-// verify returns the customer and the generation of a token that one of our keys has
-// signed with HS256 and that has not expired, or errToken.
-func (t *Tokens) verify(text string) (customerID, generation int64, err error) {
+// session is what a token says of its bearer.
+type session struct{ customerID, generation int64 }
+
+// verify returns the session of a token that one of our keys has signed with HS256 and that
+// has not expired, or errToken.
+func (t *Tokens) verify(text string) (session, error) {
 	var c claims
 	token, err := t.parser.ParseWithClaims(text, &c, func(*jwt.Token) (any, error) { return t.keys, nil })
 	if err != nil {
-		return 0, 0, fmt.Errorf("%w: %w", errToken, err)
+		return session{}, fmt.Errorf("%w: %w", errToken, err)
 	}
 	// The library ignores crit. It names extensions that must be understood, and we
 	// have none (RFC 7515 §4.1.11).
 	if _, demanded := token.Header["crit"]; demanded {
-		return 0, 0, fmt.Errorf("%w: crit names extensions that are not known", errToken)
+		return session{}, fmt.Errorf("%w: crit names extensions that are not known", errToken)
 	}
-	customerID, err = strconv.ParseInt(c.Subject, 10, 64)
+	customerID, err := strconv.ParseInt(c.Subject, 10, 64)
 	if err != nil {
-		return 0, 0, fmt.Errorf("%w: subject is no customer", errToken)
+		return session{}, fmt.Errorf("%w: subject is no customer", errToken)
 	}
-	return customerID, c.Generation, nil
+	return session{customerID, c.Generation}, nil
 }

@@ -56,7 +56,7 @@ func TestTokenIsRefused(t *testing.T) {
 	hs := jwt.SigningMethodHS256
 	key := []byte(testKey)
 	valid := signed(t, hs, key, good(nil))
-	if _, _, err := made.verify(valid); err != nil {
+	if _, err := made.verify(valid); err != nil {
 		t.Fatalf("the token that the others are made from is refused itself: %v", err)
 	}
 	head, rest, _ := strings.Cut(valid, ".")
@@ -96,8 +96,8 @@ func TestTokenIsRefused(t *testing.T) {
 	for name, text := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if customer, _, err := made.verify(text); err == nil {
-				t.Errorf("accepted, as customer %d", customer)
+			if s, err := made.verify(text); err == nil {
+				t.Errorf("accepted, as customer %d", s.customerID)
 			}
 		})
 	}
@@ -122,12 +122,12 @@ func TestTokenIsAccepted(t *testing.T) {
 		"without a generation":    {first, signed(t, jwt.SigningMethodHS256, []byte(testKey), jwt.MapClaims{"sub": "7", "exp": clock().Unix() + 60}), 0}, // which no customer has
 		"an instance ahead of us": {testTokens(t, testKey, func() time.Time { return clock().Add(-time.Minute) }), issue(first, 1), 1},
 	} {
-		customer, generation, err := test.reader.verify(test.token)
-		if err != nil || customer != 7 || generation != test.generation {
-			t.Errorf("%s: customer %d, generation %d, %v", name, customer, generation, err)
+		got, err := test.reader.verify(test.token)
+		if want := (session{7, test.generation}); err != nil || got != want {
+			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
-	if _, _, err := first.verify(issue(rotated, 1)); err == nil {
+	if _, err := first.verify(issue(rotated, 1)); err == nil {
 		t.Error("a token of a key that is not listed is accepted")
 	}
 }
@@ -148,7 +148,7 @@ func TestTokenLifetime(t *testing.T) {
 		valid bool
 	}{{0, true}, {tokenLifetime - 1, true}, {tokenLifetime, false}} {
 		later := testTokens(t, testKey, func() time.Time { return now.Add(step.after) })
-		if _, _, err := later.verify(text); (err == nil) != step.valid {
+		if _, err := later.verify(text); (err == nil) != step.valid {
 			t.Errorf("%s after its issue: %v", step.after, err)
 		}
 	}
@@ -177,9 +177,9 @@ func FuzzVerifyToken(f *testing.F) {
 	f.Add(good)
 	f.Add("a.b.c")
 	f.Fuzz(func(t *testing.T, text string) {
-		customer, _, err := made.verify(text)
+		s, err := made.verify(text)
 		if err == nil && text != good {
-			t.Errorf("%q speaks for %d", text, customer)
+			t.Errorf("%q speaks for %d", text, s.customerID)
 		}
 	})
 }

@@ -12,7 +12,6 @@ import (
 	"coldaisle.dev/shared/learn"
 	"coldaisle.dev/shared/modelstore"
 	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/pipeline"
 )
@@ -59,7 +58,7 @@ func (h *Handlers) forecast(ctx context.Context, in *input.SensorPath) (forecast
 		return forecastBody{}, errNoForecast()
 	}
 	model := h.Models.Wait(ctx, auth.Caller(ctx)).Forecaster
-	newest, err := pipeline.New(h.DB).NewestReadings(ctx, []readings.NodeRef{node})
+	newest, err := pipeline.New(h.DB).NewestReadings(ctx, auth.Caller(ctx), []string{node.ID})
 	if err != nil {
 		return forecastBody{}, err
 	}

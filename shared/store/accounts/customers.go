@@ -73,15 +73,19 @@ func (s Store) CustomerByEmail(ctx context.Context, email string) (Customer, err
 	return found, store.Wrap(err, "customer by email")
 }
 
-// Generation returns the generation of a customer's valid tokens, or [store.ErrNoCustomer].
-// Every request with a token reads it.
-func (s Store) Generation(ctx context.Context, id int64) (int64, error) {
-	generation, err := store.Value[int64](ctx, s.db, store.ErrNoCustomer, `
-		SELECT generation
+// Generations returns the generation of the valid tokens of each customer that exists.
+func (s Store) Generations(ctx context.Context, customerIDs []int64) (map[int64]int64, error) {
+	type row struct{ ID, Generation int64 }
+	found, err := store.All[row](ctx, s.db, `
+		SELECT id, generation
 		FROM customers
-		WHERE id = @id`,
-		pgx.StrictNamedArgs{"id": id})
-	return generation, store.Wrap(err, "generation of customer %d", id)
+		WHERE id = ANY(@ids)`,
+		pgx.StrictNamedArgs{"ids": customerIDs})
+	generations := make(map[int64]int64, len(found))
+	for _, r := range found {
+		generations[r.ID] = r.Generation
+	}
+	return generations, store.Wrap(err, "generations of %d customers", len(customerIDs))
 }
 
 // UpdateCustomer sets the given fields; a new password raises the generation. Errors:

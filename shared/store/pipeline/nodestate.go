@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -127,40 +126,27 @@ func (s Store) UpdateNodeStates(ctx context.Context, batch []NodeReading) error 
 	return store.Wrap(err, "state of %d nodes", n)
 }
 
-// NewestReadings returns the newest visible reading of each node that has one.
-func (s Store) NewestReadings(ctx context.Context, nodes []readings.NodeRef) (map[string]reading.Reading, error) {
-	var channels []int64
-	var ids []string
-	for _, node := range nodes {
-		for _, span := range node.Visible {
-			channels, ids = append(channels, int64(span.Channel)), append(ids, node.ID)
-		}
-	}
+// NewestReadings returns, by id, the newest visible reading of each of a customer's sensors
+// that has one.
+func (s Store) NewestReadings(ctx context.Context, customerID int64, ids []string) (map[string]reading.Reading, error) {
 	found, err := store.All[reading.Reading](ctx, s.db, `
-		SELECT channel, node_id, message_id, timestamp AS time, temperature, humidity
-		FROM node_state
-		WHERE (channel, node_id) IN (SELECT * FROM unnest(@channels::bigint[], @nodes::text[]))
-		  AND timestamp <= `+store.NotAhead,
-		pgx.StrictNamedArgs{"channels": channels, "nodes": ids})
-	if err != nil {
-		return nil, fmt.Errorf("newest readings of %d nodes: %w", len(nodes), err)
-	}
-	states := make(map[reading.Node]reading.Reading, len(found))
+		SELECT newest.*
+		FROM unnest(@ids::text[]) AS asked (id)
+		CROSS JOIN LATERAL ( -- each by the indexes: a join with live_states reads all of the customer's
+		    SELECT n.channel, n.node_id, n.message_id, n.timestamp AS time, n.temperature, n.humidity
+		    FROM visible_spans v
+		    JOIN node_state n ON n.channel = v.channel AND n.node_id = asked.id AND n.timestamp >= v.visible_from AND n.timestamp < v.visible_until
+		    WHERE v.customer_id = @customer AND v.node_id = asked.id AND n.timestamp <= `+store.NotAhead+` AND `+store.SensorIn("v.customer_id", "v.node_id")+`
+		    ORDER BY n.timestamp DESC
+		    LIMIT 1
+		) AS newest`,
+		pgx.StrictNamedArgs{"customer": customerID, "ids": ids, "rooms": store.RoomsOf(ctx)})
+	newest := make(map[string]reading.Reading, len(found))
 	for _, r := range found {
 		r.Time = r.Time.UTC()
-		states[r.Node()] = r
+		newest[r.NodeID] = r
 	}
-	newest := make(map[string]reading.Reading, len(nodes))
-	for _, node := range nodes {
-		for _, span := range node.Visible {
-			r, ok := states[reading.Node{Channel: span.Channel, ID: node.ID}]
-			before, known := newest[node.ID]
-			if ok && span.Contains(r.Time) && (!known || r.Time.After(before.Time)) {
-				newest[node.ID] = r
-			}
-		}
-	}
-	return newest, nil
+	return newest, store.Wrap(err, "newest readings of %d sensors of customer %d", len(ids), customerID)
 }
 
 // SignSensor makes a customer's sensor signed from the time of a reading that their gateway
