@@ -20,7 +20,7 @@ import (
 	"coldaisle.dev/shared/store/accounts"
 )
 
-// fakeKeys counts queries, each of which takes a millisecond.
+// fakeKeys counts queries. Each takes a millisecond, and finds the keys that stand when it begins.
 type fakeKeys struct {
 	mutex   sync.Mutex
 	keys    map[accounts.KeyHash]accounts.APIKey
@@ -30,7 +30,7 @@ type fakeKeys struct {
 }
 
 func (f *fakeKeys) APIKeysByHash(_ context.Context, hashes []accounts.KeyHash) (map[accounts.KeyHash]accounts.APIKey, error) {
-	time.Sleep(time.Millisecond)
+	defer time.Sleep(time.Millisecond)
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
 	f.queries++

@@ -1,0 +1,78 @@
+package auth
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/store/accounts"
+)
+
+// TestRevocationDuringALookup revokes a token and a key while the query of a request before
+// is in flight, which still finds them. Requests that begin after that are refused, also
+// where they wait for a query together. Contract 2.7 and 12.1.
+func TestRevocationDuringALookup(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"token", "key"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				tokens := testTokens(t, testKey, time.Now)
+				keys := &fakeKeys{keys: map[accounts.KeyHash]accounts.APIKey{}}
+				generation, queries := int64(1), 0
+				generations := func(context.Context, []int64) (map[int64]int64, error) {
+					queries++
+					found := map[int64]int64{7: generation} // a query finds what stands when it begins
+					time.Sleep(time.Millisecond)
+					return found, nil
+				}
+				a := NewAuthenticator(tokens, generations, NewKeys(keys, time.Now, logging.Discard()), logging.Discard())
+				credential := must.Get(tokens.Issue(7, 1))(t)
+				revoke := func() { generation++ }
+				if name == "key" {
+					credential = keys.add(1, nil)
+					revoke = func() { keys.remove(credential) }
+				}
+				var requests sync.WaitGroup
+				send := func(when string, want int) {
+					requests.Go(func() {
+						if got := answer(t, a, credential); got != want {
+							t.Errorf("a request %s the revocation: %d, want %d", when, got, want)
+						}
+					})
+				}
+				send("before", http.StatusOK)
+				synctest.Wait() // its query is in flight
+				revoke()
+				for range 3 {
+					send("after", http.StatusUnauthorized)
+				}
+				requests.Wait()
+				if all := queries + keys.queries; all != 2 {
+					t.Errorf("%d queries, want one before the revocation and one after", all)
+				}
+			})
+		})
+	}
+}
+
+// answer returns the status of a request with a token or key.
+func answer(t *testing.T, a *Authenticator, credential string) int {
+	t.Helper()
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+	request.Header.Set("Authorization", "Bearer "+credential)
+	recorder := httptest.NewRecorder()
+	next := func(huma.Context) {} // 200
+	a.Authenticate(rest.Operation{Keys: rest.ReadKeysInRooms})(humago.NewContext(&huma.Operation{}, request, recorder), next)
+	return recorder.Code
+}
