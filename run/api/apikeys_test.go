@@ -109,7 +109,7 @@ func TestAPIKeyLife(t *testing.T) {
 		!strings.Contains(string(got.body), `"acknowledged_by":"API key A program"`) {
 		t.Errorf("acknowledge: %d %s", got.status, got.body)
 	}
-	s.call(t, all.text, http.MethodPost, "/api/v1/maintenance", fmt.Sprintf(`{"start_time":"2026-03-01","duration_s":60,"room_ids":[%d]}`, lab)).has(t, 201, `"created_by":"API key A program"`)
+	s.call(t, all.text, http.MethodPost, "/api/v1/maintenance", fmt.Sprintf(`{"start_time":"2026-03-01","duration_s":60,"room_ids":[%d],"confirm":true}`, lab)).has(t, 201, `"created_by":"API key A program"`)
 	// What it changed is under its own name in the log, and when it was used in the list.
 	var actor string
 	if err := s.pool.QueryRow(t.Context(), `SELECT actor FROM audit_log WHERE operation = 'acknowledgeIncidents'`).Scan(&actor); err != nil || actor != fmt.Sprintf("key:%d", limited.id) {
