@@ -198,7 +198,8 @@ func TestScopeTakesItsRulesAndWindows(t *testing.T) {
 		{"/api/v1/sensors/delete_sensor/n1", []string{ofN1, ruleOfN1}, []string{both, ofRoom, ofN2}},
 		{
 			fmt.Sprintf("/api/v1/server_rooms/delete_room/%d", room),
-			[]string{both + fmt.Sprintf(" -> [%d]", attic), ofRoom, ofN2, ruleOfRoom, ruleOfN2}, []string{both},
+			[]string{both + fmt.Sprintf(" -> [%d]", attic), ofRoom, ofN2, ruleOfRoom, ruleOfN2},
+			[]string{both},
 		},
 	} {
 		s.execute(t, `DELETE FROM audit_log`)
