@@ -102,7 +102,7 @@ func BenchmarkGather(b *testing.B) {
 	parts := []incident.Part{part(1, "a", incident.TooDry, 0, 30*24*60)}
 	for id := range 20_000 {
 		from := float64(chance.IntN(30 * 24 * 60))
-		parts = append(parts, part(int64(id+2), fmt.Sprint(chance.IntN(20)), causes[chance.IntN(len(causes))], from, from+1))
+		parts = append(parts, part(int64(id+2), strconv.Itoa(chance.IntN(20)), causes[chance.IntN(len(causes))], from, from+1))
 	}
 	for b.Loop() {
 		incident.Gather(parts)
