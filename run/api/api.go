@@ -88,6 +88,7 @@ type API struct {
 	cfg       Config
 	retrainer *training.Retrainer
 	keys      *auth.Keys
+	alerts    *alerting.Handlers
 }
 
 // New builds the API. It fails when a dependency is missing or the secret key
@@ -116,7 +117,7 @@ func New(cfg Config) (*API, error) {
 
 	registerHealth(r)
 	(&customers.Handlers{DB: cfg.DB, Passwords: cfg.passwords(), Tokens: tokens, Clients: clients, Clock: cfg.Clock}).Register(r)
-	alerts := &alerting.Handlers{DB: cfg.DB, Readings: cfg.Readings, Retrainer: retrainer, Clock: cfg.Clock}
+	alerts := &alerting.Handlers{DB: cfg.DB, Readings: cfg.Readings, Retrainer: retrainer, Clock: cfg.Clock, Log: log}
 	alerts.Register(r)
 	(&rooms.Handlers{DB: cfg.DB, End: alerts.EndScope, MaxUnreported: cfg.MaxUnreported}).Register(r)
 	(&gateways.Handlers{
@@ -142,7 +143,7 @@ func New(cfg Config) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &API{Handler: handler, cfg: cfg, retrainer: retrainer, keys: keys}, nil
+	return &API{Handler: handler, cfg: cfg, retrainer: retrainer, keys: keys, alerts: alerts}, nil
 }
 
 // passwords returns the hasher of passwords with the defaults filled in.
@@ -158,11 +159,12 @@ func (cfg Config) passwords() *auth.Passwords {
 }
 
 // Run starts due training runs and publishes pending requests once a minute, notes when
-// API keys are used, and logs dark sites every five minutes, until ctx ends; it then
-// returns nil.
+// API keys are used, wakes requests that wait for changes, and logs dark sites every five
+// minutes, until ctx ends; it then returns nil.
 func (a *API) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	running.Go(func() { a.keys.Run(ctx) })
+	running.Go(func() { a.alerts.Run(ctx) })
 	running.Go(func() { every(ctx, time.Minute, a.retrainer.StartAllDue) })
 	running.Go(func() {
 		every(ctx, 5*time.Minute, func(ctx context.Context) { gateways.LogDarkSites(ctx, a.cfg.DB, a.cfg.Clock(), a.cfg.Log) })

@@ -36,6 +36,7 @@ func storeErrors(maxUnreported int) func(error) (*rest.Error, bool) {
 		{store.ErrTooManyAnswers, rest.TooManyAnswers()},
 		{store.ErrNoAlert, rest.NotFound("Alert not found")},
 		{store.ErrNoIncident, rest.NotFound("Incident not found")},
+		{incidents.ErrAfterLast, rest.BadRequest("after: is beyond the last change of this account")},
 		{store.ErrNoRule, rest.NotFound("Rule not found")},
 		{incidents.ErrThresholdRule, rest.BadRequest("Of a threshold rule only the limit can be changed")},
 		{store.ErrNoMaintenance, rest.NotFound("Maintenance window not found")},

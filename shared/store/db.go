@@ -21,7 +21,8 @@ const attempts = 3
 // rolled back. It has no Begin and no Query, so that no store can forget the retry.
 type DB struct {
 	on       connection
-	attempts int // 1 inside a transaction, which is retried as a whole
+	attempts int           // 1 inside a transaction, which is retried as a whole
+	pool     *pgxpool.Pool // nil inside a transaction
 }
 
 // connection is a pool of connections, or a transaction of one.
@@ -34,13 +35,13 @@ type connection interface {
 
 // New returns the database of a pool whose schema [Migrate] has brought up to date. The
 // pool stays the caller's to close.
-func New(pool *pgxpool.Pool) *DB { return &DB{pool, attempts} }
+func New(pool *pgxpool.Pool) *DB { return &DB{pool, attempts, pool} }
 
 // InTx runs do in a transaction: all its changes are committed, or none. It may call do more
 // than once, so do must set every outer variable in each call.
 func (db *DB) InTx(ctx context.Context, do func(tx *DB) error) error {
 	return db.retry(ctx, func() error {
-		return pgx.BeginFunc(ctx, db.on, func(tx pgx.Tx) error { return do(&DB{tx, 1}) })
+		return pgx.BeginFunc(ctx, db.on, func(tx pgx.Tx) error { return do(&DB{tx, 1, nil}) })
 	})
 }
 

@@ -5,6 +5,7 @@ package alerting
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strconv"
@@ -128,19 +129,26 @@ type Handlers struct {
 		StartDue(ctx context.Context, customers ...int64)
 	}
 	Clock func() time.Time
+	Log   *slog.Logger
 
 	rest *rest.API
+	hub  *hub
 }
 
 // Register adds the operations.
 func (h *Handlers) Register(r *rest.API) {
 	h.rest = r
+	h.hub = newHub(incidents.New(h.DB).ListenChanges, h.Log)
 	h.registerAlerts(r)
 	h.registerThresholds(r)
 	h.registerIncidents(r)
+	h.registerChanges(r)
 	h.registerRules(r)
 	h.registerMaintenance(r)
 }
+
+// Run wakes the requests that wait for changes, until ctx ends; then they answer.
+func (h *Handlers) Run(ctx context.Context) { h.hub.run(ctx) }
 
 func (h *Handlers) registerIncidents(r *rest.API) {
 	// Polled by the dashboard every few seconds.

@@ -35,6 +35,8 @@ type Operation struct {
 	// Creates says that a repeat with the same Idempotency-Key gets the first answer. The
 	// handler must make its change through audit.Changed.
 	Creates bool
+	// Wait is how long the handler may wait for something to happen, besides its work.
+	Wait time.Duration
 	// Middlewares run between authentication and the reading of the body.
 	Middlewares huma.Middlewares
 	// Errors are those that the handler returns, besides those of every operation.
@@ -95,12 +97,15 @@ func Register[I, O any](r *API, op Operation, handle func(context.Context, *I) (
 		described.Parameters = []*huma.Param{idempotencyParameter()}
 		errs = append(errs, idempotencyErrors()...)
 	}
+	if op.Wait > 0 {
+		described.Middlewares = append(described.Middlewares, extendDeadlines(op.Wait))
+	}
 	described.Middlewares = append(described.Middlewares, op.Middlewares...)
 	described.Middlewares = append(described.Middlewares, checkQuery, r.receiveBody)
 	errs = append(errs, NewError(http.StatusInternalServerError, DetailInternal))
 	r.documentErrors(&described, errs)
 	huma.Register(r.huma, described, func(ctx context.Context, in *I) (*O, error) {
-		limited, cancel := context.WithTimeout(context.WithValue(ctx, operationKey{}, op.ID), handlerTimeout)
+		limited, cancel := context.WithTimeout(context.WithValue(ctx, operationKey{}, op.ID), handlerTimeout+op.Wait)
 		defer cancel()
 		out, err := handle(limited, in)
 		if err != nil {
@@ -116,6 +121,20 @@ func Register[I, O any](r *API, op Operation, handle func(context.Context, *I) (
 			// Tools that call operations from the document look for an example here.
 			parameter.Example, parameter.Schema.Examples = examples[0], nil
 		}
+	}
+}
+
+// extendDeadlines gives the connection time for a handler that waits. net/http reads on while
+// it does, to see whether the client goes: the end of that read would cancel the request.
+func extendDeadlines(wait time.Duration) func(huma.Context, func(huma.Context)) {
+	return func(ctx huma.Context, next func(huma.Context)) {
+		_, writer := humago.Unwrap(ctx)
+		// httptest's recorder has no deadlines; a socket's follow the real clock.
+		end := time.Now().Add(wait + WriteTimeout) //nolint:forbidigo // see above
+		control := http.NewResponseController(writer)
+		_ = control.SetReadDeadline(end)
+		_ = control.SetWriteDeadline(end)
+		next(ctx)
 	}
 }
 

@@ -1,0 +1,133 @@
+package incidents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/store"
+)
+
+// ErrAfterLast answers a cursor beyond the end of the log: it is another account's.
+var ErrAfterLast = errors.New("beyond the last change")
+
+// Change is an entry of the log of an account's transitions.
+type Change struct {
+	Number     int64
+	At         time.Time
+	Event      incident.Event
+	Calls      bool
+	Person     string // empty: readings did it, or the clock
+	Comment    string
+	IncidentID int64 // that it is part of now
+}
+
+// ChangedIncident is an incident as it is now.
+type ChangedIncident struct {
+	ID        int64
+	RoomID    int64 // 0: of a gateway, or of a node in no room
+	RoomName  string
+	GatewayID string // that is silent
+	Cause     incident.Cause
+	Severity  incident.Severity
+	Actual    bool
+	Lasting   bool
+	Taken     bool
+	StartTime time.Time
+	EndTime   time.Time
+}
+
+// Changes is a part of the log, oldest first.
+type Changes struct {
+	Changes   []Change
+	Incidents map[int64]ChangedIncident // those of the changes; a withdrawn one is absent
+	Next      int64                     // the cursor of the next part
+	More      bool                      // the next part has changes already
+}
+
+// LastChange is the cursor of the end of a customer's log.
+func (s Store) LastChange(ctx context.Context, customerID int64) (int64, error) {
+	last, err := store.Value[int64](ctx, s.db, nil, lastChange, pgx.StrictNamedArgs{"customer": customerID})
+	return last, store.Wrap(err, "last change of customer %d", customerID)
+}
+
+const lastChange = `SELECT COALESCE(max(number), 0) FROM incident_changes WHERE customer_id = @customer`
+
+// Changes returns up to limit changes of a customer's incidents after a cursor.
+func (s Store) Changes(ctx context.Context, customerID, after int64, limit int) (Changes, error) {
+	var last []int64
+	var found []Change
+	args := pgx.StrictNamedArgs{"customer": customerID, "after": after, "limit": limit + 1, "rooms": store.RoomsOf(ctx)}
+	err := s.db.ExecBatch(ctx, func(batch *pgx.Batch) {
+		// The end is read first. The numbers up to it are all committed, so the part that is
+		// read next lacks none of them.
+		batch.Queue(lastChange, pgx.StrictNamedArgs{"customer": customerID}).Query(func(rows pgx.Rows) (err error) {
+			last, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+			return store.Wrap(err, "last")
+		})
+		batch.Queue(`
+			SELECT c.number, c.at, c.event, c.calls, c.person, c.comment, COALESCE(whole.id, c.incident_id) AS incident_id
+			FROM incident_changes c
+			LEFT JOIN LATERAL (
+			    WITH RECURSIVE parts AS (
+			        SELECT i.id, i.merged_into, i.room_id FROM room_incidents i WHERE i.id = c.incident_id AND i.customer_id = @customer
+			        UNION
+			        SELECT i.id, i.merged_into, i.room_id FROM room_incidents i JOIN parts p ON i.id = p.merged_into
+			    )
+			    SELECT id FROM parts WHERE merged_into IS NULL AND `+store.RoomIn("room_id")+`
+			) AS whole ON true
+			WHERE c.customer_id = @customer AND c.number > @after AND `+store.RoomIn("c.room_id")+`
+			ORDER BY c.number
+			LIMIT @limit`, args).Query(store.Into(&found))
+	})
+	if err != nil {
+		return Changes{}, fmt.Errorf("changes of customer %d: %w", customerID, err)
+	}
+	part := Changes{Changes: found, Next: last[0], More: len(found) > limit}
+	switch {
+	case after > last[0] && len(found) == 0:
+		return Changes{}, ErrAfterLast
+	case part.More:
+		part.Changes = found[:limit]
+		part.Next = part.Changes[limit-1].Number
+	case len(found) > 0: // some may have come since the end was read
+		part.Next = max(last[0], found[len(found)-1].Number)
+	}
+	part.Incidents, err = s.changedIncidents(ctx, customerID, part.Changes)
+	return part, err
+}
+
+func (s Store) changedIncidents(ctx context.Context, customerID int64, changes []Change) (map[int64]ChangedIncident, error) {
+	byID := map[int64]ChangedIncident{}
+	if len(changes) == 0 {
+		return byID, nil
+	}
+	ids := make([]int64, len(changes))
+	for i, c := range changes {
+		ids[i] = c.IncidentID
+	}
+	found, err := store.All[ChangedIncident](ctx, s.db, `
+		SELECT id, COALESCE(room_id, 0) AS room_id, room_name, gateway_id, cause, severity, actual, lasting, taken_at IS NOT NULL AS taken, start_time, end_time
+		FROM room_incidents
+		WHERE id = ANY (@ids) AND customer_id = @customer AND merged_into IS NULL AND `+store.RoomIn("room_id"),
+		pgx.StrictNamedArgs{"ids": ids, "customer": customerID, "rooms": store.RoomsOf(ctx)})
+	for _, i := range found {
+		byID[i.ID] = i
+	}
+	return byID, store.Wrap(err, "changed incidents of customer %d", customerID)
+}
+
+// ListenChanges calls changed with the customer at each commit that adds to a log, as
+// [store.DB.Listen] does.
+func (s Store) ListenChanges(ctx context.Context, listening func(), changed func(customerID int64)) error {
+	return s.db.Listen(ctx, "incident_changes", listening, func(payload string) {
+		if customer, err := strconv.ParseInt(payload, 10, 64); err == nil {
+			changed(customer)
+		}
+	})
+}

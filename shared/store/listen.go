@@ -1,0 +1,36 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Listen calls notified with the payload of each notification of a channel, and listening as
+// soon as none can be missed any more. It returns when ctx ends or the connection fails. The
+// connection is none of the pool's, which can open another in its place.
+func (db *DB) Listen(ctx context.Context, channel string, listening func(), notified func(payload string)) error {
+	acquired, err := db.pool.Acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("connection to listen on: %w", err)
+	}
+	connection := acquired.Hijack()
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = connection.Close(closing)
+	}()
+	if _, err := connection.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
+		return fmt.Errorf("listen to %s: %w", channel, err)
+	}
+	listening()
+	for {
+		notification, err := connection.WaitForNotification(ctx)
+		if err != nil {
+			return fmt.Errorf("notifications of %s: %w", channel, err)
+		}
+		notified(notification.Payload)
+	}
+}
