@@ -134,8 +134,8 @@ variable "api" {
   }
 
   validation {
-    condition     = var.api.concurrency >= 1 && var.api.concurrency <= 1000 && var.api.connections >= 1
-    error_message = "The API needs a concurrency between 1 and 1000 and 1 connection or more."
+    condition     = var.api.concurrency >= 1 && var.api.concurrency <= 1000 && var.api.connections >= 2
+    error_message = "The API needs a concurrency between 1 and 1000 and 2 connections or more, one of which listens for changes of incidents."
   }
 
   validation {

@@ -124,6 +124,7 @@ func TestTenantIsolation(t *testing.T) {
 		"setThresholds":    by("/api/v1/alerts/thresholds/%d", victim.id, `{"max_temperature":125}`, "Customer not found"),
 
 		"listIncidents":        {path: "/api/v1/incidents?sensor_id=vault-1", status: 200, empty: `[]`},
+		"listIncidentChanges":  {path: "/api/v1/incidents/changes?after=0", status: 200, empty: `{"changes":[],"next":0,"more":false}`, elsewhere: `{"changes":[],"next":1,"more":false}`},
 		"getIncident":          by("/api/v1/incidents/%d", hot, "", "Incident not found"),
 		"acknowledgeIncidents": {path: "/api/v1/incidents/acknowledge", body: fmt.Sprintf(`{"ids":["%d"]}`, hot), status: 404, detail: "Incident not found"},
 		"judgeIncident":        by("/api/v1/incidents/%d/verdict", hot, `{"verdict":"right"}`, "Incident not found"),

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -9,15 +10,19 @@ import (
 )
 
 // Listen calls notified with the payload of each notification of a channel, and listening as
-// soon as none can be missed any more. It returns when ctx ends or the connection fails. The
-// connection is none of the pool's, which can open another in its place.
+// soon as none can be missed any more. It returns when ctx ends or the connection fails. It
+// holds one connection of the pool, but never the only one.
 func (db *DB) Listen(ctx context.Context, channel string, listening func(), notified func(payload string)) error {
+	if db.pool.Config().MaxConns < 2 {
+		return errors.New("a pool of one connection cannot listen")
+	}
 	acquired, err := db.pool.Acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("connection to listen on: %w", err)
 	}
-	connection := acquired.Hijack()
-	defer func() {
+	defer acquired.Release()
+	connection := acquired.Conn()
+	defer func() { // nobody else shall have it: it listens
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		_ = connection.Close(closing)

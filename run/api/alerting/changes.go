@@ -49,9 +49,10 @@ func (changeBody) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema 
 
 type changedIncident struct {
 	ID        int64      `json:"id" doc:"Identifier." example:"41"`
-	RoomID    *int64     `json:"room_id" doc:"Its room; null for that of a gateway." example:"3"`
+	RoomID    *int64     `json:"room_id" doc:"Its room; null for that of a gateway, or of a node in no room." example:"3"`
 	RoomName  *string    `json:"room_name" doc:"Name of that room when it began." example:"Hall A"`
-	GatewayID *string    `json:"gateway_id" doc:"The gateway that is silent; null for that of a room." example:"gw-7f3a"`
+	SensorID  *string    `json:"sensor_id" doc:"The node, of one that is in no room; else null." example:"esp32-7f3a"`
+	GatewayID *string    `json:"gateway_id" doc:"The gateway that is silent, with all its nodes; else null." example:"gw-7f3a"`
 	Cause     string     `json:"cause" enum:"too_hot,too_cold,too_humid,too_dry,silent,sensor,unusual" doc:"What is wrong." example:"too_hot"`
 	Severity  string     `json:"severity" enum:"warning,critical" doc:"How bad it is; once it is over, how bad it was." example:"critical"`
 	Phase     string     `json:"phase" enum:"expected,actual" doc:"Whether a limit was broken or readings were missing, or this was only expected." example:"actual"`
@@ -62,8 +63,8 @@ type changedIncident struct {
 
 func changedIncidentOf(i incidents.ChangedIncident) *changedIncident {
 	body := &changedIncident{
-		ID: i.ID, RoomID: nonzero(i.RoomID), RoomName: nonzero(i.RoomName), GatewayID: nonzero(i.GatewayID), Cause: string(i.Cause), Severity: string(i.Severity),
-		Phase: "expected", State: "open", StartTime: rest.UTC(i.StartTime),
+		ID: i.ID, RoomID: nonzero(i.RoomID), RoomName: nonzero(i.RoomName), SensorID: nonzero(i.NodeID), GatewayID: nonzero(i.GatewayID),
+		Cause: string(i.Cause), Severity: string(i.Severity), Phase: "expected", State: "open", StartTime: rest.UTC(i.StartTime),
 	}
 	if i.Actual {
 		body.Phase = "actual"

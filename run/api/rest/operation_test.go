@@ -59,3 +59,32 @@ func TestOperationIsGivenUp(t *testing.T) {
 		}
 	})
 }
+
+// TestWaitingOutlivesTheReadTimeout has an operation wait for longer than the server takes to
+// read a request: its context lasts, and its answer arrives. Contract 1.9.
+func TestWaitingOutlivesTheReadTimeout(t *testing.T) {
+	t.Parallel()
+	router := NewRouter()
+	r := New(router, Config{MapError: func(error) (*Error, bool) { return nil, false }, Log: logging.Discard()})
+	Register(r, Operation{ID: "wait", Method: http.MethodGet, Path: "/wait", Public: true, Wait: time.Second},
+		func(ctx context.Context, _ *struct{}) (*struct{}, error) {
+			select {
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			case <-time.After(time.Second):
+				return &struct{}{}, nil
+			}
+		})
+	server := httptest.NewUnstartedServer(router)
+	server.Config.ReadTimeout, server.Config.WriteTimeout = 200*time.Millisecond, 200*time.Millisecond
+	server.Start()
+	t.Cleanup(server.Close)
+	answer, err := server.Client().Get(server.URL + "/wait")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	if answer.StatusCode != http.StatusNoContent {
+		t.Errorf("answered %d", answer.StatusCode)
+	}
+}

@@ -32,6 +32,7 @@ type ChangedIncident struct {
 	ID        int64
 	RoomID    int64 // 0: of a gateway, or of a node in no room
 	RoomName  string
+	NodeID    string // that is in no room
 	GatewayID string // that is silent
 	Cause     incident.Cause
 	Severity  incident.Severity
@@ -112,7 +113,7 @@ func (s Store) changedIncidents(ctx context.Context, customerID int64, changes [
 		ids[i] = c.IncidentID
 	}
 	found, err := store.All[ChangedIncident](ctx, s.db, `
-		SELECT id, COALESCE(room_id, 0) AS room_id, room_name, gateway_id, cause, severity, actual, lasting, taken_at IS NOT NULL AS taken, start_time, end_time
+		SELECT id, COALESCE(room_id, 0) AS room_id, room_name, node_id, gateway_id, cause, severity, actual, lasting, taken_at IS NOT NULL AS taken, start_time, end_time
 		FROM room_incidents
 		WHERE id = ANY (@ids) AND customer_id = @customer AND merged_into IS NULL AND `+store.RoomIn("room_id"),
 		pgx.StrictNamedArgs{"ids": ids, "customer": customerID, "rooms": store.RoomsOf(ctx)})

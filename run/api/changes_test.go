@@ -1,0 +1,311 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
+)
+
+// shownChanges is what these tests look at.
+type shownChanges struct {
+	Changes []shownChange
+	Next    int64
+	More    bool
+}
+
+type shownChange struct {
+	Number     int64
+	Event      string
+	IncidentID int64 `json:"incident_id"`
+	Incident   *struct {
+		ID           int64
+		RoomID       int64  `json:"room_id"`
+		RoomName     string `json:"room_name"`
+		Cause, State string
+		Phase        string
+		EndTime      *time.Time `json:"end_time"`
+	}
+}
+
+// String is the event, and the incident's cause and state.
+func (c shownChange) String() string {
+	if c.Incident == nil {
+		return c.Event
+	}
+	return c.Event + " " + c.Incident.Cause + " " + c.Incident.State
+}
+
+const changesPath = "/api/v1/incidents/changes"
+
+func (a *testCustomer) changes(tb testing.TB, query string, arguments ...any) shownChanges {
+	tb.Helper()
+	return get[shownChanges](tb, a, http.MethodGet, changesPath+fmt.Sprintf(query, arguments...), "")
+}
+
+// running runs the API's loops until the test ends.
+func (s *testAPI) running(tb testing.TB) {
+	tb.Helper()
+	ctx, cancel := context.WithCancel(tb.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.api.Run(ctx) }()
+	tb.Cleanup(func() { cancel(); must.Do(tb, <-done) })
+}
+
+// await waits until a condition holds.
+func await(tb testing.TB, what string, holds func() bool) {
+	tb.Helper()
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			tb.Fatalf("%s did not come", what)
+		}
+	}
+}
+
+// listeners are the database's connections that listen.
+const listeners = `FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN %' AND state = 'idle'`
+
+func (s *testAPI) listens(tb testing.TB) bool {
+	tb.Helper()
+	var count int
+	must.Do(tb, s.pool.QueryRow(tb.Context(), `SELECT count(*) `+listeners).Scan(&count))
+	return count > 0
+}
+
+// wait asks in the background for what comes after a change.
+func (a *testCustomer) wait(tb testing.TB, after int64) <-chan shownChanges {
+	tb.Helper()
+	answer := make(chan shownChanges, 1)
+	go func() {
+		got := a.call(tb, a.token, http.MethodGet, changesPath+fmt.Sprintf("?wait_s=30&after=%d", after), "")
+		var body shownChanges
+		if err := json.Unmarshal(got.body, &body); err != nil || got.status != http.StatusOK {
+			tb.Errorf("%d %s", got.status, got.body)
+		}
+		answer <- body
+	}()
+	return answer
+}
+
+// TestChangeReachesWhoWaits has a transition arrive at once, by the one connection that
+// listens; and without that one, within the 5 s after which a request looks. Contract 11.10.
+func TestChangeReachesWhoWaits(t *testing.T) {
+	t.Parallel()
+	s, a := newTestCustomer(t)
+	s.running(t)
+	a.heldSensor(t, "n1", "n2")
+	answer := a.wait(t, a.changes(t, "").Next)
+	await(t, "the listener", func() bool { return s.listens(t) })
+	began := time.Now()
+	s.judge(t, "n1", s.now(), 60)
+	got := <-answer
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if fmt.Sprint(got.Changes) != "[started too_hot open]" || got.More {
+		t.Fatalf("%+v", got)
+	}
+	if i := got.Changes[0].Incident; i.RoomName != "Hall" || i.Phase != "actual" || i.EndTime != nil || i.ID != got.Changes[0].IncidentID {
+		t.Errorf("%+v", i)
+	}
+
+	answer = a.wait(t, got.Next)
+	s.execute(t, `SELECT pg_terminate_backend(pid) `+listeners)
+	s.judge(t, "n2", s.now(), 60)
+	if got = <-answer; fmt.Sprint(got.Changes) != "[joined too_hot open]" {
+		t.Errorf("%+v", got)
+	}
+	await(t, "the listener again", func() bool { return s.listens(t) })
+}
+
+// TestClockMakesChanges moves the clock alone: a silence begins, and ends ten minutes after
+// its sensor was heard again. Who waits is told of both, without any other request.
+func TestClockMakesChanges(t *testing.T) {
+	t.Parallel()
+	var ahead atomic.Int64
+	s, a := newTestCustomer(t, func(c *Config) { c.Clock = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) } })
+	s.running(t)
+	a.heldSensor(t, "n1")
+	s.judge(t, "n1", time.Now().Add(-4*time.Minute), 20)
+	answer := a.wait(t, 0)
+	ahead.Store(int64(90 * time.Second))
+	began := <-answer
+	if fmt.Sprint(began.Changes) != "[started silent open]" {
+		t.Fatalf("%+v", began)
+	}
+	s.judge(t, "n1", time.Now().Add(90*time.Second), 20)
+	cleared := <-a.wait(t, began.Next)
+	if fmt.Sprint(cleared.Changes) != "[cleared silent open]" {
+		t.Fatalf("%+v", cleared)
+	}
+	answer = a.wait(t, cleared.Next)
+	ahead.Store(int64(90*time.Second + 10*time.Minute))
+	// By then it is silent again.
+	if ended := <-answer; len(ended.Changes) == 0 {
+		t.Errorf("%+v", ended)
+	}
+}
+
+// TestChangesGoOnAfterARestart reads the log in parts, with a new process after each: every
+// number comes once, in order. Contract 11.10.
+func TestChangesGoOnAfterARestart(t *testing.T) {
+	t.Parallel()
+	s, a := newTestCustomer(t)
+	room := a.room(t, "Hall")
+	const sensors = 5
+	for n := range sensors {
+		id := fmt.Sprint("n", n)
+		a.sensors(t, room, id)
+		s.judge(t, id, s.now(), 60)
+	}
+	if got := a.changes(t, ""); len(got.Changes) != 0 || got.Next != sensors || got.More {
+		t.Errorf("without a cursor: %+v", got)
+	}
+	var part shownChanges
+	for last := int64(0); last < sensors; {
+		cfg := s.api.cfg
+		server := httptest.NewServer(must.Get(New(cfg))(t))
+		t.Cleanup(server.Close)
+		s.url = server.URL
+		part = a.changes(t, "?limit=2&after=%d", part.Next)
+		for _, c := range part.Changes {
+			if last++; c.Number != last {
+				t.Fatalf("number %d, want %d", c.Number, last)
+			}
+		}
+		if part.More != (last < sensors) || part.Next != last {
+			t.Fatalf("after %d: %+v", last, part)
+		}
+	}
+	if got := a.changes(t, "?after=%d&wait_s=1", part.Next); len(got.Changes) != 0 || got.Next != sensors {
+		t.Errorf("at the end: %+v", got)
+	}
+	const beyond = "after: is beyond the last change of this account"
+	s.call(t, a.token, http.MethodGet, changesPath+"?after=6&wait_s=30", "").says(t, 400, beyond)
+	s.call(t, s.customer(t).token, http.MethodGet, changesPath+"?after=5", "").says(t, 400, beyond)
+}
+
+// TestChangesOfAKeysRooms has a key for one room wait: what happens in another does not reach
+// it. Contract 12.4.
+func TestChangesOfAKeysRooms(t *testing.T) {
+	t.Parallel()
+	s, a := newTestCustomer(t)
+	s.running(t)
+	seen, hidden := a.room(t, "Seen"), a.room(t, "Hidden")
+	a.sensors(t, seen, "n1")
+	a.sensors(t, hidden, "n2")
+	limited := *a
+	limited.token = a.key(t, fmt.Sprintf(`"scope":"read","room_ids":[%d]`, seen)).text
+	answer := limited.wait(t, 0)
+	await(t, "the listener", func() bool { return s.listens(t) })
+	s.judge(t, "n2", s.now(), 60)
+	if all := a.changes(t, "?after=0"); fmt.Sprint(all.Changes) != "[started too_hot open]" {
+		t.Fatalf("%+v", all)
+	}
+	s.judge(t, "n1", s.now(), 60)
+	if got := <-answer; fmt.Sprint(got.Changes) != "[started too_hot open]" || got.Changes[0].Incident.RoomID != seen {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestWaitEnds shows what ends a wait besides a change: its time, the client, and the end of
+// the service, which does not wait for those that wait. Of an account 20 may. Contract 11.10.
+func TestWaitEnds(t *testing.T) {
+	t.Parallel()
+	s, a := newTestCustomer(t)
+	began := time.Now()
+	if got := a.changes(t, "?after=0&wait_s=1"); len(got.Changes) != 0 || time.Since(began) < time.Second {
+		t.Errorf("after %v: %+v", time.Since(began), got)
+	}
+	running, stopRunning := context.WithCancel(t.Context())
+	ran := make(chan error, 1)
+	go func() { ran <- s.api.Run(running) }()
+	address, stopServing := served(t, s.api)
+	s.url = "http://" + address
+
+	clients, leave := context.WithCancel(t.Context())
+	waits := func(ctx context.Context) (done <-chan error) {
+		ended := make(chan error, 1)
+		request := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, s.url+changesPath+"?after=0&wait_s=30", nil))(t)
+		request.Header.Set("Authorization", "Bearer "+a.token)
+		go func() {
+			for {
+				response, err := http.DefaultTransport.RoundTrip(request)
+				if err != nil {
+					ended <- err
+					return
+				}
+				_ = response.Body.Close()
+				if response.StatusCode == http.StatusOK {
+					ended <- nil
+					return
+				}
+				time.Sleep(10 * time.Millisecond) // until the request that asks for the limit has gone
+			}
+		}()
+		return ended
+	}
+	full := func() bool {
+		got := s.call(t, a.token, http.MethodGet, changesPath+"?after=0&wait_s=1", "")
+		if got.status == http.StatusTooManyRequests && (got.header.Get("Retry-After") != "5" || !strings.Contains(string(got.body), "At most 20")) {
+			t.Errorf("%v %s", got.header, got.body)
+		}
+		return got.status == http.StatusTooManyRequests
+	}
+	var all []<-chan error
+	for range 20 {
+		all = append(all, waits(clients))
+	}
+	await(t, "the limit", full)
+	s.call(t, s.customer(t).token, http.MethodGet, changesPath+"?after=0&wait_s=1", "").is(t, http.StatusOK)
+	leave()
+	for _, ended := range all {
+		if err := <-ended; err == nil {
+			t.Error("a client that has gone was answered")
+		}
+	}
+	await(t, "their end", func() bool { return !full() })
+
+	last := waits(t.Context())
+	await(t, "the listener", func() bool { return s.listens(t) })
+	began = time.Now()
+	stopRunning()
+	must.Do(t, stopServing())
+	must.Do(t, <-ran)
+	must.Do(t, <-last)
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("the end took %v", took)
+	}
+}
+
+// BenchmarkChangeReachesWhoWaits has incidents change while a request waits: from before
+// the reading is judged, of which the log is a part, until the answer is read.
+func BenchmarkChangeReachesWhoWaits(b *testing.B) {
+	s, a := newTestCustomer(b, func(c *Config) { c.Log = logging.Discard() })
+	s.document = nil // answers are not checked here
+	s.running(b)
+	room := a.room(b, "Hall")
+	var cursor int64
+	n := 0
+	for b.Loop() {
+		b.StopTimer()
+		n++
+		id := fmt.Sprint("n", n)
+		a.sensors(b, room, id)
+		s.holdsBefore(b, id)
+		answer := a.wait(b, cursor)
+		await(b, "the listener", func() bool { return s.listens(b) })
+		time.Sleep(20 * time.Millisecond) // the request waits by now
+		b.StartTimer()
+		s.judge(b, id, s.now(), 60)
+		cursor = (<-answer).Next
+	}
+}
