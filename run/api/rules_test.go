@@ -172,11 +172,13 @@ func TestPreviewIsWhatHappens(t *testing.T) {
 		sensors               []shownPreviewSensor
 	}{
 		"one sensor that is warm now and then": {
-			[]string{warm}, func(sensor, minute int) float64 { return float64(max(0, 1-sensor) * max(0, 1-minute%20/3) * 4) }, 15, 15,
+			[]string{warm},
+			func(sensor, minute int) float64 { return float64(max(0, 1-sensor) * max(0, 1-minute%20/3) * 4) }, 15, 15,
 			[]shownPreviewSensor{{"a", 15}},
 		},
 		"a room that warms": {
-			[]string{warm, critical, dry}, func(sensor, minute int) float64 {
+			[]string{warm, critical, dry},
+			func(sensor, minute int) float64 {
 				return max(0, min(float64(minute-sensor*7)/4, 12-float64(minute)/20))
 			}, 1, 9,
 			[]shownPreviewSensor{{"a", 3}, {"b", 3}, {"c", 3}},
