@@ -161,7 +161,10 @@ func (d *Detect) handleProbe(ctx context.Context, r reading.Reading, published t
 			d.log.ErrorContext(ctx, "skipped reading not judged", "node_id", judged.NodeID, "reading_id", judged.MessageID, "error", err.Error())
 		}
 	}
-	return errors.Join(err, readErr, d.judge.SettleAll(ctx, published))
+	if err := d.judge.SettleAll(ctx, published); err != nil { // the next probe tries again
+		d.log.ErrorContext(ctx, "incidents not settled", "error", err.Error())
+	}
+	return errors.Join(err, readErr)
 }
 
 // observe returns the findings for a reading. A finding that does not hold matters only

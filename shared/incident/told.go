@@ -272,6 +272,7 @@ const (
 type Status struct {
 	Lasting      bool // not ended
 	Breaking     bool
+	Late         bool // all of it was over when it arrived: nobody has been called
 	Parts        int
 	Known        Level     // the worst that people have been told
 	TakenAt      time.Time // zero: open
@@ -306,13 +307,29 @@ type Transition struct {
 	Calls bool
 }
 
+// Joined is the status of an incident that another of its cause turned out to be part of: what
+// somebody has taken stays taken.
+func (s Status) Joined(other Status) Status {
+	if other.Lasting && !s.Lasting {
+		s.TakenAt, s.SnoozedUntil = other.TakenAt, other.SnoozedUntil
+	}
+	s.Lasting, s.Breaking, s.Late = s.Lasting || other.Lasting, s.Breaking || other.Breaking, s.Late && other.Late
+	s.Known = s.Known.Above(other.Known)
+	return s
+}
+
 // Advance compares an incident with what was remembered of it, and returns what is to be
 // remembered and told. A new incident has the zero status. Followed says that another of its
 // cause has begun since: it is over, whatever the clock says.
 func (s Status) Advance(g Gathered, followed bool, now time.Time) (Status, []Transition) {
 	var told []Transition
-	tell := func(e Event, at time.Time, calls bool) { told = append(told, Transition{e, at, calls && !g.Late()}) }
+	late := g.Late()
+	tell := func(e Event, at time.Time, calls bool) { told = append(told, Transition{e, at, calls && !late}) }
 	level, allStanding := s.Level(g, now)
+	open := func() { // to be seen, with what is so now
+		s.TakenAt, s.SnoozedUntil = time.Time{}, time.Time{}
+		level, allStanding = s.Level(g, now)
+	}
 	over := !g.Breaking() && (followed || now.Sub(g.End()) >= JoinGap)
 	begins := s.Parts == 0
 	if begins {
@@ -328,20 +345,32 @@ func (s Status) Advance(g Gathered, followed bool, now time.Time) (Status, []Tra
 	s.Parts = len(g.Parts)
 	if g.Breaking() && !s.Breaking {
 		tell(EventCameBack, now, !s.Lasting)
+		if !s.Lasting {
+			open()
+			s.Known = level
+		}
 		s.Lasting, s.Breaking = true, true
 	}
+	if s.Late && !late && g.Breaking() { // its backlog came first: nobody has been called
+		tell(EventWorse, now, true)
+		open()
+		s.Known = s.Known.Above(level)
+	}
+	s.Late = late
 	if !s.SnoozedUntil.IsZero() && !now.Before(s.SnoozedUntil) {
 		if s.Lasting && !over {
 			tell(EventSnoozeEnded, s.SnoozedUntil, true)
 		}
-		s.TakenAt, s.SnoozedUntil, s.Known = time.Time{}, time.Time{}, s.Known.Above(level)
+		open()
+		s.Known = s.Known.Above(level)
 	}
 	switch {
 	case allStanding:
 		s.Known = Level{} // the next calls as if it were alone
 	case level.worseThan(s.Known):
 		tell(EventWorse, now, !s.TakenAt.IsZero())
-		s.TakenAt, s.SnoozedUntil, s.Known = time.Time{}, time.Time{}, s.Known.Above(level)
+		open()
+		s.Known = s.Known.Above(level)
 	}
 	if !g.Breaking() && s.Breaking {
 		tell(EventCleared, g.End(), false)

@@ -424,3 +424,40 @@ func TestEndedThatBreaksAgainCalls(t *testing.T) {
 	must.Equal(t, "ended", false, l.status.Lasting)
 	must.Equal(t, "again", []string{"joined", "came_back!"}, l.look(21, part(1, "a", incident.TooHot, 0, 10), part(2, "b", incident.TooHot, 19, lasts)))
 }
+
+// TestBacklogBeforeTheLiveReadingCalls begins with readings that were kept during a cut; then
+// live ones come.
+func TestBacklogBeforeTheLiveReadingCalls(t *testing.T) {
+	t.Parallel()
+	l := life{t: t}
+	hot := part(1, "a", incident.TooHot, 0, lasts)
+	hot.Late = true
+	must.Equal(t, "the backlog", []string{"started"}, l.look(30, hot))
+	hot.Late, hot.End = false, minute(31)
+	must.Equal(t, "it is hot now", []string{"worse!"}, l.look(31, hot))
+	must.Equal(t, "once", nothing, l.look(32, hot))
+}
+
+// TestTakenThatComesBackAfterItsEndIsOpen calls, and nobody has it.
+func TestTakenThatComesBackAfterItsEndIsOpen(t *testing.T) {
+	t.Parallel()
+	l := life{t: t}
+	hot := part(1, "a", incident.TooHot, 0, 10)
+	l.look(10, hot)
+	l.take(11, hot)
+	l.look(20, hot)
+	must.Equal(t, "again", []string{"joined", "came_back!"}, l.look(21, hot, part(2, "b", incident.TooHot, 19, lasts)))
+	must.Equal(t, "open", true, l.status.TakenAt.IsZero())
+}
+
+// TestJoinedKeepsWhoHasIt is of an old incident and one that lasts and is taken.
+func TestJoinedKeepsWhoHasIt(t *testing.T) {
+	t.Parallel()
+	over := incident.Status{Parts: 2, Late: true, Known: incident.Level{Severity: incident.Critical, Excess: 1}}
+	lasting := incident.Status{Lasting: true, Breaking: true, TakenAt: minute(5), Known: incident.Level{Severity: incident.Warning, Actual: true, Excess: 2}}
+	want := incident.Status{
+		Lasting: true, Breaking: true, Parts: 2, TakenAt: minute(5), Known: incident.Level{Severity: incident.Critical, Actual: true, Excess: 2},
+	}
+	must.Equal(t, "joined", want, over.Joined(lasting))
+	must.Equal(t, "the other way", minute(5), lasting.Joined(over).TakenAt)
+}

@@ -371,3 +371,99 @@ func TestMigrationGathersWhatThereWas(t *testing.T) {
 	must.Do(t, pool.QueryRow(t.Context(), `SELECT count(xmin) FROM incidents`).Scan(&old))
 	must.Equal(t, "read by the version before", 8, old)
 }
+
+// TestSilentSensorMoves takes its silence along, while another falls silent where it was.
+func TestSilentSensorMoves(t *testing.T) {
+	t.Parallel()
+	for k := range 4 { // places are settled in any order
+		t.Run(fmt.Sprint(k), func(t *testing.T) {
+			t.Parallel()
+			db := openWith(t, "n0", "n1")
+			second := db.room(t, db.anna)
+			for node, at := range map[string]int{"n1": 0, "n0": 100} {
+				must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: judged(node, at, 22).Reading}}))
+			}
+			db.settle(t, 300)
+			must.Get(db.UpdateSensor(t.Context(), db.anna, "n1", accounts.SensorChange{Name: "Rack", Type: "T", RoomID: second}))(t)
+			db.settle(t, 400)
+			db.settle(t, 405)
+			must.Equal(t, "where it was", []string{"silent warning actual 400 breaks  1"}, db.roomIncidents(t, db.anna, db.annasRoom))
+			must.Equal(t, "where it is", []string{"silent warning actual 300 breaks  1"}, db.roomIncidents(t, db.anna, second))
+			changes := len(db.changes(t, db.anna))
+			db.settle(t, 410)
+			must.Equal(t, "nothing more is told", changes, len(db.changes(t, db.anna)))
+		})
+	}
+}
+
+// TestSilenceOutlivesALateService goes on while the service is late and after, and when a look
+// comes with an earlier time.
+func TestSilenceOutlivesALateService(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1")
+	must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: judged("n1", 0, 22).Reading}}))
+	probe := func(second int) {
+		t.Helper()
+		at := instant().Add(time.Duration(second) * time.Second)
+		must.Do(t, db.KeepProbe(t.Context(), at, at))
+	}
+	for _, second := range []int{0, 60, 120, 180, 240, 300} {
+		probe(second)
+	}
+	db.settle(t, 310)
+	db.settle(t, 290) // of a probe that was delivered again
+	db.settle(t, 320)
+	probe(1000) // after a gap
+	db.settle(t, 1010)
+	db.settle(t, 1200)
+	for second := 1060; second <= 1400; second += 60 {
+		probe(second)
+	}
+	db.settle(t, 1400)
+	must.Equal(t, "told once", []string{"started!"}, db.changes(t, db.anna))
+	must.Equal(t, "it lasts", []string{"silent warning actual 300 breaks  1"}, db.roomIncidents(t, db.anna, db.annasRoom))
+	must.Do(t, db.DeleteSensor(t.Context(), db.anna, "n1"))
+	db.settle(t, 1410)
+	must.Equal(t, "without the sensor", []string{"silent warning actual 300 lasts 1410 1"}, db.roomIncidents(t, db.anna, db.annasRoom))
+}
+
+// TestLateReadingJoinsATakenIncident joins the excursion that lasts, which somebody has, into
+// an older one: it stays taken, and nobody is called for what was called.
+func TestLateReadingJoinsATakenIncident(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1")
+	db.judge(t, judged("n1", 0, 60), judged("n1", 300, 20))
+	db.settle(t, 901)
+	db.judge(t, judged("n1", 1140, 60), judged("n1", 1170, 60))
+	db.take(t, 1180)
+	must.Equal(t, "two", []string{"started!", "cleared", "ended", "started!"}, db.changes(t, db.anna))
+	late := judged("n1", 720, 60)
+	late.Arrived = instant().Add(1200 * time.Second)
+	db.judge(t, late)
+	must.Equal(t, "one", []string{"too_hot critical actual 0 breaks  1"}, db.roomIncidents(t, db.anna, db.annasRoom))
+	changes := db.changes(t, db.anna)
+	must.Equal(t, "calls", 2, strings.Count(strings.Join(changes, " "), "!"))
+	var by string
+	var merged int
+	must.Do(t, db.pool.QueryRow(t.Context(), `SELECT taken_by FROM room_incidents WHERE merged_into IS NULL AND taken_at IS NOT NULL`).Scan(&by))
+	must.Do(t, db.pool.QueryRow(t.Context(), `SELECT count(*) FROM room_incidents WHERE merged_into IS NOT NULL`).Scan(&merged))
+	must.Equal(t, "who has it", "anna12", by)
+	must.Equal(t, "its id redirects", 1, merged)
+}
+
+// TestDuplicateFromBeforeAMoveChangesNothing delivers a reading of the old room again.
+func TestDuplicateFromBeforeAMoveChangesNothing(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1")
+	db.judge(t, judged("n1", 0, 60), judged("n1", 200, 60), judged("n1", 330, 20))
+	second := db.room(t, db.anna)
+	must.Get(db.UpdateSensor(t.Context(), db.anna, "n1", accounts.SensorChange{Name: "Rack", Type: "T", RoomID: second}))(t)
+	db.sql(t, `UPDATE sensors SET placed_at = '2026-03-01 12:06:00Z'`, nil)
+	before := db.changes(t, db.anna)
+	again := judged("n1", 200, 60)
+	again.Arrived = instant().Add(400 * time.Second)
+	db.judge(t, again)
+	db.settle(t, 410)
+	must.Equal(t, "told", before, db.changes(t, db.anna))
+	must.Equal(t, "in the new room", 0, len(db.roomIncidents(t, db.anna, second)))
+}

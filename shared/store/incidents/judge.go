@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -128,6 +129,7 @@ type nodeRules struct {
 	roomHolds bool                          // another node of the room has a forecast that holds
 	calls     map[int64]float64             // by excursion: the excess from which on its incident calls again
 	placed    map[int64]bool                // excursions that began before their node was put into its room
+	rooms     map[int64]int64               // by excursion
 }
 
 // nodeOwner is the customer who may see a reading, with the customer's names for its node.
@@ -282,11 +284,12 @@ func lockAndLoad(ctx context.Context, tx *store.DB, j Judged) (n nodeRules, know
 			Start: store.UTC(m.Starts), ClearingSince: store.UTC(m.ClearingSince), Peak: m.Peak, PeakTime: store.UTC(m.PeakAt),
 		}
 	}
-	n.calls, n.placed = map[int64]float64{}, map[int64]bool{}
+	n.calls, n.placed, n.rooms = map[int64]float64{}, map[int64]bool{}, map[int64]int64{}
 	for _, i := range joined {
-		if !i.Lasting && i.RoomID != 0 && i.RoomID != n.owner.RoomID {
+		if !i.Lasting && i.RoomID != 0 && i.RoomID != n.owner.RoomID && !at.Before(store.UTC(n.owner.PlacedAt)) {
 			continue // it ended in the room where the sensor was
 		}
+		n.rooms[i.ID] = i.RoomID
 		n.calls[i.ID], n.placed[i.ID] = i.KnownExcess+1, i.RoomID == 0 && n.owner.RoomID != 0
 		n.incidents[i.RuleID] = append(n.incidents[i.RuleID], incident.Incident{
 			ID: i.ID, Start: i.StartTime.UTC(), End: i.EndTime.UTC(), Lasting: i.Lasting, Peak: i.Peak, PeakTime: i.PeakTime.UTC(),
@@ -298,7 +301,7 @@ func lockAndLoad(ctx context.Context, tx *store.DB, j Judged) (n nodeRules, know
 
 // advance judges the reading by each rule and writes the changes.
 func (n nodeRules) advance(ctx context.Context, tx *store.DB, j Judged) error {
-	w := writes{nodeRules: n, judged: j}
+	w := writes{nodeRules: n, judged: j, told: map[int64]span{}}
 	for _, rule := range n.rules {
 		if err := w.judge(ctx, tx, rule); err != nil {
 			return fmt.Errorf("rule %d: %w", rule.ID, err)
@@ -310,19 +313,25 @@ func (n nodeRules) advance(ctx context.Context, tx *store.DB, j Judged) error {
 	if w.batch.Len() == 0 {
 		return nil
 	}
-	at, told := placeOf(false, n.owner.RoomID, j.NodeID, ""), !w.from.IsZero()
+	rooms := slices.Sorted(maps.Keys(w.told)) // everybody locks in this order
 	err := tx.ExecBatch(ctx, func(batch *pgx.Batch) {
-		if told {
-			at.lock(batch, n.owner.CustomerID)
+		for _, room := range rooms {
+			placeOf(false, room, j.NodeID, "").lock(batch, n.owner.CustomerID)
 		}
 		batch.QueuedQueries = append(batch.QueuedQueries, w.batch.QueuedQueries...)
 	})
-	if err != nil || !told {
-		return store.Wrap(err, "write")
+	if err != nil {
+		return fmt.Errorf("write: %w", err)
 	}
 	now := j.Arrived
 	if now.IsZero() {
 		now = j.Time
 	}
-	return tell(ctx, tx, n.owner.CustomerID, at, w.from, w.until, now)
+	for _, room := range rooms {
+		s := w.told[room]
+		if err := tell(ctx, tx, n.owner.CustomerID, placeOf(false, room, j.NodeID, ""), s.from, s.until, now); err != nil {
+			return err
+		}
+	}
+	return nil
 }

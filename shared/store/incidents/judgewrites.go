@@ -22,23 +22,28 @@ type writes struct {
 
 	judged Judged
 	batch  pgx.Batch
-	// The time of the excursions by which people may have to be told something; zero if there
-	// is nothing.
-	from, until time.Time
+	told   map[int64]span // by room: the time of excursions by which people may have to be told something
 }
 
-// touch notes that people may have to be told of an excursion.
+// touch notes that people may have to be told of excursions: a stored one in its own room, a
+// new one in the node's.
 func (w *writes) touch(excursions ...incident.Incident) {
 	for _, e := range excursions {
 		if e.Start.IsZero() { // there was none before
 			continue
 		}
-		if w.from.IsZero() || e.Start.Before(w.from) {
-			w.from = e.Start
+		room := w.owner.RoomID
+		if w.rooms[e.ID] != 0 {
+			room = w.rooms[e.ID]
 		}
-		if e.End.After(w.until) {
-			w.until = e.End
+		s, known := w.told[room]
+		if !known || e.Start.Before(s.from) {
+			s.from = e.Start
 		}
+		if e.End.After(s.until) {
+			s.until = e.End
+		}
+		w.told[room] = s
 	}
 }
 

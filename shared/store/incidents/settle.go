@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"coldaisle.dev/shared/incident"
-	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
 )
 
@@ -72,7 +71,16 @@ func (s Store) Settle(ctx context.Context, customerID int64, now time.Time) erro
 		SELECT CASE WHEN e.of_gateway THEN 0 ELSE COALESCE(e.room_id, 0) END, CASE WHEN e.of_gateway OR e.room_id IS NOT NULL THEN '' ELSE e.node_id END,
 		       CASE WHEN e.of_gateway THEN e.gateway_id ELSE '' END, e.start_time
 		FROM excursions e
-		WHERE e.customer_id = @customer AND e.lasting AND e.merged_into IS NULL AND e.incident_id IS NULL`,
+		LEFT JOIN room_incidents i ON i.id = e.incident_id
+		WHERE e.customer_id = @customer AND e.lasting AND e.merged_into IS NULL
+		  AND (i.id IS NULL OR NOT i.lasting OR i.merged_into IS NOT NULL OR (COALESCE(i.room_id, 0), i.node_id, i.gateway_id) <> (
+		      CASE WHEN e.of_gateway THEN 0 ELSE COALESCE(e.room_id, 0) END, CASE WHEN e.of_gateway OR e.room_id IS NOT NULL THEN '' ELSE e.node_id END,
+		      CASE WHEN e.of_gateway THEN e.gateway_id ELSE '' END))
+		UNION ALL
+		-- What the version before began and ended between two looks.
+		SELECT COALESCE(e.room_id, 0), CASE WHEN e.room_id IS NULL THEN e.node_id ELSE '' END, '', e.start_time
+		FROM excursions e
+		WHERE e.customer_id = @customer AND NOT e.lasting AND e.merged_into IS NULL AND e.incident_id IS NULL`,
 		pgx.StrictNamedArgs{"customer": customerID, "now": now, "gap": incident.JoinGap, "standing": incident.StandingAfter})
 	if err != nil {
 		return fmt.Errorf("due incidents of customer %d: %w", customerID, err)
@@ -83,6 +91,7 @@ func (s Store) Settle(ctx context.Context, customerID int64, now time.Time) erro
 			due[at] = r.StartTime
 		}
 	}
+	var errs []error
 	for at, from := range due {
 		err := s.db.InTx(ctx, func(tx *store.DB) error {
 			if err := tx.ExecBatch(ctx, func(batch *pgx.Batch) { at.lock(batch, customerID) }); err != nil {
@@ -90,11 +99,9 @@ func (s Store) Settle(ctx context.Context, customerID int64, now time.Time) erro
 			}
 			return tell(ctx, tx, customerID, at, from, now, now)
 		})
-		if err != nil {
-			return fmt.Errorf("settle incidents of customer %d: %w", customerID, err)
-		}
+		errs = append(errs, store.Wrap(err, "settle incidents of customer %d", customerID))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // settleSilences stores the silences that have begun, and ends those that are over. It returns
@@ -105,17 +112,16 @@ func (s Store) settleSilences(ctx context.Context, customerID int64, now time.Ti
 		return nil, err
 	}
 	type row struct {
-		Channel   reading.Channel
 		NodeID    string
 		RoomID    int64
 		GatewayID string
 		OfGateway bool
-		StartTime time.Time
 	}
 	recorded, err := store.All[row](ctx, s.db, `
-		SELECT channel, node_id, COALESCE(room_id, 0) AS room_id, gateway_id, of_gateway, start_time
+		SELECT node_id, COALESCE(room_id, 0) AS room_id, gateway_id, of_gateway
 		FROM excursions
-		WHERE customer_id = @customer AND kind = 'silence' AND lasting`, pgx.StrictNamedArgs{"customer": customerID})
+		WHERE customer_id = @customer AND kind = 'silence' AND lasting
+		ORDER BY node_id`, pgx.StrictNamedArgs{"customer": customerID})
 	if err != nil {
 		return nil, fmt.Errorf("recorded: %w", err)
 	}
@@ -123,9 +129,9 @@ func (s Store) settleSilences(ctx context.Context, customerID int64, now time.Ti
 	if err != nil || probe.Late(now) { // nobody is silent by now, and nobody is heard
 		return map[place]time.Time{}, err
 	}
-	known, due := map[reading.Node]row{}, map[place]time.Time{}
+	known, due := map[string]row{}, map[place]time.Time{}
 	for _, r := range recorded {
-		known[reading.Node{Channel: r.Channel, ID: r.NodeID}] = r
+		known[r.NodeID] = r
 	}
 	batch := &pgx.Batch{}
 	mark := func(at place, from time.Time) {
@@ -134,9 +140,8 @@ func (s Store) settleSilences(ctx context.Context, customerID int64, now time.Ti
 		}
 	}
 	for _, n := range silent {
-		node := reading.Node{Channel: reading.Channel(n.Channel), ID: n.NodeID}
-		before, is := known[node]
-		delete(known, node)
+		before, is := known[n.NodeID]
+		delete(known, n.NodeID)
 		whole := gateways[n.GatewayID] || (is && before.OfGateway && before.GatewayID == n.GatewayID)
 		if is && before.OfGateway == whole && before.RoomID == n.RoomID {
 			continue
@@ -149,8 +154,11 @@ func (s Store) settleSilences(ctx context.Context, customerID int64, now time.Ti
 		batch.Queue(`
 			INSERT INTO excursions (customer_id, kind, channel, node_id, sensor_name, room_id, room_name, gateway_id, of_gateway, rule_id, quantity, direction,
 			                        limit_value, severity, start_time, end_time, lasting, peak, peak_time, risen_at)
-			VALUES (@customer, 'silence', @channel, @node, @sensor, NULLIF(@room::bigint, 0), @room_name, @gateway, @whole, @rule, '', '',
-			        0, @severity, @start, @start, true, 0, @newest, @start)
+			SELECT @customer, 'silence', channel, node_id, @sensor, NULLIF(@room::bigint, 0), @room_name, @gateway, @whole, @rule, '', '',
+			       0, @severity, @start, @start::timestamptz, true, 0, timestamp, @start
+			FROM node_state
+			WHERE channel = @channel AND node_id = @node AND timestamp = @newest -- it has not been heard since
+			FOR NO KEY UPDATE
 			ON CONFLICT (channel, node_id, customer_id) WHERE kind = 'silence' AND lasting DO UPDATE
 			SET room_id = EXCLUDED.room_id, room_name = EXCLUDED.room_name, sensor_name = EXCLUDED.sensor_name, gateway_id = EXCLUDED.gateway_id,
 			    of_gateway = EXCLUDED.of_gateway, severity = EXCLUDED.severity`,
@@ -159,17 +167,26 @@ func (s Store) settleSilences(ctx context.Context, customerID int64, now time.Ti
 				"gateway": n.GatewayID, "whole": whole, "rule": silenceRule, "severity": string(severity), "start": n.Since(), "newest": n.Newest,
 			})
 	}
-	for node, r := range known {
-		// It is heard again, where ingest has not seen that; or it is gone, and has no reading after its last.
+	for _, r := range recorded {
+		if _, left := known[r.NodeID]; !left {
+			continue
+		}
+		// It is heard again, where ingest has not seen that, or it is gone. While the service was
+		// late, nobody is silent, and who was may be so again.
 		batch.Queue(`
+			WITH newest AS (
+			    SELECT GREATEST(
+			        (SELECT timestamp FROM live_states WHERE customer_id = @customer AND node_id = @node),
+			        (SELECT timestamp FROM node_state WHERE channel = @customer AND node_id = @node AND timestamp <= `+store.NotAhead+`)) AS at
+			)
 			UPDATE excursions e
-			SET lasting = false, resolution = CASE WHEN s.timestamp > e.peak_time THEN 'cleared' ELSE 'sensor_deleted' END,
-			    end_time = GREATEST(e.start_time, s.timestamp)
-			FROM (SELECT @channel::bigint AS channel, @node::text AS node_id) AS k
-			LEFT JOIN node_state s ON s.channel = k.channel AND s.node_id = k.node_id
-			WHERE e.kind = 'silence' AND e.lasting AND e.customer_id = @customer AND e.channel = k.channel AND e.node_id = k.node_id`,
-			pgx.StrictNamedArgs{"customer": customerID, "channel": int64(node.Channel), "node": node.ID})
-		mark(placeOf(r.OfGateway, r.RoomID, r.NodeID, r.GatewayID), r.StartTime)
+			SET lasting = false, resolution = CASE WHEN n.at > e.peak_time THEN 'cleared' ELSE 'sensor_deleted' END,
+			    end_time = GREATEST(e.start_time, CASE WHEN n.at > e.peak_time THEN n.at ELSE @now END)
+			FROM newest n
+			WHERE e.kind = 'silence' AND e.lasting AND e.customer_id = @customer AND e.node_id = @node AND (n.at > e.peak_time OR (
+			    NOT EXISTS (SELECT FROM sensors s WHERE s.customer_id = @customer AND s.node_id = @node)
+			    AND (e.sensor_name <> '' OR e.peak_time <= @now::timestamptz - @discovered::interval)))`,
+			pgx.StrictNamedArgs{"customer": customerID, "node": r.NodeID, "now": now, "discovered": discoveredSilence})
 	}
 	if batch.Len() == 0 {
 		return due, nil

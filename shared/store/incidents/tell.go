@@ -25,9 +25,17 @@ func (p place) args(customer int64) pgx.StrictNamedArgs {
 	return pgx.StrictNamedArgs{"customer": customer, "room": p.RoomID, "node": p.NodeID, "gateway": p.GatewayID}
 }
 
-// atPlace is the condition that an excursion e is at a place.
-const atPlace = `CASE WHEN e.of_gateway THEN e.gateway_id = @gateway
-	ELSE @gateway = '' AND e.room_id IS NOT DISTINCT FROM NULLIF(@room::bigint, 0) AND (@room <> 0 OR e.node_id = @node) END`
+// condition is that an excursion e is at the place. Each takes all three arguments.
+func (p place) condition() string {
+	switch {
+	case p.GatewayID != "":
+		return `(e.of_gateway AND e.gateway_id = @gateway AND @room::bigint = 0 AND @node::text = '')`
+	case p.RoomID != 0:
+		return `(NOT e.of_gateway AND e.room_id = @room AND @gateway::text = '' AND @node::text = '')`
+	default:
+		return `(NOT e.of_gateway AND e.room_id IS NULL AND e.node_id = @node AND @gateway::text = '' AND @room::bigint = 0)`
+	}
+}
 
 // toldRow is an incident as [incident.Status] remembers it.
 type toldRow struct {
@@ -38,7 +46,10 @@ type toldRow struct {
 	Lasting       bool
 	Breaking      bool
 	Parts         int
-	Elsewhere     bool // an incident of another place
+	Late          bool
+	Elsewhere     bool  // an incident of another place
+	Target        int64 // of one whose excursions became part of others: one of these
+	Moved         bool  // of one that has excursions at other places alone
 	TakenAt       *time.Time
 	SnoozedUntil  *time.Time
 	KnownSeverity incident.Severity
@@ -48,7 +59,7 @@ type toldRow struct {
 
 func (r toldRow) status() incident.Status {
 	return incident.Status{
-		Lasting: r.Lasting, Breaking: r.Breaking, Parts: r.Parts, TakenAt: store.UTC(r.TakenAt), SnoozedUntil: store.UTC(r.SnoozedUntil),
+		Lasting: r.Lasting, Breaking: r.Breaking, Late: r.Late, Parts: r.Parts, TakenAt: store.UTC(r.TakenAt), SnoozedUntil: store.UTC(r.SnoozedUntil),
 		Known: incident.Level{Severity: r.KnownSeverity, Actual: r.KnownActual, Excess: r.KnownExcess},
 	}
 }
@@ -79,7 +90,7 @@ const partColumns = `e.id, COALESCE(e.incident_id, 0) AS incident_id, e.channel,
 func (r partRow) part() incident.Part {
 	p := incident.Part{
 		ID: r.ID, IncidentID: r.IncidentID, Node: fmt.Sprint(r.Channel, r.NodeID), Kind: r.Kind, Quantity: r.Quantity, Severity: r.Severity,
-		Start: r.StartTime.UTC(), End: r.EndTime.UTC(), Lasting: r.Lasting, Late: r.Late, RisenAt: r.RisenAt.UTC(),
+		Start: r.StartTime.UTC(), End: r.EndTime.UTC(), Lasting: r.Lasting, Late: r.Late && r.Kind != incident.KindSilence, RisenAt: r.RisenAt.UTC(),
 	}
 	direction, finding := r.Direction, ""
 	switch f := r.Finding; {
@@ -121,17 +132,20 @@ func tell(ctx context.Context, tx *store.DB, customer int64, at place, from, unt
 		WITH near AS (
 		    SELECT e.id, e.incident_id
 		    FROM excursions e
-		    WHERE e.customer_id = @customer AND e.merged_into IS NULL AND `+atPlace+`
-		      AND (e.lasting OR (e.end_time >= @from AND e.start_time <= @until))
+		    WHERE e.customer_id = @customer AND e.merged_into IS NULL AND e.lasting AND `+at.condition()+`
+		    UNION
+		    SELECT e.id, e.incident_id
+		    FROM excursions e
+		    WHERE e.customer_id = @customer AND e.merged_into IS NULL AND e.end_time >= @from AND e.start_time <= @until AND `+at.condition()+`
 		    UNION
 		    SELECT 0, i.id
 		    FROM room_incidents i
-		    WHERE i.customer_id = @customer AND i.lasting AND i.merged_into IS NULL AND (COALESCE(i.room_id, 0), i.node_id, i.gateway_id) = (@room, @node, @gateway)
+		    WHERE i.customer_id = @customer AND i.lasting AND i.merged_into IS NULL AND COALESCE(i.room_id, 0) = @room AND i.node_id = @node AND i.gateway_id = @gateway
 		)
 		SELECT `+partColumns+`
 		FROM excursions e
-		WHERE e.id IN (SELECT id FROM near)
-		   OR (e.incident_id IN (SELECT incident_id FROM near) AND e.merged_into IS NULL AND `+atPlace+`)`, args)
+		WHERE e.id IN (SELECT n.id FROM near n UNION SELECT m.id FROM near n JOIN excursions m ON m.incident_id = n.incident_id)
+		  AND e.customer_id = @customer AND e.merged_into IS NULL AND `+at.condition(), args)
 	if err != nil {
 		return fmt.Errorf("excursions: %w", err)
 	}
@@ -143,16 +157,15 @@ func tell(ctx context.Context, tx *store.DB, customer int64, at place, from, unt
 	}
 	args["ids"] = ids
 	known, err := store.All[toldRow](ctx, tx, `
-		SELECT i.id, i.cause, i.start_time, i.end_time, i.lasting, i.breaking, i.parts, i.taken_at, i.snoozed_until, i.known_severity, i.known_actual, i.known_excess,
-		       (COALESCE(i.room_id, 0), i.node_id, i.gateway_id) <> (@room, @node, @gateway) AS elsewhere
+		SELECT i.id, i.cause, i.start_time, i.end_time, i.lasting, i.breaking, i.late, i.parts, i.taken_at, i.snoozed_until, i.known_severity, i.known_actual,
+		       i.known_excess, (COALESCE(i.room_id, 0), i.node_id, i.gateway_id) <> (@room, @node, @gateway) AS elsewhere,
+		       COALESCE((SELECT max(e.merged_into) FROM excursions e WHERE e.incident_id = i.id), 0) AS target,
+		       EXISTS (SELECT FROM excursions e WHERE e.incident_id = i.id AND e.merged_into IS NULL) AND NOT i.id = ANY (@ids) AS moved
 		FROM room_incidents i
-		WHERE i.id = ANY (@ids) AND i.customer_id = @customer AND i.merged_into IS NULL
-		UNION
-		SELECT i.id, i.cause, i.start_time, i.end_time, i.lasting, i.breaking, i.parts, i.taken_at, i.snoozed_until, i.known_severity, i.known_actual, i.known_excess, false
-		FROM room_incidents i
-		WHERE i.customer_id = @customer AND COALESCE(i.room_id, 0) = @room AND i.node_id = @node AND i.gateway_id = @gateway AND i.merged_into IS NULL
-		  AND (i.lasting OR i.end_time >= @from) AND i.start_time <= @until
-		  AND NOT EXISTS (SELECT FROM excursions e WHERE e.incident_id = i.id AND e.merged_into IS NULL)`, args)
+		WHERE i.customer_id = @customer AND i.merged_into IS NULL AND (
+		    i.id = ANY (@ids)
+		    OR (COALESCE(i.room_id, 0) = @room AND i.node_id = @node AND i.gateway_id = @gateway AND (i.lasting OR (i.end_time >= @from AND i.start_time <= @until))
+		        AND NOT EXISTS (SELECT FROM excursions e WHERE e.incident_id = i.id AND e.merged_into IS NULL AND `+at.condition()+`)))`, args)
 	if err != nil {
 		return fmt.Errorf("incidents: %w", err)
 	}
@@ -166,6 +179,8 @@ func tell(ctx context.Context, tx *store.DB, customer int64, at place, from, unt
 	}
 	gathered := incident.Gather(parts)
 	taken, gone := incident.Identify(gathered, causes)
+	t.follow(gathered, taken, gone)
+	t.join(taken, gone)
 	if err := t.retire(ctx, taken, gone); err != nil {
 		return err
 	}
@@ -194,7 +209,42 @@ type telling struct {
 	roomName string
 	now      time.Time
 	known    map[int64]toldRow
-	changes  []change
+	// Who has one that is joined to another has that: from, to.
+	takeovers [][2]int64
+	changes   []change
+}
+
+// follow finds the incidents whose excursions have become parts of others: they go where these
+// are.
+func (t *telling) follow(gathered []incident.Gathered, taken []int64, gone map[int64]int) {
+	for id, r := range t.known {
+		if _, goes := gone[id]; goes || r.Elsewhere || r.Moved || r.Target == 0 || slices.Contains(taken, id) {
+			continue
+		}
+		k := slices.IndexFunc(gathered, func(g incident.Gathered) bool {
+			return slices.ContainsFunc(g.Parts, func(p incident.Part) bool { return p.ID == r.Target })
+		})
+		if k >= 0 {
+			gone[id] = k
+		}
+	}
+}
+
+// join adds what is known of incidents to those of their cause that they are part of now.
+func (t *telling) join(taken []int64, gone map[int64]int) {
+	for id, k := range gone {
+		other, one := t.known[id], t.known[taken[k]]
+		if taken[k] == 0 || other.Elsewhere || other.Cause != one.Cause {
+			continue
+		}
+		if other.Lasting && !one.Lasting {
+			t.takeovers = append(t.takeovers, [2]int64{id, taken[k]})
+		}
+		joined := one.status().Joined(other.status())
+		one.Lasting, one.Breaking, one.Late, one.TakenAt, one.SnoozedUntil = joined.Lasting, joined.Breaking, joined.Late, store.OrNull(joined.TakenAt), store.OrNull(joined.SnoozedUntil)
+		one.KnownSeverity, one.KnownActual, one.KnownExcess = joined.Known.Severity, joined.Known.Actual, joined.Known.Excess
+		t.known[taken[k]] = one
+	}
 }
 
 // retire ends, for the moment, the stored incidents that are to go, so that those that last
@@ -207,9 +257,25 @@ func (t *telling) retire(ctx context.Context, taken []int64, gone map[int64]int)
 		case goes:
 			ending = append(ending, id)
 		case slices.Contains(taken, id):
-		case !r.Elsewhere:
+		case r.Elsewhere:
+		case r.Moved: // it goes on where its excursions are, which are told next
+			if r.Lasting {
+				ending = append(ending, id)
+				t.changes = append(t.changes, change{incident: id, room: t.at.RoomID, Transition: incident.Transition{Event: incident.EventEnded, At: t.now}})
+			}
+		default:
 			empty = append(empty, id)
 			t.changes = append(t.changes, change{incident: id, room: t.at.RoomID, Transition: incident.Transition{Event: incident.EventWithdrawn, At: t.now}})
+		}
+	}
+	for _, pair := range t.takeovers {
+		_, err := t.tx.Exec(ctx, `
+			UPDATE room_incidents i
+			SET taken_at = o.taken_at, taken_by = o.taken_by, comment = o.comment, snoozed_until = o.snoozed_until, seen = i.seen AND o.seen
+			FROM room_incidents o
+			WHERE o.id = @from AND i.id = @to`, pgx.StrictNamedArgs{"from": pair[0], "to": pair[1]})
+		if err != nil {
+			return fmt.Errorf("take over: %w", err)
 		}
 	}
 	if len(ending)+len(empty) == 0 {

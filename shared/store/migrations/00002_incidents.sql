@@ -21,6 +21,23 @@ SELECT xmin, id, customer_id, kind, channel, node_id, sensor_name, room_id, room
 FROM excursions
 WHERE kind <> 'silence';
 
+-- Who has rights on the table has them on the view, at once.
+-- +goose StatementBegin
+DO $$
+DECLARE
+    granted RECORD;
+BEGIN
+    FOR granted IN
+        SELECT a.privilege_type, a.grantee::regrole::text AS grantee
+        FROM pg_class c, aclexplode(c.relacl) a
+        WHERE c.oid = 'excursions'::regclass AND a.grantee <> 0 AND a.grantee <> c.relowner
+    LOOP
+        EXECUTE format('GRANT %s ON incidents TO %s', granted.privilege_type, granted.grantee);
+    END LOOP;
+END
+$$;
+-- +goose StatementEnd
+
 -- One per place and cause. A place is a room, a node that is in none, or a gateway whose
 -- nodes are all silent. Names are as they were when it began.
 CREATE TABLE room_incidents (
@@ -59,46 +76,6 @@ CREATE UNIQUE INDEX room_incidents_lasting_key ON room_incidents (customer_id, C
     WHERE lasting AND merged_into IS NULL;
 CREATE INDEX room_incidents_customer_idx ON room_incidents (customer_id, start_time DESC, id DESC) WHERE merged_into IS NULL;
 CREATE INDEX room_incidents_unseen_idx ON room_incidents (customer_id) WHERE NOT seen AND NOT lasting AND merged_into IS NULL;
-
--- An incident of every group of incidents of one cause that there was.
-WITH told AS (
-    SELECT i.*, COALESCE(g.group_id, i.id) AS group_id,
-           CASE WHEN kind = 'anomaly' AND finding->>'cause' IN ('unchanged', 'range', 'roughness') THEN 'sensor'
-                WHEN kind = 'anomaly' AND (finding->>'low') IS NULL THEN 'unusual'
-                WHEN kind = 'anomaly' THEN CASE WHEN quantity = 'temperature' THEN 'too_' || CASE WHEN (finding->>'value')::float8 < (finding->>'low')::float8 THEN 'cold' ELSE 'hot' END
-                    ELSE 'too_' || CASE WHEN (finding->>'value')::float8 < (finding->>'low')::float8 THEN 'dry' ELSE 'humid' END END
-                WHEN quantity IN ('temperature', 'temperature_rate') THEN CASE direction WHEN 'below' THEN 'too_cold' ELSE 'too_hot' END
-                ELSE CASE direction WHEN 'below' THEN 'too_dry' ELSE 'too_humid' END END AS cause
-    FROM excursions i
-    LEFT JOIN incident_groups g ON g.incident_id = i.id
-    WHERE i.merged_into IS NULL
-), places AS (
-    -- What lasts of one room and cause is one incident, in however many groups it was.
-    SELECT *, CASE WHEN lasting THEN 0 ELSE group_id END AS part_of, CASE WHEN room_id IS NULL THEN node_id ELSE '' END AS place_node
-    FROM told
-), made AS (
-    INSERT INTO room_incidents (customer_id, room_id, room_name, node_id, cause, severity, actual, start_time, end_time, lasting, breaking, late, parts, taken_at, taken_by, comment, seen,
-                                known_severity, known_actual)
-    SELECT customer_id, room_id, min(room_name), place_node, cause, min(severity), bool_or(kind = 'threshold'), min(start_time), max(end_time), bool_or(lasting), bool_or(lasting), bool_and(late),
-           count(*), max(acknowledged_at) FILTER (WHERE lasting), COALESCE(max(acknowledged_by) FILTER (WHERE lasting), ''), COALESCE(max(comment) FILTER (WHERE acknowledged_at IS NOT NULL), ''), bool_and(acknowledged_at IS NOT NULL),
-           min(severity), bool_or(kind = 'threshold')
-    FROM places
-    GROUP BY customer_id, room_id, place_node, cause, part_of
-    RETURNING id, customer_id, room_id, node_id, cause, start_time, end_time, lasting
-)
-UPDATE excursions e
-SET incident_id = m.id, risen_at = e.peak_time
-FROM places p
-JOIN made m ON m.customer_id = p.customer_id AND m.room_id IS NOT DISTINCT FROM p.room_id AND m.node_id = p.place_node AND m.cause = p.cause
-    AND m.lasting = p.lasting AND p.start_time >= m.start_time AND p.end_time <= m.end_time
-WHERE e.id = p.id;
-
-ALTER TABLE excursions ADD CONSTRAINT excursions_incident_fkey FOREIGN KEY (incident_id) REFERENCES room_incidents (id) ON DELETE SET NULL;
-CREATE INDEX excursions_incident_idx ON excursions (incident_id);
-CREATE INDEX excursions_place_idx ON excursions (customer_id, room_id, end_time DESC) WHERE merged_into IS NULL;
-CREATE UNIQUE INDEX excursions_silence_key ON excursions (channel, node_id, customer_id) WHERE kind = 'silence' AND lasting;
-CREATE INDEX excursions_lasting_idx ON excursions (customer_id) WHERE lasting AND merged_into IS NULL;
-CREATE INDEX excursions_silences_idx ON excursions (channel, node_id, end_time DESC) WHERE kind = 'silence';
 
 -- The log of the transitions of incidents. A number is taken under a lock of the account that
 -- is held until the commit: a cursor passes none over.
