@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -376,7 +377,7 @@ func TestMigrationGathersWhatThereWas(t *testing.T) {
 func TestSilentSensorMoves(t *testing.T) {
 	t.Parallel()
 	for k := range 4 { // places are settled in any order
-		t.Run(fmt.Sprint(k), func(t *testing.T) {
+		t.Run(strconv.Itoa(k), func(t *testing.T) {
 			t.Parallel()
 			db := openWith(t, "n0", "n1")
 			second := db.room(t, db.anna)
