@@ -69,7 +69,7 @@ func TestProcess(t *testing.T) {
 	if got := strings.Join(raised, ", "); got != "over the owner's limit, six hours late, over the default" {
 		t.Errorf("raised: %s", got)
 	}
-	found, err := s.Incidents(t.Context(), c.ID, incidents.IncidentQuery{Limit: 10})
+	found, err := s.Excursions(t.Context(), c.ID, incidents.ExcursionQuery{Limit: 10})
 	if err != nil || len(found) != 1 || !found[0].Lasting || found[0].Peak != 26 {
 		t.Errorf("incidents %+v, %v: want one, of the threshold", found, err)
 	}

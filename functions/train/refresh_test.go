@@ -99,12 +99,12 @@ func TestRightVerdictsLeaveThePast(t *testing.T) {
 		INSERT INTO incidents (customer_id, kind, channel, node_id, quantity, direction, limit_value, severity, start_time, end_time, lasting, peak, peak_time, resolution)
 		VALUES ($1, 'anomaly', 0, 'n1', 'temperature', 'above', 0, 'warning', $2, $3, false, 0, $2, 'cleared')
 		RETURNING id`, p.customer, wild, wild.Add(59*time.Minute)).Scan(&id))
-	judged := func(verdict incidents.IncidentVerdict) []byte {
+	judged := func(verdict incidents.Verdict) []byte {
 		t.Helper()
-		must.Get(p.JudgeIncident(t.Context(), p.customer, id, verdict))(t)
+		must.Get(p.JudgeExcursion(t.Context(), p.customer, id, verdict))(t)
 		return calibrate()
 	}
-	for _, verdict := range []incidents.IncidentVerdict{incidents.VerdictWrong, incidents.VerdictExpected} {
+	for _, verdict := range []incidents.Verdict{incidents.VerdictWrong, incidents.VerdictExpected} {
 		if !bytes.Equal(judged(verdict), unjudged) {
 			t.Errorf("the verdict %s changed what is usual", verdict)
 		}

@@ -92,7 +92,7 @@ func TestFindingsJoinWithinHalfAnHour(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[incident.Kind]bool{incident.KindAnomaly: true, incident.KindForecast: true, incident.KindThreshold: false} {
 		rule := found(kind).Rule()
-		before := []incident.Incident{{ID: 1, Start: after(0), End: after(60)}}
+		before := []incident.Excursion{{ID: 1, Start: after(0), End: after(60)}}
 		near := incident.Stretch{Start: after(60 + 1799), End: after(60 + 1799)}
 		if joined, _ := rule.Join(before, near, false); (joined.ID == 1) != want {
 			t.Errorf("%s: %+v", kind, joined)

@@ -199,63 +199,50 @@ func TestJoin(t *testing.T) {
 	stretch := func(from, to int, peak float64) incident.Stretch {
 		return incident.Stretch{Start: after(from), End: after(to), Peak: peak, PeakTime: after(from)}
 	}
-	stored := func(id int64, from, to int, peak float64) incident.Incident {
-		return incident.Incident{ID: id, Start: after(from), End: after(to), Peak: peak, PeakTime: after(from)}
+	stored := func(id int64, from, to int, peak float64) incident.Excursion {
+		return incident.Excursion{ID: id, Start: after(from), End: after(to), Peak: peak, PeakTime: after(from)}
 	}
-	change := func(i incident.Incident, f func(*incident.Incident)) incident.Incident {
+	change := func(i incident.Excursion, f func(*incident.Excursion)) incident.Excursion {
 		f(&i)
-		return i
-	}
-	acknowledged := func(i incident.Incident) incident.Incident {
-		i.Acknowledged, i.AcknowledgedPeak = true, i.Peak
 		return i
 	}
 	lasting := func(s incident.Stretch) incident.Stretch { s.Lasting = true; return s }
 	cases := map[string]struct {
-		incidents []incident.Incident
+		incidents []incident.Excursion
 		stretch   incident.Stretch
 		late      bool
-		want      incident.Incident
+		want      incident.Excursion
 		absorbed  int
 	}{
 		"the first": {nil, stretch(0, 60, 31), false, stored(0, 0, 60, 31), 0},
-		"late and alone": {nil, stretch(0, 60, 31), true, change(stored(0, 0, 60, 31), func(i *incident.Incident) {
+		"late and alone": {nil, stretch(0, 60, 31), true, change(stored(0, 0, 60, 31), func(i *incident.Excursion) {
 			i.Late = true
 		}), 0},
-		"ten minutes after another": {[]incident.Incident{stored(1, 0, 60, 31)}, stretch(660, 720, 31), false, stored(0, 660, 720, 31), 0},
-		"less than ten minutes after": {[]incident.Incident{stored(1, 0, 60, 31)}, stretch(659, 720, 32), false, change(stored(1, 0, 720, 32), func(i *incident.Incident) {
+		"ten minutes after another": {[]incident.Excursion{stored(1, 0, 60, 31)}, stretch(660, 720, 31), false, stored(0, 660, 720, 31), 0},
+		"less than ten minutes after": {[]incident.Excursion{stored(1, 0, 60, 31)}, stretch(659, 720, 32), false, change(stored(1, 0, 720, 32), func(i *incident.Excursion) {
 			i.PeakTime, i.Reopened = after(659), 1
 		}), 1},
-		"it lasts again": {[]incident.Incident{stored(1, 0, 60, 31)}, lasting(stretch(90, 120, 30.5)), false, change(stored(1, 0, 120, 31), func(i *incident.Incident) {
+		"it lasts again": {[]incident.Excursion{stored(1, 0, 60, 31)}, lasting(stretch(90, 120, 30.5)), false, change(stored(1, 0, 120, 31), func(i *incident.Excursion) {
 			i.Lasting, i.Reopened = true, 1
 		}), 1},
-		"it goes on": {[]incident.Incident{change(stored(1, 0, 60, 31), func(i *incident.Incident) { i.Lasting = true })}, lasting(stretch(0, 90, 31)), false, change(stored(1, 0, 90, 31), func(i *incident.Incident) { i.Lasting = true }), 1},
-		"it is over": {[]incident.Incident{change(stored(1, 0, 60, 31), func(i *incident.Incident) { i.Lasting = true })}, stretch(0, 90, 31), false, stored(1, 0, 90, 31), 1},
-		"before another": {[]incident.Incident{stored(1, 1000, 1060, 31)}, stretch(0, 401, 30.5), true, change(stored(1, 0, 1060, 31), func(i *incident.Incident) {
+		"it goes on": {[]incident.Excursion{change(stored(1, 0, 60, 31), func(i *incident.Excursion) { i.Lasting = true })}, lasting(stretch(0, 90, 31)), false, change(stored(1, 0, 90, 31), func(i *incident.Excursion) { i.Lasting = true }), 1},
+		"it is over": {[]incident.Excursion{change(stored(1, 0, 60, 31), func(i *incident.Excursion) { i.Lasting = true })}, stretch(0, 90, 31), false, stored(1, 0, 90, 31), 1},
+		"before another": {[]incident.Excursion{stored(1, 1000, 1060, 31)}, stretch(0, 401, 30.5), true, change(stored(1, 0, 1060, 31), func(i *incident.Excursion) {
 			i.PeakTime = after(1000)
 		}), 1},
-		"ten minutes before": {[]incident.Incident{stored(1, 1000, 1060, 31)}, stretch(0, 400, 30.5), true, change(stored(0, 0, 400, 30.5), func(i *incident.Incident) {
+		"ten minutes before": {[]incident.Excursion{stored(1, 1000, 1060, 31)}, stretch(0, 400, 30.5), true, change(stored(0, 0, 400, 30.5), func(i *incident.Excursion) {
 			i.Late = true
 		}), 0},
-		"connects two, whatever their order": {[]incident.Incident{stored(9, 0, 60, 31), stored(4, 1000, 1060, 33)}, stretch(500, 560, 32), true, change(stored(4, 0, 1060, 33), func(i *incident.Incident) {
+		"connects two, whatever their order": {[]incident.Excursion{stored(9, 0, 60, 31), stored(4, 1000, 1060, 33)}, stretch(500, 560, 32), true, change(stored(4, 0, 1060, 33), func(i *incident.Excursion) {
 			i.Reopened, i.PeakTime = 1, after(1000)
 		}), 2},
-		"and leaves the third": {[]incident.Incident{stored(1, 0, 60, 31), stored(2, 5000, 5060, 33)}, stretch(500, 560, 32), true, change(stored(1, 0, 560, 32), func(i *incident.Incident) {
+		"and leaves the third": {[]incident.Excursion{stored(1, 0, 60, 31), stored(2, 5000, 5060, 33)}, stretch(500, 560, 32), true, change(stored(1, 0, 560, 32), func(i *incident.Excursion) {
 			i.PeakTime = after(500)
 		}), 1},
-		"acknowledged only if both were": {[]incident.Incident{acknowledged(stored(1, 0, 60, 31)), stored(2, 1000, 1060, 31)}, stretch(500, 560, 31), true, change(stored(1, 0, 1060, 31), func(i *incident.Incident) {
-			i.Reopened, i.AcknowledgedPeak = 1, 31
-		}), 2},
-		"both were": {[]incident.Incident{acknowledged(stored(1, 0, 60, 31)), acknowledged(stored(2, 1000, 1060, 33))}, stretch(500, 560, 32), true, change(stored(1, 0, 1060, 33), func(i *incident.Incident) {
-			i.Reopened, i.Acknowledged, i.AcknowledgedPeak, i.PeakTime = 1, true, 33, after(1000)
-		}), 2},
-		"a late peak above the acknowledged one": {[]incident.Incident{acknowledged(stored(1, 0, 60, 31))}, stretch(30, 40, 31.5), true, change(stored(1, 0, 60, 31.5), func(i *incident.Incident) {
-			i.AcknowledgedPeak, i.PeakTime = 31, after(30)
+		"a late peak": {[]incident.Excursion{stored(1, 0, 60, 31)}, stretch(30, 40, 31.5), true, change(stored(1, 0, 60, 31.5), func(i *incident.Excursion) {
+			i.PeakTime = after(30)
 		}), 1},
-		"a live one stays acknowledged": {[]incident.Incident{acknowledged(stored(1, 0, 60, 31))}, stretch(30, 70, 31.5), false, change(stored(1, 0, 70, 31.5), func(i *incident.Incident) {
-			i.AcknowledgedPeak, i.PeakTime, i.Acknowledged = 31, after(30), true
-		}), 1},
-		"the earlier of equal peaks": {[]incident.Incident{stored(1, 100, 160, 31)}, stretch(0, 90, 31), true, stored(1, 0, 160, 31), 1},
+		"the earlier of equal peaks": {[]incident.Excursion{stored(1, 100, 160, 31)}, stretch(0, 90, 31), true, stored(1, 0, 160, 31), 1},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -264,7 +251,7 @@ func TestJoin(t *testing.T) {
 			if diff := gocmp.Diff(c.want, got); diff != "" || len(absorbed) != c.absorbed {
 				t.Errorf("absorbs %d of %d, incident (-want +got):\n%s", len(absorbed), c.absorbed, diff)
 			}
-			if again, _ := rule.Join([]incident.Incident{got}, c.stretch, c.late); !gocmp.Equal(got, again) {
+			if again, _ := rule.Join([]incident.Excursion{got}, c.stretch, c.late); !gocmp.Equal(got, again) {
 				t.Errorf("joined again (-once +twice):\n%s", gocmp.Diff(got, again))
 			}
 		})

@@ -8,9 +8,9 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// Incident is the visible result of a rule at a node: one firing stretch, or
+// Excursion is the visible result of a rule at a node: one firing stretch, or
 // several with less than [JoinGap] between them.
-type Incident struct {
+type Excursion struct {
 	ID int64 // zero until it is stored
 
 	Start, End time.Time // first reading beyond the limit; clearing reading, or the newest while it lasts
@@ -19,44 +19,34 @@ type Incident struct {
 	PeakTime   time.Time
 	Reopened   int  // how often it fired again within [JoinGap] of clearing
 	Late       bool // all its readings came late; nobody is notified
-
-	Acknowledged     bool
-	AcknowledgedPeak float64 // the peak that was acknowledged
 }
 
-// Join merges a stretch into the incidents of its rule at its node. All incidents within
-// the gap of the stretch become one, under the smallest id. It returns the merged incident
-// and the given incidents that are part of it. Join is idempotent: a stretch that changes
-// neither extent nor peak returns the incident unchanged.
+// Join merges a stretch into the excursions of its rule at its node. All excursions within
+// the gap of the stretch become one, under the smallest id. It returns the merged excursion
+// and the given excursions that are part of it. Join is idempotent: a stretch that changes
+// neither extent nor peak returns the excursion unchanged.
 //
 // late says that the stretch arrived at least [JoinGap] after its end. The result is late only if
-// everything in it was. It is acknowledged only if every part was, and nothing
-// worse than the acknowledged peak has come to it since.
-func (r Rule) Join(incidents []Incident, s Stretch, late bool) (joined Incident, absorbed []Incident) {
-	fresh := Incident{
+// everything in it was.
+func (r Rule) Join(excursions []Excursion, s Stretch, late bool) (joined Excursion, absorbed []Excursion) {
+	fresh := Excursion{
 		Start: s.Start, End: s.End, Lasting: s.Lasting, Peak: s.Peak, PeakTime: s.PeakTime, Late: late,
 	}
-	near := slices.Clone(incidents)
-	near = slices.DeleteFunc(near, func(i Incident) bool { return !r.adjoins(i, s) })
+	near := slices.Clone(excursions)
+	near = slices.DeleteFunc(near, func(i Excursion) bool { return !r.adjoins(i, s) })
 	if len(near) == 0 {
 		return fresh, nil
 	}
-	slices.SortFunc(near, func(a, b Incident) int { return cmp.Or(cmp.Compare(a.ID, b.ID), a.Start.Compare(b.Start)) })
+	slices.SortFunc(near, func(a, b Excursion) int { return cmp.Or(cmp.Compare(a.ID, b.ID), a.Start.Compare(b.Start)) })
 	joined = near[0]
 	for _, other := range near[1:] {
-		joined.Acknowledged = joined.Acknowledged && other.Acknowledged
-		joined.AcknowledgedPeak = r.worse(joined.AcknowledgedPeak, other.AcknowledgedPeak)
 		joined.Reopened += other.Reopened + 1
 		joined = r.include(joined, other)
 	}
 	if !late && s.Start.After(joined.End) && !joined.Lasting {
 		joined.Reopened++
 	}
-	joined = r.include(joined, fresh)
-	if joined.Acknowledged && r.worse(joined.AcknowledgedPeak, joined.Peak) != joined.AcknowledgedPeak && late {
-		joined.Acknowledged = false // a late peak above the acknowledged one needs acknowledging again
-	}
-	return joined, near
+	return r.include(joined, fresh), near
 }
 
 // gap is the minimum pause that separates two stretches into two incidents.
@@ -67,17 +57,17 @@ func (r Rule) gap() time.Duration {
 	return JoinGap
 }
 
-// adjoins reports whether less than the gap lies between an incident and a stretch. A
-// lasting incident has no end yet.
-func (r Rule) adjoins(i Incident, s Stretch) bool {
+// adjoins reports whether less than the gap lies between an excursion and a stretch. A
+// lasting excursion has no end yet.
+func (r Rule) adjoins(i Excursion, s Stretch) bool {
 	if !s.Lasting && i.Start.Sub(s.End) >= r.gap() {
 		return false
 	}
 	return i.Lasting || s.Start.Sub(i.End) < r.gap()
 }
 
-// include extends an incident to cover another.
-func (r Rule) include(i, other Incident) Incident {
+// include extends an excursion to cover another.
+func (r Rule) include(i, other Excursion) Excursion {
 	if other.Start.Before(i.Start) {
 		i.Start = other.Start
 	}
@@ -95,13 +85,6 @@ func (r Rule) include(i, other Incident) Incident {
 // Reach bounds how far apart in time two readings may be if one can change the judgement of
 // the other: the longest time to fire, the longest to clear, and the gap between incidents.
 const Reach = MaxFor + MaxClearFor + JoinGap
-
-// Excursion is an incident with the firing stretches that make it up, in order of time.
-type Excursion struct {
-	Incident
-
-	Stretches []Stretch
-}
 
 // Replay judges the readings of a series that are later than after; earlier ones only feed
 // the rate of change. Of readings with the same time the worst counts. It returns the
@@ -126,64 +109,54 @@ func (r Rule) Replay(after time.Time, points []Point) (Memory, []Excursion) {
 	m, stretches := r.Advance(Memory{Version: r.Version, Last: after}, points)
 	var excursions []Excursion
 	for _, s := range stretches {
-		last := len(excursions) - 1
-		if last < 0 || !r.adjoins(excursions[last].Incident, s) {
-			joined, _ := r.Join(nil, s, false)
-			excursions = append(excursions, Excursion{joined, []Stretch{s}})
+		if last := len(excursions) - 1; last >= 0 && r.adjoins(excursions[last], s) {
+			excursions[last], _ = r.Join(excursions[last:], s, false)
 			continue
 		}
-		e := &excursions[last]
-		e.Incident, _ = r.Join([]Incident{e.Incident}, s, false)
-		e.Stretches = append(e.Stretches, s)
+		joined, _ := r.Join(nil, s, false)
+		excursions = append(excursions, joined)
 	}
 	return m, excursions
 }
 
-// Preview returns the incidents that a rule makes of a whole series in order of
+// Preview returns the excursions that a rule makes of a whole series in order of
 // time, as shown to a customer before the rule is enabled. Detection opens the same
 // incidents.
-func (r Rule) Preview(points []Point) []Incident {
+func (r Rule) Preview(points []Point) []Excursion {
 	_, excursions := r.Replay(time.Time{}, points)
-	var incidents []Incident
-	for _, e := range excursions {
-		incidents = append(incidents, e.Incident)
-	}
-	return incidents
+	return excursions
 }
 
-// Inside reports whether the last point lies within an incident and so cannot change it: it
-// is beyond the limit, between the incident's first and last reading, and no new peak. It is
-// false for rules with a ClearFor and for reopened incidents, which a reading could split, and
+// Inside reports whether the last point lies within an excursion and so cannot change it: it
+// is beyond the limit, between the excursion's first and last reading, and no new peak. It is
+// false for rules with a ClearFor and for reopened excursions, which a reading could split, and
 // for a point so near the start or the peak that, with a window's rounding, it may be that
 // reading itself.
-func (r Rule) Inside(incidents []Incident, points []Point) bool {
+func (r Rule) Inside(excursions []Excursion, points []Point) bool {
 	if r.ClearFor > 0 || r.Quantity == TemperatureRate || !r.Breaks(points) {
 		return false
 	}
 	at := points[len(points)-1].Time
 	value, _ := r.value(points)
 	rounding := reading.AgeError(Reach)
-	return slices.ContainsFunc(incidents, func(i Incident) bool {
+	return slices.ContainsFunc(excursions, func(i Excursion) bool {
 		return i.Reopened == 0 && at.Sub(i.Start) > rounding && at.Before(i.End) &&
 			r.worse(i.Peak, value) == i.Peak && (value != i.Peak || at.Sub(i.PeakTime) > rounding)
 	})
 }
 
-// Reconcile gives excursions, in order of time, the ids of the stored incidents that they
-// replace. Each stored incident goes to the excursion that it overlaps longest; of several
+// Reconcile gives excursions, in order of time, the ids of the stored excursions that they
+// replace. Each stored excursion goes to the excursion that it overlaps longest; of several
 // the one with the smallest id stays. absorbed maps every other one to the index of its
 // excursion, or to -1 if the readings no longer show it. The remaining fields are set as
 // [Rule.Join] does for a stretch that arrived at the given time.
-//
-// past says that newer readings have already been judged: then a worse peak revokes the
-// acknowledgement.
-func (r Rule) Reconcile(stored []Incident, excursions []Excursion, arrived time.Time, past bool) (absorbed map[int64]int) {
+func (r Rule) Reconcile(stored, excursions []Excursion, arrived time.Time) (absorbed map[int64]int) {
 	absorbed = map[int64]int{}
-	parts := make([][]Incident, len(excursions))
+	parts := make([][]Excursion, len(excursions))
 	for _, i := range stored {
 		best, most := -1, -JoinGap
 		for k, e := range excursions {
-			if common := overlap(i, e.Incident); common > most {
+			if common := overlap(i, e); common > most {
 				best, most = k, common
 			}
 		}
@@ -198,28 +171,21 @@ func (r Rule) Reconcile(stored []Incident, excursions []Excursion, arrived time.
 		if len(parts[k]) == 0 {
 			continue
 		}
-		first := slices.MinFunc(parts[k], func(a, b Incident) int { return cmp.Compare(a.ID, b.ID) })
+		first := slices.MinFunc(parts[k], func(a, b Excursion) int { return cmp.Compare(a.ID, b.ID) })
 		delete(absorbed, first.ID)
-		e.ID, e.Acknowledged, e.AcknowledgedPeak = first.ID, true, first.AcknowledgedPeak
-		peak := first.Peak
+		e.ID = first.ID
 		for _, part := range parts[k] {
-			peak = r.worse(peak, part.Peak)
 			e.Late = e.Late && part.Late
-			e.Acknowledged = e.Acknowledged && part.Acknowledged
-			e.AcknowledgedPeak = r.worse(e.AcknowledgedPeak, part.AcknowledgedPeak)
-		}
-		if past && e.Peak != peak && r.worse(peak, e.Peak) == e.Peak && r.worse(e.AcknowledgedPeak, e.Peak) != e.AcknowledgedPeak {
-			e.Acknowledged = false // the late peak needs its own acknowledgement
 		}
 	}
 	return absorbed
 }
 
-// overlap returns the time that two incidents share; if they share none, the gap between
-// them as a negative value. A lasting incident has no end.
-func overlap(a, b Incident) time.Duration {
+// overlap returns the time that two excursions share; if they share none, the gap between
+// them as a negative value. A lasting excursion has no end.
+func overlap(a, b Excursion) time.Duration {
 	const goesOn = 100 * 365 * 24 * time.Hour
-	end := func(i Incident) time.Time {
+	end := func(i Excursion) time.Time {
 		if i.Lasting {
 			return i.End.Add(goesOn)
 		}

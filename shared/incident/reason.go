@@ -8,9 +8,9 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// Describe describes an incident of the rule in words, for a list of incidents:
+// Describe describes an excursion of the rule in words, for a list of excursions:
 // "Temperature above 32.0 °C for 12 min, peak 35.1 °C".
-func (r Rule) Describe(i Incident) string {
+func (r Rule) Describe(i Excursion) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s %s %.1f %s", r.Quantity.name(), r.Direction, r.Limit, r.Quantity.unit())
 	if lasted := i.End.Sub(i.Start); lasted > 0 {

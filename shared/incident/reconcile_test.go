@@ -12,87 +12,51 @@ import (
 
 // excursion is one of the rule hot() between two seconds.
 func excursion(from, to int, peak float64) incident.Excursion {
-	return incident.Excursion{Incident: incident.Incident{Start: after(from), End: after(to), Peak: peak, PeakTime: after(from)}}
+	return incident.Excursion{Start: after(from), End: after(to), Peak: peak, PeakTime: after(from)}
 }
 
 func TestReconcile(t *testing.T) {
 	t.Parallel()
-	stored := func(id int64, from, to int, peak float64) incident.Incident {
-		return incident.Incident{ID: id, Start: after(from), End: after(to), Peak: peak, PeakTime: after(from)}
+	stored := func(id int64, from, to int, peak float64) incident.Excursion {
+		return incident.Excursion{ID: id, Start: after(from), End: after(to), Peak: peak, PeakTime: after(from)}
 	}
-	acknowledged := func(i incident.Incident, peak float64) incident.Incident {
-		i.Acknowledged, i.AcknowledgedPeak = true, peak
-		return i
-	}
-	lasting := func(i incident.Incident) incident.Incident { i.Lasting = true; return i }
-	late := func(i incident.Incident) incident.Incident { i.Late = true; return i }
+	lasting := func(i incident.Excursion) incident.Excursion { i.Lasting = true; return i }
+	late := func(i incident.Excursion) incident.Excursion { i.Late = true; return i }
 	for name, c := range map[string]struct {
-		stored     []incident.Incident
+		stored     []incident.Excursion
 		excursions []incident.Excursion
 		arrived    int
-		want       []incident.Incident
+		want       []incident.Excursion
 		absorbed   map[int64]int
 	}{
-		"a new one":       {nil, []incident.Excursion{excursion(0, 60, 31)}, 60, []incident.Incident{stored(0, 0, 60, 31)}, map[int64]int{}},
-		"not late yet":    {nil, []incident.Excursion{excursion(0, 60, 31)}, 659, []incident.Incident{stored(0, 0, 60, 31)}, map[int64]int{}},
-		"over and late":   {nil, []incident.Excursion{excursion(0, 60, 31)}, 660, []incident.Incident{late(stored(0, 0, 60, 31))}, map[int64]int{}},
-		"as it was":       {[]incident.Incident{stored(3, 0, 60, 31)}, []incident.Excursion{excursion(0, 60, 31)}, 9999, []incident.Incident{stored(3, 0, 60, 31)}, map[int64]int{}},
-		"late as it was":  {[]incident.Incident{late(stored(3, 0, 60, 31))}, []incident.Excursion{excursion(0, 90, 31)}, 9999, []incident.Incident{late(stored(3, 0, 90, 31))}, map[int64]int{}},
-		"never was":       {[]incident.Incident{stored(3, 0, 60, 31)}, nil, 60, nil, map[int64]int{3: -1}},
-		"far from it":     {[]incident.Incident{stored(3, 0, 60, 31)}, []incident.Excursion{excursion(660, 700, 31)}, 700, []incident.Incident{stored(0, 660, 700, 31)}, map[int64]int{3: -1}},
-		"near it":         {[]incident.Incident{stored(3, 0, 60, 31)}, []incident.Excursion{excursion(659, 700, 31)}, 700, []incident.Incident{stored(3, 659, 700, 31)}, map[int64]int{}},
-		"two become one":  {[]incident.Incident{stored(9, 0, 60, 31), stored(4, 1000, 1060, 31)}, []incident.Excursion{excursion(0, 1060, 31)}, 1060, []incident.Incident{stored(4, 0, 1060, 31)}, map[int64]int{9: 0}},
-		"one becomes two": {[]incident.Incident{stored(4, 0, 2000, 31)}, []incident.Excursion{excursion(0, 60, 31), excursion(900, 2000, 31)}, 2000, []incident.Incident{late(stored(0, 0, 60, 31)), stored(4, 900, 2000, 31)}, map[int64]int{}},
+		"a new one":       {nil, []incident.Excursion{excursion(0, 60, 31)}, 60, []incident.Excursion{stored(0, 0, 60, 31)}, map[int64]int{}},
+		"not late yet":    {nil, []incident.Excursion{excursion(0, 60, 31)}, 659, []incident.Excursion{stored(0, 0, 60, 31)}, map[int64]int{}},
+		"over and late":   {nil, []incident.Excursion{excursion(0, 60, 31)}, 660, []incident.Excursion{late(stored(0, 0, 60, 31))}, map[int64]int{}},
+		"as it was":       {[]incident.Excursion{stored(3, 0, 60, 31)}, []incident.Excursion{excursion(0, 60, 31)}, 9999, []incident.Excursion{stored(3, 0, 60, 31)}, map[int64]int{}},
+		"late as it was":  {[]incident.Excursion{late(stored(3, 0, 60, 31))}, []incident.Excursion{excursion(0, 90, 31)}, 9999, []incident.Excursion{late(stored(3, 0, 90, 31))}, map[int64]int{}},
+		"never was":       {[]incident.Excursion{stored(3, 0, 60, 31)}, nil, 60, nil, map[int64]int{3: -1}},
+		"far from it":     {[]incident.Excursion{stored(3, 0, 60, 31)}, []incident.Excursion{excursion(660, 700, 31)}, 700, []incident.Excursion{stored(0, 660, 700, 31)}, map[int64]int{3: -1}},
+		"near it":         {[]incident.Excursion{stored(3, 0, 60, 31)}, []incident.Excursion{excursion(659, 700, 31)}, 700, []incident.Excursion{stored(3, 659, 700, 31)}, map[int64]int{}},
+		"two become one":  {[]incident.Excursion{stored(9, 0, 60, 31), stored(4, 1000, 1060, 31)}, []incident.Excursion{excursion(0, 1060, 31)}, 1060, []incident.Excursion{stored(4, 0, 1060, 31)}, map[int64]int{9: 0}},
+		"one becomes two": {[]incident.Excursion{stored(4, 0, 2000, 31)}, []incident.Excursion{excursion(0, 60, 31), excursion(900, 2000, 31)}, 2000, []incident.Excursion{late(stored(0, 0, 60, 31)), stored(4, 900, 2000, 31)}, map[int64]int{}},
 		"the lasting part stays": {
-			[]incident.Incident{lasting(stored(4, 0, 2000, 31))},
-			[]incident.Excursion{excursion(0, 1200, 31), {Incident: lasting(stored(0, 1900, 2000, 31))}},
+			[]incident.Excursion{lasting(stored(4, 0, 2000, 31))},
+			[]incident.Excursion{excursion(0, 1200, 31), lasting(stored(0, 1900, 2000, 31))},
 			2000,
-			[]incident.Incident{late(stored(0, 0, 1200, 31)), lasting(stored(4, 1900, 2000, 31))},
-			map[int64]int{},
-		},
-		"acknowledged only if both were": {
-			[]incident.Incident{acknowledged(stored(1, 0, 60, 31), 31), stored(2, 500, 560, 31)},
-			[]incident.Excursion{excursion(0, 560, 31)},
-			560,
-			[]incident.Incident{{ID: 1, Start: after(0), End: after(560), Peak: 31, PeakTime: after(0), AcknowledgedPeak: 31}},
-			map[int64]int{2: 0},
-		},
-		"a late peak is to be seen": {
-			[]incident.Incident{acknowledged(stored(1, 0, 60, 31), 31)},
-			[]incident.Excursion{excursion(0, 60, 32)},
-			60,
-			[]incident.Incident{{ID: 1, Start: after(0), End: after(60), Peak: 32, PeakTime: after(0), AcknowledgedPeak: 31}},
-			map[int64]int{},
-		},
-		"a peak that was there is not": {
-			[]incident.Incident{acknowledged(stored(1, 0, 60, 33), 31)},
-			[]incident.Excursion{excursion(0, 60, 32)},
-			60,
-			[]incident.Incident{acknowledged(stored(1, 0, 60, 32), 31)},
-			map[int64]int{},
-		},
-		"nor one below the acknowledged": {
-			[]incident.Incident{acknowledged(stored(1, 0, 60, 31), 35)},
-			[]incident.Excursion{excursion(0, 60, 32)},
-			60,
-			[]incident.Incident{acknowledged(stored(1, 0, 60, 32), 35)},
+			[]incident.Excursion{late(stored(0, 0, 1200, 31)), lasting(stored(4, 1900, 2000, 31))},
 			map[int64]int{},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			absorbed := hot().Reconcile(c.stored, c.excursions, after(c.arrived), true)
-			var got []incident.Incident
-			for _, e := range c.excursions {
-				got = append(got, e.Incident)
-			}
-			must.Equal(t, "", c.want, got)
+			absorbed := hot().Reconcile(c.stored, c.excursions, after(c.arrived))
+			must.Equal(t, "", c.want, c.excursions)
 			must.Equal(t, "absorbed", c.absorbed, absorbed)
 		})
 	}
 }
 
-// TestReplay has the stretches of each excursion, and memory as after the readings one by one.
+// TestReplay has excursions and memory as after the readings one by one.
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	rule := hot()
@@ -101,16 +65,8 @@ func TestReplay(t *testing.T) {
 	points = append(points, incident.Point{Time: after(5000), Temperature: 31})
 	memory, got := rule.Replay(time.Time{}, points)
 	want := []incident.Excursion{
-		{
-			Incident: incident.Incident{Start: after(0), End: after(240), Peak: 33, PeakTime: after(60), Reopened: 1},
-			Stretches: []incident.Stretch{
-				{Start: after(0), End: after(120), Peak: 33, PeakTime: after(60)}, {Start: after(180), End: after(240), Peak: 32, PeakTime: after(180)},
-			},
-		},
-		{
-			Incident:  incident.Incident{Start: after(5000), End: after(5000), Lasting: true, Peak: 31, PeakTime: after(5000)},
-			Stretches: []incident.Stretch{{Start: after(5000), End: after(5000), Lasting: true, Peak: 31, PeakTime: after(5000)}},
-		},
+		{Start: after(0), End: after(240), Peak: 33, PeakTime: after(60), Reopened: 1},
+		{Start: after(5000), End: after(5000), Lasting: true, Peak: 31, PeakTime: after(5000)},
 	}
 	must.Equal(t, "", want, got)
 	one, _ := rule.Advance(incident.Memory{}, points)
@@ -126,11 +82,6 @@ func TestReplay(t *testing.T) {
 	if _, got := cold.Replay(time.Time{}, twice); len(got) != 1 || got[0].Peak != 20 {
 		t.Errorf("two of one time, one too cold: %+v", got)
 	}
-	peaked := []incident.Excursion{excursion(0, 60, 32)}
-	acknowledged := []incident.Incident{{ID: 1, Start: after(0), End: after(30), Peak: 31, PeakTime: after(0), Acknowledged: true, AcknowledgedPeak: 31}}
-	if rule.Reconcile(acknowledged, peaked, after(60), false); !peaked[0].Acknowledged {
-		t.Error("one that rises live is to be seen again")
-	}
 	if _, got := rule.Replay(after(60), points); len(got) != 2 || !got[0].Start.Equal(after(180)) {
 		t.Errorf("after the first two: %+v", got)
 	}
@@ -140,9 +91,9 @@ func TestInside(t *testing.T) {
 	t.Parallel()
 	rule := hot()
 	rule.ClearFor = 0
-	over := []incident.Incident{{ID: 1, Start: after(60), End: after(120), Peak: 33, PeakTime: after(60)}}
+	over := []incident.Excursion{{ID: 1, Start: after(60), End: after(120), Peak: 33, PeakTime: after(60)}}
 	for name, c := range map[string]struct {
-		change func(r *incident.Rule, i *incident.Incident)
+		change func(r *incident.Rule, i *incident.Excursion)
 		second int
 		value  float64
 		want   bool
@@ -152,16 +103,16 @@ func TestInside(t *testing.T) {
 		"its last":                {nil, 120, 31, false},
 		"just after the first":    {nil, 61, 31, true},
 		"just before the last":    {nil, 119, 31, true},
-		"its first, by a window":  {func(_ *incident.Rule, i *incident.Incident) { i.Start = after(61).Add(-501 * time.Millisecond) }, 61, 31, false},
+		"its first, by a window":  {func(_ *incident.Rule, i *incident.Excursion) { i.Start = after(61).Add(-501 * time.Millisecond) }, 61, 31, false},
 		"as bad, after the worst": {nil, 90, 33, true},
-		"its worst, by a window":  {func(_ *incident.Rule, i *incident.Incident) { i.PeakTime = after(90).Add(-501 * time.Millisecond) }, 90, 33, false},
-		"as bad, before it":       {func(_ *incident.Rule, i *incident.Incident) { i.PeakTime = after(91) }, 90, 33, false},
-		"as bad, at its time":     {func(_ *incident.Rule, i *incident.Incident) { i.PeakTime = after(90) }, 90, 33, false},
+		"its worst, by a window":  {func(_ *incident.Rule, i *incident.Excursion) { i.PeakTime = after(90).Add(-501 * time.Millisecond) }, 90, 33, false},
+		"as bad, before it":       {func(_ *incident.Rule, i *incident.Excursion) { i.PeakTime = after(91) }, 90, 33, false},
+		"as bad, at its time":     {func(_ *incident.Rule, i *incident.Excursion) { i.PeakTime = after(90) }, 90, 33, false},
 		"worse":                   {nil, 90, 34, false},
 		"back":                    {nil, 90, 30, false},
-		"it came back":            {func(_ *incident.Rule, i *incident.Incident) { i.Reopened = 1 }, 90, 31, false},
-		"it takes time to clear":  {func(r *incident.Rule, _ *incident.Incident) { r.ClearFor = time.Second }, 90, 31, false},
-		"a rate":                  {func(r *incident.Rule, _ *incident.Incident) { r.Quantity, r.Limit = incident.TemperatureRate, -9 }, 90, 31, false},
+		"it came back":            {func(_ *incident.Rule, i *incident.Excursion) { i.Reopened = 1 }, 90, 31, false},
+		"it takes time to clear":  {func(r *incident.Rule, _ *incident.Excursion) { r.ClearFor = time.Second }, 90, 31, false},
+		"a rate":                  {func(r *incident.Rule, _ *incident.Excursion) { r.Quantity, r.Limit = incident.TemperatureRate, -9 }, 90, 31, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -170,7 +121,7 @@ func TestInside(t *testing.T) {
 				c.change(&r, &i)
 			}
 			points := []incident.Point{{Time: after(c.second - 600), Temperature: 31}, {Time: after(c.second), Temperature: c.value}}
-			if got := r.Inside([]incident.Incident{i}, points); got != c.want {
+			if got := r.Inside([]incident.Excursion{i}, points); got != c.want {
 				t.Error(got)
 			}
 		})

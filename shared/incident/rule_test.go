@@ -205,15 +205,15 @@ func TestSilenceInWords(t *testing.T) {
 
 func TestDescribe(t *testing.T) {
 	t.Parallel()
-	lasted := func(d time.Duration, peak float64, reopened int) incident.Incident {
-		return incident.Incident{Start: noon, End: noon.Add(d), Peak: peak, Reopened: reopened}
+	lasted := func(d time.Duration, peak float64, reopened int) incident.Excursion {
+		return incident.Excursion{Start: noon, End: noon.Add(d), Peak: peak, Reopened: reopened}
 	}
 	rule := func(q incident.Quantity, d incident.Direction, limit float64) incident.Rule {
 		return incident.Rule{Quantity: q, Direction: d, Limit: limit}
 	}
 	for want, c := range map[string]struct {
 		rule     incident.Rule
-		incident incident.Incident
+		incident incident.Excursion
 	}{
 		"Temperature above 32.0 °C for 12 min, peak 35.1 °C":                      {rule(incident.Temperature, incident.Above, 32), lasted(12*time.Minute+30*time.Second, 35.12, 0)},
 		"Temperature above 32.0 °C, peak 32.04 °C":                                {rule(incident.Temperature, incident.Above, 32), lasted(0, 32.04, 0)},

@@ -48,7 +48,7 @@ func (p Part) follows(g Gathered) bool {
 }
 
 // Part returns an excursion of the rule at a node as a part of an incident.
-func (r Rule) Part(node string, i Incident) Part {
+func (r Rule) Part(node string, i Excursion) Part {
 	return Part{
 		ID: i.ID, Node: node, Kind: KindThreshold, Cause: CauseOf(KindThreshold, r.Quantity, r.Direction, ""), Quantity: r.Quantity, Severity: r.Severity,
 		Start: i.Start, End: i.End, Lasting: i.Lasting, Late: i.Late, Excess: Excess(r.Quantity, r.Direction, r.Limit, i.Peak), RisenAt: i.PeakTime,

@@ -45,7 +45,7 @@ func (db fixture) happened(t *testing.T, node string) []happened {
 // happenedByRule is happened of one rule; 0 is of all.
 func (db fixture) happenedByRule(t *testing.T, node string, rule int64) []happened {
 	t.Helper()
-	found := db.incidents(t, db.anna, incidents.IncidentQuery{SensorID: node})
+	found := db.incidents(t, db.anna, incidents.ExcursionQuery{SensorID: node})
 	slices.Reverse(found)
 	var all []happened
 	for _, i := range found {
@@ -121,9 +121,9 @@ func TestOrderOfArrivalChangesNothing(t *testing.T) {
 			got := db.happenedByRule(t, node, rule.ID)
 			if inOrder[r] == nil {
 				inOrder[r] = got
-				var previewed []incident.Incident
+				var previewed []incident.Excursion
 				for _, h := range got {
-					previewed = append(previewed, incident.Incident{
+					previewed = append(previewed, incident.Excursion{
 						Start: h.Start, End: h.End, Lasting: h.Lasting, Peak: h.Peak, PeakTime: h.PeakTime, Reopened: h.Reopened,
 					})
 				}

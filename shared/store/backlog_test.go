@@ -53,7 +53,7 @@ func TestBacklogIsOneLateGroupPerGateway(t *testing.T) {
 			readings++
 		}
 		if at.Equal(instant().Add(6 * time.Hour)) {
-			for _, i := range db.incidents(t, db.anna, incidents.IncidentQuery{}) {
+			for _, i := range db.incidents(t, db.anna, incidents.ExcursionQuery{}) {
 				if !i.Late {
 					t.Fatalf("while the backlog drains somebody is notified of %+v", i)
 				}
@@ -66,7 +66,7 @@ func TestBacklogIsOneLateGroupPerGateway(t *testing.T) {
 	}
 	groups, found := map[string]int64{}, 0
 	for i := range nodes {
-		for _, i := range db.incidents(t, db.anna, incidents.IncidentQuery{SensorID: fmt.Sprint("n", i)}) {
+		for _, i := range db.incidents(t, db.anna, incidents.ExcursionQuery{SensorID: fmt.Sprint("n", i)}) {
 			found++
 			if group, known := groups[i.GatewayID]; !i.Late || i.Lasting || known && group != i.GroupID {
 				t.Errorf("%+v", i)
@@ -80,7 +80,7 @@ func TestBacklogIsOneLateGroupPerGateway(t *testing.T) {
 	// One that is hot in time is told of, in its room.
 	deliver(0, end, 55, end)
 	deliver(3, end, 55, end)
-	lasting := db.incidents(t, db.anna, incidents.IncidentQuery{State: incidents.IncidentsLasting})
+	lasting := db.incidents(t, db.anna, incidents.ExcursionQuery{State: incidents.IncidentsLasting})
 	if len(lasting) != 2 || lasting[0].Late || lasting[0].GroupID != lasting[1].GroupID || lasting[0].GroupID == groups["gw-0"] {
 		t.Errorf("%+v", lasting)
 	}

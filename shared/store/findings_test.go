@@ -44,7 +44,7 @@ func TestFindingOpensAndEndsAnIncident(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1")
 	db.judge(t, found("n1", 0, over(incident.KindAnomaly)), found("n1", 30, anomaly(3)), found("n1", 30, anomaly(3)))
-	lasting := db.incidents(t, db.anna, incidents.IncidentQuery{State: incidents.IncidentsLasting, Kind: "anomaly"})
+	lasting := db.incidents(t, db.anna, incidents.ExcursionQuery{State: incidents.IncidentsLasting, Kind: "anomaly"})
 	if len(lasting) != 1 || lasting[0].Describe() != "Unchanged for 52 min" || lasting[0].Severity != "warning" || lasting[0].Finding.Value != 22.5 ||
 		*lasting[0].Finding.Low != 20 || lasting[0].Finding.Probability != 0.001 || lasting[0].RoomID != db.annasRoom {
 		t.Fatalf("%+v", lasting)
@@ -52,22 +52,22 @@ func TestFindingOpensAndEndsAnIncident(t *testing.T) {
 	worse := anomaly(5)
 	worse.Reason, worse.Severity = "Step of 4 °C", incident.Critical
 	db.judge(t, found("n1", 60, worse), found("n1", 90, anomaly(4)))
-	if now := db.incidents(t, db.anna, incidents.IncidentQuery{}); len(now) != 1 || now[0].Describe() != "Step of 4 °C" || now[0].Severity != "critical" {
+	if now := db.incidents(t, db.anna, incidents.ExcursionQuery{}); len(now) != 1 || now[0].Describe() != "Step of 4 °C" || now[0].Severity != "critical" {
 		t.Errorf("the worst is shown: %+v", now)
 	}
 	must.Get(db.AcknowledgeIncidents(t.Context(), db.anna, incidents.Acknowledgement{RoomID: db.annasRoom, Kind: "anomaly", By: "anna12"}))(t)
 	db.judge(t, found("n1", 100)) // learning could not judge: that ends nothing
 	db.judge(t, found("n1", 120, over(incident.KindAnomaly)), found("n1", 90, over(incident.KindAnomaly)))
-	ended := db.incidents(t, db.anna, incidents.IncidentQuery{State: incidents.IncidentsResolved})
+	ended := db.incidents(t, db.anna, incidents.ExcursionQuery{State: incidents.IncidentsResolved})
 	if len(ended) != 1 || !ended[0].EndTime.Equal(instant().Add(2*time.Minute)) || ended[0].Resolution != "cleared" || ended[0].AcknowledgedAt == nil {
 		t.Errorf("%+v", ended)
 	}
 	db.judge(t, found("n1", 120+29*60, anomaly(2)), found("n1", 120+29*60+30, over(incident.KindAnomaly)))
-	if again := db.incidents(t, db.anna, incidents.IncidentQuery{}); len(again) != 1 || again[0].Reopened != 1 || again[0].Describe() != "Step of 4 °C" {
+	if again := db.incidents(t, db.anna, incidents.ExcursionQuery{}); len(again) != 1 || again[0].Reopened != 1 || again[0].Describe() != "Step of 4 °C" {
 		t.Errorf("within 30 minutes: %+v", again)
 	}
 	db.judge(t, found("n1", 2*3600, anomaly(2)))
-	if two := db.incidents(t, db.anna, incidents.IncidentQuery{}); len(two) != 2 || two[0].Describe() != "Unchanged for 52 min" {
+	if two := db.incidents(t, db.anna, incidents.ExcursionQuery{}); len(two) != 2 || two[0].Describe() != "Unchanged for 52 min" {
 		t.Errorf("after 30 minutes: %+v", two)
 	}
 	status, err := db.SensorStatuses(t.Context(), openNodes("n1"))
@@ -93,8 +93,8 @@ func TestAnomalyIsOneQuestion(t *testing.T) {
 	if all := predictions("n1"); len(all) != 3 {
 		t.Fatalf("%d predictions, want no more than the forest's: %+v", len(all), all)
 	}
-	open := db.incidents(t, db.anna, incidents.IncidentQuery{Kind: "anomaly"})
-	must.Get(db.JudgeIncident(t.Context(), db.anna, open[0].ID, incidents.VerdictRight))(t)
+	open := db.incidents(t, db.anna, incidents.ExcursionQuery{Kind: "anomaly"})
+	must.Get(db.JudgeExcursion(t.Context(), db.anna, open[0].ID, incidents.VerdictRight))(t)
 	for i, want := range []learning.Feedback{"", learning.FeedbackOK, ""} { // newest first
 		if got := predictions("n1")[i].Feedback; got != want {
 			t.Errorf("prediction %d is judged %q, want %q", i, got, want)
@@ -124,7 +124,7 @@ func TestLateFindingIsOfThePast(t *testing.T) {
 		late.Arrived = instant().Add(2 * time.Hour)
 		db.judge(t, late)
 	}
-	got := db.incidents(t, db.anna, incidents.IncidentQuery{})
+	got := db.incidents(t, db.anna, incidents.ExcursionQuery{})
 	if len(got) != 1 || !got[0].Late || got[0].Lasting || !got[0].StartTime.Equal(instant()) || !got[0].EndTime.Equal(instant().Add(time.Minute)) {
 		t.Fatalf("%+v", got)
 	}
@@ -142,7 +142,7 @@ func TestForecastsOfARoomAreOneIncident(t *testing.T) {
 	newer := forecast()
 	newer.Reason = "Passes 32 °C in 3 to 5 min"
 	db.judge(t, found("n2", 40, newer), found("n1", 60, over(incident.KindForecast)))
-	query := incidents.IncidentQuery{Kind: "forecast", RoomID: db.annasRoom}
+	query := incidents.ExcursionQuery{Kind: "forecast", RoomID: db.annasRoom}
 	got := db.incidents(t, db.anna, query)
 	if len(got) != 1 || !got[0].Lasting || got[0].NodeID != "n1" || got[0].LimitValue != 32 || got[0].Describe() != newer.Reason ||
 		!got[0].Finding.Earliest.Equal(instant().Add(40*time.Second+9*time.Minute)) {
@@ -156,7 +156,7 @@ func TestForecastsOfARoomAreOneIncident(t *testing.T) {
 	if got = db.incidents(t, db.anna, query); len(got) != 1 || got[0].Reopened != 1 {
 		t.Errorf("within 30 minutes: %+v", got)
 	}
-	if got := db.incidents(t, db.anna, incidents.IncidentQuery{Kind: "forecast", RoomID: other}); len(got) != 1 || !got[0].Lasting {
+	if got := db.incidents(t, db.anna, incidents.ExcursionQuery{Kind: "forecast", RoomID: other}); len(got) != 1 || !got[0].Lasting {
 		t.Errorf("of the other room: %+v", got)
 	}
 	// The incident of a room outlives the sensor that began it, not the last one.
@@ -187,7 +187,7 @@ func TestGroupIsTheSameForWhoeverAsks(t *testing.T) {
 	groups := func() map[string]int64 {
 		byNode := map[string]int64{}
 		for limit := range 4 {
-			found := must.Get(db.Incidents(t.Context(), db.anna, incidents.IncidentQuery{Limit: limit + 1}))(t)
+			found := must.Get(db.Excursions(t.Context(), db.anna, incidents.ExcursionQuery{Limit: limit + 1}))(t)
 			for _, i := range found {
 				if before, ok := byNode[i.NodeID]; ok && before != i.GroupID {
 					t.Errorf("%s is of group %d on one page and of %d on another", i.NodeID, before, i.GroupID)
@@ -222,7 +222,7 @@ func TestTimelineOfLateReadings(t *testing.T) {
 		late.Arrived = instant().Add(2 * time.Hour)
 		db.judge(t, late, late)
 	}
-	got := db.incidents(t, db.anna, incidents.IncidentQuery{})
+	got := db.incidents(t, db.anna, incidents.ExcursionQuery{})
 	if len(got) != 1 {
 		t.Fatalf("%+v", got)
 	}
@@ -242,7 +242,7 @@ func TestOpenReadingFromBeforeTheSensorWasSignedIsJudged(t *testing.T) {
 	db := openWith(t, "n1")
 	db.sql(t, `UPDATE sensors SET signed_from = @at WHERE node_id = 'n1'`, pgx.NamedArgs{"at": instant().Add(time.Hour)})
 	db.judge(t, judged("n1", 60, 51), judged("n1", 3700, 51))
-	got := db.incidents(t, db.anna, incidents.IncidentQuery{})
+	got := db.incidents(t, db.anna, incidents.ExcursionQuery{})
 	if len(got) != 1 || got[0].Lasting || !got[0].StartTime.Equal(instant().Add(time.Minute)) {
 		t.Errorf("%+v: what came before the sensor was signed, and of it nothing that lasts", got)
 	}
@@ -274,18 +274,18 @@ func TestRuleJudgesWhatCameSinceItsChange(t *testing.T) {
 	for _, second := range []int{-59, -1} { // on their way at the change
 		db.judge(t, at(second, -120, second-30))
 	}
-	if got := db.incidents(t, db.anna, incidents.IncidentQuery{}); len(got) != 0 {
+	if got := db.incidents(t, db.anna, incidents.ExcursionQuery{}); len(got) != 0 {
 		t.Errorf("readings from before the change: %+v", got)
 	}
 	db.judge(t, at(60, -60, -30, 30))
-	got := db.incidents(t, db.anna, incidents.IncidentQuery{})
+	got := db.incidents(t, db.anna, incidents.ExcursionQuery{})
 	if len(got) != 1 || got[0].StartTime.Before(changed) || got[0].StartTime.Sub(changed) > time.Minute {
 		t.Errorf("%+v, the rule changed at %s", got, changed)
 	}
 	late := at(-7200, -7230)
 	late.Arrived = changed.Add(time.Hour)
 	db.judge(t, late)
-	if got := db.incidents(t, db.anna, incidents.IncidentQuery{}); len(got) != 2 {
+	if got := db.incidents(t, db.anna, incidents.ExcursionQuery{}); len(got) != 2 {
 		t.Errorf("with a late reading: %+v", got)
 	}
 }
@@ -309,7 +309,7 @@ func TestTwoNodesAtOnceAreOneGroup(t *testing.T) {
 	}
 	instances.Wait()
 	groups := map[int64]bool{}
-	for _, i := range db.incidents(t, db.anna, incidents.IncidentQuery{}) {
+	for _, i := range db.incidents(t, db.anna, incidents.ExcursionQuery{}) {
 		groups[i.GroupID] = true
 	}
 	if len(groups) != 1 {

@@ -106,7 +106,7 @@ func TestEveryComponentMayDoWhatItDoes(t *testing.T) {
 			t.Errorf("judge: %v", err)
 		}
 	}
-	all := api.incidents(t, db.anna, incidents.IncidentQuery{})
+	all := api.incidents(t, db.anna, incidents.ExcursionQuery{})
 	if len(all) != 4 {
 		t.Fatalf("incidents: %+v", all)
 	}

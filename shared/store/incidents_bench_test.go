@@ -104,7 +104,7 @@ func BenchmarkIncidentsPage(b *testing.B) {
 	}
 	must.Get(db.pool.Exec(b.Context(), `ANALYZE`))(b)
 	for b.Loop() {
-		found, err := db.Incidents(b.Context(), db.anna, incidents.IncidentQuery{State: incidents.IncidentsOpen, Limit: 500})
+		found, err := db.Excursions(b.Context(), db.anna, incidents.ExcursionQuery{State: incidents.IncidentsOpen, Limit: 500})
 		if err != nil || len(found) != 200 {
 			b.Fatal(len(found), err)
 		}
@@ -126,7 +126,7 @@ func BenchmarkReadingWithMemory(b *testing.B) {
 	for _, quantity := range []incident.Quantity{incident.Temperature, incident.TemperatureRate} {
 		rule := incident.Rule{Version: 1, Quantity: quantity, Direction: incident.Above, Limit: -5, Severity: incident.Warning, Enabled: true}
 		memory, _ := rule.Advance(incident.Memory{}, points[:120])
-		before := []incident.Incident{{ID: 1, Start: points[0].Time, End: points[119].Time, Lasting: true, Peak: 31, PeakTime: points[0].Time}}
+		before := []incident.Excursion{{ID: 1, Start: points[0].Time, End: points[119].Time, Lasting: true, Peak: 31, PeakTime: points[0].Time}}
 		b.Run(fmt.Sprint(quantity), func(b *testing.B) {
 			for b.Loop() {
 				if _, stretches := rule.Advance(memory, points); len(stretches) == 1 {

@@ -46,10 +46,10 @@ func (db fixture) judge(t *testing.T, judged ...incidents.Judged) {
 	}
 }
 
-func (db fixture) incidents(t *testing.T, customer int64, q incidents.IncidentQuery) []incidents.Incident {
+func (db fixture) incidents(t *testing.T, customer int64, q incidents.ExcursionQuery) []incidents.Excursion {
 	t.Helper()
 	q.Limit = 500
-	return must.Get(db.Incidents(t.Context(), customer, q))(t)
+	return must.Get(db.Excursions(t.Context(), customer, q))(t)
 }
 
 // gathers compares the stored incidents of a room of Anna's, once they are over, with those that
@@ -96,7 +96,7 @@ func TestThresholdIncidentOpensLastsAndClears(t *testing.T) {
 	db := openWith(t, "n1")
 	db.judge(t, judged("n1", 0, 51), judged("n1", 30, 53))
 	db.judge(t, judged("n1", 30, 53)) // delivered again
-	open := db.incidents(t, db.anna, incidents.IncidentQuery{State: incidents.IncidentsLasting})
+	open := db.incidents(t, db.anna, incidents.ExcursionQuery{State: incidents.IncidentsLasting})
 	if len(open) != 1 {
 		t.Fatalf("lasting: %+v", open)
 	}
@@ -109,18 +109,18 @@ func TestThresholdIncidentOpensLastsAndClears(t *testing.T) {
 		t.Errorf("%q", got.Describe())
 	}
 	db.judge(t, judged("n1", 60, 50))
-	ended := db.incidents(t, db.anna, incidents.IncidentQuery{State: incidents.IncidentsResolved})
+	ended := db.incidents(t, db.anna, incidents.ExcursionQuery{State: incidents.IncidentsResolved})
 	if len(ended) != 1 || ended[0].ID != got.ID || ended[0].Resolution != "cleared" || !ended[0].EndTime.Equal(instant().Add(time.Minute)) {
 		t.Errorf("resolved: %+v", ended)
 	}
 	must.Equal(t, "", []string{"opened", "cleared"}, db.timeline(t, db.anna, got.ID))
 	db.judge(t, judged("n1", 90, 54)) // within ten minutes: the same, come back
-	again := db.incidents(t, db.anna, incidents.IncidentQuery{})
+	again := db.incidents(t, db.anna, incidents.ExcursionQuery{})
 	if len(again) != 1 || again[0].ID != got.ID || again[0].Reopened != 1 || !again[0].Lasting || again[0].Peak != 54 {
 		t.Errorf("reopened: %+v", again)
 	}
 	must.Equal(t, "", []string{"opened", "cleared", "reopened"}, db.timeline(t, db.anna, got.ID))
-	if others := db.incidents(t, db.bruno, incidents.IncidentQuery{}); len(others) != 0 {
+	if others := db.incidents(t, db.bruno, incidents.ExcursionQuery{}); len(others) != 0 {
 		t.Errorf("another customer sees %+v", others)
 	}
 }
@@ -138,14 +138,14 @@ func TestIncidentBelongsToWhoeverMaySeeTheReading(t *testing.T) {
 		judged("nobody", 0, 53),
 		through(judged("n1", 0, 54), 999999),
 	)
-	annas, brunos := db.incidents(t, db.anna, incidents.IncidentQuery{}), db.incidents(t, db.bruno, incidents.IncidentQuery{})
+	annas, brunos := db.incidents(t, db.anna, incidents.ExcursionQuery{}), db.incidents(t, db.bruno, incidents.ExcursionQuery{})
 	if len(annas) != 1 || annas[0].Peak != 51 || annas[0].GatewayID != "" {
 		t.Errorf("anna's: %+v", annas)
 	}
 	if len(brunos) != 1 || brunos[0].Peak != 52 || brunos[0].SensorName != "" || brunos[0].RoomID != 0 || brunos[0].GatewayID != "gw-1" {
 		t.Errorf("bruno's: %+v", brunos)
 	}
-	if _, err := db.Incident(t.Context(), db.bruno, annas[0].ID); err == nil {
+	if _, err := db.Excursion(t.Context(), db.bruno, annas[0].ID); err == nil {
 		t.Error("bruno reads anna's incident")
 	}
 	if got := db.timeline(t, db.bruno, annas[0].ID); len(got) != 0 {
@@ -153,7 +153,7 @@ func TestIncidentBelongsToWhoeverMaySeeTheReading(t *testing.T) {
 	}
 	_, err := db.AcknowledgeIncidents(t.Context(), db.bruno, incidents.Acknowledgement{IDs: []int64{brunos[0].ID, annas[0].ID}, By: "bruno"})
 	mustFail(t, "acknowledge anna's", err, store.ErrNoIncident)
-	if db.incidents(t, db.bruno, incidents.IncidentQuery{})[0].AcknowledgedAt != nil {
+	if db.incidents(t, db.bruno, incidents.ExcursionQuery{})[0].AcknowledgedAt != nil {
 		t.Error("a refused acknowledgement has acknowledged one of the two")
 	}
 }
@@ -211,11 +211,11 @@ func TestChangesInMidIncident(t *testing.T) {
 				Quantity: incident.DewPoint, Direction: incident.Above, Limit: 15, Severity: incident.Warning, Enabled: true,
 			}))(t)
 			db.judge(t, judged("n1", 0, 51))
-			if lasting := db.incidents(t, db.anna, incidents.IncidentQuery{State: incidents.IncidentsLasting}); len(lasting) != 2 {
+			if lasting := db.incidents(t, db.anna, incidents.ExcursionQuery{State: incidents.IncidentsLasting}); len(lasting) != 2 {
 				t.Fatalf("before: %+v", lasting)
 			}
 			c.change(t, db, rule)
-			for _, i := range db.incidents(t, db.anna, incidents.IncidentQuery{}) {
+			for _, i := range db.incidents(t, db.anna, incidents.ExcursionQuery{}) {
 				if want := c.want[i.Quantity]; i.Resolution != want || i.Lasting != (want == "") {
 					t.Errorf("%s: resolution %q, want %q", i.Quantity, i.Resolution, want)
 				}
@@ -369,7 +369,7 @@ func TestLateReadingJoinsTwoIncidents(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1")
 	db.judge(t, judged("n1", 0, 51), judged("n1", 30, 20), judged("n1", 1000, 52), judged("n1", 1030, 20))
-	two := db.incidents(t, db.anna, incidents.IncidentQuery{})
+	two := db.incidents(t, db.anna, incidents.ExcursionQuery{})
 	if len(two) != 2 {
 		t.Fatalf("%+v", two)
 	}
@@ -379,12 +379,12 @@ func TestLateReadingJoinsTwoIncidents(t *testing.T) {
 	late := judged("n1", 515, 53)
 	late.Arrived = instant().Add(2 * time.Hour)
 	db.judge(t, late, late)
-	one := db.incidents(t, db.anna, incidents.IncidentQuery{})
+	one := db.incidents(t, db.anna, incidents.ExcursionQuery{})
 	if len(one) != 1 || one[0].ID != older.ID || one[0].Peak != 53 || one[0].Late || one[0].AcknowledgedAt != nil ||
 		!one[0].StartTime.Equal(instant()) || !one[0].EndTime.Equal(instant().Add(1030*time.Second)) {
 		t.Fatalf("%+v", one)
 	}
-	redirected, err := db.Incident(t.Context(), db.anna, younger.ID)
+	redirected, err := db.Excursion(t.Context(), db.anna, younger.ID)
 	if err != nil || redirected.ID != older.ID {
 		t.Errorf("the younger id gives %+v, %v", redirected, err)
 	}
@@ -396,7 +396,7 @@ func TestLateReadingJoinsTwoIncidents(t *testing.T) {
 	alone, over := judged("n1", -3600, 55), judged("n1", -3570, 20)
 	alone.Arrived, over.Arrived = instant().Add(2*time.Hour), instant().Add(2*time.Hour)
 	db.judge(t, over, alone)
-	all := db.incidents(t, db.anna, incidents.IncidentQuery{})
+	all := db.incidents(t, db.anna, incidents.ExcursionQuery{})
 	if len(all) != 2 || !all[1].Late || all[1].Lasting {
 		t.Fatalf("one that was over when it arrived: %+v", all)
 	}
@@ -416,7 +416,7 @@ func TestAcknowledgementLasts(t *testing.T) {
 		again[0].AcknowledgedBy != "anna12" {
 		t.Errorf("again: %+v, %v", again, err)
 	}
-	open := db.incidents(t, db.anna, incidents.IncidentQuery{State: incidents.IncidentsOpen})
+	open := db.incidents(t, db.anna, incidents.ExcursionQuery{State: incidents.IncidentsOpen})
 	if len(open) != 1 || open[0].AcknowledgedAt == nil {
 		t.Errorf("while it lasts: %+v", open)
 	}
@@ -429,7 +429,7 @@ func TestAcknowledgementLasts(t *testing.T) {
 		t.Errorf("alerts of an acknowledged incident: %+v, %v", active, err)
 	}
 	db.judge(t, judged("n1", 60, 20))
-	if open := db.incidents(t, db.anna, incidents.IncidentQuery{State: incidents.IncidentsOpen}); len(open) != 0 {
+	if open := db.incidents(t, db.anna, incidents.ExcursionQuery{State: incidents.IncidentsOpen}); len(open) != 0 {
 		t.Errorf("over and seen: %+v", open)
 	}
 	after := hot("after")

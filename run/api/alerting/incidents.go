@@ -26,9 +26,9 @@ import (
 	"coldaisle.dev/shared/store/incidents"
 )
 
-// Incident is what the operations answer. It is exported only because huma reads no
+// Excursion is what the operations answer. It is exported only because huma reads no
 // embedded fields of unexported types.
-type Incident struct {
+type Excursion struct {
 	OpenIncident
 
 	Members        []member   `json:"members" nullable:"false" doc:"Of the silence of a gateway: its nodes, of which the first is that of sensor_id; else empty."`
@@ -75,7 +75,7 @@ type timelineEvent struct {
 }
 
 type incidentDetail struct {
-	Incident
+	Excursion
 
 	Timeline []timelineEvent `json:"timeline" nullable:"false" doc:"What happened, oldest first."`
 }
@@ -95,8 +95,8 @@ func deref[T any](value *T) (zero T) {
 	return *value
 }
 
-func incidentOf(i incidents.Incident) Incident {
-	body := Incident{
+func excursionOf(i incidents.Excursion) Excursion {
+	body := Excursion{
 		OpenIncident: OpenIncident{
 			ID: strconv.FormatInt(i.ID, 10), GroupID: strconv.FormatInt(i.GroupID, 10), Kind: i.Kind, Severity: i.Severity, SensorID: i.NodeID,
 			SensorName: nonzero(i.SensorName), RoomID: nonzero(i.RoomID), GatewayID: nonzero(i.GatewayID), StartTime: rest.UTC(i.StartTime),
@@ -196,21 +196,21 @@ type listInput struct {
 // Resolve refuses a range that ends before it starts.
 func (in *listInput) Resolve(huma.Context) []error { return input.CheckRange(in.StartTime, in.EndTime) }
 
-func (h *Handlers) listIncidents(ctx context.Context, in *listInput) ([]Incident, error) {
+func (h *Handlers) listIncidents(ctx context.Context, in *listInput) ([]Excursion, error) {
 	if in.SensorID != "" && reading.ValidateNodeID(in.SensorID) != nil {
-		return []Incident{}, nil
+		return []Excursion{}, nil
 	}
-	all := []Incident{}
+	all := []Excursion{}
 	words := strings.Fields(in.Text)
 	if in.Kind != string(incident.KindSilence) {
-		found, err := incidents.New(h.DB).Incidents(ctx, auth.Caller(ctx), incidents.IncidentQuery{
+		found, err := incidents.New(h.DB).Excursions(ctx, auth.Caller(ctx), incidents.ExcursionQuery{
 			State: incidents.IncidentState(in.State), RoomID: in.RoomID, SensorID: in.SensorID, Kind: in.Kind, Words: words,
 			Start: in.StartTime.Time, End: in.EndTime.Time, Limit: in.Limit,
 		})
 		if err != nil {
 			return nil, err
 		}
-		all = rest.List(found, incidentOf)
+		all = rest.List(found, excursionOf)
 	}
 	if (in.Kind == "" || in.Kind == string(incident.KindSilence)) && in.State != string(incidents.IncidentsResolved) {
 		now := h.Clock()
@@ -227,13 +227,13 @@ func (h *Handlers) listIncidents(ctx context.Context, in *listInput) ([]Incident
 			}
 		}
 	}
-	slices.SortStableFunc(all, func(a, b Incident) int { return b.StartTime.Compare(a.StartTime.Time) })
+	slices.SortStableFunc(all, func(a, b Excursion) int { return b.StartTime.Compare(a.StartTime.Time) })
 	all = all[:min(len(all), in.Limit)]
 	return all, h.markSilenced(ctx, auth.Caller(ctx), all)
 }
 
 // markSilenced marks the incidents that lie in a maintenance window.
-func (h *Handlers) markSilenced(ctx context.Context, customer int64, marked []Incident) error {
+func (h *Handlers) markSilenced(ctx context.Context, customer int64, marked []Excursion) error {
 	if len(marked) == 0 {
 		return nil
 	}
@@ -282,35 +282,35 @@ func (h *Handlers) incident(ctx context.Context, in *incidentPath) (incidentDeta
 	if err != nil {
 		return incidentDetail{}, err
 	}
-	one := []Incident{found}
+	one := []Excursion{found}
 	if err := h.markSilenced(ctx, customer, one); err != nil {
 		return incidentDetail{}, err
 	}
 	timeline := rest.List(events, func(e incidents.IncidentEvent) timelineEvent {
 		return timelineEvent{At: rest.UTC(e.At), Event: e.Event, Actor: nonzero(e.Actor), Comment: nonzero(e.Comment)}
 	})
-	return incidentDetail{Incident: one[0], Timeline: timeline}, nil
+	return incidentDetail{Excursion: one[0], Timeline: timeline}, nil
 }
 
-func (h *Handlers) byID(ctx context.Context, customer int64, id string) (Incident, []incidents.IncidentEvent, error) {
+func (h *Handlers) byID(ctx context.Context, customer int64, id string) (Excursion, []incidents.IncidentEvent, error) {
 	if number, err := strconv.ParseInt(id, 10, 64); err == nil {
-		found, err := incidents.New(h.DB).Incident(ctx, customer, number)
+		found, err := incidents.New(h.DB).Excursion(ctx, customer, number)
 		if err != nil {
-			return Incident{}, nil, err
+			return Excursion{}, nil, err
 		}
 		events, err := incidents.New(h.DB).IncidentTimeline(ctx, customer, found.ID)
-		return incidentOf(found), events, err
+		return excursionOf(found), events, err
 	}
 	now := h.Clock()
 	all, err := silences(ctx, h.DB, customer, now)
 	if err != nil {
-		return Incident{}, nil, err
+		return Excursion{}, nil, err
 	}
 	k := slices.IndexFunc(all, func(s silence) bool {
 		return s.id() == id || slices.ContainsFunc(s.nodes, func(n incidents.Silence) bool { return nodeSilenceID(n) == id })
 	})
 	if k < 0 {
-		return Incident{}, nil, store.ErrNoIncident
+		return Excursion{}, nil, store.ErrNoIncident
 	}
 	events := []incidents.IncidentEvent{{At: all[k].nodes[0].Since(), Event: "opened"}}
 	for _, n := range all[k].nodes {
@@ -360,7 +360,7 @@ func who(ctx context.Context, s *store.DB) (string, error) {
 	return customer.Username, err
 }
 
-func (h *Handlers) acknowledge(ctx context.Context, in *rest.Body[incidentAcknowledgement]) ([]Incident, error) {
+func (h *Handlers) acknowledge(ctx context.Context, in *rest.Body[incidentAcknowledgement]) ([]Excursion, error) {
 	customer := auth.Caller(ctx)
 	by, err := who(ctx, h.DB)
 	if err != nil {
@@ -376,9 +376,9 @@ func (h *Handlers) acknowledge(ctx context.Context, in *rest.Body[incidentAcknow
 			silent[id] = true
 		}
 	}
-	seen := []Incident{}
+	seen := []Excursion{}
 	err = audit.Change(ctx, h.DB, func(tx *store.DB) (audit.Entry, error) {
-		seen = []Incident{}
+		seen = []Excursion{}
 		ids := []string{}
 		if a.RoomID != 0 {
 			if _, err := accounts.New(tx).Room(ctx, customer, a.RoomID); err != nil {
@@ -390,7 +390,7 @@ func (h *Handlers) acknowledge(ctx context.Context, in *rest.Body[incidentAcknow
 			if err != nil {
 				return audit.Entry{}, err
 			}
-			seen = rest.List(marked, incidentOf)
+			seen = rest.List(marked, excursionOf)
 			for k, i := range marked {
 				if i.NewlyAcknowledged {
 					ids = append(ids, seen[k].ID)
@@ -422,28 +422,28 @@ type incidentVerdict struct {
 	Verdict string   `json:"verdict" enum:"right,wrong,expected" doc:"right: something was wrong; wrong: nothing was; expected: somebody knew of it." example:"right"`
 }
 
-func (h *Handlers) judge(ctx context.Context, in *judgeInput) (Incident, error) {
+func (h *Handlers) judge(ctx context.Context, in *judgeInput) (Excursion, error) {
 	id, err := strconv.ParseInt(in.IncidentID, 10, 64)
 	if err != nil { // a silence, or nothing
 		if _, _, err := h.byID(ctx, auth.Caller(ctx), in.IncidentID); err != nil {
-			return Incident{}, err
+			return Excursion{}, err
 		}
-		return Incident{}, store.ErrNoAnomaly
+		return Excursion{}, store.ErrNoAnomaly
 	}
-	one := make([]Incident, 1)
+	one := make([]Excursion, 1)
 	err = audit.Change(ctx, h.DB, func(tx *store.DB) (audit.Entry, error) {
-		before, err := incidents.New(tx).Incident(ctx, auth.Caller(ctx), id)
+		before, err := incidents.New(tx).Excursion(ctx, auth.Caller(ctx), id)
 		if err != nil {
 			return audit.Entry{}, err
 		}
-		after, err := incidents.New(tx).JudgeIncident(ctx, auth.Caller(ctx), id, incidents.IncidentVerdict(in.Body.Verdict))
-		one[0] = incidentOf(after)
+		after, err := incidents.New(tx).JudgeExcursion(ctx, auth.Caller(ctx), id, incidents.Verdict(in.Body.Verdict))
+		one[0] = excursionOf(after)
 		return audit.Entry{
 			Subject: "incident:" + one[0].ID, Before: map[string]any{"verdict": nonzero(string(before.Verdict))}, After: map[string]any{"verdict": nonzero(in.Body.Verdict)},
 		}, err
 	})
 	if err != nil {
-		return Incident{}, err
+		return Excursion{}, err
 	}
 	h.Retrainer.StartDue(ctx, auth.Caller(ctx))
 	err = h.markSilenced(ctx, auth.Caller(ctx), one)

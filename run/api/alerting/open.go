@@ -39,11 +39,11 @@ func (h *Handlers) Open(ctx context.Context) (lasting []OpenIncident, toBeSeen i
 	if err != nil {
 		return nil, 0, err
 	}
-	all := rest.List(open, incidentOf)
+	all := rest.List(open, excursionOf)
 	for _, s := range silent {
 		all = append(all, s.incident(now))
 	}
-	slices.SortStableFunc(all, func(a, b Incident) int { return b.StartTime.Compare(a.StartTime.Time) })
+	slices.SortStableFunc(all, func(a, b Excursion) int { return b.StartTime.Compare(a.StartTime.Time) })
 	if err := h.markSilenced(ctx, customer, all); err != nil {
 		return nil, 0, err
 	}

@@ -102,10 +102,10 @@ func (s silence) of(node string) bool {
 	return slices.ContainsFunc(s.nodes, func(n incidents.Silence) bool { return n.NodeID == node })
 }
 
-func (s silence) incident(now time.Time) Incident {
+func (s silence) incident(now time.Time) Excursion {
 	first := s.nodes[0]
 	cause := first.Cause(now)
-	shown := Incident{
+	shown := Excursion{
 		OpenIncident: OpenIncident{
 			ID: s.id(), GroupID: s.group, Kind: string(incident.KindSilence), Severity: string(incident.Warning),
 			Reason:   incident.DescribeSilence(first.Newest, first.Interval, cause, now),
@@ -135,9 +135,9 @@ func (s silence) incident(now time.Time) Incident {
 	return shown
 }
 
-// has reports whether each word stands in the texts of a silence, as [incidents.Store.Incidents]
+// has reports whether each word stands in the texts of a silence, as [incidents.Store.Excursions]
 // looks for it in those of other kinds.
-func (i Incident) has(words []string) bool {
+func (i Excursion) has(words []string) bool {
 	texts := []string{i.SensorID, deref(i.SensorName), deref(i.RoomName), deref(i.GatewayID), i.Kind, i.Severity, i.Reason, deref(i.AcknowledgedBy), deref(i.Comment)}
 	for _, m := range i.Members {
 		texts = append(texts, m.SensorID, deref(m.SensorName), deref(m.RoomName))
@@ -151,7 +151,7 @@ func (i Incident) has(words []string) bool {
 // seen before are newly so.
 func acknowledgeSilences(
 	ctx context.Context, tx *store.DB, customer int64, a incidents.Acknowledgement, ids map[string]bool, now time.Time,
-) (seen []Incident, newly []string, err error) {
+) (seen []Excursion, newly []string, err error) {
 	if len(ids) == 0 && a.Kind != string(incident.KindSilence) {
 		return nil, nil, nil
 	}

@@ -13,9 +13,9 @@ import (
 	"coldaisle.dev/shared/store/learning"
 )
 
-// Incident is an incident as its customer sees it. Names, rule and limit date from its
+// Excursion is an incident as its customer sees it. Names, rule and limit date from its
 // start.
-type Incident struct {
+type Excursion struct {
 	ID               int64
 	Kind             string
 	Channel          int64
@@ -41,25 +41,25 @@ type Incident struct {
 	AcknowledgedBy   string
 	AcknowledgedPeak *float64
 	Comment          string
-	Verdict          IncidentVerdict // on an anomaly; empty while there is none
-	Finding          *Finding        // of learning; nil for an incident of a rule
-	GroupID          int64           // id of the first of the overlapping incidents of its room and kind
-	AlertCount       int64           // alert records of its limit between its start and end
-	ValueNow         *float64        // of a measured quantity, while it lasts
+	Verdict          Verdict  // on an anomaly; empty while there is none
+	Finding          *Finding // of learning; nil for an incident of a rule
+	GroupID          int64    // id of the first of the overlapping incidents of its room and kind
+	AlertCount       int64    // alert records of its limit between its start and end
+	ValueNow         *float64 // of a measured quantity, while it lasts
 
 	// NewlyAcknowledged is set by [Store.AcknowledgeIncidents] if it was not acknowledged before.
 	NewlyAcknowledged bool `db:"-"`
 }
 
-// IncidentVerdict is a person's verdict on an anomaly; empty while there is none.
-type IncidentVerdict string
+// Verdict is a person's verdict on an anomaly; empty while there is none.
+type Verdict string
 
 // The verdicts. Hours of a right anomaly are excluded from the past that detection learns
 // from.
 const (
-	VerdictRight    IncidentVerdict = "right"
-	VerdictWrong    IncidentVerdict = "wrong"
-	VerdictExpected IncidentVerdict = "expected" // unusual, but known to be harmless
+	VerdictRight    Verdict = "right"
+	VerdictWrong    Verdict = "wrong"
+	VerdictExpected Verdict = "expected" // unusual, but known to be harmless
 )
 
 // Finding is the finding that an incident shows: its worst anomaly or its newest forecast.
@@ -88,12 +88,12 @@ func newFinding(f incident.Finding, at time.Time) Finding {
 }
 
 // Describe describes the incident in words.
-func (i Incident) Describe() string {
+func (i Excursion) Describe() string {
 	if i.Finding != nil {
 		return i.Finding.Reason
 	}
 	rule := incident.Rule{Quantity: incident.Quantity(i.Quantity), Direction: incident.Direction(i.Direction), Limit: i.LimitValue}
-	return rule.Describe(incident.Incident{Start: i.StartTime, End: i.EndTime, Peak: i.Peak, Reopened: i.Reopened})
+	return rule.Describe(incident.Excursion{Start: i.StartTime, End: i.EndTime, Peak: i.Peak, Reopened: i.Reopened})
 }
 
 // openIncidentColumns are the columns of incidents i that are cheap to read. For a key limited
@@ -126,7 +126,7 @@ const incidentColumns = openIncidentColumns + `,
 // IncidentState selects incidents by whether they still need an operator.
 type IncidentState string
 
-// The states of [IncidentQuery].
+// The states of [ExcursionQuery].
 const (
 	IncidentsAll      IncidentState = ""
 	IncidentsOpen     IncidentState = "open"     // lasting, or not acknowledged: to be seen
@@ -134,8 +134,8 @@ const (
 	IncidentsResolved IncidentState = "resolved" // ended
 )
 
-// IncidentQuery selects incidents of [Store.Incidents]. Zero fields select all.
-type IncidentQuery struct {
+// ExcursionQuery selects incidents of [Store.Excursions]. Zero fields select all.
+type ExcursionQuery struct {
 	State      IncidentState
 	RoomID     int64
 	SensorID   string
@@ -153,13 +153,13 @@ const incidentText = `lower(concat_ws(' ', i.node_id COLLATE "default", i.sensor
 // isOpen is the condition that incident i still needs somebody.
 const isOpen = `(i.lasting OR i.acknowledged_at IS NULL)`
 
-// Incidents lists a customer's incidents, newest first. Words have no index: a search for
+// Excursions lists a customer's incidents, newest first. Words have no index: a search for
 // them reads all the customer's incidents in the range, until the limit is reached.
-func (s Store) Incidents(ctx context.Context, customerID int64, q IncidentQuery) ([]Incident, error) {
+func (s Store) Excursions(ctx context.Context, customerID int64, q ExcursionQuery) ([]Excursion, error) {
 	condition := map[IncidentState]string{
 		IncidentsAll: "true", IncidentsOpen: isOpen, IncidentsLasting: "i.lasting", IncidentsResolved: "NOT i.lasting",
 	}[q.State]
-	found, err := store.All[Incident](ctx, s.db, `
+	found, err := store.All[Excursion](ctx, s.db, `
 		SELECT `+incidentColumns+`
 		FROM incidents i
 		WHERE i.customer_id = @customer AND i.merged_into IS NULL AND `+condition+` AND `+store.RoomIn("i.room_id")+`
@@ -176,10 +176,10 @@ func (s Store) Incidents(ctx context.Context, customerID int64, q IncidentQuery)
 	return found, store.Wrap(err, "incidents of customer %d", customerID)
 }
 
-// Incident returns a customer's incident, or [store.ErrNoIncident]. The id of an incident
+// Excursion returns a customer's incident, or [store.ErrNoIncident]. The id of an incident
 // that was merged into another returns that other.
-func (s Store) Incident(ctx context.Context, customerID, id int64) (Incident, error) {
-	found, err := store.One[Incident](ctx, s.db, store.ErrNoIncident, `
+func (s Store) Excursion(ctx context.Context, customerID, id int64) (Excursion, error) {
+	found, err := store.One[Excursion](ctx, s.db, store.ErrNoIncident, `
 		WITH RECURSIVE chain AS (
 		    SELECT id, merged_into FROM incidents WHERE id = @id AND customer_id = @customer
 		    UNION ALL
@@ -233,7 +233,7 @@ type Acknowledgement struct {
 // AcknowledgeIncidents acknowledges a customer's incidents, for as long as they last, and
 // returns them. A repeat changes nothing. If one of the ids is not the customer's it returns
 // [store.ErrNoIncident] and changes nothing.
-func (s Store) AcknowledgeIncidents(ctx context.Context, customerID int64, a Acknowledgement) (seen []Incident, err error) {
+func (s Store) AcknowledgeIncidents(ctx context.Context, customerID int64, a Acknowledgement) (seen []Excursion, err error) {
 	err = s.db.InTx(ctx, func(tx *store.DB) error {
 		type row struct {
 			ID    int64
@@ -278,7 +278,7 @@ func (s Store) AcknowledgeIncidents(ctx context.Context, customerID int64, a Ack
 		for k, m := range marked {
 			ids[k], newly[m.ID] = m.ID, m.Newly
 		}
-		seen, err = store.All[Incident](ctx, tx, `
+		seen, err = store.All[Excursion](ctx, tx, `
 			SELECT `+incidentColumns+`
 			FROM incidents i
 			WHERE i.id = ANY(@ids)
@@ -292,17 +292,17 @@ func (s Store) AcknowledgeIncidents(ctx context.Context, customerID int64, a Ack
 	return seen, store.Wrap(err, "acknowledge incidents of customer %d", customerID)
 }
 
-// JudgeIncident sets the verdict on a customer's anomaly and on its prediction, where right
+// JudgeExcursion sets the verdict on a customer's anomaly and on its prediction, where right
 // is ok and wrong and expected are not_ok. It may change until a training run has used it.
 // Errors: [store.ErrNoIncident], [store.ErrNoAnomaly],
 // [store.ErrPredictionUsed].
-func (s Store) JudgeIncident(ctx context.Context, customerID, id int64, verdict IncidentVerdict) (Incident, error) {
-	found, err := s.Incident(ctx, customerID, id)
+func (s Store) JudgeExcursion(ctx context.Context, customerID, id int64, verdict Verdict) (Excursion, error) {
+	found, err := s.Excursion(ctx, customerID, id)
 	if err != nil {
-		return Incident{}, err
+		return Excursion{}, err
 	}
 	if found.Kind != string(incident.KindAnomaly) {
-		return Incident{}, store.ErrNoAnomaly
+		return Excursion{}, store.ErrNoAnomaly
 	}
 	feedback := learning.FeedbackNotOK
 	if verdict == VerdictRight {
@@ -322,7 +322,7 @@ func (s Store) JudgeIncident(ctx context.Context, customerID, id int64, verdict 
 		WHERE id = @id AND customer_id = @customer AND NOT EXISTS (SELECT FROM theirs WHERE used_in_training)`,
 		pgx.StrictNamedArgs{"id": found.ID, "customer": customerID, "verdict": string(verdict), "feedback": string(feedback)})
 	if err != nil {
-		return Incident{}, fmt.Errorf("judge incident %d: %w", id, err)
+		return Excursion{}, fmt.Errorf("judge incident %d: %w", id, err)
 	}
 	found.Verdict = verdict
 	return found, nil

@@ -79,7 +79,7 @@ func (s Store) Judge(ctx context.Context, j Judged) error {
 }
 
 const (
-	// settledWithin is the time after an incident's end in which its node is judged again.
+	// settledWithin is the time after an excursion's end in which its node is judged again.
 	// By then ingest has stored the readings around the end.
 	settledWithin = 3 * time.Minute
 	// maxUnjudged bounds what one call of [Store.Unjudged] returns.
@@ -87,7 +87,7 @@ const (
 )
 
 // Unjudged returns the newest readings of nodes that are newer than the nodes' rule memory, and
-// of nodes whose incident has ended within three minutes. Judging these also covers readings
+// of nodes whose excursion has ended within three minutes. Judging these also covers readings
 // that an instance skipped before it knew of the memory.
 func (s Store) Unjudged(ctx context.Context) ([]Judged, error) {
 	type row struct {
@@ -118,18 +118,18 @@ func (s Store) Unjudged(ctx context.Context) ([]Judged, error) {
 
 // nodeRules is the stored state of a node and its rules.
 type nodeRules struct {
-	owner     nodeOwner
-	newest    incident.Point // newest reading that ingest has stored; of zero time if there is none
-	rules     []incident.Rule
-	changed   map[int64]time.Time           // by rule: since when it applies to this node unchanged
-	memory    map[int64]incident.Memory     // by rule
-	incidents map[int64][]incident.Incident // by rule: those that the reading could change
-	rawFrom   time.Time                     // from this time on sensor_data.readings is complete
-	notAhead  time.Time                     // see [store.NotAhead]
-	roomHolds bool                          // another node of the room has a forecast that holds
-	calls     map[int64]float64             // by excursion: the excess from which on its incident calls again
-	placed    map[int64]bool                // excursions that began before their node was put into its room
-	rooms     map[int64]int64               // by excursion
+	owner      nodeOwner
+	newest     incident.Point // newest reading that ingest has stored; of zero time if there is none
+	rules      []incident.Rule
+	changed    map[int64]time.Time            // by rule: since when it applies to this node unchanged
+	memory     map[int64]incident.Memory      // by rule
+	excursions map[int64][]incident.Excursion // by rule: those that the reading could change
+	rawFrom    time.Time                      // from this time on sensor_data.readings is complete
+	notAhead   time.Time                      // see [store.NotAhead]
+	roomHolds  bool                           // another node of the room has a forecast that holds
+	calls      map[int64]float64              // by excursion: the excess from which on its incident calls again
+	placed     map[int64]bool                 // excursions that began before their node was put into its room
+	rooms      map[int64]int64                // by excursion
 }
 
 // nodeOwner is the customer who may see a reading, with the customer's names for its node.
@@ -163,8 +163,6 @@ type joinedRow struct {
 	PeakTime           time.Time
 	Reopened           int
 	Late               bool
-	Acknowledged       bool
-	AcknowledgedPeak   float64
 	KnownExcess        float64 // of its incident
 }
 
@@ -194,7 +192,6 @@ func lockAndLoad(ctx context.Context, tx *store.DB, j Judged) (n nodeRules, know
 		  AND NOT EXISTS (SELECT FROM sensor_tombstones t WHERE t.node_id = @node AND t.customer_id = @channel)`
 	const incidentsOf = `
 		SELECT id, rule_id, COALESCE(room_id, 0) AS room_id, start_time, end_time, lasting, peak, peak_time, reopened, late,
-		       acknowledged_at IS NOT NULL AS acknowledged, COALESCE(acknowledged_peak, 0) AS acknowledged_peak,
 		       COALESCE((SELECT known_excess FROM room_incidents r WHERE r.id = i.incident_id), 0) AS known_excess
 		FROM excursions i
 		WHERE merged_into IS NULL AND (lasting OR (resolution = 'cleared' AND end_time >= @since))`
@@ -214,7 +211,7 @@ func lockAndLoad(ctx context.Context, tx *store.DB, j Judged) (n nodeRules, know
 			queue(store.SignSensor, "channel", "node", "at", "gateway")
 		}
 		queue(`SELECT share_rules(customer_id) FROM (`+owner+`) o`, "channel", "node", "at")
-		if j.forecast() { // forecasts of a room are one incident
+		if j.forecast() { // forecasts of a room are one excursion
 			queue(`SELECT pg_advisory_xact_lock(hashtextextended('forecasts of room ' || room_id, 0)) FROM (`+owner+`) o`, "channel", "node", "at")
 		}
 		queue(`INSERT INTO node_state (channel, node_id) VALUES (@channel, @node) ON CONFLICT DO NOTHING`, "channel", "node")
@@ -266,7 +263,7 @@ func lockAndLoad(ctx context.Context, tx *store.DB, j Judged) (n nodeRules, know
 	if len(owners) == 0 {
 		return n, false, nil
 	}
-	n.owner, n.memory, n.incidents = owners[0], map[int64]incident.Memory{}, map[int64][]incident.Incident{}
+	n.owner, n.memory, n.excursions = owners[0], map[int64]incident.Memory{}, map[int64][]incident.Excursion{}
 	n.changed = map[int64]time.Time{}
 	for _, r := range rules {
 		if n.changed[r.ID] = store.UTC(n.owner.PlacedAt); r.ChangedAt != nil && r.ChangedAt.After(n.changed[r.ID]) {
@@ -291,9 +288,9 @@ func lockAndLoad(ctx context.Context, tx *store.DB, j Judged) (n nodeRules, know
 		}
 		n.rooms[i.ID] = i.RoomID
 		n.calls[i.ID], n.placed[i.ID] = i.KnownExcess+1, i.RoomID == 0 && n.owner.RoomID != 0
-		n.incidents[i.RuleID] = append(n.incidents[i.RuleID], incident.Incident{
+		n.excursions[i.RuleID] = append(n.excursions[i.RuleID], incident.Excursion{
 			ID: i.ID, Start: i.StartTime.UTC(), End: i.EndTime.UTC(), Lasting: i.Lasting, Peak: i.Peak, PeakTime: i.PeakTime.UTC(),
-			Reopened: i.Reopened, Late: i.Late, Acknowledged: i.Acknowledged, AcknowledgedPeak: i.AcknowledgedPeak,
+			Reopened: i.Reopened, Late: i.Late,
 		})
 	}
 	return n, true, nil

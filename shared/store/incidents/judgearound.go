@@ -35,11 +35,11 @@ func (w *writes) judgeAround(ctx context.Context, tx *store.DB, rule incident.Ru
 	}
 	open := !before.Settled() && s.contains(before.BreakingSince)
 	if !open && len(w.within(rule, s)) == 0 && rule.Quantity != incident.TemperatureRate && !rule.Breaks(points) {
-		return true, nil // it breaks no limit, and there is no incident that it could split
+		return true, nil // it breaks no limit, and there is no excursion that it could split
 	}
 	// An end ahead of the database's clock was written while a clock was wrong. Comparing with
 	// the time of arrival would not do: the messages of a backlog arrive in any order.
-	dated := slices.DeleteFunc(slices.Clone(w.incidents[rule.ID]), func(i incident.Incident) bool {
+	dated := slices.DeleteFunc(slices.Clone(w.excursions[rule.ID]), func(i incident.Excursion) bool {
 		return i.End.After(w.notAhead)
 	})
 	if !s.cut && rule.Inside(dated, points) {
@@ -66,18 +66,18 @@ func (w *writes) judgeAround(ctx context.Context, tx *store.DB, rule incident.Ru
 			excursions[k].Lasting = false
 		}
 	}
-	w.replaceIncidents(rule, w.within(rule, s), excursions, w.past(before, at))
+	w.replaceExcursions(rule, w.within(rule, s), excursions)
 	return true, nil
 }
 
-// within returns the incidents of a rule that overlap a span.
-func (w *writes) within(rule incident.Rule, s span) []incident.Incident {
-	return slices.DeleteFunc(slices.Clone(w.incidents[rule.ID]), func(i incident.Incident) bool {
+// within returns the excursions of a rule that overlap a span.
+func (w *writes) within(rule incident.Rule, s span) []incident.Excursion {
+	return slices.DeleteFunc(slices.Clone(w.excursions[rule.ID]), func(i incident.Excursion) bool {
 		return i.Start.After(s.until) || (!i.Lasting && i.End.Before(s.from))
 	})
 }
 
-// spanAround is the span that a reading can affect, widened to whole incidents and limited
+// spanAround is the span that a reading can affect, widened to whole excursions and limited
 // to the time in which the rule was unchanged, in this room and for this customer.
 func (w *writes) spanAround(rule incident.Rule, before incident.Memory, at time.Time) span {
 	s := span{from: at.Add(-incident.Reach), until: at.Add(incident.Reach)}
@@ -92,7 +92,7 @@ func (w *writes) spanAround(rule incident.Rule, before incident.Memory, at time.
 	}
 	for widened := true; widened; {
 		widened = false
-		for _, i := range w.incidents[rule.ID] {
+		for _, i := range w.excursions[rule.ID] {
 			switch {
 			case i.Start.After(s.until), !i.Lasting && i.End.Before(s.from):
 			case i.Start.Before(s.from):
@@ -130,7 +130,7 @@ func minTime(a, b time.Time) time.Time {
 	return a
 }
 
-// movedSince returns the start of the oldest incident that moved to this channel when its
+// movedSince returns the start of the oldest excursion that moved to this channel when its
 // sensor was signed; readings of the open channel count from then on. Usually there is none,
 // and it returns endless.
 func (w *writes) movedSince(rule incident.Rule, before incident.Memory, s span) time.Time {
@@ -195,69 +195,32 @@ func (w *writes) replay(ctx context.Context, tx *store.DB, rule incident.Rule, b
 	return after, excursions, nil
 }
 
-// replaceIncidents stores excursions in place of the affected incidents.
-func (w *writes) replaceIncidents(rule incident.Rule, affected []incident.Incident, excursions []incident.Excursion, past bool) {
-	stored := map[int64]incident.Incident{}
+// replaceExcursions stores excursions in place of the affected incidents.
+func (w *writes) replaceExcursions(rule incident.Rule, affected, excursions []incident.Excursion) {
+	stored := map[int64]incident.Excursion{}
 	for _, i := range affected {
 		stored[i.ID] = i
 	}
-	absorbed := rule.Reconcile(affected, excursions, w.judged.Arrived, past)
-	for k, e := range excursions {
+	absorbed := rule.Reconcile(affected, excursions, w.judged.Arrived)
+	for _, e := range excursions {
 		before, isStored := stored[e.ID]
-		t := timelineOf(e)
-		if isStored && before.Acknowledged && !e.Acknowledged {
-			t.add("unacknowledged", w.judged.Arrived)
-		}
-		for _, into := range absorbed {
-			if into == k {
-				t.add("merged", w.judged.Arrived)
-			}
-		}
 		switch {
 		case !isStored:
-			w.touch(e.Incident)
-			w.insertIncident(rule, e.Incident, nil, t.added)
-			w.regroup(rule, e.Incident, nil)
-		case before != e.Incident:
-			if w.tells(rule, before, e.Incident) {
-				w.touch(before, e.Incident)
+			w.touch(e)
+			w.insertExcursion(rule, e, nil)
+		case before != e:
+			if w.tells(rule, before, e) {
+				w.touch(before, e)
 			}
-			w.updateIncident(rule, e.Incident, nil)
-			w.rewriteTimeline(e.ID, t.added)
-			if e.Start.Before(before.Start) || (!before.Lasting && (e.Lasting || e.End.After(before.End))) {
-				w.regroup(rule, e.Incident, &before)
-			}
+			w.updateExcursion(rule, e, nil)
 		}
 	}
 	for id, into := range absorbed {
 		w.touch(stored[id])
 		if into < 0 {
-			w.batch.Queue(lockGroups, pgx.StrictNamedArgs{"customer": w.owner.CustomerID}) // so that nobody groups it meanwhile
 			w.batch.Queue(`DELETE FROM excursions WHERE id = @id`, pgx.StrictNamedArgs{"id": id})
 			continue
 		}
 		w.batch.Queue(`UPDATE excursions SET lasting = false, merged_into = @into WHERE id = @id`, pgx.StrictNamedArgs{"id": id, "into": excursions[into].ID})
-		w.rewriteTimeline(id, nil)
 	}
-}
-
-// timelineOf builds the timeline of an excursion from its stretches.
-func timelineOf(e incident.Excursion) (t timeline) {
-	for k, s := range e.Stretches {
-		if k == 0 {
-			t.add("opened", s.Start)
-		} else {
-			t.add("reopened", s.Start)
-		}
-		if !s.Lasting || !e.Lasting {
-			t.add("cleared", s.End)
-		}
-	}
-	return t
-}
-
-// rewriteTimeline replaces the events of an incident that were caused by readings.
-func (w *writes) rewriteTimeline(id int64, added []event) {
-	w.batch.Queue(`DELETE FROM incident_events WHERE incident_id = @id AND event IN ('opened', 'reopened', 'cleared')`, pgx.StrictNamedArgs{"id": id})
-	w.writeTimeline(id, timeline{added: added})
 }

@@ -27,7 +27,7 @@ type writes struct {
 
 // touch notes that people may have to be told of excursions: a stored one in its own room, a
 // new one in the node's.
-func (w *writes) touch(excursions ...incident.Incident) {
+func (w *writes) touch(excursions ...incident.Excursion) {
 	for _, e := range excursions {
 		if e.Start.IsZero() { // there was none before
 			continue
@@ -49,13 +49,13 @@ func (w *writes) touch(excursions ...incident.Incident) {
 
 // tells reports whether a change of an excursion may change an incident: by its extent, or by
 // a new peak from which on that calls again.
-func (w *writes) tells(rule incident.Rule, before, e incident.Incident) bool {
+func (w *writes) tells(rule incident.Rule, before, e incident.Excursion) bool {
 	return e.Lasting != before.Lasting || !e.Start.Equal(before.Start) || (!e.Lasting && !e.End.Equal(before.End)) || e.Late != before.Late || w.placed[e.ID] ||
 		(rule.ID > 0 && e.Peak != before.Peak && incident.Excess(rule.Quantity, rule.Direction, rule.Limit, e.Peak) >= w.calls[e.ID])
 }
 
 // A reading dated less than inTransit before its rule changed is not judged: the old rule is
-// gone, and by the new one its window would reopen an incident that the change has resolved.
+// gone, and by the new one its window would reopen an excursion that the change has resolved.
 // The sensor's next reading is judged from the change on.
 const inTransit = time.Minute
 
@@ -88,7 +88,7 @@ func (w *writes) judge(ctx context.Context, tx *store.DB, rule incident.Rule) er
 		}
 	}
 	if past {
-		w.keepIncidents(rule, rule.Past(points), nil)
+		w.keepExcursions(rule, rule.Past(points), nil)
 		return nil
 	}
 	// Readings before the change were judged by the rule of that time. A reading that is
@@ -100,7 +100,7 @@ func (w *writes) judge(ctx context.Context, tx *store.DB, rule incident.Rule) er
 	if !after.Settled() || !before.Settled() {
 		w.saveMemory(rule.ID, after)
 	}
-	w.keepIncidents(rule, stretches, nil)
+	w.keepExcursions(rule, stretches, nil)
 	return nil
 }
 
@@ -109,7 +109,7 @@ func (w *writes) judgeFinding(f incident.Finding) {
 	rule, at := f.Rule(), reading.TruncateTime(w.judged.Time)
 	before := w.memory[rule.ID]
 	if w.past(before, at) {
-		w.keepIncidents(rule, f.Past(at), &f)
+		w.keepExcursions(rule, f.Past(at), &f)
 		return
 	}
 	after, stretches := f.Advance(before, at)
@@ -119,7 +119,7 @@ func (w *writes) judgeFinding(f incident.Finding) {
 	for i := range stretches { // the last node of the room ends its forecast
 		stretches[i].Lasting = stretches[i].Lasting || (f.Kind == incident.KindForecast && w.roomHolds)
 	}
-	w.keepIncidents(rule, stretches, &f)
+	w.keepExcursions(rule, stretches, &f)
 }
 
 // saveMemory stores a rule's memory, or deletes it once it is settled: detection judges every
@@ -142,31 +142,26 @@ func (w *writes) saveMemory(rule int64, m incident.Memory) {
 		    starts = EXCLUDED.starts, clearing_since = EXCLUDED.clearing_since, peak = EXCLUDED.peak, peak_at = EXCLUDED.peak_at`, key)
 }
 
-// newIncident is the first temporary id of incidents not yet stored, above every stored id.
-const newIncident = math.MaxInt64 / 2
+// newExcursion is the first temporary id of excursions not yet stored, above every stored id.
+const newExcursion = math.MaxInt64 / 2
 
-// keepIncidents joins the stretches of a rule to its incidents and stores the changed ones,
+// keepExcursions joins the stretches of a rule to its excursions and stores the changed ones,
 // with the finding if there is one.
-func (w *writes) keepIncidents(rule incident.Rule, stretches []incident.Stretch, f *incident.Finding) {
-	stored := map[int64]incident.Incident{}
-	for _, i := range w.incidents[rule.ID] {
+func (w *writes) keepExcursions(rule incident.Rule, stretches []incident.Stretch, f *incident.Finding) {
+	stored := map[int64]incident.Excursion{}
+	for _, i := range w.excursions[rule.ID] {
 		stored[i.ID] = i
 	}
-	current := slices.Clone(w.incidents[rule.ID])
-	timelines := map[int64]*timeline{}
+	current := slices.Clone(w.excursions[rule.ID])
 	for k, stretch := range stretches {
 		late := w.judged.Arrived.Sub(stretch.End) >= incident.JoinGap
 		joined, parts := rule.Join(current, stretch, late)
 		if joined.ID == 0 {
-			joined.ID = newIncident + int64(k) // above stored ids: what it joins is older
+			joined.ID = newExcursion + int64(k) // above stored ids: what it joins is older
 		}
-		if timelines[joined.ID] == nil {
-			timelines[joined.ID] = &timeline{}
-		}
-		timelines[joined.ID].join(parts, joined, stretch, w.judged.Arrived)
-		current = append(slices.DeleteFunc(current, func(i incident.Incident) bool { return slices.Contains(parts, i) }), joined)
+		current = append(slices.DeleteFunc(current, func(i incident.Excursion) bool { return slices.Contains(parts, i) }), joined)
 		for _, i := range parts {
-			if i.ID != joined.ID && i.ID < newIncident {
+			if i.ID != joined.ID && i.ID < newExcursion {
 				w.touch(i)
 				w.batch.Queue(`UPDATE excursions SET lasting = false, merged_into = @into WHERE id = @id`,
 					pgx.StrictNamedArgs{"id": i.ID, "into": joined.ID})
@@ -175,7 +170,7 @@ func (w *writes) keepIncidents(rule incident.Rule, stretches []incident.Stretch,
 	}
 	for _, i := range current {
 		before, isStored := stored[i.ID]
-		if isStored && before == i || !isStored && f != nil && !f.Holds { // the incident that the finding would end has ended
+		if isStored && before == i || !isStored && f != nil && !f.Holds { // the excursion that the finding would end has ended
 			continue
 		}
 		kept := f
@@ -186,110 +181,23 @@ func (w *writes) keepIncidents(rule incident.Rule, stretches []incident.Stretch,
 			w.touch(before, i)
 		}
 		if isStored {
-			w.updateIncident(rule, i, kept)
-			w.writeTimeline(i.ID, *timelines[i.ID])
+			w.updateExcursion(rule, i, kept)
 		} else {
-			w.insertIncident(rule, i, kept, timelines[i.ID].added)
-		}
-		switch {
-		case !isStored:
-			w.regroup(rule, i, nil)
-		case before.Late && !i.Late: // no longer late: from now on grouped by room
-			w.batch.Queue(`DELETE FROM incident_groups WHERE incident_id = @id`, pgx.StrictNamedArgs{"id": i.ID})
-			w.regroup(rule, i, nil)
-		case i.Start.Before(before.Start), !before.Lasting && (i.Lasting || i.End.After(before.End)):
-			w.regroup(rule, i, &before)
+			w.insertExcursion(rule, i, kept)
 		}
 	}
 }
 
-// shows reports whether an incident shows this finding from now on: the worst anomaly, or
+// shows reports whether an excursion shows this finding from now on: the worst anomaly, or
 // the newest forecast.
-func shows(f incident.Finding, before, i incident.Incident, at time.Time) bool {
+func shows(f incident.Finding, before, i incident.Excursion, at time.Time) bool {
 	if f.Kind == incident.KindForecast {
 		return f.Holds && !at.Before(before.End)
 	}
 	return f.Holds && i.PeakTime.Equal(at)
 }
 
-// event is an event of an incident that a reading caused.
-type event struct {
-	name string
-	at   time.Time
-}
-
-// timeline collects a reading's changes to the timeline of an incident.
-type timeline struct {
-	added   []event
-	removed []event // recorded before, and now wrong
-}
-
-func (t *timeline) add(name string, at time.Time) { t.added = append(t.added, event{name, at}) }
-
-func (t *timeline) remove(name string, at time.Time) {
-	gone := event{name, at}
-	t.added = slices.DeleteFunc(t.added, func(e event) bool { return e == gone })
-	t.removed = append(t.removed, gone)
-}
-
-// join records how a stretch changed the incident into which parts were merged.
-func (t *timeline) join(parts []incident.Incident, joined incident.Incident, s incident.Stretch, arrived time.Time) {
-	if len(parts) == 0 {
-		t.add("opened", joined.Start)
-		if !joined.Lasting {
-			t.add("cleared", joined.End)
-		}
-		return
-	}
-	before := parts[slices.IndexFunc(parts, func(i incident.Incident) bool { return i.ID == joined.ID })]
-	if joined.Start.Before(before.Start) {
-		t.remove("opened", before.Start)
-		t.add("opened", joined.Start)
-	}
-	switch {
-	case len(parts) > 1:
-		t.add("merged", arrived)
-	case joined.Reopened > before.Reopened:
-		t.add("reopened", s.Start)
-	case !before.Lasting && joined.End.After(before.End):
-		t.remove("cleared", before.End)
-	}
-	if len(parts) == 1 && !joined.Lasting && (before.Lasting || joined.End.After(before.End)) {
-		t.add("cleared", joined.End)
-	}
-	if before.Acknowledged && !joined.Acknowledged {
-		t.add("unacknowledged", arrived)
-	}
-}
-
-func events(all []event) (names []string, times []time.Time) {
-	for _, e := range all {
-		names, times = append(names, e.name), append(times, e.at)
-	}
-	return names, times
-}
-
-// writeTimeline stores the changes of an incident's timeline.
-func (w *writes) writeTimeline(id int64, t timeline) {
-	if len(t.removed) > 0 {
-		names, times := events(t.removed)
-		w.batch.Queue(`
-			DELETE FROM incident_events
-			WHERE incident_id = @id AND (event, at) IN (SELECT * FROM unnest(@names::text[], @times::timestamptz[]))`,
-			pgx.StrictNamedArgs{"id": id, "names": names, "times": times})
-	}
-	if len(t.added) > 0 {
-		names, times := events(t.added)
-		w.batch.Queue(`
-			INSERT INTO incident_events (incident_id, at, event)
-			SELECT @id, at, event
-			FROM unnest(@names::text[], @times::timestamptz[]) AS e (event, at)
-			ON CONFLICT DO NOTHING`,
-			pgx.StrictNamedArgs{"id": id, "names": names, "times": times})
-	}
-}
-
-func (w *writes) incidentArgs(i incident.Incident, f *incident.Finding) pgx.StrictNamedArgs {
+func (w *writes) excursionArgs(i incident.Excursion, f *incident.Finding) pgx.StrictNamedArgs {
 	resolution := "cleared"
 	if i.Lasting {
 		resolution = ""
@@ -304,17 +212,15 @@ func (w *writes) incidentArgs(i incident.Incident, f *incident.Finding) pgx.Stri
 	return args
 }
 
-func (w *writes) insertIncident(rule incident.Rule, i incident.Incident, f *incident.Finding, added []event) {
-	args := w.incidentArgs(i, f)
+func (w *writes) insertExcursion(rule incident.Rule, i incident.Excursion, f *incident.Finding) {
+	args := w.excursionArgs(i, f)
 	if f == nil {
 		args["severity"], args["quantity"], args["limit"] = string(rule.Severity), string(rule.Quantity), rule.Limit
 	}
-	names, times := events(added)
 	maps.Copy(args, pgx.StrictNamedArgs{
 		"customer": w.owner.CustomerID, "kind": string(cmp.Or(rule.Kind, incident.KindThreshold)), "channel": int64(w.judged.Channel),
 		"node": w.judged.NodeID, "sensor": w.owner.SensorName, "room": w.owner.RoomID, "room_name": w.owner.RoomName,
 		"gateway": w.judged.GatewayID, "rule": rule.ID, "specified": rule.Threshold, "direction": string(rule.Direction),
-		"names": names, "times": times,
 		"message": w.judged.MessageID, "at": reading.TruncateTime(w.judged.Time), "temperature": w.judged.Temperature, "humidity": w.judged.Humidity,
 		"visible_from": w.owner.VisibleFrom, "every": learning.OpenAnomalyEvery,
 	})
@@ -337,20 +243,18 @@ func (w *writes) insertIncident(rule incident.Rule, i incident.Incident, f *inci
 		    LIMIT 1
 		), joined AS (
 		    UPDATE prediction_feedback p SET incident_id = i.id FROM i, asked WHERE p.id = asked.id
-		), predicted AS ( -- each anomaly is one prediction, for people to judge
-		    INSERT INTO prediction_feedback (channel, sensor_id, timestamp, message_id, actual_temp, actual_humidity, anomaly_predicted, incident_id)
-		    SELECT @channel, @node, @at::timestamptz, @message, @temperature::float8, @humidity::float8, true, id
-		    FROM i
-		    WHERE @kind = 'anomaly' AND NOT EXISTS (SELECT FROM asked)
-		    ON CONFLICT ON CONSTRAINT prediction_feedback_reading_key DO UPDATE SET incident_id = EXCLUDED.incident_id, anomaly_predicted = true
 		)
-		INSERT INTO incident_events (incident_id, at, event)
-		SELECT i.id, e.at, e.event FROM i, unnest(@names::text[], @times::timestamptz[]) AS e (event, at)`, args)
+		-- Each anomaly is one prediction, for people to judge.
+		INSERT INTO prediction_feedback (channel, sensor_id, timestamp, message_id, actual_temp, actual_humidity, anomaly_predicted, incident_id)
+		SELECT @channel, @node, @at::timestamptz, @message, @temperature::float8, @humidity::float8, true, id
+		FROM i
+		WHERE @kind = 'anomaly' AND NOT EXISTS (SELECT FROM asked)
+		ON CONFLICT ON CONSTRAINT prediction_feedback_reading_key DO UPDATE SET incident_id = EXCLUDED.incident_id, anomaly_predicted = true`, args)
 }
 
-func (w *writes) updateIncident(rule incident.Rule, i incident.Incident, f *incident.Finding) {
-	args := w.incidentArgs(i, f)
-	args["id"], args["acknowledged"], args["room"], args["room_name"] = i.ID, i.Acknowledged, w.owner.RoomID, w.owner.RoomName
+func (w *writes) updateExcursion(rule incident.Rule, i incident.Excursion, f *incident.Finding) {
+	args := w.excursionArgs(i, f)
+	args["id"], args["room"], args["room_name"] = i.ID, w.owner.RoomID, w.owner.RoomName
 	args["unit"] = rule.Quantity.Unit()
 	w.batch.Queue(`
 		UPDATE excursions
@@ -361,67 +265,6 @@ func (w *writes) updateIncident(rule incident.Rule, i incident.Incident, f *inci
 		    -- A node that has been put into a room takes what lasts there.
 		    room_id = COALESCE(room_id, NULLIF(@room::bigint, 0)), room_name = CASE WHEN room_id IS NULL THEN @room_name ELSE room_name END,
 		    finding = COALESCE(@finding, finding), severity = COALESCE(@severity, severity), quantity = COALESCE(@quantity, quantity),
-		    limit_value = COALESCE(@limit, limit_value),
-		    acknowledged_at = CASE WHEN @acknowledged THEN acknowledged_at END,
-		    acknowledged_peak = CASE WHEN @acknowledged THEN acknowledged_peak END
+		    limit_value = COALESCE(@limit, limit_value)
 		WHERE id = @id`, args)
-}
-
-// lockGroups serialises changes of the groups of a customer's incidents.
-const lockGroups = `
-		SELECT pg_advisory_xact_lock(hashtextextended('groups of customer ' || @customer::bigint, 0))`
-
-// regroup merges the incident's group with those of all incidents of its room and kind that
-// overlap the time by which it grew. Late incidents are grouped by gateway instead of room.
-// Callers take turns by lockGroups; one that extends a late incident takes the lock only if
-// there is another group to join.
-func (w *writes) regroup(rule incident.Rule, i incident.Incident, before *incident.Incident) {
-	args := pgx.StrictNamedArgs{
-		"id": i.ID, "customer": w.owner.CustomerID,
-		"channel": int64(w.judged.Channel), "node": w.judged.NodeID, "rule": rule.ID, "start": i.Start, // of a new one
-	}
-	overlap := `(it.lasting OR i.start_time <= it.end_time) AND (i.lasting OR i.end_time >= it.start_time)`
-	if i.ID >= newIncident {
-		args["id"] = 0
-	}
-	if before != nil {
-		overlap = `((i.start_time > @old_end AND (it.lasting OR i.start_time <= it.end_time)) OR (i.end_time < @old_start AND i.end_time >= it.start_time))`
-		args["old_start"], args["old_end"] = before.Start, before.End
-	}
-	args["backlog"] = before != nil && i.Late
-	near := `
-		WITH it AS (
-		    SELECT i.*, COALESCE(g.group_id, i.id) AS group_id
-		    FROM excursions i
-		    LEFT JOIN incident_groups g ON g.incident_id = i.id
-		    WHERE i.id = COALESCE(NULLIF(@id::bigint, 0), (
-		        SELECT max(n.id) FROM excursions n
-		        WHERE n.channel = @channel AND n.node_id = @node AND n.rule_id = @rule AND n.start_time = @start AND n.merged_into IS NULL))
-		), near AS (
-		    SELECT COALESCE(g.group_id, i.id) AS id
-		    FROM it
-		    JOIN excursions i ON i.customer_id = it.customer_id AND i.kind = it.kind AND i.merged_into IS NULL AND i.late = it.late
-		        AND CASE WHEN it.gateway_id <> '' AND (it.late OR it.room_id IS NULL) THEN i.gateway_id = it.gateway_id
-		            ELSE i.room_id IS NOT DISTINCT FROM it.room_id END
-		        AND ` + overlap + `
-		    LEFT JOIN incident_groups g ON g.incident_id = i.id
-		    WHERE i.id <> it.id AND COALESCE(g.group_id, i.id) <> it.group_id
-		)`
-	w.batch.Queue(near+lockGroups+`
-		WHERE NOT @backlog::boolean OR EXISTS (SELECT FROM near)`, args)
-	args = maps.Clone(args)
-	delete(args, "customer")
-	delete(args, "backlog")
-	w.batch.Queue(near+`, whole AS (
-		    SELECT id FROM near
-		    UNION
-		    SELECT group_id FROM it
-		)
-		INSERT INTO incident_groups (incident_id, group_id)
-		SELECT i.id, (SELECT min(id) FROM whole)
-		FROM (SELECT incident_id AS id FROM incident_groups WHERE group_id IN (SELECT id FROM whole)
-		      UNION SELECT id FROM whole UNION SELECT id FROM it) i
-		WHERE EXISTS (SELECT FROM near) AND EXISTS (SELECT FROM excursions x WHERE x.id = i.id) -- the first of a group may be gone
-		ON CONFLICT (incident_id) DO UPDATE SET group_id = EXCLUDED.group_id
-		WHERE incident_groups.group_id <> EXCLUDED.group_id`, args)
 }

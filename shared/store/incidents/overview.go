@@ -75,8 +75,8 @@ func (s Store) LiveVersion(ctx context.Context, customerID int64) (LiveVersion, 
 
 // OpenIncidents returns all of a customer's incidents that last or that nobody has
 // acknowledged, newest first, without their AlertCount and ValueNow.
-func (s Store) OpenIncidents(ctx context.Context, customerID int64) ([]Incident, error) {
-	found, err := store.All[Incident](ctx, s.db, `
+func (s Store) OpenIncidents(ctx context.Context, customerID int64) ([]Excursion, error) {
+	found, err := store.All[Excursion](ctx, s.db, `
 		SELECT `+openIncidentColumns+`, 0 AS alert_count, NULL::float8 AS value_now
 		FROM incidents i
 		WHERE i.customer_id = @customer AND i.merged_into IS NULL AND `+isOpen+` AND `+store.RoomIn("i.room_id")+`

@@ -175,9 +175,9 @@ func detects(t *testing.T, p *fixture) {
 	if event, err := wire.DecodeAlert(raised[0].Data); err != nil || event.NodeID != node {
 		t.Errorf("raised %+v, %v", event, err)
 	}
-	found, err := p.metadata.Incidents(t.Context(), p.customer, incidents.IncidentQuery{Limit: 10})
+	found, err := p.metadata.Excursions(t.Context(), p.customer, incidents.ExcursionQuery{Limit: 10})
 	// What learning makes of it is another incident.
-	if err != nil || !slices.ContainsFunc(found, func(i incidents.Incident) bool { return i.Kind == string(incident.KindThreshold) && i.Lasting }) {
+	if err != nil || !slices.ContainsFunc(found, func(i incidents.Excursion) bool { return i.Kind == string(incident.KindThreshold) && i.Lasting }) {
 		t.Errorf("incidents %+v, %v", found, err)
 	}
 }
