@@ -127,8 +127,8 @@ func New(cfg Config) (*API, error) {
 	(&data.Handlers{
 		DB: cfg.DB, Readings: cfg.Readings, Models: cfg.Models, Clock: cfg.Clock,
 	}).Register(r)
-	overview.New(cfg.DB, alerts, cfg.Clock).Register(r)
-	(&metrics.Handlers{DB: cfg.DB, Incidents: alerts, Clock: cfg.Clock}).Register(r)
+	overview.New(cfg.DB, cfg.Clock).Register(r)
+	(&metrics.Handlers{DB: cfg.DB, Clock: cfg.Clock}).Register(r)
 	(&audit.Handlers{DB: cfg.DB}).Register(r)
 	(&training.Handlers{DB: cfg.DB, Retrainer: retrainer, Log: log}).Register(r)
 

@@ -160,6 +160,16 @@ func (r Rule) Breaks(points []Point) bool {
 	return known && r.breaks(value)
 }
 
+// Measure returns the rule's quantity at a reading, and by how many units that is beyond the
+// limit. A rate of change is of no single reading.
+func (r Rule) Measure(p Point) (value, excess float64) {
+	value, known := r.value([]Point{p})
+	if !known || !r.breaks(value) {
+		return value, 0
+	}
+	return value, Excess(r.Quantity, r.Direction, r.Limit, value)
+}
+
 // value returns the rule's quantity at the last of the points, and whether it
 // is known: a rate needs readings that reach back [RateSpan].
 func (r Rule) value(points []Point) (value float64, known bool) {

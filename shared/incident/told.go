@@ -224,18 +224,19 @@ type Level struct {
 // worseThan reports whether people who know of another level must be told: the severity rose,
 // what was expected has come, or the excess has grown by a unit.
 func (l Level) worseThan(known Level) bool {
-	return l.Severity.rank() > known.Severity.rank() || (l.Actual && !known.Actual) || l.Excess >= known.Excess+1
+	return l.Severity.Rank() > known.Severity.Rank() || (l.Actual && !known.Actual) || l.Excess >= known.Excess+1
 }
 
 // Above returns the worse of two levels in each respect.
 func (l Level) Above(other Level) Level {
-	if other.Severity.rank() > l.Severity.rank() {
+	if other.Severity.Rank() > l.Severity.Rank() {
 		l.Severity = other.Severity
 	}
 	return Level{l.Severity, l.Actual || other.Actual, max(l.Excess, other.Excess)}
 }
 
-func (s Severity) rank() int {
+// Rank is greater the more urgent a severity is.
+func (s Severity) Rank() int {
 	switch s {
 	case Critical:
 		return 2
@@ -315,6 +316,25 @@ func (s Status) Joined(other Status) Status {
 	}
 	s.Lasting, s.Breaking, s.Late = s.Lasting || other.Lasting, s.Breaking || other.Breaking, s.Late && other.Late
 	s.Known = s.Known.Above(other.Known)
+	return s
+}
+
+// Take is the status once a person has taken a lasting incident, until a time unless that is
+// zero. What people know of it then is what is so now, and nothing where all of it stands.
+func (s Status) Take(g Gathered, now, until time.Time) Status {
+	if s.TakenAt.IsZero() {
+		s.TakenAt = now
+		s.Known, _ = s.Level(g, now)
+	}
+	s.SnoozedUntil = until
+	return s
+}
+
+// GiveBack is the status once nobody has the incident any more: people are called, and told
+// what is so now.
+func (s Status) GiveBack(g Gathered, now time.Time) Status {
+	s.TakenAt, s.SnoozedUntil = time.Time{}, time.Time{}
+	s.Known, _ = s.Level(g, now)
 	return s
 }
 

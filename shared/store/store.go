@@ -34,6 +34,7 @@ var (
 	ErrNoRun         = fmt.Errorf("training run %w", ErrNotFound)
 	ErrNoGateway     = fmt.Errorf("gateway %w", ErrNotFound)
 	ErrNoRule        = fmt.Errorf("rule %w", ErrNotFound)
+	ErrNoExcursion   = fmt.Errorf("excursion %w", ErrNotFound)
 	ErrNoIncident    = fmt.Errorf("incident %w", ErrNotFound)
 	ErrNoMaintenance = fmt.Errorf("maintenance window %w", ErrNotFound)
 	ErrNoAPIKey      = fmt.Errorf("API key %w", ErrNotFound)

@@ -129,8 +129,8 @@ func (s *maintenanceScopeBody) Resolve(_ huma.Context, path *huma.PathBuffer) []
 }
 
 type silencedNow struct {
-	Incidents []OpenIncident `json:"incidents" nullable:"false" doc:"Those that last and are not silenced yet, newest first."`
-	Critical  int            `json:"critical" doc:"How many of them are critical." example:"1"`
+	Incidents []Incident `json:"incidents" nullable:"false" doc:"Those that last and of which something would be silenced that is not silenced yet, the gravest first."`
+	Critical  int        `json:"critical" doc:"How many of them are critical." example:"1"`
 }
 
 // silencedBy tells what a window would silence if an occurrence were under way now. Everything
@@ -139,17 +139,18 @@ func (h *Handlers) silencedBy(ctx context.Context, db *store.DB, m incidents.Mai
 	if err := incidents.New(db).CheckMaintenance(ctx, auth.Caller(ctx), m); err != nil {
 		return silencedNow{}, err
 	}
-	lasting, _, err := (&Handlers{DB: db, Clock: h.Clock}).Open(ctx)
+	lasting, err := incidents.New(db).Lasting(ctx, auth.Caller(ctx), nil, h.Clock())
 	if err != nil {
 		return silencedNow{}, err
 	}
-	now := silencedNow{Incidents: []OpenIncident{}}
+	now := silencedNow{Incidents: []Incident{}}
 	for _, i := range lasting {
-		if i.Silenced || !m.AppliesTo(deref(i.RoomID), i.SensorID) {
+		severity, some := i.SilencedBy(m)
+		if !some {
 			continue
 		}
-		now.Incidents = append(now.Incidents, i)
-		if i.Severity == string(incident.Critical) {
+		now.Incidents = append(now.Incidents, IncidentOf(i))
+		if severity == incident.Critical {
 			now.Critical++
 		}
 	}

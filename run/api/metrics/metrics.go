@@ -16,7 +16,6 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 
-	"coldaisle.dev/run/api/alerting"
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/reading"
@@ -27,9 +26,8 @@ import (
 
 // Handlers answer the operation.
 type Handlers struct {
-	DB        *store.DB
-	Incidents *alerting.Handlers
-	Clock     func() time.Time
+	DB    *store.DB
+	Clock func() time.Time
 }
 
 // OpenMetrics is the type of the answer that Prometheus asks for.
@@ -121,7 +119,7 @@ func (h *Handlers) families(ctx context.Context) ([]*dto.MetricFamily, error) {
 	if err != nil {
 		return nil, err
 	}
-	lasting, err := h.Incidents.CountLasting(ctx)
+	lasting, err := incidents.New(h.DB).Lasting(ctx, customer, live, now)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +133,7 @@ func (h *Handlers) families(ctx context.Context) ([]*dto.MetricFamily, error) {
 		dewPoint    = newFamily("coldaisle_dew_point", "celsius", "Temperature at which water condenses. Absent while the sensor is silent.")
 		newest      = newFamily("coldaisle_last_reading_timestamp", "seconds", "Time of the newest reading, in seconds since 1970.")
 		up          = newFamily("coldaisle_sensor_up", "", "1 while readings come, 0 while the sensor is silent or has never sent one.")
-		counts      = newFamily("coldaisle_incidents", "", "Incidents that last: open, taken (acknowledged), silenced by maintenance, or late: nobody is notified.")
+		counts      = newFamily("coldaisle_incidents", "", "Incidents that last: open, taken, silenced by maintenance, or late: nobody is called.")
 		late        = newFamily("coldaisle_probe_lateness", "seconds", "How late readings of the service's own probe are: more than 60 is an outage of the service.")
 	)
 	for _, l := range live {
@@ -154,12 +152,17 @@ func (h *Handlers) families(ctx context.Context) ([]*dto.MetricFamily, error) {
 		humidity.add(labels, *l.Humidity/100) //nolint:mnd // percent
 		dewPoint.add(labels, reading.DewPoint(*l.Temperature, *l.Humidity))
 	}
-	inOrder := func(a, b alerting.Lasting) int {
-		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Severity, b.Severity), cmp.Compare(a.RoomName, b.RoomName), cmp.Compare(a.State, b.State))
+	type counted struct{ room, cause, severity, state string }
+	count := map[counted]int{} // two rooms may have one name
+	for _, i := range lasting {
+		count[counted{i.RoomName, string(i.Cause), string(i.Severity), string(i.State())}]++
 	}
-	for _, l := range slices.SortedFunc(maps.Keys(lasting), inOrder) {
-		labels := []*dto.LabelPair{label("kind", l.Kind), label("severity", l.Severity), label("room", l.RoomName), label("state", string(l.State))}
-		counts.add(labels, float64(lasting[l]))
+	inOrder := func(a, b counted) int {
+		return cmp.Or(cmp.Compare(a.room, b.room), cmp.Compare(a.cause, b.cause), cmp.Compare(a.severity, b.severity), cmp.Compare(a.state, b.state))
+	}
+	for _, c := range slices.SortedFunc(maps.Keys(count), inOrder) {
+		labels := []*dto.LabelPair{label("room", c.room), label("cause", c.cause), label("severity", c.severity), label("state", c.state)}
+		counts.add(labels, float64(count[c]))
 	}
 	late.add(nil, probe.Lateness(now).Seconds())
 	var some []*dto.MetricFamily

@@ -38,8 +38,9 @@ type probeState struct {
 }
 
 type liveRoom struct {
-	ID   int64  `json:"id" doc:"Primary key." example:"3"`
-	Name string `json:"name" doc:"Name of the room." example:"Hall A"`
+	ID    int64  `json:"id" doc:"Primary key." example:"3"`
+	Name  string `json:"name" doc:"Name of the room." example:"Hall A"`
+	State string `json:"state" enum:"ok,warning,critical,silent,late,unreported" doc:"The worst state of its sensors." example:"ok"`
 }
 
 type liveLimit struct {
@@ -77,13 +78,14 @@ type sensorCounts struct {
 
 // Body holds the fields that the entity tag covers.
 type Body struct {
-	Rooms          []liveRoom              `json:"rooms" nullable:"false" doc:"All rooms, worst first: by the worst state of their sensors, then by how far a sensor is beyond the recommended 18 to 27 °C, then by name."`
-	Limits         [][]liveLimit           `json:"limits" nullable:"false" doc:"The limits of the rules that apply to a sensor, each list once."`
-	SparklineStart time.Time               `json:"sparkline_start" doc:"Begin of the first half hour of the sparklines, UTC." example:"2026-02-28T12:30:00Z"`
-	Sensors        []liveSensor            `json:"sensors" nullable:"false" doc:"All sensors, by id."`
-	Incidents      []alerting.OpenIncident `json:"incidents" nullable:"false" doc:"All incidents that last, newest first."`
-	ToBeSeen       int                     `json:"to_be_seen" doc:"Number of incidents that are neither acknowledged nor silenced by maintenance, ended ones included; a group counts once." example:"1"`
-	Counts         sensorCounts            `json:"counts" doc:"How many sensors are in each state."`
+	Sentence       sentence            `json:"sentence" doc:"What to say first, in parts."`
+	Rooms          []liveRoom          `json:"rooms" nullable:"false" doc:"All rooms, worst first: by the worst state of their sensors, then by how far an incident is beyond its limit, then by how far a sensor is beyond the recommended 18 to 27 °C, then by name."`
+	Limits         [][]liveLimit       `json:"limits" nullable:"false" doc:"The limits of the rules that apply to a sensor, each list once."`
+	SparklineStart time.Time           `json:"sparkline_start" doc:"Begin of the first half hour of the sparklines, UTC." example:"2026-02-28T12:30:00Z"`
+	Sensors        []liveSensor        `json:"sensors" nullable:"false" doc:"All sensors, by id."`
+	Incidents      []alerting.Incident `json:"incidents" nullable:"false" doc:"All incidents that last, the one that matters most first."`
+	IncidentCounts incidentCounts      `json:"incident_counts" doc:"How many incidents there are, exactly."`
+	Counts         sensorCounts        `json:"counts" doc:"How many sensors are in each state."`
 }
 
 // overview is the whole answer as the document has it.
@@ -94,10 +96,9 @@ type overview struct {
 
 // Handlers answer the operation.
 type Handlers struct {
-	store     *store.DB
-	incidents *alerting.Handlers
-	clock     func() time.Time
-	views     *lru.Cache[string, *view] // by customer, and the rooms of a key
+	store *store.DB
+	clock func() time.Time
+	views *lru.Cache[string, *view] // by customer, and the rooms of a key
 }
 
 // maxViews bounds what is kept between requests, at half a megabyte for a thousand
@@ -105,12 +106,12 @@ type Handlers struct {
 const maxViews = 100
 
 // New returns the handlers.
-func New(metadata *store.DB, told *alerting.Handlers, clock func() time.Time) *Handlers {
+func New(metadata *store.DB, clock func() time.Time) *Handlers {
 	views, err := lru.New[string, *view](maxViews)
 	if err != nil {
 		panic(err) // only of a size below one
 	}
-	return &Handlers{store: metadata, incidents: told, clock: clock, views: views}
+	return &Handlers{store: metadata, clock: clock, views: views}
 }
 
 type input struct {
@@ -186,7 +187,15 @@ func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.
 	if err != nil {
 		return err
 	}
-	lasting, toBeSeen, err := h.incidents.Open(ctx)
+	lasting, err := incidents.New(h.store).Lasting(ctx, customer, live, now)
+	if err != nil {
+		return err
+	}
+	unseen, err := incidents.New(h.store).Unseen(ctx, customer)
+	if err != nil {
+		return err
+	}
+	recommended, err := incident.Recommended.Rules(incident.Scope{})
 	if err != nil {
 		return err
 	}
@@ -194,12 +203,12 @@ func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.
 		return err
 	}
 	body := Body{
-		Rooms:          rest.List(rooms, func(r accounts.Room) liveRoom { return liveRoom{ID: r.ID, Name: r.Name} }),
+		Rooms:          rest.List(rooms, func(r accounts.Room) liveRoom { return liveRoom{ID: r.ID, Name: r.Name, State: stateOK} }),
 		Limits:         [][]liveLimit{},
 		SparklineStart: v.day.start,
 		Sensors:        make([]liveSensor, len(live)),
-		Incidents:      lasting,
-		ToBeSeen:       toBeSeen,
+		Incidents:      rest.List(lasting, alerting.IncidentOf),
+		IncidentCounts: countIncidents(lasting, unseen),
 		Counts:         sensorCounts{Sensors: len(live)},
 	}
 	applies := limits{rules: rules, known: map[incident.Scope]int{}, body: &body}
@@ -218,7 +227,8 @@ func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.
 			body.Sensors[i].GatewayID = &l.GatewayID
 		}
 	}
-	body.orderRooms()
+	body.orderRooms(lasting)
+	body.Sentence = body.say(lasting, recommended, v.late)
 	return v.encode(body)
 }
 

@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"coldaisle.dev/shared/store/incidents"
 )
 
 // The recommended inlet temperatures of ASHRAE TC9.9 (2021), in degrees Celsius.
@@ -21,11 +23,12 @@ func worstFirst() []string {
 // trouble ranks a room by its worst sensors.
 type trouble struct {
 	state  int     // place in worstFirst
+	excess float64 // of its incidents beyond their limits, in whole units
 	beyond float64 // the recommended range, in whole degrees: rooms do not change places at each reading
 }
 
 // orderRooms puts the room with the gravest trouble first.
-func (b *Body) orderRooms() {
+func (b *Body) orderRooms(lasting []incidents.Incident) {
 	order := worstFirst()
 	rooms := make(map[int64]trouble, len(b.Rooms))
 	for _, r := range b.Rooms {
@@ -39,9 +42,18 @@ func (b *Body) orderRooms() {
 		}
 		rooms[s.RoomID] = room
 	}
+	for _, i := range lasting {
+		if room, known := rooms[i.RoomID]; known {
+			room.excess = max(room.excess, math.Floor(i.Now.Worst.Excess))
+			rooms[i.RoomID] = room
+		}
+	}
+	for k := range b.Rooms {
+		b.Rooms[k].State = order[rooms[b.Rooms[k].ID].state]
+	}
 	slices.SortStableFunc(b.Rooms, func(one, other liveRoom) int {
 		a, b := rooms[one.ID], rooms[other.ID]
-		return cmp.Or(cmp.Compare(a.state, b.state), cmp.Compare(b.beyond, a.beyond), compareNames(one.Name, other.Name))
+		return cmp.Or(cmp.Compare(a.state, b.state), cmp.Compare(b.excess, a.excess), cmp.Compare(b.beyond, a.beyond), compareNames(one.Name, other.Name))
 	})
 }
 

@@ -56,6 +56,13 @@ func (h *Handlers) refresh(ctx context.Context, v *view, customer int64, now tim
 		return nil
 	}
 	v.tag = "" // until it is complete
+	// What the clock has made due is told before it is shown.
+	if err := incidents.New(h.store).Settle(ctx, customer, now); err != nil {
+		return err
+	}
+	if version, err = incidents.New(h.store).LiveVersion(ctx, customer); err != nil {
+		return err
+	}
 	if v.windows, err = incidents.New(h.store).MaintenanceWindows(ctx, customer, now); err != nil {
 		return err
 	}

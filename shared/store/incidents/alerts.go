@@ -28,13 +28,14 @@ type Alert struct {
 const alertColumns = `alerts.id, alerts.sensor_id, alerts.alert_type AS type, alerts.message, alerts.timestamp AS time, ` +
 	alertAcknowledged + ` AS acknowledged`
 
-// alertAcknowledged is the condition that an alert or its incident was acknowledged: so
-// acknowledging an incident writes no row per alert.
+// alertAcknowledged is the condition that an alert was acknowledged, or stored when somebody
+// took the incident of its excursion: so taking an incident writes no row per alert. An
+// excursion that was merged into another keeps what was acknowledged in its time.
 const alertAcknowledged = `(alerts.acknowledged OR EXISTS (
-	SELECT FROM incidents i
-	WHERE i.customer_id = alerts.customer_id AND i.channel = alerts.channel AND i.node_id = alerts.sensor_id
-	  AND i.quantity = alerts.alert_type AND i.specified AND i.acknowledged_at IS NOT NULL AND i.merged_into IS NULL
-	  AND alerts.timestamp >= i.start_time AND (i.lasting OR alerts.timestamp <= i.end_time)))`
+	SELECT FROM excursions e
+	WHERE e.customer_id = alerts.customer_id AND e.channel = alerts.channel AND e.node_id = alerts.sensor_id
+	  AND e.quantity = alerts.alert_type AND e.specified AND e.acknowledged_to >= alerts.id
+	  AND alerts.timestamp >= e.start_time AND (e.lasting OR alerts.timestamp <= e.end_time)))`
 
 // AlertOutcome is the result of storing an event.
 type AlertOutcome int

@@ -27,28 +27,12 @@ type Change struct {
 	IncidentID int64 // that it is part of now
 }
 
-// ChangedIncident is an incident as it is now.
-type ChangedIncident struct {
-	ID        int64
-	RoomID    int64 // 0: of a gateway, or of a node in no room
-	RoomName  string
-	NodeID    string // that is in no room
-	GatewayID string // that is silent
-	Cause     incident.Cause
-	Severity  incident.Severity
-	Actual    bool
-	Lasting   bool
-	Taken     bool
-	StartTime time.Time
-	EndTime   time.Time
-}
-
 // Changes is a part of the log, oldest first.
 type Changes struct {
 	Changes   []Change
-	Incidents map[int64]ChangedIncident // those of the changes; a withdrawn one is absent
-	Next      int64                     // the cursor of the next part
-	More      bool                      // the next part has changes already
+	Incidents map[int64]Incident // those of the changes; a withdrawn one is absent
+	Next      int64              // the cursor of the next part
+	More      bool               // the next part has changes already
 }
 
 // LastChange is the cursor of the end of a customer's log.
@@ -60,7 +44,7 @@ func (s Store) LastChange(ctx context.Context, customerID int64) (int64, error) 
 const lastChange = `SELECT COALESCE(max(number), 0) FROM incident_changes WHERE customer_id = @customer`
 
 // Changes returns up to limit changes of a customer's incidents after a cursor.
-func (s Store) Changes(ctx context.Context, customerID, after int64, limit int) (Changes, error) {
+func (s Store) Changes(ctx context.Context, customerID, after int64, limit int, now time.Time) (Changes, error) {
 	var last []int64
 	var found []Change
 	args := pgx.StrictNamedArgs{"customer": customerID, "after": after, "limit": limit + 1, "rooms": store.RoomsOf(ctx)}
@@ -76,13 +60,13 @@ func (s Store) Changes(ctx context.Context, customerID, after int64, limit int) 
 			FROM incident_changes c
 			LEFT JOIN LATERAL (
 			    WITH RECURSIVE parts AS (
-			        SELECT i.id, i.merged_into, i.room_id FROM room_incidents i WHERE i.id = c.incident_id AND i.customer_id = @customer
+			        SELECT i.id, i.merged_into, i.room_id, i.gateway_id FROM room_incidents i WHERE i.id = c.incident_id AND i.customer_id = @customer
 			        UNION
-			        SELECT i.id, i.merged_into, i.room_id FROM room_incidents i JOIN parts p ON i.id = p.merged_into
+			        SELECT i.id, i.merged_into, i.room_id, i.gateway_id FROM room_incidents i JOIN parts p ON i.id = p.merged_into
 			    )
-			    SELECT id FROM parts WHERE merged_into IS NULL AND `+store.RoomIn("room_id")+`
+			    SELECT id FROM parts i WHERE merged_into IS NULL AND `+inRooms+`
 			) AS whole ON true
-			WHERE c.customer_id = @customer AND c.number > @after AND `+store.RoomIn("c.room_id")+`
+			WHERE c.customer_id = @customer AND c.number > @after AND (`+store.RoomIn("c.room_id")+` OR (c.room_id IS NULL AND whole.id IS NOT NULL))
 			ORDER BY c.number
 			LIMIT @limit`, args).Query(store.Into(&found))
 	})
@@ -99,12 +83,12 @@ func (s Store) Changes(ctx context.Context, customerID, after int64, limit int) 
 	case len(found) > 0: // some may have come since the end was read
 		part.Next = max(last[0], found[len(found)-1].Number)
 	}
-	part.Incidents, err = s.changedIncidents(ctx, customerID, part.Changes)
+	part.Incidents, err = s.changedIncidents(ctx, customerID, part.Changes, now)
 	return part, err
 }
 
-func (s Store) changedIncidents(ctx context.Context, customerID int64, changes []Change) (map[int64]ChangedIncident, error) {
-	byID := map[int64]ChangedIncident{}
+func (s Store) changedIncidents(ctx context.Context, customerID int64, changes []Change, now time.Time) (map[int64]Incident, error) {
+	byID := map[int64]Incident{}
 	if len(changes) == 0 {
 		return byID, nil
 	}
@@ -112,15 +96,18 @@ func (s Store) changedIncidents(ctx context.Context, customerID int64, changes [
 	for i, c := range changes {
 		ids[i] = c.IncidentID
 	}
-	found, err := store.All[ChangedIncident](ctx, s.db, `
-		SELECT id, COALESCE(room_id, 0) AS room_id, room_name, node_id, gateway_id, cause, severity, actual, lasting, taken_at IS NOT NULL AS taken, start_time, end_time
-		FROM room_incidents
-		WHERE id = ANY (@ids) AND customer_id = @customer AND merged_into IS NULL AND `+store.RoomIn("room_id"),
+	found, err := store.All[Incident](ctx, s.db, `SELECT `+incidentColumns+fromIncidents+` AND i.id = ANY (@ids)`,
 		pgx.StrictNamedArgs{"ids": ids, "customer": customerID, "rooms": store.RoomsOf(ctx)})
+	if err != nil {
+		return nil, fmt.Errorf("changed incidents of customer %d: %w", customerID, err)
+	}
+	if err := s.tellNow(ctx, customerID, found, nil, now); err != nil {
+		return nil, err
+	}
 	for _, i := range found {
 		byID[i.ID] = i
 	}
-	return byID, store.Wrap(err, "changed incidents of customer %d", customerID)
+	return byID, nil
 }
 
 // ListenChanges calls changed with the customer at each commit that adds to a log, as

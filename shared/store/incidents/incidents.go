@@ -1,6 +1,7 @@
 package incidents
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -10,340 +11,446 @@ import (
 
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/store"
-	"coldaisle.dev/shared/store/learning"
 )
 
-// Excursion is an incident as its customer sees it. Names, rule and limit date from its
-// start.
-type Excursion struct {
-	ID               int64
-	Kind             string
-	Channel          int64
-	NodeID           string
-	SensorName       string // empty: discovered, no sensor yet
-	RoomID           int64  // zero: none
-	RoomName         string
-	GatewayID        string
-	RuleID           int64
-	Quantity         string
-	Direction        string
-	LimitValue       float64
-	Severity         string
-	StartTime        time.Time
-	EndTime          time.Time // of its newest reading while it lasts
-	Lasting          bool
-	Peak             float64
-	PeakTime         time.Time
-	Reopened         int
-	Late             bool
-	Resolution       string // cleared, or why it ended without that; empty while it lasts
-	AcknowledgedAt   *time.Time
-	AcknowledgedBy   string
-	AcknowledgedPeak *float64
-	Comment          string
-	Verdict          Verdict  // on an anomaly; empty while there is none
-	Finding          *Finding // of learning; nil for an incident of a rule
-	GroupID          int64    // id of the first of the overlapping incidents of its room and kind
-	AlertCount       int64    // alert records of its limit between its start and end
-	ValueNow         *float64 // of a measured quantity, while it lasts
+// Incident is what people are told: what is wrong in one place, for one cause.
+type Incident struct {
+	ID           int64
+	RoomID       int64  // zero: of a gateway, or of a node in no room
+	RoomName     string // as it is now
+	NodeID       string // of a node in no room
+	GatewayID    string // of a gateway whose nodes are all silent
+	GatewayName  string
+	Cause        incident.Cause
+	Severity     incident.Severity // by what lasts and does not stand; once it is over by all of it
+	Actual       bool              // else it was only expected
+	StartTime    time.Time
+	EndTime      time.Time // the last clearing; while something breaks, the newest reading of it
+	Lasting      bool      // until nothing has broken for [incident.JoinGap]
+	Breaking     bool
+	Late         bool // all of it was over when it arrived: nobody is called
+	Parts        int  // its excursions
+	TakenAt      *time.Time
+	TakenBy      string // who has it, or had it at its end
+	Comment      string
+	SnoozedUntil *time.Time
+	Seen         bool // somebody had it, or has looked at it since its end
 
-	// NewlyAcknowledged is set by [Store.AcknowledgeIncidents] if it was not acknowledged before.
-	NewlyAcknowledged bool `db:"-"`
+	Worst    Excursion `db:"-"` // by which it is told
+	Silenced bool      `db:"-"` // a maintenance window covers all of it: now while it lasts, else at its begin and its end
+	Now      *Now      `db:"-"` // nil once it is over
+
+	audible []Excursion // those that last and that maintenance does not cover
 }
 
-// Verdict is a person's verdict on an anomaly; empty while there is none.
-type Verdict string
-
-// The verdicts. Hours of a right anomaly are excluded from the past that detection learns
-// from.
-const (
-	VerdictRight    Verdict = "right"
-	VerdictWrong    Verdict = "wrong"
-	VerdictExpected Verdict = "expected" // unusual, but known to be harmless
-)
-
-// Finding is the finding that an incident shows: its worst anomaly or its newest forecast.
-// See [incident.Finding].
-type Finding struct {
-	Cause       string   `json:"cause"`
-	Reason      string   `json:"reason"`
-	Value       float64  `json:"value"`
-	Low         *float64 `json:"low,omitempty"` // nil with High: there is no band
-	High        *float64 `json:"high,omitempty"`
-	Probability float64  `json:"probability,omitempty"`
-	// The limit will be passed between these times; nil for an anomaly.
-	Earliest *time.Time `json:"earliest,omitempty"`
-	Latest   *time.Time `json:"latest,omitempty"`
-}
-
-func newFinding(f incident.Finding, at time.Time) Finding {
-	shown := Finding{Cause: f.Cause, Reason: f.Reason, Value: f.Value, Probability: f.Probability}
-	if f.Low != 0 || f.High != 0 {
-		shown.Low, shown.High = &f.Low, &f.High
+// SilencedBy reports whether a maintenance window would cover something of a lasting incident
+// that none covers now, and how bad that is.
+func (i Incident) SilencedBy(m Maintenance) (worst incident.Severity, some bool) {
+	for _, e := range i.audible {
+		if m.AppliesTo(e.RoomID, e.NodeID) {
+			some = true
+			if e.Severity.Rank() > worst.Rank() {
+				worst = e.Severity
+			}
+		}
 	}
-	if f.Kind == incident.KindForecast {
-		shown.Earliest, shown.Latest = new(at.Add(f.Earliest).UTC()), new(at.Add(f.Latest).UTC())
-	}
-	return shown
+	return worst, some
 }
 
-// Describe describes the incident in words.
-func (i Excursion) Describe() string {
-	if i.Finding != nil {
-		return i.Finding.Reason
-	}
-	rule := incident.Rule{Quantity: incident.Quantity(i.Quantity), Direction: incident.Direction(i.Direction), Limit: i.LimitValue}
-	return rule.Describe(incident.Excursion{Start: i.StartTime, End: i.EndTime, Peak: i.Peak, Reopened: i.Reopened})
+// Now is how an incident that lasts is at this moment.
+type Now struct {
+	Value     *float64   // of the worst excursion's quantity; nil: it has none
+	Rate      *float64   // change of the value per minute over the last ten minutes; nil: unknown
+	NextLimit *float64   // that a forecast which holds says will be passed
+	Earliest  *time.Time // between these times
+	Latest    *time.Time
+	Sensors   int // that break something
+	Heard     int // of the place that are not silent
+	Standing  int // excursions that count no more, see [incident.Status.Standing]
+	// Worst is how bad that is by which it is told, and zero if all of it stands or is silenced.
+	Worst Level
 }
 
-// openIncidentColumns are the columns of incidents i that are cheap to read. For a key limited
-// to rooms, the group's id is that of its first incident in these rooms.
-const openIncidentColumns = `i.id, i.kind, i.channel, i.node_id, i.sensor_name, COALESCE(i.room_id, 0) AS room_id, i.room_name, i.gateway_id,
-	i.rule_id, i.quantity, i.direction, i.limit_value, i.severity, i.start_time, i.end_time, i.lasting, i.peak, i.peak_time, i.reopened,
-	i.late, i.resolution, i.acknowledged_at, i.acknowledged_by, i.acknowledged_peak, i.comment, i.finding,
-	COALESCE(i.verdict, '') AS verdict,
-	COALESCE((
-	    SELECT CASE WHEN @rooms::bigint[] IS NULL THEN g.group_id ELSE (
-	        SELECT min(o.incident_id)
-	        FROM incident_groups o
-	        JOIN incidents theirs ON theirs.id = o.incident_id AND theirs.room_id = ANY (@rooms::bigint[])
-	        WHERE o.group_id = g.group_id) END
-	    FROM incident_groups g
-	    WHERE g.incident_id = i.id), i.id) AS group_id`
+// Level is how an excursion compares with others: by severity, then by excess.
+type Level struct {
+	Severity incident.Severity
+	Excess   float64 // in units, see [incident.Excess]
+}
 
-// incidentColumns are all columns of incidents i.
-const incidentColumns = openIncidentColumns + `,
-	CASE WHEN i.specified THEN (
-	    SELECT count(*)
-	    FROM alerts a
-	    WHERE a.customer_id = i.customer_id AND a.sensor_id = i.node_id COLLATE "default" AND a.channel = i.channel AND a.alert_type = i.quantity
-	      AND a.timestamp BETWEEN i.start_time AND i.end_time) ELSE 0 END AS alert_count,
-	CASE WHEN i.lasting AND i.quantity IN ('temperature', 'humidity') THEN (
-	    SELECT CASE i.quantity WHEN 'temperature' THEN n.temperature ELSE n.humidity END
-	    FROM node_state n
-	    WHERE n.channel = i.channel AND n.node_id = i.node_id) END AS value_now`
+const incidentColumns = `i.id, COALESCE(i.room_id, 0) AS room_id, COALESCE(r.name, i.room_name) AS room_name, i.node_id, i.gateway_id, COALESCE(g.name, '') AS gateway_name,
+	i.cause, i.severity, i.actual, i.start_time, i.end_time, i.lasting, i.breaking, i.late, i.parts, i.taken_at, i.taken_by, i.comment, i.snoozed_until, i.seen`
 
-// IncidentState selects incidents by whether they still need an operator.
+const fromIncidents = `
+	FROM room_incidents i
+	LEFT JOIN server_rooms r ON r.id = i.room_id
+	LEFT JOIN gateways g ON g.id = i.gateway_id
+	WHERE i.customer_id = @customer AND i.merged_into IS NULL AND ` + inRooms
+
+// inRooms is the condition that an incident i is of @rooms. That of a gateway is of all rooms
+// of its nodes.
+const inRooms = `(@rooms::bigint[] IS NULL OR i.room_id = ANY (@rooms::bigint[])
+	OR (i.gateway_id <> '' AND EXISTS (SELECT FROM excursions o WHERE o.incident_id = i.id AND o.room_id = ANY (@rooms::bigint[]))))`
+
+// IncidentState selects incidents by their life.
 type IncidentState string
 
-// The states of [ExcursionQuery].
+// The states.
 const (
-	IncidentsAll      IncidentState = ""
-	IncidentsOpen     IncidentState = "open"     // lasting, or not acknowledged: to be seen
-	IncidentsLasting  IncidentState = "lasting"  // nothing has ended it
-	IncidentsResolved IncidentState = "resolved" // ended
+	StateAll     IncidentState = ""
+	StateLasting IncidentState = "lasting" // open or taken
+	StateOpen    IncidentState = "open"    // it lasts, and nobody has it
+	StateTaken   IncidentState = "taken"   // it lasts, and somebody has it
+	StateOver    IncidentState = "over"
+	StateUnseen  IncidentState = "unseen" // over, and nobody has seen it
 )
 
-// ExcursionQuery selects incidents of [Store.Excursions]. Zero fields select all.
-type ExcursionQuery struct {
+// StateSilenced and StateLate are states of [Incident.State] alone.
+const (
+	StateSilenced IncidentState = "silenced" // it lasts, and maintenance covers all of it
+	StateLate     IncidentState = "late"     // it lasts, and all of it was over when it arrived: nobody is called
+)
+
+// State says whether somebody still has to see to a lasting incident: it is open, taken,
+// silenced or late.
+func (i Incident) State() IncidentState {
+	switch {
+	case i.Silenced:
+		return StateSilenced
+	case i.Late:
+		return StateLate
+	case i.TakenAt != nil:
+		return StateTaken
+	default:
+		return StateOpen
+	}
+}
+
+// condition is that an incident i is in the state.
+func (s IncidentState) condition() string {
+	return map[IncidentState]string{
+		StateAll: `true`, StateLasting: `i.lasting`, StateOpen: `i.lasting AND i.taken_at IS NULL`, StateTaken: `i.lasting AND i.taken_at IS NOT NULL`,
+		StateOver: `NOT i.lasting`, StateUnseen: `NOT i.lasting AND NOT i.seen`,
+	}[s]
+}
+
+// IncidentQuery selects incidents of [Store.Incidents]. Zero fields select all.
+type IncidentQuery struct {
 	State      IncidentState
 	RoomID     int64
-	SensorID   string
-	Kind       string
-	Words      []string  // all of them occur in its texts, without regard to case
+	SensorID   string // one of its excursions is of this node
+	Cause      incident.Cause
+	Words      []string  // each occurs in its texts or in those of its excursions, without regard to case
 	Start, End time.Time // those that overlap this range, End excluded
-	Limit      int       // incidents at most
+	store.Part
 }
 
-// incidentText is the text of incidents i that people see and search.
-const incidentText = `lower(concat_ws(' ', i.node_id COLLATE "default", i.sensor_name, i.room_name, i.gateway_id, i.kind, i.severity,
-	translate(i.quantity, '_', ' '), i.direction, round(i.limit_value::numeric, 1), round(i.peak::numeric, 1), i.finding->>'reason',
-	i.acknowledged_by, i.comment))`
-
-// isOpen is the condition that incident i still needs somebody.
-const isOpen = `(i.lasting OR i.acknowledged_at IS NULL)`
-
-// Excursions lists a customer's incidents, newest first. Words have no index: a search for
+// Incidents lists a customer's incidents, newest first. Words have no index: a search for
 // them reads all the customer's incidents in the range, until the limit is reached.
-func (s Store) Excursions(ctx context.Context, customerID int64, q ExcursionQuery) ([]Excursion, error) {
-	condition := map[IncidentState]string{
-		IncidentsAll: "true", IncidentsOpen: isOpen, IncidentsLasting: "i.lasting", IncidentsResolved: "NOT i.lasting",
-	}[q.State]
-	found, err := store.All[Excursion](ctx, s.db, `
-		SELECT `+incidentColumns+`
-		FROM incidents i
-		WHERE i.customer_id = @customer AND i.merged_into IS NULL AND `+condition+` AND `+store.RoomIn("i.room_id")+`
-		  AND (@room::bigint = 0 OR i.room_id = @room) AND (@node = '' OR i.node_id = @node) AND (@kind = '' OR i.kind = @kind)
-		  AND i.start_time < COALESCE(@end::timestamptz, 'infinity')
-		  AND (i.lasting OR i.end_time >= COALESCE(@start::timestamptz, '-infinity'))
-		  AND NOT EXISTS (SELECT FROM unnest(@words::text[]) AS w (word) WHERE position(lower(w.word) IN `+incidentText+`) = 0)
-		ORDER BY i.start_time DESC, i.id DESC
-		LIMIT @limit`,
-		pgx.StrictNamedArgs{
-			"customer": customerID, "room": q.RoomID, "node": q.SensorID, "kind": q.Kind, "words": q.Words,
-			"start": store.OrNull(q.Start), "end": store.OrNull(q.End), "limit": q.Limit, "rooms": store.RoomsOf(ctx),
-		})
-	return found, store.Wrap(err, "incidents of customer %d", customerID)
+func (s Store) Incidents(ctx context.Context, customerID int64, q IncidentQuery, now time.Time) (store.Page[Incident], error) {
+	selected := fromIncidents + ` AND ` + q.State.condition() + `
+	  AND (@room::bigint = 0 OR i.room_id = @room OR (i.gateway_id <> '' AND EXISTS (SELECT FROM excursions o WHERE o.incident_id = i.id AND o.room_id = @room)))
+	  AND (@node = '' OR EXISTS (SELECT FROM excursions o WHERE o.incident_id = i.id AND o.node_id = @node AND o.merged_into IS NULL))
+	  AND (@cause = '' OR i.cause = @cause)
+	  AND i.start_time < COALESCE(@end::timestamptz, 'infinity')
+	  AND (i.lasting OR i.end_time >= COALESCE(@start::timestamptz, '-infinity'))
+	  AND NOT EXISTS (
+	      SELECT FROM unnest(@words::text[]) AS w (word)
+	      WHERE position(lower(w.word) IN lower(concat_ws(' ', r.name, i.room_name, i.node_id COLLATE "default", g.name, i.gateway_id, translate(i.cause, '_', ' '),
+	                i.severity, i.taken_by, i.comment))) = 0
+	        AND NOT EXISTS (SELECT FROM excursions e WHERE e.incident_id = i.id AND e.merged_into IS NULL AND position(lower(w.word) IN ` + excursionText + `) > 0))`
+	list := store.List[Incident]{
+		DB: s.db, Subject: fmt.Sprintf("incidents of customer %d", customerID),
+		Rows: `SELECT ` + incidentColumns + selected + ` AND ` + store.Behind("i.start_time", "i.id") + `
+	ORDER BY i.start_time DESC, i.id DESC
+	LIMIT @limit`,
+		Count: `SELECT count(*)` + selected,
+		Args: pgx.StrictNamedArgs{
+			"customer": customerID, "room": q.RoomID, "node": q.SensorID, "cause": string(q.Cause), "words": q.Words,
+			"start": store.OrNull(q.Start), "end": store.OrNull(q.End), "rooms": store.RoomsOf(ctx),
+		},
+		At: func(i Incident) store.Position { return store.Position{Time: i.StartTime, ID: i.ID} },
+	}
+	page, err := list.Page(ctx, q.Part)
+	if err != nil {
+		return store.Page[Incident]{}, err
+	}
+	return page, s.tellNow(ctx, customerID, page.Items, nil, now)
 }
 
-// Excursion returns a customer's incident, or [store.ErrNoIncident]. The id of an incident
-// that was merged into another returns that other.
-func (s Store) Excursion(ctx context.Context, customerID, id int64) (Excursion, error) {
-	found, err := store.One[Excursion](ctx, s.db, store.ErrNoIncident, `
-		WITH RECURSIVE chain AS (
-		    SELECT id, merged_into FROM incidents WHERE id = @id AND customer_id = @customer
-		    UNION ALL
-		    SELECT n.id, n.merged_into FROM incidents n JOIN chain c ON n.id = c.merged_into
-		)
-		SELECT `+incidentColumns+`
-		FROM incidents i
-		JOIN chain c ON c.id = i.id AND c.merged_into IS NULL
-		WHERE i.customer_id = @customer AND `+store.RoomIn("i.room_id"),
+// Lasting returns all of a customer's incidents that last, the one that matters most first:
+// what calls before what maintenance covers and what stands, what nobody has before what is
+// taken, critical before warning, the greatest excess first. live are the customer's sensors.
+func (s Store) Lasting(ctx context.Context, customerID int64, live []LiveSensor, now time.Time) ([]Incident, error) {
+	found, err := store.All[Incident](ctx, s.db, `SELECT `+incidentColumns+fromIncidents+` AND i.lasting`,
+		pgx.StrictNamedArgs{"customer": customerID, "rooms": store.RoomsOf(ctx)})
+	if err != nil {
+		return nil, fmt.Errorf("lasting incidents of customer %d: %w", customerID, err)
+	}
+	if err := s.tellNow(ctx, customerID, found, live, now); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(found, compareLasting)
+	return found, nil
+}
+
+func compareLasting(a, b Incident) int {
+	return cmp.Or(
+		compareBools(a.Silenced, b.Silenced), compareBools(a.Late, b.Late), compareBools(a.standing(), b.standing()), compareBools(!a.Breaking, !b.Breaking),
+		compareBools(a.TakenAt != nil, b.TakenAt != nil),
+		b.Now.Worst.Compare(a.Now.Worst), compareBools(!a.Actual, !b.Actual), a.StartTime.Compare(b.StartTime), cmp.Compare(a.ID, b.ID))
+}
+
+// standing reports whether all that breaks in the incident stands.
+func (i Incident) standing() bool { return i.Now.Standing > 0 && i.Now.Worst == Level{} }
+
+// compareBools orders false before true.
+func compareBools(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	default:
+		return -1
+	}
+}
+
+// Compare returns a number above zero if the level is worse than another.
+func (l Level) Compare(other Level) int {
+	return cmp.Or(cmp.Compare(l.Severity.Rank(), other.Severity.Rank()), cmp.Compare(l.Excess, other.Excess))
+}
+
+// Unseen counts a customer's incidents that are over and that nobody has seen.
+func (s Store) Unseen(ctx context.Context, customerID int64) (int, error) {
+	count, err := store.Value[int](ctx, s.db, store.ErrNotFound, `
+		SELECT count(*)
+		FROM room_incidents i
+		WHERE i.customer_id = @customer AND NOT i.seen AND NOT i.lasting AND i.merged_into IS NULL AND `+inRooms,
+		pgx.StrictNamedArgs{"customer": customerID, "rooms": store.RoomsOf(ctx)})
+	return count, store.Wrap(err, "unseen incidents of customer %d", customerID)
+}
+
+// whole finds the incident that has the excursions of one of a customer's incidents now.
+const whole = `
+	WITH RECURSIVE chain AS (
+	    SELECT id, merged_into FROM room_incidents WHERE id = @id AND customer_id = @customer
+	    UNION
+	    SELECT n.id, n.merged_into FROM room_incidents n JOIN chain c ON n.id = c.merged_into
+	)`
+
+// Incident returns a customer's incident, or [store.ErrNoIncident]. The id of an incident
+// that became part of another returns that other.
+func (s Store) Incident(ctx context.Context, customerID, id int64, now time.Time) (Incident, error) {
+	found, err := store.One[Incident](ctx, s.db, store.ErrNoIncident, whole+`
+	SELECT `+incidentColumns+fromIncidents+` AND i.id IN (SELECT id FROM chain)`,
 		pgx.StrictNamedArgs{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx)})
-	return found, store.Wrap(err, "incident %d", id)
+	if err != nil {
+		return Incident{}, fmt.Errorf("incident %d: %w", id, err)
+	}
+	one := []Incident{found}
+	err = s.tellNow(ctx, customerID, one, nil, now)
+	return one[0], err
 }
 
-// IncidentEvent is an event of an incident's timeline.
-type IncidentEvent struct {
-	At      time.Time
-	Event   string // opened, reopened, cleared, acknowledged, unacknowledged, merged or resolved
-	Actor   string // empty: a reading caused it
-	Comment string
-}
-
-// IncidentTimeline lists the events of a customer's incident and of those merged into it,
+// Timeline lists what happened to a customer's incident and to those that became part of it,
 // oldest first.
-func (s Store) IncidentTimeline(ctx context.Context, customerID, id int64) ([]IncidentEvent, error) {
-	found, err := store.All[IncidentEvent](ctx, s.db, `
+func (s Store) Timeline(ctx context.Context, customerID, id int64) ([]Change, error) {
+	found, err := store.All[Change](ctx, s.db, `
 		WITH RECURSIVE parts AS (
-		    SELECT id FROM incidents WHERE id = @id AND customer_id = @customer
-		    UNION ALL
-		    SELECT n.id FROM incidents n JOIN parts p ON n.merged_into = p.id
+		    SELECT id FROM room_incidents WHERE id = @id AND customer_id = @customer
+		    UNION
+		    SELECT n.id FROM room_incidents n JOIN parts p ON n.merged_into = p.id
 		)
-		SELECT e.at, e.event, e.actor, e.comment
-		FROM incident_events e
-		JOIN parts p ON p.id = e.incident_id
-		-- An incident of one reading opened before it cleared.
-		ORDER BY e.at, array_position(
-		    ARRAY['opened', 'reopened', 'merged', 'acknowledged', 'unacknowledged', 'cleared', 'resolved'], e.event::text)`,
+		SELECT c.number, c.at, c.event, c.calls, c.person, c.comment, @id::bigint AS incident_id
+		FROM incident_changes c
+		JOIN parts p ON p.id = c.incident_id
+		WHERE c.customer_id = @customer
+		ORDER BY c.number`,
 		pgx.StrictNamedArgs{"id": id, "customer": customerID})
 	return found, store.Wrap(err, "timeline of incident %d", id)
 }
 
-// Acknowledgement selects the incidents to acknowledge: by their ids, or all
-// unacknowledged ones of a kind in a room.
-type Acknowledgement struct {
-	IDs     []int64
-	RoomID  int64
-	Kind    string
-	By      string
-	Comment string
-}
-
-// AcknowledgeIncidents acknowledges a customer's incidents, for as long as they last, and
-// returns them. A repeat changes nothing. If one of the ids is not the customer's it returns
-// [store.ErrNoIncident] and changes nothing.
-func (s Store) AcknowledgeIncidents(ctx context.Context, customerID int64, a Acknowledgement) (seen []Excursion, err error) {
-	err = s.db.InTx(ctx, func(tx *store.DB) error {
-		type row struct {
-			ID    int64
-			Newly bool
+// tellNow fills in by which excursion incidents are told, whether maintenance covers them and,
+// of those that last, how they are now. live are the customer's sensors; nil reads those that
+// are needed.
+func (s Store) tellNow(ctx context.Context, customerID int64, told []Incident, live []LiveSensor, now time.Time) error {
+	if len(told) == 0 {
+		return nil
+	}
+	ids, byID, oldest, lasting := make([]int64, len(told)), map[int64]*Incident{}, now, false
+	for k := range told {
+		ids[k], byID[told[k].ID] = told[k].ID, &told[k]
+		lasting = lasting || told[k].Lasting
+		if told[k].StartTime.Before(oldest) {
+			oldest = told[k].StartTime
 		}
-		marked, err := store.All[row](ctx, tx, `
-			WITH RECURSIVE chain AS (
-			    SELECT id, merged_into
-			    FROM incidents
-			    WHERE customer_id = @customer AND `+store.RoomIn("room_id")+`
-			      AND (id = ANY(@ids) OR (room_id = @room AND kind = @kind AND acknowledged_at IS NULL AND merged_into IS NULL))
-			    UNION
-			    SELECT n.id, n.merged_into FROM incidents n JOIN chain c ON n.id = c.merged_into
-			), wanted AS (
-			    SELECT i.id FROM incidents i JOIN chain c ON c.id = i.id WHERE i.merged_into IS NULL ORDER BY i.id FOR NO KEY UPDATE OF i
-			), marked AS (
-			    UPDATE incidents i
-			    SET acknowledged_at = clock_timestamp(), acknowledged_by = @by, acknowledged_peak = i.peak, comment = @comment
-			    FROM wanted w
-			    WHERE w.id = i.id AND i.acknowledged_at IS NULL
-			    RETURNING i.id
-			), noted AS (
-			    INSERT INTO incident_events (incident_id, at, event, actor, comment)
-			    SELECT id, clock_timestamp(), 'acknowledged', @by, @comment FROM marked
-			)
-			SELECT w.id, m.id IS NOT NULL AS newly FROM wanted w LEFT JOIN marked m ON m.id = w.id`,
-			pgx.StrictNamedArgs{
-				"customer": customerID, "ids": a.IDs, "room": a.RoomID, "kind": a.Kind, "by": a.By, "comment": a.Comment, "rooms": store.RoomsOf(ctx),
-			})
-		if err != nil {
-			return fmt.Errorf("mark: %w", err)
-		}
-		known, err := store.Values[int64](ctx, tx, `SELECT id FROM incidents WHERE customer_id = @customer AND id = ANY(@ids) AND `+store.RoomIn("room_id"),
-			pgx.StrictNamedArgs{"customer": customerID, "ids": a.IDs, "rooms": store.RoomsOf(ctx)})
-		if err != nil {
-			return fmt.Errorf("look up: %w", err)
-		}
-		if slices.ContainsFunc(a.IDs, func(id int64) bool { return !slices.Contains(known, id) }) {
-			return store.ErrNoIncident
-		}
-		ids, newly := make([]int64, len(marked)), map[int64]bool{}
-		for k, m := range marked {
-			ids[k], newly[m.ID] = m.ID, m.Newly
-		}
-		seen, err = store.All[Excursion](ctx, tx, `
-			SELECT `+incidentColumns+`
-			FROM incidents i
-			WHERE i.id = ANY(@ids)
-			ORDER BY i.start_time DESC, i.id DESC`,
-			pgx.StrictNamedArgs{"ids": ids, "rooms": store.RoomsOf(ctx)})
-		for k := range seen {
-			seen[k].NewlyAcknowledged = newly[seen[k].ID]
-		}
-		return store.Wrap(err, "read")
-	})
-	return seen, store.Wrap(err, "acknowledge incidents of customer %d", customerID)
-}
-
-// JudgeExcursion sets the verdict on a customer's anomaly and on its prediction, where right
-// is ok and wrong and expected are not_ok. It may change until a training run has used it.
-// Errors: [store.ErrNoIncident], [store.ErrNoAnomaly],
-// [store.ErrPredictionUsed].
-func (s Store) JudgeExcursion(ctx context.Context, customerID, id int64, verdict Verdict) (Excursion, error) {
-	found, err := s.Excursion(ctx, customerID, id)
+	}
+	parts, err := store.All[Excursion](ctx, s.db, `
+		SELECT `+excursionColumns+`
+		FROM excursions e
+		JOIN room_incidents i ON i.id = e.incident_id
+		WHERE e.incident_id = ANY (@ids) AND e.merged_into IS NULL AND (e.lasting OR NOT i.breaking)
+		ORDER BY e.start_time, e.id`, pgx.StrictNamedArgs{"ids": ids})
 	if err != nil {
-		return Excursion{}, err
+		return fmt.Errorf("excursions of incidents: %w", err)
 	}
-	if found.Kind != string(incident.KindAnomaly) {
-		return Excursion{}, store.ErrNoAnomaly
-	}
-	feedback := learning.FeedbackNotOK
-	if verdict == VerdictRight {
-		feedback = learning.FeedbackOK
-	}
-	err = s.db.Change(ctx, store.ErrPredictionUsed, `
-		WITH RECURSIVE parts AS (
-		    SELECT id FROM incidents WHERE id = @id AND customer_id = @customer
-		    UNION ALL
-		    SELECT n.id FROM incidents n JOIN parts p ON n.merged_into = p.id
-		), theirs AS (
-		    SELECT p.id, p.used_in_training FROM prediction_feedback p WHERE p.incident_id IN (SELECT id FROM parts) ORDER BY p.id FOR UPDATE
-		), answered AS (
-		    UPDATE prediction_feedback p SET feedback = @feedback FROM theirs t WHERE p.id = t.id AND NOT t.used_in_training
-		)
-		UPDATE incidents SET verdict = @verdict
-		WHERE id = @id AND customer_id = @customer AND NOT EXISTS (SELECT FROM theirs WHERE used_in_training)`,
-		pgx.StrictNamedArgs{"id": found.ID, "customer": customerID, "verdict": string(verdict), "feedback": string(feedback)})
+	windows, err := s.MaintenanceWindows(ctx, customerID, oldest)
 	if err != nil {
-		return Excursion{}, fmt.Errorf("judge incident %d: %w", id, err)
+		return err
 	}
-	found.Verdict = verdict
-	return found, nil
+	if lasting && live == nil {
+		if live, err = s.LiveSensors(ctx, customerID); err != nil {
+			return err
+		}
+	}
+	probe, err := s.Probe(ctx)
+	if err != nil {
+		return err
+	}
+	of := map[int64][]Excursion{}
+	for _, e := range parts {
+		of[e.IncidentID] = append(of[e.IncidentID], e)
+	}
+	scene := scene{windows: windows, live: make(map[string]LiveSensor, len(live)), probe: probe, now: now}
+	for _, l := range live {
+		scene.live[l.NodeID] = l
+	}
+	worst := make([]Excursion, len(told))
+	for k := range told {
+		scene.tell(&told[k], of[told[k].ID])
+		worst[k] = told[k].Worst
+	}
+	if err := s.describe(ctx, customerID, worst, now); err != nil {
+		return err
+	}
+	for k := range told {
+		told[k].Worst = worst[k]
+		if i := &told[k]; i.GatewayID != "" && i.Lasting {
+			i.Worst.Reason = incident.DescribeGatewaySilence(i.GatewayName, i.Now.Sensors, i.Worst.PeakTime, i.Worst.Where, now)
+		}
+	}
+	return s.rates(ctx, told, now)
 }
 
-// LastingIncident is an incident that lasts, with the present name of the room in which it
-// began.
-type LastingIncident struct {
-	Kind, Severity, RoomName, NodeID string
-	RoomID                           int64 // zero: none
-	Acknowledged, Late               bool
+// scene is what incidents are compared with to tell how they are now.
+type scene struct {
+	windows []Maintenance
+	live    map[string]LiveSensor
+	probe   incident.Probe
+	now     time.Time
 }
 
-// LastingIncidents lists a customer's incidents that last, in no order.
-func (s Store) LastingIncidents(ctx context.Context, customerID int64) ([]LastingIncident, error) {
-	found, err := store.All[LastingIncident](ctx, s.db, `
-		SELECT i.kind, i.severity, COALESCE(r.name, '') AS room_name, i.node_id, COALESCE(i.room_id, 0) AS room_id,
-		       i.acknowledged_at IS NOT NULL AS acknowledged, i.late
-		FROM incidents i
-		LEFT JOIN server_rooms r ON r.id = i.room_id
-		WHERE i.customer_id = @customer AND i.lasting AND i.merged_into IS NULL AND `+store.RoomIn("i.room_id"),
-		pgx.StrictNamedArgs{"customer": customerID, "rooms": store.RoomsOf(ctx)})
-	return found, store.Wrap(err, "lasting incidents of customer %d", customerID)
+func (c scene) covers(e Excursion, at time.Time) bool {
+	return slices.ContainsFunc(c.windows, func(m Maintenance) bool { return m.Covers(e.RoomID, e.NodeID, at) })
+}
+
+// value is the newest value of the quantity of an excursion that lasts.
+func (c scene) value(e Excursion) (float64, bool) {
+	l, known := c.live[e.NodeID]
+	if !known || l.Timestamp == nil || !e.Lasting {
+		return 0, false
+	}
+	return e.value(*l.Temperature, *l.Humidity)
+}
+
+// tell fills in what needs no further reading, from the excursions of an incident: those that
+// last or, if none does, all.
+func (c scene) tell(i *Incident, parts []Excursion) {
+	if len(parts) == 0 { // they are being moved elsewhere
+		parts = []Excursion{{Severity: i.Severity, StartTime: i.StartTime, EndTime: i.EndTime, PeakTime: i.StartTime, RoomID: i.RoomID, NodeID: i.NodeID}}
+	}
+	status := incident.Status{TakenAt: store.UTC(i.TakenAt)}
+	if i.Lasting {
+		i.Now = &Now{}
+	}
+	i.Silenced = true
+	nodes := map[string]bool{}
+	counted := -1
+	var worst, counting Level
+	for k, e := range parts {
+		silenced := c.covers(e, c.now)
+		if !i.Lasting {
+			silenced = c.covers(e, e.StartTime) && c.covers(e, e.EndTime)
+		}
+		i.Silenced = i.Silenced && silenced
+		if !silenced && e.Lasting {
+			i.audible = append(i.audible, e)
+		}
+		part := e.part()
+		if value, known := c.value(e); known && e.Kind == incident.KindThreshold {
+			part.Excess = incident.Excess(e.Quantity, e.Direction, e.LimitValue, value)
+		}
+		own := Level{e.Severity, part.Excess}
+		standing := e.Lasting && status.Standing(part, c.now)
+		if i.Now != nil && e.Lasting {
+			nodes[e.NodeID] = true
+			if standing {
+				i.Now.Standing++
+			}
+			if f := e.Finding; e.Kind == incident.KindForecast && f != nil && f.Earliest != nil && (i.Now.Earliest == nil || f.Earliest.Before(*i.Now.Earliest)) {
+				i.Now.NextLimit, i.Now.Earliest, i.Now.Latest = &parts[k].LimitValue, f.Earliest, f.Latest
+			}
+		}
+		if !standing && !silenced && (counted < 0 || own.Compare(counting) > 0) {
+			counted, counting = k, own
+		}
+		if k == 0 || own.Compare(worst) > 0 {
+			worst, i.Worst = own, e
+		}
+	}
+	if counted >= 0 {
+		i.Worst = parts[counted]
+	}
+	if i.Now == nil {
+		return
+	}
+	i.Now.Worst, i.Now.Sensors = counting, len(nodes)
+	if value, known := c.value(i.Worst); known {
+		i.Now.Value = &value
+	}
+	for _, l := range c.live {
+		here := (i.RoomID != 0 && l.RoomID == i.RoomID) || (i.GatewayID != "" && l.GatewayID == i.GatewayID) || (i.NodeID != "" && l.NodeID == i.NodeID)
+		if here && l.Timestamp != nil && !c.probe.Silent(*l.Timestamp, l.Interval, c.now) {
+			i.Now.Heard++
+		}
+	}
+}
+
+// rateOver is the time over which the rate of change is told.
+const rateOver = 10 * time.Minute
+
+// rates fills in how fast the values of lasting incidents change: the slope of a straight line
+// through the worst sensor's readings.
+func (s Store) rates(ctx context.Context, told []Incident, now time.Time) error {
+	var ids, channels []int64
+	var nodes, quantities []string
+	for _, i := range told {
+		if i.Now == nil || i.Worst.Kind == incident.KindSilence || (i.Worst.Quantity != incident.Temperature && i.Worst.Quantity != incident.TemperatureRate && i.Worst.Quantity != incident.Humidity) {
+			continue
+		}
+		ids, channels, nodes, quantities = append(ids, i.ID), append(channels, i.Worst.Channel), append(nodes, i.Worst.NodeID), append(quantities, string(i.Worst.Quantity))
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	type row struct {
+		ID   int64
+		Rate *float64
+	}
+	found, err := store.All[row](ctx, s.db, `
+		SELECT w.id, (
+		    SELECT regr_slope(CASE w.quantity WHEN 'humidity' THEN r.humidity ELSE r.temperature END, extract(epoch FROM r.timestamp)) * 60
+		    FROM sensor_data.readings r
+		    WHERE r.node_id = w.node_id AND r.customer_id = w.channel AND r.timestamp > @from AND r.timestamp <= @now
+		    HAVING max(r.timestamp) - min(r.timestamp) >= interval '1 minute') AS rate
+		FROM unnest(@ids::bigint[], @channels::bigint[], @nodes::text[], @quantities::text[]) AS w (id, channel, node_id, quantity)`,
+		pgx.StrictNamedArgs{"ids": ids, "channels": channels, "nodes": nodes, "quantities": quantities, "from": now.Add(-rateOver), "now": now})
+	if err != nil {
+		return fmt.Errorf("rates of change: %w", err)
+	}
+	for _, r := range found {
+		k := slices.IndexFunc(told, func(i Incident) bool { return i.ID == r.ID })
+		told[k].Now.Rate = r.Rate
+	}
+	return nil
 }

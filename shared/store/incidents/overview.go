@@ -35,8 +35,8 @@ func (s Store) LiveSensors(ctx context.Context, customerID int64) ([]LiveSensor,
 		LEFT JOIN node_learning l ON l.channel = n.channel AND l.node_id = n.node_id
 		LEFT JOIN (
 		    SELECT node_id, min(severity) AS severity -- critical before warning
-		    FROM incidents
-		    WHERE customer_id = @customer AND lasting AND merged_into IS NULL
+		    FROM excursions
+		    WHERE customer_id = @customer AND lasting AND merged_into IS NULL AND kind <> 'silence'
 		    GROUP BY node_id
 		) i ON i.node_id = v.node_id
 		WHERE v.customer_id = @customer AND `+store.RoomIn("v.room_id")+`
@@ -66,23 +66,12 @@ func (s Store) LiveVersion(ctx context.Context, customerID int64) (LiveVersion, 
 		    (SELECT sum(hashint8(xmin::text::bigint)) FROM rules WHERE customer_id = @customer),
 		    (SELECT xmin FROM alert_thresholds WHERE customer_id = @customer),
 		    (SELECT sum(hashint8(xmin::text::bigint)) FROM maintenance_windows WHERE customer_id = @customer),
-		    (SELECT sum(hashint8(xmin::text::bigint)) FROM incidents i WHERE customer_id = @customer AND merged_into IS NULL AND `+isOpen+`),
-		    (SELECT count(*) FROM silence_acknowledgements WHERE customer_id = @customer)) AS rest
+		    (SELECT sum(hashint8(xmin::text::bigint)) FROM excursions WHERE customer_id = @customer AND merged_into IS NULL AND lasting),
+		    (SELECT sum(hashint8(xmin::text::bigint)) FROM room_incidents WHERE customer_id = @customer AND merged_into IS NULL AND lasting),
+		    (SELECT count(*) FROM room_incidents WHERE customer_id = @customer AND merged_into IS NULL AND NOT lasting AND NOT seen)) AS rest
 		FROM live`,
 		pgx.StrictNamedArgs{"customer": customerID})
 	return version, store.Wrap(err, "live version of customer %d", customerID)
-}
-
-// OpenIncidents returns all of a customer's incidents that last or that nobody has
-// acknowledged, newest first, without their AlertCount and ValueNow.
-func (s Store) OpenIncidents(ctx context.Context, customerID int64) ([]Excursion, error) {
-	found, err := store.All[Excursion](ctx, s.db, `
-		SELECT `+openIncidentColumns+`, 0 AS alert_count, NULL::float8 AS value_now
-		FROM incidents i
-		WHERE i.customer_id = @customer AND i.merged_into IS NULL AND `+isOpen+` AND `+store.RoomIn("i.room_id")+`
-		ORDER BY i.start_time DESC, i.id DESC`,
-		pgx.StrictNamedArgs{"customer": customerID, "rooms": store.RoomsOf(ctx)})
-	return found, store.Wrap(err, "open incidents of customer %d", customerID)
 }
 
 // slotsPerPart is the number of slots in a part of [HotSpots], half an hour.

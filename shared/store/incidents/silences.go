@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,30 +15,18 @@ import (
 
 // Silence is a node whose next reading is overdue by its usual interval.
 type Silence struct {
-	Channel        int64
-	NodeID         string
-	SensorName     string // empty: discovered, no sensor yet
-	RoomID         int64
-	RoomName       string
-	GatewayID      string // that sent its newest reading; empty in the open channel
-	GatewayName    string
-	Newest         time.Time
-	Interval       time.Duration // between its readings, usually; zero while unknown
-	GatewaySeen    *time.Time    // last status of its gateway
-	LastHeartbeat  *time.Time    // last heartbeat of the node at its gateway
-	LastReading    *time.Time
-	AcknowledgedAt *time.Time
-	AcknowledgedBy string
-	Comment        string
+	Channel    int64
+	NodeID     string
+	SensorName string // empty: discovered, no sensor yet
+	RoomID     int64
+	RoomName   string
+	GatewayID  string // that sent its newest reading; empty in the open channel
+	Newest     time.Time
+	Interval   time.Duration // between its readings, usually; zero while unknown
 }
 
 // Since is when the node began to count as silent.
 func (s Silence) Since() time.Time { return incident.SilentFrom(s.Newest, s.Interval) }
-
-// Cause says where its readings stop.
-func (s Silence) Cause(now time.Time) incident.SilenceCause {
-	return incident.GatewayReport{Seen: store.UTC(s.GatewaySeen), LastHeartbeat: store.UTC(s.LastHeartbeat), LastReading: store.UTC(s.LastReading)}.Cause(s.Newest, now)
-}
 
 // discoveredSilence is how long a silent node that is not yet a sensor is reported.
 const discoveredSilence = 24 * time.Hour
@@ -69,16 +56,10 @@ func (s Store) Silences(ctx context.Context, customerID int64, now time.Time) (s
 		      AND NOT EXISTS (SELECT FROM sensor_tombstones t WHERE t.customer_id = @customer AND t.node_id = n.node_id)
 		)
 		SELECT n.channel, n.node_id, n.name AS sensor_name, COALESCE(n.room_id, 0) AS room_id, COALESCE(r.name, '') AS room_name,
-		       COALESCE(n.gateway_id, '') AS gateway_id, COALESCE(g.name, '') AS gateway_name, n.timestamp AS newest,
-		       COALESCE(n.usual_interval_s, 0) * interval '1 second' AS interval,
-		       g.last_seen AS gateway_seen, h.last_heartbeat, h.last_reading,
-		       a.acknowledged_at, COALESCE(a.acknowledged_by, '') AS acknowledged_by, COALESCE(a.comment, '') AS comment
+		       COALESCE(n.gateway_id, '') AS gateway_id, n.timestamp AS newest,
+		       COALESCE(n.usual_interval_s, 0) * interval '1 second' AS interval
 		FROM known n
 		LEFT JOIN server_rooms r ON r.id = n.room_id
-		LEFT JOIN gateways g ON g.id = n.gateway_id AND g.customer_id = @customer
-		LEFT JOIN gateway_nodes h ON h.gateway_id = g.id AND h.node_id = n.node_id
-		LEFT JOIN silence_acknowledgements a
-		    ON a.customer_id = @customer AND a.channel = n.channel AND a.node_id = n.node_id AND a.newest_at = n.timestamp
 		ORDER BY n.node_id`,
 		pgx.StrictNamedArgs{"customer": customerID, "now": now, "missed": discoveredSilence})
 	if err != nil {
@@ -96,29 +77,7 @@ func (s Store) Silences(ctx context.Context, customerID int64, now time.Time) (s
 		}
 	}
 	maps.DeleteFunc(gateways, func(_ string, all bool) bool { return !all })
-	// Only now: a gateway is silent only if its nodes in all rooms are.
-	if rooms := store.RoomsOf(ctx); rooms != nil {
-		silent = slices.DeleteFunc(silent, func(n Silence) bool { return !slices.Contains(rooms, n.RoomID) })
-	}
 	return silent, gateways, nil
-}
-
-// AcknowledgeSilences acknowledges silences; a repeat changes nothing. A silence is
-// identified by its node and newest reading: the next reading ends it.
-func (s Store) AcknowledgeSilences(ctx context.Context, customerID int64, silences []Silence, by, comment string) error {
-	channels, nodes, newest := make([]int64, len(silences)), make([]string, len(silences)), make([]time.Time, len(silences))
-	for i, silence := range silences {
-		channels[i], nodes[i], newest[i] = silence.Channel, silence.NodeID, silence.Newest
-	}
-	_, err := s.db.Exec(ctx, `
-		INSERT INTO silence_acknowledgements (customer_id, channel, node_id, newest_at, acknowledged_by, comment)
-		SELECT @customer, channel, node_id, newest_at, @by, @comment
-		FROM unnest(@channels::bigint[], @nodes::text[], @newest::timestamptz[]) AS n (channel, node_id, newest_at)
-		ON CONFLICT DO NOTHING`,
-		pgx.StrictNamedArgs{
-			"customer": customerID, "by": by, "comment": comment, "channels": channels, "nodes": nodes, "newest": newest,
-		})
-	return store.Wrap(err, "acknowledge silences of customer %d", customerID)
 }
 
 var errNoProbe = errors.New("no reading of the probe yet")

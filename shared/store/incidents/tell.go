@@ -64,50 +64,6 @@ func (r toldRow) status() incident.Status {
 	}
 }
 
-type partRow struct {
-	ID, IncidentID int64
-	Channel        int64
-	NodeID         string
-	RoomName       string
-	Kind           incident.Kind
-	Quantity       incident.Quantity
-	Direction      incident.Direction
-	LimitValue     float64
-	Severity       incident.Severity
-	StartTime      time.Time
-	EndTime        time.Time
-	Lasting        bool
-	Late           bool
-	Peak           float64
-	RisenAt        time.Time
-	Finding        *Finding
-}
-
-const partColumns = `e.id, COALESCE(e.incident_id, 0) AS incident_id, e.channel, e.node_id, e.room_name, e.kind, e.quantity, e.direction, e.limit_value,
-	e.severity, e.start_time, e.end_time, e.lasting, e.late, e.peak, e.risen_at, e.finding`
-
-// part converts a row. An anomaly's direction is that in which its value left the band.
-func (r partRow) part() incident.Part {
-	p := incident.Part{
-		ID: r.ID, IncidentID: r.IncidentID, Node: fmt.Sprint(r.Channel, r.NodeID), Kind: r.Kind, Quantity: r.Quantity, Severity: r.Severity,
-		Start: r.StartTime.UTC(), End: r.EndTime.UTC(), Lasting: r.Lasting, Late: r.Late && r.Kind != incident.KindSilence, RisenAt: r.RisenAt.UTC(),
-	}
-	direction, finding := r.Direction, ""
-	switch f := r.Finding; {
-	case r.Kind == incident.KindThreshold:
-		p.Excess = incident.Excess(r.Quantity, direction, r.LimitValue, r.Peak)
-	case r.Kind == incident.KindAnomaly && f != nil:
-		finding, direction = f.Cause, ""
-		if f.High != nil && f.Value > *f.High {
-			direction = incident.Above
-		} else if f.Low != nil && f.Value < *f.Low {
-			direction = incident.Below
-		}
-	}
-	p.Cause = incident.CauseOf(r.Kind, r.Quantity, direction, finding)
-	return p
-}
-
 // change is a row of the log of an account's transitions.
 type change struct {
 	incident int64
@@ -128,7 +84,7 @@ func (p place) lock(batch *pgx.Batch, customer int64) {
 func tell(ctx context.Context, tx *store.DB, customer int64, at place, from, until, now time.Time) error {
 	args := at.args(customer)
 	args["from"], args["until"] = from.Add(-incident.Lookback-incident.JoinGap), until.Add(incident.Lookback+incident.JoinGap)
-	rows, err := store.All[partRow](ctx, tx, `
+	rows, err := store.All[Excursion](ctx, tx, `
 		WITH near AS (
 		    SELECT e.id, e.incident_id
 		    FROM excursions e
@@ -142,7 +98,7 @@ func tell(ctx context.Context, tx *store.DB, customer int64, at place, from, unt
 		    FROM room_incidents i
 		    WHERE i.customer_id = @customer AND i.lasting AND i.merged_into IS NULL AND COALESCE(i.room_id, 0) = @room AND i.node_id = @node AND i.gateway_id = @gateway
 		)
-		SELECT `+partColumns+`
+		SELECT `+excursionColumns+`
 		FROM excursions e
 		WHERE e.id IN (SELECT n.id FROM near n UNION SELECT m.id FROM near n JOIN excursions m ON m.incident_id = n.incident_id)
 		  AND e.customer_id = @customer AND e.merged_into IS NULL AND `+at.condition(), args)

@@ -1,0 +1,56 @@
+// Package alerting has the operations on what people are told: alerts and the thresholds
+// that raise them, incidents and their excursions, the rules that make them, and the
+// maintenance windows that silence them.
+package alerting
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"coldaisle.dev/run/api/auth"
+	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/readings"
+	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/accounts"
+	"coldaisle.dev/shared/store/incidents"
+)
+
+// Handlers answer the operations.
+type Handlers struct {
+	DB        *store.DB
+	Readings  readings.Reader
+	Retrainer interface {
+		StartDue(ctx context.Context, customers ...int64)
+	}
+	Clock func() time.Time
+	Log   *slog.Logger
+
+	rest *rest.API
+	hub  *hub
+}
+
+// Register adds the operations.
+func (h *Handlers) Register(r *rest.API) {
+	h.rest = r
+	h.hub = newHub(incidents.New(h.DB).ListenChanges, h.Log)
+	h.registerAlerts(r)
+	h.registerThresholds(r)
+	h.registerIncidents(r)
+	h.registerExcursions(r)
+	h.registerChanges(r)
+	h.registerRules(r)
+	h.registerMaintenance(r)
+}
+
+// Run wakes the requests that wait for changes, until ctx ends; then they answer.
+func (h *Handlers) Run(ctx context.Context) { h.hub.run(ctx) }
+
+// who names the caller to others: a customer by the user name, an API key by its own.
+func who(ctx context.Context, s *store.DB) (string, error) {
+	if key, ok := auth.Key(ctx); ok {
+		return "API key " + key.Name, nil
+	}
+	customer, err := accounts.New(s).Customer(ctx, auth.Caller(ctx))
+	return customer.Username, err
+}

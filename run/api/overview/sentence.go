@@ -1,0 +1,118 @@
+package overview
+
+import (
+	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/store/incidents"
+)
+
+// sentence is the answer to "is everything all right?", and nothing that is not so.
+type sentence struct {
+	Says       string     `json:"says" enum:"incident,service_late,no_sensor_reports,maintenance,outside_recommended,nothing_wrong" doc:"What it is about: the first of the incidents; readings that are on their way, so no sensor is to blame; that no sensor sends readings; incidents or silent sensors that maintenance covers, and no others; a reading outside the recommended range, while no limit is broken; that nothing is wrong." example:"incident"`
+	Tone       string     `json:"tone" enum:"quiet,note,warning,critical" doc:"How grave it is. An incident that somebody has is a note." example:"critical"`
+	IncidentID *int64     `json:"incident_id" doc:"The incident that it is about; null if about none." example:"41"`
+	Cause      *string    `json:"cause" doc:"Its cause." example:"too_hot"`
+	Room       *string    `json:"room" doc:"Name of the room; null where there is none." example:"Hall A"`
+	SensorID   *string    `json:"sensor_id" doc:"Its worst sensor, or that farthest outside the recommended range." example:"esp32-7f3a"`
+	Sensor     *string    `json:"sensor" doc:"Name of that sensor." example:"Rack 3"`
+	Quantity   *string    `json:"quantity" doc:"What the value is of." example:"temperature"`
+	Value      *float64   `json:"value" doc:"Newest value of that sensor; null where there is none." example:"33.8"`
+	Limit      *float64   `json:"limit" doc:"The limit beyond which it is; null where there is none." example:"27"`
+	Rate       *float64   `json:"rate" doc:"Change of the value per minute over the last 10 minutes; null where it is not known." example:"0.6"`
+	Since      *rest.Time `json:"since" nullable:"true" doc:"When it began, UTC." example:"2026-03-01T12:00:00Z"`
+	TakenBy    *string    `json:"taken_by" doc:"Who has it; null if nobody has." example:"coldaisle"`
+	Others     int        `json:"others" doc:"How many further incidents last that maintenance does not cover." example:"0"`
+	Outside    int        `json:"outside" doc:"How many sensors are outside the recommended range." example:"0"`
+}
+
+type incidentCounts struct {
+	Lasting  int `json:"lasting" doc:"All that last." example:"3"`
+	Open     int `json:"open" doc:"That last and nobody has; silenced and late ones not." example:"1"`
+	Taken    int `json:"taken" doc:"That last and somebody has; silenced ones not." example:"1"`
+	Silenced int `json:"silenced" doc:"That last and maintenance covers." example:"1"`
+	Unseen   int `json:"unseen" doc:"That are over and nobody has seen." example:"0"`
+	ToBeSeen int `json:"to_be_seen" doc:"Those that are open, and those unseen." example:"1"`
+}
+
+func countIncidents(lasting []incidents.Incident, unseen int) incidentCounts {
+	counts := incidentCounts{Lasting: len(lasting), Unseen: unseen, ToBeSeen: unseen}
+	for _, i := range lasting {
+		switch i.State() {
+		case incidents.StateOpen:
+			counts.Open++
+			counts.ToBeSeen++
+		case incidents.StateTaken:
+			counts.Taken++
+		case incidents.StateSilenced:
+			counts.Silenced++
+		}
+	}
+	return counts
+}
+
+// The tones.
+const (
+	toneQuiet = "quiet"
+	toneNote  = "note"
+)
+
+// say makes the sentence, of incidents in their order.
+func (b *Body) say(lasting []incidents.Incident, recommended []incident.Rule, late bool) sentence {
+	said := sentence{Tone: toneNote}
+	reporting := 0
+	var farthest *liveSensor
+	var beyond, measured float64
+	var broken incident.Rule
+	for k := range b.Sensors {
+		s := &b.Sensors[k]
+		if s.State == stateSilent || s.State == stateLate || s.State == stateUnreported {
+			continue
+		}
+		reporting++
+		outside := false
+		for _, rule := range recommended {
+			if value, excess := rule.Measure(incident.Point{Time: *s.Timestamp, Temperature: *s.Temperature, Humidity: *s.Humidity}); excess > 0 {
+				outside = true
+				if farthest == nil || excess > beyond {
+					farthest, beyond, measured, broken = s, excess, value, rule
+				}
+			}
+		}
+		if outside {
+			said.Outside++
+		}
+	}
+	told := b.Incidents
+	for len(told) > 0 && lasting[len(told)-1].Silenced { // these are the last
+		told = told[:len(told)-1]
+	}
+	switch {
+	case len(told) > 0:
+		worst, i := told[0], lasting[0]
+		said.Says, said.IncidentID, said.Cause, said.Room, said.Others = "incident", &worst.ID, &worst.Cause, worst.RoomName, len(told)-1
+		said.SensorID, said.Sensor, said.Quantity, said.Limit = &worst.Worst.SensorID, worst.Worst.SensorName, worst.Worst.Quantity, worst.Worst.Limit
+		said.Value, said.Rate, said.Since = worst.Now.Value, worst.Now.Rate, &worst.StartTime
+		if i.TakenAt != nil {
+			said.TakenBy = worst.TakenBy
+		} else if !i.Late {
+			said.Tone = worst.Severity
+		}
+	case late:
+		said.Says = "service_late"
+	case reporting == 0:
+		said.Says = "no_sensor_reports"
+	case farthest != nil:
+		said.Says, said.SensorID, said.Sensor = "outside_recommended", &farthest.ID, &farthest.Name
+		said.Quantity, said.Value, said.Limit = new(string(broken.Quantity)), &measured, &broken.Limit
+		for _, r := range b.Rooms {
+			if r.ID == farthest.RoomID {
+				said.Room = &r.Name
+			}
+		}
+	case len(lasting) > 0 || b.Counts.Silent > 0:
+		said.Says = "maintenance"
+	default:
+		said.Says, said.Tone = "nothing_wrong", toneQuiet
+	}
+	return said
+}

@@ -1,0 +1,170 @@
+package incidents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/store"
+)
+
+// Errors of [Store.Act].
+var (
+	ErrIncidentOver = errors.New("the incident is over")
+	ErrNobodyHasIt  = errors.New("nobody has the incident")
+	ErrOtherRooms   = errors.New("the incident is of other rooms, too")
+)
+
+// Action is what a person does with an incident.
+type Action struct {
+	Event   incident.Event // taken, handed_over, given_back, snoozed or commented
+	By      string         // who does it
+	To      string         // to whom it is handed over
+	Until   time.Time      // until when it is snoozed
+	Comment string
+}
+
+// Act lets a person act on a customer's incident, and returns it. Repeating what is so already
+// changes nothing. Errors: [store.ErrNoIncident], [ErrIncidentOver] for all but a comment,
+// [ErrNobodyHasIt] when it is given back, and [ErrOtherRooms] for that of a gateway if the
+// caller is limited to rooms.
+func (s Store) Act(ctx context.Context, customerID, id int64, a Action, now time.Time) (Incident, error) {
+	err := s.db.InTx(ctx, func(tx *store.DB) error {
+		type row struct {
+			toldRow
+
+			RoomID            int64
+			NodeID, GatewayID string
+			TakenBy, Comment  string
+		}
+		find := func(lock string) (row, error) {
+			return store.One[row](ctx, tx, store.ErrNoIncident, whole+`
+	SELECT i.id, i.cause, i.start_time, i.end_time, i.lasting, i.breaking, i.late, i.parts, i.taken_at, i.snoozed_until, i.known_severity, i.known_actual, i.known_excess,
+	       false AS elsewhere, 0 AS target, false AS moved, COALESCE(i.room_id, 0) AS room_id, i.node_id, i.gateway_id, i.taken_by, i.comment`+fromIncidents+`
+	  AND i.id IN (SELECT id FROM chain)`+lock,
+				pgx.StrictNamedArgs{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx)})
+		}
+		found, err := find("")
+		if err != nil {
+			return err
+		}
+		if rooms := store.RoomsOf(ctx); rooms != nil && !slices.Contains(rooms, found.RoomID) {
+			return ErrOtherRooms
+		}
+		at := place{found.RoomID, found.NodeID, found.GatewayID}
+		if err := tx.ExecBatch(ctx, func(batch *pgx.Batch) { at.lock(batch, customerID) }); err != nil {
+			return fmt.Errorf("lock place: %w", err)
+		}
+		if found, err = find(` FOR NO KEY UPDATE OF i`); err != nil {
+			return err
+		}
+		id = found.ID
+		parts, err := store.All[Excursion](ctx, tx, `
+			SELECT `+excursionColumns+` FROM excursions e WHERE e.incident_id = @id AND e.merged_into IS NULL AND e.lasting`, pgx.StrictNamedArgs{"id": id})
+		if err != nil {
+			return fmt.Errorf("excursions: %w", err)
+		}
+		g := incident.Gathered{Cause: found.Cause}
+		for _, e := range parts {
+			g.Parts = append(g.Parts, e.part())
+		}
+		before, after, holder := found.status(), found.status(), found.TakenBy
+		events := []incident.Event{}
+		if a.Event != incident.EventCommented && !found.Lasting {
+			return ErrIncidentOver
+		}
+		switch a.Event {
+		case incident.EventTaken:
+			after, holder = before.Take(g, now, time.Time{}), a.By
+		case incident.EventSnoozed:
+			after, holder = before.Take(g, now, a.Until), a.By
+		case incident.EventHandedOver:
+			after, holder = before.Take(g, now, before.SnoozedUntil), a.To
+		case incident.EventGivenBack:
+			if before.TakenAt.IsZero() {
+				return ErrNobodyHasIt
+			}
+			after, holder = before.GiveBack(g, now), ""
+		case incident.EventCommented:
+		default:
+			return fmt.Errorf("%q is no action", a.Event)
+		}
+		taken := !after.TakenAt.IsZero()
+		if before.TakenAt.IsZero() == taken || !after.SnoozedUntil.Equal(before.SnoozedUntil) || holder != found.TakenBy {
+			events = append(events, a.Event)
+		} else if a.Comment != "" {
+			events = append(events, incident.EventCommented)
+		}
+		if len(events) == 0 {
+			return nil
+		}
+		_, err = tx.Exec(ctx, `
+			UPDATE room_incidents
+			SET taken_at = @taken_at, taken_by = @holder, snoozed_until = @until, seen = seen OR @taken,
+			    comment = CASE WHEN @comment::text = '' THEN comment ELSE @comment END,
+			    known_severity = @severity, known_actual = @actual, known_excess = @excess
+			WHERE id = @id`, pgx.StrictNamedArgs{
+			"id": id, "taken_at": store.OrNull(after.TakenAt), "holder": holder, "until": store.OrNull(after.SnoozedUntil), "taken": taken, "comment": a.Comment,
+			"severity": string(after.Known.Severity), "actual": after.Known.Actual, "excess": after.Known.Excess,
+		})
+		if err != nil {
+			return fmt.Errorf("keep: %w", err)
+		}
+		if taken && before.TakenAt.IsZero() {
+			// The alert records that its excursions have by now.
+			_, err := tx.Exec(ctx, `
+				UPDATE excursions
+				SET acknowledged_to = (SELECT max(id) FROM alerts)
+				WHERE incident_id = @id AND specified`, pgx.StrictNamedArgs{"id": id})
+			if err != nil {
+				return fmt.Errorf("acknowledge alerts: %w", err)
+			}
+		}
+		changes := make([]change, len(events))
+		for k, e := range events {
+			changes[k] = change{
+				incident: id, room: found.RoomID, person: a.By, comment: a.Comment,
+				Transition: incident.Transition{Event: e, At: now, Calls: e == incident.EventGivenBack && !found.Late},
+			}
+		}
+		return logChanges(ctx, tx, customerID, changes)
+	})
+	if err != nil {
+		return Incident{}, fmt.Errorf("act on incident %d: %w", id, err)
+	}
+	return s.Incident(ctx, customerID, id, now)
+}
+
+// See marks incidents of a customer that are over as seen: those of ids, or all. It returns
+// how many nobody had seen before. One that is being changed at this moment stays unseen.
+func (s Store) See(ctx context.Context, customerID int64, ids []int64, by string, now time.Time) (int, error) {
+	var changes []change
+	err := s.db.InTx(ctx, func(tx *store.DB) error {
+		type row struct{ ID, RoomID int64 }
+		rows, err := store.All[row](ctx, tx, `
+			WITH unseen AS (
+			    SELECT i.id FROM room_incidents i
+			    WHERE i.customer_id = @customer AND NOT i.seen AND NOT i.lasting AND i.merged_into IS NULL AND `+inRooms+`
+			      AND (@ids::bigint[] IS NULL OR i.id = ANY (@ids))
+			    ORDER BY i.id
+			    FOR NO KEY UPDATE OF i SKIP LOCKED
+			)
+			UPDATE room_incidents i SET seen = true FROM unseen u WHERE i.id = u.id
+			RETURNING i.id, COALESCE(i.room_id, 0) AS room_id`,
+			pgx.StrictNamedArgs{"customer": customerID, "ids": ids, "rooms": store.RoomsOf(ctx)})
+		if err != nil {
+			return fmt.Errorf("mark: %w", err)
+		}
+		changes = make([]change, len(rows))
+		for k, r := range rows {
+			changes[k] = change{incident: r.ID, room: r.RoomID, person: by, Transition: incident.Transition{Event: incident.EventSeen, At: now}}
+		}
+		return logChanges(ctx, tx, customerID, changes)
+	})
+	return len(changes), store.Wrap(err, "see incidents of customer %d", customerID)
+}
