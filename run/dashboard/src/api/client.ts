@@ -72,7 +72,7 @@ api.use({
   },
 });
 
-type Call<T> = Promise<{ data?: T; error?: unknown; response: Response }>;
+export type Call<T> = Promise<{ data?: T; error?: unknown; response: Response }>;
 
 /** A part of a list, and the cursor of the next one. */
 export interface Page<T> { items: T[]; next: string | undefined }
@@ -82,6 +82,17 @@ export async function pageOf<T>(call: Call<T[]>): Promise<Page<T>> {
   const items = await unwrap(call);
   const [, next] = /^<([^>]*)>/.exec((await call).response.headers.get("Link") ?? "") ?? [];
   return { items, next: next === undefined ? undefined : new URL(next, location.href).searchParams.get("after") ?? undefined };
+}
+
+/** All of such a list, however many pages it has. */
+export async function allOf<T>(ask: (after: string | undefined) => Call<T[]>): Promise<T[]> {
+  const all: T[] = [];
+  for (let after: string | undefined; ;) {
+    const { items, next }: Page<T> = await pageOf(ask(after));
+    all.push(...items);
+    if (next === undefined) return all;
+    after = next;
+  }
 }
 
 /** The body of a success. Throws an ApiError for everything else. */

@@ -32,7 +32,7 @@ export const queryClient = new QueryClient({
 /** Polling stops in a hidden tab (the default of the library) and after the session has ended. */
 const poll = () => (session.expired() ? false : refreshEvery);
 /** Of what no node changes: a page may ask for two of them, and for the overview, 8 times a minute. */
-const pollSlowly = () => poll() && 2 * refreshEvery;
+export const pollSlowly = () => poll() && 2 * refreshEvery;
 const me = () => session.get()?.customerID ?? 0;
 
 const live = ["live"] as const;
@@ -44,6 +44,7 @@ export const keys = {
   rooms: [...live, "rooms"] as const,
   sensors: (roomID: number) => [...live, "sensors", roomID] as const,
   incidents: [...live, "incidents"] as const,
+  excursions: [...live, "excursions"] as const,
   rules: [...live, "rules"] as const,
   maintenance: [...live, "maintenance"] as const,
   gateways: ["gateways"] as const,
@@ -146,8 +147,8 @@ export function useDiscovered() {
   });
 }
 
-/** The most incidents that the API lists at once. */
-const listLimit = 500;
+/** The most incidents, and excursions, that the API lists at once. */
+export const listLimit = 500;
 /** How many of the history come at once. */
 export const pageLength = 100;
 

@@ -1,0 +1,34 @@
+// The queries of excursions, and the verdict on an anomaly.
+import { useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import type { Excursion } from "../logic/excursions";
+import { allOf, api, pageOf, unwrap } from "./client";
+import { keys, listLimit, pageLength, pollSlowly } from "./queries";
+
+/** Newest first, page by page: those of an incident, or of a sensor. Followed: of what lasts. */
+export function useExcursions(of: { incident_id: number } | { sensor_id: string }, followed: boolean) {
+  return useInfiniteQuery({
+    queryKey: [...keys.excursions, of], initialPageParam: undefined as string | undefined,
+    queryFn: ({ pageParam: after, signal }) => pageOf(api.GET("/api/v1/excursions", { signal, params: { query: { ...of, after, limit: pageLength } } })),
+    getNextPageParam: ({ next }) => next, refetchInterval: followed ? pollSlowly : false,
+  });
+}
+
+/** All those of a sensor in a range of milliseconds, newest first. */
+export function useExcursionsOf(id: string, [start, end]: readonly [start: number, end: number]) {
+  const range = { start_time: new Date(start).toISOString(), end_time: new Date(end).toISOString() };
+  return useQuery({
+    queryKey: [...keys.excursions, "of", id, start, end],
+    placeholderData: (before, query) => (query?.queryKey[keys.excursions.length + 1] === id ? before : undefined),
+    queryFn: ({ signal }) => allOf((after) => api.GET("/api/v1/excursions", { signal, params: { query: { ...range, sensor_id: id, after, limit: listLimit } } })),
+  });
+}
+
+/** What somebody says of an anomaly. */
+export function useVerdict(id: number) {
+  const queries = useQueryClient();
+  return useMutation({
+    mutationFn: (verdict: NonNullable<Excursion["verdict"]>) =>
+      unwrap(api.PUT("/api/v1/excursions/{excursion_id}/verdict", { params: { path: { excursion_id: id } }, body: { verdict } })),
+    onSuccess: () => Promise.all([keys.live, keys.predictions].map((queryKey) => queries.invalidateQueries({ queryKey }))),
+  });
+}

@@ -1,0 +1,58 @@
+// Excursions in words, and as the stretches of a chart.
+import type { components } from "../api/schema";
+import { inWords, none, withUnit } from "./format";
+import { quantities, type Quantity } from "./rules";
+
+export type Excursion = components["schemas"]["Excursion"];
+
+/** What an excursion and the worst one of an incident have in common. */
+type Told = Pick<Excursion, "kind" | "quantity" | "direction" | "limit" | "reason">;
+
+/** What is wrong, without what its own columns say: "Temperature above 27.0 °C". */
+export function wrong({ kind, quantity, direction, limit, reason }: Told): string {
+  const named = quantity && quantities[quantity as Quantity];
+  if (!named || kind !== "threshold") return inWords(reason);
+  return `${named.name} ${direction} ${withUnit(limit, named.unit)}`;
+}
+
+/** A value of an excursion, or of an incident's worst one, with its unit. */
+export function valueOf({ quantity }: Pick<Excursion, "quantity">, value: number | null): string {
+  const unit = quantity && quantities[quantity as Quantity]?.unit;
+  return unit ? withUnit(value, unit) : none;
+}
+
+/** In how many hours there is one of this probability, to two digits. */
+export const oneIn = (probability: number) => Number((1 / probability).toPrecision(2));
+
+/** A stretch of a chart, in seconds since the epoch: an excursion or, with a band, what was ordinary in an anomaly. */
+export interface Span {
+  start: number;
+  end: number;
+  low?: number;
+  high?: number;
+}
+
+const drawn = { temperature: ["temperature", "temperature_rate"], humidity: ["humidity"], dew_point: ["dew_point"] };
+export type Charted = keyof typeof drawn;
+
+/** When a chart's quantity was beyond a limit, or unlike what it was before. What is only expected is no span. */
+export function spansOf(excursions: readonly Excursion[], chart: Charted): Span[] {
+  return excursions
+    .filter(({ kind, quantity }) => kind !== "forecast" && quantity !== null && drawn[chart].includes(quantity))
+    .map(({ start_time, last_time, band_low, band_high }) => ({
+      start: Date.parse(start_time) / 1000, end: Date.parse(last_time) / 1000, ...(band_low !== null && band_high !== null && { low: band_low, high: band_high }),
+    }));
+}
+
+/** When a limit will be passed, at the earliest and at the latest: seconds since the epoch. */
+export interface Passing {
+  limit: number;
+  earliest: number;
+  latest: number;
+}
+
+export function passingOf(excursions: readonly Excursion[], chart: Charted): Passing | undefined {
+  const found = excursions.find(({ kind, state, quantity, limit, earliest, latest }) =>
+    kind === "forecast" && state === "lasting" && quantity !== null && drawn[chart].includes(quantity) && limit !== null && earliest !== null && latest !== null);
+  return found && { limit: found.limit ?? 0, earliest: Date.parse(found.earliest ?? "") / 1000, latest: Date.parse(found.latest ?? "") / 1000 };
+}

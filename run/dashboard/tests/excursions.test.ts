@@ -1,0 +1,39 @@
+import { expect, test } from "vitest";
+import { oneIn, passingOf, spansOf, valueOf, wrong, type Excursion } from "../src/logic/excursions";
+
+function excursion(more: Partial<Excursion>): Excursion {
+  return {
+    id: 1, incident_id: 1, kind: "threshold", reason: "Temperature above 27.0 °C for 4 min, peak 31.2 °C", severity: "warning", state: "lasting", resolution: null,
+    sensor_id: "a", sensor_name: "Rack 7", room_id: 1, room_name: "Hall A", gateway_id: null, rule_id: 3, quantity: "temperature", direction: "above", limit: 27,
+    start_time: "2026-03-01T12:00:00Z", end_time: null, last_time: "2026-03-01T12:04:00Z", peak: 31.2, peak_time: "2026-03-01T12:02:00Z", reopened: 0, late: false,
+    cause: null, band_low: null, band_high: null, probability: null, verdict: null, earliest: null, latest: null, ...more,
+  };
+}
+const silence: Partial<Excursion> = { kind: "silence", quantity: null, direction: null, limit: null, peak: null, peak_time: null, reason: "No readings for 7 min" };
+const noon = Date.UTC(2026, 2, 1, 12) / 1000;
+
+test("what is wrong is told by the limit, or in the words of what found it", () => {
+  expect(wrong(excursion({ quantity: "temperature_rate", limit: 20 }))).toBe("Temperature change above 20.0 °C/h");
+  expect(wrong(excursion({ kind: "anomaly", reason: "Humidity unlike the last hours" }))).toBe("Humidity unlike the last hours");
+  expect(wrong(excursion(silence))).toBe("No readings for 7 min");
+});
+
+test("a value has the unit of its quantity, and a silence has none", () => {
+  expect(valueOf(excursion({ quantity: "humidity" }), 61.5)).toBe("61.5 %");
+  expect(valueOf(excursion(silence), null)).toBe("–");
+  expect(oneIn(0.000412)).toBe(2400);
+});
+
+test("a chart draws the excursions of its own quantity, and what was usual in an anomaly", () => {
+  const anomaly = excursion({ kind: "anomaly", quantity: "temperature_rate", band_low: 22, band_high: 24 });
+  const forecast = excursion({ kind: "forecast" });
+  expect(spansOf([excursion({}), anomaly, forecast, excursion({ quantity: "dew_point" }), excursion(silence)], "temperature"))
+    .toEqual([{ start: noon, end: noon + 240 }, { start: noon, end: noon + 240, low: 22, high: 24 }]);
+});
+
+test("what is expected is drawn while it lasts", () => {
+  const forecast = excursion({ kind: "forecast", earliest: "2026-03-01T12:09:00Z", latest: "2026-03-01T12:14:00Z" });
+  expect(passingOf([excursion({}), forecast], "temperature")).toEqual({ limit: 27, earliest: noon + 540, latest: noon + 840 });
+  expect(passingOf([{ ...forecast, state: "over" }], "temperature")).toBeUndefined();
+  expect(passingOf([forecast], "humidity")).toBeUndefined();
+});
