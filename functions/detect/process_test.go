@@ -15,6 +15,7 @@ import (
 	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/accounts"
 	"coldaisle.dev/shared/store/incidents"
 	"coldaisle.dev/shared/wire"
@@ -69,9 +70,9 @@ func TestProcess(t *testing.T) {
 	if got := strings.Join(raised, ", "); got != "over the owner's limit, six hours late, over the default" {
 		t.Errorf("raised: %s", got)
 	}
-	found, err := s.Excursions(t.Context(), c.ID, incidents.ExcursionQuery{Limit: 10})
-	if err != nil || len(found) != 1 || !found[0].Lasting || found[0].Peak != 26 {
-		t.Errorf("incidents %+v, %v: want one, of the threshold", found, err)
+	found, err := s.Excursions(t.Context(), c.ID, incidents.ExcursionQuery{Part: store.Part{Limit: 10}}, now)
+	if err != nil || len(found.Items) != 1 || !found.Items[0].Lasting || found.Items[0].Peak != 26 {
+		t.Errorf("excursions %+v, %v: want one, of the threshold", found, err)
 	}
 	if got := p.Terminate(); got != 0 {
 		t.Errorf("exit %d\n%s", got, p.Output())

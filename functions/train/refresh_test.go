@@ -96,12 +96,12 @@ func TestRightVerdictsLeaveThePast(t *testing.T) {
 	unjudged := calibrate()
 	var id int64
 	must.Do(t, p.pool.QueryRow(t.Context(), `
-		INSERT INTO incidents (customer_id, kind, channel, node_id, quantity, direction, limit_value, severity, start_time, end_time, lasting, peak, peak_time, resolution)
+		INSERT INTO excursions (customer_id, kind, channel, node_id, quantity, direction, limit_value, severity, start_time, end_time, lasting, peak, peak_time, resolution)
 		VALUES ($1, 'anomaly', 0, 'n1', 'temperature', 'above', 0, 'warning', $2, $3, false, 0, $2, 'cleared')
 		RETURNING id`, p.customer, wild, wild.Add(59*time.Minute)).Scan(&id))
 	judged := func(verdict incidents.Verdict) []byte {
 		t.Helper()
-		must.Get(p.JudgeExcursion(t.Context(), p.customer, id, verdict))(t)
+		must.Get(p.JudgeExcursion(t.Context(), p.customer, id, verdict, wild))(t)
 		return calibrate()
 	}
 	for _, verdict := range []incidents.Verdict{incidents.VerdictWrong, incidents.VerdictExpected} {

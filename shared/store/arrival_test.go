@@ -23,18 +23,12 @@ import (
 	"coldaisle.dev/shared/store/pipeline"
 )
 
-// happened is what is told of an incident, whatever the order of arrival.
+// happened is what is told of an excursion, whatever the order of arrival.
 type happened struct {
 	Start, End, PeakTime time.Time
 	Lasting              bool
 	Peak                 float64
 	Reopened             int
-	Told                 []told
-}
-
-type told struct {
-	Event  string
-	Second float64
 }
 
 func (db fixture) happened(t *testing.T, node string) []happened {
@@ -45,28 +39,21 @@ func (db fixture) happened(t *testing.T, node string) []happened {
 // happenedByRule is happened of one rule; 0 is of all.
 func (db fixture) happenedByRule(t *testing.T, node string, rule int64) []happened {
 	t.Helper()
-	found := db.incidents(t, db.anna, incidents.ExcursionQuery{SensorID: node})
+	found := db.excursions(t, db.anna, incidents.ExcursionQuery{SensorID: node})
 	slices.Reverse(found)
 	var all []happened
 	for _, i := range found {
 		if rule != 0 && i.RuleID != rule {
 			continue
 		}
-		events := must.Get(db.IncidentTimeline(t.Context(), db.anna, i.ID))(t)
-		h := happened{i.StartTime.UTC(), i.EndTime.UTC(), i.PeakTime.UTC(), i.Lasting, i.Peak, i.Reopened, nil}
-		for _, e := range events {
-			if e.Event != "merged" { // is of the order of arrival
-				h.Told = append(h.Told, told{e.Event, e.At.Sub(instant()).Seconds()})
-			}
-		}
-		all = append(all, h)
+		all = append(all, happened{i.StartTime.UTC(), i.EndTime.UTC(), i.PeakTime.UTC(), i.Lasting, i.Peak, i.Reopened})
 	}
 	return all
 }
 
 // TestOrderOfArrivalChangesNothing delivers days of readings in order, in disorder of up to
 // three hours, in bursts of which each comes newest first, and the newest of all first, one
-// in ten twice. The incidents of each rule are those of its preview, with the same timelines.
+// in ten twice. The excursions of each rule are those of its preview.
 func TestOrderOfArrivalChangesNothing(t *testing.T) {
 	t.Parallel()
 	days := 2
@@ -151,7 +138,7 @@ func TestHotThroughout(t *testing.T) {
 			db.judge(t, judged(node, second, 60))
 		}
 		want := []happened{{
-			Start: instant(), End: instant().Add(25 * time.Second), PeakTime: instant(), Lasting: true, Peak: 60, Told: []told{{"opened", 0}},
+			Start: instant(), End: instant().Add(25 * time.Second), PeakTime: instant(), Lasting: true, Peak: 60,
 		}}
 		if diff := cmp.Diff(want, db.happened(t, node)); diff != "" {
 			t.Errorf("%v (-want +got):\n%s", seconds, diff)
@@ -163,7 +150,7 @@ func TestHotThroughout(t *testing.T) {
 	newest.Window = reading.Window{Age: []float64{25}, Temperature: []float64{60}, Humidity: []float64{first.Humidity}}
 	db.judge(t, newest, first)
 	start := instant().Add(4 * time.Millisecond)
-	want := []happened{{Start: start, End: instant().Add(25 * time.Second), PeakTime: start, Lasting: true, Peak: 60, Told: []told{{"opened", 0.004}}}}
+	want := []happened{{Start: start, End: instant().Add(25 * time.Second), PeakTime: start, Lasting: true, Peak: 60}}
 	must.Equal(t, "first known by a window", want, db.happened(t, "window"))
 	db.sensor(t, db.anna, db.annasRoom, "again")
 	db.judge(t, judged("again", 0, 60), judged("again", 1200, 20), judged("again", 30, 20), judged("again", 1100, 70))
@@ -223,7 +210,7 @@ func TestBacklogReplaysNothingWithinAnIncident(t *testing.T) {
 	if more := replays.Load() - known; more != 0 {
 		t.Errorf("%d replays for the %d readings within the incident", more, last-1)
 	}
-	want := []happened{{Start: instant(), End: at(last).Time, PeakTime: instant(), Lasting: true, Peak: 60, Told: []told{{"opened", 0}}}}
+	want := []happened{{Start: instant(), End: at(last).Time, PeakTime: instant(), Lasting: true, Peak: 60}}
 	must.Equal(t, "", want, db.happened(t, "n1"))
 }
 
@@ -299,7 +286,6 @@ func TestWindowsRoundNothing(t *testing.T) {
 		}
 		want := []happened{{
 			Start: points[30].Time, End: points[60].Time, PeakTime: points[34].Time, Peak: 66,
-			Told: []told{{"opened", points[30].Time.Sub(instant()).Seconds()}, {"cleared", points[60].Time.Sub(instant()).Seconds()}},
 		}}
 		if diff := cmp.Diff(want, db.happened(t, node)); diff != "" {
 			t.Errorf("seed %d (-want +got):\n%s", seed, diff)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,11 +17,10 @@ import (
 	"coldaisle.dev/shared/store/pipeline"
 )
 
-// TestBacklogIsOneLateGroupPerGateway judges what hot nodes of two gateways measured in
-// an outage of twelve hours and send when it is over, each the oldest first, whatever
-// their rooms: one late group per gateway, and nobody is notified, since nothing in it
-// is in time. Contract 11.1, 11.2.
-func TestBacklogIsOneLateGroupPerGateway(t *testing.T) {
+// TestBacklogCallsNobody judges what hot nodes of two rooms measured in an outage of twelve
+// hours and send when it is over, each the oldest first: one incident of each room, and nobody
+// is called, since nothing in it is in time. Contract 11.1, 11.2.
+func TestBacklogCallsNobody(t *testing.T) {
 	t.Parallel()
 	nodes, every := 24, 30*time.Minute
 	if long() {
@@ -53,7 +53,7 @@ func TestBacklogIsOneLateGroupPerGateway(t *testing.T) {
 			readings++
 		}
 		if at.Equal(instant().Add(6 * time.Hour)) {
-			for _, i := range db.incidents(t, db.anna, incidents.ExcursionQuery{}) {
+			for _, i := range db.excursions(t, db.anna, incidents.ExcursionQuery{}) {
 				if !i.Late {
 					t.Fatalf("while the backlog drains somebody is notified of %+v", i)
 				}
@@ -64,24 +64,26 @@ func TestBacklogIsOneLateGroupPerGateway(t *testing.T) {
 	for i := range nodes {
 		deliver(i, end.Add(-time.Hour+time.Duration(i)*time.Second), 20, end)
 	}
-	groups, found := map[string]int64{}, 0
-	for i := range nodes {
-		for _, i := range db.incidents(t, db.anna, incidents.ExcursionQuery{SensorID: fmt.Sprint("n", i)}) {
-			found++
-			if group, known := groups[i.GatewayID]; !i.Late || i.Lasting || known && group != i.GroupID {
-				t.Errorf("%+v", i)
-			}
-			groups[i.GatewayID] = i.GroupID
+	for _, e := range db.excursions(t, db.anna, incidents.ExcursionQuery{}) {
+		if !e.Late || e.Lasting {
+			t.Errorf("%+v", e)
 		}
 	}
-	if len(groups) != 2 || groups["gw-0"] == groups["gw-1"] {
-		t.Errorf("%d incidents in groups %v", found, groups)
+	of := func(room int64) []string { return db.roomIncidents(t, db.anna, room) }
+	for _, room := range []int64{db.annasRoom, other} {
+		if found := of(room); len(found) != 1 || !strings.Contains(found[0], " over ") {
+			t.Errorf("incidents of a room: %q", found)
+		}
+	}
+	if calls := strings.Count(strings.Join(db.changes(t, db.anna), " "), "!"); calls != 0 {
+		t.Errorf("%d calls by what was over when it arrived", calls)
 	}
 	// One that is hot in time is told of, in its room.
 	deliver(0, end, 55, end)
 	deliver(3, end, 55, end)
-	lasting := db.incidents(t, db.anna, incidents.ExcursionQuery{State: incidents.IncidentsLasting})
-	if len(lasting) != 2 || lasting[0].Late || lasting[0].GroupID != lasting[1].GroupID || lasting[0].GroupID == groups["gw-0"] {
-		t.Errorf("%+v", lasting)
+	lasting := lastingOf(db.excursions(t, db.anna, incidents.ExcursionQuery{}))
+	if len(lasting) != 2 || lasting[0].Late || lasting[0].IncidentID != lasting[1].IncidentID || len(of(db.annasRoom)) != 2 {
+		t.Errorf("%+v, %q", lasting, of(db.annasRoom))
 	}
+	must.Equal(t, "calls", 1, strings.Count(strings.Join(db.changes(t, db.anna), " "), "!"))
 }

@@ -50,7 +50,7 @@ func TestChangesAreReadInOrder(t *testing.T) {
 			var last, cursor int64
 			deadline := time.Now().Add(3 * time.Minute)
 			for last < writers*nodes && time.Now().Before(deadline) {
-				part, err := db.Changes(t.Context(), customer, cursor, 7)
+				part, err := db.Changes(t.Context(), customer, cursor, 7, instant())
 				if err != nil {
 					t.Error(err)
 					return
@@ -94,10 +94,10 @@ func TestChangesLeadToWhatIncidentsBecame(t *testing.T) {
 	}
 	db.sql(t, `DELETE FROM room_incidents WHERE id = @id`, pgx.NamedArgs{"id": ids[3]})
 	db.sql(t, `INSERT INTO incident_changes (customer_id, number, incident_id, at, event, calls) VALUES (@anna, 5, @id, now(), 'started', true)`,
-		pgx.NamedArgs{"anna": db.anna, "id": ids[2]}) // as of a gateway: in no room
+		pgx.NamedArgs{"anna": db.anna, "id": ids[2]}) // as of a node that was in no room then
 	read := func(ctx context.Context) (seen []string) {
 		t.Helper()
-		part := must.Get(db.Changes(ctx, db.anna, 0, 100))(t)
+		part := must.Get(db.Changes(ctx, db.anna, 0, 100, instant()))(t)
 		for _, c := range part.Changes {
 			i, present := part.Incidents[c.IncidentID]
 			seen = append(seen, fmt.Sprint(c.Number, " ", c.IncidentID, " ", present && i.ID == c.IncidentID))
@@ -110,12 +110,12 @@ func TestChangesLeadToWhatIncidentsBecame(t *testing.T) {
 	last := fmt.Sprint(ids[2], " true")
 	must.Equal(t, "all rooms", []string{"1 " + last, "2 " + last, "3 " + last, fmt.Sprint("4 ", ids[3], " false"), "5 " + last}, read(t.Context()))
 	must.Equal(t, "the first room", []string{fmt.Sprint("1 ", ids[0], " false")}, read(store.InRooms(t.Context(), rooms[:1])))
-	must.Equal(t, "the third room", []string{"3 " + last}, read(store.InRooms(t.Context(), rooms[2:3])))
+	must.Equal(t, "the third room", []string{"3 " + last, "5 " + last}, read(store.InRooms(t.Context(), rooms[2:3])))
 	if seen := read(store.InRooms(t.Context(), []int64{})); len(seen) > 0 {
 		t.Errorf("no room: %v", seen)
 	}
 
-	if _, err := db.Changes(t.Context(), db.anna, 6, 100); !errors.Is(err, incidents.ErrAfterLast) {
+	if _, err := db.Changes(t.Context(), db.anna, 6, 100, instant()); !errors.Is(err, incidents.ErrAfterLast) {
 		t.Errorf("a cursor beyond the end: %v", err)
 	}
 }

@@ -86,7 +86,7 @@ func TestUnenrolledGatewayCannotSpeakForASignedSensor(t *testing.T) {
 		t.Errorf("after a forged reading: %v, %+v", temperature, sensor)
 	}
 	must.Do(t, db.Judge(t.Context(), incidents.Judged{Reading: forged, Arrived: forged.Time, Defaults: alert.Defaults()}))
-	if got := db.incidents(t, db.anna, incidents.ExcursionQuery{}); len(got) != 0 {
+	if got := db.excursions(t, db.anna, incidents.ExcursionQuery{}); len(got) != 0 {
 		t.Errorf("incidents %+v", got)
 	}
 	if got, err := db.InsertAlert(t.Context(), alert.Exceeded(forged, alert.Defaults())[0]); err != nil || got != incidents.AlertIgnored {
@@ -119,7 +119,7 @@ func TestMemoryMovesWithTheSensor(t *testing.T) {
 	}
 	judge(0, start, 60)
 	judge(db.anna, start.Add(time.Second), 61)
-	got := db.incidents(t, db.anna, incidents.ExcursionQuery{})
+	got := db.excursions(t, db.anna, incidents.ExcursionQuery{})
 	if len(got) != 1 || !got[0].Lasting || got[0].Peak != 61 || !got[0].StartTime.Equal(reading.TruncateTime(start)) {
 		t.Errorf("incidents %+v", got)
 	}
@@ -127,7 +127,7 @@ func TestMemoryMovesWithTheSensor(t *testing.T) {
 		t.Errorf("%d memories stayed", n)
 	}
 	judge(db.anna, start.Add(2*time.Second), 20)
-	if got := db.incidents(t, db.anna, incidents.ExcursionQuery{}); len(got) != 1 || got[0].Lasting {
+	if got := db.excursions(t, db.anna, incidents.ExcursionQuery{}); len(got) != 1 || got[0].Lasting {
 		t.Errorf("incidents %+v", got)
 	}
 	if n := db.count(t, `SELECT count(*) FROM audit_log WHERE customer_id = @anna AND actor = 'gateway:gw-a' AND operation = 'signSensor' AND subject = 'sensor:n1'`,

@@ -1,8 +1,6 @@
 package store_test
 
 import (
-	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -44,30 +42,29 @@ func TestFindingOpensAndEndsAnIncident(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1")
 	db.judge(t, found("n1", 0, over(incident.KindAnomaly)), found("n1", 30, anomaly(3)), found("n1", 30, anomaly(3)))
-	lasting := db.incidents(t, db.anna, incidents.ExcursionQuery{State: incidents.IncidentsLasting, Kind: "anomaly"})
-	if len(lasting) != 1 || lasting[0].Describe() != "Unchanged for 52 min" || lasting[0].Severity != "warning" || lasting[0].Finding.Value != 22.5 ||
+	lasting := lastingOf(db.excursions(t, db.anna, incidents.ExcursionQuery{Kind: "anomaly"}))
+	if len(lasting) != 1 || lasting[0].Reason != "Unchanged for 52 min" || lasting[0].Severity != "warning" || lasting[0].Finding.Value != 22.5 ||
 		*lasting[0].Finding.Low != 20 || lasting[0].Finding.Probability != 0.001 || lasting[0].RoomID != db.annasRoom {
 		t.Fatalf("%+v", lasting)
 	}
 	worse := anomaly(5)
 	worse.Reason, worse.Severity = "Step of 4 °C", incident.Critical
 	db.judge(t, found("n1", 60, worse), found("n1", 90, anomaly(4)))
-	if now := db.incidents(t, db.anna, incidents.ExcursionQuery{}); len(now) != 1 || now[0].Describe() != "Step of 4 °C" || now[0].Severity != "critical" {
+	if now := db.excursions(t, db.anna, incidents.ExcursionQuery{}); len(now) != 1 || now[0].Reason != "Step of 4 °C" || now[0].Severity != "critical" {
 		t.Errorf("the worst is shown: %+v", now)
 	}
-	must.Get(db.AcknowledgeIncidents(t.Context(), db.anna, incidents.Acknowledgement{RoomID: db.annasRoom, Kind: "anomaly", By: "anna12"}))(t)
 	db.judge(t, found("n1", 100)) // learning could not judge: that ends nothing
 	db.judge(t, found("n1", 120, over(incident.KindAnomaly)), found("n1", 90, over(incident.KindAnomaly)))
-	ended := db.incidents(t, db.anna, incidents.ExcursionQuery{State: incidents.IncidentsResolved})
-	if len(ended) != 1 || !ended[0].EndTime.Equal(instant().Add(2*time.Minute)) || ended[0].Resolution != "cleared" || ended[0].AcknowledgedAt == nil {
+	ended := endedOf(db.excursions(t, db.anna, incidents.ExcursionQuery{}))
+	if len(ended) != 1 || !ended[0].EndTime.Equal(instant().Add(2*time.Minute)) || ended[0].Resolution != "cleared" {
 		t.Errorf("%+v", ended)
 	}
 	db.judge(t, found("n1", 120+29*60, anomaly(2)), found("n1", 120+29*60+30, over(incident.KindAnomaly)))
-	if again := db.incidents(t, db.anna, incidents.ExcursionQuery{}); len(again) != 1 || again[0].Reopened != 1 || again[0].Describe() != "Step of 4 °C" {
+	if again := db.excursions(t, db.anna, incidents.ExcursionQuery{}); len(again) != 1 || again[0].Reopened != 1 || again[0].Reason != "Step of 4 °C" {
 		t.Errorf("within 30 minutes: %+v", again)
 	}
 	db.judge(t, found("n1", 2*3600, anomaly(2)))
-	if two := db.incidents(t, db.anna, incidents.ExcursionQuery{}); len(two) != 2 || two[0].Describe() != "Unchanged for 52 min" {
+	if two := db.excursions(t, db.anna, incidents.ExcursionQuery{}); len(two) != 2 || two[0].Reason != "Unchanged for 52 min" {
 		t.Errorf("after 30 minutes: %+v", two)
 	}
 	status, err := db.SensorStatuses(t.Context(), openNodes("n1"))
@@ -93,8 +90,8 @@ func TestAnomalyIsOneQuestion(t *testing.T) {
 	if all := predictions("n1"); len(all) != 3 {
 		t.Fatalf("%d predictions, want no more than the forest's: %+v", len(all), all)
 	}
-	open := db.incidents(t, db.anna, incidents.ExcursionQuery{Kind: "anomaly"})
-	must.Get(db.JudgeExcursion(t.Context(), db.anna, open[0].ID, incidents.VerdictRight))(t)
+	open := db.excursions(t, db.anna, incidents.ExcursionQuery{Kind: "anomaly"})
+	must.Get(db.JudgeExcursion(t.Context(), db.anna, open[0].ID, incidents.VerdictRight, instant()))(t)
 	for i, want := range []learning.Feedback{"", learning.FeedbackOK, ""} { // newest first
 		if got := predictions("n1")[i].Feedback; got != want {
 			t.Errorf("prediction %d is judged %q, want %q", i, got, want)
@@ -124,11 +121,10 @@ func TestLateFindingIsOfThePast(t *testing.T) {
 		late.Arrived = instant().Add(2 * time.Hour)
 		db.judge(t, late)
 	}
-	got := db.incidents(t, db.anna, incidents.ExcursionQuery{})
+	got := db.excursions(t, db.anna, incidents.ExcursionQuery{})
 	if len(got) != 1 || !got[0].Late || got[0].Lasting || !got[0].StartTime.Equal(instant()) || !got[0].EndTime.Equal(instant().Add(time.Minute)) {
 		t.Fatalf("%+v", got)
 	}
-	must.Equal(t, "timeline", []string{"opened", "cleared"}, db.timeline(t, db.anna, got[0].ID))
 }
 
 // TestForecastsOfARoomAreOneIncident shows contract 11.8: it lasts until no node of the
@@ -143,20 +139,20 @@ func TestForecastsOfARoomAreOneIncident(t *testing.T) {
 	newer.Reason = "Passes 32 °C in 3 to 5 min"
 	db.judge(t, found("n2", 40, newer), found("n1", 60, over(incident.KindForecast)))
 	query := incidents.ExcursionQuery{Kind: "forecast", RoomID: db.annasRoom}
-	got := db.incidents(t, db.anna, query)
-	if len(got) != 1 || !got[0].Lasting || got[0].NodeID != "n1" || got[0].LimitValue != 32 || got[0].Describe() != newer.Reason ||
+	got := db.excursions(t, db.anna, query)
+	if len(got) != 1 || !got[0].Lasting || got[0].NodeID != "n1" || got[0].LimitValue != 32 || got[0].Reason != newer.Reason ||
 		!got[0].Finding.Earliest.Equal(instant().Add(40*time.Second+9*time.Minute)) {
 		t.Fatalf("%+v", got)
 	}
 	db.judge(t, found("n2", 70, over(incident.KindForecast)))
-	if got = db.incidents(t, db.anna, query); len(got) != 1 || got[0].Lasting || !got[0].EndTime.Equal(instant().Add(70*time.Second)) {
+	if got = db.excursions(t, db.anna, query); len(got) != 1 || got[0].Lasting || !got[0].EndTime.Equal(instant().Add(70*time.Second)) {
 		t.Errorf("after the last node: %+v", got)
 	}
 	db.judge(t, found("n1", 600, forecast()))
-	if got = db.incidents(t, db.anna, query); len(got) != 1 || got[0].Reopened != 1 {
+	if got = db.excursions(t, db.anna, query); len(got) != 1 || got[0].Reopened != 1 {
 		t.Errorf("within 30 minutes: %+v", got)
 	}
-	if got := db.incidents(t, db.anna, incidents.ExcursionQuery{Kind: "forecast", RoomID: other}); len(got) != 1 || !got[0].Lasting {
+	if got := db.excursions(t, db.anna, incidents.ExcursionQuery{Kind: "forecast", RoomID: other}); len(got) != 1 || !got[0].Lasting {
 		t.Errorf("of the other room: %+v", got)
 	}
 	// The incident of a room outlives the sensor that began it, not the last one.
@@ -165,74 +161,13 @@ func TestForecastsOfARoomAreOneIncident(t *testing.T) {
 		must.Get(db.UpdateSensor(t.Context(), db.anna, id, accounts.SensorChange{Name: "Rack", Type: "T", RoomID: other}))(t)
 	}
 	move("n1")
-	if got = db.incidents(t, db.anna, query); len(got) != 1 || !got[0].Lasting || got[0].NodeID != "n2" {
+	if got = db.excursions(t, db.anna, query); len(got) != 1 || !got[0].Lasting || got[0].NodeID != "n2" {
 		t.Errorf("after the first sensor left: %+v", got)
 	}
 	move("n2")
-	if got = db.incidents(t, db.anna, query); len(got) != 1 || got[0].Lasting || got[0].Resolution != "sensor_moved" {
+	if got = db.excursions(t, db.anna, query); len(got) != 1 || got[0].Lasting || got[0].Resolution != "sensor_moved" {
 		t.Errorf("after both sensors left: %+v", got)
 	}
-}
-
-// TestGroupIsTheSameForWhoeverAsks shows contract 11.2: incidents of one room and kind
-// that overlap are one group, whatever page they are on.
-func TestGroupIsTheSameForWhoeverAsks(t *testing.T) {
-	t.Parallel()
-	db := open(t)
-	for _, id := range []string{"n1", "n2", "n3", "n4"} {
-		db.sensor(t, db.anna, db.annasRoom, id)
-	}
-	db.judge(t, judged("n1", 0, 51), judged("n2", 60, 51), judged("n1", 90, 20), judged("n3", 95, 51), judged("n2", 100, 20), judged("n3", 100, 20))
-	db.judge(t, judged("n4", 3000, 51), judged("n4", 3030, 20))
-	groups := func() map[string]int64 {
-		byNode := map[string]int64{}
-		for limit := range 4 {
-			found := must.Get(db.Excursions(t.Context(), db.anna, incidents.ExcursionQuery{Limit: limit + 1}))(t)
-			for _, i := range found {
-				if before, ok := byNode[i.NodeID]; ok && before != i.GroupID {
-					t.Errorf("%s is of group %d on one page and of %d on another", i.NodeID, before, i.GroupID)
-				}
-				byNode[i.NodeID] = i.GroupID
-			}
-		}
-		return byNode
-	}
-	got := groups()
-	if got["n1"] == 0 || got["n2"] != got["n1"] || got["n3"] != got["n1"] || got["n4"] == got["n1"] {
-		t.Errorf("%v", got)
-	}
-	// A late one connects the two groups.
-	db.sql(t, `UPDATE node_state SET timestamp = @at, message_id = 'm', temperature = 20, humidity = 40 WHERE node_id = 'n2'`, pgx.NamedArgs{"at": instant().Add(time.Hour)})
-	for second := 400; second < 3200; second += 300 {
-		db.judge(t, judged("n2", second, 51))
-	}
-	if got = groups(); got["n4"] != got["n1"] {
-		t.Errorf("after a late one that overlaps both: %v", got)
-	}
-}
-
-// TestTimelineOfLateReadings shows contract 11.1 for what is told of an incident.
-func TestTimelineOfLateReadings(t *testing.T) {
-	t.Parallel()
-	db := openWith(t, "n1")
-	db.judge(t, judged("n1", 300, 51), judged("n1", 330, 20), judged("n1", 600, 52), judged("n1", 630, 20))
-	must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: judged("n1", 900, 20).Reading}}))
-	for _, second := range []int{0, 700} {
-		late := judged("n1", second, 53)
-		late.Arrived = instant().Add(2 * time.Hour)
-		db.judge(t, late, late)
-	}
-	got := db.incidents(t, db.anna, incidents.ExcursionQuery{})
-	if len(got) != 1 {
-		t.Fatalf("%+v", got)
-	}
-	events := must.Get(db.IncidentTimeline(t.Context(), db.anna, got[0].ID))(t)
-	var timeline []told
-	for _, e := range events {
-		timeline = append(timeline, told{e.Event, e.At.Sub(instant()).Seconds()})
-	}
-	want := []told{{"opened", 0}, {"cleared", 330}, {"reopened", 600}, {"cleared", 630}, {"reopened", 700}, {"cleared", 900}}
-	must.Equal(t, "", want, timeline)
 }
 
 // TestOpenReadingFromBeforeTheSensorWasSignedIsJudged shows contract 11.1: who may see a reading is
@@ -242,7 +177,7 @@ func TestOpenReadingFromBeforeTheSensorWasSignedIsJudged(t *testing.T) {
 	db := openWith(t, "n1")
 	db.sql(t, `UPDATE sensors SET signed_from = @at WHERE node_id = 'n1'`, pgx.NamedArgs{"at": instant().Add(time.Hour)})
 	db.judge(t, judged("n1", 60, 51), judged("n1", 3700, 51))
-	got := db.incidents(t, db.anna, incidents.ExcursionQuery{})
+	got := db.excursions(t, db.anna, incidents.ExcursionQuery{})
 	if len(got) != 1 || got[0].Lasting || !got[0].StartTime.Equal(instant().Add(time.Minute)) {
 		t.Errorf("%+v: what came before the sensor was signed, and of it nothing that lasts", got)
 	}
@@ -274,45 +209,18 @@ func TestRuleJudgesWhatCameSinceItsChange(t *testing.T) {
 	for _, second := range []int{-59, -1} { // on their way at the change
 		db.judge(t, at(second, -120, second-30))
 	}
-	if got := db.incidents(t, db.anna, incidents.ExcursionQuery{}); len(got) != 0 {
+	if got := db.excursions(t, db.anna, incidents.ExcursionQuery{}); len(got) != 0 {
 		t.Errorf("readings from before the change: %+v", got)
 	}
 	db.judge(t, at(60, -60, -30, 30))
-	got := db.incidents(t, db.anna, incidents.ExcursionQuery{})
+	got := db.excursions(t, db.anna, incidents.ExcursionQuery{})
 	if len(got) != 1 || got[0].StartTime.Before(changed) || got[0].StartTime.Sub(changed) > time.Minute {
 		t.Errorf("%+v, the rule changed at %s", got, changed)
 	}
 	late := at(-7200, -7230)
 	late.Arrived = changed.Add(time.Hour)
 	db.judge(t, late)
-	if got := db.incidents(t, db.anna, incidents.ExcursionQuery{}); len(got) != 2 {
+	if got := db.excursions(t, db.anna, incidents.ExcursionQuery{}); len(got) != 2 {
 		t.Errorf("with a late reading: %+v", got)
-	}
-}
-
-// TestTwoNodesAtOnceAreOneGroup judges nodes of a room that break a limit in the same
-// moment, by several instances.
-func TestTwoNodesAtOnceAreOneGroup(t *testing.T) {
-	t.Parallel()
-	db := open(t)
-	const nodes = 8
-	for i := range nodes {
-		db.sensor(t, db.anna, db.annasRoom, fmt.Sprint("n", i))
-	}
-	var instances sync.WaitGroup
-	for i := range nodes {
-		instances.Go(func() {
-			if err := db.Judge(t.Context(), judged(fmt.Sprint("n", i), i, 51)); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	instances.Wait()
-	groups := map[int64]bool{}
-	for _, i := range db.incidents(t, db.anna, incidents.ExcursionQuery{}) {
-		groups[i.GroupID] = true
-	}
-	if len(groups) != 1 {
-		t.Errorf("groups %v", groups)
 	}
 }

@@ -203,7 +203,7 @@ func TestOneIncidentPerExcursion(t *testing.T) {
 	for _, i := range rule.Preview(month.points) {
 		previewed = append(previewed, extent{i.Start, i.End, i.Peak})
 	}
-	found := db.incidents(t, db.anna, incidents.ExcursionQuery{})
+	found := db.excursions(t, db.anna, incidents.ExcursionQuery{})
 	slices.Reverse(found)
 	for _, i := range found {
 		happened = append(happened, extent{i.StartTime.UTC(), i.EndTime.UTC(), i.Peak})

@@ -207,9 +207,9 @@ func TestPipelineEndToEnd(t *testing.T) {
 	}
 }
 
-// TestExcursionIsOneIncident sends an excursion through the gateway: it opens one
-// incident, which is acknowledged once, stays so while it lasts, and resolves by itself.
-// Contract 11.1, 11.3.
+// TestExcursionIsOneIncident sends an excursion through the gateway: it begins one incident,
+// which somebody takes, which stays taken, and whose excursion ends by itself. Taking it
+// acknowledges the alerts that are stored by then. Contract 11.1, 11.3.
 func TestExcursionIsOneIncident(t *testing.T) {
 	t.Parallel()
 	var ahead atomic.Int64
@@ -219,9 +219,16 @@ func TestExcursionIsOneIncident(t *testing.T) {
 	owner, _ := customer(t, s, "operator")
 	sensor(t, owner, "rack-1")
 	node := nodeAt(t, s)
-	node.do(http.MethodPost, "/api/v1/register", `{"node_id":"rack-1","ip_addr":"192.168.1.20"}`, http.StatusCreated)
 	sent := 0
-	incident := func(temperature float64) any {
+	one := func(path string) any {
+		t.Helper()
+		all := list(t, owner.do(http.MethodGet, path, "", http.StatusOK))
+		if len(all) != 1 {
+			t.Fatalf("after %d readings %d of %s: %v", sent, len(all), path, all)
+		}
+		return all[0]
+	}
+	measure := func(temperature float64) (incident, excursion any) {
 		t.Helper()
 		sent++
 		node.do(http.MethodPost, "/api/v1/message",
@@ -229,31 +236,30 @@ func TestExcursionIsOneIncident(t *testing.T) {
 		drain(t, s)
 		ahead.Add(int64(20 * time.Second)) // detection asks anew whether rules remember something
 		// Learning tells the step back to normal as an anomaly of its own.
-		all := list(t, owner.do(http.MethodGet, "/api/v1/incidents?kind=threshold", "", http.StatusOK))
-		if len(all) != 1 {
-			t.Fatalf("after %d readings %d incidents: %v", sent, len(all), all)
-		}
-		return all[0]
+		return one("/api/v1/incidents?cause=too_hot"), one("/api/v1/excursions?kind=threshold")
 	}
-	first := incident(60)
-	id := field[string](t, first, "id")
-	if field[string](t, first, "state") != "lasting" || field[bool](t, first, "acknowledged") {
-		t.Errorf("at first %v", first)
+	incident, excursion := measure(60)
+	id := field[float64](t, incident, "id")
+	if field[string](t, incident, "state") != "open" || field[string](t, excursion, "state") != "lasting" || field[float64](t, excursion, "incident_id") != id {
+		t.Errorf("at first %v, %v", incident, excursion)
 	}
-	owner.do(http.MethodPost, "/api/v1/incidents/acknowledge", fmt.Sprintf(`{"ids":[%q],"comment":"On my way"}`, id), http.StatusOK)
+	owner.do(http.MethodPost, fmt.Sprintf("/api/v1/incidents/%g/actions", id), `{"action":"take","comment":"On my way"}`, http.StatusOK)
 	for _, temperature := range []float64{62, 61} {
-		if now := incident(temperature); !field[bool](t, now, "acknowledged") || field[string](t, now, "state") != "lasting" {
+		if now, _ := measure(temperature); field[string](t, now, "state") != "taken" || field[float64](t, now, "id") != id {
 			t.Errorf("while it lasts %v", now)
 		}
 	}
-	if active := list(t, owner.do(http.MethodGet, "/api/v1/alerts/active", "", http.StatusOK)); len(active) != 0 || count(t, s, "alerts") != 3 {
+	if active := list(t, owner.do(http.MethodGet, "/api/v1/alerts/active", "", http.StatusOK)); len(active) != 2 || count(t, s, "alerts") != 3 {
 		t.Errorf("alerts %v", active)
 	}
-	over := incident(24.5)
-	if field[string](t, over, "id") != id || field[string](t, over, "resolution") != "cleared" || field[float64](t, over, "peak") != 62 {
-		t.Errorf("at last %v", over)
+	incident, excursion = measure(24.5)
+	if field[string](t, incident, "state") != "taken" || field[bool](t, incident, "breaking") {
+		t.Errorf("within ten minutes %v", incident)
 	}
-	if open := list(t, owner.do(http.MethodGet, "/api/v1/incidents?state=open&kind=threshold", "", http.StatusOK)); len(open) != 0 {
+	if field[string](t, excursion, "resolution") != "cleared" || field[float64](t, excursion, "peak") != 62 {
+		t.Errorf("at last %v", excursion)
+	}
+	if open := list(t, owner.do(http.MethodGet, "/api/v1/incidents?state=open&cause=too_hot", "", http.StatusOK)); len(open) != 0 {
 		t.Errorf("open %v", open)
 	}
 }

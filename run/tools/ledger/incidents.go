@@ -26,7 +26,7 @@ const knownWithin = time.Minute
 func Incidents(ctx context.Context, db *pgxpool.Pool) (count int, err error) {
 	rows, err := db.Query(ctx, `
 		WITH i AS (
-		    SELECT * FROM incidents WHERE specified AND merged_into IS NULL
+		    SELECT * FROM excursions WHERE specified AND merged_into IS NULL
 		), a AS (
 		    SELECT a.*, CASE a.alert_type WHEN 'temperature' THEN t.temperature_changed_at ELSE t.humidity_changed_at END AS changed_at
 		    FROM alerts a

@@ -23,11 +23,11 @@ func TestIncidentsAreCompared(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ change, want string }{
 		"as they are":          {`SELECT`, ""},
-		"an incident is lost":  {`DELETE FROM incidents WHERE id = (SELECT min(id) FROM incidents)`, "is in 0 incidents"},
-		"one is there twice":   {`INSERT INTO incidents (customer_id, kind, channel, node_id, rule_id, specified, quantity, direction, limit_value, severity, start_time, end_time, lasting, peak, peak_time, resolution) SELECT customer_id, kind, channel, node_id, rule_id, specified, quantity, direction, limit_value, severity, start_time, end_time, lasting, peak, peak_time, resolution FROM incidents WHERE NOT lasting`, "is in 2 incidents"},
-		"a peak is wrong":      {`UPDATE incidents SET peak = 99 WHERE lasting`, "has peak 99"},
-		"one begins too early": {`UPDATE incidents SET start_time = start_time - interval '1 second' WHERE lasting`, "its alerts begin"},
-		"one is two":           {`UPDATE incidents SET end_time = end_time + interval '5 minutes' WHERE NOT lasting`, "should be one"},
+		"an incident is lost":  {`DELETE FROM excursions WHERE id = (SELECT min(id) FROM excursions)`, "is in 0 incidents"},
+		"one is there twice":   {`INSERT INTO excursions (customer_id, kind, channel, node_id, rule_id, specified, quantity, direction, limit_value, severity, start_time, end_time, lasting, peak, peak_time, resolution) SELECT customer_id, kind, channel, node_id, rule_id, specified, quantity, direction, limit_value, severity, start_time, end_time, lasting, peak, peak_time, resolution FROM excursions WHERE NOT lasting`, "is in 2 incidents"},
+		"a peak is wrong":      {`UPDATE excursions SET peak = 99 WHERE lasting`, "has peak 99"},
+		"one begins too early": {`UPDATE excursions SET start_time = start_time - interval '1 second' WHERE lasting`, "its alerts begin"},
+		"one is two":           {`UPDATE excursions SET end_time = end_time + interval '5 minutes' WHERE NOT lasting`, "should be one"},
 		"one does not end":     {`UPDATE node_state SET timestamp = timestamp + interval '2 minutes'`, "its node sent at"},
 	} {
 		t.Run(name, func(t *testing.T) {

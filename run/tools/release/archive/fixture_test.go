@@ -175,10 +175,10 @@ func detects(t *testing.T, p *fixture) {
 	if event, err := wire.DecodeAlert(raised[0].Data); err != nil || event.NodeID != node {
 		t.Errorf("raised %+v, %v", event, err)
 	}
-	found, err := p.metadata.Excursions(t.Context(), p.customer, incidents.ExcursionQuery{Limit: 10})
-	// What learning makes of it is another incident.
-	if err != nil || !slices.ContainsFunc(found, func(i incidents.Excursion) bool { return i.Kind == string(incident.KindThreshold) && i.Lasting }) {
-		t.Errorf("incidents %+v, %v", found, err)
+	found, err := p.metadata.Excursions(t.Context(), p.customer, incidents.ExcursionQuery{Part: store.Part{Limit: 10}}, time.Now())
+	// What learning makes of it is another excursion.
+	if err != nil || !slices.ContainsFunc(found.Items, func(e incidents.Excursion) bool { return e.Kind == incident.KindThreshold && e.Lasting }) {
+		t.Errorf("excursions %+v, %v", found, err)
 	}
 }
 
