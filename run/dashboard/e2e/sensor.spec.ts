@@ -139,20 +139,21 @@ test("limits, anomalies, maintenance and what is expected are drawn and said", a
   await ask(token, "POST", "/api/v1/rules", { quantity: "temperature", direction: "above", limit: 27, for_s: 120, clear_margin: 0.5, clear_for_s: 120, severity: "warning", enabled: true });
   await ask(token, "POST", "/api/v1/maintenance", { start_time: new Date(Date.now() - 20 * 60_000).toISOString(), duration_s: 600, sensor_id: node });
   const at = (minutes: number) => new Date(Date.now() + minutes * 60_000).toISOString();
-  const incident = {
-    group_id: "1", severity: "warning", state: "lasting", resolution: null, sensor_id: node, sensor_name: "Rack 1", room_id: 1, room_name: "Hall", gateway_id: null, rule_id: null,
-    quantity: "temperature", direction: "above", limit: 27, start_time: at(-12), end_time: null, last_time: at(-1), peak: 26, peak_time: at(-1), value_now: 26, reopened: 0, late: false,
-    alert_count: 0, silenced: false, acknowledged: false, acknowledged_at: null, acknowledged_by: null, comment: null, members: [], cause: null, band_low: null, band_high: null, probability: null,
-    earliest: null, latest: null,
+  const excursion = {
+    incident_id: 41, severity: "warning", state: "lasting", resolution: null, sensor_id: node, sensor_name: "Rack 1", room_id: 1, room_name: "Hall", gateway_id: null, rule_id: null,
+    quantity: "temperature", direction: "above", limit: 27, start_time: at(-12), end_time: null, last_time: at(-1), peak: 26, peak_time: at(-1), reopened: 0, late: false,
+    cause: null, band_low: null, band_high: null, probability: null, verdict: null, earliest: null, latest: null,
   };
-  await page.route(/\/api\/v1\/incidents\?sensor_id=/, (route) => route.fulfill({ json: [
-    { ...incident, id: "2", kind: "forecast", reason: "passes 27 °C in 9 to 14 min", earliest: at(9), latest: at(14) },
-    { ...incident, id: "3", kind: "anomaly", reason: "warmer than its neighbours", direction: null, limit: null, band_low: 22, band_high: 23.5 },
+  await page.route(/\/api\/v1\/excursions\?/, (route) => route.fulfill({ json: [
+    { ...excursion, id: 2, kind: "forecast", reason: "passes 27 °C in 9 to 14 min", earliest: at(9), latest: at(14) },
+    { ...excursion, id: 3, kind: "anomaly", reason: "warmer than its neighbours", direction: null, limit: null, band_low: 22, band_high: 23.5 },
   ] }));
   await page.goto(url(`/sensors/${node}?range=1h`));
   const chart = page.getByRole("img", { name: /^Temperature from/ });
-  await expect(chart).toHaveAccessibleName(/limit 27\.0 °C.*1 incident, 1 maintenance window, expected to pass 27\.0 °C between \d\d:\d\d and \d\d:\d\d/);
-  await expect(page.getByText("passes 27 °C in 9 to 14 min").first()).toBeVisible();
+  await expect(chart).toHaveAccessibleName(/limit 27\.0 °C.*1 excursion, 1 maintenance window, expected to pass 27\.0 °C between \d\d:\d\d and \d\d:\d\d/);
+  const rows = page.getByRole("region", { name: "Excursions" }).getByRole("row");
+  await expect(rows.filter({ hasText: "Passes 27 °C in 9 to 14 min" }).getByRole("link", { name: "Open incident 41" })).toHaveAttribute("href", "/incidents/41");
+  await expect(rows.filter({ hasText: "Warmer than its neighbours" })).toContainText("usual: 22.0 °C to 23.5 °C");
   await expectAccessible(page);
   await page.screenshot({ path: `${pictures}sensor-fan.png`, fullPage: true });
 });

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { oneIn, passingOf, spansOf, valueOf, wrong, type Excursion } from "../src/logic/excursions";
+import { factsOf, oneIn, passingOf, spansOf, valueOf, wrong, type Excursion } from "../src/logic/excursions";
 
 function excursion(more: Partial<Excursion>): Excursion {
   return {
@@ -22,6 +22,15 @@ test("a value has the unit of its quantity, and a silence has none", () => {
   expect(valueOf(excursion({ quantity: "humidity" }), 61.5)).toBe("61.5 %");
   expect(valueOf(excursion(silence), null)).toBe("–");
   expect(oneIn(0.000412)).toBe(2400);
+});
+
+test("what else is known of it is told, and nothing that is not", () => {
+  expect(factsOf(excursion({}))).toEqual([]);
+  expect(factsOf(excursion({ kind: "anomaly", band_low: 22.5, band_high: 24, probability: 0.0004 }))).toEqual(["usual: 22.5 °C to 24.0 °C", "one hour in 2,500 when nothing is wrong"]);
+  expect(factsOf(excursion({ state: "over", late: true, reopened: 2, resolution: "sensor_moved" }))).toEqual(["reported late", "came back 2 times", "ended: the sensor was moved"]);
+  expect(factsOf(excursion({ ...silence, state: "over", late: true, resolution: "cleared" }))).toEqual(["delivered late"]);
+  expect(factsOf(excursion(silence))).toEqual([expect.stringMatching(/^newest reading /)]);
+  expect(factsOf(excursion({ kind: "forecast", earliest: "2026-03-01T12:09:00Z", latest: "2026-03-01T12:14:00Z" }))).toEqual([expect.stringMatching(/^passes it \d\d:\d\d.* to \d\d:\d\d/)]);
 });
 
 test("a chart draws the excursions of its own quantity, and what was usual in an anomaly", () => {

@@ -16,7 +16,7 @@ export function useExcursions(of: { incident_id: number } | { sensor_id: string 
 /** All those of a sensor in a range of milliseconds, newest first. */
 export function useExcursionsOf(id: string, [start, end]: readonly [start: number, end: number]) {
   const range = { start_time: new Date(start).toISOString(), end_time: new Date(end).toISOString() };
-  return useQuery({
+  return useQuery<Excursion[]>({
     queryKey: [...keys.excursions, "of", id, start, end],
     placeholderData: (before, query) => (query?.queryKey[keys.excursions.length + 1] === id ? before : undefined),
     queryFn: ({ signal }) => allOf((after) => api.GET("/api/v1/excursions", { signal, params: { query: { ...range, sensor_id: id, after, limit: listLimit } } })),

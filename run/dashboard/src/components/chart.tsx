@@ -1,5 +1,5 @@
 // A chart of one quantity over time: mean, band from minimum to maximum, limits,
-// incidents, maintenance, forecasts, and other sensors to compare with. A chart is made
+// excursions, maintenance, forecasts, and other sensors to compare with. A chart is made
 // once: new data, limits and ranges are given to the one that stands. Only the pages that
 // have charts load it.
 import uPlot from "uplot";
@@ -7,7 +7,7 @@ import "uplot/dist/uPlot.min.css";
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { decimal, inUnit, plural, shownZone, timeIn, unitName, withUnit } from "../logic/format";
-import type { Span } from "../logic/incidents";
+import type { Span } from "../logic/excursions";
 import type { Columns, Usual } from "../logic/series";
 
 /** A limit of a rule. */
@@ -31,7 +31,7 @@ export interface ChartProps {
   /** Where it is usual: stretches that have no gap. */
   usual?: readonly (readonly Usual[])[];
   /** When it was beyond a limit or, with a band, unlike what was ordinary. */
-  incidents?: readonly Span[];
+  excursions?: readonly Span[];
   maintenance?: readonly Span[];
   fan?: Fan | undefined;
   forecast?: readonly { time: number; value: number }[];
@@ -55,7 +55,7 @@ function Chart(props: ChartProps) {
   const plot = useRef<uPlot>();
   const latest = useRef(props);
   latest.current = props;
-  const { columns, others = none, forecast = none, start, end, limits, normal, usual, incidents, maintenance, fan, marked, unit, colour, label, cursor } = props;
+  const { columns, others = none, forecast = none, start, end, limits, normal, usual, excursions, maintenance, fan, marked, unit, colour, label, cursor } = props;
   const names = others.map(({ name }) => name).join("\n");
   // A plot knows its colours, its unit and its lines from its beginning.
   const [look, setLook] = useState(0);
@@ -92,7 +92,7 @@ function Chart(props: ChartProps) {
   useEffect(() => {
     if (!first.current) measured(() => plot.current?.setData(dataOf(latest.current)));
     first.current = false;
-  }, [columns, others, forecast, start, end, limits, normal, usual, incidents, maintenance, fan, marked]);
+  }, [columns, others, forecast, start, end, limits, normal, usual, excursions, maintenance, fan, marked]);
 
   const time = cursor?.time ?? null;
   useEffect(() => {
@@ -112,7 +112,7 @@ function measured<T>(draw: () => T): T {
 }
 
 /** The chart as a sentence, for screen readers. */
-function summary({ label, unit, columns, limits = [], usual = [], incidents = [], maintenance = [], others = [], fan }: ChartProps): string {
+function summary({ label, unit, columns, limits = [], usual = [], excursions = [], maintenance = [], others = [], fan }: ChartProps): string {
   let low = Infinity;
   let high = -Infinity;
   for (const value of columns.low) if (value !== null && value < low) low = value;
@@ -122,7 +122,7 @@ function summary({ label, unit, columns, limits = [], usual = [], incidents = []
     `${label} from ${decimal(inUnit(low, unit))} to ${withUnit(high, unit)}`,
     ...(usual.at(-1) ?? none).slice(-1).map((last) => `last usual from ${decimal(inUnit(last.low, unit))} to ${withUnit(last.high, unit)}`),
     ...limits.map(({ limit, direction }) => `limit ${direction === "above" ? "" : "below "}${withUnit(limit, unit)}`),
-    ...(incidents.length > 0 ? [plural(incidents.length, "incident")] : []), ...(maintenance.length > 0 ? [plural(maintenance.length, "maintenance window")] : []),
+    ...(excursions.length > 0 ? [plural(excursions.length, "excursion")] : []), ...(maintenance.length > 0 ? [plural(maintenance.length, "maintenance window")] : []),
     ...(fan ? [`expected to pass ${withUnit(fan.limit, unit)} between ${clock(fan.earliest)} and ${clock(fan.latest)}`] : []),
     ...(others.length > 0 ? [`beside ${others.map(({ name }) => name).join(", ")}`] : []),
   ].join(", ");
@@ -294,8 +294,8 @@ function drawBehind(plot: uPlot, { limits = [], normal, usual = [], maintenance 
   });
 }
 
-/** Over the lines: limits, incidents, what is expected, the marked reading. */
-function drawMarks(plot: uPlot, { limits = [], incidents = [], fan, marked, unit }: ChartProps, property: (name: string) => string, font: string) {
+/** Over the lines: limits, excursions, what is expected, the marked reading. */
+function drawMarks(plot: uPlot, { limits = [], excursions = [], fan, marked, unit }: ChartProps, property: (name: string) => string, font: string) {
   within(plot, (ctx, bbox, ratio) => {
     const x = (time: number) => plot.valToPos(time, "x", true);
     const y = (value: number) => plot.valToPos(inUnit(value, unit), "y", true);
@@ -324,7 +324,7 @@ function drawMarks(plot: uPlot, { limits = [], incidents = [], fan, marked, unit
       ctx.fillText(...at);
       ctx.lineWidth = 1.5 * ratio;
     }
-    for (const { start, end, low, high } of incidents) {
+    for (const { start, end, low, high } of excursions) {
       ctx.fillStyle = ctx.strokeStyle = property("--bad");
       const [from, to] = [x(start), Math.max(x(end), x(start) + ratio)];
       ctx.fillRect(from, foot - 3 * ratio, to - from, 3 * ratio);

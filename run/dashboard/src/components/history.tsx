@@ -4,10 +4,11 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useCallback, useEffect, useId, useMemo, useState } from "preact/hooks";
 import { useSearchParams } from "wouter-preact";
 import type { Bucket, Sensor } from "../api/client";
-import { keys, pastEvery, useForecast, useHistory, useIncidentsOf, useMaintenance, useOverview, useUsual } from "../api/queries";
+import { useExcursionsOf } from "../api/excursions";
+import { keys, pastEvery, useForecast, useHistory, useMaintenance, useOverview, useUsual } from "../api/queries";
 import { recommended } from "../logic/climate";
+import { passingOf, spansOf, type Charted } from "../logic/excursions";
 import { localTime, withUnit } from "../logic/format";
-import { passingOf, spansOf, type Charted } from "../logic/incidents";
 import { occurrences } from "../logic/maintenance";
 import { byName } from "../logic/names";
 import { limitsOf, type LiveSensor, type Overview } from "../logic/overview";
@@ -65,14 +66,14 @@ export function HistoryPanel({ sensor }: { sensor: Sensor }) {
   const { data: overview } = useOverview();
   const history = useHistory(id, start, end, points);
   const others = Array.from({ length: mostCompared }, (_, i) => useHistory(compared[i], start, end, points));
-  const { data: incidents } = useIncidentsOf(id, bounds);
-  useNewIncidents(id, overview);
+  const { data: excursions } = useExcursionsOf(id, bounds);
   const { data: windows } = useMaintenance();
   const { data: forecast } = useForecast(id);
   const { data: usual } = useUsual(id, start, end);
 
   const sensorOf = (of: string) => overview?.sensors.find((candidate) => candidate.id === of);
   const own = sensorOf(id);
+  useNewExcursions(own, overview);
   const curves = useMemo(() => curvesOf(history.data, bucket, own, live), [history.data, bucket, live, own?.timestamp, own?.interval_s]);
   const beside = compared.map((other, i) => ({
     id: other, name: sensorOf(other)?.name ?? other, buckets: others[i]?.data, sensor: sensorOf(other), error: others[i]?.error,
@@ -87,16 +88,16 @@ export function HistoryPanel({ sensor }: { sensor: Sensor }) {
 
   const charts = useMemo(() => quantities.map((quantity) => {
     const { chart } = quantity;
-    const passing = live ? passingOf(incidents ?? [], chart) : undefined;
+    const passing = live ? passingOf(excursions ?? [], chart) : undefined;
     const [time, value] = [curves[chart].time.at(-1), curves[chart].mean.at(-1)];
     return {
-      ...quantity, columns: curves[chart], incidents: spansOf(incidents ?? [], chart), maintenance,
+      ...quantity, columns: curves[chart], excursions: spansOf(excursions ?? [], chart), maintenance,
       limits: limits.filter((limit) => limit.quantity === chart), usual: usualOf(usual ?? [], chart),
       others: besides.map(({ name, curves: of }) => ({ name, columns: of[chart] })),
       fan: passing && time !== undefined && value != null ? { ...passing, time, value } : undefined,
       forecast: range.period === "1h" && chart !== "dew_point" ? (forecast?.forecast ?? []).map((step) => ({ time: Date.parse(step.timestamp) / 1000, value: step[chart] })) : [],
     };
-  }), [curves, incidents, maintenance, limits, besides, live, range.period, forecast, usual]);
+  }), [curves, excursions, maintenance, limits, besides, live, range.period, forecast, usual]);
   // What is expected must have room to be drawn.
   const last = Math.max(...charts.flatMap(({ fan, forecast: steps }) => [fan?.latest ?? 0, steps.at(-1)?.time ?? 0]));
   const until = Math.max(end / 1000, last === 0 ? 0 : last + (end - start) / 100_000);
@@ -132,7 +133,7 @@ export function HistoryPanel({ sensor }: { sensor: Sensor }) {
             </div>
           ))}
           <p class="hint">
-            Line: mean, with a band from lowest to highest. Shaded: recommended, and beyond a limit. Hatched: maintenance. Triangles and bars below: incidents.
+            Line: mean, with a band from lowest to highest. Shaded: recommended, and beyond a limit. Hatched: maintenance. Triangles and bars below: excursions.
             {" "}{charts.some((chart) => chart.usual.length > 0)
               ? "Dashed: what is usual for this sensor, hour by hour, as the last four weeks tell; of humidity nothing is known."
               : "What is usual is known of the last four weeks, from an hour of readings on."}
@@ -144,13 +145,13 @@ export function HistoryPanel({ sensor }: { sensor: Sensor }) {
   );
 }
 
-/** Incidents of a sensor are asked for again when the overview tells of a change. */
-function useNewIncidents(id: string, overview: Overview | undefined): void {
+/** Excursions of a sensor are asked for again when the overview tells of a change of it, or of an incident of its room. */
+function useNewExcursions(sensor: LiveSensor | undefined, overview: Overview | undefined): void {
   const queries = useQueryClient();
-  const told = overview?.incidents.filter(({ sensor_id }) => sensor_id === id).map(({ id: incident, acknowledged, silenced }) => `${incident}${acknowledged}${silenced}`).join();
+  const told = sensor && overview && JSON.stringify([sensor.state, overview.incidents.filter(({ room_id }) => room_id === sensor.room_id).map(({ id, excursions }) => [id, excursions])]);
   useEffect(() => {
-    if (told !== undefined) void queries.invalidateQueries({ queryKey: [...keys.incidents, "sensor", id] });
-  }, [queries, told, id]);
+    if (told !== undefined) void queries.invalidateQueries({ queryKey: keys.excursions });
+  }, [queries, told]);
 }
 
 function Comparison({ sensor, overview, compared, onChange }: {

@@ -1,6 +1,6 @@
 // Excursions in words, and as the stretches of a chart.
 import type { components } from "../api/schema";
-import { inWords, none, withUnit } from "./format";
+import { count, inWords, localTime, none, plural, timeOfDay, withUnit } from "./format";
 import { quantities, type Quantity } from "./rules";
 
 export type Excursion = components["schemas"]["Excursion"];
@@ -23,6 +23,24 @@ export function valueOf({ quantity }: Pick<Excursion, "quantity">, value: number
 
 /** In how many hours there is one of this probability, to two digits. */
 export const oneIn = (probability: number) => Number((1 / probability).toPrecision(2));
+
+const endings: Record<string, string> = {
+  rule_changed: "ended: its rule was changed", rule_deleted: "ended: its rule was deleted", sensor_moved: "ended: the sensor was moved", sensor_deleted: "ended: the sensor was deleted",
+};
+
+/** What else is known of it. */
+export function factsOf(excursion: Excursion): string[] {
+  const { kind, state, last_time, late, resolution, reopened, band_low: low, band_high: high, probability, earliest, latest } = excursion;
+  return [
+    earliest !== null && latest !== null && `passes it ${timeOfDay(Date.parse(earliest))} to ${timeOfDay(Date.parse(latest))}`,
+    low !== null && high !== null && `usual: ${valueOf(excursion, low)} to ${valueOf(excursion, high)}`,
+    probability !== null && `one hour in ${count(oneIn(probability))} when nothing is wrong`,
+    kind === "silence" && state === "lasting" && `newest reading ${localTime(Date.parse(last_time))}`,
+    late && (kind === "silence" ? "delivered late" : "reported late"),
+    reopened > 0 && `came back ${plural(reopened, "time")}`,
+    resolution !== null && endings[resolution],
+  ].filter((fact): fact is string => Boolean(fact));
+}
 
 /** A stretch of a chart, in seconds since the epoch: an excursion or, with a band, what was ordinary in an anomaly. */
 export interface Span {

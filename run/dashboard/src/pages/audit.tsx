@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { api, messageOf, pageOf, unwrap, type LoggedChange } from "../api/client";
 import { save } from "../api/download";
 import { keys, pageLength } from "../api/queries";
-import { Empty, Failure, Loading } from "../components/states";
+import { Empty, Failure, Loading, More } from "../components/states";
 import { Timestamp } from "../components/timestamp";
 import { useTitle } from "../components/title";
 
@@ -14,7 +14,7 @@ export default function AuditPage() {
   useTitle("Audit log");
   const [filter, setFilter] = useState<Filter>({});
   const [refused, setRefused] = useState<unknown>(null);
-  const { data, error, refetch, hasNextPage, fetchNextPage, isFetchingNextPage } = useInfiniteQuery({
+  const { data, error, refetch, ...pages } = useInfiniteQuery({
     queryKey: [...keys.audit, filter], initialPageParam: undefined as string | undefined,
     queryFn: ({ pageParam: after }) => pageOf(api.GET("/api/v1/audit", { params: { query: { ...filter, after, limit: pageLength } } })),
     getNextPageParam: ({ next }) => next,
@@ -57,9 +57,7 @@ export default function AuditPage() {
           </table>
         </div>
       )}
-      {hasNextPage && (
-        <button type="button" aria-disabled={isFetchingNextPage} onClick={() => !isFetchingNextPage && void fetchNextPage()}>{isFetchingNextPage ? "One moment…" : "Show more"}</button>
-      )}
+      <More {...pages} />
     </>
   );
 }

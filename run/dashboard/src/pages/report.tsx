@@ -112,7 +112,7 @@ export default function ReportPage() {
         </section>
       )}
       {done.length > 0 && incidents.data && (
-        <section class="card report" aria-labelledby="told">
+        <section class="card listed" aria-labelledby="told">
           <h2 id="told">Incidents</h2>
           {incidents.data.length === 0 ? <p class="hint">None.</p> : (
             <div class="scroll" tabIndex={0} role="group" aria-label="Incidents">

@@ -1,20 +1,19 @@
 // One sensor: its latest reading, its history beside others, and the forecast.
 import { useQueryClient } from "@tanstack/react-query";
-import { useMemo, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { Link, useLocation } from "wouter-preact";
 import { api, unwrap, ApiError, type Sensor } from "../api/client";
-import { keys, useForecast, useIncidentsOf, useOverview, useRooms, useSensor, useStats } from "../api/queries";
+import { keys, useForecast, useOverview, useRooms, useSensor, useStats } from "../api/queries";
 import { ago, count, decimal, inUnit, unitName, withUnit } from "../logic/format";
-import { byDay } from "../logic/incidents";
 import { StateBadge } from "../components/badge";
 import { useNow } from "../components/clock";
 import { ContactNotice, useLostContact } from "../components/contact";
 import { useDeletion } from "../components/deletion";
 import { Confirm, Dialog } from "../components/dialog";
+import { Excursions } from "../components/excursions";
 import { Field, Form, Select } from "../components/form";
 import { HistoryPanel } from "../components/history";
 import { JudgedInPart } from "../components/judged";
-import { IncidentTable } from "../components/incidents";
 import { Timestamp } from "../components/timestamp";
 import { Empty, Failure, Loading } from "../components/states";
 import { SensorFigures } from "../components/tile";
@@ -50,7 +49,7 @@ export default function SensorPage({ id }: { id: string }) {
       <LatestPanel id={id} />
       <HistoryPanel sensor={sensor.data} />
       <Statistics id={id} />
-      <SensorIncidents id={id} />
+      <Excursions of={{ sensor_id: id }} />
       {open === "edit" && <EditSensor sensor={sensor.data} onClose={() => setOpen(null)} />}
       {open === "delete" && <DeleteSensor sensor={sensor.data} onClose={() => setOpen(null)} />}
     </>
@@ -118,15 +117,6 @@ function Statistics({ id }: { id: string }) {
       </div>
     </section>
   );
-}
-
-function SensorIncidents({ id }: { id: string }) {
-  const { data: incidents, error, refetch } = useIncidentsOf(id);
-  const sections = useMemo(() => [{ key: id, title: "", entries: byDay(incidents ?? []).flatMap((day) => day.entries) }], [id, incidents]);
-  if (error && !incidents) return <Failure error={error} retry={() => void refetch()} />;
-  if (!incidents) return <Loading what="incidents" />;
-  if (incidents.length > 0) return <section class="titled" aria-labelledby="incidents"><h2 id="incidents">Incidents</h2><IncidentTable sections={sections} dated /></section>;
-  return <section class="card" aria-labelledby="incidents"><h2 id="incidents">Incidents</h2><p class="hint">None so far.</p></section>;
 }
 
 function EditSensor({ sensor, onClose }: { sensor: Sensor; onClose: () => void }) {
