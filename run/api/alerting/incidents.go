@@ -202,6 +202,10 @@ type listInput struct {
 func (in *listInput) Resolve(huma.Context) []error { return input.CheckRange(in.StartTime, in.EndTime) }
 
 func (h *Handlers) listIncidents(ctx context.Context, in *listInput) (*rest.Page[Incident], error) {
+	// What the clock has made due is told before it is listed.
+	if err := incidents.New(h.DB).Settle(ctx, auth.Caller(ctx), h.Clock()); err != nil {
+		return nil, err
+	}
 	found, err := incidents.New(h.DB).Incidents(ctx, auth.Caller(ctx), incidents.IncidentQuery{
 		State: incidents.IncidentState(in.State), RoomID: in.RoomID, SensorID: in.SensorID, Cause: incident.Cause(in.Cause), Words: strings.Fields(in.Text),
 		Start: in.StartTime.Time, End: in.EndTime.Time, Part: store.Part{After: in.After.Last, Limit: in.Limit},

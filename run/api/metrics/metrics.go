@@ -119,6 +119,9 @@ func (h *Handlers) families(ctx context.Context) ([]*dto.MetricFamily, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := incidents.New(h.DB).Settle(ctx, customer, now); err != nil { // what the clock has made due
+		return nil, err
+	}
 	lasting, err := incidents.New(h.DB).Lasting(ctx, customer, live, now)
 	if err != nil {
 		return nil, err
