@@ -32,7 +32,7 @@ test("a month of a room is shown, printed and saved", async ({ page }) => {
   await page.getByRole("button", { name: "Download CSV" }).click();
   const text = await readFile(await (await download).path(), "utf8");
   expect(text).toContain(`Hall,${node},Rack 1,`);
-  expect(text).toMatch(/Hall,report-\d+,Rack 1,threshold,critical,"?Temperature above 50.0 °C/);
+  expect(text).toMatch(/Hall,too_hot,critical,[^,]+,,report-\d+,Rack 1,"?Temperature above 50.0 °C/);
   await page.emulateMedia({ media: "print" });
   await expect(page.getByRole("navigation", { name: "Pages" })).toBeHidden();
   await expect(page.getByRole("button", { name: "Print" })).toBeHidden();

@@ -153,7 +153,7 @@ test("limits, anomalies, maintenance and what is expected are drawn and said", a
   await expect(chart).toHaveAccessibleName(/limit 27\.0 °C.*1 excursion, 1 maintenance window, expected to pass 27\.0 °C between \d\d:\d\d and \d\d:\d\d/);
   const rows = page.getByRole("region", { name: "Excursions" }).getByRole("row");
   await expect(rows.filter({ hasText: "Passes 27 °C in 9 to 14 min" }).getByRole("link", { name: "Open incident 41" })).toHaveAttribute("href", "/incidents/41");
-  await expect(rows.filter({ hasText: "Warmer than its neighbours" })).toContainText("usual: 22.0 °C to 23.5 °C");
+  await expect(rows.filter({ hasText: "Warmer than its neighbours" })).toContainText("Usual: 22.0 °C to 23.5 °C");
   await expectAccessible(page);
   await page.screenshot({ path: `${pictures}sensor-fan.png`, fullPage: true });
 });

@@ -39,8 +39,11 @@ type Bodies = {
   reportGatewayStatus: [{ gateway_id: "gw-4f7q2m5n3xk6d2hwz7ab", request: "e30=", signature: "AAAA" }],
   getLatestReadings: [{ node_ids: ["esp32-7f3a"] }, { sensor_ids: [] }],
   setThresholds: [{ max_temperature: 32.5 }, { max_humidity: 60 }, { max_temperature: 32.5, max_humidity: 60 }],
-  acknowledgeIncidents: [{ ids: ["41"] }, { ids: ["41"], comment: "A door was open" }, { room_id: 3, kind: "silence" }],
-  judgeIncident: [{ verdict: "right" }, { verdict: "expected" }],
+  actOnIncident: [
+    { action: "take" }, { action: "take", comment: "A door was open" }, { action: "hand_over", to: "Night shift" }, { action: "snooze", until: "2026-03-01T13:05:00Z" },
+  ],
+  seeIncidents: [{}, { ids: [41, 42] }],
+  judgeExcursion: [{ verdict: "right" }, { verdict: "expected" }],
   setLearningSettings: [{ false_alarms_per_month: 0.5 }],
   createRule: [
     { quantity: "dew_point", direction: "above", limit: 15, for_s: 0, clear_margin: 0.5, clear_for_s: 120, severity: "warning", enabled: true },
@@ -69,10 +72,10 @@ type Bodies = {
   validatePrediction: [{ feedback: "ok" }, { feedback: "not_ok" }],
 }) satisfies { [Name in keyof Bodies]: Bodies[Name][] };
 
-// An empty body is one for the operation alone all of whose fields are optional.
+// An empty body is one for the operations alone all of whose fields are optional.
 type TakesNothing = { [Name in keyof Bodies]: object extends Bodies[Name] ? Name : never }[keyof Bodies];
 "updateCustomer" satisfies TakesNothing;
-({ updateCustomer: true }) satisfies Record<TakesNothing, true>;
+({ updateCustomer: true, seeIncidents: true }) satisfies Record<TakesNothing, true>;
 
 // Neither body of a new sensor, nor half of one.
 // @ts-expect-error nothing of it

@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import type { Excursion } from "../src/logic/excursions";
 import type { Incident } from "../src/logic/incidents";
 import { monthBounds, months, reportCSV, totals, type ReportedSensor } from "../src/logic/report";
 
@@ -14,13 +15,19 @@ test("a month is one on the clocks of its zone, summer and winter", () => {
   expect(months(Date.UTC(2026, 0, 31), 3)).toEqual(["2026-01", "2025-12", "2025-11"]);
 });
 
-test("the file has both tables, and no name is a formula", () => {
+test("the file has its three tables, and no name is a formula", () => {
+  const worst = { sensor_id: "n1", sensor_name: "Rack", reason: "Temperature above 27.0 °C, peak 30.1 °C", peak: 30.1 };
   const incident = {
-    room_name: "Hall", sensor_id: "n1", sensor_name: "Rack", kind: "threshold", severity: "critical", reason: "Temperature above 27.0 °C, peak 30.1 °C", start_time: "2026-03-01T12:00:00Z",
-    end_time: null, peak: 30.1, acknowledged_by: "anna", acknowledged_at: "2026-03-01T12:05:00Z", comment: 'A "door"\nwas open',
+    room_name: "Hall", gateway_name: null, cause: "too_hot", severity: "critical", start_time: "2026-03-01T12:00:00Z", end_time: null, worst,
+    taken_by: "anna", taken_at: "2026-03-01T12:05:00Z", comment: 'A "door"\nwas open',
   } as Incident;
-  const lines = reportCSV([{ name: "Hall", sensors: [sensor("=1+1", 2), sensor("Rack 1, top", 0.125)] }], [incident]).split("\r\n");
+  const silent = { ...incident, room_name: null, gateway_name: "Basement", cause: "silent", taken_by: null, taken_at: null, comment: null } as Incident;
+  const silence = { room_name: "Hall", sensor_id: "n1", sensor_name: "Rack", start_time: "2026-03-02T12:00:00Z", end_time: "2026-03-02T13:00:00Z", late: true } as Excursion;
+  const lines = reportCSV([{ name: "Hall", sensors: [sensor("=1+1", 2), sensor("Rack 1, top", 0.125)] }], [incident, silent, { ...silent, gateway_name: null }], [silence]).split("\r\n");
   expect(lines.slice(1, 4)).toEqual(["Hall,n1,'=1+1,20,2,0,20,", 'Hall,n1,"Rack 1, top",1.25,0.13,0,20,', ""]);
-  expect(lines[5]).toBe('Hall,n1,Rack,threshold,critical,"Temperature above 27.0 °C, peak 30.1 °C",2026-03-01T12:00:00Z,,30.1,anna,2026-03-01T12:05:00Z,"A ""door""\nwas open"');
+  expect(lines[5]).toBe('Hall,too_hot,critical,2026-03-01T12:00:00Z,,n1,Rack,"Temperature above 27.0 °C, peak 30.1 °C",30.1,anna,2026-03-01T12:05:00Z,"A ""door""\nwas open"');
+  expect(lines[6]).toMatch(/^Gateway Basement,silent,/);
+  expect(lines[7]).toMatch(/^"Rack, not placed",silent,/);
+  expect(lines.slice(8)).toEqual(["", "room,sensor_id,sensor,start_time,end_time,delivered_late", "Hall,n1,Rack,2026-03-02T12:00:00Z,2026-03-02T13:00:00Z,true", ""]);
   expect(totals([sensor("a", 2), sensor("b", 3)])).toEqual({ reported: 50, recommended: 5, allowable: 0 });
 });

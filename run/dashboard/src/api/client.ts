@@ -84,12 +84,13 @@ export async function pageOf<T>(call: Call<T[]>): Promise<Page<T>> {
   return { items, next: next === undefined ? undefined : new URL(next, location.href).searchParams.get("after") ?? undefined };
 }
 
-/** All of such a list, however many pages it has. */
-export async function allOf<T>(ask: (after: string | undefined) => Call<T[]>): Promise<T[]> {
+/** All of such a list, however many pages it has. Tells after each page what has come. */
+export async function allOf<T>(ask: (after: string | undefined) => Call<T[]>, tell?: (found: readonly T[]) => void): Promise<T[]> {
   const all: T[] = [];
   for (let after: string | undefined; ;) {
     const { items, next }: Page<T> = await pageOf(ask(after));
     all.push(...items);
+    tell?.(all);
     if (next === undefined) return all;
     after = next;
   }

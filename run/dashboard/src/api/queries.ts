@@ -2,7 +2,7 @@
 import { QueryClient, useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { useMemo } from "preact/hooks";
 import { api, hung, unwrap, ApiError, type Bucket, type MaintenanceScope, type Room, type Sensor, type Windows } from "./client";
-import { joined, type Incident } from "../logic/incidents";
+import type { Incident } from "../logic/incidents";
 import type { Overview } from "../logic/overview";
 import { hearOverview } from "./alarm";
 import { askNow, errorOf, listen } from "./live";
@@ -185,35 +185,6 @@ export function useIncidents({ roomID, kind, text, from, to }: IncidentFilter, p
       const last = page.at(-1);
       const next = last && Date.parse(last.start_time) + 1;
       return page.length < limit || next === before ? undefined : next;
-    },
-  });
-}
-
-/** Incidents of one sensor in a range of milliseconds; without one, its newest. */
-export function useIncidentsOf(id: string, range?: readonly [start: number, end: number]) {
-  return useQuery({
-    queryKey: [...keys.incidents, "sensor", id, range],
-    placeholderData: (before, query) => (query?.queryKey[2] === id ? before : undefined),
-    queryFn: () => unwrap(api.GET("/api/v1/incidents", {
-      params: { query: { sensor_id: id, start_time: iso(range?.[0]), end_time: iso(range?.[1]), limit: range ? listLimit : 50 } },
-    })),
-  });
-}
-
-/** All incidents that were in a range of milliseconds, newest first. */
-export function useIncidentsBetween(roomID: number | undefined, start: number, end: number) {
-  return useQuery({
-    queryKey: [...keys.incidents, "between", roomID, start, end], staleTime: 60 * second,
-    queryFn: async ({ signal }) => {
-      const pages: Incident[][] = [];
-      for (let before = end; ;) {
-        const page = await unwrap(api.GET("/api/v1/incidents", { signal, params: { query: { room_id: roomID, start_time: iso(start), end_time: iso(before), limit: listLimit } } }));
-        pages.push(page);
-        // As in the history: the border comes twice.
-        const next = Date.parse(page.at(-1)?.start_time ?? "") + 1;
-        if (page.length < listLimit || next === before) return joined(pages);
-        before = next;
-      }
     },
   });
 }

@@ -35,7 +35,7 @@ function Row({ excursion, ofSensor }: { excursion: Excursion; ofSensor: boolean 
     <tr>
       <td class="wraps">
         {capital(wrong(excursion))}
-        {factsOf(excursion).map((fact) => <small key={fact}>{fact}</small>)}
+        {factsOf(excursion).map((fact) => <small key={fact}>{capital(fact)}</small>)}
         {kind === "anomaly" && <Judgement excursion={excursion} />}
       </td>
       <td class={severity}>{severity}</td>

@@ -8,6 +8,15 @@ export type Incident = components["schemas"]["Incident"];
 
 export const kinds: Record<Incident["kind"], string> = { threshold: "Limits", silence: "Silence", anomaly: "Anomalies", forecast: "Forecasts" };
 
+export const causes: Record<Incident["cause"], string> = {
+  too_hot: "Too hot", too_cold: "Too cold", too_humid: "Too humid", too_dry: "Too dry", silent: "Silent", sensor: "Sensor at fault", unusual: "Unusual",
+};
+
+/** Where it is: a room, all of a gateway that is silent, or a node that is in no room. */
+export function placeOf({ room_name, gateway_name, worst }: Incident): string {
+  return room_name ?? (gateway_name === null ? `${worst.sensor_name ?? worst.sensor_id}, not placed` : `Gateway ${gateway_name}`);
+}
+
 function groupBy<T>(items: readonly T[], keyOf: (item: T) => string): Map<string, T[]> {
   const groups = new Map<string, T[]>();
   for (const item of items) {

@@ -1,7 +1,8 @@
 // The report of a month: its bounds, its rows, and the file of them.
 import type { components } from "../api/schema";
 import { instantOf } from "./maintenance";
-import type { Incident } from "./incidents";
+import type { Excursion } from "./excursions";
+import { placeOf, type Incident } from "./incidents";
 
 export type ReportedSensor = components["schemas"]["ReportedSensor"];
 
@@ -40,17 +41,24 @@ function field(value: string | number | null): string {
 
 const table = (rows: readonly (readonly (string | number | null)[])[]) => rows.map((row) => row.map(field).join(",")).join("\r\n");
 
-/** Two tables: sensors, and after an empty line incidents. Times are UTC, temperatures °C. */
-export function reportCSV(rooms: readonly ReportedRoom[], incidents: readonly Incident[]): string {
-  return `${table([
-    ["room", "sensor_id", "name", "minutes_reported", "minutes_outside_recommended", "minutes_outside_allowable", "min_temperature", "max_temperature"],
-    ...rooms.flatMap((room) => room.sensors.map((s) => [
-      room.name, s.sensor_id, s.name, s.minutes_reported, s.minutes_outside_recommended, s.minutes_outside_allowable, s.min_temperature, s.max_temperature,
-    ])),
-  ])}\r\n\r\n${table([
-    ["room", "sensor_id", "sensor", "kind", "severity", "reason", "start_time", "end_time", "peak", "acknowledged_by", "acknowledged_at", "comment"],
-    ...incidents.map((i) => [
-      i.room_name, i.sensor_id, i.sensor_name, i.kind, i.severity, i.reason, i.start_time, i.end_time, i.peak, i.acknowledged_by, i.acknowledged_at, i.comment,
+/** Three tables with an empty line between two: sensors, incidents, silences. Times are UTC, temperatures °C. */
+export function reportCSV(rooms: readonly ReportedRoom[], incidents: readonly Incident[], silences: readonly Excursion[]): string {
+  return [
+    table([
+      ["room", "sensor_id", "name", "minutes_reported", "minutes_outside_recommended", "minutes_outside_allowable", "min_temperature", "max_temperature"],
+      ...rooms.flatMap((room) => room.sensors.map((s) => [
+        room.name, s.sensor_id, s.name, s.minutes_reported, s.minutes_outside_recommended, s.minutes_outside_allowable, s.min_temperature, s.max_temperature,
+      ])),
     ]),
-  ])}\r\n`;
+    table([
+      ["room", "cause", "severity", "start_time", "end_time", "worst_sensor_id", "worst_sensor", "worst", "peak", "taken_by", "taken_at", "comment"],
+      ...incidents.map((i) => [
+        placeOf(i), i.cause, i.severity, i.start_time, i.end_time, i.worst.sensor_id, i.worst.sensor_name, i.worst.reason, i.worst.peak, i.taken_by, i.taken_at, i.comment,
+      ]),
+    ]),
+    table([
+      ["room", "sensor_id", "sensor", "start_time", "end_time", "delivered_late"],
+      ...silences.map((s) => [s.room_name, s.sensor_id, s.sensor_name, s.start_time, s.end_time, String(s.late)]),
+    ]),
+  ].join("\r\n\r\n") + "\r\n";
 }

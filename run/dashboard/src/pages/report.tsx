@@ -1,13 +1,15 @@
 // A month of a room, or of all, to print or to save: how long it was outside its
-// ranges, and what was told when and to whom.
-import { useQueries, useQueryClient } from "@tanstack/react-query";
+// ranges, what was told and who had it, and where readings were missing.
+import { useQueries, useQuery, useQueryClient } from "@tanstack/react-query";
+import type { ComponentChildren } from "preact";
 import { useMemo, useState } from "preact/hooks";
 import { useSearchParams } from "wouter-preact";
-import { api, messageOf, pageOf, type Page } from "../api/client";
+import { allOf, api, messageOf } from "../api/client";
 import { save } from "../api/download";
-import { useIncidentsBetween, useRooms } from "../api/queries";
-import { count, decimal, duration, inUnit, inWords, plural, shownZone, timeIn, unitName } from "../logic/format";
-import { lasting, nameOf, stretchOf } from "../logic/incidents";
+import { keys, listLimit, useRooms } from "../api/queries";
+import type { Excursion } from "../logic/excursions";
+import { capital, count, decimal, duration, inUnit, inWords, plural, shownZone, timeIn, unitName } from "../logic/format";
+import { causes, placeOf, type Incident } from "../logic/incidents";
 import { byName } from "../logic/names";
 import { months, monthBounds, reportCSV, totals, type ReportedRoom, type ReportedSensor } from "../logic/report";
 import { presetNames } from "../logic/rules";
@@ -46,6 +48,7 @@ export default function ReportPage() {
   /** Of rooms that are being read, how many sensors are. */
   const [read, setRead] = useState<Record<string, number>>({});
   let waiting = 0;
+  const range = { start_time: new Date(start).toISOString(), end_time: new Date(end).toISOString() };
   const reportKey = (id: number) => ["report", id, start, end, allowable];
   const reports = useQueries({
     queries: shown.map(({ id }) => {
@@ -55,25 +58,26 @@ export default function ReportPage() {
         queryKey, staleTime: 10 * 60_000, enabled: settled || waiting++ < atOnce,
         // What is too much to be read in time is so again.
         retry: false,
-        queryFn: async ({ signal }: { signal: AbortSignal }) => {
-          const sensors: ReportedSensor[] = [];
-          const query = { start_time: new Date(start).toISOString(), end_time: new Date(end).toISOString(), allowable, limit: part };
-          for (let after: string | undefined; ;) {
-            const page: Page<ReportedSensor> = await pageOf(api.GET("/api/v1/data/report/{room_id}", { signal, params: { path: { room_id: id }, query: { ...query, after } } }));
-            sensors.push(...page.items);
-            setRead((before) => ({ ...before, [queryKey.join()]: sensors.length }));
-            after = page.next;
-            if (!after) return sensors;
-          }
-        },
+        queryFn: ({ signal }: { signal: AbortSignal }): Promise<ReportedSensor[]> => allOf(
+          (after) => api.GET("/api/v1/data/report/{room_id}", { signal, params: { path: { room_id: id }, query: { ...range, allowable, limit: part, after } } }),
+          (found) => setRead((before) => ({ ...before, [queryKey.join()]: found.length })),
+        ),
       };
     }),
   });
-  const incidents = useIncidentsBetween(roomID || undefined, start, end);
-  const failed = reports.flatMap(({ error, refetch }, i) => (error ? [{ name: shown[i]?.name ?? "", error, refetch }] : []));
+  const told = { ...range, room_id: roomID || undefined, limit: listLimit };
+  const incidents = useQuery<Incident[]>({
+    queryKey: [...keys.incidents, told], staleTime: 60_000,
+    queryFn: ({ signal }) => allOf((after) => api.GET("/api/v1/incidents", { signal, params: { query: { ...told, after } } })),
+  });
+  const silences = useQuery<Excursion[]>({
+    queryKey: [...keys.excursions, "silence", told], staleTime: 60_000,
+    queryFn: ({ signal }) => allOf((after) => api.GET("/api/v1/excursions", { signal, params: { query: { ...told, kind: "silence", after } } })),
+  });
+  const failed = [...reports.map((report, i) => ({ ...report, name: shown[i]?.name ?? "" })), { ...incidents, name: "The list of incidents" }, { ...silences, name: "The list of silences" }].filter(({ error }) => error);
   const done = shown.flatMap(({ name }, i): ReportedRoom[] => (reports[i]?.data ? [{ name, sensors: byName(reports[i].data) }] : []));
-  const complete = rooms.data !== undefined && done.length === shown.length && incidents.data !== undefined;
-  const waits = !complete && (failed.length > 0 || rooms.error || incidents.error ? "A part of the report is missing." : "The report is not whole yet.");
+  const complete = rooms.data !== undefined && done.length === shown.length && incidents.data !== undefined && silences.data !== undefined;
+  const waits = !complete && (failed.length > 0 || rooms.error ? "A part of the report is missing." : "The report is not whole yet.");
   const title = `${roomID === 0 ? "All rooms" : (shown[0]?.name ?? "Room")}, ${timeIn(start + 86_400_000, { month: "long", year: "numeric" })}`;
   const sensorsRead = shown.reduce((sum, { id }) => sum + (read[reportKey(id).join()] ?? 0), 0);
   const sums = totals(done.flatMap(({ sensors }) => sensors));
@@ -82,7 +86,7 @@ export default function ReportPage() {
       <div class="heading">
         <h1>Report</h1>
         <Action waits={waits} onClick={() => print()}>Print</Action>
-        <Action waits={waits} onClick={() => save(new Blob([reportCSV(done, incidents.data ?? [])], { type: "text/csv" }), `report-${month}.csv`)}>Download CSV</Action>
+        <Action waits={waits} onClick={() => save(new Blob([reportCSV(done, incidents.data ?? [], silences.data ?? [])], { type: "text/csv" }), `report-${month}.csv`)}>Download CSV</Action>
       </div>
       <div class="filters" role="search">
         <Select label="Month" value={month} onChange={(chosen) => set("month", chosen)} options={choice.map((value) => [value, timeIn(Date.parse(`${value}-15`), { month: "long", year: "numeric" })] as const)} />
@@ -93,9 +97,8 @@ export default function ReportPage() {
       {failed.map(({ name, error, refetch }) => (
         <Notice key={name} text={`${name} is missing. ${messageOf(error)}`} retry={() => void refetch()} />
       ))}
-      {incidents.error && <Failure error={incidents.error} retry={() => void incidents.refetch()} />}
       {!rooms.data && !rooms.error && <Loading what="the report" />}
-      {done.length + failed.length < shown.length && !rooms.error && !incidents.error && <Loading what={`the report, ${done.length} of ${plural(shown.length, "room")}, ${plural(sensorsRead, "sensor")}`} />}
+      {reports.some(({ isPending }) => isPending) && <Loading what={`the report, ${done.length} of ${plural(shown.length, "room")}, ${plural(sensorsRead, "sensor")}`} />}
       {rooms.data?.length === 0 && <Empty title="Nothing to report"><p>There is no room yet.</p></Empty>}
       {done.length > 0 && (
         <section class="card report" aria-labelledby="sum">
@@ -112,29 +115,36 @@ export default function ReportPage() {
         </section>
       )}
       {done.length > 0 && incidents.data && (
-        <section class="card listed" aria-labelledby="told">
-          <h2 id="told">Incidents</h2>
-          {incidents.data.length === 0 ? <p class="hint">None.</p> : (
-            <div class="scroll" tabIndex={0} role="group" aria-label="Incidents">
-              <table>
-                <thead><tr><th scope="col">Began</th><th scope="col">Where</th><th scope="col">What</th><th scope="col">Lasted</th><th scope="col">Who saw to it</th></tr></thead>
-                <tbody>
-                  {incidents.data.map((incident) => (
-                    <tr key={incident.id}>
-                      <td><Timestamp at={incident.start_time} /></td>
-                      <td>{nameOf(incident)}<small>{incident.room_name}</small></td>
-                      <td class="wraps">{inWords(incident.reason)}</td>
-                      <td>{lasting(stretchOf([incident]), now)}</td>
-                      <td class="wraps">{incident.acknowledged ? incident.acknowledged_by : "Nobody"}{incident.acknowledged_at && <small><Timestamp at={incident.acknowledged_at} />{incident.comment && ` · ${incident.comment}`}</small>}</td>
-                    </tr>
-                  ))}
-                </tbody>
-              </table>
-            </div>
-          )}
-        </section>
+        <Listed title="Incidents" head={["Where", "Cause", "Severity", "Began", "Ended", "Worst", "Who had it"]} rows={incidents.data.map((incident) => [
+          placeOf(incident), causes[incident.cause], incident.severity, <Timestamp at={incident.start_time} />, endOf(incident),
+          <>{capital(inWords(incident.worst.reason))}<small>{incident.worst.sensor_name ?? incident.worst.sensor_id}</small></>,
+          <>{incident.taken_by ?? "Nobody"}{incident.taken_at && <small><Timestamp at={incident.taken_at} /></small>}{incident.comment && <small>{incident.comment}</small>}</>,
+        ])} />
+      )}
+      {done.length > 0 && silences.data && (
+        <Listed title="Silences" head={["Sensor", "Room", "Began", "Ended", "Its readings"]} rows={silences.data.map((silence) => [
+          silence.sensor_name ?? silence.sensor_id, silence.room_name, <Timestamp at={silence.start_time} />, endOf(silence), silence.late ? "delivered late" : "missing",
+        ])} />
       )}
     </>
+  );
+}
+
+const endOf = ({ end_time }: { end_time: string | null }) => (end_time === null ? "lasts" : <Timestamp at={end_time} />);
+
+function Listed({ title, head, rows }: { title: string; head: string[]; rows: ComponentChildren[][] }) {
+  return (
+    <section class="card listed" aria-label={title}>
+      <h2>{title}</h2>
+      {rows.length === 0 ? <p class="hint">None.</p> : (
+        <div class="scroll" tabIndex={0} role="group" aria-label={title}>
+          <table>
+            <thead><tr>{head.map((name) => <th key={name} scope="col">{name}</th>)}</tr></thead>
+            <tbody>{rows.map((cells, i) => <tr key={i}>{cells.map((cell, at) => <td key={at} class="wraps">{cell}</td>)}</tr>)}</tbody>
+          </table>
+        </div>
+      )}
+    </section>
   );
 }
 
