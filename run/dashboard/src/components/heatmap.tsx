@@ -147,7 +147,7 @@ export const Legend = memo(function Legend() {
       <span>too hot, by each sensor's limits</span>
       <span><i class="cell blank silent" aria-hidden="true" /> silent</span>
       <span><i class="cell blank" aria-hidden="true" /> no reading yet, or late</span>
-      <span><i class="cell step0 critical" aria-hidden="true" /> incident</span>
+      <span><i class="cell step0 critical" aria-hidden="true" /> critical</span>
     </div>
   );
 });

@@ -2,11 +2,11 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useMemo, useState } from "preact/hooks";
 import { api, ApiError, unwrap } from "../api/client";
-import { keys, useMaintenance, useOverview, useRooms, useSensorNames, useSilenced } from "../api/queries";
+import { keys, useMaintenance, useOverview, useSensorNames, useSilenced } from "../api/queries";
 import { serviceTime } from "../api/time";
-import { duration, inWords, localTime, plural, shownZone, timeIn, timeOfDay } from "../logic/format";
+import { duration, inWords, localTime, shownZone, timeIn, timeOfDay } from "../logic/format";
+import { causes, placeOf, type Incident } from "../logic/incidents";
 import { inputTime, inputValue, occurrences, recurrence, weekdays, type Occurrence, type Window } from "../logic/maintenance";
-import type { OpenIncident } from "../logic/overview";
 import { useNow } from "../components/clock";
 import { useDeletion } from "../components/deletion";
 import { Confirm, Dialog } from "../components/dialog";
@@ -17,8 +17,6 @@ import { useTitle } from "../components/title";
 
 const day = 86_400_000;
 const ahead = 28 * day;
-/** How many of the incidents that a window would silence are listed. */
-const mostShown = 5;
 
 export default function MaintenancePage() {
   useTitle("Maintenance");
@@ -161,19 +159,16 @@ function WindowForm({ window, onClose }: { window: Window | undefined; onClose: 
 }
 
 /** What a window would silence if it were under way now. */
-function Silenced({ incidents }: { incidents: readonly OpenIncident[] }) {
-  const { data: rooms } = useRooms();
+function Silenced({ incidents }: { incidents: readonly Incident[] }) {
   if (incidents.length === 0) return <p class="hint">No incident lasts there now.</p>;
-  const shown = incidents.slice(0, mostShown);
   return (
     <>
       <p><strong>Would silence what lasts now:</strong></p>
-      <ul class="plain">{shown.map(({ id, room_id, sensor_id, sensor_name, severity, reason }) => (
-        <li key={id} class={severity === "critical" ? "error" : undefined}>
-          {[rooms?.find((room) => room.id === room_id)?.name, sensor_name ?? sensor_id].filter(Boolean).join(", ")}: {inWords(reason)}
+      <ul class="plain">{incidents.map((incident) => (
+        <li key={incident.id} class={incident.severity === "critical" ? "error" : undefined}>
+          {placeOf(incident)}, {causes[incident.cause].toLowerCase()}: {incident.worst.sensor_name ?? incident.worst.sensor_id}, {inWords(incident.worst.reason)}
         </li>
       ))}</ul>
-      {incidents.length > shown.length && <p class="hint">and {plural(incidents.length - shown.length, "other incident")}.</p>}
     </>
   );
 }

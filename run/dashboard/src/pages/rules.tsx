@@ -1,4 +1,4 @@
-// The rules that make incidents, presets of them, and what they would have told.
+// The rules that make excursions, presets of them, and what they would have told.
 import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "preact/hooks";
 import { api, unwrap } from "../api/client";
@@ -26,14 +26,14 @@ export default function RulesPage() {
         <h1>Rules</h1>
         <button type="button" class="primary" onClick={() => setEditing("new")}>Add rule</button>
       </div>
-      <p class="lead">A value strictly beyond the limit of a rule makes an incident. A change is in force within 15 seconds.</p>
+      <p class="lead">A value strictly beyond the limit of a rule is an excursion. Those of a room and cause are one incident. A change is in force within 15 seconds.</p>
       {error && <Failure error={error} retry={() => void refetch()} />}
       {!data && !error && <Loading what="rules" />}
       {data && (
         <section class="card" aria-label="Rules in force">
           <div class="scroll" tabIndex={0} role="group" aria-label="Rules in force">
             <table class="rules">
-              <thead><tr><th scope="col">Incident when</th><th scope="col">Over when</th><th scope="col">For</th><th scope="col">Severity</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
+              <thead><tr><th scope="col">Excursion when</th><th scope="col">Over when</th><th scope="col">For</th><th scope="col">Severity</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
               <tbody>
                 {data.map((rule) => (
                   <tr key={rule.id} class={rule.enabled ? "" : "off"}>
@@ -111,7 +111,7 @@ function RuleForm({ rule, onClose }: { rule: Rule | undefined; onClose: () => vo
           <label class="check"><input type="checkbox" checked={enabled} onChange={(event) => setEnabled(event.currentTarget.checked)} /> Switched on</label>
         </>}
         <RulePreview rules={[change]} />
-        {rule && <p class="hint">Incidents of this rule that last are ended, and begin anew by the changed one.</p>}
+        {rule && <p class="hint">Excursions of this rule that last are ended, and begin anew by the changed one.</p>}
       </Form>
     </Dialog>
   );
@@ -126,7 +126,7 @@ function DeleteRule({ rule, onClose }: { rule: Rule; onClose: () => void }) {
   });
   return (
     <Confirm title="Delete this rule?" action="Delete rule" busy={deletion.busy} onConfirm={deletion.run} onClose={onClose}>
-      <p>{condition(rule)}. Its incidents that last are ended; past ones are kept.</p>
+      <p>{condition(rule)}. Its excursions that last are ended; past ones are kept.</p>
       {deletion.errorText}
     </Confirm>
   );

@@ -29,7 +29,7 @@ export default function SettingsPage() {
           <label class="check">
             <input type="checkbox" checked={singleKeys} onChange={(event) => preferences.set({ singleKeys: event.currentTarget.checked })} /> Letters alone act
           </label>
-          <p class="hint"><kbd>a</kbd> acknowledges the incident that has the focus; <kbd>o</kbd>, <kbd>n</kbd> and <kbd>s</kbd> judge and skip predictions. Switch them off if you speak to your computer, or type them by mistake. This choice is kept in this browser.</p>
+          <p class="hint"><kbd>a</kbd> takes the incident that has the focus; <kbd>o</kbd>, <kbd>n</kbd> and <kbd>s</kbd> judge and skip predictions. Switch them off if you speak to your computer, or type them by mistake. This choice is kept in this browser.</p>
         </section>
         <FalseAlarms />
       </div>
