@@ -6,11 +6,13 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Page } from "@playwright/test";
+import { capital } from "../src/logic/format";
 import { answer, show } from "./answers";
 import { query, seedReadings } from "./seed";
 import { ask, expect, expectAccessible, signUp, test, tokenOf, url } from "./user";
 
 const pictures = new URL("../test-results/screenshots/", import.meta.url).pathname;
+const excursions = (page: Page) => page.getByRole("region", { name: "Excursions" });
 const patience = 120_000;
 const step = 30;
 
@@ -71,13 +73,13 @@ async function arrive(node: string, rows: Row[], present: number): Promise<void>
   }
 }
 
-interface Found { id: string; kind: string; reason: string; sensor_id: string; verdict: string | null; value_now: number | null; earliest: string | null; latest: string | null; band_low: number | null; band_high: number | null }
+interface Found { id: number; reason: string; verdict: string | null; peak: number | null; band_low: number | null }
 
 async function found(token: string, kind: string, node: string): Promise<Found> {
   let all: Found[] = [];
-  await expect.poll(async () => (all = await ask<Found[]>(token, "GET", `/api/v1/incidents?kind=${kind}&sensor_id=${node}`)).length, { timeout: patience }).toBe(1);
+  await expect.poll(async () => (all = await ask<Found[]>(token, "GET", `/api/v1/excursions?kind=${kind}&sensor_id=${node}`)).length, { timeout: patience }).toBe(1);
   const [one] = all;
-  if (!one) throw new Error("no incident");
+  if (!one) throw new Error("no excursion");
   return one;
 }
 
@@ -109,16 +111,14 @@ test("a loss of cooling is told of minutes before the limit", async ({ page }) =
   expect(Number(from) * 60, forecast.reason).toBeLessThanOrEqual(lead);
   expect(Number(to) * 60, forecast.reason).toBeGreaterThanOrEqual(lead);
   expect(Number(to), forecast.reason).toBeLessThan(30);
-  expect(forecast.value_now).toBeLessThan(32);
-  expect(await ask<unknown[]>(token, "GET", `/api/v1/incidents?kind=threshold&sensor_id=${node}`)).toEqual([]);
+  expect(forecast.peak).toBeLessThan(32);
+  expect(await ask<unknown[]>(token, "GET", `/api/v1/excursions?kind=threshold&sensor_id=${node}`)).toEqual([]);
 
-  await page.goto(url("/incidents"));
-  const row = page.getByRole("row", { name: /Rack 1/ });
-  await expect(row).toContainText(forecast.reason, { timeout: patience });
-  await page.getByRole("button", { name: /^Rack 1/ }).click();
-  await expect(page.getByText("Passes it")).toBeVisible();
-  await expect(page.getByRole("group", { name: "Was this anomaly right?" })).toHaveCount(0);
   await page.goto(url(`/sensors/${node}?range=1h`));
+  const row = excursions(page).getByRole("row", { name: capital(forecast.reason) });
+  await expect(row).toContainText(/Passes it \d\d:\d\d to \d\d:\d\d/);
+  await expect(row.getByRole("link", { name: /^Open incident/ })).toBeVisible();
+  await expect(page.getByRole("group", { name: "Was this anomaly right?" })).toHaveCount(0);
   const chart = page.getByRole("img", { name: /^Temperature from/ });
   await expect(chart).toHaveAccessibleName(/expected to pass 32\.0 °C between \d\d:\d\d and \d\d:\d\d/, { timeout: patience });
   await page.screenshot({ path: `${pictures}cooling-lost.png`, fullPage: true });
@@ -145,18 +145,16 @@ test("anomalies have a reason and a band, and are judged right, wrong and expect
     await sensor(token, `${node}-${stamp}`, room, name);
     await arrive(`${node}-${stamp}`, site.get(node) ?? [], present);
   }
-  for (const { node, name, reason, button, verdict, feedback } of cases) {
+  for (const { node, reason, button, verdict, feedback } of cases) {
     const id = `${node}-${stamp}`;
     const anomaly = await found(token, "anomaly", id);
     expect(anomaly.reason).toMatch(reason);
     expect(anomaly.verdict).toBeNull();
-    await page.goto(url("/incidents"));
-    const row = page.getByRole("row", { name: new RegExp(name) });
-    await expect(row).toContainText(anomaly.reason, { timeout: patience });
-    await row.getByRole("button", { name: new RegExp(`^${name}`) }).click();
-    await expect(page.getByText(/one hour in [\d,]+ when nothing is wrong/)).toBeVisible();
-    if (anomaly.band_low !== null) await expect(page.locator(".incident-detail").getByText("Usual", { exact: true })).toBeVisible();
-    const judging = page.getByRole("group", { name: "Was this anomaly right?" });
+    await page.goto(url(`/sensors/${id}`));
+    const row = excursions(page).getByRole("row", { name: capital(anomaly.reason) });
+    await expect(row).toContainText(/One hour in [\d,]+ when nothing is wrong/);
+    if (anomaly.band_low !== null) await expect(row).toContainText("Usual: ");
+    const judging = row.getByRole("group", { name: "Was this anomaly right?" });
     for (const other of ["Right", "Wrong", "Expected"]) await expect(judging.getByRole("button", { name: other, exact: true })).toHaveAttribute("aria-pressed", "false");
     await expectAccessible(page);
     await judging.getByRole("button", { name: button, exact: true }).click();
@@ -169,7 +167,7 @@ test("anomalies have a reason and a band, and are judged right, wrong and expect
   // What was unusual is drawn against what is usual.
   expect((await found(token, "anomaly", `room1-node1-${stamp}`)).band_low).not.toBeNull();
   await page.goto(url(`/sensors/room1-node1-${stamp}?range=1h`));
-  await expect(page.getByRole("img", { name: /^Temperature from/ })).toHaveAccessibleName(/1 incident/, { timeout: patience });
+  await expect(page.getByRole("img", { name: /^Temperature from/ })).toHaveAccessibleName(/1 excursion/, { timeout: patience });
 });
 
 test("a verdict that training has used stays, and the page says so", async ({ page }) => {
@@ -180,10 +178,9 @@ test("a verdict that training has used stays, and the page says so", async ({ pa
   const rows = simulate([`spike,a loose wire,room1,room1-node1,2026-03-02T01:29:30Z,2026-03-02T01:34:30Z,25,0,0`]).get("room1-node1") ?? [];
   await arrive(id, rows, 180);
   const anomaly = await found(token, "anomaly", id);
-  await ask(token, "PUT", `/api/v1/incidents/${anomaly.id}/verdict`, { verdict: "right" });
+  await ask(token, "PUT", `/api/v1/excursions/${anomaly.id}/verdict`, { verdict: "right" });
   await query("UPDATE prediction_feedback SET used_in_training = true WHERE sensor_id = $1", [id]);
-  await page.goto(url("/incidents"));
-  await page.getByRole("button", { name: /^Door/ }).click();
+  await page.goto(url(`/sensors/${id}`));
   const judging = page.getByRole("group", { name: "Was this anomaly right?" });
   await judging.getByRole("button", { name: "Wrong" }).click();
   await expect(judging.getByRole("alert")).toContainText("already used in training", { timeout: patience });
