@@ -11,8 +11,8 @@ import (
 )
 
 // excursion is one of the rule hot() between two seconds.
-func excursion(from, to int, peak float64) incident.Excursion {
-	return incident.Excursion{Start: after(from), End: after(to), Peak: peak, PeakTime: after(from)}
+func excursion(from, to int) incident.Excursion {
+	return incident.Excursion{Start: after(from), End: after(to), Peak: 31, PeakTime: after(from)}
 }
 
 func TestReconcile(t *testing.T) {
@@ -29,19 +29,19 @@ func TestReconcile(t *testing.T) {
 		want       []incident.Excursion
 		absorbed   map[int64]int
 	}{
-		"a new one":       {nil, []incident.Excursion{excursion(0, 60, 31)}, 60, []incident.Excursion{stored(0, 0, 60, 31)}, map[int64]int{}},
-		"not late yet":    {nil, []incident.Excursion{excursion(0, 60, 31)}, 659, []incident.Excursion{stored(0, 0, 60, 31)}, map[int64]int{}},
-		"over and late":   {nil, []incident.Excursion{excursion(0, 60, 31)}, 660, []incident.Excursion{late(stored(0, 0, 60, 31))}, map[int64]int{}},
-		"as it was":       {[]incident.Excursion{stored(3, 0, 60, 31)}, []incident.Excursion{excursion(0, 60, 31)}, 9999, []incident.Excursion{stored(3, 0, 60, 31)}, map[int64]int{}},
-		"late as it was":  {[]incident.Excursion{late(stored(3, 0, 60, 31))}, []incident.Excursion{excursion(0, 90, 31)}, 9999, []incident.Excursion{late(stored(3, 0, 90, 31))}, map[int64]int{}},
+		"a new one":       {nil, []incident.Excursion{excursion(0, 60)}, 60, []incident.Excursion{stored(0, 0, 60, 31)}, map[int64]int{}},
+		"not late yet":    {nil, []incident.Excursion{excursion(0, 60)}, 659, []incident.Excursion{stored(0, 0, 60, 31)}, map[int64]int{}},
+		"over and late":   {nil, []incident.Excursion{excursion(0, 60)}, 660, []incident.Excursion{late(stored(0, 0, 60, 31))}, map[int64]int{}},
+		"as it was":       {[]incident.Excursion{stored(3, 0, 60, 31)}, []incident.Excursion{excursion(0, 60)}, 9999, []incident.Excursion{stored(3, 0, 60, 31)}, map[int64]int{}},
+		"late as it was":  {[]incident.Excursion{late(stored(3, 0, 60, 31))}, []incident.Excursion{excursion(0, 90)}, 9999, []incident.Excursion{late(stored(3, 0, 90, 31))}, map[int64]int{}},
 		"never was":       {[]incident.Excursion{stored(3, 0, 60, 31)}, nil, 60, nil, map[int64]int{3: -1}},
-		"far from it":     {[]incident.Excursion{stored(3, 0, 60, 31)}, []incident.Excursion{excursion(660, 700, 31)}, 700, []incident.Excursion{stored(0, 660, 700, 31)}, map[int64]int{3: -1}},
-		"near it":         {[]incident.Excursion{stored(3, 0, 60, 31)}, []incident.Excursion{excursion(659, 700, 31)}, 700, []incident.Excursion{stored(3, 659, 700, 31)}, map[int64]int{}},
-		"two become one":  {[]incident.Excursion{stored(9, 0, 60, 31), stored(4, 1000, 1060, 31)}, []incident.Excursion{excursion(0, 1060, 31)}, 1060, []incident.Excursion{stored(4, 0, 1060, 31)}, map[int64]int{9: 0}},
-		"one becomes two": {[]incident.Excursion{stored(4, 0, 2000, 31)}, []incident.Excursion{excursion(0, 60, 31), excursion(900, 2000, 31)}, 2000, []incident.Excursion{late(stored(0, 0, 60, 31)), stored(4, 900, 2000, 31)}, map[int64]int{}},
+		"far from it":     {[]incident.Excursion{stored(3, 0, 60, 31)}, []incident.Excursion{excursion(660, 700)}, 700, []incident.Excursion{stored(0, 660, 700, 31)}, map[int64]int{3: -1}},
+		"near it":         {[]incident.Excursion{stored(3, 0, 60, 31)}, []incident.Excursion{excursion(659, 700)}, 700, []incident.Excursion{stored(3, 659, 700, 31)}, map[int64]int{}},
+		"two become one":  {[]incident.Excursion{stored(9, 0, 60, 31), stored(4, 1000, 1060, 31)}, []incident.Excursion{excursion(0, 1060)}, 1060, []incident.Excursion{stored(4, 0, 1060, 31)}, map[int64]int{9: 0}},
+		"one becomes two": {[]incident.Excursion{stored(4, 0, 2000, 31)}, []incident.Excursion{excursion(0, 60), excursion(900, 2000)}, 2000, []incident.Excursion{late(stored(0, 0, 60, 31)), stored(4, 900, 2000, 31)}, map[int64]int{}},
 		"the lasting part stays": {
 			[]incident.Excursion{lasting(stored(4, 0, 2000, 31))},
-			[]incident.Excursion{excursion(0, 1200, 31), lasting(stored(0, 1900, 2000, 31))},
+			[]incident.Excursion{excursion(0, 1200), lasting(stored(0, 1900, 2000, 31))},
 			2000,
 			[]incident.Excursion{late(stored(0, 0, 1200, 31)), lasting(stored(4, 1900, 2000, 31))},
 			map[int64]int{},

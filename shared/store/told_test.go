@@ -49,15 +49,14 @@ func (db fixture) settle(t *testing.T, second int) {
 	must.Do(t, db.Settle(t.Context(), db.anna, instant().Add(time.Duration(second)*time.Second)))
 }
 
-// take takes all lasting incidents, as the operation will: what is so now is known.
+// take takes all lasting incidents.
 func (db fixture) take(t *testing.T, second int) {
 	t.Helper()
-	db.sql(t, `
-		UPDATE room_incidents i
-		SET taken_at = @at, taken_by = 'anna12', seen = true, known_severity = severity, known_actual = actual, known_excess = COALESCE((
-		    SELECT max(CASE e.direction WHEN 'above' THEN e.peak - e.limit_value ELSE e.limit_value - e.peak END / 3)
-		    FROM excursions e WHERE e.incident_id = i.id AND e.kind = 'threshold' AND e.lasting), 0)
-		WHERE lasting`, pgx.NamedArgs{"at": instant().Add(time.Duration(second) * time.Second)})
+	now := instant().Add(time.Duration(second) * time.Second)
+	lasting := must.Get(db.Incidents(t.Context(), db.anna, incidents.IncidentQuery{State: incidents.StateLasting, Part: store.Part{Limit: 100}}, now))(t)
+	for _, i := range lasting.Items {
+		must.Get(db.Act(t.Context(), db.anna, i.ID, incidents.Action{Event: incident.EventTaken, By: "anna12"}, now))(t)
+	}
 }
 
 // TestLossOfCoolingIsOneIncident warms one of six rooms with ten sensors each: forecast,
@@ -437,7 +436,7 @@ func TestLateReadingJoinsATakenIncident(t *testing.T) {
 	db.settle(t, 901)
 	db.judge(t, judged("n1", 1140, 60), judged("n1", 1170, 60))
 	db.take(t, 1180)
-	must.Equal(t, "two", []string{"started!", "cleared", "ended", "started!"}, db.changes(t, db.anna))
+	must.Equal(t, "two", []string{"started!", "cleared", "ended", "started!", "taken"}, db.changes(t, db.anna))
 	late := judged("n1", 720, 60)
 	late.Arrived = instant().Add(1200 * time.Second)
 	db.judge(t, late)
@@ -467,4 +466,44 @@ func TestDuplicateFromBeforeAMoveChangesNothing(t *testing.T) {
 	db.settle(t, 410)
 	must.Equal(t, "told", before, db.changes(t, db.anna))
 	must.Equal(t, "in the new room", 0, len(db.roomIncidents(t, db.anna, second)))
+}
+
+// TestDeliveredAgainTellsNothing has a taken excursion stand for hours, and then a message
+// delivered again that arrived in its first minutes: it changes nothing that people know.
+func TestDeliveredAgainTellsNothing(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db.judge(t, judged("n1", 0, 60))
+	db.take(t, 30)
+	db.judge(t, judged("n1", 3900, 60))
+	db.settle(t, 3901)
+	before := db.changes(t, db.anna)
+	again := judged("n1", 120, 60.1) // a new peak, of which people know
+	db.judge(t, again)
+	must.Equal(t, "", before, db.changes(t, db.anna))
+	next := judged("n1", 4000, 63.2)
+	db.judge(t, next)
+	must.Equal(t, "risen by a unit", "worse!", db.changes(t, db.anna)[len(before)])
+}
+
+// TestFindingOfAnotherCauseIsTold has an anomaly turn from unusual to a rise of temperature:
+// its incident is told by that from then on.
+func TestFindingOfAnotherCauseIsTold(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	db.sensor(t, db.anna, db.annasRoom, "n1")
+	find := func(second int, score, value, low, high float64) {
+		t.Helper()
+		j := judged("n1", second, 22)
+		j.Findings = []incident.Finding{{
+			Kind: incident.KindAnomaly, Holds: true, Score: score, Cause: "own_temperature_1h", Reason: "odd", Severity: incident.Warning,
+			Quantity: incident.Temperature, Value: value, Low: low, High: high, Probability: 1e-5,
+		}}
+		db.judge(t, j)
+	}
+	find(0, 3, 22, 20, 24)
+	must.Equal(t, "", []string{"unusual warning expected 0 breaks  1"}, db.roomIncidents(t, db.anna, db.annasRoom))
+	find(60, 5, 26, 20, 24)
+	must.Equal(t, "", []string{"too_hot warning expected 0 breaks  1"}, db.roomIncidents(t, db.anna, db.annasRoom))
 }

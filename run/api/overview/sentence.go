@@ -37,13 +37,13 @@ type incidentCounts struct {
 func countIncidents(lasting []incidents.Incident, unseen int) incidentCounts {
 	counts := incidentCounts{Lasting: len(lasting), Unseen: unseen, ToBeSeen: unseen}
 	for _, i := range lasting {
-		switch i.State() {
-		case incidents.StateOpen:
+		switch state := i.State(); {
+		case state == incidents.StateOpen:
 			counts.Open++
 			counts.ToBeSeen++
-		case incidents.StateTaken:
+		case state == incidents.StateTaken:
 			counts.Taken++
-		case incidents.StateSilenced:
+		case state == incidents.StateSilenced:
 			counts.Silenced++
 		}
 	}

@@ -45,6 +45,7 @@ func (s Store) Act(ctx context.Context, customerID, id int64, a Action, now time
 		find := func(lock string) (row, error) {
 			return store.One[row](ctx, tx, store.ErrNoIncident, whole+`
 	SELECT i.id, i.cause, i.start_time, i.end_time, i.lasting, i.breaking, i.late, i.parts, i.taken_at, i.snoozed_until, i.known_severity, i.known_actual, i.known_excess,
+	       CASE WHEN isfinite(i.told_at) THEN i.told_at ELSE i.start_time END AS told_at,
 	       false AS elsewhere, 0 AS target, false AS moved, COALESCE(i.room_id, 0) AS room_id, i.node_id, i.gateway_id, i.taken_by, i.comment`+fromIncidents+`
 	  AND i.id IN (SELECT id FROM chain)`+lock,
 				pgx.StrictNamedArgs{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx)})

@@ -127,9 +127,7 @@ type nodeRules struct {
 	rawFrom    time.Time                      // from this time on sensor_data.readings is complete
 	notAhead   time.Time                      // see [store.NotAhead]
 	roomHolds  bool                           // another node of the room has a forecast that holds
-	calls      map[int64]float64              // by excursion: the excess from which on its incident calls again
-	placed     map[int64]bool                 // excursions that began before their node was put into its room
-	rooms      map[int64]int64                // by excursion
+	stored     map[int64]storedRow            // of the excursions, by id
 }
 
 // nodeOwner is the customer who may see a reading, with the customer's names for its node.
@@ -155,15 +153,10 @@ type memoryRow struct {
 	PeakAt          *time.Time
 }
 
-type joinedRow struct {
-	ID, RuleID, RoomID int64
-	StartTime, EndTime time.Time
-	Lasting            bool
-	Peak               float64
-	PeakTime           time.Time
-	Reopened           int
-	Late               bool
-	KnownExcess        float64 // of its incident
+type storedRow struct {
+	Excursion
+
+	KnownExcess float64 // of its incident
 }
 
 // lockAndLoad locks a node and reads the state of its rules. It reports false if no customer
@@ -190,15 +183,14 @@ func lockAndLoad(ctx context.Context, tx *store.DB, j Judged) (n nodeRules, know
 		FROM customer_rules c
 		WHERE c.customer_id = @channel AND c.threshold AND NOT EXISTS (SELECT FROM sensors s WHERE s.node_id = @node AND s.customer_id = @channel)
 		  AND NOT EXISTS (SELECT FROM sensor_tombstones t WHERE t.node_id = @node AND t.customer_id = @channel)`
-	const incidentsOf = `
-		SELECT id, rule_id, COALESCE(room_id, 0) AS room_id, start_time, end_time, lasting, peak, peak_time, reopened, late,
-		       COALESCE((SELECT known_excess FROM room_incidents r WHERE r.id = i.incident_id), 0) AS known_excess
-		FROM excursions i
-		WHERE merged_into IS NULL AND (lasting OR (resolution = 'cleared' AND end_time >= @since))`
+	const excursionsOf = `
+		SELECT ` + excursionColumns + `, COALESCE((SELECT i.known_excess FROM room_incidents i WHERE i.id = e.incident_id), 0) AS known_excess
+		FROM excursions e
+		WHERE e.merged_into IS NULL AND (e.lasting OR (e.resolution = 'cleared' AND e.end_time >= @since))`
 	var owners []nodeOwner
 	var rules []RuleRow
 	var memory []memoryRow
-	var joined []joinedRow
+	var joined []storedRow
 	err = tx.ExecBatch(ctx, func(batch *pgx.Batch) {
 		queue := func(sql string, needed ...string) *pgx.QueuedQuery {
 			named := pgx.StrictNamedArgs{}
@@ -240,13 +232,13 @@ func lockAndLoad(ctx context.Context, tx *store.DB, j Judged) (n nodeRules, know
 			FROM rule_memory
 			WHERE channel = @channel AND node_id = @node AND last_at <= `+store.NotAhead, "channel", "node").Query(store.Into(&memory))
 		if !j.forecast() {
-			queue(incidentsOf+` AND channel = @channel AND node_id = @node AND kind IN ('threshold', 'anomaly')`, "channel", "node", "since").
+			queue(excursionsOf+` AND e.channel = @channel AND e.node_id = @node AND e.kind IN ('threshold', 'anomaly')`, "channel", "node", "since").
 				Query(store.Into(&joined))
 			return
 		}
-		queue(incidentsOf+` AND (
-		      (channel = @channel AND node_id = @node AND kind IN ('threshold', 'anomaly'))
-		      OR (kind = 'forecast' AND (customer_id, room_id) IN (SELECT customer_id, room_id FROM (`+owner+`) o)))`, "channel", "node", "at", "since").
+		queue(excursionsOf+` AND (
+		      (e.channel = @channel AND e.node_id = @node AND e.kind IN ('threshold', 'anomaly'))
+		      OR (e.kind = 'forecast' AND (e.customer_id, e.room_id) IN (SELECT customer_id, room_id FROM (`+owner+`) o)))`, "channel", "node", "at", "since").
 			Query(store.Into(&joined))
 		queue(`
 			SELECT EXISTS (
@@ -281,13 +273,12 @@ func lockAndLoad(ctx context.Context, tx *store.DB, j Judged) (n nodeRules, know
 			Start: store.UTC(m.Starts), ClearingSince: store.UTC(m.ClearingSince), Peak: m.Peak, PeakTime: store.UTC(m.PeakAt),
 		}
 	}
-	n.calls, n.placed, n.rooms = map[int64]float64{}, map[int64]bool{}, map[int64]int64{}
+	n.stored = map[int64]storedRow{}
 	for _, i := range joined {
 		if !i.Lasting && i.RoomID != 0 && i.RoomID != n.owner.RoomID && !at.Before(store.UTC(n.owner.PlacedAt)) {
 			continue // it ended in the room where the sensor was
 		}
-		n.rooms[i.ID] = i.RoomID
-		n.calls[i.ID], n.placed[i.ID] = i.KnownExcess+1, i.RoomID == 0 && n.owner.RoomID != 0
+		n.stored[i.ID] = i
 		n.excursions[i.RuleID] = append(n.excursions[i.RuleID], incident.Excursion{
 			ID: i.ID, Start: i.StartTime.UTC(), End: i.EndTime.UTC(), Lasting: i.Lasting, Peak: i.Peak, PeakTime: i.PeakTime.UTC(),
 			Reopened: i.Reopened, Late: i.Late,

@@ -209,7 +209,7 @@ func (w *writes) replaceExcursions(rule incident.Rule, affected, excursions []in
 			w.touch(e)
 			w.insertExcursion(rule, e, nil)
 		case before != e:
-			if w.tells(rule, before, e) {
+			if w.tells(rule, before, e, nil) {
 				w.touch(before, e)
 			}
 			w.updateExcursion(rule, e, nil)

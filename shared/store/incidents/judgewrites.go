@@ -33,8 +33,8 @@ func (w *writes) touch(excursions ...incident.Excursion) {
 			continue
 		}
 		room := w.owner.RoomID
-		if w.rooms[e.ID] != 0 {
-			room = w.rooms[e.ID]
+		if stored := w.stored[e.ID]; stored.RoomID != 0 {
+			room = stored.RoomID
 		}
 		s, known := w.told[room]
 		if !known || e.Start.Before(s.from) {
@@ -47,11 +47,19 @@ func (w *writes) touch(excursions ...incident.Excursion) {
 	}
 }
 
-// tells reports whether a change of an excursion may change an incident: by its extent, or by
-// a new peak from which on that calls again.
-func (w *writes) tells(rule incident.Rule, before, e incident.Excursion) bool {
-	return e.Lasting != before.Lasting || !e.Start.Equal(before.Start) || (!e.Lasting && !e.End.Equal(before.End)) || e.Late != before.Late || w.placed[e.ID] ||
-		(rule.ID > 0 && e.Peak != before.Peak && incident.Excess(rule.Quantity, rule.Direction, rule.Limit, e.Peak) >= w.calls[e.ID])
+// tells reports whether a change of an excursion may change an incident: by its extent, by a
+// new peak from which on that calls again, or by a finding of another cause or severity, which
+// it shows from now on.
+func (w *writes) tells(rule incident.Rule, before, e incident.Excursion, f *incident.Finding) bool {
+	stored := w.stored[e.ID]
+	shown := stored.Excursion
+	if f != nil {
+		shown.Finding, shown.Quantity, shown.Severity = new(newFinding(*f, w.judged.Time)), f.Quantity, f.Severity
+	}
+	return e.Lasting != before.Lasting || !e.Start.Equal(before.Start) || (!e.Lasting && !e.End.Equal(before.End)) || e.Late != before.Late ||
+		(stored.RoomID == 0 && w.owner.RoomID != 0) || // its node has been put into a room
+		(rule.ID > 0 && e.Peak != before.Peak && incident.Excess(rule.Quantity, rule.Direction, rule.Limit, e.Peak) >= stored.KnownExcess+1) ||
+		shown.Severity != stored.Severity || shown.part().Cause != stored.part().Cause
 }
 
 // A reading dated less than inTransit before its rule changed is not judged: the old rule is
@@ -177,7 +185,7 @@ func (w *writes) keepExcursions(rule incident.Rule, stretches []incident.Stretch
 		if f != nil && isStored && !shows(*f, before, i, reading.TruncateTime(w.judged.Time)) {
 			kept = nil
 		}
-		if !isStored || w.tells(rule, before, i) {
+		if !isStored || w.tells(rule, before, i, kept) {
 			w.touch(before, i)
 		}
 		if isStored {

@@ -55,6 +55,7 @@ type toldRow struct {
 	KnownSeverity incident.Severity
 	KnownActual   bool
 	KnownExcess   float64
+	ToldAt        time.Time
 }
 
 func (r toldRow) status() incident.Status {
@@ -114,7 +115,7 @@ func tell(ctx context.Context, tx *store.DB, customer int64, at place, from, unt
 	args["ids"] = ids
 	known, err := store.All[toldRow](ctx, tx, `
 		SELECT i.id, i.cause, i.start_time, i.end_time, i.lasting, i.breaking, i.late, i.parts, i.taken_at, i.snoozed_until, i.known_severity, i.known_actual,
-		       i.known_excess, (COALESCE(i.room_id, 0), i.node_id, i.gateway_id) <> (@room, @node, @gateway) AS elsewhere,
+		       i.known_excess, CASE WHEN isfinite(i.told_at) THEN i.told_at ELSE i.start_time END AS told_at, (COALESCE(i.room_id, 0), i.node_id, i.gateway_id) <> (@room, @node, @gateway) AS elsewhere,
 		       COALESCE((SELECT max(e.merged_into) FROM excursions e WHERE e.incident_id = i.id), 0) AS target,
 		       EXISTS (SELECT FROM excursions e WHERE e.incident_id = i.id AND e.merged_into IS NULL) AND NOT i.id = ANY (@ids) AS moved
 		FROM room_incidents i
@@ -131,6 +132,9 @@ func tell(ctx context.Context, tx *store.DB, customer int64, at place, from, unt
 		t.known[r.ID] = r
 		if !r.Elsewhere {
 			causes[r.ID] = r.Cause
+			if r.ToldAt.After(t.now) {
+				t.now = r.ToldAt.UTC()
+			}
 		}
 	}
 	gathered := incident.Gather(parts)
@@ -266,6 +270,7 @@ func (t *telling) keep(ctx context.Context, id int64, g incident.Gathered, follo
 		"room_name": t.roomName, "cause": string(g.Cause), "severity": string(level.Severity), "actual": actual, "start": g.Start(), "end": g.End(),
 		"lasting": after.Lasting, "breaking": after.Breaking, "late": g.Late(), "parts": len(g.Parts), "taken": !after.TakenAt.IsZero(),
 		"known_severity": string(after.Known.Severity), "known_actual": after.Known.Actual, "known_excess": after.Known.Excess,
+		"now": t.now,
 	})
 	var err error
 	if id == 0 {
@@ -274,9 +279,9 @@ func (t *telling) keep(ctx context.Context, id int64, g incident.Gathered, follo
 		id, err = store.Value[int64](ctx, t.tx, store.ErrNoIncident, `
 			WITH i AS (
 			    INSERT INTO room_incidents (customer_id, room_id, room_name, node_id, gateway_id, cause, severity, actual, start_time, end_time, lasting, breaking,
-			                                late, parts, known_severity, known_actual, known_excess)
+			                                late, parts, known_severity, known_actual, known_excess, told_at)
 			    VALUES (@customer, NULLIF(@room::bigint, 0), CASE WHEN @room::bigint <> 0 THEN @room_name ELSE '' END, @node, @gateway, @cause, @severity, @actual, @start, @end, @lasting, @breaking,
-			            @late, @parts, @known_severity, @known_actual, @known_excess)
+			            @late, @parts, @known_severity, @known_actual, @known_excess, @now)
 			    RETURNING id
 			), joined AS (
 			    UPDATE excursions SET incident_id = i.id FROM i WHERE excursions.id = ANY (@ids)
@@ -292,7 +297,7 @@ func (t *telling) keep(ctx context.Context, id int64, g incident.Gathered, follo
 			)
 			UPDATE room_incidents
 			SET severity = @severity, actual = @actual, start_time = @start, end_time = @end, lasting = @lasting, breaking = @breaking, late = @late,
-			    parts = @parts, known_severity = @known_severity, known_actual = @known_actual, known_excess = @known_excess,
+			    parts = @parts, known_severity = @known_severity, known_actual = @known_actual, known_excess = @known_excess, told_at = @now,
 			    taken_at = CASE WHEN @taken THEN taken_at END, snoozed_until = CASE WHEN @taken THEN snoozed_until END,
 			    seen = seen AND (@taken OR taken_at IS NULL)
 			WHERE id = @id`, args)
