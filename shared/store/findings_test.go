@@ -155,6 +155,12 @@ func TestForecastsOfARoomAreOneIncident(t *testing.T) {
 	if got := db.excursions(t, db.anna, incidents.ExcursionQuery{Kind: "forecast", RoomID: other}); len(got) != 1 || !got[0].Lasting {
 		t.Errorf("of the other room: %+v", got)
 	}
+	// The last node's reading is none of the latest: no node holds it any more.
+	db.judge(t, found("n2", 601, forecast()), found("n1", 609, over(incident.KindForecast)), found("n2", 605, over(incident.KindForecast)))
+	if got = db.excursions(t, db.anna, query); len(got) != 1 || got[0].Lasting || got[0].EndTime.Sub(instant()).Round(time.Second) != 609*time.Second {
+		t.Errorf("in whatever order they end: %+v", got)
+	}
+	db.judge(t, found("n1", 609, forecast()), found("n1", 610, forecast()))
 	// The incident of a room outlives the sensor that began it, not the last one.
 	db.judge(t, found("n2", 610, forecast()))
 	move := func(id string) {

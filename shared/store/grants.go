@@ -38,7 +38,7 @@ func componentGrants() map[string]map[string]string {
 			"sensors": read, "server_rooms": read, "sensor_tombstones": read, "open_holds": read, "alert_thresholds": read, "gateways": read,
 			"visible_spans": read, "live_states": read, "customer_rules": read, "learning_settings": read,
 			"node_slots": read, "node_learning": keep, "node_state": keep,
-			"rule_memory": all, "excursions": all, "room_incidents": all, "incident_changes": append, "probe": read, "gateway_nodes": read,
+			"rule_memory": all, "excursions": all, "room_incidents": all, "incident_changes": append, "maintenance_windows": read, "probe": read, "gateway_nodes": read,
 			"silence_acknowledgements": read, "incidents": all, "incident_events": all, "incident_groups": all, "prediction_feedback": link,
 			"sensor_data.readings": append, "sensor_data.hours_until": read, "sensor_data.create_day()": "EXECUTE",
 		},

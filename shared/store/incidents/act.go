@@ -95,10 +95,13 @@ func (s Store) Act(ctx context.Context, customerID, id int64, a Action, now time
 		default:
 			return fmt.Errorf("%q is no action", a.Event)
 		}
+		if len(g.Parts) == 0 { // it has cleared: what people know stays, for when it comes back
+			after.Known = before.Known
+		}
 		taken := !after.TakenAt.IsZero()
 		if before.TakenAt.IsZero() == taken || !after.SnoozedUntil.Equal(before.SnoozedUntil) || holder != found.TakenBy {
 			events = append(events, a.Event)
-		} else if a.Comment != "" {
+		} else if a.Event == incident.EventCommented || (a.Comment != "" && a.Comment != found.Comment) {
 			events = append(events, incident.EventCommented)
 		}
 		if len(events) == 0 {
@@ -106,11 +109,12 @@ func (s Store) Act(ctx context.Context, customerID, id int64, a Action, now time
 		}
 		_, err = tx.Exec(ctx, `
 			UPDATE room_incidents
-			SET taken_at = @taken_at, taken_by = @holder, snoozed_until = @until, seen = seen OR @taken,
+			SET taken_at = @taken_at, taken_by = @holder, snoozed_until = @until, seen = (seen OR @taken) AND NOT @given_back,
 			    comment = CASE WHEN @comment::text = '' THEN comment ELSE @comment END,
 			    known_severity = @severity, known_actual = @actual, known_excess = @excess
 			WHERE id = @id`, pgx.StrictNamedArgs{
-			"id": id, "taken_at": store.OrNull(after.TakenAt), "holder": holder, "until": store.OrNull(after.SnoozedUntil), "taken": taken, "comment": a.Comment,
+			"id": id, "taken_at": store.OrNull(after.TakenAt), "holder": holder, "until": store.OrNull(after.SnoozedUntil), "comment": a.Comment,
+			"taken": taken, "given_back": a.Event == incident.EventGivenBack,
 			"severity": string(after.Known.Severity), "actual": after.Known.Actual, "excess": after.Known.Excess,
 		})
 		if err != nil {

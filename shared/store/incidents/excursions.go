@@ -163,6 +163,15 @@ func (e Excursion) direction() incident.Direction {
 	}
 }
 
+// silenced reports whether maintenance windows cover its begin and its end.
+func (e Excursion) silenced(windows []Maintenance) bool {
+	return covered(windows, e, e.StartTime) && covered(windows, e, e.EndTime)
+}
+
+func covered(windows []Maintenance, e Excursion, at time.Time) bool {
+	return slices.ContainsFunc(windows, func(m Maintenance) bool { return m.Covers(e.RoomID, e.NodeID, at) })
+}
+
 // part is the excursion as a part of an incident.
 func (e Excursion) part() incident.Part {
 	p := incident.Part{

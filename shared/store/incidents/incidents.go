@@ -340,10 +340,6 @@ type scene struct {
 	now     time.Time
 }
 
-func (c scene) covers(e Excursion, at time.Time) bool {
-	return slices.ContainsFunc(c.windows, func(m Maintenance) bool { return m.Covers(e.RoomID, e.NodeID, at) })
-}
-
 // value is the newest value of the quantity of an excursion that lasts.
 func (c scene) value(e Excursion) (float64, bool) {
 	l, known := c.live[e.NodeID]
@@ -368,9 +364,9 @@ func (c scene) tell(i *Incident, parts []Excursion) {
 	counted := -1
 	var worst, counting Level
 	for k, e := range parts {
-		silenced := c.covers(e, c.now)
+		silenced := covered(c.windows, e, c.now)
 		if !i.Lasting {
-			silenced = c.covers(e, e.StartTime) && c.covers(e, e.EndTime)
+			silenced = e.silenced(c.windows)
 		}
 		i.Silenced = i.Silenced && silenced
 		if !silenced && e.Lasting {
@@ -425,7 +421,7 @@ func (s Store) rates(ctx context.Context, told []Incident, now time.Time) error 
 	var ids, channels []int64
 	var nodes, quantities []string
 	for _, i := range told {
-		if i.Now == nil || i.Worst.Kind == incident.KindSilence || (i.Worst.Quantity != incident.Temperature && i.Worst.Quantity != incident.TemperatureRate && i.Worst.Quantity != incident.Humidity) {
+		if i.Now == nil || !i.Worst.Lasting || (i.Worst.Quantity != incident.Temperature && i.Worst.Quantity != incident.TemperatureRate && i.Worst.Quantity != incident.Humidity) {
 			continue
 		}
 		ids, channels, nodes, quantities = append(ids, i.ID), append(channels, i.Worst.Channel), append(nodes, i.Worst.NodeID), append(quantities, string(i.Worst.Quantity))

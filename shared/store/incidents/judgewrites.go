@@ -124,8 +124,14 @@ func (w *writes) judgeFinding(f incident.Finding) {
 	if !after.Settled() || !before.Settled() {
 		w.saveMemory(rule.ID, after)
 	}
-	for i := range stretches { // the last node of the room ends its forecast
-		stretches[i].Lasting = stretches[i].Lasting || (f.Kind == incident.KindForecast && w.roomHolds)
+	for i := range stretches { // the last node of the room ends its forecast, whatever others said at a later time
+		s := &stretches[i]
+		s.Lasting = s.Lasting || (f.Kind == incident.KindForecast && w.roomHolds)
+		for _, e := range w.excursions[rule.ID] {
+			if !s.Lasting && e.Lasting && !s.End.After(e.End) {
+				s.End = e.End.Add(time.Microsecond)
+			}
+		}
 	}
 	w.keepExcursions(rule, stretches, &f)
 }

@@ -126,7 +126,7 @@ func tell(ctx context.Context, tx *store.DB, customer int64, at place, from, unt
 	if err != nil {
 		return fmt.Errorf("incidents: %w", err)
 	}
-	t := telling{tx: tx, customer: customer, at: at, roomName: roomName, now: now, known: map[int64]toldRow{}}
+	t := telling{tx: tx, customer: customer, at: at, roomName: roomName, now: now, excursions: rows, known: map[int64]toldRow{}}
 	causes := map[int64]incident.Cause{}
 	for _, r := range known {
 		t.known[r.ID] = r
@@ -163,12 +163,13 @@ func tell(ctx context.Context, tx *store.DB, customer int64, at place, from, unt
 
 // telling is one call of tell.
 type telling struct {
-	tx       *store.DB
-	customer int64
-	at       place
-	roomName string
-	now      time.Time
-	known    map[int64]toldRow
+	tx         *store.DB
+	customer   int64
+	at         place
+	roomName   string
+	now        time.Time
+	excursions []Excursion
+	known      map[int64]toldRow
 	// Who has one that is joined to another has that: from, to.
 	takeovers [][2]int64
 	changes   []change
@@ -264,8 +265,16 @@ func (t *telling) keep(ctx context.Context, id int64, g incident.Gathered, follo
 	for i, p := range g.Parts {
 		ids[i] = p.ID
 	}
+	silenced := false // people planned for all of it: nobody has to see it any more
+	if slices.ContainsFunc(events, func(e incident.Transition) bool { return e.Event == incident.EventEnded }) {
+		windows, err := New(t.tx).MaintenanceWindows(ctx, t.customer, g.Start())
+		if err != nil {
+			return 0, err
+		}
+		silenced = !slices.ContainsFunc(t.excursions, func(e Excursion) bool { return slices.Contains(ids, e.ID) && !e.silenced(windows) })
+	}
 	args := t.at.args(t.customer)
-	args["id"], args["ids"] = id, ids
+	args["id"], args["ids"], args["silenced"] = id, ids, silenced
 	maps.Copy(args, pgx.StrictNamedArgs{
 		"room_name": t.roomName, "cause": string(g.Cause), "severity": string(level.Severity), "actual": actual, "start": g.Start(), "end": g.End(),
 		"lasting": after.Lasting, "breaking": after.Breaking, "late": g.Late(), "parts": len(g.Parts), "taken": !after.TakenAt.IsZero(),
@@ -279,9 +288,9 @@ func (t *telling) keep(ctx context.Context, id int64, g incident.Gathered, follo
 		id, err = store.Value[int64](ctx, t.tx, store.ErrNoIncident, `
 			WITH i AS (
 			    INSERT INTO room_incidents (customer_id, room_id, room_name, node_id, gateway_id, cause, severity, actual, start_time, end_time, lasting, breaking,
-			                                late, parts, known_severity, known_actual, known_excess, told_at)
+			                                late, parts, known_severity, known_actual, known_excess, told_at, seen)
 			    VALUES (@customer, NULLIF(@room::bigint, 0), CASE WHEN @room::bigint <> 0 THEN @room_name ELSE '' END, @node, @gateway, @cause, @severity, @actual, @start, @end, @lasting, @breaking,
-			            @late, @parts, @known_severity, @known_actual, @known_excess, @now)
+			            @late, @parts, @known_severity, @known_actual, @known_excess, @now, @silenced)
 			    RETURNING id
 			), joined AS (
 			    UPDATE excursions SET incident_id = i.id FROM i WHERE excursions.id = ANY (@ids)
@@ -298,8 +307,8 @@ func (t *telling) keep(ctx context.Context, id int64, g incident.Gathered, follo
 			UPDATE room_incidents
 			SET severity = @severity, actual = @actual, start_time = @start, end_time = @end, lasting = @lasting, breaking = @breaking, late = @late,
 			    parts = @parts, known_severity = @known_severity, known_actual = @known_actual, known_excess = @known_excess, told_at = @now,
-			    taken_at = CASE WHEN @taken THEN taken_at END, snoozed_until = CASE WHEN @taken THEN snoozed_until END,
-			    seen = seen AND (@taken OR taken_at IS NULL)
+			    taken_at = CASE WHEN @taken THEN taken_at END, taken_by = CASE WHEN @taken THEN taken_by ELSE '' END, snoozed_until = CASE WHEN @taken THEN snoozed_until END,
+			    seen = @silenced OR (seen AND (@taken OR taken_at IS NULL))
 			WHERE id = @id`, args)
 	}
 	for _, e := range events {

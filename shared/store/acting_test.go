@@ -1,0 +1,441 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/maintenance"
+	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/incidents"
+	"coldaisle.dev/shared/store/pipeline"
+)
+
+// clock is the time some seconds after the instant.
+func clock(second int) time.Time { return instant().Add(time.Duration(second) * time.Second) }
+
+// act has Anna act on an incident.
+func (db fixture) act(t *testing.T, id int64, second int, event incident.Event) {
+	t.Helper()
+	must.Get(db.Act(t.Context(), db.anna, id, incidents.Action{Event: event, By: "anna12"}, clock(second)))(t)
+}
+
+// lasting are Anna's incidents that last, the one that matters most first.
+func (db fixture) lasting(t *testing.T, second int) []incidents.Incident {
+	t.Helper()
+	return must.Get(db.Lasting(t.Context(), db.anna, nil, clock(second)))(t)
+}
+
+// only is Anna's one incident that lasts.
+func (db fixture) only(t *testing.T, second int) incidents.Incident {
+	t.Helper()
+	all := db.lasting(t, second)
+	if len(all) != 1 {
+		t.Fatalf("%d incidents last: %+v", len(all), all)
+	}
+	return all[0]
+}
+
+// rule creates an enabled rule of Anna's.
+func (db fixture) rule(t *testing.T, q incident.Quantity, d incident.Direction, limit float64, s incident.Severity) {
+	t.Helper()
+	must.Get(db.CreateRule(t.Context(), db.anna, incident.Rule{Quantity: q, Direction: d, Limit: limit, Severity: s, Enabled: true}))(t)
+}
+
+// window plans maintenance of Anna's for some seconds after the instant, known since long before.
+func (db fixture) window(t *testing.T, from, until int, m incidents.Maintenance) {
+	t.Helper()
+	m.Window = maintenance.Window{Start: clock(from), Duration: time.Duration(until-from) * time.Second}
+	m = must.Get(db.CreateMaintenance(t.Context(), db.anna, m))(t)
+	db.sql(t, `UPDATE maintenance_windows SET stands_from = '2026-01-01' WHERE id = @id`, pgx.NamedArgs{"id": m.ID})
+}
+
+// ingested stores and judges readings.
+func (db fixture) ingested(t *testing.T, all ...incidents.Judged) {
+	t.Helper()
+	for _, j := range all {
+		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: j.Reading, GatewayID: j.GatewayID}}))
+		db.judge(t, j)
+	}
+}
+
+// TestActOnAnIncident walks through what people do: each step has its effect and its entry in
+// the log, and none a second time.
+func TestActOnAnIncident(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1")
+	db.judge(t, judged("n1", 0, 60))
+	id := db.only(t, 1).ID
+	type state struct {
+		TakenBy, Comment string
+		Taken, Until     time.Time
+		Seen             bool
+	}
+	at, later := clock(10), clock(600)
+	for k, c := range []struct {
+		do   incidents.Action
+		log  []string
+		want state
+	}{
+		{incidents.Action{Event: incident.EventTaken, By: "anna12"}, []string{"taken"}, state{"anna12", "", at, time.Time{}, true}},
+		{incidents.Action{Event: incident.EventTaken, By: "anna12", Comment: "on it"}, []string{"commented"}, state{"anna12", "on it", at, time.Time{}, true}},
+		{incidents.Action{Event: incident.EventTaken, By: "berta1"}, []string{"taken"}, state{"berta1", "on it", at, time.Time{}, true}},
+		{incidents.Action{Event: incident.EventSnoozed, By: "berta1", Until: later}, []string{"snoozed"}, state{"berta1", "on it", at, later, true}},
+		{incidents.Action{Event: incident.EventHandedOver, By: "berta1", To: "carl12"}, []string{"handed_over"}, state{"carl12", "on it", at, later, true}},
+		{incidents.Action{Event: incident.EventTaken, By: "carl12"}, []string{"taken"}, state{"carl12", "on it", at, time.Time{}, true}},
+		{incidents.Action{Event: incident.EventGivenBack, By: "carl12", Comment: "no time"}, []string{"given_back!"}, state{"", "no time", time.Time{}, time.Time{}, false}},
+	} {
+		for _, log := range [][]string{c.log, nil} {
+			before := len(db.changes(t, db.anna))
+			got, err := db.Act(t.Context(), db.anna, id, c.do, at)
+			if c.do.Event == incident.EventGivenBack && log == nil {
+				mustFail(t, "given back twice", err, incidents.ErrNobodyHasIt)
+				continue
+			}
+			must.Do(t, err)
+			must.Equal(t, fmt.Sprint(k, " ", c.do), c.want, state{got.TakenBy, got.Comment, store.UTC(got.TakenAt), store.UTC(got.SnoozedUntil), got.Seen})
+			if more := db.changes(t, db.anna)[before:]; !slices.Equal(more, log) {
+				t.Errorf("%d: %+v is logged as %v, want %v", k, c.do, more, log)
+			}
+		}
+	}
+	hour := clock(3600)
+	for _, event := range []incident.Event{incident.EventTaken, incident.EventSnoozed, incident.EventHandedOver, incident.EventGivenBack, incident.EventCommented} {
+		_, err := db.Act(t.Context(), db.bruno, id, incidents.Action{Event: event, By: "bruno1"}, at)
+		mustFail(t, fmt.Sprint("another customer: ", event), err, store.ErrNoIncident)
+	}
+	if _, err := db.Act(t.Context(), db.anna, id, incidents.Action{Event: incident.EventEnded, By: "anna12"}, at); err == nil {
+		t.Error("people may end an incident")
+	}
+	db.judge(t, judged("n1", 60, 20))
+	db.settle(t, 3600)
+	for _, event := range []incident.Event{incident.EventTaken, incident.EventSnoozed, incident.EventHandedOver, incident.EventGivenBack} {
+		_, err := db.Act(t.Context(), db.anna, id, incidents.Action{Event: event, By: "anna12"}, hour)
+		mustFail(t, fmt.Sprint("over: ", event), err, incidents.ErrIncidentOver)
+	}
+	after := must.Get(db.Act(t.Context(), db.anna, id, incidents.Action{Event: incident.EventCommented, By: "anna12", Comment: "a door"}, hour))(t)
+	if after.Comment != "a door" || after.Lasting || after.TakenAt != nil || after.Now != nil || after.Seen {
+		t.Errorf("%+v", after)
+	}
+	var timeline []string
+	for _, c := range must.Get(db.Timeline(t.Context(), db.anna, id))(t) {
+		timeline = append(timeline, strings.TrimSpace(fmt.Sprint(c.Event, " ", c.Person, " ", c.Comment)))
+	}
+	must.Equal(t, "timeline", []string{
+		"started", "taken anna12", "commented anna12 on it", "taken berta1", "snoozed berta1", "handed_over berta1", "taken carl12", "given_back carl12 no time",
+		"cleared", "ended", "commented anna12 a door",
+	}, timeline)
+	must.Equal(t, "Bruno's", 0, len(must.Get(db.Timeline(t.Context(), db.bruno, id))(t)))
+}
+
+// TestActOnAMergedIncident acts on the one that has its excursions now.
+func TestActOnAMergedIncident(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1")
+	db.judge(t, judged("n1", 0, 60), judged("n1", 30, 20))
+	db.settle(t, 700)
+	older := must.Get(db.Incidents(t.Context(), db.anna, incidents.IncidentQuery{Part: store.Part{Limit: 1}}, clock(700)))(t).Items[0].ID
+	db.judge(t, judged("n1", 1000, 60))
+	younger := db.only(t, 1000).ID
+	db.act(t, younger, 1001, incident.EventTaken)
+	db.ingested(t, judged("n1", 1010, 60))
+	late := judged("n1", 515, 61)
+	late.Arrived = clock(1020)
+	db.judge(t, late)
+	one := db.only(t, 1021)
+	if younger == older || one.ID != older || one.TakenBy != "anna12" || !one.StartTime.Equal(instant()) {
+		t.Fatalf("%d and %d have become %+v", older, younger, one)
+	}
+	acted := must.Get(db.Act(t.Context(), db.anna, younger, incidents.Action{Event: incident.EventHandedOver, By: "anna12", To: "berta1"}, clock(1030)))(t)
+	if acted.ID != older || acted.TakenBy != "berta1" {
+		t.Errorf("acting on the younger: %+v", acted)
+	}
+	if read := must.Get(db.Incident(t.Context(), db.anna, younger, clock(1030)))(t); read.ID != older {
+		t.Errorf("reading the younger: %+v", read)
+	}
+	var events []incident.Event
+	for _, c := range must.Get(db.Timeline(t.Context(), db.anna, older))(t) {
+		if c.IncidentID != older {
+			t.Errorf("%+v", c)
+		}
+		events = append(events, c.Event)
+	}
+	if !slices.Contains(events, incident.EventMerged) || !slices.Contains(events, incident.EventTaken) || events[len(events)-1] != incident.EventHandedOver {
+		t.Errorf("timeline %v", events)
+	}
+}
+
+// TestTakenCallsForMoreOnly takes an incident while it is expected, and each time it calls:
+// that is as it becomes actual, at each further unit of excess, as it becomes critical, when a
+// snooze ends and when it is given back, and for nothing else.
+func TestTakenCallsForMoreOnly(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1", "n2")
+	db.rule(t, incident.Temperature, incident.Above, 27, incident.Warning)
+	db.rule(t, incident.Temperature, incident.Above, 33, incident.Critical)
+	db.rule(t, incident.Humidity, incident.Below, 30, incident.Warning)
+	second := 0
+	calls := func() int { return strings.Count(strings.Join(db.changes(t, db.anna), " "), "!") }
+	step := func(what string, want bool, do func(second int)) {
+		t.Helper()
+		before := calls()
+		second += 30
+		do(second)
+		if called := calls() > before; called != want {
+			t.Errorf("%s: calls %t, want %t", what, called, want)
+		} else if i := db.only(t, second); want && (i.TakenAt != nil || i.TakenBy != "" || i.Seen) {
+			t.Errorf("%s: it calls and is still taken", what)
+		}
+		if want {
+			db.act(t, db.only(t, second).ID, second, incident.EventTaken)
+		}
+	}
+	send := func(node string, temperature, humidity float64, findings ...incident.Finding) func(second int) {
+		return func(second int) {
+			j := found(node, second, findings...)
+			j.Temperature, j.Humidity = temperature, humidity
+			db.judge(t, j)
+		}
+	}
+	settle := func(second int) { db.settle(t, second) }
+	expected := forecast()
+	expected.Severity = incident.Warning
+	step("a forecast", true, send("n1", 25, 40, expected))
+	if i := db.only(t, second); i.Actual || i.Cause != incident.TooHot {
+		t.Errorf("%+v", i)
+	}
+	step("of the other node, too", false, send("n2", 25, 40, expected))
+	rise := anomaly(4)
+	rise.Cause, rise.Value, rise.High = "own_temperature_1h", 26, 24
+	step("an anomaly", false, send("n2", 25, 40, rise))
+	step("actual", true, send("n1", 28, 40))                // 0.33 units
+	step("a unit is not full", false, send("n1", 30.9, 40)) // 1.3
+	step("another sensor", false, send("n2", 29, 40))
+	step("it dries", false, send("n2", 29, 29))
+	step("a unit more", true, send("n2", 31, 29)) // 1.33
+	step("less", false, send("n2", 27.5, 40))     // it had 1.33
+	step("as before", false, send("n2", 31, 40))
+	step("critical", true, send("n1", 33.4, 40)) // 2.13 of the warning
+	step("a unit of the first", false, send("n1", 34.3, 40))
+	step("a unit over what is known", true, send("n1", 36.5, 40)) // 3.17
+	step("it clears", false, func(second int) {
+		send("n1", 20, 40, over(incident.KindForecast))(second)
+		send("n2", 20, 40, over(incident.KindForecast), over(incident.KindAnomaly))(second)
+	})
+	step("it comes back", false, send("n1", 35, 40))
+	db.act(t, db.only(t, second).ID, second, incident.EventSnoozed) // without an end: taken
+	must.Get(db.Act(t.Context(), db.anna, db.only(t, second).ID, incidents.Action{Event: incident.EventSnoozed, By: "anna12", Until: clock(second + 60)}, clock(second)))(t)
+	step("snoozed", false, settle)
+	step("the snooze ends", true, settle)
+	step("nothing is due", false, settle)
+	step("given back", true, func(second int) { db.act(t, db.only(t, second).ID, second, incident.EventGivenBack) })
+	// One that is open calls no second time, and neither does one that is taken once it has
+	// cleared.
+	db.act(t, db.only(t, second).ID, second, incident.EventGivenBack)
+	before := calls()
+	for _, temperature := range []float64{35, 20} {
+		second += 30
+		send("n1", temperature, 40)(second)
+	}
+	db.act(t, db.only(t, second).ID, second, incident.EventTaken)
+	send("n1", 35, 40)(second + 30)
+	must.Equal(t, "calls after it was taken when it had cleared", before, calls())
+}
+
+// TestStandingHidesNothing has a room stand above a limit, which somebody took an hour ago:
+// what begins then calls as if it were alone, and it is by that the incident is told.
+func TestStandingHidesNothing(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1", "n2")
+	damp := func(node string, second int, humidity float64) incidents.Judged {
+		j := judged(node, second, 22)
+		j.Humidity = humidity
+		return j
+	}
+	db.ingested(t, damp("n1", 0, 82)) // two units over the limit of 60
+	db.act(t, db.only(t, 0).ID, 10, incident.EventTaken)
+	db.ingested(t, damp("n2", 600, 63), damp("n2", 630, 50))
+	must.Equal(t, "while it is news", []string{"started!", "taken", "joined"}, db.changes(t, db.anna))
+	db.ingested(t, damp("n1", 3500, 83), damp("n2", 3500, 50))
+	if i := db.only(t, 3599); i.Now.Standing != 0 || i.Now.Worst.Severity != incident.Critical {
+		t.Errorf("before an hour: %+v", i.Now)
+	}
+	db.settle(t, 3600)
+	if i := db.only(t, 3600); i.Now.Standing != 1 || (i.Now.Worst != incidents.Level{}) || i.Worst.NodeID != "n1" || i.TakenAt == nil {
+		t.Errorf("after an hour: %+v", i)
+	}
+	db.ingested(t, damp("n2", 3700, 63))
+	i := db.only(t, 3700)
+	must.Equal(t, "a leak", []string{"started!", "taken", "joined", "joined", "worse!"}, db.changes(t, db.anna))
+	if i.TakenAt != nil || i.Seen {
+		t.Errorf("it calls: %+v", i)
+	}
+	db.act(t, i.ID, 3710, incident.EventTaken)
+	if i := db.only(t, 3720); i.Now.Standing != 1 || i.Worst.NodeID != "n2" || *i.Now.Value != 63 || i.Now.Sensors != 2 || math.Abs(i.Now.Worst.Excess-0.3) > 1e-9 {
+		t.Errorf("told by what does not stand: %+v", i)
+	}
+}
+
+// TestTakingAcknowledgesAlerts that its excursions have by then, and no others: not later ones,
+// not another node's, nor those of another quantity. Giving back and merging change none.
+func TestTakingAcknowledgesAlerts(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1", "n2")
+	other := db.room(t, db.anna)
+	db.sensor(t, db.anna, other, "n3")
+	record := func(node string, second int) {
+		t.Helper()
+		e := hot(fmt.Sprint("m", second))
+		e.NodeID, e.Time = node, clock(second)
+		db.insert(t, e, incidents.AlertStored)
+	}
+	active := func(what string, want ...string) {
+		t.Helper()
+		var got []string
+		for _, a := range must.Get(db.active(t.Context(), db.anna))(t) {
+			got = append(got, fmt.Sprint(a.SensorID, " ", a.Type[:4], " ", a.Time.Sub(instant()).Seconds()))
+		}
+		slices.Sort(got)
+		must.Equal(t, what, want, got)
+	}
+	db.judge(t, judged("n1", 0, 60), judged("n1", 30, 60), judged("n3", 0, 60))
+	record("n1", 0)
+	record("n1", 30)
+	record("n2", 10) // of a node that has none of the incident's excursions
+	record("n3", 0)
+	damp := hot("damp")
+	damp.Type, damp.Time = alert.Humidity, clock(20)
+	db.insert(t, damp, incidents.AlertStored)
+	id := slices.IndexFunc(db.lasting(t, 30), func(i incidents.Incident) bool { return i.RoomID == db.annasRoom })
+	mine := db.lasting(t, 30)[id].ID
+	active("open", "n1 humi 20", "n1 temp 0", "n1 temp 30", "n2 temp 10", "n3 temp 0")
+	db.act(t, mine, 31, incident.EventTaken)
+	rest := []string{"n1 humi 20", "n2 temp 10", "n3 temp 0"}
+	active("taken", rest...)
+	db.judge(t, judged("n1", 60, 60), judged("n1", 90, 20))
+	record("n1", 60)
+	rest = []string{"n1 humi 20", "n1 temp 60", "n2 temp 10", "n3 temp 0"}
+	active("a later one", rest...)
+	db.act(t, mine, 91, incident.EventTaken)
+	active("a repeat", rest...)
+	db.act(t, mine, 92, incident.EventGivenBack)
+	active("given back", rest...)
+
+	// Another excursion of the node, which turns out to be the same.
+	db.settle(t, 1000)
+	db.judge(t, judged("n1", 1050, 60))
+	record("n1", 1050)
+	db.act(t, db.newest(t, db.annasRoom), 1060, incident.EventTaken)
+	active("the next", rest...)
+	late := judged("n1", 570, 61)
+	late.Arrived = clock(1070)
+	db.ingested(t, judged("n1", 1065, 60))
+	db.judge(t, late)
+	record("n1", 570)
+	if all := db.excursions(t, db.anna, incidents.ExcursionQuery{SensorID: "n1"}); len(all) != 1 {
+		t.Fatalf("%+v", all)
+	}
+	active("after merging", "n1 humi 20", "n1 temp 570", "n1 temp 60", "n2 temp 10", "n3 temp 0")
+	db.act(t, db.newest(t, db.annasRoom), 1080, incident.EventGivenBack)
+	db.act(t, db.newest(t, db.annasRoom), 1081, incident.EventTaken)
+	active("taken again", "n1 humi 20", "n2 temp 10", "n3 temp 0")
+}
+
+// newest is the newest incident of a room.
+func (db fixture) newest(t *testing.T, room int64) int64 {
+	t.Helper()
+	return int64(db.count(t, `SELECT id FROM room_incidents WHERE room_id = @room AND merged_into IS NULL ORDER BY start_time DESC LIMIT 1`, pgx.NamedArgs{"room": room}))
+}
+
+// TestSeeIncidents marks what is over, each once: some by id, or all.
+func TestSeeIncidents(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	rooms := []int64{db.annasRoom, db.room(t, db.anna), db.room(t, db.anna), db.room(t, db.anna)}
+	ids := make([]int64, len(rooms))
+	for k, room := range rooms {
+		node := fmt.Sprint("n", k)
+		db.sensor(t, db.anna, room, node)
+		db.judge(t, judged(node, 0, 60))
+		ids[k] = db.newest(t, room)
+		if k < 3 {
+			db.judge(t, judged(node, 30, 20))
+		}
+	}
+	db.sensor(t, db.bruno, db.brunosRoom, "b1")
+	db.judge(t, judged("b1", 0, 60), judged("b1", 30, 20))
+	must.Do(t, db.SettleAll(t.Context(), clock(700)))
+	ctx, inSecond := t.Context(), store.InRooms(t.Context(), rooms[1:2])
+	see := func(what string, by context.Context, customer int64, ids []int64, want, left int) {
+		t.Helper()
+		must.Equal(t, what, want, must.Get(db.See(by, customer, ids, "anna12", clock(800)))(t))
+		must.Equal(t, what+": left", left, must.Get(db.Unseen(ctx, db.anna))(t))
+	}
+	see("one that lasts", ctx, db.anna, ids[3:], 0, 3)
+	see("another customer's", ctx, db.bruno, ids[:1], 0, 3)
+	see("in another room", inSecond, db.anna, ids[:1], 0, 3)
+	see("one by id", ctx, db.anna, ids[:1], 1, 2)
+	see("again", ctx, db.anna, ids[:1], 0, 2)
+	see("none of no ids", ctx, db.anna, []int64{}, 0, 2)
+	see("all in a room", inSecond, db.anna, nil, 1, 1)
+	see("all", ctx, db.anna, nil, 1, 0)
+	must.Equal(t, "Bruno's", 1, must.Get(db.Unseen(ctx, db.bruno))(t))
+	seen := db.count(t, `SELECT count(*) FROM incident_changes WHERE event = 'seen' AND person = 'anna12' AND at = @at AND NOT calls`, pgx.NamedArgs{"at": clock(800)})
+	must.Equal(t, "logged", 3, seen)
+	if i := must.Get(db.Incident(ctx, db.anna, ids[0], clock(800)))(t); !i.Seen {
+		t.Errorf("%+v", i)
+	}
+	// One that somebody had at its end needs nobody to look.
+	db.act(t, ids[3], 801, incident.EventTaken)
+	db.judge(t, judged("n3", 810, 20))
+	db.settle(t, 3000)
+	must.Equal(t, "taken at its end", 0, must.Get(db.Unseen(ctx, db.anna))(t))
+}
+
+// TestPlannedIncidentNeedsNoLook ends within a window that covers all of it.
+func TestPlannedIncidentNeedsNoLook(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		from, until int
+		second      bool // another sensor, which the window is not for
+		want        int
+	}{
+		"covered": {-60, 60, false, 0}, "it begins before": {10, 60, false, 1}, "it ends after": {-60, 20, false, 1}, "another sensor": {-60, 60, true, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := openWith(t, "n1", "n2")
+			db.window(t, c.from, c.until, incidents.Maintenance{SensorID: "n1"})
+			db.judge(t, judged("n1", 0, 60), judged("n1", 30, 20))
+			if c.second {
+				db.judge(t, judged("n2", 5, 60), judged("n2", 25, 20))
+			}
+			must.Equal(t, "before its end", 0, must.Get(db.Unseen(t.Context(), db.anna))(t))
+			db.settle(t, 700)
+			must.Equal(t, "unseen", c.want, must.Get(db.Unseen(t.Context(), db.anna))(t))
+			i := must.Get(db.Incident(t.Context(), db.anna, db.newest(t, db.annasRoom), clock(700)))(t)
+			if i.Lasting || i.Silenced != (c.want == 0) || i.Seen != i.Silenced {
+				t.Errorf("%+v", i)
+			}
+		})
+	}
+	// One whose readings all come when it is over.
+	db := openWith(t, "n1")
+	db.window(t, -60, 60, incidents.Maintenance{RoomIDs: []int64{db.annasRoom}})
+	for _, j := range []incidents.Judged{judged("n1", 30, 20), judged("n1", 0, 60)} {
+		j.Arrived = clock(7200)
+		db.ingested(t, j)
+	}
+	if all := db.roomIncidents(t, db.anna, db.annasRoom); len(all) != 1 || must.Get(db.Unseen(t.Context(), db.anna))(t) != 0 {
+		t.Errorf("a late one: %v", all)
+	}
+}
