@@ -63,7 +63,7 @@ type worst struct {
 	Kind        string   `json:"kind" enum:"threshold,silence,anomaly,forecast" doc:"threshold: a value beyond the limit of a rule; silence: no readings; anomaly: readings unlike the others; forecast: a limit will be passed." example:"threshold"`
 	SensorID    string   `json:"sensor_id" doc:"Identifier of the node hardware." example:"esp32-7f3a"`
 	SensorName  *string  `json:"sensor_name" doc:"Name of the sensor when it began; null for a node that is no sensor yet." example:"Rack 3"`
-	Quantity    *string  `json:"quantity" enum:"temperature,humidity,dew_point,temperature_rate" doc:"What is measured; null for a silence." example:"temperature"`
+	Quantity    *string  `json:"quantity" doc:"What is measured: temperature, humidity, dew_point or temperature_rate; null for a silence." example:"temperature"`
 	Direction   *string  `json:"direction" doc:"On which side of the limit: above or below; null for a silence and an anomaly." example:"above"`
 	Limit       *float64 `json:"limit" doc:"The limit; null for a silence and an anomaly." example:"27"`
 	Peak        *float64 `json:"peak" doc:"Its worst value; null for a silence." example:"34.2"`

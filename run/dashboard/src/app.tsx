@@ -18,6 +18,7 @@ import { useWaiting } from "./components/title";
 const RoomPage = chunk("page", () => import("./pages/room"));
 const SensorPage = chunk("page", () => import("./pages/sensor"));
 const IncidentsPage = chunk("page", () => import("./pages/incidents"));
+const IncidentPage = chunk("page", () => import("./pages/incident"));
 const MaintenancePage = chunk("page", () => import("./pages/maintenance"));
 const RulesPage = chunk("page", () => import("./pages/rules"));
 const PredictionsPage = chunk("page", () => import("./pages/predictions"));
@@ -61,6 +62,7 @@ export function App() {
             <Route path="/rooms/:id">{({ id }) => <RoomPage key={id} id={Number(id)} />}</Route>
             <Route path="/sensors/:id">{({ id }) => <SensorPage key={id} id={decodeURIComponent(id)} />}</Route>
             <Route path="/incidents" component={IncidentsPage} />
+            <Route path="/incidents/:id" component={IncidentPage} />
             <Route path="/maintenance" component={MaintenancePage} />
             <Route path="/rules" component={RulesPage} />
             {/* What these pages were called, for bookmarks. */}

@@ -1,7 +1,8 @@
 // Tells new incidents by a sound and a notification while a tab is open, hidden or not,
 // if the user wants it. Of several tabs one does.
 import { announcement, Told } from "../logic/alarm";
-import type { OpenIncident, Overview } from "../logic/overview";
+import type { Incident } from "../logic/incidents";
+import type { Overview } from "../logic/overview";
 import { Stored } from "./storage";
 
 export interface Wishes { sound: boolean; notification: boolean }
@@ -63,16 +64,15 @@ function inOneTab(name: string, run: () => void): void {
   });
 }
 
-function tell(found: OpenIncident[], rooms: Overview["rooms"]): void {
-  const [worst] = found;
+function tell([worst, ...others]: Incident[]): void {
   if (!worst) return;
   const { sound, notification } = wishes();
   if (sound && audible()) inOneTab(`sound.${worst.id}`, () => ring(worst.severity === "critical"));
   if (!notification || !("Notification" in self) || Notification.permission !== "granted") return;
   inOneTab(`notification.${worst.id}`, () => {
-    const { title, body } = announcement(found, rooms);
+    const { title, body } = announcement([worst, ...others]);
     try {
-      const shown = new Notification(title, { body, tag: worst.id, icon: "/icon-open.svg", requireInteraction: worst.severity === "critical" });
+      const shown = new Notification(title, { body, tag: String(worst.id), icon: "/icon-open.svg", requireInteraction: worst.severity === "critical" });
       shown.onclick = () => {
         focus();
         shown.close();
@@ -91,5 +91,5 @@ export function forgetTold(): void {
 }
 
 export function hearOverview(overview: Overview): void {
-  tell(told.next(overview), overview.rooms);
+  tell(told.next(overview));
 }

@@ -74,14 +74,15 @@ api.use({
 
 export type Call<T> = Promise<{ data?: T; error?: unknown; response: Response }>;
 
-/** A part of a list, and the cursor of the next one. */
-export interface Page<T> { items: T[]; next: string | undefined }
+/** A part of a list, the cursor of the next one, and how many items all have. */
+export interface Page<T> { items: T[]; next: string | undefined; total: number }
 
 /** A page of a list that the API gives page by page. */
 export async function pageOf<T>(call: Call<T[]>): Promise<Page<T>> {
   const items = await unwrap(call);
-  const [, next] = /^<([^>]*)>/.exec((await call).response.headers.get("Link") ?? "") ?? [];
-  return { items, next: next === undefined ? undefined : new URL(next, location.href).searchParams.get("after") ?? undefined };
+  const { headers } = (await call).response;
+  const [, next] = /^<([^>]*)>/.exec(headers.get("Link") ?? "") ?? [];
+  return { items, total: Number(headers.get("X-Total-Count") ?? items.length), next: next === undefined ? undefined : new URL(next, location.href).searchParams.get("after") ?? undefined };
 }
 
 /** All of such a list, however many pages it has. Tells after each page what has come. */

@@ -1,7 +1,7 @@
 // The queries of the pages, and how fresh each answer must be.
 import { QueryClient, useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { useMemo } from "preact/hooks";
-import { api, hung, unwrap, ApiError, type Bucket, type MaintenanceScope, type Room, type Sensor, type Windows } from "./client";
+import { api, hung, pageOf, unwrap, ApiError, type Bucket, type MaintenanceScope, type Room, type Sensor, type Windows } from "./client";
 import type { Incident } from "../logic/incidents";
 import type { Overview } from "../logic/overview";
 import { hearOverview } from "./alarm";
@@ -153,44 +153,33 @@ export const listLimit = 500;
 export const pageLength = 100;
 
 export interface IncidentFilter {
-  roomID: number | undefined;
-  kind: Incident["kind"] | undefined;
+  state?: "unseen" | undefined;
+  roomID?: number | undefined;
+  cause?: Incident["cause"] | undefined;
   /** Words that all stand in an incident. */
-  text: string;
+  text?: string;
   /** Milliseconds since the epoch. */
-  from: number | undefined;
-  to: number | undefined;
+  from?: number | undefined;
+  to?: number | undefined;
 }
 
 const iso = (time: number | undefined) => (time === undefined ? undefined : new Date(time).toISOString());
 
-/** Incidents, newest first, page by page: all, or those that last or nobody has acknowledged, which are followed. */
-export function useIncidents({ roomID, kind, text, from, to }: IncidentFilter, past: boolean) {
-  const limit = past ? pageLength : listLimit;
-  const mode = past ? "history" : "open";
+/** Incidents, newest first, page by page. */
+export function useIncidents({ state, roomID, cause, text, from, to }: IncidentFilter, enabled = true) {
   return useInfiniteQuery({
-    queryKey: [...keys.incidents, mode, roomID, kind, text, past && from, past && to], initialPageParam: past ? to : undefined,
-    queryFn: ({ pageParam: before, signal }): Promise<Incident[]> => unwrap(api.GET("/api/v1/incidents", {
-      signal, params: { query: { state: past ? undefined : "open", room_id: roomID, kind, q: text || undefined, start_time: past ? iso(from) : undefined, end_time: iso(before), limit } },
+    queryKey: [...keys.incidents, state, roomID, cause, text, from, to], initialPageParam: undefined as string | undefined, enabled,
+    queryFn: ({ pageParam: after, signal }) => pageOf(api.GET("/api/v1/incidents", {
+      signal, params: { query: { state, room_id: roomID, cause, q: text || undefined, start_time: iso(from), end_time: iso(to), after, limit: pageLength } },
     })),
     // What was found before stays while somebody types.
-    placeholderData: (before, query) => (query?.queryKey[2] === mode ? before : undefined),
-    // As many requests a minute, however many pages are shown.
-    refetchInterval: ({ state }): number | false => {
-      const every = past ? false : poll();
-      return every && every * (state.data?.pages.length ?? 1);
-    },
-    // The next page begins with those of the same millisecond again, so that none between two pages is lost.
-    getNextPageParam: (page, _, before) => {
-      const last = page.at(-1);
-      const next = last && Date.parse(last.start_time) + 1;
-      return page.length < limit || next === before ? undefined : next;
-    },
+    placeholderData: (before) => before,
+    getNextPageParam: ({ next }) => next,
   });
 }
 
 /** One incident and what happened to it. */
-export function useIncident(id: string) {
+export function useIncident(id: number) {
   return useQuery({
     queryKey: [...keys.incidents, "one", id], refetchInterval: poll,
     queryFn: () => unwrap(api.GET("/api/v1/incidents/{incident_id}", { params: { path: { incident_id: id } } })),

@@ -36,7 +36,7 @@ export function AlarmButton() {
       <button type="button" class="quiet" onClick={() => setOpen(true)}>Alarm: {told}</button>
       {open && (
         <Dialog title="Alarm" onClose={() => setOpen(false)}>
-          <p>Tells a new incident while a tab of Coldaisle is open, in front or behind. Nothing that is over, came late or is in maintenance is told.</p>
+          <p>Tells an incident that nobody has while a tab of Coldaisle is open, in front or behind, and again when it calls again after somebody has taken it. Nothing that is over, came late or is in maintenance is told.</p>
           <label class="check">
             <input type="checkbox" checked={wanted.sound} onChange={async ({ currentTarget }) => {
               const sound = currentTarget.checked;

@@ -4,7 +4,7 @@ import { useOverview } from "../api/queries";
 /** How many incidents wait for somebody. */
 export function useWaiting(): number {
   const { data } = useOverview();
-  return data?.to_be_seen ?? 0;
+  return data?.incident_counts.to_be_seen ?? 0;
 }
 
 /** The tab's title and icon while a page is open, with how many incidents wait, or that nobody knows. */

@@ -1,187 +1,79 @@
-// Incidents in the order and the words in which a user sees them.
+// Incidents in the words in which a user sees them. Their order, counts and state are the service's.
 import type { components } from "../api/schema";
-import { duration, inWords, none, plural, timeIn, withUnit } from "./format";
-import { byName } from "./names";
+import { valueOf } from "./excursions";
+import { decimal, duration, inUnit, plural, timeIn, timeOfDay, unitName } from "./format";
 import { quantities, type Quantity } from "./rules";
 
 export type Incident = components["schemas"]["Incident"];
-
-export const kinds: Record<Incident["kind"], string> = { threshold: "Limits", silence: "Silence", anomaly: "Anomalies", forecast: "Forecasts" };
 
 export const causes: Record<Incident["cause"], string> = {
   too_hot: "Too hot", too_cold: "Too cold", too_humid: "Too humid", too_dry: "Too dry", silent: "Silent", sensor: "Sensor at fault", unusual: "Unusual",
 };
 
+/** What is so of its place. */
+const sayings: Record<Incident["cause"], string> = {
+  too_hot: "too hot", too_cold: "too cold", too_humid: "too humid", too_dry: "too dry", silent: "silent", sensor: "has a sensor at fault", unusual: "has unusual readings",
+};
+
+/** What is wrong, as one says it of a place: "is too hot", "will be too hot", "was silent". */
+export function saying({ cause, phase, state }: Pick<Incident, "cause" | "phase" | "state">): string {
+  if (cause === "sensor" || cause === "unusual") return state === "over" ? sayings[cause].replace("has", "had") : sayings[cause];
+  const expected = phase === "expected";
+  return `${state === "over" ? (expected ? "was expected to be" : "was") : expected ? "will be" : "is"} ${sayings[cause]}`;
+}
+
 /** Where it is: a room, all of a gateway that is silent, or a node that is in no room. */
-export function placeOf({ room_name, gateway_name, worst }: Incident): string {
-  return room_name ?? (gateway_name === null ? `${worst.sensor_name ?? worst.sensor_id}, not placed` : `Gateway ${gateway_name}`);
+export function placeOf({ room_name, gateway_id, gateway_name, worst }: Incident): string {
+  return room_name ?? (gateway_id === null ? `${worst.sensor_name ?? worst.sensor_id}, not placed` : `Gateway ${gateway_name ?? gateway_id}`);
 }
 
-function groupBy<T>(items: readonly T[], keyOf: (item: T) => string): Map<string, T[]> {
-  const groups = new Map<string, T[]>();
-  for (const item of items) {
-    const key = keyOf(item);
-    groups.get(key)?.push(item) ?? groups.set(key, [item]);
-  }
-  return groups;
+/** What is wrong where, in one line: "Hall A is too hot". */
+export const titleOf = (incident: Incident) => `${placeOf(incident)} ${saying(incident)}`;
+
+/** How fast a value changes: "rising 0.6 °C/min". What is not seen in a minute is steady. */
+export function rateOf(quantity: string | null, rate: number | null): string | null {
+  const unit = quantity && quantities[(quantity === "temperature_rate" ? "temperature" : quantity) as Quantity]?.unit;
+  if (!unit || rate === null) return null;
+  const size = Math.abs(inUnit(rate, unit, true));
+  if (size < 0.05) return "steady";
+  return `${rate > 0 ? "rising" : "falling"} ${decimal(size)} ${unitName(unit)}/min`;
 }
 
-/** Whether somebody must still look: it is neither acknowledged nor expected by a maintenance window. */
-export function waits(incident: Incident): boolean {
-  return !incident.acknowledged && !incident.silenced;
+/** How an incident is now, in parts: its value, where that goes, and how many sensors it is about. */
+export function nowOf(incident: Incident): string[] {
+  const { now, worst, cause } = incident;
+  if (!now) return [];
+  return [
+    !incident.breaking && "has cleared",
+    now.value !== null && `${valueOf(worst, now.value)} at ${worst.sensor_name ?? worst.sensor_id}`,
+    worst.limit !== null && `limit ${valueOf(worst, worst.limit)}`,
+    rateOf(worst.quantity, now.rate),
+    now.next_limit !== null && now.earliest !== null && now.latest !== null
+      && `passes ${valueOf(worst, now.next_limit)} ${timeOfDay(Date.parse(now.earliest))} to ${timeOfDay(Date.parse(now.latest))}`,
+    incident.breaking && (cause === "silent" ? plural(now.sensors, "sensor") : `${now.sensors} of ${plural(Math.max(now.heard, now.sensors), "sensor")}`),
+    now.standing > 0 && `standing: ${now.standing}`,
+  ].filter((part): part is string => Boolean(part));
 }
 
-/** Larger is seen first: what waits before what somebody has, what lasts before what is over, critical before warning. */
-export function urgency(incident: Incident): number {
-  return (waits(incident) ? 4 : 0) + (incident.state === "lasting" ? 2 : 0) + (incident.severity === "critical" ? 1 : 0);
-}
-
-/** How far it is beyond its limit, now or, when it is over, at its peak. */
-function beyond({ direction, limit, peak, state, value_now }: Incident): number {
-  const value = state === "lasting" ? (value_now ?? peak) : peak;
-  return value === null || limit === null ? 0 : direction === "below" ? limit - value : value - limit;
-}
-
-/** In a group what lasts comes first, whoever has it: the group is over when all of it is. */
-function worstFirst(a: Incident, b: Incident): number {
-  return Number(b.state === "lasting") - Number(a.state === "lasting") || Number(b.severity === "critical") - Number(a.severity === "critical")
-    || (a.quantity === b.quantity ? beyond(b) - beyond(a) : 0) || Number(waits(b)) - Number(waits(a)) || Date.parse(b.start_time) - Date.parse(a.start_time);
-}
-
-/** What is wrong, without what its own columns say: "Temperature above 27.0 °C". */
-export function wrong(incident: Incident): string {
-  const quantity = incident.quantity && quantities[incident.quantity as Quantity];
-  if (!quantity || incident.kind !== "threshold") return inWords(incident.reason);
-  return `${quantity.name} ${incident.direction} ${withUnit(incident.limit, quantity.unit)}`;
-}
-
-/** A value of an incident with its unit. */
-export function valueOf(incident: Incident, value: number | null): string {
-  const unit = incident.quantity && quantities[incident.quantity as Quantity]?.unit;
-  return unit ? withUnit(value, unit) : none;
-}
-
-/** In how many hours there is one of this probability, to two digits. */
-export const oneIn = (probability: number) => Number((1 / probability).toPrecision(2));
-
-/** Whom it is about: a sensor, a node that is none yet, or all of a gateway that is silent. */
-export function nameOf({ members, sensor_name, sensor_id }: Incident): string {
-  return members.length > 0 ? `${plural(members.length, "sensor")} of one gateway` : (sensor_name ?? sensor_id);
-}
-
-/** When it began: a silence with the newest reading. */
-const beginOf = ({ kind, start_time, last_time }: Incident) => (kind === "silence" ? last_time : start_time);
-
-/** When one incident, or all of a group, began and ended. */
-export function stretchOf([first, ...others]: readonly [Incident, ...Incident[]]): { begin: string; end: string | null } {
-  return others.reduce((all, incident) => ({
-    begin: Date.parse(beginOf(incident)) < Date.parse(all.begin) ? beginOf(incident) : all.begin,
-    end: all.end === null || incident.end_time === null ? null : Date.parse(incident.end_time) > Date.parse(all.end) ? incident.end_time : all.end,
-  }), { begin: beginOf(first), end: first.end_time });
-}
-
-/** How long it lasts, or has lasted: whole minutes once it is one. */
-export function lasting({ begin, end }: ReturnType<typeof stretchOf>, now: number): string {
-  const milliseconds = (end === null ? now : Date.parse(end)) - Date.parse(begin);
+/** How long it has lasted, or did: whole minutes once it is one. */
+export function lasting({ start_time, end_time }: Pick<Incident, "start_time" | "end_time">, now: number): string {
+  const milliseconds = (end_time === null ? now : Date.parse(end_time)) - Date.parse(start_time);
   return duration(milliseconds < 60_000 ? milliseconds : Math.floor(milliseconds / 60_000) * 60_000);
-}
-
-/** One incident, or several of one room and kind that overlap and are shown as one. */
-export interface Entry {
-  id: string;
-  /** Worst first. */
-  members: [Incident, ...Incident[]];
 }
 
 /** Incidents under one heading. */
 export interface Section {
   key: string;
   title: string;
-  entries: Entry[];
+  incidents: Incident[];
 }
 
-const kindTitles: Record<Incident["kind"], string> = {
-  threshold: "Beyond their limits", silence: "Silent", anomaly: "Unlike the others", forecast: "Will pass a limit",
-};
-
-/** What a group of several incidents is about. */
-export function groupTitle({ members: [first, ...others] }: Entry): string {
-  const sensors = new Set([first, ...others].map((incident) => incident.sensor_id)).size;
-  const same = others.every((incident) => wrong(incident) === wrong(first));
-  const what = same && first.kind === "threshold" ? wrong(first) : kindTitles[first.kind];
-  return `${what}: ${sensors === 1 ? nameOf(first) : plural(sensors, "sensor")}`;
-}
-
-function entriesOf(incidents: readonly Incident[]): Entry[] {
-  return [...groupBy(incidents, ({ group_id }) => group_id)].flatMap(([id, found]) => {
-    const [first, ...others] = found.toSorted(worstFirst);
-    return first ? [{ id, members: [first, ...others] }] : [];
-  });
-}
-
-function roomOf({ members }: Entry): { key: string; name: string } {
-  const rooms = new Set(members.flatMap((incident) => [incident, ...incident.members]).map(({ room_id }) => room_id));
-  if (rooms.size > 1) return { key: "several", name: "Several rooms" };
-  const [first] = members;
-  return first.room_id === null ? { key: "none", name: "In no room yet" } : { key: String(first.room_id), name: first.room_name ?? `Room ${first.room_id}` };
-}
-
-/** Open incidents by room: the room with the worst first, then by name. */
-export function byRoom(incidents: readonly Incident[]): Section[] {
-  const worstOf = ({ members }: Entry) => Math.max(...members.map(urgency));
-  const entries = entriesOf(incidents).toSorted((a, b) => worstOf(b) - worstOf(a) || worstFirst(a.members[0], b.members[0]));
-  const rooms = [...groupBy(entries, (entry) => roomOf(entry).key)].flatMap(([key, members]) => {
-    const [worst] = members;
-    return worst ? [{ key, name: roomOf(worst).name, title: roomOf(worst).name, entries: members, worst: worstOf(worst) }] : [];
-  });
-  return byName(rooms).toSorted((a, b) => b.worst - a.worst).map(({ key, title, entries: found }) => ({ key, title, entries: found }));
-}
-
-/** Past incidents by the day on which they began, newest first; none is folded into another. */
+/** Past incidents by the day on which they began, as the service has ordered them. */
 export function byDay(incidents: readonly Incident[]): Section[] {
-  return [...groupBy(incidents, ({ start_time }) => timeIn(Date.parse(start_time), { weekday: "short", day: "numeric", month: "short", year: "numeric" }))]
-    .map(([title, found]) => ({ key: title, title, entries: found.map((incident): Entry => ({ id: incident.id, members: [incident] })) }));
-}
-
-/** How many incidents a person counts: those of a group are one. */
-export function groups(incidents: readonly Pick<Incident, "group_id">[]): number {
-  return new Set(incidents.map(({ group_id }) => group_id)).size;
-}
-
-/** The pages of a list in one: an incident on the border of two comes once. */
-export function joined(pages: readonly (readonly Incident[])[]): Incident[] {
-  return [...new Map(pages.flat().map((incident) => [incident.id, incident])).values()];
-}
-
-/** A stretch of a chart, in seconds since the epoch: an incident or, with a band, what was ordinary in an anomaly. */
-export interface Span {
-  start: number;
-  end: number;
-  low?: number;
-  high?: number;
-}
-
-const drawn = { temperature: ["temperature", "temperature_rate"], humidity: ["humidity"], dew_point: ["dew_point"] };
-export type Charted = keyof typeof drawn;
-
-/** When a chart's quantity was beyond a limit, or unlike what it was before. What is only expected is no span. */
-export function spansOf(incidents: readonly Incident[], chart: Charted): Span[] {
-  return incidents
-    .filter(({ kind, quantity }) => kind !== "forecast" && quantity !== null && drawn[chart].includes(quantity))
-    .map(({ start_time, last_time, band_low, band_high }) => ({
-      start: Date.parse(start_time) / 1000, end: Date.parse(last_time) / 1000, ...(band_low !== null && band_high !== null && { low: band_low, high: band_high }),
-    }));
-}
-
-/** When a limit will be passed, at the earliest and at the latest: seconds since the epoch. */
-export interface Passing {
-  limit: number;
-  earliest: number;
-  latest: number;
-}
-
-export function passingOf(incidents: readonly Incident[], chart: Charted): Passing | undefined {
-  const found = incidents.find(({ kind, state, quantity, limit, earliest, latest }) =>
-    kind === "forecast" && state === "lasting" && quantity !== null && drawn[chart].includes(quantity) && limit !== null && earliest !== null && latest !== null);
-  return found && { limit: found.limit ?? 0, earliest: Date.parse(found.earliest ?? "") / 1000, latest: Date.parse(found.latest ?? "") / 1000 };
+  const days = new Map<string, Incident[]>();
+  for (const incident of incidents) {
+    const day = timeIn(Date.parse(incident.start_time), { weekday: "short", day: "numeric", month: "short", year: "numeric" });
+    days.get(day)?.push(incident) ?? days.set(day, [incident]);
+  }
+  return [...days].map(([title, found]) => ({ key: title, title, incidents: found }));
 }

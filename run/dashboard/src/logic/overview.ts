@@ -1,20 +1,17 @@
 // What the overview says: one sentence that is true, which room is worst, and the
 // colour of each sensor.
 import type { components } from "../api/schema";
-import { dewPoint, recommended } from "./climate";
-import { capital, count, decimal, duration, inWords, plural, withUnit } from "./format";
-import { groups } from "./incidents";
+import { recommended } from "./climate";
+import { count, duration, plural, timeOfDay } from "./format";
+import { valueOf } from "./excursions";
+import { rateOf, titleOf } from "./incidents";
 import type { Columns } from "./series";
 
 type Schemas = components["schemas"];
 export type Overview = Schemas["Overview"];
 export type LiveSensor = Schemas["LiveSensor"];
 export type State = LiveSensor["state"];
-export type OpenIncident = Overview["incidents"][number];
 type Limit = Schemas["LiveLimit"];
-
-/** Worst first. */
-const order: State[] = ["critical", "silent", "warning", "late", "unreported", "ok"];
 
 export const stateNames: Record<State, string> = {
   critical: "Critical", silent: "Silent", warning: "Warning", late: "Not here yet", unreported: "No reading yet", ok: "Within limits",
@@ -83,14 +80,13 @@ export interface RoomView {
 
 /** Rooms in the service's order. Sensors come by name from the worker. */
 export function roomsOf(overview: Overview): RoomView[] {
-  const rooms = overview.rooms.map(({ id, name }): RoomView => ({ id, name, state: "ok", sensors: [], range: null }));
+  const rooms = overview.rooms.map(({ id, name, state }): RoomView => ({ id, name, state, sensors: [], range: null }));
   const byID = new Map(rooms.map((room) => [room.id, room]));
   for (const sensor of overview.sensors) {
     const room = byID.get(sensor.room_id);
     if (!room) continue;
     room.sensors.push(sensor);
     const { state, temperature } = sensor;
-    if (order.indexOf(state) < order.indexOf(room.state)) room.state = state;
     if (temperature === null || state === "silent" || state === "late") continue;
     const [low, high] = room.range ?? [temperature, temperature];
     room.range = [Math.min(low, temperature), Math.max(high, temperature)];
@@ -104,84 +100,34 @@ export function rotation(rooms: readonly RoomView[]): RoomView[] {
   return inTrouble.length > 0 ? inTrouble : rooms.filter(({ sensors }) => sensors.length > 0);
 }
 
-/** How grave the sentence is. */
-export type Tone = "quiet" | "note" | "warning" | "critical";
-
-export interface Verdict {
-  tone: Tone;
-  text: string;
-  /** The incident that it is about, with its sensor. */
-  sensorID?: string;
-}
-
-/** The answer to "is everything all right?", and nothing that is not so. */
-export function verdict(overview: Overview): Verdict {
-  const { probe } = overview;
-  const lasting = overview.incidents.filter(({ silenced }) => !silenced);
-  const expected = groups(overview.incidents) - groups(lasting);
-  if (lasting.length > 0) return wrongNow(overview, lasting, expected);
-  if (probe.late) {
-    const late = duration(Math.floor(probe.lateness_s / 60) * 60_000 || probe.lateness_s * 1000);
-    return { tone: "note", text: `The service is ${late} late. Readings are on their way; no sensor is to blame.` };
+/** The service's answer to "is everything all right?", in words. */
+export function sentenceOf({ sentence, counts, incident_counts, probe, incidents }: Overview): string {
+  const { room, sensor, value, limit, rate, since, taken_by: taken, others, outside, quantity } = sentence;
+  const measured = (of: number | null) => (of === null ? null : valueOf({ quantity }, of));
+  const heard = `${count(counts.ok + counts.warning + counts.critical)} of ${plural(counts.sensors, "sensor")} reporting.`;
+  switch (sentence.says) {
+    case "incident": {
+      const incident = incidents.find(({ id }) => id === sentence.incident_id);
+      if (!incident) return "";
+      const parts = [
+        value !== null && `${measured(value)} at ${sensor ?? sentence.sensor_id}`, limit !== null && `limit ${measured(limit)}`, rateOf(quantity, rate),
+        since !== null && `since ${timeOfDay(Date.parse(since))}`, !incident.breaking && "cleared by now",
+      ].filter(Boolean).join(", ");
+      return [`${titleOf(incident)}: ${parts}.`, taken === null ? "Nobody has it." : `${taken} has it.`, others > 0 && `${plural(others, "other incident")}.`].filter(Boolean).join(" ");
+    }
+    case "service_late":
+      return `The service is ${duration(Math.floor(probe.lateness_s / 60) * 60_000 || probe.lateness_s * 1000)} late. Readings are on their way; no sensor is to blame.`;
+    case "no_sensor_reports":
+      return "No sensor reports.";
+    case "maintenance":
+      return [
+        incident_counts.silenced > 0 ? `${plural(incident_counts.silenced, "incident")} in maintenance, and no other.` : `${plural(counts.silent, "sensor")} silent in maintenance.`, heard,
+      ].join(" ");
+    case "outside_recommended":
+      return `No limit is broken, but ${plural(outside, "sensor")} ${outside === 1 ? "is" : "are"} outside the recommended range: ${[room, sensor].filter(Boolean).join(", ")} has ${measured(value)}. ${heard}`;
+    case "nothing_wrong":
+      return `Nothing is wrong. ${heard}`;
   }
-  return nothingWrong(overview, expected);
-}
-
-function wrongNow(overview: Overview, lasting: readonly OpenIncident[], expected: number): Verdict {
-  const open = lasting.filter(({ acknowledged }) => !acknowledged);
-  const heat = new Map(overview.sensors.map(({ id, temperature }) => [id, temperature ?? 0]));
-  const worst = lasting.reduce((a, b) => ((Number(a.acknowledged) - Number(b.acknowledged) || Number(b.severity === "critical") - Number(a.severity === "critical")
-    || (heat.get(b.sensor_id) ?? 0) - (heat.get(a.sensor_id) ?? 0)) > 0 ? b : a));
-  const place = placeOf(overview, worst.room_id, worst.sensor_name ?? worst.sensor_id);
-  const reason = inWords(worst.reason);
-  const handled = open.length > 0 ? "" : lasting.length === 1 ? ", acknowledged" : ", all acknowledged";
-  const number = groups(lasting) === 1 ? plural(lasting.length, "sensor") : plural(groups(lasting), "incident");
-  const text = lasting.length === 1
-    ? `${place}: ${reason}${handled}`
-    : `${number}${handled}, worst${open.length > 0 && open.length < lasting.length ? " that nobody has" : ""}: ${place}. ${capital(reason)}`;
-  return {
-    tone: open.length === 0 ? "note" : worst.severity, sensorID: worst.sensor_id,
-    text: expected > 0 ? `${text}. ${count(expected)} more in maintenance` : text,
-  };
-}
-
-/** What is said when no incident lasts but those that maintenance expects. */
-function nothingWrong(overview: Overview, expected: number): Verdict {
-  const { counts, to_be_seen: unseen } = overview;
-  const reporting = overview.sensors.filter(({ state }) => state === "ok" || state === "warning" || state === "critical");
-  const outside = reporting.filter((sensor) => !isRecommended(sensor));
-  const rest = [
-    expected > 0 && `${plural(expected, "incident")} in maintenance.`,
-    counts.silent > 0 && `${plural(counts.silent, "sensor")} ${counts.silent === 1 ? "is" : "are"} silent in maintenance.`,
-    counts.unreported > 0 && `${plural(counts.unreported, "sensor")} ${counts.unreported === 1 ? "waits for its" : "wait for their"} first reading.`,
-    unseen > 0 && `${plural(unseen, "incident")} to be seen ${unseen === 1 ? "is" : "are"} over.`,
-  ];
-  const say = (...parts: (string | false)[]) => [...parts, ...rest].filter(Boolean).join(" ");
-  const heard = `${count(reporting.length)} of ${count(counts.sensors)} reporting.`;
-  if (reporting.length === 0) return { tone: "note", text: say("No sensor reports.") };
-  if (outside.length === 0) return { tone: unseen > 0 ? "note" : "quiet", text: say(`All within the recommended range, ${heard}`) };
-  const warmest = outside.reduce((a, b) => ((b.temperature ?? 0) > (a.temperature ?? 0) ? b : a));
-  const found = `${plural(outside.length, "sensor")} ${outside.length === 1 ? "is" : "are"} outside the recommended range`;
-  return {
-    tone: "note", sensorID: warmest.id,
-    text: say(
-      `${expected > 0 ? found : `No limit is broken, but ${found}`}:`,
-      `${placeOf(overview, warmest.room_id, warmest.name)} has ${withUnit(warmest.temperature)}, ${decimal(warmest.humidity)} %.`, heard,
-    ),
-  };
-}
-
-function placeOf(overview: Overview, roomID: number | null, sensor: string): string {
-  const room = overview.rooms.find(({ id }) => id === roomID)?.name;
-  return room === undefined ? sensor : `${room}, ${sensor}`;
-}
-
-/** Within the recommended envelope for clean air. */
-function isRecommended({ temperature, humidity }: LiveSensor): boolean {
-  if (temperature === null || humidity === null) return true;
-  const dew = dewPoint(temperature, humidity) ?? -Infinity;
-  const { temperature: range, dewPoint: moisture } = recommended;
-  return temperature >= range.low && temperature <= range.high && dew >= moisture.low && dew <= moisture.high && humidity <= recommended.humidity.high;
 }
 
 const halfHour = 1800;

@@ -1,13 +1,16 @@
-// Incidents: those that are open by room, and the history by day.
+// Incidents: those that last, and the history by day.
+import { useQueryClient } from "@tanstack/react-query";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Link, useSearchParams } from "wouter-preact";
-import { useIncidents, useRooms } from "../api/queries";
+import { api, unwrap } from "../api/client";
+import { keys, useIncidents, useOverview, useRooms } from "../api/queries";
 import { count, plural } from "../logic/format";
-import { byDay, byRoom, groups, joined, kinds, waits, type Incident } from "../logic/incidents";
+import { byDay, causes, type Incident } from "../logic/incidents";
+import { Action } from "../components/action";
 import { ContactNotice, useLostContact } from "../components/contact";
 import { Select } from "../components/form";
 import { IncidentTable } from "../components/incidents";
-import { Empty, Failure, Loading } from "../components/states";
+import { Empty, Failure, Loading, More } from "../components/states";
 import { useTitle } from "../components/title";
 
 /** The longest text that the API looks for. */
@@ -33,11 +36,11 @@ function useFilter() {
     return next;
   }, { replace: true });
   const day = (name: string) => (search.get(name) ? Date.parse(`${search.get(name)}T00:00`) : undefined);
-  const kind = search.get("kind");
+  const cause = search.get("cause");
   const to = day("to");
   return {
     set, past: search.get("state") === "all", text: (search.get("text") ?? "").slice(0, longestText), fromDay: search.get("from") ?? "", toDay: search.get("to") ?? "",
-    roomID: Number(search.get("room")) || undefined, kind: kind !== null && kind in kinds ? (kind as Incident["kind"]) : undefined,
+    roomID: Number(search.get("room")) || undefined, cause: cause !== null && cause in causes ? (cause as Incident["cause"]) : undefined,
     // The day that is chosen as the last one is shown whole.
     from: day("from"), to: to === undefined ? undefined : new Date(to).setDate(new Date(to).getDate() + 1),
   };
@@ -46,21 +49,7 @@ function useFilter() {
 export default function IncidentsPage() {
   useTitle("Incidents");
   const filter = useFilter();
-  const { past, text, roomID, kind, set } = filter;
-  const words = useSettled(text);
-  const shown = useIncidents({ ...filter, text: words }, past);
-  const rooms = useRooms();
-  const lost = useLostContact();
-  const search = useRef<HTMLInputElement>(null);
-  useEffect(() => {
-    if (search.current && document.activeElement !== search.current) search.current.value = text;
-  }, [text]);
-
-  const found = useMemo(() => joined(shown.data?.pages ?? []), [shown.data]);
-  const sections = useMemo(() => (past ? byDay(found) : byRoom(found)), [past, found]);
-  const filtered = text !== "" || roomID !== undefined || kind !== undefined || (past && (filter.fromDay || filter.toDay));
-  const searching = words !== text || shown.isPlaceholderData;
-
+  const { past, set } = filter;
   return (
     <>
       <div class="heading">
@@ -68,41 +57,93 @@ export default function IncidentsPage() {
         <Link href="/rules">Rules</Link>
         <Link href="/maintenance">Maintenance windows</Link>
       </div>
-      <div class="filters" role="search">
-        <div class="segments" role="group" aria-label="Which incidents">
-          <button type="button" aria-pressed={!past} onClick={() => set("state", "")}>Open</button>
-          <button type="button" aria-pressed={past} onClick={() => set("state", "all")}>History</button>
-        </div>
-        <Select label="Room" value={roomID ?? 0} onChange={(chosen) => set("room", chosen ? String(chosen) : "")} options={[[0, "All rooms"], ...(rooms.data ?? []).map(({ id, name }) => [id, name] as const)]} />
-        <Select label="Kind" value={kind ?? ""} onChange={(chosen) => set("kind", chosen)} options={[["", "All kinds"], ...Object.entries(kinds)]} />
-        {past && <>
-          <div class="field"><label for="from">From</label><input id="from" type="date" value={filter.fromDay} onChange={(event) => set("from", event.currentTarget.value)} /></div>
-          <div class="field"><label for="to">To</label><input id="to" type="date" value={filter.toDay} onChange={(event) => set("to", event.currentTarget.value)} /></div>
-        </>}
-        <div class="field grows"><label for="text">Text</label><input id="text" ref={search} type="search" maxLength={longestText} defaultValue={text} onInput={(event) => set("text", event.currentTarget.value)} /></div>
+      <div class="segments" role="group" aria-label="Which incidents">
+        <button type="button" aria-pressed={!past} onClick={() => set("state", "")}>Now</button>
+        <button type="button" aria-pressed={past} onClick={() => set("state", "all")}>History</button>
       </div>
       <ContactNotice />
-      {shown.error && lost === null && <Failure error={shown.error} retry={() => void shown.refetch()} />}
-      {!shown.data && !shown.error && <Loading what="incidents" />}
-      {shown.data && (
-        <p class="hint" aria-live="polite">
-          {searching ? "Searching…" : <>
-            {shown.hasNextPage && "The newest "}{past ? plural(found.length, "incident") : plural(groups(found), "open incident")}
-            {past ? shown.hasNextPage ? "." : ", newest first." : `, ${count(groups(found.filter(waits)))} to be seen.`}
-          </>}
-        </p>
-      )}
-      {shown.data && !searching && found.length === 0 && (
-        <Empty title={filtered ? "None like that" : past ? "No incident yet" : "Nothing to see to"}>
-          <p>{filtered ? "No incident fits these filters." : <>A value beyond the limit of a <Link href="/rules">rule</Link>, or a sensor that falls silent, makes an incident.</>}</p>
+      {past ? <History filter={filter} /> : <Now />}
+    </>
+  );
+}
+
+/** What lasts, in the service's order, and what is over and nobody has seen. */
+function Now() {
+  const { data, error, refetch } = useOverview();
+  const lost = useLostContact();
+  const queries = useQueryClient();
+  const [seeing, setSeeing] = useState(false);
+  const unseen = data?.incident_counts.unseen ?? 0;
+  const over = useIncidents({ state: "unseen" }, unseen > 0);
+  if (!data) return error ? <Failure error={error} retry={() => void refetch()} /> : <Loading what="incidents" />;
+  const { incidents, incident_counts: counts } = data;
+  const found = over.data?.pages.flatMap(({ items }) => items) ?? [];
+  const see = async () => {
+    setSeeing(true);
+    try {
+      await unwrap(api.POST("/api/v1/incidents/seen", { body: {} }));
+      await queries.invalidateQueries({ queryKey: keys.live });
+    } finally {
+      setSeeing(false);
+    }
+  };
+  return (
+    <div class={lost === null ? undefined : "stale"}>
+      <p class="hint" aria-live="polite">
+        {counts.lasting === 0 ? "No incident lasts." : `${plural(counts.lasting, "incident")} ${counts.lasting === 1 ? "lasts" : "last"}: nobody has ${count(counts.open)}, ${count(counts.taken)} taken, ${count(counts.silenced)} in maintenance.`}
+      </p>
+      {counts.lasting === 0 && unseen === 0 && (
+        <Empty title="Nothing to see to">
+          <p>A value beyond the limit of a <Link href="/rules">rule</Link>, or a sensor that falls silent, makes an incident.</p>
         </Empty>
       )}
-      {found.length > 0 && <div class={searching ? "old" : lost === null ? undefined : "stale"}><IncidentTable sections={sections} dated={past} /></div>}
-      {shown.hasNextPage && (
-        <button type="button" aria-disabled={shown.isFetchingNextPage} onClick={() => !shown.isFetchingNextPage && void shown.fetchNextPage()}>
-          {shown.isFetchingNextPage ? "Loading…" : "Show older ones"}
-        </button>
+      {incidents.length > 0 && <IncidentTable sections={[{ key: "now", title: "", incidents }]} />}
+      {unseen > 0 && (
+        <section aria-labelledby="over">
+          <div class="heading">
+            <h2 id="over">Over and not seen: {count(unseen)}</h2>
+            <Action waits={seeing && "One moment…"} onClick={() => void see()}>Mark all as seen</Action>
+          </div>
+          {over.error && <Failure error={over.error} retry={() => void over.refetch()} />}
+          {found.length > 0 && <IncidentTable sections={byDay(found)} />}
+          <More {...over} />
+        </section>
       )}
+    </div>
+  );
+}
+
+function History({ filter }: { filter: ReturnType<typeof useFilter> }) {
+  const { text, roomID, cause, fromDay, toDay, set } = filter;
+  const words = useSettled(text);
+  const shown = useIncidents({ ...filter, text: words });
+  const rooms = useRooms();
+  const lost = useLostContact();
+  const search = useRef<HTMLInputElement>(null);
+  useEffect(() => {
+    if (search.current && document.activeElement !== search.current) search.current.value = text;
+  }, [text]);
+  const found = useMemo(() => shown.data?.pages.flatMap(({ items }) => items) ?? [], [shown.data]);
+  const sections = useMemo(() => byDay(found), [found]);
+  const filtered = text !== "" || roomID !== undefined || cause !== undefined || fromDay || toDay;
+  const searching = words !== text || shown.isPlaceholderData;
+  return (
+    <>
+      <div class="filters" role="search">
+        <Select label="Room" value={roomID ?? 0} onChange={(chosen) => set("room", chosen ? String(chosen) : "")} options={[[0, "All rooms"], ...(rooms.data ?? []).map(({ id, name }) => [id, name] as const)]} />
+        <Select label="Cause" value={cause ?? ""} onChange={(chosen) => set("cause", chosen)} options={[["", "All causes"], ...Object.entries(causes)]} />
+        <div class="field"><label for="from">From</label><input id="from" type="date" value={fromDay} onChange={(event) => set("from", event.currentTarget.value)} /></div>
+        <div class="field"><label for="to">To</label><input id="to" type="date" value={toDay} onChange={(event) => set("to", event.currentTarget.value)} /></div>
+        <div class="field grows"><label for="text">Text</label><input id="text" ref={search} type="search" maxLength={longestText} defaultValue={text} onInput={(event) => set("text", event.currentTarget.value)} /></div>
+      </div>
+      {shown.error && lost === null && <Failure error={shown.error} retry={() => void shown.refetch()} />}
+      {!shown.data && !shown.error && <Loading what="incidents" />}
+      {shown.data && <p class="hint" aria-live="polite">{searching ? "Searching…" : `${plural(shown.data.pages[0]?.total ?? 0, "incident")}, newest first.`}</p>}
+      {shown.data && !searching && found.length === 0 && (
+        <Empty title={filtered ? "None like that" : "No incident yet"}><p>{filtered ? "No incident fits these filters." : "What is over is listed here, too."}</p></Empty>
+      )}
+      {found.length > 0 && <div class={searching ? "old" : lost === null ? undefined : "stale"}><IncidentTable sections={sections} /></div>}
+      <More {...shown} />
     </>
   );
 }

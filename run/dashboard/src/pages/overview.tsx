@@ -4,10 +4,11 @@ import { useMemo, useState } from "preact/hooks";
 import { Link } from "wouter-preact";
 import { useOverview } from "../api/queries";
 import { plural } from "../logic/format";
-import { roomsOf, verdict, type Overview } from "../logic/overview";
+import { roomsOf, sentenceOf, type Overview } from "../logic/overview";
 import { ContactNotice, useLostContact } from "../components/contact";
 import { AddRoom } from "../components/addroom";
 import { densityOf, Legend, RoomMap } from "../components/heatmap";
+import { IncidentTable } from "../components/incidents";
 import { NotAllJudged } from "../components/judged";
 import { FirstSteps } from "../components/steps";
 import { Empty, Failure, Loading, StatusMark } from "../components/states";
@@ -32,6 +33,7 @@ export function OverviewPage() {
         </Empty>
       )}
       {data && data.sensors.length > 0 && lost === null && <><Sentence overview={data} /><NotAllJudged {...data} /></>}
+      {data && data.incidents.length > 0 && <div class={lost === null ? undefined : "stale"}><Lasting incidents={data.incidents} /></div>}
       {data && data.rooms.length > 0 && (
         <div class="toolbar">
           {data.sensors.length > 0 && <Legend />}
@@ -50,18 +52,21 @@ export function OverviewPage() {
 
 /** The answer to "is everything all right?". */
 export function Sentence({ overview }: { overview: Overview }) {
-  const { tone, text, sensorID } = useMemo(() => verdict(overview), [overview]);
-  const open = overview.to_be_seen;
+  const { sentence: { tone, incident_id: about, sensor_id: sensor }, incident_counts: { to_be_seen: open } } = overview;
   return (
     <section class={`sentence ${tone}`} aria-live="polite">
-      <p><StatusMark kind={tone === "quiet" ? "ok" : tone === "note" ? "late" : "alert"} /> {text}</p>
+      <p><StatusMark kind={tone === "quiet" ? "ok" : tone === "note" ? "late" : "alert"} /> {sentenceOf(overview)}</p>
       <p class="actions">
-        {sensorID && tone !== "quiet" && <Link href={`/sensors/${encodeURIComponent(sensorID)}`}>Look at it</Link>}
+        {about !== null ? <Link href={`/incidents/${about}`}>Look at it</Link> : sensor !== null && <Link href={`/sensors/${encodeURIComponent(sensor)}`}>Look at it</Link>}
         {open > 0 && <Link href="/incidents">{plural(open, "incident")} to be seen</Link>}
       </p>
       {overview.probe.late && tone !== "note" && <p class="hint">The service is late: what you see may be old, and no sensor counts as silent.</p>}
     </section>
   );
+}
+
+function Lasting({ incidents }: Pick<Overview, "incidents">) {
+  return <IncidentTable sections={useMemo(() => [{ key: "lasting", title: "", incidents }], [incidents])} />;
 }
 
 function Rooms({ overview: newest, stale }: { overview: Overview; stale: boolean }) {
