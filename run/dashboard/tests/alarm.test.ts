@@ -1,39 +1,36 @@
 import { expect, test } from "vitest";
 import { alarming, announcement, Told } from "../src/logic/alarm";
-import type { OpenIncident } from "../src/logic/overview";
+import type { Incident } from "../src/logic/incidents";
+import { incident } from "./incident";
 
-const incident = (id: string, more: Partial<OpenIncident> = {}): OpenIncident => ({
-  id, group_id: id, kind: "threshold", severity: "warning", sensor_id: "a", sensor_name: "Rack 7", room_id: 1, gateway_id: null,
-  start_time: "2026-03-01T11:48:00Z", acknowledged: false, silenced: false, late: false, reason: "Temperature above 32.0 °C", ...more,
-});
-const ids = (found: OpenIncident[]) => found.map(({ id }) => id);
+const ids = (found: Incident[]) => found.map(({ id }) => id);
+const some = (...numbers: number[]) => ({ incidents: numbers.map((id) => incident({ id })) });
 
-test("what is late, acknowledged or in maintenance makes no sound", () => {
+test("what is late, taken, cleared or in maintenance makes no sound", () => {
   const incidents = [
-    incident("2", { late: true }), incident("3", { acknowledged: true }), incident("4", { silenced: true }), incident("5"),
+    incident({ id: 2, late: true }), incident({ id: 3, state: "taken" }), incident({ id: 4, silenced: true }), incident({ id: 5 }), incident({ id: 6, breaking: false }),
   ];
-  expect(ids(alarming({ incidents }))).toEqual(["5"]);
+  expect(ids(alarming({ incidents }))).toEqual([5]);
 });
 
-test("an incident is told once, when it comes, the worst first", () => {
+test("an incident is told once, when it comes, and again when it calls again", () => {
   const told = new Told();
-  expect(ids(told.next({ incidents: [incident("1")] })), "seen on the page that begins").toEqual([]);
-  expect(ids(told.next({ incidents: [incident("1"), incident("2"), incident("3", { severity: "critical" })] }))).toEqual(["3", "2"]);
-  expect(ids(told.next({ incidents: [incident("1"), incident("2"), incident("3")] }))).toEqual([]);
-  expect(ids(told.next({ incidents: [] }))).toEqual([]);
-  expect(ids(told.next({ incidents: [incident("2")] })), "it comes back").toEqual([]);
-  told.next({ incidents: [incident("2", { acknowledged: true })] });
-  expect(ids(told.next({ incidents: [incident("2")] })), "given back").toEqual(["2"]);
+  expect(ids(told.next(some(1))), "seen on the page that begins").toEqual([]);
+  expect(ids(told.next(some(3, 1, 2))), "in the service's order").toEqual([3, 2]);
+  expect(ids(told.next(some(1, 2, 3)))).toEqual([]);
+  expect(ids(told.next(some()))).toEqual([]);
+  expect(ids(told.next(some(2))), "it comes back").toEqual([]);
+  expect(ids(told.next({ incidents: [incident({ id: 2, state: "taken" })] }))).toEqual([]);
+  expect(ids(told.next(some(2))), "it calls again").toEqual([2]);
 });
 
 test("what still lasts when its maintenance ends is told then", () => {
   const told = new Told();
-  told.next({ incidents: [incident("1", { silenced: true })] });
-  expect(ids(told.next({ incidents: [incident("1")] }))).toEqual(["1"]);
+  told.next({ incidents: [incident({ silenced: true })] });
+  expect(ids(told.next(some(1)))).toEqual([1]);
 });
 
-test("a notification names the place and the reason", () => {
-  const rooms = [{ id: 1, name: "Hall C" }];
-  expect(announcement([incident("1")], rooms)).toEqual({ title: "Hall C, Rack 7", body: "Temperature above 32.0 °C" });
-  expect(announcement([incident("1"), incident("2")], rooms).title).toBe("2 incidents, worst: Hall C, Rack 7");
+test("a notification names the place, the cause and the reason", () => {
+  expect(announcement([incident({})])).toEqual({ title: "Hall A is too hot", body: "Temperature above 27.0 °C for 12 min, peak 34.2 °C" });
+  expect(announcement([incident({}), incident({ id: 2 })]).title).toBe("Hall A is too hot, and 1 more");
 });

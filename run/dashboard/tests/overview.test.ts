@@ -1,77 +1,43 @@
 import { expect, test } from "vitest";
-import { groups } from "../src/logic/incidents";
-import { beyond, learningSince, roomsOf, rotation, sparkColumns, stepOf, verdict, type LiveSensor, type Overview } from "../src/logic/overview";
+import { beyond, learningSince, roomsOf, rotation, sentenceOf, sparkColumns, stepOf, type LiveSensor, type Overview } from "../src/logic/overview";
+import { incident } from "./incident";
 
 type Limit = NonNullable<Overview["limits"][number]>[number];
 const limit = (value: number, more: Partial<Limit> = {}): Limit => ({ quantity: "temperature", direction: "above", severity: "critical", limit: value, ...more });
 const sensor = (more: Partial<LiveSensor>): LiveSensor => ({
   id: "a", name: "Rack 7", room_id: 1, position: null, state: "ok", temperature: 22, humidity: 45, timestamp: "2026-03-01T12:00:00Z", gateway_id: null, judged_by: "window", interval_s: 30, limits: 0, sparkline: "", ...more,
 });
-const incident = (more: Partial<Overview["incidents"][number]>): Overview["incidents"][number] => ({
-  id: "1", group_id: more.id ?? "1", kind: "threshold", severity: "warning", sensor_id: "a", sensor_name: "Rack 7", room_id: 1, gateway_id: null,
-  start_time: "2026-03-01T11:48:00Z", acknowledged: false, silenced: false, late: false, reason: "Temperature above 32.0 °C for 12 min, peak 33.1 °C", ...more,
-});
-function overview(sensors: LiveSensor[], incidents: Overview["incidents"] = [], late = 0, over = 0): Overview {
+const nothing: Overview["sentence"] = {
+  says: "nothing_wrong", tone: "quiet", incident_id: null, cause: null, room: null, sensor_id: null, sensor: null, quantity: null, value: null, limit: null, rate: null, since: null,
+  taken_by: null, others: 0, outside: 0,
+};
+function overview(sensors: LiveSensor[], more: Partial<Overview> = {}): Overview {
   const states = (state: string) => sensors.filter((one) => one.state === state).length;
   return {
-    time: "2026-03-01T12:00:10Z", probe: { late: late > 0, lateness_s: late, published: null }, rooms: [{ id: 1, name: "Hall C" }, { id: 2, name: "Hall A" }],
-    limits: [[limit(50)]], sparkline_start: "2026-02-28T12:30:00Z", sensors, incidents,
-    to_be_seen: groups(incidents.filter(({ acknowledged, silenced }) => !acknowledged && !silenced)) + over,
+    time: "2026-03-01T12:00:10Z", probe: { late: false, lateness_s: 0, published: null }, sentence: nothing,
+    rooms: [{ id: 1, name: "Hall C", state: "silent" }, { id: 2, name: "Hall A", state: "ok" }],
+    limits: [[limit(50)]], sparkline_start: "2026-02-28T12:30:00Z", sensors, incidents: [],
+    incident_counts: { lasting: 0, open: 0, taken: 0, silenced: 0, unseen: 0, to_be_seen: 0 },
     counts: { sensors: sensors.length, ok: states("ok"), warning: states("warning"), critical: states("critical"), silent: states("silent"), late: states("late"), unreported: states("unreported") },
+    ...more,
   };
 }
-const says = (sensors: LiveSensor[], incidents?: Overview["incidents"], late?: number, over?: number) => verdict(overview(sensors, incidents, late, over));
+const says = (sentence: Partial<Overview["sentence"]>, more: Partial<Overview> = {}) => sentenceOf(overview([sensor({})], { sentence: { ...nothing, ...sentence }, ...more }));
 
-test("all is well only within the recommended range", () => {
-  expect(says([sensor({}), sensor({ id: "b" })])).toEqual({ tone: "quiet", text: "All within the recommended range, 2 of 2 reporting." });
-  expect(says([sensor({}), sensor({ id: "b", name: "Rack 8", temperature: 49.5 })])).toEqual({
-    tone: "note", sensorID: "b",
-    text: "No limit is broken, but 1 sensor is outside the recommended range: Hall C, Rack 8 has 49.5 °C, 45.0 %. 2 of 2 reporting.",
-  });
-});
-
-test("one incident is told in full, of several the worst", () => {
-  expect(says([sensor({})], [incident({})])).toEqual({ tone: "warning", sensorID: "a", text: "Hall C, Rack 7: Temperature above 32.0 °C for 12 min, peak 33.1 °C" });
-  const two = says([sensor({})], [incident({}), incident({ id: "2", severity: "critical", sensor_id: "b", sensor_name: "Rack 9", room_id: 2 })]);
-  expect(two).toMatchObject({ tone: "critical", sensorID: "b" });
-  expect(two.text).toMatch(/^2 incidents, worst: Hall A, Rack 9\. /);
-  const group = says([sensor({}), sensor({ id: "b", name: "Rack 8", temperature: 40 })], [incident({}), incident({ id: "2", group_id: "1", sensor_id: "b", sensor_name: "Rack 8" })]);
-  expect(group.text).toMatch(/^2 sensors, worst: Hall C, Rack 8\. /);
-});
-
-test("what somebody has is told quietly, and what is silenced not at all", () => {
-  expect(says([sensor({})], [incident({ acknowledged: true, severity: "critical" })])).toMatchObject({ tone: "note" });
-  expect(says([sensor({})], [incident({ silenced: true })])).toEqual({ tone: "quiet", text: "All within the recommended range, 1 of 1 reporting. 1 incident in maintenance." });
-  expect(says([sensor({ temperature: 33 })], [incident({ silenced: true })]).text, "a limit is broken")
-    .toBe("1 sensor is outside the recommended range: Hall C, Rack 7 has 33.0 °C, 45.0 %. 1 of 1 reporting. 1 incident in maintenance.");
-});
-
-test("incidents that are over hide neither what lasts nor what is outside the recommended range", () => {
-  expect(says([sensor({})], [], 0, 1)).toEqual({ tone: "note", text: "All within the recommended range, 1 of 1 reporting. 1 incident to be seen is over." });
-  expect(says([sensor({ temperature: 37 }), sensor({ id: "b" })], [], 0, 210)).toEqual({
-    tone: "note", sensorID: "a",
-    text: "No limit is broken, but 1 sensor is outside the recommended range: Hall C, Rack 7 has 37.0 °C, 45.0 %. 2 of 2 reporting. 210 incidents to be seen are over.",
-  });
-  const lasting = Array.from({ length: 31 }, (_, i) => incident({ id: `${i}`, severity: "critical" }));
-  expect(says([sensor({ temperature: 41 })], lasting, 0, 210)).toMatchObject({ tone: "critical", text: expect.stringMatching(/^31 incidents, worst: Hall C, Rack 7\. /) });
-});
-
-test("of several that last the worst that nobody has is told, and how many maintenance expects", () => {
-  const two = [incident({ id: "1", acknowledged: true, severity: "critical" }), incident({ id: "2", sensor_id: "b", sensor_name: "Rack 8" })];
-  expect(says([sensor({})], two).text).toMatch(/^2 incidents, worst that nobody has: Hall C, Rack 8\. /);
-  expect(says([sensor({})], two.map((one) => ({ ...one, acknowledged: true }))).text).toMatch(/^2 incidents, all acknowledged, worst: Hall C, Rack 7\. /);
-  expect(says([sensor({})], [incident({}), incident({ id: "2", silenced: true }), incident({ id: "3", group_id: "2", silenced: true })]).text)
-    .toBe("Hall C, Rack 7: Temperature above 32.0 °C for 12 min, peak 33.1 °C. 1 more in maintenance");
-});
-
-test("while the service is late it says so, and blames no sensor", () => {
-  expect(says([sensor({ state: "late" })], [], 250)).toEqual({ tone: "note", text: "The service is 4 min late. Readings are on their way; no sensor is to blame." });
-  expect(says([sensor({ state: "late" })], [incident({})], 250).tone).toBe("warning");
-});
-
-test("sensors that do not report are not counted as well", () => {
-  expect(says([sensor({}), sensor({ id: "b", state: "unreported", temperature: null })]).text).toBe("All within the recommended range, 1 of 2 reporting. 1 sensor waits for its first reading.");
-  expect(says([sensor({ state: "unreported", temperature: null })]).text).toBe("No sensor reports. 1 sensor waits for its first reading.");
+test("the sentence words what the service says, and nothing else", () => {
+  expect(says({})).toBe("Nothing is wrong. 1 of 1 sensor reporting.");
+  const hot = {
+    says: "incident", tone: "critical", incident_id: 1, cause: "too_hot", room: "Hall A", sensor_id: "a", sensor: "Rack 7", quantity: "temperature", value: 33.8, limit: 27, rate: 0.6,
+    since: "2026-03-01T12:00:00Z",
+  } as const;
+  expect(says(hot, { incidents: [incident({})] })).toMatch(/^Hall A is too hot: 33\.8 °C at Rack 7, limit 27\.0 °C, rising 0\.6 °C\/min, since \d+:00.*\. Nobody has it\.$/);
+  expect(says({ ...hot, taken_by: "anna", others: 2 }, { incidents: [incident({ state: "taken", phase: "expected", breaking: false })] })).toMatch(/^Hall A will be too hot: .* cleared by now\. anna has it\. 2 other incidents\.$/);
+  expect(says({ ...hot, value: null, limit: null, rate: null, quantity: null }, { incidents: [incident({ cause: "silent" })] })).toMatch(/^Hall A is silent: since /);
+  expect(says({ says: "service_late" }, { probe: { late: true, lateness_s: 250, published: null } })).toBe("The service is 4 min late. Readings are on their way; no sensor is to blame.");
+  expect(says({ says: "no_sensor_reports" })).toBe("No sensor reports.");
+  expect(says({ says: "maintenance" }, { incident_counts: { lasting: 1, open: 0, taken: 0, silenced: 1, unseen: 0, to_be_seen: 0 } })).toBe("1 incident in maintenance, and no other. 1 of 1 sensor reporting.");
+  expect(says({ says: "outside_recommended", room: "Hall C", sensor: "Rack 8", quantity: "humidity", value: 71, outside: 1 }))
+    .toBe("No limit is broken, but 1 sensor is outside the recommended range: Hall C, Rack 8 has 71.0 %. 1 of 1 sensor reporting.");
 });
 
 test("rooms keep the service's order, their temperatures are those of sensors that report", () => {
@@ -109,8 +75,9 @@ test("a sparkline is differences of tenths, with gaps", () => {
 });
 
 test("a wall shows the rooms in trouble, or else all that have a sensor", () => {
-  const names = (sensors: LiveSensor[]) => rotation(roomsOf(overview(sensors))).map(({ name }) => name);
+  const names = (sensors: LiveSensor[], state: "ok" | "warning" = "ok") =>
+    rotation(roomsOf(overview(sensors, { rooms: [{ id: 1, name: "Hall C", state: "ok" }, { id: 2, name: "Hall A", state }] }))).map(({ name }) => name);
   expect(names([sensor({}), sensor({ id: "b", room_id: 2 })])).toEqual(["Hall C", "Hall A"]);
-  expect(names([sensor({}), sensor({ id: "b", room_id: 2, state: "warning" })])).toEqual(["Hall A"]);
+  expect(names([sensor({}), sensor({ id: "b", room_id: 2, state: "warning" })], "warning")).toEqual(["Hall A"]);
   expect(names([sensor({})])).toEqual(["Hall C"]);
 });

@@ -24,7 +24,8 @@ export function saying({ cause, phase, state }: Pick<Incident, "cause" | "phase"
 
 /** Where it is: a room, all of a gateway that is silent, or a node that is in no room. */
 export function placeOf({ room_name, gateway_id, gateway_name, worst }: Incident): string {
-  return room_name ?? (gateway_id === null ? `${worst.sensor_name ?? worst.sensor_id}, not placed` : `Gateway ${gateway_name ?? gateway_id}`);
+  const gateway = gateway_name ?? gateway_id;
+  return room_name ?? (gateway ? `Gateway ${gateway}` : `${worst.sensor_name ?? worst.sensor_id}, not placed`);
 }
 
 /** What is wrong where, in one line: "Hall A is too hot". */
