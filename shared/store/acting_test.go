@@ -15,6 +15,7 @@ import (
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/maintenance"
 	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/incidents"
 	"coldaisle.dev/shared/store/pipeline"
@@ -438,4 +439,351 @@ func TestPlannedIncidentNeedsNoLook(t *testing.T) {
 	if all := db.roomIncidents(t, db.anna, db.annasRoom); len(all) != 1 || must.Get(db.Unseen(t.Context(), db.anna))(t) != 0 {
 		t.Errorf("a late one: %v", all)
 	}
+}
+
+// TestIncidentsAreListed by their state, place, cause, words and time, newest first.
+func TestIncidentsAreListed(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	attic := must.Get(db.CreateRoom(t.Context(), db.anna, "Attic"))(t).ID
+	cellar := must.Get(db.CreateRoom(t.Context(), db.anna, "Cellar"))(t).ID
+	db.sensor(t, db.anna, attic, "n1")
+	db.sensor(t, db.anna, cellar, "n2")
+	damp := judged("n1", 2000, 22)
+	damp.Humidity = 71
+	db.judge(t, judged("n1", 0, 60), judged("n1", 30, 20), judged("n2", 100, 60))
+	db.settle(t, 700)
+	taken := db.only(t, 700).ID
+	must.Get(db.Act(t.Context(), db.anna, taken, incidents.Action{Event: incident.EventTaken, By: "berta1", Comment: "Filter change"}, clock(700)))(t)
+	db.judge(t, damp, judged("n1", 2030, 22))
+	db.settle(t, 2700)
+	humid := db.newest(t, attic)
+	must.Get(db.See(t.Context(), db.anna, []int64{humid}, "anna12", clock(2700)))(t)
+	db.judge(t, judged("n1", 5000, 60))
+	all := must.Get(db.Incidents(t.Context(), db.anna, incidents.IncidentQuery{Part: store.Part{Limit: 10}}, clock(5001)))(t)
+	var ids []int64
+	for _, i := range all.Items {
+		ids = append(ids, i.ID)
+	}
+	if len(ids) != 4 || all.Total != 4 || all.Next != nil || ids[1] != humid || ids[2] != taken {
+		t.Fatalf("%+v", all)
+	}
+	for _, c := range []struct {
+		query incidents.IncidentQuery
+		want  []int // of the four, newest first
+	}{
+		{incidents.IncidentQuery{State: incidents.StateLasting}, []int{0, 2}},
+		{incidents.IncidentQuery{State: incidents.StateOpen}, []int{0}},
+		{incidents.IncidentQuery{State: incidents.StateTaken}, []int{2}},
+		{incidents.IncidentQuery{State: incidents.StateOver}, []int{1, 3}},
+		{incidents.IncidentQuery{State: incidents.StateUnseen}, []int{3}},
+		{incidents.IncidentQuery{RoomID: attic}, []int{0, 1, 3}},
+		{incidents.IncidentQuery{RoomID: db.annasRoom}, nil},
+		{incidents.IncidentQuery{SensorID: "n2"}, []int{2}},
+		{incidents.IncidentQuery{Cause: incident.TooHumid}, []int{1}},
+		{incidents.IncidentQuery{Cause: incident.TooHot, RoomID: attic, State: incidents.StateOver}, []int{3}},
+		{incidents.IncidentQuery{Words: []string{"TOO HOT", "attic"}}, []int{0, 3}}, // of itself
+		{incidents.IncidentQuery{Words: []string{"cellar", "rack"}}, []int{2}},      // and of its excursions
+		{incidents.IncidentQuery{Words: []string{"71.0"}}, []int{1}},
+		{incidents.IncidentQuery{Words: []string{"filter", "berta"}}, []int{2}},
+		{incidents.IncidentQuery{Words: []string{"filter", "attic"}}, nil},
+		{incidents.IncidentQuery{Words: []string{"%"}}, nil},
+		{incidents.IncidentQuery{Start: clock(30)}, []int{0, 1, 2, 3}},
+		{incidents.IncidentQuery{Start: clock(31)}, []int{0, 1, 2}},
+		{incidents.IncidentQuery{End: clock(2000)}, []int{2, 3}},
+		{incidents.IncidentQuery{End: clock(2001)}, []int{1, 2, 3}},
+		{incidents.IncidentQuery{Start: clock(31), End: clock(100)}, nil},
+	} {
+		c.query.Limit = 10
+		page := must.Get(db.Incidents(t.Context(), db.anna, c.query, clock(5001)))(t)
+		var got []int
+		for _, i := range page.Items {
+			got = append(got, slices.Index(ids, i.ID))
+		}
+		must.Equal(t, fmt.Sprintf("%+v", c.query), c.want, got)
+		must.Equal(t, "total", int64(len(c.want)), page.Total)
+	}
+	first := must.Get(db.Incidents(t.Context(), db.anna, incidents.IncidentQuery{Part: store.Part{Limit: 3}}, clock(5001)))(t)
+	rest := must.Get(db.Incidents(t.Context(), db.anna, incidents.IncidentQuery{Part: store.Part{Limit: 3, After: first.Next}}, clock(5001)))(t)
+	if len(first.Items) != 3 || first.Total != 4 || len(rest.Items) != 1 || rest.Items[0].ID != ids[3] || rest.Total != 4 || rest.Next != nil {
+		t.Errorf("in pages %+v, %+v", first, rest)
+	}
+	if i := rest.Items[0]; i.Now != nil || i.Worst.Peak != 60 || i.Worst.Reason == "" || i.RoomName != "Attic" {
+		t.Errorf("one that is over: %+v", i)
+	}
+	if others := must.Get(db.Incidents(t.Context(), db.bruno, incidents.IncidentQuery{Part: store.Part{Limit: 3}}, clock(5001)))(t); others.Total != 0 {
+		t.Errorf("Bruno's: %+v", others)
+	}
+}
+
+// TestExcursionsAreListed by their incident, place, kind and time, newest first.
+func TestExcursionsAreListed(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1", "n2")
+	second := db.room(t, db.anna)
+	db.sensor(t, db.anna, second, "n3")
+	db.judge(t, judged("n1", 0, 60), judged("n2", 60, 60), found("n2", 90, anomaly(3)), judged("n3", 120, 60), judged("n1", 150, 20))
+	first := must.Get(db.Incident(t.Context(), db.anna, db.newest(t, db.annasRoom), clock(150)))(t)
+	for _, c := range []struct {
+		query incidents.ExcursionQuery
+		want  []string
+	}{
+		{incidents.ExcursionQuery{}, []string{"n3 threshold", "n2 anomaly", "n2 threshold", "n1 threshold"}},
+		{incidents.ExcursionQuery{IncidentID: first.ID}, []string{"n2 anomaly", "n2 threshold", "n1 threshold"}},
+		{incidents.ExcursionQuery{IncidentID: db.newest(t, second)}, []string{"n3 threshold"}},
+		{incidents.ExcursionQuery{RoomID: second}, []string{"n3 threshold"}},
+		{incidents.ExcursionQuery{SensorID: "n2"}, []string{"n2 anomaly", "n2 threshold"}},
+		{incidents.ExcursionQuery{SensorID: "n2", Kind: incident.KindThreshold}, []string{"n2 threshold"}},
+		{incidents.ExcursionQuery{Start: clock(151)}, []string{"n3 threshold", "n2 anomaly"}},
+		{incidents.ExcursionQuery{End: clock(60)}, []string{"n1 threshold"}},
+	} {
+		var got []string
+		for next := (*store.Position)(nil); ; {
+			c.query.Part = store.Part{Limit: 2, After: next}
+			page := must.Get(db.Excursions(t.Context(), db.anna, c.query, clock(160)))(t)
+			for _, e := range page.Items {
+				got = append(got, fmt.Sprint(e.NodeID, " ", e.Kind))
+			}
+			must.Equal(t, "total", int64(len(c.want)), page.Total)
+			if next = page.Next; next == nil {
+				break
+			}
+		}
+		must.Equal(t, fmt.Sprintf("%+v", c.query), c.want, got)
+	}
+	must.Equal(t, "its parts", 3, first.Parts)
+	if got := must.Get(db.Excursions(store.InRooms(t.Context(), []int64{second}), db.anna, incidents.ExcursionQuery{Part: store.Part{Limit: 9}}, clock(160)))(t); got.Total != 1 {
+		t.Errorf("in the second room: %+v", got)
+	}
+}
+
+// TestWhatMattersMostIsFirst has an incident in each of nine rooms.
+func TestWhatMattersMostIsFirst(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	db.rule(t, incident.Temperature, incident.Above, 27, incident.Warning)
+	rooms := map[string]int64{}
+	begins := func(name string, all ...incidents.Judged) {
+		t.Helper()
+		rooms[name] = must.Get(db.CreateRoom(t.Context(), db.anna, name))(t).ID
+		db.sensor(t, db.anna, rooms[name], name)
+		for _, j := range all {
+			j.NodeID = name
+			db.judge(t, j)
+		}
+	}
+	late := judged("", 100, 90)
+	late.Arrived = clock(3900)
+	expected := forecast()
+	expected.Severity = incident.Warning
+	begins("silenced", judged("", 3900, 95))
+	begins("late", late)
+	begins("standing", judged("", 0, 58))
+	begins("cleared", judged("", 3700, 80), judged("", 3750, 20))
+	begins("taken", judged("", 3800, 70))
+	begins("expected", found("", 3900, expected))
+	begins("newer", judged("", 3902, 40))
+	begins("warning", judged("", 3901, 40))
+	begins("critical", judged("", 3900, 55))
+	begins("worst", judged("", 3900, 60))
+	for name, second := range map[string]int{"standing": 5, "taken": 3850} {
+		db.act(t, db.newest(t, rooms[name]), second, incident.EventTaken)
+	}
+	db.window(t, 3000, 5000, incidents.Maintenance{RoomIDs: []int64{rooms["silenced"]}})
+	var got []string
+	states := map[string]incidents.IncidentState{}
+	for _, i := range db.lasting(t, 4000) {
+		got, states[i.RoomName] = append(got, i.RoomName), i.State()
+	}
+	must.Equal(t, "in order", []string{"worst", "critical", "warning", "newer", "expected", "taken", "cleared", "standing", "late", "silenced"}, got)
+	for name, want := range map[string]incidents.IncidentState{
+		"worst": incidents.StateOpen, "cleared": incidents.StateOpen, "taken": incidents.StateTaken, "standing": incidents.StateTaken, "late": incidents.StateLate,
+		"silenced": incidents.StateSilenced,
+	} {
+		must.Equal(t, name, want, states[name])
+	}
+}
+
+// TestHowItIsNow tells of an incident that lasts the value, which way it goes, and how many
+// sensors of those that are heard are concerned.
+func TestHowItIsNow(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1", "n2", "n3", "n4")
+	db.ingested(t, judged("n4", -1000, 22))
+	for k := range 10 { // a degree each minute
+		db.ingested(t, judged("n1", 60*k, 51+float64(k)))
+	}
+	db.ingested(t, judged("n2", 540, 52), judged("n3", 540, 22))
+	i := db.only(t, 545)
+	if i.Worst.NodeID != "n1" || i.Worst.Reason != "Temperature above 50.0 °C for 9 min, peak 60.0 °C" || *i.Now.Value != 60 || math.Abs(*i.Now.Rate-1) > 1e-6 ||
+		i.Now.Sensors != 2 || i.Now.Heard != 3 || i.Now.Standing != 0 || i.Now.NextLimit != nil || i.Now.Worst != (incidents.Level{Severity: incident.Critical, Excess: 10. / 3}) {
+		t.Errorf("%+v, now %+v", i, i.Now)
+	}
+	db.ingested(t, judged("n1", 600, 53)) // its peak is the worst still, but not its value
+	db.ingested(t, judged("n2", 600, 56))
+	if i = db.only(t, 605); i.Worst.NodeID != "n2" || *i.Now.Value != 56 || i.Now.Worst.Excess != 2 || i.Now.Rate == nil {
+		t.Errorf("told by what is worst now: %+v, now %+v", i.Worst, i.Now)
+	}
+	expected := found("n1", 630, forecast())
+	expected.Temperature = 53
+	db.ingested(t, expected)
+	if i = db.only(t, 635); *i.Now.NextLimit != 32 || !i.Now.Earliest.Equal(clock(630+9*60)) || !i.Now.Latest.Equal(clock(630+14*60)) || i.Worst.NodeID != "n2" {
+		t.Errorf("with a forecast: %+v", i.Now)
+	}
+	alone := must.Get(db.Incident(t.Context(), db.anna, i.ID, clock(635)))(t)
+	must.Equal(t, "the same by id", *i.Now, *alone.Now)
+
+	// Humidity goes its own way, the dew point has no rate, and a minute's readings tell none.
+	attic, cellar, loft := db.room(t, db.anna), db.room(t, db.anna), db.room(t, db.anna)
+	db.sensor(t, db.anna, attic, "h1")
+	db.sensor(t, db.anna, cellar, "d1")
+	db.sensor(t, db.anna, loft, "m1")
+	must.Get(db.CreateRule(t.Context(), db.anna, incident.Rule{
+		Quantity: incident.DewPoint, Direction: incident.Above, Limit: 5, Severity: incident.Warning, Enabled: true, Scope: incident.Scope{RoomID: cellar},
+	}))(t)
+	for k := range 5 {
+		damp := judged("h1", 300+60*k, 22)
+		damp.Humidity = 70 - 2*float64(k)
+		db.ingested(t, damp, judged("d1", 300+60*k, 22+float64(k)))
+	}
+	db.ingested(t, judged("m1", 550, 60), judged("m1", 600, 61))
+	all := map[int64]incidents.Incident{}
+	for _, i := range db.lasting(t, 605) {
+		all[i.RoomID] = i
+	}
+	if now := all[attic].Now; *now.Value != 62 || math.Abs(*now.Rate+2) > 1e-6 {
+		t.Errorf("humidity: %+v", now)
+	}
+	if now := all[cellar].Now; *now.Value != reading.DewPoint(26, 40) || now.Rate != nil {
+		t.Errorf("dew point: %+v", now)
+	}
+	if now := all[loft].Now; *now.Value != 61 || now.Rate != nil {
+		t.Errorf("of a minute: %+v", now)
+	}
+	db.ingested(t, judged("n1", 700, 20), judged("n2", 700, 20), found("n1", 730, over(incident.KindForecast)))
+	if i := must.Get(db.Incident(t.Context(), db.anna, i.ID, clock(740)))(t); i.Breaking || !i.Lasting || i.Now.Value != nil || i.Now.Rate != nil || i.Now.Sensors != 0 {
+		t.Errorf("cleared: %+v, now %+v", i, i.Now)
+	}
+}
+
+// TestMaintenanceCoversParts of an incident: it is told by the others.
+func TestMaintenanceCoversParts(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1", "n2")
+	db.rule(t, incident.Temperature, incident.Above, 27, incident.Warning)
+	db.judge(t, judged("n1", 0, 60), judged("n2", 0, 40))
+	room := incidents.Maintenance{RoomIDs: []int64{db.annasRoom}}
+	would := func(m incidents.Maintenance) string {
+		worst, some := db.only(t, 10).SilencedBy(m)
+		return fmt.Sprint(worst, " ", some)
+	}
+	must.Equal(t, "its room", "critical true", would(room))
+	must.Equal(t, "the one", "critical true", would(incidents.Maintenance{SensorID: "n1"}))
+	must.Equal(t, "the other", "warning true", would(incidents.Maintenance{SensorID: "n2"}))
+	must.Equal(t, "another room", " false", would(incidents.Maintenance{RoomIDs: []int64{db.brunosRoom}}))
+	db.window(t, -60, 60, incidents.Maintenance{SensorID: "n1"})
+	must.Equal(t, "what is covered already", "warning true", would(room))
+	if i := db.only(t, 10); i.Silenced || i.Worst.NodeID != "n2" || i.Now.Worst.Severity != incident.Warning || i.Now.Sensors != 2 || i.State() != incidents.StateOpen {
+		t.Errorf("%+v", i)
+	}
+	db.window(t, -60, 60, room)
+	must.Equal(t, "all is covered", " false", would(room))
+	if i := db.only(t, 10); !i.Silenced || i.Worst.NodeID != "n1" || (i.Now.Worst != incidents.Level{}) || i.State() != incidents.StateSilenced {
+		t.Errorf("%+v", i)
+	}
+	if i := db.only(t, 60); i.Silenced || i.Worst.NodeID != "n1" {
+		t.Errorf("at its end: %+v", i)
+	}
+}
+
+// TestKeyOfSomeRooms reads a silent gateway's incident if a node of it is in them, and acts on
+// none that is of other rooms, too.
+func TestKeyOfSomeRooms(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n0")
+	second, third := db.room(t, db.anna), db.room(t, db.anna)
+	db.sensor(t, db.anna, second, "n1")
+	db.sensor(t, db.anna, third, "n2")
+	heard := func(second int) {
+		t.Helper()
+		for _, node := range []string{"n0", "n1"} {
+			must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: judged(node, second, 22).Reading, GatewayID: "gw-a"}}))
+		}
+	}
+	heard(0)
+	db.settle(t, 310)
+	db.judge(t, judged("n2", 300, 60))
+	gateway := int64(db.count(t, `SELECT id FROM room_incidents WHERE gateway_id = 'gw-a'`, nil))
+	ofThird := db.newest(t, third)
+	take := incidents.Action{Event: incident.EventTaken, By: "key 7"}
+	for _, c := range []struct {
+		room     int64
+		want     []int64
+		act, see error // on the gateway's
+	}{
+		{second, []int64{gateway}, incidents.ErrOtherRooms, nil},
+		{third, []int64{ofThird}, store.ErrNoIncident, store.ErrNoIncident},
+		{db.brunosRoom, nil, store.ErrNoIncident, store.ErrNoIncident},
+	} {
+		ctx := store.InRooms(t.Context(), []int64{c.room})
+		var listed, lasting []int64
+		page := must.Get(db.Incidents(ctx, db.anna, incidents.IncidentQuery{Part: store.Part{Limit: 9}}, clock(320)))(t)
+		for _, i := range page.Items {
+			listed = append(listed, i.ID)
+		}
+		for _, i := range must.Get(db.Lasting(ctx, db.anna, nil, clock(320)))(t) {
+			lasting = append(lasting, i.ID)
+		}
+		must.Equal(t, "listed", c.want, listed)
+		must.Equal(t, "total", int64(len(c.want)), page.Total)
+		must.Equal(t, "lasting", c.want, lasting)
+		_, err := db.Incident(ctx, db.anna, gateway, clock(320))
+		mustFail(t, "read the gateway's", err, c.see)
+		_, err = db.Act(ctx, db.anna, gateway, take, clock(320))
+		mustFail(t, "take the gateway's", err, c.act)
+		must.Equal(t, "nobody took it", 0, db.count(t, `SELECT count(*) FROM room_incidents WHERE id = @id AND taken_at IS NOT NULL`, pgx.NamedArgs{"id": gateway}))
+	}
+	inThird := store.InRooms(t.Context(), []int64{third})
+	if i := must.Get(db.Act(inThird, db.anna, ofThird, take, clock(320)))(t); i.TakenBy != "key 7" {
+		t.Errorf("%+v", i)
+	}
+	for _, room := range []int64{db.annasRoom, second} {
+		page := must.Get(db.Incidents(t.Context(), db.anna, incidents.IncidentQuery{RoomID: room, Part: store.Part{Limit: 9}}, clock(320)))(t)
+		if len(page.Items) != 1 || page.Items[0].ID != gateway || page.Items[0].Now.Sensors != 2 || page.Items[0].Now.Heard != 0 {
+			t.Errorf("of a room: %+v", page)
+		}
+	}
+	heard(400)
+	db.settle(t, 410)
+	heard(700)
+	heard(990)
+	db.settle(t, 1001)
+	must.Equal(t, "over, in the second", 1, must.Get(db.Unseen(store.InRooms(t.Context(), []int64{second}), db.anna))(t))
+	must.Equal(t, "over, in the third", 0, must.Get(db.Unseen(inThird, db.anna))(t))
+}
+
+// TestOverviewChangesWithWhoHasWhat shows that a browser which asks again learns of it.
+func TestOverviewChangesWithWhoHasWhat(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1")
+	db.ingested(t, judged("n1", 0, 60))
+	version := must.Get(db.LiveVersion(t.Context(), db.anna))(t)
+	step := func(what string, changes bool, do func()) {
+		t.Helper()
+		do()
+		now := must.Get(db.LiveVersion(t.Context(), db.anna))(t)
+		if (now.Rest != version.Rest) != changes || now.Readings != version.Readings {
+			t.Errorf("%s: from %+v to %+v", what, version, now)
+		}
+		version = now
+	}
+	id := db.only(t, 1).ID
+	step("nothing", false, func() { db.settle(t, 10) })
+	step("taken", true, func() { db.act(t, id, 10, incident.EventTaken) })
+	step("taken by the same", false, func() { db.act(t, id, 11, incident.EventTaken) })
+	step("given back", true, func() { db.act(t, id, 12, incident.EventGivenBack) })
+	step("cleared", true, func() { db.judge(t, judged("n1", 60, 20)) })
+	step("over", true, func() { db.settle(t, 700) })
+	step("seen", true, func() { must.Get(db.See(t.Context(), db.anna, nil, "anna12", clock(701)))(t) })
+	step("seen again", false, func() { must.Get(db.See(t.Context(), db.anna, nil, "anna12", clock(702)))(t) })
 }

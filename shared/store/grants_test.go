@@ -22,6 +22,7 @@ import (
 	"coldaisle.dev/shared/store/accounts"
 	"coldaisle.dev/shared/store/incidents"
 	"coldaisle.dev/shared/store/learning"
+	"coldaisle.dev/shared/store/pipeline"
 )
 
 // role makes a user of the server without rights, named as Cloud SQL names a
@@ -134,6 +135,36 @@ func TestEveryComponentMayDoWhatItDoes(t *testing.T) {
 	must.Get(part["train"].UsedVerdicts(t.Context(), db.anna, 10))(t)
 	must.Get(part["train"].RightEpisodes(t.Context(), db.anna, instant()))(t)
 	must.Equal(t, "used", []int64{shown.Items[0].ID}, db.used(t))
+}
+
+// TestIncidentsByTheirComponents has each do its part: detection tells and settles, ingest ends
+// silences, and the API settles and lets people act.
+func TestIncidentsByTheirComponents(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1", "n2")
+	_, part := granted(t, db)
+	db.window(t, -60, 60, incidents.Maintenance{SensorID: "n1"})
+	heard := func(node string, second int) {
+		t.Helper()
+		must.Do(t, part["ingest"].UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: judged(node, second, 22).Reading}}))
+	}
+	heard("n2", 0)
+	must.Do(t, part["detect"].Judge(t.Context(), judged("n1", 0, 60)))
+	id := db.only(t, 1).ID
+	for _, a := range []incidents.Action{
+		{Event: incident.EventTaken, By: "anna12"}, {Event: incident.EventSnoozed, By: "anna12", Until: clock(20)}, {Event: incident.EventGivenBack, By: "anna12"},
+	} {
+		must.Get(part["api"].Act(t.Context(), db.anna, id, a, clock(10)))(t)
+	}
+	must.Do(t, part["detect"].Judge(t.Context(), judged("n1", 30, 20)))
+	must.Do(t, part["api"].Settle(t.Context(), db.anna, clock(310))) // n2 is silent
+	heard("n2", 400)
+	must.Do(t, part["detect"].SettleAll(t.Context(), clock(640))) // the first is over
+	must.Do(t, part["api"].Settle(t.Context(), db.anna, clock(1001)))
+	must.Equal(t, "seen", 1, must.Get(part["api"].See(t.Context(), db.anna, nil, "anna12", clock(1002)))(t)) // the first was planned
+	must.Equal(t, "told", []string{
+		"started!", "taken", "snoozed", "given_back!", "cleared", "started!", "ended", "cleared", "ended", "seen",
+	}, db.changes(t, db.anna))
 }
 
 // TestHistoryByItsComponents has ingest write and maintain the time-series table, its
