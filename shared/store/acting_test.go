@@ -666,6 +666,30 @@ func TestHowItIsNow(t *testing.T) {
 	}
 }
 
+// TestIncidentWithoutItsRule is told by what was, as soon as the rule is deleted.
+func TestIncidentWithoutItsRule(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1")
+	db.rule(t, incident.Temperature, incident.Above, 27, incident.Warning)
+	db.judge(t, judged("n1", 0, 30), judged("n1", 30, 40))
+	for _, r := range must.Get(db.Rules(t.Context(), db.anna, alert.Defaults()))(t) {
+		if !r.Threshold {
+			must.Do(t, db.DeleteRule(t.Context(), db.anna, r.ID))
+		}
+	}
+	for _, settled := range []bool{false, true} {
+		if settled {
+			db.settle(t, 60)
+		}
+		i := db.only(t, 60)
+		if i.Breaking == settled || i.Worst.Kind != incident.KindThreshold || i.Worst.Peak != 40 || i.Worst.Reason == "" || i.Now.Sensors != 0 || i.Now.Value != nil {
+			t.Errorf("settled %t: %+v", settled, i)
+		}
+	}
+	db.act(t, db.only(t, 60).ID, 60, incident.EventTaken)
+	must.Equal(t, "told", []string{"started!", "worse", "cleared", "taken"}, db.changes(t, db.anna))
+}
+
 // TestMaintenanceCoversParts of an incident: it is told by the others.
 func TestMaintenanceCoversParts(t *testing.T) {
 	t.Parallel()

@@ -92,8 +92,8 @@ func BenchmarkIncidentsPage(b *testing.B) {
 		SELECT 'n' || i, @anna, @room, 'Rack', 'T', '-infinity' FROM generate_series(0, 1999) AS i`,
 		`INSERT INTO node_state (channel, node_id, message_id, timestamp, temperature, humidity, gateway_id, usual_interval_s)
 		SELECT @anna, 'n' || i, 'm', @now::timestamptz - make_interval(mins => i / 100), 22, 40, 'gw-' || i % 20, 30 FROM generate_series(0, 1999) AS i`,
-		`INSERT INTO room_incidents (customer_id, room_id, cause, severity, actual, start_time, end_time, lasting, breaking, parts)
-		SELECT @anna, @room, 'too_hot', 'critical', true, @now::timestamptz - make_interval(mins => 20 * i), @now::timestamptz - make_interval(mins => 20 * i - 5), i = 0, i = 0, 1
+		`INSERT INTO room_incidents (customer_id, room_id, cause, severity, actual, start_time, end_time, lasting, breaking, late, parts)
+		SELECT @anna, @room, 'too_hot', 'critical', true, @now::timestamptz - make_interval(mins => 20 * i), @now::timestamptz - make_interval(mins => 20 * i - 5), i = 0, i = 0, false, 1
 		FROM generate_series(0, 19999) AS i`,
 		`INSERT INTO excursions (customer_id, kind, channel, node_id, room_id, rule_id, specified, quantity, direction, limit_value, severity, start_time, end_time,
 		    lasting, peak, peak_time, resolution, incident_id)

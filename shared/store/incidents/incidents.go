@@ -288,8 +288,8 @@ func (s Store) tellNow(ctx context.Context, customerID int64, told []Incident, l
 	parts, err := store.All[Excursion](ctx, s.db, `
 		SELECT `+excursionColumns+`
 		FROM excursions e
-		JOIN room_incidents i ON i.id = e.incident_id
-		WHERE e.incident_id = ANY (@ids) AND e.merged_into IS NULL AND (e.lasting OR NOT i.breaking)
+		WHERE e.incident_id = ANY (@ids) AND e.merged_into IS NULL
+		  AND (e.lasting OR NOT EXISTS (SELECT FROM excursions l WHERE l.incident_id = e.incident_id AND l.merged_into IS NULL AND l.lasting))
 		ORDER BY e.start_time, e.id`, pgx.StrictNamedArgs{"ids": ids})
 	if err != nil {
 		return fmt.Errorf("excursions of incidents: %w", err)
