@@ -12,7 +12,7 @@ const pages = [
   { name: "overview", path: "/", ready: ".cell" },
   { name: "sensor", path: "sensor", ready: "canvas" },
   { name: "room", path: "room", ready: "article" },
-  { name: "incidents", path: "/incidents?state=all", ready: ".incidents .unfold" },
+  { name: "incidents", path: "/incidents?state=all", ready: ".incidents [data-row]" },
   { name: "rules", path: "/rules", ready: "form" },
   { name: "maintenance", path: "/maintenance", ready: ".calendar li" },
   { name: "predictions", path: "/predictions", ready: "canvas" },

@@ -5,7 +5,7 @@ import { api, ApiError, unwrap } from "../api/client";
 import { keys, useMaintenance, useOverview, useSensorNames, useSilenced } from "../api/queries";
 import { serviceTime } from "../api/time";
 import { duration, inWords, localTime, shownZone, timeIn, timeOfDay } from "../logic/format";
-import { causes, placeOf, type Incident } from "../logic/incidents";
+import { titleOf, type Incident } from "../logic/incidents";
 import { inputTime, inputValue, occurrences, recurrence, weekdays, type Occurrence, type Window } from "../logic/maintenance";
 import { useNow } from "../components/clock";
 import { useDeletion } from "../components/deletion";
@@ -166,7 +166,7 @@ function Silenced({ incidents }: { incidents: readonly Incident[] }) {
       <p><strong>Would silence what lasts now:</strong></p>
       <ul class="plain">{incidents.map((incident) => (
         <li key={incident.id} class={incident.severity === "critical" ? "error" : undefined}>
-          {placeOf(incident)}, {causes[incident.cause].toLowerCase()}: {incident.worst.sensor_name ?? incident.worst.sensor_id}, {inWords(incident.worst.reason)}
+          {titleOf(incident)}: {incident.worst.sensor_name ?? incident.worst.sensor_id}, {inWords(incident.worst.reason)}
         </li>
       ))}</ul>
     </>
