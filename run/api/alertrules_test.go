@@ -45,10 +45,10 @@ func TestRecipesAlertRules(t *testing.T) {
 		sensorUp    = `coldaisle_sensor_up{job="coldaisle",instance="c",node_id="n",sensor="Rack 12",room="Hall",gateway=""}`
 		always      = "1x100"
 	)
-	incident := func(kind, severity, state string) string {
-		return fmt.Sprintf(`coldaisle_incidents{job="coldaisle",instance="c",kind=%q,severity=%q,room="Hall",state=%q}`, kind, severity, state)
+	incident := func(cause, severity, state string) string {
+		return fmt.Sprintf(`coldaisle_incidents{job="coldaisle",instance="c",room="Hall",cause=%q,severity=%q,state=%q}`, cause, severity, state)
 	}
-	hot := func(state string) string { return incident("threshold", "critical", state) }
+	hot := func(state string) string { return incident("too_hot", "critical", state) }
 	// alerts counts those that fire at 5, 15, 25 and 45 minutes.
 	type alerts [4]int
 	for _, test := range []struct {
@@ -63,7 +63,7 @@ func TestRecipesAlertRules(t *testing.T) {
 		{
 			name: "node dies hot",
 			series: map[string]string{
-				scrape: always, temperature: "45x20 stale", sensorUp: "1x20 0x80", hot("open"): always, incident("silence", "warning", "open"): "_x35 1x65",
+				scrape: always, temperature: "45x20 stale", sensorUp: "1x20 0x80", hot("open"): always, incident("silent", "warning", "open"): "_x35 1x65",
 			},
 			pages: alerts{1, 1, 1, 1}, mailed: alerts{1, 1, 2, 2},
 		},
@@ -123,7 +123,7 @@ func TestRecipesAlertRules(t *testing.T) {
 		{
 			name: "a sensor falls silent in maintenance",
 			series: map[string]string{
-				scrape: always, temperature: "24x20 stale", sensorUp: "1x20 0x80", incident("silence", "warning", "silenced"): "_x21 1x79",
+				scrape: always, temperature: "24x20 stale", sensorUp: "1x20 0x80", incident("silent", "warning", "silenced"): "_x21 1x79",
 			},
 		},
 		{
@@ -136,7 +136,7 @@ func TestRecipesAlertRules(t *testing.T) {
 		{
 			name: "a warning is mailed",
 			series: map[string]string{
-				scrape: always, temperature: "28x100", sensorUp: always, incident("threshold", "warning", "open"): always,
+				scrape: always, temperature: "28x100", sensorUp: always, incident("too_hot", "warning", "open"): always,
 			},
 			mailed: alerts{1, 1, 1, 1},
 		},

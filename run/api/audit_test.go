@@ -51,9 +51,9 @@ func TestEveryChangeIsAudited(t *testing.T) {
 	a.sensors(t, doomed, "doomed-1")
 	alert := s.alert(t, "kept", s.now(), 55)
 	s.judge(t, "kept", s.now(), 55)
-	var hot int64
-	must.Do(t, s.pool.QueryRow(t.Context(), `SELECT id FROM incidents`).Scan(&hot))
+	hot := a.incidents(t, "")[0].ID
 	odd := s.anomaly(t, "kept")
+	s.execute(t, pastIncidents, 1, 3, a.id)
 	rule, doomedRule := a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 90.0, "")), a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 91.0, ""))
 	const window = `{"start_time":"2026-03-01","duration_s":%d,"sensor_id":"kept","confirm":true}`
 	kept, ended := a.create(t, "/api/v1/maintenance", fmt.Sprintf(window, 60)), a.create(t, "/api/v1/maintenance", fmt.Sprintf(window, 61))
@@ -109,12 +109,15 @@ func TestEveryChangeIsAudited(t *testing.T) {
 			path: fmt.Sprintf("/api/v1/alerts/%d/acknowledge", alert), subject: fmt.Sprintf("alert:%d", alert),
 			before: parts(`"acknowledged":false`), after: parts(`"acknowledged":true`),
 		},
-		"acknowledgeIncidents": {
-			path: "/api/v1/incidents/acknowledge", body: fmt.Sprintf(`{"ids":["%d"],"comment":"A door"}`, hot), subject: fmt.Sprintf("incident:%d", hot),
-			before: parts(`"acknowledged":[]`), after: parts(`"comment":"A door"`, fmt.Sprintf(`"acknowledged":["%d"]`, hot)),
+		"actOnIncident": {
+			path: fmt.Sprintf("/api/v1/incidents/%d/actions", hot), body: `{"action":"hand_over","to":"Anna","comment":"A door"}`, subject: fmt.Sprintf("incident:%d", hot),
+			before: parts(`"taken_by":null`, `"state":"open"`), after: parts(`"comment":"A door"`, `"taken_by":"Anna"`, `"state":"taken"`),
 		},
-		"judgeIncident": {
-			path: fmt.Sprintf("/api/v1/incidents/%d/verdict", odd), body: `{"verdict":"expected"}`, subject: fmt.Sprintf("incident:%d", odd),
+		"seeIncidents": {
+			path: "/api/v1/incidents/seen", body: `{}`, subject: "incidents:3", before: parts(`"seen":false`), after: parts(`"seen":true`),
+		},
+		"judgeExcursion": {
+			path: fmt.Sprintf("/api/v1/excursions/%d/verdict", odd), body: `{"verdict":"expected"}`, subject: fmt.Sprintf("excursion:%d", odd),
 			before: parts(`"verdict":null`), after: parts(`"verdict":"expected"`),
 		},
 		"setLearningSettings": {
@@ -260,7 +263,7 @@ func (s *testAPI) tables(tb testing.TB) string {
 	var all strings.Builder
 	for _, table := range []string{
 		"customers", "server_rooms", "sensors", "sensor_tombstones", "gateways", "alerts", "alert_thresholds", "prediction_feedback", "model_training_runs",
-		"node_state", "rules", "incidents", "maintenance_windows", "api_keys",
+		"node_state", "rules", "excursions", "room_incidents", "incident_changes", "maintenance_windows", "api_keys",
 	} {
 		var content string
 		must.Do(tb, s.pool.QueryRow(tb.Context(), `SELECT COALESCE(string_agg(t::text, E'\n' ORDER BY t::text), '') FROM `+table+` t`).Scan(&content))

@@ -113,7 +113,7 @@ func TestUnchangedIsNotAudited(t *testing.T) {
 		{http.MethodPatch, fmt.Sprintf("/api/v1/customers/%d", a.id), `{"username":"renamed"}`},
 		{http.MethodPost, fmt.Sprintf("/api/v1/alerts/%d/acknowledge", alert), ""},
 		{http.MethodPut, fmt.Sprintf("/api/v1/prediction-feedback/%d", prediction), `{"feedback":"ok"}`},
-		{http.MethodPut, fmt.Sprintf("/api/v1/incidents/%d/verdict", odd), `{"verdict":"expected"}`},
+		{http.MethodPut, fmt.Sprintf("/api/v1/excursions/%d/verdict", odd), `{"verdict":"expected"}`},
 		{http.MethodPut, "/api/v1/ml/settings", `{"false_alarms_per_month":2}`},
 	} {
 		s.execute(t, `DELETE FROM audit_log`)

@@ -59,9 +59,9 @@ func (m *measured) measure(t *testing.T, node string, at time.Time) {
 	}
 	hot := reading.Reading{Channel: m.channel, NodeID: node, MessageID: "same", Time: reading.TruncateTime(at), Temperature: m.hot, Humidity: 40}
 	must.Do(t, s.store.Judge(t.Context(), incidents.Judged{Reading: hot, Arrived: at, Defaults: alert.Defaults()}))
-	for table, id := range map[string]*int64{"incidents": &m.incident, "alerts": &m.alert, "prediction_feedback": &m.prediction} {
-		if err := s.pool.QueryRow(t.Context(), `SELECT max(id) FROM `+table+` WHERE channel = $1`, int64(m.channel)).Scan(id); err != nil {
-			t.Fatalf("%s of channel %d: %v", table, m.channel, err)
+	for column, id := range map[string]*int64{"incident_id) FROM excursions": &m.incident, "id) FROM alerts": &m.alert, "id) FROM prediction_feedback": &m.prediction} {
+		if err := s.pool.QueryRow(t.Context(), `SELECT max(`+column+` WHERE channel = $1`, int64(m.channel)).Scan(id); err != nil {
+			t.Fatalf("%s of channel %d: %v", column, m.channel, err)
 		}
 	}
 }

@@ -90,13 +90,13 @@ func TestMaintenanceNamesItsRooms(t *testing.T) {
 		t.Helper()
 		got := get[struct {
 			Incidents []struct {
-				SensorID string `json:"sensor_id"`
 				Severity string
+				Worst    shownExcursion
 			}
 			Critical int
 		}](t, a, http.MethodPost, windows+"/preview", scope)
 		for _, i := range got.Incidents {
-			sensors = append(sensors, i.SensorID+" "+i.Severity)
+			sensors = append(sensors, i.Worst.SensorID+" "+i.Severity)
 		}
 		if want := strings.Count(fmt.Sprint(sensors), "critical"); got.Critical != want {
 			t.Errorf("%s: %d critical, want %d", scope, got.Critical, want)
@@ -104,7 +104,7 @@ func TestMaintenanceNamesItsRooms(t *testing.T) {
 		return sensors
 	}
 	for scope, want := range map[string][]string{
-		rooms(hall): {"n1 critical"}, rooms(hall, attic, hall): {"n2 warning", "n1 critical"}, rooms(cellar): nil,
+		rooms(hall): {"n1 critical"}, rooms(hall, attic, hall): {"n1 critical", "n2 warning"}, rooms(cellar): nil,
 		`{"sensor_id":"n2"}`: {"n2 warning"}, `{"sensor_id":"n3"}`: nil,
 	} {
 		must.Equal(t, scope, want, silences(scope))
@@ -245,7 +245,7 @@ func TestStillHotWhenItsWindowEnds(t *testing.T) {
 	a.create(t, "/api/v1/maintenance", fmt.Sprintf(`{"start_time":%q,"duration_s":600,"room_ids":[%d],"confirm":true}`, begin.Format(time.RFC3339), room))
 	for offset, want := range map[time.Duration]bool{time.Minute: true, 9*time.Minute + 50*time.Second: true, 10*time.Minute + time.Second: false} {
 		ahead.Store(int64(time.Until(begin.Add(offset))))
-		if got := a.incidents(t, "?state=open&kind=threshold"); len(got) != 1 || got[0].Silenced != want {
+		if got := a.incidents(t, "?cause=too_hot"); len(got) != 1 || got[0].Silenced != want {
 			t.Errorf("%s after the begin: %+v", offset, got)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"os/exec"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -64,7 +63,7 @@ func TestMetrics(t *testing.T) {
 			strconv.FormatFloat(float64(now.UnixMilli())/1000, 'g', -1, 64) + "\n",
 		`coldaisle_sensor_up{node_id="lab-1",sensor="Rack",room="Lab",gateway=""} 1.0` + "\n",
 		`coldaisle_sensor_up{node_id="hall-2",sensor="Rack",` + room + `,gateway=""} 0.0` + "\n",
-		`coldaisle_incidents{kind="threshold",severity="critical",` + room + `,state="open"} 1.0` + "\n",
+		`coldaisle_incidents{` + room + `,cause="too_hot",severity="critical",state="open"} 1.0` + "\n",
 		"coldaisle_probe_lateness_seconds 0.0\n",
 	} {
 		if !strings.Contains(text, want) {
@@ -92,12 +91,12 @@ func TestMetrics(t *testing.T) {
 	ahead.Store(int64(time.Hour))
 	_, text = s.metrics(t, all.text, scraped)
 	if strings.Contains(text, "coldaisle_temperature_celsius{") || !strings.Contains(text, `coldaisle_sensor_up{node_id="lab-1",sensor="Rack",room="Lab",gateway=""} 0.0`) ||
-		!strings.Contains(text, `coldaisle_incidents{kind="silence",severity="warning",room="Lab",state="open"} 1.0`) ||
-		!strings.Contains(text, `coldaisle_incidents{kind="threshold",severity="critical",`+room+`,state="open"} 1.0`) || !strings.Contains(text, "coldaisle_last_reading_timestamp_seconds{") {
+		!strings.Contains(text, `coldaisle_incidents{room="Lab",cause="silent",severity="warning",state="open"} 1.0`) ||
+		!strings.Contains(text, `coldaisle_incidents{`+room+`,cause="too_hot",severity="critical",state="open"} 1.0`) || !strings.Contains(text, "coldaisle_last_reading_timestamp_seconds{") {
 		t.Errorf("an hour later: %s", text)
 	}
 
-	if _, text = s.metrics(t, limited.text, scraped); strings.Contains(text, "Hall") || !strings.Contains(text, `coldaisle_incidents{kind="silence"`) {
+	if _, text = s.metrics(t, limited.text, scraped); strings.Contains(text, "Hall") || !strings.Contains(text, `coldaisle_incidents{room="Lab",cause="silent"`) {
 		t.Errorf("an hour later a key for the lab is told %s", text)
 	}
 
@@ -121,52 +120,52 @@ func (s *testAPI) countedIncidents(t *testing.T, a *testCustomer) (series []stri
 }
 
 // TestMetricsOfWhoHasIt tells incidents that somebody has taken, and those in maintenance,
-// from those that call: of a rule, of a node's silence, and of a gateway's in each of its
-// rooms. Contract 12.8.
+// from those that call: of a room that is too hot, of one with a silent node, and of a gateway
+// whose nodes are all silent. Contract 12.8.
 func TestMetricsOfWhoHasIt(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)
 	rooms := map[string]int64{}
 	for _, name := range []string{"A", "B", "C"} {
 		rooms[name] = a.room(t, name)
-		for _, kind := range []string{"hot", "cellar", "silent"} {
-			a.create(t, "/api/v1/sensors/new_sensor", fmt.Sprintf(`{"id":"%s-%s","name":"Rack","type":"T","room_id":%d}`, kind, name, rooms[name]))
-		}
+		a.sensors(t, rooms[name], "hot-"+name, "cellar-"+name, "silent-"+name)
 		s.judge(t, "hot-"+name, s.now(), 55)
 		s.reading(t, "silent-"+name, s.now().Add(-10*time.Minute), 20, 40)
 	}
-	a.sensors(t, rooms["A"], "cellar-A2")
-	s.silentGateway(t, a, s.now().Add(-10*time.Minute), "cellar-A", "cellar-A2", "cellar-B", "cellar-C")
-	series := func(states ...string) (want []string) {
-		for _, of := range []string{`kind="silence",severity="critical"`, `kind="silence",severity="warning"`, `kind="threshold",severity="critical"`} {
-			for k, state := range states {
-				want = append(want, fmt.Sprintf(`{%s,room="%c",state=%q} 1.0`, of, 'A'+k, state))
+	s.silentGateway(t, a, s.now().Add(-10*time.Minute), "cellar-A", "cellar-B", "cellar-C")
+	series := func(gateway string, states ...string) []string {
+		want := []string{fmt.Sprintf(`{room="",cause="silent",severity="critical",state=%q} 1.0`, gateway)}
+		for k, state := range states {
+			for _, of := range []string{`cause="silent",severity="warning"`, `cause="too_hot",severity="critical"`} {
+				want = append(want, fmt.Sprintf(`{room="%c",%s,state=%q} 1.0`, 'A'+k, of, state))
 			}
 		}
 		return want
 	}
-	must.Equal(t, "at first", series("open", "open", "open"), s.countedIncidents(t, a))
+	must.Equal(t, "at first", series("open", "open", "open", "open"), s.countedIncidents(t, a))
 
-	for _, kind := range []string{"threshold", "silence"} {
-		for _, room := range []string{"B", "C"} {
-			get[[]shownIncident](t, a, http.MethodPost, "/api/v1/incidents/acknowledge", fmt.Sprintf(`{"room_id":%d,"kind":%q}`, rooms[room], kind))
+	for _, room := range []string{"B", "C"} {
+		for _, i := range a.incidents(t, fmt.Sprintf("?room_id=%d", rooms[room])) {
+			if i.RoomID != 0 {
+				a.act(t, i.ID, `"action":"take"`)
+			}
 		}
 	}
 	began := s.now().Add(-time.Minute).Format(time.RFC3339)
 	window := a.create(t, "/api/v1/maintenance", fmt.Sprintf(`{"start_time":%q,"duration_s":3600,"room_ids":[%d],"confirm":true}`, began, rooms["C"]))
-	must.Equal(t, "B taken, C in maintenance and taken", series("open", "taken", "silenced"), s.countedIncidents(t, a))
+	must.Equal(t, "B taken, C in maintenance and taken", series("open", "open", "taken", "silenced"), s.countedIncidents(t, a))
 
 	a.call(t, a.token, http.MethodDelete, fmt.Sprintf("/api/v1/maintenance/%d", window), "").is(t, http.StatusNoContent)
-	must.Equal(t, "after maintenance", series("open", "taken", "taken"), s.countedIncidents(t, a))
+	must.Equal(t, "after maintenance", series("open", "open", "taken", "taken"), s.countedIncidents(t, a))
 
-	// A gateway's silence calls in a room while one of its nodes there is not in maintenance.
-	for _, sensor := range []string{"hot-A", "cellar-A"} {
+	// A gateway's silence calls while one of its nodes is not in maintenance.
+	for k, sensor := range []string{"hot-A", "silent-A", "cellar-A", "cellar-B", "cellar-C"} {
 		a.create(t, "/api/v1/maintenance", fmt.Sprintf(`{"start_time":%q,"duration_s":3600,"sensor_id":%q,"confirm":true}`, began, sensor))
+		if k == 3 {
+			must.Equal(t, "maintenance of all but one", series("open", "silenced", "taken", "taken"), s.countedIncidents(t, a))
+		}
 	}
-	if got := s.countedIncidents(t, a); !slices.Contains(got, `{kind="silence",severity="critical",room="A",state="open"} 1.0`) ||
-		!slices.Contains(got, `{kind="threshold",severity="critical",room="A",state="silenced"} 1.0`) {
-		t.Errorf("maintenance of two sensors: %q", got)
-	}
+	must.Equal(t, "maintenance of all of the gateway's", series("silenced", "silenced", "taken", "taken"), s.countedIncidents(t, a))
 }
 
 // TestMetricsOfALateIncident counts one that nobody is notified of as late, until a reading
@@ -177,9 +176,8 @@ func TestMetricsOfALateIncident(t *testing.T) {
 	a.heldSensor(t, "hot")
 	now := s.now()
 	s.judgeArrived(t, "hot", now.Add(-time.Minute-incident.JoinGap), now, 55)
-	want := []string{`{kind="silence",severity="warning",room="Hall",state="open"} 1.0`, `{kind="threshold",severity="critical",room="Hall",state="late"} 1.0`}
-	must.Equal(t, "", want, s.countedIncidents(t, a))
+	late := []string{`{room="Hall",cause="silent",severity="warning",state="open"} 1.0`, `{room="Hall",cause="too_hot",severity="critical",state="late"} 1.0`}
+	must.Equal(t, "", late, s.countedIncidents(t, a))
 	s.judge(t, "hot", now, 55)
-	want = []string{`{kind="threshold",severity="critical",room="Hall",state="open"} 1.0`}
-	must.Equal(t, "after a reading in time", want, s.countedIncidents(t, a))
+	must.Equal(t, "after a reading in time", `{room="Hall",cause="too_hot",severity="critical",state="open"} 1.0`, s.countedIncidents(t, a)[1])
 }

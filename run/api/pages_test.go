@@ -44,6 +44,8 @@ func pagedLists(room int64) map[string]pagedList {
 			INSERT INTO alerts (customer_id, sensor_id, alert_type, message, timestamp, message_id, value, threshold)
 			SELECT $3, 'node-1', 'temperature', 'm', '2026-03-01'::timestamptz + i / 3 * interval '1 s', 'm' || i, 60, 50 FROM generate_series($1::int, $2::int) i`,
 		},
+		"listIncidents":  {"/api/v1/incidents?cause=too_hot", "id", pastIncidents},
+		"listExcursions": {"/api/v1/excursions?kind=threshold", "id", pastIncidents},
 		"listPredictions": {
 			"/api/v1/prediction-feedback?status=unvalidated", "id", `
 			INSERT INTO prediction_feedback (sensor_id, timestamp, message_id, channel)
@@ -80,14 +82,15 @@ func TestListsAreReadPageByPage(t *testing.T) {
 	s.holdsBefore(t, "node-1")
 	lists := pagedLists(room)
 	for _, op := range operations(t, s) {
-		if _, ok := lists[op.id]; !ok && slices.Contains(op.query, "limit") && op.id != "listIncidents" && op.id != "listIncidentChanges" {
+		if _, ok := lists[op.id]; !ok && slices.Contains(op.query, "limit") && op.id != "listIncidentChanges" {
 			t.Errorf("%s has a limit and no case", op.id)
 		}
 	}
-	cursors := map[string]string{}
+	cursors, from := map[string]string{}, 0
 	for name, l := range lists {
+		from += 100 // incidents and excursions come together
 		path := l.path + map[bool]string{true: "&", false: "?"}[strings.Contains(l.path, "?")]
-		s.execute(t, l.add, 1, 25, a.id)
+		s.execute(t, l.add, from+1, from+25, a.id)
 		ids := func(got reply) (ids []any) {
 			t.Helper()
 			got.is(t, 200)
@@ -115,7 +118,7 @@ func TestListsAreReadPageByPage(t *testing.T) {
 		for next := got.next(t); next != ""; next = got.next(t) {
 			cursors[name] = next
 			arrived++
-			s.execute(t, l.add, 25+3*arrived, 27+3*arrived, a.id) // three newer ones, of one time
+			s.execute(t, l.add, from+25+3*arrived, from+27+3*arrived, a.id) // three newer ones, of one time
 			got = s.call(t, a.token, http.MethodGet, next, "")
 			total(got, count+3*arrived)
 			walked = append(walked, ids(got)...)

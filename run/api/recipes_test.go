@@ -118,7 +118,7 @@ func testShellRecipe(t *testing.T, r recipe) {
 	folder := t.TempDir()
 	said := r.run(t, folder, "COLDAISLE_URL="+s.url, "EMAIL="+a.email, "PASSWORD="+a.password)
 	for i, want := range []string{
-		"", "", "esp32-7f3a\tRack 12\tcritical\t55\nsilent\tRack 12\tunreported\t\n", "Hall: Temperature above 50.0 °C", "node_id,timestamp,", "createAPIKey",
+		"", "", "esp32-7f3a\tRack 12\tcritical\t55\nsilent\tRack 12\tunreported\t\n", "Hall too_hot: Temperature above 50.0 °C", "node_id,timestamp,", "createAPIKey",
 	} {
 		if !strings.Contains(said[i], want) || (want == "") != (said[i] == "") {
 			t.Errorf("%s\nsaid %q, want %q", r.commands[i], said[i], want)
@@ -191,8 +191,8 @@ func testPrometheusRecipe(t *testing.T, r recipe) {
 			}
 		}
 	}
-	expect(called, `"alertname":"ColdaisleOpen"`, `threshold in Hall, the warmest: Rack 12 at 55.0 °C, silent: Rack 12"`)
-	expect(mails, "RCPT TO:<ops@example.com>", "Subject: [FIRING:1] ColdaisleIncident Hall", "threshold in Hall, the warmest")
+	expect(called, `"alertname":"ColdaisleOpen"`, `too_hot in Hall, the warmest: Rack 12 at 55.0 °C, silent: Rack 12"`)
+	expect(mails, "RCPT TO:<ops@example.com>", "Subject: [FIRING:1] ColdaisleIncident Hall", "too_hot in Hall, the warmest")
 
 	results := func(query string) int {
 		t.Helper()
@@ -216,7 +216,7 @@ func testPrometheusRecipe(t *testing.T, r recipe) {
 	}
 
 	// Somebody takes the incident: nobody is told that it is over until it is.
-	get[[]shownIncident](t, a, http.MethodPost, "/api/v1/incidents/acknowledge", fmt.Sprintf(`{"ids":[%q]}`, a.incidents(t, "")[0].ID))
+	a.act(t, a.incidents(t, "")[0].ID, `"action":"take"`)
 	for deadline := time.Now().Add(5 * time.Minute); results(`ALERTS{alertname="ColdaisleOpen"}`) > 0; time.Sleep(time.Second) {
 		if time.Now().After(deadline) {
 			t.Fatal("ColdaisleOpen fires although somebody has taken the incident")

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -100,36 +101,38 @@ func TestRulesAndThresholdsAreOne(t *testing.T) {
 	}
 }
 
-// TestUnchangedRuleKeepsItsIncidents puts a rule as it was read: its version, its incident
-// and the acknowledgement stay, and the audit log says nothing. Contract 11.5.
-func TestUnchangedRuleKeepsItsIncidents(t *testing.T) {
+// TestUnchangedRuleKeepsItsExcursions puts a rule as it was read: its version and its
+// excursion stay, and the audit log says nothing. Contract 11.5.
+func TestUnchangedRuleKeepsItsExcursions(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)
 	room := a.heldSensor(t, "n1")
+	lasting := func() []shownExcursion {
+		t.Helper()
+		all := get[[]shownExcursion](t, a, http.MethodGet, "/api/v1/excursions", "")
+		return slices.DeleteFunc(all, func(e shownExcursion) bool { return e.State == "over" })
+	}
 	for name, scope := range map[string]string{"all": "", "room": fmt.Sprintf(`,"room_id":%d`, room), "sensor": `,"sensor_id":"n1"`} {
 		// 1.001 s are no whole number of nanoseconds in binary.
 		body := fmt.Sprintf(strings.Replace(someRule, `"clear_for_s":0`, `"clear_for_s":1.001`, 1), 30.0, scope)
 		path := fmt.Sprintf("/api/v1/rules/%d", a.create(t, "/api/v1/rules", body))
 		s.judge(t, "n1", s.now(), 40)
-		open := a.incidents(t, "?state=lasting")
+		open := lasting()
 		if len(open) != 1 {
 			t.Fatalf("%s: %+v", name, open)
 		}
-		a.call(t, a.token, http.MethodPost, "/api/v1/incidents/acknowledge", fmt.Sprintf(`{"ids":[%q]}`, open[0].ID))
 		s.execute(t, `DELETE FROM audit_log`)
 		before := get[map[string]any](t, a, http.MethodPut, path, body)
 		read := must.Get(json.Marshal(before))(t)
 		if after := get[map[string]any](t, a, http.MethodPut, path, string(read)); before["version"] != 1.0 || after["version"] != 1.0 {
 			t.Errorf("%s: put %v, then %v", name, before, after)
 		}
-		if still := a.incidents(t, "?state=lasting"); len(still) != 1 || still[0].ID != open[0].ID || !still[0].Acknowledged {
-			t.Errorf("%s: %+v", name, still)
-		}
+		must.Equal(t, name, open, lasting())
 		if log := get[[]loggedEntry](t, a, http.MethodGet, "/api/v1/audit", ""); len(log) != 0 {
 			t.Errorf("%s: %+v", name, log)
 		}
 		changed := get[map[string]any](t, a, http.MethodPut, path, strings.Replace(body, `"limit":30`, `"limit":35`, 1))
-		if changed["version"] != 2.0 || len(a.incidents(t, "?state=lasting")) != 0 || len(get[[]loggedEntry](t, a, http.MethodGet, "/api/v1/audit", "")) != 1 {
+		if changed["version"] != 2.0 || len(lasting()) != 0 || len(get[[]loggedEntry](t, a, http.MethodGet, "/api/v1/audit", "")) != 1 {
 			t.Errorf("%s: changed %v", name, changed)
 		}
 		a.call(t, a.token, http.MethodDelete, path, "")

@@ -5,7 +5,6 @@ import (
 	"crypto/ed25519"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,30 +15,21 @@ import (
 	"coldaisle.dev/shared/wire"
 )
 
-// TestSilenceIsAnIncident shows contract 11.4.
+// TestSilenceIsAnIncident shows contract 11.4: it begins, and it clears with the next reading.
 func TestSilenceIsAnIncident(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)
 	room := a.heldSensor(t, "n1", "n2", "never")
 	s.judge(t, "n1", s.now().Add(-10*time.Minute), 20)
 	s.judge(t, "n2", s.now().Add(-4*time.Minute), 20)
-	silent := a.incidents(t, fmt.Sprintf("?kind=silence&room_id=%d", room))
-	if len(silent) != 1 || silent[0].SensorID != "n1" || !strings.HasPrefix(silent[0].Reason, "No reading for more than 10 min") {
+	silent := a.incidents(t, fmt.Sprintf("?cause=silent&room_id=%d", room))
+	if len(silent) != 1 || silent[0].Worst.SensorID != "n1" || !strings.HasPrefix(silent[0].Worst.Reason, "No reading for more than 10 min") || silent[0].Excursions != 1 {
 		t.Fatalf("%+v", silent)
 	}
-	if left := a.incidents(t, "?state=resolved"); len(left) != 0 {
-		t.Errorf("resolved: %+v", left)
-	}
-	for _, body := range []string{fmt.Sprintf(`{"ids":[%q]}`, silent[0].ID), fmt.Sprintf(`{"room_id":%d,"kind":"silence"}`, room)} {
-		if seen := get[[]shownIncident](t, a, http.MethodPost, "/api/v1/incidents/acknowledge", body); len(seen) != 1 || !seen[0].Acknowledged {
-			t.Errorf("%s: %+v", body, seen)
-		}
-	}
-	if detail := get[shownIncident](t, a, http.MethodGet, "/api/v1/incidents/"+silent[0].ID, ""); len(detail.Timeline) != 2 {
-		t.Errorf("%+v", detail)
-	}
 	s.judge(t, "n1", s.now(), 20)
-	a.call(t, a.token, http.MethodGet, "/api/v1/incidents/"+silent[0].ID, "").is(t, http.StatusNotFound)
+	if still := a.incidents(t, ""); len(still) != 1 || still[0].ID != silent[0].ID || still[0].State != "open" || still[0].Breaking {
+		t.Errorf("heard again: %+v", still)
+	}
 }
 
 // silentGateway has the customer's gateway send readings of so many nodes at a time and
@@ -71,9 +61,9 @@ func TestSilentGatewayIsOneIncident(t *testing.T) {
 	room := a.heldSensor(t, "n1", "n2")
 	cut := s.now().Add(-10 * time.Minute)
 	gateway := s.silentGateway(t, a, cut, "n1", "n2", "discovered")
-	list := func(query string) []shownIncident { return a.incidents(t, "?kind=silence"+query) }
+	list := func(query string) []shownIncident { return a.incidents(t, "?cause=silent"+query) }
 	one := list("")
-	if len(one) != 1 || len(one[0].Members) != 3 || one[0].Reason != "Gateway Cellar alive, no reading from its 3 nodes for more than 10 min" {
+	if len(one) != 1 || one[0].Excursions != 3 || one[0].Worst.Reason != "Gateway Cellar alive, no reading from its 3 nodes for more than 10 min" {
 		t.Fatalf("%+v", one)
 	}
 	for query, want := range map[string]int{"&sensor_id=n2": 1, "&sensor_id=n3": 0, fmt.Sprintf("&room_id=%d", room): 1, "&room_id=99": 0} {
@@ -90,36 +80,34 @@ func TestSilentGatewayIsOneIncident(t *testing.T) {
 		"uplink": {s.now(), wire.StatusNode{NodeID: "n1", LastReading: s.now()}, "Gateway Cellar alive, uplink down, no reading from its 3 nodes for more than 10 min"},
 	} {
 		s.report(t, gateway, c.seen, c.node)
-		if got := list(""); len(got) != 1 || got[0].Reason != c.want {
+		if got := list(""); len(got) != 1 || got[0].Worst.Reason != c.want {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
-	seen := get[[]shownIncident](t, a, http.MethodPost, "/api/v1/incidents/acknowledge", fmt.Sprintf(`{"ids":[%q]}`, one[0].Members[1].ID))
-	if len(seen) != 1 || seen[0].Acknowledged || seen[0].Members[0].Acknowledged || !seen[0].Members[1].Acknowledged {
-		t.Errorf("one member acknowledged: %+v", seen)
-	}
-	seen = get[[]shownIncident](t, a, http.MethodPost, "/api/v1/incidents/acknowledge", fmt.Sprintf(`{"ids":[%q]}`, one[0].ID))
-	if len(seen) != 1 || !seen[0].Acknowledged || !seen[0].Members[2].Acknowledged {
-		t.Errorf("acknowledged: %+v", seen)
-	}
-	if detail := get[shownIncident](t, a, http.MethodGet, "/api/v1/incidents/"+one[0].Members[0].ID, ""); detail.ID != one[0].ID {
-		t.Errorf("a member's id gives %+v", detail)
-	}
-	// One node sends again: the others are silent each, as acknowledged as before.
+	// A key of one of its rooms reads it, and cannot take what is of others, too.
+	limited := *a
+	limited.token = a.key(t, fmt.Sprintf(`"scope":"write","room_ids":[%d]`, room)).text
+	must.Equal(t, "by a key", one[0].ID, limited.incidents(t, "")[0].ID)
+	s.call(t, limited.token, http.MethodPost, fmt.Sprintf("%s%d/actions", incidentsPath, one[0].ID), `{"action":"take"}`).
+		says(t, 403, "The incident is of rooms that the key does not cover")
+	// One node sends again: the others are still silent with their gateway.
 	r := reading.Reading{Channel: reading.Channel(a.id), NodeID: "n2", MessageID: "m2", Time: reading.TruncateTime(s.now()), Temperature: 20, Humidity: 40}
 	must.Do(t, s.store.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r, GatewayID: gateway}}))
 	s.report(t, gateway, s.now(), wire.StatusNode{NodeID: "n1", LastHeartbeat: s.now()})
-	two := list("")
-	if len(two) != 2 || !two[0].Acknowledged || !two[1].Acknowledged || two[0].GroupID != two[1].GroupID || two[0].GroupID != two[0].ID {
+	if two := list(""); len(two) != 1 || two[0].ID != one[0].ID || two[0].Now.Sensors != 2 {
 		t.Errorf("%+v", two)
 	}
-	reasons := []string{two[0].Reason, two[1].Reason}
-	slices.Sort(reasons)
-	want := []string{"No reading for more than 10 min; its gateway does not hear it", "No reading for more than 10 min; the node is alive and sends nothing"}
-	must.Equal(t, "", want, reasons)
-	// The service itself is late: nobody is blamed.
-	must.Do(t, s.store.KeepProbe(t.Context(), s.now().Add(-5*time.Minute), s.now().Add(-5*time.Minute)))
-	if late := list(""); len(late) != 0 {
-		t.Errorf("while the probe is late: %+v", late)
+	reasons := map[string]string{}
+	for _, e := range get[[]shownExcursion](t, a, http.MethodGet, "/api/v1/excursions?kind=silence", "") {
+		reasons[e.SensorID] = e.Reason
 	}
+	must.Equal(t, "", map[string]string{
+		"n1": "No reading for more than 10 min; the node is alive and sends nothing", "discovered": "No reading for more than 10 min; its gateway does not hear it",
+		"n2": "No reading for 10 min",
+	}, reasons)
+	// The service itself is late: nobody else is blamed.
+	s.execute(t, `DELETE FROM room_incidents`)
+	s.execute(t, `DELETE FROM excursions`)
+	must.Do(t, s.store.KeepProbe(t.Context(), s.now().Add(-5*time.Minute), s.now().Add(-5*time.Minute)))
+	must.Equal(t, "while the probe is late", 0, len(list("")))
 }

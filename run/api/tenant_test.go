@@ -47,8 +47,7 @@ func TestTenantIsolation(t *testing.T) {
 	s.reading(t, "vault-1", now.Add(-time.Minute), 20, 40)
 	alert := s.alert(t, "vault-1", now, 60)
 	s.judge(t, "vault-1", now, 60)
-	var hot int64
-	must.Do(t, s.pool.QueryRow(t.Context(), `SELECT id FROM incidents`).Scan(&hot))
+	hot := get[[]shownExcursion](t, victim, http.MethodGet, "/api/v1/excursions", "")[0]
 	rule := victim.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 20.0, ""))
 	window := victim.create(t, "/api/v1/maintenance", `{"start_time":"2026-03-01","duration_s":60,"sensor_id":"vault-1","confirm":true}`)
 	prediction := victim.create(t, "/api/v1/prediction-feedback", fmt.Sprintf(
@@ -123,25 +122,27 @@ func TestTenantIsolation(t *testing.T) {
 		"getThresholds":    by("/api/v1/alerts/thresholds/%d", victim.id, "", "Customer not found"),
 		"setThresholds":    by("/api/v1/alerts/thresholds/%d", victim.id, `{"max_temperature":125}`, "Customer not found"),
 
-		"listIncidents":        {path: "/api/v1/incidents?sensor_id=vault-1", status: 200, empty: `[]`},
-		"listIncidentChanges":  {path: "/api/v1/incidents/changes?after=0", status: 200, empty: `{"changes":[],"next":0,"more":false}`, elsewhere: `{"changes":[],"next":1,"more":false}`},
-		"getIncident":          by("/api/v1/incidents/%d", hot, "", "Incident not found"),
-		"acknowledgeIncidents": {path: "/api/v1/incidents/acknowledge", body: fmt.Sprintf(`{"ids":["%d"]}`, hot), status: 404, detail: "Incident not found"},
-		"judgeIncident":        by("/api/v1/incidents/%d/verdict", hot, `{"verdict":"right"}`, "Incident not found"),
-		"getLearningSettings":  {path: "/api/v1/ml/settings", status: 200},
-		"setLearningSettings":  {path: "/api/v1/ml/settings", body: `{"false_alarms_per_month":4}`, status: 200},
-		"listRules":            {path: "/api/v1/rules", status: 200},
-		"createRule":           {path: "/api/v1/rules", body: fmt.Sprintf(someRule, 30.0, `,"sensor_id":"vault-1"`), status: 404, detail: "Sensor not found"},
-		"updateRule":           by("/api/v1/rules/%d", rule, fmt.Sprintf(someRule, 30.0, ""), "Rule not found"),
-		"deleteRule":           by("/api/v1/rules/%d", rule, "", "Rule not found"),
-		"listPresets":          {path: "/api/v1/rules/presets", status: 200},
-		"applyPreset":          {path: "/api/v1/rules/preset", body: fmt.Sprintf(`{"preset":"ashrae_a1","room_id":%d}`, room), status: 404, detail: "Room not found"},
-		"previewRules":         {path: "/api/v1/rules/preview", body: `{"days":7,"rules":[` + fmt.Sprintf(someRule, 1.0, "") + `]}`, status: 200, empty: `{"incidents":0,"excursions":0,"rooms":[]}`},
-		"listMaintenance":      {path: "/api/v1/maintenance", status: 200, empty: `[]`},
-		"createMaintenance":    {path: "/api/v1/maintenance", body: `{"start_time":"2026-03-01","duration_s":60,"sensor_id":"vault-1"}`, status: 404, detail: "Sensor not found"},
-		"previewMaintenance":   {path: "/api/v1/maintenance/preview", body: fmt.Sprintf(`{"room_ids":[%d,%d]}`, own, room), status: 404, detail: "Room not found"},
-		"updateMaintenance":    by("/api/v1/maintenance/%d", window, fmt.Sprintf(`{"start_time":"2026-03-01","duration_s":60,"room_ids":[%d]}`, own), "Maintenance window not found"),
-		"deleteMaintenance":    by("/api/v1/maintenance/%d", window, "", "Maintenance window not found"),
+		"listIncidents":       {path: "/api/v1/incidents?sensor_id=vault-1", status: 200, empty: `[]`},
+		"listIncidentChanges": {path: "/api/v1/incidents/changes?after=0", status: 200, empty: `{"changes":[],"next":0,"more":false}`, elsewhere: `{"changes":[],"next":1,"more":false}`},
+		"getIncident":         by("/api/v1/incidents/%d", hot.IncidentID, "", "Incident not found"),
+		"actOnIncident":       by("/api/v1/incidents/%d/actions", hot.IncidentID, `{"action":"take"}`, "Incident not found"),
+		"seeIncidents":        {path: "/api/v1/incidents/seen", body: fmt.Sprintf(`{"ids":[%d]}`, hot.IncidentID), status: 200, empty: `{"seen":0}`},
+		"listExcursions":      {path: "/api/v1/excursions?sensor_id=vault-1", status: 200, empty: `[]`},
+		"judgeExcursion":      by("/api/v1/excursions/%d/verdict", hot.ID, `{"verdict":"right"}`, "Excursion not found"),
+		"getLearningSettings": {path: "/api/v1/ml/settings", status: 200},
+		"setLearningSettings": {path: "/api/v1/ml/settings", body: `{"false_alarms_per_month":4}`, status: 200},
+		"listRules":           {path: "/api/v1/rules", status: 200},
+		"createRule":          {path: "/api/v1/rules", body: fmt.Sprintf(someRule, 30.0, `,"sensor_id":"vault-1"`), status: 404, detail: "Sensor not found"},
+		"updateRule":          by("/api/v1/rules/%d", rule, fmt.Sprintf(someRule, 30.0, ""), "Rule not found"),
+		"deleteRule":          by("/api/v1/rules/%d", rule, "", "Rule not found"),
+		"listPresets":         {path: "/api/v1/rules/presets", status: 200},
+		"applyPreset":         {path: "/api/v1/rules/preset", body: fmt.Sprintf(`{"preset":"ashrae_a1","room_id":%d}`, room), status: 404, detail: "Room not found"},
+		"previewRules":        {path: "/api/v1/rules/preview", body: `{"days":7,"rules":[` + fmt.Sprintf(someRule, 1.0, "") + `]}`, status: 200, empty: `{"incidents":0,"excursions":0,"rooms":[]}`},
+		"listMaintenance":     {path: "/api/v1/maintenance", status: 200, empty: `[]`},
+		"createMaintenance":   {path: "/api/v1/maintenance", body: `{"start_time":"2026-03-01","duration_s":60,"sensor_id":"vault-1"}`, status: 404, detail: "Sensor not found"},
+		"previewMaintenance":  {path: "/api/v1/maintenance/preview", body: fmt.Sprintf(`{"room_ids":[%d,%d]}`, own, room), status: 404, detail: "Room not found"},
+		"updateMaintenance":   by("/api/v1/maintenance/%d", window, fmt.Sprintf(`{"start_time":"2026-03-01","duration_s":60,"room_ids":[%d]}`, own), "Maintenance window not found"),
+		"deleteMaintenance":   by("/api/v1/maintenance/%d", window, "", "Maintenance window not found"),
 
 		"listPredictions":    {path: "/api/v1/prediction-feedback?sensor_id=vault-1", status: 200, empty: `[]`},
 		"recordPrediction":   {path: "/api/v1/prediction-feedback", body: `{"sensor_id":"vault-1","timestamp":"2026-03-01","anomaly_predicted":true}`, status: 404, detail: "Sensor not found"},
@@ -221,7 +222,7 @@ func TestTenantIsolation(t *testing.T) {
 		"/api/v1/data/latest/vault-1":                                `"temperature":60`,
 		"/api/v1/alerts/active":                                      `"acknowledged":false`,
 		"/api/v1/overview":                                           `"id":"vault-1","name":"Door"`,
-		"/api/v1/incidents":                                          `"acknowledged":false`,
+		"/api/v1/incidents":                                          `"taken_by":null`,
 		"/api/v1/rules":                                              fmt.Sprintf(`"id":%d,`, rule),
 		"/api/v1/maintenance":                                        fmt.Sprintf(`"id":%d,`, window),
 		fmt.Sprintf("/api/v1/prediction-feedback/%d", prediction):    `"feedback":null`,

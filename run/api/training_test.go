@@ -97,17 +97,17 @@ func TestHundredthValidation(t *testing.T) {
 	}
 }
 
-// TestHundredthVerdictOnAnIncident gives the last of a hundred verdicts on an anomaly: the
+// TestHundredthVerdictOnAnExcursion gives the last of a hundred verdicts on an anomaly: the
 // run begins as after a validation, and a change of that verdict begins no other. Contract
 // 7.6, 11.9.
-func TestHundredthVerdictOnAnIncident(t *testing.T) {
+func TestHundredthVerdictOnAnExcursion(t *testing.T) {
 	t.Parallel()
 	var topic publishedRequests
 	a, ids := newLearningCustomer(t, &topic, learning.RetrainingCount-1)
 	for _, id := range ids {
 		a.validate(t, id)
 	}
-	judge := fmt.Sprintf("/api/v1/incidents/%d/verdict", a.anomaly(t, "node-1"))
+	judge := fmt.Sprintf("/api/v1/excursions/%d/verdict", a.anomaly(t, "node-1"))
 	if got := topic.all(); len(got) != 0 {
 		t.Fatalf("requests before the hundredth: %v", got)
 	}

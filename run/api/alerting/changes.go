@@ -28,7 +28,7 @@ type changesBody struct {
 }
 
 type changeBody struct {
-	timelineEvent
+	TimelineEvent
 
 	Number     int64     `json:"number" doc:"Position in the account's log." example:"1205"`
 	IncidentID int64     `json:"incident_id" doc:"The incident, or that of which it became part." example:"41"`
@@ -42,7 +42,7 @@ func (changeBody) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema 
 
 func changesOf(found incidents.Changes) changesBody {
 	return changesBody{Next: found.Next, More: found.More, Changes: rest.List(found.Changes, func(c incidents.Change) changeBody {
-		body := changeBody{timelineEvent: timelineEventOf(c), Number: c.Number, IncidentID: c.IncidentID}
+		body := changeBody{TimelineEvent: timelineEventOf(c), Number: c.Number, IncidentID: c.IncidentID}
 		if i, present := found.Incidents[c.IncidentID]; present {
 			body.Incident = new(IncidentOf(i))
 		}

@@ -153,7 +153,7 @@ func (h *Handlers) judge(ctx context.Context, in *judgeInput) (excursion, error)
 		after, err := incidents.New(tx).JudgeExcursion(ctx, customer, in.ExcursionID, incidents.Verdict(in.Body.Verdict), now)
 		return excursionOf(after), audit.Entry{
 			Subject: "excursion:" + strconv.FormatInt(before.ID, 10),
-			Before:  map[string]any{"verdict": nonzero(string(before.Verdict))}, After: map[string]any{"verdict": in.Body.Verdict},
+			Before:  map[string]any{"verdict": nonzero(string(before.Verdict))}, After: map[string]any{"verdict": &in.Body.Verdict},
 		}, err
 	})
 	if err == nil {

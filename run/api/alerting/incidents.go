@@ -134,7 +134,9 @@ func IncidentOf(i incidents.Incident) Incident {
 	return body
 }
 
-type timelineEvent struct {
+// TimelineEvent is a step in the life of an incident. It is exported only because huma reads no
+// embedded fields of unexported types.
+type TimelineEvent struct {
 	At      rest.Time `json:"at" doc:"When it happened, UTC: by the time of readings, where they did it." example:"2026-03-01T12:00:00Z"`
 	Event   string    `json:"event" enum:"started,joined,merged,came_back,worse,taken,handed_over,snoozed,commented,snooze_ended,given_back,cleared,ended,seen,withdrawn" doc:"What happened." example:"started"`
 	Calls   bool      `json:"calls" doc:"Whether it calls people." example:"true"`
@@ -142,14 +144,14 @@ type timelineEvent struct {
 	Comment *string   `json:"comment" doc:"What they said." example:"A door was open"`
 }
 
-func timelineEventOf(c incidents.Change) timelineEvent {
-	return timelineEvent{At: rest.UTC(c.At), Event: string(c.Event), Calls: c.Calls, Person: nonzero(c.Person), Comment: nonzero(c.Comment)}
+func timelineEventOf(c incidents.Change) TimelineEvent {
+	return TimelineEvent{At: rest.UTC(c.At), Event: string(c.Event), Calls: c.Calls, Person: nonzero(c.Person), Comment: nonzero(c.Comment)}
 }
 
 type incidentDetail struct {
 	Incident
 
-	Timeline []timelineEvent `json:"timeline" nullable:"false" doc:"What happened, oldest first."`
+	Timeline []TimelineEvent `json:"timeline" nullable:"false" doc:"What happened, oldest first."`
 }
 
 // TransformSchema is that of the incident, which Go would take for that of the whole.

@@ -320,12 +320,24 @@ func (s Store) tellNow(ctx context.Context, customerID int64, told []Incident, l
 		scene.tell(&told[k], of[told[k].ID])
 		worst[k] = told[k].Worst
 	}
+	for _, i := range told {
+		if i.GatewayID != "" && i.Lasting { // any of its nodes tells where the readings stop
+			worst = append(worst, of[i.ID]...)
+		}
+	}
 	if err := s.describe(ctx, customerID, worst, now); err != nil {
 		return err
+	}
+	uplinkDown := map[int64]bool{}
+	for _, e := range worst {
+		uplinkDown[e.IncidentID] = uplinkDown[e.IncidentID] || e.Where == incident.UplinkDown
 	}
 	for k := range told {
 		told[k].Worst = worst[k]
 		if i := &told[k]; i.GatewayID != "" && i.Lasting {
+			if uplinkDown[i.ID] {
+				i.Worst.Where = incident.UplinkDown
+			}
 			i.Worst.Reason = incident.DescribeGatewaySilence(i.GatewayName, i.Now.Sensors, i.Worst.PeakTime, i.Worst.Where, now)
 		}
 	}
