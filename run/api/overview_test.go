@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -26,11 +27,9 @@ type overviewBody struct {
 		Late      bool
 		LatenessS float64 `json:"lateness_s"`
 	}
-	Rooms []struct {
-		ID   int64
-		Name string
-	}
-	Limits [][]struct {
+	Sentence shownSentence
+	Rooms    []struct{ Name, State string }
+	Limits   [][]struct {
 		Quantity, Direction, Severity string
 		Limit                         float64
 	}
@@ -43,12 +42,21 @@ type overviewBody struct {
 		JudgedBy                   string  `json:"judged_by"`
 		Limits                     int
 	}
-	Incidents []struct {
-		Kind, Reason, Severity string
-		SensorID               string `json:"sensor_id"`
-	}
-	ToBeSeen int `json:"to_be_seen"`
-	Counts   map[string]int
+	Incidents      []shownIncident
+	IncidentCounts map[string]int `json:"incident_counts"`
+	Counts         map[string]int
+}
+
+type shownSentence struct {
+	Says, Tone         string
+	IncidentID         int64 `json:"incident_id"`
+	Cause, Room        string
+	SensorID           string `json:"sensor_id"`
+	Sensor, Quantity   string
+	Value, Limit, Rate float64
+	Since              *time.Time
+	TakenBy            string `json:"taken_by"`
+	Others, Outside    int
 }
 
 // unless asks for what is not the answer of a tag.
@@ -129,9 +137,12 @@ func TestOverview(t *testing.T) {
 	want := map[string]string{"critical": "critical", "warm": "warning", "fine": "ok", "never": "unreported", "silent": "silent"}
 	must.Equal(t, "states", want, states(body))
 	must.Equal(t, "counts", map[string]int{"sensors": 5, "ok": 1, "warning": 1, "critical": 1, "silent": 1, "late": 0, "unreported": 1}, body.Counts)
-	// Two of the critical one, which are a group with the warm one's, and a silence.
-	if len(body.Rooms) != 2 || len(body.Incidents) != 4 || body.ToBeSeen != 2 {
-		t.Errorf("rooms %v, %d to be seen of incidents %v", body.Rooms, body.ToBeSeen, body.Incidents)
+	counted := func(open, taken, silenced int) map[string]int {
+		return map[string]int{"lasting": 2, "open": open, "taken": taken, "silenced": silenced, "unseen": 0, "to_be_seen": open}
+	}
+	must.Equal(t, "incidents", counted(2, 0, 0), body.IncidentCounts)
+	if len(body.Rooms) != 2 || len(body.Incidents) != 2 || body.Incidents[0].Cause != "too_hot" || body.Incidents[1].Cause != "silent" {
+		t.Errorf("rooms %v, incidents %+v", body.Rooms, body.Incidents)
 	}
 	fine, warm := body.Sensors[1], body.Sensors[4]
 	if *fine.Temperature != 24.9 || !fine.Timestamp.Equal(now.Add(-time.Minute)) || *fine.GatewayID != gateway.id {
@@ -182,17 +193,11 @@ func TestOverview(t *testing.T) {
 	if body := changed("a rule"); len(body.Limits[body.Sensors[1].Limits]) != 3 {
 		t.Errorf("%v", body.Limits)
 	}
-	if got := s.call(t, a.token, http.MethodPost, "/api/v1/incidents/acknowledge", fmt.Sprintf(`{"room_id":%d,"kind":"silence"}`, hall)); got.status != 200 {
-		t.Fatal(string(got.body))
-	}
-	if body := changed("an acknowledgement"); body.ToBeSeen != 1 {
-		t.Errorf("%d to be seen when the silence is acknowledged", body.ToBeSeen)
-	}
+	a.act(t, body.Incidents[1].ID, `"action":"take"`)
+	must.Equal(t, "taken", counted(1, 1, 0), changed("a taking").IncidentCounts)
 	a.create(t, "/api/v1/maintenance", fmt.Sprintf(`{"start_time":%q,"duration_s":7200,"room_ids":[%d,%d],"confirm":true}`, now.Add(-time.Hour).Format(time.RFC3339), hall, attic))
 	s.execute(t, `UPDATE maintenance_windows SET stands_from = now() - interval '2 hours'`) // before this test's time
-	if body := changed("a maintenance window"); body.ToBeSeen != 0 {
-		t.Errorf("%d to be seen in maintenance", body.ToBeSeen)
-	}
+	must.Equal(t, "in maintenance", counted(0, 0, 2), changed("a maintenance window").IncidentCounts)
 	if got := s.call(t, a.token, http.MethodPut, "/api/v1/server_rooms/update_room/"+strconv.FormatInt(hall, 10), `{"name":"Vault"}`); got.status != 200 {
 		t.Fatal(string(got.body))
 	}
@@ -212,61 +217,167 @@ func TestOverview(t *testing.T) {
 	}
 }
 
-// TestOverviewHasAllThatLasts puts 210 newer, finished, unseen incidents beside 31 that
-// last: all of these are in the overview, and the others are counted.
-func TestOverviewHasAllThatLasts(t *testing.T) {
+// TestFirstSentenceNamesWhatLasts puts 5,000 newer incidents that are over, and that nobody has
+// seen, beside one that lasts: it is named first, and the others are counted.
+func TestFirstSentenceNamesWhatLasts(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)
-	insert := func(ended bool, number int) {
+	a.heldSensor(t, "n1")
+	s.judge(t, "n1", s.now(), 55)
+	s.execute(t, pastIncidents, 1, 5000, a.id)
+	s.execute(t, `UPDATE room_incidents SET start_time = now(), end_time = now() WHERE NOT lasting`)
+	body, _ := a.overview(t, "")
+	if len(body.Incidents) != 1 || body.Sentence.Says != "incident" || body.Sentence.IncidentID != body.Incidents[0].ID || body.Sentence.SensorID != "n1" {
+		t.Fatalf("%+v of %d", body.Sentence, len(body.Incidents))
+	}
+	must.Equal(t, "counts", map[string]int{"lasting": 1, "open": 1, "taken": 0, "silenced": 0, "unseen": 5000, "to_be_seen": 5001}, body.IncidentCounts)
+	unseen := func() int {
 		t.Helper()
-		s.execute(t, fmt.Sprintf(`
-			INSERT INTO incidents (customer_id, kind, channel, node_id, sensor_name, room_name, quantity, direction, limit_value, severity,
-			                       start_time, end_time, lasting, peak, peak_time, resolution)
-			SELECT %d, 'threshold', 0, 'n-%t-' || i, 'Rack', 'Hall', 'temperature', 'above', 27, 'critical', at, at, NOT %[2]t, 41, at, CASE WHEN %[2]t THEN 'cleared' ELSE '' END
-			FROM (SELECT i, now() - i * interval '1 minute' - CASE WHEN %[2]t THEN interval '1 hour' ELSE interval '1 day' END AS at FROM generate_series(1, %d) AS i) AS began`,
-			a.id, ended, number))
+		body, _ := a.overview(t, "")
+		got := a.call(t, a.token, http.MethodGet, "/api/v1/incidents?state=unseen&limit=1", "").header.Get("X-Total-Count")
+		must.Equal(t, "listed", strconv.Itoa(body.IncidentCounts["unseen"]), got)
+		return body.IncidentCounts["unseen"]
 	}
-	insert(true, 210)
-	insert(false, 31)
-	body, got := a.overview(t, "")
-	if len(body.Incidents) != 31 || body.ToBeSeen != 241 {
-		t.Fatalf("%d incidents last and %d are to be seen, want 31 and 241", len(body.Incidents), body.ToBeSeen)
-	}
-	for _, i := range body.Incidents {
-		if !strings.HasPrefix(i.SensorID, "n-false-") || i.Reason != "Temperature above 27.0 °C, peak 41.0 °C" {
-			t.Errorf("%+v", i)
-		}
-	}
-	// The oldest of them all is counted, too.
-	s.execute(t, `UPDATE incidents SET acknowledged_at = now(), acknowledged_peak = peak WHERE node_id = 'n-true-210'`)
-	if body, again := a.overview(t, got.header.Get("ETag")); again.status != http.StatusOK || body.ToBeSeen != 240 {
-		t.Errorf("%d with %d to be seen once the oldest is acknowledged", again.status, body.ToBeSeen)
+	oldest := s.count(t, `SELECT min(id)::int FROM room_incidents WHERE NOT lasting`)
+	for _, c := range []struct {
+		ids        string
+		seen, left int
+	}{
+		{fmt.Sprintf(`{"ids":[%d,%d]}`, oldest, body.Incidents[0].ID), 1, 4999}, {fmt.Sprintf(`{"ids":[%d]}`, oldest), 0, 4999}, {`{}`, 4999, 0},
+	} {
+		seen := get[struct{ Seen int }](t, a, http.MethodPost, "/api/v1/incidents/seen", c.ids).Seen
+		must.Equal(t, c.ids, []int{c.seen, c.left}, []int{seen, unseen()})
 	}
 }
 
-// TestOverviewOrdersRoomsByTrouble sends rooms by state, then by how far beyond the
-// recommended range the worst of their sensors is, then by name.
-func TestOverviewOrdersRoomsByTrouble(t *testing.T) {
+// TestSentence shows each first sentence: what it is about, and with which numbers.
+func TestSentence(t *testing.T) {
+	t.Parallel()
+	hot := shownSentence{
+		Says: "incident", Tone: "critical", Cause: "too_hot", Room: "Hall", SensorID: "n1", Sensor: "Rack", Quantity: "temperature", Value: 55, Limit: 50, Rate: 1, Outside: 1,
+	}
+	inMaintenance := func(t *testing.T, a *testCustomer, room int64) {
+		t.Helper()
+		began := time.Now().Add(-time.Minute).Format(time.RFC3339)
+		a.create(t, "/api/v1/maintenance", fmt.Sprintf(`{"start_time":%q,"duration_s":3600,"room_ids":[%d],"confirm":true}`, began, room))
+	}
+	for name, c := range map[string]struct {
+		// humidity of 40 % at these temperatures, by node, five minutes ago and now.
+		readings map[string][2]float64
+		then     func(t *testing.T, a *testCustomer, room int64)
+		want     shownSentence
+	}{
+		"no sensor reports": {want: shownSentence{Says: "no_sensor_reports", Tone: "note"}},
+		"nothing wrong":     {readings: map[string][2]float64{"n1": {22, 22}}, want: shownSentence{Says: "nothing_wrong", Tone: "quiet"}},
+		"outside the recommended range": {
+			readings: map[string][2]float64{"n1": {28, 28}, "n2": {22, 30.5}, "n3": {22, 22}},
+			want: shownSentence{
+				Says: "outside_recommended", Tone: "note", Room: "Hall", SensorID: "n2", Sensor: "Rack", Quantity: "temperature", Value: 30.5, Limit: 27, Outside: 2,
+			},
+		},
+		"incident": {readings: map[string][2]float64{"n1": {50, 55}}, want: hot},
+		"incident, and another": {
+			readings: map[string][2]float64{"n1": {50, 55}, "n2": {22, 22}},
+			then: func(t *testing.T, a *testCustomer, _ int64) {
+				t.Helper()
+				a.sensors(t, a.room(t, "Attic"), "n4")
+				a.judge(t, "n4", time.Now(), 51)
+			},
+			want: func() shownSentence { s := hot; s.Others, s.Outside = 1, 2; return s }(),
+		},
+		"taken": {
+			readings: map[string][2]float64{"n1": {50, 55}},
+			then: func(t *testing.T, a *testCustomer, _ int64) {
+				t.Helper()
+				a.act(t, a.incidents(t, "")[0].ID, `"action":"hand_over","to":"Anna"`)
+			},
+			want: func() shownSentence { s := hot; s.Tone, s.TakenBy = "note", "Anna"; return s }(),
+		},
+		"silenced alone": {
+			readings: map[string][2]float64{"n1": {22, 22}},
+			then: func(t *testing.T, a *testCustomer, room int64) {
+				t.Helper()
+				a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 20.0, ""))
+				a.judge(t, "n1", time.Now(), 22)
+				must.Equal(t, "before maintenance", "warning", func() string { body, _ := a.overview(t, ""); return body.Sentence.Tone }())
+				inMaintenance(t, a, room)
+			},
+			want: shownSentence{Says: "maintenance", Tone: "note"},
+		},
+		"service late": {
+			readings: map[string][2]float64{"n1": {22, 22}},
+			then: func(t *testing.T, a *testCustomer, _ int64) {
+				t.Helper()
+				must.Do(t, a.store.KeepProbe(t.Context(), time.Now().Add(-5*time.Minute), time.Now().Add(-5*time.Minute)))
+			},
+			want: shownSentence{Says: "service_late", Tone: "note"},
+		},
+		"service late, and too hot": {
+			readings: map[string][2]float64{"n1": {50, 55}},
+			then: func(t *testing.T, a *testCustomer, _ int64) {
+				t.Helper()
+				must.Do(t, a.store.KeepProbe(t.Context(), time.Now().Add(-5*time.Minute), time.Now().Add(-5*time.Minute)))
+			},
+			want: hot,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, a := newTestCustomer(t)
+			room := a.heldSensor(t, "n1", "n2", "n3")
+			for node, temperatures := range c.readings {
+				now := s.now()
+				s.reading(t, node, now.Add(-5*time.Minute), temperatures[0], 40)
+				s.reading(t, node, now, temperatures[1], 40)
+				s.judge(t, node, now, temperatures[1])
+			}
+			if c.then != nil {
+				c.then(t, a, room)
+			}
+			body, _ := a.overview(t, "")
+			got := body.Sentence
+			if c.want.Says == "incident" {
+				c.want.IncidentID = body.Incidents[0].ID
+				if got.Since == nil || s.now().Sub(*got.Since) > time.Minute {
+					t.Errorf("since %v", got.Since)
+				}
+			}
+			got.Since, got.Rate = nil, math.Round(got.Rate*1000)/1000
+			must.Equal(t, "", c.want, got)
+		})
+	}
+}
+
+// TestRoomsInOrderOfTrouble has rooms come by state, then by how far an incident is beyond its
+// limit, then by how far a sensor is beyond the recommended range, then by name.
+func TestRoomsInOrderOfTrouble(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)
-	for _, r := range []struct {
-		name        string
-		temperature float64
-	}{{"Hall 10", 24}, {"Hall 9", 26}, {"Warm", 33}, {"Hot", 37}, {"Cold", 10}, {"Broken", 22}, {"Empty", 0}} {
-		room, node := a.room(t, r.name), strings.ReplaceAll(r.name, " ", "-")
-		if r.name == "Empty" {
+	rooms := map[string]float64{
+		"Hall 10": 24, "Hall 9": 26, "Warm": 33, "Hot": 37, "Cold": 10, "Damp": 22, "Burning": 51, "Ablaze": 60, "Mute": 20, "Empty": 0, "New": 0,
+	}
+	for name, temperature := range rooms {
+		room, node, ago := a.room(t, name), strings.ReplaceAll(name, " ", "-"), time.Duration(0)
+		if name == "Empty" {
 			continue
 		}
 		a.sensors(t, room, node)
-		s.reading(t, node, time.Now(), r.temperature, 40)
+		switch name {
+		case "New":
+			continue
+		case "Damp":
+			a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 20.0, `,"sensor_id":"Damp"`))
+		case "Mute":
+			ago = 10 * time.Minute
+		}
+		s.judge(t, node, s.now().Add(-ago), temperature)
 	}
-	s.execute(t, fmt.Sprintf(`
-		INSERT INTO incidents (customer_id, kind, channel, node_id, sensor_name, room_name, quantity, direction, limit_value, severity, start_time, end_time, lasting, peak, peak_time)
-		VALUES (%d, 'threshold', 0, 'Broken', 'Rack', 'Broken', 'humidity', 'above', 30, 'warning', now(), now(), true, 40, now())`, a.id))
 	body, _ := a.overview(t, "")
-	var names []string
+	var got []string
 	for _, room := range body.Rooms {
-		names = append(names, room.Name)
+		got = append(got, room.Name+" "+room.State)
 	}
-	must.Equal(t, "", []string{"Broken", "Hot", "Cold", "Warm", "Empty", "Hall 9", "Hall 10"}, names)
+	must.Equal(t, "", []string{
+		"Ablaze critical", "Burning critical", "Mute silent", "Damp warning", "New unreported", "Hot ok", "Cold ok", "Warm ok", "Empty ok", "Hall 9 ok", "Hall 10 ok",
+	}, got)
 }
