@@ -35,19 +35,14 @@ type incidentCounts struct {
 }
 
 func countIncidents(lasting []incidents.Incident, unseen int) incidentCounts {
-	counts := incidentCounts{Lasting: len(lasting), Unseen: unseen, ToBeSeen: unseen}
+	in := map[incidents.IncidentState]int{}
 	for _, i := range lasting {
-		switch state := i.State(); {
-		case state == incidents.StateOpen:
-			counts.Open++
-			counts.ToBeSeen++
-		case state == incidents.StateTaken:
-			counts.Taken++
-		case state == incidents.StateSilenced:
-			counts.Silenced++
-		}
+		in[i.State()]++
 	}
-	return counts
+	open := in[incidents.StateOpen]
+	return incidentCounts{
+		Lasting: len(lasting), Open: open, Taken: in[incidents.StateTaken], Silenced: in[incidents.StateSilenced], Unseen: unseen, ToBeSeen: open + unseen,
+	}
 }
 
 // The tones.
