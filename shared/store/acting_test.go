@@ -286,6 +286,19 @@ func TestStandingHidesNothing(t *testing.T) {
 	}
 }
 
+// TestOldDeliveryAfterTaking tells nobody of what stood already when somebody took it.
+func TestOldDeliveryAfterTaking(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1")
+	db.judge(t, judged("n1", 0, 60))
+	db.act(t, db.only(t, 7200).ID, 7200, incident.EventTaken)
+	db.judge(t, judged("n1", -30, 60)) // it has waited since it was published
+	if i := db.only(t, 7201); i.TakenAt == nil || !i.StartTime.Equal(clock(-30)) {
+		t.Errorf("%+v", i)
+	}
+	must.Equal(t, "told", []string{"started!", "taken"}, db.changes(t, db.anna))
+}
+
 // TestTakingAcknowledgesAlerts that its excursions have by then, and no others: not later ones,
 // not another node's, nor those of another quantity. Giving back and merging change none.
 func TestTakingAcknowledgesAlerts(t *testing.T) {

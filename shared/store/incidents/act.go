@@ -36,7 +36,7 @@ type Action struct {
 func (s Store) Act(ctx context.Context, customerID, id int64, a Action, now time.Time) (Incident, error) {
 	err := s.db.InTx(ctx, func(tx *store.DB) error {
 		type row struct {
-			toldRow
+			statusRow
 
 			RoomID            int64
 			NodeID, GatewayID string
@@ -44,9 +44,7 @@ func (s Store) Act(ctx context.Context, customerID, id int64, a Action, now time
 		}
 		find := func(lock string) (row, error) {
 			return store.One[row](ctx, tx, store.ErrNoIncident, whole+`
-	SELECT i.id, i.cause, i.start_time, i.end_time, i.lasting, i.breaking, i.late, i.parts, i.taken_at, i.snoozed_until, i.known_severity, i.known_actual, i.known_excess,
-	       CASE WHEN isfinite(i.told_at) THEN i.told_at ELSE i.start_time END AS told_at,
-	       false AS elsewhere, 0 AS target, false AS moved, COALESCE(i.room_id, 0) AS room_id, i.node_id, i.gateway_id, i.taken_by, i.comment`+fromIncidents+`
+	SELECT `+statusColumns+`, COALESCE(i.room_id, 0) AS room_id, i.node_id, i.gateway_id, i.taken_by, i.comment`+fromIncidents+`
 	  AND i.id IN (SELECT id FROM chain)`+lock,
 				pgx.StrictNamedArgs{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx)})
 		}
@@ -111,10 +109,10 @@ func (s Store) Act(ctx context.Context, customerID, id int64, a Action, now time
 			UPDATE room_incidents
 			SET taken_at = @taken_at, taken_by = @holder, snoozed_until = @until, seen = (seen OR @taken) AND NOT @given_back,
 			    comment = CASE WHEN @comment::text = '' THEN comment ELSE @comment END,
-			    known_severity = @severity, known_actual = @actual, known_excess = @excess
+			    known_severity = @severity, known_actual = @actual, known_excess = @excess, told_at = GREATEST(told_at, @now)
 			WHERE id = @id`, pgx.StrictNamedArgs{
 			"id": id, "taken_at": store.OrNull(after.TakenAt), "holder": holder, "until": store.OrNull(after.SnoozedUntil), "comment": a.Comment,
-			"taken": taken, "given_back": a.Event == incident.EventGivenBack,
+			"taken": taken, "given_back": a.Event == incident.EventGivenBack, "now": now,
 			"severity": string(after.Known.Severity), "actual": after.Known.Actual, "excess": after.Known.Excess,
 		})
 		if err != nil {

@@ -37,28 +37,34 @@ func (p place) condition() string {
 	}
 }
 
-// toldRow is an incident as [incident.Status] remembers it.
-type toldRow struct {
+// statusRow is an incident as [incident.Status] remembers it.
+type statusRow struct {
 	ID            int64
 	Cause         incident.Cause
-	StartTime     time.Time
-	EndTime       time.Time
 	Lasting       bool
 	Breaking      bool
 	Parts         int
 	Late          bool
-	Elsewhere     bool  // an incident of another place
-	Target        int64 // of one whose excursions became part of others: one of these
-	Moved         bool  // of one that has excursions at other places alone
 	TakenAt       *time.Time
 	SnoozedUntil  *time.Time
 	KnownSeverity incident.Severity
 	KnownActual   bool
 	KnownExcess   float64
-	ToldAt        time.Time
 }
 
-func (r toldRow) status() incident.Status {
+const statusColumns = `i.id, i.cause, i.lasting, i.breaking, i.parts, i.late, i.taken_at, i.snoozed_until, i.known_severity, i.known_actual, i.known_excess`
+
+// toldRow is an incident that may be concerned when a place is told.
+type toldRow struct {
+	statusRow
+
+	ToldAt    time.Time
+	Elsewhere bool  // an incident of another place
+	Target    int64 // of one whose excursions became part of others: one of these
+	Moved     bool  // of one that has excursions at other places alone
+}
+
+func (r statusRow) status() incident.Status {
 	return incident.Status{
 		Lasting: r.Lasting, Breaking: r.Breaking, Late: r.Late, Parts: r.Parts, TakenAt: store.UTC(r.TakenAt), SnoozedUntil: store.UTC(r.SnoozedUntil),
 		Known: incident.Level{Severity: r.KnownSeverity, Actual: r.KnownActual, Excess: r.KnownExcess},
@@ -114,8 +120,8 @@ func tell(ctx context.Context, tx *store.DB, customer int64, at place, from, unt
 	}
 	args["ids"] = ids
 	known, err := store.All[toldRow](ctx, tx, `
-		SELECT i.id, i.cause, i.start_time, i.end_time, i.lasting, i.breaking, i.late, i.parts, i.taken_at, i.snoozed_until, i.known_severity, i.known_actual,
-		       i.known_excess, CASE WHEN isfinite(i.told_at) THEN i.told_at ELSE i.start_time END AS told_at, (COALESCE(i.room_id, 0), i.node_id, i.gateway_id) <> (@room, @node, @gateway) AS elsewhere,
+		SELECT `+statusColumns+`, CASE WHEN isfinite(i.told_at) THEN i.told_at ELSE i.start_time END AS told_at,
+		       (COALESCE(i.room_id, 0), i.node_id, i.gateway_id) <> (@room, @node, @gateway) AS elsewhere,
 		       COALESCE((SELECT max(e.merged_into) FROM excursions e WHERE e.incident_id = i.id), 0) AS target,
 		       EXISTS (SELECT FROM excursions e WHERE e.incident_id = i.id AND e.merged_into IS NULL) AND NOT i.id = ANY (@ids) AS moved
 		FROM room_incidents i

@@ -66,7 +66,7 @@ func (s Store) RightEpisodes(ctx context.Context, customerID int64, since time.T
 	}
 	found, err := store.All[row](ctx, s.db, `
 		SELECT node_id, start_time, end_time
-		FROM incidents
+		FROM excursions
 		WHERE customer_id = @customer AND kind = 'anomaly' AND verdict = 'right' AND merged_into IS NULL AND end_time > @since
 		ORDER BY start_time, id`,
 		pgx.StrictNamedArgs{"customer": customerID, "since": since})
