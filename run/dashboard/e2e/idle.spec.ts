@@ -1,6 +1,6 @@
 // What a page asks for while nobody touches it.
 import { asked as askedOverview } from "./answers";
-import { ask, expect, signUp, test, tokenOf, url } from "./user";
+import { ask, expect, incidentOf, sendReading, signUp, test, tokenOf, url } from "./user";
 import { seedReadings } from "./seed";
 
 /** The worker's: every 15 s by its own clock, which no test can move. */
@@ -14,6 +14,8 @@ test("an idle page of any kind asks at most 8 times a minute, and hears 304 when
   const sensor = `idle-${room.id}`;
   await ask(token, "POST", "/api/v1/sensors/new_sensor", { id: sensor, name: "Rack 1", type: "ESP32-DHT22", room_id: room.id });
   await seedReadings([sensor], 7200, 30, 60);
+  await sendReading(sensor, 51, 40);
+  const incident = await incidentOf(token, sensor);
   const open = new Set<unknown>(); // requests that began before this are not counted
   let known = new Set<string>();
   let again: string[] = [];
@@ -32,7 +34,7 @@ test("an idle page of any kind asks at most 8 times a minute, and hears 304 when
   page.on("requestfinished", (request) => open.delete(request));
   const quiet = () => expect.poll(() => open.size).toBe(0);
   for (const path of [
-    "/", `/rooms/${room.id}`, `/sensors/${sensor}`, "/incidents", "/incidents?state=all", "/maintenance", "/rules", "/predictions", "/gateways", "/keys", "/audit", "/account",
+    "/", `/rooms/${room.id}`, `/sensors/${sensor}`, "/incidents", "/incidents?state=all", `/incidents/${incident}`, "/maintenance", "/rules", "/predictions", "/gateways", "/keys", "/audit", "/account",
     "/report", "/setup", "/settings", "/wall",
   ]) {
     // The session does not end while minutes pass.

@@ -13,6 +13,7 @@ const pages = [
   { name: "sensor", path: "sensor", ready: "canvas" },
   { name: "room", path: "room", ready: "article" },
   { name: "incidents", path: "/incidents?state=all", ready: ".incidents [data-row]" },
+  { name: "incident", path: "incident", ready: ".timeline li" },
   { name: "rules", path: "/rules", ready: "form" },
   { name: "maintenance", path: "/maintenance", ready: ".calendar li" },
   { name: "predictions", path: "/predictions", ready: "canvas" },
@@ -43,7 +44,11 @@ for (const [look, scheme, width] of looks) {
     for (const { name, path, ready } of pages) {
       await page.goto(url(path.startsWith("/") ? path : "/"));
       if (path === "sensor") await page.getByRole("link", { name: /^Rack 2,/ }).first().click();
-      if (path === "room") await page.getByRole("link", { name: "Server room 1" }).click();
+      if (path === "room") await page.getByRole("link", { name: "Server room 1", exact: true }).click();
+      if (path === "incident") {
+        await page.goto(url("/incidents?state=all"));
+        await page.locator(".incidents [data-row]").first().click();
+      }
       await page.locator(ready).first().waitFor();
       await page.waitForLoadState("networkidle");
       await expectAccessible(page);

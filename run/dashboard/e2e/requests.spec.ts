@@ -2,7 +2,7 @@
 // same file that they are held to.
 import { readFileSync } from "node:fs";
 import type { Page } from "@playwright/test";
-import { ask, expect, sendReading, signUp, test, tokenOf, url } from "./user";
+import { ask, expect, incidentOf, sendReading, signUp, test, tokenOf, url } from "./user";
 import { query, seedReadings } from "./seed";
 
 type Counts = Record<string, number>;
@@ -22,7 +22,7 @@ function watch(page: Page) {
   const count = (addresses: URL[]) => {
     const counts: Counts = {};
     for (const { pathname } of addresses) {
-      const operation = pathname.split("/").slice(3, 5).join("/");
+      const operation = pathname.replace(/\/\d+$/, "").split("/").slice(3, 5).join("/");
       counts[operation] = (counts[operation] ?? 0) + 1;
     }
     return counts;
@@ -46,12 +46,15 @@ test("each page makes the requests that the cost page is computed from", async (
   await seedReadings([id], 8 * 86_400, 60, 300);
   // Nothing is left of the first steps, which ask for more.
   await sendReading(id, 22, 40);
+  // An incident, of another sensor.
+  await ask(token, "POST", "/api/v1/sensors/new_sensor", { id: `hot-${room.id}`, name: "Rack 2", type: "ESP32-DHT22", room_id: room.id });
+  await sendReading(`hot-${room.id}`, 51, 40);
   await ask(token, "POST", "/api/v1/rules/preset", { preset: "ashrae_recommended" });
   await query(`
     INSERT INTO prediction_feedback (sensor_id, timestamp, predicted_temp, predicted_humidity, actual_temp, actual_humidity, anomaly_predicted, message_id)
     SELECT $1, now() - i * interval '1 hour', 23, 44, 23.2, 44.6, true, 'counted' || i FROM generate_series(1, 3) AS i`, [id]);
   const paths: Record<string, string> = {
-    "overview": "/", "room": `/rooms/${room.id}`, "sensor": `/sensors/${id}`, "sensor, a week": `/sensors/${id}?range=7d`, "incidents": "/incidents", "predictions": "/predictions",
+    "overview": "/", "room": `/rooms/${room.id}`, "sensor": `/sensors/${id}`, "sensor, a week": `/sensors/${id}?range=7d`, "incidents": "/incidents", "incident": `/incidents/${await incidentOf(token, `hot-${room.id}`)}`, "predictions": "/predictions",
     "report": "/report", "rules": "/rules", "maintenance": "/maintenance", "gateways": "/gateways", "audit": "/audit", "keys": "/keys", "account": "/account",
   };
   expect(Object.keys(counted.visits)).toEqual(Object.keys(paths));

@@ -114,6 +114,13 @@ export async function sendReading(node: string, temperature: number, humidity: n
   expect(answer.status).toBe(200);
 }
 
+/** The incident that readings of a node have begun. */
+export async function incidentOf(token: string, node: string): Promise<number> {
+  let found: { id: number }[] = [];
+  await expect.poll(async () => (found = await ask<{ id: number }[]>(token, "GET", `/api/v1/incidents?state=lasting&sensor_id=${node}`)).length).toBe(1);
+  return found[0]?.id ?? 0;
+}
+
 export async function expectAccessible(page: Page): Promise<void> {
   const { violations } = await new AxeBuilder({ page }).analyze();
   const grave = violations.filter(({ impact }) => impact === "serious" || impact === "critical");

@@ -181,7 +181,7 @@ export function useIncidents({ state, roomID, cause, text, from, to }: IncidentF
 /** One incident and what happened to it. */
 export function useIncident(id: number) {
   return useQuery({
-    queryKey: [...keys.incidents, "one", id], refetchInterval: poll,
+    queryKey: [...keys.incidents, "one", id], refetchInterval: ({ state }) => (state.data?.state === "over" ? false : pollSlowly()),
     queryFn: () => unwrap(api.GET("/api/v1/incidents/{incident_id}", { params: { path: { incident_id: id } } })),
   });
 }
