@@ -163,6 +163,9 @@ func TestActOnAMergedIncident(t *testing.T) {
 	if read := must.Get(db.Incident(t.Context(), db.anna, younger, clock(1030)))(t); read.ID != older {
 		t.Errorf("reading the younger: %+v", read)
 	}
+	parts := db.excursions(t, db.anna, incidents.ExcursionQuery{IncidentID: older})
+	must.Equal(t, "excursions by the younger", parts, db.excursions(t, db.anna, incidents.ExcursionQuery{IncidentID: younger}))
+	must.Equal(t, "they are all of it", one.Parts, len(parts))
 	var events []incident.Event
 	for _, c := range must.Get(db.Timeline(t.Context(), db.anna, older))(t) {
 		if c.IncidentID != older {

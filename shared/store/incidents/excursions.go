@@ -191,7 +191,7 @@ func (e Excursion) part() incident.Part {
 
 // ExcursionQuery selects excursions of [Store.Excursions]. Zero fields select all.
 type ExcursionQuery struct {
-	IncidentID int64
+	IncidentID int64 // or that it became part of
 	RoomID     int64
 	SensorID   string
 	Kind       incident.Kind
@@ -204,7 +204,7 @@ func (s Store) Excursions(ctx context.Context, customerID int64, q ExcursionQuer
 	excursions := `
 		FROM excursions e
 		WHERE e.customer_id = @customer AND e.merged_into IS NULL AND ` + store.RoomIn("e.room_id") + `
-		  AND (@incident::bigint = 0 OR e.incident_id = @incident) AND (@room::bigint = 0 OR e.room_id = @room)
+		  AND (@id::bigint = 0 OR e.incident_id = (` + whole + ` SELECT id FROM chain WHERE merged_into IS NULL)) AND (@room::bigint = 0 OR e.room_id = @room)
 		  AND (@node = '' OR e.node_id = @node) AND (@kind = '' OR e.kind = @kind)
 		  AND e.start_time < COALESCE(@end::timestamptz, 'infinity')
 		  AND (e.lasting OR e.end_time >= COALESCE(@start::timestamptz, '-infinity'))`
@@ -216,7 +216,7 @@ func (s Store) Excursions(ctx context.Context, customerID int64, q ExcursionQuer
 		LIMIT @limit`,
 		Count: `SELECT count(*)` + excursions,
 		Args: pgx.StrictNamedArgs{
-			"customer": customerID, "incident": q.IncidentID, "room": q.RoomID, "node": q.SensorID, "kind": string(q.Kind),
+			"customer": customerID, "id": q.IncidentID, "room": q.RoomID, "node": q.SensorID, "kind": string(q.Kind),
 			"start": store.OrNull(q.Start), "end": store.OrNull(q.End), "rooms": store.RoomsOf(ctx),
 		},
 		At: func(e Excursion) store.Position { return store.Position{Time: e.StartTime, ID: e.ID} },
