@@ -2,6 +2,8 @@
 import { readFile } from "node:fs/promises";
 import { addRoom, addSensor, expect, expectAccessible, sendReading, signUp, test } from "./user";
 import { query } from "./seed";
+import { excursion } from "../tests/excursion";
+import { incident } from "../tests/incident";
 
 const pictures = new URL("../test-results/screenshots/", import.meta.url).pathname;
 
@@ -44,21 +46,14 @@ test("every incident and silence of a month is listed, however many pages they a
   await signUp(page);
   await addRoom(page, "Hall");
   const at = new Date().toISOString();
-  const worst = { excursion_id: 1, kind: "threshold", sensor_id: "n1", sensor_name: "Rack 1", quantity: "temperature", direction: "above", limit: 27, peak: 31, reason: "Temperature above 27.0 °C for 4 min, peak 31.0 °C" };
-  const incident = {
-    room_id: 1, room_name: "Hall", sensor_id: null, gateway_id: null, gateway_name: null, cause: "too_hot", severity: "warning", phase: "actual", state: "over", breaking: false,
-    silenced: false, late: false, seen: true, start_time: at, end_time: at, taken_by: "Ana", taken_at: at, snoozed_until: null, comment: "A door was open", excursions: 1, worst, now: null,
-  };
-  const silence = {
-    incident_id: 1, kind: "silence", severity: "warning", sensor_id: "n2", sensor_name: "Rack 2", room_id: 1, room_name: "Hall", gateway_id: null, state: "over", resolution: "cleared",
-    start_time: at, end_time: at, last_time: at, late: true, reason: "No readings for 9 min", rule_id: null, quantity: null, direction: null, limit: null, peak: null, peak_time: null,
-    cause: null, band_low: null, band_high: null, probability: null, verdict: null, earliest: null, latest: null, reopened: 0,
-  };
+  const over = { start_time: at, end_time: at, state: "over" } as const;
+  const told = incident({ ...over, taken_by: "Ana", taken_at: at, comment: "A door was open" });
+  const silence = excursion({ ...over, kind: "silence", sensor_name: "Rack 2", late: true });
   // As many as a page holds, and after them one more.
   await page.route(/\/api\/v1\/(incidents|excursions)\?/, (route) => {
     const { searchParams, pathname } = new URL(route.request().url());
     const first = searchParams.get("after") === null;
-    const one = pathname.endsWith("incidents") ? incident : silence;
+    const one = pathname.endsWith("incidents") ? told : silence;
     return route.fulfill({
       headers: first ? { Link: `<${pathname}?after=501>; rel="next"` } : {},
       json: Array.from({ length: first ? Number(searchParams.get("limit")) : 1 }, (_, i) => ({ ...one, id: first ? 1000 - i : 500 })),
@@ -68,9 +63,9 @@ test("every incident and silence of a month is listed, however many pages they a
   const rows = (name: string) => page.getByRole("region", { name }).locator("tbody tr");
   await expect(rows("Incidents")).toHaveCount(501);
   await expect(page.locator(".figures")).toContainText("Incidents501");
-  await expect(rows("Incidents").last()).toContainText(/Hall.*Too hot.*warning.*Temperature above 27.0 °C for 4 min, peak 31.0 °C.*Rack 1.*Ana.*A door was open/);
+  await expect(rows("Incidents").last()).toContainText(/Hall A.*Too hot.*critical.*Temperature above 27.0 °C for 12 min, peak 34.2 °C.*Rack 7.*Ana.*A door was open/);
   await expect(rows("Silences")).toHaveCount(501);
-  await expect(rows("Silences").last()).toContainText(/Rack 2.*Hall.*delivered late/);
+  await expect(rows("Silences").last()).toContainText(/Rack 2.*Hall A.*delivered late/);
   await page.screenshot({ path: `${pictures}report-told.png` });
 });
 

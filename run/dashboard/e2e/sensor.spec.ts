@@ -2,6 +2,7 @@
 import type { Page } from "@playwright/test";
 import { addRoom, addSensor, ask, expect, expectAccessible, signUp, test, tokenOf, url } from "./user";
 import { seedReadings } from "./seed";
+import { excursion } from "../tests/excursion";
 
 const pictures = new URL("../test-results/screenshots/", import.meta.url).pathname;
 const charts = (page: Page) => page.locator(".chart canvas");
@@ -139,14 +140,10 @@ test("limits, anomalies, maintenance and what is expected are drawn and said", a
   await ask(token, "POST", "/api/v1/rules", { quantity: "temperature", direction: "above", limit: 27, for_s: 120, clear_margin: 0.5, clear_for_s: 120, severity: "warning", enabled: true });
   await ask(token, "POST", "/api/v1/maintenance", { start_time: new Date(Date.now() - 20 * 60_000).toISOString(), duration_s: 600, sensor_id: node });
   const at = (minutes: number) => new Date(Date.now() + minutes * 60_000).toISOString();
-  const excursion = {
-    incident_id: 41, severity: "warning", state: "lasting", resolution: null, sensor_id: node, sensor_name: "Rack 1", room_id: 1, room_name: "Hall", gateway_id: null, rule_id: null,
-    quantity: "temperature", direction: "above", limit: 27, start_time: at(-12), end_time: null, last_time: at(-1), peak: 26, peak_time: at(-1), reopened: 0, late: false,
-    cause: null, band_low: null, band_high: null, probability: null, verdict: null, earliest: null, latest: null,
-  };
+  const own = { incident_id: 41, sensor_id: node, sensor_name: "Rack 1", start_time: at(-12), last_time: at(-1), peak_time: at(-1) };
   await page.route(/\/api\/v1\/excursions\?/, (route) => route.fulfill({ json: [
-    { ...excursion, id: 2, kind: "forecast", reason: "passes 27 °C in 9 to 14 min", earliest: at(9), latest: at(14) },
-    { ...excursion, id: 3, kind: "anomaly", reason: "warmer than its neighbours", direction: null, limit: null, band_low: 22, band_high: 23.5 },
+    excursion({ ...own, id: 2, kind: "forecast", reason: "passes 27 °C in 9 to 14 min", earliest: at(9), latest: at(14) }),
+    excursion({ ...own, id: 3, kind: "anomaly", reason: "warmer than its neighbours", direction: null, limit: null, band_low: 22, band_high: 23.5 }),
   ] }));
   await page.goto(url(`/sensors/${node}?range=1h`));
   const chart = page.getByRole("img", { name: /^Temperature from/ });

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import type { Excursion } from "../src/logic/excursions";
-import type { Incident } from "../src/logic/incidents";
 import { monthBounds, months, reportCSV, totals, type ReportedSensor } from "../src/logic/report";
+import { excursion } from "./excursion";
+import { incident } from "./incident";
 
 const sensor = (name: string, minutes: number): ReportedSensor => ({
   sensor_id: "n1", name, minutes_reported: 10 * minutes, minutes_outside_recommended: minutes, minutes_outside_allowable: 0, min_temperature: 20, max_temperature: null,
@@ -16,18 +16,14 @@ test("a month is one on the clocks of its zone, summer and winter", () => {
 });
 
 test("the file has its three tables, and no name is a formula", () => {
-  const worst = { sensor_id: "n1", sensor_name: "Rack", reason: "Temperature above 27.0 °C, peak 30.1 °C", peak: 30.1 };
-  const incident = {
-    room_name: "Hall", gateway_name: null, cause: "too_hot", severity: "critical", start_time: "2026-03-01T12:00:00Z", end_time: null, worst,
-    taken_by: "anna", taken_at: "2026-03-01T12:05:00Z", comment: 'A "door"\nwas open',
-  } as Incident;
-  const silent = { ...incident, room_name: null, gateway_name: "Basement", cause: "silent", taken_by: null, taken_at: null, comment: null } as Incident;
-  const silence = { room_name: "Hall", sensor_id: "n1", sensor_name: "Rack", start_time: "2026-03-02T12:00:00Z", end_time: "2026-03-02T13:00:00Z", late: true } as Excursion;
-  const lines = reportCSV([{ name: "Hall", sensors: [sensor("=1+1", 2), sensor("Rack 1, top", 0.125)] }], [incident, silent, { ...silent, gateway_name: null }], [silence]).split("\r\n");
+  const hot = incident({ taken_by: "anna", taken_at: "2026-03-01T12:05:00Z", comment: 'A "door"\nwas open' });
+  const silent = incident({ room_name: null, gateway_name: "Basement", cause: "silent" });
+  const silence = excursion({ kind: "silence", end_time: "2026-03-01T13:00:00Z", late: true });
+  const lines = reportCSV([{ name: "Hall", sensors: [sensor("=1+1", 2), sensor("Rack 1, top", 0.125)] }], [hot, silent, { ...silent, gateway_name: null }], [silence]).split("\r\n");
   expect(lines.slice(1, 4)).toEqual(["Hall,n1,'=1+1,20,2,0,20,", 'Hall,n1,"Rack 1, top",1.25,0.13,0,20,', ""]);
-  expect(lines[5]).toBe('Hall,too_hot,critical,2026-03-01T12:00:00Z,,n1,Rack,"Temperature above 27.0 °C, peak 30.1 °C",30.1,anna,2026-03-01T12:05:00Z,"A ""door""\nwas open"');
+  expect(lines[5]).toBe('Hall A,too_hot,critical,2026-03-01T12:00:00Z,,a,Rack 7,"Temperature above 27.0 °C for 12 min, peak 34.2 °C",34.2,anna,2026-03-01T12:05:00Z,"A ""door""\nwas open"');
   expect(lines[6]).toMatch(/^Gateway Basement,silent,/);
-  expect(lines[7]).toMatch(/^"Rack, not placed",silent,/);
-  expect(lines.slice(8)).toEqual(["", "room,sensor_id,sensor,start_time,end_time,delivered_late", "Hall,n1,Rack,2026-03-02T12:00:00Z,2026-03-02T13:00:00Z,true", ""]);
+  expect(lines[7]).toMatch(/^"Rack 7, not placed",silent,/);
+  expect(lines.slice(8)).toEqual(["", "room,sensor_id,sensor,start_time,end_time,delivered_late", "Hall A,a,Rack 7,2026-03-01T12:00:00Z,2026-03-01T13:00:00Z,true", ""]);
   expect(totals([sensor("a", 2), sensor("b", 3)])).toEqual({ reported: 50, recommended: 5, allowable: 0 });
 });
