@@ -2,10 +2,12 @@ package store_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -826,4 +828,58 @@ func TestOverviewChangesWithWhoHasWhat(t *testing.T) {
 	step("over", true, func() { db.settle(t, 700) })
 	step("seen", true, func() { must.Get(db.See(t.Context(), db.anna, nil, "anna12", clock(701)))(t) })
 	step("seen again", false, func() { must.Get(db.See(t.Context(), db.anna, nil, "anna12", clock(702)))(t) })
+}
+
+// TestActWhileReadingsCome has people act and look while sixteen nodes of the room break a limit:
+// nobody waits for another in a circle, and the log misses nothing.
+func TestActWhileReadingsCome(t *testing.T) {
+	t.Parallel()
+	const nodes, rounds = 16, 10
+	db := open(t)
+	for k := range nodes {
+		db.sensor(t, db.anna, db.annasRoom, fmt.Sprint("n", k))
+	}
+	db.judge(t, judged("n0", 0, 60))
+	id := db.only(t, 0).ID
+	var busy sync.WaitGroup
+	each := func(do func(round int) error) {
+		busy.Go(func() {
+			for round := range rounds {
+				if err := do(round); err != nil && !errors.Is(err, incidents.ErrNobodyHasIt) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for k := range nodes {
+		each(func(round int) error {
+			return db.Judge(t.Context(), judged(fmt.Sprint("n", k), 30*round+k, 60+40*float64(round%2)-35*float64(round%3)))
+		})
+	}
+	for _, a := range []incidents.Action{
+		{Event: incident.EventTaken, By: "anna12"}, {Event: incident.EventTaken, By: "berta1"}, {Event: incident.EventGivenBack, By: "berta1"},
+		{Event: incident.EventCommented, By: "carl12", Comment: "what is it?"},
+	} {
+		each(func(round int) error {
+			_, err := db.Act(t.Context(), db.anna, id, a, clock(30*round))
+			return err
+		})
+	}
+	each(func(round int) error { return db.Settle(t.Context(), db.anna, clock(30*round)) })
+	each(func(round int) error {
+		_, err := db.See(t.Context(), db.anna, nil, "anna12", clock(30*round))
+		return err
+	})
+	busy.Wait()
+	must.Equal(t, "incidents", 1, db.count(t, `SELECT count(*) FROM room_incidents WHERE merged_into IS NULL`, nil))
+	must.Equal(t, "numbers without gaps", 0, db.count(t, `SELECT max(number) - count(*) FROM incident_changes`, nil))
+	must.Equal(t, "comments", rounds, db.count(t, `SELECT count(*) FROM incident_changes WHERE event = 'commented'`, nil))
+	last := ""
+	for _, e := range db.changes(t, db.anna) {
+		if slices.Contains([]string{"taken", "worse!", "given_back!"}, e) {
+			last = e
+		}
+	}
+	taken := db.count(t, `SELECT count(taken_at) FROM room_incidents WHERE id = @id`, pgx.NamedArgs{"id": id}) == 1
+	must.Equal(t, "somebody has it, as the log says after "+last, last == "taken", taken)
 }
