@@ -857,7 +857,9 @@ func TestActWhileReadingsCome(t *testing.T) {
 		})
 	}
 	for _, a := range []incidents.Action{
-		{Event: incident.EventTaken, By: "anna12"}, {Event: incident.EventTaken, By: "berta1"}, {Event: incident.EventGivenBack, By: "berta1"},
+		{Event: incident.EventTaken, By: "anna12"},
+		{Event: incident.EventTaken, By: "berta1"},
+		{Event: incident.EventGivenBack, By: "berta1"},
 		{Event: incident.EventCommented, By: "carl12", Comment: "what is it?"},
 	} {
 		each(func(round int) error {
