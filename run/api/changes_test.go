@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
 )
 
@@ -283,29 +282,5 @@ func TestWaitEnds(t *testing.T) {
 	must.Do(t, <-last)
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("the end took %v", took)
-	}
-}
-
-// BenchmarkChangeReachesWhoWaits has incidents change while a request waits: from before
-// the reading is judged, of which the log is a part, until the answer is read.
-func BenchmarkChangeReachesWhoWaits(b *testing.B) {
-	s, a := newTestCustomer(b, func(c *Config) { c.Log = logging.Discard() })
-	s.document = nil // answers are not checked here
-	s.running(b)
-	room := a.room(b, "Hall")
-	var cursor int64
-	n := 0
-	for b.Loop() {
-		b.StopTimer()
-		n++
-		id := fmt.Sprint("n", n)
-		a.sensors(b, room, id)
-		s.holdsBefore(b, id)
-		answer := a.wait(b, cursor)
-		await(b, "the listener", func() bool { return s.listens(b) })
-		time.Sleep(20 * time.Millisecond) // the request waits by now
-		b.StartTimer()
-		s.judge(b, id, s.now(), 60)
-		cursor = (<-answer).Next
 	}
 }

@@ -236,7 +236,9 @@ func testPrometheusRecipe(t *testing.T, r recipe) {
 	}
 	s.judge(t, "esp32-7f3a", s.now(), 20)
 	// It is over ten minutes after that.
-	s.execute(t, `UPDATE excursions SET start_time = start_time - interval '10 minutes', end_time = end_time - interval '10 minutes'`)
+	for _, table := range []string{"excursions", "room_incidents"} {
+		s.execute(t, `UPDATE `+table+` SET start_time = start_time - interval '10 minutes', end_time = end_time - interval '10 minutes'`)
+	}
 	expect(mails, "Subject: [RESOLVED] ColdaisleIncident Hall")
 	for len(called) > 0 {
 		got = append(got, <-called)

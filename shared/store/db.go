@@ -123,16 +123,23 @@ func Value[T any](ctx context.Context, db *DB, absent error, sql string, args pg
 
 // All runs a query that gives any number of rows.
 func All[T any](ctx context.Context, db *DB, sql string, args pgx.StrictNamedArgs) ([]T, error) {
-	return all(ctx, db, sql, args, pgx.RowToStructByName[T])
+	return all(ctx, db, sql, pgx.RowToStructByName[T], args)
+}
+
+// AllPlanned is [All] for a query that PostgreSQL plans anew each time, for its arguments. Of a
+// prepared one it has one plan for all arguments after five uses, which takes twenty times as
+// long where an account has more than it expects.
+func AllPlanned[T any](ctx context.Context, db *DB, sql string, args pgx.StrictNamedArgs) ([]T, error) {
+	return all(ctx, db, sql, pgx.RowToStructByName[T], pgx.QueryExecModeCacheDescribe, args)
 }
 
 // Values is [All] for a query of one column.
 func Values[T any](ctx context.Context, db *DB, sql string, args pgx.StrictNamedArgs) ([]T, error) {
-	return all(ctx, db, sql, args, pgx.RowTo[T])
+	return all(ctx, db, sql, pgx.RowTo[T], args)
 }
 
 func one[T any](ctx context.Context, db *DB, absent error, sql string, args pgx.StrictNamedArgs, row pgx.RowToFunc[T]) (T, error) {
-	found, err := all(ctx, db, sql, args, row)
+	found, err := all(ctx, db, sql, row, args)
 	switch {
 	case err == nil && len(found) == 0:
 		err = absent
@@ -145,9 +152,9 @@ func one[T any](ctx context.Context, db *DB, absent error, sql string, args pgx.
 	return none, err
 }
 
-func all[T any](ctx context.Context, db *DB, sql string, args pgx.StrictNamedArgs, row pgx.RowToFunc[T]) (found []T, err error) {
+func all[T any](ctx context.Context, db *DB, sql string, row pgx.RowToFunc[T], args ...any) (found []T, err error) {
 	err = db.retry(ctx, func() error {
-		rows, err := db.on.Query(ctx, sql, args)
+		rows, err := db.on.Query(ctx, sql, args...)
 		if err == nil {
 			found, err = pgx.CollectRows(rows, row)
 		}

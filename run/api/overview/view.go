@@ -45,7 +45,7 @@ func (h *Handlers) refresh(ctx context.Context, v *view, customer int64, now tim
 	if err != nil {
 		return err
 	}
-	// Before all else is read: what changes meanwhile changes the next version.
+	// Before all else is read: what changes meanwhile, or is due, changes the next version.
 	version, err := incidents.New(h.store).LiveVersion(ctx, customer)
 	if err != nil {
 		return err
@@ -58,9 +58,6 @@ func (h *Handlers) refresh(ctx context.Context, v *view, customer int64, now tim
 	v.tag = "" // until it is complete
 	// What the clock has made due is told before it is shown.
 	if err := incidents.New(h.store).Settle(ctx, customer, now); err != nil {
-		return err
-	}
-	if version, err = incidents.New(h.store).LiveVersion(ctx, customer); err != nil {
 		return err
 	}
 	if v.windows, err = incidents.New(h.store).MaintenanceWindows(ctx, customer, now); err != nil {

@@ -26,7 +26,7 @@ type LiveSensor struct {
 // LiveSensors lists a customer's sensors by id, each with the newest reading that ingest has
 // stored.
 func (s Store) LiveSensors(ctx context.Context, customerID int64) ([]LiveSensor, error) {
-	found, err := store.All[LiveSensor](ctx, s.db, `
+	found, err := store.AllPlanned[LiveSensor](ctx, s.db, `
 		SELECT v.node_id, v.name, v.room_id, v.position, n.timestamp, n.temperature, n.humidity, COALESCE(n.gateway_id, '') AS gateway_id,
 		       COALESCE(n.usual_interval_s, 0) * interval '1 second' AS interval, COALESCE(i.severity, '') AS severity,
 		       COALESCE(l.judged_by, '') AS judged_by
