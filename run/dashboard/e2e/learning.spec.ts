@@ -203,8 +203,8 @@ test("where learning does not judge, or only in part, the page says why", async 
   const token = await tokenOf(page);
   const id = `unjudged-${Date.now()}`;
   await sensor(token, id, "Attic", "Door");
-  const reasons = { live_state: /^Judged for anomalies in part: no earlier readings come/, learning: /^Not judged for anomalies yet: learning since \d\d:\d\d\. It takes two hours/, nothing: /^Not judged for anomalies: learning has not seen/ };
-  for (const [judged_by, why] of Object.entries(reasons)) {
+  const reasons = [["live_state", /^Judged for anomalies in part: no earlier readings come/], ["learning", /^Not judged for anomalies yet: learning since \d\d:\d\d\. It takes two hours/], ["nothing", /^Not judged for anomalies: learning has not seen/]] as const;
+  for (const [judged_by, why] of reasons) {
     const body = answer(1, 1, { s0: { judged_by } });
     body.sensors.forEach((one) => { one.id = id; });
     await show(page, body);

@@ -12,6 +12,19 @@ export async function query(text: string, values: unknown[] = []): Promise<Recor
   }
 }
 
+/** Incidents of a customer that are over and that nobody has seen, an hour apart, each of a node in no room with an excursion. */
+export async function pastIncidents(email: string, number: number): Promise<void> {
+  await query(`WITH began AS (
+      SELECT i, c.id AS customer, now() - i * interval '1 hour' AS at FROM customers c, generate_series(1, $2::int) AS i WHERE c.email = $1
+    ), told AS (
+      INSERT INTO room_incidents (customer_id, node_id, cause, severity, actual, start_time, end_time, lasting, breaking, late, parts)
+      SELECT customer, 'past-' || i, 'too_hot', 'critical', true, at, at, false, false, false, 1 FROM began
+      RETURNING id, customer_id, node_id, start_time
+    )
+    INSERT INTO excursions (incident_id, customer_id, kind, channel, node_id, sensor_name, quantity, direction, limit_value, severity, start_time, end_time, lasting, peak, peak_time, resolution)
+    SELECT id, customer_id, 'threshold', 0, node_id, 'Rack ' || substr(node_id, 6), 'temperature', 'above', 27, 'critical', start_time, start_time, false, 41, start_time, 'cleared' FROM told`, [email, number]);
+}
+
 /** Readings of nodes every step seconds, from and to so many seconds ago, of a room with a daily wave. */
 export async function seedReadings(nodes: string[], from: number, to: number, step: number): Promise<void> {
   await query(`
@@ -60,11 +73,17 @@ export async function seedDemo(): Promise<void> {
       now() - interval '14 hours' + i * interval '30 seconds', true, 'seed' || i, 50.4 + 3 * sin(i / 8.0), 50
     FROM generate_series(1, 24) AS i ON CONFLICT DO NOTHING`, [customer, node]);
   await query(`
-    INSERT INTO incidents (customer_id, kind, channel, node_id, sensor_name, room_id, room_name, rule_id, specified, quantity, direction, limit_value,
+    WITH told AS (
+      INSERT INTO room_incidents (customer_id, room_id, room_name, cause, severity, actual, start_time, end_time, lasting, breaking, late, parts)
+      SELECT $1, r.id, r.name, 'too_hot', 'critical', true, now() - interval '14 hours', now() - interval '13.8 hours', false, false, false, 1
+      FROM sensors s JOIN server_rooms r ON r.id = s.room_id WHERE s.customer_id = $1 AND s.node_id = $2
+      RETURNING *
+    )
+    INSERT INTO excursions (incident_id, customer_id, kind, channel, node_id, sensor_name, room_id, room_name, rule_id, specified, quantity, direction, limit_value,
       severity, start_time, end_time, lasting, peak, peak_time, resolution)
-    SELECT $1, 'threshold', 0, s.node_id, s.name, r.id, r.name, t.temperature_rule_id, true, 'temperature', 'above', 50,
-      'critical', now() - interval '14 hours', now() - interval '13.8 hours', false, 53.4, now() - interval '13.9 hours', 'cleared'
-    FROM sensors s JOIN server_rooms r ON r.id = s.room_id JOIN alert_thresholds t ON t.customer_id = s.customer_id WHERE s.customer_id = $1 AND s.node_id = $2`, [customer, node]);
+    SELECT i.id, $1, 'threshold', 0, s.node_id, s.name, i.room_id, i.room_name, t.temperature_rule_id, true, 'temperature', 'above', 50,
+      'critical', i.start_time, i.end_time, false, 53.4, now() - interval '13.9 hours', 'cleared'
+    FROM told i JOIN sensors s ON s.customer_id = $1 AND s.node_id = $2 JOIN alert_thresholds t ON t.customer_id = s.customer_id`, [customer, node]);
   await query(`
     INSERT INTO maintenance_windows (id, customer_id, room_ids, start_time, duration_s, time_zone, weekdays, comment, created_by)
     VALUES (0, $1, ARRAY(SELECT id FROM server_rooms WHERE customer_id = $1), date_trunc('day', now()) - interval '7 days' + interval '7 hours', 7200, 'Europe/Berlin', '{2,4}', 'Filters are changed', 'demo01')`, [customer]);

@@ -74,13 +74,8 @@ test("a range of 100,000 readings is drawn within 300 ms", async ({ page }) => {
 
 test("a press is seen within 200 ms at 2,000 sensors on a CPU four times slower", async ({ page }) => {
   await signUp(page);
-  const incidents = Array.from({ length: 200 }, (_, i) => hot(`s${i}`, { id: `${i}`, group_id: `${i}`, sensor_name: `Rack ${i}`, room_id: 1 }));
+  const incidents = Array.from({ length: 200 }, (_, i) => hot(`s${i}`, { id: i, room_name: `Room ${i}` }));
   await show(page, answer(10, 200, { s5: { state: "critical", temperature: 35 } }, { incidents }));
-  const at = new Date().toISOString();
-  await page.route(/\/api\/v1\/incidents\?/, (route) => route.fulfill({ json: incidents.map((one) => ({
-    ...one, state: "lasting", resolution: null, room_name: "Hall 1", rule_id: 1, quantity: "temperature", direction: "above", limit: 32, end_time: null, last_time: at, peak: 35, peak_time: at,
-    value_now: 35, reopened: 0, alert_count: 0, acknowledged_at: null, acknowledged_by: null, comment: null, members: [],
-  })) }));
   await page.reload();
   await expect(page.locator("[data-sensor=s1999]")).toBeAttached();
   const link = (name: string) => page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name });
@@ -92,7 +87,7 @@ test("a press is seen within 200 ms at 2,000 sensors on a CPU four times slower"
     ["a room", () => page.getByRole("link", { name: "Hall 2" }).click(), () => expect(page.locator("[data-sensor=s399]")).toBeAttached()],
     ["its tiles", () => page.getByRole("button", { name: "Show 200 tiles" }).click(), () => expect(page.locator("article")).toHaveCount(200)],
     ["the overview", () => link("Overview").click(), () => expect(page.locator("[data-sensor=s1999]")).toBeAttached()],
-    ["the incidents", () => link("Incidents").click(), () => expect(page.getByRole("button", { name: /^Rack 199/ })).toBeAttached()],
+    ["the incidents", () => link("Incidents").click(), () => expect(page.getByRole("link", { name: "Room 199 is too hot" })).toBeAttached()],
   ];
   const missed: string[] = [];
   for (const [name, press, seen] of presses) {

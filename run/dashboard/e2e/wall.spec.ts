@@ -18,7 +18,7 @@ test("a wall shows one room after the other, those in trouble alone, and keeps t
   expect(await page.evaluate(() => (window as unknown as { locks: number }).locks)).toBe(1);
   await page.clock.fastForward("00:20");
   await expect(page.getByRole("heading", { name: "Hall 2" })).toBeVisible();
-  await show(page, answer(3, 24, { s50: { state: "critical", temperature: 35 } }, { incidents: [hot("s50", { sensor_name: "Rack 3", room_id: 3 })] }));
+  await show(page, answer(3, 24, { s50: { state: "critical", temperature: 35 } }, { incidents: [hot("s50", { room_id: 3, room_name: "Hall 3" })] }));
   await page.reload();
   await expect(page.getByRole("heading", { name: "Hall 3" })).toBeVisible();
   await page.clock.fastForward("00:20");

@@ -53,7 +53,9 @@ async function ask(request: Request): Promise<Response> {
   answers.set(request.url, answer);
   for (const [oldest] of answers) if (answers.size > mostAnswers) answers.delete(oldest);
   // An answer that has not changed may have more behind it than before.
-  return new Response(answer.text, { headers: { "Content-Type": "application/json", Link: response.headers.get("Link") ?? "" } });
+  const headers = new Headers({ "Content-Type": "application/json" });
+  for (const name of ["Link", "X-Total-Count"]) headers.set(name, response.headers.get(name) ?? "");
+  return new Response(answer.text, { headers });
 }
 
 export const api = createClient<paths, "application/json">({ baseUrl: "/", headers: { "Content-Type": "application/json" }, fetch: ask });
@@ -82,7 +84,7 @@ export async function pageOf<T>(call: Call<T[]>): Promise<Page<T>> {
   const items = await unwrap(call);
   const { headers } = (await call).response;
   const [, next] = /^<([^>]*)>/.exec(headers.get("Link") ?? "") ?? [];
-  return { items, total: Number(headers.get("X-Total-Count") ?? items.length), next: next === undefined ? undefined : new URL(next, location.href).searchParams.get("after") ?? undefined };
+  return { items, total: Number(headers.get("X-Total-Count") || items.length), next: next === undefined ? undefined : new URL(next, location.href).searchParams.get("after") ?? undefined };
 }
 
 /** All of such a list, however many pages it has. Tells after each page what has come. */

@@ -87,7 +87,7 @@ export function Holder({ incident }: { incident: Incident }) {
 }
 
 type Action = "take" | "hand_over" | "snooze" | "give_back" | "comment";
-interface Acting { incident: Incident; action: Action }
+export interface Acting { incident: Incident; action: Action }
 
 const actions: Record<Action, { name: string; says: string }> = {
   take: { name: "Take", says: "You have it from now on, with what joins it. It calls again only when it gets worse." },

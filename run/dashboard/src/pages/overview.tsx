@@ -8,7 +8,7 @@ import { roomsOf, sentenceOf, type Overview } from "../logic/overview";
 import { ContactNotice, useLostContact } from "../components/contact";
 import { AddRoom } from "../components/addroom";
 import { densityOf, Legend, RoomMap } from "../components/heatmap";
-import { IncidentTable } from "../components/incidents";
+import { Act, Actions, IncidentTable, type Acting } from "../components/incidents";
 import { NotAllJudged } from "../components/judged";
 import { FirstSteps } from "../components/steps";
 import { Empty, Failure, Loading, StatusMark } from "../components/states";
@@ -33,7 +33,7 @@ export function OverviewPage() {
         </Empty>
       )}
       {data && data.sensors.length > 0 && lost === null && <><Sentence overview={data} /><NotAllJudged {...data} /></>}
-      {data && data.incidents.length > 0 && <div class={lost === null ? undefined : "stale"}><Lasting incidents={data.incidents} /></div>}
+      {data && data.incidents.length > 1 && <div class={lost === null ? undefined : "stale"}><Lasting incidents={data.incidents} /></div>}
       {data && data.rooms.length > 0 && (
         <div class="toolbar">
           {data.sensors.length > 0 && <Legend />}
@@ -53,13 +53,17 @@ export function OverviewPage() {
 /** The answer to "is everything all right?". */
 export function Sentence({ overview }: { overview: Overview }) {
   const { sentence: { tone, incident_id: about, sensor_id: sensor }, incident_counts: { to_be_seen: open } } = overview;
+  const [acting, setActing] = useState<Acting | null>(null);
+  const incident = overview.incidents.find(({ id }) => id === about);
   return (
     <section class={`sentence ${tone}`} aria-live="polite">
       <p><StatusMark kind={tone === "quiet" ? "ok" : tone === "note" ? "late" : "alert"} /> {sentenceOf(overview)}</p>
       <p class="actions">
+        {incident && <Actions incident={incident} act={setActing} short />}
         {about !== null ? <Link href={`/incidents/${about}`}>Look at it</Link> : sensor !== null && <Link href={`/sensors/${encodeURIComponent(sensor)}`}>Look at it</Link>}
         {open > 0 && <Link href="/incidents">{plural(open, "incident")} to be seen</Link>}
       </p>
+      {acting && <Act {...acting} onClose={() => setActing(null)} />}
       {overview.probe.late && tone !== "note" && <p class="hint">The service is late: what you see may be old, and no sensor counts as silent.</p>}
     </section>
   );
