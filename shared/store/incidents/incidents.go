@@ -299,7 +299,7 @@ func (s Store) tellNow(ctx context.Context, customerID int64, told []Incident, l
 		return err
 	}
 	if lasting && live == nil {
-		if live, err = s.LiveSensors(ctx, customerID); err != nil {
+		if live, err = s.liveAround(ctx, customerID, told); err != nil {
 			return err
 		}
 	}

@@ -26,12 +26,38 @@ type LiveSensor struct {
 // LiveSensors lists a customer's sensors by id, each with the newest reading that ingest has
 // stored.
 func (s Store) LiveSensors(ctx context.Context, customerID int64) ([]LiveSensor, error) {
+	return s.liveSensors(ctx, customerID, nil)
+}
+
+// liveAround lists the sensors that tell how incidents are now: those of the rooms of what
+// lasts, and all where one is of a gateway.
+func (s Store) liveAround(ctx context.Context, customerID int64, told []Incident) ([]LiveSensor, error) {
+	rooms := []int64{}
+	for _, i := range told {
+		switch {
+		case !i.Lasting:
+		case i.GatewayID != "":
+			return s.LiveSensors(ctx, customerID)
+		default:
+			rooms = append(rooms, i.RoomID)
+		}
+	}
+	nodes, err := store.Values[string](ctx, s.db, `SELECT node_id FROM sensors WHERE customer_id = @customer AND room_id = ANY (@rooms)`,
+		pgx.StrictNamedArgs{"customer": customerID, "rooms": rooms})
+	if err != nil || len(nodes) == 0 {
+		return nil, store.Wrap(err, "sensors of customer %d around incidents", customerID)
+	}
+	return s.liveSensors(ctx, customerID, nodes)
+}
+
+// liveSensors lists those of some nodes; nil is all.
+func (s Store) liveSensors(ctx context.Context, customerID int64, nodes []string) ([]LiveSensor, error) {
 	found, err := store.AllPlanned[LiveSensor](ctx, s.db, `
 		SELECT v.node_id, v.name, v.room_id, v.position, n.timestamp, n.temperature, n.humidity, COALESCE(n.gateway_id, '') AS gateway_id,
 		       COALESCE(n.usual_interval_s, 0) * interval '1 second' AS interval, COALESCE(i.severity, '') AS severity,
 		       COALESCE(l.judged_by, '') AS judged_by
 		FROM sensors v
-		LEFT JOIN live_states n ON n.customer_id = v.customer_id AND n.node_id = v.node_id
+		LEFT JOIN live_states n ON n.customer_id = v.customer_id AND n.node_id = v.node_id AND (@nodes::text[] IS NULL OR n.node_id = ANY (@nodes))
 		LEFT JOIN node_learning l ON l.channel = n.channel AND l.node_id = n.node_id
 		LEFT JOIN (
 		    SELECT node_id, min(severity) AS severity -- critical before warning
@@ -39,9 +65,9 @@ func (s Store) LiveSensors(ctx context.Context, customerID int64) ([]LiveSensor,
 		    WHERE customer_id = @customer AND lasting AND merged_into IS NULL AND kind <> 'silence'
 		    GROUP BY node_id
 		) i ON i.node_id = v.node_id
-		WHERE v.customer_id = @customer AND `+store.RoomIn("v.room_id")+`
+		WHERE v.customer_id = @customer AND (@nodes::text[] IS NULL OR v.node_id = ANY (@nodes)) AND `+store.RoomIn("v.room_id")+`
 		ORDER BY v.node_id`,
-		pgx.StrictNamedArgs{"customer": customerID, "rooms": store.RoomsOf(ctx)})
+		pgx.StrictNamedArgs{"customer": customerID, "nodes": nodes, "rooms": store.RoomsOf(ctx)})
 	return found, store.Wrap(err, "live sensors of customer %d", customerID)
 }
 

@@ -60,8 +60,9 @@ func (s Store) Silences(ctx context.Context, customerID int64, now time.Time) (s
 		       COALESCE(n.usual_interval_s, 0) * interval '1 second' AS interval
 		FROM known n
 		LEFT JOIN server_rooms r ON r.id = n.room_id
+		WHERE n.timestamp <= @quiet OR n.gateway_id IN (SELECT gateway_id FROM known WHERE timestamp <= @quiet)
 		ORDER BY n.node_id`,
-		pgx.StrictNamedArgs{"customer": customerID, "now": now, "missed": discoveredSilence})
+		pgx.StrictNamedArgs{"customer": customerID, "now": now, "missed": discoveredSilence, "quiet": now.Add(-incident.MinSilence)})
 	if err != nil {
 		return nil, nil, fmt.Errorf("silences of customer %d: %w", customerID, err)
 	}
