@@ -507,3 +507,16 @@ func TestFindingOfAnotherCauseIsTold(t *testing.T) {
 	find(60, 5, 26, 20, 24)
 	must.Equal(t, "", []string{"too_hot warning expected 0 breaks  1"}, db.roomIncidents(t, db.anna, db.annasRoom))
 }
+
+// TestWanderingAroundALimitIsOneCall has a node wander around a limit for an hour, with pauses
+// of less than ten minutes.
+func TestWanderingAroundALimitIsOneCall(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1")
+	for minute := range 61 {
+		db.judge(t, judged("n1", minute*60, 49.8+0.4*float64(minute/5%2)))
+	}
+	db.settle(t, 3600+600)
+	must.Equal(t, "", []string{"too_hot critical actual 300 over 3600 1"}, db.roomIncidents(t, db.anna, db.annasRoom))
+	must.Equal(t, "calls", 1, strings.Count(strings.Join(db.changes(t, db.anna), " "), "!"))
+}

@@ -38,6 +38,27 @@ test("2,000 sensors are on one screen, in the service's order of rooms, and no t
   await page.screenshot({ path: `${pictures}overview-2000-wall-dark.png` });
 });
 
+test("a loss of cooling in one of six rooms is one sentence, with who has it", async ({ page }) => {
+  await signUp(page);
+  const burning = Object.fromEntries(Array.from({ length: 10 }, (_, i) => [`s${30 + i}`, { state: "critical" as const, temperature: 33.8 - i * 0.2 }]));
+  const rooms = [4, 1, 2, 3, 5, 6].map((id) => ({ id, name: `Hall ${id}`, state: id === 4 ? "critical" as const : "ok" as const }));
+  const now = { value: 33.8, rate: 0.6, next_limit: null, earliest: null, latest: null, sensors: 10, heard: 10, standing: 0 };
+  await show(page, answer(6, 10, burning, { incidents: [hot("s30", { now })], rooms }));
+  await page.reload();
+  await expect(page.getByText(/Hall 4 is too hot: 33\.8 °C .* Nobody has it\./)).toBeVisible();
+  await expect(page.getByRole("button", { name: /^Take/ })).toBeVisible();
+  await expect(page.locator(".rooms h2").first()).toHaveText("Hall 4");
+  await expect(page.getByRole("table")).toHaveCount(0);
+  await expectAccessible(page);
+  await page.screenshot({ path: `${pictures}overview-loss-of-cooling.png` });
+  const other = hot("s2", { id: 2, room_name: "Hall 1", cause: "too_dry", severity: "warning", state: "taken", taken_by: "anna" });
+  await show(page, answer(6, 10, burning, { incidents: [hot("s30", { now }), other], rooms }));
+  await expect(page.getByRole("row", { name: /Hall 1 is too dry/ })).toContainText("anna");
+  await expect(page.getByText("1 other incident.", { exact: false })).toBeVisible();
+  await expectAccessible(page);
+  await page.screenshot({ path: `${pictures}overview-two-incidents.png` });
+});
+
 test("few sensors fill the width, and one room the wall", async ({ page }) => {
   await signUp(page);
   await page.setViewportSize({ width: 1920, height: 1080 });
