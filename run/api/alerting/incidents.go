@@ -171,7 +171,7 @@ func (h *Handlers) registerIncidents(r *rest.API) {
 		Description: "The id of an incident that became part of another gives that other.",
 		Errors:      []error{store.ErrNoIncident},
 	}, h.incident)
-	// A repeat changes nothing.
+	// A repeat of a comment is told again; of any other action it changes nothing.
 	rest.Answer(r, rest.Operation{
 		ID: "actOnIncident", Keys: rest.WriteKeysInRooms, Method: http.MethodPost, Path: "/api/v1/incidents/{incident_id}/actions", Tag: rest.TagIncidents,
 		Summary: "Take an incident, hand it over, snooze it, give it back, or comment on it",
