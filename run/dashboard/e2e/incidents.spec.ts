@@ -194,7 +194,7 @@ test("a weekly maintenance window is added, seen in the calendar, silences, and 
   await dialog.getByLabel("Cellar").check();
   await expect(dialog.getByText("No incident lasts there now.")).toBeVisible();
   await dialog.getByLabel("Attic").check();
-  await expect(dialog.getByText("Attic, too hot: Window, Temperature above 50.0 °C", { exact: false })).toBeVisible();
+  await expect(dialog.getByText("Attic is too hot: Window, Temperature above 50.0 °C", { exact: false })).toBeVisible();
   // Yesterday, every day: its zone's midnight is within it.
   await dialog.getByLabel("Begins").fill(new Date(Date.now() - 86_400_000).toISOString().slice(0, 16));
   await dialog.getByLabel("Lasts, hours").fill("22");
@@ -205,7 +205,7 @@ test("a weekly maintenance window is added, seen in the calendar, silences, and 
   await dialog.getByRole("button", { name: "Add window" }).click();
   // What is critical is asked for again, and nothing is lost by a No.
   const sure = page.getByRole("dialog", { name: "Silence what is critical now?" });
-  await expect(sure).toContainText("Attic, too hot: Window, Temperature above 50.0 °C");
+  await expect(sure).toContainText("Attic is too hot: Window, Temperature above 50.0 °C");
   await expectAccessible(page);
   await sure.getByRole("button", { name: "Cancel" }).click();
   await expect(dialog.getByLabel("What for")).toHaveValue("Filters are changed");
