@@ -364,8 +364,11 @@ func (c scene) value(e Excursion) (float64, bool) {
 // tell fills in what needs no further reading, from the excursions of an incident: those that
 // last or, if none does, all.
 func (c scene) tell(i *Incident, parts []Excursion) {
-	if len(parts) == 0 { // they are being moved elsewhere
-		parts = []Excursion{{Severity: i.Severity, StartTime: i.StartTime, EndTime: i.EndTime, PeakTime: i.StartTime, RoomID: i.RoomID, NodeID: i.NodeID}}
+	if len(parts) == 0 { // another request moves them at this moment
+		parts = []Excursion{{
+			Kind: incident.KindAnomaly, Finding: &Finding{Reason: "its sensors are being moved"}, Severity: i.Severity, StartTime: i.StartTime, EndTime: i.EndTime,
+			PeakTime: i.StartTime, RoomID: i.RoomID, NodeID: i.NodeID,
+		}}
 	}
 	status := incident.Status{TakenAt: store.UTC(i.TakenAt)}
 	if i.Lasting {
