@@ -273,13 +273,18 @@ func TestWaitEnds(t *testing.T) {
 	}
 	await(t, "their end", func() bool { return !full() })
 
-	last := waits(t.Context())
-	await(t, "the listener", func() bool { return s.listens(t) })
+	all = nil
+	for range 20 {
+		all = append(all, waits(t.Context()))
+	}
+	await(t, "the limit again", full) // all of them wait
 	began = time.Now()
 	stopRunning()
 	must.Do(t, stopServing())
 	must.Do(t, <-ran)
-	must.Do(t, <-last)
+	for _, ended := range all {
+		must.Do(t, <-ended)
+	}
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("the end took %v", took)
 	}
