@@ -69,8 +69,17 @@ export function Sentence({ overview }: { overview: Overview }) {
   );
 }
 
+/** So many leave room for the rooms, and are drawn at once. */
+const firsts = 8;
+
 function Lasting({ incidents }: Pick<Overview, "incidents">) {
-  return <IncidentTable sections={useMemo(() => [{ key: "lasting", title: "", incidents }], [incidents])} />;
+  const shown = useMemo(() => [{ key: "lasting", title: "", incidents: incidents.slice(0, firsts) }], [incidents]);
+  return (
+    <>
+      <IncidentTable sections={shown} />
+      {incidents.length > firsts && <p><Link href="/incidents">{plural(incidents.length - firsts, "more incident")}</Link></p>}
+    </>
+  );
 }
 
 function Rooms({ overview: newest, stale }: { overview: Overview; stale: boolean }) {
