@@ -24,6 +24,12 @@ test("an incident is told once, when it comes, and again when it calls again", (
   expect(ids(told.next(some(2))), "it calls again").toEqual([2]);
 });
 
+test("one that has cleared and comes back is the same", () => {
+  const told = new Told();
+  told.next({ incidents: [incident({ breaking: false })] });
+  expect(ids(told.next(some(1)))).toEqual([]);
+});
+
 test("what still lasts when its maintenance ends is told then", () => {
   const told = new Told();
   told.next({ incidents: [incident({ silenced: true })] });

@@ -7,9 +7,10 @@ import { Link } from "wouter-preact";
 import { api, unwrap } from "../api/client";
 import { preferences } from "../api/preferences";
 import { keys } from "../api/queries";
-import { capital, timeOfDay } from "../logic/format";
+import { capital, shownZone, timeNear } from "../logic/format";
 import { wrong } from "../logic/excursions";
 import { lasting, nowOf, titleOf, type Incident, type Section } from "../logic/incidents";
+import { inputTime, inputValue } from "../logic/maintenance";
 import { useNow } from "./clock";
 import { Dialog } from "./dialog";
 import { Field, Form } from "./form";
@@ -68,19 +69,19 @@ function Row({ incident, now, act }: { incident: Incident; now: number; act: (ac
       </td>
       <td class="now"><span class="cell-name">Now </span>{incident.state === "over" ? "over" : capital(nowOf(incident).join(", "))}</td>
       <td><span class="cell-name">Lasts </span>{lasting(incident, now)}<small>{incident.state === "over" ? "from " : "since "}<Timestamp at={incident.start_time} /></small></td>
-      <td><Holder incident={incident} /></td>
+      <td><Holder incident={incident} now={now} /></td>
       <td>{incident.state !== "over" && <Actions incident={incident} act={act} short />}</td>
     </tr>
   );
 }
 
 /** Who has it, or had it, and what they said. */
-export function Holder({ incident }: { incident: Incident }) {
+export function Holder({ incident, now }: { incident: Incident; now: number }) {
   const { state, silenced, seen, late, taken_by: taken, taken_at: at, snoozed_until: until, comment } = incident;
   const said = comment !== null && ` · ${comment}`;
   if (silenced) return <span class="state">Silenced<small>in maintenance</small></span>;
   if (taken !== null) {
-    return <span class="state"><StatusMark kind="ok" /> {taken}<small>{until !== null ? `calls again at ${timeOfDay(Date.parse(until))}` : at !== null && <Timestamp at={at} />}{said}</small></span>;
+    return <span class="state"><StatusMark kind="ok" /> {taken}<small>{until !== null ? `calls again at ${timeNear(Date.parse(until), now)}` : at !== null && <Timestamp at={at} />}{said}</small></span>;
   }
   if (state === "over") return <span class="state">{seen ? "Seen" : "Over, not seen"}{(late || comment) && <small>{late && "reported late"}{said}</small>}</span>;
   return <span class="state open">{late ? "Reported late" : "Nobody has it"}{comment && <small>{comment}</small>}</span>;
@@ -121,16 +122,13 @@ function Button({ action, onClick, children }: { action: Action; onClick: () => 
 
 const hour = 3_600_000;
 
-/** A time as an input of the browser has it, on its clock. */
-function forInput(time: number): string {
-  return new Date(time - new Date(time).getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
-}
-
 export function Act({ incident, action, onClose }: Acting & { onClose: () => void }) {
   const now = useNow(60_000);
   const [comment, setComment] = useState("");
   const [to, setTo] = useState("");
-  const [until, setUntil] = useState(() => forInput(now + hour));
+  // On the clocks that everything else is shown by.
+  const zone = shownZone();
+  const [until, setUntil] = useState(() => inputValue(now + hour, zone));
   const queries = useQueryClient();
   const { name, says } = actions[action];
   return (
@@ -142,14 +140,14 @@ export function Act({ incident, action, onClose }: Acting & { onClose: () => voi
           const said = comment.trim();
           await unwrap(api.POST("/api/v1/incidents/{incident_id}/actions", {
             params: { path: { incident_id: incident.id } },
-            body: { action, ...(said && { comment: said }), ...(action === "hand_over" && { to: to.trim() }), ...(action === "snooze" && { until: new Date(until).toISOString() }) },
+            body: { action, ...(said && { comment: said }), ...(action === "hand_over" && { to: to.trim() }), ...(action === "snooze" && { until: new Date(inputTime(until, zone)).toISOString() }) },
           }));
           await queries.invalidateQueries({ queryKey: keys.live });
           onClose();
         }}
       >
         {action === "hand_over" && <Field label="To" name="to" value={to} onInput={setTo} maxLength={120} autoFocus />}
-        {action === "snooze" && <Field label="Until" name="until" type="datetime-local" value={until} min={forInput(now)} max={forInput(now + 7 * 24 * hour)} onInput={setUntil} autoFocus />}
+        {action === "snooze" && <Field label="Until" name="until" type="datetime-local" value={until} min={inputValue(now, zone)} max={inputValue(now + 7 * 24 * hour, zone)} onInput={setUntil} autoFocus />}
         <Field label="Comment" name="comment" value={comment} onInput={setComment} maxLength={500} required={action === "comment"} hint={action === "comment" ? undefined : "For whoever looks next. You may leave it empty."} autoFocus={action !== "hand_over" && action !== "snooze"} />
       </Form>
     </Dialog>

@@ -19,8 +19,10 @@ export class Told {
   next(overview: Pick<Overview, "incidents">): Incident[] {
     const now = alarming(overview);
     const told = this.ids;
-    const taken = new Set(overview.incidents.filter(({ state }) => state === "taken").map(({ id }) => id));
-    this.ids = new Set([...(told ?? []), ...now.map(({ id }) => id)].filter((id) => !taken.has(id)));
+    const idsIn = (wanted: Incident["state"]) => overview.incidents.filter(({ state, late, silenced }) => state === wanted && !late && !silenced).map(({ id }) => id);
+    const taken = new Set(idsIn("taken"));
+    // One that has cleared is known, too: should it come back, it is the same.
+    this.ids = new Set([...(told ?? []), ...idsIn("open")].filter((id) => !taken.has(id)));
     return told ? now.filter(({ id }) => !told.has(id)) : [];
   }
 }

@@ -108,6 +108,12 @@ export function timeOfDay(time: number): string {
   return timeIn(time, { hour: "2-digit", minute: "2-digit" });
 }
 
+/** Hours and minutes, and the day unless it is that of another time. */
+export function timeNear(time: number, now: number): string {
+  const day = (of: number) => timeIn(of, { year: "numeric", month: "short", day: "numeric" });
+  return day(time) === day(now) ? timeOfDay(time) : timeIn(time, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
+}
+
 /** The same time in UTC, shown on hover. */
 export function utcTime(time: number): string {
   return `${new Date(time).toISOString().slice(0, 19).replace("T", " ")} UTC`;

@@ -2,9 +2,9 @@
 // colour of each sensor.
 import type { components } from "../api/schema";
 import { recommended } from "./climate";
-import { count, duration, plural, timeOfDay } from "./format";
+import { count, duration, plural, timeNear } from "./format";
 import { valueOf } from "./excursions";
-import { rateOf, titleOf } from "./incidents";
+import { nowOf, titleOf } from "./incidents";
 import type { Columns } from "./series";
 
 type Schemas = components["schemas"];
@@ -101,18 +101,14 @@ export function rotation(rooms: readonly RoomView[]): RoomView[] {
 }
 
 /** The service's answer to "is everything all right?", in words. */
-export function sentenceOf({ sentence, counts, incident_counts, probe, incidents }: Overview): string {
-  const { room, sensor, value, limit, rate, since, taken_by: taken, others, outside, quantity } = sentence;
-  const measured = (of: number | null) => (of === null ? null : valueOf({ quantity }, of));
+export function sentenceOf({ time, sentence, counts, incident_counts, probe, incidents }: Overview): string {
+  const { room, sensor, value, since, taken_by: taken, others, outside, quantity } = sentence;
   const heard = `${count(counts.ok + counts.warning + counts.critical)} of ${plural(counts.sensors, "sensor")} reporting.`;
   switch (sentence.says) {
     case "incident": {
       const incident = incidents.find(({ id }) => id === sentence.incident_id);
       if (!incident) return "";
-      const parts = [
-        value !== null && `${measured(value)} at ${sensor ?? sentence.sensor_id}`, limit !== null && `limit ${measured(limit)}`, rateOf(quantity, rate),
-        since !== null && `since ${timeOfDay(Date.parse(since))}`, !incident.breaking && "cleared by now",
-      ].filter(Boolean).join(", ");
+      const parts = [...nowOf(incident), since !== null && `since ${timeNear(Date.parse(since), Date.parse(time))}`].filter(Boolean).join(", ");
       return [`${titleOf(incident)}: ${parts}.`, taken === null ? "Nobody has it." : `${taken} has it.`, others > 0 && `${plural(others, "other incident")}.`].filter(Boolean).join(" ");
     }
     case "service_late":
@@ -124,7 +120,7 @@ export function sentenceOf({ sentence, counts, incident_counts, probe, incidents
         incident_counts.silenced > 0 ? `${plural(incident_counts.silenced, "incident")} in maintenance, and no other.` : `${plural(counts.silent, "sensor")} silent in maintenance.`, heard,
       ].join(" ");
     case "outside_recommended":
-      return `No limit is broken, but ${plural(outside, "sensor")} ${outside === 1 ? "is" : "are"} outside the recommended range: ${[room, sensor].filter(Boolean).join(", ")} has ${measured(value)}. ${heard}`;
+      return `No limit is broken, but ${plural(outside, "sensor")} ${outside === 1 ? "is" : "are"} outside the recommended range: ${[room, sensor].filter(Boolean).join(", ")} has ${valueOf({ quantity }, value)}. ${heard}`;
     case "nothing_wrong":
       return `Nothing is wrong. ${heard}`;
   }

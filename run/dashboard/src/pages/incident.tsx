@@ -36,7 +36,7 @@ export default function IncidentPage() {
           <p>{inWords(incident.worst.reason)}</p>
           {!over && <p><strong>{capital(nowOf(incident).join(", "))}</strong></p>}
           <p class="hint">{incident.severity}, {over ? "lasted" : "for"} {lasting(incident, now)}, {over ? "from" : "since"} <Timestamp at={incident.start_time} />{incident.end_time !== null && <> to <Timestamp at={incident.end_time} /></>}</p>
-          <Holder incident={incident} />
+          <Holder incident={incident} now={now} />
           <div class="actions"><Actions incident={incident} act={({ action }) => setActing(action)} /></div>
         </div>
         <ol class="timeline" aria-label="What happened">

@@ -2,7 +2,7 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Link, useSearchParams } from "wouter-preact";
-import { api, unwrap } from "../api/client";
+import { api, messageOf, unwrap } from "../api/client";
 import { keys, useIncidents, useOverview, useRooms } from "../api/queries";
 import { count, plural } from "../logic/format";
 import { byDay, causes, type Incident } from "../logic/incidents";
@@ -73,6 +73,7 @@ function Now() {
   const lost = useLostContact();
   const queries = useQueryClient();
   const [seeing, setSeeing] = useState(false);
+  const [refused, setRefused] = useState<unknown>(null);
   const unseen = data?.incident_counts.unseen ?? 0;
   const over = useIncidents({ state: "unseen" }, unseen > 0);
   if (!data) return error ? <Failure error={error} retry={() => void refetch()} /> : <Loading what="incidents" />;
@@ -80,9 +81,12 @@ function Now() {
   const found = over.data?.pages.flatMap(({ items }) => items) ?? [];
   const see = async () => {
     setSeeing(true);
+    setRefused(null);
     try {
       await unwrap(api.POST("/api/v1/incidents/seen", { body: {} }));
       await queries.invalidateQueries({ queryKey: keys.live });
+    } catch (error) {
+      setRefused(error);
     } finally {
       setSeeing(false);
     }
@@ -104,6 +108,7 @@ function Now() {
             <h2 id="over">Over and not seen: {count(unseen)}</h2>
             <Action waits={seeing && "One moment…"} onClick={() => void see()}>Mark all as seen</Action>
           </div>
+          {refused !== null && <p class="error" role="alert">{messageOf(refused)}</p>}
           {over.error && <Failure error={over.error} retry={() => void over.refetch()} />}
           {found.length > 0 && <IncidentTable sections={byDay(found)} />}
           <More {...over} />
