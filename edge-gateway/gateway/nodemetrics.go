@@ -42,6 +42,9 @@ func (m nodeMetrics) Describe(to chan<- *prometheus.Desc) {
 func (m nodeMetrics) Collect(to chan<- prometheus.Metric) {
 	for id, newest := range m.nodes.newest() {
 		gauge := func(d *prometheus.Desc, value float64) {
+			if !reading.Has(value) {
+				return
+			}
 			to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, id)
 		}
 		at := timeOfMicros(newest.at)
@@ -50,7 +53,7 @@ func (m nodeMetrics) Collect(to chan<- prometheus.Metric) {
 			gauge(m.up, 0)
 			continue
 		}
-		temperature, humidity := float64(newest.temperature)/100, float64(newest.humidity)/100 //nolint:mnd // hundredths
+		temperature, humidity := valueOf(newest.temperature), valueOf(newest.humidity)
 		gauge(m.up, 1)
 		gauge(m.temperature, temperature)
 		gauge(m.humidity, humidity/100) //nolint:mnd // percent

@@ -17,8 +17,8 @@ import (
 func fingerprint(seed maphash.Seed, r reading.Reading) uint64 {
 	return maphash.Comparable(seed, struct {
 		id                    string
-		temperature, humidity float64
-	}{r.MessageID, r.Temperature, r.Humidity})
+		temperature, humidity uint64 // as bits: each hash of a NaN is another
+	}{r.MessageID, math.Float64bits(r.Temperature + 0), math.Float64bits(r.Humidity + 0)})
 }
 
 // windowEntry is a measurement without a pointer, so that the garbage collector skips
@@ -26,7 +26,7 @@ func fingerprint(seed maphash.Seed, r reading.Reading) uint64 {
 type windowEntry struct {
 	fingerprint           uint64
 	at                    int64 // the reading's time, in microseconds since 1970
-	temperature, humidity int16 // in hundredths of a °C and of a % relative humidity
+	temperature, humidity int16 // in hundredths of a °C and of a % relative humidity, see [hundredths]
 	kept                  bool  // it is, or was, in the outbox
 	inEarlier             bool  // a record of the outbox has it among its Earlier
 }
@@ -36,7 +36,20 @@ func newWindowEntry(r reading.Reading, print uint64) windowEntry {
 }
 
 // hundredths is a value as a window carries it; the ranges of the hardware fit.
-func hundredths(value float64) int16 { return int16(math.Round(value * 100)) }
+func hundredths(value float64) int16 {
+	if !reading.Has(value) {
+		return math.MinInt16
+	}
+	return int16(math.Round(value * 100))
+}
+
+// valueOf is the inverse of [hundredths].
+func valueOf(hundredths int16) float64 {
+	if hundredths == math.MinInt16 {
+		return reading.Missing()
+	}
+	return float64(hundredths) / 100
+}
 
 // maxClockStepBack is the largest step back of the clock that is ignored: readings
 // keep their order. After a larger step back the new time is taken, because a
@@ -207,8 +220,8 @@ func (w *window) before(i int, scratch *windowBuffer) reading.Window {
 		next = e.at
 		first--
 		ages[first] = reading.RoundAge(float64(at-e.at) / 1e6)
-		temperatures[first] = float64(e.temperature) / 100
-		humidities[first] = float64(e.humidity) / 100
+		temperatures[first] = valueOf(e.temperature)
+		humidities[first] = valueOf(e.humidity)
 	}
 	if first == i {
 		return reading.Window{}

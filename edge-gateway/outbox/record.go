@@ -32,7 +32,7 @@ type Record struct {
 // Earlier is a reading of a window.
 type Earlier struct {
 	Time time.Time // in microseconds
-	// In hundredths of a °C and of a % relative humidity.
+	// In hundredths of a °C and of a % relative humidity; math.MinInt16 if not measured.
 	Temperature, Humidity int16
 }
 
@@ -166,7 +166,7 @@ func (b *bodyReader) number() float64 {
 // stands in for it.
 func validate(r reading.Reading) error {
 	return errors.Join(
-		reading.ValidateNodeID(r.NodeID), reading.ValidateMessageID(r.MessageID), reading.ValidateMeasurement(r.Temperature, r.Humidity),
+		reading.ValidateNodeID(r.NodeID), reading.ValidateMessageID(r.MessageID), reading.ValidateValues(r.Temperature, r.Humidity),
 	)
 }
 

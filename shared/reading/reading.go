@@ -40,6 +40,7 @@ var (
 	ErrMessageID   = errors.New("message id must be 1 to 64 printable characters")
 	ErrTemperature = errors.New("temperature must be between -40 and 125 degrees Celsius")
 	ErrHumidity    = errors.New("humidity must be between 0 and 100 percent")
+	ErrNoValue     = errors.New("temperature or humidity is required")
 	ErrTime        = errors.New("timestamp must lie between the years 2000 and 2100")
 )
 
@@ -74,14 +75,44 @@ func (s Span) Contains(t time.Time) bool {
 	return !t.Before(s.From) && (s.Until.IsZero() || t.Before(s.Until))
 }
 
-// Reading is one measurement of one node.
+// Reading is one measurement of one node. A node that measures one quantity alone lacks the
+// other: it is NaN, see [Has].
 type Reading struct {
 	Channel     Channel
 	NodeID      string    // the sensor's public identifier
 	MessageID   string    // the node's own id of the message, unique only together with the node and the time
 	Time        time.Time // UTC, at [Precision]: the gateway's clock at receipt, see [Dated]
-	Temperature float64   // °C, dry bulb
-	Humidity    float64   // % relative humidity
+	Temperature float64   // °C, dry bulb; NaN if not measured
+	Humidity    float64   // % relative humidity; NaN if not measured
+}
+
+// Missing stands for a value that was not measured: every comparison with it is false.
+func Missing() float64 { return math.NaN() }
+
+// Has reports whether a value was measured.
+func Has(value float64) bool { return !math.IsNaN(value) }
+
+// Pointer returns a value as codecs and stores write it, nil for a missing one.
+func Pointer(value float64) *float64 {
+	if !Has(value) {
+		return nil
+	}
+	return &value
+}
+
+// Value is the inverse of [Pointer].
+func Value(p *float64) float64 {
+	if p == nil {
+		return Missing()
+	}
+	return *p
+}
+
+// Equal reports whether two readings are the same in all fields, missing values included.
+func (r Reading) Equal(other Reading) bool {
+	same := func(a, b float64) bool { return a == b || !Has(a) && !Has(b) }
+	return r.Channel == other.Channel && r.NodeID == other.NodeID && r.MessageID == other.MessageID && r.Time.Equal(other.Time) &&
+		same(r.Temperature, other.Temperature) && same(r.Humidity, other.Humidity)
 }
 
 // MaxAhead is how far a reading's time may lie after the clock that it is compared
@@ -144,13 +175,25 @@ func (r Reading) Validate() error {
 		ValidateNodeID(r.NodeID),
 		ValidateMessageID(r.MessageID),
 		validateTime(r.Time),
-		validateRange(r.Temperature, MinTemperature, MaxTemperature, ErrTemperature),
-		validateRange(r.Humidity, MinHumidity, MaxHumidity, ErrHumidity),
+		ValidateValues(r.Temperature, r.Humidity),
 	)
 }
 
-// ValidateMeasurement checks the two measured values alone: °C and % relative
-// humidity, finite and within the hardware's range.
+// ValidateValues checks the two values of a reading, of which one may be missing.
+func ValidateValues(temperature, humidity float64) error {
+	switch {
+	case Has(temperature) && Has(humidity):
+		return ValidateMeasurement(temperature, humidity)
+	case Has(temperature):
+		return validateRange(temperature, MinTemperature, MaxTemperature, ErrTemperature)
+	case Has(humidity):
+		return validateRange(humidity, MinHumidity, MaxHumidity, ErrHumidity)
+	}
+	return ErrNoValue
+}
+
+// ValidateMeasurement checks two values, neither of which may be missing: °C and %
+// relative humidity, finite and within the hardware's range.
 func ValidateMeasurement(temperature, humidity float64) error {
 	return errors.Join(
 		validateRange(temperature, MinTemperature, MaxTemperature, ErrTemperature),

@@ -27,8 +27,8 @@ var ErrWindow = errors.New("recent must hold equally many age_s, temperature and
 // a node that was not heard before.
 type Window struct {
 	Age         []float64 // seconds before the reading that carries the window, ≥ 0, falling
-	Temperature []float64 // °C
-	Humidity    []float64 // % relative humidity
+	Temperature []float64 // °C; NaN where not measured
+	Humidity    []float64 // % relative humidity; NaN where not measured
 }
 
 // Len is the number of readings in the window.
@@ -44,7 +44,7 @@ func (w Window) Validate() error {
 		if math.IsNaN(age) || math.IsInf(age, 0) || age < 0 || (i > 0 && age > w.Age[i-1]) {
 			return fmt.Errorf("%w: age %g at %d", ErrWindow, age, i)
 		}
-		if err := ValidateMeasurement(w.Temperature[i], w.Humidity[i]); err != nil {
+		if err := ValidateValues(w.Temperature[i], w.Humidity[i]); err != nil {
 			return fmt.Errorf("recent value %d: %w", i, err)
 		}
 	}

@@ -17,16 +17,17 @@ type alertJSON struct {
 	AlertType   string    `json:"alert_type"`
 	Value       float64   `json:"value"`
 	Threshold   float64   `json:"threshold"`
-	Temperature float64   `json:"temperature"`
-	Humidity    float64   `json:"humidity"`
+	Temperature *float64  `json:"temperature,omitzero"`
+	Humidity    *float64  `json:"humidity,omitzero"`
 }
 
-// EncodeAlert writes a message of topic alerts. It fails only on NaN and infinity, which
+// EncodeAlert writes a message of topic alerts. It fails only on infinity, which
 // JSON cannot represent.
 func EncodeAlert(e alert.Event) ([]byte, error) {
 	encoded, err := json.Marshal(alertJSON{
 		CustomerID: int64(e.Channel), NodeID: e.NodeID, MessageID: e.MessageID, Timestamp: reading.TruncateTime(e.Time),
-		AlertType: string(e.Type), Value: e.Value, Threshold: e.Threshold, Temperature: e.Temperature, Humidity: e.Humidity,
+		AlertType: string(e.Type), Value: e.Value, Threshold: e.Threshold,
+		Temperature: reading.Pointer(e.Temperature), Humidity: reading.Pointer(e.Humidity),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("encode alert of %s: %w", e.NodeID, err)
@@ -43,7 +44,8 @@ func DecodeAlert(encoded []byte) (alert.Event, error) {
 	}
 	e := alert.Event{
 		Channel: reading.Channel(in.CustomerID), NodeID: in.NodeID, MessageID: in.MessageID, Time: reading.TruncateTime(in.Timestamp),
-		Type: alert.Type(in.AlertType), Value: in.Value, Threshold: in.Threshold, Temperature: in.Temperature, Humidity: in.Humidity,
+		Type: alert.Type(in.AlertType), Value: in.Value, Threshold: in.Threshold,
+		Temperature: reading.Value(in.Temperature), Humidity: reading.Value(in.Humidity),
 	}
 	if in.CustomerID < 0 {
 		return alert.Event{}, fmt.Errorf("decode alert: customer_id is %d", in.CustomerID)

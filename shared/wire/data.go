@@ -8,8 +8,8 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -33,24 +33,49 @@ type readingJSON struct {
 	MessageID   string    `json:"message_id,omitzero"`
 	ID          string    `json:"id,omitzero"`
 	NodeID      string    `json:"node_id"`
-	Temperature *float64  `json:"temperature"`
-	Humidity    *float64  `json:"humidity"`
+	Temperature *float64  `json:"temperature,omitzero"`
+	Humidity    *float64  `json:"humidity,omitzero"`
 	Timestamp   time.Time `json:"timestamp,omitzero"`
 }
 
 type windowJSON struct {
 	Age         []float64 `json:"age_s"`
-	Temperature []float64 `json:"temperature"`
-	Humidity    []float64 `json:"humidity"`
+	Temperature column    `json:"temperature"`
+	Humidity    column    `json:"humidity"`
 }
 
-// EncodeData writes the canonical form of a message of topic data. It fails only on NaN
-// and infinity, which JSON cannot represent.
+// column is a list of values, null where one is missing.
+type column []float64
+
+// UnmarshalJSON implements [json.Unmarshaler]. A pointer per value would cost every window,
+// so only those that lack some are decoded so.
+func (c *column) UnmarshalJSON(encoded []byte) error {
+	if !bytes.Contains(encoded, []byte("null")) {
+		return json.Unmarshal(encoded, (*[]float64)(c)) //nolint:wrapcheck // the window is dropped
+	}
+	var values []*float64
+	err := json.Unmarshal(encoded, &values)
+	for _, value := range values {
+		*c = append(*c, reading.Value(value))
+	}
+	return err //nolint:wrapcheck // the window is dropped
+}
+
+// of returns the column of a window of n readings, which is absent if it has no value.
+func (c column) of(n int) []float64 {
+	if c == nil {
+		return slices.Repeat([]float64{reading.Missing()}, n)
+	}
+	return c
+}
+
+// EncodeData writes the canonical form of a message of topic data: without the values that
+// are missing. It fails only on infinity, which JSON cannot represent.
 func EncodeData(d Data) ([]byte, error) {
 	d.Reading.Temperature, d.Reading.Humidity = d.Reading.Temperature+0, d.Reading.Humidity+0 // 0 for -0
 	encoded, err := json.Marshal(readingJSON{
 		MessageID: d.Reading.MessageID, NodeID: d.Reading.NodeID,
-		Temperature: &d.Reading.Temperature, Humidity: &d.Reading.Humidity, Timestamp: reading.TruncateTime(d.Reading.Time),
+		Temperature: reading.Pointer(d.Reading.Temperature), Humidity: reading.Pointer(d.Reading.Humidity), Timestamp: reading.TruncateTime(d.Reading.Time),
 	})
 	if err == nil && d.Recent.Len() > 0 {
 		encoded, err = appendWindow(encoded[:len(encoded)-1], d.Recent)
@@ -66,6 +91,9 @@ func EncodeData(d Data) ([]byte, error) {
 func appendWindow(buf []byte, w reading.Window) (_ []byte, err error) {
 	buf = slices.Grow(buf, 64+20*w.Len())
 	for i, column := range [][]float64{w.Age, w.Temperature, w.Humidity} {
+		if !slices.ContainsFunc(column, reading.Has) {
+			continue
+		}
 		buf = append(buf, [...]string{`,"recent":{"age_s":`, `,"temperature":`, `,"humidity":`}[i]...)
 		if buf, err = appendNumbers(buf, column); err != nil {
 			return nil, err
@@ -74,7 +102,7 @@ func appendWindow(buf []byte, w reading.Window) (_ []byte, err error) {
 	return append(buf, "}}"...), nil
 }
 
-// appendNumbers writes a list as encoding/json does. Numbers of two decimals, as a window's
+// appendNumbers writes a list as encoding/json does, and null for a missing value. Numbers of two decimals, as a window's
 // are, are written as whole hundredths.
 func appendNumbers(buf []byte, values []float64) ([]byte, error) {
 	const digits = "0123456789"
@@ -82,6 +110,10 @@ func appendNumbers(buf []byte, values []float64) ([]byte, error) {
 	for i, value := range values {
 		if i > 0 {
 			buf = append(buf, ',')
+		}
+		if !reading.Has(value) {
+			buf = append(buf, "null"...)
+			continue
 		}
 		hundredths := math.RoundToEven(value * 100)
 		if math.Abs(hundredths) >= 1e9 || hundredths/100 != value {
@@ -136,7 +168,7 @@ func DecodeReading(encoded []byte, date func(stamped time.Time) (time.Time, erro
 func DecodeWindow(recent json.RawMessage) reading.Window {
 	var in windowJSON
 	window := func() reading.Window {
-		return reading.Window{Age: in.Age, Temperature: in.Temperature, Humidity: in.Humidity}
+		return reading.Window{Age: in.Age, Temperature: in.Temperature.of(len(in.Age)), Humidity: in.Humidity.of(len(in.Age))}
 	}
 	if len(recent) == 0 || json.Unmarshal(recent, &in) != nil || window().Validate() != nil {
 		return reading.Window{}
@@ -146,9 +178,6 @@ func DecodeWindow(recent json.RawMessage) reading.Window {
 
 // reading validates the decoded fields and fills in time and message id.
 func (in readingJSON) reading(date func(stamped time.Time) (time.Time, error)) (reading.Reading, error) {
-	if in.Temperature == nil || in.Humidity == nil {
-		return reading.Reading{}, errors.New("decode reading: temperature and humidity are required")
-	}
 	at, err := date(in.Timestamp)
 	if err != nil {
 		return reading.Reading{}, err
@@ -157,8 +186,8 @@ func (in readingJSON) reading(date func(stamped time.Time) (time.Time, error)) (
 		NodeID:      in.NodeID,
 		MessageID:   in.MessageID,
 		Time:        at,
-		Temperature: *in.Temperature,
-		Humidity:    *in.Humidity,
+		Temperature: reading.Value(in.Temperature),
+		Humidity:    reading.Value(in.Humidity),
 	}
 	if r.MessageID == "" {
 		r.MessageID = in.ID

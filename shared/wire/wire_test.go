@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/must"
@@ -44,8 +45,7 @@ func TestDecodeData(t *testing.T) {
 		"recent that is a list":   {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T03:00:00Z","recent":[1]}`, want, ""},
 		"recent with texts":       {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T03:00:00Z","recent":{"age_s":["1"],"temperature":[20],"humidity":[40]}}`, want, ""},
 		"recent beyond a float":   {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T03:00:00Z","recent":{"age_s":[1e999],"temperature":[20],"humidity":[40]}}`, want, ""},
-		"no temperature":          {`{"message_id":"ab","node_id":"n1","humidity":40}`, reading.Reading{}, "required"},
-		"null humidity":           {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":null}`, reading.Reading{}, "required"},
+		"neither value":           {`{"message_id":"ab","node_id":"n1","humidity":null}`, reading.Reading{}, "required"},
 		"temperature as text":     {`{"message_id":"ab","node_id":"n1","temperature":"21.5","humidity":40}`, reading.Reading{}, "temperature"},
 		"no message id":           {`{"node_id":"n1","temperature":21.5,"humidity":40}`, reading.Reading{}, "message id"},
 		"humidity out of range":   {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":140}`, reading.Reading{}, "humidity"},
@@ -82,9 +82,34 @@ func TestEncodeDataRefusesNothingValid(t *testing.T) {
 	if encoded, err := wire.EncodeData(want); err != nil || strings.Contains(string(encoded), "-0") {
 		t.Errorf("-0 was written as %s (%v)", encoded, err)
 	}
-	want.Recent.Humidity[1] = math.NaN()
+	want.Recent.Age[1] = math.Inf(1)
 	if encoded, err := wire.EncodeData(want); err == nil {
-		t.Errorf("NaN was written as %s", encoded)
+		t.Errorf("infinity was written as %s", encoded)
+	}
+}
+
+func TestDataThatLacksAValue(t *testing.T) {
+	t.Parallel()
+	none := reading.Missing()
+	for message, want := range map[string]wire.Data{
+		`"temperature":21.5`: {Reading: reading.Reading{Temperature: 21.5, Humidity: none}},
+		`"humidity":40,"timestamp":"2026-11-20T03:00:05Z","recent":{"age_s":[60,30],"temperature":[20.5,null],"humidity":[null,41]}`: {
+			Reading: reading.Reading{Temperature: none, Humidity: 40},
+			Recent:  reading.Window{Age: []float64{60, 30}, Temperature: []float64{20.5, none}, Humidity: []float64{none, 41}},
+		},
+		`"temperature":21.5,"recent":{"age_s":[30],"temperature":[20]}`: {
+			Reading: reading.Reading{Temperature: 21.5, Humidity: none},
+			Recent:  reading.Window{Age: []float64{30}, Temperature: []float64{20}, Humidity: []float64{none}},
+		},
+	} {
+		want.Reading.NodeID, want.Reading.MessageID, want.Reading.Time = "n1", "ab", published
+		got := must.Get(wire.DecodeData([]byte(`{"message_id":"ab","node_id":"n1",`+message+`}`), published))(t)
+		encoded := must.Get(wire.EncodeData(got))(t)
+		for _, d := range []wire.Data{got, must.Get(wire.DecodeData(encoded, published))(t)} {
+			if diff := cmp.Diff(want, d, cmpopts.EquateNaNs()); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", message, diff)
+			}
+		}
 	}
 }
 
@@ -95,6 +120,12 @@ func TestAlertRoundTrip(t *testing.T) {
 	messages := map[alert.Type]string{
 		alert.Temperature: `{"node_id":"n1","message_id":"ab","timestamp":"2026-11-20T03:00:05Z","alert_type":"temperature","value":61.25,"threshold":50,"temperature":61.25,"humidity":70}`,
 		alert.Humidity:    `{"node_id":"n1","message_id":"ab","timestamp":"2026-11-20T03:00:05Z","alert_type":"humidity","value":70,"threshold":50,"temperature":61.25,"humidity":70}`,
+	}
+	hotAlone := hot
+	hotAlone.Humidity = reading.Missing()
+	encoded := must.Get(wire.EncodeAlert(alert.Exceeded(hotAlone, alert.Defaults())[0]))(t)
+	if got := must.Get(wire.DecodeAlert(encoded))(t); !got.Reading().Equal(hotAlone) || strings.Contains(string(encoded), "humidity") {
+		t.Errorf("%s became %+v", encoded, got)
 	}
 	signed := alert.Exceeded(hot, alert.Thresholds{MaxTemperature: 50, MaxHumidity: 100})[0]
 	signed.Channel, signed.NodeID = 7, "n2"
@@ -149,6 +180,7 @@ func TestRetrainingRoundTrip(t *testing.T) {
 func FuzzDecodeData(f *testing.F) {
 	f.Add([]byte(`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T03:00:00Z"}`))
 	f.Add([]byte(`{"id":"ab","node_id":"n1","temperature":1e2,"humidity":0,"recent":{"age_s":[30],"temperature":[1],"humidity":[2]}}`))
+	f.Add([]byte(`{"message_id":"ab","node_id":"n1","temperature":20,"recent":{"age_s":[60,30],"temperature":[20,null]}}`))
 	f.Add([]byte(`{"message_id":"ab","node_id":"n1","temperature":1e999,"humidity":40}`))
 	f.Fuzz(func(t *testing.T, message []byte) {
 		first, err := wire.DecodeData(message, published)
