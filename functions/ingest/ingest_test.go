@@ -191,8 +191,8 @@ func TestIngest(t *testing.T) {
 		"refuses a reading out of the hardware's range": {
 			data: `{"node_id":"n1","id":"m1","temperature":126,"humidity":40}`, refused: true, permanent: true,
 		},
-		"refuses a reading without humidity": {
-			data: `{"node_id":"n1","id":"m1","temperature":20}`, refused: true, permanent: true,
+		"refuses a reading without values": {
+			data: `{"node_id":"n1","id":"m1","temperature":null}`, refused: true, permanent: true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

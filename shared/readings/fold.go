@@ -2,6 +2,7 @@ package readings
 
 import (
 	"iter"
+	"math"
 	"time"
 
 	"coldaisle.dev/shared/reading"
@@ -35,6 +36,11 @@ func Fold(all iter.Seq2[reading.Reading, error], start time.Time) iter.Seq2[read
 			}
 			key := r
 			key.Time = time.Time{}
+			for _, value := range []*float64{&key.Temperature, &key.Humidity} {
+				if !reading.Has(*value) {
+					*value = math.Inf(1) // a NaN is no key of a map
+				}
+			}
 			before, ok := seen[key]
 			seen[key] = r.Time
 			if ok && r.Time.Sub(before) < FoldWithin || r.Time.Before(start) {

@@ -30,23 +30,35 @@ type NodeRef struct {
 }
 
 // Stats summarises readings; temperatures are in °C, humidities in % relative
-// humidity. With a Count of 0 the rest means nothing.
+// humidity, NaN if no reading has one. With a Count of 0 the rest means nothing.
 type Stats struct {
 	AvgTemperature, MinTemperature, MaxTemperature float64
 	AvgHumidity, MinHumidity, MaxHumidity          float64
 	Count                                          int64
+	TemperatureCount, HumidityCount                int64 // of the readings that have one
 }
 
 // Add includes a reading in the summary.
 func (s *Stats) Add(r reading.Reading) {
 	if s.Count == 0 {
-		*s = Stats{MinTemperature: r.Temperature, MaxTemperature: r.Temperature, MinHumidity: r.Humidity, MaxHumidity: r.Humidity}
+		none := reading.Missing()
+		*s = Stats{none, none, none, none, none, none, 0, 0, 0}
 	}
 	s.Count++
-	s.AvgTemperature += (r.Temperature - s.AvgTemperature) / float64(s.Count)
-	s.AvgHumidity += (r.Humidity - s.AvgHumidity) / float64(s.Count)
-	s.MinTemperature, s.MaxTemperature = min(s.MinTemperature, r.Temperature), max(s.MaxTemperature, r.Temperature)
-	s.MinHumidity, s.MaxHumidity = min(s.MinHumidity, r.Humidity), max(s.MaxHumidity, r.Humidity)
+	add(r.Temperature, &s.TemperatureCount, &s.AvgTemperature, &s.MinTemperature, &s.MaxTemperature)
+	add(r.Humidity, &s.HumidityCount, &s.AvgHumidity, &s.MinHumidity, &s.MaxHumidity)
+}
+
+// add includes a value, unless it is missing, in those of one quantity.
+func add(value float64, count *int64, average, lowest, highest *float64) {
+	if !reading.Has(value) {
+		return
+	}
+	if *count++; *count == 1 {
+		*average, *lowest, *highest = 0, value, value
+	}
+	*average += (value - *average) / float64(*count)
+	*lowest, *highest = min(*lowest, value), max(*highest, value)
 }
 
 // Bucket summarises the readings of one part of a range.

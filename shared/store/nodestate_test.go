@@ -26,11 +26,12 @@ type stateRow struct {
 	NodeID      string
 	MessageID   *string
 	Temperature *float64
+	Humidity    *float64
 }
 
 func (db fixture) states(t *testing.T) []stateRow {
 	t.Helper()
-	rows := must.Get(db.pool.Query(t.Context(), `SELECT channel, node_id, message_id, temperature FROM node_state ORDER BY channel, node_id`))(t)
+	rows := must.Get(db.pool.Query(t.Context(), `SELECT channel, node_id, message_id, temperature, humidity FROM node_state ORDER BY channel, node_id`))(t)
 	return must.Get(pgx.CollectRows(rows, pgx.RowToStructByName[stateRow]))(t)
 }
 
@@ -43,10 +44,14 @@ func TestNodeStateIsTheNewestReadingInAnyOrder(t *testing.T) {
 	var all []pipeline.NodeReading
 	for i := range 300 {
 		for channel := range reading.Channel(3) {
-			all = append(all, pipeline.NodeReading{Reading: reading.Reading{
+			r := reading.Reading{
 				Channel: channel, NodeID: fmt.Sprint("n", i%2), MessageID: fmt.Sprintf("m%03d", i/4),
-				Time: instant().Add(time.Duration(i/2) * time.Minute), Temperature: float64(i%100) + float64(channel)/4, Humidity: 40,
-			}})
+				Time: instant().Add(time.Duration(i/2) * time.Minute), Temperature: float64(i%100) + float64(channel)/4, Humidity: float64(i % 100),
+			}
+			if channel == 2 { // each quantity apart
+				*[...]*float64{&r.Temperature, &r.Humidity}[i/2%2] = reading.Missing()
+			}
+			all = append(all, pipeline.NodeReading{Reading: r})
 		}
 	}
 	chance := rand.New(rand.NewPCG(1, 1))
@@ -70,8 +75,11 @@ func TestNodeStateIsTheNewestReadingInAnyOrder(t *testing.T) {
 	var want []stateRow
 	for channel := range int64(3) {
 		for i := range 2 {
-			message, temperature := "m074", float64(98+i)+float64(channel)/4
-			want = append(want, stateRow{channel, fmt.Sprint("n", i), &message, &temperature})
+			message, temperature, humidity := "m074", float64(98+i)+float64(channel)/4, float64(98+i)
+			if channel == 2 {
+				humidity -= 2
+			}
+			want = append(want, stateRow{channel, fmt.Sprint("n", i), &message, &temperature, &humidity})
 		}
 	}
 	must.Equal(t, "", want, db.states(t))

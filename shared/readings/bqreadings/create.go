@@ -26,7 +26,7 @@ func schema() bigquery.Schema {
 		if number == fieldTimestamp {
 			column.Type = bigquery.TimestampFieldType // a whole number of microseconds
 		}
-		column.Required = number != fieldCustomerID // came later: old rows have none
+		column.Required = number <= fieldTimestamp // a reading may lack a value, and old rows have no customer_id
 		columns = append(columns, column)
 	}
 	return columns

@@ -91,18 +91,24 @@ func rows[T any](ctx context.Context, s *Store, asked question) iter.Seq2[T, err
 
 // readingRow is a reading as queries return it.
 type readingRow struct {
-	NodeID      string    `bigquery:"node_id"`
-	CustomerID  int64     `bigquery:"customer_id"`
-	MessageID   string    `bigquery:"message_id"`
-	Timestamp   time.Time `bigquery:"timestamp"`
-	Temperature float64   `bigquery:"temperature"`
-	Humidity    float64   `bigquery:"humidity"`
+	NodeID      string               `bigquery:"node_id"`
+	CustomerID  int64                `bigquery:"customer_id"`
+	MessageID   string               `bigquery:"message_id"`
+	Timestamp   time.Time            `bigquery:"timestamp"`
+	Temperature bigquery.NullFloat64 `bigquery:"temperature"`
+	Humidity    bigquery.NullFloat64 `bigquery:"humidity"`
 }
 
 func (r readingRow) reading() reading.Reading {
+	value := func(v bigquery.NullFloat64) float64 {
+		if !v.Valid {
+			return reading.Missing()
+		}
+		return v.Float64
+	}
 	return reading.Reading{
 		Channel: reading.Channel(r.CustomerID), NodeID: r.NodeID, MessageID: r.MessageID, Time: reading.TruncateTime(r.Timestamp),
-		Temperature: r.Temperature, Humidity: r.Humidity,
+		Temperature: value(r.Temperature), Humidity: value(r.Humidity),
 	}
 }
 

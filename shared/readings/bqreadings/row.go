@@ -52,10 +52,14 @@ func encodeRow(r reading.Reading) []byte {
 	row = protowire.AppendString(row, r.MessageID)
 	row = protowire.AppendTag(row, fieldTimestamp, protowire.VarintType)
 	row = protowire.AppendVarint(row, uint64(reading.TruncateTime(r.Time).UnixMicro()))
-	row = protowire.AppendTag(row, fieldTemperature, protowire.Fixed64Type)
-	row = protowire.AppendFixed64(row, math.Float64bits(r.Temperature))
-	row = protowire.AppendTag(row, fieldHumidity, protowire.Fixed64Type)
-	row = protowire.AppendFixed64(row, math.Float64bits(r.Humidity))
+	if reading.Has(r.Temperature) {
+		row = protowire.AppendTag(row, fieldTemperature, protowire.Fixed64Type)
+		row = protowire.AppendFixed64(row, math.Float64bits(r.Temperature))
+	}
+	if reading.Has(r.Humidity) {
+		row = protowire.AppendTag(row, fieldHumidity, protowire.Fixed64Type)
+		row = protowire.AppendFixed64(row, math.Float64bits(r.Humidity))
+	}
 	if r.Channel != reading.Open {
 		row = protowire.AppendTag(row, fieldCustomerID, protowire.VarintType)
 		row = protowire.AppendVarint(row, uint64(r.Channel)) //nolint:gosec // ids of customers are positive

@@ -186,9 +186,9 @@ func buckets(t *testing.T, store *pgreadings.Store, node string) {
 		at(node, "e", start.Add(time.Hour), 99, 99))
 	got := must.Get(store.Buckets(t.Context(), open(node), start, start.Add(time.Hour), 4))(t)
 	want := []readings.Bucket{
-		{Start: start, Stats: readings.Stats{AvgTemperature: 21, MinTemperature: 20, MaxTemperature: 22, AvgHumidity: 42, MinHumidity: 40, MaxHumidity: 44, Count: 2}},
-		{Start: start.Add(30 * time.Minute), Stats: readings.Stats{AvgTemperature: 30, MinTemperature: 30, MaxTemperature: 30, AvgHumidity: 50, MinHumidity: 50, MaxHumidity: 50, Count: 1}},
-		{Start: start.Add(45 * time.Minute), Stats: readings.Stats{AvgTemperature: 31, MinTemperature: 31, MaxTemperature: 31, AvgHumidity: 51, MinHumidity: 51, MaxHumidity: 51, Count: 1}},
+		{Start: start, Stats: readings.Stats{AvgTemperature: 21, MinTemperature: 20, MaxTemperature: 22, AvgHumidity: 42, MinHumidity: 40, MaxHumidity: 44, Count: 2, TemperatureCount: 2, HumidityCount: 2}},
+		{Start: start.Add(30 * time.Minute), Stats: readings.Stats{AvgTemperature: 30, MinTemperature: 30, MaxTemperature: 30, AvgHumidity: 50, MinHumidity: 50, MaxHumidity: 50, Count: 1, TemperatureCount: 1, HumidityCount: 1}},
+		{Start: start.Add(45 * time.Minute), Stats: readings.Stats{AvgTemperature: 31, MinTemperature: 31, MaxTemperature: 31, AvgHumidity: 51, MinHumidity: 51, MaxHumidity: 51, Count: 1, TemperatureCount: 1, HumidityCount: 1}},
 	}
 	must.Equal(t, "", want, got)
 	// A width that does not come out even makes no more buckets than asked.
@@ -222,9 +222,9 @@ func stats(t *testing.T, store *pgreadings.Store, node string) {
 	got := must.Get(store.Stats(t.Context(), open(node), now,
 		[]time.Time{now.Add(-24 * time.Hour), now.Add(-time.Minute), now.Add(-time.Hour)}))(t)
 	want := []readings.Stats{
-		{AvgTemperature: 25, MinTemperature: 20, MaxTemperature: 30, AvgHumidity: 50, MinHumidity: 40, MaxHumidity: 60, Count: 2},
+		{AvgTemperature: 25, MinTemperature: 20, MaxTemperature: 30, AvgHumidity: 50, MinHumidity: 40, MaxHumidity: 60, Count: 2, TemperatureCount: 2, HumidityCount: 2},
 		{},
-		{AvgTemperature: 20, MinTemperature: 20, MaxTemperature: 20, AvgHumidity: 40, MinHumidity: 40, MaxHumidity: 40, Count: 1},
+		{AvgTemperature: 20, MinTemperature: 20, MaxTemperature: 20, AvgHumidity: 40, MinHumidity: 40, MaxHumidity: 40, Count: 1, TemperatureCount: 1, HumidityCount: 1},
 	}
 	must.Equal(t, "", want, got)
 }
@@ -236,6 +236,7 @@ func exact(t *testing.T, store *pgreadings.Store, node string) {
 		at(node, "least", now.Add(-3*time.Microsecond), reading.MinTemperature, reading.MinHumidity),
 		at(node, "most", now.Add(-2*time.Microsecond), reading.MaxTemperature, reading.MaxHumidity),
 		at(node, `odd "id" \ ' ;--`, now.Add(-time.Microsecond), math.Nextafter(21, 22), 0.1+0.2),
+		at(node, "z", now.Add(-time.Microsecond), 21, reading.Missing()),
 	}
 	add(t, store, rows...)
 	must.Equal(t, "", rows, collect(t, store, open(node), now.Add(-time.Second), now))
@@ -371,9 +372,9 @@ func copiesAreFolded(t *testing.T, store *pgreadings.Store, node string) {
 	kept := []reading.Reading{
 		at(node, "a", start.Add(-9*time.Minute), 20, 40), // before the range
 		at(node, "b", start, 21, 41),
-		at(node, "b", start.Add(time.Minute), 21, 42),    // another value
-		at(node, "c", start.Add(2*time.Minute), 21, 41),  // another message id
-		at(node, "b", start.Add(30*time.Minute), 21, 41), // too late to be a copy: the node has counted on
+		at(node, "b", start.Add(time.Minute), 21, reading.Missing()), // another value
+		at(node, "c", start.Add(2*time.Minute), 21, 41),              // another message id
+		at(node, "b", start.Add(30*time.Minute), 21, 41),             // too late to be a copy: the node has counted on
 	}
 	enrolled := at(node, "b", start.Add(3*time.Minute), 21, 41) // another channel is another node
 	enrolled.Channel = 1
@@ -381,6 +382,7 @@ func copiesAreFolded(t *testing.T, store *pgreadings.Store, node string) {
 		at(node, "a", start.Add(readings.FoldWithin-9*time.Minute-time.Microsecond), 20, 40),
 		at(node, "b", start.Add(5*time.Minute), 21, 41),
 		at(node, "b", start.Add(6*time.Minute), 21, 41),
+		at(node, "b", start.Add(7*time.Minute), 21, reading.Missing()),
 		at(node, "b", start.Add(39*time.Minute), 21, 41),
 	}
 	add(t, store, copies...)

@@ -45,6 +45,9 @@ func history(t *testing.T, open func(clock func() time.Time) *pgreadings.Store) 
 	for when := first; when.Before(end); when = when.Add(time.Duration(4+random.IntN(60)) * time.Minute) {
 		r := at(node, strconv.Itoa(len(arrivals)), when.Truncate(time.Second), 20+random.NormFloat64(), 40+random.NormFloat64())
 		r.Channel = reading.Channel(random.IntN(3))
+		if random.IntN(3) == 0 { // a third lacks one of the values
+			*[...]*float64{&r.Temperature, &r.Humidity}[random.IntN(2)] = reading.Missing()
+		}
 		arrived := r.Time
 		if random.IntN(5) == 0 {
 			arrived = arrived.Add(time.Duration(random.Int64N(int64(11 * 24 * time.Hour))))
@@ -116,7 +119,7 @@ func history(t *testing.T, open func(clock func() time.Time) *pgreadings.Store) 
 					if err != nil || len(parts) != len(got) || len(parts) > n {
 						t.Errorf("%s: %s: %d buckets of %d, %v", when, name, len(parts), n, err)
 					}
-					if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-9)); diff != "" {
+					if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-9), cmpopts.EquateNaNs()); diff != "" {
 						t.Errorf("%s: %s of %s in %d (-want +got):\n%s", when, name, span, n, diff)
 					}
 				}
@@ -143,7 +146,7 @@ func history(t *testing.T, open func(clock func() time.Time) *pgreadings.Store) 
 				}
 			}
 			got, err := store.Stats(t.Context(), ref, end, starts)
-			if diff := cmp.Diff(wants, got, cmpopts.EquateApprox(0, 1e-9)); diff != "" || err != nil {
+			if diff := cmp.Diff(wants, got, cmpopts.EquateApprox(0, 1e-9), cmpopts.EquateNaNs()); diff != "" || err != nil {
 				t.Errorf("%s: statistics of %s (-want +got), %v:\n%s", when, name, err, diff)
 			}
 		}

@@ -111,8 +111,9 @@ func (s *Store) aggregateNext(ctx context.Context) (done bool, err error) {
 		done = true
 		if _, err := tx.Exec(ctx, `
 			INSERT INTO sensor_data.hours (
-			    node_id, customer_id, hour, count, sum_temperature, min_temperature, max_temperature, sum_humidity, min_humidity, max_humidity)
-			SELECT node_id, customer_id, @hour::timestamptz, count(*), sum(temperature), min(temperature), max(temperature),
+			    node_id, customer_id, hour, count, temperature_count, humidity_count,
+			    sum_temperature, min_temperature, max_temperature, sum_humidity, min_humidity, max_humidity)
+			SELECT node_id, customer_id, @hour::timestamptz, count(*), count(temperature), count(humidity), sum(temperature), min(temperature), max(temperature),
 			       sum(humidity), min(humidity), max(humidity)
 			FROM (
 			    SELECT node_id, customer_id, timestamp, temperature, humidity, timestamp - lag(timestamp) OVER (
@@ -207,11 +208,14 @@ func (s *Store) aggregateMarked(ctx context.Context) error {
 			if sum.Count > 0 { // else all it had were copies
 				batch.Queue(`
 					INSERT INTO sensor_data.hours (
-					    node_id, customer_id, hour, count, sum_temperature, min_temperature, max_temperature, sum_humidity, min_humidity, max_humidity)
-					VALUES (@node, @channel, @hour, @count, @sum_t, @min_t, @max_t, @sum_h, @min_h, @max_h)`, of(pgx.StrictNamedArgs{
-					"count": sum.Count,
-					"sum_t": sum.AvgTemperature * float64(sum.Count), "min_t": sum.MinTemperature, "max_t": sum.MaxTemperature,
-					"sum_h": sum.AvgHumidity * float64(sum.Count), "min_h": sum.MinHumidity, "max_h": sum.MaxHumidity,
+					    node_id, customer_id, hour, count, temperature_count, humidity_count,
+					    sum_temperature, min_temperature, max_temperature, sum_humidity, min_humidity, max_humidity)
+					VALUES (@node, @channel, @hour, @count, @count_t, @count_h, @sum_t, @min_t, @max_t, @sum_h, @min_h, @max_h)`, of(pgx.StrictNamedArgs{
+					"count": sum.Count, "count_t": sum.TemperatureCount, "count_h": sum.HumidityCount,
+					"sum_t": reading.Pointer(sum.AvgTemperature * float64(sum.TemperatureCount)),
+					"min_t": reading.Pointer(sum.MinTemperature), "max_t": reading.Pointer(sum.MaxTemperature),
+					"sum_h": reading.Pointer(sum.AvgHumidity * float64(sum.HumidityCount)),
+					"min_h": reading.Pointer(sum.MinHumidity), "max_h": reading.Pointer(sum.MaxHumidity),
 				}))
 			}
 			batch.Queue(`

@@ -155,10 +155,10 @@ func (s *Store) insert(ctx context.Context, rows []reading.Reading) error {
 	})
 	nodes, messages, channels := make([]string, len(rows)), make([]string, len(rows)), make([]int64, len(rows))
 	times := make([]time.Time, len(rows))
-	temperatures, humidities := make([]float64, len(rows)), make([]float64, len(rows))
+	temperatures, humidities := make([]*float64, len(rows)), make([]*float64, len(rows))
 	for i, r := range rows {
 		nodes[i], messages[i], channels[i], times[i] = r.NodeID, r.MessageID, int64(r.Channel), reading.TruncateTime(r.Time)
-		temperatures[i], humidities[i] = r.Temperature, r.Humidity
+		temperatures[i], humidities[i] = reading.Pointer(r.Temperature), reading.Pointer(r.Humidity)
 	}
 	_, err := s.pool.Exec(ctx, `
 		INSERT INTO sensor_data.readings (node_id, message_id, customer_id, timestamp, temperature, humidity)
@@ -173,7 +173,8 @@ func (s *Store) insert(ctx context.Context, rows []reading.Reading) error {
 	return err //nolint:wrapcheck // Append wraps it, after looking at it
 }
 
-const readingColumns = `r.customer_id AS channel, r.node_id, r.message_id, r.timestamp AS time, r.temperature, r.humidity`
+const readingColumns = `r.customer_id AS channel, r.node_id, r.message_id, r.timestamp AS time,
+	COALESCE(r.temperature, 'NaN') AS temperature, COALESCE(r.humidity, 'NaN') AS humidity`
 
 // spans are what is visible of nodes, a row for each span.
 type spans struct {
@@ -217,13 +218,14 @@ const summaries = `
 	    SELECT COALESCE(CASE WHEN @hourly THEN until END, '-infinity') AS first
 	    FROM sensor_data.hours_until
 	), summaries AS (
-	    SELECT h.hour AS at, h.count, h.sum_temperature, h.min_temperature, h.max_temperature, h.sum_humidity, h.min_humidity, h.max_humidity
+	    SELECT h.hour AS at, h.count, COALESCE(h.temperature_count, h.count) AS temperature_count, COALESCE(h.humidity_count, h.count) AS humidity_count,
+	           h.sum_temperature, h.min_temperature, h.max_temperature, h.sum_humidity, h.min_humidity, h.max_humidity
 	    FROM ` + visibleSpans + `
 	    JOIN sensor_data.hours AS h ON h.node_id = v.node_id AND h.customer_id = v.channel
 	        AND h.hour >= v.from_time AND h.hour <= v.until_time - interval '1 hour'
 	    WHERE h.hour >= date_trunc('hour', @start::timestamptz, 'UTC') AND h.hour < @end AND h.hour < (SELECT first FROM raw)
 	    UNION ALL
-	    SELECT r.timestamp, 1, r.temperature, r.temperature, r.temperature, r.humidity, r.humidity, r.humidity
+	    SELECT r.timestamp, 1, num_nonnulls(r.temperature), num_nonnulls(r.humidity), r.temperature, r.temperature, r.temperature, r.humidity, r.humidity, r.humidity
 	    FROM ` + visibleSpans + `
 	    CROSS JOIN LATERAL (
 	        SELECT timestamp, temperature, humidity,
@@ -237,9 +239,12 @@ const summaries = `
 
 // ofSummaries are the members of [readings.Stats] over a group of summaries.
 const ofSummaries = `
-	sum(sum_temperature) / sum(count) AS avg_temperature, min(min_temperature) AS min_temperature, max(max_temperature) AS max_temperature,
-	sum(sum_humidity) / sum(count) AS avg_humidity, min(min_humidity) AS min_humidity, max(max_humidity) AS max_humidity,
-	COALESCE(sum(count), 0)::bigint AS count`
+	COALESCE(sum(sum_temperature) / NULLIF(sum(temperature_count), 0), 'NaN') AS avg_temperature,
+	COALESCE(min(min_temperature), 'NaN') AS min_temperature, COALESCE(max(max_temperature), 'NaN') AS max_temperature,
+	COALESCE(sum(sum_humidity) / NULLIF(sum(humidity_count), 0), 'NaN') AS avg_humidity,
+	COALESCE(min(min_humidity), 'NaN') AS min_humidity, COALESCE(max(max_humidity), 'NaN') AS max_humidity,
+	COALESCE(sum(count), 0)::bigint AS count, COALESCE(sum(temperature_count), 0)::bigint AS temperature_count,
+	COALESCE(sum(humidity_count), 0)::bigint AS humidity_count`
 
 // rangePage is how many rows of a range one query takes.
 const rangePage = 5000
@@ -418,9 +423,7 @@ func (s *Store) Stats(ctx context.Context, node readings.NodeRef, end time.Time,
 		return nil, nil
 	}
 	rows, err := s.pool.Query(ctx, summaries+`
-		SELECT COALESCE(r.avg_temperature, 0) AS avg_temperature, COALESCE(r.min_temperature, 0) AS min_temperature,
-		       COALESCE(r.max_temperature, 0) AS max_temperature, COALESCE(r.avg_humidity, 0) AS avg_humidity,
-		       COALESCE(r.min_humidity, 0) AS min_humidity, COALESCE(r.max_humidity, 0) AS max_humidity, r.count
+		SELECT r.*
 		FROM unnest(@starts::timestamptz[]) WITH ORDINALITY AS w (start, place)
 		CROSS JOIN LATERAL (
 		    SELECT `+ofSummaries+`
@@ -437,6 +440,11 @@ func (s *Store) Stats(ctx context.Context, node readings.NodeRef, end time.Time,
 	stats, err := pgx.CollectRows(rows, pgx.RowToStructByName[readings.Stats])
 	if err != nil {
 		return nil, fmt.Errorf("statistics of %s: %w", node.ID, err)
+	}
+	for i := range stats {
+		if stats[i].Count == 0 {
+			stats[i] = readings.Stats{}
+		}
 	}
 	return stats, nil
 }

@@ -96,7 +96,10 @@ func (s Store) Unjudged(ctx context.Context) ([]Judged, error) {
 		GatewayID string
 	}
 	rows, err := store.All[row](ctx, s.db, `
-		SELECT n.channel, n.node_id, n.message_id, n.timestamp AS time, n.temperature, n.humidity, COALESCE(n.gateway_id, '') AS gateway_id
+		SELECT n.channel, n.node_id, n.message_id, n.timestamp AS time,
+		       CASE WHEN n.temperature_at = n.timestamp THEN n.temperature ELSE 'NaN' END AS temperature,
+		       CASE WHEN n.humidity_at = n.timestamp THEN n.humidity ELSE 'NaN' END AS humidity,
+		       COALESCE(n.gateway_id, '') AS gateway_id
 		FROM (
 		    SELECT m.channel, m.node_id FROM rule_memory m WHERE m.rule_id > 0
 		    UNION
@@ -165,7 +168,7 @@ func lockAndLoad(ctx context.Context, tx *store.DB, j Judged) (n nodeRules, know
 	at := reading.TruncateTime(j.Time)
 	args := pgx.StrictNamedArgs{
 		"channel": int64(j.Channel), "node": j.NodeID, "at": at, "since": at.Add(-incident.Reach), "gateway": j.GatewayID,
-		"message": j.MessageID, "temperature": j.Temperature, "humidity": j.Humidity,
+		"message": j.MessageID, "temperature": reading.Pointer(j.Temperature), "humidity": reading.Pointer(j.Humidity),
 	}
 	// A node that is not yet a sensor has an owner in a signed channel only.
 	const owner = `
@@ -208,7 +211,8 @@ func lockAndLoad(ctx context.Context, tx *store.DB, j Judged) (n nodeRules, know
 		}
 		queue(`INSERT INTO node_state (channel, node_id) VALUES (@channel, @node) ON CONFLICT DO NOTHING`, "channel", "node")
 		queue(`
-			SELECT COALESCE(CASE WHEN timestamp <= `+store.NotAhead+` THEN timestamp END, TIMESTAMPTZ '0001-01-01 00:00:00+00'), COALESCE(temperature, 0), COALESCE(humidity, 0)
+			SELECT COALESCE(CASE WHEN timestamp <= `+store.NotAhead+` THEN timestamp END, TIMESTAMPTZ '0001-01-01 00:00:00+00'),
+			       CASE WHEN temperature_at = timestamp THEN temperature ELSE 'NaN' END, CASE WHEN humidity_at = timestamp THEN humidity ELSE 'NaN' END
 			FROM node_state
 			WHERE channel = @channel AND node_id = @node
 			FOR NO KEY UPDATE`, "channel", "node").

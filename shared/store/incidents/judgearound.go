@@ -154,7 +154,7 @@ func (w *writes) movedSince(rule incident.Rule, before incident.Memory, s span) 
 // node's newest one, which ingest may not have stored yet.
 func (w *writes) replay(ctx context.Context, tx *store.DB, rule incident.Rule, before incident.Memory, s span, points []incident.Point) (incident.Memory, []incident.Excursion, error) {
 	raw, err := store.All[incident.Point](ctx, tx, `
-		SELECT timestamp AS time, temperature, humidity
+		SELECT timestamp AS time, COALESCE(temperature, 'NaN') AS temperature, COALESCE(humidity, 'NaN') AS humidity
 		FROM sensor_data.readings r
 		WHERE node_id = @node AND timestamp BETWEEN @from AND @until AND timestamp <= `+store.NotAhead+`
 		  AND (customer_id = @channel OR (customer_id = 0 AND timestamp >= @moved AND EXISTS (

@@ -235,7 +235,8 @@ func (w *writes) insertExcursion(rule incident.Rule, i incident.Excursion, f *in
 		"customer": w.owner.CustomerID, "kind": string(cmp.Or(rule.Kind, incident.KindThreshold)), "channel": int64(w.judged.Channel),
 		"node": w.judged.NodeID, "sensor": w.owner.SensorName, "room": w.owner.RoomID, "room_name": w.owner.RoomName,
 		"gateway": w.judged.GatewayID, "rule": rule.ID, "specified": rule.Threshold, "direction": string(rule.Direction),
-		"message": w.judged.MessageID, "at": reading.TruncateTime(w.judged.Time), "temperature": w.judged.Temperature, "humidity": w.judged.Humidity,
+		"message": w.judged.MessageID, "at": reading.TruncateTime(w.judged.Time),
+		"temperature": reading.Pointer(w.judged.Temperature), "humidity": reading.Pointer(w.judged.Humidity),
 		"visible_from": w.owner.VisibleFrom, "every": learning.OpenAnomalyEvery,
 	})
 	w.batch.Queue(`

@@ -125,7 +125,7 @@ func (s Store) HotSpots(ctx context.Context, customerID int64, since time.Time, 
 		    SELECT v.node_id, n.slot::int / @width AS part, max(n.max_temperature) AS temperature
 		    FROM sensors v
 		    JOIN node_slots n ON n.node_id = v.node_id AND n.channel IN (v.customer_id, CASE WHEN v.signed_from IS NULL THEN 0 ELSE v.customer_id END)
-		    WHERE v.customer_id = @customer AND n.starts >= @since AND n.last_at <= `+store.NotAhead+only+`
+		    WHERE v.customer_id = @customer AND n.max_temperature IS NOT NULL AND n.starts >= @since AND n.last_at <= `+store.NotAhead+only+`
 		    GROUP BY v.node_id, part
 		) AS hot
 		GROUP BY node_id`,

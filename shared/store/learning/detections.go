@@ -44,7 +44,7 @@ func (s Store) RecordDetection(ctx context.Context, n NewPrediction) (bool, erro
 			  AND NOT EXISTS ( -- a copy, see readings.Fold
 			    SELECT FROM prediction_feedback AS p
 			    WHERE p.sensor_id = n.node_id AND p.channel = n.channel AND p.message_id = @message_id::varchar AND @message_id::varchar <> ''
-			      AND p.actual_temp = @actual_temperature::float8 AND p.actual_humidity = @actual_humidity::float8
+			      AND (p.actual_temp, p.actual_humidity) IS NOT DISTINCT FROM (@actual_temperature::float8, @actual_humidity::float8)
 			      AND p.timestamp > @timestamp::timestamptz - @fold::interval AND p.timestamp < @timestamp::timestamptz + @fold::interval)
 			  AND (NOT `+store.Buried+` OR EXISTS (
 			    SELECT FROM visible_spans AS v

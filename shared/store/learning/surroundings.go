@@ -28,7 +28,7 @@ type RoomNode struct {
 }
 
 // NodeAir is the state of a node against which detection compares its neighbours: its newest
-// reading, its learned values, and its last reading in each slot of ten minutes.
+// reading, its learned values, and its last values in each slot of ten minutes.
 type NodeAir struct {
 	reading.Node
 
@@ -65,14 +65,18 @@ func (s Store) NodesAir(ctx context.Context, nodes []reading.Node, from, until i
 	}
 	width := int64(anomaly.SlotWidth / time.Second)
 	found, err := store.All[NodeAir](ctx, s.db, `
-		SELECT n.channel, n.node_id AS id, n.timestamp AS at, n.temperature, n.humidity, COALESCE(n.usual_interval_s, 0) AS interval,
+		SELECT n.channel, n.node_id AS id, n.timestamp AS at,
+		       CASE WHEN n.temperature_at > n.timestamp - @width * interval '1 second' THEN n.temperature ELSE 'NaN' END AS temperature,
+		       CASE WHEN n.humidity_at > n.timestamp - @width * interval '1 second' THEN n.humidity ELSE 'NaN' END AS humidity,
+		       COALESCE(n.usual_interval_s, 0) AS interval,
 		       COALESCE(l.interval_width, 0) AS width, COALESCE(l.judged_by, '') AS judged_by, d.slots, d.temperatures, d.humidities
 		FROM unnest(@channels::bigint[], @nodes::text[]) AS k (channel, node_id)
 		JOIN node_state n ON n.channel = k.channel AND n.node_id = k.node_id AND n.timestamp IS NOT NULL
 		LEFT JOIN node_learning l ON l.channel = n.channel AND l.node_id = n.node_id
 		LEFT JOIN LATERAL (
 		    SELECT array_agg(extract(epoch FROM starts)::bigint / @width::bigint ORDER BY starts) AS slots,
-		           array_agg(last_temperature ORDER BY starts) AS temperatures, array_agg(last_humidity ORDER BY starts) AS humidities
+		           array_agg(COALESCE(last_temperature, 'NaN') ORDER BY starts) AS temperatures,
+		           array_agg(COALESCE(last_humidity, 'NaN') ORDER BY starts) AS humidities
 		    FROM node_slots
 		    WHERE channel = n.channel AND node_id = n.node_id AND slot = ANY(@slots::smallint[])
 		      AND starts >= @from AND starts < @until

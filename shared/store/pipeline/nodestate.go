@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -29,6 +30,21 @@ const beforeHold = ` AND NOT EXISTS (
 			    SELECT FROM open_holds AS h
 			    WHERE r.channel = 0 AND h.node_id = r.node_id AND h.held_until = 'infinity' AND r.timestamp < h.held_from)`
 
+// newer is whether the newest reading of a batch is newer than that of the stored row s. One
+// that lies ahead was written while the clock was wrong.
+const newer = `(s.timestamp IS NULL OR s.timestamp > ` + store.NotAhead + `
+	OR (EXCLUDED.timestamp, EXCLUDED.message_id COLLATE "C") > (s.timestamp, s.message_id COLLATE "C"))`
+
+// newerValue selects the newest value of a quantity and its time from the batch's and s.
+func newerValue(quantity string) string {
+	return strings.ReplaceAll(`
+		SELECT EXCLUDED.quantity, EXCLUDED.quantity_at
+		WHERE EXCLUDED.quantity_at IS NOT NULL AND (s.timestamp > `+store.NotAhead+`
+		    OR EXCLUDED.quantity_at > COALESCE(s.quantity_at, '-infinity') OR (EXCLUDED.quantity_at = s.quantity_at AND `+newer+`))
+		UNION ALL SELECT s.quantity, s.quantity_at WHERE s.timestamp <= `+store.NotAhead+`
+		LIMIT 1`, "quantity", quantity)
+}
+
 // UpdateNodeStates upserts the newest reading of each node of a batch, and the slots of its
 // last day, in one round trip and one transaction with a statement per table. The result does
 // not depend on the order or repetition of readings. Rows are locked in key order, node_state
@@ -36,33 +52,44 @@ const beforeHold = ` AND NOT EXISTS (
 func (s Store) UpdateNodeStates(ctx context.Context, batch []NodeReading) error {
 	n := len(batch)
 	channels, nodes, messages, gateways := make([]int64, n), make([]string, n), make([]string, n), make([]string, n)
-	times, temperatures, humidities := make([]time.Time, n), make([]float64, n), make([]float64, n)
+	times, temperatures, humidities := make([]time.Time, n), make([]*float64, n), make([]*float64, n)
 	starts, slots := make([]time.Time, n), make([]int16, n)
 	for i, r := range batch {
 		channels[i], nodes[i], messages[i], gateways[i] = int64(r.Channel), r.NodeID, r.MessageID, r.GatewayID
-		times[i], temperatures[i], humidities[i] = reading.TruncateTime(r.Time), r.Temperature, r.Humidity
+		times[i], temperatures[i], humidities[i] = reading.TruncateTime(r.Time), reading.Pointer(r.Temperature), reading.Pointer(r.Humidity)
 		starts[i] = times[i].UTC().Truncate(slotWidth)
 		slots[i] = int16((starts[i].Hour()*60 + starts[i].Minute()) / int(slotWidth.Minutes())) //nolint:gosec // below 144
 	}
 	err := s.db.ExecBatch(ctx, func(statements *pgx.Batch) {
 		statements.Queue(`
-			INSERT INTO node_state AS s (channel, node_id, message_id, timestamp, temperature, humidity, gateway_id)
-			SELECT DISTINCT ON (channel, node_id COLLATE "C") channel, node_id, message_id, timestamp, temperature, humidity, NULLIF(gateway_id, '')
+			INSERT INTO node_state AS s (
+			    channel, node_id, message_id, timestamp, temperature, temperature_at, humidity, humidity_at, gateway_id)
+			SELECT channel, node_id, (array_agg(message_id ORDER BY timestamp DESC, message_id COLLATE "C" DESC))[1], max(timestamp),
+			       (array_agg(temperature ORDER BY timestamp DESC, message_id COLLATE "C" DESC) FILTER (WHERE temperature IS NOT NULL))[1],
+			       max(timestamp) FILTER (WHERE temperature IS NOT NULL),
+			       (array_agg(humidity ORDER BY timestamp DESC, message_id COLLATE "C" DESC) FILTER (WHERE humidity IS NOT NULL))[1],
+			       max(timestamp) FILTER (WHERE humidity IS NOT NULL),
+			       NULLIF((array_agg(gateway_id ORDER BY timestamp DESC, message_id COLLATE "C" DESC))[1], '')
 			FROM unnest(
 			    @channels::bigint[], @nodes::text[], @messages::text[], @times::timestamptz[],
 			    @temperatures::float8[], @humidities::float8[], @gateways::text[])
 			    AS r (channel, node_id, message_id, timestamp, temperature, humidity, gateway_id)
 			WHERE timestamp <= `+store.NotAhead+beforeHold+`
-			ORDER BY channel, node_id COLLATE "C", timestamp DESC, message_id COLLATE "C" DESC
+			GROUP BY channel, node_id
+			ORDER BY channel, node_id COLLATE "C"
 			ON CONFLICT (channel, node_id) DO UPDATE
-			SET message_id = EXCLUDED.message_id, timestamp = EXCLUDED.timestamp,
-			    temperature = EXCLUDED.temperature, humidity = EXCLUDED.humidity, gateway_id = EXCLUDED.gateway_id,
+			SET (message_id, timestamp, gateway_id) = (
+			        SELECT EXCLUDED.message_id, EXCLUDED.timestamp, EXCLUDED.gateway_id WHERE `+newer+`
+			        UNION ALL SELECT s.message_id, s.timestamp, s.gateway_id LIMIT 1),
+			    (temperature, temperature_at) = (`+newerValue("temperature")+`),
+			    (humidity, humidity_at) = (`+newerValue("humidity")+`),
 			    -- A moving average with weight 1/8; a gap counts as at most two usual intervals.
-			    usual_interval_s = CASE WHEN s.timestamp > `+store.NotAhead+` OR EXCLUDED.timestamp = s.timestamp
+			    usual_interval_s = CASE WHEN NOT `+newer+` OR s.timestamp > `+store.NotAhead+` OR EXCLUDED.timestamp = s.timestamp
 			        OR (EXCLUDED.message_id = s.message_id AND EXCLUDED.timestamp < s.timestamp + @fold::interval) THEN s.usual_interval_s ELSE COALESCE(
 			        s.usual_interval_s + (LEAST(extract(epoch FROM EXCLUDED.timestamp - s.timestamp), 2 * s.usual_interval_s) - s.usual_interval_s) / 8,
 			        extract(epoch FROM EXCLUDED.timestamp - s.timestamp)) END
-			WHERE s.timestamp IS NULL OR s.timestamp > `+store.NotAhead+` OR (EXCLUDED.timestamp, EXCLUDED.message_id COLLATE "C") > (s.timestamp, s.message_id COLLATE "C")`,
+			-- A quantity that a node sends apart may be newer than the one stored though its reading is not.
+			WHERE `+newer+` OR EXCLUDED.temperature_at > COALESCE(s.temperature_at, '-infinity') OR EXCLUDED.humidity_at > COALESCE(s.humidity_at, '-infinity')`,
 			pgx.StrictNamedArgs{
 				"channels": channels, "nodes": nodes, "messages": messages, "times": times,
 				"temperatures": temperatures, "humidities": humidities, "gateways": gateways, "fold": readings.FoldWithin,
@@ -74,8 +101,8 @@ func (s Store) UpdateNodeStates(ctx context.Context, batch []NodeReading) error 
 			    last_at, last_temperature, last_humidity)
 			SELECT DISTINCT ON (channel, node_id COLLATE "C", slot)
 			    channel, node_id, slot, starts, min(temperature), max(temperature), min(humidity), max(humidity), max(timestamp),
-			    (array_agg(temperature ORDER BY timestamp DESC, temperature DESC, humidity DESC))[1],
-			    (array_agg(humidity ORDER BY timestamp DESC, temperature DESC, humidity DESC))[1]
+			    (array_agg(temperature ORDER BY timestamp DESC, temperature DESC, humidity DESC) FILTER (WHERE temperature IS NOT NULL))[1],
+			    (array_agg(humidity ORDER BY timestamp DESC, temperature DESC NULLS LAST, humidity DESC) FILTER (WHERE humidity IS NOT NULL))[1]
 			FROM unnest(
 			    @channels::bigint[], @nodes::text[], @slots::smallint[], @starts::timestamptz[], @times::timestamptz[],
 			    @temperatures::float8[], @humidities::float8[])
@@ -90,16 +117,19 @@ func (s Store) UpdateNodeStates(ctx context.Context, batch []NodeReading) error 
 			    min_humidity = LEAST(EXCLUDED.min_humidity, CASE WHEN s.starts = EXCLUDED.starts THEN s.min_humidity END),
 			    max_humidity = GREATEST(EXCLUDED.max_humidity, CASE WHEN s.starts = EXCLUDED.starts THEN s.max_humidity END),
 			    (last_at, last_temperature, last_humidity) = (
-			        SELECT l.at, l.temperature, l.humidity
-			        FROM (VALUES (EXCLUDED.last_at, EXCLUDED.last_temperature, EXCLUDED.last_humidity),
-			                     (s.last_at, s.last_temperature, s.last_humidity)) AS l (at, temperature, humidity)
-			        ORDER BY l.at <= `+store.NotAhead+` DESC, l.at DESC, l.temperature DESC, l.humidity DESC
+			        -- A quantity that the newer one lacks is that of the other of the same slot.
+			        SELECT l.at, COALESCE(l.temperature, CASE WHEN s.starts = EXCLUDED.starts THEN l.other_temperature END),
+			               COALESCE(l.humidity, CASE WHEN s.starts = EXCLUDED.starts THEN l.other_humidity END)
+			        FROM (VALUES (EXCLUDED.last_at, EXCLUDED.last_temperature, EXCLUDED.last_humidity, s.last_temperature, s.last_humidity),
+			                     (s.last_at, s.last_temperature, s.last_humidity, EXCLUDED.last_temperature, EXCLUDED.last_humidity))
+			            AS l (at, temperature, humidity, other_temperature, other_humidity)
+			        ORDER BY l.at <= `+store.NotAhead+` DESC, l.at DESC, l.temperature DESC NULLS LAST, l.humidity DESC NULLS LAST
 			        LIMIT 1)
 			-- A reading of an older day does not overwrite a newer one; most duplicates write nothing.
 			WHERE EXCLUDED.starts > s.starts OR s.last_at > `+store.NotAhead+` OR (EXCLUDED.starts = s.starts AND (
 			    (EXCLUDED.last_at, EXCLUDED.last_temperature, EXCLUDED.last_humidity) > (s.last_at, s.last_temperature, s.last_humidity)
-			    OR EXCLUDED.min_temperature < s.min_temperature OR EXCLUDED.max_temperature > s.max_temperature
-			    OR EXCLUDED.min_humidity < s.min_humidity OR EXCLUDED.max_humidity > s.max_humidity))`,
+			    OR EXCLUDED.min_temperature < COALESCE(s.min_temperature, 'Infinity') OR EXCLUDED.max_temperature > s.max_temperature
+			    OR EXCLUDED.min_humidity < COALESCE(s.min_humidity, 'Infinity') OR EXCLUDED.max_humidity > s.max_humidity))`,
 			pgx.StrictNamedArgs{
 				"channels": channels, "nodes": nodes, "slots": slots, "starts": starts, "times": times,
 				"temperatures": temperatures, "humidities": humidities,
@@ -126,14 +156,15 @@ func (s Store) UpdateNodeStates(ctx context.Context, batch []NodeReading) error 
 	return store.Wrap(err, "state of %d nodes", n)
 }
 
-// NewestReadings returns, by id, the newest visible reading of each of a customer's sensors
-// that has one.
+// NewestReadings returns, by id, the newest visible values of each of a customer's sensors
+// that has one, with the time of the newer one.
 func (s Store) NewestReadings(ctx context.Context, customerID int64, ids []string) (map[string]reading.Reading, error) {
 	found, err := store.All[reading.Reading](ctx, s.db, `
 		SELECT newest.*
 		FROM unnest(@ids::text[]) AS asked (id)
 		CROSS JOIN LATERAL ( -- each by the indexes: a join with live_states reads all of the customer's
-		    SELECT n.channel, n.node_id, n.message_id, n.timestamp AS time, n.temperature, n.humidity
+		    SELECT n.channel, n.node_id, n.message_id, n.timestamp AS time,
+		           COALESCE(n.temperature, 'NaN') AS temperature, COALESCE(n.humidity, 'NaN') AS humidity
 		    FROM visible_spans v
 		    JOIN node_state n ON n.channel = v.channel AND n.node_id = asked.id AND n.timestamp >= v.visible_from AND n.timestamp < v.visible_until
 		    WHERE v.customer_id = @customer AND v.node_id = asked.id AND n.timestamp <= `+store.NotAhead+` AND `+store.SensorIn("v.customer_id", "v.node_id")+`

@@ -11,7 +11,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"sync"
 	"testing"
@@ -244,7 +243,7 @@ func decode(schema protoreflect.MessageDescriptor, encoded []byte) (reading.Read
 	if len(row.GetUnknown()) > 0 {
 		return reading.Reading{}, errors.New("row has fields that the schema lacks")
 	}
-	var r reading.Reading
+	r := reading.Reading{Temperature: reading.Missing(), Humidity: reading.Missing()}
 	for column, set := range map[protoreflect.Name]func(protoreflect.Value){
 		"node_id":     func(v protoreflect.Value) { r.NodeID = v.String() },
 		"message_id":  func(v protoreflect.Value) { r.MessageID = v.String() },
@@ -256,11 +255,11 @@ func decode(schema protoreflect.MessageDescriptor, encoded []byte) (reading.Read
 		switch field := schema.Fields().ByName(column); {
 		case field != nil && row.Has(field):
 			set(row.Get(field))
-		case column != "customer_id": // null in the open channel
+		case column == "node_id" || column == "message_id" || column == "timestamp": // the others may be null
 			return reading.Reading{}, fmt.Errorf("row has no %s", column)
 		}
 	}
-	if math.IsNaN(r.Temperature) || math.IsNaN(r.Humidity) {
+	if !reading.Has(r.Temperature) && !reading.Has(r.Humidity) {
 		return reading.Reading{}, errors.New("row holds no number")
 	}
 	return r, nil
