@@ -114,10 +114,10 @@ func (d *AnomalyDetector) evaluate(pair modelstore.Pair, data wire.Data) (n lear
 		n.Score = &detection.Score
 	}
 	if f, ok := compareForecast(x, pair.Forecaster, data.Recent, data.Reading); ok {
-		n.PredictedTemperature, n.PredictedHumidity = &f.predictedTemperature, &f.predictedHumidity
-		n.ActualTemperature, n.ActualHumidity = &f.actualTemperature, &f.actualHumidity
+		n.PredictedTemperature, n.PredictedHumidity = reading.Pointer(f.predictedTemperature), reading.Pointer(f.predictedHumidity)
+		n.ActualTemperature, n.ActualHumidity = reading.Pointer(f.actualTemperature), reading.Pointer(f.actualHumidity)
 	} else {
-		n.ActualTemperature, n.ActualHumidity = &data.Reading.Temperature, &data.Reading.Humidity
+		n.ActualTemperature, n.ActualHumidity = reading.Pointer(data.Reading.Temperature), reading.Pointer(data.Reading.Humidity)
 	}
 	return n, detection.Reason, true
 }

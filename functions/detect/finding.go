@@ -83,6 +83,10 @@ func anomalyOf(
 		found.Holds, found.Score, found.Cause, found.Reason = true, score, reason.Statistic.String(), reason.String()
 		found.Quantity, found.Value, found.Low, found.High = incident.Temperature, r.Temperature, reason.Low, reason.High
 		switch reason.Quantity {
+		case "":
+			if !reading.Has(r.Temperature) {
+				found.Quantity, found.Value = incident.Humidity, r.Humidity
+			}
 		case "humidity":
 			found.Quantity, found.Value = incident.Humidity, r.Humidity
 		case "dew_point":

@@ -29,10 +29,11 @@ type Trend struct {
 }
 
 // TrendOf fits a line to the ten minutes before the reading that is back readings older
-// than r; false with fewer than five readings, or less than five minutes of them.
+// than r; false with fewer than five readings, or less than five minutes of them. Readings without temperature do not count.
 func TrendOf(w reading.Window, r reading.Reading, back int) (Trend, bool) {
+	w = w.With(w.Temperature)
 	last := w.Len() - back // place of the reading: w.Len() is r itself
-	if last < 0 {
+	if last < 0 || !reading.Has(r.Temperature) {
 		return Trend{}, false
 	}
 	at := func(i int) (minutes, value float64) {
@@ -114,6 +115,7 @@ func (t Trend) Interval(q Width, minutes float64) (low, high float64) {
 // new ones only.
 func (q Width) Update(w reading.Window, r reading.Reading) (next Width, inside, known bool) {
 	const oldest = (Horizon + 2) * 60 // seconds
+	w = w.With(w.Temperature)
 	origin := w.Len() - 1
 	for origin >= 0 && w.Age[origin] < Horizon*60 {
 		origin--

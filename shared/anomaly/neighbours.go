@@ -33,7 +33,7 @@ func Temperatures(readings []reading.Reading, from, until int64) []float32 {
 		slots[i] = float32(math.NaN())
 	}
 	for _, r := range readings {
-		if at := SlotOf(r.Time) - from; at >= 0 && at < int64(len(slots)) {
+		if at := SlotOf(r.Time) - from; at >= 0 && at < int64(len(slots)) && reading.Has(r.Temperature) {
 			slots[at] = float32(r.Temperature)
 		}
 	}

@@ -184,20 +184,25 @@ func (d *Day) excess(slot int64, other *Day) Air {
 func (d *Day) Median(slot int64) Air { return medians(slot, d.At) }
 
 func medians(slot int64, of func(slot int64) Air) Air {
-	var temperature, dew [slotsOfDay]float64
-	n := 0
+	var values [2][slotsOfDay]float64
+	var n [2]int
 	for s := slot - slotsOfDay + 1; s < slot; s++ {
-		if a := of(s); !math.IsNaN(a.Temperature) {
-			temperature[n], dew[n] = a.Temperature, a.DewPoint
-			n++
+		a := of(s)
+		for i, v := range [...]float64{a.Temperature, a.DewPoint} {
+			if !math.IsNaN(v) {
+				values[i][n[i]] = v
+				n[i]++
+			}
 		}
 	}
-	if n < hour {
-		return none()
+	middle := func(i int) float64 {
+		if n[i] < hour {
+			return math.NaN()
+		}
+		slices.Sort(values[i][:n[i]])
+		return features.Quantile(values[i][:n[i]], 0.5)
 	}
-	slices.Sort(temperature[:n])
-	slices.Sort(dew[:n])
-	return Air{features.Quantile(temperature[:n], 0.5), features.Quantile(dew[:n], 0.5)}
+	return Air{middle(0), middle(1)}
 }
 
 // Live is the state of a node as its readings come. The zero value is a node that was
@@ -212,8 +217,11 @@ type Live struct {
 	excess []Air // over each neighbour
 }
 
-// Hear takes a reading.
+// Hear takes a reading; one without temperature says nothing of the air.
 func (l *Live) Hear(r reading.Reading) {
+	if !reading.Has(r.Temperature) {
+		return
+	}
 	l.Now, l.Heard = AirOf(r.Temperature, r.Humidity), r.Time
 	l.Day.Put(SlotOf(r.Time), l.Now)
 }
@@ -283,21 +291,17 @@ func Statistics(w reading.Window, r reading.Reading, day *Day, around Surroundin
 	for i := range v {
 		v[i] = math.NaN()
 	}
-	n := w.Len()
 	slot := SlotOf(r.Time)
 	r.Temperature, r.Humidity = reading.Round(r.Temperature), reading.Round(r.Humidity) // as the window's are
-	if n > 0 {
-		v[Unchanged] = unchanged(w, r, day, slot)
+	v[Unchanged] = unchanged(w, r, day, slot)
+	warm, humid := w.With(w.Temperature), w.With(w.Humidity)
+	t, roughT := v.own(TemperatureStep, warm.Age, warm.Temperature, r.Temperature, roughTemperature)
+	h, roughH := v.own(HumidityStep, humid.Age, humid.Humidity, r.Humidity, roughHumidity)
+	if v[Roughness] = max(roughT, roughH); math.IsNaN(roughT) {
+		v[Roughness] = roughH
+	} else if math.IsNaN(roughH) {
+		v[Roughness] = roughT
 	}
-	t, h := r.Temperature, r.Humidity
-	if n >= 2 && w.Age[n-2] <= held {
-		t, h = median3(w.Temperature[n-2], w.Temperature[n-1], t), median3(w.Humidity[n-2], w.Humidity[n-1], h)
-	}
-	if n >= 3 && w.Age[n-1] <= held {
-		v[TemperatureStep] = step(w.Temperature, r.Temperature)
-		v[HumidityStep] = step(w.Humidity, r.Humidity)
-	}
-	v[Roughness] = max(rough(w.Temperature, r.Temperature, roughTemperature), rough(w.Humidity, r.Humidity, roughHumidity))
 	now := narrow(AirOf(t, h)).air()
 	if around.Neighbours >= MinNeighbours {
 		v[DewPointLevel] = now.DewPoint - around.Air.DewPoint
@@ -311,6 +315,22 @@ func Statistics(w reading.Window, r reading.Reading, day *Day, around Surroundin
 	v[OwnDewPoint60] = departed(now.DewPoint-day.At(slot-hour).DewPoint, damper)
 	v[OwnDewPoint240] = departed(now.DewPoint-day.At(slot-fourHours).DewPoint, damper)
 	return v
+}
+
+// own sets the step of one quantity by the readings that have it. It returns the value now,
+// of the last three the middle one, and its roughness: NaN if the reading lacks it.
+func (v *Values) own(by Statistic, ages, values []float64, now, floor float64) (middle, roughness float64) {
+	n := len(values)
+	if math.IsNaN(now) {
+		return now, now
+	}
+	if n >= 3 && ages[n-1] <= held {
+		v[by] = step(values, now)
+	}
+	if middle = now; n >= 2 && ages[n-2] <= held {
+		middle = median3(values[n-2], values[n-1], now)
+	}
+	return middle, rough(values, now, floor)
 }
 
 // departed is the part of a change that leads away from the usual value: a value that
@@ -343,22 +363,33 @@ func step(values []float64, now float64) float64 {
 
 func median3(a, b, c float64) float64 { return max(min(a, b), min(max(a, b), c)) }
 
-// unchanged is the time in seconds for which neither value has changed. Beyond the window
-// the slots of the day count.
+// unchanged is the time in seconds for which no value has changed, NaN without earlier
+// readings that lack the same ones. Beyond the window the slots of the day count.
 func unchanged(w reading.Window, r reading.Reading, day *Day, slot int64) float64 {
+	if reading.Has(r.Temperature) {
+		w = w.With(w.Temperature)
+	}
+	if reading.Has(r.Humidity) {
+		w = w.With(w.Humidity)
+	}
+	if w.Len() == 0 {
+		return math.NaN()
+	}
+	equal := func(a, b float64) bool { return a == b || math.IsNaN(b) }
 	i := w.Len() - 1
-	for i >= 0 && w.Temperature[i] == r.Temperature && w.Humidity[i] == r.Humidity {
+	for i >= 0 && equal(w.Temperature[i], r.Temperature) && equal(w.Humidity[i], r.Humidity) {
 		i--
 	}
 	if i+1 == w.Len() {
 		return 0
 	}
 	same := w.Age[i+1]
-	if i >= 0 {
+	if i >= 0 || !reading.Has(r.Temperature) {
 		return same
 	}
-	last := narrow(AirOf(r.Temperature, r.Humidity))
-	for back := int64(1); back < slotsOfDay && narrow(day.At(slot-back)) == last; back++ {
+	last := narrow(AirOf(r.Temperature, r.Humidity)).air()
+	alike := func(a Air) bool { return a.Temperature == last.Temperature && equal(a.DewPoint, last.DewPoint) }
+	for back := int64(1); back < slotsOfDay && alike(day.At(slot-back)); back++ {
 		same = max(same, float64(back)*SlotWidth.Seconds())
 	}
 	return same

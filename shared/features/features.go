@@ -83,16 +83,17 @@ type Extractor struct {
 // the valid window before it. It reports whether the reading is scorable: false
 // for fewer than [MinPrevious] readings before, with row untouched.
 //
-// A humidity that is not a number, in a series that has none, gives zero for
-// every feature of humidity.
+// Each quantity is judged by the readings that have it. A reading without temperature is
+// not scorable; without humidity, every feature of humidity is zero.
 func (x *Extractor) Detection(row []float64, w reading.Window, r reading.Reading) bool {
-	n := w.Len()
-	if n < MinPrevious || n > reading.MaxWindow {
+	temperature, humidity := reading.Round(r.Temperature), reading.Round(r.Humidity)
+	humid := w.With(w.Humidity)
+	w = w.With(w.Temperature)
+	if n := w.Len(); n < MinPrevious || n > reading.MaxWindow || !reading.Has(temperature) {
 		return false
 	}
 	row = row[:DetectionCount]
 	clear(row)
-	temperature, humidity := reading.Round(r.Temperature), reading.Round(r.Humidity)
 	t := x.signal(w.Age, w.Temperature, temperature)
 	row[Temperature] = temperature
 	row[TemperatureDeviation] = t.deviation
@@ -101,7 +102,7 @@ func (x *Extractor) Detection(row []float64, w reading.Window, r reading.Reading
 	row[TemperatureSpread] = t.spread
 	row[TemperatureJump] = t.jump
 	row[TemperatureRun] = math.Log1p(float64(t.run))
-	if math.IsNaN(humidity) {
+	if w = humid; w.Len() < MinPrevious || !reading.Has(humidity) {
 		return true
 	}
 	h := x.signal(w.Age, w.Humidity, humidity)
@@ -112,10 +113,13 @@ func (x *Extractor) Detection(row []float64, w reading.Window, r reading.Reading
 	row[HumiditySpread] = h.spread
 	row[HumidityJump] = h.jump
 	row[HumidityRun] = math.Log1p(float64(h.run))
-	for i := range n {
+	w = w.With(w.Temperature)
+	for i := range w.Len() {
 		x.moisture[i] = reading.AbsoluteHumidity(w.Temperature[i], w.Humidity[i])
 	}
-	row[MoistureDeviation] = reading.AbsoluteHumidity(temperature, humidity) - x.median(x.moisture[:n])
+	if n := w.Len(); n > 0 {
+		row[MoistureDeviation] = reading.AbsoluteHumidity(temperature, humidity) - x.median(x.moisture[:n])
+	}
 	return true
 }
 

@@ -1,7 +1,6 @@
 package features
 
 import (
-	"math"
 	"slices"
 
 	"coldaisle.dev/shared/reading"
@@ -48,19 +47,26 @@ func ForecastNames() []string {
 
 // Forecast fills row, of at least [ForecastCount] numbers, for a forecast made
 // from a reading and the valid window before it. It reports whether there is
-// enough to go on, as [Extractor.Detection] does.
+// enough of one of the quantities to go on; the features of one without are zero.
 func (x *Extractor) Forecast(row []float64, w reading.Window, r reading.Reading) bool {
-	n := w.Len()
-	if n < MinPrevious || n > reading.MaxWindow {
+	enough := func(w reading.Window, now float64) bool {
+		return MinPrevious <= w.Len() && w.Len() <= reading.MaxWindow && reading.Has(now)
+	}
+	warm, humid := w.With(w.Temperature), w.With(w.Humidity)
+	byTemperature, byHumidity := enough(warm, r.Temperature), enough(humid, r.Humidity)
+	if !byTemperature && !byHumidity {
 		return false
 	}
 	row = row[:ForecastCount]
 	clear(row)
-	x.lags(row, w.Age, w.Temperature, reading.Round(r.Temperature))
-	if humidity := reading.Round(r.Humidity); !math.IsNaN(humidity) {
-		x.lags(row[lagsPerQuantity:], w.Age, w.Humidity, humidity)
+	if byHumidity {
+		x.lags(row[lagsPerQuantity:], humid.Age, humid.Humidity, reading.Round(r.Humidity))
+		row[ForecastCount-1] = humid.Age[humid.Len()-1]
 	}
-	row[ForecastCount-1] = w.Age[n-1]
+	if byTemperature {
+		x.lags(row, warm.Age, warm.Temperature, reading.Round(r.Temperature))
+		row[ForecastCount-1] = warm.Age[warm.Len()-1]
+	}
 	return true
 }
 

@@ -49,25 +49,34 @@ const MaxInterpolationGap = 45.0
 
 // ChangeAtHorizon finds what a node's readings, oldest first, measured [Horizon] seconds
 // after reading i: the change since then, in °C and %, between the two readings
-// around that instant in proportion to time. It reports false where those are
-// more than 45 s apart, or the series ends.
+// around that instant in proportion to time. One is missing where those are more than 45 s
+// apart, or the series ends; known is whether that of the temperature is not.
 func ChangeAtHorizon(node []reading.Reading, i int) (temperature, humidity float64, known bool) {
+	temperature = change(node[i:], func(r reading.Reading) float64 { return r.Temperature })
+	humidity = change(node[i:], func(r reading.Reading) float64 { return r.Humidity })
+	return temperature, humidity, reading.Has(temperature)
+}
+
+// change is that of one quantity since the first of readings, by those that have it.
+func change(node []reading.Reading, of func(reading.Reading) float64) float64 {
 	const horizon = time.Duration(Horizon * float64(time.Second))
-	at := node[i].Time.Add(horizon)
-	for j := i + 1; j < len(node); j++ {
-		if node[j].Time.Before(at) {
+	first := node[0]
+	at, before := first.Time.Add(horizon), first
+	for _, r := range node[1:] {
+		switch {
+		case !reading.Has(of(r)):
+			continue
+		case r.Time.Before(at):
+			before = r
 			continue
 		}
-		before, after := node[j-1], node[j]
-		gap := after.Time.Sub(before.Time).Seconds()
+		gap := r.Time.Sub(before.Time).Seconds()
 		if gap > MaxInterpolationGap || gap <= 0 {
-			return 0, 0, false
+			return reading.Missing()
 		}
-		share := at.Sub(before.Time).Seconds() / gap
-		return between(before.Temperature, after.Temperature, share) - node[i].Temperature,
-			between(before.Humidity, after.Humidity, share) - node[i].Humidity, true
+		return between(of(before), of(r), at.Sub(before.Time).Seconds()/gap) - of(first)
 	}
-	return 0, 0, false
+	return reading.Missing()
 }
 
 func between(before, after, share float64) float64 {

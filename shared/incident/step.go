@@ -171,19 +171,20 @@ func (r Rule) Measure(p Point) (value, excess float64) {
 }
 
 // value returns the rule's quantity at the last of the points, and whether it
-// is known: a rate needs readings that reach back [RateSpan].
+// is known: a reading may lack it, and a rate needs readings that reach back [RateSpan].
 func (r Rule) value(points []Point) (value float64, known bool) {
 	p := points[len(points)-1]
 	switch r.Quantity {
 	case Humidity:
-		return p.Humidity, true
+		value = p.Humidity
 	case DewPoint:
-		return reading.DewPoint(p.Temperature, p.Humidity), true
+		value = reading.DewPoint(p.Temperature, p.Humidity)
 	case TemperatureRate:
 		return rate(points)
 	default:
-		return p.Temperature, true
+		value = p.Temperature
 	}
+	return value, reading.Has(value)
 }
 
 // rate is the slope of the temperature in °C per hour at the last point: the
@@ -192,6 +193,12 @@ func (r Rule) value(points []Point) (value float64, known bool) {
 // because the sensors' noise of 0.5 °C alone would be 3 °C per hour.
 func rate(points []Point) (float64, bool) {
 	last := points[len(points)-1]
+	if !reading.Has(last.Temperature) {
+		return 0, false
+	}
+	if lacks := func(p Point) bool { return !reading.Has(p.Temperature) }; slices.ContainsFunc(points, lacks) {
+		points = slices.DeleteFunc(slices.Clone(points), lacks)
+	}
 	first := -1
 	for i, p := range slices.Backward(points) {
 		age := last.Time.Sub(p.Time)

@@ -84,27 +84,50 @@ func growForecaster(rows forest.Matrix, temperature, humidity []float64, info In
 	if err != nil {
 		return nil, fmt.Errorf("temperature: %w", err)
 	}
+	f := &Forecaster{Info: info, slopes: slopes, residual: residual, temperature: true}
+	if rows, humidity = measured(rows, humidity); len(humidity) < min(MinRows, len(temperature)) { // of nodes that measure none
+		return f, nil
+	}
 	options.Median = true
 	options.Seed++
-	humid, err := forest.GrowRegression(rows, humidity, options)
-	if err != nil {
+	if f.humidity, err = forest.GrowRegression(rows, humidity, options); err != nil {
 		return nil, fmt.Errorf("humidity: %w", err)
 	}
-	return &Forecaster{Info: info, slopes: slopes, residual: residual, temperature: true, humidity: humid}, nil
+	return f, nil
+}
+
+// measured returns the rows whose target is not missing.
+func measured(rows forest.Matrix, targets []float64) (forest.Matrix, []float64) {
+	if !slices.ContainsFunc(targets, math.IsNaN) {
+		return rows, targets
+	}
+	with, known := forest.Matrix{Columns: rows.Columns}, []float64(nil)
+	for i, t := range targets {
+		if !math.IsNaN(t) {
+			with.Data, known = append(with.Data, rows.Row(i)...), append(known, t)
+		}
+	}
+	return with, known
 }
 
 // learnStillness finds the trends beneath which no change is at least as good a forecast,
 // from rows in the order of time that the models did not learn from.
 func (f *Forecaster) learnStillness(rows forest.Matrix, temperature, humidity []float64) {
-	n := len(temperature)
-	trends, said := [2][]float64{make([]float64, n), make([]float64, n)}, [2][]float64{make([]float64, n), make([]float64, n)}
-	for i := range n {
-		row := rows.Row(i)
-		said[0][i], said[1][i] = f.change(row)
-		trends[0][i], trends[1][i] = math.Abs(row[features.TemperatureTrend]), math.Abs(row[features.HumidityTrend])
+	said := func(rows forest.Matrix, trend int) (trends, temperatures, humidities []float64) {
+		for i := range rows.Rows() {
+			row := rows.Row(i)
+			t, h := f.change(row)
+			trends, temperatures, humidities = append(trends, math.Abs(row[trend])), append(temperatures, t), append(humidities, h)
+		}
+		return trends, temperatures, humidities
 	}
-	f.stillTemperature = stillness(trends[0], said[0], temperature, 2)
-	f.stillHumidity = stillness(trends[1], said[1], humidity, 1)
+	trends, temperatures, _ := said(rows, features.TemperatureTrend)
+	rows, humidity = measured(rows, humidity)
+	humidTrends, _, humidities := said(rows, features.HumidityTrend)
+	f.stillTemperature = stillness(trends, temperatures, temperature, 2)
+	if len(humidity) > 0 {
+		f.stillHumidity = stillness(humidTrends, humidities, humidity, 1)
+	}
 }
 
 // stillness is the trend beneath which the forecasts said are not clearly better than none:

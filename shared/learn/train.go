@@ -13,6 +13,7 @@ import (
 
 	"coldaisle.dev/shared/features"
 	"coldaisle.dev/shared/forest"
+	"coldaisle.dev/shared/reading"
 )
 
 const (
@@ -102,9 +103,6 @@ func examplesOfNode(s NodeHistory) []example {
 		}
 		x.Forecast(e.forecast[:], w, r)
 		e.temperature, e.humidity, e.dense = features.ChangeAtHorizon(s.Readings, i)
-		if math.IsNaN(e.humidity) { // a series without humidity
-			e.humidity = 0
-		}
 		found = append(found, e)
 	}
 	return found
@@ -229,7 +227,7 @@ func (in Input) forecaster(learned, held []example, info Info) (*Forecaster, For
 
 // take sets what was measured.
 func (m *ForecastMetrics) take(t, h errorSums) {
-	m.RMSETemperature, m.MAEHumidity = new(math.Sqrt(t.mean())), new(h.mean())
+	m.RMSETemperature, m.MAEHumidity = new(math.Sqrt(t.mean())), reading.Pointer(h.mean())
 	if still := math.Sqrt(t.still()); still > 0 {
 		m.SkillTemperature = new(1 - *m.RMSETemperature/still)
 	}
@@ -261,9 +259,9 @@ func MeasureForecaster(f *Forecaster, history []NodeHistory) (s ForecastSkill) {
 	return s
 }
 
-// ratio of two errors, 1 where both are nothing.
+// ratio of two errors, 1 where both are nothing or nothing was measured.
 func ratio(is, was float64) float64 {
-	if is == was {
+	if is == was || math.IsNaN(is) {
 		return 1
 	}
 	return is / was
@@ -331,7 +329,9 @@ func errorsOf(f *Forecaster, rows forest.Matrix, temperature, humidity []float64
 		dt, dh := f.change(rows.Row(i))
 		block := i * blocks / len(temperature)
 		t.add(block, (temperature[i]-dt)*(temperature[i]-dt), temperature[i]*temperature[i])
-		h.add(block, math.Abs(humidity[i]-dh), math.Abs(humidity[i]))
+		if reading.Has(humidity[i]) {
+			h.add(block, math.Abs(humidity[i]-dh), math.Abs(humidity[i]))
+		}
 	}
 	return t, h
 }

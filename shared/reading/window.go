@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -33,6 +34,24 @@ type Window struct {
 
 // Len is the number of readings in the window.
 func (w Window) Len() int { return len(w.Age) }
+
+// With returns the window of those readings whose value in a column of w is not missing. It
+// copies only a window that has some of them.
+func (w Window) With(column []float64) (with Window) {
+	switch {
+	case !slices.ContainsFunc(column, math.IsNaN):
+		return w
+	case !slices.ContainsFunc(column, Has):
+		return with
+	}
+	for i, value := range column {
+		if Has(value) {
+			with.Age = append(with.Age, w.Age[i])
+			with.Temperature, with.Humidity = append(with.Temperature, w.Temperature[i]), append(with.Humidity, w.Humidity[i])
+		}
+	}
+	return with
+}
 
 // Validate reports a window whose columns differ in length, that is too long,
 // out of order, or holds a value that no valid reading has.
