@@ -23,13 +23,15 @@ import (
 
 type readingBody struct {
 	NodeID      string    `json:"node_id" doc:"Sensor that measured." example:"esp32-7f3a"`
-	Temperature float64   `json:"temperature" doc:"Degrees Celsius." example:"24.3"`
-	Humidity    float64   `json:"humidity" doc:"Relative humidity in percent." example:"41.2"`
+	Temperature *float64  `json:"temperature" doc:"Degrees Celsius; null if not measured." example:"24.3"`
+	Humidity    *float64  `json:"humidity" doc:"Relative humidity in percent; null if not measured." example:"41.2"`
 	Timestamp   rest.Time `json:"timestamp" doc:"Time of the reading, UTC." example:"2026-03-01T12:00:00Z"`
 }
 
 func readingOf(r reading.Reading) readingBody {
-	return readingBody{NodeID: r.NodeID, Temperature: r.Temperature, Humidity: r.Humidity, Timestamp: rest.UTC(r.Time)}
+	return readingBody{
+		NodeID: r.NodeID, Temperature: reading.Pointer(r.Temperature), Humidity: reading.Pointer(r.Humidity), Timestamp: rest.UTC(r.Time),
+	}
 }
 
 // nodeList names sensors. Any text may stand in it: what is no sensor of the
@@ -87,8 +89,9 @@ func (h *Handlers) Register(r *rest.API) {
 	// Polled by a sensor's page.
 	rest.Answer(r, rest.Operation{
 		ID: "getLatestReading", Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/data/latest/{sensor_id}", Tag: rest.TagData,
-		Summary: "Read a sensor's latest reading",
-		Errors:  []error{store.ErrNoSensor, errNoReadings()},
+		Summary:     "Read a sensor's latest reading",
+		Description: "The newest value of each quantity, null where the sensor has never sent one, and the time of the newer.",
+		Errors:      []error{store.ErrNoSensor, errNoReadings()},
 	}, h.latest)
 	// Polled by the overview of all sensors. It only reads, though it is POST:
 	// the list may be longer than an address.

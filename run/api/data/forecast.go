@@ -31,8 +31,8 @@ type forecastBody struct {
 type forecastStep struct {
 	AheadS      float64   `json:"ahead_s" doc:"Seconds after the last reading." example:"20"`
 	Timestamp   rest.Time `json:"timestamp" doc:"The instant, UTC." example:"2026-03-01T12:00:20Z"`
-	Temperature float64   `json:"temperature" doc:"Degrees Celsius." example:"24.3"`
-	Humidity    float64   `json:"humidity" doc:"Relative humidity in percent." example:"41.2"`
+	Temperature *float64  `json:"temperature" doc:"Degrees Celsius; null if not measured." example:"24.3"`
+	Humidity    *float64  `json:"humidity" doc:"Relative humidity in percent; null if not measured." example:"41.2"`
 }
 
 func (h *Handlers) registerForecast(r *rest.API) {
@@ -95,7 +95,8 @@ func forecastSteps(model *learn.Forecaster, series []reading.Reading, newest tim
 				return nil
 			}
 			steps = append(steps, forecastStep{
-				AheadS: after.Seconds(), Timestamp: rest.UTC(newest.Add(after)), Temperature: temperature, Humidity: humidity,
+				AheadS: after.Seconds(), Timestamp: rest.UTC(newest.Add(after)),
+				Temperature: reading.Pointer(temperature), Humidity: reading.Pointer(humidity),
 			})
 		}
 	}

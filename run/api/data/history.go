@@ -21,12 +21,12 @@ import (
 type bucketBody struct {
 	NodeID         string    `json:"node_id" doc:"Sensor that measured." example:"esp32-7f3a"`
 	Timestamp      rest.Time `json:"timestamp" doc:"Begin of the bucket, UTC." example:"2026-03-01T12:00:00Z"`
-	Temperature    float64   `json:"temperature" doc:"Mean, in degrees Celsius." example:"24.3"`
-	Humidity       float64   `json:"humidity" doc:"Mean relative humidity in percent." example:"41.2"`
-	MinTemperature float64   `json:"min_temperature" doc:"Lowest, in degrees Celsius." example:"23.9"`
-	MaxTemperature float64   `json:"max_temperature" doc:"Highest, in degrees Celsius." example:"24.8"`
-	MinHumidity    float64   `json:"min_humidity" doc:"Lowest relative humidity in percent." example:"40.6"`
-	MaxHumidity    float64   `json:"max_humidity" doc:"Highest relative humidity in percent." example:"41.9"`
+	Temperature    *float64  `json:"temperature" doc:"Mean, in degrees Celsius; null if not measured." example:"24.3"`
+	Humidity       *float64  `json:"humidity" doc:"Mean relative humidity in percent; null if not measured." example:"41.2"`
+	MinTemperature *float64  `json:"min_temperature" doc:"Lowest, in degrees Celsius; null if not measured." example:"23.9"`
+	MaxTemperature *float64  `json:"max_temperature" doc:"Highest, in degrees Celsius; null if not measured." example:"24.8"`
+	MinHumidity    *float64  `json:"min_humidity" doc:"Lowest relative humidity in percent; null if not measured." example:"40.6"`
+	MaxHumidity    *float64  `json:"max_humidity" doc:"Highest relative humidity in percent; null if not measured." example:"41.9"`
 	Count          int64     `json:"count" doc:"Readings in the bucket." example:"120"`
 }
 
@@ -125,16 +125,16 @@ func readingRows(nodeID string, csv bool) rest.RowEncoder[reading.Reading] {
 		return rest.CSVRows(csvReadingHeader, func(b []byte, r reading.Reading) []byte {
 			b = append(appendCell(b, nodeID), ',')
 			b = append(rest.AppendTime(b, r.Time), ',')
-			b = append(appendNumber(b, r.Temperature), ',')
-			return append(appendNumber(b, r.Humidity), '\n')
+			b = append(appendNumber(b, r.Temperature, ""), ',')
+			return append(appendNumber(b, r.Humidity, ""), '\n')
 		})
 	}
 	prefix := `{"node_id":"` + nodeID + `","temperature":`
 	return rest.JSONRows(func(b []byte, r reading.Reading) []byte {
 		b = append(b, prefix...)
-		b = appendNumber(b, r.Temperature)
+		b = appendNumber(b, r.Temperature, "null")
 		b = append(b, `,"humidity":`...)
-		b = appendNumber(b, r.Humidity)
+		b = appendNumber(b, r.Humidity, "null")
 		b = append(b, `,"timestamp":"`...)
 		return append(rest.AppendTime(b, r.Time), `"}`...)
 	})
@@ -149,22 +149,27 @@ func bucketRows(nodeID string, csv bool) rest.RowEncoder[readings.Bucket] {
 			for _, value := range [...]float64{
 				k.AvgTemperature, k.AvgHumidity, k.MinTemperature, k.MaxTemperature, k.MinHumidity, k.MaxHumidity,
 			} {
-				b = append(appendNumber(b, value), ',')
+				b = append(appendNumber(b, value, ""), ',')
 			}
 			return append(strconv.AppendInt(b, k.Count, 10), '\n')
 		})
 	}
 	return rest.EncodedRows(func(k readings.Bucket) bucketBody {
 		return bucketBody{
-			NodeID: nodeID, Timestamp: rest.UTC(k.Start), Temperature: k.AvgTemperature, Humidity: k.AvgHumidity,
-			MinTemperature: k.MinTemperature, MaxTemperature: k.MaxTemperature,
-			MinHumidity: k.MinHumidity, MaxHumidity: k.MaxHumidity, Count: k.Count,
+			NodeID: nodeID, Timestamp: rest.UTC(k.Start), Count: k.Count,
+			Temperature: reading.Pointer(k.AvgTemperature), MinTemperature: reading.Pointer(k.MinTemperature), MaxTemperature: reading.Pointer(k.MaxTemperature),
+			Humidity: reading.Pointer(k.AvgHumidity), MinHumidity: reading.Pointer(k.MinHumidity), MaxHumidity: reading.Pointer(k.MaxHumidity),
 		}
 	})
 }
 
-// appendNumber writes a measured value in its shortest form.
-func appendNumber(b []byte, value float64) []byte { return strconv.AppendFloat(b, value, 'f', -1, 64) }
+// appendNumber writes a measured value in its shortest form, and none for a missing one.
+func appendNumber(b []byte, value float64, none string) []byte {
+	if !reading.Has(value) {
+		return append(b, none...)
+	}
+	return strconv.AppendFloat(b, value, 'f', -1, 64)
+}
 
 // appendCell writes a text cell of CSV. Identifiers hold no comma, quote or
 // line end; one that begins with a minus would be a formula to a spreadsheet

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -131,7 +132,7 @@ func (h *Handlers) report(ctx context.Context, in *reportInput) (*rest.Page[repo
 			}
 			of := found[r.NodeID]
 			if of == nil {
-				of = &reported{lowest: r.Temperature, highest: r.Temperature}
+				of = &reported{lowest: math.Inf(1), highest: math.Inf(-1)}
 				found[r.NodeID] = of
 			}
 			of.add(r, recommended, allowable)
@@ -142,7 +143,9 @@ func (h *Handlers) report(ctx context.Context, in *reportInput) (*rest.Page[repo
 		if of := found[s.ID]; of != nil {
 			of.stand(end)
 			body.MinutesReported, body.OutsideRecommended, body.OutsideAllowable = of.told.Minutes(), of.recommended.Minutes(), of.allowable.Minutes()
-			body.MinTemperature, body.MaxTemperature = &of.lowest, &of.highest
+			if of.lowest <= of.highest { // else it measures none
+				body.MinTemperature, body.MaxTemperature = &of.lowest, &of.highest
+			}
 		}
 		return body
 	})
@@ -174,7 +177,9 @@ func (t *reported) add(r reading.Reading, recommended, allowable []incident.Rule
 		return false
 	}
 	t.last, t.outsideRecommended, t.outsideAllowed = r, outside(recommended), outside(allowable)
-	t.lowest, t.highest = min(t.lowest, r.Temperature), max(t.highest, r.Temperature)
+	if reading.Has(r.Temperature) {
+		t.lowest, t.highest = min(t.lowest, r.Temperature), max(t.highest, r.Temperature)
+	}
 }
 
 // stand counts the last reading until a time.

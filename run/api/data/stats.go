@@ -34,12 +34,12 @@ type periodStats struct {
 	NodeID         string   `json:"node_id" doc:"Sensor that measured." example:"esp32-7f3a"`
 	Period         string   `json:"period" enum:"1h,24h,7d,30d" doc:"Window that ends now." example:"24h"`
 	Count          int64    `json:"count" doc:"Readings in the window." example:"2880"`
-	AvgTemperature *float64 `json:"avg_temperature" doc:"Mean, in degrees Celsius; null without readings." example:"24.1"`
-	MinTemperature *float64 `json:"min_temperature" doc:"Lowest, in degrees Celsius; null without readings." example:"22.8"`
-	MaxTemperature *float64 `json:"max_temperature" doc:"Highest, in degrees Celsius; null without readings." example:"26.9"`
-	AvgHumidity    *float64 `json:"avg_humidity" doc:"Mean relative humidity in percent; null without readings." example:"41.7"`
-	MinHumidity    *float64 `json:"min_humidity" doc:"Lowest relative humidity in percent; null without readings." example:"38"`
-	MaxHumidity    *float64 `json:"max_humidity" doc:"Highest relative humidity in percent; null without readings." example:"45.5"`
+	AvgTemperature *float64 `json:"avg_temperature" doc:"Mean, in degrees Celsius; null if not measured." example:"24.1"`
+	MinTemperature *float64 `json:"min_temperature" doc:"Lowest, in degrees Celsius; null if not measured." example:"22.8"`
+	MaxTemperature *float64 `json:"max_temperature" doc:"Highest, in degrees Celsius; null if not measured." example:"26.9"`
+	AvgHumidity    *float64 `json:"avg_humidity" doc:"Mean relative humidity in percent; null if not measured." example:"41.7"`
+	MinHumidity    *float64 `json:"min_humidity" doc:"Lowest relative humidity in percent; null if not measured." example:"38"`
+	MaxHumidity    *float64 `json:"max_humidity" doc:"Highest relative humidity in percent; null if not measured." example:"45.5"`
 }
 
 type allStats struct {
@@ -117,8 +117,10 @@ func (h *Handlers) stats(ctx context.Context, in *statsInput) (statsAnswer, erro
 
 func newPeriodStats(sensorID string, w window, s readings.Stats) periodStats {
 	p := periodStats{NodeID: sensorID, Period: w.name, Count: s.Count}
-	if s.Count > 0 {
+	if s.TemperatureCount > 0 {
 		p.AvgTemperature, p.MinTemperature, p.MaxTemperature = &s.AvgTemperature, &s.MinTemperature, &s.MaxTemperature
+	}
+	if s.HumidityCount > 0 {
 		p.AvgHumidity, p.MinHumidity, p.MaxHumidity = &s.AvgHumidity, &s.MinHumidity, &s.MaxHumidity
 	}
 	return p

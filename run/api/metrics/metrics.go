@@ -131,9 +131,9 @@ func (h *Handlers) families(ctx context.Context) ([]*dto.MetricFamily, error) {
 		names[r.ID] = r.Name
 	}
 	var (
-		temperature = newFamily("coldaisle_temperature", "celsius", "Temperature. Absent while the sensor is silent.")
-		humidity    = newFamily("coldaisle_relative_humidity", "ratio", "Relative humidity, 0 to 1. Absent while the sensor is silent.")
-		dewPoint    = newFamily("coldaisle_dew_point", "celsius", "Temperature at which water condenses. Absent while the sensor is silent.")
+		temperature = newFamily("coldaisle_temperature", "celsius", "Temperature. Absent while none comes.")
+		humidity    = newFamily("coldaisle_relative_humidity", "ratio", "Relative humidity, 0 to 1. Absent while none comes.")
+		dewPoint    = newFamily("coldaisle_dew_point", "celsius", "Temperature at which water condenses. Absent while not both values come.")
 		newest      = newFamily("coldaisle_last_reading_timestamp", "seconds", "Time of the newest reading, in seconds since 1970.")
 		up          = newFamily("coldaisle_sensor_up", "", "1 while readings come, 0 while the sensor is silent or has never sent one.")
 		counts      = newFamily("coldaisle_incidents", "", "Incidents that last: open, taken, silenced by maintenance, or late: nobody is called.")
@@ -151,9 +151,21 @@ func (h *Handlers) families(ctx context.Context) ([]*dto.MetricFamily, error) {
 			continue
 		}
 		up.add(labels, 1)
-		temperature.add(labels, *l.Temperature)
-		humidity.add(labels, *l.Humidity/100) //nolint:mnd // percent
-		dewPoint.add(labels, reading.DewPoint(*l.Temperature, *l.Humidity))
+		value := func(of *float64, at *time.Time) float64 {
+			if at == nil || probe.Silent(*at, l.Interval, now) {
+				return reading.Missing()
+			}
+			return *of
+		}
+		t, h := value(l.Temperature, l.TemperatureAt), value(l.Humidity, l.HumidityAt)
+		for _, g := range []struct {
+			family
+			value float64
+		}{{temperature, t}, {humidity, h / 100}, {dewPoint, reading.DewPoint(t, h)}} { //nolint:mnd // percent
+			if reading.Has(g.value) {
+				g.add(labels, g.value)
+			}
+		}
 	}
 	type counted struct{ room, cause, severity, state string }
 	count := map[counted]int{} // two rooms may have one name

@@ -85,8 +85,8 @@ func (d *day) refresh(ctx context.Context, metadata spotReader, customer int64, 
 		}
 	}
 	for _, l := range live {
-		if l.Timestamp != nil && !l.Timestamp.Before(start) {
-			newest := &d.lines[l.NodeID][partOf(*l.Timestamp)]
+		if l.TemperatureAt != nil && !l.TemperatureAt.Before(start) {
+			newest := &d.lines[l.NodeID][partOf(*l.TemperatureAt)]
 			*newest = max(*newest, tenths(*l.Temperature))
 		}
 	}

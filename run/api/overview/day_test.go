@@ -91,7 +91,7 @@ func TestDay(t *testing.T) {
 				hot(i, now.Add(-time.Duration(chance.IntN(23))*time.Hour), value)
 			case 1, 2, 3, 4, 5:
 				hot(i, now, value)
-				live[i].Timestamp, live[i].Temperature = new(now), new(float64(value)/10)
+				live[i].Timestamp, live[i].TemperatureAt, live[i].Temperature = new(now), new(now), new(float64(value)/10)
 			}
 		}
 		answer()

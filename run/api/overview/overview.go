@@ -56,8 +56,8 @@ type liveSensor struct {
 	RoomID      int64      `json:"room_id" doc:"Room of the sensor." example:"3"`
 	Position    *string    `json:"position" doc:"Where in the room; null when not given. One that begins with a floor tile, such as C7, has a place on the room's map." example:"C7 U40"`
 	State       string     `json:"state" enum:"ok,warning,critical,silent,late,unreported" doc:"The first that applies: critical, an incident of that severity lasts; silent, its readings have stopped; warning, an incident of that severity lasts; unreported, it has never sent a reading; late, its reading is overdue while the service is late; ok, none of these." example:"ok"`
-	Temperature *float64   `json:"temperature" doc:"Newest, in degrees Celsius; null before the first reading." example:"24.3"`
-	Humidity    *float64   `json:"humidity" doc:"Newest relative humidity in percent; null before the first reading." example:"41.2"`
+	Temperature *float64   `json:"temperature" doc:"Newest, in degrees Celsius; null before the first." example:"24.3"`
+	Humidity    *float64   `json:"humidity" doc:"Newest relative humidity in percent; null before the first." example:"41.2"`
 	Timestamp   *time.Time `json:"timestamp" doc:"Time of the newest reading, UTC, in whole seconds; null before the first." example:"2026-03-01T12:00:00Z"`
 	GatewayID   *string    `json:"gateway_id" doc:"Enrolled gateway that sent it; null for others." example:"gw-4f7q2m5n3xk6d2hwz7ab"`
 	JudgedBy    string     `json:"judged_by" enum:"window,live_state,learning,nothing" doc:"What learning compares its readings with: window, the readings sent along with each; live_state, what is stored of it, because none are sent along, as after the start of a gateway or by another maker's; learning, too little yet, because fewer than four half hours of the day have a reading; nothing, none was judged yet." example:"window"`

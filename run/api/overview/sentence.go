@@ -3,6 +3,7 @@ package overview
 import (
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store/incidents"
 )
 
@@ -66,7 +67,7 @@ func (b *Body) say(lasting []incidents.Incident, recommended []incident.Rule, la
 		reporting++
 		outside := false
 		for _, rule := range recommended {
-			if value, excess := rule.Measure(incident.Point{Time: *s.Timestamp, Temperature: *s.Temperature, Humidity: *s.Humidity}); excess > 0 {
+			if value, excess := rule.Measure(incident.Point{Time: *s.Timestamp, Temperature: reading.Value(s.Temperature), Humidity: reading.Value(s.Humidity)}); excess > 0 {
 				outside = true
 				if farthest == nil || excess > beyond {
 					farthest, beyond, measured, broken = s, excess, value, rule

@@ -288,14 +288,14 @@ func (s Store) JudgeExcursion(ctx context.Context, customerID, id int64, verdict
 
 // value is what the excursion's quantity is by readings.
 func (e Excursion) value(temperature, humidity float64) (float64, bool) {
+	value := reading.Missing()
 	switch e.Quantity {
 	case incident.Temperature:
-		return temperature, true
+		value = temperature
 	case incident.Humidity:
-		return humidity, true
+		value = humidity
 	case incident.DewPoint:
-		return reading.DewPoint(temperature, humidity), true
-	default:
-		return 0, false
+		value = reading.DewPoint(temperature, humidity)
 	}
+	return value, reading.Has(value)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
 )
 
@@ -358,7 +359,7 @@ func (c scene) value(e Excursion) (float64, bool) {
 	if !known || l.Timestamp == nil || !e.Lasting {
 		return 0, false
 	}
-	return e.value(*l.Temperature, *l.Humidity)
+	return e.value(reading.Value(l.Temperature), reading.Value(l.Humidity))
 }
 
 // tell fills in what needs no further reading, from the excursions of an incident: those that

@@ -15,8 +15,10 @@ type LiveSensor struct {
 	NodeID, Name          string
 	RoomID                int64
 	Position              *string
-	Timestamp             *time.Time // of its newest reading; null with the next two: none yet
-	Temperature, Humidity *float64
+	Timestamp             *time.Time // of its newest reading; null: none yet
+	Temperature, Humidity *float64   // the newest of each; null: none yet
+	TemperatureAt         *time.Time
+	HumidityAt            *time.Time
 	GatewayID             string            // of that reading; empty in the open channel
 	Interval              time.Duration     // between its readings, usually; zero while unknown
 	Severity              string            // of its worst lasting incident; empty without one
@@ -53,7 +55,7 @@ func (s Store) liveAround(ctx context.Context, customerID int64, told []Incident
 // liveSensors lists those of some nodes; nil is all.
 func (s Store) liveSensors(ctx context.Context, customerID int64, nodes []string) ([]LiveSensor, error) {
 	found, err := store.AllPlanned[LiveSensor](ctx, s.db, `
-		SELECT v.node_id, v.name, v.room_id, v.position, n.timestamp, n.temperature, n.humidity, COALESCE(n.gateway_id, '') AS gateway_id,
+		SELECT v.node_id, v.name, v.room_id, v.position, n.timestamp, n.temperature, n.temperature_at, n.humidity, n.humidity_at, COALESCE(n.gateway_id, '') AS gateway_id,
 		       COALESCE(n.usual_interval_s, 0) * interval '1 second' AS interval, COALESCE(i.severity, '') AS severity,
 		       COALESCE(l.judged_by, '') AS judged_by
 		FROM sensors v

@@ -40,16 +40,22 @@ function curvesOf(buckets: readonly Bucket[] = [], bucket: number, sensor: LiveS
   const gap = gapOf(buckets, bucket, sensor?.interval_s);
   let temperature = columnsOf(buckets, "temperature", gap);
   let humidity = columnsOf(buckets, "humidity", gap);
-  if (live && sensor?.timestamp && sensor.temperature !== null && sensor.humidity !== null && temperature.time.length > 0) {
+  if (live && sensor?.timestamp) {
     const time = Date.parse(sensor.timestamp) / 1000;
-    // What is older would be a line over a gap.
-    if (time - (temperature.time.at(-1) ?? 0) < Math.max(refetched, gap + bucket)) {
-      temperature = withNewest(temperature, time, sensor.temperature);
-      humidity = withNewest(humidity, time, sensor.humidity);
-    }
+    const newest = (columns: Columns, value: number | null) => {
+      const last = columns.time.at(-1);
+      // What is older would be a line over a gap.
+      if (value === null || last === undefined || time - last >= Math.max(refetched, gap + bucket)) return columns;
+      return withNewest(columns, time, value);
+    };
+    temperature = newest(temperature, sensor.temperature);
+    humidity = newest(humidity, sensor.humidity);
   }
   return { temperature, humidity, dew_point: dewColumns(temperature, humidity), gap };
 }
+
+const measured = (lines: readonly { curves: Curves }[], chart: Charted) =>
+  lines.some(({ curves }) => curves[chart].mean.some((value) => value !== null));
 
 export function HistoryPanel({ sensor }: { sensor: Sensor }) {
   const { id } = sensor;
@@ -95,7 +101,10 @@ export function HistoryPanel({ sensor }: { sensor: Sensor }) {
       limits: limits.filter((limit) => limit.quantity === chart), usual: usualOf(usual ?? [], chart),
       others: besides.map(({ name, curves: of }) => ({ name, columns: of[chart] })),
       fan: passing && time !== undefined && value != null ? { ...passing, time, value } : undefined,
-      forecast: range.period === "1h" && chart !== "dew_point" ? (forecast?.forecast ?? []).map((step) => ({ time: Date.parse(step.timestamp) / 1000, value: step[chart] })) : [],
+      forecast: range.period === "1h" && chart !== "dew_point" ? (forecast?.forecast ?? []).flatMap((step) => {
+        const value = step[chart];
+        return value === null ? [] : [{ time: Date.parse(step.timestamp) / 1000, value }];
+      }) : [],
     };
   }), [curves, excursions, maintenance, limits, besides, live, range.period, forecast, usual]);
   // What is expected must have room to be drawn.
@@ -126,7 +135,7 @@ export function HistoryPanel({ sensor }: { sensor: Sensor }) {
       {(history.data ? history.data.length > 0 : !history.error) && <div class="charts">{!history.data ? <Loading what="readings" /> : (
         <Charts>{(Chart) => <>
           <Readout lines={lines} time={time} start={start / 1000} end={end / 1000} step={Math.max(1, Math.round(bucket))} onTime={onTime} />
-          {charts.map(({ chart, ...quantity }) => (
+          {charts.filter(({ chart }) => measured(lines, chart)).map(({ chart, ...quantity }) => (
             <div key={chart}>
               <h3>{quantity.label}</h3>
               <Chart {...quantity} start={start / 1000} end={until} onRange={drag} cursor={cursor} />
@@ -187,7 +196,8 @@ function Readout({ lines, time, start, end, step, onTime }: {
   lines: readonly { name: string; curves: Curves }[]; time: number | null; start: number; end: number; step: number; onTime: (time: number | null) => void;
 }) {
   const id = useId();
-  const newest = lines[0]?.curves.temperature.time.at(-1) ?? end;
+  const times = quantities.flatMap(({ chart }) => lines[0]?.curves[chart].time.at(-1) ?? []);
+  const newest = times.length > 0 ? Math.max(...times) : end;
   const at = time ?? newest;
   const values = lines.map(({ name, curves }) => ({
     name, shown: quantities.map(({ chart, label, unit }) => ({ label, text: withUnit(valueAt(curves[chart], at, curves.gap), unit) })),

@@ -16,11 +16,16 @@ export function SensorFigures({ sensor, overview, large }: { sensor: LiveSensor;
   const old = sensor.state === "silent" || sensor.state === "late";
   const over = (quantity: "temperature" | "humidity" | "dew_point", value: number | null) => (!old && beyond(limits, quantity, value) ? "over" : "");
   const dew = temperature === null || humidity === null ? null : dewPoint(temperature, humidity);
+  const shown = [
+    { name: "temperature", label: "Temperature", value: temperature, text: degrees(temperature), unit: unitName("°C") },
+    { name: "humidity", label: "Humidity", value: humidity, text: decimal(humidity), unit: "%" },
+    { name: "dew_point", label: "Dew point", value: dew, text: degrees(dew), unit: unitName("°C") },
+  ] as const;
   return (
     <dl class={`figures ${large ? "large" : ""} ${old ? "old" : ""}`}>
-      <div class={over("temperature", temperature)}><dt>Temperature</dt><dd>{degrees(temperature)}<small> {unitName("°C")}</small></dd></div>
-      <div class={over("humidity", humidity)}><dt>Humidity</dt><dd>{decimal(humidity)}<small> %</small></dd></div>
-      <div class={over("dew_point", dew)}><dt>Dew point</dt><dd>{degrees(dew)}<small> {unitName("°C")}</small></dd></div>
+      {shown.filter(({ value }) => value !== null).map(({ name, label, value, text, unit }) => (
+        <div key={name} class={over(name, value)}><dt>{label}</dt><dd>{text}<small> {unit}</small></dd></div>
+      ))}
     </dl>
   );
 }

@@ -80,6 +80,12 @@ export function withUnit(value: number | null | undefined, unit = "°C", differe
   return value === null || value === undefined ? none : `${decimal(inUnit(value, unit, difference))} ${unitName(unit)}`;
 }
 
+/** The values that a node measures, in one text. */
+export function both({ temperature, humidity }: Record<"temperature" | "humidity", number | null>): string {
+  const texts = [temperature === null ? "" : withUnit(temperature), humidity === null ? "" : `${decimal(humidity)} %`];
+  return texts.filter(Boolean).join(", ");
+}
+
 /** A text of the service, which has its temperatures in degrees Celsius. One that rose or fell, a step, and one above or below another are differences. */
 export function inWords(text: string): string {
   return display.unit === "°C" ? text : text.replace(/(rose |fell )?([-−]?\d+(?:\.\d+)?) °C(\/\w+)?( step| above| below)?/g, (_, moved = "", value: string, per = "", beside = "") =>

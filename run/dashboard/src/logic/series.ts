@@ -4,12 +4,12 @@ import { dewPoint } from "./climate";
 
 export interface Point {
   timestamp: string;
-  temperature: number;
-  humidity: number;
-  min_temperature?: number;
-  max_temperature?: number;
-  min_humidity?: number;
-  max_humidity?: number;
+  temperature: number | null;
+  humidity: number | null;
+  min_temperature?: number | null;
+  max_temperature?: number | null;
+  min_humidity?: number | null;
+  max_humidity?: number | null;
 }
 
 /** Columns in the form of uPlot; null is a gap. Times are seconds since the epoch. */
@@ -30,11 +30,12 @@ export function gapOf(points: readonly Pick<Point, "timestamp">[], bucket: numbe
   return Math.max(2 * bucket, 3 * (interval ?? distances[Math.floor(distances.length / 2)] ?? 0));
 }
 
-/** Columns of one quantity, broken where two points are further apart than a gap of so many seconds. */
+/** Columns of the points that have a quantity, broken where two are further apart than a gap of so many seconds. */
 export function columnsOf(points: readonly Point[], quantity: "temperature" | "humidity", gap: number): Columns {
   const columns: Columns = { time: [], mean: [], low: [], high: [] };
   let previous: number | undefined;
   for (const point of points) {
+    if (point[quantity] === null) continue;
     const time = Date.parse(point.timestamp) / 1000;
     if (previous !== undefined && time - previous > gap + 0.001) {
       columns.time.push((previous + time) / 2);
@@ -75,8 +76,9 @@ export function usualOf(hours: readonly components["schemas"]["UsualHour"][], ch
 
 /** The dew point of the means of each bucket; of the extremes nobody knows which belong together. */
 export function dewColumns(temperature: Columns, humidity: Columns): Columns {
+  const known = new Map(humidity.time.map((time, i) => [time, humidity.mean[i]]));
   const mean = temperature.mean.map((value, i) => {
-    const moisture = humidity.mean[i];
+    const moisture = known.get(temperature.time[i] ?? NaN);
     return value === null || moisture === null || moisture === undefined ? null : dewPoint(value, moisture);
   });
   return { time: temperature.time, mean, low: mean, high: mean };

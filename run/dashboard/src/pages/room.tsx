@@ -4,7 +4,7 @@ import { useMemo, useState } from "preact/hooks";
 import { Link, useLocation } from "wouter-preact";
 import { api, unwrap, type DiscoveredNode } from "../api/client";
 import { keys, useDiscovered, useOverview } from "../api/queries";
-import { ago, decimal, plural, withUnit } from "../logic/format";
+import { ago, both, plural } from "../logic/format";
 import { tileOf } from "../logic/floor";
 import { roomsOf } from "../logic/overview";
 import { sensorIDError } from "../logic/validation";
@@ -112,7 +112,7 @@ function Discovered({ nodes, chosen, onChoose }: { nodes: DiscoveredNode[]; chos
               {node.node_id}
               <span class="hint">
                 {[
-                  node.temperature === null ? "" : `${withUnit(node.temperature)}, ${decimal(node.humidity)} %`,
+                  both(node),
                   heard === null ? "" : ago(Date.parse(heard), now),
                   node.gateway_name,
                 ].filter(Boolean).join(" · ")}

@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { Link, useLocation } from "wouter-preact";
 import { api, unwrap, ApiError, type Sensor } from "../api/client";
 import { keys, useForecast, useOverview, useRooms, useSensor, useStats } from "../api/queries";
-import { ago, count, decimal, inUnit, unitName, withUnit } from "../logic/format";
+import { ago, both, count, decimal, inUnit, unitName } from "../logic/format";
 import { StateBadge } from "../components/badge";
 import { useNow } from "../components/clock";
 import { ContactNotice, useLostContact } from "../components/contact";
@@ -79,7 +79,7 @@ function LatestPanel({ id }: { id: string }) {
         <SensorFigures sensor={sensor} overview={data} large />
         <p class="hint">
           Measured {ago(Date.parse(sensor.timestamp), now)}, <Timestamp at={sensor.timestamp} />.{" "}
-          {next && <>Forecast for {next.ahead_s} s later: {withUnit(next.temperature)}, {decimal(next.humidity)} %.</>}
+          {next && <>Forecast for {next.ahead_s} s later: {both(next)}.</>}
         </p>
         <JudgedInPart sensor={sensor} overview={data} />
       </section>
