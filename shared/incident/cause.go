@@ -12,7 +12,7 @@ const (
 	TooHumid Cause = "too_humid"
 	TooDry   Cause = "too_dry"
 	Silent   Cause = "silent"
-	Faulty   Cause = "sensor" // its values cannot be true, or are none of the air's
+	Faulty   Cause = "sensor" // its values cannot be true, or are none of the air's, or one is missing
 	Unusual  Cause = "unusual"
 )
 
@@ -22,6 +22,8 @@ func CauseOf(kind Kind, quantity Quantity, direction Direction, finding string) 
 	switch {
 	case kind == KindSilence:
 		return Silent
+	case kind == KindMissing:
+		return Faulty
 	case kind == KindAnomaly && slices.Contains([]string{"unchanged", "range", "roughness", "interval", "digits"}, finding):
 		return Faulty
 	case kind == KindAnomaly && direction == "":

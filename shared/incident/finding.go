@@ -16,6 +16,7 @@ type Kind string
 const (
 	KindThreshold Kind = "threshold"
 	KindSilence   Kind = "silence"
+	KindMissing   Kind = "missing"  // a quantity stops while the node goes on
 	KindAnomaly   Kind = "anomaly"  // from learning: unlike the node's other readings, or its neighbours'
 	KindForecast  Kind = "forecast" // from learning: a limit will be exceeded
 )

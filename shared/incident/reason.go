@@ -32,6 +32,15 @@ func (r Rule) Describe(i Excursion) string {
 	return text.String()
 }
 
+// DescribeMissing describes that a node sends a quantity no more: "Humidity no longer measured,
+// for 12 min".
+func DescribeMissing(q Quantity, newest, end time.Time, lasting bool, now time.Time) string {
+	if lasting {
+		end = now
+	}
+	return fmt.Sprintf("%s no longer measured, for %s", q.name(), inWords(end.Sub(newest)))
+}
+
 func (q Quantity) name() string {
 	switch q {
 	case Humidity:

@@ -520,3 +520,39 @@ func TestWanderingAroundALimitIsOneCall(t *testing.T) {
 	must.Equal(t, "", []string{"too_hot critical actual 300 over 3600 1"}, db.roomIncidents(t, db.anna, db.annasRoom))
 	must.Equal(t, "calls", 1, strings.Count(strings.Join(db.changes(t, db.anna), " "), "!"))
 }
+
+// TestMissingQuantityIsOfTheSensor: humidity stops while the temperature goes on.
+func TestMissingQuantityIsOfTheSensor(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1", "n2")
+	now := time.Now().UTC().Truncate(time.Second)
+	state := func(node string, ago time.Duration, temperature, humidity float64) {
+		t.Helper()
+		r := reading.Reading{NodeID: node, MessageID: fmt.Sprint("m", ago), Time: now.Add(-ago), Temperature: temperature, Humidity: humidity}
+		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}))
+	}
+	told := func() (text string) {
+		t.Helper()
+		must.Do(t, db.SettleAll(t.Context(), now))
+		must.Do(t, db.Settle(t.Context(), db.anna, now))
+		err := db.pool.QueryRow(t.Context(), `
+			SELECT string_agg(concat_ws(' ', i.cause, e.kind, e.quantity, e.lasting, NULLIF(e.resolution, '')), ', ' ORDER BY e.id)
+			FROM excursions e LEFT JOIN room_incidents i ON i.id = e.incident_id`).Scan(&text)
+		must.Do(t, err)
+		return text
+	}
+	state("n1", 8*24*time.Hour, 22, 40) // never again: a probe without humidity took its place
+	state("n1", time.Second, 22, reading.Missing())
+	state("n2", 20*time.Minute, 22, 90)
+	db.sql(t, `
+		INSERT INTO excursions (customer_id, kind, channel, node_id, room_id, rule_id, quantity, direction, limit_value, severity, start_time, end_time, lasting, peak, peak_time, risen_at)
+		SELECT customer_id, 'threshold', 0, node_id, room_id, 1, 'humidity', 'above', 50, 'critical', now() - interval '20 min', now(), true, 90, now(), now()
+		FROM sensors
+		WHERE node_id = 'n2'`, nil)
+	state("n2", time.Second, 22, reading.Missing())
+	db.sql(t, `UPDATE node_state SET usual_interval_s = 30`, nil)
+	must.Equal(t, "while it is missing", "too_humid threshold humidity f not_measured, sensor missing humidity t", told())
+	must.Equal(t, "told again", "too_humid threshold humidity f not_measured, sensor missing humidity t", told())
+	state("n2", 0, reading.Missing(), 41)
+	must.Equal(t, "heard again", "too_humid threshold humidity f not_measured, sensor missing humidity f cleared", told())
+}

@@ -20,7 +20,7 @@ import (
 type excursion struct {
 	ID          int64      `json:"id" doc:"Identifier of the excursion." example:"97"`
 	IncidentID  *int64     `json:"incident_id" doc:"The incident that it is a part of." example:"41"`
-	Kind        string     `json:"kind" enum:"threshold,silence,anomaly,forecast" doc:"threshold: a value beyond the limit of a rule, of whatever quantity; silence: no readings; anomaly: readings unlike the others; forecast: a limit will be passed." example:"threshold"`
+	Kind        string     `json:"kind" enum:"threshold,silence,missing,anomaly,forecast" doc:"threshold: a value beyond the limit of a rule, of whatever quantity; silence: no readings; missing: a quantity stops while the other goes on; anomaly: readings unlike the others; forecast: a limit will be passed." example:"threshold"`
 	Severity    string     `json:"severity" enum:"warning,critical" doc:"How urgent it is." example:"critical"`
 	SensorID    string     `json:"sensor_id" doc:"Identifier of the node hardware." example:"esp32-7f3a"`
 	SensorName  *string    `json:"sensor_name" doc:"Name of the sensor when it began; null for a node that is no sensor yet." example:"Rack 3"`
@@ -28,7 +28,7 @@ type excursion struct {
 	RoomName    *string    `json:"room_name" doc:"Name of that room." example:"Hall A"`
 	GatewayID   *string    `json:"gateway_id" doc:"Enrolled gateway that its readings came through; null for others." example:"gw-4f7q2m5n3xk6d2hwz7ab"`
 	State       string     `json:"state" enum:"lasting,over" doc:"Whether it lasts." example:"lasting"`
-	Resolution  *string    `json:"resolution" doc:"Why it ended: cleared, rule_changed, rule_deleted, sensor_moved or sensor_deleted; null while it lasts." example:"cleared"`
+	Resolution  *string    `json:"resolution" doc:"Why it ended: cleared, rule_changed, rule_deleted, sensor_moved, sensor_deleted or not_measured; null while it lasts." example:"cleared"`
 	StartTime   rest.Time  `json:"start_time" doc:"First reading beyond the limit, or since when the sensor counts as silent, UTC." example:"2026-03-01T12:00:00Z"`
 	EndTime     *rest.Time `json:"end_time" nullable:"true" doc:"The reading that ended it, UTC; null while it lasts." example:"2026-03-01T12:40:00Z"`
 	LastTime    rest.Time  `json:"last_time" doc:"Newest reading of it, UTC; of a silence that lasts the newest before it." example:"2026-03-01T12:40:00Z"`
@@ -76,6 +76,10 @@ func excursionOf(e incidents.Excursion) excursion {
 		body.Cause = nonzero(string(e.Where))
 		return body
 	}
+	if e.Kind == incident.KindMissing {
+		body.Quantity = new(string(e.Quantity))
+		return body
+	}
 	body.Quantity, body.Peak, body.PeakTime = new(string(e.Quantity)), &e.Peak, new(rest.UTC(e.PeakTime))
 	if e.Kind != incident.KindAnomaly {
 		body.Direction, body.Limit = new(string(e.Direction)), &e.LimitValue
@@ -110,7 +114,7 @@ type excursionsInput struct {
 	IncidentID int64                       `query:"incident_id" minimum:"1" doc:"Only those of this incident." example:"41"`
 	RoomID     int64                       `query:"room_id" minimum:"1" doc:"Only those of this room." example:"3"`
 	SensorID   string                      `query:"sensor_id" doc:"Only those of this sensor, deleted ones included." example:"esp32-7f3a"`
-	Kind       string                      `query:"kind" enum:"threshold,silence,anomaly,forecast" doc:"Only those of this kind." example:"threshold"`
+	Kind       string                      `query:"kind" enum:"threshold,silence,missing,anomaly,forecast" doc:"Only those of this kind." example:"threshold"`
 	StartTime  input.Timestamp             `query:"start_time" doc:"Only those that were not over at this time; ISO 8601, UTC where it has no offset." example:"2026-03-01T00:00:00Z"`
 	EndTime    input.Timestamp             `query:"end_time" doc:"Only those that began before this time; ISO 8601, UTC where it has no offset." example:"2026-03-02T00:00:00Z"`
 	After      rest.Cursor[store.Position] `query:"after"`

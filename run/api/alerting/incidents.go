@@ -60,7 +60,7 @@ func orNull(s *huma.Schema, property string) *huma.Schema {
 
 type worst struct {
 	ExcursionID int64    `json:"excursion_id" doc:"Identifier of the excursion." example:"97"`
-	Kind        string   `json:"kind" enum:"threshold,silence,anomaly,forecast" doc:"threshold: a value beyond the limit of a rule; silence: no readings; anomaly: readings unlike the others; forecast: a limit will be passed." example:"threshold"`
+	Kind        string   `json:"kind" enum:"threshold,silence,missing,anomaly,forecast" doc:"threshold: a value beyond the limit of a rule; silence: no readings; missing: a quantity stops while the other goes on; anomaly: readings unlike the others; forecast: a limit will be passed." example:"threshold"`
 	SensorID    string   `json:"sensor_id" doc:"Identifier of the node hardware." example:"esp32-7f3a"`
 	SensorName  *string  `json:"sensor_name" doc:"Name of the sensor when it began; null for a node that is no sensor yet." example:"Rack 3"`
 	Quantity    *string  `json:"quantity" doc:"What is measured: temperature, humidity, dew_point or temperature_rate; null for a silence." example:"temperature"`

@@ -101,6 +101,8 @@ func (s Store) describe(ctx context.Context, customerID int64, excursions []Excu
 		switch {
 		case e.Finding != nil:
 			e.Reason = e.Finding.Reason
+		case e.Kind == incident.KindMissing:
+			e.Reason = incident.DescribeMissing(e.Quantity, e.PeakTime, e.EndTime, e.Lasting, now)
 		case e.Kind != incident.KindSilence:
 			rule := incident.Rule{Quantity: e.Quantity, Direction: e.Direction, Limit: e.LimitValue}
 			e.Reason = rule.Describe(incident.Excursion{Start: e.StartTime, End: e.EndTime, Peak: e.Peak, Reopened: e.Reopened})

@@ -21,7 +21,13 @@ func (s Store) SettleAll(ctx context.Context, now time.Time) error {
 	customers, err := store.Values[int64](ctx, s.db, `
 		SELECT customer_id FROM room_incidents WHERE lasting AND merged_into IS NULL
 		UNION
-		SELECT customer_id FROM excursions WHERE lasting AND merged_into IS NULL AND (kind = 'silence' OR incident_id IS NULL)
+		SELECT customer_id FROM excursions WHERE lasting AND merged_into IS NULL AND (kind IN ('silence', 'missing') OR incident_id IS NULL)
+		UNION
+		SELECT COALESCE(NULLIF(n.channel, 0), h.customer_id)
+		FROM node_state n
+		LEFT JOIN open_holds h ON n.channel = 0 AND h.node_id = n.node_id AND h.held_until = 'infinity'
+		WHERE LEAST(n.temperature_at, n.humidity_at) BETWEEN @now::timestamptz - interval '7 days' AND n.timestamp - @quiet::interval
+		  AND COALESCE(NULLIF(n.channel, 0), h.customer_id) IS NOT NULL
 		UNION
 		SELECT COALESCE(NULLIF(n.channel, 0), h.customer_id)
 		FROM node_state n
@@ -43,13 +49,19 @@ func (s Store) SettleAll(ctx context.Context, now time.Time) error {
 }
 
 // Settle writes those transitions of a customer's incidents that the clock has made due: nodes
-// that have become silent, or are heard again, ten minutes without anything broken, snoozes
+// and quantities that have become silent, or are heard again, ten minutes without anything broken, snoozes
 // that end, and what stands. Whoever comes first writes each once; mostly there is none.
 func (s Store) Settle(ctx context.Context, customerID int64, now time.Time) error {
 	ctx = store.InRooms(ctx, nil) // whoever asks, all of the account
 	due, err := s.settleSilences(ctx, customerID, now)
 	if err != nil {
 		return fmt.Errorf("silences of customer %d: %w", customerID, err)
+	}
+	// Of a node that sends each quantity apart the usual interval is half of that of each.
+	if _, err := s.db.Exec(ctx, `SELECT settle_missing(@customer, @now, @quiet, @missed)`, pgx.StrictNamedArgs{
+		"customer": customerID, "now": now, "quiet": incident.MinSilence, "missed": 2 * incident.MissedReadings,
+	}); err != nil {
+		return fmt.Errorf("missing quantities of customer %d: %w", customerID, err)
 	}
 	type row struct {
 		RoomID            int64

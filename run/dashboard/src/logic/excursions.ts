@@ -26,6 +26,7 @@ export const oneIn = (probability: number) => Number((1 / probability).toPrecisi
 
 const endings: Record<string, string> = {
   rule_changed: "ended: its rule was changed", rule_deleted: "ended: its rule was deleted", sensor_moved: "ended: the sensor was moved", sensor_deleted: "ended: the sensor was deleted",
+  not_measured: "ended: no longer measured",
 };
 
 /** What else is known of it. */
