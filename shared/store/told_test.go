@@ -521,7 +521,7 @@ func TestWanderingAroundALimitIsOneCall(t *testing.T) {
 	must.Equal(t, "calls", 1, strings.Count(strings.Join(db.changes(t, db.anna), " "), "!"))
 }
 
-// TestMissingQuantityIsOfTheSensor: humidity stops while the temperature goes on.
+// TestMissingQuantityIsOfTheSensor: humidity stops while the temperature goes on. Contract 11.11.
 func TestMissingQuantityIsOfTheSensor(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1", "n2")

@@ -298,6 +298,7 @@ func (e Excursion) value(temperature, humidity float64) (float64, bool) {
 		value = humidity
 	case incident.DewPoint:
 		value = reading.DewPoint(temperature, humidity)
+	case incident.TemperatureRate: // of no single reading
 	}
 	return value, reading.Has(value)
 }
