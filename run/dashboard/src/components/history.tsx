@@ -116,6 +116,8 @@ export function HistoryPanel({ sensor }: { sensor: Sensor }) {
   const cursor = useMemo(() => ({ key, time, onTime }), [key, time]);
   const drag = useCallback((from: number, to: number) => setRange({ start: Math.floor(from * 1000), end: Math.ceil(to * 1000) }), [setRange]);
   const lines = [{ name: sensor.name, curves }, ...besides];
+  // Space is kept for the charts that will come.
+  const alone = own && (own.temperature === null) !== (own.humidity === null);
   return (
     <section class="card" aria-labelledby="past">
       <h2 id="past">Readings</h2>
@@ -132,7 +134,7 @@ export function HistoryPanel({ sensor }: { sensor: Sensor }) {
       {history.error && <Failure error={history.error} retry={() => void history.refetch()} />}
       {beside.map(({ id: other, error }, i) => error && <Failure key={other} error={error} retry={() => void others[i]?.refetch()} />)}
       {history.data?.length === 0 && <p class="hint">No readings in this range.</p>}
-      {(history.data ? history.data.length > 0 : !history.error) && <div class="charts">{!history.data ? <Loading what="readings" /> : (
+      {(history.data ? history.data.length > 0 : !history.error) && <div class={alone ? "charts one" : "charts"}>{!history.data ? <Loading what="readings" /> : (
         <Charts>{(Chart) => <>
           <Readout lines={lines} time={time} start={start / 1000} end={end / 1000} step={Math.max(1, Math.round(bucket))} onTime={onTime} />
           {charts.filter(({ chart }) => measured(lines, chart)).map(({ chart, ...quantity }) => (
