@@ -169,7 +169,7 @@ run "readings" {
 
   assert {
     condition = [for column in jsondecode(google_bigquery_table.readings.schema) : "${column.name} ${column.type} ${column.mode}"] == [
-      "node_id STRING REQUIRED", "message_id STRING REQUIRED", "timestamp TIMESTAMP REQUIRED", "temperature FLOAT REQUIRED", "humidity FLOAT REQUIRED",
+      "node_id STRING REQUIRED", "message_id STRING REQUIRED", "timestamp TIMESTAMP REQUIRED", "temperature FLOAT NULLABLE", "humidity FLOAT NULLABLE",
       "customer_id INTEGER NULLABLE",
     ]
     error_message = "The columns are not those of the specification and the customer of an enrolled gateway."

