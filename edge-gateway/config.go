@@ -25,6 +25,7 @@ type Config struct {
 	NameCheckEvery time.Duration `env:"NAME_CHECK_EVERY"   envDefault:"1m"          help:"how often the gateway asks for its own name, as a node does"`
 	Announce       bool          `env:"MDNS"               envDefault:"true"        help:"let nodes find the gateway by multicast DNS"`
 	NodeMetrics    bool          `env:"NODE_METRICS"       envDefault:"false"       help:"let /metrics have what each node measures"`
+	SourcesFile    string        `env:"SOURCES_FILE"                                help:"file that names who may send batches; without one nobody may"`
 	LogLevel       string        `env:"LOG_LEVEL"          envDefault:"info"        help:"debug, info, warn or error"`
 
 	// Google's libraries read these too.

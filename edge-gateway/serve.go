@@ -67,6 +67,13 @@ func serve(ctx context.Context, environ []string, clock func() time.Time) error 
 		MaxNodes: s.MaxNodes, ProbeEvery: s.ProbeEvery, IdleProbe: s.IdleProbe, Version: buildVersion(), NodeMetrics: s.NodeMetrics,
 		NodesFile: filepath.Join(s.OutboxDir, "nodes.json"), Withheld: withheld, Checks: checks(s.Config, clock),
 	}
+	sources, err := gateway.ReadSources(s.SourcesFile)
+	if err != nil { // nodes are served all the same
+		log.ErrorContext(ctx, "nobody may send batches", "error", err.Error())
+		unreadable := err
+		config.Checks = append(config.Checks, gateway.Check{Name: "sources", Now: func() error { return unreadable }})
+	}
+	config.Sources = sources.Sources
 	announced := announce.Config{Name: discover.Name, Port: s.Port, Text: []string{"version=1.0"}, SiteToken: s.SiteToken}
 	if session != nil {
 		announced.Enrolment, config.Enrolment = session, session
@@ -149,7 +156,7 @@ func checks(s Config, clock func() time.Time) []gateway.Check {
 	look := doctor.Config{OutboxDir: s.OutboxDir, OutboxMaxBytes: s.OutboxMaxBytes, Emulator: s.Emulator, Clock: clock}
 	return []gateway.Check{
 		{Name: "address", Every: 15 * time.Second, Fatal: true, Ask: func(ctx context.Context) error { return alive(ctx, s.Port) }},
-		{Name: "clock", Every: 10 * time.Minute, Ask: look.CheckClock},
+		{Name: "clock", Clock: true, Every: 10 * time.Minute, Ask: look.CheckClock},
 		{Name: "disk", Every: 10 * time.Minute, Ask: look.CheckDisk},
 	}
 }

@@ -376,6 +376,13 @@ func TestGateway(t *testing.T) {
 	expect(t, look(away), "gateway", Problem, "1 node", "has not been able to publish since", "i/o timeout", "could neither publish nor keep 1 reading")
 	expect(t, look(http.NotFoundHandler()), "gateway", Problem, "what answers 404 Not Found there is no gateway")
 
+	sources := gateway.New(gateway.Config{Version: "v2", Sources: []gateway.Source{{Name: "telegraf", Networks: []string{"192.0.2.0/24"}}}},
+		publisher{nil}, noOutbox(os.ErrPermission), time.Now, logging.Discard())
+	batch := strings.NewReader(message + "\n" + `{"node_id":"n","id":"2","humidity":101}`)
+	sources.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/readings", batch))
+	expect(t, look(sources), "sources", Warning, "telegraf brought 1 node; its readings since the start: 1 accepted, 1 value",
+		"the last reading that was not taken: humidity must be between 0 and 100 percent: got 101")
+
 	r := &Report{}
 	h, err := Config{Port: 1}.health(t.Context())
 	Config{Port: 1}.gateway(r, h, err)

@@ -1,12 +1,15 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -61,6 +64,16 @@ func (c Config) gateway(r *Report, h health, err error) {
 			r.ok(subject, "is %s on %s, as %s, in a pair with %s", l.Role, l.Interface, l.Host, strings.Join(l.Peers, " and "))
 		}
 	}
+	for _, s := range h.Sources {
+		counts := make([]string, 0, len(s.Results))
+		for _, result := range slices.Sorted(maps.Keys(s.Results)) {
+			counts = append(counts, fmt.Sprintf("%d %s", s.Results[result], result))
+		}
+		r.ok("sources", "%s brought %s; its readings since the start: %s", s.Name, plural(s.Nodes, "node"), cmp.Or(strings.Join(counts, ", "), "none"))
+		if s.Problem != "" {
+			r.warn("sources", remedies["sources"], "%s: the last reading that was not taken: %s", s.Name, s.Problem)
+		}
+	}
 	if h.Outbox.Dropped > 0 {
 		r.warn(subject, remedies["outbox"], "could neither publish nor keep %s since it was started", plural(int(h.Outbox.Dropped), "reading"))
 	}
@@ -74,6 +87,7 @@ var remedies = map[string]string{ //nolint:gochecknoglobals // a table
 	"announcing":   "let a firewall on this machine pass UDP port 5353; the gateway tries again by itself",
 	"enrolment":    "when it was revoked or copied, make a new code in the dashboard and enrol this machine with it; when the API does not answer, check the uplink: HTTPS to the API must be open",
 	"system clock": setClock,
+	"sources":      "correct its configuration, or sources.json; see \"Sources of batches\" in docs/gateway.md",
 	"withheld":     "nothing to do: they belong to another enrolment, or nobody knows when they were; they are in the folder withheld of the outbox",
 }
 

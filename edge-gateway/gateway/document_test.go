@@ -63,6 +63,7 @@ func TestDocument(t *testing.T) {
 		register  = "POST /api/v1/register"
 		message   = "POST /api/v1/message"
 		heartbeat = "POST /api/v1/heartbeat"
+		readings  = "POST /api/v1/readings"
 	)
 	large := `{"node_id":"` + strings.Repeat("n", gateway.MaxBody) + `"}`
 	longest := strings.Repeat("n", 50)
@@ -135,6 +136,13 @@ func TestDocument(t *testing.T) {
 		{"", heartbeat, "", 400, `the body is not JSON: unexpected end of JSON input`},
 		{"", heartbeat, large, 413, ""},
 		{"busy", heartbeat, `{"node_id":"n1"}`, 429, ""},
+		{"source", readings, `{"readings":[` + reading + `]}`, 202, `{"accepted":1,"duplicates":0,"errors":0,"results":[{"status":"accepted"}]}`},
+		{"source", readings, `{"readings":[]}`, 400, `readings is required`},
+		{"", readings, `{"readings":[` + reading + `]}`, 403, `{"error":"Not a source of batches"}`},
+		{"source", readings, strings.Repeat(large, 17), 413, `{"error":"Request body over 1048576 bytes"}`},
+		{"source slow", readings, "", 408, ""},
+		{"busy source", readings, `{"readings":[` + reading + `]}`, 429, ""},
+		{"lost source", readings, `{"readings":[` + reading + `]}`, 503, `{"error":"Readings cannot be kept now, send them again"}`},
 		{"", "GET /api/v1/nodes", "", 200, `{"nodes":[],"total":0}`},
 		{"busy", "GET /api/v1/nodes", "", 200, ""},
 		{"", "GET /api/v1/openapi", "", 200, ""},
@@ -196,7 +204,7 @@ func TestDocument(t *testing.T) {
 			s := newSiteIn(t, c.situation)
 			method, path, _ := strings.Cut(c.call, " ")
 			var body io.Reader = strings.NewReader(c.body)
-			if c.situation == "slow" { // what net/http tells of a body that takes too long
+			if strings.HasSuffix(c.situation, "slow") { // what net/http tells of a body that takes too long
 				body = iotest.ErrReader(os.ErrDeadlineExceeded)
 			}
 			want := c.want
@@ -218,7 +226,7 @@ func TestDocument(t *testing.T) {
 				t.Errorf("answered %d, published %v", status, sent)
 			}
 			// A schema cannot bound the number that a string holds, nor forbid a field twice.
-			if method != http.MethodPost || c.status == http.StatusRequestEntityTooLarge || slices.Contains([]string{"slow", "bound", "twice", "hostile"}, c.situation) {
+			if method != http.MethodPost || c.status == http.StatusRequestEntityTooLarge || slices.Contains([]string{"slow", "source slow", "bound", "twice", "hostile"}, c.situation) {
 				return
 			}
 			request := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(c.body))
@@ -239,6 +247,18 @@ func newSiteIn(t *testing.T, situation string) *site {
 		s := newSiteWith(t, gateway.Config{NodeRate: 0.1, NodeBurst: 1}, nil)
 		s.message(`{"id":"a1","node_id":"n1","temperature":24.5,"humidity":40}`)
 		return s
+	case "busy source": // it has sent as much as it may
+		config := withSource()
+		config.AddressRate = 0.1
+		s := newSiteWith(t, config, nil)
+		s.message(`{"id":"a1","node_id":"n1","temperature":24.5,"humidity":40}`)
+		return s
+	case "lost source":
+		s := newSiteWith(t, withSource(), noOutbox(errors.New("read-only file system")))
+		s.published.fail(errAway)
+		return s
+	case "source", "source slow":
+		return newSiteWith(t, withSource(), nil)
 	case "away": // Pub/Sub is, the outbox keeps
 		s := newSite(t)
 		s.published.fail(errAway)

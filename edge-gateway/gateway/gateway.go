@@ -56,8 +56,9 @@ const (
 
 // The texts of other errors.
 const (
-	detailTooLarge = "Request body over 65536 bytes"
-	detailSlow     = "Request too slow"
+	detailSlow   = "Request too slow"
+	detailSource = "Not a source of batches"
+	detailKeep   = "Readings cannot be kept now, send them again"
 )
 
 // Publisher sends readings to topic data. [ReadingPublisher] is one.
@@ -94,8 +95,8 @@ func (g Granted) PublishBacklog(ctx context.Context, messages []Message) []error
 
 // Outbox keeps readings that cannot be published. [outbox.Outbox] is one.
 type Outbox interface {
-	// Append returns once the record is durable.
-	Append(r outbox.Record) error
+	// AppendAll returns once the records are durable, or an error for each that is not.
+	AppendAll(records []outbox.Record) []error
 	// Next returns the oldest messages, Consume takes them out.
 	Next(n int) ([]outbox.Message, error)
 	Consume(messages []outbox.Message) error
@@ -151,6 +152,8 @@ type Config struct {
 	IdleProbe time.Duration
 	// NodeMetrics adds the nodes' newest readings to /metrics.
 	NodeMetrics bool
+	// Sources may send batches; without one nobody may.
+	Sources []Source
 	// Collectors are metrics of the parts beside the gateway.
 	Collectors []prometheus.Collector
 }
@@ -187,6 +190,8 @@ func New(config Config, publisher Publisher, box Outbox, now func() time.Time, l
 	}
 	g.drain = &drain{sender: g.sender, outbox: box, withheld: config.Withheld, probeEvery: config.ProbeEvery, pacer: newBatchPacer()}
 	g.monitor = &monitor{config: &g.config, nodes: g.nodes, sender: g.sender, drain: g.drain, log: log, errs: map[string]error{}}
+	g.monitor.sources = newSources(config.Sources, g.metrics)
+	g.requests.monitor = g.monitor
 	g.metrics.register(g)
 	if config.NodesFile != "" {
 		for _, n := range readNodes(config.NodesFile, now()) {
@@ -248,6 +253,7 @@ func (g *Gateway) routes() map[string]http.HandlerFunc {
 		"POST /api/v1/register":  g.requests.register,
 		"POST /api/v1/message":   g.requests.message,
 		"POST /api/v1/heartbeat": g.requests.heartbeat,
+		"POST /api/v1/readings":  g.requests.readings,
 		"GET /api/v1/nodes":      g.requests.list,
 		"GET /api/v1/openapi":    serveDocument,
 		"GET /health":            g.monitor.health,

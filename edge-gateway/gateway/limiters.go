@@ -57,21 +57,31 @@ const maxThrottleDelay = time.Second
 // delay: a node that floods the gateway is slowed down on every connection it has, and
 // other nodes are not. throttle has written the answer when it returns false.
 func (q *requests) throttle(w http.ResponseWriter, r *http.Request, nodeID string) bool {
-	address := remote(r)
-	for _, c := range []caller{{"", address}, {nodeID, address}} {
-		limiter := q.limiters.of(c)
-		if limiter.Allow() || wait(r.Context(), limiter) {
-			continue
-		}
-		if r.Context().Err() == nil {
-			w.Header().Set("Retry-After", strconv.Itoa(int(maxThrottleDelay.Seconds())))
-			q.reject(w, r, nodeID, http.StatusTooManyRequests, "too_many", "Too many requests",
-				fmt.Errorf("more than %g requests a second", float64(limiter.Limit())))
-		}
+	if !q.throttleAddress(w, r) || !q.within(w, r, caller{nodeID, remote(r)}) {
 		return false
 	}
-	q.nodes.seen(nodeID, address, q.clock())
+	q.nodes.seen(nodeID, remote(r), q.clock())
 	return true
+}
+
+// throttleAddress is throttle for an address alone.
+func (q *requests) throttleAddress(w http.ResponseWriter, r *http.Request) bool {
+	return q.within(w, r, caller{"", remote(r)})
+}
+
+// within waits for the rate limiter of a caller and reports whether the request may go on. It
+// has answered when it may not.
+func (q *requests) within(w http.ResponseWriter, r *http.Request, c caller) bool {
+	limiter := q.limiters.of(c)
+	if limiter.Allow() || wait(r.Context(), limiter) {
+		return true
+	}
+	if r.Context().Err() == nil {
+		w.Header().Set("Retry-After", strconv.Itoa(int(maxThrottleDelay.Seconds())))
+		q.reject(w, r, c.id, http.StatusTooManyRequests, "too_many", "Too many requests",
+			fmt.Errorf("more than %g requests a second", float64(limiter.Limit())))
+	}
+	return false
 }
 
 // wait waits for a rate limiter and reports whether the request may go on: not when it

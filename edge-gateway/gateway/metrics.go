@@ -16,6 +16,7 @@ type metrics struct {
 	faults    *prometheus.CounterVec
 	dropped   *prometheus.CounterVec
 	withheld  *prometheus.CounterVec
+	batches   *prometheus.CounterVec
 	latency   prometheus.Histogram
 }
 
@@ -34,6 +35,9 @@ func newMetrics() *metrics {
 		dropped:   byReason("outbox_dropped_total", "Readings that the outbox could not keep, by reason."),
 		withheld:  byReason("withheld_total", "Readings of the outbox that may not be published, put aside."),
 		rejected:  byReason("requests_rejected_total", "Requests refused, by reason."),
+		batches: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "gateway", Name: "batch_readings_total", Help: "Readings that came in batches, by source and what became of them.",
+		}, []string{"source", "result"}),
 		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: "gateway", Name: "publish_seconds", Help: "Time from a live message to Pub/Sub's answer.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 15),
@@ -51,7 +55,7 @@ func (m *metrics) register(g *Gateway) {
 	})
 	build.Set(1)
 	m.registry.MustRegister(
-		m.faults, m.accepted, m.rejected, m.published, m.latency, m.dropped, m.withheld, build,
+		m.faults, m.accepted, m.rejected, m.published, m.latency, m.dropped, m.withheld, m.batches, build,
 		gauge("nodes", "Nodes known.", func() float64 { return float64(g.nodes.count()) }),
 		gauge("publishing", "1 while Pub/Sub answers, 0 while readings go into the outbox.", func() float64 {
 			if g.sender.uplink.isDown() {

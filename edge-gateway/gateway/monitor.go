@@ -19,6 +19,8 @@ type Check struct {
 	Name string
 	// Every is the interval of Ask.
 	Every time.Duration
+	// Clock marks the check of the clock by which an open gateway dates readings.
+	Clock bool
 	// Fatal marks a check without which nodes cannot use the gateway.
 	Fatal bool
 	Ask   func(ctx context.Context) error
@@ -61,6 +63,8 @@ type Health struct {
 	Publishing Publishing   `json:"publishing"`
 	Outbox     OutboxHealth `json:"outbox"`
 	Discovery  any          `json:"mdns,omitzero"`
+	// Sources are those of batches.
+	Sources []SourceHealth `json:"sources,omitempty"`
 }
 
 // Publishing says whether Pub/Sub takes readings.
@@ -89,6 +93,8 @@ type monitor struct {
 	sender *sender
 	drain  *drain
 	log    *slog.Logger
+	// sources are those of batches.
+	sources []*source
 
 	mu   sync.Mutex
 	errs map[string]error // of the checks with an interval, by name; nil while a check passes
@@ -162,6 +168,26 @@ func (m *monitor) state() (state string, reasons []string) {
 	return state, slices.Compact(reasons)
 }
 
+// clockProblem returns why the gateway's time may be wrong.
+func (m *monitor) clockProblem() error {
+	s := m.sender.signer
+	if !reading.InCalendar(s.clock()) {
+		return errors.New("the clock is not set")
+	}
+	if s.enrolment != nil {
+		if _, ok := s.enrolment.Time(s.boot.ID, s.boot.Uptime()); !ok {
+			return errors.New("the API has not told the time yet")
+		}
+		return nil
+	}
+	for _, c := range m.config.Checks {
+		if err := m.result(c); c.Clock && err != nil {
+			return fmt.Errorf("the clock is wrong: %w", err)
+		}
+	}
+	return nil
+}
+
 // result returns the error of a check.
 func (m *monitor) result(c Check) error {
 	if c.Now != nil {
@@ -186,6 +212,9 @@ func (m *monitor) health(w http.ResponseWriter, _ *http.Request) {
 	}
 	if stats.Err != nil {
 		h.Outbox.Error = stats.Err.Error()
+	}
+	for _, s := range m.sources {
+		h.Sources = append(h.Sources, s.health(m.nodes))
 	}
 	if m.config.Discovery != nil {
 		h.Discovery = m.config.Discovery()

@@ -25,6 +25,8 @@ type NodeInfo struct {
 	RegisteredAt time.Time `json:"registered_at"`
 	LastSeen     time.Time `json:"last_seen"`
 	Status       string    `json:"status"` // online or offline
+	// Source is that of batches which brought the node; empty for one that called itself.
+	Source string `json:"source,omitempty"`
 }
 
 // nodeTable holds every node that this process knows, up to capacity.
@@ -37,7 +39,8 @@ type nodeTable struct {
 	// earlier holds the windows that the outbox has of nodes that this process has
 	// not heard of yet.
 	earlier   map[string]*window
-	forgotten time.Time // when the table was last searched
+	forgotten time.Time      // when the table was last searched
+	brought   map[string]int // nodes by the source that brought them
 	// changed is signaled when a node was added or has another address.
 	changed chan struct{}
 }
@@ -45,6 +48,7 @@ type nodeTable struct {
 // nodeState is one node of the table; the table's lock guards it.
 type nodeState struct {
 	address                string
+	source                 string // of batches, that brought it; empty for a node that called itself
 	registeredAt, lastSeen time.Time
 	heartbeat, reading     time.Time // the last ones
 	window                 window
@@ -53,7 +57,7 @@ type nodeState struct {
 func newNodeTable(capacity int) *nodeTable {
 	return &nodeTable{
 		capacity: capacity, seed: maphash.MakeSeed(),
-		known: map[string]*nodeState{}, earlier: map[string]*window{}, changed: make(chan struct{}, 1),
+		known: map[string]*nodeState{}, earlier: map[string]*window{}, brought: map[string]int{}, changed: make(chan struct{}, 1),
 	}
 }
 
@@ -127,21 +131,21 @@ func (n *nodeTable) record(r reading.Reading, age time.Duration, address string,
 	return found.window.record(r, age, fingerprint(n.seed, r), now, scratch)
 }
 
-// markInOutbox marks a reading as kept in the outbox.
-func (n *nodeTable) markInOutbox(t timedReading) {
+// mark marks a reading as published, or as kept in the outbox.
+func (n *nodeTable) mark(t timedReading, kept bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if found, ok := n.known[t.NodeID]; ok {
-		found.window.markInOutbox(t)
+		found.window.mark(t, kept)
 	}
 }
 
-// earlierThan returns the readings before one that no record of the outbox has yet.
-func (n *nodeTable) earlierThan(t timedReading) []outbox.Earlier {
+// takeEarlier returns the readings before one that no record of the outbox has yet.
+func (n *nodeTable) takeEarlier(t timedReading) []outbox.Earlier {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if found, ok := n.known[t.NodeID]; ok {
-		return found.window.earlierThan(t)
+		return found.window.takeEarlier(t)
 	}
 	return nil
 }
@@ -172,7 +176,7 @@ func (n *nodeTable) getOrCreate(id, address string, now time.Time) *nodeState {
 	if !ok {
 		found = &nodeState{address: address, registeredAt: now}
 		if len(n.known) >= n.capacity && now.Sub(n.forgotten).Abs() >= evictInterval {
-			n.evictOffline(now)
+			n.forget(now, func(k *nodeState) bool { return k.offline(now) })
 		}
 		if len(n.known) < n.capacity {
 			n.add(id, found)
@@ -203,14 +207,47 @@ func (n *nodeTable) remember(known NodeInfo) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if _, ok := n.known[known.NodeID]; !ok && len(n.known) < n.capacity {
-		n.add(known.NodeID, &nodeState{address: known.Address, registeredAt: known.RegisteredAt, lastSeen: known.LastSeen})
+		n.add(known.NodeID, &nodeState{address: known.Address, registeredAt: known.RegisteredAt, lastSeen: known.LastSeen, source: known.Source})
+		n.brought[known.Source]++
 	}
 }
 
-func (n *nodeTable) evictOffline(now time.Time) {
+// admit adds a node that a source brings, unless it is known, and reports whether it is known
+// then: a source brings so many, of which those are forgotten that it has not named for a day.
+func (n *nodeTable) admit(id, source, address string, limit int, now time.Time) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if _, ok := n.known[id]; ok {
+		return true
+	}
+	if n.brought[source] >= limit && now.Sub(n.forgotten).Abs() >= evictInterval {
+		n.forget(now, func(k *nodeState) bool { return k.source == source && now.Sub(k.lastSeen) >= nodesRemembered })
+	}
+	if n.brought[source] >= limit {
+		return false
+	}
+	n.getOrCreate(id, address, now)
+	added, ok := n.known[id]
+	if ok {
+		added.source = source
+		n.brought[source]++
+	}
+	return ok
+}
+
+// broughtBy counts the nodes of a source.
+func (n *nodeTable) broughtBy(source string) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.brought[source]
+}
+
+// forget removes nodes; the lock is held.
+func (n *nodeTable) forget(now time.Time, which func(*nodeState) bool) {
 	n.forgotten = now
-	for id, other := range n.known {
-		if other.offline(now) {
+	for id, known := range n.known {
+		if which(known) {
+			n.brought[known.source]--
 			delete(n.known, id)
 		}
 	}
@@ -229,7 +266,7 @@ func (n *nodeTable) list(now time.Time) []NodeInfo {
 			status = "offline"
 		}
 		found = append(found, NodeInfo{
-			NodeID: id, Address: known.address, RegisteredAt: known.registeredAt, LastSeen: known.lastSeen, Status: status,
+			NodeID: id, Address: known.address, RegisteredAt: known.registeredAt, LastSeen: known.lastSeen, Status: status, Source: known.source,
 		})
 	}
 	slices.SortFunc(found, func(a, b NodeInfo) int { return cmp.Compare(a.NodeID, b.NodeID) })

@@ -36,31 +36,46 @@ func (q *requests) reject(w http.ResponseWriter, r *http.Request, nodeID string,
 // accept decodes and checks a request's body and throttles its node; nodeID points to a
 // field of into. If it returns false it has answered; text is the error of a 400.
 func (q *requests) accept(w http.ResponseWriter, r *http.Request, into interface{ problem() error }, nodeID *string, text string) bool {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
-	_, tooLarge := errors.AsType[*http.MaxBytesError](err)
-	status, cause := http.StatusBadRequest, "unreadable"
-	switch {
-	case tooLarge:
-		status, cause, text = http.StatusRequestEntityTooLarge, "too_large", detailTooLarge
-		err = fmt.Errorf("the body is over %d bytes", MaxBody)
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		status, cause, text = http.StatusRequestTimeout, "slow", detailSlow
-		err = errors.New("the body does not arrive in time")
-	case err != nil:
-		err = errors.New("the body does not arrive as its header announces it")
-	default:
-		cause = "malformed"
-		if err = json.Unmarshal(body, into); err != nil {
-			err = malformed(err)
-		} else if err = strictjson.UniqueFields(body); err == nil {
-			cause, err = "invalid", into.problem()
-		}
+	body, ok := q.read(w, r, MaxBody, text)
+	if !ok {
+		return false
+	}
+	cause, err := "malformed", decode(body, into)
+	if err == nil {
+		cause, err = "invalid", into.problem()
 	}
 	if err != nil {
-		q.reject(w, r, *nodeID, status, cause, text, err)
+		q.reject(w, r, *nodeID, http.StatusBadRequest, cause, text, err)
 		return false
 	}
 	return q.throttle(w, r, *nodeID)
+}
+
+// read returns a request's body of at most so many bytes; text is the error of a 400. If it
+// returns false it has answered.
+func (q *requests) read(w http.ResponseWriter, r *http.Request, limit int64, text string) (body []byte, ok bool) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	_, tooLarge := errors.AsType[*http.MaxBytesError](err)
+	switch {
+	case err == nil:
+		return body, true
+	case tooLarge:
+		q.reject(w, r, "", http.StatusRequestEntityTooLarge, "too_large", fmt.Sprintf("Request body over %d bytes", limit),
+			fmt.Errorf("the body is over %d bytes", limit))
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		q.reject(w, r, "", http.StatusRequestTimeout, "slow", detailSlow, errors.New("the body does not arrive in time"))
+	default:
+		q.reject(w, r, "", http.StatusBadRequest, "unreadable", text, errors.New("the body does not arrive as its header announces it"))
+	}
+	return nil, false
+}
+
+// decode reads a JSON object that has no field twice. Its errors are in JSON's terms.
+func decode(body []byte, into any) error {
+	if err := json.Unmarshal(body, into); err != nil {
+		return malformed(err)
+	}
+	return strictjson.UniqueFields(body) //nolint:wrapcheck // it names the field
 }
 
 // malformed describes an error of encoding/json in JSON's terms instead of Go's.

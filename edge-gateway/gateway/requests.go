@@ -22,6 +22,7 @@ type requests struct {
 	metrics    *metrics
 	rejections *eventLog // by node
 	buffers    sync.Pool // of *windowBuffer
+	monitor    *monitor
 	clock      func() time.Time
 	log        *slog.Logger
 }
@@ -86,10 +87,14 @@ func (m *messageRequest) problem() error {
 	if err != nil {
 		return err //nolint:wrapcheck // it is one of ours
 	}
+	return cmp.Or(m.ageProblem(), reading.ValidateMeasurement(m.Temperature.value, m.Humidity.value)) //nolint:wrapcheck // as above
+}
+
+func (m *messageRequest) ageProblem() error {
 	if age := m.Age.value; age < 0 || age > maxAge.Seconds() {
 		return fmt.Errorf("%w: got %g", errAge, age)
 	}
-	return reading.ValidateMeasurement(m.Temperature.value, m.Humidity.value)
+	return nil
 }
 
 // age is how long ago the node measured the reading.
@@ -123,7 +128,8 @@ func (q *requests) message(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	q.metrics.accepted.Inc()
-	timed, encoded := q.prepare(in, remote(r))
+	measured := reading.Reading{NodeID: in.NodeID, MessageID: in.ID, Temperature: in.Temperature.value, Humidity: in.Humidity.value}
+	timed, encoded := q.prepare(measured, in.age(), remote(r))
 	if result := q.sender.send(r.Context(), timed, encoded); result != sent {
 		write(w, http.StatusInternalServerError, errorBody{Error: detailPublish, Kept: result == kept})
 		return
@@ -131,19 +137,18 @@ func (q *requests) message(w http.ResponseWriter, r *http.Request) {
 	write(w, http.StatusOK, messageResponse{Status: "published", MessageID: in.ID})
 }
 
-// prepare dates a message and encodes it, with the node's window before it, as topic
-// data.
-func (q *requests) prepare(in messageRequest, address string) (timed timedReading, encoded []byte) {
+// prepare dates a reading, unless it has a time, and encodes it, with the node's window
+// before it, as topic data.
+func (q *requests) prepare(measured reading.Reading, age time.Duration, address string) (timed timedReading, encoded []byte) {
 	scratch, ok := q.buffers.Get().(*windowBuffer)
 	if !ok {
 		scratch = new(windowBuffer)
 	}
 	defer q.buffers.Put(scratch)
 	now := q.clock()
-	measured := reading.Reading{NodeID: in.NodeID, MessageID: in.ID, Temperature: in.Temperature.value, Humidity: in.Humidity.value}
-	timed = q.nodes.record(measured, in.age(), address, now, scratch)
+	timed = q.nodes.record(measured, age, address, now, scratch)
 	timed.age = max(0, now.Sub(timed.Time))
-	timed.uptime = q.sender.signer.boot.Uptime() - timed.age
+	timed.uptime = q.sender.signer.boot.Uptime() - now.Sub(timed.Time)
 	encoded = encode(wire.Data{Reading: timed.Reading, Recent: timed.recent})
 	timed.recent = reading.Window{} // it lies in the buffer
 	return timed, encoded

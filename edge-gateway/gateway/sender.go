@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -19,9 +20,10 @@ const maxMessage = 2500
 type outcome int
 
 const (
-	sent outcome = iota // Pub/Sub has it
-	kept                // it is in the outbox
-	lost                // neither: its node must send it again
+	lost          outcome = iota // neither of these: its node must send it again
+	sent                         // Pub/Sub has it
+	kept                         // it is in the outbox
+	unpublishable                // Pub/Sub will never take it, it is given up
 )
 
 // sender publishes live readings and puts those that Pub/Sub does not acknowledge into
@@ -60,13 +62,59 @@ func (s *sender) send(ctx context.Context, t timedReading, data []byte) outcome 
 			return sent
 		}
 		if s.failed(ctx, m, err) {
-			return lost
+			return unpublishable
 		}
 	}
-	if t.kept || s.keep(ctx, t) {
+	if t.kept {
 		return kept
 	}
-	return lost
+	return s.keep(ctx, []timedReading{t})[0]
+}
+
+// sendAll is send for a batch: one request or a few to Pub/Sub, and one write of the outbox
+// for what Pub/Sub does not acknowledge. A reading that was sent or kept before is not
+// published again.
+func (s *sender) sendAll(ctx context.Context, batch []timedReading, data [][]byte) []outcome {
+	ctx = context.WithoutCancel(ctx)
+	s.live.Add(int64(len(batch)))
+	outcomes := make([]outcome, len(batch))
+	if len(batch) == 0 {
+		return outcomes
+	}
+	if period, open := s.uplink.allow(); open {
+		messages := make([]Message, len(batch))
+		for i, t := range batch {
+			messages[i] = s.signer.message(t.Reading, data[i], t.age, s.signer.enrolmentID())
+		}
+		limited, cancel := context.WithTimeout(contextWithValuesOf{period, ctx}, publishLimit)
+		defer cancel()
+		errs := s.publisher.PublishBacklog(limited, messages) //nolint:contextcheck // as in send
+		for i, m := range messages {
+			switch err := errs[min(i, len(errs)-1)]; { // without a grant there is one error for all
+			case err == nil:
+				outcomes[i] = sent
+				s.metrics.published.Inc()
+				s.answered(ctx, true)
+				s.nodes.mark(batch[i], false)
+			case s.failed(ctx, m, err):
+				outcomes[i] = unpublishable
+			}
+		}
+	}
+	var unsent []timedReading
+	for i, t := range batch {
+		if outcomes[i] == lost {
+			unsent = append(unsent, t)
+		}
+	}
+	results, next := s.keep(ctx, unsent), 0
+	for i := range outcomes {
+		if outcomes[i] == lost {
+			outcomes[i] = results[next]
+			next++
+		}
+	}
+	return outcomes
 }
 
 // contextWithValuesOf is canceled with the embedded context and has the values of
@@ -80,27 +128,36 @@ type contextWithValuesOf struct {
 
 func (u contextWithValuesOf) Value(key any) any { return u.values.Value(key) }
 
-// keep appends a reading to the outbox and reports whether that succeeded.
-func (s *sender) keep(ctx context.Context, t timedReading) bool {
-	err := s.outbox.Append(s.signer.record(t, s.nodes.earlierThan(t)))
-	if err == nil {
-		s.nodes.markInOutbox(t)
-		if !s.uplink.isDown() {
-			s.wakeDrain() // Pub/Sub came back meanwhile
+// keep appends readings to the outbox by one write, and returns for each whether it is kept
+// or lost.
+func (s *sender) keep(ctx context.Context, batch []timedReading) []outcome {
+	outcomes, records := make([]outcome, len(batch)), make([]outbox.Record, len(batch))
+	for i, t := range batch {
+		records[i] = s.signer.record(t, s.nodes.takeEarlier(t))
+	}
+	errs := s.outbox.AppendAll(records)
+	for i, t := range batch {
+		err := errs[i]
+		if err == nil {
+			outcomes[i] = kept
+			s.nodes.mark(t, true)
+			continue
 		}
-		return true
+		reason := "disk"
+		switch {
+		case errors.Is(err, outbox.ErrShare):
+			reason = "share"
+		case errors.Is(err, outbox.ErrFull):
+			reason = "full"
+		}
+		s.dropped.Add(1)
+		s.metrics.dropped.WithLabelValues(reason).Inc()
+		s.events.add(ctx, slog.LevelError, "", "readings cannot be kept, their nodes must send them again", "error", err.Error())
 	}
-	reason := "disk"
-	switch {
-	case errors.Is(err, outbox.ErrShare):
-		reason = "share"
-	case errors.Is(err, outbox.ErrFull):
-		reason = "full"
+	if slices.Contains(outcomes, kept) && !s.uplink.isDown() {
+		s.wakeDrain() // Pub/Sub came back meanwhile
 	}
-	s.dropped.Add(1)
-	s.metrics.dropped.WithLabelValues(reason).Inc()
-	s.events.add(ctx, slog.LevelError, "", "readings cannot be kept, their nodes must send them again", "error", err.Error())
-	return false
+	return outcomes
 }
 
 // wakeDrain interrupts the drain's pause.

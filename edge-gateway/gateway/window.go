@@ -28,7 +28,8 @@ type windowEntry struct {
 	at                    int64 // the reading's time, in microseconds since 1970
 	temperature, humidity int16 // in hundredths of a °C and of a % relative humidity, see [hundredths]
 	kept                  bool  // it is, or was, in the outbox
-	inEarlier             bool  // a record of the outbox has it among its Earlier
+	inEarlier             bool  // a record of the outbox has it, alone or among its Earlier
+	sent                  bool  // Pub/Sub has it; of batches only
 }
 
 func newWindowEntry(r reading.Reading, print uint64) windowEntry {
@@ -69,6 +70,7 @@ type timedReading struct {
 	recent reading.Window
 	print  uint64
 	kept   bool          // it is, or was, in the outbox
+	sent   bool          // Pub/Sub has it; of batches only
 	age    time.Duration // when it arrived
 	uptime time.Duration // of the machine at the time of the reading
 }
@@ -83,24 +85,31 @@ type timedReading struct {
 // microsecond from one reading of a node to the next.
 //
 // A measurement that its node had kept is inserted by its time, made unique by microseconds.
+// One that has a time already keeps it: its id distinguishes it from others of that time.
 //
 // The window before it is written into scratch.
 func (w *window) record(r reading.Reading, age time.Duration, print uint64, now time.Time, scratch *windowBuffer) timedReading {
 	at := now.Add(-age).UnixMicro()
+	dated := !r.Time.IsZero()
+	if dated {
+		at = r.Time.UnixMicro()
+	}
 	for i := len(w.entries) - 1; i >= 0; i-- {
 		if known := &w.entries[i]; known.fingerprint == print && withinWindow(known.at, at) {
 			r.Time = timeOfMicros(known.at)
-			return timedReading{Reading: r, recent: w.before(i, scratch), print: print, kept: known.kept}
+			return timedReading{Reading: r, recent: w.before(i, scratch), print: print, kept: known.kept, sent: known.sent}
 		}
 	}
-	if n := len(w.entries); n > 0 && age == 0 {
+	if n := len(w.entries); n > 0 && age == 0 && !dated {
 		last := w.entries[n-1].at
 		if at <= last && last-at < maxClockStepBack.Microseconds() {
 			at = last + 1
 		}
 	}
 	i := len(w.entries)
-	if age > 0 {
+	if dated {
+		i = w.position(at)
+	} else if age > 0 {
 		for slices.ContainsFunc(w.entries, func(e windowEntry) bool { return e.at == at }) {
 			at++
 		}
@@ -169,24 +178,25 @@ func (w *window) include(added windowEntry) {
 	w.insert(i, added)
 }
 
-// markInOutbox marks a measurement as kept in the outbox, together with those before it.
-func (w *window) markInOutbox(s timedReading) {
-	found := w.find(s)
-	for i := range found {
-		w.entries[i].inEarlier = true
-	}
-	if found < len(w.entries) {
-		w.entries[found].kept = true
+// mark marks a measurement as published, or as kept in the outbox.
+func (w *window) mark(s timedReading, kept bool) {
+	if i := w.find(s); i < len(w.entries) {
+		w.entries[i].kept = w.entries[i].kept || kept
+		w.entries[i].sent = w.entries[i].sent || !kept
 	}
 }
 
-// earlierThan returns the measurements before one that no record of the outbox has yet.
-func (w *window) earlierThan(s timedReading) []outbox.Earlier {
+// takeEarlier returns the measurements before one that no record of the outbox has yet. From
+// then on they, and the one, count as there: further records of a batch do not have them.
+func (w *window) takeEarlier(s timedReading) []outbox.Earlier {
 	var earlier []outbox.Earlier
-	for _, e := range w.entries[:w.find(s)] {
-		if !e.kept && !e.inEarlier && withinWindow(e.at, s.Time.UnixMicro()) {
+	found := w.find(s)
+	for i := range w.entries[:min(found+1, len(w.entries))] {
+		e := &w.entries[i]
+		if i < found && !e.kept && !e.inEarlier && withinWindow(e.at, s.Time.UnixMicro()) {
 			earlier = append(earlier, outbox.Earlier{Time: timeOfMicros(e.at), Temperature: e.temperature, Humidity: e.humidity})
 		}
+		e.inEarlier = true
 	}
 	return earlier
 }

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,20 +22,47 @@ type entry struct {
 // The error is [ErrFull] when the record would take the outbox over its bound, or its
 // node over its share: a record in it has been promised and is never dropped for a later
 // one.
-func (o *Outbox) Append(r Record) error {
+func (o *Outbox) Append(r Record) error { return o.AppendAll([]Record{r})[0] }
+
+// AppendAll is [Outbox.Append] for several records, which share one sync. It returns the
+// error of each.
+func (o *Outbox) AppendAll(records []Record) []error {
+	errs := make([]error, len(records))
 	if o.appending == nil {
-		return o.err // it could not be opened
+		return fill(errs, o.err) // it could not be opened
 	}
-	if err := validate(r.Reading); err != nil {
-		return fmt.Errorf("append to outbox: %w", err) // it could not be read back
+	entries := make([]entry, 0, len(records))
+	for i, r := range records {
+		if err := validate(r.Reading); err != nil {
+			errs[i] = fmt.Errorf("append to outbox: %w", err) // it could not be read back
+			continue
+		}
+		entries = append(entries, entry{r.Reading.NodeID, appendRecord(make([]byte, 0, 128), r, o.options.Clock())})
 	}
-	encoded := appendRecord(make([]byte, 0, 128), r, o.options.Clock())
 	// Whoever appends waits for the disk, however long it takes.
-	failed, err := o.appending.Do(context.Background(), entry{r.Reading.NodeID, encoded})
+	failed, err := o.appending.DoAll(context.Background(), entries)
 	if errors.Is(err, coalesce.ErrClosed) {
-		return ErrClosed
+		err = ErrClosed
 	}
-	return errors.Join(err, failed)
+	if err != nil {
+		return fill(errs, err)
+	}
+	next := 0
+	for i := range errs {
+		if errs[i] == nil {
+			errs[i] = failed[next]
+			next++
+		}
+	}
+	return errs
+}
+
+// fill sets the error of all that have none.
+func fill(errs []error, err error) []error {
+	for i := range errs {
+		errs[i] = cmp.Or(errs[i], err)
+	}
+	return errs
 }
 
 // commitBatch writes and syncs a batch; one runs at a time. It returns the error of each

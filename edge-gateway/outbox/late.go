@@ -56,6 +56,9 @@ func (l *Late) Open() error {
 // Append is [Outbox.Append]; the error may be that the outbox cannot be opened.
 func (l *Late) Append(r Record) error { return l.opened().Append(r) }
 
+// AppendAll is [Outbox.AppendAll].
+func (l *Late) AppendAll(records []Record) []error { return l.opened().AppendAll(records) }
+
 // Next is [Outbox.Next]; an outbox that cannot be opened has no messages.
 func (l *Late) Next(n int) ([]Message, error) { return l.opened().Next(n) }
 

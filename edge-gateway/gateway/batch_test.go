@@ -1,0 +1,313 @@
+package gateway_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"coldaisle.dev/edge-gateway/gateway"
+	"coldaisle.dev/edge-gateway/outbox"
+	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/reading"
+)
+
+const readingsPath = "/api/v1/readings"
+
+// withSource lets the address of [site.send] send batches.
+func withSource() gateway.Config {
+	return gateway.Config{ProbeEvery: time.Millisecond, Sources: []gateway.Source{{Name: "poller", Networks: []string{"192.168.7.0/24"}}}}
+}
+
+// batch posts readings and returns the answer to each.
+func (s *site) batch(body string) (status int, results []string) {
+	s.tb.Helper()
+	status, answer := s.send(http.MethodPost, readingsPath, body)
+	var got struct {
+		Results []struct{ Status, Error string }
+	}
+	must.Do(s.tb, json.Unmarshal([]byte(answer), &got))
+	for _, r := range got.Results {
+		results = append(results, strings.Trim(r.Status+": "+r.Error, ": "))
+	}
+	return status, results
+}
+
+// TestBatchAnswersEachReading shows contract 8.23 and 8.24: one bad reading refuses itself
+// alone.
+func TestBatchAnswersEachReading(t *testing.T) {
+	t.Parallel()
+	const good = `{"node_id":"good","id":"g","temperature":20}`
+	stamp := func(ahead time.Duration) string {
+		return time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC).Add(ahead).Format(time.RFC3339Nano)
+	}
+	for item, want := range map[string]string{
+		`{"node_id":"n1","id":"1","temperature":20.5,"humidity":40}`:                                 "accepted",
+		`{"node_id":"n1","id":"1","humidity":40,"age_s":60}`:                                         "accepted",
+		`{"node_id":"n1","timestamp":"` + stamp(-7*24*time.Hour) + `","temperature":"-40"}`:          "accepted",
+		`{"node_id":"n1","timestamp":"` + stamp(2*time.Minute) + `","temperature":20}`:               "accepted",
+		`{"node_id":"n1","timestamp":"2026-11-20T04:00:00.5+01:00","temperature":20}`:                "accepted",
+		`{"node_id":"n1","timestamp":"` + stamp(-7*24*time.Hour-time.Second) + `","temperature":20}`: "error: timestamp must be at most 7 days old",
+		`{"node_id":"n1","timestamp":"` + stamp(2*time.Minute+time.Second) + `","temperature":20}`:   "error: timestamp must be at most 7 days old",
+		`{"node_id":"n1","timestamp":"yesterday","temperature":20}`:                                  "error: timestamp must be a time",
+		`{"node_id":"n1","timestamp":1,"temperature":20}`:                                            "error: timestamp must be a string",
+		`{"node_id":"n1","timestamp":"` + stamp(0) + `","age_s":1,"temperature":20}`:                 "error: timestamp and age_s exclude",
+		`{"node_id":"n1","id":"1","age_s":3601,"temperature":20}`:                                    "error: age_s must be between",
+		`{"node_id":"n1","temperature":20}`:                                                          "error: id is required",
+		`{"node_id":"n1","id":"` + strings.Repeat("i", 65) + `","temperature":20}`:                   "error: message id must be",
+		`{"node_id":"a b","id":"1","temperature":20}`:                                                "error: node_id must be",
+		`{"node_id":"coldaisle.probe","id":"1","temperature":20}`:                                    "error: node_id must not be",
+		`{"id":"1","temperature":20}`:                                                                "error: node_id is required",
+		`{"node_id":"n1","id":"1"}`:                                                                  "error: temperature or humidity is required",
+		`{"node_id":"n1","id":"1","temperature":125.1}`:                                              "error: temperature must be between",
+		`{"node_id":"n1","id":"1","temperature":20,"humidity":101}`:                                  "error: humidity must be between",
+		`{"node_id":"n1","id":"1","temperature":"NaN"}`:                                              "error: temperature must be a number",
+		`{"node_id":"n1","id":"1","temperature":1e999}`:                                              "error: temperature is too large",
+		`{"node_id":"n1","id":"1","temperature":20,"Temperature":30}`:                                `error: field "temperature" is given twice`,
+		`[1]`: "error: the body must be a JSON object",
+		good:  "duplicate",
+	} {
+		t.Run(item, func(t *testing.T) {
+			t.Parallel()
+			for form, body := range map[string]string{
+				"object": `{"readings":[` + good + `,` + item + `]}`,
+				"lines":  good + "\r\n\n" + item,
+			} {
+				s := newSiteWith(t, withSource(), nil)
+				status, results := s.batch(body)
+				if status != http.StatusAccepted || len(results) != 2 || results[0] != "accepted" || !strings.HasPrefix(results[1], want) {
+					t.Errorf("%s: answered %d %q, want %q", form, status, results, want)
+				}
+				published, _ := s.published.all()
+				if (len(published) == 2) != (want == "accepted") {
+					t.Errorf("%s: published %v", form, published)
+				}
+			}
+		})
+	}
+}
+
+// TestRepeatedBatch sends batches again after each answer that a source may get, over
+// restarts: every reading that was answered is delivered under one identity, contract 8.24.
+func TestRepeatedBatch(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := newSiteWith(t, withSource(), noOutbox(errors.New("no disk")))
+	body := `{"readings":[
+		{"node_id":"n1","id":"a","temperature":20},
+		{"node_id":"n2","timestamp":"2026-11-20T02:00:00Z","humidity":40},
+		{"node_id":"n2","timestamp":"2026-11-13T03:00:00Z","temperature":21}]}`
+	s.published.fail(errAway)
+	if status, _ := s.batch(body); status != http.StatusServiceUnavailable {
+		t.Errorf("answered %d though nothing is durable", status)
+	}
+	// The outbox opens; Pub/Sub is still away. The first reading's time is of this process.
+	box := openBox(t, dir, s.clock)
+	s.open(withSource(), box)
+	accepted, duplicate := []string{"accepted", "accepted", "accepted"}, []string{"duplicate", "duplicate", "duplicate"}
+	for _, want := range [][]string{accepted, duplicate} {
+		status, got := s.batch(body)
+		if diff := cmp.Diff(want, got); status != http.StatusAccepted || diff != "" {
+			t.Errorf("answered %d (-want +got):\n%s", status, diff)
+		}
+	}
+	// Killed between 202 and publishing.
+	must.Do(t, box.Close())
+	box = openBox(t, dir, s.clock)
+	s.open(withSource(), box)
+	if _, got := s.batch(body); !cmp.Equal(duplicate, got) {
+		t.Errorf("answered %q after a restart", got)
+	}
+	s.published.fail(nil)
+	s.run()
+	want := map[reading.Identity]bool{}
+	for _, data := range s.delivered(3) {
+		want[data.Reading.Identity()] = true
+	}
+	at := func(day, hour int) time.Time { return time.Date(2026, 11, day, hour, 0, 0, 0, time.UTC) }
+	times := map[time.Time]bool{}
+	for id := range want {
+		times[id.Time] = true
+	}
+	if diff := cmp.Diff(map[time.Time]bool{at(20, 3): true, at(20, 2): true, at(13, 3): true}, times); diff != "" || len(want) != 3 {
+		t.Errorf("delivered at (-want +got):\n%s", diff)
+	}
+	eventually(t, "publishing", func() bool { return strings.Contains(s.health(), `"up":true`) })
+	live := `{"node_id":"n3","id":"a","temperature":20}` + "\n" + `{"node_id":"n4","id":"a","temperature":20}`
+	// Pub/Sub fails for one of two: that one goes into the outbox, and both are durable.
+	s.published.judge(func(_ context.Context, m gateway.Message, _ bool) error {
+		if m.NodeID == "n4" {
+			return errAway
+		}
+		return nil
+	})
+	if status, got := s.batch(live); status != http.StatusAccepted || !cmp.Equal(accepted[:2], got) {
+		t.Errorf("answered %d %q", status, got)
+	}
+	if status, got := s.batch(live); status != http.StatusAccepted || !cmp.Equal(duplicate[:2], got) {
+		t.Errorf("answered %d %q the second time", status, got)
+	}
+	s.published.fail(nil)
+	s.delivered(5)
+	// Refused for what is in it: it would be refused again.
+	s.published.judge(func(_ context.Context, m gateway.Message, _ bool) error {
+		if m.NodeID == "n5" {
+			return gateway.ErrRefused
+		}
+		return nil
+	})
+	if status, got := s.batch(strings.ReplaceAll(live, "n4", "n5")); status != http.StatusAccepted || got[1] != "error: Pub/Sub refuses the reading" {
+		t.Errorf("answered %d %q", status, got)
+	}
+	if health := s.health(); !strings.Contains(health, `"name":"poller"`) || !strings.Contains(health, `"refused":1`) || !strings.Contains(health, `"nodes":5`) {
+		t.Errorf("health says %s", health)
+	}
+}
+
+// TestBatchIsOneWrite counts the syncs of a batch by what coalesces: all of it is appended at
+// once.
+func TestBatchIsOneWrite(t *testing.T) {
+	t.Parallel()
+	s := newSiteWith(t, withSource(), nil)
+	counted := &appends{Outbox: s.box}
+	s.open(withSource(), counted)
+	s.published.fail(errAway)
+	var body strings.Builder
+	for i := range gateway.MaxBatch {
+		fmt.Fprintf(&body, `{"node_id":"n%d","id":"%d","temperature":20}`+"\n", i%7, i)
+	}
+	status, results := s.batch(body.String())
+	if status != http.StatusAccepted || len(results) != gateway.MaxBatch || counted.calls != 1 || s.box.Stats().Pending != gateway.MaxBatch {
+		t.Errorf("answered %d to %d readings, %d appends, %d kept", status, len(results), counted.calls, s.box.Stats().Pending)
+	}
+	if bytes := s.box.Stats().Bytes; bytes > 200*gateway.MaxBatch {
+		t.Errorf("%d bytes on disk: windows are written more than once", bytes)
+	}
+	body.WriteString(`{"node_id":"n1","id":"x","temperature":20}`)
+	if status, _ := s.batch(body.String()); status != http.StatusRequestEntityTooLarge {
+		t.Errorf("one reading too many is answered %d", status)
+	}
+}
+
+// TestBatchWaitsForTheClock shows contract 8.24: a timestamp cannot be judged by a wrong clock.
+func TestBatchWaitsForTheClock(t *testing.T) {
+	t.Parallel()
+	wrong := errors.New("slow by 3h0m0s")
+	config := withSource()
+	config.Checks = []gateway.Check{{Name: "clock", Clock: true, Now: func() error { return wrong }}}
+	s := newSiteWith(t, config, nil)
+	const dated, undated = `{"node_id":"n1","timestamp":"2026-11-20T06:00:00Z","temperature":20}`, `{"node_id":"n1","id":"1","temperature":20}`
+	if status, _ := s.batch(undated + "\n" + dated); status != http.StatusServiceUnavailable {
+		t.Errorf("a timestamp is answered %d", status)
+	}
+	if status, _ := s.batch(undated); status != http.StatusAccepted {
+		t.Errorf("a reading without a timestamp is answered %d", status)
+	}
+}
+
+type appends struct {
+	gateway.Outbox
+
+	calls int
+}
+
+// TestHostileSource shows contract 8.23: what is not a source gets nothing done, and what is
+// one harms nobody else.
+func TestHostileSource(t *testing.T) {
+	t.Parallel()
+	const token = "0123456789abcdef"
+	config := gateway.Config{Sources: []gateway.Source{
+		{Name: "by-address", Networks: []string{"10.0.0.7", "fe80::/10"}, MaxNodes: 3},
+		{Name: "by-token", Token: token},
+		{Name: "by-both", Networks: []string{"10.1.0.0/16"}, Token: strings.Repeat(token, 2)},
+	}}
+	const reading = `{"node_id":"n1","id":"1","temperature":20}`
+	for name, c := range map[string]struct {
+		address, authorization, body string
+		status                       int
+		want                         string
+	}{
+		"its address":                  {"10.0.0.7", "", reading, 202, `"accepted":1`},
+		"its address within IPv6":      {"::ffff:10.0.0.7", "", reading, 202, `"accepted":1`},
+		"a link-local one with a zone": {"fe80::1%eth0", "", reading, 202, `"accepted":1`},
+		"another address":              {"10.0.0.8", "", reading, 403, "Not a source"},
+		"its token":                    {"10.9.9.9", "Bearer " + token, reading, 202, `"accepted":1`},
+		"no token where one is needed": {"10.1.0.1", "", reading, 403, "Not a source"},
+		"the other's token":            {"10.1.0.1", "Bearer " + token + "x", reading, 403, "Not a source"},
+		"its token from elsewhere":     {"10.2.0.1", "Bearer " + strings.Repeat(token, 2), reading, 403, "Not a source"},
+		"token and address":            {"10.1.0.1", "Bearer " + strings.Repeat(token, 2), reading, 202, `"accepted":1`},
+		"an empty token":               {"10.9.9.9", "Bearer ", reading, 403, "Not a source"},
+		"a token of another scheme":    {"10.9.9.9", "Basic " + token, reading, 403, "Not a source"},
+		"a body over 1 MiB":            {"10.0.0.7", "", strings.Repeat(" ", gateway.MaxBatchBody+1), 413, "1048576"},
+		"nothing":                      {"10.0.0.7", "", "", 400, "not JSON"},
+		"an empty batch":               {"10.0.0.7", "", `{"readings":[]}`, 400, "readings is required"},
+		"an array":                     {"10.0.0.7", "", `[` + reading + `]`, 400, "JSON object"},
+		"readings that are none":       {"10.0.0.7", "", `{"readings":7}`, 400, "readings"},
+		"half an object":               {"10.0.0.7", "", `{"readings":[` + reading, 400, "not JSON"},
+		"deep nesting":                 {"10.0.0.7", "", `{"readings":` + strings.Repeat("[", 100_000), 400, "not JSON"},
+		"binary":                       {"10.0.0.7", "", "\x1f\x8b\x08", 400, "not JSON"},
+		"more ids than it may":         {"10.0.0.7", "", strings.Join([]string{reading, strings.ReplaceAll(reading, "n1", "n2"), strings.ReplaceAll(reading, "n1", "n3"), strings.ReplaceAll(reading, "n1", "n4")}, "\n"), 202, `"accepted":3,"duplicates":0,"errors":1`},
+		"one reading a thousand times": {"10.0.0.7", "", strings.Repeat(reading+"\n", 1000), 202, `"accepted":1,"duplicates":999,"errors":0`},
+		"a forged line":                {"10.0.0.7", "", reading + "\n" + `{"node_id":"n\n1","id":"1","temperature":20}`, 202, `"errors":1`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSiteWith(t, config, nil)
+			request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, readingsPath, strings.NewReader(c.body))
+			request.RemoteAddr = "[" + c.address + "]:4711"
+			request.Header.Set("Authorization", c.authorization)
+			recorder := httptest.NewRecorder()
+			s.gateway.ServeHTTP(recorder, request)
+			matchesDocument(t, request, recorder)
+			if answer := recorder.Body.String(); recorder.Code != c.status || !strings.Contains(answer, c.want) {
+				t.Errorf("answered %d %.300s, want %d %s", recorder.Code, answer, c.status, c.want)
+			}
+			if published, _ := s.published.all(); (len(published) > 0) != (c.status == http.StatusAccepted) {
+				t.Errorf("published %d readings", len(published))
+			}
+		})
+	}
+}
+
+// AppendAll counts itself.
+func (a *appends) AppendAll(records []outbox.Record) []error {
+	a.calls++
+	return a.Outbox.AppendAll(records)
+}
+
+// TestReadSources refuses what would let in nobody, or anybody.
+func TestReadSources(t *testing.T) {
+	t.Parallel()
+	for content, want := range map[string]string{
+		`{}`: "", // as systemd hands it over where there is no file
+		`{"sources":[{"name":"a","networks":["10.0.0.1","10.1.0.0/16","fd00::/8"]},{"name":"b","token":"0123456789abcdef"}]}`: "",
+		`{"sources":[{"name":"a"}]}`:                                                    "needs networks or a token",
+		`{"sources":[{"name":"a","networks":["10.0.0.1/40"]}]}`:                         `has "10.0.0.1/40"`,
+		`{"sources":[{"name":"a","networks":["bmc"]}]}`:                                 `has "bmc"`,
+		`{"sources":[{"name":"a","token":"short"}]}`:                                    "token of 16",
+		`{"sources":[{"name":"a b","token":"0123456789abcdef"}]}`:                       "must have a name",
+		`{"sources":[{"name":"a","token":"0123456789abcdef","max_nodes":-1}]}`:          "max_nodes",
+		`{"sources":[{"name":"a","networks":["::1"]},{"name":"a","networks":["::2"]}]}`: "given twice",
+		`{"source":[]}`: "unknown field",
+		`{`:             "read sources",
+	} {
+		path := filepath.Join(t.TempDir(), "sources.json")
+		must.Do(t, os.WriteFile(path, []byte(content), 0o600))
+		file, err := gateway.ReadSources(path)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", content, err, want)
+		}
+		if err != nil && len(file.Sources) > 0 {
+			t.Errorf("%s: sources beside an error", content)
+		}
+	}
+}

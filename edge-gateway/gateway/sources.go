@@ -1,0 +1,206 @@
+package gateway
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"coldaisle.dev/shared/reading"
+)
+
+// Limits of a source of batches.
+const (
+	// defaultSourceNodes is how many nodes a source may bring, unless its MaxNodes says so.
+	defaultSourceNodes = 1000
+	// sourceBatches is how many batches of a source are in memory at once; others wait.
+	sourceBatches = 4
+	minToken      = 16
+	maxSourceName = 50
+)
+
+// Source is a program that may send batches. It is recognised by its address, its token, or,
+// where it has both, by both.
+type Source struct {
+	Name string `json:"name"`
+	// Networks are addresses and networks (10.0.0.0/24).
+	Networks []string `json:"networks"`
+	// Token is what it sends as a bearer token.
+	Token string `json:"token"`
+	// MaxNodes is how many nodes it may bring; 0 means 1,000.
+	MaxNodes int `json:"max_nodes"`
+}
+
+// SourcesFile is the file that names the sources.
+type SourcesFile struct {
+	Sources []Source `json:"sources"`
+}
+
+// ReadSources reads the file that names the sources. None where there is no path.
+func ReadSources(path string) (file SourcesFile, err error) {
+	if path == "" {
+		return file, nil
+	}
+	content, err := os.ReadFile(path) //nolint:gosec // the setting of whoever runs the gateway
+	if err != nil {
+		return SourcesFile{}, fmt.Errorf("read sources: %w", err)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(content))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&file); err != nil {
+		return SourcesFile{}, fmt.Errorf("read sources: %w", err)
+	}
+	var errs []error
+	for i, s := range file.Sources {
+		errs = append(errs, s.problem())
+		if slices.ContainsFunc(file.Sources[:i], func(other Source) bool { return other.Name == s.Name }) {
+			errs = append(errs, fmt.Errorf("source %q is given twice", s.Name))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return SourcesFile{}, err
+	}
+	return file, nil
+}
+
+func (s Source) problem() error {
+	var errs []error
+	check := func(ok bool, rule string) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("source %q %s", s.Name, rule))
+		}
+	}
+	check(reading.ValidateNodeID(s.Name) == nil, fmt.Sprintf("must have a name of 1 to %d letters, digits, '.', '_', ':' or '-'", maxSourceName))
+	check(len(s.Networks) > 0 || s.Token != "", "needs networks or a token")
+	check(s.Token == "" || len(s.Token) >= minToken, fmt.Sprintf("must have a token of %d characters or more", minToken))
+	check(s.MaxNodes >= 0, "must have a max_nodes of 0 or more")
+	for _, text := range s.Networks {
+		_, err := parseNetwork(text)
+		check(err == nil, fmt.Sprintf("has %q, which is no address and no network", text))
+	}
+	return errors.Join(errs...)
+}
+
+// parseNetwork reads a network, or an address, which is a network of one.
+func parseNetwork(text string) (netip.Prefix, error) {
+	if strings.Contains(text, "/") {
+		return netip.ParsePrefix(text) //nolint:wrapcheck // the caller has the words
+	}
+	address, err := netip.ParseAddr(text)
+	if err != nil {
+		return netip.Prefix{}, err //nolint:wrapcheck // as above
+	}
+	return address.Prefix(address.BitLen()) //nolint:wrapcheck // as above
+}
+
+// source is a [Source] at work.
+type source struct {
+	Source
+
+	networks []netip.Prefix
+	token    [sha256.Size]byte
+	slots    chan struct{} // one for each batch in memory
+	counter  *prometheus.CounterVec
+
+	mu      sync.Mutex
+	results map[string]int64
+	problem string // of the last reading that was not taken
+	last    time.Time
+}
+
+// SourceHealth is what /health says of a source.
+type SourceHealth struct {
+	Name  string `json:"name"`
+	Nodes int    `json:"nodes"` // that it brought
+	// Results count its readings by what became of them.
+	Results map[string]int64 `json:"results"`
+	Problem string           `json:"problem,omitempty"` // of the last reading that was not taken
+	Last    time.Time        `json:"last,omitzero"`     // its last batch
+}
+
+// newSources puts sources to work; they are valid ones.
+func newSources(configured []Source, m *metrics) []*source {
+	sources := make([]*source, len(configured))
+	for i, c := range configured {
+		c.MaxNodes = cmp.Or(c.MaxNodes, defaultSourceNodes)
+		s := &source{
+			Source: c, token: sha256.Sum256([]byte(c.Token)), slots: make(chan struct{}, sourceBatches), counter: m.batches, results: map[string]int64{},
+		}
+		for _, text := range c.Networks {
+			network, _ := parseNetwork(text)
+			s.networks = append(s.networks, network)
+		}
+		sources[i] = s
+	}
+	return sources
+}
+
+// is reports whether a request is the source's.
+func (s *source) is(address netip.Addr, token string) bool {
+	sum := sha256.Sum256([]byte(token))
+	if s.Token != "" && subtle.ConstantTimeCompare(sum[:], s.token[:]) == 0 {
+		return false
+	}
+	return len(s.networks) == 0 || slices.ContainsFunc(s.networks, func(n netip.Prefix) bool { return n.Contains(address) })
+}
+
+// count adds what became of readings; problem is why one of them was not taken.
+func (s *source) count(results map[string]int64, problem string, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for result, n := range results {
+		s.results[result] += n
+		s.counter.WithLabelValues(s.Name, result).Add(float64(n))
+	}
+	s.problem, s.last = cmp.Or(problem, s.problem), now
+}
+
+func (s *source) health(nodes *nodeTable) SourceHealth {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return SourceHealth{Name: s.Name, Nodes: nodes.broughtBy(s.Name), Results: maps.Clone(s.results), Problem: s.problem, Last: s.last}
+}
+
+// enter finds the source of a batch and waits until its batch may be read; leave is called
+// after the answer. If ok is false it has answered.
+func (q *requests) enter(w http.ResponseWriter, r *http.Request) (from *source, leave func(), ok bool) {
+	if !q.throttleAddress(w, r) {
+		return nil, nil, false
+	}
+	address, _ := netip.ParseAddr(remote(r))
+	address = address.Unmap().WithZone("")
+	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	i := slices.IndexFunc(q.monitor.sources, func(s *source) bool { return s.is(address, token) })
+	if i < 0 {
+		q.reject(w, r, "", http.StatusForbidden, "source", detailSource, errors.New("no source of batches has this address or token"))
+		return nil, nil, false
+	}
+	from = q.monitor.sources[i]
+	select {
+	case from.slots <- struct{}{}:
+		return from, func() { <-from.slots }, true
+	case <-time.After(maxThrottleDelay):
+		q.unavailable(w, r, from, errors.New("the source sends more batches at once than are taken"))
+	case <-r.Context().Done():
+	}
+	return nil, nil, false
+}
+
+// unavailable answers that a batch is to be sent again, whole.
+func (q *requests) unavailable(w http.ResponseWriter, r *http.Request, from *source, reason error) {
+	w.Header().Set("Retry-After", "5")
+	q.reject(w, r, "", http.StatusServiceUnavailable, "unavailable", detailKeep, fmt.Errorf("source %s: %w", from.Name, reason))
+}
