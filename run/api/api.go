@@ -110,7 +110,7 @@ func New(cfg Config) (*API, error) {
 	}
 	tenants := accounts.New(cfg.DB)
 	keys := auth.NewKeys(tenants, cfg.Clock, log)
-	authenticator := auth.NewAuthenticator(tokens, tenants.Generations, keys, log)
+	authenticator := auth.NewAuthenticator(tokens, tenants.PersonsByID, keys, log)
 	retrainer := &training.Retrainer{DB: cfg.DB, Publisher: cfg.Publisher, Clock: cfg.Clock, Log: log}
 	router := rest.NewRouter()
 	r := rest.New(router, rest.Config{Authenticate: authenticator.Authenticate, MapError: storeErrors(cfg.MaxUnreported), Log: log, Secrets: tokens.Secrets()})

@@ -66,10 +66,10 @@ func TestEveryChangeIsAudited(t *testing.T) {
 	cases := map[string]auditedChange{
 		"registerCustomer": {
 			path: "/api/v1/customers/register", body: `{"email":"new@example.com","username":"newcomer","password":"Passw0rd"}`,
-			public: true, actor: "customer:*", subject: "customer:*", after: parts(`"email":"new@example.com"`, `"username":"newcomer"`),
+			public: true, actor: "person:*", subject: "customer:*", after: parts(`"email":"new@example.com"`, `"username":"newcomer"`),
 		},
 		"updateCustomer": {
-			path: fmt.Sprintf("/api/v1/customers/%d", a.id), body: `{"username":"renamed"}`, subject: fmt.Sprintf("customer:%d", a.id),
+			path: fmt.Sprintf("/api/v1/customers/%d", a.id), body: `{"username":"renamed"}`, subject: fmt.Sprintf("person:%d", a.person),
 			before: parts(`"username":"user`), after: parts(`"username":"renamed"`, `"password_set":false`),
 		},
 		"createRoom": {path: "/api/v1/server_rooms/new_room", body: `{"name":"New"}`, subject: "room:*", after: parts(`"name":"New"`)},
@@ -221,10 +221,10 @@ func (c auditedChange) check(t *testing.T, a *testCustomer, op documentedOperati
 	}
 	actor := c.actor
 	if actor == "" {
-		actor = fmt.Sprintf("customer:%d", a.id)
+		actor = fmt.Sprintf("person:%d", a.person)
 	}
 	if !matches(actor, logged.Actor) || !matches(c.subject, logged.Subject) || logged.Operation != op.id ||
-		logged.RequestID == "" || logged.RequestID != got.header.Get("X-Request-Id") || c.actor != "customer:*" && logged.CustomerID != a.id {
+		logged.RequestID == "" || logged.RequestID != got.header.Get("X-Request-Id") || c.actor != "person:*" && logged.CustomerID != a.id {
 		t.Errorf("%s has the entry %+v", op.id, logged)
 	}
 	for _, side := range []struct {

@@ -49,9 +49,9 @@ func TestAuditLog(t *testing.T) {
 		}
 		return strings.Join(all, ", ")
 	}
-	const whole = "system resolve, gateway enrolGateway, account createGateway, X updateRoom, X updateRoom, account createRoom, account createAPIKey, account registerCustomer"
+	const whole = "system resolve, gateway enrolGateway, person createGateway, X updateRoom, X updateRoom, person createRoom, person createAPIKey, person registerCustomer"
 	all := list("")
-	if got := strings.NewReplacer("account updateRoom", "X updateRoom", "key updateRoom", "X updateRoom").Replace(operations(all)); got != whole {
+	if got := strings.NewReplacer("person updateRoom", "X updateRoom", "key updateRoom", "X updateRoom").Replace(operations(all)); got != whole {
 		t.Errorf("%s, want %s", got, whole)
 	}
 	byKey := list(fmt.Sprintf("?actor=key:%d", key.id))
@@ -59,14 +59,14 @@ func TestAuditLog(t *testing.T) {
 		t.Errorf("by the key: %+v", byKey)
 	}
 	for query, want := range map[string]int{
-		"?actor_kind=account": 5, "?actor_kind=key": 1, "?actor_kind=gateway": 1, "?actor_kind=system": 1,
+		"?actor_kind=person": 5, "?actor_kind=account": 0, "?actor_kind=key": 1, "?actor_kind=gateway": 1, "?actor_kind=system": 1,
 		"?operation=updateRoom":                                            2,
 		fmt.Sprintf("?subject=room:%d", room):                              3,
 		fmt.Sprintf("?subject=room:%d&operation=createRoom", room):         1,
 		"?start_time=" + began.UTC().Format("2006-01-02T15:04:05.000000Z"): 7,
 		"?end_time=" + began.UTC().Format("2006-01-02T15:04:05.000000Z"):   1,
 		"?start_time=2020-01-01&end_time=2020-01-02":                       0,
-		"?actor=customer:" + decimal(other.id):                             0,
+		"?actor=person:" + decimal(other.person):                           0,
 		"?limit=3":                                                         3,
 	} {
 		if got := list(query); len(got) != want {
@@ -80,11 +80,11 @@ func TestAuditLog(t *testing.T) {
 	// CSV has all, however many pages the database gives them in.
 	s.execute(t, fmt.Sprintf(`INSERT INTO audit_log (customer_id, actor, operation, subject) SELECT %d, 'customer:%d', 'x', '' FROM generate_series(1, 2500)`, a.id, a.id))
 	rows, err := csv.NewReader(strings.NewReader(string(s.call(t, a.token, http.MethodGet, "/api/v1/audit?format=csv", "").body))).ReadAll()
-	if err != nil || len(rows) != 1+2500+8 || strings.Join(rows[0], ",") != "id,at,actor_kind,actor,operation,subject,request_id,before,after" {
+	if err != nil || len(rows) != 1+2500+8 || strings.Join(rows[0], ",") != "id,at,actor_kind,actor,actor_name,operation,subject,request_id,before,after" {
 		t.Fatalf("%d rows, %v", len(rows), err)
 	}
 	system, made := rows[1+2500], rows[1+2500+5]
-	if system[5] != "'-1" || system[2] != "system" || system[7] != "" || made[4] != "createRoom" || !strings.Contains(made[8], `"name": "=1+1"`) {
+	if system[6] != "'-1" || system[2] != "system" || system[8] != "" || made[4] != "user000001" || made[5] != "createRoom" || !strings.Contains(made[9], `"name": "=1+1"`) {
 		t.Errorf("%q\n%q", system, made)
 	}
 	if got := list(""); len(got) != 100 {

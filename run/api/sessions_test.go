@@ -12,11 +12,11 @@ import (
 	"coldaisle.dev/shared/must"
 )
 
-// signedToken is a token of a customer's first generation.
-func signedToken(t *testing.T, subject string) string {
+// signedToken is a token of a person's first generation.
+func signedToken(t *testing.T, subject string, person int64) string {
 	t.Helper()
 	text := must.Get(jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
-		"sub": subject, "iat": time.Now().Unix(), "exp": time.Now().Add(time.Minute).Unix(), "generation": 1,
+		"sub": subject, "iat": time.Now().Unix(), "exp": time.Now().Add(time.Minute).Unix(), "person": person, "generation": 1,
 	}).SignedString([]byte(secretKey)))(t)
 	return text
 }
@@ -31,7 +31,7 @@ func TestPasswordChangeRevokes(t *testing.T) {
 	works := func(token string) bool {
 		return s.call(t, token, http.MethodGet, "/api/v1/alerts/active", "").status == http.StatusOK
 	}
-	minted := signedToken(t, decimal(changer.id))
+	minted := signedToken(t, decimal(changer.id), changer.person)
 	if !works(minted) {
 		t.Error("a token is refused though the password never changed")
 	}
@@ -54,8 +54,13 @@ func TestPasswordChangeRevokes(t *testing.T) {
 		t.Error("a token minted before the change still works")
 	}
 	s.call(t, "", http.MethodPost, "/api/v1/customers/login", fmt.Sprintf(`{"email":%q,"password":"Passw0rd"}`, changer.email)).is(t, 401)
-	if works(signedToken(t, "999999")) {
-		t.Error("a token of a customer who does not exist works")
+	for what, token := range map[string]string{
+		"of nobody": signedToken(t, decimal(other.id), 999999), "of another account": signedToken(t, decimal(changer.id), other.person),
+		"without a person": signedToken(t, decimal(other.id), 0),
+	} {
+		if works(token) {
+			t.Errorf("a token %s works", what)
+		}
 	}
 	if !works(other.token) {
 		t.Error("another customer's token was revoked")

@@ -21,6 +21,7 @@ func storeErrors(maxUnreported int) func(error) (*rest.Error, bool) {
 		answer *rest.Error
 	}{
 		{store.ErrNoCustomer, rest.NotFound("Customer not found")},
+		{store.ErrNoPerson, rest.NotFound("Person not found")},
 		{store.ErrEmailTaken, rest.BadRequest("Email already registered")},
 		{store.ErrUsernameTaken, rest.BadRequest("Username already taken")},
 		{store.ErrNoRoom, rest.NotFound("Room not found")},

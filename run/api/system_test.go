@@ -2,12 +2,14 @@ package api
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -151,7 +153,7 @@ func (s *testAPI) alert(tb testing.TB, node string, at time.Time, temperature fl
 type testCustomer struct {
 	*testAPI
 
-	id                     int64
+	id, person             int64
 	email, password, token string
 }
 
@@ -165,6 +167,17 @@ func (s *testAPI) customer(tb testing.TB) *testCustomer {
 	a.id = idOf(tb, registered)
 	a.login(tb)
 	return a
+}
+
+// with is a person of the customer's account with another role.
+func (a *testCustomer) with(tb testing.TB, role string) *testCustomer {
+	tb.Helper()
+	p := &testCustomer{testAPI: a.testAPI, id: a.id, email: fmt.Sprintf("%s%d@example.com", role, a.accounts.Add(1)), password: a.password}
+	must.Get(a.pool.Exec(tb.Context(), `
+		INSERT INTO persons (customer_id, name, email, password_hash, role)
+		SELECT customer_id, $2 || ' of ' || name, $3, password_hash, $2 FROM persons WHERE id = $1`, a.person, role, p.email))(tb)
+	p.login(tb)
+	return p
 }
 
 // newTestCustomer starts an API with a customer.
@@ -185,6 +198,9 @@ func (a *testCustomer) login(tb testing.TB) {
 		tb.Fatalf("login: %d %s", got.status, got.body)
 	}
 	a.token = body.AccessToken
+	var claims struct{ Person int64 }
+	must.Do(tb, json.Unmarshal(must.Get(base64.RawURLEncoding.DecodeString(strings.Split(a.token, ".")[1]))(tb), &claims))
+	a.person = claims.Person
 }
 
 // create posts and returns the id of what was made, 0 where it is a text.

@@ -1,14 +1,17 @@
 package api
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/wire"
 )
@@ -162,6 +165,13 @@ func TestTenantIsolation(t *testing.T) {
 	}
 	public := []string{"getHealth", "registerCustomer", "loginCustomer", "enrolGateway", "reportGatewayStatus"}
 
+	roles := rest.RoleNames()[rest.Viewer:]
+	mine, others := map[string]*testCustomer{}, map[string]*testCustomer{}
+	for _, role := range roles {
+		mine[role], others[role] = victim.with(t, role), intruder.with(t, role)
+	}
+	least := map[string]string{}
+	served := maps.Clone(cases)
 	for _, op := range operations(t, s) {
 		if slices.Contains(public, op.id) {
 			continue
@@ -185,6 +195,24 @@ func TestTenantIsolation(t *testing.T) {
 				t.Errorf("%s, want %q", got.body, breach.detail)
 			}
 			keys.check(t, s, op, breach, got)
+			_, sentence, _ := strings.Cut(op.description, "Role: `")
+			least[op.id], _, _ = strings.Cut(sentence, "`")
+			lowest := slices.Index(roles, least[op.id])
+			if lowest < 0 {
+				t.Fatalf("says of roles %q", sentence)
+			}
+			for i, role := range roles {
+				if i >= lowest {
+					other := s.call(t, others[role].token, op.method, breach.path, breach.body)
+					if other.status != got.status || breach.status != 200 && string(other.body) != string(got.body) {
+						t.Errorf("%s of another account: %d %s", role, other.status, other.body)
+					}
+					continue
+				}
+				for _, who := range []*testCustomer{mine[role], others[role]} {
+					s.call(t, who.token, op.method, breach.path, breach.body).says(t, 403, "This needs the role "+least[op.id])
+				}
+			}
 			if breach.absent == "" {
 				return
 			}
@@ -233,6 +261,18 @@ func TestTenantIsolation(t *testing.T) {
 		"/api/v1/gateways/nodes":                                     `"vault-2"`,
 	} {
 		s.call(t, victim.token, http.MethodGet, path, "").has(t, 200, want)
+	}
+
+	// Who may, may: last, because it changes things. What is absent stands for what would end the account's own.
+	for _, op := range operations(t, s) {
+		for _, role := range roles[max(0, slices.Index(roles, least[op.id])):] {
+			if c, ok := served[op.id]; ok {
+				got := s.call(t, mine[role].token, op.method, cmp.Or(c.absent, c.path), c.body)
+				if got.status == 401 || got.status == 403 || got.status >= 500 {
+					t.Errorf("%s as %s: %d %s", op.id, role, got.status, got.body)
+				}
+			}
+		}
 	}
 }
 

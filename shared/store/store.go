@@ -37,6 +37,7 @@ var (
 	ErrNoExcursion   = fmt.Errorf("excursion %w", ErrNotFound)
 	ErrNoIncident    = fmt.Errorf("incident %w", ErrNotFound)
 	ErrNoMaintenance = fmt.Errorf("maintenance window %w", ErrNotFound)
+	ErrNoPerson      = fmt.Errorf("person %w", ErrNotFound)
 	ErrNoAPIKey      = fmt.Errorf("API key %w", ErrNotFound)
 
 	ErrEmailTaken    = errors.New("email already registered")

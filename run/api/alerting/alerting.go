@@ -12,7 +12,6 @@ import (
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/store"
-	"coldaisle.dev/shared/store/accounts"
 	"coldaisle.dev/shared/store/incidents"
 )
 
@@ -46,11 +45,10 @@ func (h *Handlers) Register(r *rest.API) {
 // Run wakes the requests that wait for changes, until ctx ends; then they answer.
 func (h *Handlers) Run(ctx context.Context) { h.hub.run(ctx) }
 
-// who names the caller to others: a customer by the user name, an API key by its own.
-func who(ctx context.Context, s *store.DB) (string, error) {
+// who names the caller to others: a person by the name, an API key by its own.
+func who(ctx context.Context) string {
 	if key, ok := auth.Key(ctx); ok {
-		return "API key " + key.Name, nil
+		return "API key " + key.Name
 	}
-	customer, err := accounts.New(s).Customer(ctx, auth.Caller(ctx))
-	return customer.Username, err
+	return auth.Person(ctx).Name
 }

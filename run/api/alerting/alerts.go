@@ -54,17 +54,17 @@ func (in *alertHistoryInput) Resolve(huma.Context) []error {
 func (h *Handlers) registerAlerts(r *rest.API) {
 	list := &huma.Schema{Type: huma.TypeArray, Items: r.Schemas().Schema(reflect.TypeFor[alertBody](), true, "AlertBody")}
 	rest.Register(r, rest.Operation{
-		ID: "listActiveAlerts", Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/alerts/active", Tag: rest.TagAlerts,
+		ID: "listActiveAlerts", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/alerts/active", Tag: rest.TagAlerts,
 		Summary:   "List unacknowledged alerts, newest first",
 		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{"application/json": {Schema: list}}}},
 	}, h.activeAlerts)
 	rest.Register(r, rest.Operation{
-		ID: "listAlertHistory", Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/alerts/history", Tag: rest.TagAlerts,
+		ID: "listAlertHistory", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/alerts/history", Tag: rest.TagAlerts,
 		Summary: "List the last alerts, acknowledged or not, newest first",
 	}, h.alertHistory)
 	// A repeat answers the same alert, unchanged.
 	rest.Answer(r, rest.Operation{
-		ID: "acknowledgeAlert", Keys: rest.WriteKeysInRooms, Method: http.MethodPost, Path: "/api/v1/alerts/{alert_id}/acknowledge", Tag: rest.TagAlerts,
+		ID: "acknowledgeAlert", Role: rest.Operator, Keys: rest.WriteKeysInRooms, Method: http.MethodPost, Path: "/api/v1/alerts/{alert_id}/acknowledge", Tag: rest.TagAlerts,
 		Summary: "Acknowledge an alert",
 		Errors:  []error{store.ErrNoAlert},
 	}, h.acknowledgeAlert)
@@ -147,13 +147,13 @@ type setThresholdsInput struct {
 
 func (h *Handlers) registerThresholds(r *rest.API) {
 	rest.Answer(r, rest.Operation{
-		ID: "getThresholds", Keys: rest.ReadKeys, Method: http.MethodGet, Path: "/api/v1/alerts/thresholds/{customer_id}", Tag: rest.TagAlerts,
+		ID: "getThresholds", Role: rest.Viewer, Keys: rest.ReadKeys, Method: http.MethodGet, Path: "/api/v1/alerts/thresholds/{customer_id}", Tag: rest.TagAlerts,
 		Summary: "Read the caller's thresholds",
 		Errors:  []error{store.ErrNoCustomer},
 	}, h.thresholds)
 	// Called by the settings page. A repeat sets the same values again.
 	rest.Answer(r, rest.Operation{
-		ID: "setThresholds", Keys: rest.WriteKeys, Method: http.MethodPost, Path: "/api/v1/alerts/thresholds/{customer_id}", Tag: rest.TagAlerts,
+		ID: "setThresholds", Role: rest.Admin, Keys: rest.WriteKeys, Method: http.MethodPost, Path: "/api/v1/alerts/thresholds/{customer_id}", Tag: rest.TagAlerts,
 		Summary:     "Change the caller's thresholds",
 		Description: "At least one of the two must be given. Detection follows within 15 seconds.",
 		Errors:      []error{store.ErrNoCustomer},
@@ -180,7 +180,7 @@ func (h *Handlers) setThresholds(ctx context.Context, in *setThresholdsInput) (t
 		after, err := incidents.New(tx).SetThresholds(ctx, auth.Caller(ctx), in.Body.MaxTemperature, in.Body.MaxHumidity)
 		updated := thresholdsOf(after)
 		return updated, audit.Entry{
-			Subject: "thresholds of " + audit.CustomerActor(in.CustomerID),
+			Subject: "thresholds of " + audit.CustomerSubject(in.CustomerID),
 			Before:  auditedThresholds{thresholdsOf(before), before.Assumed}, After: auditedThresholds{updated, after.Assumed},
 		}, err
 	})

@@ -53,7 +53,7 @@ func changesOf(found incidents.Changes) changesBody {
 func (h *Handlers) registerChanges(r *rest.API) {
 	// Held open by every page and program that must hear of a change at once.
 	rest.Answer(r, rest.Operation{
-		ID: "listIncidentChanges", Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/incidents/changes", Tag: rest.TagIncidents,
+		ID: "listIncidentChanges", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/incidents/changes", Tag: rest.TagIncidents,
 		Summary: "Follow what happens to incidents, oldest first",
 		Description: "The log of the account's incidents: each change has a number, and none comes later with a smaller one. Without `after` the answer is the end " +
 			"of the log, from which to go on. With `wait_s` it comes with the first change, or when the time is over.",

@@ -96,13 +96,13 @@ func excursionOf(e incidents.Excursion) excursion {
 func (h *Handlers) registerExcursions(r *rest.API) {
 	// Read by the dashboard for an incident, and for the chart of a sensor.
 	rest.Register(r, rest.Operation{
-		ID: "listExcursions", Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/excursions", Tag: rest.TagIncidents,
+		ID: "listExcursions", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/excursions", Tag: rest.TagIncidents,
 		Summary:     "List excursions, newest first",
 		Description: "Of one sensor each: a stretch beyond the limit of a rule, without readings, or unlike what was before. Incidents consist of them.",
 	}, h.listExcursions)
 	// A repeat sets the same verdict again, until a training run has used it.
 	rest.Answer(r, rest.Operation{
-		ID: "judgeExcursion", Keys: rest.WriteKeysInRooms, Method: http.MethodPut, Path: "/api/v1/excursions/{excursion_id}/verdict", Tag: rest.TagIncidents,
+		ID: "judgeExcursion", Role: rest.Operator, Keys: rest.WriteKeysInRooms, Method: http.MethodPut, Path: "/api/v1/excursions/{excursion_id}/verdict", Tag: rest.TagIncidents,
 		Summary: "Say whether an anomaly was right, wrong or expected",
 		Description: "The hours of what was right are taken out of what counts as usual; wrong and expected leave it as it is. " +
 			"It is the verdict on the anomaly's prediction, too: `ok` for right, else `not_ok`. As there, the hundredth starts a training run.",

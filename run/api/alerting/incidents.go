@@ -161,19 +161,19 @@ func (incidentDetail) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Sch
 
 func (h *Handlers) registerIncidents(r *rest.API) {
 	rest.Register(r, rest.Operation{
-		ID: "listIncidents", Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/incidents", Tag: rest.TagIncidents,
+		ID: "listIncidents", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/incidents", Tag: rest.TagIncidents,
 		Summary:     "List incidents, newest first",
 		Description: "One per room and cause: what goes on at its sensors are its excursions.",
 	}, h.listIncidents)
 	rest.Answer(r, rest.Operation{
-		ID: "getIncident", Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/incidents/{incident_id}", Tag: rest.TagIncidents,
+		ID: "getIncident", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/incidents/{incident_id}", Tag: rest.TagIncidents,
 		Summary:     "Read an incident and what happened to it",
 		Description: "The id of an incident that became part of another gives that other.",
 		Errors:      []error{store.ErrNoIncident},
 	}, h.incident)
 	// A repeat of a comment is told again; of any other action it changes nothing.
 	rest.Answer(r, rest.Operation{
-		ID: "actOnIncident", Keys: rest.WriteKeysInRooms, Method: http.MethodPost, Path: "/api/v1/incidents/{incident_id}/actions", Tag: rest.TagIncidents,
+		ID: "actOnIncident", Role: rest.Operator, Keys: rest.WriteKeysInRooms, Method: http.MethodPost, Path: "/api/v1/incidents/{incident_id}/actions", Tag: rest.TagIncidents,
 		Summary: "Take an incident, hand it over, snooze it, give it back, or comment on it",
 		Description: "Who takes an incident has what joins it later, too, and acknowledges the alerts that it has by then. A taken incident calls again, and is open " +
 			"again, when its severity rises, when what was expected comes, when it is worse by a unit (3 °C, 10 % humidity, 3 °C dew point, 10 °C/h) than when it " +
@@ -182,7 +182,7 @@ func (h *Handlers) registerIncidents(r *rest.API) {
 	}, h.act)
 	// A repeat marks nothing.
 	rest.Answer(r, rest.Operation{
-		ID: "seeIncidents", Keys: rest.WriteKeysInRooms, Method: http.MethodPost, Path: "/api/v1/incidents/seen", Tag: rest.TagIncidents,
+		ID: "seeIncidents", Role: rest.Operator, Keys: rest.WriteKeysInRooms, Method: http.MethodPost, Path: "/api/v1/incidents/seen", Tag: rest.TagIncidents,
 		Summary:     "Mark incidents that are over as seen, those of ids or all",
 		Description: "Incidents that last, or were seen already, are passed over.",
 	}, h.see)
@@ -284,10 +284,7 @@ func auditedOf(i Incident) audited { return audited{i.State, i.TakenBy, i.Snooze
 
 func (h *Handlers) act(ctx context.Context, in *actInput) (Incident, error) {
 	now := h.Clock()
-	by, err := who(ctx, h.DB)
-	if err != nil {
-		return Incident{}, err
-	}
+	by := who(ctx)
 	action := incidents.Action{Event: eventOf(in.Body.Action), By: by, To: string(deref(in.Body.To)), Comment: string(deref(in.Body.Comment))}
 	if until := in.Body.Until; until != nil {
 		if !until.After(now) || until.Sub(now) > maxSnooze {
@@ -321,10 +318,7 @@ type seenBody struct {
 }
 
 func (h *Handlers) see(ctx context.Context, in *rest.Body[seenInput]) (seenBody, error) {
-	by, err := who(ctx, h.DB)
-	if err != nil {
-		return seenBody{}, err
-	}
+	by := who(ctx)
 	return audit.Changed(ctx, h.DB, func(tx *store.DB) (seenBody, audit.Entry, error) {
 		seen, err := incidents.New(tx).See(ctx, auth.Caller(ctx), in.Body.IDs, by, h.Clock())
 		if err != nil || seen == 0 {

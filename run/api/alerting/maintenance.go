@@ -103,13 +103,9 @@ func (c *maintenanceChange) window() (maintenance.Window, error) {
 
 // wantedMaintenance is the window that a caller describes.
 func (h *Handlers) wantedMaintenance(ctx context.Context, c *maintenanceChange) (incidents.Maintenance, error) {
-	by, err := who(ctx, h.DB)
-	if err != nil {
-		return incidents.Maintenance{}, err
-	}
+	window, err := c.window()
 	wanted := c.maintenance()
-	wanted.Window, err = c.window()
-	wanted.CreatedBy, wanted.Comment = by, string(deref(c.Comment))
+	wanted.Window, wanted.CreatedBy, wanted.Comment = window, who(ctx), string(deref(c.Comment))
 	return wanted, err
 }
 
@@ -224,12 +220,12 @@ func errTooManyWindows() error {
 
 func (h *Handlers) registerMaintenance(r *rest.API) {
 	rest.Answer(r, rest.Operation{
-		ID: "listMaintenance", Keys: rest.ReadKeys, Method: http.MethodGet, Path: "/api/v1/maintenance", Tag: rest.TagIncidents,
+		ID: "listMaintenance", Role: rest.Viewer, Keys: rest.ReadKeys, Method: http.MethodGet, Path: "/api/v1/maintenance", Tag: rest.TagIncidents,
 		Summary: "List the caller's maintenance windows",
 	}, h.listMaintenance)
 	// Without an Idempotency-Key a repeat makes a second window, which changes nothing.
 	rest.Answer(r, rest.Operation{
-		ID: "createMaintenance", Keys: rest.WriteKeys, Creates: true, Method: http.MethodPost, Path: "/api/v1/maintenance", Tag: rest.TagIncidents,
+		ID: "createMaintenance", Role: rest.Operator, Keys: rest.WriteKeys, Creates: true, Method: http.MethodPost, Path: "/api/v1/maintenance", Tag: rest.TagIncidents,
 		Status: http.StatusCreated, Summary: "Create a maintenance window",
 		Description: "Nothing is lost in one: incidents in it are marked as silenced. What still lasts at its end is not silenced from then on. " +
 			"If it would silence what is critical now, were it under way, it must be confirmed.",
@@ -237,18 +233,18 @@ func (h *Handlers) registerMaintenance(r *rest.API) {
 	}, h.createMaintenance)
 	// Called while somebody edits a window. It changes nothing, though it is POST.
 	rest.Answer(r, rest.Operation{
-		ID: "previewMaintenance", Keys: rest.ReadKeys, Method: http.MethodPost, Path: "/api/v1/maintenance/preview", Tag: rest.TagIncidents,
+		ID: "previewMaintenance", Role: rest.Viewer, Keys: rest.ReadKeys, Method: http.MethodPost, Path: "/api/v1/maintenance/preview", Tag: rest.TagIncidents,
 		Summary: "List the incidents that a maintenance window would silence, were it under way now",
 		Errors:  []error{store.ErrNoRoom, store.ErrNoSensor},
 	}, h.previewMaintenance)
 	rest.Answer(r, rest.Operation{
-		ID: "updateMaintenance", Keys: rest.WriteKeys, Method: http.MethodPut, Path: "/api/v1/maintenance/{window_id}", Tag: rest.TagIncidents,
+		ID: "updateMaintenance", Role: rest.Operator, Keys: rest.WriteKeys, Method: http.MethodPut, Path: "/api/v1/maintenance/{window_id}", Tag: rest.TagIncidents,
 		Summary: "Replace a maintenance window from now on",
 		Errors:  []error{store.ErrNoMaintenance, store.ErrNoRoom, store.ErrNoSensor, errCritical(1)},
 	}, h.updateMaintenance)
 	// A repeat is told 404: the window is gone, as was asked.
 	rest.Register(r, rest.Operation{
-		ID: "deleteMaintenance", Keys: rest.WriteKeys, Method: http.MethodDelete, Path: "/api/v1/maintenance/{window_id}", Tag: rest.TagIncidents,
+		ID: "deleteMaintenance", Role: rest.Operator, Keys: rest.WriteKeys, Method: http.MethodDelete, Path: "/api/v1/maintenance/{window_id}", Tag: rest.TagIncidents,
 		Status: http.StatusNoContent, Summary: "End a maintenance window",
 		Description: "What it silenced until now stays silenced.",
 		Errors:      []error{store.ErrNoMaintenance},

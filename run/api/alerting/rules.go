@@ -122,44 +122,44 @@ type updateRuleInput struct {
 
 func (h *Handlers) registerRules(r *rest.API) {
 	rest.Answer(r, rest.Operation{
-		ID: "listRules", Keys: rest.ReadKeys, Method: http.MethodGet, Path: "/api/v1/rules", Tag: rest.TagIncidents,
+		ID: "listRules", Role: rest.Viewer, Keys: rest.ReadKeys, Method: http.MethodGet, Path: "/api/v1/rules", Tag: rest.TagIncidents,
 		Summary:     "List the caller's rules, the two thresholds first",
 		Description: "Of the rules of one quantity, direction and severity those of the narrowest scope judge a sensor; the thresholds judge all.",
 	}, h.listRules)
 	// Without an Idempotency-Key a repeat makes a second rule, and an incident of each.
 	rest.Answer(r, rest.Operation{
-		ID: "createRule", Keys: rest.WriteKeys, Creates: true, Method: http.MethodPost, Path: "/api/v1/rules", Tag: rest.TagIncidents,
+		ID: "createRule", Role: rest.Admin, Keys: rest.WriteKeys, Creates: true, Method: http.MethodPost, Path: "/api/v1/rules", Tag: rest.TagIncidents,
 		Status: http.StatusCreated, Summary: "Create a rule",
 		Errors: []error{store.ErrNoRoom, store.ErrNoSensor, errTooManyRules()},
 	}, h.createRule)
 	// A repeat changes nothing.
 	rest.Answer(r, rest.Operation{
-		ID: "updateRule", Keys: rest.WriteKeys, Method: http.MethodPut, Path: "/api/v1/rules/{rule_id}", Tag: rest.TagIncidents,
+		ID: "updateRule", Role: rest.Admin, Keys: rest.WriteKeys, Method: http.MethodPut, Path: "/api/v1/rules/{rule_id}", Tag: rest.TagIncidents,
 		Summary:     "Replace a rule",
 		Description: "Its incidents that last are resolved, with that reason, unless it is so already. Of a threshold only the limit can be changed.",
 		Errors:      []error{store.ErrNoRule, store.ErrNoRoom, store.ErrNoSensor, incidents.ErrThresholdRule},
 	}, h.updateRule)
 	// A repeat is told 404: the rule is gone, as was asked.
 	rest.Register(r, rest.Operation{
-		ID: "deleteRule", Keys: rest.WriteKeys, Method: http.MethodDelete, Path: "/api/v1/rules/{rule_id}", Tag: rest.TagIncidents,
+		ID: "deleteRule", Role: rest.Admin, Keys: rest.WriteKeys, Method: http.MethodDelete, Path: "/api/v1/rules/{rule_id}", Tag: rest.TagIncidents,
 		Status: http.StatusNoContent, Summary: "Delete a rule",
 		Description: "Its incidents that last are resolved, with that reason. The thresholds stay.",
 		Errors:      []error{store.ErrNoRule, incidents.ErrThresholdRule},
 	}, h.deleteRule)
 	rest.Answer(r, rest.Operation{
-		ID: "listPresets", Keys: rest.ReadKeys, Method: http.MethodGet, Path: "/api/v1/rules/presets", Tag: rest.TagIncidents,
+		ID: "listPresets", Role: rest.Viewer, Keys: rest.ReadKeys, Method: http.MethodGet, Path: "/api/v1/rules/presets", Tag: rest.TagIncidents,
 		Summary:     "List the presets: sets of rules to apply with one call",
 		Description: "Limits of ASHRAE TC 9.9, Thermal Guidelines for Data Processing Environments, 5th edition (2021).",
 	}, h.presets)
 	// A repeat adds nothing.
 	rest.Answer(r, rest.Operation{
-		ID: "applyPreset", Keys: rest.WriteKeys, Creates: true, Method: http.MethodPost, Path: "/api/v1/rules/preset", Tag: rest.TagIncidents,
+		ID: "applyPreset", Role: rest.Admin, Keys: rest.WriteKeys, Creates: true, Method: http.MethodPost, Path: "/api/v1/rules/preset", Tag: rest.TagIncidents,
 		Summary: "Add the rules of a preset that are not there yet",
 		Errors:  []error{store.ErrNoRoom, store.ErrNoSensor, errTooManyRules()},
 	}, h.applyPreset)
 	// Called while somebody edits a rule. It changes nothing, though it is POST.
 	rest.Answer(r, rest.Operation{
-		ID: "previewRules", Keys: rest.ReadKeys, Method: http.MethodPost, Path: "/api/v1/rules/preview", Tag: rest.TagIncidents,
+		ID: "previewRules", Role: rest.Viewer, Keys: rest.ReadKeys, Method: http.MethodPost, Path: "/api/v1/rules/preview", Tag: rest.TagIncidents,
 		Summary: "Count the incidents and excursions that rules would have made",
 		Description: "Of the stored readings of the last days, each counted on the day (UTC) of its begin. " +
 			"Incidents are made of these rules' excursions alone.",

@@ -43,7 +43,7 @@ func Change(ctx context.Context, s *store.DB, do func(tx *store.DB) (Entry, erro
 			return err
 		}
 		for _, entry := range append([]Entry{e}, e.Also...) {
-			if err := Append(ctx, tx, caller, actor(ctx), entry); err != nil {
+			if err := Append(ctx, tx, caller, actorOf(ctx), entry); err != nil {
 				return err
 			}
 		}
@@ -82,7 +82,7 @@ func once[T any](ctx context.Context, tx *store.DB, do func(tx *store.DB) (T, En
 	if !ok {
 		return do(tx)
 	}
-	request := accounts.Request{CustomerID: auth.Caller(ctx), Operation: rest.OperationID(ctx), KeyHash: repeatable.KeyHashOf(actor(ctx))}
+	request := accounts.Request{CustomerID: auth.Caller(ctx), Operation: rest.OperationID(ctx), KeyHash: repeatable.KeyHashOf(actorOf(ctx).id)}
 	first, err := accounts.New(tx).FirstAnswer(ctx, request)
 	switch {
 	case err == nil && !bytes.Equal(first.RequestHash, repeatable.RequestHash[:]):
@@ -110,25 +110,37 @@ func once[T any](ctx context.Context, tx *store.DB, do func(tx *store.DB) (T, En
 	return answer, e, accounts.New(tx).KeepAnswer(ctx, request, accounts.Answer{RequestHash: repeatable.RequestHash[:], Answer: repeatable.Encrypt(text)})
 }
 
-// CustomerActor names a customer who changes something.
-func CustomerActor(id int64) string { return "customer:" + strconv.FormatInt(id, 10) }
+// Actor is who changes something, with the name that people are shown.
+type Actor struct{ id, name string }
 
-// KeyActor names an API key that changes something.
-func KeyActor(id int64) string { return "key:" + strconv.FormatInt(id, 10) }
+// CustomerSubject is an account as a subject.
+func CustomerSubject(id int64) string { return "customer:" + strconv.FormatInt(id, 10) }
 
-// actor names the caller.
-func actor(ctx context.Context) string {
+// PersonSubject is a person as a subject.
+func PersonSubject(id int64) string { return "person:" + strconv.FormatInt(id, 10) }
+
+// KeySubject is an API key as a subject.
+func KeySubject(id int64) string { return "key:" + strconv.FormatInt(id, 10) }
+
+// PersonActor is a person who changes something.
+func PersonActor(p accounts.Person) Actor { return Actor{PersonSubject(p.ID), p.Name} }
+
+// GatewayActor is a gateway that changes something.
+func GatewayActor(g accounts.Gateway) Actor { return Actor{"gateway:" + g.ID, g.Name} }
+
+// actorOf is the caller.
+func actorOf(ctx context.Context) Actor {
 	if key, ok := auth.Key(ctx); ok {
-		return KeyActor(key.ID)
+		return Actor{KeySubject(key.ID), key.Name}
 	}
-	return CustomerActor(auth.Caller(ctx))
+	return PersonActor(auth.Person(ctx))
 }
 
 // Append adds the entry of a change in tx to a customer's log. It is for the
 // operations that have no caller; the others use [Change].
-func Append(ctx context.Context, tx *store.DB, customerID int64, actor string, e Entry) error {
+func Append(ctx context.Context, tx *store.DB, customerID int64, actor Actor, e Entry) error {
 	return accounts.New(tx).Audit(ctx, accounts.AuditEntry{
-		CustomerID: customerID, Actor: actor, Operation: rest.OperationID(ctx), Subject: e.Subject,
+		CustomerID: customerID, Actor: actor.id, ActorName: actor.name, Operation: rest.OperationID(ctx), Subject: e.Subject,
 		RequestID: requestlog.RequestID(ctx), Before: e.Before, After: e.After,
 	})
 }

@@ -24,8 +24,9 @@ import (
 type loggedChange struct {
 	ID        int64           `json:"id" doc:"Primary key; it grows." example:"311"`
 	At        rest.Time       `json:"at" doc:"When, UTC." example:"2026-03-01T12:00:00Z"`
-	ActorKind string          `json:"actor_kind" enum:"account,key,gateway,system" doc:"What kind of actor." example:"account"`
-	Actor     string          `json:"actor" doc:"Who: customer:ID, key:ID, gateway:ID, or a part of the service." example:"customer:7"`
+	ActorKind string          `json:"actor_kind" enum:"person,account,key,gateway,system" doc:"What kind of actor; account before accounts had persons." example:"person"`
+	Actor     string          `json:"actor" doc:"Who: person:ID, key:ID, gateway:ID, or a part of the service." example:"person:7"`
+	ActorName string          `json:"actor_name" doc:"Its name at that time." example:"Ana"`
 	Operation string          `json:"operation" doc:"The operation of this document." example:"setThresholds"`
 	Subject   string          `json:"subject" doc:"What was changed." example:"room:3"`
 	RequestID string          `json:"request_id" doc:"X-Request-Id of the answer." example:"6f1d2c3b"`
@@ -46,7 +47,7 @@ func (loggedChange) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schem
 
 func loggedOf(c accounts.LoggedChange) loggedChange {
 	return loggedChange{
-		ID: c.ID, At: rest.UTC(c.At), ActorKind: kindOf(c.Actor), Actor: c.Actor, Operation: c.Operation, Subject: c.Subject,
+		ID: c.ID, At: rest.UTC(c.At), ActorKind: kindOf(c.Actor), Actor: c.Actor, ActorName: c.ActorName, Operation: c.Operation, Subject: c.Subject,
 		RequestID: c.RequestID, Before: c.Before, After: c.After,
 	}
 }
@@ -55,7 +56,7 @@ func kindOf(actor string) string {
 	switch kind, _, _ := strings.Cut(actor, ":"); kind {
 	case "customer":
 		return "account"
-	case "key", "gateway":
+	case "person", "key", "gateway":
 		return kind
 	default:
 		return "system"
@@ -63,8 +64,8 @@ func kindOf(actor string) string {
 }
 
 type logInput struct {
-	ActorKind string                      `query:"actor_kind" enum:"account,key,gateway,system" doc:"Only changes of this kind of actor." example:"key"`
-	Actor     string                      `query:"actor" maxLength:"80" doc:"Only changes of this actor." example:"customer:7"`
+	ActorKind string                      `query:"actor_kind" enum:"person,account,key,gateway,system" doc:"Only changes of this kind of actor." example:"key"`
+	Actor     string                      `query:"actor" maxLength:"80" doc:"Only changes of this actor." example:"person:7"`
 	Operation string                      `query:"operation" maxLength:"80" doc:"Only changes by this operation." example:"setThresholds"`
 	Subject   string                      `query:"subject" maxLength:"200" doc:"Only changes of this." example:"room:3"`
 	StartTime input.Timestamp             `query:"start_time" doc:"Only changes from this time on; ISO 8601, UTC where it has no offset." example:"2026-03-01T00:00:00Z"`
@@ -94,12 +95,12 @@ func (h *Handlers) Register(r *rest.API) {
 	list := &huma.Schema{Type: huma.TypeArray, Items: r.Schemas().Schema(reflect.TypeFor[loggedChange](), true, "LoggedChange")}
 	// Called by the audit page, and by people who export.
 	rest.Register(r, rest.Operation{
-		ID: "listAuditLog", Keys: rest.ReadKeys, Method: http.MethodGet, Path: "/api/v1/audit", Tag: rest.TagAudit,
+		ID: "listAuditLog", Role: rest.Viewer, Keys: rest.ReadKeys, Method: http.MethodGet, Path: "/api/v1/audit", Tag: rest.TagAudit,
 		Summary:     "List who changed what, newest first",
 		Description: "Nobody changes or removes an entry. CSV has the same columns; `before` and `after` are JSON in it.",
 		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{
 			rest.ContentJSON: {Schema: list},
-			rest.ContentCSV:  {Schema: &huma.Schema{Type: huma.TypeString}, Example: csvHeader + "311,2026-03-01T12:00:00Z,account,customer:7,deleteSensor,sensor:rack-1,6f1d2c3b,,\n"},
+			rest.ContentCSV:  {Schema: &huma.Schema{Type: huma.TypeString}, Example: csvHeader + "311,2026-03-01T12:00:00Z,person,person:7,Ana,deleteSensor,sensor:rack-1,6f1d2c3b,,\n"},
 		}}},
 	}, h.list)
 }
@@ -131,14 +132,14 @@ func (h *Handlers) list(ctx context.Context, in *logInput) (*rest.PageStream, er
 	return rest.NewPageStream(h.rest, form, in.After, items, found.Total, found.Next), err
 }
 
-const csvHeader = "id,at,actor_kind,actor,operation,subject,request_id,before,after\n"
+const csvHeader = "id,at,actor_kind,actor,actor_name,operation,subject,request_id,before,after\n"
 
 func appendCSV(b []byte, c accounts.LoggedChange) []byte {
 	l := loggedOf(c)
 	var row bytes.Buffer
 	w := csv.NewWriter(&row)
 	cells := []string{
-		strconv.FormatInt(l.ID, 10), string(rest.AppendTime(nil, c.At)), l.ActorKind, l.Actor, l.Operation, l.Subject, l.RequestID,
+		strconv.FormatInt(l.ID, 10), string(rest.AppendTime(nil, c.At)), l.ActorKind, l.Actor, l.ActorName, l.Operation, l.Subject, l.RequestID,
 		string(l.Before), string(l.After),
 	}
 	for i, cell := range cells {

@@ -23,10 +23,11 @@ import (
 
 type callerKey struct{}
 
-// caller is the customer of a request, and the API key that it came with.
+// caller is the customer of a request, and the person or API key that it came from.
 type caller struct {
 	customerID int64
-	key        *accounts.APIKey // nil for a customer's own token
+	person     accounts.Person  // zero for an API key
+	key        *accounts.APIKey // nil for a person's token
 }
 
 func callerOf(ctx context.Context) caller {
@@ -41,7 +42,10 @@ func callerOf(ctx context.Context) caller {
 // panics in a public operation, which has none.
 func Caller(ctx context.Context) int64 { return callerOf(ctx).customerID }
 
-// Key returns the API key that the request carries, or false for a customer's token.
+// Person returns the person whose token the request carries; zero for an API key.
+func Person(ctx context.Context) accounts.Person { return callerOf(ctx).person }
+
+// Key returns the API key that the request carries, or false for a person's token.
 func Key(ctx context.Context) (accounts.APIKey, bool) {
 	if key := callerOf(ctx).key; key != nil {
 		return *key, true
@@ -63,7 +67,7 @@ func RequireSelf(ctx context.Context, customerID int64) error {
 // Nothing is remembered, so that what is revoked is refused by the next request.
 type Authenticator struct {
 	tokens   *Tokens
-	sessions *coalesce.Group[session, bool]
+	sessions *coalesce.Group[session, *accounts.Person]
 	keys     *Keys
 	log      *slog.Logger
 }
@@ -75,31 +79,32 @@ const (
 	lookupTimeout = 10 * time.Second
 )
 
-// NewAuthenticator returns a check of tokens and keys. generations returns the generation of
-// the valid tokens of each customer that exists.
+// NewAuthenticator returns a check of tokens and keys. persons returns those that exist
+// by their ids.
 func NewAuthenticator(
-	tokens *Tokens, generations func(ctx context.Context, customerIDs []int64) (map[int64]int64, error), keys *Keys, log *slog.Logger,
+	tokens *Tokens, persons func(ctx context.Context, ids []int64) (map[int64]accounts.Person, error), keys *Keys, log *slog.Logger,
 ) *Authenticator {
-	areValid := func(ctx context.Context, sessions []session) ([]bool, error) {
+	find := func(ctx context.Context, sessions []session) ([]*accounts.Person, error) {
 		ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 		defer cancel()
-		customerIDs := make([]int64, len(sessions))
+		ids := make([]int64, len(sessions))
 		for i, s := range sessions {
-			customerIDs[i] = s.customerID
+			ids[i] = s.person
 		}
-		present, err := generations(ctx, customerIDs)
-		valid := make([]bool, len(sessions))
+		present, err := persons(ctx, ids)
+		found := make([]*accounts.Person, len(sessions))
 		for i, s := range sessions {
-			generation, exists := present[s.customerID]
-			valid[i] = exists && generation == s.generation
+			if p, exists := present[s.person]; exists && (session{p.CustomerID, p.ID, p.Generation}) == s {
+				found[i] = &p
+			}
 		}
-		return valid, err
+		return found, err
 	}
-	return &Authenticator{tokens, coalesce.New(areValid, coalesce.Options[session]{MaxItems: maxLookups}), keys, log}
+	return &Authenticator{tokens, coalesce.New(find, coalesce.Options[session]{MaxItems: maxLookups}), keys, log}
 }
 
-// Authenticate lets a request with a valid token through, with its customer in the
-// context, and one with an API key if the operation is for it. Every other token and
+// Authenticate lets a request with a valid token or API key through, with its customer in the
+// context, if the operation is for the person's role or the key. Every other token and
 // key gets the same 401 (contract 1.2).
 func (a *Authenticator) Authenticate(op rest.Operation) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
@@ -125,6 +130,9 @@ func (a *Authenticator) Authenticate(op rest.Operation) func(huma.Context, func(
 				return
 			}
 			authorized = store.InRooms(authorized, who.key.RoomIDs)
+		} else if detail := op.Role.Refuse(who.person.Role); detail != "" {
+			rest.WriteError(writer, rest.NewError(http.StatusForbidden, detail))
+			return
 		}
 		next(huma.WithContext(ctx, authorized))
 	}
@@ -145,9 +153,12 @@ func (a *Authenticator) caller(ctx huma.Context) (caller, error) {
 	if err != nil {
 		return caller{}, err
 	}
-	valid, err := a.sessions.Do(ctx.Context(), s)
-	if err == nil && !valid {
-		err = errToken
+	person, err := a.sessions.Do(ctx.Context(), s)
+	switch {
+	case err != nil:
+		return caller{}, err
+	case person == nil:
+		return caller{}, errToken
 	}
-	return caller{customerID: s.customerID}, err
+	return caller{customerID: person.CustomerID, person: *person}, nil
 }

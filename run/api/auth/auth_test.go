@@ -30,14 +30,14 @@ func TestRevocationDuringALookup(t *testing.T) {
 				tokens := testTokens(t, testKey, time.Now)
 				keys := &fakeKeys{keys: map[accounts.KeyHash]accounts.APIKey{}}
 				generation, queries := int64(1), 0
-				generations := func(context.Context, []int64) (map[int64]int64, error) {
+				persons := func(context.Context, []int64) (map[int64]accounts.Person, error) {
 					queries++
-					found := map[int64]int64{7: generation} // a query finds what stands when it begins
+					found := map[int64]accounts.Person{3: {ID: 3, CustomerID: 7, Role: "viewer", Generation: generation}} // a query finds what stands when it begins
 					time.Sleep(time.Millisecond)
 					return found, nil
 				}
-				a := NewAuthenticator(tokens, generations, NewKeys(keys, time.Now, logging.Discard()), logging.Discard())
-				credential := must.Get(tokens.Issue(7, 1))(t)
+				a := NewAuthenticator(tokens, persons, NewKeys(keys, time.Now, logging.Discard()), logging.Discard())
+				credential := must.Get(tokens.Issue(accounts.Person{ID: 3, CustomerID: 7, Generation: 1}))(t)
 				revoke := func() { generation++ }
 				if name == "key" {
 					credential = keys.add(1, nil)
@@ -73,6 +73,6 @@ func answer(t *testing.T, a *Authenticator, credential string) int {
 	request.Header.Set("Authorization", "Bearer "+credential)
 	recorder := httptest.NewRecorder()
 	next := func(huma.Context) {} // 200
-	a.Authenticate(rest.Operation{Keys: rest.ReadKeysInRooms})(humago.NewContext(&huma.Operation{}, request, recorder), next)
+	a.Authenticate(rest.Operation{Keys: rest.ReadKeysInRooms, Role: rest.Viewer})(humago.NewContext(&huma.Operation{}, request, recorder), next)
 	return recorder.Code
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"coldaisle.dev/shared/store/accounts"
 )
 
 // tokenLifetime is how long a token is valid after its issue.
@@ -48,25 +50,26 @@ func NewTokens(secret string, clock func() time.Time) (*Tokens, error) {
 // Secrets returns the keys, the one that signs first.
 func (t *Tokens) Secrets() [][]byte { return t.secrets }
 
-// claims of a token. A token is valid while its generation is the customer's.
+// claims of a token. A token is valid while its generation is the person's.
 type claims struct {
 	jwt.RegisteredClaims
 
+	Person     int64 `json:"person"`
 	Generation int64 `json:"generation"`
 }
 
 var errToken = errors.New("token is not valid")
 
-// Issue signs a token for a customer in their present generation.
-func (t *Tokens) Issue(customerID, generation int64) (string, error) {
+// Issue signs a token for a person in their present generation.
+func (t *Tokens) Issue(p accounts.Person) (string, error) {
 	now := t.clock()
 	signed, err := jwt.NewWithClaims(jwt.SigningMethodHS256, &claims{
 		RegisteredClaims: jwt.RegisteredClaims{
-			Subject:   strconv.FormatInt(customerID, 10),
+			Subject:   strconv.FormatInt(p.CustomerID, 10),
 			IssuedAt:  jwt.NewNumericDate(now),
 			ExpiresAt: jwt.NewNumericDate(now.Add(tokenLifetime)),
 		},
-		Generation: generation,
+		Person: p.ID, Generation: p.Generation,
 	}).SignedString(t.secrets[0])
 	if err != nil {
 		return "", fmt.Errorf("sign token: %w", err)
@@ -75,7 +78,7 @@ func (t *Tokens) Issue(customerID, generation int64) (string, error) {
 }
 
 // session is what a token says of its bearer.
-type session struct{ customerID, generation int64 }
+type session struct{ customerID, person, generation int64 }
 
 // verify returns the session of a token that one of our keys has signed with HS256 and that
 // has not expired, or errToken.
@@ -94,5 +97,5 @@ func (t *Tokens) verify(text string) (session, error) {
 	if err != nil {
 		return session{}, fmt.Errorf("%w: subject is no customer", errToken)
 	}
-	return session{customerID, c.Generation}, nil
+	return session{customerID, c.Person, c.Generation}, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/store/accounts"
 )
 
 const (
@@ -109,7 +110,7 @@ func TestTokenIsAccepted(t *testing.T) {
 	first := testTokens(t, testKey, clock)
 	rotated := testTokens(t, otherKey+","+testKey, clock)
 	issue := func(from *Tokens, generation int64) string {
-		return must.Get(from.Issue(7, generation))(t)
+		return must.Get(from.Issue(accounts.Person{ID: 3, CustomerID: 7, Generation: generation}))(t)
 	}
 	for name, test := range map[string]struct {
 		reader     *Tokens
@@ -119,11 +120,11 @@ func TestTokenIsAccepted(t *testing.T) {
 		"our own":                 {first, issue(first, 1), 1},
 		"before the rotation":     {rotated, issue(first, 2), 2},
 		"after the rotation":      {rotated, issue(rotated, 3), 3},
-		"without a generation":    {first, signed(t, jwt.SigningMethodHS256, []byte(testKey), jwt.MapClaims{"sub": "7", "exp": clock().Unix() + 60}), 0}, // which no customer has
+		"without a generation":    {first, signed(t, jwt.SigningMethodHS256, []byte(testKey), jwt.MapClaims{"sub": "7", "person": 3, "exp": clock().Unix() + 60}), 0}, // which nobody has
 		"an instance ahead of us": {testTokens(t, testKey, func() time.Time { return clock().Add(-time.Minute) }), issue(first, 1), 1},
 	} {
 		got, err := test.reader.verify(test.token)
-		if want := (session{7, test.generation}); err != nil || got != want {
+		if want := (session{7, 3, test.generation}); err != nil || got != want {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
@@ -137,9 +138,9 @@ func TestTokenLifetime(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	made := testTokens(t, testKey, func() time.Time { return now })
-	text := must.Get(made.Issue(7, 3))(t)
+	text := must.Get(made.Issue(accounts.Person{ID: 4, CustomerID: 7, Generation: 3}))(t)
 	payload := must.Get(base64.RawURLEncoding.DecodeString(strings.Split(text, ".")[1]))(t)
-	want := fmt.Sprintf(`{"sub":"7","exp":%d,"iat":%d,"generation":3}`, now.Unix()+1800, now.Unix())
+	want := fmt.Sprintf(`{"sub":"7","exp":%d,"iat":%d,"person":4,"generation":3}`, now.Unix()+1800, now.Unix())
 	if string(payload) != want {
 		t.Errorf("claims %s, want %s", payload, want)
 	}
@@ -173,7 +174,7 @@ func TestSecretKey(t *testing.T) {
 
 func FuzzVerifyToken(f *testing.F) {
 	made := must.Get(NewTokens(testKey, fixedClock()))(f)
-	good := must.Get(made.Issue(7, 1))(f)
+	good := must.Get(made.Issue(accounts.Person{ID: 3, CustomerID: 7, Generation: 1}))(f)
 	f.Add(good)
 	f.Add("a.b.c")
 	f.Fuzz(func(t *testing.T, text string) {

@@ -58,18 +58,18 @@ func (h *Handlers) registerKeys(r *rest.API) {
 	// A repeat makes a second key, which can be revoked; its text is the only one that
 	// is known.
 	rest.Answer(r, rest.Operation{
-		ID: "createAPIKey", Creates: true, Method: http.MethodPost, Path: "/api/v1/api-keys", Tag: rest.TagKeys,
+		ID: "createAPIKey", Role: rest.Admin, Creates: true, Method: http.MethodPost, Path: "/api/v1/api-keys", Tag: rest.TagKeys,
 		Status: http.StatusCreated, Summary: "Create an API key",
 		Description: "The key is in the answer and shown once. A new password of the customer's does not end it.",
 		Errors:      []error{store.ErrNoRoom, store.ErrTooManyAPIKeys, errPast()},
 	}, h.createKey)
 	rest.Answer(r, rest.Operation{
-		ID: "listAPIKeys", Method: http.MethodGet, Path: "/api/v1/api-keys", Tag: rest.TagKeys,
+		ID: "listAPIKeys", Role: rest.Viewer, Method: http.MethodGet, Path: "/api/v1/api-keys", Tag: rest.TagKeys,
 		Summary: "List the caller's API keys, oldest first",
 	}, h.listKeys)
 	// A repeat is told 404: the key is gone, as was asked.
 	rest.Register(r, rest.Operation{
-		ID: "revokeAPIKey", Method: http.MethodDelete, Path: "/api/v1/api-keys/{key_id}", Tag: rest.TagKeys,
+		ID: "revokeAPIKey", Role: rest.Admin, Method: http.MethodDelete, Path: "/api/v1/api-keys/{key_id}", Tag: rest.TagKeys,
 		Status: http.StatusNoContent, Summary: "Revoke an API key",
 		Description: "It is refused at once.",
 		Errors:      []error{store.ErrNoAPIKey},
@@ -96,7 +96,7 @@ func (h *Handlers) createKey(ctx context.Context, in *rest.Body[newKey]) (create
 	return audit.Changed(ctx, h.DB, func(tx *store.DB) (createdKey, audit.Entry, error) {
 		created, err := accounts.New(tx).CreateAPIKey(ctx, auth.Caller(ctx), wanted)
 		out.Fields = fieldsOf(created)
-		return out, audit.Entry{Subject: audit.KeyActor(created.ID), After: out.Fields}, err
+		return out, audit.Entry{Subject: audit.KeySubject(created.ID), After: out.Fields}, err
 	})
 }
 
@@ -110,6 +110,6 @@ func (h *Handlers) listKeys(ctx context.Context, _ *struct{}) ([]apiKey, error) 
 func (h *Handlers) revokeKey(ctx context.Context, in *keyPath) (*struct{}, error) {
 	return nil, audit.Change(ctx, h.DB, func(tx *store.DB) (audit.Entry, error) {
 		deleted, err := accounts.New(tx).DeleteAPIKey(ctx, auth.Caller(ctx), in.KeyID)
-		return audit.Entry{Subject: audit.KeyActor(in.KeyID), Before: fieldsOf(deleted)}, err
+		return audit.Entry{Subject: audit.KeySubject(in.KeyID), Before: fieldsOf(deleted)}, err
 	})
 }

@@ -26,16 +26,17 @@ type customer struct {
 	Username string `json:"username" doc:"Unique name." example:"coldaisle"`
 }
 
-func customerOf(c accounts.Customer) customer {
-	return customer{ID: c.ID, Email: c.Email, Username: c.Username}
+func customerOf(p accounts.Person) customer {
+	return customer{ID: p.CustomerID, Email: p.Email, Username: p.Username}
 }
 
-// changedCustomer is what the audit log has of a changed profile. Of a password it
+// changedProfile is what the audit log has of a changed profile. Of a password it
 // has that it was set.
-type changedCustomer struct {
+type changedProfile struct {
 	customer
 
-	PasswordSet bool `json:"password_set"`
+	Name        string `json:"name"`
+	PasswordSet bool   `json:"password_set"`
 }
 
 type registration struct {
@@ -58,10 +59,11 @@ type token struct {
 }
 
 type profileChange struct {
-	_        struct{}        `additionalProperties:"true"`
-	Email    *input.Email    `json:"email,omitempty"`
-	Username *input.Username `json:"username,omitempty"`
-	Password *input.Password `json:"password,omitempty"`
+	_        struct{}          `additionalProperties:"true"`
+	Email    *input.Email      `json:"email,omitempty"`
+	Username *input.Username   `json:"username,omitempty"`
+	Password *input.Password   `json:"password,omitempty"`
+	Name     *input.PersonName `json:"name,omitempty"`
 }
 
 type updateCustomerInput struct {
@@ -100,7 +102,7 @@ func (h *Handlers) Register(r *rest.API) {
 	// Called by the profile page. It is a POST by the specification, though it only
 	// reads.
 	rest.Answer(r, rest.Operation{
-		ID: "getCustomer", Method: http.MethodPost, Path: "/api/v1/customers/info/{customer_id}", Tag: rest.TagCustomers,
+		ID: "getCustomer", Role: rest.Viewer, Method: http.MethodPost, Path: "/api/v1/customers/info/{customer_id}", Tag: rest.TagCustomers,
 		Summary: "Read the caller's profile",
 		Errors:  []error{store.ErrNoCustomer},
 	}, h.customerInfo)
@@ -108,12 +110,13 @@ func (h *Handlers) Register(r *rest.API) {
 	// Called by the profile page. A repeat sets the same values again; one that
 	// repeats a password change revokes the tokens issued in between.
 	rest.Answer(r, rest.Operation{
-		ID: "updateCustomer", Method: http.MethodPatch, Path: "/api/v1/customers/{customer_id}", Tag: rest.TagCustomers,
+		ID: "updateCustomer", Role: rest.Viewer, Method: http.MethodPatch, Path: "/api/v1/customers/{customer_id}", Tag: rest.TagCustomers,
 		Middlewares: huma.Middlewares{h.Clients.Identify},
 		Summary:     "Change the caller's profile",
-		Description: "All fields are optional. A new password makes every token issued before it invalid.",
+		Description: "All fields are optional. E-mail, password and name are the calling person's own; the user name is the account's, " +
+			"and an owner's to change. A new password makes every token of the person issued before it invalid.",
 		Errors: []error{
-			rest.BadRequest(input.InvalidEmail), store.ErrEmailTaken, store.ErrUsernameTaken, store.ErrNoCustomer, auth.Busy(),
+			rest.BadRequest(input.InvalidEmail), store.ErrEmailTaken, store.ErrUsernameTaken, store.ErrNoCustomer, auth.Busy(), errOwner(),
 		},
 	}, h.updateCustomer)
 	h.registerKeys(r)
@@ -132,9 +135,12 @@ func (h *Handlers) registerCustomer(ctx context.Context, in *rest.Body[registrat
 		if err != nil {
 			return err
 		}
-		created = customerOf(stored)
-		actor := audit.CustomerActor(stored.ID)
-		return audit.Append(ctx, tx, stored.ID, actor, audit.Entry{Subject: actor, After: created})
+		created = customer(stored)
+		owner, err := accounts.New(tx).PersonByEmail(ctx, stored.Email)
+		if err != nil {
+			return err
+		}
+		return audit.Append(ctx, tx, stored.ID, audit.PersonActor(owner), audit.Entry{Subject: audit.CustomerSubject(stored.ID), After: created})
 	})
 	return created, err
 }
@@ -154,22 +160,22 @@ func (h *Handlers) login(ctx context.Context, in *rest.Body[credentials]) (token
 	if !matches {
 		return token{}, errLogin()
 	}
-	signed, err := h.Tokens.Issue(found.ID, found.Generation)
-	return token{AccessToken: signed, TokenType: "bearer", CustomerID: found.ID}, err
+	signed, err := h.Tokens.Issue(found)
+	return token{AccessToken: signed, TokenType: "bearer", CustomerID: found.CustomerID}, err
 }
 
-// check waits for a password slot, finds the customer with the e-mail address and
+// check waits for a password slot, finds the person with the e-mail address and
 // compares the password.
-func (h *Handlers) check(ctx context.Context, c credentials) (found accounts.Customer, matches bool, err error) {
+func (h *Handlers) check(ctx context.Context, c credentials) (found accounts.Person, matches bool, err error) {
 	done, err := h.Passwords.Acquire(ctx)
 	if err != nil {
-		return accounts.Customer{}, false, err
+		return accounts.Person{}, false, err
 	}
 	defer done()
 	if isStorableText(c.Email) {
-		found, err = accounts.New(h.DB).CustomerByEmail(ctx, c.Email)
+		found, err = accounts.New(h.DB).PersonByEmail(ctx, c.Email)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return accounts.Customer{}, false, err
+			return accounts.Person{}, false, err
 		}
 	}
 	matches, err = h.Passwords.Matches(found.PasswordHash, c.Password)
@@ -186,15 +192,22 @@ func (h *Handlers) customerInfo(ctx context.Context, in *input.CustomerPath) (cu
 	if err := auth.RequireSelf(ctx, in.CustomerID); err != nil {
 		return customer{}, err
 	}
-	found, err := accounts.New(h.DB).Customer(ctx, in.CustomerID)
-	return customerOf(found), err
+	return customerOf(auth.Person(ctx)), nil
+}
+
+// errOwner answers a person who may not change the user name.
+func errOwner() *rest.Error {
+	return rest.NewError(http.StatusForbidden, "username: "+rest.Owner.Refuse(""))
 }
 
 func (h *Handlers) updateCustomer(ctx context.Context, in *updateCustomerInput) (customer, error) {
 	if err := auth.RequireSelf(ctx, in.CustomerID); err != nil {
 		return customer{}, err
 	}
-	change := accounts.CustomerChange{Email: (*string)(in.Body.Email), Username: (*string)(in.Body.Username)}
+	if in.Body.Username != nil && rest.Owner.Refuse(auth.Person(ctx).Role) != "" {
+		return customer{}, errOwner()
+	}
+	change := accounts.PersonChange{Email: (*string)(in.Body.Email), Name: (*string)(in.Body.Name)}
 	if in.Body.Password != nil {
 		hash, err := h.Passwords.Hash(ctx, string(*in.Body.Password))
 		if err != nil {
@@ -203,15 +216,21 @@ func (h *Handlers) updateCustomer(ctx context.Context, in *updateCustomerInput) 
 		change.PasswordHash = &hash
 	}
 	return audit.Changed(ctx, h.DB, func(tx *store.DB) (customer, audit.Entry, error) {
-		before, err := accounts.New(tx).Customer(ctx, in.CustomerID)
+		s, caller := accounts.New(tx), auth.Person(ctx).ID
+		before, err := s.Person(ctx, in.CustomerID, caller)
+		if err == nil && in.Body.Username != nil {
+			err = s.Rename(ctx, in.CustomerID, string(*in.Body.Username))
+		}
+		if err == nil {
+			err = s.UpdatePerson(ctx, in.CustomerID, caller, change)
+		}
 		if err != nil {
 			return customer{}, audit.Entry{}, err
 		}
-		after, err := accounts.New(tx).UpdateCustomer(ctx, in.CustomerID, change)
-		updated := customerOf(after)
-		return updated, audit.Entry{
-			Subject: audit.CustomerActor(in.CustomerID), Before: changedCustomer{customerOf(before), false},
-			After: changedCustomer{updated, change.PasswordHash != nil},
+		after, err := s.Person(ctx, in.CustomerID, caller)
+		return customerOf(after), audit.Entry{
+			Subject: audit.PersonSubject(caller), Before: changedProfile{customerOf(before), before.Name, false},
+			After: changedProfile{customerOf(after), after.Name, change.PasswordHash != nil},
 		}, err
 	})
 }

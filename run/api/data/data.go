@@ -88,7 +88,7 @@ func (h *Handlers) Register(r *rest.API) {
 	h.rest, h.shipped = r, anomaly.Calibrate(nil)
 	// Polled by a sensor's page.
 	rest.Answer(r, rest.Operation{
-		ID: "getLatestReading", Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/data/latest/{sensor_id}", Tag: rest.TagData,
+		ID: "getLatestReading", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/data/latest/{sensor_id}", Tag: rest.TagData,
 		Summary:     "Read a sensor's latest reading",
 		Description: "The newest value of each quantity, null where the sensor has never sent one, and the time of the newer.",
 		Errors:      []error{store.ErrNoSensor, errNoReadings()},
@@ -96,7 +96,7 @@ func (h *Handlers) Register(r *rest.API) {
 	// Polled by the overview of all sensors. It only reads, though it is POST:
 	// the list may be longer than an address.
 	rest.Answer(r, rest.Operation{
-		ID: "getLatestReadings", Keys: rest.ReadKeysInRooms, Method: http.MethodPost, Path: "/api/v1/data/multi-sensor", Tag: rest.TagData,
+		ID: "getLatestReadings", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodPost, Path: "/api/v1/data/multi-sensor", Tag: rest.TagData,
 		Summary:     "Read the latest readings of several sensors",
 		Description: "The answer is keyed by sensor; sensors without readings, and what is no sensor of the caller's, are absent.",
 	}, h.multiSensor)

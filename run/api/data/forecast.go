@@ -38,7 +38,7 @@ type forecastStep struct {
 func (h *Handlers) registerForecast(r *rest.API) {
 	// Called by a sensor's page.
 	rest.Answer(r, rest.Operation{
-		ID: "getForecast", Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/ml/forecast/{sensor_id}", Tag: rest.TagLearning,
+		ID: "getForecast", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/ml/forecast/{sensor_id}", Tag: rest.TagLearning,
 		Summary: "Forecast the next 20 seconds of a sensor",
 		Errors:  []error{store.ErrNoSensor, errNoForecast()},
 	}, h.forecast)

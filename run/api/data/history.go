@@ -53,7 +53,7 @@ func (h *Handlers) registerHistory(r *rest.API) {
 	}
 	// Called by a sensor's page with max_points, and by people who export.
 	rest.Register(r, rest.Operation{
-		ID: "getHistory", Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/data/historical/{sensor_id}", Tag: rest.TagData,
+		ID: "getHistory", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/data/historical/{sensor_id}", Tag: rest.TagData,
 		Summary: "Read a sensor's readings of a range, oldest first",
 		Description: "All readings with `start_time` ≤ timestamp < `end_time`, streamed; with `max_points`, one object per bucket of equal " +
 			"width. CSV has the same columns. An answer that is cut short ends without its closing bracket and its last chunk.",

@@ -67,7 +67,7 @@ type reportedSensor struct {
 func (h *Handlers) registerReport(r *rest.API) {
 	// Called by the report's page, a room at a time, and by people.
 	rest.Register(r, rest.Operation{
-		ID: "getReport", Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/data/report/{room_id}", Tag: rest.TagData,
+		ID: "getReport", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/data/report/{room_id}", Tag: rest.TagData,
 		Summary: "Sum up how long the sensors of a room were outside their ranges",
 		Description: "The recommended range is that of the preset `ashrae_recommended`. The minutes are those of all readings, read by one query. " +
 			"Sensors are those that the room has now, by identifier. At most 100 can be read of a month at once, of a shorter range as many " +

@@ -79,7 +79,7 @@ func (statsAnswer) Schema(r huma.Registry) *huma.Schema {
 func (h *Handlers) registerStats(r *rest.API) {
 	// Polled by a sensor's page.
 	rest.Answer(r, rest.Operation{
-		ID: "getStatistics", Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/data/stats/{sensor_id}", Tag: rest.TagData,
+		ID: "getStatistics", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/data/stats/{sensor_id}", Tag: rest.TagData,
 		Summary: "Summarise a sensor's readings over windows that end now",
 		Errors:  []error{store.ErrNoSensor},
 	}, h.stats)

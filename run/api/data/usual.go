@@ -48,7 +48,7 @@ type usualHour struct {
 func (h *Handlers) registerUsual(r *rest.API) {
 	// Called by a sensor's page.
 	rest.Answer(r, rest.Operation{
-		ID: "getUsual", Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/data/usual/{sensor_id}", Tag: rest.TagData,
+		ID: "getUsual", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/data/usual/{sensor_id}", Tag: rest.TagData,
 		Summary: "Read where a sensor's temperature and dew point are usual, hour by hour",
 		Description: "The band of an hour is what the sensor's own changes since the hours before stay in all but once a month, by today's calibration. " +
 			"It is known of the last 28 days, and not after a day of silence; other hours are absent.",

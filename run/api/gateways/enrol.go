@@ -118,7 +118,7 @@ func (h *Handlers) exchange(ctx context.Context, e enrolment) (accounts.Gateway,
 			return err
 		}
 		found = after
-		return audit.Append(ctx, tx, found.CustomerID, subject(found.ID), audit.Entry{
+		return audit.Append(ctx, tx, found.CustomerID, audit.GatewayActor(found), audit.Entry{
 			Subject: subject(found.ID), Before: before, After: audited(found),
 		})
 	})

@@ -91,26 +91,26 @@ func (h *Handlers) Register(r *rest.API) {
 	// Called by the gateways page. A repeat makes a second gateway, which can be
 	// revoked; its code is the only one that is known.
 	rest.Answer(r, rest.Operation{
-		ID: "createGateway", Creates: true, Method: http.MethodPost, Path: "/api/v1/gateways", Tag: rest.TagGateways,
+		ID: "createGateway", Role: rest.Admin, Creates: true, Method: http.MethodPost, Path: "/api/v1/gateways", Tag: rest.TagGateways,
 		Status: http.StatusCreated, Summary: "Create a gateway and its enrolment code",
 		Description: "The code is valid for 24 hours and shown once. On site, `monitor-gateway enrol CODE --api URL` exchanges it.",
 		Errors:      []error{store.ErrNoCustomer, store.ErrTooManyGateways},
 	}, h.createGateway)
 	rest.Answer(r, rest.Operation{
-		ID: "listGateways", Method: http.MethodGet, Path: "/api/v1/gateways", Tag: rest.TagGateways,
+		ID: "listGateways", Role: rest.Viewer, Method: http.MethodGet, Path: "/api/v1/gateways", Tag: rest.TagGateways,
 		Summary:     "List the caller's gateways, oldest first",
 		Description: "A revoked gateway is listed for a year, one whose code was not used for a week after its end.",
 	}, h.listGateways)
 	// A repeat is told 404: the gateway is revoked, as was asked.
 	rest.Register(r, rest.Operation{
-		ID: "revokeGateway", Method: http.MethodDelete, Path: "/api/v1/gateways/{gateway_id}", Tag: rest.TagGateways,
+		ID: "revokeGateway", Role: rest.Admin, Method: http.MethodDelete, Path: "/api/v1/gateways/{gateway_id}", Tag: rest.TagGateways,
 		Status: http.StatusNoContent, Summary: "Revoke a gateway",
 		Description: "Its messages are refused within 15 seconds. What came through it before stays the caller's.",
 		Errors:      []error{store.ErrNoGateway},
 	}, h.revokeGateway)
 	// Called by "Add sensor".
 	rest.Answer(r, rest.Operation{
-		ID: "listDiscoveredNodes", Method: http.MethodGet, Path: "/api/v1/gateways/nodes", Tag: rest.TagGateways,
+		ID: "listDiscoveredNodes", Role: rest.Viewer, Method: http.MethodGet, Path: "/api/v1/gateways/nodes", Tag: rest.TagGateways,
 		Summary: "List the nodes that the caller's gateways report and that are no sensors, those heard last first",
 	}, h.discoveredNodes)
 	h.registerEnrolment(r)

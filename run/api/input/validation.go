@@ -87,6 +87,23 @@ func (u *Username) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
 	return []error{&huma.ErrorDetail{Location: path.String(), Message: "expected string to be " + usernameDescription}}
 }
 
+// PersonName is what everybody is shown of a person.
+type PersonName string
+
+// TransformSchema describes a person's name.
+func (PersonName) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	s.MinLength, s.MaxLength = new(2), new(80)
+	s.Pattern, s.PatternDescription = usernamePattern, usernameDescription
+	s.Examples = []any{"Ana"}
+	s.Description = "What everybody is shown: 2 to 80 printable characters, without spaces at either end or characters of no width."
+	return s
+}
+
+// Resolve refuses what it refuses of user names, and for the same reasons.
+func (n *PersonName) Resolve(ctx huma.Context, path *huma.PathBuffer) []error {
+	return (*Username)(n).Resolve(ctx, path)
+}
+
 // isZeroWidth reports a character without a width of its own: marks on the letter
 // before, joiners, variation selectors, fillers, and others that programs need not
 // show.

@@ -49,7 +49,7 @@ func (h *Handlers) Register(r *rest.API) {
 	text := &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}, Example: example}
 	// Scraped by Prometheus every 15 to 60 seconds.
 	rest.Register(r, rest.Operation{
-		ID: "getMetrics", Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/metrics", Tag: rest.TagData,
+		ID: "getMetrics", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/metrics", Tag: rest.TagData,
 		Summary: "Read what is so now as metrics for Prometheus",
 		Description: "OpenMetrics 1.0 if it is asked for, as Prometheus does, else the text format of Prometheus. The values of a silent sensor are " +
 			"absent; `coldaisle_sensor_up` is 0 then.",

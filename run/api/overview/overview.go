@@ -124,7 +124,7 @@ func (h *Handlers) Register(r *rest.API) {
 	tag := map[string]*huma.Param{"ETag": {Description: "Changes with the answer, except for its time and the probe.", Schema: &huma.Schema{Type: huma.TypeString}}}
 	// Polled by every open page each 10 to 15 seconds.
 	rest.Register(r, rest.Operation{
-		ID: "getOverview", Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/overview", Tag: rest.TagData,
+		ID: "getOverview", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/overview", Tag: rest.TagData,
 		Summary:     "Read the current state: rooms, sensors, newest readings, lasting incidents",
 		Description: "One request for a page that shows everything. Send `If-None-Match`: an answer that has not changed is 304.",
 		Responses: map[string]*huma.Response{

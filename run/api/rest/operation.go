@@ -32,6 +32,7 @@ type Operation struct {
 	Status      int  // of success; 200 when zero
 	Public      bool // needs no token
 	Keys        Keys // what API keys may do with it
+	Role        Role // that a person needs at least
 	// Creates says that a repeat with the same Idempotency-Key gets the first answer. The
 	// handler must make its change through audit.Changed.
 	Creates bool
@@ -86,10 +87,11 @@ func Register[I, O any](r *API, op Operation, handle func(context.Context, *I) (
 			described.Security = append(described.Security, map[string][]string{keyScheme: {}})
 		}
 		sentence, forbidden := op.Keys.describe()
-		described.Description = strings.TrimSpace(op.Description + "\n\n" + sentence)
+		roles, low := op.Role.describe()
+		described.Description = strings.TrimSpace(op.Description + "\n\n" + roles + " " + sentence)
 		described.Middlewares = append(described.Middlewares, r.config.Authenticate(op))
 		errs = append(errs, NewError(http.StatusUnauthorized, DetailCredentials))
-		errs = append(errs, forbidden...)
+		errs = append(append(errs, low...), forbidden...)
 	}
 	if op.Creates {
 		described.Description = strings.TrimSpace(idempotencySentence + "\n\n" + described.Description)

@@ -72,29 +72,29 @@ func (h *Handlers) Register(r *rest.API) {
 	// Called by the rooms page. A repeat makes a second room of the same name,
 	// which is allowed; the page disables its button meanwhile.
 	rest.Answer(r, rest.Operation{
-		ID: "createRoom", Keys: rest.WriteKeys, Creates: true, Method: http.MethodPost, Path: "/api/v1/server_rooms/new_room", Tag: rest.TagRooms,
+		ID: "createRoom", Role: rest.Admin, Keys: rest.WriteKeys, Creates: true, Method: http.MethodPost, Path: "/api/v1/server_rooms/new_room", Tag: rest.TagRooms,
 		Status: http.StatusCreated, Summary: "Create a room",
 		Errors: []error{store.ErrNoCustomer},
 	}, h.createRoom)
 	rest.Answer(r, rest.Operation{
-		ID: "listRooms", Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/server_rooms/list_rooms/{customer_id}", Tag: rest.TagRooms,
+		ID: "listRooms", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/server_rooms/list_rooms/{customer_id}", Tag: rest.TagRooms,
 		Summary: "List the caller's rooms",
 		Errors:  []error{store.ErrNoCustomer},
 	}, h.listRooms)
 	rest.Answer(r, rest.Operation{
-		ID: "getRoom", Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/server_rooms/room/{room_id}", Tag: rest.TagRooms,
+		ID: "getRoom", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/server_rooms/room/{room_id}", Tag: rest.TagRooms,
 		Summary: "Read a room",
 		Errors:  []error{store.ErrNoRoom},
 	}, h.room)
 	// A repeat sets the same name again.
 	rest.Answer(r, rest.Operation{
-		ID: "updateRoom", Keys: rest.WriteKeysInRooms, Method: http.MethodPut, Path: "/api/v1/server_rooms/update_room/{room_id}", Tag: rest.TagRooms,
+		ID: "updateRoom", Role: rest.Admin, Keys: rest.WriteKeysInRooms, Method: http.MethodPut, Path: "/api/v1/server_rooms/update_room/{room_id}", Tag: rest.TagRooms,
 		Summary: "Rename a room",
 		Errors:  []error{store.ErrNoRoom},
 	}, h.updateRoom)
 	// A repeat is told 404: the room is gone, as was asked.
 	rest.Register(r, rest.Operation{
-		ID: "deleteRoom", Keys: rest.WriteKeys, Method: http.MethodDelete, Path: "/api/v1/server_rooms/delete_room/{room_id}", Tag: rest.TagRooms,
+		ID: "deleteRoom", Role: rest.Admin, Keys: rest.WriteKeys, Method: http.MethodDelete, Path: "/api/v1/server_rooms/delete_room/{room_id}", Tag: rest.TagRooms,
 		Status: http.StatusNoContent, Summary: "Delete a room and its sensors",
 		Description: "Readings already stored are kept.",
 		Errors:      []error{store.ErrNoRoom},

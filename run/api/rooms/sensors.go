@@ -159,31 +159,31 @@ func (h *Handlers) registerSensors(r *rest.API) {
 	// repeat is told that the sensor exists. That tells what other rooms have, and a
 	// sensor that is made again has its past: a key for some rooms may not.
 	rest.Answer(r, rest.Operation{
-		ID: "createSensor", Keys: rest.WriteKeys, Creates: true, Method: http.MethodPost, Path: "/api/v1/sensors/new_sensor", Tag: rest.TagSensors,
+		ID: "createSensor", Role: rest.Admin, Keys: rest.WriteKeys, Creates: true, Method: http.MethodPost, Path: "/api/v1/sensors/new_sensor", Tag: rest.TagSensors,
 		Status: http.StatusCreated, Summary: "Register a sensor",
 		Description: "Takes either body: `id`, `name`, `type`, `room_id`, or `room_id`, `sensor_id`, `position`.",
 		Errors:      []error{store.ErrSensorExists, store.ErrTooManyUnreported, store.ErrNoRoom},
 	}, h.createSensor)
 	rest.Answer(r, rest.Operation{
-		ID: "listSensors", Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/sensors/list_sensors/{room_id}", Tag: rest.TagSensors,
+		ID: "listSensors", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/sensors/list_sensors/{room_id}", Tag: rest.TagSensors,
 		Summary: "List the sensors of a room",
 		Errors:  []error{store.ErrNoRoom},
 	}, h.listSensors)
 	rest.Answer(r, rest.Operation{
-		ID: "getSensor", Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/sensors/sensor/{sensor_id}", Tag: rest.TagSensors,
+		ID: "getSensor", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/sensors/sensor/{sensor_id}", Tag: rest.TagSensors,
 		Summary: "Read a sensor",
 		Errors:  []error{store.ErrNoSensor},
 	}, h.sensor)
 	// A repeat sets the same values again.
 	rest.Answer(r, rest.Operation{
-		ID: "updateSensor", Keys: rest.WriteKeysInRooms, Method: http.MethodPut, Path: "/api/v1/sensors/update_sensor/{sensor_id}", Tag: rest.TagSensors,
+		ID: "updateSensor", Role: rest.Admin, Keys: rest.WriteKeysInRooms, Method: http.MethodPut, Path: "/api/v1/sensors/update_sensor/{sensor_id}", Tag: rest.TagSensors,
 		Summary: "Change or move a sensor",
 		Errors:  []error{store.ErrNoSensor, store.ErrNoRoom},
 	}, h.updateSensor)
 	// A repeat changes nothing. The account alone may: it lets gateways that nobody has
 	// enrolled speak for the sensor.
 	rest.Answer(r, rest.Operation{
-		ID: "setBackSensor", Method: http.MethodPost, Path: "/api/v1/sensors/{sensor_id}/channel", Tag: rest.TagSensors,
+		ID: "setBackSensor", Role: rest.Admin, Method: http.MethodPost, Path: "/api/v1/sensors/{sensor_id}/channel", Tag: rest.TagSensors,
 		Summary: "Set a sensor back to the open channel",
 		Description: "A sensor is signed from the first reading of its id that one of the account's own gateways signs. This lets it listen to " +
 			"gateways that are not enrolled again, from now on and until the next signed reading.",
@@ -191,7 +191,7 @@ func (h *Handlers) registerSensors(r *rest.API) {
 	}, h.setBackSensor)
 	// A repeat is told 404: the sensor is gone, as was asked.
 	rest.Register(r, rest.Operation{
-		ID: "deleteSensor", Keys: rest.WriteKeys, Method: http.MethodDelete, Path: "/api/v1/sensors/delete_sensor/{sensor_id}", Tag: rest.TagSensors,
+		ID: "deleteSensor", Role: rest.Admin, Keys: rest.WriteKeys, Method: http.MethodDelete, Path: "/api/v1/sensors/delete_sensor/{sensor_id}", Tag: rest.TagSensors,
 		Status: http.StatusNoContent, Summary: "Delete a sensor",
 		Description: "Readings already stored are kept; readings that arrive from then on are ignored until the identifier is registered again.",
 		Errors:      []error{store.ErrNoSensor},

@@ -103,29 +103,29 @@ func (h *Handlers) Register(r *rest.API) {
 func (h *Handlers) registerPredictions(r *rest.API) {
 	// Called by the validation page.
 	rest.Register(r, rest.Operation{
-		ID: "listPredictions", Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/prediction-feedback", Tag: rest.TagPredictions,
+		ID: "listPredictions", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/prediction-feedback", Tag: rest.TagPredictions,
 		Summary: "List predictions, newest first",
 	}, h.listPredictions)
 	// Called by models other than ours. A repeat for the same sensor and time is
 	// told that the prediction exists.
 	rest.Answer(r, rest.Operation{
-		ID: "recordPrediction", Keys: rest.WriteKeysInRooms, Creates: true, Method: http.MethodPost, Path: "/api/v1/prediction-feedback", Tag: rest.TagPredictions,
+		ID: "recordPrediction", Role: rest.Operator, Keys: rest.WriteKeysInRooms, Creates: true, Method: http.MethodPost, Path: "/api/v1/prediction-feedback", Tag: rest.TagPredictions,
 		Status: http.StatusCreated, Summary: "Record a prediction of another model",
 		Errors: []error{store.ErrNoSensor, store.ErrPredictionExists},
 	}, h.recordPrediction)
 	rest.Answer(r, rest.Operation{
-		ID: "getPredictionStatistics", Keys: rest.ReadKeys, Method: http.MethodGet, Path: "/api/v1/prediction-feedback/stats", Tag: rest.TagPredictions,
+		ID: "getPredictionStatistics", Role: rest.Viewer, Keys: rest.ReadKeys, Method: http.MethodGet, Path: "/api/v1/prediction-feedback/stats", Tag: rest.TagPredictions,
 		Summary: "Count predictions and verdicts",
 	}, h.predictionStats)
 	rest.Answer(r, rest.Operation{
-		ID: "getPrediction", Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/prediction-feedback/{id}", Tag: rest.TagPredictions,
+		ID: "getPrediction", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/prediction-feedback/{id}", Tag: rest.TagPredictions,
 		Summary: "Read a prediction",
 		Errors:  []error{store.ErrNoPrediction},
 	}, h.prediction)
 	// Called by the validation page. A repeat sets the same verdict again, until
 	// a training run has used it.
 	rest.Answer(r, rest.Operation{
-		ID: "validatePrediction", Keys: rest.WriteKeysInRooms, Method: http.MethodPut, Path: "/api/v1/prediction-feedback/{id}", Tag: rest.TagPredictions,
+		ID: "validatePrediction", Role: rest.Operator, Keys: rest.WriteKeysInRooms, Method: http.MethodPut, Path: "/api/v1/prediction-feedback/{id}", Tag: rest.TagPredictions,
 		Summary:     "Validate a prediction",
 		Description: "When 100 validated predictions of the caller's wait for training, both models are retrained.",
 		Errors:      []error{store.ErrNoPrediction, store.ErrPredictionUsed},

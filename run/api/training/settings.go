@@ -27,11 +27,11 @@ func settingsOf(falseAlarms float64) settings {
 
 func (h *Handlers) registerSettings(r *rest.API) {
 	rest.Answer(r, rest.Operation{
-		ID: "getLearningSettings", Keys: rest.ReadKeys, Method: http.MethodGet, Path: "/api/v1/ml/settings", Tag: rest.TagPredictions,
+		ID: "getLearningSettings", Role: rest.Viewer, Keys: rest.ReadKeys, Method: http.MethodGet, Path: "/api/v1/ml/settings", Tag: rest.TagPredictions,
 		Summary: "Read how many false alarms are stood",
 	}, h.settings)
 	rest.Answer(r, rest.Operation{
-		ID: "setLearningSettings", Keys: rest.WriteKeys, Method: http.MethodPut, Path: "/api/v1/ml/settings", Tag: rest.TagPredictions,
+		ID: "setLearningSettings", Role: rest.Admin, Keys: rest.WriteKeys, Method: http.MethodPut, Path: "/api/v1/ml/settings", Tag: rest.TagPredictions,
 		Summary:     "Set how many false alarms are stood",
 		Description: "Detection follows within 15 seconds. With fewer false alarms it finds less, and later.",
 	}, h.setSettings)

@@ -82,18 +82,18 @@ type trainingHistoryInput struct {
 
 func (h *Handlers) registerTraining(r *rest.API) {
 	rest.Register(r, rest.Operation{
-		ID: "listTrainingRuns", Keys: rest.ReadKeys, Method: http.MethodGet, Path: "/api/v1/ml/retraining/history", Tag: rest.TagLearning,
+		ID: "listTrainingRuns", Role: rest.Viewer, Keys: rest.ReadKeys, Method: http.MethodGet, Path: "/api/v1/ml/retraining/history", Tag: rest.TagLearning,
 		Summary: "List training runs, newest first",
 	}, h.trainingHistory)
 	rest.Answer(r, rest.Operation{
-		ID: "getTrainingRun", Keys: rest.ReadKeys, Method: http.MethodGet, Path: "/api/v1/ml/retraining/status/{id}", Tag: rest.TagLearning,
+		ID: "getTrainingRun", Role: rest.Viewer, Keys: rest.ReadKeys, Method: http.MethodGet, Path: "/api/v1/ml/retraining/status/{id}", Tag: rest.TagLearning,
 		Summary: "Read a training run",
 		Errors:  []error{store.ErrNoRun},
 	}, h.trainingStatus)
 	// Called by the dashboard's button. A repeat starts no second run: it gets 409
 	// while the first is running, and 429 until ten minutes have passed.
 	rest.Answer(r, rest.Operation{
-		ID: "triggerTraining", Keys: rest.WriteKeys, Method: http.MethodPost, Path: "/api/v1/ml/retraining/trigger", Tag: rest.TagLearning,
+		ID: "triggerTraining", Role: rest.Admin, Keys: rest.WriteKeys, Method: http.MethodPost, Path: "/api/v1/ml/retraining/trigger", Tag: rest.TagLearning,
 		Status: http.StatusAccepted, Summary: "Retrain both models now",
 		Description: "For customers with sensors, once in 10 minutes each. Models are published where readings or verdicts show that they are no worse than those in use.",
 		Errors: []error{

@@ -13,7 +13,8 @@ import (
 // AuditEntry says who changed what.
 type AuditEntry struct {
 	CustomerID int64
-	Actor      string // account, key or gateway, such as customer:7 or gateway:gw-abc
+	Actor      string // person, key or gateway, such as person:7 or gateway:gw-abc
+	ActorName  string // its name then
 	Operation  string // the API's name of it
 	Subject    string // what was changed, such as sensor:rack-1
 	RequestID  string
@@ -43,10 +44,10 @@ func (s Store) Audit(ctx context.Context, e AuditEntry) error {
 		return fmt.Errorf("audit %s of %s: %w", e.Operation, e.Subject, err)
 	}
 	_, err = s.db.Exec(ctx, `
-		INSERT INTO audit_log (customer_id, actor, operation, subject, request_id, before, after)
-		VALUES (@customer, @actor, @operation, @subject, @request, @before, @after)`,
+		INSERT INTO audit_log (customer_id, actor, actor_name, operation, subject, request_id, before, after)
+		VALUES (@customer, @actor, @name, @operation, @subject, @request, @before, @after)`,
 		pgx.StrictNamedArgs{
-			"customer": e.CustomerID, "actor": e.Actor, "operation": e.Operation, "subject": e.Subject,
+			"customer": e.CustomerID, "actor": e.Actor, "name": e.ActorName, "operation": e.Operation, "subject": e.Subject,
 			"request": e.RequestID, "before": before, "after": after,
 		})
 	return store.Wrap(err, "audit %s of %s", e.Operation, e.Subject)

@@ -14,7 +14,8 @@ import (
 type LoggedChange struct {
 	ID        int64
 	At        time.Time
-	Actor     string // such as customer:7, key:5 or gateway:gw-abc
+	Actor     string // such as person:7, key:5 or gateway:gw-abc; customer:7 before there were persons
+	ActorName string // its name then
 	Operation string
 	Subject   string
 	RequestID string
@@ -35,12 +36,12 @@ func (s Store) AuditLog(customerID int64, q AuditQuery) store.List[LoggedChange]
 		FROM audit_log
 		WHERE customer_id = @customer
 		  AND (@actor = '' OR actor = @actor) AND (@operation = '' OR operation = @operation) AND (@subject = '' OR subject = @subject)
-		  AND (@kind = '' OR CASE WHEN split_part(actor, ':', 1) IN ('customer', 'key', 'gateway') THEN split_part(actor, ':', 1) ELSE 'system' END = @kind)
+		  AND (@kind = '' OR CASE WHEN split_part(actor, ':', 1) IN ('customer', 'person', 'key', 'gateway') THEN split_part(actor, ':', 1) ELSE 'system' END = @kind)
 		  AND at >= COALESCE(@start::timestamptz, '-infinity') AND at < COALESCE(@end::timestamptz, 'infinity')`
 	return store.List[LoggedChange]{
 		DB: s.db, Subject: fmt.Sprintf("audit log of customer %d", customerID),
 		Rows: `
-		SELECT id, at, actor, operation, subject, request_id, before, after` + entries + ` AND ` + store.Behind("at", "id") + `
+		SELECT id, at, actor, COALESCE(NULLIF(actor_name, ''), actor) AS actor_name, operation, subject, request_id, before, after` + entries + ` AND ` + store.Behind("at", "id") + `
 		ORDER BY at DESC, id DESC
 		LIMIT @limit`,
 		Count: `SELECT count(*)` + entries,

@@ -11,20 +11,28 @@ import (
 
 // Customer is the account that owns rooms and sensors: the tenant.
 type Customer struct {
-	ID           int64
-	Email        string // as given; compared without regard to case
-	Username     string
-	PasswordHash string // bcrypt; never leaves the API
-	Generation   int64  // of the tokens that are valid; a new password raises it
+	ID       int64
+	Email    string // of the oldest owner
+	Username string
 }
 
-// NewCustomer is what a registration stores.
+// NewCustomer is what a registration stores. It makes the customer's first owner too.
 type NewCustomer struct{ Email, Username, PasswordHash string }
 
-// CustomerChange names what to change; nil keeps a field.
-type CustomerChange struct{ Email, Username, PasswordHash *string }
+// Person logs in for a customer.
+type Person struct {
+	ID           int64
+	CustomerID   int64
+	Username     string // of the customer
+	Name         string // what everybody is shown
+	Email        string // as given; compared without regard to case
+	Role         string
+	PasswordHash string // bcrypt; never leaves the API
+	Generation   int64  // of the tokens that are valid; a new password or role raises it
+}
 
-const customerColumns = `customers.id, customers.email, customers.username, customers.password_hash, customers.generation`
+// PersonChange names what to change; nil keeps a field.
+type PersonChange struct{ Name, Email, PasswordHash, Role *string }
 
 // CreateCustomer registers a customer. Errors: [store.ErrEmailTaken],
 // [store.ErrUsernameTaken].
@@ -32,18 +40,15 @@ func (s Store) CreateCustomer(ctx context.Context, c NewCustomer) (Customer, err
 	created, err := store.One[Customer](ctx, s.db, store.ErrNoCustomer, `
 		INSERT INTO customers (email, username, password_hash)
 		VALUES (@email, @username, @password_hash)
-		RETURNING `+customerColumns,
+		RETURNING id, email, username`,
 		pgx.StrictNamedArgs{"email": c.Email, "username": c.Username, "password_hash": c.PasswordHash})
-	if err != nil {
-		return Customer{}, fmt.Errorf("create customer: %w", duplicateError(err))
-	}
-	return created, nil
+	return created, store.Wrap(duplicateError(err), "create customer")
 }
 
 // duplicateError names the duplicate value that a constraint refused.
 func duplicateError(err error) error {
 	switch {
-	case store.Violates(err, "customers_email_key"):
+	case store.Violates(err, "customers_email_key"), store.Violates(err, "persons_email_key"):
 		return store.ErrEmailTaken
 	case store.Violates(err, "customers_username_key"):
 		return store.ErrUsernameTaken
@@ -52,59 +57,65 @@ func duplicateError(err error) error {
 	}
 }
 
-// Customer returns a customer, or [store.ErrNoCustomer].
-func (s Store) Customer(ctx context.Context, id int64) (Customer, error) {
-	found, err := store.One[Customer](ctx, s.db, store.ErrNoCustomer, `
-		SELECT `+customerColumns+`
-		FROM customers
-		WHERE id = @id`,
-		pgx.StrictNamedArgs{"id": id})
-	return found, store.Wrap(err, "customer %d", id)
+// Rename changes a customer's user name, and the persons' names that are the same. Errors:
+// [store.ErrNoCustomer], [store.ErrUsernameTaken].
+func (s Store) Rename(ctx context.Context, id int64, username string) error {
+	err := s.db.Change(ctx, store.ErrNoCustomer, `UPDATE customers SET username = @username WHERE id = @id`,
+		pgx.StrictNamedArgs{"id": id, "username": username})
+	return store.Wrap(duplicateError(err), "rename customer %d", id)
 }
 
-// CustomerByEmail returns the customer with an e-mail address, compared without regard to
-// case, or [store.ErrNoCustomer].
-func (s Store) CustomerByEmail(ctx context.Context, email string) (Customer, error) {
-	found, err := store.One[Customer](ctx, s.db, store.ErrNoCustomer, `
-		SELECT `+customerColumns+`
-		FROM customers
-		WHERE lower(email) = lower(@email)`,
+const selectPersons = `
+	SELECT p.id, p.customer_id, c.username, p.name, p.email, p.role, p.password_hash, p.generation
+	FROM persons p
+	JOIN customers c ON c.id = p.customer_id`
+
+// Person returns one of a customer's persons, or [store.ErrNoPerson].
+func (s Store) Person(ctx context.Context, customerID, id int64) (Person, error) {
+	found, err := store.One[Person](ctx, s.db, store.ErrNoPerson, selectPersons+`
+		WHERE p.id = @id AND p.customer_id = @customer`,
+		pgx.StrictNamedArgs{"id": id, "customer": customerID})
+	return found, store.Wrap(err, "person %d", id)
+}
+
+// PersonByEmail returns the person with an e-mail address, compared without regard to case,
+// or [store.ErrNoPerson].
+func (s Store) PersonByEmail(ctx context.Context, email string) (Person, error) {
+	found, err := store.One[Person](ctx, s.db, store.ErrNoPerson, selectPersons+`
+		WHERE lower(p.email) = lower(@email)`,
 		pgx.StrictNamedArgs{"email": email})
-	return found, store.Wrap(err, "customer by email")
+	return found, store.Wrap(err, "person by email")
 }
 
-// Generations returns the generation of the valid tokens of each customer that exists.
-func (s Store) Generations(ctx context.Context, customerIDs []int64) (map[int64]int64, error) {
-	type row struct{ ID, Generation int64 }
-	found, err := store.All[row](ctx, s.db, `
-		SELECT id, generation
-		FROM customers
-		WHERE id = ANY(@ids)`,
-		pgx.StrictNamedArgs{"ids": customerIDs})
-	generations := make(map[int64]int64, len(found))
-	for _, r := range found {
-		generations[r.ID] = r.Generation
-	}
-	return generations, store.Wrap(err, "generations of %d customers", len(customerIDs))
-}
-
-// UpdateCustomer sets the given fields; a new password raises the generation. Errors:
-// [store.ErrNoCustomer], [store.ErrEmailTaken], [store.ErrUsernameTaken].
-func (s Store) UpdateCustomer(ctx context.Context, id int64, change CustomerChange) (Customer, error) {
-	updated, err := store.One[Customer](ctx, s.db, store.ErrNoCustomer, `
-		UPDATE customers
-		SET email = COALESCE(@email, email),
-		    username = COALESCE(@username, username),
-		    password_hash = COALESCE(@password_hash, password_hash),
-		    generation = generation + (@password_hash::text IS NOT NULL)::int
-		WHERE id = @id
-		RETURNING `+customerColumns,
-		pgx.StrictNamedArgs{
-			"id": id, "email": change.Email, "username": change.Username,
-			"password_hash": change.PasswordHash,
-		})
+// PersonsByID returns the persons with one of the ids, of any customer. Unknown ones are absent.
+func (s Store) PersonsByID(ctx context.Context, ids []int64) (map[int64]Person, error) {
+	found, err := store.All[Person](ctx, s.db, selectPersons+`
+		WHERE p.id = ANY(@ids)`,
+		pgx.StrictNamedArgs{"ids": ids})
 	if err != nil {
-		return Customer{}, fmt.Errorf("update customer %d: %w", id, duplicateError(err))
+		return nil, fmt.Errorf("%d persons by id: %w", len(ids), err)
 	}
-	return updated, nil
+	persons := make(map[int64]Person, len(found))
+	for _, p := range found {
+		persons[p.ID] = p
+	}
+	return persons, nil
+}
+
+// UpdatePerson sets the given fields; a new password or role raises the generation. Errors:
+// [store.ErrNoPerson], [store.ErrEmailTaken].
+func (s Store) UpdatePerson(ctx context.Context, customerID, id int64, change PersonChange) error {
+	err := s.db.Change(ctx, store.ErrNoPerson, `
+		UPDATE persons
+		SET name = COALESCE(@name, name),
+		    email = COALESCE(@email, email),
+		    password_hash = COALESCE(@password_hash, password_hash),
+		    role = COALESCE(@role, role),
+		    generation = generation + (@password_hash::text IS NOT NULL OR COALESCE(@role, role) <> role)::int
+		WHERE id = @id AND customer_id = @customer`,
+		pgx.StrictNamedArgs{
+			"id": id, "customer": customerID, "name": change.Name, "email": change.Email,
+			"password_hash": change.PasswordHash, "role": change.Role,
+		})
+	return store.Wrap(duplicateError(err), "update person %d", id)
 }

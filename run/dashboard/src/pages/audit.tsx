@@ -47,7 +47,7 @@ export default function AuditPage() {
               {entries.map((entry) => (
                 <tr key={entry.id}>
                   <td><Timestamp at={entry.at} /></td>
-                  <td>{entry.actor}</td>
+                  <td>{entry.actor_name}</td>
                   <td>{entry.operation}</td>
                   <td>{entry.subject}</td>
                   <td><Change entry={entry} /></td>
@@ -105,7 +105,7 @@ function Filters({ onFilter }: { onFilter: (filter: Filter) => void }) {
   );
 }
 
-const kinds = [["account", "People"], ["key", "API keys"], ["gateway", "Gateways"], ["system", "The service"]] as const;
+const kinds = [["person", "People"], ["account", "Accounts, before there were persons"], ["key", "API keys"], ["gateway", "Gateways"], ["system", "The service"]] as const;
 
 const fields = [
   ["actor", "Who", "text", "key:5"], ["operation", "What", "text", "deleteSensor"], ["subject", "Of", "text", "room:3"],

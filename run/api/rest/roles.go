@@ -1,0 +1,57 @@
+package rest
+
+import (
+	"net/http"
+	"slices"
+)
+
+// Role is what a person may do in the account. An operation has the least that it needs; the
+// zero value refuses everybody.
+type Role int
+
+// The roles. Each may do what the one before it may.
+const (
+	NoRole   Role = iota
+	Viewer        // reads
+	Operator      // takes incidents, judges, sets maintenance
+	Admin         // changes what is measured and by which rules, gateways, keys, and invites
+	Owner         // changes and removes persons
+)
+
+// RoleNames are the names of the roles, which the store has and the API shows.
+func RoleNames() []string { return []string{"", "viewer", "operator", "admin", "owner"} }
+
+func (r Role) String() string { return RoleNames()[r] }
+
+// RoleOf returns the role of a name, or NoRole.
+func RoleOf(name string) Role { return Role(max(0, slices.Index(RoleNames(), name))) }
+
+func (r Role) detail() string {
+	if r == NoRole {
+		return "Nobody may do this"
+	}
+	return "This needs the role " + r.String()
+}
+
+// Refuse returns why a person of a role may not call an operation, or "" for one that may.
+func (r Role) Refuse(has string) string {
+	if r == NoRole || RoleOf(has) < r {
+		return r.detail()
+	}
+	return ""
+}
+
+// describe returns the sentence of the document on roles, and their errors.
+func (r Role) describe() (sentence string, errs []*Error) {
+	if r > Viewer || r == NoRole {
+		errs = []*Error{NewError(http.StatusForbidden, r.detail())}
+	}
+	switch r {
+	case NoRole:
+		return "Role: none.", errs
+	case Owner:
+		return "Role: `owner`.", errs
+	default:
+		return "Role: `" + r.String() + "` or above.", errs
+	}
+}
