@@ -73,7 +73,7 @@ func serve(ctx context.Context, environ []string, clock func() time.Time) error 
 		unreadable := err
 		config.Checks = append(config.Checks, gateway.Check{Name: "sources", Now: func() error { return unreadable }})
 	}
-	config.Sources = sources.Sources
+	config.Batches = sources
 	announced := announce.Config{Name: discover.Name, Port: s.Port, Text: []string{"version=1.0"}, SiteToken: s.SiteToken}
 	if session != nil {
 		announced.Enrolment, config.Enrolment = session, session

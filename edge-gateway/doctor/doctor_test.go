@@ -376,7 +376,7 @@ func TestGateway(t *testing.T) {
 	expect(t, look(away), "gateway", Problem, "1 node", "has not been able to publish since", "i/o timeout", "could neither publish nor keep 1 reading")
 	expect(t, look(http.NotFoundHandler()), "gateway", Problem, "what answers 404 Not Found there is no gateway")
 
-	sources := gateway.New(gateway.Config{Version: "v2", Sources: []gateway.Source{{Name: "telegraf", Networks: []string{"192.0.2.0/24"}}}},
+	sources := gateway.New(gateway.Config{Version: "v2", Batches: gateway.SourcesFile{Sources: []gateway.Source{{Name: "telegraf", Networks: []string{"192.0.2.0/24"}}}}},
 		publisher{nil}, noOutbox(os.ErrPermission), time.Now, logging.Discard())
 	batch := strings.NewReader(message + "\n" + `{"node_id":"n","id":"2","humidity":101}`)
 	sources.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/readings", batch))

@@ -106,9 +106,10 @@ type batchResult struct {
 }
 
 type batchResponse struct {
-	Accepted   int `json:"accepted"`
-	Duplicates int `json:"duplicates"`
-	Errors     int `json:"errors"`
+	Accepted   int   `json:"accepted"`
+	Duplicates int   `json:"duplicates"`
+	Errors     int   `json:"errors"`
+	Ignored    int64 `json:"ignored,omitzero"` // metrics that are no climate
 	// Results are in the order of the readings.
 	Results []batchResult `json:"results"`
 }
@@ -116,7 +117,7 @@ type batchResponse struct {
 var errTooMany = fmt.Errorf("a batch has at most %d readings", MaxBatch)
 
 // parseReadings reads {"readings": […]} or lines of JSON. A reading that is none has a fault.
-func parseReadings(kind string, body []byte) (items []batchReading, faults []*fault, err error) {
+func parseReadings(kind string, body []byte) (items []batchReading, faults []*fault, ignored int64, err error) {
 	var in struct {
 		Readings []json.RawMessage `json:"readings"`
 	}
@@ -133,14 +134,14 @@ func parseReadings(kind string, body []byte) (items []batchReading, faults []*fa
 		}
 	default:
 		if err := json.Unmarshal(body, &in); err != nil {
-			return nil, nil, malformed(err)
+			return nil, nil, 0, malformed(err)
 		}
 	}
 	switch {
 	case len(in.Readings) == 0:
-		return nil, nil, errors.New("readings is required")
+		return nil, nil, 0, errors.New("readings is required")
 	case len(in.Readings) > MaxBatch:
-		return nil, nil, errTooMany
+		return nil, nil, 0, errTooMany
 	}
 	items, faults = make([]batchReading, len(in.Readings)), make([]*fault, len(in.Readings))
 	for i, text := range in.Readings {
@@ -148,13 +149,20 @@ func parseReadings(kind string, body []byte) (items []batchReading, faults []*fa
 			faults[i] = &fault{"malformed", err}
 		}
 	}
-	return items, faults, nil
+	return items, faults, 0, nil
 }
 
-// readings receives a batch. 202 says that all that is valid is durable: Pub/Sub has it or
+// readings receives a batch of readings.
+func (q *requests) readings(w http.ResponseWriter, r *http.Request) {
+	q.batch(w, r, parseReadings)
+}
+
+// batch receives what a source sends; parse reads a body of a media type. 202 says that all that is valid is durable: Pub/Sub has it or
 // the outbox. A sender that hears anything else sends the batch again, and what was durable by
 // then is a duplicate.
-func (q *requests) readings(w http.ResponseWriter, r *http.Request) {
+func (q *requests) batch(
+	w http.ResponseWriter, r *http.Request, parse func(kind string, body []byte) (items []batchReading, faults []*fault, ignored int64, err error),
+) {
 	from, leave, ok := q.enter(w, r)
 	if !ok {
 		return
@@ -165,12 +173,12 @@ func (q *requests) readings(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	items, faults, err := parseReadings(kind, body)
+	items, faults, ignored, err := parse(kind, body)
 	if err != nil {
 		q.refuseBatch(w, r, err)
 		return
 	}
-	answer, err := q.take(r, from, items, faults)
+	answer, err := q.take(r, from, items, faults, ignored)
 	if err != nil {
 		q.unavailable(w, r, from, err)
 		return
@@ -189,7 +197,7 @@ func (q *requests) refuseBatch(w http.ResponseWriter, r *http.Request, err error
 
 // take makes the readings of a batch durable that have no fault. The error is that the whole
 // batch is to be sent again.
-func (q *requests) take(r *http.Request, from *source, items []batchReading, faults []*fault) (batchResponse, error) {
+func (q *requests) take(r *http.Request, from *source, items []batchReading, faults []*fault, ignored int64) (batchResponse, error) {
 	now := q.clock()
 	clockProblem := q.monitor.clockProblem()
 	measured, ages := make([]reading.Reading, len(items)), make([]time.Duration, len(items))
@@ -230,6 +238,7 @@ func (q *requests) take(r *http.Request, from *source, items []batchReading, fau
 		case sent, kept:
 		}
 	}
+	answer.Ignored = ignored
 	q.conclude(from, &answer, faults)
 	q.metrics.accepted.Add(float64(answer.Accepted))
 	return answer, nil
@@ -238,6 +247,9 @@ func (q *requests) take(r *http.Request, from *source, items []batchReading, fau
 // conclude writes faults into an answer and counts what became of its readings.
 func (q *requests) conclude(from *source, answer *batchResponse, faults []*fault) {
 	results, problem := map[string]int64{}, ""
+	if answer.Ignored > 0 {
+		results[resultIgnored] = answer.Ignored
+	}
 	for i, broken := range faults {
 		result := &answer.Results[i]
 		if broken != nil {

@@ -25,7 +25,7 @@ const readingsPath = "/api/v1/readings"
 
 // withSource lets the address of [site.send] send batches.
 func withSource() gateway.Config {
-	return gateway.Config{ProbeEvery: time.Millisecond, Sources: []gateway.Source{{Name: "poller", Networks: []string{"192.168.7.0/24"}}}}
+	return gateway.Config{ProbeEvery: time.Millisecond, Batches: gateway.SourcesFile{Sources: []gateway.Source{{Name: "poller", Networks: []string{"192.168.7.0/24"}}}}}
 }
 
 // batch posts readings and returns the answer to each.
@@ -225,11 +225,11 @@ type appends struct {
 func TestHostileSource(t *testing.T) {
 	t.Parallel()
 	const token = "0123456789abcdef"
-	config := gateway.Config{Sources: []gateway.Source{
+	config := gateway.Config{Batches: gateway.SourcesFile{Sources: []gateway.Source{
 		{Name: "by-address", Networks: []string{"10.0.0.7", "fe80::/10"}, MaxNodes: 3},
 		{Name: "by-token", Token: token},
 		{Name: "by-both", Networks: []string{"10.1.0.0/16"}, Token: strings.Repeat(token, 2)},
-	}}
+	}}}
 	const reading = `{"node_id":"n1","id":"1","temperature":20}`
 	for name, c := range map[string]struct {
 		address, authorization, body string

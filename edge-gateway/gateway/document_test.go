@@ -64,6 +64,7 @@ func TestDocument(t *testing.T) {
 		message   = "POST /api/v1/message"
 		heartbeat = "POST /api/v1/heartbeat"
 		readings  = "POST /api/v1/readings"
+		telegraf  = "POST /api/v1/telegraf"
 	)
 	large := `{"node_id":"` + strings.Repeat("n", gateway.MaxBody) + `"}`
 	longest := strings.Repeat("n", 50)
@@ -136,13 +137,6 @@ func TestDocument(t *testing.T) {
 		{"", heartbeat, "", 400, `the body is not JSON: unexpected end of JSON input`},
 		{"", heartbeat, large, 413, ""},
 		{"busy", heartbeat, `{"node_id":"n1"}`, 429, ""},
-		{"source", readings, `{"readings":[` + reading + `]}`, 202, `{"accepted":1,"duplicates":0,"errors":0,"results":[{"status":"accepted"}]}`},
-		{"source", readings, `{"readings":[]}`, 400, `readings is required`},
-		{"", readings, `{"readings":[` + reading + `]}`, 403, `{"error":"Not a source of batches"}`},
-		{"source", readings, strings.Repeat(large, 17), 413, `{"error":"Request body over 1048576 bytes"}`},
-		{"source slow", readings, "", 408, ""},
-		{"busy source", readings, `{"readings":[` + reading + `]}`, 429, ""},
-		{"lost source", readings, `{"readings":[` + reading + `]}`, 503, `{"error":"Readings cannot be kept now, send them again"}`},
 		{"", "GET /api/v1/nodes", "", 200, `{"nodes":[],"total":0}`},
 		{"busy", "GET /api/v1/nodes", "", 200, ""},
 		{"", "GET /api/v1/openapi", "", 200, ""},
@@ -163,6 +157,20 @@ func TestDocument(t *testing.T) {
 		"24.50": "41", "-40.0": "100.00", "125": "-0", "2.45e+01": "4E1", " 24.5": "+041. ", "24.50000000000000000000000000000": ".5",
 	} {
 		cases = append(cases, example{"", message, `{"id":"a1","node_id":"n1","temperature":"` + temperature + `","humidity":"` + humidity + `"}`, 200, `{"status":"published","message_id":"a1"}`})
+	}
+	for call, taken := range map[string]string{
+		readings: `{"readings":[` + reading + `]}`,
+		telegraf: `{"metrics":[{"name":"x","tags":{"host":"h"},"fields":{"temperature_celsius":20},"timestamp":1795143600}]}`,
+	} {
+		cases = append(cases,
+			example{"source", call, taken, 202, `{"accepted":1,"duplicates":0,"errors":0,"results":[{"status":"accepted"}]}`},
+			example{"source", call, `[]`, 400, ""},
+			example{"", call, taken, 403, `{"error":"Not a source of batches"}`},
+			example{"source", call, strings.Repeat(large, 17), 413, `{"error":"Request body over 1048576 bytes"}`},
+			example{"source slow", call, "", 408, ""},
+			example{"busy source", call, taken, 429, ""},
+			example{"lost source", call, taken, 503, `{"error":"Readings cannot be kept now, send them again"}`},
+		)
 	}
 	for _, body := range []string{
 		strings.Repeat("[", 60_000),

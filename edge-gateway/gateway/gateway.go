@@ -152,8 +152,8 @@ type Config struct {
 	IdleProbe time.Duration
 	// NodeMetrics adds the nodes' newest readings to /metrics.
 	NodeMetrics bool
-	// Sources may send batches; without one nobody may.
-	Sources []Source
+	// Batches names who may send batches; without a source nobody may. It is a valid one.
+	Batches SourcesFile
 	// Collectors are metrics of the parts beside the gateway.
 	Collectors []prometheus.Collector
 }
@@ -190,7 +190,8 @@ func New(config Config, publisher Publisher, box Outbox, now func() time.Time, l
 	}
 	g.drain = &drain{sender: g.sender, outbox: box, withheld: config.Withheld, probeEvery: config.ProbeEvery, pacer: newBatchPacer()}
 	g.monitor = &monitor{config: &g.config, nodes: g.nodes, sender: g.sender, drain: g.drain, log: log, errs: map[string]error{}}
-	g.monitor.sources = newSources(config.Sources, g.metrics)
+	g.monitor.sources = newSources(config.Batches.Sources, g.metrics)
+	g.monitor.telegraf, _ = prepareTelegraf(config.Batches.Telegraf) // it is valid
 	g.requests.monitor = g.monitor
 	g.metrics.register(g)
 	if config.NodesFile != "" {
@@ -253,6 +254,7 @@ func (g *Gateway) routes() map[string]http.HandlerFunc {
 		"POST /api/v1/register":  g.requests.register,
 		"POST /api/v1/message":   g.requests.message,
 		"POST /api/v1/heartbeat": g.requests.heartbeat,
+		"POST /api/v1/telegraf":  g.requests.telegraf,
 		"POST /api/v1/readings":  g.requests.readings,
 		"GET /api/v1/nodes":      g.requests.list,
 		"GET /api/v1/openapi":    serveDocument,

@@ -95,6 +95,8 @@ type monitor struct {
 	log    *slog.Logger
 	// sources are those of batches.
 	sources []*source
+	// telegraf are the fields of Telegraf's metrics.
+	telegraf []TelegrafField
 
 	mu   sync.Mutex
 	errs map[string]error // of the checks with an interval, by name; nil while a check passes

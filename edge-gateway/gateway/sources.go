@@ -47,6 +47,8 @@ type Source struct {
 // SourcesFile is the file that names the sources.
 type SourcesFile struct {
 	Sources []Source `json:"sources"`
+	// Telegraf says how fields of Telegraf's metrics are read, beside those that are known.
+	Telegraf []TelegrafField `json:"telegraf"`
 }
 
 // ReadSources reads the file that names the sources. None where there is no path.
@@ -70,7 +72,8 @@ func ReadSources(path string) (file SourcesFile, err error) {
 			errs = append(errs, fmt.Errorf("source %q is given twice", s.Name))
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
+	_, err = prepareTelegraf(file.Telegraf)
+	if err := errors.Join(append(errs, err)...); err != nil {
 		return SourcesFile{}, err
 	}
 	return file, nil

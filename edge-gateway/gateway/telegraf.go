@@ -1,0 +1,271 @@
+package gateway
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"coldaisle.dev/shared/reading"
+)
+
+// resultIgnored counts metrics that are no climate, and fields of Telegraf's own.
+const resultIgnored = "ignored"
+
+// TelegrafField says how a field of Telegraf's metrics is read.
+type TelegrafField struct {
+	// Metric is the name of the metrics, "*" for any.
+	Metric string `json:"metric"`
+	// Field is the field's name. "*_temperature" is any name that ends so; what stands for * is
+	// one more sensor of the node.
+	Field string `json:"field"`
+	// Unit is the value's; UnitTag is the tag that has it where they differ.
+	Unit    string `json:"unit"`
+	UnitTag string `json:"unit_tag"`
+	// NodeTags are the tags whose values name the node, unless tag node_id does. Of "a|b" the first
+	// that is there counts.
+	NodeTags []string `json:"node_tags"`
+	// Sensor is what the last of NodeTags must match, a regular expression; empty for anything.
+	Sensor string `json:"sensor"`
+
+	sensor *regexp.Regexp
+}
+
+// indoors are the sensors that measure a room: not those of a processor or a power supply.
+const indoors = "(?i)inlet|intake|ambient|probe"
+
+// defaultTelegraf reads what Telegraf's inputs send without further configuration, and the
+// names that docs/recipes.md gives to the fields of SNMP.
+func defaultTelegraf() []TelegrafField {
+	anywhere := []string{"source|server|agent_host|host", "sensor|name"}
+	return []TelegrafField{
+		{Metric: "redfish_thermal_temperatures", Field: "reading_celsius", Unit: "celsius", NodeTags: []string{"source|address", "name"}, Sensor: indoors},
+		{Metric: "ipmi_sensor", Field: "value", UnitTag: "unit", NodeTags: []string{"server|host", "name"}, Sensor: indoors},
+		{Metric: "upsd", Field: "ambient_temperature", Unit: "celsius", NodeTags: []string{"host", "ups_name"}},
+		{Metric: "upsd", Field: "ambient_humidity", Unit: "percent", NodeTags: []string{"host", "ups_name"}},
+		{Metric: "mqtt_consumer", Field: "temperature", Unit: "celsius", NodeTags: []string{"topic"}},
+		{Metric: "mqtt_consumer", Field: "humidity", Unit: "percent", NodeTags: []string{"topic"}},
+		{Metric: "mqtt_consumer", Field: "*_Temperature", Unit: "celsius", NodeTags: []string{"topic"}},
+		{Metric: "mqtt_consumer", Field: "*_Humidity", Unit: "percent", NodeTags: []string{"topic"}},
+		{Metric: "*", Field: "temperature_celsius", Unit: "celsius", NodeTags: anywhere},
+		{Metric: "*", Field: "temperature_decicelsius", Unit: "decicelsius", NodeTags: anywhere},
+		{Metric: "*", Field: "temperature_fahrenheit", Unit: "fahrenheit", NodeTags: anywhere},
+		{Metric: "*", Field: "relative_humidity", Unit: "percent", NodeTags: anywhere},
+	}
+}
+
+// unit converts values to those of a reading.
+type unit struct {
+	humidity      bool
+	offset, scale float64 // value = (given + offset) * scale
+}
+
+const (
+	freezing, kelvin = 32, 273.15 // 0 °C in °F and in K
+	perFahrenheit    = 5. / 9     // °C
+)
+
+// units are known by the names that Telegraf's inputs and people give them.
+var units = map[string]unit{ //nolint:gochecknoglobals // a table
+	"celsius": {scale: 1}, "degrees_c": {scale: 1}, "°c": {scale: 1}, "c": {scale: 1},
+	"decicelsius": {scale: 0.1},
+	"fahrenheit":  {offset: -freezing, scale: perFahrenheit}, "degrees_f": {offset: -freezing, scale: perFahrenheit},
+	"°f": {offset: -freezing, scale: perFahrenheit}, "f": {offset: -freezing, scale: perFahrenheit},
+	"kelvin": {offset: -kelvin, scale: 1}, "degrees_k": {offset: -kelvin, scale: 1}, "k": {offset: -kelvin, scale: 1},
+	"percent": {humidity: true, scale: 1}, "%": {humidity: true, scale: 1}, "ratio": {humidity: true, scale: 100},
+}
+
+// prepareTelegraf checks the fields of a configuration, which replace the default ones for the
+// metrics that they name.
+func prepareTelegraf(configured []TelegrafField) ([]TelegrafField, error) {
+	fields, errs := slices.Clone(configured), []error(nil)
+	for _, d := range defaultTelegraf() {
+		if !slices.ContainsFunc(configured, func(c TelegrafField) bool { return c.Metric == d.Metric }) {
+			fields = append(fields, d)
+		}
+	}
+	for i := range fields {
+		f := &fields[i]
+		var err error
+		if f.sensor, err = regexp.Compile(f.Sensor); err != nil {
+			errs = append(errs, fmt.Errorf("telegraf: sensor of %s: %w", f.Metric, err))
+		}
+		if _, known := units[f.Unit]; f.Metric == "" || f.Field == "" || known == (f.UnitTag != "") || len(f.NodeTags) == 0 {
+			errs = append(errs, fmt.Errorf("telegraf: field %q of %q needs metric, field, node_tags, and a known unit or a unit_tag", f.Field, f.Metric))
+		}
+	}
+	return fields, errors.Join(errs...)
+}
+
+// telegrafMetric is a metric in Telegraf's JSON.
+type telegrafMetric struct {
+	Name      string            `json:"name"`
+	Tags      map[string]string `json:"tags"`
+	Fields    map[string]number `json:"fields"`
+	Timestamp int64             `json:"timestamp"`
+}
+
+// at is the metric's time. Telegraf counts in any unit since 1970: from 2000 until 2100 the
+// number tells which.
+func (m *telegrafMetric) at() time.Time {
+	nanoseconds := m.Timestamp
+	for _, end := range []int64{1e11, 1e14, 1e17} {
+		if m.Timestamp < end {
+			nanoseconds *= 1000
+		}
+	}
+	return time.Unix(0, nanoseconds)
+}
+
+// tag returns the first of several tags that the metric has.
+func (m *telegrafMetric) tag(names string) string {
+	for name := range strings.SplitSeq(names, "|") {
+		if value := strings.TrimSpace(m.Tags[name]); value != "" {
+			return value
+		}
+	}
+	return ""
+}
+
+// node returns the id of the node that a field is of; star is what a * of the field stands for.
+func (f *TelegrafField) node(m *telegrafMetric, star string) string {
+	if id := m.tag("node_id"); id != "" {
+		return nodeIDOf(id, star)
+	}
+	parts := make([]string, 0, len(f.NodeTags)+1)
+	for _, names := range f.NodeTags {
+		parts = append(parts, m.tag(names))
+	}
+	return nodeIDOf(append(parts, star)...)
+}
+
+// nodeIDOf makes a node id of names. Where it cannot have all of them as they are, a hash
+// keeps it apart from others.
+func nodeIDOf(names ...string) string {
+	whole := strings.Join(slices.DeleteFunc(names, func(s string) bool { return s == "" }), ".")
+	escaped := strings.Map(func(c rune) rune {
+		if reading.ValidateNodeID("x"+string(c)) == nil {
+			return c
+		}
+		return '_'
+	}, whole)
+	if escaped == whole && len(whole) <= reading.MaxNodeIDLength {
+		return whole
+	}
+	sum := sha256.Sum256([]byte(whole))
+	hash := fmt.Sprintf("-%x", sum[:4])
+	return escaped[:min(len(escaped), reading.MaxNodeIDLength-len(hash))] + hash
+}
+
+// star returns what * stands for in the field's name, and whether a name is the field's.
+func (f *TelegrafField) star(name string) (string, bool) {
+	if end, ok := strings.CutPrefix(f.Field, "*"); ok {
+		return strings.CutSuffix(name, end)
+	}
+	return "", name == f.Field
+}
+
+// readings returns what a metric measures of a room: a reading for each field, and the fault of
+// one that cannot be read.
+func (m *telegrafMetric) readings(fields []TelegrafField) (items []batchReading, faults []*fault) {
+	for _, name := range slices.Sorted(maps.Keys(m.Fields)) {
+		for i := range fields {
+			f := &fields[i]
+			star, ok := f.star(name)
+			if !ok || f.Metric != "*" && f.Metric != m.Name {
+				continue
+			}
+			if !f.sensor.MatchString(m.tag(f.NodeTags[len(f.NodeTags)-1])) {
+				continue
+			}
+			item := batchReading{Timestamp: m.at().UTC().Format(time.RFC3339Nano)}
+			item.NodeID = f.node(m, star)
+			value, broken := m.Fields[name], (*fault)(nil)
+			u, known := units[strings.ToLower(cmp.Or(f.Unit, m.Tags[f.UnitTag]))]
+			if !known {
+				broken = &fault{"unit", fmt.Errorf("the unit %.20q of %s is not known", m.Tags[f.UnitTag], item.NodeID)}
+			} else if err := value.required(name); err != nil {
+				broken = &fault{"value", err}
+			}
+			value.value = (value.value + u.offset) * u.scale
+			if u.humidity {
+				item.Humidity = value
+			} else {
+				item.Temperature = value
+			}
+			items, faults = append(items, item), append(faults, broken)
+			break
+		}
+	}
+	return items, faults
+}
+
+// parseTelegraf reads a batch of metrics. Values of one node and time become one reading, unless
+// they are two of the same quantity.
+func parseTelegraf(body []byte, fields []TelegrafField) (items []batchReading, faults []*fault, ignored int64, err error) {
+	var in struct {
+		Metrics []json.RawMessage `json:"metrics"`
+	}
+	if err := json.Unmarshal(body, &in); err != nil {
+		return nil, nil, 0, malformed(err)
+	}
+	if in.Metrics == nil {
+		return nil, nil, 0, errors.New("metrics is required")
+	}
+	type place struct{ node, timestamp string }
+	merged := map[place]int{}
+	for _, text := range in.Metrics {
+		var m telegrafMetric
+		if err := decode(text, &m); err != nil {
+			items, faults = append(items, batchReading{}), append(faults, &fault{"malformed", err})
+			continue
+		}
+		found, broken := m.readings(fields)
+		if len(found) == 0 {
+			ignored++
+		}
+		for i, item := range found {
+			at := place{item.NodeID, item.Timestamp}
+			known, ok := merged[at]
+			if ok && broken[i] == nil && items[known].include(item) {
+				continue
+			}
+			if broken[i] == nil {
+				merged[at] = len(items)
+			}
+			items, faults = append(items, item), append(faults, broken[i])
+		}
+	}
+	if len(items) > MaxBatch {
+		return nil, nil, 0, errTooMany
+	}
+	return items, faults, ignored, nil
+}
+
+// include adds the value of another reading of the same node and time, and reports whether there
+// was room for it.
+func (b *batchReading) include(other batchReading) bool {
+	switch {
+	case other.Temperature.given && !b.Temperature.given:
+		b.Temperature = other.Temperature
+	case other.Humidity.given && !b.Humidity.given:
+		b.Humidity = other.Humidity
+	default:
+		return false
+	}
+	return true
+}
+
+// telegraf receives a batch of Telegraf's outputs.http in its JSON.
+func (q *requests) telegraf(w http.ResponseWriter, r *http.Request) {
+	q.batch(w, r, func(_ string, body []byte) ([]batchReading, []*fault, int64, error) {
+		return parseTelegraf(body, q.monitor.telegraf)
+	})
+}
