@@ -60,6 +60,8 @@ func TestEveryChangeIsAudited(t *testing.T) {
 	prediction := a.create(t, "/api/v1/prediction-feedback", `{"sensor_id":"kept","timestamp":"2026-03-01","anomaly_predicted":true}`)
 	revoked, waiting := a.gateway(t, "Revoked"), a.gateway(t, "Waiting")
 	enrolment := must.Get(json.Marshal(wire.EnrolRequest{Code: waiting.code, PublicKey: waiting.public(), Confirm: true}))(t)
+	demoted, removed := a.with(t, "admin"), a.with(t, "viewer")
+	invited := a.invite(t, "r@example.com", "viewer")
 	unused := a.key(t, `"scope":"read"`)
 	parts := func(all ...string) []string { return all }
 	in := fmt.Sprintf(`"room_id":%d`, room)
@@ -96,6 +98,23 @@ func TestEveryChangeIsAudited(t *testing.T) {
 		"createAPIKey": {path: "/api/v1/api-keys", body: `{"name":"Probe","scope":"read"}`, subject: "key:*", after: parts(`"name":"Probe"`, `"prefix":"cold_`)},
 		"revokeAPIKey": {
 			path: fmt.Sprintf("/api/v1/api-keys/%d", unused.id), subject: fmt.Sprintf("key:%d", unused.id), before: parts(`"name":"A program"`),
+		},
+		"setRole": {
+			path: fmt.Sprintf("/api/v1/persons/%d", demoted.person), body: `{"role":"viewer"}`, subject: fmt.Sprintf("person:%d", demoted.person),
+			before: parts(`"role":"admin"`), after: parts(`"role":"viewer"`),
+		},
+		"removePerson": {
+			path: fmt.Sprintf("/api/v1/persons/%d", removed.person), subject: fmt.Sprintf("person:%d", removed.person), before: parts(`"role":"viewer"`),
+		},
+		"invitePerson": {
+			path: "/api/v1/invitations", body: `{"email":"i@example.com","role":"viewer"}`, subject: "invitation of i@example.com", after: parts(`"role":"viewer"`),
+		},
+		"revokeInvitation": {
+			path: fmt.Sprintf("/api/v1/invitations/%d", idOf(t, invited)), subject: "invitation of r@example.com", before: parts(`"role":"viewer"`),
+		},
+		"acceptInvitation": {
+			path: "/api/v1/invitations/accept", body: fmt.Sprintf(`{"code":%q,"name":"Ana","password":"Passw0rd"}`, codeOf(t, a.invite(t, "a@example.com", "admin"))),
+			public: true, actor: "person:*", subject: "person:*", after: parts(`"name":"Ana"`, `"role":"admin"`),
 		},
 		"createGateway": {path: "/api/v1/gateways", body: `{"name":"New"}`, subject: "gateway:*", after: parts(`"name":"New"`, `"enrolled":false`)},
 		"enrolGateway": {

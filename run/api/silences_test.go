@@ -36,7 +36,7 @@ func TestSilenceIsAnIncident(t *testing.T) {
 // then nothing more, and reports it as seen then.
 func (s *testAPI) silentGateway(tb testing.TB, a *testCustomer, at time.Time, nodes ...string) (gateway string) {
 	tb.Helper()
-	created, code, err := s.store.CreateGateway(tb.Context(), a.id, "Cellar")
+	created, code, err := s.store.CreateGateway(tb.Context(), a.id, a.person, "Cellar")
 	must.Do(tb, err)
 	must.Get(s.store.EnrolGateway(tb.Context(), code, bytes.Repeat([]byte{1}, ed25519.PublicKeySize)))(tb)
 	for _, node := range nodes {

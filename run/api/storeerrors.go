@@ -22,6 +22,9 @@ func storeErrors(maxUnreported int) func(error) (*rest.Error, bool) {
 	}{
 		{store.ErrNoCustomer, rest.NotFound("Customer not found")},
 		{store.ErrNoPerson, rest.NotFound("Person not found")},
+		{store.ErrNoInvitation, rest.NotFound("Invitation not found")},
+		{store.ErrLastOwner, rest.NewError(http.StatusConflict, "The account needs an owner; make somebody else one first")},
+		{store.ErrTooManyPersons, rest.BadRequest(fmt.Sprintf("At most %d persons, open invitations included", accounts.MaxPersons))},
 		{store.ErrEmailTaken, rest.BadRequest("Email already registered")},
 		{store.ErrUsernameTaken, rest.BadRequest("Username already taken")},
 		{store.ErrNoRoom, rest.NotFound("Room not found")},

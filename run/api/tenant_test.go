@@ -106,6 +106,13 @@ func TestTenantIsolation(t *testing.T) {
 		"listAPIKeys":  {path: "/api/v1/api-keys", status: 200},
 		"revokeAPIKey": by("/api/v1/api-keys/%d", keys.read.id, "", "API key not found"),
 
+		"listPersons":      {path: "/api/v1/persons", status: 200},
+		"setRole":          by("/api/v1/persons/%d", victim.person, `{"role":"viewer"}`, "Person not found"),
+		"removePerson":     by("/api/v1/persons/%d", victim.person, "", "Person not found"),
+		"invitePerson":     {path: "/api/v1/invitations", body: fmt.Sprintf(`{"email":%q,"role":"viewer"}`, victim.email), status: 400, detail: "Email already registered"},
+		"listInvitations":  {path: "/api/v1/invitations", status: 200, empty: `[]`},
+		"revokeInvitation": by("/api/v1/invitations/%d", idOf(t, victim.invite(t, "vault@example.com", "viewer")), "", "Invitation not found"),
+
 		"createGateway":       {path: "/api/v1/gateways", body: `{"name":""}`, status: 400, detail: "name: expected length >= 1"},
 		"listGateways":        {path: "/api/v1/gateways", status: 200, empty: `[]`},
 		"revokeGateway":       named("/api/v1/gateways/"+gateway.id, "/api/v1/gateways/gw-nobody", "", "Gateway not found"),
@@ -163,7 +170,7 @@ func TestTenantIsolation(t *testing.T) {
 		"triggerTraining":  {path: "/api/v1/ml/retraining/trigger", status: 400, detail: "No sensors to learn from"},
 		"getForecast":      of("/api/v1/ml/forecast/%s", "", "Sensor not found"),
 	}
-	public := []string{"getHealth", "registerCustomer", "loginCustomer", "enrolGateway", "reportGatewayStatus"}
+	public := []string{"getHealth", "registerCustomer", "loginCustomer", "enrolGateway", "reportGatewayStatus", "acceptInvitation"}
 
 	roles := rest.RoleNames()[rest.Viewer:]
 	mine, others := map[string]*testCustomer{}, map[string]*testCustomer{}
@@ -237,7 +244,7 @@ func TestTenantIsolation(t *testing.T) {
 		t.Errorf("the intruder's sensor was moved: %s", got.body)
 	}
 
-	for _, path := range []string{"/api/v1/overview", "/api/v1/metrics", "/api/v1/audit"} {
+	for _, path := range []string{"/api/v1/overview", "/api/v1/metrics", "/api/v1/audit", "/api/v1/persons"} {
 		if got := s.call(t, intruder.token, http.MethodGet, path, ""); strings.Contains(strings.ToLower(string(got.body)), "vault") {
 			t.Errorf("%s shows what is another's: %s", path, got.body)
 		}
@@ -257,6 +264,7 @@ func TestTenantIsolation(t *testing.T) {
 		fmt.Sprintf("/api/v1/alerts/thresholds/%d", victim.id):       `"max_temperature":50`,
 		fmt.Sprintf("/api/v1/server_rooms/list_rooms/%d", victim.id): `"Vault"`,
 		"/api/v1/api-keys":                                           `"scope":"read"`,
+		"/api/v1/invitations":                                        `"vault@example.com"`,
 		"/api/v1/gateways":                                           `"revoked":false`,
 		"/api/v1/gateways/nodes":                                     `"vault-2"`,
 	} {

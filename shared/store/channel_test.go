@@ -53,7 +53,7 @@ func TestHistoryStaysVisibleAfterTheGatewayIsGone(t *testing.T) {
 	must.Equal(t, "readings from before the enrolment", all, db.visible(t, db.anna))
 	must.Do(t, db.RevokeGateway(t.Context(), db.anna, gateway.ID))
 	db.sql(t, `UPDATE gateways SET enrolled_at = enrolled_at - interval '2 years', revoked_at = revoked_at - interval '2 years'`, nil)
-	if _, _, err := db.CreateGateway(t.Context(), db.bruno, "another"); err != nil { // removes old ones
+	if _, _, err := db.CreateGateway(t.Context(), db.bruno, 0, "another"); err != nil { // removes old ones
 		t.Fatal(err)
 	}
 	if n := db.count(t, `SELECT count(*) FROM gateways WHERE id = @id`, pgx.NamedArgs{"id": gateway.ID}); n != 0 {

@@ -25,7 +25,7 @@ func publicKey(t *testing.T) ed25519.PublicKey {
 // enrolled makes an enrolled gateway of a customer's.
 func (db fixture) enrolled(t *testing.T, customer int64) accounts.Gateway {
 	t.Helper()
-	_, code, err := db.CreateGateway(t.Context(), customer, "Basement")
+	_, code, err := db.CreateGateway(t.Context(), customer, 0, "Basement")
 	must.Do(t, err)
 	return must.Get(db.EnrolGateway(t.Context(), code, publicKey(t)))(t)
 }

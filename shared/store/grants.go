@@ -48,7 +48,7 @@ func componentGrants() map[string]map[string]string {
 			"sensor_data.readings": read,
 		},
 		"api": {
-			"customers": all, "persons": all, "server_rooms": all, "sensors": all, "sensor_tombstones": read, "open_holds": read, "live_states": read,
+			"customers": all, "persons": all, "invitations": all, "server_rooms": all, "sensors": all, "sensor_tombstones": read, "open_holds": read, "live_states": read,
 			"alerts": all, "alert_thresholds": all, "prediction_feedback": all, "model_training_runs": all,
 			"gateways": all, "gateway_boots": all, "gateway_nodes": all, "visible_spans": read, "node_state": keep, "node_slots": all, "probe": read,
 			"audit_log": append, "api_keys": all, "idempotent_answers": all,

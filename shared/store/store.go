@@ -38,6 +38,7 @@ var (
 	ErrNoIncident    = fmt.Errorf("incident %w", ErrNotFound)
 	ErrNoMaintenance = fmt.Errorf("maintenance window %w", ErrNotFound)
 	ErrNoPerson      = fmt.Errorf("person %w", ErrNotFound)
+	ErrNoInvitation  = fmt.Errorf("invitation %w", ErrNotFound)
 	ErrNoAPIKey      = fmt.Errorf("API key %w", ErrNotFound)
 
 	ErrEmailTaken    = errors.New("email already registered")
@@ -58,6 +59,10 @@ var (
 	ErrRunEnded        = errors.New("the training run has ended")
 	ErrRunClaimed      = errors.New("the training run is another trainer's")
 	ErrGatewayEnrolled = errors.New("the code has enrolled another gateway")
+	// ErrLastOwner: the account would have no owner.
+	ErrLastOwner = errors.New("the last owner")
+	// ErrTooManyPersons: the customer has MaxPersons.
+	ErrTooManyPersons = errors.New("too many persons")
 	// ErrTooManyAPIKeys: the customer has MaxAPIKeys.
 	ErrTooManyAPIKeys = errors.New("too many API keys")
 	// ErrTooManyAnswers: the customer has MaxAnswers.

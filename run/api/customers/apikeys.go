@@ -79,7 +79,7 @@ func (h *Handlers) registerKeys(r *rest.API) {
 func errPast() *rest.Error { return rest.BadRequest("expires_at: is past") }
 
 func (h *Handlers) createKey(ctx context.Context, in *rest.Body[newKey]) (createdKey, error) {
-	wanted := accounts.NewAPIKey{Name: string(in.Body.Name), Scope: in.Body.Scope}
+	wanted := accounts.NewAPIKey{Name: string(in.Body.Name), Scope: in.Body.Scope, CreatedBy: auth.Person(ctx).ID}
 	if in.Body.RoomIDs != nil {
 		wanted.RoomIDs = slices.Clone(in.Body.RoomIDs)
 		slices.Sort(wanted.RoomIDs)

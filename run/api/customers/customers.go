@@ -78,6 +78,8 @@ type Handlers struct {
 	Tokens    *auth.Tokens
 	Clients   auth.Clients
 	Clock     func() time.Time
+
+	guesses auth.Guesses
 }
 
 // Register adds the operations.
@@ -120,6 +122,7 @@ func (h *Handlers) Register(r *rest.API) {
 		},
 	}, h.updateCustomer)
 	h.registerKeys(r)
+	h.registerPersons(r)
 }
 
 func (h *Handlers) registerCustomer(ctx context.Context, in *rest.Body[registration]) (customer, error) {

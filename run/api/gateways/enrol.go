@@ -6,14 +6,10 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"net/http"
-	"net/netip"
-	"sync"
 	"time"
 
 	"filippo.io/edwards25519"
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/hashicorp/golang-lru/v2/simplelru"
-	"golang.org/x/time/rate"
 
 	"coldaisle.dev/run/api/audit"
 	"coldaisle.dev/run/api/auth"
@@ -66,7 +62,7 @@ func (h *Handlers) registerEnrolment(r *rest.API) {
 		Summary: "Enrol a gateway by its code",
 		Description: "For the gateway's own program; the code stands in place of a token. A client that tries many unknown codes " +
 			"is refused for a while.",
-		Errors: []error{errCode(), store.ErrGatewayEnrolled, errGuesses(guessEvery)},
+		Errors: []error{errCode(), store.ErrGatewayEnrolled, errGuesses(auth.GuessEvery)},
 	}, h.enrol)
 }
 
@@ -78,12 +74,12 @@ func errGuesses(wait time.Duration) *rest.Error {
 }
 
 func (h *Handlers) enrol(ctx context.Context, in *rest.Body[enrolment]) (enrolled, error) {
-	if wait := h.guesses.wait(auth.Client(ctx), h.Clock()); wait > 0 {
+	if wait := h.guesses.Wait(auth.Client(ctx), h.Clock()); wait > 0 {
 		return enrolled{}, errGuesses(wait)
 	}
 	found, err := h.exchange(ctx, in.Body)
 	if errors.Is(err, store.ErrNoGateway) {
-		h.guesses.count(auth.Client(ctx), h.Clock())
+		h.guesses.Count(auth.Client(ctx), h.Clock())
 		return enrolled{}, errCode()
 	}
 	return enrolled(wire.EnrolReply{
@@ -123,51 +119,6 @@ func (h *Handlers) exchange(ctx context.Context, e enrolment) (accounts.Gateway,
 		})
 	})
 	return found, err
-}
-
-// Bounds of guessing: a client may try so many unknown codes at once, and one more
-// every so often. A code has 100 random bits; the bound keeps guesses from the database.
-const (
-	guessBurst = 10
-	guessEvery = 6 * time.Second
-	maxClients = 10_000 // of which guesses are counted, in about 2 MB
-)
-
-// guesses counts the unknown codes of each client, in this instance. A code counts once it is
-// known to be wrong: right ones never count, however many are tried at once. Guesses that are
-// under way at the same time all count, and lengthen the wait.
-type guesses struct {
-	mutex   sync.Mutex
-	clients *simplelru.LRU[netip.Prefix, *rate.Limiter]
-}
-
-// wait returns how long a client must wait before it may try another code.
-func (g *guesses) wait(client netip.Prefix, now time.Time) time.Duration {
-	missing := 1 - g.limiter(client).TokensAt(now)
-	return max(0, time.Duration(missing*float64(guessEvery)))
-}
-
-// count counts an unknown code.
-func (g *guesses) count(client netip.Prefix, now time.Time) {
-	g.limiter(client).ReserveN(now, 1)
-}
-
-func (g *guesses) limiter(client netip.Prefix) *rate.Limiter {
-	g.mutex.Lock()
-	defer g.mutex.Unlock()
-	if g.clients == nil {
-		clients, err := simplelru.NewLRU[netip.Prefix, *rate.Limiter](maxClients, nil)
-		if err != nil {
-			panic(err) // only of a size below one
-		}
-		g.clients = clients
-	}
-	limiter, ok := g.clients.Get(client)
-	if !ok {
-		limiter = rate.NewLimiter(rate.Every(guessEvery), guessBurst)
-		g.clients.Add(client, limiter)
-	}
-	return limiter
 }
 
 var errKey = errors.New("the public key is no point of the curve, not in its one form, or of small order")

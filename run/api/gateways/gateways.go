@@ -83,7 +83,7 @@ type Handlers struct {
 	Clock     func() time.Time
 	Log       *slog.Logger
 
-	guesses guesses
+	guesses auth.Guesses
 }
 
 // Register adds the operations on gateways.
@@ -126,7 +126,7 @@ func audited(g accounts.Gateway) map[string]any {
 
 func (h *Handlers) createGateway(ctx context.Context, in *rest.Body[newGateway]) (createdGateway, error) {
 	return audit.Changed(ctx, h.DB, func(tx *store.DB) (createdGateway, audit.Entry, error) {
-		created, code, err := accounts.New(tx).CreateGateway(ctx, auth.Caller(ctx), string(in.Body.Name))
+		created, code, err := accounts.New(tx).CreateGateway(ctx, auth.Caller(ctx), auth.Person(ctx).ID, string(in.Body.Name))
 		out := createdGateway{
 			ID: created.ID, Name: created.Name, EnrolmentCode: code, ExpiresAt: rest.UTC(created.CreatedAt.Add(accounts.EnrolmentTime)),
 		}

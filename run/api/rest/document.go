@@ -24,6 +24,7 @@ const (
 	TagIncidents   = "Incidents"
 	TagPredictions = "Prediction feedback"
 	TagLearning    = "Machine learning"
+	TagPersons     = "Persons"
 	TagKeys        = "API keys"
 	TagAudit       = "Audit"
 )
@@ -66,6 +67,7 @@ func (r *API) humaConfig() huma.Config {
 				{Name: TagIncidents, Description: "What is wrong, where, since when; the rules that say so, and maintenance windows."},
 				{Name: TagPredictions, Description: "Predictions to validate, and their statistics."},
 				{Name: TagLearning, Description: "Training runs and forecasts."},
+				{Name: TagPersons, Description: "Who logs in for the account, and as what."},
 				{Name: TagKeys, Description: "Keys by which programs call, in place of a login."},
 				{Name: TagAudit, Description: "Who changed what."},
 			},

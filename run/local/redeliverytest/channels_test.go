@@ -95,7 +95,7 @@ func newChannels(tb testing.TB) *channels {
 
 func (c *channels) enrol(tb testing.TB, customer int64) enrolledGateway {
 	tb.Helper()
-	created, code, err := c.store.CreateGateway(tb.Context(), customer, "site")
+	created, code, err := c.store.CreateGateway(tb.Context(), customer, 0, "site")
 	must.Do(tb, err)
 	public, private, err := ed25519.GenerateKey(nil)
 	must.Do(tb, err)

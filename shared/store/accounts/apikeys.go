@@ -42,6 +42,7 @@ type NewAPIKey struct {
 	Hash                KeyHash
 	RoomIDs             []int64 // nil for all
 	ExpiresAt           *time.Time
+	CreatedBy           int64 // person
 }
 
 const keyColumns = `api_keys.id, api_keys.customer_id, api_keys.name, api_keys.prefix, api_keys.scope, api_keys.room_ids,
@@ -56,13 +57,13 @@ func (s Store) CreateAPIKey(ctx context.Context, customerID int64, n NewAPIKey) 
 		}
 	}
 	created, err := store.One[APIKey](ctx, s.db, store.ErrTooManyAPIKeys, `
-		INSERT INTO api_keys (customer_id, name, prefix, hash, scope, room_ids, expires_at)
-		SELECT @customer, @name, @prefix, @hash, @scope, @rooms::bigint[], @expires::timestamptz
+		INSERT INTO api_keys (customer_id, name, prefix, hash, scope, room_ids, expires_at, created_by)
+		SELECT @customer, @name, @prefix, @hash, @scope, @rooms::bigint[], @expires::timestamptz, @by
 		WHERE (SELECT count(*) FROM api_keys WHERE customer_id = @customer) < @max
 		RETURNING `+keyColumns,
 		pgx.StrictNamedArgs{
 			"customer": customerID, "name": n.Name, "prefix": n.Prefix, "hash": n.Hash[:], "scope": n.Scope, "rooms": n.RoomIDs,
-			"expires": n.ExpiresAt, "max": MaxAPIKeys,
+			"expires": n.ExpiresAt, "max": MaxAPIKeys, "by": n.CreatedBy,
 		})
 	return created, store.Wrap(err, "create API key")
 }

@@ -75,10 +75,10 @@ const gatewayColumns = `g.id, g.customer_id, g.name, c.email AS account, g.creat
 	(SELECT count(*) FROM gateway_nodes n WHERE n.gateway_id = g.id) AS nodes, g.clone_seen_at, c.pair_key`
 
 // CreateGateway creates a gateway that waits for its one-time code, and returns the code,
-// which cannot be read again. It also removes forgotten gateways of all customers. Errors:
+// which cannot be read again; by is the person, or 0. It also removes forgotten gateways of all customers. Errors:
 // [store.ErrNoCustomer], [store.ErrTooManyGateways]. Two calls for one customer must not
 // run at once: see [Store.LockChanges].
-func (s Store) CreateGateway(ctx context.Context, customerID int64, name string) (Gateway, string, error) {
+func (s Store) CreateGateway(ctx context.Context, customerID, by int64, name string) (Gateway, string, error) {
 	if _, err := s.db.Exec(ctx, `DELETE FROM gateways g WHERE `+forgotten, nil); err != nil {
 		return Gateway{}, "", fmt.Errorf("remove old gateways: %w", err)
 	}
@@ -97,8 +97,8 @@ func (s Store) CreateGateway(ctx context.Context, customerID int64, name string)
 	code := strings.Join([]string{text[:5], text[5:10], text[10:15], text[15:20]}, "-")
 	created, err := store.One[Gateway](ctx, s.db, store.ErrNoCustomer, `
 		WITH g AS (
-		    INSERT INTO gateways (id, customer_id, name, code_hash, code_expires_at)
-		    SELECT @id, id, @name, @code_hash, now() + @valid::interval
+		    INSERT INTO gateways (id, customer_id, name, code_hash, code_expires_at, created_by)
+		    SELECT @id, id, @name, @code_hash, now() + @valid::interval, NULLIF(@by::bigint, 0)
 		    FROM customers
 		    WHERE id = @customer
 		    RETURNING *
@@ -108,7 +108,7 @@ func (s Store) CreateGateway(ctx context.Context, customerID int64, name string)
 		JOIN customers c ON c.id = g.customer_id`,
 		pgx.StrictNamedArgs{
 			"id": "gw-" + strings.ToLower(rand.Text()[:20]), "customer": customerID, "name": name,
-			"code_hash": codeHash(code), "valid": EnrolmentTime,
+			"code_hash": codeHash(code), "valid": EnrolmentTime, "by": by,
 		})
 	if err != nil {
 		return Gateway{}, "", fmt.Errorf("create gateway of customer %d: %w", customerID, err)

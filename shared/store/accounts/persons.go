@@ -1,0 +1,180 @@
+package accounts
+
+import (
+	"context"
+	"crypto/rand"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"coldaisle.dev/shared/store"
+)
+
+const (
+	// InvitationTime is how long an invitation is valid.
+	InvitationTime = 72 * time.Hour
+	// MaxPersons is how many persons a customer may have, open invitations included.
+	MaxPersons = 200
+)
+
+// Invitation lets somebody become a person of a customer, by its code.
+type Invitation struct {
+	ID         int64
+	CustomerID int64
+	Username   string // of the customer
+	Email      string
+	Role       string
+	InvitedBy  string // name
+	ExpiresAt  time.Time
+}
+
+const selectInvitations = `
+	SELECT i.id, i.customer_id, c.username, i.email, i.role, p.name AS invited_by, i.expires_at
+	FROM invitations i
+	JOIN customers c ON c.id = i.customer_id
+	JOIN persons p ON p.id = i.invited_by
+	WHERE i.expires_at > now()`
+
+// Persons lists a customer's persons, oldest first.
+func (s Store) Persons(ctx context.Context, customerID int64) ([]Person, error) {
+	found, err := store.All[Person](ctx, s.db, selectPersons+` WHERE p.customer_id = @customer ORDER BY p.id`,
+		pgx.StrictNamedArgs{"customer": customerID})
+	return found, store.Wrap(err, "persons of customer %d", customerID)
+}
+
+// SetRole changes a person's role, raises the generation, and revokes the person's invitations.
+// Call it after [Store.LockChanges]. Errors: [store.ErrNoPerson], [store.ErrLastOwner].
+func (s Store) SetRole(ctx context.Context, customerID, id int64, role string) error {
+	if err := s.keepOwner(ctx, customerID, id, role); err != nil {
+		return err
+	}
+	if err := s.UpdatePerson(ctx, customerID, id, PersonChange{Role: &role}); err != nil {
+		return err
+	}
+	_, err := s.db.Exec(ctx, `DELETE FROM invitations WHERE invited_by = @id`, pgx.StrictNamedArgs{"id": id})
+	return store.Wrap(err, "revoke invitations of person %d", id)
+}
+
+// keepOwner refuses to make a person of a role of the customer's only owner.
+func (s Store) keepOwner(ctx context.Context, customerID, id int64, role string) error {
+	others, err := store.Value[bool](ctx, s.db, store.ErrNoPerson, `
+		SELECT @role = 'owner' OR role <> 'owner'
+		    OR EXISTS (SELECT FROM persons o WHERE o.customer_id = @customer AND o.role = 'owner' AND o.id <> @id)
+		FROM persons
+		WHERE id = @id AND customer_id = @customer`,
+		pgx.StrictNamedArgs{"id": id, "customer": customerID, "role": role})
+	if err == nil && !others {
+		err = store.ErrLastOwner
+	}
+	return store.Wrap(err, "owners besides person %d", id)
+}
+
+// DeletePerson removes a person with the person's invitations and unused enrolment codes, and
+// returns the API keys that the person made, which stay. Call it after [Store.LockChanges].
+// Errors: [store.ErrNoPerson], [store.ErrLastOwner].
+func (s Store) DeletePerson(ctx context.Context, customerID, id int64) ([]APIKey, error) {
+	if err := s.keepOwner(ctx, customerID, id, ""); err != nil {
+		return nil, err
+	}
+	args := pgx.StrictNamedArgs{"id": id}
+	keys, err := store.All[APIKey](ctx, s.db, `SELECT `+keyColumns+` FROM api_keys WHERE created_by = @id ORDER BY id`, args)
+	if err != nil {
+		return nil, store.Wrap(err, "API keys of person %d", id)
+	}
+	for _, statement := range []string{
+		`UPDATE gateways SET revoked_at = now() WHERE created_by = @id AND enrolled_at IS NULL AND revoked_at IS NULL`,
+		`DELETE FROM persons WHERE id = @id`,
+	} {
+		if _, err := s.db.Exec(ctx, statement, args); err != nil {
+			return nil, store.Wrap(err, "delete person %d", id)
+		}
+	}
+	return keys, nil
+}
+
+// CreateInvitation invites an e-mail address, and returns the code, which cannot be read
+// again. It also removes expired invitations of all customers. Call it after
+// [Store.LockChanges]. Errors: [store.ErrEmailTaken], [store.ErrTooManyPersons].
+func (s Store) CreateInvitation(ctx context.Context, by Person, email, role string) (Invitation, string, error) {
+	if _, err := s.db.Exec(ctx, `DELETE FROM invitations WHERE expires_at <= now()`, nil); err != nil {
+		return Invitation{}, "", store.Wrap(err, "remove old invitations")
+	}
+	code := rand.Text() // 130 bits in base32
+	type counts struct{ Taken, Full bool }
+	args := pgx.StrictNamedArgs{"customer": by.CustomerID, "email": email, "most": MaxPersons}
+	found, err := store.One[counts](ctx, s.db, store.ErrNoCustomer, `
+		SELECT EXISTS (SELECT FROM persons WHERE lower(email) = lower(@email)) AS taken,
+		       (SELECT count(*) FROM persons WHERE customer_id = @customer)
+		           + (SELECT count(*) FROM invitations WHERE customer_id = @customer) >= @most AS full`, args)
+	switch {
+	case err != nil:
+	case found.Taken:
+		err = store.ErrEmailTaken
+	case found.Full:
+		err = store.ErrTooManyPersons
+	}
+	if err != nil {
+		return Invitation{}, "", store.Wrap(err, "invite into customer %d", by.CustomerID)
+	}
+	id, err := store.Value[int64](ctx, s.db, store.ErrNoInvitation, `
+		INSERT INTO invitations (customer_id, email, role, code_hash, invited_by, expires_at)
+		VALUES (@customer, @email, @role, @hash, @by, now() + @valid::interval)
+		RETURNING id`,
+		pgx.StrictNamedArgs{
+			"customer": by.CustomerID, "email": email, "role": role, "hash": codeHash(code), "by": by.ID, "valid": InvitationTime,
+		})
+	if err != nil {
+		return Invitation{}, "", store.Wrap(err, "invite into customer %d", by.CustomerID)
+	}
+	created, err := s.Invitation(ctx, by.CustomerID, id)
+	return created, code, err
+}
+
+// Invitations lists a customer's valid invitations, oldest first.
+func (s Store) Invitations(ctx context.Context, customerID int64) ([]Invitation, error) {
+	found, err := store.All[Invitation](ctx, s.db, selectInvitations+` AND i.customer_id = @customer ORDER BY i.id`,
+		pgx.StrictNamedArgs{"customer": customerID})
+	return found, store.Wrap(err, "invitations of customer %d", customerID)
+}
+
+// Invitation returns one of a customer's valid invitations, or [store.ErrNoInvitation].
+func (s Store) Invitation(ctx context.Context, customerID, id int64) (Invitation, error) {
+	found, err := store.One[Invitation](ctx, s.db, store.ErrNoInvitation, selectInvitations+` AND i.customer_id = @customer AND i.id = @id`,
+		pgx.StrictNamedArgs{"customer": customerID, "id": id})
+	return found, store.Wrap(err, "invitation %d", id)
+}
+
+// InvitationByCode returns the valid invitation of a code, or [store.ErrNoInvitation].
+func (s Store) InvitationByCode(ctx context.Context, code string) (Invitation, error) {
+	found, err := store.One[Invitation](ctx, s.db, store.ErrNoInvitation, selectInvitations+` AND i.code_hash = @hash`,
+		pgx.StrictNamedArgs{"hash": codeHash(code)})
+	return found, store.Wrap(err, "invitation of a code")
+}
+
+// DeleteInvitation revokes one of a customer's invitations, or is [store.ErrNoInvitation].
+func (s Store) DeleteInvitation(ctx context.Context, customerID, id int64) error {
+	err := s.db.Change(ctx, store.ErrNoInvitation, `DELETE FROM invitations WHERE id = @id AND customer_id = @customer`,
+		pgx.StrictNamedArgs{"id": id, "customer": customerID})
+	return store.Wrap(err, "delete invitation %d", id)
+}
+
+// AcceptInvitation makes the person of a code and consumes it. Of callers at once one succeeds.
+// Errors: [store.ErrNoInvitation], [store.ErrEmailTaken].
+func (s Store) AcceptInvitation(ctx context.Context, code, name, passwordHash string) (Person, error) {
+	type row struct{ CustomerID, ID int64 }
+	created, err := store.One[row](ctx, s.db, store.ErrNoInvitation, `
+		WITH used AS (
+		    DELETE FROM invitations
+		    WHERE code_hash = @hash AND expires_at > now()
+		    RETURNING customer_id, email, role
+		)
+		INSERT INTO persons (customer_id, name, email, password_hash, role)
+		SELECT customer_id, @name, email, @password_hash, role
+		FROM used
+		RETURNING customer_id, id`,
+		pgx.StrictNamedArgs{"hash": codeHash(code), "name": name, "password_hash": passwordHash})
+	if err != nil {
+		return Person{}, store.Wrap(duplicateError(err), "accept invitation")
+	}
+	return s.Person(ctx, created.CustomerID, created.ID)
+}
