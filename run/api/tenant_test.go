@@ -272,7 +272,7 @@ func TestTenantIsolation(t *testing.T) {
 	}
 
 	// Who may, may: last, because it changes things. What is absent stands for what would end the account's own.
-	for _, op := range operations(t, s) {
+	for _, op := range operations(t, s) { //nolint:paralleltest // no subtests
 		for _, role := range roles[max(0, slices.Index(roles, least[op.id])):] {
 			if c, ok := served[op.id]; ok {
 				got := s.call(t, mine[role].token, op.method, cmp.Or(c.absent, c.path), c.body)

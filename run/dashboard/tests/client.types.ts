@@ -31,6 +31,9 @@ type Bodies = {
     { name: "Rack 12 top", type: "ESP32-DHT22", room_id: 3, position: "R12/U40" },
   ],
   createGateway: [{ name: "Basement" }],
+  invitePerson: [{ email: "ana@example.com", role: "operator" }],
+  acceptInvitation: [{ code: "ABCDE" }, { code: "ABCDE", name: "Ana", password: "Rack42door" }],
+  setRole: [{ role: "admin" }],
   createAPIKey: [{ name: "Prometheus", scope: "read" }, { name: "Script", scope: "write", room_ids: [3], expires_at: "2027-03-01" }],
   enrolGateway: [
     { code: "ABCDE-FGHIJ-KLMNO-PQRST" },
