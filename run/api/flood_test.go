@@ -156,6 +156,81 @@ func TestLoginFloodFromOneAddress(t *testing.T) { //nolint:paralleltest // takes
 	}
 }
 
+// TestKnownDevicesUnderFlood has 320 addresses guess the password of an account, each again as
+// soon as it is answered. Whoever has logged in before sends the cookie of that and always gets
+// in, also by turns with another of the browser's persons; a cookie for another address, a forged and
+// an old one open nothing. Contract 2.9.
+func TestKnownDevicesUnderFlood(t *testing.T) { //nolint:paralleltest // takes the processor
+	var late atomic.Int64
+	s, a := newTestCustomer(t, func(d *Config) {
+		d.PasswordSlots, d.PasswordCost, d.TrustedProxies = 1, 8, []string{"peer"}
+		d.Clock = func() time.Time { return time.Now().Add(time.Duration(late.Load())) }
+	})
+	b := a.with(t, "viewer")
+	login := func(email, password, from, cookie string) reply {
+		request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/api/v1/customers/login",
+			strings.NewReader(fmt.Sprintf(`{"email":%q,"password":%q}`, email, password))))(t)
+		request.Header.Set("X-Forwarded-For", from)
+		request.Header.Set("Cookie", cookie)
+		return s.do(t, request)
+	}
+	cookieOf := func(p *testCustomer) string {
+		cookie := login(p.email, p.password, "198.51.100.9", "").header.Get("Set-Cookie")
+		value, attributes, _ := strings.Cut(cookie, ";")
+		must.Equal(t, "attributes", " Path=/api/v1/customers/login; Max-Age=15552000; HttpOnly; Secure; SameSite=Strict", attributes)
+		return value
+	}
+	mine, other := cookieOf(a), cookieOf(b)
+	stop := make(chan struct{})
+	var crowd sync.WaitGroup
+	var refused atomic.Int64
+	for i := range 320 {
+		crowd.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if got := login(a.email, "Gue55ing", fmt.Sprintf("192.0.%d.%d", i/250, i%250), other); got.status == http.StatusServiceUnavailable {
+					refused.Add(1)
+					time.Sleep(50 * time.Millisecond)
+				} else if got.status != http.StatusUnauthorized {
+					t.Errorf("a guess got %d %s", got.status, got.body)
+				}
+			}
+		})
+	}
+	for deadline := time.Now().Add(time.Minute); refused.Load() < 320 && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	in := map[string]int{}
+	began := time.Now()
+	for n := range 19 {
+		from := fmt.Sprintf("198.51.100.%d", n)
+		person := []*testCustomer{a, b}[n%2]
+		for what, cookie := range map[string]string{"known": mine + "; " + other, "forged": mine + "x"} {
+			if login(person.email, person.password, from, cookie).status == http.StatusOK {
+				in[what]++
+			}
+		}
+	}
+	took := time.Since(began)
+	late.Store(int64(181 * 24 * time.Hour))
+	old := 0
+	for n := range 19 {
+		if login(a.email, a.password, fmt.Sprintf("198.51.100.%d", n), mine).status == http.StatusOK {
+			old++
+		}
+	}
+	close(stop)
+	crowd.Wait()
+	t.Logf("of 19 logins with a cookie %d got in, with a forged one %d, with an old one %d; 38 took %v, %d guesses were refused", in["known"], in["forged"], old, took, refused.Load())
+	if in["known"] != 19 || in["forged"] == 19 || old == 19 {
+		t.Error("want all with a cookie of their own, and not all of the others")
+	}
+}
+
 // BenchmarkLoginFlood gives the logins per second against what bcrypt allows on
 // all cores, and the times of other requests meanwhile.
 func BenchmarkLoginFlood(b *testing.B) {

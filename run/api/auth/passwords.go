@@ -23,7 +23,7 @@ const DefaultPasswordCost = 12
 // Passwords hashes and compares passwords. It limits how many at once: each takes
 // a core for as long as hundreds of other requests.
 type Passwords struct {
-	queue *fairqueue.Queue[netip.Prefix]
+	queue *fairqueue.Queue[client]
 	cost  int
 	// dummyHash is compared with when no customer has the given e-mail, so that the
 	// answer takes as long as for a wrong password.
@@ -35,7 +35,7 @@ type Passwords struct {
 // with it takes as long as with a real hash.
 func NewPasswords(concurrent, cost int) *Passwords {
 	dummyHash := fmt.Appendf(nil, "$2a$%02d$%s", cost, strings.Repeat("u", saltAndHash))
-	queue := fairqueue.New[netip.Prefix](fairqueue.Limits{Slots: concurrent, MaxWaiting: MaxWaiting, MaxWait: MaxPasswordWait})
+	queue := fairqueue.New[client](fairqueue.Limits{Slots: concurrent, MaxWaiting: [2]int{MaxWaiting, maxKnown}, MaxWait: MaxPasswordWait})
 	return &Passwords{queue: queue, cost: cost, dummyHash: dummyHash}
 }
 
@@ -45,9 +45,11 @@ const saltAndHash = 22 + 31
 const (
 	// MaxPasswordWait is how long a request waits for a password slot.
 	MaxPasswordWait = 10 * time.Second
-	// MaxWaiting is how many requests of an instance wait at a time. Cloud Run, as we
-	// configure it, sends up to 80 requests to an instance; the rest is for all others.
-	MaxWaiting = 64
+	// MaxWaiting is how many requests of an instance wait at a time, and maxKnown how many
+	// more with a device cookie. Cloud Run, as we configure it, sends up to 80 requests to an
+	// instance; the rest is for all others.
+	MaxWaiting = 40
+	maxKnown   = 24
 )
 
 // Busy answers a request that got no password slot in time.
@@ -57,10 +59,21 @@ func Busy() *rest.Error {
 	}
 }
 
-// Acquire waits for a password slot, fairly among clients (contract 2.9). Call it
-// before any query of the request, so that a flood does not reach the database.
-func (p *Passwords) Acquire(ctx context.Context) (done func(), err error) {
-	done, err = p.queue.Acquire(ctx, Client(ctx))
+// client is who waits: an address, or a login with its device cookie.
+type client struct {
+	address netip.Prefix
+	email   string
+}
+
+// Acquire waits for a password slot, fairly among clients (contract 2.9). known is the e-mail
+// address that the request has a device cookie of, or empty. Call it before any query of the
+// request, so that a flood does not reach the database.
+func (p *Passwords) Acquire(ctx context.Context, known string) (done func(), err error) {
+	in, who := fairqueue.Unknown, client{address: Client(ctx)}
+	if known != "" {
+		in, who = fairqueue.Known, client{email: strings.ToLower(known)}
+	}
+	done, err = p.queue.Acquire(ctx, in, who)
 	if errors.Is(err, fairqueue.ErrBusy) {
 		return nil, Busy()
 	}
@@ -70,7 +83,7 @@ func (p *Passwords) Acquire(ctx context.Context) (done func(), err error) {
 // Hash returns the bcrypt hash of a password of at most 72 bytes, with a new salt.
 // It waits for a password slot.
 func (p *Passwords) Hash(ctx context.Context, plain string) (string, error) {
-	done, err := p.Acquire(ctx)
+	done, err := p.Acquire(ctx, "")
 	if err != nil {
 		return "", err
 	}

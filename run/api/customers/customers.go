@@ -52,6 +52,16 @@ type credentials struct {
 	Password string   `json:"password" format:"password" writeOnly:"true" doc:"Password." example:"Rack42door"`
 }
 
+type loginInput struct {
+	Cookie string `header:"Cookie" hidden:"true"`
+	Body   credentials
+}
+
+type loggedIn struct {
+	SetCookie http.Cookie `header:"Set-Cookie" doc:"That this browser or program has logged in."`
+	Body      token
+}
+
 type token struct {
 	AccessToken string `json:"access_token" doc:"JWT to send as Authorization: Bearer; valid for 30 minutes." example:"eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiI3In0.c2lnbmF0dXJl"`
 	TokenType   string `json:"token_type" enum:"bearer" doc:"Always bearer." example:"bearer"`
@@ -94,11 +104,13 @@ func (h *Handlers) Register(r *rest.API) {
 	}, h.registerCustomer)
 
 	// Called by the login form and by scripts; each call gives a new token.
-	rest.Answer(r, rest.Operation{
+	rest.Register(r, rest.Operation{
 		ID: "loginCustomer", Method: http.MethodPost, Path: "/api/v1/customers/login", Tag: rest.TagCustomers,
 		Public: true, Middlewares: huma.Middlewares{h.Clients.Identify},
 		Summary: "Log in",
-		Errors:  []error{errLogin(), auth.Busy()},
+		Description: "The cookie says that this browser or program has logged in. Sent back at the next login, it keeps that from waiting " +
+			"behind guesses.",
+		Errors: []error{errLogin(), auth.Busy()},
 	}, h.login)
 
 	// Called by the profile page. It is a POST by the specification, though it only
@@ -155,22 +167,26 @@ func errLogin() *rest.Error {
 
 // login gives an unknown e-mail address and a wrong password the same answer in the
 // same time, because both compare one hash (contract 2.6).
-func (h *Handlers) login(ctx context.Context, in *rest.Body[credentials]) (token, error) {
-	found, matches, err := h.check(ctx, in.Body)
+func (h *Handlers) login(ctx context.Context, in *loginInput) (*loggedIn, error) {
+	found, matches, err := h.check(ctx, in)
 	if err != nil {
-		return token{}, err
+		return nil, err
 	}
 	if !matches {
-		return token{}, errLogin()
+		return nil, errLogin()
 	}
 	signed, err := h.Tokens.Issue(found)
-	return token{AccessToken: signed, TokenType: "bearer", CustomerID: found.CustomerID}, err
+	return &loggedIn{h.Tokens.DeviceCookie(found.Email), token{AccessToken: signed, TokenType: "bearer", CustomerID: found.CustomerID}}, err
 }
 
 // check waits for a password slot, finds the person with the e-mail address and
 // compares the password.
-func (h *Handlers) check(ctx context.Context, c credentials) (found accounts.Person, matches bool, err error) {
-	done, err := h.Passwords.Acquire(ctx)
+func (h *Handlers) check(ctx context.Context, in *loginInput) (found accounts.Person, matches bool, err error) {
+	c, known := in.Body, ""
+	if h.Tokens.KnownDevice(in.Cookie, c.Email) {
+		known = c.Email
+	}
+	done, err := h.Passwords.Acquire(ctx, known)
 	if err != nil {
 		return accounts.Person{}, false, err
 	}

@@ -21,18 +21,33 @@ var ErrBusy = errors.New("no slot in time")
 // Limits of a queue.
 type Limits struct {
 	Slots      int           // at a time, at least one
-	MaxWaiting int           // callers who wait for one, at most
+	MaxWaiting [2]int        // callers who wait for one in each lane, at most
 	MaxWait    time.Duration // to wait, at most
 }
 
-// Queue serves callers in rounds, of each client one caller a round: a client that sends
-// a thousand requests waits for its own, and one that sends a single request waits for at
+// Lane is where a caller waits.
+type Lane int
+
+// The lanes. A slot goes to each in turn while callers wait in both: neither can keep the other
+// from its half, however many wait.
+const (
+	Unknown Lane = iota
+	Known
+)
+
+// Queue serves the callers of a lane in rounds, of each client one caller a round: a client that
+// sends a thousand requests waits for its own, and one that sends a single request waits for at
 // most one of every other client's. A client is identified by its key.
 type Queue[K comparable] struct {
 	limits Limits
 
-	mutex   sync.Mutex
-	free    int          // slots; no caller waits while there is one
+	mutex sync.Mutex
+	free  int  // slots; no caller waits while there is one
+	turn  Lane // served last
+	lanes [2]lane[K]
+}
+
+type lane[K comparable] struct {
 	round   int          // of the caller served last
 	waiting []*waiter[K] // by round, then by arrival
 }
@@ -50,8 +65,8 @@ func New[K comparable](limits Limits) *Queue[K] {
 
 // Acquire waits for a slot. It fails with [ErrBusy], or when ctx ends. The caller
 // releases the slot by done.
-func (q *Queue[K]) Acquire(ctx context.Context, key K) (done func(), err error) {
-	w, err := q.enqueue(key)
+func (q *Queue[K]) Acquire(ctx context.Context, in Lane, key K) (done func(), err error) {
+	w, err := q.enqueue(in, key)
 	if err != nil {
 		return nil, err
 	}
@@ -73,26 +88,28 @@ func (q *Queue[K]) Acquire(ctx context.Context, key K) (done func(), err error) 
 	}
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
-	if i := slices.Index(q.waiting, w); i >= 0 {
-		q.waiting = slices.Delete(q.waiting, i, i+1)
+	l := &q.lanes[in]
+	if i := slices.Index(l.waiting, w); i >= 0 {
+		l.waiting = slices.Delete(l.waiting, i, i+1)
 	} else if <-w.granted { // at the same time
 		return q.release, nil
 	}
 	return nil, err
 }
 
-// enqueue takes a free slot and returns no waiter, or adds one to the queue. A full queue
+// enqueue takes a free slot and returns no waiter, or adds one to the lane. A full lane
 // evicts a caller of its last round for one of an earlier round.
-func (q *Queue[K]) enqueue(key K) (*waiter[K], error) {
+func (q *Queue[K]) enqueue(in Lane, key K) (*waiter[K], error) {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
 	if q.free > 0 {
 		q.free--
 		return nil, nil //nolint:nilnil // nothing to wait for
 	}
-	w := &waiter[K]{key: key, round: q.round + 1, granted: make(chan bool, 1)}
+	l := &q.lanes[in]
+	w := &waiter[K]{key: key, round: l.round + 1, granted: make(chan bool, 1)}
 	place := 0
-	for i, other := range q.waiting {
+	for i, other := range l.waiting {
 		if other.key == key {
 			w.round = other.round + 1
 		}
@@ -100,14 +117,14 @@ func (q *Queue[K]) enqueue(key K) (*waiter[K], error) {
 			place = i + 1
 		}
 	}
-	if last := len(q.waiting) - 1; len(q.waiting) >= q.limits.MaxWaiting {
-		if last < 0 || q.waiting[last].round <= w.round {
+	if last := len(l.waiting) - 1; len(l.waiting) >= q.limits.MaxWaiting[in] {
+		if last < 0 || l.waiting[last].round <= w.round {
 			return nil, ErrBusy
 		}
-		q.waiting[last].granted <- false
-		q.waiting = q.waiting[:last]
+		l.waiting[last].granted <- false
+		l.waiting = l.waiting[:last]
 	}
-	q.waiting = slices.Insert(q.waiting, place, w)
+	l.waiting = slices.Insert(l.waiting, place, w)
 	return w, nil
 }
 
@@ -115,12 +132,14 @@ func (q *Queue[K]) enqueue(key K) (*waiter[K], error) {
 func (q *Queue[K]) release() {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
-	if len(q.waiting) == 0 {
-		q.free++
-		return
+	for _, in := range []Lane{1 - q.turn, q.turn} {
+		if l := &q.lanes[in]; len(l.waiting) > 0 {
+			next := l.waiting[0]
+			l.waiting = slices.Delete(l.waiting, 0, 1)
+			l.round, q.turn = next.round, in
+			next.granted <- true
+			return
+		}
 	}
-	next := q.waiting[0]
-	q.waiting = slices.Delete(q.waiting, 0, 1)
-	q.round = next.round
-	next.granted <- true
+	q.free++
 }

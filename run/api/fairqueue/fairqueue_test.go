@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -29,10 +30,18 @@ func newRecorder(limits fairqueue.Limits) *recorder {
 	return &recorder{queue: fairqueue.New[string](limits)}
 }
 
+// laneOf has clients in capitals be known.
+func laneOf(client string) fairqueue.Lane {
+	if client == strings.ToUpper(client) {
+		return fairqueue.Known
+	}
+	return fairqueue.Unknown
+}
+
 // ask has a client ask for a slot, and returns once it works or waits.
 func (d *recorder) ask(ctx context.Context, client string) {
 	d.group.Go(func() {
-		done, err := d.queue.Acquire(ctx, client)
+		done, err := d.queue.Acquire(ctx, laneOf(client), client)
 		d.mutex.Lock()
 		if err != nil {
 			if errors.Is(err, fairqueue.ErrBusy) {
@@ -63,7 +72,7 @@ func (d *recorder) check(t *testing.T, order, busy []string) {
 func TestClientsAreServedInRotation(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newRecorder(fairqueue.Limits{Slots: 1, MaxWaiting: 100, MaxWait: time.Minute})
+		d := newRecorder(fairqueue.Limits{Slots: 1, MaxWaiting: [2]int{100}, MaxWait: time.Minute})
 		for _, client := range []string{"a", "a", "a", "a", "b", "a", "c", "b"} {
 			d.ask(t.Context(), client)
 		}
@@ -71,10 +80,21 @@ func TestClientsAreServedInRotation(t *testing.T) {
 	})
 }
 
+func TestLanesTakeTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newRecorder(fairqueue.Limits{Slots: 1, MaxWaiting: [2]int{3, 3}, MaxWait: time.Minute})
+		for _, client := range []string{"a", "b", "c", "d", "e", "A", "A", "B", "C"} { // e finds its lane full, C has one of A's
+			d.ask(t.Context(), client)
+		}
+		d.check(t, []string{"a", "A", "b", "B", "c", "C", "d"}, []string{"e", "A"})
+	})
+}
+
 func TestFullQueueEvictsFromTheLargestClient(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newRecorder(fairqueue.Limits{Slots: 1, MaxWaiting: 3, MaxWait: time.Minute})
+		d := newRecorder(fairqueue.Limits{Slots: 1, MaxWaiting: [2]int{3}, MaxWait: time.Minute})
 		for range 6 {
 			d.ask(t.Context(), "a") // one works, three wait, two are refused
 		}
@@ -87,7 +107,7 @@ func TestFullQueueEvictsFromTheLargestClient(t *testing.T) {
 func TestSlotThatIsNotFreeInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newRecorder(fairqueue.Limits{Slots: 1, MaxWaiting: 100, MaxWait: 10 * time.Second})
+		d := newRecorder(fairqueue.Limits{Slots: 1, MaxWaiting: [2]int{100}, MaxWait: 10 * time.Second})
 		began := time.Now()
 		for range 12 {
 			d.ask(t.Context(), "a")
@@ -112,7 +132,7 @@ func TestSlotThatIsNotFreeInTime(t *testing.T) {
 func TestCanceledCallerLeavesTheQueue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newRecorder(fairqueue.Limits{Slots: 1, MaxWaiting: 1, MaxWait: time.Minute})
+		d := newRecorder(fairqueue.Limits{Slots: 1, MaxWaiting: [2]int{1}, MaxWait: time.Minute})
 		d.ask(t.Context(), "a")
 		ctx, cancel := context.WithCancel(t.Context())
 		d.ask(ctx, "b")
@@ -136,13 +156,13 @@ func TestSlotsAreNeitherLostNorCreated(t *testing.T) {
 			return time.Duration(rapid.IntRange(0, most).Draw(r, name)) * 100 * time.Millisecond
 		}
 		return caller{
-			client: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(r, "client"),
+			client: rapid.SampledFrom([]string{"a", "b", "A", "B"}).Draw(r, "client"),
 			after:  part("after", 30), patience: part("patience", 30) + 1, works: part("works", 10),
 		}
 	}), 1, 40)
 	rapid.Check(t, func(r *rapid.T) {
 		limits := fairqueue.Limits{
-			Slots: rapid.IntRange(1, 3).Draw(r, "slots"), MaxWaiting: rapid.IntRange(0, 8).Draw(r, "waiting"), MaxWait: 2 * time.Second,
+			Slots: rapid.IntRange(1, 3).Draw(r, "slots"), MaxWaiting: [2]int{rapid.IntRange(0, 8).Draw(r, "waiting"), rapid.IntRange(0, 8).Draw(r, "known")}, MaxWait: 2 * time.Second,
 		}
 		come := callers.Draw(r, "callers")
 		synctest.Test(t, func(t *testing.T) {
@@ -155,7 +175,7 @@ func TestSlotsAreNeitherLostNorCreated(t *testing.T) {
 					ctx, cancel := context.WithTimeout(t.Context(), c.patience)
 					defer cancel()
 					began := time.Now()
-					done, err := queue.Acquire(ctx, c.client)
+					done, err := queue.Acquire(ctx, laneOf(c.client), c.client)
 					if waited := time.Since(began); waited > limits.MaxWait {
 						t.Errorf("waited %v", waited)
 					}
@@ -172,7 +192,7 @@ func TestSlotsAreNeitherLostNorCreated(t *testing.T) {
 			}
 			group.Wait()
 			for range limits.Slots {
-				if _, err := queue.Acquire(t.Context(), "last"); err != nil {
+				if _, err := queue.Acquire(t.Context(), fairqueue.Unknown, "last"); err != nil {
 					t.Errorf("a slot is lost: %v", err)
 				}
 			}
