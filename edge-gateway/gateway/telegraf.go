@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"net/http"
 	"regexp"
 	"slices"
@@ -194,7 +195,8 @@ func (m *telegrafMetric) readings(fields []TelegrafField) (items []batchReading,
 			} else if err := value.required(name); err != nil {
 				broken = &fault{"value", err}
 			}
-			value.value = (value.value + u.offset) * u.scale
+			const precision = 1e4 // no sensor has more, and 224 tenths are to be 22.4
+			value.value = math.Round((value.value+u.offset)*u.scale*precision) / precision
 			if u.humidity {
 				item.Humidity = value
 			} else {

@@ -1,10 +1,13 @@
 package gateway_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +18,7 @@ import (
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/reading"
 )
 
 const telegrafPath = "/api/v1/telegraf"
@@ -136,4 +140,37 @@ func FuzzBatch(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestRecordedTelegraf replays what Telegraf sent for the configurations of docs/recipes.md.
+// edge-gateway/telegraftest records it, with the -update flag.
+func TestRecordedTelegraf(t *testing.T) {
+	t.Parallel()
+	s := newSiteWith(t, withSource(), nil)
+	got := map[string]bool{}
+	for line := range bytes.Lines(must.Get(os.ReadFile("testdata/telegraf.jsonl"))(t)) {
+		var batch struct{ Metrics []struct{ Timestamp int64 } }
+		must.Do(t, json.Unmarshal(line, &batch))
+		s.pass(time.UnixMilli(batch.Metrics[0].Timestamp).Sub(s.clock()))
+		for _, want := range []string{`"errors":0`, `"accepted":0`} { // each reading is one, however often it comes
+			if status, answer := s.send(http.MethodPost, telegrafPath, string(line)); status != http.StatusAccepted || !strings.Contains(answer, want) {
+				t.Errorf("answered %d %s, want %s", status, answer, want)
+			}
+		}
+	}
+	published, _ := s.published.all()
+	identities := map[reading.Identity]bool{}
+	for _, data := range published {
+		r := data.Reading
+		identities[r.Identity()] = true
+		got[fmt.Sprintf("%s %g %g", r.NodeID, r.Temperature, r.Humidity)] = true
+	}
+	want := []string{
+		"127.0.0.1.Aisle 18.7 NaN", "127.0.0.1.Rack_7_door-f0b469e4 22.4 39",
+		"tele_closet_SENSOR.AM2301-81e5080f 23.4 38", "tele_closet_SENSOR.DS18B20-1e5fed57 19.9 NaN",
+		"ups1 22.5 37", "web1.System_Board_Inlet_Temp-713bf6a2 21.5 NaN", "zigbee2mqtt_rack12-399f972f 22.31 41.5",
+	}
+	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(got))); diff != "" || len(identities) != len(published) {
+		t.Errorf("%d readings of %d identities (-want +got):\n%s", len(published), len(identities), diff)
+	}
 }

@@ -79,6 +79,7 @@ func TestRecipes(t *testing.T) {
 	tests := map[string]func(*testing.T, recipe){
 		"curl and jq": testShellRecipe, "Prometheus and Alertmanager": testPrometheusRecipe,
 		"Grafana": testGrafanaRecipe, "Home Assistant": testHomeAssistantRecipe,
+		"Telegraf": testTelegrafRecipe,
 	}
 	for title, r := range all {
 		test, ok := tests[title]
@@ -107,6 +108,23 @@ func recipeRoom(t *testing.T, s *testAPI, temperature float64) *testCustomer {
 	s.reading(t, "esp32-7f3a", s.now(), temperature, 40)
 	s.judge(t, "esp32-7f3a", s.now(), temperature)
 	return a
+}
+
+// testTelegrafRecipe leaves the files to edge-gateway/telegraftest and looks for what never blocks
+// Telegraf.
+func testTelegrafRecipe(t *testing.T, r recipe) {
+	t.Helper()
+	output := r.files["telegraf.conf"]
+	for _, want := range []string{"/api/v1/telegraf", "json_timestamp_units", "metric_batch_size = 500", "non_retryable_statuscodes = [400, 413]"} {
+		if !strings.Contains(output, want) {
+			t.Errorf("telegraf.conf has no %s", want)
+		}
+	}
+	for _, name := range []string{"redfish.conf", "ipmi.conf", "snmp.conf", "mqtt.conf", "upsd.conf"} {
+		if !strings.Contains(r.files[name], "[[inputs.") {
+			t.Errorf("%s reads nothing", name)
+		}
+	}
 }
 
 func testShellRecipe(t *testing.T, r recipe) {
