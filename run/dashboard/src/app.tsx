@@ -7,6 +7,7 @@ import { Link, Redirect, Route, Switch, useLocation } from "wouter-preact";
 import { forgetTold } from "./api/alarm";
 import { preferences } from "./api/preferences";
 import { session } from "./api/session";
+import { JoinPage } from "./pages/join";
 import { OverviewPage } from "./pages/overview";
 import { AlarmButton } from "./components/alarm";
 import { chunk, preloadChunks } from "./components/chunk";
@@ -23,6 +24,7 @@ const MaintenancePage = chunk("page", () => import("./pages/maintenance"));
 const RulesPage = chunk("page", () => import("./pages/rules"));
 const PredictionsPage = chunk("page", () => import("./pages/predictions"));
 const GatewaysPage = chunk("page", () => import("./pages/gateways"));
+const PersonsPage = chunk("page", () => import("./pages/persons"));
 const KeysPage = chunk("page", () => import("./pages/keys"));
 const AuditPage = chunk("page", () => import("./pages/audit"));
 const WallPage = chunk("page", () => import("./pages/wall"));
@@ -47,6 +49,7 @@ export function App() {
       forgetTold();
     }
   }, [present]);
+  if (path === "/join") return <JoinPage />;
   if (!signedIn) return <SignInPage />;
   // A key reads the overview alone.
   if (signedIn.key || path === "/wall") return <main id="main"><Boundary><WallPage /></Boundary>{!signedIn.key && <SessionEnd />}</main>;
@@ -70,6 +73,7 @@ export function App() {
             <Route path="/thresholds"><Redirect to="/rules" replace /></Route>
             <Route path="/predictions" component={PredictionsPage} />
             <Route path="/gateways" component={GatewaysPage} />
+            <Route path="/persons" component={PersonsPage} />
             <Route path="/keys" component={KeysPage} />
             <Route path="/audit" component={AuditPage} />
             <Route path="/account" component={AccountPage} />
@@ -91,7 +95,7 @@ const navigation = [
 
 const settings = [
   ["/settings", "Display"], ["/rules", "Rules"], ["/maintenance", "Maintenance"], ["/gateways", "Gateways"],
-  ["/keys", "API keys"], ["/audit", "Audit log"], ["/account", "Account"], ["/setup", "First steps"],
+  ["/persons", "Persons"], ["/keys", "API keys"], ["/audit", "Audit log"], ["/account", "Account"], ["/setup", "First steps"],
 ] as const;
 
 function Header() {

@@ -55,6 +55,8 @@ export const keys = {
   runs: ["runs"] as const,
   learning: ["learning"] as const,
   profile: ["profile"] as const,
+  persons: ["persons"] as const,
+  invitations: ["invitations"] as const,
   apiKeys: ["api-keys"] as const,
   audit: ["audit"] as const,
 };
@@ -286,6 +288,9 @@ export function useTrainingRuns() {
     refetchInterval: (query) => (query.state.data?.some((run) => run.status === "running") ? 2 * second : pollSlowly()),
   });
 }
+
+/** Who signs in for the account. */
+export const usePersons = () => useQuery({ queryKey: keys.persons, queryFn: () => unwrap(api.GET("/api/v1/persons")) });
 
 export function useProfile() {
   return useQuery({

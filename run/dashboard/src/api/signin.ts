@@ -1,6 +1,7 @@
 // Signing in does not use the client's middleware: it needs no token, and its 401
 // means a wrong password.
 import { ApiError } from "./client";
+import type { Role } from "../logic/roles";
 import { session } from "./session";
 import { readServiceTime } from "./time";
 
@@ -21,6 +22,15 @@ async function post(path: string, body: object): Promise<unknown> {
 export async function signIn(email: string, password: string): Promise<void> {
   const answer = (await post("/api/v1/customers/login", { email, password })) as { access_token: string };
   session.start(answer.access_token, email);
+}
+
+export interface Accepted { username: string; email: string; role: Role; invited_by: string; accepted: boolean }
+
+/** Asks what an invitation is for; with a name and a password accepts it and signs in. */
+export async function acceptInvitation(body: { code: string; name?: string; password?: string }): Promise<Accepted> {
+  const answer = (await post("/api/v1/invitations/accept", body)) as Accepted;
+  if (answer.accepted && body.password !== undefined) await signIn(answer.email, body.password);
+  return answer;
 }
 
 /**

@@ -137,8 +137,8 @@ function SignInAgain({ ended, who, onClose }: { ended: boolean; who: Session; on
       <SignInForm
         email={who.email}
         onDone={() => {
-          // Another customer must not see the data of the page below.
-          if (session.get()?.customerID !== who.customerID) queries.clear();
+          // Another person must not see the data of the page below.
+          if (session.get()?.email !== who.email) queries.clear();
           onClose();
         }}
       />

@@ -1,7 +1,7 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "preact/hooks";
-import { api, unwrap } from "../api/client";
-import { keys, useProfile } from "../api/queries";
+import { api, unwrap, type Person } from "../api/client";
+import { keys, usePersons, useProfile } from "../api/queries";
 import { signIn } from "../api/signin";
 import { passwordError, usernameError } from "../logic/validation";
 import { Field, Form } from "../components/form";
@@ -13,23 +13,26 @@ interface Profile { id: number; email: string; username: string }
 export default function AccountPage() {
   useTitle("Account");
   const { data, error, refetch } = useProfile();
+  const me = usePersons().data?.find(({ self }) => self);
   if (error) return <Failure error={error} retry={() => void refetch()} />;
-  if (!data) return <Loading what="your account" />;
+  if (!data || !me) return <Loading what="your account" />;
   return (
     <>
       <h1>Account</h1>
       <div class="pair">
-        <ProfileForm profile={data} />
+        <ProfileForm profile={data} me={me} />
         <PasswordForm profile={data} />
       </div>
     </>
   );
 }
 
-function ProfileForm({ profile }: { profile: Profile }) {
+function ProfileForm({ profile, me }: { profile: Profile; me: Person }) {
   const queries = useQueryClient();
   const [email, setEmail] = useState(profile.email);
   const [username, setUsername] = useState(profile.username);
+  const [name, setName] = useState(me.name);
+  const owner = me.role === "owner";
   const [done, setDone] = useState(false);
   return (
     <section class="card" aria-labelledby="profile">
@@ -38,14 +41,21 @@ function ProfileForm({ profile }: { profile: Profile }) {
         action="Save profile"
         onSubmit={async () => {
           setDone(false);
-          if (usernameError(username)) return;
+          if (owner && usernameError(username)) return;
           const path = { customer_id: profile.id };
-          queries.setQueryData(keys.profile, await unwrap(api.PATCH("/api/v1/customers/{customer_id}", { params: { path }, body: { email, username } })));
+          const body = { email, ...(name !== me.name && { name }), ...(owner && { username }) };
+          queries.setQueryData(keys.profile, await unwrap(api.PATCH("/api/v1/customers/{customer_id}", { params: { path }, body })));
+          await queries.invalidateQueries({ queryKey: keys.persons });
           setDone(true);
         }}
       >
         <Field label="E-mail" name="email" type="email" value={email} onInput={setEmail} autoComplete="username" maxLength={120} />
-        <Field label="Username" name="username" value={username} onInput={setUsername} hint="6 to 12 characters." error={usernameError(username)} autoComplete="nickname" />
+        <Field label="Your name" name="name" value={name} onInput={setName} maxLength={80} autoComplete="name" hint="What everybody sees." />
+        <Field
+          label="Username" name="username" value={username} onInput={setUsername} autoComplete="nickname" readOnly={!owner}
+          hint={owner ? "Of the account: 6 to 12 characters." : "Of the account: an owner changes it."}
+          error={owner ? usernameError(username) : null}
+        />
         {done && <p role="status" class="good-text">Saved.</p>}
       </Form>
     </section>

@@ -9,6 +9,7 @@ import { useDeletion } from "../components/deletion";
 import { Confirm, Dialog } from "../components/dialog";
 import { Field, Form, Select } from "../components/form";
 import { RoomChoice, RoomNames } from "../components/scope";
+import { Secret } from "../components/secret";
 import { Empty, Failure, Loading } from "../components/states";
 import { Timestamp } from "../components/timestamp";
 import { useTitle } from "../components/title";
@@ -69,7 +70,9 @@ function CreateKey({ onClose }: { onClose: () => void }) {
   const [days, setDays] = useState(0);
   const [some, setSome] = useState<number[]>([]);
   const [text, setText] = useState<string | null>(null);
-  if (text !== null) return <Created name={name} text={text} onClose={onClose} />;
+  if (text !== null) {
+    return <Secret title={`Key for ${name}`} text={text} onClose={onClose}><p>Copy the key now. It is not shown again.</p></Secret>;
+  }
   return (
     <Dialog title="Create key" onClose={onClose}>
       <Form
@@ -89,29 +92,6 @@ function CreateKey({ onClose }: { onClose: () => void }) {
         <Select label="Expires" value={days} onChange={setDays} options={[[0, "Never"], [30, "In 30 days"], [90, "In 90 days"], [365, "In a year"]]} />
         <RoomChoice chosen={some} onChange={setSome} hint="Of other rooms the key knows nothing. With none chosen it knows all." />
       </Form>
-    </Dialog>
-  );
-}
-
-function Created({ name, text, onClose }: { name: string; text: string; onClose: () => void }) {
-  const [copied, setCopied] = useState<boolean | null>(null);
-  const copy = async () => {
-    try {
-      await navigator.clipboard.writeText(text); // there is none on a page without HTTPS
-      setCopied(true);
-    } catch {
-      setCopied(false);
-    }
-  };
-  return (
-    <Dialog title={`Key for ${name}`}>
-      <p>Copy the key now. It is not shown again.</p>
-      <pre tabIndex={0}><code>{text}</code></pre>
-      <p role="status" class="hint">{copied === null ? "" : copied ? "Copied." : "The browser did not copy it: mark it and copy it yourself."}</p>
-      <div class="actions">
-        <button type="button" class="primary" onClick={() => void copy()}>Copy</button>
-        <button type="button" onClick={onClose}>Done</button>
-      </div>
     </Dialog>
   );
 }

@@ -1,0 +1,58 @@
+// Persons on the page: one is invited, joins, is given less and is removed.
+import { expect, expectAccessible, password, signUp, test, url } from "./user";
+
+test("a person is invited, joins by the link, loses a role and is removed", async ({ page, browser }) => {
+  await signUp(page);
+  await page.goto(url("/account"));
+  await page.getByLabel("Your name").fill("Berta Boss");
+  await page.getByRole("button", { name: "Save profile" }).click();
+  await expect(page.getByText("Saved.")).toBeVisible();
+  await page.getByRole("link", { name: "Persons" }).click();
+  await expect(page.getByRole("row", { name: /Berta Boss \(you\).*Owner/ })).toBeVisible();
+
+  const email = `ana${Date.now()}@example.com`;
+  await page.getByRole("button", { name: "Invite" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("E-mail").fill(email);
+  await dialog.getByLabel("Role").selectOption({ index: 2 });
+  await expectAccessible(page);
+  await dialog.getByRole("button", { name: "Invite" }).click();
+  const link = await dialog.locator("pre").innerText();
+  expect(link).toMatch(/\/join#[A-Z2-7]{26}$/);
+  await dialog.getByRole("button", { name: "Done" }).click();
+  await expect(page.getByText(`${email}, Admin, by Berta Boss`)).toBeVisible();
+  await expectAccessible(page);
+
+  const ana = await (await browser.newContext()).newPage();
+  await ana.goto(link);
+  await expect(ana.getByText(/^Berta Boss invites you/)).toBeVisible();
+  await expectAccessible(ana);
+  await ana.getByLabel("Your name").fill("Ana");
+  await ana.getByLabel("Password").fill(password);
+  await ana.getByRole("button", { name: "Join" }).click();
+  await expect(ana.getByRole("heading", { name: "Overview" })).toBeVisible();
+  expect(ana.url()).toBe(url("/"));
+  await ana.goto(url("/persons"));
+  await expect(ana.getByRole("row", { name: /Ana \(you\).*Admin/ })).toBeVisible();
+  await expect(ana.getByRole("button", { name: /Remove/ })).toHaveCount(0);
+
+  await page.reload();
+  await expect(page.getByRole("heading", { name: "Open invitations" })).toHaveCount(0);
+  await page.getByRole("button", { name: "Change role of Ana" }).click();
+  await dialog.getByLabel("Role").selectOption({ index: 0 });
+  await dialog.getByRole("button", { name: "Change role" }).click();
+  await expect(page.getByRole("row", { name: /Ana .*Viewer/ })).toBeVisible();
+  await ana.reload();
+  await expect(ana.getByText("Your session has ended")).toBeVisible();
+  await page.getByRole("button", { name: "Remove of Ana" }).click();
+  await dialog.getByRole("button", { name: "Remove" }).click();
+  await expect(page.getByRole("row", { name: /Ana / })).toHaveCount(0);
+
+  await page.goto(url("/audit"));
+  for (const [who, what] of [["Berta Boss", "removePerson"], ["Ana", "acceptInvitation"]]) {
+    await expect(page.getByRole("row", { name: new RegExp(`${who} .*${what}`) })).toBeVisible();
+  }
+  await ana.goto(link);
+  await ana.reload();
+  await expect(ana.getByText("Invitation is unknown, used, or has expired")).toBeVisible();
+});
