@@ -44,6 +44,8 @@ type batchReading struct {
 	messageRequest
 
 	Timestamp string `json:"timestamp"`
+
+	name string // a suggestion for people
 }
 
 // reading returns the reading, without a time where it has no timestamp, and its age.
@@ -208,7 +210,7 @@ func (q *requests) take(r *http.Request, from *source, items []batchReading, fau
 		if faults[i] == nil {
 			measured[i], ages[i], faults[i] = items[i].reading(now)
 		}
-		if faults[i] == nil && !q.nodes.admit(items[i].NodeID, from.Name, remote(r), from.MaxNodes, now) {
+		if faults[i] == nil && !q.nodes.admit(items[i].NodeID, items[i].name, from.Name, remote(r), from.MaxNodes, now) {
 			faults[i] = &fault{"limit", fmt.Errorf("node_id is one more than the %d nodes that the source may bring", from.MaxNodes)}
 		}
 	}

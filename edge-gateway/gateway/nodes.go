@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"cmp"
+	"encoding/json"
 	"hash/maphash"
 	"slices"
 	"sync"
@@ -18,6 +19,10 @@ const offlineAfter = 5 * time.Minute
 // evictInterval is how often, at most, a full table is searched for offline nodes.
 const evictInterval = 10 * time.Second
 
+// maxReportedNames is how many bytes of names a report has, so that it fits the API's limit. The
+// API remembers names.
+const maxReportedNames = 100_000
+
 // NodeInfo is a node as GET /api/v1/nodes shows it.
 type NodeInfo struct {
 	NodeID       string    `json:"node_id"`
@@ -27,6 +32,8 @@ type NodeInfo struct {
 	Status       string    `json:"status"` // online or offline
 	// Source is that of batches which brought the node; empty for one that called itself.
 	Source string `json:"source,omitempty"`
+	// Name is a suggestion of that source.
+	Name string `json:"name,omitempty"`
 }
 
 // nodeTable holds every node that this process knows, up to capacity.
@@ -48,6 +55,7 @@ type nodeTable struct {
 // nodeState is one node of the table; the table's lock guards it.
 type nodeState struct {
 	address                string
+	name                   string // a suggestion for people
 	source                 string // of batches, that brought it; empty for a node that called itself
 	registeredAt, lastSeen time.Time
 	heartbeat, reading     time.Time // the last ones
@@ -101,10 +109,17 @@ func (n *nodeTable) report() []wire.StatusNode {
 	found := make([]wire.StatusNode, 0, len(n.known))
 	for id, known := range n.known {
 		if !known.heartbeat.IsZero() || !known.reading.IsZero() {
-			found = append(found, wire.StatusNode{NodeID: id, LastHeartbeat: known.heartbeat, LastReading: known.reading})
+			found = append(found, wire.StatusNode{NodeID: id, LastHeartbeat: known.heartbeat, LastReading: known.reading, Name: known.name})
 		}
 	}
 	slices.SortFunc(found, func(a, b wire.StatusNode) int { return -n.known[a.NodeID].lastSeen.Compare(n.known[b.NodeID].lastSeen) })
+	room := maxReportedNames
+	for i := range found {
+		encoded, _ := json.Marshal(found[i].Name) // of a string
+		if room -= len(encoded); room < 0 {
+			found[i].Name = ""
+		}
+	}
 	return found
 }
 
@@ -207,14 +222,14 @@ func (n *nodeTable) remember(known NodeInfo) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if _, ok := n.known[known.NodeID]; !ok && len(n.known) < n.capacity {
-		n.add(known.NodeID, &nodeState{address: known.Address, registeredAt: known.RegisteredAt, lastSeen: known.LastSeen, source: known.Source})
+		n.add(known.NodeID, &nodeState{address: known.Address, registeredAt: known.RegisteredAt, lastSeen: known.LastSeen, source: known.Source, name: known.Name})
 		n.brought[known.Source]++
 	}
 }
 
 // admit adds a node that a source brings, unless it is known, and reports whether it is known
 // then: a source brings so many, of which those are forgotten that it has not named for a day.
-func (n *nodeTable) admit(id, source, address string, limit int, now time.Time) bool {
+func (n *nodeTable) admit(id, name, source, address string, limit int, now time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if _, ok := n.known[id]; ok {
@@ -229,7 +244,7 @@ func (n *nodeTable) admit(id, source, address string, limit int, now time.Time) 
 	n.getOrCreate(id, address, now)
 	added, ok := n.known[id]
 	if ok {
-		added.source = source
+		added.source, added.name = source, name
 		n.brought[source]++
 	}
 	return ok
@@ -266,7 +281,7 @@ func (n *nodeTable) list(now time.Time) []NodeInfo {
 			status = "offline"
 		}
 		found = append(found, NodeInfo{
-			NodeID: id, Address: known.address, RegisteredAt: known.registeredAt, LastSeen: known.lastSeen, Status: status, Source: known.source,
+			NodeID: id, Address: known.address, RegisteredAt: known.registeredAt, LastSeen: known.lastSeen, Status: status, Source: known.source, Name: known.name,
 		})
 	}
 	slices.SortFunc(found, func(a, b NodeInfo) int { return cmp.Compare(a.NodeID, b.NodeID) })

@@ -13,8 +13,10 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/wire"
 )
 
 // resultIgnored counts metrics that are no climate, and fields of Telegraf's own.
@@ -147,6 +149,22 @@ func (f *TelegrafField) node(m *telegrafMetric, star string) string {
 	return nodeIDOf(append(parts, star)...)
 }
 
+// name is what the node may be called: rack, host and sensor as the tags have them.
+func (f *TelegrafField) name(m *telegrafMetric, star string) string {
+	words := []string{m.tag("rack")}
+	for _, names := range f.NodeTags {
+		words = append(words, m.tag(names))
+	}
+	printable := strings.Map(func(c rune) rune {
+		if unicode.IsControl(c) {
+			return -1
+		}
+		return c
+	}, strings.Join(append(words, star), " "))
+	name := []rune(strings.Join(strings.Fields(printable), " "))
+	return string(name[:min(len(name), wire.MaxNodeName)])
+}
+
 // nodeIDOf makes a node id of names. Where it cannot have all of them as they are, a hash
 // keeps it apart from others.
 func nodeIDOf(names ...string) string {
@@ -187,7 +205,7 @@ func (m *telegrafMetric) readings(fields []TelegrafField) (items []batchReading,
 				continue
 			}
 			item := batchReading{Timestamp: m.at().UTC().Format(time.RFC3339Nano)}
-			item.NodeID = f.node(m, star)
+			item.NodeID, item.name = f.node(m, star), f.name(m, star)
 			value, broken := m.Fields[name], (*fault)(nil)
 			u, known := units[strings.ToLower(cmp.Or(f.Unit, m.Tags[f.UnitTag]))]
 			if !known {

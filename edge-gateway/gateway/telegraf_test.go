@@ -19,6 +19,7 @@ import (
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/wire"
 )
 
 const telegrafPath = "/api/v1/telegraf"
@@ -157,6 +158,10 @@ func TestRecordedTelegraf(t *testing.T) {
 				t.Errorf("answered %d %s, want %s", status, answer, want)
 			}
 		}
+	}
+	nodes, _ := s.gateway.Report()
+	if named := slices.ContainsFunc(nodes, func(n wire.StatusNode) bool { return n.Name == "C7 web1 System Board Inlet Temp" }); !named {
+		t.Errorf("nodes are reported as %v", nodes)
 	}
 	published, _ := s.published.all()
 	identities := map[reading.Identity]bool{}

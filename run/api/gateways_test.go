@@ -310,7 +310,7 @@ func TestDiscoveredNodes(t *testing.T) {
 	b.heldSensor(t, "older") // another customer's, which hides no node from this one
 	at := s.now().Truncate(time.Second)
 	s.reading(t, "older", at, 99, 99)
-	newer := wire.StatusNode{NodeID: "newer", LastReading: at}
+	newer := wire.StatusNode{NodeID: "newer", LastReading: at, Name: "C7 web1 Inlet"}
 	for gateway, nodes := range map[*testGateway][]wire.StatusNode{
 		g:      {{NodeID: "older", LastHeartbeat: at.Add(-time.Minute)}, {NodeID: "claimed", LastReading: at}, newer, newer},
 		second: {{NodeID: "older", LastHeartbeat: at.Add(-time.Hour)}},
@@ -323,8 +323,8 @@ func TestDiscoveredNodes(t *testing.T) {
 	must.Do(t, s.store.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: reading.Reading{
 		Channel: reading.Channel(a.id), NodeID: "newer", MessageID: "m", Time: at, Temperature: 21.5, Humidity: 40,
 	}}}))
-	want := fmt.Sprintf(`[{"node_id":"newer","gateway_id":%[1]q,"gateway_name":"Basement","last_heartbeat":null,"last_reading":%[2]q,"temperature":21.5,"humidity":40},`+
-		`{"node_id":"older","gateway_id":%[1]q,"gateway_name":"Basement","last_heartbeat":%[3]q,"last_reading":null,"temperature":null,"humidity":null}]`,
+	want := fmt.Sprintf(`[{"node_id":"newer","suggested_name":"C7 web1 Inlet","gateway_id":%[1]q,"gateway_name":"Basement","last_heartbeat":null,"last_reading":%[2]q,"temperature":21.5,"humidity":40},`+
+		`{"node_id":"older","suggested_name":"","gateway_id":%[1]q,"gateway_name":"Basement","last_heartbeat":%[3]q,"last_reading":null,"temperature":null,"humidity":null}]`,
 		g.id, at.UTC().Format(time.RFC3339), at.Add(-time.Minute).UTC().Format(time.RFC3339))
 	for _, path := range []string{"/api/v1/gateways/nodes?unclaimed=true", "/api/v1/gateways/nodes"} {
 		if got := s.call(t, a.token, http.MethodGet, path, ""); got.status != 200 || string(got.body) != want {
@@ -332,7 +332,7 @@ func TestDiscoveredNodes(t *testing.T) {
 		}
 	}
 	s.call(t, a.token, http.MethodGet, "/api/v1/gateways/nodes?unclaimed=false", "").is(t, 400)
-	const node = `{"node_id":%q,"gateway_id":%q,"gateway_name":"Shed","last_heartbeat":%q,"last_reading":null,"temperature":null,"humidity":null}`
+	const node = `{"node_id":%q,"suggested_name":"","gateway_id":%q,"gateway_name":"Shed","last_heartbeat":%q,"last_reading":null,"temperature":null,"humidity":null}`
 	want = "[" + fmt.Sprintf(node, "theirs", others.id, at.UTC().Format(time.RFC3339)) + "," +
 		fmt.Sprintf(node, "newer", others.id, at.Add(-time.Minute).UTC().Format(time.RFC3339)) + "]"
 	if got := s.call(t, b.token, http.MethodGet, "/api/v1/gateways/nodes", ""); string(got.body) != want {

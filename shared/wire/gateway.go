@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"coldaisle.dev/shared/reading"
 )
@@ -79,7 +81,12 @@ type StatusNode struct {
 	NodeID        string    `json:"node_id"`
 	LastHeartbeat time.Time `json:"last_heartbeat,omitzero"`
 	LastReading   time.Time `json:"last_reading,omitzero"`
+	// Name is a suggestion for people, such as rack, host and sensor.
+	Name string `json:"name,omitzero"`
 }
+
+// MaxNodeName is the most characters of a node's suggested name.
+const MaxNodeName = 80
 
 // StatusReply is the answer to a [StatusRequest].
 type StatusReply struct {
@@ -175,6 +182,9 @@ func (r StatusRequest) Validate() error {
 	for i, node := range r.Nodes {
 		if err := reading.ValidateNodeID(node.NodeID); err != nil {
 			return fmt.Errorf("%w: nodes[%d]: %w", ErrGateway, i, err)
+		}
+		if utf8.RuneCountInString(node.Name) > MaxNodeName || strings.ContainsFunc(node.Name, unicode.IsControl) {
+			return fmt.Errorf("%w: nodes[%d]: name must be at most %d characters in one line", ErrGateway, i, MaxNodeName)
 		}
 	}
 	return nil

@@ -59,6 +59,7 @@ type gatewayPath struct {
 
 type discoveredNode struct {
 	NodeID        string     `json:"node_id" doc:"Identifier of the node hardware." example:"esp32-7f3a"`
+	SuggestedName string     `json:"suggested_name" doc:"What it may be called, of rack, host and sensor; empty where nobody knows." example:"C7 web1 Inlet Temp"`
 	GatewayID     string     `json:"gateway_id" doc:"The gateway that heard it last." example:"gw-4f7q2m5n3xk6d2hwz7ab"`
 	GatewayName   string     `json:"gateway_name" doc:"Name of that gateway." example:"Basement"`
 	LastHeartbeat *rest.Time `json:"last_heartbeat" nullable:"true" doc:"Time of its last heartbeat, UTC; null when none came." example:"2026-03-01T12:00:00Z"`
@@ -158,7 +159,7 @@ func (h *Handlers) discoveredNodes(ctx context.Context, _ *discoveredInput) ([]d
 	found, err := accounts.New(h.DB).DiscoveredNodes(ctx, auth.Caller(ctx))
 	return rest.List(found, func(n accounts.DiscoveredNode) discoveredNode {
 		return discoveredNode{
-			NodeID: n.NodeID, GatewayID: n.GatewayID, GatewayName: n.GatewayName,
+			NodeID: n.NodeID, SuggestedName: n.SuggestedName, GatewayID: n.GatewayID, GatewayName: n.GatewayName,
 			LastHeartbeat: rest.OptionalUTC(n.LastHeartbeat), LastReading: rest.OptionalUTC(n.LastReading), Temperature: n.Temperature, Humidity: n.Humidity,
 		}
 	}), err

@@ -335,19 +335,19 @@ func reported(t time.Time) *time.Time {
 }
 
 func reportNodes(ctx context.Context, tx *store.DB, status wire.StatusRequest) error {
-	ids := make([]string, len(status.Nodes))
+	ids, names := make([]string, len(status.Nodes)), make([]string, len(status.Nodes))
 	heartbeats, readings := make([]*time.Time, len(status.Nodes)), make([]*time.Time, len(status.Nodes))
 	for i, node := range status.Nodes {
-		ids[i], heartbeats[i], readings[i] = node.NodeID, reported(node.LastHeartbeat), reported(node.LastReading)
+		ids[i], names[i], heartbeats[i], readings[i] = node.NodeID, node.Name, reported(node.LastHeartbeat), reported(node.LastReading)
 	}
 	_, err := tx.Exec(ctx, `
-		INSERT INTO gateway_nodes (gateway_id, node_id, reported_at, last_heartbeat, last_reading)
-		SELECT DISTINCT ON (node_id) @gateway, node_id, now(), heartbeat, reading
-		FROM unnest(@ids::text[], @heartbeats::timestamptz[], @readings::timestamptz[]) AS n (node_id, heartbeat, reading)
+		INSERT INTO gateway_nodes (gateway_id, node_id, reported_at, last_heartbeat, last_reading, name)
+		SELECT DISTINCT ON (node_id) @gateway, node_id, now(), heartbeat, reading, name
+		FROM unnest(@ids::text[], @heartbeats::timestamptz[], @readings::timestamptz[], @names::text[]) AS n (node_id, heartbeat, reading, name)
 		ORDER BY node_id
 		ON CONFLICT (gateway_id, node_id) DO UPDATE
-		SET reported_at = EXCLUDED.reported_at, last_heartbeat = EXCLUDED.last_heartbeat, last_reading = EXCLUDED.last_reading`,
-		pgx.StrictNamedArgs{"gateway": status.GatewayID, "ids": ids, "heartbeats": heartbeats, "readings": readings})
+		SET reported_at = EXCLUDED.reported_at, last_heartbeat = EXCLUDED.last_heartbeat, last_reading = EXCLUDED.last_reading, name = COALESCE(NULLIF(EXCLUDED.name, ''), gateway_nodes.name)`,
+		pgx.StrictNamedArgs{"gateway": status.GatewayID, "ids": ids, "heartbeats": heartbeats, "readings": readings, "names": names})
 	if err != nil {
 		return fmt.Errorf("nodes: %w", err)
 	}
@@ -367,6 +367,7 @@ func reportNodes(ctx context.Context, tx *store.DB, status wire.StatusRequest) e
 // the customer's sensors.
 type DiscoveredNode struct {
 	NodeID        string
+	SuggestedName string // empty for none
 	GatewayID     string
 	GatewayName   string
 	LastHeartbeat *time.Time
@@ -385,14 +386,14 @@ const maxDiscovered = 1000
 func (s Store) DiscoveredNodes(ctx context.Context, customerID int64) ([]DiscoveredNode, error) {
 	found, err := store.All[DiscoveredNode](ctx, s.db, `
 		WITH heard AS (
-		    SELECT DISTINCT ON (n.node_id) n.node_id, n.gateway_id, g.name AS gateway_name, n.last_heartbeat, n.last_reading
+		    SELECT DISTINCT ON (n.node_id) n.node_id, n.name, n.gateway_id, g.name AS gateway_name, n.last_heartbeat, n.last_reading
 		    FROM gateways g
 		    JOIN gateway_nodes n ON n.gateway_id = g.id
 		    WHERE g.customer_id = @customer AND g.revoked_at IS NULL
 		      AND NOT EXISTS (SELECT FROM sensors s WHERE s.customer_id = @customer AND s.node_id = n.node_id)
 		    ORDER BY n.node_id, GREATEST(n.last_heartbeat, n.last_reading) DESC NULLS LAST, n.gateway_id
 		)
-		SELECT h.node_id, h.gateway_id, h.gateway_name, h.last_heartbeat, GREATEST(h.last_reading, s.timestamp) AS last_reading,
+		SELECT h.node_id, h.name AS suggested_name, h.gateway_id, h.gateway_name, h.last_heartbeat, GREATEST(h.last_reading, s.timestamp) AS last_reading,
 		       s.temperature, s.humidity
 		FROM heard h
 		LEFT JOIN node_state s ON s.channel = @customer AND s.node_id = h.node_id

@@ -77,7 +77,7 @@ function AddSensor({ roomID, onClose }: { roomID: number; onClose: () => void })
   const error = id === "" ? null : sensorIDError(id);
   return (
     <Dialog title="Add sensor" onClose={onClose}>
-      <Discovered nodes={discovered.data ?? []} chosen={id} onChoose={setID} />
+      <Discovered nodes={discovered.data ?? []} chosen={id} onChoose={(node) => { setID(node.node_id); setName(name || node.suggested_name); }} />
       <Form
         action="Add sensor" onCancel={onClose}
         onSubmit={async () => {
@@ -97,7 +97,7 @@ function AddSensor({ roomID, onClose }: { roomID: number; onClose: () => void })
 }
 
 /** The nodes that the customer's gateways hear: choosing one saves typing its id. */
-function Discovered({ nodes, chosen, onChoose }: { nodes: DiscoveredNode[]; chosen: string; onChoose: (id: string) => void }) {
+function Discovered({ nodes, chosen, onChoose }: { nodes: DiscoveredNode[]; chosen: string; onChoose: (node: DiscoveredNode) => void }) {
   const now = useNow();
   if (nodes.length === 0) return null;
   return (
@@ -107,11 +107,12 @@ function Discovered({ nodes, chosen, onChoose }: { nodes: DiscoveredNode[]; chos
         const heard = node.last_reading ?? node.last_heartbeat;
         return (
           <label key={node.node_id}>
-            <input type="radio" name="discovered" checked={chosen === node.node_id} onChange={() => onChoose(node.node_id)} />
+            <input type="radio" name="discovered" checked={chosen === node.node_id} onChange={() => onChoose(node)} />
             <span>
               {node.node_id}
               <span class="hint">
                 {[
+                  node.suggested_name,
                   both(node),
                   heard === null ? "" : ago(Date.parse(heard), now),
                   node.gateway_name,

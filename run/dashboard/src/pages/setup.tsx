@@ -89,7 +89,7 @@ function Node({ node, rooms }: { node: DiscoveredNode; rooms: readonly Room[] })
     setBusy(true);
     const own = item.current;
     try {
-      await unwrap(api.POST("/api/v1/sensors/new_sensor", { body: { id: node.node_id, name: node.node_id, type: "ESP32-DHT22", room_id: room.id } }));
+      await unwrap(api.POST("/api/v1/sensors/new_sensor", { body: { id: node.node_id, name: node.suggested_name || node.node_id, type: "ESP32-DHT22", room_id: room.id } }));
       await Promise.all([queries.invalidateQueries({ queryKey: keys.discovered }), queries.invalidateQueries({ queryKey: keys.live })]);
       // The button goes with the node, now or soon: the focus goes on to the next one's.
       const next = [...document.querySelectorAll<HTMLElement>(".nodes button")].find((button) => !own?.contains(button));
@@ -101,7 +101,7 @@ function Node({ node, rooms }: { node: DiscoveredNode; rooms: readonly Room[] })
   };
   return (
     <li ref={item}>
-      <span><code>{node.node_id}</code>{node.temperature !== null && <small> {withUnit(node.temperature)}</small>}</span>
+      <span><code>{node.node_id}</code>{node.suggested_name && <small> {node.suggested_name}</small>}{node.temperature !== null && <small> {withUnit(node.temperature)}</small>}</span>
       <span class="actions">{rooms.map((room) => (
         <Action key={room.id} waits={busy && "One moment…"} onClick={() => add(room)}><span class="unseen">Put {node.node_id} into </span>{room.name}</Action>
       ))}</span>
