@@ -2,7 +2,7 @@
 export const roles = [
   ["viewer", "Viewer: reads"],
   ["operator", "Operator: also takes incidents and sets maintenance"],
-  ["admin", "Admin: also changes rooms, sensors, rules and keys, and invites"],
+  ["admin", "Admin: also changes rooms, rules and keys"],
   ["owner", "Owner: also changes and removes persons"],
 ] as const;
 

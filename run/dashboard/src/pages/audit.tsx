@@ -3,10 +3,11 @@ import { useInfiniteQuery } from "@tanstack/react-query";
 import { useState } from "preact/hooks";
 import { api, messageOf, pageOf, unwrap, type LoggedChange } from "../api/client";
 import { save } from "../api/download";
-import { keys, pageLength } from "../api/queries";
+import { keys, pageLength, useRooms } from "../api/queries";
 import { Empty, Failure, Loading, More } from "../components/states";
 import { Timestamp } from "../components/timestamp";
 import { useTitle } from "../components/title";
+import { toldOf } from "../logic/audit";
 
 interface Filter { actor_kind?: LoggedChange["actor_kind"]; actor?: string; operation?: string; subject?: string; start_time?: string; end_time?: string }
 
@@ -19,6 +20,8 @@ export default function AuditPage() {
     queryFn: ({ pageParam: after }) => pageOf(api.GET("/api/v1/audit", { params: { query: { ...filter, after, limit: pageLength } } })),
     getNextPageParam: ({ next }) => next,
   });
+  const rooms = useRooms().data;
+  const roomName = (id: number) => rooms?.find((room) => room.id === id)?.name ?? `room ${id}`;
   const entries = data?.pages.flatMap(({ items }) => items);
   const download = () => {
     setRefused(null);
@@ -41,15 +44,13 @@ export default function AuditPage() {
         <div class="card scroll" tabIndex={0} role="group" aria-label="Audit log">
           <table>
             <thead>
-              <tr><th scope="col">When</th><th scope="col">Who</th><th scope="col">What</th><th scope="col">Of</th><th scope="col">Change</th></tr>
+              <tr><th scope="col">When</th><th scope="col">Who did what</th><th scope="col">Change</th></tr>
             </thead>
             <tbody>
               {entries.map((entry) => (
                 <tr key={entry.id}>
                   <td><Timestamp at={entry.at} /></td>
-                  <td>{entry.actor_name}</td>
-                  <td>{entry.operation}</td>
-                  <td>{entry.subject}</td>
+                  <td><strong>{entry.actor_name}</strong> {toldOf(entry, roomName)}</td>
                   <td><Change entry={entry} /></td>
                 </tr>
               ))}
@@ -62,10 +63,11 @@ export default function AuditPage() {
   );
 }
 
-function Change({ entry: { operation, subject, before, after } }: { entry: LoggedChange }) {
+function Change({ entry: { actor, operation, subject, before, after } }: { entry: LoggedChange }) {
   return (
     <details>
       <summary>Show<span class="unseen"> {operation} of {subject}</span></summary>
+      <p><code>{operation} {subject}</code> by <code>{actor}</code></p>
       {before !== null && <><p>Before</p><pre tabIndex={0}>{JSON.stringify(before, null, 2)}</pre></>}
       {after !== null && <><p>After</p><pre tabIndex={0}>{JSON.stringify(after, null, 2)}</pre></>}
     </details>
