@@ -31,6 +31,7 @@ func creations(room int64) map[string]string {
 		"/api/v1/sensors/new_sensor":    fmt.Sprintf(`{"id":"n2","name":"x","type":"y","room_id":%d}`, room),
 		"/api/v1/gateways":              `{"name":"Basement"}`,
 		"/api/v1/api-keys":              `{"name":"Prometheus","scope":"read"}`,
+		"/api/v1/invitations":           `{"email":"ana@example.com","role":"viewer"}`,
 		"/api/v1/rules":                 fmt.Sprintf(someRule, 30.0, ""),
 		"/api/v1/rules/preset":          `{"preset":"ashrae_a1"}`,
 		"/api/v1/maintenance":           fmt.Sprintf(`{"start_time":"2026-03-01","duration_s":60,"room_ids":[%d]}`, room),
