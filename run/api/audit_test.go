@@ -87,6 +87,10 @@ func TestEveryChangeIsAudited(t *testing.T) {
 			path: "/api/v1/sensors/new_sensor", body: `{"id":"new-1","name":"Door","type":"T",` + in + `}`, subject: "sensor:new-1",
 			after: parts(`"id":"new-1"`, `"name":"Door"`, in),
 		},
+		"createSensors": {
+			path: "/api/v1/sensors/new_sensors", body: `{"sensors":[{"id":"new-2","name":"Door","type":"T"},{"id":"new-3","name":"Wall","type":"T"}],` + in + `}`,
+			subject: fmt.Sprintf("room:%d", room), after: parts(`"id":"new-2"`, `"id":"new-3"`, in),
+		},
 		"updateSensor": {
 			path: "/api/v1/sensors/update_sensor/kept", body: `{"name":"Window","type":"T",` + in + `}`, subject: "sensor:kept",
 			before: parts(`"name":"Rack"`), after: parts(`"name":"Window"`),

@@ -117,6 +117,7 @@ func TestErrorsNameTheField(t *testing.T) {
 		"POST /api/v1/server_rooms/new_room":                          {"name": `"Hall"`, "customer_id": "1"},
 		fmt.Sprintf("PUT /api/v1/server_rooms/update_room/%d", room):  {"name": `"Hall"`},
 		"POST /api/v1/sensors/new_sensor":                             {"id": `"n"`, "name": `"N"`, "type": `"T"`, "room_id": "1", "position": `"P"`},
+		"POST /api/v1/sensors/new_sensors":                            {"sensors": `[{"id":"m","name":"N","type":"T"}]`, "room_id": "1"},
 		"PUT /api/v1/sensors/update_sensor/node-1":                    {"name": `"N"`, "type": `"T"`, "room_id": "1", "position": `"P"`},
 		"POST /api/v1/data/multi-sensor":                              {"node_ids": `["n"]`},
 		fmt.Sprintf("POST /api/v1/alerts/thresholds/%d", a.id):        {"max_temperature": "30", "max_humidity": "30"},

@@ -332,6 +332,21 @@ func TestDiscoveredNodes(t *testing.T) {
 		}
 	}
 	s.call(t, a.token, http.MethodGet, "/api/v1/gateways/nodes?unclaimed=false", "").is(t, 400)
+	// Placed together, or not at all.
+	room := a.room(t, "Hall")
+	place := func(second string) reply {
+		return s.call(t, a.token, http.MethodPost, "/api/v1/sensors/new_sensors",
+			fmt.Sprintf(`{"room_id":%d,"sensors":[{"id":"newer","name":"C7 web1 Inlet","type":"BMC"},{"id":%q,"name":"Old","type":"T"}]}`, room, second))
+	}
+	place("claimed").says(t, 400, "Sensor already exists")
+	place("newer").says(t, 400, "Sensor already exists")
+	if got := s.call(t, a.token, http.MethodGet, "/api/v1/gateways/nodes", ""); string(got.body) != want {
+		t.Errorf("after a refusal %s\nwant %s", got.body, want)
+	}
+	place("older").is(t, 201)
+	if got := s.call(t, a.token, http.MethodGet, "/api/v1/gateways/nodes", ""); string(got.body) != "[]" {
+		t.Errorf("after placing all %s", got.body)
+	}
 	const node = `{"node_id":%q,"suggested_name":"","gateway_id":%q,"gateway_name":"Shed","last_heartbeat":%q,"last_reading":null,"temperature":null,"humidity":null}`
 	want = "[" + fmt.Sprintf(node, "theirs", others.id, at.UTC().Format(time.RFC3339)) + "," +
 		fmt.Sprintf(node, "newer", others.id, at.Add(-time.Minute).UTC().Format(time.RFC3339)) + "]"

@@ -29,6 +29,7 @@ func creations(room int64) map[string]string {
 	return map[string]string{
 		"/api/v1/server_rooms/new_room": `{"name":"Hall"}`,
 		"/api/v1/sensors/new_sensor":    fmt.Sprintf(`{"id":"n2","name":"x","type":"y","room_id":%d}`, room),
+		"/api/v1/sensors/new_sensors":   fmt.Sprintf(`{"room_id":%d,"sensors":[{"id":"n3","name":"x","type":"y"}]}`, room),
 		"/api/v1/gateways":              `{"name":"Basement"}`,
 		"/api/v1/api-keys":              `{"name":"Prometheus","scope":"read"}`,
 		"/api/v1/invitations":           `{"email":"ana@example.com","role":"viewer"}`,

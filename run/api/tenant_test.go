@@ -94,6 +94,7 @@ func TestTenantIsolation(t *testing.T) {
 		"deleteRoom": by("/api/v1/server_rooms/delete_room/%d", room, "", "Room not found"),
 
 		"createSensor":  {path: "/api/v1/sensors/new_sensor", body: fmt.Sprintf(`{"id":"spy","name":"x","type":"y","room_id":%d}`, room), status: 404, detail: "Room not found"},
+		"createSensors": {path: "/api/v1/sensors/new_sensors", body: fmt.Sprintf(`{"sensors":[{"id":"spy","name":"x","type":"y"}],"room_id":%d}`, room), status: 404, detail: "Room not found"},
 		"listSensors":   by("/api/v1/sensors/list_sensors/%d", room, "", "Room not found"),
 		"getSensor":     of("/api/v1/sensors/sensor/%s", "", "Sensor not found"),
 		"updateSensor":  of("/api/v1/sensors/update_sensor/%s", fmt.Sprintf(`{"name":"x","type":"y","room_id":%d}`, own), "Sensor not found"),

@@ -111,6 +111,20 @@ func (n *newSensor) sensor() accounts.NewSensor {
 	return s
 }
 
+// newSensors are discovered nodes that become sensors of a room.
+type newSensors struct {
+	_       struct{}       `additionalProperties:"true"`
+	RoomID  int64          `json:"room_id" doc:"One of the caller's rooms." example:"3"`
+	Sensors []placedSensor `json:"sensors" minItems:"1" maxItems:"200" nullable:"false" doc:"All of them are registered, or none."`
+}
+
+type placedSensor struct {
+	_    struct{}         `additionalProperties:"true"`
+	ID   input.NodeID     `json:"id"`
+	Name input.SingleLine `json:"name" minLength:"1" maxLength:"80" doc:"Name of the sensor." example:"Rack 12 top"`
+	Type input.SingleLine `json:"type" minLength:"1" maxLength:"50" doc:"Type of the node hardware." example:"ESP32-DHT22"`
+}
+
 // nullablePosition is a sensor's position in a change. Null clears it; a field that
 // is absent leaves it.
 type nullablePosition struct {
@@ -164,6 +178,12 @@ func (h *Handlers) registerSensors(r *rest.API) {
 		Description: "Takes either body: `id`, `name`, `type`, `room_id`, or `room_id`, `sensor_id`, `position`.",
 		Errors:      []error{store.ErrSensorExists, store.ErrTooManyUnreported, store.ErrNoRoom},
 	}, h.createSensor)
+	// Called by the setup page. A repeat is told that a sensor exists.
+	rest.Answer(r, rest.Operation{
+		ID: "createSensors", Role: rest.Admin, Keys: rest.WriteKeys, Creates: true, Method: http.MethodPost, Path: "/api/v1/sensors/new_sensors", Tag: rest.TagSensors,
+		Status: http.StatusCreated, Summary: "Register many sensors of a room",
+		Errors: []error{store.ErrSensorExists, store.ErrTooManyUnreported, store.ErrNoRoom},
+	}, h.createSensors)
 	rest.Answer(r, rest.Operation{
 		ID: "listSensors", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/sensors/list_sensors/{room_id}", Tag: rest.TagSensors,
 		Summary: "List the sensors of a room",
@@ -196,6 +216,22 @@ func (h *Handlers) registerSensors(r *rest.API) {
 		Description: "Readings already stored are kept; readings that arrive from then on are ignored until the identifier is registered again.",
 		Errors:      []error{store.ErrNoSensor},
 	}, h.deleteSensor)
+}
+
+func (h *Handlers) createSensors(ctx context.Context, in *rest.Body[newSensors]) ([]sensor, error) {
+	return audit.Changed(ctx, h.DB, func(tx *store.DB) ([]sensor, audit.Entry, error) {
+		all := make([]sensor, 0, len(in.Body.Sensors))
+		for _, s := range in.Body.Sensors {
+			created, err := accounts.New(tx).CreateSensor(ctx, auth.Caller(ctx), accounts.NewSensor{
+				ID: string(s.ID), Name: string(s.Name), Type: string(s.Type), RoomID: in.Body.RoomID, MaxUnreported: h.MaxUnreported,
+			})
+			if err != nil {
+				return nil, audit.Entry{}, err
+			}
+			all = append(all, sensorOf(created))
+		}
+		return all, audit.Entry{Subject: subject(in.Body.RoomID), After: map[string]any{"sensors": all}}, nil
+	})
 }
 
 func (h *Handlers) createSensor(ctx context.Context, in *rest.Body[newSensor]) (sensor, error) {

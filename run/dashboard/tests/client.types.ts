@@ -19,6 +19,7 @@ type Bodies = {
   updateCustomer: [{}, { email: "ops@example.com" }, { username: "coldaisle", password: "Rack42door" }],
   createRoom: [{ name: "Hall A" }, { name: "Hall A", customer_id: 7 }],
   updateRoom: [{ name: "Hall B" }],
+  createSensors: [{ room_id: 3, sensors: [{ id: "esp32-7f3a", name: "Rack 12 top", type: "ESP32-DHT22" }] }],
   createSensor: [
     { id: "esp32-7f3a", name: "Rack 12 top", type: "ESP32-DHT22", room_id: 3 },
     { id: "esp32-7f3a", name: "Rack 12 top", type: "ESP32-DHT22", room_id: 3, position: "R12/U40" },

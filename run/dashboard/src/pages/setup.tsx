@@ -11,6 +11,7 @@ import type { Overview } from "../logic/overview";
 import { Action } from "../components/action";
 import { AddGateway } from "../components/enrolment";
 import { AddRoom } from "../components/addroom";
+import { Field } from "../components/form";
 import { Presets } from "../components/presets";
 import { Failure, Loading, StatusMark } from "../components/states";
 import { useSteps } from "../components/steps";
@@ -54,6 +55,7 @@ function StepList({ rooms, gateways, nodes, overview }: Found) {
           <button type="button" class={present.length === 0 && !steps.gateway ? "primary" : undefined} onClick={() => setAdding("gateway")}>Add gateway</button>
         </Step>
         <Step title="Put nodes into rooms" done={steps.sensors} note={sensors > 0 ? `${plural(sensors, "sensor")} so far.` : "The nodes that your gateways hear appear here."}>
+          {nodes.length > 1 && rooms.length > 0 && <Many nodes={nodes} rooms={rooms} />}
           {nodes.length > 0 && rooms.length > 0 && <ul class="plain nodes">{nodes.map((node) => <Node key={node.node_id} node={node} rooms={rooms} />)}</ul>}
           {nodes.length > 0 && rooms.length === 0 && <p>{plural(nodes.length, "node")} found. Add a room first.</p>}
           {nodes.length === 0 && rooms.length > 0 && <p>None waits. You can also <Link href={`/rooms/${rooms[0]?.id}`}>add one by its id</Link>.</p>}
@@ -79,6 +81,51 @@ function Step({ title, done, note, children }: { title: string; done: boolean; n
   );
 }
 
+/** The sensor that a node becomes. */
+const sensorOf = (node: DiscoveredNode) =>
+  ({ id: node.node_id, name: node.suggested_name || node.node_id, type: "ESP32-DHT22" });
+
+/** The most that the API takes at once. */
+const most = 200;
+
+/** Many nodes at once, by what their ids and names have in common, such as a rack. */
+function Many({ nodes, rooms }: { nodes: readonly DiscoveredNode[]; rooms: readonly Room[] }) {
+  const queries = useQueryClient();
+  const [text, setText] = useState("");
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState<unknown>(null);
+  const wanted = text.toLowerCase();
+  const called = (node: DiscoveredNode) => `${node.node_id} ${node.suggested_name}`.toLowerCase();
+  const chosen = nodes.filter((node) => called(node).includes(wanted)).slice(0, most);
+  const add = async (room: Room) => {
+    setBusy(true);
+    setError(null);
+    try {
+      const sensors = chosen.map(sensorOf);
+      await unwrap(api.POST("/api/v1/sensors/new_sensors", { body: { room_id: room.id, sensors } }));
+      await Promise.all([keys.discovered, keys.live].map((queryKey) => queries.invalidateQueries({ queryKey })));
+      setText("");
+    } catch (refused) {
+      setError(refused);
+    }
+    setBusy(false);
+  };
+  return (
+    <>
+      <Field
+        label="Only nodes with" name="only" value={text} onInput={setText} maxLength={80}
+        hint="A part of their names, such as a rack."
+      />
+      <p class="actions">{chosen.length > 0 && rooms.map((room) => (
+        <Action key={room.id} waits={busy && "One moment…"} onClick={() => add(room)}>
+          Put {plural(chosen.length, "node")} into {room.name}
+        </Action>
+      ))}</p>
+      {error !== null && <p class="error" role="alert">{messageOf(error)}</p>}
+    </>
+  );
+}
+
 /** A node with a button for each room: one click makes it a sensor. */
 function Node({ node, rooms }: { node: DiscoveredNode; rooms: readonly Room[] }) {
   const queries = useQueryClient();
@@ -89,7 +136,7 @@ function Node({ node, rooms }: { node: DiscoveredNode; rooms: readonly Room[] })
     setBusy(true);
     const own = item.current;
     try {
-      await unwrap(api.POST("/api/v1/sensors/new_sensor", { body: { id: node.node_id, name: node.suggested_name || node.node_id, type: "ESP32-DHT22", room_id: room.id } }));
+      await unwrap(api.POST("/api/v1/sensors/new_sensor", { body: { ...sensorOf(node), room_id: room.id } }));
       await Promise.all([queries.invalidateQueries({ queryKey: keys.discovered }), queries.invalidateQueries({ queryKey: keys.live })]);
       // The button goes with the node, now or soon: the focus goes on to the next one's.
       const next = [...document.querySelectorAll<HTMLElement>(".nodes button")].find((button) => !own?.contains(button));
@@ -101,7 +148,10 @@ function Node({ node, rooms }: { node: DiscoveredNode; rooms: readonly Room[] })
   };
   return (
     <li ref={item}>
-      <span><code>{node.node_id}</code>{node.suggested_name && <small> {node.suggested_name}</small>}{node.temperature !== null && <small> {withUnit(node.temperature)}</small>}</span>
+      <span>
+        <code>{node.node_id}</code>{node.suggested_name && <small> {node.suggested_name}</small>}
+        {node.temperature !== null && <small> {withUnit(node.temperature)}</small>}
+      </span>
       <span class="actions">{rooms.map((room) => (
         <Action key={room.id} waits={busy && "One moment…"} onClick={() => add(room)}><span class="unseen">Put {node.node_id} into </span>{room.name}</Action>
       ))}</span>
