@@ -37,6 +37,14 @@ test("an empty account is led to rooms, a gateway, sensors and limits", async ({
   await expect(place(nodes[1])).toBeFocused();
   await page.keyboard.press("Enter");
   await expect(step("Put nodes into rooms")).toContainText("2 sensors so far");
+  // Those of one rack together.
+  const rack = ["c7-1", "c7-2", "d1"].map((name) => `${name}-${Date.now()}`);
+  await report([...nodes, ...rack]);
+  await page.reload();
+  await page.getByLabel("Only nodes with").fill("C7-");
+  await page.getByRole("button", { name: "Put 2 nodes into Hall" }).click();
+  await expect(step("Put nodes into rooms")).toContainText("4 sensors so far");
+  await expect(place(rack[2])).toBeVisible();
 
   await page.getByRole("button", { name: "Preview incidents" }).click();
   await expect(page.getByText("No incident in the last 7 days.")).toBeVisible();
