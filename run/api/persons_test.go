@@ -69,6 +69,8 @@ func TestInvitation(t *testing.T) {
 	must.Equal(t, "joined", int64(1), joined.Load())
 	ana := &testCustomer{testAPI: s, id: a.id, email: "ANA@example.com", password: "Passw0rd"}
 	ana.login(t)
+	must.Equal(t, "persons whose token the version before takes for the account's", 0,
+		s.count(t, `SELECT count(*) FROM persons p JOIN customers c ON c.id = p.customer_id WHERE p.email = 'ana@example.com' AND p.generation = c.generation`))
 	s.call(t, ana.token, http.MethodGet, "/api/v1/persons", "").has(t, 200, `"name":"Ana","email":"ana@example.com","role":"operator","self":true`)
 	s.call(t, ana.token, http.MethodPost, fmt.Sprintf("/api/v1/customers/info/%d", a.id), "").has(t, 200, `"email":"ana@example.com","username":"user000001"`)
 	s.call(t, ana.token, http.MethodPatch, fmt.Sprintf("/api/v1/customers/%d", a.id), `{"username":"stolen"}`).says(t, 403, "username: This needs the role owner")

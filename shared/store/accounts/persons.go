@@ -162,14 +162,15 @@ func (s Store) DeleteInvitation(ctx context.Context, customerID, id int64) error
 // Errors: [store.ErrNoInvitation], [store.ErrEmailTaken].
 func (s Store) AcceptInvitation(ctx context.Context, code, name, passwordHash string) (Person, error) {
 	type row struct{ CustomerID, ID int64 }
+	// A generation that no account has: the version before looks at nothing else, and knows no roles.
 	created, err := store.One[row](ctx, s.db, store.ErrNoInvitation, `
 		WITH used AS (
 		    DELETE FROM invitations
 		    WHERE code_hash = @hash AND expires_at > now()
 		    RETURNING customer_id, email, role
 		)
-		INSERT INTO persons (customer_id, name, email, password_hash, role)
-		SELECT customer_id, @name, email, @password_hash, role
+		INSERT INTO persons (customer_id, name, email, password_hash, role, generation)
+		SELECT customer_id, @name, email, @password_hash, role, 1000000 + floor(random() * 1e12)::bigint
 		FROM used
 		RETURNING customer_id, id`,
 		pgx.StrictNamedArgs{"hash": codeHash(code), "name": name, "password_hash": passwordHash})
