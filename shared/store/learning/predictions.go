@@ -173,7 +173,7 @@ func (s Store) ValidatePrediction(ctx context.Context, customerID, id int64, ver
 		    WHERE p.id = @id AND `+visibleToCustomer+` AND NOT p.used_in_training AND `+store.SensorIn("v.customer_id", "v.node_id")+`
 		    RETURNING p.*
 		), told AS ( -- the anomaly that it is has the same verdict
-		    UPDATE incidents i
+		    UPDATE excursions i
 		    SET verdict = CASE WHEN @feedback = 'ok' THEN 'right' WHEN i.verdict = 'expected' THEN 'expected' ELSE 'wrong' END
 		    FROM p
 		    WHERE i.id = p.incident_id AND i.customer_id = @customer
