@@ -21,6 +21,10 @@ func usage(out io.Writer) error {
                             minute, for scripts that upgrade it
   monitor-gateway enrol CODE --api URL
                             make this gateway the customer's whose code it is
+  monitor-gateway watch --config FILE
+                            tell people of the account's incidents until SIGTERM
+  monitor-gateway watch test --config FILE
+                            send one message through each step
   monitor-gateway version   print what was built
   monitor-gateway help      print this
 

@@ -1,0 +1,91 @@
+package watch
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+	"unicode"
+
+	"github.com/nicholas-fedor/shoutrrr"
+	"github.com/nicholas-fedor/shoutrrr/pkg/types"
+)
+
+// maxOutput is how much of a command's output is logged.
+const maxOutput = 4096
+
+// digest is one message of several.
+func digest(batch []job) Message {
+	m := batch[len(batch)-1].Message
+	if len(batch) == 1 {
+		return m
+	}
+	lines := make([]string, len(batch))
+	for i, j := range batch {
+		lines[i] = j.Title + "\n" + j.Text
+	}
+	m.Title, m.Text = fmt.Sprintf("%s, and %d before", m.Title, len(batch)-1), strings.Join(lines, "\n\n")
+	return m
+}
+
+// act tells people a message in a step's way. Its error has no secrets.
+func (s *Step) act(ctx context.Context, watch string, m Message) (output string, err error) {
+	if len(s.Command) > 0 {
+		return s.run(ctx, watch, m)
+	}
+	sender, err := shoutrrr.CreateSender(s.URL)
+	if err == nil {
+		sender.Timeout = s.Timeout
+		title := plain(m.Title)
+		err = errors.Join(sender.Send(title+"\n"+m.Text+"\n"+watch, &types.Params{"title": title})...)
+	}
+	if err != nil {
+		return "", errors.New(redact(err, s.URL))
+	}
+	return "", nil
+}
+
+// run runs a step's command, with the message as JSON on its standard input.
+func (s *Step) run(ctx context.Context, watch string, m Message) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
+	defer cancel()
+	input, err := json.Marshal(m)
+	if err != nil {
+		return "", fmt.Errorf("encode the message: %w", err)
+	}
+	command := exec.CommandContext(ctx, s.Command[0], s.Command[1:]...) //nolint:gosec // it is the operator's
+	command.Stdin = bytes.NewReader(input)
+	command.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}
+	for name, value := range map[string]string{
+		"WATCH": watch, "ID": strconv.FormatInt(m.ID, 10), "EVENT": m.Event, "INCIDENT": strconv.FormatInt(m.IncidentID, 10), "ROOM": m.Room,
+		"CAUSE": m.Cause, "SEVERITY": m.Severity, "TITLE": m.Title,
+	} {
+		command.Env = append(command.Env, "COLDAISLE_"+name+"="+plain(value))
+	}
+	// What the command has started ends with it.
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }
+	command.WaitDelay = time.Second
+	output, err := command.CombinedOutput()
+	if ctx.Err() != nil && err != nil {
+		err = fmt.Errorf("it took longer than %v", s.Timeout)
+	}
+	return plain(string(output[:min(len(output), maxOutput)])), err //nolint:wrapcheck // logged with the step
+}
+
+// plain is a text without control characters.
+func plain(text string) string {
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text))
+}

@@ -1,0 +1,305 @@
+// Package watch wakes people. It is the customer's own program on the customer's machine: it
+// follows the account's incidents through the API and tells them by the steps of watch.yaml.
+//
+// What is to be told is on disk, with the cursor of the log, before anything is sent, and leaves
+// the disk after the action has succeeded: each message is sent at least once, whenever the
+// program is killed.
+package watch
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/url"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nicholas-fedor/shoutrrr"
+	"go.yaml.in/yaml/v3"
+
+	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/maintenance"
+)
+
+// Config is watch.yaml.
+type Config struct {
+	Name    string `yaml:"name"`     // of this watch, in messages
+	API     string `yaml:"api"`      // address of the API
+	KeyFile string `yaml:"key_file"` // holds the API key
+	State   string `yaml:"state"`    // folder of the journal
+	Steps   []Step `yaml:"steps"`
+
+	key      string
+	document *yaml.Node
+}
+
+// Step tells some incidents in one way.
+type Step struct {
+	Name     string            `yaml:"name"`
+	Rooms    []string          `yaml:"rooms"`  // names or ids; none: all
+	Causes   []incident.Cause  `yaml:"causes"` // none: all
+	Severity incident.Severity `yaml:"severity"`
+	Hours    []string          `yaml:"hours"` // "Mon-Fri 08:00-18:00"; none: always
+	Zone     string            `yaml:"zone"`  // of the hours
+	After    time.Duration     `yaml:"after"` // unless somebody takes the incident, or it ends, before
+	URL      string            `yaml:"url"`   // of a notification service
+	URLFile  string            `yaml:"url_file"`
+	Command  []string          `yaml:"command"` // argument list, no shell
+	Timeout  time.Duration     `yaml:"timeout"`
+	AtMost   int               `yaml:"at_most"` // messages an hour, the rest in a digest
+
+	hours []hours
+	zone  *time.Location
+	rooms []int64
+}
+
+// hours are a span of the day, in minutes, on some days of the week.
+type hours struct {
+	days     [7]bool
+	from, to int
+}
+
+// causes are those that the API has.
+var causes = []incident.Cause{
+	incident.TooHot, incident.TooCold, incident.TooHumid, incident.TooDry, incident.Silent, incident.Faulty, incident.Unusual,
+}
+
+const (
+	defaultState   = "/var/lib/monitor-gateway-watch"
+	defaultTimeout = 30 * time.Second
+	defaultAtMost  = 30
+	maxAfter       = 24 * time.Hour
+)
+
+// Load reads and checks a configuration. Each problem names its line.
+func Load(path string) (*Config, error) {
+	text, err := os.ReadFile(path) //nolint:gosec // the path is the operator's
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration: %w", err)
+	}
+	c := Config{document: &yaml.Node{}}
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if err := yaml.Unmarshal(text, c.document); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if err := c.validate(); err != nil {
+		return nil, fmt.Errorf("%s:\n%w", path, err)
+	}
+	return &c, nil
+}
+
+// line is where a value stands; of one that is left out, the line of what should hold it.
+func (c *Config) line(path ...any) int {
+	at := c.document
+	if len(at.Content) == 0 {
+		return 1
+	}
+	at = at.Content[0]
+	for _, step := range path {
+		var next *yaml.Node
+		switch step := step.(type) {
+		case int:
+			next = at.Content[step]
+		case string:
+			for i := 0; i+1 < len(at.Content); i += 2 {
+				if at.Content[i].Value == step {
+					next = at.Content[i+1]
+				}
+			}
+		}
+		if next == nil {
+			break
+		}
+		at = next
+	}
+	return at.Line
+}
+
+func (c *Config) validate() error {
+	var errs []error
+	check := func(ok bool, rule string, path ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("line %d: %v: %s", c.line(path...), path[len(path)-1], rule))
+		}
+	}
+	c.State = cmp.Or(c.State, defaultState)
+	c.Name = cmp.Or(c.Name, "watch")
+	api, err := url.Parse(c.API)
+	check(err == nil && (api.Scheme == "https" || api.Scheme == "http") && api.Host != "", "must be the address of the API, https://…", "api")
+	c.key, err = secret(c.KeyFile)
+	check(err == nil, fmt.Sprint(err), "key_file")
+	check(len(c.Steps) > 0, "must have at least one step", "steps")
+	names := map[string]bool{}
+	for i := range c.Steps {
+		s := &c.Steps[i]
+		check(s.Name != "" && !names[s.Name], "must be given, and be this step's alone", "steps", i, "name")
+		names[s.Name] = true
+		for j, cause := range s.Causes {
+			check(slices.Contains(causes, cause), fmt.Sprintf("must be one of %v", causes), "steps", i, "causes", j)
+		}
+		s.Severity = cmp.Or(s.Severity, incident.Warning)
+		check(s.Severity == incident.Warning || s.Severity == incident.Critical, "must be warning or critical, the least that is told", "steps", i, "severity")
+		for j, text := range s.Hours {
+			span, err := parseHours(text)
+			check(err == nil, fmt.Sprint(err), "steps", i, "hours", j)
+			s.hours = append(s.hours, span)
+		}
+		check(len(s.Hours) == 0 || s.Zone != "", "must be given with hours: Europe/Zurich", "steps", i, "zone")
+		s.zone, err = maintenance.Zone(cmp.Or(s.Zone, "UTC"))
+		check(err == nil, fmt.Sprintf("%s: %v", s.Zone, err), "steps", i, "zone")
+		check(s.After >= 0 && s.After <= maxAfter, "must be from 0s to 24h", "steps", i, "after")
+		check(s.Timeout >= 0 && s.Timeout <= time.Hour, "must be from 0s to 1h", "steps", i, "timeout")
+		check(s.AtMost >= 0, "must be 1 or more", "steps", i, "at_most")
+		s.Timeout, s.AtMost = cmp.Or(s.Timeout, defaultTimeout), cmp.Or(s.AtMost, defaultAtMost)
+		given := 0
+		for _, is := range []bool{s.URL != "", s.URLFile != "", len(s.Command) > 0} {
+			if is {
+				given++
+			}
+		}
+		check(given == 1, "must have one action: url, url_file or command", "steps", i)
+		where := "url"
+		if s.URLFile != "" {
+			where = "url_file"
+			s.URL, err = secret(s.URLFile)
+			check(err == nil, fmt.Sprint(err), "steps", i, where)
+		}
+		if s.URL != "" {
+			_, err = shoutrrr.CreateSender(s.URL)
+			check(err == nil, "no notification service understands it: "+redact(err, s.URL), "steps", i, where)
+		}
+		if len(s.Command) > 0 {
+			_, err = exec.LookPath(s.Command[0])
+			check(err == nil, fmt.Sprint(err), "steps", i, "command")
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// resolve finds the rooms that steps name.
+func (c *Config) resolve(rooms map[int64]string) error {
+	var errs []error
+	for i := range c.Steps {
+		s := &c.Steps[i]
+		s.rooms = nil
+		for j, name := range s.Rooms {
+			found := len(s.rooms)
+			for id, known := range rooms {
+				if name == known || name == strconv.FormatInt(id, 10) {
+					s.rooms = append(s.rooms, id)
+				}
+			}
+			if len(s.rooms) == found {
+				errs = append(errs, fmt.Errorf("line %d: no room is called %q; there are %q",
+					c.line("steps", i, "rooms", j), name, slices.Sorted(maps.Values(rooms))))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// secret reads a file that others may not read.
+func secret(path string) (string, error) {
+	if path == "" {
+		return "", errors.New("must be the path of a file")
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", err //nolint:wrapcheck // it names the path
+	}
+	if info.Mode().Perm()&0o007 != 0 {
+		return "", fmt.Errorf("%s holds a secret that everybody may read: chmod o= %s", path, path)
+	}
+	text, err := os.ReadFile(path) //nolint:gosec // the path is the operator's
+	if err == nil && len(bytes.TrimSpace(text)) == 0 {
+		err = fmt.Errorf("%s is empty", path)
+	}
+	return string(bytes.TrimSpace(text)), err //nolint:wrapcheck // it names the path
+}
+
+// redact is an error's text without the secrets of a URL.
+func redact(err error, secretURL string) string {
+	if err == nil {
+		return ""
+	}
+	text := strings.ReplaceAll(err.Error(), secretURL, "(the URL)")
+	_, rest, _ := strings.Cut(secretURL, "://")
+	for part := range strings.FieldsFuncSeq(rest, func(r rune) bool { return strings.ContainsRune(":@/?&=#", r) }) {
+		decoded, _ := url.QueryUnescape(part)
+		for _, form := range []string{part, decoded} {
+			if len(form) > 3 {
+				text = strings.ReplaceAll(text, form, "…")
+			}
+		}
+	}
+	return text
+}
+
+var hoursForm = regexp.MustCompile(`^([A-Z][a-z]{2})(?:-([A-Z][a-z]{2}))? ([0-2][0-9]):([0-5][0-9])-([0-2][0-9]):([0-5][0-9])$`)
+
+// parseHours reads "Mon-Fri 08:00-18:00". What ends before it begins goes on after midnight.
+func parseHours(text string) (h hours, err error) {
+	days := []string{"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"}
+	m := hoursForm.FindStringSubmatch(text)
+	if m == nil {
+		return h, fmt.Errorf("%q must be like Mon-Fri 08:00-18:00", text)
+	}
+	first, last := slices.Index(days, m[1]), slices.Index(days, cmp.Or(m[2], m[1]))
+	var n [4]int
+	for i := range n {
+		n[i], _ = strconv.Atoi(m[3+i])
+	}
+	h.from, h.to = n[0]*60+n[1], n[2]*60+n[3]
+	if first < 0 || last < 0 || h.from >= 24*60 || h.to > 24*60 || h.from == h.to {
+		return h, fmt.Errorf("%q must be like Mon-Fri 08:00-18:00", text)
+	}
+	for day := first; ; day = (day + 1) % 7 {
+		h.days[day] = true
+		if day == last {
+			return h, nil
+		}
+	}
+}
+
+func (h hours) contain(t time.Time) bool {
+	day, minute := int(t.Weekday()), t.Hour()*60+t.Minute()
+	if h.from < h.to {
+		return h.days[day] && minute >= h.from && minute < h.to
+	}
+	return h.days[day] && minute >= h.from || h.days[(day+6)%7] && minute < h.to
+}
+
+// due is when a step tells what it learns at a time: after its delay, within its hours.
+func (s *Step) due(now time.Time) time.Time {
+	at := now.Add(s.After)
+	inside := func(h hours) bool { return h.contain(at.In(s.zone)) }
+	for end := at.Add(8 * 24 * time.Hour); len(s.hours) > 0 && at.Before(end) && !slices.ContainsFunc(s.hours, inside); {
+		at = at.Truncate(time.Minute).Add(time.Minute)
+	}
+	return at
+}
+
+// wants reports whether a step tells of an incident, and else why not.
+func (s *Step) wants(i *Incident) (why string, wanted bool) {
+	switch {
+	case len(s.rooms) > 0 && (i.RoomID == nil || !slices.Contains(s.rooms, *i.RoomID)):
+		return fmt.Sprintf("its rooms are %q", s.Rooms), false
+	case len(s.Causes) > 0 && !slices.Contains(s.Causes, i.Cause):
+		return fmt.Sprintf("its causes are %v", s.Causes), false
+	case s.Severity == incident.Critical && i.Severity != incident.Critical:
+		return "it tells only what is critical", false
+	}
+	return "", true
+}

@@ -1,0 +1,248 @@
+package watch
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"coldaisle.dev/shared/incident"
+)
+
+// Incident is an incident as the API answers it.
+type Incident struct {
+	ID          int64             `json:"id"`
+	RoomID      *int64            `json:"room_id"`
+	RoomName    *string           `json:"room_name"`
+	SensorID    *string           `json:"sensor_id"`
+	GatewayName *string           `json:"gateway_name"`
+	Cause       incident.Cause    `json:"cause"`
+	Severity    incident.Severity `json:"severity"`
+	Phase       string            `json:"phase"`
+	State       string            `json:"state"`
+	Silenced    bool              `json:"silenced"`
+	Late        bool              `json:"late"`
+	StartTime   time.Time         `json:"start_time"`
+	EndTime     *time.Time        `json:"end_time"`
+	Worst       struct {
+		Reason string `json:"reason"`
+	} `json:"worst"`
+}
+
+// Change is an entry of the API's log of incidents.
+type Change struct {
+	Number     int64          `json:"number"`
+	Event      incident.Event `json:"event"`
+	Calls      bool           `json:"calls"`
+	IncidentID int64          `json:"incident_id"`
+	Incident   *Incident      `json:"incident"`
+}
+
+// Message is what a person or a command is told.
+type Message struct {
+	ID         int64     `json:"id"`    // the same when it is sent again
+	Event      string    `json:"event"` // start, again, end, gap or test
+	IncidentID int64     `json:"incident_id,omitempty"`
+	Room       string    `json:"room,omitempty"`
+	Cause      string    `json:"cause,omitempty"`
+	Severity   string    `json:"severity,omitempty"`
+	Start      time.Time `json:"start,omitzero"`
+	Title      string    `json:"title"`
+	Text       string    `json:"text"`
+}
+
+// job is a message that a step has not sent yet.
+type job struct {
+	Message
+
+	Step string    `json:"step"`
+	Due  time.Time `json:"due"` // until then taking the incident, or its end, withdraws it
+}
+
+func (j job) urgent() bool {
+	return j.Severity == string(incident.Critical) && (j.Event == "start" || j.Event == "again")
+}
+
+// told is what was said of a lasting incident.
+type told struct {
+	Incident Incident       `json:"incident"`
+	Calls    int            `json:"calls"`  // how often it has called
+	Called   map[string]int `json:"called"` // the last of its calls that a step has a message of
+	Told     map[string]int `json:"told"`   // messages of its calls that a step has sent, or will
+}
+
+// state is the journal: one file, replaced at once.
+type state struct {
+	Cursor    int64                  `json:"cursor"` // -1 before the first poll
+	Last      int64                  `json:"last"`   // message
+	Incidents map[int64]*told        `json:"incidents"`
+	Queue     []job                  `json:"queue"`
+	Sent      map[string][]time.Time `json:"sent"` // within the last hour, by step
+	Held      map[string]bool        `json:"held"` // steps whose next message is a digest
+	Rooms     map[int64]string       `json:"rooms"`
+}
+
+func (s *state) enqueue(step string, due time.Time, m Message) {
+	s.Last++
+	m.ID = s.Last
+	s.Queue = append(s.Queue, job{m, step, due})
+}
+
+// apply makes the messages of a change. It depends on nothing else.
+func (s *state) apply(steps []Step, c Change, now time.Time) {
+	i := c.Incident
+	if i == nil || c.Event == incident.EventEnded || c.Event == incident.EventWithdrawn {
+		s.end(c.IncidentID, i, now)
+		return
+	}
+	k := s.Incidents[i.ID]
+	if k == nil {
+		if !c.Calls && i.State != "open" && i.State != "taken" {
+			return // it is over, and nobody was told
+		}
+		k = &told{Called: map[string]int{}, Told: map[string]int{}, Calls: 1}
+		s.Incidents[i.ID] = k
+	} else if c.Calls {
+		k.Calls++
+	}
+	k.Incident = *i
+	switch c.Event { //nolint:exhaustive // the others give the incident to nobody
+	case incident.EventTaken, incident.EventHandedOver, incident.EventSnoozed:
+		s.withdraw(k, now)
+		return
+	}
+	if i.Silenced || i.Late || !c.Calls && i.State != "open" {
+		return
+	}
+	for n := range steps {
+		step := &steps[n]
+		if _, wanted := step.wants(i); !wanted || k.Called[step.Name] == k.Calls {
+			continue
+		}
+		event := "start"
+		if k.Told[step.Name] > 0 {
+			event = "again"
+		}
+		k.Called[step.Name] = k.Calls
+		k.Told[step.Name]++
+		s.enqueue(step.Name, step.due(now), message(event, i))
+	}
+}
+
+// withdraw drops what was to be told only if nobody took the incident by then.
+func (s *state) withdraw(k *told, now time.Time) {
+	s.Queue = slices.DeleteFunc(s.Queue, func(j job) bool {
+		pending := j.IncidentID == k.Incident.ID && j.Due.After(now) && j.Event != "end"
+		if pending {
+			k.Told[j.Step]--
+		}
+		return pending
+	})
+}
+
+// end tells the end of an incident to those who were told of its start.
+func (s *state) end(id int64, now *Incident, at time.Time) {
+	k := s.Incidents[id]
+	if k == nil {
+		return
+	}
+	s.withdraw(k, at)
+	delete(s.Incidents, id)
+	if now != nil {
+		k.Incident = *now
+	}
+	for step, count := range k.Told {
+		if count > 0 {
+			s.enqueue(step, at, message("end", &k.Incident))
+		}
+	}
+}
+
+// merge makes what was told of an incident told of the one of which it became part.
+func (s *state) merge(from, into int64) {
+	k, whole := s.Incidents[from], s.Incidents[into]
+	delete(s.Incidents, from)
+	if whole == nil {
+		s.Incidents[into] = k
+		return
+	}
+	for step, count := range k.Told {
+		whole.Told[step] += count
+	}
+}
+
+// next returns the messages that a step sends now, as one, or how long it has nothing to send.
+// blocked are the incidents of which a message failed and is not yet tried again.
+func (s *state) next(step *Step, blocked map[int64]time.Time, now time.Time) ([]job, time.Duration) {
+	wait := time.Hour
+	var ready []job
+	for _, j := range s.Queue {
+		if j.Step != step.Name {
+			continue
+		}
+		at := j.Due
+		if until := blocked[j.IncidentID]; until.After(at) {
+			at = until
+		}
+		if at.After(now) {
+			wait = min(wait, at.Sub(now))
+		} else {
+			ready = append(ready, j)
+		}
+	}
+	if len(ready) == 0 {
+		return nil, wait
+	}
+	sent := slices.DeleteFunc(s.Sent[step.Name], func(t time.Time) bool { return now.Sub(t) >= time.Hour })
+	s.Sent[step.Name] = sent
+	if len(sent) < step.AtMost {
+		if s.Held[step.Name] {
+			return ready, 0
+		}
+		return ready[:1], 0
+	}
+	if n := slices.IndexFunc(ready, job.urgent); n >= 0 { // with what came before of the same incident
+		return slices.DeleteFunc(ready[:n+1], func(j job) bool { return j.IncidentID != ready[n].IncidentID }), 0
+	}
+	s.Held[step.Name] = true
+	return nil, min(wait, sent[0].Add(time.Hour).Sub(now))
+}
+
+// sent takes messages out of the queue.
+func (s *state) sent(step string, batch []job, now time.Time) {
+	s.Queue = slices.DeleteFunc(s.Queue, func(j job) bool {
+		return slices.ContainsFunc(batch, func(b job) bool { return b.ID == j.ID })
+	})
+	s.Sent[step] = append(s.Sent[step], now)
+	if len(batch) > 1 {
+		s.Held[step] = false
+	}
+}
+
+// message words an event of an incident.
+func message(event string, i *Incident) Message {
+	room := "a node in no room"
+	for _, name := range []*string{i.SensorID, i.GatewayName, i.RoomName} {
+		if name != nil {
+			room = *name
+		}
+	}
+	m := Message{
+		Event: event, IncidentID: i.ID, Room: room, Cause: string(i.Cause), Severity: string(i.Severity), Start: i.StartTime,
+	}
+	what := room + ": " + strings.ReplaceAll(string(i.Cause), "_", " ")
+	prefix := strings.ToUpper(string(i.Severity))
+	switch {
+	case event == "end":
+		prefix = "Over"
+	case i.Phase == "expected":
+		prefix += " expected"
+	}
+	m.Title = prefix + ": " + what
+	span := "Since " + i.StartTime.UTC().Format("2006-01-02 15:04 MST")
+	if i.EndTime != nil {
+		span = "From " + i.StartTime.UTC().Format("2006-01-02 15:04") + " to " + i.EndTime.UTC().Format("2006-01-02 15:04 MST")
+	}
+	m.Text = fmt.Sprintf("%s\n%s\nIncident %d.", i.Worst.Reason, span, i.ID)
+	return m
+}
