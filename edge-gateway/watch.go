@@ -9,13 +9,14 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"time"
 
 	"coldaisle.dev/edge-gateway/watch"
 	"coldaisle.dev/shared/logging"
 )
 
 // runWatch is the subcommand watch: it tells people of incidents, or tries the ways to tell them.
-func runWatch(ctx context.Context, args []string, out io.Writer) error {
+func runWatch(ctx context.Context, args, environ []string, out io.Writer, clock func() time.Time) error {
 	flags := flag.NewFlagSet("watch", flag.ContinueOnError)
 	flags.SetOutput(out)
 	path := flags.String("config", "/etc/monitor-gateway/watch.yaml", "the configuration")
@@ -26,7 +27,7 @@ func runWatch(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("watch: %w", err)
 	}
-	c, err := watch.Load(*path)
+	c, err := watch.Load(*path, environ)
 	if err != nil {
 		return fmt.Errorf("watch: %w", err)
 	}
@@ -42,7 +43,7 @@ func runWatch(ctx context.Context, args []string, out io.Writer) error {
 		return fmt.Errorf("watch: unknown argument %q: see monitor-gateway help", command)
 	}
 	log := logging.New(os.Stderr, slog.LevelInfo, "")
-	w, closeJournal, err := watch.Open(ctx, c, &http.Client{}, log)
+	w, closeJournal, err := watch.Open(ctx, c, &http.Client{}, clock, log)
 	if err != nil {
 		return fmt.Errorf("watch: %w", err)
 	}

@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -62,7 +62,7 @@ func (s *Step) run(ctx context.Context, watch string, m Message) (string, error)
 	}
 	command := exec.CommandContext(ctx, s.Command[0], s.Command[1:]...) //nolint:gosec // it is the operator's
 	command.Stdin = bytes.NewReader(input)
-	command.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}
+	command.Env = slices.Clone(s.environ)
 	for name, value := range map[string]string{
 		"WATCH": watch, "ID": strconv.FormatInt(m.ID, 10), "EVENT": m.Event, "INCIDENT": strconv.FormatInt(m.IncidentID, 10), "ROOM": m.Room,
 		"CAUSE": m.Cause, "SEVERITY": m.Severity, "TITLE": m.Title,

@@ -56,9 +56,10 @@ type Step struct {
 	Timeout  time.Duration     `yaml:"timeout"`
 	AtMost   int               `yaml:"at_most"` // messages an hour, the rest in a digest
 
-	hours []hours
-	zone  *time.Location
-	rooms []int64
+	hours   []hours
+	zone    *time.Location
+	rooms   []int64
+	environ []string // of its command
 }
 
 // hours are a span of the day, in minutes, on some days of the week.
@@ -68,8 +69,10 @@ type hours struct {
 }
 
 // causes are those that the API has.
-var causes = []incident.Cause{
-	incident.TooHot, incident.TooCold, incident.TooHumid, incident.TooDry, incident.Silent, incident.Faulty, incident.Unusual,
+func causes() []incident.Cause {
+	return []incident.Cause{
+		incident.TooHot, incident.TooCold, incident.TooHumid, incident.TooDry, incident.Silent, incident.Faulty, incident.Unusual,
+	}
 }
 
 const (
@@ -79,8 +82,9 @@ const (
 	maxAfter       = 24 * time.Hour
 )
 
-// Load reads and checks a configuration. Each problem names its line.
-func Load(path string) (*Config, error) {
+// Load reads and checks a configuration. Each problem names its line. Commands get PATH and HOME
+// of environ, and nothing else of it.
+func Load(path string, environ []string) (*Config, error) {
 	text, err := os.ReadFile(path) //nolint:gosec // the path is the operator's
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration: %w", err)
@@ -93,6 +97,13 @@ func Load(path string) (*Config, error) {
 	}
 	if err := yaml.Unmarshal(text, c.document); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	for i := range c.Steps {
+		for _, variable := range environ {
+			if strings.HasPrefix(variable, "PATH=") || strings.HasPrefix(variable, "HOME=") {
+				c.Steps[i].environ = append(c.Steps[i].environ, variable)
+			}
+		}
 	}
 	if err := c.validate(); err != nil {
 		return nil, fmt.Errorf("%s:\n%w", path, err)
@@ -147,7 +158,7 @@ func (c *Config) validate() error {
 		check(s.Name != "" && !names[s.Name], "must be given, and be this step's alone", "steps", i, "name")
 		names[s.Name] = true
 		for j, cause := range s.Causes {
-			check(slices.Contains(causes, cause), fmt.Sprintf("must be one of %v", causes), "steps", i, "causes", j)
+			check(slices.Contains(causes(), cause), fmt.Sprintf("must be one of %v", causes()), "steps", i, "causes", j)
 		}
 		s.Severity = cmp.Or(s.Severity, incident.Warning)
 		check(s.Severity == incident.Warning || s.Severity == incident.Critical, "must be warning or critical, the least that is told", "steps", i, "severity")

@@ -238,6 +238,9 @@ func message(event string, i *Incident) Message {
 	case i.Phase == "expected":
 		prefix += " expected"
 	}
+	if event == "again" {
+		prefix += " again"
+	}
 	m.Title = prefix + ": " + what
 	span := "Since " + i.StartTime.UTC().Format("2006-01-02 15:04 MST")
 	if i.EndTime != nil {

@@ -34,6 +34,7 @@ const (
 type Watch struct {
 	config *Config
 	client *client
+	clock  func() time.Time
 	log    *slog.Logger
 	wake   map[string]chan struct{} // by step
 
@@ -43,13 +44,13 @@ type Watch struct {
 
 // Open reads the journal, and checks the configuration's rooms by the API, or by the journal
 // while the API is away. Nobody else may use the journal until close is called.
-func Open(ctx context.Context, c *Config, transport *http.Client, log *slog.Logger) (w *Watch, closeJournal func(), err error) {
+func Open(ctx context.Context, c *Config, transport *http.Client, clock func() time.Time, log *slog.Logger) (w *Watch, closeJournal func(), err error) {
 	lock := flock.New(filepath.Join(c.State, "lock"))
 	if locked, err := lock.TryLock(); err != nil || !locked {
 		return nil, nil, errors.Join(fmt.Errorf("%s is in use by another watch, or cannot be written", c.State), err)
 	}
 	closeJournal = func() { _ = lock.Close() }
-	w = &Watch{config: c, client: &client{transport, c.API, c.key}, log: log, wake: map[string]chan struct{}{}}
+	w = &Watch{config: c, client: &client{transport, c.API, c.key}, clock: clock, log: log, wake: map[string]chan struct{}{}}
 	if err := w.load(ctx); err != nil {
 		closeJournal()
 		return nil, nil, err
@@ -115,7 +116,7 @@ func (w *Watch) Run(ctx context.Context) error {
 func (w *Watch) follow(ctx context.Context) {
 	var reconciled, polled time.Time // polled is zero until the log's gap has been looked for
 	for ctx.Err() == nil {
-		now := time.Now()
+		now := w.clock()
 		err := w.poll(ctx, now.Sub(polled) > notMissed, now.Sub(reconciled) < reconcileEvery)
 		switch {
 		case err == nil:
@@ -162,7 +163,7 @@ func (w *Watch) poll(ctx context.Context, lookForGap, mayWait bool) error {
 	}
 	w.change(ctx, func(s *state) {
 		for _, c := range part.Changes {
-			s.apply(w.config.Steps, c, time.Now())
+			s.apply(w.config.Steps, c, w.clock())
 		}
 		s.Cursor = part.Next
 	})
@@ -178,7 +179,7 @@ func (w *Watch) gap(ctx context.Context) {
 func (w *Watch) tellGap(ctx context.Context) {
 	w.change(ctx, func(s *state) {
 		for i := range w.config.Steps {
-			s.enqueue(w.config.Steps[i].Name, time.Now(), Message{
+			s.enqueue(w.config.Steps[i].Name, w.clock(), Message{
 				Event: "gap", Title: "The log of incidents has a gap",
 				Text: "What happened since " + w.config.Name + " last read it is not known. What lasts now is told next.",
 			})
@@ -217,7 +218,7 @@ func (w *Watch) reconcile(ctx context.Context) (quiet bool, err error) {
 	}
 	w.change(ctx, func(s *state) {
 		for i := range lasting {
-			s.apply(w.config.Steps, Change{IncidentID: lasting[i].ID, Incident: &lasting[i]}, time.Now())
+			s.apply(w.config.Steps, Change{IncidentID: lasting[i].ID, Incident: &lasting[i]}, w.clock())
 		}
 		for id, now := range over {
 			if now != nil && now.ID != id {
@@ -225,7 +226,7 @@ func (w *Watch) reconcile(ctx context.Context) (quiet bool, err error) {
 				id = now.ID
 			}
 			if now == nil || now.State == "over" {
-				s.apply(w.config.Steps, Change{Event: incident.EventEnded, IncidentID: id, Incident: now}, time.Now())
+				s.apply(w.config.Steps, Change{Event: incident.EventEnded, IncidentID: id, Incident: now}, w.clock())
 			}
 		}
 	})
@@ -237,7 +238,7 @@ func (w *Watch) tell(ctx context.Context, step *Step) {
 	blocked, failures := map[int64]time.Time{}, map[int64]int{}
 	for ctx.Err() == nil {
 		w.mu.Lock()
-		batch, wait := w.state.next(step, blocked, time.Now())
+		batch, wait := w.state.next(step, blocked, w.clock())
 		w.mu.Unlock()
 		if len(batch) == 0 {
 			select {
@@ -250,7 +251,7 @@ func (w *Watch) tell(ctx context.Context, step *Step) {
 		m := digest(batch)
 		output, err := step.act(ctx, w.config.Name, m)
 		log := w.log.With("step", step.Name, "message", m.ID, "event", m.Event, "incident", m.IncidentID, "title", plain(m.Title), "output", output)
-		now := time.Now()
+		now := w.clock()
 		switch {
 		case err == nil:
 			log.InfoContext(ctx, "told")

@@ -1,0 +1,119 @@
+package watch
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/must"
+)
+
+// TestRefused has configurations of which one line is wrong: the error says which, and no secret.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	open := filepath.Join(t.TempDir(), "open")
+	must.Do(t, os.WriteFile(open, []byte("ntfy://secret"), 0o604)) //nolint:gosec // everybody may read it, which is refused
+	must.Do(t, os.Chmod(open, 0o604))                              //nolint:gosec // the same
+	for name, c := range map[string]struct{ steps, want string }{  // the steps begin in line 5
+		"unknown setting":     {"  - {name: a, command: [/bin/true]}\n  - name: b\n    comand: [/bin/true]", "line 7: field comand"},
+		"unknown scheme":      {"  - name: a\n    url: carrier-pigeon://hunter22@coop", "line 6: url"},
+		"unknown zone":        {"  - name: a\n    command: [/bin/true]\n    hours: [Mon-Fri 08:00-18:00]\n    zone: Europe/Atlantis", "line 8: zone"},
+		"hours without zone":  {"  - name: a\n    command: [/bin/true]\n    hours: [Mon-Fri 08:00-18:00]", "line 5: zone"},
+		"hours":               {"  - name: a\n    command: [/bin/true]\n    zone: UTC\n    hours:\n      - Mon 08:00-18:00\n      - Weekend", "line 10: 1"},
+		"unknown cause":       {"  - name: a\n    command: [/bin/true]\n    causes: [too_hot, too_loud]", "line 7: 1"},
+		"unknown severity":    {"  - name: a\n    command: [/bin/true]\n    severity: urgent", "line 7: severity"},
+		"unknown room":        {"  - name: a\n    command: [/bin/true]\n    rooms:\n      - Hall A\n      - Hall Z", `line 9: no room is called "Hall Z"`},
+		"no action":           {"  - name: a\n    after: 10m", "line 5: 0"},
+		"two actions":         {"  - name: a\n    command: [/bin/true]\n    url: logger://", "line 5: 0"},
+		"delay":               {"  - name: a\n    command: [/bin/true]\n    after: soon", "line 7: cannot unmarshal"},
+		"same name":           {"  - {name: a, command: [/bin/true]}\n  - {name: a, command: [/bin/true]}", "line 6: name"},
+		"no such command":     {"  - name: a\n    command: [/bin/no-such-command]", "line 6: command"},
+		"secret for everyone": {"  - name: a\n    url_file: " + open, "line 6: url_file"},
+		"no steps":            {"  []", "line 5: steps"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c2, err := Load(configure(t, "http://localhost:1", c.steps), nil)
+			if err == nil {
+				err = c2.resolve(map[int64]string{1: "Hall A", 2: "Hall B"})
+			}
+			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hunter22") {
+				t.Errorf("error %v, want %s", err, c.want)
+			}
+		})
+	}
+}
+
+// TestDue has delays and hours: who is asleep by the step's hours is told when they begin.
+func TestDue(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ hours, now, want string }{
+		{"", "2026-03-02T02:00:00Z", "2026-03-02T02:10:00Z"},
+		{"Mon-Fri 08:00-18:00", "2026-03-02T02:00:00Z", "2026-03-02T07:00:00Z"}, // Monday in Zurich, winter
+		{"Mon-Fri 08:00-18:00", "2026-03-27T16:55:00Z", "2026-03-30T06:00:00Z"}, // over a weekend, into summer
+		{"Fri-Mon 22:00-06:00", "2026-03-03T04:00:00Z", "2026-03-03T04:10:00Z"}, // Monday's night ends on Tuesday
+		{"Sun 00:00-24:00", "2026-03-01T22:49:59.5Z", "2026-03-01T22:59:59.5Z"}, // to the last second
+		{"Sun 00:00-24:00", "2026-03-01T22:50:00Z", "2026-03-07T23:00:00Z"},     // and not longer
+	} {
+		s := Step{After: 10 * time.Minute, zone: must.Get(time.LoadLocation("Europe/Zurich"))(t)}
+		if c.hours != "" {
+			s.hours = []hours{must.Get(parseHours(c.hours))(t)}
+		}
+		now := must.Get(time.Parse(time.RFC3339, c.now))(t)
+		must.Equal(t, c.hours+" at "+c.now, c.want, s.due(now).UTC().Format(time.RFC3339Nano))
+	}
+}
+
+// TestFlood has more messages than a step may send in an hour: the rest is one digest, and what
+// is critical does not wait for it.
+func TestFlood(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 2, 0, 0, 0, time.UTC)
+	s := state{Incidents: map[int64]*told{}, Sent: map[string][]time.Time{}, Held: map[string]bool{}}
+	steps := []Step{{Name: "a", AtMost: 2, zone: time.UTC}}
+	for id := range int64(6) {
+		i := hot(id + 1)
+		i.Severity = incident.Warning
+		s.apply(steps, Change{Event: incident.EventStarted, Calls: true, IncidentID: i.ID, Incident: &i}, now)
+	}
+	critical := hot(6)
+	s.apply(steps, Change{Event: incident.EventWorse, Calls: true, IncidentID: 6, Incident: &critical}, now)
+	var sent [][]int64
+	for range 10 {
+		batch, wait := s.next(&steps[0], nil, now)
+		var ids []int64
+		for _, j := range batch {
+			ids = append(ids, j.ID)
+		}
+		if batch == nil && len(s.Queue) > 0 {
+			must.Equal(t, "wait", time.Hour, wait)
+			now = now.Add(wait)
+			continue
+		}
+		if len(ids) > 0 {
+			sent = append(sent, ids)
+			s.sent("a", batch, now)
+		}
+	}
+	must.Equal(t, "messages", [][]int64{{1}, {2}, {6, 7}, {3, 4, 5}}, sent)
+}
+
+// TestCommand has a command that hears all and one that hangs.
+func TestCommand(t *testing.T) {
+	t.Parallel()
+	m := message("start", new(hot(41)))
+	m.Room = "Hall\nA"
+	s := Step{Command: []string{"/bin/sh", "-c", `echo "$COLDAISLE_ROOM|$COLDAISLE_INCIDENT|$0"; cat`, "$(id)"}, Timeout: 10 * time.Second}
+	output := must.Get(s.act(t.Context(), "site", m))(t)
+	if !strings.HasPrefix(output, "Hall A|41|$(id) {") || !strings.Contains(output, `"room":"Hall\nA"`) {
+		t.Errorf("output %q", output)
+	}
+	hangs := Step{Command: []string{"/bin/sh", "-c", "sleep 60 & wait"}, Timeout: 100 * time.Millisecond}
+	began := time.Now()
+	if _, err := hangs.act(t.Context(), "site", m); err == nil || time.Since(began) > 10*time.Second {
+		t.Errorf("after %v: %v", time.Since(began), err)
+	}
+}

@@ -1,0 +1,265 @@
+package watch
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/tooltest"
+)
+
+// TestMain is the watch itself in the processes that the tests kill.
+func TestMain(m *testing.M) {
+	if path := os.Getenv("WATCH_CONFIG"); path != "" {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		defer stop()
+		if err := watchUntil(ctx, path, slog.New(slog.NewTextHandler(os.Stderr, nil))); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func watchUntil(ctx context.Context, path string, log *slog.Logger) error {
+	c, err := Load(path, os.Environ())
+	if err != nil {
+		return err
+	}
+	w, closeJournal, err := Open(ctx, c, &http.Client{}, time.Now, log)
+	if err != nil {
+		return err
+	}
+	defer closeJournal()
+	return w.Run(ctx)
+}
+
+// service speaks the API's part that the watch reads.
+type service struct {
+	mu      sync.Mutex
+	log     []Change
+	present map[int64]Incident
+}
+
+func (s *service) add(event incident.Event, calls bool, change func(*Incident), i Incident) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known, ok := s.present[i.ID]; ok {
+		i = known
+	}
+	change(&i)
+	s.present[i.ID] = i
+	s.log = append(s.log, Change{Number: int64(len(s.log) + 1), Event: event, Calls: calls, IncidentID: i.ID})
+}
+
+func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var answer any
+	switch query := r.URL.Query(); r.URL.Path {
+	case "/api/v1/overview":
+		answer = map[string]any{"rooms": []map[string]any{{"id": 1, "name": "Hall A"}, {"id": 2, "name": "Hall B"}}}
+	case "/api/v1/incidents/changes":
+		after, _ := strconv.Atoi(query.Get("after"))
+		limit, _ := strconv.Atoi(query.Get("limit"))
+		if query.Get("wait_s") != "0" && after == len(s.log) {
+			s.mu.Unlock()
+			select {
+			case <-time.After(20 * time.Millisecond):
+			case <-r.Context().Done():
+			}
+			s.mu.Lock()
+		}
+		part := changes{Changes: []Change{}, Next: int64(len(s.log))}
+		switch {
+		case after > len(s.log):
+			w.WriteHeader(http.StatusBadRequest)
+		case after >= 0:
+			for _, c := range s.log[after:min(len(s.log), after+limit)] {
+				c.Incident = new(s.present[c.IncidentID])
+				part.Changes, part.Next = append(part.Changes, c), c.Number
+			}
+		}
+		answer = part
+	case "/api/v1/incidents":
+		lasting := []Incident{}
+		for _, i := range s.present {
+			if i.State != "over" {
+				lasting = append(lasting, i)
+			}
+		}
+		answer = lasting
+	default:
+		id, _ := strconv.ParseInt(r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:], 10, 64)
+		answer = s.present[id]
+	}
+	_ = json.NewEncoder(w).Encode(answer)
+}
+
+func taken(i *Incident) { i.State = "taken" }
+func over(i *Incident)  { i.State, i.EndTime = "over", new(i.StartTime.Add(time.Hour)) }
+func same(*Incident)    {}
+
+func hot(id int64) Incident {
+	return Incident{
+		ID: id, RoomID: new(int64(1)), RoomName: new("Hall A"), Cause: incident.TooHot, Severity: incident.Critical, Phase: "actual", State: "open",
+		StartTime: time.Date(2026, 3, 1, 2, 0, 0, 0, time.UTC),
+	}
+}
+
+// life is all that happens to one incident.
+var life = []func(s *service, id int64){
+	func(s *service, id int64) { s.add(incident.EventStarted, true, same, hot(id)) },
+	func(s *service, id int64) { s.add(incident.EventJoined, false, same, hot(id)) },
+	func(s *service, id int64) { s.add(incident.EventTaken, false, taken, hot(id)) },
+	func(s *service, id int64) {
+		s.add(incident.EventWorse, true, func(i *Incident) { i.State = "open" }, hot(id))
+	},
+	func(s *service, id int64) { s.add(incident.EventEnded, false, over, hot(id)) },
+}
+
+func configure(tb testing.TB, api, steps string) string {
+	tb.Helper()
+	folder := tb.TempDir()
+	must.Do(tb, os.WriteFile(filepath.Join(folder, "key"), []byte("cold_key\n"), 0o600))
+	path := filepath.Join(folder, "watch.yaml")
+	must.Do(tb, os.WriteFile(path, fmt.Appendf(nil, "api: %s\nkey_file: %s/key\nstate: %s\nsteps:\n%s", api, folder, folder, steps), 0o600))
+	return path
+}
+
+var incidentLine = regexp.MustCompile(`Incident (\d+)\.`)
+
+// receiver is a webhook that fails one time in ten.
+type receiver struct {
+	mu   sync.Mutex
+	told map[int64][]string
+}
+
+func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	var body struct{ Title, Message string }
+	if json.NewDecoder(request.Body).Decode(&body) != nil || rand.IntN(10) == 0 { //nolint:gosec // a test
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	word, _, _ := strings.Cut(body.Title, ":")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if found := incidentLine.FindStringSubmatch(body.Message); found != nil {
+		id, _ := strconv.ParseInt(found[1], 10, 64)
+		r.told[id] = append(r.told[id], word)
+	}
+}
+
+// TestKills kills the watch at random points: nothing is missed, nothing is out of order, and
+// what is repeated is the message that a kill interrupted.
+func TestKills(t *testing.T) {
+	t.Parallel()
+	kills, incidents := 50, 40
+	if tooltest.Nightly() {
+		kills, incidents = 500, 400
+	}
+	s := &service{present: map[int64]Incident{}}
+	api := httptest.NewServer(s)
+	defer api.Close()
+	hooked := &receiver{told: map[int64][]string{}}
+	hook := httptest.NewServer(hooked)
+	defer hook.Close()
+	written := filepath.Join(t.TempDir(), "written")
+	path := configure(t, api.URL, fmt.Sprintf(`
+  - {name: hook, url: "generic+%s/hook?template=json", at_most: 1000000}
+  - {name: command, command: [/bin/sh, -c, 'cat >> "$0"; echo >> "$0"', %s], at_most: 1000000}
+`, hook.URL, written))
+	self := must.Get(os.Executable())(t)
+	start := func() *exec.Cmd {
+		command := exec.CommandContext(t.Context(), self) //nolint:gosec // this test
+		command.Env = append(os.Environ(), "WATCH_CONFIG="+path)
+		must.Do(t, command.Start())
+		return command
+	}
+	// The incidents live at once, five at a time, each in its own order.
+	happen, begun := make([]int, incidents), 0
+	for kill := range kills {
+		running := start()
+		for range len(life) * incidents / kills {
+			for happen[begun%incidents] == len(life) || begun%incidents > (kill+1)*incidents/kills+4 {
+				begun++
+			}
+			life[happen[begun%incidents]](s, int64(begun%incidents+1))
+			happen[begun%incidents]++
+			begun++
+			time.Sleep(time.Duration(rand.IntN(30)) * time.Millisecond) //nolint:gosec // a test
+		}
+		must.Do(t, running.Process.Kill())
+		_ = running.Wait()
+	}
+	last := start()
+	defer func() { _ = last.Process.Kill(); _ = last.Wait() }()
+	want := []string{"CRITICAL", "CRITICAL again", "Over"}
+	done := func(told map[int64][]string) (finished int) {
+		for _, words := range told {
+			if words[len(words)-1] == "Over" {
+				finished++
+			}
+		}
+		return finished
+	}
+	byCommand := func() map[int64][]string {
+		told := map[int64][]string{}
+		text, _ := os.ReadFile(written) //nolint:gosec // a test's
+		for line := range strings.Lines(string(text)) {
+			var m Message
+			if json.Unmarshal([]byte(line), &m) == nil && m.IncidentID > 0 {
+				word, _, _ := strings.Cut(m.Title, ":")
+				told[m.IncidentID] = append(told[m.IncidentID], word)
+			}
+		}
+		return told
+	}
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		hooked.mu.Lock()
+		finished := done(hooked.told)
+		hooked.mu.Unlock()
+		if finished == incidents && done(byCommand()) == incidents {
+			break
+		}
+	}
+	hooked.mu.Lock()
+	defer hooked.mu.Unlock()
+	for name, told := range map[string]map[int64][]string{"hook": hooked.told, "command": byCommand()} {
+		must.Equal(t, name+": incidents told", incidents, len(told))
+		repeats := 0
+		for id, words := range told {
+			var once []string
+			for i, word := range words {
+				if i > 0 && words[i-1] == word {
+					repeats++
+				} else {
+					once = append(once, word)
+				}
+			}
+			must.Equal(t, fmt.Sprintf("%s: messages of incident %d", name, id), want, once)
+		}
+		if repeats > kills {
+			t.Errorf("%s: %d messages repeated by %d kills", name, repeats, kills)
+		}
+		t.Logf("%s: %d kills, %d transitions, %d incidents told, %d messages repeated", name, kills, len(s.log), len(told), repeats)
+	}
+}
