@@ -214,7 +214,7 @@ func TestNightlyTellsOfEachStep(t *testing.T) {
 		_, report, _ := strings.Cut(string(output), "--- The nightly checks\n")
 		return regexp.MustCompile(`, \d+ s`).ReplaceAllString(report, ""), err
 	}
-	const good = "install: passed\nlint: passed\ntests: passed\nfuzz: passed\nbigquery: passed\nbuildpack: passed\nredelivery: passed\nincidents: passed\nsoak: passed\nchaos: passed\nkills: passed\npair: passed\nbench: passed\nbuild: passed\npage: passed\nvulnerabilities: passed\n"
+	const good = "install: passed\nlint: passed\ntests: passed\nfuzz: passed\nbigquery: passed\nbuildpack: passed\nredelivery: passed\nincidents: passed\nsoak: passed\nchaos: passed\nkills: passed\npair: passed\ntelegraf: passed\nbench: passed\nbuild: passed\npage: passed\nvulnerabilities: passed\n"
 	if report, err := nightly("nothing"); err != nil || report != good {
 		t.Errorf("%v\n%s", err, report)
 	}
