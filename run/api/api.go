@@ -41,6 +41,7 @@ import (
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/run/api/rooms"
 	"coldaisle.dev/run/api/training"
+	"coldaisle.dev/run/api/watches"
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/accounts"
@@ -124,6 +125,7 @@ func New(cfg Config) (*API, error) {
 		DB: cfg.DB, Clients: clients, Tokens: cfg.GatewayTokens, ProjectID: cfg.ProjectID, Topic: cfg.DataTopic,
 		Clock: cfg.Clock, Log: log,
 	}).Register(r)
+	(&watches.Handlers{DB: cfg.DB, Clock: cfg.Clock}).Register(r)
 	(&data.Handlers{
 		DB: cfg.DB, Readings: cfg.Readings, Models: cfg.Models, Clock: cfg.Clock,
 	}).Register(r)

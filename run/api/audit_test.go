@@ -41,6 +41,7 @@ func TestEveryChangeIsAudited(t *testing.T) {
 		"getLatestReadings":   "is a POST for the length of its list and only reads",
 		"previewRules":        "counts and stores nothing",
 		"previewMaintenance":  "lists what it would silence",
+		"reportWatch":         "is what a watch reports each minute; nobody decides it",
 		"reportGatewayStatus": "is what a gateway measures each minute; nobody decides it",
 	}
 	s, a := newTestCustomer(t)
@@ -63,6 +64,8 @@ func TestEveryChangeIsAudited(t *testing.T) {
 	demoted, removed := a.with(t, "admin"), a.with(t, "viewer")
 	invited := a.invite(t, "r@example.com", "viewer")
 	unused := a.key(t, `"scope":"read"`)
+	s.call(t, a.key(t, `"scope":"watch"`).text, http.MethodPost, "/api/v1/watches/heartbeat", `{"name":"Zurich","last_poll_age_s":1,"queue_age_s":0}`).is(t, 204)
+	watching := get[[]struct{ ID int64 }](t, a, http.MethodGet, "/api/v1/watches", "")[0].ID
 	parts := func(all ...string) []string { return all }
 	in := fmt.Sprintf(`"room_id":%d`, room)
 	cases := map[string]auditedChange{
@@ -102,6 +105,9 @@ func TestEveryChangeIsAudited(t *testing.T) {
 		"createAPIKey": {path: "/api/v1/api-keys", body: `{"name":"Probe","scope":"read"}`, subject: "key:*", after: parts(`"name":"Probe"`, `"prefix":"cold_`)},
 		"revokeAPIKey": {
 			path: fmt.Sprintf("/api/v1/api-keys/%d", unused.id), subject: fmt.Sprintf("key:%d", unused.id), before: parts(`"name":"A program"`),
+		},
+		"removeWatch": {
+			path: fmt.Sprintf("/api/v1/watches/%d", watching), subject: fmt.Sprintf("watch:%d", watching), before: parts(`"name":"Zurich"`),
 		},
 		"setRole": {
 			path: fmt.Sprintf("/api/v1/persons/%d", demoted.person), body: `{"role":"viewer"}`, subject: fmt.Sprintf("person:%d", demoted.person),

@@ -37,6 +37,8 @@ func storeErrors(maxUnreported int) func(error) (*rest.Error, bool) {
 		{store.ErrStatusReplayed, rest.NewError(http.StatusConflict, "This status has come already")},
 		{store.ErrNoAPIKey, rest.NotFound("API key not found")},
 		{store.ErrTooManyAPIKeys, rest.BadRequest(fmt.Sprintf("At most %d API keys; delete some", accounts.MaxAPIKeys))},
+		{store.ErrNoWatch, rest.NotFound("Watch not found")},
+		{store.ErrTooManyWatches, rest.BadRequest(fmt.Sprintf("At most %d watches; remove some", accounts.MaxWatches))},
 		{store.ErrTooManyAnswers, rest.TooManyAnswers()},
 		{store.ErrNoAlert, rest.NotFound("Alert not found")},
 		{store.ErrNoIncident, rest.NotFound("Incident not found")},

@@ -56,6 +56,9 @@ func TestTenantIsolation(t *testing.T) {
 	prediction := victim.create(t, "/api/v1/prediction-feedback", fmt.Sprintf(
 		`{"sensor_id":"vault-1","timestamp":%q,"actual_temp":20,"anomaly_predicted":true}`, now.Format(time.RFC3339)))
 
+	s.call(t, victim.key(t, `"scope":"watch"`).text, http.MethodPost, "/api/v1/watches/heartbeat", `{"name":"Vault","last_poll_age_s":1,"queue_age_s":0}`).is(t, 204)
+	watching := get[[]struct{ ID int64 }](t, victim, http.MethodGet, "/api/v1/watches", "")[0].ID
+
 	closet := victim.room(t, "Closet")
 	keys := testKeys{
 		read: victim.key(t, `"scope":"read"`), elsewhere: victim.key(t, fmt.Sprintf(`"scope":"write","room_ids":[%d]`, closet)),
@@ -106,6 +109,9 @@ func TestTenantIsolation(t *testing.T) {
 		"createAPIKey": {path: "/api/v1/api-keys", body: fmt.Sprintf(`{"name":"x","scope":"read","room_ids":[%d]}`, room), status: 404, detail: "Room not found"},
 		"listAPIKeys":  {path: "/api/v1/api-keys", status: 200},
 		"revokeAPIKey": by("/api/v1/api-keys/%d", keys.read.id, "", "API key not found"),
+		"listWatches":  {path: "/api/v1/watches", status: 200, empty: `[]`},
+		"reportWatch":  {path: "/api/v1/watches/heartbeat", body: `{"name":"Vault","last_poll_age_s":0,"queue_age_s":0}`, status: 403, detail: "Nobody may do this"},
+		"removeWatch":  by("/api/v1/watches/%d", watching, "", "Watch not found"),
 
 		"listPersons":      {path: "/api/v1/persons", status: 200},
 		"setRole":          by("/api/v1/persons/%d", victim.person, `{"role":"viewer"}`, "Person not found"),
@@ -206,6 +212,10 @@ func TestTenantIsolation(t *testing.T) {
 			_, sentence, _ := strings.Cut(op.description, "Role: `")
 			least[op.id], _, _ = strings.Cut(sentence, "`")
 			lowest := slices.Index(roles, least[op.id])
+			refusal := "This needs the role " + least[op.id]
+			if strings.Contains(op.description, "Role: none.") {
+				lowest, refusal = len(roles), "Nobody may do this"
+			}
 			if lowest < 0 {
 				t.Fatalf("says of roles %q", sentence)
 			}
@@ -218,7 +228,7 @@ func TestTenantIsolation(t *testing.T) {
 					continue
 				}
 				for _, who := range []*testCustomer{mine[role], others[role]} {
-					s.call(t, who.token, op.method, breach.path, breach.body).says(t, 403, "This needs the role "+least[op.id])
+					s.call(t, who.token, op.method, breach.path, breach.body).says(t, 403, refusal)
 				}
 			}
 			if breach.absent == "" {
@@ -268,6 +278,7 @@ func TestTenantIsolation(t *testing.T) {
 		"/api/v1/invitations":                                        `"vault@example.com"`,
 		"/api/v1/gateways":                                           `"revoked":false`,
 		"/api/v1/gateways/nodes":                                     `"vault-2"`,
+		"/api/v1/watches":                                            `"name":"Vault"`,
 	} {
 		s.call(t, victim.token, http.MethodGet, path, "").has(t, 200, want)
 	}
@@ -275,7 +286,7 @@ func TestTenantIsolation(t *testing.T) {
 	// Who may, may: last, because it changes things. What is absent stands for what would end the account's own.
 	for _, op := range operations(t, s) { //nolint:paralleltest // no subtests
 		for _, role := range roles[max(0, slices.Index(roles, least[op.id])):] {
-			if c, ok := served[op.id]; ok {
+			if c, ok := served[op.id]; ok && least[op.id] != "" {
 				got := s.call(t, mine[role].token, op.method, cmp.Or(c.absent, c.path), c.body)
 				if got.status == 401 || got.status == 403 || got.status >= 500 {
 					t.Errorf("%s as %s: %d %s", op.id, role, got.status, got.body)
@@ -341,6 +352,12 @@ func (k testKeys) check(t *testing.T, s *testAPI, op documentedOperation, breach
 		return
 	case !listed:
 		t.Errorf("security is %v", op.security)
+	}
+	if strings.HasPrefix(sentence, "scope `watch`") {
+		for _, who := range []testKey{k.read, k.elsewhere, k.intruder} {
+			call(who, 403, "This needs an API key with the scope watch")
+		}
+		return
 	}
 	if strings.HasPrefix(sentence, "scope `write`") {
 		call(k.read, 403, "This needs an API key with the scope write")

@@ -14,7 +14,7 @@ func (r Rule) Describe(i Excursion) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s %s %.1f %s", r.Quantity.name(), r.Direction, r.Limit, r.Quantity.unit())
 	if lasted := i.End.Sub(i.Start); lasted > 0 {
-		fmt.Fprintf(&text, " for %s", inWords(lasted))
+		fmt.Fprintf(&text, " for %s", InWords(lasted))
 	}
 	extreme := "peak"
 	if r.Direction == Below {
@@ -38,7 +38,7 @@ func DescribeMissing(q Quantity, newest, end time.Time, lasting bool, now time.T
 	if lasting {
 		end = now
 	}
-	return fmt.Sprintf("%s no longer measured, for %s", q.name(), inWords(end.Sub(newest)))
+	return fmt.Sprintf("%s no longer measured, for %s", q.name(), InWords(end.Sub(newest)))
 }
 
 func (q Quantity) name() string {
@@ -67,9 +67,9 @@ func (q Quantity) unit() string {
 	}
 }
 
-// inWords formats a duration in seconds, in minutes, in hours and minutes, or in days and
+// InWords formats a duration in seconds, in minutes, in hours and minutes, or in days and
 // hours, depending on its length.
-func inWords(d time.Duration) string {
+func InWords(d time.Duration) string {
 	switch {
 	case d < time.Minute:
 		return fmt.Sprintf("%d s", int(d.Seconds()))

@@ -74,14 +74,14 @@ func (c SilenceCause) words() string {
 func DescribeSilence(newest time.Time, interval time.Duration, cause SilenceCause, now time.Time) string {
 	text := "No reading for " + silentFor(now.Sub(newest))
 	if interval > 0 {
-		text += ", usually one every " + inWords(interval)
+		text += ", usually one every " + InWords(interval)
 	}
 	return text + cause.words()
 }
 
 // DescribePastSilence describes a node that was silent until a time: "No reading for 12 min".
 func DescribePastSilence(newest, end time.Time) string {
-	return "No reading for " + inWords(end.Sub(newest))
+	return "No reading for " + InWords(end.Sub(newest))
 }
 
 // DescribeGatewaySilence describes a gateway whose nodes are all silent.
@@ -109,5 +109,5 @@ func silentFor(d time.Duration) string {
 	case d < 24*time.Hour:
 		step = time.Hour
 	}
-	return "more than " + inWords(d.Truncate(step))
+	return "more than " + InWords(d.Truncate(step))
 }

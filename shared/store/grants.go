@@ -51,7 +51,7 @@ func componentGrants() map[string]map[string]string {
 			"customers": all, "persons": all, "invitations": all, "server_rooms": all, "sensors": all, "sensor_tombstones": read, "open_holds": read, "live_states": read,
 			"alerts": all, "alert_thresholds": all, "prediction_feedback": all, "model_training_runs": all,
 			"gateways": all, "gateway_boots": all, "gateway_nodes": all, "visible_spans": read, "node_state": keep, "node_slots": all, "probe": read,
-			"audit_log": append, "api_keys": all, "idempotent_answers": all,
+			"audit_log": append, "api_keys": all, "watches": all, "idempotent_answers": all,
 			"rules": all, "customer_rules": read, "rule_memory": read, "excursions": keep, "room_incidents": all, "incident_changes": append, "incidents": keep,
 			"maintenance_windows": keep, "learning_settings": keep, "node_learning": read,
 			"sensor_data.readings": read, "sensor_data.hours": read, "sensor_data.hours_until": read,

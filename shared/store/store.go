@@ -40,6 +40,7 @@ var (
 	ErrNoPerson      = fmt.Errorf("person %w", ErrNotFound)
 	ErrNoInvitation  = fmt.Errorf("invitation %w", ErrNotFound)
 	ErrNoAPIKey      = fmt.Errorf("API key %w", ErrNotFound)
+	ErrNoWatch       = fmt.Errorf("watch %w", ErrNotFound)
 
 	ErrEmailTaken    = errors.New("email already registered")
 	ErrUsernameTaken = errors.New("username already taken")
@@ -65,6 +66,8 @@ var (
 	ErrTooManyPersons = errors.New("too many persons")
 	// ErrTooManyAPIKeys: the customer has MaxAPIKeys.
 	ErrTooManyAPIKeys = errors.New("too many API keys")
+	// ErrTooManyWatches: the customer has MaxWatches.
+	ErrTooManyWatches = errors.New("too many watches")
 	// ErrTooManyAnswers: the customer has MaxAnswers.
 	ErrTooManyAnswers = errors.New("too many idempotency keys")
 	ErrStatusReplayed = errors.New("a status of this gateway has come already")

@@ -173,12 +173,12 @@ func (h *Handlers) registerIncidents(r *rest.API) {
 	}, h.incident)
 	// A repeat of a comment is told again; of any other action it changes nothing.
 	rest.Answer(r, rest.Operation{
-		ID: "actOnIncident", Role: rest.Operator, Keys: rest.WriteKeysInRooms, Method: http.MethodPost, Path: "/api/v1/incidents/{incident_id}/actions", Tag: rest.TagIncidents,
+		ID: "actOnIncident", Role: rest.Operator, Keys: rest.TakeKeysInRooms, Method: http.MethodPost, Path: "/api/v1/incidents/{incident_id}/actions", Tag: rest.TagIncidents,
 		Summary: "Take an incident, hand it over, snooze it, give it back, or comment on it",
 		Description: "Who takes an incident has what joins it later, too, and acknowledges the alerts that it has by then. A taken incident calls again, and is open " +
 			"again, when its severity rises, when what was expected comes, when it is worse by a unit (3 °C, 10 % humidity, 3 °C dew point, 10 °C/h) than when it " +
 			"was taken, when it is given back, and when a snooze ends.",
-		Errors: []error{store.ErrNoIncident, incidents.ErrIncidentOver, incidents.ErrNobodyHasIt, incidents.ErrOtherRooms},
+		Errors: []error{store.ErrNoIncident, incidents.ErrIncidentOver, incidents.ErrNobodyHasIt, incidents.ErrOtherRooms, errTakes()},
 	}, h.act)
 	// A repeat marks nothing.
 	rest.Answer(r, rest.Operation{
@@ -282,7 +282,14 @@ type audited struct {
 
 func auditedOf(i Incident) audited { return audited{i.State, i.TakenBy, i.SnoozedUntil, i.Comment} }
 
+func errTakes() *rest.Error {
+	return rest.NewError(http.StatusForbidden, "An API key with the scope watch may only take incidents")
+}
+
 func (h *Handlers) act(ctx context.Context, in *actInput) (Incident, error) {
+	if key, ok := auth.Key(ctx); ok && key.Scope == rest.ScopeWatch && in.Body.Action != "take" {
+		return Incident{}, errTakes()
+	}
 	now := h.Clock()
 	by := who(ctx)
 	action := incidents.Action{Event: eventOf(in.Body.Action), By: by, To: string(deref(in.Body.To)), Comment: string(deref(in.Body.Comment))}

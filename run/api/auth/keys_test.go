@@ -61,7 +61,7 @@ func (f *fakeKeys) add(id int64, expires *time.Time) string {
 	text, _, hash := NewKey()
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
-	f.keys[hash] = accounts.APIKey{ID: id, CustomerID: 7, Scope: accounts.ScopeRead, ExpiresAt: expires}
+	f.keys[hash] = accounts.APIKey{ID: id, CustomerID: 7, Scope: rest.ScopeRead, ExpiresAt: expires}
 	return text
 }
 

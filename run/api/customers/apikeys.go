@@ -18,7 +18,7 @@ type Fields struct {
 	ID        int64      `json:"id" doc:"Primary key." example:"5"`
 	Name      string     `json:"name" doc:"What the key is for." example:"Prometheus"`
 	Prefix    string     `json:"prefix" doc:"The key's begin, to know it by." example:"cold_7Fq2"`
-	Scope     string     `json:"scope" enum:"read,write" doc:"What it may do; write includes read." example:"read"`
+	Scope     string     `json:"scope" enum:"read,write,watch" doc:"What it may do; write includes read. watch is for the program on site that calls people: it reads, takes incidents, and reports that it runs." example:"read"`
 	RoomIDs   []int64    `json:"room_ids" doc:"The rooms that it knows; null for all." example:"[3,4]"`
 	CreatedAt rest.Time  `json:"created_at" doc:"Time of creation, UTC." example:"2026-03-01T12:00:00Z"`
 	ExpiresAt *rest.Time `json:"expires_at" nullable:"true" doc:"Until when it can be used, UTC; null for ever." example:"2027-03-01T12:00:00Z"`
@@ -45,7 +45,7 @@ func fieldsOf(k accounts.APIKey) Fields {
 type newKey struct {
 	_         struct{}         `additionalProperties:"true"`
 	Name      input.SingleLine `json:"name" minLength:"1" maxLength:"80" doc:"What the key is for." example:"Prometheus"`
-	Scope     string           `json:"scope" enum:"read,write" doc:"What it may do; write includes read." example:"read"`
+	Scope     string           `json:"scope" enum:"read,write,watch" doc:"What it may do; write includes read. watch is for the program on site that calls people: it reads, takes incidents, and reports that it runs." example:"read"`
 	RoomIDs   []int64          `json:"room_ids,omitempty" nullable:"true" minItems:"1" maxItems:"100" doc:"The caller's rooms that it knows; left out or null, all." example:"[3,4]"`
 	ExpiresAt *input.Timestamp `json:"expires_at,omitempty" doc:"Until when it can be used; left out, for ever." example:"2027-03-01T12:00:00Z"`
 }

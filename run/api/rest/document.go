@@ -19,6 +19,7 @@ const (
 	TagRooms       = "Server rooms"
 	TagSensors     = "Sensors"
 	TagGateways    = "Gateways"
+	TagWatches     = "Watches"
 	TagData        = "Data"
 	TagAlerts      = "Alerts"
 	TagIncidents   = "Incidents"
@@ -62,6 +63,7 @@ func (r *API) humaConfig() huma.Config {
 				{Name: TagRooms, Description: "Server rooms of the caller."},
 				{Name: TagSensors, Description: "Sensor nodes in the caller's rooms."},
 				{Name: TagGateways, Description: "Gateways enrolled to the caller, and the nodes that they hear."},
+				{Name: TagWatches, Description: "The caller's programs on site that call people."},
 				{Name: TagData, Description: "Readings of the caller's sensors."},
 				{Name: TagAlerts, Description: "Alerts and the thresholds that raise them."},
 				{Name: TagIncidents, Description: "What is wrong, where, since when; the rules that say so, and maintenance windows."},

@@ -15,28 +15,37 @@ const (
 	NoKeys Keys = iota
 	ReadKeys
 	ReadKeysInRooms
+	WatchKeysInRooms // the scope watch alone
 	WriteKeys
 	WriteKeysInRooms
+	TakeKeysInRooms // write, and watch for what the handler lets it do
 )
 
-// ScopeWrite is the scope of an API key that may change something; the other is read.
-const ScopeWrite = "write"
+// The scopes of API keys. Each reads; write changes things, watch is a program that calls people.
+const (
+	ScopeRead  = "read"
+	ScopeWrite = "write"
+	ScopeWatch = "watch"
+)
 
 // The errors of API keys that may not do what they are used for.
 const (
 	detailNoKeys   = "API keys may not do this"
 	detailReadKey  = "This needs an API key with the scope write"
+	detailWatchKey = "This needs an API key with the scope watch"
 	detailRoomsKey = "This needs an API key for all rooms"
 )
 
-func (k Keys) inRooms() bool { return k == ReadKeysInRooms || k == WriteKeysInRooms }
+func (k Keys) inRooms() bool { return k != ReadKeys && k != WriteKeys }
 
 // Refuse returns why a key may not call an operation, or "" for one that may.
 func (k Keys) Refuse(scope string, allRooms bool) string {
 	switch {
 	case k == NoKeys:
 		return detailNoKeys
-	case k >= WriteKeys && scope != ScopeWrite:
+	case k == WatchKeysInRooms && scope != ScopeWatch:
+		return detailWatchKey
+	case k >= WriteKeys && scope != ScopeWrite && (k != TakeKeysInRooms || scope != ScopeWatch):
 		return detailReadKey
 	case !k.inRooms() && !allRooms:
 		return detailRoomsKey
@@ -52,10 +61,18 @@ func (k Keys) describe() (sentence string, errs []*Error) {
 		forbid(detailNoKeys)
 		return "API keys: none.", errs
 	}
-	sentence = "API keys: scope `read` or `write`"
-	if k >= WriteKeys {
+	switch {
+	case k == WatchKeysInRooms:
+		sentence = "API keys: scope `watch`"
+		forbid(detailWatchKey)
+	case k >= WriteKeys:
 		sentence = "API keys: scope `write`"
+		if k == TakeKeysInRooms {
+			sentence += ", or `watch` to take"
+		}
 		forbid(detailReadKey)
+	default:
+		sentence = "API keys: any scope"
 	}
 	if k.inRooms() {
 		return sentence + "; a key for some rooms sees only these.", errs

@@ -13,12 +13,6 @@ import (
 // KeyHash is the SHA-256 of an API key.
 type KeyHash [32]byte
 
-// The scopes of API keys.
-const (
-	ScopeRead  = "read"
-	ScopeWrite = "write" // and read
-)
-
 // MaxAPIKeys is how many API keys a customer may have.
 const MaxAPIKeys = 100
 

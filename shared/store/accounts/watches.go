@@ -1,0 +1,56 @@
+package accounts
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"coldaisle.dev/shared/store"
+)
+
+// MaxWatches is how many watches a customer may have.
+const MaxWatches = 100
+
+// Watch is a program on site that calls people, by its last heartbeat.
+type Watch struct {
+	ID          int64
+	Name        string
+	HeartbeatAt time.Time
+	PolledAt    time.Time  // when it last read the incidents
+	SucceededAt *time.Time // when a message was last sent; nil: never
+	WaitingAt   *time.Time // since when the oldest message waits that should have been sent; nil: none does
+}
+
+const watchColumns = `id, name, heartbeat_at, polled_at, succeeded_at, waiting_at`
+
+// RecordHeartbeat stores a watch's heartbeat under its name. Error: [store.ErrTooManyWatches].
+func (s Store) RecordHeartbeat(ctx context.Context, customerID int64, w Watch) error {
+	_, err := store.One[Watch](ctx, s.db, store.ErrTooManyWatches, `
+		INSERT INTO watches (customer_id, name, heartbeat_at, polled_at, succeeded_at, waiting_at)
+		SELECT @customer, @name::varchar, @heartbeat::timestamptz, @polled::timestamptz, @succeeded::timestamptz, @waiting::timestamptz
+		WHERE (SELECT count(*) FROM watches WHERE customer_id = @customer AND name <> @name::varchar) < @max
+		ON CONFLICT ON CONSTRAINT watches_name_key DO UPDATE
+		SET heartbeat_at = EXCLUDED.heartbeat_at, polled_at = EXCLUDED.polled_at, succeeded_at = EXCLUDED.succeeded_at, waiting_at = EXCLUDED.waiting_at
+		RETURNING `+watchColumns,
+		pgx.StrictNamedArgs{
+			"customer": customerID, "name": w.Name, "heartbeat": w.HeartbeatAt, "polled": w.PolledAt, "succeeded": w.SucceededAt, "waiting": w.WaitingAt,
+			"max": MaxWatches,
+		})
+	return store.Wrap(err, "heartbeat of watch %s", w.Name)
+}
+
+// Watches lists a customer's watches by name.
+func (s Store) Watches(ctx context.Context, customerID int64) ([]Watch, error) {
+	found, err := store.All[Watch](ctx, s.db, `SELECT `+watchColumns+` FROM watches WHERE customer_id = @customer ORDER BY name`,
+		pgx.StrictNamedArgs{"customer": customerID})
+	return found, store.Wrap(err, "watches of customer %d", customerID)
+}
+
+// DeleteWatch deletes a customer's watch and returns it, or [store.ErrNoWatch].
+func (s Store) DeleteWatch(ctx context.Context, customerID, id int64) (Watch, error) {
+	deleted, err := store.One[Watch](ctx, s.db, store.ErrNoWatch, `
+		DELETE FROM watches WHERE id = @id AND customer_id = @customer RETURNING `+watchColumns,
+		pgx.StrictNamedArgs{"id": id, "customer": customerID})
+	return deleted, store.Wrap(err, "delete watch %d", id)
+}
