@@ -171,7 +171,7 @@ func TestRecordedTelegraf(t *testing.T) {
 		got[fmt.Sprintf("%s %g %g", r.NodeID, r.Temperature, r.Humidity)] = true
 	}
 	want := []string{
-		"127.0.0.1.Aisle 18.7 NaN", "127.0.0.1.Rack_7_door-f0b469e4 22.4 39",
+		"127.0.0.1.Aisle 18.7 NaN", "127.0.0.1.Rack_7_door-f0b469e4 22.4 39", "127.0.0.20.inlet_temp 23 NaN",
 		"tele_closet_SENSOR.AM2301-81e5080f 23.4 38", "tele_closet_SENSOR.DS18B20-1e5fed57 19.9 NaN",
 		"ups1 22.5 37", "web1.System_Board_Inlet_Temp-713bf6a2 21.5 NaN", "zigbee2mqtt_rack12-399f972f 22.31 41.5",
 	}

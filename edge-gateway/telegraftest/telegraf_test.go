@@ -87,32 +87,34 @@ func TestRecipes(t *testing.T) {
 	site := &gateway{statuses: []int{http.StatusServiceUnavailable, http.StatusServiceUnavailable}}
 	server := httptest.NewServer(site)
 	t.Cleanup(server.Close)
-	bmc := httptest.NewTLSServer(http.HandlerFunc(redfish))
-	t.Cleanup(bmc.Close)
-	snmp, mqtt, upsd := snmpd(t), mosquitto(t), nut(t)
+	redfishBMC := httptest.NewTLSServer(http.HandlerFunc(redfish))
+	t.Cleanup(redfishBMC.Close)
+	snmp, mqtt, upsd := snmpd(t, `.1.3.6.1.4.1.318.1.1.26.10.2.2.1.3.1 string Rack 7 door
+.1.3.6.1.4.1.318.1.1.26.10.2.2.1.3.2 string Rack 8 door
+.1.3.6.1.4.1.318.1.1.26.10.2.2.1.6.1 integer 2
+.1.3.6.1.4.1.318.1.1.26.10.2.2.1.6.2 integer 3
+.1.3.6.1.4.1.318.1.1.26.10.2.2.1.8.1 integer 224
+.1.3.6.1.4.1.318.1.1.26.10.2.2.1.8.2 integer -1
+.1.3.6.1.4.1.318.1.1.26.10.2.2.1.10.1 integer 39
+.1.3.6.1.4.1.318.1.1.26.10.2.2.1.10.2 integer -1
+.1.3.6.1.4.1.21239.5.1.4.1.3.1 string Aisle
+.1.3.6.1.4.1.21239.5.1.4.1.4.1 integer 1
+.1.3.6.1.4.1.21239.5.1.4.1.5.1 integer 187
+`), mosquitto(t), nut(t, 1)
+	ipmi := bmc(t)
 	settings := strings.NewReplacer(
-		"http://monitor-gateway.local:8080", server.URL, `"30s"`, `"1s"`, `"10s"`, `"1s"`, "https://bmc1.example.com", bmc.URL,
-		"192.168.1.30:161", snmp, "127.0.0.1:1883", mqtt, "port = 3493", "port = "+upsd,
+		"http://monitor-gateway.local:8080", server.URL, `"30s"`, `"1s"`, `"10s"`, `"1s"`, "https://bmc1.example.com", redfishBMC.URL,
+		"192.168.1.30:161", snmp, "192.168.1.20", ipmi, "127.0.0.1:1883", mqtt, "port = 3493", "port = "+upsd,
 	)
-	cfg := config.NewConfig()
-	cfg.Agent.OmitHostname = true // the recording is the same on every machine
 	files := recipe(t)
 	var all strings.Builder
-	for _, name := range []string{"telegraf.conf", "redfish.conf", "snmp.conf", "mqtt.conf", "upsd.conf"} {
+	for _, name := range []string{"telegraf.conf", "redfish.conf", "ipmi.conf", "snmp.conf", "mqtt.conf", "upsd.conf"} {
 		all.WriteString(settings.Replace(files[name]))
 	}
-	if err := cfg.LoadConfigData([]byte(all.String()), "recipes"); err != nil {
-		t.Fatal(err)
+	t.Cleanup(telegraf(t, all.String()))
+	want := []string{
+		"apc_rpdu2_probe", "geist_probe", "ipmi_sensor", "mqtt_consumer", "redfish_thermal_fans", "redfish_thermal_temperatures", "upsd",
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() {
-		if err := agent.NewAgent(cfg).Run(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(func() { stop(); running.Wait() })
-	want := []string{"apc_rpdu2_probe", "geist_probe", "mqtt_consumer", "redfish_thermal_fans", "redfish_thermal_temperatures", "upsd"}
 	wait(t, "metrics of all", func() bool {
 		publish(t, mqtt, "zigbee2mqtt/rack12", `{"battery":97,"humidity":41.5,"linkquality":120,"temperature":22.31}`)
 		publish(t, mqtt, "tele/closet/SENSOR", `{"Time":"2026-11-20T03:00:00","AM2301":{"Temperature":23.4,"Humidity":38.0,"DewPoint":8.3},"DS18B20":{"Id":"0316","Temperature":19.9},"TempUnit":"C"}`)
@@ -139,6 +141,24 @@ func TestRecipes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// telegraf runs Telegraf until it is stopped, which sends what it has.
+func telegraf(t *testing.T, configuration string) (stop func()) {
+	t.Helper()
+	cfg := config.NewConfig()
+	cfg.Agent.OmitHostname = true // the recording is the same on every machine
+	if err := cfg.LoadConfigData([]byte(configuration), "recipes"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := agent.NewAgent(cfg).Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return func() { cancel(); running.Wait() }
 }
 
 // recipe returns the files of the page's section.
@@ -176,8 +196,9 @@ func redfish(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, answer)
 }
 
-// snmpd serves the probes of a PDU and returns its address.
-func snmpd(t *testing.T) string {
+// snmpd serves values of PDUs, lines of OID, type and value in the order of the OIDs, and returns
+// its address.
+func snmpd(t *testing.T, values string) string {
 	t.Helper()
 	folder, port := t.TempDir(), freePort(t)
 	// A pass script answers -g OID, -n OID with OID, type and value of that one, or of the next.
@@ -188,12 +209,7 @@ next() { awk -v asked="$2" -v exact="$1" '
   exact ? $1 == asked : before(asked, $1) { print $1; print $2; $1 = $2 = ""; sub(/^ +/, ""); print; exit }' `+folder+`/values; }
 case $1 in -g) next 1 "$2" ;; -n) next 0 "$2" ;; esac
 `)
-	write(t, filepath.Join(folder, "values"), `.1.3.6.1.4.1.318.1.1.26.10.2.2.1.3.1 string Rack 7 door
-.1.3.6.1.4.1.318.1.1.26.10.2.2.1.8.1 integer 224
-.1.3.6.1.4.1.318.1.1.26.10.2.2.1.10.1 integer 39
-.1.3.6.1.4.1.21239.5.1.4.1.3.1 string Aisle
-.1.3.6.1.4.1.21239.5.1.4.1.5.1 integer 187
-`)
+	write(t, filepath.Join(folder, "values"), values)
 	write(t, filepath.Join(folder, "snmpd.conf"), fmt.Sprintf(`rocommunity public 127.0.0.1
 pass .1.3.6.1.4.1.318 /bin/sh %[1]s
 pass .1.3.6.1.4.1.21239 /bin/sh %[1]s
@@ -222,11 +238,12 @@ func publish(t *testing.T, address, topic, message string) {
 	}
 }
 
-// nut returns the port of a NUT that has one UPS.
-func nut(t *testing.T) string {
+// nut returns the port of a NUT that has so many UPSs.
+func nut(t *testing.T, count int) string {
 	t.Helper()
 	folder, port := t.TempDir(), freePort(t)
-	write(t, filepath.Join(folder, "ups1.dev"), `ups.status: OL
+	environment := []string{"NUT_CONFPATH=" + folder, "NUT_STATEPATH=" + folder, "NUT_ALTPIDPATH=" + folder}
+	write(t, filepath.Join(folder, "ups.dev"), `ups.status: OL
 device.model: Smart-UPS
 device.serial: AS1
 battery.runtime: 1200
@@ -235,22 +252,64 @@ ups.temperature: 31.5
 ambient.temperature: 22.5
 ambient.humidity: 37.0
 `)
-	write(t, filepath.Join(folder, "ups.conf"), "[ups1]\ndriver = dummy-ups\nport = "+filepath.Join(folder, "ups1.dev")+"\nmode = dummy-once\n")
+	var drivers strings.Builder
+	for i := range count {
+		fmt.Fprintf(&drivers, "[ups%d]\ndriver = dummy-ups\nport = %s\nmode = dummy-once\n", i+1, filepath.Join(folder, "ups.dev"))
+	}
+	write(t, filepath.Join(folder, "ups.conf"), drivers.String())
 	write(t, filepath.Join(folder, "upsd.conf"), "LISTEN 127.0.0.1 "+port+"\n")
 	write(t, filepath.Join(folder, "upsd.users"), "")
-	environment := []string{"NUT_CONFPATH=" + folder, "NUT_STATEPATH=" + folder, "NUT_ALTPIDPATH=" + folder}
-	start(t, environment, "/lib/nut/dummy-ups", "-D", "-a", "ups1", "-u", "root")
-	wait(t, "the driver", func() bool { _, err := os.Stat(filepath.Join(folder, "dummy-ups-ups1")); return err == nil })
+	for i := range count {
+		name := fmt.Sprintf("ups%d", i+1)
+		start(t, environment, "/lib/nut/dummy-ups", "-D", "-a", name, "-u", "root")
+		wait(t, "the driver", func() bool { _, err := os.Stat(filepath.Join(folder, "dummy-ups-"+name)); return err == nil })
+	}
 	start(t, environment, "/lib/nut/upsd", "-D", "-u", "root")
 	listens(t, "127.0.0.1:"+port)
 	return port
+}
+
+// bmc runs OpenIPMI's simulator of a BMC, with two temperatures and a fan, and returns its
+// address. Telegraf calls the specified port, so that it needs an address of its own.
+func bmc(t *testing.T) string {
+	t.Helper()
+	const address = "127.0.0.20"
+	folder := t.TempDir()
+	write(t, filepath.Join(folder, "lan.conf"), `name "bmc"
+set_working_mc 0x20
+startlan 1
+addr `+address+` 623
+priv_limit admin
+allowed_auths_admin md5
+guid a123456789abcdefa123456789abcdef
+endlan
+user 2 true "monitor" "password" admin 10 md5
+`)
+	commands := "mc_setbmc 0x20\nmc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02\n"
+	for i, s := range []struct {
+		name                      string
+		entity, kind, unit, scale byte // as in table 43-1 of the IPMI 2.0 specification
+		value                     int
+	}{{"Inlet Temp", 0x37, 1, 1, 1, 23}, {"CPU1 Temp", 3, 1, 1, 1, 64}, {"Fan1", 0x1d, 4, 18, 100, 88}} {
+		record := []byte{0x20, 0, byte(i + 1), s.entity, 1, 0x7f, 0x68, s.kind, 1}
+		record = append(record, 0, 0, 0, 0, 0, 0, 0, s.unit, 0, 0, s.scale, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 0)
+		record = append(append(record, make([]byte, 11)...), 0xc0|byte(len(s.name)))
+		record = append(record, s.name...)
+		none := strings.Repeat("0", 15)
+		commands += fmt.Sprintf("sensor_add 0x20 0 %[1]d %[2]d 1\nsensor_set_value 0x20 0 %[1]d %[3]d 0\n"+
+			"sensor_set_event_support 0x20 0 %[1]d enable scanning per-state %[4]s %[4]s %[4]s %[4]s\n", i+1, s.kind, s.value, none)
+		commands += fmt.Sprintf("main_sdr_add 0x20 % #x\n", append([]byte{0, 0, 0x51, 1, byte(len(record))}, record...))
+	}
+	write(t, filepath.Join(folder, "bmc.emu"), commands+"mc_enable 0x20\n")
+	start(t, nil, "ipmi_sim", "-n", "-c", filepath.Join(folder, "lan.conf"), "-f", filepath.Join(folder, "bmc.emu"), "-s", folder)
+	return address
 }
 
 // start runs a program until the test ends.
 func start(t *testing.T, environment []string, name string, args ...string) {
 	t.Helper()
 	if _, err := exec.LookPath(name); err != nil {
-		t.Skipf("%v: it is in one of Debian's packages snmpd, mosquitto, mosquitto-clients, nut-server", err)
+		t.Fatalf("%v: it is in one of Debian's packages snmpd, mosquitto, mosquitto-clients, nut-server, openipmi, ipmitool", err)
 	}
 	program := exec.CommandContext(t.Context(), name, args...)
 	program.Env = append(os.Environ(), environment...)

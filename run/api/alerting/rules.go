@@ -95,6 +95,8 @@ type rule struct {
 	RoomID    *int64  `json:"room_id" doc:"Only for sensors of this room; null for all." example:"3"`
 	SensorID  *string `json:"sensor_id" doc:"Only for this sensor; null for all." example:"esp32-7f3a"`
 	Threshold bool    `json:"threshold" doc:"Whether it is one of the two thresholds, of which only the limit can be changed." example:"false"`
+
+	Unmeasured *bool `json:"unmeasured,omitempty" doc:"In the list: whether it can judge nothing, as sensors of its scope report, and none its quantity." example:"false"`
 }
 
 func fieldsOf(r incident.Rule) RuleFields {
@@ -169,7 +171,15 @@ func (h *Handlers) registerRules(r *rest.API) {
 
 func (h *Handlers) listRules(ctx context.Context, _ *struct{}) ([]rule, error) {
 	found, err := incidents.New(h.DB).Rules(ctx, auth.Caller(ctx), alert.Defaults())
-	return rest.List(found, ruleOf), err
+	if err != nil {
+		return nil, err
+	}
+	unmeasured, err := incidents.New(h.DB).UnmeasuredRules(ctx, auth.Caller(ctx))
+	return rest.List(found, func(r incident.Rule) rule {
+		listed := ruleOf(r)
+		listed.Unmeasured = new(slices.Contains(unmeasured, r.ID))
+		return listed
+	}), err
 }
 
 func ruleSubject(id int64) string { return "rule:" + strconv.FormatInt(id, 10) }

@@ -2,6 +2,7 @@ package system_test
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -31,7 +32,7 @@ func TestRoomWithoutHumidity(t *testing.T) {
 	must.Do(t, s.Pool.QueryRow(t.Context(), `
 		WITH held AS (UPDATE open_holds SET held_from = held_from - interval '1 day'), ruled AS (UPDATE rules SET changed_at = changed_at - interval '1 day')
 		UPDATE sensors SET placed_at = placed_at - interval '1 day' RETURNING room_id`).Scan(&room))
-	const readings = 60
+	const readings = 300 // enough for a training run
 	now := time.Now().UTC().Truncate(time.Second)
 	var batch []*pubsubpb.PubsubMessage
 	for k, id := range sensors {
@@ -71,12 +72,12 @@ func TestRoomWithoutHumidity(t *testing.T) {
 	latest := get("/api/v1/data/latest/bmc-1")
 	null(latest, "humidity")
 	must.Equal(t, "latest", 60.0, field[float64](t, latest, "temperature"))
-	stats := get("/api/v1/data/stats/bmc-2?period=1h")
+	stats := get("/api/v1/data/stats/bmc-2?period=24h")
 	null(stats, "avg_humidity", "min_humidity", "max_humidity")
 	if field[float64](t, stats, "count") != readings || field[float64](t, stats, "min_temperature") != 23 {
 		t.Errorf("statistics %v", stats)
 	}
-	span := fmt.Sprintf("start_time=%s&end_time=%s", now.Add(-time.Hour).Format(time.RFC3339), now.Add(time.Minute).Format(time.RFC3339))
+	span := fmt.Sprintf("start_time=%s&end_time=%s", now.Add(-3*time.Hour).Format(time.RFC3339), now.Add(time.Minute).Format(time.RFC3339))
 	for _, path := range []string{"?max_points=4&", "?"} {
 		for _, part := range list(t, get("/api/v1/data/historical/bmc-2"+path+span)) {
 			null(part, "humidity")
@@ -90,6 +91,36 @@ func TestRoomWithoutHumidity(t *testing.T) {
 	incidents := list(t, get("/api/v1/incidents"))
 	if len(incidents) != 1 || field[string](t, incidents[0], "cause") != "too_hot" {
 		t.Errorf("incidents %v", incidents)
+	}
+	// Of the two thresholds and the rule, those that take humidity can judge nothing.
+	for _, r := range list(t, get("/api/v1/rules")) {
+		must.Equal(t, fmt.Sprint(r), field[string](t, r, "quantity") != "temperature", field[bool](t, r, "unmeasured"))
+	}
+	run := fmt.Sprintf("/api/v1/ml/retraining/status/%.0f", field[float64](t, owner.do(http.MethodPost, "/api/v1/ml/retraining/trigger", "", http.StatusAccepted), "id"))
+	var trained any
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		if trained = get(run); field[string](t, trained, "status") != "running" || time.Now().After(deadline) {
+			break
+		}
+	}
+	forecasting := field[map[string]any](t, field[any](t, trained, "metrics"), "forecasting")
+	null(forecasting, "mae_humidity")
+	if rmse := field[float64](t, forecasting, "rmse_temp"); field[string](t, trained, "status") != "completed" || rmse <= 0 {
+		t.Errorf("trained: %v", trained)
+	}
+	key := field[string](t, owner.do(http.MethodPost, "/api/v1/api-keys", `{"name":"Prometheus","scope":"read"}`, http.StatusCreated), "key")
+	for path, c := range map[string]struct{ with, without string }{
+		"/api/v1/data/historical/bmc-2?format=csv&" + span: {"bmc-2,", "NaN"},
+		"/api/v1/metrics": {"coldaisle_temperature_celsius{", "coldaisle_humidity"},
+	} {
+		request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, s.APIURL+path, http.NoBody))(t)
+		request.Header.Set("Authorization", "Bearer "+key)
+		answer := must.Get(http.DefaultClient.Do(request))(t)
+		text := string(must.Get(io.ReadAll(answer.Body))(t))
+		must.Do(t, answer.Body.Close())
+		if answer.StatusCode != http.StatusOK || !strings.Contains(text, c.with) || strings.Contains(text, c.without) {
+			t.Errorf("%s: %d %.2000s", path, answer.StatusCode, text)
+		}
 	}
 	report := get(fmt.Sprintf("/api/v1/data/report/%d?%s", room, span))
 	if text := fmt.Sprint(report); !strings.Contains(text, "max_temperature:60") {

@@ -82,6 +82,25 @@ func (s Store) Rules(ctx context.Context, customerID int64, defaults alert.Thres
 	return ConvertRules(rows, defaults), nil
 }
 
+// UnmeasuredRules lists the rules of a customer that can judge nothing: sensors of their scope have
+// reported in the last 7 days, and none of them the quantity. A dew point takes both values.
+func (s Store) UnmeasuredRules(ctx context.Context, customerID int64) ([]int64, error) {
+	ids, err := store.Values[int64](ctx, s.db, `
+		SELECT r.id
+		FROM customer_rules r
+		JOIN sensors s ON s.customer_id = r.customer_id AND r.room_id IN (0, s.room_id) AND r.node_id IN ('', s.node_id)
+		JOIN live_states n ON n.customer_id = s.customer_id AND n.node_id = s.node_id AND n.timestamp > now() - interval '7 days'
+		WHERE r.customer_id = @customer
+		GROUP BY r.id
+		HAVING NOT bool_or((r.quantity = 'humidity' OR n.temperature_at > now() - interval '7 days') IS TRUE
+		    AND (r.quantity NOT IN ('humidity', 'dew_point') OR n.humidity_at > now() - interval '7 days') IS TRUE)
+		ORDER BY r.id`, pgx.StrictNamedArgs{"customer": customerID})
+	if err != nil {
+		return nil, fmt.Errorf("unmeasured rules of customer %d: %w", customerID, err)
+	}
+	return ids, nil
+}
+
 // RulesDeletedWith lists a customer's rules for a sensor, or for a room and its sensors, which are
 // deleted with it.
 func (s Store) RulesDeletedWith(ctx context.Context, customerID int64, scope incident.Scope) ([]incident.Rule, error) {

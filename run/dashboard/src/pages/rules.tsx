@@ -37,7 +37,7 @@ export default function RulesPage() {
               <tbody>
                 {data.map((rule) => (
                   <tr key={rule.id} class={rule.enabled ? "" : "off"}>
-                    <th scope="row">{condition(rule)}{rule.threshold && <small>Threshold, raises the specified alerts</small>}{!rule.enabled && <small>switched off</small>}</th>
+                    <th scope="row">{condition(rule)}{rule.threshold && <small>Threshold, raises the specified alerts</small>}{!rule.enabled && <small>switched off</small>}{rule.unmeasured && <small>judges nothing: none of its sensors measures {quantities[rule.quantity].name.toLowerCase()}</small>}</th>
                     <td>{clearing(rule)}</td><td><ScopeName scope={rule} /></td><td class={rule.severity}>{rule.severity}</td>
                     <td>
                       <div class="actions">
