@@ -12,8 +12,12 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
 
+.PHONY: check
+check: ## Say what this machine lacks for make run and make test, and how to get it
+	@.ci/check test
+
 .PHONY: run
-run: page ## Run the whole system with simulated nodes and print where to look (ARGS="--nodes 20 --speed 10")
+run: checked page ## Run the whole system with simulated nodes and print where to look (ARGS="--nodes 20 --speed 10")
 	@go build -o bin/coldaisle ./run/local
 	@exec bin/coldaisle $(ARGS)
 
@@ -23,17 +27,23 @@ replay: ## Send a recording through a system of its own and account for every ro
 	@go build -o bin/recordings ./run/tools/recordings
 	@exec bin/recordings "$(FILE)"
 
+# Before anything is built.
+.PHONY: checked
+checked:
+	@.ci/check
+
 TESTS ?= ./...
 PAGE_TESTS ?= run/dashboard/test.sh
 .PHONY: test
 test: ## Run all tests with the race detector, and the dashboard's in a browser
+	@.ci/check test
 	@log=$$(mktemp); NOT_TRIED=$$(mktemp); export NOT_TRIED; trap 'rm -f "$$log" "$$NOT_TRIED"' EXIT; failed=0; \
 	go test -race -timeout 40m $(TESTS) 2>&1 | tee "$$log" || failed=1; \
 	$(PAGE_TESTS) 2>&1 | tee -a "$$log" || failed=1; \
 	if ((failed)); then echo "failed:"; grep -aE '^ *--- FAIL|^FAIL|^panic:|✘|^ *FAIL ' "$$log" || true; fi; \
 	sed -n '/^program /!s/^/skipped: /p' "$$NOT_TRIED" | sort -u; \
 	programs=$$(sed -n 's/^program //p' "$$NOT_TRIED" | sort -u | paste -sd, - | sed 's/,/, /g'); \
-	if [[ -n $$programs ]]; then echo "not tried here: $$programs; .ci/install installs them"; fi; exit $$failed
+	if [[ -n $$programs ]]; then echo "NOT TRIED HERE: $$programs; .ci/install installs them"; fi; exit $$failed
 
 BENCHMARKS := edge-gateway:ResidentMemory edge-gateway/gateway:Gateway edge-gateway/gateway:Away \
 	functions/ingest:Instance functions/detect:Observe shared/learn:Train shared/forest:IsolationScoreOneRow \

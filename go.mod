@@ -6,6 +6,7 @@ require (
 	cloud.google.com/go/bigquery v1.86.0
 	cloud.google.com/go/cloudsqlconn v1.26.0
 	cloud.google.com/go/pubsub/v2 v2.8.0
+	cloud.google.com/go/storage v1.70.0
 	filippo.io/edwards25519 v1.2.0
 	github.com/GoogleCloudPlatform/functions-framework-go v1.9.2
 	github.com/caarlos0/env/v11 v11.4.2
@@ -84,7 +85,6 @@ require (
 	cloud.google.com/go/iam v1.14.0
 	cloud.google.com/go/monitoring v1.31.0 // indirect
 	cloud.google.com/go/sql v0.3.0 // indirect
-	cloud.google.com/go/storage v1.70.0
 	github.com/GoogleCloudPlatform/opentelemetry-operations-go/detectors/gcp v1.35.0 // indirect
 	github.com/GoogleCloudPlatform/opentelemetry-operations-go/exporter/metric v0.60.0 // indirect
 	github.com/GoogleCloudPlatform/opentelemetry-operations-go/internal/resourcemapping v0.62.0 // indirect

@@ -183,13 +183,34 @@ func TestMakeTestWithoutOptionalPrograms(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v after %s\n%s", err, time.Since(began), out)
 	}
-	last := regexp.MustCompile(`(?m)^not tried here: (.+); \.ci/install installs them$`).FindStringSubmatch(string(out))
+	last := regexp.MustCompile(`(?m)^NOT TRIED HERE: (.+); \.ci/install installs them$`).FindStringSubmatch(string(out))
 	if last == nil {
 		t.Fatalf("the end names no programs:\n%s", out)
 	}
 	for _, program := range programs {
 		if !slices.Contains(strings.Split(last[1], ", "), program) {
 			t.Errorf("%s is not named: %s", program, last[1])
+		}
+	}
+}
+
+// TestCheckNamesWhatIsMissing runs what make run and make test begin with on a machine that has
+// nothing that they need.
+func TestCheckNamesWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	bare := t.TempDir()
+	for _, tool := range []string{"bash", "sed", "sort", "head", "dirname"} {
+		must.Do(t, os.Symlink(must.Get(exec.LookPath(tool))(t), filepath.Join(bare, tool)))
+	}
+	c := command(t, "exec .ci/check test", "PATH="+bare, "CHROMIUM=")
+	c.Path = filepath.Join(bare, "bash")
+	out, err := c.CombinedOutput()
+	if err == nil {
+		t.Error("it passes")
+	}
+	for _, what := range []string{"Go 1", "npm", "a C compiler", "Chromium"} {
+		if !strings.Contains(string(out), "missing: "+what) {
+			t.Errorf("%s is not named:\n%s", what, out)
 		}
 	}
 }
