@@ -26,6 +26,7 @@ type Config struct {
 	Announce       bool          `env:"MDNS"               envDefault:"true"        help:"let nodes find the gateway by multicast DNS"`
 	NodeMetrics    bool          `env:"NODE_METRICS"       envDefault:"false"       help:"let /metrics have what each node measures"`
 	SourcesFile    string        `env:"SOURCES_FILE"                                help:"file that names who may send batches; without one nobody may"`
+	LiveSocket     string        `env:"LIVE_SOCKET"                                 help:"unix socket on which monitor-gateway watch reads live values, where systemd holds none"`
 	LogLevel       string        `env:"LOG_LEVEL"          envDefault:"info"        help:"debug, info, warn or error"`
 
 	// Google's libraries read these too.

@@ -42,7 +42,7 @@ func run(ctx context.Context, args, environ []string) error {
 	case args[0] == "doctor":
 		return runDoctor(ctx, args[1:], environ, os.Stdout, time.Now)
 	case args[0] == "watch":
-		return runWatch(ctx, args[1:], environ, os.Stdout, time.Now)
+		return runWatch(ctx, args[1:], environ, os.Stdin, os.Stdout, time.Now)
 	case len(args) > 1:
 		return fmt.Errorf("unknown arguments %q: see monitor-gateway help", args)
 	}

@@ -58,7 +58,7 @@ func serve(ctx context.Context, environ []string, clock func() time.Time) error 
 		return err
 	}
 	defer func() { _ = box.Close() }()
-	listener, err := listen(ctx, &s.Config, log)
+	listener, local, err := listen(ctx, &s.Config, log)
 	if err != nil {
 		return err
 	}
@@ -101,6 +101,10 @@ func serve(ctx context.Context, environ []string, clock func() time.Time) error 
 	log.InfoContext(ctx, "serving", "address", listener.Addr().String(), "version", buildVersion(), "backlog", box.Stats().Pending)
 	parts, ctx := errgroup.WithContext(ctx)
 	parts.Go(func() error { return gateway.Serve(ctx, listener, site, log) })
+	if local != nil {
+		standby := func() bool { return s.Announce && announcer.State().Role == announce.RoleStandby }
+		parts.Go(func() error { return site.ServeLive(ctx, local, standby, log) })
+	}
 	parts.Go(func() error {
 		if err := topic.await(ctx); err != nil {
 			site.Unreachable(ctx, err)
@@ -127,28 +131,36 @@ func serve(ctx context.Context, environ []string, clock func() time.Time) error 
 
 // listen returns the socket that systemd holds for the gateway
 // (monitor-gateway.socket), so that connections wait while the program is replaced and
-// none is refused. Without one it opens its own.
-func listen(ctx context.Context, s *Config, log *slog.Logger) (net.Listener, error) {
+// none is refused. Without one it opens its own. local is the unix socket for the watch of
+// this machine, by systemd (monitor-gateway-live.socket) or LIVE_SOCKET; nil without one.
+func listen(ctx context.Context, s *Config, log *slog.Logger) (nodes, local net.Listener, err error) {
 	inherited, err := activation.Listeners()
 	if err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
+		return nil, nil, fmt.Errorf("listen: %w", err)
 	}
 	for _, listener := range inherited {
-		address, ok := listener.Addr().(*net.TCPAddr)
-		if !ok {
-			continue
+		switch address := listener.Addr().(type) {
+		case *net.TCPAddr:
+			if address.Port != s.Port {
+				log.WarnContext(ctx, "the port of monitor-gateway.socket holds, not PORT", "port", address.Port, "setting", s.Port)
+				s.Port = address.Port
+			}
+			nodes = listener
+		case *net.UnixAddr:
+			local = listener
 		}
-		if address.Port != s.Port {
-			log.WarnContext(ctx, "the port of monitor-gateway.socket holds, not PORT", "port", address.Port, "setting", s.Port)
-			s.Port = address.Port
+	}
+	if nodes == nil {
+		if nodes, err = (&net.ListenConfig{}).Listen(ctx, "tcp", ":"+strconv.Itoa(s.Port)); err != nil {
+			return nil, nil, fmt.Errorf("listen: %w", err)
 		}
-		return listener, nil
 	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", ":"+strconv.Itoa(s.Port))
-	if err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
+	if local == nil && s.LiveSocket != "" {
+		if local, err = gateway.ListenLive(ctx, s.LiveSocket); err != nil { // nodes are served all the same
+			log.ErrorContext(ctx, "no watch of this machine can read live values", "error", err.Error())
+		}
 	}
-	return listener, nil
+	return nodes, local, nil
 }
 
 // checks are those of every gateway, for /health.

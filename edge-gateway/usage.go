@@ -24,7 +24,9 @@ func usage(out io.Writer) error {
   monitor-gateway watch --config FILE
                             tell people of the account's incidents until SIGTERM
   monitor-gateway watch test --config FILE
-                            send one message through each step
+                            send one message through each step; init writes a first
+                            configuration, doctor says who would be told of an incident
+                            now, take takes one (watch -h: more)
   monitor-gateway version   print what was built
   monitor-gateway help      print this
 

@@ -1,11 +1,13 @@
 package watch
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -19,6 +21,9 @@ type client struct {
 
 // maxAnswer bounds an answer: 500 changes take about 1 MB.
 const maxAnswer = 16 << 20
+
+// callTimeout bounds a call; a long poll waits for 25 s.
+const callTimeout = 35 * time.Second
 
 // statusError is an answer that is not 200.
 type statusError struct {
@@ -35,34 +40,53 @@ func isStatus(err error, status int) bool {
 
 // get decodes an answer into out, and returns its link to the next page.
 func (c *client) get(ctx context.Context, path string, out any) (link string, err error) {
-	// A long poll waits for 25 s.
-	ctx, cancel := context.WithTimeout(ctx, 40*time.Second)
+	header, err := c.call(ctx, http.MethodGet, path, nil, nil, out)
+	return header.Get("Link"), err
+}
+
+// call sends a request with a body, unless that is nil, and decodes the answer into out, unless
+// that is nil.
+func (c *client) call(ctx context.Context, method, path string, header http.Header, body, out any) (http.Header, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(c.api, "/")+path, nil)
-	if err != nil {
-		return "", fmt.Errorf("call the API: %w", err)
+	var content io.Reader
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return nil, fmt.Errorf("call the API: %w", err)
+		}
+		content = bytes.NewReader(text)
 	}
+	request, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(c.api, "/")+path, content)
+	if err != nil {
+		return nil, fmt.Errorf("call the API: %w", err)
+	}
+	maps.Copy(request.Header, header)
 	request.Header.Set("Authorization", "Bearer "+c.key)
+	request.Header.Set("Content-Type", "application/json")
 	answer, err := c.http.Do(request)
 	if err != nil {
-		return "", fmt.Errorf("call the API: %w", err)
+		return nil, fmt.Errorf("call the API: %w", err)
 	}
 	defer func() { _ = answer.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
 	if err != nil {
-		return "", fmt.Errorf("read %s: %w", path, err)
+		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
-	if answer.StatusCode != http.StatusOK {
+	if answer.StatusCode != http.StatusOK && answer.StatusCode != http.StatusNoContent {
 		var problem struct {
 			Detail string `json:"detail"`
 		}
-		_ = json.Unmarshal(body, &problem)
-		return "", fmt.Errorf("%s: %w", path, &statusError{answer.StatusCode, problem.Detail})
+		_ = json.Unmarshal(text, &problem)
+		return nil, fmt.Errorf("%s: %w", path, &statusError{answer.StatusCode, problem.Detail})
 	}
-	if err := json.Unmarshal(body, out); err != nil {
-		return "", fmt.Errorf("%s: %w", path, err)
+	if out == nil {
+		return answer.Header, nil
 	}
-	return answer.Header.Get("Link"), nil
+	if err := json.Unmarshal(text, out); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return answer.Header, nil
 }
 
 // changes is a part of the log.
@@ -97,18 +121,21 @@ func (c *client) incident(ctx context.Context, id int64) (found Incident, err er
 	return found, err
 }
 
-// rooms returns the names of the account's rooms.
-func (c *client) rooms(ctx context.Context) (map[int64]string, error) {
-	var overview struct {
-		Rooms []struct {
-			ID   int64  `json:"id"`
-			Name string `json:"name"`
-		} `json:"rooms"`
-	}
-	_, err := c.get(ctx, "/api/v1/overview", &overview)
-	names := map[int64]string{}
-	for _, room := range overview.Rooms {
-		names[room.ID] = room.Name
-	}
-	return names, err
+// heartbeat reports that the watch runs. Ages are in seconds.
+type heartbeat struct {
+	Name        string `json:"name"`
+	LastPoll    int64  `json:"last_poll_age_s"`
+	LastSuccess *int64 `json:"last_success_age_s"`
+	QueueAge    int64  `json:"queue_age_s"`
+}
+
+func (c *client) heartbeat(ctx context.Context, h heartbeat) error {
+	_, err := c.call(ctx, http.MethodPost, "/api/v1/watches/heartbeat", nil, h, nil)
+	return err
+}
+
+// take takes an incident.
+func (c *client) take(ctx context.Context, id int64) error {
+	_, err := c.call(ctx, http.MethodPost, fmt.Sprintf("/api/v1/incidents/%d/actions", id), nil, map[string]string{"action": "take"}, nil)
+	return err
 }

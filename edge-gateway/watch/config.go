@@ -35,9 +35,13 @@ type Config struct {
 	API     string `yaml:"api"`      // address of the API
 	KeyFile string `yaml:"key_file"` // holds the API key
 	State   string `yaml:"state"`    // folder of the journal
+	Gateway string `yaml:"gateway"`  // unix socket of this machine's gateway; without one nothing is judged on site
 	Steps   []Step `yaml:"steps"`
 
+	Shutdowns []Shutdown `yaml:"shutdowns"`
+
 	key      string
+	environ  []string // of commands
 	document *yaml.Node
 }
 
@@ -80,6 +84,9 @@ const (
 	defaultTimeout = 30 * time.Second
 	defaultAtMost  = 30
 	maxAfter       = 24 * time.Hour
+	minAbove       = 25.0 // °C
+
+	defaultStageTimeout = 5 * time.Minute
 )
 
 // Load reads and checks a configuration. Each problem names its line. Commands get PATH and HOME
@@ -98,12 +105,13 @@ func Load(path string, environ []string) (*Config, error) {
 	if err := yaml.Unmarshal(text, c.document); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	for i := range c.Steps {
-		for _, variable := range environ {
-			if strings.HasPrefix(variable, "PATH=") || strings.HasPrefix(variable, "HOME=") {
-				c.Steps[i].environ = append(c.Steps[i].environ, variable)
-			}
+	for _, variable := range environ {
+		if strings.HasPrefix(variable, "PATH=") || strings.HasPrefix(variable, "HOME=") {
+			c.environ = append(c.environ, variable)
 		}
+	}
+	for i := range c.Steps {
+		c.Steps[i].environ = c.environ
 	}
 	if err := c.validate(); err != nil {
 		return nil, fmt.Errorf("%s:\n%w", path, err)
@@ -196,26 +204,66 @@ func (c *Config) validate() error {
 			check(err == nil, fmt.Sprint(err), "steps", i, "command")
 		}
 	}
+	c.validateShutdowns(check)
 	return errors.Join(errs...)
 }
 
-// resolve finds the rooms that steps name.
+func (c *Config) validateShutdowns(check func(ok bool, rule string, path ...any)) {
+	names := map[string]bool{}
+	for i := range c.Shutdowns {
+		d := &c.Shutdowns[i]
+		check(d.Name != "" && !names[d.Name], "must be given, and be this shutdown's alone", "shutdowns", i, "name")
+		names[d.Name] = true
+		check(c.Gateway != "", "must be given with shutdowns: they follow this gateway's readings alone", "gateway")
+		check(d.Room != "", "must be given", "shutdowns", i, "room")
+		check(d.Above >= minAbove && d.Above <= maxPossible, "must be from 25 to 80 °C", "shutdowns", i, "above")
+		check(d.For >= time.Minute && d.For <= incident.MaxFor, "must be from 1m to 1h", "shutdowns", i, "for")
+		check(len(d.Stages) > 0, "must have at least one stage", "shutdowns", i, "stages")
+		if d.DryRun == nil {
+			d.DryRun = new(true)
+		}
+		var after time.Duration
+		for j := range d.Stages {
+			s := &d.Stages[j]
+			s.Name, s.Timeout = cmp.Or(s.Name, strconv.Itoa(j+1)), cmp.Or(s.Timeout, defaultStageTimeout)
+			check(s.After >= after && s.After <= maxAfter, "must be from that of the stage before to 24h", "shutdowns", i, "stages", j, "after")
+			after = s.After
+			check(s.Timeout > 0 && s.Timeout <= time.Hour, "must be from 0s to 1h", "shutdowns", i, "stages", j, "timeout")
+			_, err := exec.LookPath(cmp.Or(append(s.Command, "")[0], "(none)"))
+			check(err == nil, fmt.Sprint(err), "shutdowns", i, "stages", j, "command")
+		}
+	}
+}
+
+// resolve finds the rooms that steps and shutdowns name.
 func (c *Config) resolve(rooms map[int64]string) error {
 	var errs []error
+	find := func(name string, path ...any) (found []int64) {
+		for id, known := range rooms {
+			if name == known || name == strconv.FormatInt(id, 10) {
+				found = append(found, id)
+			}
+		}
+		if len(found) == 0 {
+			errs = append(errs, fmt.Errorf("line %d: no room is called %q; there are %q", c.line(path...), name, slices.Sorted(maps.Values(rooms))))
+		}
+		return found
+	}
 	for i := range c.Steps {
 		s := &c.Steps[i]
 		s.rooms = nil
 		for j, name := range s.Rooms {
-			found := len(s.rooms)
-			for id, known := range rooms {
-				if name == known || name == strconv.FormatInt(id, 10) {
-					s.rooms = append(s.rooms, id)
-				}
-			}
-			if len(s.rooms) == found {
-				errs = append(errs, fmt.Errorf("line %d: no room is called %q; there are %q",
-					c.line("steps", i, "rooms", j), name, slices.Sorted(maps.Values(rooms))))
-			}
+			s.rooms = append(s.rooms, find(name, "steps", i, "rooms", j)...)
+		}
+	}
+	for i := range c.Shutdowns {
+		d := &c.Shutdowns[i]
+		switch found := find(d.Room, "shutdowns", i, "room"); len(found) {
+		case 0:
+		case 1:
+			d.room = found[0]
+		default:
+			errs = append(errs, fmt.Errorf("line %d: several rooms are called %q; give the id", c.line("shutdowns", i, "room"), d.Room))
 		}
 	}
 	return errors.Join(errs...)
@@ -305,6 +353,8 @@ func (s *Step) due(now time.Time) time.Time {
 // wants reports whether a step tells of an incident, and else why not.
 func (s *Step) wants(i *Incident) (why string, wanted bool) {
 	switch {
+	case i.Cause == blind: // whatever the room may be
+		return "", true
 	case len(s.rooms) > 0 && (i.RoomID == nil || !slices.Contains(s.rooms, *i.RoomID)):
 		return fmt.Sprintf("its rooms are %q", s.Rooms), false
 	case len(s.Causes) > 0 && !slices.Contains(s.Causes, i.Cause):

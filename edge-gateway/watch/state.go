@@ -22,11 +22,14 @@ type Incident struct {
 	State       string            `json:"state"`
 	Silenced    bool              `json:"silenced"`
 	Late        bool              `json:"late"`
+	Drill       bool              `json:"drill"`
 	StartTime   time.Time         `json:"start_time"`
 	EndTime     *time.Time        `json:"end_time"`
 	Worst       struct {
 		Reason string `json:"reason"`
 	} `json:"worst"`
+
+	OnSite bool `json:"on_site,omitempty"` // judged by the watch itself
 }
 
 // Change is an entry of the API's log of incidents.
@@ -34,6 +37,7 @@ type Change struct {
 	Number     int64          `json:"number"`
 	Event      incident.Event `json:"event"`
 	Calls      bool           `json:"calls"`
+	At         time.Time      `json:"at"`
 	IncidentID int64          `json:"incident_id"`
 	Incident   *Incident      `json:"incident"`
 }
@@ -41,11 +45,13 @@ type Change struct {
 // Message is what a person or a command is told.
 type Message struct {
 	ID         int64     `json:"id"`    // the same when it is sent again
-	Event      string    `json:"event"` // start, again, end, gap or test
+	Event      string    `json:"event"` // start, again, end, shutdown, gap or test
 	IncidentID int64     `json:"incident_id,omitempty"`
 	Room       string    `json:"room,omitempty"`
 	Cause      string    `json:"cause,omitempty"`
 	Severity   string    `json:"severity,omitempty"`
+	Drill      bool      `json:"drill,omitempty"`
+	OnSite     bool      `json:"on_site,omitempty"` // judged by the watch itself
 	Start      time.Time `json:"start,omitzero"`
 	Title      string    `json:"title"`
 	Text       string    `json:"text"`
@@ -66,20 +72,24 @@ func (j job) urgent() bool {
 // told is what was said of a lasting incident.
 type told struct {
 	Incident Incident       `json:"incident"`
-	Calls    int            `json:"calls"`  // how often it has called
-	Called   map[string]int `json:"called"` // the last of its calls that a step has a message of
-	Told     map[string]int `json:"told"`   // messages of its calls that a step has sent, or will
+	Calls    int            `json:"calls"`           // how often it has called
+	Called   map[string]int `json:"called"`          // the last of its calls that a step has a message of
+	Told     map[string]int `json:"told"`            // messages of its calls that a step has sent, or will
+	Ended    bool           `json:"ended,omitempty"` // on site, and people were told
 }
 
 // state is the journal: one file, replaced at once.
 type state struct {
-	Cursor    int64                  `json:"cursor"` // -1 before the first poll
-	Last      int64                  `json:"last"`   // message
-	Incidents map[int64]*told        `json:"incidents"`
-	Queue     []job                  `json:"queue"`
-	Sent      map[string][]time.Time `json:"sent"` // within the last hour, by step
-	Held      map[string]bool        `json:"held"` // steps whose next message is a digest
-	Rooms     map[int64]string       `json:"rooms"`
+	Cursor    int64                   `json:"cursor"` // -1 before the first poll
+	Last      int64                   `json:"last"`   // message
+	Incidents map[int64]*told         `json:"incidents"`
+	Queue     []job                   `json:"queue"`
+	Sent      map[string][]time.Time  `json:"sent"`               // within the last hour, by step
+	Held      map[string]bool         `json:"held"`               // steps whose next message is a digest
+	Succeeded time.Time               `json:"succeeded,omitzero"` // when a message was last sent
+	Judged    []*judged               `json:"judged,omitempty"`
+	Alone     int64                   `json:"alone,omitempty"`     // the last id of an incident that only the watch has, below 0
+	Shutdowns map[string]*shutdownRun `json:"shutdowns,omitempty"` // by the name of the shutdown
 }
 
 func (s *state) enqueue(step string, due time.Time, m Message) {
@@ -94,6 +104,12 @@ func (s *state) apply(steps []Step, c Change, now time.Time) {
 	if i == nil || c.Event == incident.EventEnded || c.Event == incident.EventWithdrawn {
 		s.end(c.IncidentID, i, now)
 		return
+	}
+	if i.ID > 0 && s.Incidents[i.ID] == nil {
+		s.recognise(i)
+	}
+	if i.ID > 0 && c.Calls && s.knew(c) {
+		c.Calls = false
 	}
 	k := s.Incidents[i.ID]
 	if k == nil {
@@ -111,7 +127,7 @@ func (s *state) apply(steps []Step, c Change, now time.Time) {
 		s.withdraw(k, now)
 		return
 	}
-	if i.Silenced || i.Late || !c.Calls && i.State != "open" {
+	if i.Silenced || i.Late || !c.Calls && (i.State != "open" || k.Ended) {
 		return
 	}
 	for n := range steps {
@@ -162,6 +178,16 @@ func (s *state) end(id int64, now *Incident, at time.Time) {
 func (s *state) merge(from, into int64) {
 	k, whole := s.Incidents[from], s.Incidents[into]
 	delete(s.Incidents, from)
+	for n := range s.Queue {
+		if s.Queue[n].IncidentID == from {
+			s.Queue[n].IncidentID = into
+		}
+	}
+	for _, run := range s.Shutdowns {
+		if run.IncidentID == from {
+			run.IncidentID = into
+		}
+	}
 	if whole == nil {
 		s.Incidents[into] = k
 		return
@@ -208,12 +234,23 @@ func (s *state) next(step *Step, blocked map[int64]time.Time, now time.Time) ([]
 	return nil, min(wait, sent[0].Add(time.Hour).Sub(now))
 }
 
+// waiting returns since when the oldest message waits that should have been sent.
+func (s *state) waiting(now time.Time) (age time.Duration) {
+	for _, j := range s.Queue {
+		if !s.Held[j.Step] { // what waits for a digest waits on purpose
+			age = max(age, now.Sub(j.Due))
+		}
+	}
+	return age
+}
+
 // sent takes messages out of the queue.
 func (s *state) sent(step string, batch []job, now time.Time) {
 	s.Queue = slices.DeleteFunc(s.Queue, func(j job) bool {
 		return slices.ContainsFunc(batch, func(b job) bool { return b.ID == j.ID })
 	})
 	s.Sent[step] = append(s.Sent[step], now)
+	s.Succeeded = now
 	if len(batch) > 1 {
 		s.Held[step] = false
 	}
@@ -228,9 +265,12 @@ func message(event string, i *Incident) Message {
 		}
 	}
 	m := Message{
-		Event: event, IncidentID: i.ID, Room: room, Cause: string(i.Cause), Severity: string(i.Severity), Start: i.StartTime,
+		Event: event, IncidentID: i.ID, Room: room, Cause: string(i.Cause), Severity: string(i.Severity), Start: i.StartTime, Drill: i.Drill, OnSite: i.OnSite,
 	}
 	what := room + ": " + strings.ReplaceAll(string(i.Cause), "_", " ")
+	if i.Cause == blind {
+		what = blindTitle
+	}
 	prefix := strings.ToUpper(string(i.Severity))
 	switch {
 	case event == "end":
@@ -241,11 +281,20 @@ func message(event string, i *Incident) Message {
 	if event == "again" {
 		prefix += " again"
 	}
+	if i.Drill {
+		prefix = "DRILL, " + prefix
+	}
 	m.Title = prefix + ": " + what
+	if i.OnSite {
+		m.Title += judgedOnSite
+	}
 	span := "Since " + i.StartTime.UTC().Format("2006-01-02 15:04 MST")
 	if i.EndTime != nil {
 		span = "From " + i.StartTime.UTC().Format("2006-01-02 15:04") + " to " + i.EndTime.UTC().Format("2006-01-02 15:04 MST")
 	}
-	m.Text = fmt.Sprintf("%s\n%s\nIncident %d.", i.Worst.Reason, span, i.ID)
+	m.Text = i.Worst.Reason + "\n" + span
+	if i.ID > 0 {
+		m.Text += fmt.Sprintf("\nIncident %d.", i.ID)
+	}
 	return m
 }

@@ -5,10 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,29 +31,40 @@ const (
 	giveUpAfter    = 24 * time.Hour   // a message is dropped, and the log says so
 	apiRetry       = 2 * time.Second  //
 	notMissed      = 10 * time.Minute // how long the API may be away until a gap of the log is looked for
+	heartbeatEvery = time.Minute
 )
 
 // Watch follows an account's incidents and tells them.
 type Watch struct {
-	config *Config
-	client *client
-	clock  func() time.Time
-	log    *slog.Logger
-	wake   map[string]chan struct{} // by step
+	config  *Config
+	client  *client
+	gateway *http.Client // of this machine; nil without one
+	clock   func() time.Time
+	log     *slog.Logger
+	wake    map[string]chan struct{} // by step
 
-	mu    sync.Mutex
-	state state
+	mu         sync.Mutex
+	state      state
+	site       site
+	live       live
+	answered   time.Time // when the API last did
+	polled     time.Time // when the log of changes was last read
+	overviewAt time.Time // when the overview was asked for
+	late       bool      // the service says so of itself
+	why        string    // the watch judges on site
+	complaints map[string]bool
 }
 
-// Open reads the journal, and checks the configuration's rooms by the API, or by the journal
-// while the API is away. Nobody else may use the journal until close is called.
+// Open reads the journal, and checks the configuration's rooms by the API, or by what is kept
+// of it while it is away. Nobody else may use the journal until close is called.
 func Open(ctx context.Context, c *Config, transport *http.Client, clock func() time.Time, log *slog.Logger) (w *Watch, closeJournal func(), err error) {
 	lock := flock.New(filepath.Join(c.State, "lock"))
 	if locked, err := lock.TryLock(); err != nil || !locked {
 		return nil, nil, errors.Join(fmt.Errorf("%s is in use by another watch, or cannot be written", c.State), err)
 	}
 	closeJournal = func() { _ = lock.Close() }
-	w = &Watch{config: c, client: &client{transport, c.API, c.key}, clock: clock, log: log, wake: map[string]chan struct{}{}}
+	w = &Watch{config: c, client: &client{transport, c.API, c.key}, clock: clock, log: log, wake: map[string]chan struct{}{}, complaints: map[string]bool{}}
+	w.connect()
 	if err := w.load(ctx); err != nil {
 		closeJournal()
 		return nil, nil, err
@@ -58,38 +72,51 @@ func Open(ctx context.Context, c *Config, transport *http.Client, clock func() t
 	return w, closeJournal, nil
 }
 
-func (w *Watch) journal() string { return filepath.Join(w.config.State, "journal.json") }
+// read reads a file of the watch's folder, unless it is not there.
+func (c *Config) read(name string, into any) error {
+	text, err := os.ReadFile(filepath.Join(c.State, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, into)
+	}
+	if err != nil {
+		return fmt.Errorf("read the journal: %s: %w", name, err)
+	}
+	return nil
+}
 
 func (w *Watch) load(ctx context.Context) error {
-	w.state = state{Cursor: -1, Incidents: map[int64]*told{}, Sent: map[string][]time.Time{}, Held: map[string]bool{}}
-	text, err := os.ReadFile(w.journal())
-	if err == nil {
-		err = json.Unmarshal(text, &w.state)
+	w.state = state{Cursor: -1, Incidents: map[int64]*told{}, Sent: map[string][]time.Time{}, Held: map[string]bool{}, Shutdowns: map[string]*shutdownRun{}}
+	if err := errors.Join(w.config.read(journalFile, &w.state), w.config.read(siteFile, &w.site)); err != nil {
+		return err
 	}
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("read the journal: %w", err)
-	}
-	rooms, err := w.client.rooms(ctx)
+	w.answered, w.overviewAt = w.clock(), w.clock() // it has time to answer
+	seen, _, err := w.client.overview(ctx, "")
 	if err == nil {
-		w.state.Rooms = rooms
-	} else if w.state.Rooms == nil {
+		w.site.Rooms, w.site.Sensors, w.late = seen.names(), seen.Sensors, seen.Probe.Late
+	} else if w.site.Rooms == nil {
 		return fmt.Errorf("the first start needs the API: %w", err)
 	}
 	for i := range w.config.Steps {
 		w.wake[w.config.Steps[i].Name] = make(chan struct{}, 1)
 	}
-	return w.config.resolve(w.state.Rooms)
+	return w.config.resolve(w.site.Rooms)
 }
 
 // change changes the state, saves it, and wakes the steps. While the disk fails the watch goes on
 // from memory: what is lost with that is read again, since the cursor on the disk is older.
-func (w *Watch) change(ctx context.Context, change func(s *state)) {
+// A change that reports false has changed nothing that must be kept.
+func (w *Watch) change(ctx context.Context, change func(s *state) bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	change(&w.state)
+	if !change(&w.state) {
+		return
+	}
 	text, err := json.Marshal(&w.state)
 	if err == nil {
-		err = keep.File(w.journal(), text)
+		err = keep.File(filepath.Join(w.config.State, journalFile), text)
 	}
 	if err != nil {
 		w.log.ErrorContext(ctx, "the journal cannot be written: after a crash messages are repeated", "error", err.Error())
@@ -109,7 +136,49 @@ func (w *Watch) Run(ctx context.Context) error {
 		parts.Go(func() error { w.tell(ctx, &w.config.Steps[i]); return nil })
 	}
 	parts.Go(func() error { w.follow(ctx); return nil })
+	parts.Go(func() error { w.report(ctx); return nil })
+	parts.Go(func() error { w.refresh(ctx); return nil })
+	if w.gateway != nil {
+		parts.Go(func() error {
+			for ; ctx.Err() == nil; pause(ctx, judgeEvery) {
+				w.look(ctx)
+			}
+			return nil
+		})
+		for i := range w.config.Shutdowns {
+			parts.Go(func() error { w.protect(ctx, &w.config.Shutdowns[i]); return nil })
+		}
+	}
 	return parts.Wait() //nolint:wrapcheck // no part fails
+}
+
+// report sends a heartbeat each minute.
+func (w *Watch) report(ctx context.Context) {
+	age := func(t time.Time) int64 { return max(0, int64(w.clock().Sub(t).Seconds())) }
+	for ; ctx.Err() == nil; pause(ctx, heartbeatEvery) {
+		w.mu.Lock()
+		beat := heartbeat{Name: w.config.Name, LastPoll: age(w.polled), QueueAge: int64(w.state.waiting(w.clock()).Seconds())}
+		if !w.state.Succeeded.IsZero() {
+			beat.LastSuccess = new(age(w.state.Succeeded))
+		}
+		if w.polled.IsZero() {
+			beat.LastPoll = 0 // it has just started
+		}
+		w.mu.Unlock()
+		w.complain(ctx, "heartbeats fail", w.client.heartbeat(ctx, beat))
+	}
+}
+
+// complain logs an error that has not been logged since the same last succeeded, and reports
+// whether there is one.
+func (w *Watch) complain(ctx context.Context, what string, err error) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err != nil && ctx.Err() == nil && !w.complaints[what] {
+		w.log.WarnContext(ctx, what, "error", err.Error())
+	}
+	w.complaints[what] = err != nil
+	return err != nil
 }
 
 // follow reads the log of changes.
@@ -131,8 +200,7 @@ func (w *Watch) follow(ctx context.Context) {
 			w.gap(ctx)
 			reconciled, err = time.Time{}, nil
 		}
-		if err != nil && ctx.Err() == nil {
-			w.log.WarnContext(ctx, "the API does not answer", "error", err.Error())
+		if w.complain(ctx, "the API does not answer", err) {
 			pause(ctx, apiRetry)
 		}
 	}
@@ -158,14 +226,13 @@ func (w *Watch) poll(ctx context.Context, lookForGap, mayWait bool) error {
 			w.tellGap(ctx)
 		}
 	}
-	if part.Next == after {
-		return nil
-	}
-	w.change(ctx, func(s *state) {
+	w.change(ctx, func(s *state) bool {
+		w.answered, w.polled = w.clock(), w.clock()
 		for _, c := range part.Changes {
 			s.apply(w.config.Steps, c, w.clock())
 		}
 		s.Cursor = part.Next
+		return part.Next != after
 	})
 	return nil
 }
@@ -173,17 +240,18 @@ func (w *Watch) poll(ctx context.Context, lookForGap, mayWait bool) error {
 // gap goes on at the end of a log that does not have the cursor: it is another one.
 func (w *Watch) gap(ctx context.Context) {
 	w.tellGap(ctx)
-	w.change(ctx, func(s *state) { s.Cursor = -1 })
+	w.change(ctx, func(s *state) bool { s.Cursor = -1; return true })
 }
 
 func (w *Watch) tellGap(ctx context.Context) {
-	w.change(ctx, func(s *state) {
+	w.change(ctx, func(s *state) bool {
 		for i := range w.config.Steps {
 			s.enqueue(w.config.Steps[i].Name, w.clock(), Message{
 				Event: "gap", Title: "The log of incidents has a gap",
 				Text: "What happened since " + w.config.Name + " last read it is not known. What lasts now is told next.",
 			})
 		}
+		return true
 	})
 }
 
@@ -203,8 +271,11 @@ func (w *Watch) reconcile(ctx context.Context) (quiet bool, err error) {
 		present[i.ID] = true
 	}
 	over := map[int64]*Incident{}
-	for id := range w.state.Incidents { // only this goroutine changes it
-		if present[id] {
+	w.mu.Lock()
+	known := slices.Collect(maps.Keys(w.state.Incidents))
+	w.mu.Unlock()
+	for _, id := range known {
+		if present[id] || id < 0 {
 			continue
 		}
 		found, err := w.client.incident(ctx, id)
@@ -216,7 +287,7 @@ func (w *Watch) reconcile(ctx context.Context) (quiet bool, err error) {
 			over[id] = nil
 		}
 	}
-	w.change(ctx, func(s *state) {
+	w.change(ctx, func(s *state) bool {
 		for i := range lasting {
 			s.apply(w.config.Steps, Change{IncidentID: lasting[i].ID, Incident: &lasting[i]}, w.clock())
 		}
@@ -229,6 +300,7 @@ func (w *Watch) reconcile(ctx context.Context) (quiet bool, err error) {
 				s.apply(w.config.Steps, Change{Event: incident.EventEnded, IncidentID: id, Incident: now}, w.clock())
 			}
 		}
+		return true
 	})
 	return true, nil
 }
@@ -271,7 +343,7 @@ func (w *Watch) tell(ctx context.Context, step *Step) {
 			delete(blocked, j.IncidentID)
 			delete(failures, j.IncidentID)
 		}
-		w.change(ctx, func(s *state) { s.sent(step.Name, batch, now) })
+		w.change(ctx, func(s *state) bool { s.sent(step.Name, batch, now); return true })
 	}
 }
 

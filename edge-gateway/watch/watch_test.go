@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -57,6 +59,24 @@ type service struct {
 	mu      sync.Mutex
 	log     []Change
 	present map[int64]Incident
+	sensors []sensor
+	rules   []rule
+	windows []window
+	late    bool
+	wait    time.Duration // of a long poll
+	beats   []heartbeat
+}
+
+func (s *service) site() *site {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &site{Rooms: map[int64]string{1: "Hall A", 2: "Hall B"}, Sensors: slices.Clone(s.sensors), Rules: s.rules, Windows: s.windows}
+}
+
+func (s *service) setLate(late bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.late = late
 }
 
 func (s *service) add(event incident.Event, calls bool, change func(*Incident), i Incident) {
@@ -76,14 +96,26 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var answer any
 	switch query := r.URL.Query(); r.URL.Path {
 	case "/api/v1/overview":
-		answer = map[string]any{"rooms": []map[string]any{{"id": 1, "name": "Hall A"}, {"id": 2, "name": "Hall B"}}}
+		answer = map[string]any{
+			"rooms": []map[string]any{{"id": 1, "name": "Hall A"}, {"id": 2, "name": "Hall B"}}, "sensors": s.sensors, "probe": map[string]bool{"late": s.late},
+		}
+	case "/api/v1/rules":
+		answer = s.rules
+	case "/api/v1/maintenance":
+		answer = s.windows
+	case "/api/v1/watches/heartbeat":
+		var beat heartbeat
+		_ = json.NewDecoder(r.Body).Decode(&beat)
+		s.beats = append(s.beats, beat)
+		w.WriteHeader(http.StatusNoContent)
+		return
 	case "/api/v1/incidents/changes":
 		after, _ := strconv.Atoi(query.Get("after"))
 		limit, _ := strconv.Atoi(query.Get("limit"))
 		if query.Get("wait_s") != "0" && after == len(s.log) {
 			s.mu.Unlock()
 			select {
-			case <-time.After(20 * time.Millisecond):
+			case <-time.After(cmp.Or(s.wait, 20*time.Millisecond)):
 			case <-r.Context().Done():
 			}
 			s.mu.Lock()

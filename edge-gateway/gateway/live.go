@@ -1,0 +1,107 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"syscall"
+	"time"
+
+	"coldaisle.dev/shared/httpserver"
+	"coldaisle.dev/shared/reading"
+)
+
+// Live is what the gateway has heard itself, for the watch on the same machine. Its values are
+// the nodes' own, without the corrections that the service has.
+type Live struct {
+	Time    time.Time  `json:"time"`             // by the gateway's clock, which dates readings
+	Standby bool       `json:"standby,omitzero"` // another gateway of the pair has the name
+	Uplink  string     `json:"uplink,omitzero"`  // why Pub/Sub does not take readings
+	Nodes   []LiveNode `json:"nodes"`            // that have sent a reading
+}
+
+// LiveNode is a node and its readings of the last hour.
+type LiveNode struct {
+	NodeID string      `json:"node_id"`
+	Points []LivePoint `json:"points"` // in order of their time
+}
+
+// LivePoint is a reading; a value that it lacks is null.
+type LivePoint struct {
+	Time        time.Time `json:"time"`
+	Temperature *float64  `json:"temperature"` // °C
+	Humidity    *float64  `json:"humidity"`    // %
+}
+
+// Live returns the readings that are later than a time.
+func (g *Gateway) Live(since time.Time, standby bool) Live {
+	live := Live{Time: g.sender.clock().UTC(), Standby: standby, Nodes: g.nodes.live(since)}
+	if down, _, reason := g.sender.uplink.state(); down {
+		live.Uplink = reason
+	}
+	return live
+}
+
+func (n *nodeTable) live(since time.Time) []LiveNode {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	found := make([]LiveNode, 0, len(n.known))
+	given := func(value int16) *float64 {
+		if v := valueOf(value); reading.Has(v) {
+			return &v
+		}
+		return nil
+	}
+	for id, known := range n.known {
+		if len(known.window.entries) == 0 {
+			continue
+		}
+		node := LiveNode{NodeID: id, Points: []LivePoint{}}
+		for _, e := range known.window.entries {
+			if at := timeOfMicros(e.at); at.After(since) {
+				node.Points = append(node.Points, LivePoint{Time: at, Temperature: given(e.temperature), Humidity: given(e.humidity)})
+			}
+		}
+		found = append(found, node)
+	}
+	return found
+}
+
+// LiveHandler answers GET /live?since=TIME.
+func (g *Gateway) LiveHandler(standby func() bool) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /live", func(w http.ResponseWriter, r *http.Request) {
+		since, err := time.Parse(time.RFC3339Nano, r.URL.Query().Get("since"))
+		if err != nil {
+			since = time.Time{}
+		}
+		write(w, http.StatusOK, g.Live(since, standby()))
+	})
+	return mux
+}
+
+// ListenLive opens a socket of this user alone, in the place of one that an earlier process left.
+func ListenLive(ctx context.Context, path string) (net.Listener, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("replace the socket of live values: %w", err)
+	}
+	before := syscall.Umask(0o077)
+	defer syscall.Umask(before)
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("listen for the watch: %w", err)
+	}
+	return listener, nil
+}
+
+// ServeLive answers the watch on a unix socket until the context ends. Who may open the socket
+// is a matter of its owner and mode.
+func (g *Gateway) ServeLive(ctx context.Context, listener net.Listener, standby func() bool, log *slog.Logger) error {
+	server := &http.Server{Handler: g.LiveHandler(standby), ReadTimeout: 10 * time.Second, WriteTimeout: 20 * time.Second}
+	return httpserver.Run(ctx, listener, server, log, slog.LevelDebug)
+}

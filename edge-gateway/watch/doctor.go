@@ -1,0 +1,181 @@
+package watch
+
+import (
+	"context"
+	_ "embed" // the example
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nicholas-fedor/shoutrrr"
+
+	"coldaisle.dev/shared/incident"
+)
+
+// Question is what the doctor is asked: what would happen if an incident began now.
+type Question struct {
+	Room     string // name or id
+	Cause    incident.Cause
+	Severity incident.Severity
+}
+
+// Doctor prints what the watch would do now, step by step, and why not. It changes nothing, and
+// works beside a watch that runs. It returns an error if nobody would be told.
+func Doctor(ctx context.Context, c *Config, transport *http.Client, q Question, now time.Time, out io.Writer) error {
+	w := &Watch{config: c, client: &client{transport, c.API, c.key}, clock: func() time.Time { return now }, wake: map[string]chan struct{}{}}
+	w.connect()
+	say := func(format string, values ...any) { _, _ = fmt.Fprintf(out, format+"\n", values...) }
+	if err := w.load(ctx); err != nil {
+		return err
+	}
+	var room int64
+	for id, name := range w.site.Rooms {
+		if q.Room == name || q.Room == fmt.Sprint(id) {
+			room = id
+		}
+	}
+	switch {
+	case room == 0:
+		return fmt.Errorf("no room is called %q; there are %q", q.Room, slices.Sorted(maps.Values(w.site.Rooms)))
+	case !slices.Contains(causes(), q.Cause):
+		return fmt.Errorf("%q is no cause; there are %v", q.Cause, causes())
+	}
+	name := w.site.Rooms[room]
+	_, _, err := w.client.overview(ctx, "")
+	say("The API %s.", orNot(err, "answers"))
+	if w.gateway != nil {
+		heard, err := w.listen(ctx)
+		say("The gateway %s.", orNot(err, "answers"))
+		if w.live.err = err; err == nil {
+			w.live.hear(heard, &w.site, now)
+			if heard.Standby {
+				say("It is the standby of a pair: the other one judges on site.")
+			}
+		}
+	} else {
+		say("No gateway is set: while the API is away nothing is judged.")
+	}
+	if age := w.state.waiting(now); age > 0 {
+		say("The oldest message waits for %s.", incident.InWords(age))
+	}
+	begins := &Incident{RoomID: &room, RoomName: &name, Cause: q.Cause, Severity: q.Severity, Phase: "actual", State: "open", StartTime: now}
+	say("If an incident began now: %s", message("start", begins).Title)
+	silenced, reached := w.site.silenced(room, now), 0
+	for i := range c.Steps {
+		step := &c.Steps[i]
+		why, wanted := step.wants(begins)
+		due := step.due(now)
+		sent := slices.DeleteFunc(slices.Clone(w.state.Sent[step.Name]), func(t time.Time) bool { return now.Sub(t) >= time.Hour })
+		switch {
+		case silenced:
+			say("  %s: no, a maintenance window silences the room", step.Name)
+		case !wanted:
+			say("  %s: no, %s", step.Name, why)
+		case len(sent) >= step.AtMost && q.Severity != incident.Critical:
+			reached++
+			say("  %s: with the next digest, %d messages were sent within the hour", step.Name, len(sent))
+		case due.After(now):
+			reached++
+			say("  %s: at %s, unless somebody takes it or it ends before", step.Name, due.In(step.zone).Format("Mon 2006-01-02 15:04:05 MST"))
+		default:
+			reached++
+			say("  %s: at once", step.Name)
+		}
+	}
+	for i := range c.Shutdowns {
+		d := &c.Shutdowns[i]
+		if d.room != room {
+			continue
+		}
+		delete(w.state.Shutdowns, d.Name)
+		w.state.Incidents = map[int64]*told{1: {Incident: Incident{ID: 1, RoomID: &room, Cause: incident.TooHot}}}
+		stage, why := w.state.due(d, &w.site, &w.live, err != nil, now)
+		switch {
+		case q.Cause != incident.TooHot:
+			say("  shutdown %s: no, it is for too_hot", d.Name)
+		case stage == nil:
+			say("  shutdown %s: no, %s", d.Name, why)
+		case *d.DryRun:
+			say("  shutdown %s: it would only tell, dry_run is set", d.Name)
+		default:
+			say("  shutdown %s: at once, stage %s", d.Name, stage.Name)
+		}
+	}
+	if reached == 0 {
+		return errors.New("nobody would be told")
+	}
+	return nil
+}
+
+func orNot(err error, answers string) string {
+	if err != nil {
+		return "does not answer: " + err.Error()
+	}
+	return answers
+}
+
+// Take takes an incident, for a command that a pager calls.
+func Take(ctx context.Context, c *Config, transport *http.Client, id int64) error {
+	return (&client{transport, c.API, c.key}).take(ctx, id)
+}
+
+// connect opens the gateway's socket when it is asked.
+func (w *Watch) connect() {
+	if w.config.Gateway == "" {
+		return
+	}
+	w.gateway = &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", w.config.Gateway)
+	}}}
+}
+
+// Group is that of the watch's user, by the package.
+const Group = "monitor-gateway-watch"
+
+//go:embed watch.example.yaml
+var example string
+
+// Init writes a configuration with one step, its key and the URL of its notification service,
+// each into a file that only root and the watch's group may read. It replaces no configuration.
+func Init(ctx context.Context, path string, answers Answers, transport *http.Client) error {
+	folder := filepath.Dir(path)
+	if _, err := os.Stat(path); err == nil {
+		return fmt.Errorf("%s is there already: edit it", path)
+	}
+	if _, err := shoutrrr.CreateSender(answers.URL); err != nil {
+		return errors.New("no notification service understands the URL: " + redact(err, answers.URL))
+	}
+	if err := (&client{transport, answers.API, answers.Key}).heartbeat(ctx, heartbeat{Name: answers.Name}); err != nil {
+		return fmt.Errorf("the API does not take the key: %w", err)
+	}
+	name, err := json.Marshal(answers.Name)
+	if err != nil {
+		return fmt.Errorf("write the name: %w", err)
+	}
+	text := strings.NewReplacer(`"Zurich"`, string(name), "https://coldaisle.example.com", answers.API, "/etc/monitor-gateway/", folder+"/").Replace(example)
+	group := -1
+	if found, err := user.LookupGroup(Group); err == nil {
+		group, _ = strconv.Atoi(found.Gid)
+	}
+	for file, content := range map[string]string{"watch.key": answers.Key + "\n", "watch.url": answers.URL + "\n", filepath.Base(path): text} {
+		file = filepath.Join(folder, file)
+		if err := errors.Join(os.WriteFile(file, []byte(content), 0o640), os.Chown(file, -1, group)); err != nil { //nolint:gosec // its group is the watch's
+			return fmt.Errorf("write the configuration: %w", err)
+		}
+	}
+	return nil
+}
+
+// Answers are what a first configuration needs.
+type Answers struct{ API, Name, Key, URL string }

@@ -1,0 +1,199 @@
+package watch
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/reading"
+)
+
+// Shutdown switches off what stands in a room while it is too hot, stage by stage.
+type Shutdown struct {
+	Name  string        `yaml:"name"`
+	Room  string        `yaml:"room"`  // name or id
+	Above float64       `yaml:"above"` // °C
+	For   time.Duration `yaml:"for"`
+	// DryRun only tells what it would do; true unless it is set to false.
+	DryRun *bool `yaml:"dry_run"`
+	// OneSensor allows it in a room with one sensor, OnSite while the watch judges on site:
+	// anybody on the LAN can post a reading.
+	OneSensor bool    `yaml:"one_sensor"`
+	OnSite    bool    `yaml:"on_site"`
+	Stages    []Stage `yaml:"stages"`
+
+	room int64
+}
+
+// Stage is one command of a shutdown.
+type Stage struct {
+	Name    string        `yaml:"name"`
+	After   time.Duration `yaml:"after"` // since the shutdown's condition has held
+	Command []string      `yaml:"command"`
+	Timeout time.Duration `yaml:"timeout"`
+}
+
+// shutdownRun is what a shutdown has done in an incident. A stage is on the disk before its
+// command runs: after a crash it is not run again.
+type shutdownRun struct {
+	IncidentID int64     `json:"incident_id"`
+	Since      time.Time `json:"since"` // when its condition first held
+	Begun      int       `json:"begun"` // stages
+}
+
+// Signs of a sensor that does not measure the air.
+const (
+	stuckReadings = 10              // that are all the same,
+	stuckFor      = 5 * time.Minute // for as long
+	maxStep       = 10.0            // °C from one reading to the next, within a minute
+	maxPossible   = 80.0            // °C, what common sensors can measure
+)
+
+// unfit returns why a sensor's readings are not believed, or "".
+func (l *live) unfit(points []incident.Point) string {
+	if len(points) == 0 {
+		return "the gateway has not heard it"
+	}
+	if _, silent := l.silentSince(points); silent {
+		return "silent"
+	}
+	newest := points[len(points)-1]
+	same := 1
+	for i := len(points) - 2; i >= 0 && points[i].Temperature == newest.Temperature && sameValue(points[i].Humidity, newest.Humidity); i-- {
+		same++
+	}
+	if same >= stuckReadings && newest.Time.Sub(points[len(points)-same].Time) >= stuckFor {
+		return "stuck"
+	}
+	for i := range points {
+		step := i > 0 && points[i].Time.Sub(points[i-1].Time) <= time.Minute && abs(points[i].Temperature-points[i-1].Temperature) > maxStep
+		if step || points[i].Temperature > maxPossible {
+			return "its values are impossible"
+		}
+	}
+	return ""
+}
+
+// sameValue compares values of which both may be missing.
+func sameValue(a, b float64) bool { return a == b || !reading.Has(a) && !reading.Has(b) }
+
+func abs(x float64) float64 { return max(x, -x) }
+
+// hot counts the sensors of the room that have been above the limit for the time, and says why
+// they do not suffice.
+func (d *Shutdown) hot(here *site, l *live) (why string) {
+	limit := incident.Rule{Version: 1, Quantity: incident.Temperature, Direction: incident.Above, Limit: d.Above, For: d.For, Severity: incident.Critical, Enabled: true}
+	hot, all, unfit := 0, 0, ""
+	for _, s := range here.Sensors {
+		if s.RoomID != d.room {
+			continue
+		}
+		all++
+		points := l.points[s.ID]
+		if reason := l.unfit(points); reason != "" {
+			unfit += fmt.Sprintf("; %s does not count: %s", s.Name, reason)
+			continue
+		}
+		if stretches := limit.Preview(points); len(stretches) > 0 && stretches[len(stretches)-1].Lasting {
+			hot++
+		}
+	}
+	need := 2
+	if all == 1 {
+		if need = 1; !d.OneSensor {
+			return "the room has one sensor, and one_sensor is not set"
+		}
+	}
+	if hot >= need && 2*hot >= all {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d sensors have been above %g °C for %v; at least %d and half of them must%s", hot, all, d.Above, d.For, need, unfit)
+}
+
+// due returns the stage that is to be begun now, or why none is.
+func (s *state) due(d *Shutdown, here *site, l *live, away bool, now time.Time) (stage *Stage, why string) {
+	run := s.Shutdowns[d.Name]
+	var of *told
+	for _, k := range s.Incidents {
+		if deref(k.Incident.RoomID) == d.room && k.Incident.Cause == incident.TooHot && !k.Incident.Drill {
+			of = k
+		}
+	}
+	if of == nil {
+		delete(s.Shutdowns, d.Name)
+		return nil, "nobody was told that the room is too hot"
+	}
+	if run != nil && run.IncidentID != of.Incident.ID {
+		run = nil
+	}
+	if l.err != nil || now.Sub(l.asked) > blindAfter {
+		return nil, "the gateway of this machine does not answer"
+	}
+	if of.Incident.Silenced {
+		return nil, "maintenance silences the incident"
+	}
+	if (away || of.Incident.ID < 0) && !d.OnSite {
+		return nil, "the watch judges on site, and on_site is not set"
+	}
+	if why := d.hot(here, l); why != "" {
+		return nil, why
+	}
+	if run == nil {
+		run = &shutdownRun{IncidentID: of.Incident.ID, Since: now}
+		s.Shutdowns[d.Name] = run
+	}
+	if run.Begun == len(d.Stages) {
+		return nil, "all its stages were begun"
+	}
+	next := &d.Stages[run.Begun]
+	if at := run.Since.Add(next.After); now.Before(at) {
+		return nil, "stage " + next.Name + " is due at " + at.UTC().Format(time.RFC3339)
+	}
+	return next, ""
+}
+
+// protect runs a shutdown's stages in order, each once in an incident. One that fails is told,
+// and the next goes on: a machine that hangs must not keep the others on.
+func (w *Watch) protect(ctx context.Context, d *Shutdown) {
+	for ; ctx.Err() == nil; pause(ctx, judgeEvery) {
+		var stage *Stage
+		var m Message
+		w.change(ctx, func(s *state) bool {
+			if stage, _ = s.due(d, &w.site, &w.live, w.why != "", w.clock()); stage == nil {
+				return false
+			}
+			run := s.Shutdowns[d.Name]
+			run.Begun++
+			m = message("shutdown", &s.Incidents[run.IncidentID].Incident)
+			return true
+		})
+		if stage == nil {
+			continue
+		}
+		title, text := fmt.Sprintf("SHUTDOWN %s, stage %s", d.Name, stage.Name), ""
+		log := w.log.With("shutdown", d.Name, "stage", stage.Name, "incident", m.IncidentID)
+		m.Title = title
+		if *d.DryRun {
+			text = "Nothing was done, dry_run is set. It would run " + plain(fmt.Sprint(stage.Command))
+			log.InfoContext(ctx, "shutdown would run")
+		} else {
+			log.WarnContext(ctx, "shutdown runs")
+			output, err := (&Step{Command: stage.Command, Timeout: stage.Timeout, environ: w.config.environ}).run(ctx, w.config.Name, m)
+			text = "It has succeeded."
+			if err != nil {
+				text = "It has FAILED: " + err.Error()
+			}
+			log.WarnContext(ctx, "shutdown ran", "output", output, "result", text)
+		}
+		w.change(ctx, func(s *state) bool {
+			m.Title, m.Text = title, fmt.Sprintf("%s\nThe room has been above %g °C for %v.", text, d.Above, d.For)
+			for i := range w.config.Steps {
+				if step := &w.config.Steps[i]; s.Incidents[m.IncidentID] == nil || s.Incidents[m.IncidentID].Told[step.Name] > 0 {
+					s.enqueue(step.Name, w.clock(), m)
+				}
+			}
+			return true
+		})
+	}
+}

@@ -1,0 +1,553 @@
+package watch
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"coldaisle.dev/edge-gateway/gateway"
+	"coldaisle.dev/edge-gateway/keep"
+	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/maintenance"
+	"coldaisle.dev/shared/reading"
+)
+
+const (
+	judgeEvery     = 5 * time.Second
+	overviewEvery  = 15 * time.Second
+	rulesEvery     = 5 * time.Minute
+	awayAfter      = 40 * time.Second // a poll takes 25 s, and is answered
+	unseenAfter    = 30 * time.Second // from a reading until the service must show it
+	blindAfter     = time.Minute      // until people are told that nobody judges
+	pointsKept     = incident.Reach + incident.RateReach
+	judgedKept     = 24 * time.Hour // to recognise what the service tells late
+	liveTimeout    = 5 * time.Second
+	wholeSeconds   = 2 * time.Second // the overview has times in whole seconds
+	blind          = incident.Cause("blind")
+	blindTitle     = "Nobody watches the site"
+	judgedOnSite   = " (judged on site)"
+	journalFile    = "journal.json"
+	siteFile       = "site.json"
+	gatewayAddress = "http://gateway" // of requests over the unix socket
+)
+
+// site is what the watch needs to judge without the service; it is kept on disk.
+type site struct {
+	Rooms   map[int64]string `json:"rooms"`
+	Sensors []sensor         `json:"sensors"`
+	Rules   []rule           `json:"rules"`
+	Windows []window         `json:"windows"`
+	// Corrections are those of sensors, by their ids, oldest first.
+	Corrections map[string][]correction `json:"corrections,omitempty"`
+}
+
+// sensor is a sensor of the overview.
+type sensor struct {
+	ID        string     `json:"id"`
+	Name      string     `json:"name"`
+	RoomID    int64      `json:"room_id"`
+	Timestamp *time.Time `json:"timestamp"` // of its newest reading that the service has
+}
+
+// rule is a rule as the API answers it.
+type rule struct {
+	ID          int64              `json:"id"`
+	Version     int64              `json:"version"`
+	Quantity    incident.Quantity  `json:"quantity"`
+	Direction   incident.Direction `json:"direction"`
+	Limit       float64            `json:"limit"`
+	ForS        float64            `json:"for_s"`
+	ClearMargin float64            `json:"clear_margin"`
+	ClearForS   float64            `json:"clear_for_s"`
+	Severity    incident.Severity  `json:"severity"`
+	Enabled     bool               `json:"enabled"`
+	RoomID      *int64             `json:"room_id"`
+	SensorID    *string            `json:"sensor_id"`
+	Threshold   bool               `json:"threshold"`
+}
+
+// window is a maintenance window as the API answers it.
+type window struct {
+	StartTime time.Time      `json:"start_time"`
+	DurationS float64        `json:"duration_s"`
+	TimeZone  string         `json:"time_zone"`
+	Weekdays  []time.Weekday `json:"weekdays"`
+	Until     *time.Time     `json:"until"`
+	RoomIDs   []int64        `json:"room_ids"`
+	SensorID  *string        `json:"sensor_id"`
+}
+
+// correction is what is added to a sensor's values from a time on.
+type correction struct {
+	From        time.Time `json:"from"`
+	Temperature float64   `json:"temperature_offset"` // °C
+	Humidity    float64   `json:"humidity_offset"`    // %
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+func deref[T any](value *T) (zero T) {
+	if value == nil {
+		return zero
+	}
+	return *value
+}
+
+func (s *site) rules() []incident.Rule {
+	rules := make([]incident.Rule, len(s.Rules))
+	for i, r := range s.Rules {
+		rules[i] = incident.Rule{
+			ID: r.ID, Version: r.Version, Quantity: r.Quantity, Direction: r.Direction, Limit: r.Limit, For: seconds(r.ForS), ClearMargin: r.ClearMargin,
+			ClearFor: seconds(r.ClearForS), Severity: r.Severity, Enabled: r.Enabled, Threshold: r.Threshold,
+			Scope: incident.Scope{RoomID: deref(r.RoomID), SensorID: deref(r.SensorID)},
+		}
+	}
+	return rules
+}
+
+// silenced reports whether a maintenance window covers a room.
+func (s *site) silenced(room int64, now time.Time) bool {
+	return slices.ContainsFunc(s.Windows, func(w window) bool {
+		zone, err := maintenance.Zone(cmp.Or(w.TimeZone, "UTC"))
+		if err != nil || !slices.Contains(w.RoomIDs, room) {
+			return false
+		}
+		_, _, inside := maintenance.Window{Start: w.StartTime.In(zone), Duration: seconds(w.DurationS), Weekdays: w.Weekdays, Until: deref(w.Until)}.At(now)
+		return inside
+	})
+}
+
+// correct returns a reading's values as the service would store them.
+func (s *site) correct(node string, p incident.Point) incident.Point {
+	for _, c := range slices.Backward(s.Corrections[node]) {
+		if !p.Time.Before(c.From) {
+			p.Temperature += c.Temperature
+			p.Humidity = min(max(p.Humidity+c.Humidity, reading.MinHumidity), reading.MaxHumidity)
+			break
+		}
+	}
+	return p
+}
+
+// live is what the gateway of this machine has heard.
+type live struct {
+	asked   time.Time // by our clock
+	time    time.Time // by the gateway's, which dates readings
+	standby bool
+	points  map[string][]incident.Point // corrected, of the last hours
+	err     error                       // the gateway does not answer
+}
+
+// hear adds what the gateway has heard since.
+func (l *live) hear(heard *gateway.Live, s *site, now time.Time) {
+	l.asked, l.time, l.standby, l.err = now, heard.Time, heard.Standby, nil
+	if l.points == nil {
+		l.points = map[string][]incident.Point{}
+	}
+	value := func(v *float64) float64 {
+		if v == nil {
+			return reading.Missing()
+		}
+		return *v
+	}
+	for _, n := range heard.Nodes {
+		points := l.points[n.NodeID]
+		for _, p := range n.Points {
+			at := reading.TruncateTime(p.Time)
+			i, found := slices.BinarySearchFunc(points, at, func(p incident.Point, at time.Time) int { return p.Time.Compare(at) })
+			if !found {
+				points = slices.Insert(points, i, s.correct(n.NodeID, incident.Point{Time: at, Temperature: value(p.Temperature), Humidity: value(p.Humidity)}))
+			}
+		}
+		old := func(p incident.Point) bool { return l.time.Sub(p.Time) > pointsKept }
+		l.points[n.NodeID] = slices.DeleteFunc(points, old)
+	}
+}
+
+// interval is the usual time between a node's readings, from its newest ones.
+func interval(points []incident.Point) time.Duration {
+	points = points[max(0, len(points)-11):]
+	var gaps []time.Duration
+	for i := 1; i < len(points); i++ {
+		gaps = append(gaps, points[i].Time.Sub(points[i-1].Time))
+	}
+	if len(gaps) == 0 {
+		return 0
+	}
+	slices.Sort(gaps)
+	return gaps[len(gaps)/2]
+}
+
+// silentSince returns since when a node is silent, or false for one that is not.
+func (l *live) silentSince(points []incident.Point) (time.Time, bool) {
+	from := incident.SilentFrom(points[len(points)-1].Time, interval(points))
+	return from, !l.time.Before(from)
+}
+
+// deaf reports whether the gateway hears no node.
+func (l *live) deaf() bool {
+	for _, points := range l.points {
+		if len(points) == 0 {
+			continue
+		}
+		if _, silent := l.silentSince(points); !silent {
+			return false
+		}
+	}
+	return true
+}
+
+// found is an incident of a room by the gateway's readings.
+type found struct {
+	incident.Gathered
+
+	room   int64
+	reason string
+}
+
+// gather judges all readings anew, by the pure step. A watch that starts, or was killed, so
+// knows as much as one that has run for an hour.
+func (l *live) gather(s *site) []found {
+	rooms := map[int64][]incident.Part{}
+	reasons := map[int64]string{} // by part
+	rules := s.rules()
+	var id int64
+	add := func(room int64, p incident.Part, reason string) {
+		id++
+		p.ID, reasons[id] = id, reason
+		rooms[room] = append(rooms[room], p)
+	}
+	for _, sensor := range s.Sensors {
+		points := l.points[sensor.ID]
+		if len(points) == 0 {
+			continue
+		}
+		for _, rule := range incident.Effective(rules, sensor.RoomID, sensor.ID) {
+			for _, e := range rule.Preview(points) {
+				add(sensor.RoomID, rule.Part(sensor.ID, e), cmp.Or(sensor.Name, sensor.ID)+": "+rule.Describe(e))
+			}
+		}
+		if from, silent := l.silentSince(points); silent {
+			newest := points[len(points)-1].Time
+			add(sensor.RoomID, incident.Part{
+				Node: sensor.ID, Kind: incident.KindSilence, Cause: incident.Silent, Severity: incident.Warning, Start: from, End: l.time, Lasting: true, RisenAt: from,
+			}, cmp.Or(sensor.Name, sensor.ID)+": "+incident.DescribeSilence(newest, interval(points), incident.NodeSilent, l.time))
+		}
+	}
+	var all []found
+	for room, parts := range rooms {
+		for _, g := range incident.Gather(parts) {
+			worst := slices.MaxFunc(g.Parts, func(a, b incident.Part) int {
+				lasts := func(p incident.Part) int {
+					if p.Lasting {
+						return 1
+					}
+					return 0
+				}
+				return cmp.Or(cmp.Compare(lasts(a), lasts(b)), cmp.Compare(a.Severity.Rank(), b.Severity.Rank()), cmp.Compare(a.Excess, b.Excess))
+			})
+			all = append(all, found{g, room, reasons[worst.ID]})
+		}
+	}
+	return all
+}
+
+// judged is an incident that the watch has judged itself.
+type judged struct {
+	Room   int64           `json:"room"`
+	Cause  incident.Cause  `json:"cause"`
+	ID     int64           `json:"id"` // of the incident that is told: the service's, or a negative one until it is known
+	Status incident.Status `json:"status"`
+	Start  time.Time       `json:"start"`
+	Until  time.Time       `json:"until"` // the last look
+}
+
+// overlaps reports whether an incident of the service is the same.
+func (j *judged) overlaps(i *Incident) bool {
+	return i.RoomID != nil && *i.RoomID == j.Room && i.Cause == j.Cause && !i.Drill &&
+		i.StartTime.Sub(j.Until) < incident.JoinGap && (i.EndTime == nil || j.Start.Sub(*i.EndTime) < incident.JoinGap)
+}
+
+// judge tells what the gateway's readings say while the service is away. Once it is back, it
+// begins nothing, and what has begun is followed to its end or until the service tells it.
+// Incidents have times of the gateway's clock, as the service's will.
+func (s *state) judge(steps []Step, here *site, l *live, away bool, now time.Time) {
+	s.Judged = slices.DeleteFunc(s.Judged, func(j *judged) bool { return !j.Status.Lasting && l.time.Sub(j.Until) > judgedKept })
+	if !away && !slices.ContainsFunc(s.Judged, func(j *judged) bool { return j.Status.Lasting }) {
+		return
+	}
+	for _, f := range l.gather(here) {
+		lasting := func(j *judged) bool { return j.Status.Lasting && j.Room == f.room && j.Cause == f.Cause }
+		k := slices.IndexFunc(s.Judged, lasting)
+		if k < 0 {
+			if !away || !f.Breaking() {
+				continue
+			}
+			s.Judged = append(s.Judged, s.begin(&f, l.time))
+			k = len(s.Judged) - 1
+		}
+		j := s.Judged[k]
+		if f.End().Before(j.Start) || !away && j.ID > 0 {
+			continue // an earlier one, or one that the service follows
+		}
+		j.Until = l.time
+		var transitions []incident.Transition
+		j.Status, transitions = j.Status.Advance(f.Gathered, false, l.time)
+		for _, t := range transitions {
+			if t.Event == incident.EventEnded && j.ID > 0 {
+				continue // the service says when its incident is over
+			}
+			s.apply(steps, Change{Event: t.Event, Calls: t.Calls, At: l.time, IncidentID: j.ID, Incident: j.incident(here, &f, l.time)}, now)
+		}
+	}
+	for _, j := range s.Judged {
+		gone := l.time.Sub(j.Until) >= incident.JoinGap // the gateway has no readings of it any more
+		if j.Cause == blind || !j.Status.Lasting || !gone && (away || j.ID < 0) {
+			continue
+		}
+		j.Status.Lasting = false
+		if j.ID < 0 {
+			s.apply(steps, Change{Event: incident.EventEnded, IncidentID: j.ID}, now)
+		}
+	}
+}
+
+// begin returns what is judged of an incident from now on: a new one, or one of the service's
+// that people know of.
+func (s *state) begin(f *found, at time.Time) *judged {
+	j := &judged{Room: f.room, Cause: f.Cause, ID: s.told(f.room, f.Cause), Start: f.Start()}
+	if j.ID > 0 {
+		j.Status, _ = j.Status.Advance(f.Gathered, false, at)
+		if s.Incidents[j.ID].Incident.State == "taken" {
+			j.Status = j.Status.Take(f.Gathered, at, time.Time{})
+		}
+		return j
+	}
+	s.Alone--
+	j.ID = s.Alone
+	return j
+}
+
+// told returns the service's incident of a room and cause that people know of, or 0.
+func (s *state) told(room int64, cause incident.Cause) int64 {
+	for id, k := range s.Incidents {
+		if id > 0 && deref(k.Incident.RoomID) == room && k.Incident.Cause == cause && !k.Incident.Drill {
+			return id
+		}
+	}
+	return 0
+}
+
+func (j *judged) incident(here *site, f *found, now time.Time) *Incident {
+	name, room := here.Rooms[j.Room], j.Room
+	i := &Incident{
+		ID: j.ID, RoomID: &room, RoomName: &name, Cause: j.Cause, Severity: incident.Warning, Phase: "actual", State: "open", Silenced: here.silenced(j.Room, now),
+		StartTime: j.Start, OnSite: true,
+	}
+	i.Worst.Reason = f.reason
+	if level, _ := j.Status.Level(f.Gathered, now); level.Severity != "" {
+		i.Severity = level.Severity
+	}
+	if !j.Status.Lasting {
+		i.State, i.EndTime = "over", new(f.End())
+	}
+	return i
+}
+
+// recognise makes what the watch has told itself told of an incident that the service has now.
+func (s *state) recognise(i *Incident) {
+	for _, j := range s.Judged {
+		if j.ID >= 0 || !j.overlaps(i) {
+			continue
+		}
+		alone := j.ID
+		j.ID = i.ID
+		if s.Incidents[alone] != nil {
+			s.merge(alone, i.ID)
+		} else { // told from its start to its end
+			s.Incidents[i.ID] = &told{Called: map[string]int{}, Told: map[string]int{}, Calls: 1, Ended: true}
+		}
+	}
+}
+
+// knew reports whether people were told on site what a change calls for: it is older than the
+// last look, and no worse.
+func (s *state) knew(c Change) bool {
+	return slices.ContainsFunc(s.Judged, func(j *judged) bool {
+		return j.ID == c.IncidentID && !c.At.After(j.Until) && j.Status.Known.Severity.Rank() >= c.Incident.Severity.Rank()
+	})
+}
+
+// blindness tells that nobody judges the site, and when somebody does again.
+func (s *state) blindness(steps []Step, why string, now time.Time) {
+	k := slices.IndexFunc(s.Judged, func(j *judged) bool { return j.Cause == blind && j.Status.Lasting })
+	switch {
+	case why == "" && k >= 0:
+		j := s.Judged[k]
+		j.Status.Lasting, j.Until = false, now
+		if told := s.Incidents[j.ID]; told != nil {
+			over := told.Incident
+			over.EndTime = &now
+			s.apply(steps, Change{Event: incident.EventEnded, IncidentID: j.ID, Incident: &over}, now)
+		}
+	case why != "" && k < 0:
+		s.Alone--
+		s.Judged = append(s.Judged, &judged{Cause: blind, ID: s.Alone, Status: incident.Status{Lasting: true}, Start: now, Until: now})
+	case why != "" && now.Sub(s.Judged[k].Start) >= blindAfter && s.Incidents[s.Judged[k].ID] == nil:
+		j := s.Judged[k]
+		i := &Incident{ID: j.ID, Cause: blind, Severity: incident.Critical, Phase: "actual", State: "open", StartTime: j.Start, OnSite: true}
+		i.Worst.Reason = why
+		s.apply(steps, Change{Event: incident.EventStarted, Calls: true, IncidentID: j.ID, Incident: i}, now)
+	}
+}
+
+// away returns why the service is not to be relied on, or "".
+func (w *Watch) away(now time.Time) string {
+	if silent := now.Sub(w.answered); silent > awayAfter {
+		return "the API has not answered for " + incident.InWords(silent)
+	}
+	if w.late {
+		return "the service is late"
+	}
+	shown := w.live.time.Add(w.overviewAt.Sub(now)) // by the gateway's clock
+	for _, s := range w.site.Sensors {
+		for _, p := range slices.Backward(w.live.points[s.ID]) {
+			if shown.Sub(p.Time) <= unseenAfter {
+				continue
+			}
+			if s.Timestamp == nil || p.Time.Sub(*s.Timestamp) >= wholeSeconds {
+				return "the service does not have what " + cmp.Or(s.Name, s.ID) + " measured " + incident.InWords(now.Sub(p.Time)) + " ago"
+			}
+			break
+		}
+	}
+	return ""
+}
+
+// look asks the gateway what it hears, and judges it if need be.
+func (w *Watch) look(ctx context.Context) {
+	heard, err := w.listen(ctx)
+	now := w.clock()
+	w.change(ctx, func(s *state) bool {
+		w.live.err = err
+		if err == nil {
+			w.live.hear(heard, &w.site, now)
+		}
+		why := w.away(now)
+		if (why == "") != (w.why == "") {
+			w.log.InfoContext(ctx, "judging on site", "because", cmp.Or(why, "the service is back"), "judging", why != "")
+		}
+		w.why = why
+		before := len(s.Queue) + len(s.Judged)
+		var unseen string
+		switch {
+		case err == nil && w.live.standby: // the other of the pair tells
+		case why != "" && err != nil:
+			unseen = fmt.Sprintf("%s%s, and the gateway does not either: %s", strings.ToUpper(why[:1]), why[1:], err)
+		case why != "" && w.live.deaf():
+			unseen = fmt.Sprintf("%s%s, and the gateway hears no node", strings.ToUpper(why[:1]), why[1:])
+		case err == nil:
+			s.judge(w.config.Steps, &w.site, &w.live, why != "", now)
+		}
+		s.blindness(w.config.Steps, unseen, now)
+		return len(s.Queue)+len(s.Judged) != before || why != ""
+	})
+}
+
+// listen asks the gateway for what it has heard since the last time, and a little more: a
+// reading may come with the time of a former one.
+func (w *Watch) listen(ctx context.Context) (*gateway.Live, error) {
+	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
+	defer cancel()
+	var since time.Time
+	if !w.live.time.IsZero() {
+		since = w.live.time.Add(-2 * time.Minute)
+	}
+	var heard gateway.Live
+	_, err := (&client{http: w.gateway, api: gatewayAddress}).get(ctx, "/live?since="+since.UTC().Format(time.RFC3339Nano), &heard)
+	return &heard, err
+}
+
+// refresh asks the service for its state, its rules and its sensors, and keeps them.
+func (w *Watch) refresh(ctx context.Context) {
+	var tag string
+	var rulesAt time.Time
+	for ; ctx.Err() == nil; pause(ctx, overviewEvery) {
+		next := w.site
+		now := w.clock()
+		seen, newTag, err := w.client.overview(ctx, tag)
+		if err == nil && now.Sub(rulesAt) >= rulesEvery {
+			if err = w.client.rules(ctx, &next); err == nil {
+				rulesAt = now
+			}
+		}
+		if w.complain(ctx, "what judging on site needs is not read", err) {
+			continue
+		}
+		if seen != nil {
+			next.Rooms, next.Sensors = seen.names(), seen.Sensors
+		}
+		w.mu.Lock()
+		w.answered, w.overviewAt, tag = w.clock(), now, newTag
+		if seen != nil {
+			w.late = seen.Probe.Late
+		}
+		w.site = next
+		w.mu.Unlock()
+		text, err := json.Marshal(&next)
+		if err == nil {
+			err = keep.File(filepath.Join(w.config.State, siteFile), text)
+		}
+		w.complain(ctx, "what judging on site needs is not kept", err)
+	}
+}
+
+// rules reads rules, maintenance windows and corrections of sensors.
+func (c *client) rules(ctx context.Context, into *site) error {
+	var rules []rule
+	if _, err := c.get(ctx, "/api/v1/rules", &rules); err != nil {
+		return err
+	}
+	var windows []window
+	if _, err := c.get(ctx, "/api/v1/maintenance", &windows); err != nil {
+		return err
+	}
+	into.Rules, into.Windows = rules, windows
+	return nil
+}
+
+// overview is the part of the API's answer that the watch reads.
+type overview struct {
+	Rooms []struct {
+		ID   int64  `json:"id"`
+		Name string `json:"name"`
+	} `json:"rooms"`
+	Sensors []sensor `json:"sensors"`
+	Probe   struct {
+		Late bool `json:"late"`
+	} `json:"probe"`
+}
+
+func (o *overview) names() map[int64]string {
+	names := map[int64]string{}
+	for _, room := range o.Rooms {
+		names[room.ID] = room.Name
+	}
+	return names
+}
+
+// overview returns the account's state, or nil if it is that of the tag.
+func (c *client) overview(ctx context.Context, tag string) (*overview, string, error) {
+	var seen overview
+	answer, err := c.call(ctx, http.MethodGet, "/api/v1/overview", http.Header{"If-None-Match": {tag}}, nil, &seen)
+	if isStatus(err, http.StatusNotModified) {
+		return nil, tag, nil
+	}
+	return &seen, answer.Get("ETag"), err
+}

@@ -1,0 +1,392 @@
+package watch
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"coldaisle.dev/edge-gateway/gateway"
+	"coldaisle.dev/edge-gateway/outbox"
+	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/wire"
+)
+
+// world is a site with a real gateway and a watch, and a service that judges what is published
+// by the same step. Its time is the test's.
+type world struct {
+	t       *testing.T
+	site    *gateway.Gateway
+	service *service
+	heat    func(now time.Time, sensor int) float64 // °C
+	logMu   sync.Mutex
+	logged  []string
+
+	mu      sync.Mutex
+	cut     bool // nothing leaves the site
+	late    bool // the service judges nothing, and says so after a minute
+	broken  bool // Pub/Sub takes nothing; the API answers
+	down    bool // the gateway does not answer the watch
+	standby bool
+	lateAt  time.Time
+	judging state // of the service: its incidents
+	heard   live
+	pending []gateway.LiveNode
+}
+
+const sensors = 4
+
+var errCut = errors.New("connection timed out")
+
+func (w *world) is(flag *bool) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return *flag
+}
+
+func (w *world) set(flag *bool, value bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	*flag = value
+	w.lateAt = time.Now()
+}
+
+// Publish is Pub/Sub.
+func (w *world) Publish(_ context.Context, m gateway.Message) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.cut || w.broken {
+		return errCut
+	}
+	data, err := wire.DecodeData(m.Data, time.Now())
+	if err != nil {
+		return err
+	}
+	r := data.Reading
+	w.pending = append(w.pending, gateway.LiveNode{NodeID: r.NodeID, Points: []gateway.LivePoint{{Time: r.Time, Temperature: &r.Temperature, Humidity: &r.Humidity}}})
+	return nil
+}
+
+func (w *world) PublishBacklog(ctx context.Context, messages []gateway.Message) []error {
+	errs := make([]error, len(messages))
+	for i, m := range messages {
+		errs[i] = w.Publish(ctx, m)
+	}
+	return errs
+}
+
+// judge is what the service does with what was published.
+func (w *world) judge() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.late || len(w.pending) == 0 && time.Now().Second() != 0 {
+		return
+	}
+	here := w.service.site()
+	w.heard.hear(&gateway.Live{Time: time.Now(), Nodes: w.pending}, here, time.Now())
+	w.pending = nil
+	w.service.mu.Lock()
+	for i, s := range w.service.sensors {
+		if points := w.heard.points[s.ID]; len(points) > 0 {
+			w.service.sensors[i].Timestamp = new(points[len(points)-1].Time.Truncate(time.Second))
+		}
+	}
+	w.service.mu.Unlock()
+	for _, f := range w.heard.gather(here) {
+		if f.Cause == incident.Silent { // nobody is silent while messages wait
+			continue
+		}
+		k := slices.IndexFunc(w.judging.Judged, func(j *judged) bool { return j.Room == f.room && j.Cause == f.Cause && j.Start.Equal(f.Start()) })
+		if k < 0 {
+			w.judging.Judged = append(w.judging.Judged, &judged{Room: f.room, Cause: f.Cause, ID: int64(len(w.judging.Judged) + 1), Start: f.Start()})
+			k = len(w.judging.Judged) - 1
+		}
+		j := w.judging.Judged[k]
+		var transitions []incident.Transition
+		j.Status, transitions = j.Status.Advance(f.Gathered, false, time.Now())
+		for _, change := range transitions {
+			i := j.incident(here, &f, time.Now())
+			i.OnSite = false
+			w.service.mu.Lock()
+			w.service.present[i.ID] = *i
+			w.service.log = append(w.service.log, Change{Number: int64(len(w.service.log) + 1), Event: change.Event, Calls: change.Calls, At: change.At, IncidentID: i.ID})
+			w.service.mu.Unlock()
+		}
+	}
+}
+
+// RoundTrip carries the watch's requests.
+func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
+	var handler http.Handler = w.service
+	if r.URL.Host == "gateway" {
+		if w.is(&w.down) {
+			return nil, errors.New("connection refused")
+		}
+		handler = w.site.LiveHandler(func() bool { return w.is(&w.standby) })
+	} else if w.is(&w.cut) {
+		<-r.Context().Done()
+		return nil, errCut
+	}
+	w.mu.Lock()
+	w.service.setLate(w.late && time.Since(w.lateAt) > time.Minute)
+	w.mu.Unlock()
+	answer := httptest.NewRecorder()
+	done := make(chan struct{})
+	go func() { handler.ServeHTTP(answer, r); close(done) }()
+	select {
+	case <-done:
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+	if r.URL.Host != "gateway" && w.is(&w.cut) {
+		<-r.Context().Done()
+		return nil, errCut
+	}
+	return answer.Result(), nil
+}
+
+// Enabled, Handle, WithAttrs and WithGroup make the log a list of what was told.
+type lines struct {
+	w     *world
+	attrs []slog.Attr
+}
+
+func (l lines) Enabled(context.Context, slog.Level) bool { return true }
+func (l lines) WithGroup(string) slog.Handler            { return l }
+func (l lines) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return lines{l.w, append(slices.Clone(l.attrs), attrs...)}
+}
+
+func (l lines) Handle(_ context.Context, r slog.Record) error {
+	text := time.Now().UTC().Format("15:04:05 ") + r.Message
+	add := func(a slog.Attr) bool {
+		if slices.Contains([]string{"step", "title", "because", "shutdown", "stage", "result"}, a.Key) {
+			text += fmt.Sprintf(" %s=%q", a.Key, a.Value.String())
+		}
+		return true
+	}
+	for _, a := range l.attrs {
+		add(a)
+	}
+	r.Attrs(add)
+	l.w.logMu.Lock()
+	defer l.w.logMu.Unlock()
+	l.w.logged = append(l.w.logged, text)
+	return nil
+}
+
+// told are the lines of the log with a word.
+func (w *world) with(words ...string) (found []string) {
+	w.logMu.Lock()
+	defer w.logMu.Unlock()
+	for _, line := range w.logged {
+		if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) }) {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
+// until sleeps until a time of the night.
+func until(clock string) {
+	at, err := time.Parse("15:04:05", clock)
+	if err != nil {
+		panic(err)
+	}
+	now := time.Now().UTC()
+	time.Sleep(time.Date(now.Year(), now.Month(), now.Day(), at.Hour(), at.Minute(), at.Second(), 0, time.UTC).Sub(now))
+}
+
+// node sends a sensor's reading.
+func (w *world) node(sensor int, celsius float64) {
+	body := fmt.Sprintf(`{"id":"%d","node_id":"n%d","temperature":%.2f,"humidity":%.2f}`, time.Now().UnixNano(), sensor, celsius, 40+rand.Float64()) //nolint:gosec // a test
+	request := httptest.NewRequestWithContext(context.Background(), http.MethodPost, "/api/v1/message", bytes.NewReader([]byte(body)))
+	w.site.ServeHTTP(httptest.NewRecorder(), request)
+}
+
+// newWorld starts a site at 01:58, in a bubble.
+func newWorld(t *testing.T, steps string, heat func(now time.Time, sensor int) float64) *world {
+	t.Helper()
+	w := &world{t: t, heat: heat, judging: state{}, service: &service{wait: time.Second, present: map[int64]Incident{}, rules: []rule{{
+		ID: 1, Version: 1, Quantity: incident.Temperature, Direction: incident.Above, Limit: 24.4, Severity: incident.Critical, Enabled: true,
+	}}}}
+	for i := range sensors {
+		w.service.sensors = append(w.service.sensors, sensor{ID: fmt.Sprint("n", i), Name: fmt.Sprint("Rack ", i), RoomID: 1})
+	}
+	until("01:58:00")
+	box := must.Get(outbox.Open(t.TempDir(), outbox.Options{MaxBytes: 1 << 20, Clock: time.Now}))(t)
+	w.site = gateway.New(gateway.Config{}, w, box, time.Now, logging.Discard())
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = w.site.Run(ctx) })
+	for i := range sensors {
+		running.Go(func() {
+			pause(ctx, time.Duration(i)*7*time.Second)
+			for ; ctx.Err() == nil; pause(ctx, 30*time.Second) {
+				if celsius := w.heat(time.Now().UTC(), i); celsius > 0 {
+					w.node(i, celsius)
+				}
+			}
+		})
+	}
+	running.Go(func() {
+		for ; ctx.Err() == nil; pause(ctx, time.Second) {
+			w.judge()
+		}
+	})
+	time.Sleep(2 * time.Second)
+	c := must.Get(Load(configure(t, "http://service", steps), []string{"PATH=/usr/bin:/bin"}))(t)
+	c.Gateway = "used"
+	watching, closeJournal, err := Open(ctx, c, &http.Client{Transport: w}, time.Now, slog.New(lines{w: w}))
+	must.Do(t, err)
+	watching.gateway = &http.Client{Transport: w}
+	running.Go(func() { _ = watching.Run(ctx) })
+	t.Cleanup(func() {
+		stop()
+		running.Wait()
+		closeJournal()
+		_ = box.Close()
+	})
+	return w
+}
+
+// lossOfCooling rises by 1.2 °C a minute from 02:00 until 40 °C, and is over at 02:50, or at 02:20.
+func lossOfCooling(now time.Time, sensor int) float64 { return lost(now, sensor, 50) }
+
+func short(now time.Time, sensor int) float64 { return lost(now, sensor, 20) }
+
+func lost(now time.Time, sensor int, until float64) float64 {
+	minutes := now.Sub(now.Truncate(24 * time.Hour).Add(2 * time.Hour)).Minutes()
+	noise := float64(now.Unix()/30%5) / 100
+	switch {
+	case minutes < 0 || minutes > until:
+		return 23 + noise + float64(sensor)/10
+	default:
+		return min(40, 23+1.2*minutes) + noise + float64(sensor)/10
+	}
+}
+
+const nightSteps = `
+  - {name: first, command: [/bin/true]}
+  - {name: second, after: 10m, command: [/bin/true]}
+gateway: unused
+shutdowns:
+  - {name: hall-a, room: Hall A, above: 35, for: 10m, dry_run: false, on_site: true, stages: [
+      {name: batch, command: [/bin/true]}, {name: power, after: 5m, command: [/bin/false]}]}
+`
+
+// TestNight is a night in fast motion. Its log is what was sent, when and why.
+func TestNight(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nightSteps, lossOfCooling)
+		until("02:15:00")
+		w.set(&w.cut, true)
+		until("02:40:00")
+		w.set(&w.cut, false)
+		until("03:10:00")
+		for _, line := range w.logged {
+			t.Log(line)
+		}
+		for _, want := range []string{
+			`02:01: told step="first" title="CRITICAL: Hall A: too hot"`,
+			`02:11: told step="second" title="CRITICAL: Hall A: too hot"`,
+			`02:15: judging on site because="the API has not answered for`,
+			`02:20: shutdown runs shutdown="hall-a" stage="batch"`,
+			`02:20: told step="first" title="SHUTDOWN hall-a, stage batch"`,
+			`02:25: shutdown ran shutdown="hall-a" stage="power" result="It has FAILED: exit status 1"`,
+			`02:40: judging on site because="the service is back"`,
+			`03: told step="first" title="Over: Hall A: too hot"`,
+			`03: told step="second" title="Over: Hall A: too hot"`,
+		} {
+			at, rest, _ := strings.Cut(want, " ")
+			if got := w.with(rest); len(got) != 1 || !strings.HasPrefix(got[0], at) {
+				t.Errorf("%s: %q", want, got)
+			}
+		}
+		if again := w.with("told", "judged on site"); len(again) > 0 {
+			t.Errorf("told again: %q", again)
+		}
+	})
+}
+
+// TestAway cuts the uplink, makes the service late or breaks publishing in each phase of a loss
+// of cooling: people are told within 60 s of the first reading that breaks the rule, once, and
+// once that it is over.
+func TestAway(t *testing.T) {
+	t.Parallel()
+	for _, failure := range []string{"cut", "late", "broken"} {
+		for phase, from := range map[string]string{
+			"before": "01:59:00", "at its start": "02:00:20", "while the rule is broken": "02:01:00", "known": "02:03:00", "all along": "01:58:30",
+		} {
+			t.Run(failure+" "+phase, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t, "  - {name: first, command: [/bin/true]}\n", short)
+					flag := map[string]*bool{"cut": &w.cut, "late": &w.late, "broken": &w.broken}[failure]
+					until(from)
+					w.set(flag, true)
+					until("02:12:00")
+					if phase == "all along" {
+						until("02:35:00") // also its end
+					}
+					w.set(flag, false)
+					until("02:45:00")
+					starts, ends := w.with("told", "CRITICAL: Hall A: too hot"), w.with("told", "Over: Hall A: too hot")
+					if len(starts) != 1 || len(ends) != 1 || starts[0] > "02:02:08" || len(w.with("told ")) != 2 {
+						t.Errorf("told %q", w.logged)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestBlind has neither the API nor the gateway, or no node: that is told, and when it is over;
+// the standby of a pair tells nothing.
+func TestBlind(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		fail func(w *world)
+		told int
+	}{
+		"both are away": {func(w *world) { w.set(&w.cut, true); w.set(&w.down, true) }, 1},
+		"no node": {func(w *world) {
+			w.set(&w.cut, true)
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.heat = func(time.Time, int) float64 { return 0 }
+		}, 1},
+		"standby":           {func(w *world) { w.set(&w.cut, true); w.set(&w.standby, true) }, 0},
+		"the gateway alone": {func(w *world) { w.set(&w.down, true) }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				normal := func(time.Time, int) float64 { return 22 + rand.Float64() } //nolint:gosec // a test
+				w := newWorld(t, "  - {name: first, rooms: [Hall B], command: [/bin/true]}\n", normal)
+				until("02:00:00")
+				c.fail(w)
+				until("02:20:00")
+				must.Equal(t, "told", c.told, len(w.with("told", "CRITICAL: "+blindTitle+judgedOnSite)))
+				for _, flag := range []*bool{&w.cut, &w.down, &w.standby} {
+					w.set(flag, false)
+				}
+				until("02:30:00")
+				must.Equal(t, "over", c.told, len(w.with("told", "Over: "+blindTitle+judgedOnSite)))
+			})
+		})
+	}
+}
