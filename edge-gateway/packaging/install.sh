@@ -75,7 +75,8 @@ if [ -z "$packaged" ]; then
   tar -xzf "$1" -C "$work" --no-same-owner
   new=$work/${name%.tar.gz}
   "$new/monitor-gateway" version || fail "the program of $name does not run on this machine"
-  mkdir -p "$(dirname "$program")" "$units" "$settings"
+  mkdir -p "$(dirname "$program")" "$units" "$settings" "$root/etc/sysusers.d"
+  if [ -f "$new/monitor-gateway-watch.conf" ]; then cp "$new/monitor-gateway-watch.conf" "$root/etc/sysusers.d/"; fi
   save "$saved/before"
   if [ ! -x "$program" ]; then : >"$saved/new"; fi
   put "$new"
@@ -89,10 +90,12 @@ elif [ -x "$saved/refused/monitor-gateway" ]; then
 fi
 
 command -v systemctl >/dev/null || exit 0
+# The watch's user, on this machine alone.
+if [ -z "$root" ]; then systemd-sysusers monitor-gateway-watch.conf || true; fi
 [ -z "$packaged" ] || [ -d "$root/run/systemd/system" ] || exit 0
 systemctl daemon-reload
 if [ -e "$saved/new" ]; then
-  systemctl enable --quiet monitor-gateway.socket monitor-gateway.service monitor-gateway-credentials.path
+  systemctl enable --quiet monitor-gateway.socket monitor-gateway-live.socket monitor-gateway.service monitor-gateway-credentials.path
 fi
 # A gateway that was switched off stays off.
 if ! systemctl is-enabled --quiet monitor-gateway.service && ! systemctl is-active --quiet monitor-gateway.service; then
@@ -110,6 +113,7 @@ fi
 # The service's type is notify: the command returns when the gateway serves, or fails.
 if timeout 60 systemctl restart monitor-gateway.service && "$program" healthy; then
   rm -rf "$saved"
+  systemctl try-restart monitor-gateway-watch.service
   exit 0
 fi
 [ -x "$saved/before/monitor-gateway" ] || fail "the gateway does not run: journalctl -u monitor-gateway"

@@ -24,7 +24,9 @@ trap 'rm -rf "$work"' EXIT
 nfpm=github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.0
 
 # In a package the program is in /usr/bin.
-sed 's|^ExecStart=/usr/local/bin/|ExecStart=/usr/bin/|' monitor-gateway.service >"$work/monitor-gateway.service"
+for unit in monitor-gateway.service monitor-gateway-watch.service; do
+  sed 's|^ExecStart=/usr/local/bin/|ExecStart=/usr/bin/|' "$unit" >"$work/$unit"
+done
 gzip -9n >"$work/changelog.gz" <<EOF
 monitor-gateway (${version#v}) stable; urgency=medium
 
@@ -45,8 +47,8 @@ for target in amd64:amd64:amd64 arm64:arm64:arm64 armv7:armhf:armhf armv6:armhf:
   unpacked=$work/monitor-gateway-$version-linux-$built
   mkdir "$unpacked"
   cp "$program" "$unpacked/monitor-gateway"
-  cp monitor-gateway.service monitor-gateway.socket monitor-gateway-credentials.path monitor-gateway-credentials.service \
-    environment.example "$unpacked/"
+  cp monitor-gateway*.service monitor-gateway*.socket monitor-gateway-credentials.path monitor-gateway-watch.conf \
+    environment.example ../watch/watch.example.yaml "$unpacked/"
   "$work/image" -bill "$program" >"$dir/monitor-gateway-$version-linux-$built.cdx.json"
   tar -C "$work" --owner=0 --group=0 -czf "$dir/$(basename "$unpacked").tar.gz" "$(basename "$unpacked")"
 done

@@ -108,7 +108,10 @@ func packs(t *testing.T, dir, version string) {
 		must.Get(run(t, "", nil, deb, "--raw-extract", path, root))(t)
 		for file, contains := range map[string]string{
 			"usr/lib/systemd/system/monitor-gateway.service": "\nExecStart=/usr/bin/monitor-gateway\n", "usr/lib/systemd/system/monitor-gateway.socket": "ListenStream=8080",
-			"etc/monitor-gateway/environment": "PROJECT_ID=", "DEBIAN/conffiles": "/etc/monitor-gateway/environment", "DEBIAN/postinst": "put back",
+			"usr/lib/systemd/system/monitor-gateway-watch.service": "\nExecStart=/usr/bin/monitor-gateway watch\n",
+			"usr/lib/systemd/system/monitor-gateway-live.socket":   "SocketGroup=monitor-gateway-watch", "usr/lib/sysusers.d/monitor-gateway-watch.conf": "u monitor-gateway-watch",
+			"usr/share/doc/monitor-gateway/examples/watch.yaml": "steps:",
+			"etc/monitor-gateway/environment":                   "PROJECT_ID=", "DEBIAN/conffiles": "/etc/monitor-gateway/environment", "DEBIAN/postinst": "put back",
 		} {
 			content, err := os.ReadFile(filepath.Join(root, file))
 			if err != nil || !strings.Contains(string(content), contains) {
@@ -209,12 +212,12 @@ func TestPurge(t *testing.T) {
 	root := t.TempDir()
 	for _, path := range []string{
 		"etc/monitor-gateway/google.json", "var/lib/private/monitor-gateway/outbox/enrolment.json", "var/lib/private/monitor-gateway/outbox/0000000000000001.seg",
-		"var/lib/monitor-gateway.previous/before/monitor-gateway", "var/lib/other/kept",
+		"var/lib/monitor-gateway.previous/before/monitor-gateway", "var/lib/monitor-gateway-watch/journal.json", "var/lib/other/kept",
 	} {
 		write(t, filepath.Join(root, path), "")
 	}
 	must.Do(t, os.Symlink("private/monitor-gateway", filepath.Join(root, "var/lib/monitor-gateway")))
-	left(t, root, "remove", "monitor-gateway other private")
+	left(t, root, "remove", "monitor-gateway monitor-gateway-watch other private")
 	left(t, root, "purge", "other private")
 	if _, err := os.Stat(filepath.Join(root, "etc/monitor-gateway")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the settings and keys are left: %v", err)
@@ -361,6 +364,9 @@ func TestThirtyTwoBit(t *testing.T) {
 // at most, of 100: what remains is that it speaks to the network.
 const worstExposure = "20"
 
+// worstWatch is that of the watch, whose commands need more than it does.
+const worstWatch = "40"
+
 func TestUnit(t *testing.T) {
 	t.Parallel()
 	analyze := tooltest.Program(t, "systemd-analyze")
@@ -380,10 +386,13 @@ func TestUnit(t *testing.T) {
 	socket := copied("monitor-gateway.socket", "ListenStream=8080", "ListenStream=8080")
 	restart := copied("monitor-gateway-credentials.service", "ExecStart=systemctl ", "ExecStart=/bin/true ")
 	watch := copied("monitor-gateway-credentials.path", "PathChanged=/etc/monitor-gateway/google.json", "PathChanged=/etc/monitor-gateway/google.json")
-	if output, err := run(t, "", nil, analyze, "verify", unit, socket, restart, watch); err != nil || output != "" {
+	live := copied("monitor-gateway-live.socket", "Service=monitor-gateway.service", "Service=monitor-gateway.service")
+	people := copied("monitor-gateway-watch.service", "ExecStart=/usr/local/bin/monitor-gateway watch\n", "ExecStart=/bin/true\n")
+	if output, err := run(t, "", nil, analyze, "verify", unit, socket, live, restart, watch, people); err != nil || output != "" {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, output)
 	}
 	must.Get(run(t, "", nil, analyze, "security", "--offline=true", "--no-pager", "--threshold="+worstExposure, unit))(t)
+	must.Get(run(t, "", nil, analyze, "security", "--offline=true", "--no-pager", "--threshold="+worstWatch, people))(t)
 }
 
 // TestCredentialsMayBeMissing holds that systemd starts the gateway without its

@@ -53,8 +53,9 @@ func TestDebianPackage(t *testing.T) {
 	run := func(environ []string, name string, args ...string) (string, error) {
 		return run(t, "", environ, name, args...)
 	}
-	unit := must.Get(os.ReadFile("monitor-gateway.service"))(t)
-	write(filepath.Join(work, "monitor-gateway.service"), string(unit))
+	for _, name := range []string{"monitor-gateway.service", "monitor-gateway-watch.service"} {
+		write(filepath.Join(work, name), string(must.Get(os.ReadFile(name))(t)))
+	}
 	write(filepath.Join(work, "changelog.gz"), "")
 	pack := func(version, program string) string {
 		t.Helper()

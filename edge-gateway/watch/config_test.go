@@ -72,7 +72,7 @@ func TestDue(t *testing.T) {
 func TestFlood(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 2, 0, 0, 0, time.UTC)
-	s := state{Incidents: map[int64]*told{}, Sent: map[string][]time.Time{}, Held: map[string]bool{}}
+	s := newState()
 	steps := []Step{{Name: "a", AtMost: 2, zone: time.UTC}}
 	for id := range int64(6) {
 		i := hot(id + 1)

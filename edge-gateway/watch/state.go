@@ -92,6 +92,10 @@ type state struct {
 	Shutdowns map[string]*shutdownRun `json:"shutdowns,omitempty"` // by the name of the shutdown
 }
 
+func newState() *state {
+	return &state{Cursor: -1, Incidents: map[int64]*told{}, Sent: map[string][]time.Time{}, Held: map[string]bool{}, Shutdowns: map[string]*shutdownRun{}}
+}
+
 func (s *state) enqueue(step string, due time.Time, m Message) {
 	s.Last++
 	m.ID = s.Last

@@ -88,7 +88,7 @@ func (c *Config) read(name string, into any) error {
 }
 
 func (w *Watch) load(ctx context.Context) error {
-	w.state = state{Cursor: -1, Incidents: map[int64]*told{}, Sent: map[string][]time.Time{}, Held: map[string]bool{}, Shutdowns: map[string]*shutdownRun{}}
+	w.state = *newState()
 	if err := errors.Join(w.config.read(journalFile, &w.state), w.config.read(siteFile, &w.site)); err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // TestWatchKey holds that a key of the scope watch reads, takes incidents and reports itself,
-// and does nothing else; and that nobody else reports a watch. Contract 12.5.
+// and does nothing else; and that nobody else reports a watch. Contract 12.2.
 func TestWatchKey(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)

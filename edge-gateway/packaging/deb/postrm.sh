@@ -9,5 +9,5 @@ remove | purge)
 esac
 if [ "$1" = purge ]; then
   # systemd's DynamicUser= has the folder in private, and a link to it.
-  rm -rf "$DPKG_ROOT/var/lib/private/monitor-gateway" "$DPKG_ROOT/var/lib/monitor-gateway" "$DPKG_ROOT/etc/monitor-gateway"
+  rm -rf "$DPKG_ROOT/var/lib/private/monitor-gateway" "$DPKG_ROOT/var/lib/monitor-gateway" "$DPKG_ROOT/var/lib/monitor-gateway-watch" "$DPKG_ROOT/etc/monitor-gateway"
 fi

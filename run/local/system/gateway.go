@@ -72,6 +72,14 @@ func (s *System) startGateway(ctx context.Context, listener net.Listener) error 
 	}
 	s.runComponent(ctx, "gateway's outbox", site.Run)
 	s.runComponent(ctx, "gateway", func(ctx context.Context) error { return gateway.Serve(ctx, listener, site, s.log) })
+	live, err := gateway.ListenLive(ctx, filepath.Join(o.DataDir, "live.sock"))
+	if err != nil { // its path may be too long
+		s.log.WarnContext(ctx, "no watch can read live values", "error", err.Error())
+		return nil
+	}
+	s.runComponent(ctx, "live values", func(ctx context.Context) error {
+		return site.ServeLive(ctx, live, func() bool { return false }, s.log)
+	})
 	return nil
 }
 
