@@ -76,6 +76,9 @@ func NewAnomalyDetector(
 func (d *AnomalyDetector) Observe(ctx context.Context, data wire.Data, sensor pipeline.SensorStatus) ([]incident.Finding, error) {
 	pair := d.models.Pair(ctx, sensor.CustomerID)
 	n, reason, record := d.evaluate(pair, data)
+	for _, values := range [...][2]*float64{{n.PredictedTemperature, n.PredictedHumidity}, {n.ActualTemperature, n.ActualHumidity}} {
+		correct(sensor.Corrections, n.Time, values[0], values[1])
+	}
 	findings := d.find(ctx, data, sensor, cmp.Or(pair.Calibration, d.shipped), reason == learn.OutOfRange)
 	if !record || slices.ContainsFunc(findings, func(f incident.Finding) bool { return f.Kind == incident.KindAnomaly && f.Holds }) {
 		return findings, nil // the incident's verdict validates it
@@ -91,6 +94,17 @@ func (d *AnomalyDetector) Observe(ctx context.Context, data wire.Data, sensor pi
 		d.log.InfoContext(ctx, "anomaly detected", "node_id", n.SensorID, "reading_id", n.MessageID, "model_version", n.ModelVersion)
 	}
 	return findings, nil
+}
+
+// correct corrects values of a time, of which either may be nil.
+func correct(c reading.Corrections, at time.Time, temperature, humidity *float64) {
+	t, h := c.Values(at, reading.Value(temperature), reading.Value(humidity))
+	if temperature != nil {
+		*temperature = t
+	}
+	if humidity != nil {
+		*humidity = h
+	}
 }
 
 // evaluate runs the models on a reading and reports whether to record the result.

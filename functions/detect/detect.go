@@ -62,7 +62,8 @@ type Judge interface {
 
 // AnomalyObserver observes each reading of an owned sensor. Observe is called once per
 // delivery and returns when its record is durable. It returns one finding for each kind that
-// it could judge, including those that do not hold, which end incidents.
+// it could judge, including those that do not hold, which end incidents. The data are as
+// measured, because a correction that begins is no change.
 type AnomalyObserver interface {
 	Observe(ctx context.Context, data wire.Data, sensor pipeline.SensorStatus) ([]incident.Finding, error)
 }
@@ -121,8 +122,10 @@ func (d *Detect) Handle(ctx context.Context, m push.Message) (err error) {
 	if status.Thresholds == nil {
 		status.Thresholds = &d.defaults
 	}
-	events := alert.Exceeded(r, *status.Thresholds)
 	findings, observeErr := d.observe(ctx, data, status)
+	data.Reading, data.Recent = status.Corrections.Apply(data.Reading, data.Recent)
+	r = data.Reading
+	events := alert.Exceeded(r, *status.Thresholds)
 	outOfOrder := (status.Owned || r.Channel != reading.Open) && (m.DeliveryAttempt > 1 || m.PublishTime.Sub(r.Time) > lateAfter)
 	if outOfOrder || len(events) > 0 || len(findings) > 0 || status.Remembers || breaks(status.Rules, data) {
 		err := d.judge.Judge(ctx, incidents.Judged{

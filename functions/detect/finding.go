@@ -47,7 +47,9 @@ func (d *AnomalyDetector) find(ctx context.Context, data wire.Data, sensor pipel
 		findings = append(findings, found)
 	}
 	if d.clock().Sub(r.Time) < forecastFor {
-		if found, judged := passing(w, r, sensor, n.width); judged && (found.Holds || sensor.Remembers) {
+		level := sensor.Corrections.Level(w, r.Time)
+		corrected, _ := sensor.Corrections.Apply(r, reading.Window{})
+		if found, judged := passing(level, corrected, sensor, n.width); judged && (found.Holds || sensor.Remembers) {
 			findings = append(findings, found)
 		}
 	}
@@ -60,20 +62,21 @@ func (d *AnomalyDetector) find(ctx context.Context, data wire.Data, sensor pipel
 	})
 }
 
-// anomalyOf judges how unusual a reading is for its node.
+// anomalyOf judges how unusual a reading is for its node, and explains it by the corrected one.
 func anomalyOf(
 	n *roomNode, w reading.Window, r reading.Reading, sensor pipeline.SensorStatus, c *anomaly.Calibration, outOfRange bool,
 ) (found incident.Finding, judged bool) {
 	room := strconv.FormatInt(sensor.RoomID, 10)
 	v := anomaly.Statistics(w, r, &n.Day, n.Around(r.Time, n.neighbours))
 	score := c.Score(r.NodeID, room, v)
+	r, _ = sensor.Corrections.Apply(r, reading.Window{})
 	found = incident.Finding{Kind: incident.KindAnomaly}
 	alarm := anomaly.Alarm(sensor.Budget)
 	switch {
 	case outOfRange:
 		found.Holds, found.Score, found.Cause = true, max(score, rangeScore), "range"
 		found.Reason, found.Quantity, found.Value = "a value that the sensor cannot measure", incident.Temperature, r.Temperature
-		if r.Humidity <= 0 || r.Humidity >= 100 {
+		if humidity := r.AsMeasured().Humidity; humidity <= 0 || humidity >= 100 {
 			found.Quantity, found.Value = incident.Humidity, r.Humidity
 		}
 	case score <= alarm:

@@ -1,7 +1,8 @@
 // Package ingest is the function that stores readings. It takes a message of
 // topic data and answers when the reading is durable in the time-series table.
 //
-// It stores the reading alone; the window of earlier readings in the message is for
+// It stores the reading alone, corrected if its sensor has a correction, with the measured values
+// beside; the window of earlier readings in the message is for
 // detection. Readings of a deleted sensor are ignored; while the metadata database is
 // unavailable, nothing is stored. Readings of an unregistered node are stored, so that a node
 // plugged in before its registration loses nothing. Storing a reading twice changes
@@ -152,6 +153,7 @@ func (i *Ingest) Handle(ctx context.Context, m push.Message) (err error) {
 	case r.Channel == reading.Open && status.Signed: // stored, but not shown as the sensor's
 		i.counters.Add(ctx, "readings_beside_signed", 1)
 	}
+	r, _ = status.Corrections.Apply(r, reading.Window{})
 	if _, err := i.updates.Do(ctx, pipeline.NodeReading{Reading: r, GatewayID: source.GatewayID}); err != nil {
 		return fmt.Errorf("state of %s: %w", r.NodeID, err)
 	}

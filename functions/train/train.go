@@ -256,7 +256,8 @@ func (t *Train) history(ctx context.Context, customer int64, now time.Time) ([]l
 	return sampled, nil
 }
 
-// collect groups readings, which come node after node, and counts them. It stops at most.
+// collect groups readings, which come node after node, and counts them. It stops at most. They
+// are as measured, as detection observes them.
 func collect(all iter.Seq2[reading.Reading, error], most int) (nodes []learn.NodeHistory, rows int, err error) {
 	for r, err := range all {
 		if err != nil {
@@ -269,7 +270,7 @@ func collect(all iter.Seq2[reading.Reading, error], most int) (nodes []learn.Nod
 			nodes = append(nodes, learn.NodeHistory{NodeID: r.NodeID})
 		}
 		last := &nodes[len(nodes)-1]
-		last.Readings = append(last.Readings, r)
+		last.Readings = append(last.Readings, r.AsMeasured())
 		rows++
 	}
 	for _, node := range nodes { // of several channels, one after the other
@@ -329,7 +330,7 @@ func (t *Train) readWindows(ctx context.Context, stretch []learning.Verdict) (fo
 		if err != nil {
 			return nil, err
 		}
-		series = append(series, r)
+		series = append(series, r.AsMeasured())
 	}
 	wanted := map[reading.Identity]learning.Verdict{}
 	for _, v := range stretch {

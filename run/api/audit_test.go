@@ -101,6 +101,14 @@ func TestEveryChangeIsAudited(t *testing.T) {
 		"setBackSensor": {
 			path: "/api/v1/sensors/signed/channel", subject: "sensor:signed", before: parts(`"channel":"signed"`), after: parts(`"channel":"open"`),
 		},
+		"addCorrection": {
+			path: "/api/v1/corrections", body: `{"sensor_id":"kept","from":"2090-02-01","temperature_offset":-0.3,"certificate":"C-1"}`, subject: "sensor:kept",
+			after: parts(`"temperature_offset":-0.3`, `"certificate":"C-1"`),
+		},
+		"withdrawCorrection": {
+			path: fmt.Sprintf("/api/v1/corrections/%d", a.create(t, "/api/v1/corrections", `{"sensor_id":"kept","from":"2090-01-01"}`)), subject: "sensor:kept",
+			before: parts(`"state":"planned"`),
+		},
 		"deleteSensor": {path: "/api/v1/sensors/delete_sensor/gone", subject: "sensor:gone", before: parts(`"id":"gone"`)},
 		"createAPIKey": {path: "/api/v1/api-keys", body: `{"name":"Probe","scope":"read"}`, subject: "key:*", after: parts(`"name":"Probe"`, `"prefix":"cold_`)},
 		"revokeAPIKey": {
@@ -292,7 +300,7 @@ func (s *testAPI) tables(tb testing.TB) string {
 	var all strings.Builder
 	for _, table := range []string{
 		"customers", "server_rooms", "sensors", "sensor_tombstones", "gateways", "alerts", "alert_thresholds", "prediction_feedback", "model_training_runs",
-		"node_state", "rules", "excursions", "room_incidents", "incident_changes", "maintenance_windows", "api_keys",
+		"node_state", "rules", "corrections", "excursions", "room_incidents", "incident_changes", "maintenance_windows", "api_keys",
 	} {
 		var content string
 		must.Do(tb, s.pool.QueryRow(tb.Context(), `SELECT COALESCE(string_agg(t::text, E'\n' ORDER BY t::text), '') FROM `+table+` t`).Scan(&content))

@@ -123,10 +123,10 @@ func TestSpecification(t *testing.T) {
 		})
 	})
 
-	sensor := object{"id": is("node-1"), "name": is("Rack 1"), "type": is("DHT22"), "room_id": equalsSaved("room_id"), "position": null, "channel": is("open"), "also_unenrolled": is(false)}
-	second := object{"id": is("node:2"), "name": is("R2/U40"), "type": is("ESP32-DHT22"), "room_id": equalsSaved("room_id"), "position": is("R2/U40"), "channel": is("open"), "also_unenrolled": is(false)}
+	sensor := object{"id": is("node-1"), "name": is("Rack 1"), "type": is("DHT22"), "room_id": equalsSaved("room_id"), "position": null, "channel": is("open"), "also_unenrolled": is(false), "calibration_due": null, "calibration_overdue": is(false)}
+	second := object{"id": is("node:2"), "name": is("R2/U40"), "type": is("ESP32-DHT22"), "room_id": equalsSaved("room_id"), "position": is("R2/U40"), "channel": is("open"), "also_unenrolled": is(false), "calibration_due": null, "calibration_overdue": is(false)}
 	positioned := func(position any) object {
-		return object{"id": is("node-1"), "name": is("Rack 9"), "type": is("SHT31"), "room_id": equalsSaved("room_id"), "position": is(position), "channel": is("open"), "also_unenrolled": is(false)}
+		return object{"id": is("node-1"), "name": is("Rack 9"), "type": is("SHT31"), "room_id": equalsSaved("room_id"), "position": is(position), "channel": is("open"), "also_unenrolled": is(false), "calibration_due": null, "calibration_overdue": is(false)}
 	}
 	t.Run("Sensors", func(t *testing.T) { //nolint:paralleltest // lines build on one another
 		const create = "/api/v1/sensors/new_sensor"
@@ -156,7 +156,7 @@ func TestSpecification(t *testing.T) {
 			{"GET", "/api/v1/sensors/sensor/node-9", withToken, "", 404, detail("Sensor not found")},
 			{"GET", "/api/v1/sensors/sensor/no%20node%00", withToken, "", 404, detail("Sensor not found")},
 			// contract 4.5
-			{"PUT", "/api/v1/sensors/update_sensor/node-1", withToken, `{"name":"Rack 9","type":"SHT31","room_id":{other_room}}`, 200, object{"id": is("node-1"), "name": is("Rack 9"), "type": is("SHT31"), "room_id": equalsSaved("other_room"), "position": null, "channel": is("open"), "also_unenrolled": is(false)}},
+			{"PUT", "/api/v1/sensors/update_sensor/node-1", withToken, `{"name":"Rack 9","type":"SHT31","room_id":{other_room}}`, 200, object{"id": is("node-1"), "name": is("Rack 9"), "type": is("SHT31"), "room_id": equalsSaved("other_room"), "position": null, "channel": is("open"), "also_unenrolled": is(false), "calibration_due": null, "calibration_overdue": is(false)}},
 			{"POST", create, withToken, `{"id":"node-3","name":" ","type":"DHT22","room_id":{room_id}}`, 400, blank},
 			{"PUT", "/api/v1/sensors/update_sensor/node-1", withToken, `{"name":"\u200d","type":"DHT22","room_id":{room_id}}`, 400, blank},
 			{"PUT", "/api/v1/sensors/update_sensor/node-1", withToken, `{"name":"Rack 9","type":"SHT31","room_id":{room_id},"position":"U40"}`, 200, positioned("U40")},

@@ -32,6 +32,7 @@ func creations(room int64) map[string]string {
 		"/api/v1/sensors/new_sensors":   fmt.Sprintf(`{"room_id":%d,"sensors":[{"id":"n3","name":"x","type":"y"}]}`, room),
 		"/api/v1/gateways":              `{"name":"Basement"}`,
 		"/api/v1/api-keys":              `{"name":"Prometheus","scope":"read"}`,
+		"/api/v1/corrections":           `{"sensor_id":"n1","from":"2090-01-01"}`,
 		"/api/v1/invitations":           `{"email":"ana@example.com","role":"viewer"}`,
 		"/api/v1/rules":                 fmt.Sprintf(someRule, 30.0, ""),
 		"/api/v1/rules/preset":          `{"preset":"ashrae_a1"}`,

@@ -102,7 +102,13 @@ func TestTenantIsolation(t *testing.T) {
 		"getSensor":     of("/api/v1/sensors/sensor/%s", "", "Sensor not found"),
 		"updateSensor":  of("/api/v1/sensors/update_sensor/%s", fmt.Sprintf(`{"name":"x","type":"y","room_id":%d}`, own), "Sensor not found"),
 		"setBackSensor": of("/api/v1/sensors/%s/channel", "", "Sensor not found"),
-		"deleteSensor":  of("/api/v1/sensors/delete_sensor/%s", "", "Sensor not found"),
+		"addCorrection": {
+			path: "/api/v1/corrections", body: `{"sensor_id":"vault-1","from":"2090-02-01"}`, status: 404, detail: "Sensor not found",
+		},
+		"listCorrections":    of("/api/v1/corrections?sensor_id=%s", "", "Sensor not found"),
+		"withdrawCorrection": by("/api/v1/corrections/%d", victim.create(t, "/api/v1/corrections", `{"sensor_id":"vault-1","from":"2090-01-01"}`), "", "Correction not found"),
+
+		"deleteSensor": of("/api/v1/sensors/delete_sensor/%s", "", "Sensor not found"),
 
 		"listAuditLog": {path: "/api/v1/audit", status: 200},
 		"getMetrics":   {path: "/api/v1/metrics", status: 200},

@@ -100,7 +100,12 @@ func (e Event) Reading() reading.Reading {
 
 // Validate reports an event that could not come from [Exceeded].
 func (e Event) Validate() error {
-	if err := e.Reading().Validate(); err != nil {
+	r := e.Reading()
+	// Its correction may have moved it beyond what a node can measure.
+	if beyond := r.Temperature - min(max(r.Temperature, reading.MinTemperature), reading.MaxTemperature); math.Abs(beyond) <= reading.MaxTemperatureOffset {
+		r.Temperature -= beyond
+	}
+	if err := r.Validate(); err != nil {
 		return fmt.Errorf("alert event: %w", err)
 	}
 	if !e.Type.Valid() {

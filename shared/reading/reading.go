@@ -84,6 +84,10 @@ type Reading struct {
 	Time        time.Time // UTC, at [Precision]: the gateway's clock at receipt, see [Dated]
 	Temperature float64   // °C, dry bulb; NaN if not measured
 	Humidity    float64   // % relative humidity; NaN if not measured
+
+	// A [Correction] applied. Then these are the values as measured, see [Reading.Uncorrected].
+	corrected                             bool
+	measuredTemperature, measuredHumidity float64
 }
 
 // Missing stands for a value that was not measured: every comparison with it is false.
@@ -112,7 +116,8 @@ func Value(p *float64) float64 {
 func (r Reading) Equal(other Reading) bool {
 	same := func(a, b float64) bool { return a == b || !Has(a) && !Has(b) }
 	return r.Channel == other.Channel && r.NodeID == other.NodeID && r.MessageID == other.MessageID && r.Time.Equal(other.Time) &&
-		same(r.Temperature, other.Temperature) && same(r.Humidity, other.Humidity)
+		same(r.Temperature, other.Temperature) && same(r.Humidity, other.Humidity) && r.corrected == other.corrected &&
+		same(r.measuredTemperature, other.measuredTemperature) && same(r.measuredHumidity, other.measuredHumidity)
 }
 
 // MaxAhead is how far a reading's time may lie after the clock that it is compared

@@ -12,7 +12,7 @@ import (
 const FoldWithin = 10 * time.Minute
 
 // Fold leaves out the copies of readings. A copy has the channel, node, message id
-// and values of one less than [FoldWithin] before it: a node that got no answer
+// and measured values of one less than [FoldWithin] before it: a node that got no answer
 // has sent its reading through a second gateway, which dated it again. The readings
 // come node after node, oldest first. Those before start are not yielded; readings
 // from FoldWithin before start on are needed to fold the first ones.
@@ -34,7 +34,7 @@ func Fold(all iter.Seq2[reading.Reading, error], start time.Time) iter.Seq2[read
 				}
 				node, swept = r.NodeID, r.Time
 			}
-			key := r
+			key := r.AsMeasured() // copies may lie on both sides of the begin of a correction
 			key.Time = time.Time{}
 			for _, value := range []*float64{&key.Temperature, &key.Humidity} {
 				if !reading.Has(*value) {

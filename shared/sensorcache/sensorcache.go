@@ -25,8 +25,9 @@ const (
 	// MaxAge is how old a cached status may be: a changed threshold must reach
 	// detection within 15 seconds, and the query needs the rest of that time.
 	MaxAge = 10 * time.Second
-	// MaxStale is how old a cached status may be while the database is down.
-	MaxStale = 10 * time.Minute
+	// MaxStale is how old a cached status may be while the database is down. Then lookups fail:
+	// corrections are added five minutes before they begin, so that no older status is used.
+	MaxStale = time.Minute
 	// RefreshTimeout bounds the query that replaces a stale status: a database
 	// that hangs must not delay every reading.
 	RefreshTimeout = time.Second
@@ -123,7 +124,7 @@ func (c *Cache) Status(ctx context.Context, node reading.Node) (pipeline.SensorS
 	}
 	status, err := c.lookups.Do(queryCtx, node)
 	if err != nil {
-		if ok && ctx.Err() == nil {
+		if ok && ctx.Err() == nil && c.clock().Sub(cached.asked) <= MaxStale {
 			return cached.status, nil
 		}
 		return pipeline.SensorStatus{}, wrap(err, node)

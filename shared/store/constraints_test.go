@@ -32,8 +32,11 @@ const (
 		    COALESCE(@message, ''), COALESCE(@probability::float8, 1), @score, @version)`
 	insertRun = `INSERT INTO model_training_runs (status, completed_at, model_type, training_data_count, validated_data_count, model_version, triggered_by)
 		VALUES (COALESCE(@status, 'completed'), @completed, COALESCE(@type, 'both'), @rows, @validated, @version, COALESCE(@by, 'manual'))`
-	insertReading = `INSERT INTO sensor_data.readings_20260301 (node_id, timestamp, message_id, temperature, humidity)
-		VALUES (COALESCE(@node, 'n'), '2026-03-01 10:00Z', COALESCE(@message, 'a'), COALESCE(@temperature::float8, 20), COALESCE(@humidity::float8, 40))`
+	insertCorrection = `INSERT INTO corrections (customer_id, node_id, from_time, temperature_offset, humidity_offset, certificate, added_by, withdrawn_by, withdrawn_at)
+		VALUES (@anna, 'n1', now() + COALESCE(@ahead::interval, interval '1 hour'), COALESCE(@temperature::float8, 0), COALESCE(@humidity::float8, 0), @certificate, 'Anna',
+		    CASE WHEN @withdrawn::interval IS NOT NULL THEN 'Anna' END, now() + @withdrawn::interval)`
+	insertReading = `INSERT INTO sensor_data.readings_20260301 (node_id, timestamp, message_id, temperature, humidity, uncorrected_temperature)
+		VALUES (COALESCE(@node, 'n'), '2026-03-01 10:00Z', COALESCE(@message, 'a'), COALESCE(@temperature::float8, 20), COALESCE(@humidity::float8, 40), @measured)`
 )
 
 func TestSchemaHoldsEveryLimitAgainstAnyWriter(t *testing.T) {
@@ -56,6 +59,14 @@ func TestSchemaHoldsEveryLimitAgainstAnyWriter(t *testing.T) {
 		{"username of 6", insertCustomer, values{"username": text(6)}, values{"username": text(5)}},
 		{"username of 12", insertCustomer, values{"username": text(12)}, values{"username": text(13)}},
 		{"username unique in any case", insertCustomer, nil, values{"username": "Anna12"}},
+		{"offset of 10 °C", insertCorrection, values{"temperature": 10.0}, values{"temperature": 10.01}},
+		{"offset of -10 °C", insertCorrection, values{"temperature": -10.0}, values{"temperature": -10.01}},
+		{"offset of 30 %", insertCorrection, values{"humidity": 30.0}, values{"humidity": 30.01}},
+		{"offset of -30 %", insertCorrection, values{"humidity": -30.0}, values{"humidity": -30.01}},
+		{"offset of hundredths", insertCorrection, values{"temperature": 0.07}, values{"temperature": 0.075}},
+		{"certificate of 200", insertCorrection, values{"certificate": text(200)}, values{"certificate": text(201)}},
+		{"five minutes ahead", insertCorrection, values{"ahead": "5 minutes 10 seconds"}, values{"ahead": "4 minutes 59 seconds"}},
+		{"withdrawn four minutes before", insertCorrection, values{"withdrawn": "56 minutes"}, values{"withdrawn": "56 minutes 1 second"}},
 		{"password hash of 120", insertCustomer, values{"hash": text(120)}, values{"hash": text(121)}},
 		{"password hash not empty", insertCustomer, nil, values{"hash": ""}},
 
@@ -111,9 +122,11 @@ func TestSchemaHoldsEveryLimitAgainstAnyWriter(t *testing.T) {
 
 		{"reading's node of 50", insertReading, values{"node": ascii(50)}, values{"node": ascii(51)}},
 		{"reading's message id of 64", insertReading, values{"message": ascii(64)}, values{"message": ascii(65)}},
-		{"coldest reading", insertReading, values{"temperature": -40}, values{"temperature": -40.1}},
-		{"hottest reading", insertReading, values{"temperature": 125}, values{"temperature": 125.1}},
+		{"coldest reading", insertReading, values{"temperature": -50}, values{"temperature": -50.1}},
+		{"hottest reading", insertReading, values{"temperature": 135}, values{"temperature": 135.1}},
 		{"driest reading", insertReading, values{"humidity": 0}, values{"humidity": -0.1}},
+		{"coldest measured", insertReading, values{"measured": -40}, values{"measured": -40.1}},
+		{"hottest measured", insertReading, values{"measured": 125}, values{"measured": 125.1}},
 		{"most humid reading", insertReading, values{"humidity": 100}, values{"humidity": 100.1}},
 	}
 	db.sql(t, `DELETE FROM alert_thresholds WHERE customer_id = @bruno`, pgx.NamedArgs{"bruno": db.bruno})

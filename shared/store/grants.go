@@ -26,17 +26,20 @@ func componentGrants() map[string]map[string]string {
 		all    = "SELECT, INSERT, UPDATE, DELETE"
 		// A prediction belongs to its incident; its verdict is a person's.
 		link = "SELECT, INSERT, UPDATE (incident_id, anomaly_predicted)"
+		// A correction is never changed, only withdrawn.
+		withdraw = "SELECT, INSERT, UPDATE (withdrawn_at, withdrawn_by)"
 	)
 	return map[string]map[string]string{
 		"ingest": {
 			"sensors": read, "sensor_tombstones": read, "open_holds": read, "alert_thresholds": read, "gateways": read,
 			"node_state": keep, "node_slots": keep, "probe": keep, "customer_rules": read, "rule_memory": read, "learning_settings": read,
+			"corrections": read, "visible_spans": read,
 			"sensor_data.readings": append, "sensor_data.hours": all, "sensor_data.hours_until": edit, "sensor_data.marked_hours": all, "excursions": edit,
 			"sensor_data.create_day()": "EXECUTE", "sensor_data.drop_days()": "EXECUTE",
 		},
 		"detect": {
 			"sensors": read, "server_rooms": read, "sensor_tombstones": read, "open_holds": read, "alert_thresholds": read, "gateways": read,
-			"visible_spans": read, "live_states": read, "customer_rules": read, "learning_settings": read,
+			"visible_spans": read, "live_states": read, "customer_rules": read, "learning_settings": read, "corrections": read,
 			"node_slots": read, "node_learning": keep, "node_state": keep,
 			"rule_memory": all, "excursions": all, "room_incidents": all, "incident_changes": append, "maintenance_windows": read, "probe": read, "gateway_nodes": read,
 			"incidents": all, "prediction_feedback": link,
@@ -53,7 +56,7 @@ func componentGrants() map[string]map[string]string {
 			"gateways": all, "gateway_boots": all, "gateway_nodes": all, "visible_spans": read, "node_state": keep, "node_slots": all, "probe": read,
 			"audit_log": append, "api_keys": all, "watches": all, "idempotent_answers": all,
 			"rules": all, "customer_rules": read, "rule_memory": read, "excursions": keep, "room_incidents": all, "incident_changes": append, "incidents": keep,
-			"maintenance_windows": keep, "learning_settings": keep, "node_learning": read,
+			"maintenance_windows": keep, "learning_settings": keep, "node_learning": read, "corrections": withdraw,
 			"sensor_data.readings": read, "sensor_data.hours": read, "sensor_data.hours_until": read,
 		},
 	}

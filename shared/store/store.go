@@ -41,6 +41,7 @@ var (
 	ErrNoInvitation  = fmt.Errorf("invitation %w", ErrNotFound)
 	ErrNoAPIKey      = fmt.Errorf("API key %w", ErrNotFound)
 	ErrNoWatch       = fmt.Errorf("watch %w", ErrNotFound)
+	ErrNoCorrection  = fmt.Errorf("correction %w", ErrNotFound)
 
 	ErrEmailTaken    = errors.New("email already registered")
 	ErrUsernameTaken = errors.New("username already taken")
@@ -70,7 +71,13 @@ var (
 	ErrTooManyWatches = errors.New("too many watches")
 	// ErrTooManyAnswers: the customer has MaxAnswers.
 	ErrTooManyAnswers = errors.New("too many idempotency keys")
-	ErrStatusReplayed = errors.New("a status of this gateway has come already")
+	// ErrCorrectionSoon: a correction begins too soon to be added, or to be withdrawn.
+	ErrCorrectionSoon = errors.New("the correction begins too soon")
+	// ErrCorrectionExists: the sensor has a correction from the same time.
+	ErrCorrectionExists = errors.New("correction already exists")
+	// ErrTooManyCorrections: the sensor has MaxCorrections.
+	ErrTooManyCorrections = errors.New("too many corrections")
+	ErrStatusReplayed     = errors.New("a status of this gateway has come already")
 )
 
 // Wrap adds the operation and its subject to an error; nil stays nil.

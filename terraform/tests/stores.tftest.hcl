@@ -170,9 +170,9 @@ run "readings" {
   assert {
     condition = [for column in jsondecode(google_bigquery_table.readings.schema) : "${column.name} ${column.type} ${column.mode}"] == [
       "node_id STRING REQUIRED", "message_id STRING REQUIRED", "timestamp TIMESTAMP REQUIRED", "temperature FLOAT NULLABLE", "humidity FLOAT NULLABLE",
-      "customer_id INTEGER NULLABLE",
+      "customer_id INTEGER NULLABLE", "uncorrected_temperature FLOAT NULLABLE", "uncorrected_humidity FLOAT NULLABLE",
     ]
-    error_message = "The columns are not those of the specification and the customer of an enrolled gateway."
+    error_message = "The columns are not those of the specification, the customer of an enrolled gateway, and the measured values."
   }
 }
 

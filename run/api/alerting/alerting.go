@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"time"
 
-	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/store"
@@ -44,11 +43,3 @@ func (h *Handlers) Register(r *rest.API) {
 
 // Run wakes the requests that wait for changes, until ctx ends; then they answer.
 func (h *Handlers) Run(ctx context.Context) { h.hub.run(ctx) }
-
-// who names the caller to others: a person by the name, an API key by its own.
-func who(ctx context.Context) string {
-	if key, ok := auth.Key(ctx); ok {
-		return "API key " + key.Name
-	}
-	return auth.Person(ctx).Name
-}

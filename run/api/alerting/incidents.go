@@ -291,7 +291,7 @@ func (h *Handlers) act(ctx context.Context, in *actInput) (Incident, error) {
 		return Incident{}, errTakes()
 	}
 	now := h.Clock()
-	by := who(ctx)
+	by := auth.Who(ctx)
 	action := incidents.Action{Event: eventOf(in.Body.Action), By: by, To: string(deref(in.Body.To)), Comment: string(deref(in.Body.Comment))}
 	if until := in.Body.Until; until != nil {
 		if !until.After(now) || until.Sub(now) > maxSnooze {
@@ -325,7 +325,7 @@ type seenBody struct {
 }
 
 func (h *Handlers) see(ctx context.Context, in *rest.Body[seenInput]) (seenBody, error) {
-	by := who(ctx)
+	by := auth.Who(ctx)
 	return audit.Changed(ctx, h.DB, func(tx *store.DB) (seenBody, audit.Entry, error) {
 		seen, err := incidents.New(tx).See(ctx, auth.Caller(ctx), in.Body.IDs, by, h.Clock())
 		if err != nil || seen == 0 {

@@ -105,7 +105,7 @@ func (c *maintenanceChange) window() (maintenance.Window, error) {
 func (h *Handlers) wantedMaintenance(ctx context.Context, c *maintenanceChange) (incidents.Maintenance, error) {
 	window, err := c.window()
 	wanted := c.maintenance()
-	wanted.Window, wanted.CreatedBy, wanted.Comment = window, who(ctx), string(deref(c.Comment))
+	wanted.Window, wanted.CreatedBy, wanted.Comment = window, auth.Who(ctx), string(deref(c.Comment))
 	return wanted, err
 }
 

@@ -53,6 +53,14 @@ func Key(ctx context.Context) (accounts.APIKey, bool) {
 	return accounts.APIKey{}, false
 }
 
+// Who names the caller to others: a person by the name, an API key by its own.
+func Who(ctx context.Context) string {
+	if key, ok := Key(ctx); ok {
+		return "API key " + key.Name
+	}
+	return Person(ctx).Name
+}
+
 // RequireSelf returns an error unless customerID is the caller's. It is that of an
 // absent customer, because others do not exist for the caller (contract 1.3).
 func RequireSelf(ctx context.Context, customerID int64) error {

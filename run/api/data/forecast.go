@@ -13,6 +13,7 @@ import (
 	"coldaisle.dev/shared/modelstore"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/accounts"
 	"coldaisle.dev/shared/store/pipeline"
 )
 
@@ -72,18 +73,22 @@ func (h *Handlers) forecast(ctx context.Context, in *input.SensorPath) (forecast
 		if err != nil {
 			return forecastBody{}, err
 		}
-		series = append(series, r)
+		series = append(series, r.AsMeasured())
 	}
-	steps := forecastSteps(model, series, last.Time)
+	corrections, err := accounts.New(h.DB).CorrectionsApplied(ctx, auth.Caller(ctx), node.ID)
+	if err != nil {
+		return forecastBody{}, err
+	}
+	steps := forecastSteps(model, series, last.Time, corrections)
 	if len(steps) == 0 {
 		return forecastBody{}, errNoForecast()
 	}
 	return forecastBody{SensorID: in.SensorID, ModelVersion: model.Info.Name, LastReading: readingOf(last), Forecast: steps}, nil
 }
 
-// forecastSteps forecasts what follows the last reading of a series, dated from the node's
+// forecastSteps forecasts what follows the last reading of a measured series, corrected, dated from the node's
 // newest reading, which may not be stored yet. After too short a series there is nothing.
-func forecastSteps(model *learn.Forecaster, series []reading.Reading, newest time.Time) (steps []forecastStep) {
+func forecastSteps(model *learn.Forecaster, series []reading.Reading, newest time.Time, corrections reading.Corrections) (steps []forecastStep) {
 	var x features.Extractor
 	for i, window := range features.Windows(series) {
 		if i+1 < len(series) {
@@ -94,8 +99,10 @@ func forecastSteps(model *learn.Forecaster, series []reading.Reading, newest tim
 			if !ok {
 				return nil
 			}
+			at := newest.Add(after)
+			temperature, humidity = corrections.Values(at, temperature, humidity)
 			steps = append(steps, forecastStep{
-				AheadS: after.Seconds(), Timestamp: rest.UTC(newest.Add(after)),
+				AheadS: after.Seconds(), Timestamp: rest.UTC(at),
 				Temperature: reading.Pointer(temperature), Humidity: reading.Pointer(humidity),
 			})
 		}

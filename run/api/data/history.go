@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"reflect"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -31,17 +32,32 @@ type bucketBody struct {
 }
 
 type historyInput struct {
-	SensorID  string          `path:"sensor_id" doc:"Identifier of one of the caller's sensors." example:"esp32-7f3a"`
-	StartTime input.Timestamp `query:"start_time" required:"true" doc:"Begin of the range, included; ISO 8601, UTC where it has no offset." example:"2026-03-01T00:00:00Z"`
-	EndTime   input.Timestamp `query:"end_time" required:"true" doc:"End of the range, excluded; ISO 8601, UTC where it has no offset." example:"2026-03-02T00:00:00Z"`
-	MaxPoints int             `query:"max_points" minimum:"1" maximum:"10000" doc:"Summarise the range in so many equal parts; those without readings are left out." example:"500"`
-	Format    string          `query:"format" enum:"json,csv" doc:"Form of the answer; it comes before the Accept header." example:"csv"`
-	Accept    string          `header:"Accept" hidden:"true"`
+	SensorID    string          `path:"sensor_id" doc:"Identifier of one of the caller's sensors." example:"esp32-7f3a"`
+	StartTime   input.Timestamp `query:"start_time" required:"true" doc:"Begin of the range, included; ISO 8601, UTC where it has no offset." example:"2026-03-01T00:00:00Z"`
+	EndTime     input.Timestamp `query:"end_time" required:"true" doc:"End of the range, excluded; ISO 8601, UTC where it has no offset." example:"2026-03-02T00:00:00Z"`
+	MaxPoints   int             `query:"max_points" minimum:"1" maximum:"10000" doc:"Summarise the range in so many equal parts; those without readings are left out." example:"500"`
+	Uncorrected bool            `query:"uncorrected" doc:"Also what was measured of readings to which a correction applied; not with max_points." example:"true"`
+	Format      string          `query:"format" enum:"json,csv" doc:"Form of the answer; it comes before the Accept header." example:"csv"`
+	Accept      string          `header:"Accept" hidden:"true"`
 }
 
-// Resolve refuses a range that ends before it starts.
+// Resolve refuses a range that ends before it starts, and measured values of buckets.
 func (in *historyInput) Resolve(huma.Context) []error {
-	return input.CheckRange(in.StartTime, in.EndTime)
+	errs := input.CheckRange(in.StartTime, in.EndTime)
+	if in.Uncorrected && in.MaxPoints > 0 {
+		errs = append(errs, &huma.ErrorDetail{Location: "query.uncorrected", Message: "must not stand beside max_points"})
+	}
+	return errs
+}
+
+// exportedReading is a reading with what was measured.
+type exportedReading struct {
+	NodeID                 string    `json:"node_id" doc:"Sensor that measured." example:"esp32-7f3a"`
+	Temperature            *float64  `json:"temperature" doc:"Degrees Celsius; null if not measured." example:"24.3"`
+	Humidity               *float64  `json:"humidity" doc:"Relative humidity in percent; null if not measured." example:"41.2"`
+	Timestamp              rest.Time `json:"timestamp" doc:"Time of the reading, UTC." example:"2026-03-01T12:00:00Z"`
+	UncorrectedTemperature *float64  `json:"uncorrected_temperature" doc:"As measured, in degrees Celsius; null where no correction applied." example:"24.6"`
+	UncorrectedHumidity    *float64  `json:"uncorrected_humidity" doc:"As measured, in percent; null where no correction applied." example:"39.7"`
 }
 
 func (h *Handlers) registerHistory(r *rest.API) {
@@ -63,6 +79,7 @@ func (h *Handlers) registerHistory(r *rest.API) {
 			Content: map[string]*huma.MediaType{
 				rest.ContentJSON: {Schema: rest.NamedSchema(registry, "History", &huma.Schema{AnyOf: []*huma.Schema{
 					array("RawHistory", "Every reading, when max_points is not given.", reflect.TypeFor[readingBody]()),
+					array("UncorrectedHistory", "Every reading with what was measured, when uncorrected is true.", reflect.TypeFor[exportedReading]()),
 					array("BucketHistory", "A summary of each part, when max_points is given.", reflect.TypeFor[bucketBody]()),
 				}})},
 				rest.ContentCSV: {
@@ -94,7 +111,7 @@ func (h *Handlers) history(ctx context.Context, in *historyInput) (*huma.StreamR
 	start, end := clampRange(in.StartTime.Time, in.EndTime.Time)
 	csv := rest.WantsCSV(in.Format, in.Accept)
 	if in.MaxPoints == 0 {
-		return rest.Stream(h.rest, readingRows(node.ID, csv), func(ctx context.Context) iter.Seq2[reading.Reading, error] {
+		return rest.Stream(h.rest, readingRows(node.ID, csv, in.Uncorrected), func(ctx context.Context) iter.Seq2[reading.Reading, error] {
 			return h.Readings.Range(ctx, node, start, end)
 		}), nil
 	}
@@ -120,13 +137,30 @@ const (
 
 // readingRows writes readings. Identifiers are of characters that JSON and CSV
 // take as they are.
-func readingRows(nodeID string, csv bool) rest.RowEncoder[reading.Reading] {
+func readingRows(nodeID string, csv, uncorrected bool) rest.RowEncoder[reading.Reading] {
 	if csv {
-		return rest.CSVRows(csvReadingHeader, func(b []byte, r reading.Reading) []byte {
+		header := csvReadingHeader
+		if uncorrected {
+			header = strings.Replace(header, "\n", ",uncorrected_temperature,uncorrected_humidity\n", 1)
+		}
+		return rest.CSVRows(header, func(b []byte, r reading.Reading) []byte {
 			b = append(appendCell(b, nodeID), ',')
 			b = append(rest.AppendTime(b, r.Time), ',')
 			b = append(appendNumber(b, r.Temperature, ""), ',')
-			return append(appendNumber(b, r.Humidity, ""), '\n')
+			b = appendNumber(b, r.Humidity, "")
+			if uncorrected {
+				temperature, humidity := r.Uncorrected()
+				b = appendNumber(append(b, ','), reading.Value(temperature), "")
+				b = appendNumber(append(b, ','), reading.Value(humidity), "")
+			}
+			return append(b, '\n')
+		})
+	}
+	if uncorrected {
+		return rest.EncodedRows(func(r reading.Reading) exportedReading {
+			temperature, humidity := r.Uncorrected()
+			body := readingOf(r)
+			return exportedReading{body.NodeID, body.Temperature, body.Humidity, body.Timestamp, temperature, humidity}
 		})
 	}
 	prefix := `{"node_id":"` + nodeID + `","temperature":`

@@ -17,7 +17,7 @@ import (
 // for formulas. Contract 5.4.
 func TestCSVCells(t *testing.T) {
 	t.Parallel()
-	rows := readingRows("-2:A1", true)
+	rows := readingRows("-2:A1", true, false)
 	text := string(rows.Append([]byte(rows.Begin), reading.Reading{Time: time.Unix(0, 0), Temperature: -12.5, Humidity: 1e-7}))
 	records, err := csv.NewReader(strings.NewReader(text)).ReadAll()
 	must.Do(t, err)
@@ -33,7 +33,7 @@ func TestCSVCells(t *testing.T) {
 }
 
 func BenchmarkHistoryEncoding(b *testing.B) {
-	rows := readingRows("node-1", false)
+	rows := readingRows("node-1", false, false)
 	r := reading.Reading{Time: time.Date(2026, 3, 1, 12, 0, 0, 250_000_000, time.UTC), Temperature: 24.31, Humidity: 41.27}
 	b.Run("append", func(b *testing.B) {
 		var buffer []byte

@@ -93,13 +93,24 @@ func (h *Handlers) usual(ctx context.Context, in *usualInput) ([]usualHour, erro
 		calibration = cmp.Or(h.Models.Wait(ctx, customer).Calibration, calibration)
 	}
 	room := strconv.FormatInt(sensor.RoomID, 10)
-	var before anomaly.Day
+	corrections, err := accounts.New(h.DB).CorrectionsApplied(ctx, customer, node.ID)
+	if err != nil {
+		return nil, err
+	}
 	for at := start; at.Before(end); at = at.Add(time.Hour) {
-		for ; len(hours) > 0 && hours[0].Start.Before(at); hours = hours[1:] {
-			air := anomaly.AirOf(hours[0].AvgTemperature, hours[0].AvgHumidity)
-			for slot := anomaly.SlotOf(hours[0].Start); slot < anomaly.SlotOf(hours[0].Start.Add(time.Hour)); slot++ {
+		var before anomaly.Day // as if the correction of the hour had applied throughout
+		for _, hour := range hours {
+			if !hour.Start.Before(at) {
+				break
+			}
+			temperature, humidity := corrections.Measured(hour.Start, hour.AvgTemperature, hour.AvgHumidity)
+			air := anomaly.AirOf(corrections.Values(at, temperature, humidity))
+			for slot := anomaly.SlotOf(hour.Start); slot < anomaly.SlotOf(hour.Start.Add(time.Hour)); slot++ {
 				before.Put(slot, air)
 			}
+		}
+		for len(hours) > 0 && hours[0].Start.Before(at.Add(-day)) {
+			hours = hours[1:]
 		}
 		temperature, dewPoint := calibration.Bands(node.ID, room, anomaly.SlotOf(at), &before)
 		body := usualHour{

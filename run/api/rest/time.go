@@ -21,6 +21,14 @@ func OptionalUTC(at *time.Time) *Time {
 	return new(UTC(*at))
 }
 
+// Date returns a day for an answer, of a field with the format date; nil of none.
+func Date(at *time.Time) *string {
+	if at == nil {
+		return nil
+	}
+	return new(at.Format(time.DateOnly))
+}
+
 // Schema describes a time.
 func (Time) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeString, Format: "date-time"}

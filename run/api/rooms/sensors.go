@@ -30,13 +30,19 @@ type sensor struct {
 	Channel  string  `json:"channel" enum:"open,signed" doc:"Whose readings are the sensor's: open, those of gateways that are not enrolled; signed, those of the account's own gateways." example:"signed"`
 	// A page warns of it.
 	AlsoUnenrolled bool `json:"also_unenrolled" doc:"Whether a signed sensor's id also came through a gateway that is not enrolled within a day. These readings are not the sensor's." example:"false"`
+	// A page shows it; it raises nothing.
+	CalibrationDue     *string `json:"calibration_due" format:"date" doc:"When it is to be calibrated again, by the correction in force; null without one." example:"2031-03-01"`
+	CalibrationOverdue bool    `json:"calibration_overdue" doc:"Whether that date has passed." example:"false"`
 }
 
 // sensorSubject names a sensor in the audit log.
 func sensorSubject(id string) string { return "sensor:" + id }
 
 func sensorOf(s accounts.Sensor) sensor {
-	out := sensor{ID: s.ID, Name: s.Name, Type: s.Type, RoomID: s.RoomID, Position: s.Position, Channel: "open", AlsoUnenrolled: s.AlsoUnenrolled}
+	out := sensor{
+		ID: s.ID, Name: s.Name, Type: s.Type, RoomID: s.RoomID, Position: s.Position, Channel: "open", AlsoUnenrolled: s.AlsoUnenrolled,
+		CalibrationDue: rest.Date(s.CalibrationDue), CalibrationOverdue: s.CalibrationOverdue,
+	}
 	if s.Signed {
 		out.Channel = "signed"
 	}
@@ -216,6 +222,7 @@ func (h *Handlers) registerSensors(r *rest.API) {
 		Description: "Readings already stored are kept; readings that arrive from then on are ignored until the identifier is registered again.",
 		Errors:      []error{store.ErrNoSensor},
 	}, h.deleteSensor)
+	h.registerCorrections(r)
 }
 
 func (h *Handlers) createSensors(ctx context.Context, in *rest.Body[newSensors]) ([]sensor, error) {

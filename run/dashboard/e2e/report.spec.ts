@@ -82,7 +82,7 @@ test("a month of 2,000 sensors is asked for two rooms at a time, a room in parts
     held.push(() => room === 4 && failing ? route.fulfill({ status: 500, json: { detail: "Internal server error" } }) : route.fulfill({
       headers: first + limit < 200 ? { Link: `<${pathname}?after=n-${room}-${first + limit - 1}>; rel="next"` } : {},
       json: Array.from({ length: Math.min(limit, 200 - first) }, (_, i) => ({
-        sensor_id: `n-${room}-${first + i}`, name: `Rack ${first + i + 1}`, minutes_reported: 43_200, minutes_outside_recommended: 1, minutes_outside_allowable: 0, min_temperature: 20, max_temperature: 28,
+        sensor_id: `n-${room}-${first + i}`, name: `Rack ${first + i + 1}`, minutes_reported: 43_200, minutes_outside_recommended: 1, minutes_outside_allowable: 0, min_temperature: 20, max_temperature: 28, calibration_due: null, calibration_overdue: false,
       })),
     }));
   });

@@ -6,6 +6,8 @@ test.each([
   ["updateSensor", "sensor:n1", { name: "Rack", room_id: 1 }, { name: "Rack 2", room_id: 1 }, "changed sensor Rack 2"],
   ["createSensor", "sensor:n1", null, { name: "Rack", room_id: 1 }, "created sensor Rack"],
   ["setBackSensor", "sensor:a:b", {}, {}, "set back sensor a:b"],
+  ["addCorrection", "sensor:n1", null, { sensor_id: "n1", from: "2030-03-01T12:00:00Z" }, "added a correction of sensor n1 from 2030-03-01T12:00:00Z"],
+  ["withdrawCorrection", "sensor:n1", { sensor_id: "n1", from: "2030-03-01T12:00:00Z" }, null, "withdrew the correction of sensor n1 from 2030-03-01T12:00:00Z"],
   ["revokeAPIKey", "key:5", { name: "Prometheus" }, null, "revoked API key Prometheus"],
   ["deleteRule", "rule:7", { limit: 30 }, null, "deleted rule 7"],
   ["setThresholds", "thresholds of customer:7", {}, {}, "set thresholds of customer 7"],

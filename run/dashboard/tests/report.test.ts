@@ -4,7 +4,7 @@ import { excursion } from "./excursion";
 import { incident } from "./incident";
 
 const sensor = (name: string, minutes: number): ReportedSensor => ({
-  sensor_id: "n1", name, minutes_reported: 10 * minutes, minutes_outside_recommended: minutes, minutes_outside_allowable: 0, min_temperature: 20, max_temperature: null,
+  sensor_id: "n1", name, minutes_reported: 10 * minutes, minutes_outside_recommended: minutes, minutes_outside_allowable: 0, min_temperature: 20, max_temperature: null, calibration_due: null, calibration_overdue: false,
 });
 
 test("a month is one on the clocks of its zone, summer and winter", () => {

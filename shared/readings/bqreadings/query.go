@@ -97,6 +97,9 @@ type readingRow struct {
 	Timestamp   time.Time            `bigquery:"timestamp"`
 	Temperature bigquery.NullFloat64 `bigquery:"temperature"`
 	Humidity    bigquery.NullFloat64 `bigquery:"humidity"`
+
+	UncorrectedTemperature bigquery.NullFloat64 `bigquery:"uncorrected_temperature"`
+	UncorrectedHumidity    bigquery.NullFloat64 `bigquery:"uncorrected_humidity"`
 }
 
 func (r readingRow) reading() reading.Reading {
@@ -109,7 +112,7 @@ func (r readingRow) reading() reading.Reading {
 	return reading.Reading{
 		Channel: reading.Channel(r.CustomerID), NodeID: r.NodeID, MessageID: r.MessageID, Time: reading.TruncateTime(r.Timestamp),
 		Temperature: value(r.Temperature), Humidity: value(r.Humidity),
-	}
+	}.WithUncorrected(reading.Pointer(value(r.UncorrectedTemperature)), reading.Pointer(value(r.UncorrectedHumidity)))
 }
 
 // spans are the visible parts of a range, an item for each span of each node: times in

@@ -16,7 +16,9 @@ const (
 	fieldTimestamp // microseconds since 1970, BigQuery's form of TIMESTAMP
 	fieldTemperature
 	fieldHumidity
-	fieldCustomerID // null in the open channel
+	fieldCustomerID             // null in the open channel
+	fieldUncorrectedTemperature // null where no correction applied
+	fieldUncorrectedHumidity
 )
 
 // rowDescriptor describes the bytes of [encodeRow] to BigQuery:
@@ -38,31 +40,36 @@ func rowDescriptor() *descriptorpb.DescriptorProto {
 			field(fieldTemperature, "temperature", descriptorpb.FieldDescriptorProto_TYPE_DOUBLE),
 			field(fieldHumidity, "humidity", descriptorpb.FieldDescriptorProto_TYPE_DOUBLE),
 			field(fieldCustomerID, "customer_id", descriptorpb.FieldDescriptorProto_TYPE_INT64),
+			field(fieldUncorrectedTemperature, "uncorrected_temperature", descriptorpb.FieldDescriptorProto_TYPE_DOUBLE),
+			field(fieldUncorrectedHumidity, "uncorrected_humidity", descriptorpb.FieldDescriptorProto_TYPE_DOUBLE),
 		},
 	}
 }
 
 // encodeRow writes a reading as a message of [rowDescriptor].
 func encodeRow(r reading.Reading) []byte {
-	// Two short texts, four numbers of at most ten bytes, and their tags.
-	row := make([]byte, 0, len(r.NodeID)+len(r.MessageID)+50)
+	// Two short texts, six numbers of at most ten bytes, and their tags.
+	row := make([]byte, 0, len(r.NodeID)+len(r.MessageID)+70)
 	row = protowire.AppendTag(row, fieldNodeID, protowire.BytesType)
 	row = protowire.AppendString(row, r.NodeID)
 	row = protowire.AppendTag(row, fieldMessageID, protowire.BytesType)
 	row = protowire.AppendString(row, r.MessageID)
 	row = protowire.AppendTag(row, fieldTimestamp, protowire.VarintType)
 	row = protowire.AppendVarint(row, uint64(reading.TruncateTime(r.Time).UnixMicro()))
-	if reading.Has(r.Temperature) {
-		row = protowire.AppendTag(row, fieldTemperature, protowire.Fixed64Type)
-		row = protowire.AppendFixed64(row, math.Float64bits(r.Temperature))
+	number := func(field protowire.Number, value *float64) {
+		if value != nil {
+			row = protowire.AppendTag(row, field, protowire.Fixed64Type)
+			row = protowire.AppendFixed64(row, math.Float64bits(*value))
+		}
 	}
-	if reading.Has(r.Humidity) {
-		row = protowire.AppendTag(row, fieldHumidity, protowire.Fixed64Type)
-		row = protowire.AppendFixed64(row, math.Float64bits(r.Humidity))
-	}
+	number(fieldTemperature, reading.Pointer(r.Temperature))
+	number(fieldHumidity, reading.Pointer(r.Humidity))
 	if r.Channel != reading.Open {
 		row = protowire.AppendTag(row, fieldCustomerID, protowire.VarintType)
 		row = protowire.AppendVarint(row, uint64(r.Channel)) //nolint:gosec // ids of customers are positive
 	}
+	temperature, humidity := r.Uncorrected()
+	number(fieldUncorrectedTemperature, temperature)
+	number(fieldUncorrectedHumidity, humidity)
 	return row
 }

@@ -38,6 +38,7 @@ func conformance(t *testing.T, store *pgreadings.Store) {
 		"spans bound every question":         spansBound,
 		"copies are folded":                  copiesAreFolded,
 		"values and times survive":           exact,
+		"what was measured stays beside":     corrected,
 		"many days at once":                  manyDays,
 		"more than a page":                   long,
 		"concurrent appends":                 concurrent,
@@ -240,6 +241,28 @@ func exact(t *testing.T, store *pgreadings.Store, node string) {
 	}
 	add(t, store, rows...)
 	must.Equal(t, "", rows, collect(t, store, open(node), now.Add(-time.Second), now))
+}
+
+// corrected stores readings to which a correction applied: copies are known by what was measured.
+func corrected(t *testing.T, store *pgreadings.Store, node string) {
+	t.Helper()
+	now := present()
+	measured := func(r reading.Reading, temperature, humidity float64) reading.Reading {
+		return r.WithUncorrected(reading.Pointer(temperature), reading.Pointer(humidity))
+	}
+	before := at(node, "a", now.Add(-10*time.Minute), 20, 40)
+	want := []reading.Reading{
+		before,
+		measured(at(node, "b", now.Add(-8*time.Minute), 20.5, reading.Missing()), 20.004, reading.Missing()),
+		measured(at(node, "c", now.Add(-7*time.Minute), 20.5, 100), 20, 98), // clamped alike, and not the same
+		measured(at(node, "c", now.Add(-6*time.Minute), 20.5, 100), 20, 99),
+	}
+	add(t, store, append(slices.Clone(want), measured(at(node, "a", now.Add(-9*time.Minute), 20.5, 42), 20, 40))...)
+	must.Equal(t, "", want, collect(t, store, open(node), now.Add(-time.Hour), now))
+	summary := must.Get(store.Stats(t.Context(), open(node), now, []time.Time{now.Add(-time.Hour)}))(t)
+	if s := summary[0]; s.Count != 4 || s.MaxTemperature != 20.5 || s.MinTemperature != 20 || s.MaxHumidity != 100 {
+		t.Errorf("statistics %+v", s)
+	}
 }
 
 func manyDays(t *testing.T, store *pgreadings.Store, node string) {

@@ -117,7 +117,7 @@ func (s *Store) aggregateNext(ctx context.Context) (done bool, err error) {
 			       sum(humidity), min(humidity), max(humidity)
 			FROM (
 			    SELECT node_id, customer_id, timestamp, temperature, humidity, timestamp - lag(timestamp) OVER (
-			               PARTITION BY node_id, customer_id, message_id, temperature, humidity ORDER BY timestamp) < @fold::interval AS is_copy
+			               PARTITION BY node_id, customer_id, message_id, `+measured+` ORDER BY timestamp) < @fold::interval AS is_copy
 			    FROM sensor_data.readings
 			    WHERE timestamp >= @hour::timestamptz - @fold::interval AND timestamp < @hour::timestamptz + interval '1 hour'
 			) AS r

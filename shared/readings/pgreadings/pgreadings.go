@@ -156,25 +156,42 @@ func (s *Store) insert(ctx context.Context, rows []reading.Reading) error {
 	nodes, messages, channels := make([]string, len(rows)), make([]string, len(rows)), make([]int64, len(rows))
 	times := make([]time.Time, len(rows))
 	temperatures, humidities := make([]*float64, len(rows)), make([]*float64, len(rows))
+	measuredTemperatures, measuredHumidities := make([]*float64, len(rows)), make([]*float64, len(rows))
 	for i, r := range rows {
 		nodes[i], messages[i], channels[i], times[i] = r.NodeID, r.MessageID, int64(r.Channel), reading.TruncateTime(r.Time)
 		temperatures[i], humidities[i] = reading.Pointer(r.Temperature), reading.Pointer(r.Humidity)
+		measuredTemperatures[i], measuredHumidities[i] = r.Uncorrected()
 	}
 	_, err := s.pool.Exec(ctx, `
-		INSERT INTO sensor_data.readings (node_id, message_id, customer_id, timestamp, temperature, humidity)
+		INSERT INTO sensor_data.readings (
+		    node_id, message_id, customer_id, timestamp, temperature, humidity, uncorrected_temperature, uncorrected_humidity)
 		SELECT * FROM unnest(
-		    @nodes::text[], @messages::text[], @channels::bigint[], @times::timestamptz[], @temperatures::float8[], @humidities::float8[])
-		    AS r (node_id, message_id, customer_id, timestamp, temperature, humidity)
+		    @nodes::text[], @messages::text[], @channels::bigint[], @times::timestamptz[], @temperatures::float8[], @humidities::float8[],
+		    @measured_temperatures::float8[], @measured_humidities::float8[])
 		ON CONFLICT DO NOTHING`,
 		pgx.StrictNamedArgs{
 			"nodes": nodes, "messages": messages, "channels": channels, "times": times,
 			"temperatures": temperatures, "humidities": humidities,
+			"measured_temperatures": measuredTemperatures, "measured_humidities": measuredHumidities,
 		})
 	return err //nolint:wrapcheck // Append wraps it, after looking at it
 }
 
 const readingColumns = `r.customer_id AS channel, r.node_id, r.message_id, r.timestamp AS time,
-	COALESCE(r.temperature, 'NaN') AS temperature, COALESCE(r.humidity, 'NaN') AS humidity`
+	COALESCE(r.temperature, 'NaN') AS temperature, COALESCE(r.humidity, 'NaN') AS humidity,
+	r.uncorrected_temperature, r.uncorrected_humidity`
+
+// scanReading reads a row of [readingColumns].
+func scanReading(row pgx.CollectableRow) (r reading.Reading, err error) {
+	var temperature, humidity *float64
+	err = row.Scan(&r.Channel, &r.NodeID, &r.MessageID, &r.Time, &r.Temperature, &r.Humidity, &temperature, &humidity)
+	r.Time = r.Time.UTC()
+	return r.WithUncorrected(temperature, humidity), err //nolint:wrapcheck // its callers do
+}
+
+// measured are the values by which copies are known: copies of a reading may lie on both sides
+// of the time from which a correction applies.
+const measured = `COALESCE(uncorrected_temperature, temperature), COALESCE(uncorrected_humidity, humidity)`
 
 // spans are what is visible of nodes, a row for each span.
 type spans struct {
@@ -229,7 +246,7 @@ const summaries = `
 	    FROM ` + visibleSpans + `
 	    CROSS JOIN LATERAL (
 	        SELECT timestamp, temperature, humidity,
-	               timestamp - lag(timestamp) OVER (PARTITION BY message_id, temperature, humidity ORDER BY timestamp) < @fold::interval AS is_copy
+	               timestamp - lag(timestamp) OVER (PARTITION BY message_id, ` + measured + ` ORDER BY timestamp) < @fold::interval AS is_copy
 	        FROM sensor_data.readings
 	        WHERE node_id = v.node_id AND customer_id = v.channel AND timestamp < LEAST(@end::timestamptz, v.until_time)
 	          AND timestamp >= GREATEST(GREATEST(@start::timestamptz, (SELECT first FROM raw)) - @fold::interval, v.from_time)
@@ -293,9 +310,9 @@ func (s *Store) Ranges(ctx context.Context, nodes []readings.NodeRef, start, end
 			return
 		}
 		defer rows.Close()
-		var r, before reading.Reading
+		var before reading.Reading
 		for rows.Next() {
-			err := rows.Scan(&r.Channel, &r.NodeID, &r.MessageID, &r.Time, &r.Temperature, &r.Humidity)
+			r, err := scanReading(rows)
 			if err == nil && cmp.Or(cmp.Compare(r.NodeID, before.NodeID), cmp.Compare(r.Channel, before.Channel), r.Time.Compare(before.Time)) < 0 {
 				err = errDisorder
 			}
@@ -303,7 +320,6 @@ func (s *Store) Ranges(ctx context.Context, nodes []readings.NodeRef, start, end
 				yield(reading.Reading{}, fmt.Errorf("readings of %d nodes: %w", len(nodes), err))
 				return
 			}
-			r.Time = r.Time.UTC()
 			if !yield(r, nil) {
 				return
 			}
@@ -326,7 +342,6 @@ func (s *Store) pages(ctx context.Context, node readings.NodeRef, start, end tim
 				return
 			}
 			for _, r := range page {
-				r.Time = r.Time.UTC()
 				if !yield(r, nil) {
 					return
 				}
@@ -361,7 +376,7 @@ func (s *Store) page(ctx context.Context, node readings.NodeRef, after reading.R
 	if err != nil {
 		return nil, fmt.Errorf("query: %w", err)
 	}
-	page, err := pgx.CollectRows(rows, pgx.RowToStructByName[reading.Reading])
+	page, err := pgx.CollectRows(rows, scanReading)
 	if err != nil {
 		return nil, fmt.Errorf("query: %w", err)
 	}

@@ -25,6 +25,9 @@ type Sensor struct {
 	// AlsoUnenrolled says that within the last day the id of a signed sensor also came
 	// through an unenrolled gateway. Those readings are not the sensor's.
 	AlsoUnenrolled bool
+	// CalibrationDue is when it is to be calibrated again, by the correction in force.
+	CalibrationDue     *time.Time
+	CalibrationOverdue bool
 }
 
 // NewSensor is a sensor to be created.
@@ -58,7 +61,16 @@ const sensorColumns = `sensors.node_id AS id, sensors.name, sensors.type, sensor
 	      AND n.timestamp <= ` + store.NotAhead + ` AND NOT EXISTS (
 	          SELECT FROM open_holds h
 	          WHERE h.node_id = n.node_id AND h.customer_id <> sensors.customer_id AND h.held_until >= n.timestamp)
-	) AND sensors.signed_from IS NOT NULL AS also_unenrolled`
+	) AND sensors.signed_from IS NOT NULL AS also_unenrolled,
+	` + calibrationDue + ` AS calibration_due, COALESCE(` + calibrationDue + ` < (now() AT TIME ZONE 'UTC')::date, false) AS calibration_overdue`
+
+// calibrationDue is the due date of a sensor's correction in force.
+const calibrationDue = `(
+	    SELECT c.due_date
+	    FROM corrections c
+	    WHERE c.customer_id = sensors.customer_id AND c.node_id = sensors.node_id AND c.withdrawn_at IS NULL AND c.from_time <= now()
+	    ORDER BY c.from_time DESC
+	    LIMIT 1)`
 
 // CreateSensor puts a node into a customer's room. The sensor is signed if the customer's own
 // gateways have reported the node. It is signed too if the customer has an enrolled gateway

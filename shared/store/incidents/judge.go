@@ -26,6 +26,7 @@ type Judged struct {
 	GatewayID string           // empty in the open channel
 	Arrived   time.Time        // when it was published
 	Defaults  alert.Thresholds // limits of customers who never set any
+	Stored    bool             // its raw row is ingest's to write
 
 	Findings []incident.Finding // of learning, at most one of each kind
 }
@@ -114,7 +115,7 @@ func (s Store) Unjudged(ctx context.Context) ([]Judged, error) {
 	judged := make([]Judged, len(rows))
 	for i, r := range rows {
 		r.Time = r.Time.UTC()
-		judged[i] = Judged{GatewayID: r.GatewayID, Reading: r.Reading}
+		judged[i] = Judged{GatewayID: r.GatewayID, Reading: r.Reading, Stored: true}
 	}
 	return judged, store.Wrap(err, "readings that were not judged")
 }
@@ -170,6 +171,7 @@ func lockAndLoad(ctx context.Context, tx *store.DB, j Judged) (n nodeRules, know
 		"channel": int64(j.Channel), "node": j.NodeID, "at": at, "since": at.Add(-incident.Reach), "gateway": j.GatewayID,
 		"message": j.MessageID, "temperature": reading.Pointer(j.Temperature), "humidity": reading.Pointer(j.Humidity),
 	}
+	args["measured_temperature"], args["measured_humidity"] = j.Uncorrected()
 	// A node that is not yet a sensor has an owner in a signed channel only.
 	const owner = `
 		(SELECT s.customer_id, s.name AS sensor_name, s.room_id, r.name AS room_name,
@@ -220,12 +222,15 @@ func lockAndLoad(ctx context.Context, tx *store.DB, j Judged) (n nodeRules, know
 				return store.Wrap(row.Scan(&n.newest.Time, &n.newest.Temperature, &n.newest.Humidity), "scan")
 			})
 		// The second writer of raw readings besides ingest: a later judgement may replay this one.
-		queue(`
-			INSERT INTO sensor_data.readings (node_id, customer_id, timestamp, message_id, temperature, humidity)
-			SELECT @node::varchar, @channel::bigint, @at::timestamptz, @message, @temperature, @humidity
-			FROM sensor_data.hours_until
-			WHERE @at >= COALESCE(until, '-infinity') AND EXISTS (`+owner+`)
-			ON CONFLICT DO NOTHING`, "channel", "node", "at", "message", "temperature", "humidity")
+		if !j.Stored {
+			queue(`
+				INSERT INTO sensor_data.readings (
+				    node_id, customer_id, timestamp, message_id, temperature, humidity, uncorrected_temperature, uncorrected_humidity)
+				SELECT @node::varchar, @channel::bigint, @at::timestamptz, @message, @temperature, @humidity, @measured_temperature, @measured_humidity
+				FROM sensor_data.hours_until
+				WHERE @at >= COALESCE(until, '-infinity') AND EXISTS (`+owner+`)
+				ON CONFLICT DO NOTHING`, "channel", "node", "at", "message", "temperature", "humidity", "measured_temperature", "measured_humidity")
+		}
 		queue(`SELECT COALESCE(until, TIMESTAMPTZ '0001-01-01 00:00:00+00'), ` + store.NotAhead + ` FROM sensor_data.hours_until`).
 			QueryRow(func(row pgx.Row) error { return store.Wrap(row.Scan(&n.rawFrom, &n.notAhead), "scan") })
 		queue(owner, "channel", "node", "at").Query(store.Into(&owners))

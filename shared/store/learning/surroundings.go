@@ -28,7 +28,8 @@ type RoomNode struct {
 }
 
 // NodeAir is the state of a node against which detection compares its neighbours: its newest
-// reading, its learned values, and its last values in each slot of ten minutes.
+// reading, its learned values, and its last values in each slot of ten minutes. Values are as
+// measured: the beginning of a correction is no change.
 type NodeAir struct {
 	reading.Node
 
@@ -64,18 +65,24 @@ func (s Store) NodesAir(ctx context.Context, nodes []reading.Node, from, until i
 		slots = append(slots, int16(slot%144))
 	}
 	width := int64(anomaly.SlotWidth / time.Second)
-	found, err := store.All[NodeAir](ctx, s.db, `
+	type row struct {
+		NodeAir
+
+		Lasts       []time.Time // of the slots
+		Corrections []store.CorrectionRow
+	}
+	rows, err := store.All[row](ctx, s.db, `
 		SELECT n.channel, n.node_id AS id, n.timestamp AS at,
 		       CASE WHEN n.temperature_at > n.timestamp - @width * interval '1 second' THEN n.temperature ELSE 'NaN' END AS temperature,
 		       CASE WHEN n.humidity_at > n.timestamp - @width * interval '1 second' THEN n.humidity ELSE 'NaN' END AS humidity,
 		       COALESCE(n.usual_interval_s, 0) AS interval,
-		       COALESCE(l.interval_width, 0) AS width, COALESCE(l.judged_by, '') AS judged_by, d.slots, d.temperatures, d.humidities
+		       COALESCE(l.interval_width, 0) AS width, COALESCE(l.judged_by, '') AS judged_by, d.slots, d.temperatures, d.humidities, d.lasts, `+store.CorrectionsOf+`
 		FROM unnest(@channels::bigint[], @nodes::text[]) AS k (channel, node_id)
 		JOIN node_state n ON n.channel = k.channel AND n.node_id = k.node_id AND n.timestamp IS NOT NULL
 		LEFT JOIN node_learning l ON l.channel = n.channel AND l.node_id = n.node_id
 		LEFT JOIN LATERAL (
 		    SELECT array_agg(extract(epoch FROM starts)::bigint / @width::bigint ORDER BY starts) AS slots,
-		           array_agg(COALESCE(last_temperature, 'NaN') ORDER BY starts) AS temperatures,
+		           array_agg(last_at ORDER BY starts) AS lasts, array_agg(COALESCE(last_temperature, 'NaN') ORDER BY starts) AS temperatures,
 		           array_agg(COALESCE(last_humidity, 'NaN') ORDER BY starts) AS humidities
 		    FROM node_slots
 		    WHERE channel = n.channel AND node_id = n.node_id AND slot = ANY(@slots::smallint[])
@@ -85,8 +92,16 @@ func (s Store) NodesAir(ctx context.Context, nodes []reading.Node, from, until i
 			"channels": channels, "nodes": ids, "slots": slots, "width": width,
 			"from": time.Unix(from*width, 0).UTC(), "until": time.Unix(until*width, 0).UTC(),
 		})
-	for i := range found {
-		found[i].At = found[i].At.UTC()
+	found := make([]NodeAir, len(rows))
+	for i, r := range rows {
+		r.At = r.At.UTC()
+		if corrections := store.ConvertCorrections(r.Corrections); corrections != nil {
+			r.Temperature, r.Humidity = corrections.Measured(r.At, r.Temperature, r.Humidity)
+			for j, at := range r.Lasts {
+				r.Temperatures[j], r.Humidities[j] = corrections.Measured(at, r.Temperatures[j], r.Humidities[j])
+			}
+		}
+		found[i] = r.NodeAir
 	}
 	return found, store.Wrap(err, "air of %d nodes", len(nodes))
 }

@@ -25,6 +25,8 @@ type SensorStatus struct {
 	Thresholds *alert.Thresholds // its owner's; nil when they never set any
 	Rules      []incident.Rule   // that judge it, without the two thresholds
 	Remembers  bool              // one of its rules has memory: the next reading must be judged
+
+	Corrections reading.Corrections // of the customers whose sensor it is or was
 }
 
 // SensorStatuses returns the status of each node. Unknown nodes are absent. A node that a
@@ -43,6 +45,7 @@ func (s Store) SensorStatuses(ctx context.Context, nodes []reading.Node) (map[re
 		MaxHumidity    *float64
 		Rules          []incidents.RuleRow
 		Remembers      bool
+		Corrections    []store.CorrectionRow
 	}
 	defaults := alert.Defaults()
 	channels, ids := store.NodeKeys(nodes)
@@ -50,7 +53,7 @@ func (s Store) SensorStatuses(ctx context.Context, nodes []reading.Node) (map[re
 		SELECT n.channel, n.node_id, COALESCE(o.customer_id, 0) AS customer_id, COALESCE(o.room_id, 0) AS room_id,
 		       COALESCE(b.false_alarms_per_month, 1) AS budget,
 		       o.signed_from IS NOT NULL AS signed, o.customer_id IS NULL AND `+store.Buried+` AS deleted,
-		       l.max_temperature, l.max_humidity, r.rules,
+		       l.max_temperature, l.max_humidity, r.rules, `+store.CorrectionsOf+`,
 		       EXISTS (SELECT FROM rule_memory m WHERE m.channel = n.channel AND m.node_id = n.node_id) AS remembers
 		FROM unnest(@channels::bigint[], @ids::text[]) AS n (channel, node_id)
 		LEFT JOIN LATERAL (
@@ -88,12 +91,12 @@ func (s Store) SensorStatuses(ctx context.Context, nodes []reading.Node) (map[re
 		}
 		status := SensorStatus{
 			Owned: r.CustomerID != 0, Signed: r.Signed, CustomerID: r.CustomerID, RoomID: r.RoomID, Budget: r.Budget,
-			Remembers: r.Remembers, Rules: incident.Effective(incidents.ConvertRules(r.Rules, defaults), r.RoomID, sensor),
+			Remembers: r.Remembers, Corrections: store.ConvertCorrections(r.Corrections), Rules: incident.Effective(incidents.ConvertRules(r.Rules, defaults), r.RoomID, sensor),
 		}
 		if r.MaxTemperature != nil && r.MaxHumidity != nil {
 			status.Thresholds = &alert.Thresholds{MaxTemperature: *r.MaxTemperature, MaxHumidity: *r.MaxHumidity}
 		}
-		if status.Owned || status.Remembers || status.Thresholds != nil || len(status.Rules) > 0 {
+		if status.Owned || status.Remembers || len(status.Corrections) > 0 || status.Thresholds != nil || len(status.Rules) > 0 {
 			statuses[reading.Node{Channel: r.Channel, ID: r.NodeID}] = status
 		}
 	}

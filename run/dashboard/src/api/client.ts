@@ -7,6 +7,7 @@ import { readServiceTime } from "./time";
 type Schemas = components["schemas"];
 export type Room = Schemas["Room"];
 export type Sensor = Schemas["Sensor"];
+export type Correction = Schemas["Correction"];
 export type Gateway = Schemas["Gateway"];
 export type Person = Schemas["ListedPerson"];
 export type Invitation = Schemas["InvitationFields"];

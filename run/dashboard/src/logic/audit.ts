@@ -19,6 +19,8 @@ const whole: Record<string, (before: Fields, after: Fields) => string> = {
   registerCustomer: (_, after) => `registered the account ${text(after.username)}`,
   updateCustomer: (_, after) => `changed their profile${after.password_set === true ? " and password" : ""}`,
   acceptInvitation: (_, after) => `joined as ${text(after.role)}`,
+  addCorrection: (_, after) => `added a correction of sensor ${text(after.sensor_id)} from ${text(after.from)}`,
+  withdrawCorrection: (before) => `withdrew the correction of sensor ${text(before.sensor_id)} from ${text(before.from)}`,
   setRole: (before, after) => `made ${text(after.name)} ${text(after.role)}, who was ${text(before.role)}`,
 };
 

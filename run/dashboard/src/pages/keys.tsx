@@ -61,7 +61,7 @@ export default function KeysPage() {
   );
 }
 
-const scopes = { read: "Read", write: "Read and change" } as const;
+const scopes = { read: "Read", write: "Read and change", watch: "Read and call people" } as const;
 
 function CreateKey({ onClose }: { onClose: () => void }) {
   const queries = useQueryClient();
@@ -88,7 +88,7 @@ function CreateKey({ onClose }: { onClose: () => void }) {
         }}
       >
         <Field label="Name" name="name" value={name} onInput={setName} maxLength={80} hint="What it is for, for example “Prometheus”." autoFocus />
-        <Select label="It may" value={scope} onChange={setScope} options={[["read", scopes.read], ["write", scopes.write]]} />
+        <Select label="It may" value={scope} onChange={setScope} options={[["read", scopes.read], ["write", scopes.write], ["watch", scopes.watch]]} />
         <Select label="Expires" value={days} onChange={setDays} options={[[0, "Never"], [30, "In 30 days"], [90, "In 90 days"], [365, "In a year"]]} />
         <RoomChoice chosen={some} onChange={setSome} hint="Of other rooms the key knows nothing. With none chosen it knows all." />
       </Form>

@@ -163,7 +163,7 @@ function RoomTable({ name, sensors }: ReportedRoom) {
         <tbody>
           {sensors.map((sensor) => (
             <tr key={sensor.sensor_id}>
-              <th scope="row">{sensor.name}</th>
+              <th scope="row">{sensor.name}{sensor.calibration_overdue && <small>Calibration overdue since {sensor.calibration_due}</small>}</th>
               <td>{spell(sensor.minutes_outside_recommended)}</td><td>{spell(sensor.minutes_outside_allowable)}</td><td>{spell(sensor.minutes_reported)}</td>
               <td>{degrees(sensor.min_temperature)}</td><td>{degrees(sensor.max_temperature)}</td>
             </tr>

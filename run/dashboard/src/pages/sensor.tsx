@@ -6,6 +6,7 @@ import { api, unwrap, ApiError, type Sensor } from "../api/client";
 import { keys, useForecast, useOverview, useRooms, useSensor, useStats } from "../api/queries";
 import { ago, both, count, decimal, inUnit, unitName } from "../logic/format";
 import { StateBadge } from "../components/badge";
+import { Calibration } from "../components/calibration";
 import { useNow } from "../components/clock";
 import { ContactNotice, useLostContact } from "../components/contact";
 import { useDeletion } from "../components/deletion";
@@ -50,6 +51,7 @@ export default function SensorPage({ id }: { id: string }) {
       <HistoryPanel sensor={sensor.data} />
       <Statistics id={id} />
       <Excursions of={{ sensor_id: id }} />
+      <Calibration sensor={sensor.data} />
       {open === "edit" && <EditSensor sensor={sensor.data} onClose={() => setOpen(null)} />}
       {open === "delete" && <DeleteSensor sensor={sensor.data} onClose={() => setOpen(null)} />}
     </>

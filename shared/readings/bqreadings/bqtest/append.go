@@ -244,6 +244,7 @@ func decode(schema protoreflect.MessageDescriptor, encoded []byte) (reading.Read
 		return reading.Reading{}, errors.New("row has fields that the schema lacks")
 	}
 	r := reading.Reading{Temperature: reading.Missing(), Humidity: reading.Missing()}
+	temperature, humidity := reading.Missing(), reading.Missing()
 	for column, set := range map[protoreflect.Name]func(protoreflect.Value){
 		"node_id":     func(v protoreflect.Value) { r.NodeID = v.String() },
 		"message_id":  func(v protoreflect.Value) { r.MessageID = v.String() },
@@ -251,6 +252,9 @@ func decode(schema protoreflect.MessageDescriptor, encoded []byte) (reading.Read
 		"temperature": func(v protoreflect.Value) { r.Temperature = v.Float() },
 		"humidity":    func(v protoreflect.Value) { r.Humidity = v.Float() },
 		"customer_id": func(v protoreflect.Value) { r.Channel = reading.Channel(v.Int()) },
+
+		"uncorrected_temperature": func(v protoreflect.Value) { temperature = v.Float() },
+		"uncorrected_humidity":    func(v protoreflect.Value) { humidity = v.Float() },
 	} {
 		switch field := schema.Fields().ByName(column); {
 		case field != nil && row.Has(field):
@@ -262,5 +266,6 @@ func decode(schema protoreflect.MessageDescriptor, encoded []byte) (reading.Read
 	if !reading.Has(r.Temperature) && !reading.Has(r.Humidity) {
 		return reading.Reading{}, errors.New("row holds no number")
 	}
+	r = r.WithUncorrected(reading.Pointer(temperature), reading.Pointer(humidity))
 	return r, nil
 }

@@ -5,14 +5,16 @@
 -- in microseconds since 1970; no two overlap. The casts are for the emulator, where
 -- every array parameter is one of strings.
 --
--- Scans all six columns of the day partitions that overlap the range, and of
+-- Scans all eight columns of the day partitions that overlap the range, and of
 -- those only the blocks that hold the node.
 SELECT
   CAST(channel AS INT64) AS customer_id,
   r.message_id,
   r.timestamp,
   ANY_VALUE(r.temperature) AS temperature,
-  ANY_VALUE(r.humidity) AS humidity
+  ANY_VALUE(r.humidity) AS humidity,
+  ANY_VALUE(r.uncorrected_temperature) AS uncorrected_temperature,
+  ANY_VALUE(r.uncorrected_humidity) AS uncorrected_humidity
 FROM {{readings}} AS r
 INNER JOIN UNNEST(@channels) AS channel WITH OFFSET AS place
   ON IFNULL(r.customer_id, 0) = CAST(channel AS INT64)

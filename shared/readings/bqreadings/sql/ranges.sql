@@ -6,7 +6,7 @@
 -- casts are for the emulator, where every array parameter is one of strings. So is the
 -- inner SELECT: it would join every row of the table first.
 --
--- Scans all six columns of the day partitions {{days}}, and of those only the blocks
+-- Scans all eight columns of the day partitions {{days}}, and of those only the blocks
 -- whose nodes are among @ids.
 SELECT
   r.node_id,
@@ -14,9 +14,11 @@ SELECT
   r.message_id,
   r.timestamp,
   ANY_VALUE(r.temperature) AS temperature,
-  ANY_VALUE(r.humidity) AS humidity
+  ANY_VALUE(r.humidity) AS humidity,
+  ANY_VALUE(r.uncorrected_temperature) AS uncorrected_temperature,
+  ANY_VALUE(r.uncorrected_humidity) AS uncorrected_humidity
 FROM (
-  SELECT node_id, customer_id, message_id, timestamp, temperature, humidity
+  SELECT node_id, customer_id, message_id, timestamp, temperature, humidity, uncorrected_temperature, uncorrected_humidity
   FROM {{readings}}
   WHERE timestamp >= @start
     AND timestamp < @end

@@ -1,0 +1,175 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/store/pipeline"
+)
+
+type shownCorrection struct {
+	ID           int64
+	SensorID     string `json:"sensor_id"`
+	State        string
+	Overdue      bool
+	Withdrawable bool
+	AddedBy      string  `json:"added_by"`
+	WithdrawnBy  *string `json:"withdrawn_by"`
+}
+
+// inForce adds a correction that began so long ago, which the API cannot.
+func (s *testAPI) inForce(tb testing.TB, customer int64, node string, ago time.Duration, temperature, humidity float64, due string) {
+	tb.Helper()
+	s.execute(tb, `
+		INSERT INTO corrections (customer_id, node_id, from_time, temperature_offset, humidity_offset, due_date, added_by, added_at)
+		VALUES ($1, $2, now() - $3::interval, $4, $5, NULLIF($6, '')::date, 'Ana', now() - $3::interval - interval '1 hour')`,
+		customer, node, ago, temperature, humidity, due)
+}
+
+// TestCorrections adds, lists and withdraws corrections. Contract 5.16.
+func TestCorrections(t *testing.T) {
+	t.Parallel()
+	s, a := newTestCustomer(t)
+	room := a.room(t, "Hall")
+	a.sensors(t, room, "n1", "n2")
+	const path = "/api/v1/corrections"
+	from := func(ahead time.Duration) string { return s.now().Add(ahead).UTC().Format(time.RFC3339Nano) }
+	body := func(ahead time.Duration, more string) string {
+		return fmt.Sprintf(`{"sensor_id":"n1","from":%q%s}`, from(ahead), more)
+	}
+	const soon = "from: must lie at least five minutes ahead"
+	tables := s.tables(t)
+	for _, c := range []struct{ body, detail string }{
+		{body(-time.Hour, ""), soon},
+		{body(30*time.Second, ""), soon},
+		{body(4*time.Minute+50*time.Second, ""), soon},
+		{`{"sensor_id":"n1","from":"2101-01-01"}`, "from: must lie between the years 2000 and 2100"},
+		{`{"sensor_id":"n1","from":"tomorrow"}`, "from: must be a time in ISO 8601, such as 2026-03-01T12:00:00Z"},
+		{body(time.Hour, `,"temperature_offset":10.01`), "temperature_offset: expected number <= 10"},
+		{body(time.Hour, `,"temperature_offset":-10.01`), "temperature_offset: expected number >= -10"},
+		{body(time.Hour, `,"humidity_offset":30.1`), "humidity_offset: expected number <= 30"},
+		{body(time.Hour, `,"humidity_offset":-30.1`), "humidity_offset: expected number >= -30"},
+		{body(time.Hour, `,"temperature_offset":0.005`), "temperature_offset: must have at most two decimals"},
+		{body(time.Hour, `,"humidity_offset":0.001`), "humidity_offset: must have at most two decimals"},
+		{body(time.Hour, `,"certificate":"`+strings.Repeat("c", 201)+`"`), "certificate: expected length <= 200"},
+		{body(time.Hour, `,"due_date":"soon"`), "due_date: expected string to be RFC 3339 date"},
+		{`{"from":"2090-01-01"}`, "expected required property sensor_id to be present"},
+	} {
+		a.call(t, a.token, http.MethodPost, path, c.body).says(t, 400, c.detail)
+	}
+	a.call(t, a.token, http.MethodPost, path, `{"sensor_id":"n9","from":"2090-01-01"}`).says(t, 404, "Sensor not found")
+	if s.tables(t) != tables {
+		t.Error("what was refused has changed something")
+	}
+
+	longest := fmt.Sprintf(`,"temperature_offset":-10,"humidity_offset":29.95,"certificate":%q,"serial_number":"S-1","due_date":"2031-03-01","calibrated_by":"Metrolab"`, strings.Repeat("ü", 200))
+	at := 5*time.Minute + 10*time.Second
+	first := body(at, longest)
+	added := get[shownCorrection](t, a, http.MethodPost, path, first)
+	if added.State != "planned" || !added.Withdrawable || added.AddedBy == "" {
+		t.Errorf("added %+v", added)
+	}
+	a.call(t, a.token, http.MethodPost, path, first).says(t, 409, "The sensor has a correction from that time; withdraw it, or add one from another time")
+	one := fmt.Sprintf("%s/%d", path, added.ID)
+	a.call(t, a.token, http.MethodDelete, one, "").is(t, 204)
+	a.call(t, a.token, http.MethodDelete, one, "").says(t, 404, "Correction not found")
+	again := get[shownCorrection](t, a, http.MethodPost, path, first)
+	listed := get[[]shownCorrection](t, a, http.MethodGet, path+"?sensor_id=n1", "")
+	if len(listed) != 2 || listed[0].ID != again.ID || listed[1].State != "withdrawn" || listed[1].WithdrawnBy == nil || listed[1].Withdrawable {
+		t.Errorf("listed %+v", listed)
+	}
+
+	// One in force is overdue; it cannot be withdrawn; those long past are listed of the sensor alone.
+	s.inForce(t, a.id, "n2", 72*time.Hour, 1, 1, "2020-01-01")
+	s.inForce(t, a.id, "n2", 48*time.Hour, 2, 2, "2021-01-01")
+	sensor := func(id string) (shown struct {
+		Due     *string `json:"calibration_due"`
+		Overdue bool    `json:"calibration_overdue"`
+	}) {
+		return get[struct {
+			Due     *string `json:"calibration_due"`
+			Overdue bool    `json:"calibration_overdue"`
+		}](t, a, http.MethodGet, "/api/v1/sensors/sensor/"+id, "")
+	}
+	if shown := sensor("n2"); shown.Due == nil || *shown.Due != "2021-01-01" || !shown.Overdue {
+		t.Errorf("sensor %+v", shown)
+	}
+	if shown := sensor("n1"); shown.Due != nil || shown.Overdue {
+		t.Errorf("a planned correction shows on the sensor: %+v", shown)
+	}
+	listed = get[[]shownCorrection](t, a, http.MethodGet, path+"?sensor_id=n2", "")
+	if len(listed) != 2 || listed[0].State != "in_force" || !listed[0].Overdue || listed[1].State != "past" || listed[1].Overdue {
+		t.Errorf("listed %+v", listed)
+	}
+	a.call(t, a.token, http.MethodDelete, fmt.Sprintf("%s/%d", path, listed[0].ID), "").
+		says(t, 409, "A correction can be withdrawn until four minutes before it begins; add another one")
+	all := get[[]shownCorrection](t, a, http.MethodGet, path, "")
+	if len(all) != 2 || all[0].ID != again.ID || all[1].ID != listed[0].ID {
+		t.Errorf("all %+v", all)
+	}
+	report := get[[]struct {
+		SensorID string `json:"sensor_id"`
+		Overdue  bool   `json:"calibration_overdue"`
+	}](t, a, http.MethodGet, fmt.Sprintf("/api/v1/data/report/%d?start_time=2026-03-01&end_time=2026-03-02", room), "")
+	if len(report) != 2 || report[0].Overdue || !report[1].Overdue {
+		t.Errorf("report %+v", report)
+	}
+	if n := s.count(t, `SELECT count(*) FROM excursions`); n != 0 {
+		t.Errorf("%d excursions of an overdue certificate", n)
+	}
+
+	// A key for another room knows nothing of it.
+	key := a.key(t, fmt.Sprintf(`"scope":"write","room_ids":[%d]`, a.room(t, "Closet"))).text
+	a.call(t, key, http.MethodPost, path, body(time.Hour, "")).says(t, 404, "Sensor not found")
+	a.call(t, key, http.MethodDelete, fmt.Sprintf("%s/%d", path, again.ID), "").says(t, 404, "Correction not found")
+	if got := a.call(t, key, http.MethodGet, path, ""); string(got.body) != "[]\n" && string(got.body) != "[]" {
+		t.Errorf("a key of another room lists %s", got.body)
+	}
+
+	// At most so many of a sensor.
+	s.execute(t, `
+		INSERT INTO corrections (customer_id, node_id, from_time, temperature_offset, humidity_offset, added_by)
+		SELECT $1, 'n1', now() + i * interval '1 day', 0, 0, 'Ana' FROM generate_series(1, 198) AS i`, a.id)
+	a.call(t, a.token, http.MethodPost, path, body(time.Hour, "")).says(t, 400, "At most 200 corrections of a sensor")
+}
+
+// TestCorrectedValuesAreAnswered shows which value each answer gives of a corrected reading,
+// and that exports have the measured one beside it on request. Contract 5.2, 5.16.
+func TestCorrectedValuesAreAnswered(t *testing.T) {
+	t.Parallel()
+	s, a := newTestCustomer(t)
+	a.sensors(t, a.room(t, "Hall"), "n1")
+	s.holdsBefore(t, "n1")
+	s.inForce(t, a.id, "n1", 90*time.Second, -0.5, 1.25, "")
+	for _, ago := range []time.Duration{2 * time.Minute, time.Minute} {
+		node := reading.Node{ID: "n1"}
+		status := must.Get(s.store.SensorStatuses(t.Context(), []reading.Node{node}))(t)[node]
+		r := reading.Reading{NodeID: "n1", MessageID: ago.String(), Time: reading.TruncateTime(s.now().Add(-ago)).Truncate(time.Second), Temperature: 24.125, Humidity: 40}
+		r, _ = status.Corrections.Apply(r, reading.Window{})
+		must.Do(t, s.store.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}))
+		must.Do(t, s.readings.Append(t.Context(), []reading.Reading{r}))
+	}
+	says := func(path, want string) {
+		t.Helper()
+		if got := string(a.call(t, a.token, http.MethodGet, path, "").body); !strings.Contains(got, want) {
+			t.Errorf("%s: %s, want %s", path, got, want)
+		}
+	}
+	says("/api/v1/data/latest/n1", `"temperature":23.63,"humidity":41.25`)
+	history := "/api/v1/data/historical/n1?start_time=" + url.QueryEscape(s.now().Add(-time.Hour).UTC().Format(time.RFC3339)) + "&end_time=2100-01-01"
+	says(history+"&format=csv", "node_id,timestamp,temperature,humidity\n")
+	says(history+"&format=csv", ",23.63,41.25")
+	says(history+"&format=csv&uncorrected=true", "node_id,timestamp,temperature,humidity,uncorrected_temperature,uncorrected_humidity\n")
+	says(history+"&format=csv&uncorrected=true", ",24.125,40,,\n")
+	says(history+"&format=csv&uncorrected=true", ",23.63,41.25,24.125,40")
+	says(history+"&uncorrected=true", `"uncorrected_temperature":null,"uncorrected_humidity":null`)
+	says(history+"&uncorrected=true", `"uncorrected_temperature":24.125,"uncorrected_humidity":40`)
+	says(history+"&max_points=1", `"min_temperature":23.63,"max_temperature":24.125`)
+	a.call(t, a.token, http.MethodGet, history+"&max_points=1&uncorrected=true", "").says(t, 400, "uncorrected: must not stand beside max_points")
+}

@@ -1,0 +1,115 @@
+package reading
+
+import (
+	"slices"
+	"time"
+)
+
+// The greatest offsets of a correction, either way.
+const (
+	MaxTemperatureOffset = 10.0 // °C
+	MaxHumidityOffset    = 30.0 // % relative humidity
+)
+
+// Correction is what is added to the readings of a sensor from a time on, until the next one's.
+type Correction struct {
+	From        time.Time
+	Visible     Span    // in which the readings of the node are the sensor's
+	Temperature float64 // °C; whole hundredths
+	Humidity    float64 // % relative humidity; whole hundredths
+}
+
+// Corrections are those of a node, newest first.
+type Corrections []Correction
+
+// At returns the correction of a time; the zero one corrects nothing.
+func (c Corrections) At(t time.Time) (Correction, bool) {
+	i := slices.IndexFunc(c, func(one Correction) bool { return !one.From.After(t) && one.Visible.Contains(t) })
+	if i < 0 {
+		return Correction{}, false
+	}
+	return c[i], true
+}
+
+// Apply returns a reading and the window that came with it as they are stored, judged and
+// shown, each value corrected by the correction of its own time. It is called once, where a
+// reading enters the cloud. The reading keeps its values as measured beside.
+func (c Corrections) Apply(r Reading, w Window) (Reading, Window) {
+	if one, ok := c.At(r.Time); ok {
+		r.corrected, r.measuredTemperature, r.measuredHumidity = true, r.Temperature, r.Humidity
+		r.Temperature, r.Humidity = one.add(r.Temperature, r.Humidity)
+	}
+	return r, c.each(w, func(age float64) (Correction, bool) {
+		return c.At(r.Time.Add(-time.Duration(age * float64(time.Second))))
+	})
+}
+
+// Level returns a window as measured, all of it corrected as the reading of a time with which it
+// came: that a correction begins is no change of what is measured.
+func (c Corrections) Level(w Window, at time.Time) Window {
+	one, ok := c.At(at)
+	return c.each(w, func(float64) (Correction, bool) { return one, ok })
+}
+
+// each corrects the values of a window by the correction of their age.
+func (c Corrections) each(w Window, of func(age float64) (Correction, bool)) Window {
+	if len(c) == 0 {
+		return w
+	}
+	corrected := Window{Age: w.Age, Temperature: slices.Clone(w.Temperature), Humidity: slices.Clone(w.Humidity)}
+	for i, age := range w.Age {
+		if one, ok := of(age); ok {
+			corrected.Temperature[i], corrected.Humidity[i] = one.add(w.Temperature[i], w.Humidity[i])
+		}
+	}
+	return corrected
+}
+
+// Values returns values of a time corrected; a missing one stays missing.
+func (c Corrections) Values(at time.Time, temperature, humidity float64) (float64, float64) {
+	one, ok := c.At(at)
+	if !ok {
+		return temperature, humidity
+	}
+	return one.add(temperature, humidity)
+}
+
+// Measured returns values of a time as they were measured, where only the corrected ones are
+// stored: a clamped humidity is lost.
+func (c Corrections) Measured(at time.Time, temperature, humidity float64) (float64, float64) {
+	one, ok := c.At(at)
+	if !ok {
+		return temperature, humidity
+	}
+	return Round(temperature - one.Temperature), Round(humidity - one.Humidity)
+}
+
+func (c Correction) add(temperature, humidity float64) (float64, float64) {
+	return Round(temperature+c.Temperature) + 0, min(max(Round(humidity+c.Humidity), MinHumidity), MaxHumidity) + 0 // 0 for -0
+}
+
+// AsMeasured returns a reading as its node measured it.
+func (r Reading) AsMeasured() Reading {
+	if r.corrected {
+		r.Temperature, r.Humidity = r.measuredTemperature, r.measuredHumidity
+		r.corrected, r.measuredTemperature, r.measuredHumidity = false, 0, 0
+	}
+	return r
+}
+
+// Uncorrected returns the measured values of a corrected reading as codecs and stores write
+// them beside the others; nil, also of one to which no correction applied.
+func (r Reading) Uncorrected() (temperature, humidity *float64) {
+	if !r.corrected {
+		return nil, nil
+	}
+	return Pointer(r.measuredTemperature), Pointer(r.measuredHumidity)
+}
+
+// WithUncorrected is the inverse of [Reading.Uncorrected].
+func (r Reading) WithUncorrected(temperature, humidity *float64) Reading {
+	if temperature != nil || humidity != nil {
+		r.corrected, r.measuredTemperature, r.measuredHumidity = true, Value(temperature), Value(humidity)
+	}
+	return r
+}
