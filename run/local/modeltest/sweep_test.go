@@ -1,0 +1,333 @@
+package modeltest
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/push"
+)
+
+// sweep counts what goes from one part to another: each round trip to the database, each
+// publish, each request by HTTP. The nth fails, or is done and its answer lost.
+type sweep struct {
+	mu    sync.Mutex
+	armed bool
+	nth   int
+	lost  bool
+	count int
+}
+
+var errSwept = errors.New("the connection is cut")
+
+// next counts one, and reports whether it is the one that fails.
+func (s *sweep) next() (fails bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.armed {
+		s.count++
+	}
+	return s.armed && s.count == s.nth
+}
+
+// arm begins counting.
+func (s *sweep) arm(nth int, lost bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.armed, s.nth, s.lost, s.count = true, nth, lost, 0
+}
+
+func (s *sweep) disarm() (count int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.armed = false
+	return s.count
+}
+
+func (s *sweep) on() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.armed
+}
+
+// across does what crosses from one part to another.
+func (s *sweep) across(do func() error) error {
+	switch {
+	case !s.next():
+		return do()
+	case s.lost:
+		return errors.Join(do(), errSwept)
+	default:
+		return errSwept
+	}
+}
+
+// dial connects to the database by a connection that the sweep may cut.
+func (s *sweep) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	c, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	return &sweptConn{c, s}, err
+}
+
+type sweptConn struct {
+	net.Conn
+
+	sweep *sweep
+}
+
+// Write sends what the client has gathered: a round trip. One whose answer is lost is cut once
+// the server has begun to answer, which it does when it has committed.
+func (c *sweptConn) Write(b []byte) (int, error) {
+	if !c.sweep.next() {
+		return c.Conn.Write(b) //nolint:wrapcheck // it is a connection
+	}
+	defer func() { _ = c.Close() }()
+	if c.sweep.lost {
+		if _, err := c.Conn.Write(b); err == nil {
+			_, _ = c.Read(make([]byte, 1))
+		}
+	}
+	return 0, errSwept
+}
+
+// path is a way through the system of which each step may fail.
+type path struct {
+	setting string                      // commands before it
+	begin   func(w *world) any          // what the tries have in common
+	try     func(w *world, of any) bool // once, as its caller does; reports whether it got an answer
+	end     func(w *world, of any)      // what the model has of it
+}
+
+// paths are those that the system promises something of.
+func paths() map[string]path {
+	return map[string]path{
+		"reading to row": {
+			setting: "register\nroom 0\nsensor 0 0 0\nthreshold 0 0 0",
+			begin:   func(*world) any { return &swept{} },
+			try: func(w *world, of any) bool {
+				s := of.(*swept) //nolint:forcetypeassert // begin's
+				if !s.answered {
+					w.pass(time.Second) // its next cycle
+					r := reading{stream: stream{0, w.node(0)}, id: "swept", at: w.clock.Now(), published: w.clock.Now(), values: [2]float64{60, 40}}
+					code := 0
+					err := w.sweep.across(func() error {
+						var published []push.Message
+						code, published = w.open.send(r.node, r.id, r.values, 0)
+						for _, m := range published {
+							s.sent = append(s.sent, &sentData{message: m, reading: &r})
+							w.data = append(w.data, s.sent[len(s.sent)-1])
+						}
+						return nil
+					})
+					if s.answered = err == nil && code == http.StatusOK; !s.answered {
+						w.open.restart() // and with it what it knew of Pub/Sub
+						return false
+					}
+				}
+				return s.each(w, w.instances[0].ingest)
+			},
+			end: func(w *world, of any) {
+				for _, d := range of.(*swept).sent { //nolint:forcetypeassert // begin's
+					w.model.ingest(d.reading)
+				}
+			},
+		},
+		"reading to incident": {
+			setting: "register\nroom 0\nsensor 0 0 0\nthreshold 0 0 0\nsend 0 0 5 0 0",
+			begin: func(w *world) any {
+				w.ingest(w.data[0], 0)
+				return &swept{sent: w.data}
+			},
+			try: func(w *world, of any) bool {
+				s := of.(*swept) //nolint:forcetypeassert // begin's
+				w.published = nil
+				done := s.each(w, w.instances[0].detect)
+				s.alerts = append(s.alerts, w.published...)
+				for done && len(s.alerts) > 0 {
+					if w.sweep.across(func() error { return w.instances[0].storealert(context.Background(), s.alerts[0]) }) != nil {
+						return false
+					}
+					s.alerts = s.alerts[1:]
+				}
+				return done
+			},
+			end: func(w *world, of any) {
+				for _, d := range of.(*swept).sent { //nolint:forcetypeassert // begin's
+					d.detected = true
+					events, _ := w.model.exceeded(d.reading)
+					for _, e := range events {
+						w.model.storeAlert(e)
+					}
+				}
+			},
+		},
+		"take": {
+			setting: "register\nroom 0\nsensor 0 0 0\nsend 0 0 5 0 0\ndrain 0",
+			begin: func(w *world) any {
+				return decode[[]incidentAnswer](w.system, w.token(w.model.accounts[0]), "/api/v1/incidents?state=lasting")[0]
+			},
+			try: func(w *world, of any) bool {
+				i := of.(incidentAnswer) //nolint:forcetypeassert // begin's
+				return w.sweptCall(http.MethodPost, fmt.Sprintf("/api/v1/incidents/%d/actions", i.ID), map[string]any{"action": "take"}, nil)
+			},
+			end: func(w *world, of any) {
+				i := of.(incidentAnswer) //nolint:forcetypeassert // begin's
+				a := w.model.accounts[0]
+				w.model.act(a, i.RoomID, i.Cause, true, true)
+				type timeline struct{ Timeline []struct{ Event string } }
+				taken := 0
+				for _, e := range decode[timeline](w.system, w.token(a), fmt.Sprintf("/api/v1/incidents/%d", i.ID)).Timeline {
+					if e.Event == "taken" {
+						taken++
+					}
+				}
+				must.Equal(w.tb, "times taken", 1, taken)
+			},
+		},
+		"enrol": {
+			setting: "register",
+			begin: func(w *world) any {
+				var created struct {
+					ID   string `json:"id"`
+					Code string `json:"enrolment_code"`
+				}
+				w.call(w.token(w.model.accounts[0]), http.MethodPost, "/api/v1/gateways", map[string]any{"name": "site"}, &created)
+				public, _, err := ed25519.GenerateKey(nil)
+				must.Do(w.tb, err)
+				return map[string]any{"code": created.Code, "public_key": []byte(public), "confirm": true}
+			},
+			try: func(w *world, of any) bool { return w.sweptCall(http.MethodPost, "/api/v1/gateways/enrol", of, nil) },
+			end: func(w *world, _ any) {
+				type gateway struct {
+					EnrolledAt *time.Time `json:"enrolled_at"`
+				}
+				found := decode[[]gateway](w.system, w.token(w.model.accounts[0]), "/api/v1/gateways")
+				must.Equal(w.tb, "enrolled gateways", true, len(found) == 1 && found[0].EnrolledAt != nil)
+			},
+		},
+		"verdict to run": {
+			setting: "register\nroom 0\nsensor 0 0 0",
+			begin: func(w *world) any {
+				id := 0
+				must.Do(w.tb, w.pool.QueryRow(context.Background(), `
+					INSERT INTO prediction_feedback (channel, sensor_id, message_id, timestamp, anomaly_predicted, feedback)
+					SELECT 0, $1, 'p' || n, now() + n * interval '1 microsecond', false, CASE WHEN n > 1 THEN 'ok' END
+					FROM generate_series(1, 100) n
+					RETURNING id`, w.node(0)).Scan(&id))
+				w.requests = nil
+				return id
+			},
+			try: func(w *world, of any) bool {
+				return w.sweptCall(http.MethodPut, fmt.Sprintf("/api/v1/prediction-feedback/%d", of), map[string]any{"feedback": "not_ok"}, nil)
+			},
+			end: func(w *world, _ any) {
+				w.retry() // what the API does each minute
+				var runs []int64
+				for _, run := range decode[[]struct{ ID int64 }](w.system, w.token(w.model.accounts[0]), "/api/v1/ml/retraining/history") {
+					runs = append(runs, run.ID)
+				}
+				var asked []int64
+				for _, r := range w.requests {
+					asked = append(asked, r.TrainingRunID)
+				}
+				must.Equal(w.tb, "runs", 1, len(runs))
+				must.Equal(w.tb, "requests", runs, slices.Compact(asked))
+			},
+		},
+	}
+}
+
+// swept is a reading on its way, with the copies of it that its repeats have made.
+type swept struct {
+	sent     []*sentData
+	answered bool // by the gateway
+	handled  int
+	alerts   []push.Message
+}
+
+// each delivers what is not handled yet.
+func (s *swept) each(w *world, to step) bool {
+	for ; s.handled < len(s.sent); s.handled++ {
+		if w.sweep.across(func() error { return to(context.Background(), w.attempt(s.sent[s.handled])) }) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// sweptCall is a request whose answer may be lost.
+func (w *world) sweptCall(method, path string, body, into any) bool {
+	code := 0
+	err := w.sweep.across(func() error { code = w.call(w.token(w.model.accounts[0]), method, path, body, into); return nil })
+	return err == nil && code < 300
+}
+
+// retry runs what the API does each minute, until it has published a request.
+func (w *world) retry() {
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = w.service.Run(ctx) })
+	defer running.Wait()
+	defer stop()
+	for range 3000 {
+		w.mu.Lock()
+		n := len(w.requests)
+		w.mu.Unlock()
+		if n > 0 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond) // between two looks
+	}
+	w.tb.Error("no request for a run")
+}
+
+// TestEveryFailure has each step of each path fail once, and once succeed with its answer lost.
+// Its caller repeats, as callers do; then everything is as if nothing had failed.
+func TestEveryFailure(t *testing.T) {
+	s := newSystem(t)
+	number := 0
+	for name, p := range paths() {
+		t.Run(name, func(t *testing.T) {
+			steps := 0
+			for nth := 0; nth <= steps; nth++ { // first, none
+				for _, lost := range []bool{false, true} {
+					number++
+					w := newWorld(t, s, number)
+					for line := range lines(p.setting) {
+						w.run(line)
+					}
+					of := p.begin(w)
+					w.token(w.model.accounts[0])
+					s.sweep.arm(nth, lost)
+					tries := 1
+					for ; !p.try(w, of); tries++ {
+						if tries == 5 {
+							t.Fatalf("step %d: no answer, lost %t", nth, lost)
+						}
+					}
+					count := s.sweep.disarm()
+					if nth == 0 {
+						steps = count
+					} else if count < nth {
+						t.Errorf("of %d steps step %d did not come", count, nth)
+					}
+					p.end(w, of)
+					w.last = fmt.Sprintf("step %d of %s, lost %t", nth, name, lost)
+					w.probe(0)
+					w.compare(true)
+					if t.Failed() {
+						t.FailNow()
+					}
+				}
+			}
+			t.Logf("%d steps, each failed and lost", steps)
+		})
+	}
+}

@@ -1,0 +1,289 @@
+package modeltest
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	edge "coldaisle.dev/edge-gateway/gateway"
+	"coldaisle.dev/edge-gateway/outbox"
+	"coldaisle.dev/functions/detect"
+	"coldaisle.dev/functions/ingest"
+	"coldaisle.dev/functions/storealert"
+	"coldaisle.dev/run/api"
+	alerts "coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/origin"
+	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/push"
+	reads "coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings/pgreadings"
+	"coldaisle.dev/shared/sensorcache"
+	"coldaisle.dev/shared/store/incidents"
+	"coldaisle.dev/shared/store/pipeline"
+	"coldaisle.dev/shared/wire"
+)
+
+// step is a delivery to a function.
+type step func(context.Context, push.Message) error
+
+// instance is one instance of each function, with caches of its own.
+type instance struct{ ingest, detect, storealert step }
+
+// system is what is tested: everything over one database, for one script at a time.
+type system struct {
+	tb        testing.TB
+	pool      *pgxpool.Pool
+	clock     *pgtest.Clock
+	api       http.Handler
+	instances [2]instance
+	published []push.Message // by detect, to topic alerts, since somebody looked
+	requests  []wire.Retraining
+	away      map[string]error // a part that does not answer now
+	lost      map[string]bool  // its answer is lost: it has done what it was asked
+	serial    int
+	mu        sync.Mutex // of published
+	sweep     *sweep
+	service   *api.API
+}
+
+var errAway = errors.New("it does not answer")
+
+// part does what a part is asked for, unless it is away.
+func (s *system) part(name string, do func() error) error {
+	if err := s.away[name]; err != nil {
+		if s.lost[name] {
+			return errors.Join(do(), err)
+		}
+		return err
+	}
+	return s.sweep.across(do)
+}
+
+// start is the time at which each script begins: no reading is older than the raw days.
+func start() time.Time { return time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC) }
+
+func newSystem(tb testing.TB) *system {
+	tb.Helper()
+	s := &system{tb: tb, away: map[string]error{}, lost: map[string]bool{}, sweep: &sweep{}}
+	pool, clock := pgtest.NewClocked(tb, start())
+	config := pool.Config()
+	config.ConnConfig.DialFunc = s.sweep.dial
+	s.pool, s.clock = must.Get(pgxpool.NewWithConfig(tb.Context(), config))(tb), clock
+	tb.Cleanup(s.pool.Close)
+	stores := pgtest.NewStores(s.pool)
+	table := pgreadings.New(s.pool, nil, s.clock.Now)
+	log := logging.Discard()
+	for i := range s.instances {
+		from := origin.New(stores, s.clock.Now, origin.Options{})
+		sensors := sensorcache.New(stores, s.clock.Now)
+		s.instances[i] = instance{
+			ingest:     ingest.New(from, nodeStates{s, stores}, timeSeries{s, table}, sensors, s.clock.Now, log, nil).Handle,
+			detect:     detect.New(from, sensors, topicAlerts{s}, judge{s, stores}, nil, alerts.Defaults(), log, nil).Handle,
+			storealert: storealert.New(stores, log, nil).Handle,
+		}
+	}
+	handler, err := api.New(api.Config{
+		DB: stores.DB, Readings: table, Publisher: topicRetraining{s}, ProjectID: "project", DataTopic: "data",
+		SecretKey: strings.Repeat("k", 32), Clock: s.clock.Now, Log: log, PasswordCost: 4, PasswordSlots: 4,
+	})
+	must.Do(tb, err)
+	s.api, s.service = handler, handler
+	return s
+}
+
+type nodeStates struct {
+	*system
+	pgtest.Stores
+}
+
+type judge struct {
+	*system
+	pgtest.Stores
+}
+
+type timeSeries struct {
+	*system
+	*pgreadings.Store
+}
+
+type topicAlerts struct{ *system }
+
+// Publish implements [detect.Publisher].
+func (t topicAlerts) Publish(_ context.Context, e alerts.Event) error {
+	return t.part("alerts", func() error {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		data, err := wire.EncodeAlert(e)
+		t.published = append(t.published, push.Message{ID: "alert", Data: data, PublishTime: t.clock.Now()})
+		return err
+	})
+}
+
+type topicRetraining struct{ *system }
+
+// Publish implements [training.Publisher].
+func (t topicRetraining) Publish(_ context.Context, r wire.Retraining) error {
+	return t.part("retraining", func() error {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.requests = append(t.requests, r)
+		return nil
+	})
+}
+
+// noOutbox is a gateway's whose disk takes nothing: a node is told so, and sends again.
+type noOutbox struct{}
+
+func (noOutbox) AppendAll(records []outbox.Record) []error {
+	errs := make([]error, len(records))
+	for i := range errs {
+		errs[i] = errAway
+	}
+	return errs
+}
+func (noOutbox) Next(int) ([]outbox.Message, error)                            { return nil, nil }
+func (noOutbox) Consume([]outbox.Message) error                                { return nil }
+func (noOutbox) Stats() outbox.Stats                                           { return outbox.Stats{} }
+func (noOutbox) Before(outbox.Message, time.Duration) iter.Seq[outbox.Message] { return none }
+func (noOutbox) Since(time.Time) iter.Seq[outbox.Message]                      { return none }
+func none(func(outbox.Message) bool)                                           {}
+
+// site is a gateway, and its publisher: topic data.
+type site struct {
+	*system
+	id        string
+	key       ed25519.PrivateKey
+	handler   *edge.Gateway
+	published []push.Message // since somebody looked
+	started   time.Time
+}
+
+func (s *system) newSite(id string, key ed25519.PrivateKey) *site {
+	one := &site{system: s, id: id, key: key}
+	one.restart()
+	return one
+}
+
+// restart starts the gateway's program again: it has forgotten its nodes and their windows.
+func (g *site) restart() {
+	g.started = g.clock.Now()
+	config := edge.Config{}
+	if g.key != nil {
+		config.Enrolment = g
+	}
+	g.handler = edge.New(config, g, noOutbox{}, g.clock.Now, logging.Discard())
+}
+
+// ID implements [gateway.Enrolment].
+func (g *site) ID() string { return g.id }
+
+// Sign implements [gateway.Enrolment].
+func (g *site) Sign(at time.Time, age wire.Age, data []byte) map[string]string {
+	return wire.SignData(g.key, g.id, at, age, data)
+}
+
+// Time implements [gateway.Enrolment].
+func (g *site) Time([16]byte, time.Duration) (time.Time, bool) { return time.Time{}, false }
+
+// Publish implements [gateway.Publisher].
+func (g *site) Publish(_ context.Context, m edge.Message) error {
+	return g.part("data", func() error {
+		g.serial++
+		attributes := map[string]string{wire.NodeIDAttribute: m.NodeID}
+		maps.Copy(attributes, m.Signature)
+		g.published = append(g.published, push.Message{
+			ID: fmt.Sprint(g.serial), Data: slices.Clone(m.Data), Attributes: attributes, PublishTime: g.clock.Now(),
+		})
+		return nil
+	})
+}
+
+// PublishBacklog implements [gateway.Publisher].
+func (g *site) PublishBacklog(context.Context, []edge.Message) []error { return nil }
+
+// send posts a node's reading, as the node does, and returns the status and what was published.
+func (g *site) send(node, id string, values [2]float64, age time.Duration) (int, []push.Message) {
+	body := fmt.Sprintf(`{"id":%q,"node_id":%q,"temperature":%g,"humidity":%g,"age_s":%.6f}`, id, node, values[0], values[1], age.Seconds())
+	answer := httptest.NewRecorder()
+	g.handler.ServeHTTP(answer, httptest.NewRequestWithContext(context.Background(), http.MethodPost, "/api/v1/message", strings.NewReader(body)))
+	published := g.published
+	g.published = nil
+	return answer.Code, published
+}
+
+// call is a request to the API. The answer is decoded into the last argument, unless it is nil.
+func (s *system) call(token, method, path string, body, into any) int {
+	s.tb.Helper()
+	var content bytes.Buffer
+	if body != nil {
+		must.Do(s.tb, json.NewEncoder(&content).Encode(body))
+	}
+	request := httptest.NewRequestWithContext(context.Background(), method, path, &content)
+	request.Header.Set("Content-Type", "application/json")
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	answer := httptest.NewRecorder()
+	s.api.ServeHTTP(answer, request)
+	if into != nil && answer.Code < 300 {
+		must.Do(s.tb, json.Unmarshal(answer.Body.Bytes(), into))
+	}
+	if answer.Code >= 500 && len(s.away) == 0 && !s.sweep.on() {
+		s.tb.Errorf("%s %s: %d %s", method, path, answer.Code, answer.Body)
+	}
+	return answer.Code
+}
+
+// reset empties the database between two scripts, without the locks of a TRUNCATE.
+func (s *system) reset() {
+	_, err := s.pool.Exec(context.Background(), `
+		DO $$ DECLARE r record; BEGIN
+		    SET LOCAL session_replication_role = replica;
+		    FOR r IN SELECT format('%I.%I', schemaname, tablename) AS name FROM pg_tables
+		             WHERE schemaname IN ('public', 'sensor_data') AND tablename NOT IN ('test_clock', 'hours_until', 'goose_db_version')
+		    LOOP EXECUTE 'DELETE FROM ' || r.name; END LOOP;
+		END $$`)
+	must.Do(s.tb, err)
+	s.clock.Set(s.tb, start())
+	clear(s.away)
+	clear(s.lost)
+}
+
+func decode[T any](s *system, token, path string) (answer T) {
+	s.tb.Helper()
+	if code := s.call(token, http.MethodGet, path, nil, &answer); code != http.StatusOK {
+		s.tb.Errorf("GET %s: %d", path, code)
+	}
+	return answer
+}
+
+// UpdateNodeStates implements [ingest.NodeStates].
+func (n nodeStates) UpdateNodeStates(ctx context.Context, batch []pipeline.NodeReading) error {
+	return n.part("states", func() error { return n.Stores.UpdateNodeStates(ctx, batch) })
+}
+
+// Append implements [ingest.Readings].
+func (t timeSeries) Append(ctx context.Context, rows []reads.Reading) error {
+	return t.part("table", func() error { return t.Store.Append(ctx, rows) })
+}
+
+// Judge implements [detect.Judge].
+func (j judge) Judge(ctx context.Context, judged incidents.Judged) error {
+	return j.part("judge", func() error { return j.Stores.Judge(ctx, judged) })
+}
