@@ -1,0 +1,243 @@
+package gateway_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"coldaisle.dev/edge-gateway/gateway"
+	"coldaisle.dev/edge-gateway/outbox"
+	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/tooltest"
+	"coldaisle.dev/shared/wire"
+)
+
+// simulated is a site whose time is synctest's: a gateway over an outbox, nodes, a network
+// that parts, a card that fails, a clock that steps, a program that is killed.
+type simulated struct {
+	t       *testing.T
+	chance  *rand.Rand
+	offset  time.Duration // of the machine's clock
+	stepped bool          // back, at some time
+	folder  string
+	box     *outbox.Outbox
+	gateway *gateway.Gateway
+	stop    func()
+	deadly  bool // the card takes nothing
+
+	mu     sync.Mutex
+	away   bool                   // Pub/Sub
+	lossy  bool                   // its answers are lost
+	taken  map[string][]time.Time // by id: the times with which Pub/Sub has it
+	killed int
+}
+
+// sending is a reading of a node.
+type sending struct {
+	node, id string
+	tries    []time.Time // by the gateway's clock
+	unkept   bool        // a try was answered 500 without kept: it may have two times
+}
+
+var errSimulated = errors.New("simulated")
+
+func (s *simulated) clock() time.Time { return time.Now().Add(s.offset) } //nolint:forbidigo // synctest's
+
+// Publish implements [gateway.Publisher].
+func (s *simulated) Publish(_ context.Context, m gateway.Message) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.away {
+		return errSimulated
+	}
+	data, err := wire.DecodeData(m.Data, time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC)) // later than any clock here
+	if err != nil {
+		return err
+	}
+	if times := s.taken[data.Reading.MessageID]; !slices.Contains(times, data.Reading.Time) {
+		s.taken[data.Reading.MessageID] = append(times, data.Reading.Time)
+	}
+	if s.lossy && s.chance.IntN(2) == 0 {
+		return errSimulated
+	}
+	return nil
+}
+
+// PublishBacklog implements [gateway.Publisher].
+func (s *simulated) PublishBacklog(ctx context.Context, messages []gateway.Message) []error {
+	var errs []error
+	for _, m := range messages {
+		err := s.Publish(ctx, m)
+		if errs = append(errs, err); err != nil {
+			break
+		}
+	}
+	return errs
+}
+
+// card is an outbox on a card that may take nothing.
+type card struct {
+	*outbox.Outbox
+
+	site *simulated
+}
+
+// AppendAll implements [gateway.Outbox].
+func (c card) AppendAll(records []outbox.Record) []error {
+	if !c.site.deadly {
+		return c.Outbox.AppendAll(records)
+	}
+	errs := make([]error, len(records))
+	for i := range errs {
+		errs[i] = errSimulated
+	}
+	return errs
+}
+
+func (s *simulated) start() {
+	s.box = must.Get(outbox.Open(s.folder, outbox.Options{Retain: gateway.OutboxRetention, Clock: s.clock}))(s.t)
+	s.gateway = gateway.New(gateway.Config{ProbeEvery: time.Minute}, s, card{s.box, s}, s.clock, logging.Discard())
+	ctx, cancel := context.WithCancel(s.t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = s.gateway.Run(ctx) })
+	s.stop = func() {
+		cancel()
+		running.Wait()
+		must.Do(s.t, s.box.Close())
+	}
+}
+
+// kill starts the program again with what its folder had at a moment.
+func (s *simulated) kill() {
+	synctest.Wait()
+	s.killed++
+	left := filepath.Join(filepath.Dir(s.folder), fmt.Sprint("killed", s.killed))
+	must.Do(s.t, os.CopyFS(left, os.DirFS(s.folder)))
+	s.stop()
+	must.Do(s.t, os.RemoveAll(s.folder))
+	s.folder = left
+	s.start()
+}
+
+// try posts a reading, and reports whether the node is rid of it.
+func (s *simulated) try(r *sending) bool {
+	r.tries = append(r.tries, s.clock())
+	body := fmt.Sprintf(`{"id":%q,"node_id":%q,"temperature":21,"humidity":40}`, r.id, r.node)
+	answer := httptest.NewRecorder()
+	s.gateway.ServeHTTP(answer, httptest.NewRequestWithContext(s.t.Context(), http.MethodPost, "/api/v1/message", strings.NewReader(body)))
+	var said struct{ Kept bool }
+	must.Do(s.t, json.Unmarshal(answer.Body.Bytes(), &said))
+	r.unkept = r.unkept || answer.Code != http.StatusOK && !said.Kept
+	return answer.Code == http.StatusOK || said.Kept
+}
+
+// happen lets faults begin and end.
+func (s *simulated) happen() {
+	is := func(oneIn int) bool { return s.chance.IntN(oneIn) == 0 }
+	s.mu.Lock()
+	s.away = s.away && !is(8) || is(60)
+	s.lossy = s.lossy && !is(8) || is(100)
+	s.mu.Unlock()
+	s.deadly = s.deadly && !is(8) || is(120)
+	if is(400) {
+		step := time.Duration(s.chance.Int64N(int64(2*time.Hour))) - time.Hour
+		s.stepped = s.stepped || step < 0
+		s.offset += step
+	}
+	if is(150) {
+		s.kill()
+	}
+}
+
+// TestSimulatedHours lets gateways run for 10,000 hours, at night ten times as long, of parted
+// networks, lost answers, kills, clock steps and failing cards. What a node was told that the
+// gateway has is published, with the time that it was taken, and once, unless the node was
+// told otherwise in between. Contract 8.7, 8.8.
+func TestSimulatedHours(t *testing.T) {
+	t.Parallel()
+	const sites = 8
+	hours := 10_000 / sites
+	if tooltest.Nightly() {
+		hours *= 10
+	}
+	for seed := range uint64(sites) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			folder := filepath.Join(t.TempDir(), "outbox")
+			synctest.Test(t, func(t *testing.T) {
+				s := &simulated{t: t, chance: rand.New(rand.NewPCG(seed, 32)), folder: folder, taken: map[string][]time.Time{}}
+				s.start()
+				s.simulate(hours)
+			})
+		})
+	}
+}
+
+func (s *simulated) simulate(hours int) {
+	var accepted, waiting []*sending
+	send := func() {
+		waiting = slices.DeleteFunc(waiting, func(r *sending) bool {
+			rid := s.try(r)
+			if rid {
+				accepted = append(accepted, r)
+			}
+			return rid
+		})
+	}
+	const every = 10 * time.Minute
+	for i := range hours * int(time.Hour/every) {
+		time.Sleep(every - time.Duration(s.chance.Int64N(int64(time.Second))))
+		s.happen()
+		for n := range 2 {
+			waiting = append(waiting, &sending{node: fmt.Sprint("n", n), id: fmt.Sprintf("n%d-%d", n, i)})
+		}
+		send()
+	}
+	s.mu.Lock()
+	s.away, s.lossy = false, false
+	s.mu.Unlock()
+	s.deadly = false
+	for range 3 {
+		time.Sleep(every)
+		send()
+	}
+	time.Sleep(24 * time.Hour)
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lost, twice, misdated := 0, 0, 0
+	for _, r := range accepted {
+		times := s.taken[r.id]
+		if len(times) == 0 {
+			lost++
+		}
+		if len(times) > 1 && !r.unkept {
+			twice++
+		}
+		for _, at := range times {
+			taken := func(try time.Time) bool { return at.Sub(try).Abs() < time.Second || s.stepped && at.After(try) }
+			if !slices.ContainsFunc(r.tries, taken) {
+				misdated++
+			}
+		}
+	}
+	if lost+twice+misdated > 0 || len(waiting) > 0 || s.box.Stats().Pending > 0 {
+		s.t.Errorf("of %d accepted readings %d are lost, %d published with two times, %d with another time; %d wait at nodes, %d in the outbox",
+			len(accepted), lost, twice, misdated, len(waiting), s.box.Stats().Pending)
+	}
+	s.t.Logf("%d hours: %d readings, %d kills", hours, len(accepted), s.killed)
+	s.stop()
+}
