@@ -126,40 +126,6 @@ func TestOrderOfArrivalChangesNothing(t *testing.T) {
 	}
 }
 
-// TestHotThroughout sends the readings of a node at 60 °C quickly and in every order of a
-// few: nothing is cleared and nothing comes back. What comes back later is told.
-func TestHotThroughout(t *testing.T) {
-	t.Parallel()
-	db := open(t)
-	for n, seconds := range [][]int{{0, 5, 10, 15, 20, 25}, {25, 20, 15, 10, 5, 0}, {0, 25, 5, 20, 10, 15}} {
-		node := fmt.Sprintf("hot%d", n)
-		db.sensor(t, db.anna, db.annasRoom, node)
-		for _, second := range seconds {
-			db.judge(t, judged(node, second, 60))
-		}
-		want := []happened{{
-			Start: instant(), End: instant().Add(25 * time.Second), PeakTime: instant(), Lasting: true, Peak: 60,
-		}}
-		if diff := cmp.Diff(want, db.happened(t, node)); diff != "" {
-			t.Errorf("%v (-want +got):\n%s", seconds, diff)
-		}
-	}
-	db.sensor(t, db.anna, db.annasRoom, "window") // of the later ones comes first, with rounded ages
-	first, newest := judged("window", 0, 60), judged("window", 25, 59)
-	first.Time = first.Time.Add(4 * time.Millisecond)
-	newest.Window = reading.Window{Age: []float64{25}, Temperature: []float64{60}, Humidity: []float64{first.Humidity}}
-	db.judge(t, newest, first)
-	start := instant().Add(4 * time.Millisecond)
-	want := []happened{{Start: start, End: instant().Add(25 * time.Second), PeakTime: start, Lasting: true, Peak: 60}}
-	must.Equal(t, "first known by a window", want, db.happened(t, "window"))
-	db.sensor(t, db.anna, db.annasRoom, "again")
-	db.judge(t, judged("again", 0, 60), judged("again", 1200, 20), judged("again", 30, 20), judged("again", 1100, 70))
-	found := db.happened(t, "again")
-	if len(found) != 2 || found[1].Peak != 70 || !found[1].Start.Equal(instant().Add(1100*time.Second)) || !found[1].End.Equal(instant().Add(1200*time.Second)) {
-		t.Errorf("a late recurrence: %+v", found)
-	}
-}
-
 // TestClockAheadEndsNothing has a node that is hot throughout, and one quiet reading of a
 // clock three hours ahead: once the clock is right again, the incident lasts.
 func TestClockAheadEndsNothing(t *testing.T) {
@@ -225,24 +191,6 @@ func (c *replayCount) TraceQueryStart(ctx context.Context, _ *pgx.Conn, query pg
 }
 
 func (*replayCount) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
-
-// TestOneThatNeverWasIsTakenBack has a rule that waits: a late reading shows that its limit
-// was not broken for as long.
-func TestOneThatNeverWasIsTakenBack(t *testing.T) {
-	t.Parallel()
-	db := openWith(t, "n1")
-	rule := wanderRule()
-	rule.For, rule.ClearFor = time.Minute, 0
-	must.Get(db.CreateRule(t.Context(), db.anna, rule))(t)
-	db.judge(t, judged("n1", 0, 31), judged("n1", 60, 32), judged("n1", 90, 20))
-	if got := db.happened(t, "n1"); len(got) != 1 {
-		t.Fatalf("before: %+v", got)
-	}
-	db.judge(t, judged("n1", 30, 20))
-	if got := db.happened(t, "n1"); len(got) != 0 {
-		t.Errorf("after: %+v", got)
-	}
-}
 
 // TestWindowsRoundNothing has a node that sends each second, whose messages wait up to a
 // minute and are delivered twice: the windows that stand in for what is late have rounded

@@ -1,12 +1,8 @@
 package store_test
 
 import (
-	"errors"
 	"fmt"
-	"math"
-	"math/rand/v2"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,7 +14,6 @@ import (
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/readings/pgreadings"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/accounts"
 	"coldaisle.dev/shared/store/incidents"
@@ -269,86 +264,6 @@ func TestRulesOfACustomer(t *testing.T) {
 	must.Do(t, db.DeleteRule(t.Context(), db.anna, rule.ID))
 	_, err = db.Rule(t.Context(), db.anna, rule.ID, defaults)
 	mustFail(t, "read a deleted one", err, store.ErrNoRule)
-}
-
-// TestJudgingInAnyOrderByTwoInstances delivers the readings of one node, which wander around a
-// limit, through two instances at once: lost, doubled and in disorder. The incidents are those
-// of the rule's preview, and so are those of the room.
-func TestJudgingInAnyOrderByTwoInstances(t *testing.T) {
-	t.Parallel()
-	db := openWith(t, "n1")
-	rule := must.Get(db.CreateRule(t.Context(), db.anna, incident.Rule{
-		Quantity: incident.Temperature, Direction: incident.Above, Limit: 30, For: time.Minute, ClearMargin: 1, ClearFor: time.Minute,
-		Severity: incident.Warning, Enabled: true,
-	}))(t)
-	random := rand.New(rand.NewPCG(5, 5))
-	temperature := 29.5
-	var points []incident.Point
-	for i := range 900 {
-		temperature += random.NormFloat64()*0.6 - (temperature-29.5)*0.03
-		points = append(points, incident.Point{
-			Time: instant().Add(time.Duration(i) * 30 * time.Second), Temperature: math.Round(temperature*10) / 10, Humidity: 40,
-		})
-	}
-	type delivery struct {
-		incidents.Judged
-
-		lost  bool // to detection: ingest alone stores it, and later windows have it
-		place int
-	}
-	var deliveries []delivery
-	for i, p := range points {
-		j := judged("n1", i*30, p.Temperature, points[max(0, i-120):i]...)
-		copies := 1 + random.IntN(10)/9 - random.IntN(10)/9
-		if i == len(points)-1 {
-			copies = 1
-		}
-		for range max(1, copies) {
-			deliveries = append(deliveries, delivery{j, copies == 0, len(deliveries) + random.IntN(15)})
-		}
-	}
-	slices.SortStableFunc(deliveries, func(a, b delivery) int { return a.place - b.place })
-	table := pgreadings.New(db.pool, nil, instant)
-	queue := make(chan delivery)
-	var instances sync.WaitGroup
-	for range 2 {
-		instances.Go(func() {
-			for d := range queue {
-				err := db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: d.Reading}})
-				if d.lost {
-					err = errors.Join(err, table.Append(t.Context(), []reading.Reading{d.Reading}))
-				} else {
-					err = errors.Join(err, db.Judge(t.Context(), d.Judged))
-				}
-				if err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	for _, d := range deliveries {
-		queue <- d
-	}
-	close(queue)
-	instances.Wait()
-	type extent struct {
-		Start, End time.Time
-		Lasting    bool
-		Peak       float64
-	}
-	var want, got []extent
-	var parts []incident.Part
-	for _, i := range rule.Preview(points) {
-		want = append(want, extent{i.Start, i.End, i.Lasting, i.Peak})
-		parts = append(parts, rule.Part("n1", i))
-	}
-	for _, h := range db.happened(t, "n1") {
-		got = append(got, extent{h.Start, h.End, h.Lasting, h.Peak})
-	}
-	if diff := cmp.Diff(want, got); diff != "" || len(want) < 5 {
-		t.Errorf("%d incidents (-preview +stored):\n%s", len(want), diff)
-	}
-	db.gathers(t, db.annasRoom, parts)
 }
 
 // TestLateReadingJoinsTwoIncidents shows the older id living on, and the younger redirecting.

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -29,9 +28,7 @@ import (
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings/pgreadings"
 	"coldaisle.dev/shared/sensorcache"
-	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/accounts"
-	"coldaisle.dev/shared/store/learning"
 	"coldaisle.dev/shared/tooltest"
 	"coldaisle.dev/shared/wire"
 )
@@ -117,65 +114,6 @@ func (c *channels) message(tb testing.TB, g *enrolledGateway, r reading.Reading,
 // handle gives a message to both functions and returns what each answers.
 func (c *channels) handle(ctx context.Context, m push.Message) (ingested, detected error) {
 	return c.ingest.Handle(ctx, m), c.detect.Handle(ctx, m)
-}
-
-// seen is everything that a customer sees of the node, by message id.
-func (c *channels) seen(t *testing.T, customer int64) map[string][]string {
-	t.Helper()
-	now := time.Now()
-	seen := map[string][]string{}
-	add := func(kind, message string) { seen[kind] = append(seen[kind], message) }
-	node := must.Get(c.store.VisibleNode(t.Context(), customer, sharedNode))(t)
-	for r, err := range c.readings.Range(t.Context(), node, now.Add(-48*time.Hour), now.Add(time.Hour)) {
-		must.Do(t, err)
-		add("reading", r.MessageID)
-	}
-	for _, message := range texts(t, c.pool, `SELECT message_id FROM alerts WHERE customer_id = $1 ORDER BY timestamp`, customer) {
-		add("alert", message)
-	}
-	predictions := must.Get(c.store.Predictions(t.Context(), customer, learning.PredictionFilter{Part: store.Part{Limit: 100}}))(t).Items
-	for _, p := range predictions {
-		add("prediction", strconv.FormatFloat(*p.ActualTemperature, 'f', -1, 64))
-	}
-	return seen
-}
-
-// TestOneNodeIDUnderThreeCustomers shows contract 4.8, 6.6, 10.4: two enrolled
-// gateways and an open one send hot readings of one node id at the same moment.
-func TestOneNodeIDUnderThreeCustomers(t *testing.T) {
-	t.Parallel()
-	c := newChannels(t)
-	now := reading.TruncateTime(time.Now())
-	for i, name := range []string{"first", "second", "third"} {
-		var g *enrolledGateway
-		if i < 2 {
-			g = &c.gateways[i]
-		}
-		r := reading.Reading{NodeID: sharedNode, MessageID: name, Time: now, Temperature: 60 + float64(i), Humidity: 40}
-		for range 2 { // delivered twice
-			if ingested, detected := c.handle(t.Context(), c.message(t, g, r, 0, now)); ingested != nil || detected != nil {
-				t.Fatal(ingested, detected)
-			}
-		}
-		// What was kept for a day, by the enrolled ones only: the hold is not as old.
-		if g != nil {
-			r.MessageID, r.Time, r.Temperature = name+" kept", now.Add(-5*time.Minute), 40
-			if ingested, detected := c.handle(t.Context(), c.message(t, g, r, 5*time.Minute, now)); ingested != nil || detected != nil {
-				t.Fatal(ingested, detected)
-			}
-		}
-	}
-	for i, want := range []map[string][]string{
-		{"reading": {"first kept", "first"}, "alert": {"first"}},
-		{"reading": {"second kept", "second"}, "alert": {"second"}},
-		{"reading": {"third"}, "alert": {"third"}},
-	} {
-		if diff := cmp.Diff(want, c.seen(t, c.customers[i])); diff != "" {
-			t.Errorf("customer %d (-want +got):\n%s", i, diff)
-		}
-	}
-	states := texts(t, c.pool, `SELECT message_id FROM node_state WHERE node_id = $1 ORDER BY temperature`, sharedNode)
-	must.Equal(t, "states", []string{"first", "second", "third"}, states)
 }
 
 // fuzzedMessages is how many messages are fuzzed: 5,000, at night 20,000, or
