@@ -13,7 +13,7 @@ resource "google_service_account" "push" {
   display_name = "Push subscriptions"
   description  = "Pub/Sub calls the functions as this account."
 
-  depends_on = [module.services]
+  depends_on = [google_project_service.this]
 }
 
 resource "google_service_account_iam_member" "push" {
@@ -30,7 +30,7 @@ resource "google_service_account" "redeliver" {
   display_name = "Redelivery"
   description  = "Takes dead letters and posts them to the functions that refused them."
 
-  depends_on = [module.services]
+  depends_on = [google_project_service.this]
 }
 
 resource "google_service_account_iam_member" "redeliver" {

@@ -11,7 +11,7 @@ locals {
       INSTANCE_CONNECTION_NAME = module.database.connection_name
       DB_USER                  = user
       DB_NAME                  = module.database.database
-      DB_PRIVATE_IP            = tostring(var.database.private_address)
+      DB_PRIVATE_IP            = tostring(local.size.database.private_address)
     }
   }
 
@@ -26,7 +26,7 @@ locals {
     ingest = merge(local.database_environment.ingest, local.readings_environment, {
       PROJECT_ID        = var.project_id
       DEAD_LETTER_TOPIC = module.topic["data"].dead_letter.topic
-      DB_MAX_CONNS      = tostring(var.functions.ingest.connections)
+      DB_MAX_CONNS      = tostring(local.size.functions.ingest.connections)
 
       REQUIRE_ENROLLED_GATEWAYS = tostring(var.require_enrolled_gateways)
     })
@@ -34,7 +34,7 @@ locals {
     detect = merge(local.database_environment.detect, {
       PROJECT_ID           = var.project_id
       DEAD_LETTER_TOPIC    = module.topic["data"].dead_letter.topic
-      DB_MAX_CONNS         = tostring(var.functions.detect.connections)
+      DB_MAX_CONNS         = tostring(local.size.functions.detect.connections)
       ALERT_TOPIC          = module.topic["alerts"].name
       MAX_ALLOWED_TEMP     = tostring(var.max_allowed.temperature)
       MAX_ALLOWED_HUMIDITY = tostring(var.max_allowed.humidity)
@@ -47,20 +47,20 @@ locals {
     storealert = merge(local.database_environment.storealert, {
       PROJECT_ID        = var.project_id
       DEAD_LETTER_TOPIC = module.topic["alerts"].dead_letter.topic
-      DB_MAX_CONNS      = tostring(var.functions.storealert.connections)
+      DB_MAX_CONNS      = tostring(local.size.functions.storealert.connections)
     })
 
     train = merge(local.database_environment.train, local.readings_environment, {
       PROJECT_ID        = var.project_id
       DEAD_LETTER_TOPIC = module.topic["model-retraining"].dead_letter.topic
-      DB_MAX_CONNS      = tostring(var.functions.train.connections)
+      DB_MAX_CONNS      = tostring(local.size.functions.train.connections)
       MODEL_BUCKET      = module.models.bucket
       TRAINING_ROWS     = format("%d", var.learning.training_rows)
     })
 
     api = merge(local.database_environment.api, local.readings_environment, {
       PROJECT_ID         = var.project_id
-      DB_MAX_CONNS       = tostring(var.api.connections)
+      DB_MAX_CONNS       = tostring(local.size.api.connections)
       MODEL_BUCKET       = module.models.bucket
       RETRAINING_TOPIC   = module.topic["model-retraining"].name
       DATA_TOPIC         = module.topic["data"].name
@@ -82,7 +82,7 @@ locals {
   # Secrets of each component, by environment variable.
   secrets = {
     api = {
-      SECRET_KEY = { secret = module.secret_key.name, version = var.secret_key_version }
+      SECRET_KEY = { secret = google_secret_manager_secret.secret_key.secret_id, version = var.secret_key_version }
     }
   }
 }

@@ -6,10 +6,45 @@
 #
 # environment.tf has the environment of each component, access.tf its rights.
 
-module "services" {
-  source = "./modules/services"
+# The APIs that the system uses. They stay enabled when the system is torn down: others
+# in the project may use them too.
+resource "google_project_service" "this" {
+  for_each = toset([
+    "artifactregistry.googleapis.com",
+    "bigquery.googleapis.com",
+    "bigquerystorage.googleapis.com",
+    "billingbudgets.googleapis.com",
+    "cloudbuild.googleapis.com",
+    "cloudfunctions.googleapis.com",
+    "cloudresourcemanager.googleapis.com",
+    "cloudscheduler.googleapis.com",
+    "compute.googleapis.com",
+    "iam.googleapis.com",
+    "iamcredentials.googleapis.com",
+    "logging.googleapis.com",
+    "monitoring.googleapis.com",
+    "pubsub.googleapis.com",
+    "run.googleapis.com",
+    "secretmanager.googleapis.com",
+    "servicenetworking.googleapis.com",
+    "sqladmin.googleapis.com",
+    "storage.googleapis.com",
+  ])
 
-  project_id = var.project_id
+  project            = var.project_id
+  service            = each.key
+  disable_on_destroy = false
+}
+
+# Systems of version 0.1.0 have these in modules.
+moved {
+  from = module.services.google_project_service.this
+  to   = google_project_service.this
+}
+
+moved {
+  from = module.secret_key.google_secret_manager_secret.this
+  to   = google_secret_manager_secret.secret_key
 }
 
 locals {
@@ -31,8 +66,8 @@ locals {
   # of the migration. In a release, old and new instances stand side by side for
   # a moment; each opens connections only as it needs them.
   connections = sum(concat(
-    [for size in values(var.functions) : size.max_instances * size.connections],
-    [var.api.max_instances * var.api.connections, 4],
+    [for size in values(local.size.functions) : size.max_instances * size.connections],
+    [local.size.api.max_instances * local.size.api.connections, 4],
   ))
 }
 
@@ -45,7 +80,7 @@ module "topic" {
   pubsub_agent = local.pubsub_agent
   labels       = var.labels
 
-  depends_on = [module.services]
+  depends_on = [google_project_service.this]
 }
 
 # The probe: a reading that the system publishes itself, by which it knows how late
@@ -65,7 +100,7 @@ resource "google_cloud_scheduler_job" "probe" {
     data       = base64encode(jsonencode({ node_id = "coldaisle.probe", message_id = "scheduler", temperature = 0, humidity = 0 }))
   }
 
-  depends_on = [module.services]
+  depends_on = [google_project_service.this]
 }
 
 # The hour is in UTC: calibrations are of whole days in UTC. It waits for tables as the probe does.
@@ -83,7 +118,7 @@ resource "google_cloud_scheduler_job" "refresh" {
     data       = base64encode(jsonencode({ triggered_by = "daily_refresh" }))
   }
 
-  depends_on = [module.services]
+  depends_on = [google_project_service.this]
 }
 
 module "readings" {
@@ -94,7 +129,7 @@ module "readings" {
   deletion_protection = var.deletion_protection
   labels              = var.labels
 
-  depends_on = [module.services]
+  depends_on = [google_project_service.this]
 }
 
 module "models" {
@@ -104,18 +139,18 @@ module "models" {
   region     = var.region
   labels     = var.labels
 
-  depends_on = [module.services]
+  depends_on = [google_project_service.this]
 }
 
 module "network" {
   source = "./modules/network"
-  count  = var.database.private_address ? 1 : 0
+  count  = local.size.database.private_address ? 1 : 0
 
   project_id   = var.project_id
   region       = var.region
   subnet_range = var.subnet_range
 
-  depends_on = [module.services]
+  depends_on = [google_project_service.this]
 }
 
 module "database" {
@@ -123,10 +158,9 @@ module "database" {
 
   project_id          = var.project_id
   region              = var.region
-  name                = var.database.instance
-  size                = var.database
+  name                = local.size.database.instance
+  size                = local.size.database
   network             = one(module.network[*].id)
-  connections         = local.connections
   deletion_protection = var.deletion_protection
   labels              = var.labels
 
@@ -140,17 +174,22 @@ module "database" {
     migrate    = module.api.migration_account
   }
 
-  depends_on = [module.services]
+  depends_on = [google_project_service.this]
 }
 
-module "secret_key" {
-  source = "./modules/secret"
+# The place of the key that signs tokens. A person adds its value with gcloud: neither the
+# configuration nor the state knows it.
+resource "google_secret_manager_secret" "secret_key" {
+  project             = var.project_id
+  secret_id           = "SECRET_KEY"
+  labels              = var.labels
+  version_destroy_ttl = "604800s" # a version destroyed by mistake can be had back for a week
 
-  project_id = var.project_id
-  name       = "SECRET_KEY"
-  labels     = var.labels
+  replication {
+    auto {}
+  }
 
-  depends_on = [module.services]
+  depends_on = [google_project_service.this]
 }
 
 module "images" {
@@ -162,7 +201,7 @@ module "images" {
   description = "Images of the API."
   labels      = var.labels
 
-  depends_on = [module.services]
+  depends_on = [google_project_service.this]
 }
 
 module "build" {
@@ -172,7 +211,7 @@ module "build" {
   region     = var.region
   labels     = var.labels
 
-  depends_on = [module.services]
+  depends_on = [google_project_service.this]
 }
 
 module "function" {
@@ -188,7 +227,7 @@ module "function" {
   repository    = module.build.repository
   build_account = module.build.account
   environment   = local.environment[each.key]
-  size          = var.functions[each.key]
+  size          = local.size.functions[each.key]
   network       = one(module.network[*].egress)
   internal      = length(var.redeliverers) == 0
   labels        = var.labels
@@ -198,7 +237,7 @@ module "function" {
   push_account      = google_service_account.push.email
   pubsub_agent      = local.pubsub_agent
 
-  depends_on = [module.services]
+  depends_on = [google_project_service.this]
 }
 
 module "api" {
@@ -210,7 +249,7 @@ module "api" {
   environment           = local.environment.api
   migration_environment = local.environment.migrate
   secrets               = local.secrets.api
-  size                  = var.api
+  size                  = local.size.api
   network               = one(module.network[*].egress)
   traffic               = var.api_traffic
   deletion_protection   = var.deletion_protection
@@ -218,7 +257,7 @@ module "api" {
 
   only_behind_load_balancer = local.closed
 
-  depends_on = [module.services]
+  depends_on = [google_project_service.this]
 }
 
 module "domain" {
@@ -230,7 +269,7 @@ module "domain" {
   domain     = var.domain
   service    = module.api.name
 
-  depends_on = [module.services]
+  depends_on = [google_project_service.this]
 }
 
 module "gateways" {
@@ -241,7 +280,26 @@ module "gateways" {
   sites       = var.gateway_sites
   token_maker = module.api.member
 
-  depends_on = [module.services]
+  depends_on = [google_project_service.this]
+}
+
+# Cloud Run logs each request, and so each reading twice. What was answered well is not
+# kept: alerts count requests by a metric, and the functions log what they did once a minute.
+resource "google_logging_project_sink" "default" {
+  project     = var.project_id
+  name        = "_Default" # which every project has: the provider takes it over
+  destination = "logging.googleapis.com/projects/${var.project_id}/locations/global/buckets/_Default"
+
+  # As Google makes it: audit logs go to the bucket _Required.
+  filter = join(" AND ", [for log in ["cloudaudit.googleapis.com/activity", "externalaudit.googleapis.com/activity", "cloudaudit.googleapis.com/system_event", "externalaudit.googleapis.com/system_event", "cloudaudit.googleapis.com/access_transparency", "externalaudit.googleapis.com/access_transparency"] : "NOT LOG_ID(\"${log}\")"])
+
+  exclusions {
+    name        = "coldaisle-pushes"
+    description = "Request logs of messages that a function took."
+    filter      = "LOG_ID(\"run.googleapis.com/requests\") AND resource.type=\"cloud_run_revision\" AND resource.labels.service_name=(${join(" OR ", formatlist("\"%s\"", keys(local.functions)))}) AND httpRequest.status>=200 AND httpRequest.status<300"
+  }
+
+  depends_on = [google_project_service.this]
 }
 
 module "monitoring" {
@@ -257,11 +315,11 @@ module "monitoring" {
   uptime_check_enabled = var.api_image != ""
   host                 = var.domain != null ? var.domain : try(trimprefix(module.api.uri, "https://"), null)
   database             = module.database.name
-  max_connections      = var.database.max_connections
+  max_connections      = local.size.database.max_connections
   readings_expected    = length(var.gateway_sites) > 0
   thresholds           = var.alert_limits
 
-  depends_on = [module.services]
+  depends_on = [google_project_service.this]
 }
 
 module "budget" {
@@ -271,10 +329,10 @@ module "budget" {
   project_id      = var.project_id
   project_number  = module.build.project_number
   billing_account = var.billing_account
-  monthly         = var.monthly_budget
+  monthly         = coalesce(var.monthly_budget, local.size.monthly_budget)
   channels        = slice(module.monitoring.channels, 0, min(5, length(module.monitoring.channels)))
 
-  depends_on = [module.services]
+  depends_on = [google_project_service.this]
 }
 
 module "nightly" {
@@ -288,5 +346,5 @@ module "nightly" {
   channels   = module.monitoring.channels
   labels     = var.labels
 
-  depends_on = [module.services]
+  depends_on = [google_project_service.this]
 }

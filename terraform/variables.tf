@@ -17,6 +17,18 @@ variable "region" {
     condition     = can(regex("^[a-z]+-[a-z]+[0-9]+$", var.region))
     error_message = "region must be a Google Cloud region such as europe-west1."
   }
+
+  # https://cloud.google.com/build/docs/locations, restricted regions for some projects.
+  validation {
+    condition     = var.builds_everywhere || contains(["us-central1", "us-west2", "europe-west1", "asia-east1", "australia-southeast1", "southamerica-east1"], var.region)
+    error_message = "New projects may build in us-central1, us-west2, europe-west1, asia-east1, australia-southeast1 and southamerica-east1 alone. When a build in ${var.region} has worked in this project, set builds_everywhere = true."
+  }
+}
+
+variable "builds_everywhere" {
+  description = "Whether Cloud Build builds in every region for this project. It does for most, for new ones in a few regions alone."
+  type        = bool
+  default     = false
 }
 
 variable "readings_location" {
@@ -62,120 +74,100 @@ variable "function_archives" {
   }
 }
 
+variable "size" {
+  description = "What functions, api, database and monthly_budget are where they say nothing else: standard, or small, for 10 nodes or so."
+  type        = string
+  default     = "standard"
+
+  validation {
+    condition     = contains(["small", "standard"], var.size)
+    error_message = "size must be small or standard."
+  }
+}
+
 variable "functions" {
-  description = "Size of each function: instances, messages at a time in one instance, CPUs and memory of an instance, database connections of an instance."
+  description = "What differs from var.size in a function: instances, messages at a time in one instance, CPUs and memory of an instance, database connections of an instance."
   type = object({
     ingest = optional(object({
-      min_instances = optional(number, 0)
-      max_instances = optional(number, 10)
-      concurrency   = optional(number, 80)
-      cpu           = optional(string, "1")
-      memory        = optional(string, "512Mi")
-      connections   = optional(number, 4)
+      min_instances = optional(number)
+      max_instances = optional(number)
+      concurrency   = optional(number)
+      cpu           = optional(string)
+      memory        = optional(string)
+      connections   = optional(number)
     }), {})
     detect = optional(object({
-      min_instances = optional(number, 0)
-      max_instances = optional(number, 10)
-      concurrency   = optional(number, 80)
-      cpu           = optional(string, "1")
-      memory        = optional(string, "512Mi")
-      connections   = optional(number, 4)
+      min_instances = optional(number)
+      max_instances = optional(number)
+      concurrency   = optional(number)
+      cpu           = optional(string)
+      memory        = optional(string)
+      connections   = optional(number)
     }), {})
     storealert = optional(object({
-      min_instances = optional(number, 0)
-      max_instances = optional(number, 5)
-      concurrency   = optional(number, 80)
-      cpu           = optional(string, "1")
-      memory        = optional(string, "512Mi")
-      connections   = optional(number, 4)
+      min_instances = optional(number)
+      max_instances = optional(number)
+      concurrency   = optional(number)
+      cpu           = optional(string)
+      memory        = optional(string)
+      connections   = optional(number)
     }), {})
     train = optional(object({
-      min_instances = optional(number, 0)
-      max_instances = optional(number, 1)
-      concurrency   = optional(number, 80)
-      cpu           = optional(string, "2")
-      memory        = optional(string, "2Gi")
-      connections   = optional(number, 4)
+      min_instances = optional(number)
+      max_instances = optional(number)
+      concurrency   = optional(number)
+      cpu           = optional(string)
+      memory        = optional(string)
+      connections   = optional(number)
     }), {})
   })
   default = {}
+}
+
+variable "functions_billing" {
+  description = "How ingest and detect, which take every reading, are billed: by request, or by instance, which is cheaper from about 300 nodes on (docs/cost.md)."
+  type        = string
+  default     = "request"
 
   validation {
-    condition     = alltrue([for size in values(var.functions) : size.min_instances >= 0 && size.max_instances >= 1 && size.min_instances <= size.max_instances])
-    error_message = "Each function needs min_instances of 0 or more, not above max_instances, which must be 1 or more."
-  }
-
-  validation {
-    condition     = alltrue([for size in values(var.functions) : size.concurrency >= 1 && size.concurrency <= 1000 && size.connections >= 1])
-    error_message = "Each function needs a concurrency between 1 and 1000 and 1 connection or more."
-  }
-
-  validation {
-    condition     = alltrue([for size in values(var.functions) : can(regex("^[1-9][0-9]*(Mi|Gi)$", size.memory)) && contains(["1", "2", "4", "6", "8"], size.cpu)])
-    error_message = "Each function needs a memory such as 512Mi or 2Gi and a cpu of 1, 2, 4, 6 or 8: with less than 1 an instance takes one message at a time."
+    condition     = contains(["request", "instance"], var.functions_billing)
+    error_message = "functions_billing must be request or instance."
   }
 }
 
 variable "api" {
-  description = "Size of the API: instances, requests at a time in one instance, CPUs and memory of an instance, database connections of an instance."
+  description = "What differs from var.size in the API: instances, requests at a time in one instance, CPUs and memory of an instance, database connections of an instance."
   type = object({
-    min_instances = optional(number, 1)
-    max_instances = optional(number, 10)
-    concurrency   = optional(number, 80)
-    cpu           = optional(string, "1")
-    memory        = optional(string, "512Mi")
-    connections   = optional(number, 8)
+    min_instances = optional(number)
+    max_instances = optional(number)
+    concurrency   = optional(number)
+    cpu           = optional(string)
+    memory        = optional(string)
+    connections   = optional(number)
   })
   default = {}
-
-  validation {
-    condition     = var.api.min_instances >= 0 && var.api.max_instances >= 1 && var.api.min_instances <= var.api.max_instances
-    error_message = "The API needs min_instances of 0 or more, not above max_instances, which must be 1 or more."
-  }
-
-  validation {
-    condition     = var.api.concurrency >= 1 && var.api.concurrency <= 1000 && var.api.connections >= 2
-    error_message = "The API needs a concurrency between 1 and 1000 and 2 connections or more, one of which listens for changes of incidents."
-  }
-
-  validation {
-    condition     = can(regex("^[1-9][0-9]*(Mi|Gi)$", var.api.memory)) && contains(["1", "2", "4", "6", "8"], var.api.cpu)
-    error_message = "The API needs a memory such as 512Mi or 2Gi and a cpu of 1, 2, 4, 6 or 8."
-  }
 }
 
 variable "database" {
-  description = "The metadata database: name of the instance, machine and edition, whether a second zone stands by, whether its address is private, limits of connections and disk (GB), and how many daily backups are kept."
+  description = "What differs from var.size in the metadata database: name of the instance, machine and edition, whether a second zone stands by, whether its address is private, most connections, disk (PD_SSD, or HYPERDISK_BALANCED with its iops), its GB at first and at most, and how many daily backups are kept."
   type = object({
-    instance         = optional(string, "coldaisle")
-    tier             = optional(string, "db-custom-1-3840")
-    edition          = optional(string, "ENTERPRISE")
-    highly_available = optional(bool, false)
-    private_address  = optional(bool, true)
-    max_connections  = optional(number, 200)
-    max_disk_gb      = optional(number, 100)
-    retained_backups = optional(number, 14)
+    instance         = optional(string)
+    tier             = optional(string)
+    edition          = optional(string)
+    highly_available = optional(bool)
+    private_address  = optional(bool)
+    max_connections  = optional(number)
+    disk_type        = optional(string)
+    disk_gb          = optional(number)
+    max_disk_gb      = optional(number)
+    iops             = optional(number)
+    retained_backups = optional(number)
   })
   default = {}
 
   validation {
-    condition     = can(regex("^[a-z][a-z0-9-]{0,61}[a-z0-9]$", var.database.instance))
+    condition     = can(regex("^[a-z][a-z0-9-]{0,61}[a-z0-9]$", coalesce(var.database.instance, "coldaisle")))
     error_message = "The instance must be named by lower-case letters, digits and hyphens and begin with a letter."
-  }
-
-  validation {
-    condition     = contains(["ENTERPRISE", "ENTERPRISE_PLUS"], var.database.edition) && (startswith(var.database.tier, "db-perf-optimized-") == (var.database.edition == "ENTERPRISE_PLUS"))
-    error_message = "edition must be ENTERPRISE, with a tier such as db-custom-1-3840, or ENTERPRISE_PLUS, with one such as db-perf-optimized-N-2."
-  }
-
-  validation {
-    condition     = var.database.max_connections >= 25 && var.database.max_disk_gb >= 10 && var.database.retained_backups >= 7 && var.database.retained_backups <= 365
-    error_message = "The database needs 25 connections and 10 GB or more, and between 7 and 365 retained backups."
-  }
-
-  validation {
-    condition     = local.connections <= var.database.max_connections - 10
-    error_message = "The components may open ${local.connections} connections at their largest, the database takes ${var.database.max_connections}, of which 10 are kept for itself and for people: raise max_connections (and the tier), or lower max_instances or connections."
   }
 }
 
@@ -324,12 +316,12 @@ variable "billing_account" {
 }
 
 variable "monthly_budget" {
-  description = "Expected cost of a month, in whole units of the billing account's currency; by default that of 1,000 nodes in docs/cost.md, to the next hundred."
+  description = "Expected cost of a month, in whole units of the billing account's currency; by default that of var.size, for 10 or for 1,000 nodes, in docs/cost.md."
   type        = number
-  default     = 300
+  default     = null
 
   validation {
-    condition     = var.monthly_budget >= 1 && floor(var.monthly_budget) == var.monthly_budget
+    condition     = var.monthly_budget == null || try(var.monthly_budget >= 1 && floor(var.monthly_budget) == var.monthly_budget, false)
     error_message = "monthly_budget must be a whole number of 1 or more."
   }
 }

@@ -1,6 +1,6 @@
-# What must exist before the system can be deployed: the bucket that keeps
-# terraform's state, and the account that deploys. Applied once, by an owner of
-# the project, who is not needed again.
+# What must exist before the system can be deployed: the bucket that keeps terraform's
+# state, the account that deploys, and the one that builds and tests before. An owner of the
+# project applies it by run/tools/release/bootstrap, as often as something of it changes.
 resource "google_project_service" "this" {
   for_each = toset([
     "cloudbuild.googleapis.com",
@@ -43,6 +43,64 @@ resource "google_storage_bucket" "state" {
   depends_on = [google_project_service.this]
 }
 
+# Pages that passed the checks, by the fingerprint of their sources: what .ci/checks.yaml
+# hands over to a release.
+resource "google_storage_bucket" "checked" {
+  project                     = var.project_id
+  name                        = "${var.project_id}-checked"
+  location                    = var.region
+  uniform_bucket_level_access = true
+  public_access_prevention    = "enforced"
+  force_destroy               = true # the checks make them again
+
+  lifecycle_rule {
+    action {
+      type = "Delete"
+    }
+    condition {
+      age = 90
+    }
+  }
+
+  depends_on = [google_project_service.this]
+}
+
+# Runs what the repository and its dependencies bring along, and sees nothing of the system.
+resource "google_service_account" "checks" {
+  project      = var.project_id
+  account_id   = "coldaisle-checks"
+  display_name = "Checks"
+  description  = "Builds the pages and runs tests, before each release and each night."
+
+  depends_on = [google_project_service.this]
+}
+
+resource "google_storage_bucket_iam_member" "checked" {
+  bucket = google_storage_bucket.checked.name
+  role   = "roles/storage.objectUser"
+  member = google_service_account.checks.member
+}
+
+resource "google_project_iam_member" "checks" {
+  for_each = {
+    "roles/logging.logWriter" = null
+    # The sources of a build that somebody submits.
+    "roles/storage.objectViewer" = "resource.name.startsWith(\"projects/_/buckets/${var.project_id}_cloudbuild\")"
+  }
+
+  project = var.project_id
+  role    = each.key
+  member  = google_service_account.checks.member
+
+  dynamic "condition" {
+    for_each = each.value[*]
+    content {
+      title      = "Sources of builds only"
+      expression = condition.value
+    }
+  }
+}
+
 resource "google_service_account" "deployer" {
   project      = var.project_id
   account_id   = "coldaisle-deployer"
@@ -65,9 +123,8 @@ locals {
     "roles/compute.networkAdmin"            = "the private network"
     "roles/iam.serviceAccountAdmin"         = "the accounts of the components and who may use them"
     "roles/iam.serviceAccountUser"          = "running the components as their accounts"
-    "roles/iam.workloadIdentityPoolAdmin"   = "the gateways' certificates"
-    "roles/logging.configWriter"            = "the metric of dead letters"
-    "roles/logging.logWriter"               = "the log of a build"
+    "roles/logging.configWriter"            = "metrics of logs, and which request logs are kept"
+    "roles/logging.logWriter"               = "the log of a release"
     "roles/monitoring.editor"               = "alert policies, channels, uptime check, dashboard"
     "roles/pubsub.admin"                    = "topics, subscriptions and their rights"
     "roles/run.admin"                       = "the API, the migration, and who may call them"

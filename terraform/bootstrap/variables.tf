@@ -20,9 +20,8 @@ variable "region" {
 }
 
 variable "operators" {
-  description = "Who may deploy as the deployer, as IAM members such as user:anna@example.com or group:platform@example.com."
+  description = "Who may deploy as the deployer, as IAM members such as user:anna@example.com or group:platform@example.com. It has no default, which would shut them out."
   type        = set(string)
-  default     = []
 
   validation {
     condition     = alltrue([for member in var.operators : can(regex("^(user|group|serviceAccount|principal|principalSet):[^ ]+$", member))])

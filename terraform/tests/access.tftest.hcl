@@ -209,8 +209,8 @@ run "text" {
   }
 
   assert {
-    condition     = toset([for name, text in output.files : name if strcontains(text, "resource \"google_project_iam_member\"") && !startswith(name, "bootstrap/")]) == toset(["access.tf", "modules/build/main.tf", "modules/nightly/main.tf"])
-    error_message = "A role on the project is given outside of access.tf, modules/build and modules/nightly, where these tests look."
+    condition     = toset([for name, text in output.files : name if strcontains(text, "resource \"google_project_iam_member\"") && !startswith(name, "bootstrap/")]) == toset(["access.tf", "modules/build/main.tf"])
+    error_message = "A role on the project is given outside of access.tf and modules/build, where these tests look."
   }
 
   assert {

@@ -208,5 +208,5 @@ run "function_refuses_what_cannot_be" {
     pubsub_agent      = "serviceAccount:service-1@gcp-sa-pubsub.iam.gserviceaccount.com"
   }
 
-  expect_failures = [var.name, var.archive, var.size]
+  expect_failures = [var.name, var.archive]
 }

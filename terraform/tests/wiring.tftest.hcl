@@ -239,12 +239,12 @@ run "before_there_is_an_image" {
   }
 
   assert {
-    condition     = output.api_uri == null && output.migration_job == null && module.api.open == null
+    condition     = output.api_uri == null && module.api.migration_job == null && module.api.open == null
     error_message = "There is a service without an image."
   }
 
   assert {
-    condition     = length(output.functions) == 4 && !contains(keys(output.alert_policies), "uptime")
+    condition     = length(module.function) == 4 && !contains(keys(module.monitoring.policies), "uptime")
     error_message = "The first apply must make everything but the API and what watches it."
   }
 
@@ -291,7 +291,7 @@ run "extras" {
   }
 
   assert {
-    condition     = length(output.gateway_accounts) == 2 && contains(keys(output.alert_policies), "no_readings")
+    condition     = length(module.gateways.accounts) == 2 && contains(keys(module.monitoring.policies), "no_readings")
     error_message = "Each site needs an account, and with gateways silence is trouble."
   }
 
@@ -320,7 +320,7 @@ run "domain_beside_cloud_run" {
 
 run "nothing_extra_by_default" {
   assert {
-    condition     = keys(output.gateway_accounts) == ["main"]
+    condition     = keys(module.gateways.accounts) == ["main"]
     error_message = "By default there is one site."
   }
 
@@ -341,7 +341,43 @@ run "without_gateways" {
   }
 
   assert {
-    condition     = !contains(keys(output.alert_policies), "no_readings")
+    condition     = !contains(keys(module.monitoring.policies), "no_readings")
     error_message = "Without gateways, silence is no trouble."
+  }
+}
+
+run "small" {
+  variables {
+    size              = "small"
+    functions_billing = "instance"
+    database          = { retained_backups = 9 }
+    billing_account   = "012345-6789AB-CDEF01"
+  }
+
+  assert {
+    condition     = local.size.api.min_instances == 0 && local.size.database.tier == "db-f1-micro" && local.size.database.retained_backups == 9 && local.size.database.max_disk_gb == 20
+    error_message = "A small system is not small, or does not take what was set."
+  }
+
+  assert {
+    condition     = local.connections <= local.size.database.max_connections - 10 && local.environment.ingest.DB_MAX_CONNS == "2"
+    error_message = "A small database is asked for more connections than it has."
+  }
+
+  assert {
+    condition     = output.billing == "ingest=instance detect=instance"
+    error_message = "The functions that take every reading are not billed by instance."
+  }
+}
+
+run "request_logs" {
+  assert {
+    condition = (
+      google_logging_project_sink.default.exclusions[0].filter == "LOG_ID(\"run.googleapis.com/requests\") AND resource.type=\"cloud_run_revision\" AND resource.labels.service_name=(\"detect\" OR \"ingest\" OR \"storealert\" OR \"train\") AND httpRequest.status>=200 AND httpRequest.status<300"
+      && google_logging_project_sink.default.name == "_Default" && length(google_logging_project_sink.default.exclusions) == 1
+      && toset([for function in module.function : function.name]) == toset(["detect", "ingest", "storealert", "train"])
+      && output.billing == "ingest=request detect=request"
+    )
+    error_message = "Request logs of messages that were taken are kept, or of others are not."
   }
 }

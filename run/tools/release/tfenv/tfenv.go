@@ -80,13 +80,18 @@ func Read(folder, suffix string) (map[string]Component, error) {
 	}
 	variables["project_id"] = cty.StringVal(Project)
 	context := &hcl.EvalContext{
-		Variables: map[string]cty.Value{"var": cty.ObjectVal(variables), "module": modules(suffix)},
+		Variables: map[string]cty.Value{
+			"var": cty.ObjectVal(variables), "module": modules(suffix),
+			"google_secret_manager_secret": cty.ObjectVal(map[string]cty.Value{
+				"secret_key": cty.ObjectVal(map[string]cty.Value{"secret_id": cty.StringVal("SECRET_KEY")}),
+			}),
+		},
 		Functions: map[string]function.Function{
 			"tostring": stdlib.MakeToFunc(cty.String), "format": stdlib.FormatFunc, "join": stdlib.JoinFunc, "concat": stdlib.ConcatFunc,
 			"merge": stdlib.MergeFunc,
 		},
 	}
-	found, err := locals(parser, filepath.Join(folder, "environment.tf"), context)
+	found, err := locals(parser, context, filepath.Join(folder, "size.tf"), filepath.Join(folder, "environment.tf"))
 	if err != nil {
 		return nil, err
 	}
@@ -130,11 +135,10 @@ func modules(suffix string) cty.Value {
 		"database": cty.ObjectVal(map[string]cty.Value{
 			"connection_name": cty.StringVal(Connection), "database": cty.StringVal(Database), "users": cty.MapVal(users),
 		}),
-		"domain":     cty.EmptyTupleVal, // none, as the variables' defaults have it
-		"readings":   object(map[string]string{"dataset": Dataset, "table": Table}),
-		"models":     object(map[string]string{"bucket": Bucket}),
-		"gateways":   object(map[string]string{"publishing_account": "coldaisle-gateways@" + Project + ".iam.gserviceaccount.com"}),
-		"secret_key": object(map[string]string{"name": "SECRET_KEY"}),
+		"domain":   cty.EmptyTupleVal, // none, as the variables' defaults have it
+		"readings": object(map[string]string{"dataset": Dataset, "table": Table}),
+		"models":   object(map[string]string{"bucket": Bucket}),
+		"gateways": object(map[string]string{"publishing_account": "coldaisle-gateways@" + Project + ".iam.gserviceaccount.com"}),
 		"topic": cty.ObjectVal(map[string]cty.Value{
 			"data":             topic(dataTopic),
 			"alerts":           topic(AlertTopic),
@@ -173,17 +177,19 @@ func defaults(parser *hclparse.Parser, path string) (map[string]cty.Value, error
 	return values, nil
 }
 
-// locals evaluates the locals of a file, again and again as long as one refers to another.
-func locals(parser *hclparse.Parser, path string, context *hcl.EvalContext) (map[string]cty.Value, error) {
-	body, err := parse(parser, path)
-	if err != nil {
-		return nil, err
-	}
+// locals evaluates the locals of files, again and again as long as one refers to another.
+func locals(parser *hclparse.Parser, context *hcl.EvalContext, paths ...string) (map[string]cty.Value, error) {
 	left := map[string]hclsyntax.Expression{}
-	for _, block := range body.Blocks {
-		if block.Type == "locals" {
-			for name, attribute := range block.Body.Attributes {
-				left[name] = attribute.Expr
+	for _, path := range paths {
+		body, err := parse(parser, path)
+		if err != nil {
+			return nil, err
+		}
+		for _, block := range body.Blocks {
+			if block.Type == "locals" {
+				for name, attribute := range block.Body.Attributes {
+					left[name] = attribute.Expr
+				}
 			}
 		}
 	}
@@ -205,7 +211,7 @@ func locals(parser *hclparse.Parser, path string, context *hcl.EvalContext) (map
 		}
 	}
 	if _, ok := values["environment"]; !ok {
-		return nil, fmt.Errorf("%s has no local environment", path)
+		return nil, errors.New("there is no local environment")
 	}
 	return values, nil
 }

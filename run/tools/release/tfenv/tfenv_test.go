@@ -52,7 +52,7 @@ func TestReadErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			folder := t.TempDir()
-			for file, content := range map[string][]byte{"variables.tf": variables, "environment.tf": []byte(test.environment)} {
+			for file, content := range map[string][]byte{"variables.tf": variables, "size.tf": nil, "environment.tf": []byte(test.environment)} {
 				must.Do(t, os.WriteFile(filepath.Join(folder, file), content, 0o600))
 			}
 			if _, err := tfenv.Read(folder, ""); err == nil || !strings.Contains(err.Error(), test.want) {

@@ -44,3 +44,7 @@ output "api_next_uri" {
 output "takes_open_readings" {
   value = true
 }
+
+output "billing" {
+  value = "ingest=request"
+}

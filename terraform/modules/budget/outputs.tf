@@ -1,4 +1,0 @@
-output "name" {
-  description = "Full name of the budget."
-  value       = google_billing_budget.this.name
-}
