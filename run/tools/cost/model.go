@@ -24,8 +24,25 @@ const (
 	runFreeCPU      = 180_000.0 // vCPU-seconds
 	runFreeGiB      = 360_000.0 // GiB-seconds
 	runFreeCalls    = 2e6
-	runMinBilled    = 0.1  // fewest seconds billed for a request
-	sqlPerGiB       = 0.34 // SSD of a database with a standby
+	runMinBilled    = 0.1      // fewest seconds billed for a request
+	instanceCPU     = 0.000018 // billed by instance, busy or not
+	instanceGiB     = 0.000002
+	instanceFreeCPU = 240_000.0
+	instanceFreeGiB = 450_000.0
+	idle            = 0.0000025 // of a CPU-second and of a GiB-second of an instance that is kept
+	sqlCPUHour      = 0.0413
+	sqlGiBHour      = 0.007
+	sqlMicroHour    = 0.0105 // db-f1-micro
+	sqlPerGiB       = 0.17   // SSD; a standby doubles it, and the machine
+	sqlMinGiB       = 10.0
+	sqlBackupGiB    = 0.08
+	logPerGiB       = 0.50
+	logFreeGiB      = 50.0
+	egressPerGiB    = 0.12
+	buildPerMinute  = 0.016 // E2_HIGHCPU_8
+	alertCondition  = 0.10  // announced for 2026, as the next one
+	alertSeries     = 0.35  // per million that conditions ask for
+	registryPerGiB  = 0.10
 	storageActive   = 0.02
 	storageOld      = 0.01 // a partition not changed for 90 days
 	storageFreeGiB  = 10.0
@@ -69,21 +86,54 @@ const (
 	hourRow        = 200.0               // bytes of an hourly aggregate with its index, measured
 	rowBytes       = 2 + 12 + 2 + 8 + 24 // two strings, a timestamp and two floats, as BigQuery counts them
 	pushAttributes = 120.0               // bytes of attributes, message id and timestamp, as Pub/Sub counts them
+	requestLog     = 1000.0              // bytes of the log of a request
+	minuteLog      = 800.0               // bytes of what an instance of a function logs each minute
+	answerBytes    = 10 * kib            // of an answer of the API, compressed, on average
+	uptimeChecks   = 6 * month * 60      // requests: from six places each minute
+	conditions     = 22.0                // of alerts, looked at each half minute
+	backupShare    = 2.0                 // of the data, in all daily backups: they are increments
+	registryGiB    = 2.0                 // images of the last 20 releases
+	buildMinutes   = 60.0                // one release with its checks
+	nightlyMinutes = 360.0 * days        // six hours each night
 )
+
+// machine is a Cloud SQL machine.
+type machine struct {
+	Name     string
+	CPU, GiB float64 // none of db-f1-micro, which has a price of its own
+	Standby  bool
+}
+
+// database is the machine for so many nodes; docs/operations.md says how that was found.
+func database(nodes int, small bool) machine {
+	switch {
+	case small:
+		return machine{Name: "db-f1-micro"}
+	case nodes <= 1_000:
+		return machine{"db-custom-1-3840", 1, 3.75, false}
+	case nodes <= 20_000:
+		return machine{"db-custom-4-15360", 4, 15, true}
+	default:
+		return machine{"db-custom-16-61440", 16, 60, true}
+	}
+}
 
 // monthlyCost is the cost of one month, in dollars.
 type monthlyCost struct {
-	Nodes                              int
-	Readings                           float64 // in the month
-	PubSub, Functions, Storage, Writes float64
-	Queries, API, Disk                 float64
-	Chart, Month                       float64 // bytes that a chart of an old day, and 30 days of all nodes scan
-	DataPath                           float64 // all but the functions
-	Total, PerNodeYear                 float64
+	Nodes                            int
+	Small                            bool    // terraform's size
+	Readings                         float64 // in the month
+	Database                         machine
+	SQL, PubSub, BigQuery            float64 // SQL and BigQuery with what they keep after a year
+	ByRequest, ByInstance, Functions float64 // Functions: the cheaper of both
+	API, Logs, Egress, Upkeep        float64 // Upkeep: alerts, images and a release
+	PushLogs, Nightly                float64 // not in Total: what request logs of the functions would cost; each night
+	Chart, Month                     float64 // bytes that a chart of an old day, and 30 days of all nodes scan
+	Total, PerNodeYear               float64
 }
 
-func compute(nodes int) (monthlyCost, error) {
-	b := monthlyCost{Nodes: nodes}
+func compute(nodes int, small bool) (monthlyCost, error) {
+	b := monthlyCost{Nodes: nodes, Small: small, Database: database(nodes, small)}
 	rate := float64(nodes) / interval
 	b.Readings = rate * month * 3600
 	message, err := messageBytes()
@@ -91,26 +141,44 @@ func compute(nodes int) (monthlyCost, error) {
 		return monthlyCost{}, err
 	}
 	b.PubSub = pubsub(b.Readings, message)
-	b.Functions = functions(rate, b.Readings)
+	b.ByRequest, b.ByInstance = functions(rate, b.Readings), functionsByInstance(rate, b.Readings)
+	b.Functions = min(b.ByRequest, b.ByInstance)
 	storedGiB := b.Readings * rowBytes / gib // of one month
 	active, old := storedGiB*activeMonths, storedGiB*(keptMonths-activeMonths)
-	b.Storage = active*storageActive + old*storageOld
-	b.Storage = max(0, b.Storage-storageFreeGiB*storageActive)
-	b.Writes = max(0, storedGiB-writeFreeGiB) * writePerGiB
+	b.BigQuery = max(0, active*storageActive+old*storageOld-storageFreeGiB*storageActive) + max(0, storedGiB-writeFreeGiB)*writePerGiB
 
 	day := b.Readings / days * rowBytes
 	open := math.Ceil(float64(nodes)/pageNodes) * openHours * days // hours of dashboards
 	b.Month = 30 * day
 	b.Chart = 2 * scannedBytes(day, 1) // a day of some time zone
 	hourly, charts := pageRequests()
-	b.Queries = max(0, open*charts/2*oldShare*b.Chart/tib-queryFreeTiB) * queryPerTiB // the other half are of weeks
+	b.BigQuery += max(0, open*charts/2*oldShare*b.Chart/tib-queryFreeTiB) * queryPerTiB // the other half are of weeks
 	requests := open * (3600/poll + hourly)
 	b.API = instances(requests/(openHours*days*3600), apiPerInstance, openHours*days*3600, requests)
+	b.API += uptimeChecks * (runMinBilled*(cpu*runPerCPU+memory*runPerGiB) + runPerMillion/1e6)
+	if !small {
+		b.API += (month*3600 - uptimeChecks*runMinBilled) * (cpu + memory) * idle // of the instance that is always there
+	}
 
-	b.Disk = b.Readings / days * rawDays * rawRow / gib * sqlPerGiB
-	b.Disk += float64(nodes) * month * keptMonths * hourRow / gib * sqlPerGiB
-	b.DataPath = b.Disk + b.PubSub + b.Storage + b.Writes + b.Queries + b.API
-	b.Total = b.DataPath + b.Functions
+	copies := 1.0
+	if b.Database.Standby {
+		copies = 2
+	}
+	b.SQL = month * copies * (b.Database.CPU*sqlCPUHour + b.Database.GiB*sqlGiBHour)
+	if small {
+		b.SQL = month * sqlMicroHour
+	}
+	dataGiB := b.Readings/days*rawDays*rawRow/gib + float64(nodes)*month*keptMonths*hourRow/gib
+	b.SQL += max(sqlMinGiB, dataGiB)*copies*sqlPerGiB + dataGiB*backupShare*sqlBackupGiB
+
+	logged := (requests+uptimeChecks)*requestLog + 2*math.Ceil(rate/perInstance)*month*60*minuteLog
+	b.Logs = max(0, logged/gib-logFreeGiB) * logPerGiB
+	b.PushLogs = max(0, (logged+2*b.Readings*requestLog)/gib-logFreeGiB)*logPerGiB - b.Logs
+	b.Egress = requests * answerBytes / gib * egressPerGiB
+	b.Upkeep = conditions*(alertCondition+month*120/1e6*alertSeries) + registryGiB*registryPerGiB + buildMinutes*buildPerMinute
+	b.Nightly = nightlyMinutes * buildPerMinute
+
+	b.Total = b.SQL + b.PubSub + b.Functions + b.API + b.BigQuery + b.Logs + b.Egress + b.Upkeep
 	b.PerNodeYear = 12 * b.Total / float64(nodes)
 	return b, nil
 }
@@ -212,6 +280,15 @@ func functions(rate, readings float64) float64 {
 	return max(0, seconds*cpu-runFreeCPU)*runPerCPU +
 		max(0, seconds*memory-runFreeGiB)*runPerGiB +
 		max(0, calls-runFreeCalls)/1e6*runPerMillion
+}
+
+// functionsByInstance bills the instances of ingest and detect all month; storealert and train
+// stay billed by request.
+func functionsByInstance(rate, readings float64) float64 {
+	seconds := 2 * math.Ceil(rate/perInstance) * month * 3600
+	alerts := (1 - math.Exp(-rate*alertShare*runMinBilled)) * month * 3600
+	return max(0, seconds*cpu-instanceFreeCPU)*instanceCPU + max(0, seconds*memory-instanceFreeGiB)*instanceGiB +
+		max(0, alerts*cpu-runFreeCPU)*runPerCPU + max(0, alerts*memory-runFreeGiB)*runPerGiB + max(0, readings*alertShare-runFreeCalls)/1e6*runPerMillion
 }
 
 // scannedBytes estimates how much of partitions of the given size a query for some

@@ -14,8 +14,8 @@ var pageText string
 // render writes the page.
 func render() (string, error) {
 	var costs []monthlyCost
-	for _, nodes := range []int{10, 1_000, 20_000, 100_000} {
-		b, err := compute(nodes)
+	for i, nodes := range []int{10, 10, 100, 1_000, 20_000, 100_000} {
+		b, err := compute(nodes, i == 0)
 		if err != nil {
 			return "", err
 		}
