@@ -94,7 +94,7 @@ const (
 	backupShare    = 2.0                 // of the data, in all daily backups: they are increments
 	registryGiB    = 2.0                 // images of the last 20 releases
 	buildMinutes   = 60.0                // one release with its checks
-	nightlyMinutes = 360.0 * days        // six hours each night
+	nightlyMinutes = 600.0 * days        // ten hours each night, the most that it may take
 )
 
 // machine is a Cloud SQL machine.

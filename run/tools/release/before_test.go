@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +54,10 @@ func before(t *testing.T) string {
 		git("fetch", "--quiet", "--unshallow")
 	}
 	newest := git("log", "-1", "--format=%H", "--diff-filter=A", "--", "shared/store/migrations/"+filepath.Base(slices.Max(files)))
+	// Every change has passed with a schema that is older than some changes.
+	if since := must.Get(strconv.Atoi(git("rev-list", "--count", newest+"..HEAD")))(t); since > 20 && !tooltest.Nightly() {
+		t.Skipf("the newest migration is %d changes old: at night", since)
+	}
 	folder := t.TempDir()
 	archive := filepath.Join(t.TempDir(), "before.tar")
 	git("archive", "--output", archive, newest+"^")

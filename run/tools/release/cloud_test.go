@@ -14,12 +14,6 @@ import (
 	"testing"
 )
 
-const (
-	project = "coldaisle-test"
-	region  = "europe-west1"
-	bucket  = project + "-terraform-state"
-)
-
 // cloud is what of Google Cloud a release meets: Cloud Storage with generations and
 // preconditions, Cloud Run with revisions and traffic, jobs and their executions,
 // and Cloud Build's list of builds. It answers in their REST forms, so that the
@@ -94,6 +88,8 @@ type service struct {
 	ready      string
 	pinned     string
 	generation int
+	// annotations of the newest revision, which the next one keeps.
+	annotations map[string]string
 }
 
 func (s *service) serving() string {
@@ -164,6 +160,14 @@ func (c *cloud) routes() http.Handler {
 		return s.render(r.PathValue("name")), nil
 	})
 	handle("PUT "+services+"/{name}", c.replaceService)
+	handle("GET "+strings.TrimSuffix(services, "services")+"revisions/{name}", func(_ http.ResponseWriter, r *http.Request) (any, *fault) {
+		for _, s := range c.services {
+			if image, ok := s.images[r.PathValue("name")]; ok {
+				return map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"image": image}}}}, nil
+			}
+		}
+		return nil, notFound()
+	})
 
 	const jobs = "/apis/run.googleapis.com/v1/namespaces/" + project + "/jobs"
 	handle("GET "+jobs, func(http.ResponseWriter, *http.Request) (any, *fault) {
@@ -348,7 +352,7 @@ func (s *service) render(name string) map[string]any {
 	return map[string]any{
 		"apiVersion": "serving.knative.dev/v1", "kind": "Service", "metadata": metadata(name, s.generation),
 		"spec": map[string]any{
-			"template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"image": s.image}}}},
+			"template": map[string]any{"metadata": map[string]any{"annotations": s.annotations}, "spec": map[string]any{"containers": []any{map[string]any{"image": s.image}}}},
 			"traffic":  []any{target, old},
 		},
 		"status": map[string]any{
@@ -371,12 +375,19 @@ func (c *cloud) replaceService(_ http.ResponseWriter, r *http.Request) (any, *fa
 				Percent        int
 				LatestRevision bool
 			}
+			Template struct {
+				Metadata struct{ Annotations map[string]string }
+			}
 		}
 	}
 	if err := json.NewDecoder(r.Body).Decode(&wanted); err != nil {
 		return nil, &fault{http.StatusBadRequest, err.Error()}
 	}
 	before := s.serving()
+	if annotations := wanted.Spec.Template.Metadata.Annotations; annotations != nil && len(wanted.Spec.Traffic) == 0 {
+		s.annotations = annotations
+		s.revise(name)
+	}
 	for _, target := range wanted.Spec.Traffic {
 		if target.Percent == 0 {
 			continue
@@ -492,7 +503,7 @@ func (c *cloud) deploy(component, image, components, traffic string) error {
 	}
 	s := c.services[component]
 	if s == nil {
-		s = &service{images: map[string]string{}}
+		s = &service{images: map[string]string{}, annotations: map[string]string{}}
 		c.services[component] = s
 	}
 	s.generation++
@@ -501,17 +512,27 @@ func (c *cloud) deploy(component, image, components, traffic string) error {
 		return nil
 	}
 	s.image = image
-	revision := fmt.Sprintf("%s-%05d", component, len(s.revisions)+1)
-	s.revisions = append(s.revisions, revision)
-	s.images[revision] = image
-	if strings.Contains(image, "broken") {
+	if component != "api" {
+		c.store(project+"-function-archives/"+component+"/"+image+".zip", []byte(image))
+	}
+	if revision := s.revise(component); s.ready != revision {
 		return fmt.Errorf("revision %s is not ready", revision)
 	}
-	s.ready = revision
 	if s.pinned == "" {
-		c.history = append(c.history, component+" "+revision)
+		c.history = append(c.history, component+" "+s.ready)
 	}
 	return nil
+}
+
+// revise makes a revision of the service as it is, which is ready unless its image is broken.
+func (s *service) revise(name string) string {
+	revision := fmt.Sprintf("%s-%05d", name, len(s.revisions)+1)
+	s.revisions = append(s.revisions, revision)
+	s.images[revision] = s.image
+	if !strings.Contains(s.image, "broken") {
+		s.ready = revision
+	}
+	return revision
 }
 
 // serves is the image whose revision of a service gets the requests.
@@ -561,24 +582,4 @@ func (c *cloud) did() (executions, history []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.executions), slices.Clone(c.history)
-}
-
-// field follows a path such as a.b[0].c into decoded JSON.
-func field(value any, path string) string {
-	for name := range strings.SplitSeq(strings.NewReplacer("[", ".", "]", "").Replace(path), ".") {
-		switch inner := value.(type) {
-		case map[string]any:
-			value = inner[name]
-		case []any:
-			index, err := strconv.Atoi(name)
-			if err != nil || index >= len(inner) {
-				return ""
-			}
-			value = inner[index]
-		}
-	}
-	if value == nil {
-		return ""
-	}
-	return fmt.Sprint(value)
 }

@@ -55,10 +55,11 @@ func write(t *testing.T, folder string, files map[string]string) {
 	}
 }
 
-func parsed(t *testing.T) build {
+// parsed is the release, or another build of these files.
+func parsed(t *testing.T, file ...string) build {
 	t.Helper()
 	var b build
-	decoder := yaml.NewDecoder(strings.NewReader(read(t, "cloudbuild.yaml")))
+	decoder := yaml.NewDecoder(strings.NewReader(read(t, append(file, "cloudbuild.yaml")[0])))
 	decoder.KnownFields(true)
 	must.Do(t, decoder.Decode(&b))
 	return b
@@ -76,12 +77,29 @@ func TestOrder(t *testing.T) {
 			mayFail = append(mayFail, s.ID)
 		}
 	}
-	want := []string{"dashboard", "test", "lint", "terraform", "image", "archives", "lock", "before", "plan", "migrate", "apply", "grant", "smoke", "synthetic", "finish"}
+	want := []string{"checked", "image", "archives", "lock", "before", "plan", "migrate", "apply", "grant", "smoke", "synthetic", "finish"}
 	must.Equal(t, "steps", want, order)
 	// Who has the lock comes to the step that gives it back.
 	must.Equal(t, "steps that may fail", []string{"before", "plan", "migrate", "apply", "grant", "smoke", "synthetic"}, mayFail)
 	if !b.Options.AutomapSubstitutions || !strings.Contains(b.ServiceAccount, "/coldaisle-deployer@") {
 		t.Errorf("runs as %s, substitutions in the environment: %t", b.ServiceAccount, b.Options.AutomapSubstitutions)
+	}
+
+	// What the repository's dependencies bring along runs as somebody who sees nothing.
+	b, order = parsed(t, ".ci/checks.yaml"), nil
+	for _, s := range b.Steps {
+		if order = append(order, s.ID); s.AllowFailure {
+			t.Errorf("%s may fail", s.ID)
+		}
+	}
+	must.Equal(t, "steps of the checks", []string{"sources", "dashboard", "test", "lint", "terraform", "hand-over"}, order)
+	if !strings.Contains(b.ServiceAccount, "/coldaisle-checks@") {
+		t.Errorf("the checks run as %s", b.ServiceAccount)
+	}
+	for _, s := range parsed(t).Steps {
+		if regexp.MustCompile(`\b(npm|node|make|test|lint)\b`).MatchString(strings.ReplaceAll(s.Script, "smoke test", "")) {
+			t.Errorf("%s builds or tests as the deployer", s.ID)
+		}
 	}
 }
 
@@ -89,8 +107,10 @@ func TestOrder(t *testing.T) {
 func scripts(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	for _, s := range parsed(t).Steps {
-		all["cloudbuild.yaml "+s.ID] = s.Script
+	for _, file := range []string{"cloudbuild.yaml", ".ci/checks.yaml"} {
+		for _, s := range parsed(t, file).Steps {
+			all[file+" "+s.ID] = s.Script
+		}
 	}
 	all[".ci/terraform"] = read(t, ".ci/terraform")
 	entries := must.Get(os.ReadDir("."))(t)
@@ -109,7 +129,7 @@ func TestScripts(t *testing.T) {
 	b := parsed(t)
 	makefile := read(t, "Makefile")
 	variables := read(t, "terraform/variables.tf")
-	outputs := read(t, "terraform/outputs.tf")
+	outputs := read(t, "terraform/outputs.tf") + read(t, "terraform/bootstrap/outputs.tf")
 	for name, script := range scripts(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -180,6 +200,9 @@ func TestNamesAreTerraforms(t *testing.T) {
 		{"finish", `"addr":"module.api.`, `module "api" {`, "terraform/main.tf"},
 		{"finish", `"addr":"module.function[`, `module "function" {`, "terraform/main.tf"},
 		{"cloudbuild.yaml image", "pkg.dev/$PROJECT_ID/coldaisle\"", `name        = "coldaisle"`, "terraform/main.tf"},
+		{"bootstrap", "state=$project-terraform-state", `"${var.project_id}-terraform-state"`, "terraform/bootstrap/main.tf"},
+		{"checked", "-checked/", `"${var.project_id}-checked"`, "terraform/bootstrap/main.tf"},
+		{"apply", "gs://$project-function-archives/", `"${var.project_id}-function-archives"`, "terraform/modules/build/main.tf"},
 		{"plan", "$project-terraform-state\"", `"${var.project_id}-terraform-state"`, "terraform/bootstrap/main.tf"},
 		{"lock", "gs://$project-terraform-state/", `"${var.project_id}-terraform-state"`, "terraform/bootstrap/main.tf"},
 		{"finish", "gs://$project-terraform-state/release/last", "gs://$project-terraform-state/release/last", "run/tools/release/lock"},
@@ -206,7 +229,7 @@ func TestNightlyTellsOfEachStep(t *testing.T) {
 		folder := t.TempDir()
 		standIn := "#!/usr/bin/env bash\n[[ \"${0##*/} $*\" != *" + failing + "* ]]\n"
 		write(t, folder, map[string]string{
-			".ci/nightly": read(t, ".ci/nightly"), ".ci/install": standIn, ".ci/fuzz": standIn, ".ci/bigquery": standIn, ".ci/buildpack": standIn, "bin/go": standIn, "bin/make": standIn,
+			".ci/nightly": read(t, ".ci/nightly"), ".ci/install": standIn, ".ci/fuzz": standIn, ".ci/bigquery": standIn, ".ci/buildpack": standIn, ".ci/provider": standIn, "bin/go": standIn, "bin/make": standIn, "bin/apt-get": standIn,
 		})
 		c := exec.CommandContext(t.Context(), filepath.Join(folder, ".ci/nightly"), steps...)
 		c.Env = append(os.Environ(), "PATH="+filepath.Join(folder, "bin")+":"+os.Getenv("PATH"))
@@ -214,7 +237,7 @@ func TestNightlyTellsOfEachStep(t *testing.T) {
 		_, report, _ := strings.Cut(string(output), "--- The nightly checks\n")
 		return regexp.MustCompile(`, \d+ s`).ReplaceAllString(report, ""), err
 	}
-	const good = "install: passed\nlint: passed\ntests: passed\nfuzz: passed\nbigquery: passed\nbuildpack: passed\nredelivery: passed\nincidents: passed\nsoak: passed\nchaos: passed\nkills: passed\npair: passed\ntelegraf: passed\nbench: passed\nbuild: passed\npage: passed\nvulnerabilities: passed\n"
+	const good = "install: passed\nlint: passed\ntests: passed\nrehearsal: passed\nfuzz: passed\nsql: passed\nbigquery: passed\nbuildpack: passed\nprovider: passed\nredelivery: passed\nmodel: passed\nmutation: passed\nincidents: passed\nsoak: passed\nchaos: passed\nkills: passed\npair: passed\ntelegraf: passed\nbench: passed\nbuild: passed\npage: passed\nvulnerabilities: passed\n"
 	if report, err := nightly("nothing"); err != nil || report != good {
 		t.Errorf("%v\n%s", err, report)
 	}
@@ -241,13 +264,18 @@ func TestProvidersAreLocked(t *testing.T) {
 case "$*" in
   *" init -lockfile=readonly "*) [ -e "${1#-chdir=}/.terraform.lock.hcl" ] ;;
   *" init "*) [ ! -e "${1#-chdir=}/.terraform.lock.hcl" ] ;;
-  *" test "*) ! grep -Eq '"allUsers"|ack_deadline_seconds *= 10$' "${1#-chdir=}/modules/function/main.tf" 2>/dev/null || { echo 'Error: Test assertion failed'; exit 1; } ;;
+  *" test "*) ! grep -q '"allUsers"' "${1#-chdir=}/modules/function/main.tf" 2>/dev/null || { cut -f4 run/tools/release/testdata/sabotages; exit 1; } ;;
 esac
 `
 	write(t, folder, map[string]string{
 		".ci/terraform": read(t, ".ci/terraform"), "bin/terraform": terraform, "terraform/tests/pipeline.tftest.hcl": "", "terraform/bootstrap/main.tf": "",
-		"terraform/modules/function/main.tf": read(t, "terraform/modules/function/main.tf"),
+		"run/tools/release/testdata/sabotages": read(t, "run/tools/release/testdata/sabotages"),
 	})
+	for path, text := range readSources(t) {
+		if strings.HasPrefix(path, "terraform/modules/") {
+			write(t, folder, map[string]string{path: text})
+		}
+	}
 	check := func() (string, error) {
 		c := exec.CommandContext(t.Context(), filepath.Join(folder, ".ci/terraform"))
 		c.Env = append(os.Environ(), "CI=true", "PROVIDERS=locked", "TERRAFORM_CHECK=", "PATH="+filepath.Join(folder, "bin")+":"+os.Getenv("PATH"))

@@ -3,6 +3,7 @@ package release
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -10,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -40,6 +42,8 @@ func commands() map[string]command {
 		"builds describe":             {run, 1, gcloud.describeBuild},
 		"run services list":           {run, 0, gcloud.listServices},
 		"run services describe":       {run, 1, gcloud.describeService},
+		"run services update":         {run + "cpu-throttling! no-cpu-throttling!", 1, gcloud.updateBilling},
+		"run revisions describe":      {run, 1, gcloud.describeRevision},
 		"run services update-traffic": {run + "to-revisions to-latest!", 1, gcloud.updateTraffic},
 		"pubsub topics publish":       {everywhere + "attribute message", 1, gcloud.publish},
 		"run jobs list":               {run + "filter", 0, gcloud.listJobs},
@@ -132,6 +136,11 @@ func send(method, path, kind string, body io.Reader, into any) error {
 // print prints rows of the fields that --format 'value(a,b)' asks for, one row for
 // each element of the list that --flatten 'path[]' names.
 func (g gcloud) print(items ...any) error {
+	if g.flags["format"] == "json" {
+		encoded, err := json.MarshalIndent(items[0], "", "  ")
+		fmt.Println(string(encoded))
+		return err
+	}
 	columns, ok := strings.CutPrefix(g.flags["format"], "value(")
 	if !ok {
 		return fmt.Errorf("format %q is not one of the stand-in's", g.flags["format"])
@@ -198,6 +207,11 @@ func (g gcloud) condition() string {
 }
 
 func (g gcloud) copyObject() error {
+	if strings.HasPrefix(g.arguments[0], "gs://") {
+		var content []byte
+		err := call(http.MethodGet, place(g.arguments[0])+"&alt=media", nil, &content)
+		return errors.Join(err, os.WriteFile(g.arguments[1], content, 0o600))
+	}
 	content, err := os.ReadFile(g.arguments[0])
 	if err != nil {
 		return err
@@ -272,6 +286,20 @@ func (g gcloud) describeService() error {
 	return g.print(answer)
 }
 
+func (g gcloud) describeRevision() error {
+	var answer any
+	if err := call(http.MethodGet, strings.TrimSuffix(g.services(), "services")+"revisions/"+g.arguments[0], nil, &answer); err != nil {
+		return err
+	}
+	return g.print(answer)
+}
+
+// updateBilling makes a revision that is billed by instance, or by request.
+func (g gcloud) updateBilling() error {
+	annotations := map[string]any{"run.googleapis.com/cpu-throttling": strconv.FormatBool(g.flags["no-cpu-throttling"] == "")}
+	return call(http.MethodPut, g.services()+"/"+g.arguments[0], map[string]any{"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{"annotations": annotations}}}}, nil)
+}
+
 func (g gcloud) publish() error {
 	name, value, _ := strings.Cut(g.flags["attribute"], "=")
 	message := map[string]any{"data": []byte(g.flags["message"]), "attributes": map[string]string{name: value}}
@@ -327,4 +355,24 @@ func (g gcloud) executeJob() error {
 		return fmt.Errorf("the execution failed: %s", field(execution, "status.conditions[0].message"))
 	}
 	return nil
+}
+
+// field follows a path such as a.b[0].c into decoded JSON.
+func field(value any, path string) string {
+	for name := range strings.SplitSeq(strings.NewReplacer("[", ".", "]", "").Replace(path), ".") {
+		switch inner := value.(type) {
+		case map[string]any:
+			value = inner[name]
+		case []any:
+			index, err := strconv.Atoi(name)
+			if err != nil || index >= len(inner) {
+				return ""
+			}
+			value = inner[index]
+		}
+	}
+	if value == nil {
+		return ""
+	}
+	return fmt.Sprint(value)
 }

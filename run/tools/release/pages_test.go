@@ -25,7 +25,7 @@ func TestPagesRun(t *testing.T) {
 		return pageState{
 			Version: 2, Secrets: []string{old}, Instances: map[string]string{"coldaisle": "data"}, Protected: map[string]bool{"coldaisle": true},
 			Backups: []backup{{"coldaisle", "yesterday's data"}}, Tables: map[string]string{"sensor_data.readings": "now"},
-			Buckets: map[string]bool{bucket: true, project + "-models": true},
+			Buckets: map[string]bool{bucket: true, project + "-models": true}, Bootstrapped: []string{"google_storage_bucket.state"},
 		}
 	}
 	want := func(t *testing.T, want, got any) {
@@ -44,8 +44,8 @@ func TestPagesRun(t *testing.T) {
 		want(t, 1, len(s.Secrets))
 		want(t, []string{".", "bootstrap"}, s.Locked)
 		want(t, []string{
-			"APIs", "Pub/Sub's account", "page", "login", "A record", "roles/secretmanager.admin for serviceAccount:service-1@gcp-sa-cloudbuild.iam.gserviceaccount.com",
-			"connection", "repository", "trigger",
+			"APIs", "Pub/Sub's account", "login", "budgets", "page", "A record", "roles/secretmanager.admin for serviceAccount:service-1@gcp-sa-cloudbuild.iam.gserviceaccount.com",
+			"connection", "repository", "trigger", "trigger",
 		}, s.Made)
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -100,7 +100,26 @@ func TestPagesRun(t *testing.T) {
 		want(t, map[string]string{}, c.live())
 		want(t, map[string]string{}, s.Instances)
 		want(t, map[string]string{}, s.Tables)
-		want(t, map[string]bool{bucket: false}, s.Buckets)
+		want(t, map[string]bool{}, s.Buckets)
+	})
+	t.Run("Change a setting", func(t *testing.T) {
+		t.Parallel()
+		c, _ := released(t, numbered(1))
+		runPage(t, c, "Change a setting", operated(), false)
+		want(t, numbered(1).live(), c.live())
+		want(t, "", c.object("release/lock"))
+	})
+	t.Run("Sizes of the database", func(t *testing.T) {
+		t.Parallel()
+		c, _ := released(t, numbered(1))
+		want(t, []string{"archive of alerts"}, runPage(t, c, "Sizes of the database", operated(), false).Made)
+	})
+	t.Run("Replace Go or PostgreSQL", func(t *testing.T) {
+		t.Parallel()
+		c, _ := released(t, numbered(1))
+		s := runPage(t, c, "Replace Go or PostgreSQL", operated(), false)
+		want(t, map[string]string{"coldaisle": "data in POSTGRES_18"}, s.Instances)
+		want(t, backup{"coldaisle", "data"}, s.Backups[1])
 	})
 	t.Run("Pause a function", func(t *testing.T) {
 		t.Parallel()
@@ -150,8 +169,7 @@ func runPage(t *testing.T, c *cloud, name string, s pageState, byHand bool) page
 		return c.begin(t, fmt.Sprintf("b%d", 10+n), numbered(n), machine).play(nil)
 	}
 	c.mu.Unlock()
-	self, err := os.Executable()
-	must.Do(t, err)
+	self := standInProgram(t)
 	terraform, err := filepath.Abs(root + "/terraform")
 	must.Do(t, err)
 	state := filepath.Join(t.TempDir(), "state.json")
@@ -159,7 +177,7 @@ func runPage(t *testing.T, c *cloud, name string, s pageState, byHand bool) page
 	folder := t.TempDir()
 	standIns := []string{"gcloud", "terraform", "bq", "go", "make", "git"}
 	for _, program := range standIns {
-		text := fmt.Sprintf("#!/bin/sh\nGORACE=atexit_sleep_ms=0 RELEASE_STAND_IN=page RELEASE_CLOUD=%s exec %s %s \"$@\"\n", c.URL, self, program)
+		text := fmt.Sprintf("#!/bin/sh\nRELEASE_STAND_IN=page RELEASE_CLOUD=%s exec %s %s \"$@\"\n", c.URL, self, program)
 		err = errors.Join(err, os.WriteFile(filepath.Join(folder, program), []byte(text), 0o700))
 	}
 	for _, program := range append([]string{"cut", "openssl"}, images()[ownMachine]...) {
@@ -168,6 +186,10 @@ func runPage(t *testing.T, c *cloud, name string, s pageState, byHand bool) page
 		}
 	}
 	err = errors.Join(err, os.WriteFile(state, encoded, 0o600), os.MkdirAll(filepath.Join(r.folder, "terraform/bootstrap"), 0o700))
+	for _, path := range []string{"terraform/terraform.tfvars.example", "terraform/bootstrap/terraform.tfvars.example"} {
+		write(t, r.folder, map[string]string{path: read(t, path)})
+	}
+	r.answer = "yes\n"
 	if name != "deploy" { // which makes it
 		err = errors.Join(err, os.WriteFile(filepath.Join(r.folder, "terraform/backend.tf"), nil, 0o600))
 	}

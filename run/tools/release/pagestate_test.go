@@ -29,8 +29,10 @@ type pageState struct {
 	Buckets   map[string]bool
 	Pushes    []string // endpoints of the subscription, one after the other
 	Applied   string   // variables of terraform's last apply
-	Locked    []string // folders whose providers are locked
-	Made      []string // what else was made, see made
+	// Bootstrapped are the addresses that were imported into the bootstrap's state.
+	Bootstrapped []string
+	Locked       []string // folders whose providers are locked
+	Made         []string // what else was made, see made
 }
 
 type backup struct{ Instance, Content string }
@@ -138,9 +140,9 @@ func (s *pageState) commands() map[string]command {
 	const run = everywhere + "region "
 	looks := func(gcloud) error { return nil }
 	known := commands()
-	upload := known["storage cp"].run
+	updateBilling := known["run services update"].run
 	maps.Copy(known, map[string]command{
-		"services enable":                  {everywhere, 3, s.made("APIs")},
+		"services enable":                  {everywhere, 4, s.made("APIs")},
 		"beta services identity create":    {everywhere + "service", 0, s.made("Pub/Sub's account", "APIs")},
 		"auth application-default login":   {"impersonate-service-account", 0, s.made("login")},
 		"compute networks peerings delete": {everywhere + "network", 1, s.made("no peering")},
@@ -192,7 +194,22 @@ func (s *pageState) commands() map[string]command {
 			s.Secrets[number-1] = ""
 			return nil
 		}},
-		"run services update": {run + "update-secrets", 1, func(g gcloud) error {
+		"config get": {"", 1, func(gcloud) error { fmt.Println("anna@example.com"); return nil }},
+		"billing accounts add-iam-policy-binding": {"member role", 1, s.made("budgets")},
+		"storage buckets list": {everywhere + "filter", 0, func(g gcloud) error {
+			if name := strings.TrimPrefix(g.flags["filter"], "name="); s.Buckets[name] {
+				fmt.Println(name)
+			}
+			return nil
+		}},
+		"storage buckets create": {everywhere + "location uniform-bucket-level-access! public-access-prevention!", 1, func(g gcloud) error {
+			s.Buckets[strings.TrimPrefix(g.arguments[0], "gs://")] = true
+			return nil
+		}},
+		"run services update": {run + "update-secrets cpu-throttling! no-cpu-throttling!", 1, func(g gcloud) error {
+			if g.flags["update-secrets"] == "" {
+				return updateBilling(g)
+			}
 			_, number, _ := strings.Cut(g.flags["update-secrets"], "SECRET_KEY=SECRET_KEY:")
 			var err error
 			if s.Key, err = strconv.Atoi(number); err != nil || s.Key > len(s.Secrets) || s.Secrets[s.Key-1] == "" {
@@ -222,10 +239,17 @@ func (s *pageState) commands() map[string]command {
 		}},
 		"sql instances clone": {everywhere + "point-in-time", 2, func(g gcloud) error {
 			from, to := g.arguments[0], g.arguments[1]
-			s.Instances[to], s.Protected[to] = s.Instances[from]+" as of "+g.flags["point-in-time"], s.Protected[from]
+			s.Instances[to], s.Protected[to] = s.Instances[from], s.Protected[from]
+			if then := g.flags["point-in-time"]; then != "" {
+				s.Instances[to] += " as of " + then
+			}
 			return nil
 		}},
-		"sql instances patch": {everywhere + "no-deletion-protection!", 1, func(g gcloud) error {
+		"sql export csv": {everywhere + "database query", 2, s.made("archive of alerts")},
+		"sql instances patch": {everywhere + "no-deletion-protection! database-version", 1, func(g gcloud) error {
+			if version := g.flags["database-version"]; version != "" {
+				s.Instances[g.arguments[0]] += " in " + version
+			}
 			s.Protected[g.arguments[0]] = s.Protected[g.arguments[0]] && g.flags["no-deletion-protection"] == ""
 			return nil
 		}},
@@ -248,19 +272,14 @@ func (s *pageState) commands() map[string]command {
 			return g.print(map[string]any{"serviceConfig": map[string]any{"uri": "https://" + g.arguments[0] + ".example.com"}})
 		}},
 		"builds submit": {everywhere + "config substitutions", 0, func(g gcloud) error {
-			if g.flags["config"] != "cloudbuild.yaml" || g.flags["substitutions"] != "_REGION="+region {
-				return errors.New("another build")
+			if g.flags["config"] == ".ci/checks.yaml" {
+				return s.made("checks")(g)
+			}
+			if g.flags["config"] != "cloudbuild.yaml" || g.flags["substitutions"] != "_REGION="+region || !slices.Contains(s.Made, "checks") {
+				return errors.New("another build, or sources that have not passed the checks")
 			}
 			s.Version++ // work goes on
 			return send(http.MethodPost, fmt.Sprintf("/builds/%d", s.Version-1), "", nil, nil)
-		}},
-		"storage cp": {known["storage cp"].flags, 2, func(g gcloud) error {
-			if strings.HasPrefix(g.arguments[0], "gs://") {
-				var content []byte
-				err := call(http.MethodGet, place(g.arguments[0])+"&alt=media", nil, &content)
-				return errors.Join(err, os.WriteFile(g.arguments[1], content, 0o600))
-			}
-			return upload(g)
 		}},
 		"storage rm": {"if-generation-match recursive!", 1, func(g gcloud) error {
 			if g.flags["recursive"] == "" {
@@ -355,7 +374,7 @@ func (s *pageState) terraform(arguments []string) error {
 	_, initialised := os.Stat(".initialised")
 	switch {
 	case arguments[0] == "init":
-		if _, err := os.Stat("backend.tf"); err != nil && folder == "." {
+		if _, err := os.Stat("backend.tf"); err != nil && folder == "." || folder == "bootstrap" && !slices.Contains(arguments, "bucket="+bucket) {
 			return errors.New("the state would stay on this machine")
 		}
 		return os.WriteFile(".initialised", nil, 0o600)
@@ -363,7 +382,7 @@ func (s *pageState) terraform(arguments []string) error {
 		if err := known("outputs.tf", "output", last); err != nil {
 			return err
 		}
-		if strings.HasPrefix(last, "api_") || strings.HasPrefix(last, "takes_") {
+		if last != "backend" && last != "domain_address" {
 			return runTerraform(arguments)
 		}
 		fmt.Println("printed")
@@ -378,14 +397,26 @@ func (s *pageState) terraform(arguments []string) error {
 		return errors.Join(os.WriteFile("functions.json", archives, 0o600), runTerraform(arguments))
 	case arguments[0] == "apply" && slices.Contains(arguments, "-json"):
 		return runTerraform(arguments)
+	case folder == "bootstrap" && arguments[0] == "state" && arguments[1] == "list":
+		for _, address := range s.Bootstrapped {
+			fmt.Println(address)
+		}
+		return nil
+	case folder == "bootstrap" && arguments[0] == "state" && arguments[1] == "rm":
+		s.Bootstrapped = slices.DeleteFunc(s.Bootstrapped, func(address string) bool { return address == last })
+		return nil
+	case folder == "bootstrap" && arguments[0] == "import":
+		s.Bootstrapped = append(s.Bootstrapped, arguments[len(arguments)-2])
+		return nil
+	case folder == "bootstrap" && arguments[0] == "apply":
+		if _, err := os.Stat("terraform.tfvars"); err != nil || !slices.Contains(s.Made, "Pub/Sub's account") || !slices.Contains(s.Bootstrapped, "google_storage_bucket.state") {
+			return errors.New("nobody may deploy, there is no account of Pub/Sub's, or the bucket exists already")
+		}
+		return nil
 	case folder == "bootstrap":
-		if arguments[0] == "apply" && !slices.Contains(s.Made, "Pub/Sub's account") {
-			return errors.New("no account of Pub/Sub's to give rights to")
+		if slices.Contains(s.Bootstrapped, "google_storage_bucket.state") {
+			return errors.New("the state's own bucket cannot go")
 		}
-		if arguments[0] == "destroy" && s.Buckets[bucket] {
-			return errors.New("the bucket of the state is not empty")
-		}
-		s.Buckets[bucket] = arguments[0] == "apply"
 		return nil
 	case arguments[0] == "apply":
 		s.Applied = strings.Join(arguments, " ")

@@ -1,7 +1,10 @@
 package release
 
 import (
+	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -11,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/tooltest"
 )
 
 func TestRelease(t *testing.T) {
@@ -116,7 +120,7 @@ func stalePlan(t *testing.T, c *cloud, folders map[string]string) {
 	r.want(false, other.live(), map[string]func(){"apply": func() {
 		byHand := c.begin(t, "b2", other, folders)
 		if err := byHand.run("hashicorp/terraform", "#!/bin/sh\nset -e\nmkdir -p dist/release\ntouch dist/release/before dist/release/expanded\n"+
-			"run/tools/release/plan "+project+" "+region+"\nrun/tools/release/apply"); err != nil {
+			"run/tools/release/plan "+project+" "+region+"\nrun/tools/release/apply-plan"); err != nil {
 			t.Fatal(err, byHand.log.String())
 		}
 	}})
@@ -182,4 +186,123 @@ func TestByHand(t *testing.T) {
 	if lock, last := c.object("release/lock"), c.object("release/last"); lock != "" || !regexp.MustCompile(`^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ\n$`).MatchString(last) {
 		t.Errorf("lock %q, last %q", lock, last)
 	}
+}
+
+// TestSettingDuringAnIncident applies a setting with the image and archives that are live:
+// nothing is deployed anew, and requests stay where they are.
+func TestSettingDuringAnIncident(t *testing.T) {
+	t.Parallel()
+	begin := func(t *testing.T, answer string) (*cloud, *release) {
+		t.Helper()
+		c, folders := released(t, first)
+		r := c.begin(t, "b1", pipeline("api:9-of-the-branch", "ingest:9", "detect:9"), folders)
+		r.environ = append(r.environ, "BUILD_ID=", "LOCATION=")
+		r.answer = answer
+		return c, r
+	}
+	const apply = "#!/usr/bin/env bash\nrun/tools/release/apply " + project + " " + region
+	t.Run("as it is", func(t *testing.T) {
+		t.Parallel()
+		c, r := begin(t, "yes\n")
+		before := c.object(statePath)
+		if err := r.run(ownMachine, apply); err != nil {
+			t.Fatal(err, r.log.String())
+		}
+		must.Equal(t, "what serves", first.live(), c.live())
+		if _, history := c.did(); len(history) != 3 || c.object(statePath) == before || c.object("release/lock") != "" {
+			t.Errorf("deployed %q, state %s, lock %q\n%s", history, c.object(statePath), c.object("release/lock"), r.log.String())
+		}
+	})
+	t.Run("pinned after a roll-back", func(t *testing.T) {
+		t.Parallel()
+		c, r := begin(t, "yes\n")
+		second := pipeline("api:2", "ingest:1", "detect:1")
+		c.begin(t, "b0", second, r.folders).want(true, second.live(), nil)
+		if err := r.run(ownMachine, "#!/usr/bin/env bash\ngcloud run services update-traffic api --to-revisions api-00001=100 --project "+project+" --region "+region+"\n"+apply[len("#!/usr/bin/env bash\n"):]); err != nil {
+			t.Fatal(err, r.log.String())
+		}
+		must.Equal(t, "what serves", first.live(), c.live())
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if api := c.services["api"]; api.image != "api:1" || api.pinned != "api-00001" {
+			t.Errorf("the newest revision has %s, requests go to %s\n%s", api.image, api.pinned, r.log.String())
+		}
+		r.says("Requests stay at api-00001")
+	})
+	t.Run("not wanted", func(t *testing.T) {
+		t.Parallel()
+		c, r := begin(t, "y\n")
+		before := c.object(statePath)
+		if err := r.run(ownMachine, apply); err == nil || c.object(statePath) != before || c.object("release/lock") != "" {
+			t.Errorf("%v, lock %q\n%s", err, c.object("release/lock"), r.log.String())
+		}
+		r.says("Nothing is applied.")
+	})
+}
+
+// TestBilling has functions billed by instance, which a later deployment keeps, and by request
+// again. What is as it should be is not deployed anew.
+func TestBilling(t *testing.T) {
+	t.Parallel()
+	c, folders := released(t, first)
+	second := pipeline("api:2", "ingest:2", "detect:1")
+	for i, step := range []struct {
+		billing string
+		want    []string // revisions of ingest and detect
+	}{
+		{"ingest=instance detect=request", []string{"ingest-00003", "detect-00001"}},
+		{"ingest=instance detect=instance", []string{"ingest-00003", "detect-00002"}},
+		{"ingest=request detect=instance", []string{"ingest-00004", "detect-00002"}},
+	} {
+		r := c.begin(t, fmt.Sprintf("b%d", i+1), second, folders)
+		r.environ = append(r.environ, "BILLING="+step.billing)
+		r.want(true, second.live(), nil)
+		c.mu.Lock()
+		must.Equal(t, step.billing, step.want, []string{c.services["ingest"].ready, c.services["detect"].ready})
+		c.mu.Unlock()
+	}
+}
+
+// TestChecked hands pages over to the release of the same sources, and to no other.
+func TestChecked(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	folders := c.machine(t, nil)
+	for _, program := range []string{"find", "xargs", "sha256sum", "cut", "tar", "gzip"} {
+		must.Do(t, os.Symlink(tooltest.Program(t, program), filepath.Join(folders[ownMachine], program)))
+	}
+	workspace := func(source string) *release {
+		r := c.begin(t, "b1", first, folders)
+		must.Do(t, os.Remove(filepath.Join(r.folder, "run")))
+		write(t, r.folder, map[string]string{
+			"main.go": source, "run/tools/release/checked": read(t, "run/tools/release/checked"),
+			"run/tools/release/generation": read(t, "run/tools/release/generation"), "run/dashboard/site/built/old": "stale", ".git/index": r.folder, "dist/image": r.folder,
+		})
+		r.environ = append(r.environ, "CHECKED_WAIT=0", "CHECKED_POLL=0")
+		return r
+	}
+	checked := func(r *release, verbs ...string) error {
+		script := "#!/usr/bin/env bash\nset -euo pipefail\n"
+		for _, verb := range verbs {
+			script += "run/tools/release/checked " + verb + "\n"
+		}
+		return r.run(ownMachine, script)
+	}
+	built := workspace("package main")
+	must.Do(t, checked(built, "fingerprint"))
+	write(t, built.folder, map[string]string{"run/dashboard/site/built/index.html": "page", "run/api/pages/site/built/redoc.js": "redoc"})
+	must.Do(t, checked(built, "give "+project))
+
+	same := workspace("package main")
+	if err := checked(same, "fingerprint", "take "+project); err != nil {
+		t.Fatal(err, same.log.String())
+	}
+	for path, want := range map[string]string{"run/dashboard/site/built/index.html": "page", "run/api/pages/site/built/redoc.js": "redoc"} {
+		must.Equal(t, path, want, string(must.Get(os.ReadFile(filepath.Join(same.folder, path)))(t)))
+	}
+	other := workspace("package other")
+	if err := checked(other, "fingerprint", "take "+project); err == nil {
+		t.Errorf("took pages of other sources:\n%s", other.log.String())
+	}
+	other.says("These sources have not passed the checks")
 }

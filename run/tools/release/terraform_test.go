@@ -1,6 +1,7 @@
 package release
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -72,6 +73,17 @@ func runTerraform(arguments []string) error {
 	case command == "output -raw takes_open_readings":
 		fmt.Print("true")
 		return nil
+	case command == "output -raw billing":
+		fmt.Print(cmp.Or(os.Getenv("BILLING"), "ingest=request"))
+		return nil
+	case command == "output -raw archives":
+		state, err := readState()
+		for _, name := range slices.Sorted(maps.Keys(state.Images)) {
+			if name != "api" {
+				fmt.Print(name + "/" + state.Images[name] + ".zip ")
+			}
+		}
+		return err
 	default:
 		return fmt.Errorf("no command %q", command)
 	}
@@ -121,6 +133,7 @@ func planTerraform(flags map[string]string) error {
 		if err := json.Unmarshal(functions, &plan.Desired); err != nil {
 			return err
 		}
+		maps.Copy(plan.Desired, archives())
 		components := strings.Join(append([]string{"api"}, slices.Sorted(maps.Keys(plan.Desired))...), ",")
 		plan.Desired["api"] = flags["api_image"] + " " + components + " " + strings.NewReplacer("{", "", "}", "", `"`, "").Replace(flags["api_traffic"])
 		encoded, err := json.Marshal(plan)

@@ -2,6 +2,7 @@ package release
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -21,21 +22,10 @@ import (
 	"coldaisle.dev/shared/tooltest"
 )
 
-// standIns are the programs that this test's own binary can be instead, by the
-// name in the variable RELEASE_STAND_IN.
-func standIns() map[string]func([]string) error {
-	return map[string]func([]string) error{"gcloud": runGcloud, "terraform": runTerraform, "deploy": deploy, "page": page}
-}
-
 func TestMain(m *testing.M) {
-	if standIn := standIns()[os.Getenv("RELEASE_STAND_IN")]; standIn != nil {
-		if err := standIn(os.Args[1:]); err != nil {
-			fmt.Fprintln(os.Stderr, "ERROR:", err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	os.Exit(pgtest.Main(m))
+	status := pgtest.Main(m)
+	_ = os.RemoveAll(filepath.Dir(standIn.path))
+	os.Exit(status)
 }
 
 // ownMachine is a person's, where every tool is at hand.
@@ -53,12 +43,47 @@ func images() map[string][]string {
 	}
 }
 
+// standIn is the program that stands in for gcloud, terraform and the others: see standInProgram.
+var standIn struct {
+	sync.Once
+	path string
+	err  error
+}
+
+// standInProgram builds the files of this package that are the stand-ins' as a program of
+// their own. Scripts call it hundreds of times, and this test's own binary, with the race
+// detector and all that it links, takes a second to start.
+func standInProgram(t *testing.T) string {
+	t.Helper()
+	standIn.Do(func() {
+		folder, err := os.MkdirTemp("", "stand-in")
+		standIn.path = filepath.Join(folder, "stand-in")
+		files := map[string]string{"go.mod": "module standin\n\ngo 1.26\n"}
+		for _, name := range []string{"gcloud", "terraform", "pagestate", "standin"} {
+			source, readErr := os.ReadFile(name + "_test.go")
+			err = errors.Join(err, readErr)
+			files[name+".go"] = strings.Replace(string(source), "package release", "package main", 1)
+		}
+		for name, text := range files {
+			err = errors.Join(err, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
+		}
+		build := exec.Command("go", "build", "-o", standIn.path, ".")
+		build.Dir = folder
+		build.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off")
+		output, buildErr := build.CombinedOutput()
+		if standIn.err = errors.Join(err, buildErr); standIn.err != nil {
+			standIn.err = fmt.Errorf("%w\n%s", standIn.err, output)
+		}
+	})
+	must.Do(t, standIn.err)
+	return standIn.path
+}
+
 // machine makes a folder for each image with its programs. tools are real programs
 // by name; the others of the scripts' tools are stand-ins.
 func (c *cloud) machine(t *testing.T, tools map[string]string) map[string]string {
 	t.Helper()
-	self, err := os.Executable()
-	must.Do(t, err)
+	self := standInProgram(t)
 	busybox, _ := exec.LookPath("busybox")
 	folders := map[string]string{}
 	for image, programs := range images() {
@@ -66,10 +91,9 @@ func (c *cloud) machine(t *testing.T, tools map[string]string) map[string]string
 		folders[image] = folder
 		for _, program := range programs {
 			path := filepath.Join(folder, program)
-			text := ""
+			text, err := "", error(nil)
 			if _, ok := standIns()[program]; ok {
-				// Built with the race detector, a program waits a second before it exits.
-				text = fmt.Sprintf("#!/bin/sh\nGORACE=atexit_sleep_ms=0 RELEASE_STAND_IN=%s RELEASE_CLOUD=%s exec %s \"$@\"\n", program, c.URL, self)
+				text = fmt.Sprintf("#!/bin/sh\nRELEASE_STAND_IN=%s RELEASE_CLOUD=%s exec %s \"$@\"\n", program, c.URL, self)
 			}
 			if real, ok := tools[program]; ok {
 				text = real
@@ -87,28 +111,6 @@ func (c *cloud) machine(t *testing.T, tools map[string]string) map[string]string
 	return folders
 }
 
-// version is what a release brings: an image of the API and one of each function,
-// which is known by its name here.
-type version struct {
-	api       string
-	functions map[string]string
-}
-
-// pipeline is a version of ingest and detect with an API.
-func pipeline(api, ingest, detect string) version {
-	return version{api, map[string]string{"ingest": ingest, "detect": detect}}
-}
-
-// first is the version that most tests begin with.
-var first = pipeline("api:1", "ingest:1", "detect:1")
-
-// live is what serves when the version is released.
-func (v version) live() map[string]string {
-	live := maps.Clone(v.functions)
-	live["api"] = v.api
-	return live
-}
-
 // release is one build of cloudbuild.yaml in a workspace of its own, from the step
 // on that takes the lock.
 type release struct {
@@ -118,6 +120,7 @@ type release struct {
 	folder  string
 	folders map[string]string // of programs, by image
 	environ []string
+	answer  string // what a person types
 
 	log logtest.Buffer
 }
@@ -147,7 +150,7 @@ func (r *release) run(image, script string) error {
 	first, _, _ := strings.Cut(script, "\n")
 	interpreter := first[strings.LastIndexAny(first, "/ ")+1:]
 	c := exec.CommandContext(r.t.Context(), filepath.Join(r.folders[image], interpreter), "-c", script)
-	c.Dir, c.Stdout, c.Stderr = r.folder, &r.log, &r.log
+	c.Dir, c.Stdin, c.Stdout, c.Stderr = r.folder, strings.NewReader(r.answer), &r.log, &r.log
 	c.Env = append([]string{"PATH=" + r.folders[image]}, r.environ...)
 	return c.Run()
 }

@@ -40,7 +40,7 @@ type buildOptions struct {
 func main() {
 	s := buildOptions{root: "."}
 	flag.StringVar(&s.base, "base", "gcr.io/distroless/static-debian12:nonroot", "image to build on; by digest where the result must not change with it")
-	flag.StringVar(&s.repository, "repository", "", "where to push to, as terraform output image_repository says")
+	flag.StringVar(&s.repository, "repository", "", "where to push to: REGION-docker.pkg.dev/PROJECT/coldaisle")
 	flag.StringVar(&s.sbom, "sbom", "", "file to write the bill of materials to as well")
 	flag.StringVar(&s.bill, "bill", "", "build nothing, and print the bill of materials of this program")
 	flag.Parse()
