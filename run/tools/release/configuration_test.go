@@ -205,7 +205,7 @@ func checkLiterals(s sources) []string {
 		if !strings.HasPrefix(path, "terraform/") || !strings.HasSuffix(path, ".tf") || strings.HasSuffix(path, "variables.tf") {
 			continue
 		}
-		for _, line := range strings.Split(text, "\n") {
+		for line := range strings.SplitSeq(text, "\n") {
 			line, _, _ = strings.Cut(line, " # ")
 			if regexp.MustCompile(`"[^"]*\b(us|europe|asia|australia|southamerica|northamerica|me|africa)-[a-z]+[0-9]+\b`).MatchString(line) {
 				problems = append(problems, path+" names a region: "+line)

@@ -169,7 +169,7 @@ func runPage(t *testing.T, c *cloud, name string, s pageState, byHand bool) page
 		return c.begin(t, fmt.Sprintf("b%d", 10+n), numbered(n), machine).play(nil)
 	}
 	c.mu.Unlock()
-	self := standInProgram(t)
+	self := must.Get(standIn())(t)
 	terraform, err := filepath.Abs(root + "/terraform")
 	must.Do(t, err)
 	state := filepath.Join(t.TempDir(), "state.json")

@@ -1,6 +1,7 @@
 package release
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,8 +24,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	var err error
+	if standInFolder, err = os.MkdirTemp("", "stand-in"); err != nil {
+		panic(err)
+	}
 	status := pgtest.Main(m)
-	_ = os.RemoveAll(filepath.Dir(standIn.path))
+	_ = os.RemoveAll(standInFolder)
 	os.Exit(status)
 }
 
@@ -43,47 +48,41 @@ func images() map[string][]string {
 	}
 }
 
-// standIn is the program that stands in for gcloud, terraform and the others: see standInProgram.
-var standIn struct {
-	sync.Once
-	path string
-	err  error
-}
+// standIn builds the stand-in, once, into a folder that goes after all tests.
+var (
+	standIn       = sync.OnceValues(buildStandIn)
+	standInFolder string
+)
 
-// standInProgram builds the files of this package that are the stand-ins' as a program of
+// buildStandIn builds the files of this package that are the stand-ins' as a program of
 // their own. Scripts call it hundreds of times, and this test's own binary, with the race
 // detector and all that it links, takes a second to start.
-func standInProgram(t *testing.T) string {
-	t.Helper()
-	standIn.Do(func() {
-		folder, err := os.MkdirTemp("", "stand-in")
-		standIn.path = filepath.Join(folder, "stand-in")
-		files := map[string]string{"go.mod": "module standin\n\ngo 1.26\n"}
-		for _, name := range []string{"gcloud", "terraform", "pagestate", "standin"} {
-			source, readErr := os.ReadFile(name + "_test.go")
-			err = errors.Join(err, readErr)
-			files[name+".go"] = strings.Replace(string(source), "package release", "package main", 1)
-		}
-		for name, text := range files {
-			err = errors.Join(err, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
-		}
-		build := exec.Command("go", "build", "-o", standIn.path, ".")
-		build.Dir = folder
-		build.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off")
-		output, buildErr := build.CombinedOutput()
-		if standIn.err = errors.Join(err, buildErr); standIn.err != nil {
-			standIn.err = fmt.Errorf("%w\n%s", standIn.err, output)
-		}
-	})
-	must.Do(t, standIn.err)
-	return standIn.path
+func buildStandIn() (string, error) {
+	var err error
+	files := map[string]string{"go.mod": "module standin\n\ngo 1.26\n"}
+	for _, name := range []string{"gcloud", "terraform", "pagestate", "standin"} {
+		source, readErr := os.ReadFile(name + "_test.go")
+		err = errors.Join(err, readErr)
+		files[name+".go"] = strings.Replace(string(source), "package release", "package main", 1)
+	}
+	for name, text := range files {
+		err = errors.Join(err, os.WriteFile(filepath.Join(standInFolder, name), []byte(text), 0o600))
+	}
+	program := filepath.Join(standInFolder, "stand-in")
+	build := exec.CommandContext(context.Background(), "go", "build", "-o", program, ".")
+	build.Dir = standInFolder
+	build.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off")
+	if output, buildErr := build.CombinedOutput(); buildErr != nil {
+		err = errors.Join(err, fmt.Errorf("%w\n%s", buildErr, output))
+	}
+	return program, err
 }
 
 // machine makes a folder for each image with its programs. tools are real programs
 // by name; the others of the scripts' tools are stand-ins.
 func (c *cloud) machine(t *testing.T, tools map[string]string) map[string]string {
 	t.Helper()
-	self := standInProgram(t)
+	self := must.Get(standIn())(t)
 	busybox, _ := exec.LookPath("busybox")
 	folders := map[string]string{}
 	for image, programs := range images() {
