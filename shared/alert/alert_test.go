@@ -28,6 +28,7 @@ func TestExceeded(t *testing.T) {
 		"both exactly at the limit":  {50, 50, nil},
 		"temperature over":           {50.01, 50, []alert.Type{alert.Temperature}},
 		"humidity over":              {50, 50.01, []alert.Type{alert.Humidity}},
+		"corrected beyond the range": {135, 50, []alert.Type{alert.Temperature}}, // of a node that measured 125 °C
 		"both over gives two events": {51, 52, []alert.Type{alert.Temperature, alert.Humidity}},
 	}
 	for name, c := range cases {
@@ -89,5 +90,15 @@ func TestThresholdsValidate(t *testing.T) {
 				t.Errorf("Validate() = %v, want valid %t", err, c.valid)
 			}
 		})
+	}
+}
+
+// A correction moves a value by 10 °C at most: what lies further beyond the range is no event.
+func TestEventBeyondAnyCorrection(t *testing.T) {
+	t.Parallel()
+	for _, temperature := range []float64{135.1, 1e9} {
+		if err := alert.Exceeded(at(temperature, 40), alert.Defaults())[0].Validate(); err == nil {
+			t.Errorf("an event of %g °C is valid", temperature)
+		}
 	}
 }

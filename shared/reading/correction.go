@@ -5,11 +5,8 @@ import (
 	"time"
 )
 
-// The greatest offsets of a correction, either way.
-const (
-	MaxTemperatureOffset = 10.0 // °C
-	MaxHumidityOffset    = 30.0 // % relative humidity
-)
+// MaxTemperatureOffset is the greatest offset of a correction in °C, either way.
+const MaxTemperatureOffset = 10.0
 
 // Correction is what is added to the readings of a sensor from a time on, until the next one's.
 type Correction struct {

@@ -11,11 +11,8 @@ import (
 )
 
 const (
-	// CorrectionAhead is how far ahead a new correction must begin. A reading's time may lie two
-	// minutes ahead and a cached correction be one old: until then nobody has read past it.
-	CorrectionAhead = 5 * time.Minute
-	// WithdrawAhead is until how long before its begin a correction can be withdrawn, for the
-	// same reason.
+	// WithdrawAhead is until how long before its begin a correction can be withdrawn. A reading's
+	// time may lie two minutes ahead and a cached status be one old: until then nobody has used it.
 	WithdrawAhead = 4 * time.Minute
 	// MaxCorrections is how many corrections a sensor may have.
 	MaxCorrections = 200
