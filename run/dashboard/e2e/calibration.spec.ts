@@ -23,7 +23,7 @@ test("a correction is added and withdrawn, and an overdue certificate is shown",
   await expectAccessible(page);
   await row.getByRole("button", { name: "Withdraw" }).click();
   await dialog.getByRole("button", { name: "Withdraw" }).click();
-  await expect(page.getByRole("row", { name: /−0\.35 °C .* Withdrawn by .* Withdrawn/ })).toBeVisible();
+  await expect(page.getByRole("row", { name: /−0\.35 °C .*Withdrawn by .* Withdrawn/ })).toBeVisible();
 
   await query(
     `INSERT INTO corrections (customer_id, node_id, from_time, temperature_offset, humidity_offset, due_date, added_by, added_at)
