@@ -1,0 +1,155 @@
+package watch
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/tooltest"
+)
+
+// buffer is what a process prints.
+type buffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// TestMail sends by a real mail server, Debian's python3-aiosmtpd, which is away at first: the
+// error has no password, and the message arrives once the server is there.
+func TestMail(t *testing.T) {
+	t.Parallel()
+	const python = "/usr/bin/python3"
+	if exec.CommandContext(t.Context(), python, "-c", "import aiosmtpd").Run() != nil {
+		tooltest.Missing(t, "python3-aiosmtpd")
+	}
+	address := fmt.Sprintf("127.0.0.1:%d", tooltest.FreePort(t))
+	url := "smtp://ops:hunter22hunter@" + address + "/?from=watch@example.com&to=ana@example.com,ben@example.com&auth=None&encryption=None&usestarttls=No"
+	step := &Step{Name: "mail", URL: url, Timeout: 30 * time.Second}
+	m := message("start", new(hot(41)))
+	m.Title += "\r\nBcc: mallory@example.com" // a room may be called so
+	if _, err := step.act(t.Context(), "Zurich", m); err == nil || strings.Contains(err.Error(), "hunter22") {
+		t.Fatalf("without a server: %v", err)
+	}
+	var received buffer
+	server := exec.CommandContext(t.Context(), python, "-u", "-m", "aiosmtpd", "-n", "-c", "aiosmtpd.handlers.Debugging", "stdout", "-l", address)
+	server.Stdout, server.Stderr = &received, &received
+	must.Do(t, server.Start())
+	t.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		_, err := step.act(t.Context(), "Zurich", m)
+		if err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%v\n%s", err, received.String())
+		}
+	}
+	for deadline := time.Now().Add(time.Minute); strings.Count(received.String(), "END MESSAGE") < 2 && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	text := received.String()
+	for _, want := range []string{"Subject: CRITICAL: Hall A: too hot", "To: ana@example.com", "Incident 41.", "Zurich"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in what the server received:\n%s", want, text)
+		}
+	}
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "Bcc:") {
+			t.Errorf("a header from a room's name: %s", text)
+		}
+	}
+}
+
+// TestFirstMessage goes from nothing to the first message: init asks, test sends. Files with
+// secrets are nobody else's, and a configuration that is there stays.
+func TestFirstMessage(t *testing.T) {
+	t.Parallel()
+	s := &service{}
+	api := httptest.NewServer(s)
+	defer api.Close()
+	var titles buffer
+	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _ = r.Write(&titles) }))
+	defer hook.Close()
+	path := filepath.Join(t.TempDir(), "watch.yaml")
+	answers := Answers{API: api.URL, Name: `The "site"`, Key: "cold_secret", URL: "generic+" + hook.URL + "/hook?template=json"}
+	must.Do(t, Init(t.Context(), path, answers, &http.Client{}))
+	must.Equal(t, "heartbeats", []heartbeat{{Name: answers.Name}}, s.beats)
+	for _, name := range []string{"watch.yaml", "watch.key", "watch.url"} {
+		if info := must.Get(os.Stat(filepath.Join(filepath.Dir(path), name)))(t); info.Mode().Perm()&0o007 != 0 {
+			t.Errorf("everybody may use %s: %v", name, info.Mode())
+		}
+	}
+	c := must.Get(Load(path, nil))(t)
+	must.Do(t, Test(t.Context(), c))
+	if !strings.Contains(titles.String(), `Test of The \"site\"`) {
+		t.Errorf("received %s", titles.String())
+	}
+	if err := Init(t.Context(), path, answers, &http.Client{}); err == nil || !strings.Contains(err.Error(), "already") {
+		t.Errorf("again: %v", err)
+	}
+	refused := answers
+	refused.URL = "carrier-pigeon://hunter22@coop"
+	if err := Init(t.Context(), path+"2", refused, &http.Client{}); err == nil || strings.Contains(err.Error(), "hunter22") {
+		t.Errorf("an unknown service: %v", err)
+	}
+}
+
+// TestDoctor asks what would happen now, and why not.
+func TestDoctor(t *testing.T) {
+	t.Parallel()
+	api := httptest.NewServer(&service{sensors: []sensor{{ID: "n1", Name: "Rack 1", RoomID: 1}}})
+	defer api.Close()
+	path := configure(t, api.URL, `
+  - {name: hall-b, rooms: [Hall B], command: [/bin/true]}
+  - {name: later, after: 10m, command: [/bin/true], hours: [Mon-Fri 08:00-18:00], zone: Europe/Zurich}
+  - {name: now, severity: critical, command: [/bin/true]}
+gateway: /nowhere/socket
+shutdowns:
+  - {name: off, room: Hall A, above: 35, for: 10m, stages: [{name: all, command: [/bin/true]}]}
+`)
+	c := must.Get(Load(path, nil))(t)
+	now := time.Date(2026, 3, 2, 2, 0, 0, 0, time.UTC)
+	var out bytes.Buffer
+	must.Do(t, Doctor(t.Context(), c, &http.Client{}, Question{"Hall A", "too_hot", "critical"}, now, &out))
+	for _, want := range []string{
+		"The API answers.", "The gateway does not answer: ", "CRITICAL: Hall A: too hot", `hall-b: no, its rooms are ["Hall B"]`,
+		"later: at Mon 2026-03-02 08:00:00 CET", "now: at once", "shutdown off: no, the gateway of this machine does not answer",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+	if _, err := os.Stat(filepath.Join(c.State, journalFile)); err == nil {
+		t.Error("it wrote a journal")
+	}
+	c.Steps = c.Steps[:1]
+	if err := Doctor(t.Context(), c, &http.Client{}, Question{"Hall A", "too_hot", "critical"}, now, &out); err == nil || err.Error() != "nobody would be told" {
+		t.Errorf("%v", err)
+	}
+	for _, q := range []Question{{"Hall Z", "too_hot", "critical"}, {"Hall A", "too_loud", "critical"}} {
+		if err := Doctor(t.Context(), c, &http.Client{}, q, now, &out); err == nil {
+			t.Errorf("%v is answered", q)
+		}
+	}
+}
