@@ -17,7 +17,9 @@ func TestRefused(t *testing.T) {
 	open := filepath.Join(t.TempDir(), "open")
 	must.Do(t, os.WriteFile(open, []byte("ntfy://secret"), 0o604)) //nolint:gosec // everybody may read it, which is refused
 	must.Do(t, os.Chmod(open, 0o604))                              //nolint:gosec // the same
-	for name, c := range map[string]struct{ steps, want string }{  // the steps begin in line 5
+	const step = "  - {name: a, command: [/bin/true]}\n"
+	const protected = step + "gateway: /run/live\nshutdowns:\n  - name: d\n"
+	for name, c := range map[string]struct{ steps, want string }{ // the steps begin in line 5
 		"unknown setting":     {"  - {name: a, command: [/bin/true]}\n  - name: b\n    comand: [/bin/true]", "line 7: field comand"},
 		"unknown scheme":      {"  - name: a\n    url: carrier-pigeon://hunter22@coop", "line 6: url"},
 		"unknown zone":        {"  - name: a\n    command: [/bin/true]\n    hours: [Mon-Fri 08:00-18:00]\n    zone: Europe/Atlantis", "line 8: zone"},
@@ -33,6 +35,13 @@ func TestRefused(t *testing.T) {
 		"no such command":     {"  - name: a\n    command: [/bin/no-such-command]", "line 6: command"},
 		"secret for everyone": {"  - name: a\n    url_file: " + open, "line 6: url_file"},
 		"no steps":            {"  []", "line 5: steps"},
+		"no gateway":          {step + "shutdowns:\n  - {name: d, room: Hall A, above: 35, for: 10m, stages: [{command: [/bin/true]}]}", "line 1: gateway"},
+		"room of a shutdown":  {protected + "    room: Hall Z\n    above: 35\n    for: 10m\n    stages: [{command: [/bin/true]}]", `line 9: no room is called "Hall Z"`},
+		"a low limit":         {protected + "    room: Hall A\n    above: 20\n    for: 10m\n    stages: [{command: [/bin/true]}]", "line 10: above"},
+		"for no time":         {protected + "    room: Hall A\n    above: 35\n    stages: [{command: [/bin/true]}]", "line 8: for"},
+		"no stages":           {protected + "    room: Hall A\n    above: 35\n    for: 10m", "line 8: stages"},
+		"stages out of order": {protected + "    room: Hall A\n    above: 35\n    for: 10m\n    stages:\n      - {after: 5m, command: [/bin/true]}\n      - {after: 1m, command: [/bin/true]}", "line 14: after"},
+		"stage's command":     {protected + "    room: Hall A\n    above: 35\n    for: 10m\n    stages:\n      - {name: all}", "line 13: command"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

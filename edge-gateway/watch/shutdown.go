@@ -116,7 +116,10 @@ func (s *state) due(d *Shutdown, here *site, l *live, away bool, now time.Time) 
 	run := s.Shutdowns[d.Name]
 	var of *told
 	for _, k := range s.Incidents {
-		if deref(k.Incident.RoomID) == d.room && k.Incident.Cause == incident.TooHot && !k.Incident.Drill {
+		if deref(k.Incident.RoomID) != d.room || k.Incident.Cause != incident.TooHot || k.Incident.Drill {
+			continue
+		}
+		if of == nil || run != nil && k.Incident.ID == run.IncidentID { // no stage twice, should there be two
 			of = k
 		}
 	}

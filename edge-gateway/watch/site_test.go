@@ -319,6 +319,9 @@ func TestNight(t *testing.T) {
 				t.Errorf("%s: %q", want, got)
 			}
 		}
+		if n := len(w.service.beats); n < 45 || n > 60 { // 72 minutes, of which 25 without the uplink
+			t.Errorf("%d heartbeats", n)
+		}
 		if again := w.with("told", "judged on site"); len(again) > 0 {
 			t.Errorf("told again: %q", again)
 		}
