@@ -82,12 +82,18 @@ func TestNobodyWouldBeWoken(t *testing.T) {
 		}
 		return strings.Join(all, "\n")
 	}
+	tag := func() string { return s.call(t, a.token, http.MethodGet, "/api/v1/overview", "").header.Get("ETag") }
 	must.Equal(t, "without a watch", "", problems())
 	beat("Zurich", 3, 299)
 	must.Equal(t, "well", "Zurich ok: -", problems())
 	s.execute(t, `UPDATE watches SET heartbeat_at = heartbeat_at - interval '20 minutes 5 seconds' WHERE customer_id = $1`, a.id)
 	must.Equal(t, "silent", "Zurich silent: Nobody would be woken: the watch of Zurich has been silent for 20 min", problems())
+	ill := tag()
+	s.call(t, a.token, http.MethodGet, "/api/v1/overview", "").has(t, 200, `"watch_problems":["Nobody would be woken: the watch of Zurich has been silent for 20 min"]`)
 	beat("Bern", 400, 0)
+	if tag() == ill {
+		t.Error("a page that polls does not hear of another watch")
+	}
 	must.Equal(t, "two", "Bern not_reading: Nobody would be woken: the watch of Bern has not read the incidents for 6 min\n"+
 		"Zurich silent: Nobody would be woken: the watch of Zurich has been silent for 20 min", problems())
 	beat("Zurich", 3, 0)

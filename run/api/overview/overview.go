@@ -5,10 +5,13 @@ package overview
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"net/http"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -29,6 +32,8 @@ import (
 type Head struct {
 	Time  rest.Time  `json:"time" doc:"Time of the answer, UTC." example:"2026-03-01T12:00:00Z"`
 	Probe probeState `json:"probe" doc:"How late the probe is, a reading that the service itself publishes each minute."`
+	// WatchProblems is for callers of all rooms.
+	WatchProblems []string `json:"watch_problems" nullable:"false" doc:"What is wrong with the programs on site that call people, in words; empty while all is well, and without one." example:"[\"Nobody would be woken: the watch of Zurich has been silent for 20 min\"]"`
 }
 
 type probeState struct {
@@ -150,14 +155,23 @@ func (h *Handlers) overview(ctx context.Context, in *input) (*huma.StreamRespons
 		return nil, fmt.Errorf("wait for another overview: %w", ctx.Err())
 	}
 	now := h.clock()
-	if err := h.refresh(ctx, v, customer, now); err != nil {
+	err := h.refresh(ctx, v, customer, now)
+	if err != nil {
 		return nil, err
 	}
-	first, err := rest.Encode(v.head(now))
+	head := v.head(now)
+	if head.WatchProblems, err = h.watchProblems(ctx, customer, now); err != nil {
+		return nil, err
+	}
+	first, err := rest.Encode(head)
 	if err != nil {
 		return nil, err
 	}
 	tag, second := v.tag, v.body
+	if len(head.WatchProblems) > 0 { // the page must hear of each
+		hash := sha256.Sum256([]byte(strings.Join(head.WatchProblems, "\n")))
+		tag = strings.TrimSuffix(tag, `"`) + hex.EncodeToString(hash[:4]) + `"`
+	}
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		hc.SetHeader("Cache-Control", "private, no-cache")
 		hc.SetHeader("ETag", tag)
@@ -171,6 +185,21 @@ func (h *Handlers) overview(ctx context.Context, in *input) (*huma.StreamRespons
 			_, _ = hc.BodyWriter().Write(part) // the client may have gone
 		}
 	}}, nil
+}
+
+func (h *Handlers) watchProblems(ctx context.Context, customer int64, now time.Time) ([]string, error) {
+	if store.RoomsOf(ctx) != nil {
+		return []string{}, nil
+	}
+	found, err := accounts.New(h.store).Watches(ctx, customer)
+	problems := accounts.WatchProblems(found, now)
+	words := []string{}
+	for _, w := range found {
+		if problem, ok := problems[w.ID]; ok {
+			words = append(words, problem)
+		}
+	}
+	return words, err
 }
 
 // build rebuilds the overview.

@@ -13,16 +13,8 @@ import (
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/input"
 	"coldaisle.dev/run/api/rest"
-	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/accounts"
-)
-
-// A watch reports each minute and polls without a pause, and a message is sent within its
-// timeout. What is older than these has failed.
-const (
-	silentAfter  = 3 * time.Minute
-	waitingAfter = 5 * time.Minute
 )
 
 // Handlers answer the operations.
@@ -92,40 +84,17 @@ func (h *Handlers) report(ctx context.Context, in *rest.Body[heartbeat]) (*struc
 func (h *Handlers) list(ctx context.Context, _ *struct{}) ([]watch, error) {
 	found, err := accounts.New(h.DB).Watches(ctx, auth.Caller(ctx))
 	now := h.Clock()
-	well := 0
-	for _, w := range found {
-		if state, _ := stateOf(w, now); state == "ok" {
-			well++
-		}
-	}
+	problems := accounts.WatchProblems(found, now)
 	return rest.List(found, func(w accounts.Watch) watch {
 		shown := watch{
 			ID: w.ID, Name: w.Name, HeartbeatAt: rest.UTC(w.HeartbeatAt), PolledAt: rest.UTC(w.PolledAt), SucceededAt: rest.OptionalUTC(w.SucceededAt),
 		}
-		var trouble string
-		if shown.State, trouble = stateOf(w, now); trouble != "" {
-			problem := "Nobody would be woken: the watch of " + w.Name + trouble
-			if well > 0 {
-				problem = "The watch of " + w.Name + trouble
-			}
+		shown.State, _ = w.State(now)
+		if problem, ok := problems[w.ID]; ok {
 			shown.Problem = &problem
 		}
 		return shown
 	}), err
-}
-
-// stateOf returns a watch's state, and what is wrong as the end of a sentence.
-func stateOf(w accounts.Watch, now time.Time) (state, trouble string) {
-	switch {
-	case now.Sub(w.HeartbeatAt) >= silentAfter:
-		return "silent", " has been silent for " + incident.InWords(now.Sub(w.HeartbeatAt))
-	case now.Sub(w.PolledAt) >= silentAfter:
-		return "not_reading", " has not read the incidents for " + incident.InWords(now.Sub(w.PolledAt))
-	case w.WaitingAt != nil && now.Sub(*w.WaitingAt) >= waitingAfter:
-		return "not_sending", " has not been able to send a message for " + incident.InWords(now.Sub(*w.WaitingAt))
-	default:
-		return "ok", ""
-	}
 }
 
 func (h *Handlers) remove(ctx context.Context, in *watchPath) (*struct{}, error) {

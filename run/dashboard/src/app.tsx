@@ -26,6 +26,7 @@ const PredictionsPage = chunk("page", () => import("./pages/predictions"));
 const GatewaysPage = chunk("page", () => import("./pages/gateways"));
 const PersonsPage = chunk("page", () => import("./pages/persons"));
 const KeysPage = chunk("page", () => import("./pages/keys"));
+const WatchesPage = chunk("page", () => import("./pages/watches"));
 const AuditPage = chunk("page", () => import("./pages/audit"));
 const WallPage = chunk("page", () => import("./pages/wall"));
 const AccountPage = chunk("page", () => import("./pages/account"));
@@ -75,6 +76,7 @@ export function App() {
             <Route path="/gateways" component={GatewaysPage} />
             <Route path="/persons" component={PersonsPage} />
             <Route path="/keys" component={KeysPage} />
+            <Route path="/watches" component={WatchesPage} />
             <Route path="/audit" component={AuditPage} />
             <Route path="/account" component={AccountPage} />
             <Route path="/report" component={ReportPage} />
@@ -95,7 +97,7 @@ const navigation = [
 
 const settings = [
   ["/settings", "Display"], ["/rules", "Rules"], ["/maintenance", "Maintenance"], ["/gateways", "Gateways"],
-  ["/persons", "Persons"], ["/keys", "API keys"], ["/audit", "Audit log"], ["/account", "Account"], ["/setup", "First steps"],
+  ["/persons", "Persons"], ["/keys", "API keys"], ["/watches", "Watches"], ["/audit", "Audit log"], ["/account", "Account"], ["/setup", "First steps"],
 ] as const;
 
 function Header() {

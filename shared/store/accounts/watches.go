@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/store"
 )
 
@@ -20,6 +21,46 @@ type Watch struct {
 	PolledAt    time.Time  // when it last read the incidents
 	SucceededAt *time.Time // when a message was last sent; nil: never
 	WaitingAt   *time.Time // since when the oldest message waits that should have been sent; nil: none does
+}
+
+// A watch reports each minute and polls without a pause, and a message is sent within its
+// timeout. What is older than these has failed.
+const (
+	watchSilentAfter  = 3 * time.Minute
+	watchWaitingAfter = 5 * time.Minute
+)
+
+// State returns a watch's state as the API names it, and what is wrong as the end of a sentence.
+func (w Watch) State(now time.Time) (state, trouble string) {
+	switch {
+	case now.Sub(w.HeartbeatAt) >= watchSilentAfter:
+		return "silent", " has been silent for " + incident.InWords(now.Sub(w.HeartbeatAt))
+	case now.Sub(w.PolledAt) >= watchSilentAfter:
+		return "not_reading", " has not read the incidents for " + incident.InWords(now.Sub(w.PolledAt))
+	case w.WaitingAt != nil && now.Sub(*w.WaitingAt) >= watchWaitingAfter:
+		return "not_sending", " has not been able to send a message for " + incident.InWords(now.Sub(*w.WaitingAt))
+	default:
+		return "ok", ""
+	}
+}
+
+// WatchProblems words what is wrong with each of a customer's watches, by their ids. Nobody would
+// be woken where none is well.
+func WatchProblems(watches []Watch, now time.Time) map[int64]string {
+	problems := map[int64]string{}
+	for _, w := range watches {
+		if _, trouble := w.State(now); trouble != "" {
+			problems[w.ID] = "he watch of " + w.Name + trouble
+		}
+	}
+	begin := "T"
+	if len(problems) == len(watches) {
+		begin = "Nobody would be woken: t"
+	}
+	for id, problem := range problems {
+		problems[id] = begin + problem
+	}
+	return problems
 }
 
 const watchColumns = `id, name, heartbeat_at, polled_at, succeeded_at, waiting_at`

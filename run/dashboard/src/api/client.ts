@@ -12,6 +12,7 @@ export type Gateway = Schemas["Gateway"];
 export type Person = Schemas["ListedPerson"];
 export type Invitation = Schemas["InvitationFields"];
 export type ApiKey = Schemas["ApiKey"];
+export type Watch = Schemas["Watch"];
 export type LoggedChange = Schemas["LoggedChange"];
 export type DiscoveredNode = Schemas["DiscoveredNode"];
 export type Reading = Schemas["ReadingBody"];

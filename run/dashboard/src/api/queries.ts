@@ -58,6 +58,7 @@ export const keys = {
   persons: ["persons"] as const,
   invitations: ["invitations"] as const,
   apiKeys: ["api-keys"] as const,
+  watches: ["watches"] as const,
   audit: ["audit"] as const,
 };
 

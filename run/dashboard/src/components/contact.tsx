@@ -6,6 +6,7 @@ import { serviceTime } from "../api/time";
 import { timeOfDay } from "../logic/format";
 import { messageOf } from "../api/client";
 import { StatusMark } from "./states";
+import { WatchNotice } from "./watches";
 
 /** Two answers that did not come, and a little. */
 const patience = 40_000;
@@ -26,7 +27,7 @@ export function useLostContact(): number | null {
 export function ContactNotice() {
   const { error, refetch, isFetching } = useOverview();
   const lost = useLostContact();
-  if (lost === null) return null;
+  if (lost === null) return <WatchNotice />;
   return (
     <div class="notice" role="alert">
       <p><StatusMark kind="offline" /> No contact since {timeOfDay(lost)}. What you see was so then. {error !== null && messageOf(error)}</p>

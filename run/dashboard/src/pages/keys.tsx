@@ -61,7 +61,7 @@ export default function KeysPage() {
   );
 }
 
-const scopes = { read: "Read", write: "Read and change", watch: "Read and call people" } as const;
+const scopes = { read: "Read", write: "Read and change", watch: "Wake people: read and take incidents" } as const;
 
 function CreateKey({ onClose }: { onClose: () => void }) {
   const queries = useQueryClient();
