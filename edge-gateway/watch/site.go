@@ -43,8 +43,8 @@ type site struct {
 	Sensors []sensor         `json:"sensors"`
 	Rules   []rule           `json:"rules"`
 	Windows []window         `json:"windows"`
-	// Corrections are those of sensors, by their ids, oldest first.
-	Corrections map[string][]correction `json:"corrections,omitempty"`
+	// Corrections are those of the last day, and later ones.
+	Corrections []correction `json:"corrections"`
 }
 
 // sensor is a sensor of the overview.
@@ -83,8 +83,9 @@ type window struct {
 	SensorID  *string        `json:"sensor_id"`
 }
 
-// correction is what is added to a sensor's values from a time on.
+// correction is one of a sensor as the API answers it.
 type correction struct {
+	SensorID    string    `json:"sensor_id"`
 	From        time.Time `json:"from"`
 	Temperature float64   `json:"temperature_offset"` // °C
 	Humidity    float64   `json:"humidity_offset"`    // %
@@ -123,15 +124,16 @@ func (s *site) silenced(room int64, now time.Time) bool {
 	})
 }
 
-// correct returns a reading's values as the service would store them.
+// correct returns a reading's values as the service stores them.
 func (s *site) correct(node string, p incident.Point) incident.Point {
-	for _, c := range slices.Backward(s.Corrections[node]) {
-		if !p.Time.Before(c.From) {
-			p.Temperature += c.Temperature
-			p.Humidity = min(max(p.Humidity+c.Humidity, reading.MinHumidity), reading.MaxHumidity)
-			break
+	var own reading.Corrections
+	for _, c := range s.Corrections {
+		if c.SensorID == node {
+			own = append(own, reading.Correction{From: c.From, Temperature: c.Temperature, Humidity: c.Humidity})
 		}
 	}
+	slices.SortFunc(own, func(a, b reading.Correction) int { return b.From.Compare(a.From) }) // newest first
+	p.Temperature, p.Humidity = own.Values(p.Time, p.Temperature, p.Humidity)
 	return p
 }
 
@@ -518,7 +520,11 @@ func (c *client) rules(ctx context.Context, into *site) error {
 	if _, err := c.get(ctx, "/api/v1/maintenance", &windows); err != nil {
 		return err
 	}
-	into.Rules, into.Windows = rules, windows
+	var corrections []correction
+	if _, err := c.get(ctx, "/api/v1/corrections", &corrections); err != nil {
+		return err
+	}
+	into.Rules, into.Windows, into.Corrections = rules, windows, corrections
 	return nil
 }
 

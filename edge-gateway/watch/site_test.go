@@ -545,9 +545,8 @@ func stuck(points []incident.Point) []incident.Point {
 }
 
 func corrected(_ *Shutdown, _ *state, here *site, l *live, _ *bool) {
-	here.Corrections = map[string][]correction{}
 	for id, points := range l.points {
-		here.Corrections[id] = []correction{{From: points[0].Time, Temperature: -2}}
+		here.Corrections = append(here.Corrections, correction{id, points[0].Time, -2, 0}, correction{id, points[0].Time.Add(-time.Hour), 9, 0})
 		for i := range points {
 			points[i] = here.correct(id, points[i])
 		}
