@@ -19,6 +19,7 @@ const pages = [
   { name: "predictions", path: "/predictions", ready: "canvas" },
   { name: "gateways", path: "/gateways", ready: ".empty" },
   { name: "keys", path: "/keys", ready: ".empty" },
+  { name: "watches", path: "/watches", ready: ".empty" },
   { name: "audit", path: "/audit", ready: "table" },
   { name: "account", path: "/account", ready: "form" },
   { name: "report", path: "/report", ready: ".report" },
