@@ -14,7 +14,7 @@ const nothing: Overview["sentence"] = {
 function overview(sensors: LiveSensor[], more: Partial<Overview> = {}): Overview {
   const states = (state: string) => sensors.filter((one) => one.state === state).length;
   return {
-    time: "2026-03-01T12:00:10Z", probe: { late: false, lateness_s: 0, published: null }, sentence: nothing,
+    time: "2026-03-01T12:00:10Z", probe: { late: false, lateness_s: 0, published: null }, watch_problems: [], sentence: nothing,
     rooms: [{ id: 1, name: "Hall C", state: "silent" }, { id: 2, name: "Hall A", state: "ok" }],
     limits: [[limit(50)]], sparkline_start: "2026-02-28T12:30:00Z", sensors, incidents: [],
     incident_counts: { lasting: 0, open: 0, taken: 0, silenced: 0, unseen: 0, to_be_seen: 0 },
