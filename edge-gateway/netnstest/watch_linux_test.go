@@ -118,7 +118,7 @@ func TestWatchAlone(t *testing.T) {
 			t.Cleanup(func() { _ = server.Close() })
 
 			folder := t.TempDir()
-			socket := filepath.Join(must.Get(os.MkdirTemp("", "live"))(t), "socket") // a short path
+			socket := filepath.Join(must.Get(os.MkdirTemp("", "live"))(t), "socket") //nolint:usetesting // a short path
 			t.Cleanup(func() { _ = os.RemoveAll(filepath.Dir(socket)) })
 			machine.startGateway("LIVE_SOCKET="+socket, "MDNS=false")
 			written := filepath.Join(folder, "told")

@@ -41,7 +41,7 @@ func Doctor(ctx context.Context, c *Config, transport *http.Client, q Question, 
 	}
 	var room int64
 	for id, name := range w.site.Rooms {
-		if q.Room == name || q.Room == fmt.Sprint(id) {
+		if q.Room == name || q.Room == strconv.FormatInt(id, 10) {
 			room = id
 		}
 	}

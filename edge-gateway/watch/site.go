@@ -28,7 +28,7 @@ const (
 	pointsKept     = incident.Reach + incident.RateReach
 	judgedKept     = 24 * time.Hour // to recognise what the service tells late
 	liveTimeout    = 5 * time.Second
-	wholeSeconds   = 2 * time.Second // the overview has times in whole seconds
+	rounding       = 2 * time.Second // the overview has times in whole seconds
 	blind          = incident.Cause("blind")
 	blindTitle     = "Nobody watches the site"
 	judgedOnSite   = " (judged on site)"
@@ -423,7 +423,7 @@ func (w *Watch) away(now time.Time) string {
 			if shown.Sub(p.Time) <= unseenAfter {
 				continue
 			}
-			if s.Timestamp == nil || p.Time.Sub(*s.Timestamp) >= wholeSeconds {
+			if s.Timestamp == nil || p.Time.Sub(*s.Timestamp) >= rounding {
 				return "the service does not have what " + cmp.Or(s.Name, s.ID) + " measured " + incident.InWords(now.Sub(p.Time)) + " ago"
 			}
 			break
@@ -489,7 +489,7 @@ func (w *Watch) refresh(ctx context.Context) {
 				rulesAt = now
 			}
 		}
-		if w.complain(ctx, "what judging on site needs is not read", err) {
+		if w.complain(ctx, "reading rules and sensors", err) {
 			continue
 		}
 		if seen != nil {
@@ -506,7 +506,7 @@ func (w *Watch) refresh(ctx context.Context) {
 		if err == nil {
 			err = keep.File(filepath.Join(w.config.State, siteFile), text)
 		}
-		w.complain(ctx, "what judging on site needs is not kept", err)
+		w.complain(ctx, "keeping rules and sensors", err)
 	}
 }
 

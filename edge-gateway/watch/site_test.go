@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -175,7 +176,7 @@ func (l lines) WithAttrs(attrs []slog.Attr) slog.Handler {
 func (l lines) Handle(_ context.Context, r slog.Record) error {
 	text := time.Now().UTC().Format("15:04:05 ") + r.Message
 	add := func(a slog.Attr) bool {
-		if slices.Contains([]string{"step", "title", "because", "shutdown", "stage", "result"}, a.Key) {
+		if slices.Contains([]string{"step", "title", "because", "what", "shutdown", "stage", "result"}, a.Key) {
 			text += fmt.Sprintf(" %s=%q", a.Key, a.Value.String())
 		}
 		return true
@@ -213,9 +214,9 @@ func until(clock string) {
 }
 
 // node sends a sensor's reading.
-func (w *world) node(sensor int, celsius float64) {
+func (w *world) node(ctx context.Context, sensor int, celsius float64) {
 	body := fmt.Sprintf(`{"id":"%d","node_id":"n%d","temperature":%.2f,"humidity":%.2f}`, time.Now().UnixNano(), sensor, celsius, 40+rand.Float64()) //nolint:gosec // a test
-	request := httptest.NewRequestWithContext(context.Background(), http.MethodPost, "/api/v1/message", bytes.NewReader([]byte(body)))
+	request := httptest.NewRequestWithContext(context.WithoutCancel(ctx), http.MethodPost, "/api/v1/message", bytes.NewReader([]byte(body)))
 	w.site.ServeHTTP(httptest.NewRecorder(), request)
 }
 
@@ -239,7 +240,7 @@ func newWorld(t *testing.T, steps string, heat func(now time.Time, sensor int) f
 			pause(ctx, time.Duration(i)*7*time.Second)
 			for ; ctx.Err() == nil; pause(ctx, 30*time.Second) {
 				if celsius := w.heat(time.Now().UTC(), i); celsius > 0 {
-					w.node(i, celsius)
+					w.node(ctx, i, celsius)
 				}
 			}
 		})
@@ -414,8 +415,8 @@ func TestShutdownOrder(t *testing.T) {
 			for n := range 2 + rand.IntN(5) { //nolint:gosec // a test
 				after += time.Duration(rand.IntN(3)) * time.Minute                        //nolint:gosec // the same
 				script := fmt.Sprintf("echo %d >> %s; exit %d", n, written, rand.IntN(2)) //nolint:gosec // the same
-				d.Stages = append(d.Stages, Stage{Name: fmt.Sprint(n), After: after, Command: []string{"/bin/sh", "-c", script}, Timeout: time.Minute})
-				want = append(want, fmt.Sprint(n))
+				d.Stages = append(d.Stages, Stage{Name: strconv.Itoa(n), After: after, Command: []string{"/bin/sh", "-c", script}, Timeout: time.Minute})
+				want = append(want, strconv.Itoa(n))
 			}
 			w := &Watch{
 				config: &Config{State: t.TempDir(), Steps: []Step{{Name: "a", zone: time.UTC}}, Shutdowns: []Shutdown{*d}}, clock: time.Now, log: logging.Discard(),

@@ -74,7 +74,7 @@ func Open(ctx context.Context, c *Config, transport *http.Client, clock func() t
 
 // read reads a file of the watch's folder, unless it is not there.
 func (c *Config) read(name string, into any) error {
-	text, err := os.ReadFile(filepath.Join(c.State, name))
+	text, err := os.ReadFile(filepath.Join(c.State, name)) //nolint:gosec // the folder is the operator's
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -165,7 +165,7 @@ func (w *Watch) report(ctx context.Context) {
 			beat.LastPoll = 0 // it has just started
 		}
 		w.mu.Unlock()
-		w.complain(ctx, "heartbeats fail", w.client.heartbeat(ctx, beat))
+		w.complain(ctx, "heartbeat", w.client.heartbeat(ctx, beat))
 	}
 }
 
@@ -175,7 +175,7 @@ func (w *Watch) complain(ctx context.Context, what string, err error) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err != nil && ctx.Err() == nil && !w.complaints[what] {
-		w.log.WarnContext(ctx, what, "error", err.Error())
+		w.log.WarnContext(ctx, "failed, tried again", "what", what, "error", err.Error())
 	}
 	w.complaints[what] = err != nil
 	return err != nil
@@ -200,7 +200,7 @@ func (w *Watch) follow(ctx context.Context) {
 			w.gap(ctx)
 			reconciled, err = time.Time{}, nil
 		}
-		if w.complain(ctx, "the API does not answer", err) {
+		if w.complain(ctx, "reading incidents", err) {
 			pause(ctx, apiRetry)
 		}
 	}
