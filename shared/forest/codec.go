@@ -86,14 +86,12 @@ func (f *Regression) AppendBinary(b []byte) ([]byte, error) {
 	for _, edges := range f.quantiser.edges {
 		b = artifact.AppendFloat64(append(b, uint8(len(edges))), edges...) //nolint:gosec // at most maxBins-1
 	}
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(f.trees))) //nolint:gosec // at most maxTrees
-	for _, tree := range f.trees {
-		for _, n := range tree { // which lie in the order of writing
-			if n.leaf {
-				b = binary.LittleEndian.AppendUint32(append(b, leafTag), n.content)
-			} else {
-				b = append(b, n.feature+1, n.bin)
-			}
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(f.roots))) //nolint:gosec // at most maxTrees
+	for _, n := range f.nodes {                                   // which lie in the order of writing
+		if n.isLeaf() {
+			b = binary.LittleEndian.AppendUint32(append(b, leafTag), n.content())
+		} else {
+			b = append(b, n.feature()+1, n.bin())
 		}
 	}
 	return b, nil
@@ -121,30 +119,32 @@ func ReadRegression(r *artifact.Reader) *Regression {
 		if r.Err() != nil {
 			break
 		}
-		f.trees = append(f.trees, readRegressionNode(r, nil, columns, 0))
+		f.roots = append(f.roots, uint32(len(f.nodes))) //nolint:gosec // bounded by the bytes read
+		f.readNode(r, 0)
 	}
 	return f
 }
 
-func readRegressionNode(r *artifact.Reader, tree []regressionNode, columns, level int) []regressionNode {
-	at := len(tree)
+func (f *Regression) readNode(r *artifact.Reader, level int) {
+	at := len(f.nodes)
 	tag := int(r.Byte())
 	if tag == leafTag {
-		n := regressionNode{content: r.Uint32(), leaf: true}
+		n := newLeaf(r.Uint32())
 		if v := n.value(); math.IsNaN(v) || math.IsInf(v, 0) {
 			r.Fail("a leaf of %g", v)
 		}
-		return append(tree, n)
+		f.nodes = append(f.nodes, n)
+		return
 	}
 	bin := r.Byte()
-	if tag > columns || level >= deepest {
+	if tag > f.Columns() || level >= deepest {
 		r.Fail("a split of feature %d on level %d", tag-1, level)
 	}
 	if r.Err() != nil {
-		return tree
+		return
 	}
-	tree = append(tree, regressionNode{feature: uint8(tag - 1), bin: bin}) //nolint:gosec // at most MaxColumns
-	tree = readRegressionNode(r, tree, columns, level+1)
-	tree[at].content = uint32(len(tree)) //nolint:gosec // bounded by the bytes read
-	return readRegressionNode(r, tree, columns, level+1)
+	f.nodes = append(f.nodes, 0)
+	f.readNode(r, level+1)
+	f.nodes[at] = newSplit(uint32(len(f.nodes)), uint8(tag-1), bin) //nolint:gosec // bounded by the bytes read; at most MaxColumns
+	f.readNode(r, level+1)
 }

@@ -78,10 +78,10 @@ func (g *regressionGrower) grow(random *rand.Rand) []regressionNode {
 // split adds the node of some members, and all below it.
 func (g *regressionGrower) split(members []sample, total binStats) {
 	node := len(g.nodes)
-	g.nodes = append(g.nodes, regressionNode{})
+	g.nodes = append(g.nodes, 0)
 	best := g.choose(members, total)
 	if best.feature < 0 {
-		g.nodes[node] = regressionNode{content: math.Float32bits(float32(g.leafValue(members, total))), leaf: true}
+		g.nodes[node] = newLeaf(math.Float32bits(float32(g.leafValue(members, total))))
 		return
 	}
 	left := 0
@@ -92,11 +92,7 @@ func (g *regressionGrower) split(members []sample, total binStats) {
 		}
 	}
 	g.split(members[:left], best.left)
-	g.nodes[node] = regressionNode{
-		content: uint32(len(g.nodes)), //nolint:gosec // fewer than twice the rows
-		feature: uint8(best.feature),  //nolint:gosec // at most MaxColumns
-		bin:     best.bin,
-	}
+	g.nodes[node] = newSplit(uint32(len(g.nodes)), uint8(best.feature), best.bin) //nolint:gosec // fewer than twice the rows; at most MaxColumns
 	g.split(members[left:], binStats{sum: total.sum - best.left.sum, weight: total.weight - best.left.weight})
 }
 
