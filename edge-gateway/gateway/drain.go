@@ -148,7 +148,7 @@ func (d *drain) publish(ctx context.Context, backlog []outbox.Message) int {
 	messages := make([]Message, 0, len(backlog))
 	for _, m := range backlog {
 		age := signer.retime(&m)
-		encoded := encode(wire.Data{Reading: m.Reading, Recent: d.recent(m)})
+		encoded := encode(wire.Data{Reading: m.Reading, Recent: d.recent(m)}, dataLimit(m.Reading.NodeID, m.Enrolment))
 		messages = append(messages, signer.message(m.Reading, encoded, age, m.Enrolment))
 	}
 	limited, cancel := context.WithTimeout(ctx, publishLimit)

@@ -149,7 +149,7 @@ func (q *requests) prepare(measured reading.Reading, age time.Duration, address 
 	timed = q.nodes.record(measured, age, address, now, scratch)
 	timed.age = max(0, now.Sub(timed.Time))
 	timed.uptime = q.sender.signer.boot.Uptime() - now.Sub(timed.Time)
-	encoded = encode(wire.Data{Reading: timed.Reading, Recent: timed.recent})
+	encoded = encode(wire.Data{Reading: timed.Reading, Recent: timed.recent}, dataLimit(timed.NodeID, q.sender.signer.enrolmentID()))
 	timed.recent = reading.Window{} // it lies in the buffer
 	return timed, encoded
 }

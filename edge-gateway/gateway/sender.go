@@ -13,8 +13,9 @@ import (
 	"coldaisle.dev/shared/wire"
 )
 
-// maxMessage is the most bytes of a message of topic data (contract 9.1).
-const maxMessage = 2500
+// maxMessage is the most bytes of a message of topic data, with its attributes and all else
+// that Pub/Sub counts (contract 9.1): it bills at least so many.
+const maxMessage = 1000
 
 // outcome is the fate of a live reading.
 type outcome int
@@ -241,7 +242,7 @@ func (s *sender) publishProbe(ctx context.Context) {
 	if s.signer.enrolment != nil {
 		probe.Time = reading.TruncateTime(s.clock()) // a signed message has one
 	}
-	encoded := encode(wire.Data{Reading: probe})
+	encoded := encode(wire.Data{Reading: probe}, maxMessage)
 	limited, cancel := context.WithTimeout(ctx, publishLimit)
 	defer cancel()
 	m := s.signer.message(probe, encoded, 0, s.signer.enrolmentID())
@@ -253,13 +254,12 @@ func (s *sender) publishProbe(ctx context.Context) {
 	}
 }
 
-// encode writes the message of a reading. The longest window of the longest
-// numbers does not fit the bound beside the longest names; then the oldest
-// entries are left out.
-func encode(data wire.Data) []byte {
+// encode writes the message of a reading within a number of bytes. What does not fit are the
+// oldest entries of its window.
+func encode(data wire.Data, limit int) []byte {
 	for {
 		encoded, _ := wire.EncodeData(data) // fails for numbers that no valid reading has
-		excess := len(encoded) - maxMessage
+		excess := len(encoded) - limit
 		if excess <= 0 || data.Recent.Len() == 0 {
 			return encoded
 		}

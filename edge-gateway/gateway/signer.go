@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"crypto/ed25519"
+	"encoding/base64"
 	"time"
 
 	"coldaisle.dev/edge-gateway/clock"
@@ -48,6 +50,22 @@ func (s *signer) enrolmentID() string {
 		return ""
 	}
 	return s.enrolment.ID()
+}
+
+// dataLimit is how many bytes the data of a node's message may have beside its attributes.
+func dataLimit(node, enrolment string) int {
+	const (
+		// https://cloud.google.com/pubsub/pricing#message_delivery_basic: 20 bytes for the
+		// publish time, 16 for the usual message id.
+		service = 20 + 16
+		trace   = len("googclient_traceparent") + 55
+		age     = len(wire.AgeAttribute) + 13 // digits of more than any outbox holds
+	)
+	limit := maxMessage - service - trace - age - len(wire.NodeIDAttribute) - len(node)
+	if enrolment != "" {
+		limit -= len(wire.GatewayIDAttribute) + len(enrolment) + len(wire.SignatureAttribute) + base64.StdEncoding.EncodedLen(ed25519.SignatureSize)
+	}
+	return limit
 }
 
 // message returns the message of a reading that was taken under an enrolment, empty for

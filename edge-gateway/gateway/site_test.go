@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -33,7 +34,7 @@ func noOutbox(reason error) *outbox.Late {
 type record struct {
 	mu      sync.Mutex
 	data    []wire.Data
-	encoded []byte // the last message
+	newest  gateway.Message
 	tried   int
 	verdict func(ctx context.Context, m gateway.Message, kept bool) error // nil takes all
 }
@@ -68,7 +69,7 @@ func (r *record) publish(ctx context.Context, m gateway.Message, kept bool) erro
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.data = append(r.data, data)
-	r.encoded = m.Data
+	r.newest = m
 	return nil
 }
 
@@ -92,10 +93,22 @@ func (r *record) last() wire.Data {
 	return r.data[len(r.data)-1]
 }
 
+// size is how many bytes Pub/Sub counts of the newest message, if it is part of a trace and
+// has waited for hours.
 func (r *record) size() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.encoded)
+	attributes := map[string]string{"node_id": r.newest.NodeID, "age_ms": "1234567890123", "googclient_traceparent": strings.Repeat("0", 55)}
+	maps.Copy(attributes, r.newest.Signature)
+	size := len(r.newest.Data) + 20 + 16 // publish time and message id
+	for name, value := range attributes {
+		size += len(name)
+		if name == "age_ms" {
+			value = "1234567890123"
+		}
+		size += len(value)
+	}
+	return size
 }
 
 // all returns what was published, and how often it was tried.

@@ -229,7 +229,7 @@ func (w *window) before(i int, scratch *windowBuffer) reading.Window {
 		}
 		next = e.at
 		first--
-		ages[first] = reading.RoundAge(float64(at-e.at) / 1e6)
+		ages[first] = float64(at-e.at) / 1e6
 		temperatures[first] = valueOf(e.temperature)
 		humidities[first] = valueOf(e.humidity)
 	}

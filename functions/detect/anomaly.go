@@ -188,7 +188,7 @@ func compareForecast(x *features.Extractor, f *learn.Forecaster, w reading.Windo
 	// The window as it was for the origin.
 	past := reading.Window{Age: make([]float64, origin), Temperature: w.Temperature[:origin], Humidity: w.Humidity[:origin]}
 	for i := range past.Age {
-		past.Age[i] = reading.RoundAge(w.Age[i] - w.Age[origin])
+		past.Age[i] = w.Age[i] - w.Age[origin]
 	}
 	then := reading.Reading{
 		NodeID: r.NodeID, Temperature: w.Temperature[origin], Humidity: w.Humidity[origin],

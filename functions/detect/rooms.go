@@ -345,7 +345,7 @@ func (n *roomNode) windowOf(r reading.Reading) reading.Window {
 		return reading.Window{}
 	}
 	return reading.Window{
-		Age: []float64{reading.RoundAge(age)}, Temperature: []float64{reading.Round(n.temperature)}, Humidity: []float64{reading.Round(n.humidity)},
+		Age: []float64{age}, Temperature: []float64{reading.Round(n.temperature)}, Humidity: []float64{reading.Round(n.humidity)},
 	}
 }
 

@@ -33,7 +33,7 @@ func Windows(node []reading.Reading) iter.Seq2[int, reading.Window] {
 				first++
 			}
 			for j := first; j < i; j++ {
-				ages[j-first] = reading.RoundAge(float64(micros[i]-micros[j]) / 1e6)
+				ages[j-first] = float64(micros[i]-micros[j]) / 1e6
 			}
 			w := reading.Window{Age: ages[:i-first], Temperature: temperature[first:i:i], Humidity: humidity[first:i:i]}
 			if !yield(i, w) {

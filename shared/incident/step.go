@@ -1,6 +1,7 @@
 package incident
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -31,7 +32,7 @@ type Point struct {
 func Points(r reading.Reading, w reading.Window) []Point {
 	points := make([]Point, 0, w.Len()+1)
 	for i, age := range w.Age {
-		at := r.Time.Add(-time.Duration(age * float64(time.Second)))
+		at := r.Time.Add(-time.Duration(math.Round(age*1e6)) * time.Microsecond)
 		points = append(points, Point{Time: reading.TruncateTime(at), Temperature: w.Temperature[i], Humidity: w.Humidity[i]})
 	}
 	return append(points, Point{Time: reading.TruncateTime(r.Time), Temperature: r.Temperature, Humidity: r.Humidity})

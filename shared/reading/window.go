@@ -15,9 +15,9 @@ const MaxWindow = 120
 // MaxWindowAge is how far back, in seconds, the readings of a window may lie.
 const MaxWindowAge = 3600.0
 
-// WindowPrecision is the resolution, in °C and % relative humidity, at which a
-// window's values are sent; for its ages see [RoundAge]. It makes messages small, and
-// training rounds its history in the same way, so that both see the same numbers.
+// WindowPrecision is the resolution, in °C and % relative humidity, at which a window's
+// values are sent. Training rounds its history in the same way, so that both see the same
+// numbers. Ages are exact.
 const WindowPrecision = 0.01
 
 // ErrWindow marks a window that breaks contract 9.1.
@@ -73,21 +73,8 @@ func (w Window) Validate() error {
 // Round brings a value to [WindowPrecision].
 func Round(value float64) float64 { return math.Round(value*100) / 100 }
 
-// RoundAge brings an age of a window, in seconds, to the precision at which it
-// travels: three significant digits below 100 s, whole seconds above. With two
-// more digits a full window would not fit a message of 2.5 KB.
-func RoundAge(seconds float64) float64 {
-	switch {
-	case seconds < 10:
-		return Round(seconds)
-	case seconds < 100:
-		return math.Round(seconds*10) / 10
-	default:
-		return math.Round(seconds)
-	}
-}
-
-// AgeError is how far an age of a window may lie from what it was before [RoundAge].
+// AgeError is how far an age of a window may lie from the true one: gateways of the version
+// before rounded ages to three digits below 100 s, and to seconds above.
 func AgeError(age time.Duration) time.Duration {
 	switch {
 	case age < 10*time.Second:

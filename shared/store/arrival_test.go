@@ -221,7 +221,7 @@ func TestWindowsRoundNothing(t *testing.T) {
 			j := judged(node, 0, p.Temperature)
 			j.Time, j.MessageID, j.Arrived = p.Time, fmt.Sprint("m", i), p.Time
 			for _, before := range points[:i] {
-				j.Window.Age = append(j.Window.Age, reading.RoundAge(p.Time.Sub(before.Time).Seconds()))
+				j.Window.Age = append(j.Window.Age, p.Time.Sub(before.Time).Seconds())
 				j.Window.Temperature, j.Window.Humidity = append(j.Window.Temperature, before.Temperature), append(j.Window.Humidity, 40)
 			}
 			for range 1 + random.IntN(5)/4 {

@@ -25,7 +25,7 @@ func judged(node string, second int, temperature float64, window ...incident.Poi
 	at := instant().Add(time.Duration(second) * time.Second)
 	var recent reading.Window
 	for _, p := range window {
-		recent.Age = append(recent.Age, reading.RoundAge(at.Sub(p.Time).Seconds()))
+		recent.Age = append(recent.Age, at.Sub(p.Time).Seconds())
 		recent.Temperature, recent.Humidity = append(recent.Temperature, p.Temperature), append(recent.Humidity, p.Humidity)
 	}
 	return incidents.Judged{

@@ -248,10 +248,10 @@ func messageBytes() (float64, error) {
 	d := wire.Data{Reading: reading.Reading{
 		NodeID: "esp32-7f3a90", MessageID: "9f86d081", Time: at, Temperature: 21.5, Humidity: 41.2,
 	}}
-	for i := range reading.MaxWindow {
-		d.Recent.Age = append(d.Recent.Age, float64(reading.MaxWindow-i)*interval)
-		d.Recent.Temperature = append(d.Recent.Temperature, 21.5)
-		d.Recent.Humidity = append(d.Recent.Humidity, 41.2)
+	for i := range reading.MaxWindow { // some 10 ms early or late, and a few tenths up or down
+		d.Recent.Age = append(d.Recent.Age, float64(reading.MaxWindow-i)*interval+float64(i*7919%20_000-10_000)/1e6)
+		d.Recent.Temperature = append(d.Recent.Temperature, 21.5+float64(i*31%7)/10)
+		d.Recent.Humidity = append(d.Recent.Humidity, 41.2+float64(i*17%11)/10)
 	}
 	data, err := wire.EncodeData(d)
 	if err != nil {
