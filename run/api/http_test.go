@@ -185,6 +185,10 @@ func TestCompression(t *testing.T) {
 	if err != nil || !bytes.Equal(unpacked, plain.Body.Bytes()) {
 		t.Errorf("unpacked differs (%v)", err)
 	}
+	browser := answer(t, handler, http.MethodGet, "/openapi.json", "", map[string]string{"Accept-Encoding": "gzip, deflate, br, zstd"})
+	if browser.Header().Get("Content-Encoding") != "zstd" || browser.Body.Len() > plain.Body.Len()/4 {
+		t.Errorf("to a browser: %v, %d bytes of %d", browser.Header(), browser.Body.Len(), plain.Body.Len())
+	}
 	small := answer(t, handler, http.MethodGet, "/health", "", map[string]string{"Accept-Encoding": "gzip"})
 	if small.Header().Get("Content-Encoding") != "" {
 		t.Error("an answer of a few bytes is compressed")
