@@ -41,6 +41,8 @@ func run(ctx context.Context, args, environ []string) error {
 		return runEnrol(ctx, args[1:], environ, os.Stdin, os.Stdout, installation{"/"})
 	case args[0] == "doctor":
 		return runDoctor(ctx, args[1:], environ, os.Stdout, time.Now)
+	case args[0] == "drill":
+		return runDrill(ctx, args[1:], environ, os.Stdout, installation{"/"})
 	case args[0] == "watch":
 		return runWatch(ctx, args[1:], environ, os.Stdin, os.Stdout, time.Now)
 	case len(args) > 1:

@@ -105,6 +105,7 @@ func serve(ctx context.Context, environ []string, clock func() time.Time) error 
 		standby := func() bool { return s.Announce && announcer.State().Role == announce.RoleStandby }
 		parts.Go(func() error { return site.ServeLive(ctx, local, standby, log) })
 	}
+	parts.Go(func() error { return site.ServeControl(ctx, s.OutboxDir, log) })
 	parts.Go(func() error {
 		if err := topic.await(ctx); err != nil {
 			site.Unreachable(ctx, err)

@@ -48,7 +48,20 @@ func TestEnrolledGateway(t *testing.T) {
 	p.start()
 	waitFor(t, "the first status", func() bool { return len(api.Statuses()) > 0 })
 	waitFor(t, "a published reading", func() bool { return p.send("a1") == http.StatusOK })
-	for _, m := range server.Messages() {
+	var out bytes.Buffer
+	drill := func(args ...string) error {
+		return runDrill(t.Context(), args, p.environ, &out, installation{t.TempDir()})
+	}
+	if err := drill("QJ5R2-W7YB3"); err != nil || !strings.HasPrefix(out.String(), "The drill is sent.") {
+		t.Errorf("drill: %q, %v", out.String(), err)
+	}
+	if err := drill(); err == nil || !strings.Contains(err.Error(), "monitor-gateway drill CODE") {
+		t.Errorf("a drill without a code: %v", err)
+	}
+	if drills := server.Messages(); wire.DrillOf(drills[len(drills)-1].Data) != "QJ5R2-W7YB3" {
+		t.Errorf("published %s", drills[len(drills)-1].Data)
+	}
+	for _, m := range server.Messages() { // the drill, too
 		origin, err := wire.ParseOrigin(m.Attributes)
 		must.Do(t, err)
 		data, err := wire.DecodeData(m.Data, time.Now())
@@ -60,6 +73,9 @@ func TestEnrolledGateway(t *testing.T) {
 	// It is revoked, which a restart makes it hear at once.
 	api.Set(func(a *enrolmenttest.API) { a.Reply.Revoked = true })
 	_ = p.end(syscall.SIGKILL)
+	if err := drill("QJ5R2-W7YB3"); err == nil || !strings.Contains(err.Error(), "no gateway answers") {
+		t.Errorf("a drill without a gateway: %v", err)
+	}
 	heard := len(api.Statuses())
 	p.start()
 	waitFor(t, "the status that says so", func() bool { return len(api.Statuses()) > heard })
@@ -79,6 +95,9 @@ func TestEnrolledGateway(t *testing.T) {
 		if !strings.Contains(report.String(), text) {
 			t.Errorf("no %q in:\n%s", text, report.String())
 		}
+	}
+	if err := drill("QJ5R2-W7YB3"); err == nil || !strings.Contains(err.Error(), "revoked") {
+		t.Errorf("a drill of a revoked gateway: %v", err)
 	}
 	if len(server.Messages()) != published {
 		t.Error("a revoked gateway publishes")

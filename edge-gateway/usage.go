@@ -21,6 +21,8 @@ func usage(out io.Writer) error {
                             minute, for scripts that upgrade it
   monitor-gateway enrol CODE --api URL
                             make this gateway the customer's whose code it is
+  monitor-gateway drill CODE
+                            send an alarm drill through this machine's gateway
   monitor-gateway watch --config FILE
                             tell people of the account's incidents until SIGTERM
   monitor-gateway watch test --config FILE

@@ -68,6 +68,7 @@ resource "google_pubsub_topic_iam_member" "publisher" {
   for_each = {
     detect = { topic = module.topic["alerts"].name, member = module.function["detect"].member }
     api    = { topic = module.topic["model-retraining"].name, member = module.api.member }
+    drill  = { topic = module.topic["data"].name, member = module.api.member }
   }
 
   project = var.project_id
@@ -112,6 +113,13 @@ resource "google_storage_bucket_iam_member" "models" {
   bucket = module.models.bucket
   role   = each.value.role
   member = each.value.member
+}
+
+# Records are never written again: a revision has a name of its own.
+resource "google_storage_bucket_iam_member" "records" {
+  bucket = module.records.bucket
+  role   = "roles/storage.objectUser"
+  member = module.api.member
 }
 
 locals {

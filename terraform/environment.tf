@@ -62,6 +62,7 @@ locals {
       PROJECT_ID         = var.project_id
       DB_MAX_CONNS       = tostring(local.size.api.connections)
       MODEL_BUCKET       = module.models.bucket
+      RECORD_BUCKET      = module.records.bucket
       RETRAINING_TOPIC   = module.topic["model-retraining"].name
       DATA_TOPIC         = module.topic["data"].name
       PUBLISHING_ACCOUNT = module.gateways.publishing_account
@@ -81,8 +82,9 @@ locals {
 
   # Secrets of each component, by environment variable.
   secrets = {
-    api = {
-      SECRET_KEY = { secret = google_secret_manager_secret.secret_key.secret_id, version = var.secret_key_version }
-    }
+    api = merge(
+      { SECRET_KEY = { secret = google_secret_manager_secret.secret_key.secret_id, version = var.secret_key_version } },
+      var.record_keys_version == null ? {} : { RECORD_KEYS = { secret = google_secret_manager_secret.record_keys.secret_id, version = var.record_keys_version } },
+    )
   }
 }

@@ -142,6 +142,17 @@ module "models" {
   depends_on = [google_project_service.this]
 }
 
+module "records" {
+  source = "./modules/models"
+
+  project_id = var.project_id
+  name       = "records"
+  region     = var.region
+  labels     = var.labels
+
+  depends_on = [google_project_service.this]
+}
+
 module "network" {
   source = "./modules/network"
   count  = local.size.database.private_address ? 1 : 0
@@ -184,6 +195,20 @@ resource "google_secret_manager_secret" "secret_key" {
   secret_id           = "SECRET_KEY"
   labels              = var.labels
   version_destroy_ttl = "604800s" # a version destroyed by mistake can be had back for a week
+
+  replication {
+    auto {}
+  }
+
+  depends_on = [google_project_service.this]
+}
+
+# The place of the keys that sign monthly records (docs/records.md), likewise.
+resource "google_secret_manager_secret" "record_keys" {
+  project             = var.project_id
+  secret_id           = "RECORD_KEYS"
+  labels              = var.labels
+  version_destroy_ttl = "604800s"
 
   replication {
     auto {}

@@ -193,6 +193,17 @@ variable "secret_key_version" {
   }
 }
 
+variable "record_keys_version" {
+  description = "Version of the secret RECORD_KEYS, the keys that sign monthly records (docs/records.md). Without one there are no records."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.record_keys_version == null || can(regex("^[1-9][0-9]*$", var.record_keys_version))
+    error_message = "record_keys_version must be the number of a version."
+  }
+}
+
 variable "allowed_origins" {
   description = "Other origins whose pages may call the API; the dashboard needs none. By default the local development origins of the specification."
   type        = list(string)

@@ -63,6 +63,7 @@ func (b *batchReading) reading(now time.Time) (r reading.Reading, age time.Durat
 			broken = &fault{reason, err}
 		}
 	}
+	check("malformed", drillProblem(b.Drill))
 	check("id", nodeIDProblem(b.NodeID))
 	if b.Timestamp == "" || b.ID != "" {
 		check("id", missing(b.ID == "", "id"), reading.ValidateMessageID(b.ID))

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -67,6 +68,8 @@ type messageRequest struct {
 	Humidity    number `json:"humidity"`
 	// Age is how many seconds ago the node measured the reading.
 	Age number `json:"age_s"`
+	// Drill is refused.
+	Drill json.RawMessage `json:"drill"`
 }
 
 // maxAge is the largest age_s: for as long as a node is recognised when it sends a
@@ -81,7 +84,7 @@ var errAge = fmt.Errorf("age_s must be between 0 and %g seconds", maxAge.Seconds
 func (m *messageRequest) problem() error {
 	m.ID = cmp.Or(m.ID, m.MessageID)
 	err := cmp.Or(
-		nodeIDProblem(m.NodeID), missing(m.ID == "", "id"), reading.ValidateMessageID(m.ID),
+		drillProblem(m.Drill), nodeIDProblem(m.NodeID), missing(m.ID == "", "id"), reading.ValidateMessageID(m.ID),
 		m.Temperature.required("temperature"), m.Humidity.required("humidity"), m.Age.problem("age_s"),
 	)
 	if err != nil {

@@ -134,6 +134,12 @@ func (c *client) heartbeat(ctx context.Context, h heartbeat) error {
 	return err
 }
 
+// told reports that people were told of an incident, which is a stage of a drill.
+func (c *client) told(ctx context.Context, id int64) error {
+	_, err := c.call(ctx, http.MethodPost, fmt.Sprintf("/api/v1/incidents/%d/told", id), nil, nil, nil)
+	return err
+}
+
 // take takes an incident.
 func (c *client) take(ctx context.Context, id int64) error {
 	_, err := c.call(ctx, http.MethodPost, fmt.Sprintf("/api/v1/incidents/%d/actions", id), nil, map[string]string{"action": "take"}, nil)

@@ -42,6 +42,7 @@ type Watch struct {
 	clock   func() time.Time
 	log     *slog.Logger
 	wake    map[string]chan struct{} // by step
+	reports sync.WaitGroup           // of drills
 
 	mu         sync.Mutex
 	state      state
@@ -149,6 +150,7 @@ func (w *Watch) Run(ctx context.Context) error {
 			parts.Go(func() error { w.protect(ctx, &w.config.Shutdowns[i]); return nil })
 		}
 	}
+	defer w.reports.Wait()
 	return parts.Wait() //nolint:wrapcheck // no part fails
 }
 
@@ -327,6 +329,7 @@ func (w *Watch) tell(ctx context.Context, step *Step) {
 		switch {
 		case err == nil:
 			log.InfoContext(ctx, "told")
+			w.reportDrills(ctx, batch)
 		case ctx.Err() != nil:
 			return // it is sent again by the next run
 		case now.Sub(batch[0].Due) > giveUpAfter:
@@ -344,6 +347,22 @@ func (w *Watch) tell(ctx context.Context, step *Step) {
 			delete(failures, j.IncidentID)
 		}
 		w.change(ctx, func(s *state) bool { s.sent(step.Name, batch, now); return true })
+	}
+}
+
+// reportDrills reports that people were told of drills, beside the step, which goes on meanwhile.
+func (w *Watch) reportDrills(ctx context.Context, batch []job) {
+	for _, j := range batch {
+		if !j.Drill || j.IncidentID <= 0 || j.Event == "end" {
+			continue
+		}
+		w.reports.Go(func() {
+			for since := w.clock(); ctx.Err() == nil && w.clock().Sub(since) < incident.DrillTime; pause(ctx, apiRetry) {
+				if err := w.client.told(ctx, j.IncidentID); err == nil || isStatus(err, http.StatusNotFound) {
+					return
+				}
+			}
+		})
 	}
 }
 

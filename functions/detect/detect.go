@@ -58,6 +58,8 @@ type Judge interface {
 	Unjudged(ctx context.Context) ([]incidents.Judged, error)
 	// SettleAll writes what the clock has made due of all customers' incidents.
 	SettleAll(ctx context.Context, now time.Time) error
+	// JudgeDrill makes the incident of a drill, and reports whether there is such a drill.
+	JudgeDrill(ctx context.Context, m incidents.DrillMessage) (known bool, err error)
 }
 
 // AnomalyObserver observes each reading of an owned sensor. Observe is called once per
@@ -106,6 +108,9 @@ func (d *Detect) Handle(ctx context.Context, m push.Message) (err error) {
 		return err
 	}
 	r := data.Reading
+	if source.Drill != "" {
+		return d.handleDrill(ctx, r, incidents.DrillMessage{Code: source.Drill, Channel: r.Channel, Sent: r.Time, Published: m.PublishTime})
+	}
 	if r.NodeID == reading.ProbeNodeID {
 		d.counters.Add(ctx, "probes_received", 1)
 		return d.handleProbe(ctx, r, m.PublishTime)
@@ -168,6 +173,22 @@ func (d *Detect) handleProbe(ctx context.Context, r reading.Reading, published t
 		d.log.ErrorContext(ctx, "incidents not settled", "error", err.Error())
 	}
 	return errors.Join(err, readErr)
+}
+
+// handleDrill makes the incident of an alarm drill, which breaks its rule by definition, and
+// publishes an event of the probe with the drill's code.
+func (d *Detect) handleDrill(ctx context.Context, r reading.Reading, m incidents.DrillMessage) error {
+	known, err := d.judge.JudgeDrill(ctx, m)
+	if err != nil {
+		return err
+	}
+	if !known {
+		d.log.InfoContext(ctx, "drill ignored: it is unknown or has expired")
+		return nil
+	}
+	return d.publish(ctx, []alert.Event{
+		{NodeID: r.NodeID, MessageID: r.MessageID, Time: m.Published, Type: alert.Temperature, Value: 1, Temperature: 1, Drill: m.Code},
+	})
 }
 
 // observe returns the findings for a reading. A finding that does not hold matters only

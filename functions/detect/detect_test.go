@@ -56,6 +56,7 @@ func (fakeStatuses) Remember(reading.Node) {}
 type fakeJudge struct {
 	mu     sync.Mutex
 	judged []incidents.Judged
+	drills []incidents.DrillMessage
 	err    error
 
 	unjudged []incidents.Judged
@@ -66,6 +67,11 @@ func (j *fakeJudge) Judge(_ context.Context, judged incidents.Judged) error {
 	defer j.mu.Unlock()
 	j.judged = append(j.judged, judged)
 	return j.err
+}
+
+func (j *fakeJudge) JudgeDrill(_ context.Context, m incidents.DrillMessage) (bool, error) {
+	j.drills = append(j.drills, m)
+	return m.Code == "KNOWN", j.err
 }
 
 func (j *fakeJudge) SettleAll(context.Context, time.Time) error { return nil }

@@ -26,6 +26,7 @@ import (
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
+	"coldaisle.dev/shared/store/incidents"
 	"coldaisle.dev/shared/store/pipeline"
 	"coldaisle.dev/shared/tracing"
 )
@@ -54,6 +55,10 @@ type NodeStates interface {
 	UpdateNodeStates(ctx context.Context, batch []pipeline.NodeReading) error
 	SignSensor(ctx context.Context, node reading.Node, at time.Time, gatewayID string) error
 	KeepProbe(ctx context.Context, published, received time.Time) error
+	// KeepLate records that a reading of an earlier month is stored.
+	KeepLate(ctx context.Context, r reading.Reading) error
+	// IngestDrill reports whether there is such a drill.
+	IngestDrill(ctx context.Context, m incidents.DrillMessage) (known bool, err error)
 }
 
 // Bounds of a write to the metadata database.
@@ -107,6 +112,17 @@ func (i *Ingest) handleProbe(ctx context.Context, channel reading.Channel, publi
 	return nil
 }
 
+// handleDrill records that an alarm drill has come this far.
+func (i *Ingest) handleDrill(ctx context.Context, m incidents.DrillMessage) error {
+	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
+	defer cancel()
+	known, err := i.states.IngestDrill(ctx, m)
+	if err == nil && !known {
+		i.log.InfoContext(ctx, "drill ignored: it is unknown or has expired")
+	}
+	return err
+}
+
 // maintainTimeout bounds the work that one probe starts; the next one continues it.
 const maintainTimeout = 20 * time.Second
 
@@ -128,6 +144,9 @@ func (i *Ingest) Handle(ctx context.Context, m push.Message) (err error) {
 	r, source, err := i.origin.Reading(ctx, m)
 	if err != nil {
 		return err
+	}
+	if source.Drill != "" {
+		return i.handleDrill(ctx, incidents.DrillMessage{Code: source.Drill, Channel: r.Channel, Sent: r.Time, Published: m.PublishTime})
 	}
 	if r.NodeID == reading.ProbeNodeID {
 		return i.handleProbe(ctx, r.Channel, m.PublishTime)
@@ -165,5 +184,10 @@ func (i *Ingest) Handle(ctx context.Context, m push.Message) (err error) {
 		return err
 	}
 	i.counters.Add(ctx, "readings_stored", 1)
+	if now := i.clock().UTC(); r.Time.Year() != now.Year() || r.Time.Month() != now.Month() { // the record of its month has to have it
+		lateCtx, cancel := context.WithTimeout(ctx, stateTimeout)
+		defer cancel()
+		return i.states.KeepLate(lateCtx, r)
+	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store/accounts"
+	"coldaisle.dev/shared/store/incidents"
 	"coldaisle.dev/shared/store/pipeline"
 )
 
@@ -44,6 +45,10 @@ func (s fakeStates) SignSensor(context.Context, reading.Node, time.Time, string)
 	return s.err
 }
 func (s fakeStates) KeepProbe(context.Context, time.Time, time.Time) error { return s.err }
+func (s fakeStates) KeepLate(context.Context, reading.Reading) error       { return s.err }
+func (s fakeStates) IngestDrill(context.Context, incidents.DrillMessage) (bool, error) {
+	return s.err == nil, s.err
+}
 
 // keptProbes are the publish times of the probe's readings.
 type keptProbes struct {

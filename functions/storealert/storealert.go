@@ -25,6 +25,8 @@ import (
 // in one transaction.
 type Alerts interface {
 	InsertAlert(ctx context.Context, event alert.Event) (incidents.AlertOutcome, error)
+	// AlertDrill records that the event of a drill has come, and reports whether there is such a drill.
+	AlertDrill(ctx context.Context, code string) (known bool, err error)
 }
 
 // StoreAlert is the function.
@@ -47,6 +49,13 @@ func (s *StoreAlert) Handle(ctx context.Context, m push.Message) (err error) {
 	event, err := wire.DecodeAlert(m.Data)
 	if err != nil {
 		return push.Permanent(push.ReasonMalformed, err)
+	}
+	if event.Drill != "" {
+		known, err := s.alerts.AlertDrill(ctx, event.Drill)
+		if err == nil && !known {
+			s.log.InfoContext(ctx, "drill ignored: it is unknown or has expired")
+		}
+		return err
 	}
 	outcome, err := s.alerts.InsertAlert(ctx, event)
 	switch {

@@ -144,7 +144,8 @@ func TestMalformedMessageIsRefused(t *testing.T) {
 // flakyStore fails every tenth call: half of those before the effect, as a lost
 // connection does, half after it, as a lost answer does.
 type flakyStore struct {
-	alerts storealert.Alerts
+	storealert.Alerts
+
 	mu     sync.Mutex
 	chance *rand.Rand
 }
@@ -162,7 +163,7 @@ func (u *flakyStore) InsertAlert(ctx context.Context, e alert.Event) (incidents.
 	if dice == 0 {
 		return 0, errInjected
 	}
-	outcome, err := u.alerts.InsertAlert(ctx, e)
+	outcome, err := u.Alerts.InsertAlert(ctx, e)
 	if dice == 1 {
 		return 0, errInjected
 	}
@@ -177,7 +178,7 @@ func TestRedelivery(t *testing.T) {
 	pool := pgtest.New(t)
 	s := pgtest.NewStores(pool)
 	owner(t, s, "customer1", "n1")
-	flaky := &flakyStore{alerts: s, chance: rand.New(rand.NewPCG(1, 1))}
+	flaky := &flakyStore{Alerts: s, chance: rand.New(rand.NewPCG(1, 1))}
 	step := storealert.New(flaky, logging.Discard(), nil)
 	var deliveries []int
 	for i := range events {

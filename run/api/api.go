@@ -37,30 +37,36 @@ import (
 	"coldaisle.dev/run/api/metrics"
 	"coldaisle.dev/run/api/overview"
 	"coldaisle.dev/run/api/pages"
+	"coldaisle.dev/run/api/records"
 	"coldaisle.dev/run/api/requestlog"
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/run/api/rooms"
 	"coldaisle.dev/run/api/training"
 	"coldaisle.dev/run/api/watches"
 	"coldaisle.dev/shared/readings"
+	"coldaisle.dev/shared/recordstore"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/accounts"
 )
 
-// Config is what the API needs. All fields but Models, GatewayTokens, Origins,
+// Config is what the API needs. All fields but Models, GatewayTokens, RecordKeys, Records, Origins,
 // TrustedProxies, MaxUnreported, PasswordSlots and PasswordCost must be set.
 type Config struct {
 	DB        *store.DB
 	Readings  readings.Reader
 	Publisher training.Publisher
+	Drills    alerting.DrillPublisher
 	// Models are those of customers. Without them there is no forecast, and what is usual
 	// follows the shipped calibration.
 	Models data.Models
 	// GatewayTokens gives the access tokens by which enrolled gateways publish to
 	// DataTopic of ProjectID; without it they get none.
 	GatewayTokens *gateways.PublishingTokens
-	ProjectID     string
-	DataTopic     string
+	// RecordKeys sign monthly records, which Records keeps; without either there are none.
+	RecordKeys *records.Keys
+	Records    *recordstore.Bucket
+	ProjectID  string
+	DataTopic  string
 	// MaxUnreported is how many open holds without a reading a customer may have; 0
 	// takes [accounts.MaxUnreported].
 	MaxUnreported int
@@ -95,9 +101,9 @@ type API struct {
 // New builds the API. It fails when a dependency is missing or the secret key
 // is too short.
 func New(cfg Config) (*API, error) {
-	if cfg.DB == nil || cfg.Readings == nil || cfg.Publisher == nil || cfg.Clock == nil || cfg.Log == nil ||
+	if cfg.DB == nil || cfg.Readings == nil || cfg.Publisher == nil || cfg.Drills == nil || cfg.Clock == nil || cfg.Log == nil ||
 		cfg.ProjectID == "" || cfg.DataTopic == "" {
-		return nil, errors.New("api: store, readings, publisher, clock, log, project and topic of readings are required")
+		return nil, errors.New("api: store, readings, publishers, clock, log, project and topic of readings are required")
 	}
 	cfg.MaxUnreported = cmp.Or(cfg.MaxUnreported, accounts.MaxUnreported)
 	log := requestlog.NewLogger(cfg.Log)
@@ -118,7 +124,7 @@ func New(cfg Config) (*API, error) {
 
 	registerHealth(r)
 	(&customers.Handlers{DB: cfg.DB, Passwords: cfg.passwords(), Tokens: tokens, Clients: clients, Clock: cfg.Clock}).Register(r)
-	alerts := &alerting.Handlers{DB: cfg.DB, Readings: cfg.Readings, Retrainer: retrainer, Clock: cfg.Clock, Log: log}
+	alerts := &alerting.Handlers{DB: cfg.DB, Readings: cfg.Readings, Retrainer: retrainer, Drills: cfg.Drills, Clock: cfg.Clock, Log: log}
 	alerts.Register(r)
 	(&rooms.Handlers{DB: cfg.DB, End: alerts.EndScope, MaxUnreported: cfg.MaxUnreported}).Register(r)
 	(&gateways.Handlers{
@@ -132,6 +138,7 @@ func New(cfg Config) (*API, error) {
 	overview.New(cfg.DB, cfg.Clock).Register(r)
 	(&metrics.Handlers{DB: cfg.DB, Clock: cfg.Clock}).Register(r)
 	(&audit.Handlers{DB: cfg.DB}).Register(r)
+	(&records.Handlers{DB: cfg.DB, Readings: cfg.Readings, Keys: cfg.RecordKeys, Bucket: cfg.Records, Clock: cfg.Clock}).Register(r)
 	(&training.Handlers{DB: cfg.DB, Retrainer: retrainer, Log: log}).Register(r)
 
 	document, err := r.Document()

@@ -42,6 +42,7 @@ func TestEveryChangeIsAudited(t *testing.T) {
 		"previewRules":        "counts and stores nothing",
 		"previewMaintenance":  "lists what it would silence",
 		"reportWatch":         "is what a watch reports each minute; nobody decides it",
+		"reportTold":          "is what a watch has done; the drill has when",
 		"reportGatewayStatus": "is what a gateway measures each minute; nobody decides it",
 	}
 	s, a := newTestCustomer(t)
@@ -189,6 +190,10 @@ func TestEveryChangeIsAudited(t *testing.T) {
 		"validatePrediction": {
 			path: fmt.Sprintf("/api/v1/prediction-feedback/%d", prediction), body: `{"feedback":"ok"}`, subject: fmt.Sprintf("prediction:%d", prediction),
 			before: parts(`"feedback":null`), after: parts(`"feedback":"ok"`),
+		},
+		"startDrill": {
+			path: "/api/v1/drills", body: fmt.Sprintf(`{"rule_id":%d,"sensor_id":"kept"}`, rule), subject: "drill:*",
+			after: parts(`"sensor_id":"kept"`, `"state":"running"`),
 		},
 		"triggerTraining": {path: "/api/v1/ml/retraining/trigger", subject: "training run:*", after: parts(`"triggered_by":"manual"`)},
 	}

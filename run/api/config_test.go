@@ -20,7 +20,7 @@ func (unused) Publish(context.Context, wire.Retraining) error { panic("published
 
 func bareConfig(log *slog.Logger) Config {
 	return Config{
-		DB: &store.DB{}, Readings: unused{}, Publisher: unused{}, ProjectID: "project", DataTopic: "data", SecretKey: secretKey,
+		DB: &store.DB{}, Readings: unused{}, Publisher: unused{}, Drills: &publishedDrills{}, ProjectID: "project", DataTopic: "data", SecretKey: secretKey,
 		Clock: time.Now, Log: log, PasswordCost: 4,
 	}
 }

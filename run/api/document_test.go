@@ -75,7 +75,7 @@ func TestDocumentIsComplete(t *testing.T) {
 	if !strings.HasPrefix(document.OpenAPI, "3.1") {
 		t.Errorf("OpenAPI %s, want 3.1", document.OpenAPI)
 	}
-	public := []string{"getHealth", "registerCustomer", "loginCustomer", "enrolGateway", "reportGatewayStatus", "acceptInvitation"}
+	public := []string{"getHealth", "registerCustomer", "loginCustomer", "enrolGateway", "reportGatewayStatus", "acceptInvitation", "listRecordKeys"}
 	for path, methods := range document.Paths {
 		for method, op := range methods {
 			name := method + " " + path

@@ -55,7 +55,9 @@ func TestRepeatsCreateOnce(t *testing.T) {
 	s := newTestAPI(t)
 	a, other := s.customer(t), s.customer(t)
 	room := a.heldSensor(t, "n1")
+	s.reading(t, "n1", s.now(), 20, 40)
 	all := creations(room)
+	all["/api/v1/drills"] = fmt.Sprintf(`{"rule_id":%d,"sensor_id":"n1","on_site":true}`, a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 31.0, "")))
 	var documented []string
 	for path, item := range s.document.Paths.Map() {
 		if item.Post != nil && item.Post.Parameters.GetByInAndName("header", "Idempotency-Key") != nil {

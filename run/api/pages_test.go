@@ -51,6 +51,12 @@ func pagedLists(room int64) map[string]pagedList {
 			INSERT INTO prediction_feedback (sensor_id, timestamp, message_id, channel)
 			SELECT 'node-1', '2026-03-01'::timestamptz + i / 3 * interval '1 s', 'm' || i, $3 FROM generate_series($1::int, $2::int) i`,
 		},
+		"listDrills": {
+			"/api/v1/drills", "id", `
+			INSERT INTO drills (customer_id, code_hash, on_site, rule_id, quantity, direction, limit_value, severity, node_id, sensor_name, room_id, room_name, started_by, created_at)
+			SELECT $3, sha256(('d' || i)::bytea), false, 1, 'temperature', 'above', 27, 'warning', 'node-1', 'Rack', 1, 'Hall', 'Ana', '2026-03-01'::timestamptz + i / 3 * interval '1 s'
+			FROM generate_series($1::int, $2::int) i`,
+		},
 		"listTrainingRuns": {
 			"/api/v1/ml/retraining/history", "id", `
 			INSERT INTO model_training_runs (customer_id, started_at, completed_at, status, triggered_by)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/readings"
@@ -49,9 +50,11 @@ func storeErrors(maxUnreported int) func(error) (*rest.Error, bool) {
 		{incidents.ErrIncidentOver, rest.NewError(http.StatusConflict, "The incident is over")},
 		{incidents.ErrNobodyHasIt, rest.NewError(http.StatusConflict, "Nobody has the incident")},
 		{incidents.ErrOtherRooms, rest.NewError(http.StatusForbidden, "The incident is of rooms that the key does not cover")},
+		{incidents.ErrTooManyDrills, rest.TooManyRequests(fmt.Sprintf("At most %d drills in a day", incidents.MaxDrills), time.Hour)},
 		{incidents.ErrAfterLast, rest.BadRequest("after: is beyond the last change of this account")},
 		{store.ErrNoRule, rest.NotFound("Rule not found")},
 		{incidents.ErrThresholdRule, rest.BadRequest("Of a threshold rule only the limit can be changed")},
+		{store.ErrNoDrill, rest.NotFound("Drill not found")},
 		{store.ErrNoMaintenance, rest.NotFound("Maintenance window not found")},
 		{store.ErrNoPrediction, rest.NotFound("Prediction not found")},
 		{store.ErrPredictionExists, rest.BadRequest("Prediction already exists")},

@@ -51,7 +51,7 @@ func newTestAPI(tb testing.TB, change ...func(*Config)) *testAPI {
 	pool := pgtest.New(tb)
 	s := &testAPI{pool: pool, store: pgtest.NewStores(pool), readings: pgreadings.New(pool, nil, time.Now), now: time.Now, saved: map[string]string{}}
 	cfg := Config{
-		DB: s.store.DB, Readings: s.readings, Publisher: &publishedRequests{}, ProjectID: "project", DataTopic: "data", SecretKey: secretKey,
+		DB: s.store.DB, Readings: s.readings, Publisher: &publishedRequests{}, Drills: &publishedDrills{}, ProjectID: "project", DataTopic: "data", SecretKey: secretKey,
 		Clock: s.now, Log: logging.New(tb.Output(), slog.LevelError, ""), PasswordCost: 4,
 	}
 	for _, c := range change {

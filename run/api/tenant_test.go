@@ -37,7 +37,7 @@ type foreignAccess struct {
 // Contract 1.3, 12.2, 12.4.
 func TestTenantIsolation(t *testing.T) {
 	t.Parallel()
-	s := newTestAPI(t)
+	s := newTestAPI(t, withRecords(t))
 	victim, intruder := s.customer(t), s.customer(t)
 	now := s.now()
 	gateway := victim.enrolled(t, "Vault")
@@ -52,6 +52,7 @@ func TestTenantIsolation(t *testing.T) {
 	s.judge(t, "vault-1", now, 60)
 	hot := get[[]shownExcursion](t, victim, http.MethodGet, "/api/v1/excursions", "")[0]
 	rule := victim.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 20.0, ""))
+	drill := int64(get[startedDrill](t, victim, http.MethodPost, "/api/v1/drills", fmt.Sprintf(`{"rule_id":%d,"sensor_id":"vault-1"}`, rule)).Drill.ID)
 	window := victim.create(t, "/api/v1/maintenance", `{"start_time":"2026-03-01","duration_s":60,"sensor_id":"vault-1","confirm":true}`)
 	prediction := victim.create(t, "/api/v1/prediction-feedback", fmt.Sprintf(
 		`{"sensor_id":"vault-1","timestamp":%q,"actual_temp":20,"anomaly_predicted":true}`, now.Format(time.RFC3339)))
@@ -150,6 +151,11 @@ func TestTenantIsolation(t *testing.T) {
 		"getIncident":         by("/api/v1/incidents/%d", hot.IncidentID, "", "Incident not found"),
 		"actOnIncident":       by("/api/v1/incidents/%d/actions", hot.IncidentID, `{"action":"take"}`, "Incident not found"),
 		"seeIncidents":        {path: "/api/v1/incidents/seen", body: fmt.Sprintf(`{"ids":[%d]}`, hot.IncidentID), status: 200, empty: `{"seen":0}`},
+		"startDrill":          {path: "/api/v1/drills", body: fmt.Sprintf(`{"rule_id":%d,"sensor_id":"vault-1"}`, rule), status: 404, detail: "Sensor not found"},
+		"listDrills":          {path: "/api/v1/drills", status: 200, empty: `[]`},
+		"getDrill":            by("/api/v1/drills/%d", drill, "", "Drill not found"),
+		"reportTold":          by("/api/v1/incidents/%d/told", hot.IncidentID, "", "Incident not found"),
+		"getRecord":           by("/api/v1/records/%d/2026-01", room, "", "Room not found"),
 		"listExcursions":      {path: "/api/v1/excursions?sensor_id=vault-1", status: 200, empty: `[]`},
 		"judgeExcursion":      by("/api/v1/excursions/%d/verdict", hot.ID, `{"verdict":"right"}`, "Excursion not found"),
 		"getLearningSettings": {path: "/api/v1/ml/settings", status: 200},
@@ -183,7 +189,7 @@ func TestTenantIsolation(t *testing.T) {
 		"triggerTraining":  {path: "/api/v1/ml/retraining/trigger", status: 400, detail: "No sensors to learn from"},
 		"getForecast":      of("/api/v1/ml/forecast/%s", "", "Sensor not found"),
 	}
-	public := []string{"getHealth", "registerCustomer", "loginCustomer", "enrolGateway", "reportGatewayStatus", "acceptInvitation"}
+	public := []string{"getHealth", "registerCustomer", "loginCustomer", "enrolGateway", "reportGatewayStatus", "acceptInvitation", "listRecordKeys"}
 
 	roles := rest.RoleNames()[rest.Viewer:]
 	mine, others := map[string]*testCustomer{}, map[string]*testCustomer{}

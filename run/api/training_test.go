@@ -162,7 +162,7 @@ func TestManualTrainingIsLimited(t *testing.T) {
 	t.Parallel()
 	a, _ := newLearningCustomer(t, &publishedRequests{}, 0)
 	second := must.Get(New(Config{
-		DB: a.store.DB, Readings: unused{}, Publisher: &publishedRequests{}, ProjectID: "project", DataTopic: "data", SecretKey: secretKey, Clock: time.Now, Log: logging.Discard(), PasswordCost: 4,
+		DB: a.store.DB, Readings: unused{}, Publisher: &publishedRequests{}, Drills: &publishedDrills{}, ProjectID: "project", DataTopic: "data", SecretKey: secretKey, Clock: time.Now, Log: logging.Discard(), PasswordCost: 4,
 	}))(t)
 	server := httptest.NewServer(second)
 	t.Cleanup(server.Close)

@@ -36,6 +36,10 @@ type Config struct {
 	MaxUnreported int `env:"MAX_UNREPORTED_SENSORS" envDefault:"1000"`
 	// ModelBucket holds the models; without it the API has no forecast.
 	ModelBucket string `env:"MODEL_BUCKET"`
+	// RecordKeys sign monthly records, see records.ParseKeys; RecordBucket keeps them. Without
+	// either there are none.
+	RecordKeys   string `env:"RECORD_KEYS"`
+	RecordBucket string `env:"RECORD_BUCKET"`
 }
 
 // Validate implements config.Validator.

@@ -14,7 +14,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"coldaisle.dev/run/api"
+	"coldaisle.dev/run/api/alerting"
 	"coldaisle.dev/run/api/gateways"
+	"coldaisle.dev/run/api/records"
 	"coldaisle.dev/run/api/training"
 	"coldaisle.dev/run/dashboard"
 	"coldaisle.dev/shared/closing"
@@ -22,6 +24,7 @@ import (
 	"coldaisle.dev/shared/config"
 	"coldaisle.dev/shared/modelstore"
 	"coldaisle.dev/shared/readings/backend"
+	"coldaisle.dev/shared/recordstore"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/tracing"
 )
@@ -56,6 +59,8 @@ func serve(ctx context.Context, s Config, log *slog.Logger, clock func() time.Ti
 	opened.Push("Pub/Sub client", client.Close)
 	topic := training.NewPublisher(client, s.RetrainingTopic)
 	opened.Push("retraining topic", closing.NoError(topic.Stop))
+	drills := alerting.NewDrillPublisher(client, s.DataTopic)
+	opened.Push("data topic", closing.NoError(drills.Stop))
 	table, closeTable, err := backend.Open(ctx, s.ProjectID, s.Backend, pool, clock, log)
 	if err != nil {
 		return err
@@ -63,7 +68,7 @@ func serve(ctx context.Context, s Config, log *slog.Logger, clock func() time.Ti
 	opened.Push("readings", closeTable)
 
 	deps := api.Config{
-		DB: store.New(pool), Readings: table, Publisher: topic, SecretKey: s.SecretKey,
+		DB: store.New(pool), Readings: table, Publisher: topic, Drills: drills, SecretKey: s.SecretKey,
 		ProjectID: s.ProjectID, DataTopic: s.DataTopic, MaxUnreported: s.MaxUnreported,
 		Origins: s.AllowedOrigins, TrustedProxies: s.TrustedProxies, Clock: clock, Log: log,
 	}
@@ -79,6 +84,15 @@ func serve(ctx context.Context, s Config, log *slog.Logger, clock func() time.Ti
 		loader := modelstore.NewLoader(bucket, 0, clock, log)
 		opened.Push("loader of models", loader.Close)
 		deps.Models = loader
+	}
+	if s.RecordKeys != "" && s.RecordBucket != "" {
+		if deps.RecordKeys, err = records.ParseKeys(s.RecordKeys); err != nil {
+			return err
+		}
+		if deps.Records, err = recordstore.Open(ctx, s.RecordBucket); err != nil {
+			return err
+		}
+		opened.Push("records", deps.Records.Close)
 	}
 	handler, err := api.New(deps)
 	if err != nil {

@@ -65,6 +65,8 @@ type Event struct {
 	Threshold   float64 // the limit it exceeded, in the same unit
 	Temperature float64 // °C, the whole reading, for whoever reads the event
 	Humidity    float64 // % relative humidity
+	// Drill is the code of an alarm drill, which has no reading; empty for an alert.
+	Drill string
 }
 
 // ErrType marks an event that is neither of temperature nor humidity.

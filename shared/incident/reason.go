@@ -32,6 +32,11 @@ func (r Rule) Describe(i Excursion) string {
 	return text.String()
 }
 
+// DescribeDrill describes an alarm drill of the rule in words.
+func (r Rule) DescribeDrill() string {
+	return fmt.Sprintf("Drill, nothing is wrong: %s %s %.1f %s", r.Quantity.name(), r.Direction, r.Limit, r.Quantity.unit())
+}
+
 // DescribeMissing describes that a node sends a quantity no more: "Humidity no longer measured,
 // for 12 min".
 func DescribeMissing(q Quantity, newest, end time.Time, lasting bool, now time.Time) string {

@@ -89,6 +89,7 @@ func New(keys Keys, clock func() time.Time, options Options) *Verifier {
 type Source struct {
 	Channel   reading.Channel
 	GatewayID string
+	Drill     string // code of the alarm drill that the probe's reading begins; empty for none
 }
 
 // Data decodes a message with its window. An error that no retry can mend is marked by
@@ -117,6 +118,9 @@ func (v *Verifier) decode(ctx context.Context, m push.Message) (r reading.Readin
 		return reading.Reading{}, nil, Source{}, v.refused(ctx, err)
 	}
 	r.Channel = source.Channel
+	if r.NodeID == reading.ProbeNodeID {
+		source.Drill = wire.DrillOf(m.Data)
+	}
 	if err := v.admit(r); err != nil {
 		return reading.Reading{}, nil, Source{}, err
 	}

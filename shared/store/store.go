@@ -36,6 +36,7 @@ var (
 	ErrNoRule        = fmt.Errorf("rule %w", ErrNotFound)
 	ErrNoExcursion   = fmt.Errorf("excursion %w", ErrNotFound)
 	ErrNoIncident    = fmt.Errorf("incident %w", ErrNotFound)
+	ErrNoDrill       = fmt.Errorf("drill %w", ErrNotFound)
 	ErrNoMaintenance = fmt.Errorf("maintenance window %w", ErrNotFound)
 	ErrNoPerson      = fmt.Errorf("person %w", ErrNotFound)
 	ErrNoInvitation  = fmt.Errorf("invitation %w", ErrNotFound)

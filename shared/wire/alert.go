@@ -19,6 +19,7 @@ type alertJSON struct {
 	Threshold   float64   `json:"threshold"`
 	Temperature *float64  `json:"temperature,omitzero"`
 	Humidity    *float64  `json:"humidity,omitzero"`
+	Drill       string    `json:"drill,omitzero"`
 }
 
 // EncodeAlert writes a message of topic alerts. It fails only on infinity, which
@@ -27,7 +28,7 @@ func EncodeAlert(e alert.Event) ([]byte, error) {
 	encoded, err := json.Marshal(alertJSON{
 		CustomerID: int64(e.Channel), NodeID: e.NodeID, MessageID: e.MessageID, Timestamp: reading.TruncateTime(e.Time),
 		AlertType: string(e.Type), Value: e.Value, Threshold: e.Threshold,
-		Temperature: reading.Pointer(e.Temperature), Humidity: reading.Pointer(e.Humidity),
+		Temperature: reading.Pointer(e.Temperature), Humidity: reading.Pointer(e.Humidity), Drill: e.Drill,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("encode alert of %s: %w", e.NodeID, err)
@@ -45,7 +46,7 @@ func DecodeAlert(encoded []byte) (alert.Event, error) {
 	e := alert.Event{
 		Channel: reading.Channel(in.CustomerID), NodeID: in.NodeID, MessageID: in.MessageID, Time: reading.TruncateTime(in.Timestamp),
 		Type: alert.Type(in.AlertType), Value: in.Value, Threshold: in.Threshold,
-		Temperature: reading.Value(in.Temperature), Humidity: reading.Value(in.Humidity),
+		Temperature: reading.Value(in.Temperature), Humidity: reading.Value(in.Humidity), Drill: in.Drill,
 	}
 	if in.CustomerID < 0 {
 		return alert.Event{}, fmt.Errorf("decode alert: customer_id is %d", in.CustomerID)

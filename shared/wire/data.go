@@ -59,6 +59,28 @@ func EncodeData(d Data) ([]byte, error) {
 	return bytes.TrimSuffix(encoded.Bytes(), []byte("\n")), nil
 }
 
+// EncodeDrill writes the message of topic data by which an alarm drill begins: a reading of the
+// probe, which nobody stores, with the drill's code.
+func EncodeDrill(code string, at time.Time) []byte {
+	encoded, err := json.Marshal(struct {
+		dataJSON[[]byte]
+		Drill string `json:"drill"`
+	}{dataJSON[[]byte]{MessageID: "drill", NodeID: reading.ProbeNodeID, Temperature: new(0.0), Humidity: new(0.0), Timestamp: reading.TruncateTime(at)}, code})
+	if err != nil {
+		panic(err) // all of it can be encoded
+	}
+	return encoded
+}
+
+// DrillOf is the code of the drill that a reading of the probe begins, empty for none.
+func DrillOf(encoded []byte) string {
+	var in struct {
+		Drill string `json:"drill"`
+	}
+	_ = json.Unmarshal(encoded, &in) // it has been decoded before
+	return in.Drill
+}
+
 // DecodeData reads a message of topic data. published is the push message's
 // publish time, by which the reading is dated, see [reading.Dated].
 func DecodeData(encoded []byte, published time.Time) (Data, error) {

@@ -48,11 +48,12 @@ override_resource {
 
 run "rights" {
   assert {
-    condition = { for right in google_pubsub_topic_iam_member.publisher : right.member => "${right.role} ${right.topic}" } == {
-      "serviceAccount:detect" = "roles/pubsub.publisher alerts"
-      "serviceAccount:api"    = "roles/pubsub.publisher model-retraining"
-    }
-    error_message = "Detection publishes alerts, the API asks for training, and nobody else publishes."
+    condition = toset([for right in google_pubsub_topic_iam_member.publisher : "${right.member} ${right.role} ${right.topic}"]) == toset([
+      "serviceAccount:detect roles/pubsub.publisher alerts",
+      "serviceAccount:api roles/pubsub.publisher model-retraining",
+      "serviceAccount:api roles/pubsub.publisher data",
+    ])
+    error_message = "Detection publishes alerts, the API asks for training and sends drills, and nobody else publishes."
   }
 
   assert {

@@ -21,8 +21,9 @@ type Handlers struct {
 	Retrainer interface {
 		StartDue(ctx context.Context, customers ...int64)
 	}
-	Clock func() time.Time
-	Log   *slog.Logger
+	Drills DrillPublisher
+	Clock  func() time.Time
+	Log    *slog.Logger
 
 	rest *rest.API
 	hub  *hub
@@ -39,6 +40,7 @@ func (h *Handlers) Register(r *rest.API) {
 	h.registerChanges(r)
 	h.registerRules(r)
 	h.registerMaintenance(r)
+	h.registerDrills(r)
 }
 
 // Run wakes the requests that wait for changes, until ctx ends; then they answer.

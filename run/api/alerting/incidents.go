@@ -33,6 +33,7 @@ type Incident struct {
 	Breaking     bool       `json:"breaking" doc:"Whether a limit is broken, or readings are missing, at this moment; false in the 10 minutes after it cleared." example:"true"`
 	Silenced     bool       `json:"silenced" doc:"Whether maintenance windows cover all of it: now while it lasts, else its begin and its end." example:"false"`
 	Late         bool       `json:"late" doc:"Whether all its readings came 10 minutes late or more: nobody is called." example:"false"`
+	Drill        bool       `json:"drill" doc:"Whether it is of an alarm drill, and nothing is wrong. The drills are after all others." example:"false"`
 	Seen         bool       `json:"seen" doc:"Whether somebody had it, or has looked at it since it was over." example:"false"`
 	StartTime    rest.Time  `json:"start_time" doc:"When it began, UTC." example:"2026-03-01T12:00:00Z"`
 	EndTime      *rest.Time `json:"end_time" nullable:"true" doc:"When it cleared for the last time, UTC; null while it lasts." example:"2026-03-01T12:40:00Z"`
@@ -108,7 +109,7 @@ func IncidentOf(i incidents.Incident) Incident {
 	e := excursionOf(i.Worst)
 	body := Incident{
 		ID: i.ID, RoomID: nonzero(i.RoomID), RoomName: nonzero(i.RoomName), SensorID: nonzero(i.NodeID), GatewayID: nonzero(i.GatewayID), GatewayName: nonzero(i.GatewayName),
-		Cause: string(i.Cause), Severity: string(i.Severity), Phase: "expected", State: stateOpen, Breaking: i.Breaking, Silenced: i.Silenced, Late: i.Late, Seen: i.Seen,
+		Cause: string(i.Cause), Severity: string(i.Severity), Phase: "expected", State: stateOpen, Breaking: i.Breaking, Silenced: i.Silenced, Late: i.Late, Seen: i.Seen, Drill: i.DrillID != 0,
 		StartTime: rest.UTC(i.StartTime), TakenBy: nonzero(i.TakenBy), TakenAt: rest.OptionalUTC(i.TakenAt),
 		SnoozedUntil: rest.OptionalUTC(i.SnoozedUntil), Comment: nonzero(i.Comment), Excursions: i.Parts,
 		Worst: worst{

@@ -66,7 +66,7 @@ type client struct {
 }
 
 // Acquire waits for a password slot, fairly among clients (contract 2.9). known is the e-mail
-// address that the request has a device cookie of, or empty. Call it before any query of the
+// address that the request has a device cookie or a token of, or empty. Call it before any query of the
 // request, so that a flood does not reach the database.
 func (p *Passwords) Acquire(ctx context.Context, known string) (done func(), err error) {
 	in, who := fairqueue.Unknown, client{address: Client(ctx)}
@@ -81,9 +81,9 @@ func (p *Passwords) Acquire(ctx context.Context, known string) (done func(), err
 }
 
 // Hash returns the bcrypt hash of a password of at most 72 bytes, with a new salt.
-// It waits for a password slot.
-func (p *Passwords) Hash(ctx context.Context, plain string) (string, error) {
-	done, err := p.Acquire(ctx, "")
+// It waits for a password slot as [Passwords.Acquire] does.
+func (p *Passwords) Hash(ctx context.Context, known, plain string) (string, error) {
+	done, err := p.Acquire(ctx, known)
 	if err != nil {
 		return "", err
 	}

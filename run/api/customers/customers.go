@@ -138,7 +138,7 @@ func (h *Handlers) Register(r *rest.API) {
 }
 
 func (h *Handlers) registerCustomer(ctx context.Context, in *rest.Body[registration]) (customer, error) {
-	hash, err := h.Passwords.Hash(ctx, string(in.Body.Password))
+	hash, err := h.Passwords.Hash(ctx, "", string(in.Body.Password))
 	if err != nil {
 		return customer{}, err
 	}
@@ -228,7 +228,7 @@ func (h *Handlers) updateCustomer(ctx context.Context, in *updateCustomerInput) 
 	}
 	change := accounts.PersonChange{Email: (*string)(in.Body.Email), Name: (*string)(in.Body.Name)}
 	if in.Body.Password != nil {
-		hash, err := h.Passwords.Hash(ctx, string(*in.Body.Password))
+		hash, err := h.Passwords.Hash(ctx, auth.Person(ctx).Email, string(*in.Body.Password))
 		if err != nil {
 			return customer{}, err
 		}

@@ -240,7 +240,7 @@ func (h *Handlers) join(ctx context.Context, a acceptance) (accepted, error) {
 	if err != nil || a.Name == nil || a.Password == nil {
 		return out, err
 	}
-	hash, err := h.Passwords.Hash(ctx, string(*a.Password))
+	hash, err := h.Passwords.Hash(ctx, "", string(*a.Password))
 	if err != nil {
 		return out, err
 	}

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -137,6 +138,7 @@ func (h *Handlers) families(ctx context.Context) ([]*dto.MetricFamily, error) {
 		newest      = newFamily("coldaisle_last_reading_timestamp", "seconds", "Time of the newest reading, in seconds since 1970.")
 		up          = newFamily("coldaisle_sensor_up", "", "1 while readings come, 0 while the sensor is silent or has never sent one.")
 		counts      = newFamily("coldaisle_incidents", "", "Incidents that last: open, taken, silenced by maintenance, or late: nobody is called.")
+		drills      = newFamily("coldaisle_drill", "", "1 for each alarm drill whose incident lasts, which coldaisle_incidents does not count.")
 		late        = newFamily("coldaisle_probe_lateness", "seconds", "How late readings of the service's own probe are: more than 60 is an outage of the service.")
 	)
 	for _, l := range live {
@@ -170,6 +172,10 @@ func (h *Handlers) families(ctx context.Context) ([]*dto.MetricFamily, error) {
 	type counted struct{ room, cause, severity, state string }
 	count := map[counted]int{} // two rooms may have one name
 	for _, i := range lasting {
+		if i.DrillID != 0 {
+			drills.add([]*dto.LabelPair{label("room", i.RoomName), label("cause", string(i.Cause)), label("severity", string(i.Severity)), label("drill", strconv.FormatInt(i.DrillID, 10))}, 1)
+			continue
+		}
 		count[counted{i.RoomName, string(i.Cause), string(i.Severity), string(i.State())}]++
 	}
 	inOrder := func(a, b counted) int {
@@ -181,7 +187,7 @@ func (h *Handlers) families(ctx context.Context) ([]*dto.MetricFamily, error) {
 	}
 	late.add(nil, probe.Lateness(now).Seconds())
 	var some []*dto.MetricFamily
-	for _, f := range []family{temperature, humidity, dewPoint, newest, up, counts, late} {
+	for _, f := range []family{temperature, humidity, dewPoint, newest, up, counts, drills, late} {
 		if len(f.Metric) > 0 { // the encoder refuses an empty one
 			some = append(some, f.MetricFamily)
 		}

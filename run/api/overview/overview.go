@@ -231,13 +231,14 @@ func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.
 	if err := v.day.refresh(ctx, incidents.New(h.store), customer, live, now); err != nil {
 		return err
 	}
+	real := lasting[:len(lasting)-drills(lasting)]
 	body := Body{
 		Rooms:          rest.List(rooms, func(r accounts.Room) liveRoom { return liveRoom{ID: r.ID, Name: r.Name, State: stateOK} }),
 		Limits:         [][]liveLimit{},
 		SparklineStart: v.day.start,
 		Sensors:        make([]liveSensor, len(live)),
 		Incidents:      rest.List(lasting, alerting.IncidentOf),
-		IncidentCounts: countIncidents(lasting, unseen),
+		IncidentCounts: countIncidents(real, unseen),
 		Counts:         sensorCounts{Sensors: len(live)},
 	}
 	applies := limits{rules: rules, known: map[incident.Scope]int{}, body: &body}
@@ -256,9 +257,18 @@ func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.
 			body.Sensors[i].GatewayID = &l.GatewayID
 		}
 	}
-	body.orderRooms(lasting)
-	body.Sentence = body.say(lasting, recommended, v.late)
+	body.orderRooms(real)
+	body.Sentence = body.say(real, recommended, v.late)
+	body.Sentence.Drills = len(lasting) - len(real)
 	return v.encode(body)
+}
+
+// drills counts the incidents of drills, which are the last.
+func drills(lasting []incidents.Incident) int {
+	if first := slices.IndexFunc(lasting, func(i incidents.Incident) bool { return i.DrillID != 0 }); first >= 0 {
+		return len(lasting) - first
+	}
+	return 0
 }
 
 // count counts a sensor in a state, which it returns.

@@ -23,6 +23,7 @@ type sentence struct {
 	Since      *rest.Time `json:"since" nullable:"true" doc:"When it began, UTC." example:"2026-03-01T12:00:00Z"`
 	TakenBy    *string    `json:"taken_by" doc:"Who has it; null if nobody has." example:"coldaisle"`
 	Others     int        `json:"others" doc:"How many further incidents last that maintenance does not cover." example:"0"`
+	Drills     int        `json:"drills" doc:"How many alarm drills last. No other part of the sentence, and no count, is of them." example:"0"`
 	Outside    int        `json:"outside" doc:"How many sensors are outside the recommended range." example:"0"`
 }
 
@@ -78,7 +79,7 @@ func (b *Body) say(lasting []incidents.Incident, recommended []incident.Rule, la
 			said.Outside++
 		}
 	}
-	told := b.Incidents
+	told := b.Incidents[:len(lasting)]
 	for len(told) > 0 && lasting[len(told)-1].Silenced { // these are the last
 		told = told[:len(told)-1]
 	}

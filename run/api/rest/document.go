@@ -28,6 +28,7 @@ const (
 	TagPersons     = "Persons"
 	TagKeys        = "API keys"
 	TagAudit       = "Audit"
+	TagRecords     = "Records"
 )
 
 // The security schemes' names in the document.
@@ -72,6 +73,7 @@ func (r *API) humaConfig() huma.Config {
 				{Name: TagPersons, Description: "Who logs in for the account, and as what."},
 				{Name: TagKeys, Description: "Keys by which programs call, in place of a login."},
 				{Name: TagAudit, Description: "Who changed what."},
+				{Name: TagRecords, Description: "Signed monthly records of rooms."},
 			},
 			Components: &huma.Components{
 				Schemas: huma.NewMapRegistry(schemaPrefix, huma.DefaultSchemaNamer),

@@ -3,6 +3,7 @@ package rest
 import (
 	"bufio"
 	"context"
+	"io"
 	"iter"
 	"net/http"
 	"time"
@@ -81,6 +82,30 @@ func EncodedRows[A, B any](convert func(A) B) RowEncoder[A] {
 // Stream answers with items, read under the request's context, which outlives the handler's.
 func Stream[T any](r *API, form RowEncoder[T], items func(context.Context) iter.Seq2[T, error]) *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(hc huma.Context) { streamRows(r, hc, form, items(hc.Context())) }}
+}
+
+// File answers with a file that write writes, under the request's context, which outlives the
+// handler's. A failure before its first byte is answered, a later one cuts the connection.
+func File(r *API, contentType, name string, write func(ctx context.Context, w io.Writer) error) *huma.StreamResponse {
+	return &huma.StreamResponse{Body: func(hc huma.Context) {
+		request, writer := humago.Unwrap(hc)
+		header := writer.Header()
+		header.Set("Content-Type", contentType)
+		header.Set("Content-Disposition", `attachment; filename="`+name+`"`)
+		if request.Method == http.MethodHead {
+			return
+		}
+		parts := &streamWriter{ResponseWriter: writer}
+		s := bufio.NewWriterSize(parts, streamBuffer)
+		err := write(request.Context(), s)
+		if err == nil {
+			err = s.Flush()
+		}
+		if err != nil {
+			header.Del("Content-Disposition")
+			r.failStream(request.Context(), parts, err)
+		}
+	}}
 }
 
 // streamRows writes nothing before the first item is read, so that a failure until then

@@ -70,6 +70,9 @@ func (s *System) startGateway(ctx context.Context, listener net.Listener) error 
 			return fmt.Errorf("first status of the gateway: %w", context.Cause(ctx))
 		}
 	}
+	s.runComponent(ctx, "gateway's control socket", func(ctx context.Context) error {
+		return site.ServeControl(ctx, filepath.Join(o.DataDir, "outbox"), s.log)
+	})
 	s.runComponent(ctx, "gateway's outbox", site.Run)
 	s.runComponent(ctx, "gateway", func(ctx context.Context) error { return gateway.Serve(ctx, listener, site, s.log) })
 	live, err := gateway.ListenLive(ctx, filepath.Join(o.DataDir, "live.sock"))

@@ -2,7 +2,9 @@ package system
 
 import (
 	"context"
+	"crypto/ed25519"
 	"crypto/rand"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	pubsub "cloud.google.com/go/pubsub/v2"
 	"cloud.google.com/go/storage"
@@ -25,20 +28,25 @@ import (
 	"coldaisle.dev/edge-gateway/announce"
 	"coldaisle.dev/edge-gateway/discover"
 	"coldaisle.dev/edge-gateway/gateway"
+	"coldaisle.dev/run/api/records"
 	"coldaisle.dev/run/local/queue"
 	"coldaisle.dev/shared/cloudsql"
 	"coldaisle.dev/shared/modelstore"
 	"coldaisle.dev/shared/postgres"
 	"coldaisle.dev/shared/readings/bqreadings"
 	"coldaisle.dev/shared/readings/pgreadings"
+	"coldaisle.dev/shared/recordstore"
 	"coldaisle.dev/shared/store"
 )
 
 // poolSize bounds the database connections of the API, and those of the pipeline.
 const poolSize = 12
 
-// ModelBucket holds the models in object storage.
-const ModelBucket = "models"
+// The buckets in object storage.
+const (
+	ModelBucket  = "models"
+	RecordBucket = "records"
+)
 
 // startDatabase connects to the given database or starts a PostgreSQL, and migrates
 // the schema.
@@ -123,7 +131,7 @@ func (s *System) startStorage(ctx context.Context) error {
 			address = "http://" + address
 		}
 		s.StorageURL = strings.TrimSuffix(address, "/")
-		return s.createBucket(ctx)
+		return errors.Join(s.createBucket(ctx, ModelBucket), s.createBucket(ctx, RecordBucket))
 	}
 	server, err := OpenStorage(s.options.DataDir)
 	if err != nil {
@@ -134,11 +142,13 @@ func (s *System) startStorage(ctx context.Context) error {
 	return nil
 }
 
-// OpenStorage serves object storage over files in a folder, with the models' bucket.
+// OpenStorage serves object storage over files in a folder, with its buckets.
 func OpenStorage(folder string) (*fakestorage.Server, error) {
 	root := filepath.Join(folder, "objects")
-	if err := os.MkdirAll(filepath.Join(root, ModelBucket), 0o700); err != nil {
-		return nil, fmt.Errorf("object storage: %w", err)
+	for _, bucket := range []string{ModelBucket, RecordBucket} {
+		if err := os.MkdirAll(filepath.Join(root, bucket), 0o700); err != nil {
+			return nil, fmt.Errorf("object storage: %w", err)
+		}
 	}
 	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{Scheme: "http", Host: "127.0.0.1", StorageRoot: root, Writer: io.Discard})
 	if err != nil {
@@ -152,19 +162,19 @@ func (s *System) storageOptions() []option.ClientOption {
 	return []option.ClientOption{option.WithEndpoint(s.StorageURL + "/storage/v1/"), option.WithoutAuthentication()}
 }
 
-// createBucket makes the models' bucket in an emulator, unless it is there.
-func (s *System) createBucket(ctx context.Context) error {
+// createBucket makes a bucket in an emulator, unless it is there.
+func (s *System) createBucket(ctx context.Context, name string) error {
 	client, err := storage.NewClient(ctx, s.storageOptions()...)
 	if err != nil {
 		return fmt.Errorf("object storage: %w", err)
 	}
 	defer func() { _ = client.Close() }()
-	err = client.Bucket(ModelBucket).Create(ctx, Project, nil)
+	err = client.Bucket(name).Create(ctx, Project, nil)
 	if refused, ok := errors.AsType[*googleapi.Error](err); ok && refused.Code == http.StatusConflict {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("object storage: create bucket %s: %w", ModelBucket, err)
+		return fmt.Errorf("object storage: create bucket %s: %w", name, err)
 	}
 	return nil
 }
@@ -177,6 +187,29 @@ func (s *System) openModels(ctx context.Context) (*modelstore.Bucket, error) {
 	}
 	s.opened.Push("models", bucket.Close)
 	return bucket, nil
+}
+
+// openRecords opens the bucket of records, and reads the key that signs them, which is created at
+// the first start.
+func (s *System) openRecords(ctx context.Context) (*records.Keys, *recordstore.Bucket, error) {
+	text, err := readOrCreateSecret(filepath.Join(s.options.DataDir, "record_keys"), func() string {
+		seed := make([]byte, ed25519.SeedSize)
+		_, _ = rand.Read(seed) // it never fails
+		return s.options.Clock().UTC().Format(time.DateOnly) + "=" + base64.StdEncoding.EncodeToString(seed)
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	keys, err := records.ParseKeys(text)
+	if err != nil {
+		return nil, nil, err
+	}
+	bucket, err := recordstore.Open(ctx, RecordBucket, s.storageOptions()...)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.opened.Push("records", bucket.Close)
+	return keys, bucket, nil
 }
 
 // loader returns a loader of the models in use; each component has its own, as in

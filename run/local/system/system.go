@@ -23,6 +23,7 @@ import (
 
 	"coldaisle.dev/edge-gateway/nodesim"
 	"coldaisle.dev/run/api"
+	"coldaisle.dev/run/api/alerting"
 	"coldaisle.dev/run/api/training"
 	"coldaisle.dev/run/dashboard"
 	"coldaisle.dev/run/local/queue"
@@ -165,12 +166,18 @@ func (s *System) start(ctx context.Context) error {
 	}
 	retraining := training.NewPublisher(s.PubSub, queue.TopicRetraining)
 	s.opened.Push("retraining topic", func() error { retraining.Stop(); return nil })
+	drills := alerting.NewDrillPublisher(s.PubSub, queue.TopicData)
+	s.opened.Push("data topic", func() error { drills.Stop(); return nil })
 	secret, err := secretKey(o)
 	if err != nil {
 		return err
 	}
+	recordKeys, archive, err := s.openRecords(ctx)
+	if err != nil {
+		return err
+	}
 	handler, err := api.New(api.Config{
-		DB: store.New(s.Pool), Readings: s.Readings, Publisher: retraining, SecretKey: secret,
+		DB: store.New(s.Pool), Readings: s.Readings, Publisher: retraining, Drills: drills, SecretKey: secret, RecordKeys: recordKeys, Records: archive,
 		ProjectID: Project, DataTopic: queue.TopicData,
 		Models: s.loader(), Clock: o.Clock, Log: s.log,
 		PasswordCost: o.PasswordCost, TrustedProxies: o.TrustedProxies,

@@ -41,10 +41,12 @@ func (s Store) Act(ctx context.Context, customerID, id int64, a Action, now time
 			RoomID            int64
 			NodeID, GatewayID string
 			TakenBy, Comment  string
+			DrillID           int64
 		}
 		find := func(lock string) (row, error) {
 			return store.One[row](ctx, tx, store.ErrNoIncident, whole+`
-	SELECT `+statusColumns+`, COALESCE(i.room_id, 0) AS room_id, i.node_id, i.gateway_id, i.taken_by, i.comment`+fromIncidents+`
+	SELECT `+statusColumns+`, COALESCE(i.room_id, 0) AS room_id, i.node_id, i.gateway_id, i.taken_by, i.comment,
+	       COALESCE(i.drill_id, 0) AS drill_id`+fromIncidents+`
 	  AND i.id IN (SELECT id FROM chain)`+lock,
 				pgx.StrictNamedArgs{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx)})
 		}
@@ -126,6 +128,11 @@ func (s Store) Act(ctx context.Context, customerID, id int64, a Action, now time
 				WHERE incident_id = @id AND specified`, pgx.StrictNamedArgs{"id": id})
 			if err != nil {
 				return fmt.Errorf("acknowledge alerts: %w", err)
+			}
+		}
+		if taken && found.DrillID != 0 {
+			if err := takeDrill(ctx, tx, found.DrillID); err != nil {
+				return err
 			}
 		}
 		changes := make([]change, len(events))

@@ -35,7 +35,8 @@ type Incident struct {
 	TakenBy      string // who has it, or had it at its end
 	Comment      string
 	SnoozedUntil *time.Time
-	Seen         bool // somebody had it, or has looked at it since its end
+	Seen         bool  // somebody had it, or has looked at it since its end
+	DrillID      int64 // of an alarm drill; zero: it is real
 
 	Worst    Excursion `db:"-"` // by which it is told
 	Silenced bool      `db:"-"` // a maintenance window covers all of it: now while it lasts, else at its begin and its end
@@ -79,7 +80,8 @@ type Level struct {
 }
 
 const incidentColumns = `i.id, COALESCE(i.room_id, 0) AS room_id, COALESCE(r.name, i.room_name) AS room_name, i.node_id, i.gateway_id, COALESCE(g.name, '') AS gateway_name,
-	i.cause, i.severity, i.actual, i.start_time, i.end_time, i.lasting, i.breaking, i.late, i.parts, i.taken_at, i.taken_by, i.comment, i.snoozed_until, i.seen`
+	i.cause, i.severity, i.actual, i.start_time, i.end_time, i.lasting, i.breaking, i.late, i.parts, i.taken_at, i.taken_by, i.comment, i.snoozed_until, i.seen,
+	COALESCE(i.drill_id, 0) AS drill_id`
 
 const fromIncidents = `
 	FROM room_incidents i
@@ -178,8 +180,8 @@ func (s Store) Incidents(ctx context.Context, customerID int64, q IncidentQuery,
 	return page, s.tellNow(ctx, customerID, page.Items, nil, now)
 }
 
-// Lasting returns all of a customer's incidents that last, the one that matters most first:
-// what calls before what maintenance covers and what stands, what nobody has before what is
+// Lasting returns all of a customer's incidents that last, the one that matters most first: what
+// is real before drills, what calls before what maintenance covers and what stands, what nobody has before what is
 // taken, critical before warning, the greatest excess first. live are the customer's sensors.
 func (s Store) Lasting(ctx context.Context, customerID int64, live []LiveSensor, now time.Time) ([]Incident, error) {
 	found, err := store.All[Incident](ctx, s.db, `SELECT `+incidentColumns+fromIncidents+` AND i.lasting`,
@@ -196,7 +198,7 @@ func (s Store) Lasting(ctx context.Context, customerID int64, live []LiveSensor,
 
 func compareLasting(a, b Incident) int {
 	return cmp.Or(
-		compareBools(a.Silenced, b.Silenced), compareBools(a.Late, b.Late), compareBools(a.standing(), b.standing()), compareBools(!a.Breaking, !b.Breaking),
+		compareBools(a.DrillID != 0, b.DrillID != 0), compareBools(a.Silenced, b.Silenced), compareBools(a.Late, b.Late), compareBools(a.standing(), b.standing()), compareBools(!a.Breaking, !b.Breaking),
 		compareBools(a.TakenAt != nil, b.TakenAt != nil),
 		b.Now.Worst.Compare(a.Now.Worst), compareBools(!a.Actual, !b.Actual), a.StartTime.Compare(b.StartTime), cmp.Compare(a.ID, b.ID))
 }
@@ -226,7 +228,7 @@ func (s Store) Unseen(ctx context.Context, customerID int64) (int, error) {
 	count, err := store.Value[int](ctx, s.db, store.ErrNotFound, `
 		SELECT count(*)
 		FROM room_incidents i
-		WHERE i.customer_id = @customer AND NOT i.seen AND NOT i.lasting AND i.merged_into IS NULL AND `+inRooms,
+		WHERE i.customer_id = @customer AND NOT i.seen AND NOT i.lasting AND i.merged_into IS NULL AND i.drill_id IS NULL AND `+inRooms,
 		pgx.StrictNamedArgs{"customer": customerID, "rooms": store.RoomsOf(ctx)})
 	return count, store.Wrap(err, "unseen incidents of customer %d", customerID)
 }
@@ -308,7 +310,10 @@ func (s Store) tellNow(ctx context.Context, customerID int64, told []Incident, l
 	if err != nil {
 		return err
 	}
-	of := map[int64][]Excursion{}
+	of, err := s.showDrills(ctx, told)
+	if err != nil {
+		return err
+	}
 	for _, e := range parts {
 		of[e.IncidentID] = append(of[e.IncidentID], e)
 	}
@@ -335,6 +340,9 @@ func (s Store) tellNow(ctx context.Context, customerID int64, told []Incident, l
 	}
 	for k := range told {
 		told[k].Worst = worst[k]
+		if told[k].DrillID != 0 {
+			told[k].Worst.Reason = incident.Rule{Quantity: worst[k].Quantity, Direction: worst[k].Direction, Limit: worst[k].LimitValue}.DescribeDrill()
+		}
 		if i := &told[k]; i.GatewayID != "" && i.Lasting {
 			if uplinkDown[i.ID] {
 				i.Worst.Where = incident.UplinkDown

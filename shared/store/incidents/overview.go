@@ -134,3 +134,16 @@ func (s Store) HotSpots(ctx context.Context, customerID int64, since time.Time, 
 		args)
 	return found, store.Wrap(err, "hot spots of customer %d", customerID)
 }
+
+// SilentSensor reports whether one of a customer's sensors is silent, or has never sent a reading.
+func (s Store) SilentSensor(ctx context.Context, customerID int64, node string, now time.Time) (bool, error) {
+	probe, err := s.Probe(ctx)
+	if err != nil {
+		return false, err
+	}
+	live, err := s.liveSensors(ctx, customerID, []string{node})
+	if err != nil || len(live) == 0 || live[0].Timestamp == nil {
+		return true, err
+	}
+	return probe.Silent(*live[0].Timestamp, live[0].Interval, now), nil
+}

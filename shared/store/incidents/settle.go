@@ -63,6 +63,9 @@ func (s Store) Settle(ctx context.Context, customerID int64, now time.Time) erro
 	}); err != nil {
 		return fmt.Errorf("missing quantities of customer %d: %w", customerID, err)
 	}
+	if err := s.endDrills(ctx, customerID, now); err != nil {
+		return err
+	}
 	type row struct {
 		RoomID            int64
 		NodeID, GatewayID string
@@ -76,7 +79,7 @@ func (s Store) Settle(ctx context.Context, customerID int64, now time.Time) erro
 		    FROM excursions e
 		    WHERE e.incident_id = i.id AND e.lasting AND e.merged_into IS NULL
 		) AS e ON true
-		WHERE i.customer_id = @customer AND i.lasting AND i.merged_into IS NULL AND (
+		WHERE i.customer_id = @customer AND i.lasting AND i.merged_into IS NULL AND i.drill_id IS NULL AND (
 		    i.breaking <> e.lasting OR (NOT i.breaking AND i.end_time <= @now::timestamptz - @gap::interval) OR i.snoozed_until <= @now
 		    OR (i.taken_at IS NOT NULL AND i.known_severity <> '' AND e.stands))
 		UNION ALL

@@ -104,6 +104,7 @@ func tell(ctx context.Context, tx *store.DB, customer int64, at place, from, unt
 		    SELECT 0, i.id
 		    FROM room_incidents i
 		    WHERE i.customer_id = @customer AND i.lasting AND i.merged_into IS NULL AND COALESCE(i.room_id, 0) = @room AND i.node_id = @node AND i.gateway_id = @gateway
+		      AND i.drill_id IS NULL
 		)
 		SELECT `+excursionColumns+`
 		FROM excursions e
@@ -125,7 +126,7 @@ func tell(ctx context.Context, tx *store.DB, customer int64, at place, from, unt
 		       COALESCE((SELECT max(e.merged_into) FROM excursions e WHERE e.incident_id = i.id), 0) AS target,
 		       EXISTS (SELECT FROM excursions e WHERE e.incident_id = i.id AND e.merged_into IS NULL) AND NOT i.id = ANY (@ids) AS moved
 		FROM room_incidents i
-		WHERE i.customer_id = @customer AND i.merged_into IS NULL AND (
+		WHERE i.customer_id = @customer AND i.merged_into IS NULL AND i.drill_id IS NULL AND (
 		    i.id = ANY (@ids)
 		    OR (COALESCE(i.room_id, 0) = @room AND i.node_id = @node AND i.gateway_id = @gateway AND (i.lasting OR (i.end_time >= @from AND i.start_time <= @until))
 		        AND NOT EXISTS (SELECT FROM excursions e WHERE e.incident_id = i.id AND e.merged_into IS NULL AND `+at.condition()+`)))`, args)

@@ -2,10 +2,34 @@
 // of its node. ingest writes it, detect and the API read it.
 package pipeline
 
-import "coldaisle.dev/shared/store"
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/incidents"
+)
 
 // Store has the statements. It runs them on a database, or in a transaction of one.
 type Store struct{ db *store.DB }
 
 // New returns the store over a database or transaction.
 func New(db *store.DB) Store { return Store{db} }
+
+// IngestDrill records that ingest has the message of a drill, as [incidents.Store.ReachDrill] does.
+func (s Store) IngestDrill(ctx context.Context, m incidents.DrillMessage) (known bool, err error) {
+	return incidents.New(s.db).ReachDrill(ctx, incident.DrillIngested, m)
+}
+
+// KeepLate records that a reading is stored which is of an earlier month.
+func (s Store) KeepLate(ctx context.Context, r reading.Reading) error {
+	_, err := s.db.Exec(ctx, `
+		INSERT INTO late_readings (channel, node_id, month, at)
+		VALUES (@channel, @node, date_trunc('month', @at::timestamptz, 'UTC') AT TIME ZONE 'UTC', clock_timestamp())
+		ON CONFLICT (channel, node_id, month) DO UPDATE SET at = clock_timestamp()`,
+		pgx.StrictNamedArgs{"channel": int64(r.Channel), "node": r.NodeID, "at": r.Time})
+	return store.Wrap(err, "late reading of %s", r.NodeID)
+}

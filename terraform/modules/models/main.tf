@@ -1,9 +1,9 @@
-# The trained models. Artifacts have names of their own and are never written
+# The trained models, or the records of rooms. Artifacts have names of their own and are never written
 # twice; the manifest that names the live pair is, and its versions are the way
 # back.
 resource "google_storage_bucket" "this" {
   project                     = var.project_id
-  name                        = "${var.project_id}-models"
+  name                        = "${var.project_id}-${var.name}"
   location                    = var.region
   labels                      = var.labels
   uniform_bucket_level_access = true

@@ -3,6 +3,12 @@ variable "project_id" {
   type        = string
 }
 
+variable "name" {
+  description = "What its name ends in, behind the project's."
+  type        = string
+  default     = "models"
+}
+
 variable "region" {
   description = "Region of the bucket."
   type        = string

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"coldaisle.dev/edge-gateway/gateway"
+)
+
+// runDrill is the subcommand drill: it lets the gateway that runs on this machine send an alarm
+// drill.
+func runDrill(ctx context.Context, args, environ []string, out io.Writer, installed installation) error {
+	if len(args) != 1 || strings.HasPrefix(args[0], "-") || len(args[0]) > gateway.MaxDrillCode {
+		return errors.New("drill: the code is required, which POST /api/v1/drills or the page gave: monitor-gateway drill CODE")
+	}
+	socket := filepath.Join(folderOf(withServiceEnvironment(environ, installed)), gateway.ControlSocket)
+	client := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		},
+	}}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://gateway/drill", strings.NewReader(args[0]))
+	if err != nil {
+		return fmt.Errorf("drill: %w", err)
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		return fmt.Errorf("drill: no gateway answers at %s (sudo is needed, and a gateway that runs): %w", socket, err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	if answer.StatusCode != http.StatusOK {
+		var problem struct{ Error string }
+		_ = json.NewDecoder(answer.Body).Decode(&problem) // the status says enough
+		return fmt.Errorf("drill: not sent: %s", problem.Error)
+	}
+	if _, err := fmt.Fprintln(out, "The drill is sent. Its stages are on the page Drills, and in GET /api/v1/drills."); err != nil {
+		return fmt.Errorf("drill: %w", err)
+	}
+	return nil
+}

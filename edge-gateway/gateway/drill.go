@@ -1,0 +1,88 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/wire"
+)
+
+// ControlSocket is the name of the socket in the gateway's folder that [Gateway.ServeControl] serves.
+const ControlSocket = "control.sock"
+
+// MaxDrillCode bounds the code of a drill, in bytes.
+const MaxDrillCode = 100
+
+// errDrillField refuses a node that would start an alarm drill: only the operator of the
+// gateway's machine may.
+var errDrillField = errors.New("drill must not be sent by nodes")
+
+func drillProblem(drill json.RawMessage) error {
+	if drill == nil {
+		return nil
+	}
+	return errDrillField
+}
+
+// Control answers the operator of the gateway's machine: POST /drill, with the code as its body,
+// sends an alarm drill. It is for a socket that nobody on the network reaches.
+func (g *Gateway) Control() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /drill", func(w http.ResponseWriter, r *http.Request) {
+		body, ok := g.requests.read(w, r, MaxDrillCode, detailBody)
+		if !ok {
+			return
+		}
+		if err := g.sender.drill(r.Context(), string(body)); err != nil {
+			write(w, http.StatusInternalServerError, errorBody{Error: err.Error()})
+			return
+		}
+		write(w, http.StatusOK, struct{}{})
+	})
+	return mux
+}
+
+// ServeControl serves [Gateway.Control] at a socket in a folder, which only the gateway's user and
+// root may open. Without it nodes are served all the same.
+func (g *Gateway) ServeControl(ctx context.Context, folder string, log *slog.Logger) error {
+	path := filepath.Join(folder, ControlSocket)
+	_ = os.Remove(path) // of a gateway that was killed; the outbox's lock says that none runs
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
+	if err == nil {
+		err = os.Chmod(path, 0o600)
+	}
+	if err != nil {
+		log.ErrorContext(ctx, "no control socket: drills cannot be sent from here", "error", err.Error())
+		<-ctx.Done()
+		return nil
+	}
+	return Serve(ctx, listener, g.Control(), log)
+}
+
+// drill signs and publishes the message of an alarm drill. It is not kept while Pub/Sub does not
+// take it: a drill that comes late has failed.
+func (s *sender) drill(ctx context.Context, code string) error {
+	if s.signer.enrolment == nil {
+		return errors.New("this gateway is not enrolled: nobody would know whose drill it is")
+	}
+	at := reading.TruncateTime(s.clock())
+	encoded := wire.EncodeDrill(code, at)
+	m := s.signer.message(reading.Reading{NodeID: reading.ProbeNodeID, Time: at}, encoded, 0, s.signer.enrolmentID())
+	limited, cancel := context.WithTimeout(ctx, publishLimit)
+	defer cancel()
+	err := s.publisher.Publish(limited, m)
+	switch {
+	case err == nil:
+		s.answered(ctx, true)
+	case ctx.Err() == nil:
+		s.failed(ctx, m, err)
+	}
+	return err //nolint:wrapcheck // it says what it is
+}

@@ -1,0 +1,243 @@
+package records
+
+import (
+	"archive/zip"
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/csv"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"time"
+
+	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings"
+	"coldaisle.dev/shared/store/records"
+)
+
+// record is what is to be written.
+type record struct {
+	customer   int64
+	room       records.Room
+	month      string // 2026-11
+	start, end time.Time
+	over       bool // the month; else end is now
+	revision   int  // 0 where it is not over
+	members    []records.Member
+	files      []records.File
+}
+
+// archive writes a ZIP whose bytes follow from what is in it: the same record twice is the same
+// file.
+type archive struct {
+	zip    *zip.Writer
+	at     time.Time // of its files
+	sums   bytes.Buffer
+	listed []string
+}
+
+// file writes a file by a function, and lists its checksum.
+func (a *archive) file(name string, write func(w io.Writer) error) error {
+	w, err := a.zip.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Deflate, Modified: a.at})
+	if err != nil {
+		return fmt.Errorf("file %s: %w", name, err)
+	}
+	sum := sha256.New()
+	if err := write(io.MultiWriter(w, sum)); err != nil {
+		return err
+	}
+	a.listed = append(a.listed, fmt.Sprintf(`{"sha256": "%s", "file": %q}`, hex.EncodeToString(sum.Sum(nil)), name))
+	return nil
+}
+
+func (a *archive) bytes(name string, content []byte) error {
+	return a.file(name, func(w io.Writer) error {
+		_, err := w.Write(content)
+		return err //nolint:wrapcheck // the archive's
+	})
+}
+
+// content writes all files but the manifest, and returns a digest of them.
+func (a *archive) content(ctx context.Context, r record, table readings.Reader) (digest string, err error) {
+	for _, f := range r.files {
+		if err := a.bytes(f.Name, f.Content); err != nil {
+			return "", err
+		}
+	}
+	sensors := map[string]*coverage{}
+	if err := a.file("readings.csv", func(w io.Writer) error { return writeReadings(ctx, w, r, table, sensors) }); err != nil {
+		return "", err
+	}
+	if err := a.bytes("coverage.csv", coverageCSV(r, sensors)); err != nil {
+		return "", err
+	}
+	sum := sha256.New()
+	for _, line := range a.listed {
+		_, _ = io.WriteString(sum, line+"\n") // a hash takes all
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// finish writes the manifest and its signature.
+func (a *archive) finish(r record, keys *Keys) error {
+	state := map[bool]string{true: "complete", false: "the month is not over"}[r.over]
+	encoded, err := rest.Encode(struct {
+		Room     int64     `json:"room_id"`
+		Name     string    `json:"room"`
+		Month    string    `json:"month"`
+		From     rest.Time `json:"from"`
+		Until    rest.Time `json:"until"`
+		State    string    `json:"state"`
+		Revision int       `json:"revision"`
+	}{r.room.RoomID, r.room.Name, r.month, rest.UTC(r.start), rest.UTC(r.end), state, r.revision})
+	if err != nil {
+		return err
+	}
+	// A file a line, for sed and sha256sum.
+	manifest := bytes.NewBuffer(nil)
+	fmt.Fprintf(manifest, "{\n\"record\": %s,\n\"key_id\": \"%s\",\n\"files\": [\n", encoded, keys.known[0].id)
+	for i, line := range a.listed {
+		manifest.WriteString(line + map[bool]string{true: ",\n", false: "\n"}[i < len(a.listed)-1])
+	}
+	manifest.WriteString("]\n}\n")
+	if err := a.bytes("manifest.json", manifest.Bytes()); err != nil {
+		return err
+	}
+	if err := a.bytes("manifest.sig", ed25519.Sign(keys.key, manifest.Bytes())); err != nil {
+		return err
+	}
+	if err := a.zip.Close(); err != nil {
+		return fmt.Errorf("end of the archive: %w", err)
+	}
+	return nil
+}
+
+// writeReadings writes all readings of the room, a sensor after the other, oldest first, without
+// holding them in memory, and counts them.
+func writeReadings(ctx context.Context, w io.Writer, r record, table readings.Reader, sensors map[string]*coverage) error {
+	line := []byte("sensor_id,timestamp,message_id,temperature,humidity,uncorrected_temperature,uncorrected_humidity\n")
+	nodes := make([]readings.NodeRef, len(r.members))
+	for i, m := range r.members {
+		nodes[i] = m.NodeRef
+	}
+	cell := func(text string) {
+		if text != "" && (text[0] == '=' || text[0] == '+' || text[0] == '-' || text[0] == '@') {
+			line = append(line, '\'') // a spreadsheet takes it for a formula
+		}
+		line = append(append(line, text...), ',')
+	}
+	number := func(value float64) {
+		if reading.Has(value) {
+			line = strconv.AppendFloat(line, value, 'f', -1, 64)
+		}
+	}
+	var current *coverage
+	id := ""
+	if len(nodes) > 0 {
+		for read, err := range table.Ranges(ctx, nodes, r.start, r.end) {
+			if err != nil {
+				return fmt.Errorf("readings: %w", err)
+			}
+			if len(line) > 32<<10 {
+				if _, err := w.Write(line); err != nil {
+					return err //nolint:wrapcheck // the archive's
+				}
+				line = line[:0]
+			}
+			if current == nil || id != read.NodeID {
+				id, current = read.NodeID, &coverage{}
+				sensors[id] = current
+			}
+			current.add(read)
+			cell(read.NodeID)
+			line = append(rest.AppendTime(line, read.Time), ',')
+			cell(csvText(read.MessageID))
+			number(read.Temperature)
+			line = append(line, ',')
+			number(read.Humidity)
+			line = append(line, ',')
+			temperature, humidity := read.Uncorrected()
+			number(reading.Value(temperature))
+			line = append(line, ',')
+			number(reading.Value(humidity))
+			line = append(line, '\n')
+		}
+	}
+	_, err := w.Write(line)
+	return err //nolint:wrapcheck // the archive's
+}
+
+// csvText quotes a text that has a comma or a quote.
+func csvText(text string) string {
+	for i := range len(text) {
+		if text[i] == ',' || text[i] == '"' {
+			var quoted bytes.Buffer
+			w := csv.NewWriter(&quoted)
+			_ = w.Write([]string{text}) // to memory
+			w.Flush()
+			return string(bytes.TrimSuffix(quoted.Bytes(), []byte("\n")))
+		}
+	}
+	return text
+}
+
+// longestGap bounds the gaps that are counted: a day, in seconds.
+const longestGap = 24 * 3600
+
+// coverage counts the readings of a sensor, and how far apart they are.
+type coverage struct {
+	received int64
+	gaps     map[int]int64 // by whole seconds
+	last     reading.Reading
+}
+
+func (c *coverage) add(r reading.Reading) {
+	c.received++
+	if gap := int(math.Round(r.Time.Sub(c.last.Time).Seconds())); c.received > 1 && r.Channel == c.last.Channel && gap > 0 && gap <= longestGap {
+		if c.gaps == nil {
+			c.gaps = map[int]int64{}
+		}
+		c.gaps[gap]++
+	}
+	c.last = r
+}
+
+// interval is the most frequent time between two readings, in seconds; 0 where there is none.
+func (c *coverage) interval() (interval int) {
+	for gap, count := range c.gaps {
+		if order := cmp.Or(cmp.Compare(count, c.gaps[interval]), cmp.Compare(interval, gap)); order > 0 || interval == 0 {
+			interval = gap
+		}
+	}
+	return interval
+}
+
+// coverageCSV has what was expected of each sensor by its own interval, and what was received.
+func coverageCSV(r record, sensors map[string]*coverage) []byte {
+	var text bytes.Buffer
+	w := csv.NewWriter(&text)
+	_ = w.Write([]string{"sensor_id", "name", "hours_in_room", "interval_s", "expected", "received"}) // to memory, as below
+	for _, m := range r.members {
+		c := sensors[m.ID]
+		if c == nil {
+			c = &coverage{}
+		}
+		interval, expected := "", ""
+		if s := c.interval(); s > 0 {
+			interval, expected = strconv.Itoa(s), strconv.FormatInt(int64(m.Time.Seconds())/int64(s), 10)
+		}
+		name := m.Name
+		if name != "" && bytes.ContainsAny([]byte(name[:1]), "=+-@") {
+			name = "'" + name
+		}
+		_ = w.Write([]string{m.ID, name, strconv.FormatFloat(m.Time.Hours(), 'f', 2, 64), interval, expected, strconv.FormatInt(c.received, 10)})
+	}
+	w.Flush()
+	return text.Bytes()
+}

@@ -1,0 +1,76 @@
+package records
+
+import (
+	"archive/zip"
+	"context"
+	"fmt"
+	"io"
+	"iter"
+	"runtime"
+	"testing"
+	"time"
+
+	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings"
+	"coldaisle.dev/shared/store/records"
+	"coldaisle.dev/shared/tooltest"
+)
+
+// made is a table of readings each 30 seconds.
+type made struct {
+	readings.Reader
+
+	peak uint64 // of the heap, in bytes
+}
+
+func (m *made) Ranges(_ context.Context, nodes []readings.NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error] {
+	return func(yield func(reading.Reading, error) bool) {
+		for _, n := range nodes {
+			k := 0
+			for at := start; at.Before(end); at = at.Add(30 * time.Second) {
+				if k++; k%20_000 == 0 {
+					var memory runtime.MemStats
+					runtime.ReadMemStats(&memory)
+					m.peak = max(m.peak, memory.HeapInuse)
+				}
+				if !yield(reading.Reading{NodeID: n.ID, MessageID: fmt.Sprint(k), Time: at, Temperature: 20 + float64(k%97)/10, Humidity: 40 + float64(k%31)/10}, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// TestRecordInConstantMemory writes the record of a month of sensors. At night it is of 100 sensors,
+// 8.9 million readings.
+func TestRecordInConstantMemory(t *testing.T) { //nolint:paralleltest // measures memory
+	sensors := 3
+	if tooltest.Nightly() {
+		sensors = 100
+	}
+	r := record{room: records.Room{RoomID: 3, Name: "Hall"}, month: "2026-10", start: time.Date(2026, 10, 1, 0, 0, 0, 0, time.UTC), end: time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC), over: true, revision: 1}
+	for i := range sensors {
+		r.members = append(r.members, records.Member{NodeRef: readings.NodeRef{ID: fmt.Sprintf("n%03d", i)}, Name: "Rack", Time: r.end.Sub(r.start)})
+	}
+	keys := must.Get(ParseKeys("2026-01-01=nWGxne/9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A="))(t)
+	runtime.GC()
+	var before runtime.MemStats
+	runtime.ReadMemStats(&before)
+	table, began, size := &made{}, time.Now(), new(counter)
+	a := &archive{zip: zip.NewWriter(size), at: r.end}
+	must.Get(a.content(t.Context(), r, table))(t)
+	must.Do(t, a.finish(r, keys))
+	took, grown := time.Since(began), int64(table.peak)-int64(before.HeapInuse) //nolint:gosec // bytes
+	t.Logf("%d readings in %v, %d MB, the heap grew by %d KiB at most", sensors*31*2880, took.Round(time.Millisecond), *size/1e6, grown>>10)
+	if grown > 32<<20 {
+		t.Errorf("the heap grew by %d MiB", grown>>20)
+	}
+}
+
+type counter int64
+
+func (c *counter) Write(part []byte) (int, error) {
+	*c += counter(len(part))
+	return io.Discard.Write(part) //nolint:wrapcheck // it never fails
+}

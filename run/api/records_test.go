@@ -1,0 +1,352 @@
+package api
+
+import (
+	"archive/zip"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fsouza/fake-gcs-server/fakestorage"
+
+	"google.golang.org/api/option"
+
+	"coldaisle.dev/run/api/records"
+	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/recordstore"
+	"coldaisle.dev/shared/tooltest"
+)
+
+const (
+	recordSeed = "2026-01-01=nWGxne/9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A=" // RFC 8032, 7.1, test 1
+	recordKey  = "MCowBQYDK2VwAyEA11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="
+	retiredKey = "2024-01-01/2026-01-01=MCowBQYDK2VwAyEAPUAXw+hDiVqStwqnTRt+vJyYLM8uxJaMwM1V8Sr0Zgw=" // test 2
+)
+
+// withRecords gives an API keys and a bucket.
+func withRecords(t *testing.T) func(*Config) {
+	t.Helper()
+	server := must.Get(fakestorage.NewServerWithOptions(fakestorage.Options{Scheme: "http", Host: "127.0.0.1", Writer: io.Discard}))(t)
+	t.Cleanup(server.Stop)
+	server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: "records"})
+	bucket := must.Get(recordstore.Open(t.Context(), "records", option.WithEndpoint(server.URL()+"/storage/v1/"), option.WithoutAuthentication()))(t)
+	t.Cleanup(func() { _ = bucket.Close() })
+	keys := must.Get(records.ParseKeys(retiredKey + "," + recordSeed))(t)
+	return func(c *Config) { c.Records, c.RecordKeys = bucket, keys }
+}
+
+// recordRoom is a room whose sensors n1 and n2 are in it for ever: n2 only until the 15th of the
+// month before this one.
+type recordRoom struct {
+	id     int64
+	start  time.Time // of that month
+	middle time.Time
+}
+
+func (r recordRoom) path() string {
+	return fmt.Sprintf("/api/v1/records/%d/%s", r.id, r.start.Format("2006-01"))
+}
+
+func newRecordRoom(t *testing.T, s *testAPI, a *testCustomer) recordRoom {
+	t.Helper()
+	room := a.room(t, "Hall")
+	lab := a.room(t, "Lab")
+	a.sensors(t, room, "n1", "n2")
+	now := time.Now().UTC()
+	r := recordRoom{id: room, start: time.Date(now.Year(), now.Month()-1, 1, 0, 0, 0, 0, time.UTC)}
+	r.middle = r.start.AddDate(0, 0, 14)
+	s.holdsBefore(t, "n1")
+	s.holdsBefore(t, "n2")
+	s.execute(t, `UPDATE room_history SET created_at = '2020-01-01'`)
+	s.execute(t, `UPDATE room_members SET from_time = '2020-01-01'`)
+	s.execute(t, `UPDATE rule_history SET from_time = '2020-01-01'`)
+	s.execute(t, `UPDATE room_members SET until_time = $1 WHERE node_id = 'n2'`, r.middle)
+	s.execute(t, `INSERT INTO room_members (customer_id, room_id, node_id, name, from_time) VALUES ($1, $2, 'n2', 'Rack', $3)`, a.id, lab, r.middle)
+	return r
+}
+
+// fill stores a reading of each sensor every two hours of the month; n1 is silent for its second day.
+func (r recordRoom) fill(t *testing.T, s *testAPI) (rows []reading.Reading) {
+	t.Helper()
+	for at := r.start; at.Before(r.start.AddDate(0, 1, 0)); at = at.Add(2 * time.Hour) {
+		for _, node := range []string{"n1", "n2"} {
+			if node == "n1" && at.Day() == 2 {
+				continue
+			}
+			row := reading.Reading{NodeID: node, MessageID: fmt.Sprint("m", at.Unix()), Time: at, Temperature: 20 + float64(at.Hour())/10, Humidity: 40}
+			if node == "n1" && !at.Before(r.middle) { // as the correction of the test says
+				row = row.WithUncorrected(new(row.Temperature-0.5), new(row.Humidity+1))
+			}
+			rows = append(rows, row)
+		}
+	}
+	must.Do(t, s.readings.Append(t.Context(), rows))
+	return rows
+}
+
+// unpack returns the files of a record.
+func unpack(t *testing.T, content []byte) map[string]string {
+	t.Helper()
+	archive := must.Get(zip.NewReader(bytes.NewReader(content), int64(len(content))))(t)
+	files := map[string]string{}
+	for _, f := range archive.File {
+		opened := must.Get(f.Open())(t)
+		files[f.Name] = string(must.Get(io.ReadAll(opened))(t))
+	}
+	return files
+}
+
+type manifest struct {
+	Record struct {
+		State    string
+		Revision int
+		RoomID   int64 `json:"room_id"`
+	}
+	KeyID string `json:"key_id"`
+	Files []struct{ File, SHA256 string }
+}
+
+func manifestOf(t *testing.T, content []byte) (m manifest) {
+	t.Helper()
+	must.Do(t, json.Unmarshal([]byte(unpack(t, content)["manifest.json"]), &m))
+	return m
+}
+
+// verification is the commands of docs/records.md.
+func verification(t *testing.T) string {
+	t.Helper()
+	page := string(must.Get(os.ReadFile("../../docs/records.md"))(t))
+	commands := regexp.MustCompile("(?s)## Verify one.*?```sh\n(.*?)```").FindStringSubmatch(page)
+	if commands == nil {
+		t.Fatal("docs/records.md has no commands")
+	}
+	return commands[1]
+}
+
+// verify runs commands over a record in a new folder, which it returns.
+func verify(t *testing.T, commands string, record []byte) (folder, output string, err error) {
+	t.Helper()
+	folder = t.TempDir()
+	must.Do(t, os.WriteFile(filepath.Join(folder, "record.zip"), record, 0o600))
+	output, err = shell(t, folder, commands)
+	return folder, output, err
+}
+
+func shell(t *testing.T, folder, commands string) (string, error) {
+	t.Helper()
+	sh := exec.CommandContext(t.Context(), "sh", "-c", commands)
+	sh.Dir, sh.Env = folder, append(os.Environ(), "PUBLIC_KEY="+recordKey)
+	output, err := sh.CombinedOutput()
+	return string(output), err
+}
+
+// TestRecordIsVerifiedByItsCommands downloads the record of a month with faults, verifies it by the
+// very commands of docs/records.md, and changes single bytes of it.
+func TestRecordIsVerifiedByItsCommands(t *testing.T) {
+	t.Parallel()
+	// docs/records.md names them.
+	for _, program := range []string{"unzip", "openssl", "sha256sum"} {
+		tooltest.Program(t, program)
+	}
+	s, a := newTestCustomer(t, withRecords(t))
+	r := newRecordRoom(t, s, a)
+	rows := r.fill(t, s)
+	s.judge(t, "n1", r.start.Add(5*24*time.Hour), 60)
+	s.judge(t, "n1", r.start.Add(5*24*time.Hour+time.Hour), 20)
+	s.execute(t, `UPDATE audit_log SET at = $1`, r.middle)
+	s.execute(t, `
+		INSERT INTO corrections (customer_id, node_id, from_time, temperature_offset, humidity_offset, certificate, added_by, added_at)
+		VALUES ($1, 'n1', $2::timestamptz, 0.5, -1, 'K-17', 'Ana', $2::timestamptz - interval '1 hour')`, a.id, r.middle)
+	got := a.call(t, a.token, http.MethodGet, r.path(), "")
+	if got.status != 200 || got.header.Get("Content-Type") != "application/zip" {
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+	commands := verification(t)
+	folder, output, err := verify(t, commands, got.body)
+	if err != nil || !strings.Contains(output, "Signature Verified Successfully") || strings.Count(output, ": OK") != len(manifestOf(t, got.body).Files) {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	files := unpack(t, got.body)
+	var want int
+	for _, row := range rows {
+		if row.NodeID == "n1" || row.Time.Before(r.middle) {
+			want++
+			uncorrected := ","
+			if temperature, _ := row.Uncorrected(); temperature != nil {
+				uncorrected = fmt.Sprintf("%g,41", *temperature)
+			}
+			if line := fmt.Sprintf("%s,%s,%s,%g,40,%s\n", row.NodeID, row.Time.Format(time.RFC3339), row.MessageID, row.Temperature, uncorrected); !strings.Contains(files["readings.csv"], line) {
+				t.Fatalf("no line %s", line)
+			}
+		}
+	}
+	must.Equal(t, "lines of readings", want+3, strings.Count(files["readings.csv"], "\n"))
+	days := r.start.AddDate(0, 1, 0).Sub(r.start) / (24 * time.Hour)
+	for name, parts := range map[string][]string{
+		"coverage.csv": {
+			fmt.Sprintf("n1,Rack,%d.00,7200,%d,%d\n", 24*days, 12*days, 12*days-10), fmt.Sprintf("n2,Rack,%d.00,7200,%d,%d\n", 24*14, 12*14, 12*14),
+		},
+		"members.jsonl":      {`"sensor_id": "n1"`, `"sensor_id": "n2"`},
+		"incidents.jsonl":    {`"cause": "too_hot"`, `"event": "started"`, `"peak": 60`},
+		"rules.jsonl":        {`"quantity": "temperature"`, `"quantity": "humidity"`},
+		"calibrations.jsonl": {`"certificate": "K-17"`, `"temperature_offset": 0.5`},
+		"audit.jsonl":        {`"operation": "createRoom"`, `"operation": "createSensor"`},
+	} {
+		for _, part := range parts {
+			if !strings.Contains(files[name], part) {
+				t.Errorf("%s has no %s:\n%s", name, part, files[name])
+			}
+		}
+	}
+	if strings.Contains(files["audit.jsonl"], `"Lab"`) {
+		t.Errorf("another room's changes are in it: %s", files["audit.jsonl"])
+	}
+
+	// Of the unpacked record 20 bytes, some of each file that has any.
+	_, check, _ := strings.Cut(commands, "cd record\n")
+	var names []string
+	for name, content := range files {
+		if content != "" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for i := range 20 {
+		path := filepath.Join(folder, "record", names[i%len(names)])
+		content := must.Get(os.ReadFile(path))(t)
+		changed := bytes.Clone(content)
+		changed[(i*7919+i)%len(changed)] ^= 1 << (i % 8)
+		must.Do(t, os.WriteFile(path, changed, 0o600))
+		if output, err := shell(t, filepath.Join(folder, "record"), "set -eu\n"+check); err == nil {
+			t.Errorf("a changed byte of %s is not told: %s", path, output)
+		}
+		must.Do(t, os.WriteFile(path, content, 0o600))
+	}
+	// And 20 of the archive: what is not told has changed no file.
+	for i := range 20 {
+		changed := bytes.Clone(got.body)
+		changed[(i*len(changed))/20+i] ^= 1 << (i % 8)
+		folder, _, err := verify(t, commands, changed)
+		if err != nil {
+			continue
+		}
+		for name, content := range files {
+			if read := must.Get(os.ReadFile(filepath.Join(folder, "record", name)))(t); string(read) != content {
+				t.Errorf("a changed byte of the archive has changed %s, and is not told", name)
+			}
+		}
+	}
+	// A missing file is told, too.
+	must.Do(t, os.Remove(filepath.Join(folder, "record", "audit.jsonl")))
+	if output, err := shell(t, filepath.Join(folder, "record"), "set -eu\n"+check); err == nil {
+		t.Errorf("a missing file is not told: %s", output)
+	}
+}
+
+// TestRecordIsStoredOnce holds that a month that is over has one record, until readings of it come
+// late, which make the next revision; copies of readings make none.
+func TestRecordIsStoredOnce(t *testing.T) {
+	t.Parallel()
+	s, a := newTestCustomer(t, withRecords(t))
+	r := newRecordRoom(t, s, a)
+	rows := r.fill(t, s)
+	download := func() []byte {
+		t.Helper()
+		got := a.call(t, a.token, http.MethodGet, r.path(), "")
+		got.is(t, 200)
+		return got.body
+	}
+	first := download()
+	must.Equal(t, "revision", 1, manifestOf(t, first).Record.Revision)
+	must.Equal(t, "state", "complete", manifestOf(t, first).Record.State)
+	a.call(t, a.token, http.MethodPut, fmt.Sprintf("/api/v1/server_rooms/update_room/%d", r.id), `{"name":"Hall B"}`).is(t, 200)
+	if !bytes.Equal(first, download()) {
+		t.Error("a second download differs")
+	}
+	must.Do(t, s.readings.Append(t.Context(), rows[:1]))
+	must.Do(t, s.store.KeepLate(t.Context(), rows[0])) // a copy
+	must.Equal(t, "revision after a copy", 1, manifestOf(t, download()).Record.Revision)
+	late := reading.Reading{NodeID: "n1", MessageID: "late", Time: r.middle.Add(time.Second), Temperature: 33, Humidity: 40}
+	must.Do(t, s.readings.Append(t.Context(), []reading.Reading{late}))
+	must.Do(t, s.store.KeepLate(t.Context(), late))
+	second := download()
+	if m := manifestOf(t, second); m.Record.Revision != 2 || !strings.Contains(unpack(t, second)["readings.csv"], ",late,33,40,") {
+		t.Errorf("after a late reading: %+v", m.Record)
+	}
+	if !bytes.Equal(second, download()) {
+		t.Error("a second download of the revision differs")
+	}
+	s.judge(t, "n1", r.middle.Add(time.Hour), 60) // and what is judged after the reading was stored
+	if third := download(); manifestOf(t, third).Record.Revision != 3 || !strings.Contains(unpack(t, third)["incidents.jsonl"], `"too_hot"`) {
+		t.Errorf("after a late incident: %+v", manifestOf(t, third).Record)
+	}
+
+	// Records of a deleted room remain.
+	a.call(t, a.token, http.MethodDelete, fmt.Sprintf("/api/v1/server_rooms/delete_room/%d", r.id), "").is(t, 204)
+	must.Equal(t, "revision of a deleted room", 3, manifestOf(t, download()).Record.Revision)
+	before := fmt.Sprintf("/api/v1/records/%d/%s", r.id, r.start.AddDate(0, -1, 0).Format("2006-01"))
+	a.call(t, a.token, http.MethodGet, before, "").is(t, 200)
+	after := fmt.Sprintf("/api/v1/records/%d/%s", r.id, time.Now().UTC().Format("2006-01"))
+	now := a.call(t, a.token, http.MethodGet, after, "")
+	now.is(t, 200)
+	if m := manifestOf(t, now.body); m.Record.State != "the month is not over" || m.Record.Revision != 0 {
+		t.Errorf("of a month that is not over: %+v", m.Record)
+	}
+}
+
+// TestRefusedRecords has the bad inputs, and an installation without a key.
+func TestRefusedRecords(t *testing.T) {
+	t.Parallel()
+	s, a := newTestCustomer(t, withRecords(t))
+	r := newRecordRoom(t, s, a)
+	next := time.Now().UTC().AddDate(0, 1, 5).Format("2006-01")
+	for path, want := range map[string]string{
+		fmt.Sprintf("/api/v1/records/%d/%s", r.id, next): "month: is in the future",
+		fmt.Sprintf("/api/v1/records/%d/2019-12", r.id):  "The room was not there in this month",
+		fmt.Sprintf("/api/v1/records/%d/2026-13", r.id):  "month: expected string to match pattern ^[0-9]{4}-(0[1-9]|1[0-2])$",
+		"/api/v1/records/999999/2026-01":                 "Room not found",
+	} {
+		got := a.call(t, a.token, http.MethodGet, path, "")
+		if got.status != 400 && got.status != 404 || string(got.body) != fmt.Sprintf(`{"detail":%q}`, want) {
+			t.Errorf("%s: %d %s", path, got.status, got.body)
+		}
+	}
+	_, without := newTestCustomer(t)
+	without.call(t, without.token, http.MethodGet, fmt.Sprintf("/api/v1/records/%d/2026-01", without.room(t, "Hall")), "").is(t, 503)
+	must.Equal(t, "keys", "[]", string(without.call(t, "", http.MethodGet, "/api/v1/records/keys", "").body))
+}
+
+// TestRecordKeys reads RECORD_KEYS: the key that signs and a retired one are shown with their
+// validity, and what is no key is refused without being repeated.
+func TestRecordKeys(t *testing.T) {
+	t.Parallel()
+	s := newTestAPI(t, withRecords(t))
+	got := s.call(t, "", http.MethodGet, "/api/v1/records/keys", "")
+	got.is(t, 200)
+	for _, part := range []string{
+		`"public_key":"` + recordKey + `","valid_from":"2026-01-01T00:00:00Z","valid_until":null}`, `"valid_from":"2024-01-01T00:00:00Z","valid_until":"2026-01-01T00:00:00Z"`,
+	} {
+		if !strings.Contains(string(got.body), part) {
+			t.Errorf("no %s in %s", part, got.body)
+		}
+	}
+	const secret = "nWGxne/9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A="
+	for _, text := range []string{
+		"", retiredKey, "2026-01-01", "yesterday=" + secret, "2026-01-01=" + secret[:20], recordSeed + "," + recordSeed, recordSeed + ",2024-01-01/2025-01-01=" + secret,
+		recordSeed + ",2024-01-01/later=" + recordKey,
+	} {
+		if _, err := records.ParseKeys(text); err == nil || !strings.HasPrefix(err.Error(), "RECORD_KEYS: ") || strings.Contains(err.Error(), secret[:20]) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}

@@ -1,0 +1,272 @@
+package incidents
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/store"
+)
+
+// MaxDrills is how many drills an account may start in a day.
+const MaxDrills = 10
+
+// ErrTooManyDrills refuses one more than [MaxDrills].
+var ErrTooManyDrills = errors.New("too many drills")
+
+// Drill is an alarm drill: a message that goes the way of a reading which breaks a rule. Rule
+// and sensor are as they were.
+type Drill struct {
+	ID          int64
+	OnSite      bool // a gateway of the customer sends it, else the API
+	RuleID      int64
+	Quantity    incident.Quantity
+	Direction   incident.Direction
+	LimitValue  float64
+	Severity    incident.Severity
+	NodeID      string
+	SensorName  string
+	RoomID      int64
+	RoomName    string
+	StartedBy   string
+	CreatedAt   time.Time
+	IncidentID  int64 // zero until it is judged
+	SentAt      *time.Time
+	PublishedAt *time.Time
+	IngestedAt  *time.Time
+	JudgedAt    *time.Time
+	AlertAt     *time.Time
+	ShownAt     *time.Time
+	ToldAt      *time.Time
+	TakenAt     *time.Time
+}
+
+const drillColumns = `d.id, d.on_site, d.rule_id, d.quantity, d.direction, d.limit_value, d.severity, d.node_id, d.sensor_name, d.room_id, d.room_name,
+	d.started_by, d.created_at, COALESCE((SELECT i.id FROM room_incidents i WHERE i.drill_id = d.id), 0) AS incident_id,
+	d.sent_at, d.published_at, d.ingested_at, d.judged_at, d.alert_at, d.shown_at, d.told_at, d.taken_at`
+
+// Cause is that of the drill's incident.
+func (d Drill) Cause() incident.Cause {
+	return incident.CauseOf(incident.KindThreshold, d.Quantity, d.Direction, "")
+}
+
+// Reached are the times of the stages that the drill has reached.
+func (d Drill) Reached() map[incident.DrillStage]time.Time {
+	reached := map[incident.DrillStage]time.Time{}
+	for i, at := range []*time.Time{d.SentAt, d.PublishedAt, d.IngestedAt, d.JudgedAt, d.AlertAt, d.ShownAt, d.ToldAt, d.TakenAt} {
+		if at != nil {
+			reached[incident.DrillStages()[i]] = at.UTC()
+		}
+	}
+	return reached
+}
+
+// excursion is what stands for the excursion that the drill's incident does not have.
+func (d Drill) excursion(i Incident) Excursion {
+	return Excursion{
+		IncidentID: i.ID, Kind: incident.KindThreshold, NodeID: d.NodeID, SensorName: d.SensorName, RoomID: d.RoomID, RoomName: d.RoomName, RuleID: d.RuleID,
+		Quantity: d.Quantity, Direction: d.Direction, LimitValue: d.LimitValue, Severity: d.Severity,
+		StartTime: i.StartTime, EndTime: i.EndTime, Lasting: i.Lasting, Peak: d.LimitValue, PeakTime: i.StartTime, RisenAt: i.StartTime,
+	}
+}
+
+func drillHash(code string) []byte {
+	sum := sha256.Sum256([]byte(strings.ToUpper(strings.NewReplacer("-", "", " ", "").Replace(code))))
+	return sum[:]
+}
+
+// StartDrill begins a drill of a customer's rule at a sensor, and returns the code that its
+// message carries. The caller holds the lock of the account's changes. Error: [ErrTooManyDrills].
+func (s Store) StartDrill(ctx context.Context, customerID int64, d Drill) (started Drill, code string, err error) {
+	today, err := store.Value[int64](ctx, s.db, nil, `
+		SELECT count(*) FROM drills WHERE customer_id = @customer AND created_at > now() - interval '1 day'`, pgx.StrictNamedArgs{"customer": customerID})
+	if err != nil {
+		return Drill{}, "", fmt.Errorf("drills of a day: %w", err)
+	}
+	if today >= MaxDrills {
+		return Drill{}, "", ErrTooManyDrills
+	}
+	code = rand.Text()
+	id, err := store.Value[int64](ctx, s.db, store.ErrNoCustomer, `
+		INSERT INTO drills (customer_id, code_hash, on_site, rule_id, quantity, direction, limit_value, severity, node_id, sensor_name, room_id, room_name, started_by, sent_at)
+		VALUES (@customer, @hash, @on_site, @rule, @quantity, @direction, @limit, @severity, @node, @sensor, @room, @room_name, @by, CASE WHEN NOT @on_site THEN now() END)
+		RETURNING id`, pgx.StrictNamedArgs{
+		"customer": customerID, "hash": drillHash(code), "on_site": d.OnSite, "rule": d.RuleID, "quantity": string(d.Quantity), "direction": string(d.Direction),
+		"limit": d.LimitValue, "severity": string(d.Severity), "node": d.NodeID, "sensor": d.SensorName, "room": d.RoomID, "room_name": d.RoomName, "by": d.StartedBy,
+	})
+	if err != nil {
+		return Drill{}, "", fmt.Errorf("start drill: %w", err)
+	}
+	started, err = s.Drill(ctx, customerID, id)
+	return started, code, err
+}
+
+// Drill returns a customer's drill, or [store.ErrNoDrill].
+func (s Store) Drill(ctx context.Context, customerID, id int64) (Drill, error) {
+	found, err := store.One[Drill](ctx, s.db, store.ErrNoDrill, `
+		SELECT `+drillColumns+` FROM drills d WHERE d.customer_id = @customer AND d.id = @id AND `+store.RoomIn("d.room_id"),
+		pgx.StrictNamedArgs{"customer": customerID, "id": id, "rooms": store.RoomsOf(ctx)})
+	return found, store.Wrap(err, "drill %d", id)
+}
+
+// Drills lists a customer's drills, newest first.
+func (s Store) Drills(ctx context.Context, customerID int64, part store.Part) (store.Page[Drill], error) {
+	const from = ` FROM drills d WHERE d.customer_id = @customer AND `
+	list := store.List[Drill]{
+		DB: s.db, Subject: fmt.Sprintf("drills of customer %d", customerID),
+		Rows:  `SELECT ` + drillColumns + from + store.RoomIn("d.room_id") + ` AND ` + store.Behind("d.created_at", "d.id") + ` ORDER BY d.created_at DESC, d.id DESC LIMIT @limit`,
+		Count: `SELECT count(*)` + from + store.RoomIn("d.room_id"),
+		Args:  pgx.StrictNamedArgs{"customer": customerID, "rooms": store.RoomsOf(ctx)},
+		At:    func(d Drill) store.Position { return store.Position{Time: d.CreatedAt, ID: d.ID} },
+	}
+	return list.Page(ctx, part)
+}
+
+// DrillMessage is a message of topic data that carries the code of a drill.
+type DrillMessage struct {
+	Code            string
+	Channel         reading.Channel // in which it came
+	Sent, Published time.Time
+}
+
+// ReachDrill records that the message of a drill has reached a stage. It is not known if there is
+// no such drill, if it has expired, or if it came another way than it was to.
+func (s Store) ReachDrill(ctx context.Context, stage incident.DrillStage, m DrillMessage) (known bool, err error) {
+	column := string(stage) + "_at"
+	done, err := s.db.Exec(ctx, `
+		UPDATE drills
+		SET `+column+` = COALESCE(`+column+`, clock_timestamp()), published_at = COALESCE(published_at, LEAST(@published::timestamptz, clock_timestamp())),
+		    sent_at = COALESCE(sent_at, LEAST(@sent::timestamptz, @published::timestamptz, clock_timestamp()))
+		WHERE code_hash = @hash AND created_at > now() - @valid::interval AND CASE WHEN on_site THEN customer_id = @channel ELSE @channel = 0 END`,
+		pgx.StrictNamedArgs{"hash": drillHash(m.Code), "valid": incident.DrillTime, "channel": int64(m.Channel), "sent": m.Sent, "published": m.Published})
+	return err == nil && done.RowsAffected() > 0, store.Wrap(err, "drill %s", stage)
+}
+
+// JudgeDrill makes the incident of a drill, once, and tells of it.
+func (s Store) JudgeDrill(ctx context.Context, m DrillMessage) (known bool, err error) {
+	err = s.db.InTx(ctx, func(tx *store.DB) error {
+		if known, err = New(tx).ReachDrill(ctx, incident.DrillJudged, m); err != nil || !known {
+			return err
+		}
+		type row struct {
+			Drill
+
+			CustomerID int64
+		}
+		d, err := store.One[row](ctx, tx, store.ErrNoDrill, `SELECT `+drillColumns+`, d.customer_id FROM drills d WHERE d.code_hash = @hash`,
+			pgx.StrictNamedArgs{"hash": drillHash(m.Code)})
+		if err != nil || d.IncidentID != 0 {
+			return store.Wrap(err, "drill")
+		}
+		at := d.JudgedAt.UTC()
+		id, err := store.Value[int64](ctx, tx, store.ErrNoDrill, `
+			INSERT INTO room_incidents (customer_id, room_id, room_name, cause, severity, actual, start_time, end_time, lasting, breaking, late, parts,
+			                            known_severity, known_actual, told_at, drill_id)
+			VALUES (@customer, @room, @room_name, @cause, @severity, true, @at, @at, true, true, false, 1, @severity, true, @at, @drill)
+			RETURNING id`, pgx.StrictNamedArgs{
+			"customer": d.CustomerID, "room": d.RoomID, "room_name": d.RoomName, "cause": string(d.Cause()), "severity": string(d.Severity), "at": at, "drill": d.ID,
+		})
+		if err != nil {
+			return fmt.Errorf("incident: %w", err)
+		}
+		return logChanges(ctx, tx, d.CustomerID, []change{
+			{incident: id, room: d.RoomID, Transition: incident.Transition{Event: incident.EventStarted, At: at, Calls: true}},
+		})
+	})
+	return known, store.Wrap(err, "judge drill")
+}
+
+// AlertDrill records that storealert has the event of a drill, which detect alone sends.
+func (s Store) AlertDrill(ctx context.Context, code string) (known bool, err error) {
+	done, err := s.db.Exec(ctx, `
+		UPDATE drills SET alert_at = COALESCE(alert_at, clock_timestamp())
+		WHERE code_hash = @hash AND created_at > now() - @valid::interval`, pgx.StrictNamedArgs{"hash": drillHash(code), "valid": incident.DrillTime})
+	return err == nil && done.RowsAffected() > 0, store.Wrap(err, "alert of drill")
+}
+
+// PublishedDrill records that Pub/Sub has the message of a drill.
+func (s Store) PublishedDrill(ctx context.Context, id int64) error {
+	_, err := s.db.Exec(ctx, `UPDATE drills SET published_at = COALESCE(published_at, clock_timestamp()) WHERE id = @id`, pgx.StrictNamedArgs{"id": id})
+	return store.Wrap(err, "published drill %d", id)
+}
+
+// ToldDrill records that people were told of the incident of a customer's drill; of any other
+// incident it records nothing. Error: [store.ErrNoIncident].
+func (s Store) ToldDrill(ctx context.Context, customerID, incidentID int64) error {
+	found, err := store.One[statusRow](ctx, s.db, store.ErrNoIncident, `SELECT `+statusColumns+fromIncidents+` AND i.id = @id`,
+		pgx.StrictNamedArgs{"customer": customerID, "id": incidentID, "rooms": store.RoomsOf(ctx)})
+	if err == nil {
+		_, err = s.db.Exec(ctx, `
+			UPDATE drills d SET told_at = COALESCE(d.told_at, clock_timestamp()) FROM room_incidents i WHERE i.id = @id AND d.id = i.drill_id`,
+			pgx.StrictNamedArgs{"id": found.ID})
+	}
+	return store.Wrap(err, "told of incident %d", incidentID)
+}
+
+func takeDrill(ctx context.Context, tx *store.DB, id int64) error {
+	_, err := tx.Exec(ctx, `UPDATE drills SET taken_at = COALESCE(taken_at, clock_timestamp()) WHERE id = @id`, pgx.StrictNamedArgs{"id": id})
+	return store.Wrap(err, "taken drill %d", id)
+}
+
+// showDrills records that the incidents of drills are shown, and returns what stands for their
+// excursions, by incident.
+func (s Store) showDrills(ctx context.Context, shown []Incident) (map[int64][]Excursion, error) {
+	of, ids := map[int64][]Excursion{}, []int64{}
+	for _, i := range shown {
+		if i.DrillID != 0 {
+			ids = append(ids, i.DrillID)
+		}
+	}
+	if len(ids) == 0 {
+		return of, nil
+	}
+	drills, err := store.All[Drill](ctx, s.db, `SELECT `+drillColumns+` FROM drills d WHERE d.id = ANY (@ids)`, pgx.StrictNamedArgs{"ids": ids})
+	if err != nil {
+		return nil, fmt.Errorf("drills of incidents: %w", err)
+	}
+	for _, d := range drills {
+		for _, i := range shown {
+			if i.DrillID == d.ID {
+				of[i.ID] = []Excursion{d.excursion(i)}
+			}
+		}
+	}
+	_, err = s.db.Exec(ctx, `UPDATE drills SET shown_at = clock_timestamp() WHERE id = ANY (@ids) AND shown_at IS NULL`, pgx.StrictNamedArgs{"ids": ids})
+	return of, store.Wrap(err, "show drills")
+}
+
+// endDrills ends the incidents of a customer's drills that are through, or have had their time.
+func (s Store) endDrills(ctx context.Context, customerID int64, now time.Time) error {
+	type row struct{ ID, RoomID int64 }
+	const due = `i.customer_id = @customer AND i.lasting AND i.merged_into IS NULL AND d.id = i.drill_id
+		AND ((d.taken_at IS NOT NULL AND d.told_at IS NOT NULL) OR d.created_at <= @now::timestamptz - @valid::interval)`
+	args := pgx.StrictNamedArgs{"customer": customerID, "now": now, "valid": incident.DrillTakenTime}
+	some, err := store.Value[bool](ctx, s.db, nil, `SELECT EXISTS (SELECT FROM room_incidents i, drills d WHERE `+due+`)`, args)
+	if err != nil || !some {
+		return store.Wrap(err, "due drills of customer %d", customerID)
+	}
+	return s.db.InTx(ctx, func(tx *store.DB) error {
+		rows, err := store.All[row](ctx, tx, `
+			UPDATE room_incidents i
+			SET lasting = false, breaking = false, seen = true, end_time = GREATEST(i.start_time, @now)
+			FROM drills d
+			WHERE `+due+`
+			RETURNING i.id, i.room_id`, args)
+		if err != nil {
+			return fmt.Errorf("end drills of customer %d: %w", customerID, err)
+		}
+		changes := make([]change, len(rows))
+		for k, r := range rows {
+			changes[k] = change{incident: r.ID, room: r.RoomID, Transition: incident.Transition{Event: incident.EventEnded, At: now}}
+		}
+		return logChanges(ctx, tx, customerID, changes)
+	})
+}
