@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -54,7 +55,7 @@ type sending struct {
 
 var errSimulated = errors.New("simulated")
 
-func (s *simulated) clock() time.Time { return time.Now().Add(s.offset) } //nolint:forbidigo // synctest's
+func (s *simulated) clock() time.Time { return time.Now().Add(s.offset) } // synctest's
 
 // Publish implements [gateway.Publisher].
 func (s *simulated) Publish(_ context.Context, m gateway.Message) error {
@@ -174,7 +175,7 @@ func TestSimulatedHours(t *testing.T) {
 		hours *= 10
 	}
 	for seed := range uint64(sites) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			t.Parallel()
 			folder := filepath.Join(t.TempDir(), "outbox")
 			synctest.Test(t, func(t *testing.T) {
@@ -197,7 +198,7 @@ func (s *simulated) simulate(hours int) {
 			return rid
 		})
 	}
-	const every = 10 * time.Minute
+	const every = 20 * time.Minute
 	for i := range hours * int(time.Hour/every) {
 		time.Sleep(every - time.Duration(s.chance.Int64N(int64(time.Second))))
 		s.happen()

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -51,25 +52,25 @@ func command() *rapid.Generator[string] {
 
 // many is MODEL_SCRIPTS: how many scripts each of two workers draws at night. Each takes some
 // hundred commands.
-func many() string { return os.Getenv("MODEL_SCRIPTS") } //nolint:forbidigo // a test binary has no entrypoint to read it
+func many() string { return os.Getenv("MODEL_SCRIPTS") }
 
 // TestScripts runs scripts that are drawn: by day always the same few, at night many others.
-func TestScripts(t *testing.T) {
-	checks, seed := cmp.Or(many(), "12"), "32"
+func TestScripts(t *testing.T) { //nolint:paralleltest // it sets flags
+	checks, seed := cmp.Or(many(), "24"), "32"
 	if many() != "" {
 		seed = "0"
 	}
 	for name, value := range map[string]string{
 		"checks": checks, "steps": "60", "seed": seed, "nofailfile": "true",
-		"shrinktime": cmp.Or(os.Getenv("RAPID_SHRINK"), "60s"), //nolint:forbidigo // of TestPlantedBugs
+		"shrinktime": cmp.Or(os.Getenv("RAPID_SHRINK"), "60s"), // of TestPlantedBugs
 	} {
 		must.Do(t, flag.Set("rapid."+name, value))
 	}
 	var scripts, commands atomic.Int64
 	began := time.Now()
-	t.Run("of", func(t *testing.T) {
+	t.Run("of", func(t *testing.T) { //nolint:paralleltest // it waits for those within
 		for worker := range 2 {
-			t.Run(fmt.Sprint(worker), func(t *testing.T) {
+			t.Run(strconv.Itoa(worker), func(t *testing.T) {
 				t.Parallel()
 				s := newSystem(t)
 				rapid.Check(t, func(rt *rapid.T) {
@@ -86,6 +87,7 @@ func TestScripts(t *testing.T) {
 
 // draw draws a script and runs it. It returns the number of commands.
 func draw(t *testing.T, rt *rapid.T, s *system, number int) int64 {
+	t.Helper()
 	f := &failing{TB: t, rt: rt}
 	w := newWorld(f, s, number)
 	var script []string

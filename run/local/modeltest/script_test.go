@@ -57,6 +57,7 @@ type sentAlert struct {
 }
 
 func newWorld(tb testing.TB, s *system, number int) *world {
+	tb.Helper()
 	s.tb = tb
 	s.reset()
 	w := &world{

@@ -86,7 +86,7 @@ type sweptConn struct {
 // the server has begun to answer, which it does when it has committed.
 func (c *sweptConn) Write(b []byte) (int, error) {
 	if !c.sweep.next() {
-		return c.Conn.Write(b) //nolint:wrapcheck // it is a connection
+		return c.Conn.Write(b)
 	}
 	defer func() { _ = c.Close() }()
 	if c.sweep.lost {
@@ -99,10 +99,10 @@ func (c *sweptConn) Write(b []byte) (int, error) {
 
 // path is a way through the system of which each step may fail.
 type path struct {
-	setting string                      // commands before it
-	begin   func(w *world) any          // what the tries have in common
-	try     func(w *world, of any) bool // once, as its caller does; reports whether it got an answer
-	end     func(w *world, of any)      // what the model has of it
+	setting string                        // commands before it
+	begin   func(w *world) *swept         // what the tries have in common
+	try     func(w *world, s *swept) bool // once, as its caller does; reports whether it got an answer
+	end     func(w *world, s *swept)      // what the model has of it
 }
 
 // paths are those that the system promises something of.
@@ -110,9 +110,8 @@ func paths() map[string]path {
 	return map[string]path{
 		"reading to row": {
 			setting: "register\nroom 0\nsensor 0 0 0\nthreshold 0 0 0",
-			begin:   func(*world) any { return &swept{} },
-			try: func(w *world, of any) bool {
-				s := of.(*swept) //nolint:forcetypeassert // begin's
+			begin:   func(*world) *swept { return &swept{} },
+			try: func(w *world, s *swept) bool {
 				if !s.answered {
 					w.pass(time.Second) // its next cycle
 					r := reading{stream: stream{0, w.node(0)}, id: "swept", at: w.clock.Now(), published: w.clock.Now(), values: [2]float64{60, 40}}
@@ -133,20 +132,19 @@ func paths() map[string]path {
 				}
 				return s.each(w, w.instances[0].ingest)
 			},
-			end: func(w *world, of any) {
-				for _, d := range of.(*swept).sent { //nolint:forcetypeassert // begin's
+			end: func(w *world, s *swept) {
+				for _, d := range s.sent {
 					w.model.ingest(d.reading)
 				}
 			},
 		},
 		"reading to incident": {
 			setting: "register\nroom 0\nsensor 0 0 0\nthreshold 0 0 0\nsend 0 0 5 0 0",
-			begin: func(w *world) any {
+			begin: func(w *world) *swept {
 				w.ingest(w.data[0], 0)
 				return &swept{sent: w.data}
 			},
-			try: func(w *world, of any) bool {
-				s := of.(*swept) //nolint:forcetypeassert // begin's
+			try: func(w *world, s *swept) bool {
 				w.published = nil
 				done := s.each(w, w.instances[0].detect)
 				s.alerts = append(s.alerts, w.published...)
@@ -158,8 +156,8 @@ func paths() map[string]path {
 				}
 				return done
 			},
-			end: func(w *world, of any) {
-				for _, d := range of.(*swept).sent { //nolint:forcetypeassert // begin's
+			end: func(w *world, s *swept) {
+				for _, d := range s.sent {
 					d.detected = true
 					events, _ := w.model.exceeded(d.reading)
 					for _, e := range events {
@@ -170,15 +168,15 @@ func paths() map[string]path {
 		},
 		"take": {
 			setting: "register\nroom 0\nsensor 0 0 0\nsend 0 0 5 0 0\ndrain 0",
-			begin: func(w *world) any {
-				return decode[[]incidentAnswer](w.system, w.token(w.model.accounts[0]), "/api/v1/incidents?state=lasting")[0]
+			begin: func(w *world) *swept {
+				return &swept{incident: decode[[]incidentAnswer](w.system, w.token(w.model.accounts[0]), "/api/v1/incidents?state=lasting")[0]}
 			},
-			try: func(w *world, of any) bool {
-				i := of.(incidentAnswer) //nolint:forcetypeassert // begin's
-				return w.sweptCall(http.MethodPost, fmt.Sprintf("/api/v1/incidents/%d/actions", i.ID), map[string]any{"action": "take"}, nil)
+			try: func(w *world, s *swept) bool {
+				i := s.incident
+				return w.sweptCall(http.MethodPost, fmt.Sprintf("/api/v1/incidents/%d/actions", i.ID), map[string]any{"action": "take"})
 			},
-			end: func(w *world, of any) {
-				i := of.(incidentAnswer) //nolint:forcetypeassert // begin's
+			end: func(w *world, s *swept) {
+				i := s.incident
 				a := w.model.accounts[0]
 				w.model.act(a, i.RoomID, i.Cause, true, true)
 				type timeline struct{ Timeline []struct{ Event string } }
@@ -193,7 +191,7 @@ func paths() map[string]path {
 		},
 		"enrol": {
 			setting: "register",
-			begin: func(w *world) any {
+			begin: func(w *world) *swept {
 				var created struct {
 					ID   string `json:"id"`
 					Code string `json:"enrolment_code"`
@@ -201,10 +199,10 @@ func paths() map[string]path {
 				w.call(w.token(w.model.accounts[0]), http.MethodPost, "/api/v1/gateways", map[string]any{"name": "site"}, &created)
 				public, _, err := ed25519.GenerateKey(nil)
 				must.Do(w.tb, err)
-				return map[string]any{"code": created.Code, "public_key": []byte(public), "confirm": true}
+				return &swept{body: map[string]any{"code": created.Code, "public_key": []byte(public), "confirm": true}}
 			},
-			try: func(w *world, of any) bool { return w.sweptCall(http.MethodPost, "/api/v1/gateways/enrol", of, nil) },
-			end: func(w *world, _ any) {
+			try: func(w *world, s *swept) bool { return w.sweptCall(http.MethodPost, "/api/v1/gateways/enrol", s.body) },
+			end: func(w *world, _ *swept) {
 				type gateway struct {
 					EnrolledAt *time.Time `json:"enrolled_at"`
 				}
@@ -214,20 +212,20 @@ func paths() map[string]path {
 		},
 		"verdict to run": {
 			setting: "register\nroom 0\nsensor 0 0 0",
-			begin: func(w *world) any {
-				id := 0
+			begin: func(w *world) *swept {
+				s := &swept{}
 				must.Do(w.tb, w.pool.QueryRow(context.Background(), `
 					INSERT INTO prediction_feedback (channel, sensor_id, message_id, timestamp, anomaly_predicted, feedback)
 					SELECT 0, $1, 'p' || n, now() + n * interval '1 microsecond', false, CASE WHEN n > 1 THEN 'ok' END
 					FROM generate_series(1, 100) n
-					RETURNING id`, w.node(0)).Scan(&id))
+					RETURNING id`, w.node(0)).Scan(&s.id))
 				w.requests = nil
-				return id
+				return s
 			},
-			try: func(w *world, of any) bool {
-				return w.sweptCall(http.MethodPut, fmt.Sprintf("/api/v1/prediction-feedback/%d", of), map[string]any{"feedback": "not_ok"}, nil)
+			try: func(w *world, s *swept) bool {
+				return w.sweptCall(http.MethodPut, fmt.Sprintf("/api/v1/prediction-feedback/%d", s.id), map[string]any{"feedback": "not_ok"})
 			},
-			end: func(w *world, _ any) {
+			end: func(w *world, _ *swept) {
 				w.retry() // what the API does each minute
 				var runs []int64
 				for _, run := range decode[[]struct{ ID int64 }](w.system, w.token(w.model.accounts[0]), "/api/v1/ml/retraining/history") {
@@ -244,8 +242,12 @@ func paths() map[string]path {
 	}
 }
 
-// swept is a reading on its way, with the copies of it that its repeats have made.
+// swept is what the tries of a path have in common: a reading on its way, with the copies of it
+// that its repeats have made, an incident, a prediction, or the body of a request.
 type swept struct {
+	incident incidentAnswer
+	id       int
+	body     any
 	sent     []*sentData
 	answered bool // by the gateway
 	handled  int
@@ -263,9 +265,9 @@ func (s *swept) each(w *world, to step) bool {
 }
 
 // sweptCall is a request whose answer may be lost.
-func (w *world) sweptCall(method, path string, body, into any) bool {
+func (w *world) sweptCall(method, path string, body any) bool {
 	code := 0
-	err := w.sweep.across(func() error { code = w.call(w.token(w.model.accounts[0]), method, path, body, into); return nil })
+	err := w.sweep.across(func() error { code = w.call(w.token(w.model.accounts[0]), method, path, body, nil); return nil })
 	return err == nil && code < 300
 }
 
@@ -291,10 +293,11 @@ func (w *world) retry() {
 // TestEveryFailure has each step of each path fail once, and once succeed with its answer lost.
 // Its caller repeats, as callers do; then everything is as if nothing had failed.
 func TestEveryFailure(t *testing.T) {
+	t.Parallel()
 	s := newSystem(t)
 	number := 0
 	for name, p := range paths() {
-		t.Run(name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) { //nolint:paralleltest // they share the system
 			steps := 0
 			for nth := 0; nth <= steps; nth++ { // first, none
 				for _, lost := range []bool{false, true} {
