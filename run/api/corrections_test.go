@@ -91,7 +91,8 @@ func TestCorrections(t *testing.T) {
 	sensor := func(id string) (shown struct {
 		Due     *string `json:"calibration_due"`
 		Overdue bool    `json:"calibration_overdue"`
-	}) {
+	},
+	) {
 		return get[struct {
 			Due     *string `json:"calibration_due"`
 			Overdue bool    `json:"calibration_overdue"`

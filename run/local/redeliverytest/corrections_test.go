@@ -92,8 +92,10 @@ func correctedStream(t *testing.T, chance *rand.Rand) {
 			continue
 		}
 		for i := range 3 {
-			o := offsets{now.Add(time.Duration(i-3) * 20 * time.Minute).Add(time.Duration(chance.Int64N(int64(10 * time.Minute)))).Truncate(time.Microsecond),
-				reading.Round(20*chance.Float64() - 10), reading.Round(60*chance.Float64() - 30)}
+			o := offsets{
+				now.Add(time.Duration(i-3) * 20 * time.Minute).Add(time.Duration(chance.Int64N(int64(10 * time.Minute)))).Truncate(time.Microsecond),
+				reading.Round(20*chance.Float64() - 10), reading.Round(60*chance.Float64() - 30),
+			}
 			model[node] = append(model[node], o)
 			must.Get(pool.Exec(ctx, `
 				INSERT INTO corrections (customer_id, node_id, from_time, temperature_offset, humidity_offset, added_by, added_at)
@@ -201,7 +203,7 @@ func correctedStream(t *testing.T, chance *rand.Rand) {
 		t.Errorf("%d judged, want each of %d", len(judge.all), len(messages))
 	}
 	for _, j := range judge.all {
-		if !j.Reading.Equal(byID[j.MessageID]) {
+		if !j.Equal(byID[j.MessageID]) {
 			t.Errorf("judged %+v, stored %+v", j.Reading, byID[j.MessageID])
 		}
 		for i, age := range j.Window.Age {
