@@ -115,7 +115,7 @@ func isPagePath(requested string) bool {
 	}
 	first, _, _ := strings.Cut(strings.TrimPrefix(requested, "/"), "/")
 	switch first {
-	case "", "rooms", "sensors", "incidents", "rules", "maintenance", "predictions", "gateways", "keys", "watches", "audit", "account", "wall", "alerts", "thresholds", "assets", "icon.svg", "icon-open.svg", "settings", "report", "setup", "manifest.json", "icon-192.png", "icon-512.png":
+	case "", "rooms", "sensors", "incidents", "rules", "maintenance", "predictions", "gateways", "keys", "watches", "drills", "records", "audit", "account", "wall", "alerts", "thresholds", "assets", "icon.svg", "icon-open.svg", "settings", "report", "setup", "manifest.json", "icon-192.png", "icon-512.png":
 		return true
 	default:
 		return false

@@ -30,7 +30,7 @@ export function answer(rooms: number, each: number, change: Record<string, Parti
       says: first ? "incident" : "nothing_wrong", tone: first?.severity ?? "quiet", incident_id: first?.id ?? null, cause: first?.cause ?? null, room: first?.room_name ?? null,
       sensor_id: first?.worst.sensor_id ?? null, sensor: first?.worst.sensor_name ?? null, quantity: first?.worst.quantity ?? null, value: first?.now?.value ?? null,
       limit: first?.worst.limit ?? null, rate: first?.now?.rate ?? null, since: first?.start_time ?? null, taken_by: first?.taken_by ?? null,
-      others: Math.max(0, incidents.length - 1), outside: 0,
+      others: Math.max(0, incidents.length - 1), outside: 0, drills: 0,
     },
     rooms: Array.from({ length: rooms }, (_, i) => ({ id: i + 1, name: `Hall ${i + 1}`, state: stateOf(i + 1) })),
     limits: [[{ quantity: "temperature", direction: "above", limit: 27, severity: "warning" }, { quantity: "temperature", direction: "above", limit: 32, severity: "critical" }]],

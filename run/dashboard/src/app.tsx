@@ -26,6 +26,8 @@ const PredictionsPage = chunk("page", () => import("./pages/predictions"));
 const GatewaysPage = chunk("page", () => import("./pages/gateways"));
 const PersonsPage = chunk("page", () => import("./pages/persons"));
 const KeysPage = chunk("page", () => import("./pages/keys"));
+const DrillsPage = chunk("page", () => import("./pages/drills"));
+const RecordsPage = chunk("page", () => import("./pages/records"));
 const WatchesPage = chunk("page", () => import("./pages/watches"));
 const AuditPage = chunk("page", () => import("./pages/audit"));
 const WallPage = chunk("page", () => import("./pages/wall"));
@@ -77,6 +79,8 @@ export function App() {
             <Route path="/persons" component={PersonsPage} />
             <Route path="/keys" component={KeysPage} />
             <Route path="/watches" component={WatchesPage} />
+            <Route path="/drills" component={DrillsPage} />
+            <Route path="/records" component={RecordsPage} />
             <Route path="/audit" component={AuditPage} />
             <Route path="/account" component={AccountPage} />
             <Route path="/report" component={ReportPage} />
@@ -97,7 +101,7 @@ const navigation = [
 
 const settings = [
   ["/settings", "Display"], ["/rules", "Rules"], ["/maintenance", "Maintenance"], ["/gateways", "Gateways"],
-  ["/persons", "Persons"], ["/keys", "API keys"], ["/watches", "Watches"], ["/audit", "Audit log"], ["/account", "Account"], ["/setup", "First steps"],
+  ["/persons", "Persons"], ["/keys", "API keys"], ["/watches", "Watches"], ["/drills", "Drills"], ["/records", "Records"], ["/audit", "Audit log"], ["/account", "Account"], ["/setup", "First steps"],
 ] as const;
 
 function Header() {

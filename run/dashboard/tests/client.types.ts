@@ -78,6 +78,7 @@ type Bodies = {
     { sensor_id: "esp32-7f3a", from: "2030-03-01T12:00:00Z", temperature_offset: -0.3, humidity_offset: 1.5, certificate: "C-1", due_date: "2031-03-01" },
   ],
   reportWatch: [{ name: "Zurich", last_poll_age_s: 3, queue_age_s: 0 }, { name: "Zurich", last_poll_age_s: 3, last_success_age_s: null, queue_age_s: 0 }],
+  startDrill: [{ rule_id: 12, sensor_id: "esp32-7f3a" }],
   validatePrediction: [{ feedback: "ok" }, { feedback: "not_ok" }],
 }) satisfies { [Name in keyof Bodies]: Bodies[Name][] };
 

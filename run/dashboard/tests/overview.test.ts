@@ -9,7 +9,7 @@ const sensor = (more: Partial<LiveSensor>): LiveSensor => ({
 });
 const nothing: Overview["sentence"] = {
   says: "nothing_wrong", tone: "quiet", incident_id: null, cause: null, room: null, sensor_id: null, sensor: null, quantity: null, value: null, limit: null, rate: null, since: null,
-  taken_by: null, others: 0, outside: 0,
+  taken_by: null, others: 0, outside: 0, drills: 0,
 };
 function overview(sensors: LiveSensor[], more: Partial<Overview> = {}): Overview {
   const states = (state: string) => sensors.filter((one) => one.state === state).length;
