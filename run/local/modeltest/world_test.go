@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -25,6 +26,7 @@ import (
 	"coldaisle.dev/functions/ingest"
 	"coldaisle.dev/functions/storealert"
 	"coldaisle.dev/run/api"
+	"coldaisle.dev/run/api/alerting"
 	alerts "coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
@@ -34,7 +36,6 @@ import (
 	reads "coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings/pgreadings"
 	"coldaisle.dev/shared/sensorcache"
-	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/incidents"
 	"coldaisle.dev/shared/store/pipeline"
 	"coldaisle.dev/shared/wire"
@@ -94,13 +95,13 @@ func newSystem(tb testing.TB) *system {
 		from := origin.New(stores, s.clock.Now, origin.Options{})
 		sensors := sensorcache.New(stores, s.clock.Now)
 		s.instances[i] = instance{
-			ingest:     ingest.New(from, nodeStates{s, stores}, timeSeries{s, table}, s.clock.Now, log, nil).Handle,
+			ingest:     ingest.New(from, nodeStates{s, stores}, timeSeries{s, table}, sensors, s.clock.Now, log, nil).Handle,
 			detect:     detect.New(from, sensors, topicAlerts{s}, judge{s, stores}, nil, alerts.Defaults(), log, nil).Handle,
 			storealert: storealert.New(stores, log, nil).Handle,
 		}
 	}
 	handler, err := api.New(api.Config{
-		DB: stores.DB, Readings: table, Publisher: topicRetraining{s}, ProjectID: "project", DataTopic: "data",
+		DB: stores.DB, Readings: table, Publisher: topicRetraining{s}, Drills: topicDrills{}, ProjectID: "project", DataTopic: "data",
 		SecretKey: strings.Repeat("k", 32), Clock: s.clock.Now, Log: log, PasswordCost: 4, PasswordSlots: 4,
 	})
 	must.Do(tb, err)
@@ -137,6 +138,9 @@ func (t topicAlerts) Publish(_ context.Context, e alerts.Event) error {
 }
 
 type topicRetraining struct{ *system }
+
+// topicDrills is where no drill is sent.
+type topicDrills struct{ alerting.DrillPublisher }
 
 // Publish implements [training.Publisher].
 func (t topicRetraining) Publish(_ context.Context, r wire.Retraining) error {
@@ -209,7 +213,7 @@ func (g *site) Publish(_ context.Context, m edge.Message) error {
 		attributes := map[string]string{wire.NodeIDAttribute: m.NodeID}
 		maps.Copy(attributes, m.Signature)
 		g.published = append(g.published, push.Message{
-			ID: fmt.Sprint(g.serial), Data: slices.Clone(m.Data), Attributes: attributes, PublishTime: g.clock.Now(),
+			ID: strconv.Itoa(g.serial), Data: slices.Clone(m.Data), Attributes: attributes, PublishTime: g.clock.Now(),
 		})
 		return nil
 	})
@@ -274,20 +278,14 @@ func decode[T any](s *system, token, path string) (answer T) {
 	return answer
 }
 
-// StoreReadings implements [ingest.Metadata].
-func (n nodeStates) StoreReadings(
-	ctx context.Context, batch []pipeline.NodeReading, insert func(context.Context, *store.DB, []reads.Reading) error,
-) (stored []pipeline.Stored, err error) {
-	err = n.part("states", func() (err error) {
-		stored, err = n.Stores.StoreReadings(ctx, batch, insert)
-		return err
-	})
-	return stored, err
+// UpdateNodeStates implements [ingest.NodeStates].
+func (n nodeStates) UpdateNodeStates(ctx context.Context, batch []pipeline.NodeReading) error {
+	return n.part("states", func() error { return n.Stores.UpdateNodeStates(ctx, batch) })
 }
 
-// Insert implements [ingest.Readings].
-func (t timeSeries) Insert(ctx context.Context, tx *store.DB, rows []reads.Reading) error {
-	return t.part("table", func() error { return t.Store.Insert(ctx, tx, rows) })
+// Append implements [ingest.Readings].
+func (t timeSeries) Append(ctx context.Context, rows []reads.Reading) error {
+	return t.part("table", func() error { return t.Store.Append(ctx, rows) })
 }
 
 // Judge implements [detect.Judge].
