@@ -31,7 +31,7 @@ func runDrill(ctx context.Context, args, environ []string, out io.Writer, instal
 	if err != nil {
 		return fmt.Errorf("drill: %w", err)
 	}
-	answer, err := client.Do(request)
+	answer, err := client.Do(request) //nolint:gosec // a socket of this machine
 	if err != nil {
 		return fmt.Errorf("drill: no gateway answers at %s (sudo is needed, and a gateway that runs): %w", socket, err)
 	}

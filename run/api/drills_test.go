@@ -289,7 +289,8 @@ func TestRefusedDrills(t *testing.T) {
 		{`{"rule_id":999999,"sensor_id":"n1"}`, 404, "Rule not found"},
 		{fmt.Sprintf(`{"rule_id":%d,"sensor_id":"n1"}`, elsewhere), 400, "rule_id: the rule does not apply to the sensor"},
 		{fmt.Sprintf(`{"rule_id":%d,"sensor_id":"n1"}`, off), 400, "rule_id: the rule is off"},
-		{`{"sensor_id":"n1"}`, 400, ""}, {`{"rule_id":"x","sensor_id":"n1"}`, 400, ""},
+		{`{"sensor_id":"n1"}`, 400, ""},
+		{`{"rule_id":"x","sensor_id":"n1"}`, 400, ""},
 	} {
 		got := a.call(t, a.token, http.MethodPost, "/api/v1/drills", c.body)
 		if got.status != c.status || c.detail != "" && string(got.body) != fmt.Sprintf(`{"detail":%q}`, c.detail) {

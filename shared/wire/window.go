@@ -60,8 +60,8 @@ func encodeWindow(w reading.Window) ([]byte, error) {
 	for i := range steps {
 		steps[i] -= interval
 	}
-	b := bitWriter{bytes: append(make([]byte, 0, 4*n), byte(n))}
-	b.write(uint64(interval), 32) //nolint:gosec // not negative
+	b := bitWriter{bytes: append(make([]byte, 0, 4*n), byte(n))} //nolint:gosec // at most MaxWindow
+	b.write(uint64(interval), 32)                                //nolint:gosec // not negative
 	b.writeSteps(steps)
 	for _, column := range [][]float64{w.Temperature, w.Humidity} {
 		b.writeValues(column, steps[:0])
@@ -104,7 +104,7 @@ func decodeWindow(encoded []byte) (w reading.Window) {
 	columns := make([]float64, 3*n) //nolint:mnd // of a window
 	w.Age, w.Temperature, w.Humidity = columns[:n:n], columns[n:2*n:2*n], columns[2*n:]
 	interval, micros := int64(b.read(32)), int64(0) //nolint:gosec // of 32 bits
-	low := int(b.read(5))
+	low := int(b.read(5))                           //nolint:gosec // of 5 bits
 	for i := n - 1; i >= 0; i-- {
 		micros += b.readStep(low) + interval
 		w.Age[i] = float64(micros) / 1e6
@@ -129,7 +129,7 @@ func (b *bitReader) readValues(column []float64) {
 	if b.read(1) == 1 {
 		unit /= tenth
 	}
-	low, value := int(b.read(5)), int64(0)
+	low, value := int(b.read(5)), int64(0) //nolint:gosec // of 5 bits
 	for i, before := range slices.Backward(column) {
 		if reading.Has(before) {
 			value += b.readStep(low)
@@ -153,7 +153,7 @@ func (b *bitWriter) write(number uint64, n int) {
 		part := min(n, b.free)
 		n -= part
 		b.free -= part
-		b.bytes[len(b.bytes)-1] |= byte(number>>n&(1<<part-1)) << b.free
+		b.bytes[len(b.bytes)-1] |= byte(number>>n&(1<<part-1)) << b.free //nolint:gosec // of at most 8 bits
 	}
 }
 
@@ -173,7 +173,7 @@ func (b *bitWriter) writeSteps(steps []int64) {
 		sum += bits.Len64(zigzag(step))
 	}
 	low := min(sum/max(len(steps), 1), 31)
-	b.write(uint64(low), 5)
+	b.write(uint64(low), 5) //nolint:gosec // 0 to 31
 	for _, step := range steps {
 		number := zigzag(step)
 		if high := number >> low; high < escape {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"iter"
 	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
@@ -34,7 +35,7 @@ func (m *made) Ranges(_ context.Context, nodes []readings.NodeRef, start, end ti
 					runtime.ReadMemStats(&memory)
 					m.peak = max(m.peak, memory.HeapInuse)
 				}
-				if !yield(reading.Reading{NodeID: n.ID, MessageID: fmt.Sprint(k), Time: at, Temperature: 20 + float64(k%97)/10, Humidity: 40 + float64(k%31)/10}, nil) {
+				if !yield(reading.Reading{NodeID: n.ID, MessageID: strconv.Itoa(k), Time: at, Temperature: 20 + float64(k%97)/10, Humidity: 40 + float64(k%31)/10}, nil) {
 					return
 				}
 			}

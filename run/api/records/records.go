@@ -122,7 +122,7 @@ func (h *Handlers) record(ctx context.Context, in *recordInput) (*huma.StreamRes
 	}
 	name := fmt.Sprintf("record-%d-%s", room.RoomID, in.Month)
 	if !r.over {
-		return h.stream(name+"-until-"+r.end.Format("2006-01-02"), func(ctx context.Context, w io.Writer) error { return h.unstored(ctx, w, r) }), nil
+		return h.stream(name+"-until-"+r.end.Format("2006-01-02"), func(ctx context.Context, w io.Writer) error { return h.unstored(ctx, w, r) }), nil //nolint:contextcheck // it gets the stream's
 	}
 	stored, err := h.Bucket.Latest(ctx, r.path())
 	if err != nil {
@@ -134,10 +134,10 @@ func (h *Handlers) record(ctx context.Context, in *recordInput) (*huma.StreamRes
 			return nil, err
 		}
 		if !changed {
-			return h.stream(name, func(ctx context.Context, w io.Writer) error { return h.copy(ctx, w, stored) }), nil
+			return h.stream(name, func(ctx context.Context, w io.Writer) error { return h.copy(ctx, w, stored) }), nil //nolint:contextcheck // it gets the stream's
 		}
 	}
-	return h.stream(name, func(ctx context.Context, w io.Writer) error { return h.store(ctx, w, r, stored) }), nil
+	return h.stream(name, func(ctx context.Context, w io.Writer) error { return h.store(ctx, w, r, stored) }), nil //nolint:contextcheck // it gets the stream's
 }
 
 // path is the name of a record in the bucket.

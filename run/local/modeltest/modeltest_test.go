@@ -3,7 +3,6 @@ package modeltest
 import (
 	"cmp"
 	"flag"
-	"fmt"
 	"iter"
 	"maps"
 	"os"
@@ -42,11 +41,11 @@ func command() *rapid.Generator[string] {
 	}
 	return rapid.Custom(func(t *rapid.T) string {
 		name := rapid.SampledFrom(names).Draw(t, "verb")
-		line := name
+		words := []string{name}
 		for range all[name].args {
-			line += fmt.Sprint(" ", rapid.IntRange(0, 11).Draw(t, "n"))
+			words = append(words, strconv.Itoa(rapid.IntRange(0, 11).Draw(t, "n")))
 		}
-		return line
+		return strings.Join(words, " ")
 	})
 }
 

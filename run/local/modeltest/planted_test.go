@@ -53,8 +53,8 @@ func bugs() map[string]planted {
 func TestPlantedBugs(t *testing.T) {
 	t.Parallel()
 	root := must.Get(filepath.Abs("../../.."))(t)
-	for name, bug := range bugs() {
-		t.Run(name, func(t *testing.T) { //nolint:paralleltest // each takes all cores
+	for name, bug := range bugs() { //nolint:paralleltest // each takes all cores
+		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(root, bug.file)
 			source := string(must.Get(os.ReadFile(file))(t))
 			if n := strings.Count(source, bug.is); n != 1 {

@@ -60,6 +60,7 @@ func newWorld(tb testing.TB, s *system, number int) *world {
 	tb.Helper()
 	s.tb = tb
 	s.reset()
+	s.client = fmt.Sprintf("10.%d.%d.%d:50000", number>>16&0xff, number>>8&0xff, number&0xff)
 	w := &world{
 		system: s, tb: tb, model: newModel(start()), prefix: fmt.Sprintf("s%d", number), tokens: map[*account]session{}, sites: map[*gateway]*site{},
 		concerned: map[string]bool{}, silences: map[int64]bool{}, looked: map[*account]time.Time{},

@@ -296,8 +296,8 @@ func TestEveryFailure(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	number := 0
-	for name, p := range paths() {
-		t.Run(name, func(t *testing.T) { //nolint:paralleltest // they share the system
+	for name, p := range paths() { //nolint:paralleltest // they share the system
+		t.Run(name, func(t *testing.T) {
 			steps := 0
 			for nth := 0; nth <= steps; nth++ { // first, none
 				for _, lost := range []bool{false, true} {

@@ -59,6 +59,7 @@ type system struct {
 	away      map[string]error // a part that does not answer now
 	lost      map[string]bool  // its answer is lost: it has done what it was asked
 	serial    int
+	client    string // address of whoever calls, another in each script: attempts are counted by it
 	mu        sync.Mutex // of published
 	sweep     *sweep
 	service   *api.API
@@ -240,6 +241,7 @@ func (s *system) call(token, method, path string, body, into any) int {
 		must.Do(s.tb, json.NewEncoder(&content).Encode(body))
 	}
 	request := httptest.NewRequestWithContext(context.Background(), method, path, &content)
+	request.RemoteAddr = s.client
 	request.Header.Set("Content-Type", "application/json")
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)

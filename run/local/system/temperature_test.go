@@ -115,7 +115,7 @@ func TestRoomWithoutHumidity(t *testing.T) {
 	} {
 		request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, s.APIURL+path, http.NoBody))(t)
 		request.Header.Set("Authorization", "Bearer "+key)
-		answer := must.Get(http.DefaultClient.Do(request))(t)
+		answer := must.Get(http.DefaultClient.Do(request))(t) //nolint:bodyclose // below
 		text := string(must.Get(io.ReadAll(answer.Body))(t))
 		must.Do(t, answer.Body.Close())
 		if answer.StatusCode != http.StatusOK || !strings.Contains(text, c.with) || strings.Contains(text, c.without) {
