@@ -59,7 +59,7 @@ type system struct {
 	away      map[string]error // a part that does not answer now
 	lost      map[string]bool  // its answer is lost: it has done what it was asked
 	serial    int
-	client    string // address of whoever calls, another in each script: attempts are counted by it
+	client    string     // address of whoever calls, another in each script: attempts are counted by it
 	mu        sync.Mutex // of published
 	sweep     *sweep
 	service   *api.API
