@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,7 +33,7 @@ func command(t *testing.T, script string, environ ...string) *exec.Cmd {
 	c := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", script)
 	c.Dir = ".."
 	c.Env = append(os.Environ(), append([]string{"MAKEFLAGS=", "MAKELEVEL="}, environ...)...)
-	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+	if tooltest.RaceDetector() {
 		c.Env = append(c.Env, "GOFLAGS=-race")
 	}
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // signals reach what it starts

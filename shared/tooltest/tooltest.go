@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime/debug"
+	"slices"
 	"testing"
 
 	"coldaisle.dev/shared/freeport"
@@ -89,4 +91,11 @@ func FreePort(tb testing.TB) int {
 		tb.Fatal(err)
 	}
 	return port
+}
+
+// RaceDetector reports whether the test was built with the race detector, which makes what
+// computes much ten times as slow.
+func RaceDetector() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }

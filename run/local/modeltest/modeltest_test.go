@@ -17,6 +17,7 @@ import (
 
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/tooltest"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
@@ -55,7 +56,11 @@ func many() string { return os.Getenv("MODEL_SCRIPTS") }
 
 // TestScripts runs scripts that are drawn: by day always the same few, at night many others.
 func TestScripts(t *testing.T) { //nolint:paralleltest // it sets flags
-	checks, seed := cmp.Or(many(), "24"), "32"
+	few := "24"
+	if tooltest.RaceDetector() {
+		few = "8"
+	}
+	checks, seed := cmp.Or(many(), few), "32"
 	if many() != "" {
 		seed = "0"
 	}
