@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,8 +32,8 @@ import (
 type simulated struct {
 	t       *testing.T
 	chance  *rand.Rand
-	offset  time.Duration // of the machine's clock
-	stepped bool          // back, at some time
+	offset  atomic.Int64 // of the machine's clock
+	stepped bool         // back, at some time
 	folder  string
 	box     *outbox.Outbox
 	gateway *gateway.Gateway
@@ -53,9 +54,22 @@ type sending struct {
 	unkept   bool        // a try was answered 500 without kept: it may have two times
 }
 
+// source is a source of numbers for several goroutines.
+type source struct {
+	mu   sync.Mutex
+	from *rand.PCG
+}
+
+// Uint64 implements [rand.Source].
+func (s *source) Uint64() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.from.Uint64()
+}
+
 var errSimulated = errors.New("simulated")
 
-func (s *simulated) clock() time.Time { return time.Now().Add(s.offset) } // synctest's
+func (s *simulated) clock() time.Time { return time.Now().Add(time.Duration(s.offset.Load())) } // synctest's
 
 // Publish implements [gateway.Publisher].
 func (s *simulated) Publish(_ context.Context, m gateway.Message) error {
@@ -156,7 +170,7 @@ func (s *simulated) happen() {
 	if is(400) {
 		step := time.Duration(s.chance.Int64N(int64(2*time.Hour))) - time.Hour
 		s.stepped = s.stepped || step < 0
-		s.offset += step
+		s.offset.Add(int64(step))
 	}
 	if is(150) {
 		s.kill()
@@ -179,7 +193,7 @@ func TestSimulatedHours(t *testing.T) {
 			t.Parallel()
 			folder := filepath.Join(t.TempDir(), "outbox")
 			synctest.Test(t, func(t *testing.T) {
-				s := &simulated{t: t, chance: rand.New(rand.NewPCG(seed, 32)), folder: folder, taken: map[string][]time.Time{}}
+				s := &simulated{t: t, chance: rand.New(&source{from: rand.NewPCG(seed, 32)}), folder: folder, taken: map[string][]time.Time{}}
 				s.start()
 				s.simulate(hours)
 			})
