@@ -19,13 +19,16 @@ import (
 )
 
 const (
-	judgeEvery     = 5 * time.Second
-	overviewEvery  = 15 * time.Second
-	rulesEvery     = 5 * time.Minute
-	awayAfter      = 40 * time.Second // a poll takes 25 s, and is answered
-	unseenAfter    = 30 * time.Second // from a reading until the service must show it
-	blindAfter     = time.Minute      // until people are told that nobody judges
-	pointsKept     = incident.Reach + incident.RateReach
+	judgeEvery    = 5 * time.Second
+	overviewEvery = 15 * time.Second
+	rulesEvery    = 5 * time.Minute
+	awayAfter     = 40 * time.Second // a poll takes 25 s, and is answered
+	unseenAfter   = 30 * time.Second // from a reading until the service must show it
+	blindAfter    = time.Minute      // until people are told that nobody judges
+	pointsKept    = incident.Reach + incident.RateReach
+	// betweenLooks is by how much the service may be later than the last look on site with what
+	// people were told of then.
+	betweenLooks   = 30 * time.Second
 	judgedKept     = 24 * time.Hour // to recognise what the service tells late
 	liveTimeout    = 5 * time.Second
 	rounding       = 2 * time.Second // the overview has times in whole seconds
@@ -378,11 +381,11 @@ func (s *state) recognise(i *Incident) {
 	}
 }
 
-// knew reports whether people were told on site what a change calls for: it is older than the
-// last look, and no worse.
+// knew reports whether people were told on site what a change calls for: it is no later than the
+// next look would have been, and no worse.
 func (s *state) knew(c Change) bool {
 	return slices.ContainsFunc(s.Judged, func(j *judged) bool {
-		return j.ID == c.IncidentID && !c.At.After(j.Until) && j.Status.Known.Severity.Rank() >= c.Incident.Severity.Rank()
+		return j.ID == c.IncidentID && !c.At.After(j.Until.Add(betweenLooks)) && j.Status.Known.Severity.Rank() >= c.Incident.Severity.Rank()
 	})
 }
 

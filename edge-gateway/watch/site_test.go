@@ -239,7 +239,10 @@ func newWorld(t *testing.T, steps string, heat func(now time.Time, sensor int) f
 		running.Go(func() {
 			pause(ctx, time.Duration(i)*7*time.Second)
 			for ; ctx.Err() == nil; pause(ctx, 30*time.Second) {
-				if celsius := w.heat(time.Now().UTC(), i); celsius > 0 {
+				w.mu.Lock()
+				heat := w.heat
+				w.mu.Unlock()
+				if celsius := heat(time.Now().UTC(), i); celsius > 0 {
 					w.node(ctx, i, celsius)
 				}
 			}
@@ -301,7 +304,7 @@ func TestNight(t *testing.T) {
 		until("02:40:00")
 		w.set(&w.cut, false)
 		until("03:10:00")
-		for _, line := range w.logged {
+		for _, line := range w.with() {
 			t.Log(line)
 		}
 		for _, want := range []string{

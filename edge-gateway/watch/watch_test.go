@@ -228,6 +228,15 @@ func TestKills(t *testing.T) {
 		must.Do(t, command.Start())
 		return command
 	}
+	// A watch tells what begins after its first start.
+	first := start()
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if text, err := os.ReadFile(filepath.Join(filepath.Dir(path), journalFile)); err == nil && !strings.Contains(string(text), `"cursor":-1`) {
+			break
+		}
+	}
+	must.Do(t, first.Process.Kill())
+	_ = first.Wait()
 	// The incidents live at once, five at a time, each in its own order.
 	happen, begun := make([]int, incidents), 0
 	for kill := range kills {
