@@ -138,6 +138,7 @@ func modules(suffix string) cty.Value {
 		"domain":   cty.EmptyTupleVal, // none, as the variables' defaults have it
 		"readings": object(map[string]string{"dataset": Dataset, "table": Table}),
 		"models":   object(map[string]string{"bucket": Bucket}),
+		"records":  object(map[string]string{"bucket": Bucket + "-records"}),
 		"gateways": object(map[string]string{"publishing_account": "coldaisle-gateways@" + Project + ".iam.gserviceaccount.com"}),
 		"topic": cty.ObjectVal(map[string]cty.Value{
 			"data":             topic(dataTopic),
