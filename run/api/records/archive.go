@@ -38,7 +38,6 @@ type record struct {
 type archive struct {
 	zip    *zip.Writer
 	at     time.Time // of its files
-	sums   bytes.Buffer
 	listed []string
 }
 

@@ -540,12 +540,11 @@ func (e excursion) cause() string {
 }
 
 type incident struct {
-	room          *room
-	cause         string
-	start, end    time.Time
-	breaking      bool
-	parts         int
-	worstSeverity string
+	room       *room
+	cause      string
+	start, end time.Time
+	breaking   bool
+	parts      int
 }
 
 // incidents are the excursions of a room and cause with less than ten minutes between.

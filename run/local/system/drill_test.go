@@ -65,14 +65,15 @@ func TestDrillThroughTheSystem(t *testing.T) {
 		}
 		return fmt.Sprintf("/api/v1/drills/%.0f", field[float64](t, field[map[string]any](t, started, "drill"), "id")), code
 	}
-	reached := func(path string) (stages string) {
+	reached := func(path string) string {
 		t.Helper()
+		var stages strings.Builder
 		for _, stage := range field[[]any](t, owner.do(http.MethodGet, path, "", 200), "stages") {
 			if members, ok := stage.(map[string]any); !ok || members["at"] != nil {
-				stages += field[string](t, stage, "stage") + " "
+				stages.WriteString(field[string](t, stage, "stage") + " ")
 			}
 		}
-		return stages
+		return stages.String()
 	}
 	// finish waits for the stages that a drill reaches, and has a person take it.
 	finish := func(path, stages string) {

@@ -284,7 +284,7 @@ func TestChecked(t *testing.T) {
 	checked := func(r *release, verbs ...string) error {
 		script := "#!/usr/bin/env bash\nset -euo pipefail\n"
 		for _, verb := range verbs {
-			script += "run/tools/release/checked " + verb + "\n"
+			script += "run/tools/release/checked " + verb + "\n" //nolint:perfsprint // a few verbs
 		}
 		return r.run(ownMachine, script)
 	}
