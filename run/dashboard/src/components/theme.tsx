@@ -10,7 +10,8 @@ function chosen(): Theme {
   return theme === "light" || theme === "dark" ? theme : "auto";
 }
 
-export function applyTheme(theme = chosen()): void {
+export function applyTheme(): void {
+  const theme = chosen();
   if (theme === "auto") delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = theme;
   dispatchEvent(new Event("themechange"));
@@ -24,8 +25,9 @@ export function ThemeButton() {
       onClick={() => {
         const to = next[theme];
         stored.set(to);
-        applyTheme(to);
         setTheme(to);
+        // The press is seen first: new colours style every element anew.
+        requestAnimationFrame(() => setTimeout(applyTheme));
       }}
     >
       Colours: {theme}
