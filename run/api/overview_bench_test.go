@@ -164,7 +164,8 @@ func (a *testCustomer) fleet(tb testing.TB, count, halls int, now time.Time) (id
 			low, high := round(temperature-0.2), round(temperature+0.2)
 			slots = append(slots, []any{0, id, (starts.Hour()*60 + starts.Minute()) / 10, starts, low, high, humidity, humidity, starts.Add(time.Minute), low, humidity})
 		}
-		states = append(states, []any{0, id, "m", now.Add(-time.Duration(chance.IntN(30_000)) * time.Millisecond), round(temperature), round(humidity), 30.0})
+		at := now.Add(-time.Duration(chance.IntN(30_000)) * time.Millisecond)
+		states = append(states, []any{0, id, "m", at, round(temperature), at, round(humidity), at, 30.0})
 	}
 	load := func(table string, rows [][]any, columns ...string) {
 		must.Get(a.pool.CopyFrom(ctx, pgx.Identifier{table}, columns, pgx.CopyFromRows(rows)))(tb)
@@ -174,7 +175,8 @@ func (a *testCustomer) fleet(tb testing.TB, count, halls int, now time.Time) (id
 	a.execute(tb, `DELETE FROM node_state`)                        // the empty ones that come with sensors
 	a.execute(tb, `UPDATE open_holds SET held_from = '-infinity'`) // not from the database's now on
 	a.execute(tb, `VACUUM ANALYZE open_holds`)
-	load("node_state", states, "channel", "node_id", "message_id", "timestamp", "temperature", "humidity", "usual_interval_s")
+	load("node_state", states, "channel", "node_id", "message_id", "timestamp",
+		"temperature", "temperature_at", "humidity", "humidity_at", "usual_interval_s")
 	load("node_slots", slots, "channel", "node_id", "slot", "starts", "min_temperature", "max_temperature", "min_humidity", "max_humidity",
 		"last_at", "last_temperature", "last_humidity")
 	return ids
