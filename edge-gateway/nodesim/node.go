@@ -47,7 +47,7 @@ func newDevice(s *Simulation, number int) *device {
 	spread := min(max(bootSpread, nodes*bootGap), Interval)
 	return &device{
 		sim: s, number: number, addr: address(77, number), boot: spread * time.Duration(number) / nodes,
-		id: fmt.Sprintf("%s-r%d-n%d", s.config.Prefix, number/nodesPerRoom+1, number%nodesPerRoom+1),
+		id: fmt.Sprintf("%s-r%d-n%d", s.config.Prefix, number/s.config.PerRoom+1, number%s.config.PerRoom+1),
 	}
 }
 
@@ -59,7 +59,10 @@ func (n *device) run(ctx context.Context) {
 	n.register(ctx)
 
 	reading := n.boot
-	beat := n.boot + heartbeatPause()
+	if now := n.sim.virtual(n.sim.config.Clock().Sub(n.sim.started)); now > reading { // it measured before
+		reading += (now - reading).Truncate(Interval) + Interval
+	}
+	beat := reading + heartbeatPause()
 	for {
 		if n.until(ctx, min(reading, beat)) != nil {
 			return
@@ -129,11 +132,8 @@ func (n *device) heartbeat(ctx context.Context) {
 // cycle measures, and sends the unanswered readings of earlier cycles before the
 // new one.
 func (n *device) cycle(ctx context.Context, at time.Duration) {
-	measured := n.sim.measure(n.number, at)
 	repeated := len(n.pending)
-	n.pending = append(n.pending, message{
-		ID: messageID(), NodeID: n.id, Temperature: measured.Temperature, Humidity: measured.Humidity, at: n.sim.config.Clock(),
-	})
+	n.pending = append(n.pending, n.message(at))
 	kept := n.pending[:0]
 	reached := true
 	for i, m := range n.pending {
@@ -152,6 +152,12 @@ func (n *device) cycle(ctx context.Context, at time.Duration) {
 		kept = kept[:copy(kept, kept[excess:])]
 	}
 	n.pending = kept
+}
+
+// message is what the node measures at a virtual time.
+func (n *device) message(at time.Duration) message {
+	measured := n.sim.measure(n.number, at)
+	return message{ID: messageID(), NodeID: n.id, Temperature: measured.Temperature, Humidity: measured.Humidity, at: n.sim.config.Clock()}
 }
 
 // send posts one reading.

@@ -35,7 +35,7 @@ import (
 const Interval = 30 * time.Second
 
 const (
-	// nodesPerRoom is how many nodes share a room's air.
+	// nodesPerRoom is the default of PerRoom.
 	nodesPerRoom = 4
 	// maxSpeed turns the interval into 30 ms. A faster node could not keep its schedule
 	// over HTTP.
@@ -50,9 +50,16 @@ type Config struct {
 	// nobody answers there.
 	Resolve func(ctx context.Context) (string, error)
 	Nodes   int
+	PerRoom int     // nodes that share a room's air; 0 means 4
 	Speed   float64 // virtual seconds per second; 0 means 1
 	Seed    uint64  // of rooms, nodes and noise
 	Prefix  string  // of node ids; empty means sim
+
+	// Faults are sown besides, at the places of package site: room1, room1-node1.
+	Faults []fault.Fault
+	// Began is when virtual time began, before Run; zero is when Run is called. [Simulation.Backfill]
+	// sends what was measured from then on.
+	Began time.Time
 
 	// FailureEvery is the mean time between cooling failures of a room; 0 means a day, a
 	// negative value none by chance.
@@ -70,6 +77,7 @@ type Config struct {
 
 func (c *Config) complete() error {
 	c.Speed = cmp.Or(c.Speed, 1)
+	c.PerRoom = cmp.Or(c.PerRoom, nodesPerRoom)
 	c.Prefix = cmp.Or(c.Prefix, "sim")
 	c.FailureEvery = cmp.Or(c.FailureEvery, 24*time.Hour)
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
@@ -129,10 +137,11 @@ func New(config Config) (*Simulation, error) {
 	if err := config.complete(); err != nil {
 		return nil, fmt.Errorf("simulated nodes: %w", err)
 	}
-	rooms := (config.Nodes + nodesPerRoom - 1) / nodesPerRoom
+	rooms := (config.Nodes + config.PerRoom - 1) / config.PerRoom
 	s := &Simulation{
 		config: config, client: newClient(config.Nodes, config.Transport), stats: Stats{Nodes: config.Nodes},
-		site: site.New(site.Options{Seed: config.Seed, Rooms: rooms, PerRoom: nodesPerRoom}),
+		site:    site.New(site.Options{Seed: config.Seed, Rooms: rooms, PerRoom: config.PerRoom}),
+		started: config.Began,
 	}
 	for number := range config.Nodes {
 		s.nodes = append(s.nodes, newDevice(s, number))
@@ -145,9 +154,11 @@ func New(config Config) (*Simulation, error) {
 // Run once.
 func (s *Simulation) Run(ctx context.Context) error {
 	defer s.client.CloseIdleConnections()
-	s.started = s.config.Clock()
+	if s.started.IsZero() {
+		s.started = s.config.Clock()
+	}
 	if s.config.HotAfter > 0 && s.config.Nodes > 0 {
-		s.hot = s.hotAt(s.started.Add(s.virtual(s.config.HotAfter)))
+		s.hot = s.hotAt(s.config.Clock().Add(s.virtual(s.config.HotAfter)))
 	}
 	s.config.Log.InfoContext(ctx, "simulated nodes started",
 		"nodes", len(s.nodes), "speed", s.config.Speed, "seed", s.config.Seed)
@@ -158,6 +169,9 @@ func (s *Simulation) Run(ctx context.Context) error {
 	running.Wait()
 	return nil
 }
+
+// Sow adds faults, before Run.
+func (s *Simulation) Sow(faults ...fault.Fault) { s.config.Faults = append(s.config.Faults, faults...) }
 
 // Stats returns what happened so far; it may be called at any time.
 func (s *Simulation) Stats() Stats {
@@ -179,7 +193,7 @@ func (s *Simulation) Rooms() [][]string {
 	for _, n := range s.nodes {
 		ids = append(ids, n.id)
 	}
-	return slices.Collect(slices.Chunk(ids, nodesPerRoom))
+	return slices.Collect(slices.Chunk(ids, s.config.PerRoom))
 }
 
 // A cooling failure lasts for an outage and warms the room's air by outagePeak °C with its
@@ -211,16 +225,22 @@ func (s *Simulation) Failures(room int, at time.Duration) []fault.Fault {
 	return faults
 }
 
+// faults are those of a node around a virtual time.
+func (s *Simulation) faults(number int, at time.Duration) []fault.Fault {
+	place := s.site.Places()[number]
+	return fault.Of(append(s.Failures(number/s.config.PerRoom, at), s.config.Faults...), place.Room, place.Node)
+}
+
 // measure returns a node's measurement at a virtual time.
 func (s *Simulation) measure(number int, at time.Duration) fault.Values {
-	return s.site.Measure(number, s.started.Add(at), s.Failures(number/nodesPerRoom, at))
+	return s.site.Measure(number, s.started.Add(at), s.faults(number, at))
 }
 
 // hotAt returns the failure of the first room's cooling by which its hottest node passes
 // the default threshold, and a little for noise, at a time.
 func (s *Simulation) hotAt(at time.Time) fault.Fault {
 	hottest := 0.0
-	for number := range min(nodesPerRoom, s.config.Nodes) {
+	for number := range min(s.config.PerRoom, s.config.Nodes) {
 		hottest = max(hottest, s.site.Measure(number, at, nil).Temperature)
 	}
 	missing := (alert.Defaults().MaxTemperature + 0.5 - hottest) / outagePeak // as a share

@@ -32,9 +32,10 @@ func run(ctx context.Context, arguments, environ []string) error {
 	flags.StringVar(&o.Host, "host", "127.0.0.1", "address to listen on; 0.0.0.0 lets real nodes on the network in")
 	flags.IntVar(&o.APIPort, "api-port", 8000, "port of the API and the dashboard")
 	flags.IntVar(&o.GatewayPort, "gateway-port", 8080, "port of the edge gateway")
-	flags.IntVar(&o.Nodes, "nodes", 8, "simulated nodes; 0 for none")
+	flags.IntVar(&o.Nodes, "nodes", 24, "simulated nodes; 0 for none")
 	flags.Float64Var(&o.Speed, "speed", 1, "simulated seconds per second")
-	flags.Uint64Var(&o.Seed, "seed", 1, "seed of the simulated rooms")
+	flags.DurationVar(&o.History, "history", 7*24*time.Hour, "the past that the simulated rooms begin with, at speed 1; 0 for none")
+	flags.Uint64Var(&o.Seed, "seed", 24, "seed of the simulated rooms")
 	flags.BoolVar(&o.Enrol, "enrol", false, "enrol the gateway to the demo customer")
 	flags.StringVar(&o.DataDir, "data", ".coldaisle", "folder for all data that survives a restart")
 	if err := flags.Parse(arguments); err != nil {

@@ -24,6 +24,7 @@ const (
 	// firstAlertAfter is when the first room gets too hot, so that a new user sees an
 	// alert within the first minute.
 	firstAlertAfter = 25 * time.Second
+	demoPerRoom     = 8 // nodes of a room that has a past
 )
 
 // Demo creates a customer whose sensors are the simulated nodes, room by room, and
@@ -37,10 +38,16 @@ func (s *System) Demo(ctx context.Context) (Credentials, error) {
 	if s.options.Nodes == 0 {
 		return credentials, nil
 	}
-	s.Nodes, err = nodesim.New(nodesim.Config{
+	simulated := nodesim.Config{
 		Gateway: s.GatewayURL, Nodes: s.options.Nodes, Speed: s.options.Speed, Seed: s.options.Seed,
 		HotAfter: firstAlertAfter, Clock: s.options.Clock, Log: s.log,
-	})
+	}
+	if s.options.hasPast() {
+		simulated.HotAfter, simulated.FailureEvery, simulated.PerRoom = 0, -1, demoPerRoom
+		simulated.Began = s.options.Clock().Add(-s.options.History)
+		simulated.Faults = pastFaults(simulated.Began, s.options.History)
+	}
+	s.Nodes, err = nodesim.New(simulated)
 	if err != nil {
 		return Credentials{}, fmt.Errorf("simulated nodes: %w", err)
 	}
@@ -49,7 +56,20 @@ func (s *System) Demo(ctx context.Context) (Credentials, error) {
 			return Credentials{}, err
 		}
 	}
-	s.runComponent(ctx, "simulated nodes", s.Nodes.Run)
+	s.runComponent(ctx, "simulated nodes", func(ctx context.Context) error {
+		select {
+		case <-s.pastOver:
+		default:
+			if err := s.demoPast(ctx, user); err != nil {
+				return err
+			}
+			close(s.pastOver)
+		}
+		if s.options.hasPast() {
+			s.Nodes.Sow(presentFaults(s.options.Clock())...)
+		}
+		return s.Nodes.Run(ctx)
+	})
 	return credentials, nil
 }
 

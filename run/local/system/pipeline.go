@@ -40,21 +40,11 @@ func (s *System) startPipeline(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	metadata := store.New(pool)
-	table := pgreadings.New(pool, s.archive, s.options.Clock)
-	detection := config.Defaults[detect.Config]()
-	sensors := sensorcache.New(pipeline.New(metadata), s.options.Clock)
 	alerts := detect.NewAlertPublisher(s.PubSub, queue.TopicAlerts)
 	s.opened.Push("alerts topic", func() error { alerts.Stop(); return nil })
-	predictor := detect.NewAnomalyDetector(s.loader(), learning.New(metadata), cmp.Or(s.options.PredictionSample, detection.PredictionSample), s.options.Clock, s.log, nil)
+	handlers := s.handlers(pool, alerts, s.options.Clock)
 	trainer := train.New(learning.New(store.New(s.Pool)), s.Readings, s.Models, cmp.Or(s.options.TrainingRows, config.Defaults[train.Config]().Rows), s.options.Clock, s.log, nil)
-	from := origin.New(accounts.New(metadata), s.options.Clock, origin.Options{})
-	handlers := map[string]push.HandleFunc{
-		"ingest":     ingest.New(from, pipeline.New(metadata), table, sensors, s.options.Clock, s.log, nil).Handle,
-		"detect":     detect.New(from, sensors, alerts, incidents.New(metadata), predictor, detection.Defaults(), s.log, nil).Handle,
-		"storealert": storealert.New(incidents.New(metadata), s.log, nil).Handle,
-		"train":      trainer.Handle,
-	}
+	handlers["train"] = trainer.Handle
 	deadLetters := map[string]push.DeadLetter{}
 	for _, route := range queue.Routes() {
 		deadLetter := publisher.NewSingle(s.PubSub, route.Topic+queue.DeadLetterSuffix, publishTimeout)
@@ -82,6 +72,20 @@ func (s *System) startPipeline(ctx context.Context) error {
 		return nil
 	}
 	return EnsureTopology(ctx, s.PubSub, Project, func(function string) string { return s.FunctionsURL + function }, s.options.Delivery)
+}
+
+// handlers are those of the functions that a reading passes, in a clock's time.
+func (s *System) handlers(pool *pgxpool.Pool, alerts detect.Publisher, clock func() time.Time) map[string]push.HandleFunc {
+	metadata := store.New(pool)
+	detection := config.Defaults[detect.Config]()
+	sensors := sensorcache.New(pipeline.New(metadata), s.options.Clock)
+	predictor := detect.NewAnomalyDetector(s.loader(), learning.New(metadata), cmp.Or(s.options.PredictionSample, detection.PredictionSample), clock, s.log, nil)
+	from := origin.New(accounts.New(metadata), clock, origin.Options{})
+	return map[string]push.HandleFunc{
+		"ingest":     ingest.New(from, pipeline.New(metadata), pgreadings.New(pool, s.archive, clock), sensors, clock, s.log, nil).Handle,
+		"detect":     detect.New(from, sensors, alerts, incidents.New(metadata), predictor, detection.Defaults(), s.log, nil).Handle,
+		"storealert": storealert.New(incidents.New(metadata), s.log, nil).Handle,
+	}
 }
 
 // pipelinePool returns connections for the functions that do not wait for the disk at

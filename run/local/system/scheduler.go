@@ -41,6 +41,11 @@ func (s *System) runJob(ctx context.Context, name string, j job) error {
 	if j.node != "" {
 		message.Attributes = map[string]string{wire.NodeIDAttribute: j.node}
 	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-s.pastOver: // until then the service is late
+	}
 	for {
 		call, cancel := context.WithTimeout(ctx, publishTimeout)
 		_, err := s.PubSub.TopicAdminClient.Publish(call, &pubsubpb.PublishRequest{

@@ -28,5 +28,10 @@ func (s *System) Status(ctx context.Context, started time.Time) (string, error) 
 	if err != nil {
 		return "", fmt.Errorf("status: %w", err)
 	}
+	select {
+	case <-s.pastOver:
+	default:
+		return fmt.Sprintf("the past of the simulated rooms: %d %% of %s", s.pastDone.Load(), s.options.History), nil
+	}
 	return fmt.Sprintf("simulated nodes %d · readings sent %d · stored %d · active alerts %d · dead letters %d", online, sent, stored, alerts, deadLetters), nil
 }

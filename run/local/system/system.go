@@ -14,8 +14,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	pubsub "cloud.google.com/go/pubsub/v2"
@@ -54,6 +56,8 @@ type Options struct {
 	Nodes int     // simulated nodes, with a customer who owns them; 0 for none
 	Speed float64 // simulated seconds per second; 0 means 1
 	Seed  uint64
+	// History is how much of a past the simulated nodes have, with a demo that has none yet. 0: none.
+	History time.Duration
 
 	SecretKey       string   `env:"SECRET_KEY"`            // empty makes one and keeps it in DataDir
 	TrustedProxies  []string `env:"TRUSTED_PROXIES"`       // before the API; see api.Config
@@ -113,7 +117,9 @@ type System struct {
 	archive     readings.Archive // nil without a BigQuery emulator
 	databaseURL string
 	log         *slog.Logger
-	failed      chan error // of a component that exited unexpectedly
+	failed      chan error    // of a component that exited unexpectedly
+	pastOver    chan struct{} // closed: the demo's past is complete
+	pastDone    atomic.Int64  // percent of it
 	opened      closing.Stack
 }
 
@@ -124,7 +130,10 @@ func Start(ctx context.Context, o Options) (*System, error) {
 	if o.QuickRetries {
 		o.Delivery = queue.Policy{MinBackoff: 200 * time.Millisecond, MaxBackoff: 10 * time.Second}
 	}
-	s := &System{options: o, log: o.Log, failed: make(chan error, 8)}
+	s := &System{options: o, log: o.Log, failed: make(chan error, 8), pastOver: make(chan struct{})}
+	if _, err := os.Stat(s.pastMark()); err == nil || !o.hasPast() {
+		close(s.pastOver)
+	}
 	if err := s.start(ctx); err != nil {
 		return nil, errors.Join(err, s.Stop())
 	}

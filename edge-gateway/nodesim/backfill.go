@@ -1,0 +1,51 @@
+package nodesim
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"coldaisle.dev/edge-gateway/nodesim/fault"
+)
+
+var errRefused = errors.New("refused")
+
+// Backfill posts what the nodes measured from Began on, every so often, until a time, as fast as the
+// gateway at a base address answers: all nodes at once, and the next time when all are answered.
+// The gateway must date what it receives by the time that step was last called with.
+func (s *Simulation) Backfill(ctx context.Context, gateway string, from, to time.Time, every time.Duration, step func(at time.Time) error) error {
+	for at := from; at.Before(to); at = at.Add(every) {
+		if err := step(at); err != nil {
+			return err
+		}
+		posts, ctx := errgroup.WithContext(ctx)
+		for _, n := range s.nodes {
+			posts.Go(func() error {
+				end, err := post(ctx, s.client, gateway, messagePath, n.message(at.Sub(s.started)))
+				if end != accepted {
+					return fmt.Errorf("reading of %s at %s is not taken: %w", n.id, at.Format(time.RFC3339), cmp.Or(err, errRefused))
+				}
+				return nil
+			})
+		}
+		if err := posts.Wait(); err != nil {
+			return err //nolint:wrapcheck // it names the reading
+		}
+	}
+	return nil
+}
+
+// Faulty reports whether a fault changes what a node measures at a time.
+func (s *Simulation) Faulty(node string, at time.Time) bool {
+	for _, n := range s.nodes {
+		if n.id == node {
+			return slices.ContainsFunc(s.faults(n.number, at.Sub(s.started)), func(f fault.Fault) bool { return f.Affects(at) })
+		}
+	}
+	return false
+}

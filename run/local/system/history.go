@@ -1,0 +1,302 @@
+package system
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
+
+	"coldaisle.dev/edge-gateway/gateway"
+	"coldaisle.dev/edge-gateway/nodesim"
+	"coldaisle.dev/edge-gateway/nodesim/fault"
+	"coldaisle.dev/edge-gateway/outbox"
+	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/push"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/wire"
+)
+
+// The past of the demo is measured this often, and in its last hours as often as nodes do, so that
+// nothing changes when they take over.
+const (
+	pastInterval = 5 * time.Minute
+	recentPast   = time.Hour
+)
+
+// thresholdRules are those that every customer has.
+const thresholdRules = 2
+
+// pastMark is a file that says that the demo's past is complete.
+func (s *System) pastMark() string { return filepath.Join(s.options.DataDir, "past.complete") }
+
+// pastOutbox is the folder of the past's gateway, which goes when the past is complete.
+func (s *System) pastOutbox() string { return filepath.Join(s.options.DataDir, "past") }
+
+// hasPast reports whether the demo begins with a past: virtual time that passes faster than life has
+// none.
+func (o *Options) hasPast() bool {
+	return o.History > 0 && o.Nodes > 0 && (o.Speed == 0 || o.Speed == 1)
+}
+
+// past is the pipeline in the time of the readings that pass it: a gateway whose readings are pushed
+// to the functions at once. Everything is dated and judged as if it came live.
+type past struct {
+	handlers map[string]push.HandleFunc
+	now      atomic.Pointer[time.Time]
+	number   atomic.Int64 // of messages
+}
+
+func (p *past) clock() time.Time { return *p.now.Load() }
+
+// Publish implements [gateway.Publisher].
+func (p *past) Publish(ctx context.Context, m gateway.Message) error {
+	return p.push(ctx, m.NodeID, m.Data, "ingest", "detect")
+}
+
+// PublishBacklog implements [gateway.Publisher].
+func (p *past) PublishBacklog(ctx context.Context, messages []gateway.Message) []error {
+	errs := make([]error, len(messages))
+	for i, m := range messages {
+		errs[i] = p.Publish(ctx, m)
+	}
+	return errs
+}
+
+// pastAlerts pushes alerts.
+type pastAlerts struct{ *past }
+
+// Publish implements [detect.Publisher].
+func (p pastAlerts) Publish(ctx context.Context, e alert.Event) error {
+	data, err := wire.EncodeAlert(e)
+	if err != nil {
+		return fmt.Errorf("encode an alert: %w", err)
+	}
+	return p.push(ctx, e.NodeID, data, "storealert")
+}
+
+// push hands a message to functions one after the other.
+func (p *past) push(ctx context.Context, node string, data []byte, functions ...string) error {
+	m := push.Message{
+		ID: fmt.Sprint("past-", p.number.Add(1)), Data: data, Attributes: map[string]string{wire.NodeIDAttribute: node},
+		PublishTime: p.clock(), DeliveryAttempt: 1,
+	}
+	for _, function := range functions {
+		if err := p.handlers[function](ctx, m); err != nil {
+			return fmt.Errorf("%s: %w", function, err)
+		}
+	}
+	return nil
+}
+
+// probe is the probe of Cloud Scheduler, by which a service is known to be late and what the clock
+// makes due is written.
+func (p *past) probe(ctx context.Context) error {
+	return p.push(ctx, reading.ProbeNodeID, []byte(jobs()["probe"].data), "ingest", "detect")
+}
+
+// backfill sends what the simulated nodes measured in the past through the pipeline, and reports how
+// much of it is done. What an earlier start sent is not sent again.
+func (s *System) backfill(ctx context.Context, done func(share float64)) error {
+	pool, err := s.pipelinePool(ctx)
+	if err != nil {
+		return err
+	}
+	var newest *time.Time
+	if err := s.Pool.QueryRow(ctx, `SELECT max(timestamp) FROM sensor_data.readings WHERE node_id <> @probe AND timestamp < @now`,
+		pgx.StrictNamedArgs{"probe": reading.ProbeNodeID, "now": s.options.Clock()}).Scan(&newest); err != nil {
+		return fmt.Errorf("newest reading: %w", err)
+	}
+	begin := s.options.Clock().Add(-s.options.History)
+	from := begin
+	if newest != nil && newest.After(from) {
+		from = newest.Add(time.Second)
+	}
+	p := &past{}
+	p.now.Store(&from)
+	p.handlers = s.handlers(pool, pastAlerts{p}, p.clock)
+	kept, err := outbox.Open(s.pastOutbox(), outbox.Options{Retain: gateway.OutboxRetention, Clock: p.clock})
+	if err != nil {
+		return fmt.Errorf("the past's gateway: %w", err)
+	}
+	defer func() { _ = kept.Close() }()
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("the past's gateway: %w", err)
+	}
+	running, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var components errgroup.Group
+	site := gateway.New(gateway.Config{}, p, kept, p.clock, s.log)
+	components.Go(func() error { return site.Run(running) })
+	components.Go(func() error { return gateway.Serve(running, listener, site, s.log) })
+	step := func(at time.Time) error {
+		p.now.Store(&at)
+		done(at.Sub(begin).Seconds() / s.options.Clock().Sub(begin).Seconds())
+		return p.probe(ctx)
+	}
+	recent := s.options.Clock().Add(-recentPast)
+	err = s.Nodes.Backfill(ctx, urlOf(listener), from, recent, pastInterval, step)
+	if err == nil { // the present has moved on meanwhile
+		err = s.Nodes.Backfill(ctx, urlOf(listener), later(recent, from), s.options.Clock(), nodesim.Interval, step)
+	}
+	cancel()
+	return errors.Join(err, components.Wait())
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func cooling(room string, start time.Time, lasts time.Duration) fault.Fault {
+	return fault.Fault{Kind: fault.Cooling, Room: room, Start: start, End: start.Add(lasts), Peak: 14, Constant: 15 * time.Minute}
+}
+
+// pastFaults are what went wrong at the demo's site.
+func pastFaults(begin time.Time, lasts time.Duration) []fault.Fault {
+	at := func(share float64) time.Time { return begin.Add(time.Duration(share * float64(lasts))) }
+	return []fault.Fault{
+		cooling("room2", at(0.3), 25*time.Minute),
+		{Kind: fault.Leak, Room: "room3", Start: at(0.55), End: at(0.57), Peak: 9, Constant: 40 * time.Minute},
+		{Kind: fault.Stuck, Room: "room1", Node: "room1-node3", Start: at(0.7), End: at(0.73)},
+		cooling("room1", at(0.88), 15*time.Minute),
+	}
+}
+
+// presentFaults are what goes wrong before the eyes of whoever looks, from two minutes on.
+func presentFaults(now time.Time) []fault.Fault {
+	first := now.Add(2 * time.Minute)
+	return []fault.Fault{
+		cooling("room1", first, 10*time.Minute),
+		{Kind: fault.Stuck, Room: "room3", Node: "room3-node2", Start: first.Add(25 * time.Minute), End: first.Add(85 * time.Minute)},
+		cooling("room2", first.Add(50*time.Minute), 10*time.Minute),
+		{Kind: fault.Leak, Room: "room3", Start: first.Add(100 * time.Minute), End: first.Add(160 * time.Minute), Peak: 9, Constant: 20 * time.Minute},
+	}
+}
+
+// demoLimits are limits that healthy air of the demo's rooms keeps.
+func demoLimits() []map[string]any {
+	rule := func(limit float64, severity string, held time.Duration) map[string]any {
+		return map[string]any{
+			"quantity": "temperature", "direction": "above", "limit": limit, "for_s": held.Seconds(), "clear_margin": 0.5, "clear_for_s": 120,
+			"severity": severity, "enabled": true,
+		}
+	}
+	return []map[string]any{rule(30, "warning", 2*time.Minute), rule(32, "critical", time.Minute)}
+}
+
+// setUp gives the demo's customer limits, a sensor whose certificate has expired, and maintenance
+// in the past, once.
+func (s *System) setUp(ctx context.Context, user *APIUser, begin time.Time) error {
+	var rules []map[string]any
+	if _, err := user.Call(ctx, http.MethodGet, "/api/v1/rules", nil, &rules); err != nil {
+		return err
+	}
+	if len(rules) > thresholdRules {
+		return nil
+	}
+	var site struct {
+		Rooms []struct {
+			ID int64 `json:"id"`
+		} `json:"rooms"`
+	}
+	if _, err := user.Call(ctx, http.MethodGet, "/api/v1/overview", nil, &site); err != nil {
+		return err
+	}
+	for _, rule := range rules {
+		if rule["quantity"] != "humidity" {
+			continue
+		}
+		rule["limit"] = 70
+		if _, err := user.Call(ctx, http.MethodPut, fmt.Sprintf("/api/v1/rules/%.0f", rule["id"]), rule, nil); err != nil {
+			return err
+		}
+	}
+	type call struct {
+		path string
+		body any
+	}
+	now := s.options.Clock()
+	calls := []call{
+		{"/api/v1/corrections", map[string]any{
+			"sensor_id": s.Nodes.Rooms()[0][1], "from": now.Add(10 * time.Minute), "temperature_offset": -0.2, "humidity_offset": 1,
+			"certificate": "CAL-2291", "calibrated_by": "House laboratory", "due_date": now.AddDate(0, -3, 0).Format(time.DateOnly),
+		}},
+		{"/api/v1/maintenance", map[string]any{
+			"start_time": begin.Add(s.options.History / 2), "duration_s": 2 * time.Hour / time.Second, "room_ids": []int64{site.Rooms[len(site.Rooms)-1].ID}, "comment": "Filters are changed",
+		}},
+	}
+	for _, limit := range demoLimits() { // the last: they say that the others are there
+		calls = append(calls, call{"/api/v1/rules", limit})
+	}
+	for _, c := range calls {
+		if _, err := user.Call(ctx, http.MethodPost, c.path, c.body, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// demoPast gives the demo a past: readings with their incidents through the pipeline, verdicts by the
+// API, and a training run.
+func (s *System) demoPast(ctx context.Context, user *APIUser) error {
+	begin := s.options.Clock().Add(-s.options.History)
+	if err := s.setUp(ctx, user, begin); err != nil {
+		return fmt.Errorf("set the demo up: %w", err)
+	}
+	// The sensors were there before their first reading; the API has no such way to add them.
+	if _, err := s.Pool.Exec(ctx, `
+		WITH held AS (UPDATE open_holds SET held_from = @begin WHERE node_id = ANY(@nodes) AND held_from > @begin)
+		UPDATE sensors SET placed_at = @begin WHERE node_id = ANY(@nodes) AND placed_at > @begin`,
+		pgx.StrictNamedArgs{"begin": begin.Add(-time.Hour), "nodes": slices.Concat(s.Nodes.Rooms()...)}); err != nil {
+		return fmt.Errorf("date the demo's sensors: %w", err)
+	}
+	if err := s.backfill(ctx, func(share float64) { s.pastDone.Store(int64(100 * share)) }); err != nil {
+		return fmt.Errorf("the demo's past: %w", err)
+	}
+	if err := s.judgePast(ctx, user); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(s.pastOutbox()); err != nil {
+		return err //nolint:wrapcheck // it names the file
+	}
+	return os.WriteFile(s.pastMark(), nil, 0o600) //nolint:wrapcheck // it names the file
+}
+
+// judgePast gives verdicts on what was predicted, as somebody who knows the faults does, and trains
+// models.
+func (s *System) judgePast(ctx context.Context, user *APIUser) error {
+	var predictions []struct {
+		ID        int64     `json:"id"`
+		SensorID  string    `json:"sensor_id"`
+		Timestamp time.Time `json:"timestamp"`
+		Anomaly   bool      `json:"anomaly_predicted"`
+	}
+	if _, err := user.Call(ctx, http.MethodGet, "/api/v1/prediction-feedback?status=unvalidated&limit=90", nil, &predictions); err != nil {
+		return err
+	}
+	for _, p := range predictions {
+		verdict := map[bool]string{true: "ok", false: "not_ok"}[s.Nodes.Faulty(p.SensorID, p.Timestamp) == p.Anomaly]
+		if _, err := user.Call(ctx, http.MethodPut, fmt.Sprint("/api/v1/prediction-feedback/", p.ID), map[string]string{"feedback": verdict}, nil); err != nil {
+			return err
+		}
+	}
+	if _, err := user.Call(ctx, http.MethodPost, "/api/v1/incidents/seen", map[string]any{}, nil); err != nil {
+		return err
+	}
+	if _, err := user.Call(ctx, http.MethodPost, "/api/v1/ml/retraining/trigger", nil, nil); err != nil {
+		s.log.WarnContext(ctx, "the demo's models are not trained", "error", err.Error())
+	}
+	return nil
+}

@@ -1,0 +1,60 @@
+package system_test
+
+import (
+	"testing"
+	"time"
+
+	"coldaisle.dev/run/local/system"
+	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/pgtest"
+)
+
+// TestPast starts a demo with a past of hours: the lost cooling of each of two rooms is one incident
+// that is over, by its own time; verdicts have trained a model; another start sends nothing of it again.
+func TestPast(t *testing.T) {
+	t.Parallel()
+	const lasts = 7 * time.Hour
+	folder, database := t.TempDir(), pgtest.URL(t)
+	begin := func() (*system.System, *user) {
+		t.Helper()
+		s := start(t, func(o *system.Options) {
+			o.DataDir, o.DatabaseURL, o.Nodes, o.Seed, o.History = folder, database, 16, 24, lasts
+		})
+		owner := &user{system.APIUser{Base: s.APIURL}, t}
+		must.Do(t, owner.SignIn(t.Context(), must.Get(s.Demo(t.Context()))(t), ""))
+		return s, owner
+	}
+	began := time.Now()
+	s, owner := begin()
+	eventually(t, "models are trained from the past", func() bool {
+		runs := list(t, owner.do("GET", "/api/v1/ml/retraining/history", "", 200))
+		return len(runs) == 1 && field[string](t, runs[0], "status") != "running"
+	})
+	hot := map[string]bool{}
+	for _, i := range list(t, owner.do("GET", "/api/v1/incidents", "", 200)) {
+		at := must.Get(time.Parse(time.RFC3339, field[string](t, i, "start_time")))(t)
+		if cause := field[string](t, i, "cause"); cause != "too_hot" || hot[field[string](t, i, "room_name")] {
+			t.Errorf("%s: %v", cause, i)
+		}
+		if field[string](t, i, "state") != "over" || at.After(began.Add(-30*time.Minute)) {
+			t.Errorf("it is of the past: %v", i)
+		}
+		hot[field[string](t, i, "room_name")] = true
+	}
+	must.Equal(t, "rooms that were too hot", map[string]bool{"Server room 1": true, "Server room 2": true}, hot)
+	must.Equal(t, "windows of maintenance", 1, len(list(t, owner.do("GET", "/api/v1/maintenance", "", 200))))
+	past := func(s *system.System) (stored int) {
+		t.Helper()
+		must.Do(t, s.Pool.QueryRow(t.Context(), `SELECT count(*) FROM sensor_data.readings WHERE timestamp < $1 AND node_id LIKE 'sim-%'`, began).Scan(&stored))
+		return stored
+	}
+	// Every five minutes, and every half minute of the last hour.
+	stored := past(s)
+	if least, most := 16*(6*12+120-2), 16*(6*12+120+2); stored < least || stored > most {
+		t.Errorf("%d readings of the past, want %d to %d", stored, least, most)
+	}
+	must.Do(t, s.Stop())
+	s, _ = begin()
+	eventually(t, "the nodes measure now", func() bool { return s.Nodes.Stats().Accepted > 0 })
+	must.Equal(t, "readings of the past after another start", stored, past(s))
+}
