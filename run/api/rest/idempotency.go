@@ -104,11 +104,6 @@ func idempotencyParameter() *huma.Param {
 	}
 }
 
-// idempotencyErrors are those of operations that create something.
-func idempotencyErrors() []*Error {
-	return []*Error{ErrOtherRequest(), TooManyAnswers()}
-}
-
 // TooManyAnswers answers an account that has used too many Idempotency-Keys.
 func TooManyAnswers() *Error {
 	return NewError(http.StatusTooManyRequests, "Too many requests with an "+idempotencyHeader+" within 24 hours; leave it out")
