@@ -20,6 +20,7 @@ test("a value has the unit of its quantity, and a silence has none", () => {
 test("what else is known of it is told, and nothing that is not", () => {
   expect(factsOf(excursion({}))).toEqual([]);
   expect(factsOf(excursion({ kind: "anomaly", band_low: 22.5, band_high: 24, probability: 0.0004 }))).toEqual(["usual: 22.5 °C to 24.0 °C", "one hour in 2,500 when nothing is wrong"]);
+  expect(factsOf(excursion({ kind: "anomaly", probability: 1e-30 }))).toContain("one hour in more than a million when nothing is wrong");
   expect(factsOf(excursion({ state: "over", late: true, reopened: 2, resolution: "sensor_moved" }))).toEqual(["reported late", "came back 2 times", "ended: the sensor was moved"]);
   expect(factsOf(excursion({ ...silence, state: "over", late: true, resolution: "cleared" }))).toEqual(["delivered late"]);
   expect(factsOf(excursion(silence))).toEqual([expect.stringMatching(/^newest reading /)]);

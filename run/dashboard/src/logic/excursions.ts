@@ -35,7 +35,7 @@ export function factsOf(excursion: Excursion): string[] {
   return [
     earliest !== null && latest !== null && `passes it ${timeOfDay(Date.parse(earliest))} to ${timeOfDay(Date.parse(latest))}`,
     low !== null && high !== null && `usual: ${valueOf(excursion, low)} to ${valueOf(excursion, high)}`,
-    probability !== null && `one hour in ${count(oneIn(probability))} when nothing is wrong`,
+    probability !== null && `one hour in ${probability < 1e-6 ? "more than a million" : count(oneIn(probability))} when nothing is wrong`,
     kind === "silence" && state === "lasting" && `newest reading ${localTime(Date.parse(last_time))}`,
     late && (kind === "silence" ? "delivered late" : "reported late"),
     reopened > 0 && `came back ${plural(reopened, "time")}`,
