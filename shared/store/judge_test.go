@@ -153,6 +153,15 @@ func TestChangesInMidIncident(t *testing.T) {
 			t.Helper()
 			must.Get(db.SetThresholds(t.Context(), db.anna, new(60.0), nil))(t)
 		}, map[incident.Quantity]string{"temperature": "rule_changed"}},
+		"a threshold is set, and that of temperature stays at the environment's": {func(t *testing.T, db fixture, _ incident.Rule) {
+			t.Helper()
+			must.Get(db.SetThresholds(t.Context(), db.anna, nil, new(40.0)))(t)
+		}, nil},
+		"the thresholds are set, and the environment's was another": {func(t *testing.T, db fixture, _ incident.Rule) {
+			t.Helper()
+			db.sql(t, `UPDATE excursions SET limit_value = 45 WHERE quantity = 'temperature'`, nil)
+			must.Get(db.SetThresholds(t.Context(), db.anna, new(50.0), nil))(t)
+		}, map[incident.Quantity]string{"temperature": "rule_changed"}},
 		"the rule is edited": {func(t *testing.T, db fixture, rule incident.Rule) {
 			t.Helper()
 			rule.Limit = 32

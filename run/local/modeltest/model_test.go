@@ -28,7 +28,6 @@ type account struct {
 	name       string
 	limits     [2]float64   // of temperature and humidity
 	changed    [2]time.Time // since when each judges
-	chosen     bool         // somebody has set them; until then they are those of detect
 	rooms      []*room
 	sensors    []*sensor
 	rules      []*rule
@@ -249,13 +248,10 @@ func (m *model) removeRoom(a *account, r *room) {
 	a.rooms = slices.DeleteFunc(a.rooms, func(other *room) bool { return other == r })
 }
 
-// setLimits sets the thresholds. The first time both rules change: the database does not know
-// what detect's own limits are.
+// setLimits sets the thresholds.
 func (m *model) setLimits(a *account, limits [2]float64) {
-	first := !a.chosen
-	a.chosen = true
 	for q := range limits {
-		if first || a.limits[q] != limits[q] {
+		if a.limits[q] != limits[q] {
 			m.settle(a, "rule_changed", func(_ *sensor, of rule) bool { return of.id == threshold(q) })
 			a.limits[q], a.changed[q] = limits[q], m.now
 		}
