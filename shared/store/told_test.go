@@ -524,7 +524,7 @@ func TestWanderingAroundALimitIsOneCall(t *testing.T) {
 // TestMissingQuantityIsOfTheSensor: humidity stops while the temperature goes on. Contract 11.11.
 func TestMissingQuantityIsOfTheSensor(t *testing.T) {
 	t.Parallel()
-	db := openWith(t, "n1", "n2")
+	db := openWith(t, "n1", "n2", "n3")
 	now := time.Now().UTC().Truncate(time.Second)
 	state := func(node string, ago time.Duration, temperature, humidity float64) {
 		t.Helper()
@@ -543,6 +543,14 @@ func TestMissingQuantityIsOfTheSensor(t *testing.T) {
 	}
 	state("n1", 8*24*time.Hour, 22, 40) // never again: a probe without humidity took its place
 	state("n1", time.Second, 22, reading.Missing())
+	for minutes := range time.Duration(20) { // humidity each 5 minutes, the last 6 minutes ago
+		humidity := reading.Missing()
+		if minutes%5 == 0 && minutes < 15 {
+			humidity = 40
+		}
+		state("n3", (16-minutes)*time.Minute, 22, humidity)
+	}
+	state("n2", 21*time.Minute, 22, 90)
 	state("n2", 20*time.Minute, 22, 90)
 	db.sql(t, `
 		INSERT INTO excursions (customer_id, kind, channel, node_id, room_id, rule_id, quantity, direction, limit_value, severity, start_time, end_time, lasting, peak, peak_time, risen_at)
@@ -550,7 +558,6 @@ func TestMissingQuantityIsOfTheSensor(t *testing.T) {
 		FROM sensors
 		WHERE node_id = 'n2'`, nil)
 	state("n2", time.Second, 22, reading.Missing())
-	db.sql(t, `UPDATE node_state SET usual_interval_s = 30`, nil)
 	must.Equal(t, "while it is missing", "too_humid threshold humidity f not_measured, sensor missing humidity t", told())
 	must.Equal(t, "told again", "too_humid threshold humidity f not_measured, sensor missing humidity t", told())
 	state("n2", 0, reading.Missing(), 41)

@@ -57,8 +57,7 @@ func (s Store) Settle(ctx context.Context, customerID int64, now time.Time) erro
 	if err != nil {
 		return fmt.Errorf("silences of customer %d: %w", customerID, err)
 	}
-	// Of a node that sends each quantity apart the usual interval is half of that of each. Mostly
-	// none is missing, which is found without what the customer sees of each node.
+	// Mostly none is missing, which is found without what the customer sees of each node.
 	if _, err := s.db.Exec(ctx, `
 		SELECT settle_missing(@customer, @now, @quiet, @missed)
 		WHERE EXISTS (SELECT FROM excursions e WHERE e.customer_id = @customer AND e.kind = 'missing' AND e.lasting)
@@ -66,7 +65,7 @@ func (s Store) Settle(ctx context.Context, customerID int64, now time.Time) erro
 		       SELECT FROM sensors s
 		       JOIN node_state n ON n.channel IN (0, s.customer_id) AND n.node_id = s.node_id
 		       WHERE s.customer_id = @customer AND LEAST(n.temperature_at, n.humidity_at) + @quiet::interval <= n.timestamp)`, pgx.StrictNamedArgs{
-		"customer": customerID, "now": now, "quiet": incident.MinSilence, "missed": 2 * incident.MissedReadings,
+		"customer": customerID, "now": now, "quiet": incident.MinSilence, "missed": incident.MissedReadings,
 	}); err != nil {
 		return fmt.Errorf("missing quantities of customer %d: %w", customerID, err)
 	}

@@ -45,6 +45,17 @@ func newerValue(quantity string) string {
 		LIMIT 1`, "quantity", quantity)
 }
 
+// usual is the usual interval of readings, or of those with one quantity: a moving average with
+// weight 1/8, in which a gap counts as at most two.
+func usual(interval, at string) string {
+	return strings.NewReplacer("usual", interval, "newest", at).Replace(`
+		CASE WHEN EXCLUDED.newest > s.newest AND s.newest <= ` + store.NotAhead + `
+		    AND NOT (EXCLUDED.message_id = s.message_id AND EXCLUDED.timestamp < s.timestamp + @fold::interval)
+		THEN COALESCE(s.usual + (LEAST(extract(epoch FROM EXCLUDED.newest - s.newest), 2 * s.usual) - s.usual) / 8,
+		    extract(epoch FROM EXCLUDED.newest - s.newest))
+		ELSE s.usual END`)
+}
+
 // UpdateNodeStates upserts the newest reading of each node of a batch, and the slots of its
 // last day, in one round trip and one transaction with a statement per table. The result does
 // not depend on the order or repetition of readings. Rows are locked in key order, node_state
@@ -83,11 +94,9 @@ func (s Store) UpdateNodeStates(ctx context.Context, batch []NodeReading) error 
 			        UNION ALL SELECT s.message_id, s.timestamp, s.gateway_id LIMIT 1),
 			    (temperature, temperature_at) = (`+newerValue("temperature")+`),
 			    (humidity, humidity_at) = (`+newerValue("humidity")+`),
-			    -- A moving average with weight 1/8; a gap counts as at most two usual intervals.
-			    usual_interval_s = CASE WHEN NOT `+newer+` OR s.timestamp > `+store.NotAhead+` OR EXCLUDED.timestamp = s.timestamp
-			        OR (EXCLUDED.message_id = s.message_id AND EXCLUDED.timestamp < s.timestamp + @fold::interval) THEN s.usual_interval_s ELSE COALESCE(
-			        s.usual_interval_s + (LEAST(extract(epoch FROM EXCLUDED.timestamp - s.timestamp), 2 * s.usual_interval_s) - s.usual_interval_s) / 8,
-			        extract(epoch FROM EXCLUDED.timestamp - s.timestamp)) END
+			    usual_interval_s = `+usual("usual_interval_s", "timestamp")+`,
+			    temperature_interval_s = `+usual("temperature_interval_s", "temperature_at")+`,
+			    humidity_interval_s = `+usual("humidity_interval_s", "humidity_at")+`
 			-- A quantity that a node sends apart may be newer than the one stored though its reading is not.
 			WHERE `+newer+` OR EXCLUDED.temperature_at > COALESCE(s.temperature_at, '-infinity') OR EXCLUDED.humidity_at > COALESCE(s.humidity_at, '-infinity')`,
 			pgx.StrictNamedArgs{
