@@ -31,7 +31,7 @@ const (
 	Noise   Kind = "noise"   // noise of the standard deviations Peak and PeakHumidity on top
 
 	Leak    Kind = "leak"    // the dew point rises by Peak °C with the room's time constant: a leaking humidifier or pipe
-	Cooling Kind = "cooling" // the air warms by Peak with the room's time constant and holds its water
+	Cooling Kind = "cooling" // the air warms by Peak with the room's time constant and holds its water; at one node: a machine whose fan fails
 )
 
 // Kinds lists all of them.
