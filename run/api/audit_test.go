@@ -80,8 +80,8 @@ func TestEveryChangeIsAudited(t *testing.T) {
 		},
 		"createRoom": {path: "/api/v1/server_rooms/new_room", body: `{"name":"New"}`, subject: "room:*", after: parts(`"name":"New"`)},
 		"updateRoom": {
-			path: fmt.Sprintf("/api/v1/server_rooms/update_room/%d", room), body: `{"name":"Hall B"}`, subject: fmt.Sprintf("room:%d", room),
-			before: parts(`"name":"Hall"`), after: parts(`"name":"Hall B"`),
+			path: fmt.Sprintf("/api/v1/server_rooms/update_room/%d", room), body: `{"name":"Hall B","instructions":"Call Ana"}`, subject: fmt.Sprintf("room:%d", room),
+			before: parts(`"name":"Hall"`, `"instructions":null`), after: parts(`"name":"Hall B"`, `"instructions":"Call Ana"`),
 		},
 		"deleteRoom": {
 			path: fmt.Sprintf("/api/v1/server_rooms/delete_room/%d", doomed), subject: fmt.Sprintf("room:%d", doomed),

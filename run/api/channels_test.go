@@ -154,7 +154,7 @@ func TestNothingCrossesChannels(t *testing.T) {
 					ask(op.id, op.method, history+form, "")
 				}
 				continue
-			case "getReport", "getUsual":
+			case "getReport", "getRoomTime", "getUsual":
 				path += "?start_time=2026-03-01&end_time=2026-04-01"
 			}
 			ask(op.id, op.method, path, "")

@@ -91,7 +91,7 @@ func TestSpecification(t *testing.T) {
 		})
 	})
 
-	room := object{"id": integer, "name": is("Hall A"), "customer_id": equalsSaved("customer_id")}
+	room := object{"id": integer, "name": is("Hall A"), "customer_id": equalsSaved("customer_id"), "instructions": null}
 	t.Run("Server rooms", func(t *testing.T) { //nolint:paralleltest // lines build on one another
 		s.run(t, []testCase{
 			{"POST", "/api/v1/server_rooms/new_room", withToken, `{"name":"Hall A"}`, 201, save{"room_id", "id", room}},
@@ -101,7 +101,7 @@ func TestSpecification(t *testing.T) {
 			{"POST", "/api/v1/server_rooms/new_room", withToken, `{}`, 400, detail("expected required property name to be present")},
 			{"POST", "/api/v1/server_rooms/new_room", withToken, `{"name":""}`, 400, detail("name: expected length >= 1")},
 			{"POST", "/api/v1/server_rooms/new_room", withToken, `{"name":"` + strings.Repeat("ü", 121) + `"}`, 400, detail("name: expected length <= 120")},
-			{"POST", "/api/v1/server_rooms/new_room", withToken, `{"name":"` + strings.Repeat("ü", 120) + `"}`, 201, save{"long_room", "id", object{"id": integer, "name": words, "customer_id": integer}}},
+			{"POST", "/api/v1/server_rooms/new_room", withToken, `{"name":"` + strings.Repeat("ü", 120) + `"}`, 201, save{"long_room", "id", object{"id": integer, "name": words, "customer_id": integer, "instructions": null}}},
 			// contract 3.2
 			{"POST", "/api/v1/server_rooms/new_room", withToken, `{"name":"a\u0000b"}`, 400, blank},
 			{"POST", "/api/v1/server_rooms/new_room", withToken, `{"name":"   "}`, 400, blank},
@@ -116,7 +116,11 @@ func TestSpecification(t *testing.T) {
 			{"GET", "/api/v1/server_rooms/room/9223372036854775808", withToken, "", 400, detail("room_id: invalid integer")},
 			// contract 1.4
 			{"GET", "/api/v1/server_rooms/room/1.5", withToken, "", 400, detail("room_id: invalid integer")},
-			{"PUT", "/api/v1/server_rooms/update_room/{room_id}", withToken, `{"name":"Hall B"}`, 200, object{"id": integer, "name": is("Hall B"), "customer_id": integer}},
+			{"PUT", "/api/v1/server_rooms/update_room/{room_id}", withToken, `{"name":"Hall B"}`, 200, object{"id": integer, "name": is("Hall B"), "customer_id": integer, "instructions": null}},
+			{"PUT", "/api/v1/server_rooms/update_room/{room_id}", withToken, `{"name":"Hall B","instructions":"Call Ana.\nThe switch is left."}`, 200, object{"id": integer, "name": is("Hall B"), "customer_id": integer, "instructions": is("Call Ana.\nThe switch is left.")}},
+			{"PUT", "/api/v1/server_rooms/update_room/{room_id}", withToken, `{"name":"Hall B","instructions":"` + strings.Repeat("ü", 2001) + `"}`, 400, detail("instructions: expected length <= 2000")},
+			{"PUT", "/api/v1/server_rooms/update_room/{room_id}", withToken, `{"name":"Hall B"}`, 200, object{"id": integer, "name": is("Hall B"), "customer_id": integer, "instructions": words}},
+			{"PUT", "/api/v1/server_rooms/update_room/{room_id}", withToken, `{"name":"Hall B","instructions":""}`, 200, object{"id": integer, "name": is("Hall B"), "customer_id": integer, "instructions": null}},
 			{"PUT", "/api/v1/server_rooms/update_room/999999", withToken, `{"name":"Hall B"}`, 404, detail("Room not found")},
 			{"DELETE", "/api/v1/server_rooms/delete_room/{long_room}", withToken, "", 204, nothing},
 			{"DELETE", "/api/v1/server_rooms/delete_room/{long_room}", withToken, "", 404, detail("Room not found")},

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,6 +70,44 @@ func TestReportCountsMinutesOutsideRanges(t *testing.T) {
 		}
 	}
 	s.call(t, a.token, "GET", path(begin.Add(32*24*time.Hour), ""), "").is(t, 400)
+}
+
+// A minute of a room counts once, however many of its sensors were outside the range in it.
+func TestRoomTimeCountsMinutesOnce(t *testing.T) {
+	t.Parallel()
+	s, a := newTestCustomer(t)
+	room := a.room(t, "Hall")
+	a.sensors(t, room, "rack-1", "rack-2", "quiet")
+	begin := s.now().Add(-20 * time.Minute).Truncate(time.Minute)
+	var rows []reading.Reading
+	for node, hot := range map[string][2]int{"rack-1": {0, 4}, "rack-2": {2, 6}} { // minutes from, until
+		for minute := range 10 {
+			temperature := 22.0
+			if minute >= hot[0] && minute < hot[1] {
+				temperature = 29 + 4*float64(hot[0]/2) // rack-2 is outside A1 too
+			}
+			rows = append(rows, reading.Reading{
+				NodeID: node, MessageID: strconv.Itoa(minute), Time: begin.Add(time.Duration(minute) * time.Minute), Temperature: temperature, Humidity: 45,
+			})
+		}
+	}
+	must.Do(t, s.readings.Append(t.Context(), rows))
+	s.execute(t, `UPDATE open_holds SET held_from = '-infinity'`)
+	at := func(end time.Time) string {
+		return fmt.Sprintf("/api/v1/data/report/%d/time?start_time=%s&end_time=%s", room, begin.Format(time.RFC3339), end.Format(time.RFC3339))
+	}
+	for _, c := range []struct {
+		end  time.Time
+		want string
+	}{
+		{begin.Add(12 * time.Minute), `{"minutes":12,"minutes_reported":12,"minutes_outside_recommended":6,"minutes_outside_allowable":4}`},
+		{begin.Add(3 * time.Minute), `{"minutes":3,"minutes_reported":3,"minutes_outside_recommended":3,"minutes_outside_allowable":1}`},
+	} {
+		got := s.call(t, a.token, "GET", at(c.end), "")
+		if body := strings.TrimSpace(string(got.body)); body != c.want {
+			t.Errorf("until %s: %d %s, want %s", c.end, got.status, body, c.want)
+		}
+	}
 }
 
 // slowReadings are a table that gives no answer in time.

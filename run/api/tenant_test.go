@@ -91,7 +91,7 @@ func TestTenantIsolation(t *testing.T) {
 		"createRoom": {path: "/api/v1/server_rooms/new_room", body: fmt.Sprintf(`{"name":"x","customer_id":%d}`, victim.id), status: 404, detail: "Customer not found"},
 		"listRooms": {
 			path: fmt.Sprintf("/api/v1/server_rooms/list_rooms/%d", victim.id), absent: "/api/v1/server_rooms/list_rooms/999999", status: 404,
-			detail: "Customer not found", elsewhere: fmt.Sprintf(`[{"id":%d,"name":"Closet","customer_id":%d}]`, closet, victim.id),
+			detail: "Customer not found", elsewhere: fmt.Sprintf(`[{"id":%d,"name":"Closet","customer_id":%d,"instructions":null}]`, closet, victim.id),
 		},
 		"getRoom":    by("/api/v1/server_rooms/room/%d", room, "", "Room not found"),
 		"updateRoom": by("/api/v1/server_rooms/update_room/%d", room, `{"name":"Mine"}`, "Room not found"),
@@ -137,6 +137,7 @@ func TestTenantIsolation(t *testing.T) {
 		"getHistory":        of("/api/v1/data/historical/%s"+period, "", "Sensor not found"),
 		"getStatistics":     of("/api/v1/data/stats/%s", "", "Sensor not found"),
 		"getUsual":          of("/api/v1/data/usual/%s"+period, "", "Sensor not found"),
+		"getRoomTime":       by("/api/v1/data/report/%d/time?start_time=2026-03-01&end_time=2026-04-01", room, "", "Room not found"),
 		"getReport":         by("/api/v1/data/report/%d?start_time=2026-03-01&end_time=2026-04-01", room, "", "Room not found"),
 		"getLatestReadings": {path: "/api/v1/data/multi-sensor", body: `{"node_ids":["vault-1"]}`, status: 200, empty: `{}`},
 

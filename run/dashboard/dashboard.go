@@ -108,14 +108,18 @@ func (s statusWriter) Write(body []byte) (int, error) {
 const assets = "assets/"
 
 // isPagePath reports whether a path is one of the page's. The list is that of the
-// routes in src/app.tsx. A path with empty or dotted elements is none of them.
+// routes in src/app.tsx and src/setup.ts, whose new sections are below /setup/. A path with empty or dotted elements is none of them.
 func isPagePath(requested string) bool {
 	if clean := path.Clean(requested); requested != clean && (clean == "/" || requested != clean+"/") {
 		return false
 	}
 	first, _, _ := strings.Cut(strings.TrimPrefix(requested, "/"), "/")
 	switch first {
-	case "", "rooms", "sensors", "incidents", "rules", "maintenance", "predictions", "gateways", "keys", "watches", "drills", "records", "audit", "account", "wall", "alerts", "thresholds", "assets", "icon.svg", "icon-open.svg", "settings", "report", "setup", "manifest.json", "icon-192.png", "icon-512.png":
+	case "", "rooms", "sensors", "incidents", "reports", "setup", "wall", "join", // src/app.tsx
+		"rules", "maintenance", "gateways", "persons", "keys", "watches", "drills", "records", // src/setup.ts
+		"predictions", "audit", "account", "settings", // src/setup.ts
+		"alerts", "thresholds", "report", // former names
+		"assets", "icon.svg", "icon-open.svg", "icon-192.png", "icon-512.png", "manifest.json":
 		return true
 	default:
 		return false

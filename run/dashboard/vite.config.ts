@@ -13,6 +13,7 @@ export default defineConfig({
     outDir: "site/built",
     emptyOutDir: true,
     target: "es2022",
+    cssTarget: ["chrome123", "firefox120", "safari17.5"], // light-dark()
     // No data: URLs and no inline script: the content security policy refuses both.
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },

@@ -20,7 +20,7 @@ func TestAuditBelongsToItsTransaction(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			after, err := tx.RenameRoom(t.Context(), db.anna, db.annasRoom, "Renamed")
+			after, err := tx.UpdateRoom(t.Context(), db.anna, db.annasRoom, accounts.RoomChange{Name: "Renamed"})
 			if err != nil {
 				return err
 			}

@@ -96,7 +96,13 @@ type rule struct {
 	SensorID  *string `json:"sensor_id" doc:"Only for this sensor; null for all." example:"esp32-7f3a"`
 	Threshold bool    `json:"threshold" doc:"Whether it is one of the two thresholds, of which only the limit can be changed." example:"false"`
 
-	Unmeasured *bool `json:"unmeasured,omitempty" doc:"In the list: whether it can judge nothing, as sensors of its scope report, and none its quantity." example:"false"`
+	Unmeasured *bool      `json:"unmeasured,omitempty" doc:"In the list: whether it can judge nothing, as sensors of its scope report, and none its quantity." example:"false"`
+	Conflicts  []conflict `json:"conflicts,omitempty" nullable:"false" doc:"In the list: the rules that it contradicts where both judge."`
+}
+
+type conflict struct {
+	RuleID int64  `json:"rule_id" doc:"The other rule." example:"14"`
+	Why    string `json:"why" enum:"always_broken,warns_too_late,same_conditions" doc:"always_broken, every value breaks one of the two; warns_too_late, the warning fires only where the critical rule does; same_conditions, they differ in the limit alone." example:"warns_too_late"`
 }
 
 func fieldsOf(r incident.Rule) RuleFields {
@@ -175,11 +181,24 @@ func (h *Handlers) listRules(ctx context.Context, _ *struct{}) ([]rule, error) {
 		return nil, err
 	}
 	unmeasured, err := incidents.New(h.DB).UnmeasuredRules(ctx, auth.Caller(ctx))
+	if err != nil {
+		return nil, err
+	}
+	live, err := incidents.New(h.DB).LiveSensors(ctx, auth.Caller(ctx))
+	if err != nil {
+		return nil, err
+	}
+	rooms := make(map[string]int64, len(live))
+	for _, l := range live {
+		rooms[l.NodeID] = l.RoomID
+	}
 	return rest.List(found, func(r incident.Rule) rule {
 		listed := ruleOf(r)
 		listed.Unmeasured = new(slices.Contains(unmeasured, r.ID))
+		listed.Conflicts = rest.List(incident.Conflicts(r, found, func(sensorID string) int64 { return rooms[sensorID] }),
+			func(c incident.Conflict) conflict { return conflict{RuleID: c.With.ID, Why: string(c.Why)} })
 		return listed
-	}), err
+	}), nil
 }
 
 func ruleSubject(id int64) string { return "rule:" + strconv.FormatInt(id, 10) }

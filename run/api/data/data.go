@@ -104,6 +104,7 @@ func (h *Handlers) Register(r *rest.API) {
 	h.registerStats(r)
 	h.registerUsual(r)
 	h.registerReport(r)
+	h.registerRoomTime(r)
 	h.registerForecast(r)
 }
 

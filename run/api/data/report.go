@@ -37,21 +37,27 @@ const reportTimeout = 25 * time.Second
 // its node is silent.
 const reportedFor = 5 * time.Minute
 
-type reportInput struct {
-	RoomID    int64               `path:"room_id" doc:"Primary key of one of the caller's rooms." example:"3"`
-	StartTime input.Timestamp     `query:"start_time" required:"true" doc:"Begin of the range, included; ISO 8601, UTC where it has no offset." example:"2026-03-01T00:00:00Z"`
-	EndTime   input.Timestamp     `query:"end_time" required:"true" doc:"End of the range, excluded; ISO 8601, UTC where it has no offset. At most 31 days and an hour after the begin." example:"2026-04-01T00:00:00Z"`
-	After     rest.Cursor[string] `query:"after"` // the key is a sensor's identifier
-	Limit     int                 `query:"limit" minimum:"1" maximum:"1000" doc:"How many sensors at most; all without it." example:"50"`
-	Allowable string              `query:"allowable" enum:"ashrae_a1,ashrae_a2,ashrae_a3,ashrae_a4" default:"ashrae_a1" doc:"The preset whose limits are the allowable range." example:"ashrae_a2"`
+// ReportRange is what a report is of. It is exported only because huma reads no embedded
+// fields of unexported types.
+type ReportRange struct {
+	RoomID    int64           `path:"room_id" doc:"Primary key of one of the caller's rooms." example:"3"`
+	StartTime input.Timestamp `query:"start_time" required:"true" doc:"Begin of the range, included; ISO 8601, UTC where it has no offset." example:"2026-03-01T00:00:00Z"`
+	EndTime   input.Timestamp `query:"end_time" required:"true" doc:"End of the range, excluded; ISO 8601, UTC where it has no offset. At most 31 days and an hour after the begin." example:"2026-04-01T00:00:00Z"`
+	Allowable string          `query:"allowable" enum:"ashrae_a1,ashrae_a2,ashrae_a3,ashrae_a4" default:"ashrae_a1" doc:"The preset whose limits are the allowable range." example:"ashrae_a2"`
 }
 
 // Resolve refuses a range that ends before it starts, or is longer than a month.
-func (in *reportInput) Resolve(huma.Context) []error {
+func (in *ReportRange) Resolve(huma.Context) []error {
 	if in.EndTime.Sub(in.StartTime.Time) > longestReport {
 		return []error{&huma.ErrorDetail{Location: "query.end_time", Message: "must be at most 31 days and an hour after start_time"}}
 	}
 	return input.CheckRange(in.StartTime, in.EndTime)
+}
+
+type reportInput struct {
+	ReportRange
+	After rest.Cursor[string] `query:"after"` // the key is a sensor's identifier
+	Limit int                 `query:"limit" minimum:"1" maximum:"1000" doc:"How many sensors at most; all without it." example:"50"`
 }
 
 type reportedSensor struct {
@@ -104,11 +110,7 @@ func (h *Handlers) report(ctx context.Context, in *reportInput) (*rest.Page[repo
 		sensors = sensors[:in.Limit]
 		next = &sensors[in.Limit-1].ID
 	}
-	start, end := clampRange(in.StartTime.Time, in.EndTime.Time)
-	// What has not been yet is not reported.
-	if now := h.Clock(); end.After(now) {
-		end = now
-	}
+	start, end := h.reportedRange(&in.ReportRange)
 	if length := end.Sub(start); length > 0 && len(sensors) > int(largestReport/length) {
 		return nil, errLargeReport(int(largestReport / length))
 	}
@@ -116,29 +118,20 @@ func (h *Handlers) report(ctx context.Context, in *reportInput) (*rest.Page[repo
 	if err != nil {
 		return nil, err
 	}
-	recommended, err := incident.Recommended.Rules(incident.Scope{})
-	if err != nil {
-		return nil, err
-	}
-	allowable, err := incident.Preset(in.Allowable).Rules(incident.Scope{})
+	recommended, allowable, err := in.rules()
 	if err != nil {
 		return nil, err
 	}
 	found := map[string]*reported{}
-	if len(nodes) > 0 && start.Before(end) {
-		limited, cancel := context.WithTimeout(ctx, reportTimeout)
-		defer cancel()
-		for r, err := range h.Readings.Ranges(limited, nodes, start, end) {
-			if err != nil && ctx.Err() == nil && (limited.Err() != nil || errors.Is(err, context.DeadlineExceeded)) {
-				return nil, errSlowReport()
-			}
-			of := found[r.NodeID]
-			if of == nil {
-				of = &reported{lowest: math.Inf(1), highest: math.Inf(-1)}
-				found[r.NodeID] = of
-			}
-			of.add(r, recommended, allowable)
+	if err := h.read(ctx, nodes, start, end, func(r reading.Reading) {
+		of := found[r.NodeID]
+		if of == nil {
+			of = &reported{lowest: math.Inf(1), highest: math.Inf(-1)}
+			found[r.NodeID] = of
 		}
+		of.add(r, recommended, allowable)
+	}); err != nil {
+		return nil, err
 	}
 	sums := rest.List(sensors, func(s accounts.Sensor) reportedSensor {
 		body := reportedSensor{SensorID: s.ID, Name: s.Name, CalibrationDue: rest.Date(s.CalibrationDue), CalibrationOverdue: s.CalibrationOverdue}
@@ -154,6 +147,43 @@ func (h *Handlers) report(ctx context.Context, in *reportInput) (*rest.Page[repo
 	return rest.NewPage(in.After, sums, total, next), nil
 }
 
+// reportedRange is the range that a report is of, as far as it has been.
+func (h *Handlers) reportedRange(in *ReportRange) (start, end time.Time) {
+	start, end = clampRange(in.StartTime.Time, in.EndTime.Time)
+	if now := h.Clock(); end.After(now) {
+		end = now
+	}
+	return start, end
+}
+
+// rules are those of the recommended and of the allowable range.
+func (in *ReportRange) rules() (recommended, allowable []incident.Rule, err error) {
+	if recommended, err = incident.Recommended.Rules(incident.Scope{}); err != nil {
+		return nil, nil, err
+	}
+	allowable, err = incident.Preset(in.Allowable).Rules(incident.Scope{})
+	return recommended, allowable, err
+}
+
+// read passes the readings of nodes on, within the time of a report.
+func (h *Handlers) read(ctx context.Context, nodes []readings.NodeRef, start, end time.Time, add func(reading.Reading)) error {
+	if len(nodes) == 0 || !start.Before(end) {
+		return nil
+	}
+	limited, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	for r, err := range h.Readings.Ranges(limited, nodes, start, end) {
+		switch {
+		case err != nil && ctx.Err() == nil && (limited.Err() != nil || errors.Is(err, context.DeadlineExceeded)):
+			return errSlowReport()
+		case err != nil:
+			return err
+		}
+		add(r)
+	}
+	return nil
+}
+
 // reported sums up the readings of a node, which come channel after channel, oldest
 // first.
 type reported struct {
@@ -161,6 +191,8 @@ type reported struct {
 	lowest, highest                    float64
 	last                               reading.Reading
 	outsideRecommended, outsideAllowed bool // the last
+
+	room *roomMinutes // counts along; nil if nobody asks
 }
 
 func (t *reported) add(r reading.Reading, recommended, allowable []incident.Rule) {
@@ -196,5 +228,8 @@ func (t *reported) stand(until time.Time) {
 	}
 	if t.outsideAllowed {
 		t.allowable += length
+	}
+	if t.room != nil {
+		t.room.mark(t.last.Time, length, t.outsideRecommended, t.outsideAllowed)
 	}
 }

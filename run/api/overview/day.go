@@ -33,7 +33,8 @@ type day struct {
 	start time.Time // of the first half hour
 	read  time.Time
 	lines map[string]*[dayParts]int16
-	next  int // index of the next sensor to reread
+	next  int                  // index of the next sensor to reread
+	began map[string]time.Time // when learning of a node began; of those that it still learns
 }
 
 func partOf(at time.Time) int { return int(at.UTC().Sub(at.UTC().Truncate(24*time.Hour)) / partWidth) }
@@ -63,7 +64,7 @@ func (d *day) refresh(ctx context.Context, metadata spotReader, customer int64, 
 	if err != nil {
 		return err
 	}
-	*d = day{start: start, read: now, lines: make(map[string]*[dayParts]int16, len(live)), next: before.next + len(reread)}
+	*d = day{start: start, read: now, lines: make(map[string]*[dayParts]int16, len(live)), next: before.next + len(reread), began: before.began}
 	for _, l := range live {
 		line := before.lines[l.NodeID]
 		if line == nil {
@@ -105,6 +106,35 @@ func emptyLine() *[dayParts]int16 {
 // usual for a sensor, and its changes over two hours.
 const enoughParts = 4
 
+// firstReader reads what was measured first.
+type firstReader interface {
+	FirstReadings(ctx context.Context, customerID int64, nodes []string, from, until time.Time) ([]incidents.Measured, error)
+}
+
+// begin notes when learning of the nodes began that it learns. A node is asked for once.
+func (d *day) begin(ctx context.Context, metadata firstReader, customer int64, live []incidents.LiveSensor, now time.Time) error {
+	began, asked := map[string]time.Time{}, []string{}
+	for _, l := range live {
+		if d.judgedBy(l) != "learning" {
+			continue
+		}
+		if since, ok := d.began[l.NodeID]; ok {
+			began[l.NodeID] = since
+		} else {
+			asked = append(asked, l.NodeID)
+		}
+	}
+	first, err := metadata.FirstReadings(ctx, customer, asked, d.start, now)
+	if err != nil {
+		return err
+	}
+	for _, m := range first {
+		began[m.NodeID] = m.Timestamp
+	}
+	d.began = began
+	return nil
+}
+
 // judgedBy returns the judged_by of a sensor, see [liveSensor].
 func (d *day) judgedBy(l incidents.LiveSensor) string {
 	heard := 0
@@ -116,7 +146,7 @@ func (d *day) judgedBy(l incidents.LiveSensor) string {
 	switch {
 	case l.JudgedBy == "":
 		return "nothing"
-	case heard < enoughParts:
+	case heard < enoughParts && !l.Anomalous: // what an anomaly lasts of was judged
 		return "learning"
 	default:
 		return string(l.JudgedBy)

@@ -46,6 +46,11 @@ type liveRoom struct {
 	ID    int64  `json:"id" doc:"Primary key." example:"3"`
 	Name  string `json:"name" doc:"Name of the room." example:"Hall A"`
 	State string `json:"state" enum:"ok,warning,critical,silent,late,unreported" doc:"The worst state of its sensors." example:"ok"`
+
+	MaxTemperature *float64 `json:"max_temperature" doc:"Of its sensors that report, the highest newest one, in degrees Celsius; null without one." example:"26.1"`
+	Change15m      *float64 `json:"change_15m" doc:"By how many degrees Celsius the sensor with that temperature is warmer than 15 minutes ago; null where it did not report then." example:"0.4"`
+
+	hottest string // the sensor with that temperature
 }
 
 type liveLimit struct {
@@ -66,6 +71,7 @@ type liveSensor struct {
 	Timestamp   *time.Time `json:"timestamp" doc:"Time of the newest reading, UTC, in whole seconds; null before the first." example:"2026-03-01T12:00:00Z"`
 	GatewayID   *string    `json:"gateway_id" doc:"Enrolled gateway that sent it; null for others." example:"gw-4f7q2m5n3xk6d2hwz7ab"`
 	JudgedBy    string     `json:"judged_by" enum:"window,live_state,learning,nothing" doc:"What learning compares its readings with: window, the readings sent along with each; live_state, what is stored of it, because none are sent along, as after the start of a gateway or by another maker's; learning, too little yet, because fewer than four half hours of the day have a reading; nothing, none was judged yet." example:"window"`
+	Learning    *rest.Time `json:"learning_since" nullable:"true" doc:"While judged_by is learning: when the first reading that it learns from was taken, UTC." example:"2026-03-01T10:42:00Z"`
 	IntervalS   *float64   `json:"interval_s" doc:"Seconds between its readings, usually; null while that is not known." example:"30"`
 	Limits      int        `json:"limits" doc:"Index of the list in limits that applies." example:"0"`
 	Sparkline   string     `json:"sparkline" doc:"The highest temperature of each half hour from sparkline_start, in tenths of a degree: the first as it is, each further one as the difference from the one before; separated by commas, empty where there is no reading. Empty ones at the end are left out." example:"243,0,1,,-2"`
@@ -231,6 +237,9 @@ func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.
 	if err := v.day.refresh(ctx, incidents.New(h.store), customer, live, now); err != nil {
 		return err
 	}
+	if err := v.day.begin(ctx, incidents.New(h.store), customer, live, now); err != nil {
+		return err
+	}
 	real := lasting[:len(lasting)-drills(lasting)]
 	body := Body{
 		Rooms:          rest.List(rooms, func(r accounts.Room) liveRoom { return liveRoom{ID: r.ID, Name: r.Name, State: stateOK} }),
@@ -253,11 +262,17 @@ func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.
 		if l.Interval > 0 {
 			body.Sensors[i].IntervalS = new(l.Interval.Seconds())
 		}
+		if since, ok := v.day.began[l.NodeID]; ok {
+			body.Sensors[i].Learning = new(rest.UTC(since))
+		}
 		if l.GatewayID != "" {
 			body.Sensors[i].GatewayID = &l.GatewayID
 		}
 	}
 	body.orderRooms(real)
+	if err := body.compareRooms(ctx, incidents.New(h.store), customer, now); err != nil {
+		return err
+	}
 	body.Sentence = body.say(real, recommended, v.late)
 	body.Sentence.Drills = len(lasting) - len(real)
 	return v.encode(body)

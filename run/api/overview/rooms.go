@@ -2,9 +2,11 @@ package overview
 
 import (
 	"cmp"
+	"context"
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"coldaisle.dev/shared/store/incidents"
 )
@@ -55,6 +57,52 @@ func (b *Body) orderRooms(lasting []incidents.Incident) {
 		a, b := rooms[one.ID], rooms[other.ID]
 		return cmp.Or(cmp.Compare(a.state, b.state), cmp.Compare(b.excess, a.excess), cmp.Compare(b.beyond, a.beyond), compareNames(one.Name, other.Name))
 	})
+}
+
+const (
+	// changeOver is the time over which a room's change of temperature is told.
+	changeOver = 15 * time.Minute
+	// changeWithin is how much older the reading may be that is compared with.
+	changeWithin = 10 * time.Minute
+)
+
+// pastReader reads what was measured.
+type pastReader interface {
+	LastReadings(ctx context.Context, customerID int64, nodes []string, from, until time.Time) ([]incidents.Measured, error)
+}
+
+// compareRooms sets each room's highest temperature, and how it has changed.
+func (b *Body) compareRooms(ctx context.Context, past pastReader, customer int64, now time.Time) error {
+	rooms := make(map[int64]*liveRoom, len(b.Rooms))
+	for k := range b.Rooms {
+		rooms[b.Rooms[k].ID] = &b.Rooms[k]
+	}
+	for _, s := range b.Sensors {
+		room := rooms[s.RoomID]
+		if room == nil || s.Temperature == nil || s.State == stateSilent || s.State == stateLate {
+			continue
+		}
+		if room.MaxTemperature == nil || *s.Temperature > *room.MaxTemperature {
+			room.MaxTemperature, room.hottest = s.Temperature, s.ID
+		}
+	}
+	byNode := make(map[string]*liveRoom, len(b.Rooms))
+	var nodes []string
+	for k := range b.Rooms {
+		if id := b.Rooms[k].hottest; id != "" {
+			nodes, byNode[id] = append(nodes, id), &b.Rooms[k]
+		}
+	}
+	until := now.Add(-changeOver)
+	before, err := past.LastReadings(ctx, customer, nodes, until.Add(-changeWithin), until)
+	if err != nil {
+		return err
+	}
+	for _, m := range before {
+		room := byNode[m.NodeID]
+		room.Change15m = new(math.Round((*room.MaxTemperature-m.Temperature)*10) / 10)
+	}
+	return nil
 }
 
 // compareNames compares names without regard to case and numbers in them by their value:

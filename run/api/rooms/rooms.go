@@ -19,10 +19,12 @@ type room struct {
 	ID         int64  `json:"id" doc:"Primary key." example:"3"`
 	Name       string `json:"name" doc:"Name of the room." example:"Hall A"`
 	CustomerID int64  `json:"customer_id" doc:"Owner of the room." example:"7"`
+
+	Instructions *string `json:"instructions" doc:"What to do when the room is in trouble; null where nobody has written it." example:"Call 555 0100. The switch is beside the door."`
 }
 
 func roomOf(r accounts.Room) room {
-	return room{ID: r.ID, Name: r.Name, CustomerID: r.CustomerID}
+	return room{ID: r.ID, Name: r.Name, CustomerID: r.CustomerID, Instructions: r.Instructions}
 }
 
 type roomPath struct {
@@ -38,6 +40,8 @@ type newRoom struct {
 type roomChange struct {
 	_    struct{}         `additionalProperties:"true"`
 	Name input.SingleLine `json:"name" minLength:"1" maxLength:"120" doc:"New name of the room." example:"Hall B"`
+
+	Instructions *string `json:"instructions,omitempty" maxLength:"2000" pattern:"^[^\\x00]*$" doc:"What to do when the room is in trouble. Empty clears it; left out, it stays." example:"Call 555 0100. The switch is beside the door."`
 }
 
 type updateRoomInput struct {
@@ -89,7 +93,7 @@ func (h *Handlers) Register(r *rest.API) {
 	// A repeat sets the same name again.
 	rest.Answer(r, rest.Operation{
 		ID: "updateRoom", Role: rest.Admin, Keys: rest.WriteKeysInRooms, Method: http.MethodPut, Path: "/api/v1/server_rooms/update_room/{room_id}", Tag: rest.TagRooms,
-		Summary: "Rename a room",
+		Summary: "Rename a room, or write what to do when it is in trouble",
 		Errors:  []error{store.ErrNoRoom},
 	}, h.updateRoom)
 	// A repeat is told 404: the room is gone, as was asked.
@@ -134,7 +138,9 @@ func (h *Handlers) updateRoom(ctx context.Context, in *updateRoomInput) (room, e
 			return accounts.New(tx).Room(ctx, auth.Caller(ctx), in.RoomID)
 		},
 		func(tx *store.DB) (accounts.Room, error) {
-			return accounts.New(tx).RenameRoom(ctx, auth.Caller(ctx), in.RoomID, string(in.Body.Name))
+			return accounts.New(tx).UpdateRoom(ctx, auth.Caller(ctx), in.RoomID, accounts.RoomChange{
+				Name: string(in.Body.Name), Instructions: in.Body.Instructions,
+			})
 		})
 }
 

@@ -15,7 +15,7 @@ export function answer(rooms: number, each: number, change: Record<string, Parti
   const now = new Date().toISOString();
   const sensors = Array.from({ length: rooms * each }, (_, i): Sensor => ({
     id: `s${i}`, name: `Rack ${(i % each) + 1}`, room_id: Math.floor(i / each) + 1, position: null, state: "ok", temperature: 20 + ((i * 7) % 60) / 10, humidity: 45, timestamp: now,
-    gateway_id: null, judged_by: "window", interval_s: 30, limits: 0, sparkline: `220${",1,-1,2,-2".repeat(11)}`, ...change[`s${i}`],
+    gateway_id: null, judged_by: "window", learning_since: null, interval_s: 30, limits: 0, sparkline: `220${",1,-1,2,-2".repeat(11)}`, ...change[`s${i}`],
   }));
   const states = ["critical", "silent", "warning", "late", "unreported", "ok"] as const;
   const counts = Object.fromEntries(states.map((state) => [state, sensors.filter((sensor) => sensor.state === state).length])) as Record<Sensor["state"], number>;
@@ -32,7 +32,7 @@ export function answer(rooms: number, each: number, change: Record<string, Parti
       limit: first?.worst.limit ?? null, rate: first?.now?.rate ?? null, since: first?.start_time ?? null, taken_by: first?.taken_by ?? null,
       others: Math.max(0, incidents.length - 1), outside: 0, drills: 0,
     },
-    rooms: Array.from({ length: rooms }, (_, i) => ({ id: i + 1, name: `Hall ${i + 1}`, state: stateOf(i + 1) })),
+    rooms: Array.from({ length: rooms }, (_, i) => ({ id: i + 1, name: `Hall ${i + 1}`, state: stateOf(i + 1), max_temperature: 25.9, change_15m: 0.4 })),
     limits: [[{ quantity: "temperature", direction: "above", limit: 27, severity: "warning" }, { quantity: "temperature", direction: "above", limit: 32, severity: "critical" }]],
     sparkline_start: new Date(Date.now() - 86_400_000).toISOString(), sensors, incidents,
     incident_counts: { lasting: incidents.length, open, taken, silenced: 0, unseen: 0, to_be_seen: open }, counts: { sensors: sensors.length, ...counts }, ...more,

@@ -34,13 +34,15 @@ export async function addGateway(page: Page, name: string): Promise<string> {
   const dialog = page.getByRole("dialog");
   await dialog.getByLabel("Name").fill(name);
   await dialog.getByRole("button", { name: "Add gateway" }).click();
-  const code = await dialog.locator("strong").innerText();
+  const command = await dialog.locator("pre").innerText();
+  const code = command.split(" ")[2] ?? "";
+  expect(code).toMatch(/^[A-Z0-9-]{20,}$/);
   await expect(dialog.locator("pre")).toHaveText(`monitor-gateway enrol ${code} --api ${new URL(url()).origin}`);
   await expectAccessible(page);
-  // It is not shown again: neither Escape nor a press outside closes it.
+  // Neither Escape nor a press outside closes it.
   for (let i = 0; i < 3; i++) await page.keyboard.press("Escape");
   await page.mouse.click(5, 5);
-  await expect(dialog.locator("strong")).toHaveText(code);
+  await expect(dialog.locator("pre")).toHaveText(command);
   await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
   await dialog.getByRole("button", { name: "Copy" }).click();
   await expect(dialog.getByText("Copied.")).toBeVisible();

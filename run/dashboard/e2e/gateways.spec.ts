@@ -44,7 +44,7 @@ test("discovered nodes are offered first, and an id can still be typed", async (
   await expectAccessible(page);
   await dialog.getByLabel("Name").fill("Door");
   await dialog.getByRole("button", { name: "Add sensor" }).click();
-  await expect(page.getByRole("link", { name: "Door" })).toBeVisible();
+  await expect(page.getByRole("rowheader").getByRole("link", { name: "Door" })).toBeVisible();
   // It is a sensor now, and offered no more.
   await page.getByRole("button", { name: "Add sensor" }).click();
   await expect(dialog.getByLabel("Node id")).toBeVisible();

@@ -37,7 +37,7 @@ test("an idle page of any kind asks at most 8 times a minute, and hears 304 when
   const quiet = () => expect.poll(() => open.size).toBe(0);
   for (const path of [
     "/", `/rooms/${room.id}`, `/sensors/${sensor}`, "/incidents", "/incidents?state=all", `/incidents/${incident}`, "/maintenance", "/rules", "/predictions", "/gateways", "/keys", "/audit", "/account",
-    "/report", "/setup", "/settings", "/wall",
+    "/reports", "/rooms", "/incidents?state=alerts", "/setup", "/settings", "/wall",
   ]) {
     // What the service still found out of the last reading is a change: once more then, and no third time.
     for (let round = 0; round < 2; round++) {

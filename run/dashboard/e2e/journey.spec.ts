@@ -9,19 +9,20 @@ test("from sign-up to an incident that somebody has", async ({ page }) => {
   await expect(page.getByText(`Check that the node sends the id ${node}`)).toBeVisible();
 
   await sendReading(node, 55.2, 40);
-  await page.getByRole("link", { name: "Overview" }).first().click();
+  await page.getByRole("link", { name: "Now", exact: true }).first().click();
   await expect(page.getByText(/Basement is too hot: 55\.2 °C at Rack 4, inlet, limit 50\.0 °C/)).toBeVisible();
-  await expect(page).toHaveTitle("(1) Overview · Coldaisle");
+  await expect(page).toHaveTitle("(1) Now · Coldaisle");
   await expect(page.locator("link[rel=icon]")).toHaveAttribute("href", "/icon-open.svg");
 
-  await page.getByRole("link", { name: /Incidents/ }).click();
+  await page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: /Incidents/ }).click();
   const row = page.getByRole("row", { name: /Rack 4, inlet/ });
   await expect(row).toContainText("Temperature above 50.0 °C");
   await expect(row).toContainText("55.2 °C");
   await expect(row).toContainText("Nobody has it");
-  await row.getByRole("button", { name: "Take" }).click();
+  await row.getByRole("button", { name: "I have it" }).click();
+  await row.getByRole("button", { name: "Comment" }).click();
   await page.getByRole("dialog").getByLabel("Comment").fill("On my way");
-  await page.getByRole("dialog").getByRole("button", { name: "Take" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Comment" }).click();
   await expect(row).toContainText("On my way");
   await expect(page.getByText("1 incident lasts: nobody has 0, 1 taken, 0 in maintenance.")).toBeVisible();
   await sendReading(node, 22, 40);
@@ -75,12 +76,13 @@ test("a sensor is renamed, moved and deleted, and its readings are kept", async 
 
   // The same id again: what it had measured is still there.
   await addSensor(page, node, "Back again");
-  await page.getByRole("link", { name: "Back again" }).click();
-  await expect(page.getByRole("row", { name: /^24h/ })).toContainText("21.0");
+  await page.getByRole("rowheader").getByRole("link", { name: "Back again" }).click();
+  await expect(page.getByText("lowest 21.0")).toContainText("highest 21.0 °C");
   await page.goBack();
+  await page.getByRole("button", { name: "More of this room" }).click();
   await page.getByRole("button", { name: "Delete" }).click();
   await page.getByRole("button", { name: "Delete room" }).click();
-  await expect(page.getByRole("heading", { name: "Overview" })).toBeVisible();
+  await expect(page.getByRole("heading", { name: "Rooms", exact: true })).toBeVisible();
   await expect(page.getByRole("link", { name: "South" })).toHaveCount(0);
 });
 

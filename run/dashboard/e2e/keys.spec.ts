@@ -54,7 +54,7 @@ test("a key is created, copied, used, seen in the log and revoked", async ({ pag
   }).toPass();
 
   // The log says who it was; a filter and the CSV say the same.
-  await page.getByRole("main").getByRole("link", { name: "audit log" }).click();
+  await page.getByRole("main").getByRole("link", { name: "audit log", exact: true }).click();
   await expect(page.getByRole("row", { name: /created API key Renamer/ })).toBeVisible();
   await page.getByLabel("By").selectOption("API keys");
   await page.getByLabel("What").fill("updateRoom");

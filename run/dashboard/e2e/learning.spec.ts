@@ -205,7 +205,7 @@ test("where learning does not judge, or only in part, the page says why", async 
   await sensor(token, id, "Attic", "Door");
   const reasons = [["live_state", /^Judged for anomalies in part: no earlier readings come/], ["learning", /^Not judged for anomalies yet: learning since \d\d:\d\d\. It takes two hours/], ["nothing", /^Not judged for anomalies: learning has not seen/]] as const;
   for (const [judged_by, why] of reasons) {
-    const body = answer(1, 1, { s0: { judged_by } });
+    const body = answer(1, 1, { s0: { judged_by, ...(judged_by === "learning" && { learning_since: new Date().toISOString() }) } });
     body.sensors.forEach((one) => { one.id = id; });
     await show(page, body);
     await page.goto(url(`/sensors/${id}`));
@@ -218,7 +218,7 @@ test("how many false alarms are stood is set, within its bounds", async ({ page 
   const token = await tokenOf(page);
   await page.goto(url("/settings"));
   const section = page.getByRole("region", { name: "False alarms of learning" });
-  const field = section.getByLabel("False alarms you stand, per sensor and month");
+  const field = section.getByLabel("False alarms you accept, per sensor and month");
   await expect(field).toHaveValue("1");
   await expectAccessible(page);
   await field.fill("0.1");

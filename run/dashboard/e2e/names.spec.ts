@@ -20,8 +20,8 @@ test("rooms and sensors are listed by the numbers in their names", async ({ page
   // A room with sensors that wait for their first reading is worse than an empty one.
   await expect(page.locator("h2 a")).toHaveText(["Row 10", "Row 1", "Row 2", "Row 3", "Row 21"]);
   await page.goto(url(`/rooms/${rooms[0]}`));
-  await expect(page.getByRole("heading", { level: 3 })).toHaveText(racks);
-  await page.getByRole("link", { name: "Rack 2, inlet" }).click();
+  await expect(page.getByRole("rowheader")).toHaveText(racks);
+  await page.getByRole("rowheader").getByRole("link", { name: "Rack 2, inlet" }).click();
   await page.getByRole("button", { name: "Rename or move" }).click();
   await expect(page.getByRole("dialog").getByRole("option")).toHaveText(rows);
 });

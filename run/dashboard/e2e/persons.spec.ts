@@ -1,5 +1,5 @@
 // Persons on the page: one is invited, joins, is given less and is removed.
-import { expect, expectAccessible, password, signUp, test, url } from "./user";
+import { addRoom, addSensor, ask, expect, expectAccessible, incidentOf, password, sendReading, signUp, test, tokenOf, url } from "./user";
 
 test("a person is invited, joins by the link, loses a role and is removed", async ({ page, browser }) => {
   await signUp(page);
@@ -30,7 +30,7 @@ test("a person is invited, joins by the link, loses a role and is removed", asyn
   await ana.getByLabel("Your name").fill("Ana");
   await ana.getByLabel("Password").fill(password);
   await ana.getByRole("button", { name: "Join" }).click();
-  await expect(ana.getByRole("heading", { name: "Overview" })).toBeVisible();
+  await expect(ana.getByRole("heading", { name: "Now", exact: true })).toBeVisible();
   expect(ana.url()).toBe(url("/"));
   await ana.goto(url("/persons"));
   await expect(ana.getByRole("row", { name: /Ana \(you\).*Admin/ })).toBeVisible();
@@ -55,4 +55,36 @@ test("a person is invited, joins by the link, loses a role and is removed", asyn
   await ana.goto(link);
   await ana.reload();
   await expect(ana.getByText("Invitation is unknown, used, or has expired")).toBeVisible();
+});
+
+test("a viewer is shown no button that the service would refuse", async ({ page, browser }) => {
+  await signUp(page);
+  await addRoom(page, "Hall");
+  const room = new URL(page.url()).pathname;
+  const node = `role-${Date.now()}`;
+  await addSensor(page, node, "Rack 1");
+  await sendReading(node, 51, 40);
+  const token = await tokenOf(page);
+  const incident = await incidentOf(token, node);
+  await ask(token, "POST", "/api/v1/api-keys", { name: "Wall", scope: "read" });
+  const { code } = await ask<{ code: string }>(token, "POST", "/api/v1/invitations", { email: `viewer${Date.now()}@example.com`, role: "viewer" });
+  const viewer = await (await browser.newContext()).newPage();
+  await viewer.goto(url(`/join#${code}`));
+  await viewer.getByLabel("Your name").fill("Vera");
+  await viewer.getByLabel("Password").fill(password);
+  await viewer.getByRole("button", { name: "Join" }).click();
+  await expect(viewer.getByText(/Hall is too hot/).first()).toBeVisible();
+  const changing = /^(I have it|Comment|Snooze|Hand over|Add |Create|Change|Delete|Revoke|Rename|More of|Arrange|Mark all|Retrain|Start|Invite|Remove|Write it|Save)/;
+  for (const path of [
+    "/", "/incidents", `/incidents/${incident}`, "/rooms", room, `/sensors/${node}`, "/setup", "/rules", "/maintenance", "/gateways", "/persons", "/keys", "/watches", "/drills", "/predictions", "/settings",
+  ]) {
+    await page.goto(url(path));
+    await page.waitForLoadState("networkidle");
+    const theirs = page.locator("main").getByRole("button", { name: changing });
+    if (path !== "/watches") expect(await theirs.count(), `the owner on ${path}`).toBeGreaterThan(0);
+    await viewer.goto(url(path));
+    await expect(viewer.getByRole("heading", { level: 1 })).toBeAttached();
+    await viewer.waitForLoadState("networkidle");
+    await expect(viewer.locator("main").getByRole("button", { name: changing }), path).toHaveCount(0);
+  }
 });

@@ -55,7 +55,7 @@ test("each page makes the requests that the cost page is computed from", async (
     SELECT $1, now() - i * interval '1 hour', 23, 44, 23.2, 44.6, true, 'counted' || i FROM generate_series(1, 3) AS i`, [id]);
   const paths: Record<string, string> = {
     "overview": "/", "room": `/rooms/${room.id}`, "sensor": `/sensors/${id}`, "sensor, a week": `/sensors/${id}?range=7d`, "incidents": "/incidents", "incident": `/incidents/${await incidentOf(token, `hot-${room.id}`)}`, "predictions": "/predictions",
-    "report": "/report", "rules": "/rules", "maintenance": "/maintenance", "gateways": "/gateways", "audit": "/audit", "keys": "/keys", "account": "/account",
+    "report": "/reports", "rules": "/rules", "maintenance": "/maintenance", "gateways": "/gateways", "audit": "/audit", "keys": "/keys", "account": "/account",
   };
   expect(Object.keys(counted.visits)).toEqual(Object.keys(paths));
   const watched = watch(page);

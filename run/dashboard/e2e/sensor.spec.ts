@@ -35,7 +35,7 @@ test("charts are made once: no refetch, range or zoom destroys them", async ({ p
   await expect(page).toHaveURL(/from=.*to=/);
   await expect(first).toHaveCount(3);
   // Another sensor beside it is another line: the charts are made anew, but never absent.
-  await page.getByText("Compare with sensors of the room").click();
+  await page.getByText(/^Compare/).click();
   await page.getByLabel("Rack 2").check();
   await expect(page.getByRole("row", { name: /^Rack 2/ })).toBeVisible();
   await expect(charts(page)).toHaveCount(3);
@@ -52,12 +52,12 @@ test("what is seen of a sensor stays where it is while its charts come", async (
   await page.reload();
   await expect(page.getByText("Loading readings…")).toBeVisible();
   const top = (name: string) => page.getByRole("heading", { name, exact: true }).evaluate((heading) => heading.getBoundingClientRect().top);
-  const before = [await top("Readings"), await top("Statistics")] as const;
+  const before = [await top("Readings"), await top("Excursions")] as const;
   expect(before[1], "what comes after the charts is below the window").toBeGreaterThan(900);
   release();
   await expect(charts(page)).toHaveCount(3);
   expect(await top("Readings")).toBe(before[0]);
-  expect(await top("Statistics")).toBeGreaterThan(900);
+  expect(await top("Excursions")).toBeGreaterThan(900);
 });
 
 test("what is usual is drawn over the range, asked for by whole hours, and its absence is said", async ({ page }) => {
@@ -86,7 +86,7 @@ test("what is usual is drawn over the range, asked for by whole hours, and its a
   await expect.poll(dashed).toBe(true);
   await page.route("**/api/v1/data/usual/**", (route) => route.fulfill({ json: [] }));
   await page.reload();
-  await expect(page.getByText("What is usual is known of the last four weeks")).toBeVisible();
+  await expect(page.getByText("What is usual is drawn once there is an hour of readings")).toBeVisible();
   await expect(temperature).not.toHaveAccessibleName(/usual/);
   await expect(charts(page)).toHaveCount(3);
   expect(await dashed()).toBe(false);
@@ -95,7 +95,7 @@ test("what is usual is drawn over the range, asked for by whole hours, and its a
 test("range, zoom and compared sensors are in the address: shared, and gone back to", async ({ page, context }) => {
   const [, second] = await withThree(page);
   await page.getByRole("button", { name: "7d" }).click();
-  await page.getByText("Compare with sensors of the room").click();
+  await page.getByText(/^Compare/).click();
   await page.getByLabel("Rack 2").check();
   await expect(page).toHaveURL(new RegExp(`range=7d&with=${second}`));
   const box = await page.locator(".u-over").first().boundingBox();

@@ -1,5 +1,5 @@
 // A session over several tabs and near its end.
-import { expect, expectAccessible, password, signUp, test, tokenOf, url } from "./user";
+import { expect, expectAccessible, openMe, password, signUp, test, tokenOf, url } from "./user";
 
 test("tabs share a session: a new one is signed in, and signing out is of all", async ({ page, context }) => {
   await signUp(page);
@@ -8,6 +8,7 @@ test("tabs share a session: a new one is signed in, and signing out is of all", 
   await second.goto(url("/rules"));
   await expect(second.getByRole("heading", { name: "Rules", level: 1 })).toBeVisible();
   expect(await tokenOf(second)).toBe(token);
+  await openMe(second);
   await second.getByRole("button", { name: "Sign out" }).click();
   await expect(page.getByRole("heading", { name: "Sign in" })).toBeVisible();
   await second.close();

@@ -19,7 +19,7 @@ test("in degrees Fahrenheit and the site's time zone, everywhere", async ({ page
   await toSettings(page);
   await expectAccessible(page);
   await page.getByLabel("Temperatures").selectOption("°F");
-  await page.getByLabel("Times are those of").selectOption("Asia/Tokyo");
+  await page.getByLabel("Time zone of all times").selectOption("Asia/Tokyo");
   await expect(page.getByText("the recommended range ends at 80.6 °F", { exact: false })).toBeVisible();
   // Another tab follows.
   await expect(row).toContainText("Temperature above 122.0 °F");
@@ -47,18 +47,18 @@ test("letters alone do nothing when they are switched off", async ({ page }) => 
   await addSensor(page, node, "Door");
   await sendReading(node, 51, 40);
   await toSettings(page);
-  await page.getByLabel("Letters alone act").uncheck();
+  await page.getByLabel("Single-key shortcuts").uncheck();
   await page.goto(url("/incidents"));
   const row = page.getByRole("link", { name: "Attic is too hot" });
   await expect(row).toBeVisible();
   await row.focus();
   await page.keyboard.press("a");
   await expect(row).toBeFocused();
-  await expect(page.getByRole("dialog")).toHaveCount(0);
+  await expect(page.getByText("nobody has 1, 0 taken", { exact: false })).toBeVisible();
   await page.goto(url("/settings"));
-  await page.getByLabel("Letters alone act").check();
+  await page.getByLabel("Single-key shortcuts").check();
   await page.goto(url("/incidents"));
   await row.focus();
   await page.keyboard.press("a");
-  await expect(page.getByRole("dialog")).toBeVisible();
+  await expect(page.getByText("nobody has 0, 1 taken", { exact: false })).toBeVisible();
 });

@@ -7,8 +7,8 @@ const pictures = new URL("../test-results/screenshots/", import.meta.url).pathna
 test("an empty account is led to rooms, a gateway, sensors and limits", async ({ page, context }) => {
   await context.grantPermissions(["clipboard-read", "clipboard-write"]);
   await signUp(page);
-  await page.getByRole("link", { name: "Or be led through it" }).click();
-  await expect(page.getByRole("heading", { name: "First steps" })).toBeVisible();
+  await page.getByRole("link", { name: "Or follow the checklist" }).click();
+  await expect(page.getByRole("heading", { name: "Setup", exact: true })).toBeVisible();
   await page.getByRole("button", { name: "Add room" }).click();
   await page.getByRole("dialog").getByLabel("Name").fill("Hall");
   await page.getByRole("dialog").getByRole("button", { name: "Add room" }).click();
@@ -16,18 +16,23 @@ test("an empty account is led to rooms, a gateway, sensors and limits", async ({
   await expect(step("Add your rooms")).toContainText("Done");
   // The way goes on after the first room, from the overview and from the settings.
   await page.goto(url());
-  await page.getByRole("link", { name: "First steps: 1 of 4 done" }).click();
-  await expect(page.getByRole("navigation", { name: "Settings" }).getByRole("link", { name: "First steps" })).toBeVisible();
+  await page.getByRole("link", { name: "Setup: 1 of 4 done" }).click();
+  await expect(page.getByText("1 of 4 done.", { exact: false })).toBeVisible();
+  await expect(page.getByRole("navigation", { name: "Setup" }).getByRole("link", { name: "Checklist" })).toBeVisible();
   await expect(step("Add your rooms")).toContainText("Done");
 
   await page.getByRole("button", { name: "Add gateway" }).click();
   const code = await addGateway(page, "Basement");
   await expect(step("Enrol a gateway")).toContainText("run the command on its machine");
+  // The command stays until it is used.
+  await page.reload();
+  await expect(step("Enrol a gateway").locator("pre")).toContainText(code);
   const report = await enrol(code);
   const nodes = ["a", "b"].map((name) => `setup-${name}-${Date.now()}`);
   await report(nodes);
   await page.reload();
   await expect(step("Enrol a gateway")).toContainText("Done");
+  await expect(page.getByText(code)).toHaveCount(0);
   await expectAccessible(page);
   await page.screenshot({ path: `${pictures}setup.png`, fullPage: true });
   // One click each, and the focus goes on to the next.
@@ -50,9 +55,9 @@ test("an empty account is led to rooms, a gateway, sensors and limits", async ({
   await expect(page.getByText("No incident in the last 7 days.")).toBeVisible();
   await page.getByRole("button", { name: "Add these rules" }).click();
   await expect(step("Choose limits")).toContainText("Done");
-  await page.getByRole("link", { name: "To the overview" }).click();
+  await page.getByRole("link", { name: "Go to Now" }).click();
   await expect(page.getByRole("link", { name: "Hall" })).toBeVisible();
-  await expect(page.getByRole("link", { name: /^First steps/ })).toHaveCount(0);
+  await expect(page.getByRole("link", { name: /^Setup: / })).toHaveCount(0);
 });
 
 test("the page can be installed", async ({ page }) => {

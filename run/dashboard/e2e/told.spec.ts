@@ -103,18 +103,18 @@ test("a tab that is really hidden hears of an incident, and that it has no conta
     await signUp(page);
     const state = await answerAll(context, answer(4, 12));
     await page.reload();
-    await expect(page).toHaveTitle("Overview · Coldaisle");
+    await expect(page).toHaveTitle("Now · Coldaisle");
     const other = await context.newPage();
     await other.bringToFront();
     await expect.poll(() => page.evaluate(() => document.visibilityState)).toBe("hidden");
     state.body = answer(4, 12, { s36: { state: "critical", temperature: 35 } }, { incidents: [hot("s36")] });
-    await expect(page).toHaveTitle("(1) Overview · Coldaisle");
+    await expect(page).toHaveTitle("(1) Now · Coldaisle");
     await context.unroute(asked);
     await context.route(asked, (route) => route.abort("connectionreset"));
-    await expect(page).toHaveTitle("No contact · Overview · Coldaisle");
+    await expect(page).toHaveTitle("No contact · Now · Coldaisle");
     expect(await page.evaluate(() => document.visibilityState)).toBe("hidden");
     await context.unroute(asked);
-    await expect(page).toHaveTitle("Overview · Coldaisle");
+    await expect(page).toHaveTitle("Now · Coldaisle");
     await connected.close();
   } finally {
     browser.kill();

@@ -16,10 +16,45 @@ test("5,000 old incidents that nobody has seen hide nothing of one that lasts", 
   await expect.poll(async () => (await ask<unknown[]>(token, "GET", "/api/v1/incidents?state=open")).length).toBe(1);
   await page.reload();
   await expect(page.getByText(/Hall is too hot: 51\.0 °C at Rack 1, limit 50\.0 °C, .*since .* Nobody has it\./)).toBeVisible();
-  await expect(page.getByRole("link", { name: "5,001 incidents to be seen" })).toBeVisible();
-  await expect(page).toHaveTitle("(5001) Overview · Coldaisle");
+  await expect(page.getByRole("link", { name: "5,001 incidents nobody has seen" })).toBeVisible();
+  await expect(page).toHaveTitle("(5001) Now · Coldaisle");
   await expectAccessible(page);
   await page.screenshot({ path: `${pictures}overview-incident.png` });
+});
+
+test("counts agree in all places", async ({ page }) => {
+  const email = await signUp(page);
+  const token = await tokenOf(page);
+  const room = await ask(token, "POST", "/api/v1/server_rooms/new_room", { name: "Hall" });
+  const id = `counts-${room.id}`;
+  await ask(token, "POST", "/api/v1/sensors/new_sensor", { id, name: "Rack 1", type: "ESP32-DHT22", room_id: room.id });
+  await sendReading(id, 51, 40);
+  await pastIncidents(email, 3);
+  await expect.poll(async () => (await ask<unknown[]>(token, "GET", "/api/v1/incidents?state=open")).length).toBe(1);
+  const badge = page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Incidents" });
+  const everywhere = async (waiting: number, open: number, taken: number) => {
+    await page.goto(url());
+    await expect(page).toHaveTitle(`(${waiting}) Now · Coldaisle`);
+    await expect(badge).toContainText(`${waiting} nobody has seen`);
+    await expect(page.getByRole("link", { name: `${waiting} incidents nobody has seen` })).toBeVisible();
+    const { incident_counts: counts } = await ask<{ incident_counts: Record<string, number> }>(token, "GET", "/api/v1/overview");
+    expect(counts).toMatchObject({ lasting: 1, open, taken, unseen: 3, to_be_seen: waiting });
+    await page.goto(url("/incidents"));
+    await expect(page.getByText(`1 incident lasts: nobody has ${open}, ${taken} taken, 0 in maintenance.`)).toBeVisible();
+    await expect(page.getByRole("heading", { name: "Over, and nobody has seen: 3" })).toBeVisible();
+    await expect(badge).toContainText(`${waiting} nobody has seen`);
+    await page.getByRole("button", { name: "History" }).click();
+    await expect(page.getByText("4 incidents, newest first.")).toBeVisible();
+  };
+  await everywhere(4, 1, 0);
+  // Records of alerts are no incidents, and are named apart.
+  await page.getByRole("button", { name: "Alert records" }).click();
+  await expect(page.getByRole("row", { name: /High temperature detected/ })).toHaveCount(1);
+  await page.goto(url());
+  // One press takes it, from where it is seen first.
+  await page.getByRole("button", { name: "I have it" }).click();
+  await expect(page.getByText(/has it\.$/)).not.toContainText("Nobody");
+  await everywhere(3, 0, 1);
 });
 
 test("rooms at 33 to 37 °C without rules are told of though old incidents wait to be seen", async ({ page }) => {
@@ -32,7 +67,7 @@ test("rooms at 33 to 37 °C without rules are told of though old incidents wait 
   }));
   await page.reload();
   await expect(page.getByText("No limit is broken, but 12 sensors are outside the recommended range: Hall 1, Rack 12 has 36.7 °C", { exact: false })).toBeVisible();
-  await expect(page.getByRole("link", { name: "210 incidents to be seen" })).toBeVisible();
+  await expect(page.getByRole("link", { name: "210 incidents nobody has seen" })).toBeVisible();
   await expectAccessible(page);
   await page.screenshot({ path: `${pictures}overview-outside.png` });
 });
@@ -66,7 +101,7 @@ test("the values at the cursor stay in the window beside every chart", async ({ 
   await page.goto(url(`/sensors/${id}`));
   const last = page.locator(".chart").last();
   await last.scrollIntoViewIfNeeded();
-  await last.hover({ position: { x: 300, y: 100 } });
+  await last.hover({ position: { x: 300, y: 40 } });
   await expect(page.getByRole("columnheader", { name: /^At the cursor/ })).toBeInViewport();
   await page.screenshot({ path: `${pictures}readout.png` });
 });

@@ -35,7 +35,7 @@ export async function signUpByForm(page: Page): Promise<void> {
   await page.getByLabel("Username").fill(name);
   await page.getByLabel("Password").fill(password);
   await page.getByRole("button", { name: "Create account" }).click();
-  await expect(page.getByRole("heading", { name: "Overview" })).toBeVisible();
+  await expect(page.getByRole("heading", { name: "Now", exact: true })).toBeVisible();
 }
 
 /** An account of its own for a test, signed in, on the overview. Returns its e-mail address. */
@@ -75,7 +75,7 @@ async function startSession(page: Page, email: string, secret: string): Promise<
   await page.goto(url("/icon.svg"));
   await page.evaluate((kept) => sessionStorage.setItem("coldaisle.session", JSON.stringify(kept)), session);
   await page.goto(url());
-  await expect(page.getByRole("heading", { name: "Overview" })).toBeVisible();
+  await expect(page.getByRole("heading", { name: "Now", exact: true })).toBeVisible();
 }
 
 export async function signInAs(page: Page, email: string, secret: string): Promise<void> {
@@ -83,12 +83,13 @@ export async function signInAs(page: Page, email: string, secret: string): Promi
   await page.getByLabel("E-mail").fill(email);
   await page.getByLabel("Password").fill(secret);
   await page.getByRole("button", { name: "Sign in" }).click();
-  await expect(page.getByRole("heading", { name: "Overview" })).toBeVisible();
+  await expect(page.getByRole("heading", { name: "Now", exact: true })).toBeVisible();
 }
 
 export const signInDemo = (page: Page) => startSession(page, "demo@example.com", process.env.COLDAISLE_DEMO_PASSWORD ?? "");
 
 export async function addRoom(page: Page, name: string): Promise<void> {
+  await page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Rooms" }).click();
   await page.getByRole("button", { name: "Add room" }).first().click();
   await page.getByRole("dialog").getByLabel("Name").fill(name);
   await page.getByRole("dialog").getByRole("button", { name: "Add room" }).click();
@@ -102,7 +103,7 @@ export async function addSensor(page: Page, id: string, name: string): Promise<v
   await dialog.getByLabel("Node id").fill(id);
   await dialog.getByLabel("Name").fill(name);
   await dialog.getByRole("button", { name: "Add sensor" }).click();
-  await expect(page.getByRole("link", { name })).toBeVisible();
+  await expect(page.getByRole("rowheader").getByRole("link", { name })).toBeVisible();
 }
 
 /** A node on the wall: sends one reading to the gateway. */
@@ -113,6 +114,9 @@ export async function sendReading(node: string, temperature: number, humidity: n
   });
   expect(answer.status).toBe(200);
 }
+
+/** Opens what is the person's own: account, colours, the way out. */
+export const openMe = (page: Page) => page.getByRole("button", { name: /^You: / }).click();
 
 /** The incident that readings of a node have begun. */
 export async function incidentOf(token: string, node: string): Promise<number> {

@@ -1,10 +1,10 @@
 // The wall, and the floor plan of a room.
 import { answer, hot, show } from "./answers";
-import { addRoom, addSensor, ask, expect, expectAccessible, signUp, test, tokenOf, url } from "./user";
+import { addRoom, addSensor, ask, expect, expectAccessible, openMe, signUp, test, tokenOf, url } from "./user";
 
 const pictures = new URL("../test-results/screenshots/", import.meta.url).pathname;
 
-test("a wall shows one room after the other, those in trouble alone, and keeps the screen awake", async ({ page }) => {
+test("a wall shows every room, what is wrong on most of it, and keeps the screen awake", async ({ page }) => {
   await page.addInitScript(() => {
     const held = window as unknown as { locks: number };
     held.locks = 0;
@@ -14,20 +14,23 @@ test("a wall shows one room after the other, those in trouble alone, and keeps t
   await show(page, answer(3, 24));
   await page.clock.install();
   await page.goto(url("/wall"));
-  await expect(page.getByRole("heading", { name: "Hall 1" })).toBeVisible();
+  for (const hall of [1, 2, 3]) await expect(page.getByRole("heading", { name: `Hall ${hall}` })).toBeVisible();
   expect(await page.evaluate(() => (window as unknown as { locks: number }).locks)).toBe(1);
-  await page.clock.fastForward("00:20");
-  await expect(page.getByRole("heading", { name: "Hall 2" })).toBeVisible();
   await show(page, answer(3, 24, { s50: { state: "critical", temperature: 35 } }, { incidents: [hot("s50", { room_id: 3, room_name: "Hall 3" })] }));
   await page.reload();
-  await expect(page.getByRole("heading", { name: "Hall 3" })).toBeVisible();
-  await page.clock.fastForward("00:20");
-  await expect(page.getByRole("heading", { name: "Hall 3" })).toBeVisible();
-  await expectAccessible(page);
   await page.setViewportSize({ width: 1920, height: 1080 });
+  const trouble = page.locator(".walled > .rooms").first();
+  await expect(trouble.getByRole("heading")).toHaveText(["Hall 3"]);
+  const [large, all] = [await trouble.boundingBox(), await page.locator(".walled").boundingBox()];
+  expect((large?.height ?? 0) / (all?.height ?? 1), "what is wrong has most of the screen").toBeGreaterThan(0.55);
+  // It does not rotate away.
+  await page.clock.fastForward("05:00");
+  for (const hall of [3, 1, 2]) await expect(page.getByRole("heading", { name: `Hall ${hall}` })).toBeVisible();
+  await expect(page.getByText(/Nobody has it\./)).toBeVisible();
+  await expectAccessible(page);
   await page.screenshot({ path: `${pictures}wall.png` });
   await page.getByRole("button", { name: "Leave" }).click();
-  await expect(page.getByRole("heading", { name: "Overview" })).toBeAttached();
+  await expect(page.getByRole("heading", { name: "Now", exact: true })).toBeAttached();
   expect(await page.evaluate(() => (window as unknown as { locks: number }).locks)).toBe(0);
 });
 
@@ -37,6 +40,7 @@ test("a wall has the session of a key that reads alone, and says when it was rev
   const key = (scope: string) => ask<{ id: number; key: string }>(token, "POST", "/api/v1/api-keys", { name: "Wall", scope });
   const [read, write] = [await key("read"), await key("write")];
   await ask(token, "POST", "/api/v1/server_rooms/new_room", { name: "Hall" });
+  await openMe(page);
   await page.getByRole("button", { name: "Sign out" }).click();
   await page.getByRole("button", { name: "Show on a wall" }).click();
   await page.getByLabel("API key").fill(write.key);
@@ -65,6 +69,7 @@ test("a room is arranged on its floor by drag and by keyboard, and its map follo
   for (const n of [1, 2, 3]) await addSensor(page, `${id}-${n}`, `Rack ${n}`);
   const token = await tokenOf(page);
   await ask(token, "PUT", `/api/v1/sensors/update_sensor/${id}-2`, { name: "Rack 2", type: "ESP32-DHT22", room_id: Number(page.url().split("/").pop()), position: "R2/U40" });
+  await page.getByRole("button", { name: "More of this room" }).click();
   await page.getByRole("button", { name: "Arrange" }).click();
   const rack = (n: number) => page.getByRole("button", { name: `Rack ${n}`, exact: true });
   const tile = (name: string) => page.locator(`[data-tile="${name}"]`);
@@ -88,7 +93,7 @@ test("a room is arranged on its floor by drag and by keyboard, and its map follo
   await expect(map.getByRole("link", { name: /^Rack 3/ })).toHaveCSS("grid-column-start", "1");
   const kept = await ask<{ position: string }>(token, "GET", `/api/v1/sensors/sensor/${id}-2`);
   expect(kept.position, "what else the position said stays").toBe("C2 R2/U40");
-  await page.getByRole("link", { name: "Overview" }).first().click();
+  await page.getByRole("link", { name: "Now", exact: true }).first().click();
   await expect(page.getByRole("link", { name: /^Rack 1/ })).toHaveCSS("grid-column-start", "3");
   await expectAccessible(page);
   await page.screenshot({ path: `${pictures}overview-floor.png` });

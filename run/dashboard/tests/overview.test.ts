@@ -1,11 +1,11 @@
 import { expect, test } from "vitest";
-import { beyond, learningSince, roomsOf, rotation, sentenceOf, sparkColumns, stepOf, type LiveSensor, type Overview } from "../src/logic/overview";
+import { beyond, contactOf, inTrouble, roomsOf, sentenceOf, sparkColumns, stepOf, type LiveSensor, type Overview } from "../src/logic/overview";
 import { incident } from "./incident";
 
 type Limit = NonNullable<Overview["limits"][number]>[number];
 const limit = (value: number, more: Partial<Limit> = {}): Limit => ({ quantity: "temperature", direction: "above", severity: "critical", limit: value, ...more });
 const sensor = (more: Partial<LiveSensor>): LiveSensor => ({
-  id: "a", name: "Rack 7", room_id: 1, position: null, state: "ok", temperature: 22, humidity: 45, timestamp: "2026-03-01T12:00:00Z", gateway_id: null, judged_by: "window", interval_s: 30, limits: 0, sparkline: "", ...more,
+  id: "a", name: "Rack 7", room_id: 1, position: null, state: "ok", temperature: 22, humidity: 45, timestamp: "2026-03-01T12:00:00Z", gateway_id: null, judged_by: "window", learning_since: null, interval_s: 30, limits: 0, sparkline: "", ...more,
 });
 const nothing: Overview["sentence"] = {
   says: "nothing_wrong", tone: "quiet", incident_id: null, cause: null, room: null, sensor_id: null, sensor: null, quantity: null, value: null, limit: null, rate: null, since: null,
@@ -15,7 +15,9 @@ function overview(sensors: LiveSensor[], more: Partial<Overview> = {}): Overview
   const states = (state: string) => sensors.filter((one) => one.state === state).length;
   return {
     time: "2026-03-01T12:00:10Z", probe: { late: false, lateness_s: 0, published: null }, watch_problems: [], sentence: nothing,
-    rooms: [{ id: 1, name: "Hall C", state: "silent" }, { id: 2, name: "Hall A", state: "ok" }],
+    rooms: [
+      { id: 1, name: "Hall C", state: "silent", max_temperature: 24, change_15m: 0.4 }, { id: 2, name: "Hall A", state: "ok", max_temperature: null, change_15m: null },
+    ],
     limits: [[limit(50)]], sparkline_start: "2026-02-28T12:30:00Z", sensors, incidents: [],
     incident_counts: { lasting: 0, open: 0, taken: 0, silenced: 0, unseen: 0, to_be_seen: 0 },
     counts: { sensors: sensors.length, ok: states("ok"), warning: states("warning"), critical: states("critical"), silent: states("silent"), late: states("late"), unreported: states("unreported") },
@@ -63,11 +65,8 @@ test("a value at its limit is not beyond it", () => {
   expect(beyond([limit(30)], "humidity", 60)).toBe(false);
 });
 
-test("learning began with the first half hour that has a reading", () => {
-  const since = (sparkline: string) => learningSince(sensor({ sparkline }), overview([]));
-  expect(since(",,220,1")).toBe(Date.parse("2026-02-28T13:30:00Z"));
-  expect(since("220")).toBe(Date.parse("2026-02-28T12:30:00Z"));
-  expect(since("")).toBeNull();
+test.each([[0, "Online"], [59, "Online"], [60, "Late"], [300, "Late"], [301, "Offline"]] as const)("a reading %s s old is %s", (age, word) => {
+  expect(contactOf("2026-03-01T12:00:00Z", Date.UTC(2026, 2, 1, 12, 0, age))).toBe(word);
 });
 
 test("a sparkline is differences of tenths, with gaps", () => {
@@ -75,10 +74,6 @@ test("a sparkline is differences of tenths, with gaps", () => {
   expect(sparkColumns("", "2026-02-28T12:30:00Z").mean).toEqual([]);
 });
 
-test("a wall shows the rooms in trouble, or else all that have a sensor", () => {
-  const names = (sensors: LiveSensor[], state: "ok" | "warning" = "ok") =>
-    rotation(roomsOf(overview(sensors, { rooms: [{ id: 1, name: "Hall C", state: "ok" }, { id: 2, name: "Hall A", state }] }))).map(({ name }) => name);
-  expect(names([sensor({}), sensor({ id: "b", room_id: 2 })])).toEqual(["Hall C", "Hall A"]);
-  expect(names([sensor({}), sensor({ id: "b", room_id: 2, state: "warning" })], "warning")).toEqual(["Hall A"]);
-  expect(names([sensor({})])).toEqual(["Hall C"]);
+test("a room in trouble is one that is critical, silent or in warning", () => {
+  expect((["critical", "silent", "warning", "late", "unreported", "ok"] as const).filter((state) => inTrouble({ state }))).toEqual(["critical", "silent", "warning"]);
 });

@@ -10,12 +10,19 @@ import (
 
 // Room is a server room.
 type Room struct {
-	ID         int64
-	Name       string
-	CustomerID int64
+	ID           int64
+	Name         string
+	CustomerID   int64
+	Instructions *string // what to do when it is in trouble; nil: none
 }
 
-const roomColumns = `server_rooms.id, server_rooms.name, server_rooms.customer_id`
+// RoomChange is what can be changed of a room.
+type RoomChange struct {
+	Name         string
+	Instructions *string // empty clears them, nil leaves them
+}
+
+const roomColumns = `server_rooms.id, server_rooms.name, server_rooms.customer_id, server_rooms.instructions`
 
 // CreateRoom creates a room; two may have one name. Error: [store.ErrNoCustomer].
 func (s Store) CreateRoom(ctx context.Context, customerID int64, name string) (Room, error) {
@@ -48,15 +55,17 @@ func (s Store) Room(ctx context.Context, customerID, id int64) (Room, error) {
 	return found, store.Wrap(err, "room %d", id)
 }
 
-// RenameRoom renames a customer's room, or returns [store.ErrNoRoom].
-func (s Store) RenameRoom(ctx context.Context, customerID, id int64, name string) (Room, error) {
-	renamed, err := store.One[Room](ctx, s.db, store.ErrNoRoom, `
+// UpdateRoom changes a customer's room, or returns [store.ErrNoRoom].
+func (s Store) UpdateRoom(ctx context.Context, customerID, id int64, change RoomChange) (Room, error) {
+	changed, err := store.One[Room](ctx, s.db, store.ErrNoRoom, `
 		UPDATE server_rooms
-		SET name = @name
+		SET name = @name, instructions = CASE WHEN @instructions::text IS NULL THEN instructions ELSE NULLIF(@instructions, '') END
 		WHERE id = @id AND customer_id = @customer AND `+store.RoomIn("id")+`
 		RETURNING `+roomColumns,
-		pgx.StrictNamedArgs{"id": id, "customer": customerID, "name": name, "rooms": store.RoomsOf(ctx)})
-	return renamed, store.Wrap(err, "rename room %d", id)
+		pgx.StrictNamedArgs{
+			"id": id, "customer": customerID, "name": change.Name, "instructions": change.Instructions, "rooms": store.RoomsOf(ctx),
+		})
+	return changed, store.Wrap(err, "update room %d", id)
 }
 
 // DeleteRoom removes a customer's room and its sensors, each of which leaves a

@@ -22,6 +22,7 @@ type LiveSensor struct {
 	GatewayID             string            // of that reading; empty in the open channel
 	Interval              time.Duration     // between its readings, usually; zero while unknown
 	Severity              string            // of its worst lasting incident; empty without one
+	Anomalous             bool              // whether an anomaly of it lasts
 	JudgedBy              learning.JudgedBy // of its newest reading; empty if none was judged yet
 }
 
@@ -56,13 +57,13 @@ func (s Store) liveAround(ctx context.Context, customerID int64, told []Incident
 func (s Store) liveSensors(ctx context.Context, customerID int64, nodes []string) ([]LiveSensor, error) {
 	found, err := store.AllPlanned[LiveSensor](ctx, s.db, `
 		SELECT v.node_id, v.name, v.room_id, v.position, n.timestamp, n.temperature, n.temperature_at, n.humidity, n.humidity_at, COALESCE(n.gateway_id, '') AS gateway_id,
-		       COALESCE(n.usual_interval_s, 0) * interval '1 second' AS interval, COALESCE(i.severity, '') AS severity,
+		       COALESCE(n.usual_interval_s, 0) * interval '1 second' AS interval, COALESCE(i.severity, '') AS severity, COALESCE(i.anomalous, false) AS anomalous,
 		       COALESCE(l.judged_by, '') AS judged_by
 		FROM sensors v
 		LEFT JOIN live_states n ON n.customer_id = v.customer_id AND n.node_id = v.node_id AND (@nodes::text[] IS NULL OR n.node_id = ANY (@nodes))
 		LEFT JOIN node_learning l ON l.channel = n.channel AND l.node_id = n.node_id
 		LEFT JOIN (
-		    SELECT node_id, min(severity) AS severity -- critical before warning
+		    SELECT node_id, min(severity) AS severity, bool_or(kind = 'anomaly') AS anomalous -- critical before warning
 		    FROM excursions
 		    WHERE customer_id = @customer AND lasting AND merged_into IS NULL AND kind <> 'silence'
 		    GROUP BY node_id
@@ -71,6 +72,44 @@ func (s Store) liveSensors(ctx context.Context, customerID int64, nodes []string
 		ORDER BY v.node_id`,
 		pgx.StrictNamedArgs{"customer": customerID, "nodes": nodes, "rooms": store.RoomsOf(ctx)})
 	return found, store.Wrap(err, "live sensors of customer %d", customerID)
+}
+
+// Measured is a temperature of a node at a time.
+type Measured struct {
+	NodeID      string
+	Timestamp   time.Time
+	Temperature float64 // °C
+}
+
+// visibleReadings are the readings of node w that are a customer's to see and have a temperature.
+const visibleReadings = `
+	    SELECT r.timestamp, r.temperature
+	    FROM visible_spans v
+	    JOIN sensor_data.readings r ON r.customer_id = v.channel AND r.node_id = v.node_id
+	    WHERE v.customer_id = @customer AND v.node_id = w.node_id AND r.timestamp >= v.visible_from AND r.timestamp < v.visible_until
+	      AND r.timestamp > @from AND r.timestamp <= @until AND r.temperature IS NOT NULL`
+
+// FirstReadings returns the first reading of each node after a time and up to another. Nodes
+// without one are absent.
+func (s Store) FirstReadings(ctx context.Context, customerID int64, nodes []string, from, until time.Time) ([]Measured, error) {
+	return s.measured(ctx, "", customerID, nodes, from, until)
+}
+
+// LastReadings returns the last reading of each node after a time and up to another. Nodes
+// without one are absent.
+func (s Store) LastReadings(ctx context.Context, customerID int64, nodes []string, from, until time.Time) ([]Measured, error) {
+	return s.measured(ctx, " DESC", customerID, nodes, from, until)
+}
+
+func (s Store) measured(ctx context.Context, order string, customerID int64, nodes []string, from, until time.Time) ([]Measured, error) {
+	if len(nodes) == 0 {
+		return nil, nil
+	}
+	found, err := store.All[Measured](ctx, s.db, `
+		SELECT w.node_id, f.timestamp, f.temperature
+		FROM unnest(@nodes::text[]) AS w (node_id), LATERAL (`+visibleReadings+` ORDER BY r.timestamp`+order+` LIMIT 1) AS f`,
+		pgx.StrictNamedArgs{"customer": customerID, "nodes": nodes, "from": from, "until": until})
+	return found, store.Wrap(err, "readings of customer %d from %s to %s", customerID, from, until)
 }
 
 // LiveVersion changes whenever a customer's overview does.

@@ -18,7 +18,6 @@ export type DiscoveredNode = Schemas["DiscoveredNode"];
 export type Reading = Schemas["ReadingBody"];
 export type MaintenanceScope = Schemas["MaintenanceScopeBody"];
 export type Bucket = Schemas["BucketBody"];
-export type Windows = Schemas["WindowStats"];
 export type Thresholds = Schemas["Thresholds"];
 export type Prediction = Schemas["Prediction"];
 export type TrainingRun = Schemas["TrainingRun"];
@@ -67,7 +66,7 @@ export const api = createClient<paths, "application/json">({ baseUrl: "/", heade
 api.use({
   onRequest({ request }) {
     const now = session.get();
-    if (session.expired()) throw new ApiError(401, "Sign in again to go on.");
+    if (session.expired()) throw new ApiError(401, "Sign in again to continue.");
     if (now) request.headers.set("Authorization", `Bearer ${now.token}`);
     return request;
   },

@@ -67,7 +67,7 @@ export function listen(told: Listener): void {
 
 /** Asks now, for a page that has the answer of a tag. */
 export function askNow(etag: string | null): Promise<Told> {
-  if (session.expired()) return Promise.reject(new ApiError(401, "Sign in again to go on."));
+  if (session.expired()) return Promise.reject(new ApiError(401, "Sign in again to continue."));
   return new Promise((resolve) => {
     const number = Math.random();
     waiting.set(number, resolve);

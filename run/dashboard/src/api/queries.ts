@@ -1,8 +1,7 @@
 // The queries of the pages, and how fresh each answer must be.
-import { QueryClient, useInfiniteQuery, useQuery } from "@tanstack/react-query";
+import { QueryClient, useQuery } from "@tanstack/react-query";
 import { useMemo } from "preact/hooks";
-import { api, hung, pageOf, unwrap, ApiError, type Bucket, type MaintenanceScope, type Room, type Sensor, type Windows } from "./client";
-import type { Incident } from "../logic/incidents";
+import { api, hung, unwrap, ApiError, type Bucket, type MaintenanceScope, type Room, type Sensor } from "./client";
 import type { Overview } from "../logic/overview";
 import { hearOverview } from "./alarm";
 import { askNow, errorOf, listen } from "./live";
@@ -155,32 +154,6 @@ export const listLimit = 500;
 /** How many of the history come at once. */
 export const pageLength = 100;
 
-export interface IncidentFilter {
-  state?: "unseen" | undefined;
-  roomID?: number | undefined;
-  cause?: Incident["cause"] | undefined;
-  /** Words that all stand in an incident. */
-  text?: string;
-  /** Milliseconds since the epoch. */
-  from?: number | undefined;
-  to?: number | undefined;
-}
-
-const iso = (time: number | undefined) => (time === undefined ? undefined : new Date(time).toISOString());
-
-/** Incidents, newest first, page by page. */
-export function useIncidents({ state, roomID, cause, text, from, to }: IncidentFilter, enabled = true) {
-  return useInfiniteQuery({
-    queryKey: [...keys.incidents, state, roomID, cause, text, from, to], initialPageParam: undefined as string | undefined, enabled,
-    queryFn: ({ pageParam: after, signal }) => pageOf(api.GET("/api/v1/incidents", {
-      signal, params: { query: { state, room_id: roomID, cause, q: text || undefined, start_time: iso(from), end_time: iso(to), after, limit: pageLength } },
-    })),
-    // What was found before stays while somebody types.
-    placeholderData: (before) => before,
-    getNextPageParam: ({ next }) => next,
-  });
-}
-
 /** One incident and what happened to it. */
 export function useIncident(id: number) {
   return useQuery({
@@ -245,16 +218,6 @@ export function useUsual(id: string, start: number, end: number) {
   });
 }
 
-export function useStats(id: string) {
-  return useQuery({
-    queryKey: ["stats", id], staleTime: pastEvery, refetchInterval: pastEvery,
-    queryFn: async (): Promise<Partial<Windows>> => {
-      const stats = await unwrap(api.GET("/api/v1/data/stats/{sensor_id}", { params: { path: { sensor_id: id } } }));
-      return "windows" in stats ? stats.windows : {};
-    },
-  });
-}
-
 /** null while there is no model, or too little to forecast from. */
 export function useForecast(id: string) {
   return useQuery({
@@ -291,7 +254,8 @@ export function useTrainingRuns() {
 }
 
 /** Who signs in for the account. */
-export const usePersons = () => useQuery({ queryKey: keys.persons, queryFn: () => unwrap(api.GET("/api/v1/persons")) });
+export const personsQuery = { queryKey: keys.persons, queryFn: () => unwrap(api.GET("/api/v1/persons")) };
+export const usePersons = () => useQuery(personsQuery);
 
 export function useProfile() {
   return useQuery({

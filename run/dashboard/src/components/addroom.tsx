@@ -5,7 +5,7 @@ import { keys } from "../api/queries";
 import { Dialog } from "./dialog";
 import { Field, Form } from "./form";
 
-export function AddRoom({ onClose }: { onClose: () => void }) {
+export default function AddRoom({ onClose }: { onClose: () => void }) {
   const [name, setName] = useState("");
   const queries = useQueryClient();
   return (

@@ -1,7 +1,9 @@
 // How somebody is told while a tab is open: what they want, and whether the browser lets it.
 import { useEffect, useState } from "preact/hooks";
-import { allowSound, audible, ring, wish, wishes } from "../api/alarm";
-import { Dialog } from "./dialog";
+import { allowSound, audible, wishes } from "../api/alarm";
+import { chunk } from "./chunk";
+
+const AlarmDialog = chunk("form", () => import("./alarmdialog"));
 
 /** What keeps the browser from it, if something does. */
 function obstacle(sound: boolean, notification: boolean): string | null {
@@ -35,29 +37,7 @@ export function AlarmButton() {
     <>
       <button type="button" class="quiet" onClick={() => setOpen(true)}>Alarm: {told}</button>
       {open && (
-        <Dialog title="Alarm" onClose={() => setOpen(false)}>
-          <p>Tells an incident that nobody has while a tab of Coldaisle is open, in front or behind, and again when it calls again after somebody has taken it. Nothing that is over, came late or is in maintenance is told.</p>
-          <label class="check">
-            <input type="checkbox" checked={wanted.sound} onChange={async ({ currentTarget }) => {
-              const sound = currentTarget.checked;
-              if (sound) await allowSound();
-              setWanted(wish({ sound }));
-              if (sound) ring(false);
-            }} /> Play a sound
-          </label>
-          <label class="check">
-            <input type="checkbox" checked={wanted.notification} disabled={!("Notification" in self)} onChange={async ({ currentTarget }) => {
-              const notification = currentTarget.checked;
-              if (notification) await Notification.requestPermission();
-              setWanted(wish({ notification }));
-            }} /> Show a notification
-          </label>
-          {hindered && <p class="hint" role="status">{hindered}</p>}
-          <div class="actions">
-            <button type="button" class="primary" onClick={() => setOpen(false)}>Done</button>
-            {wanted.sound && <button type="button" onClick={() => void allowSound().then(() => ring(true))}>Play it</button>}
-          </div>
-        </Dialog>
+        <AlarmDialog wanted={wanted} setWanted={setWanted} hindered={hindered} onClose={() => setOpen(false)} />
       )}
     </>
   );

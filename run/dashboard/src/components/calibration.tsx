@@ -6,6 +6,7 @@ import { serviceTime } from "../api/time";
 import { useDeletion } from "./deletion";
 import { Confirm, Dialog } from "./dialog";
 import { Field, Form } from "./form";
+import { May } from "./may";
 import { Failure, Loading, StatusMark } from "./states";
 import { Timestamp } from "./timestamp";
 
@@ -62,14 +63,14 @@ function Corrections({ sensor }: { sensor: Sensor }) {
                   <td>{one.due_date ?? "–"}{one.overdue && <small><StatusMark kind="alert" /> Overdue</small>}</td>
                   <td class="wraps">{one.added_by}{one.withdrawn_by && <small>Withdrawn by {one.withdrawn_by}</small>}</td>
                   <td>{states[one.state]}</td>
-                  <td>{one.withdrawable && <button type="button" onClick={() => setWithdrawing(one)}>Withdraw</button>}</td>
+                  <td>{one.withdrawable && <May role="admin"><button type="button" onClick={() => setWithdrawing(one)}>Withdraw</button></May>}</td>
                 </tr>
               ))}
             </tbody>
           </table>
         </div>
       )}
-      <button type="button" onClick={() => setAdding(true)}>Add correction</button>
+      <May role="admin"><button type="button" onClick={() => setAdding(true)}>Add correction</button></May>
       {adding && <Add sensor={sensor} onClose={() => setAdding(false)} />}
       {withdrawing && <Withdraw sensor={sensor} correction={withdrawing} onClose={() => setWithdrawing(null)} />}
     </>

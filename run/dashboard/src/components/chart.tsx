@@ -23,6 +23,10 @@ export interface ChartProps {
   colour: "--temperature" | "--humidity" | "--dew";
   columns: Columns;
   others?: readonly { name: string; columns: Columns }[];
+  /** The others are many: they are drawn alike, below the line itself. */
+  crowd?: boolean;
+  /** In pixels. */
+  height?: number;
   start: number;
   end: number;
   limits?: readonly ChartLimit[];
@@ -42,7 +46,7 @@ export interface ChartProps {
   cursor?: { key: string; time: number | null; onTime: (time: number | null) => void };
 }
 
-const height = 240;
+const usualHeight = 240;
 const none: readonly never[] = [];
 
 /** Loads the chart component once for several charts. */
@@ -55,11 +59,11 @@ function Chart(props: ChartProps) {
   const plot = useRef<uPlot>();
   const latest = useRef(props);
   latest.current = props;
-  const { columns, others = none, forecast = none, start, end, limits, normal, usual, excursions, maintenance, fan, marked, unit, colour, label, cursor } = props;
+  const { columns, others = none, forecast = none, start, end, limits, normal, usual, excursions, maintenance, fan, marked, unit, colour, label, cursor, height = usualHeight } = props;
   const names = others.map(({ name }) => name).join("\n");
   // A plot knows its colours, its unit and its lines from its beginning.
   const [look, setLook] = useState(0);
-  const made = [look, unitName(unit), shownZone(), colour, label, names, cursor?.key];
+  const made = [look, unitName(unit), shownZone(), colour, label, names, cursor?.key, height];
 
   useEffect(() => {
     const element = box.current;
@@ -101,7 +105,7 @@ function Chart(props: ChartProps) {
     drawn.setCursor({ left: drawn.valToPos(time, "x"), top: 0 }, false);
   }, [time]);
 
-  return <div ref={box} class="chart" role="img" aria-label={summary(props)} />;
+  return <div ref={box} class="chart" style={{ minHeight: `${height}px` }} role="img" aria-label={summary(props)} />;
 }
 
 function measured<T>(draw: () => T): T {
@@ -124,18 +128,17 @@ function summary({ label, unit, columns, limits = [], usual = [], excursions = [
     ...limits.map(({ limit, direction }) => `limit ${direction === "above" ? "" : "below "}${withUnit(limit, unit)}`),
     ...(excursions.length > 0 ? [plural(excursions.length, "excursion")] : []), ...(maintenance.length > 0 ? [plural(maintenance.length, "maintenance window")] : []),
     ...(fan ? [`expected to pass ${withUnit(fan.limit, unit)} between ${clock(fan.earliest)} and ${clock(fan.latest)}`] : []),
-    ...(others.length > 0 ? [`beside ${others.map(({ name }) => name).join(", ")}`] : []),
+    ...(others.length > 0 ? [others.length > 4 ? `beside ${others.length} other sensors` : `beside ${others.map(({ name }) => name).join(", ")}`] : []),
   ].join(", ");
 }
 
 const clock = (seconds: number) => timeIn(seconds * 1000, { hour: "2-digit", minute: "2-digit" });
 
-function dataOf({ columns, others = [], forecast = [], unit }: ChartProps): uPlot.AlignedData {
+function dataOf({ columns, others = [], forecast = [], unit, crowd }: ChartProps): uPlot.AlignedData {
   const shown = (values: readonly (number | null)[]) => values.map((value) => (value === null ? null : inUnit(value, unit)));
-  const tables: uPlot.AlignedData[] = [
-    [columns.time, shown(columns.high), shown(columns.low), shown(columns.mean)],
-    ...others.map((other): uPlot.AlignedData => [other.columns.time, shown(other.columns.mean)]),
-  ];
+  const own: uPlot.AlignedData = [columns.time, shown(columns.high), shown(columns.low), shown(columns.mean)];
+  const beside = others.map((other): uPlot.AlignedData => [other.columns.time, shown(other.columns.mean)]);
+  const tables = crowd ? [...beside, own] : [own, ...beside];
   // The forecast begins at the last reading, so that the two lines meet.
   const last = columns.time.at(-1);
   const ahead = last === undefined || forecast.length === 0 ? [] : [{ time: last, value: columns.mean.at(-1) ?? null }, ...forecast];
@@ -147,11 +150,18 @@ function dataOf({ columns, others = [], forecast = [], unit }: ChartProps): uPlo
 const dashes = [[8, 4], [2, 3], [10, 3, 2, 3]];
 
 function options(element: HTMLElement, latest: { current: ChartProps }): uPlot.Options {
-  const { colour, unit, label, others = [], cursor } = latest.current;
+  const { colour, unit, label, others = [], cursor, crowd, height = usualHeight } = latest.current;
   const css = getComputedStyle(element);
   const forced = matchMedia("(forced-colors: active)").matches;
+  const colours = new Map<string, string>();
   const property = (name: string) => {
-    if (!forced) return css.getPropertyValue(name).trim();
+    // As the element itself would be coloured: a canvas knows neither properties nor schemes.
+    if (!forced && !colours.has(name)) {
+      element.style.color = `var(${name})`;
+      colours.set(name, css.color);
+      element.style.color = "";
+    }
+    if (!forced) return colours.get(name) ?? "";
     // A band must let what is drawn before it be seen, on whatever ground.
     return name.endsWith("-band") ? "#80808030" : name === "--line" ? "#80808060" : name === "--surface" ? "Canvas" : "CanvasText";
   };
@@ -162,7 +172,17 @@ function options(element: HTMLElement, latest: { current: ChartProps }): uPlot.O
   const font = `12px ${css.getPropertyValue("--font").trim()}`;
   const zone = shownZone();
   const hidden = { points: { show: false } };
+  const own: uPlot.Series[] = [
+    { label: "Highest", stroke: band, width: 1, ...hidden },
+    { label: "Lowest", stroke: band, width: 1, ...hidden },
+    { label, stroke: line, width: crowd ? 3 : 2 },
+  ];
+  const beside = others.map(({ name }, i): uPlot.Series => (crowd
+    ? { label: name, stroke: property("--edge"), width: 1, ...hidden }
+    : { label: name, stroke: property(`--compared${i + 1}`), width: 1.5, dash: dashes[i] ?? [], ...hidden }));
+  const first = crowd ? others.length + 1 : 1;
   return {
+    padding: [null, gutterOf(element), null, null],
     width: Math.max(element.clientWidth, 200), height,
     tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), zone),
     legend: { show: false },
@@ -175,14 +195,10 @@ function options(element: HTMLElement, latest: { current: ChartProps }): uPlot.O
       { stroke: text, grid, ticks: grid, font, size: 60, values: (_, ticks) => ticks.map((tick) => `${Number(tick.toFixed(1))}${unit === "%" ? " %" : "°"}`) },
     ],
     series: [
-      {},
-      { label: "Highest", stroke: band, width: 1, ...hidden },
-      { label: "Lowest", stroke: band, width: 1, ...hidden },
-      { label, stroke: line, width: 2 },
-      ...others.map(({ name }, i) => ({ label: name, stroke: property(`--compared${i + 1}`), width: 1.5, dash: dashes[i] ?? [], ...hidden })),
+      {}, ...(crowd ? [...beside, ...own] : [...own, ...beside]),
       { label: "Forecast", stroke: line, width: 2, dash: [4, 4], ...hidden },
     ],
-    bands: [{ series: [1, 2], fill: band }],
+    bands: [{ series: [first, first + 1], fill: band }],
     cursor: { y: false, drag: { x: true, y: false, setScale: false }, ...(cursor && { sync: { key: cursor.key, setSeries: false, filters: { sub: (type) => type === "mousemove" || type === "mouseleave" } } }) },
     hooks: {
       drawClear: [(plot) => drawBehind(plot, latest.current, property)],
@@ -217,15 +233,11 @@ function timeLabels(ticks: readonly number[], step: number): string[] {
   });
 }
 
-/** The range of the value axis: the values and each limit that is not far off. At least two units. */
-function yRange(low: number | null, high: number | null, { limits = [], usual = [], fan, unit, start, end }: ChartProps): [number, number] {
+/** The range of the value axis: the values, and what is expected of them. Limits never stretch it. At least two units. */
+function yRange(low: number | null, high: number | null, { usual = [], fan, unit, start, end }: ChartProps): [number, number] {
   if (low === null || high === null) return [0, 1];
   let [bottom, top] = [low, high];
-  const near = Math.max(10, 2 * (high - low));
-  for (const { limit, direction } of limits) {
-    const shown = inUnit(limit, unit);
-    if (direction === "above" ? shown - high < near : low - shown < near) [bottom, top] = [Math.min(bottom, shown), Math.max(top, shown)];
-  }
+  const near = Math.max(2, high - low);
   for (const band of usual.flat()) {
     if (band.time < start || band.time > end) continue;
     const [from, to] = [inUnit(band.low, unit), inUnit(band.high, unit)];
@@ -273,8 +285,7 @@ function drawBehind(plot: uPlot, { limits = [], normal, usual = [], maintenance 
       else ctx.fillRect(bbox.left, y(limit), bbox.width, foot - y(limit));
     }
     ctx.fillStyle = ctx.strokeStyle = property("--text-soft");
-    ctx.font = `${11 * ratio}px ${property("--font")}`;
-    for (const { start, end } of maintenance) {
+        for (const { start, end } of maintenance) {
       const [from, to] = [plot.valToPos(start, "x", true), plot.valToPos(end, "x", true)];
       ctx.save();
       ctx.beginPath();
@@ -295,7 +306,9 @@ function drawBehind(plot: uPlot, { limits = [], normal, usual = [], maintenance 
 }
 
 /** Over the lines: limits, excursions, what is expected, the marked reading. */
-function drawMarks(plot: uPlot, { limits = [], excursions = [], fan, marked, unit }: ChartProps, property: (name: string) => string, font: string) {
+function drawMarks(plot: uPlot, props: ChartProps, property: (name: string) => string, font: string) {
+  const { limits = [], excursions = [], fan, marked, unit } = props;
+  drawGutter(plot, props, property, font);
   within(plot, (ctx, bbox, ratio) => {
     const x = (time: number) => plot.valToPos(time, "x", true);
     const y = (value: number) => plot.valToPos(inUnit(value, unit), "y", true);
@@ -306,23 +319,11 @@ function drawMarks(plot: uPlot, { limits = [], excursions = [], fan, marked, uni
     };
     const foot = bbox.top + bbox.height;
     ctx.lineWidth = 1.5 * ratio;
-    ctx.font = font.replace(/^\d+/, String(12 * ratio));
-    ctx.textAlign = "right";
-    ctx.textBaseline = "alphabetic";
-    for (const { limit, direction, severity } of limits) {
+    for (const { limit, severity } of limits) {
       ctx.fillStyle = ctx.strokeStyle = property(severity === "critical" ? "--bad" : "--warn");
       ctx.setLineDash(severity === "critical" ? [8 * ratio, 5 * ratio] : [3 * ratio, 4 * ratio]);
       stroke([bbox.left, y(limit)], [bbox.left + bbox.width, y(limit)]);
       ctx.setLineDash([]);
-      // Where the line is near the top there is no room over it.
-      const under = direction === "below" || y(limit) - bbox.top < 18 * ratio;
-      const at = [`${severity} ${direction} ${withUnit(limit, unit)}`, bbox.left + bbox.width - 6 * ratio, y(limit) + (under ? 14 : -5) * ratio] as const;
-      // Readable over a curve.
-      ctx.strokeStyle = property("--surface");
-      ctx.lineWidth = 3 * ratio;
-      ctx.strokeText(...at);
-      ctx.fillText(...at);
-      ctx.lineWidth = 1.5 * ratio;
     }
     for (const { start, end, low, high } of excursions) {
       ctx.fillStyle = ctx.strokeStyle = property("--bad");
@@ -359,4 +360,32 @@ function drawMarks(plot: uPlot, { limits = [], excursions = [], fan, marked, uni
       stroke([x(marked), bbox.top], [x(marked), foot]);
     }
   });
+}
+
+/** Room for the labels of limits, right of the lines. */
+const gutterOf = (element: HTMLElement) => (element.clientWidth < 520 ? 58 : 118);
+
+/** Limits at the right edge, none over another; one that is out of range has an arrow towards it. */
+function drawGutter(plot: uPlot, { limits = [], unit }: ChartProps, property: (name: string) => string, font: string) {
+  const { ctx, bbox } = plot;
+  const ratio = devicePixelRatio;
+  const wide = gutterOf(plot.root.parentElement ?? plot.root) > 60;
+  const [top, foot] = [bbox.top + 6 * ratio, bbox.top + bbox.height - 6 * ratio];
+  const labels = limits.map(({ limit, direction, severity }) => {
+    const at = plot.valToPos(inUnit(limit, unit), "y", true);
+    const arrow = at < bbox.top ? "↑ " : at > bbox.top + bbox.height ? "↓ " : "";
+    return { at: Math.min(foot, Math.max(top, at)), text: arrow + (wide ? `${severity} ${direction === "above" ? ">" : "<"} ` : "") + withUnit(limit, unit), severity };
+  }).sort((a, b) => a.at - b.at);
+  const apart = 14 * ratio;
+  for (const [i, label] of labels.entries()) label.at = Math.max(label.at, (labels[i - 1]?.at ?? -Infinity) + apart);
+  for (const [i, label] of [...labels].reverse().entries()) label.at = Math.min(label.at, foot - i * apart);
+  ctx.save();
+  ctx.font = font.replace(/^\d+/, String(11 * ratio));
+  ctx.textAlign = "left";
+  ctx.textBaseline = "middle";
+  for (const { at, text, severity } of labels) {
+    ctx.fillStyle = property(severity === "critical" ? "--bad" : "--warn");
+    ctx.fillText(text, bbox.left + bbox.width + 5 * ratio, at);
+  }
+  ctx.restore();
 }

@@ -3,8 +3,9 @@
 import { useEffect, useState } from "preact/hooks";
 import { useOverview } from "../api/queries";
 import { serviceTime } from "../api/time";
-import { timeOfDay } from "../logic/format";
+import { ago, timeOfDay } from "../logic/format";
 import { messageOf } from "../api/client";
+import { useNow } from "./clock";
 import { StatusMark } from "./states";
 import { WatchNotice } from "./watches";
 
@@ -27,10 +28,11 @@ export function useLostContact(): number | null {
 export function ContactNotice() {
   const { error, refetch, isFetching } = useOverview();
   const lost = useLostContact();
+  const now = useNow();
   if (lost === null) return <WatchNotice />;
   return (
     <div class="notice" role="alert">
-      <p><StatusMark kind="offline" /> No contact since {timeOfDay(lost)}. What you see was so then. {error !== null && messageOf(error)}</p>
+      <p><StatusMark kind="offline" /> No contact since {timeOfDay(lost)}, {ago(lost, now)}. What you see was so then. {error !== null && messageOf(error)}</p>
       <button type="button" aria-disabled={isFetching} onClick={() => void (isFetching || refetch())}>{isFetching ? "Trying…" : "Try now"}</button>
     </div>
   );

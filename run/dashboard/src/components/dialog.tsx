@@ -25,7 +25,11 @@ export function Dialog(props: { title: string; onClose?: () => void; wide?: bool
     event.preventDefault();
     event.stopPropagation();
     if (typed.current) setKept(true);
-    else props.onClose?.();
+    else if (props.onClose && dialog.current) {
+      // The press is seen first: without the dialog every element behind it is styled anew.
+      dialog.current.style.visibility = "hidden";
+      requestAnimationFrame(() => setTimeout(() => props.onClose?.()));
+    }
   };
   const escaping = useRef(escape);
   escaping.current = escape;

@@ -4,6 +4,7 @@ import { useExcursions } from "../api/excursions";
 import { capital } from "../logic/format";
 import { factsOf, valueOf, wrong, type Excursion } from "../logic/excursions";
 import { Judgement } from "./judgement";
+import { May } from "./may";
 import { Failure, Loading, More } from "./states";
 import { Timestamp } from "./timestamp";
 
@@ -36,7 +37,7 @@ function Row({ excursion, ofSensor }: { excursion: Excursion; ofSensor: boolean 
       <td class="wraps">
         {capital(wrong(excursion))}
         {factsOf(excursion).map((fact) => <small key={fact}>{capital(fact)}</small>)}
-        {kind === "anomaly" && <Judgement excursion={excursion} />}
+        {kind === "anomaly" && <May role="operator"><Judgement excursion={excursion} /></May>}
       </td>
       <td class={severity}>{severity}</td>
       <td>{valueOf(excursion, peak)}</td>

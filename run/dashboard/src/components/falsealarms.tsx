@@ -11,7 +11,7 @@ export function FalseAlarms() {
   return (
     <section class="card" aria-labelledby="false-alarms">
       <h2 id="false-alarms">False alarms of learning</h2>
-      <p>Learning tells you of readings that are unlike those before and those of other sensors. Now and then it does so though nothing is wrong.</p>
+      <p>Learning reports readings that are unlike earlier ones and unlike those of other sensors. Sometimes it does so although nothing is wrong.</p>
       {data ? <Budget stood={data.false_alarms_per_month} /> : error ? <Failure error={error} retry={() => void refetch()} /> : <Loading what="the setting" />}
     </section>
   );
@@ -32,7 +32,7 @@ function Budget({ stood }: { stood: number }) {
       }}
     >
       <Field
-        label="False alarms you stand, per sensor and month" name="false_alarms" type="number" min="0.3" max="30" step="any" value={value}
+        label="False alarms you accept, per sensor and month" name="false_alarms" type="number" min="0.3" max="30" step="any" value={value}
         onInput={(typed) => { setValue(typed); setSaved(false); }}
         hint={`From 0.3 to 30; 1 is usual. With fewer, less is found, and later.${few ? " Alarms rarer than one a month are estimated, not counted." : ""}`}
       />

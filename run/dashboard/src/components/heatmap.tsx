@@ -6,6 +6,7 @@ import { Link, useLocation } from "wouter-preact";
 import { ago, decimal, inUnit, plural, withUnit } from "../logic/format";
 import { floorOf, neighbour, type Floor } from "../logic/floor";
 import { limitsOf, stateNames, stepOf, type LiveSensor, type Overview, type RoomView } from "../logic/overview";
+import { changeOf } from "../logic/now";
 import { useNow } from "./clock";
 import { Sparkline } from "./sparkline";
 import { useTurn } from "./turns";
@@ -73,7 +74,7 @@ export const RoomMap = memo(function RoomMap({ room, overview, density, untitled
       <h2 id={`room-${room.id}`} class={untitled ? "unseen" : undefined}><Link href={`/rooms/${room.id}`}>{room.name}</Link></h2>
       <p class="peek">{shown
         ? <Peek sensor={shown} />
-        : [room.range && `${decimal(inUnit(room.range[0], "°C"))}–${withUnit(room.range[1])}`, (density !== "small" || !room.range) && plural(sensors.length, "sensor")].filter(Boolean).join(" · ")}
+        : <Extremes room={room} />}
       </p>
       {sensors.length === 0 ? <p class="hint">No sensor here yet. <Link href={`/rooms/${room.id}`}>Add one to this room</Link>.</p> : (
         <div
@@ -118,13 +119,31 @@ const Cells = memo(function Cells({ block: { overview, floor, sensors }, density
           style={placeOf(floor, from + i)} data-sensor={sensor.id} aria-label={describe(sensor)}
           class={`cell ${sensor.state} ${silent(sensor) ? "blank" : `step${stepOf(sensor.temperature ?? 0, limitsOf(overview, sensor))}`}`}
         >
-          {density !== "small" && <b>{sensor.temperature === null ? "–" : decimal(inUnit(sensor.temperature, "°C"))}</b>}
+          <b>{valueIn(sensor, density)}</b>
           {density === "large" && <><span>{sensor.name}</span><Sparkline line={sensor.sparkline} start={overview.sparkline_start} /></>}
         </a>
       ))}
     </>
   );
 });
+
+/** A value as it fits: without decimals where cells are small. */
+function valueIn({ temperature }: LiveSensor, density: Density): string {
+  if (temperature === null) return "–";
+  const value = inUnit(temperature, "°C");
+  return density === "small" ? String(Math.round(value)) : decimal(value);
+}
+
+/** The highest temperature of a room, how it changes, and how many sensors there are. */
+function Extremes({ room: { highest, change, sensors } }: { room: RoomView }) {
+  const moved = changeOf(change);
+  return (
+    <>
+      {highest !== null && <><strong>{withUnit(highest)}</strong>{moved && <span title="in 15 min"> {moved}<span class="unseen"> in 15 min</span></span>} · </>}
+      {plural(sensors.length, "sensor")}
+    </>
+  );
+}
 
 /** A sensor in a line. It has the clock, so that a map is rendered by what is measured alone. */
 function Peek({ sensor }: { sensor: LiveSensor }) {
@@ -139,15 +158,26 @@ function Peek({ sensor }: { sensor: LiveSensor }) {
 
 const steps = [-4, -3, -2, -1, 0, 1, 2, 3, 4];
 
+/** What the colours of maps say, behind a "?". */
 export const Legend = memo(function Legend() {
+  return (
+    <>
+      <button type="button" class="quiet help" aria-label="What the colours say" {...{ popovertarget: "legend" }}>?</button>
+      <div id="legend" class="menu" popover="auto"><Scale /></div>
+    </>
+  );
+});
+
+export function Scale() {
   return (
     <div class="legend">
       <span>too cold</span>
       <span class="scale" aria-hidden="true">{steps.map((step) => <i key={step} class={`step${step}`} />)}</span>
-      <span>too hot, by each sensor's limits</span>
+      <span>too hot, by each sensor's limits; a bar above: hot, below: cold</span>
       <span><i class="cell blank silent" aria-hidden="true" /> silent</span>
       <span><i class="cell blank" aria-hidden="true" /> no reading yet, or late</span>
       <span><i class="cell step0 critical" aria-hidden="true" /> critical</span>
+      <span><i class="hatched" aria-hidden="true" /> as it was when contact was lost</span>
     </div>
   );
-});
+}

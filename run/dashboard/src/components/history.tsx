@@ -8,26 +8,23 @@ import { useExcursionsOf } from "../api/excursions";
 import { keys, pastEvery, useForecast, useHistory, useMaintenance, useOverview, useUsual } from "../api/queries";
 import { recommended } from "../logic/climate";
 import { passingOf, spansOf, type Charted } from "../logic/excursions";
-import { localTime, withUnit } from "../logic/format";
+import { decimal, inUnit, localTime, withUnit } from "../logic/format";
 import { occurrences } from "../logic/maintenance";
-import { byName } from "../logic/names";
 import { limitsOf, type LiveSensor, type Overview } from "../logic/overview";
 import { boundsOf, rangeOf, withRange, type Range } from "../logic/range";
-import { columnsOf, dewColumns, gapOf, usualOf, valueAt, withNewest, type Columns } from "../logic/series";
+import { columnsOf, dewColumns, extremesOf, gapOf, shifted, usualOf, valueAt, withNewest, type Columns } from "../logic/series";
 import { Charts } from "./chunk";
 import { useNow } from "./clock";
+import { Comparison, earlier, mostCompared } from "./comparison";
 import { RangeBar } from "./range";
 import { Failure, Loading } from "./states";
 
 /** About one point per two pixels of a wide screen. */
 const points = 720;
-/** More lines than that nobody can tell apart. */
-const mostCompared = 3;
-
 const quantities = [
-  { chart: "temperature", label: "Temperature", unit: "°C", colour: "--temperature", normal: recommended.temperature },
-  { chart: "humidity", label: "Humidity", unit: "%", colour: "--humidity", normal: undefined },
-  { chart: "dew_point", label: "Dew point", unit: "°C", colour: "--dew", normal: recommended.dewPoint },
+  { chart: "temperature", label: "Temperature", unit: "°C", colour: "--temperature", height: 320, normal: recommended.temperature },
+  { chart: "humidity", label: "Humidity", unit: "%", colour: "--humidity", height: 140, normal: undefined },
+  { chart: "dew_point", label: "Dew point", unit: "°C", colour: "--dew", height: 140, normal: recommended.dewPoint },
 ] as const;
 
 type Curves = Record<Charted, Columns> & { /** Seconds without a reading that are a gap. */ gap: number };
@@ -71,7 +68,10 @@ export function HistoryPanel({ sensor }: { sensor: Sensor }) {
 
   const { data: overview } = useOverview();
   const history = useHistory(id, start, end, points);
-  const others = Array.from({ length: mostCompared }, (_, i) => useHistory(compared[i], start, end, points));
+  const others = Array.from({ length: mostCompared }, (_, i) => {
+    const by = earlier[compared[i] ?? ""]?.by ?? 0;
+    return useHistory(by > 0 ? id : compared[i], start - by, end - by, points);
+  });
   const { data: excursions } = useExcursionsOf(id, bounds);
   const { data: windows } = useMaintenance();
   const { data: forecast } = useForecast(id);
@@ -82,11 +82,16 @@ export function HistoryPanel({ sensor }: { sensor: Sensor }) {
   useNewExcursions(own, overview);
   const curves = useMemo(() => curvesOf(history.data, bucket, own, live), [history.data, bucket, live, own?.timestamp, own?.interval_s]);
   const beside = compared.map((other, i) => ({
-    id: other, name: sensorOf(other)?.name ?? other, buckets: others[i]?.data, sensor: sensorOf(other), error: others[i]?.error,
+    id: other, name: earlier[other]?.name ?? sensorOf(other)?.name ?? other, by: (earlier[other]?.by ?? 0) / 1000,
+    buckets: others[i]?.data, sensor: earlier[other] ? own : sensorOf(other), error: others[i]?.error,
   }));
   // Equal parts are the same objects, so that a chart is drawn again only when there is something new.
   const signature = beside.map(({ name, buckets, sensor: of }) => `${name} ${buckets?.length} ${buckets?.at(0)?.timestamp} ${of?.timestamp} ${of?.interval_s}`).join();
-  const besides = useMemo(() => beside.map(({ name, buckets, sensor: of }) => ({ name, curves: curvesOf(buckets, bucket, of, live) })), [signature, bucket, live]);
+  const besides = useMemo(() => beside.map(({ name, by, buckets, sensor: of }) => {
+    const lines = curvesOf(buckets, bucket, of, live && by === 0);
+    const moved = (columns: Columns) => (by === 0 ? columns : shifted(columns, by));
+    return { name, curves: { temperature: moved(lines.temperature), humidity: moved(lines.humidity), dew_point: moved(lines.dew_point), gap: lines.gap } };
+  }), [signature, bucket, live]);
   const maintenance = useMemo(() => occurrences((windows ?? []).filter(({ room_ids, sensor_id }) =>
     sensor_id === id || room_ids.includes(sensor.room_id)), start, end)
     .map((window) => ({ start: window.start / 1000, end: window.end / 1000 })), [windows, id, sensor.room_id, start, end]);
@@ -120,7 +125,7 @@ export function HistoryPanel({ sensor }: { sensor: Sensor }) {
   const alone = own && (own.temperature === null) !== (own.humidity === null);
   return (
     <section class="card" aria-labelledby="past">
-      <h2 id="past">Readings</h2>
+      <h2 id="past" class="unseen">Readings</h2>
       <RangeBar sensorID={id} range={range} start={start} end={end} onChange={setRange} />
       <Comparison
         sensor={sensor} overview={overview} compared={compared}
@@ -139,15 +144,16 @@ export function HistoryPanel({ sensor }: { sensor: Sensor }) {
           <Readout lines={lines} time={time} start={start / 1000} end={end / 1000} step={Math.max(1, Math.round(bucket))} onTime={onTime} />
           {charts.filter(({ chart }) => measured(lines, chart)).map(({ chart, ...quantity }) => (
             <div key={chart}>
-              <h3>{quantity.label}</h3>
+              <h3>{quantity.label}{chart !== "dew_point" && <Extremes buckets={history.data} chart={chart} unit={quantity.unit} />}</h3>
               <Chart {...quantity} start={start / 1000} end={until} onRange={drag} cursor={cursor} />
             </div>
           ))}
           <p class="hint">
-            Line: mean, with a band from lowest to highest. Shaded: recommended, and beyond a limit. Hatched: maintenance. Triangles and bars below: excursions.
+            Line: mean, with a band from lowest to highest. Shaded: recommended, and beyond a limit. Hatched: maintenance.
+            Triangles and bars below: excursions.
             {" "}{charts.some((chart) => chart.usual.length > 0)
-              ? "Dashed: what is usual for this sensor, hour by hour, as the last four weeks tell; of humidity nothing is known."
-              : "What is usual is known of the last four weeks, from an hour of readings on."}
+              ? "Dashed: what is usual for this sensor, hour by hour, of the last four weeks. There is none for humidity."
+              : "What is usual is drawn once there is an hour of readings, of the last four weeks."}
             {" "}Drag across a chart for a closer look.
           </p>
         </>}</Charts>
@@ -165,32 +171,12 @@ function useNewExcursions(sensor: LiveSensor | undefined, overview: Overview | u
   }, [queries, told]);
 }
 
-function Comparison({ sensor, overview, compared, onChange }: {
-  sensor: Sensor; overview: Overview | undefined; compared: readonly string[]; onChange: (compared: string[]) => void;
-}) {
-  const neighbours = useMemo(() => byName((overview?.sensors ?? []).filter(({ room_id, id }) => room_id === sensor.room_id && id !== sensor.id)), [overview, sensor]);
-  if (neighbours.length === 0) return null;
-  return (
-    <details class="compare" open={compared.length > 0 ? true : undefined}>
-      <summary>Compare with sensors of the room{compared.length > 0 && ` (${compared.length})`}</summary>
-      <ul>
-        {neighbours.map(({ id, name }) => {
-          const chosen = compared.includes(id);
-          return (
-            <li key={id}>
-              <label class="check">
-                <input
-                  type="checkbox" checked={chosen} disabled={!chosen && compared.length >= mostCompared}
-                  onChange={() => onChange(chosen ? compared.filter((other) => other !== id) : [...compared, id])}
-                /> {name}
-              </label>
-            </li>
-          );
-        })}
-      </ul>
-      <p class="hint">Up to {mostCompared} at once.</p>
-    </details>
-  );
+/** Lowest, mean and highest of the range. */
+function Extremes({ buckets, chart, unit }: { buckets: readonly Bucket[]; chart: "temperature" | "humidity"; unit: string }) {
+  const found = useMemo(() => extremesOf(buckets, chart), [buckets, chart]);
+  if (!found) return null;
+  const shown = (value: number) => decimal(inUnit(value, unit));
+  return <small> lowest {shown(found.low)} · mean {shown(found.mean)} · highest {withUnit(found.high, unit)}</small>;
 }
 
 /** The values under the cursor of the charts, which arrow keys move too. */

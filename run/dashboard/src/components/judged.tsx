@@ -1,14 +1,14 @@
 // Where learning cannot judge, or only in part.
 import { plural, timeOfDay } from "../logic/format";
-import { learningSince, type LiveSensor, type Overview } from "../logic/overview";
+import type { LiveSensor, Overview } from "../logic/overview";
 
 /** Why learning does not judge a sensor fully; nothing where it does. */
-export function JudgedInPart({ sensor, overview }: { sensor: LiveSensor; overview: Overview }) {
-  const since = learningSince(sensor, overview);
+export function JudgedInPart({ sensor }: { sensor: LiveSensor }) {
+  const since = sensor.learning_since;
   switch (sensor.judged_by) {
     case "window": return null;
     case "live_state": return <p class="hint">Judged for anomalies in part: no earlier readings come with its own, as when its gateway has just started or is another maker's. Steps and noise are not seen.</p>;
-    case "learning": return <p class="hint">Not judged for anomalies yet: learning{since !== null && ` since ${timeOfDay(since)}`}. It takes two hours of readings.</p>;
+    case "learning": return <p class="hint">Not judged for anomalies yet: learning{since !== null && ` since ${timeOfDay(Date.parse(since))}`}. It takes two hours of readings.</p>;
     default: return <p class="hint">Not judged for anomalies: learning has not seen a reading of it yet.</p>;
   }
 }

@@ -2,8 +2,8 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "preact/hooks";
 import { api, unwrap } from "../api/client";
-import { keys, usePresets } from "../api/queries";
-import { inWords, withUnit } from "../logic/format";
+import { keys, usePresets, useThresholds } from "../api/queries";
+import { decimal, inWords, withUnit } from "../logic/format";
 import { condition, presetNames } from "../logic/rules";
 import { Form, Select } from "./form";
 import { RulePreview } from "./preview";
@@ -12,6 +12,7 @@ import { Failure, Loading } from "./states";
 
 export function Presets() {
   const { data, error, refetch } = usePresets();
+  const { data: thresholds } = useThresholds();
   const queries = useQueryClient();
   const [scope, setScope] = useState(everywhere);
   const [chosen, setChosen] = useState("ashrae_recommended");
@@ -25,8 +26,8 @@ export function Presets() {
     <section class="card" aria-labelledby="presets">
       <h2 id="presets">Presets</h2>
       <p>
-        Limits at the inlet of the equipment by ASHRAE TC 9.9, Thermal Guidelines (2021). The service's own threshold of {withUnit(50)} is above every
-        class of equipment.
+        Limits at the inlet of the equipment by ASHRAE TC 9.9, Thermal Guidelines (2021).
+        {thresholds && ` Your thresholds of ${withUnit(thresholds.max_temperature)} and ${decimal(thresholds.max_humidity)} % stay in force beside them.`}
       </p>
       <Form
         action="Add these rules"

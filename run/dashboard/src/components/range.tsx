@@ -18,7 +18,9 @@ export function RangeBar(props: { sensorID: string; range: Range; start: number;
   const show = (event: Event) => {
     event.preventDefault();
     const [a, b] = [inputTime(from, shownZone()), inputTime(to, shownZone())];
-    if (a < b) onChange({ start: a, end: b });
+    if (a >= b) return;
+    onChange({ start: a, end: b });
+    document.getElementById("custom-range")?.hidePopover();
   };
   return (
     <div class="range">
@@ -28,7 +30,8 @@ export function RangeBar(props: { sensorID: string; range: Range; start: number;
         ))}
       </div>
       <button type="button" onClick={() => onChange(zoomedOut(start, end, serviceTime()))}>Zoom out</button>
-      <form onSubmit={show} class="inline">
+      <button type="button" {...{ popovertarget: "custom-range" }}>Custom</button>
+      <form id="custom-range" class="menu" popover="auto" onSubmit={show}>
         <label>From <input type="datetime-local" value={from} required onInput={(event) => setFrom(event.currentTarget.value)} /></label>
         <label>to <input type="datetime-local" value={to} required min={from} onInput={(event) => setTo(event.currentTarget.value)} /></label>
         <button>Show</button>

@@ -1,19 +1,14 @@
-// Registration, sign-in, and signing in again after the session has ended.
-import { useQueryClient } from "@tanstack/react-query";
-import { useSyncExternalStore } from "preact/compat";
+// Registration, and sign-in.
 import { useEffect, useState } from "preact/hooks";
 import { ApiError, messageOf } from "../api/client";
-import { session, type Session } from "../api/session";
 import { signIn, signUp, beginWithKey } from "../api/signin";
 import { passwordError, usernameError } from "../logic/validation";
-import { useNow } from "./clock";
-import { Dialog } from "./dialog";
 import { Field, Form } from "./form";
 
 /** A wall's browser is started with the key behind #key=, which no browser sends. */
 const keyInAddress = /^#key=(.+)$/;
 
-export function SignInPage() {
+export default function SignInPage() {
   const [fresh, setFresh] = useState(false);
   const [given] = useState(() => keyInAddress.exec(location.hash)?.[1] ?? "");
   const [wall, setWall] = useState(location.pathname === "/wall");
@@ -42,7 +37,7 @@ export function SignInPage() {
   );
 }
 
-function SignInForm({ email: known, onDone }: { email: string; onDone?: () => void }) {
+export function SignInForm({ email: known, onDone }: { email: string; onDone?: () => void }) {
   const [email, setEmail] = useState(known);
   const [password, setPassword] = useState("");
   return (
@@ -71,7 +66,7 @@ function KeyForm({ given }: { given: string }) {
   }, [given]);
   return (
     <Form action="Show" onSubmit={() => beginWithKey(key.trim())}>
-      <Field label="API key" name="key" type="password" value={key} onInput={setKey} autoComplete="off" hint="One with the scope read, of the page API keys." />
+      <Field label="API key" name="key" type="password" value={key} onInput={setKey} autoComplete="off" hint="A key that may only read, from Setup, API keys." />
       {error !== null && <p class="error" role="alert">{messageOf(error)}</p>}
     </Form>
   );
@@ -97,52 +92,5 @@ function SignUpForm() {
         hint="At least 8 characters with an uppercase letter, a lowercase letter and a digit." error={tried ? passwordError(password) : null}
       />
     </Form>
-  );
-}
-
-/** How long before its end a session can be renewed: milliseconds. */
-const noticed = 180_000;
-
-/**
- * Says that the session is about to end, and asks for the password over the page: before
- * the end when the user wants it, at the end in any case. The page stays as it is, and
- * so does what is typed here when the session ends meanwhile.
- */
-export function SessionEnd() {
-  useNow(10_000);
-  const expired = useSyncExternalStore(session.subscribe, session.expired);
-  const [renewing, setRenewing] = useState(false);
-  const current = session.get();
-  if (!current) return null;
-  if (expired || renewing) return <SignInAgain ended={expired} who={current} onClose={() => setRenewing(false)} />;
-  const left = session.left();
-  if (left > noticed) return null;
-  return (
-    <div class="session-end" role="status">
-      <span>Your session ends in {Math.max(1, Math.ceil(left / 60_000))} min.</span>
-      <button type="button" onClick={() => setRenewing(true)}>Stay signed in</button>
-    </div>
-  );
-}
-
-function SignInAgain({ ended, who, onClose }: { ended: boolean; who: Session; onClose: () => void }) {
-  const queries = useQueryClient();
-  // Also when the session was renewed in another tab.
-  useEffect(() => () => {
-    if (ended) void queries.invalidateQueries();
-  }, [ended]);
-  return (
-    <Dialog title={ended ? "Your session has ended" : "Stay signed in"} onClose={ended ? undefined : onClose}>
-      <p>{ended ? "Sign in again to go on where you were." : "Your password, please. The page stays as it is."}</p>
-      <SignInForm
-        email={who.email}
-        onDone={() => {
-          // Another person must not see the data of the page below.
-          if (session.get()?.email !== who.email) queries.clear();
-          onClose();
-        }}
-      />
-      {ended && <button type="button" class="link" onClick={() => session.end()}>Sign out instead</button>}
-    </Dialog>
   );
 }

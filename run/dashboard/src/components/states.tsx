@@ -59,7 +59,7 @@ export function Empty({ title, children }: { title: string; children: ComponentC
   );
 }
 
-export type MarkKind = "ok" | "alert" | "offline" | "late" | "waiting" | "up" | "down";
+export type MarkKind = "now" | "rooms" | "reports" | "setup" | "person" | "ok" | "alert" | "offline" | "late" | "waiting" | "up" | "down";
 
 const shapes: Record<MarkKind, string> = {
   ok: "M3 8.5l3.5 3.5L13 5",
@@ -69,6 +69,11 @@ const shapes: Record<MarkKind, string> = {
   waiting: "M4 8v.2M8 8v.2M12 8v.2",
   up: "M8 13V3M4 7l4-4 4 4",
   down: "M8 3v10M4 9l4 4 4-4",
+  now: "M1.5 8H5l2-5 3 10 1.5-5h3",
+  rooms: "M2 2h5v5H2zM9 2h5v5H9zM2 9h5v5H2zM9 9h5v5H9z",
+  reports: "M2 14h12M4 14V8M8 14V3M12 14V6",
+  setup: "M2 4h7M13 4h1M11 2v4M2 12h1M7 12h7M5 10v4",
+  person: "M8 8a3 3 0 1 0 0-6 3 3 0 0 0 0 6zM2.5 14c.5-3 2.5-4 5.5-4s5 1 5.5 4",
 };
 
 /** An icon whose shape says the same as its colour. */

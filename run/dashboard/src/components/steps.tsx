@@ -1,5 +1,5 @@
-// The way to a room that tells when it is too hot: which steps are done, on the page of
-// the first steps and, until all are, on the overview.
+// The way to a room that tells when it is too hot: which steps are done, on the page of Setup
+// and, until all are, on Now.
 import { Link } from "wouter-preact";
 import { useGateways, useRules } from "../api/queries";
 import type { Overview } from "../logic/overview";
@@ -28,7 +28,7 @@ export function useSteps(overview: Overview): Steps {
 
 const missing = (steps: Steps) => Object.values(steps).includes(false);
 
-/** The way to the first steps, until all are done. */
+/** The way to the checklist, until all is done. */
 export function FirstSteps({ overview }: { overview: Overview }) {
   return missing(stepsOf(overview)) ? <Missing overview={overview} /> : null;
 }
@@ -36,5 +36,5 @@ export function FirstSteps({ overview }: { overview: Overview }) {
 function Missing({ overview }: { overview: Overview }) {
   const steps = useSteps(overview);
   if (!missing(steps)) return null;
-  return <Link href="/setup">First steps: {Object.values(steps).filter(Boolean).length} of 4 done</Link>;
+  return <Link href="/setup">Setup: {Object.values(steps).filter(Boolean).length} of {Object.keys(steps).length} done</Link>;
 }

@@ -1,12 +1,7 @@
-// One sensor in a box: its newest reading and its day.
-import { useMemo } from "preact/hooks";
-import { Link } from "wouter-preact";
+// The newest values of a sensor.
 import { dewPoint } from "../logic/climate";
-import { ago, decimal, inUnit, unitName } from "../logic/format";
+import { decimal, inUnit, unitName } from "../logic/format";
 import { beyond, limitsOf, type LiveSensor, type Overview } from "../logic/overview";
-import { StateBadge } from "./badge";
-import { Sparkline } from "./sparkline";
-import { useTurn } from "./turns";
 
 const degrees = (value: number | null) => decimal(value === null ? null : inUnit(value, "°C"));
 
@@ -28,38 +23,4 @@ export function SensorFigures({ sensor, overview, large }: { sensor: LiveSensor;
       ))}
     </dl>
   );
-}
-
-function SensorTile({ sensor, overview, now }: { sensor: LiveSensor; overview: Overview; now: number }) {
-  return (
-    <article class={`tile ${sensor.state}`}>
-      <div class="tile-head">
-        <h3><Link href={`/sensors/${encodeURIComponent(sensor.id)}`} class="cover">{sensor.name}</Link></h3>
-        <StateBadge state={sensor.state} />
-      </div>
-      {sensor.timestamp ? (
-        <>
-          <SensorFigures sensor={sensor} overview={overview} />
-          <div class="tile-foot"><Sparkline line={sensor.sparkline} start={overview.sparkline_start} /><span>{ago(Date.parse(sensor.timestamp), now)}</span></div>
-        </>
-      ) : (
-        <p class="hint">Check that the node sends the id <code>{sensor.id}</code> and reaches the gateway.</p>
-      )}
-    </article>
-  );
-}
-
-interface TilesProps { sensors: readonly LiveSensor[]; overview: Overview; now: number }
-
-/** So many tiles are drawn at once: 200 would hold up a press for longer than 200 ms. */
-const atOnce = 40;
-
-export function SensorTiles({ sensors, ...rest }: TilesProps) {
-  const firsts = Array.from({ length: Math.ceil(sensors.length / atOnce) }, (_, i) => i * atOnce);
-  return <>{firsts.map((first) => <Some key={first} first={first} sensors={sensors} {...rest} />)}</>;
-}
-
-function Some({ first, sensors, overview, now }: TilesProps & { first: number }) {
-  const turn = useTurn(useMemo(() => ({ sensors: sensors.slice(first, first + atOnce), overview, now }), [sensors, first, overview, now]));
-  return <>{turn?.sensors.map((sensor) => <li key={sensor.id}><SensorTile sensor={sensor} overview={turn.overview} now={turn.now} /></li>)}</>;
 }

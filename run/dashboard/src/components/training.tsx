@@ -5,6 +5,7 @@ import { api, unwrap, messageOf, type TrainingRun } from "../api/client";
 import { keys, useTrainingRuns } from "../api/queries";
 import { count, inUnit, unitName } from "../logic/format";
 import { Action } from "./action";
+import { May } from "./may";
 import { Timestamp } from "./timestamp";
 import { Failure, Loading, StatusMark } from "./states";
 
@@ -35,7 +36,9 @@ export function TrainingRuns() {
     <section class="card" aria-labelledby="runs">
       <div class="heading">
         <h2 id="runs">Training runs</h2>
-        <Action waits={running && "A training run is under way."} onClick={start}>{running ? "Retraining…" : "Retrain now"}</Action>
+        <May role="admin">
+          <Action waits={running && "A training run is under way."} onClick={start}>{running ? "Retraining…" : "Retrain now"}</Action>
+        </May>
       </div>
       {refused !== null && <p class="error" role="alert">{messageOf(refused)}</p>}
       {data.length === 0 ? <p class="hint">No run yet. Start the first by hand when 500 readings are in; later ones start by themselves with every 100 verdicts.</p> : (

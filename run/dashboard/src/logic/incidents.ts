@@ -5,6 +5,7 @@ import { decimal, duration, inUnit, plural, timeIn, timeOfDay, unitName } from "
 import { quantities, type Quantity } from "./rules";
 
 export type Incident = components["schemas"]["Incident"];
+export type IncidentDetail = components["schemas"]["IncidentDetail"];
 
 export const causes: Record<Incident["cause"], string> = {
   too_hot: "Too hot", too_cold: "Too cold", too_humid: "Too humid", too_dry: "Too dry", silent: "Silent", sensor: "Sensor at fault", unusual: "Unusual",

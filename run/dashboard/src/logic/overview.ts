@@ -14,7 +14,7 @@ export type State = LiveSensor["state"];
 type Limit = Schemas["LiveLimit"];
 
 export const stateNames: Record<State, string> = {
-  critical: "Critical", silent: "Silent", warning: "Warning", late: "Not here yet", unreported: "No reading yet", ok: "Within limits",
+  critical: "Critical", silent: "Silent", warning: "Warning", late: "On its way", unreported: "No reading yet", ok: "Within limits",
 };
 
 /** The limits that apply to a sensor. */
@@ -76,11 +76,15 @@ export interface RoomView {
   sensors: LiveSensor[];
   /** Of those that report: lowest and highest temperature, or null. */
   range: [low: number, high: number] | null;
+  /** The service's: the highest temperature, and its change over 15 minutes, in °C. */
+  highest: number | null;
+  change: number | null;
 }
 
 /** Rooms in the service's order. Sensors come by name from the worker. */
 export function roomsOf(overview: Overview): RoomView[] {
-  const rooms = overview.rooms.map(({ id, name, state }): RoomView => ({ id, name, state, sensors: [], range: null }));
+  const rooms = overview.rooms.map(({ id, name, state, max_temperature: highest, change_15m: change }): RoomView =>
+    ({ id, name, state, sensors: [], range: null, highest, change }));
   const byID = new Map(rooms.map((room) => [room.id, room]));
   for (const sensor of overview.sensors) {
     const room = byID.get(sensor.room_id);
@@ -94,14 +98,11 @@ export function roomsOf(overview: Overview): RoomView[] {
   return rooms;
 }
 
-/** The rooms that a wall shows in turn: those in trouble, or else all with a sensor. */
-export function rotation(rooms: readonly RoomView[]): RoomView[] {
-  const inTrouble = rooms.filter(({ state }) => state === "critical" || state === "silent" || state === "warning");
-  return inTrouble.length > 0 ? inTrouble : rooms.filter(({ sensors }) => sensors.length > 0);
-}
+/** Whether something of the room is wrong. */
+export const inTrouble = ({ state }: Pick<RoomView, "state">) => state === "critical" || state === "silent" || state === "warning";
 
-/** The service's answer to "is everything all right?", in words. */
-export function sentenceOf({ time, sentence, counts, incident_counts, probe, incidents }: Overview): string {
+/** The service's answer to "is everything all right?", in words; past: of a time when there was contact. */
+export function sentenceOf({ time, sentence, counts, incident_counts, probe, incidents }: Overview, past = false): string {
   const { room, sensor, value, since, taken_by: taken, others, outside, quantity } = sentence;
   const heard = `${count(counts.ok + counts.warning + counts.critical)} of ${plural(counts.sensors, "sensor")} reporting.`;
   switch (sentence.says) {
@@ -122,7 +123,7 @@ export function sentenceOf({ time, sentence, counts, incident_counts, probe, inc
     case "outside_recommended":
       return `No limit is broken, but ${plural(outside, "sensor")} ${outside === 1 ? "is" : "are"} outside the recommended range: ${[room, sensor].filter(Boolean).join(", ")} has ${valueOf({ quantity }, value)}. ${heard}`;
     case "nothing_wrong":
-      return `Nothing is wrong. ${heard}`;
+      return `Nothing ${past ? "was" : "is"} wrong. ${heard}`;
   }
 }
 
@@ -141,9 +142,8 @@ export function sparkColumns(sparkline: string, start: string): Columns {
   return columns;
 }
 
-/** The first half hour of the day in which a sensor was heard; null where there is none. */
-export function learningSince(sensor: LiveSensor, overview: Overview): number | null {
-  const { time, mean } = sparkColumns(sensor.sparkline, overview.sparkline_start);
-  const first = time[mean.findIndex((value) => value !== null)];
-  return first === undefined ? null : (first - 900) * 1000;
+/** The specification's words for how old the newest reading of a sensor is. */
+export function contactOf(timestamp: string, now: number): "Online" | "Late" | "Offline" {
+  const age = now - Date.parse(timestamp);
+  return age < 60_000 ? "Online" : age > 300_000 ? "Offline" : "Late";
 }

@@ -1,6 +1,6 @@
 // The range of time that charts show, and its place in the address.
 
-export const lengths = { "1h": 3_600_000, "24h": 86_400_000, "7d": 7 * 86_400_000, "30d": 30 * 86_400_000 } as const;
+export const lengths = { "1h": 3_600_000, "6h": 6 * 3_600_000, "24h": 86_400_000, "7d": 7 * 86_400_000, "30d": 30 * 86_400_000 } as const;
 export type Period = keyof typeof lengths;
 /** A period that ends now, or any other range, in milliseconds. */
 export type Range = { period: Period } | { period?: undefined; start: number; end: number };
@@ -40,6 +40,12 @@ export function boundsOf(range: Range, now: number): [start: number, end: number
   const end = Math.ceil(now / step) * step;
   return [end - lengths[range.period], end];
 }
+
+const step = 300_000;
+
+/** What is asked for of a length until now, so that it is asked for each 5 minutes alone. */
+export const askedOf = (length: number, now: number): [start: number, end: number] =>
+  [Math.floor((now - length) / step) * step, Math.ceil(now / step) * step];
 
 /** Twice as long around the same middle, and not beyond now. */
 export function zoomedOut(start: number, end: number, now: number): Range {

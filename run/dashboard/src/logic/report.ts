@@ -6,11 +6,17 @@ import { placeOf, type Incident } from "./incidents";
 
 export type ReportedSensor = components["schemas"]["ReportedSensor"];
 
-/** A room with what its sensors report. */
+/** A room with what its sensors report, and the minutes in which any of them was outside. */
 export interface ReportedRoom {
+  id: number;
   name: string;
   sensors: readonly ReportedSensor[];
+  time: components["schemas"]["RoomTime"] | undefined;
 }
+
+/** Rooms that were outside the recommended range the longest first. */
+export const worstFirst = (rooms: readonly ReportedRoom[]) =>
+  rooms.toSorted((a, b) => (b.time?.minutes_outside_recommended ?? 0) - (a.time?.minutes_outside_recommended ?? 0));
 
 /** A month ("2026-03") on the clocks of a zone: milliseconds. */
 export function monthBounds(month: string, zone: string): [start: number, end: number] {
@@ -24,14 +30,6 @@ export function months(now: number, count: number): string[] {
   return Array.from({ length: count }, (_, i) => new Date(Date.UTC(last.getUTCFullYear(), last.getUTCMonth() - i, 1)).toISOString().slice(0, 7));
 }
 
-/** Sums of several sensors. */
-export function totals(sensors: readonly ReportedSensor[]) {
-  const sum = (of: (sensor: ReportedSensor) => number) => sensors.reduce((all, sensor) => all + of(sensor), 0);
-  return {
-    reported: sum((sensor) => sensor.minutes_reported), recommended: sum((sensor) => sensor.minutes_outside_recommended), allowable: sum((sensor) => sensor.minutes_outside_allowable),
-  };
-}
-
 /** A field of a CSV file. What a spreadsheet would take for a formula is text. */
 function field(value: string | number | null): string {
   const text = typeof value === "number" ? String(Number(value.toFixed(2))) : (value ?? "");
@@ -41,9 +39,13 @@ function field(value: string | number | null): string {
 
 const table = (rows: readonly (readonly (string | number | null)[])[]) => rows.map((row) => row.map(field).join(",")).join("\r\n");
 
-/** Three tables with an empty line between two: sensors, incidents, silences. Times are UTC, temperatures °C. */
+/** Four tables with an empty line between two: rooms, sensors, incidents, silences. Times are UTC, temperatures °C. */
 export function reportCSV(rooms: readonly ReportedRoom[], incidents: readonly Incident[], silences: readonly Excursion[]): string {
   return [
+    table([
+      ["room", "minutes", "minutes_reported", "minutes_outside_recommended", "minutes_outside_allowable"],
+      ...rooms.flatMap(({ name, time }) => (time ? [[name, time.minutes, time.minutes_reported, time.minutes_outside_recommended, time.minutes_outside_allowable]] : [])),
+    ]),
     table([
       ["room", "sensor_id", "name", "minutes_reported", "minutes_outside_recommended", "minutes_outside_allowable", "min_temperature", "max_temperature"],
       ...rooms.flatMap((room) => room.sensors.map((s) => [

@@ -84,6 +84,23 @@ export function dewColumns(temperature: Columns, humidity: Columns): Columns {
   return { time: temperature.time, mean, low: mean, high: mean };
 }
 
+/** Columns of an earlier time, so many seconds later. */
+export const shifted = (columns: Columns, by: number): Columns => ({ ...columns, time: columns.time.map((time) => time + by) });
+
+type Summed = Point & { count: number };
+
+/** Lowest, mean and highest of all readings of a range, or null without one. */
+export function extremesOf(buckets: readonly Summed[], quantity: "temperature" | "humidity"): { low: number; mean: number; high: number } | null {
+  const known = buckets.filter((bucket) => bucket[quantity] !== null);
+  if (known.length === 0) return null;
+  const readings = known.reduce((sum, { count }) => sum + count, 0);
+  return {
+    low: Math.min(...known.map((bucket) => bucket[`min_${quantity}`] ?? Infinity)),
+    mean: known.reduce((sum, bucket) => sum + (bucket[quantity] ?? 0) * bucket.count, 0) / readings,
+    high: Math.max(...known.map((bucket) => bucket[`max_${quantity}`] ?? -Infinity)),
+  };
+}
+
 /** Columns with a newer reading at their end. */
 export function withNewest(columns: Columns, time: number, value: number): Columns {
   if (time <= (columns.time.at(-1) ?? -Infinity)) return columns;

@@ -4,15 +4,15 @@ import { useState } from "preact/hooks";
 import { Link } from "wouter-preact";
 import { api, unwrap } from "../api/client";
 import type { components } from "../api/schema";
-import { useOverview, usePersons, useRules } from "../api/queries";
+import { useOverview, useRules } from "../api/queries";
 import { Dialog } from "../components/dialog";
 import { Form, Select } from "../components/form";
+import { May } from "../components/may";
 import { Secret } from "../components/secret";
 import { Empty, Failure, Loading, StatusMark } from "../components/states";
 import { Timestamp } from "../components/timestamp";
 import { useTitle } from "../components/title";
 import { plural } from "../logic/format";
-import { atLeast } from "../logic/roles";
 import { condition } from "../logic/rules";
 
 type Drill = components["schemas"]["Drill"];
@@ -38,15 +38,12 @@ export default function DrillsPage() {
     queryKey: key, queryFn: () => unwrap(api.GET("/api/v1/drills", { params: { query: { limit: 50 } } })),
     refetchInterval: ({ state }) => (state.data?.some((drill) => drill.state === "running") ? 2000 : 60_000),
   });
-  const { data: persons } = usePersons();
   const [starting, setStarting] = useState(false);
   return (
     <>
       <div class="heading">
         <h1>Drills</h1>
-        {atLeast(persons?.find(({ self }) => self)?.role, "operator") && (
-          <button type="button" class="primary" onClick={() => setStarting(true)}>Start a drill</button>
-        )}
+        <May role="operator"><button type="button" class="primary" onClick={() => setStarting(true)}>Start a drill</button></May>
       </div>
       <p class="lead">
         A drill goes the way of a reading that breaks a rule, until somebody takes its incident. It says at which stage the

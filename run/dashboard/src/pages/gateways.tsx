@@ -6,6 +6,7 @@ import { keys, useGateways } from "../api/queries";
 import { count } from "../logic/format";
 import { useDeletion } from "../components/deletion";
 import { Confirm } from "../components/dialog";
+import { May } from "../components/may";
 import { Empty, Failure, Loading, StatusMark } from "../components/states";
 import { Timestamp } from "../components/timestamp";
 import { AddGateway } from "../components/enrolment";
@@ -20,7 +21,7 @@ export default function GatewaysPage() {
     <>
       <div class="heading">
         <h1>Gateways</h1>
-        <button type="button" class="primary" onClick={() => setCreating(true)}>Add gateway</button>
+        <May role="admin"><button type="button" class="primary" onClick={() => setCreating(true)}>Add gateway</button></May>
       </div>
       <p class="lead">Readings that come through an enrolled gateway are yours alone, whatever node ids others use.</p>
       {error && <Failure error={error} retry={() => void refetch()} />}
@@ -47,7 +48,7 @@ export default function GatewaysPage() {
                   <td>{gateway.last_seen ? `${count(gateway.clock_offset_ms)} ms` : "–"}</td>
                   <td>{gateway.version || "–"}</td>
                   <td>{gateway.role || "–"}</td>
-                  <td>{!gateway.revoked && <button type="button" onClick={() => setRevoking(gateway)}>Revoke<span class="unseen"> {gateway.name}</span></button>}</td>
+                  <td>{!gateway.revoked && <May role="admin"><button type="button" onClick={() => setRevoking(gateway)}>Revoke<span class="unseen"> {gateway.name}</span></button></May>}</td>
                 </tr>
               ))}
             </tbody>

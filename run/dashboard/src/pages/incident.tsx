@@ -1,55 +1,107 @@
-// One incident: how it is, who has it, what happened, and its excursions.
+// One incident: how it is, who has it, what happened; beside it the room, and what to do.
 import { Redirect, useParams } from "wouter-preact";
-import { useState } from "preact/hooks";
-import { useIncident } from "../api/queries";
+import { useMemo } from "preact/hooks";
+import { useExcursions } from "../api/excursions";
+import { useIncident, useOverview } from "../api/queries";
+import { passingOf } from "../logic/excursions";
 import { capital, inWords } from "../logic/format";
-import { lasting, nowOf, titleOf } from "../logic/incidents";
+import { lasting, nowOf, titleOf, type IncidentDetail } from "../logic/incidents";
+import { roomsOf } from "../logic/overview";
+import { Actions } from "../components/acting";
 import { useNow } from "../components/clock";
-import { ContactNotice } from "../components/contact";
+import { ContactNotice, useLostContact } from "../components/contact";
 import { Excursions } from "../components/excursions";
-import { Act, Actions, Holder } from "../components/incidents";
+import { densityOf, RoomMap } from "../components/heatmap";
+import { Holder, moveAlong } from "../components/incidents";
+import { Instructions } from "../components/instructions";
+import { RoomChart } from "../components/roomchart";
 import { Failure, Loading } from "../components/states";
 import { Timestamp } from "../components/timestamp";
 import { useTitle } from "../components/title";
 
 const events: Record<string, string> = {
-  started: "Began", joined: "Another sensor joined", merged: "Another incident turned out to be part of it", came_back: "Came back", worse: "Got worse", taken: "Taken",
-  handed_over: "Handed over", snoozed: "Snoozed", commented: "Comment", snooze_ended: "The snooze ended", given_back: "Given back", cleared: "Cleared", ended: "Over", seen: "Seen",
-  withdrawn: "Withdrawn",
+  started: "Began", joined: "Another sensor joined", merged: "Another incident turned out to be part of it",
+  came_back: "Came back", worse: "Got worse", taken: "Taken", handed_over: "Handed over", snoozed: "Snoozed",
+  commented: "Comment", snooze_ended: "The snooze ended", given_back: "Given back", cleared: "Cleared",
+  ended: "Over", seen: "Seen", withdrawn: "Withdrawn",
 };
 
 export default function IncidentPage() {
   const { id = "" } = useParams();
   const { data: incident, error, refetch } = useIncident(Number(id));
-  const now = useNow(15_000);
-  const [acting, setActing] = useState<Parameters<typeof Act>[0]["action"] | null>(null);
   useTitle(incident ? titleOf(incident) : "Incident");
   if (!incident) return error ? <Failure error={error} retry={() => void refetch()} /> : <Loading what="the incident" />;
   if (incident.id !== Number(id)) return <Redirect to={`/incidents/${incident.id}`} replace />; // it is part of that
-  const over = incident.state === "over";
   return (
     <>
-      <div class="heading"><h1>{titleOf(incident)}</h1></div>
+      <h1>{titleOf(incident)}</h1>
       <ContactNotice />
-      <section class={`card incident-detail ${over ? "" : incident.severity}`}>
-        <div>
-          <p>{inWords(incident.worst.reason)}</p>
-          {!over && <p><strong>{capital(nowOf(incident).join(", "))}</strong></p>}
-          <p class="hint">{incident.severity}, {over ? "lasted" : "for"} {lasting(incident, now)}, {over ? "from" : "since"} <Timestamp at={incident.start_time} />{incident.end_time !== null && <> to <Timestamp at={incident.end_time} /></>}</p>
-          <Holder incident={incident} now={now} />
-          <div class="actions"><Actions incident={incident} act={({ action }) => setActing(action)} /></div>
+      <div class="split">
+        <div class="column">
+          <Facts incident={incident} />
+          <Timeline timeline={incident.timeline} />
         </div>
-        <ol class="timeline" aria-label="What happened">
-          {incident.timeline.map(({ at, event, person, comment, calls }, i) => (
-            <li key={i}>
-              <Timestamp at={at} />
-              <span>{events[event] ?? event}{person && <> by <strong>{person}</strong></>}{comment && `: ${comment}`}{calls && <small> calls</small>}</span>
-            </li>
-          ))}
-        </ol>
-      </section>
-      <Excursions of={{ incident_id: incident.id }} followed={!over} />
-      {acting && <Act incident={incident} action={acting} onClose={() => setActing(null)} />}
+        <div class="column"><Place incident={incident} /></div>
+      </div>
+      <Excursions of={{ incident_id: incident.id }} followed={incident.state !== "over"} />
+    </>
+  );
+}
+
+function Facts({ incident }: { incident: IncidentDetail }) {
+  const now = useNow(15_000);
+  const over = incident.state === "over";
+  return (
+    <article class={`card facts ${over ? "" : incident.severity}`} onKeyDown={moveAlong} data-row tabIndex={-1}>
+      <p class="says">{over ? inWords(incident.worst.reason) : capital(nowOf(incident).join(", "))}</p>
+      {!over && <p>{inWords(incident.worst.reason)}</p>}
+      <p class="hint">
+        {capital(incident.severity)}, {over ? "lasted" : "for"} {lasting(incident, now)}, {over ? "from" : "since"}{" "}
+        <Timestamp at={incident.start_time} />
+        {incident.end_time !== null && <> to <Timestamp at={incident.end_time} /></>}
+      </p>
+      <Holder incident={incident} now={now} />
+      <div class="actions"><Actions incident={incident} /></div>
+    </article>
+  );
+}
+
+function Timeline({ timeline }: Pick<IncidentDetail, "timeline">) {
+  return (
+    <section class="card" aria-labelledby="happened">
+      <h2 id="happened">What happened</h2>
+      <ol class="timeline" aria-label="What happened">
+        {timeline.map(({ at, event, person, comment, calls }, i) => (
+          <li key={i}>
+            <Timestamp at={at} />
+            <span>
+              {events[event] ?? event}{person && ` by ${person}`}{comment && `: ${comment}`}{calls && <small> calls</small>}
+            </span>
+          </li>
+        ))}
+      </ol>
+    </section>
+  );
+}
+
+/** The room of the incident, with what to do there. */
+function Place({ incident }: { incident: IncidentDetail }) {
+  const { data: overview } = useOverview();
+  const lost = useLostContact();
+  const room = useMemo(() => overview && roomsOf(overview).find(({ id }) => id === incident.room_id), [overview, incident.room_id]);
+  const { data } = useExcursions({ incident_id: incident.id }, incident.state !== "over");
+  if (!overview || !room || room.sensors.length === 0) return null;
+  const density = densityOf(room.sensors.length);
+  return (
+    <>
+      <RoomChart
+        sensors={room.sensors} overview={overview}
+        passing={passingOf(data?.pages.flatMap(({ items }) => items) ?? [], "temperature")}
+      />
+      <div class={`rooms ${density === "large" ? "medium" : density}${lost === null ? "" : " stale"}`}>
+        <RoomMap room={room} overview={overview} density={density === "large" ? "medium" : density} />
+      </div>
+      <Instructions roomID={room.id} />
     </>
   );
 }

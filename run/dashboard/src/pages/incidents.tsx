@@ -3,13 +3,16 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Link, useSearchParams } from "wouter-preact";
 import { api, messageOf, unwrap } from "../api/client";
-import { keys, useIncidents, useOverview, useRooms } from "../api/queries";
+import { useIncidents } from "../api/incidents";
+import { keys, useOverview, useRooms } from "../api/queries";
 import { count, plural } from "../logic/format";
 import { byDay, causes, type Incident } from "../logic/incidents";
 import { Action } from "../components/action";
 import { ContactNotice, useLostContact } from "../components/contact";
 import { Select } from "../components/form";
+import { AlertRecords } from "../components/alerts";
 import { IncidentTable } from "../components/incidents";
+import { May } from "../components/may";
 import { Empty, Failure, Loading, More } from "../components/states";
 import { useTitle } from "../components/title";
 
@@ -39,17 +42,20 @@ function useFilter() {
   const cause = search.get("cause");
   const to = day("to");
   return {
-    set, past: search.get("state") === "all", text: (search.get("text") ?? "").slice(0, longestText), fromDay: search.get("from") ?? "", toDay: search.get("to") ?? "",
+    set, shown: views.find(([view]) => view === search.get("state"))?.[0] ?? "", text: (search.get("text") ?? "").slice(0, longestText), fromDay: search.get("from") ?? "", toDay: search.get("to") ?? "",
     roomID: Number(search.get("room")) || undefined, cause: cause !== null && cause in causes ? (cause as Incident["cause"]) : undefined,
     // The day that is chosen as the last one is shown whole.
     from: day("from"), to: to === undefined ? undefined : new Date(to).setDate(new Date(to).getDate() + 1),
   };
 }
 
+/** What is shown, by the address. */
+const views = [["", "Now"], ["all", "History"], ["alerts", "Alert records"]] as const;
+
 export default function IncidentsPage() {
   useTitle("Incidents");
   const filter = useFilter();
-  const { past, set } = filter;
+  const { shown, set } = filter;
   return (
     <>
       <div class="heading">
@@ -58,11 +64,12 @@ export default function IncidentsPage() {
         <Link href="/maintenance">Maintenance windows</Link>
       </div>
       <div class="segments" role="group" aria-label="Which incidents">
-        <button type="button" aria-pressed={!past} onClick={() => set("state", "")}>Now</button>
-        <button type="button" aria-pressed={past} onClick={() => set("state", "all")}>History</button>
+        {views.map(([view, name]) => (
+          <button key={view} type="button" aria-pressed={shown === view} onClick={() => set("state", view)}>{name}</button>
+        ))}
       </div>
       <ContactNotice />
-      {past ? <History filter={filter} /> : <Now />}
+      {shown === "all" ? <History filter={filter} /> : shown === "alerts" ? <AlertRecords /> : <Now />}
     </>
   );
 }
@@ -97,16 +104,16 @@ function Now() {
         {counts.lasting === 0 ? "No incident lasts." : `${plural(counts.lasting, "incident")} ${counts.lasting === 1 ? "lasts" : "last"}: nobody has ${count(counts.open)}, ${count(counts.taken)} taken, ${count(counts.silenced)} in maintenance.`}
       </p>
       {counts.lasting === 0 && unseen === 0 && (
-        <Empty title="Nothing to see to">
-          <p>A value beyond the limit of a <Link href="/rules">rule</Link>, or a sensor that falls silent, makes an incident.</p>
+        <Empty title="No incident">
+          <p>An incident begins when a value is beyond the limit of a <Link href="/rules">rule</Link>, or a sensor falls silent.</p>
         </Empty>
       )}
       {incidents.length > 0 && <IncidentTable sections={[{ key: "now", title: "", incidents }]} />}
       {unseen > 0 && (
         <section aria-labelledby="over">
           <div class="heading">
-            <h2 id="over">Over and not seen: {count(unseen)}</h2>
-            <Action waits={seeing && "One moment…"} onClick={() => void see()}>Mark all as seen</Action>
+            <h2 id="over">Over, and nobody has seen: {count(unseen)}</h2>
+            <May role="operator"><Action waits={seeing && "One moment…"} onClick={() => void see()}>Mark all as seen</Action></May>
           </div>
           {refused !== null && <p class="error" role="alert">{messageOf(refused)}</p>}
           {over.error && <Failure error={over.error} retry={() => void over.refetch()} />}
@@ -145,7 +152,7 @@ function History({ filter }: { filter: ReturnType<typeof useFilter> }) {
       {!shown.data && !shown.error && <Loading what="incidents" />}
       {shown.data && <p class="hint" aria-live="polite">{searching ? "Searching…" : `${plural(shown.data.pages[0]?.total ?? 0, "incident")}, newest first.`}</p>}
       {shown.data && !searching && found.length === 0 && (
-        <Empty title={filtered ? "None like that" : "No incident yet"}><p>{filtered ? "No incident fits these filters." : "What is over is listed here, too."}</p></Empty>
+        <Empty title={filtered ? "No match" : "No incident yet"}><p>{filtered ? "No incident fits these filters." : "Past incidents are listed here."}</p></Empty>
       )}
       {found.length > 0 && <div class={searching ? "old" : lost === null ? undefined : "stale"}><IncidentTable sections={sections} /></div>}
       <More {...shown} />

@@ -9,7 +9,7 @@ import { useTitle } from "../components/title";
 import { roles } from "../logic/roles";
 import { passwordError } from "../logic/validation";
 
-export function JoinPage() {
+export default function JoinPage() {
   useTitle("Invitation");
   const [code] = useState(() => location.hash.slice(1));
   const [invitation, setInvitation] = useState<Accepted | null>(null);

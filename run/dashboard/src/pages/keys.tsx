@@ -8,6 +8,7 @@ import { serviceTime } from "../api/time";
 import { useDeletion } from "../components/deletion";
 import { Confirm, Dialog } from "../components/dialog";
 import { Field, Form, Select } from "../components/form";
+import { May } from "../components/may";
 import { RoomChoice, RoomNames } from "../components/scope";
 import { Secret } from "../components/secret";
 import { Empty, Failure, Loading } from "../components/states";
@@ -23,7 +24,7 @@ export default function KeysPage() {
     <>
       <div class="heading">
         <h1>API keys</h1>
-        <button type="button" class="primary" onClick={() => setCreating(true)}>Create key</button>
+        <May role="admin"><button type="button" class="primary" onClick={() => setCreating(true)}>Create key</button></May>
       </div>
       <p class="lead">Programs call by a key instead of your password. What they change is in the <Link href="/audit">audit log</Link>.</p>
       {error && <Failure error={error} retry={() => void refetch()} />}
@@ -48,7 +49,7 @@ export default function KeysPage() {
                   <td><Timestamp at={key.created_at} /></td>
                   <td>{key.expires_at ? <Timestamp at={key.expires_at} /> : "Never"}</td>
                   <td>{key.last_used_at ? <Timestamp at={key.last_used_at} /> : "Never"}</td>
-                  <td><button type="button" onClick={() => setRevoking(key)}>Revoke<span class="unseen"> {key.name}</span></button></td>
+                  <td><May role="admin"><button type="button" onClick={() => setRevoking(key)}>Revoke<span class="unseen"> {key.name}</span></button></May></td>
                 </tr>
               ))}
             </tbody>
@@ -90,7 +91,7 @@ function CreateKey({ onClose }: { onClose: () => void }) {
         <Field label="Name" name="name" value={name} onInput={setName} maxLength={80} hint="What it is for, for example “Prometheus”." autoFocus />
         <Select label="It may" value={scope} onChange={setScope} options={[["read", scopes.read], ["write", scopes.write], ["watch", scopes.watch]]} />
         <Select label="Expires" value={days} onChange={setDays} options={[[0, "Never"], [30, "In 30 days"], [90, "In 90 days"], [365, "In a year"]]} />
-        <RoomChoice chosen={some} onChange={setSome} hint="Of other rooms the key knows nothing. With none chosen it knows all." />
+        <RoomChoice chosen={some} onChange={setSome} hint="The key sees only the rooms chosen here; with none chosen, all." />
       </Form>
     </Dialog>
   );

@@ -11,6 +11,7 @@ import { useNow } from "../components/clock";
 import { useDeletion } from "../components/deletion";
 import { Confirm, Dialog } from "../components/dialog";
 import { Field, Form, Select } from "../components/form";
+import { May } from "../components/may";
 import { RoomChoice, RoomNames, SensorChoice } from "../components/scope";
 import { Empty, Failure, Loading, StatusMark } from "../components/states";
 import { useTitle } from "../components/title";
@@ -32,7 +33,7 @@ export default function MaintenancePage() {
     <>
       <div class="heading">
         <h1>Maintenance</h1>
-        <button type="button" class="primary" onClick={() => setEditing("new")}>Add window</button>
+        <May role="operator"><button type="button" class="primary" onClick={() => setEditing("new")}>Add window</button></May>
       </div>
       <p class="lead">Incidents inside a window are kept and marked as silenced. What still lasts when it ends is open at once.</p>
       {error && <Failure error={error} retry={() => void refetch()} />}
@@ -67,10 +68,10 @@ function Calendar({ title, coming, now, onChange, onEnd }: {
               <span>{timeOfDay(start)}–{dateOf(end) === shown ? timeOfDay(end) : localTime(end)}</span>
               <span class="what">{first ? <strong>{what}</strong> : what}{first && <small>{window.sensor_id === null ? <RoomNames ids={window.room_ids} /> : <>Sensor {nameOf(window.sensor_id)}</>} · {duration(window.duration_s * 1000)}, {recurrence(window)} · by {window.created_by}</small>}</span>
               <span>{start <= now && <span class="badge"><StatusMark kind="late" />Under way</span>}</span>
-              <span class="actions">{first && <>
+              <span class="actions">{first && <May role="operator">
                 <button type="button" class="quiet" onClick={() => onChange(window)}>Change<span class="unseen"> {what}, {shown}</span></button>
                 <button type="button" class="quiet" onClick={() => onEnd(window)}>{start <= now ? "End" : "Delete"}<span class="unseen"> {what}, {shown}</span></button>
-              </>}</span>
+              </May>}</span>
             </li>
           );
         })}
@@ -182,7 +183,7 @@ function EndWindow({ window, onClose }: { window: Window; onClose: () => void })
   });
   return (
     <Confirm title={`End “${window.comment ?? "Maintenance"}”?`} action="End window" busy={deletion.busy} onConfirm={deletion.run} onClose={onClose}>
-      <p>It comes no more{window.weekdays.length > 0 && `, on no ${recurrence(window).replace("every ", "")}`}. What it silenced until now stays silenced.</p>
+      <p>It does not come again{window.weekdays.length > 0 && `, on no ${recurrence(window).replace("every ", "")}`}. What it silenced until now stays silenced.</p>
       {deletion.errorText}
     </Confirm>
   );

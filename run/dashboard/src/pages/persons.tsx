@@ -112,7 +112,7 @@ function Revoke({ invitation, onClose }: { invitation: Invitation; onClose: () =
       title={`Revoke the invitation of ${invitation.email}?`} action="Revoke"
       busy={deletion.busy} onConfirm={deletion.run} onClose={onClose}
     >
-      <p>Its link leads nowhere from then on.</p>
+      <p>Its link stops working.</p>
       {deletion.errorText}
     </Confirm>
   );

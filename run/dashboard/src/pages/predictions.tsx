@@ -9,6 +9,7 @@ import { keys, useHistory, useOverview, usePredictions, usePredictionStats, useT
 import { count, withUnit } from "../logic/format";
 import { columnsOf, gapOf } from "../logic/series";
 import { Charts } from "../components/chunk";
+import { May } from "../components/may";
 import { Timestamp } from "../components/timestamp";
 import { Empty, Failure, Loading, StatusMark } from "../components/states";
 import { useTitle } from "../components/title";
@@ -73,12 +74,14 @@ function Queue() {
       {current ? (
         <Fragment key={current.id}>
           <PredictionView prediction={current} />
-          <Verdict
-            prediction={current} onNext={() => setPassed((before) => new Set(before).add(current.id))}
-            onChange={() => void queries.invalidateQueries({ queryKey: keys.predictions })}
-          >
-            {left.filter(({ id }) => id !== current.id).length + 1} left{queue.data.length === queueLimit ? ` of the newest ${queueLimit}` : ""}
-          </Verdict>
+          <May role="operator">
+            <Verdict
+              prediction={current} onNext={() => setPassed((before) => new Set(before).add(current.id))}
+              onChange={() => void queries.invalidateQueries({ queryKey: keys.predictions })}
+            >
+              {left.filter(({ id }) => id !== current.id).length + 1} left{queue.data.length === queueLimit ? ` of the newest ${queueLimit}` : ""}
+            </Verdict>
+          </May>
         </Fragment>
       ) : passed.size > 0 && queue.data.length > 0 ? (
         <p>

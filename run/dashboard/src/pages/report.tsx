@@ -1,17 +1,17 @@
-// A month of a room, or of all, to print or to save: how long it was outside its
-// ranges, what was told and who had it, and where readings were missing.
+// A month of a room, or of all, to print or to save: which share of the time it was within its
+// range, who had each incident and how soon, and where readings were missing.
 import { useQueries, useQuery, useQueryClient } from "@tanstack/react-query";
 import type { ComponentChildren } from "preact";
 import { useMemo, useState } from "preact/hooks";
 import { useSearchParams } from "wouter-preact";
-import { allOf, api, messageOf } from "../api/client";
+import { allOf, api, messageOf, unwrap } from "../api/client";
 import { save } from "../api/download";
 import { keys, listLimit, useRooms } from "../api/queries";
 import type { Excursion } from "../logic/excursions";
 import { capital, count, decimal, duration, inUnit, inWords, plural, shownZone, timeIn, unitName } from "../logic/format";
 import { causes, placeOf, type Incident } from "../logic/incidents";
 import { byName } from "../logic/names";
-import { months, monthBounds, reportCSV, totals, type ReportedRoom, type ReportedSensor } from "../logic/report";
+import { months, monthBounds, reportCSV, worstFirst, type ReportedRoom, type ReportedSensor } from "../logic/report";
 import { presetNames } from "../logic/rules";
 import { Action } from "../components/action";
 import { useNow } from "../components/clock";
@@ -27,7 +27,7 @@ const atOnce = 2;
 const classes = ["ashrae_a1", "ashrae_a2", "ashrae_a3", "ashrae_a4"] as const;
 
 export default function ReportPage() {
-  useTitle("Report");
+  useTitle("Reports");
   const [search, setSearch] = useSearchParams();
   const set = (name: string, value: string) => setSearch((before) => {
     const next = new URLSearchParams(before);
@@ -65,6 +65,16 @@ export default function ReportPage() {
       };
     }),
   });
+  const times = useQueries({
+    queries: shown.map(({ id }, i) => ({
+      queryKey: ["room-time", id, start, end, allowable], staleTime: 10 * 60_000, retry: false,
+      // After the sensors of the room, so that two rooms at most are read at once.
+      enabled: reports[i]?.data !== undefined,
+      queryFn: ({ signal }: { signal: AbortSignal }) => unwrap(api.GET("/api/v1/data/report/{room_id}/time", {
+        signal, params: { path: { room_id: id }, query: { ...range, allowable } },
+      })),
+    })),
+  });
   const told = { ...range, room_id: roomID || undefined, limit: listLimit };
   const incidents = useQuery<Incident[]>({
     queryKey: [...keys.incidents, told], staleTime: 60_000,
@@ -74,24 +84,29 @@ export default function ReportPage() {
     queryKey: [...keys.excursions, "silence", told], staleTime: 60_000,
     queryFn: ({ signal }) => allOf((after) => api.GET("/api/v1/excursions", { signal, params: { query: { ...told, kind: "silence", after } } })),
   });
-  const failed = [...reports.map((report, i) => ({ ...report, name: shown[i]?.name ?? "" })), { ...incidents, name: "The list of incidents" }, { ...silences, name: "The list of silences" }].filter(({ error }) => error);
-  const done = shown.flatMap(({ name }, i): ReportedRoom[] => (reports[i]?.data ? [{ name, sensors: byName(reports[i].data) }] : []));
-  const complete = rooms.data !== undefined && done.length === shown.length && incidents.data !== undefined && silences.data !== undefined;
+  const failed = [
+    ...reports.map((report, i) => ({ ...report, name: shown[i]?.name ?? "" })),
+    ...times.map((time, i) => ({ ...time, name: `The time of ${shown[i]?.name ?? ""}` })),
+    { ...incidents, name: "The list of incidents" }, { ...silences, name: "The list of silences" },
+  ].filter(({ error }) => error);
+  const done = worstFirst(shown.flatMap(({ id, name }, i): ReportedRoom[] => (
+    reports[i]?.data ? [{ id, name, sensors: byName(reports[i].data), time: times[i]?.data }] : []
+  )));
+  const complete = rooms.data !== undefined && done.length === shown.length && times.every(({ data }) => data) && incidents.data !== undefined && silences.data !== undefined;
   const waits = !complete && (failed.length > 0 || rooms.error ? "A part of the report is missing." : "The report is not whole yet.");
   const title = `${roomID === 0 ? "All rooms" : (shown[0]?.name ?? "Room")}, ${timeIn(start + 86_400_000, { month: "long", year: "numeric" })}`;
   const sensorsRead = shown.reduce((sum, { id }) => sum + (read[reportKey(id).join()] ?? 0), 0);
-  const sums = totals(done.flatMap(({ sensors }) => sensors));
   return (
     <>
       <div class="heading">
-        <h1>Report</h1>
+        <h1>Reports</h1>
         <Action waits={waits} onClick={() => print()}>Print</Action>
         <Action waits={waits} onClick={() => save(new Blob([reportCSV(done, incidents.data ?? [], silences.data ?? [])], { type: "text/csv" }), `report-${month}.csv`)}>Download CSV</Action>
       </div>
       <div class="filters" role="search">
         <Select label="Month" value={month} onChange={(chosen) => set("month", chosen)} options={choice.map((value) => [value, timeIn(Date.parse(`${value}-15`), { month: "long", year: "numeric" })] as const)} />
         <Select label="Room" value={roomID} onChange={(chosen) => set("room", chosen ? String(chosen) : "")} options={[[0, "All rooms"], ...(rooms.data ?? []).map(({ id, name }) => [id, name] as const)]} />
-        <Select label="Allowable" value={allowable} onChange={(chosen) => set("allowable", chosen === "ashrae_a1" ? "" : chosen)} options={classes.map((value) => [value, presetNames[value]?.name ?? value] as const)} />
+        <Select label="Allowable range" value={allowable} onChange={(chosen) => set("allowable", chosen === "ashrae_a1" ? "" : chosen)} options={classes.map((value) => [value, presetNames[value]?.name ?? value] as const)} />
       </div>
       {rooms.error && <Failure error={rooms.error} retry={() => void rooms.refetch()} />}
       {failed.map(({ name, error, refetch }) => (
@@ -103,23 +118,27 @@ export default function ReportPage() {
       {done.length > 0 && (
         <section class="card report" aria-labelledby="sum">
           <h2 id="sum">{title}</h2>
-          <dl class="figures">
-            <div><dt>Outside recommended</dt><dd>{sums.reported > 0 ? spell(sums.recommended) : "–"}</dd></div>
-            <div><dt>Outside {presetNames[allowable]?.name.replace("A", "a")}</dt><dd>{sums.reported > 0 ? spell(sums.allowable) : "–"}</dd></div>
-            <div><dt>Incidents</dt><dd>{incidents.data ? count(incidents.data.length) : "–"}</dd></div>
-          </dl>
+          <Shares rooms={done} incidents={incidents.data} />
           <p class="hint">
-            {done.length < shown.length && `Of ${count(done.length)} of ${plural(shown.length, "room")}. `}{sums.reported > 0 ? `Times of all sensors together, of ${spell(sums.reported)} that readings tell of.` : "There are no readings of this time."} By the clocks of {zone}.
+            {done.length < shown.length && `${count(done.length)} of ${plural(shown.length, "room")} so far. `}
+            A minute counts as outside if any sensor of the room was. Months are those of {zone}.
           </p>
-          {done.map((room) => <RoomTable key={room.name} {...room} />)}
+          <details>
+            <summary>Sensors</summary>
+            {done.map((room) => <RoomTable key={room.id} {...room} />)}
+          </details>
         </section>
       )}
       {done.length > 0 && incidents.data && (
-        <Listed title="Incidents" head={["Where", "Cause", "Severity", "Began", "Ended", "Worst", "Who had it"]} rows={incidents.data.map((incident) => [
-          placeOf(incident), causes[incident.cause], incident.severity, <Timestamp at={incident.start_time} />, endOf(incident),
-          <>{capital(inWords(incident.worst.reason))}<small>{incident.worst.sensor_name ?? incident.worst.sensor_id}</small></>,
-          <>{incident.taken_by ?? "Nobody"}{incident.taken_at && <small><Timestamp at={incident.taken_at} /></small>}{incident.comment && <small>{incident.comment}</small>}</>,
-        ])} />
+        <Listed
+          title="Incidents" head={["Where", "Cause", "Severity", "Began", "Ended", "Worst", "Who had it", "Taken after"]}
+          rows={incidents.data.map((incident) => [
+            placeOf(incident), causes[incident.cause], incident.severity, <Timestamp at={incident.start_time} />, endOf(incident),
+            <>{capital(inWords(incident.worst.reason))}<small>{incident.worst.sensor_name ?? incident.worst.sensor_id}</small></>,
+            <>{incident.taken_by ?? "Nobody"}{incident.comment && <small>{incident.comment}</small>}</>,
+            incident.taken_at === null ? "–" : duration(Date.parse(incident.taken_at) - Date.parse(incident.start_time)),
+          ])}
+        />
       )}
       {done.length > 0 && silences.data && (
         <Listed title="Silences" head={["Sensor", "Room", "Began", "Ended", "Its readings"]} rows={silences.data.map((silence) => [
@@ -150,15 +169,47 @@ function Listed({ title, head, rows }: { title: string; head: string[]; rows: Co
 
 const spell = (minutes: number) => (minutes === 0 ? "none" : minutes < 1 ? "under 1 min" : duration(Math.round(minutes) * 60_000));
 
+const percent = (part: number, whole: number) => (whole === 0 ? "–" : `${decimal((100 * part) / whole)} %`);
+
+/** Each room: the share of time within its range, how much of the time is known, and its incidents. */
+function Shares({ rooms, incidents }: { rooms: readonly ReportedRoom[]; incidents: readonly Incident[] | undefined }) {
+  return (
+    <div class="scroll" tabIndex={0} role="group" aria-label="Share of time">
+      <table class="numbers">
+        <thead>
+          <tr>
+            <th scope="col">Room</th><th scope="col">Within recommended</th><th scope="col">Outside recommended</th>
+            <th scope="col">Outside allowable</th><th scope="col">Coverage</th><th scope="col">Incidents</th>
+          </tr>
+        </thead>
+        <tbody>
+          {rooms.map(({ id, name, time }) => (
+            <tr key={id}>
+              <th scope="row">{name}</th>
+              <td>{time ? percent(time.minutes_reported - time.minutes_outside_recommended, time.minutes_reported) : "…"}</td>
+              <td>{time ? spell(time.minutes_outside_recommended) : "…"}</td>
+              <td>{time ? spell(time.minutes_outside_allowable) : "…"}</td>
+              <td>{time ? percent(time.minutes_reported, time.minutes) : "…"}</td>
+              <td>{incidents ? count(incidents.filter(({ room_id }) => room_id === id).length) : "…"}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
 function RoomTable({ name, sensors }: ReportedRoom) {
   const degrees = (value: number | null) => decimal(value === null ? null : inUnit(value, "°C"));
-  const sums = totals(sensors);
   return (
     <div class="scroll" tabIndex={0} role="group" aria-label={name}>
       <table class="numbers">
         <caption>{name}</caption>
         <thead>
-          <tr><th scope="col">Sensor</th><th scope="col">Outside recommended</th><th scope="col">Outside allowable</th><th scope="col">Reported</th><th scope="col">Lowest {unitName("°C")}</th><th scope="col">Highest {unitName("°C")}</th></tr>
+          <tr>
+            <th scope="col">Sensor</th><th scope="col">Outside recommended</th><th scope="col">Outside allowable</th>
+            <th scope="col">Reported</th><th scope="col">Lowest {unitName("°C")}</th><th scope="col">Highest {unitName("°C")}</th>
+          </tr>
         </thead>
         <tbody>
           {sensors.map((sensor) => (
@@ -169,7 +220,6 @@ function RoomTable({ name, sensors }: ReportedRoom) {
             </tr>
           ))}
         </tbody>
-        {sensors.length > 1 && <tfoot><tr><th scope="row">Together</th><td>{spell(sums.recommended)}</td><td>{spell(sums.allowable)}</td><td>{spell(sums.reported)}</td><td /><td /></tr></tfoot>}
       </table>
     </div>
   );

@@ -1,70 +1,96 @@
-// One room: its sensors, with forms to change and delete it.
+// One room: its temperatures, its map and its sensors, with forms to change and delete it.
 import { useQueryClient } from "@tanstack/react-query";
-import { useMemo, useState } from "preact/hooks";
+import { useMemo, useRef, useState } from "preact/hooks";
 import { Link, useLocation } from "wouter-preact";
 import { api, unwrap, type DiscoveredNode } from "../api/client";
 import { keys, useDiscovered, useOverview } from "../api/queries";
-import { ago, both, plural } from "../logic/format";
-import { tileOf } from "../logic/floor";
-import { roomsOf } from "../logic/overview";
+import { ago, both, plural, withUnit } from "../logic/format";
+import { changeOf } from "../logic/now";
+import { roomsOf, type RoomView } from "../logic/overview";
 import { sensorIDError } from "../logic/validation";
+import { StateBadge } from "../components/badge";
 import { useNow } from "../components/clock";
 import { ContactNotice, useLostContact } from "../components/contact";
 import { useDeletion } from "../components/deletion";
 import { Confirm, Dialog } from "../components/dialog";
 import { Field, Form } from "../components/form";
+import { May } from "../components/may";
 import { Empty, Failure, Loading } from "../components/states";
-import { SensorTiles } from "../components/tile";
 import { chunk } from "../components/chunk";
 import { RoomMap } from "../components/heatmap";
+import { Instructions } from "../components/instructions";
+import { RoomChart } from "../components/roomchart";
+import { SensorTable } from "../components/sensors";
 import { useTitle } from "../components/title";
 
 const Arrange = chunk("floor plan", () => import("../components/arrange"));
-/** Above so many sensors the map is shown, and tiles when somebody wants them. */
-const tilesUpTo = 60;
 
 export default function RoomPage({ id }: { id: number }) {
-  const now = useNow();
   const { data, error, refetch } = useOverview();
   const lost = useLostContact();
-  const [form, setForm] = useState<"add" | "rename" | "delete" | "arrange" | null>(null);
+  const [form, setForm] = useState<RoomForm | null>(null);
   const room = useMemo(() => data && roomsOf(data).find((candidate) => candidate.id === id), [data, id]);
   useTitle(room?.name ?? "Room");
-  const [tiles, setTiles] = useState(false);
   const close = () => setForm(null);
 
   if (!data) return error ? <Failure error={error} retry={() => void refetch()} /> : <Loading what="the room" />;
-  if (!room) return <Empty title="Room not found"><p><Link href="/">Go to the overview</Link></p></Empty>;
+  if (!room) return <Empty title="Room not found"><p><Link href="/rooms">Go to the rooms</Link></p></Empty>;
 
-  const many = room.sensors.length > tilesUpTo;
+  const density = room.sensors.length > 400 ? "small" : room.sensors.length > 60 ? "medium" : "large";
   return (
     <>
-      <nav class="crumbs" aria-label="Where you are"><Link href="/">Overview</Link></nav>
-      <div class="heading">
-        <h1>{room.name}</h1>
-        <button type="button" class="primary" onClick={() => setForm("add")}>Add sensor</button>
-        {room.sensors.length > 0 && <button type="button" onClick={() => setForm("arrange")}>Arrange</button>}
-        <button type="button" onClick={() => setForm("rename")}>Rename</button>
-        <button type="button" onClick={() => setForm("delete")}>Delete</button>
-      </div>
+      <Heading room={room} onForm={setForm} />
       <ContactNotice />
       {room.sensors.length === 0 && (
         <Empty title="Add the first sensor of this room">
           <p>You need the id that its node sends: it is printed on the node's label or in its boot log.</p>
         </Empty>
       )}
-      {form === "arrange" && <Arrange room={room} onClose={close} />}
-      {form !== "arrange" && (many || room.sensors.some(({ position }) => tileOf(position))) && (
-        <div class={`rooms ${many ? "medium" : "large"}${lost === null ? "" : " stale"}`}>
-          <RoomMap room={room} overview={data} density={many ? "medium" : "large"} untitled />
-        </div>
+      {form === "arrange" ? <Arrange room={room} onClose={close} /> : room.sensors.length > 0 && (
+        <>
+          <RoomChart sensors={room.sensors} overview={data} />
+          <div class={`rooms ${density}${lost === null ? "" : " stale"}`}>
+            <RoomMap room={room} overview={data} density={density} untitled />
+          </div>
+          <SensorTable sensors={room.sensors} overview={data} stale={lost !== null} />
+        </>
       )}
-      {many && <p><button type="button" aria-expanded={tiles} onClick={() => setTiles(!tiles)}>{tiles ? "Hide the tiles" : `Show ${room.sensors.length} tiles`}</button></p>}
-      {(tiles || !many) && <ul class={`tiles${lost === null ? "" : " stale"}`}><SensorTiles sensors={room.sensors} overview={data} now={now} /></ul>}
+      <Instructions roomID={id} />
       {form === "add" && <AddSensor roomID={id} onClose={close} />}
       {form === "rename" && <RenameRoom room={room} onClose={close} />}
       {form === "delete" && <DeleteRoom room={room} sensors={room.sensors.length} onClose={close} />}
     </>
+  );
+}
+
+type RoomForm = "add" | "rename" | "delete" | "arrange";
+
+/** Its name and state, and what can be done with it. */
+function Heading({ room, onForm }: { room: RoomView; onForm: (form: RoomForm) => void }) {
+  const menu = useRef<HTMLDivElement>(null);
+  const choose = (form: RoomForm) => {
+    menu.current?.hidePopover();
+    onForm(form);
+  };
+  return (
+    <div class="heading">
+      <h1>{room.name}</h1>
+      {room.sensors.length > 0 && (
+        <span class="strip">
+          <StateBadge state={room.state} /> {room.highest !== null && `highest ${withUnit(room.highest)}`}
+          {room.change !== null && ` ${changeOf(room.change)} in 15 min`}
+        </span>
+      )}
+      <May role="admin">
+        <button type="button" class="primary" onClick={() => onForm("add")}>Add sensor</button>
+        <button type="button" aria-label="More of this room" {...{ popovertarget: "room-menu" }}>⋯</button>
+        <div id="room-menu" class="menu listed-menu" popover="auto" ref={menu}>
+          {room.sensors.length > 0 && <button type="button" class="quiet" onClick={() => choose("arrange")}>Arrange</button>}
+          <button type="button" class="quiet" onClick={() => choose("rename")}>Rename</button>
+          <button type="button" class="quiet" onClick={() => choose("delete")}>Delete</button>
+        </div>
+      </May>
+    </div>
   );
 }
 
@@ -111,12 +137,7 @@ function Discovered({ nodes, chosen, onChoose }: { nodes: DiscoveredNode[]; chos
             <span>
               {node.node_id}
               <span class="hint">
-                {[
-                  node.suggested_name,
-                  both(node),
-                  heard === null ? "" : ago(Date.parse(heard), now),
-                  node.gateway_name,
-                ].filter(Boolean).join(" · ")}
+                {[node.suggested_name, both(node), heard === null ? "" : ago(Date.parse(heard), now), node.gateway_name].filter(Boolean).join(" · ")}
               </span>
             </span>
           </label>
@@ -150,7 +171,7 @@ function DeleteRoom({ room, sensors, onClose }: { room: { id: number; name: stri
   const queries = useQueryClient();
   const deletion = useDeletion(async () => {
     await unwrap(api.DELETE("/api/v1/server_rooms/delete_room/{room_id}", { params: { path: { room_id: room.id } } }));
-    go("/");
+    go("/rooms");
     await queries.invalidateQueries({ queryKey: keys.live });
   });
   return (

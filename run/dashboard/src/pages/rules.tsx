@@ -2,17 +2,18 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "preact/hooks";
 import { api, unwrap } from "../api/client";
-import { keys, useRules } from "../api/queries";
+import { keys, useOverview, useRooms, useRules } from "../api/queries";
 import { humidityLimitHint, temperatureLimitHint } from "../logic/climate";
 import { clearing, condition, quantities, type Quantity, type Rule, type RuleChange } from "../logic/rules";
 import { fromUnit, inUnit, unitName } from "../logic/format";
 import { useDeletion } from "../components/deletion";
 import { Confirm, Dialog } from "../components/dialog";
 import { Field, Form, Select } from "../components/form";
+import { May } from "../components/may";
 import { Presets } from "../components/presets";
 import { RulePreview } from "../components/preview";
 import { ScopeField, ScopeName, scopeOf, type ChosenScope } from "../components/scope";
-import { Failure, Loading } from "../components/states";
+import { Failure, Loading, StatusMark } from "../components/states";
 import { useTitle } from "../components/title";
 
 export default function RulesPage() {
@@ -24,38 +25,84 @@ export default function RulesPage() {
     <>
       <div class="heading">
         <h1>Rules</h1>
-        <button type="button" class="primary" onClick={() => setEditing("new")}>Add rule</button>
+        <May role="admin"><button type="button" class="primary" onClick={() => setEditing("new")}>Add rule</button></May>
       </div>
-      <p class="lead">A value strictly beyond the limit of a rule is an excursion. Those of a room and cause are one incident. A change is in force within 15 seconds.</p>
+      <p class="lead">
+        A value beyond the limit of a rule is an excursion. The excursions of one room and cause are one incident. A change is in
+        force within 15 seconds.
+      </p>
       {error && <Failure error={error} retry={() => void refetch()} />}
       {!data && !error && <Loading what="rules" />}
-      {data && (
-        <section class="card" aria-label="Rules in force">
-          <div class="scroll" tabIndex={0} role="group" aria-label="Rules in force">
-            <table class="rules">
-              <thead><tr><th scope="col">Excursion when</th><th scope="col">Over when</th><th scope="col">For</th><th scope="col">Severity</th><th scope="col"><span class="unseen">Actions</span></th></tr></thead>
-              <tbody>
-                {data.map((rule) => (
-                  <tr key={rule.id} class={rule.enabled ? "" : "off"}>
-                    <th scope="row">{condition(rule)}{rule.threshold && <small>Threshold, raises the specified alerts</small>}{!rule.enabled && <small>switched off</small>}{rule.unmeasured && <small>judges nothing: none of its sensors measures {quantities[rule.quantity].name.toLowerCase()}</small>}</th>
-                    <td>{clearing(rule)}</td><td><ScopeName scope={rule} /></td><td class={rule.severity}>{rule.severity}</td>
-                    <td>
-                      <div class="actions">
-                        <button type="button" class="quiet" onClick={() => setEditing(rule)}>Change<span class="unseen"> {condition(rule)}</span></button>
-                        {!rule.threshold && <button type="button" class="quiet" onClick={() => setDeleting(rule)}>Delete<span class="unseen"> {condition(rule)}</span></button>}
-                      </div>
-                    </td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          </div>
-        </section>
-      )}
-      <Presets />
+      {data && <RuleTable rules={data} onEdit={setEditing} onDelete={setDeleting} />}
+      <May role="admin"><Presets /></May>
       {editing && <RuleForm rule={editing === "new" ? undefined : editing} onClose={() => setEditing(null)} />}
       {deleting && <DeleteRule rule={deleting} onClose={() => setDeleting(null)} />}
     </>
+  );
+}
+
+/** Rules by where they apply: everywhere first, then by room. */
+function RuleTable({ rules, onEdit, onDelete }: { rules: readonly Rule[]; onEdit: (rule: Rule) => void; onDelete: (rule: Rule) => void }) {
+  const { data: overview } = useOverview();
+  const rooms = useRooms();
+  const roomOf = ({ room_id, sensor_id }: Rule) =>
+    room_id ?? overview?.sensors.find(({ id }) => id === sensor_id)?.room_id ?? (sensor_id === null ? 0 : -1);
+  const groups = [
+    { id: 0, name: "All sensors" }, ...(rooms.data ?? []), { id: -1, name: "Sensors that are gone" },
+  ].map(({ id, name }) => ({ id, name, rules: rules.filter((rule) => roomOf(rule) === id) })).filter((group) => group.rules.length > 0);
+  return (
+    <section class="card" aria-label="Rules in force">
+      <div class="scroll" tabIndex={0} role="group" aria-label="Rules in force">
+        <table class="rules">
+          <thead>
+            <tr>
+              <th scope="col">Excursion when</th><th scope="col">Over when</th><th scope="col">For</th>
+              <th scope="col">Severity</th><th scope="col"><span class="unseen">Actions</span></th>
+            </tr>
+          </thead>
+          {groups.map((group) => (
+            <tbody key={group.id}>
+              <tr class="room-row"><th scope="rowgroup" colSpan={5}><h2>{group.name}</h2></th></tr>
+              {group.rules.map((rule) => <RuleRow key={rule.id} rule={rule} rules={rules} onEdit={onEdit} onDelete={onDelete} />)}
+            </tbody>
+          ))}
+        </table>
+      </div>
+    </section>
+  );
+}
+
+const whys: Record<NonNullable<Rule["conflicts"]>[number]["why"], string> = {
+  always_broken: "Every value breaks this one or", warns_too_late: "Of this one and the next the warning comes too late:",
+  same_conditions: "Differs in the limit alone from",
+};
+
+function RuleRow({ rule, rules, onEdit, onDelete }: {
+  rule: Rule; rules: readonly Rule[]; onEdit: (rule: Rule) => void; onDelete: (rule: Rule) => void;
+}) {
+  const other = (id: number) => rules.find((candidate) => candidate.id === id);
+  return (
+    <tr class={rule.enabled ? "" : "off"}>
+      <th scope="row">
+        {condition(rule)}
+        {rule.threshold && <small>Threshold: raises the specified alerts</small>}
+        {!rule.enabled && <small>Switched off</small>}
+        {rule.unmeasured && <small>Judges nothing: none of its sensors measures {quantities[rule.quantity].name.toLowerCase()}</small>}
+        {rule.conflicts?.map(({ rule_id, why }) => {
+          const found = other(rule_id);
+          return found && <small key={rule_id} class="warning"><StatusMark kind="alert" /> {whys[why]} “{condition(found)}”</small>;
+        })}
+      </th>
+      <td>{clearing(rule)}</td><td><ScopeName scope={rule} /></td><td class={rule.severity}>{rule.severity}</td>
+      <td>
+        <May role="admin"><div class="actions">
+          <button type="button" class="quiet" onClick={() => onEdit(rule)}>Change<span class="unseen"> {condition(rule)}</span></button>
+          {!rule.threshold && (
+            <button type="button" class="quiet" onClick={() => onDelete(rule)}>Delete<span class="unseen"> {condition(rule)}</span></button>
+          )}
+        </div></May>
+      </td>
+    </tr>
   );
 }
 

@@ -3,8 +3,10 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "preact/hooks";
 import { Link, useLocation } from "wouter-preact";
 import { api, unwrap, ApiError, type Sensor } from "../api/client";
-import { keys, useForecast, useOverview, useRooms, useSensor, useStats } from "../api/queries";
-import { ago, both, count, decimal, inUnit, unitName } from "../logic/format";
+import { keys, useForecast, useOverview, useRooms, useSensor } from "../api/queries";
+import { ago, both } from "../logic/format";
+import { rateOf, titleOf } from "../logic/incidents";
+import { contactOf } from "../logic/overview";
 import { StateBadge } from "../components/badge";
 import { Calibration } from "../components/calibration";
 import { useNow } from "../components/clock";
@@ -14,7 +16,9 @@ import { Confirm, Dialog } from "../components/dialog";
 import { Excursions } from "../components/excursions";
 import { Field, Form, Select } from "../components/form";
 import { HistoryPanel } from "../components/history";
+import { Holder } from "../components/incidents";
 import { JudgedInPart } from "../components/judged";
+import { May } from "../components/may";
 import { Timestamp } from "../components/timestamp";
 import { Empty, Failure, Loading } from "../components/states";
 import { SensorFigures } from "../components/tile";
@@ -27,29 +31,29 @@ export default function SensorPage({ id }: { id: string }) {
   useTitle(sensor.data?.name ?? id);
   const [open, setOpen] = useState<"edit" | "delete" | null>(null);
   if (sensor.error instanceof ApiError && sensor.error.status === 404) {
-    return <Empty title="Sensor not found"><p><Link href="/">Go to the overview</Link></p></Empty>;
+    return <Empty title="Sensor not found"><p><Link href="/rooms">Go to the rooms</Link></p></Empty>;
   }
   if (sensor.error) return <Failure error={sensor.error} retry={() => void sensor.refetch()} />;
   // At once with the overview, where that comes: one part after the other would move what is read already.
   if (!sensor.data || (!overview.data && !overview.error)) return <Loading what="the sensor" />;
   const room = rooms.data?.find((candidate) => candidate.id === sensor.data.room_id);
+  const { position, type, also_unenrolled: elsewhere } = sensor.data;
   return (
     <>
       <nav class="crumbs" aria-label="Where you are">
-        <Link href="/">Overview</Link>{room && <> / <Link href={`/rooms/${room.id}`}>{room.name}</Link></>}
+        <Link href="/rooms">Rooms</Link>{room && <> / <Link href={`/rooms/${room.id}`}>{room.name}</Link></>}
       </nav>
       <div class="heading">
         <h1>{sensor.data.name}</h1>
-        <button type="button" onClick={() => setOpen("edit")}>Rename or move</button>
-        <button type="button" onClick={() => setOpen("delete")}>Delete</button>
+        <span class="hint"><code>{id}</code> · {type}{position && ` · ${position}`}</span>
+        <May role="admin">
+          <button type="button" onClick={() => setOpen("edit")}>Rename or move</button>
+          <button type="button" onClick={() => setOpen("delete")}>Delete</button>
+        </May>
       </div>
-      <p class="hint"><code>{id}</code> · {sensor.data.type}{sensor.data.position && ` · ${sensor.data.position}`}</p>
-      {sensor.data.also_unenrolled && (
-        <p class="hint">Readings of this id also come through a gateway that is not enrolled. They are not shown here.</p>
-      )}
-      <LatestPanel id={id} />
+      <Strip id={id} />
       <HistoryPanel sensor={sensor.data} />
-      <Statistics id={id} />
+      {elsewhere && <p class="hint">Readings of this id also come through a gateway that is not enrolled. They are not shown here.</p>}
       <Excursions of={{ sensor_id: id }} />
       <Calibration sensor={sensor.data} />
       {open === "edit" && <EditSensor sensor={sensor.data} onClose={() => setOpen(null)} />}
@@ -58,7 +62,8 @@ export default function SensorPage({ id }: { id: string }) {
   );
 }
 
-function LatestPanel({ id }: { id: string }) {
+/** How it is now, in one line: values, direction, state, who has it. */
+function Strip({ id }: { id: string }) {
   const now = useNow();
   const { data, error, refetch } = useOverview();
   const lost = useLostContact();
@@ -68,56 +73,34 @@ function LatestPanel({ id }: { id: string }) {
   if (!sensor?.timestamp) {
     return (
       <Empty title="Waiting for a reading">
-        <p>Nothing has come from <code>{id}</code> since it was added here. Check that the node is powered, on the network of the gateway, and sends exactly this id.</p>
+        <p>
+          Nothing has come from <code>{id}</code> since it was added here. Check that the node is powered, on the network of
+          the gateway, and sends exactly this id.
+        </p>
       </Empty>
     );
   }
+  const contact = contactOf(sensor.timestamp, now);
   const next = sensor.state === "silent" || sensor.state === "late" || lost !== null ? undefined : forecast?.forecast.at(-1);
+  const incident = data.incidents.find(({ room_id, worst, state }) => state !== "over" && (worst.sensor_id === id || (sensor.state !== "ok" && room_id === sensor.room_id)));
+  const rate = incident?.worst.sensor_id === id && incident.now ? rateOf(incident.worst.quantity, incident.now.rate) : null;
   return (
     <>
       <ContactNotice />
       <section class={`card present${lost === null ? "" : " stale"}`} aria-label="Now">
-        <span class="badges"><StateBadge state={sensor.state} /></span>
         <SensorFigures sensor={sensor} overview={data} large />
+        <div>
+          <p class="badges"><StateBadge state={sensor.state} />{rate && <span class="badge">{rate}</span>}</p>
+          {incident && <p><Link href={`/incidents/${incident.id}`}>{titleOf(incident)}</Link></p>}
+          {incident && <Holder incident={incident} now={now} />}
+        </div>
         <p class="hint">
-          Measured {ago(Date.parse(sensor.timestamp), now)}, <Timestamp at={sensor.timestamp} />.{" "}
+          {contact}. Measured {ago(Date.parse(sensor.timestamp), now)}, <Timestamp at={sensor.timestamp} />.{" "}
           {next && <>Forecast for {next.ahead_s} s later: {both(next)}.</>}
         </p>
-        <JudgedInPart sensor={sensor} overview={data} />
+        <JudgedInPart sensor={sensor} />
       </section>
     </>
-  );
-}
-
-const degrees = (value: number | null) => decimal(value === null ? null : inUnit(value, "°C"));
-
-function Statistics({ id }: { id: string }) {
-  const { data, error, refetch } = useStats(id);
-  if (error) return <Failure error={error} retry={() => void refetch()} />;
-  if (!data) return <Loading what="statistics" />;
-  return (
-    <section class="card" aria-labelledby="statistics">
-      <h2 id="statistics">Statistics</h2>
-      <div class="scroll" tabIndex={0} role="group" aria-label="Statistics by period">
-        <table>
-          <thead>
-            <tr><th scope="col">Last</th><th scope="col">Readings</th><th scope="col">Temperature {unitName("°C")}<br /><small>min · mean · max</small></th><th scope="col">Humidity %<br /><small>min · mean · max</small></th></tr>
-          </thead>
-          <tbody>
-            {(["1h", "24h", "7d", "30d"] as const).map((period) => {
-              const stats = data[period];
-              return stats && (
-                <tr key={period}>
-                  <th scope="row">{period}</th><td>{count(stats.count)}</td>
-                  <td>{degrees(stats.min_temperature)} · <strong>{degrees(stats.avg_temperature)}</strong> · {degrees(stats.max_temperature)}</td>
-                  <td>{decimal(stats.min_humidity)} · <strong>{decimal(stats.avg_humidity)}</strong> · {decimal(stats.max_humidity)}</td>
-                </tr>
-              );
-            })}
-          </tbody>
-        </table>
-      </div>
-    </section>
   );
 }
 

@@ -5,20 +5,21 @@ import type { ComponentChildren } from "preact";
 import { useRef, useState } from "preact/hooks";
 import { Link } from "wouter-preact";
 import { api, messageOf, unwrap, type DiscoveredNode, type Gateway, type Room } from "../api/client";
-import { keys, useDiscovered, useGateways, useOverview, useRooms } from "../api/queries";
-import { plural, withUnit } from "../logic/format";
+import { keys, useDiscovered, useGateways, useOverview, useRooms, useThresholds } from "../api/queries";
+import { decimal, plural, withUnit } from "../logic/format";
 import type { Overview } from "../logic/overview";
 import { Action } from "../components/action";
-import { AddGateway } from "../components/enrolment";
-import { AddRoom } from "../components/addroom";
+import { AddGateway, EnrolmentCommand } from "../components/enrolment";
+import AddRoom from "../components/addroom";
 import { Field } from "../components/form";
+import { May } from "../components/may";
 import { Presets } from "../components/presets";
 import { Failure, Loading, StatusMark } from "../components/states";
 import { useSteps } from "../components/steps";
 import { useTitle } from "../components/title";
 
 export default function SetupPage() {
-  useTitle("First steps");
+  useTitle("Setup");
   const rooms = useRooms();
   const gateways = useGateways();
   const nodes = useDiscovered();
@@ -37,10 +38,13 @@ function StepList({ rooms, gateways, nodes, overview }: Found) {
   const present = gateways.filter(({ revoked }) => !revoked);
   const enrolled = present.filter(({ enrolled_at }) => enrolled_at !== null);
   const sensors = overview.sensors.length;
+  const done = Object.values(steps).filter(Boolean).length;
+  const { data: thresholds } = useThresholds();
+  const waiting = present.filter(({ enrolled_at }) => enrolled_at === null);
   return (
     <>
-      <h1>First steps</h1>
-      <p class="lead">Four steps, in any order. What you have done already is marked, and you may leave and come back.</p>
+      <h1>Setup</h1>
+      <p class="lead">{done} of {Object.keys(steps).length} done. The steps can be done in any order.</p>
       <ol class="steps">
         <Step title="Add your rooms" done={steps.rooms} note={steps.rooms ? rooms.map(({ name }) => name).join(", ") : "A room holds the sensors that measure in it."}>
           <button type="button" class={rooms.length === 0 ? "primary" : undefined} onClick={() => setAdding("room")}>Add room</button>
@@ -52,19 +56,22 @@ function StepList({ rooms, gateways, nodes, overview }: Found) {
             : present.length > 0 ? `${present.map(({ name }) => name).join(", ")}: run the command on its machine. This page notices by itself.`
               : "It stands in your network, finds the nodes and passes their readings on. You get a command to copy."}
         >
-          <button type="button" class={present.length === 0 && !steps.gateway ? "primary" : undefined} onClick={() => setAdding("gateway")}>Add gateway</button>
+          <button type="button" class={present.length === 0 && !steps.gateway ? "primary" : undefined} onClick={() => setAdding("gateway")}>
+            Add gateway
+          </button>
+          {waiting.map((gateway) => <EnrolmentCommand key={gateway.id} gateway={gateway} />)}
         </Step>
         <Step title="Put nodes into rooms" done={steps.sensors} note={sensors > 0 ? `${plural(sensors, "sensor")} so far.` : "The nodes that your gateways hear appear here."}>
           {nodes.length > 1 && rooms.length > 0 && <Many nodes={nodes} rooms={rooms} />}
           {nodes.length > 0 && rooms.length > 0 && <ul class="plain nodes">{nodes.map((node) => <Node key={node.node_id} node={node} rooms={rooms} />)}</ul>}
           {nodes.length > 0 && rooms.length === 0 && <p>{plural(nodes.length, "node")} found. Add a room first.</p>}
-          {nodes.length === 0 && rooms.length > 0 && <p>None waits. You can also <Link href={`/rooms/${rooms[0]?.id}`}>add one by its id</Link>.</p>}
+          {nodes.length === 0 && rooms.length > 0 && <p>No node is waiting. You can also <Link href={`/rooms/${rooms[0]?.id}`}>add one by its id</Link>.</p>}
         </Step>
-        <Step title="Choose limits" done={steps.limits} note={`Until then you are told only above ${withUnit(50)} and 50 %.`}>
+        <Step title="Choose limits" done={steps.limits} note={thresholds ? `Until then you are told only above ${withUnit(thresholds.max_temperature)} and ${decimal(thresholds.max_humidity)} %.` : ""}>
           <Presets />
         </Step>
       </ol>
-      {sensors > 0 && <p><Link href="/">To the overview</Link></p>}
+      {sensors > 0 && <p><Link href="/">Go to Now</Link></p>}
       {adding === "room" && <AddRoom onClose={() => setAdding(null)} />}
       {adding === "gateway" && <AddGateway onClose={() => setAdding(null)} />}
     </>
@@ -76,7 +83,7 @@ function Step({ title, done, note, children }: { title: string; done: boolean; n
     <li class={done ? "done" : undefined}>
       <h2>{title}{done && <span class="badge"><StatusMark kind="ok" />Done</span>}</h2>
       <p class="hint">{note}</p>
-      {children}
+      <May role="admin">{children}</May>
     </li>
   );
 }

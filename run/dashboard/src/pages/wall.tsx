@@ -1,63 +1,79 @@
-// The overview for a screen on the wall: one room after the other, large, with the
-// screen kept awake. An account shows it, or an API key that reads alone.
+// A screen on the wall: every room at once, those in trouble on most of it, with the screen kept
+// awake. An account shows it, or an API key that reads alone.
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { useLocation } from "wouter-preact";
 import { useOverview } from "../api/queries";
 import { session } from "../api/session";
 import { timeOfDay } from "../logic/format";
-import { roomsOf, rotation } from "../logic/overview";
+import { inTrouble, roomsOf, type Overview, type RoomView } from "../logic/overview";
 import { useNow } from "../components/clock";
 import { ContactNotice, useLostContact } from "../components/contact";
-import { densityOf, Legend, RoomMap } from "../components/heatmap";
+import { densityOf, RoomMap, Scale } from "../components/heatmap";
 import { Empty, Failure, Loading } from "../components/states";
 import { useTitle } from "../components/title";
-import { Sentence } from "./overview";
-
-/** How long a room is shown: milliseconds. */
-const shownFor = 20_000;
+import { Sentence } from "./now";
 
 export default function WallPage() {
   useTitle("Wall");
   const { data, error, refetch } = useOverview();
   const lost = useLostContact();
-  const [turn, setTurn] = useState(0);
-  const [, go] = useLocation();
-  const awake = useWakeLock();
-  const now = useNow();
   const key = session.get()?.key;
-  const rooms = useMemo(() => (data ? rotation(roomsOf(data)) : []), [data]);
-  useEffect(() => {
-    const timer = setInterval(() => setTurn((before) => before + 1), shownFor);
-    return () => clearInterval(timer);
-  }, []);
-  const room = rooms[turn % Math.max(1, rooms.length)];
-  const density = room && densityOf(room.sensors.length);
+  const rooms = useMemo(() => (data ? roomsOf(data).filter(({ sensors }) => sensors.length > 0) : []), [data]);
+  const worse = rooms.filter(inTrouble);
+  const fine = rooms.filter((room) => !inTrouble(room));
   return (
     <div class="wall">
       <h1 class="unseen">Wall</h1>
       <ContactNotice />
-      {session.expired() && key && <p class="notice bad" role="alert">The API key has ended: what you see is old. Leave the wall, and begin it with another key.</p>}
+      {session.expired() && key && (
+        <p class="notice bad" role="alert">
+          The API key has ended: what you see is old. Leave the wall, and begin again with another key.
+        </p>
+      )}
       {!data && (error ? <Failure error={error} retry={() => void refetch()} /> : <Loading what="your rooms" />)}
-      {data && lost === null && data.sensors.length > 0 && <Sentence overview={data} />}
+      {data && data.sensors.length > 0 && <Sentence overview={data} lost={lost} wall />}
       {data && rooms.length === 0 && <Empty title="No room has a sensor yet"><p>Rooms are shown here as soon as they do.</p></Empty>}
-      {data && room && density && (
-        <div class={`rooms ${density}${lost === null ? "" : " stale"}`}>
-          <RoomMap key={room.id} room={room} overview={data} density={density} />
+      {data && rooms.length > 0 && (
+        <div class={`walled${lost === null ? "" : " stale"}${worse.length > 0 && fine.length > 0 ? " divided" : ""}`}>
+          {worse.length > 0 && <Walled rooms={worse} overview={data} />}
+          {fine.length > 0 && <Walled rooms={fine} overview={data} />}
         </div>
       )}
-      <footer>
-        <Legend />
-        <p class="hint">{rooms.length > 1 && `${(turn % rooms.length) + 1} of ${rooms.length} · `}{timeOfDay(now)}{!awake && " · this browser lets the screen sleep"}</p>
-        <p class="actions">
-          {document.fullscreenEnabled && <button type="button" onClick={() => void (document.fullscreenElement ? document.exitFullscreen() : document.documentElement.requestFullscreen())}>Full screen</button>}
-          <button type="button" onClick={() => {
-            if (document.fullscreenElement) void document.exitFullscreen();
-            if (key) session.end();
-            go("/");
-          }}>Leave</button>
-        </p>
-      </footer>
+      <Foot />
     </div>
+  );
+}
+
+/** Rooms side by side, as large as their part of the screen lets them be. */
+function Walled({ rooms, overview }: { rooms: readonly RoomView[]; overview: Overview }) {
+  const sensors = rooms.reduce((sum, room) => sum + room.sensors.length, 0);
+  const density = densityOf(sensors);
+  return (
+    <div class={`rooms ${density}`} style={{ "--rooms": `${Math.ceil(Math.sqrt(rooms.length))}` }}>
+      {rooms.map((room) => <RoomMap key={room.id} room={room} overview={overview} density={density} />)}
+    </div>
+  );
+}
+
+function Foot() {
+  const [, go] = useLocation();
+  const awake = useWakeLock();
+  const now = useNow();
+  const full = () => void (document.fullscreenElement ? document.exitFullscreen() : document.documentElement.requestFullscreen());
+  const leave = () => {
+    if (document.fullscreenElement) void document.exitFullscreen();
+    if (session.get()?.key) session.end();
+    go("/");
+  };
+  return (
+    <footer>
+      <Scale />
+      <p class="hint">{timeOfDay(now)}{!awake && " · this browser lets the screen sleep"}</p>
+      <p class="actions">
+        {document.fullscreenEnabled && <button type="button" onClick={full}>Full screen</button>}
+        <button type="button" onClick={leave}>Leave</button>
+      </p>
+    </footer>
   );
 }
 

@@ -6,6 +6,7 @@ import { api, unwrap, type Watch } from "../api/client";
 import { keys, pollSlowly } from "../api/queries";
 import { useDeletion } from "../components/deletion";
 import { Confirm } from "../components/dialog";
+import { May } from "../components/may";
 import { Empty, Failure, Loading, StatusMark } from "../components/states";
 import { Timestamp } from "../components/timestamp";
 import { useTitle } from "../components/title";
@@ -43,7 +44,7 @@ export default function WatchesPage() {
                   <td><StatusMark kind={watch.problem ? "alert" : "ok"} /> {watch.problem ?? "Well"}</td>
                   <td><Timestamp at={watch.heartbeat_at} /></td>
                   <td>{watch.succeeded_at ? <Timestamp at={watch.succeeded_at} /> : "None yet"}</td>
-                  <td><button type="button" onClick={() => setRemoving(watch)}>Remove<span class="unseen"> {watch.name}</span></button></td>
+                  <td><May role="admin"><button type="button" onClick={() => setRemoving(watch)}>Remove<span class="unseen"> {watch.name}</span></button></May></td>
                 </tr>
               ))}
             </tbody>

@@ -1,0 +1,74 @@
+// What a person does with an incident. Taking it is one press; all else asks for something first.
+import { useQueryClient } from "@tanstack/react-query";
+import type { ComponentChildren } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { act, actions, type ActionName } from "../api/act";
+import { messageOf } from "../api/client";
+import { keys } from "../api/queries";
+import { titleOf, type Incident } from "../logic/incidents";
+import { Action } from "./action";
+import { chunk } from "./chunk";
+import { May } from "./may";
+
+const Act = chunk("form", () => import("./act"));
+
+const possible: Record<Incident["state"], readonly ActionName[]> = {
+  open: ["take", "snooze", "hand_over", "comment"], taken: ["comment", "hand_over", "snooze", "give_back"], over: ["comment"],
+};
+
+/** What can be done with an incident; in short only what is done first. */
+export function Actions({ incident, short = false }: { incident: Incident; short?: boolean }) {
+  const [acting, setActing] = useState<{ incident: Incident; action: ActionName } | null>(null);
+  const shown = possible[incident.state].slice(0, short ? 1 : undefined);
+  return (
+    <May role="operator">
+      {shown.map((action) => action === "take" ? <Take key={action} incident={incident} /> : (
+        <Button key={action} onClick={() => setActing({ incident, action })}>
+          {actions[action].name}<span class="unseen"> {titleOf(incident)}</span>
+        </Button>
+      ))}
+      {acting && <Act {...acting} onClose={() => setActing(null)} />}
+    </May>
+  );
+}
+
+/** Once what was pressed is gone, its row has the focus: the keys go on there. */
+function useFocusInRow() {
+  const element = useRef<HTMLSpanElement>(null);
+  useEffect(() => {
+    const own = element.current;
+    return () => {
+      if (own?.contains(document.activeElement)) own.closest("tr, article")?.querySelector<HTMLElement>("[data-row]")?.focus({ preventScroll: true });
+    };
+  }, []);
+  return element;
+}
+
+function Button({ onClick, children }: { onClick: () => void; children: ComponentChildren }) {
+  return <span ref={useFocusInRow()}><button type="button" class="quiet" onClick={onClick}>{children}</button></span>;
+}
+
+function Take({ incident }: { incident: Incident }) {
+  const queries = useQueryClient();
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState<unknown>(null);
+  const take = async () => {
+    setBusy(true);
+    setError(null);
+    try {
+      await act(incident, { action: "take" });
+      await queries.invalidateQueries({ queryKey: keys.live });
+    } catch (refused) {
+      setError(refused);
+    }
+    setBusy(false);
+  };
+  return (
+    <span ref={useFocusInRow()} data-take>
+      <Action class="primary" waits={busy && "One moment…"} onClick={take}>
+        I have it<span class="unseen">: {titleOf(incident)}</span>
+      </Action>
+      {error !== null && <span class="error" role="alert"> {messageOf(error)}</span>}
+    </span>
+  );
+}

@@ -1,0 +1,81 @@
+// All sensors of a room in one chart of their temperature, the hottest drawn on top.
+import { useQueries } from "@tanstack/react-query";
+import { useMemo, useState } from "preact/hooks";
+import { Link } from "wouter-preact";
+import { history, pastEvery } from "../api/queries";
+import { withUnit } from "../logic/format";
+import type { Passing } from "../logic/excursions";
+import { limitsOf, type LiveSensor, type Overview } from "../logic/overview";
+import { askedOf, lengths, type Period } from "../logic/range";
+import { columnsOf, gapOf, withNewest, type Columns } from "../logic/series";
+import { Charts } from "./chunk";
+import { useNow } from "./clock";
+import { Failure, Loading } from "./states";
+
+/** More lines than these nobody can tell apart; each is a request. */
+const most = 24;
+const points = 120;
+const periods: readonly Period[] = ["1h", "6h", "24h"];
+
+/** The hottest first; what has no temperature last. */
+const hottest = (a: LiveSensor, b: LiveSensor) => (b.temperature ?? -Infinity) - (a.temperature ?? -Infinity);
+
+const hidden = (sensor: LiveSensor) => sensor.timestamp === null || sensor.temperature === null;
+
+function lineOf(sensor: LiveSensor, data: Awaited<ReturnType<typeof history>> | undefined, bucket: number): Columns {
+  const columns = columnsOf(data ?? [], "temperature", gapOf(data ?? [], bucket, sensor.interval_s));
+  const live = sensor.state !== "silent" && sensor.state !== "late" && sensor.timestamp !== null && columns.time.length > 0;
+  return live && sensor.temperature !== null ? withNewest(columns, Date.parse(sensor.timestamp ?? "") / 1000, sensor.temperature) : columns;
+}
+
+export function RoomChart({ sensors, overview, passing }: { sensors: readonly LiveSensor[]; overview: Overview; passing?: Passing | undefined }) {
+  const [period, setPeriod] = useState<Period>("1h");
+  const now = useNow(60_000);
+  const [start, end] = askedOf(lengths[period], now);
+  // Their order is kept while it is looked at: the worst of the beginning.
+  const ids = sensors.filter((sensor) => !hidden(sensor)).map(({ id }) => id).join("\n");
+  const shown = useMemo(() => sensors.filter((sensor) => !hidden(sensor)).toSorted(hottest).slice(0, most).map(({ id }) => id), [ids]);
+  const answers = useQueries({ queries: shown.map((id) => ({
+    queryKey: ["history", id, start, end, points], staleTime: pastEvery,
+    queryFn: ({ signal }: { signal: AbortSignal }) => history(id, start, end, points, signal),
+  })) });
+  const bucket = (end - start) / points / 1000;
+  const known = new Map(sensors.map((sensor) => [sensor.id, sensor]));
+  const lines = shown.flatMap((id, i) => {
+    const sensor = known.get(id);
+    return sensor ? [{ sensor, columns: lineOf(sensor, answers[i]?.data, bucket) }] : [];
+  });
+  const [worst, ...others] = lines;
+  const failed = answers.find(({ error }) => error !== null);
+  const limits = useMemo(() => (worst ? limitsOf(overview, worst.sensor).filter(({ quantity }) => quantity === "temperature") : []), [overview, worst?.sensor.limits]);
+  if (!worst) return null;
+  const [time, value] = [worst.columns.time.at(-1), worst.columns.mean.at(-1)];
+  const fan = passing && time !== undefined && value != null ? { ...passing, time, value } : undefined;
+  return (
+    <section class="card" aria-label="Temperatures of the room">
+      <div class="heading">
+        <h2>Temperature, {lines.length < sensors.length ? `the ${lines.length} hottest of ${sensors.length} sensors` : "all sensors"}</h2>
+        <div class="segments small" role="group" aria-label="Period">
+          {periods.map((one) => (
+            <button key={one} type="button" aria-pressed={period === one} onClick={() => setPeriod(one)}>{one}</button>
+          ))}
+        </div>
+      </div>
+      {failed && <Failure error={failed.error} retry={() => void failed.refetch()} />}
+      <div class="charts one">
+        {answers.some(({ isPending }) => isPending) ? <Loading what="readings" /> : (
+          <Charts>{(Chart) => (
+            <Chart
+              label="Temperature" unit="°C" colour="--temperature" columns={worst.columns} limits={limits} fan={fan} crowd
+              others={others.map(({ sensor, columns }) => ({ name: sensor.name, columns }))}
+              start={(now - lengths[period]) / 1000} end={Math.max(now / 1000, fan ? fan.latest + bucket : 0)}
+            />
+          )}</Charts>
+        )}
+      </div>
+      <p class="hint">
+        On top: <Link href={`/sensors/${encodeURIComponent(worst.sensor.id)}`}>{worst.sensor.name}</Link>, {withUnit(worst.sensor.temperature)}.
+      </p>
+    </section>
+  );
+}

@@ -1,0 +1,137 @@
+// What is wrong, where, how bad, which way it goes and who has it; below, every room.
+import { memo } from "preact/compat";
+import { useMemo, useState } from "preact/hooks";
+import { Link } from "wouter-preact";
+import { useOverview } from "../api/queries";
+import { capital, plural, timeOfDay } from "../logic/format";
+import { nowOf, titleOf, type Incident } from "../logic/incidents";
+import { roomsOf, sentenceOf, type Overview } from "../logic/overview";
+import { Actions } from "../components/acting";
+import { chunk } from "../components/chunk";
+import { useNow } from "../components/clock";
+import { ContactNotice, useLostContact } from "../components/contact";
+import { Curve } from "../components/curve";
+import { densityOf, Legend, RoomMap } from "../components/heatmap";
+import { Holder, marks, moveAlong } from "../components/incidents";
+import { NotAllJudged } from "../components/judged";
+import { May } from "../components/may";
+import { FirstSteps } from "../components/steps";
+import { Empty, Failure, Loading, StatusMark } from "../components/states";
+import { useTitle } from "../components/title";
+import { useTurn } from "../components/turns";
+
+const AddRoom = chunk("form", () => import("../components/addroom"));
+
+export function NowPage() {
+  useTitle("Now");
+  const { data, error, refetch } = useOverview();
+  const lost = useLostContact();
+  const [adding, setAdding] = useState(false);
+  const others = useMemo(() => data?.incidents.filter(({ id }) => id !== data.sentence.incident_id) ?? [], [data]);
+  return (
+    <>
+      <h1 class="unseen">Now</h1>
+      <ContactNotice />
+      {!data && (error ? <Failure error={error} retry={() => void refetch()} /> : <Loading what="your rooms" />)}
+      {data && data.rooms.length === 0 && (
+        <Empty title="Add your first server room">
+          <p>A room holds the sensors that measure in it.</p>
+          <May role="admin"><button type="button" class="primary" onClick={() => setAdding(true)}>Add room</button></May>
+          <p><Link href="/setup">Or follow the checklist</Link>: gateway, room and sensors, limits.</p>
+        </Empty>
+      )}
+      {data && data.sensors.length > 0 && <Sentence overview={data} lost={lost} />}
+      {data && others.length > 0 && <Lasting incidents={others} stale={lost !== null} />}
+      {data && data.rooms.length > 0 && (
+        <div class="toolbar">
+          <NotAllJudged {...data} />
+          <span class="actions">
+            <FirstSteps overview={data} />
+            {data.sensors.length > 0 && <Legend />}
+          </span>
+        </div>
+      )}
+      {data && data.rooms.length > 0 && <Rooms overview={data} stale={lost !== null} />}
+      {adding && <AddRoom onClose={() => setAdding(false)} />}
+    </>
+  );
+}
+
+/** The answer to "is everything all right?", as of when contact was lost. */
+export function Sentence({ overview, lost = null, wall }: { overview: Overview; lost?: number | null; wall?: boolean }) {
+  const { sentence: { tone, incident_id: about, sensor_id: sensor }, incident_counts: { to_be_seen: open } } = overview;
+  const incident = overview.incidents.find(({ id }) => id === about);
+  const mark = incident ? marks[incident.cause] : tone === "quiet" ? "ok" : tone === "note" ? "late" : "alert";
+  const to = about !== null ? `/incidents/${about}` : sensor === null ? null : `/sensors/${encodeURIComponent(sensor)}`;
+  return (
+    <section class={`sentence ${tone}${lost === null ? "" : " stale"}`} aria-live={lost === null ? "polite" : "off"}>
+      <article onKeyDown={moveAlong}>
+        <p class="says">
+          <StatusMark kind={mark} /> {lost !== null && `As of ${timeOfDay(lost)}: `}{sentenceOf(overview, lost !== null)}
+        </p>
+        {!wall && (
+          <p class="actions">
+            {incident && <Actions incident={incident} short />}
+            {to !== null && <Link href={to} class="button" data-row>Open</Link>}
+            {open > (incident?.state === "open" ? 1 : 0) && <Link href="/incidents">{plural(open, "incident")} nobody has seen</Link>}
+          </p>
+        )}
+      </article>
+      {incident && <Curve incident={incident} />}
+      {overview.probe.late && tone !== "note" && (
+        <p class="hint">The service is late: what you see may be old, and no sensor counts as silent.</p>
+      )}
+    </section>
+  );
+}
+
+/** So many leave room for the rooms, and are drawn at once. */
+const firsts = 6;
+
+function Lasting({ incidents, stale }: { incidents: readonly Incident[]; stale: boolean }) {
+  const now = useNow(15_000);
+  return (
+    <section aria-label="Further incidents" class={stale ? "stale" : undefined} onKeyDown={moveAlong}>
+      <ul class="lasting">
+        {incidents.slice(0, firsts).map((incident) => <li key={incident.id}><Card incident={incident} now={now} /></li>)}
+      </ul>
+      {incidents.length > firsts && (
+        <p><Link href="/incidents">{plural(incidents.length - firsts, "more incident")}</Link></p>
+      )}
+    </section>
+  );
+}
+
+function Card({ incident, now }: { incident: Incident; now: number }) {
+  return (
+    <article class={`incident-card ${incident.severity} ${incident.state}`} aria-label={titleOf(incident)}>
+      <h2>
+        <StatusMark kind={marks[incident.cause]} />{" "}
+        <Link href={`/incidents/${incident.id}`} class="cover" data-row>{titleOf(incident)}</Link>
+      </h2>
+      <p>{capital(nowOf(incident).join(", "))}</p>
+      <Curve incident={incident} />
+      <div class="actions"><Holder incident={incident} now={now} /><Actions incident={incident} short /></div>
+    </article>
+  );
+}
+
+function Rooms({ overview: newest, stale }: { overview: Overview; stale: boolean }) {
+  const overview = useTurn(newest);
+  return overview && <Maps overview={overview} stale={stale} />;
+}
+
+const Maps = memo(function Maps({ overview, stale }: { overview: Overview; stale: boolean }) {
+  const rooms = useMemo(() => roomsOf(overview), [overview]);
+  const total = overview.sensors.length;
+  const usual = densityOf(total);
+  return (
+    <div class={`rooms ${usual}${stale ? " stale" : ""}`} style={{ "--total": `${Math.max(1, total)}` }}>
+      {rooms.map((room, i) => {
+        const worst = i === 0 && (room.state === "critical" || room.state === "silent" || room.state === "warning");
+        const density = worst && usual === "small" ? "medium" : usual;
+        return <RoomMap key={room.id} room={room} overview={overview} density={density} />;
+      })}
+    </div>
+  );
+});

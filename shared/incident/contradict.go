@@ -1,0 +1,81 @@
+package incident
+
+import "slices"
+
+// Contradiction says why two rules of one sensor cannot both be meant.
+type Contradiction string
+
+// The contradictions.
+const (
+	AlwaysBroken   Contradiction = "always_broken"   // the limit above lies under the one below: every value breaks one
+	WarnsTooLate   Contradiction = "warns_too_late"  // the warning fires only where the critical rule does already
+	SameConditions Contradiction = "same_conditions" // two limits of one quantity, direction and severity in one scope
+)
+
+// Conflict is a contradiction of a rule with another.
+type Conflict struct {
+	With *Rule
+	Why  Contradiction
+}
+
+// Conflicts returns with which of the enabled rules a rule cannot be meant together, where both
+// judge some sensor. roomOf is the room of a sensor, or 0.
+func Conflicts(r Rule, rules []Rule, roomOf func(sensorID string) int64) []Conflict {
+	var found []Conflict
+	for k := range rules {
+		other := &rules[k]
+		if other.ID == r.ID || !r.Enabled || !other.Enabled || other.Quantity != r.Quantity || !meet(r.Scope, other.Scope, roomOf) || displaced(r, *other, rules) || displaced(*other, r, rules) {
+			continue
+		}
+		if why := contradiction(r, *other); why != "" {
+			found = append(found, Conflict{With: other, Why: why})
+		}
+	}
+	return slices.Clip(found)
+}
+
+func contradiction(a, b Rule) Contradiction {
+	if a.Direction != b.Direction {
+		above, below := a, b
+		if a.Direction == Below {
+			above, below = b, a
+		}
+		if above.Limit < below.Limit {
+			return AlwaysBroken
+		}
+		return ""
+	}
+	if a.Severity == b.Severity {
+		if a.Scope == b.Scope && !a.Threshold && !b.Threshold && a.Limit != b.Limit {
+			return SameConditions
+		}
+		return ""
+	}
+	warning, critical := a, b
+	if a.Severity == Critical {
+		warning, critical = b, a
+	}
+	if warning.Limit == critical.Limit || critical.breaks(warning.Limit) {
+		return WarnsTooLate
+	}
+	return ""
+}
+
+// displaced reports whether a rule does not judge where a narrower one does: another of its
+// quantity, direction and severity takes its place there, see [Effective].
+func displaced(wide, narrow Rule, rules []Rule) bool {
+	return !wide.Threshold && wide.Scope.narrowness() < narrow.Scope.narrowness() && slices.ContainsFunc(rules, func(r Rule) bool {
+		return r.Enabled && !r.Threshold && r.Scope == narrow.Scope && r.Quantity == wide.Quantity && r.Direction == wide.Direction && r.Severity == wide.Severity
+	})
+}
+
+// meet reports whether some sensor can lie in both scopes.
+func meet(a, b Scope, roomOf func(sensorID string) int64) bool {
+	if a.narrowness() < b.narrowness() {
+		a, b = b, a
+	}
+	if a.SensorID != "" {
+		return b.Covers(roomOf(a.SensorID), a.SensorID)
+	}
+	return b.Covers(a.RoomID, "")
+}
