@@ -126,7 +126,7 @@ func (h *Handlers) report(ctx context.Context, in *reportInput) (*rest.Page[repo
 	if err := h.read(ctx, nodes, start, end, func(r reading.Reading) {
 		of := found[r.NodeID]
 		if of == nil {
-			of = &reported{lowest: math.Inf(1), highest: math.Inf(-1)}
+			of = newReported(nil)
 			found[r.NodeID] = of
 		}
 		of.add(r, recommended, allowable)
@@ -193,6 +193,10 @@ type reported struct {
 	outsideRecommended, outsideAllowed bool // the last
 
 	room *roomMinutes // counts along; nil if nobody asks
+}
+
+func newReported(room *roomMinutes) *reported {
+	return &reported{lowest: math.Inf(1), highest: math.Inf(-1), room: room}
 }
 
 func (t *reported) add(r reading.Reading, recommended, allowable []incident.Rule) {

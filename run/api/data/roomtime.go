@@ -48,11 +48,11 @@ func (h *Handlers) roomTime(ctx context.Context, in *ReportRange) (roomTime, err
 	}
 	start, end := h.reportedRange(in)
 	room := newRoomMinutes(start, end)
-	of := &reported{}
+	of := newReported(room)
 	err = h.read(ctx, nodes, start, end, func(r reading.Reading) {
 		if of.last.NodeID != r.NodeID {
 			of.stand(end)
-			of = &reported{lowest: math.Inf(1), highest: math.Inf(-1), room: room}
+			of = newReported(room)
 		}
 		of.add(r, recommended, allowable)
 	})
