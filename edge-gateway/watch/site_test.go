@@ -112,12 +112,15 @@ func (w *world) judge() {
 		if f.Cause == incident.Silent { // nobody is silent while messages wait
 			continue
 		}
-		k := slices.IndexFunc(w.judging.Judged, func(j *judged) bool { return j.Room == f.room && j.Cause == f.Cause && j.Start.Equal(f.Start()) })
+		k := slices.IndexFunc(w.judging.Judged, func(j *judged) bool { // what came late may have made it begin earlier
+			return j.Room == f.room && j.Cause == f.Cause && j.Start.Sub(f.End()) < incident.JoinGap && f.Start().Sub(j.Until) < incident.JoinGap
+		})
 		if k < 0 {
-			w.judging.Judged = append(w.judging.Judged, &judged{Room: f.room, Cause: f.Cause, ID: int64(len(w.judging.Judged) + 1), Start: f.Start()})
+			w.judging.Judged = append(w.judging.Judged, &judged{Room: f.room, Cause: f.Cause, ID: int64(len(w.judging.Judged) + 1)})
 			k = len(w.judging.Judged) - 1
 		}
 		j := w.judging.Judged[k]
+		j.Start, j.Until = f.Start(), f.End()
 		var transitions []incident.Transition
 		j.Status, transitions = j.Status.Advance(f.Gathered, false, time.Now())
 		for _, change := range transitions {

@@ -167,7 +167,8 @@ function useNewExcursions(sensor: LiveSensor | undefined, overview: Overview | u
   const queries = useQueryClient();
   const told = sensor && overview && JSON.stringify([sensor.state, overview.incidents.filter(({ room_id }) => room_id === sensor.room_id).map(({ id, excursions }) => [id, excursions])]);
   useEffect(() => {
-    if (told !== undefined) void queries.invalidateQueries({ queryKey: keys.excursions });
+    // A hidden page asks once it is looked at.
+    if (told !== undefined) void queries.invalidateQueries({ queryKey: keys.excursions, refetchType: document.hidden ? "none" : "active" });
   }, [queries, told]);
 }
 
