@@ -18,8 +18,8 @@ const (
 const (
 	// rounds is the number of answers over which all sensors' days are reread, because
 	// reading them all is the slowest part. In between, newest readings are added.
-	rounds    = 20
-	minReread = 100 // sensors
+	rounds    = 40
+	minReread = 50 // sensors
 	// maxPause is the time without an answer after which all days are reread at once.
 	maxPause = 10 * time.Minute
 )
