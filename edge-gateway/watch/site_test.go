@@ -404,6 +404,20 @@ func TestBlind(t *testing.T) {
 	}
 }
 
+// TestReasonIsOfTheCause has a room that is too hot told by its temperature, though its air is
+// too dry by more.
+func TestReasonIsOfTheCause(t *testing.T) {
+	t.Parallel()
+	l := hotSite(time.Now(), map[string]float64{"a": 33})
+	of := func(q incident.Quantity, d incident.Direction, limit float64) rule {
+		return rule{Quantity: q, Direction: d, Limit: limit, Severity: incident.Warning, Enabled: true}
+	}
+	here := &site{Sensors: []sensor{{ID: "a", RoomID: 1}}, Rules: []rule{of(incident.Humidity, incident.Below, 70), of(incident.Temperature, incident.Above, 27)}}
+	if all := l.gather(here); len(all) != 1 || len(all[0].Parts) != 2 || all[0].Cause != incident.TooHot || !strings.Contains(all[0].reason, "°C") {
+		t.Errorf("%+v", all)
+	}
+}
+
 // TestShutdownOrder runs 1,000 shutdowns of stages that fail at random: each stage once, in
 // order, whatever became of the ones before.
 func TestShutdownOrder(t *testing.T) {

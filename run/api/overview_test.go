@@ -276,6 +276,16 @@ func TestSentence(t *testing.T) {
 			},
 		},
 		"incident": {readings: map[string][2]float64{"n1": {50, 55}}, want: hot},
+		"incident, of which the air dries": { // by more than it is too hot
+			readings: map[string][2]float64{"n1": {50, 55}},
+			then: func(t *testing.T, a *testCustomer, _ int64) {
+				t.Helper()
+				a.create(t, "/api/v1/rules", `{"quantity":"humidity","direction":"below","limit":80,"for_s":0,"clear_margin":0,"clear_for_s":0,"severity":"critical","enabled":true}`)
+				a.judge(t, "n1", time.Now(), 55)
+				must.Equal(t, "excursions", []int{2}, []int{a.incidents(t, "")[0].Excursions})
+			},
+			want: hot,
+		},
 		"incident, and another": {
 			readings: map[string][2]float64{"n1": {50, 55}, "n2": {22, 22}},
 			then: func(t *testing.T, a *testCustomer, _ int64) {

@@ -13,6 +13,13 @@ test("without a known interval the usual distance of the points takes its place"
   expect(columnsOf(points, "temperature", gapOf(points, 1, null)).mean).toEqual([20, 20, 20, 20, null, 20]);
 });
 
+test("a time in which the node sent less often is no row of gaps, but an outage of then is one", () => {
+  const rare = Array.from({ length: 10 }, (_, i) => at(300 * (i < 5 ? i : i + 9)));
+  const often = Array.from({ length: 10 }, (_, i) => at(300 * 18 + 30 * (i + 1)));
+  const { time, mean } = columnsOf([...rare, ...often], "temperature", gapOf([...rare, ...often], 1, 30));
+  expect(time.filter((_, i) => mean[i] === null)).toEqual([300 * 9]);
+});
+
 test("wide buckets make gaps wider", () => {
   const gap = gapOf([at(0), at(3600)], 3600, 30);
   expect(columnsOf([at(0), at(3600), at(10_800)], "temperature", gap).mean).toEqual([20, 20, 20]);

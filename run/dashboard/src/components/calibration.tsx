@@ -58,7 +58,7 @@ function Corrections({ sensor }: { sensor: Sensor }) {
                   <td>{offset(one.temperature_offset, "°C")}</td><td>{offset(one.humidity_offset, "%")}</td>
                   <td class="wraps">
                     {one.certificate ?? "–"}
-                    {one.serial_number && <small>Serial number {one.serial_number}</small>}{one.calibrated_by && <small>By {one.calibrated_by}</small>}
+                    {one.serial_number && <small> Serial number {one.serial_number}</small>}{one.calibrated_by && <small> By {one.calibrated_by}</small>}
                   </td>
                   <td>{one.due_date ?? "–"}{one.overdue && <small><StatusMark kind="alert" /> Overdue</small>}</td>
                   <td class="wraps">{one.added_by}{one.withdrawn_by && <small>Withdrawn by {one.withdrawn_by}</small>}</td>

@@ -1,4 +1,5 @@
 // An entry of the audit log in words: "moved sensor Rack 12 top to Hall C".
+import { localTime } from "./format";
 
 interface Entry { operation: string; subject: string; before?: unknown; after?: unknown }
 
@@ -19,8 +20,8 @@ const whole: Record<string, (before: Fields, after: Fields) => string> = {
   registerCustomer: (_, after) => `registered the account ${text(after.username)}`,
   updateCustomer: (_, after) => `changed their profile${after.password_set === true ? " and password" : ""}`,
   acceptInvitation: (_, after) => `joined as ${text(after.role)}`,
-  addCorrection: (_, after) => `added a correction of sensor ${text(after.sensor_id)} from ${text(after.from)}`,
-  withdrawCorrection: (before) => `withdrew the correction of sensor ${text(before.sensor_id)} from ${text(before.from)}`,
+  addCorrection: (_, after) => `added a correction of sensor ${text(after.sensor_id)} from ${localTime(Date.parse(text(after.from)))}`,
+  withdrawCorrection: (before) => `withdrew the correction of sensor ${text(before.sensor_id)} from ${localTime(Date.parse(text(before.from)))}`,
   setRole: (before, after) => `made ${text(after.name)} ${text(after.role)}, who was ${text(before.role)}`,
 };
 

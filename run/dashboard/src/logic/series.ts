@@ -30,15 +30,27 @@ export function gapOf(points: readonly Pick<Point, "timestamp">[], bucket: numbe
   return Math.max(2 * bucket, 3 * (interval ?? distances[Math.floor(distances.length / 2)] ?? 0));
 }
 
-/** Columns of the points that have a quantity, broken where two are further apart than a gap of so many seconds. */
+/** Of how many distances the middle one is what was usual at a time. */
+const around = 5;
+
+/**
+ * Columns of the points that have a quantity, broken where two are further apart than a gap of so many seconds,
+ * and than three intervals of that time: the node may have sent less often then.
+ */
 export function columnsOf(points: readonly Point[], quantity: "temperature" | "humidity", gap: number): Columns {
   const columns: Columns = { time: [], mean: [], low: [], high: [] };
-  let previous: number | undefined;
-  for (const point of points) {
-    if (point[quantity] === null) continue;
-    const time = Date.parse(point.timestamp) / 1000;
-    if (previous !== undefined && time - previous > gap + 0.001) {
-      columns.time.push((previous + time) / 2);
+  const known = points.filter((point) => point[quantity] !== null);
+  const times = known.map(({ timestamp }) => Date.parse(timestamp) / 1000);
+  const distances = times.slice(1).map((time, i) => time - (times[i] ?? time));
+  const usualAt = (i: number) => {
+    const first = Math.max(0, Math.min(i - (around - 1) / 2, distances.length - around));
+    return distances.slice(first, first + around).sort((a, b) => a - b)[(around - 1) / 2] ?? 0;
+  };
+  for (const [i, point] of known.entries()) {
+    const time = times[i] ?? 0;
+    const distance = distances[i - 1] ?? 0;
+    if (distance > gap + 0.001 && (distances.length < around || distance > 3 * usualAt(i - 1))) {
+      columns.time.push(time - distance / 2);
       columns.mean.push(null);
       columns.low.push(null);
       columns.high.push(null);
@@ -47,7 +59,6 @@ export function columnsOf(points: readonly Point[], quantity: "temperature" | "h
     columns.mean.push(point[quantity]);
     columns.low.push(point[`min_${quantity}`] ?? point[quantity]);
     columns.high.push(point[`max_${quantity}`] ?? point[quantity]);
-    previous = time;
   }
   return columns;
 }
