@@ -6,10 +6,10 @@ import { incident } from "./incident";
 test("an incident is told by its place and cause, as it is expected, is or was", () => {
   expect(titleOf(incident({}))).toBe("Hall A is too hot");
   expect(titleOf(incident({ phase: "expected" }))).toBe("Hall A will be too hot");
-  expect(titleOf(incident({ state: "over" }))).toBe("Hall A was too hot");
-  expect(titleOf(incident({ state: "over", phase: "expected", cause: "too_dry" }))).toBe("Hall A was expected to be too dry");
+  expect(titleOf(incident({ breaking: false }))).toBe("Hall A was too hot");
+  expect(titleOf(incident({ breaking: false, phase: "expected", cause: "too_dry" }))).toBe("Hall A was expected to be too dry");
   expect(titleOf(incident({ cause: "sensor", phase: "expected" }))).toBe("Hall A has a sensor at fault");
-  expect(titleOf(incident({ cause: "unusual", state: "over" }))).toBe("Hall A had unusual readings");
+  expect(titleOf(incident({ cause: "unusual", breaking: false }))).toBe("Hall A had unusual readings");
   expect(titleOf(incident({ room_name: null, gateway_id: "gw-1", gateway_name: "Cellar", cause: "silent" }))).toBe("Gateway Cellar is silent");
   expect(placeOf(incident({ room_name: null, sensor_id: "n1" }))).toBe("Rack 7, not placed");
 });
@@ -19,7 +19,7 @@ test("how it is now: value, limit, where it goes, and how many sensors", () => {
   const now = { value: null, rate: -0.01, next_limit: 35, earliest: "2026-03-01T12:09:00Z", latest: "2026-03-01T12:14:00Z", sensors: 1, heard: 1, standing: 3 };
   setDisplay({ unit: "°C", zone: "UTC" });
   expect(nowOf(incident({ now }))).toEqual(["limit 27.0 °C", "steady", expect.stringMatching(/^passes 35\.0 °C 12:09.* to 12:14/), "1 of 1 sensor", "standing: 3"]);
-  expect(nowOf(incident({ breaking: false }))[0]).toBe("has cleared");
+  expect(nowOf(incident({ breaking: false }))[0]).toBe("cleared");
   expect(nowOf(incident({ now: null }))).toEqual([]);
 });
 

@@ -33,7 +33,7 @@ test("the sentence words what the service says, and nothing else", () => {
     since: "2026-03-01T12:00:00Z",
   } as const;
   expect(says(hot, { incidents: [incident({})] })).toMatch(/^Hall A is too hot: 33\.8 °C at Rack 7, limit 27\.0 °C, rising 0\.6 °C\/min, 10 of 12 sensors, since \d+:00.*\. Nobody has it\.$/);
-  expect(says({ ...hot, taken_by: "anna", others: 2 }, { incidents: [incident({ state: "taken", phase: "expected", breaking: false })] })).toMatch(/^Hall A will be too hot: has cleared, .*\. anna has it\. 2 other incidents\.$/);
+  expect(says({ ...hot, taken_by: "anna", others: 2 }, { incidents: [incident({ state: "taken", phase: "expected", breaking: false })] })).toMatch(/^Hall A was expected to be too hot: cleared, .*\. anna has it\. 2 other incidents\.$/);
   expect(says({ ...hot, value: null, limit: null, rate: null, quantity: null }, { incidents: [incident({ cause: "silent", now: null })] })).toMatch(/^Hall A is silent: since /);
   expect(says({ ...hot, since: "2026-02-24T12:00:00Z" }, { incidents: [incident({})] }), "of another day").toMatch(/since .*Feb.* \d+:00/);
   expect(says({ says: "service_late" }, { probe: { late: true, lateness_s: 250, published: null } })).toBe("The service is 4 min late. Readings are on their way; no sensor is to blame.");

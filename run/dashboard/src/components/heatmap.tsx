@@ -15,7 +15,7 @@ import { useTurn } from "./turns";
 export type Density = "large" | "medium" | "small";
 
 /** For so many sensors on the screen. */
-export const densityOf = (sensors: number): Density => (sensors <= 48 ? "large" : sensors <= 400 ? "medium" : "small");
+export const densityOf = (sensors: number): Density => (sensors <= 80 ? "large" : sensors <= 400 ? "medium" : "small");
 
 const silent = (sensor: LiveSensor) => sensor.state === "silent" || sensor.state === "late" || sensor.temperature === null;
 

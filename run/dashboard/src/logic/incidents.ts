@@ -17,10 +17,10 @@ const sayings: Record<Incident["cause"], string> = {
 };
 
 /** What is wrong, as one says it of a place: "is too hot", "will be too hot", "was silent". */
-export function saying({ cause, phase, state }: Pick<Incident, "cause" | "phase" | "state">): string {
-  if (cause === "sensor" || cause === "unusual") return state === "over" ? sayings[cause].replace("has", "had") : sayings[cause];
+export function saying({ cause, phase, breaking }: Pick<Incident, "cause" | "phase" | "breaking">): string {
+  if (cause === "sensor" || cause === "unusual") return breaking ? sayings[cause] : sayings[cause].replace("has", "had");
   const expected = phase === "expected";
-  return `${state === "over" ? (expected ? "was expected to be" : "was") : expected ? "will be" : "is"} ${sayings[cause]}`;
+  return `${breaking ? (expected ? "will be" : "is") : expected ? "was expected to be" : "was"} ${sayings[cause]}`;
 }
 
 /** Where it is: a room, all of a gateway that is silent, or a node that is in no room. */
@@ -46,7 +46,7 @@ export function nowOf(incident: Incident): string[] {
   const { now, worst, cause } = incident;
   if (!now) return [];
   return [
-    !incident.breaking && "has cleared",
+    !incident.breaking && "cleared",
     now.value !== null && `${valueOf(worst, now.value)} at ${worst.sensor_name ?? worst.sensor_id}`,
     worst.limit !== null && `limit ${valueOf(worst, worst.limit)}`,
     rateOf(worst.quantity, now.rate),

@@ -77,7 +77,7 @@ function Shown({ drill }: { drill: Drill }) {
       <ol class="plain">
         {drill.stages.map(({ stage, at }) => (
           <li key={stage}>
-            <StatusMark kind={at ? "ok" : stage === failed ? "alert" : "waiting"} />
+            <StatusMark kind={at ? "ok" : stage === failed ? "alert" : "waiting"} />{" "}
             {stages[stage][0]}{at && <>, {after(drill.started_at, at)}</>}
           </li>
         ))}

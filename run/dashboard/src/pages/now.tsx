@@ -126,7 +126,7 @@ const Maps = memo(function Maps({ overview, stale }: { overview: Overview; stale
   const total = overview.sensors.length;
   const usual = densityOf(total);
   return (
-    <div class={`rooms ${usual}${stale ? " stale" : ""}`} style={{ "--total": `${Math.max(1, total)}` }}>
+    <div class={`rooms ${usual}${stale ? " stale" : ""}`} style={{ "--total": `${Math.max(1, total)}`, "--rooms": `${rooms.length}` }}>
       {rooms.map((room, i) => {
         const worst = i === 0 && (room.state === "critical" || room.state === "silent" || room.state === "warning");
         const density = worst && usual === "small" ? "medium" : usual;
