@@ -59,6 +59,25 @@ test("a loss of cooling in one of six rooms is one sentence, with who has it", a
   await page.screenshot({ path: `${pictures}overview-two-incidents.png` });
 });
 
+test("a node that sends each two or five minutes is drawn as one line, and an outage breaks it", async ({ page }) => {
+  await signUp(page);
+  for (const [interval, outage] of [[120, 0], [300, 0], [300, 1500]] as const) {
+    await page.route(/\/api\/v1\/data\/historical\/s30/, (route) => {
+      const end = Date.now() / 1000;
+      const at = Array.from({ length: Math.floor(3600 / interval) }, (_, i) => end - 3600 + i * interval).filter((time) => time < end - 2400 || time > end - 2400 + outage);
+      return route.fulfill({ json: at.map((time) => ({
+        timestamp: new Date(time * 1000).toISOString(), temperature: 30, humidity: 40, min_temperature: 30, max_temperature: 30, min_humidity: 40, max_humidity: 40, count: 1,
+      })) });
+    });
+    await show(page, answer(6, 10, { s30: { state: "critical", temperature: 33.8, interval_s: interval } }, { incidents: [hot("s30")] }));
+    await page.goto(url("/"));
+    const line = page.locator(".sentence .curve path.line");
+    await expect(line).toHaveAttribute("d", /L/);
+    expect((await line.getAttribute("d"))?.split("M").length, `each ${interval} s, ${outage} s out`).toBe(outage > 0 ? 3 : 2);
+    await page.unrouteAll({ behavior: "ignoreErrors" });
+  }
+});
+
 test("few sensors fill the width, and one room the wall", async ({ page }) => {
   await signUp(page);
   await page.setViewportSize({ width: 1920, height: 1080 });
