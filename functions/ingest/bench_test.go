@@ -24,6 +24,7 @@ import (
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings/bqreadings"
 	"coldaisle.dev/shared/readings/bqreadings/bqtest"
+	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/tooltest"
 	"coldaisle.dev/shared/wire"
 )
@@ -79,6 +80,12 @@ func BenchmarkInstance(b *testing.B) {
 // archiveAlone is the archive without PostgreSQL.
 type archiveAlone struct{ *bqreadings.Store }
 
+func (archiveAlone) Insert(context.Context, *store.DB, []reading.Reading) error { return nil }
+
+func (a archiveAlone) Archive(ctx context.Context, rows []reading.Reading) error {
+	return a.Append(ctx, rows)
+}
+
 func (archiveAlone) Maintain(context.Context) error { return nil }
 
 // instance is the function as deployed, except for its settings and for a registry
@@ -88,12 +95,12 @@ func instance(b *testing.B, latency time.Duration) http.HandlerFunc {
 	server := bqtest.NewAppendServer(b)
 	server.Latency = latency
 	server.Discard = true
-	store := must.Get(bqreadings.Open(b.Context(), "test", bqreadings.Config{
+	table := must.Get(bqreadings.Open(b.Context(), "test", bqreadings.Config{
 		Dataset: "sensor_data", Table: "readings", MaxBytes: bqreadings.MaxBytes{Chart: 1 << 30, Export: 1 << 30, Training: 1 << 30},
 		AppendTimeout: 5 * time.Second, Emulator: "127.0.0.1:1", StorageEmulator: server.Address(),
 	}, logging.Discard()))(b)
-	b.Cleanup(func() { _ = store.Close() })
-	step := ingest.New(from, fakeStates{}, archiveAlone{store}, fakeDeleted{}, time.Now, logging.Discard(), nil)
+	b.Cleanup(func() { _ = table.Close() })
+	step := ingest.New(from, fakeMetadata{}, archiveAlone{table}, ingest.GatherDelay, time.Now, logging.Discard(), nil)
 	host := function.NewHost("ingest", logging.Discard(), nil, time.Now, func(context.Context) (*function.Opened, error) {
 		return &function.Opened{Handle: step.Handle}, nil
 	})

@@ -8,17 +8,22 @@
 // plugged in before its registration loses nothing. Storing a reading twice changes
 // nothing, so every failure may be retried.
 //
-// The newest reading of each node and its last day in slots of ten minutes are written to
-// the metadata database before the reading is appended: while that database is unavailable
-// nothing is appended, so hours of redelivery leave no copies in the time-series table.
+// Concurrent messages share one transaction of the metadata database: the status of their
+// sensors, the newest reading of each node and its last day in slots of ten minutes, and the
+// raw rows. The archive, if there is one, comes after it: while that database is unavailable
+// nothing is appended, so hours of redelivery leave no copies there.
 package ingest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"coldaisle.dev/shared/coalesce"
 	"coldaisle.dev/shared/logmetrics"
@@ -26,21 +31,19 @@ import (
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
+	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/incidents"
 	"coldaisle.dev/shared/store/pipeline"
 	"coldaisle.dev/shared/tracing"
 )
 
-// Readings is the time-series table. Append returns once the rows are durable. Maintain
-// aggregates the hours that have left the raw days.
+// Readings is the time-series table. Insert inserts raw rows in a transaction; Archive returns
+// once the rows are durable everywhere else. Maintain aggregates the hours that have left the
+// raw days.
 type Readings interface {
-	Append(ctx context.Context, rows []reading.Reading) error
+	Insert(ctx context.Context, tx *store.DB, rows []reading.Reading) error
+	Archive(ctx context.Context, rows []reading.Reading) error
 	Maintain(ctx context.Context) error
-}
-
-// Sensors returns the sensor status of a node as it is now.
-type Sensors interface {
-	Current(ctx context.Context, node reading.Node) (pipeline.SensorStatus, error)
 }
 
 // Origin decodes and authenticates a message.
@@ -48,12 +51,13 @@ type Origin interface {
 	Reading(ctx context.Context, m push.Message) (reading.Reading, origin.Source, error)
 }
 
-// NodeStates writes to the metadata database: the newest reading of each node, the channel
-// of each sensor, and the publish time of the newest probe reading. Its methods return once
-// the write is durable.
-type NodeStates interface {
-	UpdateNodeStates(ctx context.Context, batch []pipeline.NodeReading) error
-	SignSensor(ctx context.Context, node reading.Node, at time.Time, gatewayID string) error
+// Metadata is the metadata database: the status of sensors, the newest reading of each node,
+// and the publish time of the newest probe reading. Its methods return once the write is
+// durable.
+type Metadata interface {
+	StoreReadings(
+		ctx context.Context, batch []pipeline.NodeReading, insert func(ctx context.Context, tx *store.DB, rows []reading.Reading) error,
+	) ([]pipeline.Stored, error)
 	KeepProbe(ctx context.Context, published, received time.Time) error
 	// KeepLate records that a reading of an earlier month is stored.
 	KeepLate(ctx context.Context, r reading.Reading) error
@@ -63,35 +67,63 @@ type NodeStates interface {
 
 // Bounds of a write to the metadata database.
 const (
-	maxStates    = 500 // of one statement
-	stateTimeout = 5 * time.Second
+	maxBatch     = 500 // readings of a transaction
+	storeTimeout = 8 * time.Second
+	// GatherDelay is how long a transaction waits for further readings where messages come
+	// concurrently: at 33 a second it halves the commits.
+	GatherDelay = 20 * time.Millisecond
 )
 
 // Ingest is the function.
 type Ingest struct {
 	origin   Origin
-	states   NodeStates
-	updates  *coalesce.Group[pipeline.NodeReading, struct{}] // concurrent callers share a statement
+	metadata Metadata
+	batches  *coalesce.Group[pipeline.NodeReading, result]
 	readings Readings
-	sensors  Sensors
 	clock    func() time.Time
 	log      *slog.Logger
 	counters *logmetrics.Counters
 }
 
-// New returns the function. Nil counters count nothing.
+// result is what became of a reading of a batch.
+type result struct {
+	pipeline.Stored
+
+	err error
+}
+
+// New returns the function, whose transactions wait for further readings, see [GatherDelay].
+// Nil counters count nothing.
 func New(
-	from Origin, states NodeStates, table Readings, sensors Sensors, clock func() time.Time, log *slog.Logger, counters *logmetrics.Counters,
+	from Origin, metadata Metadata, table Readings, gather time.Duration, clock func() time.Time, log *slog.Logger, counters *logmetrics.Counters,
 ) *Ingest {
-	update := func(ctx context.Context, batch []pipeline.NodeReading) ([]struct{}, error) {
-		ctx, cancel := context.WithTimeout(ctx, stateTimeout)
-		defer cancel()
-		return make([]struct{}, len(batch)), states.UpdateNodeStates(ctx, batch)
+	i := &Ingest{origin: from, metadata: metadata, readings: table, clock: clock, log: log, counters: counters}
+	i.batches = coalesce.New(i.store, coalesce.Options[pipeline.NodeReading]{MaxItems: maxBatch, Gather: gather})
+	return i
+}
+
+// store stores a batch. Where the database refuses some row for ever, SQLSTATE class 22 or
+// 23, each is stored alone: none fails because of another.
+func (i *Ingest) store(ctx context.Context, batch []pipeline.NodeReading) ([]result, error) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	results := make([]result, len(batch))
+	stored, err := i.metadata.StoreReadings(ctx, batch, i.readings.Insert)
+	refused, ok := errors.AsType[*pgconn.PgError](err)
+	if ok = ok && (strings.HasPrefix(refused.Code, "22") || strings.HasPrefix(refused.Code, "23")); err != nil && (!ok || len(batch) == 1) {
+		return nil, err
 	}
-	return &Ingest{
-		origin: from, states: states, updates: coalesce.New(update, coalesce.Options[pipeline.NodeReading]{MaxItems: maxStates}),
-		readings: table, sensors: sensors, clock: clock, log: log, counters: counters,
+	for j := range results {
+		if err == nil {
+			results[j].Stored = stored[j]
+			continue
+		}
+		alone, err := i.metadata.StoreReadings(ctx, batch[j:j+1], i.readings.Insert)
+		if results[j].err = err; err == nil {
+			results[j].Stored = alone[0]
+		}
 	}
+	return results, nil
 }
 
 // handleProbe stores when a probe reading was published and runs the maintenance that is due
@@ -99,9 +131,9 @@ func New(
 // its messages; it is not stored.
 func (i *Ingest) handleProbe(ctx context.Context, channel reading.Channel, published time.Time) error {
 	if channel == reading.Open {
-		keepCtx, cancel := context.WithTimeout(ctx, stateTimeout)
+		keepCtx, cancel := context.WithTimeout(ctx, storeTimeout)
 		defer cancel()
-		if err := i.states.KeepProbe(keepCtx, published, i.clock()); err != nil {
+		if err := i.metadata.KeepProbe(keepCtx, published, i.clock()); err != nil {
 			return err
 		}
 		// The service level objective is computed from this entry. Not below 0, as clocks differ.
@@ -114,9 +146,9 @@ func (i *Ingest) handleProbe(ctx context.Context, channel reading.Channel, publi
 
 // handleDrill records that an alarm drill has come this far.
 func (i *Ingest) handleDrill(ctx context.Context, m incidents.DrillMessage) error {
-	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	known, err := i.states.IngestDrill(ctx, m)
+	known, err := i.metadata.IngestDrill(ctx, m)
 	if err == nil && !known {
 		i.log.InfoContext(ctx, "drill ignored: it is unknown or has expired")
 	}
@@ -151,32 +183,19 @@ func (i *Ingest) Handle(ctx context.Context, m push.Message) (err error) {
 	if r.NodeID == reading.ProbeNodeID {
 		return i.handleProbe(ctx, r.Channel, m.PublishTime)
 	}
-	// Before the append: while the database is unavailable, each attempt would otherwise
-	// leave another copy in the time-series table.
-	status, err := i.sensors.Current(ctx, r.Node())
-	if err != nil {
-		return err
+	stored, err := i.batches.Do(ctx, pipeline.NodeReading{Reading: r, GatewayID: source.GatewayID})
+	if err = cmp.Or(err, stored.err); err != nil {
+		return fmt.Errorf("store reading of %s: %w", r.NodeID, err)
 	}
-	if status.Deleted {
+	if stored.Deleted {
 		i.log.InfoContext(ctx, "reading of a deleted sensor ignored", "node_id", r.NodeID, "reading_id", r.MessageID)
 		i.counters.Add(ctx, "readings_ignored", 1)
 		return nil
 	}
-	switch {
-	case r.Channel != reading.Open && status.Owned && !status.Signed:
-		signCtx, cancel := context.WithTimeout(ctx, stateTimeout)
-		defer cancel()
-		if err := i.states.SignSensor(signCtx, r.Node(), r.Time, source.GatewayID); err != nil {
-			return err
-		}
-	case r.Channel == reading.Open && status.Signed: // stored, but not shown as the sensor's
+	if stored.BesideSigned {
 		i.counters.Add(ctx, "readings_beside_signed", 1)
 	}
-	r, _ = status.Corrections.Apply(r, reading.Window{})
-	if _, err := i.updates.Do(ctx, pipeline.NodeReading{Reading: r, GatewayID: source.GatewayID}); err != nil {
-		return fmt.Errorf("state of %s: %w", r.NodeID, err)
-	}
-	if err := i.readings.Append(ctx, []reading.Reading{r}); err != nil {
+	if err := i.readings.Archive(ctx, []reading.Reading{stored.Reading}); err != nil {
 		err = fmt.Errorf("store reading of %s: %w", r.NodeID, err)
 		if errors.Is(err, readings.ErrRowRefused) {
 			return push.Unexpected(push.ReasonRejected, err)
@@ -185,9 +204,9 @@ func (i *Ingest) Handle(ctx context.Context, m push.Message) (err error) {
 	}
 	i.counters.Add(ctx, "readings_stored", 1)
 	if now := i.clock().UTC(); r.Time.Year() != now.Year() || r.Time.Month() != now.Month() { // the record of its month has to have it
-		lateCtx, cancel := context.WithTimeout(ctx, stateTimeout)
+		lateCtx, cancel := context.WithTimeout(ctx, storeTimeout)
 		defer cancel()
-		return i.states.KeepLate(lateCtx, r)
+		return i.metadata.KeepLate(lateCtx, r)
 	}
 	return nil
 }

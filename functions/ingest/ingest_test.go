@@ -5,28 +5,28 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"coldaisle.dev/functions/ingest"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/origin"
+	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings/pgreadings"
+	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/accounts"
 	"coldaisle.dev/shared/store/incidents"
 	"coldaisle.dev/shared/store/pipeline"
+	"coldaisle.dev/shared/wire"
 )
-
-// fakeDeleted are deleted sensors, and those whose status cannot be read.
-type fakeDeleted map[string]error
-
-func (d fakeDeleted) Current(_ context.Context, node reading.Node) (pipeline.SensorStatus, error) {
-	err, ok := d[node.ID]
-	return pipeline.SensorStatus{Deleted: ok && err == nil}, err
-}
 
 // from decodes messages where no gateway is enrolled.
 var from = origin.New(noGateways{}, time.Now, origin.Options{})
@@ -37,22 +37,41 @@ func (noGateways) GatewayKeys(context.Context, []string) (map[string]accounts.Ga
 	return nil, nil
 }
 
-// fakeStates keep nothing, or fail.
-type fakeStates struct{ err error }
-
-func (s fakeStates) UpdateNodeStates(context.Context, []pipeline.NodeReading) error { return s.err }
-func (s fakeStates) SignSensor(context.Context, reading.Node, time.Time, string) error {
-	return s.err
+// fakeMetadata keeps nothing, or fails. deleted are deleted sensors, and those whose status
+// cannot be read.
+type fakeMetadata struct {
+	err     error
+	deleted map[string]error
 }
-func (s fakeStates) KeepProbe(context.Context, time.Time, time.Time) error { return s.err }
-func (s fakeStates) KeepLate(context.Context, reading.Reading) error       { return s.err }
-func (s fakeStates) IngestDrill(context.Context, incidents.DrillMessage) (bool, error) {
-	return s.err == nil, s.err
+
+func (m fakeMetadata) StoreReadings(
+	ctx context.Context, batch []pipeline.NodeReading, insert func(context.Context, *store.DB, []reading.Reading) error,
+) ([]pipeline.Stored, error) {
+	stored := make([]pipeline.Stored, len(batch))
+	for i, r := range batch {
+		err, deleted := m.deleted[r.NodeID]
+		if err = errors.Join(m.err, err); err != nil {
+			return nil, err
+		}
+		stored[i].Reading = r.Reading
+		if stored[i].Deleted = deleted; !deleted {
+			if err := insert(ctx, nil, []reading.Reading{r.Reading}); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return stored, nil
+}
+
+func (m fakeMetadata) KeepProbe(context.Context, time.Time, time.Time) error { return m.err }
+func (m fakeMetadata) KeepLate(context.Context, reading.Reading) error       { return m.err }
+func (m fakeMetadata) IngestDrill(context.Context, incidents.DrillMessage) (bool, error) {
+	return m.err == nil, m.err
 }
 
 // keptProbes are the publish times of the probe's readings.
 type keptProbes struct {
-	fakeStates
+	fakeMetadata
 
 	published []time.Time
 }
@@ -87,7 +106,7 @@ func TestProbe(t *testing.T) {
 			var states keptProbes
 			var log bytes.Buffer
 			clock := func() time.Time { return published.Add(1500 * time.Millisecond) }
-			step := ingest.New(c.from, &states, &fakeReadings{}, fakeDeleted{}, clock, logging.New(&log, slog.LevelInfo, ""), nil)
+			step := ingest.New(c.from, &states, &fakeReadings{}, 0, clock, logging.New(&log, slog.LevelInfo, ""), nil)
 			must.Do(t, step.Handle(t.Context(), push.Message{PublishTime: published}))
 			must.Equal(t, "kept", c.want, states.published)
 			// What terraform/modules/monitoring/objectives.tf looks for.
@@ -110,12 +129,14 @@ func (k *fakeReadings) Maintain(context.Context) error {
 	return k.err
 }
 
-func (k *fakeReadings) Append(_ context.Context, rows []reading.Reading) error {
+func (k *fakeReadings) Insert(_ context.Context, _ *store.DB, rows []reading.Reading) error {
 	if k.err == nil {
 		k.rows = append(k.rows, rows...)
 	}
 	return k.err
 }
+
+func (k *fakeReadings) Archive(context.Context, []reading.Reading) error { return k.err }
 
 // TestIngest shows contract 4.6 (no sensor of these nodes was ever created), 8.12, 9.10.
 func TestIngest(t *testing.T) {
@@ -203,12 +224,71 @@ func TestIngest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			table := fakeReadings{err: c.fails}
-			step := ingest.New(from, fakeStates{c.away}, &table, fakeDeleted{"gone": nil, "untold": errAway}, time.Now, logging.Discard(), nil)
+			step := ingest.New(from, fakeMetadata{c.away, map[string]error{"gone": nil, "untold": errAway}}, &table, 0, time.Now, logging.Discard(), nil)
 			err := step.Handle(t.Context(), push.Message{ID: "1", Data: []byte(c.data), PublishTime: published})
 			if (err != nil) != c.refused || push.IsPermanent(err) != c.permanent {
 				t.Errorf("answered %v", err)
 			}
 			must.Equal(t, "stored", c.want, table.rows)
 		})
+	}
+}
+
+// TestBatch sends concurrent readings of a sensor that is deleted and created again, of one
+// that no gateway of its customer has signed yet, and of nobody's. One row breaks a rule of
+// the schema: it fails alone. Contract 4.6.
+func TestBatch(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t)
+	metadata := pgtest.NewStores(pool)
+	customer := must.Get(metadata.CreateCustomer(t.Context(), accounts.NewCustomer{Email: "a@example.com", Username: "anna12", PasswordHash: "x"}))(t)
+	room := must.Get(metadata.CreateRoom(t.Context(), customer.ID, "Room"))(t)
+	create := func(id string) {
+		t.Helper()
+		must.Get(metadata.CreateSensor(t.Context(), customer.ID, accounts.NewSensor{ID: id, Name: "Rack", Type: "ESP32-DHT22", RoomID: room.ID}))(t)
+	}
+	must.Get(pool.Exec(t.Context(), `ALTER TABLE sensor_data.readings ADD CHECK (message_id <> 'refused')`))(t)
+	step := ingest.New(from, metadata, pgreadings.New(pool, nil, time.Now), ingest.GatherDelay, time.Now, logging.Discard(), nil)
+	now := time.Now().UTC().Truncate(time.Second)
+	// send sends readings at once and returns the ids of those that are stored, and how many failed.
+	send := func(messages ...string) (stored []string, failed int) {
+		t.Helper()
+		var sending sync.WaitGroup
+		var mu sync.Mutex
+		for _, message := range messages {
+			node, id, _ := strings.Cut(message, " ")
+			sending.Go(func() {
+				data := must.Get(wire.EncodeData(wire.Data{Reading: reading.Reading{NodeID: node, MessageID: id, Time: now, Temperature: 21, Humidity: 40}}))(t)
+				if err := step.Handle(t.Context(), push.Message{ID: id, Data: data, PublishTime: now}); err != nil {
+					mu.Lock()
+					defer mu.Unlock()
+					failed++
+				}
+			})
+		}
+		sending.Wait()
+		for _, r := range storedRows(t, pool.Config().ConnString()) {
+			stored = append(stored, r.NodeID+" "+r.MessageID)
+		}
+		slices.Sort(stored)
+		return stored, failed
+	}
+	create("a")
+	create("b")
+	want := []string{"a 1", "b 1", "c 1"}
+	got, failed := send("a 1", "b 1", "c 1", "b 1", "c refused")
+	if diff := cmp.Diff(want, got); diff != "" || failed != 1 {
+		t.Errorf("%d failed (-want +got):\n%s", failed, diff)
+	}
+	must.Do(t, metadata.DeleteSensor(t.Context(), customer.ID, "a"))
+	want = append(want, "b 2")
+	got, failed = send("a 2", "b 2")
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" || failed != 0 {
+		t.Errorf("after a deletion: %d failed (-want +got):\n%s", failed, diff)
+	}
+	create("a")
+	if got, failed = send("a 3"); !slices.Contains(got, "a 3") || failed != 0 {
+		t.Errorf("created again: %d failed, %v", failed, got)
 	}
 }

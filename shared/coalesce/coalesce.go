@@ -4,7 +4,8 @@
 //
 // A call that finds nothing in flight runs at once. Calls that arrive meanwhile
 // gather in the next batch, which runs when the one in flight has ended. Nobody
-// waits for a timer, and the busier it gets, the larger the batches become.
+// waits for a timer, unless [Options] says so, and the busier it gets, the larger the
+// batches become.
 package coalesce
 
 import (
@@ -29,6 +30,8 @@ type Options[In any] struct {
 	Size    func(In) int
 	// MaxInFlight is how many batches run at once; 0 for one.
 	MaxInFlight int
+	// Gather is how long every batch waits for further items, unless it is full.
+	Gather time.Duration
 	// Linger is how long a batch waits, at most, for one in flight to end: then it
 	// runs all the same. 0 for no end: MaxInFlight is then never exceeded.
 	Linger time.Duration
@@ -49,13 +52,14 @@ type Group[In, Out any] struct {
 
 // batch is one request, waiting or in flight.
 type batch[In, Out any] struct {
-	ctx    context.Context //nolint:containedctx // of the caller who began the batch, which runs later
-	items  []In
-	size   int
-	linger *time.Timer
-	done   chan struct{} // closed when the next two are set
-	result []Out
-	err    error
+	ctx     context.Context //nolint:containedctx // of the caller who began the batch, which runs later
+	items   []In
+	size    int
+	gathers bool // still waits for further items
+	linger  *time.Timer
+	done    chan struct{} // closed when the next two are set
+	result  []Out
+	err     error
 }
 
 // New returns a group that answers batches by run: one result for each item, in
@@ -113,6 +117,7 @@ func (g *Group[In, Out]) DoAll(ctx context.Context, items []In) ([]Out, error) {
 func (g *Group[In, Out]) Close() {
 	g.mu.Lock()
 	g.closed = true
+	g.startWaiting()
 	g.mu.Unlock()
 	g.running.Wait()
 }
@@ -131,6 +136,15 @@ func (g *Group[In, Out]) add(ctx context.Context, item In) (*batch[In, Out], int
 		b = &batch[In, Out]{ctx: context.WithoutCancel(ctx), done: make(chan struct{})}
 		g.waiting = append(g.waiting, b)
 		g.running.Add(1)
+		if g.options.Gather > 0 {
+			b.gathers = true
+			time.AfterFunc(g.options.Gather, func() {
+				g.mu.Lock()
+				defer g.mu.Unlock()
+				b.gathers = false
+				g.startWaiting()
+			})
+		}
 	}
 	b.items = append(b.items, item)
 	b.size += size
@@ -145,7 +159,7 @@ func (g *Group[In, Out]) fits(b *batch[In, Out], size int) bool {
 // startWaiting starts as many of the waiting batches as may be in flight, and sets
 // the timers of the others. The caller holds the lock.
 func (g *Group[In, Out]) startWaiting() {
-	for len(g.waiting) > 0 && g.inFlight < g.options.MaxInFlight {
+	for len(g.waiting) > 0 && g.inFlight < g.options.MaxInFlight && g.gathered() {
 		g.start(g.waiting[0])
 	}
 	if g.options.Linger <= 0 {
@@ -156,6 +170,13 @@ func (g *Group[In, Out]) startWaiting() {
 			b.linger = time.AfterFunc(g.options.Linger, func() { g.expire(b) })
 		}
 	}
+}
+
+// gathered reports whether the first batch need not wait for further items: no batch takes
+// items while another is behind it.
+func (g *Group[In, Out]) gathered() bool {
+	first := g.waiting[0]
+	return !first.gathers || g.closed || len(g.waiting) > 1 || len(first.items) == g.options.MaxItems
 }
 
 // expire starts a batch that has waited long enough, unless it has started.

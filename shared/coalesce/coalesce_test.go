@@ -166,6 +166,18 @@ func TestLingerEndsTheWait(t *testing.T) {
 	})
 }
 
+func TestGatherWaitsUnlessTheBatchIsFull(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var r recorder
+		g := coalesce.New(r.run, coalesce.Options[int]{Gather: 20 * time.Millisecond, MaxItems: 3})
+		call(t, g, 1, 2)
+		call(t, g, 3, 4, 5)
+		must.Equal(t, "batches", [][]int{{1, 2}, {3, 4, 5}}, r.batches)
+		must.Equal(t, "batches began", []time.Duration{0, time.Second}, r.began)
+	})
+}
+
 func TestErrorGoesToItsBatchAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

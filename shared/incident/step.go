@@ -1,7 +1,6 @@
 package incident
 
 import (
-	"math"
 	"slices"
 	"time"
 
@@ -32,7 +31,7 @@ type Point struct {
 func Points(r reading.Reading, w reading.Window) []Point {
 	points := make([]Point, 0, w.Len()+1)
 	for i, age := range w.Age {
-		at := r.Time.Add(-time.Duration(math.Round(age*1e6)) * time.Microsecond)
+		at := r.Before(age)
 		points = append(points, Point{Time: reading.TruncateTime(at), Temperature: w.Temperature[i], Humidity: w.Humidity[i]})
 	}
 	return append(points, Point{Time: reading.TruncateTime(r.Time), Temperature: r.Temperature, Humidity: r.Humidity})

@@ -37,7 +37,7 @@ func (c Corrections) Apply(r Reading, w Window) (Reading, Window) {
 		r.Temperature, r.Humidity = one.add(r.Temperature, r.Humidity)
 	}
 	return r, c.each(w, func(age float64) (Correction, bool) {
-		return c.At(r.Time.Add(-time.Duration(age * float64(time.Second))))
+		return c.At(r.Before(age))
 	})
 }
 

@@ -32,6 +32,11 @@ type Window struct {
 	Humidity    []float64 // % relative humidity; NaN where not measured
 }
 
+// Before returns when a value was measured that is so many seconds older than a reading.
+func (r Reading) Before(age float64) time.Time {
+	return r.Time.Add(-time.Duration(math.Round(age*1e6)) * time.Microsecond)
+}
+
 // Len is the number of readings in the window.
 func (w Window) Len() int { return len(w.Age) }
 

@@ -84,12 +84,6 @@ func query(ctx context.Context, source Source, nodes []reading.Node) ([]pipeline
 	return statuses, nil
 }
 
-// Current returns a node's sensor status as the database has it now, never from the cache.
-func (c *Cache) Current(ctx context.Context, node reading.Node) (pipeline.SensorStatus, error) {
-	status, err := c.lookups.Do(ctx, node)
-	return status, wrap(err, node)
-}
-
 func wrap(err error, node reading.Node) error {
 	if err == nil {
 		return nil

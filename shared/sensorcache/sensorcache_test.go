@@ -10,11 +10,9 @@ import (
 	"time"
 
 	"coldaisle.dev/shared/alert"
-	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/sensorcache"
-	"coldaisle.dev/shared/store/accounts"
 	"coldaisle.dev/shared/store/pipeline"
 )
 
@@ -106,13 +104,13 @@ func TestAnswerIsNeverOlderThanItsQuestion(t *testing.T) {
 		s.takes = time.Second
 		var group sync.WaitGroup
 		group.Go(func() {
-			if status, err := r.Current(t.Context(), open("n")); err != nil || status.Deleted {
+			if status, err := r.Status(t.Context(), open("n")); err != nil || status.Deleted {
 				t.Errorf("before the deletion: %v, %v", status.Deleted, err)
 			}
 		})
 		synctest.Wait() // its query is under way
 		s.set(pipeline.SensorStatus{Deleted: true})
-		if status, err := r.Current(t.Context(), open("n")); err != nil || !status.Deleted {
+		if status, err := r.Status(t.Context(), open("n")); err != nil || !status.Deleted {
 			t.Errorf("asked after the deletion, while a query from before it was under way: %v, %v", status.Deleted, err)
 		}
 		group.Wait()
@@ -125,7 +123,7 @@ func TestLookupEndsWhenTheDatabaseHangs(t *testing.T) {
 		t.Helper()
 		s.takes = time.Hour
 		start := time.Now()
-		_, err := r.Current(t.Context(), open("n"))
+		_, err := r.Status(t.Context(), open("n"))
 		if waited := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || waited > time.Minute {
 			t.Errorf("error %v after %v", err, waited)
 		}
@@ -170,9 +168,6 @@ func TestStaleAnswerServesWhileTheDatabaseFails(t *testing.T) {
 		}
 		if _, err := r.Status(t.Context(), open("never asked")); !errors.Is(err, away) {
 			t.Errorf("a node that was never known: %v", err)
-		}
-		if _, err := r.Current(t.Context(), open("n")); !errors.Is(err, away) {
-			t.Errorf("Current must not guess: %v", err)
 		}
 		s.fail(nil)
 		s.set(limited(40))
@@ -228,31 +223,5 @@ func TestOnlyOwnedNodesAreCached(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-func TestCurrentIsExactOnTheRealStore(t *testing.T) {
-	t.Parallel()
-	pool := pgtest.New(t)
-	metadata := pgtest.NewStores(pool)
-	customer := must.Get(metadata.CreateCustomer(t.Context(), accounts.NewCustomer{Email: "a@example.com", Username: "anna12", PasswordHash: "x"}))(t)
-	room := must.Get(metadata.CreateRoom(t.Context(), customer.ID, "Room"))(t)
-	r := sensorcache.New(metadata, time.Now)
-	check := func(when string, want bool) {
-		t.Helper()
-		if status, err := r.Current(t.Context(), open("n")); err != nil || status.Deleted != want {
-			t.Errorf("%s: deleted %v, %v, want %v", when, status.Deleted, err, want)
-		}
-	}
-	check("never created", false)
-	for range 3 {
-		created := accounts.NewSensor{ID: "n", Name: "Rack", Type: "ESP32-DHT22", RoomID: room.ID}
-		must.Get(metadata.CreateSensor(t.Context(), customer.ID, created))(t)
-		check("created", false)
-		if node, err := r.Status(t.Context(), open("n")); err != nil || !node.Owned {
-			t.Errorf("created: %+v, %v", node, err)
-		}
-		must.Do(t, metadata.DeleteSensor(t.Context(), customer.ID, "n"))
-		check("deleted", true)
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"coldaisle.dev/shared/origin"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/readings/backend"
-	"coldaisle.dev/shared/sensorcache"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/accounts"
 	"coldaisle.dev/shared/store/pipeline"
@@ -41,6 +40,6 @@ func open(ctx context.Context, c config, deps function.Deps) (push.HandleFunc, e
 	metadata := store.New(deps.Database)
 	states := pipeline.New(metadata)
 	from := origin.New(accounts.New(metadata), deps.Clock, origin.Options{RequireEnrolled: c.RequireEnrolled, Counters: deps.Counters})
-	step := ingest.New(from, states, table, sensorcache.New(states, deps.Clock), deps.Clock, deps.Log, deps.Counters)
+	step := ingest.New(from, states, table, ingest.GatherDelay, deps.Clock, deps.Log, deps.Counters)
 	return step.Handle, nil
 }

@@ -67,15 +67,13 @@ type hold struct {
 
 type reading struct {
 	stream
-	id          string
-	at          time.Time
-	values      [2]float64 // °C and %
-	published   time.Time
-	gateway     *gateway
-	transported // how far it has come
+	id                 string
+	at                 time.Time
+	values             [2]float64 // °C and %
+	published          time.Time
+	gateway            *gateway
+	ingested, detected bool
 }
-
-type transported struct{ ingested, detected bool }
 
 type rule struct {
 	id        int64
@@ -317,14 +315,6 @@ func (m *model) ingest(r *reading) bool {
 		m.newest[r.stream] = *r
 	}
 	return true
-}
-
-// newestAlone is what is left of a reading whose append to the table failed: its state.
-func (m *model) newestAlone(r *reading) {
-	before, detected := slices.Clone(m.stored[r.stream]), r.detected
-	m.ingest(r)
-	m.stored[r.stream] = before
-	r.transported = transported{detected: detected}
 }
 
 func (m *model) store(r reading) {

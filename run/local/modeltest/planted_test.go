@@ -32,7 +32,7 @@ func bugs() map[string]planted {
 		"judged by arrival": at(scripts, "shared/store/incidents/judgewrites.go",
 			"if past || before.Settled() || !next {", "if false && !next {"),
 		"acknowledged before the commit": at(scripts, "functions/ingest/ingest.go",
-			"[]reading.Reading{r}); err != nil {", "[]reading.Reading{r}); errors.Is(err, readings.ErrRowRefused) {"),
+			"stored.err); err != nil {", "stored.err); errors.Is(err, readings.ErrRowRefused) {"),
 		"a duplicate counted twice": at(scripts, "shared/store/incidents/alerts.go",
 			"AND message_id = @message_id::varchar AND alert_type", "AND message_id = 'no' || @message_id::varchar AND alert_type"),
 		"off by one in a hold": at(scripts, "shared/store/incidents/alerts.go",

@@ -567,9 +567,7 @@ func (w *world) ingest(d *sentData, at int) {
 		}
 	case err != nil && len(w.away) == 0:
 		w.tb.Errorf("ingest: %v", err)
-	case err != nil && w.away["states"] != nil && !w.lost["states"]: // nothing is stored
-	case err != nil && (w.away["states"] != nil || !w.lost["table"]):
-		w.model.newestAlone(d.reading)
+	case err != nil && (w.away["states"] == nil || !w.lost["states"]): // the transaction is not committed
 	default:
 		d.ingested = d.ingested || err == nil
 		if !w.model.ingest(d.reading) {

@@ -36,6 +36,7 @@ import (
 	reads "coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings/pgreadings"
 	"coldaisle.dev/shared/sensorcache"
+	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/incidents"
 	"coldaisle.dev/shared/store/pipeline"
 	"coldaisle.dev/shared/wire"
@@ -96,7 +97,7 @@ func newSystem(tb testing.TB) *system {
 		from := origin.New(stores, s.clock.Now, origin.Options{})
 		sensors := sensorcache.New(stores, s.clock.Now)
 		s.instances[i] = instance{
-			ingest:     ingest.New(from, nodeStates{s, stores}, timeSeries{s, table}, sensors, s.clock.Now, log, nil).Handle,
+			ingest:     ingest.New(from, metadata{s, stores}, timeSeries{s, table}, 0, s.clock.Now, log, nil).Handle,
 			detect:     detect.New(from, sensors, topicAlerts{s}, judge{s, stores}, nil, alerts.Defaults(), log, nil).Handle,
 			storealert: storealert.New(stores, log, nil).Handle,
 		}
@@ -110,7 +111,7 @@ func newSystem(tb testing.TB) *system {
 	return s
 }
 
-type nodeStates struct {
+type metadata struct {
 	*system
 	pgtest.Stores
 }
@@ -280,14 +281,20 @@ func decode[T any](s *system, token, path string) (answer T) {
 	return answer
 }
 
-// UpdateNodeStates implements [ingest.NodeStates].
-func (n nodeStates) UpdateNodeStates(ctx context.Context, batch []pipeline.NodeReading) error {
-	return n.part("states", func() error { return n.Stores.UpdateNodeStates(ctx, batch) })
+// StoreReadings implements [ingest.Metadata].
+func (m metadata) StoreReadings(
+	ctx context.Context, batch []pipeline.NodeReading, insert func(context.Context, *store.DB, []reads.Reading) error,
+) (stored []pipeline.Stored, err error) {
+	err = m.part("states", func() error {
+		stored, err = m.Stores.StoreReadings(ctx, batch, insert)
+		return err
+	})
+	return stored, err
 }
 
-// Append implements [ingest.Readings].
-func (t timeSeries) Append(ctx context.Context, rows []reads.Reading) error {
-	return t.part("table", func() error { return t.Store.Append(ctx, rows) })
+// Insert implements [ingest.Readings].
+func (t timeSeries) Insert(ctx context.Context, tx *store.DB, rows []reads.Reading) error {
+	return t.part("table", func() error { return t.Store.Insert(ctx, tx, rows) })
 }
 
 // Judge implements [detect.Judge].

@@ -73,7 +73,7 @@ func correctedStream(t *testing.T, chance *rand.Rand) {
 	table := pgreadings.New(pool, archive, time.Now)
 	sensors := sensorcache.New(s, time.Now)
 	from := origin.New(s, time.Now, origin.Options{})
-	step := ingest.New(from, s, table, sensors, time.Now, logging.Discard(), nil)
+	step := ingest.New(from, s, table, 0, time.Now, logging.Discard(), nil)
 	judge := &judged{Store: incidents.New(s.DB)}
 	detection := detect.New(from, sensors, noAlerts{}, judge, nil, alert.Defaults(), logging.Discard(), nil)
 

@@ -106,7 +106,7 @@ func newDay(pool *pgxpool.Pool) *day {
 	predictor := detect.NewAnomalyDetector(detect.NoModels{}, learning.New(metadata), 10, time.Now, logging.Discard(), nil)
 	return &day{
 		pool:   pool,
-		ingest: ingest.New(from, pipeline.New(metadata), pgreadings.New(pool, nil, time.Now), sensors, time.Now, logging.Discard(), nil).Handle,
+		ingest: ingest.New(from, pipeline.New(metadata), pgreadings.New(pool, nil, time.Now), 0, time.Now, logging.Discard(), nil).Handle,
 		detect: detect.New(from, sensors, nobody{}, incidents.New(metadata), predictor, alert.Defaults(), logging.Discard(), nil).Handle,
 	}
 }

@@ -119,7 +119,7 @@ func (s *System) backfill(ctx context.Context, done func(share float64)) error {
 	}
 	p := &past{}
 	p.now.Store(&from)
-	p.handlers = s.handlers(pool, pastAlerts{p}, p.clock)
+	p.handlers = s.handlers(pool, pastAlerts{p}, 0, p.clock)
 	kept, err := outbox.Open(s.pastOutbox(), outbox.Options{Retain: gateway.OutboxRetention, Clock: p.clock})
 	if err != nil {
 		return fmt.Errorf("the past's gateway: %w", err)

@@ -42,7 +42,7 @@ func (s *System) startPipeline(ctx context.Context) error {
 	}
 	alerts := detect.NewAlertPublisher(s.PubSub, queue.TopicAlerts)
 	s.opened.Push("alerts topic", func() error { alerts.Stop(); return nil })
-	handlers := s.handlers(pool, alerts, s.options.Clock)
+	handlers := s.handlers(pool, alerts, ingest.GatherDelay, s.options.Clock)
 	trainer := train.New(learning.New(store.New(s.Pool)), s.Readings, s.Models, cmp.Or(s.options.TrainingRows, config.Defaults[train.Config]().Rows), s.options.Clock, s.log, nil)
 	handlers["train"] = trainer.Handle
 	deadLetters := map[string]push.DeadLetter{}
@@ -75,14 +75,14 @@ func (s *System) startPipeline(ctx context.Context) error {
 }
 
 // handlers are those of the functions that a reading passes, in a clock's time.
-func (s *System) handlers(pool *pgxpool.Pool, alerts detect.Publisher, clock func() time.Time) map[string]push.HandleFunc {
+func (s *System) handlers(pool *pgxpool.Pool, alerts detect.Publisher, gather time.Duration, clock func() time.Time) map[string]push.HandleFunc {
 	metadata := store.New(pool)
 	detection := config.Defaults[detect.Config]()
 	sensors := sensorcache.New(pipeline.New(metadata), s.options.Clock)
 	predictor := detect.NewAnomalyDetector(s.loader(), learning.New(metadata), cmp.Or(s.options.PredictionSample, detection.PredictionSample), clock, s.log, nil)
 	from := origin.New(accounts.New(metadata), clock, origin.Options{})
 	return map[string]push.HandleFunc{
-		"ingest":     ingest.New(from, pipeline.New(metadata), pgreadings.New(pool, s.archive, clock), sensors, clock, s.log, nil).Handle,
+		"ingest":     ingest.New(from, pipeline.New(metadata), pgreadings.New(pool, s.archive, clock), gather, clock, s.log, nil).Handle,
 		"detect":     detect.New(from, sensors, alerts, incidents.New(metadata), predictor, detection.Defaults(), s.log, nil).Handle,
 		"storealert": storealert.New(incidents.New(metadata), s.log, nil).Handle,
 	}
@@ -99,6 +99,8 @@ func (s *System) pipelinePool(ctx context.Context) (*pgxpool.Pool, error) {
 	}
 	config := s.Pool.Config()
 	config.ConnConfig.RuntimeParams["synchronous_commit"] = "off"
+	// To plan the same statements anew for each reading costs more than to run them.
+	config.ConnConfig.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), config)
 	if err != nil {
 		return nil, fmt.Errorf("database pool of the pipeline: %w", err)

@@ -19,17 +19,18 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
-	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"coldaisle.dev/shared/coalesce"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
+	"coldaisle.dev/shared/store"
 )
 
 // Store is the table.
@@ -37,103 +38,91 @@ type Store struct {
 	pool    *pgxpool.Pool
 	clock   func() time.Time
 	archive readings.Archive // nil: raw readings stay here for ever
-	appends *coalesce.Group[reading.Reading, error]
+	db      *store.DB
+	days    sync.Map // day partitions that exist, by their time: known once a row in them is committed
 }
 
 // New returns the table over a pool whose schema store.Migrate has brought up
 // to date. The pool and the archive, which may be nil, stay the caller's to close.
 func New(pool *pgxpool.Pool, archive readings.Archive, clock func() time.Time) *Store {
-	s := &Store{pool: pool, clock: clock, archive: archive}
-	s.appends = coalesceAppends(s.append)
-	return s
+	return &Store{pool: pool, clock: clock, archive: archive, db: store.New(pool)}
 }
 
 // rawFrom is the time from which all readings are here, raw.
 func (s *Store) rawFrom() time.Time { return s.clock().Add(-rawDays * day) }
 
-// Bounds of one append.
-const (
-	maxAppendRows = 500
-	appendTimeout = 8 * time.Second
-)
-
-// coalesceAppends lets concurrent callers share a statement and a commit. Where the rows
-// of a batch are refused, each is appended alone: no row fails because of another.
-func coalesceAppends(run func(context.Context, []reading.Reading) error) *coalesce.Group[reading.Reading, error] {
-	return coalesce.New(func(ctx context.Context, rows []reading.Reading) ([]error, error) {
-		ctx, cancel := context.WithTimeout(ctx, appendTimeout)
-		defer cancel()
-		errs := make([]error, len(rows))
-		err := run(ctx, rows)
-		if refused := refusal(err); !refused || len(rows) == 1 {
-			return errs, err
-		}
-		for i, row := range rows {
-			errs[i] = run(ctx, []reading.Reading{row})
-		}
-		return errs, nil
-	}, coalesce.Options[reading.Reading]{MaxItems: maxAppendRows})
+// raw returns those of the rows that are kept here raw.
+func (s *Store) raw(rows []reading.Reading) []reading.Reading {
+	if s.archive == nil {
+		return rows
+	}
+	from := s.rawFrom()
+	return slices.DeleteFunc(slices.Clone(rows), func(r reading.Reading) bool { return r.Time.Before(from) })
 }
 
-// refusal reports whether the database takes some row never: SQLSTATE class 22 or 23.
-func refusal(err error) bool {
-	refused, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && (strings.HasPrefix(refused.Code, "22") || strings.HasPrefix(refused.Code, "23"))
+// Insert inserts, in a transaction, those of the rows that are kept here raw.
+func (s *Store) Insert(ctx context.Context, tx *store.DB, rows []reading.Reading) error {
+	if rows = s.raw(rows); len(rows) == 0 {
+		return nil
+	}
+	err := s.createDays(ctx, tx, rows)
+	if err == nil {
+		err = insert(ctx, tx, rows)
+	}
+	if noPartition(err) {
+		s.days.Clear() // some were dropped since they were created
+	}
+	if err != nil {
+		return fmt.Errorf("insert %d readings: %w", len(rows), err)
+	}
+	return nil
 }
 
-// Append returns once the rows are durable, see [readings.Archive]. The archive comes second: while PostgreSQL is
-// away nothing is stored, and no redelivery leaves copies in the archive. An hour is
-// marked last, so that whoever finds the mark finds the reading too.
-func (s *Store) Append(ctx context.Context, rows []reading.Reading) error {
-	now := s.clock()
-	raw, late := rows, []reading.Reading(nil)
-	for _, r := range rows {
-		if now.Sub(r.Time) > markAfter {
-			late = append(late, r)
-		}
-	}
-	if s.archive != nil && late != nil {
-		raw = slices.DeleteFunc(slices.Clone(rows), func(r reading.Reading) bool { return now.Sub(r.Time) > rawDays*day })
-	}
-	if len(raw) > 0 {
-		errs, err := s.appends.DoAll(ctx, raw)
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(errs...); err != nil {
-			return err
-		}
+// Archive does what remains once [Store.Insert] is committed and returns once the rows are durable, see
+// [readings.Archive]. The archive comes second: while PostgreSQL is away nothing is stored,
+// and no redelivery leaves copies in the archive. An hour is marked last, so that whoever
+// finds the mark finds the reading too.
+func (s *Store) Archive(ctx context.Context, rows []reading.Reading) error {
+	for _, r := range s.raw(rows) {
+		s.days.LoadOrStore(r.Time.UTC().Truncate(day), true)
 	}
 	if s.archive != nil {
 		if err := s.archive.Append(ctx, rows); err != nil {
 			return fmt.Errorf("archive: %w", err)
 		}
 	}
-	return s.markHours(ctx, late)
+	now := s.clock()
+	return s.markHours(ctx, slices.DeleteFunc(slices.Clone(rows), func(r reading.Reading) bool { return now.Sub(r.Time) <= markAfter }))
 }
 
-func (s *Store) append(ctx context.Context, rows []reading.Reading) error {
-	err := s.insert(ctx, rows)
-	if noPartition(err) { // the first rows of a day
-		if err := s.createPartitions(ctx, rows); err != nil {
-			return err
-		}
-		err = s.insert(ctx, rows)
+// Append is [Store.Insert] in a transaction of its own, and [Store.Archive].
+func (s *Store) Append(ctx context.Context, rows []reading.Reading) error {
+	alone := func() error { return s.db.InTx(ctx, func(tx *store.DB) error { return s.Insert(ctx, tx, rows) }) }
+	err := alone()
+	if noPartition(err) {
+		err = alone()
 	}
 	if err != nil {
-		return fmt.Errorf("append %d readings: %w", len(rows), err)
+		return err
 	}
-	return nil
+	return s.Archive(ctx, rows)
 }
 
-// createPartitions creates the day partitions that rows lack.
-func (s *Store) createPartitions(ctx context.Context, rows []reading.Reading) error {
-	days := make([]time.Time, len(rows))
-	for i, r := range rows {
-		days[i] = r.Time.UTC().Truncate(day)
+// createDays creates the day partitions that rows may lack.
+func (s *Store) createDays(ctx context.Context, tx *store.DB, rows []reading.Reading) error {
+	days := map[time.Time]bool{}
+	for _, r := range rows {
+		if at := r.Time.UTC().Truncate(day); !days[at] {
+			if _, known := s.days.Load(at); !known {
+				days[at] = true
+			}
+		}
 	}
-	if _, err := s.pool.Exec(ctx, `SELECT sensor_data.create_day(day) FROM (SELECT DISTINCT unnest(@days::timestamptz[]) AS day) AS d`,
-		pgx.StrictNamedArgs{"days": days}); err != nil {
+	if len(days) == 0 {
+		return nil
+	}
+	missing := slices.SortedFunc(maps.Keys(days), time.Time.Compare)
+	if _, err := tx.Exec(ctx, `SELECT sensor_data.create_day(day) FROM unnest(@days::timestamptz[]) AS day`, pgx.StrictNamedArgs{"days": missing}); err != nil {
 		return fmt.Errorf("create partitions: %w", err)
 	}
 	return nil
@@ -147,7 +136,7 @@ func noPartition(err error) bool {
 	return ok && pgErr.Code == checkViolation && pgErr.ConstraintName == ""
 }
 
-func (s *Store) insert(ctx context.Context, rows []reading.Reading) error {
+func insert(ctx context.Context, tx *store.DB, rows []reading.Reading) error {
 	// In one order, so that writers of the same rows wait for each other in turn
 	// and never in a circle.
 	rows = slices.SortedFunc(slices.Values(rows), func(a, b reading.Reading) int {
@@ -162,7 +151,7 @@ func (s *Store) insert(ctx context.Context, rows []reading.Reading) error {
 		temperatures[i], humidities[i] = reading.Pointer(r.Temperature), reading.Pointer(r.Humidity)
 		measuredTemperatures[i], measuredHumidities[i] = r.Uncorrected()
 	}
-	_, err := s.pool.Exec(ctx, `
+	_, err := tx.Exec(ctx, `
 		INSERT INTO sensor_data.readings (
 		    node_id, message_id, customer_id, timestamp, temperature, humidity, uncorrected_temperature, uncorrected_humidity)
 		SELECT * FROM unnest(
@@ -174,7 +163,7 @@ func (s *Store) insert(ctx context.Context, rows []reading.Reading) error {
 			"temperatures": temperatures, "humidities": humidities,
 			"measured_temperatures": measuredTemperatures, "measured_humidities": measuredHumidities,
 		})
-	return err //nolint:wrapcheck // Append wraps it, after looking at it
+	return err //nolint:wrapcheck // Insert does
 }
 
 const readingColumns = `r.customer_id AS channel, r.node_id, r.message_id, r.timestamp AS time,

@@ -29,6 +29,21 @@ type SensorStatus struct {
 	Corrections reading.Corrections // of the customers whose sensor it is or was
 }
 
+// ofNodes are nodes n, each with its sensor o, which may be absent, and its place. deleted is that the sensor
+// was deleted, and has no owner now.
+const (
+	ofNodes = `FROM unnest(@channels::bigint[], @ids::text[]) WITH ORDINALITY AS n (channel, node_id, place)
+		LEFT JOIN LATERAL (
+		    SELECT s.customer_id, s.room_id, s.signed_from
+		    FROM sensors s
+		    WHERE s.node_id = n.node_id AND s.customer_id = CASE n.channel
+		        WHEN 0 THEN (SELECT h.customer_id FROM open_holds h WHERE h.node_id = n.node_id AND h.held_until = 'infinity')
+		        ELSE n.channel
+		    END
+		) AS o ON true`
+	deleted = `o.customer_id IS NULL AND ` + store.Buried
+)
+
 // SensorStatuses returns the status of each node. Unknown nodes are absent. A node that a
 // customer's enrolled gateway reports, and that is not a sensor, is judged by the customer's
 // thresholds and by their rules for all sensors.
@@ -52,18 +67,10 @@ func (s Store) SensorStatuses(ctx context.Context, nodes []reading.Node) (map[re
 	found, err := store.All[row](ctx, s.db, `
 		SELECT n.channel, n.node_id, COALESCE(o.customer_id, 0) AS customer_id, COALESCE(o.room_id, 0) AS room_id,
 		       COALESCE(b.false_alarms_per_month, 1) AS budget,
-		       o.signed_from IS NOT NULL AS signed, o.customer_id IS NULL AND `+store.Buried+` AS deleted,
+		       o.signed_from IS NOT NULL AS signed, `+deleted+` AS deleted,
 		       l.max_temperature, l.max_humidity, r.rules, `+store.CorrectionsOf+`,
 		       EXISTS (SELECT FROM rule_memory m WHERE m.channel = n.channel AND m.node_id = n.node_id) AS remembers
-		FROM unnest(@channels::bigint[], @ids::text[]) AS n (channel, node_id)
-		LEFT JOIN LATERAL (
-		    SELECT s.customer_id, s.room_id, s.signed_from
-		    FROM sensors s
-		    WHERE s.node_id = n.node_id AND s.customer_id = CASE n.channel
-		        WHEN 0 THEN (SELECT h.customer_id FROM open_holds h WHERE h.node_id = n.node_id AND h.held_until = 'infinity')
-		        ELSE n.channel
-		    END
-		) AS o ON true
+		`+ofNodes+`
 		LEFT JOIN learning_settings b ON b.customer_id = o.customer_id
 		LEFT JOIN alert_thresholds l ON l.customer_id = COALESCE(o.customer_id, n.channel) AND NOT l.assumed
 		LEFT JOIN LATERAL (
