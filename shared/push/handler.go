@@ -2,6 +2,7 @@ package push
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -17,7 +18,7 @@ import (
 // Limits of a push request's body, in bytes.
 const (
 	// MaxBody is the largest body whose message is handled. Our largest message is
-	// under 2.5 KB; the rest is for attributes and for later fields.
+	// of 1,000 bytes; the rest is for attributes and for later fields.
 	MaxBody = 1 << 20
 	// maxPush is the largest body that Pub/Sub posts, and so the largest whose message
 	// can be put into the dead letter: 10 MB of data in base64, and attributes.
@@ -61,8 +62,15 @@ type Config struct {
 // Its spans and log lines belong to the trace in the message's attributes.
 // A client that goes away cancels its context.
 // A message without a publish time, which Pub/Sub always gives, is published now.
-func Handler(c Config, handle HandleFunc) http.Handler {
+func Handler(c Config, handle HandleFunc) Receiver {
 	return &handler{Config: c, handle: handle, large: make(chan struct{}, 1)}
+}
+
+// Receiver is a handler that also takes messages from within the process, as if each were
+// decoded from a request's body, and returns the status that it would answer.
+type Receiver interface {
+	http.Handler
+	Receive(ctx context.Context, m Message) (status int)
 }
 
 type handler struct {
@@ -91,9 +99,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		var rest []byte
 		rest, err = io.ReadAll(http.MaxBytesReader(w, r.Body, int64(maxPush-len(body))))
 		body = append(body, rest...)
-		handle = func(context.Context, Message) error {
-			return Permanent(ReasonTooLarge, fmt.Errorf("%d bytes, over the limit of %d", len(body), MaxBody))
-		}
+		handle = tooLarge(len(body))
 	}
 	if err != nil {
 		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
@@ -110,11 +116,31 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, ErrEnvelope.Error(), http.StatusBadRequest)
 		return
 	}
-	if message.PublishTime.IsZero() {
-		message.PublishTime = h.Clock().UTC()
+	w.WriteHeader(h.receive(r.Context(), message, handle))
+}
+
+// Receive implements [Receiver].
+func (h *handler) Receive(ctx context.Context, m Message) int {
+	handle := h.handle
+	if size := base64.StdEncoding.EncodedLen(len(m.Data)); size > MaxBody {
+		handle = tooLarge(size)
 	}
-	ctx := tracing.Extract(r.Context(), message.Attributes)
-	w.WriteHeader(h.status(ctx, message, recoverPanic(ctx, message, handle)))
+	return h.receive(ctx, m, handle)
+}
+
+// tooLarge refuses a message whose body has so many bytes.
+func tooLarge(size int) HandleFunc {
+	return func(context.Context, Message) error {
+		return Permanent(ReasonTooLarge, fmt.Errorf("%d bytes, over the limit of %d", size, MaxBody))
+	}
+}
+
+func (h *handler) receive(ctx context.Context, m Message, handle HandleFunc) int {
+	if m.PublishTime.IsZero() {
+		m.PublishTime = h.Clock().UTC()
+	}
+	ctx = tracing.Extract(ctx, m.Attributes)
+	return h.status(ctx, m, recoverPanic(ctx, m, handle))
 }
 
 // status returns the status of the answer, logs an error once, and puts a message that

@@ -27,8 +27,12 @@ const (
 	// their next attempt included. It reads pages of the table when half of them are done.
 	maxHeld  = 4096
 	pageRows = 1000
-	// gatherDelay is the time between two DELETEs, in which acknowledgements gather.
-	gatherDelay = 10 * time.Millisecond
+	// publishDelay is how long publishes wait for others, to share their COMMIT. All functions
+	// then get a batch at once.
+	publishDelay = 10 * time.Millisecond
+	// acknowledgeDelay is how long acknowledgements gather. A crash loses them: their messages
+	// are delivered again.
+	acknowledgeDelay = 250 * time.Millisecond
 
 	deleteSQL = `DELETE FROM pubsub.messages WHERE subscription = @subscription AND id = ANY (@ids)`
 )
@@ -242,26 +246,36 @@ func (q *Queue) post(ctx context.Context, m *message) {
 
 // try makes one attempt and returns the answer's status; any but 2xx is an error.
 func try(ctx context.Context, m *message, attempt int) (int, error) {
-	body, err := push.Encode(push.Message{
+	delivered := push.Message{
 		ID: m.content.GetMessageId(), Data: m.content.GetData(), Attributes: m.content.GetAttributes(),
 		OrderingKey: m.content.GetOrderingKey(), PublishTime: m.content.GetPublishTime().AsTime(),
 		Subscription: m.sub.fullName, DeliveryAttempt: attempt,
-	})
-	if err != nil {
-		return 0, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, PushTimeout)
 	defer cancel()
+	code, err := deliver(ctx, m.sub.function, delivered)
+	if err == nil && (code < 200 || code > 299) {
+		err = fmt.Errorf("answered %d", code)
+	}
+	return code, err
+}
+
+// deliver hands a message to a function of this process, or posts it to another handler.
+func deliver(ctx context.Context, function http.Handler, m push.Message) (int, error) {
+	if receiver, ok := function.(push.Receiver); ok {
+		return receiver.Receive(ctx, m), nil
+	}
+	body, err := push.Encode(m)
+	if err != nil {
+		return 0, err
+	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://localhost/", bytes.NewReader(body))
 	if err != nil {
 		return 0, fmt.Errorf("push: %w", err)
 	}
 	request.Header.Set("Content-Type", "application/json")
 	answer := httptest.NewRecorder()
-	m.sub.function.ServeHTTP(answer, request)
-	if answer.Code < 200 || answer.Code > 299 {
-		return answer.Code, fmt.Errorf("answered %d", answer.Code)
-	}
+	function.ServeHTTP(answer, request)
 	return answer.Code, nil
 }
 
@@ -296,20 +310,21 @@ func (q *Queue) storeAcknowledgements(ctx context.Context, batch []*message) ([]
 			ids[m.sub] = append(ids[m.sub], m.id)
 		}
 	}
+	statements := &pgx.Batch{} // which share a COMMIT
 	for sub, its := range ids {
-		if _, err := q.session.Exec(deadline, deleteSQL, pgx.StrictNamedArgs{"subscription": sub.name, "ids": its}); err != nil {
-			q.config.Log.WarnContext(ctx, "the queue's session is lost, reading undelivered messages anew", "error", err.Error())
-			q.reconnect(ctx)
-			return nil, fmt.Errorf("store acknowledgements: %w", err)
-		}
+		statements.Queue(deleteSQL, pgx.StrictNamedArgs{"subscription": sub.name, "ids": its})
+	}
+	if err := q.session.SendBatch(deadline, statements).Close(); err != nil {
+		q.config.Log.WarnContext(ctx, "the queue's session is lost, reading undelivered messages anew", "error", err.Error())
+		q.reconnect(ctx)
+		return nil, fmt.Errorf("store acknowledgements: %w", err)
 	}
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	for sub, its := range ids {
 		sub.held -= len(its)
 	}
 	q.changed.Broadcast()
-	q.mu.Unlock()
-	wait(ctx, gatherDelay)
 	return make([]struct{}, len(batch)), nil
 }
 
