@@ -3,12 +3,17 @@ package system_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,82 +21,256 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"coldaisle.dev/run/local/system"
+	"coldaisle.dev/shared/coalesce"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/postgres"
+	"coldaisle.dev/shared/push"
+	"coldaisle.dev/shared/wire"
 )
 
-// BenchmarkReading sends readings through the whole local system and waits until all of
-// them are stored and judged: an operation is a reading from the node to its row. The
-// nodes send as fast as the gateway answers, or RATE readings a second. The processor
-// time of one reading, of the system with the nodes that send and of PostgreSQL, bounds
-// the readings a second of a machine: other programs change it little.
+// BenchmarkReading compares the processor time of a reading, from the node to its row, in the
+// whole local system and on a floor: a handler that answers when the row, and an alert where
+// it is too hot, are on disk by a COMMIT that requests share. Both run one after the other
+// with a PostgreSQL of the same settings. Nodes send from a process of their own, whose time
+// does not count: as fast as they are answered, then 200 and 33 a second, as 1,000 real nodes
+// do. Idle is the system without readings. Each case is a fixed number of readings:
 //
-//	go test -run '^$' -bench '^BenchmarkReading$' -benchtime 20000x ./run/local/system
-//	RATE=33 go test -run '^$' -bench '^BenchmarkReading$' -benchtime 1000x ./run/local/system
+//	go test -run '^$' -bench '^BenchmarkReading$' ./run/local/system
 func BenchmarkReading(b *testing.B) {
-	const nodes, connections = 100, 128
-	interval := time.Duration(0)
-	if rate, err := strconv.Atoi(os.Getenv("RATE")); err == nil {
-		interval = time.Second / time.Duration(rate)
+	for _, c := range []struct {
+		name string
+		load
+	}{{"saturated", load{10_000, 0, 100}}, {"200 a second", load{3000, 200, 100}}, {"33 a second", load{660, 33, 1000}}} {
+		b.Run(c.name, func(b *testing.B) {
+			for b.Loop() {
+				least := measureFloor(b, c.load)
+				whole := measureSystem(b, c.load)
+				b.ReportMetric(least.processor, "floor-µs/reading")
+				b.ReportMetric(whole.processor, "µs/reading")
+				b.ReportMetric(whole.database, "postgresql-µs/reading")
+				b.ReportMetric(whole.processor/least.processor, "times-floor")
+				b.ReportMetric(whole.wal, "wal-B/reading")
+				b.ReportMetric(whole.commits, "commits/reading")
+				b.ReportMetric(whole.answered, "answer-p50-ms")
+				b.ReportMetric(whole.readable, "readable-p99-ms")
+				b.ReportMetric(float64(c.readings)/whole.took.Seconds(), "readings/s")
+				b.ReportMetric(0, "ns/op")
+			}
+		})
 	}
-	s, err := system.Start(b.Context(), system.Options{DataDir: b.TempDir(), Clock: time.Now, Log: logging.Discard()})
+	b.Run("idle", func(b *testing.B) {
+		for b.Loop() {
+			b.ReportMetric(measureSystem(b, load{nodes: 100}).idle, "cores")
+			b.ReportMetric(0, "ns/op")
+		}
+	})
+}
+
+// load is how many readings come, how many a second, 0 for as many as are answered, and from
+// how many nodes.
+type load struct{ readings, rate, nodes int }
+
+// cost is that of a reading.
+type cost struct {
+	processor, database float64 // µs, of all and of PostgreSQL
+	wal, commits        float64 // bytes and commits
+	answered, readable  float64 // ms, the median and the 99th percentile
+	idle                float64 // cores, for some seconds after the readings
+	began               time.Time
+	took                time.Duration
+}
+
+const idleSpan = 20 * time.Second
+
+// measureSystem measures the local system.
+func measureSystem(b *testing.B, l load) cost {
+	b.Helper()
+	var mu sync.Mutex
+	lateness := map[time.Time]time.Duration{} // from a reading's time until it can be read
+	s, err := system.Start(b.Context(), system.Options{
+		DataDir: b.TempDir(), Clock: time.Now, Log: logging.Discard(),
+		WrapHandler: func(function string, next push.HandleFunc) push.HandleFunc {
+			if function != "ingest" {
+				return next
+			}
+			return func(ctx context.Context, m push.Message) error {
+				err := next(ctx, m)
+				if d, decoded := wire.DecodeData(m.Data, m.PublishTime); err == nil && decoded == nil {
+					mu.Lock()
+					defer mu.Unlock()
+					lateness[d.Reading.Time] = time.Since(d.Reading.Time)
+				}
+				return err
+			}
+		},
+	})
 	pgtest.SkipUnlessAvailable(b, err)
-	ctx, cancel := context.WithTimeout(b.Context(), time.Hour)
-	defer cancel()
 	defer func() {
 		if err := s.Stop(); err != nil {
 			b.Error(err)
 		}
 	}()
 	user := &system.APIUser{Base: s.APIURL}
-	ids := make([]string, nodes)
+	ids := make([]string, l.nodes)
 	for i := range ids {
-		ids[i] = fmt.Sprintf("node-%d", i)
+		ids[i] = nodeName(i, l.nodes)
 	}
 	must.Do(b, errors.Join(
-		user.SignIn(ctx, system.Credentials{Email: "bench@example.com", Password: "Passw0rd1"}, "benchuser"),
-		user.CreateRoom(ctx, "Room", ids)))
-	var folder string
-	must.Do(b, s.Pool.QueryRow(ctx, `SHOW data_directory`).Scan(&folder))
+		user.SignIn(b.Context(), system.Credentials{Email: "bench@example.com", Password: "Passw0rd1"}, "benchuser"),
+		user.CreateRoom(b.Context(), "Room", ids)))
+	c := measure(b, s.Pool, s.GatewayURL, l, func() { must.Do(b, s.Queue.Drain(b.Context())) })
+	if l.readings > 0 {
+		maps.DeleteFunc(lateness, func(at time.Time, _ time.Duration) bool { return at.Before(c.began) }) // connections, plans and caches
+		sorted := slices.Sorted(maps.Values(lateness))
+		c.readable = float64(sorted[len(sorted)*99/100].Microseconds()) / 1000
+		return c
+	}
+	before := usedByAll(b, s.Pool)
+	time.Sleep(idleSpan)
+	c.idle = (usedByAll(b, s.Pool) - before).Seconds() / idleSpan.Seconds()
+	return c
+}
+
+// measureFloor measures the least that answers a node when its reading is on disk.
+func measureFloor(b *testing.B, l load) cost {
+	b.Helper()
+	server, err := postgres.Start(b.Context(), postgres.Options{Dir: b.TempDir(), Download: true, Log: logging.Discard()})
+	pgtest.SkipUnlessAvailable(b, err)
+	defer func() {
+		if err := server.Stop(); err != nil {
+			b.Error(err)
+		}
+	}()
+	pool := must.Get(pgxpool.New(b.Context(), server.URL()))(b)
+	defer pool.Close()
+	must.Get(pool.Exec(b.Context(), `
+		CREATE TABLE readings (node_id text, id text, at timestamptz, temperature float8, humidity float8, PRIMARY KEY (node_id, id, at));
+		CREATE TABLE alerts (node_id text, id text, at timestamptz, temperature float8, PRIMARY KEY (node_id, id, at))`))(b)
+	type row struct {
+		ID          string  `json:"id"`
+		NodeID      string  `json:"node_id"`
+		Temperature float64 `json:"temperature"`
+		Humidity    float64 `json:"humidity"`
+	}
+	commits := coalesce.New(func(ctx context.Context, rows []row) ([]struct{}, error) {
+		ids, nodes, temperatures, humidities := make([]string, len(rows)), make([]string, len(rows)), make([]float64, len(rows)), make([]float64, len(rows))
+		for i, r := range rows {
+			ids[i], nodes[i], temperatures[i], humidities[i] = r.ID, r.NodeID, r.Temperature, r.Humidity
+		}
+		_, err := pool.Exec(ctx, `
+			WITH r AS (SELECT * FROM unnest(@nodes::text[], @ids::text[], @temperatures::float8[], @humidities::float8[])
+			        AS r (node_id, id, temperature, humidity)),
+			    a AS (INSERT INTO alerts SELECT node_id, id, now(), temperature FROM r WHERE temperature > 50 ON CONFLICT DO NOTHING)
+			INSERT INTO readings SELECT node_id, id, now(), temperature, humidity FROM r ON CONFLICT DO NOTHING`,
+			pgx.StrictNamedArgs{"ids": ids, "nodes": nodes, "temperatures": temperatures, "humidities": humidities})
+		return make([]struct{}, len(rows)), err
+	}, coalesce.Options[row]{})
+	gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var in row
+		err := json.NewDecoder(r.Body).Decode(&in)
+		if err == nil {
+			_, err = commits.Do(r.Context(), in)
+		}
+		if err != nil {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	}))
+	defer gateway.Close()
+	return measure(b, pool, gateway.URL, l, func() {})
+}
+
+// measure sends readings from another process and waits until they are processed.
+func measure(b *testing.B, pool *pgxpool.Pool, gateway string, l load, drain func()) (c cost) {
+	b.Helper()
+	send(b, gateway, load{max(200, l.nodes), 0, l.nodes}) // connections, plans and caches
+	drain()
+	type database struct {
+		wal     float64
+		commits float64
+	}
+	read := func() (d database) {
+		// A session reports its commits once it has been idle for a second.
+		time.Sleep(2 * time.Second)
+		must.Do(b, pool.QueryRow(b.Context(), `SELECT pg_current_wal_lsn() - '0/0'::pg_lsn, (SELECT sum(xact_commit) FROM pg_stat_database)`).Scan(&d.wal, &d.commits))
+		return d
+	}
+	before := read()
+	own, server := used(b, os.Getpid()), usedByPostgreSQL(b, pool)
+	c.began = time.Now()
+	if l.readings > 0 {
+		c.answered = send(b, gateway, l)
+	}
+	drain()
+	c.took = time.Since(c.began)
+	own, server = used(b, os.Getpid())-own, usedByPostgreSQL(b, pool)-server
+	after, each := read(), float64(max(l.readings, 1))
+	c.database = float64(server.Microseconds()) / each
+	c.processor = float64(own.Microseconds())/each + c.database
+	c.wal, c.commits = (after.wal-before.wal)/each, (after.commits-before.commits)/each
+	return c
+}
+
+func nodeName(i, of int) string { return fmt.Sprintf("node-%d", i%of) }
+
+// send runs [TestSendReadings] in a process of its own and returns the median time of an
+// answer, in milliseconds.
+func send(b *testing.B, gateway string, l load) float64 {
+	b.Helper()
+	command := exec.CommandContext(b.Context(), os.Args[0], "-test.run", "^TestSendReadings$", "-test.v") //nolint:gosec // this program
+	command.Env = append(os.Environ(), "SEND_TO="+gateway, fmt.Sprintf("SEND=%d %d %d", l.readings, l.rate, l.nodes))
+	output := must.Get(command.CombinedOutput())(b)
+	_, text, ok := strings.Cut(string(output), "median ")
+	if !ok {
+		b.Fatalf("%s", output)
+	}
+	return must.Get(strconv.ParseFloat(strings.Fields(text)[0], 64))(b)
+}
+
+// TestSendReadings sends readings of nodes that take turns, for [BenchmarkReading].
+func TestSendReadings(t *testing.T) { //nolint:paralleltest // alone in its process
+	gateway := os.Getenv("SEND_TO")
+	if gateway == "" {
+		return // nobody asks
+	}
+	const connections = 128
+	var n, rate, nodes int
+	must.Get(fmt.Sscan(os.Getenv("SEND"), &n, &rate, &nodes))(t)
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: connections}, Timeout: time.Minute}
-	defer client.CloseIdleConnections()
-	own, database := used(b, os.Getpid()), usedByPostgreSQL(b, folder)
-	b.ResetTimer()
+	taken := make([]time.Duration, n)
 	began := time.Now()
 	var next atomic.Int64
 	var sending sync.WaitGroup
 	for range connections {
 		sending.Go(func() {
-			for n := int(next.Add(1)); n <= b.N; n = int(next.Add(1)) {
-				time.Sleep(time.Until(began.Add(time.Duration(n) * interval))) // until its turn at the rate
-				if err := postReading(ctx, client, s.GatewayURL, n, ids); err != nil {
-					b.Error(err)
+			for k := int(next.Add(1)) - 1; k < n; k = int(next.Add(1)) - 1 {
+				if rate > 0 {
+					time.Sleep(time.Until(began.Add(time.Duration(k) * time.Second / time.Duration(rate)))) // until its turn
 				}
+				start := time.Now()
+				if err := postReading(t.Context(), client, gateway, k, nodes); err != nil {
+					t.Error(err)
+				}
+				taken[k] = time.Since(start)
 			}
 		})
 	}
 	sending.Wait()
-	must.Do(b, s.Queue.Drain(ctx))
-	b.StopTimer()
-	perReading := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(b.N) }
-	b.ReportMetric(perReading(used(b, os.Getpid())-own), "system-processor-µs/op")
-	b.ReportMetric(perReading(usedByPostgreSQL(b, folder)-database), "postgresql-processor-µs/op")
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "readings/s")
-	var stored int
-	must.Do(b, s.Pool.QueryRow(ctx, `SELECT count(*) FROM sensor_data.readings`).Scan(&stored))
-	if stored != b.N {
-		b.Errorf("%d readings stored of %d", stored, b.N)
-	}
+	slices.Sort(taken)
+	fmt.Printf("median %g\n", float64(taken[n/2].Microseconds())/1000)
 }
 
 // postReading sends the n-th reading of nodes that take turns. Values change by a sensor's
 // smallest step: detect would record a stuck sensor, and a leap, at each reading.
-func postReading(ctx context.Context, client *http.Client, gateway string, n int, nodes []string) error {
-	round := n / len(nodes)
-	body := fmt.Sprintf(`{"id":"%x","node_id":%q,"temperature":%.1f,"humidity":%.1f}`,
-		n, nodes[n%len(nodes)], 21.5+float64(round/3%2)/10, 40+float64(round/5%2)/10)
+func postReading(ctx context.Context, client *http.Client, gateway string, n, nodes int) error {
+	round := n / nodes
+	body := fmt.Sprintf(`{"id":"%x-%x","node_id":%q,"temperature":%.1f,"humidity":%.1f}`,
+		os.Getpid(), n, nodeName(n, nodes), 21.5+float64(round/3%2)/10, 40+float64(round/5%2)/10)
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, gateway+"/api/v1/message", strings.NewReader(body))
 	if err != nil {
 		return err
@@ -110,35 +289,49 @@ func postReading(ctx context.Context, client *http.Client, gateway string, n int
 
 // usedByPostgreSQL is the processor time of a server and of its processes, those that
 // have ended included.
-func usedByPostgreSQL(b *testing.B, folder string) time.Duration {
+func usedByPostgreSQL(b *testing.B, pool *pgxpool.Pool) time.Duration {
 	b.Helper()
+	var folder string
+	must.Do(b, pool.QueryRow(b.Context(), `SHOW data_directory`).Scan(&folder))
 	content := must.Get(os.ReadFile(filepath.Join(folder, "postmaster.pid")))(b)
 	first, _, _ := bytes.Cut(content, []byte("\n"))
 	server := must.Get(strconv.Atoi(string(first)))(b)
 	all := must.Get(filepath.Glob("/proc/[0-9]*"))(b)
-	sum := used(b, server)
+	sum := usedWithChildren(b, server)
 	for _, process := range all {
 		fields := stat(process)
 		if pid, _ := strconv.Atoi(filepath.Base(process)); fields != nil && string(fields[1]) == strconv.Itoa(server) {
-			sum += used(b, pid)
+			sum += usedWithChildren(b, pid)
 		}
 	}
 	return sum
 }
 
-// used is the processor time of a process and of its children that have ended, to 10 ms.
-func used(b *testing.B, pid int) time.Duration {
+// usedByAll is the processor time of this process and of PostgreSQL.
+func usedByAll(b *testing.B, pool *pgxpool.Pool) time.Duration {
+	b.Helper()
+	return used(b, os.Getpid()) + usedByPostgreSQL(b, pool)
+}
+
+// used is the processor time of a process alone, to 10 ms: the nodes that send are children
+// of this one.
+func used(b *testing.B, pid int) time.Duration { b.Helper(); return ticks(b, pid, 11, 13) }
+
+// usedWithChildren adds that of its children that have ended.
+func usedWithChildren(b *testing.B, pid int) time.Duration { b.Helper(); return ticks(b, pid, 11, 15) }
+
+// ticks adds fields of /proc/PID/stat: utime, stime, cutime and cstime.
+func ticks(b *testing.B, pid, first, end int) time.Duration {
 	b.Helper()
 	fields := stat(filepath.Join("/proc", strconv.Itoa(pid)))
 	if fields == nil {
 		return 0 // it has ended
 	}
-	var ticks int64
-	for _, field := range fields[11:15] { // utime, stime, cutime and cstime
-		n := must.Get(strconv.ParseInt(string(field), 10, 64))(b)
-		ticks += n
+	var sum int64
+	for _, field := range fields[first:end] {
+		sum += must.Get(strconv.ParseInt(string(field), 10, 64))(b)
 	}
-	return time.Duration(ticks) * 10 * time.Millisecond
+	return time.Duration(sum) * 10 * time.Millisecond
 }
 
 // stat returns the fields of /proc/PID/stat behind the program's name, see proc_pid_stat(5),
