@@ -173,11 +173,13 @@ func (q *requests) batch(
 	defer leave()
 	body, ok := q.read(w, r, MaxBatchBody, detailBody)
 	if !ok {
+		from.refused(fmt.Sprintf("a batch broke off, or is over %d bytes", MaxBatchBody), q.clock())
 		return
 	}
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	items, faults, ignored, err := parse(kind, body)
 	if err != nil {
+		from.refused(err.Error(), q.clock())
 		q.refuseBatch(w, r, err)
 		return
 	}

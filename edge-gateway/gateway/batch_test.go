@@ -249,6 +249,8 @@ func TestHostileSource(t *testing.T) {
 		"a token of another scheme":    {"10.9.9.9", "Basic " + token, reading, 403, "Not a source"},
 		"a body over 1 MiB":            {"10.0.0.7", "", strings.Repeat(" ", gateway.MaxBatchBody+1), 413, "1048576"},
 		"nothing":                      {"10.0.0.7", "", "", 400, "not JSON"},
+		"no number of JSON's":          {"10.0.0.7", "", `{"readings":[{"node_id":"n1","id":"1","temperature":NaN}]}`, 400, "not JSON"},
+		"the same in lines":            {"10.0.0.7", "", reading + "\n" + `{"node_id":"n1","id":"2","temperature":NaN}`, 202, `"accepted":1,"duplicates":0,"errors":1`},
 		"an empty batch":               {"10.0.0.7", "", `{"readings":[]}`, 400, "readings is required"},
 		"an array":                     {"10.0.0.7", "", `[` + reading + `]`, 400, "JSON object"},
 		"readings that are none":       {"10.0.0.7", "", `{"readings":7}`, 400, "readings"},
@@ -270,6 +272,9 @@ func TestHostileSource(t *testing.T) {
 			matchesDocument(t, request, recorder)
 			if answer := recorder.Body.String(); recorder.Code != c.status || !strings.Contains(answer, c.want) {
 				t.Errorf("answered %d %.300s, want %d %s", recorder.Code, answer, c.status, c.want)
+			}
+			if told := strings.Contains(s.health(), `"batch":1},"problem":`); told != (c.status == 400 || c.status == 413) {
+				t.Errorf("health says %s", s.health())
 			}
 			if published, _ := s.published.all(); (len(published) > 0) != (c.status == http.StatusAccepted) {
 				t.Errorf("published %d readings", len(published))

@@ -130,7 +130,7 @@ type SourceHealth struct {
 	Nodes int    `json:"nodes"` // that it brought
 	// Results count its readings by what became of them.
 	Results map[string]int64 `json:"results"`
-	Problem string           `json:"problem,omitempty"` // of the last reading that was not taken
+	Problem string           `json:"problem,omitempty"` // of the last reading or batch that was not taken
 	Last    time.Time        `json:"last,omitzero"`     // its last batch
 }
 
@@ -169,6 +169,11 @@ func (s *source) count(results map[string]int64, problem string, now time.Time) 
 		s.counter.WithLabelValues(s.Name, result).Add(float64(n))
 	}
 	s.problem, s.last = cmp.Or(problem, s.problem), now
+}
+
+// refused counts a batch that was refused whole.
+func (s *source) refused(problem string, now time.Time) {
+	s.count(map[string]int64{"batch": 1}, problem, now)
 }
 
 func (s *source) health(nodes *nodeTable) SourceHealth {
