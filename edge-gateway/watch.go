@@ -63,7 +63,9 @@ func runWatch(ctx context.Context, args, environ []string, in io.Reader, out io.
 		if err := watch.Test(ctx, c); err != nil {
 			return fmt.Errorf("watch test: %w", err)
 		}
-		_, err := fmt.Fprintf(out, "%d messages were sent, one by each step.\n", len(c.Steps))
+		for _, step := range c.Steps {
+			_, err = fmt.Fprintf(out, "step %s: a message was sent\n", step.Name)
+		}
 		return err //nolint:wrapcheck // of the terminal
 	case "doctor":
 		q := watch.Question{Room: *room, Cause: incident.Cause(*cause), Severity: incident.Severity(*severity)}

@@ -66,7 +66,7 @@ func (c *client) call(ctx context.Context, method, path string, header http.Head
 	request.Header.Set("Content-Type", "application/json")
 	answer, err := c.http.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("call the API: %w", err)
+		return nil, err //nolint:wrapcheck // it names the address
 	}
 	defer func() { _ = answer.Body.Close() }()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))

@@ -128,6 +128,9 @@ func (c *Config) line(path ...any) int {
 	at = at.Content[0]
 	for _, step := range path {
 		var next *yaml.Node
+		if at.Alias != nil {
+			at = at.Alias
+		}
 		switch step := step.(type) {
 		case int:
 			next = at.Content[step]
@@ -155,8 +158,8 @@ func (c *Config) validate() error {
 	}
 	c.State = cmp.Or(c.State, defaultState)
 	c.Name = cmp.Or(c.Name, "watch")
-	api, err := url.Parse(c.API)
-	check(err == nil && (api.Scheme == "https" || api.Scheme == "http") && api.Host != "", "must be the address of the API, https://…", "api")
+	check(isAddress(c.API), "must be the address of the API, https://…", "api")
+	var err error
 	c.key, err = secret(c.KeyFile)
 	check(err == nil, fmt.Sprint(err), "key_file")
 	check(len(c.Steps) > 0, "must have at least one step", "steps")
@@ -269,6 +272,12 @@ func (c *Config) resolve(rooms map[int64]string) error {
 	return errors.Join(errs...)
 }
 
+// isAddress reports whether a text is the address of an API.
+func isAddress(text string) bool {
+	api, err := url.Parse(text)
+	return err == nil && (api.Scheme == "https" || api.Scheme == "http") && api.Host != ""
+}
+
 // secret reads a file that others may not read.
 func secret(path string) (string, error) {
 	if path == "" {
@@ -293,7 +302,10 @@ func redact(err error, secretURL string) string {
 	if err == nil {
 		return ""
 	}
-	text := strings.ReplaceAll(err.Error(), secretURL, "(the URL)")
+	text := err.Error()
+	if secretURL != "" {
+		text = strings.ReplaceAll(text, secretURL, "(the URL)")
+	}
 	_, rest, _ := strings.Cut(secretURL, "://")
 	for part := range strings.FieldsFuncSeq(rest, func(r rune) bool { return strings.ContainsRune(":@/?&=#", r) }) {
 		decoded, _ := url.QueryUnescape(part)

@@ -25,6 +25,7 @@ func TestRefused(t *testing.T) {
 		"unknown zone":        {"  - name: a\n    command: [/bin/true]\n    hours: [Mon-Fri 08:00-18:00]\n    zone: Europe/Atlantis", "line 8: zone"},
 		"hours without zone":  {"  - name: a\n    command: [/bin/true]\n    hours: [Mon-Fri 08:00-18:00]", "line 5: zone"},
 		"hours":               {"  - name: a\n    command: [/bin/true]\n    zone: UTC\n    hours:\n      - Mon 08:00-18:00\n      - Weekend", "line 10: 1"},
+		"hours twice":         {"  - {name: a, command: [/bin/true], zone: UTC, hours: &h [Weekend]}\n  - name: b\n    command: [/bin/true]\n    zone: UTC\n    hours: *h", "line 5: 0"},
 		"unknown cause":       {"  - name: a\n    command: [/bin/true]\n    causes: [too_hot, too_loud]", "line 7: 1"},
 		"unknown severity":    {"  - name: a\n    command: [/bin/true]\n    severity: urgent", "line 7: severity"},
 		"unknown room":        {"  - name: a\n    command: [/bin/true]\n    rooms:\n      - Hall A\n      - Hall Z", `line 9: no room is called "Hall Z"`},

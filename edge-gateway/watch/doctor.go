@@ -153,6 +153,9 @@ func Init(ctx context.Context, path string, answers Answers, transport *http.Cli
 	if _, err := os.Stat(path); err == nil {
 		return fmt.Errorf("%s is there already: edit it", path)
 	}
+	if !isAddress(answers.API) {
+		return errors.New("--api must be the address of the API, https://…")
+	}
 	if _, err := shoutrrr.CreateSender(answers.URL); err != nil {
 		return errors.New("no notification service understands the URL: " + redact(err, answers.URL))
 	}

@@ -108,10 +108,15 @@ func TestFirstMessage(t *testing.T) {
 	if err := Init(t.Context(), path, answers, &http.Client{}); err == nil || !strings.Contains(err.Error(), "already") {
 		t.Errorf("again: %v", err)
 	}
-	refused := answers
-	refused.URL = "carrier-pigeon://hunter22@coop"
-	if err := Init(t.Context(), path+"2", refused, &http.Client{}); err == nil || strings.Contains(err.Error(), "hunter22") {
-		t.Errorf("an unknown service: %v", err)
+	for _, c := range []struct{ api, url, want string }{
+		{api.URL, "carrier-pigeon://hunter22@coop", `the URL: creating sender for URLs [(the URL)]: error initializing router services: unknown service: "carrier-pigeon"`},
+		{api.URL, "", "the URL: creating sender"},
+		{"coldaisle.example.com", answers.URL, "--api must be the address"},
+	} {
+		err := Init(t.Context(), path+"2", Answers{API: c.api, Name: "a", Key: "cold_secret", URL: c.url}, &http.Client{})
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hunter22") {
+			t.Errorf("%s, %s: %v", c.api, c.url, err)
+		}
 	}
 }
 
