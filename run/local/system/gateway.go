@@ -2,7 +2,9 @@ package system
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -44,6 +46,11 @@ func (s *System) startGateway(ctx context.Context, listener net.Listener) error 
 		return err
 	}
 	config.NodesFile = filepath.Join(o.DataDir, "nodes.json")
+	var err error
+	config.Batches, err = gateway.ReadSources(filepath.Join(o.DataDir, "sources.json"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	kept, err := outbox.Open(filepath.Join(o.DataDir, "outbox"), outbox.Options{Retain: gateway.OutboxRetention, Clock: now})
 	if err != nil {
 		return err
