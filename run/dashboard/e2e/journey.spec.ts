@@ -71,7 +71,7 @@ test("a sensor is renamed, moved and deleted, and its readings are kept", async 
   await page.getByRole("button", { name: "Delete" }).click();
   await expect(page.getByText("Readings already stored are kept.", { exact: false })).toBeVisible();
   await page.getByRole("button", { name: "Delete sensor" }).click();
-  await expect(page.getByRole("heading", { name: "South" })).toBeVisible();
+  await expect(page.getByRole("heading", { name: "South", level: 1 })).toBeVisible();
   await expect(page.getByText("Add the first sensor of this room")).toBeVisible();
 
   // The same id again: what it had measured is still there.
