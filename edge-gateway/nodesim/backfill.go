@@ -26,7 +26,8 @@ func (s *Simulation) Backfill(ctx context.Context, gateway string, from, to time
 		posts, ctx := errgroup.WithContext(ctx)
 		for _, n := range s.nodes {
 			posts.Go(func() error {
-				end, err := post(ctx, s.client, gateway, messagePath, n.message(at.Sub(s.started)))
+				m := n.message(at.Sub(s.started))
+				end, err := post(ctx, s.client, gateway, m.path(), m)
 				if end != accepted {
 					return fmt.Errorf("reading of %s at %s is not taken: %w", n.id, at.Format(time.RFC3339), cmp.Or(err, errRefused))
 				}

@@ -16,6 +16,7 @@ const (
 	registerPath  = "/api/v1/register"
 	messagePath   = "/api/v1/message"
 	heartbeatPath = "/api/v1/heartbeat"
+	readingsPath  = "/api/v1/readings" // of sources, which are no nodes
 )
 
 // requestTimeout is how long a node waits for an answer, in wall time.
@@ -27,13 +28,21 @@ type registration struct {
 }
 
 type message struct {
-	ID          string  `json:"id"`
-	NodeID      string  `json:"node_id"`
-	Temperature float64 `json:"temperature"`
-	Humidity    float64 `json:"humidity"`
-	Age         float64 `json:"age_s,omitzero"` // seconds since the measurement
+	ID          string   `json:"id"`
+	NodeID      string   `json:"node_id"`
+	Temperature float64  `json:"temperature"`
+	Humidity    *float64 `json:"humidity,omitempty"` // nil: a host has none
+	Age         float64  `json:"age_s,omitzero"`     // seconds since the measurement
 
 	at time.Time // of the measurement
+}
+
+// path is where it is taken. A line of a batch may lack humidity, a node's reading may not.
+func (m message) path() string {
+	if m.Humidity == nil {
+		return readingsPath
+	}
+	return messagePath
 }
 
 type heartbeat struct {

@@ -36,6 +36,7 @@ type device struct {
 	number int
 	id     string
 	addr   string
+	host   bool          // measures temperature alone, and neither registers nor beats
 	boot   time.Duration // virtual
 
 	base    string // of the gateway; empty until found
@@ -46,7 +47,7 @@ func newDevice(s *Simulation, number int) *device {
 	nodes := time.Duration(s.config.Nodes)
 	spread := min(max(bootSpread, nodes*bootGap), Interval)
 	return &device{
-		sim: s, number: number, addr: address(77, number), boot: spread * time.Duration(number) / nodes,
+		sim: s, number: number, addr: address(77, number), host: number >= s.config.Nodes-s.config.Hosts, boot: spread * time.Duration(number) / nodes,
 		id: fmt.Sprintf("%s-r%d-n%d", s.config.Prefix, number/s.config.PerRoom+1, number%s.config.PerRoom+1),
 	}
 }
@@ -56,7 +57,9 @@ func (n *device) run(ctx context.Context) {
 	if n.until(ctx, n.boot) != nil {
 		return
 	}
-	n.register(ctx)
+	if !n.host {
+		n.register(ctx)
+	}
 
 	reading := n.boot
 	if now := n.sim.virtual(n.sim.config.Clock().Sub(n.sim.started)); now > reading { // it measured before
@@ -68,7 +71,9 @@ func (n *device) run(ctx context.Context) {
 			return
 		}
 		if beat < reading {
-			n.heartbeat(ctx)
+			if !n.host {
+				n.heartbeat(ctx)
+			}
 			beat += heartbeatPause()
 			continue
 		}
@@ -157,7 +162,11 @@ func (n *device) cycle(ctx context.Context, at time.Duration) {
 // message is what the node measures at a virtual time.
 func (n *device) message(at time.Duration) message {
 	measured := n.sim.measure(n.number, at)
-	return message{ID: messageID(), NodeID: n.id, Temperature: measured.Temperature, Humidity: measured.Humidity, at: n.sim.config.Clock()}
+	m := message{ID: messageID(), NodeID: n.id, Temperature: measured.Temperature, at: n.sim.config.Clock()}
+	if !n.host {
+		m.Humidity = &measured.Humidity
+	}
+	return m
 }
 
 // send posts one reading.
@@ -171,7 +180,7 @@ func (n *device) send(ctx context.Context, m message, again bool) outcome {
 		if age := n.sim.config.Clock().Sub(m.at); age >= minAge {
 			m.Age = age.Seconds()
 		}
-		end = n.post(ctx, messagePath, m)
+		end = n.post(ctx, m.path(), m)
 	}
 	switch {
 	case end == accepted:

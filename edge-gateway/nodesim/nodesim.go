@@ -54,6 +54,7 @@ type Config struct {
 	Speed   float64 // virtual seconds per second; 0 means 1
 	Seed    uint64  // of rooms, nodes and noise
 	Prefix  string  // of node ids; empty means sim
+	Hosts   int     // the last so many of them are a source's hosts, which measure temperature alone
 
 	// Faults are sown besides, at the places of package site: room1, room1-node1.
 	Faults []fault.Fault

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"regexp"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -61,6 +62,28 @@ func TestNodes(t *testing.T) {
 		stats := s.Stats()
 		if stats.Registered != 6 || stats.Accepted != 360 || stats.Failed != 0 || stats.Retried != 0 || stats.Heartbeats < 6*28 {
 			t.Errorf("stats do not tell what happened: %+v", stats)
+		}
+	})
+}
+
+// TestHosts has a source's host beside a node.
+func TestHosts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := &gateway{}
+		pretend(t, g, nodesim.Config{Nodes: 2, Hosts: 1, FailureEvery: -1}, 10*time.Minute-time.Second)
+		for path, want := range map[string][2]int{"register": {1, 0}, "message": {20, 0}, "readings": {0, 20}} {
+			var got [2]int
+			for _, c := range g.calls(path) {
+				got[strings.Count(c.NodeID, "n2")]++
+				if path == "readings" && (c.Temperature == nil || c.Humidity != nil) {
+					t.Errorf("a host sent %+v", c)
+				}
+			}
+			must.Equal(t, path+" of node and host", want, got)
+		}
+		for _, c := range g.calls("heartbeat") {
+			must.Equal(t, "who beats", "sim-r1-n1", c.NodeID)
 		}
 	})
 }

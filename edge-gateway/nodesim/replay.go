@@ -75,7 +75,7 @@ func (r *replay) node(ctx context.Context, number int, rows []recording.Row) err
 	}
 	for _, row := range rows {
 		end, err := r.deliver(ctx, messagePath, message{
-			ID: fmt.Sprintf("%s-%d", r.run, row.Line), NodeID: id, Temperature: row.Temperature, Humidity: row.Humidity,
+			ID: fmt.Sprintf("%s-%d", r.run, row.Line), NodeID: id, Temperature: row.Temperature, Humidity: &row.Humidity,
 		})
 		switch {
 		case err != nil:

@@ -140,6 +140,25 @@ test("what is late is said of the service, and of no sensor", async ({ page }) =
   await page.screenshot({ path: `${pictures}overview-late.png` });
 });
 
+test("what of the demo's past has arrived is told by the service, every 2 s, and not once it has", async ({ page }) => {
+  await signUp(page);
+  const late = { probe: { late: true, lateness_s: 250_000, published: null } };
+  const told = ["Simulated readings of the last 7 days are arriving: 61 %.", "Simulated readings of the last 7 days are arriving: 99 %.", null];
+  const bodies = [answer(2, 12, {}, { ...late, sentence: { ...answer(1, 1).sentence, says: "service_late", tone: "note" } }), answer(2, 12, {}, { ...late, incidents: [hot("s2")] }), answer(2, 12)];
+  let i = 0;
+  await page.route(asked, (route) => {
+    const past = told[i];
+    return route.fulfill({ json: bodies[i], headers: { ETag: `W/"${i}"`, ...(past ? { "Coldaisle-Past": past } : {}) } });
+  });
+  await page.reload();
+  await expect(page.locator(".says")).toHaveText(told[0]!);
+  i = 1;
+  await expect(page.locator(".sentence .hint")).toHaveText(told[1]!, { timeout: 8000 });
+  i = 2;
+  await expect(page.getByText("Nothing is wrong", { exact: false })).toBeVisible({ timeout: 8000 });
+  await expect(page.getByText("are arriving")).toHaveCount(0);
+});
+
 test("without contact the last values stay, dimmed, with since when", async ({ page, context }) => {
   await signUp(page);
   await show(page, answer(2, 12));

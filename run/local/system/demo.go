@@ -43,7 +43,7 @@ func (s *System) Demo(ctx context.Context) (Credentials, error) {
 		HotAfter: firstAlertAfter, Clock: s.options.Clock, Log: s.log,
 	}
 	if s.options.hasPast() {
-		simulated.HotAfter, simulated.FailureEvery, simulated.PerRoom = 0, -1, demoPerRoom
+		simulated.HotAfter, simulated.FailureEvery, simulated.PerRoom, simulated.Hosts = 0, -1, demoPerRoom, 1
 		simulated.Began = s.options.Clock().Add(-s.options.History)
 		simulated.Faults = pastFaults(simulated.Began, s.options.History)
 	}

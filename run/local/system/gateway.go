@@ -45,6 +45,7 @@ func (s *System) startGateway(ctx context.Context, listener net.Listener) error 
 	if err := s.announce(ctx, listener, enrolled, &config); err != nil {
 		return err
 	}
+	config.Batches = s.sources(s.GatewayURL)
 	config.NodesFile = filepath.Join(o.DataDir, "nodes.json")
 	var err error
 	config.Batches, err = gateway.ReadSources(filepath.Join(o.DataDir, "sources.json"))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -42,6 +43,36 @@ func (s *System) pastOutbox() string { return filepath.Join(s.options.DataDir, "
 // none.
 func (o *Options) hasPast() bool {
 	return o.History > 0 && o.Nodes > 0 && (o.Speed == 0 || o.Speed == 1)
+}
+
+// pastHeader tells the page how much of the past is sent. Only this program sends it.
+const pastHeader = "Coldaisle-Past"
+
+// tellPast puts what is arriving into the head of each answer.
+func (s *System) tellPast(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if arriving := s.arriving(); arriving != "" {
+			w.Header().Set(pastHeader, arriving)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// arriving says how much of the past is sent; nothing when it is complete.
+func (s *System) arriving() string {
+	select {
+	case <-s.pastOver:
+		return ""
+	default:
+		return fmt.Sprintf("Simulated readings of the last %s are arriving: %d %%.", inWords(s.options.History), s.pastDone.Load())
+	}
+}
+
+func inWords(d time.Duration) string {
+	if days := d.Hours() / 24; days >= 2 { //nolint:mnd // hours of a day
+		return fmt.Sprintf("%.0f days", days)
+	}
+	return fmt.Sprintf("%.0f h", d.Hours())
 }
 
 // past is the pipeline in the time of the readings that pass it: a gateway whose readings are pushed
@@ -132,7 +163,7 @@ func (s *System) backfill(ctx context.Context, done func(share float64)) error {
 	running, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var components errgroup.Group
-	site := gateway.New(gateway.Config{}, p, kept, p.clock, s.log)
+	site := gateway.New(gateway.Config{Batches: s.sources(urlOf(listener))}, p, kept, p.clock, s.log)
 	components.Go(func() error { return site.Run(running) })
 	components.Go(func() error { return gateway.Serve(running, listener, site, s.log) })
 	step := func(at time.Time) error {
@@ -150,6 +181,15 @@ func (s *System) backfill(ctx context.Context, done func(share float64)) error {
 	}
 	cancel()
 	return errors.Join(err, components.Wait())
+}
+
+// sources let the demo's host send temperatures alone to a gateway's address.
+func (s *System) sources(base string) gateway.SourcesFile {
+	u, err := url.Parse(base)
+	if err != nil || !s.options.hasPast() {
+		return gateway.SourcesFile{}
+	}
+	return gateway.SourcesFile{Sources: []gateway.Source{{Name: "Simulated host", Networks: []string{u.Hostname()}, MaxNodes: 1}}}
 }
 
 func cooling(room string, start time.Time, lasts time.Duration) fault.Fault {
@@ -189,8 +229,8 @@ func demoLimits() []map[string]any {
 	return []map[string]any{rule(30, "warning", 2*time.Minute), rule(32, "critical", time.Minute)}
 }
 
-// setUp gives the demo's customer limits, a sensor whose certificate has expired, and maintenance
-// in the past, once.
+// setUp gives the demo's customer limits, a host in place of a node, a sensor whose certificate
+// has expired, and maintenance in the past, once.
 func (s *System) setUp(ctx context.Context, user *APIUser, begin time.Time) error {
 	var rules []map[string]any
 	if _, err := user.Call(ctx, http.MethodGet, "/api/v1/rules", nil, &rules); err != nil {
@@ -216,6 +256,13 @@ func (s *System) setUp(ctx context.Context, user *APIUser, begin time.Time) erro
 			return err
 		}
 	}
+	rooms, last := s.Nodes.Rooms(), site.Rooms[len(site.Rooms)-1].ID
+	host := rooms[len(rooms)-1]
+	if _, err := user.Call(ctx, http.MethodPut, "/api/v1/sensors/update_sensor/"+host[len(host)-1], map[string]any{
+		"name": "Host 1", "type": "Server's own sensor", "room_id": last,
+	}, nil); err != nil {
+		return err
+	}
 	type call struct {
 		path string
 		body any
@@ -223,11 +270,11 @@ func (s *System) setUp(ctx context.Context, user *APIUser, begin time.Time) erro
 	now := s.options.Clock()
 	calls := []call{
 		{"/api/v1/corrections", map[string]any{
-			"sensor_id": s.Nodes.Rooms()[0][1], "from": now.Add(10 * time.Minute), "temperature_offset": -0.2, "humidity_offset": 1,
+			"sensor_id": rooms[0][1], "from": now.Add(10 * time.Minute), "temperature_offset": -0.2, "humidity_offset": 1,
 			"certificate": "CAL-2291", "calibrated_by": "House laboratory", "due_date": now.AddDate(0, -3, 0).Format(time.DateOnly),
 		}},
 		{"/api/v1/maintenance", map[string]any{
-			"start_time": begin.Add(s.options.History / 2), "duration_s": 2 * time.Hour / time.Second, "room_ids": []int64{site.Rooms[len(site.Rooms)-1].ID}, "comment": "Filters are changed",
+			"start_time": begin.Add(s.options.History / 2), "duration_s": 2 * time.Hour / time.Second, "room_ids": []int64{last}, "comment": "Filters are changed",
 		}},
 	}
 	for _, limit := range demoLimits() { // the last: they say that the others are there

@@ -1,6 +1,9 @@
 package system_test
 
 import (
+	"fmt"
+	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -26,6 +29,23 @@ func TestPast(t *testing.T) {
 	}
 	began := time.Now()
 	s, owner := begin()
+	shares := []int{-1}
+	for { // as the page asks
+		answer := must.Get(http.Get(s.APIURL))(t) //nolint:bodyclose,noctx // below
+		must.Do(t, answer.Body.Close())
+		told, share := answer.Header.Get("Coldaisle-Past"), 0
+		if told == "" {
+			break
+		}
+		if _, err := fmt.Sscanf(told, "Simulated readings of the last 7 h are arriving: %d %%.", &share); err != nil || share > 100 || share < slices.Max(shares) {
+			t.Errorf("%q after %d: %v", told, shares, err)
+		}
+		shares = append(shares, share)
+		time.Sleep(20 * time.Millisecond)
+	}
+	if slices.Sort(shares); len(slices.Compact(shares)) < 4 {
+		t.Errorf("the past grows by %d", shares)
+	}
 	eventually(t, "models are trained from the past", func() bool {
 		runs := list(t, owner.do("GET", "/api/v1/ml/retraining/history", "", 200))
 		return len(runs) == 1 && field[string](t, runs[0], "status") != "running"
@@ -43,6 +63,17 @@ func TestPast(t *testing.T) {
 	}
 	must.Equal(t, "rooms that were too hot", map[string]bool{"Server room 1": true, "Server room 2": true}, hot)
 	must.Equal(t, "windows of maintenance", 1, len(list(t, owner.do("GET", "/api/v1/maintenance", "", 200))))
+	host := owner.do("GET", "/api/v1/sensors/sensor/sim-r2-n8", "", 200)
+	must.Equal(t, "a host's name", "Host 1", field[string](t, host, "name"))
+	temperatures := list(t, owner.do("GET", "/api/v1/data/historical/sim-r2-n8?start_time=2020-01-01&end_time=2090-01-01", "", 200))
+	for _, r := range temperatures {
+		if members, _ := r.(map[string]any); len(members) == 0 || members["humidity"] != nil || members["temperature"] == nil {
+			t.Fatalf("a host measures temperature alone: %v", r)
+		}
+	}
+	if len(temperatures) < 100 {
+		t.Errorf("a host sent %d readings", len(temperatures))
+	}
 	past := func(s *system.System) (stored int) {
 		t.Helper()
 		must.Do(t, s.Pool.QueryRow(t.Context(), `SELECT count(*) FROM sensor_data.readings WHERE timestamp < $1 AND node_id LIKE 'sim-%'`, began).Scan(&stored))
@@ -55,6 +86,7 @@ func TestPast(t *testing.T) {
 	}
 	must.Do(t, s.Stop())
 	s, _ = begin()
-	eventually(t, "the nodes measure now", func() bool { return s.Nodes.Stats().Accepted > 0 })
+	eventually(t, "nodes and host measure now", func() bool { return s.Nodes.Stats().Accepted >= 16 })
+	must.Equal(t, "readings that were refused", int64(0), s.Nodes.Stats().Rejected)
 	must.Equal(t, "readings of the past after another start", stored, past(s))
 }

@@ -8,19 +8,17 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Status says on one line what the system has done: the simulated nodes that the gateway has
-// registered and their readings that it accepted, the readings of any node stored with a
-// time since started, the active alerts and the dead letters; at first, how much of the past is sent.
+// Status says on one line what the system has done: the simulated nodes and
+// their readings that the gateway accepted, the readings of any node stored with a time since
+// started, the active alert records and the dead letters; at first, how much of the past is sent.
 func (s *System) Status(ctx context.Context, started time.Time) (string, error) {
-	select {
-	case <-s.pastOver:
-	default:
-		return fmt.Sprintf("the past of the simulated rooms: %d %% of %s", s.pastDone.Load(), s.options.History), nil
+	if arriving := s.arriving(); arriving != "" {
+		return arriving, nil
 	}
-	var online, sent, stored, alerts, deadLetters int64
+	var nodes, sent, stored, alerts, deadLetters int64
 	if s.Nodes != nil {
 		stats := s.Nodes.Stats()
-		online, sent = stats.Registered, stats.Accepted
+		nodes, sent = int64(stats.Nodes), stats.Accepted
 	}
 	if s.Queue != nil {
 		deadLetters = s.Queue.Counts().DeadLettered
@@ -33,5 +31,5 @@ func (s *System) Status(ctx context.Context, started time.Time) (string, error) 
 	if err != nil {
 		return "", fmt.Errorf("status: %w", err)
 	}
-	return fmt.Sprintf("simulated nodes %d · readings sent %d · stored %d · active alerts %d · dead letters %d", online, sent, stored, alerts, deadLetters), nil
+	return fmt.Sprintf("simulated nodes %d · readings sent %d · stored %d · active alert records %d · dead letters %d", nodes, sent, stored, alerts, deadLetters), nil
 }

@@ -5,6 +5,8 @@ import type { Overview } from "../logic/overview";
 
 /** With half of the 30 s at which nodes report a page is at most one reading behind. */
 const interval = 15_000;
+/** What of the past that `make run` begins with has arrived, as the newest answer told: it is asked for whole each 2 s. */
+let past: string | null = null;
 /** How long an answer may take, its body included. */
 const patience = 10_000;
 
@@ -40,6 +42,7 @@ async function ask(token: string, etag: string | null): Promise<Answer> {
       headers: { Authorization: `Bearer ${token}`, ...(etag === null ? {} : { "If-None-Match": etag }) },
       cache: "no-store", signal: AbortSignal.timeout(patience),
     });
+    past = response.headers.get("Coldaisle-Past");
     if (response.status === 304) return { etag };
     if (!response.ok) {
       const { detail } = (await response.json().catch(() => ({}))) as { detail?: string };
@@ -48,7 +51,7 @@ async function ask(token: string, etag: string | null): Promise<Answer> {
     const overview = (await response.json()) as Overview;
     const ahead = Date.parse(overview.time) - (asked + Date.now()) / 2;
     // In order here: two thousand names take a slow computer's page longer than a frame.
-    return { etag: response.headers.get("ETag"), overview: JSON.stringify({ ...overview, sensors: byName(overview.sensors) }), ahead };
+    return { etag: response.headers.get("ETag"), overview: JSON.stringify({ ...overview, past, sensors: byName(overview.sensors) }), ahead };
   } catch (error) {
     return { failure: error instanceof DOMException && error.name === "TimeoutError" ? "hung" : "unreachable" };
   }
@@ -60,6 +63,7 @@ export function poller(tell: (told: Told) => void): (command: Command) => void {
   let turn = new AbortController();
   let channel: BroadcastChannel | undefined;
   let seen: string | null = null;
+  let next: ReturnType<typeof setTimeout> | undefined;
 
   const answer = async (etag: string | null, number?: number) => {
     const asking = who;
@@ -67,6 +71,8 @@ export function poller(tell: (told: Told) => void): (command: Command) => void {
     if (number !== undefined) told.number = number;
     const same = who?.name === asking?.name;
     if (same && "etag" in told) seen = told.etag;
+    clearTimeout(next);
+    if (past && asking) next = setTimeout(() => void answer(null), 2000);
     // By the channel it comes to this tab too.
     if (same && channel) channel.postMessage(told);
     else tell(told);

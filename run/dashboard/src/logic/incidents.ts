@@ -45,11 +45,13 @@ export function rateOf(quantity: string | null, rate: number | null): string | n
 export function nowOf(incident: Incident): string[] {
   const { now, worst, cause } = incident;
   if (!now) return [];
+  const rate = rateOf(worst.quantity, now.rate);
   return [
     !incident.breaking && "cleared",
     now.value !== null && `${valueOf(worst, now.value)} at ${worst.sensor_name ?? worst.sensor_id}`,
     worst.limit !== null && `limit ${valueOf(worst, worst.limit)}`,
-    rateOf(worst.quantity, now.rate),
+    // What is expected is seen before the rate of ten minutes tells of it.
+    (rate !== "steady" || incident.phase !== "expected") && rate,
     now.next_limit !== null && now.earliest !== null && now.latest !== null
       && `passes ${valueOf(worst, now.next_limit)} ${timeOfDay(Date.parse(now.earliest))} to ${timeOfDay(Date.parse(now.latest))}`,
     incident.breaking && (cause === "silent" ? plural(now.sensors, "sensor") : `${now.sensors} of ${plural(Math.max(now.heard, now.sensors), "sensor")}`),

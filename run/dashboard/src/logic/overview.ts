@@ -8,7 +8,8 @@ import { nowOf, titleOf } from "./incidents";
 import type { Columns } from "./series";
 
 type Schemas = components["schemas"];
-export type Overview = Schemas["Overview"];
+/** past: what of the past that `make run` begins with has arrived, in the system's words. */
+export type Overview = Schemas["Overview"] & { past?: string | null };
 export type LiveSensor = Schemas["LiveSensor"];
 export type State = LiveSensor["state"];
 type Limit = Schemas["LiveLimit"];
@@ -102,7 +103,7 @@ export function roomsOf(overview: Overview): RoomView[] {
 export const inTrouble = ({ state }: Pick<RoomView, "state">) => state === "critical" || state === "silent" || state === "warning";
 
 /** The service's answer to "is everything all right?", in words; past: of a time when there was contact. */
-export function sentenceOf({ time, sentence, counts, incident_counts, probe, incidents }: Overview, past = false): string {
+export function sentenceOf({ time, sentence, counts, incident_counts, probe, incidents, past: arriving }: Overview, past = false): string {
   const { room, sensor, value, since, taken_by: taken, others, outside, quantity } = sentence;
   const heard = `${count(counts.ok + counts.warning + counts.critical)} of ${plural(counts.sensors, "sensor")} reporting.`;
   switch (sentence.says) {
@@ -113,7 +114,7 @@ export function sentenceOf({ time, sentence, counts, incident_counts, probe, inc
       return [`${titleOf(incident)}: ${parts}.`, taken === null ? "Nobody has it." : `${taken} has it.`, others > 0 && `${plural(others, "other incident")}.`].filter(Boolean).join(" ");
     }
     case "service_late":
-      return `The service is ${duration(Math.floor(probe.lateness_s / 60) * 60_000 || probe.lateness_s * 1000)} late. Readings are on their way; no sensor is to blame.`;
+      return arriving ?? `The service is ${duration(Math.floor(probe.lateness_s / 60) * 60_000 || probe.lateness_s * 1000)} late. Readings are on their way; no sensor is to blame.`;
     case "no_sensor_reports":
       return "No sensor reports.";
     case "maintenance":

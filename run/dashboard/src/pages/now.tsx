@@ -79,7 +79,7 @@ export function Sentence({ overview, lost = null, wall }: { overview: Overview; 
       </article>
       {incident && <Curve incident={incident} />}
       {overview.probe.late && tone !== "note" && (
-        <p class="hint">The service is late: what you see may be old, and no sensor counts as silent.</p>
+        <p class="hint">{overview.past ?? "The service is late: what you see may be old, and no sensor counts as silent."}</p>
       )}
     </section>
   );
