@@ -1,7 +1,7 @@
 // The queries of the pages, and how fresh each answer must be.
 import { QueryClient, useQuery } from "@tanstack/react-query";
 import { useMemo } from "preact/hooks";
-import { api, hung, unwrap, ApiError, type Bucket, type MaintenanceScope, type Room, type Sensor } from "./client";
+import { api, hung, unwrap, ApiError, type Bucket, type Room, type Sensor } from "./client";
 import type { Overview } from "../logic/overview";
 import { hearOverview } from "./alarm";
 import { askNow, errorOf, listen } from "./live";
@@ -171,14 +171,6 @@ export function usePresets() {
   return useQuery({ queryKey: keys.presets, staleTime: Infinity, queryFn: () => unwrap(api.GET("/api/v1/rules/presets")) });
 }
 
-/** What a window would silence if it were under way now, by the service; nothing for a window of no room. */
-export function useSilenced(of: MaintenanceScope | null) {
-  return useQuery({
-    queryKey: [...keys.maintenance, of], enabled: of !== null, staleTime: 0, refetchInterval: pollSlowly,
-    queryFn: () => unwrap(api.POST("/api/v1/maintenance/preview", { body: of as MaintenanceScope })),
-  });
-}
-
 export function useMaintenance() {
   return useQuery({ queryKey: keys.maintenance, refetchInterval: 4 * refreshEvery, queryFn: () => unwrap(api.GET("/api/v1/maintenance")) });
 }
@@ -202,19 +194,6 @@ export function useHistory(id: string | undefined, start: number, end: number, p
     queryKey: ["history", id, start, end, points], staleTime: pastEvery, enabled: id !== undefined,
     placeholderData: (before, query) => (query?.queryKey[1] === id ? before : undefined),
     queryFn: ({ signal }) => history(id ?? "", start, end, points, signal),
-  });
-}
-
-/** Where a sensor is usual, by whole hours around a range of milliseconds. */
-export function useUsual(id: string, start: number, end: number) {
-  const hour = 3600 * second;
-  const [from, to] = [Math.floor(start / hour) * hour, Math.ceil(end / hour) * hour];
-  return useQuery({
-    queryKey: ["usual", id, from, to], staleTime: pastEvery, refetchInterval: pastEvery,
-    placeholderData: (before, query) => (query?.queryKey[1] === id ? before : undefined),
-    queryFn: () => unwrap(api.GET("/api/v1/data/usual/{sensor_id}", {
-      params: { path: { sensor_id: id }, query: { start_time: new Date(from).toISOString(), end_time: new Date(to).toISOString() } },
-    })),
   });
 }
 

@@ -1,11 +1,11 @@
 // The past of a sensor: charts with one cursor, beside other sensors of its room. What
 // is shown is in the address, so that it can be shared and gone back to.
-import { useQueryClient } from "@tanstack/react-query";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useCallback, useEffect, useId, useMemo, useState } from "preact/hooks";
 import { useSearchParams } from "wouter-preact";
-import type { Bucket, Sensor } from "../api/client";
+import { api, unwrap, type Bucket, type Sensor } from "../api/client";
 import { useExcursionsOf } from "../api/excursions";
-import { keys, pastEvery, useForecast, useHistory, useMaintenance, useOverview, useUsual } from "../api/queries";
+import { keys, pastEvery, useForecast, useHistory, useMaintenance, useOverview } from "../api/queries";
 import { recommended } from "../logic/climate";
 import { passingOf, spansOf, type Charted } from "../logic/excursions";
 import { decimal, inUnit, localTime, withUnit } from "../logic/format";
@@ -214,4 +214,17 @@ function Readout({ lines, time, start, end, step, onTime }: {
       />
     </div>
   );
+}
+
+/** Where a sensor is usual, by whole hours around a range of milliseconds. */
+function useUsual(id: string, start: number, end: number) {
+  const hour = 3_600_000;
+  const [from, to] = [Math.floor(start / hour) * hour, Math.ceil(end / hour) * hour];
+  return useQuery({
+    queryKey: ["usual", id, from, to], staleTime: pastEvery, refetchInterval: pastEvery,
+    placeholderData: (before, query) => (query?.queryKey[1] === id ? before : undefined),
+    queryFn: () => unwrap(api.GET("/api/v1/data/usual/{sensor_id}", {
+      params: { path: { sensor_id: id }, query: { start_time: new Date(from).toISOString(), end_time: new Date(to).toISOString() } },
+    })),
+  });
 }

@@ -1,6 +1,5 @@
 // What Now shows of an incident: its headline, and the hour of its worst value.
-import { valueOf } from "./excursions";
-import { timeOfDay, decimal, inUnit, unitName } from "./format";
+import { decimal, inUnit, unitName } from "./format";
 import type { Incident } from "./incidents";
 import type { Columns } from "./series";
 
@@ -10,12 +9,6 @@ export function changeOf(change: number | null): string | null {
   const size = Math.abs(inUnit(change, "°C", true));
   const arrow = size < 0.05 ? "▬" : change > 0 ? "▲" : "▼";
   return `${arrow} ${decimal(size)} ${unitName("°C")}`;
-}
-
-/** When the next limit is passed: "passes 35.0 °C 02:20 to 02:31". */
-export function passingOf({ now, worst }: Incident): string | null {
-  if (!now || now.next_limit === null || now.earliest === null || now.latest === null) return null;
-  return `passes ${valueOf(worst, now.next_limit)} ${timeOfDay(Date.parse(now.earliest))} to ${timeOfDay(Date.parse(now.latest))}`;
 }
 
 /** A curve in a box of width × height: its line, its limit, and the cone to the next limit. */

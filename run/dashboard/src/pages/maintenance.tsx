@@ -1,8 +1,8 @@
 // Maintenance windows: a calendar of the next weeks, and forms.
-import { useQueryClient } from "@tanstack/react-query";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useMemo, useState } from "preact/hooks";
-import { api, ApiError, unwrap } from "../api/client";
-import { keys, useMaintenance, useOverview, useSensorNames, useSilenced } from "../api/queries";
+import { api, ApiError, unwrap, type MaintenanceScope } from "../api/client";
+import { keys, pollSlowly, useMaintenance, useOverview, useSensorNames } from "../api/queries";
 import { serviceTime } from "../api/time";
 import { duration, inWords, localTime, shownZone, timeIn, timeOfDay } from "../logic/format";
 import { titleOf, type Incident } from "../logic/incidents";
@@ -187,4 +187,12 @@ function EndWindow({ window, onClose }: { window: Window; onClose: () => void })
       {deletion.errorText}
     </Confirm>
   );
+}
+
+/** What a window would silence if it were under way now, by the service; nothing for a window of no room. */
+function useSilenced(of: MaintenanceScope | null) {
+  return useQuery({
+    queryKey: [...keys.maintenance, of], enabled: of !== null, staleTime: 0, refetchInterval: pollSlowly,
+    queryFn: () => unwrap(api.POST("/api/v1/maintenance/preview", { body: of as MaintenanceScope })),
+  });
 }
