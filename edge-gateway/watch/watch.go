@@ -228,9 +228,22 @@ func (w *Watch) poll(ctx context.Context, lookForGap, mayWait bool) error {
 			w.tellGap(ctx)
 		}
 	}
+	became := map[int64]*Incident{}
+	if slices.ContainsFunc(part.Changes, func(c Change) bool { return c.Event == incident.EventMerged }) {
+		if became, err = w.became(ctx, nil); err != nil {
+			return err
+		}
+	}
 	w.change(ctx, func(s *state) bool {
 		w.answered, w.polled = w.clock(), w.clock()
 		for _, c := range part.Changes {
+			// The log names what an incident is part of by now, also before it says so.
+			due := c.Event == incident.EventMerged || !c.Calls && s.Incidents[c.IncidentID] == nil
+			for id, now := range became {
+				if due && s.Incidents[id] != nil && now != nil && now.ID == c.IncidentID && now.ID != id {
+					s.merge(id, now.ID)
+				}
+			}
 			s.apply(w.config.Steps, c, w.clock())
 		}
 		s.Cursor = part.Next
@@ -272,22 +285,9 @@ func (w *Watch) reconcile(ctx context.Context) (quiet bool, err error) {
 	for _, i := range lasting {
 		present[i.ID] = true
 	}
-	over := map[int64]*Incident{}
-	w.mu.Lock()
-	known := slices.Collect(maps.Keys(w.state.Incidents))
-	w.mu.Unlock()
-	for _, id := range known {
-		if present[id] || id < 0 {
-			continue
-		}
-		found, err := w.client.incident(ctx, id)
-		if err != nil && !isStatus(err, http.StatusNotFound) {
-			return false, err
-		}
-		over[id] = &found
-		if err != nil {
-			over[id] = nil
-		}
+	over, err := w.became(ctx, present)
+	if err != nil {
+		return false, err
 	}
 	w.change(ctx, func(s *state) bool {
 		for i := range lasting {
@@ -305,6 +305,30 @@ func (w *Watch) reconcile(ctx context.Context) (quiet bool, err error) {
 		return true
 	})
 	return true, nil
+}
+
+// became asks what the incidents that are known, but for those that are present, are now: another
+// one that they turned out to be part of, or nil if withdrawn.
+func (w *Watch) became(ctx context.Context, present map[int64]bool) (map[int64]*Incident, error) {
+	became := map[int64]*Incident{}
+	w.mu.Lock()
+	known := slices.Collect(maps.Keys(w.state.Incidents))
+	w.mu.Unlock()
+	for _, id := range known {
+		if present[id] || id < 0 {
+			continue
+		}
+		found, err := w.client.incident(ctx, id)
+		switch {
+		case err == nil:
+			became[id] = &found
+		case isStatus(err, http.StatusNotFound):
+			became[id] = nil
+		default:
+			return nil, err
+		}
+	}
+	return became, nil
 }
 
 // tell sends a step's messages, each until it succeeds.

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/tooltest"
 )
@@ -200,6 +201,42 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		id, _ := strconv.ParseInt(found[1], 10, 64)
 		r.told[id] = append(r.told[id], word)
 	}
+}
+
+// TestMerged has an incident that turns out to be part of one that was over: who was told of it is
+// not told of the other, but of its end.
+func TestMerged(t *testing.T) {
+	t.Parallel()
+	s := &service{present: map[int64]Incident{}}
+	api := httptest.NewServer(s)
+	defer api.Close()
+	c := must.Get(Load(configure(t, api.URL, "  - {name: a, command: [/bin/true]}\n"), nil))(t)
+	w, closeJournal, err := Open(t.Context(), c, &http.Client{}, time.Now, logging.Discard())
+	must.Do(t, err)
+	defer closeJournal()
+	lasting := func(i *Incident) { *i = hot(1) }
+	for _, happens := range []func(){
+		func() {},
+		func() { s.add(incident.EventStarted, true, same, hot(1)) },
+		func() { s.add(incident.EventEnded, false, over, hot(1)) },
+		func() { s.add(incident.EventStarted, true, same, hot(2)) },
+		func() {
+			s.add(incident.EventJoined, false, lasting, hot(1))
+			s.add(incident.EventMerged, false, lasting, hot(1))
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.present[2] = hot(1)
+		},
+		func() { s.add(incident.EventEnded, false, over, hot(1)) },
+	} {
+		happens()
+		must.Do(t, w.poll(t.Context(), false, false))
+	}
+	var told []string
+	for _, j := range w.state.Queue {
+		told = append(told, fmt.Sprint(j.Event, " ", j.IncidentID))
+	}
+	must.Equal(t, "messages", []string{"start 1", "end 1", "start 1", "end 1"}, told)
 }
 
 // TestKills kills the watch at random points: nothing is missed, nothing is out of order, and
