@@ -133,6 +133,7 @@ func gatewayProgram(t *testing.T, folder, pubsub string) (address string, kill f
 		running = exec.Command(program)
 		running.Env = append(os.Environ(), "PUBSUB_EMULATOR_HOST="+pubsub, "PROJECT_ID=coldaisle-local", "PORT="+port,
 			"OUTBOX_DIR="+filepath.Join(folder, "outbox"), "SOURCES_FILE="+file, "MDNS=false")
+		running.Stderr = t.Output() // why it ends, if it does
 		if err := running.Start(); err != nil {
 			t.Fatal(err)
 		}

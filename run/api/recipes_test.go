@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -59,12 +60,12 @@ func (r recipe) run(t *testing.T, folder string, environment ...string) []string
 	t.Helper()
 	var said []string
 	for _, command := range r.commands {
-		var errors bytes.Buffer
+		var complaints bytes.Buffer
 		shell := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", command)
-		shell.Dir, shell.Env, shell.Stderr = folder, append(os.Environ(), environment...), &errors
+		shell.Dir, shell.Env, shell.Stderr = folder, append(os.Environ(), environment...), &complaints
 		out, err := shell.Output()
 		if err != nil {
-			t.Fatalf("%s\n%v: %s%s", command, err, out, errors.String())
+			t.Fatalf("%s\n%v: %s%s", command, err, out, complaints.String())
 		}
 		said = append(said, string(out))
 	}
@@ -110,10 +111,29 @@ func recipeRoom(t *testing.T, s *testAPI, temperature float64) *testCustomer {
 	return a
 }
 
-// testTelegrafRecipe leaves the files to edge-gateway/telegraftest and looks for what never blocks
-// Telegraf.
+// testTelegrafRecipe leaves the files to edge-gateway/telegraftest, looks for what never blocks
+// Telegraf, and runs the commands in a folder that stands for the root.
 func testTelegrafRecipe(t *testing.T, r recipe) {
 	t.Helper()
+	folder := t.TempDir()
+	must.Do(t, errors.Join(
+		os.MkdirAll(filepath.Join(folder, "etc/monitor-gateway"), 0o700), os.MkdirAll(filepath.Join(folder, "etc/telegraf/telegraf.d"), 0o700),
+		os.WriteFile(filepath.Join(folder, "redfish.conf"), []byte(r.files["redfish.conf"]), 0o600),
+		os.WriteFile(filepath.Join(folder, "bmcs.txt"), []byte("10.0.0.1\nbmc-2.example.net\n"), 0o600),
+	))
+	for i := range r.commands {
+		r.commands[i] = strings.NewReplacer("/etc/", folder+"/etc/", "sudo systemctl", ":", "sudo ", "", "-o telegraf ", "").Replace(r.commands[i])
+	}
+	r.run(t, folder)
+	for name, want := range map[string]string{
+		"monitor-gateway/sources.json":     `^{"sources": \[{"name": "telegraf", "networks": \["192.168.1.5"\]}\]}\n$`,
+		"telegraf/telegraf.d/redfish.conf": `(?s)^# redfish.conf\n\[\[inputs.redfish]]\n  address = "https://10.0.0.1"\n.*\[\[inputs.redfish]]\n  address = "https://bmc-2.example.net"\n.*true\n$`,
+	} {
+		path := filepath.Join(folder, "etc", name)
+		if written := must.Get(os.ReadFile(path))(t); !regexp.MustCompile(want).Match(written) || must.Get(os.Stat(path))(t).Mode().Perm() != 0o600 {
+			t.Errorf("%s is\n%s", name, written)
+		}
+	}
 	output := r.files["telegraf.conf"]
 	for _, want := range []string{"/api/v1/telegraf", "json_timestamp_units", "metric_batch_size = 500", "non_retryable_statuscodes = [400, 413]"} {
 		if !strings.Contains(output, want) {
