@@ -18,11 +18,11 @@ export async function enrol(code: string) {
   const key = createPrivateKey(privateKey.export({ format: "pem", type: "pkcs8" }));
   const boot = randomUUID();
   let sequence = 0;
-  return (nodes: string[]) => {
+  return (nodes: string[], name?: string) => {
     const now = new Date().toISOString();
     const request = Buffer.from(JSON.stringify({
       gateway_id: id, nonce: randomUUID(), boot_id: boot, sequence: ++sequence, sent_at: now, version: "1.2.3", role: "active",
-      clock_offset_ms: 12, outbox_readings: 0, nodes: nodes.map((node_id) => ({ node_id, last_heartbeat: now })),
+      clock_offset_ms: 12, outbox_readings: 0, nodes: nodes.map((node_id) => ({ node_id, last_heartbeat: now, ...(name && { name }) })),
     }));
     const signature = sign(null, Buffer.concat([Buffer.from(`coldaisle/status/1\n${String(id)}\n`), request]), key);
     return post("/api/v1/gateways/status", { gateway_id: id, request: request.toString("base64"), signature: signature.toString("base64") });

@@ -42,12 +42,15 @@ test("an empty account is led to rooms, a gateway, sensors and limits", async ({
   await expect(place(nodes[1])).toBeFocused();
   await page.keyboard.press("Enter");
   await expect(step("Put nodes into rooms")).toContainText("2 sensors so far");
-  // Those of one rack together.
+  // Those of one rack together, by the name that their source suggests.
   const rack = ["c7-1", "c7-2", "d1"].map((name) => `${name}-${Date.now()}`);
-  await report([...nodes, ...rack]);
+  await report(rack, "Inlet Temp");
   await page.reload();
   await page.getByLabel("Only nodes with").fill("C7-");
+  const placed = page.waitForRequest("**/new_sensors");
   await page.getByRole("button", { name: "Put 2 nodes into Hall" }).click();
+  const sensor = expect.objectContaining({ name: "Inlet Temp", type: "Telegraf" }) as unknown;
+  expect((await placed).postDataJSON()).toMatchObject({ sensors: [sensor, sensor] });
   await expect(step("Put nodes into rooms")).toContainText("4 sensors so far");
   await expect(place(rack[2])).toBeVisible();
 

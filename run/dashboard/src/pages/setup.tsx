@@ -90,7 +90,7 @@ function Step({ title, done, note, children }: { title: string; done: boolean; n
 
 /** The sensor that a node becomes. */
 const sensorOf = (node: DiscoveredNode) =>
-  ({ id: node.node_id, name: node.suggested_name || node.node_id, type: "ESP32-DHT22" });
+  ({ id: node.node_id, name: node.suggested_name || node.node_id, type: node.suggested_name ? "Telegraf" : "ESP32-DHT22" });
 
 /** The most that the API takes at once. */
 const most = 200;
