@@ -45,13 +45,13 @@ func (s *System) startGateway(ctx context.Context, listener net.Listener) error 
 	if err := s.announce(ctx, listener, enrolled, &config); err != nil {
 		return err
 	}
-	config.Batches = s.sources(s.GatewayURL)
 	config.NodesFile = filepath.Join(o.DataDir, "nodes.json")
 	var err error
 	config.Batches, err = gateway.ReadSources(filepath.Join(o.DataDir, "sources.json"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	config.Batches.Sources = append(config.Batches.Sources, s.sources(s.GatewayURL)...)
 	kept, err := outbox.Open(filepath.Join(o.DataDir, "outbox"), outbox.Options{Retain: gateway.OutboxRetention, Clock: now})
 	if err != nil {
 		return err

@@ -163,7 +163,7 @@ func (s *System) backfill(ctx context.Context, done func(share float64)) error {
 	running, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var components errgroup.Group
-	site := gateway.New(gateway.Config{Batches: s.sources(urlOf(listener))}, p, kept, p.clock, s.log)
+	site := gateway.New(gateway.Config{Batches: gateway.SourcesFile{Sources: s.sources(urlOf(listener))}}, p, kept, p.clock, s.log)
 	components.Go(func() error { return site.Run(running) })
 	components.Go(func() error { return gateway.Serve(running, listener, site, s.log) })
 	step := func(at time.Time) error {
@@ -184,12 +184,12 @@ func (s *System) backfill(ctx context.Context, done func(share float64)) error {
 }
 
 // sources let the demo's host send temperatures alone to a gateway's address.
-func (s *System) sources(base string) gateway.SourcesFile {
+func (s *System) sources(base string) []gateway.Source {
 	u, err := url.Parse(base)
 	if err != nil || !s.options.hasPast() {
-		return gateway.SourcesFile{}
+		return nil
 	}
-	return gateway.SourcesFile{Sources: []gateway.Source{{Name: "Simulated host", Networks: []string{u.Hostname()}, MaxNodes: 1}}}
+	return []gateway.Source{{Name: "Simulated host", Networks: []string{u.Hostname()}, MaxNodes: 1}}
 }
 
 func cooling(room string, start time.Time, lasts time.Duration) fault.Fault {
