@@ -111,6 +111,19 @@ func TestFlood(t *testing.T) {
 	must.Equal(t, "messages", [][]int64{{1}, {2}, {6, 7}, {3, 4, 5}}, sent)
 }
 
+// TestDrillIsToldAsOne words a drill, and what is expected, so that nobody takes them for a fire.
+func TestDrillIsToldAsOne(t *testing.T) {
+	t.Parallel()
+	for want, i := range map[string]Incident{
+		"CRITICAL: Hall A: too hot": hot(1), "DRILL, CRITICAL: Hall A: too hot": {Drill: true}, "CRITICAL expected: Hall A: too hot": {Phase: "expected"},
+		"CRITICAL: Hall A: too hot (judged on site)": {OnSite: true},
+	} {
+		told := hot(1)
+		told.Drill, told.OnSite, told.Phase = i.Drill, i.OnSite, i.Phase
+		must.Equal(t, "title", want, message("start", &told).Title)
+	}
+}
+
 // TestCommand has a command that hears all and one that hangs.
 func TestCommand(t *testing.T) {
 	t.Parallel()

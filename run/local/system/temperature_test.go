@@ -4,25 +4,21 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
-
-	"coldaisle.dev/run/local/queue"
 	"coldaisle.dev/run/local/system"
-	"coldaisle.dev/shared/features"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/wire"
 )
 
 // TestRoomWithoutHumidity runs a room whose nodes measure temperature alone through the
 // whole pipeline: what is there is shown and judged, and nothing else is. Contract 5.15.
 func TestRoomWithoutHumidity(t *testing.T) {
 	t.Parallel()
-	s := start(t, nil)
+	s := start(t, func(o *system.Options) { o.ModelRefreshInterval, o.PredictionSample = 50*time.Millisecond, 1 })
 	owner, _ := customer(t, s, "operator")
 	sensors := []string{"bmc-1", "bmc-2", "bmc-3"}
 	must.Do(t, owner.CreateRoom(t.Context(), "Vault", sensors))
@@ -34,7 +30,7 @@ func TestRoomWithoutHumidity(t *testing.T) {
 		UPDATE sensors SET placed_at = placed_at - interval '1 day' RETURNING room_id`).Scan(&room))
 	const readings = 300 // enough for a training run
 	now := time.Now().UTC().Truncate(time.Second)
-	var batch []*pubsubpb.PubsubMessage
+	l, measured := &learner{s, t, owner}, map[string][]reading.Reading{}
 	for k, id := range sensors {
 		var node []reading.Reading
 		for i := range readings {
@@ -47,15 +43,9 @@ func TestRoomWithoutHumidity(t *testing.T) {
 			}
 			node = append(node, r)
 		}
-		for i, window := range features.Windows(node) {
-			encoded := must.Get(wire.EncodeData(wire.Data{Reading: node[i], Recent: window}))(t)
-			batch = append(batch, &pubsubpb.PubsubMessage{Data: encoded, Attributes: map[string]string{wire.NodeIDAttribute: id}})
-		}
+		l.publish(l.messages(node))
+		measured[id] = node
 	}
-	must.Get(s.PubSub.TopicAdminClient.Publish(t.Context(), &pubsubpb.PublishRequest{
-		Topic: queue.TopicName(system.Project, queue.TopicData), Messages: batch,
-	}))(t)
-	drain(t, s)
 	get := func(path string) any {
 		t.Helper()
 		return owner.do(http.MethodGet, path, "", http.StatusOK)
@@ -108,6 +98,24 @@ func TestRoomWithoutHumidity(t *testing.T) {
 	if rmse := field[float64](t, forecasting, "rmse_temp"); field[string](t, trained, "status") != "completed" || rmse <= 0 {
 		t.Errorf("trained: %v", trained)
 	}
+	// The models forecast what is there, and find what is strange about it.
+	foretold := forecast(owner, "bmc-2")
+	for _, step := range field[[]any](t, foretold, "forecast") {
+		null(step, "humidity")
+		if celsius := field[float64](t, step, "temperature"); celsius < 22 || celsius > 24 {
+			t.Errorf("forecast %v", step)
+		}
+	}
+	strange := reading.Reading{NodeID: "bmc-2", Temperature: 31, Humidity: reading.Missing()}
+	eventually(t, "an anomaly is found", func() (found bool) {
+		strange.Time = reading.TruncateTime(time.Now())
+		strange.MessageID = strange.Time.Format("150405.000000")
+		all := l.messages(append(slices.Clone(measured[strange.NodeID]), strange))
+		l.publish(all[len(all)-1:])
+		must.Do(t, s.Pool.QueryRow(t.Context(), `
+			SELECT EXISTS (SELECT FROM prediction_feedback WHERE sensor_id = $1 AND anomaly_predicted AND score > 0 AND actual_humidity IS NULL)`, strange.NodeID).Scan(&found))
+		return found
+	})
 	key := field[string](t, owner.do(http.MethodPost, "/api/v1/api-keys", `{"name":"Prometheus","scope":"read"}`, http.StatusCreated), "key")
 	for path, c := range map[string]struct{ with, without string }{
 		"/api/v1/data/historical/bmc-2?format=csv&" + span: {"bmc-2,", "NaN"},
