@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -40,7 +41,7 @@ func (s *Step) act(ctx context.Context, watch string, m Message) (output string,
 	if len(s.Command) > 0 {
 		return s.run(ctx, watch, m)
 	}
-	sender, err := shoutrrr.CreateSender(s.URL)
+	sender, err := shoutrrr.CreateSender(destinations(s.URL, telegramAPI)...)
 	if err == nil {
 		sender.Timeout = s.Timeout
 		title := plain(m.Title)
@@ -50,6 +51,41 @@ func (s *Step) act(ctx context.Context, watch string, m Message) (output string,
 		return "", errors.New(redact(err, s.URL))
 	}
 	return "", nil
+}
+
+const telegramAPI = "https://api.telegram.org"
+
+// destinations are what the library sends to for a URL. Its Telegram reports success when nobody
+// answers, so each chat is a webhook.
+func destinations(configured, api string) []string {
+	parsed, err := url.Parse(configured)
+	if err != nil || parsed.Scheme != "telegram" {
+		return []string{configured}
+	}
+	chats := parsed.Query().Get("chats") + parsed.Query().Get("channels")
+	var all []string
+	for chat := range strings.SplitSeq(chats, ",") {
+		chat, thread, threaded := strings.Cut(chat, ":")
+		to := "generic+" + api + "/bot" + parsed.User.String() + "/sendMessage?template=json&messagekey=text&$chat_id=" + url.QueryEscape(chat)
+		if threaded {
+			to += "&$message_thread_id=" + url.QueryEscape(thread)
+		}
+		all = append(all, to)
+	}
+	return all
+}
+
+// checkURL reports why nothing could be told by a URL.
+func checkURL(configured string) error {
+	scheme, _, _ := strings.Cut(configured, ":")
+	switch scheme {
+	case "zulip", "wecom": // when its server is away the library ends the program; it refuses a title
+		return fmt.Errorf("%s is not usable, generic+https:// or a command is", scheme)
+	case "matrix": // it logs in, and its server may be away now
+		return nil
+	}
+	_, err := shoutrrr.CreateSender(configured)
+	return err //nolint:wrapcheck // the caller redacts it
 }
 
 // run runs a step's command, with the message as JSON on its standard input.

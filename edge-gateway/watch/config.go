@@ -22,7 +22,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nicholas-fedor/shoutrrr"
 	"go.yaml.in/yaml/v3"
 
 	"coldaisle.dev/shared/incident"
@@ -199,7 +198,7 @@ func (c *Config) validate() error {
 			check(err == nil, fmt.Sprint(err), "steps", i, where)
 		}
 		if s.URL != "" {
-			_, err = shoutrrr.CreateSender(s.URL)
+			err = checkURL(s.URL)
 			check(err == nil, "no notification service understands it: "+redact(err, s.URL), "steps", i, where)
 		}
 		if len(s.Command) > 0 {

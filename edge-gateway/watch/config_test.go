@@ -22,6 +22,7 @@ func TestRefused(t *testing.T) {
 	for name, c := range map[string]struct{ steps, want string }{ // the steps begin in line 5
 		"unknown setting":     {"  - {name: a, command: [/bin/true]}\n  - name: b\n    comand: [/bin/true]", "line 7: field comand"},
 		"unknown scheme":      {"  - name: a\n    url: carrier-pigeon://hunter22@coop", "line 6: url"},
+		"unusable scheme":     {"  - name: a\n    url: zulip://bot@example.com:hunter22@zulip.example.com/?stream=a&topic=b", "line 6: url: no notification service understands it: zulip is not usable"},
 		"unknown zone":        {"  - name: a\n    command: [/bin/true]\n    hours: [Mon-Fri 08:00-18:00]\n    zone: Europe/Atlantis", "line 8: zone"},
 		"hours without zone":  {"  - name: a\n    command: [/bin/true]\n    hours: [Mon-Fri 08:00-18:00]", "line 5: zone"},
 		"hours":               {"  - name: a\n    command: [/bin/true]\n    zone: UTC\n    hours:\n      - Mon 08:00-18:00\n      - Weekend", "line 10: 1"},

@@ -18,8 +18,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nicholas-fedor/shoutrrr"
-
 	"coldaisle.dev/shared/incident"
 )
 
@@ -156,7 +154,7 @@ func Init(ctx context.Context, path string, answers Answers, transport *http.Cli
 	if !isAddress(answers.API) {
 		return errors.New("--api must be the address of the API, https://…")
 	}
-	if _, err := shoutrrr.CreateSender(answers.URL); err != nil {
+	if err := checkURL(answers.URL); err != nil {
 		return errors.New("no notification service understands the URL: " + redact(err, answers.URL))
 	}
 	if err := (&client{transport, answers.API, answers.Key}).heartbeat(ctx, heartbeat{Name: answers.Name}); err != nil {

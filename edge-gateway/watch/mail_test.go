@@ -2,6 +2,7 @@ package watch
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -78,6 +79,42 @@ func TestMail(t *testing.T) {
 		if strings.HasPrefix(line, "Bcc:") {
 			t.Errorf("a header from a room's name: %s", text)
 		}
+	}
+}
+
+// TestTelegram sends by an API like Telegram's, which is away, fails, and answers. The library alone
+// calls all three a success.
+func TestTelegram(t *testing.T) {
+	t.Parallel()
+	var received buffer
+	status := http.StatusBadGateway
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(status)
+		_ = r.Write(&received)
+	}))
+	url := "telegram://110201543:hunter22hunter22hunter22hunter22hun@telegram?chats=@ops,-1001:7"
+	must.Do(t, checkURL(url))
+	send := func() error {
+		var errs []error
+		for _, to := range destinations(url, api.URL) {
+			_, err := (&Step{URL: to, Timeout: 10 * time.Second}).act(t.Context(), "Zurich", message("start", new(hot(41))))
+			errs = append(errs, err)
+		}
+		return errors.Join(errs...)
+	}
+	if err := send(); err == nil {
+		t.Error("a failure is a success")
+	}
+	status, received = http.StatusOK, buffer{}
+	must.Do(t, send())
+	for _, want := range []string{"POST /bot110201543:hunter22hunter22hunter22hunter22hun/sendMessage", `"chat_id":"@ops"`, `"chat_id":"-1001"`, `"message_thread_id":"7"`, `"text":"CRITICAL: Hall A: too hot\n`} {
+		if !strings.Contains(received.String(), want) {
+			t.Errorf("no %s in\n%s", want, received.String())
+		}
+	}
+	api.Close()
+	if err := send(); err == nil || strings.Contains(err.Error(), "hunter22") {
+		t.Errorf("without a server: %v", err)
 	}
 }
 
