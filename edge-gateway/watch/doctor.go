@@ -165,6 +165,9 @@ func Init(ctx context.Context, path string, answers Answers, transport *http.Cli
 		return fmt.Errorf("write the name: %w", err)
 	}
 	text := strings.NewReplacer(`"Zurich"`, string(name), "https://coldaisle.example.com", answers.API, "/etc/monitor-gateway/", folder+"/").Replace(example)
+	if folder != "/etc/monitor-gateway" { // nor is the package's folder for the journal there
+		text = strings.Replace(text, "key_file:", "state: "+folder+"\nkey_file:", 1)
+	}
 	group := -1
 	if found, err := user.LookupGroup(Group); err == nil {
 		group, _ = strconv.Atoi(found.Gid)

@@ -138,6 +138,7 @@ func TestFirstMessage(t *testing.T) {
 		}
 	}
 	c := must.Get(Load(path, nil))(t)
+	must.Equal(t, "state", filepath.Dir(path), c.State)
 	must.Do(t, Test(t.Context(), c))
 	if !strings.Contains(titles.String(), `Test of The \"site\"`) {
 		t.Errorf("received %s", titles.String())
