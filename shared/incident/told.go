@@ -27,6 +27,7 @@ type Part struct {
 	Late       bool
 	Excess     float64   // of its peak
 	RisenAt    time.Time // when the peak last rose by a unit, or its start
+	Silenced   bool      // a maintenance window covers it now
 }
 
 // expected reports whether nothing is broken yet.
@@ -286,12 +287,12 @@ func (s Status) Standing(p Part, now time.Time) bool {
 	return !s.TakenAt.IsZero() && now.Sub(p.RisenAt) >= StandingAfter
 }
 
-// Level is how bad the incident is by what lasts and does not stand, and whether all that
-// lasts stands.
+// Level is how bad the incident is by what lasts, is not silenced and does not stand, and
+// whether all of it stands.
 func (s Status) Level(g Gathered, now time.Time) (level Level, allStanding bool) {
 	for _, p := range g.Parts {
 		switch {
-		case !p.Lasting:
+		case !p.Lasting || p.Silenced:
 		case s.Standing(p, now):
 			allStanding = true
 		default:

@@ -885,3 +885,27 @@ func TestActWhileReadingsCome(t *testing.T) {
 	taken := db.count(t, `SELECT count(taken_at) FROM room_incidents WHERE id = @id`, pgx.NamedArgs{"id": id}) == 1
 	must.Equal(t, "somebody has it, as the log says after "+last, last == "taken", taken)
 }
+
+// TestMaintenanceCallsForNothing of a taken incident that it covers, hides nothing of the rest,
+// and what still breaks at its end calls.
+func TestMaintenanceCallsForNothing(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1", "n2")
+	db.rule(t, incident.Temperature, incident.Above, 27, incident.Warning)
+	db.rule(t, incident.Temperature, incident.Above, 33, incident.Critical)
+	db.window(t, -60, 290, incidents.Maintenance{SensorID: "n1"})
+	calls := func() int { return strings.Count(strings.Join(db.changes(t, db.anna), " "), "!") }
+	db.judge(t, judged("n1", 0, 45), judged("n2", 0, 28))
+	db.act(t, db.only(t, 10).ID, 10, incident.EventTaken)
+	before := calls()
+	db.judge(t, judged("n1", 30, 60))
+	db.settle(t, 60)
+	must.Equal(t, "calls for the covered sensor", before, calls())
+	db.judge(t, judged("n2", 90, 34))
+	must.Equal(t, "calls for the other", before+1, calls())
+	db.act(t, db.only(t, 100).ID, 100, incident.EventTaken)
+	db.settle(t, 200)
+	must.Equal(t, "calls in the window", before+1, calls())
+	db.settle(t, 300)
+	must.Equal(t, "calls at its end", before+2, calls())
+}

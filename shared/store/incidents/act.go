@@ -70,9 +70,15 @@ func (s Store) Act(ctx context.Context, customerID, id int64, a Action, now time
 		if err != nil {
 			return fmt.Errorf("excursions: %w", err)
 		}
+		windows, err := New(tx).MaintenanceWindows(ctx, customerID, now)
+		if err != nil {
+			return err
+		}
 		g := incident.Gathered{Cause: found.Cause}
 		for _, e := range parts {
-			g.Parts = append(g.Parts, e.part())
+			p := e.part()
+			p.Silenced = covered(windows, e, now)
+			g.Parts = append(g.Parts, p)
 		}
 		before, after, holder := found.status(), found.status(), found.TakenBy
 		events := []incident.Event{}

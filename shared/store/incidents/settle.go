@@ -112,6 +112,9 @@ func (s Store) Settle(ctx context.Context, customerID int64, now time.Time) erro
 			due[at] = r.StartTime
 		}
 	}
+	if err := s.uncovered(ctx, customerID, now, due); err != nil {
+		return fmt.Errorf("maintenance of customer %d: %w", customerID, err)
+	}
 	var errs []error
 	for at, from := range due {
 		err := s.db.InTx(ctx, func(tx *store.DB) error {
@@ -123,6 +126,37 @@ func (s Store) Settle(ctx context.Context, customerID int64, now time.Time) erro
 		errs = append(errs, store.Wrap(err, "settle incidents of customer %d", customerID))
 	}
 	return errors.Join(errs...)
+}
+
+// uncovered adds to what is due the taken incidents of which a maintenance window has begun or
+// ended since they were last told.
+func (s Store) uncovered(ctx context.Context, customerID int64, now time.Time, due map[place]time.Time) error {
+	type row struct {
+		place
+
+		StartTime, ToldAt time.Time
+		BrokenIn          int64
+		BrokenAt          string
+	}
+	found, err := store.All[row](ctx, s.db, `
+		SELECT COALESCE(i.room_id, 0) AS room_id, i.node_id, i.gateway_id, i.start_time, i.told_at, COALESCE(e.room_id, 0) AS broken_in, e.node_id AS broken_at
+		FROM room_incidents i
+		JOIN excursions e ON e.incident_id = i.id AND e.lasting AND e.merged_into IS NULL
+		WHERE i.customer_id = @customer AND i.lasting AND i.merged_into IS NULL AND i.drill_id IS NULL AND i.taken_at IS NOT NULL AND isfinite(i.told_at)
+		  AND EXISTS (SELECT FROM maintenance_windows w WHERE w.customer_id = @customer AND w.stands_to > i.told_at)
+		ORDER BY i.told_at`, pgx.StrictNamedArgs{"customer": customerID})
+	if err != nil || len(found) == 0 {
+		return err //nolint:wrapcheck // the caller says of what
+	}
+	windows, err := s.MaintenanceWindows(ctx, customerID, found[0].ToldAt)
+	for _, r := range found {
+		e := Excursion{RoomID: r.BrokenIn, NodeID: r.BrokenAt}
+		from, known := due[r.place]
+		if covered(windows, e, r.ToldAt) != covered(windows, e, now) && (!known || r.StartTime.Before(from)) {
+			due[r.place] = r.StartTime
+		}
+	}
+	return err
 }
 
 // settleSilences stores the silences that have begun, and ends those that are over. It returns

@@ -144,6 +144,15 @@ func tell(ctx context.Context, tx *store.DB, customer int64, at place, from, unt
 			}
 		}
 	}
+	if slices.ContainsFunc(known, func(r toldRow) bool { return r.TakenAt != nil }) { // it calls for what is worse than known
+		windows, err := New(tx).MaintenanceWindows(ctx, customer, t.now)
+		if err != nil {
+			return err
+		}
+		for i, r := range rows {
+			parts[i].Silenced = covered(windows, r, t.now)
+		}
+	}
 	gathered := incident.Gather(parts)
 	taken, gone := incident.Identify(gathered, causes)
 	t.follow(gathered, taken, gone)
