@@ -81,6 +81,8 @@ func TestIntegersAreWholeNumbers(t *testing.T) {
 	s.call(t, a.token, http.MethodPost, "/api/v1/rules", fmt.Sprintf(someRule, 90.0, `,"room_id":1e30`)).says(t, 400, "room_id: unexpected number 1e+30")
 	s.call(t, a.token, http.MethodPost, "/api/v1/maintenance", `{"start_time":"2026-03-01","duration_s":60,"room_ids":[1e30]}`).
 		says(t, 400, "room_ids: unexpected number 1e+30")
+	// Nor does a list where a body has several forms.
+	s.call(t, a.token, http.MethodPost, "/api/v1/maintenance", "[]").says(t, 400, "request body: expected a JSON object")
 }
 
 // TestTextsAreUnicode sends half of a surrogate pair, and bytes that are no UTF-8, in every

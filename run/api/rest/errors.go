@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/validation"
 
 	"coldaisle.dev/run/api/input"
 )
@@ -137,7 +138,7 @@ func (r *API) firstError(op *huma.Operation, model *huma.ErrorModel) string {
 	if first.Message == input.InvalidEmail || strings.HasPrefix(first.Message, "expected string to be RFC 5322 email") {
 		return input.InvalidEmail
 	}
-	if first.Location == "body" && first.Message == "expected object" {
+	if first.Location == "body" && (first.Message == "expected object" || first.Message == validation.MsgExpectedMatchAtLeastOneSchema) {
 		return "request body: expected a JSON object"
 	}
 	if field := fieldOf(first.Location); field != "" {
