@@ -78,7 +78,8 @@ func (s Store) NodesAir(ctx context.Context, nodes []reading.Node, from, until i
 		       COALESCE(n.usual_interval_s, 0) AS interval,
 		       COALESCE(l.interval_width, 0) AS width, COALESCE(l.judged_by, '') AS judged_by, d.slots, d.temperatures, d.humidities, d.lasts, `+store.CorrectionsOf+`
 		FROM unnest(@channels::bigint[], @nodes::text[]) AS k (channel, node_id)
-		JOIN node_state n ON n.channel = k.channel AND n.node_id = k.node_id AND n.timestamp IS NOT NULL
+		CROSS JOIN LATERAL ( -- by its key: a plan for few nodes would compare each with all
+		    SELECT * FROM node_state s WHERE s.channel = k.channel AND s.node_id = k.node_id AND s.timestamp IS NOT NULL LIMIT 1) AS n
 		LEFT JOIN node_learning l ON l.channel = n.channel AND l.node_id = n.node_id
 		LEFT JOIN LATERAL (
 		    SELECT array_agg(extract(epoch FROM starts)::bigint / @width::bigint ORDER BY starts) AS slots,

@@ -40,6 +40,7 @@ const (
 		        WHEN 0 THEN (SELECT h.customer_id FROM open_holds h WHERE h.node_id = n.node_id AND h.held_until = 'infinity')
 		        ELSE n.channel
 		    END
+		    LIMIT 1 -- by its key: a join would read all sensors for one
 		) AS o ON true`
 	deleted = `o.customer_id IS NULL AND ` + store.Buried
 )
