@@ -249,17 +249,13 @@ func (l *live) gather(s *site) []found {
 	for room, parts := range rooms {
 		for _, g := range incident.Gather(parts) {
 			worst := slices.MaxFunc(g.Parts, func(a, b incident.Part) int {
-				toTell := func(p incident.Part) int { // what lasts, and of that its own cause
-					switch {
-					case !p.Lasting:
-						return 0
-					case p.Cause != g.Cause:
+				lasts := func(p incident.Part) int {
+					if p.Lasting {
 						return 1
-					default:
-						return 2
 					}
+					return 0
 				}
-				return cmp.Or(cmp.Compare(toTell(a), toTell(b)), cmp.Compare(a.Severity.Rank(), b.Severity.Rank()), cmp.Compare(a.Excess, b.Excess))
+				return cmp.Or(cmp.Compare(lasts(a), lasts(b)), g.Cause.CompareTold(a, b))
 			})
 			all = append(all, found{g, room, reasons[worst.ID]})
 		}

@@ -48,6 +48,19 @@ func (p Part) follows(g Gathered) bool {
 	}
 }
 
+// CompareTold returns a number above zero if an incident of the cause is told by one part rather
+// than another: by its own cause before what follows from that, a room that is too hot by its
+// temperature and not by the air that dries; then by severity, then by excess.
+func (c Cause) CompareTold(a, b Part) int {
+	own := func(p Part) int {
+		if p.Cause == c {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(cmp.Compare(own(a), own(b)), cmp.Compare(a.Severity.Rank(), b.Severity.Rank()), cmp.Compare(a.Excess, b.Excess))
+}
+
 // Part returns an excursion of the rule at a node as a part of an incident.
 func (r Rule) Part(node string, i Excursion) Part {
 	return Part{

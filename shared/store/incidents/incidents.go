@@ -370,16 +370,6 @@ func (c scene) value(e Excursion) (float64, bool) {
 	return e.value(reading.Value(l.Temperature), reading.Value(l.Humidity))
 }
 
-// headline ranks the excursions of an incident by which it may be told.
-type headline struct {
-	ofCause bool // the incident's own: a room that is too hot is told by its temperature, not by the air that dries
-	Level
-}
-
-func (h headline) compare(other headline) int {
-	return cmp.Or(compareBools(h.ofCause, other.ofCause), h.Compare(other.Level))
-}
-
 // tell fills in what needs no further reading, from the excursions of an incident: those that
 // last or, if none does, all.
 func (c scene) tell(i *Incident, parts []Excursion) {
@@ -396,7 +386,7 @@ func (c scene) tell(i *Incident, parts []Excursion) {
 	i.Silenced = true
 	nodes := map[string]bool{}
 	counted := -1
-	var worst, told headline
+	var worst, told incident.Part
 	var counting Level
 	for k, e := range parts {
 		silenced := covered(c.windows, e, c.now)
@@ -411,7 +401,6 @@ func (c scene) tell(i *Incident, parts []Excursion) {
 		if value, known := c.value(e); known && e.Kind == incident.KindThreshold {
 			part.Excess = incident.Excess(e.Quantity, e.Direction, e.LimitValue, value)
 		}
-		own := headline{part.Cause == i.Cause, Level{e.Severity, part.Excess}}
 		standing := e.Lasting && status.Standing(part, c.now)
 		if i.Now != nil && e.Lasting {
 			nodes[e.NodeID] = true
@@ -423,15 +412,15 @@ func (c scene) tell(i *Incident, parts []Excursion) {
 			}
 		}
 		if !standing && !silenced {
-			if counted < 0 || own.compare(told) > 0 {
-				counted, told = k, own
+			if counted < 0 || i.Cause.CompareTold(part, told) > 0 {
+				counted, told = k, part
 			}
-			if own.Compare(counting) > 0 {
-				counting = own.Level
+			if own := (Level{e.Severity, part.Excess}); own.Compare(counting) > 0 {
+				counting = own
 			}
 		}
-		if k == 0 || own.compare(worst) > 0 {
-			worst, i.Worst = own, e
+		if k == 0 || i.Cause.CompareTold(part, worst) > 0 {
+			worst, i.Worst = part, e
 		}
 	}
 	if counted >= 0 {
