@@ -1,6 +1,6 @@
 // Finds pages, rooms and sensors by words of their names or ids. "/" and Ctrl-K lead to it.
 import Combobox from "@github/combobox-nav";
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { useLocation } from "wouter-preact";
 import { preferences } from "../api/preferences";
 import { useOverview } from "../api/queries";
@@ -20,17 +20,20 @@ export default function Search() {
   const box = useRef<Combobox>();
   const entries = useMemo(() => entriesOf(pages, data), [data]);
   const found = useMemo(() => (open ? search(entries, text) : []), [open, entries, text]);
-  useEffect(() => {
+  // Before the next key, not after the next frame: whoever types fast and presses Enter means what is found.
+  useLayoutEffect(() => {
     if (!input.current || !list.current) return;
     box.current = new Combobox(input.current, list.current, { tabInsertsSuggestions: false, firstOptionSelectionMode: "active" });
     return () => box.current?.destroy();
   }, []);
-  useEffect(() => {
+  // A new overview that finds the same leaves what the arrows have chosen.
+  const paths = found.map(({ path }) => path).join(" ");
+  useLayoutEffect(() => {
     if (!open) return;
     box.current?.start();
     return () => box.current?.stop();
-  }, [open, found]);
-  useEffect(() => {
+  }, [open, text, paths]);
+  useLayoutEffect(() => {
     const press = (event: KeyboardEvent) => {
       const typing = (event.target as HTMLElement).closest("input, select, textarea, dialog");
       const slash = event.key === "/" && !typing && preferences.get().singleKeys && !event.ctrlKey && !event.metaKey && !event.altKey;
