@@ -58,38 +58,17 @@ export async function seedReadings(nodes: string[], from: number, to: number, st
     ON CONFLICT DO NOTHING`, [nodes]);
 }
 
-/** A month of readings, an old incident and maintenance, and predictions to judge for the demonstration's customer. */
+/** For the demonstration's customer: a day of readings, maintenance, and predictions of which 38 are judged. */
 export async function seedDemo(): Promise<void> {
   const sensors = await query("SELECT s.node_id, s.customer_id FROM sensors s JOIN customers c ON c.id = s.customer_id WHERE c.email = 'demo@example.com' ORDER BY s.key");
   const nodes = sensors.map((row) => row.node_id as string);
-  const customer = sensors[0]?.customer_id;
-  const node = nodes[1];
   // Up to the present: the nodes began only now.
-  await seedReadings(nodes, 30 * 86_400, 86_400, 300);
   await seedReadings(nodes, 86_400, 30, 60);
   await query(`
-    INSERT INTO alerts (customer_id, sensor_id, alert_type, message, timestamp, acknowledged, message_id, value, threshold)
-    SELECT $1, $2, 'temperature', 'High temperature detected: ' || round((50.4 + 3 * sin(i / 8.0))::numeric, 1) || '°C (limit 50.0°C)',
-      now() - interval '14 hours' + i * interval '30 seconds', true, 'seed' || i, 50.4 + 3 * sin(i / 8.0), 50
-    FROM generate_series(1, 24) AS i ON CONFLICT DO NOTHING`, [customer, node]);
-  await query(`
-    WITH told AS (
-      INSERT INTO room_incidents (customer_id, room_id, room_name, cause, severity, actual, start_time, end_time, lasting, breaking, late, parts)
-      SELECT $1, r.id, r.name, 'too_hot', 'critical', true, now() - interval '14 hours', now() - interval '13.8 hours', false, false, false, 1
-      FROM sensors s JOIN server_rooms r ON r.id = s.room_id WHERE s.customer_id = $1 AND s.node_id = $2
-      RETURNING *
-    )
-    INSERT INTO excursions (incident_id, customer_id, kind, channel, node_id, sensor_name, room_id, room_name, rule_id, specified, quantity, direction, limit_value,
-      severity, start_time, end_time, lasting, peak, peak_time, resolution)
-    SELECT i.id, $1, 'threshold', 0, s.node_id, s.name, i.room_id, i.room_name, t.temperature_rule_id, true, 'temperature', 'above', 50,
-      'critical', i.start_time, i.end_time, false, 53.4, now() - interval '13.9 hours', 'cleared'
-    FROM told i JOIN sensors s ON s.customer_id = $1 AND s.node_id = $2 JOIN alert_thresholds t ON t.customer_id = s.customer_id`, [customer, node]);
-  await query(`
     INSERT INTO maintenance_windows (id, customer_id, room_ids, start_time, duration_s, time_zone, weekdays, comment, created_by)
-    VALUES (0, $1, ARRAY(SELECT id FROM server_rooms WHERE customer_id = $1), date_trunc('day', now()) - interval '7 days' + interval '7 hours', 7200, 'Europe/Berlin', '{2,4}', 'Filters are changed', 'demo01')`, [customer]);
+    VALUES (0, $1, ARRAY(SELECT id FROM server_rooms WHERE customer_id = $1), date_trunc('day', now()) - interval '7 days' + interval '7 hours', 7200, 'Europe/Berlin', '{2,4}', 'Filters are changed', 'demo01')`, [sensors[0]?.customer_id]);
   await query(`
     INSERT INTO prediction_feedback (sensor_id, timestamp, predicted_temp, predicted_humidity, actual_temp, actual_humidity, anomaly_predicted, feedback, message_id)
-    SELECT $1, now() - i * interval '11 minutes', 23.4, 44.1, 23.4 + CASE WHEN i % 4 = 0 THEN 3.2 ELSE 0.2 END, 44.6, i % 4 = 0,
-      CASE WHEN i > 12 THEN CASE WHEN i % 5 = 0 THEN 'not_ok' ELSE 'ok' END END, 'seed' || i
-    FROM generate_series(1, 50) AS i ON CONFLICT DO NOTHING`, [node]);
+    SELECT $1, now() - i * interval '11 minutes', 23, 44, 23, 44, false, CASE WHEN i > 12 THEN 'ok' END, 'seed' || i
+    FROM generate_series(1, 50) AS i ON CONFLICT DO NOTHING`, [nodes[1]]);
 }

@@ -1,5 +1,5 @@
 // Starts the whole local system for the tests, fills its demonstration with a
-// month of history, and ends it after them.
+// day of history, and ends it after them.
 import { execFileSync, spawn } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createServer, type AddressInfo } from "node:net";
