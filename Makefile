@@ -175,6 +175,11 @@ tab-soak: ## Leave a tab with the dashboard open for an hour, and look at its me
 looks: ## Look at every page of the dashboard in every size and colour scheme
 	@cd run/dashboard && { [ -d node_modules ] || npm ci --silent; } && NIGHTLY=1 npx playwright test pages
 
+.PHONY: pictures
+pictures: page ## Take README's pictures from make run after its fault (FOLDER=shots for its first ten minutes, too)
+	@go build -o bin/coldaisle ./run/local
+	@cd run/dashboard && { [ -d node_modules ] || npm ci --silent; } && node scripts/pictures.mjs $(if $(FOLDER),$(abspath $(FOLDER)))
+
 .PHONY: clean
 clean: ## Remove what was built; data stays
 	rm -rf bin run/dashboard/site/built run/api/pages/site/built
