@@ -411,6 +411,14 @@ func TestWithoutWindowLiveStateStands(t *testing.T) {
 		}
 		s.now = s.now.Add(detect.RoomTTL)
 	}
+	// One without, as after the start of its gateway, changes nothing.
+	for _, window := range []int{0, 50, 50} {
+		f.Find(t.Context(), s.data("n003", window), sensorInRoom(false), c, false)
+		s.now = s.now.Add(detect.RoomTTL)
+	}
+	if len(s.learned) != 2 {
+		t.Errorf("learned %+v", s.learned)
+	}
 }
 
 // What the readings teach of the width of intervals reaches the database, each ten

@@ -80,8 +80,9 @@ type roomNode struct {
 	neighbours  []*anomaly.Live // those in the room's cache
 
 	width    anomaly.Width
-	widening float64 // of the width since the database was updated
-	judged   learning.JudgedBy
+	widening float64           // of the width since the database was updated
+	newest   learning.JudgedBy // the basis of the newest reading
+	judged   learning.JudgedBy // that of two in a row
 	reported learning.JudgedBy // in the database
 }
 
@@ -249,7 +250,7 @@ func (r *room) replace(placed []learning.RoomNode, roomID int64) {
 	for _, p := range placed {
 		n := &roomNode{}
 		if b, ok := before[p.Node]; ok {
-			n.widening, n.judged, n.reported = b.widening, b.judged, b.reported
+			n.widening, n.newest, n.judged, n.reported = b.widening, b.newest, b.judged, b.reported
 		}
 		n.inside = p.RoomID == roomID
 		r.nodes[p.Node] = n
@@ -357,5 +358,9 @@ func (n *roomNode) learn(w reading.Window, r reading.Reading, by learning.Judged
 		n.widening += float64(width) - n.width.Factor()
 		n.width = width
 	}
-	n.judged = by
+	// One reading without a window, as after the start of its gateway, says nothing of the next.
+	if by == n.newest || n.reported == "" {
+		n.judged = by
+	}
+	n.newest = by
 }
