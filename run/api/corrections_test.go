@@ -172,5 +172,5 @@ func TestCorrectedValuesAreAnswered(t *testing.T) {
 	says(history+"&uncorrected=true", `"uncorrected_temperature":null,"uncorrected_humidity":null`)
 	says(history+"&uncorrected=true", `"uncorrected_temperature":24.125,"uncorrected_humidity":40`)
 	says(history+"&max_points=1", `"min_temperature":23.63,"max_temperature":24.125`)
-	a.call(t, a.token, http.MethodGet, history+"&max_points=1&uncorrected=true", "").says(t, 400, "uncorrected: must not stand beside max_points")
+	a.call(t, a.token, http.MethodGet, history+"&max_points=1&uncorrected=true", "").says(t, 400, "uncorrected: cannot be combined with max_points")
 }

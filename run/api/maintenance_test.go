@@ -54,7 +54,7 @@ func TestMaintenanceSilences(t *testing.T) {
 		`{"start_time":"2026-03-01","duration_s":60,"time_zone":"Local"}`:                 "time_zone: must be a time zone of the IANA database, such as Europe/Zurich",
 		`{"start_time":"2026-03-01","duration_s":60,"weekdays":[7]}`:                      "weekdays: must be 0 (Sunday) to 6 (Saturday), each at most once",
 		`{"start_time":"2026-03-01","duration_s":60,"until":"2026-02-01","weekdays":[1]}`: "until: must be after start_time and before the year 2100",
-		`{"start_time":"2026-03-01","duration_s":60,"until":"2026-05-01"}`:                "until: must stand beside weekdays",
+		`{"start_time":"2026-03-01","duration_s":60,"until":"2026-05-01"}`:                "until: needs weekdays",
 		`{"start_time":"2026-03-01","duration_s":60,"until":"2026-03-02","weekdays":[1]}`: "until: must come after the first occurrence",
 		`{"start_time":"9999-12-31","duration_s":3600,"weekdays":[1]}`:                    "start_time: must lie between the years 2000 and 2100",
 		`{"start_time":"2026-03-01","duration_s":60,"time_zone":"posix/Europe/Zurich"}`:   "time_zone: must be a time zone of the IANA database, such as Europe/Zurich",
@@ -115,7 +115,7 @@ func TestMaintenanceNamesItsRooms(t *testing.T) {
 		rooms(foreign):                      "Room not found",
 		rooms(hall, foreign):                "Room not found",
 		`{"sensor_id":"n4"}`:                "Sensor not found",
-		`{"room_ids":[1],"sensor_id":"n1"}`: "sensor_id: must not stand beside room_ids",
+		`{"room_ids":[1],"sensor_id":"n1"}`: "sensor_id: cannot be combined with room_ids",
 	} {
 		for path, body := range map[string]string{windows: of(scope, ""), windows + "/preview": scope} {
 			if got := a.call(t, a.token, http.MethodPost, path, strings.Replace(body, ",}", "}", 1)); detailOfReply(t, got) != want {

@@ -41,7 +41,7 @@ type health struct {
 func registerHealth(r *rest.API) {
 	rest.Answer(r, rest.Operation{
 		ID: "getHealth", Method: http.MethodGet, Path: healthPath, Tag: rest.TagService, Public: true,
-		Summary: "Tell whether the service is up",
+		Summary: "Check that the service is up",
 	}, func(context.Context, *struct{}) (health, error) {
 		return health{Status: "healthy"}, nil
 	})

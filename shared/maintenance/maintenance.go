@@ -57,7 +57,7 @@ func (w Window) Validate() (problems []Problem) {
 		report("until", "must be after start_time and before the year 2100")
 	}
 	if !w.Until.IsZero() && len(w.Weekdays) == 0 {
-		report("until", "must stand beside weekdays")
+		report("until", "needs weekdays")
 	}
 	if len(problems) > 0 || len(w.Weekdays) == 0 {
 		return problems

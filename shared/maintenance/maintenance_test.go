@@ -43,7 +43,7 @@ func TestValidate(t *testing.T) {
 		"from 2100":                   {maintenance.Window{Start: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC), Duration: time.Hour}, "start_time must lie"},
 		"until after 2100":            {maintenance.Window{Start: start, Duration: time.Hour, Weekdays: daily, Until: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)}, "until must be after"},
 		"until its start":             {maintenance.Window{Start: start, Duration: time.Hour, Weekdays: daily, Until: start}, "until must be after"},
-		"once, until":                 {maintenance.Window{Start: start, Duration: time.Hour, Until: start.Add(1)}, "until must stand beside weekdays"},
+		"once, until":                 {maintenance.Window{Start: start, Duration: time.Hour, Until: start.Add(1)}, "until needs weekdays"},
 		"never":                       {maintenance.Window{Start: start, Duration: time.Hour, Weekdays: []time.Weekday{6}, Until: start.Add(1)}, "until must come after"},
 		"until later":                 {maintenance.Window{Start: start, Duration: time.Hour, Weekdays: daily, Until: start.Add(1)}, ""},
 	} {

@@ -33,7 +33,7 @@ type MaintenanceScope struct {
 func (s MaintenanceScope) check(at string) []error {
 	switch {
 	case s.RoomIDs != nil && s.SensorID != nil:
-		return []error{&huma.ErrorDetail{Location: at + ".sensor_id", Message: "must not stand beside room_ids"}}
+		return []error{&huma.ErrorDetail{Location: at + ".sensor_id", Message: "cannot be combined with room_ids"}}
 	case s.RoomIDs == nil && s.SensorID == nil:
 		return []error{&huma.ErrorDetail{Location: at, Message: "expected room_ids or sensor_id to be present"}}
 	default:

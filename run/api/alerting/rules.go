@@ -46,7 +46,7 @@ func (s Scope) check(at string) []error {
 	if s.RoomID == nil || s.SensorID == nil {
 		return nil
 	}
-	return []error{&huma.ErrorDetail{Location: at + ".sensor_id", Message: "must not stand beside room_id"}}
+	return []error{&huma.ErrorDetail{Location: at + ".sensor_id", Message: "cannot be combined with room_id"}}
 }
 
 // RuleFields are the fields of a rule that a caller sets. It is exported only because

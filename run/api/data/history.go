@@ -45,7 +45,7 @@ type historyInput struct {
 func (in *historyInput) Resolve(huma.Context) []error {
 	errs := input.CheckRange(in.StartTime, in.EndTime)
 	if in.Uncorrected && in.MaxPoints > 0 {
-		errs = append(errs, &huma.ErrorDetail{Location: "query.uncorrected", Message: "must not stand beside max_points"})
+		errs = append(errs, &huma.ErrorDetail{Location: "query.uncorrected", Message: "cannot be combined with max_points"})
 	}
 	return errs
 }

@@ -63,7 +63,7 @@ type reportInput struct {
 type reportedSensor struct {
 	SensorID           string   `json:"sensor_id" doc:"Identifier of the sensor." example:"esp32-7f3a"`
 	Name               string   `json:"name" doc:"Name of the sensor." example:"Rack 3"`
-	MinutesReported    float64  `json:"minutes_reported" doc:"How long readings tell of: each until the next, 5 minutes at most." example:"44620.5"`
+	MinutesReported    float64  `json:"minutes_reported" doc:"How long readings account for: each until the next, 5 minutes at most." example:"44620.5"`
 	OutsideRecommended float64  `json:"minutes_outside_recommended" doc:"Of these, how long outside the recommended range of temperature, dew point or humidity." example:"95.5"`
 	OutsideAllowable   float64  `json:"minutes_outside_allowable" doc:"Of these, how long outside the allowable range." example:"0"`
 	MinTemperature     *float64 `json:"min_temperature" doc:"Lowest, in degrees Celsius; null without readings." example:"21.2"`

@@ -51,7 +51,7 @@ func (h *Handlers) Register(r *rest.API) {
 	// Scraped by Prometheus every 15 to 60 seconds.
 	rest.Register(r, rest.Operation{
 		ID: "getMetrics", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/metrics", Tag: rest.TagData,
-		Summary: "Read what is so now as metrics for Prometheus",
+		Summary: "Read the current state as metrics for Prometheus",
 		Description: "OpenMetrics 1.0 if it is asked for, as Prometheus does, else the text format of Prometheus. The values of a silent sensor are " +
 			"absent; `coldaisle_sensor_up` is 0 then.",
 		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{OpenMetrics: text, "text/plain": text}}},

@@ -12,13 +12,13 @@ import (
 )
 
 type settings struct {
-	FalseAlarmsPerMonth float64 `json:"false_alarms_per_month" doc:"How many false alarms of learning are stood, per sensor and month." example:"1"`
+	FalseAlarmsPerMonth float64 `json:"false_alarms_per_month" doc:"How many false alarms of learning are accepted, per sensor and month." example:"1"`
 	Extrapolated        bool    `json:"extrapolated" doc:"Whether it is below 1: how rare such alarms are is then told by the shape of what was measured alone." example:"false"`
 }
 
 type settingsChange struct {
 	_                   struct{} `additionalProperties:"true"`
-	FalseAlarmsPerMonth float64  `json:"false_alarms_per_month" minimum:"0.3" maximum:"30" doc:"How many false alarms of learning are stood, per sensor and month." example:"1"`
+	FalseAlarmsPerMonth float64  `json:"false_alarms_per_month" minimum:"0.3" maximum:"30" doc:"How many false alarms of learning are accepted, per sensor and month." example:"1"`
 }
 
 func settingsOf(falseAlarms float64) settings {
@@ -28,11 +28,11 @@ func settingsOf(falseAlarms float64) settings {
 func (h *Handlers) registerSettings(r *rest.API) {
 	rest.Answer(r, rest.Operation{
 		ID: "getLearningSettings", Role: rest.Viewer, Keys: rest.ReadKeys, Method: http.MethodGet, Path: "/api/v1/ml/settings", Tag: rest.TagPredictions,
-		Summary: "Read how many false alarms are stood",
+		Summary: "Read the accepted number of false alarms",
 	}, h.settings)
 	rest.Answer(r, rest.Operation{
 		ID: "setLearningSettings", Role: rest.Admin, Keys: rest.WriteKeys, Method: http.MethodPut, Path: "/api/v1/ml/settings", Tag: rest.TagPredictions,
-		Summary:     "Set how many false alarms are stood",
+		Summary:     "Set the accepted number of false alarms",
 		Description: "Detection follows within 15 seconds. With fewer false alarms it finds less, and later.",
 	}, h.setSettings)
 }
