@@ -136,6 +136,31 @@ func TestNamedTestsExist(t *testing.T) {
 	}
 }
 
+// TestPicturesComeFromTheSystem wants each picture taken by make pictures and shown in README, and
+// nothing put into that system, whose nodes' readings alone may say something.
+func TestPicturesComeFromTheSystem(t *testing.T) {
+	t.Parallel()
+	script, readme := read(t, "../run/dashboard/scripts/pictures.mjs"), read(t, "../README.md")
+	if made := regexp.MustCompile(`\.route\(|\.evaluate\(|from "pg"|seed`).FindString(script); made != "" {
+		t.Errorf("pictures are made by %s", made)
+	}
+	pictures := must.Get(filepath.Glob("images/*"))(t)
+	if len(pictures) == 0 {
+		t.Error("no pictures")
+	}
+	for _, picture := range pictures {
+		name := strings.TrimSuffix(filepath.Base(picture), ".png")
+		if !strings.Contains(script, `shoot("`+name+`")`) || !strings.Contains(readme, "(docs/"+picture+")") {
+			t.Errorf("%s is not taken by make pictures, or not shown in README", picture)
+		}
+	}
+	for _, path := range must.Get(filepath.Glob("../run/local/system/*.go"))(t) {
+		if !strings.HasSuffix(path, "_test.go") && strings.Contains(read(t, path), "INSERT") {
+			t.Errorf("%s inserts what the pipeline would make", path)
+		}
+	}
+}
+
 // TestNewcomersPath walks from README to the code that stores a reading: README, the table
 // in design.md, and the function. Every path of the table must exist.
 func TestNewcomersPath(t *testing.T) {
