@@ -40,7 +40,7 @@ test("one incident of a room is taken by keys alone, snoozed, handed over and gi
   await page.keyboard.type("Fan is being replaced");
   for (let i = 0; i < 3; i++) await page.keyboard.press("Escape");
   await expect(dialog.getByLabel("Comment"), "Escape drops nothing").toHaveValue("Fan is being replaced");
-  await expect(dialog.getByText("Escape does not drop what you typed.", { exact: false })).toBeVisible();
+  await expect(dialog.getByText("Escape keeps what you typed.", { exact: false })).toBeVisible();
   await page.keyboard.press("Enter");
   await expect(dialog).toHaveCount(0);
   await expect(row).toContainText("Fan is being replaced");
@@ -106,7 +106,7 @@ test("what is over and not seen is counted, read to its end, looked for, and see
   const email = await signUp(page);
   await pastIncidents(email, 220);
   await page.goto(url("/incidents"));
-  await expect(page.getByRole("heading", { name: "Over, and nobody has seen: 220" })).toBeVisible();
+  await expect(page.getByRole("heading", { name: "Over, not seen: 220" })).toBeVisible();
   for (const shown of [100, 200, 220]) {
     await expect(page.getByRole("row", { name: /was too hot/ })).toHaveCount(shown);
     if (shown < 220) await page.getByRole("button", { name: "Show more" }).click();
@@ -194,7 +194,7 @@ test("a weekly maintenance window is added, seen in the calendar, silences, and 
   await dialog.getByRole("button", { name: "Add window" }).click();
   await expect(dialog.getByLabel("Attic"), "no room is chosen for the user").toHaveJSProperty("validity.valueMissing", true);
   await dialog.getByLabel("Cellar").check();
-  await expect(dialog.getByText("No incident lasts there now.")).toBeVisible();
+  await expect(dialog.getByText("No incident is going on there now.")).toBeVisible();
   await dialog.getByLabel("Attic").check();
   await expect(dialog.getByText("Attic is too hot: Window, Temperature above 50.0 °C", { exact: false })).toBeVisible();
   // Yesterday, every day: its zone's midnight is within it.

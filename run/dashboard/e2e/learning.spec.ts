@@ -193,7 +193,7 @@ test("where learning does not judge, or only in part, the page says why", async 
     s0: { judged_by: "window" }, s1: { judged_by: "live_state" }, s2: { judged_by: "learning" }, s3: { judged_by: "nothing" },
   }));
   await page.goto(url());
-  await expect(page.getByText("2 sensors not judged for anomalies yet, 1 sensor judged in part: their own pages say why.")).toBeVisible();
+  await expect(page.getByText("2 sensors not judged for anomalies yet, 1 sensor judged for anomalies in part: their own pages say why.")).toBeVisible();
   await expectAccessible(page);
   await show(page, answer(1, 4));
   await page.reload();
@@ -203,7 +203,7 @@ test("where learning does not judge, or only in part, the page says why", async 
   const token = await tokenOf(page);
   const id = `unjudged-${Date.now()}`;
   await sensor(token, id, "Attic", "Door");
-  const reasons = [["live_state", /^Judged for anomalies in part: no earlier readings come/], ["learning", /^Not judged for anomalies yet: learning since \d\d:\d\d\. It takes two hours/], ["nothing", /^Not judged for anomalies: learning has not seen/]] as const;
+  const reasons = [["live_state", /^Judged for anomalies in part: its gateway, of another maker,/], ["learning", /^Not judged for anomalies yet: learning since \d\d:\d\d\. It takes two hours/], ["nothing", /^Not judged for anomalies: learning has not seen/]] as const;
   for (const [judged_by, why] of reasons) {
     const body = answer(1, 1, { s0: { judged_by, ...(judged_by === "learning" && { learning_since: new Date().toISOString() }) } });
     body.sensors.forEach((one) => { one.id = id; });

@@ -144,7 +144,7 @@ test("what of the demo's past has arrived is told by the service, every 2 s, and
   await signUp(page);
   const late = { probe: { late: true, lateness_s: 250_000, published: null } };
   const told = ["Simulated readings of the last 7 days are arriving: 61 %.", "Simulated readings of the last 7 days are arriving: 99 %.", null];
-  const bodies = [answer(2, 12, {}, { ...late, sentence: { ...answer(1, 1).sentence, says: "service_late", tone: "note" } }), answer(2, 12, {}, { ...late, incidents: [hot("s2")] }), answer(2, 12)];
+  const bodies = [answer(2, 12, { s0: { judged_by: "learning" } }, { ...late, sentence: { ...answer(1, 1).sentence, says: "service_late", tone: "note" } }), answer(2, 12, {}, { ...late, incidents: [hot("s2")] }), answer(2, 12)];
   let i = 0;
   await page.route(asked, (route) => {
     const past = told[i];
@@ -152,6 +152,8 @@ test("what of the demo's past has arrived is told by the service, every 2 s, and
   });
   await page.reload();
   await expect(page.locator(".says")).toHaveText(told[0]!);
+  await expect(page.locator(".live")).toContainText("live,");
+  await expect(page.getByText("not judged for anomalies")).toHaveCount(0);
   i = 1;
   await expect(page.locator(".sentence .hint")).toHaveText(told[1]!, { timeout: 8000 });
   i = 2;

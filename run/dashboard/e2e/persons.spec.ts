@@ -7,7 +7,7 @@ test("a person is invited, joins by the link, loses a role and is removed", asyn
   await page.getByLabel("Your name").fill("Berta Boss");
   await page.getByRole("button", { name: "Save profile" }).click();
   await expect(page.getByText("Saved.")).toBeVisible();
-  await page.getByRole("link", { name: "Persons" }).click();
+  await page.getByRole("link", { name: "People" }).click();
   await expect(page.getByRole("row", { name: /Berta Boss \(you\).*Owner/ })).toBeVisible();
 
   const email = `ana${Date.now()}@example.com`;

@@ -41,7 +41,7 @@ test("counts agree in all places", async ({ page }) => {
     expect(counts).toMatchObject({ lasting: 1, open, taken, unseen: 3, to_be_seen: waiting });
     await page.goto(url("/incidents"));
     await expect(page.getByText(`1 incident lasts: nobody has ${open}, ${taken} taken, 0 in maintenance.`)).toBeVisible();
-    await expect(page.getByRole("heading", { name: "Over, and nobody has seen: 3" })).toBeVisible();
+    await expect(page.getByRole("heading", { name: "Over, not seen: 3" })).toBeVisible();
     await expect(badge).toContainText(`${waiting} nobody has seen`);
     await page.getByRole("button", { name: "History" }).click();
     await expect(page.getByText("4 incidents, newest first.")).toBeVisible();

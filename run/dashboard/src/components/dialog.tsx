@@ -59,7 +59,7 @@ export function Dialog(props: { title: string; onClose?: () => void; wide?: bool
     >
       <h2 id={title}>{props.title}</h2>
       {props.children}
-      {kept && props.onClose && <p class="hint" role="status">Escape does not drop what you typed. Press Cancel if you want to.</p>}
+      {kept && props.onClose && <p class="hint" role="status">Escape keeps what you typed. Cancel discards it.</p>}
     </dialog>
   );
 }

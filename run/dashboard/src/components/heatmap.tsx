@@ -162,7 +162,7 @@ const steps = [-4, -3, -2, -1, 0, 1, 2, 3, 4];
 export const Legend = memo(function Legend() {
   return (
     <>
-      <button type="button" class="quiet help" aria-label="What the colours say" {...{ popovertarget: "legend" }}>?</button>
+      <button type="button" class="quiet help" aria-label="What the colours mean" {...{ popovertarget: "legend" }}>?</button>
       <div id="legend" class="menu" popover="auto"><Scale /></div>
     </>
   );

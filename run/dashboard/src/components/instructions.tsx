@@ -44,7 +44,7 @@ function Edit({ room, onClose }: { room: { id: number; name: string; instruction
         }}
       >
         <div class="field">
-          <label for={id}>For whoever stands there at night</label>
+          <label for={id}>For whoever is there at night</label>
           <textarea
             id={id} rows={6} maxLength={2000} value={text} autoFocus onInput={(event) => setText(event.currentTarget.value)}
             placeholder="Whom to call, and where the switch is"

@@ -78,7 +78,7 @@ function Live() {
   const now = useNow(1000);
   if (!data) return <p class="live" />;
   if (lost !== null) return <p class="live lost"><StatusMark kind="offline" /> as of {timeOfDay(lost)}</p>;
-  if (data.probe.late) {
+  if (data.probe.late && !data.past) {
     return <p class="live lost"><StatusMark kind="late" /> {duration(data.probe.lateness_s * 1000)} late</p>;
   }
   return <p class="live"><i aria-hidden="true" /> <span>live,</span> {ago(serviceTime(dataUpdatedAt), now)}</p>;

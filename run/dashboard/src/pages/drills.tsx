@@ -51,7 +51,7 @@ export default function DrillsPage() {
       </p>
       {error && <Failure error={error} retry={() => void refetch()} />}
       {!data && !error && <Loading what="drills" />}
-      {data?.length === 0 && <Empty title="No drill yet"><p>Do the alarms work? Start one to know.</p></Empty>}
+      {data?.length === 0 && <Empty title="No drill yet"><p>Do the alarms work? Start one to find out.</p></Empty>}
       {data?.map((drill) => <Shown key={drill.id} drill={drill} />)}
       {starting && <Start onClose={() => setStarting(false)} />}
     </>
@@ -111,7 +111,7 @@ function Start({ onClose }: { onClose: () => void }) {
   const sensor = sensors.find(({ id }) => id === sensorID) ?? sensors[0];
   const applies = rules.filter((rule) => rule.enabled && (!rule.room_id || rule.room_id === sensor?.room_id) && (!rule.sensor_id || rule.sensor_id === sensor?.id));
   const rule = applies.find(({ id }) => id === ruleID) ?? applies[0];
-  if (!sensor || !rule) return <Dialog title="Start a drill" onClose={onClose}><p>There is no sensor that is heard, or no rule for it.</p></Dialog>;
+  if (!sensor || !rule) return <Dialog title="Start a drill" onClose={onClose}><p>No sensor reports, or no rule covers it.</p></Dialog>;
   const room = (id: number) => overview.rooms.find((candidate) => candidate.id === id)?.name ?? "";
   return (
     <Dialog title="Start a drill" onClose={onClose}>
@@ -126,7 +126,7 @@ function Start({ onClose }: { onClose: () => void }) {
         }}
       >
         <Select label="Sensor" value={sensor.id} onChange={setSensorID} options={sensors.map(({ id, name, room_id }) => [id, `${room(room_id)}, ${name}`] as const)} />
-        <Select label="Rule to break" value={rule.id} onChange={setRuleID} options={applies.map((candidate) => [candidate.id, condition(candidate)] as const)} />
+        <Select label="Rule to test" value={rule.id} onChange={setRuleID} options={applies.map((candidate) => [candidate.id, condition(candidate)] as const)} />
         <Select label="From" value={onSite} onChange={setOnSite} options={[["no", "The service"], ["yes", "The gateway: a command to run on site"]]} />
         <p class="hint">People are told as if it were real; the message says that it is a drill.</p>
       </Form>

@@ -112,7 +112,7 @@ function Now() {
       {unseen > 0 && (
         <section aria-labelledby="over">
           <div class="heading">
-            <h2 id="over">Over, and nobody has seen: {count(unseen)}</h2>
+            <h2 id="over">Over, not seen: {count(unseen)}</h2>
             <May role="operator"><Action waits={seeing && "One moment…"} onClick={() => void see()}>Mark all as seen</Action></May>
           </div>
           {refused !== null && <p class="error" role="alert">{messageOf(refused)}</p>}

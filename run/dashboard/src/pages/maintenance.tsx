@@ -35,7 +35,7 @@ export default function MaintenancePage() {
         <h1>Maintenance</h1>
         <May role="operator"><button type="button" class="primary" onClick={() => setEditing("new")}>Add window</button></May>
       </div>
-      <p class="lead">Incidents inside a window are kept and marked as silenced. What still lasts when it ends is open at once.</p>
+      <p class="lead">Incidents inside a window are kept and marked as silenced. What is still going on when it ends is open at once.</p>
       {error && <Failure error={error} retry={() => void refetch()} />}
       {!data && !error && <Loading what="maintenance windows" />}
       {data && coming.length + later.length === 0 && <Empty title="No maintenance ahead"><p>Add a window before work that makes a room warm or a sensor silent.</p></Empty>}
@@ -161,10 +161,10 @@ function WindowForm({ window, onClose }: { window: Window | undefined; onClose: 
 
 /** What a window would silence if it were under way now. */
 function Silenced({ incidents }: { incidents: readonly Incident[] }) {
-  if (incidents.length === 0) return <p class="hint">No incident lasts there now.</p>;
+  if (incidents.length === 0) return <p class="hint">No incident is going on there now.</p>;
   return (
     <>
-      <p><strong>Would silence what lasts now:</strong></p>
+      <p><strong>Would silence now:</strong></p>
       <ul class="plain">{incidents.map((incident) => (
         <li key={incident.id} class={incident.severity === "critical" ? "error" : undefined}>
           {titleOf(incident)}: {incident.worst.sensor_name ?? incident.worst.sensor_id}, {inWords(incident.worst.reason)}

@@ -14,7 +14,7 @@ import { useTitle } from "../components/title";
 import { atLeast, roles, rolesUpTo, type Role } from "../logic/roles";
 
 export default function PersonsPage() {
-  useTitle("Persons");
+  useTitle("People");
   const { data, error, refetch } = usePersons();
   const [inviting, setInviting] = useState(false);
   const [changed, setChanged] = useState<Person | null>(null);
@@ -23,7 +23,7 @@ export default function PersonsPage() {
   return (
     <>
       <div class="heading">
-        <h1>Persons</h1>
+        <h1>People</h1>
         {atLeast(me, "admin") && (
           <button type="button" class="primary" onClick={() => setInviting(true)}>Invite</button>
         )}
@@ -34,7 +34,7 @@ export default function PersonsPage() {
       {error && <Failure error={error} retry={() => void refetch()} />}
       {!data && !error && <Loading what="persons" />}
       {data && (
-        <div class="card scroll" tabIndex={0} role="group" aria-label="Persons">
+        <div class="card scroll" tabIndex={0} role="group" aria-label="People">
           <table>
             <thead>
               <tr>

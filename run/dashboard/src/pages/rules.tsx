@@ -158,7 +158,7 @@ function RuleForm({ rule, onClose }: { rule: Rule | undefined; onClose: () => vo
           <label class="check"><input type="checkbox" checked={enabled} onChange={(event) => setEnabled(event.currentTarget.checked)} /> Switched on</label>
         </>}
         <RulePreview rules={[change]} />
-        {rule && <p class="hint">Excursions of this rule that last are ended, and begin anew by the changed one.</p>}
+        {rule && <p class="hint">Ongoing excursions of this rule end, and begin anew under the changed one.</p>}
       </Form>
     </Dialog>
   );
@@ -173,7 +173,7 @@ function DeleteRule({ rule, onClose }: { rule: Rule; onClose: () => void }) {
   });
   return (
     <Confirm title="Delete this rule?" action="Delete rule" busy={deletion.busy} onConfirm={deletion.run} onClose={onClose}>
-      <p>{condition(rule)}. Its excursions that last are ended; past ones are kept.</p>
+      <p>{condition(rule)}. Its ongoing excursions end; past ones are kept.</p>
       {deletion.errorText}
     </Confirm>
   );

@@ -65,7 +65,7 @@ function RemoveWatch({ watch, onClose }: { watch: Watch; onClose: () => void }) 
   });
   return (
     <Confirm title={`Remove ${watch.name}?`} action="Remove watch" busy={deletion.busy} onConfirm={deletion.run} onClose={onClose}>
-      <p>Nobody is told any more that it is silent. If it still runs, it is back within a minute.</p>
+      <p>Its silence is no longer reported. If it still runs, it is back within a minute.</p>
       {deletion.errorText}
     </Confirm>
   );
