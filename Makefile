@@ -6,7 +6,8 @@ SHELL := /usr/bin/env bash
 
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+# The changelog's newest version, and the commit.
+VERSION ?= $(shell sed -n 's/^.. \[\(.*\)\].*/\1/p' docs/CHANGELOG.md | head -n 1)+$(shell git describe --always --dirty --exclude '*' 2>/dev/null || echo unknown)
 
 .PHONY: help
 help: ## List the targets

@@ -161,6 +161,21 @@ func TestPicturesComeFromTheSystem(t *testing.T) {
 	}
 }
 
+// TestOneVersion wants the changelog's newest version of both documents of OpenAPI, the page and what
+// make builds.
+func TestOneVersion(t *testing.T) {
+	t.Parallel()
+	version := regexp.MustCompile(`(?m)^## \[(.*)\]`).FindStringSubmatch(read(t, "CHANGELOG.md"))[1]
+	for _, path := range []string{"run/api/openapi.json", "edge-gateway/gateway/openapi.json", "run/dashboard/package.json"} {
+		if !strings.Contains(read(t, "../"+path), `"version": "`+version+`"`) {
+			t.Errorf("%s has another version than %s", path, version)
+		}
+	}
+	if built := must.Get(command(t, "make -n build").Output())(t); !strings.Contains(string(built), "-X main.version="+version+"+") {
+		t.Errorf("make build stamps another version than %s:\n%s", version, built)
+	}
+}
+
 // TestNewcomersPath walks from README to the code that stores a reading: README, the table
 // in design.md, and the function. Every path of the table must exist.
 func TestNewcomersPath(t *testing.T) {
