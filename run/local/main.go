@@ -34,7 +34,7 @@ func run(ctx context.Context, arguments, environ []string) error {
 	flags.IntVar(&o.GatewayPort, "gateway-port", 8080, "port of the edge gateway")
 	flags.IntVar(&o.Nodes, "nodes", 24, "simulated nodes; 0 for none")
 	flags.Float64Var(&o.Speed, "speed", 1, "simulated seconds per second")
-	flags.DurationVar(&o.History, "history", 7*24*time.Hour, "the past that the simulated rooms begin with, at speed 1; 0 for none")
+	flags.DurationVar(&o.History, "history", 14*24*time.Hour, "the past that the simulated rooms begin with, at speed 1; 0 for none")
 	flags.Uint64Var(&o.Seed, "seed", 24, "seed of the simulated rooms")
 	flags.BoolVar(&o.Enrol, "enrol", false, "enrol the gateway to the demo customer")
 	flags.StringVar(&o.DataDir, "data", ".coldaisle", "folder for all data that survives a restart")

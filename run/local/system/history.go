@@ -26,10 +26,11 @@ import (
 	"coldaisle.dev/shared/wire"
 )
 
-// The past of the demo is measured this often, and in its last hours as often as nodes do, so that
-// nothing changes when they take over.
+// The past of the demo is measured this often, half as often before its last week, and in its last
+// hour as often as nodes do, so that nothing changes when they take over.
 const (
 	pastInterval = 5 * time.Minute
+	lastWeek     = 7 * 24 * time.Hour
 	recentPast   = time.Hour
 )
 
@@ -171,13 +172,13 @@ func (s *System) backfill(ctx context.Context, done func(share float64)) error {
 		done(at.Sub(begin).Seconds() / s.options.Clock().Sub(begin).Seconds())
 		return p.probe(ctx)
 	}
-	recent := s.options.Clock().Add(-recentPast)
-	if recent.Before(from) { // an earlier start came so far
-		recent = from
-	}
-	err = s.Nodes.Backfill(ctx, urlOf(listener), from, recent, pastInterval, step)
-	if err == nil { // the present has moved on meanwhile
-		err = s.Nodes.Backfill(ctx, urlOf(listener), recent, s.options.Clock(), nodesim.Interval, step)
+	for _, part := range []struct{ until, every time.Duration }{{lastWeek, 2 * pastInterval}, {recentPast, pastInterval}, {0, nodesim.Interval}} {
+		to := s.options.Clock().Add(-part.until) // the present moves on meanwhile
+		if err != nil || to.Before(from) {       // an earlier start came so far
+			continue
+		}
+		err = s.Nodes.Backfill(ctx, urlOf(listener), from, to, part.every, step)
+		from = to
 	}
 	cancel()
 	return errors.Join(err, components.Wait())
@@ -201,8 +202,8 @@ func pastFaults(begin time.Time, lasts time.Duration) []fault.Fault {
 	at := func(share float64) time.Time { return begin.Add(time.Duration(share * float64(lasts))) }
 	return []fault.Fault{
 		cooling("room2", at(0.3), 25*time.Minute),
-		{Kind: fault.Leak, Room: "room3", Start: at(0.55), End: at(0.57), Peak: 9, Constant: 40 * time.Minute},
-		{Kind: fault.Stuck, Room: "room1", Node: "room1-node3", Start: at(0.7), End: at(0.73)},
+		{Kind: fault.Leak, Room: "room3", Start: at(0.55), End: at(0.55).Add(min(lasts/50, 200*time.Minute)), Peak: 9, Constant: 40 * time.Minute},
+		{Kind: fault.Stuck, Room: "room1", Node: "room1-node3", Start: at(0.7), End: at(0.7).Add(min(lasts/33, 5*time.Hour))},
 		cooling("room1", at(0.88), 15*time.Minute),
 	}
 }
