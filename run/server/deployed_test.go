@@ -30,11 +30,10 @@ const configuration = "../../terraform"
 // with those that the service and the migration read.
 func TestConfigMatchesTerraform(t *testing.T) {
 	t.Parallel()
-	components := must.Get(tfenv.Read(configuration, ""))(t)
+	components := tfenv.Read(t, configuration, "")
 	for component, settings := range map[string]any{"api": &Config{}, "migrate": &MigrationConfig{}} {
-		lines, err := tfenv.Mismatches(components[component], settings)
-		if err != nil || len(lines) != 0 {
-			t.Errorf("%s: %s, %v", component, strings.Join(lines, "; "), err)
+		if lines := tfenv.Mismatches(t, components[component], settings); len(lines) != 0 {
+			t.Errorf("%s: %s", component, strings.Join(lines, "; "))
 		}
 	}
 }
@@ -45,7 +44,7 @@ func TestConfigMatchesTerraform(t *testing.T) {
 func TestStartsAsDeployed(t *testing.T) {
 	t.Parallel()
 	suffix := "-" + strings.ToLower(rand.Text()[:8])
-	components := must.Get(tfenv.Read(configuration, suffix))(t)
+	components := tfenv.Read(t, configuration, suffix)
 	program := functiontest.Build(t, "../server")
 	address := pgtest.URL(t)
 	password := users(t, address, suffix)

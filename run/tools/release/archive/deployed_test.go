@@ -22,7 +22,7 @@ import (
 // with those that the functions read.
 func TestConfigsMatchTerraform(t *testing.T) {
 	t.Parallel()
-	components := must.Get(tfenv.Read(filepath.Join(root, "terraform"), ""))(t)
+	components := tfenv.Read(t, filepath.Join(root, "terraform"), "")
 	for name, settings := range map[string]any{
 		"ingest": &struct {
 			function.CommonConfig
@@ -38,9 +38,8 @@ func TestConfigsMatchTerraform(t *testing.T) {
 			train.Config
 		}{},
 	} {
-		lines, err := tfenv.Mismatches(components[name], settings)
-		if err != nil || len(lines) != 0 {
-			t.Errorf("%s: %s, %v", name, strings.Join(lines, "; "), err)
+		if lines := tfenv.Mismatches(t, components[name], settings); len(lines) != 0 {
+			t.Errorf("%s: %s", name, strings.Join(lines, "; "))
 		}
 	}
 }

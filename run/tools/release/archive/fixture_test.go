@@ -62,7 +62,7 @@ const node = "n1"
 func newFixture(t *testing.T, program, name string) *fixture {
 	t.Helper()
 	suffix := "-" + strings.ToLower(rand.Text()[:8])
-	components := must.Get(tfenv.Read(filepath.Join(root, "terraform"), suffix))(t)
+	components := tfenv.Read(t, filepath.Join(root, "terraform"), suffix)
 	p := &fixture{t: t, appended: bqtest.NewAppendServer(t)}
 	p.queried = bqtest.NewQueryServer(t, func(*bq.QueryRequest) bqtest.Answer { return p.table() })
 	database := p.database(name, suffix)

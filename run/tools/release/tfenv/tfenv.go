@@ -7,21 +7,22 @@
 package tfenv
 
 import (
-	"errors"
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"testing"
 
+	"github.com/caarlos0/env/v11"
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/ext/typeexpr"
-	"github.com/hashicorp/hcl/v2/hclparse"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
 	"github.com/zclconf/go-cty/cty/function"
 	"github.com/zclconf/go-cty/cty/function/stdlib"
+
+	"coldaisle.dev/shared/must"
 )
 
 // Stand-ins for resources that terraform creates.
@@ -70,16 +71,39 @@ func (p Component) Environ(value string) []string {
 	return environ
 }
 
+// Mismatches compares a component's environment with the config struct that reads it,
+// and returns a line for each variable that only one of them has. settings points to
+// the struct.
+func Mismatches(tb testing.TB, component Component, settings any) (lines []string) {
+	tb.Helper()
+	read, set := map[string]bool{}, map[string]bool{}
+	for name := range component.Environment {
+		set[name] = true
+	}
+	for _, name := range component.Secrets {
+		set[name] = true
+	}
+	for _, field := range must.Get(env.GetFieldParamsWithOptions(settings, env.Options{Environment: map[string]string{}}))(tb) {
+		read[field.Key] = true
+		if field.Required && !set[field.Key] {
+			lines = append(lines, field.Key+" is required and not set")
+		}
+	}
+	for name := range set {
+		if !read[name] {
+			lines = append(lines, name+" is set and nothing reads it")
+		}
+	}
+	return lines
+}
+
 // Read returns the components by name. folder is the configuration's; suffix goes into
 // the database users, see [DatabaseUser].
-func Read(folder, suffix string) (map[string]Component, error) {
-	parser := hclparse.NewParser()
-	variables, err := defaults(parser, filepath.Join(folder, "variables.tf"))
-	if err != nil {
-		return nil, err
-	}
+func Read(tb testing.TB, folder, suffix string) map[string]Component {
+	tb.Helper()
+	variables := defaults(tb, filepath.Join(folder, "variables.tf"))
 	variables["project_id"] = cty.StringVal(Project)
-	context := &hcl.EvalContext{
+	found := locals(tb, &hcl.EvalContext{
 		Variables: map[string]cty.Value{
 			"var": cty.ObjectVal(variables), "module": modules(suffix),
 			"google_secret_manager_secret": cty.ObjectVal(map[string]cty.Value{
@@ -90,27 +114,19 @@ func Read(folder, suffix string) (map[string]Component, error) {
 			"tostring": stdlib.MakeToFunc(cty.String), "format": stdlib.FormatFunc, "join": stdlib.JoinFunc, "concat": stdlib.ConcatFunc,
 			"merge": stdlib.MergeFunc,
 		},
-	}
-	found, err := locals(parser, context, filepath.Join(folder, "size.tf"), filepath.Join(folder, "environment.tf"))
-	if err != nil {
-		return nil, err
-	}
+	}, filepath.Join(folder, "size.tf"), filepath.Join(folder, "environment.tf"))
 	components := map[string]Component{}
 	for name, environment := range found["environment"].AsValueMap() {
 		component := Component{Environment: map[string]string{}}
 		for variable, value := range environment.AsValueMap() {
-			text, err := convert.Convert(value, cty.String)
-			if err != nil {
-				return nil, fmt.Errorf("%s of %s: %w", variable, name, err)
-			}
-			component.Environment[variable] = text.AsString()
+			component.Environment[variable] = must.Get(convert.Convert(value, cty.String))(tb).AsString()
 		}
 		if secrets := found["secrets"]; secrets.Type().HasAttribute(name) {
 			component.Secrets = slices.Sorted(maps.Keys(secrets.GetAttr(name).AsValueMap()))
 		}
 		components[name] = component
 	}
-	return components, nil
+	return components
 }
 
 // modules returns the module outputs that the environments refer to.
@@ -149,44 +165,30 @@ func modules(suffix string) cty.Value {
 }
 
 // defaults returns the variables' default values.
-func defaults(parser *hclparse.Parser, path string) (map[string]cty.Value, error) {
-	body, err := parse(parser, path)
-	if err != nil {
-		return nil, err
-	}
+func defaults(tb testing.TB, path string) map[string]cty.Value {
+	tb.Helper()
 	values := map[string]cty.Value{}
-	for _, block := range body.Blocks {
+	for _, block := range parse(tb, path).Blocks {
 		attribute, ok := block.Body.Attributes["default"]
 		if block.Type != "variable" || !ok {
 			continue
 		}
-		value, diags := attribute.Expr.Value(nil)
-		if diags.HasErrors() {
-			return nil, fmt.Errorf("default of %s: %w", block.Labels[0], diags)
-		}
+		value := good(attribute.Expr.Value(nil))(tb)
 		kind, inner, diags := typeexpr.TypeConstraintWithDefaults(block.Body.Attributes["type"].Expr)
-		if diags.HasErrors() {
-			return nil, fmt.Errorf("type of %s: %w", block.Labels[0], diags)
-		}
-		if inner != nil && !value.IsNull() {
+		if good(inner, diags)(tb) != nil && !value.IsNull() {
 			value = inner.Apply(value)
 		}
-		if values[block.Labels[0]], err = convert.Convert(value, kind); err != nil {
-			return nil, fmt.Errorf("default of %s: %w", block.Labels[0], err)
-		}
+		values[block.Labels[0]] = must.Get(convert.Convert(value, kind))(tb)
 	}
-	return values, nil
+	return values
 }
 
 // locals evaluates the locals of files, again and again as long as one refers to another.
-func locals(parser *hclparse.Parser, context *hcl.EvalContext, paths ...string) (map[string]cty.Value, error) {
+func locals(tb testing.TB, context *hcl.EvalContext, paths ...string) map[string]cty.Value {
+	tb.Helper()
 	left := map[string]hclsyntax.Expression{}
 	for _, path := range paths {
-		body, err := parse(parser, path)
-		if err != nil {
-			return nil, err
-		}
-		for _, block := range body.Blocks {
+		for _, block := range parse(tb, path).Blocks {
 			if block.Type == "locals" {
 				for name, attribute := range block.Body.Attributes {
 					left[name] = attribute.Expr
@@ -196,39 +198,37 @@ func locals(parser *hclparse.Parser, context *hcl.EvalContext, paths ...string) 
 	}
 	values := map[string]cty.Value{"secrets": cty.EmptyObjectVal}
 	for len(left) > 0 {
-		before, failed := len(left), error(nil)
-		for _, name := range slices.Sorted(maps.Keys(left)) {
+		before, failed := len(left), hcl.Diagnostics(nil)
+		for name, expression := range left {
 			context.Variables["local"] = cty.ObjectVal(values)
-			value, diags := left[name].Value(context)
-			if diags.HasErrors() {
-				failed = errors.Join(failed, fmt.Errorf("local %s: %w", name, diags))
-				continue
+			if value, diags := expression.Value(context); diags.HasErrors() {
+				failed = append(failed, diags...)
+			} else {
+				values[name] = value
+				delete(left, name)
 			}
-			values[name] = value
-			delete(left, name)
 		}
 		if len(left) == before {
-			return nil, failed
+			tb.Fatal(failed)
 		}
 	}
-	if _, ok := values["environment"]; !ok {
-		return nil, errors.New("there is no local environment")
-	}
-	return values, nil
+	return values
 }
 
-func parse(parser *hclparse.Parser, path string) (*hclsyntax.Body, error) {
-	content, err := os.ReadFile(path) //nolint:gosec // the configuration that was named
-	if err != nil {
-		return nil, fmt.Errorf("read the configuration: %w", err)
+func parse(tb testing.TB, path string) *hclsyntax.Body {
+	tb.Helper()
+	content := must.Get(os.ReadFile(path))(tb) //nolint:gosec // the configuration that was named
+	body, _ := good(hclsyntax.ParseConfig(content, path, hcl.InitialPos))(tb).Body.(*hclsyntax.Body)
+	return body
+}
+
+// good returns a value, and ends the test where the configuration is wrong.
+func good[T any](value T, diags hcl.Diagnostics) func(testing.TB) T {
+	return func(tb testing.TB) T {
+		tb.Helper()
+		if diags.HasErrors() {
+			tb.Fatal(diags)
+		}
+		return value
 	}
-	file, diags := parser.ParseHCL(content, path)
-	if diags.HasErrors() {
-		return nil, fmt.Errorf("read the configuration: %w", diags)
-	}
-	body, ok := file.Body.(*hclsyntax.Body)
-	if !ok {
-		return nil, fmt.Errorf("%s is not in terraform's own syntax", path)
-	}
-	return body, nil
 }
