@@ -116,24 +116,20 @@ func run(ctx context.Context, s buildOptions) (string, error) {
 
 // push pushes the image and then its bill of materials.
 func push(repository name.Repository, image v1.Image, materials []byte, options []remote.Option) (string, error) {
-	digest, err := image.Digest()
-	if err != nil {
-		return "", fmt.Errorf("digest: %w", err)
-	}
-	reference := repository.Digest(digest.String())
-	if err := remote.Write(reference, image, options...); err != nil {
-		return "", fmt.Errorf("push: %w", err)
-	}
 	attached, err := sbomReferrer(image, materials)
 	if err != nil {
 		return "", err
 	}
-	digest, err = attached.Digest()
-	if err != nil {
-		return "", fmt.Errorf("digest of the bill of materials: %w", err)
+	var references [2]name.Digest
+	for i, pushed := range []v1.Image{image, attached} {
+		digest, err := pushed.Digest()
+		if err != nil {
+			return "", fmt.Errorf("digest: %w", err)
+		}
+		references[i] = repository.Digest(digest.String())
+		if err := remote.Write(references[i], pushed, options...); err != nil {
+			return "", fmt.Errorf("push %s: %w", references[i], err)
+		}
 	}
-	if err := remote.Write(repository.Digest(digest.String()), attached, options...); err != nil {
-		return "", fmt.Errorf("push the bill of materials: %w", err)
-	}
-	return reference.String(), nil
+	return references[0].String(), nil
 }
