@@ -48,7 +48,7 @@ test: ## Run all tests with the race detector, and the dashboard's in a browser
 
 BENCHMARKS := edge-gateway:ResidentMemory edge-gateway/gateway:Gateway edge-gateway/gateway:Away \
 	functions/ingest:Instance functions/detect:Observe shared/learn:Train shared/forest:IsolationScoreOneRow \
-	shared/readings/pgreadings:Append shared/store:NodeStates shared/store:Judge shared/store:IncidentsPage \
+	shared/readings/pgreadings:Append shared/store:NodeStates/1000_nodes shared/store:Judge shared/store:IncidentsPage \
 	run/api:IncidentsAtSize run/api:Endpoints run/api:LoginFlood run/local/system:Reading
 BENCHSTAT := golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
 COUNT ?= 6
