@@ -63,7 +63,7 @@ func TestBudgetFollows(t *testing.T) {
 		nodes int
 		step  float64
 	}{{"small", 10, 5}, {"standard", 1000, 50}} {
-		cost := must.Get(compute(c.nodes, c.size == "small"))(t)
+		cost := compute(c.nodes, c.size == "small", must.Get(messageBytes())(t))
 		_, size, _ := strings.Cut(sizes, "    "+c.size+" = {")
 		size, _, _ = strings.Cut(size, "\n    }\n")
 		if want := fmt.Sprintf("monthly_budget = %g\n", c.step*math.Ceil(cost.Total/c.step)); !strings.Contains(size+"\n", want) {
@@ -128,6 +128,6 @@ func TestAgainstAnotherComputation(t *testing.T) {
 		logs := above(((asked+262_800)*1000+2*c.ingests*730*60*800)/gibibyte, 50, .5)
 		rest := asked*10*1024/gibibyte*.12 + 2.2 + 22*730*120*.35e-6 + .2 + .96
 		want := above(published, 10*gibibyte, 40.0/(1<<40)) + math.Min(request, instance) + api + database + bigquery + logs + rest
-		near(t, fmt.Sprintf("%d nodes, small %t", c.nodes, c.small), must.Get(compute(c.nodes, c.small))(t).Total, want)
+		near(t, fmt.Sprintf("%d nodes, small %t", c.nodes, c.small), compute(c.nodes, c.small, message).Total, want)
 	}
 }

@@ -8,17 +8,16 @@
 package main
 
 import (
+	"context"
 	"fmt"
-	"os"
+
+	"coldaisle.dev/shared/config"
 )
 
 func main() {
-	page, err := render()
-	if err == nil {
-		_, err = os.Stdout.WriteString(page)
-	}
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "cost: %v\n", err)
-		os.Exit(1)
-	}
+	config.Main("cost", func(context.Context) error {
+		page, err := render()
+		fmt.Print(page)
+		return err
+	})
 }

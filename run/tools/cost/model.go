@@ -132,14 +132,11 @@ type monthlyCost struct {
 	Total, PerNodeYear               float64
 }
 
-func compute(nodes int, small bool) (monthlyCost, error) {
+// compute is the cost with so many nodes, whose messages have so many bytes.
+func compute(nodes int, small bool, message float64) monthlyCost {
 	b := monthlyCost{Nodes: nodes, Small: small, Database: database(nodes, small)}
 	rate := float64(nodes) / interval
 	b.Readings = rate * month * 3600
-	message, err := messageBytes()
-	if err != nil {
-		return monthlyCost{}, err
-	}
 	b.PubSub = pubsub(b.Readings, message)
 	b.ByRequest, b.ByInstance = functions(rate, b.Readings), functionsByInstance(rate, b.Readings)
 	b.Functions = min(b.ByRequest, b.ByInstance)
@@ -180,7 +177,7 @@ func compute(nodes int, small bool) (monthlyCost, error) {
 
 	b.Total = b.SQL + b.PubSub + b.Functions + b.API + b.BigQuery + b.Logs + b.Egress + b.Upkeep
 	b.PerNodeYear = 12 * b.Total / float64(nodes)
-	return b, nil
+	return b
 }
 
 // requests are what pages ask for besides the overview, by operation: at a visit, and in

@@ -13,17 +13,13 @@ var pageText string
 
 // render writes the page.
 func render() (string, error) {
-	var costs []monthlyCost
-	for i, nodes := range []int{10, 10, 100, 1_000, 20_000, 100_000} {
-		b, err := compute(nodes, i == 0)
-		if err != nil {
-			return "", err
-		}
-		costs = append(costs, b)
-	}
 	message, err := messageBytes()
 	if err != nil {
 		return "", err
+	}
+	var costs []monthlyCost
+	for i, nodes := range []int{10, 10, 100, 1_000, 20_000, 100_000} {
+		costs = append(costs, compute(nodes, i == 0, message))
 	}
 	page, err := template.New("cost").Funcs(template.FuncMap{
 		"dollars": dollars, "count": count, "size": size,
