@@ -1,5 +1,6 @@
 // What must never be said or shown wrongly, each as it once was.
-import { answer, show } from "./answers";
+import { excursion } from "../tests/excursion";
+import { answer, hot, show } from "./answers";
 import { pastIncidents, seedReadings } from "./seed";
 import { ask, expect, expectAccessible, sendReading, signUp, test, tokenOf, url } from "./user";
 
@@ -70,6 +71,31 @@ test("rooms at 33 to 37 °C without rules are told of though old incidents wait 
   await expect(page.getByRole("link", { name: "210 incidents nobody has seen" })).toBeVisible();
   await expectAccessible(page);
   await page.screenshot({ path: `${pictures}overview-outside.png` });
+});
+
+test("what is expected is told of one sensor, its value, peak and limit alike, while another is hotter", async ({ page }) => {
+  await signUp(page);
+  const [earliest, latest] = [9, 14].map((minutes) => new Date(Date.now() + minutes * 60_000).toISOString()) as [string, string];
+  const of = { kind: "forecast", sensor_id: "s1", sensor_name: "Rack 2", limit: 27, peak: 26.1, reason: "passes 27 °C in 9 to 14 min" } as const;
+  const base = hot("s1");
+  const expected = hot("s1", {
+    room_id: 1, room_name: "Hall 1", phase: "expected", severity: "warning", worst: { ...base.worst, ...of },
+    now: { value: 26.1, rate: 0.3, next_limit: 27, earliest, latest, sensors: 1, heard: 12, standing: 0 },
+  });
+  await show(page, answer(1, 12, { s0: { temperature: 26.8 }, s1: { temperature: 26.1 } }, { incidents: [expected] }));
+  await page.route(/\/api\/v1\/incidents\/1$/, (route) => route.fulfill({ json: { ...expected, timeline: [] } }));
+  await page.route(/\/api\/v1\/excursions\?/, (route) => route.fulfill({ json: [excursion({ ...of, earliest, latest })] }));
+  const told = /26\.1 °C at Rack 2, limit 27\.0 °C, .*passes 27\.0 °C \d\d:\d\d to \d\d:\d\d/;
+  await page.goto(url());
+  await expect(page.getByRole("link", { name: /^Rack 1, 26\.8 °C/ })).toBeVisible();
+  await expect(page.locator(".says")).toHaveText(told);
+  await page.goto(url("/incidents"));
+  await expect(page.getByRole("row", { name: /Hall 1 will be too hot/ })).toContainText(told);
+  await page.getByRole("link", { name: /Hall 1 will be too hot/ }).click();
+  await expect(page.locator(".facts .says")).toHaveText(told);
+  const row = page.getByRole("row", { name: /^Passes 27 °C in 9 to 14 min/ });
+  await expect(row).toContainText("26.1 °C");
+  await expect(row.getByRole("link", { name: "Rack 2" })).toBeVisible();
 });
 
 test("a cell is a link: Ctrl-click and middle-click open a tab, a click does not reload", async ({ page, context }) => {

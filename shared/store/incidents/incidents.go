@@ -407,9 +407,6 @@ func (c scene) tell(i *Incident, parts []Excursion) {
 			if standing {
 				i.Now.Standing++
 			}
-			if f := e.Finding; e.Kind == incident.KindForecast && f != nil && f.Earliest != nil && (i.Now.Earliest == nil || f.Earliest.Before(*i.Now.Earliest)) {
-				i.Now.NextLimit, i.Now.Earliest, i.Now.Latest = &parts[k].LimitValue, f.Earliest, f.Latest
-			}
 		}
 		if !standing && !silenced {
 			if counted < 0 || i.Cause.CompareTold(part, told) > 0 {
@@ -430,6 +427,11 @@ func (c scene) tell(i *Incident, parts []Excursion) {
 		return
 	}
 	i.Now.Worst, i.Now.Sensors = counting, len(nodes)
+	for _, e := range parts { // of the sensor whose value is told: another's would be read as its
+		if f := e.Finding; e.Lasting && e.Kind == incident.KindForecast && f != nil && f.Earliest != nil && e.NodeID == i.Worst.NodeID && e.Quantity == i.Worst.Quantity && (i.Now.Earliest == nil || f.Earliest.Before(*i.Now.Earliest)) {
+			i.Now.NextLimit, i.Now.Earliest, i.Now.Latest = &e.LimitValue, f.Earliest, f.Latest
+		}
+	}
 	if value, known := c.value(i.Worst); known {
 		i.Now.Value = &value
 	}
