@@ -17,6 +17,8 @@ export default defineConfig({
     // No data: URLs and no inline script: the content security policy refuses both.
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
+    // What the first view needs is one file, which is smaller gzipped than its parts.
+    rolldownOptions: { output: { codeSplitting: { groups: [{ name: "index", tags: ["$initial"] }] } } },
   },
   server: { port: 5173, strictPort: true, proxy },
   preview: { proxy },

@@ -3,7 +3,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 
-const budget = 49 * 1024;
+const budget = 38 * 1024;
 const site = new URL("../site/built/", import.meta.url);
 const html = readFileSync(new URL("index.html", site), "utf8");
 const size = (name) => gzipSync(readFileSync(new URL(name, site)), { level: 9 }).length;

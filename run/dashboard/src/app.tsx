@@ -1,6 +1,5 @@
 // The page of each path. dashboard.go has the list of paths too, because it answers them.
-import { useQueryClient } from "@tanstack/react-query";
-import { useSyncExternalStore } from "preact/compat";
+import { useQueryClient } from "@tanstack/preact-query";
 import { useEffect } from "preact/hooks";
 import { Link, Redirect, Route, Switch, useLocation } from "wouter-preact";
 import { forgetTold } from "./api/alarm";
@@ -11,6 +10,7 @@ import { chunk, preloadChunks } from "./components/chunk";
 import { SetupNavigation, Shell } from "./components/shell";
 import { SessionEnd } from "./components/sessionend";
 import { Boundary, Empty } from "./components/states";
+import { useStore } from "./components/store";
 import { sections } from "./setup";
 
 const SignInPage = chunk("page", () => import("./components/signin"));
@@ -29,9 +29,9 @@ const former = [["/alerts", "/incidents"], ["/thresholds", "/rules"], ["/report"
 export function App() {
   const [path] = useLocation();
   const queries = useQueryClient();
-  const signedIn = useSyncExternalStore(session.subscribe, session.get);
+  const signedIn = useStore(session);
   // What is shown depends on them everywhere.
-  const { unit, zone } = useSyncExternalStore(preferences.subscribe, preferences.get);
+  const { unit, zone } = useStore(preferences);
   const display = path === "/settings" ? "" : unit + zone;
   const present = signedIn !== null;
   useEffect(() => {

@@ -1,4 +1,4 @@
-import { QueryClientProvider } from "@tanstack/react-query";
+import { QueryClientProvider } from "@tanstack/preact-query";
 import { render } from "preact";
 import { followOverview, queryClient } from "./api/queries";
 import { App } from "./app";

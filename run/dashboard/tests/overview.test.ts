@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { beyond, contactOf, inTrouble, roomsOf, sentenceOf, sparkColumns, stepOf, type LiveSensor, type Overview } from "../src/logic/overview";
+import { beyond, contactOf, inTrouble, roomsOf, sentenceOf, stepOf, type LiveSensor, type Overview } from "../src/logic/overview";
+import { sparkColumns } from "../src/logic/spark";
 import { incident } from "./incident";
 
 type Limit = NonNullable<Overview["limits"][number]>[number];

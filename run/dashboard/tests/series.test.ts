@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { columnsOf, gapOf, sparkPath, usualOf } from "../src/logic/series";
+import { columnsOf, gapOf, usualOf } from "../src/logic/series";
+import { sparkPath } from "../src/logic/spark";
 
 const at = (second: number, temperature = 20) => ({ timestamp: new Date(second * 1000).toISOString(), temperature, humidity: 40 });
 

@@ -1,5 +1,5 @@
 // The queries of excursions, and the verdict on an anomaly.
-import { useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/preact-query";
 import type { Excursion } from "../logic/excursions";
 import { allOf, api, pageOf, unwrap } from "./client";
 import { keys, listLimit, pageLength, pollSlowly } from "./queries";

@@ -1,5 +1,5 @@
 // The query of past incidents, page by page.
-import { useInfiniteQuery } from "@tanstack/react-query";
+import { useInfiniteQuery } from "@tanstack/preact-query";
 import type { Incident } from "../logic/incidents";
 import { api, pageOf } from "./client";
 import { keys, pageLength } from "./queries";

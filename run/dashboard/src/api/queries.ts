@@ -1,5 +1,5 @@
 // The queries of the pages, and how fresh each answer must be.
-import { QueryClient, useQuery } from "@tanstack/react-query";
+import { QueryClient, useQuery } from "@tanstack/preact-query";
 import { useMemo } from "preact/hooks";
 import { api, hung, unwrap, ApiError, type Bucket, type Room, type Sensor } from "./client";
 import type { Overview } from "../logic/overview";

@@ -1,5 +1,5 @@
 // Asks what an action on an incident needs: for how long, to whom, a comment.
-import { useQueryClient } from "@tanstack/react-query";
+import { useQueryClient } from "@tanstack/preact-query";
 import { useState } from "preact/hooks";
 import { act, actions, type ActionName } from "../api/act";
 import { keys } from "../api/queries";

@@ -1,5 +1,5 @@
 // What a person does with an incident. Taking it is one press; all else asks for something first.
-import { useQueryClient } from "@tanstack/react-query";
+import { useQueryClient } from "@tanstack/preact-query";
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { act, actions, type ActionName } from "../api/act";

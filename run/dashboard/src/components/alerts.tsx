@@ -1,6 +1,6 @@
 // The alert records of the specification: one for each reading over a threshold. People are told
 // of incidents; these are for programs and for looking back.
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery, useQueryClient } from "@tanstack/preact-query";
 import { useState } from "preact/hooks";
 import { Link } from "wouter-preact";
 import { api, messageOf, unwrap } from "../api/client";

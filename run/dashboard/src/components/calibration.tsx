@@ -1,5 +1,5 @@
 // The corrections of a sensor, with forms to add and to withdraw one.
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery, useQueryClient } from "@tanstack/preact-query";
 import { useState } from "preact/hooks";
 import { api, unwrap, type Correction, type Sensor } from "../api/client";
 import { serviceTime } from "../api/time";

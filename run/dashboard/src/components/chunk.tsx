@@ -1,6 +1,6 @@
 // Parts of the page in files of their own, loaded when they are first shown.
-import { useQuery } from "@tanstack/react-query";
-import type { ComponentType, FunctionComponent } from "preact";
+import { useQuery } from "@tanstack/preact-query";
+import type { ComponentType, FunctionComponent, VNode } from "preact";
 import { messageOf, ApiError } from "../api/client";
 import { session } from "../api/session";
 import { Loading, Notice } from "./states";
@@ -9,8 +9,8 @@ type Load<P> = () => Promise<{ default: ComponentType<P> }>;
 
 const loads: (() => Promise<unknown>)[] = [];
 
-/** A component that is loaded when it is first shown, with a message if that fails. */
-export function chunk<P extends object>(name: string, load: Load<P>): FunctionComponent<P> {
+/** A component that is loaded when it is first shown, with something in its place meanwhile, and a message if that fails. */
+export function chunk<P extends object>(name: string, load: Load<P>, meanwhile: VNode = <Loading what={`the ${name}`} />): FunctionComponent<P> {
   const number = loads.push(load);
   return function Chunk(props: P) {
     const { data: Loaded, error, isFetching, refetch } = useQuery({
@@ -20,7 +20,7 @@ export function chunk<P extends object>(name: string, load: Load<P>): FunctionCo
       networkMode: "always", refetchOnReconnect: true,
     });
     if (Loaded) return <Loaded {...props} />;
-    if (!error || isFetching) return <Loading what={`the ${name}`} />;
+    if (!error || isFetching) return meanwhile;
     const retry = () => {
       markReloaded(false);
       void refetch();

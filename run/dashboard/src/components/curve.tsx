@@ -3,7 +3,7 @@ import { useMemo } from "preact/hooks";
 import { useHistory, useOverview } from "../api/queries";
 import { valueOf } from "../logic/excursions";
 import type { Incident } from "../logic/incidents";
-import { curveOf } from "../logic/now";
+import { curveOf } from "../logic/curve";
 import { askedOf, lengths } from "../logic/range";
 import { columnsOf, gapOf, withNewest } from "../logic/series";
 import { useNow } from "./clock";
@@ -11,7 +11,7 @@ import { useNow } from "./clock";
 const [width, height] = [240, 72];
 const points = 60;
 
-export function Curve({ incident }: { incident: Incident }) {
+export default function Curve({ incident }: { incident: Incident }) {
   const { worst } = incident;
   const quantity = worst.quantity === "humidity" ? "humidity" : worst.quantity === "temperature" ? "temperature" : null;
   const now = useNow(60_000);

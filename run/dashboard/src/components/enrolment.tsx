@@ -1,6 +1,6 @@
 // Adds a gateway, and shows the command that enrols it until it is used: in the browser that made
 // it, because the service keeps no code that it could show.
-import { useQueryClient } from "@tanstack/react-query";
+import { useQueryClient } from "@tanstack/preact-query";
 import { useState } from "preact/hooks";
 import { api, unwrap, type Gateway } from "../api/client";
 import { keys } from "../api/queries";

@@ -1,5 +1,5 @@
 // How many false alarms of learning the customer stands.
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery, useQueryClient } from "@tanstack/preact-query";
 import { useState } from "preact/hooks";
 import { api, unwrap } from "../api/client";
 import { keys } from "../api/queries";

@@ -1,13 +1,12 @@
 // Rooms as maps: a cell for each sensor, coloured by its temperature against its
 // limits. Cells are links. A map is one stop for the keyboard; arrows move within it.
-import { memo } from "preact/compat";
 import { useMemo, useState } from "preact/hooks";
 import { Link, useLocation } from "wouter-preact";
-import { ago, decimal, inUnit, plural, withUnit } from "../logic/format";
+import { ago, changeOf, decimal, inUnit, plural, withUnit } from "../logic/format";
 import { floorOf, neighbour, type Floor } from "../logic/floor";
 import { limitsOf, stateNames, stepOf, type LiveSensor, type Overview, type RoomView } from "../logic/overview";
-import { changeOf } from "../logic/now";
 import { useNow } from "./clock";
+import { memo } from "./memo";
 import { Sparkline } from "./sparkline";
 import { useTurn } from "./turns";
 

@@ -1,6 +1,6 @@
 // The past of a sensor: charts with one cursor, beside other sensors of its room. What
 // is shown is in the address, so that it can be shared and gone back to.
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery, useQueryClient } from "@tanstack/preact-query";
 import { useCallback, useEffect, useId, useMemo, useState } from "preact/hooks";
 import { useSearchParams } from "wouter-preact";
 import { api, unwrap, type Bucket, type Sensor } from "../api/client";

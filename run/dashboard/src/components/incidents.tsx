@@ -1,5 +1,4 @@
 // Incidents as a table. The keys work on the row that has the focus, and nowhere else.
-import { memo } from "preact/compat";
 import { Link } from "wouter-preact";
 import { preferences } from "../api/preferences";
 import { capital, timeNear } from "../logic/format";
@@ -7,6 +6,7 @@ import { wrong } from "../logic/excursions";
 import { lasting, nowOf, titleOf, type Incident, type Section } from "../logic/incidents";
 import { Actions } from "./acting";
 import { useNow } from "./clock";
+import { memo } from "./memo";
 import { StatusMark } from "./states";
 import { Timestamp } from "./timestamp";
 

@@ -1,5 +1,5 @@
 // What to do when a room is in trouble, as its admins have written it.
-import { useQueryClient } from "@tanstack/react-query";
+import { useQueryClient } from "@tanstack/preact-query";
 import { useId, useState } from "preact/hooks";
 import { api, unwrap } from "../api/client";
 import { keys, useRooms } from "../api/queries";

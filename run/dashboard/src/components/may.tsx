@@ -1,5 +1,5 @@
 // What a role may do is shown to those who have it.
-import { useQuery } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/preact-query";
 import type { ComponentChildren } from "preact";
 import { personsQuery } from "../api/queries";
 import { atLeast, type Role } from "../logic/roles";

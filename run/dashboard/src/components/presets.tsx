@@ -1,5 +1,5 @@
 // Sets of limits that are applied with one click, and what they would have told.
-import { useQueryClient } from "@tanstack/react-query";
+import { useQueryClient } from "@tanstack/preact-query";
 import { useState } from "preact/hooks";
 import { api, unwrap } from "../api/client";
 import { keys, usePresets, useThresholds } from "../api/queries";

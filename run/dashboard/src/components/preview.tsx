@@ -1,5 +1,5 @@
 // What rules would have told in the past, before they are switched on.
-import { useMutation } from "@tanstack/react-query";
+import { useMutation } from "@tanstack/preact-query";
 import { useState } from "preact/hooks";
 import { api, unwrap } from "../api/client";
 import { useSensorNames } from "../api/queries";

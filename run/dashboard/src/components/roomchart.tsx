@@ -1,5 +1,5 @@
 // All sensors of a room in one chart of their temperature, the hottest drawn on top.
-import { useQueries } from "@tanstack/react-query";
+import { useQueries } from "@tanstack/preact-query";
 import { useMemo, useState } from "preact/hooks";
 import { Link } from "wouter-preact";
 import { history, pastEvery } from "../api/queries";

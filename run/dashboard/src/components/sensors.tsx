@@ -1,5 +1,4 @@
 // The sensors of a room as a table, sorted by whichever column is pressed.
-import { memo } from "preact/compat";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { Link } from "wouter-preact";
 import { dewPoint } from "../logic/climate";
@@ -7,6 +6,7 @@ import { ago, decimal, withUnit } from "../logic/format";
 import { beyond, contactOf, limitsOf, type LiveSensor, type Overview } from "../logic/overview";
 import { StateBadge } from "./badge";
 import { useNow } from "./clock";
+import { memo } from "./memo";
 import { Sparkline } from "./sparkline";
 
 const order = ["critical", "silent", "warning", "late", "unreported", "ok"];

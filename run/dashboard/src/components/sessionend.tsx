@@ -1,9 +1,9 @@
 // Says that the session is about to end.
-import { useSyncExternalStore } from "preact/compat";
 import { useState } from "preact/hooks";
 import { session } from "../api/session";
 import { chunk } from "./chunk";
 import { useNow } from "./clock";
+import { useStore } from "./store";
 
 const SignInAgain = chunk("form", () => import("./signinagain"));
 
@@ -17,7 +17,7 @@ const noticed = 180_000;
  */
 export function SessionEnd() {
   useNow(10_000);
-  const expired = useSyncExternalStore(session.subscribe, session.expired);
+  const expired = useStore({ subscribe: session.subscribe, get: session.expired });
   const [renewing, setRenewing] = useState(false);
   const current = session.get();
   if (!current) return null;

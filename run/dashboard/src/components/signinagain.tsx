@@ -1,5 +1,5 @@
 // Signing in again over the page.
-import { useQueryClient } from "@tanstack/react-query";
+import { useQueryClient } from "@tanstack/preact-query";
 import { useEffect } from "preact/hooks";
 import { session, type Session } from "../api/session";
 import { Dialog } from "./dialog";

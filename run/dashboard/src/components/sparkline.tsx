@@ -1,7 +1,6 @@
 // A small chart of a sensor's temperature in the last day, of what the overview has.
 import { withUnit } from "../logic/format";
-import { sparkColumns } from "../logic/overview";
-import { sparkPath } from "../logic/series";
+import { sparkColumns, sparkPath } from "../logic/spark";
 
 const day = 86_400;
 const width = 120;

@@ -1,5 +1,5 @@
 // The training runs, how good their models were, and a button to start one.
-import { useQueryClient } from "@tanstack/react-query";
+import { useQueryClient } from "@tanstack/preact-query";
 import { useState } from "preact/hooks";
 import { api, unwrap, messageOf, type TrainingRun } from "../api/client";
 import { keys, useTrainingRuns } from "../api/queries";

@@ -124,3 +124,11 @@ export function timeNear(time: number, now: number): string {
 export function utcTime(time: number): string {
   return `${new Date(time).toISOString().slice(0, 19).replace("T", " ")} UTC`;
 }
+
+/** By how much a value has changed: "▲ 0.4 °C", with an arrow that says the same as the sign. */
+export function changeOf(change: number | null): string | null {
+  if (change === null) return null;
+  const size = Math.abs(inUnit(change, "°C", true));
+  const arrow = size < 0.05 ? "▬" : change > 0 ? "▲" : "▼";
+  return `${arrow} ${decimal(size)} ${unitName("°C")}`;
+}

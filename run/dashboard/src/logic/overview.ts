@@ -5,7 +5,6 @@ import { recommended } from "./climate";
 import { count, duration, plural, timeNear } from "./format";
 import { valueOf } from "./excursions";
 import { nowOf, titleOf } from "./incidents";
-import type { Columns } from "./series";
 
 type Schemas = components["schemas"];
 /** past: what of the past that `make run` begins with has arrived, in the system's words. */
@@ -126,21 +125,6 @@ export function sentenceOf({ time, sentence, counts, incident_counts, probe, inc
     case "nothing_wrong":
       return `Nothing ${past ? "was" : "is"} wrong. ${heard}`;
   }
-}
-
-const halfHour = 1800;
-
-/** A sparkline's text as the columns of a chart: the first in tenths of a degree, each other as its difference. */
-export function sparkColumns(sparkline: string, start: string): Columns {
-  const first = Date.parse(start) / 1000;
-  const columns: Columns = { time: [], mean: [], low: [], high: [] };
-  let tenths = 0;
-  for (const [i, part] of (sparkline === "" ? [] : sparkline.split(",")).entries()) {
-    if (part !== "") tenths += Number(part);
-    columns.time.push(first + (i + 0.5) * halfHour);
-    columns.mean.push(part === "" ? null : tenths / 10);
-  }
-  return columns;
 }
 
 /** The specification's words for how old the newest reading of a sensor is. */

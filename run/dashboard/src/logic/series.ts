@@ -130,28 +130,3 @@ export function valueAt({ time, mean }: Columns, at: number, within: number): nu
   }
   return best;
 }
-
-/** An SVG path through values over times, broken at gaps, in a box of width × height. */
-export function sparkPath(columns: Columns, start: number, end: number, width: number, height: number): string {
-  const known = columns.mean.filter((value) => value !== null);
-  if (known.length === 0) return "";
-  const low = Math.min(...known);
-  const high = Math.max(...known);
-  // At least one degree, so that noise does not fill the height.
-  const middle = (low + high) / 2;
-  const range = Math.max(high - low, 1);
-  let pen = "M";
-  return columns.mean
-    .map((value, i) => {
-      if (value === null) {
-        pen = "M";
-        return "";
-      }
-      const x = (((columns.time[i] ?? 0) - start) / (end - start)) * width;
-      const y = height / 2 - ((value - middle) / range) * (height - 4);
-      const step = `${pen}${x.toFixed(1)} ${y.toFixed(1)}`;
-      pen = "L";
-      return step;
-    })
-    .join("");
-}

@@ -1,5 +1,5 @@
 // Who changed what: the audit log, newest first, by filters, and as CSV.
-import { useInfiniteQuery } from "@tanstack/react-query";
+import { useInfiniteQuery } from "@tanstack/preact-query";
 import { useState } from "preact/hooks";
 import { api, messageOf, pageOf, unwrap, type LoggedChange } from "../api/client";
 import { save } from "../api/download";

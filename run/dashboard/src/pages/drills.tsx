@@ -1,5 +1,5 @@
 // Alarm drills: start one, and see how far it came.
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery, useQueryClient } from "@tanstack/preact-query";
 import { useState } from "preact/hooks";
 import { Link } from "wouter-preact";
 import { api, unwrap } from "../api/client";

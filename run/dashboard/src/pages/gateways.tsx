@@ -1,5 +1,5 @@
 // The customer's gateways, with forms to create and revoke one.
-import { useQueryClient } from "@tanstack/react-query";
+import { useQueryClient } from "@tanstack/preact-query";
 import { useState } from "preact/hooks";
 import { api, unwrap, type Gateway } from "../api/client";
 import { keys, useGateways } from "../api/queries";

@@ -1,5 +1,5 @@
 // Incidents: those that last, and the history by day.
-import { useQueryClient } from "@tanstack/react-query";
+import { useQueryClient } from "@tanstack/preact-query";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Link, useSearchParams } from "wouter-preact";
 import { api, messageOf, unwrap } from "../api/client";
@@ -144,8 +144,8 @@ function History({ filter }: { filter: ReturnType<typeof useFilter> }) {
       <div class="filters" role="search">
         <Select label="Room" value={roomID ?? 0} onChange={(chosen) => set("room", chosen ? String(chosen) : "")} options={[[0, "All rooms"], ...(rooms.data ?? []).map(({ id, name }) => [id, name] as const)]} />
         <Select label="Cause" value={cause ?? ""} onChange={(chosen) => set("cause", chosen)} options={[["", "All causes"], ...Object.entries(causes)]} />
-        <div class="field"><label for="from">From</label><input id="from" type="date" value={fromDay} onChange={(event) => set("from", event.currentTarget.value)} /></div>
-        <div class="field"><label for="to">To</label><input id="to" type="date" value={toDay} onChange={(event) => set("to", event.currentTarget.value)} /></div>
+        <div class="field"><label for="from">From</label><input id="from" type="date" value={fromDay} onInput={(event) => set("from", event.currentTarget.value)} /></div>
+        <div class="field"><label for="to">To</label><input id="to" type="date" value={toDay} onInput={(event) => set("to", event.currentTarget.value)} /></div>
         <div class="field grows"><label for="text">Text</label><input id="text" ref={search} type="search" maxLength={longestText} defaultValue={text} onInput={(event) => set("text", event.currentTarget.value)} /></div>
       </div>
       {shown.error && lost === null && <Failure error={shown.error} retry={() => void shown.refetch()} />}

@@ -1,5 +1,5 @@
 // The customer's API keys, with forms to create and revoke one.
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery, useQueryClient } from "@tanstack/preact-query";
 import { useState } from "preact/hooks";
 import { Link } from "wouter-preact";
 import { api, unwrap, type ApiKey } from "../api/client";

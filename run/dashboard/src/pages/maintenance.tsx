@@ -1,5 +1,5 @@
 // Maintenance windows: a calendar of the next weeks, and forms.
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery, useQueryClient } from "@tanstack/preact-query";
 import { useMemo, useState } from "preact/hooks";
 import { api, ApiError, unwrap, type MaintenanceScope } from "../api/client";
 import { keys, pollSlowly, useMaintenance, useOverview, useSensorNames } from "../api/queries";

@@ -1,5 +1,4 @@
 // What is wrong, where, how bad, which way it goes and who has it; below, every room.
-import { memo } from "preact/compat";
 import { useMemo, useState } from "preact/hooks";
 import { Link } from "wouter-preact";
 import { useOverview } from "../api/queries";
@@ -10,16 +9,17 @@ import { Actions } from "../components/acting";
 import { chunk } from "../components/chunk";
 import { useNow } from "../components/clock";
 import { ContactNotice, useLostContact } from "../components/contact";
-import { Curve } from "../components/curve";
 import { densityOf, Legend, RoomMap } from "../components/heatmap";
 import { Holder, marks, moveAlong } from "../components/incidents";
 import { NotAllJudged } from "../components/judged";
 import { May } from "../components/may";
+import { memo } from "../components/memo";
 import { FirstSteps } from "../components/steps";
 import { Empty, Failure, Loading, StatusMark } from "../components/states";
 import { useTitle } from "../components/title";
 import { useTurn } from "../components/turns";
 
+const Curve = chunk("curve", () => import("../components/curve"), <div class="curve" />);
 const AddRoom = chunk("form", () => import("../components/addroom"));
 
 export function NowPage() {

@@ -1,5 +1,5 @@
 // Who signs in for the account, and as what; invitations.
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery, useQueryClient } from "@tanstack/preact-query";
 import { useState } from "preact/hooks";
 import { Link } from "wouter-preact";
 import { api, unwrap, type Invitation, type Person } from "../api/client";

@@ -1,6 +1,6 @@
 // A month of a room, or of all, to print or to save: which share of the time it was within its
 // range, who had each incident and how soon, and where readings were missing.
-import { useQueries, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQueries, useQuery, useQueryClient } from "@tanstack/preact-query";
 import type { ComponentChildren } from "preact";
 import { useMemo, useState } from "preact/hooks";
 import { useSearchParams } from "wouter-preact";

@@ -1,11 +1,10 @@
 // One room: its temperatures, its map and its sensors, with forms to change and delete it.
-import { useQueryClient } from "@tanstack/react-query";
+import { useQueryClient } from "@tanstack/preact-query";
 import { useMemo, useRef, useState } from "preact/hooks";
 import { Link, useLocation } from "wouter-preact";
 import { api, unwrap, type DiscoveredNode } from "../api/client";
 import { keys, useDiscovered, useOverview } from "../api/queries";
-import { ago, both, plural, withUnit } from "../logic/format";
-import { changeOf } from "../logic/now";
+import { ago, both, changeOf, plural, withUnit } from "../logic/format";
 import { roomsOf, type RoomView } from "../logic/overview";
 import { sensorIDError } from "../logic/validation";
 import { StateBadge } from "../components/badge";

@@ -2,8 +2,7 @@
 import { useState } from "preact/hooks";
 import { Link } from "wouter-preact";
 import { useOverview } from "../api/queries";
-import { plural, withUnit } from "../logic/format";
-import { changeOf } from "../logic/now";
+import { changeOf, plural, withUnit } from "../logic/format";
 import { roomsOf } from "../logic/overview";
 import AddRoom from "../components/addroom";
 import { StateBadge } from "../components/badge";

@@ -1,5 +1,5 @@
 // The rules that make excursions, presets of them, and what they would have told.
-import { useQueryClient } from "@tanstack/react-query";
+import { useQueryClient } from "@tanstack/preact-query";
 import { useState } from "preact/hooks";
 import { api, unwrap } from "../api/client";
 import { keys, useOverview, useRooms, useRules } from "../api/queries";

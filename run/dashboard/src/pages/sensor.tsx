@@ -1,5 +1,5 @@
 // One sensor: its latest reading, its history beside others, and the forecast.
-import { useQueryClient } from "@tanstack/react-query";
+import { useQueryClient } from "@tanstack/preact-query";
 import { useState } from "preact/hooks";
 import { Link, useLocation } from "wouter-preact";
 import { api, unwrap, ApiError, type Sensor } from "../api/client";

@@ -1,11 +1,11 @@
 // How the page looks and behaves in this browser.
-import { useSyncExternalStore } from "preact/compat";
 import { preferences } from "../api/preferences";
 import { localTime, withUnit } from "../logic/format";
 import { FalseAlarms } from "../components/falsealarms";
 import { Select } from "../components/form";
 import { useNow } from "../components/clock";
 import { May } from "../components/may";
+import { useStore } from "../components/store";
 import { useTitle } from "../components/title";
 
 const here = Intl.DateTimeFormat().resolvedOptions().timeZone;
@@ -13,7 +13,7 @@ const zones = [["", `This browser's (${here})`], ...[...new Set(["UTC", ...Intl.
 
 export default function SettingsPage() {
   useTitle("Display");
-  const { unit, zone, singleKeys } = useSyncExternalStore(preferences.subscribe, preferences.get);
+  const { unit, zone, singleKeys } = useStore(preferences);
   const now = useNow();
   return (
     <>

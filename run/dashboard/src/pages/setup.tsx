@@ -1,6 +1,6 @@
 // The way from an empty account to limits that tell: one step after the other, each
 // with what is there already.
-import { useQueryClient } from "@tanstack/react-query";
+import { useQueryClient } from "@tanstack/preact-query";
 import type { ComponentChildren } from "preact";
 import { useRef, useState } from "preact/hooks";
 import { Link } from "wouter-preact";

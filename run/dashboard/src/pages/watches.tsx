@@ -1,5 +1,5 @@
 // The programs on site that call people, and whether they would.
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery, useQueryClient } from "@tanstack/preact-query";
 import { useState } from "preact/hooks";
 import { Link } from "wouter-preact";
 import { api, unwrap, type Watch } from "../api/client";

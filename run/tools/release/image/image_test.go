@@ -234,7 +234,7 @@ func TestBillNamesThePages(t *testing.T) {
 	if all, err := pagePackages(folder); err != nil || len(all) != 0 {
 		t.Errorf("no page: %v, %v", all, err)
 	}
-	if got := names("run/dashboard/site/built/index.html"); !slices.Contains(got, "pkg:npm/preact") || !slices.Contains(got, "pkg:npm/%40tanstack/react-query") || slices.Contains(got, "pkg:npm/vite") || slices.Contains(got, "pkg:npm/redoc") {
+	if got := names("run/dashboard/site/built/index.html"); !slices.Contains(got, "pkg:npm/preact") || !slices.Contains(got, "pkg:npm/%40tanstack/preact-query") || slices.Contains(got, "pkg:npm/vite") || slices.Contains(got, "pkg:npm/redoc") {
 		t.Errorf("the dashboard: %q", got)
 	}
 	if got := names("run/api/pages/site/built/redoc.standalone.js"); !slices.Contains(got, "pkg:npm/redoc") || !slices.Contains(got, "pkg:npm/preact") {

@@ -1,15 +1,6 @@
-// What Now shows of an incident: its headline, and the hour of its worst value.
-import { decimal, inUnit, unitName } from "./format";
+// The hour of an incident's worst value, as a curve.
 import type { Incident } from "./incidents";
 import type { Columns } from "./series";
-
-/** By how much a value has changed: "▲ 0.4 °C", with an arrow that says the same as the sign. */
-export function changeOf(change: number | null): string | null {
-  if (change === null) return null;
-  const size = Math.abs(inUnit(change, "°C", true));
-  const arrow = size < 0.05 ? "▬" : change > 0 ? "▲" : "▼";
-  return `${arrow} ${decimal(size)} ${unitName("°C")}`;
-}
 
 /** A curve in a box of width × height: its line, its limit, and the cone to the next limit. */
 export interface Curve { line: string; limit: number | null; cone: string | null }
