@@ -3,6 +3,8 @@
 package bqreadings
 
 import (
+	"os"
+	"regexp"
 	"testing"
 
 	"cloud.google.com/go/bigquery"
@@ -22,6 +24,7 @@ func TestAnalyze(t *testing.T) { //nolint:paralleltest // the analyzer is one pe
 	language := got(googlesql.NewLanguageOptions())(t)
 	check(t, language.EnableMaximumLanguageFeatures())
 	check(t, language.SetProductMode(googlesql.ProductModeProductExternal))
+	check(t, language.SetSupportsAllStatementKinds())
 	catalog := got(googlesql.NewSimpleCatalog("project", nil))(t)
 	check(t, catalog.AddBuiltinFunctionsAndTypes(&googlesql.BuiltinFunctionOptions{LanguageOptions: language}))
 	types := got(googlesql.NewTypeFactory())(t)
@@ -47,18 +50,28 @@ func TestAnalyze(t *testing.T) { //nolint:paralleltest // the analyzer is one pe
 		"node": text, "ids": texts, "channels": wholes, "froms": wholes, "untils": wholes, "start": instant, "end": instant,
 	}
 	columns := map[string][]string{
-		"range":  {"customer_id", "message_id", "timestamp", "temperature", "humidity"},
-		"ranges": {"node_id", "customer_id", "message_id", "timestamp", "temperature", "humidity"},
+		"range":  {"customer_id", "message_id", "timestamp", "temperature", "humidity", "uncorrected_temperature", "uncorrected_humidity"},
+		"ranges": {"node_id", "customer_id", "message_id", "timestamp", "temperature", "humidity", "uncorrected_temperature", "uncorrected_humidity"},
+	}
+	analyze := func(t *testing.T, text string, used ...string) any {
+		t.Helper()
+		options := got(googlesql.NewAnalyzerOptions2())(t)
+		check(t, options.SetLanguage(language))
+		for _, parameter := range used {
+			check(t, options.AddQueryParameter(parameter, kinds[parameter]))
+		}
+		output := got(googlesql.AnalyzeStatement(text, options, catalog, types))(t)
+		return got(output.ResolvedStatement())(t)
+	}
+	page := string(must.Get(os.ReadFile("../../../docs/operations.md"))(t))
+	given := regexp.MustCompile(`--use_legacy_sql=false '([^']+)'`).FindAllStringSubmatch(page, -1)
+	must.Equal(t, "statements of the page", 1, len(given))
+	for _, statement := range given {
+		analyze(t, regexp.MustCompile("P\\.sensor_data\\.readings(_then)?").ReplaceAllString(statement[1], "project.dataset.table"))
 	}
 	for name, used := range parameters() {
 		t.Run(name, func(t *testing.T) {
-			options := got(googlesql.NewAnalyzerOptions2())(t)
-			check(t, options.SetLanguage(language))
-			for _, parameter := range used {
-				check(t, options.AddQueryParameter(parameter, kinds[parameter]))
-			}
-			output := got(googlesql.AnalyzeStatement(statementText(t, name), options, catalog, types))(t)
-			resolved, ok := got(output.ResolvedStatement())(t).(*googlesql.ResolvedQueryStmt)
+			resolved, ok := analyze(t, statementText(t, name), used...).(*googlesql.ResolvedQueryStmt)
 			if !ok {
 				t.Fatal("not a query")
 			}
