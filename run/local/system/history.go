@@ -135,10 +135,6 @@ func (p *past) probe(ctx context.Context) error {
 // backfill sends what the simulated nodes measured in the past through the pipeline, and reports how
 // much of it is done. What an earlier start sent is not sent again.
 func (s *System) backfill(ctx context.Context, done func(share float64)) error {
-	pool, err := s.pipelinePool(ctx)
-	if err != nil {
-		return err
-	}
 	var newest *time.Time
 	if err := s.Pool.QueryRow(ctx, `SELECT max(timestamp) FROM sensor_data.readings WHERE node_id <> @probe AND timestamp < @now`,
 		pgx.StrictNamedArgs{"probe": reading.ProbeNodeID, "now": s.options.Clock()}).Scan(&newest); err != nil {
@@ -151,7 +147,7 @@ func (s *System) backfill(ctx context.Context, done func(share float64)) error {
 	}
 	p := &past{}
 	p.now.Store(&from)
-	p.handlers = s.handlers(pool, pastAlerts{p}, 0, p.clock)
+	p.handlers = s.handlers(s.pipeline, pastAlerts{p}, 0, p.clock)
 	kept, err := outbox.Open(s.pastOutbox(), outbox.Options{Retain: gateway.OutboxRetention, Clock: p.clock})
 	if err != nil {
 		return fmt.Errorf("the past's gateway: %w", err)

@@ -40,6 +40,7 @@ func (s *System) startPipeline(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.pipeline = pool
 	alerts := detect.NewAlertPublisher(s.PubSub, queue.TopicAlerts)
 	s.opened.Push("alerts topic", func() error { alerts.Stop(); return nil })
 	handlers := s.handlers(pool, alerts, ingest.GatherDelay, s.options.Clock)

@@ -118,6 +118,7 @@ type System struct {
 	databaseURL string
 	log         *slog.Logger
 	failed      chan error    // of a component that exited unexpectedly
+	pipeline    *pgxpool.Pool // of the functions
 	pastOver    chan struct{} // closed: the demo's past is complete
 	pastDone    atomic.Int64  // percent of it
 	opened      closing.Stack
