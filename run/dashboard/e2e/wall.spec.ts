@@ -23,6 +23,8 @@ test("a wall shows every room, what is wrong on most of it, and keeps the screen
   await expect(trouble.getByRole("heading")).toHaveText(["Hall 3"]);
   const [large, all] = [await trouble.boundingBox(), await page.locator(".walled").boundingBox()];
   expect((large?.height ?? 0) / (all?.height ?? 1), "what is wrong has most of the screen").toBeGreaterThan(0.55);
+  const sizes = await page.getByRole("heading", { level: 2 }).evaluateAll((found) => found.map((one) => parseFloat(getComputedStyle(one).fontSize)));
+  expect(sizes[0], "the name of the room in trouble").toBeGreaterThanOrEqual(Math.max(...sizes));
   // It does not rotate away.
   await page.clock.fastForward("05:00");
   for (const hall of [3, 1, 2]) await expect(page.getByRole("heading", { name: `Hall ${hall}` })).toBeVisible();
