@@ -32,9 +32,15 @@ const nothing = math.MinInt16
 type day struct {
 	start time.Time // of the first half hour
 	read  time.Time
-	lines map[string]*[dayParts]int16
+	nodes []string // of the last answer
+	lines map[string]*line
 	next  int                  // index of the next sensor to reread
 	began map[string]time.Time // when learning of a node began; of those that it still learns
+}
+
+type line struct {
+	parts [dayParts]int16
+	text  string // see [liveSensor]; empty once the parts have changed
 }
 
 func partOf(at time.Time) int { return int(at.UTC().Sub(at.UTC().Truncate(24*time.Hour)) / partWidth) }
@@ -46,60 +52,73 @@ type spotReader interface {
 	HotSpots(ctx context.Context, customerID int64, since time.Time, nodes []string) ([]incidents.HotSpots, error)
 }
 
-// refresh advances the day. It rereads the days of some sensors; at first, of all.
-func (d *day) refresh(ctx context.Context, metadata spotReader, customer int64, live []incidents.LiveSensor, now time.Time) error {
-	start := now.UTC().Truncate(partWidth).Add(-(dayParts - 1) * partWidth)
+// reread is what is read anew for an answer.
+type reread struct {
+	start time.Time
+	nodes []string // nil for all
+	spots []incidents.HotSpots
+}
+
+// look rereads the days of some sensors of the last answer; at first, of all.
+func (d *day) look(ctx context.Context, metadata spotReader, customer int64, now time.Time) (reread, error) {
+	anew := reread{start: now.UTC().Truncate(partWidth).Add(-(dayParts - 1) * partWidth)}
+	if pause := now.Sub(d.read); d.lines == nil || pause > maxPause || pause < 0 {
+		*d = day{start: anew.start, began: d.began}
+	} else {
+		anew.nodes = make([]string, min(len(d.nodes), max(minReread, len(d.nodes)/rounds)))
+		for i := range anew.nodes {
+			anew.nodes[i] = d.nodes[(d.next+i)%len(d.nodes)]
+		}
+	}
+	var err error
+	anew.spots, err = metadata.HotSpots(ctx, customer, anew.start, anew.nodes)
+	return anew, err
+}
+
+// advance brings the day to that of the sensors, with what was reread.
+func (d *day) advance(anew reread, live []incidents.LiveSensor, now time.Time) {
 	before := *d
-	if pause := now.Sub(before.read); before.lines == nil || pause > maxPause || pause < 0 {
-		before = day{start: start}
+	*d = day{
+		start: anew.start, read: now, nodes: make([]string, len(live)), lines: make(map[string]*line, len(live)),
+		next: before.next + len(anew.nodes), began: before.began,
 	}
-	var reread []string // nil for all
-	if before.lines != nil {
-		reread = make([]string, min(len(live), max(minReread, len(live)/rounds)))
-		for i := range reread {
-			reread[i] = live[(before.next+i)%len(live)].NodeID
+	for _, id := range anew.nodes {
+		delete(before.lines, id)
+	}
+	for i, l := range live {
+		of := before.lines[l.NodeID]
+		if of == nil {
+			of = emptyLine()
 		}
-	}
-	spots, err := metadata.HotSpots(ctx, customer, start, reread)
-	if err != nil {
-		return err
-	}
-	*d = day{start: start, read: now, lines: make(map[string]*[dayParts]int16, len(live)), next: before.next + len(reread), began: before.began}
-	for _, l := range live {
-		line := before.lines[l.NodeID]
-		if line == nil {
-			line = emptyLine()
+		for at := before.start; at.Before(d.start); at = at.Add(partWidth) {
+			of.parts[partOf(at)], of.text = nothing, ""
 		}
-		for at := before.start; at.Before(start); at = at.Add(partWidth) {
-			line[partOf(at)] = nothing
-		}
-		d.lines[l.NodeID] = line
+		d.nodes[i], d.lines[l.NodeID] = l.NodeID, of
 	}
-	for _, id := range reread {
-		d.lines[id] = emptyLine()
-	}
-	for _, s := range spots {
-		if line := d.lines[s.NodeID]; line != nil {
+	for _, s := range anew.spots {
+		if of := d.lines[s.NodeID]; of != nil {
 			for i, part := range s.Parts {
-				line[part] = tenths(s.Temperatures[i])
+				of.parts[part] = tenths(s.Temperatures[i])
 			}
 		}
 	}
 	for _, l := range live {
-		if l.TemperatureAt != nil && !l.TemperatureAt.Before(start) {
-			newest := &d.lines[l.NodeID][partOf(*l.TemperatureAt)]
-			*newest = max(*newest, tenths(*l.Temperature))
+		if l.TemperatureAt == nil || l.TemperatureAt.Before(d.start) {
+			continue
+		}
+		of := d.lines[l.NodeID]
+		if part, newest := partOf(*l.TemperatureAt), tenths(*l.Temperature); newest > of.parts[part] {
+			of.parts[part], of.text = newest, ""
 		}
 	}
-	return nil
 }
 
-func emptyLine() *[dayParts]int16 {
-	var line [dayParts]int16
-	for i := range line {
-		line[i] = nothing
+func emptyLine() *line {
+	var l line
+	for i := range l.parts {
+		l.parts[i] = nothing
 	}
-	return &line
+	return &l
 }
 
 // enoughParts is the number of half hours with a reading after which learning knows what is
@@ -138,7 +157,7 @@ func (d *day) begin(ctx context.Context, metadata firstReader, customer int64, l
 // judgedBy returns the judged_by of a sensor, see [liveSensor].
 func (d *day) judgedBy(l incidents.LiveSensor) string {
 	heard := 0
-	for _, value := range d.lines[l.NodeID] {
+	for _, value := range d.lines[l.NodeID].parts {
 		if value != nothing {
 			heard++
 		}
@@ -155,9 +174,12 @@ func (d *day) judgedBy(l incidents.LiveSensor) string {
 
 // sparkline encodes a sensor's day, see [liveSensor].
 func (d *day) sparkline(node string) string {
-	line, first := d.lines[node], partOf(d.start)
+	of, first := d.lines[node], partOf(d.start)
+	if of.text != "" {
+		return of.text
+	}
 	end := dayParts
-	for end > 0 && line[(first+end-1)%dayParts] == nothing {
+	for end > 0 && of.parts[(first+end-1)%dayParts] == nothing {
 		end--
 	}
 	var text []byte
@@ -166,10 +188,11 @@ func (d *day) sparkline(node string) string {
 		if i > 0 {
 			text = append(text, ',')
 		}
-		if value := line[(first+i)%dayParts]; value != nothing {
+		if value := of.parts[(first+i)%dayParts]; value != nothing {
 			text = strconv.AppendInt(text, int64(value-before), 10)
 			before = value
 		}
 	}
-	return string(text)
+	of.text = string(text)
+	return of.text
 }

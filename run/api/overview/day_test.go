@@ -74,7 +74,7 @@ func TestDay(t *testing.T) {
 	now := time.Date(2026, 3, 1, 0, 10, 0, 0, time.UTC)
 	answer := func() {
 		t.Helper()
-		must.Do(t, d.refresh(t.Context(), spots, 1, live, now))
+		d.advance(must.Get(d.look(t.Context(), spots, 1, now))(t), live, now)
 	}
 	hot := func(i int, at time.Time, value int16) {
 		parts, part := spots.of[live[i].NodeID], at.Truncate(partWidth)
@@ -96,7 +96,7 @@ func TestDay(t *testing.T) {
 		}
 		answer()
 		for _, l := range live {
-			if l.Timestamp != nil && l.Timestamp.Equal(now) && d.lines[l.NodeID][partOf(now)] < tenths(*l.Temperature) {
+			if l.Timestamp != nil && l.Timestamp.Equal(now) && d.lines[l.NodeID].parts[partOf(now)] < tenths(*l.Temperature) {
 				t.Fatalf("the newest reading of %s is not in its day", l.NodeID)
 			}
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/sync/errgroup"
 
 	"coldaisle.dev/run/api/alerting"
 	"coldaisle.dev/run/api/auth"
@@ -208,25 +209,52 @@ func (h *Handlers) watchProblems(ctx context.Context, customer int64, now time.T
 	return words, err
 }
 
-// build rebuilds the overview.
+// build rebuilds the overview. What does not depend on another is read beside it: the queries are
+// most of the time.
 func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.Time) error {
-	rooms, err := accounts.New(h.store).Rooms(ctx, customer)
-	if err != nil {
+	known := incidents.New(h.store)
+	var anew reread
+	var rooms []accounts.Room
+	var rules []incident.Rule
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.Go(func() (err error) {
+		anew, err = v.day.look(groupCtx, known, customer, now)
+		return err
+	})
+	group.Go(func() (err error) {
+		// What the clock has made due is told before it is shown.
+		if err = known.Settle(groupCtx, customer, now); err != nil {
+			return err
+		}
+		if v.windows, err = known.MaintenanceWindows(groupCtx, customer, now); err != nil {
+			return err
+		}
+		v.inside = v.insideAt(now)
+		if rooms, err = accounts.New(h.store).Rooms(groupCtx, customer); err != nil {
+			return err
+		}
+		rules, err = known.Rules(groupCtx, customer, alert.Defaults())
+		return err
+	})
+	if err := group.Wait(); err != nil {
 		return err
 	}
-	rules, err := incidents.New(h.store).Rules(ctx, customer, alert.Defaults())
-	if err != nil {
+	var live []incidents.LiveSensor
+	var unseen int
+	group, groupCtx = errgroup.WithContext(ctx)
+	group.Go(func() (err error) {
+		live, err = known.LiveSensors(groupCtx, customer)
+		return err
+	})
+	group.Go(func() (err error) {
+		unseen, err = known.Unseen(groupCtx, customer)
+		return err
+	})
+	if err := group.Wait(); err != nil {
 		return err
 	}
-	live, err := incidents.New(h.store).LiveSensors(ctx, customer)
-	if err != nil {
-		return err
-	}
-	lasting, err := incidents.New(h.store).Lasting(ctx, customer, live, now)
-	if err != nil {
-		return err
-	}
-	unseen, err := incidents.New(h.store).Unseen(ctx, customer)
+	v.day.advance(anew, live, now)
+	lasting, err := known.Lasting(ctx, customer, live, now)
 	if err != nil {
 		return err
 	}
@@ -234,10 +262,7 @@ func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.
 	if err != nil {
 		return err
 	}
-	if err := v.day.refresh(ctx, incidents.New(h.store), customer, live, now); err != nil {
-		return err
-	}
-	if err := v.day.begin(ctx, incidents.New(h.store), customer, live, now); err != nil {
+	if err := v.day.begin(ctx, known, customer, live, now); err != nil {
 		return err
 	}
 	real := lasting[:len(lasting)-drills(lasting)]
@@ -270,7 +295,7 @@ func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.
 		}
 	}
 	body.orderRooms(real)
-	if err := body.compareRooms(ctx, incidents.New(h.store), customer, now); err != nil {
+	if err := body.compareRooms(ctx, known, customer, now); err != nil {
 		return err
 	}
 	body.Sentence = body.say(real, recommended, v.late)

@@ -56,14 +56,7 @@ func (h *Handlers) refresh(ctx context.Context, v *view, customer int64, now tim
 		return nil
 	}
 	v.tag = "" // until it is complete
-	// What the clock has made due is told before it is shown.
-	if err := incidents.New(h.store).Settle(ctx, customer, now); err != nil {
-		return err
-	}
-	if v.windows, err = incidents.New(h.store).MaintenanceWindows(ctx, customer, now); err != nil {
-		return err
-	}
-	v.inside, v.late, v.version, v.built, v.until = v.insideAt(now), seen.Late(now), version, now, now.Add(maxAge)
+	v.late, v.version, v.built, v.until = seen.Late(now), version, now, now.Add(maxAge)
 	return h.build(ctx, v, customer, now)
 }
 

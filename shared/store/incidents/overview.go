@@ -61,7 +61,7 @@ func (s Store) liveSensors(ctx context.Context, customerID int64, nodes []string
 		       COALESCE(l.judged_by, '') AS judged_by
 		FROM sensors v
 		LEFT JOIN live_states n ON n.customer_id = v.customer_id AND n.node_id = v.node_id AND (@nodes::text[] IS NULL OR n.node_id = ANY (@nodes))
-		LEFT JOIN node_learning l ON l.channel = n.channel AND l.node_id = n.node_id
+		LEFT JOIN node_learning l ON l.channel = n.channel AND l.node_id = v.node_id -- not that of n: two rows are expected of it
 		LEFT JOIN (
 		    SELECT node_id, min(severity) AS severity, bool_or(kind = 'anomaly') AS anomalous -- critical before warning
 		    FROM excursions

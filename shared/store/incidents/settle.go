@@ -92,7 +92,7 @@ func (s Store) Settle(ctx context.Context, customerID int64, now time.Time) erro
 		SELECT CASE WHEN e.of_gateway THEN 0 ELSE COALESCE(e.room_id, 0) END, CASE WHEN e.of_gateway OR e.room_id IS NOT NULL THEN '' ELSE e.node_id END,
 		       CASE WHEN e.of_gateway THEN e.gateway_id ELSE '' END, e.start_time
 		FROM excursions e
-		LEFT JOIN room_incidents i ON i.id = e.incident_id
+		LEFT JOIN LATERAL (SELECT * FROM room_incidents WHERE id = e.incident_id OFFSET 0) AS i ON true -- one by one, not all that are over
 		WHERE e.customer_id = @customer AND e.lasting AND e.merged_into IS NULL
 		  AND (i.id IS NULL OR NOT i.lasting OR i.merged_into IS NOT NULL OR (COALESCE(i.room_id, 0), i.node_id, i.gateway_id) <> (
 		      CASE WHEN e.of_gateway THEN 0 ELSE COALESCE(e.room_id, 0) END, CASE WHEN e.of_gateway OR e.room_id IS NOT NULL THEN '' ELSE e.node_id END,
