@@ -237,7 +237,7 @@ func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.
 		return err
 	})
 	if err := group.Wait(); err != nil {
-		return err
+		return fmt.Errorf("what is due: %w", err)
 	}
 	var live []incidents.LiveSensor
 	var unseen int
@@ -251,7 +251,7 @@ func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.
 		return err
 	})
 	if err := group.Wait(); err != nil {
-		return err
+		return fmt.Errorf("what is so now: %w", err)
 	}
 	v.day.advance(anew, live, now)
 	lasting, err := known.Lasting(ctx, customer, live, now)
