@@ -28,6 +28,14 @@ export const queryClient = new QueryClient({
   },
 });
 
+// Before anything is rendered for another person who signs in: nobody sees what was another's.
+let whose = session.get()?.email;
+session.subscribe(() => {
+  const email = session.get()?.email;
+  if (whose && email && email !== whose) queryClient.removeQueries({ predicate: ({ queryKey: [what] }) => what !== "chunk" });
+  whose = email ?? whose;
+});
+
 /** Polling stops in a hidden tab (the default of the library) and after the session has ended. */
 const poll = () => (session.expired() ? false : refreshEvery);
 /** Of what no node changes: a page may ask for two of them, and for the overview, 8 times a minute. */

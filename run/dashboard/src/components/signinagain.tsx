@@ -16,11 +16,7 @@ export default function SignInAgain({ ended, who, onClose }: { ended: boolean; w
       <p>{ended ? "Sign in again to continue where you were." : "Enter your password. The page stays as it is."}</p>
       <SignInForm
         email={who.email}
-        onDone={() => {
-          // Another person must not see the data of the page below.
-          if (session.get()?.email !== who.email) queries.clear();
-          onClose();
-        }}
+        onDone={onClose}
       />
       {ended && <button type="button" class="link" onClick={() => session.end()}>Sign out instead</button>}
     </Dialog>
