@@ -118,10 +118,13 @@ test("search finds rooms, sensors and pages, by / or Ctrl-K and the keyboard alo
   await page.keyboard.press("ArrowDown");
   await page.keyboard.press("Enter");
   await expect(page).toHaveURL(/\/sensors\//);
+  await expect(page.locator("h1")).toContainText("Rack 2");
   await page.keyboard.press("Control+k");
+  await expect(field).toBeFocused();
   await page.keyboard.type("maintenance");
   await page.keyboard.press("Enter");
   await expect(page).toHaveURL(url("/maintenance"));
+  await expect(page.getByRole("heading", { level: 1, name: "Maintenance" })).toBeVisible();
   // Enter follows the last letter before the browser draws: fast fingers, or a busy machine.
   await page.keyboard.press("Control+k");
   await expect(field).toBeFocused();
