@@ -26,8 +26,11 @@ test("a correction is added and withdrawn, and an overdue certificate is shown",
   await expect(page.getByRole("row", { name: /−0\.35 °C .*Withdrawn by .* Withdrawn/ })).toBeVisible();
 
   await query(
-    `INSERT INTO corrections (customer_id, node_id, from_time, temperature_offset, humidity_offset, due_date, added_by, added_at)
-     SELECT customer_id, node_id, now() - interval '1 day', 0.2, 0, '2021-01-01', 'Ana', now() - interval '2 days' FROM sensors WHERE node_id = $1`, [id],
+    `INSERT INTO corrections (customer_id, node_id, from_time, temperature_offset, humidity_offset, due_date, added_by,
+      added_at)
+     SELECT customer_id, node_id, now() - interval '1 day', 0.2, 0, '2021-01-01', 'Ana',
+     now() - interval '2 days' FROM sensors WHERE node_id = $1`,
+     [id],
   );
   await page.reload();
   await expect(page.getByText("overdue since 2021-01-01")).toBeVisible();

@@ -4,7 +4,9 @@ import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Page, Route } from "@playwright/test";
-import { addRoom, addSensor, expect, expectAccessible, openMe, sendReading, signUp, signUpByForm, test, url } from "./user";
+import {
+  addRoom, addSensor, expect, expectAccessible, openMe, sendReading, signUp, signUpByForm, test, url,
+} from "./user";
 
 const pictures = new URL("../test-results/screenshots/", import.meta.url).pathname;
 
@@ -16,9 +18,11 @@ const ways = {
 };
 
 /** A user who is signed in while a chunk fails, and how often the page was loaded since. */
-async function withFailing(page: Page, name: string, way: (route: Route) => Promise<void>, enter: (page: Page) => Promise<unknown> = signUp) {
+async function withFailing(page: Page, name: string, way: (route: Route) => Promise<void>,
+  enter: (page: Page) => Promise<unknown> = signUp) {
   const state = { failing: true, loads: 0, mendedByLoad: false };
-  await page.route(new RegExp(`/assets/${name}-[^/]*\\.js$`), (route) => (state.failing ? way(route) : route.continue()));
+  await page.route(new RegExp(`/assets/${name}-[^/]*\\.js$`), (route) =>
+    (state.failing ? way(route) : route.continue()));
   await enter(page);
   page.on("request", (request) => {
     if (!request.isNavigationRequest()) return;
@@ -28,7 +32,8 @@ async function withFailing(page: Page, name: string, way: (route: Route) => Prom
   return state;
 }
 
-const openIncidents = (page: Page) => page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Incidents" }).click();
+const openIncidents = (page: Page) => page.getByRole("navigation", { name: "Pages" })
+  .getByRole("link", { name: "Incidents" }).click();
 const heading = (page: Page, name: string) => page.getByRole("heading", { name, level: 1 });
 
 for (const [what, way] of Object.entries(ways)) {
@@ -44,7 +49,8 @@ for (const [what, way] of Object.entries(ways)) {
   test(`a chunk that ${what} for ever is told, after one reload`, async ({ page }) => {
     const state = await withFailing(page, "incidents", way);
     await openIncidents(page);
-    const told = page.getByRole("alert").filter({ hasText: "The page could not be loaded. A file is missing, or was lost on the way." });
+    const told = page.getByRole("alert")
+      .filter({ hasText: "The page could not be loaded. A file is missing, or was lost on the way." });
     await expect(told).toBeVisible();
     await page.waitForLoadState("networkidle");
     expect(state.loads, "loads by the page itself").toBe(1);
@@ -70,7 +76,8 @@ for (const [what, way] of Object.entries(ways)) {
 
 test("while the service is away the page stays, and does not reload into nothing", async ({ page }) => {
   const state = await withFailing(page, "incidents", ways["is answered with 503"]);
-  await page.route(url("/"), (route) => (state.failing ? route.fulfill({ status: 503, body: "no healthy upstream" }) : route.continue()));
+  await page.route(url("/"), (route) =>
+    (state.failing ? route.fulfill({ status: 503, body: "no healthy upstream" }) : route.continue()));
   await openIncidents(page);
   await expect(page.getByText("The page could not be loaded. The service answered 503.")).toBeVisible();
   await page.getByRole("link", { name: "Now", exact: true }).click();
@@ -102,11 +109,13 @@ test("without a network the page says so, and goes on when there is one", async 
 test("an idle page has loaded every chunk, and needs no network to open another", async ({ page, context }) => {
   await signUp(page);
   const built = readdirSync(new URL("../site/built/assets/", import.meta.url)).filter((name) => name.endsWith(".js"));
-  await expect.poll(() => page.evaluate(() => performance.getEntriesByType("resource").map(({ name }) => name.replace(/.*\//, ""))))
-    .toEqual(expect.arrayContaining(built));
+  await expect.poll(
+    () => page.evaluate(() => performance.getEntriesByType("resource").map(({ name }) => name.replace(/.*\//, ""))),
+  ).toEqual(expect.arrayContaining(built));
   await page.waitForLoadState("networkidle");
   await context.setOffline(true);
-  const go = (nav: string, name: string) => page.getByRole("navigation", { name: nav }).getByRole("link", { name }).click();
+  const go = (nav: string, name: string) =>
+    page.getByRole("navigation", { name: nav }).getByRole("link", { name }).click();
   for (const name of ["Incidents", "Rooms"]) {
     await go("Pages", name);
     await expect(heading(page, name)).toBeVisible();
@@ -164,14 +173,17 @@ test("a browser that forbids all storage has a session as long as the page", asy
   // The browser's own setting "block all cookies": every access to storage throws.
   const profile = mkdtempSync(join(tmpdir(), "coldaisle-profile-"));
   mkdirSync(join(profile, "Default"));
-  writeFileSync(join(profile, "Default/Preferences"), JSON.stringify({ profile: { default_content_setting_values: { cookies: 2 } } }));
+  writeFileSync(join(profile, "Default/Preferences"),
+    JSON.stringify({ profile: { default_content_setting_values: { cookies: 2 } } }));
   const context = await playwright.chromium.launchPersistentContext(profile, info.project.use.launchOptions);
   try {
     const page = await context.newPage();
     const errors: string[] = [];
     page.on("pageerror", (error) => errors.push(String(error)));
     const state = await withFailing(page, "incidents", ways["is missing"], signUpByForm);
-    expect(await page.evaluate(() => { try { return localStorage.length; } catch (error) { return (error as Error).name; } })).toBe("SecurityError");
+    expect(await page.evaluate(() => {
+      try { return localStorage.length; } catch (error) { return (error as Error).name; }
+    })).toBe("SecurityError");
     await addRoom(page, "Basement");
     await openMe(page);
     await page.getByRole("button", { name: "Colours: auto" }).click();
@@ -182,7 +194,8 @@ test("a browser that forbids all storage has a session as long as the page", asy
 
     // A reload would sign out: the page leaves it to the user.
     await openIncidents(page);
-    await expect(page.getByText("If it stays so, reload this window and sign in again.", { exact: false })).toBeVisible();
+    await expect(page.getByText("If it stays so, reload this window and sign in again.", { exact: false }))
+      .toBeVisible();
     expect(state.loads).toBe(0);
     await page.screenshot({ path: `${pictures}storage-blocked-chunk.png` });
     state.failing = false;

@@ -6,6 +6,7 @@ test("the API's documentation works without any other host", async ({ page }) =>
   await page.goto(url("/docs"));
   await expect(page.getByText("/api/v1/server_rooms/new_room").first()).toBeVisible();
   await page.goto(url("/redoc"));
-  await expect(page.getByRole("heading", { name: "Register", exact: false }).or(page.getByRole("heading", { name: "Log in" })).first()).toBeVisible();
+  await expect(page.getByRole("heading", { name: "Register", exact: false })
+    .or(page.getByRole("heading", { name: "Log in" })).first()).toBeVisible();
   await page.waitForLoadState("networkidle");
 });

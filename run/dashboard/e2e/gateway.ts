@@ -5,7 +5,9 @@ import type { Page } from "@playwright/test";
 import { expect, expectAccessible, url } from "./user";
 
 async function post(path: string, body: unknown): Promise<Record<string, unknown>> {
-  const answer = await fetch(url(path), { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+  const answer = await fetch(url(path), {
+    method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body),
+  });
   expect(answer.status, await answer.clone().text()).toBe(200);
   return (await answer.json()) as Record<string, unknown>;
 }
@@ -21,11 +23,15 @@ export async function enrol(code: string) {
   return (nodes: string[], name?: string) => {
     const now = new Date().toISOString();
     const request = Buffer.from(JSON.stringify({
-      gateway_id: id, nonce: randomUUID(), boot_id: boot, sequence: ++sequence, sent_at: now, version: "1.2.3", role: "active",
-      clock_offset_ms: 12, outbox_readings: 0, nodes: nodes.map((node_id) => ({ node_id, last_heartbeat: now, ...(name && { name }) })),
+      gateway_id: id, nonce: randomUUID(), boot_id: boot, sequence: ++sequence, sent_at: now,
+      version: "1.2.3", role: "active",
+      clock_offset_ms: 12, outbox_readings: 0,
+      nodes: nodes.map((node_id) => ({ node_id, last_heartbeat: now, ...(name && { name }) })),
     }));
     const signature = sign(null, Buffer.concat([Buffer.from(`coldaisle/status/1\n${String(id)}\n`), request]), key);
-    return post("/api/v1/gateways/status", { gateway_id: id, request: request.toString("base64"), signature: signature.toString("base64") });
+    return post("/api/v1/gateways/status", {
+      gateway_id: id, request: request.toString("base64"), signature: signature.toString("base64"),
+    });
   };
 }
 

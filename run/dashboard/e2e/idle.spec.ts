@@ -8,13 +8,16 @@ const overviews = 4;
 
 const answeredAnew = (question: string) => / \d+$/.test(question);
 
-test("an idle page of any kind asks at most 8 times a minute, and hears 304 when nothing has changed", async ({ page }) => {
+test("an idle page of any kind asks at most 8 times a minute, and hears 304 when nothing has "
+  + "changed", async ({ page }) => {
   await page.clock.install();
   await signUp(page);
   const token = await tokenOf(page);
   const room = await ask(token, "POST", "/api/v1/server_rooms/new_room", { name: "Hall" });
   const sensor = `idle-${room.id}`;
-  await ask(token, "POST", "/api/v1/sensors/new_sensor", { id: sensor, name: "Rack 1", type: "ESP32-DHT22", room_id: room.id });
+  await ask(token, "POST", "/api/v1/sensors/new_sensor", {
+    id: sensor, name: "Rack 1", type: "ESP32-DHT22", room_id: room.id,
+  });
   await seedReadings([sensor], 7200, 30, 60);
   await sendReading(sensor, 51, 40);
   const incident = await incidentOf(token, sensor);
@@ -29,14 +32,16 @@ test("an idle page of any kind asks at most 8 times a minute, and hears 304 when
     const question = pathname + search;
     if (!pathname.startsWith("/api/") || askedOverview.test(pathname)) return;
     // A range that has moved is another question. A forecast for which there is no model yet is 404.
-    if (known.has(question)) again.push(response.status() === 304 || pathname.includes("/ml/forecast/") ? question : `${question} ${response.status()}`);
+    if (known.has(question)) again.push(response.status() === 304 || pathname.includes("/ml/forecast/") ? question
+      : `${question} ${response.status()}`);
     if (response.status() === 304) unchanged++;
     known.add(question);
   });
   page.on("requestfinished", (request) => open.delete(request));
   const quiet = () => expect.poll(() => open.size).toBe(0);
   for (const path of [
-    "/", `/rooms/${room.id}`, `/sensors/${sensor}`, "/incidents", "/incidents?state=all", `/incidents/${incident}`, "/maintenance", "/rules", "/predictions", "/gateways", "/keys", "/audit", "/account",
+    "/", `/rooms/${room.id}`, `/sensors/${sensor}`, "/incidents", "/incidents?state=all", `/incidents/${incident}`,
+    "/maintenance", "/rules", "/predictions", "/gateways", "/keys", "/audit", "/account",
     "/reports", "/rooms", "/incidents?state=alerts", "/setup", "/settings", "/wall",
   ]) {
     // What the service still found out of the last reading is a change: once more then, and no third time.
@@ -67,7 +72,9 @@ test("the overview is asked for four times a minute at most, and is 304", async 
   await signUp(page);
   const answered: { at: number; status: number }[] = [];
   page.on("response", (response) => {
-    if (askedOverview.test(response.url())) answered.push({ at: response.request().timing().startTime, status: response.status() });
+    if (askedOverview.test(response.url())) {
+      answered.push({ at: response.request().timing().startTime, status: response.status() });
+    }
   });
   await expect.poll(() => answered.length).toBeGreaterThanOrEqual(3);
   const [, second, third] = answered;

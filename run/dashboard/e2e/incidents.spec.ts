@@ -15,7 +15,9 @@ async function withTwo(page: Page): Promise<string> {
   await sendReading(`inc-a-${stamp}`, 51, 40);
   await sendReading(`inc-b-${stamp}`, 53.5, 40);
   const token = await tokenOf(page);
-  await expect.poll(async () => (await ask<{ excursions: number }[]>(token, "GET", "/api/v1/incidents?state=open")).map(({ excursions }) => excursions)).toEqual([2]);
+  await expect.poll(async () => (await ask<{ excursions: number }[]>(token, "GET", "/api/v1/incidents?state=open"))
+    .map(({ excursions }) => excursions))
+    .toEqual([2]);
   await page.goto(url("/incidents"));
   await expect(page.getByText("1 incident lasts: nobody has 1, 0 taken, 0 in maintenance.")).toBeVisible();
   return room;
@@ -70,7 +72,8 @@ test("one incident of a room is taken by keys alone, snoozed, handed over and gi
 test("without contact the incidents stay, dimmed, with since when", async ({ page, context }) => {
   await withTwo(page);
   await context.setOffline(true);
-  await expect(page.getByText(/No contact since \d\d:\d\d, \d+ (s|min) ago\. What you see was so then\./)).toBeVisible();
+  await expect(page.getByText(/No contact since \d\d:\d\d, \d+ (s|min) ago\. What you see was so then\./))
+    .toBeVisible();
   await expect(page.locator(".stale .incidents")).toContainText("Attic is too hot");
   await expectAccessible(page);
 });
@@ -192,7 +195,8 @@ test("a weekly maintenance window is added, seen in the calendar, silences, and 
   const dialog = page.getByRole("dialog");
   await dialog.getByLabel("What for").fill("Filters are changed");
   await dialog.getByRole("button", { name: "Add window" }).click();
-  await expect(dialog.getByLabel("Attic"), "no room is chosen for the user").toHaveJSProperty("validity.valueMissing", true);
+  await expect(dialog.getByLabel("Attic"), "no room is chosen for the user")
+    .toHaveJSProperty("validity.valueMissing", true);
   await dialog.getByLabel("Cellar").check();
   await expect(dialog.getByText("No incident is going on there now.")).toBeVisible();
   await dialog.getByLabel("Attic").check();
@@ -202,7 +206,9 @@ test("a weekly maintenance window is added, seen in the calendar, silences, and 
   await dialog.getByLabel("Lasts, hours").fill("22");
   await dialog.getByLabel("Time zone").selectOption("UTC");
   await dialog.getByLabel("Every week").check();
-  for (const day of ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"]) await dialog.getByLabel(day).check();
+  for (const day of ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"]) {
+    await dialog.getByLabel(day).check();
+  }
   await expectAccessible(page);
   await dialog.getByRole("button", { name: "Add window" }).click();
   // What is critical is asked for again, and nothing is lost by a No.

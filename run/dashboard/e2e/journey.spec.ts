@@ -1,4 +1,6 @@
-import { addRoom, addSensor, expect, sendReading, password, signInAs, signInDemo, signUp, signUpByForm, test, tokenOf, url } from "./user";
+import {
+  addRoom, addSensor, expect, sendReading, password, signInAs, signInDemo, signUp, signUpByForm, test, tokenOf, url,
+} from "./user";
 
 test("from sign-up to an incident that somebody has", async ({ page }) => {
   await signUpByForm(page);
@@ -186,7 +188,8 @@ test("a range is chosen by dragging across a chart", async ({ page }) => {
   await chart.scrollIntoViewIfNeeded();
   const box = await chart.boundingBox();
   if (!box) throw new Error("the chart has no place");
-  const asked = page.waitForRequest((request) => request.url().includes("/historical/") && request.url().includes("max_points=720"));
+  const asked = page.waitForRequest((request) =>
+    request.url().includes("/historical/") && request.url().includes("max_points=720"));
   await page.mouse.move(box.x + box.width / 4, box.y + 50);
   await page.mouse.down();
   await page.mouse.move(box.x + box.width / 2, box.y + 60, { steps: 5 });

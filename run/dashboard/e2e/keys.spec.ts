@@ -45,7 +45,8 @@ test("a key is created, copied, used, seen in the log and revoked", async ({ pag
   expect((await ask(key, "/api/v1/api-keys")).status).toBe(403);
   const attic = seen.rooms[0]?.id ?? 0;
   const renamed = await fetch(url(`/api/v1/server_rooms/update_room/${attic}`), {
-    method: "PUT", headers: { Authorization: `Bearer ${key}`, "Content-Type": "application/json" }, body: JSON.stringify({ name: "Loft" }),
+    method: "PUT", headers: { Authorization: `Bearer ${key}`, "Content-Type": "application/json" },
+    body: JSON.stringify({ name: "Loft" }),
   });
   expect(renamed.status).toBe(200);
   await expect(async () => {

@@ -25,11 +25,16 @@ function simulate(faults: string[]): Map<string, Row[]> {
     const file = join(folder, "faults.csv");
     writeFileSync(file, ["kind,cause,room,node,start,end,peak,peak_humidity,constant_s", ...faults, ""].join("\n"));
     const root = new URL("../../../", import.meta.url).pathname;
-    const lines = execFileSync("go", ["run", "./run/tools/ml", "simulate", "-nodes", "6", "-readings", "480", "-with", file], { cwd: root, encoding: "utf8" }).trim().split("\n").slice(1);
+    const lines = execFileSync("go", ["run", "./run/tools/ml", "simulate", "-nodes", "6", "-readings", "480", "-with",
+      file], { cwd: root, encoding: "utf8" })
+      .trim().split("\n").slice(1);
     const nodes = new Map<string, Row[]>();
     for (const line of lines) {
       const [node = "", time = "", temperature, humidity] = line.split(",");
-      nodes.set(node, [...nodes.get(node) ?? [], { at: Date.parse(time), temperature: Number(temperature), humidity: Number(humidity) }]);
+      nodes.set(
+        node, [...nodes.get(node) ?? [],
+          { at: Date.parse(time), temperature: Number(temperature), humidity: Number(humidity) }],
+      );
     }
     return nodes;
   } finally {
@@ -46,7 +51,8 @@ async function sensor(token: string, id: string, room: string, name: string): Pr
   await ask(token, "POST", "/api/v1/sensors/new_sensor", { id, name, type: "DHT22", room_id: made.id });
 }
 
-/** The rows until the present one as if that were of now: kept as history, and the newest given to ingest and detection as Pub/Sub pushes it. */
+/** The rows until the present one as if that were of now: kept as history, and the newest given to
+ * ingest and detection as Pub/Sub pushes it. */
 async function arrive(node: string, rows: Row[], present: number): Promise<void> {
   const past = rows.slice(0, present + 1);
   const newest = past.at(-1) ?? { at: 0, temperature: 0, humidity: 0 };
@@ -56,18 +62,26 @@ async function arrive(node: string, rows: Row[], present: number): Promise<void>
   await query("UPDATE open_holds SET held_from = now() - interval '1 day' WHERE node_id = $1", [node]);
   await query(
     `INSERT INTO sensor_data.readings (node_id, timestamp, message_id, temperature, humidity)
-    SELECT $1, to_timestamp($2::float8 - ago), 'past' || ago, temperature, humidity FROM unnest($3::float8[], $4::float8[], $5::float8[]) AS r (ago, temperature, humidity) WHERE ago > 0`,
+    SELECT $1, to_timestamp($2::float8 - ago), 'past' || ago, temperature, humidity FROM unnest($3::float8[],
+    $4::float8[], $5::float8[]) AS r (ago, temperature, humidity) WHERE ago > 0`,
     [node, now / 1000, ago, past.map(({ temperature }) => temperature), past.map(({ humidity }) => humidity)],
   );
   const window = past.slice(-121, -1);
   const message = {
-    message_id: crypto.randomUUID().slice(0, 8), node_id: node, temperature: newest.temperature, humidity: newest.humidity, timestamp: new Date(now).toISOString(),
-    recent: { age_s: ago.slice(-121, -1), temperature: window.map(({ temperature }) => temperature), humidity: window.map(({ humidity }) => humidity) },
+    message_id: crypto.randomUUID().slice(0, 8), node_id: node, temperature: newest.temperature,
+    humidity: newest.humidity, timestamp: new Date(now).toISOString(),
+    recent: { age_s: ago.slice(-121, -1), temperature: window.map(({ temperature }) => temperature),
+      humidity: window.map(({ humidity }) => humidity) },
   };
   for (const consumer of ["ingest", "detect"]) {
     const pushed = await fetch(`${process.env.COLDAISLE_FUNCTIONS}${consumer}`, {
       method: "POST", headers: { "Content-Type": "application/json" },
-      body: JSON.stringify({ subscription: `projects/coldaisle-local/subscriptions/${consumer}`, message: { data: btoa(JSON.stringify(message)), messageId: message.message_id, publishTime: new Date().toISOString() } }),
+      body: JSON.stringify({
+        subscription: `projects/coldaisle-local/subscriptions/${consumer}`,
+        message: {
+          data: btoa(JSON.stringify(message)), messageId: message.message_id, publishTime: new Date().toISOString(),
+        },
+      }),
     });
     expect(pushed.status, `${consumer} takes a reading of ${node}`).toBe(204);
   }
@@ -77,7 +91,10 @@ interface Found { id: number; reason: string; verdict: string | null; peak: numb
 
 async function found(token: string, kind: string, node: string): Promise<Found> {
   let all: Found[] = [];
-  await expect.poll(async () => (all = await ask<Found[]>(token, "GET", `/api/v1/excursions?kind=${kind}&sensor_id=${node}`)).length, { timeout: patience }).toBe(1);
+  await expect.poll(
+    async () => (all = await ask<Found[]>(token, "GET", `/api/v1/excursions?kind=${kind}&sensor_id=${node}`)).length,
+    { timeout: patience },
+  ).toBe(1);
   const [one] = all;
   if (!one) throw new Error("no excursion");
   return one;
@@ -87,7 +104,8 @@ async function found(token: string, kind: string, node: string): Promise<Found> 
 async function customer(page: Page, limit: number): Promise<string> {
   await signUp(page);
   const token = await tokenOf(page);
-  const { customerID } = await page.evaluate(() => JSON.parse(sessionStorage.getItem("coldaisle.session") ?? "{}") as { customerID: number });
+  const { customerID } = await page.evaluate(() =>
+    JSON.parse(sessionStorage.getItem("coldaisle.session") ?? "{}") as { customerID: number });
   await ask(token, "POST", `/api/v1/alerts/thresholds/${customerID}`, { max_temperature: limit, max_humidity: 95 });
   return token;
 }
@@ -102,7 +120,9 @@ test("a loss of cooling is told of minutes before the limit", async ({ page }) =
   const lead = 11 * 60;
   expect(passed).toBeGreaterThan(0);
   // What hours of readings have taught of the width of the node's intervals.
-  await query("INSERT INTO node_learning (channel, node_id, interval_width, judged_by) VALUES (0, $1, 0.4, 'window')", [node]);
+  await query(
+    "INSERT INTO node_learning (channel, node_id, interval_width, judged_by) VALUES (0, $1, 0.4, 'window')", [node],
+  );
   await arrive(node, rows, passed - lead / step);
 
   const forecast = await found(token, "forecast", node);
@@ -120,7 +140,8 @@ test("a loss of cooling is told of minutes before the limit", async ({ page }) =
   await expect(row.getByRole("link", { name: /^Open incident/ })).toBeVisible();
   await expect(page.getByRole("group", { name: "Was this anomaly right?" })).toHaveCount(0);
   const chart = page.getByRole("img", { name: /^Temperature from/ });
-  await expect(chart).toHaveAccessibleName(/expected to pass 32\.0 °C between \d\d:\d\d and \d\d:\d\d/, { timeout: patience });
+  await expect(chart)
+    .toHaveAccessibleName(/expected to pass 32\.0 °C between \d\d:\d\d and \d\d:\d\d/, { timeout: patience });
   await page.screenshot({ path: `${pictures}cooling-lost.png`, fullPage: true });
 });
 
@@ -137,9 +158,12 @@ test("anomalies have a reason and a band, and are judged right, wrong and expect
     `spike,a filter that is dried,room1,room1-node3,${at(present - 1)},${at(present + 9)},25,0,0`,
   ]);
   const cases = [
-    { node: "room1-node1", room: "Attic", name: "Door", reason: /°C step in temperature$/, button: "Right", verdict: "right", feedback: "ok" },
-    { node: "room1-node2", room: "Barn", name: "Window", reason: /^\d+ % step in humidity$/, button: "Wrong", verdict: "wrong", feedback: "not_ok" },
-    { node: "room1-node3", room: "Cellar", name: "Stairs", reason: /°C step in temperature$/, button: "Expected", verdict: "expected", feedback: "not_ok" },
+    { node: "room1-node1", room: "Attic", name: "Door", reason: /°C step in temperature$/, button: "Right",
+      verdict: "right", feedback: "ok" },
+    { node: "room1-node2", room: "Barn", name: "Window", reason: /^\d+ % step in humidity$/, button: "Wrong",
+      verdict: "wrong", feedback: "not_ok" },
+    { node: "room1-node3", room: "Cellar", name: "Stairs", reason: /°C step in temperature$/, button: "Expected",
+      verdict: "expected", feedback: "not_ok" },
   ];
   for (const { node, room, name } of cases) {
     await sensor(token, `${node}-${stamp}`, room, name);
@@ -155,19 +179,24 @@ test("anomalies have a reason and a band, and are judged right, wrong and expect
     await expect(row).toContainText(/One hour in [\d,]+ when nothing is wrong/);
     if (anomaly.band_low !== null) await expect(row).toContainText("Usual: ");
     const judging = row.getByRole("group", { name: "Was this anomaly right?" });
-    for (const other of ["Right", "Wrong", "Expected"]) await expect(judging.getByRole("button", { name: other, exact: true })).toHaveAttribute("aria-pressed", "false");
+    for (const other of ["Right", "Wrong", "Expected"]) {
+      await expect(judging.getByRole("button", { name: other, exact: true })).toHaveAttribute("aria-pressed", "false");
+    }
     await expectAccessible(page);
     await judging.getByRole("button", { name: button, exact: true }).click();
-    await expect(judging.getByRole("button", { name: button, exact: true })).toHaveAttribute("aria-pressed", "true", { timeout: patience });
+    await expect(judging.getByRole("button", { name: button, exact: true }))
+      .toHaveAttribute("aria-pressed", "true", { timeout: patience });
     expect((await found(token, "anomaly", id)).verdict).toBe(verdict);
-    const predictions = await ask<{ feedback: string; anomaly_predicted: boolean }[]>(token, "GET", `/api/v1/prediction-feedback?sensor_id=${id}`);
+    const predictions = await ask<{ feedback: string; anomaly_predicted: boolean }[]>(token, "GET",
+      `/api/v1/prediction-feedback?sensor_id=${id}`);
     expect(predictions).toMatchObject([{ feedback, anomaly_predicted: true }]);
     await page.screenshot({ path: `${pictures}judged-${verdict}.png` });
   }
   // What was unusual is drawn against what is usual.
   expect((await found(token, "anomaly", `room1-node1-${stamp}`)).band_low).not.toBeNull();
   await page.goto(url(`/sensors/room1-node1-${stamp}?range=1h`));
-  await expect(page.getByRole("img", { name: /^Temperature from/ })).toHaveAccessibleName(/1 excursion/, { timeout: patience });
+  await expect(page.getByRole("img", { name: /^Temperature from/ }))
+    .toHaveAccessibleName(/1 excursion/, { timeout: patience });
 });
 
 test("a verdict that training has used stays, and the page says so", async ({ page }) => {
@@ -175,7 +204,8 @@ test("a verdict that training has used stays, and the page says so", async ({ pa
   const token = await customer(page, 60);
   const id = `used-${Date.now()}`;
   await sensor(token, id, "Attic", "Door");
-  const rows = simulate([`spike,a loose wire,room1,room1-node1,2026-03-02T01:29:30Z,2026-03-02T01:34:30Z,25,0,0`]).get("room1-node1") ?? [];
+  const rows = simulate([`spike,a loose wire,room1,room1-node1,2026-03-02T01:29:30Z,2026-03-02T01:34:30Z,25,0,0`])
+    .get("room1-node1") ?? [];
   await arrive(id, rows, 180);
   const anomaly = await found(token, "anomaly", id);
   await ask(token, "PUT", `/api/v1/excursions/${anomaly.id}/verdict`, { verdict: "right" });
@@ -190,10 +220,13 @@ test("a verdict that training has used stays, and the page says so", async ({ pa
 test("where learning does not judge, or only in part, the page says why", async ({ page }) => {
   await signUp(page);
   await show(page, answer(1, 4, {
-    s0: { judged_by: "window" }, s1: { judged_by: "live_state" }, s2: { judged_by: "learning" }, s3: { judged_by: "nothing" },
+    s0: { judged_by: "window" }, s1: { judged_by: "live_state" }, s2: { judged_by: "learning" },
+    s3: { judged_by: "nothing" },
   }));
   await page.goto(url());
-  await expect(page.getByText("2 sensors not judged for anomalies yet, 1 sensor judged for anomalies in part: their own pages say why.")).toBeVisible();
+  await expect(page.getByText(
+    "2 sensors not judged for anomalies yet, 1 sensor judged for anomalies in part: their own pages say why.",
+  )).toBeVisible();
   await expectAccessible(page);
   await show(page, answer(1, 4));
   await page.reload();
@@ -203,9 +236,13 @@ test("where learning does not judge, or only in part, the page says why", async 
   const token = await tokenOf(page);
   const id = `unjudged-${Date.now()}`;
   await sensor(token, id, "Attic", "Door");
-  const reasons = [["live_state", /^Judged for anomalies in part: its gateway, of another maker,/], ["learning", /^Not judged for anomalies yet: learning since \d\d:\d\d\. It takes two hours/], ["nothing", /^Not judged for anomalies: learning has not seen/]] as const;
+  const reasons = [["live_state", /^Judged for anomalies in part: its gateway, of another maker,/], [
+    "learning", /^Not judged for anomalies yet: learning since \d\d:\d\d\. It takes two hours/,
+  ], ["nothing", /^Not judged for anomalies: learning has not seen/]] as const;
   for (const [judged_by, why] of reasons) {
-    const body = answer(1, 1, { s0: { judged_by, ...(judged_by === "learning" && { learning_since: new Date().toISOString() }) } });
+    const body = answer(1, 1, {
+      s0: { judged_by, ...(judged_by === "learning" && { learning_since: new Date().toISOString() }) },
+    });
     body.sensors.forEach((one) => { one.id = id; });
     await show(page, body);
     await page.goto(url(`/sensors/${id}`));

@@ -6,7 +6,9 @@ test("rooms and sensors are listed by the numbers in their names", async ({ page
   const mixed = [10, 2, 1, 21, 3];
   const inOrder = [1, 2, 3, 10, 21];
   const rooms: number[] = [];
-  for (const number of mixed) rooms.push((await ask(token, "POST", "/api/v1/server_rooms/new_room", { name: `Row ${number}` })).id);
+  for (const number of mixed) {
+    rooms.push((await ask(token, "POST", "/api/v1/server_rooms/new_room", { name: `Row ${number}` })).id);
+  }
   for (const number of mixed) {
     await ask(token, "POST", "/api/v1/sensors/new_sensor", {
       id: `names-${rooms[0]}-${number}`, name: `Rack ${number}, inlet`, type: "ESP32-DHT22", room_id: rooms[0],

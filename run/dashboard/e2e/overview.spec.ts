@@ -4,33 +4,46 @@ import { costOf } from "./trace";
 import { expect, expectAccessible, signUp, test, url } from "./user";
 
 const pictures = new URL("../test-results/screenshots/", import.meta.url).pathname;
-test("2,000 sensors are on one screen, in the service's order of rooms, and no task blocks for long", async ({ page }) => {
+test("2,000 sensors are on one screen, in the service's order of rooms, and no task blocks for "
+  + "long", async ({ page }) => {
   await signUp(page);
-  const worstFirst = [4, 1, 2, 3, 5, 6, 7, 8, 9, 10].map((id) => ({ id, name: `Hall ${id}`, state: id === 4 ? "critical" as const : "ok" as const, max_temperature: 24, change_15m: 0.4 }));
+  const worstFirst = [4, 1, 2, 3, 5, 6, 7, 8, 9, 10]
+    .map((id) => ({ id, name: `Hall ${id}`, state: id === 4 ? "critical" as const : "ok" as const,
+      max_temperature: 24, change_15m: 0.4 }));
   const warm = Object.fromEntries(Array.from({ length: 24 }, (_, i) => [`s${606 + i}`, { temperature: 26 + i * 0.3 }]));
-  await show(page, answer(10, 200, { ...warm, s606: { state: "critical", temperature: 34.2 }, s40: { state: "silent" }, s900: { state: "unreported", temperature: null } }, { incidents: [hot("s606")], rooms: worstFirst }));
+  await show(
+    page, answer(10, 200, { ...warm, s606: { state: "critical", temperature: 34.2 }, s40: { state: "silent" },
+      s900: { state: "unreported", temperature: null } }, { incidents: [hot("s606")], rooms: worstFirst }),
+  );
   await page.reload();
   await expect(page.locator(".cells .cell")).toHaveCount(2000);
   await expect(page.locator(".rooms h2").first()).toHaveText("Hall 4");
-  await expect(page.getByText(/Hall 4 is too hot: 33\.8 °C at Rack 7, limit 32\.0 °C, rising 0\.6 °C\/min, 10 of 12 sensors, since .* Nobody has it\./)).toBeVisible();
+  const told = String.raw`33\.8 °C at Rack 7, limit 32\.0 °C, rising 0\.6 °C/min, 10 of 12 sensors, since .*`;
+  await expect(page.getByText(new RegExp(String.raw`Hall 4 is too hot: ${told} Nobody has it\.`))).toBeVisible();
   // Another poll, with other values: what blocks then is what blocks all day.
   // The collector of garbage and a busy machine's cold caches only add: the least of three counts.
   let longest = Infinity;
   for (let round = 0; round < 3 && longest >= 50; round++) {
     const cost = await costOf(page, async () => {
       await show(page, answer(10, 200, {
-        ...Object.fromEntries(Array.from({ length: 2000 }, (_, i) => [`s${i}`, { temperature: 20.5 + ((i * 11 + round) % 60) / 10 }])), ...warm, s606: { state: "critical", temperature: 35 }, s41: { state: "silent" },
+        ...Object.fromEntries(
+          Array.from({ length: 2000 }, (_, i) => [`s${i}`, { temperature: 20.5 + ((i * 11 + round) % 60) / 10 }]),
+        ),
+        ...warm, s606: { state: "critical", temperature: 35 }, s41: { state: "silent" },
       }, { incidents: [hot("s606")], rooms: worstFirst }));
       // The last cell of the last room has its new value: all turns are over.
-      await expect(page.locator("[data-sensor=s1999]")).toHaveAttribute("aria-label", `Rack 200, ${(23.4 + round / 10).toFixed(1)} °C`);
+      await expect(page.locator("[data-sensor=s1999]"))
+        .toHaveAttribute("aria-label", `Rack 200, ${(23.4 + round / 10).toFixed(1)} °C`);
     });
     longest = Math.min(longest, cost.longest);
-    console.log(`while 2,000 sensors are polled at a quarter of this processor: longest task ${cost.longest.toFixed(0)} ms (promised: under 50), ${cost.all.toFixed(0)} ms in all`);
+    console.log(`while 2,000 sensors are polled at a quarter of this processor: longest task `
+      + `${cost.longest.toFixed(0)} ms (promised: under 50), ${cost.all.toFixed(0)} ms in all`);
   }
   expect(longest).toBeGreaterThan(0);
   // Twice the promise: the machine of the tests may have a slower processor than ours.
   expect(longest).toBeLessThan(100);
-  const bottom = await page.evaluate(() => document.querySelector(".rooms")?.getBoundingClientRect().bottom ?? Infinity);
+  const bottom = await page.evaluate(() =>
+    document.querySelector(".rooms")?.getBoundingClientRect().bottom ?? Infinity);
   await page.screenshot({ path: `${pictures}overview-2000.png` });
   expect(bottom, "the end of the last room").toBeLessThanOrEqual(900);
   await page.setViewportSize({ width: 1920, height: 1080 });
@@ -40,9 +53,15 @@ test("2,000 sensors are on one screen, in the service's order of rooms, and no t
 
 test("a loss of cooling in one of six rooms is one sentence, with who has it", async ({ page }) => {
   await signUp(page);
-  const burning = Object.fromEntries(Array.from({ length: 10 }, (_, i) => [`s${30 + i}`, { state: "critical" as const, temperature: 33.8 - i * 0.2 }]));
-  const rooms = [4, 1, 2, 3, 5, 6].map((id) => ({ id, name: `Hall ${id}`, state: id === 4 ? "critical" as const : "ok" as const, max_temperature: 24, change_15m: 0.4 }));
-  const now = { value: 33.8, rate: 0.6, next_limit: null, earliest: null, latest: null, sensors: 10, heard: 10, standing: 0 };
+  const burning = Object.fromEntries(
+    Array.from({ length: 10 }, (_, i) => [`s${30 + i}`, { state: "critical" as const, temperature: 33.8 - i * 0.2 }]),
+  );
+  const rooms = [4, 1, 2, 3, 5, 6]
+    .map((id) => ({ id, name: `Hall ${id}`, state: id === 4 ? "critical" as const : "ok" as const,
+      max_temperature: 24, change_15m: 0.4 }));
+  const now = {
+    value: 33.8, rate: 0.6, next_limit: null, earliest: null, latest: null, sensors: 10, heard: 10, standing: 0,
+  };
   await show(page, answer(6, 10, burning, { incidents: [hot("s30", { now })], rooms }));
   await page.reload();
   await expect(page.getByText(/Hall 4 is too hot: 33\.8 °C .* Nobody has it\./)).toBeVisible();
@@ -51,7 +70,9 @@ test("a loss of cooling in one of six rooms is one sentence, with who has it", a
   await expect(page.getByRole("table")).toHaveCount(0);
   await expectAccessible(page);
   await page.screenshot({ path: `${pictures}overview-loss-of-cooling.png` });
-  const other = hot("s2", { id: 2, room_name: "Hall 1", cause: "too_dry", severity: "warning", state: "taken", taken_by: "anna" });
+  const other = hot("s2", {
+    id: 2, room_name: "Hall 1", cause: "too_dry", severity: "warning", state: "taken", taken_by: "anna",
+  });
   await show(page, answer(6, 10, burning, { incidents: [hot("s30", { now }), other], rooms }));
   await expect(page.getByRole("article", { name: "Hall 1 is too dry" })).toContainText("anna");
   await expect(page.getByText("1 other incident.", { exact: false })).toBeVisible();
@@ -64,16 +85,22 @@ test("a node that sends each two or five minutes is drawn as one line, and an ou
   for (const [interval, outage] of [[120, 0], [300, 0], [300, 1500]] as const) {
     await page.route(/\/api\/v1\/data\/historical\/s30/, (route) => {
       const end = Date.now() / 1000;
-      const at = Array.from({ length: Math.floor(3600 / interval) }, (_, i) => end - 3600 + i * interval).filter((time) => time < end - 2400 || time > end - 2400 + outage);
+      const at = Array.from({ length: Math.floor(3600 / interval) }, (_, i) => end - 3600 + i * interval)
+        .filter((time) => time < end - 2400 || time > end - 2400 + outage);
       return route.fulfill({ json: at.map((time) => ({
-        timestamp: new Date(time * 1000).toISOString(), temperature: 30, humidity: 40, min_temperature: 30, max_temperature: 30, min_humidity: 40, max_humidity: 40, count: 1,
+        timestamp: new Date(time * 1000).toISOString(), temperature: 30, humidity: 40, min_temperature: 30,
+        max_temperature: 30, min_humidity: 40, max_humidity: 40, count: 1,
       })) });
     });
-    await show(page, answer(6, 10, { s30: { state: "critical", temperature: 33.8, interval_s: interval } }, { incidents: [hot("s30")] }));
+    await show(
+      page, answer(6, 10, { s30: { state: "critical", temperature: 33.8, interval_s: interval } },
+        { incidents: [hot("s30")] }),
+    );
     await page.goto(url("/"));
     const line = page.locator(".sentence .curve path.line");
     await expect(line).toHaveAttribute("d", /L/);
-    expect((await line.getAttribute("d"))?.split("M").length, `each ${interval} s, ${outage} s out`).toBe(outage > 0 ? 3 : 2);
+    expect((await line.getAttribute("d"))?.split("M").length, `each ${interval} s, ${outage} s out`)
+      .toBe(outage > 0 ? 3 : 2);
     await page.unrouteAll({ behavior: "ignoreErrors" });
   }
 });
@@ -83,16 +110,20 @@ test("few sensors fill the width, and one room the wall", async ({ page }) => {
   await page.setViewportSize({ width: 1920, height: 1080 });
   const box = async (selector: string) => {
     const found = await page.locator(selector).last().boundingBox();
-    return { right: (found?.x ?? 0) + (found?.width ?? 0), bottom: (found?.y ?? 0) + (found?.height ?? 0), top: found?.y ?? 0 };
+    return {
+      right: (found?.x ?? 0) + (found?.width ?? 0), bottom: (found?.y ?? 0) + (found?.height ?? 0), top: found?.y ?? 0,
+    };
   };
   for (const [rooms, each] of [[1, 3], [2, 4], [3, 8]] as const) {
     await show(page, answer(rooms, each));
     await page.goto(url("/"));
     await expect(page.locator(".cells .cell")).toHaveCount(rooms * each);
-    expect((await box(".cells .cell")).right, `${rooms} rooms of ${each}: the end of the last cell`).toBeGreaterThan(1920 - 40);
+    expect((await box(".cells .cell")).right, `${rooms} rooms of ${each}: the end of the last cell`)
+      .toBeGreaterThan(1920 - 40);
     await page.goto(url("/wall"));
     await expect(page.locator(".cells .cell")).toHaveCount(rooms * each);
-    expect((await box(".cells .cell")).bottom, `${each} on the wall: the end of the last cell`).toBeGreaterThan((await box("footer")).top - 40);
+    expect((await box(".cells .cell")).bottom, `${each} on the wall: the end of the last cell`)
+      .toBeGreaterThan((await box("footer")).top - 40);
     expect((await box("footer")).bottom).toBeLessThanOrEqual(1080);
     await expectAccessible(page);
   }
@@ -100,7 +131,11 @@ test("few sensors fill the width, and one room the wall", async ({ page }) => {
 
 test("a map of colours alone is accessible, light and dark", async ({ page }) => {
   await signUp(page);
-  await show(page, answer(3, 140, { s1: { temperature: 28.4 }, s2: { state: "silent" }, s3: { state: "critical", temperature: 34 } }));
+  await show(
+    page, answer(3, 140, {
+      s1: { temperature: 28.4 }, s2: { state: "silent" }, s3: { state: "critical", temperature: 34 },
+    }),
+  );
   await page.reload();
   await expect(page.locator(".cells .cell")).toHaveCount(420);
   for (const colorScheme of ["light", "dark"] as const) {
@@ -132,9 +167,13 @@ test("a map is one stop for the keyboard, and tells of the sensor that is chosen
 test("what is late is said of the service, and of no sensor", async ({ page }) => {
   await signUp(page);
   const late = Object.fromEntries(Array.from({ length: 24 }, (_, i) => [`s${i}`, { state: "late" as const }]));
-  await show(page, answer(2, 12, late, { probe: { late: true, lateness_s: 250, published: null }, sentence: { ...answer(1, 1).sentence, says: "service_late", tone: "note" } }));
+  await show(
+    page, answer(2, 12, late, { probe: { late: true, lateness_s: 250, published: null },
+      sentence: { ...answer(1, 1).sentence, says: "service_late", tone: "note" } }),
+  );
   await page.reload();
-  await expect(page.getByText("The service is 4 min late. Readings are on their way; no sensor is to blame.")).toBeVisible();
+  await expect(page.getByText("The service is 4 min late. Readings are on their way; no sensor is to blame."))
+    .toBeVisible();
   await expect(page.getByText("Silent", { exact: true })).toHaveCount(0);
   await expectAccessible(page);
   await page.screenshot({ path: `${pictures}overview-late.png` });
@@ -143,12 +182,18 @@ test("what is late is said of the service, and of no sensor", async ({ page }) =
 test("what of the demo's past has arrived is told by the service, every 2 s, and not once it has", async ({ page }) => {
   await signUp(page);
   const late = { probe: { late: true, lateness_s: 250_000, published: null } };
-  const told = ["Simulated readings of the last 7 days are arriving: 61 %.", "Simulated readings of the last 7 days are arriving: 99 %.", null];
-  const bodies = [answer(2, 12, { s0: { judged_by: "learning" } }, { ...late, sentence: { ...answer(1, 1).sentence, says: "service_late", tone: "note" } }), answer(2, 12, {}, { ...late, incidents: [hot("s2")] }), answer(2, 12)];
+  const told = ["Simulated readings of the last 7 days are arriving: 61 %.",
+    "Simulated readings of the last 7 days are arriving: 99 %.", null];
+  const bodies = [answer(2, 12, { s0: { judged_by: "learning" } }, {
+    ...late, sentence: { ...answer(1, 1).sentence, says: "service_late", tone: "note" },
+  }),
+    answer(2, 12, {}, { ...late, incidents: [hot("s2")] }), answer(2, 12)];
   let i = 0;
   await page.route(asked, (route) => {
     const past = told[i];
-    return route.fulfill({ json: bodies[i], headers: { ETag: `W/"${i}"`, ...(past ? { "Coldaisle-Past": past } : {}) } });
+    return route.fulfill({
+      json: bodies[i], headers: { ETag: `W/"${i}"`, ...(past ? { "Coldaisle-Past": past } : {}) },
+    });
   });
   await page.reload();
   await expect(page.locator(".says")).toHaveText(told[0]!);
@@ -168,7 +213,8 @@ test("without contact the last values stay, dimmed, with since when", async ({ p
   await expect(page.getByText("Nothing is wrong. 24 of 24 sensors reporting.")).toBeVisible();
   await page.unroute(asked);
   await context.setOffline(true);
-  await expect(page.getByText(/No contact since \d\d:\d\d, \d+ (s|min) ago\. What you see was so then\./)).toBeVisible();
+  await expect(page.getByText(/No contact since \d\d:\d\d, \d+ (s|min) ago\. What you see was so then\./))
+    .toBeVisible();
   await expect(page.getByText("Nothing is wrong", { exact: false })).toHaveCount(0);
   await expect(page.getByText(/As of \d\d:\d\d: Nothing was wrong\./)).toBeVisible();
   // The colours stay, hatched.
@@ -193,7 +239,9 @@ test("a service that hangs is told of, with since when, and heard again when it 
   await page.route(asked, () => undefined);
   await unanswered;
   const notice = page.getByRole("alert");
-  await expect(notice).toContainText(/No contact since \d\d:\d\d, \d+ (s|min) ago\. What you see was so then\. The service does not answer\./);
+  await expect(notice).toContainText(
+    /No contact since \d\d:\d\d, \d+ (s|min) ago\. What you see was so then\. The service does not answer\./,
+  );
   await expect(page.locator(".rooms.stale .cell")).toHaveCount(24);
   // Asking again keeps the focus where it is.
   const again = notice.getByRole("button");

@@ -4,7 +4,8 @@ import { expect, expectAccessible, openMe, signInDemo, test, url } from "./user"
 const pictureOf = (name: string) => new URL(`../test-results/screenshots/${name}.png`, import.meta.url).pathname;
 /** Training runs as a page may show them. Pictures of it are in no document. */
 const runs = [1, 2].map((id) => ({
-  id, status: "completed", triggered_by: "manual", started_at: `2026-03-0${id}T00:00:00Z`, completed_at: `2026-03-0${id}T00:00:09Z`,
+  id, status: "completed", triggered_by: "manual", started_at: `2026-03-0${id}T00:00:00Z`,
+  completed_at: `2026-03-0${id}T00:00:09Z`,
   training_data_count: 1, validated_data_count: 1, error_message: null, model_version: "m",
   metrics: { anomaly: { f1_score: 0, accuracy: 0 }, forecasting: { rmse_temp: 0, mae_humidity: 0 } },
 }));
@@ -32,13 +33,16 @@ const pages = [
   { name: "wall", path: "/wall", ready: ".cells .cell" },
 ] as const;
 
-/** Each page is looked through by axe, which takes seconds: the other looks have the same elements, and their turn at night. */
+/** Each page is looked through by axe, which takes seconds: the other looks have the
+ * same elements, and their turn at night. */
 const everyDay = [["light", "light", 1280], ["phone", "dark", 320]] as const;
 const atNight = [["dark", "dark", 1280], ["forced", "light", 1280], ["forced-dark", "dark", 320]] as const;
 const looks = process.env.NIGHTLY ? [...everyDay, ...atNight] : everyDay;
 for (const [look, scheme, width] of looks) {
   test(`pages, ${look}`, async ({ page }) => {
-    await page.emulateMedia({ colorScheme: scheme, reducedMotion: "reduce", forcedColors: look.startsWith("forced") ? "active" : "none" });
+    await page.emulateMedia({
+      colorScheme: scheme, reducedMotion: "reduce", forcedColors: look.startsWith("forced") ? "active" : "none",
+    });
     await page.setViewportSize({ width, height: width === 320 ? 760 : 900 });
     await page.goto(url());
     await expect(page.getByRole("heading", { name: "Sign in" })).toBeVisible();
@@ -57,9 +61,11 @@ for (const [look, scheme, width] of looks) {
       await page.locator(ready).first().waitFor();
       await page.waitForLoadState("networkidle");
       await expectAccessible(page);
-      const moving = await page.evaluate(() => document.getAnimations().filter((animation) => animation.playState === "running").length);
+      const moving = await page.evaluate(() =>
+        document.getAnimations().filter((animation) => animation.playState === "running").length);
       expect(moving, `${name} moves, though reduced motion is asked for`).toBe(0);
-      const overflow = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+      const overflow = await page.evaluate(() =>
+        document.documentElement.scrollWidth - document.documentElement.clientWidth);
       expect(overflow, `${name} is wider than the screen`).toBeLessThanOrEqual(0);
       await page.screenshot({ path: pictureOf(`${name}-${look}`), fullPage: name !== "overview" });
     }

@@ -1,5 +1,7 @@
 // Persons on the page: one is invited, joins, is given less and is removed.
-import { addRoom, addSensor, ask, expect, expectAccessible, incidentOf, password, sendReading, signUp, test, tokenOf, url } from "./user";
+import {
+  addRoom, addSensor, ask, expect, expectAccessible, incidentOf, password, sendReading, signUp, test, tokenOf, url,
+} from "./user";
 
 test("a person is invited, joins by the link, loses a role and is removed", async ({ page, browser }) => {
   await signUp(page);
@@ -67,16 +69,20 @@ test("a viewer is shown no button that the service would refuse", async ({ page,
   const token = await tokenOf(page);
   const incident = await incidentOf(token, node);
   await ask(token, "POST", "/api/v1/api-keys", { name: "Wall", scope: "read" });
-  const { code } = await ask<{ code: string }>(token, "POST", "/api/v1/invitations", { email: `viewer${Date.now()}@example.com`, role: "viewer" });
+  const { code } = await ask<{
+    code: string;
+  }>(token, "POST", "/api/v1/invitations", { email: `viewer${Date.now()}@example.com`, role: "viewer" });
   const viewer = await (await browser.newContext()).newPage();
   await viewer.goto(url(`/join#${code}`));
   await viewer.getByLabel("Your name").fill("Vera");
   await viewer.getByLabel("Password").fill(password);
   await viewer.getByRole("button", { name: "Join" }).click();
   await expect(viewer.getByText(/Hall is too hot/).first()).toBeVisible();
-  const changing = /^(I have it|Comment|Snooze|Hand over|Add |Create|Change|Delete|Revoke|Rename|More of|Arrange|Mark all|Retrain|Start|Invite|Remove|Write it|Save)/;
+  const changing = new RegExp("^(I have it|Comment|Snooze|Hand over|Add |Create|Change|Delete|Revoke|Rename|"
+    + "More of|Arrange|Mark all|Retrain|Start|Invite|Remove|Write it|Save)");
   for (const path of [
-    "/", "/incidents", `/incidents/${incident}`, "/rooms", room, `/sensors/${node}`, "/setup", "/rules", "/maintenance", "/gateways", "/persons", "/keys", "/watches", "/drills", "/predictions", "/settings",
+    "/", "/incidents", `/incidents/${incident}`, "/rooms", room, `/sensors/${node}`, "/setup", "/rules", "/maintenance",
+    "/gateways", "/persons", "/keys", "/watches", "/drills", "/predictions", "/settings",
   ]) {
     await page.goto(url(path));
     await page.waitForLoadState("networkidle");

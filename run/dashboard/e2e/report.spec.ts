@@ -18,7 +18,9 @@ test("a month of a room is shown, printed and saved", async ({ page }) => {
   const at = new Date(Math.max(Date.now() - 3_600_000, new Date().setDate(1)));
   await query("UPDATE open_holds SET held_from = '-infinity' WHERE node_id = $1", [node]);
   await query(`INSERT INTO sensor_data.readings (node_id, timestamp, message_id, temperature, humidity)
-    SELECT $1, $2::timestamptz + i * interval '1 minute', 'r' || i, CASE WHEN i < 10 THEN 33 ELSE 22 END, 40 FROM generate_series(0, 10) AS i`, [node, at]);
+    SELECT $1, $2::timestamptz + i * interval '1 minute', 'r' || i, CASE WHEN i < 10 THEN 33 ELSE 22 END,
+    40 FROM generate_series(0, 10) AS i`,
+    [node, at]);
   await page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Reports" }).click();
   const hall = page.getByRole("row", { name: /^Hall/ }).first();
   await expect(hall).toContainText(/1\d min/);
@@ -60,35 +62,47 @@ test("every incident and silence of a month is listed, however many pages they a
     const one = pathname.endsWith("incidents") ? told : silence;
     return route.fulfill({
       headers: first ? { Link: `<${pathname}?after=501>; rel="next"` } : {},
-      json: Array.from({ length: first ? Number(searchParams.get("limit")) : 1 }, (_, i) => ({ ...one, id: first ? 1000 - i : 500 })),
+      json: Array.from({ length: first ? Number(searchParams.get("limit")) : 1 },
+        (_, i) => ({ ...one, id: first ? 1000 - i : 500 })),
     });
   });
   await page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Reports" }).click();
   const rows = (name: string) => page.getByRole("region", { name }).locator("tbody tr");
   await expect(rows("Incidents")).toHaveCount(501);
-  await expect(rows("Incidents").last()).toContainText(/Hall A.*Too hot.*critical.*Temperature above 27.0 °C for 12 min, peak 34.2 °C.*Rack 7.*Ana.*A door was open/);
+  await expect(rows("Incidents").last()).toContainText(
+    /Hall A.*Too hot.*critical.*Temperature above 27.0 °C for 12 min, peak 34.2 °C.*Rack 7.*Ana.*A door was open/,
+  );
   await expect(rows("Silences")).toHaveCount(501);
   await expect(rows("Silences").last()).toContainText(/Rack 2.*Hall A.*delivered late/);
   await page.screenshot({ path: `${pictures}report-told.png` });
 });
 
-test("a month of 2,000 sensors is asked for two rooms at a time, a room in parts, and says which room is missing", async ({ page }) => {
+test("a month of 2,000 sensors is asked for two rooms at a time, a room in parts, and says which room is "
+  + "missing", async ({ page }) => {
   await signUp(page);
-  const rooms = Array.from({ length: 10 }, (_, i) => ({ id: i + 1, name: `Hall ${i}`, customer_id: 1, description: null }));
+  const rooms = Array.from({ length: 10 },
+    (_, i) => ({ id: i + 1, name: `Hall ${i}`, customer_id: 1, description: null }));
   await page.route(/\/server_rooms\/list_rooms\//, (route) => route.fulfill({ json: rooms }));
   const held: (() => Promise<void>)[] = [];
   let failing = true;
   await page.route(/\/data\/report\//, (route) => {
     const { searchParams, pathname } = new URL(route.request().url());
     if (pathname.endsWith("/time")) {
-      return route.fulfill({ json: { minutes: 43_200, minutes_reported: 43_200, minutes_outside_recommended: 1, minutes_outside_allowable: 0 } });
+      return route.fulfill({
+        json: { minutes: 43_200, minutes_reported: 43_200, minutes_outside_recommended: 1,
+          minutes_outside_allowable: 0 },
+      });
     }
     const room = Number(/report\/(\d+)/.exec(pathname)?.[1]);
-    const [limit, first] = [Number(searchParams.get("limit")), searchParams.has("after") ? Number(searchParams.get("after")?.split("-")[2]) + 1 : 0];
-    held.push(() => room === 4 && failing ? route.fulfill({ status: 500, json: { detail: "Internal server error" } }) : route.fulfill({
+    const [limit, first] = [Number(searchParams.get("limit")),
+      searchParams.has("after") ? Number(searchParams.get("after")?.split("-")[2]) + 1 : 0];
+    held.push(() => room === 4 && failing ? route.fulfill({ status: 500, json: { detail: "Internal server error" } })
+      : route.fulfill({
       headers: first + limit < 200 ? { Link: `<${pathname}?after=n-${room}-${first + limit - 1}>; rel="next"` } : {},
       json: Array.from({ length: Math.min(limit, 200 - first) }, (_, i) => ({
-        sensor_id: `n-${room}-${first + i}`, name: `Rack ${first + i + 1}`, minutes_reported: 43_200, minutes_outside_recommended: 1, minutes_outside_allowable: 0, min_temperature: 20, max_temperature: 28, calibration_due: null, calibration_overdue: false,
+        sensor_id: `n-${room}-${first + i}`, name: `Rack ${first + i + 1}`, minutes_reported: 43_200,
+        minutes_outside_recommended: 1, minutes_outside_allowable: 0,
+        min_temperature: 20, max_temperature: 28, calibration_due: null, calibration_overdue: false,
       })),
     }));
   });

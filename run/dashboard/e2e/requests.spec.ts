@@ -6,7 +6,9 @@ import { ask, expect, incidentOf, sendReading, signUp, test, tokenOf, url } from
 import { query, seedReadings } from "./seed";
 
 type Counts = Record<string, number>;
-const counted = JSON.parse(readFileSync(new URL("../../tools/cost/requests.json", import.meta.url), "utf8")) as { visits: Record<string, Counts>; five_minutes: Record<string, Counts> };
+const counted = JSON.parse(readFileSync(new URL("../../tools/cost/requests.json", import.meta.url), "utf8")) as {
+  visits: Record<string, Counts>; five_minutes: Record<string, Counts>;
+};
 
 /** Requests to the API but for the overview, whose worker asks as often on each page. */
 function watch(page: Page) {
@@ -18,7 +20,9 @@ function watch(page: Page) {
     asked.push(new URL(request.url()));
     waiting++;
   });
-  for (const end of ["requestfinished", "requestfailed"] as const) page.on(end as "requestfinished", (request) => { if (ours(request.url())) waiting--; });
+  for (const end of ["requestfinished", "requestfailed"] as const) {
+    page.on(end as "requestfinished", (request) => { if (ours(request.url())) waiting--; });
+  }
   const count = (addresses: URL[]) => {
     const counts: Counts = {};
     for (const { pathname } of addresses) {
@@ -47,15 +51,22 @@ test("each page makes the requests that the cost page is computed from", async (
   // Nothing is left of the first steps, which ask for more.
   await sendReading(id, 22, 40);
   // An incident, of another sensor.
-  await ask(token, "POST", "/api/v1/sensors/new_sensor", { id: `hot-${room.id}`, name: "Rack 2", type: "ESP32-DHT22", room_id: room.id });
+  await ask(token, "POST", "/api/v1/sensors/new_sensor", {
+    id: `hot-${room.id}`, name: "Rack 2", type: "ESP32-DHT22", room_id: room.id,
+  });
   await sendReading(`hot-${room.id}`, 51, 40);
   await ask(token, "POST", "/api/v1/rules/preset", { preset: "ashrae_recommended" });
   await query(`
-    INSERT INTO prediction_feedback (sensor_id, timestamp, predicted_temp, predicted_humidity, actual_temp, actual_humidity, anomaly_predicted, message_id)
-    SELECT $1, now() - i * interval '1 hour', 23, 44, 23.2, 44.6, true, 'counted' || i FROM generate_series(1, 3) AS i`, [id]);
+    INSERT INTO prediction_feedback (sensor_id, timestamp, predicted_temp, predicted_humidity, actual_temp,
+    actual_humidity, anomaly_predicted, message_id)
+    SELECT $1, now() - i * interval '1 hour', 23, 44, 23.2, 44.6, true, 'counted' || i FROM generate_series(1, 3) AS i`,
+    [id]);
   const paths: Record<string, string> = {
-    "overview": "/", "room": `/rooms/${room.id}`, "sensor": `/sensors/${id}`, "sensor, a week": `/sensors/${id}?range=7d`, "incidents": "/incidents", "incident": `/incidents/${await incidentOf(token, `hot-${room.id}`)}`, "predictions": "/predictions",
-    "report": "/reports", "rules": "/rules", "maintenance": "/maintenance", "gateways": "/gateways", "audit": "/audit", "keys": "/keys", "account": "/account",
+    "overview": "/", "room": `/rooms/${room.id}`, "sensor": `/sensors/${id}`,
+    "sensor, a week": `/sensors/${id}?range=7d`, "incidents": "/incidents",
+    "incident": `/incidents/${await incidentOf(token, `hot-${room.id}`)}`, "predictions": "/predictions",
+    "report": "/reports", "rules": "/rules", "maintenance": "/maintenance", "gateways": "/gateways", "audit": "/audit",
+    "keys": "/keys", "account": "/account",
   };
   expect(Object.keys(counted.visits)).toEqual(Object.keys(paths));
   const watched = watch(page);
@@ -93,7 +104,9 @@ test("each page makes the requests that the cost page is computed from", async (
     // A range that moves while the machine is busy is asked for once more.
     const all: Record<string, number> = watched.all();
     expect(Object.keys(all).sort(), `five minutes: ${name}`).toEqual(Object.keys(counts).sort());
-    for (const [what, times] of Object.entries(counts)) expect([times, times + 1], `five minutes: ${name}: ${what}`).toContain(all[what]);
+    for (const [what, times] of Object.entries(counts)) {
+      expect([times, times + 1], `five minutes: ${name}: ${what}`).toContain(all[what]);
+    }
     await page.clock.resume();
   }
 });

@@ -51,7 +51,8 @@ test("what is seen of a sensor stays where it is while its charts come", async (
   });
   await page.reload();
   await expect(page.getByText("Loading readings…")).toBeVisible();
-  const top = (name: string) => page.getByRole("heading", { name, exact: true }).evaluate((heading) => heading.getBoundingClientRect().top);
+  const top = (name: string) => page.getByRole("heading", { name, exact: true })
+    .evaluate((heading) => heading.getBoundingClientRect().top);
   const before = [await top("Readings"), await top("Excursions")] as const;
   expect(before[1], "what comes after the charts is below the window").toBeGreaterThan(900);
   release();
@@ -77,12 +78,14 @@ test("what is usual is drawn over the range, asked for by whole hours, and its a
   await withThree(page);
   // The seeded day has an hour before each of its hours but the first.
   await expect.poll(() => usual?.length ?? 0).toBeGreaterThanOrEqual(22);
-  const [temperature, humidity] = [page.getByRole("img", { name: /^Temperature from/ }), page.getByRole("img", { name: /^Humidity from/ })];
+  const [temperature, humidity] = [page.getByRole("img", { name: /^Temperature from/ }),
+    page.getByRole("img", { name: /^Humidity from/ })];
   await expect(temperature).toHaveAccessibleName(/last usual from \d+\.\d to \d+\.\d °C/);
   await expect(humidity).not.toHaveAccessibleName(/usual/);
   await expect(page.getByText("Dashed: what is usual for this sensor, hour by hour")).toBeVisible();
   // The pattern of the band's edges alone.
-  const dashed = () => page.evaluate(() => (window as unknown as { dashes: Set<string> }).dashes.has(`${2 * devicePixelRatio},${3 * devicePixelRatio}`));
+  const dashed = () => page.evaluate(() =>
+    (window as unknown as { dashes: Set<string> }).dashes.has(`${2 * devicePixelRatio},${3 * devicePixelRatio}`));
   await expect.poll(dashed).toBe(true);
   await page.route("**/api/v1/data/usual/**", (route) => route.fulfill({ json: [] }));
   await page.reload();
@@ -127,8 +130,11 @@ test("one cursor in all charts is moved and read by keyboard", async ({ page }) 
   await slider.focus();
   for (let i = 0; i < 40; i++) await page.keyboard.press("ArrowLeft");
   await expect(page.getByRole("columnheader", { name: /^At the cursor/ })).toBeVisible();
-  expect(await slider.getAttribute("aria-valuetext")).toMatch(/Rack 1: Temperature \d+\.\d °C, Humidity \d+\.\d %, Dew point \d+\.\d °C\. Rack 2: Temperature \d+\.\d °C/);
-  const lines = await page.locator(".u-cursor-x").evaluateAll((found) => found.map((line) => Math.round(line.getBoundingClientRect().x)));
+  expect(await slider.getAttribute("aria-valuetext")).toMatch(
+    /Rack 1: Temperature \d+\.\d °C, Humidity \d+\.\d %, Dew point \d+\.\d °C\. Rack 2: Temperature \d+\.\d °C/,
+  );
+  const lines = await page.locator(".u-cursor-x")
+    .evaluateAll((found) => found.map((line) => Math.round(line.getBoundingClientRect().x)));
   expect(lines).toHaveLength(3);
   expect(Math.max(...lines) - Math.min(...lines), "the charts have one cursor").toBeLessThanOrEqual(2);
   await expectAccessible(page);
@@ -137,19 +143,30 @@ test("one cursor in all charts is moved and read by keyboard", async ({ page }) 
 test("limits, anomalies, maintenance and what is expected are drawn and said", async ({ page }) => {
   const [node] = await withThree(page);
   const token = await tokenOf(page);
-  await ask(token, "POST", "/api/v1/rules", { quantity: "temperature", direction: "above", limit: 27, for_s: 120, clear_margin: 0.5, clear_for_s: 120, severity: "warning", enabled: true });
-  await ask(token, "POST", "/api/v1/maintenance", { start_time: new Date(Date.now() - 20 * 60_000).toISOString(), duration_s: 600, sensor_id: node });
+  await ask(token, "POST", "/api/v1/rules", { quantity: "temperature", direction: "above", limit: 27, for_s: 120,
+    clear_margin: 0.5, clear_for_s: 120, severity: "warning", enabled: true });
+  await ask(token, "POST", "/api/v1/maintenance", {
+    start_time: new Date(Date.now() - 20 * 60_000).toISOString(), duration_s: 600, sensor_id: node,
+  });
   const at = (minutes: number) => new Date(Date.now() + minutes * 60_000).toISOString();
-  const own = { incident_id: 41, sensor_id: node, sensor_name: "Rack 1", start_time: at(-12), last_time: at(-1), peak_time: at(-1) };
+  const own = {
+    incident_id: 41, sensor_id: node, sensor_name: "Rack 1", start_time: at(-12), last_time: at(-1), peak_time: at(-1),
+  };
   await page.route(/\/api\/v1\/excursions\?/, (route) => route.fulfill({ json: [
-    excursion({ ...own, id: 2, kind: "forecast", reason: "passes 27 °C in 9 to 14 min", earliest: at(9), latest: at(14) }),
-    excursion({ ...own, id: 3, kind: "anomaly", reason: "warmer than its neighbours", direction: null, limit: null, band_low: 22, band_high: 23.5 }),
+    excursion({
+      ...own, id: 2, kind: "forecast", reason: "passes 27 °C in 9 to 14 min", earliest: at(9), latest: at(14),
+    }),
+    excursion({ ...own, id: 3, kind: "anomaly", reason: "warmer than its neighbours", direction: null, limit: null,
+      band_low: 22, band_high: 23.5 }),
   ] }));
   await page.goto(url(`/sensors/${node}?range=1h`));
   const chart = page.getByRole("img", { name: /^Temperature from/ });
-  await expect(chart).toHaveAccessibleName(/limit 27\.0 °C.*1 excursion, 1 maintenance window, expected to pass 27\.0 °C between \d\d:\d\d and \d\d:\d\d/);
+  await expect(chart).toHaveAccessibleName(
+    /limit 27\.0 °C.*1 excursion, 1 maintenance window, expected to pass 27\.0 °C between \d\d:\d\d and \d\d:\d\d/,
+  );
   const rows = page.getByRole("region", { name: "Excursions" }).getByRole("row");
-  await expect(rows.filter({ hasText: "Passes 27 °C in 9 to 14 min" }).getByRole("link", { name: "Open incident 41" })).toHaveAttribute("href", "/incidents/41");
+  await expect(rows.filter({ hasText: "Passes 27 °C in 9 to 14 min" }).getByRole("link", { name: "Open incident 41" }))
+    .toHaveAttribute("href", "/incidents/41");
   await expect(rows.filter({ hasText: "Warmer than its neighbours" })).toContainText("Usual: 22.0 °C to 23.5 °C");
   await expectAccessible(page);
   await page.screenshot({ path: `${pictures}sensor-fan.png`, fullPage: true });

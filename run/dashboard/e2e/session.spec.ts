@@ -14,7 +14,8 @@ test("tabs share a session: a new one is signed in, and signing out is of all", 
   await second.close();
 });
 
-test("three minutes before its end a session is renewed in place, in every tab, and nothing typed is lost", async ({ page, context }) => {
+test("three minutes before its end a session is renewed in place, in every tab, and nothing typed is lost",
+  async ({ page, context }) => {
   await page.clock.install();
   await signUp(page);
   await page.goto(url("/maintenance"));

@@ -12,7 +12,8 @@ test("an empty account is led to rooms, a gateway, sensors and limits", async ({
   await page.getByRole("button", { name: "Add room" }).click();
   await page.getByRole("dialog").getByLabel("Name").fill("Hall");
   await page.getByRole("dialog").getByRole("button", { name: "Add room" }).click();
-  const step = (title: string) => page.getByRole("listitem").filter({ has: page.getByRole("heading", { name: title }) });
+  const step = (title: string) => page.getByRole("listitem")
+    .filter({ has: page.getByRole("heading", { name: title }) });
   await expect(step("Add your rooms")).toContainText("Done");
   // The way goes on after the first room, from the overview and from the settings.
   await page.goto(url());
@@ -66,7 +67,9 @@ test("an empty account is led to rooms, a gateway, sensors and limits", async ({
 test("the page can be installed", async ({ page }) => {
   await page.goto(url());
   const link = await page.locator("link[rel=manifest]").getAttribute("href");
-  const manifest = (await (await page.request.get(url(link ?? ""))).json()) as { name: string; start_url: string; display: string; icons: { src: string; type: string; sizes: string }[] };
+  const manifest = (await (await page.request.get(url(link ?? ""))).json()) as {
+    name: string; start_url: string; display: string; icons: { src: string; type: string; sizes: string }[];
+  };
   expect(manifest).toMatchObject({ name: "Coldaisle", start_url: "/", display: "standalone" });
   for (const { src, type, sizes } of manifest.icons) {
     const answer = await page.request.get(url(src));

@@ -18,9 +18,12 @@ test("a tab left open keeps no more after many answers than after a few", async 
   await page.reload();
   const tab = await page.context().newCDPSession(page);
   const whole = await browser.newBrowserCDPSession();
-  /** Megabytes of the tab's process, its worker's included, where /proc tells them. They grow: the browser keeps bodies of answers for a connected DevTools. */
+  /** Megabytes of the tab's process, its worker's included, where /proc tells them.
+   * They grow: the browser keeps bodies of answers for a connected DevTools. */
   const resident = async () => {
-    const { processInfo } = (await whole.send("SystemInfo.getProcessInfo")) as { processInfo: { type: string; id: number }[] };
+    const { processInfo } = (await whole.send("SystemInfo.getProcessInfo")) as {
+      processInfo: { type: string; id: number }[];
+    };
     return Math.max(0, ...processInfo.filter(({ type }) => type === "renderer").map(({ id }) => {
       try {
         return Number(/^RssAnon:\s+(\d+)/m.exec(readFileSync(`/proc/${id}/status`, "utf8"))?.[1]) / 1024;
@@ -34,16 +37,23 @@ test("a tab left open keeps no more after many answers than after a few", async 
     const { usedSize } = await tab.send("Runtime.getHeapUsage");
     const { nodes } = await tab.send("Memory.getDOMCounters");
     const megabytes = usedSize / 2 ** 20;
-    console.log(`kept after ${round} answers of ${sensors} sensors: ${megabytes.toFixed(1)} MB of heap, ${nodes} nodes, ${(await resident()).toFixed(0)} MB of process`);
+    console.log(`kept after ${round} answers of ${sensors} sensors: ${megabytes.toFixed(1)} MB of heap, ${nodes} `
+      + `nodes, ${(await resident()).toFixed(0)} MB of process`);
     return { megabytes, nodes };
   };
   let round = 0;
   /** Another answer, which the page takes before the next. */
   const next = async () => {
     const value = 20 + (++round % 50) / 10;
-    await show(page, answer(5, sensors / 5, Object.fromEntries(Array.from({ length: sensors }, (_, i) => [`s${i}`, { temperature: value }]))));
-    if (seconds === 0) await page.evaluate(() => document.dispatchEvent(new Event("visibilitychange", { bubbles: true })));
-    await expect(page.locator(`[data-sensor=s${sensors - 1}]`)).toHaveAttribute("aria-label", `Rack ${sensors / 5}, ${value.toFixed(1)} °C`, { timeout: 120_000 });
+    await show(
+      page, answer(5, sensors / 5,
+        Object.fromEntries(Array.from({ length: sensors }, (_, i) => [`s${i}`, { temperature: value }]))),
+    );
+    if (seconds === 0) {
+      await page.evaluate(() => document.dispatchEvent(new Event("visibilitychange", { bubbles: true })));
+    }
+    await expect(page.locator(`[data-sensor=s${sensors - 1}]`))
+      .toHaveAttribute("aria-label", `Rack ${sensors / 5}, ${value.toFixed(1)} °C`, { timeout: 120_000 });
   };
   await page.clock.install();
   /** What was asked within 5 s counts as fresh: the page's clock, not ours, goes on. */

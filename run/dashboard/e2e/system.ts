@@ -24,7 +24,8 @@ export default async function start(): Promise<() => Promise<void>> {
   execFileSync("go", ["build", "-o", binary, "./run/local"], { cwd: root, stdio: "inherit" });
 
   const [api, gateway] = [await freePort(), await freePort()];
-  const system = spawn(binary, ["--api-port", `${api}`, "--gateway-port", `${gateway}`, "--nodes", "8", "--history", "0", "--data", data], { stdio: ["ignore", "pipe", "inherit"] });
+  const system = spawn(binary, ["--api-port", `${api}`, "--gateway-port", `${gateway}`, "--nodes", "8", "--history",
+    "0", "--data", data], { stdio: ["ignore", "pipe", "inherit"] });
   const ended = new Promise<void>((resolve) => system.once("exit", () => resolve()));
   // What it says when it is up ends with the addresses.
   let said = "";

@@ -12,7 +12,8 @@ test("a room without humidity is whole", async ({ page }) => {
   await seedReadings(nodes, 86_400, 30, 120);
   await query("UPDATE sensor_data.readings SET humidity = NULL WHERE node_id = ANY($1)", [nodes]);
   await query(`
-    UPDATE node_state s SET message_id = 'newest', timestamp = now(), temperature = 24.3, temperature_at = now(), usual_interval_s = 30
+    UPDATE node_state s SET message_id = 'newest', timestamp = now(), temperature = 24.3, temperature_at = now(),
+    usual_interval_s = 30
     WHERE channel = 0 AND node_id = ANY($1)`, [nodes]);
   await page.goto(url("/"));
   await expect(page.locator(".cell", { hasText: "24.3" })).toHaveCount(2);

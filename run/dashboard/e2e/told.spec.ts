@@ -65,12 +65,14 @@ test("hidden tabs are told of a new incident, one asks for all of them, and one 
   const before = { page: await rings(page), asked: state.asked };
   // One that somebody has, one that came late, and one that is new.
   state.body = answer(4, 12, { s36: { state: "critical", temperature: 35 } }, {
-    incidents: [hot("s1"), hot("s2", { id: 2, state: "taken", taken_by: "anna" }), hot("s3", { id: 3, late: true }), hot("s36", { id: 4 })],
+    incidents: [hot("s1"), hot("s2", { id: 2, state: "taken", taken_by: "anna" }),
+      hot("s3", { id: 3, late: true }), hot("s36", { id: 4 })],
   });
   for (const tab of [page, second]) await expect(tab).toHaveTitle(/^\(2\) /);
   expect(state.asked - before.asked, "requests of two tabs").toBeLessThanOrEqual(2);
   await expect.poll(async () => (await rings(page)) - before.page + (await rings(second))).toBe(1);
-  await expect.poll(async () => [...await shown(page), ...await shown(second)]).toEqual(["Hall 4 is too hot: Temperature above 32.0 °C for 12 min, peak 35.1 °C"]);
+  await expect.poll(async () => [...await shown(page), ...await shown(second)])
+    .toEqual(["Hall 4 is too hot: Temperature above 32.0 °C for 12 min, peak 35.1 °C"]);
   await expect(page.locator("link[rel=icon]")).toHaveAttribute("href", "/icon-open.svg");
 
   // The tab that asked is closed: the other goes on by itself.
@@ -84,7 +86,8 @@ test("a tab that is really hidden hears of an incident, and that it has no conta
   // Playwright's own browsers take every tab for a visible one. This is one of the user's.
   const profile = info.outputPath("profile");
   const { executablePath = "", args = [] } = info.project.use.launchOptions ?? {};
-  const browser = spawn(executablePath, [...args, "--headless=new", "--remote-debugging-port=0", `--user-data-dir=${profile}`, "about:blank"], { stdio: ["ignore", "ignore", "pipe"] });
+  const browser = spawn(executablePath, [...args, "--headless=new", "--remote-debugging-port=0",
+    `--user-data-dir=${profile}`, "about:blank"], { stdio: ["ignore", "ignore", "pipe"] });
   const gone = new Promise((resolve) => browser.once("exit", resolve));
   try {
     const endpoint = await new Promise<string>((resolve, reject) => {

@@ -16,7 +16,8 @@ test("5,000 old incidents that nobody has seen hide nothing of one that lasts", 
   await pastIncidents(email, 5000);
   await expect.poll(async () => (await ask<unknown[]>(token, "GET", "/api/v1/incidents?state=open")).length).toBe(1);
   await page.reload();
-  await expect(page.getByText(/Hall is too hot: 51\.0 °C at Rack 1, limit 50\.0 °C, .*since .* Nobody has it\./)).toBeVisible();
+  await expect(page.getByText(/Hall is too hot: 51\.0 °C at Rack 1, limit 50\.0 °C, .*since .* Nobody has it\./))
+    .toBeVisible();
   await expect(page.getByRole("link", { name: "5,001 incidents nobody has seen" })).toBeVisible();
   await expect(page).toHaveTitle("(5001) Now · Coldaisle");
   await expectAccessible(page);
@@ -38,10 +39,12 @@ test("counts agree in all places", async ({ page }) => {
     await expect(page).toHaveTitle(`(${waiting}) Now · Coldaisle`);
     await expect(badge).toContainText(`${waiting} nobody has seen`);
     await expect(page.getByRole("link", { name: `${waiting} incidents nobody has seen` })).toBeVisible();
-    const { incident_counts: counts } = await ask<{ incident_counts: Record<string, number> }>(token, "GET", "/api/v1/overview");
+    const { incident_counts: counts } = await ask<{ incident_counts: Record<string, number> }>(token,
+      "GET", "/api/v1/overview");
     expect(counts).toMatchObject({ lasting: 1, open, taken, unseen: 3, to_be_seen: waiting });
     await page.goto(url("/incidents"));
-    await expect(page.getByText(`1 incident lasts: nobody has ${open}, ${taken} taken, 0 in maintenance.`)).toBeVisible();
+    await expect(page.getByText(`1 incident lasts: nobody has ${open}, ${taken} taken, 0 in maintenance.`))
+      .toBeVisible();
     await expect(page.getByRole("heading", { name: "Over, not seen: 3" })).toBeVisible();
     await expect(badge).toContainText(`${waiting} nobody has seen`);
     await page.getByRole("button", { name: "History" }).click();
@@ -64,19 +67,26 @@ test("rooms at 33 to 37 °C without rules are told of though old incidents wait 
   const { sentence, incident_counts: counts } = answer(1, 1);
   await show(page, answer(2, 12, warm, {
     incident_counts: { ...counts, unseen: 210, to_be_seen: 210 }, limits: [[]],
-    sentence: { ...sentence, says: "outside_recommended", tone: "note", room: "Hall 1", sensor_id: "s11", sensor: "Rack 12", quantity: "temperature", value: 36.7, limit: 27, outside: 12 },
+    sentence: { ...sentence, says: "outside_recommended", tone: "note", room: "Hall 1", sensor_id: "s11",
+      sensor: "Rack 12", quantity: "temperature", value: 36.7, limit: 27, outside: 12 },
   }));
   await page.reload();
-  await expect(page.getByText("No limit is broken, but 12 sensors are outside the recommended range: Hall 1, Rack 12 has 36.7 °C", { exact: false })).toBeVisible();
+  await expect(
+    page.getByText("No limit is broken, but 12 sensors are outside the recommended range: Hall 1, Rack 12 has 36.7 "
+      + "°C", { exact: false }),
+  ).toBeVisible();
   await expect(page.getByRole("link", { name: "210 incidents nobody has seen" })).toBeVisible();
   await expectAccessible(page);
   await page.screenshot({ path: `${pictures}overview-outside.png` });
 });
 
-test("what is expected is told of one sensor, its value, peak and limit alike, while another is hotter", async ({ page }) => {
+test("what is expected is told of one sensor, its value, peak and limit alike, while another is "
+  + "hotter", async ({ page }) => {
   await signUp(page);
-  const [earliest, latest] = [9, 14].map((minutes) => new Date(Date.now() + minutes * 60_000).toISOString()) as [string, string];
-  const of = { kind: "forecast", sensor_id: "s1", sensor_name: "Rack 2", limit: 27, peak: 26.1, reason: "passes 27 °C in 9 to 14 min" } as const;
+  const [earliest, latest] = [9, 14].map((minutes) =>
+    new Date(Date.now() + minutes * 60_000).toISOString()) as [string, string];
+  const of = { kind: "forecast", sensor_id: "s1", sensor_name: "Rack 2", limit: 27, peak: 26.1,
+    reason: "passes 27 °C in 9 to 14 min" } as const;
   const base = hot("s1");
   const expected = hot("s1", {
     room_id: 1, room_name: "Hall 1", phase: "expected", severity: "warning", worst: { ...base.worst, ...of },
@@ -84,7 +94,8 @@ test("what is expected is told of one sensor, its value, peak and limit alike, w
   });
   await show(page, answer(1, 12, { s0: { temperature: 26.8 }, s1: { temperature: 26.1 } }, { incidents: [expected] }));
   await page.route(/\/api\/v1\/incidents\/1$/, (route) => route.fulfill({ json: { ...expected, timeline: [] } }));
-  await page.route(/\/api\/v1\/excursions\?/, (route) => route.fulfill({ json: [excursion({ ...of, earliest, latest })] }));
+  await page.route(/\/api\/v1\/excursions\?/, (route) =>
+    route.fulfill({ json: [excursion({ ...of, earliest, latest })] }));
   const told = /26\.1 °C at Rack 2, limit 27\.0 °C, .*passes 27\.0 °C \d\d:\d\d to \d\d:\d\d/;
   await page.goto(url());
   await expect(page.getByRole("link", { name: /^Rack 1, 26\.8 °C/ })).toBeVisible();

@@ -55,7 +55,9 @@ function nobody(): { name: string; email: string } {
 async function post(path: string, body: object): Promise<unknown> {
   let answer: Response | undefined;
   await expect(async () => {
-    answer = await fetch(url(path), { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+    answer = await fetch(url(path), {
+      method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body),
+    });
     expect(answer.status).not.toBe(503);
   }).toPass();
   expect(answer?.ok, `${path} answered ${answer?.status}`).toBe(true);
@@ -64,7 +66,10 @@ async function post(path: string, body: object): Promise<unknown> {
 
 /** What a tab keeps that signed in. */
 export async function sessionOf(email: string, secret: string) {
-  const { access_token: token, customer_id: customerID } = (await post("/api/v1/customers/login", { email, password: secret })) as { access_token: string; customer_id: number };
+  const { access_token: token, customer_id: customerID } =
+    (await post("/api/v1/customers/login", { email, password: secret })) as {
+      access_token: string; customer_id: number;
+    };
   const { exp } = JSON.parse(Buffer.from(token.split(".")[1] ?? "", "base64url").toString()) as { exp: number };
   return { token, customerID, email, expires: exp * 1000 };
 }
@@ -86,7 +91,8 @@ export async function signInAs(page: Page, email: string, secret: string): Promi
   await expect(page.getByRole("heading", { name: "Now", exact: true })).toBeVisible();
 }
 
-export const signInDemo = (page: Page) => startSession(page, "demo@example.com", process.env.COLDAISLE_DEMO_PASSWORD ?? "");
+export const signInDemo = (page: Page) =>
+  startSession(page, "demo@example.com", process.env.COLDAISLE_DEMO_PASSWORD ?? "");
 
 export async function addRoom(page: Page, name: string): Promise<void> {
   await page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Rooms" }).click();
@@ -121,24 +127,30 @@ export const openMe = (page: Page) => page.getByRole("button", { name: /^You: / 
 /** The incident that readings of a node have begun. */
 export async function incidentOf(token: string, node: string): Promise<number> {
   let found: { id: number }[] = [];
-  await expect.poll(async () => (found = await ask<{ id: number }[]>(token, "GET", `/api/v1/incidents?state=lasting&sensor_id=${node}`)).length).toBe(1);
+  await expect.poll(async () =>
+    (found = await ask<{ id: number }[]>(token, "GET", `/api/v1/incidents?state=lasting&sensor_id=${node}`)).length)
+    .toBe(1);
   return found[0]?.id ?? 0;
 }
 
 export async function expectAccessible(page: Page): Promise<void> {
   const { violations } = await new AxeBuilder({ page }).analyze();
   const grave = violations.filter(({ impact }) => impact === "serious" || impact === "critical");
-  expect(grave.map(({ id, nodes }) => `${id}: ${nodes.map((node) => `${node.target.join(" ")} ${node.failureSummary ?? ""}`).join("; ")}`)).toEqual([]);
+  expect(grave.map(({ id, nodes }) =>
+    `${id}: ${nodes.map((node) => `${node.target.join(" ")} ${node.failureSummary ?? ""}`).join("; ")}`))
+    .toEqual([]);
 }
 
 /** Uses the API beside the page. */
 export async function ask<T = { id: number }>(token: string, method: string, path: string, body?: object): Promise<T> {
   const answer = await fetch(url(path), {
-    method, headers: { "Content-Type": "application/json", Authorization: `Bearer ${token}` }, body: JSON.stringify(body),
+    method, headers: { "Content-Type": "application/json", Authorization: `Bearer ${token}` },
+    body: JSON.stringify(body),
   });
   expect(answer.ok, `${method} ${path} answered ${answer.status}`).toBe(true);
   return (answer.status === 204 ? undefined : await answer.json()) as T;
 }
 
 /** The token of the page's session, to use the API beside it. */
-export const tokenOf = (page: Page) => page.evaluate(() => (JSON.parse(sessionStorage.getItem("coldaisle.session") ?? "{}") as { token: string }).token);
+export const tokenOf = (page: Page) =>
+  page.evaluate(() => (JSON.parse(sessionStorage.getItem("coldaisle.session") ?? "{}") as { token: string }).token);

@@ -11,7 +11,8 @@ interface Prediction { id: number; feedback: "ok" | "not_ok" | null }
 /** Records predictions so many minutes old, with temperatures that tell them apart. */
 async function record(token: string, node: string, minutes: number, temperature: number): Promise<number> {
   const { id } = await ask(token, "POST", predictions, {
-    sensor_id: node, timestamp: new Date(Date.now() - minutes * 60_000).toISOString(), predicted_temp: temperature, actual_temp: temperature, anomaly_predicted: true,
+    sensor_id: node, timestamp: new Date(Date.now() - minutes * 60_000).toISOString(), predicted_temp: temperature,
+    actual_temp: temperature, anomaly_predicted: true,
   });
   return id;
 }

@@ -8,7 +8,9 @@ test("a wall shows every room, what is wrong on most of it, and keeps the screen
   await page.addInitScript(() => {
     const held = window as unknown as { locks: number };
     held.locks = 0;
-    Object.defineProperty(navigator, "wakeLock", { value: { request: async () => { held.locks++; return { release: async () => { held.locks--; } }; } } });
+    Object.defineProperty(navigator, "wakeLock", {
+      value: { request: async () => { held.locks++; return { release: async () => { held.locks--; } }; } },
+    });
   });
   await signUp(page);
   await show(page, answer(3, 24));
@@ -16,14 +18,19 @@ test("a wall shows every room, what is wrong on most of it, and keeps the screen
   await page.goto(url("/wall"));
   for (const hall of [1, 2, 3]) await expect(page.getByRole("heading", { name: `Hall ${hall}` })).toBeVisible();
   expect(await page.evaluate(() => (window as unknown as { locks: number }).locks)).toBe(1);
-  await show(page, answer(3, 24, { s50: { state: "critical", temperature: 35 } }, { incidents: [hot("s50", { room_id: 3, room_name: "Hall 3" })] }));
+  await show(
+    page, answer(3, 24, { s50: { state: "critical", temperature: 35 } }, {
+      incidents: [hot("s50", { room_id: 3, room_name: "Hall 3" })],
+    }),
+  );
   await page.reload();
   await page.setViewportSize({ width: 1920, height: 1080 });
   const trouble = page.locator(".walled > .rooms").first();
   await expect(trouble.getByRole("heading")).toHaveText(["Hall 3"]);
   const [large, all] = [await trouble.boundingBox(), await page.locator(".walled").boundingBox()];
   expect((large?.height ?? 0) / (all?.height ?? 1), "what is wrong has most of the screen").toBeGreaterThan(0.55);
-  const sizes = await page.getByRole("heading", { level: 2 }).evaluateAll((found) => found.map((one) => parseFloat(getComputedStyle(one).fontSize)));
+  const sizes = await page.getByRole("heading", { level: 2 })
+    .evaluateAll((found) => found.map((one) => parseFloat(getComputedStyle(one).fontSize)));
   expect(sizes[0], "the name of the room in trouble").toBeGreaterThanOrEqual(Math.max(...sizes));
   // It does not rotate away.
   await page.clock.fastForward("05:00");
@@ -39,7 +46,8 @@ test("a wall shows every room, what is wrong on most of it, and keeps the screen
 test("a wall has the session of a key that reads alone, and says when it was revoked", async ({ page, context }) => {
   await signUp(page);
   const token = await tokenOf(page);
-  const key = (scope: string) => ask<{ id: number; key: string }>(token, "POST", "/api/v1/api-keys", { name: "Wall", scope });
+  const key = (scope: string) =>
+    ask<{ id: number; key: string }>(token, "POST", "/api/v1/api-keys", { name: "Wall", scope });
   const [read, write] = [await key("read"), await key("write")];
   await ask(token, "POST", "/api/v1/server_rooms/new_room", { name: "Hall" });
   await openMe(page);
@@ -70,7 +78,9 @@ test("a room is arranged on its floor by drag and by keyboard, and its map follo
   const id = `floor-${Date.now()}`;
   for (const n of [1, 2, 3]) await addSensor(page, `${id}-${n}`, `Rack ${n}`);
   const token = await tokenOf(page);
-  await ask(token, "PUT", `/api/v1/sensors/update_sensor/${id}-2`, { name: "Rack 2", type: "ESP32-DHT22", room_id: Number(page.url().split("/").pop()), position: "R2/U40" });
+  await ask(token, "PUT", `/api/v1/sensors/update_sensor/${id}-2`, {
+    name: "Rack 2", type: "ESP32-DHT22", room_id: Number(page.url().split("/").pop()), position: "R2/U40",
+  });
   await page.getByRole("button", { name: "More of this room" }).click();
   await page.getByRole("button", { name: "Arrange" }).click();
   const rack = (n: number) => page.getByRole("button", { name: `Rack ${n}`, exact: true });

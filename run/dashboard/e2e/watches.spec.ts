@@ -1,4 +1,5 @@
-// The programs on site that call people: known by their heartbeats, and told of on the overview when nobody would be woken.
+// The programs on site that call people: known by their heartbeats, and told of on
+// the overview when nobody would be woken.
 import { ask, expect, expectAccessible, signUp, test, tokenOf, url } from "./user";
 import { query } from "./seed";
 

@@ -1,5 +1,6 @@
 // Takes the pictures of README from `make run`, once the cooling of a room has failed: make pictures.
-// With a folder as an argument (FOLDER=) it also takes there what a first start shows, from the 5th second to the tenth minute.
+// With a folder as an argument (FOLDER=) it also takes there what a first start shows,
+// from the 5th second to the tenth minute.
 import { spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
@@ -22,7 +23,8 @@ const freePort = () => new Promise((resolve) => {
 const data = mkdtempSync(join(tmpdir(), "coldaisle-pictures-"));
 const [api, gateway] = [await freePort(), await freePort()];
 const began = Date.now();
-const system = spawn(join(root, "bin/coldaisle"), ["--api-port", api, "--gateway-port", gateway, "--data", data], { stdio: ["ignore", "pipe", "inherit"] });
+const system = spawn(join(root, "bin/coldaisle"), ["--api-port", api, "--gateway-port", gateway, "--data", data],
+  { stdio: ["ignore", "pipe", "inherit"] });
 let said = "";
 await new Promise((resolve, reject) => {
   system.once("exit", (code) => reject(new Error(`the system ended with ${code}: ${said}`)));
@@ -35,7 +37,9 @@ system.stdout.on("data", (chunk) => process.stdout.write(`${Math.round((Date.now
 const ended = new Promise((resolve) => system.once("exit", resolve));
 const base = `http://127.0.0.1:${api}`;
 const [, email, password] = /Sign in +(\S+) +(\S+)/.exec(said);
-const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox", "--disable-gpu"] });
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox", "--disable-gpu"],
+});
 const page = await browser.newPage({ viewport: { width: 1280, height: 800 }, locale: "en-GB" });
 await page.goto(base);
 await page.getByLabel("E-mail").fill(email);

@@ -8,7 +8,8 @@ const some = (...numbers: number[]) => ({ incidents: numbers.map((id) => inciden
 
 test("what is late, taken, cleared or in maintenance makes no sound", () => {
   const incidents = [
-    incident({ id: 2, late: true }), incident({ id: 3, state: "taken" }), incident({ id: 4, silenced: true }), incident({ id: 5 }), incident({ id: 6, breaking: false }),
+    incident({ id: 2, late: true }), incident({ id: 3, state: "taken" }), incident({ id: 4, silenced: true }),
+    incident({ id: 5 }), incident({ id: 6, breaking: false }),
   ];
   expect(ids(alarming({ incidents }))).toEqual([5]);
 });
@@ -37,6 +38,7 @@ test("what still lasts when its maintenance ends is told then", () => {
 });
 
 test("a notification names the place, the cause and the reason", () => {
-  expect(announcement([incident({})])).toEqual({ title: "Hall A is too hot", body: "Temperature above 27.0 °C for 12 min, peak 34.2 °C" });
+  expect(announcement([incident({})]))
+    .toEqual({ title: "Hall A is too hot", body: "Temperature above 27.0 °C for 12 min, peak 34.2 °C" });
   expect(announcement([incident({}), incident({ id: 2 })]).title).toBe("Hall A is too hot, and 1 more");
 });

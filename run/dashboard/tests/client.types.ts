@@ -35,7 +35,8 @@ type Bodies = {
   invitePerson: [{ email: "ana@example.com", role: "operator" }],
   acceptInvitation: [{ code: "ABCDE" }, { code: "ABCDE", name: "Ana", password: "Rack42door" }],
   setRole: [{ role: "admin" }],
-  createAPIKey: [{ name: "Prometheus", scope: "read" }, { name: "Script", scope: "write", room_ids: [3], expires_at: "2027-03-01" }],
+  createAPIKey: [{ name: "Prometheus", scope: "read" },
+    { name: "Script", scope: "write", room_ids: [3], expires_at: "2027-03-01" }],
   enrolGateway: [
     { code: "ABCDE-FGHIJ-KLMNO-PQRST" },
     { code: "ABCDE-FGHIJ-KLMNO-PQRST", public_key: "11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=", confirm: true },
@@ -44,40 +45,51 @@ type Bodies = {
   getLatestReadings: [{ node_ids: ["esp32-7f3a"] }, { sensor_ids: [] }],
   setThresholds: [{ max_temperature: 32.5 }, { max_humidity: 60 }, { max_temperature: 32.5, max_humidity: 60 }],
   actOnIncident: [
-    { action: "take" }, { action: "take", comment: "A door was open" }, { action: "hand_over", to: "Night shift" }, { action: "snooze", until: "2026-03-01T13:05:00Z" },
+    { action: "take" }, { action: "take", comment: "A door was open" }, { action: "hand_over", to: "Night shift" },
+    { action: "snooze", until: "2026-03-01T13:05:00Z" },
   ],
   seeIncidents: [{}, { ids: [41, 42] }],
   judgeExcursion: [{ verdict: "right" }, { verdict: "expected" }],
   setLearningSettings: [{ false_alarms_per_month: 0.5 }],
   createRule: [
-    { quantity: "dew_point", direction: "above", limit: 15, for_s: 0, clear_margin: 0.5, clear_for_s: 120, severity: "warning", enabled: true },
-    { quantity: "humidity", direction: "below", limit: 20, for_s: 0, clear_margin: 0, clear_for_s: 0, severity: "critical", enabled: false, room_id: 3 },
+    { quantity: "dew_point", direction: "above", limit: 15, for_s: 0, clear_margin: 0.5, clear_for_s: 120,
+      severity: "warning", enabled: true },
+    { quantity: "humidity", direction: "below", limit: 20, for_s: 0, clear_margin: 0, clear_for_s: 0,
+      severity: "critical", enabled: false, room_id: 3 },
   ],
   updateRule: [
-    { quantity: "temperature", direction: "above", limit: 27, for_s: 120, clear_margin: 0.5, clear_for_s: 120, severity: "warning", enabled: true },
+    { quantity: "temperature", direction: "above", limit: 27, for_s: 120, clear_margin: 0.5, clear_for_s: 120,
+      severity: "warning", enabled: true },
   ],
   applyPreset: [{ preset: "ashrae_a1" }, { preset: "ashrae_recommended", room_id: 3 }],
   previewRules: [
     {
       days: 30,
-      rules: [{ quantity: "temperature", direction: "above", limit: 27, for_s: 0, clear_margin: 0, clear_for_s: 0, severity: "warning", enabled: true }],
+      rules: [{ quantity: "temperature", direction: "above", limit: 27, for_s: 0, clear_margin: 0, clear_for_s: 0,
+        severity: "warning", enabled: true }],
     },
   ],
   createMaintenance: [
     { start_time: "2026-03-01T12:00:00Z", duration_s: 3600, room_ids: [3, 4] },
-    { start_time: "2026-03-01T12:00:00Z", duration_s: 3600, time_zone: "Europe/Zurich", weekdays: [1, 4], sensor_id: "esp32-7f3a", comment: "Filters", confirm: true },
+    { start_time: "2026-03-01T12:00:00Z", duration_s: 3600, time_zone: "Europe/Zurich", weekdays: [1, 4],
+      sensor_id: "esp32-7f3a", comment: "Filters", confirm: true },
   ],
   previewMaintenance: [{ room_ids: [3] }, { sensor_id: "esp32-7f3a" }],
-  updateMaintenance: [{ start_time: "2026-03-01T12:00:00Z", duration_s: 3600, room_ids: [3], until: "2026-06-01T12:00:00Z" }],
+  updateMaintenance: [
+    { start_time: "2026-03-01T12:00:00Z", duration_s: 3600, room_ids: [3], until: "2026-06-01T12:00:00Z" },
+  ],
   recordPrediction: [
     { sensor_id: "esp32-7f3a", timestamp: "2026-03-01T12:00:00Z", anomaly_predicted: true },
-    { sensor_id: "esp32-7f3a", timestamp: "2026-03-01T12:00:00Z", anomaly_predicted: false, predicted_temp: 24.1, actual_humidity: 41.2 },
+    { sensor_id: "esp32-7f3a", timestamp: "2026-03-01T12:00:00Z", anomaly_predicted: false,
+      predicted_temp: 24.1, actual_humidity: 41.2 },
   ],
   addCorrection: [
     { sensor_id: "esp32-7f3a", from: "2030-03-01T12:00:00Z" },
-    { sensor_id: "esp32-7f3a", from: "2030-03-01T12:00:00Z", temperature_offset: -0.3, humidity_offset: 1.5, certificate: "C-1", due_date: "2031-03-01" },
+    { sensor_id: "esp32-7f3a", from: "2030-03-01T12:00:00Z", temperature_offset: -0.3, humidity_offset: 1.5,
+      certificate: "C-1", due_date: "2031-03-01" },
   ],
-  reportWatch: [{ name: "Zurich", last_poll_age_s: 3, queue_age_s: 0 }, { name: "Zurich", last_poll_age_s: 3, last_success_age_s: null, queue_age_s: 0 }],
+  reportWatch: [{ name: "Zurich", last_poll_age_s: 3, queue_age_s: 0 },
+    { name: "Zurich", last_poll_age_s: 3, last_success_age_s: null, queue_age_s: 0 }],
   startDrill: [{ rule_id: 12, sensor_id: "esp32-7f3a" }],
   validatePrediction: [{ feedback: "ok" }, { feedback: "not_ok" }],
 }) satisfies { [Name in keyof Bodies]: Bodies[Name][] };
@@ -105,7 +117,7 @@ type TakesNothing = { [Name in keyof Bodies]: object extends Bodies[Name] ? Name
 // @ts-expect-error an id of a room is a number
 ({ id: "esp32-7f3a", name: "Rack 12 top", type: "ESP32-DHT22", room_id: "3" }) satisfies Schemas["NewSensor"];
 // @ts-expect-error misspelt
-({ id: "esp32-7f3a", name: "Rack 12 top", type: "ESP32-DHT22", room_id: 3, positon: "R12/U40" }) satisfies Schemas["NewSensor"];
+({ id: "esp32-7f3a", name: "R", type: "ESP32-DHT22", room_id: 3, positon: "R12/U40" }) satisfies Schemas["NewSensor"];
 
 // The other bodies: what is missing, of the wrong type, or misspelt.
 // @ts-expect-error no name
@@ -148,7 +160,8 @@ export async function calls(): Promise<unknown[]> {
   // @ts-expect-error no such period
   await api.GET("/api/v1/data/stats/{sensor_id}", { params: { ...sensor.params, query: { period: "1y" } } });
 
-  const history = (await api.GET("/api/v1/data/historical/{sensor_id}", { params: { ...sensor.params, query: range } })).data;
+  const history =
+    (await api.GET("/api/v1/data/historical/{sensor_id}", { params: { ...sensor.params, query: range } })).data;
   const stats = (await api.GET("/api/v1/data/stats/{sensor_id}", sensor)).data;
   if (!history || !stats) return [];
 

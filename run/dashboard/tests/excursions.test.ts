@@ -2,12 +2,14 @@ import { expect, test } from "vitest";
 import { factsOf, oneIn, passingOf, spansOf, valueOf, wrong, type Excursion } from "../src/logic/excursions";
 import { excursion } from "./excursion";
 
-const silence: Partial<Excursion> = { kind: "silence", quantity: null, direction: null, limit: null, peak: null, peak_time: null, reason: "No readings for 7 min" };
+const silence: Partial<Excursion> = { kind: "silence", quantity: null, direction: null, limit: null, peak: null,
+  peak_time: null, reason: "No readings for 7 min" };
 const noon = Date.UTC(2026, 2, 1, 12) / 1000;
 
 test("what is wrong is told by the limit, or in the words of what found it", () => {
   expect(wrong(excursion({ quantity: "temperature_rate", limit: 20 }))).toBe("Temperature change above 20.0 °C/h");
-  expect(wrong(excursion({ kind: "anomaly", reason: "Humidity unlike the last hours" }))).toBe("Humidity unlike the last hours");
+  expect(wrong(excursion({ kind: "anomaly", reason: "Humidity unlike the last hours" })))
+    .toBe("Humidity unlike the last hours");
   expect(wrong(excursion(silence))).toBe("No readings for 7 min");
 });
 
@@ -19,24 +21,31 @@ test("a value has the unit of its quantity, and a silence has none", () => {
 
 test("what else is known of it is told, and nothing that is not", () => {
   expect(factsOf(excursion({}))).toEqual([]);
-  expect(factsOf(excursion({ kind: "anomaly", band_low: 22.5, band_high: 24, probability: 0.0004 }))).toEqual(["usual: 22.5 °C to 24.0 °C", "one hour in 2,500 when nothing is wrong"]);
-  expect(factsOf(excursion({ kind: "anomaly", probability: 1e-30 }))).toContain("one hour in more than a million when nothing is wrong");
-  expect(factsOf(excursion({ state: "over", late: true, reopened: 2, resolution: "sensor_moved" }))).toEqual(["reported late", "came back 2 times", "ended: the sensor was moved"]);
-  expect(factsOf(excursion({ ...silence, state: "over", late: true, resolution: "cleared" }))).toEqual(["delivered late"]);
+  expect(factsOf(excursion({ kind: "anomaly", band_low: 22.5, band_high: 24, probability: 0.0004 })))
+    .toEqual(["usual: 22.5 °C to 24.0 °C", "one hour in 2,500 when nothing is wrong"]);
+  expect(factsOf(excursion({ kind: "anomaly", probability: 1e-30 })))
+    .toContain("one hour in more than a million when nothing is wrong");
+  expect(factsOf(excursion({ state: "over", late: true, reopened: 2, resolution: "sensor_moved" })))
+    .toEqual(["reported late", "came back 2 times", "ended: the sensor was moved"]);
+  expect(factsOf(excursion({ ...silence, state: "over", late: true, resolution: "cleared" })))
+    .toEqual(["delivered late"]);
   expect(factsOf(excursion(silence))).toEqual([expect.stringMatching(/^newest reading /)]);
-  expect(factsOf(excursion({ kind: "forecast", earliest: "2026-03-01T12:09:00Z", latest: "2026-03-01T12:14:00Z" }))).toEqual([expect.stringMatching(/^passes it \d\d:\d\d.* to \d\d:\d\d/)]);
+  expect(factsOf(excursion({ kind: "forecast", earliest: "2026-03-01T12:09:00Z", latest: "2026-03-01T12:14:00Z" })))
+    .toEqual([expect.stringMatching(/^passes it \d\d:\d\d.* to \d\d:\d\d/)]);
 });
 
 test("a chart draws the excursions of its own quantity, and what was usual in an anomaly", () => {
   const anomaly = excursion({ kind: "anomaly", quantity: "temperature_rate", band_low: 22, band_high: 24 });
   const forecast = excursion({ kind: "forecast" });
-  expect(spansOf([excursion({}), anomaly, forecast, excursion({ quantity: "dew_point" }), excursion(silence)], "temperature"))
-    .toEqual([{ start: noon, end: noon + 240 }, { start: noon, end: noon + 240, low: 22, high: 24 }]);
+  expect(spansOf(
+    [excursion({}), anomaly, forecast, excursion({ quantity: "dew_point" }), excursion(silence)], "temperature",
+  )).toEqual([{ start: noon, end: noon + 240 }, { start: noon, end: noon + 240, low: 22, high: 24 }]);
 });
 
 test("what is expected is drawn while it lasts", () => {
   const forecast = excursion({ kind: "forecast", earliest: "2026-03-01T12:09:00Z", latest: "2026-03-01T12:14:00Z" });
-  expect(passingOf([excursion({}), forecast], "temperature")).toEqual({ limit: 27, earliest: noon + 540, latest: noon + 840 });
+  expect(passingOf([excursion({}), forecast], "temperature"))
+    .toEqual({ limit: 27, earliest: noon + 540, latest: noon + 840 });
   expect(passingOf([{ ...forecast, state: "over" }], "temperature")).toBeUndefined();
   expect(passingOf([forecast], "humidity")).toBeUndefined();
 });

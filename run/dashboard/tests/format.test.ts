@@ -1,5 +1,7 @@
 import { expect, test } from "vitest";
-import { ago, decimal, duration, fromUnit, inWords, plural, setDisplay, timeIn, utcTime, withUnit } from "../src/logic/format";
+import {
+  ago, decimal, duration, fromUnit, inWords, plural, setDisplay, timeIn, utcTime, withUnit,
+} from "../src/logic/format";
 import { passwordError, sensorIDError, usernameError } from "../src/logic/validation";
 
 test.each([
@@ -7,7 +9,8 @@ test.each([
 ])("%s reads %s", (value, expected) => expect(decimal(value)).toBe(expected));
 
 test.each([
-  [0, "0 s"], [59_400, "59 s"], [60_000, "1 min"], [90_000, "1 min 30 s"], [3_600_000, "1 h"], [5_400_000, "1 h 30 min"], [90_000_000, "1 d 1 h"],
+  [0, "0 s"], [59_400, "59 s"], [60_000, "1 min"], [90_000, "1 min 30 s"], [3_600_000, "1 h"],
+  [5_400_000, "1 h 30 min"], [90_000_000, "1 d 1 h"],
 ])("%s ms last %s", (value, expected) => expect(duration(value)).toBe(expected));
 
 test("ages are coarse and never negative", () => {
@@ -26,7 +29,9 @@ test("the service's rules are told beforehand", () => {
   expect(usernameError("short")).not.toBeNull();
   expect(usernameError("longenough")).toBeNull();
   expect(passwordError("Aa345678")).toBeNull();
-  for (const weak of ["Aa34567", "aa345678", "AA345678", "Aaaaaaaa", `Aa1${"ä".repeat(35)}`]) expect(passwordError(weak)).not.toBeNull();
+  for (const weak of ["Aa34567", "aa345678", "AA345678", "Aaaaaaaa", `Aa1${"ä".repeat(35)}`]) {
+    expect(passwordError(weak)).not.toBeNull();
+  }
   expect(sensorIDError("esp32:7f-3a_1.b")).toBeNull();
   for (const bad of ["", "a b", "x".repeat(51), "ä"]) expect(sensorIDError(bad)).not.toBeNull();
 });
@@ -43,8 +48,10 @@ test("temperatures are shown in the unit that the user wants, differences and ra
   expect(fromUnit(0.9, "°C", true)).toBe(0.5);
   expect(inWords("Temperature above 50.0 °C for 12 min, peak 55.1 °C, rises 4 °C/min, was −5.0 °C, 60 %"))
     .toBe("Temperature above 122.0 °F for 12 min, peak 131.2 °F, rises 7.2 °F/min, was 23.0 °F, 60 %");
-  expect(inWords("dew point 2.0 °C above what its neighbours say, temperature fell 1.5 °C in an hour, 9.0 °C step in temperature, passes 32 °C in 9 to 14 min"))
-    .toBe("dew point 3.6 °F above what its neighbours say, temperature fell 2.7 °F in an hour, 16.2 °F step in temperature, passes 89.6 °F in 9 to 14 min");
+  expect(inWords("dew point 2.0 °C above what its neighbours say, temperature fell 1.5 °C in an hour, 9.0 °C step "
+    + "in temperature, passes 32 °C in 9 to 14 min"))
+    .toBe("dew point 3.6 °F above what its neighbours say, temperature fell 2.7 °F in an hour, 16.2 °F step in "
+      + "temperature, passes 89.6 °F in 9 to 14 min");
   setDisplay({ unit: "°C", zone: "" });
   expect(inWords("peak 55.1 °C")).toBe("peak 55.1 °C");
 });

@@ -7,18 +7,22 @@ test("an incident is told by its place and cause, as it is expected, is or was",
   expect(titleOf(incident({}))).toBe("Hall A is too hot");
   expect(titleOf(incident({ phase: "expected" }))).toBe("Hall A will be too hot");
   expect(titleOf(incident({ breaking: false }))).toBe("Hall A was too hot");
-  expect(titleOf(incident({ breaking: false, phase: "expected", cause: "too_dry" }))).toBe("Hall A was expected to be too dry");
+  expect(titleOf(incident({ breaking: false, phase: "expected", cause: "too_dry" })))
+    .toBe("Hall A was expected to be too dry");
   expect(titleOf(incident({ cause: "sensor", phase: "expected" }))).toBe("Hall A has a sensor at fault");
   expect(titleOf(incident({ cause: "unusual", breaking: false }))).toBe("Hall A had unusual readings");
-  expect(titleOf(incident({ room_name: null, gateway_id: "gw-1", gateway_name: "Cellar", cause: "silent" }))).toBe("Gateway Cellar is silent");
+  expect(titleOf(incident({ room_name: null, gateway_id: "gw-1", gateway_name: "Cellar", cause: "silent" })))
+    .toBe("Gateway Cellar is silent");
   expect(placeOf(incident({ room_name: null, sensor_id: "n1" }))).toBe("Rack 7, not placed");
 });
 
 test("how it is now: value, limit, where it goes, and how many sensors", () => {
   expect(nowOf(incident({}))).toEqual(["33.8 °C at Rack 7", "limit 27.0 °C", "rising 0.6 °C/min", "10 of 12 sensors"]);
-  const now = { value: null, rate: -0.01, next_limit: 35, earliest: "2026-03-01T12:09:00Z", latest: "2026-03-01T12:14:00Z", sensors: 1, heard: 1, standing: 3 };
+  const now = { value: null, rate: -0.01, next_limit: 35, earliest: "2026-03-01T12:09:00Z",
+    latest: "2026-03-01T12:14:00Z", sensors: 1, heard: 1, standing: 3 };
   setDisplay({ unit: "°C", zone: "UTC" });
-  expect(nowOf(incident({ now }))).toEqual(["limit 27.0 °C", "steady", expect.stringMatching(/^passes 35\.0 °C 12:09.* to 12:14/), "1 of 1 sensor", "standing: 3"]);
+  expect(nowOf(incident({ now }))).toEqual(["limit 27.0 °C", "steady",
+    expect.stringMatching(/^passes 35\.0 °C 12:09.* to 12:14/), "1 of 1 sensor", "standing: 3"]);
   expect(nowOf(incident({ now, phase: "expected" }))).not.toContain("steady");
   expect(nowOf(incident({ breaking: false }))[0]).toBe("cleared");
   expect(nowOf(incident({ now: null }))).toEqual([]);
@@ -41,6 +45,7 @@ test("it lasts in whole minutes once it is one", () => {
 });
 
 test("the history is by day, in the service's order", () => {
-  const days = byDay([incident({ id: 3, start_time: "2026-03-03T12:00:00Z" }), incident({ id: 1, start_time: "2026-03-01T13:00:00Z" }), incident({ id: 2, start_time: "2026-03-01T12:00:00Z" })]);
+  const days = byDay([incident({ id: 3, start_time: "2026-03-03T12:00:00Z" }),
+    incident({ id: 1, start_time: "2026-03-01T13:00:00Z" }), incident({ id: 2, start_time: "2026-03-01T12:00:00Z" })]);
   expect(days.map(({ incidents }) => incidents.map(({ id }) => id))).toEqual([[3], [1, 2]]);
 });

@@ -2,11 +2,13 @@ import { expect, test } from "vitest";
 import { inputTime, inputValue, instantOf, occurrences, recurrence, type Window } from "../src/logic/maintenance";
 
 const window = (more: Partial<Window>): Window => ({
-  id: 1, start_time: "2026-03-02T07:00:00Z", duration_s: 7200, time_zone: "Europe/Zurich", weekdays: [], until: null, room_ids: [3], sensor_id: null,
+  id: 1, start_time: "2026-03-02T07:00:00Z", duration_s: 7200, time_zone: "Europe/Zurich", weekdays: [], until: null,
+  room_ids: [3], sensor_id: null,
   comment: null, created_by: "anna", active: false, next_start: null, ...more,
 });
 const at = (text: string) => Date.parse(text);
-const begins = (windows: Window[], from: string, to: string) => occurrences(windows, at(from), at(to)).map(({ start }) => new Date(start).toISOString());
+const begins = (windows: Window[], from: string, to: string) =>
+  occurrences(windows, at(from), at(to)).map(({ start }) => new Date(start).toISOString());
 
 test.each([
   ["2026-03-29T01:30:00Z", "Europe/Zurich", "2026-03-29T00:30:00.000Z"], // before the clocks go forward
@@ -24,18 +26,21 @@ test("an input shows the clocks of a zone, and is read by them", () => {
 
 test("a weekly window begins at the same time of day, summer and winter", () => {
   // Mondays at 8:00 in Zurich: 7:00 UTC in winter, 6:00 in summer.
-  expect(begins([window({ weekdays: [1] })], "2026-03-20T00:00:00Z", "2026-04-01T00:00:00Z")).toEqual(["2026-03-23T07:00:00.000Z", "2026-03-30T06:00:00.000Z"]);
+  expect(begins([window({ weekdays: [1] })], "2026-03-20T00:00:00Z", "2026-04-01T00:00:00Z"))
+    .toEqual(["2026-03-23T07:00:00.000Z", "2026-03-30T06:00:00.000Z"]);
 });
 
 test("the days of a window are those of its zone", () => {
   // Mondays at 1:00 in Auckland are Sundays in UTC.
-  expect(begins([window({ start_time: "2026-06-07T13:00:00Z", time_zone: "Pacific/Auckland", weekdays: [1] })], "2026-06-10T00:00:00Z", "2026-06-16T00:00:00Z"))
+  expect(begins([window({ start_time: "2026-06-07T13:00:00Z", time_zone: "Pacific/Auckland", weekdays: [1] })],
+    "2026-06-10T00:00:00Z", "2026-06-16T00:00:00Z"))
     .toEqual(["2026-06-14T13:00:00.000Z"]);
 });
 
 test("one that is under way is listed, and none before the first or after the last", () => {
   const weekly = window({ weekdays: [1, 4], until: "2026-03-09T06:00:00Z" });
-  expect(begins([weekly], "2026-02-20T00:00:00Z", "2026-04-01T00:00:00Z")).toEqual(["2026-03-02T07:00:00.000Z", "2026-03-05T07:00:00.000Z"]);
+  expect(begins([weekly], "2026-02-20T00:00:00Z", "2026-04-01T00:00:00Z"))
+    .toEqual(["2026-03-02T07:00:00.000Z", "2026-03-05T07:00:00.000Z"]);
   expect(begins([weekly], "2026-03-05T08:00:00Z", "2026-03-06T00:00:00Z")).toEqual(["2026-03-05T07:00:00.000Z"]);
   expect(begins([window({})], "2026-03-02T08:59:59Z", "2026-03-03T00:00:00Z")).toHaveLength(1);
   expect(begins([window({})], "2026-03-02T09:00:00Z", "2026-03-03T00:00:00Z")).toHaveLength(0);

@@ -6,7 +6,8 @@ const search = (text: string) => new URLSearchParams(text);
 const hour = 3_600_000;
 
 test.each([
-  ["", { period: "24h" }], ["range=7d", { period: "7d" }], ["range=6h", { period: "6h" }], ["range=1y", { period: "24h" }],
+  ["", { period: "24h" }], ["range=7d", { period: "7d" }], ["range=6h", { period: "6h" }],
+  ["range=1y", { period: "24h" }],
   ["from=2026-03-01T00:00:00Z&to=2026-03-01T06:00:00Z", { start: Date.UTC(2026, 2, 1), end: Date.UTC(2026, 2, 1, 6) }],
   ["from=2026-03-02&to=2026-03-01", { period: "24h" }], ["from=x&to=2026-03-01", { period: "24h" }],
 ])("the address %s is a range", (text, expected) => expect(rangeOf(search(text))).toEqual(expected));

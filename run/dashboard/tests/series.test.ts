@@ -2,7 +2,8 @@ import { expect, test } from "vitest";
 import { columnsOf, gapOf, usualOf } from "../src/logic/series";
 import { sparkPath } from "../src/logic/spark";
 
-const at = (second: number, temperature = 20) => ({ timestamp: new Date(second * 1000).toISOString(), temperature, humidity: 40 });
+const at = (second: number, temperature = 20) =>
+  ({ timestamp: new Date(second * 1000).toISOString(), temperature, humidity: 40 });
 
 test.each([30, 120, 300])("three intervals of a node that sends each %s s are no gap, more are one", (interval) => {
   const points = [at(0), at(interval), at(4 * interval), at(7 * interval + 1)];
@@ -41,10 +42,12 @@ test("a sparkline is broken at gaps and flat when nothing happens", () => {
 
 test("what is usual goes from middle to middle of its hours, and not over one that is not known", () => {
   const band = (hour: number, low: number | null) => ({
-    timestamp: at(hour * 3600).timestamp, temperature_low: low, temperature_high: low === null ? null : low + 2, dew_point_low: null, dew_point_high: null,
+    timestamp: at(hour * 3600).timestamp, temperature_low: low, temperature_high: low === null ? null : low + 2,
+    dew_point_low: null, dew_point_high: null,
   });
   expect(usualOf([band(0, 20), band(1, 21), band(2, null), band(3, 22)], "temperature")).toEqual([
-    [{ time: 0, low: 20, high: 22 }, { time: 1800, low: 20, high: 22 }, { time: 5400, low: 21, high: 23 }, { time: 7200, low: 21, high: 23 }],
+    [{ time: 0, low: 20, high: 22 }, { time: 1800, low: 20, high: 22 }, { time: 5400, low: 21, high: 23 },
+      { time: 7200, low: 21, high: 23 }],
     [{ time: 10_800, low: 22, high: 24 }, { time: 12_600, low: 22, high: 24 }, { time: 14_400, low: 22, high: 24 }],
   ]);
   for (const chart of ["humidity", "dew_point"] as const) expect(usualOf([band(0, 20)], chart)).toEqual([]);

@@ -72,7 +72,9 @@ function tell([worst, ...others]: Incident[]): void {
   inOneTab(`notification.${worst.id}`, () => {
     const { title, body } = announcement([worst, ...others]);
     try {
-      const shown = new Notification(title, { body, tag: String(worst.id), icon: "/icon-open.svg", requireInteraction: worst.severity === "critical" });
+      const shown = new Notification(title, {
+        body, tag: String(worst.id), icon: "/icon-open.svg", requireInteraction: worst.severity === "critical",
+      });
       shown.onclick = () => {
         focus();
         shown.close();

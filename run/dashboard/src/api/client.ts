@@ -49,11 +49,13 @@ export async function pageOf<T>(call: Call<T[]>): Promise<Page<T>> {
   const items = await unwrap(call);
   const { headers } = (await call).response;
   const [, next] = /^<([^>]*)>/.exec(headers.get("Link") ?? "") ?? [];
-  return { items, total: Number(headers.get("X-Total-Count") || items.length), next: next === undefined ? undefined : new URL(next, location.href).searchParams.get("after") ?? undefined };
+  return { items, total: Number(headers.get("X-Total-Count") || items.length),
+    next: next === undefined ? undefined : new URL(next, location.href).searchParams.get("after") ?? undefined };
 }
 
 /** All of such a list, however many pages it has. Tells after each page what has come. */
-export async function allOf<T>(ask: (after: string | undefined) => Call<T[]>, tell?: (found: readonly T[]) => void): Promise<T[]> {
+export async function allOf<T>(ask: (after: string | undefined) => Call<T[]>,
+  tell?: (found: readonly T[]) => void): Promise<T[]> {
   const all: T[] = [];
   for (let after: string | undefined; ;) {
     const { items, next }: Page<T> = await pageOf(ask(after));

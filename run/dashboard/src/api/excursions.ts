@@ -8,7 +8,8 @@ import { keys, listLimit, pageLength, pollSlowly } from "./queries";
 export function useExcursions(of: { incident_id: number } | { sensor_id: string }, followed: boolean) {
   return useInfiniteQuery({
     queryKey: [...keys.excursions, of], initialPageParam: undefined as string | undefined,
-    queryFn: ({ pageParam: after, signal }) => pageOf(api.GET("/api/v1/excursions", { signal, params: { query: { ...of, after, limit: pageLength } } })),
+    queryFn: ({ pageParam: after, signal }) =>
+      pageOf(api.GET("/api/v1/excursions", { signal, params: { query: { ...of, after, limit: pageLength } } })),
     getNextPageParam: ({ next }) => next, refetchInterval: followed ? pollSlowly : false,
   });
 }
@@ -19,7 +20,11 @@ export function useExcursionsOf(id: string, [start, end]: readonly [start: numbe
   return useQuery<Excursion[]>({
     queryKey: [...keys.excursions, "of", id, start, end],
     placeholderData: (before, query) => (query?.queryKey[keys.excursions.length + 1] === id ? before : undefined),
-    queryFn: ({ signal }) => allOf((after) => api.GET("/api/v1/excursions", { signal, params: { query: { ...range, sensor_id: id, after, limit: listLimit } } })),
+    queryFn: ({ signal }) =>
+      allOf((after) =>
+        api.GET("/api/v1/excursions", {
+          signal, params: { query: { ...range, sensor_id: id, after, limit: listLimit } },
+        })),
   });
 }
 
@@ -28,7 +33,10 @@ export function useVerdict(id: number) {
   const queries = useQueryClient();
   return useMutation({
     mutationFn: (verdict: NonNullable<Excursion["verdict"]>) =>
-      unwrap(api.PUT("/api/v1/excursions/{excursion_id}/verdict", { params: { path: { excursion_id: id } }, body: { verdict } })),
-    onSuccess: () => Promise.all([keys.live, keys.predictions].map((queryKey) => queries.invalidateQueries({ queryKey }))),
+      unwrap(api.PUT("/api/v1/excursions/{excursion_id}/verdict", {
+        params: { path: { excursion_id: id } }, body: { verdict },
+      })),
+    onSuccess: () => Promise.all([keys.live, keys.predictions]
+      .map((queryKey) => queries.invalidateQueries({ queryKey }))),
   });
 }

@@ -20,9 +20,14 @@ const iso = (time: number | undefined) => (time === undefined ? undefined : new 
 /** Incidents, newest first, page by page. */
 export function useIncidents({ state, roomID, cause, text, from, to }: IncidentFilter, enabled = true) {
   return useInfiniteQuery({
-    queryKey: [...keys.incidents, state, roomID, cause, text, from, to], initialPageParam: undefined as string | undefined, enabled,
+    queryKey: [...keys.incidents, state, roomID, cause, text, from, to],
+    initialPageParam: undefined as string | undefined, enabled,
     queryFn: ({ pageParam: after, signal }) => pageOf(api.GET("/api/v1/incidents", {
-      signal, params: { query: { state, room_id: roomID, cause, q: text || undefined, start_time: iso(from), end_time: iso(to), after, limit: pageLength } },
+      signal,
+      params: {
+        query: { state, room_id: roomID, cause, q: text || undefined, start_time: iso(from), end_time: iso(to),
+          after, limit: pageLength },
+      },
     })),
     // What was found before stays while somebody types.
     placeholderData: (before) => before,

@@ -5,7 +5,8 @@ import type { Overview } from "../logic/overview";
 
 /** With half of the 30 s at which nodes report a page is at most one reading behind. */
 const interval = 15_000;
-/** What of the past that `make run` begins with has arrived, as the newest answer told: it is asked for whole each 2 s. */
+/** What of the past that `make run` begins with has arrived, as the newest answer
+ * told: it is asked for whole each 2 s. */
 let past: string | null = null;
 /** How long an answer may take, its body included. */
 const patience = 10_000;
@@ -51,7 +52,8 @@ async function ask(token: string, etag: string | null): Promise<Answer> {
     const overview = (await response.json()) as Overview;
     const ahead = Date.parse(overview.time) - (asked + Date.now()) / 2;
     // In order here: two thousand names take a slow computer's page longer than a frame.
-    return { etag: response.headers.get("ETag"), overview: JSON.stringify({ ...overview, past, sensors: byName(overview.sensors) }), ahead };
+    return { etag: response.headers.get("ETag"),
+      overview: JSON.stringify({ ...overview, past, sensors: byName(overview.sensors) }), ahead };
   } catch (error) {
     return { failure: error instanceof DOMException && error.name === "TimeoutError" ? "hung" : "unreachable" };
   }

@@ -32,7 +32,9 @@ export const queryClient = new QueryClient({
 let whose = session.get()?.email;
 session.subscribe(() => {
   const email = session.get()?.email;
-  if (whose && email && email !== whose) queryClient.removeQueries({ predicate: ({ queryKey: [what] }) => what !== "chunk" });
+  if (whose && email && email !== whose) {
+    queryClient.removeQueries({ predicate: ({ queryKey: [what] }) => what !== "chunk" });
+  }
   whose = email ?? whose;
 });
 
@@ -87,7 +89,8 @@ let told: Told | undefined;
 export function useOverview() {
   return useQuery({
     queryKey: keys.overview, staleTime: 5 * second,
-    // It is replaced as a whole, and asked for even where the browser thinks that it is offline. The worker tries again.
+    // It is replaced as a whole, and asked for even where the browser thinks
+    // that it is offline. The worker tries again.
     structuralSharing: false, networkMode: "always", retry: false,
     queryFn: async ({ client }): Promise<Seen> => {
       const before = client.getQueryData<Seen>(keys.overview);
@@ -125,7 +128,8 @@ export function followOverview(): void {
 export function useRooms() {
   return useQuery({
     queryKey: keys.rooms, staleTime: 60 * second, select: byName<Room>,
-    queryFn: () => unwrap(api.GET("/api/v1/server_rooms/list_rooms/{customer_id}", { params: { path: { customer_id: me() } } })),
+    queryFn: () =>
+      unwrap(api.GET("/api/v1/server_rooms/list_rooms/{customer_id}", { params: { path: { customer_id: me() } } })),
   });
 }
 
@@ -146,7 +150,9 @@ export function useSensor(id: string) {
 
 /** Oldest first, revoked ones too. */
 export function useGateways() {
-  return useQuery({ queryKey: keys.gateways, refetchInterval: pollSlowly, queryFn: () => unwrap(api.GET("/api/v1/gateways")) });
+  return useQuery({
+    queryKey: keys.gateways, refetchInterval: pollSlowly, queryFn: () => unwrap(api.GET("/api/v1/gateways")),
+  });
 }
 
 /** Nodes that the customer's gateways hear and that are no sensors, those heard last first. */
@@ -165,7 +171,8 @@ export const pageLength = 100;
 /** One incident and what happened to it. */
 export function useIncident(id: number) {
   return useQuery({
-    queryKey: [...keys.incidents, "one", id], refetchInterval: ({ state }) => (state.data?.state === "over" ? false : pollSlowly()),
+    queryKey: [...keys.incidents, "one", id],
+    refetchInterval: ({ state }) => (state.data?.state === "over" ? false : pollSlowly()),
     queryFn: () => unwrap(api.GET("/api/v1/incidents/{incident_id}", { params: { path: { incident_id: id } } })),
   });
 }
@@ -176,24 +183,33 @@ export function useRules() {
 }
 
 export function usePresets() {
-  return useQuery({ queryKey: keys.presets, staleTime: Infinity, queryFn: () => unwrap(api.GET("/api/v1/rules/presets")) });
+  return useQuery({
+    queryKey: keys.presets, staleTime: Infinity, queryFn: () => unwrap(api.GET("/api/v1/rules/presets")),
+  });
 }
 
 export function useMaintenance() {
-  return useQuery({ queryKey: keys.maintenance, refetchInterval: 4 * refreshEvery, queryFn: () => unwrap(api.GET("/api/v1/maintenance")) });
+  return useQuery({ queryKey: keys.maintenance, refetchInterval: 4 * refreshEvery,
+    queryFn: () => unwrap(api.GET("/api/v1/maintenance")) });
 }
 
 export function useThresholds() {
   return useQuery({
     queryKey: keys.thresholds, staleTime: 60 * second,
-    queryFn: () => unwrap(api.GET("/api/v1/alerts/thresholds/{customer_id}", { params: { path: { customer_id: me() } } })),
+    queryFn: () =>
+      unwrap(api.GET("/api/v1/alerts/thresholds/{customer_id}", { params: { path: { customer_id: me() } } })),
   });
 }
 
 /** Readings of a range in milliseconds, in so many buckets at most. */
-export async function history(id: string, start: number, end: number, points: number, signal?: AbortSignal): Promise<Bucket[]> {
-  const query = { start_time: new Date(start).toISOString(), end_time: new Date(end).toISOString(), max_points: points };
-  const rows = await unwrap(api.GET("/api/v1/data/historical/{sensor_id}", { params: { path: { sensor_id: id }, query }, signal }));
+export async function history(id: string, start: number, end: number, points: number,
+  signal?: AbortSignal): Promise<Bucket[]> {
+  const query = {
+    start_time: new Date(start).toISOString(), end_time: new Date(end).toISOString(), max_points: points,
+  };
+  const rows = await unwrap(
+    api.GET("/api/v1/data/historical/{sensor_id}", { params: { path: { sensor_id: id }, query }, signal }),
+  );
   return rows.flatMap((row) => ("count" in row ? [row] : []));
 }
 
@@ -210,10 +226,11 @@ export function useForecast(id: string) {
   return useQuery({
     queryKey: ["forecast", id], refetchInterval: () => (poll() ? 4 * refreshEvery : false),
     queryFn: () =>
-      unwrap(api.GET("/api/v1/ml/forecast/{sensor_id}", { params: { path: { sensor_id: id } } })).catch((error: unknown) => {
-        if (error instanceof ApiError && error.status === 404) return null;
-        throw error;
-      }),
+      unwrap(api.GET("/api/v1/ml/forecast/{sensor_id}", { params: { path: { sensor_id: id } } }))
+        .catch((error: unknown) => {
+          if (error instanceof ApiError && error.status === 404) return null;
+          throw error;
+        }),
   });
 }
 
@@ -247,6 +264,7 @@ export const usePersons = () => useQuery(personsQuery);
 export function useProfile() {
   return useQuery({
     queryKey: keys.profile, staleTime: Infinity,
-    queryFn: () => unwrap(api.POST("/api/v1/customers/info/{customer_id}", { params: { path: { customer_id: me() } } })),
+    queryFn: () =>
+      unwrap(api.POST("/api/v1/customers/info/{customer_id}", { params: { path: { customer_id: me() } } })),
   });
 }

@@ -12,7 +12,8 @@ function patience(request: Request): number {
   return /\/rules\/preview$|\/data\/report\//.test(request.url) ? 40_000 : 10_000;
 }
 
-/** Newest answers by address, which the service need not send again: it answers 304. They are this session's, and on no disk. */
+/** Newest answers by address, which the service need not send again: it answers 304.
+ * They are this session's, and on no disk. */
 const answers = new Map<string, { etag: string; text: string }>();
 const mostAnswers = 20;
 session.subscribe(() => answers.clear());
@@ -22,7 +23,9 @@ async function ask(request: Request): Promise<Response> {
   const before = asks ? answers.get(request.url) : undefined;
   if (before) request.headers.set("If-None-Match", before.etag);
   const asked = Date.now();
-  const response = await fetch(request, { signal: AbortSignal.any([request.signal, AbortSignal.timeout(patience(request))]) });
+  const response = await fetch(request, {
+    signal: AbortSignal.any([request.signal, AbortSignal.timeout(patience(request))]),
+  });
   readServiceTime(response, asked);
   const etag = response.headers.get("ETag");
   if (!asks || etag === null) return response;
@@ -37,7 +40,9 @@ async function ask(request: Request): Promise<Response> {
   return new Response(answer.text, { headers });
 }
 
-export const requests = createClient<paths, "application/json">({ baseUrl: "/", headers: { "Content-Type": "application/json" }, fetch: ask });
+export const requests = createClient<paths, "application/json">({
+  baseUrl: "/", headers: { "Content-Type": "application/json" }, fetch: ask,
+});
 
 requests.use({
   onRequest({ request }) {

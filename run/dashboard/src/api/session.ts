@@ -51,7 +51,10 @@ function openTabs(): BroadcastChannel | undefined {
       if (current && !expired && !current.key) channel.postMessage({ started: current } satisfies Told);
     } else if ("started" in data) {
       // Another customer's session is another tab's own.
-      if (!current || (current.customerID === data.started.customerID && (expired || data.started.expires > current.expires))) adopt(data.started);
+      if (!current || (current.customerID === data.started.customerID
+        && (expired || data.started.expires > current.expires))) {
+        adopt(data.started);
+      }
     } else if (current?.customerID === data.ended) {
       leave();
     }

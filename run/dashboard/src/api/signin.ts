@@ -11,7 +11,8 @@ const patience = 10_000;
 async function post(path: string, body: object): Promise<unknown> {
   const asked = Date.now();
   const response = await fetch(path, {
-    method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal: AbortSignal.timeout(patience),
+    method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body),
+    signal: AbortSignal.timeout(patience),
   });
   readServiceTime(response, asked);
   const answer = (await response.json().catch(() => ({}))) as { detail?: string };
@@ -39,13 +40,16 @@ export async function acceptInvitation(body: { code: string; name?: string; pass
  */
 export async function beginWithKey(key: string): Promise<void> {
   const ask = (method: string, path: string, body?: string) => fetch(path, {
-    method, headers: { Authorization: `Bearer ${key}`, "Content-Type": "application/json" }, signal: AbortSignal.timeout(patience), ...(body === undefined ? {} : { body }),
+    method, headers: { Authorization: `Bearer ${key}`, "Content-Type": "application/json" },
+    signal: AbortSignal.timeout(patience), ...(body === undefined ? {} : { body }),
   });
   const overview = await ask("GET", "/api/v1/overview");
   if (overview.status === 401) throw new ApiError(401, "The service does not know this key.");
   if (!overview.ok) throw new ApiError(overview.status, `The service answered ${overview.status}.`);
   const change = await ask("PUT", "/api/v1/sensors/update_sensor/none", "{}");
-  if (change.status !== 403) throw new ApiError(change.status, "This key may change things. Make one with the scope read.");
+  if (change.status !== 403) {
+    throw new ApiError(change.status, "This key may change things. Make one with the scope read.");
+  }
   session.startKey(key);
 }
 

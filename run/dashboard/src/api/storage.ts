@@ -1,4 +1,5 @@
-/** A text that survives a reload. Where the browser forbids storage, so that every access throws, it lives as long as the page. */
+/** A text that survives a reload. Where the browser forbids storage, so that every access
+ * throws, it lives as long as the page. */
 export class Stored {
   private value: string | null = null;
 

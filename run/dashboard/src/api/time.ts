@@ -12,14 +12,16 @@ export function onServiceTime(listener: () => void): () => void {
   return () => listeners.delete(listener);
 }
 
-/** Sets the clock to what an answer says, if that differs from it by more than the answer may be wrong: milliseconds. */
+/** Sets the clock to what an answer says, if that differs from it by more than
+ * the answer may be wrong: milliseconds. */
 export function setServiceTime(measured: number, tolerance: number): void {
   if (!(Math.abs(measured - ahead) > tolerance)) return;
   ahead = measured;
   for (const listener of listeners) listener();
 }
 
-/** Reads the clock from the Date header of an answer, which has whole seconds, to a question asked at a time of this computer. */
+/** Reads the clock from the Date header of an answer, which has whole seconds, to a
+ * question asked at a time of this computer. */
 export function readServiceTime(response: Response, asked: number): void {
   const date = Date.parse(response.headers.get("Date") ?? "");
   setServiceTime(date + 500 - (asked + Date.now()) / 2, 1000 + (Date.now() - asked) / 2);

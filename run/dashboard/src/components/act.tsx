@@ -12,7 +12,9 @@ import { Field, Form } from "./form";
 
 const hour = 3_600_000;
 
-export default function Act({ incident, action, onClose }: { incident: Incident; action: ActionName; onClose: () => void }) {
+export default function Act({ incident, action, onClose }: {
+  incident: Incident; action: ActionName; onClose: () => void;
+}) {
   const now = useNow(60_000);
   const [comment, setComment] = useState("");
   const [to, setTo] = useState("");
@@ -44,7 +46,8 @@ export default function Act({ incident, action, onClose }: { incident: Incident;
           />
         )}
         <Field
-          label="Comment" name="comment" value={comment} onInput={setComment} maxLength={500} required={action === "comment"}
+          label="Comment" name="comment" value={comment} onInput={setComment} maxLength={500}
+          required={action === "comment"}
           hint={action === "comment" ? undefined : "For whoever looks next. You may leave it empty."}
           autoFocus={action === "comment" || action === "give_back"}
         />

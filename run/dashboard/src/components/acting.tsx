@@ -13,7 +13,8 @@ import { May } from "./may";
 const Act = chunk("form", () => import("./act"));
 
 const possible: Record<Incident["state"], readonly ActionName[]> = {
-  open: ["take", "snooze", "hand_over", "comment"], taken: ["comment", "hand_over", "snooze", "give_back"], over: ["comment"],
+  open: ["take", "snooze", "hand_over", "comment"],
+  taken: ["comment", "hand_over", "snooze", "give_back"], over: ["comment"],
 };
 
 /** What can be done with an incident; in short only what is done first. */
@@ -38,7 +39,8 @@ function useFocusInRow() {
   useEffect(() => {
     const own = element.current;
     return () => {
-      if (own?.contains(document.activeElement)) own.closest("tr, article")?.querySelector<HTMLElement>("[data-row]")?.focus({ preventScroll: true });
+      if (own?.contains(document.activeElement)) own.closest("tr, article")?.querySelector<HTMLElement>("[data-row]")
+        ?.focus({ preventScroll: true });
     };
   }, []);
   return element;

@@ -8,7 +8,9 @@ const AlarmDialog = chunk("form", () => import("./alarmdialog"));
 /** What keeps the browser from it, if something does. */
 function obstacle(sound: boolean, notification: boolean): string | null {
   if (sound && !audible()) return "The browser makes no sound before you press something on this page.";
-  if (notification && (!("Notification" in self) || Notification.permission !== "granted")) return "The browser does not allow notifications of this page.";
+  if (notification && (!("Notification" in self) || Notification.permission !== "granted")) {
+    return "The browser does not allow notifications of this page.";
+  }
   return null;
 }
 

@@ -12,19 +12,23 @@ import { Timestamp } from "./timestamp";
 
 export function AlertRecords() {
   const { data, error, refetch } = useQuery({
-    queryKey: [...keys.live, "alerts"], refetchInterval: pollSlowly, queryFn: () => unwrap(api.GET("/api/v1/alerts/history")),
+    queryKey: [...keys.live, "alerts"], refetchInterval: pollSlowly,
+    queryFn: () => unwrap(api.GET("/api/v1/alerts/history")),
   });
   const queries = useQueryClient();
   const nameOf = useSensorNames();
   const [refused, setRefused] = useState<unknown>(null);
   const acknowledge = async (id: number) => {
     setRefused(null);
-    await unwrap(api.POST("/api/v1/alerts/{alert_id}/acknowledge", { params: { path: { alert_id: id } } })).catch(setRefused);
+    await unwrap(api.POST("/api/v1/alerts/{alert_id}/acknowledge", { params: { path: { alert_id: id } } }))
+      .catch(setRefused);
     await queries.invalidateQueries({ queryKey: keys.live });
   };
   if (!data) return error ? <Failure error={error} retry={() => void refetch()} /> : <Loading what="alert records" />;
   if (data.length === 0) {
-    return <Empty title="No alert record"><p>Each reading over a threshold makes one, beside the incident of its room.</p></Empty>;
+    return <Empty title="No alert record">
+      <p>Each reading over a threshold makes one, beside the incident of its room.</p>
+    </Empty>;
   }
   return (
     <>
@@ -36,7 +40,9 @@ export function AlertRecords() {
       <div class="card scroll" tabIndex={0} role="group" aria-label="Alert records">
         <table>
           <thead>
-            <tr><th scope="col">When</th><th scope="col">Sensor</th><th scope="col">Alert</th><th scope="col">State</th></tr>
+            <tr><th scope="col">When</th><th scope="col">Sensor</th><th scope="col">Alert</th><th
+              scope="col"
+            >State</th></tr>
           </thead>
           <tbody>
             {data.map(({ id, sensor_id, message, timestamp, acknowledged }) => (

@@ -12,8 +12,10 @@ import { Timestamp } from "./timestamp";
 
 const states = { planned: "Planned", in_force: "In force", past: "Past", withdrawn: "Withdrawn" } as const;
 
-/** What is added to a measured value, with its sign. Offsets are differences: they are in °C whatever the page shows. */
-const offset = (value: number, unit: string) => `${value > 0 ? "+" : value < 0 ? "−" : "±"}${Math.abs(value).toFixed(2)} ${unit}`;
+/** What is added to a measured value, with its sign. Offsets are differences:
+ * they are in °C whatever the page shows. */
+const offset = (value: number, unit: string) =>
+  `${value > 0 ? "+" : value < 0 ? "−" : "±"}${Math.abs(value).toFixed(2)} ${unit}`;
 
 /** A fold: open where a certificate is overdue. */
 export function Calibration({ sensor }: { sensor: Sensor }) {
@@ -22,7 +24,10 @@ export function Calibration({ sensor }: { sensor: Sensor }) {
   return (
     <details class="card compare" open={open} onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>
-        Calibration <small>{sensor.calibration_overdue ? <><StatusMark kind="alert" /> overdue since {sensor.calibration_due}</> : summary}</small>
+        Calibration <small>
+          {sensor.calibration_overdue ? <><StatusMark kind="alert" /> overdue since {sensor.calibration_due}</>
+            : summary}
+        </small>
       </summary>
       {open && <Corrections sensor={sensor} />}
     </details>
@@ -33,7 +38,8 @@ const keyOf = (sensor: Sensor) => ["corrections", sensor.id];
 
 function Corrections({ sensor }: { sensor: Sensor }) {
   const { data, error, refetch } = useQuery({
-    queryKey: keyOf(sensor), queryFn: () => unwrap(api.GET("/api/v1/corrections", { params: { query: { sensor_id: sensor.id } } })),
+    queryKey: keyOf(sensor),
+    queryFn: () => unwrap(api.GET("/api/v1/corrections", { params: { query: { sensor_id: sensor.id } } })),
   });
   const [adding, setAdding] = useState(false);
   const [withdrawing, setWithdrawing] = useState<Correction | null>(null);
@@ -41,14 +47,19 @@ function Corrections({ sensor }: { sensor: Sensor }) {
   if (!data) return <Loading what="corrections" />;
   return (
     <>
-      <p class="hint">A correction is added to each reading from its time on. What was stored before stays as it is, and measured values are kept.</p>
+      <p class="hint">
+        A correction is added to each reading from its time on. What was stored before stays as it is, and measured
+        values are kept.
+      </p>
       {data.length > 0 && (
         <div class="scroll" tabIndex={0} role="group" aria-label="Corrections">
           <table>
             <thead>
               <tr>
-                <th scope="col">From</th><th scope="col">Temperature</th><th scope="col">Humidity</th><th scope="col">Certificate</th>
-                <th scope="col">Due</th><th scope="col">Added by</th><th scope="col">State</th><th scope="col"><span class="unseen">Actions</span></th>
+                <th scope="col">From</th><th scope="col">Temperature</th><th scope="col">Humidity</th>
+                <th scope="col">Certificate</th>
+                <th scope="col">Due</th><th scope="col">Added by</th><th scope="col">State</th>
+                <th scope="col"><span class="unseen">Actions</span></th>
               </tr>
             </thead>
             <tbody>
@@ -58,12 +69,17 @@ function Corrections({ sensor }: { sensor: Sensor }) {
                   <td>{offset(one.temperature_offset, "°C")}</td><td>{offset(one.humidity_offset, "%")}</td>
                   <td class="wraps">
                     {one.certificate ?? "–"}
-                    {one.serial_number && <small> Serial number {one.serial_number}</small>}{one.calibrated_by && <small> By {one.calibrated_by}</small>}
+                    {one.serial_number && <small> Serial number {one.serial_number}</small>}
+                    {one.calibrated_by && <small> By {one.calibrated_by}</small>}
                   </td>
                   <td>{one.due_date ?? "–"}{one.overdue && <small><StatusMark kind="alert" /> Overdue</small>}</td>
-                  <td class="wraps">{one.added_by}{one.withdrawn_by && <small>Withdrawn by {one.withdrawn_by}</small>}</td>
+                  <td class="wraps">
+                    {one.added_by}{one.withdrawn_by && <small>Withdrawn by {one.withdrawn_by}</small>}
+                  </td>
                   <td>{states[one.state]}</td>
-                  <td>{one.withdrawable && <May role="admin"><button type="button" onClick={() => setWithdrawing(one)}>Withdraw</button></May>}</td>
+                  <td>{one.withdrawable && <May role="admin">
+                    <button type="button" onClick={() => setWithdrawing(one)}>Withdraw</button>
+                  </May>}</td>
                 </tr>
               ))}
             </tbody>
@@ -89,7 +105,8 @@ function Add({ sensor, onClose }: { sensor: Sensor; onClose: () => void }) {
   const [temperature, setTemperature] = useState("0");
   const [humidity, setHumidity] = useState("0");
   const [texts, setTexts] = useState({ certificate: "", serial_number: "", due_date: "", calibrated_by: "" });
-  const text = (name: keyof typeof texts) => ({ name, value: texts[name], onInput: (value: string) => setTexts({ ...texts, [name]: value }), required: false });
+  const text = (name: keyof typeof texts) =>
+    ({ name, value: texts[name], onInput: (value: string) => setTexts({ ...texts, [name]: value }), required: false });
   return (
     <Dialog title={`Correct ${sensor.name}`} onClose={onClose}>
       <Form
@@ -98,16 +115,20 @@ function Add({ sensor, onClose }: { sensor: Sensor; onClose: () => void }) {
           const given = Object.fromEntries(Object.entries(texts).filter(([, value]) => value !== ""));
           await unwrap(api.POST("/api/v1/corrections", {
             body: {
-              sensor_id: sensor.id, from: new Date(from).toISOString(), temperature_offset: Number(temperature), humidity_offset: Number(humidity), ...given,
+              sensor_id: sensor.id, from: new Date(from).toISOString(), temperature_offset: Number(temperature),
+              humidity_offset: Number(humidity), ...given,
             },
           }));
           await queries.invalidateQueries({ queryKey: keyOf(sensor) });
           onClose();
         }}
       >
-        <Field label="From" name="from" type="datetime-local" value={from} onInput={setFrom} hint="At least five minutes ahead." autoFocus />
-        <Field label="Temperature offset in °C" name="temperature_offset" type="number" min="-10" max="10" step="0.01" value={temperature} onInput={setTemperature} hint="What is added to each measured value." />
-        <Field label="Humidity offset in %" name="humidity_offset" type="number" min="-30" max="30" step="0.01" value={humidity} onInput={setHumidity} />
+        <Field label="From" name="from" type="datetime-local" value={from} onInput={setFrom}
+          hint="At least five minutes ahead." autoFocus />
+        <Field label="Temperature offset in °C" name="temperature_offset" type="number" min="-10" max="10" step="0.01"
+          value={temperature} onInput={setTemperature} hint="What is added to each measured value." />
+        <Field label="Humidity offset in %" name="humidity_offset" type="number" min="-30" max="30" step="0.01"
+          value={humidity} onInput={setHumidity} />
         <Field label="Certificate" maxLength={200} {...text("certificate")} />
         <Field label="Serial number" maxLength={80} {...text("serial_number")} />
         <Field label="Calibrated by" maxLength={80} {...text("calibrated_by")} />
@@ -120,12 +141,15 @@ function Add({ sensor, onClose }: { sensor: Sensor; onClose: () => void }) {
 function Withdraw({ sensor, correction, onClose }: { sensor: Sensor; correction: Correction; onClose: () => void }) {
   const queries = useQueryClient();
   const deletion = useDeletion(async () => {
-    await unwrap(api.DELETE("/api/v1/corrections/{correction_id}", { params: { path: { correction_id: correction.id } } }));
+    await unwrap(
+      api.DELETE("/api/v1/corrections/{correction_id}", { params: { path: { correction_id: correction.id } } }),
+    );
     await queries.invalidateQueries({ queryKey: keyOf(sensor) });
     onClose();
   });
   return (
-    <Confirm title="Withdraw the correction?" action="Withdraw" busy={deletion.busy} onConfirm={deletion.run} onClose={onClose}>
+    <Confirm title="Withdraw the correction?" action="Withdraw" busy={deletion.busy}
+      onConfirm={deletion.run} onClose={onClose}>
       <p>No reading will be corrected by it. It stays in the list.</p>
       {deletion.errorText}
     </Confirm>

@@ -59,7 +59,8 @@ function Chart(props: ChartProps) {
   const plot = useRef<uPlot>();
   const latest = useRef(props);
   latest.current = props;
-  const { columns, others = none, forecast = none, start, end, limits, normal, usual, excursions, maintenance, fan, marked, unit, colour, label, cursor, height = usualHeight } = props;
+  const { columns, others = none, forecast = none, start, end, limits, normal, usual, excursions, maintenance, fan,
+    marked, unit, colour, label, cursor, height = usualHeight } = props;
   const names = others.map(({ name }) => name).join("\n");
   // A plot knows its colours, its unit and its lines from its beginning.
   const [look, setLook] = useState(0);
@@ -71,7 +72,9 @@ function Chart(props: ChartProps) {
     const drawn = measured(() => new uPlot(options(element, latest), dataOf(latest.current), element));
     plot.current = drawn;
     const resize = new ResizeObserver(() => {
-      if (element.clientWidth > 0 && element.clientWidth !== drawn.width) drawn.setSize({ width: element.clientWidth, height });
+      if (element.clientWidth > 0 && element.clientWidth !== drawn.width) {
+        drawn.setSize({ width: element.clientWidth, height });
+      }
     });
     resize.observe(element);
     return () => {
@@ -116,7 +119,9 @@ function measured<T>(draw: () => T): T {
 }
 
 /** The chart as a sentence, for screen readers. */
-function summary({ label, unit, columns, limits = [], usual = [], excursions = [], maintenance = [], others = [], fan }: ChartProps): string {
+function summary(
+  { label, unit, columns, limits = [], usual = [], excursions = [], maintenance = [], others = [], fan }: ChartProps,
+): string {
   let low = Infinity;
   let high = -Infinity;
   for (const value of columns.low) if (value !== null && value < low) low = value;
@@ -124,24 +129,30 @@ function summary({ label, unit, columns, limits = [], usual = [], excursions = [
   if (low === Infinity) return `${label}: no readings in this range`;
   return [
     `${label} from ${decimal(inUnit(low, unit))} to ${withUnit(high, unit)}`,
-    ...(usual.at(-1) ?? none).slice(-1).map((last) => `last usual from ${decimal(inUnit(last.low, unit))} to ${withUnit(last.high, unit)}`),
+    ...(usual.at(-1) ?? none).slice(-1).map((last) =>
+      `last usual from ${decimal(inUnit(last.low, unit))} to ${withUnit(last.high, unit)}`),
     ...limits.map(({ limit, direction }) => `limit ${direction === "above" ? "" : "below "}${withUnit(limit, unit)}`),
-    ...(excursions.length > 0 ? [plural(excursions.length, "excursion")] : []), ...(maintenance.length > 0 ? [plural(maintenance.length, "maintenance window")] : []),
-    ...(fan ? [`expected to pass ${withUnit(fan.limit, unit)} between ${clock(fan.earliest)} and ${clock(fan.latest)}`] : []),
-    ...(others.length > 0 ? [others.length > 4 ? `beside ${others.length} other sensors` : `beside ${others.map(({ name }) => name).join(", ")}`] : []),
+    ...(excursions.length > 0 ? [plural(excursions.length, "excursion")] : []),
+    ...(maintenance.length > 0 ? [plural(maintenance.length, "maintenance window")] : []),
+    ...(fan ? [`expected to pass ${withUnit(fan.limit, unit)} between ${clock(fan.earliest)} and ${clock(fan.latest)}`]
+      : []),
+    ...(others.length > 0 ? [others.length > 4 ? `beside ${others.length} other sensors`
+      : `beside ${others.map(({ name }) => name).join(", ")}`] : []),
   ].join(", ");
 }
 
 const clock = (seconds: number) => timeIn(seconds * 1000, { hour: "2-digit", minute: "2-digit" });
 
 function dataOf({ columns, others = [], forecast = [], unit, crowd }: ChartProps): uPlot.AlignedData {
-  const shown = (values: readonly (number | null)[]) => values.map((value) => (value === null ? null : inUnit(value, unit)));
+  const shown = (values: readonly (number | null)[]) =>
+    values.map((value) => (value === null ? null : inUnit(value, unit)));
   const own: uPlot.AlignedData = [columns.time, shown(columns.high), shown(columns.low), shown(columns.mean)];
   const beside = others.map((other): uPlot.AlignedData => [other.columns.time, shown(other.columns.mean)]);
   const tables = crowd ? [...beside, own] : [own, ...beside];
   // The forecast begins at the last reading, so that the two lines meet.
   const last = columns.time.at(-1);
-  const ahead = last === undefined || forecast.length === 0 ? [] : [{ time: last, value: columns.mean.at(-1) ?? null }, ...forecast];
+  const ahead = last === undefined || forecast.length === 0 ? []
+    : [{ time: last, value: columns.mean.at(-1) ?? null }, ...forecast];
   tables.push([ahead.map((step) => step.time), shown(ahead.map((step) => step.value))]);
   return uPlot.join(tables);
 }
@@ -163,7 +174,8 @@ function options(element: HTMLElement, latest: { current: ChartProps }): uPlot.O
     }
     if (!forced) return colours.get(name) ?? "";
     // A band must let what is drawn before it be seen, on whatever ground.
-    return name.endsWith("-band") ? "#80808030" : name === "--line" ? "#80808060" : name === "--surface" ? "Canvas" : "CanvasText";
+    return name.endsWith("-band") ? "#80808030"
+      : name === "--line" ? "#80808060" : name === "--surface" ? "Canvas" : "CanvasText";
   };
   const line = property(colour);
   const band = forced ? "transparent" : property(`${colour}-band`);
@@ -191,15 +203,23 @@ function options(element: HTMLElement, latest: { current: ChartProps }): uPlot.O
       y: { range: (_, low, high) => yRange(low, high, latest.current) },
     },
     axes: [
-      { stroke: text, grid, ticks: grid, font, space: 72, values: (_, ticks, __, ___, step) => timeLabels(ticks, step) },
-      { stroke: text, grid, ticks: grid, font, size: 60, values: (_, ticks) => ticks.map((tick) => `${Number(tick.toFixed(1))}${unit === "%" ? " %" : "°"}`) },
+      { stroke: text, grid, ticks: grid, font, space: 72,
+        values: (_, ticks, __, ___, step) => timeLabels(ticks, step) },
+      { stroke: text, grid, ticks: grid, font, size: 60,
+        values: (_, ticks) => ticks.map((tick) => `${Number(tick.toFixed(1))}${unit === "%" ? " %" : "°"}`) },
     ],
     series: [
       {}, ...(crowd ? [...beside, ...own] : [...own, ...beside]),
       { label: "Forecast", stroke: line, width: 2, dash: [4, 4], ...hidden },
     ],
     bands: [{ series: [first, first + 1], fill: band }],
-    cursor: { y: false, drag: { x: true, y: false, setScale: false }, ...(cursor && { sync: { key: cursor.key, setSeries: false, filters: { sub: (type) => type === "mousemove" || type === "mouseleave" } } }) },
+    cursor: {
+      y: false, drag: { x: true, y: false, setScale: false },
+      ...(cursor && {
+        sync: { key: cursor.key, setSeries: false,
+          filters: { sub: (type) => type === "mousemove" || type === "mouseleave" } },
+      }),
+    },
     hooks: {
       drawClear: [(plot) => drawBehind(plot, latest.current, property)],
       draw: [(plot) => drawMarks(plot, latest.current, property, font)],
@@ -233,8 +253,10 @@ function timeLabels(ticks: readonly number[], step: number): string[] {
   });
 }
 
-/** The range of the value axis: the values, and what is expected of them. Limits never stretch it. At least two units. */
-function yRange(low: number | null, high: number | null, { usual = [], fan, unit, start, end }: ChartProps): [number, number] {
+/** The range of the value axis: the values, and what is expected of them. Limits
+ * never stretch it. At least two units. */
+function yRange(low: number | null, high: number | null,
+  { usual = [], fan, unit, start, end }: ChartProps): [number, number] {
   if (low === null || high === null) return [0, 1];
   let [bottom, top] = [low, high];
   const near = Math.max(2, high - low);
@@ -260,7 +282,8 @@ function within(plot: uPlot, draw: (ctx: CanvasRenderingContext2D, bbox: uPlot.B
 }
 
 /** Behind the lines: the recommended range, what is usual, what lies beyond the limits, maintenance. */
-function drawBehind(plot: uPlot, { limits = [], normal, usual = [], maintenance = [], unit }: ChartProps, property: (name: string) => string) {
+function drawBehind(plot: uPlot, { limits = [], normal, usual = [], maintenance = [], unit }: ChartProps,
+  property: (name: string) => string) {
   within(plot, (ctx, bbox, ratio) => {
     const y = (value: number) => plot.valToPos(inUnit(value, unit), "y", true);
     const foot = bbox.top + bbox.height;
@@ -374,7 +397,10 @@ function drawGutter(plot: uPlot, { limits = [], unit }: ChartProps, property: (n
   const labels = limits.map(({ limit, direction, severity }) => {
     const at = plot.valToPos(inUnit(limit, unit), "y", true);
     const arrow = at < bbox.top ? "↑ " : at > bbox.top + bbox.height ? "↓ " : "";
-    return { at: Math.min(foot, Math.max(top, at)), text: arrow + (wide ? `${severity} ${direction === "above" ? ">" : "<"} ` : "") + withUnit(limit, unit), severity };
+    return {
+      at: Math.min(foot, Math.max(top, at)),
+      text: arrow + (wide ? `${severity} ${direction === "above" ? ">" : "<"} ` : "") + withUnit(limit, unit), severity,
+    };
   }).sort((a, b) => a.at - b.at);
   const apart = 14 * ratio;
   for (const [i, label] of labels.entries()) label.at = Math.max(label.at, (labels[i - 1]?.at ?? -Infinity) + apart);

@@ -9,8 +9,10 @@ type Load<P> = () => Promise<{ default: ComponentType<P> }>;
 
 const loads: (() => Promise<unknown>)[] = [];
 
-/** A component that is loaded when it is first shown, with something in its place meanwhile, and a message if that fails. */
-export function chunk<P extends object>(name: string, load: Load<P>, meanwhile: VNode = <Loading what={`the ${name}`} />): FunctionComponent<P> {
+/** A component that is loaded when it is first shown, with something in its place
+ * meanwhile, and a message if that fails. */
+export function chunk<P extends object>(name: string, load: Load<P>,
+  meanwhile: VNode = <Loading what={`the ${name}`} />): FunctionComponent<P> {
   const number = loads.push(load);
   return function Chunk(props: P) {
     const { data: Loaded, error, isFetching, refetch } = useQuery({
@@ -47,7 +49,8 @@ export function preloadChunks(): void {
  * where a reload would sign the user out.
  */
 async function recover(cause: unknown): Promise<never> {
-  const answer = await fetch("/", { method: "HEAD", cache: "no-store", signal: AbortSignal.timeout(10_000) }).catch(() => null);
+  const answer = await fetch("/", { method: "HEAD", cache: "no-store", signal: AbortSignal.timeout(10_000) })
+    .catch(() => null);
   if (!answer) throw cause;
   if (!answer.ok) throw new ApiError(answer.status, `The service answered ${answer.status}.`);
   const missing = "A file is missing, or was lost on the way.";

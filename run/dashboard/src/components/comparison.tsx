@@ -14,12 +14,17 @@ export const earlier: Record<string, { name: string; by: number }> = {
   "@1d": { name: "Yesterday", by: day }, "@7d": { name: "Last week", by: 7 * day },
 };
 
-interface Props { sensor: Sensor; overview: Overview | undefined; compared: readonly string[]; onChange: (compared: string[]) => void }
+interface Props {
+  sensor: Sensor; overview: Overview | undefined; compared: readonly string[]; onChange: (compared: string[]) => void;
+}
 
 export function Comparison({ sensor, overview, compared, onChange }: Props) {
   const [open, setOpen] = useState(compared.length > 0);
   const all = overview?.sensors;
-  const neighbours = useMemo(() => byName((all ?? []).filter(({ room_id, id }) => room_id === sensor.room_id && id !== sensor.id)), [all, sensor]);
+  const neighbours = useMemo(
+    () => byName((all ?? []).filter(({ room_id, id }) => room_id === sensor.room_id && id !== sensor.id)),
+    [all, sensor],
+  );
   const choice = [...Object.entries(earlier).map(([id, { name }]) => ({ id, name })), ...neighbours];
   const full = compared.length >= mostCompared;
   return (
@@ -60,7 +65,8 @@ function Others({ sensor, overview, compared, onChange }: Props) {
   const kept = compared.filter((id) => id !== chosen);
   return (
     <Select
-      label="A sensor of another room" value={chosen} options={[["", "None"], ...options.map(({ id, name }) => [id, name] as const)]}
+      label="A sensor of another room" value={chosen}
+      options={[["", "None"], ...options.map(({ id, name }) => [id, name] as const)]}
       onChange={(id) => onChange(id ? [...kept, id].slice(-mostCompared) : kept)}
     />
   );

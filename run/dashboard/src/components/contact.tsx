@@ -32,8 +32,11 @@ export function ContactNotice() {
   if (lost === null) return <WatchNotice />;
   return (
     <div class="notice" role="alert">
-      <p><StatusMark kind="offline" /> No contact since {timeOfDay(lost)}, {ago(lost, now)}. What you see was so then. {error !== null && messageOf(error)}</p>
-      <button type="button" aria-disabled={isFetching} onClick={() => void (isFetching || refetch())}>{isFetching ? "Trying…" : "Try now"}</button>
+      <p><StatusMark kind="offline" /> No contact since {timeOfDay(lost)}, {ago(lost, now)}. What you see was so
+        then. {error !== null && messageOf(error)}</p>
+      <button type="button" aria-disabled={isFetching} onClick={() => void (isFetching || refetch())}>
+        {isFetching ? "Trying…" : "Try now"}
+      </button>
     </div>
   );
 }

@@ -22,15 +22,22 @@ export default function Curve({ incident }: { incident: Incident }) {
   const value = quantity && sensor?.[quantity];
   const curve = useMemo(() => {
     if (quantity === null || !history.data) return null;
-    const columns = columnsOf(history.data, quantity, gapOf(history.data, (end - start) / points / 1000, sensor?.interval_s));
-    return curveOf(incident, value == null || !newest ? columns : withNewest(columns, newest, value), now / 1000, width, height);
+    const columns = columnsOf(history.data, quantity,
+      gapOf(history.data, (end - start) / points / 1000, sensor?.interval_s));
+    return curveOf(incident, value == null || !newest ? columns : withNewest(columns, newest, value),
+      now / 1000, width, height);
   }, [history.data, quantity, value, newest, incident, start, end]);
   if (!curve) return <div class="curve" />;
-  const said = `The last hour${worst.limit === null ? "" : `, limit ${valueOf(worst, worst.limit)}`}${curve.cone ? ", and where it is expected to go" : ""}`;
+  const said =
+    `The last `
+      + `hour${worst.limit === null ? ""
+        : `, limit ${valueOf(worst, worst.limit)}`}${curve.cone ? ", and where it is expected to go" : ""}`;
   return (
-    <svg class={`curve ${incident.severity}`} viewBox={`0 0 ${width} ${height}`} preserveAspectRatio="none" role="img" aria-label={said}>
+    <svg class={`curve ${incident.severity}`} viewBox={`0 0 ${width} ${height}`} preserveAspectRatio="none"
+      role="img" aria-label={said}>
       {curve.cone && <path class="cone" d={curve.cone} />}
-      {curve.limit !== null && <path class="limit" d={`M0 ${curve.limit.toFixed(1)}H${width}`} vector-effect="non-scaling-stroke" />}
+      {curve.limit !== null && <path class="limit" d={`M0 ${curve.limit.toFixed(1)}H${width}`}
+        vector-effect="non-scaling-stroke" />}
       <path class="line" d={curve.line} vector-effect="non-scaling-stroke" />
     </svg>
   );

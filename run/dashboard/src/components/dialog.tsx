@@ -37,7 +37,9 @@ export function Dialog(props: { title: string; onClose?: () => void; wide?: bool
     const element = dialog.current;
     const row = document.activeElement?.closest("tr, li");
     // The browser lets a page refuse the first Escape only as a cancellation, and every one as a key.
-    const press = (event: KeyboardEvent) => { if (event.key === "Escape" && shown.at(-1) === press) escaping.current(event); };
+    const press = (event: KeyboardEvent) => {
+      if (event.key === "Escape" && shown.at(-1) === press) escaping.current(event);
+    };
     shown.push(press);
     document.addEventListener("keydown", press);
     if (element && !element.open) element.showModal();

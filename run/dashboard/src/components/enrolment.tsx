@@ -30,7 +30,10 @@ export function EnrolmentCommand({ gateway: { id, name } }: { gateway: Gateway }
       <p>Run this on the machine of {name}. Its code is valid for 24 hours, once.</p>
       {code
         ? <pre tabIndex={0}><code>{commandOf(code)}</code></pre>
-        : <p class="hint">Its code was made in another window, and only that one can show it. Revoke the gateway and add it again for a new one.</p>}
+        : <p class="hint">
+          Its code was made in another window, and only that one can show it. Revoke the gateway and add it again for a
+          new one.
+        </p>}
     </div>
   );
 }
@@ -57,7 +60,8 @@ export function AddGateway({ onClose }: { onClose: () => void }) {
           await queries.invalidateQueries({ queryKey: keys.gateways });
         }}
       >
-        <Field label="Name" name="name" value={name} onInput={setName} maxLength={80} hint="Where it stands, for example “Basement”." autoFocus />
+        <Field label="Name" name="name" value={name} onInput={setName} maxLength={80}
+          hint="Where it stands, for example “Basement”." autoFocus />
       </Form>
     </Dialog>
   );

@@ -9,7 +9,9 @@ import { Failure, Loading, More } from "./states";
 import { Timestamp } from "./timestamp";
 
 /** Those of an incident name their sensors, those of a sensor their incidents. Followed: of what lasts. */
-export function Excursions({ of, followed = false }: { of: { incident_id: number } | { sensor_id: string }; followed?: boolean }) {
+export function Excursions({ of, followed = false }: {
+  of: { incident_id: number } | { sensor_id: string }; followed?: boolean;
+}) {
   const { data, error, refetch, ...pages } = useExcursions(of, followed);
   if (!data) return error ? <Failure error={error} retry={() => void refetch()} /> : <Loading what="excursions" />;
   const found = data.pages.flatMap(({ items }) => items);
@@ -20,8 +22,12 @@ export function Excursions({ of, followed = false }: { of: { incident_id: number
       {found.length === 0 ? <p class="hint">None so far.</p> : (
         <div class="scroll" tabIndex={0} role="group" aria-label="Excursions">
           <table>
-            <thead><tr><th scope="col">What</th><th scope="col">Severity</th><th scope="col">Peak</th><th scope="col">Began</th><th scope="col">Ended</th><th scope="col">{"sensor_id" in of ? "Incident" : "Sensor"}</th></tr></thead>
-            <tbody>{found.map((excursion) => <Row key={excursion.id} excursion={excursion} ofSensor={"sensor_id" in of} />)}</tbody>
+            <thead><tr>
+              <th scope="col">What</th><th scope="col">Severity</th><th scope="col">Peak</th><th scope="col">Began</th>
+              <th scope="col">Ended</th><th scope="col">{"sensor_id" in of ? "Incident" : "Sensor"}</th>
+            </tr></thead>
+            <tbody>{found.map((excursion) =>
+              <Row key={excursion.id} excursion={excursion} ofSensor={"sensor_id" in of} />)}</tbody>
           </table>
         </div>
       )}
@@ -44,8 +50,11 @@ function Row({ excursion, ofSensor }: { excursion: Excursion; ofSensor: boolean 
       <td><Timestamp at={start_time} /></td>
       <td>{state === "lasting" || end_time === null ? "lasts" : <Timestamp at={end_time} />}</td>
       <td>
-        {!ofSensor ? sensor_name === null ? sensor_id : <Link href={`/sensors/${encodeURIComponent(sensor_id)}`}>{sensor_name}</Link>
-          : incident_id !== null && <Link href={`/incidents/${incident_id}`}>Open<span class="unseen"> incident {incident_id}</span></Link>}
+        {!ofSensor ? sensor_name === null ? sensor_id
+          : <Link href={`/sensors/${encodeURIComponent(sensor_id)}`}>{sensor_name}</Link>
+          : incident_id !== null && <Link href={`/incidents/${incident_id}`}>
+            Open<span class="unseen"> incident {incident_id}</span>
+          </Link>}
       </td>
     </tr>
   );

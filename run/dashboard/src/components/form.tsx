@@ -43,7 +43,8 @@ export function Select<T extends string | number>(props: {
 
 /** A form that shows the error of the API, and cannot be submitted twice at once. */
 export function Form(props: {
-  action: string; busyText?: string; onSubmit: () => Promise<unknown>; onCancel?: () => void; children: ComponentChildren;
+  action: string; busyText?: string; onSubmit: () => Promise<unknown>; onCancel?: () => void;
+  children: ComponentChildren;
 }) {
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>(null);

@@ -16,7 +16,8 @@ export type Density = "large" | "medium" | "small";
 /** For so many sensors on the screen. */
 export const densityOf = (sensors: number): Density => (sensors <= 80 ? "large" : sensors <= 400 ? "medium" : "small");
 
-const silent = (sensor: LiveSensor) => sensor.state === "silent" || sensor.state === "late" || sensor.temperature === null;
+const silent = (sensor: LiveSensor) => sensor.state === "silent" || sensor.state === "late"
+  || sensor.temperature === null;
 
 /** A sensor in words. */
 export function describe(sensor: LiveSensor): string {
@@ -42,10 +43,14 @@ export const RoomMap = memo(function RoomMap({ room, overview, density, untitled
   const { sensors } = room;
   const [floor, blocks] = useMemo(() => {
     const places = floorOf(sensors);
-    return [places, Array.from({ length: Math.ceil(sensors.length / turnSize) }, (_, i) => ({ overview, floor: places, sensors: sensors.slice(i * turnSize, (i + 1) * turnSize) }))];
+    return [
+      places, Array.from({ length: Math.ceil(sensors.length / turnSize) },
+        (_, i) => ({ overview, floor: places, sensors: sensors.slice(i * turnSize, (i + 1) * turnSize) })),
+    ];
   }, [overview, sensors]);
   const shown = peeked === null ? undefined : sensors.find((sensor) => sensor.id === peeked);
-  const cellOf = (target: EventTarget | null) => (target as HTMLElement | null)?.closest<HTMLAnchorElement>("[data-sensor]");
+  const cellOf = (target: EventTarget | null) =>
+    (target as HTMLElement | null)?.closest<HTMLAnchorElement>("[data-sensor]");
   const peek = (target: EventTarget | null) => setPeeked(cellOf(target)?.dataset.sensor ?? null);
   const open = (event: MouseEvent) => {
     const cell = cellOf(event.target);
@@ -60,7 +65,8 @@ export const RoomMap = memo(function RoomMap({ room, overview, density, untitled
     // A row is as long as the width allows.
     const columns = Math.max(1, cells.filter((cell) => cell.offsetTop === cells[0]?.offsetTop).length);
     const to = (floor && neighbour(floor.places, active, event.key)) ?? {
-      ArrowRight: active + 1, ArrowLeft: active - 1, ArrowDown: active + columns, ArrowUp: active - columns, Home: 0, End: cells.length - 1,
+      ArrowRight: active + 1, ArrowLeft: active - 1, ArrowDown: active + columns, ArrowUp: active - columns,
+      Home: 0, End: cells.length - 1,
     }[event.key];
     if (to === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
@@ -69,20 +75,27 @@ export const RoomMap = memo(function RoomMap({ room, overview, density, untitled
     cells[to]?.focus();
   };
   return (
-    <section class={`room ${room.state} ${density}`} aria-labelledby={`room-${room.id}`} style={{ "--across": `${Math.max(1, floor?.columns ?? sensors.length)}`, "--square": `${Math.ceil(Math.sqrt(sensors.length))}` }}>
-      <h2 id={`room-${room.id}`} class={untitled ? "unseen" : undefined}><Link href={`/rooms/${room.id}`}>{room.name}</Link></h2>
+    <section class={`room ${room.state} ${density}`} aria-labelledby={`room-${room.id}`}
+      style={{ "--across": `${Math.max(1, floor?.columns ?? sensors.length)}`,
+        "--square": `${Math.ceil(Math.sqrt(sensors.length))}` }}>
+      <h2 id={`room-${room.id}`} class={untitled ? "unseen" : undefined}>
+        <Link href={`/rooms/${room.id}`}>{room.name}</Link>
+      </h2>
       <p class="peek">{shown
         ? <Peek sensor={shown} />
         : <Extremes room={room} />}
       </p>
-      {sensors.length === 0 ? <p class="hint">No sensor here yet. <Link href={`/rooms/${room.id}`}>Add one to this room</Link>.</p> : (
+      {sensors.length === 0
+        ? <p class="hint">No sensor here yet. <Link href={`/rooms/${room.id}`}>Add one to this room</Link>.</p>
+        : (
         <div
           class={floor ? "cells floor" : "cells"} role="group" aria-label={`Sensors of ${room.name}`}
           onKeyDown={move} onFocusIn={(event) => peek(event.target)} onFocusOut={() => setPeeked(null)}
           onMouseOver={(event) => peek(event.target)} onMouseLeave={() => setPeeked(null)} onClick={open}
         >
           {blocks.map((block, i) => (
-            <Block key={i} block={block} density={density} from={i * turnSize} active={Math.floor(active / turnSize) === i ? active : -1} />
+            <Block key={i} block={block} density={density} from={i * turnSize}
+              active={Math.floor(active / turnSize) === i ? active : -1} />
           ))}
         </div>
       )}
@@ -116,10 +129,13 @@ const Cells = memo(function Cells({ block: { overview, floor, sensors }, density
         <a
           key={sensor.id} href={`/sensors/${encodeURIComponent(sensor.id)}`} tabIndex={from + i === active ? 0 : -1}
           style={placeOf(floor, from + i)} data-sensor={sensor.id} aria-label={describe(sensor)}
-          class={`cell ${sensor.state} ${silent(sensor) ? "blank" : `step${stepOf(sensor.temperature ?? 0, limitsOf(overview, sensor))}`}`}
+          class={`cell ${sensor.state} `
+            + `${silent(sensor) ? "blank" : `step${stepOf(sensor.temperature ?? 0, limitsOf(overview, sensor))}`}`}
         >
           <b>{valueIn(sensor, density)}</b>
-          {density === "large" && <><span>{sensor.name}</span><Sparkline line={sensor.sparkline} start={overview.sparkline_start} /></>}
+          {density === "large" && <>
+            <span>{sensor.name}</span><Sparkline line={sensor.sparkline} start={overview.sparkline_start} />
+          </>}
         </a>
       ))}
     </>
@@ -138,7 +154,8 @@ function Extremes({ room: { highest, change, sensors } }: { room: RoomView }) {
   const moved = changeOf(change);
   return (
     <>
-      {highest !== null && <><strong>{withUnit(highest)}</strong>{moved && <span title="in 15 min"> {moved}<span class="unseen"> in 15 min</span></span>} · </>}
+      {highest !== null && <><strong>{withUnit(highest)}</strong>{moved
+        && <span title="in 15 min"> {moved}<span class="unseen"> in 15 min</span></span>} · </>}
       {plural(sensors.length, "sensor")}
     </>
   );
@@ -149,8 +166,10 @@ function Peek({ sensor }: { sensor: LiveSensor }) {
   const now = useNow();
   return (
     <>
-      {sensor.temperature !== null && <strong>{withUnit(sensor.temperature)} </strong>}{sensor.name} · {sensor.humidity !== null && `${decimal(sensor.humidity)} % · `}
-      {sensor.state !== "ok" && `${stateNames[sensor.state]} · `}{sensor.timestamp && ago(Date.parse(sensor.timestamp), now)}
+      {sensor.temperature !== null && <strong>{withUnit(sensor.temperature)} </strong>}
+      {sensor.name} · {sensor.humidity !== null && `${decimal(sensor.humidity)} % · `}
+      {sensor.state !== "ok" && `${stateNames[sensor.state]} · `}
+      {sensor.timestamp && ago(Date.parse(sensor.timestamp), now)}
     </>
   );
 }
@@ -161,7 +180,8 @@ const steps = [-4, -3, -2, -1, 0, 1, 2, 3, 4];
 export const Legend = memo(function Legend() {
   return (
     <>
-      <button type="button" class="quiet help" aria-label="What the colours mean" {...{ popovertarget: "legend" }}>?</button>
+      <button type="button" class="quiet help" aria-label="What the colours mean"
+        {...{ popovertarget: "legend" }}>?</button>
       <div id="legend" class="menu" popover="auto"><Scale /></div>
     </>
   );

@@ -12,7 +12,9 @@ import { decimal, inUnit, localTime, withUnit } from "../logic/format";
 import { occurrences } from "../logic/maintenance";
 import { limitsOf, type LiveSensor, type Overview } from "../logic/overview";
 import { boundsOf, rangeOf, withRange, type Range } from "../logic/range";
-import { columnsOf, dewColumns, extremesOf, gapOf, shifted, usualOf, valueAt, withNewest, type Columns } from "../logic/series";
+import {
+  columnsOf, dewColumns, extremesOf, gapOf, shifted, usualOf, valueAt, withNewest, type Columns,
+} from "../logic/series";
 import { Charts } from "./chunk";
 import { useNow } from "./clock";
 import { Comparison, earlier, mostCompared } from "./comparison";
@@ -22,7 +24,8 @@ import { Failure, Loading } from "./states";
 /** About one point per two pixels of a wide screen. */
 const points = 720;
 const quantities = [
-  { chart: "temperature", label: "Temperature", unit: "°C", colour: "--temperature", height: 320, normal: recommended.temperature },
+  { chart: "temperature", label: "Temperature", unit: "°C", colour: "--temperature", height: 320,
+    normal: recommended.temperature },
   { chart: "humidity", label: "Humidity", unit: "%", colour: "--humidity", height: 140, normal: undefined },
   { chart: "dew_point", label: "Dew point", unit: "°C", colour: "--dew", height: 140, normal: recommended.dewPoint },
 ] as const;
@@ -33,7 +36,8 @@ type Curves = Record<Charted, Columns> & { /** Seconds without a reading that ar
 const refetched = pastEvery / 500;
 
 /** The curves of a sensor's buckets and, in a range that ends now, its newest reading. */
-function curvesOf(buckets: readonly Bucket[] = [], bucket: number, sensor: LiveSensor | undefined, live: boolean): Curves {
+function curvesOf(buckets: readonly Bucket[] = [], bucket: number,
+  sensor: LiveSensor | undefined, live: boolean): Curves {
   const gap = gapOf(buckets, bucket, sensor?.interval_s);
   let temperature = columnsOf(buckets, "temperature", gap);
   let humidity = columnsOf(buckets, "humidity", gap);
@@ -58,7 +62,11 @@ export function HistoryPanel({ sensor }: { sensor: Sensor }) {
   const { id } = sensor;
   const [search, setSearch] = useSearchParams();
   const range = useMemo(() => rangeOf(search), [search]);
-  const compared = useMemo(() => [...new Set((search.get("with") ?? "").split(",").filter((other) => other && other !== id))].slice(0, mostCompared), [search, id]);
+  const compared = useMemo(
+    () => [...new Set((search.get("with") ?? "").split(",").filter((other) => other && other !== id))]
+      .slice(0, mostCompared),
+    [search, id],
+  );
   const setRange = useCallback((next: Range) => setSearch((before) => withRange(before, next)), [setSearch]);
   const now = useNow(15_000);
   const live = range.period !== undefined;
@@ -80,22 +88,29 @@ export function HistoryPanel({ sensor }: { sensor: Sensor }) {
   const sensorOf = (of: string) => overview?.sensors.find((candidate) => candidate.id === of);
   const own = sensorOf(id);
   useNewExcursions(own, overview);
-  const curves = useMemo(() => curvesOf(history.data, bucket, own, live), [history.data, bucket, live, own?.timestamp, own?.interval_s]);
+  const curves = useMemo(() => curvesOf(history.data, bucket, own, live),
+    [history.data, bucket, live, own?.timestamp, own?.interval_s]);
   const beside = compared.map((other, i) => ({
     id: other, name: earlier[other]?.name ?? sensorOf(other)?.name ?? other, by: (earlier[other]?.by ?? 0) / 1000,
     buckets: others[i]?.data, sensor: earlier[other] ? own : sensorOf(other), error: others[i]?.error,
   }));
   // Equal parts are the same objects, so that a chart is drawn again only when there is something new.
-  const signature = beside.map(({ name, buckets, sensor: of }) => `${name} ${buckets?.length} ${buckets?.at(0)?.timestamp} ${of?.timestamp} ${of?.interval_s}`).join();
+  const signature = beside.map(({ name, buckets, sensor: of }) =>
+    `${name} ${buckets?.length} ${buckets?.at(0)?.timestamp} ${of?.timestamp} ${of?.interval_s}`).join();
   const besides = useMemo(() => beside.map(({ name, by, buckets, sensor: of }) => {
     const lines = curvesOf(buckets, bucket, of, live && by === 0);
     const moved = (columns: Columns) => (by === 0 ? columns : shifted(columns, by));
-    return { name, curves: { temperature: moved(lines.temperature), humidity: moved(lines.humidity), dew_point: moved(lines.dew_point), gap: lines.gap } };
+    return {
+      name, curves: { temperature: moved(lines.temperature), humidity: moved(lines.humidity),
+        dew_point: moved(lines.dew_point), gap: lines.gap },
+    };
   }), [signature, bucket, live]);
   const maintenance = useMemo(() => occurrences((windows ?? []).filter(({ room_ids, sensor_id }) =>
     sensor_id === id || room_ids.includes(sensor.room_id)), start, end)
-    .map((window) => ({ start: window.start / 1000, end: window.end / 1000 })), [windows, id, sensor.room_id, start, end]);
-  const limits = useMemo(() => (overview && own ? limitsOf(overview, own) : []), [JSON.stringify(overview && own && limitsOf(overview, own))]);
+    .map((window) => ({ start: window.start / 1000, end: window.end / 1000 })),
+    [windows, id, sensor.room_id, start, end]);
+  const limits = useMemo(() => (overview && own ? limitsOf(overview, own) : []),
+    [JSON.stringify(overview && own && limitsOf(overview, own))]);
 
   const charts = useMemo(() => quantities.map((quantity) => {
     const { chart } = quantity;
@@ -119,7 +134,9 @@ export function HistoryPanel({ sensor }: { sensor: Sensor }) {
   const key = useId();
   const [time, onTime] = useState<number | null>(null);
   const cursor = useMemo(() => ({ key, time, onTime }), [key, time]);
-  const drag = useCallback((from: number, to: number) => setRange({ start: Math.floor(from * 1000), end: Math.ceil(to * 1000) }), [setRange]);
+  const drag = useCallback(
+    (from: number, to: number) => setRange({ start: Math.floor(from * 1000), end: Math.ceil(to * 1000) }), [setRange],
+  );
   const lines = [{ name: sensor.name, curves }, ...besides];
   // Space is kept for the charts that will come.
   const alone = own && (own.temperature === null) !== (own.humidity === null);
@@ -137,43 +154,55 @@ export function HistoryPanel({ sensor }: { sensor: Sensor }) {
         })}
       />
       {history.error && <Failure error={history.error} retry={() => void history.refetch()} />}
-      {beside.map(({ id: other, error }, i) => error && <Failure key={other} error={error} retry={() => void others[i]?.refetch()} />)}
+      {beside.map(({ id: other, error }, i) =>
+        error && <Failure key={other} error={error} retry={() => void others[i]?.refetch()} />)}
       {history.data?.length === 0 && <p class="hint">No readings in this range.</p>}
-      {(history.data ? history.data.length > 0 : !history.error) && <div class={alone ? "charts one" : "charts"}>{!history.data ? <Loading what="readings" /> : (
-        <Charts>{(Chart) => <>
-          <Readout lines={lines} time={time} start={start / 1000} end={end / 1000} step={Math.max(1, Math.round(bucket))} onTime={onTime} />
-          {charts.filter(({ chart }) => measured(lines, chart)).map(({ chart, ...quantity }) => (
-            <div key={chart}>
-              <h3>{quantity.label}{chart !== "dew_point" && <Extremes buckets={history.data} chart={chart} unit={quantity.unit} />}</h3>
-              <Chart {...quantity} start={start / 1000} end={until} onRange={drag} cursor={cursor} />
-            </div>
-          ))}
-          <p class="hint">
-            Line: mean, with a band from lowest to highest. Shaded: recommended, and beyond a limit. Hatched: maintenance.
-            Triangles and bars below: excursions.
-            {" "}{charts.some((chart) => chart.usual.length > 0)
-              ? "Dashed: what is usual for this sensor, hour by hour, of the last four weeks. There is none for humidity."
-              : "What is usual is drawn once there is an hour of readings, of the last four weeks."}
-            {" "}Drag across a chart for a closer look.
-          </p>
-        </>}</Charts>
-      )}</div>}
+      {(history.data ? history.data.length > 0 : !history.error)
+        && <div class={alone ? "charts one" : "charts"}>{!history.data ? <Loading what="readings" /> : (
+          <Charts>{(Chart) => <>
+            <Readout lines={lines} time={time} start={start / 1000} end={end / 1000}
+              step={Math.max(1, Math.round(bucket))} onTime={onTime} />
+            {charts.filter(({ chart }) => measured(lines, chart)).map(({ chart, ...quantity }) => (
+              <div key={chart}>
+                <h3>{quantity.label}{chart !== "dew_point"
+                  && <Extremes buckets={history.data} chart={chart} unit={quantity.unit} />}</h3>
+                <Chart {...quantity} start={start / 1000} end={until} onRange={drag} cursor={cursor} />
+              </div>
+            ))}
+            <p class="hint">
+              Line: mean, with a band from lowest to highest. Shaded: recommended, and beyond a limit. Hatched:
+              maintenance.
+              Triangles and bars below: excursions.
+              {" "}{charts.some((chart) => chart.usual.length > 0)
+                ? "Dashed: what is usual for this sensor, hour by hour, of the last four weeks. There is none for "
+                  + "humidity."
+                : "What is usual is drawn once there is an hour of readings, of the last four weeks."}
+              {" "}Drag across a chart for a closer look.
+            </p>
+          </>}</Charts>
+        )}</div>}
     </section>
   );
 }
 
-/** Excursions of a sensor are asked for again when the overview tells of a change of it, or of an incident of its room. */
+/** Excursions of a sensor are asked for again when the overview tells of a change
+ * of it, or of an incident of its room. */
 function useNewExcursions(sensor: LiveSensor | undefined, overview: Overview | undefined): void {
   const queries = useQueryClient();
-  const told = sensor && overview && JSON.stringify([sensor.state, overview.incidents.filter(({ room_id }) => room_id === sensor.room_id).map(({ id, excursions }) => [id, excursions])]);
+  const told = sensor && overview && JSON.stringify([sensor.state, overview.incidents
+    .filter(({ room_id }) => room_id === sensor.room_id).map(({ id, excursions }) => [id, excursions])]);
   useEffect(() => {
     // A hidden page asks once it is looked at.
-    if (told !== undefined) void queries.invalidateQueries({ queryKey: keys.excursions, refetchType: document.hidden ? "none" : "active" });
+    if (told !== undefined) {
+      void queries.invalidateQueries({ queryKey: keys.excursions, refetchType: document.hidden ? "none" : "active" });
+    }
   }, [queries, told]);
 }
 
 /** Lowest, mean and highest of the range. */
-function Extremes({ buckets, chart, unit }: { buckets: readonly Bucket[]; chart: "temperature" | "humidity"; unit: string }) {
+function Extremes({ buckets, chart, unit }: {
+  buckets: readonly Bucket[]; chart: "temperature" | "humidity"; unit: string;
+}) {
   const found = useMemo(() => extremesOf(buckets, chart), [buckets, chart]);
   if (!found) return null;
   const shown = (value: number) => decimal(inUnit(value, unit));
@@ -182,20 +211,28 @@ function Extremes({ buckets, chart, unit }: { buckets: readonly Bucket[]; chart:
 
 /** The values under the cursor of the charts, which arrow keys move too. */
 function Readout({ lines, time, start, end, step, onTime }: {
-  lines: readonly { name: string; curves: Curves }[]; time: number | null; start: number; end: number; step: number; onTime: (time: number | null) => void;
+  lines: readonly { name: string; curves: Curves }[]; time: number | null; start: number; end: number; step: number;
+  onTime: (time: number | null) => void;
 }) {
   const id = useId();
   const times = quantities.flatMap(({ chart }) => lines[0]?.curves[chart].time.at(-1) ?? []);
   const newest = times.length > 0 ? Math.max(...times) : end;
   const at = time ?? newest;
   const values = lines.map(({ name, curves }) => ({
-    name, shown: quantities.map(({ chart, label, unit }) => ({ label, text: withUnit(valueAt(curves[chart], at, curves.gap), unit) })),
+    name,
+    shown: quantities.map(
+      ({ chart, label, unit }) => ({ label, text: withUnit(valueAt(curves[chart], at, curves.gap), unit) }),
+    ),
   }));
-  const spoken = `${localTime(at * 1000)}. ${values.map(({ name, shown }) => `${name}: ${shown.map(({ label, text }) => `${label} ${text}`).join(", ")}`).join(". ")}`;
+  const spoken = `${localTime(at * 1000)}. `
+    + `${values.map(({ name, shown }) => `${name}: ${shown.map(({ label, text }) => `${label} ${text}`).join(", ")}`)
+      .join(". ")}`;
   return (
     <div class="readout">
       <table>
-        <thead><tr><th scope="col">{time === null ? "Newest" : "At the cursor"}, {localTime(at * 1000)}</th>{quantities.map(({ label }) => <th key={label} scope="col">{label}</th>)}</tr></thead>
+        <thead><tr><th scope="col">
+          {time === null ? "Newest" : "At the cursor"}, {localTime(at * 1000)}
+        </th>{quantities.map(({ label }) => <th key={label} scope="col">{label}</th>)}</tr></thead>
         <tbody>
           {values.map(({ name, shown }, i) => (
             <tr key={name}>
@@ -224,7 +261,8 @@ function useUsual(id: string, start: number, end: number) {
     queryKey: ["usual", id, from, to], staleTime: pastEvery, refetchInterval: pastEvery,
     placeholderData: (before, query) => (query?.queryKey[1] === id ? before : undefined),
     queryFn: () => unwrap(api.GET("/api/v1/data/usual/{sensor_id}", {
-      params: { path: { sensor_id: id }, query: { start_time: new Date(from).toISOString(), end_time: new Date(to).toISOString() } },
+      params: { path: { sensor_id: id },
+        query: { start_time: new Date(from).toISOString(), end_time: new Date(to).toISOString() } },
     })),
   });
 }

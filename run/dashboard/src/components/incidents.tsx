@@ -39,12 +39,14 @@ export function moveAlong(event: KeyboardEvent) {
   const at = rows.indexOf(here);
   const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: rows.length - 1 }[event.key];
   if (to !== undefined) rows[to]?.focus();
-  else if (event.key === "a" && preferences.get().singleKeys) here.closest("tr, article")?.querySelector<HTMLElement>("[data-take] button")?.click();
+  else if (event.key === "a" && preferences.get().singleKeys) here.closest("tr, article")
+    ?.querySelector<HTMLElement>("[data-take] button")?.click();
   else return;
   event.preventDefault();
 }
 
-export const marks = { too_hot: "up", too_humid: "up", too_cold: "down", too_dry: "down", silent: "offline", sensor: "alert", unusual: "alert" } as const;
+export const marks = { too_hot: "up", too_humid: "up", too_cold: "down", too_dry: "down", silent: "offline",
+  sensor: "alert", unusual: "alert" } as const;
 
 /** Whether somebody must still look. */
 const waits = ({ state, silenced, seen }: Incident) => !silenced && (state === "open" || (state === "over" && !seen));
@@ -78,8 +80,16 @@ export function Holder({ incident, now }: { incident: Incident; now: number }) {
   const said = comment !== null && ` · ${comment}`;
   if (silenced) return <span class="state">Silenced<small>in maintenance</small></span>;
   if (taken !== null) {
-    return <span class="state"><StatusMark kind="ok" /> {taken}<small>{until !== null ? `calls again at ${timeNear(Date.parse(until), now)}` : at !== null && <Timestamp at={at} />}{said}</small></span>;
+    return <span class="state">
+      <StatusMark kind="ok" /> {taken}
+      <small>{until !== null ? `calls again at ${timeNear(Date.parse(until), now)}`
+        : at !== null && <Timestamp at={at} />}{said}</small>
+    </span>;
   }
-  if (state === "over") return <span class="state">{seen ? "Seen" : "Over, not seen"}{(late || comment) && <small>{late && "reported late"}{said}</small>}</span>;
-  return <span class="state open">{late ? "Reported late" : "Nobody has it"}{comment && <small>{comment}</small>}</span>;
+  if (state === "over") return <span class="state">
+    {seen ? "Seen" : "Over, not seen"}{(late || comment) && <small>{late && "reported late"}{said}</small>}
+  </span>;
+  return <span class="state open">
+    {late ? "Reported late" : "Nobody has it"}{comment && <small>{comment}</small>}
+  </span>;
 }

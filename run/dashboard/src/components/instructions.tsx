@@ -17,7 +17,9 @@ export function Instructions({ roomID }: { roomID: number }) {
       <div class="heading">
         <h2 id="instructions">What to do</h2>
         <May role="admin">
-          <button type="button" class="quiet" onClick={() => setEditing(true)}>{room.instructions ? "Change" : "Write it"}</button>
+          <button type="button" class="quiet" onClick={() => setEditing(true)}>
+            {room.instructions ? "Change" : "Write it"}
+          </button>
         </May>
       </div>
       {room.instructions
@@ -28,7 +30,9 @@ export function Instructions({ roomID }: { roomID: number }) {
   );
 }
 
-function Edit({ room, onClose }: { room: { id: number; name: string; instructions: string | null }; onClose: () => void }) {
+function Edit({ room, onClose }: {
+  room: { id: number; name: string; instructions: string | null }; onClose: () => void;
+}) {
   const [text, setText] = useState(room.instructions ?? "");
   const queries = useQueryClient();
   const id = useId();
@@ -38,7 +42,9 @@ function Edit({ room, onClose }: { room: { id: number; name: string; instruction
         action="Save" onCancel={onClose}
         onSubmit={async () => {
           const body = { name: room.name, instructions: text.trim() };
-          await unwrap(api.PUT("/api/v1/server_rooms/update_room/{room_id}", { params: { path: { room_id: room.id } }, body }));
+          await unwrap(
+            api.PUT("/api/v1/server_rooms/update_room/{room_id}", { params: { path: { room_id: room.id } }, body }),
+          );
           await queries.invalidateQueries({ queryKey: keys.rooms });
           onClose();
         }}
@@ -46,7 +52,8 @@ function Edit({ room, onClose }: { room: { id: number; name: string; instruction
         <div class="field">
           <label for={id}>For whoever is there at night</label>
           <textarea
-            id={id} rows={6} maxLength={2000} value={text} autoFocus onInput={(event) => setText(event.currentTarget.value)}
+            id={id} rows={6} maxLength={2000} value={text} autoFocus
+            onInput={(event) => setText(event.currentTarget.value)}
             placeholder="Whom to call, and where the switch is"
           />
         </div>

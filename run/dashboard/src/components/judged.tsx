@@ -7,8 +7,12 @@ export function JudgedInPart({ sensor }: { sensor: LiveSensor }) {
   const since = sensor.learning_since;
   switch (sensor.judged_by) {
     case "window": return null;
-    case "live_state": return <p class="hint">Judged for anomalies in part: its gateway, of another maker, sends no earlier readings along. Steps and noise are not seen.</p>;
-    case "learning": return <p class="hint">Not judged for anomalies yet: learning{since !== null && ` since ${timeOfDay(Date.parse(since))}`}. It takes two hours of readings.</p>;
+    case "live_state": return <p class="hint">
+      Judged for anomalies in part: its gateway, of another maker, sends no earlier readings along. Steps and noise are
+      not seen.
+    </p>;
+    case "learning": return <p class="hint">Not judged for anomalies yet: learning{since !== null
+      && ` since ${timeOfDay(Date.parse(since))}`}. It takes two hours of readings.</p>;
     default: return <p class="hint">Not judged for anomalies: learning has not seen a reading of it yet.</p>;
   }
 }
@@ -18,6 +22,7 @@ export function NotAllJudged({ sensors, past }: Overview) {
   const reporting = sensors.filter(({ state }) => state !== "unreported" && state !== "silent");
   const inPart = reporting.filter(({ judged_by }) => judged_by === "live_state").length;
   const not = reporting.filter(({ judged_by }) => judged_by === "learning" || judged_by === "nothing").length;
-  const said = [not > 0 && `${plural(not, "sensor")} not judged for anomalies yet`, inPart > 0 && `${plural(inPart, "sensor")} judged for anomalies in part`].filter(Boolean).join(", ");
+  const said = [not > 0 && `${plural(not, "sensor")} not judged for anomalies yet`, inPart > 0
+    && `${plural(inPart, "sensor")} judged for anomalies in part`].filter(Boolean).join(", ");
   return past || said === "" ? null : <p class="hint">{said}: their own pages say why.</p>;
 }

@@ -15,10 +15,13 @@ export function Judgement({ excursion: { id, verdict } }: { excursion: Excursion
     <div role="group" aria-label="Was this anomaly right?">
       <div class="segments small">
         {verdicts.map(([value, name]) => (
-          <button key={value} type="button" aria-pressed={verdict === value} aria-disabled={judging.isPending} onClick={() => !judging.isPending && judging.mutate(value)}>{name}</button>
+          <button key={value} type="button" aria-pressed={verdict === value} aria-disabled={judging.isPending}
+            onClick={() => !judging.isPending && judging.mutate(value)}>{name}</button>
         ))}
       </div>
-      <p class="hint" aria-live="polite">{verdicts.find(([value]) => value === verdict)?.[2] ?? "Was it right? Your verdict teaches what is usual here."}</p>
+      <p class="hint" aria-live="polite">
+        {verdicts.find(([value]) => value === verdict)?.[2] ?? "Was it right? Your verdict teaches what is usual here."}
+      </p>
       {judging.error && <p class="error" role="alert">{messageOf(judging.error)}</p>}
     </div>
   );

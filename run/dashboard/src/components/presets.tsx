@@ -21,27 +21,33 @@ export function Presets() {
   if (!data) return <Loading what="presets" />;
   const preset = data.find((candidate) => candidate.preset === chosen);
   const named = (name: string) => presetNames[name]?.name ?? name;
-  const options = data.map(({ preset: name }) => [name, `${named(name)}: ${inWords(presetNames[name]?.note ?? "")}`] as const);
+  const options = data.map(({ preset: name }) =>
+    [name, `${named(name)}: ${inWords(presetNames[name]?.note ?? "")}`] as const);
   return (
     <section class="card" aria-labelledby="presets">
       <h2 id="presets">Presets</h2>
       <p>
         Limits at the inlet of the equipment by ASHRAE TC 9.9, Thermal Guidelines (2021).
-        {thresholds && ` Your thresholds of ${withUnit(thresholds.max_temperature)} and ${decimal(thresholds.max_humidity)} % stay in force beside them.`}
+        {thresholds && ` Your thresholds of ${withUnit(thresholds.max_temperature)} and `
+          + `${decimal(thresholds.max_humidity)} % stay in force beside them.`}
       </p>
       <Form
         action="Add these rules"
         onSubmit={async () => {
           setDone(null);
-          await unwrap(api.POST("/api/v1/rules/preset", { body: { preset: chosen as "ashrae_recommended", ...scopeOf(scope) } }));
+          await unwrap(
+            api.POST("/api/v1/rules/preset", { body: { preset: chosen as "ashrae_recommended", ...scopeOf(scope) } }),
+          );
           await queries.invalidateQueries({ queryKey: keys.live });
           setDone(`The rules of “${named(chosen)}” are in force.`);
         }}
       >
-        <Select label="Preset" value={chosen} onChange={(name) => { setChosen(name); setDone(null); }} options={options} />
+        <Select label="Preset" value={chosen}
+          onChange={(name) => { setChosen(name); setDone(null); }} options={options} />
         <ScopeField scope={scope} onChange={(next) => { setScope(next); setDone(null); }} />
         {preset && <>
-          <ul class="plain">{preset.rules.map((rule) => <li key={condition(rule)}>{condition(rule)} <small>{rule.severity}</small></li>)}</ul>
+          <ul class="plain">{preset.rules
+            .map((rule) => <li key={condition(rule)}>{condition(rule)} <small>{rule.severity}</small></li>)}</ul>
           <RulePreview rules={preset.rules.map((rule) => ({ ...rule, ...scopeOf(scope) }))} />
         </>}
         {done && <p role="status" class="good-text">{done}</p>}

@@ -14,7 +14,8 @@ export function RulePreview({ rules }: { rules: RuleChange[] }) {
   const [days, setDays] = useState<number>(7);
   const nameOf = useSensorNames();
   const preview = useMutation({
-    mutationFn: (asked: { rules: RuleChange[]; days: number }) => unwrap(api.POST("/api/v1/rules/preview", { body: asked })),
+    mutationFn: (asked: { rules: RuleChange[]; days: number }) =>
+      unwrap(api.POST("/api/v1/rules/preview", { body: asked })),
   });
   // What was counted for other rules says nothing about these.
   const counted = JSON.stringify(preview.variables?.rules) === JSON.stringify(rules) ? preview.data : undefined;
@@ -22,12 +23,14 @@ export function RulePreview({ rules }: { rules: RuleChange[] }) {
   return (
     <section class="preview" aria-label="Preview">
       <div class="actions">
-        <Action waits={preview.isPending && "Incidents are being counted."} onClick={() => preview.mutate({ rules, days })}>
+        <Action waits={preview.isPending && "Incidents are being counted."}
+          onClick={() => preview.mutate({ rules, days })}>
           {preview.isPending ? "Counting…" : "Preview incidents"}
         </Action>
         <div class="segments small" role="group" aria-label="Days of the preview">
           {periods.map((period) => (
-            <button key={period} type="button" aria-pressed={days === period} onClick={() => { setDays(period); preview.reset(); }}>{plural(period, "day")}</button>
+            <button key={period} type="button" aria-pressed={days === period}
+              onClick={() => { setDays(period); preview.reset(); }}>{plural(period, "day")}</button>
           ))}
         </div>
       </div>
@@ -41,12 +44,14 @@ export function RulePreview({ rules }: { rules: RuleChange[] }) {
           <ol class="bars" aria-label="Incidents by day">
             {room.days.map((day) => (
               <li key={day.date} title={`${day.date}: ${found(day)}`}>
-                <span class="bar" style={{ height: `${(day.incidents / most) * 100}%` }} /><span class="unseen">{day.date}: {found(day)}</span>
+                <span class="bar" style={{ height: `${(day.incidents / most) * 100}%` }} />
+                <span class="unseen">{day.date}: {found(day)}</span>
               </li>
             ))}
           </ol>
           <p class="hint">
-            Excursions: {room.sensors.slice(0, 3).map(({ sensor_id, excursions }) => `${nameOf(sensor_id)} ${count(excursions)}`).join(" · ")}
+            Excursions: {room.sensors.slice(0, 3)
+              .map(({ sensor_id, excursions }) => `${nameOf(sensor_id)} ${count(excursions)}`).join(" · ")}
             {room.sensors.length > 3 && ` · ${plural(room.sensors.length - 3, "other sensor")}`}
           </p>
         </section>

@@ -7,7 +7,9 @@ import { shownZone } from "../logic/format";
 import { inputTime, inputValue } from "../logic/maintenance";
 import { lengths, zoomedOut, type Period, type Range } from "../logic/range";
 
-export function RangeBar(props: { sensorID: string; range: Range; start: number; end: number; onChange: (range: Range) => void }) {
+export function RangeBar(props: {
+  sensorID: string; range: Range; start: number; end: number; onChange: (range: Range) => void;
+}) {
   const { range, start, end, onChange } = props;
   const [from, setFrom] = useState("");
   const [to, setTo] = useState("");
@@ -26,14 +28,17 @@ export function RangeBar(props: { sensorID: string; range: Range; start: number;
     <div class="range">
       <div class="segments" role="group" aria-label="Period">
         {(Object.keys(lengths) as Period[]).map((period) => (
-          <button key={period} type="button" aria-pressed={range.period === period} onClick={() => onChange({ period })}>{period}</button>
+          <button key={period} type="button" aria-pressed={range.period === period}
+            onClick={() => onChange({ period })}>{period}</button>
         ))}
       </div>
       <button type="button" onClick={() => onChange(zoomedOut(start, end, serviceTime()))}>Zoom out</button>
       <button type="button" {...{ popovertarget: "custom-range" }}>Custom</button>
       <form id="custom-range" class="menu" popover="auto" onSubmit={show}>
-        <label>From <input type="datetime-local" value={from} required onInput={(event) => setFrom(event.currentTarget.value)} /></label>
-        <label>to <input type="datetime-local" value={to} required min={from} onInput={(event) => setTo(event.currentTarget.value)} /></label>
+        <label>From <input type="datetime-local" value={from} required
+          onInput={(event) => setFrom(event.currentTarget.value)} /></label>
+        <label>to <input type="datetime-local" value={to} required min={from}
+          onInput={(event) => setTo(event.currentTarget.value)} /></label>
         <button>Show</button>
       </form>
       <Download {...props} />
@@ -51,7 +56,9 @@ function Download({ sensorID, start, end }: { sensorID: string; start: number; e
   };
   return (
     <>
-      <button type="button" aria-disabled={busy} onClick={() => !busy && run()}>{busy ? "Downloading…" : "Download CSV"}</button>
+      <button type="button" aria-disabled={busy} onClick={() => !busy && run()}>
+        {busy ? "Downloading…" : "Download CSV"}
+      </button>
       {error !== null && <p class="error" role="alert">{messageOf(error)}</p>}
     </>
   );

@@ -24,17 +24,24 @@ const hidden = (sensor: LiveSensor) => sensor.timestamp === null || sensor.tempe
 
 function lineOf(sensor: LiveSensor, data: Awaited<ReturnType<typeof history>> | undefined, bucket: number): Columns {
   const columns = columnsOf(data ?? [], "temperature", gapOf(data ?? [], bucket, sensor.interval_s));
-  const live = sensor.state !== "silent" && sensor.state !== "late" && sensor.timestamp !== null && columns.time.length > 0;
-  return live && sensor.temperature !== null ? withNewest(columns, Date.parse(sensor.timestamp ?? "") / 1000, sensor.temperature) : columns;
+  const live = sensor.state !== "silent" && sensor.state !== "late" && sensor.timestamp !== null
+    && columns.time.length > 0;
+  return live && sensor.temperature !== null
+    ? withNewest(columns, Date.parse(sensor.timestamp ?? "") / 1000, sensor.temperature)
+    : columns;
 }
 
-export function RoomChart({ sensors, overview, passing }: { sensors: readonly LiveSensor[]; overview: Overview; passing?: Passing | undefined }) {
+export function RoomChart({ sensors, overview, passing }: {
+  sensors: readonly LiveSensor[]; overview: Overview; passing?: Passing | undefined;
+}) {
   const [period, setPeriod] = useState<Period>("1h");
   const now = useNow(60_000);
   const [start, end] = askedOf(lengths[period], now);
   // Their order is kept while it is looked at: the worst of the beginning.
   const ids = sensors.filter((sensor) => !hidden(sensor)).map(({ id }) => id).join("\n");
-  const shown = useMemo(() => sensors.filter((sensor) => !hidden(sensor)).toSorted(hottest).slice(0, most).map(({ id }) => id), [ids]);
+  const shown = useMemo(
+    () => sensors.filter((sensor) => !hidden(sensor)).toSorted(hottest).slice(0, most).map(({ id }) => id), [ids],
+  );
   const answers = useQueries({ queries: shown.map((id) => ({
     queryKey: ["history", id, start, end, points], staleTime: pastEvery,
     queryFn: ({ signal }: { signal: AbortSignal }) => history(id, start, end, points, signal),
@@ -47,14 +54,17 @@ export function RoomChart({ sensors, overview, passing }: { sensors: readonly Li
   });
   const [worst, ...others] = lines;
   const failed = answers.find(({ error }) => error !== null);
-  const limits = useMemo(() => (worst ? limitsOf(overview, worst.sensor).filter(({ quantity }) => quantity === "temperature") : []), [overview, worst?.sensor.limits]);
+  const limits = useMemo(() =>
+    (worst ? limitsOf(overview, worst.sensor).filter(({ quantity }) => quantity === "temperature") : []),
+    [overview, worst?.sensor.limits]);
   if (!worst) return null;
   const [time, value] = [worst.columns.time.at(-1), worst.columns.mean.at(-1)];
   const fan = passing && time !== undefined && value != null ? { ...passing, time, value } : undefined;
   return (
     <section class="card" aria-label="Temperatures of the room">
       <div class="heading">
-        <h2>Temperature, {lines.length < sensors.length ? `the ${lines.length} hottest of ${sensors.length} sensors` : "all sensors"}</h2>
+        <h2>Temperature, {lines.length < sensors.length ? `the ${lines.length} hottest of ${sensors.length} sensors`
+          : "all sensors"}</h2>
         <div class="segments small" role="group" aria-label="Period">
           {periods.map((one) => (
             <button key={one} type="button" aria-pressed={period === one} onClick={() => setPeriod(one)}>{one}</button>
@@ -66,7 +76,8 @@ export function RoomChart({ sensors, overview, passing }: { sensors: readonly Li
         {answers.some(({ isPending }) => isPending) ? <Loading what="readings" /> : (
           <Charts>{(Chart) => (
             <Chart
-              label="Temperature" unit="°C" colour="--temperature" columns={worst.columns} limits={limits} fan={fan} crowd
+              label="Temperature" unit="°C" colour="--temperature" columns={worst.columns}
+              limits={limits} fan={fan} crowd
               others={others.map(({ sensor, columns }) => ({ name: sensor.name, columns }))}
               start={(now - lengths[period]) / 1000} end={Math.max(now / 1000, fan ? fan.latest + bucket : 0)}
             />
@@ -74,7 +85,9 @@ export function RoomChart({ sensors, overview, passing }: { sensors: readonly Li
         )}
       </div>
       <p class="hint">
-        On top: <Link href={`/sensors/${encodeURIComponent(worst.sensor.id)}`}>{worst.sensor.name}</Link>, {withUnit(worst.sensor.temperature)}.
+        On top: <Link
+          href={`/sensors/${encodeURIComponent(worst.sensor.id)}`}
+        >{worst.sensor.name}</Link>, {withUnit(worst.sensor.temperature)}.
       </p>
     </section>
   );

@@ -29,16 +29,21 @@ export function ScopeField({ scope, onChange }: { scope: ChosenScope; onChange: 
   const options = [...all, ...(rooms.data ?? []).map(({ id, name }) => [id, name] as const)];
   return (
     <div class="pair">
-      <Select label="Room" value={roomID} onChange={(chosen) => onChange({ roomID: chosen, sensorID: "" })} options={options} />
-      {roomID > 0 && <SensorChoice roomID={roomID} sensorID={sensorID} onChange={(chosen) => onChange({ roomID, sensorID: chosen })} />}
+      <Select label="Room" value={roomID}
+        onChange={(chosen) => onChange({ roomID: chosen, sensorID: "" })} options={options} />
+      {roomID > 0 && <SensorChoice roomID={roomID} sensorID={sensorID}
+        onChange={(chosen) => onChange({ roomID, sensorID: chosen })} />}
     </div>
   );
 }
 
 /** All of a room, or one of its sensors. */
-export function SensorChoice({ roomID, sensorID, onChange }: { roomID: number; sensorID: string; onChange: (sensorID: string) => void }) {
+export function SensorChoice({ roomID, sensorID, onChange }: {
+  roomID: number; sensorID: string; onChange: (sensorID: string) => void;
+}) {
   const sensors = useSensors(roomID);
-  const options = [["", "All of the room"] as const, ...(sensors.data ?? []).map(({ id, name }) => [id, name] as const)];
+  const options = [["", "All of the room"] as const,
+    ...(sensors.data ?? []).map(({ id, name }) => [id, name] as const)];
   return <Select label="Sensor" value={sensorID} onChange={onChange} options={options} />;
 }
 
@@ -52,7 +57,9 @@ export function ScopeName({ scope }: { scope: { room_id: number | null; sensor_i
 }
 
 /** Rooms to choose by checkboxes, of which none is chosen for the user. */
-export function RoomChoice({ chosen, onChange, hint, required }: { chosen: number[]; onChange: (rooms: number[]) => void; hint?: string; required?: boolean }) {
+export function RoomChoice({ chosen, onChange, hint, required }: {
+  chosen: number[]; onChange: (rooms: number[]) => void; hint?: string; required?: boolean;
+}) {
   const { data: rooms } = useRooms();
   if (!rooms || rooms.length === 0) return null;
   return (
@@ -63,7 +70,8 @@ export function RoomChoice({ chosen, onChange, hint, required }: { chosen: numbe
         <label key={id} class="check">
           <input
             type="checkbox" checked={chosen.includes(id)} required={required && chosen.length === 0}
-            onChange={(event) => onChange(event.currentTarget.checked ? [...chosen, id] : chosen.filter((other) => other !== id))}
+            onChange={(event) => onChange(event.currentTarget.checked ? [...chosen, id]
+              : chosen.filter((other) => other !== id))}
           /> {name}
         </label>
       ))}

@@ -23,7 +23,8 @@ export default function Search() {
   // Before the next key, not after the next frame: whoever types fast and presses Enter means what is found.
   useLayoutEffect(() => {
     if (!input.current || !list.current) return;
-    box.current = new Combobox(input.current, list.current, { tabInsertsSuggestions: false, firstOptionSelectionMode: "active" });
+    box.current =
+      new Combobox(input.current, list.current, { tabInsertsSuggestions: false, firstOptionSelectionMode: "active" });
     return () => box.current?.destroy();
   }, []);
   // A new overview that finds the same leaves what the arrows have chosen.
@@ -36,7 +37,8 @@ export default function Search() {
   useLayoutEffect(() => {
     const press = (event: KeyboardEvent) => {
       const typing = (event.target as HTMLElement).closest("input, select, textarea, dialog");
-      const slash = event.key === "/" && !typing && preferences.get().singleKeys && !event.ctrlKey && !event.metaKey && !event.altKey;
+      const slash = event.key === "/" && !typing && preferences.get().singleKeys && !event.ctrlKey
+        && !event.metaKey && !event.altKey;
       if (!slash && !(event.key === "k" && (event.ctrlKey || event.metaKey))) return;
       event.preventDefault();
       input.current?.focus();
@@ -54,7 +56,8 @@ export default function Search() {
   return (
     <div class="search" role="search">
       <input
-        ref={input} type="search" aria-label="Search" placeholder="Search rooms, sensors, pages" autoComplete="off" value={text}
+        ref={input} type="search" aria-label="Search" placeholder="Search rooms, sensors, pages"
+        autoComplete="off" value={text}
         onInput={(event) => { setText(event.currentTarget.value); setOpen(true); }}
         onFocus={() => setOpen(true)} onBlur={() => setOpen(false)}
         onKeyDown={(event) => { if (event.key === "Escape") { setText(""); input.current?.blur(); } }}
@@ -69,7 +72,9 @@ export default function Search() {
           <li key={path} role="option" data-path={path}>{name}{note && <small> {note}</small>}</li>
         ))}
       </ul>
-      <p class="unseen" role="status">{open && text && (found.length === 0 ? "Nothing found" : `${found.length} found`)}</p>
+      <p class="unseen" role="status">
+        {open && text && (found.length === 0 ? "Nothing found" : `${found.length} found`)}
+      </p>
     </div>
   );
 }

@@ -10,7 +10,8 @@ import { memo } from "./memo";
 import { Sparkline } from "./sparkline";
 
 const order = ["critical", "silent", "warning", "late", "unreported", "ok"];
-const dewOf = ({ temperature, humidity }: LiveSensor) => (temperature === null || humidity === null ? null : dewPoint(temperature, humidity));
+const dewOf = ({ temperature, humidity }: LiveSensor) =>
+  (temperature === null || humidity === null ? null : dewPoint(temperature, humidity));
 
 /** A column by its name, and what it is sorted by. Names are in order already. */
 const columns = [
@@ -25,7 +26,9 @@ const columns = [
 /** So many rows are drawn at once: 200 would hold up a press. The rest follows, some in each frame. */
 const [atOnce, inFrame] = [60, 10];
 
-export function SensorTable({ sensors, overview, stale }: { sensors: readonly LiveSensor[]; overview: Overview; stale: boolean }) {
+export function SensorTable({ sensors, overview, stale }: {
+  sensors: readonly LiveSensor[]; overview: Overview; stale: boolean;
+}) {
   const now = useNow();
   const [sorted, setSorted] = useState({ column: 0, down: false });
   const [drawn, setDrawn] = useState(atOnce);
@@ -47,8 +50,10 @@ export function SensorTable({ sensors, overview, stale }: { sensors: readonly Li
         <thead>
           <tr>
             {columns.map(([name], i) => (
-              <th key={name} scope="col" aria-sort={sorted.column !== i ? undefined : (i === 0) === sorted.down ? "descending" : "ascending"}>
-                <button type="button" class="link" onClick={() => setSorted({ column: i, down: sorted.column === i && !sorted.down })}>{name}</button>
+              <th key={name} scope="col"
+                aria-sort={sorted.column !== i ? undefined : (i === 0) === sorted.down ? "descending" : "ascending"}>
+                <button type="button" class="link"
+                  onClick={() => setSorted({ column: i, down: sorted.column === i && !sorted.down })}>{name}</button>
               </th>
             ))}
             <th scope="col">Last day</th>
@@ -56,7 +61,8 @@ export function SensorTable({ sensors, overview, stale }: { sensors: readonly Li
         </thead>
         <tbody>{shown.map((sensor) => <Row key={sensor.id} sensor={sensor} overview={overview} now={now} />)}</tbody>
       </table>
-      {drawn === atOnce && rows.length > atOnce && <button type="button" onClick={() => setDrawn(atOnce + inFrame)}>Show all {rows.length} sensors</button>}
+      {drawn === atOnce && rows.length > atOnce
+        && <button type="button" onClick={() => setDrawn(atOnce + inFrame)}>Show all {rows.length} sensors</button>}
     </div>
   );
 }
@@ -64,7 +70,8 @@ export function SensorTable({ sensors, overview, stale }: { sensors: readonly Li
 const Row = memo(function Row({ sensor, overview, now }: { sensor: LiveSensor; overview: Overview; now: number }) {
   const limits = limitsOf(overview, sensor);
   const old = sensor.state === "silent" || sensor.state === "late";
-  const over = (quantity: "temperature" | "humidity" | "dew_point", value: number | null) => (!old && beyond(limits, quantity, value) ? "over" : undefined);
+  const over = (quantity: "temperature" | "humidity" | "dew_point", value: number | null) =>
+    (!old && beyond(limits, quantity, value) ? "over" : undefined);
   const { temperature, humidity, timestamp } = sensor;
   const dew = dewOf(sensor);
   return (
@@ -72,7 +79,9 @@ const Row = memo(function Row({ sensor, overview, now }: { sensor: LiveSensor; o
       <th scope="row"><Link href={`/sensors/${encodeURIComponent(sensor.id)}`}>{sensor.name}</Link></th>
       <td><StateBadge state={sensor.state} /></td>
       {timestamp === null
-        ? <td colSpan={5} class="hint wraps">Check that the node sends the id <code>{sensor.id}</code> and reaches the gateway.</td>
+        ? <td colSpan={5} class="hint wraps">
+          Check that the node sends the id <code>{sensor.id}</code> and reaches the gateway.
+        </td>
         : <>
           <td class={over("temperature", temperature)}>{withUnit(temperature)}</td>
           <td class={over("humidity", humidity)}>{humidity === null ? "–" : `${decimal(humidity)} %`}</td>

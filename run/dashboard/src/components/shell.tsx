@@ -48,7 +48,9 @@ export function Shell({ inSetup }: { inSetup: boolean }) {
   return (
     <>
       <header class="top">
-        <Link href="/" class="brand" aria-label="Coldaisle"><img src="/icon.svg" alt="" width="24" height="24" /> <span>Coldaisle</span></Link>
+        <Link href="/" class="brand" aria-label="Coldaisle">
+          <img src="/icon.svg" alt="" width="24" height="24" /> <span>Coldaisle</span>
+        </Link>
         <Search />
         <Live />
         <AlarmButton />

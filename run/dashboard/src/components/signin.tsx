@@ -21,14 +21,18 @@ export default function SignInPage() {
           <>
             <h2>Show on a wall</h2>
             <KeyForm given={decodeURIComponent(given)} />
-            <p class="switch"><button type="button" class="link" onClick={() => setWall(false)}>Sign in instead</button></p>
+            <p class="switch">
+              <button type="button" class="link" onClick={() => setWall(false)}>Sign in instead</button>
+            </p>
           </>
         ) : <>
         <h2>{fresh ? "Create an account" : "Sign in"}</h2>
         {fresh ? <SignUpForm /> : <SignInForm email="" />}
         <p class="switch">
           {fresh ? "Have an account?" : "New here?"}{" "}
-          <button type="button" class="link" onClick={() => setFresh(!fresh)}>{fresh ? "Sign in" : "Create an account"}</button>
+          <button type="button" class="link" onClick={() => setFresh(!fresh)}>
+            {fresh ? "Sign in" : "Create an account"}
+          </button>
           {" · "}<button type="button" class="link" onClick={() => setWall(true)}>Show on a wall</button>
         </p>
         </>}
@@ -42,8 +46,10 @@ export function SignInForm({ email: known, onDone }: { email: string; onDone?: (
   const [password, setPassword] = useState("");
   return (
     <Form action="Sign in" onSubmit={async () => { await signIn(email, password); onDone?.(); }}>
-      <Field label="E-mail" name="email" type="email" value={email} onInput={setEmail} autoComplete="username" maxLength={120} />
-      <Field label="Password" name="password" type="password" value={password} onInput={setPassword} autoComplete="current-password" autoFocus={known !== ""} />
+      <Field label="E-mail" name="email" type="email" value={email} onInput={setEmail}
+        autoComplete="username" maxLength={120} />
+      <Field label="Password" name="password" type="password" value={password} onInput={setPassword}
+        autoComplete="current-password" autoFocus={known !== ""} />
     </Form>
   );
 }
@@ -66,7 +72,8 @@ function KeyForm({ given }: { given: string }) {
   }, [given]);
   return (
     <Form action="Show" onSubmit={() => beginWithKey(key.trim())}>
-      <Field label="API key" name="key" type="password" value={key} onInput={setKey} autoComplete="off" hint="A key that may only read, from Setup, API keys." />
+      <Field label="API key" name="key" type="password" value={key} onInput={setKey} autoComplete="off"
+        hint="A key that may only read, from Setup, API keys." />
       {error !== null && <p class="error" role="alert">{messageOf(error)}</p>}
     </Form>
   );
@@ -85,11 +92,15 @@ function SignUpForm() {
         if (!usernameError(username) && !passwordError(password)) await signUp(email, username, password);
       }}
     >
-      <Field label="E-mail" name="email" type="email" value={email} onInput={setEmail} autoComplete="username" maxLength={120} />
-      <Field label="Username" name="username" value={username} onInput={setUsername} autoComplete="nickname" hint="6 to 12 characters." error={tried ? usernameError(username) : null} />
+      <Field label="E-mail" name="email" type="email" value={email} onInput={setEmail}
+        autoComplete="username" maxLength={120} />
+      <Field label="Username" name="username" value={username} onInput={setUsername} autoComplete="nickname"
+        hint="6 to 12 characters." error={tried ? usernameError(username) : null} />
       <Field
-        label="Password" name="password" type="password" value={password} onInput={setPassword} autoComplete="new-password"
-        hint="At least 8 characters with an uppercase letter, a lowercase letter and a digit." error={tried ? passwordError(password) : null}
+        label="Password" name="password" type="password" value={password} onInput={setPassword}
+        autoComplete="new-password"
+        hint="At least 8 characters with an uppercase letter, a lowercase letter and a digit."
+        error={tried ? passwordError(password) : null}
       />
     </Form>
   );

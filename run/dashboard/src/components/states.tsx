@@ -27,9 +27,14 @@ export function Failure({ error, retry }: { error: unknown; retry: () => void })
 }
 
 /** The next page of a list that comes page by page, where there is one. */
-export function More({ hasNextPage, isFetchingNextPage, fetchNextPage }: { hasNextPage: boolean; isFetchingNextPage: boolean; fetchNextPage: () => unknown }) {
+export function More({ hasNextPage, isFetchingNextPage, fetchNextPage }: {
+  hasNextPage: boolean; isFetchingNextPage: boolean; fetchNextPage: () => unknown;
+}) {
   if (!hasNextPage) return null;
-  return <button type="button" aria-disabled={isFetchingNextPage} onClick={() => !isFetchingNextPage && void fetchNextPage()}>{isFetchingNextPage ? "One moment…" : "Show more"}</button>;
+  return <button type="button" aria-disabled={isFetchingNextPage}
+    onClick={() => !isFetchingNextPage && void fetchNextPage()}>
+    {isFetchingNextPage ? "One moment…" : "Show more"}
+  </button>;
 }
 
 /** Catches the errors of a page. Without it an error in rendering empties the whole window. */
@@ -59,7 +64,8 @@ export function Empty({ title, children }: { title: string; children: ComponentC
   );
 }
 
-export type MarkKind = "now" | "rooms" | "reports" | "setup" | "person" | "ok" | "alert" | "offline" | "late" | "waiting" | "up" | "down";
+export type MarkKind = "now" | "rooms" | "reports" | "setup" | "person" | "ok" | "alert" | "offline" | "late"
+  | "waiting" | "up" | "down";
 
 const shapes: Record<MarkKind, string> = {
   ok: "M3 8.5l3.5 3.5L13 5",

@@ -21,7 +21,8 @@ export function useSteps(overview: Overview): Steps {
   const { data: gateways } = useGateways();
   const { data: rules } = useRules();
   return {
-    ...steps, gateway: steps.gateway || (gateways ?? []).some(({ revoked, enrolled_at }) => !revoked && enrolled_at !== null),
+    ...steps,
+    gateway: steps.gateway || (gateways ?? []).some(({ revoked, enrolled_at }) => !revoked && enrolled_at !== null),
     limits: steps.limits || (rules ?? []).some(({ threshold }) => !threshold),
   };
 }
@@ -36,5 +37,7 @@ export function FirstSteps({ overview }: { overview: Overview }) {
 function Missing({ overview }: { overview: Overview }) {
   const steps = useSteps(overview);
   if (!missing(steps)) return null;
-  return <Link href="/setup">Setup: {Object.values(steps).filter(Boolean).length} of {Object.keys(steps).length} done</Link>;
+  return <Link href="/setup">
+    Setup: {Object.values(steps).filter(Boolean).length} of {Object.keys(steps).length} done
+  </Link>;
 }

@@ -5,11 +5,14 @@ import { beyond, limitsOf, type LiveSensor, type Overview } from "../logic/overv
 
 const degrees = (value: number | null) => decimal(value === null ? null : inUnit(value, "°C"));
 
-export function SensorFigures({ sensor, overview, large }: { sensor: LiveSensor; overview: Overview; large?: boolean }) {
+export function SensorFigures({ sensor, overview, large }: {
+  sensor: LiveSensor; overview: Overview; large?: boolean;
+}) {
   const { temperature, humidity } = sensor;
   const limits = limitsOf(overview, sensor);
   const old = sensor.state === "silent" || sensor.state === "late";
-  const over = (quantity: "temperature" | "humidity" | "dew_point", value: number | null) => (!old && beyond(limits, quantity, value) ? "over" : "");
+  const over = (quantity: "temperature" | "humidity" | "dew_point", value: number | null) =>
+    (!old && beyond(limits, quantity, value) ? "over" : "");
   const dew = temperature === null || humidity === null ? null : dewPoint(temperature, humidity);
   const shown = [
     { name: "temperature", label: "Temperature", value: temperature, text: degrees(temperature), unit: unitName("°C") },

@@ -13,9 +13,12 @@ const degrees = (rmse: number | null | undefined) => (rmse == null ? rmse : inUn
 
 const metrics = [
   { name: "F1 of anomalies", better: "higher is better", of: (run: TrainingRun) => run.metrics?.anomaly?.f1_score },
-  { name: "Accuracy of anomalies", better: "higher is better", of: (run: TrainingRun) => run.metrics?.anomaly?.accuracy },
-  { name: "RMSE of temperature", better: "lower is better", of: (run: TrainingRun) => degrees(run.metrics?.forecasting?.rmse_temp) },
-  { name: "MAE of humidity, %", better: "lower is better", of: (run: TrainingRun) => run.metrics?.forecasting?.mae_humidity },
+  { name: "Accuracy of anomalies", better: "higher is better",
+    of: (run: TrainingRun) => run.metrics?.anomaly?.accuracy },
+  { name: "RMSE of temperature", better: "lower is better",
+    of: (run: TrainingRun) => degrees(run.metrics?.forecasting?.rmse_temp) },
+  { name: "MAE of humidity, %", better: "lower is better",
+    of: (run: TrainingRun) => run.metrics?.forecasting?.mae_humidity },
 ];
 
 const figure = (value: number | null | undefined) => (value === null || value === undefined ? "–" : value.toFixed(2));
@@ -37,17 +40,27 @@ export function TrainingRuns() {
       <div class="heading">
         <h2 id="runs">Training runs</h2>
         <May role="admin">
-          <Action waits={running && "A training run is under way."} onClick={start}>{running ? "Retraining…" : "Retrain now"}</Action>
+          <Action waits={running && "A training run is under way."} onClick={start}>
+            {running ? "Retraining…" : "Retrain now"}
+          </Action>
         </May>
       </div>
       {refused !== null && <p class="error" role="alert">{messageOf(refused)}</p>}
-      {data.length === 0 ? <p class="hint">No run yet. Start the first by hand when 500 readings are in; later ones start by themselves with every 100 verdicts.</p> : (
+      {data.length === 0 ? <p class="hint">
+        No run yet. Start the first by hand when 500 readings are in; later ones start by themselves with every 100
+        verdicts.
+      </p>
+        : (
         <>
           <div class="trends">{metrics.map((metric) => <Trend key={metric.name} {...metric} runs={data} />)}</div>
           <div class="scroll" tabIndex={0} role="group" aria-label="Training runs">
             <table>
               <thead>
-                <tr><th scope="col">Started</th><th scope="col">Status</th><th scope="col">By</th><th scope="col">Rows</th><th scope="col">Verdicts</th><th scope="col">F1</th><th scope="col">Accuracy</th><th scope="col">RMSE {unitName("°C")}</th><th scope="col">MAE %</th></tr>
+                <tr><th scope="col">Started</th><th scope="col">Status</th><th scope="col">By</th><th
+                  scope="col"
+                >Rows</th><th scope="col">Verdicts</th><th scope="col">F1</th><th
+                  scope="col"
+                >Accuracy</th><th scope="col">RMSE {unitName("°C")}</th><th scope="col">MAE %</th></tr>
               </thead>
               <tbody>{data.map((run) => <Run key={run.id} run={run} />)}</tbody>
             </table>
@@ -63,7 +76,9 @@ function Run({ run }: { run: TrainingRun }) {
   return (
     <tr>
       <td><Timestamp at={run.started_at} /></td>
-      <td class={`status ${run.status}`}><StatusMark kind={kind} /> {run.status}{run.error_message && <><br /><small>{run.error_message}</small></>}</td>
+      <td class={`status ${run.status}`}>
+        <StatusMark kind={kind} /> {run.status}{run.error_message && <><br /><small>{run.error_message}</small></>}
+      </td>
       <td>{run.triggered_by === "manual" ? "hand" : "100 verdicts"}</td>
       <td>{run.training_data_count === null ? "–" : count(run.training_data_count)}</td>
       <td>{run.validated_data_count === null ? "–" : count(run.validated_data_count)}</td>
@@ -89,7 +104,8 @@ function Trend({ name, better, of, runs }: (typeof metrics)[number] & { runs: Tr
     <figure class="trend">
       <figcaption>{name}<small>{better}</small></figcaption>
       <p class="big">{figure(values.at(-1))}</p>
-      <svg viewBox={`0 0 ${width} ${height}`} role="img" aria-label={`${name} of ${values.length} runs, last ${figure(values.at(-1))}`}>
+      <svg viewBox={`0 0 ${width} ${height}`} role="img"
+        aria-label={`${name} of ${values.length} runs, last ${figure(values.at(-1))}`}>
         <polyline points={points.map(({ x, y }) => `${x.toFixed(1)},${y.toFixed(1)}`).join(" ")} />
         {points.map(({ x, y }, i) => <circle key={i} cx={x} cy={y} r="2.5" />)}
       </svg>

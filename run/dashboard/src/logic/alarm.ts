@@ -19,7 +19,8 @@ export class Told {
   next(overview: Pick<Overview, "incidents">): Incident[] {
     const now = alarming(overview);
     const told = this.ids;
-    const idsIn = (wanted: Incident["state"]) => overview.incidents.filter(({ state, late, silenced }) => state === wanted && !late && !silenced).map(({ id }) => id);
+    const idsIn = (wanted: Incident["state"]) => overview.incidents
+      .filter(({ state, late, silenced }) => state === wanted && !late && !silenced).map(({ id }) => id);
     const taken = new Set(idsIn("taken"));
     // One that has cleared is known, too: should it come back, it is the same.
     this.ids = new Set([...(told ?? []), ...idsIn("open")].filter((id) => !taken.has(id)));
@@ -29,5 +30,7 @@ export class Told {
 
 /** The text of a notification. */
 export function announcement([worst, ...others]: readonly [Incident, ...Incident[]]): { title: string; body: string } {
-  return { title: titleOf(worst) + (others.length > 0 ? `, and ${others.length} more` : ""), body: inWords(worst.worst.reason) };
+  return {
+    title: titleOf(worst) + (others.length > 0 ? `, and ${others.length} more` : ""), body: inWords(worst.worst.reason),
+  };
 }

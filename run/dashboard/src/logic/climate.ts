@@ -23,15 +23,23 @@ export const recommended = {
 
 /** Advice on a temperature threshold, or null. */
 export function temperatureLimitHint(limit: number): string | null {
-  if (limit > 45) return `Above every ASHRAE class (A4 allows ${withUnit(45)}): equipment fails before this limit warns.`;
-  if (limit > recommended.temperature.high) return `Above the recommended ${withUnit(27)}: you are warned only beyond the recommended range.`;
-  if (limit < recommended.temperature.low) return "Below the recommended range: a healthy room would raise alerts all day.";
+  if (limit > 45) {
+    return `Above every ASHRAE class (A4 allows ${withUnit(45)}): equipment fails before this limit warns.`;
+  }
+  if (limit > recommended.temperature.high) {
+    return `Above the recommended ${withUnit(27)}: you are warned only beyond the recommended range.`;
+  }
+  if (limit < recommended.temperature.low) {
+    return "Below the recommended range: a healthy room would raise alerts all day.";
+  }
   return null;
 }
 
 /** Advice on a humidity threshold, or null. */
 export function humidityLimitHint(limit: number): string | null {
   if (limit > recommended.humidity.high) return "Above the recommended 70 %.";
-  if (limit > recommended.humidity.highWithCorrosiveGases) return "Fine in clean air; where corrosive gases are present 50 % is recommended.";
+  if (limit > recommended.humidity.highWithCorrosiveGases) {
+    return "Fine in clean air; where corrosive gases are present 50 % is recommended.";
+  }
   return null;
 }

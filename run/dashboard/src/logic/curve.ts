@@ -8,7 +8,8 @@ export interface Curve { line: string; limit: number | null; cone: string | null
 const hour = 3600;
 
 /** The last hour until a time in seconds, and as much of the forecast as fits into a further half hour. */
-export function curveOf({ now, worst }: Incident, { time, mean }: Columns, until: number, width: number, height: number): Curve | null {
+export function curveOf({ now, worst }: Incident, { time, mean }: Columns, until: number, width: number,
+  height: number): Curve | null {
   const known = mean.filter((value, i): value is number => value !== null && (time[i] ?? 0) >= until - hour);
   if (known.length < 2) return null;
   const latest = now?.latest ? Date.parse(now.latest) / 1000 : until;

@@ -25,17 +25,21 @@ export function valueOf({ quantity }: Pick<Excursion, "quantity">, value: number
 export const oneIn = (probability: number) => Number((1 / probability).toPrecision(2));
 
 const endings: Record<string, string> = {
-  rule_changed: "ended: its rule was changed", rule_deleted: "ended: its rule was deleted", sensor_moved: "ended: the sensor was moved", sensor_deleted: "ended: the sensor was deleted",
+  rule_changed: "ended: its rule was changed", rule_deleted: "ended: its rule was deleted",
+  sensor_moved: "ended: the sensor was moved", sensor_deleted: "ended: the sensor was deleted",
   not_measured: "ended: no longer measured",
 };
 
 /** What else is known of it. */
 export function factsOf(excursion: Excursion): string[] {
-  const { kind, state, last_time, late, resolution, reopened, band_low: low, band_high: high, probability, earliest, latest } = excursion;
+  const { kind, state, last_time, late, resolution, reopened, band_low: low, band_high: high, probability,
+    earliest, latest } = excursion;
   return [
-    earliest !== null && latest !== null && `passes it ${timeOfDay(Date.parse(earliest))} to ${timeOfDay(Date.parse(latest))}`,
+    earliest !== null && latest !== null
+      && `passes it ${timeOfDay(Date.parse(earliest))} to ${timeOfDay(Date.parse(latest))}`,
     low !== null && high !== null && `usual: ${valueOf(excursion, low)} to ${valueOf(excursion, high)}`,
-    probability !== null && `one hour in ${probability < 1e-6 ? "more than a million" : count(oneIn(probability))} when nothing is wrong`,
+    probability !== null
+      && `one hour in ${probability < 1e-6 ? "more than a million" : count(oneIn(probability))} when nothing is wrong`,
     kind === "silence" && state === "lasting" && `newest reading ${localTime(Date.parse(last_time))}`,
     late && (kind === "silence" ? "delivered late" : "reported late"),
     reopened > 0 && `came back ${plural(reopened, "time")}`,
@@ -59,7 +63,8 @@ export function spansOf(excursions: readonly Excursion[], chart: Charted): Span[
   return excursions
     .filter(({ kind, quantity }) => kind !== "forecast" && quantity !== null && drawn[chart].includes(quantity))
     .map(({ start_time, last_time, band_low, band_high }) => ({
-      start: Date.parse(start_time) / 1000, end: Date.parse(last_time) / 1000, ...(band_low !== null && band_high !== null && { low: band_low, high: band_high }),
+      start: Date.parse(start_time) / 1000, end: Date.parse(last_time) / 1000,
+      ...(band_low !== null && band_high !== null && { low: band_low, high: band_high }),
     }));
 }
 
@@ -72,6 +77,8 @@ export interface Passing {
 
 export function passingOf(excursions: readonly Excursion[], chart: Charted): Passing | undefined {
   const found = excursions.find(({ kind, state, quantity, limit, earliest, latest }) =>
-    kind === "forecast" && state === "lasting" && quantity !== null && drawn[chart].includes(quantity) && limit !== null && earliest !== null && latest !== null);
-  return found && { limit: found.limit ?? 0, earliest: Date.parse(found.earliest ?? "") / 1000, latest: Date.parse(found.latest ?? "") / 1000 };
+    kind === "forecast" && state === "lasting" && quantity !== null && drawn[chart].includes(quantity) && limit !== null
+      && earliest !== null && latest !== null);
+  return found && { limit: found.limit ?? 0, earliest: Date.parse(found.earliest ?? "") / 1000,
+    latest: Date.parse(found.latest ?? "") / 1000 };
 }

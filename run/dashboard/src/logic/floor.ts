@@ -19,7 +19,8 @@ export function tileOf(position: string | null): Tile | null {
 }
 
 export function columnName(column: number): string {
-  return (column > 26 ? String.fromCharCode(64 + Math.floor((column - 1) / 26)) : "") + String.fromCharCode(65 + ((column - 1) % 26));
+  return (column > 26 ? String.fromCharCode(64 + Math.floor((column - 1) / 26)) : "")
+    + String.fromCharCode(65 + ((column - 1) % 26));
 }
 
 export const tileName = ({ column, row }: Tile) => `${columnName(column)}${row}`;
@@ -36,7 +37,8 @@ export interface Floor {
   places: Tile[];
 }
 
-/** The map of a room, or null when no sensor has a tile. Those without one come below; of several on a tile the first has it. */
+/** The map of a room, or null when no sensor has a tile.
+ * Those without one come below; of several on a tile the first has it. */
 export function floorOf(sensors: readonly Pick<LiveSensor, "position">[]): Floor | null {
   const taken = new Set<string>();
   const tiles = sensors.map(({ position }) => {
@@ -47,9 +49,11 @@ export function floorOf(sensors: readonly Pick<LiveSensor, "position">[]): Floor
   });
   const placed = tiles.filter((tile) => tile !== null);
   if (placed.length === 0) return null;
-  const [left, right] = [Math.min(...placed.map(({ column }) => column)), Math.max(...placed.map(({ column }) => column))];
+  const [left, right] = [Math.min(...placed.map(({ column }) => column)),
+    Math.max(...placed.map(({ column }) => column))];
   const [top, bottom] = [Math.min(...placed.map(({ row }) => row)), Math.max(...placed.map(({ row }) => row))];
-  const columns = Math.max(right - left + 1, placed.length < sensors.length ? Math.min(sensors.length - placed.length, 12) : 1);
+  const columns = Math.max(right - left + 1,
+    placed.length < sensors.length ? Math.min(sensors.length - placed.length, 12) : 1);
   let below = 0;
   const places = tiles.map((tile): Tile => {
     if (tile) return { column: tile.column - left + 1, row: tile.row - top + 1 };
@@ -61,7 +65,8 @@ export function floorOf(sensors: readonly Pick<LiveSensor, "position">[]): Floor
 
 /** What an arrow on the keyboard moves by. */
 export const arrows: Record<string, { across: number; down: number }> = {
-  ArrowRight: { across: 1, down: 0 }, ArrowLeft: { across: -1, down: 0 }, ArrowDown: { across: 0, down: 1 }, ArrowUp: { across: 0, down: -1 },
+  ArrowRight: { across: 1, down: 0 }, ArrowLeft: { across: -1, down: 0 }, ArrowDown: { across: 0, down: 1 },
+  ArrowUp: { across: 0, down: -1 },
 };
 
 /** The place of the sensor that an arrow leads to: the nearest one on that side. */
@@ -87,7 +92,9 @@ export type Plan = ReadonlyMap<string, Tile | null>;
 export function put(plan: Plan, id: string, tile: Tile | null): Plan {
   const next = new Map(plan);
   const from = plan.get(id) ?? null;
-  for (const [other, at] of plan) if (tile && at && other !== id && at.column === tile.column && at.row === tile.row) next.set(other, from);
+  for (const [other, at] of plan) {
+    if (tile && at && other !== id && at.column === tile.column && at.row === tile.row) next.set(other, from);
+  }
   return next.set(id, tile);
 }
 

@@ -86,9 +86,13 @@ export function both({ temperature, humidity }: Record<"temperature" | "humidity
   return texts.filter(Boolean).join(", ");
 }
 
-/** A text of the service, which has its temperatures in degrees Celsius. One that rose or fell, a step, and one above or below another are differences. */
+/** A text of the service, which has its temperatures in degrees Celsius.
+ * One that rose or fell, a step, and one above or below another are differences. */
 export function inWords(text: string): string {
-  return display.unit === "°C" ? text : text.replace(/(rose |fell )?([-−]?\d+(?:\.\d+)?) °C(\/\w+)?( step| above| below)?/g, (_, moved = "", value: string, per = "", beside = "") =>
+  return display.unit === "°C"
+    ? text
+    : text.replace(/(rose |fell )?([-−]?\d+(?:\.\d+)?) °C(\/\w+)?( step| above| below)?/g,
+      (_, moved = "", value: string, per = "", beside = "") =>
     `${moved}${withUnit(Number(value.replace("−", "-")), `°C${per}`, `${moved}${per}${beside}` !== "")}${beside}`);
 }
 
@@ -117,7 +121,8 @@ export function timeOfDay(time: number): string {
 /** Hours and minutes, and the day unless it is that of another time. */
 export function timeNear(time: number, now: number): string {
   const day = (of: number) => timeIn(of, { year: "numeric", month: "short", day: "numeric" });
-  return day(time) === day(now) ? timeOfDay(time) : timeIn(time, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
+  return day(time) === day(now) ? timeOfDay(time)
+    : timeIn(time, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
 }
 
 /** The same time in UTC, shown on hover. */

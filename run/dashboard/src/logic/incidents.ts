@@ -8,17 +8,20 @@ export type Incident = components["schemas"]["Incident"];
 export type IncidentDetail = components["schemas"]["IncidentDetail"];
 
 export const causes: Record<Incident["cause"], string> = {
-  too_hot: "Too hot", too_cold: "Too cold", too_humid: "Too humid", too_dry: "Too dry", silent: "Silent", sensor: "Sensor at fault", unusual: "Unusual",
+  too_hot: "Too hot", too_cold: "Too cold", too_humid: "Too humid", too_dry: "Too dry", silent: "Silent",
+  sensor: "Sensor at fault", unusual: "Unusual",
 };
 
 /** What is so of its place. */
 const sayings: Record<Incident["cause"], string> = {
-  too_hot: "too hot", too_cold: "too cold", too_humid: "too humid", too_dry: "too dry", silent: "silent", sensor: "has a sensor at fault", unusual: "has unusual readings",
+  too_hot: "too hot", too_cold: "too cold", too_humid: "too humid", too_dry: "too dry", silent: "silent",
+  sensor: "has a sensor at fault", unusual: "has unusual readings",
 };
 
 /** What is wrong, as one says it of a place: "is too hot", "will be too hot", "was silent". */
 export function saying({ cause, phase, breaking }: Pick<Incident, "cause" | "phase" | "breaking">): string {
-  if (cause === "sensor" || cause === "unusual") return breaking ? sayings[cause] : sayings[cause].replace("has", "had");
+  if (cause === "sensor" || cause === "unusual") return breaking ? sayings[cause]
+    : sayings[cause].replace("has", "had");
   const expected = phase === "expected";
   return `${breaking ? (expected ? "will be" : "is") : expected ? "was expected to be" : "was"} ${sayings[cause]}`;
 }
@@ -53,8 +56,10 @@ export function nowOf(incident: Incident): string[] {
     // What is expected is seen before the rate of ten minutes tells of it.
     (rate !== "steady" || incident.phase !== "expected") && rate,
     now.next_limit !== null && now.earliest !== null && now.latest !== null
-      && `passes ${valueOf(worst, now.next_limit)} ${timeOfDay(Date.parse(now.earliest))} to ${timeOfDay(Date.parse(now.latest))}`,
-    incident.breaking && (cause === "silent" ? plural(now.sensors, "sensor") : `${now.sensors} of ${plural(Math.max(now.heard, now.sensors), "sensor")}`),
+      && `passes ${valueOf(worst, now.next_limit)} ${timeOfDay(Date.parse(now.earliest))} to `
+        + `${timeOfDay(Date.parse(now.latest))}`,
+    incident.breaking && (cause === "silent" ? plural(now.sensors, "sensor")
+      : `${now.sensors} of ${plural(Math.max(now.heard, now.sensors), "sensor")}`),
     now.standing > 0 && `standing: ${now.standing}`,
   ].filter((part): part is string => Boolean(part));
 }
@@ -76,7 +81,9 @@ export interface Section {
 export function byDay(incidents: readonly Incident[]): Section[] {
   const days = new Map<string, Incident[]>();
   for (const incident of incidents) {
-    const day = timeIn(Date.parse(incident.start_time), { weekday: "short", day: "numeric", month: "short", year: "numeric" });
+    const day = timeIn(Date.parse(incident.start_time), {
+      weekday: "short", day: "numeric", month: "short", year: "numeric",
+    });
     days.get(day)?.push(incident) ?? days.set(day, [incident]);
   }
   return [...days].map(([title, found]) => ({ key: title, title, incidents: found }));

@@ -14,7 +14,8 @@ export type State = LiveSensor["state"];
 type Limit = Schemas["LiveLimit"];
 
 export const stateNames: Record<State, string> = {
-  critical: "Critical", silent: "Silent", warning: "Warning", late: "On its way", unreported: "No reading yet", ok: "Within limits",
+  critical: "Critical", silent: "Silent", warning: "Warning", late: "On its way",
+  unreported: "No reading yet", ok: "Within limits",
 };
 
 /** The limits that apply to a sensor. */
@@ -24,7 +25,8 @@ export function limitsOf(overview: Overview, sensor: LiveSensor): readonly Limit
 
 /** Whether a value is strictly beyond one of the limits, as detection compares. */
 export function beyond(limits: readonly Limit[], quantity: Limit["quantity"], value: number | null): boolean {
-  return value !== null && limits.some((limit) => limit.quantity === quantity && (limit.direction === "above" ? value > limit.limit : value < limit.limit));
+  return value !== null && limits.some((limit) =>
+    limit.quantity === quantity && (limit.direction === "above" ? value > limit.limit : value < limit.limit));
 }
 
 /**
@@ -54,14 +56,17 @@ function edgesOf(limits: readonly Limit[]): Edges {
   const before = known.get(limits);
   if (before) return before;
   const edge = (direction: Limit["direction"], severity: Limit["severity"]) => {
-    const found = limits.filter((limit) => limit.quantity === "temperature" && limit.direction === direction && limit.severity === severity).map(({ limit }) => limit);
+    const found = limits.filter((limit) =>
+      limit.quantity === "temperature" && limit.direction === direction && limit.severity === severity)
+      .map(({ limit }) => limit);
     return found.length === 0 ? undefined : direction === "above" ? Math.min(...found) : Math.max(...found);
   };
   const { low: coolest, high: warmest } = recommended.temperature;
   const hottest = edge("above", "critical") ?? Infinity;
   const coldest = edge("below", "critical") ?? -Infinity;
   const edges = {
-    hottest, coldest, warm: Math.min(edge("above", "warning") ?? warmest, hottest), cool: Math.max(edge("below", "warning") ?? coolest, coldest),
+    hottest, coldest, warm: Math.min(edge("above", "warning") ?? warmest, hottest),
+    cool: Math.max(edge("below", "warning") ?? coolest, coldest),
   };
   known.set(limits, edges);
   return edges;
@@ -99,29 +104,40 @@ export function roomsOf(overview: Overview): RoomView[] {
 }
 
 /** Whether something of the room is wrong. */
-export const inTrouble = ({ state }: Pick<RoomView, "state">) => state === "critical" || state === "silent" || state === "warning";
+export const inTrouble = ({ state }: Pick<RoomView, "state">) =>
+  state === "critical" || state === "silent" || state === "warning";
 
 /** The service's answer to "is everything all right?", in words; past: of a time when there was contact. */
-export function sentenceOf({ time, sentence, counts, incident_counts, probe, incidents, past: arriving }: Overview, past = false): string {
+export function sentenceOf(
+  { time, sentence, counts, incident_counts, probe, incidents, past: arriving }: Overview, past = false,
+): string {
   const { room, sensor, value, since, taken_by: taken, others, outside, quantity } = sentence;
-  const heard = `${count(counts.ok + counts.warning + counts.critical)} of ${plural(counts.sensors, "sensor")} reporting.`;
+  const heard = `${count(counts.ok + counts.warning + counts.critical)} of ${plural(counts.sensors, "sensor")} `
+    + `reporting.`;
   switch (sentence.says) {
     case "incident": {
       const incident = incidents.find(({ id }) => id === sentence.incident_id);
       if (!incident) return "";
-      const parts = [...nowOf(incident), since !== null && `since ${timeNear(Date.parse(since), Date.parse(time))}`].filter(Boolean).join(", ");
-      return [`${titleOf(incident)}: ${parts}.`, taken === null ? "Nobody has it." : `${taken} has it.`, others > 0 && `${plural(others, "other incident")}.`].filter(Boolean).join(" ");
+      const parts = [...nowOf(incident), since !== null && `since ${timeNear(Date.parse(since), Date.parse(time))}`]
+        .filter(Boolean).join(", ");
+      return [`${titleOf(incident)}: ${parts}.`, taken === null ? "Nobody has it." : `${taken} has it.`, others > 0
+        && `${plural(others, "other incident")}.`].filter(Boolean).join(" ");
     }
     case "service_late":
-      return arriving ?? `The service is ${duration(Math.floor(probe.lateness_s / 60) * 60_000 || probe.lateness_s * 1000)} late. Readings are on their way; no sensor is to blame.`;
+      return arriving
+        ?? `The service is ${duration(Math.floor(probe.lateness_s / 60) * 60_000 || probe.lateness_s * 1000)} late. `
+          + `Readings are on their way; no sensor is to blame.`;
     case "no_sensor_reports":
       return "No sensor reports.";
     case "maintenance":
       return [
-        incident_counts.silenced > 0 ? `${plural(incident_counts.silenced, "incident")} in maintenance, and no other.` : `${plural(counts.silent, "sensor")} silent in maintenance.`, heard,
+        incident_counts.silenced > 0 ? `${plural(incident_counts.silenced, "incident")} in maintenance, and no other.`
+          : `${plural(counts.silent, "sensor")} silent in maintenance.`, heard,
       ].join(" ");
     case "outside_recommended":
-      return `No limit is broken, but ${plural(outside, "sensor")} ${outside === 1 ? "is" : "are"} outside the recommended range: ${[room, sensor].filter(Boolean).join(", ")} has ${valueOf({ quantity }, value)}. ${heard}`;
+      return `No limit is broken, but ${plural(outside, "sensor")} ${outside === 1 ? "is" : "are"} outside the `
+        + `recommended range: ${[room, sensor].filter(Boolean).join(", ")} has ${valueOf({ quantity }, value)}. `
+          + `${heard}`;
     case "nothing_wrong":
       return `Nothing ${past ? "was" : "is"} wrong. ${heard}`;
   }

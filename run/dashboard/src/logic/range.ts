@@ -1,6 +1,8 @@
 // The range of time that charts show, and its place in the address.
 
-export const lengths = { "1h": 3_600_000, "6h": 6 * 3_600_000, "24h": 86_400_000, "7d": 7 * 86_400_000, "30d": 30 * 86_400_000 } as const;
+export const lengths = {
+  "1h": 3_600_000, "6h": 6 * 3_600_000, "24h": 86_400_000, "7d": 7 * 86_400_000, "30d": 30 * 86_400_000,
+} as const;
 export type Period = keyof typeof lengths;
 /** A period that ends now, or any other range, in milliseconds. */
 export type Range = { period: Period } | { period?: undefined; start: number; end: number };

@@ -27,7 +27,8 @@ export function monthBounds(month: string, zone: string): [start: number, end: n
 /** The newest months, this one first. */
 export function months(now: number, count: number): string[] {
   const last = new Date(now);
-  return Array.from({ length: count }, (_, i) => new Date(Date.UTC(last.getUTCFullYear(), last.getUTCMonth() - i, 1)).toISOString().slice(0, 7));
+  return Array.from({ length: count }, (_, i) =>
+    new Date(Date.UTC(last.getUTCFullYear(), last.getUTCMonth() - i, 1)).toISOString().slice(0, 7));
 }
 
 /** A field of a CSV file. What a spreadsheet would take for a formula is text. */
@@ -37,25 +38,35 @@ function field(value: string | number | null): string {
   return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
-const table = (rows: readonly (readonly (string | number | null)[])[]) => rows.map((row) => row.map(field).join(",")).join("\r\n");
+const table = (rows: readonly (readonly (string | number | null)[])[]) =>
+  rows.map((row) => row.map(field).join(",")).join("\r\n");
 
 /** Four tables with an empty line between two: rooms, sensors, incidents, silences. Times are UTC, temperatures °C. */
-export function reportCSV(rooms: readonly ReportedRoom[], incidents: readonly Incident[], silences: readonly Excursion[]): string {
+export function reportCSV(rooms: readonly ReportedRoom[], incidents: readonly Incident[],
+  silences: readonly Excursion[]): string {
   return [
     table([
       ["room", "minutes", "minutes_reported", "minutes_outside_recommended", "minutes_outside_allowable"],
-      ...rooms.flatMap(({ name, time }) => (time ? [[name, time.minutes, time.minutes_reported, time.minutes_outside_recommended, time.minutes_outside_allowable]] : [])),
+      ...rooms.flatMap(({ name, time }) =>
+        (time ? [
+          [name, time.minutes, time.minutes_reported, time.minutes_outside_recommended, time.minutes_outside_allowable],
+        ]
+          : [])),
     ]),
     table([
-      ["room", "sensor_id", "name", "minutes_reported", "minutes_outside_recommended", "minutes_outside_allowable", "min_temperature", "max_temperature"],
+      ["room", "sensor_id", "name", "minutes_reported", "minutes_outside_recommended", "minutes_outside_allowable",
+        "min_temperature", "max_temperature"],
       ...rooms.flatMap((room) => room.sensors.map((s) => [
-        room.name, s.sensor_id, s.name, s.minutes_reported, s.minutes_outside_recommended, s.minutes_outside_allowable, s.min_temperature, s.max_temperature,
+        room.name, s.sensor_id, s.name, s.minutes_reported, s.minutes_outside_recommended, s.minutes_outside_allowable,
+        s.min_temperature, s.max_temperature,
       ])),
     ]),
     table([
-      ["room", "cause", "severity", "start_time", "end_time", "worst_sensor_id", "worst_sensor", "worst", "peak", "taken_by", "taken_at", "comment"],
+      ["room", "cause", "severity", "start_time", "end_time", "worst_sensor_id", "worst_sensor", "worst", "peak",
+        "taken_by", "taken_at", "comment"],
       ...incidents.map((i) => [
-        placeOf(i), i.cause, i.severity, i.start_time, i.end_time, i.worst.sensor_id, i.worst.sensor_name, i.worst.reason, i.worst.peak, i.taken_by, i.taken_at, i.comment,
+        placeOf(i), i.cause, i.severity, i.start_time, i.end_time, i.worst.sensor_id, i.worst.sensor_name,
+        i.worst.reason, i.worst.peak, i.taken_by, i.taken_at, i.comment,
       ]),
     ]),
     table([

@@ -24,7 +24,8 @@ export function condition(rule: RuleFields): string {
 
 /** When its excursion ends: "0.5 °C back for 2 min". */
 export function clearing(rule: RuleFields): string {
-  const margin = rule.clear_margin > 0 ? `${withUnit(rule.clear_margin, quantities[rule.quantity].unit, true)} back` : "back within";
+  const margin = rule.clear_margin > 0 ? `${withUnit(rule.clear_margin, quantities[rule.quantity].unit, true)} back`
+    : "back within";
   return rule.clear_for_s > 0 ? `${margin} for ${duration(rule.clear_for_s * 1000)}` : margin;
 }
 
@@ -41,5 +42,6 @@ export const presetNames: Record<string, { name: string; note: string }> = {
 
 /** How much a preview found: "1 incident of 9 excursions". */
 export function found({ incidents, excursions }: { incidents: number; excursions: number }): string {
-  return incidents === 0 && excursions === 0 ? "No incident" : `${plural(incidents, "incident")} of ${plural(excursions, "excursion")}`;
+  return incidents === 0 && excursions === 0 ? "No incident"
+    : `${plural(incidents, "incident")} of ${plural(excursions, "excursion")}`;
 }

@@ -12,7 +12,8 @@ export function entriesOf(pages: readonly { path: string; name: string }[], over
   return [
     ...pages.map(({ path, name }) => entry(path, name, "")),
     ...[...rooms].map(([id, name]) => entry(`/rooms/${id}`, name, "room")),
-    ...(overview?.sensors ?? []).map(({ id, name, room_id }) => entry(`/sensors/${encodeURIComponent(id)}`, name, rooms.get(room_id) ?? "", id)),
+    ...(overview?.sensors ?? []).map(({ id, name, room_id }) =>
+      entry(`/sensors/${encodeURIComponent(id)}`, name, rooms.get(room_id) ?? "", id)),
   ];
 }
 

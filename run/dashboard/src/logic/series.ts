@@ -24,7 +24,8 @@ export interface Columns {
  * How many seconds without a reading are a gap in a chart: more than two buckets, and three intervals of the
  * node. Where its interval is not known, the usual distance of its points takes the interval's place.
  */
-export function gapOf(points: readonly Pick<Point, "timestamp">[], bucket: number, interval: number | null | undefined): number {
+export function gapOf(points: readonly Pick<Point, "timestamp">[], bucket: number,
+  interval: number | null | undefined): number {
   const times = points.map(({ timestamp }) => Date.parse(timestamp) / 1000);
   const distances = times.slice(1).map((time, i) => time - (times[i] ?? time)).sort((a, b) => a - b);
   return Math.max(2 * bucket, 3 * (interval ?? distances[Math.floor(distances.length / 2)] ?? 0));
@@ -69,7 +70,8 @@ export interface Usual { time: number; low: number; high: number }
 const hour = 3600;
 
 /** The bands of hours as stretches without a gap: at the middle of each hour, and at both ends of a stretch. */
-export function usualOf(hours: readonly components["schemas"]["UsualHour"][], chart: "temperature" | "humidity" | "dew_point"): Usual[][] {
+export function usualOf(hours: readonly components["schemas"]["UsualHour"][],
+  chart: "temperature" | "humidity" | "dew_point"): Usual[][] {
   const stretches: Usual[][] = [];
   let until = NaN;
   if (chart === "humidity") return stretches;
@@ -96,12 +98,15 @@ export function dewColumns(temperature: Columns, humidity: Columns): Columns {
 }
 
 /** Columns of an earlier time, so many seconds later. */
-export const shifted = (columns: Columns, by: number): Columns => ({ ...columns, time: columns.time.map((time) => time + by) });
+export const shifted = (columns: Columns, by: number): Columns =>
+  ({ ...columns, time: columns.time.map((time) => time + by) });
 
 type Summed = Point & { count: number };
 
 /** Lowest, mean and highest of all readings of a range, or null without one. */
-export function extremesOf(buckets: readonly Summed[], quantity: "temperature" | "humidity"): { low: number; mean: number; high: number } | null {
+export function extremesOf(buckets: readonly Summed[], quantity: "temperature" | "humidity"): {
+  low: number; mean: number; high: number;
+} | null {
   const known = buckets.filter((bucket) => bucket[quantity] !== null);
   if (known.length === 0) return null;
   const readings = known.reduce((sum, { count }) => sum + count, 0);
@@ -115,7 +120,8 @@ export function extremesOf(buckets: readonly Summed[], quantity: "temperature" |
 /** Columns with a newer reading at their end. */
 export function withNewest(columns: Columns, time: number, value: number): Columns {
   if (time <= (columns.time.at(-1) ?? -Infinity)) return columns;
-  return { time: [...columns.time, time], mean: [...columns.mean, value], low: [...columns.low, value], high: [...columns.high, value] };
+  return { time: [...columns.time, time], mean: [...columns.mean, value], low: [...columns.low, value],
+    high: [...columns.high, value] };
 }
 
 /** The mean nearest to a time, or null where there is none within so many seconds. */

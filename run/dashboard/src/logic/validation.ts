@@ -14,5 +14,6 @@ export function passwordError(password: string): string | null {
 }
 
 export function sensorIDError(id: string): string | null {
-  return /^[A-Za-z0-9._:-]{1,50}$/.test(id) ? null : "Use 1 to 50 letters, digits, dots, underscores, colons or hyphens.";
+  return /^[A-Za-z0-9._:-]{1,50}$/.test(id) ? null
+    : "Use 1 to 50 letters, digits, dots, underscores, colons or hyphens.";
 }

@@ -44,15 +44,19 @@ function ProfileForm({ profile, me }: { profile: Profile; me: Person }) {
           if (owner && usernameError(username)) return;
           const path = { customer_id: profile.id };
           const body = { email, ...(name !== me.name && { name }), ...(owner && { username }) };
-          queries.setQueryData(keys.profile, await unwrap(api.PATCH("/api/v1/customers/{customer_id}", { params: { path }, body })));
+          queries.setQueryData(keys.profile,
+            await unwrap(api.PATCH("/api/v1/customers/{customer_id}", { params: { path }, body })));
           await queries.invalidateQueries({ queryKey: keys.persons });
           setDone(true);
         }}
       >
-        <Field label="E-mail" name="email" type="email" value={email} onInput={setEmail} autoComplete="username" maxLength={120} />
-        <Field label="Your name" name="name" value={name} onInput={setName} maxLength={80} autoComplete="name" hint="What everybody sees." />
+        <Field label="E-mail" name="email" type="email" value={email} onInput={setEmail}
+          autoComplete="username" maxLength={120} />
+        <Field label="Your name" name="name" value={name} onInput={setName} maxLength={80} autoComplete="name"
+          hint="What everybody sees." />
         <Field
-          label="Username" name="username" value={username} onInput={setUsername} autoComplete="nickname" readOnly={!owner}
+          label="Username" name="username" value={username} onInput={setUsername}
+          autoComplete="nickname" readOnly={!owner}
           hint={owner ? "Of the account: 6 to 12 characters." : "Of the account: an owner changes it."}
           error={owner ? usernameError(username) : null}
         />
@@ -74,7 +78,11 @@ function PasswordForm({ profile }: { profile: Profile }) {
         onSubmit={async () => {
           setDone(false);
           if (passwordError(password)) return;
-          await unwrap(api.PATCH("/api/v1/customers/{customer_id}", { params: { path: { customer_id: profile.id } }, body: { password } }));
+          await unwrap(
+            api.PATCH("/api/v1/customers/{customer_id}", {
+              params: { path: { customer_id: profile.id } }, body: { password },
+            }),
+          );
           // The change has made every older token invalid.
           await signIn(profile.email, password);
           setPassword("");
@@ -82,8 +90,10 @@ function PasswordForm({ profile }: { profile: Profile }) {
         }}
       >
         <Field
-          label="New password" name="password" type="password" value={password} onInput={setPassword} autoComplete="new-password" error={error}
-          hint="At least 8 characters with an uppercase letter, a lowercase letter and a digit. Other devices must sign in again."
+          label="New password" name="password" type="password" value={password} onInput={setPassword}
+          autoComplete="new-password" error={error}
+          hint={"At least 8 characters with an uppercase letter, a lowercase letter and a digit. "
+            + "Other devices must sign in again."}
         />
         {done && <p role="status" class="good-text">Changed.</p>}
       </Form>

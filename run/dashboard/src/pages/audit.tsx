@@ -9,7 +9,10 @@ import { Timestamp } from "../components/timestamp";
 import { useTitle } from "../components/title";
 import { toldOf } from "../logic/audit";
 
-interface Filter { actor_kind?: LoggedChange["actor_kind"]; actor?: string; operation?: string; subject?: string; start_time?: string; end_time?: string }
+interface Filter {
+  actor_kind?: LoggedChange["actor_kind"]; actor?: string; operation?: string; subject?: string;
+  start_time?: string; end_time?: string;
+}
 
 export default function AuditPage() {
   useTitle("Audit log");
@@ -17,7 +20,8 @@ export default function AuditPage() {
   const [refused, setRefused] = useState<unknown>(null);
   const { data, error, refetch, ...pages } = useInfiniteQuery({
     queryKey: [...keys.audit, filter], initialPageParam: undefined as string | undefined,
-    queryFn: ({ pageParam: after }) => pageOf(api.GET("/api/v1/audit", { params: { query: { ...filter, after, limit: pageLength } } })),
+    queryFn: ({ pageParam: after }) =>
+      pageOf(api.GET("/api/v1/audit", { params: { query: { ...filter, after, limit: pageLength } } })),
     getNextPageParam: ({ next }) => next,
   });
   const rooms = useRooms().data;
@@ -34,7 +38,9 @@ export default function AuditPage() {
         <h1>Audit log</h1>
         <button type="button" onClick={download}>Download CSV</button>
       </div>
-      <p class="lead">Every change of your account, by people, keys and gateways. Nobody can change or remove an entry.</p>
+      <p class="lead">
+        Every change of your account, by people, keys and gateways. Nobody can change or remove an entry.
+      </p>
       {refused !== null && <p class="error" role="alert">{messageOf(refused)}</p>}
       <Filters onFilter={setFilter} />
       {error && <Failure error={error} retry={() => void refetch()} />}
@@ -107,7 +113,8 @@ function Filters({ onFilter }: { onFilter: (filter: Filter) => void }) {
   );
 }
 
-const kinds = [["person", "People"], ["account", "Accounts, before there were persons"], ["key", "API keys"], ["gateway", "Gateways"], ["system", "The service"]] as const;
+const kinds = [["person", "People"], ["account", "Accounts, before there were persons"], ["key", "API keys"],
+  ["gateway", "Gateways"], ["system", "The service"]] as const;
 
 const fields = [
   ["actor", "Who", "text", "key:5"], ["operation", "What", "text", "deleteSensor"], ["subject", "Of", "text", "room:3"],

@@ -43,10 +43,13 @@ export default function DrillsPage() {
     <>
       <div class="heading">
         <h1>Drills</h1>
-        <May role="operator"><button type="button" class="primary" onClick={() => setStarting(true)}>Start a drill</button></May>
+        <May role="operator">
+          <button type="button" class="primary" onClick={() => setStarting(true)}>Start a drill</button>
+        </May>
       </div>
       <p class="lead">
-        A drill goes the way of a reading that breaks a rule, until somebody takes its incident. It says at which stage the
+        A drill goes the way of a reading that breaks a rule, until somebody takes its incident. It says at which stage
+        the
         alarm would have been lost. No reading is stored.
       </p>
       {error && <Failure error={error} retry={() => void refetch()} />}
@@ -88,7 +91,8 @@ function Shown({ drill }: { drill: Drill }) {
 
 const after = (start: string, at: string) => {
   const seconds = Math.max(0, (Date.parse(at) - Date.parse(start)) / 1000);
-  return seconds < 10 ? `${seconds.toFixed(1)} s` : seconds < 120 ? `${Math.round(seconds)} s` : plural(Math.round(seconds / 60), "minute");
+  return seconds < 10 ? `${seconds.toFixed(1)} s`
+    : seconds < 120 ? `${Math.round(seconds)} s` : plural(Math.round(seconds / 60), "minute");
 };
 
 function Start({ onClose }: { onClose: () => void }) {
@@ -106,12 +110,18 @@ function Start({ onClose }: { onClose: () => void }) {
       </Secret>
     );
   }
-  if (!overview || !rules) return <Dialog title="Start a drill" onClose={onClose}><Loading what="sensors and rules" /></Dialog>;
+  if (!overview || !rules) {
+    return <Dialog title="Start a drill" onClose={onClose}><Loading what="sensors and rules" /></Dialog>;
+  }
   const sensors = overview.sensors.filter(({ state }) => state !== "silent" && state !== "unreported");
   const sensor = sensors.find(({ id }) => id === sensorID) ?? sensors[0];
-  const applies = rules.filter((rule) => rule.enabled && (!rule.room_id || rule.room_id === sensor?.room_id) && (!rule.sensor_id || rule.sensor_id === sensor?.id));
+  const applies = rules.filter((rule) =>
+    rule.enabled && (!rule.room_id || rule.room_id === sensor?.room_id)
+      && (!rule.sensor_id || rule.sensor_id === sensor?.id));
   const rule = applies.find(({ id }) => id === ruleID) ?? applies[0];
-  if (!sensor || !rule) return <Dialog title="Start a drill" onClose={onClose}><p>No sensor reports, or no rule covers it.</p></Dialog>;
+  if (!sensor || !rule) {
+    return <Dialog title="Start a drill" onClose={onClose}><p>No sensor reports, or no rule covers it.</p></Dialog>;
+  }
   const room = (id: number) => overview.rooms.find((candidate) => candidate.id === id)?.name ?? "";
   return (
     <Dialog title="Start a drill" onClose={onClose}>
@@ -125,9 +135,12 @@ function Start({ onClose }: { onClose: () => void }) {
           else onClose();
         }}
       >
-        <Select label="Sensor" value={sensor.id} onChange={setSensorID} options={sensors.map(({ id, name, room_id }) => [id, `${room(room_id)}, ${name}`] as const)} />
-        <Select label="Rule to test" value={rule.id} onChange={setRuleID} options={applies.map((candidate) => [candidate.id, condition(candidate)] as const)} />
-        <Select label="From" value={onSite} onChange={setOnSite} options={[["no", "The service"], ["yes", "The gateway: a command to run on site"]]} />
+        <Select label="Sensor" value={sensor.id} onChange={setSensorID}
+          options={sensors.map(({ id, name, room_id }) => [id, `${room(room_id)}, ${name}`] as const)} />
+        <Select label="Rule to test" value={rule.id} onChange={setRuleID}
+          options={applies.map((candidate) => [candidate.id, condition(candidate)] as const)} />
+        <Select label="From" value={onSite} onChange={setOnSite}
+          options={[["no", "The service"], ["yes", "The gateway: a command to run on site"]]} />
         <p class="hint">People are told as if it were real; the message says that it is a drill.</p>
       </Form>
     </Dialog>

@@ -21,21 +21,27 @@ export default function GatewaysPage() {
     <>
       <div class="heading">
         <h1>Gateways</h1>
-        <May role="admin"><button type="button" class="primary" onClick={() => setCreating(true)}>Add gateway</button></May>
+        <May role="admin">
+          <button type="button" class="primary" onClick={() => setCreating(true)}>Add gateway</button>
+        </May>
       </div>
       <p class="lead">Readings that come through an enrolled gateway are yours alone, whatever node ids others use.</p>
       {error && <Failure error={error} retry={() => void refetch()} />}
       {!data && !error && <Loading what="gateways" />}
       {data?.length === 0 && (
-        <Empty title="Enrol your first gateway"><p>Add it here, then run the command that is shown on the gateway's machine.</p></Empty>
+        <Empty title="Enrol your first gateway">
+          <p>Add it here, then run the command that is shown on the gateway's machine.</p>
+        </Empty>
       )}
       {data && data.length > 0 && (
         <div class="card scroll" tabIndex={0} role="group" aria-label="Gateways">
           <table>
             <thead>
               <tr>
-                <th scope="col">Name</th><th scope="col">State</th><th scope="col">Last seen</th><th scope="col">Nodes</th>
-                <th scope="col">Clock offset</th><th scope="col">Version</th><th scope="col">Role</th><th scope="col"><span class="unseen">Actions</span></th>
+                <th scope="col">Name</th><th scope="col">State</th><th scope="col">Last seen</th>
+                <th scope="col">Nodes</th>
+                <th scope="col">Clock offset</th><th scope="col">Version</th><th scope="col">Role</th>
+                <th scope="col"><span class="unseen">Actions</span></th>
               </tr>
             </thead>
             <tbody>
@@ -48,7 +54,9 @@ export default function GatewaysPage() {
                   <td>{gateway.last_seen ? `${count(gateway.clock_offset_ms)} ms` : "–"}</td>
                   <td>{gateway.version || "–"}</td>
                   <td>{gateway.role || "–"}</td>
-                  <td>{!gateway.revoked && <May role="admin"><button type="button" onClick={() => setRevoking(gateway)}>Revoke<span class="unseen"> {gateway.name}</span></button></May>}</td>
+                  <td>{!gateway.revoked && <May role="admin"><button type="button" onClick={() => setRevoking(gateway)}>
+                    Revoke<span class="unseen"> {gateway.name}</span>
+                  </button></May>}</td>
                 </tr>
               ))}
             </tbody>
@@ -76,7 +84,8 @@ function RevokeGateway({ gateway, onClose }: { gateway: Gateway; onClose: () => 
     onClose();
   });
   return (
-    <Confirm title={`Revoke ${gateway.name}?`} action="Revoke gateway" busy={deletion.busy} onConfirm={deletion.run} onClose={onClose}>
+    <Confirm title={`Revoke ${gateway.name}?`} action="Revoke gateway" busy={deletion.busy}
+      onConfirm={deletion.run} onClose={onClose}>
       <p>Its readings are refused within 15 seconds. What it has delivered stays. To use it again, enrol it anew.</p>
       {deletion.errorText}
     </Confirm>

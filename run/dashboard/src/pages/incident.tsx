@@ -30,7 +30,8 @@ export default function IncidentPage() {
   const { id = "" } = useParams();
   const { data: incident, error, refetch } = useIncident(Number(id));
   useTitle(incident ? titleOf(incident) : "Incident");
-  if (!incident) return error ? <Failure error={error} retry={() => void refetch()} /> : <Loading what="the incident" />;
+  if (!incident) return error ? <Failure error={error} retry={() => void refetch()} />
+    : <Loading what="the incident" />;
   if (incident.id !== Number(id)) return <Redirect to={`/incidents/${incident.id}`} replace />; // it is part of that
   return (
     <>
@@ -75,7 +76,8 @@ function Timeline({ timeline }: Pick<IncidentDetail, "timeline">) {
           <li key={i}>
             <Timestamp at={at} />
             <span>
-              {events[event] ?? event}{person && ` by ${person}`}{comment && `: ${comment}`}{calls && <small> calls</small>}
+              {events[event] ?? event}{person && ` by ${person}`}{comment && `: ${comment}`}
+              {calls && <small> calls</small>}
             </span>
           </li>
         ))}
@@ -88,7 +90,8 @@ function Timeline({ timeline }: Pick<IncidentDetail, "timeline">) {
 function Place({ incident }: { incident: IncidentDetail }) {
   const { data: overview } = useOverview();
   const lost = useLostContact();
-  const room = useMemo(() => overview && roomsOf(overview).find(({ id }) => id === incident.room_id), [overview, incident.room_id]);
+  const room = useMemo(() => overview && roomsOf(overview).find(({ id }) => id === incident.room_id),
+    [overview, incident.room_id]);
   const { data } = useExcursions({ incident_id: incident.id }, incident.state !== "over");
   if (!overview || !room || room.sensors.length === 0) return null;
   const density = densityOf(room.sensors.length);

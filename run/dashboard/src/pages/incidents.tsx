@@ -42,8 +42,11 @@ function useFilter() {
   const cause = search.get("cause");
   const to = day("to");
   return {
-    set, shown: views.find(([view]) => view === search.get("state"))?.[0] ?? "", text: (search.get("text") ?? "").slice(0, longestText), fromDay: search.get("from") ?? "", toDay: search.get("to") ?? "",
-    roomID: Number(search.get("room")) || undefined, cause: cause !== null && cause in causes ? (cause as Incident["cause"]) : undefined,
+    set, shown: views.find(([view]) => view === search.get("state"))?.[0] ?? "",
+    text: (search.get("text") ?? "").slice(0, longestText),
+    fromDay: search.get("from") ?? "", toDay: search.get("to") ?? "",
+    roomID: Number(search.get("room")) || undefined,
+    cause: cause !== null && cause in causes ? (cause as Incident["cause"]) : undefined,
     // The day that is chosen as the last one is shown whole.
     from: day("from"), to: to === undefined ? undefined : new Date(to).setDate(new Date(to).getDate() + 1),
   };
@@ -65,7 +68,8 @@ export default function IncidentsPage() {
       </div>
       <div class="segments" role="group" aria-label="Which incidents">
         {views.map(([view, name]) => (
-          <button key={view} type="button" aria-pressed={shown === view} onClick={() => set("state", view)}>{name}</button>
+          <button key={view} type="button" aria-pressed={shown === view}
+            onClick={() => set("state", view)}>{name}</button>
         ))}
       </div>
       <ContactNotice />
@@ -101,11 +105,14 @@ function Now() {
   return (
     <div class={lost === null ? undefined : "stale"}>
       <p class="hint" aria-live="polite">
-        {counts.lasting === 0 ? "No incident lasts." : `${plural(counts.lasting, "incident")} ${counts.lasting === 1 ? "lasts" : "last"}: nobody has ${count(counts.open)}, ${count(counts.taken)} taken, ${count(counts.silenced)} in maintenance.`}
+        {counts.lasting === 0 ? "No incident lasts."
+          : `${plural(counts.lasting, "incident")} ${counts.lasting === 1 ? "lasts" : "last"}: nobody has `
+            + `${count(counts.open)}, ${count(counts.taken)} taken, ${count(counts.silenced)} in maintenance.`}
       </p>
       {counts.lasting === 0 && unseen === 0 && (
         <Empty title="No incident">
-          <p>An incident begins when a value is beyond the limit of a <Link href="/rules">rule</Link>, or a sensor falls silent.</p>
+          <p>An incident begins when a value is beyond the limit of
+            a <Link href="/rules">rule</Link>, or a sensor falls silent.</p>
         </Empty>
       )}
       {incidents.length > 0 && <IncidentTable sections={[{ key: "now", title: "", incidents }]} />}
@@ -113,7 +120,9 @@ function Now() {
         <section aria-labelledby="over">
           <div class="heading">
             <h2 id="over">Over, not seen: {count(unseen)}</h2>
-            <May role="operator"><Action waits={seeing && "One moment…"} onClick={() => void see()}>Mark all as seen</Action></May>
+            <May role="operator">
+              <Action waits={seeing && "One moment…"} onClick={() => void see()}>Mark all as seen</Action>
+            </May>
           </div>
           {refused !== null && <p class="error" role="alert">{messageOf(refused)}</p>}
           {over.error && <Failure error={over.error} retry={() => void over.refetch()} />}
@@ -142,19 +151,33 @@ function History({ filter }: { filter: ReturnType<typeof useFilter> }) {
   return (
     <>
       <div class="filters" role="search">
-        <Select label="Room" value={roomID ?? 0} onChange={(chosen) => set("room", chosen ? String(chosen) : "")} options={[[0, "All rooms"], ...(rooms.data ?? []).map(({ id, name }) => [id, name] as const)]} />
-        <Select label="Cause" value={cause ?? ""} onChange={(chosen) => set("cause", chosen)} options={[["", "All causes"], ...Object.entries(causes)]} />
-        <div class="field"><label for="from">From</label><input id="from" type="date" value={fromDay} onInput={(event) => set("from", event.currentTarget.value)} /></div>
-        <div class="field"><label for="to">To</label><input id="to" type="date" value={toDay} onInput={(event) => set("to", event.currentTarget.value)} /></div>
-        <div class="field grows"><label for="text">Text</label><input id="text" ref={search} type="search" maxLength={longestText} defaultValue={text} onInput={(event) => set("text", event.currentTarget.value)} /></div>
+        <Select label="Room" value={roomID ?? 0} onChange={(chosen) => set("room", chosen ? String(chosen) : "")}
+          options={[[0, "All rooms"], ...(rooms.data ?? []).map(({ id, name }) => [id, name] as const)]} />
+        <Select label="Cause" value={cause ?? ""} onChange={(chosen) => set("cause", chosen)}
+          options={[["", "All causes"], ...Object.entries(causes)]} />
+        <div class="field"><label for="from">From</label><input id="from" type="date" value={fromDay}
+          onInput={(event) => set("from", event.currentTarget.value)} /></div>
+        <div class="field"><label for="to">To</label><input id="to" type="date" value={toDay}
+          onInput={(event) => set("to", event.currentTarget.value)} /></div>
+        <div class="field grows">
+          <label for="text">Text</label>
+          <input id="text" ref={search} type="search" maxLength={longestText} defaultValue={text}
+            onInput={(event) => set("text", event.currentTarget.value)} />
+        </div>
       </div>
       {shown.error && lost === null && <Failure error={shown.error} retry={() => void shown.refetch()} />}
       {!shown.data && !shown.error && <Loading what="incidents" />}
-      {shown.data && <p class="hint" aria-live="polite">{searching ? "Searching…" : `${plural(shown.data.pages[0]?.total ?? 0, "incident")}, newest first.`}</p>}
+      {shown.data && <p class="hint" aria-live="polite">
+        {searching ? "Searching…" : `${plural(shown.data.pages[0]?.total ?? 0, "incident")}, newest first.`}
+      </p>}
       {shown.data && !searching && found.length === 0 && (
-        <Empty title={filtered ? "No match" : "No incident yet"}><p>{filtered ? "No incident fits these filters." : "Past incidents are listed here."}</p></Empty>
+        <Empty title={filtered ? "No match" : "No incident yet"}>
+          <p>{filtered ? "No incident fits these filters." : "Past incidents are listed here."}</p>
+        </Empty>
       )}
-      {found.length > 0 && <div class={searching ? "old" : lost === null ? undefined : "stale"}><IncidentTable sections={sections} /></div>}
+      {found.length > 0 && <div class={searching ? "old" : lost === null ? undefined : "stale"}>
+        <IncidentTable sections={sections} />
+      </div>}
       <More {...shown} />
     </>
   );

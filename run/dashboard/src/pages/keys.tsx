@@ -17,26 +17,37 @@ import { useTitle } from "../components/title";
 
 export default function KeysPage() {
   useTitle("API keys");
-  const { data, error, refetch } = useQuery({ queryKey: keys.apiKeys, queryFn: () => unwrap(api.GET("/api/v1/api-keys")) });
+  const { data, error, refetch } = useQuery({
+    queryKey: keys.apiKeys, queryFn: () => unwrap(api.GET("/api/v1/api-keys")),
+  });
   const [creating, setCreating] = useState(false);
   const [revoking, setRevoking] = useState<ApiKey | null>(null);
   return (
     <>
       <div class="heading">
         <h1>API keys</h1>
-        <May role="admin"><button type="button" class="primary" onClick={() => setCreating(true)}>Create key</button></May>
+        <May role="admin">
+          <button type="button" class="primary" onClick={() => setCreating(true)}>Create key</button>
+        </May>
       </div>
-      <p class="lead">Programs call by a key instead of your password. What they change is in the <Link href="/audit">audit log</Link>.</p>
+      <p class="lead">
+        Programs call by a key instead of your password. What they change is in
+        the <Link href="/audit">audit log</Link>.
+      </p>
       {error && <Failure error={error} retry={() => void refetch()} />}
       {!data && !error && <Loading what="keys" />}
-      {data?.length === 0 && <Empty title="Create your first key"><p>Prometheus, Grafana or a script reads your rooms with it.</p></Empty>}
+      {data?.length === 0 && <Empty title="Create your first key">
+        <p>Prometheus, Grafana or a script reads your rooms with it.</p>
+      </Empty>}
       {data && data.length > 0 && (
         <div class="card scroll" tabIndex={0} role="group" aria-label="API keys">
           <table>
             <thead>
               <tr>
-                <th scope="col">Name</th><th scope="col">Begins with</th><th scope="col">May</th><th scope="col">Rooms</th>
-                <th scope="col">Created</th><th scope="col">Expires</th><th scope="col">Last used</th><th scope="col"><span class="unseen">Actions</span></th>
+                <th scope="col">Name</th><th scope="col">Begins with</th><th scope="col">May</th>
+                <th scope="col">Rooms</th>
+                <th scope="col">Created</th><th scope="col">Expires</th><th scope="col">Last used</th>
+                <th scope="col"><span class="unseen">Actions</span></th>
               </tr>
             </thead>
             <tbody>
@@ -49,7 +60,9 @@ export default function KeysPage() {
                   <td><Timestamp at={key.created_at} /></td>
                   <td>{key.expires_at ? <Timestamp at={key.expires_at} /> : "Never"}</td>
                   <td>{key.last_used_at ? <Timestamp at={key.last_used_at} /> : "Never"}</td>
-                  <td><May role="admin"><button type="button" onClick={() => setRevoking(key)}>Revoke<span class="unseen"> {key.name}</span></button></May></td>
+                  <td><May role="admin"><button type="button" onClick={() => setRevoking(key)}>
+                    Revoke<span class="unseen"> {key.name}</span>
+                  </button></May></td>
                 </tr>
               ))}
             </tbody>
@@ -72,7 +85,9 @@ function CreateKey({ onClose }: { onClose: () => void }) {
   const [some, setSome] = useState<number[]>([]);
   const [text, setText] = useState<string | null>(null);
   if (text !== null) {
-    return <Secret title={`Key for ${name}`} text={text} onClose={onClose}><p>Copy the key now. It is not shown again.</p></Secret>;
+    return <Secret title={`Key for ${name}`} text={text} onClose={onClose}>
+      <p>Copy the key now. It is not shown again.</p>
+    </Secret>;
   }
   return (
     <Dialog title="Create key" onClose={onClose}>
@@ -88,10 +103,14 @@ function CreateKey({ onClose }: { onClose: () => void }) {
           await queries.invalidateQueries({ queryKey: keys.apiKeys });
         }}
       >
-        <Field label="Name" name="name" value={name} onInput={setName} maxLength={80} hint="What it is for, for example “Prometheus”." autoFocus />
-        <Select label="It may" value={scope} onChange={setScope} options={[["read", scopes.read], ["write", scopes.write], ["watch", scopes.watch]]} />
-        <Select label="Expires" value={days} onChange={setDays} options={[[0, "Never"], [30, "In 30 days"], [90, "In 90 days"], [365, "In a year"]]} />
-        <RoomChoice chosen={some} onChange={setSome} hint="The key sees only the rooms chosen here; with none chosen, all." />
+        <Field label="Name" name="name" value={name} onInput={setName} maxLength={80}
+          hint="What it is for, for example “Prometheus”." autoFocus />
+        <Select label="It may" value={scope} onChange={setScope}
+          options={[["read", scopes.read], ["write", scopes.write], ["watch", scopes.watch]]} />
+        <Select label="Expires" value={days} onChange={setDays}
+          options={[[0, "Never"], [30, "In 30 days"], [90, "In 90 days"], [365, "In a year"]]} />
+        <RoomChoice chosen={some} onChange={setSome}
+          hint="The key sees only the rooms chosen here; with none chosen, all." />
       </Form>
     </Dialog>
   );
@@ -105,7 +124,8 @@ function RevokeKey({ revoked, onClose }: { revoked: ApiKey; onClose: () => void 
     onClose();
   });
   return (
-    <Confirm title={`Revoke ${revoked.name}?`} action="Revoke key" busy={deletion.busy} onConfirm={deletion.run} onClose={onClose}>
+    <Confirm title={`Revoke ${revoked.name}?`} action="Revoke key" busy={deletion.busy}
+      onConfirm={deletion.run} onClose={onClose}>
       <p>Programs that use it are refused at once.</p>
       {deletion.errorText}
     </Confirm>

@@ -6,7 +6,9 @@ import { keys, pollSlowly, useMaintenance, useOverview, useSensorNames } from ".
 import { serviceTime } from "../api/time";
 import { duration, inWords, localTime, shownZone, timeIn, timeOfDay } from "../logic/format";
 import { titleOf, type Incident } from "../logic/incidents";
-import { inputTime, inputValue, occurrences, recurrence, weekdays, type Occurrence, type Window } from "../logic/maintenance";
+import {
+  inputTime, inputValue, occurrences, recurrence, weekdays, type Occurrence, type Window,
+} from "../logic/maintenance";
 import { useNow } from "../components/clock";
 import { useDeletion } from "../components/deletion";
 import { Confirm, Dialog } from "../components/dialog";
@@ -33,14 +35,25 @@ export default function MaintenancePage() {
     <>
       <div class="heading">
         <h1>Maintenance</h1>
-        <May role="operator"><button type="button" class="primary" onClick={() => setEditing("new")}>Add window</button></May>
+        <May role="operator">
+          <button type="button" class="primary" onClick={() => setEditing("new")}>Add window</button>
+        </May>
       </div>
-      <p class="lead">Incidents inside a window are kept and marked as silenced. What is still going on when it ends is open at once.</p>
+      <p class="lead">
+        Incidents inside a window are kept and marked as silenced. What is still going on when it ends is open at once.
+      </p>
       {error && <Failure error={error} retry={() => void refetch()} />}
       {!data && !error && <Loading what="maintenance windows" />}
-      {data && coming.length + later.length === 0 && <Empty title="No maintenance ahead"><p>Add a window before work that makes a room warm or a sensor silent.</p></Empty>}
+      {data && coming.length + later.length === 0 && <Empty title="No maintenance ahead">
+        <p>Add a window before work that makes a room warm or a sensor silent.</p>
+      </Empty>}
       {coming.length > 0 && <Calendar title="Next four weeks" coming={coming} {...row} />}
-      {later.length > 0 && <Calendar title="Later" coming={later.map((window): Occurrence => ({ window, start: Date.parse(window.next_start ?? ""), end: Date.parse(window.next_start ?? "") + window.duration_s * 1000 }))} {...row} />}
+      {later.length > 0 && <Calendar title="Later"
+        coming={later.map(
+          (window): Occurrence => ({ window, start: Date.parse(window.next_start ?? ""),
+            end: Date.parse(window.next_start ?? "") + window.duration_s * 1000 }),
+        )}
+        {...row} />}
       {editing && <WindowForm window={editing === "new" ? undefined : editing} onClose={() => setEditing(null)} />}
       {ending && <EndWindow window={ending} onClose={() => setEnding(null)} />}
     </>
@@ -66,11 +79,23 @@ function Calendar({ title, coming, now, onChange, onEnd }: {
             <li key={`${window.id} ${start}`} class={first ? "" : "again"}>
               <span class="day">{i > 0 && dateOf(coming[i - 1]?.start ?? 0) === shown ? "" : shown}</span>
               <span>{timeOfDay(start)}–{dateOf(end) === shown ? timeOfDay(end) : localTime(end)}</span>
-              <span class="what">{first ? <strong>{what}</strong> : what}{first && <small>{window.sensor_id === null ? <RoomNames ids={window.room_ids} /> : <>Sensor {nameOf(window.sensor_id)}</>} · {duration(window.duration_s * 1000)}, {recurrence(window)} · by {window.created_by}</small>}</span>
+              <span class="what">
+                {first ? <strong>{what}</strong> : what}
+                {first && <small>
+                  {window.sensor_id === null ? <RoomNames ids={window.room_ids} />
+                    : <>
+                      Sensor {nameOf(window.sensor_id)}
+                    </>} · {duration(window.duration_s * 1000)}, {recurrence(window)} · by {window.created_by}
+                </small>}
+              </span>
               <span>{start <= now && <span class="badge"><StatusMark kind="late" />Under way</span>}</span>
               <span class="actions">{first && <May role="operator">
-                <button type="button" class="quiet" onClick={() => onChange(window)}>Change<span class="unseen"> {what}, {shown}</span></button>
-                <button type="button" class="quiet" onClick={() => onEnd(window)}>{start <= now ? "End" : "Delete"}<span class="unseen"> {what}, {shown}</span></button>
+                <button type="button" class="quiet" onClick={() => onChange(window)}>
+                  Change<span class="unseen"> {what}, {shown}</span>
+                </button>
+                <button type="button" class="quiet" onClick={() => onEnd(window)}>
+                  {start <= now ? "End" : "Delete"}<span class="unseen"> {what}, {shown}</span>
+                </button>
               </May>}</span>
             </li>
           );
@@ -83,23 +108,29 @@ function Calendar({ title, coming, now, onChange, onEnd }: {
 function WindowForm({ window, onClose }: { window: Window | undefined; onClose: () => void }) {
   const queries = useQueryClient();
   const [zone, setZone] = useState(window && window.weekdays.length > 0 ? window.time_zone : shownZone());
-  const [start, setStart] = useState(() => inputValue(window ? Date.parse(window.start_time) : Math.ceil(serviceTime() / 3_600_000) * 3_600_000, zone));
+  const [start, setStart] = useState(() =>
+    inputValue(window ? Date.parse(window.start_time) : Math.ceil(serviceTime() / 3_600_000) * 3_600_000, zone));
   const [hours, setHours] = useState(String((window?.duration_s ?? 7200) / 3600));
   const [days, setDays] = useState<readonly number[]>(window?.weekdays ?? []);
   const [repeats, setRepeats] = useState(days.length > 0);
   const [until, setUntil] = useState(() => (window?.until ? inputValue(Date.parse(window.until), zone) : ""));
   const [comment, setComment] = useState(window?.comment ?? "");
   const { data: overview } = useOverview();
-  const [rooms, setRooms] = useState(() => window?.room_ids.length === 0 ? (overview?.sensors ?? []).filter(({ id }) => id === window.sensor_id).map(({ room_id }) => room_id) : (window?.room_ids ?? []));
+  const [rooms, setRooms] = useState(() =>
+    window?.room_ids.length === 0 ? (overview?.sensors ?? []).filter(({ id }) => id === window.sensor_id)
+      .map(({ room_id }) => room_id) : (window?.room_ids ?? []));
   const [sensorID, setSensorID] = useState(window?.sensor_id ?? "");
   const scope = sensorID ? { sensor_id: sensorID } : { room_ids: rooms };
   const silenced = useSilenced(sensorID || rooms.length > 0 ? scope : null);
   const [asking, setAsking] = useState(false);
-  const zones = [...new Set([zone, shownZone(), "UTC", ...Intl.supportedValuesOf("timeZone")])].map((name) => [name, name] as const);
+  const zones = [...new Set([zone, shownZone(), "UTC", ...Intl.supportedValuesOf("timeZone")])]
+    .map((name) => [name, name] as const);
   const save = async (confirm: boolean) => {
     const body = {
-      start_time: new Date(inputTime(start, zone)).toISOString(), duration_s: Number(hours) * 3600, time_zone: zone, weekdays: repeats ? [...days] : [],
-      ...(repeats && until && { until: new Date(inputTime(until, zone)).toISOString() }), ...(comment.trim() && { comment: comment.trim() }), ...scope, confirm,
+      start_time: new Date(inputTime(start, zone)).toISOString(), duration_s: Number(hours) * 3600, time_zone: zone,
+      weekdays: repeats ? [...days] : [],
+      ...(repeats && until && { until: new Date(inputTime(until, zone)).toISOString() }),
+      ...(comment.trim() && { comment: comment.trim() }), ...scope, confirm,
     };
     await unwrap(window
       ? api.PUT("/api/v1/maintenance/{window_id}", { params: { path: { window_id: window.id } }, body })
@@ -110,7 +141,8 @@ function WindowForm({ window, onClose }: { window: Window | undefined; onClose: 
   const anyway = useDeletion(() => save(true));
   if (asking) {
     return (
-      <Confirm title="Silence what is critical now?" action="Silence it" busy={anyway.busy} onConfirm={anyway.run} onClose={() => setAsking(false)}>
+      <Confirm title="Silence what is critical now?" action="Silence it" busy={anyway.busy} onConfirm={anyway.run}
+        onClose={() => setAsking(false)}>
         <Silenced incidents={silenced.data?.incidents.filter(({ severity }) => severity === "critical") ?? []} />
         {anyway.errorText}
       </Confirm>
@@ -130,7 +162,8 @@ function WindowForm({ window, onClose }: { window: Window | undefined; onClose: 
           }
         }}
       >
-        <Field label="What for" name="comment" value={comment} onInput={setComment} maxLength={500} required={false} hint="For example “Filters are changed”." autoFocus />
+        <Field label="What for" name="comment" value={comment} onInput={setComment} maxLength={500} required={false}
+          hint="For example “Filters are changed”." autoFocus />
         <RoomChoice chosen={rooms} onChange={(chosen) => { setRooms(chosen); setSensorID(""); }} required />
         {rooms.length === 1 && <SensorChoice roomID={rooms[0] ?? 0} sensorID={sensorID} onChange={setSensorID} />}
         <div aria-live="polite">
@@ -138,22 +171,28 @@ function WindowForm({ window, onClose }: { window: Window | undefined; onClose: 
           {silenced.error && <Failure error={silenced.error} retry={() => void silenced.refetch()} />}
         </div>
         <div class="pair">
-          <Field label={repeats ? "First begins" : "Begins"} name="start" type="datetime-local" value={start} onInput={setStart} />
-          <Field label="Lasts, hours" name="hours" type="number" min="0.05" max="168" step="any" value={hours} onInput={setHours} />
+          <Field label={repeats ? "First begins" : "Begins"} name="start" type="datetime-local"
+            value={start} onInput={setStart} />
+          <Field label="Lasts, hours" name="hours" type="number" min="0.05" max="168" step="any"
+            value={hours} onInput={setHours} />
         </div>
         <Select label="Time zone" value={zone} onChange={setZone} options={zones} />
-        <label class="check"><input type="checkbox" checked={repeats} onChange={(event) => setRepeats(event.currentTarget.checked)} /> Every week</label>
+        <label class="check"><input type="checkbox" checked={repeats}
+          onChange={(event) => setRepeats(event.currentTarget.checked)} /> Every week</label>
         {repeats && (
           <fieldset class="weekdays">
             <legend>On</legend>
             {[1, 2, 3, 4, 5, 6, 0].map((index) => (
               <label key={index} class="check">
-                <input type="checkbox" checked={days.includes(index)} onChange={() => setDays(days.includes(index) ? days.filter((other) => other !== index) : [...days, index].sort())} /> {weekdays[index]}
+                <input type="checkbox" checked={days.includes(index)}
+                  onChange={() => setDays(days.includes(index) ? days.filter((other) => other !== index)
+                    : [...days, index].sort())} /> {weekdays[index]}
               </label>
             ))}
           </fieldset>
         )}
-        {repeats && <Field label="Until" name="until" type="datetime-local" value={until} onInput={setUntil} required={false} hint="Empty: for ever. It follows the clocks of its zone, summer and winter." />}
+        {repeats && <Field label="Until" name="until" type="datetime-local" value={until} onInput={setUntil}
+          required={false} hint="Empty: for ever. It follows the clocks of its zone, summer and winter." />}
       </Form>
     </Dialog>
   );
@@ -167,7 +206,8 @@ function Silenced({ incidents }: { incidents: readonly Incident[] }) {
       <p><strong>Would silence now:</strong></p>
       <ul class="plain">{incidents.map((incident) => (
         <li key={incident.id} class={incident.severity === "critical" ? "error" : undefined}>
-          {titleOf(incident)}: {incident.worst.sensor_name ?? incident.worst.sensor_id}, {inWords(incident.worst.reason)}
+          {titleOf(incident)}: {incident.worst.sensor_name
+            ?? incident.worst.sensor_id}, {inWords(incident.worst.reason)}
         </li>
       ))}</ul>
     </>
@@ -182,8 +222,10 @@ function EndWindow({ window, onClose }: { window: Window; onClose: () => void })
     onClose();
   });
   return (
-    <Confirm title={`End “${window.comment ?? "Maintenance"}”?`} action="End window" busy={deletion.busy} onConfirm={deletion.run} onClose={onClose}>
-      <p>It does not come again{window.weekdays.length > 0 && `, on no ${recurrence(window).replace("every ", "")}`}. What it silenced until now stays silenced.</p>
+    <Confirm title={`End “${window.comment ?? "Maintenance"}”?`} action="End window" busy={deletion.busy}
+      onConfirm={deletion.run} onClose={onClose}>
+      <p>It does not come again{window.weekdays.length > 0
+        && `, on no ${recurrence(window).replace("every ", "")}`}. What it silenced until now stays silenced.</p>
       {deletion.errorText}
     </Confirm>
   );

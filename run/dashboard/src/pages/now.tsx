@@ -36,7 +36,9 @@ export function NowPage() {
       {data && data.rooms.length === 0 && (
         <Empty title="Add your first server room">
           <p>A room holds the sensors that measure in it.</p>
-          <May role="admin"><button type="button" class="primary" onClick={() => setAdding(true)}>Add room</button></May>
+          <May role="admin">
+            <button type="button" class="primary" onClick={() => setAdding(true)}>Add room</button>
+          </May>
           <p><Link href="/setup">Or follow the checklist</Link>: gateway, room and sensors, limits.</p>
         </Empty>
       )}
@@ -58,7 +60,9 @@ export function NowPage() {
 }
 
 /** The answer to "is everything all right?", as of when contact was lost. */
-export function Sentence({ overview, lost = null, wall }: { overview: Overview; lost?: number | null; wall?: boolean }) {
+export function Sentence({ overview, lost = null, wall }: {
+  overview: Overview; lost?: number | null; wall?: boolean;
+}) {
   const { sentence: { tone, incident_id: about, sensor_id: sensor }, incident_counts: { to_be_seen: open } } = overview;
   const incident = overview.incidents.find(({ id }) => id === about);
   const mark = incident ? marks[incident.cause] : tone === "quiet" ? "ok" : tone === "note" ? "late" : "alert";
@@ -67,19 +71,23 @@ export function Sentence({ overview, lost = null, wall }: { overview: Overview; 
     <section class={`sentence ${tone}${lost === null ? "" : " stale"}`} aria-live={lost === null ? "polite" : "off"}>
       <article onKeyDown={moveAlong}>
         <p class="says">
-          <StatusMark kind={mark} /> {lost !== null && `As of ${timeOfDay(lost)}: `}{sentenceOf(overview, lost !== null)}
+          <StatusMark kind={mark} /> {lost !== null && `As of ${timeOfDay(lost)}: `}
+          {sentenceOf(overview, lost !== null)}
         </p>
         {!wall && (
           <p class="actions">
             {incident && <Actions incident={incident} short />}
             {to !== null && <Link href={to} class="button" data-row>Open</Link>}
-            {open > (incident?.state === "open" ? 1 : 0) && <Link href="/incidents">{plural(open, "incident")} nobody has seen</Link>}
+            {open > (incident?.state === "open" ? 1 : 0)
+              && <Link href="/incidents">{plural(open, "incident")} nobody has seen</Link>}
           </p>
         )}
       </article>
       {incident && <Curve incident={incident} />}
       {overview.probe.late && tone !== "note" && (
-        <p class="hint">{overview.past ?? "The service is late: what you see may be old, and no sensor counts as silent."}</p>
+        <p class="hint">
+          {overview.past ?? "The service is late: what you see may be old, and no sensor counts as silent."}
+        </p>
       )}
     </section>
   );
@@ -93,7 +101,8 @@ function Lasting({ incidents, stale }: { incidents: readonly Incident[]; stale: 
   return (
     <section aria-label="Further incidents" class={stale ? "stale" : undefined} onKeyDown={moveAlong}>
       <ul class="lasting">
-        {incidents.slice(0, firsts).map((incident) => <li key={incident.id}><Card incident={incident} now={now} /></li>)}
+        {incidents.slice(0, firsts).map((incident) =>
+          <li key={incident.id}><Card incident={incident} now={now} /></li>)}
       </ul>
       {incidents.length > firsts && (
         <p><Link href="/incidents">{plural(incidents.length - firsts, "more incident")}</Link></p>
@@ -126,7 +135,8 @@ const Maps = memo(function Maps({ overview, stale }: { overview: Overview; stale
   const total = overview.sensors.length;
   const usual = densityOf(total);
   return (
-    <div class={`rooms ${usual}${stale ? " stale" : ""}`} style={{ "--total": `${Math.max(1, total)}`, "--rooms": `${rooms.length}` }}>
+    <div class={`rooms ${usual}${stale ? " stale" : ""}`}
+      style={{ "--total": `${Math.max(1, total)}`, "--rooms": `${rooms.length}` }}>
       {rooms.map((room, i) => {
         const worst = i === 0 && (room.state === "critical" || room.state === "silent" || room.state === "warning");
         const density = worst && usual === "small" ? "medium" : usual;

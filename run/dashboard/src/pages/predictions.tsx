@@ -43,12 +43,14 @@ function Progress() {
     <section class="card" aria-labelledby="progress">
       <h2 id="progress">To the next retraining</h2>
       <label class="progress">
-        <span><strong class="big">{Math.min(unused, perRetraining)}</strong> of {perRetraining} of your verdicts wait for training</span>
+        <span><strong class="big">{Math.min(unused, perRetraining)}</strong> of {perRetraining} of your verdicts wait
+          for training</span>
         <progress max={perRetraining} value={Math.min(unused, perRetraining)} />
       </label>
       <p class="hint">
         {stats.data.ready_for_retraining && "Enough verdicts are there: the models retrain now. "}
-        In all: {count(stats.data.total_predictions)} predictions, {count(stats.data.ok_count)} judged right, {count(stats.data.not_ok_count)} wrong.
+        In all: {count(stats.data.total_predictions)} predictions, {count(stats.data.ok_count)} judged
+        right, {count(stats.data.not_ok_count)} wrong.
       </p>
     </section>
   );
@@ -79,22 +81,27 @@ function Queue() {
               prediction={current} onNext={() => setPassed((before) => new Set(before).add(current.id))}
               onChange={() => void queries.invalidateQueries({ queryKey: keys.predictions })}
             >
-              {left.filter(({ id }) => id !== current.id).length + 1} left{queue.data.length === queueLimit ? ` of the newest ${queueLimit}` : ""}
+              {left.filter(({ id }) => id !== current.id).length + 1} left
+              {queue.data.length === queueLimit ? ` of the newest ${queueLimit}` : ""}
             </Verdict>
           </May>
         </Fragment>
       ) : passed.size > 0 && queue.data.length > 0 ? (
         <p>
-          You have seen all that wait. <button type="button" class="link" onClick={() => setPassed(new Set())}>Show the skipped ones again</button>
+          You have seen all that wait. <button type="button" class="link"
+            onClick={() => setPassed(new Set())}>Show the skipped ones again</button>
         </p>
       ) : (
-        <Empty title="Nothing to validate"><p>Predictions appear here as readings come in, once there are models: the first are trained below.</p></Empty>
+        <Empty title="Nothing to validate">
+          <p>Predictions appear here as readings come in, once there are models: the first are trained below.</p>
+        </Empty>
       )}
     </section>
   );
 }
 
-const verdicts = [{ feedback: "ok", name: "Right", key: "o" }, { feedback: "not_ok", name: "Wrong", key: "n" }] as const;
+const verdicts = [{ feedback: "ok", name: "Right", key: "o" },
+  { feedback: "not_ok", name: "Wrong", key: "n" }] as const;
 type Feedback = (typeof verdicts)[number]["feedback"];
 
 /** Buttons and keys for a verdict on the prediction above them, and on no other. */
@@ -124,7 +131,9 @@ function Verdict({ prediction, children, onNext, onChange }: {
       onChange();
     } catch (refused) {
       if (refused instanceof ApiError && refused.status === 404) {
-        setLate({ feedback, label: "Gone", why: "This prediction is gone: its sensor was deleted. Your verdict was not stored." });
+        setLate({
+          feedback, label: "Gone", why: "This prediction is gone: its sensor was deleted. Your verdict was not stored.",
+        });
         onChange();
       } else {
         setError(refused);
@@ -137,7 +146,8 @@ function Verdict({ prediction, children, onNext, onChange }: {
   useLayoutEffect(() => {
     const press = (event: KeyboardEvent) => {
       const target = event.target as HTMLElement;
-      if (!preferences.get().singleKeys || event.ctrlKey || event.metaKey || event.altKey || event.repeat || document.querySelector("dialog[open]") || /^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName)) return;
+      if (!preferences.get().singleKeys || event.ctrlKey || event.metaKey || event.altKey || event.repeat
+        || document.querySelector("dialog[open]") || /^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName)) return;
       const verdict = verdicts.find(({ key }) => key === event.key);
       if (verdict) void judge(verdict.feedback);
       else if (event.key === "s" && !sending) onNext();
@@ -160,7 +170,9 @@ function Verdict({ prediction, children, onNext, onChange }: {
             {late?.feedback === feedback ? late.label : <>{name}{keyed && <kbd>{key}</kbd>}</>}
           </button>
         ))}
-        <button type="button" class="quiet" aria-disabled={sending} onClick={() => { if (!sending) onNext(); }}>{late ? "Next" : "Skip"}{keyed && <kbd>s</kbd>}</button>
+        <button type="button" class="quiet" aria-disabled={sending} onClick={() => { if (!sending) onNext(); }}>
+          {late ? "Next" : "Skip"}{keyed && <kbd>s</kbd>}
+        </button>
         <span class="hint" aria-live="polite">{children}</span>
       </div>
     </>
@@ -182,23 +194,34 @@ function PredictionView({ prediction }: { prediction: Prediction }) {
     return { temperature: columnsOf(found, "temperature", gap), humidity: columnsOf(found, "humidity", gap) };
   }, [context.data, start, end, sensor?.interval_s]);
   const { data: limits } = useThresholds();
-  const limitOf = (limit: number | undefined) => (limit === undefined ? [] : [{ limit, direction: "above", severity: "critical" } as const]);
-  const drawn = useMemo(() => ({ temperature: limitOf(limits?.max_temperature), humidity: limitOf(limits?.max_humidity) }), [limits]);
+  const limitOf = (limit: number | undefined) =>
+    (limit === undefined ? [] : [{ limit, direction: "above", severity: "critical" } as const]);
+  const drawn = useMemo(
+    () => ({ temperature: limitOf(limits?.max_temperature), humidity: limitOf(limits?.max_humidity) }), [limits],
+  );
   const shared = { start: start / 1000, end: end / 1000, marked: at / 1000 };
   return (
     <>
       <p>
         <span class={`badge ${prediction.anomaly_predicted ? "alert" : "online"}`}>
-          <StatusMark kind={prediction.anomaly_predicted ? "alert" : "ok"} />{prediction.anomaly_predicted ? "Judged an anomaly" : "Judged normal"}
+          <StatusMark kind={prediction.anomaly_predicted ? "alert" : "ok"} />
+          {prediction.anomaly_predicted ? "Judged an anomaly" : "Judged normal"}
         </span>{" "}
-        <Link href={`/sensors/${encodeURIComponent(prediction.sensor_id)}`}>{sensor?.name ?? prediction.sensor_id}</Link>, <Timestamp at={at} />
+        <Link href={`/sensors/${encodeURIComponent(prediction.sensor_id)}`}>
+          {sensor?.name ?? prediction.sensor_id}
+        </Link>, <Timestamp at={at} />
       </p>
       <div class="scroll" tabIndex={0} role="group" aria-label="Forecast against actual">
         <table>
-          <thead><tr><th scope="col">&nbsp;</th><th scope="col">Forecast</th><th scope="col">Actual</th><th scope="col">Off by</th></tr></thead>
+          <thead><tr>
+            <th scope="col">&nbsp;</th><th scope="col">Forecast</th><th scope="col">Actual</th>
+            <th scope="col">Off by</th>
+          </tr></thead>
           <tbody>
-            <Compared name="Temperature" unit="°C" forecast={prediction.predicted_temp} actual={prediction.actual_temp} />
-            <Compared name="Humidity" unit="%" forecast={prediction.predicted_humidity} actual={prediction.actual_humidity} />
+            <Compared name="Temperature" unit="°C" forecast={prediction.predicted_temp}
+              actual={prediction.actual_temp} />
+            <Compared name="Humidity" unit="%" forecast={prediction.predicted_humidity}
+              actual={prediction.actual_humidity} />
           </tbody>
         </table>
       </div>
@@ -206,8 +229,10 @@ function PredictionView({ prediction }: { prediction: Prediction }) {
       {context.data && context.data.length > 0 && (
         <Charts>{(Chart) => (
           <div class="pair">
-            <Chart {...shared} label="Temperature" unit="°C" colour="--temperature" columns={columns.temperature} limits={drawn.temperature} />
-            <Chart {...shared} label="Humidity" unit="%" colour="--humidity" columns={columns.humidity} limits={drawn.humidity} />
+            <Chart {...shared} label="Temperature" unit="°C" colour="--temperature" columns={columns.temperature}
+              limits={drawn.temperature} />
+            <Chart {...shared} label="Humidity" unit="%" colour="--humidity" columns={columns.humidity}
+              limits={drawn.humidity} />
           </div>
         )}</Charts>
       )}
@@ -215,7 +240,9 @@ function PredictionView({ prediction }: { prediction: Prediction }) {
   );
 }
 
-function Compared({ name, unit, forecast, actual }: { name: string; unit: string; forecast: number | null; actual: number | null }) {
+function Compared({ name, unit, forecast, actual }: {
+  name: string; unit: string; forecast: number | null; actual: number | null;
+}) {
   const off = forecast === null || actual === null ? null : actual - forecast;
   return (
     <tr>

@@ -28,7 +28,10 @@ export default function RecordsPage() {
     setError(null);
     try {
       const path = { room_id: room.id, month: chosen };
-      save((await unwrap(api.GET("/api/v1/records/{room_id}/{month}", { params: { path }, parseAs: "blob" }))) as unknown as Blob, `record-${room.id}-${chosen}.zip`);
+      save((await unwrap(
+        api.GET("/api/v1/records/{room_id}/{month}", { params: { path }, parseAs: "blob" }),
+      )) as unknown as Blob,
+        `record-${room.id}-${chosen}.zip`);
     } catch (refused) {
       setError(refused);
     }
@@ -38,12 +41,15 @@ export default function RecordsPage() {
     <>
       <h1>Records</h1>
       <p class="lead">
-        The signed record of a room's month: readings, incidents, drills, calibrations, rules and changes. Whoever gets it can verify
+        The signed record of a room's month: readings, incidents, drills, calibrations, rules and changes. Whoever gets
+        it can verify
         it without this service, by the page docs/records.md of Coldaisle.
       </p>
       <div class="card">
-        <Select label="Room" value={room.id} onChange={setRoomID} options={rooms.data.map(({ id, name }) => [id, name] as const)} />
-        <Select label="Month (UTC)" value={chosen} onChange={setMonth} options={choice.map((name, i) => [name, i === 0 ? `${name}, not over` : name] as const)} />
+        <Select label="Room" value={room.id} onChange={setRoomID}
+          options={rooms.data.map(({ id, name }) => [id, name] as const)} />
+        <Select label="Month (UTC)" value={chosen} onChange={setMonth}
+          options={choice.map((name, i) => [name, i === 0 ? `${name}, not over` : name] as const)} />
         <p class="actions"><Action waits={busy && "It is being made…"} onClick={download}>Download</Action></p>
         {error !== null && <p class="error" role="alert">{messageOf(error)}</p>}
       </div>

@@ -8,7 +8,9 @@ import { allOf, api, messageOf, unwrap } from "../api/client";
 import { save } from "../api/download";
 import { keys, listLimit, useRooms } from "../api/queries";
 import type { Excursion } from "../logic/excursions";
-import { capital, count, decimal, duration, inUnit, inWords, plural, shownZone, timeIn, unitName } from "../logic/format";
+import {
+  capital, count, decimal, duration, inUnit, inWords, plural, shownZone, timeIn, unitName,
+} from "../logic/format";
 import { causes, placeOf, type Incident } from "../logic/incidents";
 import { byName } from "../logic/names";
 import { months, monthBounds, reportCSV, worstFirst, type ReportedRoom, type ReportedSensor } from "../logic/report";
@@ -59,7 +61,10 @@ export default function ReportPage() {
         // What is too much to be read in time is so again.
         retry: false,
         queryFn: ({ signal }: { signal: AbortSignal }): Promise<ReportedSensor[]> => allOf(
-          (after) => api.GET("/api/v1/data/report/{room_id}", { signal, params: { path: { room_id: id }, query: { ...range, allowable, limit: part, after } } }),
+          (after) =>
+            api.GET("/api/v1/data/report/{room_id}", {
+              signal, params: { path: { room_id: id }, query: { ...range, allowable, limit: part, after } },
+            }),
           (found) => setRead((before) => ({ ...before, [queryKey.join()]: found.length })),
         ),
       };
@@ -78,11 +83,13 @@ export default function ReportPage() {
   const told = { ...range, room_id: roomID || undefined, limit: listLimit };
   const incidents = useQuery<Incident[]>({
     queryKey: [...keys.incidents, told], staleTime: 60_000,
-    queryFn: ({ signal }) => allOf((after) => api.GET("/api/v1/incidents", { signal, params: { query: { ...told, after } } })),
+    queryFn: ({ signal }) =>
+      allOf((after) => api.GET("/api/v1/incidents", { signal, params: { query: { ...told, after } } })),
   });
   const silences = useQuery<Excursion[]>({
     queryKey: [...keys.excursions, "silence", told], staleTime: 60_000,
-    queryFn: ({ signal }) => allOf((after) => api.GET("/api/v1/excursions", { signal, params: { query: { ...told, kind: "silence", after } } })),
+    queryFn: ({ signal }) => allOf((after) =>
+      api.GET("/api/v1/excursions", { signal, params: { query: { ...told, kind: "silence", after } } })),
   });
   const failed = [
     ...reports.map((report, i) => ({ ...report, name: shown[i]?.name ?? "" })),
@@ -92,28 +99,40 @@ export default function ReportPage() {
   const done = worstFirst(shown.flatMap(({ id, name }, i): ReportedRoom[] => (
     reports[i]?.data ? [{ id, name, sensors: byName(reports[i].data), time: times[i]?.data }] : []
   )));
-  const complete = rooms.data !== undefined && done.length === shown.length && times.every(({ data }) => data) && incidents.data !== undefined && silences.data !== undefined;
-  const waits = !complete && (failed.length > 0 || rooms.error ? "A part of the report is missing." : "The report is not whole yet.");
-  const title = `${roomID === 0 ? "All rooms" : (shown[0]?.name ?? "Room")}, ${timeIn(start + 86_400_000, { month: "long", year: "numeric" })}`;
+  const complete = rooms.data !== undefined && done.length === shown.length && times.every(({ data }) => data)
+    && incidents.data !== undefined && silences.data !== undefined;
+  const waits = !complete && (failed.length > 0 || rooms.error ? "A part of the report is missing."
+    : "The report is not whole yet.");
+  const title = `${roomID === 0 ? "All rooms" : (shown[0]?.name ?? "Room")}, `
+    + `${timeIn(start + 86_400_000, { month: "long", year: "numeric" })}`;
   const sensorsRead = shown.reduce((sum, { id }) => sum + (read[reportKey(id).join()] ?? 0), 0);
   return (
     <>
       <div class="heading">
         <h1>Reports</h1>
         <Action waits={waits} onClick={() => print()}>Print</Action>
-        <Action waits={waits} onClick={() => save(new Blob([reportCSV(done, incidents.data ?? [], silences.data ?? [])], { type: "text/csv" }), `report-${month}.csv`)}>Download CSV</Action>
+        <Action waits={waits} onClick={() =>
+          save(new Blob([reportCSV(done, incidents.data ?? [], silences.data ?? [])], { type: "text/csv" }),
+            `report-${month}.csv`)}>Download CSV</Action>
       </div>
       <div class="filters" role="search">
-        <Select label="Month" value={month} onChange={(chosen) => set("month", chosen)} options={choice.map((value) => [value, timeIn(Date.parse(`${value}-15`), { month: "long", year: "numeric" })] as const)} />
-        <Select label="Room" value={roomID} onChange={(chosen) => set("room", chosen ? String(chosen) : "")} options={[[0, "All rooms"], ...(rooms.data ?? []).map(({ id, name }) => [id, name] as const)]} />
-        <Select label="Allowable range" value={allowable} onChange={(chosen) => set("allowable", chosen === "ashrae_a1" ? "" : chosen)} options={classes.map((value) => [value, presetNames[value]?.name ?? value] as const)} />
+        <Select label="Month" value={month} onChange={(chosen) => set("month", chosen)}
+          options={choice.map((value) =>
+            [value, timeIn(Date.parse(`${value}-15`), { month: "long", year: "numeric" })] as const)} />
+        <Select label="Room" value={roomID} onChange={(chosen) => set("room", chosen ? String(chosen) : "")}
+          options={[[0, "All rooms"], ...(rooms.data ?? []).map(({ id, name }) => [id, name] as const)]} />
+        <Select label="Allowable range" value={allowable}
+          onChange={(chosen) => set("allowable", chosen === "ashrae_a1" ? "" : chosen)}
+            options={classes.map((value) => [value, presetNames[value]?.name ?? value] as const)} />
       </div>
       {rooms.error && <Failure error={rooms.error} retry={() => void rooms.refetch()} />}
       {failed.map(({ name, error, refetch }) => (
         <Notice key={name} text={`${name} is missing. ${messageOf(error)}`} retry={() => void refetch()} />
       ))}
       {!rooms.data && !rooms.error && <Loading what="the report" />}
-      {reports.some(({ isPending }) => isPending) && <Loading what={`the report, ${done.length} of ${plural(shown.length, "room")}, ${plural(sensorsRead, "sensor")}`} />}
+      {reports.some(({ isPending }) => isPending) && <Loading
+        what={`the report, ${done.length} of ${plural(shown.length, "room")}, ${plural(sensorsRead, "sensor")}`}
+      />}
       {rooms.data?.length === 0 && <Empty title="Nothing to report"><p>There is no room yet.</p></Empty>}
       {done.length > 0 && (
         <section class="card report" aria-labelledby="sum">
@@ -131,25 +150,33 @@ export default function ReportPage() {
       )}
       {done.length > 0 && incidents.data && (
         <Listed
-          title="Incidents" head={["Where", "Cause", "Severity", "Began", "Ended", "Worst", "Who had it", "Taken after"]}
+          title="Incidents"
+          head={["Where", "Cause", "Severity", "Began", "Ended", "Worst", "Who had it", "Taken after"]}
           rows={incidents.data.map((incident) => [
-            placeOf(incident), causes[incident.cause], incident.severity, <Timestamp at={incident.start_time} />, endOf(incident),
-            <>{capital(inWords(incident.worst.reason))}<small>{incident.worst.sensor_name ?? incident.worst.sensor_id}</small></>,
+            placeOf(incident), causes[incident.cause], incident.severity,
+            <Timestamp at={incident.start_time} />, endOf(incident),
+            <>{capital(inWords(incident.worst.reason))}<small>
+              {incident.worst.sensor_name ?? incident.worst.sensor_id}
+            </small></>,
             <>{incident.taken_by ?? "Nobody"}{incident.comment && <small>{incident.comment}</small>}</>,
-            incident.taken_at === null ? "–" : duration(Date.parse(incident.taken_at) - Date.parse(incident.start_time)),
+            incident.taken_at === null ? "–"
+              : duration(Date.parse(incident.taken_at) - Date.parse(incident.start_time)),
           ])}
         />
       )}
       {done.length > 0 && silences.data && (
-        <Listed title="Silences" head={["Sensor", "Room", "Began", "Ended", "Its readings"]} rows={silences.data.map((silence) => [
-          silence.sensor_name ?? silence.sensor_id, silence.room_name, <Timestamp at={silence.start_time} />, endOf(silence), silence.late ? "delivered late" : "missing",
-        ])} />
+        <Listed title="Silences" head={["Sensor", "Room", "Began", "Ended", "Its readings"]}
+          rows={silences.data.map((silence) => [
+            silence.sensor_name ?? silence.sensor_id, silence.room_name, <Timestamp at={silence.start_time} />,
+            endOf(silence), silence.late ? "delivered late" : "missing",
+          ])} />
       )}
     </>
   );
 }
 
-const endOf = ({ end_time }: { end_time: string | null }) => (end_time === null ? "lasts" : <Timestamp at={end_time} />);
+const endOf = ({ end_time }: { end_time: string | null }) =>
+  (end_time === null ? "lasts" : <Timestamp at={end_time} />);
 
 function Listed({ title, head, rows }: { title: string; head: string[]; rows: ComponentChildren[][] }) {
   return (
@@ -159,7 +186,8 @@ function Listed({ title, head, rows }: { title: string; head: string[]; rows: Co
         <div class="scroll" tabIndex={0} role="group" aria-label={title}>
           <table>
             <thead><tr>{head.map((name) => <th key={name} scope="col">{name}</th>)}</tr></thead>
-            <tbody>{rows.map((cells, i) => <tr key={i}>{cells.map((cell, at) => <td key={at} class="wraps">{cell}</td>)}</tr>)}</tbody>
+            <tbody>{rows.map((cells, i) =>
+              <tr key={i}>{cells.map((cell, at) => <td key={at} class="wraps">{cell}</td>)}</tr>)}</tbody>
           </table>
         </div>
       )}
@@ -167,7 +195,8 @@ function Listed({ title, head, rows }: { title: string; head: string[]; rows: Co
   );
 }
 
-const spell = (minutes: number) => (minutes === 0 ? "none" : minutes < 1 ? "under 1 min" : duration(Math.round(minutes) * 60_000));
+const spell = (minutes: number) =>
+  (minutes === 0 ? "none" : minutes < 1 ? "under 1 min" : duration(Math.round(minutes) * 60_000));
 
 const percent = (part: number, whole: number) => (whole === 0 ? "–" : `${decimal((100 * part) / whole)} %`);
 
@@ -186,7 +215,8 @@ function Shares({ rooms, incidents }: { rooms: readonly ReportedRoom[]; incident
           {rooms.map(({ id, name, time }) => (
             <tr key={id}>
               <th scope="row">{name}</th>
-              <td>{time ? percent(time.minutes_reported - time.minutes_outside_recommended, time.minutes_reported) : "…"}</td>
+              <td>{time ? percent(time.minutes_reported - time.minutes_outside_recommended, time.minutes_reported)
+                : "…"}</td>
               <td>{time ? spell(time.minutes_outside_recommended) : "…"}</td>
               <td>{time ? spell(time.minutes_outside_allowable) : "…"}</td>
               <td>{time ? percent(time.minutes_reported, time.minutes) : "…"}</td>
@@ -208,14 +238,17 @@ function RoomTable({ name, sensors }: ReportedRoom) {
         <thead>
           <tr>
             <th scope="col">Sensor</th><th scope="col">Outside recommended</th><th scope="col">Outside allowable</th>
-            <th scope="col">Reported</th><th scope="col">Lowest {unitName("°C")}</th><th scope="col">Highest {unitName("°C")}</th>
+            <th scope="col">Reported</th><th scope="col">Lowest {unitName("°C")}</th>
+            <th scope="col">Highest {unitName("°C")}</th>
           </tr>
         </thead>
         <tbody>
           {sensors.map((sensor) => (
             <tr key={sensor.sensor_id}>
-              <th scope="row">{sensor.name}{sensor.calibration_overdue && <small>Calibration overdue since {sensor.calibration_due}</small>}</th>
-              <td>{spell(sensor.minutes_outside_recommended)}</td><td>{spell(sensor.minutes_outside_allowable)}</td><td>{spell(sensor.minutes_reported)}</td>
+              <th scope="row">{sensor.name}{sensor.calibration_overdue
+                && <small>Calibration overdue since {sensor.calibration_due}</small>}</th>
+              <td>{spell(sensor.minutes_outside_recommended)}</td><td>{spell(sensor.minutes_outside_allowable)}</td>
+              <td>{spell(sensor.minutes_reported)}</td>
               <td>{degrees(sensor.min_temperature)}</td><td>{degrees(sensor.max_temperature)}</td>
             </tr>
           ))}

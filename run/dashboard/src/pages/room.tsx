@@ -84,7 +84,8 @@ function Heading({ room, onForm }: { room: RoomView; onForm: (form: RoomForm) =>
         <button type="button" class="primary" onClick={() => onForm("add")}>Add sensor</button>
         <button type="button" aria-label="More of this room" {...{ popovertarget: "room-menu" }}>⋯</button>
         <div id="room-menu" class="menu listed-menu" popover="auto" ref={menu}>
-          {room.sensors.length > 0 && <button type="button" class="quiet" onClick={() => choose("arrange")}>Arrange</button>}
+          {room.sensors.length > 0
+            && <button type="button" class="quiet" onClick={() => choose("arrange")}>Arrange</button>}
           <button type="button" class="quiet" onClick={() => choose("rename")}>Rename</button>
           <button type="button" class="quiet" onClick={() => choose("delete")}>Delete</button>
         </div>
@@ -102,7 +103,8 @@ function AddSensor({ roomID, onClose }: { roomID: number; onClose: () => void })
   const error = id === "" ? null : sensorIDError(id);
   return (
     <Dialog title="Add sensor" onClose={onClose}>
-      <Discovered nodes={discovered.data ?? []} chosen={id} onChoose={(node) => { setID(node.node_id); setName(name || node.suggested_name); }} />
+      <Discovered nodes={discovered.data ?? []} chosen={id}
+        onChoose={(node) => { setID(node.node_id); setName(name || node.suggested_name); }} />
       <Form
         action="Add sensor" onCancel={onClose}
         onSubmit={async () => {
@@ -113,8 +115,10 @@ function AddSensor({ roomID, onClose }: { roomID: number; onClose: () => void })
           onClose();
         }}
       >
-        <Field label="Node id" name="id" value={id} onInput={setID} maxLength={50} hint="Exactly as the node sends it." error={error} autoFocus />
-        <Field label="Name" name="name" value={name} onInput={setName} maxLength={80} hint="Where it hangs, for example “Rack 4, inlet”." />
+        <Field label="Node id" name="id" value={id} onInput={setID} maxLength={50} hint="Exactly as the node sends it."
+          error={error} autoFocus />
+        <Field label="Name" name="name" value={name} onInput={setName} maxLength={80}
+          hint="Where it hangs, for example “Rack 4, inlet”." />
         <Field label="Type" name="type" value={type} onInput={setType} maxLength={50} />
       </Form>
     </Dialog>
@@ -122,7 +126,9 @@ function AddSensor({ roomID, onClose }: { roomID: number; onClose: () => void })
 }
 
 /** The nodes that the customer's gateways hear: choosing one saves typing its id. */
-function Discovered({ nodes, chosen, onChoose }: { nodes: DiscoveredNode[]; chosen: string; onChoose: (node: DiscoveredNode) => void }) {
+function Discovered({ nodes, chosen, onChoose }: {
+  nodes: DiscoveredNode[]; chosen: string; onChoose: (node: DiscoveredNode) => void;
+}) {
   const now = useNow();
   if (nodes.length === 0) return null;
   return (
@@ -136,7 +142,8 @@ function Discovered({ nodes, chosen, onChoose }: { nodes: DiscoveredNode[]; chos
             <span>
               {node.node_id}
               <span class="hint">
-                {[node.suggested_name, both(node), heard === null ? "" : ago(Date.parse(heard), now), node.gateway_name].filter(Boolean).join(" · ")}
+                {[node.suggested_name, both(node), heard === null ? "" : ago(Date.parse(heard), now), node.gateway_name]
+                  .filter(Boolean).join(" · ")}
               </span>
             </span>
           </label>
@@ -154,7 +161,11 @@ function RenameRoom({ room, onClose }: { room: { id: number; name: string }; onC
       <Form
         action="Save" onCancel={onClose}
         onSubmit={async () => {
-          await unwrap(api.PUT("/api/v1/server_rooms/update_room/{room_id}", { params: { path: { room_id: room.id } }, body: { name } }));
+          await unwrap(
+            api.PUT("/api/v1/server_rooms/update_room/{room_id}", {
+              params: { path: { room_id: room.id } }, body: { name },
+            }),
+          );
           await queries.invalidateQueries({ queryKey: keys.live });
           onClose();
         }}
@@ -165,7 +176,9 @@ function RenameRoom({ room, onClose }: { room: { id: number; name: string }; onC
   );
 }
 
-function DeleteRoom({ room, sensors, onClose }: { room: { id: number; name: string }; sensors: number; onClose: () => void }) {
+function DeleteRoom({ room, sensors, onClose }: {
+  room: { id: number; name: string }; sensors: number; onClose: () => void;
+}) {
   const [, go] = useLocation();
   const queries = useQueryClient();
   const deletion = useDeletion(async () => {
@@ -174,7 +187,8 @@ function DeleteRoom({ room, sensors, onClose }: { room: { id: number; name: stri
     await queries.invalidateQueries({ queryKey: keys.live });
   });
   return (
-    <Confirm title={`Delete ${room.name}?`} action="Delete room" busy={deletion.busy} onConfirm={deletion.run} onClose={onClose}>
+    <Confirm title={`Delete ${room.name}?`} action="Delete room" busy={deletion.busy}
+      onConfirm={deletion.run} onClose={onClose}>
       <p>The room and its {plural(sensors, "sensor")} are deleted. Readings already stored are kept.</p>
       <p>New readings of these sensors are ignored until they are added again.</p>
       {deletion.errorText}

@@ -24,7 +24,9 @@ export default function RoomsPage() {
       </div>
       <ContactNotice />
       {!data && (error ? <Failure error={error} retry={() => void refetch()} /> : <Loading what="your rooms" />)}
-      {data?.rooms.length === 0 && <Empty title="No room yet"><p>A room holds the sensors that measure in it.</p></Empty>}
+      {data?.rooms.length === 0 && <Empty title="No room yet">
+        <p>A room holds the sensors that measure in it.</p>
+      </Empty>}
       {data && data.rooms.length > 0 && (
         <div class={`card scroll${lost === null ? "" : " stale"}`} tabIndex={0} role="group" aria-label="Rooms">
           <table class="numbers-last">
@@ -39,7 +41,8 @@ export default function RoomsPage() {
                 <tr key={id}>
                   <th scope="row"><Link href={`/rooms/${id}`}>{name}</Link></th>
                   <td>{sensors.length > 0 && <StateBadge state={state} />}</td>
-                  <td>{withUnit(highest)}</td><td>{changeOf(change) ?? "–"}</td><td>{plural(sensors.length, "sensor")}</td>
+                  <td>{withUnit(highest)}</td><td>{changeOf(change) ?? "–"}</td>
+                  <td>{plural(sensors.length, "sensor")}</td>
                 </tr>
               ))}
             </tbody>

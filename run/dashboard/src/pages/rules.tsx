@@ -25,10 +25,13 @@ export default function RulesPage() {
     <>
       <div class="heading">
         <h1>Rules</h1>
-        <May role="admin"><button type="button" class="primary" onClick={() => setEditing("new")}>Add rule</button></May>
+        <May role="admin">
+          <button type="button" class="primary" onClick={() => setEditing("new")}>Add rule</button>
+        </May>
       </div>
       <p class="lead">
-        A value beyond the limit of a rule is an excursion. The excursions of one room and cause are one incident. A change is in
+        A value beyond the limit of a rule is an excursion. The excursions of one room and cause are one incident. A
+        change is in
         force within 15 seconds.
       </p>
       {error && <Failure error={error} retry={() => void refetch()} />}
@@ -42,14 +45,17 @@ export default function RulesPage() {
 }
 
 /** Rules by where they apply: everywhere first, then by room. */
-function RuleTable({ rules, onEdit, onDelete }: { rules: readonly Rule[]; onEdit: (rule: Rule) => void; onDelete: (rule: Rule) => void }) {
+function RuleTable({ rules, onEdit, onDelete }: {
+  rules: readonly Rule[]; onEdit: (rule: Rule) => void; onDelete: (rule: Rule) => void;
+}) {
   const { data: overview } = useOverview();
   const rooms = useRooms();
   const roomOf = ({ room_id, sensor_id }: Rule) =>
     room_id ?? overview?.sensors.find(({ id }) => id === sensor_id)?.room_id ?? (sensor_id === null ? 0 : -1);
   const groups = [
     { id: 0, name: "All sensors" }, ...(rooms.data ?? []), { id: -1, name: "Sensors that are gone" },
-  ].map(({ id, name }) => ({ id, name, rules: rules.filter((rule) => roomOf(rule) === id) })).filter((group) => group.rules.length > 0);
+  ].map(({ id, name }) => ({ id, name, rules: rules.filter((rule) => roomOf(rule) === id) }))
+    .filter((group) => group.rules.length > 0);
   return (
     <section class="card" aria-label="Rules in force">
       <div class="scroll" tabIndex={0} role="group" aria-label="Rules in force">
@@ -63,7 +69,8 @@ function RuleTable({ rules, onEdit, onDelete }: { rules: readonly Rule[]; onEdit
           {groups.map((group) => (
             <tbody key={group.id}>
               <tr class="room-row"><th scope="rowgroup" colSpan={5}><h2>{group.name}</h2></th></tr>
-              {group.rules.map((rule) => <RuleRow key={rule.id} rule={rule} rules={rules} onEdit={onEdit} onDelete={onDelete} />)}
+              {group.rules.map((rule) =>
+                <RuleRow key={rule.id} rule={rule} rules={rules} onEdit={onEdit} onDelete={onDelete} />)}
             </tbody>
           ))}
         </table>
@@ -73,7 +80,8 @@ function RuleTable({ rules, onEdit, onDelete }: { rules: readonly Rule[]; onEdit
 }
 
 const whys: Record<NonNullable<Rule["conflicts"]>[number]["why"], string> = {
-  always_broken: "Every value breaks this one or", warns_too_late: "Of this one and the next the warning comes too late:",
+  always_broken: "Every value breaks this one or",
+  warns_too_late: "Of this one and the next the warning comes too late:",
   same_conditions: "Differs in the limit alone from",
 };
 
@@ -87,18 +95,26 @@ function RuleRow({ rule, rules, onEdit, onDelete }: {
         {condition(rule)}
         {rule.threshold && <small>Threshold: raises the specified alerts</small>}
         {!rule.enabled && <small>Switched off</small>}
-        {rule.unmeasured && <small>Judges nothing: none of its sensors measures {quantities[rule.quantity].name.toLowerCase()}</small>}
+        {rule.unmeasured && <small>
+          Judges nothing: none of its sensors measures {quantities[rule.quantity].name.toLowerCase()}
+        </small>}
         {rule.conflicts?.map(({ rule_id, why }) => {
           const found = other(rule_id);
-          return found && <small key={rule_id} class="warning"><StatusMark kind="alert" /> {whys[why]} “{condition(found)}”</small>;
+          return found && <small key={rule_id} class="warning">
+            <StatusMark kind="alert" /> {whys[why]} “{condition(found)}”
+          </small>;
         })}
       </th>
       <td>{clearing(rule)}</td><td><ScopeName scope={rule} /></td><td class={rule.severity}>{rule.severity}</td>
       <td>
         <May role="admin"><div class="actions">
-          <button type="button" class="quiet" onClick={() => onEdit(rule)}>Change<span class="unseen"> {condition(rule)}</span></button>
+          <button type="button" class="quiet" onClick={() => onEdit(rule)}>
+            Change<span class="unseen"> {condition(rule)}</span>
+          </button>
           {!rule.threshold && (
-            <button type="button" class="quiet" onClick={() => onDelete(rule)}>Delete<span class="unseen"> {condition(rule)}</span></button>
+            <button type="button" class="quiet" onClick={() => onDelete(rule)}>
+              Delete<span class="unseen"> {condition(rule)}</span>
+            </button>
           )}
         </div></May>
       </td>
@@ -106,8 +122,10 @@ function RuleRow({ rule, rules, onEdit, onDelete }: {
   );
 }
 
-const quantityOptions = () => Object.entries(quantities).map(([value, { name, unit }]) => [value as Quantity, `${name}, ${unitName(unit)}`] as const);
-const shownNumber = (value: number, quantity: Quantity, difference?: boolean) => String(Number(inUnit(value, quantities[quantity].unit, difference).toFixed(2)));
+const quantityOptions = () => Object.entries(quantities)
+  .map(([value, { name, unit }]) => [value as Quantity, `${name}, ${unitName(unit)}`] as const);
+const shownNumber = (value: number, quantity: Quantity, difference?: boolean) =>
+  String(Number(inUnit(value, quantities[quantity].unit, difference).toFixed(2)));
 
 function RuleForm({ rule, onClose }: { rule: Rule | undefined; onClose: () => void }) {
   const queries = useQueryClient();
@@ -121,9 +139,12 @@ function RuleForm({ rule, onClose }: { rule: Rule | undefined; onClose: () => vo
   const [enabled, setEnabled] = useState(rule?.enabled ?? true);
   const [scope, setScope] = useState<ChosenScope>({ roomID: rule?.room_id ?? 0, sensorID: rule?.sensor_id ?? "" });
   const change: RuleChange = {
-    quantity, direction, severity, limit: fromUnit(Number(limit), quantities[quantity].unit), for_s: Number(held) * 60, clear_margin: fromUnit(Number(margin), quantities[quantity].unit, true), clear_for_s: Number(clear) * 60, enabled, ...scopeOf(scope),
+    quantity, direction, severity, limit: fromUnit(Number(limit), quantities[quantity].unit), for_s: Number(held) * 60,
+    clear_margin: fromUnit(Number(margin), quantities[quantity].unit, true),
+    clear_for_s: Number(clear) * 60, enabled, ...scopeOf(scope),
   };
-  const hint = direction === "below" ? null : quantity === "temperature" ? temperatureLimitHint(change.limit) : quantity === "humidity" ? humidityLimitHint(change.limit) : null;
+  const hint = direction === "below" ? null : quantity === "temperature" ? temperatureLimitHint(change.limit)
+    : quantity === "humidity" ? humidityLimitHint(change.limit) : null;
   const unit = unitName(quantities[quantity].unit);
   const fixed = rule?.threshold ?? false;
   return (
@@ -134,28 +155,36 @@ function RuleForm({ rule, onClose }: { rule: Rule | undefined; onClose: () => vo
           await unwrap(rule
             ? api.PUT("/api/v1/rules/{rule_id}", { params: { path: { rule_id: rule.id } }, body: change })
             : api.POST("/api/v1/rules", { body: change }));
-          await Promise.all([queries.invalidateQueries({ queryKey: keys.live }), queries.invalidateQueries({ queryKey: keys.thresholds })]);
+          await Promise.all([queries.invalidateQueries({ queryKey: keys.live }),
+            queries.invalidateQueries({ queryKey: keys.thresholds })]);
           onClose();
         }}
       >
         {fixed ? <p>A threshold holds for all sensors at once and is always on: only its limit can be changed.</p> : (
           <div class="pair">
             <Select label="Quantity" value={quantity} onChange={setQuantity} options={quantityOptions()} />
-            <Select label="Side" value={direction} onChange={setDirection} options={[["above", "above the limit"], ["below", "below the limit"]]} />
+            <Select label="Side" value={direction} onChange={setDirection}
+              options={[["above", "above the limit"], ["below", "below the limit"]]} />
           </div>
         )}
         <div class="pair">
-          <Field label={`Limit, ${unit}`} name="limit" type="number" step="any" value={limit} onInput={setLimit} hint={hint ?? undefined} autoFocus />
-          {!fixed && <Field label="Must hold for, minutes" name="for" type="number" min="0" max="60" step="0.5" value={held} onInput={setHeld} />}
+          <Field label={`Limit, ${unit}`} name="limit" type="number" step="any" value={limit} onInput={setLimit}
+            hint={hint ?? undefined} autoFocus />
+          {!fixed && <Field label="Must hold for, minutes" name="for" type="number" min="0" max="60" step="0.5"
+            value={held} onInput={setHeld} />}
         </div>
         {!fixed && <>
           <div class="pair">
-            <Field label={`Over when back by, ${unit}`} name="margin" type="number" min="0" max="50" step="any" value={margin} onInput={setMargin} />
-            <Field label="and stays there, minutes" name="clear" type="number" min="0" max="60" step="0.5" value={clear} onInput={setClear} />
+            <Field label={`Over when back by, ${unit}`} name="margin" type="number" min="0" max="50" step="any"
+              value={margin} onInput={setMargin} />
+            <Field label="and stays there, minutes" name="clear" type="number" min="0" max="60" step="0.5"
+              value={clear} onInput={setClear} />
           </div>
           <ScopeField scope={scope} onChange={setScope} />
-          <Select label="Severity" value={severity} onChange={setSeverity} options={[["warning", "Warning"], ["critical", "Critical"]]} />
-          <label class="check"><input type="checkbox" checked={enabled} onChange={(event) => setEnabled(event.currentTarget.checked)} /> Switched on</label>
+          <Select label="Severity" value={severity} onChange={setSeverity}
+            options={[["warning", "Warning"], ["critical", "Critical"]]} />
+          <label class="check"><input type="checkbox" checked={enabled}
+            onChange={(event) => setEnabled(event.currentTarget.checked)} /> Switched on</label>
         </>}
         <RulePreview rules={[change]} />
         {rule && <p class="hint">Ongoing excursions of this rule end, and begin anew under the changed one.</p>}
@@ -172,7 +201,8 @@ function DeleteRule({ rule, onClose }: { rule: Rule; onClose: () => void }) {
     onClose();
   });
   return (
-    <Confirm title="Delete this rule?" action="Delete rule" busy={deletion.busy} onConfirm={deletion.run} onClose={onClose}>
+    <Confirm title="Delete this rule?" action="Delete rule" busy={deletion.busy}
+      onConfirm={deletion.run} onClose={onClose}>
       <p>{condition(rule)}. Its ongoing excursions end; past ones are kept.</p>
       {deletion.errorText}
     </Confirm>

@@ -53,7 +53,9 @@ export default function SensorPage({ id }: { id: string }) {
       </div>
       <Strip id={id} />
       <HistoryPanel sensor={sensor.data} />
-      {elsewhere && <p class="hint">Readings of this id also come through a gateway that is not enrolled. They are not shown here.</p>}
+      {elsewhere && <p class="hint">
+        Readings of this id also come through a gateway that is not enrolled. They are not shown here.
+      </p>}
       <Excursions of={{ sensor_id: id }} />
       <Calibration sensor={sensor.data} />
       {open === "edit" && <EditSensor sensor={sensor.data} onClose={() => setOpen(null)} />}
@@ -68,22 +70,27 @@ function Strip({ id }: { id: string }) {
   const { data, error, refetch } = useOverview();
   const lost = useLostContact();
   const { data: forecast } = useForecast(id);
-  if (!data) return error ? <Failure error={error} retry={() => void refetch()} /> : <Loading what="the latest reading" />;
+  if (!data) return error ? <Failure error={error} retry={() => void refetch()} />
+    : <Loading what="the latest reading" />;
   const sensor = data.sensors.find((candidate) => candidate.id === id);
   if (!sensor?.timestamp) {
     return (
       <Empty title="Waiting for a reading">
         <p>
-          Nothing has come from <code>{id}</code> since it was added here. Check that the node is powered, on the network of
+          Nothing has come from <code>{id}</code> since it was added here. Check that the node is powered, on the
+          network of
           the gateway, and sends exactly this id.
         </p>
       </Empty>
     );
   }
   const contact = contactOf(sensor.timestamp, now);
-  const next = sensor.state === "silent" || sensor.state === "late" || lost !== null ? undefined : forecast?.forecast.at(-1);
-  const incident = data.incidents.find(({ room_id, worst, state }) => state !== "over" && (worst.sensor_id === id || (sensor.state !== "ok" && room_id === sensor.room_id)));
-  const rate = incident?.worst.sensor_id === id && incident.now ? rateOf(incident.worst.quantity, incident.now.rate) : null;
+  const next = sensor.state === "silent" || sensor.state === "late" || lost !== null ? undefined
+    : forecast?.forecast.at(-1);
+  const incident = data.incidents.find(({ room_id, worst, state }) =>
+    state !== "over" && (worst.sensor_id === id || (sensor.state !== "ok" && room_id === sensor.room_id)));
+  const rate = incident?.worst.sensor_id === id
+    && incident.now ? rateOf(incident.worst.quantity, incident.now.rate) : null;
   return (
     <>
       <ContactNotice />
@@ -127,7 +134,8 @@ function EditSensor({ sensor, onClose }: { sensor: Sensor; onClose: () => void }
       >
         <Field label="Name" name="name" value={name} onInput={setName} maxLength={80} autoFocus />
         <Field label="Type" name="type" value={type} onInput={setType} maxLength={50} />
-        <Select label="Room" value={roomID} onChange={setRoomID} options={rooms.data?.map((room) => [room.id, room.name] as const) ?? []} />
+        <Select label="Room" value={roomID} onChange={setRoomID}
+          options={rooms.data?.map((room) => [room.id, room.name] as const) ?? []} />
       </Form>
     </Dialog>
   );
@@ -137,13 +145,16 @@ function DeleteSensor({ sensor, onClose }: { sensor: Sensor; onClose: () => void
   const [, go] = useLocation();
   const queries = useQueryClient();
   const deletion = useDeletion(async () => {
-    await unwrap(api.DELETE("/api/v1/sensors/delete_sensor/{sensor_id}", { params: { path: { sensor_id: sensor.id } } }));
+    await unwrap(
+      api.DELETE("/api/v1/sensors/delete_sensor/{sensor_id}", { params: { path: { sensor_id: sensor.id } } }),
+    );
     go(`/rooms/${sensor.room_id}`);
     queries.removeQueries({ queryKey: ["sensor", sensor.id] });
     await queries.invalidateQueries({ queryKey: keys.live });
   });
   return (
-    <Confirm title={`Delete ${sensor.name}?`} action="Delete sensor" busy={deletion.busy} onConfirm={deletion.run} onClose={onClose}>
+    <Confirm title={`Delete ${sensor.name}?`} action="Delete sensor" busy={deletion.busy}
+      onConfirm={deletion.run} onClose={onClose}>
       <p>The sensor is deleted. Readings already stored are kept.</p>
       <p>New readings from <code>{sensor.id}</code> are ignored until it is added again.</p>
       {deletion.errorText}

@@ -9,7 +9,8 @@ import { useStore } from "../components/store";
 import { useTitle } from "../components/title";
 
 const here = Intl.DateTimeFormat().resolvedOptions().timeZone;
-const zones = [["", `This browser's (${here})`], ...[...new Set(["UTC", ...Intl.supportedValuesOf("timeZone")])].map((zone) => [zone, zone])] as [string, string][];
+const zones = [["", `This browser's (${here})`], ...[...new Set(["UTC", ...Intl.supportedValuesOf("timeZone")])]
+  .map((zone) => [zone, zone])] as [string, string][];
 
 export default function SettingsPage() {
   useTitle("Display");
@@ -21,16 +22,26 @@ export default function SettingsPage() {
       <div class="pair">
         <section class="card" aria-labelledby="units">
           <h2 id="units">Units and times</h2>
-          <Select label="Temperatures" value={unit} onChange={(chosen) => preferences.set({ unit: chosen })} options={[["°C", "Degrees Celsius, °C"], ["°F", "Degrees Fahrenheit, °F"]]} />
-          <Select label="Time zone of all times" value={zone} onChange={(chosen) => preferences.set({ zone: chosen })} options={zones} />
-          <p class="hint">It is {localTime(now)}, and the recommended range ends at {withUnit(27)}. Downloads have UTC and °C. These choices are kept in this browser.</p>
+          <Select label="Temperatures" value={unit} onChange={(chosen) => preferences.set({ unit: chosen })}
+            options={[["°C", "Degrees Celsius, °C"], ["°F", "Degrees Fahrenheit, °F"]]} />
+          <Select label="Time zone of all times" value={zone}
+            onChange={(chosen) => preferences.set({ zone: chosen })} options={zones} />
+          <p class="hint">
+            It is {localTime(now)}, and the recommended range ends at {withUnit(27)}. Downloads have UTC and °C. These
+            choices are kept in this browser.
+          </p>
         </section>
         <section class="card" aria-labelledby="keyboard">
           <h2 id="keyboard">Keyboard</h2>
           <label class="check">
-            <input type="checkbox" checked={singleKeys} onChange={(event) => preferences.set({ singleKeys: event.currentTarget.checked })} /> Single-key shortcuts
+            <input type="checkbox" checked={singleKeys}
+              onChange={(event) => preferences.set({ singleKeys: event.currentTarget.checked })} /> Single-key shortcuts
           </label>
-          <p class="hint"><kbd>a</kbd> takes the incident that has the focus; <kbd>o</kbd>, <kbd>n</kbd> and <kbd>s</kbd> judge and skip predictions. Switch them off if you speak to your computer, or type them by mistake. This choice is kept in this browser.</p>
+          <p class="hint">
+            <kbd>a</kbd> takes the incident that has the focus; <kbd>o</kbd>, <kbd>n</kbd> and <kbd>s</kbd> judge and
+            skip predictions. Switch them off if you speak to your computer, or type them by mistake. This choice is
+            kept in this browser.
+          </p>
         </section>
         <May role="admin"><FalseAlarms /></May>
       </div>

@@ -30,7 +30,9 @@ export default function SetupPage() {
   return <StepList rooms={rooms.data} gateways={gateways.data} nodes={nodes.data} overview={overview.data} />;
 }
 
-interface Found { rooms: readonly Room[]; gateways: readonly Gateway[]; nodes: readonly DiscoveredNode[]; overview: Overview }
+interface Found {
+  rooms: readonly Room[]; gateways: readonly Gateway[]; nodes: readonly DiscoveredNode[]; overview: Overview;
+}
 
 function StepList({ rooms, gateways, nodes, overview }: Found) {
   const [adding, setAdding] = useState<"room" | "gateway" | null>(null);
@@ -46,28 +48,39 @@ function StepList({ rooms, gateways, nodes, overview }: Found) {
       <h1>Setup</h1>
       <p class="lead">{done} of {Object.keys(steps).length} done. The steps can be done in any order.</p>
       <ol class="steps">
-        <Step title="Add your rooms" done={steps.rooms} note={steps.rooms ? rooms.map(({ name }) => name).join(", ") : "A room holds the sensors that measure in it."}>
-          <button type="button" class={rooms.length === 0 ? "primary" : undefined} onClick={() => setAdding("room")}>Add room</button>
+        <Step title="Add your rooms" done={steps.rooms} note={steps.rooms ? rooms.map(({ name }) => name).join(", ")
+          : "A room holds the sensors that measure in it."}>
+          <button type="button" class={rooms.length === 0 ? "primary" : undefined}
+            onClick={() => setAdding("room")}>Add room</button>
         </Step>
         <Step
           title="Enrol a gateway" done={steps.gateway}
           note={enrolled.length > 0 ? enrolled.map(({ name }) => name).join(", ")
             : steps.gateway ? "Readings arrive. A gateway that you enrol signs them."
-            : present.length > 0 ? `${present.map(({ name }) => name).join(", ")}: run the command on its machine. This page notices by itself.`
+            : present.length > 0 ? `${present.map(({ name }) => name).join(", ")}: run the command on its machine. `
+              + `This page notices by itself.`
               : "It stands in your network, finds the nodes and passes their readings on. You get a command to copy."}
         >
-          <button type="button" class={present.length === 0 && !steps.gateway ? "primary" : undefined} onClick={() => setAdding("gateway")}>
+          <button type="button" class={present.length === 0 && !steps.gateway ? "primary" : undefined}
+            onClick={() => setAdding("gateway")}>
             Add gateway
           </button>
           {waiting.map((gateway) => <EnrolmentCommand key={gateway.id} gateway={gateway} />)}
         </Step>
-        <Step title="Put nodes into rooms" done={steps.sensors} note={sensors > 0 ? `${plural(sensors, "sensor")} so far.` : "The nodes that your gateways hear appear here."}>
+        <Step title="Put nodes into rooms" done={steps.sensors}
+          note={sensors > 0 ? `${plural(sensors, "sensor")} so far.`
+            : "The nodes that your gateways hear appear here."}>
           {nodes.length > 1 && rooms.length > 0 && <Many nodes={nodes} rooms={rooms} />}
-          {nodes.length > 0 && rooms.length > 0 && <ul class="plain nodes">{nodes.map((node) => <Node key={node.node_id} node={node} rooms={rooms} />)}</ul>}
+          {nodes.length > 0 && rooms.length > 0 && <ul class="plain nodes">
+            {nodes.map((node) => <Node key={node.node_id} node={node} rooms={rooms} />)}
+          </ul>}
           {nodes.length > 0 && rooms.length === 0 && <p>{plural(nodes.length, "node")} found. Add a room first.</p>}
-          {nodes.length === 0 && rooms.length > 0 && <p>No node is waiting. You can also <Link href={`/rooms/${rooms[0]?.id}`}>add one by its id</Link>.</p>}
+          {nodes.length === 0 && rooms.length > 0
+            && <p>No node is waiting. You can also <Link href={`/rooms/${rooms[0]?.id}`}>add one by its id</Link>.</p>}
         </Step>
-        <Step title="Choose limits" done={steps.limits} note={thresholds ? `Until then you are told only above ${withUnit(thresholds.max_temperature)} and ${decimal(thresholds.max_humidity)} %.` : ""}>
+        <Step title="Choose limits" done={steps.limits}
+          note={thresholds ? `Until then you are told only above ${withUnit(thresholds.max_temperature)} and `
+            + `${decimal(thresholds.max_humidity)} %.` : ""}>
           <Presets />
         </Step>
       </ol>
@@ -78,7 +91,9 @@ function StepList({ rooms, gateways, nodes, overview }: Found) {
   );
 }
 
-function Step({ title, done, note, children }: { title: string; done: boolean; note: string; children: ComponentChildren }) {
+function Step({ title, done, note, children }: {
+  title: string; done: boolean; note: string; children: ComponentChildren;
+}) {
   return (
     <li class={done ? "done" : undefined}>
       <h2>{title}{done && <span class="badge"><StatusMark kind="ok" />Done</span>}</h2>
@@ -90,7 +105,8 @@ function Step({ title, done, note, children }: { title: string; done: boolean; n
 
 /** The sensor that a node becomes. */
 const sensorOf = (node: DiscoveredNode) =>
-  ({ id: node.node_id, name: node.suggested_name || node.node_id, type: node.suggested_name ? "Telegraf" : "ESP32-DHT22" });
+  ({ id: node.node_id, name: node.suggested_name || node.node_id,
+    type: node.suggested_name ? "Telegraf" : "ESP32-DHT22" });
 
 /** The most that the API takes at once. */
 const most = 200;
@@ -144,9 +160,12 @@ function Node({ node, rooms }: { node: DiscoveredNode; rooms: readonly Room[] })
     const own = item.current;
     try {
       await unwrap(api.POST("/api/v1/sensors/new_sensor", { body: { ...sensorOf(node), room_id: room.id } }));
-      await Promise.all([queries.invalidateQueries({ queryKey: keys.discovered }), queries.invalidateQueries({ queryKey: keys.live })]);
+      await Promise.all(
+        [queries.invalidateQueries({ queryKey: keys.discovered }), queries.invalidateQueries({ queryKey: keys.live })],
+      );
       // The button goes with the node, now or soon: the focus goes on to the next one's.
-      const next = [...document.querySelectorAll<HTMLElement>(".nodes button")].find((button) => !own?.contains(button));
+      const next = [...document.querySelectorAll<HTMLElement>(".nodes button")]
+        .find((button) => !own?.contains(button));
       (next ?? document.getElementById("main"))?.focus();
     } catch (refused) {
       setError(refused);
@@ -160,7 +179,9 @@ function Node({ node, rooms }: { node: DiscoveredNode; rooms: readonly Room[] })
         {node.temperature !== null && <small> {withUnit(node.temperature)}</small>}
       </span>
       <span class="actions">{rooms.map((room) => (
-        <Action key={room.id} waits={busy && "One moment…"} onClick={() => add(room)}><span class="unseen">Put {node.node_id} into </span>{room.name}</Action>
+        <Action key={room.id} waits={busy && "One moment…"} onClick={() => add(room)}>
+          <span class="unseen">Put {node.node_id} into </span>{room.name}
+        </Action>
       ))}</span>
       {error !== null && <p class="error" role="alert">{messageOf(error)}</p>}
     </li>

@@ -32,7 +32,9 @@ export default function WallPage() {
       )}
       {!data && (error ? <Failure error={error} retry={() => void refetch()} /> : <Loading what="your rooms" />)}
       {data && data.sensors.length > 0 && <Sentence overview={data} lost={lost} wall />}
-      {data && rooms.length === 0 && <Empty title="No room has a sensor yet"><p>Rooms are shown here as soon as they do.</p></Empty>}
+      {data && rooms.length === 0 && <Empty title="No room has a sensor yet">
+        <p>Rooms are shown here as soon as they do.</p>
+      </Empty>}
       {data && rooms.length > 0 && (
         <div class={`walled${lost === null ? "" : " stale"}${worse.length > 0 && fine.length > 0 ? " divided" : ""}`}>
           {worse.length > 0 && <Walled rooms={worse} overview={data} />}
@@ -59,7 +61,8 @@ function Foot() {
   const [, go] = useLocation();
   const awake = useWakeLock();
   const now = useNow();
-  const full = () => void (document.fullscreenElement ? document.exitFullscreen() : document.documentElement.requestFullscreen());
+  const full = () =>
+    void (document.fullscreenElement ? document.exitFullscreen() : document.documentElement.requestFullscreen());
   const leave = () => {
     if (document.fullscreenElement) void document.exitFullscreen();
     if (session.get()?.key) session.end();

@@ -13,17 +13,23 @@ import { useTitle } from "../components/title";
 
 export default function WatchesPage() {
   useTitle("Watches");
-  const { data, error, refetch } = useQuery({ queryKey: keys.watches, refetchInterval: pollSlowly, queryFn: () => unwrap(api.GET("/api/v1/watches")) });
+  const { data, error, refetch } = useQuery({
+    queryKey: keys.watches, refetchInterval: pollSlowly, queryFn: () => unwrap(api.GET("/api/v1/watches")),
+  });
   const [removing, setRemoving] = useState<Watch | null>(null);
   return (
     <>
       <h1>Watches</h1>
-      <p class="lead">Coldaisle sends no mail. A watch does: your program on site, which follows the incidents and wakes people by its steps.</p>
+      <p class="lead">
+        Coldaisle sends no mail. A watch does: your program on site, which follows the incidents and wakes people by its
+        steps.
+      </p>
       {error && <Failure error={error} retry={() => void refetch()} />}
       {!data && !error && <Loading what="watches" />}
       {data?.length === 0 && (
         <Empty title="Nobody is woken yet">
-          <p>Make an <Link href="/keys">API key</Link> that may <em>wake people</em>. On a machine with the gateway’s package, run:</p>
+          <p>Make an <Link href="/keys">API key</Link> that
+            may <em>wake people</em>. On a machine with the gateway’s package, run:</p>
           <p><code>sudo monitor-gateway watch init --api {location.origin} --name "My site"</code></p>
           <p>It asks for the key, and how to reach you. The watch appears here when it has started.</p>
         </Empty>
@@ -33,7 +39,8 @@ export default function WatchesPage() {
           <table>
             <thead>
               <tr>
-                <th scope="col">Name</th><th scope="col">State</th><th scope="col">Last heartbeat</th><th scope="col">Last message</th>
+                <th scope="col">Name</th><th scope="col">State</th><th scope="col">Last heartbeat</th>
+                <th scope="col">Last message</th>
                 <th scope="col"><span class="unseen">Actions</span></th>
               </tr>
             </thead>
@@ -44,7 +51,9 @@ export default function WatchesPage() {
                   <td><StatusMark kind={watch.problem ? "alert" : "ok"} /> {watch.problem ?? "Well"}</td>
                   <td><Timestamp at={watch.heartbeat_at} /></td>
                   <td>{watch.succeeded_at ? <Timestamp at={watch.succeeded_at} /> : "None yet"}</td>
-                  <td><May role="admin"><button type="button" onClick={() => setRemoving(watch)}>Remove<span class="unseen"> {watch.name}</span></button></May></td>
+                  <td><May role="admin"><button type="button" onClick={() => setRemoving(watch)}>
+                    Remove<span class="unseen"> {watch.name}</span>
+                  </button></May></td>
                 </tr>
               ))}
             </tbody>
@@ -64,7 +73,8 @@ function RemoveWatch({ watch, onClose }: { watch: Watch; onClose: () => void }) 
     onClose();
   });
   return (
-    <Confirm title={`Remove ${watch.name}?`} action="Remove watch" busy={deletion.busy} onConfirm={deletion.run} onClose={onClose}>
+    <Confirm title={`Remove ${watch.name}?`} action="Remove watch" busy={deletion.busy}
+      onConfirm={deletion.run} onClose={onClose}>
       <p>Its silence is no longer reported. If it still runs, it is back within a minute.</p>
       {deletion.errorText}
     </Confirm>
