@@ -38,6 +38,16 @@ func SensorIn(customer, node string) string {
 // ahead: it is not shown, and the next reading replaces it.
 const NotAhead = `now() + interval '2 minutes'`
 
+// NewestOf is the newest visible state of sensor s, for a join. It is found by the indexes, where the
+// view live_states reads those of all of the customer's sensors: for a few of them.
+const NewestOf = `LATERAL (
+	SELECT n.*
+	FROM visible_spans v
+	JOIN node_state n ON n.channel = v.channel AND n.node_id = s.node_id AND n.timestamp >= v.visible_from AND n.timestamp < v.visible_until
+	WHERE v.customer_id = s.customer_id AND v.node_id = s.node_id AND n.timestamp <= ` + NotAhead + `
+	ORDER BY n.timestamp DESC
+	LIMIT 1)`
+
 // SignSensor is the statement that moves a customer's sensor to the signed channel from a
 // time on.
 const SignSensor = `SELECT sign_sensor(@channel, @node, @at, @gateway)`

@@ -18,8 +18,8 @@ const (
 const (
 	// rounds is the number of answers over which all sensors' days are reread, because
 	// reading them all is the slowest part. In between, newest readings are added.
-	rounds    = 40
-	minReread = 50 // sensors
+	rounds    = 80
+	minReread = 25 // sensors
 	// maxPause is the time without an answer after which all days are reread at once.
 	maxPause = 10 * time.Minute
 )
@@ -77,20 +77,18 @@ func (d *day) look(ctx context.Context, metadata spotReader, customer int64, now
 
 // advance brings the day to that of the sensors, with what was reread.
 func (d *day) advance(anew reread, live []incidents.LiveSensor, now time.Time) {
-	before := *d
-	*d = day{
-		start: anew.start, read: now, nodes: make([]string, len(live)), lines: make(map[string]*line, len(live)),
-		next: before.next + len(anew.nodes), began: before.began,
-	}
+	start, lines := d.start, d.lines
 	for _, id := range anew.nodes {
-		delete(before.lines, id)
+		delete(lines, id)
 	}
+	d.start, d.read, d.next = anew.start, now, d.next+len(anew.nodes)
+	d.nodes, d.lines = make([]string, len(live)), make(map[string]*line, len(live))
 	for i, l := range live {
-		of := before.lines[l.NodeID]
+		of := lines[l.NodeID]
 		if of == nil {
 			of = emptyLine()
 		}
-		for at := before.start; at.Before(d.start); at = at.Add(partWidth) {
+		for at := start; at.Before(d.start); at = at.Add(partWidth) {
 			of.parts[partOf(at)], of.text = nothing, ""
 		}
 		d.nodes[i], d.lines[l.NodeID] = l.NodeID, of
@@ -131,10 +129,10 @@ type firstReader interface {
 }
 
 // begin notes when learning of the nodes began that it learns. A node is asked for once.
-func (d *day) begin(ctx context.Context, metadata firstReader, customer int64, live []incidents.LiveSensor, now time.Time) error {
+func (d *day) begin(ctx context.Context, metadata firstReader, customer int64, live []incidents.LiveSensor, troubled map[string]incidents.Troubled, now time.Time) error {
 	began, asked := map[string]time.Time{}, []string{}
 	for _, l := range live {
-		if d.judgedBy(l) != "learning" {
+		if d.judgedBy(l, troubled[l.NodeID].Anomalous) != "learning" {
 			continue
 		}
 		if since, ok := d.began[l.NodeID]; ok {
@@ -154,8 +152,8 @@ func (d *day) begin(ctx context.Context, metadata firstReader, customer int64, l
 	return nil
 }
 
-// judgedBy returns the judged_by of a sensor, see [liveSensor].
-func (d *day) judgedBy(l incidents.LiveSensor) string {
+// judgedBy returns the judged_by of a sensor, see [liveSensor]. anomalous: an anomaly of it lasts.
+func (d *day) judgedBy(l incidents.LiveSensor, anomalous bool) string {
 	heard := 0
 	for _, value := range d.lines[l.NodeID].parts {
 		if value != nothing {
@@ -165,7 +163,7 @@ func (d *day) judgedBy(l incidents.LiveSensor) string {
 	switch {
 	case l.JudgedBy == "":
 		return "nothing"
-	case heard < enoughParts && !l.Anomalous: // what an anomaly lasts of was judged
+	case heard < enoughParts && !anomalous: // else it was judged
 		return "learning"
 	default:
 		return string(l.JudgedBy)

@@ -4,6 +4,7 @@ package overview
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -214,11 +215,18 @@ func (h *Handlers) watchProblems(ctx context.Context, customer int64, now time.T
 func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.Time) error {
 	known := incidents.New(h.store)
 	var anew reread
+	var live []incidents.LiveSensor
+	var troubled map[string]incidents.Troubled
+	var unseen int
 	var rooms []accounts.Room
 	var rules []incident.Rule
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
 		anew, err = v.day.look(groupCtx, known, customer, now)
+		return err
+	})
+	group.Go(func() (err error) {
+		live, err = known.LiveSensors(groupCtx, customer)
 		return err
 	})
 	group.Go(func() (err error) {
@@ -233,36 +241,30 @@ func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.
 		if rooms, err = accounts.New(h.store).Rooms(groupCtx, customer); err != nil {
 			return err
 		}
-		rules, err = known.Rules(groupCtx, customer, alert.Defaults())
+		if rules, err = known.Rules(groupCtx, customer, alert.Defaults()); err != nil {
+			return err
+		}
+		troubled, err = known.TroubledSensors(groupCtx, customer)
 		return err
 	})
 	if err := group.Wait(); err != nil {
-		return fmt.Errorf("what is due: %w", err)
+		return fmt.Errorf("read the overview: %w", err)
 	}
-	var live []incidents.LiveSensor
-	var unseen int
+	v.day.advance(anew, live, now)
 	group, groupCtx = errgroup.WithContext(ctx)
-	group.Go(func() (err error) {
-		live, err = known.LiveSensors(groupCtx, customer)
-		return err
-	})
 	group.Go(func() (err error) {
 		unseen, err = known.Unseen(groupCtx, customer)
 		return err
 	})
-	if err := group.Wait(); err != nil {
-		return fmt.Errorf("what is so now: %w", err)
-	}
-	v.day.advance(anew, live, now)
-	lasting, err := known.Lasting(ctx, customer, live, now)
-	if err != nil {
-		return err
+	lasting, err := known.Lasting(groupCtx, customer, live, now)
+	if err := cmp.Or(group.Wait(), err); err != nil {
+		return fmt.Errorf("read incidents: %w", err)
 	}
 	recommended, err := incident.Recommended.Rules(incident.Scope{})
 	if err != nil {
 		return err
 	}
-	if err := v.day.begin(ctx, known, customer, live, now); err != nil {
+	if err := v.day.begin(ctx, known, customer, live, troubled, now); err != nil {
 		return err
 	}
 	real := lasting[:len(lasting)-drills(lasting)]
@@ -278,8 +280,8 @@ func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.
 	applies := limits{rules: rules, known: map[incident.Scope]int{}, body: &body}
 	for i, l := range live {
 		body.Sensors[i] = liveSensor{
-			ID: l.NodeID, Name: l.Name, RoomID: l.RoomID, Position: l.Position, State: body.Counts.count(v.stateOf(l, now)),
-			Temperature: l.Temperature, Humidity: l.Humidity, Limits: applies.of(l), Sparkline: v.day.sparkline(l.NodeID), JudgedBy: v.day.judgedBy(l),
+			ID: l.NodeID, Name: l.Name, RoomID: l.RoomID, Position: l.Position, State: body.Counts.count(v.stateOf(l, troubled[l.NodeID].Severity, now)),
+			Temperature: l.Temperature, Humidity: l.Humidity, Limits: applies.of(l), Sparkline: v.day.sparkline(l.NodeID), JudgedBy: v.day.judgedBy(l, troubled[l.NodeID].Anomalous),
 		}
 		if l.Timestamp != nil {
 			body.Sensors[i].Timestamp = new(l.Timestamp.UTC().Truncate(time.Second))

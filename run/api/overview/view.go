@@ -106,9 +106,9 @@ const (
 	stateUnreported = "unreported"
 )
 
-// stateOf returns the worst state that applies to a sensor, and brings v.until forward to
-// the time at which the sensor would fall silent.
-func (v *view) stateOf(l incidents.LiveSensor, now time.Time) string {
+// stateOf returns the worst state that applies to a sensor with a worst lasting severity, and brings
+// v.until forward to the time at which the sensor would fall silent.
+func (v *view) stateOf(l incidents.LiveSensor, severity incident.Severity, now time.Time) string {
 	overdue := false
 	if l.Timestamp != nil {
 		for _, from := range []time.Time{*l.Timestamp, v.probe.LateAt} {
@@ -119,11 +119,11 @@ func (v *view) stateOf(l incidents.LiveSensor, now time.Time) string {
 		overdue = !now.Before(incident.SilentFrom(*l.Timestamp, l.Interval))
 	}
 	switch {
-	case l.Severity == string(incident.Critical):
+	case severity == incident.Critical:
 		return stateCritical
 	case overdue && v.probe.Silent(*l.Timestamp, l.Interval, now):
 		return stateSilent
-	case l.Severity != "":
+	case severity != "":
 		return stateWarning
 	case l.Timestamp == nil:
 		return stateUnreported

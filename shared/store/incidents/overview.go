@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/learning"
 )
@@ -21,8 +22,6 @@ type LiveSensor struct {
 	HumidityAt            *time.Time
 	GatewayID             string            // of that reading; empty in the open channel
 	Interval              time.Duration     // between its readings, usually; zero while unknown
-	Severity              string            // of its worst lasting incident; empty without one
-	Anomalous             bool              // whether an anomaly of it lasts
 	JudgedBy              learning.JudgedBy // of its newest reading; empty if none was judged yet
 }
 
@@ -55,23 +54,42 @@ func (s Store) liveAround(ctx context.Context, customerID int64, told []Incident
 
 // liveSensors lists those of some nodes; nil is all.
 func (s Store) liveSensors(ctx context.Context, customerID int64, nodes []string) ([]LiveSensor, error) {
+	states := `live_states n ON n.customer_id = s.customer_id AND n.node_id = s.node_id`
+	if nodes != nil {
+		states = store.NewestOf + ` AS n ON true`
+	}
 	found, err := store.AllPlanned[LiveSensor](ctx, s.db, `
-		SELECT v.node_id, v.name, v.room_id, v.position, n.timestamp, n.temperature, n.temperature_at, n.humidity, n.humidity_at, COALESCE(n.gateway_id, '') AS gateway_id,
-		       COALESCE(n.usual_interval_s, 0) * interval '1 second' AS interval, COALESCE(i.severity, '') AS severity, COALESCE(i.anomalous, false) AS anomalous,
+		SELECT s.node_id, s.name, s.room_id, s.position, n.timestamp, n.temperature, n.temperature_at, n.humidity, n.humidity_at, COALESCE(n.gateway_id, '') AS gateway_id,
+		       COALESCE(n.usual_interval_s, 0) * interval '1 second' AS interval,
 		       COALESCE(l.judged_by, '') AS judged_by
-		FROM sensors v
-		LEFT JOIN live_states n ON n.customer_id = v.customer_id AND n.node_id = v.node_id AND (@nodes::text[] IS NULL OR n.node_id = ANY (@nodes))
-		LEFT JOIN node_learning l ON l.channel = n.channel AND l.node_id = v.node_id -- not that of n: two rows are expected of it
-		LEFT JOIN (
-		    SELECT node_id, min(severity) AS severity, bool_or(kind = 'anomaly') AS anomalous -- critical before warning
-		    FROM excursions
-		    WHERE customer_id = @customer AND lasting AND merged_into IS NULL AND kind <> 'silence'
-		    GROUP BY node_id
-		) i ON i.node_id = v.node_id
-		WHERE v.customer_id = @customer AND (@nodes::text[] IS NULL OR v.node_id = ANY (@nodes)) AND `+store.RoomIn("v.room_id")+`
-		ORDER BY v.node_id`,
+		FROM sensors s
+		LEFT JOIN `+states+`
+		LEFT JOIN node_learning l ON l.channel = n.channel AND l.node_id = s.node_id -- not that of n: two rows are expected of it
+		WHERE s.customer_id = @customer AND (@nodes::text[] IS NULL OR s.node_id = ANY (@nodes)) AND `+store.RoomIn("s.room_id")+`
+		ORDER BY s.node_id`,
 		pgx.StrictNamedArgs{"customer": customerID, "nodes": nodes, "rooms": store.RoomsOf(ctx)})
 	return found, store.Wrap(err, "live sensors of customer %d", customerID)
+}
+
+// Troubled is a sensor of which something lasts, other than silence.
+type Troubled struct {
+	NodeID    string
+	Severity  incident.Severity // the worst
+	Anomalous bool              // whether an anomaly of it lasts
+}
+
+// TroubledSensors returns those of a customer's sensors of which something lasts, by id.
+func (s Store) TroubledSensors(ctx context.Context, customerID int64) (map[string]Troubled, error) {
+	found, err := store.All[Troubled](ctx, s.db, `
+		SELECT node_id, min(severity) AS severity, bool_or(kind = 'anomaly') AS anomalous -- critical before warning
+		FROM excursions
+		WHERE customer_id = @customer AND lasting AND merged_into IS NULL AND kind <> 'silence'
+		GROUP BY node_id`, pgx.StrictNamedArgs{"customer": customerID})
+	troubled := make(map[string]Troubled, len(found))
+	for _, t := range found {
+		troubled[t.NodeID] = t
+	}
+	return troubled, store.Wrap(err, "troubled sensors of customer %d", customerID)
 }
 
 // Measured is a temperature of a node at a time.

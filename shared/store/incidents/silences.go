@@ -41,15 +41,21 @@ func (s Store) Silences(ctx context.Context, customerID int64, now time.Time) (s
 		return nil, nil, err
 	}
 	found, err := store.All[Silence](ctx, s.db, `
-		WITH newest AS (
+		WITH state AS ( -- of the sensors, visible or not: whose newest reading may be old, and all of their gateways
+		    SELECT s.node_id, n.gateway_id, n.timestamp <= @quiet AS quiet
+		    FROM sensors s
+		    JOIN node_state n ON n.channel IN (0, s.customer_id) AND n.node_id = s.node_id
+		    WHERE s.customer_id = @customer
+		), newest AS (
 		    SELECT n.*, s.name, s.room_id
-		    FROM live_states n
-		    JOIN sensors s ON s.customer_id = n.customer_id AND s.node_id = n.node_id
-		    WHERE n.customer_id = @customer
+		    FROM sensors s
+		    CROSS JOIN `+store.NewestOf+` AS n
+		    WHERE s.customer_id = @customer
+		      AND s.node_id IN (SELECT node_id FROM state WHERE quiet OR gateway_id IN (SELECT gateway_id FROM state WHERE quiet))
 		), known AS (
 		    SELECT * FROM newest
 		    UNION ALL
-		    SELECT n.channel, n.*, '', NULL::bigint
+		    SELECT n.*, '', NULL::bigint
 		    FROM node_state n
 		    WHERE n.channel = @customer AND n.timestamp > @now::timestamptz - @missed::interval
 		      AND NOT EXISTS (SELECT FROM sensors s WHERE s.customer_id = @customer AND s.node_id = n.node_id)

@@ -49,7 +49,7 @@ func (s Store) RoomNodes(ctx context.Context, customerID, roomID int64, named []
 	nodes, err := store.All[RoomNode](ctx, s.db, `
 		SELECT n.channel, n.node_id AS id, s.room_id
 		FROM sensors s
-		JOIN live_states n ON n.customer_id = s.customer_id AND n.node_id = s.node_id
+		CROSS JOIN `+store.NewestOf+` AS n
 		WHERE s.customer_id = @customer AND (s.room_id = @room OR s.node_id = ANY(@named::text[]))
 		ORDER BY n.node_id COLLATE "C"`,
 		pgx.StrictNamedArgs{"customer": customerID, "room": roomID, "named": named})

@@ -169,17 +169,11 @@ func (s Store) UpdateNodeStates(ctx context.Context, batch []NodeReading) error 
 // that has one, with the time of the newer one.
 func (s Store) NewestReadings(ctx context.Context, customerID int64, ids []string) (map[string]reading.Reading, error) {
 	found, err := store.All[reading.Reading](ctx, s.db, `
-		SELECT newest.*
-		FROM unnest(@ids::text[]) AS asked (id)
-		CROSS JOIN LATERAL ( -- each by the indexes: a join with live_states reads all of the customer's
-		    SELECT n.channel, n.node_id, n.message_id, n.timestamp AS time,
-		           COALESCE(n.temperature, 'NaN') AS temperature, COALESCE(n.humidity, 'NaN') AS humidity
-		    FROM visible_spans v
-		    JOIN node_state n ON n.channel = v.channel AND n.node_id = asked.id AND n.timestamp >= v.visible_from AND n.timestamp < v.visible_until
-		    WHERE v.customer_id = @customer AND v.node_id = asked.id AND n.timestamp <= `+store.NotAhead+` AND `+store.SensorIn("v.customer_id", "v.node_id")+`
-		    ORDER BY n.timestamp DESC
-		    LIMIT 1
-		) AS newest`,
+		SELECT n.channel, n.node_id, n.message_id, n.timestamp AS time,
+		       COALESCE(n.temperature, 'NaN') AS temperature, COALESCE(n.humidity, 'NaN') AS humidity
+		FROM sensors s
+		CROSS JOIN `+store.NewestOf+` AS n
+		WHERE s.customer_id = @customer AND s.node_id = ANY (@ids) AND `+store.RoomIn("s.room_id"),
 		pgx.StrictNamedArgs{"customer": customerID, "ids": ids, "rooms": store.RoomsOf(ctx)})
 	newest := make(map[string]reading.Reading, len(found))
 	for _, r := range found {
