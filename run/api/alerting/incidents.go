@@ -149,10 +149,28 @@ func timelineEventOf(c incidents.Change) TimelineEvent {
 	return TimelineEvent{At: rest.UTC(c.At), Event: string(c.Event), Calls: c.Calls, Person: nonzero(c.Person), Comment: nonzero(c.Comment)}
 }
 
+type timelineStep struct {
+	TimelineEvent
+
+	Times int `json:"times" doc:"How often in a row: excursions that joined one after another are one step, at the time of the first." example:"1"`
+}
+
+func stepsOf(changes []incidents.Change) []timelineStep {
+	steps := []timelineStep{}
+	for _, c := range changes {
+		if n := len(steps) - 1; n >= 0 && c.Event == incident.EventJoined && steps[n].Event == string(c.Event) {
+			steps[n].Times++
+		} else {
+			steps = append(steps, timelineStep{timelineEventOf(c), 1})
+		}
+	}
+	return steps
+}
+
 type incidentDetail struct {
 	Incident
 
-	Timeline []TimelineEvent `json:"timeline" nullable:"false" doc:"What happened, oldest first."`
+	Timeline []timelineStep `json:"timeline" nullable:"false" doc:"What happened, oldest first."`
 }
 
 // TransformSchema is that of the incident, which Go would take for that of the whole.
@@ -227,7 +245,7 @@ func (h *Handlers) incident(ctx context.Context, in *incidentPath) (incidentDeta
 		return incidentDetail{}, err
 	}
 	events, err := s.Timeline(ctx, customer, found.ID)
-	return incidentDetail{Incident: IncidentOf(found), Timeline: rest.List(events, timelineEventOf)}, err
+	return incidentDetail{Incident: IncidentOf(found), Timeline: stepsOf(events)}, err
 }
 
 // maxSnooze is the longest time for which an incident can be snoozed.

@@ -74,6 +74,34 @@ for (const [what, way] of Object.entries(ways)) {
   });
 }
 
+test("the file of the requests that is missing costs one reload, and never what was typed", async ({ page }) => {
+  const state = await withFailing(page, "requests", ways["is missing"]);
+  // Now loads itself anew meanwhile.
+  await expect(() => page.goto(url("/rooms"))).toPass();
+  await page.waitForLoadState("networkidle");
+  state.loads = 0;
+  // As if no page here had been loaded again before.
+  await page.evaluate(() => history.replaceState(null, ""));
+  await page.getByRole("button", { name: "Add room" }).first().click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Name").fill("Basement");
+  await dialog.getByRole("button", { name: "Add room" }).click();
+  const missing = "A file is missing, or was lost on the way.";
+  await expect(dialog.getByText(`${missing} If it stays so, reload this window.`)).toBeVisible();
+  await expect(dialog.getByLabel("Name")).toHaveValue("Basement");
+  expect(state.loads, "what was typed is kept").toBe(0);
+
+  await page.goto(url("/rules"));
+  const told = page.getByRole("alert").filter({ hasText: missing });
+  await expect(told).toHaveCount(2);
+  await page.waitForLoadState("networkidle");
+  expect(state.loads, "one of the test, one of the page").toBe(2);
+  state.mendedByLoad = true;
+  await told.getByRole("button", { name: "Try again" }).first().click();
+  await expect(page.getByRole("heading", { name: "All sensors" })).toBeVisible();
+  expect(state.loads, "a press may reload once more").toBe(3);
+});
+
 test("while the service is away the page stays, and does not reload into nothing", async ({ page }) => {
   const state = await withFailing(page, "incidents", ways["is answered with 503"]);
   await page.route(url("/"), (route) =>

@@ -141,7 +141,14 @@ test("search finds rooms, sensors and pages, by / or Ctrl-K and the keyboard alo
     input.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
   });
   await expect(page).toHaveURL(url("/gateways"));
-  await page.keyboard.press("Control+k");
+  // Pressed when the next page is there, and before the browser has drawn it.
+  expect(await page.evaluate(async () => {
+    document.querySelector<HTMLElement>(".rail a[href='/rooms']")?.click();
+    while (!document.querySelector(".rail a[href='/rooms'][aria-current]")) await Promise.resolve();
+    document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "k", ctrlKey: true, bubbles: true }));
+    await new Promise((drawn) => setTimeout(() => requestAnimationFrame(() => setTimeout(drawn)), 50));
+    return document.activeElement?.getAttribute("aria-label");
+  })).toBe("Search");
   await page.keyboard.type("no such thing");
   await expect(options).toHaveCount(0);
   await expect(page.getByText("Nothing found")).toBeAttached();

@@ -1,8 +1,6 @@
 // The page of each path. dashboard.go has the list of paths too, because it answers them.
-import { useQueryClient } from "@tanstack/preact-query";
 import { useEffect } from "preact/hooks";
 import { Link, Redirect, Route, Switch, useLocation } from "wouter-preact";
-import { forgetTold } from "./api/alarm";
 import { preferences } from "./api/preferences";
 import { session } from "./api/session";
 import { NowPage } from "./pages/now";
@@ -28,7 +26,6 @@ const former = [["/alerts", "/incidents"], ["/thresholds", "/rules"], ["/report"
 
 export function App() {
   const [path] = useLocation();
-  const queries = useQueryClient();
   const signedIn = useStore(session);
   // What is shown depends on them everywhere.
   const { unit, zone } = useStore(preferences);
@@ -36,11 +33,6 @@ export function App() {
   const present = signedIn !== null;
   useEffect(() => {
     if (present) preloadChunks();
-    // Signed out, here or in another tab: who signs in next must not see what was here.
-    else {
-      queries.removeQueries({ predicate: ({ queryKey: [what] }) => what !== "chunk" });
-      forgetTold();
-    }
   }, [present]);
   if (path === "/join") return <JoinPage />;
   if (!signedIn) return <SignInPage />;

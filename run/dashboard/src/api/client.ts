@@ -1,4 +1,5 @@
 // The typed client: paths and bodies are those of the service's OpenAPI document.
+import { recover } from "./release";
 import type { requests } from "./requests";
 import type { components } from "./schema";
 
@@ -30,13 +31,13 @@ export class ApiError extends Error {
 
 /** The client of openapi-fetch, loaded when something but the overview is first asked for. */
 let client: Promise<Client> | undefined;
-const loaded = () => client ??= import("./requests").then(({ requests }) => requests, (cause: unknown) => {
+const loaded = (typed: boolean) => client ??= import("./requests").then((file) => file.requests, (cause: unknown) => {
   client = undefined;
-  throw cause;
+  return recover(cause, typed);
 });
 export const api = new Proxy({} as Client, {
   get: (_, method: keyof Client) => async (...asked: unknown[]) =>
-    ((await loaded())[method] as (...asked: unknown[]) => unknown)(...asked),
+    ((await loaded(method !== "GET"))[method] as (...asked: unknown[]) => unknown)(...asked),
 });
 
 export type Call<T> = Promise<{ data?: T; error?: unknown; response: Response }>;

@@ -3,7 +3,7 @@ import { QueryClient, useQuery } from "@tanstack/preact-query";
 import { useMemo } from "preact/hooks";
 import { api, hung, unwrap, ApiError, type Bucket, type Room, type Sensor } from "./client";
 import type { Overview } from "../logic/overview";
-import { hearOverview } from "./alarm";
+import { forgetTold, hearOverview } from "./alarm";
 import { askNow, errorOf, listen } from "./live";
 import type { Told } from "./poll";
 import { byName } from "../logic/names";
@@ -28,14 +28,15 @@ export const queryClient = new QueryClient({
   },
 });
 
-// Before anything is rendered for another person who signs in: nobody sees what was another's.
+// When the e-mail is another, or none, here or in another tab, and before anything is rendered:
+// who signs in next must not see what was another's.
 let whose = session.get()?.email;
 session.subscribe(() => {
   const email = session.get()?.email;
-  if (whose && email && email !== whose) {
-    queryClient.removeQueries({ predicate: ({ queryKey: [what] }) => what !== "chunk" });
-  }
-  whose = email ?? whose;
+  if (email === whose) return;
+  whose = email;
+  queryClient.removeQueries({ predicate: ({ queryKey: [what] }) => what !== "chunk" });
+  forgetTold();
 });
 
 /** Polling stops in a hidden tab (the default of the library) and after the session has ended. */

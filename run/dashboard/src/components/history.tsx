@@ -171,8 +171,7 @@ export function HistoryPanel({ sensor }: { sensor: Sensor }) {
             ))}
             <p class="hint">
               Line: mean, with a band from lowest to highest. Shaded: recommended, and beyond a limit. Hatched:
-              maintenance.
-              Triangles and bars below: excursions.
+              maintenance. Triangles and bars below: excursions.
               {" "}{charts.some((chart) => chart.usual.length > 0)
                 ? "Dashed: what is usual for this sensor, hour by hour, of the last four weeks. There is none for "
                   + "humidity."

@@ -1,6 +1,6 @@
 // What stands around every page: the rail (a bar at the bottom of a phone), search, how old what
 // one sees is, and the person.
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { Link, useLocation } from "wouter-preact";
 import { useOverview } from "../api/queries";
 import { session } from "../api/session";
@@ -36,8 +36,9 @@ export function Shell({ inSetup }: { inSetup: boolean }) {
   const [path] = useLocation();
   const waiting = useWaiting();
   const first = useRef(true);
-  useEffect(() => {
-    // A new page begins at its top, not where the old one was scrolled to.
+  // A new page begins at its top, not where the old one was scrolled to. Before it is drawn: a key
+  // that is pressed then, Ctrl-K for one, must keep the focus that it moves.
+  useLayoutEffect(() => {
     if (!first.current) {
       scrollTo(0, 0);
       document.getElementById("main")?.focus({ preventScroll: true });

@@ -2,6 +2,7 @@
 import { Component, type ComponentChildren } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { messageOf } from "../api/client";
+import { markReloaded } from "../api/release";
 
 export function Loading({ what }: { what: string }) {
   return <p class="loading" role="status">Loading {what}…</p>;
@@ -17,7 +18,7 @@ export function Notice({ text, retry }: { text: string; retry: () => void }) {
   return (
     <div class="notice bad" role="alert">
       <p><StatusMark kind="alert" /> {text}</p>
-      <button type="button" ref={button} onClick={retry}>Try again</button>
+      <button type="button" ref={button} onClick={() => { markReloaded(false); retry(); }}>Try again</button>
     </div>
   );
 }

@@ -49,8 +49,7 @@ export default function DrillsPage() {
       </div>
       <p class="lead">
         A drill goes the way of a reading that breaks a rule, until somebody takes its incident. It says at which stage
-        the
-        alarm would have been lost. No reading is stored.
+        the alarm would have been lost. No reading is stored.
       </p>
       {error && <Failure error={error} retry={() => void refetch()} />}
       {!data && !error && <Loading what="drills" />}

@@ -20,7 +20,7 @@ import { Timestamp } from "../components/timestamp";
 import { useTitle } from "../components/title";
 
 const events: Record<string, string> = {
-  started: "Began", joined: "Another sensor joined", merged: "Another incident turned out to be part of it",
+  started: "Began", joined: "Another excursion joined", merged: "Another incident turned out to be part of it",
   came_back: "Came back", worse: "Got worse", taken: "Taken", handed_over: "Handed over", snoozed: "Snoozed",
   commented: "Comment", snooze_ended: "The snooze ended", given_back: "Given back", cleared: "Cleared",
   ended: "Over", seen: "Seen", withdrawn: "Withdrawn",
@@ -72,11 +72,11 @@ function Timeline({ timeline }: Pick<IncidentDetail, "timeline">) {
     <section class="card" aria-labelledby="happened">
       <h2 id="happened">What happened</h2>
       <ol class="timeline" aria-label="What happened">
-        {timeline.map(({ at, event, person, comment, calls }, i) => (
+        {timeline.map(({ at, event, times, person, comment, calls }, i) => (
           <li key={i}>
             <Timestamp at={at} />
             <span>
-              {events[event] ?? event}{person && ` by ${person}`}{comment && `: ${comment}`}
+              {times > 1 ? `Excursions joined, ${times} times` : events[event] ?? event}{person && ` by ${person}`}{comment && `: ${comment}`}
               {calls && <small> calls</small>}
             </span>
           </li>

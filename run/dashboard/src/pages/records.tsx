@@ -42,8 +42,7 @@ export default function RecordsPage() {
       <h1>Records</h1>
       <p class="lead">
         The signed record of a room's month: readings, incidents, drills, calibrations, rules and changes. Whoever gets
-        it can verify
-        it without this service, by the page docs/records.md of Coldaisle.
+        it can verify it without this service, by the page docs/records.md of Coldaisle.
       </p>
       <div class="card">
         <Select label="Room" value={room.id} onChange={setRoomID}

@@ -31,8 +31,7 @@ export default function RulesPage() {
       </div>
       <p class="lead">
         A value beyond the limit of a rule is an excursion. The excursions of one room and cause are one incident. A
-        change is in
-        force within 15 seconds.
+        change is in force within 15 seconds.
       </p>
       {error && <Failure error={error} retry={() => void refetch()} />}
       {!data && !error && <Loading what="rules" />}

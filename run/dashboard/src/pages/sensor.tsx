@@ -78,8 +78,7 @@ function Strip({ id }: { id: string }) {
       <Empty title="Waiting for a reading">
         <p>
           Nothing has come from <code>{id}</code> since it was added here. Check that the node is powered, on the
-          network of
-          the gateway, and sends exactly this id.
+          network of the gateway, and sends exactly this id.
         </p>
       </Empty>
     );
