@@ -1,7 +1,7 @@
 // The overview in each of its states.
 import { answer, asked, hot, show } from "./answers";
 import { costOf } from "./trace";
-import { expect, expectAccessible, signUp, test, url } from "./user";
+import { expect, expectAccessible, openMe, signUp, test, url } from "./user";
 
 const pictures = new URL("../test-results/screenshots/", import.meta.url).pathname;
 test("2,000 sensors are on one screen, in the service's order of rooms, and no task blocks for "
@@ -211,6 +211,7 @@ test("without contact the last values stay, dimmed, with since when", async ({ p
   await show(page, answer(2, 12));
   await page.reload();
   await expect(page.getByText("Nothing is wrong. 24 of 24 sensors reporting.")).toBeVisible();
+  await page.waitForLoadState("networkidle");
   await page.unroute(asked);
   await context.setOffline(true);
   await expect(page.getByText(/No contact since \d\d:\d\d, \d+ (s|min) ago\. What you see was so then\./))
@@ -223,6 +224,15 @@ test("without contact the last values stay, dimmed, with since when", async ({ p
   await expect(page.locator(".rooms.stale .cell")).toHaveCount(24);
   await expectAccessible(page);
   await page.screenshot({ path: `${pictures}overview-offline.png` });
+  // So on the wall, and the sentence above the rooms.
+  await openMe(page);
+  await page.getByRole("link", { name: "Show on a wall" }).click();
+  await expect(page.getByRole("button", { name: "Leave" })).toBeInViewport({ ratio: 1 });
+  const [sentence, rooms] =
+    [await page.locator(".wall .sentence").boundingBox(), await page.locator(".walled.stale").boundingBox()];
+  expect(sentence?.y).toBeLessThan(rooms?.y ?? 0);
+  await page.screenshot({ path: `${pictures}wall-offline.png` });
+  await page.getByRole("button", { name: "Leave" }).click();
   await show(page, answer(2, 12));
   await context.setOffline(false);
   await page.getByRole("button", { name: "Try now" }).click();

@@ -38,6 +38,13 @@ test("a wall shows every room, what is wrong on most of it, and keeps the screen
   await expect(page.getByText(/Nobody has it\./)).toBeVisible();
   await expectAccessible(page);
   await page.screenshot({ path: `${pictures}wall.png` });
+  await page.setViewportSize({ width: 1440, height: 900 });
+  expect(await page.locator(".wall .cell b").evaluateAll((numbers) => numbers.flatMap((number) => {
+    const [inner, outer] = [number, number.parentElement!].map((element) => element.getBoundingClientRect());
+    return inner!.top < outer!.top || inner!.bottom > outer!.bottom || inner!.right > outer!.right
+      ? [number.textContent] : [];
+  })), "numbers that are cut").toEqual([]);
+  await page.screenshot({ path: `${pictures}wall-1440.png` });
   await page.getByRole("button", { name: "Leave" }).click();
   await expect(page.getByRole("heading", { name: "Now", exact: true })).toBeAttached();
   expect(await page.evaluate(() => (window as unknown as { locks: number }).locks)).toBe(0);

@@ -22,7 +22,8 @@ test("how it is now: value, limit, where it goes, and how many sensors", () => {
     latest: "2026-03-01T12:14:00Z", sensors: 1, heard: 1, standing: 3 };
   setDisplay({ unit: "°C", zone: "UTC" });
   expect(nowOf(incident({ now }))).toEqual(["limit 27.0 °C", "steady",
-    expect.stringMatching(/^passes 35\.0 °C 12:09.* to 12:14/), "1 of 1 sensor", "standing: 3"]);
+    expect.stringMatching(/^next limit 35\.0 °C expected 12:09.* to 12:14/), "1 of 1 sensor", "standing: 3"]);
+  expect(nowOf(incident({ now: { ...now, next_limit: 27 } }))[2]).toMatch(/^passes 27\.0 °C 12:09.* to 12:14/);
   expect(nowOf(incident({ now, phase: "expected" }))).not.toContain("steady");
   expect(nowOf(incident({ breaking: false }))[0]).toBe("cleared");
   expect(nowOf(incident({ now: null }))).toEqual([]);

@@ -308,7 +308,7 @@ function drawBehind(plot: uPlot, { limits = [], normal, usual = [], maintenance 
       else ctx.fillRect(bbox.left, y(limit), bbox.width, foot - y(limit));
     }
     ctx.fillStyle = ctx.strokeStyle = property("--text-soft");
-        for (const { start, end } of maintenance) {
+    for (const { start, end } of maintenance) {
       const [from, to] = [plot.valToPos(start, "x", true), plot.valToPos(end, "x", true)];
       ctx.save();
       ctx.beginPath();
@@ -386,7 +386,7 @@ function drawMarks(plot: uPlot, props: ChartProps, property: (name: string) => s
 }
 
 /** Room for the labels of limits, right of the lines. */
-const gutterOf = (element: HTMLElement) => (element.clientWidth < 520 ? 58 : 118);
+const gutterOf = (element: HTMLElement) => (element.clientWidth < 520 ? 58 : 132);
 
 /** Limits at the right edge, none over another; one that is out of range has an arrow towards it. */
 function drawGutter(plot: uPlot, { limits = [], unit }: ChartProps, property: (name: string) => string, font: string) {
@@ -398,10 +398,10 @@ function drawGutter(plot: uPlot, { limits = [], unit }: ChartProps, property: (n
     const at = plot.valToPos(inUnit(limit, unit), "y", true);
     const arrow = at < bbox.top ? "↑ " : at > bbox.top + bbox.height ? "↓ " : "";
     return {
-      at: Math.min(foot, Math.max(top, at)),
+      limit, at: Math.min(foot, Math.max(top, at)),
       text: arrow + (wide ? `${severity} ${direction === "above" ? ">" : "<"} ` : "") + withUnit(limit, unit), severity,
     };
-  }).sort((a, b) => a.at - b.at);
+  }).sort((a, b) => a.at - b.at || b.limit - a.limit);
   const apart = 14 * ratio;
   for (const [i, label] of labels.entries()) label.at = Math.max(label.at, (labels[i - 1]?.at ?? -Infinity) + apart);
   for (const [i, label] of [...labels].reverse().entries()) label.at = Math.min(label.at, foot - i * apart);

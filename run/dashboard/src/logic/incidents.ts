@@ -56,8 +56,10 @@ export function nowOf(incident: Incident): string[] {
     // What is expected is seen before the rate of ten minutes tells of it.
     (rate !== "steady" || incident.phase !== "expected") && rate,
     now.next_limit !== null && now.earliest !== null && now.latest !== null
-      && `passes ${valueOf(worst, now.next_limit)} ${timeOfDay(Date.parse(now.earliest))} to `
-        + `${timeOfDay(Date.parse(now.latest))}`,
+      // Beside a limit that is broken, another is the next.
+      && (worst.limit === null || worst.limit === now.next_limit ? `passes ${valueOf(worst, now.next_limit)} `
+        : `next limit ${valueOf(worst, now.next_limit)} expected `)
+        + `${timeOfDay(Date.parse(now.earliest))} to ${timeOfDay(Date.parse(now.latest))}`,
     incident.breaking && (cause === "silent" ? plural(now.sensors, "sensor")
       : `${now.sensors} of ${plural(Math.max(now.heard, now.sensors), "sensor")}`),
     now.standing > 0 && `standing: ${now.standing}`,

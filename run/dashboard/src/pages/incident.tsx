@@ -76,7 +76,8 @@ function Timeline({ timeline }: Pick<IncidentDetail, "timeline">) {
           <li key={i}>
             <Timestamp at={at} />
             <span>
-              {times > 1 ? `Excursions joined, ${times} times` : events[event] ?? event}{person && ` by ${person}`}{comment && `: ${comment}`}
+              {times > 1 ? `Excursions joined, ${times} times` : events[event] ?? event}
+              {person && ` by ${person}`}{comment && `: ${comment}`}
               {calls && <small> calls</small>}
             </span>
           </li>
