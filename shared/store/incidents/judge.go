@@ -26,7 +26,7 @@ type Judged struct {
 	GatewayID string           // empty in the open channel
 	Arrived   time.Time        // when it was published
 	Defaults  alert.Thresholds // limits of customers who never set any
-	Stored    bool             // its raw row is ingest's to write
+	Stored    bool             // it is of [Store.Unjudged]: its raw row is ingest's to write
 
 	Findings []incident.Finding // of learning, at most one of each kind
 }

@@ -62,9 +62,9 @@ func (w *writes) tells(rule incident.Rule, before, e incident.Excursion, f *inci
 		shown.Severity != stored.Severity || shown.part().Cause != stored.part().Cause
 }
 
-// A reading dated less than inTransit before its rule changed is not judged: the old rule is
-// gone, and by the new one its window would reopen an excursion that the change has resolved.
-// The sensor's next reading is judged from the change on.
+// A reading dated less than inTransit before its rule changed is not judged, nor one before the change
+// that is judged again: the old rule is gone, and by the new one its window would reopen an excursion
+// that the change has resolved. The sensor's next reading is judged from the change on.
 const inTransit = time.Minute
 
 // past reports whether newer readings have been judged, or the customer no longer holds the
@@ -85,7 +85,7 @@ func (w *writes) judge(ctx context.Context, tx *store.DB, rule incident.Rule) er
 		points = slices.DeleteFunc(points, func(p incident.Point) bool { return p.Time.Before(*from) })
 	}
 	at, changed := points[len(points)-1].Time, w.changed[rule.ID]
-	if at.Before(changed) && changed.Sub(at) <= inTransit {
+	if at.Before(changed) && (changed.Sub(at) <= inTransit || w.judged.Stored) {
 		return nil
 	}
 	past := w.past(before, at)
