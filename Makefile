@@ -33,6 +33,10 @@ replay: ## Send a recording through a system of its own and account for every ro
 checked:
 	@.ci/check
 
+.PHONY: model
+model: ## Try 20,000 commands against the model of the whole, in two minutes
+	go test -count=1 -v -run '^TestScripts$$' ./run/local/modeltest
+
 TESTS ?= ./...
 PAGE_TESTS ?= run/dashboard/test.sh
 .PHONY: test

@@ -311,7 +311,9 @@ func (m *model) ingest(r *reading) bool {
 		}
 	}
 	m.store(*r)
-	if newest, ok := m.newest[r.stream]; !ok || r.at.After(newest.at) {
+	holds, held := m.holds[r.node], r.channel == 0 && m.holder(r.node) != nil
+	beforeHold := held && r.at.Before(holds[len(holds)-1].from) // its holder may not see it
+	if newest, ok := m.newest[r.stream]; !beforeHold && (!ok || r.at.After(newest.at)) {
 		m.newest[r.stream] = *r
 	}
 	return true
@@ -326,7 +328,12 @@ func (m *model) store(r reading) {
 		m.stored[r.stream] = append(m.stored[r.stream], r)
 		slices.SortFunc(m.stored[r.stream], func(x, y reading) int { return x.at.Compare(y.at) })
 	}
-	// What was judged before is not judged by the rules of now.
+	m.blurEarly(r)
+}
+
+// blurEarly: what is from before a rule or its place is not judged by the rules of now, unless it is
+// judged now.
+func (m *model) blurEarly(r reading) {
 	if a, of := m.visible(r.stream, r.at); a != nil && m.early(a, of, r) {
 		a.blurred[r.node] = true
 	}
@@ -346,6 +353,7 @@ func (m *model) exceeded(r *reading) (raised []*alert, refused bool) {
 		return nil, false
 	}
 	r.detected = true
+	m.blurEarly(*r)
 	limits := [2]float64{50, 50}
 	if a != nil {
 		limits = a.limits

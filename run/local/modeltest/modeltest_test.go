@@ -54,13 +54,17 @@ func command() *rapid.Generator[string] {
 // hundred commands.
 func many() string { return os.Getenv("MODEL_SCRIPTS") }
 
-// TestScripts runs scripts that are drawn: by day always the same few, at night many others.
+// enough is the least number of commands that every change is tried with.
+const enough = 20_000
+
+// TestScripts runs scripts that are drawn: by day always the same, at night many others. With the
+// race detector they are few.
 func TestScripts(t *testing.T) { //nolint:paralleltest // it sets flags
-	few := "24"
+	byDay := "150"
 	if tooltest.RaceDetector() {
-		few = "8"
+		byDay = "6"
 	}
-	checks, seed := cmp.Or(many(), few), "32"
+	checks, seed := cmp.Or(many(), byDay), "32"
 	if many() != "" {
 		seed = "0"
 	}
@@ -87,6 +91,9 @@ func TestScripts(t *testing.T) { //nolint:paralleltest // it sets flags
 		}
 	})
 	t.Logf("%d scripts, %d commands, %.0f a second", scripts.Load(), commands.Load(), float64(commands.Load())/time.Since(began).Seconds())
+	if !t.Failed() && !tooltest.RaceDetector() && commands.Load() < enough {
+		t.Errorf("%d commands, want %d", commands.Load(), enough)
+	}
 }
 
 // draw draws a script and runs it. It returns the number of commands.
@@ -136,3 +143,34 @@ func (f *failing) Errorf(format string, args ...any) { f.failed = true; f.rt.Log
 func (f *failing) Error(args ...any)                 { f.failed = true; f.rt.Log(args...) }
 func (f *failing) Fatal(args ...any)                 { f.failed = true; f.rt.Fatal(args...) }
 func (f *failing) Fatalf(format string, args ...any) { f.failed = true; f.rt.Fatalf(format, args...) }
+
+// TestFound runs scripts that have found a fault.
+func TestFound(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	number := 0
+	for fault, script := range map[string]string{
+		"a limit that is lowered reopens what has ended before": `
+			send 0 1 3 0 0
+			send 0 1 1 0 0
+			drain 0
+			pass 1
+			pass 1
+			threshold 0 2 0
+			drain 1`,
+	} {
+		number++
+		w := newWorld(t, s, number)
+		w.setting = true
+		for line := range lines(setting) {
+			w.run(line)
+		}
+		w.setting, w.thorough = false, true
+		for line := range lines(script) {
+			w.run(line)
+		}
+		if t.Failed() {
+			t.Fatal(fault)
+		}
+	}
+}

@@ -280,12 +280,22 @@ func (w *world) settleFirst(n int) {
 	}
 }
 
+// blurHalfway: what detect has judged and ingest will not take any more is in no reading.
+func (w *world) blurHalfway(a *account, s *sensor) {
+	for _, d := range w.data {
+		if r := d.reading; r.detected && !r.ingested && r.node == s.node {
+			a.blurred[s.node] = true
+		}
+	}
+}
+
 func (w *world) delete(n []int) {
 	a, s, ok := w.anySensor(n)
 	if !ok {
 		return
 	}
 	w.settleFirst(n[0])
+	w.blurHalfway(a, s)
 	w.model.remove(a, s)
 	w.expect("delete_sensor", http.StatusNoContent, w.call(w.token(a), http.MethodDelete, "/api/v1/sensors/delete_sensor/"+s.node, nil, nil))
 	w.pass(cacheAge)
@@ -302,6 +312,11 @@ func (w *world) unroom(n []int) {
 		return
 	}
 	w.settleFirst(n[0])
+	for _, s := range a.sensors {
+		if s.room == r {
+			w.blurHalfway(a, s)
+		}
+	}
 	w.model.removeRoom(a, r)
 	w.expect("delete_room", http.StatusNoContent, w.call(w.token(a), http.MethodDelete, fmt.Sprintf("/api/v1/server_rooms/delete_room/%d", r.id), nil, nil))
 	w.pass(cacheAge)
