@@ -188,7 +188,8 @@ func (o *Outbox) segmentFor() (file, *segment, error) {
 		return active, current, nil
 	}
 	o.active = nil
-	number := o.last + 1
+	o.last++ // also where creating it fails: the file may be there all the same
+	number := o.last
 	o.mu.Unlock()
 	if active != nil {
 		_ = active.Close() // every record in it is synced
@@ -198,9 +199,6 @@ func (o *Outbox) segmentFor() (file, *segment, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("new outbox segment: %w", err)
 	}
-	o.mu.Lock()
-	o.last = number
-	o.mu.Unlock()
 	if err := o.options.disk.SyncFolder(o.dir); err != nil {
 		_ = active.Close()
 		_ = o.options.disk.Remove(current.path)
