@@ -26,7 +26,7 @@ func bugs() map[string]planted {
 	}
 	return map[string]planted{
 		"the tenant dropped from a WHERE": at(scripts, "shared/store/incidents/alerts.go",
-			"SET acknowledged = true\n\t\tWHERE id = @id AND customer_id = @customer AND", "SET acknowledged = true\n\t\tWHERE id = @id AND @customer::bigint > 0 AND"),
+			"WHERE customer_id = @customer AND ` + store.SensorIn(", "WHERE @customer::bigint > 0 AND ` + store.SensorIn("),
 		"a lock forgotten": at(scripts, "shared/store/incidents/judge.go",
 			"WHERE channel = @channel AND node_id = @node\n\t\t\tFOR NO KEY UPDATE`", "WHERE channel = @channel AND node_id = @node`"),
 		"judged by arrival": at(scripts, "shared/store/incidents/judgewrites.go",
