@@ -95,7 +95,7 @@ function Strip({ id }: { id: string }) {
       <ContactNotice />
       <section class={`card present${lost === null ? "" : " stale"}`} aria-label="Now">
         <SensorFigures sensor={sensor} overview={data} large />
-        <div>
+        <div class={incident?.severity}>
           <p class="badges"><StateBadge state={sensor.state} />{rate && <span class="badge">{rate}</span>}</p>
           {incident && <p><Link href={`/incidents/${incident.id}`}>{titleOf(incident)}</Link></p>}
           {incident && <Holder incident={incident} now={now} />}
