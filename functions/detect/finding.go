@@ -34,8 +34,7 @@ func (d *AnomalyDetector) find(ctx context.Context, data wire.Data, sensor pipel
 	defer room.mu.Unlock()
 	n, ok := room.nodes[r.Node()]
 	if !ok { // its first reading, or the first since it came into the room
-		n = &roomNode{inside: true}
-		room.nodes[r.Node()] = n
+		n = room.enter(r.Node())
 	}
 	w, by := data.Recent, learning.ByWindow
 	if w.Len() == 0 {
@@ -43,7 +42,7 @@ func (d *AnomalyDetector) find(ctx context.Context, data wire.Data, sensor pipel
 	}
 	n.learn(w, r, by)
 	var findings []incident.Finding
-	if found, judged := anomalyOf(n, w, r, sensor, c, outOfRange); judged && (found.Holds || sensor.Remembers) {
+	if found, judged := anomalyOf(room, n, w, r, sensor, c, outOfRange); judged && (found.Holds || sensor.Remembers) {
 		findings = append(findings, found)
 	}
 	if d.clock().Sub(r.Time) < forecastFor {
@@ -62,13 +61,19 @@ func (d *AnomalyDetector) find(ctx context.Context, data wire.Data, sensor pipel
 	})
 }
 
-// anomalyOf judges how unusual a reading is for its node, and explains it by the corrected one.
+// anomalyOf judges how unusual a reading is for its node, and what its room's air does, and explains
+// it by the corrected reading. The caller holds the room.
 func anomalyOf(
-	n *roomNode, w reading.Window, r reading.Reading, sensor pipeline.SensorStatus, c *anomaly.Calibration, outOfRange bool,
+	in *room, n *roomNode, w reading.Window, r reading.Reading, sensor pipeline.SensorStatus, c *anomaly.Calibration, outOfRange bool,
 ) (found incident.Finding, judged bool) {
 	room := strconv.FormatInt(sensor.RoomID, 10)
 	v := anomaly.Statistics(w, r, &n.Day, n.Around(r.Time, n.neighbours))
+	anew := c.Anew(r.NodeID, &n.Live, w, r, &v)
 	score := c.Score(r.NodeID, room, v)
+	own := n.Move(w, r)
+	together, heard := in.together(r.Time)
+	told, cooling := n.Cooling(c, r.NodeID, room, r.Time, together, heard)
+	measured := r.Temperature
 	r, _ = sensor.Corrections.Apply(r, reading.Window{})
 	found = incident.Finding{Kind: incident.KindAnomaly}
 	alarm := anomaly.Alarm(sensor.Budget)
@@ -79,8 +84,19 @@ func anomalyOf(
 		if humidity := r.AsMeasured().Humidity; humidity <= 0 || humidity >= 100 {
 			found.Quantity, found.Value = incident.Humidity, r.Humidity
 		}
+	case cooling: // no tail excuses it, and no budget
+		correction := r.Temperature - measured
+		return incident.Finding{
+			Kind: incident.KindAnomaly, Holds: true, Score: max(score, anomaly.CoolingScore), Cause: told.Cause, Reason: told.Reason,
+			Severity: incident.Warning, Quantity: incident.Temperature, Value: told.Value + correction, Low: told.Low + correction, High: told.High + correction,
+		}, true
+	case score <= alarm && anew: // one notice, until the calibration of tomorrow knows it
+		return incident.Finding{
+			Kind: incident.KindAnomaly, Holds: true, Score: alarm, Cause: "digits", Reason: anomaly.NewDigits,
+			Severity: incident.Warning, Quantity: incident.Temperature, Value: r.Temperature,
+		}, reading.Has(r.Temperature)
 	case score <= alarm:
-		return found, score > 0
+		return found, score > 0 || !math.IsNaN(float64(own.Change[0]))
 	default:
 		reason := c.Explain(r.NodeID, room, r, v)
 		found.Holds, found.Score, found.Cause, found.Reason = true, score, reason.Statistic.String(), reason.String()
@@ -90,8 +106,6 @@ func anomalyOf(
 			if !reading.Has(r.Temperature) {
 				found.Quantity, found.Value = incident.Humidity, r.Humidity
 			}
-		case "humidity":
-			found.Quantity, found.Value = incident.Humidity, r.Humidity
 		case "dew_point":
 			found.Quantity, found.Value = incident.DewPoint, reading.DewPoint(r.Temperature, r.Humidity)
 		}

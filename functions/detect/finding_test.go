@@ -383,7 +383,7 @@ func TestWithoutWindowLiveStateStands(t *testing.T) {
 	if !found.Holds || !strings.HasPrefix(found.Reason, "unchanged for ") {
 		t.Errorf("a node that was stuck for hours: %+v", found)
 	}
-	// A step is not told from a change, for which two readings do.
+	// One reading that lies apart waits for the next where others came before it.
 	s.air = func(node string, at time.Time) (float64, float64) {
 		temperature, humidity := stuck(node, at)
 		if node == "n004" && at.After(noon.Add(-time.Second)) {
@@ -391,10 +391,10 @@ func TestWithoutWindowLiveStateStands(t *testing.T) {
 		}
 		return temperature, humidity
 	}
-	for window, step := range map[int]bool{0: false, 50: true} {
+	for window, holds := range map[int]bool{0: true, 50: false} {
 		other := s.detector()
 		found, _ := ofKind(other.Find(t.Context(), s.data("n004", window), sensorInRoom(false), c, false), incident.KindAnomaly)
-		if !found.Holds || strings.Contains(found.Reason, "step") != step {
+		if found.Holds != holds {
 			t.Errorf("25 °C more, with %d readings before: %+v", window, found)
 		}
 	}
@@ -510,5 +510,52 @@ func BenchmarkFind(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		f.Find(b.Context(), d, sensor, c, false)
+	}
+}
+
+// A loss of cooling in one room, on its first day: told within two minutes of its begin and
+// before 32 °C, as too hot, of every node that warms, and of none of a room that does not.
+func TestLossOfCoolingIsToldWithinTwoMinutes(t *testing.T) {
+	t.Parallel()
+	s := calm(4)
+	s.rooms[2] = []reading.Node{{ID: "n011"}, {ID: "n012"}, {ID: "n013"}, {ID: "n014"}}
+	f, c := s.detector(), anomaly.Calibrate(nil)
+	began := s.now
+	s.air = func(node string, at time.Time) (float64, float64) {
+		temperature, humidity := usualAir(node, at)
+		if at.After(began) && node < "n010" {
+			temperature += 36 / (1 - math.Exp(-20.0/30)) * (1 - math.Exp(-at.Sub(began).Minutes()/30))
+		}
+		return temperature, humidity
+	}
+	told := map[string]incident.Finding{}
+	for range 4 { // two minutes
+		s.now = s.now.Add(30 * time.Second)
+		for room, nodes := range map[int64][]string{1: {"n000", "n001", "n002", "n003"}, 2: {"n011", "n012", "n013", "n014"}} {
+			sensor := sensorInRoom(false)
+			sensor.RoomID = room
+			for _, node := range nodes {
+				d := s.data(node, 100)
+				if found, ok := ofKind(f.Find(t.Context(), d, sensor, c, false), incident.KindAnomaly); ok && found.Holds {
+					if _, before := told[node]; !before {
+						told[node] = found
+					}
+				}
+			}
+		}
+	}
+	for node, found := range told {
+		if node > "n010" {
+			t.Errorf("%s, whose room is as ever: %+v", node, found)
+		}
+		if found.Value >= 32 || found.Value <= found.High || found.Quantity != incident.Temperature || found.Validate() != nil || !strings.Contains(found.Reason, " rose ") {
+			t.Errorf("%s: %+v", node, found)
+		}
+		if cause := incident.CauseOf(incident.KindAnomaly, found.Quantity, incident.Above, found.Cause); cause != incident.TooHot {
+			t.Errorf("%s: %s is %s", node, found.Cause, cause)
+		}
+	}
+	if len(told) != 4 {
+		t.Errorf("told of %d of 4 nodes within two minutes: %+v", len(told), told)
 	}
 }

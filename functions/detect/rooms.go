@@ -67,6 +67,32 @@ type room struct {
 	slot  int64 // at that time
 	nodes map[reading.Node]*roomNode
 	count int // of nodes, as the cache counts it
+
+	inside []*anomaly.Live // of nodes
+	now    anomaly.Moves   // of most of them, at moved
+	heard  int
+	moved  time.Time
+}
+
+// togetherFor is how long the changes of a room are those of now.
+const togetherFor = 10 * time.Second
+
+// together returns what most of the room's nodes do at a time, and how many were heard. The
+// caller holds mu.
+func (r *room) together(at time.Time) (anomaly.Moves, int) {
+	if at.Sub(r.moved).Abs() >= togetherFor {
+		r.now, r.heard = anomaly.Together(at, r.inside)
+		r.moved = at
+	}
+	return r.now, r.heard
+}
+
+// enter adds a node that came into the room since it was read. The caller holds mu.
+func (r *room) enter(id reading.Node) *roomNode {
+	n := &roomNode{inside: true}
+	r.nodes[id] = n
+	r.inside = append(r.inside, &n.Live)
+	return n
 }
 
 // roomNode is a node of a room, or a neighbour in another.
@@ -246,13 +272,16 @@ func (r *room) unreported(all bool) (learned []learning.Learned) {
 // reading may have changed any slot.
 func (r *room) replace(placed []learning.RoomNode, roomID int64) {
 	before := r.nodes
-	r.nodes = make(map[reading.Node]*roomNode, len(placed))
+	r.nodes, r.inside = make(map[reading.Node]*roomNode, len(placed)), nil
 	for _, p := range placed {
 		n := &roomNode{}
 		if b, ok := before[p.Node]; ok {
 			n.widening, n.newest, n.judged, n.reported = b.widening, b.newest, b.judged, b.reported
+			n.Follow(&b.Live)
 		}
-		n.inside = p.RoomID == roomID
+		if n.inside = p.RoomID == roomID; n.inside {
+			r.inside = append(r.inside, &n.Live)
+		}
 		r.nodes[p.Node] = n
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/gob"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -31,8 +32,9 @@ const (
 	// tick is the interval at which neighbours are refreshed, as in detection.
 	tick = 30 * time.Second
 
-	hoursPrefix       = "hours_"
-	calibrationPrefix = "calibration_"
+	// Artifacts of an earlier form are not read: their days are read from the readings once more.
+	hoursPrefix       = "hours_air_"
+	calibrationPrefix = "calibration_air_"
 )
 
 // refresh makes today's calibration of each customer who has none yet. The next delivery
@@ -78,6 +80,7 @@ func (t *Train) calibrate(ctx context.Context, customer int64, today time.Time) 
 		past[i] = anomaly.NodeHours{Node: n.ID, Room: strconv.FormatInt(n.RoomID, 10)}
 		places[n.ID] = i
 	}
+	rooms := map[string][]anomaly.Climate{}
 	kept := map[string]bool{name: true}
 	for back := daysKept; back > 0; back-- {
 		start := today.Add(-time.Duration(back) * day)
@@ -87,18 +90,29 @@ func (t *Train) calibrate(ctx context.Context, customer int64, today time.Time) 
 		}
 		kept[hoursPrefix+start.Format("20060102")] = true
 		for _, n := range hours {
+			if n.Node == "" {
+				rooms[n.Room] = append(rooms[n.Room], n.Air...)
+			}
 			if i, ok := places[n.Node]; ok {
-				past[i].Neighbours = n.Neighbours
+				past[i].Neighbours, past[i].Air = n.Neighbours, append(past[i].Air, n.Air...)
 				for hour, h := range n.Hours {
 					if !h.Silent() { // the share that verdicts may take is of what was heard
-						heard[i] = append(heard[i], anomaly.PastHour{Start: start.Add(time.Duration(hour) * time.Hour), Hour: h})
+						heard[i] = append(heard[i], anomaly.PastHour{Start: start.Add(time.Duration(hour) * time.Hour), Hour: h, Instrument: n.Instrument})
 					}
 				}
 			}
 		}
 	}
 	for i := range past {
-		past[i].Hours = anomaly.Healthy(heard[i], right[past[i].Node])
+		its := right[past[i].Node]
+		past[i].Hours, past[i].Instrument = anomaly.Healthy(heard[i], its)
+		past[i].Air = anomaly.HealthyAir(past[i].Air, its)
+		if room := past[i].Room; len(its) > 0 {
+			rooms[room] = anomaly.HealthyAir(rooms[room], its)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(rooms)) {
+		past = append(past, anomaly.NodeHours{Room: id, Air: rooms[id]})
 	}
 	if err := t.models.PublishCalibration(ctx, customer, name, anomaly.Calibrate(past)); err != nil {
 		return err
@@ -116,7 +130,7 @@ func (t *Train) calibrate(ctx context.Context, customer int64, today time.Time) 
 	})...)
 }
 
-// dayHours are the hours of a day of some nodes.
+// dayHours are the hours of a day of some nodes, and the air of their rooms under no node's name.
 type dayHours []anomaly.NodeHours
 
 // MarshalBinary implements [encoding.BinaryMarshaler].
@@ -169,13 +183,32 @@ type player struct {
 	anomaly.Player
 
 	neighbours []*anomaly.Live
+	room       *room
 	hours      [24]anomaly.Hour
+	air        []anomaly.Climate // of the 24
+	instrument anomaly.Instrument
+}
+
+// room is a room whose nodes are played.
+type room struct {
+	nodes []*anomaly.Live
+	now   anomaly.Moves // of most of them
+	air   []anomaly.Climate
+}
+
+func unheard(start time.Time) []anomaly.Climate {
+	air := make([]anomaly.Climate, 24)
+	for hour := range air {
+		air[hour] = anomaly.Unheard(start.Add(time.Duration(hour) * time.Hour))
+	}
+	return air
 }
 
 // replay plays two days of nodes as detection saw them and returns the hours of the second.
 func replay(nodes []learning.PlacedNode, series map[string][]reading.Reading, start time.Time) []anomaly.NodeHours {
 	first, last := anomaly.SlotOf(start.Add(-day)), anomaly.SlotOf(start.Add(day))
 	all, placed := make([]player, len(nodes)), make([]anomaly.Placed, len(nodes))
+	rooms := map[int64]*room{}
 	for i, n := range nodes {
 		var stop func()
 		all[i].Player, stop = anomaly.NewPlayer(series[n.ID])
@@ -183,6 +216,12 @@ func replay(nodes []learning.PlacedNode, series map[string][]reading.Reading, st
 		for j := range all[i].hours {
 			all[i].hours[j] = anomaly.Quiet()
 		}
+		all[i].air = unheard(start)
+		if rooms[n.RoomID] == nil {
+			rooms[n.RoomID] = &room{air: unheard(start)}
+		}
+		all[i].room = rooms[n.RoomID]
+		all[i].room.nodes = append(all[i].room.nodes, &all[i].Live)
 		placed[i] = anomaly.Placed{Room: strconv.FormatInt(n.RoomID, 10), Slots: anomaly.Temperatures(series[n.ID], first, last)}
 	}
 	past := make([]anomaly.NodeHours, len(nodes))
@@ -194,12 +233,20 @@ func replay(nodes []learning.PlacedNode, series map[string][]reading.Reading, st
 		}
 	}
 	for now := start.Add(-day); now.Before(start.Add(day)); now = now.Add(tick) {
+		for _, r := range rooms {
+			if r.now, _ = anomaly.Together(now, r.nodes); !now.Before(start) {
+				r.air[int(now.Sub(start)/time.Hour)].Add(r.now)
+			}
+		}
 		for i := range all {
 			all[i].advance(now, start)
 		}
 	}
 	for i := range all {
-		past[i].Hours = all[i].hours[:]
+		past[i].Hours, past[i].Air, past[i].Instrument = all[i].hours[:], all[i].air, all[i].instrument
+	}
+	for _, id := range slices.Sorted(maps.Keys(rooms)) {
+		past = append(past, anomaly.NodeHours{Room: strconv.FormatInt(id, 10), Air: rooms[id].air})
 	}
 	return past
 }
@@ -209,12 +256,16 @@ func (p *player) advance(now, start time.Time) {
 	var around anomaly.Surroundings
 	known := false
 	p.Play(now.Add(tick), func(w reading.Window, r reading.Reading) {
+		moves := p.Move(w, r).Apart(p.room.now)
 		if r.Time.Before(start) {
 			return
 		}
 		if !known {
 			around, known = p.Around(now, p.neighbours), true
 		}
-		p.hours[int(r.Time.Sub(start)/time.Hour)].Add(anomaly.Statistics(w, r, &p.Day, around))
+		hour := int(r.Time.Sub(start) / time.Hour)
+		p.hours[hour].Add(anomaly.Statistics(w, r, &p.Day, around))
+		p.air[hour].Add(moves)
+		p.instrument = p.Instrument(w, r)
 	})
 }

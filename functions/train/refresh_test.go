@@ -39,7 +39,7 @@ func TestDailyRefresh(t *testing.T) {
 		t.Helper()
 		p.refresh()
 		live := p.live()
-		if live.Calibration != "calibration_"+p.now.Format("20060102") {
+		if live.Calibration != "calibration_air_"+p.now.Format("20060102") {
 			t.Fatalf("in use is %+v", live)
 		}
 		pair, _, err := p.bucket.Load(t.Context(), p.customer, live)

@@ -44,12 +44,18 @@ func (h *Hour) Add(v Values) {
 type NodeHours struct {
 	Node, Room string
 	Hours      []Hour
-	Neighbours []string // of the customer's nodes, the best first, see [Neighbours]
+	Air        []Climate  // of the same hours, in the order of time
+	Instrument Instrument // as it is now
+	Neighbours []string   // of the customer's nodes, the best first, see [Neighbours]
 }
 
 // usual is the distribution of a node's hours: their median, and the distance from it to
-// their 90th percentile.
-type usual struct{ middle, scale [Count]float32 }
+// their 90th percentile; and what its air does.
+type usual struct {
+	middle, scale [Count]float32
+	air           limits
+	instrument    Instrument
+}
 
 // tailShare is the share of hours in the exponential tail.
 const tailShare = 0.02
@@ -106,24 +112,26 @@ func (c *Calibration) Neighbours(node string) []string { return c.neighbours[nod
 // shipped tails count for the rest.
 const enough = 1000
 
-// hoursOfWeek is the span that they need too: a weekend is unlike working days.
 const hoursOfWeek = 7 * 24
 
 // minHours is the fewest hours of a statistic that give a node a median.
 const minHours = 24
 
-// Calibrate makes a calibration from the past of a customer's nodes. Without nodes it is
-// the shipped one.
+// Calibrate makes a calibration from the past of a customer's nodes. An entry without a node has
+// the air of a room. Without nodes it is the shipped one.
 func Calibrate(past []NodeHours) *Calibration {
 	past = slices.Clone(past)
+	rooms := map[string][]Climate{}
+	past = slices.DeleteFunc(past, func(n NodeHours) bool {
+		if n.Node == "" {
+			rooms[n.Room] = n.Air
+		}
+		return n.Node == ""
+	})
 	slices.SortStableFunc(past, func(a, b NodeHours) int { return strings.Compare(a.Node, b.Node) })
 	shipped := shipped()
-	longest := 0
-	for _, n := range past {
-		longest = max(longest, len(n.Hours))
-	}
-	known := min(1, float64(longest)/hoursOfWeek)
 	c := &Calibration{nodes: map[string]usual{}, rooms: map[string]usual{}, fleet: shipped.fleet}
+	c.fleet.air = limitsOf(nil, beyondPast)
 	for s := range Count {
 		c.usual(s, past, shipped.fleet)
 		var pooled []float64
@@ -135,18 +143,19 @@ func Calibrate(past []NodeHours) *Calibration {
 				}
 			}
 		}
-		c.tails[s] = tailOf(pooled, known, shipped.tails[s])
+		c.tails[s] = tailOf(pooled, shipped.tails[s])
 	}
 	var pooled []float64
 	for _, n := range past {
 		u := c.nodes[n.Node]
 		for _, h := range n.Hours {
-			if most, _, _ := c.most(u, widen(h)); most > 0 {
+			if most, _ := c.most(u, widen(h)); most > 0 {
 				pooled = append(pooled, most)
 			}
 		}
 	}
-	c.all = tailOf(pooled, known, shipped.all)
+	c.all = tailOf(pooled, shipped.all)
+	c.air(past, rooms)
 	c.neighbours = make(map[string][]string, len(past))
 	for _, n := range past {
 		unknown := func(name string) bool { _, ok := c.nodes[name]; return !ok }
@@ -157,8 +166,12 @@ func Calibrate(past []NodeHours) *Calibration {
 
 // youngQuantile is the quantile of the fleet that stands for a node until a day of it is known,
 // and in part until a week is: a restless or coarse sensor would raise alarms from its first
-// hour. For steps it is the median, so that a large one is found at once.
+// hour.
 const youngQuantile = 0.9
+
+// ownMost is the largest weight of a node's own scale: what is drawn by chance in its 90th
+// percentile makes false alarms, .6 more of a budget of 1 without a bound.
+const ownMost = 0.7
 
 // usual finds what is usual for one statistic: of each node as far as its hours tell,
 // for the rest of its room, of a room without such nodes the fleet.
@@ -196,11 +209,7 @@ func (c *Calibration) usual(s Statistic, past []NodeHours, shipped usual) {
 		slices.Sort(scales)
 		return float32(features.Quantile(middles, share)), float32(features.Quantile(scales, share))
 	}
-	share := youngQuantile
-	if s == TemperatureStep || s == HumidityStep {
-		share = 0.5
-	}
-	c.fleet.middle[s], c.fleet.scale[s] = between(everybody, share, shipped)
+	c.fleet.middle[s], c.fleet.scale[s] = between(everybody, youngQuantile, shipped)
 	for i, n := range past {
 		room, known := c.rooms[n.Room]
 		if !known {
@@ -211,12 +220,51 @@ func (c *Calibration) usual(s Statistic, past []NodeHours, shipped usual) {
 		u := c.nodes[n.Node]
 		u.middle[s], u.scale[s] = room.middle[s], room.scale[s]
 		if o := its[i]; o.n >= minHours {
-			w, young := min(0.4, o.n/(o.n+110)), max(0, 1-o.n/hoursOfWeek)
+			w, young := min(ownMost, o.n/(o.n+110)), max(0, 1-o.n/hoursOfWeek)
 			middle, scale := float64(c.fleet.middle[s]), float64(room.scale[s])
 			scale += young * max(0, float64(c.fleet.scale[s])-scale)
 			u.middle[s] = float32(o.middle + young*max(0, middle-o.middle))
 			u.scale[s] = float32(w*o.scale + (1-w)*scale)
 		}
+		c.nodes[n.Node] = u
+	}
+}
+
+// air finds the limits of what the air of each room and node does. A node's slow changes are those
+// of its difference from its room, or its own where it is a room by itself.
+func (c *Calibration) air(past []NodeHours, rooms map[string][]Climate) {
+	means := map[string]map[int64]float32{}
+	for room, climates := range rooms {
+		u, ok := c.rooms[room]
+		if !ok {
+			u = c.fleet
+		}
+		u.air = limitsOf(climates, beyondPast)
+		u.air.slow(climates, roomSpread)
+		c.rooms[room] = u
+		means[room] = map[int64]float32{}
+		for _, h := range climates {
+			if h.Count > 0 {
+				means[room][h.Start.Unix()] = h.Mean
+			}
+		}
+	}
+	for _, n := range past {
+		u := c.nodes[n.Node]
+		u.air = limitsOf(n.Air, beyondNode)
+		room, spread := means[n.Room], nodeSpread
+		apart := slices.Clone(n.Air)
+		if len(room) == 0 {
+			spread = roomSpread
+		}
+		for i, h := range apart {
+			mean, ok := room[h.Start.Unix()]
+			if apart[i].Mean -= mean; !ok && len(room) > 0 {
+				apart[i].Count = 0
+			}
+		}
+		u.air.slow(apart, spread)
+		u.instrument = n.Instrument
 		c.nodes[n.Node] = u
 	}
 }
@@ -233,14 +281,13 @@ func (u usual) standardised(s Statistic, strength float64) float64 {
 	return (strength - float64(u.middle[s])) / max(leastScale, float64(u.scale[s]))
 }
 
-// tailOf is the tail of pooled numbers, of which few count less than the shipped tail, and
-// none more than known.
-func tailOf(values []float64, known float64, shipped tail) tail {
+// tailOf is the tail of pooled numbers, of which few count less than the shipped tail.
+func tailOf(values []float64, shipped tail) tail {
 	if len(values) == 0 {
 		return shipped
 	}
 	slices.Sort(values)
-	own := min(known, float64(len(values))/enough)
+	own := min(1, float64(len(values))/enough)
 	mixed := func(its, shipped float64) float64 { return own*its + (1-own)*shipped }
 	var t tail
 	for i, share := range shares() {
@@ -279,18 +326,19 @@ func widen(h Hour) (s [Count]float64) {
 	return s
 }
 
-// most is the largest surprise of a statistic, and all of them.
-func (c *Calibration) most(u usual, strength [Count]float64) (surprise float64, by Statistic, all [Count]float64) {
+// most is the largest surprise of a statistic. A node's own changes count only where nothing is
+// known of its neighbours': of a whole room the cooling path tells.
+func (c *Calibration) most(u usual, strength [Count]float64) (surprise float64, by Statistic) {
+	alone := math.IsNaN(strength[TemperatureChange])
 	for s := range Count {
-		if math.IsNaN(strength[s]) {
+		if math.IsNaN(strength[s]) || (s >= OwnTemperature1 && !alone) {
 			continue
 		}
-		all[s] = c.tails[s].surprise(u.standardised(s, strength[s]))
-		if all[s] > surprise {
-			surprise, by = all[s], s
+		if its := c.tails[s].surprise(u.standardised(s, strength[s])); its > surprise {
+			surprise, by = its, s
 		}
 	}
-	return surprise, by, all
+	return surprise, by
 }
 
 func (c *Calibration) of(node, room string) usual {
@@ -306,7 +354,7 @@ func (c *Calibration) of(node, room string) usual {
 // Score is -log₁₀ of the share of the customer's healthy hours in which a reading is as
 // unusual; 0 if the reading cannot be judged.
 func (c *Calibration) Score(node, room string, v Values) float64 {
-	most, _, _ := c.most(c.of(node, room), v.strength())
+	most, _ := c.most(c.of(node, room), v.strength())
 	if most == 0 {
 		return 0
 	}

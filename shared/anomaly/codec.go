@@ -9,7 +9,7 @@ import (
 )
 
 // calibrationPrefix begins an encoded calibration and says its version.
-const calibrationPrefix = "coldaisle calibration 1\n"
+const calibrationPrefix = "coldaisle calibration 2\n"
 
 // MarshalBinary encodes a calibration: the same one to the same bytes.
 func (c *Calibration) MarshalBinary() ([]byte, error) {
@@ -36,7 +36,10 @@ func (c *Calibration) MarshalBinary() ([]byte, error) {
 }
 
 func appendUsual(b []byte, u usual) []byte {
-	return artifact.AppendFloat32(artifact.AppendFloat32(b, u.middle[:]...), u.scale[:]...)
+	for _, part := range u.parts() {
+		b = artifact.AppendFloat32(b, part...)
+	}
+	return artifact.AppendFloat32(b, u.instrument.Grid, u.instrument.Interval)
 }
 
 // DecodeCalibration reads what MarshalBinary wrote. Error: [artifact.ErrUnusable].
@@ -75,12 +78,18 @@ func readTail(r *artifact.Reader) (t tail) {
 }
 
 func readUsual(r *artifact.Reader) (u usual) {
-	for _, part := range []*[Count]float32{&u.middle, &u.scale} {
+	for _, part := range u.parts() {
 		for i := range part {
 			part[i] = r.Float32()
 		}
 	}
+	u.instrument = Instrument{Grid: r.Float32(), Interval: r.Float32()}
 	return u
+}
+
+// parts are the numbers of what is usual, in the order in which they are encoded.
+func (u *usual) parts() [6][]float32 {
+	return [6][]float32{u.middle[:], u.scale[:], u.air.Rise[:], u.air.Fall[:], u.air.Level[:], u.air.Slow[:]}
 }
 
 func readNamed(r *artifact.Reader) map[string]usual {

@@ -18,7 +18,7 @@ type Reason struct {
 	Score     float64 // see [Calibration.Score]
 
 	// The band in which the quantity would be usual, for the chart: of the temperature in
-	// °C, the humidity in % or the dew point in °C. Quantity is empty where there is none.
+	// °C or the dew point in °C. Quantity is empty where there is none.
 	Quantity  string
 	Low, High float64
 }
@@ -27,15 +27,12 @@ type Reason struct {
 // every reading.
 func (c *Calibration) Explain(node, room string, r reading.Reading, v Values) Reason {
 	u := c.of(node, room)
-	most, by, surprises := c.most(u, v.strength())
-	by = cause(by, surprises, v, r)
+	most, by := c.most(u, v.strength())
 	reason := Reason{Statistic: by, Value: v[by], Score: c.all.surprise(most), Usual: c.monthly(u, by)}
 	now := 0.0
 	switch reason.Quantity = by.Quantity(); reason.Quantity {
 	case "temperature":
 		now = r.Temperature
-	case "humidity":
-		now = r.Humidity
 	case "dew_point":
 		now = reading.DewPoint(r.Temperature, r.Humidity)
 	default:
@@ -45,13 +42,19 @@ func (c *Calibration) Explain(node, room string, r reading.Reading, v Values) Re
 	return reason
 }
 
-// monthly is the size of a statistic, in its unit, that comes once a month.
+// monthly is the size of a statistic, in its unit, that comes once a month, and no more than what a
+// person would believe of a room: few hours tell little of a month.
 func (c *Calibration) monthly(u usual, s Statistic) float64 {
 	strength := float64(u.middle[s]) + max(leastScale, float64(u.scale[s]))*c.tails[s].beyond(logShare(1.0/hoursOfMonth))
 	if s == Roughness {
 		strength = math.Exp(strength) - 1
 	}
-	return floors()[s] * (math.Exp(strength) - 1)
+	return min(believed()[s], floors()[s]*(math.Exp(strength)-1))
+}
+
+// believed are the largest sizes that are shown as usual, each in the unit of its statistic.
+func believed() [Count]float64 {
+	return [Count]float64{86400, 8, 8, 8, 10, 10, 10, 8, 8, 8}
 }
 
 // Band is where a value is usual; NaN where that is not known.
@@ -81,29 +84,6 @@ func (c *Calibration) Bands(node, room string, slot int64, day *Day) (temperatur
 	return temperature, dewPoint
 }
 
-// explains is the share of a change from which the step that made it is named.
-const explains = 0.7
-
-// cause is the statistic to name where one is the most surprising: what jumps has also
-// changed within a quarter of an hour, and that may be rarer.
-func cause(by Statistic, surprises [Count]float64, v Values, r reading.Reading) Statistic {
-	step, size := TemperatureStep, v[TemperatureStep]
-	switch by.Quantity() {
-	case "temperature":
-	case "dew_point":
-		size = reading.DewPoint(r.Temperature, r.Humidity) - reading.DewPoint(r.Temperature-v[TemperatureStep], r.Humidity-v[HumidityStep])
-		if surprises[HumidityStep] > surprises[TemperatureStep] {
-			step = HumidityStep
-		}
-	default:
-		return by
-	}
-	if math.Abs(size) >= explains*math.Abs(v[by]) && surprises[step] > logShare(tailShare) {
-		return step
-	}
-	return by
-}
-
 // Once is in how many healthy hours of a node, on average, one reading is so unusual.
 func (r Reason) Once() float64 { return math.Exp(r.Score * math.Ln10) }
 
@@ -115,10 +95,6 @@ func (r Reason) String() string {
 		way, moved = "below", "fell"
 	}
 	switch r.Statistic {
-	case TemperatureStep:
-		return fmt.Sprintf("%.1f °C step in temperature", size)
-	case HumidityStep:
-		return fmt.Sprintf("%.0f %% step in humidity", size)
 	case Unchanged:
 		return fmt.Sprintf("unchanged for %.0f min", r.Value/60)
 	case DewPointLevel:
@@ -169,18 +145,54 @@ const unhealthy = 0.05
 type PastHour struct {
 	Start time.Time
 	Hour
+	Instrument Instrument // by which it was measured
 }
+
+// learnedAnew is for how many hours an instrument must have measured.
+const learnedAnew = 72
 
 // Healthy returns the hours of a node that count for calibration: all but those of episodes
 // that people judged right, and the two hours after each, the newest episodes first and
 // at most a twentieth of all. Episodes that were wrong or expected stay, as do those that
-// nobody judged.
-func Healthy(past []PastHour, right []Episode) (healthy []Hour) {
+// nobody judged. What depends on the instrument is left out of hours that another one measured.
+// It returns the one that counts too: the newest that has measured for learnedAnew, or the first.
+func Healthy(past []PastHour, right []Episode) (healthy []Hour, now Instrument) {
+	hours := 0
+	for _, h := range slices.Backward(past) {
+		switch {
+		case h.Instrument == Instrument{}:
+		case hours == 0, hours < learnedAnew && h.Instrument.unlike(now) != "":
+			now, hours = h.Instrument, 1
+		case h.Instrument.unlike(now) == "":
+			hours++
+		}
+	}
+	past = slices.Clone(past)
+	for i := range past {
+		switch past[i].Instrument.unlike(now) {
+		case "digits":
+			past[i].Hour = Quiet()
+		case "interval":
+			past[i].Hour[Unchanged], past[i].Hour[Roughness] = float32(math.NaN()), float32(math.NaN())
+		}
+	}
+	for _, h := range healthyOf(past, func(h PastHour) time.Time { return h.Start }, right) {
+		healthy = append(healthy, h.Hour)
+	}
+	return healthy, now
+}
+
+// HealthyAir is [Healthy] of the air of a node or a room.
+func HealthyAir(past []Climate, right []Episode) []Climate {
+	return healthyOf(past, func(c Climate) time.Time { return c.Start }, right)
+}
+
+func healthyOf[H any](past []H, start func(H) time.Time, right []Episode) (healthy []H) {
 	out := make([]bool, len(past))
 	left := int(unhealthy * float64(len(past)))
 	for _, e := range slices.Backward(right) {
 		for i, h := range past {
-			if left > 0 && !out[i] && h.Start.Add(time.Hour).After(e.Start) && h.Start.Before(e.End.Add(2*time.Hour)) {
+			if left > 0 && !out[i] && start(h).Add(time.Hour).After(e.Start) && start(h).Before(e.End.Add(2*time.Hour)) {
 				out[i] = true
 				left--
 			}
@@ -188,7 +200,7 @@ func Healthy(past []PastHour, right []Episode) (healthy []Hour) {
 	}
 	for i, h := range past {
 		if !out[i] {
-			healthy = append(healthy, h.Hour)
+			healthy = append(healthy, h)
 		}
 	}
 	return healthy

@@ -23,9 +23,7 @@ type Statistic int
 
 // The statistics. Those against neighbours need at least [MinNeighbours] that are heard.
 const (
-	TemperatureStep   Statistic = iota // °C from the median of the three readings before, of the last three the most
-	HumidityStep                       // % from the median of the three readings before, of the last three the most
-	Unchanged                          // seconds for which both values have been the same
+	Unchanged         Statistic = iota // seconds for which both values have been the same
 	DewPointLevel                      // °C of the dew point above the neighbours' and above what is usual for that in a day
 	TemperatureChange                  // °C in two hours, more than the neighbours
 	DewPointChange                     // °C of the dew point in a quarter of an hour, more than the neighbours
@@ -50,8 +48,6 @@ type kind struct {
 func (s Statistic) kind() kind {
 	const twoHours, quarter = "more than its neighbours' in two hours", "more than its neighbours' in a quarter of an hour"
 	return [...]kind{
-		{"temperature_step", "temperature", ""},
-		{"humidity_step", "humidity", ""},
 		{"unchanged", "", ""},
 		{"dew_point_level", "dew_point", ""},
 		{"temperature_change", "temperature", twoHours},
@@ -75,14 +71,14 @@ func (s Statistic) Quantity() string { return s.kind().quantity }
 // floors are the sizes, each in the unit of its statistic, below which a change means nothing:
 // the resolution of common sensors, and ten equal readings.
 func floors() [Count]float64 {
-	return [Count]float64{0.1, 0.3, 300, 0.3, 0.2, 0.2, 1, 0.2, 0.2, 0.2, 0.2, 0.3}
+	return [Count]float64{300, 0.3, 0.2, 0.2, 1, 0.2, 0.2, 0.2, 0.2, 0.3}
 }
 
 // The floors of roughness, °C and %.
 const (
 	roughTemperature = 0.1
 	roughHumidity    = 0.3
-	roughCap         = 10 // floors: one spike must not look like noise for six minutes
+	roughCap         = 30 // floors: one impossible value must not be the noise of a day
 )
 
 // MinNeighbours is the fewest neighbours that a node is compared with, MaxNeighbours the most.
@@ -212,9 +208,12 @@ type Live struct {
 	Heard time.Time
 	Day   Day
 
-	hour   int64 // of the next two, which change little in an hour
-	usual  Air
-	excess []Air // over each neighbour
+	known
+
+	usualHour int64 // of usual
+	usual     Air
+	hour      int64 // of excess, which changes little in an hour
+	excess    []Air // over each neighbour
 }
 
 // Hear takes a reading; one without temperature says nothing of the air.
@@ -226,18 +225,27 @@ func (l *Live) Hear(r reading.Reading) {
 	l.Day.Put(SlotOf(r.Time), l.Now)
 }
 
+// ofDay is [Day.Median], found once in an hour.
+func (l *Live) ofDay(at time.Time) Air {
+	if hour := at.Unix() / 3600; l.usualHour != hour {
+		l.usualHour, l.usual = hour, l.Day.Median(SlotOf(at))
+	}
+	return l.usual
+}
+
 // Around is what the neighbours of a node, at most [MaxNeighbours], do at a time. They may
 // be others in each hour.
 func (l *Live) Around(at time.Time, neighbours []*Live) Surroundings {
 	slot := SlotOf(at)
+	usual := l.ofDay(at)
 	if hour := at.Unix() / 3600; l.hour != hour {
-		l.hour, l.usual, l.excess = hour, l.Day.Median(slot), l.excess[:0]
+		l.hour, l.excess = hour, l.excess[:0]
 		for _, other := range neighbours {
 			l.excess = append(l.excess, l.Day.excess(slot, &other.Day))
 		}
 	}
 	var temperature, dew, warmer, damper sample
-	s := Surroundings{Usual: l.usual}
+	s := Surroundings{Usual: usual}
 	for i, other := range neighbours {
 		if at.Sub(other.Heard).Abs().Seconds() > held {
 			continue
@@ -295,8 +303,8 @@ func Statistics(w reading.Window, r reading.Reading, day *Day, around Surroundin
 	r.Temperature, r.Humidity = reading.Round(r.Temperature), reading.Round(r.Humidity) // as the window's are
 	v[Unchanged] = unchanged(w, r, day, slot)
 	warm, humid := w.With(w.Temperature), w.With(w.Humidity)
-	t, roughT := v.own(TemperatureStep, warm.Age, warm.Temperature, r.Temperature, roughTemperature)
-	h, roughH := v.own(HumidityStep, humid.Age, humid.Humidity, r.Humidity, roughHumidity)
+	t, roughT := smooth(warm.Age, warm.Temperature, r.Temperature, roughTemperature)
+	h, roughH := smooth(humid.Age, humid.Humidity, r.Humidity, roughHumidity)
 	if v[Roughness] = max(roughT, roughH); math.IsNaN(roughT) {
 		v[Roughness] = roughH
 	} else if math.IsNaN(roughH) {
@@ -317,15 +325,12 @@ func Statistics(w reading.Window, r reading.Reading, day *Day, around Surroundin
 	return v
 }
 
-// own sets the step of one quantity by the readings that have it. It returns the value now,
-// of the last three the middle one, and its roughness: NaN if the reading lacks it.
-func (v *Values) own(by Statistic, ages, values []float64, now, floor float64) (middle, roughness float64) {
+// smooth returns a quantity now, of its last three readings the middle one, and its roughness:
+// NaN if the reading lacks it.
+func smooth(ages, values []float64, now, floor float64) (middle, roughness float64) {
 	n := len(values)
 	if math.IsNaN(now) {
 		return now, now
-	}
-	if n >= 3 && ages[n-1] <= held {
-		v[by] = step(values, now)
 	}
 	if middle = now; n >= 2 && ages[n-2] <= held {
 		middle = median3(values[n-2], values[n-1], now)
@@ -346,19 +351,6 @@ func departed(change, unusual float64) float64 {
 	default:
 		return unusual
 	}
-}
-
-// step is the largest of the last three readings' differences from the median of the
-// three before each: a step is still one when the next reading shows that it lasts.
-func step(values []float64, now float64) float64 {
-	n := len(values)
-	largest := now - median3(values[n-3], values[n-2], values[n-1])
-	for last := n - 1; last >= max(3, n-2); last-- {
-		if d := values[last] - median3(values[last-3], values[last-2], values[last-1]); math.Abs(d) > math.Abs(largest) {
-			largest = d
-		}
-	}
-	return largest
 }
 
 func median3(a, b, c float64) float64 { return max(min(a, b), min(max(a, b), c)) }
@@ -383,17 +375,23 @@ func unchanged(w reading.Window, r reading.Reading, day *Day, slot int64) float6
 	if i+1 == w.Len() {
 		return 0
 	}
-	same := w.Age[i+1]
-	if i >= 0 || !reading.Has(r.Temperature) {
-		return same
+	same, equals := w.Age[i+1], w.Len()-i-1
+	if i < 0 && reading.Has(r.Temperature) {
+		last := narrow(AirOf(r.Temperature, r.Humidity)).air()
+		alike := func(a Air) bool { return a.Temperature == last.Temperature && equal(a.DewPoint, last.DewPoint) }
+		for back := int64(1); back < slotsOfDay && alike(day.At(slot-back)); back++ {
+			same = max(same, float64(back)*SlotWidth.Seconds())
+			equals++
+		}
 	}
-	last := narrow(AirOf(r.Temperature, r.Humidity)).air()
-	alike := func(a Air) bool { return a.Temperature == last.Temperature && equal(a.DewPoint, last.DewPoint) }
-	for back := int64(1); back < slotsOfDay && alike(day.At(slot-back)); back++ {
-		same = max(same, float64(back)*SlotWidth.Seconds())
+	if equals < fewEqual {
+		return 0
 	}
 	return same
 }
+
+// fewEqual is how many equal readings before it are chance, however rare readings are.
+const fewEqual = 5
 
 // rough is the mean of the last twelve second differences, each of at most roughCap
 // floors, in floors; NaN with fewer.

@@ -171,7 +171,7 @@ func TestCauseOf(t *testing.T) {
 		{incident.KindAnomaly, incident.Temperature, incident.Above, "own_temperature_1h", incident.TooHot},
 		{incident.KindAnomaly, incident.Temperature, incident.Below, "own_temperature_1h", incident.TooCold},
 		{incident.KindAnomaly, incident.DewPoint, incident.Above, "own_dew_point_1h", incident.TooHumid},
-		{incident.KindAnomaly, incident.Humidity, incident.Below, "humidity_step", incident.TooDry},
+		{incident.KindAnomaly, incident.DewPoint, incident.Below, "dew_point_change", incident.TooDry},
 		{incident.KindAnomaly, incident.Temperature, "", "own_temperature_1h", incident.Unusual},
 		{incident.KindAnomaly, incident.Temperature, "", "unchanged", incident.Faulty},
 		{incident.KindAnomaly, incident.Humidity, incident.Above, "range", incident.Faulty},

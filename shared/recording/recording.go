@@ -23,6 +23,7 @@ import (
 type Row struct {
 	Line        int // in the file, the header being 1
 	NodeID      string
+	Room        string    // as written; empty when the file has none
 	Time        time.Time // of the record; the gateway stamps a time of its own
 	Temperature float64   // °C
 	Humidity    float64   // % relative humidity
@@ -82,13 +83,13 @@ func Read(file io.Reader, humidity *float64) (*Recording, error) {
 }
 
 // columnIndexes are positions in a record, -1 where the file has no such column.
-type columnIndexes struct{ node, time, temperature, humidity, label int }
+type columnIndexes struct{ node, time, temperature, humidity, label, room int }
 
 func parseHeader(header []string) (columnIndexes, error) {
 	find := func(name string) int {
 		return slices.IndexFunc(header, func(h string) bool { return strings.EqualFold(strings.TrimSpace(h), name) })
 	}
-	c := columnIndexes{find("node_id"), find("timestamp"), find("temperature"), find("humidity"), find("label")}
+	c := columnIndexes{find("node_id"), find("timestamp"), find("temperature"), find("humidity"), find("label"), find("room")}
 	if c.node < 0 || c.time < 0 || c.temperature < 0 {
 		return c, fmt.Errorf("header must name node_id, timestamp and temperature: got %q", strings.Join(header, ","))
 	}
@@ -130,6 +131,9 @@ func (r *Recording) add(c columnIndexes, record []string, line int, humidity *fl
 	}
 	if c.label >= 0 {
 		row.Label = strings.Clone(record[c.label])
+	}
+	if c.room >= 0 {
+		row.Room = strings.Clone(record[c.room])
 	}
 	rows, known := r.Rows[id]
 	if known {

@@ -34,6 +34,26 @@ const (
 	Cooling Kind = "cooling" // the air warms by Peak with the room's time constant and holds its water; at one node: a machine whose fan fails
 )
 
+// The kinds that are sown on recorded readings beside them, see [Sown].
+const (
+	Step        Kind = "step"        // off by Peak and PeakHumidity for all of the time: a sensor
+	Humidity    Kind = "humidity"    // off by ever more until PeakHumidity: a sensor
+	Oscillation Kind = "oscillation" // a sine of amplitude Peak whose period is the time constant: a control
+	Door        Kind = "door"        // the air warms and is damper by Peak with the time constant, and then mixes
+	Slow        Kind = "slow"        // the air warms by Peak within the time constant, days, and stays so: a filter, a leak of refrigerant
+	Nightly     Kind = "nightly"     // cooling that fails from 0 to 3 o'clock UTC of every night
+)
+
+// Sown lists the kinds that are sown on recorded readings.
+func Sown() []Kind {
+	return []Kind{Cooling, Slow, Nightly, Drift, Step, Stuck, Spike, Noise, Humidity, Door, Oscillation, Leak}
+}
+
+// OfAir reports whether the air is wrong, and not a sensor.
+func (k Kind) OfAir() bool {
+	return slices.Contains([]Kind{Leak, Cooling, Oscillation, Door, Slow, Nightly}, k)
+}
+
 // Kinds lists all of them.
 func Kinds() []Kind { return []Kind{Spike, Drift, Stuck, Dropout, Noise, Leak, Cooling} }
 
@@ -58,7 +78,7 @@ func (f Fault) Active(at time.Time) bool { return !at.Before(f.Start) && at.Befo
 // Settled is when the fault's effect is over: at its end, or for warm or damp air when a
 // twentieth of the effect is left.
 func (f Fault) Settled() time.Time {
-	if f.Kind == Leak || f.Kind == Cooling {
+	if f.Kind == Leak || f.Kind == Cooling || f.Kind == Door {
 		return f.End.Add(3 * f.Constant / recovery)
 	}
 	return f.End
@@ -79,7 +99,7 @@ func Of(all []Fault, room, node string) []Fault {
 			its = append(its, f)
 		}
 	}
-	order := []Kind{Leak, Cooling, Drift, Noise, Spike, Dropout, Stuck}
+	order := []Kind{Leak, Cooling, Oscillation, Door, Slow, Nightly, Drift, Step, Humidity, Noise, Spike, Dropout, Stuck}
 	slices.SortStableFunc(its, func(a, b Fault) int {
 		return cmp.Compare(slices.Index(order, a.Kind), slices.Index(order, b.Kind))
 	})
@@ -114,9 +134,9 @@ func Measure(faults []Fault, at time.Time, healthy Values, stuck func(start time
 func (f Fault) change(at time.Time, v Values) Values {
 	since, lasts := at.Sub(f.Start).Seconds(), f.End.Sub(f.Start).Seconds()
 	switch f.Kind {
-	case Spike:
+	case Spike, Step:
 		return v.plus(f.Peak, f.PeakHumidity)
-	case Drift:
+	case Drift, Humidity:
 		return v.plus(f.Peak*since/lasts, f.PeakHumidity*since/lasts)
 	case Dropout:
 		if int(since/60)%2 == 0 {
@@ -129,11 +149,28 @@ func (f Fault) change(at time.Time, v Values) Values {
 		dew := reading.DewPoint(v.Temperature, v.Humidity)
 		v.Humidity = reading.RelativeHumidity(v.Temperature, dew+f.Peak*f.built(since, lasts))
 	case Cooling:
-		warm := v.Temperature + f.Peak*f.built(since, lasts)
-		return Values{Temperature: warm, Humidity: reading.RelativeHumidity(warm, reading.DewPoint(v.Temperature, v.Humidity))}
+		return v.warmed(f.Peak * f.built(since, lasts))
+	case Door:
+		v = v.warmed(f.Peak * f.built(since, lasts))
+		v.Humidity = reading.RelativeHumidity(v.Temperature, reading.DewPoint(v.Temperature, v.Humidity)+f.Peak/2*f.built(since, lasts))
+	case Slow:
+		return v.warmed(f.Peak * min(1, since/f.Constant.Seconds()))
+	case Oscillation:
+		return v.warmed(f.Peak * math.Sin(2*math.Pi*since/f.Constant.Seconds()))
+	case Nightly:
+		const lost = 3 * time.Hour
+		midnight := at.UTC().Truncate(24 * time.Hour)
+		f = Fault{Kind: Cooling, Start: midnight, End: midnight.Add(lost), Peak: f.Peak, Constant: f.Constant}
+		return v.warmed(f.Peak * f.built(at.Sub(midnight).Seconds(), lost.Seconds()))
 	default:
 	}
 	return v
+}
+
+// warmed is air of as much water that is so much warmer, °C.
+func (v Values) warmed(by float64) Values {
+	warm := v.Temperature + by
+	return Values{Temperature: warm, Humidity: reading.RelativeHumidity(warm, reading.DewPoint(v.Temperature, v.Humidity))}
 }
 
 // built is the share of its peak that a change of the air has reached: 1 at the end

@@ -135,6 +135,78 @@ func (d *draws) sized(p Plan, kind Kind) (f Fault, lasts time.Duration) {
 		lasts, f.Peak = d.minutes(60, 300), scale*d.between(1, 4)
 	case Cooling:
 		lasts, f.Peak = d.minutes(20, 90), scale*d.between(1.5, 8)
+	default:
+		return d.onRecorded(p, kind)
 	}
 	return f, lasts
+}
+
+// onRecorded draws what only [OnRecorded] sows.
+func (d *draws) onRecorded(p Plan, kind Kind) (f Fault, lasts time.Duration) {
+	f = Fault{Kind: kind, Constant: d.minutes(20, 60)}
+	days := func(low, high float64) time.Duration { return d.minutes(1440*low, 1440*high) }
+	switch kind {
+	case Cooling: // begins with .02 to 2 °C a minute; half do not recover for hours
+		f.Peak = min(20, 0.02*math.Pow(100, d.next())*f.Constant.Minutes())
+		if lasts = d.minutes(30, 120); d.next() < 0.5 {
+			lasts = d.minutes(360, 480)
+		}
+	case Step:
+		lasts = d.minutes(60, 480)
+		f.Peak, f.PeakHumidity = d.sign()*d.between(1, 4), d.sign()*d.between(2, 10)
+	case Humidity:
+		lasts, f.PeakHumidity = d.minutes(120, 480), d.sign()*d.between(5, 20)
+	case Oscillation:
+		lasts, f.Peak, f.Constant = d.minutes(90, 240), d.between(0.8, 3), d.minutes(6, 20)
+	case Door:
+		lasts, f.Peak, f.Constant = d.minutes(10, 40), d.sign()*d.between(1.5, 5), d.minutes(3, 8)
+	case Slow:
+		f.Constant, f.Peak = days(1, 5), d.between(3, 8)
+		lasts = f.Constant + 2*24*time.Hour
+	case Nightly:
+		lasts, f.Peak = days(5, 6), d.between(3.5, 8)
+	case Drift:
+		lasts = days(8, 10)
+		f.Peak = d.sign() * d.between(0.1, 0.5) * lasts.Hours() / 24
+	default:
+		return d.sized(p, kind)
+	}
+	return f, lasts
+}
+
+// Group is where a fault on recorded readings is: nodes that it befalls together.
+type Group struct {
+	Name  string // node, rack or room
+	Nodes []string
+}
+
+// OnRecorded draws up to count faults of a kind, each at one of the groups, that begin and end
+// within the plan's span and come no nearer than gap to those of taken at any of its nodes. It
+// adds them to taken, which has the faults of each node, and returns them with their groups.
+func OnRecorded(p Plan, kind Kind, count int, gap time.Duration, groups []Group, taken map[string][]Fault) (faults []Fault, at []Group) {
+	d := draws{seed: p.Seed, place: hash(string(kind))}
+	for range count {
+		f, lasts := d.onRecorded(p, kind)
+		if kind != Spike {
+			lasts = max(lasts, 4*p.Interval)
+		}
+		free := p.To.Sub(p.From) - lasts
+		for range 100 {
+			g := groups[int(d.next()*float64(len(groups)))]
+			f.Start = p.From.Add(time.Duration(d.next() * float64(free))).Truncate(p.Interval)
+			f.End = f.Start.Add(lasts)
+			near := func(other Fault) bool {
+				return f.Start.Before(other.Settled().Add(gap)) && other.Start.Before(f.Settled().Add(gap))
+			}
+			if free <= 0 || slices.ContainsFunc(g.Nodes, func(n string) bool { return slices.ContainsFunc(taken[n], near) }) {
+				continue
+			}
+			for _, n := range g.Nodes {
+				taken[n] = append(taken[n], f)
+			}
+			faults, at = append(faults, f), append(at, g)
+			break
+		}
+	}
+	return faults, at
 }

@@ -26,6 +26,13 @@ func evaluate(ctx context.Context, arguments []string, out io.Writer, clock func
 	report := flags.String("report", "", "HTML file for the figures with plots")
 	seed := flags.Uint64("seed", 1, "of the random draws")
 	simulated := flags.String("fleet", "", "measure the targets on simulated fleets instead: test (seeds that nothing was tuned on), tuning or verdicts")
+	var sow sowing
+	flags.Uint64Var(&sow.seed, "sow", 0, "sow faults by this seed on the readings and measure what is found of them; 0: none")
+	flags.StringVar(&sow.part, "part", "tuning", "with -sow: tuning, or the part held out of all tuning: held")
+	flags.IntVar(&sow.past, "past", 2, "with -sow: days without faults before them")
+	flags.IntVar(&sow.each, "each", 12, "with -sow: faults of each kind at nodes, racks and rooms")
+	flags.BoolVar(&sow.alone, "alone", false, "with -sow: nodes without room and neighbours")
+	flags.BoolVar(&sow.slow, "slow", false, "with -sow: the faults that take days")
 	if err := parse(flags, arguments); err != nil {
 		return err
 	}
@@ -44,13 +51,16 @@ func evaluate(ctx context.Context, arguments []string, out io.Writer, clock func
 	if len(paths) == 0 {
 		return errors.New("evaluate: name at least one CSV file")
 	}
-	nodes, quickened, err := load(paths, out)
+	nodes, slow, err := load(paths, out)
 	if err != nil {
 		return err
 	}
 	tracks := trial.Recorded(nodes)
 	if err := checkSpan(tracks); err != nil {
 		return err
+	}
+	if sow.seed != 0 {
+		return sow.measure(ctx, tracks, out)
 	}
 	measured := measurable(nodes)
 	var without []string
@@ -63,7 +73,11 @@ func evaluate(ctx context.Context, arguments []string, out io.Writer, clock func
 		_, _ = fmt.Fprintf(out, "not measured for want of labels: %s\n", strings.Join(without, ", "))
 	}
 	e := evaluation{Files: paths, Seed: *seed, At: clock().UTC()}
-	if err := e.measure(ctx, nodes, quickened); err != nil {
+	quick := make([]trial.Series, len(nodes))
+	for i, n := range nodes {
+		quick[i] = n.Quickened()
+	}
+	if err := e.measure(ctx, quick, slow); err != nil {
 		return err
 	}
 	_, _ = fmt.Fprint(out, e)
@@ -122,7 +136,7 @@ type point struct{ x, y float64 }
 // measure trains as production does and judges every reading of nodes. The detector learns
 // from the readings that it judges, never from their labels, and the forecaster from the
 // first part of them.
-func (e *evaluation) measure(ctx context.Context, nodes []trial.Series, quickened bool) error {
+func (e *evaluation) measure(ctx context.Context, nodes []trial.Series, slow bool) error {
 	in := learn.Input{History: historyOf(nodes), Seed: e.Seed, Started: e.At}
 	result, err := learn.Train(ctx, in)
 	if err != nil {
@@ -130,7 +144,7 @@ func (e *evaluation) measure(ctx context.Context, nodes []trial.Series, quickene
 	}
 	e.Reason, e.Threshold = result.Metrics.Anomaly.Reason, result.Detector.Threshold
 	e.detect(result.Detector, only(nodes, measurable(nodes)))
-	if quickened {
+	if slow {
 		e.Forecast.Reason = "not measured: nobody knows what happened within 20 s"
 		return nil
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"compress/gzip"
 	"encoding/csv"
 	"flag"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"coldaisle.dev/edge-gateway/nodesim/fault"
@@ -18,14 +20,22 @@ import (
 )
 
 // load reads files one after the other. Nodes of the same name in two files are
-// two nodes. Series that were recorded slowly are quickened, which it tells.
-func load(paths []string, out io.Writer) (nodes []trial.Series, quickened bool, err error) {
+// two nodes. It tells which series are too slow for the forest, and whether any is.
+func load(paths []string, out io.Writer) (nodes []trial.Series, slow bool, err error) {
 	for i, path := range paths {
 		file, err := os.Open(path) //nolint:gosec // what the person named
 		if err != nil {
 			return nil, false, fmt.Errorf("series: %w", err)
 		}
-		found, skipped, err := trial.ReadSeries(file)
+		var text io.Reader = file
+		if strings.HasSuffix(path, ".gz") {
+			text, err = gzip.NewReader(file)
+		}
+		var found []trial.Series
+		var skipped trial.Skipped
+		if err == nil {
+			found, skipped, err = trial.ReadSeries(text)
+		}
 		_ = file.Close()
 		if err != nil {
 			return nil, false, fmt.Errorf("%s: %w", path, err)
@@ -33,9 +43,9 @@ func load(paths []string, out io.Writer) (nodes []trial.Series, quickened bool, 
 		rows := 0
 		for j := range found {
 			rows += len(found[j].Readings)
-			if interval := found[j].Interval(); found[j].Quicken() {
-				quickened = true
-				_, _ = fmt.Fprintf(out, "%s: node %s has a reading every %v; judged as if it sent every 30s\n", path, found[j].ID, interval)
+			if interval := found[j].Interval(); found[j].Slow() {
+				slow = true
+				_, _ = fmt.Fprintf(out, "%s: node %s has a reading every %v: the forest judges it as if it sent every 30s\n", path, found[j].ID, interval)
 			}
 			if len(paths) > 1 {
 				found[j].ID = strconv.Itoa(i+1) + "." + found[j].ID
@@ -49,7 +59,7 @@ func load(paths []string, out io.Writer) (nodes []trial.Series, quickened bool, 
 		_, _ = fmt.Fprintln(out)
 		nodes = append(nodes, found...)
 	}
-	return nodes, quickened, nil
+	return nodes, slow, nil
 }
 
 // checkSpan refuses what only a wrong clock records: every minute between the first reading
@@ -106,14 +116,14 @@ func simulate(arguments []string, out io.Writer) (err error) {
 	}
 	tracks, _ := m.Tracks()
 	lines := csv.NewWriter(out)
-	_ = lines.Write([]string{"node_id", "timestamp", "temperature", "humidity", "label"})
+	_ = lines.Write([]string{"node_id", "timestamp", "temperature", "humidity", "label", "room"})
 	for _, t := range tracks[:*nodes] {
 		for _, r := range t.Readings {
 			label := "0"
 			if slices.ContainsFunc(t.Events, func(f fault.Fault) bool { return f.Affects(r.Time) }) {
 				label = "1"
 			}
-			_ = lines.Write([]string{t.Node, r.Time.Format(time.RFC3339Nano), decimal(r.Temperature), decimal(r.Humidity), label})
+			_ = lines.Write([]string{t.Node, r.Time.Format(time.RFC3339Nano), decimal(r.Temperature), decimal(r.Humidity), label, t.Room})
 		}
 	}
 	lines.Flush()

@@ -86,12 +86,12 @@ export function both({ temperature, humidity }: Record<"temperature" | "humidity
   return texts.filter(Boolean).join(", ");
 }
 
-/** A text of the service, which has its temperatures in degrees Celsius.
- * One that rose or fell, a step, and one above or below another are differences. */
+/** A text of the service, which has its temperatures in degrees Celsius. One that rose or fell or stays within,
+ * and one above, below, warmer or colder than another are differences. */
 export function inWords(text: string): string {
   return display.unit === "°C"
     ? text
-    : text.replace(/(rose |fell )?([-−]?\d+(?:\.\d+)?) °C(\/\w+)?( step| above| below)?/g,
+    : text.replace(/(rose |fell |within )?([-−]?\d+(?:\.\d+)?) °C(\/\w+)?( above| below| warmer| colder| hotter)?/g,
       (_, moved = "", value: string, per = "", beside = "") =>
     `${moved}${withUnit(Number(value.replace("−", "-")), `°C${per}`, `${moved}${per}${beside}` !== "")}${beside}`);
 }

@@ -1,7 +1,6 @@
 package trial
 
 import (
-	"math"
 	"slices"
 	"time"
 
@@ -73,21 +72,19 @@ func Judge(tracks []Track, seed uint64, wrong float64) func(track int, e anomaly
 	}
 }
 
-// Recorded makes tracks of recorded readings, nodes of one room. Labelled readings within
+// Recorded makes tracks of recorded readings. Labelled readings within
 // half an hour are one event.
 func Recorded(nodes []Series) []Track {
 	var tracks []Track
 	for _, n := range nodes {
-		t := Track{Node: n.ID, Readings: slices.Clone(n.Readings)}
+		interval := n.Interval()
+		t := Track{Node: n.ID, Room: n.Room, Readings: slices.Clone(n.Readings)}
 		for i := range t.Readings {
-			if math.IsNaN(t.Readings[i].Humidity) {
-				t.Readings[i].Humidity = withoutHumidity
-			}
 			if n.Labels == nil || !n.Labels[i] {
 				continue
 			}
 			at := t.Readings[i].Time
-			if last := len(t.Events) - 1; last >= 0 && at.Sub(t.Events[last].End) <= joined {
+			if last := len(t.Events) - 1; last >= 0 && at.Sub(t.Events[last].End) <= max(joined, 2*interval) {
 				t.Events[last].End = at.Add(time.Second)
 				continue
 			}
@@ -97,6 +94,3 @@ func Recorded(nodes []Series) []Track {
 	}
 	return tracks
 }
-
-// withoutHumidity stands for a humidity that nobody measured: one that never changes.
-const withoutHumidity = 50.0

@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"coldaisle.dev/edge-gateway/nodesim/fault"
-	"coldaisle.dev/shared/anomaly"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -35,19 +35,24 @@ type Outcome struct {
 // Share of the events that were caught.
 func (o Outcome) Share() float64 { return float64(o.Caught) / float64(max(1, o.Events)) }
 
-// fits reports whether a statistic names a kind of fault rightly.
-func fits(kind fault.Kind, by anomaly.Statistic) bool {
+// fits reports whether the name of an alarm's reason names a kind of fault rightly.
+func fits(kind fault.Kind, by string) bool {
+	of := func(names ...string) bool {
+		return slices.ContainsFunc(names, func(n string) bool { return strings.Contains(by, n) })
+	}
 	switch kind {
-	case fault.Spike, fault.Dropout, fault.Noise:
-		return by == anomaly.TemperatureStep || by == anomaly.HumidityStep || by == anomaly.Roughness
+	case fault.Spike, fault.Dropout: // of either quantity
+		return of("roughness", "temperature_change", "dew_point")
+	case fault.Noise:
+		return of("roughness")
 	case fault.Stuck:
-		return by == anomaly.Unchanged
-	case fault.Leak:
-		return by.Quantity() == "dew_point"
-	case fault.Cooling:
-		return by.Quantity() == "temperature"
-	case fault.Drift: // of the temperature: the dew point that is computed drifts with it
-		return by.Quantity() == "temperature" || by.Quantity() == "dew_point"
+		return of("unchanged")
+	case fault.Leak, fault.Humidity:
+		return of("dew_point")
+	case fault.Cooling, fault.Slow, fault.Nightly:
+		return of("temperature", "cooling", "warmest", "slow_change")
+	case fault.Drift, fault.Step, fault.Door, fault.Oscillation: // the dew point that is computed moves with it
+		return of("temperature", "cooling", "warmest", "coldest", "slow_change", "dew_point", "roughness")
 	default:
 		return true
 	}
@@ -108,7 +113,10 @@ func Measure(tracks []Track, scores []Scores, threshold float64, from time.Time)
 
 // heard is how long a node was heard from a time on: without its silences.
 func heard(readings []reading.Reading, from time.Time) time.Duration {
-	const silence = 5 * time.Minute
+	silence := 5 * time.Minute
+	if len(readings) > 1 { // of rare readings three intervals, by the mean
+		silence = max(silence, 3*readings[len(readings)-1].Time.Sub(readings[0].Time)/time.Duration(len(readings)-1))
+	}
 	sum := time.Duration(0)
 	for i := 1; i < len(readings); i++ {
 		begin, end := readings[i-1].Time, readings[i].Time

@@ -15,7 +15,7 @@ import (
 
 // Series is a recorded series of one node, oldest first, each instant once.
 type Series struct {
-	ID       string
+	ID, Room string            // Room is empty where the file names none
 	Readings []reading.Reading // a humidity that nobody measured is NaN
 	Labels   []bool            // whether a reading is anomalous; nil where the file does not say
 }
@@ -37,7 +37,7 @@ func ReadSeries(r io.Reader) ([]Series, Skipped, error) {
 	skipped := Skipped{Empty: recorded.WithoutTemperature}
 	var nodes []Series
 	for _, id := range recorded.Nodes {
-		n := Series{ID: id}
+		n := Series{ID: id, Room: recorded.Rows[id][0].Room}
 		labelled := false
 		for _, row := range recorded.Rows[id] {
 			wrong, given, err := parseLabel(row.Label)
@@ -110,19 +110,21 @@ func (n *Series) Interval() time.Duration {
 	return gaps[len(gaps)/2]
 }
 
-// Quicken moves the readings of a node that was recorded less often than every
-// minute closer together, so that one follows another after 30 s as our nodes
-// send them; gaps shrink by as much. It reports whether it did: such a series
-// still tells a detector's quality, and nothing of what happens within 20 s.
-func (n *Series) Quicken() bool {
-	interval := n.Interval()
-	if interval <= maxInterval {
-		return false
+// Slow reports whether a node was recorded less often than every minute.
+func (n *Series) Slow() bool { return n.Interval() > maxInterval }
+
+// Quickened returns a node that is [Series.Slow] as if it had sent every 30 s, with gaps that
+// shrink by as much; others unchanged. It still tells the quality of the forest, and nothing of
+// what happens within 20 s.
+func (n Series) Quickened() Series {
+	if !n.Slow() {
+		return n
 	}
-	first, quicker := n.Readings[0].Time, float64(targetInterval)/float64(interval)
+	first, quicker := n.Readings[0].Time, float64(targetInterval)/float64(n.Interval())
+	n.Readings = slices.Clone(n.Readings)
 	for i := range n.Readings {
 		since := float64(n.Readings[i].Time.Sub(first))
 		n.Readings[i].Time = reading.TruncateTime(first.Add(time.Duration(since * quicker)))
 	}
-	return true
+	return n
 }

@@ -82,10 +82,12 @@ func TestQuicken(t *testing.T) {
 			n.Readings[i].Time = begin.Add(time.Duration(i) * interval)
 		}
 	}
-	if every(time.Minute); n.Quicken() {
-		t.Error("a node that sends every minute was quickened")
+	every(time.Minute)
+	if quick := n.Quickened(); n.Slow() || quick.Interval() != time.Minute {
+		t.Errorf("a node that sends every minute was quickened to %v", quick.Interval())
 	}
-	if every(time.Hour); !n.Quicken() || n.Interval() != 30*time.Second {
-		t.Errorf("quickened to %v", n.Interval())
+	every(time.Hour)
+	if quick := n.Quickened(); !n.Slow() || quick.Interval() != 30*time.Second || n.Interval() != time.Hour {
+		t.Errorf("quickened to %v, itself %v", quick.Interval(), n.Interval())
 	}
 }

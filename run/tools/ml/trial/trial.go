@@ -32,7 +32,7 @@ type Options struct {
 // Scores are a detector's scores of the readings of a track.
 type Scores struct {
 	Score []float32
-	By    []anomaly.Statistic // of alarms at a budget of 1
+	By    []string // statistic or cause of the cooling path, of alarms at a budget of 4
 	// Episodes are those at a budget of 1, by their start.
 	Episodes []anomaly.Episode
 }
@@ -47,9 +47,19 @@ type node struct {
 
 	neighbours []*anomaly.Live
 	around     anomaly.Surroundings
+	air        []anomaly.Climate
+	room       *room
 
 	judged int // of the episodes
 	right  []anomaly.Episode
+}
+
+// room is what the nodes of a room do together.
+type room struct {
+	nodes []*anomaly.Live
+	now   anomaly.Moves
+	heard int
+	air   []anomaly.Climate
 }
 
 // Span is the times of the first and of the last reading.
@@ -74,7 +84,19 @@ func Replay(ctx context.Context, tracks []Track, o Options) ([]Scores, *anomaly.
 		player, stop := anomaly.NewPlayer(t.Readings)
 		defer stop()
 		nodes[i] = &node{Player: player, track: t}
-		nodes[i].scores = Scores{Score: make([]float32, len(t.Readings)), By: make([]anomaly.Statistic, len(t.Readings))}
+		nodes[i].scores = Scores{Score: make([]float32, len(t.Readings)), By: make([]string, len(t.Readings))}
+	}
+	rooms := map[string]*room{}
+	for _, n := range nodes {
+		if o.Single {
+			n.track.Room = n.track.Node
+		}
+		name := n.track.Room
+		if rooms[name] == nil {
+			rooms[name] = &room{}
+		}
+		n.room = rooms[name]
+		n.room.nodes = append(n.room.nodes, &n.Live)
 	}
 	begin, end := Span(tracks)
 	calibration := anomaly.Calibrate(nil)
@@ -84,12 +106,16 @@ func Replay(ctx context.Context, tracks []Track, o Options) ([]Scores, *anomaly.
 		if !now.Before(midnight) {
 			midnight = midnight.Add(24 * time.Hour)
 			if o.Frozen.IsZero() || !now.After(o.Frozen) {
-				calibration = anomaly.Calibrate(past(nodes, now, o.Judge))
+				calibration = anomaly.Calibrate(append(past(nodes, now, o.Judge), airs(rooms)...))
 				chooseNeighbours(nodes, o.Single, begin, now)
 			}
 		}
 		for _, n := range nodes { // all before any hears more
 			n.around = n.Around(now, n.neighbours)
+		}
+		for _, r := range rooms {
+			r.now, r.heard = anomaly.Together(now, r.nodes)
+			r.air = add(r.air, now, r.now)
 		}
 		for _, n := range nodes {
 			n.Play(now.Add(o.Tick), func(w reading.Window, r reading.Reading) { n.judge(w, r, calibration) })
@@ -102,14 +128,47 @@ func Replay(ctx context.Context, tracks []Track, o Options) ([]Scores, *anomaly.
 	return scores, calibration
 }
 
+// mostBudget is the largest budget at which alarms are named.
+const mostBudget = 4
+
+// add includes changes in the hour of a time.
+func add(air []anomaly.Climate, at time.Time, m anomaly.Moves) []anomaly.Climate {
+	if at = at.UTC().Truncate(time.Hour); len(air) == 0 || air[len(air)-1].Start.Before(at) {
+		air = append(air, anomaly.Unheard(at))
+	}
+	air[len(air)-1].Add(m)
+	return air
+}
+
+// airs are the last four weeks of rooms.
+func airs(rooms map[string]*room) (all []anomaly.NodeHours) {
+	for name, r := range rooms {
+		all = append(all, anomaly.NodeHours{Room: name, Air: r.air[max(0, len(r.air)-anomaly.Hours):]})
+	}
+	return all
+}
+
 func (n *node) judge(w reading.Window, r reading.Reading, c *anomaly.Calibration) {
 	v := anomaly.Statistics(w, r, &n.Day, n.around)
+	all := v
+	anew := c.Anew(n.track.Node, &n.Live, w, r, &v)
 	score := c.Score(n.track.Node, n.track.Room, v)
+	n.air = add(n.air, r.Time, n.Move(w, r).Apart(n.room.now))
+	told, cooling := n.Cooling(c, n.track.Node, n.track.Room, r.Time, n.room.now, n.room.heard)
+	if cooling || anew {
+		score = max(score, anomaly.CoolingScore)
+	}
 	n.scores.Score[n.Next] = float32(score)
-	if score > anomaly.Alarm(1) {
+	if score > anomaly.Alarm(mostBudget) {
 		reason := c.Explain(n.track.Node, n.track.Room, r, v)
-		n.scores.By[n.Next] = reason.Statistic
-		if last := len(n.scores.Episodes) - 1; last < 0 || !n.scores.Episodes[last].Extend(r.Time, reason) {
+		n.scores.By[n.Next] = reason.Statistic.String()
+		switch {
+		case cooling:
+			n.scores.By[n.Next] = told.Cause
+		case anew:
+			n.scores.By[n.Next] = "digits"
+		}
+		if last := len(n.scores.Episodes) - 1; score > anomaly.Alarm(1) && (last < 0 || !n.scores.Episodes[last].Extend(r.Time, reason)) {
 			n.scores.Episodes = append(n.scores.Episodes, anomaly.Begin(r.Time, reason))
 		}
 	}
@@ -117,9 +176,11 @@ func (n *node) judge(w reading.Window, r reading.Reading, c *anomaly.Calibration
 	if len(n.hours) == 0 || !n.hours[len(n.hours)-1].Start.Equal(at) {
 		n.hours = append(n.hours, anomaly.PastHour{Start: at, Hour: anomaly.Quiet()})
 	}
-	n.hours[len(n.hours)-1].Add(v)
+	n.hours[len(n.hours)-1].Add(all)
+	n.hours[len(n.hours)-1].Instrument = n.Instrument(w, r)
 }
 
+// past is what the calibration is made of: the current hour, which has hardly begun, counts too.
 func past(nodes []*node, now time.Time, judge func(int, anomaly.Episode) bool) []anomaly.NodeHours {
 	all := make([]anomaly.NodeHours, len(nodes))
 	for i, n := range nodes {
@@ -132,7 +193,8 @@ func past(nodes []*node, now time.Time, judge func(int, anomaly.Episode) bool) [
 				n.right = append(n.right, e)
 			}
 		}
-		all[i] = anomaly.NodeHours{Node: n.track.Node, Room: n.track.Room, Hours: anomaly.Healthy(n.hours, n.right)}
+		healthy, instrument := anomaly.Healthy(n.hours, n.right)
+		all[i] = anomaly.NodeHours{Node: n.track.Node, Room: n.track.Room, Hours: healthy, Instrument: instrument, Air: n.air[max(0, len(n.air)-anomaly.Hours):]}
 	}
 	return all
 }

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"coldaisle.dev/edge-gateway/nodesim/fault"
+	"coldaisle.dev/run/tools/ml/trial"
+	"coldaisle.dev/shared/anomaly"
+)
+
+// sowing are the options of a measure on recorded readings with sown faults.
+type sowing struct {
+	seed  uint64
+	part  string
+	past  int  // days of past, on which nothing is sown
+	alone bool // nodes have no room and no neighbours
+	slow  bool // kinds that take days, else those that take hours
+	each  int  // of a kind and group
+}
+
+// sown measures what production's path finds of faults that are sown on recorded readings.
+func (s sowing) measure(ctx context.Context, tracks []trial.Track, out io.Writer) error {
+	part := trial.Part(s.part)
+	if part != trial.Tuning && part != trial.Held {
+		return fmt.Errorf("-part %s: say tuning or held", s.part)
+	}
+	tracks = part.Of(tracks)
+	if len(tracks) == 0 {
+		return fmt.Errorf("no readings in the part %s", s.part)
+	}
+	begin, end := trial.Span(tracks)
+	plan := trial.Sowing{Seed: s.seed, Each: s.each, Gap: 3 * time.Hour, From: begin.Truncate(day).Add(time.Duration(s.past) * day)}
+	for _, kind := range fault.Sown() {
+		if slow := slices.Contains([]fault.Kind{fault.Slow, fault.Nightly, fault.Drift}, kind); slow == s.slow {
+			plan.Kinds = append(plan.Kinds, kind)
+		}
+	}
+	options := trial.Options{Single: s.alone, Frozen: plan.From}
+	if end.Sub(plan.From) > 7*day { // as in production; else the few days of a file stay a past of so many
+		options.Frozen = time.Time{}
+	}
+	if s.slow {
+		plan.Gap = 8 * day
+	}
+	sown, events := plan.Sow(tracks)
+	scores, _ := trial.Replay(ctx, sown, options)
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("stopped: %w", err)
+	}
+	_, _ = fmt.Fprintf(out, "\nsown with seed %d on the %s part, %d nodes, after %d days of past\n", s.seed, part, len(tracks), s.past)
+	_, _ = fmt.Fprintf(out, "| | events | caught at budget 1 | median delay, min | reason right | caught at budget 4 |\n|---|---|---|---|---|---|\n")
+	one, four := trial.Compare(sown, events, scores, anomaly.Alarm(1), plan.From), trial.Compare(sown, events, scores, anomaly.Alarm(4), plan.From)
+	rate := trial.RateOfChange(sown)
+	for i := range rate {
+		rate[i].By = make([]string, len(rate[i].Score))
+	}
+	simple := trial.Compare(sown, events, rate, trial.Learned(sown, rate, 1, plan.From), plan.From)
+	for i, t := range one.Tallies {
+		delay := "-"
+		if t.Caught > 0 {
+			delay = fmt.Sprintf("%.0f", t.Delays[t.Caught/2].Minutes())
+		}
+		_, _ = fmt.Fprintf(out, "| %s | %d | %.2f | %s | %.2f | %.2f |\n", t.Name, t.Events, share(t.Caught, t.Events), delay, share(t.Named, t.Caught), share(four.Tallies[i].Caught, t.Events))
+	}
+	last := len(simple.Tallies) - 1
+	for last > 0 && simple.Tallies[last].Name != "all" {
+		last--
+	}
+	if last >= 0 {
+		_, _ = fmt.Fprintf(out, "all by the rate of change against the last 24 h: %.2f caught, %.2f false a node-month\n", share(simple.Tallies[last].Caught, simple.Tallies[last].Events), float64(simple.False)/simple.Months)
+	}
+	for i, f := range []trial.Found{one, four} {
+		low, high := poisson(f.False)
+		_, _ = fmt.Fprintf(out, "false incidents at budget %d: %d in %.2f node-months, %.2f each (95 %%: %.2f to %.2f); %s\n",
+			[]int{1, 4}[i], f.False, f.Months, float64(f.False)/f.Months, low/f.Months, high/f.Months, named(f.Causes))
+	}
+	for _, e := range one.Missed {
+		_, _ = fmt.Fprintf(out, "missed: %s of a %s, %s to %s, peak %.1f °C %.1f %%, constant %.0f min\n",
+			e.Kind, e.Group, e.Start.Format("2006-01-02 15:04"), e.End.Format("01-02 15:04"), e.Peak, e.PeakHumidity, e.Constant.Minutes())
+	}
+	return nil
+}
+
+func share(some, all int) float64 { return float64(some) / float64(max(1, all)) }
+
+// poisson is the 95 % interval of a mean of which n were counted (Byar's approximation).
+func poisson(n int) (low, high float64) {
+	of := func(n, sign float64) float64 {
+		if n == 0 {
+			return 0
+		}
+		return n * math.Pow(1-1/(9*n)+sign*1.96/(3*math.Sqrt(n)), 3)
+	}
+	return of(float64(n), -1), of(float64(n+1), 1)
+}
+
+func named(causes map[string]int) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(causes)) {
+		parts = append(parts, fmt.Sprintf("%s %d", name, causes[name]))
+	}
+	return strings.Join(parts, ", ")
+}

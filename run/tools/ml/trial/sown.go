@@ -1,0 +1,258 @@
+package trial
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"coldaisle.dev/edge-gateway/nodesim/fault"
+	"coldaisle.dev/shared/reading"
+)
+
+// Event is a fault that was sown on recorded readings, at all of some tracks.
+type Event struct {
+	fault.Fault
+
+	Group  string // node, rack or room
+	Tracks []int
+}
+
+// Part is the part of a recording that may be looked at.
+type Part string
+
+// The parts. A third of the nodes and the last day are kept out of all tuning.
+const (
+	Tuning Part = "tuning"
+	Held   Part = "held"
+)
+
+// Of keeps the nodes of a part, and of those that tune what came before the last day. A
+// recording of one node is parted by time alone: its first two thirds tune.
+func (p Part) Of(tracks []Track) []Track {
+	first, last := Span(tracks)
+	var kept []Track
+	for i, t := range tracks {
+		until := last.Truncate(24 * time.Hour)
+		from := first
+		switch {
+		case len(tracks) == 1:
+			middle := first.Add(last.Sub(first) * 2 / 3)
+			if until = middle; p == Held {
+				from, until = middle, last
+			}
+		case (i%3 == 2) != (p == Held):
+			continue
+		case p == Held:
+			until = last
+		}
+		t.Readings = slices.DeleteFunc(slices.Clone(t.Readings), func(r reading.Reading) bool { return r.Time.Before(from) || !r.Time.Before(until) })
+		t.Events = nil
+		kept = append(kept, t)
+	}
+	return kept
+}
+
+// Sowing says which faults are sown.
+type Sowing struct {
+	Seed  uint64
+	Kinds []fault.Kind
+	Each  int           // of a kind
+	Gap   time.Duration // between two at a node
+	From  time.Time
+}
+
+// rack is how many nodes stand for those of a rack: next to each other in a room's order.
+const rack = 4
+
+// Sow returns tracks with faults on their readings, and the faults. Losses of cooling befall
+// nodes, racks and rooms, the other kinds of the air nodes and rooms, those of sensors a node.
+func (s Sowing) Sow(tracks []Track) ([]Track, []Event) {
+	begin, end := Span(tracks)
+	interval := end.Sub(begin) / time.Duration(len(tracks[0].Readings))
+	places := map[string]int{}
+	rooms := map[string][]string{}
+	var nodes, racks, whole []fault.Group
+	for i, t := range tracks {
+		places[t.Node] = i
+		rooms[t.Room] = append(rooms[t.Room], t.Node)
+		nodes = append(nodes, fault.Group{Name: "node", Nodes: []string{t.Node}})
+	}
+	for _, t := range tracks {
+		if names := rooms[t.Room]; len(names) > 1 && names[0] == t.Node {
+			whole = append(whole, fault.Group{Name: "room", Nodes: names})
+			for some := range slices.Chunk(names, rack) {
+				if len(some) > 1 && len(names) > rack {
+					racks = append(racks, fault.Group{Name: "rack", Nodes: some})
+				}
+			}
+		}
+	}
+	taken := map[string][]fault.Fault{}
+	var events []Event
+	dry := math.IsNaN(tracks[0].Readings[0].Humidity)
+	for k, kind := range s.Kinds {
+		if dry && (kind == fault.Humidity || kind == fault.Leak) {
+			continue
+		}
+		at := [][]fault.Group{nodes}
+		switch kind {
+		case fault.Cooling:
+			at = [][]fault.Group{nodes, racks, whole}
+		case fault.Slow, fault.Nightly:
+			at = [][]fault.Group{nodes, whole}
+		default:
+		}
+		for g, groups := range at {
+			if len(groups) == 0 {
+				continue
+			}
+			plan := fault.Plan{Seed: s.Seed + uint64(100*k+g), From: s.From, To: end, Interval: max(30*time.Second, interval)} //nolint:gosec // small
+			faults, where := fault.OnRecorded(plan, kind, s.Each, s.Gap, groups, taken)
+			for i, f := range faults {
+				e := Event{Fault: f, Group: where[i].Name}
+				for _, n := range where[i].Nodes {
+					e.Tracks = append(e.Tracks, places[n])
+				}
+				events = append(events, e)
+			}
+		}
+	}
+	sown := slices.Clone(tracks)
+	for i, t := range sown {
+		its := fault.Of(taken[t.Node], "", "")
+		sown[i].Events = slices.SortedFunc(slices.Values(its), func(a, b fault.Fault) int { return a.Start.Compare(b.Start) })
+		sown[i].Readings = sowOn(t.Readings, its)
+	}
+	return sown, events
+}
+
+func sowOn(readings []reading.Reading, faults []fault.Fault) []reading.Reading {
+	sown := slices.Clone(readings)
+	stuck := func(start time.Time) fault.Values {
+		at, _ := slices.BinarySearchFunc(readings, start, func(r reading.Reading, at time.Time) int { return r.Time.Compare(at) })
+		r := readings[min(at, len(readings)-1)]
+		return fault.Values{Temperature: r.Temperature, Humidity: r.Humidity}
+	}
+	for i, r := range sown {
+		if !slices.ContainsFunc(faults, func(f fault.Fault) bool { return f.Affects(r.Time) }) {
+			continue
+		}
+		v := fault.Values{Temperature: r.Temperature, Humidity: r.Humidity}
+		if math.IsNaN(v.Humidity) {
+			v.Humidity = reading.MinHumidity
+		}
+		v = fault.Measure(faults, r.Time, v, stuck)
+		sown[i].Temperature = reading.Round(v.Temperature)
+		if !math.IsNaN(r.Humidity) {
+			sown[i].Humidity = reading.Round(v.Humidity)
+		}
+	}
+	return sown
+}
+
+// Tally counts what was found of the events of a kind.
+type Tally struct {
+	Name           string
+	Events, Caught int
+	Named          int             // of those caught, whose first reason fits
+	Delays         []time.Duration // of those caught, ascending
+}
+
+// Found is what a replay told of sown faults, as people are told: alarms of a room and cause
+// less than half an hour apart are one incident.
+type Found struct {
+	Tallies []Tally        // by kind and group, and of all
+	False   int            // incidents that no fault explains
+	Causes  map[string]int // of these, by what they are of
+	Months  float64        // of nodes
+	Missed  []Event
+}
+
+// Compare compares alarms at a budget with the events from a time on. An alarm at one of an
+// event's tracks, from its start to a quarter of an hour after it has settled, catches it.
+func Compare(tracks []Track, events []Event, scores []Scores, alarm float64, from time.Time) Found {
+	tallies := map[string]*Tally{}
+	var order []string
+	count := func(name string, e Event, first time.Time, named bool) {
+		t, ok := tallies[name]
+		if !ok {
+			t = &Tally{Name: name}
+			tallies[name], order = t, append(order, name)
+		}
+		t.Events++
+		if !first.IsZero() {
+			t.Caught++
+			t.Delays = append(t.Delays, first.Sub(e.Start))
+			if named {
+				t.Named++
+			}
+		}
+	}
+	f := Found{Causes: map[string]int{}}
+	for _, e := range events {
+		var first time.Time
+		named := false
+		for _, i := range e.Tracks {
+			for j, r := range tracks[i].Readings {
+				if r.Time.Before(e.Start) || float64(scores[i].Score[j]) <= alarm {
+					continue
+				}
+				if !r.Time.Before(e.Settled().Add(15*time.Minute)) || (!first.IsZero() && !r.Time.Before(first)) {
+					break
+				}
+				first, named = r.Time, fits(e.Kind, scores[i].By[j])
+				break
+			}
+		}
+		if first.IsZero() {
+			f.Missed = append(f.Missed, e)
+		}
+		count(fmt.Sprintf("%s of a %s", e.Kind, e.Group), e, first, named)
+		count("all", e, first, named)
+	}
+	type cause struct{ room, name string }
+	wrong := map[cause][]time.Time{}
+	apart := joined
+	for i, t := range tracks {
+		for j, r := range t.Readings {
+			if !r.Time.Before(from) && float64(scores[i].Score[j]) > alarm && !slices.ContainsFunc(t.Events, func(e fault.Fault) bool { return wrongAt(e, r.Time) }) {
+				by := cause{t.Room, classOf(scores[i].By[j])}
+				wrong[by] = append(wrong[by], r.Time)
+			}
+		}
+		if n := len(t.Readings); n > 1 {
+			apart = max(apart, 3*t.Readings[n-1].Time.Sub(t.Readings[0].Time)/time.Duration(n))
+		}
+		f.Months += heard(t.Readings, from).Hours() / month.Hours()
+	}
+	for by, times := range wrong {
+		slices.SortFunc(times, time.Time.Compare)
+		for k, at := range times {
+			if k == 0 || at.Sub(times[k-1]) > apart {
+				f.False++
+				f.Causes[by.name]++
+			}
+		}
+	}
+	slices.Sort(order)
+	for _, name := range order {
+		slices.Sort(tallies[name].Delays)
+		f.Tallies = append(f.Tallies, *tallies[name])
+	}
+	return f
+}
+
+// classOf is what an alarm is of, as incidents are: the temperature, the water in the air, or a
+// sensor.
+func classOf(by string) string {
+	switch {
+	case slices.Contains([]string{"unchanged", "roughness", "digits", "interval"}, by):
+		return "sensor"
+	case strings.Contains(by, "dew_point"):
+		return "dew_point"
+	default:
+		return "temperature"
+	}
+}

@@ -1,0 +1,581 @@
+package anomaly
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"coldaisle.dev/shared/features"
+	"coldaisle.dev/shared/reading"
+)
+
+// The cooling path. What a room's air does is judged by physics: by degrees, against the
+// largest that the same place did before. No tail excuses it, and no neighbour.
+
+// spans are the times, in seconds, over which the air may warm or cool.
+func spans() [4]float64 { return [4]float64{300, 600, 1200, 2400} }
+
+// Moves are the changes of a temperature within each of the spans, signed, and the temperature
+// now, in °C; NaN where one is not known.
+type Moves struct {
+	Change [4]float32
+	Level  float32
+}
+
+func noMoves() Moves {
+	nan := float32(math.NaN())
+	return Moves{[4]float32{nan, nan, nan, nan}, nan}
+}
+
+// comesBack is how much of a change, °C, counts that only leads back to the median of the day.
+const comesBack = 2.0
+
+// MovesOf are the changes of a node until a reading, by the window before it. A change in a
+// shorter time counts where neither the window nor the day has an older reading. Both ends are
+// medians of three readings. Of what leads back to the usual temperature, the median of the day,
+// no more than comesBack counts.
+func MovesOf(w reading.Window, r reading.Reading, day *Day, usual float64) Moves {
+	m := noMoves()
+	if !reading.Has(r.Temperature) {
+		return m
+	}
+	w = w.With(w.Temperature)
+	n := w.Len()
+	now := r.Temperature
+	if n >= 2 && w.Age[n-2] <= held {
+		now = median3(w.Temperature[n-2], w.Temperature[n-1], now)
+	}
+	m.Level = float32(now)
+	i := n
+	for k, span := range spans() {
+		for i > 0 && w.Age[i-1] <= span+features.MaxInterpolationGap/2 {
+			i--
+		}
+		at := i
+		switch {
+		case at > 0 && (at == n || w.Age[at] < span/2) && w.Age[at-1] <= 2*span:
+			at-- // readings are rare: that before is nearer to the span
+		case at == n || (at > 0 && w.Age[at] < span/2):
+			continue
+		}
+		then := w.Temperature[at]
+		if at := max(1, at); at+1 < n && w.Age[at-1]-w.Age[at+1] <= span/4 {
+			then = median3(w.Temperature[at-1], w.Temperature[at], w.Temperature[at+1])
+		}
+		if at == 0 && w.Age[0] < span*3/4 { // the window of a message may be short
+			if slot := day.At(SlotOf(r.Time) - int64(span/SlotWidth.Seconds())); !math.IsNaN(slot.Temperature) {
+				then = slot.Temperature
+			}
+		}
+		m.Change[k] = float32(now - then)
+		switch away := now - usual; {
+		case math.IsNaN(away):
+		case now > then:
+			m.Change[k] = float32(max(0, min(now-then, away+comesBack)))
+		default:
+			m.Change[k] = float32(min(0, max(now-then, away-comesBack)))
+		}
+	}
+	return m
+}
+
+// known is what a node's own readings have told of it.
+type known struct {
+	moves Moves // at moved
+	moved time.Time
+
+	told    *Told // by the cooling path, at toldAt
+	toldAt  time.Time
+	times   int     // that it began to tell within a day
+	largest float64 // °C, of these
+
+	instrument Instrument
+	reported   int64 // slot in which that was found
+	digitsOn   int64 // day on which its digits were new, since 1970
+}
+
+// Move notes the changes until a reading and returns them.
+func (l *Live) Move(w reading.Window, r reading.Reading) Moves {
+	l.moves, l.moved = MovesOf(w, r, &l.Day, l.ofDay(r.Time).Temperature), r.Time
+	if grid := l.instrument.Grid; grid >= coarse { // a change of one digit is none
+		for k, v := range l.moves.Change {
+			l.moves.Change[k] = max(0, v-grid) + min(0, v+grid)
+		}
+	}
+	return l.moves
+}
+
+// Apart is what a node does beyond what most of its room does, where that is known.
+func (m Moves) Apart(together Moves) Moves {
+	for k, v := range together.Change {
+		if !math.IsNaN(float64(v)) {
+			m.Change[k] -= v
+		}
+	}
+	return m
+}
+
+// Follow takes over what another state of the same node knew of its changes and its instrument.
+func (l *Live) Follow(before *Live) { l.known = before.known }
+
+// Together are the changes that most of a room's nodes made: of an even number the smaller one
+// of the two in the middle. Nodes that were not heard for five minutes do not count, and fewer
+// than three are no room: each is judged by itself. heard is of how many the changes are known.
+func Together(at time.Time, nodes []*Live) (m Moves, heard int) {
+	var values [5][]float32
+	all := make([]float32, 5*len(nodes))
+	for k := range values {
+		values[k] = all[k*len(nodes) : k*len(nodes) : (k+1)*len(nodes)]
+	}
+	alive := 0
+	recent := func(t time.Time) bool { return !t.IsZero() && at.Sub(t).Abs().Seconds() <= held }
+	for _, n := range nodes {
+		moved := recent(n.moved)
+		if moved || recent(n.Heard) {
+			alive++
+		}
+		if !moved {
+			continue
+		}
+		heard++
+		for k := range values {
+			v := n.moves.Level
+			if k < len(n.moves.Change) {
+				v = n.moves.Change[k]
+			}
+			if !math.IsNaN(float64(v)) {
+				values[k] = append(values[k], v)
+			}
+		}
+	}
+	middle := func(v []float32) float32 {
+		if len(v) < leastOfRoom || 2*len(v) < alive {
+			return float32(math.NaN())
+		}
+		slices.Sort(v)
+		low, high := v[(len(v)-1)/2], v[len(v)/2]
+		if math.Abs(float64(low)) < math.Abs(float64(high)) {
+			return low
+		}
+		return high
+	}
+	for k := range m.Change {
+		m.Change[k] = middle(values[k])
+	}
+	m.Level = middle(values[4])
+	return m, heard
+}
+
+// Instrument is how a node reports: a change of it is no change of the air.
+type Instrument struct {
+	Grid     float32 // °C to which its temperatures are rounded
+	Interval float32 // seconds between readings, those that were lost included
+}
+
+// coarse is the rounding, °C, from which on one digit is a change by itself.
+const coarse = 0.5
+
+// sameInstrument is by what factor both may change.
+const sameInstrument = 1.4
+
+// unlike names what differs from another: digits, interval, or nothing where either is unknown.
+func (i Instrument) unlike(other Instrument) string {
+	apart := func(a, b float32) bool {
+		return a > 0 && b > 0 && (a > sameInstrument*b || b > sameInstrument*a)
+	}
+	switch {
+	case i.Grid > 0 && other.Grid > 0 && (i.Grid >= coarse) != (other.Grid >= coarse): // finer ones do not matter
+		return "digits"
+	case apart(i.Interval, other.Interval):
+		return "interval"
+	default:
+		return ""
+	}
+}
+
+// Instrument is how the node reported in the window before a reading, found once in ten minutes.
+// What cannot be told of few or equal values is as before, at first 0.
+func (l *Live) Instrument(w reading.Window, r reading.Reading) Instrument {
+	const few, most = 12, 20 // readings
+	slot := SlotOf(r.Time)
+	if l.reported == slot || w.Len() < few {
+		return l.instrument
+	}
+	l.reported = slot
+	w = reading.Window{Age: w.Age[max(0, w.Len()-most):], Temperature: w.Temperature[max(0, w.Len()-most):], Humidity: w.Humidity[max(0, w.Len()-most):]}
+	gaps := make([]float64, 0, most)
+	warmer, damper := 0, 0 // changes of the values
+	for k := 1; k < w.Len(); k++ {
+		gaps = append(gaps, w.Age[k-1]-w.Age[k])
+		if w.Temperature[k] != w.Temperature[k-1] {
+			warmer++
+		}
+		if reading.Has(w.Humidity[k-1]) && reading.Has(w.Humidity[k]) && w.Humidity[k] != w.Humidity[k-1] {
+			damper++
+		}
+	}
+	usual, sum := median(gaps), 0.0
+	for _, gap := range gaps {
+		sum += min(gap, 4*usual) // a silence is no interval
+	}
+	l.instrument.Interval = float32(sum / float64(len(gaps)))
+	for _, grid := range [4]float64{1, 0.5, 0.1, 0.01} {
+		off := func(v float64) bool { return math.Abs(v-grid*math.Round(v/grid)) > 1e-3 }
+		// A calm room shows no digits of its temperature: then those of the humidity tell.
+		if !slices.ContainsFunc(w.Temperature, off) && (warmer >= few/3 || damper >= few/3 && !slices.ContainsFunc(w.Humidity, off)) {
+			l.instrument.Grid = float32(grid)
+			break
+		}
+	}
+	return l.instrument
+}
+
+// NewDigits is what a person is told where a node rounds otherwise than the calibration knows.
+const NewDigits = "it rounds its values otherwise than before: what depends on that is learned anew"
+
+// Anew takes out of a node's statistics what tells nothing since its instrument differs from that
+// which the calibration knows: with other digits all, until the day ends, which it reports; while
+// readings come more or less often how long they stay the same, and how rough they are.
+func (c *Calibration) Anew(node string, l *Live, w reading.Window, r reading.Reading, v *Values) (digits bool) {
+	day := r.Time.Unix() / 86400
+	what := l.Instrument(w, r).unlike(c.nodes[node].instrument)
+	if what == "digits" {
+		l.digitsOn = day
+	}
+	digits = l.digitsOn == day
+	for s := range v {
+		if digits || what != "" && (Statistic(s) == Unchanged || Statistic(s) == Roughness) {
+			v[s] = math.NaN()
+		}
+	}
+	return digits
+}
+
+// leastOfRoom is the fewest nodes that are judged together.
+const leastOfRoom = 3
+
+// Climate is what the temperature of a node or a room did in an hour; NaN where that is not
+// known.
+type Climate struct {
+	Start          time.Time
+	Rise, Fall     [4]float32 // largest within each span, °C, both positive
+	Mean           float32    // °C
+	Warmest, Least float32    // °C
+	Count          int32      // of readings in the mean
+}
+
+// Unheard is an hour in which nothing was heard.
+func Unheard(start time.Time) Climate {
+	m := noMoves()
+	return Climate{Start: start, Rise: m.Change, Fall: m.Change, Mean: m.Level, Warmest: m.Level, Least: m.Level}
+}
+
+// Add includes what a reading says.
+func (c *Climate) Add(m Moves) {
+	grow := func(most *float32, v float32) {
+		if !math.IsNaN(float64(v)) && !(*most >= v) {
+			*most = v
+		}
+	}
+	for k, v := range m.Change {
+		grow(&c.Rise[k], v)
+		grow(&c.Fall[k], -v)
+	}
+	if math.IsNaN(float64(m.Level)) {
+		return
+	}
+	grow(&c.Warmest, m.Level)
+	if !(c.Least <= m.Level) {
+		c.Least = m.Level
+	}
+	if c.Count == 0 {
+		c.Mean = 0
+	}
+	c.Count++
+	c.Mean += (m.Level - c.Mean) / float32(c.Count)
+}
+
+// limits are what the air of a node or a room does at most, in °C: more is told.
+type limits struct {
+	Rise, Fall [4]float32 // within each span
+	Level      [2]float32 // coldest and warmest
+	// Slow is by how much it is hotter than its past (negative: colder; 0: neither), the day since
+	// 1970 on which that began, and 1 where it is the peaks of the days that are hotter.
+	Slow [3]float32
+}
+
+const (
+	// beyondPast is by how much more than ever before a change must be.
+	beyondPast, beyondNode = 1.2, 1.4
+	// firstNode is by how much firstLimits of a node are wider than those of a room.
+	firstNode = 2
+	// leastRise is the smallest change that is told, °C: less is no failure of a cooling.
+	leastRise = 1.5
+	// warmer is by how much, °C, a place must be warmer or colder than ever before, from a week of
+	// past on: a weekend is unlike working days.
+	warmer = 1.5
+	// repeating is the change, °C, that is not learned where it was told: a person must say that
+	// it is expected. In its first week everything is learned.
+	repeating = 3.0
+)
+
+// firstLimits are those of a room of which nothing is known: what no room does in health that
+// is not restless.
+func firstLimits() limits {
+	const unbounded = 1000
+	rise := [4]float32{1.5, 2.5, 4, 6}
+	return limits{Rise: rise, Fall: rise, Level: [2]float32{-unbounded, unbounded}}
+}
+
+// limitsOf are those of a place by its past, in the order of time: beyond times the largest
+// changes and at least leastRise. While a week is not known, firstLimits count for the rest.
+func limitsOf(past []Climate, beyond float32) limits {
+	l := firstLimits()
+	var rise, fall [4]float32
+	warmest, coldest := float32(math.Inf(-1)), float32(math.Inf(1))
+	hours := 0
+	for i := 0; i < len(past); {
+		begin, day := i, past[i].Start.Unix()/86400
+		before := [2][4]float32{rise, fall} // until this day
+		for ; i < len(past) && past[i].Start.Unix()/86400 == day; i++ {
+			c := past[i]
+			if c.Count == 0 {
+				continue
+			}
+			told := false
+			for k := range rise {
+				told = told || (hours >= hoursOfWeek && (c.Rise[k] > max(repeating, beyond*before[0][k]) || c.Fall[k] > max(repeating, beyond*before[1][k])))
+			}
+			if told {
+				continue
+			}
+			for k := range rise {
+				rise[k], fall[k] = larger(rise[k], c.Rise[k]), larger(fall[k], c.Fall[k])
+			}
+			warmest, coldest = larger(warmest, c.Warmest), -larger(-coldest, -c.Least)
+		}
+		for _, c := range past[begin:i] {
+			if c.Count > 0 {
+				hours++
+			}
+		}
+	}
+	known := min(1, float32(hours)/hoursOfWeek)
+	for k := range rise {
+		first := l.Rise[k] * (1 - known)
+		if beyond == beyondNode {
+			first *= firstNode
+		}
+		l.Rise[k], l.Fall[k] = max(leastRise, beyond*rise[k], first), max(leastRise, beyond*fall[k], first)
+	}
+	if known == 1 {
+		l.Level = [2]float32{coldest - warmer, warmest + warmer}
+	}
+	return l
+}
+
+func larger(a, b float32) float32 {
+	if b > a { // false of NaN
+		return b
+	}
+	return a
+}
+
+// The CUSUM of days (Page, Biometrika 41, 1954).
+const (
+	cusumSlack = 1.0 // spreads a day that count for nothing
+	cusumLimit = 6.0 // spreads
+	// roomSpread and nodeSpread are the least spreads, °C: of a room's days, and of the difference
+	// of a node from its room.
+	roomSpread, nodeSpread = 0.5, 0.15
+	leastSlow              = 3  // least spreads by which the last day must still differ
+	heardHours             = 12 // of a day that counts
+	leastDays              = 3  // of the past that days are compared with
+)
+
+// slow compares each day's median, maximum and minimum of the hourly means with the days before
+// the last seven, with less than two weeks those before the last third: nothing that began this
+// week is its own excuse. Working days are compared with working days where there are two.
+func (l *limits) slow(past []Climate, spread float64) {
+	type day struct {
+		number int64
+		values [3]float64
+	}
+	var days []day
+	for i := 0; i < len(past); {
+		number := past[i].Start.Unix() / 86400
+		var means []float64
+		for ; i < len(past) && past[i].Start.Unix()/86400 == number; i++ {
+			if past[i].Count > 0 {
+				means = append(means, float64(past[i].Mean))
+			}
+		}
+		if len(means) >= heardHours {
+			slices.Sort(means)
+			days = append(days, day{number, [3]float64{features.Quantile(means, 0.5), means[len(means)-1], means[0]}})
+		}
+	}
+	recent := min(7, len(days)/3)
+	if len(days)-recent < leastDays {
+		return
+	}
+	before, since := days[:len(days)-recent], days[len(days)-recent:]
+	free := func(d day) bool { return (d.number+4)%7 == 0 || (d.number+4)%7 == 6 } // 1970-01-01 was a Thursday
+	largest := cusumLimit
+	for k := range 3 {
+		reference := func(like day) (middle, deviation float64) {
+			var values, all []float64
+			for _, d := range before {
+				if all = append(all, d.values[k]); free(d) == free(like) {
+					values = append(values, d.values[k])
+				}
+			}
+			if len(values) < 2 {
+				values = all
+			}
+			middle = median(values)
+			for i, v := range values {
+				values[i] = math.Abs(v - middle)
+			}
+			return middle, max(spread, 1.4826*median(values))
+		}
+		var up, down float64
+		var upSince, downSince int64
+		for _, d := range since {
+			middle, deviation := reference(d)
+			z := (d.values[k] - middle) / deviation
+			if up == 0 {
+				upSince = d.number
+			}
+			if down == 0 {
+				downSince = d.number
+			}
+			up, down = max(0, up+z-cusumSlack), max(0, down-z-cusumSlack)
+			if d != since[len(since)-1] {
+				continue
+			}
+			by := float32(d.values[k] - middle)
+			if math.Abs(float64(by)) < leastSlow*spread || math.Abs(z) < leastSlow/2 { // it is over
+				continue
+			}
+			if up > largest && by > 0 {
+				largest, l.Slow = up, [3]float32{by, float32(upSince), float32(k % 2)}
+			}
+			if down > largest && by < 0 {
+				largest, l.Slow = down, [3]float32{by, float32(downSince), 0}
+			}
+		}
+	}
+}
+
+// median sorts the values.
+func median(values []float64) float64 {
+	slices.Sort(values)
+	return features.Quantile(values, 0.5)
+}
+
+// CoolingScore is the score of what the cooling path tells: above any alarm.
+const CoolingScore = 6.0
+
+// Told is what the cooling path says of a reading.
+type Told struct {
+	Cause     string  // for programs
+	Reason    string  // for a person
+	Value     float64 // °C, of the node
+	Low, High float64 // °C, where it would be usual
+}
+
+// Rising reports whether it is a rise of temperature.
+func (t Told) Rising() bool { return t.Value > t.High }
+
+// Cooling is [Calibration.Cooling] of a node that [Live.Move] has just moved. What was told holds
+// for [Joined]. From the third time in a day on it must be larger than before, or of 3 °C: a
+// compressor that comes and goes is no flood.
+func (l *Live) Cooling(c *Calibration, node, room string, at time.Time, together Moves, heard int) (Told, bool) {
+	told, ok := c.Cooling(node, room, l.moves, together, heard)
+	since := at.Sub(l.toldAt).Abs()
+	holds := l.told != nil && since < Joined
+	if !ok {
+		if holds && !math.IsNaN(float64(l.moves.Level)) {
+			return *l.told, true
+		}
+		return told, false
+	}
+	size := math.Abs(told.Value - (told.Low+told.High)/2)
+	switch {
+	case holds:
+	case since > 24*time.Hour:
+		l.times, l.largest = 1, 0
+	case l.times >= 2 && size < min(repeating, beyondPast*l.largest):
+		return Told{}, false
+	default:
+		l.times++
+	}
+	l.told, l.toldAt, l.largest = &told, at, max(l.largest, size)
+	return told, true
+}
+
+// Cooling judges the changes of a node and of its room at a time; false where they are no
+// more than the place does. What a room does is told of each of its nodes that takes part.
+func (c *Calibration) Cooling(node, room string, own, together Moves, heard int) (Told, bool) {
+	places := [2]struct {
+		m Moves
+		l limits
+	}{{together, c.fleet.air}, {own.Apart(together), limitsOf(nil, beyondNode)}}
+	if u, ok := c.rooms[room]; ok {
+		places[0].l = u.air
+	}
+	if u, ok := c.nodes[node]; ok {
+		places[1].l = u.air
+	}
+	level := float64(own.Level)
+	told := func(cause string, by, usual float32, reason string) (Told, bool) {
+		usual = min(usual, larger(by, -by)/2)
+		return Told{cause, reason, level, level - float64(by+usual), level - float64(by-usual)}, true
+	}
+	for k, span := range spans() {
+		for i := range places {
+			by, limit, verb := places[i].m.Change[k], places[i].l.Rise[k], "rose"
+			if by < 0 {
+				limit, verb = places[i].l.Fall[k], "fell"
+			}
+			size, part := larger(by, -by), own.Change[k]
+			if !(size > limit) || !(part*by > 0) || 2*larger(part, -part) < limit {
+				continue
+			}
+			who, more, cause := "temperature", "", "temperature_change"
+			if i == 0 {
+				who, cause = fmt.Sprintf("the room's temperature (%d sensors)", heard), "cooling"
+			} else if !math.IsNaN(float64(together.Change[k])) {
+				more = " more than the room"
+			}
+			return told(cause, part, limit, fmt.Sprintf("%s %s %.1f °C%s in %.0f min; it usually stays within %.1f °C", who, verb, size, more, span/60, limit))
+		}
+	}
+	for i, who := range [2]string{"the room", "it"} {
+		m, l := places[i].m, places[i].l
+		if by := m.Level - l.Level[1] + warmer; by > warmer {
+			return told("warmest", by, warmer, fmt.Sprintf("%s is %.1f °C warmer than ever in the weeks before", who, by))
+		}
+		if by := l.Level[0] - m.Level + warmer; by > warmer {
+			return told("coldest", -by, warmer, fmt.Sprintf("%s is %.1f °C colder than ever in the weeks before", who, by))
+		}
+	}
+	for i, than := range [2]string{"the room is %.1f °C %s than its last month", "%.1f °C %s than before, compared with its room's other sensors"} {
+		by := places[i].l.Slow
+		if by[0] == 0 || math.IsNaN(level) {
+			continue
+		}
+		way := "hotter"
+		if by[0] < 0 {
+			way = "colder"
+		}
+		reason := fmt.Sprintf(than+", since %s", larger(by[0], -by[0]), way, time.Unix(int64(by[1])*86400, 0).UTC().Format("Monday 2 January"))
+		if by[2] == 1 {
+			reason += ", at its peaks: cooling no longer keeps up"
+		}
+		return told("slow_change", by[0], larger(by[0], -by[0]), reason)
+	}
+	return Told{}, false
+}

@@ -1,0 +1,183 @@
+package anomaly_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"coldaisle.dev/shared/anomaly"
+)
+
+// These tests compute z, the tails, their combination and the CUSUM a second time, from the
+// formulas in docs/learning.md alone.
+
+// q is the quantile of sorted numbers with linear interpolation.
+func q(sorted []float64, p float64) float64 {
+	at := p * float64(len(sorted)-1)
+	low := int(at)
+	if low+1 == len(sorted) {
+		return sorted[low]
+	}
+	return sorted[low] + (at-float64(low))*(sorted[low+1]-sorted[low])
+}
+
+func sorted(values []float64) []float64 { return slices.Sorted(slices.Values(values)) }
+
+// rebuiltTail returns -log10 P of the document for pooled numbers.
+func rebuiltTail(pooled []float64) func(z float64) float64 {
+	all := sorted(pooled)
+	shares := []float64{.5, .4, .3, .2, .15, .1, .08, .06, .05, .04, .03, .02}
+	u, cut := q(all, .98), q(all, 1-.02/8)
+	sum, uncensored := 0.0, 0.0
+	for _, z := range all {
+		if z > u {
+			sum += min(z, cut) - u
+			if z <= cut {
+				uncensored++
+			}
+		}
+	}
+	excess := max(.1, sum/uncensored)
+	return func(z float64) float64 {
+		if z >= u {
+			return -math.Log10(.02) + (z-u)/excess/math.Ln10
+		}
+		for k, share := range shares[1:] {
+			if low, high := q(all, 1-shares[k]), q(all, 1-share); z < high {
+				part := max(0, (z-low)/(high-low))
+				return -math.Log10(shares[k]) + part*math.Log10(shares[k]/share)
+			}
+		}
+		return math.NaN()
+	}
+}
+
+func TestScoreIsRebuiltFromTheDocument(t *testing.T) {
+	t.Parallel()
+	past := fleet(8, 400)
+	counts := func(s int) bool { return s < int(anomaly.OwnTemperature1) } // neighbours are known
+	// z of a strength, by node and statistic.
+	middle, scale := map[string][anomaly.Count]float64{}, map[string][anomaly.Count]float64{}
+	for s := range int(anomaly.Count) {
+		spread, rooms := map[string]float64{}, map[string][]float64{}
+		for _, n := range past {
+			var x []float64
+			for _, h := range n.Hours {
+				x = append(x, float64(h[s]))
+			}
+			x = sorted(x)
+			m := middle[n.Node]
+			m[s] = q(x, .5)
+			middle[n.Node], spread[n.Node] = m, q(x, .9)-q(x, .5)
+			rooms[n.Room] = append(rooms[n.Room], spread[n.Node])
+		}
+		for _, n := range past {
+			w := min(.7, 400./(400+110))
+			all := scale[n.Node]
+			all[s] = max(.05, w*spread[n.Node]+(1-w)*q(sorted(rooms[n.Room]), .5))
+			scale[n.Node] = all
+		}
+	}
+	z := func(node string, s int, strength float64) float64 {
+		return (strength - middle[node][s]) / scale[node][s]
+	}
+	var tails [anomaly.Count]func(float64) float64
+	for s := range tails {
+		var pooled []float64
+		for _, n := range past {
+			for _, h := range n.Hours {
+				pooled = append(pooled, z(n.Node, s, float64(h[s])))
+			}
+		}
+		tails[s] = rebuiltTail(pooled)
+	}
+	largest := func(node string, h anomaly.Hour) (most float64) {
+		for s, tail := range tails {
+			if counts(s) {
+				most = max(most, tail(z(node, s, float64(h[s]))))
+			}
+		}
+		return most
+	}
+	var combined []float64
+	for _, n := range past {
+		for _, h := range n.Hours {
+			combined = append(combined, largest(n.Node, h))
+		}
+	}
+	whole := rebuiltTail(combined)
+	c := anomaly.Calibrate(past)
+	alarms := 0
+	for _, n := range past {
+		for i, h := range n.Hours[:100] {
+			if i%10 == 0 {
+				h[i/10%6] += 4 // some that no past hour had
+			}
+			want, got := whole(largest(n.Node, h)), c.Score(n.Node, n.Room, valuesOf(h))
+			if math.Abs(want-got) > 1e-4*max(1, want) {
+				t.Fatalf("%s: %.6f by the document, %.6f", n.Node, want, got)
+			}
+			if got > math.Log10(720) {
+				alarms++
+			}
+		}
+	}
+	if alarms < 20 {
+		t.Errorf("%d alarms: the far tail is not compared", alarms)
+	}
+}
+
+func TestSlowChangeIsRebuiltFromTheDocument(t *testing.T) {
+	t.Parallel()
+	for hotter := range 8 { // by so many half degrees a day in the last four days; the first day is a Monday
+		level := func(day, hour int) float64 {
+			return 22 + 0.4*math.Sin(float64(7*day)) + float64(hour)/24 + 0.5*float64(hotter*max(0, day-23))
+		}
+		free := func(day int) bool { return day%7 >= 5 }
+		type best struct{ sum, by, since float64 }
+		var told best
+		for _, share := range []float64{.5, 1, 0} { // median, maximum and minimum of the hourly means
+			x := make([]float64, 28)
+			for day := range x {
+				var means []float64
+				for hour := range 24 {
+					means = append(means, level(day, hour))
+				}
+				x[day] = q(sorted(means), share)
+			}
+			sum, since := 0.0, 0
+			for day := 21; day < 28; day++ {
+				var past, off []float64
+				for before := range 21 {
+					if free(before) == free(day) {
+						past = append(past, x[before])
+					}
+				}
+				m := q(sorted(past), .5)
+				for _, v := range past {
+					off = append(off, math.Abs(v-m))
+				}
+				spread := max(.5, 1.4826*q(sorted(off), .5))
+				if sum == 0 {
+					since = day
+				}
+				sum = max(0, sum+(x[day]-m)/spread-1)
+				if by := x[day] - m; day == 27 && sum > max(6, told.sum) && by >= 3*.5 && by/spread >= 1.5 {
+					told = best{sum, by, float64(since)}
+				}
+			}
+		}
+		air := weeks(28, level, .2)
+		now := anomaly.Moves{Change: [4]float32{0, 0, 0, 0}, Level: 22}
+		got, ok := roomOf(air).Cooling("n", "r", now, now, 4)
+		if ok != (told.sum > 0) {
+			t.Errorf("%d: %+v, by the document %+v", hotter, got, told)
+		}
+		begin := air[0].Start.AddDate(0, 0, int(told.since)).Format("Monday 2 January")
+		if want := fmt.Sprintf("the room is %.1f °C hotter than its last month, since %s", told.by, begin); ok && !strings.HasPrefix(got.Reason, want) {
+			t.Errorf("%d: %q, by the document %q", hotter, got.Reason, want)
+		}
+	}
+}
