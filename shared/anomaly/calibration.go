@@ -354,7 +354,7 @@ func (c *Calibration) of(node, room string) usual {
 // Score is -log₁₀ of the share of the customer's healthy hours in which a reading is as
 // unusual; 0 if the reading cannot be judged.
 func (c *Calibration) Score(node, room string, v Values) float64 {
-	most, _ := c.most(c.of(node, room), v.strength())
+	most, _ := c.most(c.of(node, room), v.worth())
 	if most == 0 {
 		return 0
 	}

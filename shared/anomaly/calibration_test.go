@@ -91,7 +91,7 @@ func TestCalibrationIsTheSameInAnyOrder(t *testing.T) {
 	}
 	first := encode(past)
 	// Other architectures may fuse multiplications with additions, and round once.
-	if got := fmt.Sprintf("%x", sha256.Sum256(first)); runtime.GOARCH == "amd64" && got[:16] != "985736e2f77e2778" {
+	if got := fmt.Sprintf("%x", sha256.Sum256(first)); runtime.GOARCH == "amd64" && got[:16] != "3f68b09e7811e598" {
 		t.Errorf("other bytes: %s", got)
 	}
 	for _, n := range past {

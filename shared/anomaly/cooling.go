@@ -308,8 +308,13 @@ type limits struct {
 const (
 	// beyondPast is by how much more than ever before a change must be.
 	beyondPast, beyondNode = 1.2, 1.4
+	// beyondFall is by how much more a fall must be than a rise, which is what a lost cooling does.
+	beyondFall = 1.3
 	// firstNode is by how much firstLimits of a node are wider than those of a room.
 	firstNode = 2
+	// firstHours is in how many hours the first limits narrow from three times their size: every place
+	// looks restless on its first morning.
+	firstHours = 48
 	// leastRise is the smallest change that is told, °C: less is no failure of a cooling.
 	leastRise = 1.5
 	// warmer is by how much, °C, a place must be warmer or colder than ever before, from a week of
@@ -362,12 +367,13 @@ func limitsOf(past []Climate, beyond float32) limits {
 		}
 	}
 	known := min(1, float32(hours)/hoursOfWeek)
+	few := 1 + (1-known)/3
 	for k := range rise {
-		first := l.Rise[k] * (1 - known)
+		first := l.Rise[k] * (1 - known) * (1 + 2*max(0, 1-float32(hours)/firstHours))
 		if beyond == beyondNode {
 			first *= firstNode
 		}
-		l.Rise[k], l.Fall[k] = max(leastRise, beyond*rise[k], first), max(leastRise, beyond*fall[k], first)
+		l.Rise[k], l.Fall[k] = max(leastRise, few*beyond*rise[k], first), beyondFall*max(leastRise, few*beyond*fall[k], first)
 	}
 	if known == 1 {
 		l.Level = [2]float32{coldest - warmer, warmest + warmer}
@@ -385,13 +391,13 @@ func larger(a, b float32) float32 {
 // The CUSUM of days (Page, Biometrika 41, 1954).
 const (
 	cusumSlack = 1.0 // spreads a day that count for nothing
-	cusumLimit = 6.0 // spreads
+	cusumLimit = 8.0 // spreads
 	// roomSpread and nodeSpread are the least spreads, °C: of a room's days, and of the difference
 	// of a node from its room.
 	roomSpread, nodeSpread = 0.5, 0.15
-	leastSlow              = 3  // least spreads by which the last day must still differ
 	heardHours             = 12 // of a day that counts
-	leastDays              = 3  // of the past that days are compared with
+	beyondDays             = 3  // least spreads by which it must lie beyond all of those before
+	leastDays              = 5  // like days that one is compared with
 )
 
 // slow compares each day's median, maximum and minimum of the hourly means with the days before
@@ -417,33 +423,32 @@ func (l *limits) slow(past []Climate, spread float64) {
 		}
 	}
 	recent := min(7, len(days)/3)
-	if len(days)-recent < leastDays {
-		return
-	}
 	before, since := days[:len(days)-recent], days[len(days)-recent:]
 	free := func(d day) bool { return (d.number+4)%7 == 0 || (d.number+4)%7 == 6 } // 1970-01-01 was a Thursday
 	largest := cusumLimit
 	for k := range 3 {
-		reference := func(like day) (middle, deviation float64) {
-			var values, all []float64
+		// Of a day unlike those before, nothing is said.
+		reference := func(like day) (values []float64) {
 			for _, d := range before {
-				if all = append(all, d.values[k]); free(d) == free(like) {
+				if free(d) == free(like) {
 					values = append(values, d.values[k])
 				}
 			}
-			if len(values) < 2 {
-				values = all
-			}
-			middle = median(values)
-			for i, v := range values {
-				values[i] = math.Abs(v - middle)
-			}
-			return middle, max(spread, 1.4826*median(values))
+			slices.Sort(values)
+			return values
 		}
 		var up, down float64
 		var upSince, downSince int64
-		for _, d := range since {
-			middle, deviation := reference(d)
+		for i, d := range since {
+			values := reference(d)
+			if len(values) < leastDays {
+				continue
+			}
+			coldest, warmest, middle := values[0], values[len(values)-1], features.Quantile(values, 0.5)
+			for i, v := range values {
+				values[i] = math.Abs(v - middle)
+			}
+			deviation := max(spread, 1.4826*median(values))
 			z := (d.values[k] - middle) / deviation
 			if up == 0 {
 				upSince = d.number
@@ -452,17 +457,14 @@ func (l *limits) slow(past []Climate, spread float64) {
 				downSince = d.number
 			}
 			up, down = max(0, up+z-cusumSlack), max(0, down-z-cusumSlack)
-			if d != since[len(since)-1] {
+			if i < len(since)-1 {
 				continue
 			}
 			by := float32(d.values[k] - middle)
-			if math.Abs(float64(by)) < leastSlow*spread || math.Abs(z) < leastSlow/2 { // it is over
-				continue
-			}
-			if up > largest && by > 0 {
+			if up > largest && d.values[k] > warmest+beyondDays*spread {
 				largest, l.Slow = up, [3]float32{by, float32(upSince), float32(k % 2)}
 			}
-			if down > largest && by < 0 {
+			if down > largest && d.values[k] < coldest-beyondDays*spread {
 				largest, l.Slow = down, [3]float32{by, float32(downSince), 0}
 			}
 		}
@@ -562,7 +564,11 @@ func (c *Calibration) Cooling(node, room string, own, together Moves, heard int)
 			return told("coldest", -by, warmer, fmt.Sprintf("%s is %.1f °C colder than ever in the weeks before", who, by))
 		}
 	}
-	for i, than := range [2]string{"the room is %.1f °C %s than its last month", "%.1f °C %s than before, compared with its room's other sensors"} {
+	than := [2]string{"the room is %.1f °C %s than its last month", "%.1f °C %s than before, compared with its room's other sensors"}
+	if heard < leastOfRoom {
+		than[1] = "it is %.1f °C %s than its last month"
+	}
+	for i, than := range than {
 		by := places[i].l.Slow
 		if by[0] == 0 || math.IsNaN(level) {
 			continue

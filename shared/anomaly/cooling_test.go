@@ -138,7 +138,8 @@ func TestCoolingIsJudgedByThePast(t *testing.T) {
 	}{
 		{"less than ever", 2, moves(2.3, 22), moves(2.3, 22), ""},
 		{"more than ever", 2, moves(2.5, 22), moves(2.5, 22), "the room's temperature (4 sensors) rose 2.5 °C in 5 min; it usually stays within 2.4 °C"},
-		{"a fall", 2, moves(-2.5, 22), moves(-2.5, 22), "the room's temperature (4 sensors) fell 2.5 °C in 5 min"},
+		{"a fall", 2, moves(-3.2, 22), moves(-3.2, 22), "the room's temperature (4 sensors) fell 3.2 °C in 5 min"},
+		{"a fall, less", 2, moves(-3.1, 22), moves(-3.1, 22), ""},
 		{"a calm room, by its floor", 0.1, moves(1.6, 22), moves(1.6, 22), "the room's temperature"},
 		{"a calm room, below its floor", 0.1, moves(1.4, 22), moves(1.4, 22), ""},
 		{"a node of it that does not warm", 0.1, nothing, moves(3, 22), ""},
@@ -167,15 +168,22 @@ func TestCoolingIsJudgedByThePast(t *testing.T) {
 	}
 }
 
-// The first day of a site has limits too.
+// The first day of a site has limits too: three times those that a restless room keeps later.
 func TestCoolingOnTheFirstDay(t *testing.T) {
 	t.Parallel()
 	c := anomaly.Calibrate(nil)
-	if _, ok := c.Cooling("n", "r", moves(1.4, 22), moves(1.4, 22), 4); ok {
-		t.Error("1.4 °C in five minutes are told")
+	if _, ok := c.Cooling("n", "r", moves(4.4, 22), moves(4.4, 22), 4); ok {
+		t.Error("4.4 °C in five minutes are told")
 	}
-	if told, ok := c.Cooling("n", "r", moves(1.6, 22), moves(1.6, 22), 4); !ok {
-		t.Errorf("1.6 °C in five minutes are not: %+v", told)
+	if told, ok := c.Cooling("n", "r", moves(4.6, 22), moves(4.6, 22), 4); !ok {
+		t.Errorf("4.6 °C in five minutes are not: %+v", told)
+	}
+	// After two days they are 1.5 · 120/168, of which the floor is more, and the past counts for a quarter more.
+	two := roomOf(weeks(2, calm, 1))
+	for change, want := range map[float32]bool{1.4: false, 1.6: true} {
+		if _, ok := two.Cooling("n", "r", moves(change, 22), moves(change, 22), 4); ok != want {
+			t.Errorf("after two days, %.1f °C: told %v", change, ok)
+		}
 	}
 }
 
@@ -226,8 +234,13 @@ func TestSlowChange(t *testing.T) {
 			}
 			return 22
 		}, ""},
-		{"six days of past", 6, func(day, _ int) float64 { return 22 + 3*float64(max(0, day-3)) }, "the room is 6.0 °C hotter"},
-		{"three days of past", 3, func(day, _ int) float64 { return 22 + float64(4*max(0, day-1)) }, ""},
+		{"six days of past", 6, func(day, _ int) float64 { return 22 + 3*float64(max(0, day-3)) }, ""},
+		{"less than its hottest day and 1.5 °C", 28, func(day, _ int) float64 {
+			if day == 10 {
+				return 24
+			}
+			return 22 + 3.4*float64(max(0, day-26))
+		}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -238,11 +251,19 @@ func TestSlowChange(t *testing.T) {
 			}
 		})
 	}
+	// Twelve days of past, until a Friday.
+	now := anomaly.Moves{Change: [4]float32{0, 0, 0, 0}, Level: 22}
+	twelve := weeks(14, func(day, _ int) float64 { return 22 + 3*float64(max(0, day-8)) }, 0.2)[:12*24]
+	if told, ok := roomOf(twelve).Cooling("n", "r", now, now, 4); !ok || !strings.HasPrefix(told.Reason, "the room is 9.0 °C hotter") {
+		t.Errorf("twelve days of past: %+v", told)
+	}
+	if told, ok := anomaly.Calibrate([]anomaly.NodeHours{{Node: "n", Air: twelve}}).Cooling("n", "", now, moves(float32(math.NaN()), 22), 1); !ok || !strings.HasPrefix(told.Reason, "it is 9.0 °C hotter") {
+		t.Errorf("a sensor by itself: %+v", told)
+	}
 	// One sensor of a room drifts by .2 °C a day.
 	air := weeks(28, calm, 0.2)
 	drifting := weeks(28, func(day, _ int) float64 { return 22 + 0.2*float64(max(0, day-23)) }, 0.2)
 	past := []anomaly.NodeHours{{Node: "n", Room: "r", Air: drifting}, {Node: "m", Room: "r", Air: air}, {Room: "r", Air: air}}
-	now := anomaly.Moves{Change: [4]float32{0, 0, 0, 0}, Level: 22}
 	if told, ok := anomaly.Calibrate(past).Cooling("n", "r", now, now, 4); !ok || !strings.HasPrefix(told.Reason, "0.8 °C hotter than before, compared with its room's other sensors") {
 		t.Errorf("%+v", told)
 	}

@@ -27,7 +27,7 @@ type Reason struct {
 // every reading.
 func (c *Calibration) Explain(node, room string, r reading.Reading, v Values) Reason {
 	u := c.of(node, room)
-	most, by := c.most(u, v.strength())
+	most, by := c.most(u, v.worth())
 	reason := Reason{Statistic: by, Value: v[by], Score: c.all.surprise(most), Usual: c.monthly(u, by)}
 	now := 0.0
 	switch reason.Quantity = by.Quantity(); reason.Quantity {

@@ -115,7 +115,13 @@ func TestScoreIsRebuiltFromTheDocument(t *testing.T) {
 			if i%10 == 0 {
 				h[i/10%6] += 4 // some that no past hour had
 			}
-			want, got := whole(largest(n.Node, h)), c.Score(n.Node, n.Room, valuesOf(h))
+			worth := h
+			for s, ratio := range []float64{900. / 300, 1 / .3, 1 / .2, .8 / .2} { // least/f
+				if float64(h[s]) < math.Log(1+ratio) {
+					worth[s] = 0
+				}
+			}
+			want, got := whole(largest(n.Node, worth)), c.Score(n.Node, n.Room, valuesOf(h))
 			if math.Abs(want-got) > 1e-4*max(1, want) {
 				t.Fatalf("%s: %.6f by the document, %.6f", n.Node, want, got)
 			}
@@ -164,7 +170,7 @@ func TestSlowChangeIsRebuiltFromTheDocument(t *testing.T) {
 					since = day
 				}
 				sum = max(0, sum+(x[day]-m)/spread-1)
-				if by := x[day] - m; day == 27 && sum > max(6, told.sum) && by >= 3*.5 && by/spread >= 1.5 {
+				if by := x[day] - m; day == 27 && sum > max(8, told.sum) && x[day] > slices.Max(past)+3*.5 {
 					told = best{sum, by, float64(since)}
 				}
 			}

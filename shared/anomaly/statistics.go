@@ -313,7 +313,8 @@ func Statistics(w reading.Window, r reading.Reading, day *Day, around Surroundin
 	now := narrow(AirOf(t, h)).air()
 	if around.Neighbours >= MinNeighbours {
 		v[DewPointLevel] = now.DewPoint - around.Air.DewPoint
-		v[TemperatureChange] = departed(now.Temperature-day.At(slot-twoHours).Temperature-around.Warmer, now.Temperature-around.Air.Temperature)
+		change := now.Temperature - day.At(slot-twoHours).Temperature
+		v[TemperatureChange] = departed(departed(change-around.Warmer, now.Temperature-around.Air.Temperature), change)
 		v[DewPointChange] = departed(now.DewPoint-day.At(slot-quarterHour).DewPoint-around.Damper, v[DewPointLevel])
 	}
 	warmer, damper := now.Temperature-around.Usual.Temperature, now.DewPoint-around.Usual.DewPoint
@@ -420,5 +421,22 @@ func (v Values) strength() (s [Count]float64) {
 		s[i] = math.Log1p(math.Abs(value) / floor[i])
 	}
 	s[Roughness] = math.Log1p(s[Roughness])
+	return s
+}
+
+// least are the sizes, each in the unit of its statistic, below which nobody needs to be told,
+// however rare they are.
+func least() [Count]float64 {
+	return [Count]float64{900, 1, 1, 0.8, 1.5, 1.5, 1.5, 0.8, 1.2, 1.5}
+}
+
+// worth is the strength of those statistics that are not too small to be told, 0 of the others.
+func (v Values) worth() (s [Count]float64) {
+	s = v.strength()
+	for i, size := range least() {
+		if math.Abs(v[i]) < size {
+			s[i] = 0
+		}
+	}
 	return s
 }

@@ -164,7 +164,7 @@ type Tally struct {
 // less than half an hour apart are one incident.
 type Found struct {
 	Tallies []Tally        // by kind and group, and of all
-	False   int            // incidents that no fault explains
+	False   int            // incidents of which no alarm is at a node that a fault befell
 	Causes  map[string]int // of these, by what they are of
 	Months  float64        // of nodes
 	Missed  []Event
@@ -213,13 +213,18 @@ func Compare(tracks []Track, events []Event, scores []Scores, alarm float64, fro
 		count("all", e, first, named)
 	}
 	type cause struct{ room, name string }
-	wrong := map[cause][]time.Time{}
+	type told struct {
+		at    time.Time
+		right bool // something is wrong with the node, or was
+	}
+	incidents := map[cause][]told{}
 	apart := joined
 	for i, t := range tracks {
 		for j, r := range t.Readings {
-			if !r.Time.Before(from) && float64(scores[i].Score[j]) > alarm && !slices.ContainsFunc(t.Events, func(e fault.Fault) bool { return wrongAt(e, r.Time) }) {
+			if !r.Time.Before(from) && float64(scores[i].Score[j]) > alarm {
 				by := cause{t.Room, classOf(scores[i].By[j])}
-				wrong[by] = append(wrong[by], r.Time)
+				right := slices.ContainsFunc(t.Events, func(e fault.Fault) bool { return wrongAt(e, r.Time) })
+				incidents[by] = append(incidents[by], told{r.Time, right})
 			}
 		}
 		if n := len(t.Readings); n > 1 {
@@ -227,13 +232,18 @@ func Compare(tracks []Track, events []Event, scores []Scores, alarm float64, fro
 		}
 		f.Months += heard(t.Readings, from).Hours() / month.Hours()
 	}
-	for by, times := range wrong {
-		slices.SortFunc(times, time.Time.Compare)
-		for k, at := range times {
-			if k == 0 || at.Sub(times[k-1]) > apart {
+	for by, all := range incidents {
+		slices.SortFunc(all, func(a, b told) int { return a.at.Compare(b.at) })
+		for k, right := 0, false; k < len(all); k++ {
+			right = right || all[k].right
+			if k+1 < len(all) && all[k+1].at.Sub(all[k].at) <= apart {
+				continue
+			}
+			if !right {
 				f.False++
 				f.Causes[by.name]++
 			}
+			right = false
 		}
 	}
 	slices.Sort(order)

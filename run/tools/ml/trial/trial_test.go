@@ -275,42 +275,41 @@ func TestFloods(t *testing.T) {
 	}
 }
 
-// The demonstration's second room loses its cooling three minutes after the first reading: it is
-// told within two minutes, of nothing but that room, a little over 32 °C at most where the room is
-// warm by itself.
-func TestDemoCoolingIsToldWithinTwoMinutes(t *testing.T) {
+// A room that loses its cooling after eight calm days, as in a demonstration, is told within two
+// minutes, and before a limit of 32 °C, of nothing but that room.
+func TestLostCoolingIsToldWithinTwoMinutes(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(8) {
-		begin := time.Date(2026, 3, 2, 9, 17, 0, 0, time.UTC)
-		lost := begin.Add(3 * time.Minute)
-		s := site.New(site.Options{Seed: seed, Rooms: 5, PerRoom: 4})
+	for seed := range uint64(3) {
+		lost := time.Date(2026, 3, 10, 9, 20, 0, 0, time.UTC)
+		begin := lost.AddDate(0, 0, -8)
+		s := site.New(site.Options{Seed: seed, Rooms: 3, PerRoom: 4})
 		const warming = "room2"
 		failure := fault.Fault{Kind: fault.Cooling, Room: warming, Start: lost, End: lost.Add(20 * time.Minute), Peak: 36, Constant: 30 * time.Minute}
 		var tracks []trial.Track
 		for i, p := range s.Places() {
 			track := trial.Track{Node: p.Node, Room: p.Room}
-			for _, row := range s.Series(i, begin, lost.Add(2*time.Minute), []fault.Fault{failure}) {
-				track.Readings = append(track.Readings, reading.Reading{NodeID: p.Node, Time: row.Time, Temperature: row.Temperature, Humidity: row.Humidity})
+			for k, row := range s.Series(i, begin, lost.Add(2*time.Minute), []fault.Fault{failure}) {
+				if k%10 == 0 || lost.Sub(row.Time) < time.Hour { // the past is rarer
+					track.Readings = append(track.Readings, reading.Reading{NodeID: p.Node, Time: row.Time, Temperature: row.Temperature, Humidity: row.Humidity})
+				}
 			}
 			tracks = append(tracks, track)
 		}
 		scores, _ := trial.Replay(t.Context(), tracks, trial.Options{})
-		told, coolest := 0, math.Inf(1)
+		coolest := math.Inf(1)
 		for i, track := range tracks {
 			for j, r := range track.Readings {
-				if scores[i].By[j] == "" {
+				if r.Time.Before(lost) || scores[i].By[j] == "" {
 					continue
 				}
-				if track.Room != warming {
+				if coolest = min(coolest, r.Temperature); track.Room != warming {
 					t.Errorf("seed %d: %s of %s", seed, scores[i].By[j], track.Node)
 				}
-				told++
-				coolest = min(coolest, r.Temperature)
 				break
 			}
 		}
-		if told == 0 || coolest >= 32.5 {
-			t.Errorf("seed %d: told of %d nodes, the coolest at %.1f °C", seed, told, coolest)
+		if coolest >= 32 {
+			t.Errorf("seed %d: told at %.1f °C", seed, coolest)
 		}
 	}
 }
