@@ -85,10 +85,9 @@ type known struct {
 	moves Moves // at moved
 	moved time.Time
 
-	told    *Told // by the cooling path, at toldAt
-	toldAt  time.Time
-	times   int     // that it began to tell within a day
-	largest float64 // °C, of these
+	toldAt  time.Time // by the cooling path
+	times   int       // that it began to tell within a day
+	largest float64   // °C, of these
 
 	instrument Instrument
 	reported   int64 // slot in which that was found
@@ -491,22 +490,18 @@ type Told struct {
 // Rising reports whether it is a rise of temperature.
 func (t Told) Rising() bool { return t.Value > t.High }
 
-// Cooling is [Calibration.Cooling] of a node that [Live.Move] has just moved. What was told holds
-// for [Joined]. From the third time in a day on it must be larger than before, or of 3 °C: a
-// compressor that comes and goes is no flood.
+// Cooling is [Calibration.Cooling] of a node that [Live.Move] has just moved. From the third time in
+// a day on, [Joined] or more apart, it must be larger than before, or of 3 °C: a compressor that
+// comes and goes is no flood.
 func (l *Live) Cooling(c *Calibration, node, room string, at time.Time, together Moves, heard int) (Told, bool) {
 	told, ok := c.Cooling(node, room, l.moves, together, heard)
-	since := at.Sub(l.toldAt).Abs()
-	holds := l.told != nil && since < Joined
 	if !ok {
-		if holds && !math.IsNaN(float64(l.moves.Level)) {
-			return *l.told, true
-		}
 		return told, false
 	}
+	since := at.Sub(l.toldAt).Abs()
 	size := math.Abs(told.Value - (told.Low+told.High)/2)
 	switch {
-	case holds:
+	case since < Joined:
 	case since > 24*time.Hour:
 		l.times, l.largest = 1, 0
 	case l.times >= 2 && size < min(repeating, beyondPast*l.largest):
@@ -514,7 +509,7 @@ func (l *Live) Cooling(c *Calibration, node, room string, at time.Time, together
 	default:
 		l.times++
 	}
-	l.told, l.toldAt, l.largest = &told, at, max(l.largest, size)
+	l.toldAt, l.largest = at, max(l.largest, size)
 	return told, true
 }
 
