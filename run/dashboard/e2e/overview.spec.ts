@@ -15,8 +15,23 @@ test("2,000 sensors are on one screen, in the service's order of rooms, and no t
     page, answer(10, 200, { ...warm, s606: { state: "critical", temperature: 34.2 }, s40: { state: "silent" },
       s900: { state: "unreported", temperature: null } }, { incidents: [hot("s606")], rooms: worstFirst }),
   );
-  await page.reload();
-  await expect(page.locator(".cells .cell")).toHaveCount(2000);
+  await page.addInitScript(() => {
+    new MutationObserver((_, observer) => {
+      if (document.querySelector(".cells .cell")) {
+        document.documentElement.dataset.firstCell = String(performance.now());
+        observer.disconnect();
+      }
+    }).observe(document, { childList: true, subtree: true });
+  });
+  const firstCells: number[] = [];
+  for (let load = 0; load < 3; load++) {
+    await page.reload();
+    await expect(page.locator(".cells .cell")).toHaveCount(2000);
+    firstCells.push(Number(await page.locator("html").getAttribute("data-first-cell")));
+  }
+  const median = firstCells.toSorted((a, b) => a - b)[1]!;
+  console.log(`of 2,000 sensors the first cell is there ${median.toFixed(0)} ms after the navigation (promised: 500)`);
+  expect(median).toBeGreaterThan(0);
   await expect(page.locator(".rooms h2").first()).toHaveText("Hall 4");
   const told = String.raw`33\.8 °C at Rack 7, limit 32\.0 °C, rising 0\.6 °C/min, 10 of 12 sensors, since .*`;
   await expect(page.getByText(new RegExp(String.raw`Hall 4 is too hot: ${told} Nobody has it\.`))).toBeVisible();
