@@ -487,9 +487,6 @@ type Told struct {
 	Low, High float64 // °C, where it would be usual
 }
 
-// Rising reports whether it is a rise of temperature.
-func (t Told) Rising() bool { return t.Value > t.High }
-
 // Cooling is [Calibration.Cooling] of a node that [Live.Move] has just moved. From the third time in
 // a day on, [Joined] or more apart, it must be larger than before, or of 3 °C: a compressor that
 // comes and goes is no flood.
@@ -519,12 +516,14 @@ func (c *Calibration) Cooling(node, room string, own, together Moves, heard int)
 	places := [2]struct {
 		m Moves
 		l limits
-	}{{together, c.fleet.air}, {own.Apart(together), limitsOf(nil, beyondNode)}}
+	}{{together, c.fleet.air}, {m: own.Apart(together)}}
 	if u, ok := c.rooms[room]; ok {
 		places[0].l = u.air
 	}
 	if u, ok := c.nodes[node]; ok {
 		places[1].l = u.air
+	} else {
+		places[1].l = limitsOf(nil, beyondNode)
 	}
 	level := float64(own.Level)
 	told := func(cause string, by, usual float32, reason string) (Told, bool) {

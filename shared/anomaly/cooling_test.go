@@ -161,7 +161,7 @@ func TestCoolingIsJudgedByThePast(t *testing.T) {
 			if ok != (c.want != "") || !strings.HasPrefix(told.Reason, c.want) {
 				t.Fatalf("%+v, want %q", told, c.want)
 			}
-			if rises := c.own.Change[0] > 0 || c.own.Level > 22; ok && (told.Rising() != rises || told.Low > told.High) {
+			if rises := c.own.Change[0] > 0 || c.own.Level > 22; ok && ((told.Value > told.High) != rises || told.Low > told.High) {
 				t.Errorf("the wrong direction: %+v", told)
 			}
 		})
