@@ -4,7 +4,6 @@ package overview
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -217,6 +216,7 @@ func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.
 	var anew reread
 	var live []incidents.LiveSensor
 	var troubled map[string]incidents.Troubled
+	var lasting []incidents.Incident
 	var unseen int
 	var rooms []accounts.Room
 	var rules []incident.Rule
@@ -256,8 +256,11 @@ func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.
 		unseen, err = known.Unseen(groupCtx, customer)
 		return err
 	})
-	lasting, err := known.Lasting(groupCtx, customer, live, now)
-	if err := cmp.Or(group.Wait(), err); err != nil {
+	group.Go(func() (err error) {
+		lasting, err = known.Lasting(groupCtx, customer, live, now)
+		return err
+	})
+	if err := group.Wait(); err != nil {
 		return fmt.Errorf("read incidents: %w", err)
 	}
 	recommended, err := incident.Recommended.Rules(incident.Scope{})

@@ -26,7 +26,7 @@ type Judged struct {
 	GatewayID string           // empty in the open channel
 	Arrived   time.Time        // when it was published
 	Defaults  alert.Thresholds // limits of customers who never set any
-	Stored    bool             // it is of [Store.Unjudged]: its raw row is ingest's to write
+	Again     bool             // it is of [Store.Unjudged]: ingest has stored it
 
 	Findings []incident.Finding // of learning, at most one of each kind
 }
@@ -115,7 +115,7 @@ func (s Store) Unjudged(ctx context.Context) ([]Judged, error) {
 	judged := make([]Judged, len(rows))
 	for i, r := range rows {
 		r.Time = r.Time.UTC()
-		judged[i] = Judged{GatewayID: r.GatewayID, Reading: r.Reading, Stored: true}
+		judged[i] = Judged{GatewayID: r.GatewayID, Reading: r.Reading, Again: true}
 	}
 	return judged, store.Wrap(err, "readings that were not judged")
 }
@@ -222,7 +222,7 @@ func lockAndLoad(ctx context.Context, tx *store.DB, j Judged) (n nodeRules, know
 				return store.Wrap(row.Scan(&n.newest.Time, &n.newest.Temperature, &n.newest.Humidity), "scan")
 			})
 		// The second writer of raw readings besides ingest: a later judgement may replay this one.
-		if !j.Stored {
+		if !j.Again {
 			queue(`
 				INSERT INTO sensor_data.readings (
 				    node_id, customer_id, timestamp, message_id, temperature, humidity, uncorrected_temperature, uncorrected_humidity)

@@ -85,7 +85,7 @@ func (w *writes) judge(ctx context.Context, tx *store.DB, rule incident.Rule) er
 		points = slices.DeleteFunc(points, func(p incident.Point) bool { return p.Time.Before(*from) })
 	}
 	at, changed := points[len(points)-1].Time, w.changed[rule.ID]
-	if at.Before(changed) && (changed.Sub(at) <= inTransit || w.judged.Stored) {
+	if at.Before(changed) && (changed.Sub(at) <= inTransit || w.judged.Again) {
 		return nil
 	}
 	past := w.past(before, at)
