@@ -13,17 +13,6 @@ import (
 	"coldaisle.dev/edge-gateway/multicast"
 )
 
-// together puts sites on one link and lets each hear the others, and itself as
-// multicast loopback does, for so long.
-func together(d time.Duration, sites ...*site) {
-	for end := sites[0].now.Add(d); sites[0].now.Before(end); {
-		exchange(sites, nil)
-		for _, s := range sites {
-			s.pass(5 * time.Millisecond)
-		}
-	}
-}
-
 // exchange delivers what sites have sent on the wired link and is not lost, once from each
 // address of the sender, by IPv6 first.
 func exchange(sites []*site, lost func(letter) bool) {
