@@ -302,12 +302,17 @@ func (w *world) use(n []int) {
 	}
 }
 
-// together delivers everything at once, each message to both instances and to both functions,
-// as copies may be. What comes of it is what comes of one after the other.
+// together has a node send a burst and delivers everything at once, each message to both
+// instances and to both functions, as copies may be. What comes of it is what comes of one
+// after the other.
 func (w *world) together(n []int) {
+	for k := range 3 {
+		w.send([]int{n[0], n[1], n[0] + n[1] + k, 0, 0})
+		w.pass(time.Second)
+	}
 	w.published = nil
 	var running sync.WaitGroup
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var mu sync.Mutex
 	var errs []error

@@ -118,6 +118,16 @@ var (
 	limits       = []float64{50, 53, 45, 30}
 )
 
+// patience is for how long a function may work on a message: far longer than it ever does.
+const patience = 20 * time.Second
+
+// deliver delivers a message to a function.
+func deliver(to step, m push.Message) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	return to(ctx, m)
+}
+
 // cacheAge is for how long a change may be unknown to detect.
 const cacheAge = 11 * time.Second
 
@@ -457,7 +467,8 @@ func (w *world) send(n []int) {
 	}
 }
 
-// repeat has a node send its last reading again: the gateway knows it, and publishes it as it was.
+// repeat has a node send its last reading again: the gateway knows it, and publishes it as it was,
+// unless it has just started.
 func (w *world) repeat(n []int) {
 	sent, ok := pick(w.data, len(w.data)-1)
 	if !ok || w.clock.Now().Sub(sent.reading.at) > 50*time.Minute || n[0]%2 == 0 && sent.reading.channel != 0 {
@@ -466,6 +477,10 @@ func (w *world) repeat(n []int) {
 	one := w.open
 	if sent.reading.gateway != nil {
 		one = w.sites[sent.reading.gateway]
+	}
+	if n[0]%3 == 2 {
+		one.restart()
+		w.pass(time.Second)
 	}
 	r := sent.reading
 	if !one.started.Before(r.published) { // it does not know it any more: a copy
@@ -571,7 +586,7 @@ func (w *world) fail(n []int) {
 }
 
 func (w *world) ingest(d *sentData, at int) {
-	err := w.instances[at%2].ingest(context.Background(), w.attempt(d))
+	err := deliver(w.instances[at%2].ingest, w.attempt(d))
 	w.touch("readings", "incidents", "rooms")
 	w.actor, _, _ = w.model.owner(d.reading.stream)
 	switch {
@@ -600,7 +615,7 @@ func (w *world) attempt(d *sentData) push.Message {
 
 func (w *world) detect(d *sentData, at int) {
 	w.published = nil
-	err := w.instances[at%2].detect(context.Background(), w.attempt(d))
+	err := deliver(w.instances[at%2].detect, w.attempt(d))
 	w.touch("readings", "incidents")
 	w.actor, _, _ = w.model.owner(d.reading.stream)
 	raised, refused := w.model.exceeded(d.reading)
@@ -631,7 +646,7 @@ func (w *world) detect(d *sentData, at int) {
 }
 
 func (w *world) store(e *sentAlert, at int) {
-	if err := w.instances[at%2].storealert(context.Background(), e.message); err != nil {
+	if err := deliver(w.instances[at%2].storealert, e.message); err != nil {
 		w.tb.Errorf("storealert: %v", err)
 	}
 	e.stored = true
@@ -669,7 +684,7 @@ func (w *world) probe(at int) {
 	m := push.Message{ID: "probe", Data: []byte(`{"message_id":"p","node_id":"coldaisle.probe","temperature":1,"humidity":1}`), PublishTime: w.clock.Now()}
 	w.published = nil
 	for _, to := range []step{w.instances[at%2].ingest, w.instances[at%2].detect} {
-		if err := to(context.Background(), m); err != nil {
+		if err := deliver(to, m); err != nil {
 			w.tb.Errorf("probe: %v", err)
 		}
 	}
