@@ -13,7 +13,7 @@ import (
 )
 
 // List prices in US dollars, region tier 1, without discounts, and the free tier per
-// month and billing account. The page names the sources.
+// month and billing account. The page links the sources.
 const (
 	pubsubPerTiB    = 40.0
 	pubsubFreeGiB   = 10.0
