@@ -143,7 +143,7 @@ func FuzzBatch(f *testing.F) {
 	})
 }
 
-// TestRecordedTelegraf replays what Telegraf sent for the configurations of docs/recipes.md.
+// TestRecordedTelegraf replays what Telegraf sent for the configurations of docs/recipes.
 // edge-gateway/telegraftest records it, with the -update flag.
 func TestRecordedTelegraf(t *testing.T) {
 	t.Parallel()

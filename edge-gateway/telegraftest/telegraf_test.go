@@ -1,4 +1,4 @@
-// Package telegraftest runs the configurations of docs/recipes.md with the real Telegraf. It is a
+// Package telegraftest runs the configurations of docs/recipes with the real Telegraf. It is a
 // module of its own, because Telegraf needs hundreds; the nightly runs it.
 package telegraftest
 
@@ -14,7 +14,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -81,7 +80,7 @@ func (g *gateway) metrics(t *testing.T) (names []string) {
 	return slices.Compact(names)
 }
 
-// TestRecipes runs the files of docs/recipes.md with Telegraf and the programs that they are
+// TestRecipes runs the files of docs/recipes with Telegraf and the programs that they are
 // for. Telegraf sends again what was answered with 503, and drops what was answered with 413.
 func TestRecipes(t *testing.T) {
 	site := &gateway{statuses: []int{http.StatusServiceUnavailable, http.StatusServiceUnavailable}}
@@ -106,10 +105,13 @@ func TestRecipes(t *testing.T) {
 		"http://monitor-gateway.local:8080", server.URL, `"30s"`, `"1s"`, `"10s"`, `"1s"`, "https://bmc1.example.com", redfishBMC.URL,
 		"192.168.1.30:161", snmp, "192.168.1.20", ipmi, "127.0.0.1:1883", mqtt, "port = 3493", "port = "+upsd,
 	)
-	files := recipe(t)
 	var all strings.Builder
-	for _, name := range []string{"telegraf.conf", "redfish.conf", "ipmi.conf", "snmp.conf", "mqtt.conf", "upsd.conf"} {
-		all.WriteString(settings.Replace(files[name]))
+	for _, name := range []string{"telegraf", "redfish", "ipmi", "snmp", "mqtt", "upsd"} {
+		file, err := os.ReadFile("../../docs/recipes/" + name + ".conf")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.WriteString(settings.Replace(string(file)))
 	}
 	t.Cleanup(telegraf(t, all.String()))
 	want := []string{
@@ -159,23 +161,6 @@ func telegraf(t *testing.T, configuration string) (stop func()) {
 		}
 	})
 	return func() { cancel(); running.Wait() }
-}
-
-// recipe returns the files of the page's section.
-func recipe(t *testing.T) map[string]string {
-	t.Helper()
-	page, err := os.ReadFile("../../docs/recipes.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	files := map[string]string{}
-	for _, match := range regexp.MustCompile("(?s)```toml\n# (.*?)\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
-		files[match[1]] = match[2]
-	}
-	if len(files) < 6 {
-		t.Fatalf("the page has %d files", len(files))
-	}
-	return files
 }
 
 // redfish answers as a BMC does, with what Telegraf asks for.

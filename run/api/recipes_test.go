@@ -31,24 +31,22 @@ import (
 type recipe struct {
 	title, text string
 	commands    []string          // its shell blocks
-	files       map[string]string // its other blocks, by the name in their first line
+	files       map[string]string // the configurations that it links, by name
 }
 
 func recipes(t *testing.T) map[string]recipe {
 	t.Helper()
 	page := must.Get(os.ReadFile("../../docs/recipes.md"))(t)
-	block := regexp.MustCompile("(?s)```([a-z]*)\n(.*?)```")
+	block, link := regexp.MustCompile("(?s)```sh\n(.*?)```"), regexp.MustCompile(`\]\(recipes/([a-z.]+\.(?:conf|ya?ml))\)`)
 	found := map[string]recipe{}
 	for _, section := range strings.Split(string(page), "\n## ")[1:] {
 		title, _, _ := strings.Cut(section, "\n")
 		r := recipe{title: title, text: section, files: map[string]string{}}
 		for _, match := range block.FindAllStringSubmatch(section, -1) {
-			if match[1] == "sh" {
-				r.commands = append(r.commands, match[2])
-				continue
-			}
-			name, _, _ := strings.Cut(match[2], "\n")
-			r.files[strings.TrimPrefix(name, "# ")] = match[2]
+			r.commands = append(r.commands, match[1])
+		}
+		for _, match := range link.FindAllStringSubmatch(section, -1) {
+			r.files[match[1]] = string(must.Get(os.ReadFile("../../docs/recipes/" + match[1]))(t))
 		}
 		found[title] = r
 	}
@@ -127,7 +125,7 @@ func testTelegrafRecipe(t *testing.T, r recipe) {
 	r.run(t, folder)
 	for name, want := range map[string]string{
 		"monitor-gateway/sources.json":     `^{"sources": \[{"name": "telegraf", "networks": \["192.168.1.5"\]}\]}\n$`,
-		"telegraf/telegraf.d/redfish.conf": `(?s)^# redfish.conf\n\[\[inputs.redfish]]\n  address = "https://10.0.0.1"\n.*\[\[inputs.redfish]]\n  address = "https://bmc-2.example.net"\n.*true\n$`,
+		"telegraf/telegraf.d/redfish.conf": `(?s)^\[\[inputs.redfish]]\n  address = "https://10.0.0.1"\n.*\[\[inputs.redfish]]\n  address = "https://bmc-2.example.net"\n.*true\n$`,
 	} {
 		path := filepath.Join(folder, "etc", name)
 		if written := must.Get(os.ReadFile(path))(t); !regexp.MustCompile(want).Match(written) || must.Get(os.Stat(path))(t).Mode().Perm() != 0o600 {
