@@ -118,7 +118,7 @@ var (
 	limits       = []float64{50, 53, 45, 30}
 )
 
-// patience is for how long a function may work on a message: far longer than it ever does.
+// patience is for how long a function or the API may take to answer: far longer than it ever does.
 const patience = 20 * time.Second
 
 // deliver delivers a message to a function.

@@ -241,7 +241,9 @@ func (s *system) call(token, method, path string, body, into any) int {
 	if body != nil {
 		must.Do(s.tb, json.NewEncoder(&content).Encode(body))
 	}
-	request := httptest.NewRequestWithContext(context.Background(), method, path, &content)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	request := httptest.NewRequestWithContext(ctx, method, path, &content)
 	request.RemoteAddr = s.client
 	request.Header.Set("Content-Type", "application/json")
 	if token != "" {
