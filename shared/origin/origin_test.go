@@ -107,6 +107,14 @@ func TestOrigin(t *testing.T) {
 			message: push.Message{Data: []byte(`{"node_id":"coldaisle.probe","message_id":"m","temperature":0,"humidity":0}`), PublishTime: noon},
 			require: true, wantTime: noon,
 		},
+		"the probe, with a drill": {
+			message: push.Message{Data: []byte(`{"node_id":"coldaisle.probe","message_id":"m","temperature":0,"humidity":0,"drill":"d"}`), PublishTime: noon},
+			want:    origin.Source{Drill: "d"}, wantTime: noon,
+		},
+		"a node, with a drill": {
+			message:  push.Message{Data: []byte(`{"node_id":"n1","message_id":"m","temperature":0,"humidity":0,"drill":"d"}`), PublishTime: noon},
+			wantTime: noon,
+		},
 		"open and says it is the probe": {
 			message: push.Message{
 				Data: []byte(`{"node_id":"n1","message_id":"m","temperature":0,"humidity":0}`), PublishTime: noon,
@@ -154,9 +162,9 @@ func TestRevocationIsHonoured(t *testing.T) {
 		t.Errorf("%d queries for one gateway", database.calls)
 	}
 	database.set(func() { database.of["gw-a"] = accounts.GatewayKey{Channel: 1, PublicKey: public(1), Revoked: true} })
-	advance(15 * time.Second)
+	advance(origin.MaxAge)
 	if err := check(); !push.IsPermanent(err) {
-		t.Errorf("15 seconds after its revocation: %v", err)
+		t.Errorf("10 seconds after its revocation: %v", err)
 	}
 	database.set(func() { database.err = errAway })
 	advance(15 * time.Second)

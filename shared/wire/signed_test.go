@@ -153,6 +153,29 @@ func TestStatusRefuses(t *testing.T) {
 	}
 }
 
+// TestMostThatIsTaken shows the bounds of a status and of an age from within.
+func TestMostThatIsTaken(t *testing.T) {
+	t.Parallel()
+	status := wire.StatusRequest{
+		GatewayID: "gw-" + strings.Repeat("a", 37), Nonce: strings.Repeat("~", 64), BootID: "b", Sequence: 1, Version: "1 2",
+		Nodes: []wire.StatusNode{{NodeID: "n1", Name: strings.Repeat("ä", wire.MaxNodeName)}},
+	}
+	must.Do(t, status.Validate())
+	status.Nodes[0].Name += "a"
+	if err := status.Validate(); !errors.Is(err, wire.ErrGateway) {
+		t.Errorf("a longer name: %v", err)
+	}
+	if err := wire.ValidateGatewayID("gw-" + strings.Repeat("a", 38)); !errors.Is(err, wire.ErrGateway) {
+		t.Errorf("a longer id: %v", err)
+	}
+	const most = "316224000000" // ten years, in milliseconds
+	o := must.Get(wire.ParseOrigin(map[string]string{wire.AgeAttribute: most}))(t)
+	must.Equal(t, "age", 10*366*24*time.Hour, o.Age.Duration)
+	if _, err := wire.ParseOrigin(map[string]string{wire.AgeAttribute: "316224000001"}); !errors.Is(err, wire.ErrOrigin) {
+		t.Errorf("an age above: %v", err)
+	}
+}
+
 // FuzzSignedData holds that nothing but the signed message itself is verified.
 func FuzzSignedData(f *testing.F) {
 	r, data := encodedReading(f)

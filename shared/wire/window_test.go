@@ -87,6 +87,20 @@ func TestAnyWindowIsExact(t *testing.T) {
 	})
 }
 
+// TestAgeOfAWindow: an age is written in 38 bits of a microsecond.
+func TestAgeOfAWindow(t *testing.T) {
+	t.Parallel()
+	for age, fits := range map[float64]bool{float64(1<<38-1) / 1e6: true, float64(1<<38) / 1e6: false} {
+		_, err := wire.EncodeData(wire.Data{
+			Reading: reading.Reading{NodeID: "n1", MessageID: "ab", Time: published, Temperature: 20, Humidity: 40},
+			Recent:  reading.Window{Age: []float64{age}, Temperature: []float64{20}, Humidity: []float64{40}},
+		})
+		if (err == nil) != fits {
+			t.Errorf("%g s: %v", age, err)
+		}
+	}
+}
+
 // TestDamagedWindowIsDropped cuts a window short at each byte.
 func TestDamagedWindowIsDropped(t *testing.T) {
 	t.Parallel()

@@ -170,8 +170,22 @@ func TestRetrainingRoundTrip(t *testing.T) {
 	must.Equal(t, "message", message, string(encoded))
 	got := must.Get(wire.DecodeRetraining(encoded))(t)
 	must.Equal(t, "after a round trip", want, got)
-	if _, err := wire.DecodeRetraining([]byte(`{"triggered_by":"manual"}`)); err == nil {
-		t.Error("a request that names no run was accepted")
+	for _, refused := range []string{`{"triggered_by":"manual"}`, `{"triggered_by":"daily_refresh","training_run_id":-1}`} {
+		if r, err := wire.DecodeRetraining([]byte(refused)); err == nil {
+			t.Errorf("%s names no run and was accepted: %+v", refused, r)
+		}
+	}
+	must.Equal(t, "the first run", int64(1), must.Get(wire.DecodeRetraining([]byte(`{"triggered_by":"manual","training_run_id":1}`)))(t).TrainingRunID)
+	must.Equal(t, "a daily refresh, no run", wire.Retraining{TriggeredBy: wire.DailyRefresh}, must.Get(wire.DecodeRetraining([]byte(`{"triggered_by":"daily_refresh"}`)))(t))
+}
+
+// TestNoNegativeZero: a text has one form of nothing.
+func TestNoNegativeZero(t *testing.T) {
+	t.Parallel()
+	zero := math.Copysign(0, -1)
+	encoded := must.Get(wire.EncodeData(wire.Data{Reading: reading.Reading{NodeID: "n1", MessageID: "ab", Time: published, Temperature: zero, Humidity: zero}}))(t)
+	if strings.Contains(string(encoded), ":-0") {
+		t.Errorf("%s", encoded)
 	}
 }
 
