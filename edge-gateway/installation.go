@@ -45,8 +45,7 @@ func (i installation) settings() []string {
 	return assignments
 }
 
-// unknown reports what is set and is no setting: variables of the environment whose
-// names are close to one of ours, and all others in the installation's file.
+// unknown reports what the installation's file sets in the environment and is no setting.
 //
 // The gateway logs them and starts: a misspelt setting has its default, and a gateway
 // that does not start loses readings where nobody is near. A required setting that is
@@ -54,23 +53,11 @@ func (i installation) settings() []string {
 func unknown(environ []string, installed installation) []string {
 	known := config.Describe[Config]()
 	var reported []string
-	report := func(name, text string) {
-		if meant, found := config.Misspelt(name, known); found {
-			text = fmt.Sprintf("%s is not a setting, %s is", name, meant)
-		}
-		if text != "" && !slices.Contains(reported, text) {
-			reported = append(reported, text)
-		}
-	}
-	for _, assignment := range environ {
-		name, _, _ := strings.Cut(assignment, "=")
-		report(name, "")
-	}
 	for _, assignment := range installed.settings() {
 		name, _, _ := strings.Cut(assignment, "=")
 		ours := slices.ContainsFunc(known, func(s config.Setting) bool { return s.Name == name })
 		if !ours && !ofLibraries(name) && slices.Contains(environ, assignment) {
-			report(name, fmt.Sprintf("%s in %s is not a setting", name, installed.etc("environment")))
+			reported = append(reported, fmt.Sprintf("%s in %s is not a setting", name, installed.etc("environment")))
 		}
 	}
 	return reported
