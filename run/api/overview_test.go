@@ -352,7 +352,10 @@ func TestSentence(t *testing.T) {
 					t.Errorf("since %v", got.Since)
 				}
 			}
-			got.Since, got.Rate = nil, math.Round(got.Rate*1000)/1000
+			got.Since = nil
+			if math.Abs(got.Rate-c.want.Rate) < 0.05 { // the clock goes on between two readings
+				got.Rate = c.want.Rate
+			}
 			must.Equal(t, "", c.want, got)
 		})
 	}

@@ -123,7 +123,7 @@ func (h *Handlers) families(ctx context.Context) ([]*dto.MetricFamily, error) {
 	if err := incidents.New(h.DB).Settle(ctx, customer, now); err != nil { // what the clock has made due
 		return nil, err
 	}
-	lasting, err := incidents.New(h.DB).Lasting(ctx, customer, live, now)
+	lasting, err := incidents.New(h.DB).Lasting(ctx, customer, func() ([]incidents.LiveSensor, error) { return live, nil }, now)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -214,19 +215,19 @@ func (h *Handlers) watchProblems(ctx context.Context, customer int64, now time.T
 func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.Time) error {
 	known := incidents.New(h.store)
 	var anew reread
-	var live []incidents.LiveSensor
 	var troubled map[string]incidents.Troubled
 	var lasting []incidents.Incident
 	var unseen int
 	var rooms []accounts.Room
 	var rules []incident.Rule
 	group, groupCtx := errgroup.WithContext(ctx)
-	group.Go(func() (err error) {
-		anew, err = v.day.look(groupCtx, known, customer, now)
+	readLive := sync.OnceValues(func() ([]incidents.LiveSensor, error) { return known.LiveSensors(groupCtx, customer) })
+	group.Go(func() error { // begun at once: it takes the longest
+		_, err := readLive()
 		return err
 	})
 	group.Go(func() (err error) {
-		live, err = known.LiveSensors(groupCtx, customer)
+		anew, err = v.day.look(groupCtx, known, customer, now)
 		return err
 	})
 	group.Go(func() (err error) {
@@ -234,6 +235,13 @@ func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.
 		if err = known.Settle(groupCtx, customer, now); err != nil {
 			return err
 		}
+		group.Go(func() (err error) {
+			if unseen, err = known.Unseen(groupCtx, customer); err != nil {
+				return err
+			}
+			lasting, err = known.Lasting(groupCtx, customer, readLive, now)
+			return err
+		})
 		if v.windows, err = known.MaintenanceWindows(groupCtx, customer, now); err != nil {
 			return err
 		}
@@ -250,19 +258,11 @@ func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.
 	if err := group.Wait(); err != nil {
 		return fmt.Errorf("read the overview: %w", err)
 	}
-	v.day.advance(anew, live, now)
-	group, groupCtx = errgroup.WithContext(ctx)
-	group.Go(func() (err error) {
-		unseen, err = known.Unseen(groupCtx, customer)
+	live, err := readLive()
+	if err != nil {
 		return err
-	})
-	group.Go(func() (err error) {
-		lasting, err = known.Lasting(groupCtx, customer, live, now)
-		return err
-	})
-	if err := group.Wait(); err != nil {
-		return fmt.Errorf("read incidents: %w", err)
 	}
+	v.day.advance(anew, live, now)
 	recommended, err := incident.Recommended.Rules(incident.Scope{})
 	if err != nil {
 		return err

@@ -182,8 +182,9 @@ func (s Store) Incidents(ctx context.Context, customerID int64, q IncidentQuery,
 
 // Lasting returns all of a customer's incidents that last, the one that matters most first: what
 // is real before drills, what calls before what maintenance covers and what stands, what nobody has before what is
-// taken, critical before warning, the greatest excess first. live are the customer's sensors.
-func (s Store) Lasting(ctx context.Context, customerID int64, live []LiveSensor, now time.Time) ([]Incident, error) {
+// taken, critical before warning, the greatest excess first. live returns the customer's sensors, and
+// may still be reading them; nil reads those that are needed.
+func (s Store) Lasting(ctx context.Context, customerID int64, live func() ([]LiveSensor, error), now time.Time) ([]Incident, error) {
 	found, err := store.All[Incident](ctx, s.db, `SELECT `+incidentColumns+fromIncidents+` AND i.lasting`,
 		pgx.StrictNamedArgs{"customer": customerID, "rooms": store.RoomsOf(ctx)})
 	if err != nil {
@@ -274,9 +275,8 @@ func (s Store) Timeline(ctx context.Context, customerID, id int64) ([]Change, er
 }
 
 // tellNow fills in by which excursion incidents are told, whether maintenance covers them and,
-// of those that last, how they are now. live are the customer's sensors; nil reads those that
-// are needed.
-func (s Store) tellNow(ctx context.Context, customerID int64, told []Incident, live []LiveSensor, now time.Time) error {
+// of those that last, how they are now. For live see [Store.Lasting].
+func (s Store) tellNow(ctx context.Context, customerID int64, told []Incident, live func() ([]LiveSensor, error), now time.Time) error {
 	if len(told) == 0 {
 		return nil
 	}
@@ -301,11 +301,6 @@ func (s Store) tellNow(ctx context.Context, customerID int64, told []Incident, l
 	if err != nil {
 		return err
 	}
-	if lasting && live == nil {
-		if live, err = s.liveAround(ctx, customerID, told); err != nil {
-			return err
-		}
-	}
 	probe, err := s.Probe(ctx)
 	if err != nil {
 		return err
@@ -314,11 +309,22 @@ func (s Store) tellNow(ctx context.Context, customerID int64, told []Incident, l
 	if err != nil {
 		return err
 	}
+	var sensors []LiveSensor
+	switch {
+	case !lasting:
+	case live != nil:
+		sensors, err = live()
+	default:
+		sensors, err = s.liveAround(ctx, customerID, told)
+	}
+	if err != nil {
+		return err
+	}
 	for _, e := range parts {
 		of[e.IncidentID] = append(of[e.IncidentID], e)
 	}
-	scene := scene{windows: windows, live: make(map[string]LiveSensor, len(live)), probe: probe, now: now}
-	for _, l := range live {
+	scene := scene{windows: windows, live: make(map[string]LiveSensor, len(sensors)), probe: probe, now: now}
+	for _, l := range sensors {
 		scene.live[l.NodeID] = l
 	}
 	worst := make([]Excursion, len(told))

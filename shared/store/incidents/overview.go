@@ -25,6 +25,12 @@ type LiveSensor struct {
 	JudgedBy              learning.JudgedBy // of its newest reading; empty if none was judged yet
 }
 
+// ScanRow implements [pgx.RowScanner].
+func (l *LiveSensor) ScanRow(rows pgx.Rows) error {
+	return store.Wrap(rows.Scan(&l.NodeID, &l.Name, &l.RoomID, &l.Position, &l.Timestamp, &l.Temperature, &l.TemperatureAt, &l.Humidity, &l.HumidityAt,
+		&l.GatewayID, &l.Interval, &l.JudgedBy), "scan")
+}
+
 // LiveSensors lists a customer's sensors by id, each with the newest reading that ingest has
 // stored.
 func (s Store) LiveSensors(ctx context.Context, customerID int64) ([]LiveSensor, error) {
