@@ -176,12 +176,14 @@ func (SingleLine) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema 
 	return s
 }
 
-// Resolve refuses a text without a visible character, and one with a line's end or another
-// control character beyond ASCII.
+// Resolve refuses a text without a visible character, and one with a line's end, another control
+// character beyond ASCII, or one that reverses the text after it.
 func (t *SingleLine) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
 	shows := func(r rune) bool { return unicode.IsGraphic(r) && !unicode.IsSpace(r) && !isZeroWidth(r) }
-	ends := func(r rune) bool { return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' }
-	if strings.ContainsFunc(string(*t), shows) && !strings.ContainsFunc(string(*t), ends) {
+	controls := func(r rune) bool {
+		return unicode.IsControl(r) || r >= '\u2028' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069'
+	}
+	if strings.ContainsFunc(string(*t), shows) && !strings.ContainsFunc(string(*t), controls) {
 		return nil
 	}
 	return []error{&huma.ErrorDetail{Location: path.String(), Message: "expected string to be " + textDescription}}
