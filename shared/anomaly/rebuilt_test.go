@@ -2,6 +2,7 @@ package anomaly_test
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -56,28 +57,39 @@ func rebuiltTail(pooled []float64) func(z float64) float64 {
 
 func TestScoreIsRebuiltFromTheDocument(t *testing.T) {
 	t.Parallel()
-	past := fleet(8, 400)
+	for _, c := range []struct{ nodes, hours int }{{8, 400}, {16, 100}} { // of the second no node is a week old
+		t.Run(fmt.Sprint(c.hours, " hours"), func(t *testing.T) {
+			t.Parallel()
+			rebuildScores(t, fleet(c.nodes, c.hours), float64(c.hours))
+		})
+	}
+}
+
+func rebuildScores(t *testing.T, past []anomaly.NodeHours, n float64) {
+	t.Helper()
 	counts := func(s int) bool { return s < int(anomaly.OwnTemperature1) } // neighbours are known
 	// z of a strength, by node and statistic.
 	middle, scale := map[string][anomaly.Count]float64{}, map[string][anomaly.Count]float64{}
 	for s := range int(anomaly.Count) {
-		spread, rooms := map[string]float64{}, map[string][]float64{}
+		medians, spreads, rooms := map[string]float64{}, map[string]float64{}, map[string][]float64{}
 		for _, n := range past {
 			var x []float64
 			for _, h := range n.Hours {
 				x = append(x, float64(h[s]))
 			}
 			x = sorted(x)
-			m := middle[n.Node]
-			m[s] = q(x, .5)
-			middle[n.Node], spread[n.Node] = m, q(x, .9)-q(x, .5)
-			rooms[n.Room] = append(rooms[n.Room], spread[n.Node])
+			medians[n.Node], spreads[n.Node] = q(x, .5), q(x, .9)-q(x, .5)
+			rooms[n.Room] = append(rooms[n.Room], spreads[n.Node])
 		}
-		for _, n := range past {
-			w := min(.7, 400./(400+110))
-			all := scale[n.Node]
-			all[s] = max(.05, w*spread[n.Node]+(1-w)*q(sorted(rooms[n.Room]), .5))
-			scale[n.Node] = all
+		of := func(values map[string]float64) float64 { return q(slices.Sorted(maps.Values(values)), .9) }
+		w, young := min(.7, n/(n+110)), max(0, 1-n/168)
+		for _, node := range past {
+			m, all := middle[node.Node], scale[node.Node]
+			room := q(sorted(rooms[node.Room]), .5)
+			room += young * max(0, of(spreads)-room)
+			m[s] = medians[node.Node] + young*max(0, of(medians)-medians[node.Node])
+			all[s] = max(.05, w*spreads[node.Node]+(1-w)*room)
+			middle[node.Node], scale[node.Node] = m, all
 		}
 	}
 	z := func(node string, s int, strength float64) float64 {
@@ -113,7 +125,7 @@ func TestScoreIsRebuiltFromTheDocument(t *testing.T) {
 	for _, n := range past {
 		for i, h := range n.Hours[:100] {
 			if i%10 == 0 {
-				h[i/10%6] += 4 // some that no past hour had
+				h[i/10%4] += 4 // some that no past hour had
 			}
 			worth := h
 			for s, ratio := range []float64{900. / 300, 1 / .3, 1 / .2, .8 / .2} { // least/f
