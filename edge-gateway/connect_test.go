@@ -52,16 +52,6 @@ func guarded(t *testing.T) []option.ClientOption {
 	}, onlyAccount)
 }
 
-// waitFor waits for a condition that work in the background brings about.
-func waitFor(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Minute); !condition(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
-}
-
 // startGateway runs a gateway in this process until the test ends. call returns status and
 // body of an answer.
 func startGateway(t *testing.T, config gateway.Config, topic *topic, log *slog.Logger) (box *outbox.Outbox, call func(method, path, body string) string) {
@@ -101,9 +91,7 @@ func TestCredentialsCome(t *testing.T) {
 			must.Do(t, os.WriteFile(path, content, 0o600))
 		}
 		reading := fmt.Sprintf(`{"id":"%d","node_id":"n1","temperature":20,"humidity":40}`, i)
-		if got := call(http.MethodPost, "/api/v1/message", reading); got != `500 {"error":"Failed to publish to Pub/Sub","kept":true}` {
-			t.Errorf("answered %s with credentials %q", got, content)
-		}
+		must.Equal(t, fmt.Sprintf("answered with credentials %q", content), `500 {"error":"Failed to publish to Pub/Sub","kept":true}`, call(http.MethodPost, "/api/v1/message", reading))
 		if got := call(http.MethodGet, "/health", ""); !strings.Contains(got, `"status":"degraded"`) || !strings.Contains(got, "check the credentials: ") {
 			t.Errorf("health says %s", got)
 		}
@@ -112,7 +100,7 @@ func TestCredentialsCome(t *testing.T) {
 		t.Errorf("the log says\n%s", got)
 	}
 	must.Do(t, os.WriteFile(path, key, 0o600))
-	waitFor(t, "what was kept to be delivered", func() bool { return box.Stats().Pending == 0 })
+	must.Eventually(t, "what was kept to be delivered", func() bool { return box.Stats().Pending == 0 })
 	if got := call(http.MethodPost, "/api/v1/message", `{"id":"9","node_id":"n1","temperature":20,"humidity":40}`); got != `200 {"status":"published","message_id":"9"}` {
 		t.Errorf("answered %s with credentials", got)
 	}
@@ -168,7 +156,7 @@ func faults(t *testing.T, endpoint string, timeout time.Duration) (metrics, heal
 	_, call := startGateway(t, gateway.Config{IdleProbe: time.Hour}, topic, logging.Discard())
 	get := func(path string) string { return call(http.MethodGet, path, "") }
 	// No node has sent anything: the gateway finds it out by itself.
-	waitFor(t, "health", func() bool { return strings.Contains(get("/health"), `"status":"degraded","reasons":["publishing: `) })
+	must.Eventually(t, "health", func() bool { return strings.Contains(get("/health"), `"status":"degraded","reasons":["publishing: `) })
 	return get("/metrics"), get("/health")
 }
 

@@ -72,13 +72,7 @@ func (p *process) start() {
 	p.command.Env = p.environ
 	p.command.Stderr = &p.log
 	must.Do(p.t, p.command.Start())
-	deadline := time.Now().Add(5 * time.Minute)
-	for p.health() == nil {
-		if time.Now().After(deadline) {
-			p.t.Fatal("the gateway does not answer")
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	must.Eventually(p.t, "the gateway answers", func() bool { return p.health() != nil })
 }
 
 // end ends the process by a signal and returns what it says.
@@ -208,7 +202,7 @@ func TestOutage(t *testing.T) {
 	more := func(n, status int) {
 		t.Helper()
 		before := nodes.answers(status)
-		waitFor(t, fmt.Sprintf("%d answers %d", n, status), func() bool { return nodes.answers(status) >= before+n })
+		must.Eventually(t, fmt.Sprintf("%d answers %d", n, status), func() bool { return nodes.answers(status) >= before+n })
 	}
 	kill := func() {
 		_ = p.end(syscall.SIGKILL)
@@ -221,14 +215,14 @@ func TestOutage(t *testing.T) {
 	more(200, http.StatusInternalServerError)
 	line.SetMode(proxytest.Refuse)
 	kill()
-	waitFor(t, "300 readings in the outbox", func() bool {
+	must.Eventually(t, "300 readings in the outbox", func() bool {
 		h := p.health()
 		return h != nil && !h.Publishing.Up && h.Outbox.Readings >= 300
 	})
 	line.SetMode(proxytest.Forward)
 	more(10, http.StatusOK)
 	nodes.end() // a busy machine may not be able to take their readings beside the backlog
-	waitFor(t, "the backlog to drain", func() bool {
+	must.Eventually(t, "the backlog to drain", func() bool {
 		h := p.health()
 		return h != nil && h.Publishing.Up && h.Outbox.Readings == 0
 	})
@@ -249,9 +243,7 @@ func TestOutage(t *testing.T) {
 		if h.answered.IsZero() {
 			continue
 		}
-		if len(stored[key]) != 1 {
-			t.Errorf("reading %s is stored %d times", key, len(stored[key]))
-		}
+		must.Equal(t, fmt.Sprintf("copies of reading %s", key), 1, len(stored[key]))
 		for taken := range stored[key] {
 			if taken.Before(reading.TruncateTime(h.sent)) || taken.After(h.answered) {
 				t.Errorf("reading %s, sent at %s and first answered at %s, is stored as of %s", key, h.sent, h.answered, taken)

@@ -13,7 +13,6 @@ const (
 	testTopic   = "data"
 )
 
-// startPubSub runs a Pub/Sub with the topic.
 func startPubSub(tb testing.TB) *pstest.Server {
 	tb.Helper()
 	server := pubsubtest.Start(tb)

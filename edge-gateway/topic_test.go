@@ -46,8 +46,8 @@ func TestEnrolledGateway(t *testing.T) {
 		}
 	}
 	p.start()
-	waitFor(t, "the first status", func() bool { return len(api.Statuses()) > 0 })
-	waitFor(t, "a published reading", func() bool { return p.send("a1") == http.StatusOK })
+	must.Eventually(t, "the first status", func() bool { return len(api.Statuses()) > 0 })
+	must.Eventually(t, "a published reading", func() bool { return p.send("a1") == http.StatusOK })
 	var out bytes.Buffer
 	drill := func(args ...string) error {
 		return runDrill(t.Context(), args, p.environ, &out, installation{t.TempDir()})
@@ -78,12 +78,10 @@ func TestEnrolledGateway(t *testing.T) {
 	}
 	heard := len(api.Statuses())
 	p.start()
-	waitFor(t, "the status that says so", func() bool { return len(api.Statuses()) > heard })
+	must.Eventually(t, "the status that says so", func() bool { return len(api.Statuses()) > heard })
 	published := len(server.Messages())
-	if status := p.send("a2"); status != http.StatusInternalServerError {
-		t.Errorf("a revoked gateway answers %d", status)
-	}
-	waitFor(t, "health", func() bool {
+	must.Equal(t, "a revoked gateway answers", http.StatusInternalServerError, p.send("a2"))
+	must.Eventually(t, "health", func() bool {
 		h := p.health()
 		return h != nil && h.Outbox.Readings == 1 && strings.Contains(strings.Join(h.Reasons, "\n"), "enrolment: the enrolment of this gateway was revoked")
 	})
@@ -99,9 +97,7 @@ func TestEnrolledGateway(t *testing.T) {
 	if err := drill("QJ5R2-W7YB3"); err == nil || !strings.Contains(err.Error(), "revoked") {
 		t.Errorf("a drill of a revoked gateway: %v", err)
 	}
-	if len(server.Messages()) != published {
-		t.Error("a revoked gateway publishes")
-	}
+	must.Equal(t, "a revoked gateway publishes", published, len(server.Messages()))
 	_ = p.end(syscall.SIGKILL) // then the log is whole
 	if !strings.Contains(p.log.String(), "was revoked") {
 		t.Error("the log does not tell of the revocation")
@@ -160,7 +156,7 @@ func TestAccessToken(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { _ = s.Run(ctx, func() enrolment.Report { return enrolment.Report{} }) })
-		waitFor(t, token, func() bool {
+		must.Eventually(t, token, func() bool {
 			got, err := s.Token()
 			return err == nil && got.AccessToken == token && s.Target().Topic == topic
 		})
@@ -176,15 +172,11 @@ func TestAccessToken(t *testing.T) {
 	}
 	lend("one", "data")
 	hear(session, "one", "data")
-	if err := topic.await(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, topic.await(t.Context()))
 	for _, next := range [][2]string{{"one", "data"}, {"two", "data"}, {"two", "other"}} {
 		lend(next[0], next[1])
 		hear(session, next[0], next[1])
-		if err := topic.Publish(t.Context(), m); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, topic.Publish(t.Context(), m))
 	}
 	if errs := topic.PublishBacklog(t.Context(), []gateway.Message{m}); errs[0] != nil {
 		t.Error(errs[0])
@@ -192,7 +184,5 @@ func TestAccessToken(t *testing.T) {
 	want := "projects/site/topics/data Bearer one\nprojects/site/topics/data Bearer two\nprojects/site/topics/other Bearer two\nprojects/site/topics/other Bearer two"
 	google.mu.Lock()
 	defer google.mu.Unlock()
-	if got := strings.Join(google.seen, "\n"); got != want {
-		t.Errorf("Google was called with\n%s, want\n%s", got, want)
-	}
+	must.Equal(t, "Google was called", want, strings.Join(google.seen, "\n"))
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -39,27 +40,18 @@ func TestSupervision(t *testing.T) {
 	p := newProcess(t, "", "NOTIFY_SOCKET="+path, "WATCHDOG_USEC=300000", "GOOGLE_APPLICATION_CREDENTIALS="+path+".json")
 	p.start()
 	for i, want := range []string{"READY=1", "WATCHDOG=1", "WATCHDOG=1"} {
-		if got := hear(); got != want {
-			t.Errorf("message %d to systemd is %q, want %q", i, got, want)
-		}
+		must.Equal(t, fmt.Sprintf("message %d to systemd", i), want, hear())
 	}
 	// One that hangs says nothing more, so that systemd starts it again. What it
 	// had said before is still in the socket.
 	must.Do(t, p.command.Process.Signal(syscall.SIGSTOP))
-	silent := func() bool {
+	must.Eventually(t, "a stopped gateway is silent", func() bool {
 		_ = socket.SetReadDeadline(time.Now().Add(time.Second))
 		_, err := socket.Read(make([]byte, 100))
 		return err != nil
-	}
-	for deadline := time.Now().Add(5 * time.Minute); !silent(); {
-		if time.Now().After(deadline) {
-			t.Fatal("a stopped gateway goes on")
-		}
-	}
+	})
 	must.Do(t, p.command.Process.Signal(syscall.SIGCONT))
-	if got := hear(); got != "WATCHDOG=1" {
-		t.Errorf("a gateway that goes on says %q", got)
-	}
+	must.Equal(t, "a gateway that goes on says", "WATCHDOG=1", hear())
 	if err := p.end(syscall.SIGTERM); err != nil {
 		t.Errorf("the gateway ended with %v", err)
 	}
@@ -91,7 +83,5 @@ func TestWatchdogComesAnew(t *testing.T) {
 	for range 3 {
 		must.Do(t, alive(t.Context(), address.Port))
 	}
-	if got := opened.Load(); got != 3 {
-		t.Errorf("%d connections for 3 questions", got)
-	}
+	must.Equal(t, "connections for 3 questions", int64(3), opened.Load())
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/miekg/dns"
 
 	"coldaisle.dev/edge-gateway/multicast"
+	"coldaisle.dev/shared/must"
 )
 
 // exchange delivers what sites have sent on the wired link and is not lost, once from each
@@ -109,9 +110,7 @@ func TestSpoofedNameIsKept(t *testing.T) {
 			if got := s.on(eth); got.Host != "monitor-gateway.local" || got.Phase != "ready" || got.Role != RoleConflict {
 				t.Errorf("spoofed, it is %+v", got)
 			}
-			if want := "another device, 192.168.1.66, also claims monitor-gateway.local"; s.state(s.now).Problem != want {
-				t.Errorf("the problem is %q, want %q", s.state(s.now).Problem, want)
-			}
+			must.Equal(t, "the problem", "another device, 192.168.1.66, also claims monitor-gateway.local", s.state(s.now).Problem)
 			// Whoever asks meanwhile is answered.
 			s.from(eth, "192.168.1.7:49152", ask(specified, dns.TypeA, dns.ClassINET))
 			s.only()
@@ -234,9 +233,7 @@ func TestNameIsTakenBack(t *testing.T) {
 			if other := s.on(wlan); other.Host != "monitor-gateway.local" {
 				t.Errorf("on the other link it is %+v", other)
 			}
-			if got := s.state(s.now).Problem; got != "another device, 192.168.1.66, has monitor-gateway.local" {
-				t.Errorf("the problem is %q", got)
-			}
+			must.Equal(t, "the problem", "another device, 192.168.1.66, has monitor-gateway.local", s.state(s.now).Problem)
 			s.from(eth, "192.168.1.7:49152", ask("monitor-gateway-010203.local.", dns.TypeA, dns.ClassINET))
 			s.only()
 			c.leave(s)
@@ -296,9 +293,7 @@ func TestRivalIsToldByIPv4(t *testing.T) {
 	without := &dns.AAAA{Hdr: dns.RR_Header{Name: specified, Rrtype: dns.TypeAAAA, Class: dns.ClassINET, Ttl: 120}, AAAA: net.ParseIP("fe80::66")}
 	told := func(want string) {
 		t.Helper()
-		if got := s.on(eth).Problem; got != "another device, "+want+", also claims monitor-gateway.local" {
-			t.Errorf("the problem is %q, want that of %s", got, want)
-		}
+		must.Equal(t, "the problem", "another device, "+want+", also claims monitor-gateway.local", s.on(eth).Problem)
 	}
 	s.from(eth, wide, response(without))
 	s.pass(rivalAfter)

@@ -10,6 +10,7 @@ import (
 	"github.com/miekg/dns"
 
 	"coldaisle.dev/edge-gateway/multicast"
+	"coldaisle.dev/shared/must"
 )
 
 // roles are what the gateways are on the wired link, sorted.
@@ -48,9 +49,7 @@ func TestPair(t *testing.T) {
 					second.update(second.now, second.links)
 				}
 				live(20*time.Second, nil, first, second)
-				if got := roles(first, second); !slices.Equal(got, []string{"active specified ready", "standby own ready"}) {
-					t.Errorf("they are %q", got)
-				}
+				must.Equal(t, "the pair", []string{"active specified ready", "standby own ready"}, roles(first, second))
 				if head > time.Minute && first.on(eth).Role != RoleActive {
 					t.Error("the one that was there gave its name up")
 				}
@@ -200,9 +199,7 @@ func TestEnrolledAreAPairOfTheirOwn(t *testing.T) {
 			if c.pair {
 				want[1] = "standby own ready"
 			}
-			if got := roles(first, second); !slices.Equal(got, want) {
-				t.Errorf("they are %q, want %q", got, want)
-			}
+			must.Equal(t, "the pair", want, roles(first, second))
 		})
 	}
 }
@@ -234,12 +231,8 @@ func TestRevokedLeavesItsName(t *testing.T) {
 				t.Errorf("the second is %+v", got)
 			}
 			live(2*time.Minute, nil, first, second)
-			if got := roles(first, second); !slices.Equal(got, []string{"active specified ready", "conflict own ready"}) {
-				t.Errorf("they are %q", got)
-			}
-			if got := first.on(eth).Problem; got != "a gateway of another enrolment, 192.168.1.30, has monitor-gateway.local" {
-				t.Errorf("the revoked one says %q", got)
-			}
+			must.Equal(t, "the pair", []string{"active specified ready", "conflict own ready"}, roles(first, second))
+			must.Equal(t, "the revoked one", "a gateway of another enrolment, 192.168.1.30, has monitor-gateway.local", first.on(eth).Problem)
 		})
 	}
 	t.Run("to nobody", func(t *testing.T) {
@@ -322,12 +315,8 @@ func TestNewcomerIsAskedAtOnce(t *testing.T) {
 	s.pass(2 * time.Second)
 	s.takeAll()
 	s.from(eth, "192.168.1.30:5353", question("ffeeddccbbaa99887766554433221100"))
-	if s.asked() != "" {
-		t.Error("one that is known is asked before it is time")
-	}
-	if got := s.on(eth).Peers; !slices.Equal(got, []string{"192.168.1.30"}) {
-		t.Errorf("it knows %v", got)
-	}
+	must.Equal(t, "asked of one that is known, before it is time", "", s.asked())
+	must.Equal(t, "peers", []string{"192.168.1.30"}, s.on(eth).Peers)
 }
 
 // TestProbeEndsWhenTheActiveOneAnswers has a standby probe, since the active one was silent,

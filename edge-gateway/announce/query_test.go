@@ -78,9 +78,7 @@ func TestEachLinkHasItsOwnAddress(t *testing.T) {
 	s.from(wlan, "10.0.3.3:5353", ask("monitor-gateway.local.", dns.TypeA, dns.ClassINET))
 	sent := s.only()
 	same(t, "answer", sent.m.Answer, wireless)
-	if sent.link != wlan {
-		t.Errorf("sent on link %d", sent.link)
-	}
+	must.Equal(t, "sent on link", wlan, sent.link)
 }
 
 func TestLegacyResolver(t *testing.T) {
@@ -186,9 +184,7 @@ func TestFirstAddressIsTheAskersOwn(t *testing.T) {
 		"169.254.1.1:49152": {"169.254.7.7", "10.9.0.20", "192.168.1.20"},
 	} {
 		s.from(eth, asker, ask("monitor-gateway.local.", dns.TypeA, dns.ClassINET))
-		if got := hosts(s.only().m.Answer); !slices.Equal(got, want) {
-			t.Errorf("told %s %v, want %v", asker, got, want)
-		}
+		must.Equal(t, "told "+asker, want, hosts(s.only().m.Answer))
 	}
 	for _, l := range announced {
 		if l.link == eth && l.m.Response && !slices.Equal(hosts(l.m.Answer), []string{"10.9.0.20", "192.168.1.20", "169.254.7.7"}) {

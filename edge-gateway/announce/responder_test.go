@@ -1,6 +1,7 @@
 package announce
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -8,6 +9,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"coldaisle.dev/shared/must"
 )
 
 func TestStart(t *testing.T) {
@@ -36,9 +39,7 @@ func TestStart(t *testing.T) {
 	}
 	same(t, "probe", probed[0].m.Ns, strings.TrimSuffix(service, " flush"), strings.TrimSuffix(text, " flush"), strings.TrimSuffix(wired, " flush"))
 	same(t, "announcement", announced[0].m.Answer, pointer, services, service, text, wired)
-	if id := announced[0].m.Id; id != 0 {
-		t.Errorf("announced with id %d", id)
-	}
+	must.Equal(t, "announced with id", uint16(0), announced[0].m.Id)
 }
 
 func TestAddressChange(t *testing.T) {
@@ -73,9 +74,7 @@ func TestGoodbye(t *testing.T) {
 		t.Fatalf("sent %v, want one goodbye on each link", sent)
 	}
 	for _, record := range sent[0].m.Answer {
-		if record.Header().Ttl != 0 {
-			t.Errorf("%s lives on", record)
-		}
+		must.Equal(t, fmt.Sprintf("%s lives on", record), uint32(0), record.Header().Ttl)
 	}
 	// Not the kind of service: others may offer it.
 	same(t, "goodbye", sent[0].m.Answer, goodbye(pointer), goodbye(service), goodbye(text), goodbye(wired))

@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+
+	"coldaisle.dev/shared/must"
 )
 
 // crowd is a link with gateways that have IPv4 and IPv6: each packet arrives twice, by
@@ -53,9 +55,7 @@ func TestHolderIsOneDevice(t *testing.T) {
 	c.pass(10*time.Second, func() {})
 	standby, second, third := c.join(t, 50, "of a pair"), c.join(t, 30, "of another"), c.join(t, 40, "of a third")
 	c.pass(5*time.Second, func() {})
-	if got := standby.on(eth).Role; got != RoleStandby {
-		t.Errorf("after five seconds the standby is %q", got)
-	}
+	must.Equal(t, "after five seconds the standby", RoleStandby, standby.on(eth).Role)
 	holds := func() {
 		if got := active.on(eth).Role; got != RoleActive {
 			t.Fatalf("the active one is %q", got)

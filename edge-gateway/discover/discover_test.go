@@ -57,9 +57,7 @@ func TestAnswered(t *testing.T) {
 			t.Parallel()
 			m := dns.Msg{MsgHdr: dns.MsgHdr{Id: c.id, Response: c.response}, Question: c.question, Answer: c.answer, Extra: c.extra}
 			wire := must.Get(m.Pack())(t)
-			if got := fmt.Sprint(answered(c.mode, asked, wire)); got != c.want {
-				t.Errorf("found %s, want %s", got, c.want)
-			}
+			must.Equal(t, "found", c.want, fmt.Sprint(answered(c.mode, asked, wire)))
 		})
 	}
 }

@@ -436,9 +436,7 @@ func TestStateIsTold(t *testing.T) {
 		})
 	}
 	for address, want := range map[string]bool{"192.168.1.30": true, "192.168.1.66": false} {
-		if got := isPeer(pair, []netip.Addr{netip.MustParseAddr(address)}); got != want {
-			t.Errorf("%s is of the pair: %t", address, got)
-		}
+		must.Equal(t, address+" is of the pair", want, isPeer(pair, []netip.Addr{netip.MustParseAddr(address)}))
 	}
 }
 
@@ -466,9 +464,7 @@ Configure nodes with http://192.168.1.20:8080.
 
 1 problem and 1 warning.
 `
-	if out.String() != want {
-		t.Errorf("report:\n%s", out.String())
-	}
+	must.Equal(t, "report", want, out.String())
 	if r.Healthy() {
 		t.Error("a report with a problem says all is well")
 	}
@@ -476,8 +472,6 @@ Configure nodes with http://192.168.1.20:8080.
 		"Everything is in order.": {}, "No problem, 2 warnings.": {Findings: []Finding{{Severity: Warning}, {Severity: Warning}}},
 		"2 problems.": {Findings: []Finding{{Severity: Problem}, {Severity: Problem}}},
 	} {
-		if got := made.summary(); got != want {
-			t.Errorf("summary %q, want %q", got, want)
-		}
+		must.Equal(t, "summary", want, made.summary())
 	}
 }

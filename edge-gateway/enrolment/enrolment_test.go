@@ -151,9 +151,7 @@ func kind(err error) string {
 func TestSession(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
-	if got := kind(m.session.Ready()); got != "status" {
-		t.Errorf("before the first status publishing is blocked by %q", got)
-	}
+	must.Equal(t, "before the first status publishing is blocked by", "status", kind(m.session.Ready()))
 	m.reply(t, func(a *enrolmenttest.API) { a.Reply.AccessToken, a.Reply.TokenExpiresAt = "one", m.wall.Add(time.Hour) })
 	got := m.api.Statuses()[0]
 	if got.Sequence != 1 || got.Version != "v1" || got.Role != "active" || got.OutboxReadings != 3 || len(got.Nodes) != 1 || !got.SentAt.Equal(m.wall) {
@@ -182,9 +180,7 @@ func TestSession(t *testing.T) {
 		t.Error("that the API is away is not told")
 	}
 	m.pass(time.Minute)
-	if got := kind(m.session.Ready()); got != "token" {
-		t.Errorf("after the token's end publishing is blocked by %q", got)
-	}
+	must.Equal(t, "after the token's end publishing is blocked by", "token", kind(m.session.Ready()))
 	m.reply(t, func(a *enrolmenttest.API) { a.Away, a.Reply.TokenExpiresAt = false, m.wall.Add(time.Hour) })
 	if err := errors.Join(m.session.Ready(), m.session.Problem(t.Context())); err != nil {
 		t.Errorf("after the API has come back: %v", err)
@@ -285,9 +281,7 @@ func TestSystemClockIsOff(t *testing.T) {
 			if err := errors.Join(m.session.Ready(), m.session.ClockProblem(t.Context())); err != nil {
 				t.Errorf("after the clock was set: %v", err)
 			}
-			if got := m.api.Statuses()[1].ClockOffsetMS; got != -off.Milliseconds() {
-				t.Errorf("reported an offset of %d ms", got)
-			}
+			must.Equal(t, "reported offset in ms", -off.Milliseconds(), m.api.Statuses()[1].ClockOffsetMS)
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"coldaisle.dev/edge-gateway/gateway"
+	"coldaisle.dev/shared/must"
 )
 
 // TestNewReadingsGoBeforeKeptOnes has Pub/Sub return, and a batch of the outbox hang
@@ -44,15 +45,11 @@ func TestNewReadingsGoBeforeKeptOnes(t *testing.T) {
 	case <-time.After(5 * time.Minute):
 		t.Fatal("the outbox is not drained")
 	}
-	if status := s.message(body("new", 21)); status != 200 {
-		t.Errorf("a new reading is answered %d", status)
-	}
+	must.Equal(t, "a new reading is answered", 200, s.message(body("new", 21)))
 	close(release)
 	all := s.delivered(5)
 	for i, want := range []string{"kept0", "new", "kept1", "kept2", "kept3"} {
-		if got := all[i].Reading.MessageID; got != want {
-			t.Errorf("message %d is %s, want %s", i, got, want)
-		}
+		must.Equal(t, fmt.Sprintf("message %d", i), want, all[i].Reading.MessageID)
 	}
 }
 

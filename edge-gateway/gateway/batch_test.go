@@ -28,7 +28,6 @@ func withSource() gateway.Config {
 	return gateway.Config{ProbeEvery: time.Millisecond, Batches: gateway.SourcesFile{Sources: []gateway.Source{{Name: "poller", Networks: []string{"192.168.7.0/24"}}}}}
 }
 
-// batch posts readings and returns the answer to each.
 func (s *site) batch(body string) (status int, results []string) {
 	s.tb.Helper()
 	status, answer := s.send(http.MethodPost, readingsPath, body)
@@ -88,9 +87,7 @@ func TestBatchAnswersEachReading(t *testing.T) {
 					t.Errorf("%s: answered %d %q, want %q", form, status, results, want)
 				}
 				published, _ := s.published.all()
-				if (len(published) == 2) != (want == "accepted") {
-					t.Errorf("%s: published %v", form, published)
-				}
+				must.Equal(t, fmt.Sprintf("%s: published %v", form, published), want == "accepted", len(published) == 2)
 			}
 		})
 	}
@@ -141,7 +138,7 @@ func TestRepeatedBatch(t *testing.T) {
 	if diff := cmp.Diff(map[time.Time]bool{at(20, 3): true, at(20, 2): true, at(13, 3): true}, times); diff != "" || len(want) != 3 {
 		t.Errorf("delivered at (-want +got):\n%s", diff)
 	}
-	eventually(t, "publishing", func() bool { return strings.Contains(s.health(), `"up":true`) })
+	must.Eventually(t, "publishing", func() bool { return strings.Contains(s.health(), `"up":true`) })
 	live := `{"node_id":"n3","id":"a","temperature":20}` + "\n" + `{"node_id":"n4","id":"a","temperature":20}`
 	// Pub/Sub fails for one of two: that one goes into the outbox, and both are durable.
 	s.published.judge(func(_ context.Context, m gateway.Message, _ bool) error {

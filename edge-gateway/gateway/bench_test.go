@@ -129,7 +129,6 @@ func newTopic(tb testing.TB, options ...pstest.ServerReactorOption) (*gateway.Re
 	return topic, server
 }
 
-// newPubSub returns a client of a Pub/Sub in this process, which has the topic.
 func newPubSub(tb testing.TB, options ...pstest.ServerReactorOption) (*pubsub.Client, *pstest.Server) {
 	tb.Helper()
 	server := pubsubtest.Start(tb, options...)
@@ -152,7 +151,6 @@ type span struct {
 	each  []time.Duration
 }
 
-// run has workers make n calls between them, and adds what they took.
 func (s *span) run(b *testing.B, workers, n int, call func(worker, i int) error) {
 	b.Helper()
 	var next atomic.Int64

@@ -111,7 +111,7 @@ func (c *clients) occupy(from string, n int) {
 	for range n {
 		must.Get(io.WriteString(c.dial(from), "GET /slow HTTP/1.1\r\nHost: gateway\r\n\r\n"))(c.t)
 	}
-	eventually(c.t, "the requests to be under way", func() bool { return c.slow.Load() == want })
+	must.Eventually(c.t, "the requests to be under way", func() bool { return c.slow.Load() == want })
 }
 
 // closed says whether the server has closed a connection. It asks the kernel and not Read,
@@ -152,7 +152,7 @@ func TestIdleConnectionsMakeRoom(t *testing.T) { //nolint:paralleltest // thousa
 	}
 	const want = 5*fromOne + 1 + 20 - inAll
 	ended := 0
-	eventually(t, "connections of the crowd to be closed", func() bool {
+	must.Eventually(t, "connections of the crowd to be closed", func() bool {
 		ended = 0
 		for _, conn := range crowd {
 			if closed(conn) {
@@ -161,9 +161,7 @@ func TestIdleConnectionsMakeRoom(t *testing.T) { //nolint:paralleltest // thousa
 		}
 		return ended >= want
 	})
-	if ended != want {
-		t.Errorf("%d connections of the crowd were closed, want %d", ended, want)
-	}
+	must.Equal(t, "connections of the crowd were closed", want, ended)
 	if lines := strings.Count(c.log.String(), "idle ones are closed"); lines != 1 {
 		t.Errorf("%d lines in the log, want one a minute:\n%s", lines, c.log.String())
 	}
@@ -188,7 +186,7 @@ func TestOneAddressCannotTakeAllConnections(t *testing.T) { //nolint:paralleltes
 	if err := ask(c.dial("127.0.0.1")); err != nil {
 		t.Errorf("one more is not answered: %v", err)
 	}
-	eventually(t, "the oldest to be closed", func() bool { return closed(held[1]) })
+	must.Eventually(t, "the oldest to be closed", func() bool { return closed(held[1]) })
 	for i, conn := range held {
 		if got, want := closed(conn), i == 1; got != want {
 			t.Errorf("connection %d is closed: %t, want %t", i, got, want)

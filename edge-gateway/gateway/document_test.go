@@ -17,8 +17,6 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/google/go-cmp/cmp"
-
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/openapitest"
@@ -298,7 +296,5 @@ func TestEveryRouteIsInTheDocument(t *testing.T) {
 		}
 	}
 	slices.Sort(documented)
-	if diff := cmp.Diff(documented, slices.Sorted(newSite(t).gateway.Routes())); diff != "" {
-		t.Errorf("routes (-documented +served):\n%s", diff)
-	}
+	must.Equal(t, "routes (-documented +served)", documented, slices.Sorted(newSite(t).gateway.Routes()))
 }

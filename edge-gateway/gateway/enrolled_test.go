@@ -261,7 +261,7 @@ func TestClockFaults(t *testing.T) {
 			if c.fault != nil {
 				want = 5
 			}
-			eventually(t, "every reading", func() bool { return len(e.readings()) == want })
+			must.Eventually(t, "every reading", func() bool { return len(e.readings()) == want })
 			for _, m := range e.readings() {
 				var taken int64
 				must.Get(fmt.Sscan(m.Reading.MessageID, &taken))(t)
@@ -298,15 +298,11 @@ func TestOtherEnrolments(t *testing.T) {
 		e.measure(t)
 	}
 	e.change(func() { e.away = false })
-	eventually(t, "the readings of the open gateway and of this enrolment", func() bool { return len(e.readings()) == 4 })
+	must.Eventually(t, "the readings of the open gateway and of this enrolment", func() bool { return len(e.readings()) == 4 })
 	for i, m := range e.readings() {
-		if want := []string{"", "", "gw-b", "gw-b"}[i]; m.origin.GatewayID != want {
-			t.Errorf("reading %d is signed by %q, want %q", i, m.origin.GatewayID, want)
-		}
+		must.Equal(t, fmt.Sprintf("reading %d is signed by", i), []string{"", "", "gw-b", "gw-b"}[i], m.origin.GatewayID)
 	}
-	if got := e.aside.Stats().Pending; got != 2 {
-		t.Errorf("%d readings of the other enrolment are kept", got)
-	}
+	must.Equal(t, "readings of the other enrolment are kept", 2, e.aside.Stats().Pending)
 	_, health := e.send(http.MethodGet, "/health", "")
 	_, metrics := e.send(http.MethodGet, "/metrics", "")
 	if !strings.Contains(health, "withheld: 2 readings") || !strings.Contains(metrics, `gateway_withheld_total{reason="enrolment"} 2`) || !strings.Contains(metrics, "gateway_withheld_readings 2") {
@@ -320,7 +316,7 @@ func TestOtherEnrolments(t *testing.T) {
 	e.id = ""
 	e.start(t)
 	e.change(func() { e.away = false })
-	eventually(t, "the reading put aside", func() bool { return e.aside.Stats().Pending == 3 })
+	must.Eventually(t, "the reading put aside", func() bool { return e.aside.Stats().Pending == 3 })
 	if got := len(e.readings()); got != 4 {
 		t.Errorf("an open gateway has published %d readings of an enrolment", got-4)
 	}
@@ -336,8 +332,8 @@ func TestUnknownTime(t *testing.T) {
 	e.hear(t)
 	e.change(func() { e.away = false })
 	e.measure(t)
-	eventually(t, "the reading of this boot", func() bool { return len(e.readings()) == 1 })
-	eventually(t, "that of the boot before", func() bool { return e.aside.Stats().Pending == 1 })
+	must.Eventually(t, "the reading of this boot", func() bool { return len(e.readings()) == 1 })
+	must.Eventually(t, "that of the boot before", func() bool { return e.aside.Stats().Pending == 1 })
 }
 
 // TestReport holds what an enrolled gateway reports of its nodes.

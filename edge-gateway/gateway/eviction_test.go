@@ -1,10 +1,8 @@
 package gateway
 
 import (
-	"context"
 	"net/http"
 	"slices"
-	"strconv"
 	"testing"
 
 	"coldaisle.dev/shared/logging"
@@ -39,28 +37,6 @@ func TestEviction(t *testing.T) {
 			victim, ok := l.admit(&connection{among: l, address: "c"})
 			if got := slices.Index(open, victim); !ok || got != c.want {
 				t.Errorf("connection %d is closed, want %d; the new one is admitted: %t", got, c.want, ok)
-			}
-		})
-	}
-}
-
-// BenchmarkEviction opens a connection when there is no room: from an address at its own
-// limit, and from one without a connection. Every other newcomer waits for it.
-func BenchmarkEviction(b *testing.B) {
-	for name, address := range map[string]string{"of its own": "0", "in all": "newcomer"} {
-		b.Run(name, func(b *testing.B) {
-			l := newConnections(context.WithoutCancel(b.Context()), nil, maxConnections, perAddress, logging.Discard())
-			for i := range maxConnections {
-				l.admit(&connection{among: l, address: strconv.Itoa(i / perAddress)})
-			}
-			for b.Loop() {
-				newcomer := &connection{among: l, address: address}
-				victim, ok := l.admit(newcomer)
-				if !ok || victim == nil {
-					b.Fatal("no connection is closed for it")
-				}
-				l.remove(newcomer)
-				l.admit(victim)
 			}
 		})
 	}

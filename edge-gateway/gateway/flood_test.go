@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 )
 
 // newTimedSite returns a gateway on the time of a synctest bubble.
@@ -42,9 +44,7 @@ func TestFastNode(t *testing.T) {
 		if all, _ := published.all(); len(all) != 300 {
 			t.Errorf("%d readings published, want 300", len(all))
 		}
-		if took := time.Since(began); took != 4*time.Second {
-			t.Errorf("200 readings beyond the burst took %s, want 4 s", took)
-		}
+		must.Equal(t, "200 readings beyond the burst took", 4*time.Second, time.Since(began))
 	})
 }
 
@@ -78,9 +78,7 @@ func TestFlood(t *testing.T) {
 			if answer := post(t, site, "/api/v1/message", string(measured(2, i))); answer.Code != http.StatusOK || time.Since(sent) > 0 {
 				t.Errorf("the quiet node was answered %d after %s", answer.Code, time.Since(sent))
 			}
-			if answer := post(t, site, "/api/v1/heartbeat", `{"node_id":"node-0003"}`); answer.Code != http.StatusOK {
-				t.Errorf("another node's heartbeat was answered %d", answer.Code)
-			}
+			must.Equal(t, "another node's heartbeat was answered", http.StatusOK, post(t, site, "/api/v1/heartbeat", `{"node_id":"node-0003"}`).Code)
 		}
 		flooding.Wait()
 		if got := answers[http.StatusOK]; got < 550 || got > 700 {
@@ -99,9 +97,7 @@ func TestTableOfNodesIsBounded(t *testing.T) {
 	t.Parallel()
 	s := newSiteWith(t, gateway.Config{MaxNodes: 3, NodeRate: 1000, NodeBurst: 1000}, nil)
 	for i := range 10 {
-		if status := s.message(string(measured(i, 1))); status != 200 {
-			t.Errorf("node %d was answered %d", i, status)
-		}
+		must.Equal(t, fmt.Sprintf("node %d was answered", i), 200, s.message(string(measured(i, 1))))
 	}
 	_, list := s.send(http.MethodGet, "/api/v1/nodes", "")
 	if !strings.Contains(list, `"total":3`) {
@@ -115,9 +111,7 @@ func TestTableOfNodesIsBounded(t *testing.T) {
 	s.message(string(measured(0, 2)))
 	s.message(string(measured(20, 1)))
 	s.message(string(measured(20, 2)))
-	if got := s.published.last().Recent.Len(); got != 1 {
-		t.Errorf("the window of a node that came when others had gone holds %d", got)
-	}
+	must.Equal(t, "the window of a node that came when others had gone holds", 1, s.published.last().Recent.Len())
 }
 
 // TestSpoofedNode has somebody send as much as it can under the id of a node, and under

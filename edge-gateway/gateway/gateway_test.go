@@ -49,14 +49,10 @@ func TestRecentCarriesTheLastHour(t *testing.T) {
 	if recent.Temperature[119] != 21.28 || recent.Humidity[119] != 40.13 {
 		t.Errorf("newest is %g °C %g %%, want 21.28 and 40.13", recent.Temperature[119], recent.Humidity[119])
 	}
-	if err := recent.Validate(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, recent.Validate())
 	s.pass(40 * time.Minute)
 	s.send("POST", "/api/v1/message", `{"id":"z","node_id":"n1","temperature":20,"humidity":40}`)
-	if recent := s.published.last().Recent; recent.Len() != 40 {
-		t.Errorf("%d readings of the last hour after a pause of 40 minutes, want 40", recent.Len())
-	}
+	must.Equal(t, "readings of the last hour after a pause of 40 minutes", 40, s.published.last().Recent.Len())
 }
 
 // TestFullestMessageHasAtMost1000Bytes shows contract 9.1: what Pub/Sub counts, the attributes
@@ -153,9 +149,7 @@ func TestClockSetBack(t *testing.T) {
 			for i := range 3 {
 				s.pass(20 * time.Second)
 				s.send("POST", "/api/v1/message", fmt.Sprintf(`{"id":"%d","node_id":"n1","temperature":20,"humidity":40}`, 10+i))
-				if err := s.published.last().Recent.Validate(); err != nil {
-					t.Error(err)
-				}
+				must.Do(t, s.published.last().Recent.Validate())
 			}
 			if got := s.published.last().Recent.Len(); got < 3 {
 				t.Errorf("%d readings ride along, want the 3 since the clock was set or more", got)
@@ -227,9 +221,7 @@ func TestKeptReadingsOfANode(t *testing.T) {
 		if want := s.clock().Add(-c.taken); got.Reading.Time != want {
 			t.Errorf("%s is of %s, want %s", c.id, got.Reading.Time, want)
 		}
-		if got.Recent.Len() != c.after {
-			t.Errorf("%d readings are sent with number %d, want %d", got.Recent.Len(), i, c.after)
-		}
+		must.Equal(t, fmt.Sprintf("readings are sent with number %d", i), c.after, got.Recent.Len())
 	}
 	s.pass(20 * time.Second)
 	if again := send("newest", 20); again.Reading != newest.Reading {
@@ -246,9 +238,7 @@ func TestKeptReadingsOfANode(t *testing.T) {
 	if got := send("older than the window", 3600); got.Reading.Time != s.clock().Add(-time.Hour) || got.Recent.Len() != 0 {
 		t.Errorf("of %s with %d readings, want an hour before %s with none", got.Reading.Time, got.Recent.Len(), s.clock())
 	}
-	if got := send("x", 0); got.Recent.Len() != 120 {
-		t.Errorf("%d readings are sent with the next one, want 120", got.Recent.Len())
-	}
+	must.Equal(t, "readings are sent with the next one", 120, send("x", 0).Recent.Len())
 }
 
 // TestNodesSurviveARestart shows contract 8.4.
@@ -262,7 +252,7 @@ func TestNodesSurviveARestart(t *testing.T) {
 	s.pass(time.Hour)
 	s.send("POST", "/api/v1/register", `{"node_id":"n1","ip_addr":"10.0.0.6"}`)
 	s.run()
-	eventually(t, "the file of the nodes", func() bool {
+	must.Eventually(t, "the file of the nodes", func() bool {
 		content, err := os.ReadFile(file)
 		return err == nil && strings.Contains(string(content), "10.0.0.6")
 	})
@@ -288,9 +278,7 @@ func TestNodesSurviveARestart(t *testing.T) {
 		"far too much":    "[" + strings.Repeat(" ", 5<<20) + `{"node_id":"n1","ip_addr":"10.0.0.5","last_seen":"2026-11-20T04:00:00Z"}]`,
 	} {
 		must.Do(t, os.WriteFile(file, []byte(content), 0o600))
-		if got := list(0); got != `{"nodes":[],"total":0}` {
-			t.Errorf("of %s the gateway makes %s", name, got)
-		}
+		must.Equal(t, fmt.Sprintf("of %s the gateway makes", name), `{"nodes":[],"total":0}`, list(0))
 	}
 	full := fmt.Sprintf(`[%s]`, strings.TrimSuffix(strings.Repeat(`{"node_id":"n%d","ip_addr":"10.0.0.5","last_seen":"2026-11-20T04:00:00Z"},`, 9), ","))
 	must.Do(t, os.WriteFile(file, fmt.Appendf(nil, full, 1, 2, 3, 4, 5, 6, 7, 8, 9), 0o600))

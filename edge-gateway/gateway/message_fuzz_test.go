@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -12,6 +13,7 @@ import (
 
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 )
 
 // FuzzMessage sends any body to any path: the answer is JSON with one of the statuses of
@@ -54,9 +56,7 @@ func FuzzMessage(f *testing.F) {
 		default:
 			t.Errorf("answered %d %s", recorder.Code, recorder.Body)
 		}
-		if want := answer["status"] == "published"; (len(published.data) == 1) != want {
-			t.Errorf("answered %d, published %v", recorder.Code, published.data)
-		}
+		must.Equal(t, fmt.Sprintf("answered %d, published %v", recorder.Code, published.data), answer["status"] == "published", len(published.data) == 1)
 		for _, data := range published.data {
 			if err := data.Reading.Validate(); err != nil {
 				t.Errorf("published an invalid reading: %v", err)

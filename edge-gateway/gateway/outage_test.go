@@ -15,8 +15,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"coldaisle.dev/edge-gateway/clock"
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/edge-gateway/outbox"
@@ -62,10 +60,8 @@ func TestFailedPublishIsKeptAndDelivered(t *testing.T) {
 			t.Errorf("reading %d arrived with a window of %d, want the %d it had", i, data.Recent.Len(), i+1)
 		}
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("times of the backlog (-taken +delivered):\n%s", diff)
-	}
-	eventually(t, "health", func() bool {
+	must.Equal(t, "times of the backlog (-taken +delivered)", want, got)
+	must.Eventually(t, "health", func() bool {
 		health := s.health()
 		return strings.Contains(health, `"status":"healthy"`) && strings.Contains(health, `"readings":0`)
 	})
@@ -79,14 +75,10 @@ func TestRetry(t *testing.T) {
 	s.published.fail(errAway)
 	taken := s.clock()
 	for range 3 {
-		if status := s.message(body("a1", 20)); status != 500 {
-			t.Errorf("answered %d", status)
-		}
+		must.Equal(t, "answered", 500, s.message(body("a1", 20)))
 		s.pass(time.Minute)
 	}
-	if got := s.box.Stats().Pending; got != 1 {
-		t.Errorf("%d messages in the outbox after three attempts of one reading", got)
-	}
+	must.Equal(t, "messages in the outbox after three attempts of one reading", 1, s.box.Stats().Pending)
 
 	// After a restart, with Pub/Sub still away.
 	s.stop()
@@ -94,14 +86,10 @@ func TestRetry(t *testing.T) {
 	second := s.clock()
 	s.message(body("a2", 21)) // takes the uplink down
 	s.message(body("a1", 20))
-	if got := s.box.Stats().Pending; got != 2 {
-		t.Errorf("%d messages in the outbox, want a1 and a2", got)
-	}
+	must.Equal(t, "messages in the outbox", 2, s.box.Stats().Pending)
 	s.published.fail(nil)
 	s.delivered(2)
-	if status := s.message(body("a1", 20)); status != 200 {
-		t.Errorf("a retry after delivery was answered %d", status)
-	}
+	must.Equal(t, "a retry after delivery was answered", 200, s.message(body("a1", 20)))
 	identities := map[reading.Identity]bool{}
 	all, _ := s.published.all()
 	for _, data := range all {
@@ -113,7 +101,7 @@ func TestRetry(t *testing.T) {
 
 	// After another restart, when the outbox has been emptied: the node did not
 	// hear that its reading was delivered.
-	eventually(t, "an empty outbox", func() bool { return s.box.Stats().Pending == 0 })
+	must.Eventually(t, "an empty outbox", func() bool { return s.box.Stats().Pending == 0 })
 	s.stop()
 	s.start()
 	s.pass(time.Minute)
@@ -133,9 +121,7 @@ func TestNothingCanBeKept(t *testing.T) {
 	s := newSiteWith(t, gateway.Config{ProbeEvery: time.Millisecond}, noOutbox(errors.New("read-only file system")))
 	s.published.fail(errAway)
 	for i := range 3 {
-		if status := s.message(body(strconv.Itoa(i), 20)); status != 500 {
-			t.Errorf("answered %d", status)
-		}
+		must.Equal(t, "answered", 500, s.message(body(strconv.Itoa(i), 20)))
 	}
 	if health := s.health(); !strings.Contains(health, `"status":"failing"`) || !strings.Contains(health, `"dropped":3`) || !strings.Contains(health, `"outbox: read-only file system"`) {
 		t.Errorf("health says %s", health)
@@ -147,7 +133,7 @@ func TestNothingCanBeKept(t *testing.T) {
 	s.published.fail(nil)
 	s.pass(time.Second)
 	s.run()
-	eventually(t, "a live reading to be tried", func() bool { return s.message(body("z", 20)) == 200 })
+	must.Eventually(t, "a live reading to be tried", func() bool { return s.message(body("z", 20)) == 200 })
 }
 
 func TestFullOutboxIsCounted(t *testing.T) {
@@ -251,10 +237,10 @@ func TestFlippedBits(t *testing.T) {
 	tried := func(times int) func() bool {
 		return func() bool { _, tried := s.published.all(); return tried >= times }
 	}
-	eventually(t, "some attempts", tried(10))
+	must.Eventually(t, "some attempts", tried(10))
 	s.pass(2 * time.Minute) // long enough to be logged once more
 	_, before := s.published.all()
-	eventually(t, "some more attempts", tried(before+10))
+	must.Eventually(t, "some more attempts", tried(before+10))
 	s.published.fail(nil)
 	s.delivered(2)
 	if health := s.health(); !strings.Contains(health, `"damaged":1`) {
@@ -323,14 +309,14 @@ func TestIdleGatewayAsksPubSub(t *testing.T) {
 	up := func(want bool) func() bool {
 		return func() bool { return strings.Contains(s.health(), fmt.Sprintf(`"up":%t`, want)) }
 	}
-	eventually(t, "the outage", up(false))
+	must.Eventually(t, "the outage", up(false))
 	s.published.fail(nil)
-	eventually(t, "its end", up(true))
+	must.Eventually(t, "its end", up(true))
 	if got := s.published.last(); got.Reading.NodeID != "coldaisle.probe" {
 		t.Errorf("published %+v", got)
 	}
 	s.published.fail(errAway)
-	eventually(t, "the next outage", up(false))
+	must.Eventually(t, "the next outage", up(false))
 }
 
 // readOnly is an outbox on a card that has gone read-only: its cursor cannot be written.
@@ -362,14 +348,14 @@ func TestReadOnlyCardIsLoggedOnceAMinute(t *testing.T) {
 			s.message(body(strconv.Itoa(first+i), 20))
 		}
 		s.published.fail(nil)
-		eventually(t, "the backlog", func() bool { return box.Stats().Pending == 0 })
+		must.Eventually(t, "the backlog", func() bool { return box.Stats().Pending == 0 })
 	}
 	outage(0)
 	outage(5)
-	eventually(t, "the first line", func() bool { return len(lines()) > 0 })
+	must.Eventually(t, "the first line", func() bool { return len(lines()) > 0 })
 	s.pass(2 * time.Minute)
 	outage(10)
-	eventually(t, "the second line", func() bool { return len(lines()) > 1 })
+	must.Eventually(t, "the second line", func() bool { return len(lines()) > 1 })
 	found := lines()
 	if len(found) != 2 || !strings.Contains(found[0], `"count":1`) || strings.Contains(found[1], `"count":2}`) || !strings.Contains(found[1], `"count":`) {
 		t.Errorf("of many failures the log has %q", found)
@@ -452,7 +438,7 @@ func TestClockInThe1970s(t *testing.T) {
 			s.pass(set.Sub(s.clock()))
 			s.published.fail(nil)
 			s.run()
-			eventually(t, "an empty outbox", func() bool { return box.Stats().Pending == 0 })
+			must.Eventually(t, "an empty outbox", func() bool { return box.Stats().Pending == 0 })
 			all, _ := s.published.all()
 			if again {
 				if got := withheld.Stats().Pending; got != 2 || len(all) != 0 {

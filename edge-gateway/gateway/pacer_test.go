@@ -3,6 +3,8 @@ package gateway
 import (
 	"testing"
 	"time"
+
+	"coldaisle.dev/shared/must"
 )
 
 // TestPace lets the backlog meet lines of several kinds.
@@ -16,9 +18,7 @@ func TestPace(t *testing.T) {
 				t.Fatalf("a batch of 2 ms is followed by a pause of %s, want as long", pause)
 			}
 		}
-		if p.size != largestBatch {
-			t.Errorf("a batch has %d readings after ten quick ones, want %d", p.size, largestBatch)
-		}
+		must.Equal(t, "a batch has readings after ten quick ones", largestBatch, p.size)
 		if pause := p.next(0, false); pause < time.Millisecond {
 			t.Errorf("a pause of %s leaves a live reading no room", pause)
 		}
@@ -32,9 +32,7 @@ func TestPace(t *testing.T) {
 		if pause := p.next(2*time.Millisecond, true); pause != 6*time.Millisecond || p.size != largestBeside {
 			t.Errorf("a pause of %s and batches of %d, want three times the batch and %d", pause, p.size, largestBeside)
 		}
-		if pause := p.next(100*time.Millisecond, true); pause != 100*time.Millisecond+longestBeside {
-			t.Errorf("a pause of %s on a long line", pause)
-		}
+		must.Equal(t, "a pause on a long line", 100*time.Millisecond+longestBeside, p.next(100*time.Millisecond, true))
 		p.next(2*time.Millisecond, true)
 		if pause := p.next(2*time.Millisecond, false); pause != 2*time.Millisecond || p.size != 2*largestBeside {
 			t.Errorf("after them a pause of %s and batches of %d", pause, p.size)

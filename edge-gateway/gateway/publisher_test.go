@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"coldaisle.dev/edge-gateway/gateway"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pubsubtest"
 )
 
@@ -42,13 +43,9 @@ func TestConcurrentPublishesLoseNothing(t *testing.T) {
 	for _, m := range server.Messages() {
 		seen[string(m.Data)+" of "+m.Attributes["node_id"]]++
 	}
-	if len(seen) != nodes*each+len(backlog) {
-		t.Errorf("%d messages arrived, want %d", len(seen), nodes*each+len(backlog))
-	}
+	must.Equal(t, "messages arrived", nodes*each+len(backlog), len(seen))
 	for m, times := range seen {
-		if times != 1 {
-			t.Errorf("%s arrived %d times", m, times)
-		}
+		must.Equal(t, "arrivals of "+m, 1, times)
 	}
 	if err := topic.Publish(t.Context(), gateway.Message{NodeID: "late", Data: []byte("late")}); err == nil {
 		t.Error("a stopped topic took a message")
@@ -92,8 +89,6 @@ func TestTopicFindsTheRefusedMessage(t *testing.T) {
 		if i%7 == 0 {
 			want = 0
 		}
-		if got := seen[strconv.Itoa(i)]; got != want {
-			t.Errorf("message %d arrived %d times, want %d", i, got, want)
-		}
+		must.Equal(t, fmt.Sprintf("arrivals of message %d", i), want, seen[strconv.Itoa(i)])
 	}
 }

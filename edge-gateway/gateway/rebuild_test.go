@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"coldaisle.dev/edge-gateway/gateway"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/wire"
 )
@@ -62,7 +63,7 @@ func TestWindowsAreRebuilt(t *testing.T) {
 			s.published.fail(errAway)
 		case 202, 230:
 			s.published.fail(nil)
-			eventually(t, "delivery", func() bool {
+			must.Eventually(t, "delivery", func() bool {
 				return s.box.Stats().Pending == 0 && strings.Contains(s.health(), `"status":"healthy"`)
 			})
 		case 170, 180, 270:
@@ -90,7 +91,7 @@ func TestWindowsAreRebuilt(t *testing.T) {
 	s.stop()
 	s.published.fail(nil)
 	s.start()
-	eventually(t, "the rest of the backlog", func() bool { return s.box.Stats().Pending == 0 })
+	must.Eventually(t, "the rest of the backlog", func() bool { return s.box.Stats().Pending == 0 })
 
 	arrived := func(r *record) map[reading.Identity]wire.Data {
 		found := map[reading.Identity]wire.Data{}

@@ -61,15 +61,11 @@ func TestRefusedMessageIsAlone(t *testing.T) {
 		}
 		posting.Go(func() {
 			status, answer := s.send(http.MethodPost, "/api/v1/message", fmt.Sprintf(`{"id":"1","node_id":%q,"temperature":20,"humidity":40}`, node))
-			if got := fmt.Sprintf("%d %s", status, answer); got != want {
-				t.Errorf("%s was answered %s, want %s", node, got, want)
-			}
+			must.Equal(t, node+" was answered", want, fmt.Sprintf("%d %s", status, answer))
 		})
 	}
 	posting.Wait()
-	if got := s.box.Stats().Pending; got != 0 {
-		t.Errorf("%d readings were kept", got)
-	}
+	must.Equal(t, "readings were kept", 0, s.box.Stats().Pending)
 	if got := s.health(); !strings.Contains(got, `"status":"healthy"`) || !strings.Contains(got, `"refused":6`) {
 		t.Errorf("health says %s", got)
 	}
@@ -81,7 +77,7 @@ func TestRefusedMessageIsAlone(t *testing.T) {
 		must.Do(t, s.box.Append(keptRecord(node, "1")))
 	}
 	s.run()
-	eventually(t, "the outbox to drain", func() bool { return s.box.Stats().Pending == 0 })
+	must.Eventually(t, "the outbox to drain", func() bool { return s.box.Stats().Pending == 0 })
 	if got := s.health(); !strings.Contains(got, `"status":"healthy"`) || !strings.Contains(got, `"refused":10`) {
 		t.Errorf("health says %s", got)
 	}
@@ -95,7 +91,6 @@ func TestRefusedMessageIsAlone(t *testing.T) {
 	}
 }
 
-// keptRecord is a reading in the outbox.
 func keptRecord(node, id string) outbox.Record {
 	at := time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)
 	return outbox.Record{Reading: reading.Reading{NodeID: node, MessageID: id, Time: at, Temperature: 20, Humidity: 40}}
@@ -132,7 +127,7 @@ func TestEverythingIsRefused(t *testing.T) {
 		status, answer := s.send(http.MethodPost, "/api/v1/message", string(measured(1, number)))
 		return fmt.Sprintf("%d %s", status, answer)
 	}
-	eventually(t, "readings to be kept", func() bool { return strings.HasSuffix(message(), `"kept":true}`) })
+	must.Eventually(t, "readings to be kept", func() bool { return strings.HasSuffix(message(), `"kept":true}`) })
 	if got := s.box.Stats().Pending; got < 200-64 {
 		t.Fatalf("%d of 200 readings are left in the outbox", got)
 	}
@@ -144,7 +139,7 @@ func TestEverythingIsRefused(t *testing.T) {
 	if got := message(); !strings.HasPrefix(got, "200") {
 		t.Errorf("the first reading that Pub/Sub would take was answered %s", got)
 	}
-	eventually(t, "the outbox to drain", func() bool { return s.box.Stats().Pending == 0 })
+	must.Eventually(t, "the outbox to drain", func() bool { return s.box.Stats().Pending == 0 })
 	if got := s.health(); !strings.Contains(got, `"status":"healthy"`) {
 		t.Errorf("health says %s", got)
 	}

@@ -74,7 +74,5 @@ func TestRejectionsAreLogged(t *testing.T) {
 	for i := range 1000 {
 		send(message, fmt.Sprintf(`{"id":"1","node_id":"invented-%d"}`, i))
 	}
-	if lines := len(told()); lines != 99 {
-		t.Errorf("%d lines for a thousand invented nodes, want those that make a hundred with n1", lines)
-	}
+	must.Equal(t, "lines for a thousand invented nodes", 99, len(told()))
 }

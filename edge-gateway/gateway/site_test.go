@@ -222,20 +222,7 @@ func (s *site) health() string {
 // delivered waits until so many readings were published, and returns them.
 func (s *site) delivered(n int) []wire.Data {
 	s.tb.Helper()
-	eventually(s.tb, "delivery", func() bool { all, _ := s.published.all(); return len(all) == n })
+	must.Eventually(s.tb, "delivery", func() bool { all, _ := s.published.all(); return len(all) == n })
 	all, _ := s.published.all()
 	return all
-}
-
-// eventually waits for a condition, which an answer of the gateway's or its
-// work in the background brings about.
-func eventually(tb testing.TB, what string, condition func() bool) {
-	tb.Helper()
-	deadline := time.Now().Add(3 * time.Minute)
-	for !condition() {
-		if time.Now().After(deadline) {
-			tb.Fatalf("waited in vain: %s", what)
-		}
-		time.Sleep(time.Millisecond)
-	}
 }

@@ -3,6 +3,8 @@ package multicast
 import (
 	"net/netip"
 	"testing"
+
+	"coldaisle.dev/shared/must"
 )
 
 func TestNear(t *testing.T) {
@@ -12,8 +14,6 @@ func TestNear(t *testing.T) {
 		"192.168.1.7": true, "192.168.2.7": false, "169.254.1.1": false,
 		"fd00:1::7": true, "fd00:1::7%eth0": true, "fd00:2::7": false, "fe80::7": true, "fe80::7%eth0": true,
 	} {
-		if got := Near(prefixes, netip.MustParseAddr(address)); got != want {
-			t.Errorf("%s is near: %t", address, got)
-		}
+		must.Equal(t, address+" is near", want, Near(prefixes, netip.MustParseAddr(address)))
 	}
 }

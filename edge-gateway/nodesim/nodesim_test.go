@@ -31,9 +31,7 @@ func TestNodes(t *testing.T) {
 		s := pretend(t, g, nodesim.Config{Nodes: 6, Prefix: "lab", FailureEvery: -1}, 30*time.Minute-time.Second)
 		must.Equal(t, "rooms", [][]string{{"lab-r1-n1", "lab-r1-n2", "lab-r1-n3", "lab-r1-n4"}, {"lab-r2-n1", "lab-r2-n2"}}, s.Rooms())
 
-		if got := len(g.calls("register")); got != 6 {
-			t.Errorf("%d registrations of 6 nodes", got)
-		}
+		must.Equal(t, "registrations of 6 nodes", 6, len(g.calls("register")))
 		last, ids := map[string]time.Time{}, map[string]bool{}
 		fourBytes := regexp.MustCompile(`^[0-9a-f]{8}$`)
 		for _, c := range g.calls("message") {
@@ -46,9 +44,7 @@ func TestNodes(t *testing.T) {
 			}
 			ids[c.ID] = true
 		}
-		if len(ids) != 6*60 {
-			t.Errorf("%d readings of 6 nodes in 30 minutes, want 360", len(ids))
-		}
+		must.Equal(t, "readings of 6 nodes in 30 minutes", 6*60, len(ids))
 		beat := map[string]time.Time{}
 		for _, c := range g.calls("heartbeat") {
 			if before, ok := beat[c.NodeID]; ok && (c.At.Sub(before) < 30*time.Second || c.At.Sub(before) > time.Minute) {
@@ -56,9 +52,7 @@ func TestNodes(t *testing.T) {
 			}
 			beat[c.NodeID] = c.At
 		}
-		if len(beat) != 6 {
-			t.Errorf("heartbeats of %d nodes, want 6", len(beat))
-		}
+		must.Equal(t, "heartbeats of nodes", 6, len(beat))
 		stats := s.Stats()
 		if stats.Registered != 6 || stats.Accepted != 360 || stats.Failed != 0 || stats.Retried != 0 || stats.Heartbeats < 6*28 {
 			t.Errorf("stats do not tell what happened: %+v", stats)
@@ -119,9 +113,7 @@ func TestRegistration(t *testing.T) {
 					pauses = append(pauses, calls[i].At.Sub(calls[i-1].At)/time.Second)
 				}
 				must.Equal(t, "seconds between registrations", c.want, pauses)
-				if got := s.Stats(); got.Registered != c.registered {
-					t.Errorf("%d registered, want %d", got.Registered, c.registered)
-				}
+				must.Equal(t, "registered", c.registered, s.Stats().Registered)
 				if len(g.calls("message")) == 0 {
 					t.Error("the node sent no reading")
 				}
@@ -147,9 +139,7 @@ func TestOutage(t *testing.T) {
 		for _, c := range g.calls("message") {
 			ids[c.ID] = true
 		}
-		if len(ids) != 60 {
-			t.Errorf("%d readings were offered, want all 60", len(ids))
-		}
+		must.Equal(t, "readings were offered", 60, len(ids))
 		if got := s.Stats(); got.Retried == 0 || got.Lost != 19-4 || got.Accepted != 60-got.Lost {
 			t.Errorf("after an outage of 19 readings: %+v", got)
 		}

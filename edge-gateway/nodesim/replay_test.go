@@ -42,9 +42,7 @@ func TestReplay(t *testing.T) {
 			t.Errorf("%+v, %v", result, err)
 		}
 	}
-	if got := len(g.calls("register")); got != 10 {
-		t.Errorf("%d registrations of 5 nodes in two replays", got)
-	}
+	must.Equal(t, "registrations of 5 nodes in two replays", 10, len(g.calls("register")))
 	ids, heard := map[string]bool{}, map[string][]float64{}
 	for _, c := range g.calls("message") {
 		ids[c.ID] = true

@@ -107,9 +107,7 @@ func TestCapacity(t *testing.T) {
 	began := time.Now()
 	box = open(t, dir, options)
 	t.Logf("%d readings, opened in %s", total(kept), time.Since(began))
-	if got := box.Stats().Pending; got != total(kept) {
-		t.Errorf("%d readings wait, want %d", got, total(kept))
-	}
+	must.Equal(t, "readings wait", total(kept), box.Stats().Pending)
 	if err := box.Append(nodeRecord(1, 1, time.Now())); !errors.Is(err, ErrFull) {
 		t.Errorf("a full outbox that was opened again: %v", err)
 	}
@@ -130,9 +128,7 @@ func TestCapacity(t *testing.T) {
 		}
 	}
 	for node, left := range kept {
-		if left != 0 {
-			t.Errorf("%d readings of %s are missing", left, node)
-		}
+		must.Equal(t, fmt.Sprintf("readings of %s are missing", node), 0, left)
 	}
 }
 
@@ -191,9 +187,7 @@ func TestOpenReadsAPart(t *testing.T) {
 	}
 	close(disk.release)
 	box.surveying.Wait()
-	if got := box.Stats().Pending; got != segments*each {
-		t.Errorf("%d readings wait, want %d", got, segments*each)
-	}
+	must.Equal(t, "readings wait", segments*each, box.Stats().Pending)
 }
 
 // TestFairWhenFull has one node flood the outbox: it gets half of it, the others find
@@ -292,9 +286,7 @@ func TestConsumedWhileMoreIsWritten(t *testing.T) {
 	add(t, box, "first")
 	disk.during = func() { take(t, box, 1) }
 	add(t, box, "second")
-	if box.held.total != 1 {
-		t.Errorf("%d messages are counted, one waits", box.held.total)
-	}
+	must.Equal(t, "messages counted, where one waits", 1, box.held.total)
 	disk.during = nil
 	if take(t, box, 1); box.held.total != 0 {
 		t.Errorf("%d messages are counted, none waits", box.held.total)

@@ -75,15 +75,10 @@ func TestCardThatDies(t *testing.T) {
 			}
 			disk.dead.Store(false)
 			// Nothing else is written or consumed: what a kill would leave now.
-			for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+			must.Eventually(t, "the card is back, and no consumed reading would be sent a second time", func() bool {
 				left, err := Inspect(dir)
-				if err == nil && left.Pending == 0 {
-					break
-				}
-				if time.Now().After(deadline) {
-					t.Fatalf("the card is back, and %d consumed readings would be sent a second time: %v", left.Pending, err)
-				}
-			}
+				return err == nil && left.Pending == 0
+			})
 			if err := box.Append(rec("again")); err != nil {
 				t.Errorf("a card that is back: %v", err)
 			}

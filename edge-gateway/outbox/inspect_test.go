@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"coldaisle.dev/shared/must"
 )
 
@@ -35,9 +33,7 @@ func TestInspect(t *testing.T) {
 			t.Error(err)
 		}
 		must.Equal(t, "contents", want, got)
-		if diff := cmp.Diff(before, files(t, dir)); diff != "" {
-			t.Errorf("looking changed the folder (-before +after):\n%s", diff)
-		}
+		must.Equal(t, "looking changed the folder (-before +after)", before, files(t, dir))
 	}
 	size := int64(3*record + len("firstsecondthird"))
 	add(t, box, "fourth")
@@ -74,9 +70,7 @@ func TestProbe(t *testing.T) {
 	if err != nil || took <= 0 || took > time.Minute {
 		t.Errorf("Probe = %s, %v", took, err)
 	}
-	if diff := cmp.Diff(before, files(t, dir)); diff != "" {
-		t.Errorf("the probe left something (-before +after):\n%s", diff)
-	}
+	must.Equal(t, "the probe left something (-before +after)", before, files(t, dir))
 	// The disk became read-only while it was probed, and is writable again.
 	must.Do(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("probe-%d", os.Getpid())), nil, 0o600))
 	if _, err := Probe(dir, time.Now); err != nil {
@@ -114,9 +108,7 @@ func TestLate(t *testing.T) {
 		}
 		now = now.Add(4 * time.Second)
 	}
-	if attempts != 2 {
-		t.Errorf("%d attempts in 20 seconds, want 2", attempts)
-	}
+	must.Equal(t, "attempts in 20 seconds", 2, attempts)
 	must.Do(t, os.Remove(place))
 	now = now.Add(time.Minute)
 	if err := box.Append(rec("kept")); err != nil {
@@ -126,15 +118,11 @@ func TestLate(t *testing.T) {
 	if err != nil || len(messages) != 1 || box.Stats().Pending != 1 {
 		t.Errorf("%d messages, %v", len(messages), err)
 	}
-	if n := len(slices.Collect(box.Before(messages[0], time.Hour))) + len(slices.Collect(box.Since(now.Add(-24*time.Hour)))); n != 1 {
-		t.Errorf("%d messages before and since, want 1", n)
-	}
+	must.Equal(t, "messages before and since", 1, len(slices.Collect(box.Before(messages[0], time.Hour)))+len(slices.Collect(box.Since(now.Add(-24*time.Hour)))))
 	if err := box.Consume(messages); err != nil || box.Stats().Pending != 0 {
 		t.Errorf("Consume = %v", err)
 	}
-	if err := box.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, box.Close())
 	if err := box.Append(rec("late")); !errors.Is(err, ErrClosed) {
 		t.Errorf("Append after Close = %v", err)
 	}

@@ -83,14 +83,10 @@ func TestKill(t *testing.T) {
 		found[m]++
 	}
 	for m := range said {
-		if found[m] != 1 {
-			t.Errorf("message %.20q is there %d times", m, found[m])
-		}
+		must.Equal(t, fmt.Sprintf("copies of message %.20q", m), 1, found[m])
 	}
 	if len(said) < 400 {
 		t.Errorf("only %d messages were durable before the kills", len(said))
 	}
-	if got := box.Stats().Damaged; got != 0 {
-		t.Errorf("torn tails count as %d damaged places", got)
-	}
+	must.Equal(t, "torn tails count as damaged places", 0, box.Stats().Damaged)
 }

@@ -39,7 +39,6 @@ func add(tb testing.TB, box *Outbox, messages ...string) {
 	}
 }
 
-// take takes out up to n messages and returns them.
 func take(tb testing.TB, box *Outbox, n int) (texts []string) {
 	tb.Helper()
 	messages, err := box.Next(n)
@@ -104,9 +103,7 @@ func TestOldestFirstAcrossSegmentsAndRestarts(t *testing.T) {
 	must.Do(t, box.Close())
 
 	box = open(t, dir, o)
-	if got := box.Stats().Pending; got != 250 {
-		t.Errorf("%d messages wait after a restart, want 250", got)
-	}
+	must.Equal(t, "messages wait after a restart", 250, box.Stats().Pending)
 	add(t, box, want[400:]...)
 	must.Equal(t, "", want[150:], drain(t, box, 7))
 	if got := box.Stats(); got.Pending != 0 || got.Damaged != 0 {
@@ -170,9 +167,7 @@ func TestBound(t *testing.T) {
 	for i := range kept - 4 {
 		must.Do(t, box.Append(ofNode(i, text)))
 	}
-	if got := len(drain(t, box, 3)); got != kept-4 {
-		t.Errorf("%d messages come out of a full outbox, want %d", got, kept-4)
-	}
+	must.Equal(t, "messages come out of a full outbox", kept-4, len(drain(t, box, 3)))
 }
 
 // TestDamage breaks the one segment of an outbox in every way a disk can and
@@ -215,17 +210,13 @@ func TestDamage(t *testing.T) {
 			content := must.Get(os.ReadFile(path))(t)
 			must.Do(t, os.WriteFile(path, c.harm(content), 0o600))
 			box = open(t, dir, options())
-			if got := box.Stats().Pending; got != len(c.want) {
-				t.Errorf("%d messages wait, want %d", got, len(c.want))
-			}
+			must.Equal(t, "messages wait", len(c.want), box.Stats().Pending)
 			add(t, box, "after")
 			for range 3 { // as while Pub/Sub is unavailable: nothing is consumed
 				must.Get(box.Next(2))(t)
 			}
 			must.Equal(t, "", append(slices.Clip(c.want), "after"), drain(t, box, 2))
-			if got := box.Stats().Damaged; got != c.damaged {
-				t.Errorf("%d damaged places are counted, want %d", got, c.damaged)
-			}
+			must.Equal(t, "damaged places are counted", c.damaged, box.Stats().Damaged)
 		})
 	}
 }
@@ -313,12 +304,8 @@ func TestRetainedMessages(t *testing.T) {
 
 	now = now.Add(58 * time.Minute)
 	box = open(t, dir, o)
-	if got := since(box, now.Add(-time.Hour)); got != 3 {
-		t.Errorf("%d consumed messages are remembered after a restart, want 3", got)
-	}
-	if got := since(box, now.Add(-58*time.Minute)); got != 1 {
-		t.Errorf("%d messages of the last 58 minutes, want 1", got)
-	}
+	must.Equal(t, "consumed messages are remembered after a restart", 3, since(box, now.Add(-time.Hour)))
+	must.Equal(t, "messages of the last 58 minutes", 1, since(box, now.Add(-58*time.Minute)))
 	if got := drain(t, box, 9); len(got) != 0 {
 		t.Errorf("consumed messages %q come again", got)
 	}
@@ -329,9 +316,7 @@ func TestRetainedMessages(t *testing.T) {
 	must.Do(t, box.Close())
 	now = now.Add(2 * time.Hour)
 	box = open(t, dir, o)
-	if got := len(drain(t, box, 9)); got != 50 {
-		t.Errorf("%d messages come out, want 50", got)
-	}
+	must.Equal(t, "messages come out", 50, len(drain(t, box, 9)))
 	must.Do(t, box.Close())
 	open(t, dir, o)
 	if got := segments(t, dir); len(got) != 0 {

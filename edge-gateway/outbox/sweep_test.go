@@ -148,9 +148,7 @@ func live(t *testing.T, nth int64, lost bool) int64 {
 	once := slices.Clone(out)
 	slices.Sort(once)
 	once = slices.Compact(once)
-	if !slices.Equal(once, accepted) {
-		t.Errorf("operation %d, lost %t: of %d messages %d came out", nth, lost, len(accepted), len(once))
-	}
+	must.Equal(t, fmt.Sprintf("operation %d, lost %t: of %d messages %d came out", nth, lost, len(accepted), len(once)), accepted, once)
 	// One whose append failed may have been written all the same.
 	if again := len(out) - len(once); again > 1 && !unnoted {
 		t.Errorf("operation %d, lost %t: %d messages came a second time", nth, lost, again)

@@ -57,18 +57,11 @@ func TestMail(t *testing.T) {
 	server.Stdout, server.Stderr = &received, &received
 	must.Do(t, server.Start())
 	t.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	must.Eventually(t, "the server takes mail", func() bool {
 		_, err := step.act(t.Context(), "Zurich", m)
-		if err == nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%v\n%s", err, received.String())
-		}
-	}
-	for deadline := time.Now().Add(time.Minute); strings.Count(received.String(), "END MESSAGE") < 2 && time.Now().Before(deadline); {
-		time.Sleep(10 * time.Millisecond)
-	}
+		return err == nil
+	})
+	must.Eventually(t, "two mails", func() bool { return strings.Count(received.String(), "END MESSAGE") >= 2 })
 	text := received.String()
 	for _, want := range []string{"Subject: CRITICAL: Hall A: too hot", "To: ana@example.com", "Incident 41.", "Zurich"} {
 		if !strings.Contains(text, want) {

@@ -90,14 +90,10 @@ func TestPredictions(t *testing.T) {
 		if n.AnomalyPredicted {
 			odd++
 			found = found || n.MessageID == of[len(of)-5].MessageID
-			if n.SamplingProbability != 1 {
-				t.Errorf("an anomaly with probability %v", n.SamplingProbability)
-			}
+			must.Equal(t, "an anomaly with probability", 1.0, n.SamplingProbability)
 		} else {
 			normal++
-			if n.SamplingProbability != 1.0/20 {
-				t.Errorf("a normal reading with probability %v", n.SamplingProbability)
-			}
+			must.Equal(t, "a normal reading with probability", 1.0/20, n.SamplingProbability)
 		}
 		if n.Score == nil || n.ModelVersion != live.pair.Manifest.Version() {
 			t.Errorf("%+v", n)

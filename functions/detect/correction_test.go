@@ -111,9 +111,7 @@ func TestCorrectedReadingsAreJudged(t *testing.T) {
 	if len(server.Messages()) != 1 {
 		t.Fatalf("%d alerts, want one", len(server.Messages()))
 	}
-	if e := must.Get(wire.DecodeAlert(server.Messages()[0].Data))(t); e.Value != 25.3 {
-		t.Errorf("alert of %g", e.Value)
-	}
+	must.Equal(t, "alert", 25.3, must.Get(wire.DecodeAlert(server.Messages()[0].Data))(t).Value)
 	if j := judge.judged[0]; j.Temperature != 25.3 || j.Window.Temperature[0] != 24 || j.Window.Temperature[1] != 24.5 || j.AsMeasured().Temperature != 24.8 {
 		t.Errorf("judged %+v", j)
 	}

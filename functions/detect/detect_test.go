@@ -156,9 +156,7 @@ func TestDetect(t *testing.T) {
 			}
 			slices.Sort(got)
 			must.Equal(t, "alerts", c.want, got)
-			if len(observer.seen) != c.learned {
-				t.Errorf("the learned part saw %d readings, want %d", len(observer.seen), c.learned)
-			}
+			must.Equal(t, "the learned part saw readings", c.learned, len(observer.seen))
 		})
 	}
 }
@@ -202,9 +200,7 @@ func TestDetectJudges(t *testing.T) {
 			data := must.Get(wire.EncodeData(wire.Data{Reading: r, Recent: window}))(t)
 			published := noon.Add(c.age)
 			must.Do(t, d.Handle(t.Context(), push.Message{ID: "1", Data: data, PublishTime: published, DeliveryAttempt: c.attempt}))
-			if sent := server.Messages(); len(sent) != c.alerts {
-				t.Errorf("%d alerts", len(sent))
-			}
+			must.Equal(t, "alerts", c.alerts, len(server.Messages()))
 			var want []incidents.Judged
 			if c.judged {
 				want = []incidents.Judged{{Reading: r, Window: window, Arrived: published, Defaults: defaults}}

@@ -12,7 +12,6 @@ import (
 // Bound sets how many nodes are cached.
 func (d *AnomalyDetector) Bound(nodes int) { d.rooms.most = nodes }
 
-// Find is find.
 func (d *AnomalyDetector) Find(ctx context.Context, data wire.Data, sensor pipeline.SensorStatus, c *anomaly.Calibration, outOfRange bool) []incident.Finding {
 	return d.find(ctx, data, sensor, c, outOfRange)
 }

@@ -17,6 +17,7 @@ import (
 	"coldaisle.dev/shared/anomaly"
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store/learning"
 	"coldaisle.dev/shared/store/pipeline"
@@ -122,7 +123,6 @@ func usualAir(node string, at time.Time) (temperature, humidity float64) {
 	return reading.Round(21 + offset/4 + math.Sin(phase) + noise), reading.Round(42 - offset/2 + math.Cos(phase) + 3*noise)
 }
 
-// data is a reading of a node at the site's time, with the window before it.
 func (s *site) data(node string, window int) wire.Data {
 	d := wire.Data{Reading: reading.Reading{NodeID: node, MessageID: "m", Time: s.now}}
 	d.Reading.Temperature, d.Reading.Humidity = s.air(node, s.now)
@@ -269,9 +269,7 @@ func TestRoomIsAskedForOnceInTwentySeconds(t *testing.T) {
 		group.Wait()
 		s.now = s.now.Add(detect.RoomTTL)
 	}
-	if s.queries != 3 {
-		t.Errorf("%d queries for 1500 readings in a minute, want 3", s.queries)
-	}
+	must.Equal(t, "queries for 1500 readings in a minute", 3, s.queries)
 	for _, wait := range []time.Duration{10 * time.Minute, time.Hour} {
 		s.now = s.now.Add(wait)
 		f.Find(t.Context(), s.data("n003", 20), sensorInRoom(false), c, false)
@@ -560,9 +558,7 @@ func TestLossOfCoolingIsToldWithinTwoMinutes(t *testing.T) {
 		if found.Value >= 32 || found.Value <= found.High || found.Quantity != incident.Temperature || found.Validate() != nil || !strings.Contains(found.Reason, " rose ") {
 			t.Errorf("%s: %+v", node, found)
 		}
-		if cause := incident.CauseOf(incident.KindAnomaly, found.Quantity, incident.Above, found.Cause); cause != incident.TooHot {
-			t.Errorf("%s: %s is %s", node, found.Cause, cause)
-		}
+		must.Equal(t, fmt.Sprintf("%s: %s", node, found.Cause), incident.TooHot, incident.CauseOf(incident.KindAnomaly, found.Quantity, incident.Above, found.Cause))
 	}
 	if len(told) != 4 {
 		t.Errorf("told of %d of 4 nodes within two minutes: %+v", len(told), told)

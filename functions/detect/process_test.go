@@ -56,9 +56,7 @@ func TestProcess(t *testing.T) {
 			t.Fatalf("%s answered %d\n%s", r.MessageID, got, p.Output())
 		}
 	}
-	if got := p.Push(push.Message{ID: "malformed", Data: []byte("{")}); got != http.StatusAccepted {
-		t.Errorf("malformed message answered %d", got)
-	}
+	must.Equal(t, "malformed message answered", http.StatusAccepted, p.Push(push.Message{ID: "malformed", Data: []byte("{")}))
 	var raised []string
 	for _, m := range server.Messages() {
 		if m.Attributes[push.AttributeFunction] == "detect" {
@@ -67,9 +65,7 @@ func TestProcess(t *testing.T) {
 		e := must.Get(wire.DecodeAlert(m.Data))(t)
 		raised = append(raised, e.MessageID)
 	}
-	if got := strings.Join(raised, ", "); got != "over the owner's limit, six hours late, over the default" {
-		t.Errorf("raised: %s", got)
-	}
+	must.Equal(t, "raised", "over the owner's limit, six hours late, over the default", strings.Join(raised, ", "))
 	found, err := s.Excursions(t.Context(), c.ID, incidents.ExcursionQuery{Part: store.Part{Limit: 10}}, now)
 	if err != nil || len(found.Items) != 1 || !found.Items[0].Lasting || found.Items[0].Peak != 26 {
 		t.Errorf("excursions %+v, %v: want one, of the threshold", found, err)

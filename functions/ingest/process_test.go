@@ -60,9 +60,7 @@ func TestProcess(t *testing.T) {
 				t.Fatalf("answered %d\n%s", got, p.Output())
 			}
 		}
-		if got := p.Push(push.Message{ID: "malformed", Data: []byte("{")}); got != http.StatusAccepted {
-			t.Errorf("malformed message answered %d", got)
-		}
+		must.Equal(t, "malformed message answered", http.StatusAccepted, p.Push(push.Message{ID: "malformed", Data: []byte("{")}))
 		if refused := server.Messages(); len(refused) != 1 || string(refused[0].Data) != "{" || refused[0].Attributes[push.AttributeFunction] != "ingest" {
 			t.Errorf("in the dead letter: %v", refused)
 		}

@@ -37,7 +37,6 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 // noon is later than any sensor here: a hold begins when its sensor is made.
 var noon = time.Now().UTC().Truncate(time.Hour).Add(2 * time.Hour)
 
-// owner makes a customer with sensors.
 func owner(t *testing.T, s pgtest.Stores, name string, sensors ...string) (customer, room int64) {
 	t.Helper()
 	c := must.Get(s.CreateCustomer(t.Context(), accounts.NewCustomer{Email: name + "@example.com", Username: name, PasswordHash: "x"}))(t)
@@ -239,9 +238,7 @@ func TestProcess(t *testing.T) {
 	if got := p.Terminate(); got != 0 {
 		t.Errorf("exit %d\n%s", got, p.Output())
 	}
-	if n := count(t, pool); n != 1 {
-		t.Errorf("%d alerts, want 1", n)
-	}
+	must.Equal(t, "alerts", 1, count(t, pool))
 	if !strings.Contains(p.Output(), `"alerts_duplicate":1`) || !strings.Contains(p.Output(), `"alerts_stored":1`) {
 		t.Errorf("counted %s", p.Output())
 	}

@@ -117,7 +117,6 @@ func (p *fixture) judge() (verdicts int) {
 	return verdicts
 }
 
-// begin begins a run.
 func (p *fixture) begin() (run int64) { return p.beginOf(p.customer) }
 
 func (p *fixture) beginOf(customer int64) (run int64) {

@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/store/accounts"
 )
 
@@ -41,9 +41,7 @@ func TestAPIKeyLife(t *testing.T) {
 				t.Errorf("%s: %s, want %s", path, got.body, part)
 			}
 		}
-		if got.status != want {
-			t.Errorf("%s: %d %s, want %d", path, got.status, got.body, want)
-		}
+		must.Equal(t, fmt.Sprintf("%s: %s", path, got.body), want, got.status)
 	}
 
 	// What it is when it is made; the text is nowhere else.
@@ -106,15 +104,9 @@ func TestAPIKeyLife(t *testing.T) {
 	if err := s.pool.QueryRow(t.Context(), `SELECT actor FROM audit_log WHERE operation = 'actOnIncident'`).Scan(&actor); err != nil || actor != fmt.Sprintf("key:%d", limited.id) {
 		t.Errorf("actor %s, %v", actor, err)
 	}
-	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		list := s.call(t, a.token, http.MethodGet, "/api/v1/api-keys", "").body
-		if strings.Count(string(list), `"last_used_at":null`) == 1 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("uses are not noted: %s", list)
-		}
-	}
+	must.Eventually(t, "uses are noted", func() bool {
+		return strings.Count(string(s.call(t, a.token, http.MethodGet, "/api/v1/api-keys", "").body), `"last_used_at":null`) == 1
+	})
 
 	// A new password ends no key; revocation does.
 	s.call(t, a.token, http.MethodPatch, fmt.Sprintf("/api/v1/customers/%d", a.id), `{"password":"N3wPassword"}`).is(t, 200)

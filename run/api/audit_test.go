@@ -244,9 +244,7 @@ func (c auditedChange) check(t *testing.T, a *testCustomer, op documentedOperati
 	a.execute(t, `ALTER TABLE audit_log ADD CONSTRAINT broken CHECK (false) NOT VALID`)
 	before := a.tables(t)
 	a.call(t, token, op.method, c.path, c.body).is(t, 500)
-	if a.tables(t) != before {
-		t.Errorf("%s has changed something without an entry", op.id)
-	}
+	must.Equal(t, op.id+" has changed something without an entry", before, a.tables(t))
 	a.execute(t, `ALTER TABLE audit_log DROP CONSTRAINT broken`)
 
 	a.execute(t, `DELETE FROM audit_log`)

@@ -51,9 +51,7 @@ func TestAuditLog(t *testing.T) {
 	}
 	const whole = "system resolve, gateway enrolGateway, person createGateway, X updateRoom, X updateRoom, person createRoom, person createAPIKey, person registerCustomer"
 	all := list("")
-	if got := strings.NewReplacer("person updateRoom", "X updateRoom", "key updateRoom", "X updateRoom").Replace(operations(all)); got != whole {
-		t.Errorf("%s, want %s", got, whole)
-	}
+	must.Equal(t, "operations", whole, strings.NewReplacer("person updateRoom", "X updateRoom", "key updateRoom", "X updateRoom").Replace(operations(all)))
 	byKey := list(fmt.Sprintf("?actor=key:%d", key.id))
 	if len(byKey) != 1 || byKey[0].After["name"] != "Lab" || byKey[0].Subject != fmt.Sprintf("room:%d", room) || byKey[0].At.Before(began) {
 		t.Errorf("by the key: %+v", byKey)
@@ -87,9 +85,7 @@ func TestAuditLog(t *testing.T) {
 	if system[6] != "'-1" || system[2] != "system" || system[8] != "" || made[4] != "user000001" || made[5] != "createRoom" || !strings.Contains(made[9], `"name": "=1+1"`) {
 		t.Errorf("%q\n%q", system, made)
 	}
-	if got := list(""); len(got) != 100 {
-		t.Errorf("%d without a limit", len(got))
-	}
+	must.Equal(t, "without a limit", 100, len(list("")))
 
 	// A read key may read it, one for a room may not.
 	s.call(t, key.text, http.MethodGet, "/api/v1/audit?limit=1", "").is(t, 200)
@@ -119,9 +115,7 @@ func TestUnchangedIsNotAudited(t *testing.T) {
 		s.execute(t, `DELETE FROM audit_log`)
 		for range 2 {
 			get[json.RawMessage](t, a, c.method, c.path, c.body)
-			if log := get[[]json.RawMessage](t, a, http.MethodGet, "/api/v1/audit", ""); len(log) != 1 {
-				t.Errorf("%s %s has %d entries, want 1", c.path, c.body, len(log))
-			}
+			must.Equal(t, fmt.Sprintf("%s %s has entries", c.path, c.body), 1, len(get[[]json.RawMessage](t, a, http.MethodGet, "/api/v1/audit", "")))
 		}
 	}
 }

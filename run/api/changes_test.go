@@ -35,7 +35,6 @@ type shownChange struct {
 	}
 }
 
-// String is the event, and the incident's cause and state.
 func (c shownChange) String() string {
 	if c.Incident == nil {
 		return c.Event
@@ -57,16 +56,6 @@ func (s *testAPI) running(tb testing.TB) {
 	done := make(chan error, 1)
 	go func() { done <- s.api.Run(ctx) }()
 	tb.Cleanup(func() { cancel(); must.Do(tb, <-done) })
-}
-
-// await waits until a condition holds.
-func await(tb testing.TB, what string, holds func() bool) {
-	tb.Helper()
-	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			tb.Fatalf("%s did not come", what)
-		}
-	}
 }
 
 // listeners are the database's connections that listen.
@@ -102,7 +91,7 @@ func TestChangeReachesWhoWaits(t *testing.T) {
 	s.running(t)
 	a.heldSensor(t, "n1", "n2")
 	answer := a.wait(t, a.changes(t, "").Next)
-	await(t, "the listener", func() bool { return s.listens(t) })
+	must.Eventually(t, "the listener", func() bool { return s.listens(t) })
 	began := time.Now()
 	s.judge(t, "n1", s.now(), 60)
 	got := <-answer
@@ -122,7 +111,7 @@ func TestChangeReachesWhoWaits(t *testing.T) {
 	if got = <-answer; fmt.Sprint(got.Changes) != "[joined too_hot open]" {
 		t.Errorf("%+v", got)
 	}
-	await(t, "the listener again", func() bool { return s.listens(t) })
+	must.Eventually(t, "the listener again", func() bool { return s.listens(t) })
 }
 
 // TestClockMakesChanges moves the clock alone: a silence begins, and ends ten minutes after
@@ -204,7 +193,7 @@ func TestChangesOfAKeysRooms(t *testing.T) {
 	limited := *a
 	limited.token = a.key(t, fmt.Sprintf(`"scope":"read","room_ids":[%d]`, seen)).text
 	answer := limited.wait(t, 0)
-	await(t, "the listener", func() bool { return s.listens(t) })
+	must.Eventually(t, "the listener", func() bool { return s.listens(t) })
 	s.judge(t, "n2", s.now(), 60)
 	if all := a.changes(t, "?after=0"); fmt.Sprint(all.Changes) != "[started too_hot open]" {
 		t.Fatalf("%+v", all)
@@ -263,7 +252,7 @@ func TestWaitEnds(t *testing.T) {
 	for range 20 {
 		all = append(all, waits(clients))
 	}
-	await(t, "the limit", full)
+	must.Eventually(t, "the limit", full)
 	s.call(t, s.customer(t).token, http.MethodGet, changesPath+"?after=0&wait_s=1", "").is(t, http.StatusOK)
 	leave()
 	for _, ended := range all {
@@ -271,13 +260,13 @@ func TestWaitEnds(t *testing.T) {
 			t.Error("a client that has gone was answered")
 		}
 	}
-	await(t, "their end", func() bool { return !full() })
+	must.Eventually(t, "their end", func() bool { return !full() })
 
 	all = nil
 	for range 20 {
 		all = append(all, waits(t.Context()))
 	}
-	await(t, "the limit again", full) // all of them wait
+	must.Eventually(t, "the limit again", full) // all of them wait
 	began = time.Now()
 	stopRunning()
 	must.Do(t, stopServing())

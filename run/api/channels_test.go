@@ -33,7 +33,6 @@ func (m *measured) marks() []string {
 	return []string{fmt.Sprint(m.temperature), fmt.Sprint(m.hot)}
 }
 
-// measure stores a reading, an alert and a prediction in the node's channel.
 func (m *measured) measure(t *testing.T, node string, at time.Time) {
 	t.Helper()
 	s := m.who
@@ -110,9 +109,7 @@ func TestNothingCrossesChannels(t *testing.T) {
 		ask := func(id, method, path, body string) {
 			t.Helper()
 			got := s.call(t, m.who.token, method, path, body)
-			if got.status != 200 {
-				t.Errorf("%s: %d %s", path, got.status, got.body)
-			}
+			must.Equal(t, fmt.Sprintf("%s: %s", path, got.body), 200, got.status)
 			asked[id] = true
 			for _, other := range all {
 				for kind, mark := range other.marks() {

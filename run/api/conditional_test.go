@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"coldaisle.dev/shared/must"
 )
 
 // TestConditional shows contract 1.15 through the whole API: compressed or not, an answer
@@ -46,9 +48,7 @@ func TestNotModifiedIsDocumented(t *testing.T) {
 			success := op.Responses.Status(http.StatusOK)
 			may := method == http.MethodGet && success.Value.Content["application/json"] != nil
 			answer := op.Responses.Status(http.StatusNotModified)
-			if (answer != nil) != may {
-				t.Errorf("%s %s: 304 documented: %t, want %t", method, path, answer != nil, may)
-			}
+			must.Equal(t, fmt.Sprintf("%s %s: 304 documented", method, path), may, answer != nil)
 			if may && answer != nil && (answer.Value.Headers["ETag"] == nil || success.Value.Headers["ETag"] == nil) {
 				t.Errorf("%s %s: the ETag is not documented", method, path)
 			}

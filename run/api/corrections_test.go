@@ -64,9 +64,7 @@ func TestCorrections(t *testing.T) {
 		a.call(t, a.token, http.MethodPost, path, c.body).says(t, 400, c.detail)
 	}
 	a.call(t, a.token, http.MethodPost, path, `{"sensor_id":"n9","from":"2090-01-01"}`).says(t, 404, "Sensor not found")
-	if s.tables(t) != tables {
-		t.Error("what was refused has changed something")
-	}
+	must.Equal(t, "what was refused has changed something", tables, s.tables(t))
 
 	longest := fmt.Sprintf(`,"temperature_offset":-10,"humidity_offset":29.95,"certificate":%q,"serial_number":"S-1","due_date":"2031-03-01","calibrated_by":"Metrolab"`, strings.Repeat("ü", 200))
 	at := 5*time.Minute + 10*time.Second
@@ -121,9 +119,7 @@ func TestCorrections(t *testing.T) {
 	if len(report) != 2 || report[0].Overdue || !report[1].Overdue {
 		t.Errorf("report %+v", report)
 	}
-	if n := s.count(t, `SELECT count(*) FROM excursions`); n != 0 {
-		t.Errorf("%d excursions of an overdue certificate", n)
-	}
+	must.Equal(t, "excursions of an overdue certificate", 0, s.count(t, `SELECT count(*) FROM excursions`))
 
 	// A key for another room knows nothing of it.
 	key := a.key(t, fmt.Sprintf(`"scope":"write","room_ids":[%d]`, a.room(t, "Closet"))).text

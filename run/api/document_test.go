@@ -3,14 +3,13 @@ package api
 import (
 	"encoding/json"
 	"flag"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
@@ -30,9 +29,7 @@ func TestDocument(t *testing.T) {
 		must.Do(t, os.WriteFile(file, got, 0o644))
 	}
 	want := must.Get(os.ReadFile(file))(t)
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("the API has changed; look at the difference and run with -update:\n%s", diff)
-	}
+	must.Equal(t, "the API has changed; look at the difference and run with -update", string(want), string(got))
 	openapitest.Load(t, got)
 	document := must.Get(committedDocument())(t)
 	health, header := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/health", nil), http.Header{"Content-Type": {"application/json"}}
@@ -82,9 +79,7 @@ func TestDocumentIsComplete(t *testing.T) {
 			if op.Summary == "" || len(op.Tags) != 1 || op.OperationID == "" {
 				t.Errorf("%s lacks an id, a summary or a tag", name)
 			}
-			if open := len(op.Security) == 0; open != slices.Contains(public, op.OperationID) {
-				t.Errorf("%s: security %v", name, op.Security)
-			}
+			must.Equal(t, fmt.Sprintf("%s: security %v", name, op.Security), slices.Contains(public, op.OperationID), len(op.Security) == 0)
 			wanted := []string{"500"}
 			if len(op.Security) > 0 {
 				wanted = append(wanted, "401")

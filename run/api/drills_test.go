@@ -157,9 +157,7 @@ func TestDrill(t *testing.T) {
 	}
 	must.Equal(t, "timeline", "started taken ended", strings.Join(events, " "))
 	for table, want := range map[string]int{"alerts": 0, "excursions": 1, "sensor_data.readings": 2, fmt.Sprintf("room_incidents WHERE room_id = %d", room): 2} {
-		if n := s.count(t, `SELECT count(*) FROM `+table); n != want {
-			t.Errorf("%d rows in %s, want %d", n, table, want)
-		}
+		must.Equal(t, "rows in "+table, want, s.count(t, `SELECT count(*) FROM `+table))
 	}
 }
 
@@ -254,9 +252,7 @@ func TestDrillComesAsItIsTo(t *testing.T) {
 	}{{here, 0, true}, {here, a.id, false}, {onSite, 0, false}, {onSite, a.id + 1, false}, {onSite, a.id, true}, {"GUESS", 0, false}} {
 		m := incidents.DrillMessage{Code: c.code, Channel: reading.Channel(c.channel), Sent: time.Now(), Published: time.Now()}
 		for name, reach := range map[string]func(context.Context, incidents.DrillMessage) (bool, error){"ingest": s.store.IngestDrill, "judge": s.store.JudgeDrill} {
-			if known := must.Get(reach(t.Context(), m))(t); known != c.known {
-				t.Errorf("%s of %s in channel %d: %v", name, c.code, c.channel, known)
-			}
+			must.Equal(t, fmt.Sprintf("%s of %s in channel %d", name, c.code, c.channel), c.known, must.Get(reach(t.Context(), m))(t))
 		}
 	}
 	late := start(false)

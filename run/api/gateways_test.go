@@ -34,7 +34,6 @@ type testGateway struct {
 	sequence int64
 }
 
-// gateway creates one and its code.
 func (a *testCustomer) gateway(tb testing.TB, name string) *testGateway {
 	tb.Helper()
 	created := get[struct {
@@ -119,7 +118,6 @@ func strictly(tb testing.TB, got reply, into any) {
 	}
 }
 
-// listed is the gateway as its owner sees it.
 func (g *testGateway) listed(tb testing.TB) map[string]any {
 	tb.Helper()
 	all := get[[]map[string]any](tb, g.owner, http.MethodGet, "/api/v1/gateways", "")
@@ -250,9 +248,7 @@ func TestGuessingCodesIsLimited(t *testing.T) {
 	for _, code := range []string{"WRONG", g.code} {
 		got := ask("192.0.2.1", code)
 		got.says(t, http.StatusTooManyRequests, "Too many unknown enrolment codes")
-		if wait := got.header.Get("Retry-After"); wait != "6" {
-			t.Errorf("Retry-After %q", wait)
-		}
+		must.Equal(t, "Retry-After", "6", got.header.Get("Retry-After"))
 	}
 	ask("192.0.2.2", g.code).is(t, 200)
 	mutex.Lock()
@@ -407,13 +403,9 @@ func TestNumberOfGateways(t *testing.T) {
 	// Codes that have expired wait no more. They are shown for a week.
 	change(`UPDATE gateways SET code_expires_at = now() - interval '6 days' WHERE customer_id = $1`, a.id)
 	kept := a.enrolled(t, "kept")
-	if n := listed(); n != accounts.MaxEnrolmentCodes+1 {
-		t.Errorf("%d gateways are listed", n)
-	}
+	must.Equal(t, "gateways are listed", accounts.MaxEnrolmentCodes+1, listed())
 	change(`UPDATE gateways SET code_expires_at = now() - interval '8 days' WHERE customer_id = $1`, a.id)
-	if n := listed(); n != 1 {
-		t.Errorf("after a week %d gateways are listed", n)
-	}
+	must.Equal(t, "after a week gateways are listed", 1, listed())
 	b.gateway(t, "removes old ones")
 	var left int
 	if err := s.pool.QueryRow(t.Context(), `SELECT count(*) FROM gateways WHERE customer_id = $1`, a.id).Scan(&left); err != nil || left != 1 {

@@ -293,17 +293,13 @@ func TestGatewayAccessToken(t *testing.T) {
 	iam.set(time.Time{}, true)
 	wantToken(g, 2, begin.Add(90*time.Minute))
 	wantToken(g, 2, begin.Add(90*time.Minute))
-	if n := len(iam.all()); n != 3 {
-		t.Errorf("asked %d times, want one try in ten seconds", n)
-	}
+	must.Equal(t, "requests", 3, len(iam.all()))
 	forward(29 * time.Minute)
 	wantToken(g, 0, time.Time{})
 	iam.set(begin.Add(3*time.Hour), false)
 	forward(10 * time.Second)
 	wantToken(g, 5, begin.Add(3*time.Hour))
-	if got := iam.all()[0]; got != "POST /v1/projects/-/serviceAccounts/publisher@project.iam.gserviceaccount.com:generateAccessToken [https://www.googleapis.com/auth/pubsub] 3600s" {
-		t.Errorf("asked %s", got)
-	}
+	must.Equal(t, "asked", "POST /v1/projects/-/serviceAccounts/publisher@project.iam.gserviceaccount.com:generateAccessToken [https://www.googleapis.com/auth/pubsub] 3600s", iam.all()[0])
 
 	wrong := g.next()
 	wrong.SentAt = now.Add(-6 * time.Minute)

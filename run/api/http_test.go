@@ -46,9 +46,7 @@ func answer(t *testing.T, handler http.Handler, method, target, body string, hea
 // detailOf reads an error's body and checks that it holds nothing else.
 func detailOf(t *testing.T, recorder *httptest.ResponseRecorder) string {
 	t.Helper()
-	if got := recorder.Header().Get("Content-Type"); got != "application/json" {
-		t.Errorf("Content-Type %q, want JSON", got)
-	}
+	must.Equal(t, "Content-Type", "application/json", recorder.Header().Get("Content-Type"))
 	var body map[string]any
 	if err := json.Unmarshal(recorder.Body.Bytes(), &body); err != nil {
 		t.Fatalf("status %d, body %q: %v", recorder.Code, recorder.Body, err)
@@ -123,9 +121,7 @@ func TestBodyLimit(t *testing.T) {
 			must.Do(t, err)
 			defer func() { _ = response.Body.Close() }()
 			body, _ := io.ReadAll(response.Body)
-			if response.StatusCode != test.status {
-				t.Errorf("status %d %s, want %d", response.StatusCode, body, test.status)
-			}
+			must.Equal(t, fmt.Sprintf("status %s", body), test.status, response.StatusCode)
 		})
 	}
 }
@@ -159,16 +155,12 @@ func TestCORS(t *testing.T) {
 		}
 	}
 	for _, origin := range []string{"http://localhost:8080", "https://localhost:5173", "null", "http://localhost:5173.example.com"} {
-		if got := preflight(handler, origin, "GET").Get("Access-Control-Allow-Origin"); got != "" {
-			t.Errorf("%s may call", origin)
-		}
+		must.Equal(t, origin+" may call", "", preflight(handler, origin, "GET").Get("Access-Control-Allow-Origin"))
 	}
 	if preflight(other, "https://dashboard.example.com", "GET").Get("Access-Control-Allow-Origin") == "" {
 		t.Error("a configured origin may not call")
 	}
-	if preflight(other, "http://localhost:5173", "GET").Get("Access-Control-Allow-Origin") != "" {
-		t.Error("the configured list does not replace the default")
-	}
+	must.Equal(t, "the configured list does not replace the default", "", preflight(other, "http://localhost:5173", "GET").Get("Access-Control-Allow-Origin"))
 }
 
 func TestCompression(t *testing.T) {
@@ -190,12 +182,9 @@ func TestCompression(t *testing.T) {
 		t.Errorf("to a browser: %v, %d bytes of %d", browser.Header(), browser.Body.Len(), plain.Body.Len())
 	}
 	small := answer(t, handler, http.MethodGet, "/health", "", map[string]string{"Accept-Encoding": "gzip"})
-	if small.Header().Get("Content-Encoding") != "" {
-		t.Error("an answer of a few bytes is compressed")
-	}
+	must.Equal(t, "an answer of a few bytes is compressed", "", small.Header().Get("Content-Encoding"))
 }
 
-// entries are the lines of a log.
 func entries(t *testing.T, log string) []map[string]any {
 	t.Helper()
 	var entries []map[string]any
@@ -276,9 +265,7 @@ func TestPanic(t *testing.T) {
 			stacks++
 		}
 	}
-	if stacks != 2 {
-		t.Errorf("%d logged stacks, want 2", stacks)
-	}
+	must.Equal(t, "logged stacks", 2, stacks)
 }
 
 func TestDocumentation(t *testing.T) {
@@ -348,9 +335,7 @@ func TestServerAnswers(t *testing.T) {
 			if want := fmt.Sprintf(`{"detail":%q}`, test.detail); response.StatusCode != test.status || string(body) != want {
 				t.Errorf("%d %s, want %d %s", response.StatusCode, body, test.status, want)
 			}
-			if got := response.Header.Get("Content-Type"); got != "application/json" {
-				t.Errorf("Content-Type %q", got)
-			}
+			must.Equal(t, "Content-Type", "application/json", response.Header.Get("Content-Type"))
 		})
 	}
 }
@@ -415,16 +400,13 @@ func TestGracefulStop(t *testing.T) {
 	stopped := make(chan error, 1)
 	go func() { stopped <- stop() }()
 	// A new connection is refused once the listener is closed.
-	for deadline := time.Now().Add(5 * time.Minute); ; {
+	must.Eventually(t, "the server takes no connections", func() bool {
 		connection, err := net.DialTimeout("tcp", address, time.Second)
-		if err != nil {
-			break
+		if err == nil {
+			_ = connection.Close()
 		}
-		_ = connection.Close()
-		if time.Now().After(deadline) {
-			t.Fatal("the server still takes connections")
-		}
-	}
+		return err != nil
+	})
 	close(finish)
 	if got := <-answered; got != "whole" {
 		t.Errorf("answer %q", got)

@@ -14,7 +14,6 @@ import (
 	"coldaisle.dev/shared/store/accounts"
 )
 
-// createOnce posts with an Idempotency-Key.
 func (a *testCustomer) createOnce(tb testing.TB, key, path, body string) reply {
 	tb.Helper()
 	request := must.Get(http.NewRequestWithContext(tb.Context(), http.MethodPost, a.url+path, strings.NewReader(body)))(tb)
@@ -80,9 +79,7 @@ func TestRepeatsCreateOnce(t *testing.T) {
 				t.Errorf("%s: %d %s, first %d %s", path, again.status, again.body, first.status, first.body)
 			}
 		}
-		if entries := s.count(t, audited) - before; entries != 1 {
-			t.Errorf("%s: %d entries in the audit log", path, entries)
-		}
+		must.Equal(t, path+": entries in the audit log", 1, s.count(t, audited)-before)
 		a.createOnce(t, "key-1", path, strings.Replace(body, "{", "{ ", 1)).says(t, 400, "Idempotency-Key: was used for a request with another body")
 		var secret struct {
 			Key  string
@@ -102,9 +99,7 @@ func TestRepeatsCreateOnce(t *testing.T) {
 		a.createOnce(t, "key-2", "/api/v1/server_rooms/new_room", `{"name":"Hall"}`)
 		other.createOnce(t, "key-1", "/api/v1/server_rooms/new_room", `{"name":"Hall"}`)
 	}
-	if made := rooms() - before; made != 2 {
-		t.Errorf("%d rooms, want 2", made)
-	}
+	must.Equal(t, "rooms", 2, rooms()-before)
 	for _, key := range []string{strings.Repeat("k", 256), "a b"} {
 		a.createOnce(t, key, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`).is(t, 400)
 	}
@@ -156,9 +151,7 @@ func TestAnswersExpire(t *testing.T) {
 	if got := a.createOnce(t, "key", path, body); got.status != 201 || string(got.body) == string(first.body) {
 		t.Errorf("after a day: %d %s, first %s", got.status, got.body, first.body)
 	}
-	if kept := s.count(t, `SELECT count(*) FROM idempotent_answers`); kept != 1 {
-		t.Errorf("%d answers are kept, want the new one", kept)
-	}
+	must.Equal(t, "answers are kept", 1, s.count(t, `SELECT count(*) FROM idempotent_answers`))
 }
 
 // TestAnswersAreLimited has an account with as many keys as it may use in a day: one more makes
@@ -173,9 +166,7 @@ func TestAnswersAreLimited(t *testing.T) {
 		INSERT INTO idempotent_answers (customer_id, operation, key_hash, request_hash, answer)
 		SELECT $1, 'other', sha256(n::text::bytea), sha256(''), '' FROM generate_series(2, $2::int) n`, a.id, accounts.MaxAnswers)
 	a.createOnce(t, "more", path, body).is(t, 429)
-	if rooms := s.count(t, `SELECT count(*) FROM server_rooms`); rooms != 1 {
-		t.Errorf("%d rooms, want the first alone", rooms)
-	}
+	must.Equal(t, "rooms", 1, s.count(t, `SELECT count(*) FROM server_rooms`))
 	if got := a.createOnce(t, "key", path, body); string(got.body) != string(first.body) {
 		t.Errorf("a repeat: %d %s, first %s", got.status, got.body, first.body)
 	}

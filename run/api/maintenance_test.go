@@ -98,9 +98,7 @@ func TestMaintenanceNamesItsRooms(t *testing.T) {
 		for _, i := range got.Incidents {
 			sensors = append(sensors, i.Worst.SensorID+" "+i.Severity)
 		}
-		if want := strings.Count(fmt.Sprint(sensors), "critical"); got.Critical != want {
-			t.Errorf("%s: %d critical, want %d", scope, got.Critical, want)
-		}
+		must.Equal(t, scope+": critical", strings.Count(fmt.Sprint(sensors), "critical"), got.Critical)
 		return sensors
 	}
 	for scope, want := range map[string][]string{

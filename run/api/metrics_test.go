@@ -107,7 +107,6 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// countedIncidents are the series of coldaisle_incidents.
 func (s *testAPI) countedIncidents(t *testing.T, a *testCustomer) (series []string) {
 	t.Helper()
 	_, text := s.metrics(t, a.token, scraped)

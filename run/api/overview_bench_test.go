@@ -124,7 +124,7 @@ func BenchmarkIncidentsAtSize(b *testing.B) {
 		cool := ids[hot*sensors/rooms:]
 		for b.Loop() {
 			answer := a.wait(b, cursor)
-			await(b, "the listener", func() bool { return s.listens(b) })
+			must.Eventually(b, "the listener", func() bool { return s.listens(b) })
 			time.Sleep(20 * time.Millisecond) // the request waits by now
 			a.judgeLive(b, cool[len(times)%len(cool)], clock().Add(time.Duration(len(times)/len(cool))*time.Millisecond))
 			began := time.Now()

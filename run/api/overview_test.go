@@ -154,9 +154,7 @@ func TestOverview(t *testing.T) {
 	if len(body.Limits[fine.Limits]) != 2 || len(body.Limits[warm.Limits]) != 3 || body.Limits[warm.Limits][2].Limit != 30 {
 		t.Errorf("limits %v of %d and %d", body.Limits, fine.Limits, warm.Limits)
 	}
-	if got.header.Get("Cache-Control") != "private, no-cache" {
-		t.Errorf("Cache-Control %q", got.header.Get("Cache-Control"))
-	}
+	must.Equal(t, "Cache-Control", "private, no-cache", got.header.Get("Cache-Control"))
 
 	// By what each is judged: what detection says, of the node that was heard for two hours.
 	judged := map[string]string{}

@@ -36,7 +36,6 @@ type pagedList struct {
 	add string
 }
 
-// pagedLists are those of a customer with the sensor node-1 in a room.
 func pagedLists(room int64) map[string]pagedList {
 	return map[string]pagedList{
 		"listAlertHistory": {

@@ -53,7 +53,6 @@ func recipes(t *testing.T) map[string]recipe {
 	return found
 }
 
-// run runs the recipe's commands in a folder and returns what each said.
 func (r recipe) run(t *testing.T, folder string, environment ...string) []string {
 	t.Helper()
 	var said []string
@@ -91,9 +90,7 @@ func TestRecipes(t *testing.T) {
 			test(t, r)
 		})
 	}
-	if len(all) != len(tests) {
-		t.Errorf("the page has %d recipes, want %d", len(all), len(tests))
-	}
+	must.Equal(t, "the page has recipes", len(tests), len(all))
 }
 
 // recipeRoom has a sensor at a temperature and one that was never heard of.
@@ -160,9 +157,7 @@ func testShellRecipe(t *testing.T, r recipe) {
 			t.Errorf("%s\nsaid %q, want %q", r.commands[i], said[i], want)
 		}
 	}
-	if len(said) != 6 {
-		t.Errorf("%d commands", len(said))
-	}
+	must.Equal(t, "commands", 6, len(said))
 	for _, name := range []string{"coldaisle.key", "coldaisle.header"} {
 		if info, err := os.Stat(filepath.Join(folder, name)); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v, %v", name, info, err)
@@ -253,14 +248,8 @@ func testPrometheusRecipe(t *testing.T, r recipe) {
 
 	// Somebody takes the incident: nobody is told that it is over until it is.
 	a.act(t, a.incidents(t, "")[0].ID, `"action":"take"`)
-	for deadline := time.Now().Add(5 * time.Minute); results(`ALERTS{alertname="ColdaisleOpen"}`) > 0; time.Sleep(time.Second) {
-		if time.Now().After(deadline) {
-			t.Fatal("ColdaisleOpen fires although somebody has taken the incident")
-		}
-	}
-	if results(`ALERTS{alertname="ColdaisleIncident",alertstate="firing"}`) != 1 {
-		t.Error("the incident is over for Prometheus when somebody has taken it")
-	}
+	must.Eventually(t, "ColdaisleOpen ends when somebody has taken the incident", func() bool { return results(`ALERTS{alertname="ColdaisleOpen"}`) == 0 })
+	must.Equal(t, "the incident is over for Prometheus when somebody has taken it", 1, results(`ALERTS{alertname="ColdaisleIncident",alertstate="firing"}`))
 	over := func(one string) bool {
 		return strings.Contains(one, "[RESOLVED]") || strings.Contains(one, `"status":"resolved"`)
 	}
@@ -284,7 +273,6 @@ func testPrometheusRecipe(t *testing.T, r recipe) {
 	}
 }
 
-// start runs a program until the test ends.
 func start(t *testing.T, folder, program string, arguments ...string) {
 	t.Helper()
 	var said bytes.Buffer

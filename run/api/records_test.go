@@ -125,7 +125,6 @@ func manifestOf(t *testing.T, content []byte) (m manifest) {
 	return m
 }
 
-// verification is the commands of docs/records.md.
 func verification(t *testing.T) string {
 	t.Helper()
 	page := string(must.Get(os.ReadFile("../../docs/records.md"))(t))
@@ -247,9 +246,7 @@ func TestRecordIsVerifiedByItsCommands(t *testing.T) {
 			continue
 		}
 		for name, content := range files {
-			if read := must.Get(os.ReadFile(filepath.Join(folder, "record", name)))(t); string(read) != content {
-				t.Errorf("a changed byte of the archive has changed %s, and is not told", name)
-			}
+			must.Equal(t, fmt.Sprintf("a changed byte of the archive has changed %s, and is not told", name), content, string(must.Get(os.ReadFile(filepath.Join(folder, "record", name)))(t)))
 		}
 	}
 	// A missing file is told, too.

@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
@@ -65,9 +63,7 @@ func TestReportCountsMinutesOutsideRanges(t *testing.T) {
 		if err := json.Unmarshal([]byte(got.body), &body); err != nil {
 			t.Fatalf("%s: %d %s", c.name, got.status, got.body)
 		}
-		if diff := cmp.Diff([]sensor{{SensorID: "quiet"}, c.want}, body); diff != "" {
-			t.Errorf("%s: %s", c.name, diff)
-		}
+		must.Equal(t, c.name, []sensor{{SensorID: "quiet"}, c.want}, body)
 	}
 	s.call(t, a.token, "GET", path(begin.Add(32*24*time.Hour), ""), "").is(t, 400)
 }
@@ -104,9 +100,7 @@ func TestRoomTimeCountsMinutesOnce(t *testing.T) {
 		{begin.Add(3 * time.Minute), `{"minutes":3,"minutes_reported":3,"minutes_outside_recommended":3,"minutes_outside_allowable":1}`},
 	} {
 		got := s.call(t, a.token, "GET", at(c.end), "")
-		if body := strings.TrimSpace(string(got.body)); body != c.want {
-			t.Errorf("until %s: %d %s, want %s", c.end, got.status, body, c.want)
-		}
+		must.Equal(t, fmt.Sprintf("until %s: %d", c.end, got.status), c.want, strings.TrimSpace(string(got.body)))
 	}
 }
 

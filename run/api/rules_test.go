@@ -63,9 +63,7 @@ func TestRulesAndThresholdsAreOne(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	set := get[map[string]float64](t, a, http.MethodGet, fmt.Sprintf("/api/v1/alerts/thresholds/%d", a.id), "")
-	if set["max_temperature"] != 33 {
-		t.Errorf("thresholds %v", set)
-	}
+	must.Equal(t, "threshold", 33.0, set["max_temperature"])
 	id := a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 30.0, `,"sensor_id":"n1"`))
 	own := fmt.Sprintf("/api/v1/rules/%d", id)
 	if got := get[shown](t, a, http.MethodPut, own, fmt.Sprintf(someRule, 31.0, "")); got.Limit != 31 {
@@ -89,9 +87,7 @@ func TestRulesAndThresholdsAreOne(t *testing.T) {
 			t.Errorf("preset: %+v", got)
 		}
 	}
-	if all := rules(); len(all) != 7 {
-		t.Errorf("%d rules", len(all))
-	}
+	must.Equal(t, "rules", 7, len(rules()))
 	presets := get[[]struct {
 		Preset string
 		Rules  []shown

@@ -52,9 +52,7 @@ func TestHostileBodies(t *testing.T) {
 			header := map[string]string{"Content-Type": "application/json"}
 			maps.Copy(header, test.header)
 			got := answer(t, handler, http.MethodPost, "/api/v1/customers/register", test.body, header)
-			if got.Code != test.status {
-				t.Errorf("%d %.200s, want %d", got.Code, got.Body, test.status)
-			}
+			must.Equal(t, fmt.Sprintf("%.200s", got.Body), test.status, got.Code)
 			detailOf(t, got)
 			if latency := time.Since(began); latency > hostileTime {
 				t.Errorf("took %s", latency)
@@ -127,22 +125,14 @@ func TestSecurityHeaders(t *testing.T) {
 			response, err := s.client.Do(request)
 			must.Do(t, err)
 			_ = response.Body.Close()
-			if response.StatusCode != test.status {
-				t.Errorf("status %d, want %d", response.StatusCode, test.status)
-			}
-			if got := response.Header.Get("X-Content-Type-Options"); got != "nosniff" {
-				t.Errorf("X-Content-Type-Options %q", got)
-			}
-			if got := response.Header.Get("Access-Control-Allow-Origin"); got != "" {
-				t.Errorf("another origin may read it: %q", got)
-			}
+			must.Equal(t, "status", test.status, response.StatusCode)
+			must.Equal(t, "X-Content-Type-Options", "nosniff", response.Header.Get("X-Content-Type-Options"))
+			must.Equal(t, "another origin may read it", "", response.Header.Get("Access-Control-Allow-Origin"))
 			if strings.Contains(test.path, "/api/") && response.Header.Get("Cache-Control") != "no-store" {
 				t.Errorf("Cache-Control %q", response.Header.Get("Cache-Control"))
 			}
 			for _, name := range []string{"Server", "X-Powered-By"} {
-				if got := response.Header.Get(name); got != "" {
-					t.Errorf("%s tells %q", name, got)
-				}
+				must.Equal(t, name+" tells", "", response.Header.Get(name))
 			}
 		})
 	}

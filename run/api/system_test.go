@@ -77,15 +77,9 @@ func (s *testAPI) runUntil(tb testing.TB, what string, holds func() bool) {
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- s.api.Run(ctx) }()
-	for deadline := time.Now().Add(3 * time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			tb.Fatalf("%s did not come", what)
-		}
-	}
+	must.Eventually(tb, what, holds)
 	cancel()
-	if err := <-done; err != nil {
-		tb.Error(err)
-	}
+	must.Do(tb, <-done)
 }
 
 // committedDocument parses the committed document once: it takes longer than all else that
@@ -133,7 +127,6 @@ func (s *testAPI) holdsBefore(tb testing.TB, node string) {
 	}
 }
 
-// alert stores a temperature alert of a node and returns its id.
 func (s *testAPI) alert(tb testing.TB, node string, at time.Time, temperature float64) int64 {
 	tb.Helper()
 	s.holdsBefore(tb, node)
@@ -169,7 +162,6 @@ func (s *testAPI) customer(tb testing.TB) *testCustomer {
 	return a
 }
 
-// with is a person of the customer's account with another role.
 func (a *testCustomer) with(tb testing.TB, role string) *testCustomer {
 	tb.Helper()
 	p := &testCustomer{testAPI: a.testAPI, id: a.id, email: fmt.Sprintf("%s%d@example.com", role, a.accounts.Add(1)), password: a.password}
@@ -187,7 +179,6 @@ func newTestCustomer(tb testing.TB, change ...func(*Config)) (*testAPI, *testCus
 	return s, s.customer(tb)
 }
 
-// login takes a new token.
 func (a *testCustomer) login(tb testing.TB) {
 	tb.Helper()
 	got := a.call(tb, "", http.MethodPost, "/api/v1/customers/login", fmt.Sprintf(`{"email":%q,"password":%q}`, a.email, a.password))
@@ -209,13 +200,11 @@ func (a *testCustomer) create(tb testing.TB, path, body string) int64 {
 	return idOf(tb, a.call(tb, a.token, http.MethodPost, path, body))
 }
 
-// room makes a room.
 func (a *testCustomer) room(tb testing.TB, name string) int64 {
 	tb.Helper()
 	return a.create(tb, "/api/v1/server_rooms/new_room", fmt.Sprintf(`{"name":%q}`, name))
 }
 
-// sensors makes sensors in a room.
 func (a *testCustomer) sensors(tb testing.TB, room int64, ids ...string) {
 	tb.Helper()
 	for _, id := range ids {
@@ -223,7 +212,6 @@ func (a *testCustomer) sensors(tb testing.TB, room int64, ids ...string) {
 	}
 }
 
-// heldSensor makes a room and sensors in it.
 func (a *testCustomer) heldSensor(tb testing.TB, ids ...string) (room int64) {
 	tb.Helper()
 	room = a.room(tb, "Hall")

@@ -324,7 +324,6 @@ type testKey struct {
 	text string
 }
 
-// key creates an API key of a customer.
 func (a *testCustomer) key(tb testing.TB, fields string) testKey {
 	tb.Helper()
 	created := get[struct {

@@ -138,9 +138,7 @@ func TestPublishFails(t *testing.T) {
 		t.Fatalf("requests %v, want the one that waited", got)
 	}
 	history := string(a.call(t, a.token, http.MethodGet, "/api/v1/ml/retraining/history", "").body)
-	if strings.Count(history, `"id"`) != 1 {
-		t.Errorf("history %s, want one run", history)
-	}
+	must.Equal(t, fmt.Sprintf("history %s, want one run", history), 1, strings.Count(history, `"id"`))
 }
 
 // TestRunPublishesWhatWaits shows the other way: nobody validates any more.

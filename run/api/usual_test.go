@@ -61,9 +61,7 @@ func TestUsualBand(t *testing.T) {
 			request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+path, nil))(t)
 			request.Header.Set("Authorization", "Bearer "+a.token)
 			request.Header.Set("If-None-Match", got.header.Get("ETag"))
-			if again := s.do(t, request); again.status != 304 {
-				t.Errorf("%s, unchanged: %d", path, again.status)
-			}
+			must.Equal(t, path+", unchanged", 304, s.do(t, request).status)
 			return bands
 		}
 		if old := ask(now.Add(-79*24*time.Hour), now.Add(-71*24*time.Hour)); len(old) != 0 {

@@ -39,8 +39,6 @@ func TestFullLogIsRenamedOnce(t *testing.T) {
 	}
 	for file, want := range map[string]string{path: "5 fifth\n", path + ".1": "3 third\n4 fourth\n"} {
 		content := must.Get(os.ReadFile(file))(t)
-		if string(content) != want {
-			t.Errorf("%s holds %q, want %q", filepath.Base(file), content, want)
-		}
+		must.Equal(t, filepath.Base(file), want, string(content))
 	}
 }

@@ -64,9 +64,7 @@ func TestMessage(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := c.event.Message(); got != c.want {
-				t.Errorf("Message() = %q, want %q", got, c.want)
-			}
+			must.Equal(t, "message", c.want, c.event.Message())
 		})
 	}
 }

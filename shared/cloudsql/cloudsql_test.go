@@ -23,9 +23,7 @@ func TestOpenByAddress(t *testing.T) {
 	if err := pool.QueryRow(t.Context(), `SELECT 1`).Scan(&one); err != nil || one != 1 {
 		t.Errorf("got %d, %v", one, err)
 	}
-	if most := pool.Config().MaxConns; most != 2 {
-		t.Errorf("pool of %d connections", most)
-	}
+	must.Equal(t, "pool of connections", int32(2), pool.Config().MaxConns)
 }
 
 func TestOpenConnectsToNothing(t *testing.T) {

@@ -3,6 +3,7 @@ package coalesce_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -73,14 +74,10 @@ func TestCallersThatArriveMeanwhileShareTheNextBatch(t *testing.T) {
 		g := coalesce.New(r.run, coalesce.Options[int]{})
 		began := time.Now()
 		call(t, g, 1, 2, 3, 4, 5)
-		if took := time.Since(began); took != 2*time.Second {
-			t.Errorf("took %s, want two batches of a second", took)
-		}
+		must.Equal(t, "took", 2*time.Second, time.Since(began))
 		call(t, g, 6) // nothing is in flight any more
 		must.Equal(t, "batches", [][]int{{1}, {2, 3, 4, 5}, {6}}, r.batches)
-		if r.most != 1 {
-			t.Errorf("%d batches at once", r.most)
-		}
+		must.Equal(t, "batches at once", 1, r.most)
 	})
 }
 
@@ -109,9 +106,7 @@ func TestBatchesAreBounded(t *testing.T) {
 					got = append(got, len(b))
 				}
 				must.Equal(t, "batches", c.want, got)
-				if took := time.Since(began); took != time.Duration(c.seconds)*time.Second {
-					t.Errorf("took %s, want %d s", took, c.seconds)
-				}
+				must.Equal(t, "took", time.Duration(c.seconds)*time.Second, time.Since(began))
 				if r.most > max(c.options.MaxInFlight, 1) {
 					t.Errorf("%d batches at once", r.most)
 				}
@@ -142,9 +137,7 @@ func TestItemsOfOneCallerShareABatch(t *testing.T) {
 				if diff := cmp.Diff([]int{2, 4, 6, 8, 10}, got); err != nil || diff != "" {
 					t.Errorf("%v, results (-want +got):\n%s", err, diff)
 				}
-				if took := time.Since(began); took != time.Duration(c.seconds)*time.Second {
-					t.Errorf("took %s, want %d s", took, c.seconds)
-				}
+				must.Equal(t, "took", time.Duration(c.seconds)*time.Second, time.Since(began))
 				must.Equal(t, "batches", c.want, r.batches)
 				if got, err := g.DoAll(t.Context(), nil); err != nil || len(got) != 0 || len(r.batches) != len(c.want) {
 					t.Errorf("nothing was answered %v, %v in %d batches", got, err, len(r.batches))
@@ -193,9 +186,7 @@ func TestErrorGoesToItsBatchAlone(t *testing.T) {
 		for item := range 5 { // batches 0, 1 2, 3 4
 			callers.Go(func() {
 				_, err := g.Do(t.Context(), item)
-				if failed := item >= 3; errors.Is(err, broken) != failed {
-					t.Errorf("%d was answered %v", item, err)
-				}
+				must.Equal(t, fmt.Sprintf("%d was answered %v", item, err), item >= 3, errors.Is(err, broken))
 			})
 			synctest.Wait()
 		}
@@ -265,9 +256,7 @@ func TestCloseAnswersWhatWasAsked(t *testing.T) {
 		}
 		began := time.Now()
 		g.Close()
-		if took := time.Since(began); took != 3*time.Second {
-			t.Errorf("closed after %s, want the three batches", took)
-		}
+		must.Equal(t, "closed after", 3*time.Second, time.Since(began))
 		if _, err := g.Do(t.Context(), 4); !errors.Is(err, coalesce.ErrClosed) {
 			t.Errorf("after Close: %v", err)
 		}

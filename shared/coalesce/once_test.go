@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"coldaisle.dev/shared/coalesce"
+	"coldaisle.dev/shared/must"
 )
 
 // opener makes numbered values and takes a second for each.
@@ -44,9 +45,7 @@ func TestOnceOpensForAll(t *testing.T) {
 			})
 		}
 		callers.Wait()
-		if n := o.opened.Load(); n != 1 {
-			t.Errorf("opened %d times", n)
-		}
+		must.Equal(t, "openings", int32(1), o.opened.Load())
 	})
 }
 

@@ -3,6 +3,7 @@ package config_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -66,9 +67,7 @@ func TestLoadNamesEachErrorOnALineOfItsOwn(t *testing.T) {
 					t.Errorf("error %q does not say %q", err, line)
 				}
 			}
-			if len(got) != len(c.want) {
-				t.Errorf("%d lines, want %d: %q", len(got), len(c.want), got)
-			}
+			must.Equal(t, fmt.Sprintf("lines: %q", got), len(c.want), len(got))
 		})
 	}
 }
@@ -85,7 +84,5 @@ func TestPrintError(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	config.PrintError(&out, "ingest", errors.Join(errors.New("A is required"), errors.New("B is required")))
-	if want := "ingest: A is required\ningest: B is required\n"; out.String() != want {
-		t.Errorf("reported %q, want %q", out.String(), want)
-	}
+	must.Equal(t, "reported", "ingest: A is required\ningest: B is required\n", out.String())
 }

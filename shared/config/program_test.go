@@ -56,17 +56,13 @@ func TestPrograms(t *testing.T) {
 				if !bufio.NewScanner(output).Scan() {
 					t.Error("not started")
 				}
-				if err := program.Process.Signal(syscall.SIGTERM); err != nil {
-					t.Error(err)
-				}
+				must.Do(t, program.Process.Signal(syscall.SIGTERM))
 			}
 			err = program.Wait()
 			if failed := err != nil; failed != (want != "") || failed && program.ProcessState.ExitCode() != 1 {
 				t.Errorf("ended with %v", err)
 			}
-			if said.String() != want {
-				t.Errorf("said %q, want %q", said.String(), want)
-			}
+			must.Equal(t, "said", want, said.String())
 		})
 	}
 }

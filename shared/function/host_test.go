@@ -51,21 +51,15 @@ func TestHostOpensOnceWithTheFirstMessage(t *testing.T) {
 		opened.Add(1)
 		return &function.Opened{Handle: func(context.Context, push.Message) error { return nil }}, nil
 	})
-	if opened.Load() != 0 {
-		t.Error("opened before any message")
-	}
+	must.Equal(t, "opened before any message", int64(0), opened.Load())
 	var posts sync.WaitGroup
 	for range 20 {
 		posts.Go(func() {
-			if got := post(t, server.URL); got != http.StatusNoContent {
-				t.Errorf("answered %d", got)
-			}
+			must.Equal(t, "answered", http.StatusNoContent, post(t, server.URL))
 		})
 	}
 	posts.Wait()
-	if opened.Load() != 1 {
-		t.Errorf("opened %d times", opened.Load())
-	}
+	must.Equal(t, "openings", int64(1), opened.Load())
 }
 
 func TestHostTriesToOpenAgain(t *testing.T) {
@@ -77,12 +71,8 @@ func TestHostTriesToOpenAgain(t *testing.T) {
 		}
 		return &function.Opened{Handle: func(context.Context, push.Message) error { return nil }}, nil
 	})
-	if got := post(t, server.URL); got != http.StatusServiceUnavailable {
-		t.Errorf("first answered %d", got)
-	}
-	if got := post(t, server.URL); got != http.StatusNoContent {
-		t.Errorf("second answered %d", got)
-	}
+	must.Equal(t, "first answered", http.StatusServiceUnavailable, post(t, server.URL))
+	must.Equal(t, "second answered", http.StatusNoContent, post(t, server.URL))
 }
 
 type fails struct{}
@@ -105,18 +95,14 @@ func TestHostPutsIntoItsDeadLetter(t *testing.T) {
 	_, server, _ := host(t, func(context.Context) (*function.Opened, error) {
 		return &function.Opened{Handle: refuses, DeadLetter: topic}, nil
 	})
-	if got := post(t, server.URL); got != http.StatusAccepted {
-		t.Errorf("answered %d", got)
-	}
+	must.Equal(t, "answered", http.StatusAccepted, post(t, server.URL))
 	if dead := pubsub.Messages(); len(dead) != 1 || dead[0].Attributes[push.AttributeFunction] != "test" || string(dead[0].Data) != "x" {
 		t.Errorf("in the dead letter: %v", dead)
 	}
 	_, server, _ = host(t, func(context.Context) (*function.Opened, error) {
 		return &function.Opened{Handle: refuses, DeadLetter: fails{}}, nil
 	})
-	if got := post(t, server.URL); got != http.StatusServiceUnavailable {
-		t.Errorf("while the topic is away: answered %d", got)
-	}
+	must.Equal(t, "while the topic is away: answered", http.StatusServiceUnavailable, post(t, server.URL))
 }
 
 func TestHostDrains(t *testing.T) {
@@ -146,12 +132,7 @@ func TestHostDrains(t *testing.T) {
 	<-started
 	drained := make(chan error, 1)
 	go func() { drained <- h.Drain(t.Context()) }()
-	refused := func() bool { return post(t, server.URL) == http.StatusServiceUnavailable }
-	for deadline := time.Now().Add(3 * time.Minute); !refused(); {
-		if time.Now().After(deadline) {
-			t.Fatal("a draining host still takes messages")
-		}
-	}
+	must.Eventually(t, "a draining host takes no messages", func() bool { return post(t, server.URL) == http.StatusServiceUnavailable })
 	if ended.Load() {
 		t.Error("clients closed under a message in flight")
 	}
@@ -211,9 +192,7 @@ func TestHandlerRefusesMissingSettings(t *testing.T) {
 	}, "probe", func(context.Context, settings, function.Deps) (push.HandleFunc, error) {
 		return nil, errors.New("never opened")
 	})
-	if code != 1 {
-		t.Errorf("exit %d", code)
-	}
+	must.Equal(t, "exit", 1, code)
 	for _, name := range []string{"PROJECT_ID", "DEAD_LETTER_TOPIC", "ALERT_TOPIC"} {
 		if !strings.Contains(output.String(), "probe: "+name+" is required") {
 			t.Errorf("nothing about %s in %q", name, output.String())

@@ -112,9 +112,7 @@ func TestMemoryIsSettled(t *testing.T) {
 		"cleared": {each(60, 31, 31, 31, 20, 20), true}, "calm again": {each(30, 31, 20), true},
 	} {
 		memory, _ := hot().Advance(incident.Memory{}, c.points)
-		if got := memory.Settled(); got != c.want {
-			t.Errorf("%s: %v", name, got)
-		}
+		must.Equal(t, name, c.want, memory.Settled())
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/must"
 )
 
 // TestProbe shows when a node is blamed for its silence. Contract 5.9.
@@ -31,9 +32,7 @@ func TestProbe(t *testing.T) {
 			if got := c.probe.Late(after(c.now)); got != c.late {
 				t.Errorf("late: %v by %v", got, c.probe.Lateness(after(c.now)))
 			}
-			if got := c.probe.Silent(after(c.newest), 30*time.Second, after(c.now)); got != c.silent {
-				t.Errorf("silent: %v", got)
-			}
+			must.Equal(t, "silent", c.silent, c.probe.Silent(after(c.newest), 30*time.Second, after(c.now)))
 		})
 	}
 }

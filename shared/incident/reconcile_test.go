@@ -70,9 +70,7 @@ func TestReplay(t *testing.T) {
 	}
 	must.Equal(t, "", want, got)
 	one, _ := rule.Advance(incident.Memory{}, points)
-	if diff := gocmp.Diff(one, memory); diff != "" {
-		t.Errorf("memory (-advanced +replayed):\n%s", diff)
-	}
+	must.Equal(t, "memory (-advanced +replayed)", "", gocmp.Diff(one, memory))
 	twice := []incident.Point{{Time: after(0), Temperature: 20}, {Time: after(0), Temperature: 31}, {Time: after(60), Temperature: 31}}
 	if _, got := rule.Replay(time.Time{}, twice); len(got) != 1 || !got[0].Start.Equal(after(0)) {
 		t.Errorf("two of one time: %+v", got)

@@ -2,8 +2,8 @@ package incident_test
 
 import (
 	"errors"
+	"fmt"
 	"math"
-	"slices"
 	"testing"
 	"time"
 
@@ -98,9 +98,7 @@ func TestEffective(t *testing.T) {
 		for _, r := range incident.Effective(rules, c.room, c.sensor) {
 			got = append(got, r.ID)
 		}
-		if !slices.Equal(got, c.want) {
-			t.Errorf("%s in room %d: rules %v, want %v", c.sensor, c.room, got, c.want)
-		}
+		must.Equal(t, fmt.Sprintf("%s in room %d: rules", c.sensor, c.room), c.want, got)
 	}
 }
 
@@ -131,9 +129,7 @@ func TestPresets(t *testing.T) {
 		incident.Rate:        {{incident.TemperatureRate, incident.Above, incident.Critical}: 20},
 		incident.RateTape:    {{incident.TemperatureRate, incident.Above, incident.Critical}: 5},
 	}
-	if len(incident.Presets()) != len(want) {
-		t.Errorf("presets %v", incident.Presets())
-	}
+	must.Equal(t, fmt.Sprintf("presets %v", incident.Presets()), len(want), len(incident.Presets()))
 	scope := incident.Scope{RoomID: 3}
 	for _, preset := range incident.Presets() {
 		rules := must.Get(preset.Rules(scope))(t)
@@ -148,9 +144,7 @@ func TestPresets(t *testing.T) {
 			t.Errorf("%s: %v", preset, rules)
 		}
 		for l, value := range want[preset] {
-			if got[l] != value {
-				t.Errorf("%s: %v is %g, want %g", preset, l, got[l], value)
-			}
+			must.Equal(t, fmt.Sprintf("%s: %v", preset, l), value, got[l])
 		}
 	}
 	if _, err := incident.Preset("comfort").Rules(scope); !errors.Is(err, incident.ErrPreset) {
@@ -164,9 +158,7 @@ func TestSilentFrom(t *testing.T) {
 		0: 5 * time.Minute, 30 * time.Second: 5 * time.Minute, 100 * time.Second: 5 * time.Minute,
 		101 * time.Second: 303 * time.Second, 10 * time.Minute: 30 * time.Minute,
 	} {
-		if got := incident.SilentFrom(noon, interval).Sub(noon); got != want {
-			t.Errorf("every %s: silent after %s, want %s", interval, got, want)
-		}
+		must.Equal(t, fmt.Sprintf("every %s: silent after", interval), want, incident.SilentFrom(noon, interval).Sub(noon))
 	}
 }
 
@@ -197,9 +189,7 @@ func TestSilenceInWords(t *testing.T) {
 		5 * time.Minute: "5 min", 10*time.Minute - 1: "5 min", 10 * time.Minute: "10 min", 59 * time.Minute: "50 min",
 		time.Hour: "1 h", 23*time.Hour + 59*time.Minute: "23 h", 24 * time.Hour: "1 d", 71 * time.Hour: "2 d",
 	} {
-		if got := incident.DescribeSilence(noon, 0, incident.CauseUnknown, noon.Add(silent)); got != "No reading for more than "+want {
-			t.Errorf("after %s: %q", silent, got)
-		}
+		must.Equal(t, fmt.Sprintf("after %s", silent), "No reading for more than "+want, incident.DescribeSilence(noon, 0, incident.CauseUnknown, noon.Add(silent)))
 	}
 }
 
@@ -226,8 +216,6 @@ func TestDescribe(t *testing.T) {
 		"Temperature above 27.0 °C for 1 h, peak 28.0 °C":                         {rule(incident.Temperature, incident.Above, 27), lasted(time.Hour, 28, 0)},
 		"Temperature above 27.0 °C for 1 d, peak 28.0 °C":                         {rule(incident.Temperature, incident.Above, 27), lasted(24*time.Hour, 28, 0)},
 	} {
-		if got := c.rule.Describe(c.incident); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
+		must.Equal(t, "description", want, c.rule.Describe(c.incident))
 	}
 }

@@ -95,20 +95,6 @@ func TestGather(t *testing.T) {
 	}
 }
 
-// BenchmarkGather gathers a month of a room in which 20 sensors wander around limits.
-func BenchmarkGather(b *testing.B) {
-	chance := rand.New(rand.NewPCG(31, 31))
-	causes := []incident.Cause{incident.TooHot, incident.TooHumid, incident.TooDry}
-	parts := []incident.Part{part(1, "a", incident.TooDry, 0, 30*24*60)}
-	for id := range 20_000 {
-		from := float64(chance.IntN(30 * 24 * 60))
-		parts = append(parts, part(int64(id+2), strconv.Itoa(chance.IntN(20)), causes[chance.IntN(len(causes))], from, from+1))
-	}
-	for b.Loop() {
-		incident.Gather(parts)
-	}
-}
-
 // TestGatherInAnyOrder gathers parts of a random day in many orders.
 func TestGatherInAnyOrder(t *testing.T) {
 	t.Parallel()

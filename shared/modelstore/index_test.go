@@ -22,7 +22,6 @@ func (s store) loader(t *testing.T, clock func() time.Time) *modelstore.Loader {
 	return l
 }
 
-// calibration is one of so many nodes.
 func calibration(nodes int) *anomaly.Calibration {
 	past := make([]anomaly.NodeHours, nodes)
 	for i := range past {

@@ -67,9 +67,7 @@ func TestPublishAndUseOlder(t *testing.T) {
 		t.Fatalf("an empty bucket: %v, %v", live, err)
 	}
 	first := s.publish(t, noon())
-	if first.Version() != "anomaly_v20260301T120000Z,forecasting_v20260301T120000Z" {
-		t.Errorf("published %s", first.Version())
-	}
+	must.Equal(t, "published", "anomaly_v20260301T120000Z,forecasting_v20260301T120000Z", first.Version())
 	// A run whose detector did not pass publishes a forecaster alone.
 	_, f := trained(t, 0, noon().Add(time.Hour))
 	second, err := s.Publish(t.Context(), 17, first, nil, f, noon().Add(time.Hour))
@@ -168,18 +166,12 @@ func TestLoaderFollows(t *testing.T) {
 	var log bytes.Buffer
 	l := modelstore.NewLoader(s.Bucket, 0, func() time.Time { return now }, slog.New(slog.NewTextHandler(&log, nil)))
 	version := func() string { return l.Wait(t.Context(), 17).Manifest.Version() }
-	if got := version(); got != "" {
-		t.Errorf("of an empty bucket it loaded %s", got)
-	}
+	must.Equal(t, "of an empty bucket it loaded", "", version())
 	first := s.publish(t, noon())
 	now = now.Add(modelstore.RefreshInterval - time.Second)
-	if got := version(); got != "" {
-		t.Errorf("it looked again before its time and loaded %s", got)
-	}
+	must.Equal(t, "it looked again before its time and loaded", "", version())
 	now = now.Add(time.Second)
-	if got := version(); got != first.Version() {
-		t.Errorf("loaded %q, want %s", got, first.Version())
-	}
+	must.Equal(t, "loaded", first.Version(), version())
 
 	second := s.publish(t, noon().Add(time.Hour))
 	for name, spoil := range map[string]func([]byte) []byte{
@@ -192,21 +184,15 @@ func TestLoaderFollows(t *testing.T) {
 		content := slices.Clone(whole.Content)
 		s.server.CreateObject(fakestorage.Object{ObjectAttrs: whole.ObjectAttrs, Content: spoil(slices.Clone(content))})
 		now = now.Add(modelstore.RefreshInterval)
-		if got := version(); got != first.Version() {
-			t.Errorf("%s: loaded %s", name, got)
-		}
+		must.Equal(t, name+": loaded", first.Version(), version())
 		s.server.CreateObject(fakestorage.Object{ObjectAttrs: whole.ObjectAttrs, Content: content})
 	}
 	if text := log.String(); !strings.Contains(text, "checksum does not fit") || !strings.Contains(text, "this program knows") {
 		t.Errorf("the log does not tell of damaged models:\n%s", text)
 	}
 	now = now.Add(modelstore.RefreshInterval)
-	if got := version(); got != second.Version() {
-		t.Errorf("loaded %s, want %s", got, second.Version())
-	}
+	must.Equal(t, "loaded", second.Version(), version())
 	s.server.Stop() // storage away: what is loaded stays
 	now = now.Add(modelstore.RefreshInterval)
-	if got := version(); got != second.Version() {
-		t.Errorf("with the storage away it has %q", got)
-	}
+	must.Equal(t, "with the storage away it has", second.Version(), version())
 }

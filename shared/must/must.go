@@ -1,8 +1,9 @@
-// Package must states what a test takes for granted in one line: no error, or an equal value.
+// Package must states what a test takes for granted in one line: no error, an equal value, or what comes.
 package must
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -30,5 +31,17 @@ func Equal(tb testing.TB, what string, want, got any, options ...cmp.Option) {
 	tb.Helper()
 	if diff := cmp.Diff(want, got, options...); diff != "" {
 		tb.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// Eventually waits for what work in the background brings about; only a hang takes five minutes.
+func Eventually(tb testing.TB, what string, holds func() bool) {
+	tb.Helper()
+	for end := time.After(5 * time.Minute); !holds(); {
+		select {
+		case <-end:
+			tb.Fatalf("waited in vain: %s", what)
+		case <-time.After(5 * time.Millisecond): // between two looks
+		}
 	}
 }

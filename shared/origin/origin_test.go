@@ -158,9 +158,7 @@ func TestRevocationIsHonoured(t *testing.T) {
 	for range 3 {
 		must.Do(t, check())
 	}
-	if database.calls != 1 {
-		t.Errorf("%d queries for one gateway", database.calls)
-	}
+	must.Equal(t, "queries for one gateway", 1, database.calls)
 	database.set(func() { database.of["gw-a"] = accounts.GatewayKey{Channel: 1, PublicKey: public(1), Revoked: true} })
 	advance(origin.MaxAge)
 	if err := check(); !push.IsPermanent(err) {

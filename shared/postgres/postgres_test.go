@@ -69,14 +69,7 @@ func postmaster(t *testing.T, dir string) int {
 // gone waits for the end of a process.
 func gone(t *testing.T, pid int) {
 	t.Helper()
-	for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		if !alive(pid) {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("process %d still runs", pid)
-		}
-	}
+	must.Eventually(t, "the end of a process", func() bool { return !alive(pid) })
 }
 
 // alive counts a process that has ended and that nobody has waited for as dead.
@@ -107,9 +100,7 @@ func TestDataSurvivesStopAndStart(t *testing.T) {
 	if alive(pid) {
 		t.Error("the server runs on after Stop")
 	}
-	if rows := count(t, start(t, dir)); rows != 3 {
-		t.Errorf("%d rows, want 3", rows)
-	}
+	must.Equal(t, "rows", 3, count(t, start(t, dir)))
 }
 
 func TestServerStartsAgainAfterItWasKilled(t *testing.T) {
@@ -120,9 +111,7 @@ func TestServerStartsAgainAfterItWasKilled(t *testing.T) {
 	pid := postmaster(t, dir)
 	must.Do(t, syscall.Kill(pid, syscall.SIGKILL))
 	gone(t, pid)
-	if rows := count(t, run(t, durable)); rows != 3 {
-		t.Errorf("%d rows, want 3", rows)
-	}
+	must.Equal(t, "rows", 3, count(t, run(t, durable)))
 }
 
 // TestServerStartsAgainWhileProcessesOfTheKilledOneRun kills a server whose session is
@@ -152,9 +141,7 @@ func TestServerStartsAgainWhileProcessesOfTheKilledOneRun(t *testing.T) {
 	if !alive(backend) {
 		t.Fatal("the session has ended already")
 	}
-	if rows := count(t, run(t, durable)); rows != 3 {
-		t.Errorf("%d rows, want 3", rows)
-	}
+	must.Equal(t, "rows", 3, count(t, run(t, durable)))
 	t.Logf("the session ended: %v", <-computed) // either way
 	_ = busy.Close(t.Context())
 	_ = observer.Close(t.Context())
@@ -193,9 +180,7 @@ func TestSecondServerOnOneFolderIsRefused(t *testing.T) {
 	if !strings.Contains(err.Error(), "postmaster.pid") {
 		t.Errorf("the reason is missing: %v", err)
 	}
-	if rows := count(t, first); rows != 3 {
-		t.Errorf("the first has %d rows, want 3", rows)
-	}
+	must.Equal(t, "the first has rows", 3, count(t, first))
 }
 
 func TestDataOfAnotherMajorVersionIsLeftAlone(t *testing.T) {
@@ -229,9 +214,7 @@ func TestLostPasswordIsToldAndTheDataKept(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	must.Do(t, os.Rename(aside, file))
-	if rows := count(t, start(t, dir)); rows != 3 {
-		t.Errorf("%d rows, want 3", rows)
-	}
+	must.Equal(t, "rows", 3, count(t, start(t, dir)))
 }
 
 func TestInterruptedCreationIsMadeAgain(t *testing.T) {

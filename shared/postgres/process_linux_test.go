@@ -69,9 +69,7 @@ func TestServerOfRootPassesAClosedFolder(t *testing.T) {
 	first := start(t, dir)
 	execute(t, first, `CREATE TABLE kept AS SELECT generate_series(1, 3)`)
 	must.Do(t, first.Stop())
-	if rows := count(t, start(t, dir)); rows != 3 {
-		t.Errorf("%d rows, want 3", rows)
-	}
+	must.Equal(t, "rows", 3, count(t, start(t, dir)))
 	info, err := os.Stat(home)
 	if err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the folder above is %v now, %v", info.Mode(), err)

@@ -185,7 +185,6 @@ func TestDeadLetterIsTheOriginal(t *testing.T) {
 	}
 }
 
-// many gives a message n attributes.
 func many(m *push.Message, n int) {
 	m.Attributes = map[string]string{}
 	for i := range n {

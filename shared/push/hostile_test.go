@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/push"
 )
 
@@ -41,9 +42,7 @@ func TestHostileEnvelopes(t *testing.T) {
 			})
 			recorder := httptest.NewRecorder()
 			handler.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(c.body)))
-			if recorder.Code != c.status {
-				t.Errorf("answered %d, want %d", recorder.Code, c.status)
-			}
+			must.Equal(t, "answered", c.status, recorder.Code)
 			if lines := strings.Count(log.String(), "\n"); lines != 1 || log.Len() > 2000 {
 				t.Errorf("%d lines, %d bytes in the log", lines, log.Len())
 			}

@@ -85,9 +85,7 @@ func TestHandlerAnswers(t *testing.T) {
 			handler := push.Handler(push.Config{DeadLetter: &deadLetters{}, Clock: time.Now, Log: logging.New(&logged, slog.LevelInfo, "")}, c.step)
 			answer := httptest.NewRecorder()
 			handler.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), c.method, "/", bytes.NewReader(c.body)))
-			if answer.Code != c.want {
-				t.Errorf("answered %d, want %d", answer.Code, c.want)
-			}
+			must.Equal(t, "answered", c.want, answer.Code)
 			if !strings.Contains(logged.String(), c.logged) || (c.logged == "" && logged.Len() > 0) {
 				t.Errorf("logged %q, want it to hold %q", logged.String(), c.logged)
 			}

@@ -1,6 +1,7 @@
 package recording_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -29,9 +30,7 @@ func TestRead(t *testing.T) {
 			t.Fatalf("%+v", r)
 		}
 		for i, want := range c.order {
-			if got := r.Rows["a"][i].Temperature; got != want {
-				t.Errorf("temperature %d of a is %g, want %g", i, got, want)
-			}
+			must.Equal(t, fmt.Sprintf("temperature %d of a", i), want, r.Rows["a"][i].Temperature)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package sensorcache_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"sync"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/sensorcache"
@@ -137,18 +139,14 @@ func TestChangedThresholdIsSeenWithinTenSeconds(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *source, r *sensorcache.Cache) {
 		t.Helper()
 		s.set(limited(30))
-		if got := limit(t, r); got != 30 {
-			t.Errorf("limit %g, want 30", got)
-		}
+		must.Equal(t, "limit", 30.0, limit(t, r))
 		s.set(limited(40))
 		time.Sleep(sensorcache.MaxAge - time.Nanosecond)
 		if got, calls := limit(t, r), s.called(); got != 30 || calls != 1 {
 			t.Errorf("limit %g after %d queries, want 30 after 1: cached", got, calls)
 		}
 		time.Sleep(time.Nanosecond)
-		if got := limit(t, r); got != 40 {
-			t.Errorf("limit %g after %v, want 40", got, sensorcache.MaxAge)
-		}
+		must.Equal(t, fmt.Sprintf("limit after %v", sensorcache.MaxAge), 40.0, limit(t, r))
 	})
 }
 
@@ -163,17 +161,13 @@ func TestStaleAnswerServesWhileTheDatabaseFails(t *testing.T) {
 		limit(t, r)
 		s.fail(away)
 		time.Sleep(sensorcache.MaxStale - time.Second)
-		if got := limit(t, r); got != 30 {
-			t.Errorf("limit %g, want the stale 30", got)
-		}
+		must.Equal(t, "limit", 30.0, limit(t, r))
 		if _, err := r.Status(t.Context(), open("never asked")); !errors.Is(err, away) {
 			t.Errorf("a node that was never known: %v", err)
 		}
 		s.fail(nil)
 		s.set(limited(40))
-		if got := limit(t, r); got != 40 {
-			t.Errorf("limit %g once the database is back, want 40", got)
-		}
+		must.Equal(t, "limit once the database is back", 40.0, limit(t, r))
 		s.fail(away)
 		time.Sleep(sensorcache.MaxStale + time.Second)
 		if node, err := r.Status(t.Context(), open("n")); !errors.Is(err, away) {
@@ -194,9 +188,7 @@ func TestStaleAnswerServesSoonWhileTheDatabaseHangs(t *testing.T) {
 		s.mu.Unlock()
 		for range 3 {
 			start := time.Now()
-			if got := limit(t, r); got != 30 {
-				t.Errorf("limit %g, want the stale 30", got)
-			}
+			must.Equal(t, "limit", 30.0, limit(t, r))
 			if waited := time.Since(start); waited > sensorcache.RefreshTimeout {
 				t.Errorf("waited %v", waited)
 			}

@@ -26,7 +26,6 @@ import (
 // clock is the time some seconds after the instant.
 func clock(second int) time.Time { return instant().Add(time.Duration(second) * time.Second) }
 
-// act has Anna act on an incident.
 func (db fixture) act(t *testing.T, id int64, second int, event incident.Event) {
 	t.Helper()
 	must.Get(db.Act(t.Context(), db.anna, id, incidents.Action{Event: event, By: "anna12"}, clock(second)))(t)
@@ -48,7 +47,6 @@ func (db fixture) only(t *testing.T, second int) incidents.Incident {
 	return all[0]
 }
 
-// rule creates an enabled rule of Anna's.
 func (db fixture) rule(t *testing.T, q incident.Quantity, d incident.Direction, limit float64, s incident.Severity) {
 	t.Helper()
 	must.Get(db.CreateRule(t.Context(), db.anna, incident.Rule{Quantity: q, Direction: d, Limit: limit, Severity: s, Enabled: true}))(t)
@@ -369,7 +367,6 @@ func TestTakingAcknowledgesAlerts(t *testing.T) {
 	active("taken again", "n1 humi 20", "n2 temp 10", "n3 temp 0")
 }
 
-// newest is the newest incident of a room.
 func (db fixture) newest(t *testing.T, room int64) int64 {
 	t.Helper()
 	return int64(db.count(t, `SELECT id FROM room_incidents WHERE room_id = @room AND merged_into IS NULL ORDER BY start_time DESC LIMIT 1`, pgx.NamedArgs{"room": room}))

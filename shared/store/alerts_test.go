@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -23,9 +24,7 @@ func hot(message string) alert.Event {
 
 func (db fixture) insert(t *testing.T, e alert.Event, want incidents.AlertOutcome) {
 	t.Helper()
-	if got, err := db.InsertAlert(t.Context(), e); err != nil || got != want {
-		t.Errorf("%s alert of %s: outcome %d, %v, want %d", e.Type, e.NodeID, got, err, want)
-	}
+	must.Equal(t, fmt.Sprintf("%s alert of %s: outcome", e.Type, e.NodeID), want, must.Get(db.InsertAlert(t.Context(), e))(t))
 }
 
 func (db fixture) history(t *testing.T, customer int64) []incidents.Alert {
@@ -120,7 +119,5 @@ func TestActiveAlertsAreReadInPages(t *testing.T) {
 		}
 		must.Do(t, err)
 	}
-	if given != 1000 {
-		t.Errorf("%d alerts were held", given)
-	}
+	must.Equal(t, "alerts were held", 1000, given)
 }

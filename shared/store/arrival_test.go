@@ -173,9 +173,7 @@ func TestBacklogReplaysNothingWithinAnIncident(t *testing.T) {
 	for i := last - 1; i > 0; i-- {
 		db.judge(t, at(i))
 	}
-	if more := replays.Load() - known; more != 0 {
-		t.Errorf("%d replays for the %d readings within the incident", more, last-1)
-	}
+	must.Equal(t, fmt.Sprintf("replays for the %d readings within the incident", last-1), int32(0), replays.Load()-known)
 	want := []happened{{Start: instant(), End: at(last).Time, PeakTime: instant(), Lasting: true, Peak: 60}}
 	must.Equal(t, "", want, db.happened(t, "n1"))
 }

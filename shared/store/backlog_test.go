@@ -75,9 +75,7 @@ func TestBacklogCallsNobody(t *testing.T) {
 			t.Errorf("incidents of a room: %q", found)
 		}
 	}
-	if calls := strings.Count(strings.Join(db.changes(t, db.anna), " "), "!"); calls != 0 {
-		t.Errorf("%d calls by what was over when it arrived", calls)
-	}
+	must.Equal(t, "calls by what was over when it arrived", 0, strings.Count(strings.Join(db.changes(t, db.anna), " "), "!"))
 	// One that is hot in time is told of, in its room.
 	deliver(0, end, 55, end)
 	deliver(3, end, 55, end)

@@ -89,14 +89,10 @@ func TestUnenrolledGatewayCannotSpeakForASignedSensor(t *testing.T) {
 	if got := db.excursions(t, db.anna, incidents.ExcursionQuery{}); len(got) != 0 {
 		t.Errorf("incidents %+v", got)
 	}
-	if got, err := db.InsertAlert(t.Context(), alert.Exceeded(forged, alert.Defaults())[0]); err != nil || got != incidents.AlertIgnored {
-		t.Errorf("its alert: %v, %v", got, err)
-	}
+	must.Equal(t, "its alert", incidents.AlertIgnored, must.Get(db.InsertAlert(t.Context(), alert.Exceeded(forged, alert.Defaults())[0]))(t))
 	late := forged
 	late.Time = start // from before the signed reading
-	if got, err := db.InsertAlert(t.Context(), alert.Exceeded(late, alert.Defaults())[0]); err != nil || got != incidents.AlertStored {
-		t.Errorf("an alert of before: %v, %v", got, err)
-	}
+	must.Equal(t, "an alert of before", incidents.AlertStored, must.Get(db.InsertAlert(t.Context(), alert.Exceeded(late, alert.Defaults())[0]))(t))
 	nodes, err := db.RoomNodes(t.Context(), db.anna, db.annasRoom, nil)
 	if err != nil || len(nodes) != 1 || nodes[0].Channel != reading.Channel(db.anna) {
 		t.Errorf("detection compares with %+v, %v", nodes, err)
@@ -123,9 +119,7 @@ func TestMemoryMovesWithTheSensor(t *testing.T) {
 	if len(got) != 1 || !got[0].Lasting || got[0].Peak != 61 || !got[0].StartTime.Equal(reading.TruncateTime(start)) {
 		t.Errorf("incidents %+v", got)
 	}
-	if n := db.count(t, `SELECT count(*) FROM rule_memory WHERE channel = 0`, nil); n != 0 {
-		t.Errorf("%d memories stayed", n)
-	}
+	must.Equal(t, "memories stayed", 0, db.count(t, `SELECT count(*) FROM rule_memory WHERE channel = 0`, nil))
 	judge(db.anna, start.Add(2*time.Second), 20)
 	if got := db.excursions(t, db.anna, incidents.ExcursionQuery{}); len(got) != 1 || got[0].Lasting {
 		t.Errorf("incidents %+v", got)

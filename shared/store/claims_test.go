@@ -16,7 +16,6 @@ import (
 	"coldaisle.dev/shared/store/learning"
 )
 
-// training is a run that a trainer has claimed, with two verdicts to learn.
 func training(t *testing.T, db fixture) (learning.Claim, []learning.Verdict) {
 	t.Helper()
 	db.sensor(t, db.anna, db.annasRoom, "n1")
@@ -137,9 +136,7 @@ func TestOneOfManyDeliveriesClaimsARun(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if claimed.Load() != 1 {
-		t.Errorf("%d claims, want 1", claimed.Load())
-	}
+	must.Equal(t, "claims", int32(1), claimed.Load())
 	_, err := db.UnrequestedRun(t.Context())
 	mustFail(t, "a run that is claimed still waits to be requested", err, store.ErrNoRun)
 	_, err = db.ClaimRun(t.Context(), -1)

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -22,9 +23,7 @@ func detection(minutes float64, anomaly bool) learning.NewPrediction {
 
 func (db fixture) detect(t *testing.T, n learning.NewPrediction, want bool) {
 	t.Helper()
-	if got, err := db.RecordDetection(t.Context(), n); err != nil || got != want {
-		t.Errorf("detection at %s (anomaly %v) recorded: %v, %v, want %v", n.Time, n.AnomalyPredicted, got, err, want)
-	}
+	must.Equal(t, fmt.Sprintf("detection at %s (anomaly %v) recorded", n.Time, n.AnomalyPredicted), want, must.Get(db.RecordDetection(t.Context(), n))(t))
 }
 
 func TestDetectionsAreRecordedOnceAndSeldom(t *testing.T) {
@@ -67,9 +66,7 @@ func TestDetectionsAtTheSameMoment(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if recorded.Load() != 1 {
-		t.Errorf("%d anomalies of one sensor in ten minutes, want 1", recorded.Load())
-	}
+	must.Equal(t, "anomalies of one sensor in ten minutes", int64(1), recorded.Load())
 }
 
 // TestDetectionOfADeletedSensorIsNotRecorded shows contract 4.6 for predictions.
@@ -89,9 +86,7 @@ func TestDetectionOfADeletedSensorIsNotRecorded(t *testing.T) {
 	db.sensor(t, db.bruno, db.brunosRoom, "n1")
 	db.detect(t, said(time.Minute), false) // was Anna's
 	db.detect(t, said(0), true)
-	if seen, err := db.Predictions(t.Context(), db.bruno, learning.PredictionFilter{Part: store.Part{Limit: 10}}); err != nil || len(seen.Items) != 1 {
-		t.Errorf("the next owner sees %d predictions, %v, want their own", len(seen.Items), err)
-	}
+	must.Equal(t, "the next owner sees predictions", 1, len(must.Get(db.Predictions(t.Context(), db.bruno, learning.PredictionFilter{Part: store.Part{Limit: 10}}))(t).Items))
 }
 
 // TestOpenAnomalyOfAnOwnerBefore shows that a prediction which the owner of today

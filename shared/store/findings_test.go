@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -93,9 +94,7 @@ func TestAnomalyIsOneQuestion(t *testing.T) {
 	open := db.excursions(t, db.anna, incidents.ExcursionQuery{Kind: "anomaly"})
 	must.Get(db.JudgeExcursion(t.Context(), db.anna, open[0].ID, incidents.VerdictRight, instant()))(t)
 	for i, want := range []learning.Feedback{"", learning.FeedbackOK, ""} { // newest first
-		if got := predictions("n1")[i].Feedback; got != want {
-			t.Errorf("prediction %d is judged %q, want %q", i, got, want)
-		}
+		must.Equal(t, fmt.Sprintf("prediction %d is judged", i), want, predictions("n1")[i].Feedback)
 	}
 	// What was judged already stays what it is, and the incident has a question of its own.
 	db.judge(t, found("n1", 3600, over(incident.KindAnomaly)), found("n1", 3*3600, anomaly(3)))

@@ -69,9 +69,7 @@ func TestTwoBootsOfOneKeyAreAClone(t *testing.T) {
 				}, begin.Add(time.Duration(seconds)*time.Second))
 			}
 			mustFail(t, "last", err, c.wantLast)
-			if got := gateway.Clone(time.Now()); got != c.wantClone {
-				t.Errorf("clone: %t, want %t", got, c.wantClone)
-			}
+			must.Equal(t, "clone", c.wantClone, gateway.Clone(time.Now()))
 			if gateway.Clone(time.Now().Add(accounts.CloneShown + time.Hour)) {
 				t.Error("it is shown as a clone for ever")
 			}
@@ -90,9 +88,7 @@ func TestReportedNodesAreBounded(t *testing.T) {
 		}
 		gateway = must.Get(db.RecordGatewayStatus(t.Context(), wire.StatusRequest{GatewayID: gateway.ID, BootID: "a", Sequence: round + 1, Nodes: nodes}, time.Time{}))(t)
 	}
-	if gateway.Nodes != 5000 {
-		t.Errorf("%d nodes are kept", gateway.Nodes)
-	}
+	must.Equal(t, "nodes are kept", int64(5000), gateway.Nodes)
 }
 
 func (db fixture) count(t *testing.T, query string, args pgx.NamedArgs) (n int) {

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -26,7 +27,6 @@ func (db fixture) visible(t *testing.T, customer int64) []reading.Span {
 	return node.Visible
 }
 
-// openSpans returns those of the open channel.
 func (db fixture) openSpans(t *testing.T, customer int64) []reading.Span {
 	t.Helper()
 	return slices.DeleteFunc(db.visible(t, customer), func(s reading.Span) bool { return s.Channel != reading.Open })
@@ -149,17 +149,11 @@ func TestNewHoldBeginsEmpty(t *testing.T) {
 	if rows := db.states(t); len(rows) != 1 || rows[0].MessageID != nil {
 		t.Errorf("its row is %+v", rows)
 	}
-	if got := newest(); got != "" {
-		t.Errorf("it begins with %q", got)
-	}
+	must.Equal(t, "it begins", "", newest())
 	report("late", before.Add(-time.Second))
-	if got := newest(); got != "" {
-		t.Errorf("a reading from before it is %q", got)
-	}
+	must.Equal(t, "a reading from before it", "", newest())
 	report("hers", db.now(t))
-	if got := newest(); got != "hers" {
-		t.Errorf("newest is %q", got)
-	}
+	must.Equal(t, "newest", "hers", newest())
 }
 
 // TestAlertBelongsToTheHolderAtItsTime shows contract 6.6.
@@ -189,9 +183,7 @@ func TestAlertBelongsToTheHolderAtItsTime(t *testing.T) {
 		{at(reading.Open, "live", his.Add(time.Minute)), incidents.AlertDuplicate}, // a copy, by another gateway
 		{at(reading.Open, "live", his.Add(11*time.Minute)), incidents.AlertStored}, // the node has counted on
 	} {
-		if got, err := db.InsertAlert(t.Context(), c.event); err != nil || got != c.want {
-			t.Errorf("%s in channel %d at %v: %v, %v, want %v", c.event.MessageID, c.event.Channel, c.event.Time, got, err, c.want)
-		}
+		must.Equal(t, fmt.Sprintf("%s in channel %d at %v", c.event.MessageID, c.event.Channel, c.event.Time), c.want, must.Get(db.InsertAlert(t.Context(), c.event))(t))
 	}
 	for customer, want := range map[int64]int{db.anna: 2, db.bruno: 3} {
 		if all, err := db.AlertHistory(t.Context(), customer, incidents.AlertQuery{Part: store.Part{Limit: 10}}); err != nil || len(all.Items) != want {

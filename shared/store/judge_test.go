@@ -98,9 +98,7 @@ func TestThresholdIncidentOpensLastsAndClears(t *testing.T) {
 		got.LimitValue != 50 || got.Peak != 53 || !got.Lasting || got.Late || got.Resolution != "" || got.NodeID != "n1" {
 		t.Errorf("%+v", got)
 	}
-	if want := "Temperature above 50.0 °C for 30 s, peak 53.0 °C"; got.Reason != want {
-		t.Errorf("%q", got.Reason)
-	}
+	must.Equal(t, "reason", "Temperature above 50.0 °C for 30 s, peak 53.0 °C", got.Reason)
 	db.judge(t, judged("n1", 60, 50))
 	ended := endedOf(db.excursions(t, db.anna, incidents.ExcursionQuery{}))
 	if len(ended) != 1 || ended[0].ID != got.ID || ended[0].Resolution != "cleared" || !ended[0].EndTime.Equal(instant().Add(time.Minute)) {

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"testing"
@@ -47,9 +48,7 @@ func TestMaintenanceWindows(t *testing.T) {
 		at     time.Time
 		want   bool
 	}{{db.annasRoom, "n1", during, true}, {db.annasRoom, "n1", before, false}, {db.brunosRoom, "n1", during, false}} {
-		if got := created.Covers(c.room, c.sensor, c.at); got != c.want {
-			t.Errorf("covers %s in room %d at %s: %v", c.sensor, c.room, c.at, got)
-		}
+		must.Equal(t, fmt.Sprintf("covers %s in room %d at %s", c.sensor, c.room, c.at), c.want, created.Covers(c.room, c.sensor, c.at))
 	}
 	changed := created
 	changed.RoomIDs, changed.SensorID, changed.Comment = nil, "n1", "longer"

@@ -102,15 +102,11 @@ func TestUsualIntervalFollowsTheNode(t *testing.T) {
 		}
 		return *usual
 	}
-	if got := report("a", 0); got != 0 {
-		t.Errorf("after one reading %g", got)
-	}
+	must.Equal(t, "after one reading", 0.0, report("a", 0))
 	if got := report("a2", 0); got != 0 { // another of the same time
 		t.Errorf("after two readings of one time %g", got)
 	}
-	if got := report("b", 30*time.Second); got != 30 {
-		t.Errorf("30 s later %g", got)
-	}
+	must.Equal(t, "30 s later", 30.0, report("b", 30*time.Second))
 	if got := report("c", 12*time.Hour); got > 34 { // an outage
 		t.Errorf("after an outage %g", got)
 	}
@@ -132,7 +128,6 @@ type slotRow struct {
 	LastTemperature, LastHumidity  float64
 }
 
-// slots are those of node n.
 func (db fixture) slots(t *testing.T, channel int64) []slotRow {
 	t.Helper()
 	rows := must.Get(db.pool.Query(t.Context(), `
@@ -334,17 +329,11 @@ func TestRowAheadOfTheClockIsPassedOver(t *testing.T) {
 	// The clock was a year ahead.
 	db.sql(t, `UPDATE node_state SET timestamp = timestamp + interval '1 year', temperature = 25`, nil)
 	db.sql(t, `UPDATE node_slots SET starts = starts + interval '1 year', last_at = last_at + interval '1 year'`, nil)
-	if got := newest(); got != 0 {
-		t.Errorf("a reading of next year is shown: %v", got)
-	}
+	must.Equal(t, "a reading of next year is shown", 0.0, newest())
 	keep(now.Add(-time.Hour), 60)
-	if got := newest(); got != 60 {
-		t.Errorf("newest is %v", got)
-	}
+	must.Equal(t, "newest", 60.0, newest())
 	keep(now.Add(time.Hour), 21) // delivered again
-	if got := newest(); got != 60 {
-		t.Errorf("newest is %v after a reading that lies ahead", got)
-	}
+	must.Equal(t, "newest after a reading that lies ahead", 60.0, newest())
 	if slots := db.slots(t, 0); len(slots) != 1 || slots[0].LastTemperature != 60 || slots[0].Starts.After(now) {
 		t.Errorf("slots %+v", slots)
 	}
@@ -399,18 +388,12 @@ func TestDeadNodeIsShownAndSilentAfterTheClockWasAhead(t *testing.T) {
 	db.sql(t, `UPDATE open_holds SET held_from = held_from + interval '1 year' WHERE node_id = 'new'`, nil)
 
 	probe(now) // the clock is right again
-	if want := fmt.Sprint("60 ", last.UTC()); shown(db.anna) != want {
-		t.Errorf("of the dead node is shown %s, want %s", shown(db.anna), want)
-	}
-	if n := silent(now); n != 0 {
-		t.Errorf("%d nodes are silent as soon as the clock is right", n)
-	}
+	must.Equal(t, "shown of the dead node", fmt.Sprint("60 ", last.UTC()), shown(db.anna))
+	must.Equal(t, "nodes are silent as soon as the clock is right", 0, silent(now))
 	for minute := range 10 {
 		probe(now.Add(time.Duration(minute) * time.Minute))
 	}
-	if n := silent(now.Add(9 * time.Minute)); n != 1 {
-		t.Errorf("%d nodes are silent after 9 minutes, want the dead one", n)
-	}
+	must.Equal(t, "nodes are silent after 9 minutes", 1, silent(now.Add(9*time.Minute)))
 	ingest("new", db.now(t), 22)
 	if got := shown(db.bruno); got == "nothing" {
 		t.Error("the sensor that was created while the clock was ahead is not shown")

@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -49,7 +48,6 @@ func TestRecordPredictionKeepsAllOfIt(t *testing.T) {
 	mustFail(t, "again", err, store.ErrPredictionExists)
 }
 
-// minutes lists the predictions that a customer sees, by their minute.
 func (db fixture) minutes(t *testing.T, customer int64) []int {
 	t.Helper()
 	found := must.Get(db.Predictions(t.Context(), customer, learning.PredictionFilter{Part: store.Part{Limit: 50}}))(t).Items
@@ -154,12 +152,8 @@ func TestPredictionStats(t *testing.T) {
 	check("of another model", learning.RetrainingCount-3, false)
 	db.verdicts(t, "n1", 1)
 	check("the hundredth", learning.RetrainingCount-3+1, true)
-	if due, err := db.DueCustomers(t.Context()); err != nil || !slices.Equal(due, []int64{db.anna, db.bruno}) {
-		t.Errorf("due are %v, %v", due, err)
-	}
-	if count, err := db.ValidatedCount(t.Context(), db.anna); err != nil || count != learning.RetrainingCount {
-		t.Errorf("%d verdicts, %v", count, err)
-	}
+	must.Equal(t, "due are", []int64{db.anna, db.bruno}, must.Get(db.DueCustomers(t.Context()))(t))
+	must.Equal(t, "verdicts", learning.RetrainingCount, must.Get(db.ValidatedCount(t.Context(), db.anna))(t))
 }
 
 // verdicts adds validated predictions that no run has used.

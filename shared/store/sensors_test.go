@@ -48,9 +48,7 @@ func TestOneOfManyCreatorsWinsAnIdentifier(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if won.Load() != 1 {
-		t.Errorf("%d creations succeeded, want 1", won.Load())
-	}
+	must.Equal(t, "creations succeeded", int32(1), won.Load())
 }
 
 // n1 is what the pipeline is told of the identifier n1.

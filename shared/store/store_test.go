@@ -43,7 +43,6 @@ func open(tb testing.TB) fixture {
 	return db
 }
 
-// openWith is open with sensors in Anna's room.
 func openWith(t *testing.T, ids ...string) fixture {
 	t.Helper()
 	db := open(t)

@@ -49,7 +49,6 @@ func (db fixture) settle(t *testing.T, second int) {
 	must.Do(t, db.Settle(t.Context(), db.anna, instant().Add(time.Duration(second)*time.Second)))
 }
 
-// take takes all lasting incidents.
 func (db fixture) take(t *testing.T, second int) {
 	t.Helper()
 	now := instant().Add(time.Duration(second) * time.Second)

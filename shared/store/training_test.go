@@ -49,12 +49,8 @@ func TestManyVerdictsAtOnceBeginOneAutomaticRun(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if started.Load() != 1 {
-		t.Errorf("%d runs began, want 1", started.Load())
-	}
-	if runs, err := db.TrainingRuns(t.Context(), db.anna, store.Part{Limit: 20}); err != nil || len(runs.Items) != 1 {
-		t.Errorf("%d runs stand in the table, %v", len(runs.Items), err)
-	}
+	must.Equal(t, "runs began", int32(1), started.Load())
+	must.Equal(t, "runs stand in the table", 1, len(must.Get(db.TrainingRuns(t.Context(), db.anna, store.Part{Limit: 20}))(t).Items))
 }
 
 func TestVerdictsOfARunThatJustEndedBeginNoOther(t *testing.T) {
@@ -179,9 +175,7 @@ func TestCustomerAsksInstancesAtOnce(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if began.Load() != 1 {
-		t.Errorf("%d began, want 1", began.Load())
-	}
+	must.Equal(t, "began", int32(1), began.Load())
 }
 
 // TestRunWithoutAnEndFailsAfterItsTimeout shows contract 7.6.

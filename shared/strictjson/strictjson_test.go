@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/strictjson"
 )
 
@@ -25,9 +26,7 @@ func TestUniqueFields(t *testing.T) {
 		if err := strictjson.UniqueFields([]byte(body)); err != nil {
 			got = err.Error()
 		}
-		if got != want {
-			t.Errorf("%s: %q, want %q", body, got, want)
-		}
+		must.Equal(t, body, want, got)
 	}
 }
 

@@ -60,9 +60,7 @@ func TestPipelineEndToEnd(t *testing.T) { //nolint:paralleltest // installs the 
 	if server.Name != "POST /api/v1/message" || step.Name != "append reading" {
 		t.Errorf("names %q and %q", server.Name, step.Name)
 	}
-	if id := server.SpanContext.TraceID().String(); id != "0af7651916cd43dd8448eb211c80319c" {
-		t.Errorf("trace %s, want the caller's", id)
-	}
+	must.Equal(t, "trace", "0af7651916cd43dd8448eb211c80319c", server.SpanContext.TraceID().String())
 	if step.Parent.SpanID() != server.SpanContext.SpanID() {
 		t.Error("the step is not a child of the request that published its message")
 	}
@@ -91,9 +89,7 @@ func TestOff(t *testing.T) { //nolint:paralleltest // must not run beside the te
 	}
 	request.Header.Set("Traceparent", parent)
 	handler.ServeHTTP(httptest.NewRecorder(), request)
-	if inside.TraceID().String() != "0af7651916cd43dd8448eb211c80319c" {
-		t.Errorf("the caller's trace did not pass through: %v", inside)
-	}
+	must.Equal(t, fmt.Sprintf("the caller's trace did not pass through: %v", inside), "0af7651916cd43dd8448eb211c80319c", inside.TraceID().String())
 	if ctx := QueryTracer().TraceQueryStart(t.Context(), nil, pgx.TraceQueryStartData{SQL: "SELECT 1"}); ctx != t.Context() {
 		t.Error("a query outside of any trace made a span")
 	}
@@ -142,15 +138,5 @@ func TestExport(t *testing.T) { //nolint:paralleltest // installs the process-wi
 	must.Do(t, stop(t.Context()))
 	if posts.Load() == 0 {
 		t.Error("the collector got no span")
-	}
-}
-
-func BenchmarkMiddlewareOff(b *testing.B) {
-	handler := Middleware("api", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	request := httptest.NewRequest(http.MethodGet, "/health", nil)
-	recorder := httptest.NewRecorder()
-	b.ReportAllocs()
-	for b.Loop() {
-		handler.ServeHTTP(recorder, request)
 	}
 }

@@ -3,8 +3,7 @@ package wire_test
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -30,8 +29,6 @@ func FuzzDecodeRetraining(f *testing.F) {
 		if err != nil {
 			t.Fatalf("what was written cannot be read: %v", err)
 		}
-		if diff := cmp.Diff(first, second); diff != "" {
-			t.Errorf("(-first +second)\n%s", diff)
-		}
+		must.Equal(t, "two runs (-first +second)", first, second)
 	})
 }

@@ -2,12 +2,9 @@ package fault_test
 
 import (
 	"math"
-	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"coldaisle.dev/edge-gateway/nodesim/fault"
 	"coldaisle.dev/shared/must"
@@ -91,9 +88,7 @@ func TestOf(t *testing.T) {
 	for _, f := range fault.Of(all, "r1", "n1") {
 		kinds = append(kinds, f.Kind)
 	}
-	if want := []fault.Kind{fault.Cooling, fault.Noise, fault.Stuck}; !slices.Equal(kinds, want) {
-		t.Errorf("%v, want %v", kinds, want)
-	}
+	must.Equal(t, "kinds", []fault.Kind{fault.Cooling, fault.Noise, fault.Stuck}, kinds)
 }
 
 func TestSow(t *testing.T) {
@@ -103,9 +98,7 @@ func TestSow(t *testing.T) {
 	rates[fault.Cooling] = fault.Rate{PerMonth: 3, Room: true}
 	plan := fault.Plan{Seed: 5, From: noon(), To: noon().Add(30 * 24 * time.Hour), Interval: 30 * time.Second, Rates: rates}
 	sown := fault.Sow(plan, places)
-	if diff := cmp.Diff(sown, fault.Sow(plan, places)); diff != "" {
-		t.Errorf("sown twice with one seed: %s", diff)
-	}
+	must.Equal(t, "sown twice with one seed", sown, fault.Sow(plan, places))
 	count := map[fault.Kind]int{}
 	for i, f := range sown {
 		count[f.Kind]++

@@ -2,6 +2,7 @@ package auth
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -46,9 +47,7 @@ func TestRevocationDuringALookup(t *testing.T) {
 				var requests sync.WaitGroup
 				send := func(when string, want int) {
 					requests.Go(func() {
-						if got := answer(t, a, credential); got != want {
-							t.Errorf("a request %s the revocation: %d, want %d", when, got, want)
-						}
+						must.Equal(t, fmt.Sprintf("a request %s the revocation", when), want, answer(t, a, credential))
 					})
 				}
 				send("before", http.StatusOK)
@@ -58,9 +57,7 @@ func TestRevocationDuringALookup(t *testing.T) {
 					send("after", http.StatusUnauthorized)
 				}
 				requests.Wait()
-				if all := queries + keys.queries; all != 2 {
-					t.Errorf("%d queries, want one before the revocation and one after", all)
-				}
+				must.Equal(t, "queries", 2, queries+keys.queries)
 			})
 		})
 	}

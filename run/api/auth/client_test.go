@@ -48,9 +48,7 @@ func TestClientAddress(t *testing.T) {
 			request := httptest.NewRequestWithContext(t.Context(), "POST", "/", nil)
 			request.RemoteAddr = test.peer
 			request.Header["X-Forwarded-For"] = test.forwardedFor
-			if got := c.of(request).String(); got != test.want {
-				t.Errorf("got %s, want %s", got, test.want)
-			}
+			must.Equal(t, "client", test.want, c.of(request).String())
 		})
 	}
 	for _, wrong := range []string{"", "somebody", "10.0.0.0/33", "10.0.0", "http://10.0.0.1"} {

@@ -130,9 +130,7 @@ func TestKeyEnds(t *testing.T) {
 		find(brief, errToken)
 		stored.queries = 0
 		find("cold_"+strings.Repeat("0", 49), errToken) // its sum is wrong
-		if stored.queries != 0 {
-			t.Error("a query for what is no key")
-		}
+		must.Equal(t, "a query for what is no key", 0, stored.queries)
 		stored.err = errors.New("the database is away")
 		find(stored.add(3, nil), stored.err)
 	})
@@ -165,9 +163,7 @@ func TestKeyGuesses(t *testing.T) {
 // for none. Contract 12.2.
 func TestKeyIsRefusedByDefault(t *testing.T) {
 	t.Parallel()
-	if got := (rest.Operation{}).Keys.Refuse(rest.ScopeWrite, true); got != "API keys may not do this" {
-		t.Errorf("%q", got)
-	}
+	must.Equal(t, "refusal", "API keys may not do this", (rest.Operation{}).Keys.Refuse(rest.ScopeWrite, true))
 }
 
 // TestKeyUse notes a use once a minute, while no request waits for it. Contract 12.1.
@@ -187,9 +183,7 @@ func TestKeyUse(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		synctest.Wait()
-		if got := fmt.Sprint(stored.noted); got != "[1 1 1]" {
-			t.Errorf("noted in 150 s: %s", got)
-		}
+		must.Equal(t, "noted in 150 s", "[1 1 1]", fmt.Sprint(stored.noted))
 	})
 	// With nobody who notes, requests go on.
 	stored := &fakeKeys{keys: map[accounts.KeyHash]accounts.APIKey{}}

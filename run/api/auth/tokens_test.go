@@ -141,9 +141,7 @@ func TestTokenLifetime(t *testing.T) {
 	text := must.Get(made.Issue(accounts.Person{ID: 4, CustomerID: 7, Generation: 3}))(t)
 	payload := must.Get(base64.RawURLEncoding.DecodeString(strings.Split(text, ".")[1]))(t)
 	want := fmt.Sprintf(`{"sub":"7","exp":%d,"iat":%d,"person":4,"generation":3}`, now.Unix()+1800, now.Unix())
-	if string(payload) != want {
-		t.Errorf("claims %s, want %s", payload, want)
-	}
+	must.Equal(t, "claims", want, string(payload))
 	for _, step := range []struct {
 		after time.Duration
 		valid bool

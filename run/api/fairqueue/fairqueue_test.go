@@ -3,7 +3,6 @@ package fairqueue_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"coldaisle.dev/run/api/fairqueue"
+	"coldaisle.dev/shared/must"
 )
 
 // recorder is a queue whose callers each hold a slot for a second, with the order
@@ -61,12 +61,8 @@ func (d *recorder) ask(ctx context.Context, client string) {
 func (d *recorder) check(t *testing.T, order, busy []string) {
 	t.Helper()
 	d.group.Wait()
-	if !slices.Equal(d.order, order) {
-		t.Errorf("served %v, want %v", d.order, order)
-	}
-	if !slices.Equal(d.busy, busy) {
-		t.Errorf("refused %v, want %v", d.busy, busy)
-	}
+	must.Equal(t, "served", order, d.order)
+	must.Equal(t, "refused", busy, d.busy)
 }
 
 func TestClientsAreServedInRotation(t *testing.T) {
@@ -123,9 +119,7 @@ func TestSlotThatIsNotFreeInTime(t *testing.T) {
 		}
 		d.ask(t.Context(), "b") // all slots are free again
 		d.group.Wait()
-		if d.order[len(d.order)-1] != "b" {
-			t.Error("no slot is left")
-		}
+		must.Equal(t, "no slot is left", "b", d.order[len(d.order)-1])
 	})
 }
 

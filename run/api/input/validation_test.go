@@ -1,12 +1,15 @@
 package input
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"coldaisle.dev/shared/must"
 )
 
 func TestIsPlainAddress(t *testing.T) {
@@ -78,8 +81,6 @@ func TestPasswordRules(t *testing.T) {
 			}
 			got = append(got, detail.ErrorDetail().Message)
 		}
-		if strings.Join(got, "; ") != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
-		}
+		must.Equal(t, fmt.Sprintf("%q", text), want, strings.Join(got, "; "))
 	}
 }

@@ -2,6 +2,7 @@ package requestlog
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 )
 
 // TestRequestID shows contract 1.9.
@@ -45,17 +47,13 @@ func TestRequestID(t *testing.T) {
 				if id == "" || id == c.given {
 					t.Errorf("answered with id %q", id)
 				}
-				if strings.Contains(log.String(), `"caller_request_id":"`+c.given+`"`) != c.kept {
-					t.Errorf("of the caller's id %q the log says %s", c.given, log.String())
-				}
+				must.Equal(t, fmt.Sprintf("of the caller's id %q the log says %s", c.given, log.String()), c.kept, strings.Contains(log.String(), `"caller_request_id":"`+c.given+`"`))
 				if !strings.Contains(log.String(), `"request_id":"`+id+`"`) {
 					t.Errorf("id %q is not in the log:\n%s", id, log.String())
 				}
 				ids[id] = true
 			}
-			if len(ids) != 2 {
-				t.Errorf("two requests have the id %v", ids)
-			}
+			must.Equal(t, "ids of two requests", 2, len(ids))
 		})
 	}
 }

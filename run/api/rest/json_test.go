@@ -2,8 +2,11 @@ package rest
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
+
+	"coldaisle.dev/shared/must"
 )
 
 // FuzzReadJSON shows that what is validated is what is used: the plain value
@@ -38,9 +41,7 @@ func FuzzReadJSON(f *testing.F) {
 			}
 			want, _ := json.Marshal(validated)
 			got, _ := json.Marshal(used)
-			if string(want) != string(got) {
-				t.Errorf("%s: %s is validated as %s and used as %s", data, field, want, got)
-			}
+			must.Equal(t, fmt.Sprintf("%s: %s is validated as %s and used as %s", data, field, want, got), string(want), string(got))
 		}
 	})
 }

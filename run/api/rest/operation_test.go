@@ -15,6 +15,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 )
 
 // TestOperationIsGivenUp has an operation wait for a database that never answers, and
@@ -84,7 +85,5 @@ func TestWaitingOutlivesTheReadTimeout(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = answer.Body.Close()
-	if answer.StatusCode != http.StatusNoContent {
-		t.Errorf("answered %d", answer.StatusCode)
-	}
+	must.Equal(t, "answered", http.StatusNoContent, answer.StatusCode)
 }

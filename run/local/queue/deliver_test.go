@@ -61,13 +61,9 @@ func TestNothingIsDeliveredAfterRun(t *testing.T) {
 		Topic: TopicName("test", TopicData), Messages: []*pubsubpb.PubsubMessage{{Data: []byte("late")}},
 	}))(t)
 	q.mu.Lock()
-	if held := q.subscriptions["ingest"].held; held != 0 {
-		t.Errorf("%d messages are delivered after Run", held)
-	}
+	must.Equal(t, "messages are delivered after Run", 0, q.subscriptions["ingest"].held)
 	q.mu.Unlock()
 	close(released)
 	must.Do(t, q.Close())
-	if n := calls.Load(); n != 0 {
-		t.Errorf("the function is called %d times after Run", n)
-	}
+	must.Equal(t, "calls after Run", int64(0), calls.Load())
 }

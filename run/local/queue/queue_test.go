@@ -169,15 +169,6 @@ func numbered(n int) []string {
 	return all
 }
 
-func eventually(tb testing.TB, what string, done func() bool) {
-	tb.Helper()
-	for deadline := time.Now().Add(3 * time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			tb.Fatalf("gave up waiting: %s", what)
-		}
-	}
-}
-
 // rows counts the messages in the table.
 func rows(tb testing.TB, database string) (n int) {
 	tb.Helper()
@@ -214,14 +205,10 @@ func TestMessageReachesEveryFunctionOfItsTopic(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", function, diff)
 		}
 	}
-	if n := len(w.of("storealert")); n != 0 {
-		t.Errorf("a function of another topic has %d messages", n)
-	}
+	must.Equal(t, "a function of another topic has messages", 0, len(w.of("storealert")))
 	must.Equal(t, "counts", queue.Counts{Delivered: 600}, w.Counts())
 	w.end()
-	if n := rows(t, database); n != 0 {
-		t.Errorf("%d rows are left", n)
-	}
+	must.Equal(t, "rows are left", 0, rows(t, database))
 }
 
 func TestFailingMessageIsDeadLetteredByProductionsPolicy(t *testing.T) {
@@ -251,9 +238,7 @@ func TestFailingMessageIsDeadLetteredByProductionsPolicy(t *testing.T) {
 			t.Fatalf("attempt %d is called %d", i+1, m.DeliveryAttempt)
 		}
 	}
-	if n := len(w.of("detect")); n != 1 {
-		t.Errorf("the other function got it %d times", n)
-	}
+	must.Equal(t, "deliveries to the other function", 1, len(w.of("detect")))
 	dead := w.pull(t)
 	if len(dead) != 1 {
 		t.Fatalf("%d messages in the dead letter", len(dead))
@@ -294,15 +279,11 @@ func TestAcknowledgementsSurviveARestart(t *testing.T) {
 	alerts := w.publish(t, queue.TopicAlerts, "alert")
 	w.drain(t)
 	w.end()
-	if n := rows(t, database); n != 51 {
-		t.Errorf("%d rows wait, want 51", n)
-	}
+	must.Equal(t, "rows wait", 51, rows(t, database))
 	again := open(t, queue.Config{DatabaseURL: database})
 	again.run(t, accept, "ingest", "detect", "storealert")
 	again.drain(t)
-	if n := len(again.of("ingest")); n != 0 {
-		t.Errorf("ingest got %d messages a second time", n)
-	}
+	must.Equal(t, "ingest messages a second time", 0, len(again.of("ingest")))
 	must.Equal(t, "detect", sent, again.data("detect"))
 	if m := again.of("storealert"); len(m) != 1 || m[0].ID != alerts[0] || m[0].DeliveryAttempt != 1 {
 		t.Errorf("storealert got %+v", m)
@@ -312,9 +293,7 @@ func TestAcknowledgementsSurviveARestart(t *testing.T) {
 	}
 	again.drain(t)
 	again.end()
-	if n := rows(t, database); n != 0 {
-		t.Errorf("%d rows are left", n)
-	}
+	must.Equal(t, "rows are left", 0, rows(t, database))
 }
 
 // TestBacklogWaitsInTheTable publishes more than a subscription holds while one function
@@ -333,7 +312,7 @@ func TestBacklogWaitsInTheTable(t *testing.T) {
 	for part := range slices.Chunk(sent, 500) {
 		w.publish(t, queue.TopicData, part...)
 	}
-	eventually(t, "ingest has all", func() bool { return len(w.of("ingest")) >= len(sent) })
+	must.Eventually(t, "ingest has all", func() bool { return len(w.of("ingest")) >= len(sent) })
 	mended.Store("detect", true)
 	w.drain(t)
 	if diff := gocmp.Diff(sent, w.data("ingest")); diff != "" || len(w.of("ingest")) != len(sent) {
@@ -359,15 +338,15 @@ func TestLostConnectionsLoseNothing(t *testing.T) {
 			const sql = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`
 			must.Get(killer.Exec(t.Context(), sql))(t)
 		}
-		eventually(t, "a publish is answered", func() bool {
+		must.Eventually(t, "a publish is answered", func() bool {
 			_, err := w.tryPublish(t.Context(), queue.TopicData, data)
 			return err == nil
 		})
 	}
 	for _, function := range []string{"ingest", "detect"} {
-		eventually(t, function+" has all", func() bool { return len(w.data(function)) == len(sent) })
+		must.Eventually(t, function+" has all", func() bool { return len(w.data(function)) == len(sent) })
 	}
-	eventually(t, "the table is empty", func() bool { return rows(t, database) == 0 })
+	must.Eventually(t, "the table is empty", func() bool { return rows(t, database) == 0 })
 	w.drain(t)
 }
 
@@ -388,8 +367,8 @@ func TestAcknowledgementBeforeALostConnectionIsDropped(t *testing.T) {
 		return http.StatusNoContent
 	}, "storealert")
 	w.publish(t, queue.TopicAlerts, "alert")
-	eventually(t, "the message is delivered again", func() bool { return len(w.of("storealert")) == 2 })
-	eventually(t, "the table is empty", func() bool { return rows(t, database) == 0 })
+	must.Eventually(t, "the message is delivered again", func() bool { return len(w.of("storealert")) == 2 })
+	must.Eventually(t, "the table is empty", func() bool { return rows(t, database) == 0 })
 }
 
 func TestDeadLettersArePulled(t *testing.T) {
@@ -443,9 +422,7 @@ func TestDeadLettersArePulled(t *testing.T) {
 		t.Errorf("after the acknowledgement: %v", again)
 	}
 	w.end()
-	if n := rows(t, database); n != 2 {
-		t.Errorf("%d rows, want 2", n)
-	}
+	must.Equal(t, "rows", 2, rows(t, database))
 }
 
 // TestLeasedMessagesAreNotRead pulls while the content of leased messages cannot be read:
@@ -499,9 +476,7 @@ func TestRefusals(t *testing.T) {
 		{"ack id", badID, codes.InvalidArgument},
 		{"topic", create, codes.Unimplemented},
 	} {
-		if got := status.Code(c.err); got != c.want {
-			t.Errorf("%s: %s, want %s", c.name, got, c.want)
-		}
+		must.Equal(t, c.name, c.want, status.Code(c.err))
 	}
 }
 

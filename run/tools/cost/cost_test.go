@@ -29,9 +29,7 @@ func TestModel(t *testing.T) {
 	t.Parallel()
 	// A TiB and the free 10 GiB, three times a message of 1,000 bytes, and its alerts.
 	near(t, "Pub/Sub", pubsub((tib+10*gib)/(3*1000+alertShare*2*1000), 1000), 40)
-	if got := pubsub(1000, 2000); got != 0 {
-		t.Errorf("Pub/Sub within the free tier: %g", got)
-	}
+	must.Equal(t, "Pub/Sub within the free tier", 0.0, pubsub(1000, 2000))
 	// Two functions busy all month, one idle: 2 × 2,628,000 s.
 	near(t, "functions", functions(1000, 0), (2*2_628_000-180_000+2_628_000*(1-math.Exp(-0.1)))*0.000024+
 		(2*2_628_000*0.5+2_628_000*(1-math.Exp(-0.1))*0.5-360_000)*0.0000025)

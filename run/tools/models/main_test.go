@@ -46,9 +46,7 @@ func TestGoingBack(t *testing.T) {
 		return out.String()
 	}
 	const listed = "  anomaly_v20260301T120000Z\n* anomaly_v20260301T130000Z\n  forecasting_v20260301T120000Z\n* forecasting_v20260301T130000Z\n"
-	if got := says(); got != listed {
-		t.Errorf("listed\n%swant\n%s", got, listed)
-	}
+	must.Equal(t, "listed", listed, says())
 	if got := says("-anomaly", "anomaly_v20260301T120000Z"); !strings.Contains(got, "anomaly_v20260301T120000Z,forecasting_v20260301T130000Z") {
 		t.Errorf("said %s", got)
 	}

@@ -134,7 +134,6 @@ func (s *site) failBetween(from, to time.Duration) {
 	}
 }
 
-// on returns the requests of a path.
 func (s *site) on(path string) []request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,7 +181,6 @@ func gatewayAt(address string) string {
 	return fmt.Sprintf("\nGATEWAY = %q\nPORT = %s\n", host, port)
 }
 
-// TestNodeRegistersMeasuresAndBeats shows the behaviour that docs/nodes.md asks for.
 func TestNodeRegistersMeasuresAndBeats(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -237,9 +235,7 @@ func TestNodeGivesUpRegistrationAfterFiveRetries(t *testing.T) {
 		return 0, ""
 	}
 	power(t, s.until(3*time.Minute, nil), s.serve())
-	if got := len(s.on("register")); got != 6 {
-		t.Errorf("registered %d times, want once and five retries", got)
-	}
+	must.Equal(t, "registrations", 6, len(s.on("register")))
 	if got := len(s.stored()); got < 4 {
 		t.Errorf("%d readings without a registration, want one each 30 s", got)
 	}
@@ -253,9 +249,7 @@ func TestNodeOutlivesTenMinutesWithoutGateway(t *testing.T) {
 	power(t, s.until(16*time.Minute, nil), s.serve())
 	readings := s.stored()
 	slices.SortFunc(readings, func(a, b reading.Reading) int { return a.Time.Compare(b.Time) })
-	if len(readings) != 32 {
-		t.Errorf("%d readings of 16 minutes were stored, want 32", len(readings))
-	}
+	must.Equal(t, "readings of 16 minutes were stored", 32, len(readings))
 	for i := 1; i < len(readings); i++ {
 		if gap := readings[i].Time.Sub(readings[i-1].Time).Seconds(); !about([]float64{gap}, []float64{30}) {
 			t.Errorf("%g s between readings %d and %d, want 30: what was kept is misdated", gap, i-1, i)
@@ -264,15 +258,12 @@ func TestNodeOutlivesTenMinutesWithoutGateway(t *testing.T) {
 	// The first that got through was a new one.
 	for _, r := range s.on("message") {
 		if r.Status == http.StatusOK && r.After > 12*time.Minute {
-			if r.Age != 0 {
-				t.Errorf("after the outage a reading of %g s ago went first", r.Age)
-			}
+			must.Equal(t, "age of the reading that went first after the outage", 0.0, r.Age)
 			break
 		}
 	}
 }
 
-// TestNodeKeepsAnHourAndNoMore shows the behaviour that docs/nodes.md asks for.
 func TestNodeKeepsAnHourAndNoMore(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -328,9 +319,7 @@ func TestNodeRetriesUnderTheSameID(t *testing.T) {
 			}
 			console := power(t, s.until(2*time.Minute, nil), s.serve())
 			sent := slices.DeleteFunc(s.on("message"), func(r request) bool { return r.ID != failed })
-			if len(sent) != c.sent {
-				t.Errorf("sent %d times, want %d: %v", len(sent), c.sent, sent)
-			}
+			must.Equal(t, fmt.Sprintf("sent: %v", sent), c.sent, len(sent))
 			for _, r := range sent {
 				if r.Temperature != 24.5 || (r.After > 10*time.Second && (r.Age < 29 || r.Age > 32)) {
 					t.Errorf("sent again as %+v", r)
@@ -340,9 +329,7 @@ func TestNodeRetriesUnderTheSameID(t *testing.T) {
 				copies := s.stored()
 				slices.SortStableFunc(copies, func(a, b reading.Reading) int { return strings.Compare(a.MessageID, b.MessageID) })
 				once := slices.CompactFunc(slices.Clone(copies), func(a, b reading.Reading) bool { return a.Identity() == b.Identity() })
-				if len(once) != len(copies)-1 {
-					t.Errorf("%d readings are %d, want one that came twice", len(copies), len(once))
-				}
+				must.Equal(t, "readings sent once", len(copies)-1, len(once))
 			}
 			if c.sent == 1 && c.status == 400 && !strings.Contains(console, "id is required") {
 				t.Errorf("the console does not say why it was rejected:\n%s", console)
@@ -351,7 +338,6 @@ func TestNodeRetriesUnderTheSameID(t *testing.T) {
 	}
 }
 
-// TestNodeSendsNothingUntrue shows the behaviour that docs/nodes.md asks for.
 func TestNodeSendsNothingUntrue(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ sensor, bad, console string }{
@@ -389,7 +375,6 @@ func TestNodeSendsNothingUntrue(t *testing.T) {
 	}
 }
 
-// TestNodeMeasuresFasterWhileItGetsHotter shows the behaviour that docs/nodes.md asks for.
 func TestNodeMeasuresFasterWhileItGetsHotter(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"coldaisle.dev/edge-gateway/nodesim"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/tooltest"
 )
 
@@ -202,7 +203,6 @@ func (f faulty) run(ctx context.Context, address string) error {
 	return nil
 }
 
-// TestWrongNodesAreToldWhy shows the behaviour that docs/nodes.md asks for.
 func TestWrongNodesAreToldWhy(t *testing.T) {
 	t.Parallel()
 	var examined sync.WaitGroup
@@ -311,7 +311,5 @@ func TestSilentNode(t *testing.T) {
 	}
 	recorder := httptest.NewRecorder()
 	e.ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, "/api/v1/alive", http.NoBody))
-	if recorder.Code != http.StatusNotFound {
-		t.Errorf("answered %d", recorder.Code)
-	}
+	must.Equal(t, "answered", http.StatusNotFound, recorder.Code)
 }

@@ -237,12 +237,8 @@ func TestRedeliverLeavesWhatDoesNotMatch(t *testing.T) {
 			if err != nil || got != (counts{handled: c.posted, left: c.kept}) {
 				t.Errorf("%+v, %v", got, err)
 			}
-			if n := len(p.posts["ingest"]) + len(p.posts["detect"]); n != c.posted {
-				t.Errorf("%d posted, want %d", n, c.posted)
-			}
-			if n := len(p.pulled(t, "data-dead-letter")); n != c.kept {
-				t.Errorf("%d in the dead letter, want %d", n, c.kept)
-			}
+			must.Equal(t, "posted", c.posted, len(p.posts["ingest"])+len(p.posts["detect"]))
+			must.Equal(t, "in the dead letter", c.kept, len(p.pulled(t, "data-dead-letter")))
 			if want := map[string]int{"dry run": 4, "dry run of one reason": 3}[name]; strings.Count(out.String(), "refused by") != want {
 				t.Errorf("printed %q", out.String())
 			}

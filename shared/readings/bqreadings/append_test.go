@@ -83,9 +83,7 @@ func distinct(tb testing.TB, stored []reading.Reading, n int) {
 			tb.Fatalf("reading %d: want %+v, got %+v", i, want, got)
 		}
 	}
-	if len(found) != n {
-		tb.Errorf("%d distinct readings stored, want %d", len(found), n)
-	}
+	must.Equal(tb, "distinct readings stored", n, len(found))
 }
 
 func TestAppendGroupsConcurrentCallers(t *testing.T) {
@@ -101,9 +99,7 @@ func TestAppendGroupsConcurrentCallers(t *testing.T) {
 		t.Errorf("%d rows for %d readings without a failure", len(stored), n)
 	}
 	appends, streams := server.Counts()
-	if streams != 1 {
-		t.Errorf("%d streams, want one for all", streams)
-	}
+	must.Equal(t, "streams", 1, streams)
 	if appends > n/5 {
 		t.Errorf("%d appends for %d readings: not grouped", appends, n)
 	}

@@ -95,9 +95,7 @@ func TestQueriesSendTheirParameters(t *testing.T) {
 			t.Errorf("%s: parameters (-want +got):\n%s", name, diff)
 		}
 		purpose := request.Labels["purpose"]
-		if request.MaximumBytesBilled != limits[purpose] {
-			t.Errorf("%s: bills up to %d for purpose %q", name, request.MaximumBytesBilled, purpose)
-		}
+		must.Equal(t, fmt.Sprintf("%s: billed bytes for purpose %q", name, purpose), limits[purpose], request.MaximumBytesBilled)
 		if request.JobCreationMode != "JOB_CREATION_OPTIONAL" || request.UseLegacySql == nil || *request.UseLegacySql {
 			t.Errorf("%s: in mode %q, or legacy SQL", name, request.JobCreationMode)
 		}
@@ -130,9 +128,7 @@ func TestRangeYieldsReadingsOfItsNode(t *testing.T) {
 	for r, err := range s.Range(t.Context(), readings.Export, open("n1", noon), noon.Add(-time.Hour), noon) {
 		t.Errorf("a reading from before the node was the caller's: %+v, %v", r, err)
 	}
-	if n := len(server.Requests()); n != 1 {
-		t.Errorf("%d queries, one of them for an empty range", n)
-	}
+	must.Equal(t, "queries, one of them for an empty range", 1, len(server.Requests()))
 }
 
 // TestLimitsAreTold answers as BigQuery does when a query would bill too much: "If your

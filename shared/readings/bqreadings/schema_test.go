@@ -5,8 +5,6 @@ import (
 	"os"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"coldaisle.dev/shared/must"
 )
 
@@ -25,7 +23,5 @@ func TestTerraformMakesTheTable(t *testing.T) {
 		}
 		written = append(written, c)
 	}
-	if diff := cmp.Diff(written, made); diff != "" {
-		t.Errorf("columns (-written +made by terraform):\n%s", diff)
-	}
+	must.Equal(t, "columns (-written +made by terraform)", written, made)
 }

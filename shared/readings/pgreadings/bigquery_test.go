@@ -70,7 +70,6 @@ func TestBigQuery(t *testing.T) {
 	}
 }
 
-// deleteAtEnd deletes the dataset when the test ends.
 func deleteAtEnd(t *testing.T, project string, c bqreadings.Config) {
 	t.Helper()
 	client := newClient(t, project, c)

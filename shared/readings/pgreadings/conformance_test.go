@@ -112,9 +112,7 @@ func twice(t *testing.T, store *pgreadings.Store, node string) {
 	r := at(node, "a", now.Add(-time.Minute), 20, 40)
 	add(t, store, r, r)
 	add(t, store, r)
-	if got := collect(t, store, open(node), now.Add(-time.Hour), now); len(got) != 1 {
-		t.Errorf("range has it %d times", len(got))
-	}
+	must.Equal(t, "copies in a range", 1, len(collect(t, store, open(node), now.Add(-time.Hour), now)))
 	summary, err := store.Stats(t.Context(), open(node), now, []time.Time{now.Add(-time.Hour)})
 	if err != nil || summary[0].Count != 1 {
 		t.Errorf("statistics count %+v, %v", summary, err)
@@ -150,12 +148,8 @@ func rangeIsHalfOpen(t *testing.T, store *pgreadings.Store, node string) {
 	add(t, store, shuffled...)
 	got := collect(t, store, open(node), start.Add(time.Minute), start.Add(3*time.Minute))
 	must.Equal(t, "", rows[1:3], got)
-	if got := collect(t, store, open(node), start, start); len(got) != 0 {
-		t.Errorf("an empty range has %d readings", len(got))
-	}
-	if got := collect(t, store, open(node), start.Add(time.Hour), start); len(got) != 0 {
-		t.Errorf("a range that ends before it starts has %d readings", len(got))
-	}
+	must.Equal(t, "an empty range has readings", 0, len(collect(t, store, open(node), start, start)))
+	must.Equal(t, "a range that ends before it starts has readings", 0, len(collect(t, store, open(node), start.Add(time.Hour), start)))
 }
 
 func rangeStops(t *testing.T, store *pgreadings.Store, node string) {
@@ -168,12 +162,8 @@ func rangeStops(t *testing.T, store *pgreadings.Store, node string) {
 		seen++
 		break
 	}
-	if seen != 1 {
-		t.Errorf("saw %d readings before stopping", seen)
-	}
-	if got := collect(t, store, open(node), start, present()); len(got) != 2 {
-		t.Errorf("%d readings after an iteration that stopped early, want 2", len(got))
-	}
+	must.Equal(t, "saw readings before stopping", 1, seen)
+	must.Equal(t, "readings after an iteration that stopped early", 2, len(collect(t, store, open(node), start, present())))
 }
 
 func buckets(t *testing.T, store *pgreadings.Store, node string) {
@@ -307,9 +297,7 @@ func concurrent(t *testing.T, store *pgreadings.Store, node string) {
 		})
 	}
 	group.Wait()
-	if got := collect(t, store, open(node), start, present()); len(got) != each {
-		t.Errorf("%d readings, want %d", len(got), each)
-	}
+	must.Equal(t, "readings", each, len(collect(t, store, open(node), start, present())))
 }
 
 func cancelled(t *testing.T, store *pgreadings.Store, node string) {

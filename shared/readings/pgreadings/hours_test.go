@@ -95,9 +95,7 @@ func TestChartsDoNotReadTheArchive(t *testing.T) {
 	if err != nil || stats[0].Count != 1 || stats[1].Count != 1 {
 		t.Errorf("%v, %v", stats, err)
 	}
-	if all.queries != 0 {
-		t.Errorf("%d queries of the archive", all.queries)
-	}
+	must.Equal(t, "queries of the archive", 0, all.queries)
 	if _, err := store.Buckets(t.Context(), node, now.Add(-40*day), now.Add(-39*day), 300); err != nil || all.queries != 1 {
 		t.Errorf("a day of last month: %d queries, %v; want 1", all.queries, err)
 	}

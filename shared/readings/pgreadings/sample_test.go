@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
@@ -53,9 +51,7 @@ func sampling(t *testing.T, store *pgreadings.Store) {
 	if len(days) != 4 || len(weeks) != 4 || len(hours) != 24 || len(perNode) != len(nodes) || perNode["sampled-0"] != 8*2 {
 		t.Errorf("%d days, %d weeks, %d hours, %v", len(days), len(weeks), len(hours), perNode)
 	}
-	if diff := cmp.Diff(all, sample(8*8*240)); diff != "" {
-		t.Errorf("another sample (-before +again):\n%s", diff)
-	}
+	must.Equal(t, "another sample (-before +again)", all, sample(8*8*240))
 	if few := sample(16); len(few) > 16 || len(few) < 8 {
 		t.Errorf("%d readings of 16", len(few))
 	}

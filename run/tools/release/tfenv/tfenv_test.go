@@ -22,9 +22,7 @@ func TestRead(t *testing.T) {
 		"DB_MAX_CONNS": "4", "ALERT_TOPIC": tfenv.AlertTopic, "DEAD_LETTER_TOPIC": "projects/stand-in/topics/data-of-stand-in-dead-letter",
 		"MAX_ALLOWED_TEMP": "50", "MODEL_BUCKET": tfenv.Bucket,
 	} {
-		if detect[name] != want {
-			t.Errorf("detect's %s is %q, want %q", name, detect[name], want)
-		}
+		must.Equal(t, "detect's "+name, want, detect[name])
 	}
 	if users := components["migrate"].Environment["DB_USERS"]; strings.Count(users, "=") != 5 || !strings.Contains(users, "api=coldaisle-api-x@stand-in.iam") {
 		t.Errorf("DB_USERS is %q", users)
