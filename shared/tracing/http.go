@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/felixge/httpsnoop"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -27,8 +28,7 @@ func Middleware(component string, next http.Handler) http.Handler {
 		}
 		defer span.End()
 		r = r.WithContext(ctx)
-		answer := &statusWriter{ResponseWriter: w, status: http.StatusOK}
-		next.ServeHTTP(answer, r)
+		answer := httpsnoop.CaptureMetrics(next, w, r)
 		name := r.Pattern
 		if name == "" {
 			name = component
@@ -39,28 +39,10 @@ func Middleware(component string, next http.Handler) http.Handler {
 		span.SetAttributes(
 			attribute.String("http.request.method", r.Method),
 			attribute.String("http.route", r.Pattern),
-			attribute.Int("http.response.status_code", answer.status),
+			attribute.Int("http.response.status_code", answer.Code),
 		)
-		if answer.status >= http.StatusInternalServerError {
-			span.SetStatus(codes.Error, http.StatusText(answer.status))
+		if answer.Code >= http.StatusInternalServerError {
+			span.SetStatus(codes.Error, http.StatusText(answer.Code))
 		}
 	})
 }
-
-// statusWriter notes the status of an answer. Unwrap keeps the deadlines and
-// flushing of the writer below within reach of http.ResponseController.
-type statusWriter struct {
-	http.ResponseWriter
-
-	status int
-}
-
-func (w *statusWriter) WriteHeader(status int) {
-	w.status = status
-	w.ResponseWriter.WriteHeader(status)
-}
-
-func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// Flush implements [http.Flusher], which some libraries ask for by assertion.
-func (w *statusWriter) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
