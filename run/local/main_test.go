@@ -26,19 +26,3 @@ func TestLogSurvivesTheNextStart(t *testing.T) {
 		t.Errorf("the log begins with %q, want %q", content[:min(len(content), 50)], before)
 	}
 }
-
-func TestFullLogIsRenamedOnce(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "coldaisle.log")
-	for _, lines := range [][]string{{"1 first\n", "2 second\n"}, {"3 third\n", "4 fourth\n", "5 fifth\n"}} { // two starts
-		log := must.Get(openLog(path, 20))(t)
-		for _, line := range lines {
-			must.Get(log.Write([]byte(line)))(t)
-		}
-		must.Do(t, log.Close())
-	}
-	for file, want := range map[string]string{path: "5 fifth\n", path + ".1": "3 third\n4 fourth\n"} {
-		content := must.Get(os.ReadFile(file))(t)
-		must.Equal(t, filepath.Base(file), want, string(content))
-	}
-}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+	"gopkg.in/natefinch/lumberjack.v2"
 
 	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/shared/logging"
@@ -31,10 +32,7 @@ func serve(ctx context.Context, o system.Options, out *os.File, clock func() tim
 	}
 	defer func() { _ = lock.Unlock() }()
 	path := filepath.Join(o.DataDir, "coldaisle.log")
-	file, err := openLog(path, maxLogBytes)
-	if err != nil {
-		return err
-	}
+	file := &lumberjack.Logger{Filename: path, MaxSize: 64, MaxBackups: 1} // in MiB
 	defer func() { err = errors.Join(err, file.Close()) }()
 
 	o.Clock, o.Log = clock, logging.New(file, slog.LevelInfo, "")
