@@ -157,7 +157,7 @@ func listen(ctx context.Context, s *Config, log *slog.Logger) (nodes, local net.
 		}
 	}
 	if local == nil && s.LiveSocket != "" {
-		if local, err = gateway.ListenLive(ctx, s.LiveSocket); err != nil { // nodes are served all the same
+		if local, err = gateway.ListenLocal(ctx, s.LiveSocket); err != nil { // nodes are served all the same
 			log.ErrorContext(ctx, "no watch of this machine can read live values", "error", err.Error())
 		}
 	}

@@ -104,11 +104,15 @@ func State(ctx context.Context, port int) (state, version string, err error) {
 	return h.Status, h.Version, err
 }
 
-func (c Config) health(ctx context.Context) (h health, err error) {
+func (c Config) health(ctx context.Context) (health, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	url := "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(c.Port)) + "/health"
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	return Health(ctx, "http://"+net.JoinHostPort("127.0.0.1", strconv.Itoa(c.Port)))
+}
+
+// Health asks the gateway at a URL for its health.
+func Health(ctx context.Context, url string) (h health, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/health", nil)
 	if err != nil {
 		return h, fmt.Errorf("ask for health: %w", err)
 	}

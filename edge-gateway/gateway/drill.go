@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 
 	"coldaisle.dev/shared/reading"
@@ -52,12 +50,7 @@ func (g *Gateway) Control() http.Handler {
 // ServeControl serves [Gateway.Control] at a socket in a folder, which only the gateway's user and
 // root may open. Without it nodes are served all the same.
 func (g *Gateway) ServeControl(ctx context.Context, folder string, log *slog.Logger) error {
-	path := filepath.Join(folder, ControlSocket)
-	_ = os.Remove(path) // of a gateway that was killed; the outbox's lock says that none runs
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
-	if err == nil {
-		err = os.Chmod(path, 0o600)
-	}
+	listener, err := ListenLocal(ctx, filepath.Join(folder, ControlSocket)) // the outbox's lock says that no other gateway serves it
 	if err != nil {
 		log.ErrorContext(ctx, "no control socket: drills cannot be sent from here", "error", err.Error())
 		<-ctx.Done()

@@ -85,16 +85,16 @@ func (g *Gateway) LiveHandler(standby func() bool) http.Handler {
 	return mux
 }
 
-// ListenLive opens a socket of this user alone, in the place of one that an earlier process left.
-func ListenLive(ctx context.Context, path string) (net.Listener, error) {
+// ListenLocal opens a socket of this user alone, in the place of one that an earlier process left.
+func ListenLocal(ctx context.Context, path string) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("replace the socket of live values: %w", err)
+		return nil, fmt.Errorf("replace a socket: %w", err)
 	}
 	before := syscall.Umask(0o077)
 	defer syscall.Umask(before)
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
 	if err != nil {
-		return nil, fmt.Errorf("listen for the watch: %w", err)
+		return nil, fmt.Errorf("listen on this machine: %w", err)
 	}
 	return listener, nil
 }

@@ -83,7 +83,7 @@ func (s *System) startGateway(ctx context.Context, listener net.Listener) error 
 	})
 	s.runComponent(ctx, "gateway's outbox", site.Run)
 	s.runComponent(ctx, "gateway", func(ctx context.Context) error { return gateway.Serve(ctx, listener, site, s.log) })
-	live, err := gateway.ListenLive(ctx, filepath.Join(o.DataDir, "live.sock"))
+	live, err := gateway.ListenLocal(ctx, filepath.Join(o.DataDir, "live.sock"))
 	if err != nil { // its path may be too long
 		s.log.WarnContext(ctx, "no watch can read live values", "error", err.Error())
 		return nil

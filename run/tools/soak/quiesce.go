@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
-	"coldaisle.dev/edge-gateway/gateway"
+	"coldaisle.dev/edge-gateway/doctor"
 )
 
 // quiesce waits until every outbox is empty and every message is delivered, and then
@@ -55,7 +53,7 @@ func (s *soak) waitTraining(ctx context.Context) error {
 // waitOutboxEmpty waits until a gateway's uplink is up and its outbox is empty.
 func waitOutboxEmpty(ctx context.Context, url string) error {
 	for {
-		h, err := health(ctx, url)
+		h, err := doctor.Health(ctx, url)
 		if err == nil && h.Publishing.Up && h.Outbox.Readings == 0 {
 			return nil
 		}
@@ -63,21 +61,4 @@ func waitOutboxEmpty(ctx context.Context, url string) error {
 			return fmt.Errorf("%s has %d readings in its outbox: %w", url, h.Outbox.Readings, ctx.Err())
 		}
 	}
-}
-
-// health returns a gateway's health.
-func health(ctx context.Context, url string) (h gateway.Health, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/health", nil)
-	if err != nil {
-		return h, fmt.Errorf("health of %s: %w", url, err)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return h, fmt.Errorf("health of %s: %w", url, err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	if err := json.NewDecoder(response.Body).Decode(&h); err != nil {
-		return h, fmt.Errorf("health of %s: %w", url, err)
-	}
-	return h, nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"coldaisle.dev/edge-gateway/doctor"
 	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/run/tools/ledger"
 	"coldaisle.dev/shared/logging"
@@ -129,7 +130,7 @@ func gatewayFull(t scenarioTest) string {
 	env.cluster.PubSub.GatewayProxy.SetMode(proxytest.Refuse)
 	dropped := func() (n int64) {
 		for _, g := range env.cluster.Gateways {
-			if h, err := health(t.Context(), g.URL()); err == nil {
+			if h, err := doctor.Health(t.Context(), g.URL()); err == nil {
 				n += h.Outbox.Dropped
 			}
 		}
@@ -163,7 +164,7 @@ func pubSubGone(t scenarioTest) string {
 	env.until("both gateways keep readings and tell their nodes so", func() bool {
 		backlog = 0
 		for _, g := range env.cluster.Gateways {
-			h, err := health(t.Context(), g.URL())
+			h, err := doctor.Health(t.Context(), g.URL())
 			if err != nil || h.Publishing.Up || h.Outbox.Readings < 5 {
 				return false
 			}
@@ -272,7 +273,7 @@ func twoGateways(t scenarioTest) string {
 		return func(ctx context.Context) (string, error) {
 			for _, i := range []int{site, 1 - site} {
 				g := env.cluster.Gateways[i]
-				if _, err := health(ctx, g.URL()); err == nil {
+				if _, err := doctor.Health(ctx, g.URL()); err == nil {
 					if i != site {
 						moved.Add(1)
 					}
