@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"coldaisle.dev/run/api/rest"
@@ -21,46 +22,29 @@ func storeErrors(maxUnreported int) func(error) (*rest.Error, bool) {
 		err    error
 		answer *rest.Error
 	}{
-		{store.ErrNoCustomer, rest.NotFound("Customer not found")},
-		{store.ErrNoPerson, rest.NotFound("Person not found")},
-		{store.ErrNoInvitation, rest.NotFound("Invitation not found")},
 		{store.ErrLastOwner, rest.NewError(http.StatusConflict, "The account needs an owner; make somebody else one first")},
 		{store.ErrTooManyPersons, rest.BadRequest(fmt.Sprintf("At most %d persons, open invitations included", accounts.MaxPersons))},
 		{store.ErrEmailTaken, rest.BadRequest("Email already registered")},
 		{store.ErrUsernameTaken, rest.BadRequest("Username already taken")},
-		{store.ErrNoRoom, rest.NotFound("Room not found")},
-		{store.ErrNoSensor, rest.NotFound("Sensor not found")},
-		{store.ErrNoCorrection, rest.NotFound("Correction not found")},
 		{store.ErrCorrectionExists, rest.NewError(http.StatusConflict, "The sensor has a correction from that time; withdraw it, or add one from another time")},
 		{store.ErrTooManyCorrections, rest.BadRequest(fmt.Sprintf("At most %d corrections of a sensor", accounts.MaxCorrections))},
 		{store.ErrSensorExists, rest.BadRequest("Sensor already exists")},
 		{store.ErrTooManyGateways, rest.BadRequest(fmt.Sprintf("At most %d gateways, and %d whose code waits; revoke some", accounts.MaxGateways, accounts.MaxEnrolmentCodes))},
 		{store.ErrTooManyUnreported, rest.BadRequest(fmt.Sprintf("At most %d sensors may wait for their first reading; enrol a gateway to have more", maxUnreported))},
-		{store.ErrNoGateway, rest.NotFound("Gateway not found")},
 		{store.ErrGatewayEnrolled, rest.NewError(http.StatusConflict, "The code has enrolled another gateway")},
 		{store.ErrStatusReplayed, rest.NewError(http.StatusConflict, "This status has come already")},
-		{store.ErrNoAPIKey, rest.NotFound("API key not found")},
 		{store.ErrTooManyAPIKeys, rest.BadRequest(fmt.Sprintf("At most %d API keys; delete some", accounts.MaxAPIKeys))},
-		{store.ErrNoWatch, rest.NotFound("Watch not found")},
 		{store.ErrTooManyWatches, rest.BadRequest(fmt.Sprintf("At most %d watches; remove some", accounts.MaxWatches))},
 		{store.ErrTooManyAnswers, rest.TooManyAnswers()},
-		{store.ErrNoAlert, rest.NotFound("Alert not found")},
-		{store.ErrNoIncident, rest.NotFound("Incident not found")},
-		{store.ErrNoExcursion, rest.NotFound("Excursion not found")},
 		{incidents.ErrIncidentOver, rest.NewError(http.StatusConflict, "The incident is over")},
 		{incidents.ErrNobodyHasIt, rest.NewError(http.StatusConflict, "Nobody has the incident")},
 		{incidents.ErrOtherRooms, rest.NewError(http.StatusForbidden, "The incident is of rooms that the key does not cover")},
 		{incidents.ErrTooManyDrills, rest.TooManyRequests(fmt.Sprintf("At most %d drills in a day", incidents.MaxDrills), time.Hour)},
 		{incidents.ErrAfterLast, rest.BadRequest("after: is beyond the last change of this account")},
-		{store.ErrNoRule, rest.NotFound("Rule not found")},
 		{incidents.ErrThresholdRule, rest.BadRequest("Of a threshold rule only the limit can be changed")},
-		{store.ErrNoDrill, rest.NotFound("Drill not found")},
-		{store.ErrNoMaintenance, rest.NotFound("Maintenance window not found")},
-		{store.ErrNoPrediction, rest.NotFound("Prediction not found")},
 		{store.ErrPredictionExists, rest.BadRequest("Prediction already exists")},
 		{store.ErrNoAnomaly, rest.BadRequest("Excursion is not an anomaly")},
 		{store.ErrPredictionUsed, rest.BadRequest("Prediction already used in training")},
-		{store.ErrNoRun, rest.NotFound("Training run not found")},
 		{store.ErrNoSensors, rest.BadRequest("No sensors to learn from")},
 		{store.ErrRunning, rest.NewError(http.StatusConflict, "A training run is already running")},
 	}
@@ -70,6 +54,10 @@ func storeErrors(maxUnreported int) func(error) (*rest.Error, bool) {
 		}
 		if limit, ok := errors.AsType[*readings.LimitError](err); ok {
 			return limitAnswer(limit.Purpose), true
+		}
+		if missing, ok := errors.AsType[store.NotFoundError](err); ok {
+			text := missing.Error()
+			return rest.NotFound(strings.ToUpper(text[:1]) + text[1:]), true
 		}
 		for _, known := range table {
 			if errors.Is(err, known.err) {

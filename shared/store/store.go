@@ -22,27 +22,35 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
+// NotFoundError says what was not found. Each is an [ErrNotFound].
+type NotFoundError string
+
+func (e NotFoundError) Error() string { return string(e) + " not found" }
+
+// Is implements what [errors.Is] asks for.
+func (e NotFoundError) Is(target error) bool { return target == ErrNotFound }
+
 // Errors that callers distinguish. Every ErrNo… is an [ErrNotFound].
 var (
 	ErrNotFound = errors.New("not found")
 
-	ErrNoCustomer    = fmt.Errorf("customer %w", ErrNotFound)
-	ErrNoRoom        = fmt.Errorf("room %w", ErrNotFound)
-	ErrNoSensor      = fmt.Errorf("sensor %w", ErrNotFound)
-	ErrNoAlert       = fmt.Errorf("alert %w", ErrNotFound)
-	ErrNoPrediction  = fmt.Errorf("prediction %w", ErrNotFound)
-	ErrNoRun         = fmt.Errorf("training run %w", ErrNotFound)
-	ErrNoGateway     = fmt.Errorf("gateway %w", ErrNotFound)
-	ErrNoRule        = fmt.Errorf("rule %w", ErrNotFound)
-	ErrNoExcursion   = fmt.Errorf("excursion %w", ErrNotFound)
-	ErrNoIncident    = fmt.Errorf("incident %w", ErrNotFound)
-	ErrNoDrill       = fmt.Errorf("drill %w", ErrNotFound)
-	ErrNoMaintenance = fmt.Errorf("maintenance window %w", ErrNotFound)
-	ErrNoPerson      = fmt.Errorf("person %w", ErrNotFound)
-	ErrNoInvitation  = fmt.Errorf("invitation %w", ErrNotFound)
-	ErrNoAPIKey      = fmt.Errorf("API key %w", ErrNotFound)
-	ErrNoWatch       = fmt.Errorf("watch %w", ErrNotFound)
-	ErrNoCorrection  = fmt.Errorf("correction %w", ErrNotFound)
+	ErrNoCustomer    = NotFoundError("customer")
+	ErrNoRoom        = NotFoundError("room")
+	ErrNoSensor      = NotFoundError("sensor")
+	ErrNoAlert       = NotFoundError("alert")
+	ErrNoPrediction  = NotFoundError("prediction")
+	ErrNoRun         = NotFoundError("training run")
+	ErrNoGateway     = NotFoundError("gateway")
+	ErrNoRule        = NotFoundError("rule")
+	ErrNoExcursion   = NotFoundError("excursion")
+	ErrNoIncident    = NotFoundError("incident")
+	ErrNoDrill       = NotFoundError("drill")
+	ErrNoMaintenance = NotFoundError("maintenance window")
+	ErrNoPerson      = NotFoundError("person")
+	ErrNoInvitation  = NotFoundError("invitation")
+	ErrNoAPIKey      = NotFoundError("API key")
+	ErrNoWatch       = NotFoundError("watch")
+	ErrNoCorrection  = NotFoundError("correction")
 
 	ErrEmailTaken    = errors.New("email already registered")
 	ErrUsernameTaken = errors.New("username already taken")
