@@ -32,9 +32,6 @@ type Options[In any] struct {
 	MaxInFlight int
 	// Gather is how long every batch waits for further items, unless it is full.
 	Gather time.Duration
-	// Linger is how long a batch waits, at most, for one in flight to end: then it
-	// runs all the same. 0 for no end: MaxInFlight is then never exceeded.
-	Linger time.Duration
 }
 
 // Group gathers the items of concurrent callers into batches. Its methods may be
@@ -55,8 +52,7 @@ type batch[In, Out any] struct {
 	ctx     context.Context //nolint:containedctx // of the caller who began the batch, which runs later
 	items   []In
 	size    int
-	gathers bool // still waits for further items
-	linger  *time.Timer
+	gathers bool          // still waits for further items
 	done    chan struct{} // closed when the next two are set
 	result  []Out
 	err     error
@@ -156,19 +152,11 @@ func (g *Group[In, Out]) fits(b *batch[In, Out], size int) bool {
 	return (o.MaxItems == 0 || len(b.items) < o.MaxItems) && (o.MaxSize == 0 || b.size+size <= o.MaxSize)
 }
 
-// startWaiting starts as many of the waiting batches as may be in flight, and sets
-// the timers of the others. The caller holds the lock.
+// startWaiting starts as many of the waiting batches as may be in flight. The caller holds
+// the lock.
 func (g *Group[In, Out]) startWaiting() {
 	for len(g.waiting) > 0 && g.inFlight < g.options.MaxInFlight && g.gathered() {
-		g.start(g.waiting[0])
-	}
-	if g.options.Linger <= 0 {
-		return
-	}
-	for _, b := range g.waiting {
-		if b.linger == nil {
-			b.linger = time.AfterFunc(g.options.Linger, func() { g.expire(b) })
-		}
+		g.start()
 	}
 }
 
@@ -179,21 +167,10 @@ func (g *Group[In, Out]) gathered() bool {
 	return !first.gathers || g.closed || len(g.waiting) > 1 || len(first.items) == g.options.MaxItems
 }
 
-// expire starts a batch that has waited long enough, unless it has started.
-func (g *Group[In, Out]) expire(b *batch[In, Out]) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if slices.Contains(g.waiting, b) {
-		g.start(b)
-	}
-}
-
-// start runs a batch that waits. The caller holds the lock.
-func (g *Group[In, Out]) start(b *batch[In, Out]) {
-	g.waiting = slices.DeleteFunc(g.waiting, func(other *batch[In, Out]) bool { return other == b })
-	if b.linger != nil {
-		b.linger.Stop()
-	}
+// start runs the batch that has waited longest. The caller holds the lock.
+func (g *Group[In, Out]) start() {
+	b := g.waiting[0]
+	g.waiting = slices.Delete(g.waiting, 0, 1)
 	g.inFlight++
 	go func() {
 		defer g.running.Done()

@@ -147,18 +147,6 @@ func TestItemsOfOneCallerShareABatch(t *testing.T) {
 	}
 }
 
-func TestLingerEndsTheWait(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var r recorder
-		g := coalesce.New(r.run, coalesce.Options[int]{Linger: 300 * time.Millisecond})
-		call(t, g, 1, 2, 3)
-		must.Equal(t, "batches began", []time.Duration{0, 300 * time.Millisecond}, r.began)
-		call(t, g, 4)
-		must.Equal(t, "batches", [][]int{{1}, {2, 3}, {4}}, r.batches)
-	})
-}
-
 func TestGatherWaitsUnlessTheBatchIsFull(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

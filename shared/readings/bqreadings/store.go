@@ -74,12 +74,11 @@ func (c Config) maxBytes(purpose readings.Purpose) int64 {
 const (
 	// maxAppendRows bounds one append: 80 KB, of which BigQuery takes 10 MB.
 	maxAppendRows = 500
-	// With maxAppendsInFlight appends in flight, further rows wait for one to end, at most
-	// linger, and share the next one. An instance of 80 requests takes a quarter more
-	// readings a second by it, of a BigQuery that answers in 50 ms (BenchmarkInstance of
-	// functions/ingest).
-	maxAppendsInFlight = 8
-	linger             = 2 * time.Millisecond
+	// Rows wait so long for others to share an append, of a BigQuery that answers in 50 ms
+	// (BenchmarkInstance of functions/ingest).
+	gather = 2 * time.Millisecond
+	// maxAppendsInFlight leaves room for all that begin while BigQuery answers one.
+	maxAppendsInFlight = 32
 )
 
 // isName reports whether a project, dataset or table may be called so. Nothing
@@ -137,7 +136,7 @@ func Open(ctx context.Context, project string, config Config, log *slog.Logger) 
 		writer: w,
 		appends: coalesce.New(func(_ context.Context, rows [][]byte) ([]error, error) {
 			return w.append(rows), nil //nolint:contextcheck // ends with the store, not with a caller
-		}, coalesce.Options[[]byte]{MaxItems: maxAppendRows, MaxInFlight: maxAppendsInFlight, Linger: linger}),
+		}, coalesce.Options[[]byte]{MaxItems: maxAppendRows, MaxInFlight: maxAppendsInFlight, Gather: gather}),
 		table: "`" + project + "." + config.Dataset + "." + config.Table + "`",
 	}
 	return s, nil
