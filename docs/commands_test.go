@@ -161,9 +161,7 @@ func TestGcloudKnowsEveryFlag(t *testing.T) {
 		"storage cp a b --no-if-generation-match":            "no flag --no-if-generation-match",
 		"run services list --format 'value(a,b)' --region=R": "",
 	} {
-		if got := s.fault(words(command)); got != want {
-			t.Errorf("%s: %q, want %q", command, got, want)
-		}
+		must.Equal(t, command, want, s.fault(words(command)))
 	}
 	found := 0
 	for name, text := range shell(t) {

@@ -141,9 +141,7 @@ func TestNamedTestsExist(t *testing.T) {
 func TestPicturesComeFromTheSystem(t *testing.T) {
 	t.Parallel()
 	script, readme := read(t, "../run/dashboard/scripts/pictures.mjs"), read(t, "../README.md")
-	if made := regexp.MustCompile(`\.route\(|\.evaluate\(|from "pg"|seed`).FindString(script); made != "" {
-		t.Errorf("pictures are made by %s", made)
-	}
+	must.Equal(t, "pictures are made by", "", regexp.MustCompile(`\.route\(|\.evaluate\(|from "pg"|seed`).FindString(script))
 	pictures := must.Get(filepath.Glob("images/*"))(t)
 	if len(pictures) == 0 {
 		t.Error("no pictures")
@@ -186,16 +184,12 @@ func TestNewcomersPath(t *testing.T) {
 	_, table, _ := strings.Cut(read(t, "design.md"), "\n## Where things are stored\n")
 	table, _, _ = strings.Cut(table, "\n## ")
 	for _, path := range regexp.MustCompile("`([a-z-]+/[a-z/.-]+)`").FindAllStringSubmatch(table, -1) {
-		if _, err := os.Stat(filepath.Join("..", path[1])); err != nil {
-			t.Error(err)
-		}
+		must.Get(os.Stat(filepath.Join("..", path[1])))(t)
 	}
 	_, row, _ := strings.Cut(table, "\n| readings |")
 	row, _, _ = strings.Cut(row, "\n")
 	links := regexp.MustCompile(`\]\((\S+\.go)\)`).FindAllStringSubmatch(row, -1)
-	if len(links) != 2 {
-		t.Errorf("%d files of readings", len(links))
-	}
+	must.Equal(t, "files of readings", 2, len(links))
 	for _, link := range links {
 		if !strings.Contains(read(t, link[1]), ") Append(ctx context.Context, rows []reading.Reading) error {") {
 			t.Errorf("%s does not append readings", link[1])

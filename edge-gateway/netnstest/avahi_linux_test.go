@@ -33,7 +33,7 @@ func TestBesideAvahi(t *testing.T) {
 			var environ []string
 			start := func() {
 				environ = startAvahi(t, machine, c.name)
-				eventually(t, "Avahi has its name", func() bool {
+				must.Eventually(t, "Avahi has its name", func() bool {
 					state, err := machine.says(environ, send, "--system", "--print-reply=literal",
 						"--dest=org.freedesktop.Avahi", "/", "org.freedesktop.Avahi.Server.GetState")
 					return err == nil && strings.TrimSpace(state) == "int32 2" // AVAHI_SERVER_RUNNING
@@ -48,14 +48,12 @@ func TestBesideAvahi(t *testing.T) {
 				start()
 			}
 			for _, name := range []string{hostname, c.name + ".local."} {
-				eventually(t, name+" is found", func() bool {
+				must.Eventually(t, name+" is found", func() bool {
 					got, err := client.plays(play{Client: "multicast", Name: name, Type: dns.TypeA, Patience: briefly})
 					return err == nil && got == "192.168.77.2"
 				})
 			}
-			if got := g.state().Host; got != "monitor-gateway.local" {
-				t.Errorf("the gateway is called %s", got)
-			}
+			must.Equal(t, "the gateway is called", "monitor-gateway.local", g.state().Host)
 			got, err := g.says(environ, send, "--system", "--print-reply=literal",
 				"--dest=org.freedesktop.Avahi", "/", "org.freedesktop.Avahi.Server.GetHostName")
 			if err != nil || strings.TrimSpace(got) != c.name {
@@ -96,7 +94,7 @@ func startAvahi(t *testing.T, on *host, name string) []string {
 		})
 	}
 	start(bus, "--nofork", "--nopidfile", "--config-file="+busConfig)
-	eventually(t, "the bus listens", func() bool {
+	must.Eventually(t, "the bus listens", func() bool {
 		_, err := os.Stat(filepath.Join(folder, "bus"))
 		return err == nil
 	})

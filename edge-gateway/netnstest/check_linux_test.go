@@ -26,7 +26,7 @@ func TestCheck(t *testing.T) {
 	// A check has a node's few seconds, which a busy machine may need for itself.
 	checked := func(what string, p play, want string) {
 		t.Helper()
-		eventually(t, what, func() bool { return strings.HasPrefix(check(p), want) })
+		must.Eventually(t, what, func() bool { return strings.HasPrefix(check(p), want) })
 	}
 	checked("nothing is found without a gateway", play{}, "not found")
 	g := hosts[0].startGateway()
@@ -65,10 +65,10 @@ func TestGatewayChecksItsName(t *testing.T) {
 	hosts[0].ip("link", "set", "docker0", "up")
 	g := hosts[0].startGateway("NAME_CHECK_EVERY=1s")
 	g.becomes(announce.RoleActive, "monitor-gateway.local")
-	eventually(t, "it is in order", func() bool { return g.health().Discovery.Problem == "" })
+	must.Eventually(t, "it is in order", func() bool { return g.health().Discovery.Problem == "" })
 	route := func(do string) { g.ip("route", do, "local", "192.168.77.2", "dev", "eth0", "table", "local") }
 	route("delete")
-	eventually(t, "it says that nodes do not find it", func() bool {
+	must.Eventually(t, "it says that nodes do not find it", func() bool {
 		h := g.health()
 		if strings.Contains(h.Discovery.Problem, "docker0") {
 			t.Fatalf("it says %+v", h)
@@ -77,5 +77,5 @@ func TestGatewayChecksItsName(t *testing.T) {
 	})
 	route("add")
 	// Not the status: publishing into nothing has made it "degraded" by then, or not yet.
-	eventually(t, "it is over", func() bool { return g.health().Discovery.Problem == "" })
+	must.Eventually(t, "it is over", func() bool { return g.health().Discovery.Problem == "" })
 }

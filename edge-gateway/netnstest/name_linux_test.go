@@ -36,7 +36,6 @@ func (h *host) plug(other *host, name, address string) {
 	other.ip("link", "set", name, "up")
 }
 
-// bridged joins hosts by a switch; each has eth0 with its address.
 func bridged(t *testing.T, addresses ...string) (joined []*host) {
 	t.Helper()
 	between := newSwitch(t)
@@ -65,17 +64,15 @@ func TestNameIsLostAndTakenBack(t *testing.T) {
 	g := hosts[0].startGateway()
 	g.becomes(announce.RoleConflict, "monitor-gateway-")
 	var h health
-	eventually(t, "it says who has its name", func() bool {
+	must.Eventually(t, "it says who has its name", func() bool {
 		h = g.health()
 		return h.Status == "degraded" && strings.HasPrefix(h.Discovery.Host, "monitor-gateway-") &&
 			h.Discovery.Problem == "another device, 192.168.77.66, has monitor-gateway.local"
 	})
-	if got, err := hosts[1].plays(play{Client: "lwip", Name: h.Discovery.Host + ".", Type: dns.TypeA}); err != nil || got != "192.168.77.2" {
-		t.Errorf("under its own name it is %q, %v", got, err)
-	}
+	must.Equal(t, "under its own name it is", "192.168.77.2", must.Get(hosts[1].plays(play{Client: "lwip", Name: h.Discovery.Host + ".", Type: dns.TypeA}))(t))
 	leave()
-	eventually(t, "it has its name back", func() bool { return hosts[1].finds("192.168.77.2") })
-	eventually(t, "it is healthy as to its name", func() bool { return g.state().Problem == "" && g.state().Role == announce.RoleActive })
+	must.Eventually(t, "it has its name back", func() bool { return hosts[1].finds("192.168.77.2") })
+	must.Eventually(t, "it is healthy as to its name", func() bool { return g.state().Problem == "" && g.state().Role == announce.RoleActive })
 }
 
 // enrolledAs is the folder of an enrolled gateway whose API is unavailable, with the pair key that
@@ -111,12 +108,12 @@ func TestPairsOfOneLink(t *testing.T) {
 	standby.becomes(announce.RoleStandby, "monitor-gateway-")
 	foreign.becomes(announce.RoleConflict, "monitor-gateway-")
 	open.becomes(announce.RoleConflict, "monitor-gateway-")
-	eventually(t, "the active one knows of its standby", func() bool {
+	must.Eventually(t, "the active one knows of its standby", func() bool {
 		links := active.state().Links
 		return len(links) == 1 && slices.Equal(links[0].Peers, []string{"192.168.77.3"})
 	})
 	for _, g := range []*gateway{foreign, open} {
-		eventually(t, "a stranger says who has the name", func() bool {
+		must.Eventually(t, "a stranger says who has the name", func() bool {
 			got := g.state()
 			return len(got.Links) == 1 && len(got.Links[0].Peers) == 0 && got.Problem == "a gateway of another enrolment, 192.168.77.2, has monitor-gateway.local"
 		})
@@ -124,7 +121,7 @@ func TestPairsOfOneLink(t *testing.T) {
 	}
 	active.end(syscall.SIGKILL)
 	standby.becomes(announce.RoleActive, "monitor-gateway.local")
-	eventually(t, "a node finds the standby", func() bool { return hosts[4].finds("192.168.77.3") })
+	must.Eventually(t, "a node finds the standby", func() bool { return hosts[4].finds("192.168.77.3") })
 }
 
 // TestFortyInterfaces has twice as many as one socket may join.
@@ -181,7 +178,7 @@ func TestNeighbourWithIPv6Alone(t *testing.T) {
 			if address.IsLinkLocalUnicast() {
 				got += "%25eth0"
 			}
-			eventually(t, "the gateway answers at "+got, func() bool {
+			must.Eventually(t, "the gateway answers at "+got, func() bool {
 				out, err := client.says(nil, "curl", "--silent", "--max-time", "5", fmt.Sprintf("http://[%s]:%d/health", got, port))
 				return err == nil && strings.Contains(out, `"status"`)
 			})

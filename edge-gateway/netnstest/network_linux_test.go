@@ -38,20 +38,14 @@ func TestEveryClientFindsIt(t *testing.T) {
 				{Client: "multicast", Name: hostname, Type: dns.TypeA},
 				{Client: "multicast", Name: "monitor-gateway.LOCAL.", Type: dns.TypeANY},
 			} {
-				if got, err := client.plays(p); err != nil || got != address {
-					t.Errorf("%s asks for %s %s: %q, %v, want %s", p.Client, p.Name, dns.TypeToString[p.Type], got, err, address)
-				}
+				must.Equal(t, fmt.Sprintf("%s asks for %s %s", p.Client, p.Name, dns.TypeToString[p.Type]), address, must.Get(client.plays(p))(t))
 			}
 			for _, way := range []discover.Way{discover.Legacy, discover.Unicast, discover.Multicast} {
-				if got, err := client.plays(play{Client: "resolve", Way: way}); err != nil || got != "["+address+"]" {
-					t.Errorf("doctor, that asks by %s, finds %s, %v, want %s", way, got, err, address)
-				}
+				must.Equal(t, fmt.Sprintf("doctor, that asks by %s, finds", way), "["+address+"]", must.Get(client.plays(play{Client: "resolve", Way: way}))(t))
 			}
 			want := fmt.Sprintf(`{"Instance":"monitor-gateway","Host":"monitor-gateway.local",`+
 				`"Address":%q,"Port":%d,"Text":["version=1.0"]}`, address, port)
-			if got, err := client.plays(play{Client: "browse"}); err != nil || got != want {
-				t.Errorf("hashicorp/mdns: %q, %v, want %q", got, err, want)
-			}
+			must.Equal(t, "hashicorp/mdns", want, must.Get(client.plays(play{Client: "browse"}))(t))
 			for name, found := range map[string]func(t *testing.T, client *host, address string){
 				"dig": foundByDig, "python3-zeroconf": foundByZeroconf, "Avahi": foundByAvahi,
 			} {
@@ -77,9 +71,7 @@ func foundByDig(t *testing.T, client *host, address string) {
 		"_services._dns-sd._udp.local PTR":     "_http._tcp.local.",
 	} {
 		arguments := append([]string{"@" + address, "-p", "5353", "+short", "+notcp", "+time=5", "+tries=3"}, strings.Fields(question)...)
-		if got, err := client.says(nil, dig, arguments...); err != nil || got != want {
-			t.Errorf("dig %s: %q, %v, want %q", question, got, err, want)
-		}
+		must.Equal(t, "dig "+question, want, must.Get(client.says(nil, dig, arguments...))(t))
 	}
 }
 
@@ -88,14 +80,12 @@ func foundByAvahi(t *testing.T, client *host, address string) {
 	resolve, browse := need(t, "avahi-resolve"), need(t, "avahi-browse")
 	environ := startAvahi(t, client, "client")
 	var got string
-	eventually(t, "Avahi resolves", func() bool {
+	must.Eventually(t, "Avahi resolves", func() bool {
 		out, err := client.says(environ, resolve, "-4", "-n", "monitor-gateway.local")
 		got = strings.Join(strings.Fields(out), " ")
 		return err == nil && got != ""
 	})
-	if want := "monitor-gateway.local " + address; got != want {
-		t.Errorf("avahi-resolve: %q, want %q", got, want)
-	}
+	must.Equal(t, "avahi-resolve", "monitor-gateway.local "+address, got)
 	out, err := client.says(environ, browse, "--resolve", "--terminate", "--parsable", "_http._tcp")
 	want := fmt.Sprintf(`=;eth0;IPv4;monitor-gateway;Web Site;local;monitor-gateway.local;%s;%d;"version=1.0"`, address, port)
 	if err != nil || !slices.Contains(strings.Split(out, "\n"), want) {
@@ -126,10 +116,10 @@ func TestAddressesComeAndChange(t *testing.T) {
 	t.Parallel()
 	machine, client := newHost(t), newHost(t)
 	g := machine.startGateway()
-	eventually(t, "the gateway serves without a network", func() bool { return g.state().Host == "monitor-gateway.local" })
+	must.Eventually(t, "the gateway serves without a network", func() bool { return g.state().Host == "monitor-gateway.local" })
 	found := func(what, want string) {
 		t.Helper()
-		eventually(t, what, func() bool { return client.finds(want) })
+		must.Eventually(t, what, func() bool { return client.finds(want) })
 	}
 	cable(machine, "eth0", "", client, "192.168.77.10/24")
 	if client.finds("192.168.77.2") {
@@ -145,7 +135,7 @@ func TestAddressesComeAndChange(t *testing.T) {
 	found("found after the cable was out", "192.168.77.3")
 	// The same from afar: the switch loses power, the address stays.
 	client.ip("link", "set", "eth0", "down")
-	eventually(t, "a link without a carrier is not announced on", func() bool { return len(g.state().Links) == 0 })
+	must.Eventually(t, "a link without a carrier is not announced on", func() bool { return len(g.state().Links) == 0 })
 	for range 20 {
 		client.ip("link", "set", "eth0", "up")
 		client.ip("link", "set", "eth0", "down")
@@ -184,7 +174,7 @@ func TestGoodbye(t *testing.T) {
 	machine, client := wired(t)
 	machine.ip("address", "add", "192.168.78.2/24", "dev", "eth0")
 	g := machine.startGateway()
-	eventually(t, "both addresses are announced", func() bool {
+	must.Eventually(t, "both addresses are announced", func() bool {
 		links := g.state().Links
 		return len(links) == 1 && links[0].Phase == "ready" && strings.HasPrefix(strings.Join(links[0].Addresses, " "), "192.168.77.2 192.168.78.2")
 	})
@@ -195,9 +185,7 @@ func TestGoodbye(t *testing.T) {
 			t.Fatalf("the listener says %q", line)
 		}
 		goes()
-		if line := listener(); line != "goodbye "+want {
-			t.Errorf("the listener says %q, want the goodbye of %s", line, want)
-		}
+		must.Equal(t, "the listener says", "goodbye "+want, listener())
 	}
 	told("192.168.78.2", func() { machine.ip("address", "delete", "192.168.78.2/24", "dev", "eth0") })
 	told("192.168.77.2", func() { g.end(syscall.SIGTERM) })
@@ -234,19 +222,15 @@ func TestFoundOnceItCanBe(t *testing.T) {
 			machine, client := wired(t)
 			end := hinder(machine)
 			g := machine.startGateway()
-			eventually(t, "the gateway serves and says what is wrong", func() bool {
+			must.Eventually(t, "the gateway serves and says what is wrong", func() bool {
 				links := g.state().Links
 				return len(links) == 1 && links[0].Phase == "waiting" && strings.Contains(links[0].Error, problem) && g.state().Error == links[0].Error
 			})
 			end()
 			g.ready(1)
-			if fault := g.state().Links[0].Error; fault != "" {
-				t.Errorf("still at fault: %s", fault)
-			}
+			must.Equal(t, "still at fault", "", g.state().Links[0].Error)
 			for _, asker := range []string{"lwip", "multicast"} {
-				if got, err := client.plays(play{Client: asker, Name: hostname, Type: dns.TypeA}); err != nil || got != "192.168.77.2" {
-					t.Errorf("%s finds it at %q, %v", asker, got, err)
-				}
+				must.Equal(t, asker+" finds it at", "192.168.77.2", must.Get(client.plays(play{Client: asker, Name: hostname, Type: dns.TypeA}))(t))
 			}
 		})
 	}

@@ -230,7 +230,6 @@ func (l *ledger) RoundTrip(r *http.Request) (*http.Response, error) {
 	return l.next.RoundTrip(r)
 }
 
-// settle compares what was sent with what Pub/Sub has.
 func (l *ledger) settle(messages []*pstest.Message, ended time.Time) (account, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

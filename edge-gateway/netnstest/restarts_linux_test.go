@@ -118,7 +118,7 @@ func TestRestartsThatNoNodeNotices(t *testing.T) {
 	posts := func() {
 		t.Helper()
 		before := len(answered())
-		eventually(t, "the board posts", func() bool {
+		must.Eventually(t, "the board posts", func() bool {
 			select {
 			case err := <-died:
 				t.Fatalf("the board died: %v\n%s", err, printed.String())
@@ -142,7 +142,7 @@ func TestRestartsThatNoNodeNotices(t *testing.T) {
 		t.Fatalf("the board ended with %v:\n%s", err, printed.String())
 	}
 	var arrived map[string]int
-	eventually(t, "every answered reading has arrived", func() bool {
+	must.Eventually(t, "every answered reading has arrived", func() bool {
 		arrived = map[string]int{}
 		for _, m := range server.Messages() {
 			data := must.Get(wire.DecodeData(m.Data, m.PublishTime))(t)
@@ -153,9 +153,7 @@ func TestRestartsThatNoNodeNotices(t *testing.T) {
 		return len(arrived) == len(answered())
 	})
 	for _, id := range answered() {
-		if arrived[id] != 1 {
-			t.Errorf("reading %s arrived %d times", id, arrived[id])
-		}
+		must.Equal(t, "arrivals of reading "+id, 1, arrived[id])
 	}
 	log := g.log.String()
 	if all, next := strings.Count(log, `"message":"serving"`), strings.Count(log, `"version":"next"`); all != restarts+1 || next != restarts/2 {

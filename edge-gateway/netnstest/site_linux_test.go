@@ -57,7 +57,6 @@ func newHost(t *testing.T) *host {
 	return h
 }
 
-// ip runs ip on the host.
 func (h *host) ip(arguments ...string) {
 	h.t.Helper()
 	if out, err := exec.CommandContext(h.t.Context(), "ip", append([]string{"-n", h.name}, arguments...)...).CombinedOutput(); err != nil {
@@ -133,18 +132,6 @@ func (h *host) playing(p play) (line func() string, end func()) {
 	}, end
 }
 
-// eventually waits until something holds, for as long as a busy machine may take.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(3 * time.Minute)
-	for !holds() {
-		if time.Now().After(deadline) {
-			t.Fatalf("after three minutes still not: %s", what)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-}
-
 // buildGateway builds the gateway, once: a host has no network to do it with.
 var buildGateway = sync.OnceValues(func() ([]byte, error) {
 	return exec.CommandContext(context.Background(), "go", "build", "-o", programFolder+"/", "coldaisle.dev/edge-gateway").CombinedOutput()
@@ -172,7 +159,6 @@ type gateway struct {
 
 const port = 8080
 
-// startGateway runs the gateway, with settings of its own.
 func (h *host) startGateway(settings ...string) *gateway {
 	h.t.Helper()
 	g := &gateway{host: h}
@@ -219,7 +205,7 @@ func (g *gateway) state() announce.State { return g.health().Discovery }
 func (g *gateway) becomes(role announce.Role, name string) {
 	g.t.Helper()
 	var last announce.State
-	eventually(g.t, fmt.Sprintf("%s as %s", role, name), func() bool {
+	must.Eventually(g.t, fmt.Sprintf("%s as %s", role, name), func() bool {
 		last = g.state()
 		return last.Role == role && strings.HasPrefix(last.Host, name) && len(last.Links) > 0 && last.Links[0].Phase == "ready"
 	})
@@ -228,7 +214,7 @@ func (g *gateway) becomes(role announce.Role, name string) {
 // ready waits until the gateway has claimed its names on so many links.
 func (g *gateway) ready(links int) {
 	g.t.Helper()
-	eventually(g.t, fmt.Sprintf("ready on %d links", links), func() bool {
+	must.Eventually(g.t, fmt.Sprintf("ready on %d links", links), func() bool {
 		done := 0
 		for _, l := range g.state().Links {
 			if l.Phase == "ready" {

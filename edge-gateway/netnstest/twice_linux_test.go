@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/miekg/dns"
+
+	"coldaisle.dev/shared/must"
 )
 
 // askers are small devices, of both kinds that want an answer for themselves.
@@ -21,9 +23,7 @@ func TestTwoNetworksWithTheSameNumbers(t *testing.T) {
 	g.ready(2)
 	for want, client := range map[string]*host{"192.168.77.2": wired, "192.168.77.3": wireless} {
 		for _, asker := range askers() {
-			if got, err := client.plays(play{Client: asker, Name: hostname, Type: dns.TypeA}); err != nil || got != want {
-				t.Errorf("%s is told %q, %v, want %s", asker, got, err, want)
-			}
+			must.Equal(t, asker+" is told", want, must.Get(client.plays(play{Client: asker, Name: hostname, Type: dns.TypeA}))(t))
 		}
 	}
 }
@@ -39,9 +39,7 @@ func TestTwiceInOneNetwork(t *testing.T) {
 	router.plug(client, "eth0", "192.168.77.10/24")
 	g := machine.startGateway()
 	g.ready(2)
-	if got := g.state().Host; got != "monitor-gateway.local" {
-		t.Errorf("alone in its network, it calls itself %s", got)
-	}
+	must.Equal(t, "alone in its network, it calls itself", "monitor-gateway.local", g.state().Host)
 	for _, asker := range askers() {
 		got, err := client.plays(play{Client: asker, Name: hostname, Type: dns.TypeA})
 		if err != nil || (got != "192.168.77.2" && got != "192.168.77.3") {

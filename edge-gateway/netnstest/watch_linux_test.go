@@ -141,7 +141,7 @@ func TestWatchAlone(t *testing.T) {
 				body := fmt.Sprintf(`{"id":"%d","node_id":"n1","temperature":%g,"humidity":40}`, time.Now().UnixNano(), celsius)
 				_, _ = machine.says(nil, "curl", "--silent", "--max-time", "10", "--data", body, fmt.Sprintf("http://127.0.0.1:%d/api/v1/message", port))
 			}
-			eventually(t, "the gateway hears", func() bool { post(22); return strings.Contains(curlNodes(machine), `"n1"`) })
+			must.Eventually(t, "the gateway hears", func() bool { post(22); return strings.Contains(curlNodes(machine), `"n1"`) })
 			must.Do(t, watch.Start())
 			t.Cleanup(func() {
 				stop()
@@ -150,7 +150,7 @@ func TestWatchAlone(t *testing.T) {
 					t.Logf("log of the watch:\n%s", log.String())
 				}
 			})
-			eventually(t, "a heartbeat", func() bool { service.mu.Lock(); defer service.mu.Unlock(); return service.beats > 0 })
+			must.Eventually(t, "a heartbeat", func() bool { service.mu.Lock(); defer service.mu.Unlock(); return service.beats > 0 })
 			told := func() (starts, ends int) {
 				text, _ := os.ReadFile(written) //nolint:gosec // a test's
 				return strings.Count(string(text), `"event":"start"`), strings.Count(string(text), `"event":"end"`)
@@ -164,7 +164,7 @@ func TestWatchAlone(t *testing.T) {
 					warm()
 				}
 				service.tell("started", true, "open", began)
-				eventually(t, "the service's is told", func() bool { starts, _ := told(); return starts == 1 })
+				must.Eventually(t, "the service's is told", func() bool { starts, _ := told(); return starts == 1 })
 			case c[1] == "while it warms":
 				warm()
 				warm()
@@ -178,7 +178,7 @@ func TestWatchAlone(t *testing.T) {
 			default:
 				service.set(func() { service.frozen = began })
 			}
-			eventually(t, "it is judged on site", func() bool {
+			must.Eventually(t, "it is judged on site", func() bool {
 				warm()
 				starts, _ := told()
 				return starts > 0 && strings.Contains(log.String(), "judging on site")
@@ -196,13 +196,13 @@ func TestWatchAlone(t *testing.T) {
 				service.tell("started", true, "open", began)
 			}
 			machine.ip("link", "set", "wan0", "up")
-			eventually(t, "it reads on", func() bool {
+			must.Eventually(t, "it reads on", func() bool {
 				service.mu.Lock()
 				defer service.mu.Unlock()
 				return service.read == 1 && strings.Contains(log.String(), "the service is back")
 			})
 			service.tell("ended", false, "over", began)
-			eventually(t, "the end is told", func() bool { post(22); _, ends := told(); return ends > 0 })
+			must.Eventually(t, "the end is told", func() bool { post(22); _, ends := told(); return ends > 0 })
 			if starts, ends := told(); starts != 1 || ends != 1 {
 				t.Errorf("told %d starts and %d ends", starts, ends)
 			}

@@ -1,12 +1,14 @@
 package dashboard_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"coldaisle.dev/run/dashboard"
+	"coldaisle.dev/shared/must"
 )
 
 func get(t *testing.T, handler http.Handler, method, path string) *http.Response {
@@ -40,9 +42,7 @@ func TestOver(t *testing.T) {
 			t.Parallel()
 			got := get(t, handler, c.method, c.path)
 			defer func() { _ = got.Body.Close() }()
-			if answeredByAPI := got.StatusCode == http.StatusTeapot; answeredByAPI != c.api {
-				t.Errorf("%s %s answered %d, by the API: want %v", c.method, c.path, got.StatusCode, c.api)
-			}
+			must.Equal(t, fmt.Sprintf("%s %s answered %d, by the API", c.method, c.path, got.StatusCode), c.api, got.StatusCode == http.StatusTeapot)
 		})
 	}
 }
@@ -80,9 +80,7 @@ func TestUnknownPathIsAPageForPeople(t *testing.T) {
 			if got.StatusCode != c.status || got.Header.Get("Content-Type") != c.contentType {
 				t.Errorf("%d %s, want %d %s", got.StatusCode, got.Header.Get("Content-Type"), c.status, c.contentType)
 			}
-			if page := strings.Contains(recorder.Body.String(), "<html"); page != strings.HasPrefix(c.contentType, "text/html") {
-				t.Errorf("body %s", recorder.Body)
-			}
+			must.Equal(t, fmt.Sprintf("body %s", recorder.Body), strings.HasPrefix(c.contentType, "text/html"), strings.Contains(recorder.Body.String(), "<html"))
 		})
 	}
 }

@@ -103,7 +103,7 @@ func (s *site) start(answers bool) {
 		running.Go(func() {
 			_ = session.Run(ctx, func() enrolment.Report { return enrolment.Report{Role: "active"} })
 		})
-		s.await("the time from the API", func() bool { _, known := corrected.Offset(); return known })
+		must.Eventually(s.t, "the time from the API", func() bool { _, known := corrected.Offset(); return known })
 	}
 	s.stop = sync.OnceFunc(func() {
 		cancel()
@@ -115,21 +115,12 @@ func (s *site) start(answers bool) {
 	s.t.Cleanup(s.stop)
 }
 
-func (s *site) await(what string, done func() bool) {
-	s.t.Helper()
-	for deadline := time.Now().Add(5 * time.Minute); !done(); time.Sleep(time.Millisecond) { // between two polls
-		if time.Now().After(deadline) {
-			s.t.Fatalf("waited a minute for %s", what)
-		}
-	}
-}
-
 // mend ends all faults and waits until what was kept is published. Meanwhile the time
 // stands still: no message is on its way for the minutes that a test lets pass in no time.
 func (s *site) mend() {
 	s.setClock(0)
 	s.outage(false)
-	s.await("an empty outbox", func() bool { _, kept := s.gateway.Report(); return kept == 0 })
+	must.Eventually(s.t, "an empty outbox", func() bool { _, kept := s.gateway.Report(); return kept == 0 })
 }
 
 // take has a node send hot readings, one a minute. The gateway answers that it has each.

@@ -64,9 +64,7 @@ func checkLiveState(t *testing.T, pool *pgxpool.Pool, history []reading.Reading)
 		gotNewest[r.Node()] = r
 		return nil
 	}))(t)
-	if diff := gocmp.Diff(newest, gotNewest); diff != "" {
-		t.Errorf("newest readings (-history +live):\n%s", diff)
-	}
+	must.Equal(t, "newest readings (-history +live)", "", gocmp.Diff(newest, gotNewest))
 
 	gotSlots := map[slotKey]slotRow{}
 	rows = must.Get(pool.Query(t.Context(), `
@@ -82,7 +80,5 @@ func checkLiveState(t *testing.T, pool *pgxpool.Pool, history []reading.Reading)
 		gotSlots[key] = s
 		return nil
 	}))(t)
-	if diff := gocmp.Diff(slots, gotSlots, gocmp.AllowUnexported(slotKey{})); diff != "" {
-		t.Errorf("slots (-history +live):\n%s", diff)
-	}
+	must.Equal(t, "slots (-history +live)", "", gocmp.Diff(slots, gotSlots, gocmp.AllowUnexported(slotKey{})))
 }

@@ -322,9 +322,7 @@ func outage(t *testing.T, away string, length time.Duration) {
 		events[event]++
 	}
 	for event, n := range events {
-		if n != 1 {
-			t.Errorf("raised %d times: %s", n, event)
-		}
+		must.Equal(t, "raised: "+event, 1, n)
 	}
 	checkAlerts(t, pool, customer, due)
 }

@@ -17,7 +17,6 @@ import (
 	"coldaisle.dev/shared/pubsubtest"
 )
 
-// openQueue opens a queue over a database of its own, and a client of it.
 func openQueue(tb testing.TB, config queue.Config, options ...grpc.DialOption) (*queue.Queue, *pubsub.Client) {
 	tb.Helper()
 	config.DatabaseURL, config.Project, config.Log = pgtest.URL(tb), project, logging.Discard()

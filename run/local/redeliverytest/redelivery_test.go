@@ -141,9 +141,7 @@ func run(t *testing.T, functions, redeliver, table string, n int) {
 	if dead := deadLetters(t, client, "data"); dead != 2*malformed { // both functions refuse them
 		t.Errorf("%d messages in the dead letter of topic data, want the malformed ones twice: %d", dead, 2*malformed)
 	}
-	if dead := deadLetters(t, client, "alerts"); dead != 0 {
-		t.Errorf("%d messages in the dead letter of topic alerts", dead)
-	}
+	must.Equal(t, "messages in the dead letter of topic alerts", 0, deadLetters(t, client, "alerts"))
 	want := map[reading.Identity]reading.Reading{}
 	due := map[string]bool{}
 	for _, r := range sent {
@@ -198,7 +196,6 @@ func checkAlerts(t *testing.T, pool *pgxpool.Pool, customer int64, due map[strin
 	}
 }
 
-// nodes makes the customer's sensors and thresholds.
 func nodes(t *testing.T, pool *pgxpool.Pool) (customer int64) {
 	t.Helper()
 	s := pgtest.NewStores(pool)

@@ -20,9 +20,7 @@ func TestAnnouncedGatewayTellsItsName(t *testing.T) {
 		s := &System{log: logging.Discard(), failed: make(chan error, 1), options: Options{Clock: time.Now}}
 		var config gateway.Config
 		must.Do(t, s.announce(t.Context(), listener, nil, &config))
-		if err := s.Stop(); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, s.Stop())
 		if got := config.Discovery != nil && len(config.Checks) == 1 && len(config.Collectors) == 1 && config.NodeRate == 50 && config.AddressRate == 1000; got != announced {
 			t.Errorf("%s: %+v", address, config)
 		}

@@ -116,7 +116,6 @@ type nobody struct{}
 
 func (nobody) Publish(context.Context, alert.Event) error { return nil }
 
-// run runs the nodes and the gateway, and returns the faults.
 func (d *day) run(t *testing.T, config nodesim.Config, lasts time.Duration) (sown []sownFault) {
 	t.Helper()
 	d.tb = t

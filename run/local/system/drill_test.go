@@ -52,7 +52,7 @@ func TestDrillThroughTheSystem(t *testing.T) {
 		must.Do(t, s.Pool.QueryRow(t.Context(), `SELECT count(*) FROM sensor_data.readings WHERE node_id = 'n1'`).Scan(&n))
 		return n
 	}
-	eventually(t, "the reading is stored", func() bool { return heard() == 1 })
+	must.Eventually(t, "the reading is stored", func() bool { return heard() == 1 })
 	rule := int64(field[float64](t, owner.do(http.MethodPost, "/api/v1/rules",
 		`{"quantity":"humidity","direction":"below","limit":20,"for_s":600,"clear_margin":0,"clear_for_s":0,"severity":"warning","enabled":true}`, 201), "id"))
 
@@ -78,7 +78,7 @@ func TestDrillThroughTheSystem(t *testing.T) {
 	// finish waits for the stages that a drill reaches, and has a person take it.
 	finish := func(path, stages string) {
 		t.Helper()
-		eventually(t, path+" reaches "+stages, func() bool { return reached(path) == stages })
+		must.Eventually(t, path+" reaches "+stages, func() bool { return reached(path) == stages })
 		if incident, is := owner.do(http.MethodGet, path, "", 200).(map[string]any)["incident_id"].(float64); is { //nolint:forcetypeassert // else the test fails
 			owner.do(http.MethodPost, fmt.Sprintf("/api/v1/incidents/%.0f/actions", incident), `{"action":"take"}`, 200)
 		}
@@ -118,9 +118,7 @@ func TestDrillThroughTheSystem(t *testing.T) {
 	for table, rows := range map[string]int{"alerts": 0, "excursions WHERE kind = 'threshold'": 0, "sensor_data.readings": 1} {
 		var n int
 		must.Do(t, s.Pool.QueryRow(t.Context(), `SELECT count(*) FROM `+table).Scan(&n))
-		if n != rows {
-			t.Errorf("%d rows in %s, want %d", n, table, rows)
-		}
+		must.Equal(t, "rows in "+table, rows, n)
 	}
 }
 

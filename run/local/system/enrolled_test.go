@@ -28,7 +28,7 @@ func TestEnrolledGateway(t *testing.T) {
 	send := func(s *system.System, node string) (channel int64) {
 		t.Helper()
 		nodeAt(t, s).do(http.MethodPost, "/api/v1/message", fmt.Sprintf(`{"id":"m1","node_id":%q,"temperature":21,"humidity":40}`, node), 200)
-		eventually(t, "the reading of "+node+" is stored", func() bool {
+		must.Eventually(t, "the reading of "+node+" is stored", func() bool {
 			return s.Pool.QueryRow(t.Context(), `SELECT customer_id FROM sensor_data.readings WHERE node_id = $1`, node).Scan(&channel) == nil
 		})
 		return channel
@@ -40,9 +40,7 @@ func TestEnrolledGateway(t *testing.T) {
 	first, owner := begin(true)
 	var demo int64
 	must.Do(t, first.Pool.QueryRow(t.Context(), `SELECT id FROM customers WHERE email = 'demo@example.com'`).Scan(&demo))
-	if got := send(first, "signed-1"); got != demo {
-		t.Errorf("the reading is in channel %d, want %d", got, demo)
-	}
+	must.Equal(t, "the reading is in channel", demo, send(first, "signed-1"))
 	all := gateways(owner)
 	if len(all) != 1 || field[string](t, all[0], "version") != "local" {
 		t.Fatalf("gateways %v", all)
@@ -53,9 +51,7 @@ func TestEnrolledGateway(t *testing.T) {
 	if same := gateways(owner); len(same) != 1 || field[string](t, same[0], "id") != field[string](t, all[0], "id") {
 		t.Errorf("after a restart: %v, before %v", same, all)
 	}
-	if got := send(again, "signed-2"); got != demo {
-		t.Errorf("after a restart the reading is in channel %d, want %d", got, demo)
-	}
+	must.Equal(t, "after a restart the reading is in channel", demo, send(again, "signed-2"))
 	owner.do(http.MethodDelete, "/api/v1/gateways/"+field[string](t, all[0], "id"), "", 204)
 	must.Do(t, again.Stop())
 
@@ -63,12 +59,8 @@ func TestEnrolledGateway(t *testing.T) {
 	if two := gateways(owner); len(two) != 2 {
 		t.Errorf("after a revocation: %v", two)
 	}
-	if got := send(anew, "signed-3"); got != demo {
-		t.Errorf("after a revocation the reading is in channel %d, want %d", got, demo)
-	}
+	must.Equal(t, "after a revocation the reading is in channel", demo, send(anew, "signed-3"))
 	must.Do(t, anew.Stop())
 	open, _ := begin(false)
-	if got := send(open, "open-1"); got != 0 {
-		t.Errorf("without --enrol the reading is in channel %d", got)
-	}
+	must.Equal(t, "without --enrol the reading is in channel", int64(0), send(open, "open-1"))
 }

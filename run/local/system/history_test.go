@@ -48,7 +48,7 @@ func TestPast(t *testing.T) {
 	if slices.Sort(shares); len(slices.Compact(shares)) < 4 {
 		t.Errorf("the past grows by %d", shares)
 	}
-	eventually(t, "models are trained from the past", func() bool {
+	must.Eventually(t, "models are trained from the past", func() bool {
 		runs := list(t, owner.do("GET", "/api/v1/ml/retraining/history", "", 200))
 		return len(runs) == 1 && field[string](t, runs[0], "status") != "running"
 	})
@@ -88,7 +88,7 @@ func TestPast(t *testing.T) {
 	}
 	must.Do(t, s.Stop())
 	s, _ = begin()
-	eventually(t, "nodes and host measure now", func() bool { return s.Nodes.Stats().Accepted >= 16 })
+	must.Eventually(t, "nodes and host measure now", func() bool { return s.Nodes.Stats().Accepted >= 16 })
 	must.Equal(t, "readings that were refused", int64(0), s.Nodes.Stats().Rejected)
 	must.Equal(t, "readings of the past after another start", stored, past(s))
 }

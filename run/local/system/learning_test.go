@@ -129,7 +129,7 @@ func (l *learner) begin(calm, rest int, nodes ...string) {
 func (l *learner) adopted(node, version string) {
 	l.t.Helper()
 	at := time.Now().AddDate(0, 0, -20)
-	eventually(l.t, "detection uses "+version, func() (judged bool) {
+	must.Eventually(l.t, "detection uses "+version, func() (judged bool) {
 		l.publish(l.messages(hours(node, 28, 28, at))[27:])
 		at = at.Add(2 * time.Hour)
 		must.Do(l.t, l.Pool.QueryRow(l.t.Context(), `SELECT EXISTS (SELECT FROM prediction_feedback WHERE model_version = $1 AND score > 0)`, version).Scan(&judged))
@@ -170,7 +170,7 @@ func (l *learner) validate(odd, normal int, truly bool) {
 // runs waits until so many runs have ended and returns the newest.
 func (l *learner) runs(n int) (run map[string]any) {
 	l.t.Helper()
-	eventually(l.t, fmt.Sprintf("%d runs have ended", n), func() bool {
+	must.Eventually(l.t, fmt.Sprintf("%d runs have ended", n), func() bool {
 		runs := list(l.t, l.api.do(http.MethodGet, "/api/v1/ml/retraining/history", "", 200))
 		if len(runs) > n {
 			l.t.Fatalf("%d runs, want %d: %v", len(runs), n, runs)
@@ -213,9 +213,7 @@ func TestVerdictsRetrainTheModels(t *testing.T) {
 	if live, err := s.Models.Manifest(t.Context(), l.customer()); err != nil || live.Version() != version {
 		t.Errorf("in use is %s, %v, the run says %s", live.Version(), err, version)
 	}
-	if n := l.used(); n != 100 {
-		t.Errorf("%d verdicts used, want 100", n)
-	}
+	must.Equal(t, "verdicts used", 100, l.used())
 	if stats := l.api.do(http.MethodGet, "/api/v1/prediction-feedback/stats", "", 200); field[bool](t, stats, "ready_for_retraining") {
 		t.Errorf("ready again at once: %v", stats)
 	}
@@ -227,9 +225,7 @@ func TestVerdictsRetrainTheModels(t *testing.T) {
 	if mistaught["status"] != "completed" || wrong.F1 == nil || *wrong.F1 >= *right.F1 || math.Abs(wrong.Threshold-right.Threshold) > 0.05 {
 		t.Errorf("after a hundred wrong verdicts: %v, before: %v", mistaught, taught)
 	}
-	if n := l.used(); n != 200 {
-		t.Errorf("%d verdicts used, want 200", n)
-	}
+	must.Equal(t, "verdicts used", 200, l.used())
 }
 
 // detector is what a run measured of its detector.

@@ -62,7 +62,7 @@ func TestEmulatorHasTheTopology(t *testing.T) {
 	must.Get(client.TopicAdminClient.Publish(t.Context(), &pubsubpb.PublishRequest{
 		Topic: queue.TopicName(system.Project, queue.TopicData), Messages: []*pubsubpb.PubsubMessage{{Data: []byte("reading")}},
 	}))(t)
-	eventually(t, "ingest has the message, and detect the refused one again", func() bool { return detect.Load() >= 2 && ingest.Load() >= 1 })
+	must.Eventually(t, "ingest has the message, and detect the refused one again", func() bool { return detect.Load() >= 2 && ingest.Load() >= 1 })
 }
 
 // TestModelsInAnObjectStorageOfAnother trains twice over: the bucket is made at the
@@ -110,7 +110,7 @@ func bigQueryEmulator(t *testing.T) bqreadings.Config {
 		_ = command.Wait()
 	})
 	for _, address := range []string{c.Emulator, c.StorageEmulator} {
-		eventually(t, "the emulator listens at "+address, func() bool {
+		must.Eventually(t, "the emulator listens at "+address, func() bool {
 			connection, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
 			if err == nil {
 				_ = connection.Close()

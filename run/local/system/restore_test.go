@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
 	"coldaisle.dev/run/local/system"
@@ -95,19 +94,13 @@ func TestRestoreRehearsal(t *testing.T) {
 	}
 	again := begin(1)
 	owner.Base = again.APIURL
-	if diff := cmp.Diff(foretold, forecast(owner, "kept-1")); diff != "" {
-		t.Errorf("the restored models foretell otherwise (-before +after):\n%s", diff)
-	}
-	if diff := cmp.Diff(before, answers(owner, id)); diff != "" {
-		t.Errorf("the restored system answers otherwise (-before +after):\n%s", diff)
-	}
+	must.Equal(t, "the restored models foretell otherwise (-before +after)", foretold, forecast(owner, "kept-1"))
+	must.Equal(t, "the restored system answers otherwise (-before +after)", before, answers(owner, id))
 	// What is new goes where it went before: no sequence stands at an old number.
 	sensor(t, owner, "kept-3")
 	l = &learner{System: again, t: t, api: owner}
 	l.publish(l.messages(hours("kept-1", 1, 1, time.Now().Add(time.Minute))))
-	if after := count(t, again, "sensor_data.readings"); after != stored+1 {
-		t.Errorf("%d readings after one more, before were %d", after, stored)
-	}
+	must.Equal(t, fmt.Sprintf("readings after one more, before were %d", stored), stored+1, count(t, again, "sensor_data.readings"))
 }
 
 // answers are what somebody's own data look like through the API, by path.
@@ -128,7 +121,7 @@ func answers(u *user, id int) map[string]any {
 // forecast waits until the API has the models and returns what they foretell.
 func forecast(u *user, node string) (answer any) {
 	u.t.Helper()
-	eventually(u.t, "there is a forecast of "+node, func() bool {
+	must.Eventually(u.t, "there is a forecast of "+node, func() bool {
 		_, err := u.Call(u.t.Context(), http.MethodGet, "/api/v1/ml/forecast/"+node, nil, &answer)
 		return err == nil
 	})

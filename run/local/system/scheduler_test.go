@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"coldaisle.dev/shared/must"
 )
 
@@ -29,7 +27,5 @@ func TestJobsAreThoseOfCloudScheduler(t *testing.T) {
 	for _, j := range jobs() {
 		here[j.topic] = j.data
 	}
-	if diff := cmp.Diff(inProduction, here); diff != "" {
-		t.Errorf("(-terraform +local):\n%s", diff)
-	}
+	must.Equal(t, "topology (-terraform +local)", inProduction, here)
 }

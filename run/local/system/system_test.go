@@ -103,26 +103,14 @@ func customer(t *testing.T, s *system.System, username string) (u *user, id int)
 	return u, id
 }
 
-// nodeAt is a node of a system.
 func nodeAt(t *testing.T, s *system.System) *user {
 	t.Helper()
 	return &user{system.APIUser{Base: s.GatewayURL}, t}
 }
 
-// sensor makes a room with one sensor in it.
 func sensor(t *testing.T, u *user, id string) {
 	t.Helper()
 	must.Do(t, u.CreateRoom(t.Context(), "Vault", []string{id}))
-}
-
-// eventually waits until something is so.
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !done(); time.Sleep(20 * time.Millisecond) { // between two polls
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain until %s", what)
-		}
-	}
 }
 
 func drain(t *testing.T, s *system.System) {
@@ -154,9 +142,7 @@ func TestPipelineEndToEnd(t *testing.T) {
 	node.do(http.MethodPost, "/api/v1/message", `{"id":"00000001","node_id":"esp32-7f3a","temperature":24.5,"humidity":41}`, http.StatusOK)
 	drain(t, s)
 	latest := owner.do(http.MethodGet, "/api/v1/data/latest/esp32-7f3a", "", http.StatusOK)
-	if got := field[float64](t, latest, "temperature"); got != 24.5 {
-		t.Errorf("latest temperature %g, want 24.5", got)
-	}
+	must.Equal(t, "latest temperature", 24.5, field[float64](t, latest, "temperature"))
 	if alerts := list(t, owner.do(http.MethodGet, "/api/v1/alerts/active", "", http.StatusOK)); len(alerts) != 0 {
 		t.Errorf("a cool reading raised %v", alerts)
 	}
@@ -182,7 +168,7 @@ func TestPipelineEndToEnd(t *testing.T) {
 	if state, temperature := field[string](t, shown[0], "state"), field[float64](t, shown[0], "temperature"); state != "critical" || temperature != 55.2 {
 		t.Errorf("overview %v", overview)
 	}
-	eventually(t, "there is a probe", func() bool {
+	must.Eventually(t, "there is a probe", func() bool {
 		return field[map[string]any](t, owner.do(http.MethodGet, "/api/v1/overview", "", http.StatusOK), "probe")["published"] != nil
 	})
 
@@ -199,12 +185,8 @@ func TestPipelineEndToEnd(t *testing.T) {
 	}
 
 	owner.do(http.MethodPost, fmt.Sprintf("/api/v1/alerts/%d/acknowledge", hot), "", http.StatusOK)
-	if active := list(t, owner.do(http.MethodGet, "/api/v1/alerts/active", "", http.StatusOK)); len(active) != 1 {
-		t.Errorf("%d alerts active after one of two was acknowledged", len(active))
-	}
-	if history := list(t, owner.do(http.MethodGet, "/api/v1/alerts/history", "", http.StatusOK)); len(history) != 2 {
-		t.Errorf("history has %d alerts, want 2", len(history))
-	}
+	must.Equal(t, "alerts active after one of two was acknowledged", 1, len(list(t, owner.do(http.MethodGet, "/api/v1/alerts/active", "", http.StatusOK))))
+	must.Equal(t, "history has alerts", 2, len(list(t, owner.do(http.MethodGet, "/api/v1/alerts/history", "", http.StatusOK))))
 }
 
 // TestExcursionIsOneIncident sends an excursion through the gateway: it begins one incident,
@@ -289,12 +271,8 @@ func TestDeletedSensorIsIgnoredUntilCreatedAgain(t *testing.T) {
 	next.do(http.MethodGet, "/api/v1/data/latest/rack-1", "", http.StatusNotFound)
 	send("of the new owner")
 	next.do(http.MethodGet, "/api/v1/data/latest/rack-1", "", http.StatusOK)
-	if alerts := list(t, next.do(http.MethodGet, "/api/v1/alerts/active", "", http.StatusOK)); len(alerts) != 1 {
-		t.Errorf("the new owner has %d alerts, want 1", len(alerts))
-	}
-	if alerts := list(t, owner.do(http.MethodGet, "/api/v1/alerts/history", "", http.StatusOK)); len(alerts) != 1 {
-		t.Errorf("the old owner has %d alerts, want their own 1", len(alerts))
-	}
+	must.Equal(t, "the new owner has alerts", 1, len(list(t, next.do(http.MethodGet, "/api/v1/alerts/active", "", http.StatusOK))))
+	must.Equal(t, "the old owner has alerts", 1, len(list(t, owner.do(http.MethodGet, "/api/v1/alerts/history", "", http.StatusOK))))
 }
 
 // TestOneTraceFromTheNodeToTheStoredAlert follows the trace of a node's request
@@ -324,9 +302,7 @@ func TestOneTraceFromTheNodeToTheStoredAlert(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	for _, function := range []string{"ingest", "detect", "storealert"} {
-		if traces[function] != id {
-			t.Errorf("%s ran in trace %q, want %s", function, traces[function], id)
-		}
+		must.Equal(t, function+" ran in trace", id, traces[function])
 	}
 }
 
@@ -349,7 +325,7 @@ func TestDataSurvivesARestart(t *testing.T) {
 		return s, credentials
 	}
 	s, credentials := begin()
-	eventually(t, "the simulated nodes have sent", func() bool { return s.Nodes.Stats().Accepted >= 4 })
+	must.Eventually(t, "the simulated nodes have sent", func() bool { return s.Nodes.Stats().Accepted >= 4 })
 	// What was answered before the stop must be there after it.
 	must.Do(t, s.Stop())
 	sent := s.Nodes.Stats().Accepted
@@ -364,12 +340,10 @@ func TestDataSurvivesARestart(t *testing.T) {
 		t.Errorf("the demo login changed from %v to %v", credentials, sameLogin)
 	}
 	// What Pub/Sub had not delivered at the stop is delivered after the start.
-	eventually(t, fmt.Sprintf("the %d readings from before the restart are stored", sent), func() bool {
+	must.Eventually(t, fmt.Sprintf("the %d readings from before the restart are stored", sent), func() bool {
 		return int64(count(t, again, "sensor_data.readings")) >= sent
 	})
-	if sensors := count(t, again, "sensors"); sensors != 2 {
-		t.Errorf("%d sensors after the restart, want 2", sensors)
-	}
+	must.Equal(t, "sensors after the restart", 2, count(t, again, "sensors"))
 }
 
 func TestPortInUseIsReported(t *testing.T) {

@@ -88,11 +88,10 @@ func TestRoomWithoutHumidity(t *testing.T) {
 	}
 	run := fmt.Sprintf("/api/v1/ml/retraining/status/%.0f", field[float64](t, owner.do(http.MethodPost, "/api/v1/ml/retraining/trigger", "", http.StatusAccepted), "id"))
 	var trained any
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		if trained = get(run); field[string](t, trained, "status") != "running" || time.Now().After(deadline) {
-			break
-		}
-	}
+	must.Eventually(t, "the run ends", func() bool {
+		trained = get(run)
+		return field[string](t, trained, "status") != "running"
+	})
 	forecasting := field[map[string]any](t, field[any](t, trained, "metrics"), "forecasting")
 	null(forecasting, "mae_humidity")
 	if rmse := field[float64](t, forecasting, "rmse_temp"); field[string](t, trained, "status") != "completed" || rmse <= 0 {
@@ -107,7 +106,7 @@ func TestRoomWithoutHumidity(t *testing.T) {
 		}
 	}
 	strange := reading.Reading{NodeID: "bmc-2", Temperature: 31, Humidity: reading.Missing()}
-	eventually(t, "an anomaly is found", func() (found bool) {
+	must.Eventually(t, "an anomaly is found", func() (found bool) {
 		strange.Time = reading.TruncateTime(time.Now())
 		strange.MessageID = strange.Time.Format("150405.000000")
 		all := l.messages(append(slices.Clone(measured[strange.NodeID]), strange))

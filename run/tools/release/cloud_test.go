@@ -538,7 +538,6 @@ func (s *service) revise(name string) string {
 // serves is the image whose revision of a service gets the requests.
 func (c *cloud) serves(name string) string { return c.live()[name] }
 
-// live is the image that each service serves.
 func (c *cloud) live() map[string]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -158,9 +158,7 @@ func TestScripts(t *testing.T) {
 				}
 			}
 			for _, path := range slices.Concat(found(script, `go run \./(\S+)`), found(script, `(?m)^(?:CI=true )?(\.ci/\S+|run/\S+)`)) {
-				if _, err := os.Stat(filepath.Join(root, path)); err != nil {
-					t.Error(err)
-				}
+				must.Get(os.Stat(filepath.Join(root, path)))(t)
 			}
 			for _, variable := range found(script, `-var "?([a-z_]+)=`) {
 				if !strings.Contains(variables, `variable "`+variable+`"`) {

@@ -456,7 +456,5 @@ func TestSabotages(t *testing.T) {
 			t.Errorf("%s: %s: check %s says %q, want %q", path, expression, by, problems, message)
 		}
 	}
-	if count != 26 {
-		t.Errorf("%d sabotages", count)
-	}
+	must.Equal(t, "sabotages", 26, count)
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"coldaisle.dev/shared/must"
 )
 
 // TestHeldLock waits for a release that lives, not for one that is dead.
@@ -113,9 +115,7 @@ func TestStateIsLocked(t *testing.T) {
 		}
 	}
 	c.begin(t, "b1", second, folders).want(true, second.live(), map[string]func(){"plan": hold, "apply": hold})
-	if c.object(lockPath) != "" {
-		t.Error("terraform did not ask for the lock")
-	}
+	must.Equal(t, "terraform did not ask for the lock", "", c.object(lockPath))
 }
 
 // TestSecondLock takes the lock and gives it back twice, and breaks it: each time the

@@ -74,9 +74,7 @@ func TestReleasesWithTheRealTools(t *testing.T) {
 		r.await("Waiting for another release: build b9 global")
 		c.remove("release/lock")
 		done.Wait()
-		if last := c.object("release/last"); last != "2026-11-20T12:00:01.123456Z\n" {
-			t.Errorf("the newest release began %q", last)
-		}
+		must.Equal(t, "the newest release began", "2026-11-20T12:00:01.123456Z\n", c.object("release/last"))
 	})
 
 	t.Run("an ill release after a dead one", func(t *testing.T) {

@@ -84,9 +84,7 @@ func TestOverlappingReleases(t *testing.T) {
 		t.Errorf("the second release took the first one back (-want +got):\n%s\n%s", diff, b.log.String())
 	}
 	b.says("api: rolled back to api-00002=100.")
-	if lock := c.object("release/lock"); lock != "" {
-		t.Errorf("lock %q", lock)
-	}
+	must.Equal(t, "lock", "", c.object("release/lock"))
 }
 
 // TestReleasesInARow has each release find the objects of the ones before it, of which the
@@ -98,9 +96,7 @@ func TestReleasesInARow(t *testing.T) {
 		v := pipeline("api:"+n, "ingest:"+n, "detect:"+n)
 		c.begin(t, "b"+n, v, folders).want(true, v.live(), nil)
 	}
-	if last := c.object("release/last"); last != "2026-11-20T12:00:03.123456Z\n" {
-		t.Errorf("the newest release began %q", last)
-	}
+	must.Equal(t, "the newest release began", "2026-11-20T12:00:03.123456Z\n", c.object("release/last"))
 }
 
 // TestStalePlanChangesNothing has somebody apply by hand, without the lock, between

@@ -33,7 +33,6 @@ type version struct {
 	functions map[string]string
 }
 
-// pipeline is a version of ingest and detect with an API.
 func pipeline(api, ingest, detect string) version {
 	return version{api, map[string]string{"ingest": ingest, "detect": detect}}
 }

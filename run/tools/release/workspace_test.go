@@ -199,7 +199,6 @@ func (r *release) want(good bool, live map[string]string, before map[string]func
 	}
 }
 
-// says wants a text in the build's log.
 func (r *release) says(text string) {
 	r.t.Helper()
 	if !strings.Contains(r.log.String(), text) {

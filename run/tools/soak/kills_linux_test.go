@@ -51,7 +51,6 @@ type localSystem struct {
 	exited  chan error
 }
 
-// buildLocalSystem builds the program.
 func buildLocalSystem(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(folder(t), "coldaisle")
@@ -287,11 +286,7 @@ func localSystemLosesNothing(t *testing.T, local *localSystem, times int) {
 	victims := 0
 	for n := range times {
 		before := load.answered.Load()
-		for deadline := time.Now().Add(5 * time.Minute); load.answered.Load() < before+100; sleep(5 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("after %d kills the gateway answers nobody", n)
-			}
-		}
+		must.Eventually(t, fmt.Sprintf("after %d kills the gateway answers", n), func() bool { return load.answered.Load() >= before+100 })
 		sleep(rand.N(500 * time.Millisecond)) // a random moment of the load
 		if n == times-1 {
 			stop() // no reading after those that the last kill interrupts
@@ -330,24 +325,19 @@ func settle(t *testing.T, local *localSystem, account *ledger.Ledger, load *send
 	defer cancel()
 	must.Do(t, waitOutboxEmpty(ctx, s.GatewayURL))
 	must.Do(t, s.Queue.Drain(ctx))
-	if err := account.Close(ctx, s.Pool); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, account.Close(ctx, s.Pool))
 	user := &system.APIUser{Base: s.APIURL}
 	must.Do(t, user.SignIn(ctx, local.credentials, ""))
 	for node, accepted := range load.accepted {
 		var readings []json.RawMessage
 		path := "/api/v1/data/historical/" + node + "?start_time=2020-01-01&end_time=2090-01-01"
-		if _, err := user.Call(ctx, http.MethodGet, path, nil, &readings); err != nil {
-			t.Error(err)
-		}
+		must.Get(user.Call(ctx, http.MethodGet, path, nil, &readings))(t)
 		if len(readings) < accepted {
 			t.Errorf("the API shows %d readings of %s, %d were answered", len(readings), node, accepted)
 		}
 	}
 }
 
-// localSystemLeavesNothing kills the program, starts it again and ends it in order.
 func localSystemLeavesNothing(t *testing.T, local *localSystem) {
 	t.Helper()
 	local.start()
@@ -394,9 +384,5 @@ func localSystemLeavesNothing(t *testing.T, local *localSystem) {
 // eventuallyGone waits for the end of processes.
 func eventuallyGone(t *testing.T, pids []int) {
 	t.Helper()
-	for deadline := time.Now().Add(3 * time.Minute); slices.ContainsFunc(pids, running); sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("of processes %v some run on", pids)
-		}
-	}
+	must.Eventually(t, "the end of processes", func() bool { return !slices.ContainsFunc(pids, running) })
 }

@@ -70,7 +70,6 @@ func mountSmall(t *testing.T, dir string, size int) {
 	t.Cleanup(func() { _ = unmount(dir) })
 }
 
-// fill fills a file system and returns what frees it again.
 func fill(t *testing.T, dir string) (free func()) {
 	t.Helper()
 	path := filepath.Join(dir, "ballast")

@@ -116,7 +116,6 @@ func googles(ctx context.Context, programs string, archive []byte, work, target 
 	return filepath.Join(layers, "bin", "main"), nil
 }
 
-// moduleFiles is what go.mod and go.sum say.
 func moduleFiles(folder string) (string, error) {
 	var both strings.Builder
 	for _, file := range []string{"go.mod", "go.sum"} {
