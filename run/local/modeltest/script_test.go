@@ -119,7 +119,7 @@ var (
 )
 
 // patience is for how long a function or the API may take to answer: far longer than it ever does.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // deliver delivers a message to a function.
 func deliver(to step, m push.Message) error {
