@@ -236,9 +236,7 @@ func left(t *testing.T, root, action, want string) {
 	for _, entry := range entries {
 		names = append(names, entry.Name())
 	}
-	if got := strings.Join(names, " "); got != want {
-		t.Errorf("%s leaves %q, want %q", action, got, want)
-	}
+	must.Equal(t, action+" leaves", want, strings.Join(names, " "))
 }
 
 // TestInstall runs install.sh over a folder, with the real ssh-keygen and a systemd that

@@ -130,9 +130,7 @@ func TestDebianPackage(t *testing.T) {
 	if settings, err := os.ReadFile(filepath.Join(root, "etc/monitor-gateway/environment")); err != nil || string(settings) != "PROJECT_ID=site\n" {
 		t.Errorf("the settings: %q, %v", settings, err)
 	}
-	if err := dpkg("--purge", "monitor-gateway"); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, dpkg("--purge", "monitor-gateway"))
 	for _, path := range []string{"etc/monitor-gateway", "var/lib/monitor-gateway", "var/lib/monitor-gateway.previous", "usr/bin/monitor-gateway"} {
 		if _, err := os.Stat(filepath.Join(root, path)); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s is left: %v", path, err)
