@@ -17,6 +17,10 @@ type Event struct {
 
 	Group  string // node, rack or room
 	Tracks []int
+	// Lost is until when it must be told that several nodes lost their cooling: ten minutes after they
+	// left their own range, or as soon as they are by 1 °C beyond it, whichever is later; zero where
+	// they never are.
+	Lost time.Time
 }
 
 // Part is the part of a recording that may be looked at.
@@ -125,7 +129,66 @@ func (s Sowing) Sow(tracks []Track) ([]Track, []Event) {
 		sown[i].Events = slices.SortedFunc(slices.Values(its), func(a, b fault.Fault) int { return a.Start.Compare(b.Start) })
 		sown[i].Readings = sowOn(t.Readings, its)
 	}
+	for i, e := range events {
+		if e.Kind == fault.Cooling && e.Group != "node" {
+			events[i].Lost = lost(e, tracks, sown, begin)
+		}
+	}
 	return sown, events
+}
+
+// lost finds [Event.Lost] by the rises of the nodes' median within the spans of the cooling path.
+// Their own range is the largest until the event.
+func lost(e Event, recorded, sown []Track, begin time.Time) time.Time {
+	spans := [4]int{5, 10, 20, 40} // minutes
+	until := int(e.Settled().Sub(begin) / time.Minute)
+	start := int(e.Start.Sub(begin) / time.Minute)
+	before, now := medians(recorded, e.Tracks, begin, start), medians(sown, e.Tracks, begin, until)
+	var own [4]float64
+	for k, span := range spans {
+		for m := span; m < len(before); m++ {
+			if rise := before[m] - before[m-span]; rise > own[k] {
+				own[k] = rise
+			}
+		}
+	}
+	left := -1
+	for m := start; m < len(now); m++ {
+		for k, span := range spans {
+			beyond := now[m] - now[max(0, m-span)] - own[k]
+			if beyond > 0 && left < 0 {
+				left = m
+			}
+			if beyond > 1 {
+				return begin.Add(time.Duration(max(m, left+10)) * time.Minute)
+			}
+		}
+	}
+	return time.Time{}
+}
+
+// medians are those of some tracks' temperatures in each minute, NaN where none was heard within five.
+func medians(tracks []Track, some []int, begin time.Time, minutes int) []float64 {
+	all := make([]float64, minutes)
+	next := make([]int, len(some))
+	for m := range all {
+		at := begin.Add(time.Duration(m) * time.Minute)
+		var heard []float64
+		for k, i := range some {
+			readings := tracks[i].Readings
+			for next[k] < len(readings) && !readings[next[k]].Time.After(at) {
+				next[k]++
+			}
+			if n := next[k] - 1; n >= 0 && at.Sub(readings[n].Time) <= 5*time.Minute {
+				heard = append(heard, readings[n].Temperature)
+			}
+		}
+		slices.Sort(heard)
+		if all[m] = math.NaN(); len(heard) > 0 {
+			all[m] = heard[len(heard)/2]
+		}
+	}
+	return all
 }
 
 func sowOn(readings []reading.Reading, faults []fault.Fault) []reading.Reading {
@@ -157,6 +220,7 @@ type Tally struct {
 	Name           string
 	Events, Caught int
 	Named          int             // of those caught, whose first reason fits
+	Lost, InTime   int             // with [Event.Lost], and of these told until then
 	Delays         []time.Duration // of those caught, ascending
 }
 
@@ -182,7 +246,13 @@ func Compare(tracks []Track, events []Event, scores []Scores, alarm float64, fro
 			tallies[name], order = t, append(order, name)
 		}
 		t.Events++
+		if !e.Lost.IsZero() {
+			t.Lost++
+		}
 		if !first.IsZero() {
+			if !e.Lost.IsZero() && !first.After(e.Lost) {
+				t.InTime++
+			}
 			t.Caught++
 			t.Delays = append(t.Delays, first.Sub(e.Start))
 			if named {
