@@ -326,12 +326,13 @@ func widen(h Hour) (s [Count]float64) {
 	return s
 }
 
-// most is the largest surprise of a statistic. A node's own changes count only where nothing is
-// known of its neighbours': of a whole room the cooling path tells.
+// most is the largest surprise of a statistic. Changes of a node's own dew point count only where
+// nothing is known of its neighbours', those of its temperature for the band of charts alone: of
+// them the cooling path tells.
 func (c *Calibration) most(u usual, strength [Count]float64) (surprise float64, by Statistic) {
 	alone := math.IsNaN(strength[TemperatureChange])
 	for s := range Count {
-		if math.IsNaN(strength[s]) || (s >= OwnTemperature1 && !alone) {
+		if math.IsNaN(strength[s]) || s == OwnTemperature1 || s == OwnTemperature2 || (s > OwnTemperature2 && !alone) {
 			continue
 		}
 		if its := c.tails[s].surprise(u.standardised(s, strength[s])); its > surprise {

@@ -91,7 +91,7 @@ func TestCalibrationIsTheSameInAnyOrder(t *testing.T) {
 	}
 	first := encode(past)
 	// Other architectures may fuse multiplications with additions, and round once.
-	if got := fmt.Sprintf("%x", sha256.Sum256(first)); runtime.GOARCH == "amd64" && got[:16] != "3f68b09e7811e598" {
+	if got := fmt.Sprintf("%x", sha256.Sum256(first)); runtime.GOARCH == "amd64" && got[:16] != "26796ba7a051ac77" {
 		t.Errorf("other bytes: %s", got)
 	}
 	for _, n := range past {
@@ -132,11 +132,11 @@ func TestFewHours(t *testing.T) {
 	t.Parallel()
 	w, r := past(steady(22), steady(40))
 	v := anomaly.Statistics(w, r, dayOf(22), anomaly.Surroundings{})
-	v[anomaly.OwnTemperature1] = 12
+	v[anomaly.OwnDewPoint60] = 12
 	shipped := anomaly.Calibrate(nil).Score("n", "r", v)
 	few := anomaly.Calibrate(fleet(1, 30)).Score("new", "r", v)
 	if shipped < anomaly.Alarm(1) || few < anomaly.Alarm(1) {
-		t.Errorf("12 °C in an hour have the score %.2f without a past, %.2f with little: no alarm", shipped, few)
+		t.Errorf("12 °C of the dew point in an hour have the score %.2f without a past, %.2f with little: no alarm", shipped, few)
 	}
 }
 
@@ -173,7 +173,7 @@ func TestScoreAllocatesNothing(t *testing.T) { //nolint:paralleltest // AllocsPe
 }
 
 // A reading is outside its band exactly when a change of an hour or more away from its
-// day's middle is larger than the size that [anomaly.Reason] calls usual.
+// day's middle is larger than what comes once a month.
 func TestBandsAreWhatStatisticsCallUsual(t *testing.T) {
 	t.Parallel()
 	c := anomaly.Calibrate(fleet(8, 28*24))
@@ -199,14 +199,7 @@ func TestBandsAreWhatStatisticsCallUsual(t *testing.T) {
 		} {
 			unusual := false
 			for _, s := range of.statistics {
-				var alone anomaly.Values
-				for i := range alone {
-					alone[i] = math.NaN()
-				}
-				alone[s] = v[s]
-				if reason := c.Explain("n00", "r0", r, alone); reason.Statistic == s && math.Abs(v[s]) > reason.Usual {
-					unusual = true
-				}
+				unusual = unusual || math.Abs(v[s]) > c.Monthly("n00", "r0", s)
 			}
 			near := min(math.Abs(of.value-of.band.Low), math.Abs(of.value-of.band.High)) < 1e-4 // what a day keeps
 			if beyond := of.value < of.band.Low || of.value > of.band.High; beyond != unusual && !near {

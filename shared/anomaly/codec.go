@@ -9,7 +9,7 @@ import (
 )
 
 // calibrationPrefix begins an encoded calibration and says its version.
-const calibrationPrefix = "coldaisle calibration 2\n"
+const calibrationPrefix = "coldaisle calibration 3\n"
 
 // MarshalBinary encodes a calibration: the same one to the same bytes.
 func (c *Calibration) MarshalBinary() ([]byte, error) {
@@ -39,7 +39,8 @@ func appendUsual(b []byte, u usual) []byte {
 	for _, part := range u.parts() {
 		b = artifact.AppendFloat32(b, part...)
 	}
-	return artifact.AppendFloat32(b, u.instrument.Grid, u.instrument.Interval)
+	b = append(append(b, u.air.Hour[0][:]...), u.air.Hour[1][:]...)
+	return artifact.AppendFloat32(b, u.air.First, u.instrument.Grid, u.instrument.Interval)
 }
 
 // DecodeCalibration reads what MarshalBinary wrote. Error: [artifact.ErrUnusable].
@@ -83,13 +84,16 @@ func readUsual(r *artifact.Reader) (u usual) {
 			part[i] = r.Float32()
 		}
 	}
-	u.instrument = Instrument{Grid: r.Float32(), Interval: r.Float32()}
+	for way := range u.air.Hour {
+		copy(u.air.Hour[way][:], r.Bytes(len(u.air.Hour[way])))
+	}
+	u.air.First, u.instrument = r.Float32(), Instrument{Grid: r.Float32(), Interval: r.Float32()}
 	return u
 }
 
 // parts are the numbers of what is usual, in the order in which they are encoded.
 func (u *usual) parts() [6][]float32 {
-	return [6][]float32{u.middle[:], u.scale[:], u.air.Rise[:], u.air.Fall[:], u.air.Level[:], u.air.Slow[:]}
+	return [6][]float32{u.middle[:], u.scale[:], u.air.Change[0][:], u.air.Change[1][:], u.air.Level[:], u.air.Slow[:]}
 }
 
 func readNamed(r *artifact.Reader) map[string]usual {

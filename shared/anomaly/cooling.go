@@ -297,8 +297,10 @@ func (c *Climate) Add(m Moves) {
 
 // limits are what the air of a node or a room does at most, in °C: more is told.
 type limits struct {
-	Rise, Fall [4]float32 // within each span
-	Level      [2]float32 // coldest and warmest
+	Change [2][4]float32 // rise and fall within each span, at any hour
+	Hour   [2][24]uint8  // which part of them in an hour of the day and those beside it, in 255ths
+	First  float32       // part of firstChanges that counts at least
+	Level  [2]float32    // coldest and warmest
 	// Slow is by how much it is hotter than its past (negative: colder; 0: neither), the day since
 	// 1970 on which that began, and 1 where it is the peaks of the days that are hotter.
 	Slow [3]float32
@@ -309,9 +311,7 @@ const (
 	beyondPast, beyondNode = 1.2, 1.4
 	// beyondFall is by how much more a fall must be than a rise, which is what a lost cooling does.
 	beyondFall = 1.3
-	// firstNode is by how much firstLimits of a node are wider than those of a room.
-	firstNode = 2
-	// firstHours is in how many hours the first limits narrow from three times their size: every place
+	// firstHours is in how many hours the first changes narrow from three times their size: every place
 	// looks restless on its first morning.
 	firstHours = 48
 	// leastRise is the smallest change that is told, °C: less is no failure of a cooling.
@@ -322,40 +322,44 @@ const (
 	// repeating is the change, °C, that is not learned where it was told: a person must say that
 	// it is expected. In its first week everything is learned.
 	repeating = 3.0
+	unbounded = 1000
 )
 
-// firstLimits are those of a room of which nothing is known: what no room does in health that
-// is not restless.
-func firstLimits() limits {
-	const unbounded = 1000
-	rise := [4]float32{1.5, 2.5, 4, 6}
-	return limits{Rise: rise, Fall: rise, Level: [2]float32{-unbounded, unbounded}}
-}
+// firstChanges are, within each span, what no room does in health that is not restless, °C.
+func firstChanges() [4]float32 { return [4]float32{1.5, 2.5, 4, 6} }
 
 // limitsOf are those of a place by its past, in the order of time: beyond times the largest
-// changes and at least leastRise. While a week is not known, firstLimits count for the rest.
+// changes. While a week is not known, firstChanges count for the rest.
 func limitsOf(past []Climate, beyond float32) limits {
-	l := firstLimits()
-	var rise, fall [4]float32
+	var largest [2][4]float32
+	var at [2][24][4]float32 // in an hour of the day, and in those beside it
 	warmest, coldest := float32(math.Inf(-1)), float32(math.Inf(1))
 	hours := 0
 	for i := 0; i < len(past); {
 		begin, day := i, past[i].Start.Unix()/86400
-		before := [2][4]float32{rise, fall} // until this day
+		before := largest // until this day
 		for ; i < len(past) && past[i].Start.Unix()/86400 == day; i++ {
 			c := past[i]
 			if c.Count == 0 {
 				continue
 			}
 			told := false
-			for k := range rise {
-				told = told || (hours >= hoursOfWeek && (c.Rise[k] > max(repeating, beyond*before[0][k]) || c.Fall[k] > max(repeating, beyond*before[1][k])))
+			for way, its := range [2][4]float32{c.Rise, c.Fall} {
+				for k, v := range its {
+					told = told || (hours >= hoursOfWeek && v > max(repeating, beyond*before[way][k]))
+				}
 			}
 			if told {
 				continue
 			}
-			for k := range rise {
-				rise[k], fall[k] = larger(rise[k], c.Rise[k]), larger(fall[k], c.Fall[k])
+			for way, its := range [2][4]float32{c.Rise, c.Fall} {
+				for k, v := range its {
+					largest[way][k] = larger(largest[way][k], v)
+					for beside := range 3 {
+						h := (c.Start.UTC().Hour() + 23 + beside) % 24
+						at[way][h][k] = larger(at[way][h][k], v)
+					}
+				}
 			}
 			warmest, coldest = larger(warmest, c.Warmest), -larger(-coldest, -c.Least)
 		}
@@ -366,18 +370,36 @@ func limitsOf(past []Climate, beyond float32) limits {
 		}
 	}
 	known := min(1, float32(hours)/hoursOfWeek)
-	few := 1 + (1-known)/3
-	for k := range rise {
-		first := l.Rise[k] * (1 - known) * (1 + 2*max(0, 1-float32(hours)/firstHours))
-		if beyond == beyondNode {
-			first *= firstNode
+	l := limits{First: (1 - known) * (1 + 2*max(0, 1-float32(hours)/firstHours)), Level: [2]float32{-unbounded, unbounded}}
+	doubt := (1 - known) / 2  // of hours of which few are known
+	if beyond == beyondNode { // a door keeps no hours
+		doubt = 0.5
+	}
+	for way := range largest {
+		for k, most := range largest[way] {
+			l.Change[way][k] = (1 + (1-known)/3) * beyond * most
+			for h := range at[way] {
+				part := at[way][h][k] / most
+				part += (1 - part) * doubt
+				if part > 0 {
+					l.Hour[way][h] = max(l.Hour[way][h], uint8(math.Ceil(255*float64(part))))
+				}
+			}
 		}
-		l.Rise[k], l.Fall[k] = max(leastRise, few*beyond*rise[k], first), beyondFall*max(leastRise, few*beyond*fall[k], first)
 	}
 	if known == 1 {
 		l.Level = [2]float32{coldest - warmer, warmest + warmer}
 	}
 	return l
+}
+
+// change is the largest rise (way 0) or fall (1) within a span at an hour of the day.
+func (l *limits) change(way, span, hour int) float32 {
+	most := max(leastRise, l.Change[way][span]*float32(l.Hour[way][hour])/255, l.First*firstChanges()[span])
+	if way == 1 {
+		most *= beyondFall
+	}
+	return most
 }
 
 func larger(a, b float32) float32 {
@@ -491,7 +513,7 @@ type Told struct {
 // a day on, [Joined] or more apart, it must be larger than before, or of 3 °C: a compressor that
 // comes and goes is no flood.
 func (l *Live) Cooling(c *Calibration, node, room string, at time.Time, together Moves, heard int) (Told, bool) {
-	told, ok := c.Cooling(node, room, l.moves, together, heard)
+	told, ok := c.Cooling(node, room, at, l.moves, together, heard)
 	if !ok {
 		return told, false
 	}
@@ -512,7 +534,7 @@ func (l *Live) Cooling(c *Calibration, node, room string, at time.Time, together
 
 // Cooling judges the changes of a node and of its room at a time; false where they are no
 // more than the place does. What a room does is told of each of its nodes that takes part.
-func (c *Calibration) Cooling(node, room string, own, together Moves, heard int) (Told, bool) {
+func (c *Calibration) Cooling(node, room string, at time.Time, own, together Moves, heard int) (Told, bool) {
 	places := [2]struct {
 		m Moves
 		l limits
@@ -532,10 +554,11 @@ func (c *Calibration) Cooling(node, room string, own, together Moves, heard int)
 	}
 	for k, span := range spans() {
 		for i := range places {
-			by, limit, verb := places[i].m.Change[k], places[i].l.Rise[k], "rose"
+			by, way, verb := places[i].m.Change[k], 0, "rose"
 			if by < 0 {
-				limit, verb = places[i].l.Fall[k], "fell"
+				way, verb = 1, "fell"
 			}
+			limit := places[i].l.change(way, k, at.UTC().Hour())
 			size, part := larger(by, -by), own.Change[k]
 			if !(size > limit) || !(part*by > 0) || 2*larger(part, -part) < limit {
 				continue
@@ -546,7 +569,7 @@ func (c *Calibration) Cooling(node, room string, own, together Moves, heard int)
 			} else if !math.IsNaN(float64(together.Change[k])) {
 				more = " more than the room"
 			}
-			return told(cause, part, limit, fmt.Sprintf("%s %s %.1f °C%s in %.0f min; it usually stays within %.1f °C", who, verb, size, more, span/60, limit))
+			return told(cause, part, limit, fmt.Sprintf("%s %s %.1f °C%s in %.0f min; it usually stays within %.1f °C at this hour", who, verb, size, more, span/60, limit))
 		}
 	}
 	for i, who := range [2]string{"the room", "it"} {

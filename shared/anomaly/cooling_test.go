@@ -137,7 +137,7 @@ func TestCoolingIsJudgedByThePast(t *testing.T) {
 		want          string // begin of the reason; empty: nothing is told
 	}{
 		{"less than ever", 2, moves(2.3, 22), moves(2.3, 22), ""},
-		{"more than ever", 2, moves(2.5, 22), moves(2.5, 22), "the room's temperature (4 sensors) rose 2.5 °C in 5 min; it usually stays within 2.4 °C"},
+		{"more than ever", 2, moves(2.5, 22), moves(2.5, 22), "the room's temperature (4 sensors) rose 2.5 °C in 5 min; it usually stays within 2.4 °C at this hour"},
 		{"a fall", 2, moves(-3.2, 22), moves(-3.2, 22), "the room's temperature (4 sensors) fell 3.2 °C in 5 min"},
 		{"a fall, less", 2, moves(-3.1, 22), moves(-3.1, 22), ""},
 		{"a calm room, by its floor", 0.1, moves(1.6, 22), moves(1.6, 22), "the room's temperature"},
@@ -157,7 +157,7 @@ func TestCoolingIsJudgedByThePast(t *testing.T) {
 			for i := range air {
 				air[i].Fall = air[i].Rise
 			}
-			told, ok := roomOf(air).Cooling("n", "r", c.own, c.together, 4)
+			told, ok := roomOf(air).Cooling("n", "r", noon(), c.own, c.together, 4)
 			if ok != (c.want != "") || !strings.HasPrefix(told.Reason, c.want) {
 				t.Fatalf("%+v, want %q", told, c.want)
 			}
@@ -172,16 +172,16 @@ func TestCoolingIsJudgedByThePast(t *testing.T) {
 func TestCoolingOnTheFirstDay(t *testing.T) {
 	t.Parallel()
 	c := anomaly.Calibrate(nil)
-	if _, ok := c.Cooling("n", "r", moves(4.4, 22), moves(4.4, 22), 4); ok {
+	if _, ok := c.Cooling("n", "r", noon(), moves(4.4, 22), moves(4.4, 22), 4); ok {
 		t.Error("4.4 °C in five minutes are told")
 	}
-	if told, ok := c.Cooling("n", "r", moves(4.6, 22), moves(4.6, 22), 4); !ok {
+	if told, ok := c.Cooling("n", "r", noon(), moves(4.6, 22), moves(4.6, 22), 4); !ok {
 		t.Errorf("4.6 °C in five minutes are not: %+v", told)
 	}
 	// After two days they are 1.5 · 120/168, of which the floor is more, and the past counts for a quarter more.
 	two := roomOf(weeks(2, calm, 1))
 	for change, want := range map[float32]bool{1.4: false, 1.6: true} {
-		if _, ok := two.Cooling("n", "r", moves(change, 22), moves(change, 22), 4); ok != want {
+		if _, ok := two.Cooling("n", "r", noon(), moves(change, 22), moves(change, 22), 4); ok != want {
 			t.Errorf("after two days, %.1f °C: told %v", change, ok)
 		}
 	}
@@ -197,7 +197,8 @@ func TestNightlyFailureIsNotLearned(t *testing.T) {
 		}
 	}
 	night := anomaly.Moves{Change: [4]float32{1, 2, 4, 6}, Level: 22}
-	if told, ok := roomOf(air).Cooling("n", "r", night, night, 4); !ok || told.Cause != "cooling" {
+	at := noon().Add(14 * time.Hour)
+	if told, ok := roomOf(air).Cooling("n", "r", at, night, night, 4); !ok || told.Cause != "cooling" {
 		t.Errorf("after thirteen nights: %+v", told)
 	}
 	for i := range air { // as at a site that always did so
@@ -205,8 +206,34 @@ func TestNightlyFailureIsNotLearned(t *testing.T) {
 			c.Rise = [4]float32{1, 2, 4, 6}
 		}
 	}
-	if told, ok := roomOf(air).Cooling("n", "r", night, night, 4); ok {
+	if told, ok := roomOf(air).Cooling("n", "r", at, night, night, 4); ok {
 		t.Errorf("what it always did: %+v", told)
+	}
+}
+
+// What a room does each morning excuses nothing at another hour, of a node up to a half.
+func TestCoolingIsJudgedByTheHour(t *testing.T) {
+	t.Parallel()
+	air := weeks(28, calm, 0.3)
+	for i := range air {
+		if c := &air[i]; c.Start.Hour() == 7 {
+			c.Rise = [4]float32{5, 5, 5, 5}
+		}
+	}
+	c := roomOf(air)
+	for _, at := range []struct {
+		hour       int
+		room, node float32
+	}{{7, 6, 7}, {6, 6, 7}, {8, 6, 7}, {9, 1.5, 3.71}, {5, 1.5, 3.71}, {20, 1.5, 3.71}} {
+		for _, more := range []float32{-0.05, 0.05} {
+			now := noon().Truncate(24 * time.Hour).Add(time.Duration(at.hour) * time.Hour)
+			if told, ok := c.Cooling("n", "r", now, moves(at.room+more, 22), moves(at.room+more, 22), 4); ok != (more > 0) {
+				t.Errorf("a room at %d by %.2f °C: %+v", at.hour, at.room+more, told)
+			}
+			if told, ok := c.Cooling("n", "r", now, moves(at.node+more, 22), moves(0, 22), 4); ok != (more > 0) {
+				t.Errorf("a node at %d by %.2f °C: %+v", at.hour, at.node+more, told)
+			}
+		}
 	}
 }
 
@@ -245,7 +272,7 @@ func TestSlowChange(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			now := anomaly.Moves{Change: [4]float32{0, 0, 0, 0}, Level: 22}
-			told, ok := roomOf(weeks(c.days, c.level, 0.2)).Cooling("n", "r", now, now, 4)
+			told, ok := roomOf(weeks(c.days, c.level, 0.2)).Cooling("n", "r", noon(), now, now, 4)
 			if ok != (c.want != "") || !strings.HasPrefix(told.Reason, c.want) {
 				t.Errorf("%+v, want %q", told, c.want)
 			}
@@ -254,20 +281,20 @@ func TestSlowChange(t *testing.T) {
 	// Twelve days of past, until a Friday.
 	now := anomaly.Moves{Change: [4]float32{0, 0, 0, 0}, Level: 22}
 	twelve := weeks(14, func(day, _ int) float64 { return 22 + 3*float64(max(0, day-8)) }, 0.2)[:12*24]
-	if told, ok := roomOf(twelve).Cooling("n", "r", now, now, 4); !ok || !strings.HasPrefix(told.Reason, "the room is 9.0 °C hotter") {
+	if told, ok := roomOf(twelve).Cooling("n", "r", noon(), now, now, 4); !ok || !strings.HasPrefix(told.Reason, "the room is 9.0 °C hotter") {
 		t.Errorf("twelve days of past: %+v", told)
 	}
-	if told, ok := anomaly.Calibrate([]anomaly.NodeHours{{Node: "n", Air: twelve}}).Cooling("n", "", now, moves(float32(math.NaN()), 22), 1); !ok || !strings.HasPrefix(told.Reason, "it is 9.0 °C hotter") {
+	if told, ok := anomaly.Calibrate([]anomaly.NodeHours{{Node: "n", Air: twelve}}).Cooling("n", "", noon(), now, moves(float32(math.NaN()), 22), 1); !ok || !strings.HasPrefix(told.Reason, "it is 9.0 °C hotter") {
 		t.Errorf("a sensor by itself: %+v", told)
 	}
 	// One sensor of a room drifts by .2 °C a day.
 	air := weeks(28, calm, 0.2)
 	drifting := weeks(28, func(day, _ int) float64 { return 22 + 0.2*float64(max(0, day-23)) }, 0.2)
 	past := []anomaly.NodeHours{{Node: "n", Room: "r", Air: drifting}, {Node: "m", Room: "r", Air: air}, {Room: "r", Air: air}}
-	if told, ok := anomaly.Calibrate(past).Cooling("n", "r", now, now, 4); !ok || !strings.HasPrefix(told.Reason, "0.8 °C hotter than before, compared with its room's other sensors") {
+	if told, ok := anomaly.Calibrate(past).Cooling("n", "r", noon(), now, now, 4); !ok || !strings.HasPrefix(told.Reason, "0.8 °C hotter than before, compared with its room's other sensors") {
 		t.Errorf("%+v", told)
 	}
-	if told, ok := anomaly.Calibrate(past).Cooling("m", "r", now, now, 4); ok {
+	if told, ok := anomaly.Calibrate(past).Cooling("m", "r", noon(), now, now, 4); ok {
 		t.Errorf("its neighbour: %+v", told)
 	}
 }
@@ -282,6 +309,6 @@ func BenchmarkCooling(b *testing.B) {
 	for b.Loop() {
 		m := n.Move(w, r)
 		together, heard := anomaly.Together(r.Time, nodes)
-		c.Cooling("n", "r", m, together, heard)
+		c.Cooling("n", "r", r.Time, m, together, heard)
 	}
 }

@@ -189,7 +189,7 @@ func TestSlowChangeIsRebuiltFromTheDocument(t *testing.T) {
 		}
 		air := weeks(28, level, .2)
 		now := anomaly.Moves{Change: [4]float32{0, 0, 0, 0}, Level: 22}
-		got, ok := roomOf(air).Cooling("n", "r", now, now, 4)
+		got, ok := roomOf(air).Cooling("n", "r", noon(), now, now, 4)
 		if ok != (told.sum > 0) {
 			t.Errorf("%d: %+v, by the document %+v", hotter, got, told)
 		}

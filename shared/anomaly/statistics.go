@@ -427,7 +427,7 @@ func (v Values) strength() (s [Count]float64) {
 // least are the sizes, each in the unit of its statistic, below which nobody needs to be told,
 // however rare they are.
 func least() [Count]float64 {
-	return [Count]float64{900, 1, 1, 0.8, 1.5, 1.5, 1.5, 0.8, 1.2, 1.5}
+	return [Count]float64{900, 1, 1, 0.8, 1.5, 0, 0, 0.8, 1.2, 1.5}
 }
 
 // worth is the strength of those statistics that are not too small to be told, 0 of the others.
