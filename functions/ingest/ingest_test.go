@@ -157,6 +157,11 @@ func TestIngest(t *testing.T) {
 			data: `{"node_id":"n1","message_id":"m1","timestamp":"2026-11-20T12:00:00Z","temperature":21.5,"humidity":40}`,
 			want: []reading.Reading{stored},
 		},
+		"stores no window": {
+			data: `{"node_id":"n1","message_id":"m1","timestamp":"2026-11-20T12:00:00Z","temperature":21.5,"humidity":40,
+				"recent":{"age_s":[30],"temperature":[21],"humidity":[39]}}`,
+			want: []reading.Reading{stored},
+		},
 		"stores a reading whose window is malformed": {
 			data: `{"node_id":"n1","message_id":"m1","timestamp":"2026-11-20T12:00:00Z","temperature":21.5,"humidity":40,"recent":"x"}`,
 			want: []reading.Reading{stored},

@@ -224,12 +224,37 @@ func (b *bitReader) readStep(low int) int64 {
 	return int64(number>>1) ^ -int64(number&1) //nolint:gosec // the inverse of zigzag
 }
 
+// verboseWindow is the form in which gateways of the version before send a window.
+type verboseWindow struct {
+	Age         []float64  `json:"age_s"`
+	Temperature []*float64 `json:"temperature"`
+	Humidity    []*float64 `json:"humidity"`
+}
+
+// column returns a column of n readings: a missing value is null, a column of them absent.
+func column(values []*float64, n int) []float64 {
+	if values == nil {
+		values = make([]*float64, n)
+	}
+	all := make([]float64, len(values))
+	for i, value := range values {
+		all[i] = reading.Value(value)
+	}
+	return all
+}
+
 // DecodeWindow decodes the window of a message. A malformed or invalid window is dropped and
 // its reading kept: detection can do without features, but no reading may be lost.
 func DecodeWindow(recent json.RawMessage) (w reading.Window) {
 	var compact []byte
-	if json.Unmarshal(recent, &compact) == nil {
-		w = decodeWindow(compact)
+	var verbose verboseWindow
+	if len(recent) > 0 && recent[0] == '"' {
+		if json.Unmarshal(recent, &compact) == nil {
+			w = decodeWindow(compact)
+		}
+	} else if len(recent) > 0 && json.Unmarshal(recent, &verbose) == nil {
+		n := len(verbose.Age)
+		w = reading.Window{Age: verbose.Age, Temperature: column(verbose.Temperature, n), Humidity: column(verbose.Humidity, n)}
 	}
 	if w.Validate() != nil {
 		return reading.Window{}

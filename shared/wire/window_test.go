@@ -137,6 +137,7 @@ func BenchmarkWindow(b *testing.B) {
 // trip through the codec.
 func FuzzDecodeWindow(f *testing.F) {
 	f.Add([]byte(nil))
+	f.Add([]byte(`{"age_s":[60,30],"temperature":[20.5,null],"humidity":[null,41]}`))
 	encoded := must.Get(wire.EncodeData(hour(20_000, 10)))(f)
 	_, window, _ := bytes.Cut(encoded, []byte(`"recent":`))
 	f.Add(bytes.TrimSuffix(window, []byte("}")))

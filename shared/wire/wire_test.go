@@ -29,27 +29,29 @@ func TestDecodeData(t *testing.T) {
 		want      reading.Reading
 		wantError string // part of the error; empty when the message is good
 	}{
-		"canonical":                {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T03:00:00Z"}`, want, ""},
-		"id for message_id":        {`{"id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T03:00:00Z"}`, want, ""},
-		"message_id wins over id":  {`{"id":"zz","message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T03:00:00Z"}`, want, ""},
-		"no timestamp":             {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40}`, fallback, ""},
-		"2 minutes ahead":          {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T03:02:05Z"}`, dated(published.Add(2 * time.Minute)), ""},
-		"further ahead":            {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T03:02:05.000001Z"}`, fallback, ""},
-		"in the next century":      {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2150-01-01T00:00:00Z"}`, fallback, ""},
-		"years ago":                {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2019-01-01T00:00:00Z"}`, dated(time.Date(2019, 1, 1, 0, 0, 0, 0, time.UTC)), ""},
-		"before all readings":      {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"1999-12-31T23:59:59Z"}`, reading.Reading{}, "timestamp"},
-		"offset":                   {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T05:00:00+02:00"}`, want, ""},
-		"unknown field":            {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T03:00:00Z","firmware":7}`, want, ""},
-		"recent that is an object": {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T03:00:00Z","recent":{"age_s":[1],"temperature":[20],"humidity":[40]}}`, want, ""},
-		"recent that is text":      {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T03:00:00Z","recent":"x"}`, want, ""},
-		"recent that is a list":    {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T03:00:00Z","recent":[1]}`, want, ""},
-		"neither value":            {`{"message_id":"ab","node_id":"n1","humidity":null}`, reading.Reading{}, "required"},
-		"temperature as text":      {`{"message_id":"ab","node_id":"n1","temperature":"21.5","humidity":40}`, reading.Reading{}, "temperature"},
-		"no message id":            {`{"node_id":"n1","temperature":21.5,"humidity":40}`, reading.Reading{}, "message id"},
-		"humidity out of range":    {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":140}`, reading.Reading{}, "humidity"},
-		"timestamp not a time":     {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"soon"}`, reading.Reading{}, "soon"},
-		"not JSON":                 {`temperature=21.5`, reading.Reading{}, "decode reading"},
-		"empty":                    {``, reading.Reading{}, "decode reading"},
+		"canonical":               {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T03:00:00Z"}`, want, ""},
+		"id for message_id":       {`{"id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T03:00:00Z"}`, want, ""},
+		"message_id wins over id": {`{"id":"zz","message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T03:00:00Z"}`, want, ""},
+		"no timestamp":            {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40}`, fallback, ""},
+		"2 minutes ahead":         {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T03:02:05Z"}`, dated(published.Add(2 * time.Minute)), ""},
+		"further ahead":           {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T03:02:05.000001Z"}`, fallback, ""},
+		"in the next century":     {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2150-01-01T00:00:00Z"}`, fallback, ""},
+		"years ago":               {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2019-01-01T00:00:00Z"}`, dated(time.Date(2019, 1, 1, 0, 0, 0, 0, time.UTC)), ""},
+		"before all readings":     {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"1999-12-31T23:59:59Z"}`, reading.Reading{}, "timestamp"},
+		"offset":                  {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T05:00:00+02:00"}`, want, ""},
+		"unknown field":           {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T03:00:00Z","firmware":7}`, want, ""},
+		"recent that is wrong":    {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T03:00:00Z","recent":{"age_s":[1],"temperature":[],"humidity":[]}}`, want, ""},
+		"recent that is text":     {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T03:00:00Z","recent":"x"}`, want, ""},
+		"recent that is a list":   {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T03:00:00Z","recent":[1]}`, want, ""},
+		"recent with texts":       {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T03:00:00Z","recent":{"age_s":["1"],"temperature":[20],"humidity":[40]}}`, want, ""},
+		"recent beyond a float":   {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T03:00:00Z","recent":{"age_s":[1e999],"temperature":[20],"humidity":[40]}}`, want, ""},
+		"neither value":           {`{"message_id":"ab","node_id":"n1","humidity":null}`, reading.Reading{}, "required"},
+		"temperature as text":     {`{"message_id":"ab","node_id":"n1","temperature":"21.5","humidity":40}`, reading.Reading{}, "temperature"},
+		"no message id":           {`{"node_id":"n1","temperature":21.5,"humidity":40}`, reading.Reading{}, "message id"},
+		"humidity out of range":   {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":140}`, reading.Reading{}, "humidity"},
+		"timestamp not a time":    {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"soon"}`, reading.Reading{}, "soon"},
+		"not JSON":                {`temperature=21.5`, reading.Reading{}, "decode reading"},
+		"empty":                   {``, reading.Reading{}, "decode reading"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -91,7 +93,14 @@ func TestDataThatLacksAValue(t *testing.T) {
 	none := reading.Missing()
 	for message, want := range map[string]wire.Data{
 		`"temperature":21.5`: {Reading: reading.Reading{Temperature: 21.5, Humidity: none}},
-		`"humidity":40,"timestamp":"2026-11-20T03:00:05Z"`: {Reading: reading.Reading{Temperature: none, Humidity: 40}},
+		`"humidity":40,"timestamp":"2026-11-20T03:00:05Z","recent":{"age_s":[60,30],"temperature":[20.5,null],"humidity":[null,41]}`: {
+			Reading: reading.Reading{Temperature: none, Humidity: 40},
+			Recent:  reading.Window{Age: []float64{60, 30}, Temperature: []float64{20.5, none}, Humidity: []float64{none, 41}},
+		},
+		`"temperature":21.5,"recent":{"age_s":[30],"temperature":[20]}`: {
+			Reading: reading.Reading{Temperature: 21.5, Humidity: none},
+			Recent:  reading.Window{Age: []float64{30}, Temperature: []float64{20}, Humidity: []float64{none}},
+		},
 	} {
 		want.Reading.NodeID, want.Reading.MessageID, want.Reading.Time = "n1", "ab", published
 		got := must.Get(wire.DecodeData([]byte(`{"message_id":"ab","node_id":"n1",`+message+`}`), published))(t)
@@ -184,7 +193,8 @@ func TestNoNegativeZero(t *testing.T) {
 // after another trip through the codec.
 func FuzzDecodeData(f *testing.F) {
 	f.Add([]byte(`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"2026-11-20T03:00:00Z"}`))
-	f.Add([]byte(`{"id":"ab","node_id":"n1","temperature":1e2,"humidity":0}`))
+	f.Add([]byte(`{"id":"ab","node_id":"n1","temperature":1e2,"humidity":0,"recent":{"age_s":[30],"temperature":[1],"humidity":[2]}}`))
+	f.Add([]byte(`{"message_id":"ab","node_id":"n1","temperature":20,"recent":{"age_s":[60,30],"temperature":[20,null]}}`))
 	f.Add([]byte(`{"message_id":"ab","node_id":"n1","temperature":1e999,"humidity":40}`))
 	f.Fuzz(func(t *testing.T, message []byte) {
 		first, err := wire.DecodeData(message, published)
