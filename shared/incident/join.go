@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"coldaisle.dev/shared/reading"
 )
 
 // Excursion is the visible result of a rule at a node: one firing stretch, or
@@ -127,16 +129,19 @@ func (r Rule) Preview(points []Point) []Excursion {
 
 // Inside reports whether the last point lies within an excursion and so cannot change it: it
 // is beyond the limit, between the excursion's first and last reading, and no new peak. It is
-// false for rules with a ClearFor and for reopened excursions, which a reading could split.
+// false for rules with a ClearFor and for reopened excursions, which a reading could split, and
+// for a point so near the start or the peak that, with a window's rounding, it may be that
+// reading itself.
 func (r Rule) Inside(excursions []Excursion, points []Point) bool {
 	if r.ClearFor > 0 || r.Quantity == TemperatureRate || !r.Breaks(points) {
 		return false
 	}
 	at := points[len(points)-1].Time
 	value, _ := r.value(points)
+	rounding := reading.AgeError(Reach)
 	return slices.ContainsFunc(excursions, func(i Excursion) bool {
-		return i.Reopened == 0 && at.After(i.Start) && at.Before(i.End) &&
-			r.worse(i.Peak, value) == i.Peak && (value != i.Peak || at.After(i.PeakTime))
+		return i.Reopened == 0 && at.Sub(i.Start) > rounding && at.Before(i.End) &&
+			r.worse(i.Peak, value) == i.Peak && (value != i.Peak || at.Sub(i.PeakTime) > rounding)
 	})
 }
 

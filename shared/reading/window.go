@@ -77,3 +77,16 @@ func (w Window) Validate() error {
 
 // Round brings a value to [WindowPrecision].
 func Round(value float64) float64 { return math.Round(value*100) / 100 }
+
+// AgeError is how far an age of a window may lie from the true one: gateways of the version
+// before rounded ages to three digits below 100 s, and to seconds above.
+func AgeError(age time.Duration) time.Duration {
+	switch {
+	case age < 10*time.Second:
+		return 6 * time.Millisecond // half of the last digit, and what floating point adds
+	case age < 100*time.Second:
+		return 51 * time.Millisecond
+	default:
+		return 501 * time.Millisecond
+	}
+}

@@ -35,10 +35,19 @@ func (j Judged) forecast() bool {
 	return slices.ContainsFunc(j.Findings, func(f incident.Finding) bool { return f.Kind == incident.KindForecast })
 }
 
-// points returns the window's readings and the reading itself.
-func (j Judged) points() []incident.Point {
+// points returns the window's readings and the reading itself. Ages in a window are rounded:
+// a point within the rounding of a known time is taken for that reading and gets its time, so
+// that no reading is judged twice.
+func (j Judged) points(known ...time.Time) []incident.Point {
 	points := incident.Points(j.Reading, j.Window)
 	last := len(points) - 1
+	for i, p := range points[:last] {
+		for _, t := range known {
+			if p.Time.Sub(t).Abs() <= reading.AgeError(points[last].Time.Sub(p.Time)) {
+				points[i].Time = t
+			}
+		}
+	}
 	return slices.DeleteFunc(points, func(p incident.Point) bool { return p.Time.After(points[last].Time) })
 }
 

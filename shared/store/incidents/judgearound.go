@@ -179,7 +179,7 @@ func (w *writes) replay(ctx context.Context, tx *store.DB, rule incident.Rule, b
 			known = append(known, raw[i].Time)
 		}
 	}
-	others := w.judged.points()
+	others := w.judged.points(known...)
 	if own := others[len(others)-1]; s.contains(own.Time) && !slices.Contains(raw, own) { // not stored, or with other values
 		raw = append(raw, own)
 	}

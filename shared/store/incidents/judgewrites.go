@@ -80,7 +80,7 @@ func (w *writes) judge(ctx context.Context, tx *store.DB, rule incident.Rule) er
 	if before.Version != rule.Version {
 		before = incident.Memory{}
 	}
-	points := w.judged.points()
+	points := w.judged.points(before.Last, before.BreakingSince, before.ClearingSince, before.PeakTime)
 	if from := w.owner.VisibleFrom; from != nil { // before it, another customer held the node
 		points = slices.DeleteFunc(points, func(p incident.Point) bool { return p.Time.Before(*from) })
 	}
