@@ -569,7 +569,8 @@ func (c *Calibration) Cooling(node, room string, at time.Time, own, together Mov
 			} else if !math.IsNaN(float64(together.Change[k])) {
 				more = " more than the room"
 			}
-			return told(cause, part, limit, fmt.Sprintf("%s %s %.1f °C%s in %.0f min; it usually stays within %.1f °C at this hour", who, verb, size, more, span/60, limit))
+			return told(cause, part, limit, fmt.Sprintf("%s %s %.1f °C%s in %.0f min; it usually stays within %.1f °C at this hour",
+				who, verb, size, more, span/60, limit))
 		}
 	}
 	for i, who := range [2]string{"the room", "it"} {

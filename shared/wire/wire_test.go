@@ -176,7 +176,8 @@ func TestRetrainingRoundTrip(t *testing.T) {
 		}
 	}
 	must.Equal(t, "the first run", int64(1), must.Get(wire.DecodeRetraining([]byte(`{"triggered_by":"manual","training_run_id":1}`)))(t).TrainingRunID)
-	must.Equal(t, "a daily refresh, no run", wire.Retraining{TriggeredBy: wire.DailyRefresh}, must.Get(wire.DecodeRetraining([]byte(`{"triggered_by":"daily_refresh"}`)))(t))
+	daily := must.Get(wire.DecodeRetraining([]byte(`{"triggered_by":"daily_refresh"}`)))(t)
+	must.Equal(t, "a daily refresh, no run", wire.Retraining{TriggeredBy: wire.DailyRefresh}, daily)
 }
 
 // TestNoNegativeZero: a text has one form of nothing.

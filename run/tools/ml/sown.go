@@ -55,7 +55,8 @@ func (s sowing) measure(ctx context.Context, tracks []trial.Track, out io.Writer
 		return fmt.Errorf("stopped: %w", err)
 	}
 	_, _ = fmt.Fprintf(out, "\nsown with seed %d on the %s part, %d nodes, after %d days of past\n", s.seed, part, len(tracks), s.past)
-	_, _ = fmt.Fprintf(out, "| | events | caught at budget 1 | median delay, min | reason right | caught at budget 4 | left their own range by 1 °C, and told by then |\n|---|---|---|---|---|---|---|\n")
+	_, _ = fmt.Fprint(out, "| | events | caught at budget 1 | median delay, min | reason right | caught at budget 4 | "+
+		"left their own range by 1 °C, and told by then |\n|---|---|---|---|---|---|---|\n")
 	one, four := trial.Compare(sown, events, scores, anomaly.Alarm(1), plan.From), trial.Compare(sown, events, scores, anomaly.Alarm(4), plan.From)
 	rate := trial.RateOfChange(sown)
 	for i := range rate {
@@ -71,7 +72,8 @@ func (s sowing) measure(ctx context.Context, tracks []trial.Track, out io.Writer
 		if t.Lost > 0 {
 			lost = fmt.Sprintf("%d, %.2f", t.Lost, share(t.InTime, t.Lost))
 		}
-		_, _ = fmt.Fprintf(out, "| %s | %d | %.2f | %s | %.2f | %.2f | %s |\n", t.Name, t.Events, share(t.Caught, t.Events), delay, share(t.Named, t.Caught), share(four.Tallies[i].Caught, t.Events), lost)
+		_, _ = fmt.Fprintf(out, "| %s | %d | %.2f | %s | %.2f | %.2f | %s |\n", t.Name, t.Events,
+			share(t.Caught, t.Events), delay, share(t.Named, t.Caught), share(four.Tallies[i].Caught, t.Events), lost)
 	}
 	last := len(simple.Tallies) - 1
 	for last > 0 && simple.Tallies[last].Name != "all" {
