@@ -298,8 +298,9 @@ func TestEveryFailure(t *testing.T) {
 	number := 0
 	for name, p := range paths() { //nolint:paralleltest // they share the system
 		t.Run(name, func(t *testing.T) {
-			steps := 0
-			for nth := 0; nth <= steps; nth++ { // first, none
+			nth := 0 // first, none
+			for come := true; come; nth++ {
+				come = false
 				for _, lost := range []bool{false, true} {
 					number++
 					w := newWorld(t, s, number)
@@ -316,11 +317,9 @@ func TestEveryFailure(t *testing.T) {
 						}
 					}
 					count := s.sweep.disarm()
-					if nth == 0 {
-						steps = count
-					} else if count < nth {
-						t.Errorf("of %d steps step %d did not come", count, nth)
-					}
+					// How many come is not the same each time: a new connection prepares its
+					// statements, and one that was idle for a second is first asked whether it lives.
+					come = come || count >= nth
 					p.end(w, of)
 					w.last = fmt.Sprintf("step %d of %s, lost %t", nth, name, lost)
 					w.probe(0)
@@ -330,6 +329,8 @@ func TestEveryFailure(t *testing.T) {
 					}
 				}
 			}
+			steps := nth - 2 // the last did not come
+			must.Equal(t, "a request, a transaction and what is in it", true, steps > 4)
 			t.Logf("%d steps, each failed and lost", steps)
 		})
 	}
