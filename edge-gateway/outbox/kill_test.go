@@ -19,10 +19,8 @@ const childRound = "OUTBOX_TEST_ROUND"
 
 func TestMain(m *testing.M) {
 	if round := os.Getenv(childRound); round != "" {
-		if err := appendForEver(round); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
+		fmt.Fprintln(os.Stderr, appendForEver(round))
+		os.Exit(1) // and never on to the tests: they would start children again, without end
 	}
 	os.Exit(m.Run())
 }
@@ -33,22 +31,21 @@ func appendForEver(round string) error {
 		return err
 	}
 	var mu sync.Mutex
-	var writers sync.WaitGroup
+	failed := make(chan error)
 	for w := range 8 {
-		writers.Go(func() {
+		go func() {
 			for i := 0; ; i++ {
 				m := fmt.Sprintf("%s/%d/%d/%s", round, w, i, strings.Repeat("x", i%3000))
-				if box.Append(rec(m)) != nil {
-					return
+				if err := box.Append(rec(m)); err != nil {
+					failed <- err
 				}
 				mu.Lock()
 				fmt.Println(m)
 				mu.Unlock()
 			}
-		})
+		}()
 	}
-	writers.Wait()
-	return nil
+	return <-failed
 }
 
 // TestKill kills a process that appends, again and again, and looks for every
