@@ -46,16 +46,19 @@ func alarms(c *anomaly.Calibration, past []anomaly.NodeHours, budget float64) (n
 	return n
 }
 
+func floors() [anomaly.Count]float64 {
+	return [anomaly.Count]float64{300, 0.3, 0.2, 0.2, 1, 0.2, 0.2, 0.2, 0.2, 0.3}
+}
+
 // valuesOf is what has the strengths of an hour.
 func valuesOf(h anomaly.Hour) anomaly.Values {
 	var v anomaly.Values
-	floors := [anomaly.Count]float64{300, 0.3, 0.2, 0.2, 1, 0.2, 0.2, 0.2, 0.2, 0.3}
 	for i, s := range h {
 		strength := float64(s)
 		if anomaly.Statistic(i) == anomaly.Roughness {
 			strength = math.Expm1(strength)
 		}
-		v[i] = floors[i] * math.Expm1(strength)
+		v[i] = floors()[i] * math.Expm1(strength)
 	}
 	return v
 }
@@ -124,6 +127,100 @@ func TestCalibrationSurvivesItsCodec(t *testing.T) {
 		if _, err := anomaly.DecodeCalibration(artifact.Seal("", content[:cut])); !errors.Is(err, artifact.ErrUnusable) {
 			t.Fatalf("read %d of %d bytes: %v", cut, len(content), err)
 		}
+	}
+	past[7].Neighbours = []string{"n07"}
+	content = must.Get(anomaly.Calibrate(past).MarshalBinary())(t)
+	content = content[:len(content)-sha256.Size]
+	for place, want := range []error{7: nil, 8: artifact.ErrUnusable} { // of eight
+		content[len(content)-1] = byte(place)
+		if _, err := anomaly.DecodeCalibration(artifact.Seal("", content)); !errors.Is(err, want) {
+			t.Errorf("a neighbour at %d: %v", place, err)
+		}
+	}
+}
+
+// A tail is that of the numbers as far as there are a thousand of them; for the rest the shipped one.
+func TestTail(t *testing.T) {
+	t.Parallel()
+	shares := [12]float64{.5, .4, .3, .2, .15, .1, .08, .06, .05, .04, .03, .02}
+	var shipped [12]float64
+	for i := range shipped {
+		shipped[i] = 100 + float64(i)
+	}
+	for _, n := range []int{401, 1000, 1200} { // of 401 numbers the quantiles are numbers
+		values := make([]float64, n)
+		for i := range values {
+			values[i] = float64(i*i) / float64(n)
+		}
+		limit, largest := q(values, .98), q(values, 1-.02/8)
+		sum, exceeding := 0.0, 0.0
+		for _, v := range values {
+			if v > limit+1e-9 {
+				sum += min(v, largest) - limit
+				if v <= largest+1e-9 {
+					exceeding++
+				}
+			}
+		}
+		own := min(1, float64(n)/1000)
+		ranks, excess := anomaly.Tail(values, shipped, 7)
+		if want := own*sum/exceeding + (1-own)*7; math.Abs(excess-want) > 1e-9 {
+			t.Errorf("%d: an excess of %g, want %g", n, excess, want)
+		}
+		for i, share := range shares {
+			if want := own*q(values, 1-share) + (1-own)*shipped[i]; math.Abs(ranks[i]-want) > 1e-9 {
+				t.Errorf("%d: rank %d is %g, want %g", n, i, ranks[i], want)
+			}
+		}
+	}
+	ranks, excess := anomaly.Tail(make([]float64, 1000), shipped, 7)
+	for i, r := range ranks {
+		if math.Abs(r-float64(i)*1e-9) > 1e-15 {
+			t.Errorf("equal numbers: %v", ranks)
+		}
+	}
+	if excess != 0.1 {
+		t.Errorf("equal numbers have an excess of %g", excess)
+	}
+	if ranks, excess := anomaly.Tail(nil, shipped, 7); ranks != shipped || excess != 7 {
+		t.Errorf("of nothing: %v, %g", ranks, excess)
+	}
+}
+
+// A day of hours gives a node a median of its own, and a silent hour nothing.
+func TestADayMakesAMedian(t *testing.T) {
+	t.Parallel()
+	for hours, own := range map[int]bool{23: false, 24: true} {
+		past := fleet(4, hours)
+		for i := range past {
+			past[i].Room = "r"
+			for k := range past[i].Hours {
+				past[i].Hours[k][anomaly.Unchanged] += float32(i) / 5
+			}
+		}
+		c := anomaly.Calibrate(past)
+		if differs := c.Monthly("n00", "r", anomaly.Unchanged) != c.Monthly("n03", "r", anomaly.Unchanged); differs != own {
+			t.Errorf("after %d hours a node has a median of its own: %v", hours, differs)
+		}
+		before := must.Get(c.MarshalBinary())(t)
+		for i := range past {
+			past[i].Hours = append(past[i].Hours, anomaly.Quiet())
+		}
+		if !slices.Equal(before, must.Get(anomaly.Calibrate(past).MarshalBinary())(t)) {
+			t.Errorf("a silent hour after %d counts", hours)
+		}
+	}
+	h := anomaly.Quiet()
+	if !h.Silent() {
+		t.Error("a quiet hour is not silent")
+	}
+	v := valuesOf(anomaly.Hour{1, 2})
+	v[anomaly.DewPointLevel] = math.NaN()
+	h.Add(v)
+	v[anomaly.Unchanged] = 300 * math.Expm1(0.5)
+	h.Add(v)
+	if h.Silent() || h[anomaly.Unchanged] != 1 || !math.IsNaN(float64(h[anomaly.DewPointLevel])) {
+		t.Errorf("an hour of two readings: %v", h)
 	}
 }
 

@@ -1,6 +1,7 @@
 package anomaly_test
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -64,6 +65,226 @@ func TestMovesOfRareReadings(t *testing.T) {
 	}
 }
 
+// Each end is the median of three readings that are near, and which reading begins a change
+// depends on the age alone.
+func TestMovesOfEdges(t *testing.T) {
+	t.Parallel()
+	none := math.NaN()
+	for _, c := range []struct {
+		name              string
+		age, temperature  []float64
+		level, five, tens float64 // °C now, and its changes in five and ten minutes
+	}{
+		{"two before are enough for a median", []float64{300, 30}, []float64{23, 25}, 25, 2, 3},
+		{"two before, of which one is too old", []float64{301, 30}, []float64{23, 25}, 26, 3, 4},
+		{"half a gap older counts", []float64{322.5, 200}, []float64{23, 25}, 26, 3, 4},
+		{"more than half a gap older", []float64{323, 200}, []float64{23, 25}, 26, 1, 4},
+		{"rare", []float64{600}, []float64{23}, 26, 3, 3},
+		{"too rare", []float64{601}, []float64{23}, 26, none, 3},
+		{"less than half the span, and an older one", []float64{600, 149}, []float64{23, 25}, 26, 3, 3},
+		{"half the span", []float64{600, 150}, []float64{23, 25}, 26, 1, 3},
+		{"less than half the span, and one too old", []float64{601, 149}, []float64{23, 25}, 26, none, 3},
+		{"three within a quarter of the span", []float64{338, 300, 263, 60, 30}, []float64{10, 25, 23, 26, 26}, 26, 3, 4},
+		{"three in more", []float64{339, 300, 263, 60, 30}, []float64{10, 25, 23, 26, 26}, 26, 1, 4},
+		{"three quarters of the span", []float64{450}, []float64{25}, 26, 1, 1},
+		{"less, so that the day counts", []float64{449}, []float64{25}, 26, 1, 4},
+	} {
+		w := reading.Window{Age: c.age, Temperature: c.temperature, Humidity: make([]float64, len(c.age))}
+		m := anomaly.MovesOf(w, reading.Reading{Time: noon(), Temperature: 26, Humidity: 40}, dayOf(22), none)
+		for i, want := range []float64{c.level, c.five, c.tens} {
+			if got := float64([]float32{m.Level, m.Change[0], m.Change[1]}[i]); got != want && !(math.IsNaN(got) && math.IsNaN(want)) {
+				t.Errorf("%s: %+v, want %g, %g and %g", c.name, m, c.level, c.five, c.tens)
+			}
+		}
+	}
+}
+
+// reported is a window of so many readings before noon, the last each so many seconds after the
+// one before, whose values changed so often by a step.
+func reported(n int, seconds float64, temperature, humidity float64, changes int) (w reading.Window, r reading.Reading) {
+	r = reading.Reading{NodeID: "n", Time: noon(), Temperature: 22, Humidity: 40}
+	for i := n; i >= 1; i-- {
+		other := float64(0)
+		if i <= changes && (changes-i)%2 == 0 { // there and back
+			other = 1
+		}
+		w.Age = append(w.Age, float64(i)*seconds)
+		w.Temperature, w.Humidity = append(w.Temperature, 22+other*temperature), append(w.Humidity, 40+other*humidity)
+	}
+	return w, r
+}
+
+func TestInstrument(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name                  string
+		n                     int
+		seconds               float64
+		temperature, humidity float64 // steps
+		changes               int
+		grid, interval        float32
+	}{
+		{"too few", 11, 60, 1, 0, 8, 0, 0},
+		{"whole degrees", 12, 60, 1, 0, 8, 1, 60},
+		{"halves", 20, 30, 0.5, 0, 8, 0.5, 30},
+		{"tenths", 25, 30, 0.1, 0, 8, 0.1, 30},
+		{"hundredths", 40, 10, 0.01, 0, 8, 0.01, 10},
+		{"finer", 20, 30, 0.005, 0, 8, 0, 30},
+		{"four changes", 20, 30, 1, 0, 4, 1, 30},
+		{"three", 20, 30, 1, 0, 3, 0, 30},
+		{"four of the humidity", 20, 30, 0, 0.1, 4, 0.1, 30},
+		{"three of it", 20, 30, 0, 0.1, 3, 0, 30},
+		{"without humidity", 20, 30, 0, math.NaN(), 8, 0, 30},
+	} {
+		w, r := reported(c.n, c.seconds, c.temperature, c.humidity, c.changes)
+		l := &anomaly.Live{}
+		if got := l.Instrument(w, r); got != (anomaly.Instrument{Grid: c.grid, Interval: c.interval}) {
+			t.Errorf("%s: %+v, want a grid of %g and an interval of %g", c.name, got, c.grid, c.interval)
+		}
+		w, r = reported(20, 45, 1, 0, 8)
+		if again := l.Instrument(w, r); c.interval != 0 && again.Interval != c.interval {
+			t.Errorf("%s: found anew within ten minutes: %+v", c.name, again)
+		}
+		r.Time = r.Time.Add(10 * time.Minute)
+		if later := l.Instrument(w, r); later != (anomaly.Instrument{Grid: 1, Interval: 45}) {
+			t.Errorf("%s: ten minutes later %+v", c.name, later)
+		}
+	}
+	w, r := reported(25, 30, 1, 0, 8)
+	for i := range w.Age {
+		if i < 15 { // five of these do not count
+			w.Age[i] += 3600
+		}
+	}
+	if got := (&anomaly.Live{}).Instrument(w, r).Interval; math.Abs(float64(got)-(18*30+4*30)/19.) > 1e-3 {
+		t.Errorf("with a silence: every %g s", got)
+	}
+	// Of a sensor of whole and of half degrees a change of one digit is none.
+	for _, grid := range []float32{0.1, 0.5, 1} {
+		w, r := reported(20, 30, float64(grid), 0, 8)
+		l := &anomaly.Live{}
+		l.Instrument(w, r)
+		for _, by := range []float32{-3, -grid, grid, 3} {
+			w, r := past(func(ago float64) float64 {
+				if ago < 3 {
+					return 22 + float64(by)
+				}
+				return 22
+			}, steady(40))
+			want := by
+			if grid >= 0.5 {
+				want = max(0, by-grid) + min(0, by+grid)
+			}
+			if got := l.Move(w, r).Change[0]; math.Abs(float64(got-want)) > 1e-6 {
+				t.Errorf("a grid of %g: a change of %g is %g, want %g", grid, by, got, want)
+			}
+		}
+	}
+}
+
+func TestAnew(t *testing.T) {
+	t.Parallel()
+	of := func(i anomaly.Instrument) *anomaly.Calibration {
+		return anomaly.Calibrate([]anomaly.NodeHours{{Node: "n", Instrument: i}})
+	}
+	l := &anomaly.Live{}
+	w, r := reported(20, 30, 0.1, 0, 8)
+	judge := func(c *anomaly.Calibration) (digits bool, unknown int) {
+		var v anomaly.Values
+		digits = c.Anew("n", l, w, r, &v)
+		for _, value := range v {
+			if math.IsNaN(value) {
+				unknown++
+			}
+		}
+		if unknown == 2 && !(math.IsNaN(v[anomaly.Unchanged]) && math.IsNaN(v[anomaly.Roughness])) {
+			unknown = -1
+		}
+		return digits, unknown
+	}
+	for _, c := range []struct {
+		grid, interval float32
+		digits         bool
+		unknown        int
+	}{
+		{0.1, 30, false, 0},
+		{0.01, 42, false, 0},
+		{0.1, 43, false, 2},
+		{0.1, 21, false, 2},
+		{0, 0, false, 0},
+		{1, 30, true, int(anomaly.Count)},
+		{0.1, 30, true, int(anomaly.Count)}, // the day is not over
+	} {
+		if digits, unknown := judge(of(anomaly.Instrument{Grid: c.grid, Interval: c.interval})); digits != c.digits || unknown != c.unknown {
+			t.Errorf("other digits %v, %d statistics are unknown, want %+v", digits, unknown, c)
+		}
+	}
+	for after, want := range map[time.Duration]bool{12*time.Hour - time.Second: true, 12 * time.Hour: false} {
+		r.Time = noon().Add(after)
+		if digits, _ := judge(of(anomaly.Instrument{Grid: 0.1, Interval: 30})); digits != want {
+			t.Errorf("after %s: other digits %v", after, digits)
+		}
+	}
+}
+
+// A cooling that comes and goes is told twice in a day, then where it is a fifth larger than
+// before, or of three degrees.
+func TestCoolingComesAndGoes(t *testing.T) {
+	t.Parallel()
+	c := roomOf(weeks(28, calm, 1))
+	l := &anomaly.Live{}
+	at := noon()
+	for i, step := range []struct {
+		after time.Duration
+		rise  float64
+		told  bool
+	}{
+		{0, 1.4, false}, // no more than it does
+		{0, 2, true},
+		{29 * time.Minute, 2.25, true},
+		{29*time.Minute + 59*time.Second, 2, true}, // still the same
+		{30 * time.Minute, 2, true},                // the second time
+		{30 * time.Minute, 2.6, false},
+		{time.Minute, 2.75, true},
+		{10 * time.Minute, 2, true},
+		{30 * time.Minute, 2.9, false},
+		{0, 3, true},
+		{time.Hour, 3.5, true},
+		{time.Hour, 3, true}, // three degrees are always told
+		{24 * time.Hour, 2, false},
+		{time.Second, 2, true}, // another day
+		{time.Hour, 2, true},
+		{time.Hour, 2, false},
+	} {
+		at = at.Add(step.after)
+		w, r := past(func(ago float64) float64 {
+			if ago < 3 {
+				return 22 + step.rise
+			}
+			return 22
+		}, steady(40))
+		r.Time = at
+		l.Move(w, r)
+		none := float32(math.NaN())
+		if told, ok := l.Cooling(c, "n", "r", at, moves(none, none), 1); ok != step.told {
+			t.Errorf("step %d, %g °C: %+v, want %v", i, step.rise, told, step.told)
+		}
+	}
+}
+
+func TestClimate(t *testing.T) {
+	t.Parallel()
+	none := float32(math.NaN())
+	c := anomaly.Unheard(noon())
+	for _, m := range []anomaly.Moves{moves(none, none), moves(2, 20), moves(-3, 24), moves(1, 22), moves(-1, none), moves(none, 22)} {
+		c.Add(m)
+	}
+	four := func(v float32) [4]float32 { return [4]float32{v, v, v, v} }
+	if want := (anomaly.Climate{Start: noon(), Rise: four(2), Fall: four(3), Mean: 22, Warmest: 24, Least: 20, Count: 4}); c != want {
+		t.Errorf("%+v, want %+v", c, want)
+	}
+}
+
 // warming are nodes whose windows rise by so much a minute, at noon.
 func warming(perMinute ...float64) (nodes []*anomaly.Live) {
 	for _, p := range perMinute {
@@ -90,6 +311,15 @@ func TestTogether(t *testing.T) {
 		m, heard := anomaly.Together(noon(), warming(c.perMinute...))
 		if g := float64(m.Change[0]); heard != len(c.perMinute) || math.IsNaN(c.want) != math.IsNaN(g) || math.Abs(g-c.want) > 0.3 {
 			t.Errorf("%s: %.2f of %d, want %.1f", c.name, m.Change, heard, c.want)
+		}
+	}
+	for others, known := range map[int]bool{3: true, 4: false} { // three must be half of those that are heard
+		nodes := warming(1, 1, 1)
+		for range others {
+			nodes = append(nodes, &anomaly.Live{Heard: noon()})
+		}
+		if m, heard := anomaly.Together(noon().Add(5*time.Minute), nodes); heard != 3 || math.IsNaN(float64(m.Level)) == known {
+			t.Errorf("three of %d: %+v of %d", len(nodes), m, heard)
 		}
 	}
 	silent := warming(1, 1, 1, 1)
@@ -142,6 +372,9 @@ func TestCoolingIsJudgedByThePast(t *testing.T) {
 		{"a fall, less", 2, moves(-3.1, 22), moves(-3.1, 22), ""},
 		{"a calm room, by its floor", 0.1, moves(1.6, 22), moves(1.6, 22), "the room's temperature"},
 		{"a calm room, below its floor", 0.1, moves(1.4, 22), moves(1.4, 22), ""},
+		{"a calm room, at its floor", 0.1, moves(1.5, 22), moves(1.5, 22), ""},
+		{"a node that does half of it", 0.1, moves(0.75, 22), moves(1.6, 22), "the room's temperature"},
+		{"a node that does less", 0.1, moves(0.74, 22), moves(1.6, 22), ""},
 		{"a node of it that does not warm", 0.1, nothing, moves(3, 22), ""},
 		{"a node alone", 2, moves(3, 22), nothing, "temperature rose 3.0 °C more than the room in 5 min"},
 		{"a node alone, less", 2, moves(2.7, 22), nothing, ""},
@@ -149,6 +382,8 @@ func TestCoolingIsJudgedByThePast(t *testing.T) {
 		{"no room", 2, moves(3, 22), moves(float32(math.NaN()), 22), "temperature rose 3.0 °C in 5 min"},
 		{"hotter than ever", 0.1, moves(0, 23.8), moves(0, 23.8), "the room is 1.8 °C warmer than ever"},
 		{"colder than ever", 0.1, moves(0, 20), moves(0, 20), "the room is 2.0 °C colder than ever"},
+		{"as hot as is not told", 0.1, moves(0, 23.5), moves(0, 23.5), ""},
+		{"as cold as is not told", 0.1, moves(0, 20.5), moves(0, 20.5), ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -161,8 +396,12 @@ func TestCoolingIsJudgedByThePast(t *testing.T) {
 			if ok != (c.want != "") || !strings.HasPrefix(told.Reason, c.want) {
 				t.Fatalf("%+v, want %q", told, c.want)
 			}
-			if rises := c.own.Change[0] > 0 || c.own.Level > 22; ok && ((told.Value > told.High) != rises || told.Low > told.High) {
-				t.Errorf("the wrong direction: %+v", told)
+			by := float64(c.own.Change[0])
+			if by == 0 {
+				by = float64(c.own.Level - 22)
+			}
+			if middle := (told.Low + told.High) / 2; ok && (math.Abs(told.Value-middle-by) > 1e-5 || math.Abs(told.High-told.Low-math.Abs(by)) > 1e-5) {
+				t.Errorf("a change of %g leads away from its band by another: %+v", by, told)
 			}
 		})
 	}
@@ -177,6 +416,28 @@ func TestCoolingOnTheFirstDay(t *testing.T) {
 	}
 	if told, ok := c.Cooling("n", "r", noon(), moves(4.6, 22), moves(4.6, 22), 4); !ok {
 		t.Errorf("4.6 °C in five minutes are not: %+v", told)
+	}
+	// After one day they are 2 · 144/168 of those of later, after two days 120/168: then the past counts for a
+	// quarter more, and an hour of the day for a third of the others.
+	one, restless := roomOf(weeks(1, calm, 0.1)), roomOf(weeks(2, calm, 2))
+	air := weeks(2, calm, 0.3)
+	air[7].Rise, air[31].Rise = [4]float32{10, 10, 10, 10}, [4]float32{10, 10, 10, 10}
+	hours := roomOf(air)
+	for _, at := range []struct {
+		c           *anomaly.Calibration
+		after       time.Duration
+		none, alarm anomaly.Moves
+	}{
+		{one, 0, moves(2.55, 22), moves(2.6, 22)},
+		{restless, 0, moves(2.95, 22), moves(3, 22)},
+		{roomOf(weeks(2, calm, 0.1)), 0, anomaly.Moves{Change: [4]float32{0, 0, 0, 4.25}, Level: 22}, anomaly.Moves{Change: [4]float32{0, 0, 0, 4.3}, Level: 22}},
+		{hours, 8 * time.Hour, moves(5.5, 22), moves(5.65, 22)},
+	} {
+		for want, m := range map[bool]anomaly.Moves{false: at.none, true: at.alarm} {
+			if told, ok := at.c.Cooling("n", "r", noon().Add(at.after), m, m, 4); ok != want {
+				t.Errorf("%v: %+v, told %v", m, told, ok)
+			}
+		}
 	}
 	// After two days they are 1.5 · 120/168, of which the floor is more, and the past counts for a quarter more.
 	two := roomOf(weeks(2, calm, 1))
@@ -208,6 +469,36 @@ func TestNightlyFailureIsNotLearned(t *testing.T) {
 	}
 	if told, ok := roomOf(air).Cooling("n", "r", at, night, night, 4); ok {
 		t.Errorf("what it always did: %+v", told)
+	}
+}
+
+// A change is learned in the first week, and later where it is of three degrees or a fifth more than
+// ever before.
+func TestWhatIsLearned(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name       string
+		days, day  int // of the past, and when the change was
+		usual, was float32
+		learned    bool
+	}{
+		{"on the seventh day", 8, 6, 0.4, 6, true},
+		{"on the eighth", 8, 7, 0.4, 6, false},
+		{"three degrees", 28, 20, 0.4, 3, true},
+		{"more", 28, 20, 0.4, 3.1, false},
+		{"a fifth more", 28, 20, 4, 4.75, true},
+		{"more than that", 28, 20, 4, 4.85, false},
+	} {
+		air := weeks(c.days, calm, c.usual)
+		air[c.day*24+12].Rise = [4]float32{c.was, c.was, c.was, c.was}
+		m := moves(1.15*c.was, 22)
+		if told, ok := roomOf(air).Cooling("n", "r", noon(), m, m, 4); ok == c.learned {
+			t.Errorf("%s: %+v", c.name, told)
+		}
+	}
+	room := anomaly.Calibrate([]anomaly.NodeHours{{Room: "r", Air: weeks(28, calm, 4)}})
+	if told, ok := room.Cooling("n", "r", noon(), moves(4.5, 22), moves(4.5, 22), 4); ok {
+		t.Errorf("in a room of new nodes: %+v", told)
 	}
 }
 
@@ -261,6 +552,12 @@ func TestSlowChange(t *testing.T) {
 			}
 			return 22
 		}, ""},
+		{"two days of five spreads", 28, func(day, _ int) float64 { return 22 + 2.5*float64(max(0, min(1, day-25))) }, ""},
+		{"two days of more", 28, func(day, _ int) float64 { return 22 + 2.6*float64(max(0, min(1, day-25))) }, "the room is 2.6 °C hotter than its last month, since Saturday 28 February"},
+		{"two days of five spreads, colder", 28, func(day, _ int) float64 { return 22 - 2.5*float64(max(0, min(1, day-25))) }, ""},
+		{"two days of more, colder", 28, func(day, _ int) float64 { return 22 - 2.6*float64(max(0, min(1, day-25))) }, "the room is 2.6 °C colder than its last month, since Saturday 28 February"},
+		{"three spreads beyond", 28, func(day, _ int) float64 { return 22 + 1.5*float64(max(0, min(1, day-22))) }, ""},
+		{"three spreads below", 28, func(day, _ int) float64 { return 22 - 1.5*float64(max(0, min(1, day-22))) }, ""},
 		{"six days of past", 6, func(day, _ int) float64 { return 22 + 3*float64(max(0, day-3)) }, ""},
 		{"less than its hottest day and 1.5 °C", 28, func(day, _ int) float64 {
 			if day == 10 {
@@ -275,6 +572,11 @@ func TestSlowChange(t *testing.T) {
 			told, ok := roomOf(weeks(c.days, c.level, 0.2)).Cooling("n", "r", noon(), now, now, 4)
 			if ok != (c.want != "") || !strings.HasPrefix(told.Reason, c.want) {
 				t.Errorf("%+v, want %q", told, c.want)
+			}
+			by := 0.0
+			fmt.Sscanf(c.want, "the room is %f", &by) //nolint:errcheck // 0 where nothing is told
+			if middle := (told.Low + told.High) / 2; ok && (math.Abs(math.Abs(22-middle)-by) > 1e-5 || math.Abs(told.High-told.Low-by) > 1e-5 || (middle < 22) != strings.Contains(c.want, "hotter")) {
+				t.Errorf("%+v is not %g °C from the middle of its band", told, by)
 			}
 		})
 	}
@@ -291,8 +593,28 @@ func TestSlowChange(t *testing.T) {
 	air := weeks(28, calm, 0.2)
 	drifting := weeks(28, func(day, _ int) float64 { return 22 + 0.2*float64(max(0, day-23)) }, 0.2)
 	past := []anomaly.NodeHours{{Node: "n", Room: "r", Air: drifting}, {Node: "m", Room: "r", Air: air}, {Room: "r", Air: air}}
-	if told, ok := anomaly.Calibrate(past).Cooling("n", "r", noon(), now, now, 4); !ok || !strings.HasPrefix(told.Reason, "0.8 °C hotter than before, compared with its room's other sensors") {
-		t.Errorf("%+v", told)
+	// Three are a room; twelve hours a day of both are enough, eleven are not, and the room's silence counts for nothing.
+	const drift = "0.8 °C hotter than before, compared with its room's other sensors, since Thursday 26 February"
+	for silent, want := range map[int]string{0: drift, 12: drift, 13: ""} {
+		for name, silence := range map[string]func(c anomaly.Climate) (anomaly.Climate, bool){
+			"unheard": func(c anomaly.Climate) (anomaly.Climate, bool) { return anomaly.Unheard(c.Start), true },
+			"missing": func(c anomaly.Climate) (anomaly.Climate, bool) { return c, false },
+		} {
+			var heard []anomaly.Climate
+			for _, c := range air {
+				keep := true
+				if c.Start.Hour() < silent {
+					c, keep = silence(c)
+				}
+				if keep {
+					heard = append(heard, c)
+				}
+			}
+			past := []anomaly.NodeHours{{Node: "n", Room: "r", Air: drifting}, {Room: "r", Air: heard}}
+			if told, _ := anomaly.Calibrate(past).Cooling("n", "r", noon(), now, now, 3); told.Reason != want {
+				t.Errorf("a room that is %s for %d hours a day: %+v", name, silent, told)
+			}
+		}
 	}
 	if told, ok := anomaly.Calibrate(past).Cooling("m", "r", noon(), now, now, 4); ok {
 		t.Errorf("its neighbour: %+v", told)

@@ -4,3 +4,9 @@ package anomaly
 func (c *Calibration) Monthly(node, room string, s Statistic) float64 {
 	return c.monthly(c.of(node, room), s)
 }
+
+// Tail is the tail of pooled numbers, of which few count less than the shipped tail.
+func Tail(values []float64, ranks [12]float64, excess float64) ([12]float64, float64) {
+	t := tailOf(values, tail{ranks, excess})
+	return t.Ranks, t.Excess
+}

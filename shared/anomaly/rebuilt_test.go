@@ -142,6 +142,20 @@ func rebuildScores(t *testing.T, past []anomaly.NodeHours, n float64) {
 			}
 		}
 	}
+	believed := [anomaly.Count]float64{86400, 8, 8, 8, 10, 10, 10, 8, 8, 8}
+	for _, n := range past {
+		for s := range anomaly.Count {
+			monthly := c.Monthly(n.Node, n.Room, s)
+			strength := math.Log1p(monthly / floors()[s])
+			if s == anomaly.Roughness {
+				strength = math.Log1p(strength)
+			}
+			got := tails[s](z(n.Node, int(s), strength))
+			if more := got - math.Log10(720); more > 1e-4 || monthly < believed[s] && more < -1e-4 || monthly > believed[s] {
+				t.Errorf("%s: once a month comes a %s of %g, of which the surprise is %g", n.Node, s, monthly, got)
+			}
+		}
+	}
 	if alarms < 20 {
 		t.Errorf("%d alarms: the far tail is not compared", alarms)
 	}
