@@ -3,6 +3,7 @@ package anomaly_test
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -188,6 +189,44 @@ func TestNeighbours(t *testing.T) {
 	}
 }
 
+func TestTemperatures(t *testing.T) {
+	t.Parallel()
+	at := func(minutes int, temperature float64) reading.Reading {
+		return reading.Reading{Time: noon().Add(time.Duration(minutes) * time.Minute), Temperature: temperature}
+	}
+	from := anomaly.SlotOf(noon())
+	got := anomaly.Temperatures([]reading.Reading{at(-1, 1), at(0, 2), at(9, 3), at(15, math.NaN()), at(29, 4), at(30, 5)}, from, from+3)
+	if fmt.Sprint(got) != "[3 NaN 4]" || len(anomaly.Temperatures(nil, from, from-1)) != 0 {
+		t.Errorf("%v, want the last of each slot", got)
+	}
+}
+
+// Nodes of other rooms are neighbours from a correlation of .3 on, and one wild change decides nothing.
+func TestLeastCorrelation(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(5, 6))
+	base, noise := make([]float64, 288), make([]float64, 288)
+	for i := range base {
+		base[i], noise[i] = random.NormFloat64(), random.NormFloat64()
+	}
+	mixed := func(share float64, wild float32) anomaly.Placed {
+		slots := make([]float32, 288)
+		for i := range slots {
+			slots[i] = float32(20 + float64(i)/50 + share*base[i] + math.Sqrt(1-share*share)*noise[i])
+		}
+		slots[100] += wild
+		return anomaly.Placed{Room: fmt.Sprint(share, wild), Slots: slots}
+	}
+	nodes := []anomaly.Placed{mixed(1, 0), mixed(0.2, 0), mixed(0.45, 0), mixed(0.9, 0), mixed(0.2, 1000)}
+	if got := fmt.Sprint(anomaly.Neighbours(nodes)[0]); got != "[3 2]" {
+		t.Errorf("%s, want those of .9 and .45", got)
+	}
+	nodes[0].Slots[100] += 1000 // a fault of two at once makes nobody alike
+	if got := anomaly.Neighbours(nodes)[0]; len(got) != 0 {
+		t.Errorf("%v after a common fault", got)
+	}
+}
+
 func TestReasons(t *testing.T) {
 	t.Parallel()
 	w, r := past(steady(22), func(ago float64) float64 {
@@ -219,6 +258,25 @@ func TestReasons(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	if got := (anomaly.Reason{Statistic: anomaly.Roughness, Value: 6, Usual: 2}).String(); !strings.Contains(got, "3.0 times") {
+		t.Errorf("%q", got)
+	}
+}
+
+// The first of equals is the reason, and only a value has a band.
+func TestReasonOfEquals(t *testing.T) {
+	t.Parallel()
+	r := reading.Reading{Temperature: 22, Humidity: 40}
+	c := anomaly.Calibrate(nil)
+	if reason := c.Explain("n", "r", r, anomaly.Values{}); reason.Statistic != anomaly.Unchanged || reason.Quantity != "" || reason.High != 0 {
+		t.Errorf("%+v", reason)
+	}
+	var v anomaly.Values
+	v[anomaly.TemperatureChange] = -6
+	reason := c.Explain("n", "r", r, v)
+	if reason.Quantity != "temperature" || math.Abs(reason.Low-(28-reason.Usual)) > 1e-9 || math.Abs(reason.High-(28+reason.Usual)) > 1e-9 {
+		t.Errorf("%+v, want a band about 28 °C", reason)
+	}
+	if got := (anomaly.Reason{Statistic: anomaly.OwnTemperature1}).String(); got != "temperature rose 0.0 °C in an hour" {
 		t.Errorf("%q", got)
 	}
 }
@@ -259,7 +317,147 @@ func TestHealthy(t *testing.T) {
 	if n, first := count(at(30)); n != 3 || first != 30 {
 		t.Errorf("%d hours from %d, want the hour and the two after", n, first)
 	}
+	if n, first := count(anomaly.Begin(noon().Add(30*time.Hour), anomaly.Reason{})); n != 2 || first != 30 {
+		t.Errorf("%d hours from %d, want the hour that it begins and one more", n, first)
+	}
 	if n, first := count(at(10), at(30), at(50)); n != 5 || first != 30 {
 		t.Errorf("%d hours from %d, want a twentieth, the newest episode first", n, first)
+	}
+}
+
+// What depends on the instrument is left out of hours that another one measured: the newest counts from three
+// days on.
+func TestHealthyByInstrument(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		older, newer anomaly.Instrument
+		hours        int // of the newer one
+		newest       bool
+		left         int // of the other hours' ten statistics
+	}{
+		{anomaly.Instrument{Grid: 1, Interval: 30}, anomaly.Instrument{Grid: 0.1, Interval: 30}, 72, true, 0},
+		{anomaly.Instrument{Grid: 1, Interval: 30}, anomaly.Instrument{Grid: 0.1, Interval: 30}, 71, false, 0},
+		{anomaly.Instrument{Grid: 1, Interval: 30}, anomaly.Instrument{Grid: 0.5, Interval: 42}, 72, true, 10},
+		{anomaly.Instrument{Grid: 1, Interval: 30}, anomaly.Instrument{Grid: 1, Interval: 43}, 72, true, 8},
+		{anomaly.Instrument{Grid: 1, Interval: 43}, anomaly.Instrument{Grid: 1, Interval: 30}, 72, true, 8},
+		{anomaly.Instrument{Interval: 30}, anomaly.Instrument{Grid: 1}, 72, true, 10},
+		{anomaly.Instrument{Grid: 1}, anomaly.Instrument{Interval: 30}, 72, true, 10},
+		{anomaly.Instrument{Grid: 1, Interval: 30}, anomaly.Instrument{}, 90, false, 10},
+	} {
+		past := make([]anomaly.PastHour, 150)
+		for i := range past {
+			past[i].Instrument = c.older
+			if i >= len(past)-c.hours {
+				past[i].Instrument = c.newer
+			}
+		}
+		healthy, now := anomaly.Healthy(past, nil)
+		want, same, other := c.older, healthy[0], healthy[149]
+		if c.newest {
+			want, same, other = c.newer, other, same
+		}
+		left := func(h anomaly.Hour) (n int) {
+			for _, v := range h {
+				if !math.IsNaN(float64(v)) {
+					n++
+				}
+			}
+			return n
+		}
+		if now != want || left(same) != 10 || left(other) != c.left || left(other) == 8 && !math.IsNaN(float64(other[anomaly.Unchanged]+other[anomaly.Roughness])) {
+			t.Errorf("%+v: %+v counts, of its hours %d, of the others %d", c, now, left(same), left(other))
+		}
+	}
+	air := weeks(4, calm, 1)
+	if got := anomaly.HealthyAir(air, []anomaly.Episode{anomaly.Begin(air[5].Start.Add(time.Minute), anomaly.Reason{})}); len(got) != 93 || got[5].Start != air[8].Start {
+		t.Errorf("%d of 96 hours of air are left", len(got))
+	}
+}
+
+// How long values must be the same, how many of them, and how many make a roughness.
+func TestStatisticsAtTheirBounds(t *testing.T) {
+	t.Parallel()
+	window := func(n int, temperature func(i int) float64) (w reading.Window) {
+		for i := n; i >= 1; i-- {
+			w.Age, w.Temperature, w.Humidity = append(w.Age, float64(100*i)), append(w.Temperature, temperature(i)), append(w.Humidity, 40)
+		}
+		return w
+	}
+	changed := func(i int) float64 { return 22 + float64(i/6) } // five are equal
+	r := reading.Reading{Time: noon(), Temperature: 22, Humidity: 40}
+	of := func(w reading.Window, day *anomaly.Day) anomaly.Values {
+		return anomaly.Statistics(w, r, day, anomaly.Surroundings{})
+	}
+	if got := of(window(10, changed), &anomaly.Day{})[anomaly.Unchanged]; got != 500 {
+		t.Errorf("five equal readings: unchanged for %g s", got)
+	}
+	if got := of(window(10, func(i int) float64 { return changed(i + 1) }), &anomaly.Day{})[anomaly.Unchanged]; got != 0 {
+		t.Errorf("four equal readings: unchanged for %g s", got)
+	}
+	day := dayOf(22)
+	if got := of(window(2, changed), day)[anomaly.Unchanged]; got != 143*600 {
+		t.Errorf("two, and a day: unchanged for %g s", got)
+	}
+	for _, n := range []int{12, 13} {
+		if got := of(window(n, func(i int) float64 { return 22 + float64(i%2)/10 }), day)[anomaly.Roughness]; math.IsNaN(got) != (n < 13) || n == 13 && math.Abs(got-2) > 1e-9 {
+			t.Errorf("%d readings: a roughness of %g", n, got)
+		}
+	}
+	w := window(13, func(i int) float64 { return 22 + float64(i%2)/10 })
+	for i := range w.Humidity {
+		w.Humidity[i] = math.NaN()
+	}
+	if got := of(w, day)[anomaly.Roughness]; math.Abs(got-2) > 1e-9 {
+		t.Errorf("without humidity: a roughness of %g", got)
+	}
+	for age, want := range map[float64]float64{300: 1, 301: 0} { // the median of three within five minutes
+		w := reading.Window{Age: []float64{age, 30}, Temperature: []float64{23, 24}, Humidity: []float64{40, 40}}
+		if got := of(w, day)[anomaly.OwnTemperature1]; got != want {
+			t.Errorf("the first of three %g s ago: %g °C warmer", age, got)
+		}
+	}
+	for slots, known := range map[int64]bool{5: false, 6: true} { // an hour makes a median
+		var d anomaly.Day
+		now := anomaly.SlotOf(noon())
+		for s := range slots {
+			d.Put(now-143+s, anomaly.AirOf(20, 40))
+		}
+		d.Put(now, anomaly.AirOf(30, 40))
+		d.Put(now-144, anomaly.AirOf(30, 40)) // a day ago
+		if got := d.Median(now).Temperature; known && got != 20 || math.IsNaN(got) == known {
+			t.Errorf("the median of %d slots is %g", slots, got)
+		}
+	}
+	own := anomaly.Live{Day: *dayOf(22)}
+	for i, far := range []time.Duration{300 * time.Second, 301 * time.Second} {
+		if got := own.Around(noon().Add(far), fiveNeighbours()[:4]); got.Neighbours != 4-4*i || i == 0 && math.Abs(got.Air.Temperature-22) > 1e-9 {
+			t.Errorf("%s after four were heard: %+v", far, got)
+		}
+	}
+	var l anomaly.Live
+	l.Hear(r)
+	l.Hear(reading.Reading{Time: noon().Add(time.Hour), Temperature: math.NaN(), Humidity: 50})
+	if !l.Heard.Equal(noon()) || l.Day.At(anomaly.SlotOf(noon())) != l.Now && math.Abs(l.Day.At(anomaly.SlotOf(noon())).Temperature-22) > 1e-6 {
+		t.Errorf("%+v", l.Now)
+	}
+	if got := anomaly.DewPointLevel.String() + " " + anomaly.DewPointLevel.Quantity(); got != "dew_point_level dew_point" {
+		t.Errorf("%q", got)
+	}
+	// What is too small to be told is no alarm, however rare.
+	past := fleet(8, 400)
+	for _, n := range past {
+		for i := range n.Hours {
+			for s := range n.Hours[i] {
+				n.Hours[i][s] /= 4
+			}
+		}
+	}
+	c := anomaly.Calibrate(past)
+	for s, least := range map[anomaly.Statistic]float64{anomaly.Unchanged: 900, anomaly.DewPointLevel: 1, anomaly.TemperatureChange: 1, anomaly.DewPointChange: 0.8} {
+		var below, from anomaly.Values
+		below[s], from[s] = math.Nextafter(-least, 0), -least
+		if c.Score("n00", "r0", below) >= c.Score("n00", "r0", from) {
+			t.Errorf("%s of %g counts no more than less", s, least)
+		}
 	}
 }

@@ -23,17 +23,38 @@ func TestPasses(t *testing.T) {
 	if !strings.HasPrefix(p.Sentence(28), "passes 28 °C in ") {
 		t.Errorf("%q", p.Sentence(28))
 	}
+	// With a narrow width both ends are known: 25 + 12·(1 - e^(-t/40)) ± .1·(.15 + .15·t) at whole minutes.
+	p, ok = anomaly.Passes(w, r, 28, 0.1)
+	first, last := 0.0, 0.0
+	for middle, m := 25.0, 0.0; middle < 29; m++ {
+		middle = 25 + 12*(1-math.Exp(-m/40))
+		if half := 0.1 * (0.15 + 0.15*m); middle+half < 28 {
+			first = m + 1
+		} else if middle-half < 28 {
+			last = m + 1
+		}
+	}
+	if !ok || p.Earliest != first || p.Latest != last {
+		t.Errorf("%+v %v, want from %g to %g min", p, ok, first, last)
+	}
 	for name, c := range map[string]struct {
 		temperature func(float64) float64
 		limit       float64
 	}{
-		"already above":                 {warming, 24},
-		"out of reach":                  {warming, 40},
-		"cooling":                       {func(ago float64) float64 { return 25 + slope*ago }, 25.5},
-		"steady":                        {steady(25), 25.2},
-		"one warm reading":              {func(ago float64) float64 { return 25 + 8*max(0, 1-4*ago) }, 26.5},
-		"two warm readings":             {func(ago float64) float64 { return 25 + 6*max(0, 1-ago) }, 27},
-		"far above the past":            {steady(25), 90},
+		"already above":      {warming, 24},
+		"out of reach":       {warming, 40},
+		"cooling":            {func(ago float64) float64 { return 25 + slope*ago }, 25.5},
+		"steady":             {steady(25), 25.2},
+		"one warm reading":   {func(ago float64) float64 { return 25 + 8*max(0, 1-4*ago) }, 26.5},
+		"two warm readings":  {func(ago float64) float64 { return 25 + 6*max(0, 1-ago) }, 27},
+		"far above the past": {steady(25), 90},
+		"at the limit":       {warming, 25},
+		"as warm ten minutes ago": {func(ago float64) float64 {
+			if ago == 10 {
+				return 25
+			}
+			return 25 - 0.02*ago*ago
+		}, 25.2},
 		"warmer half an hour ago":       {func(ago float64) float64 { return warming(ago) + 10*max(0, 1-math.Abs(ago-30)) }, 28},
 		"a cooling that comes and goes": {func(ago float64) float64 { return 25 + 0.8*math.Cos(ago*math.Pi/10) }, 27},
 		"a door, two minutes ago": {func(ago float64) float64 {
@@ -50,6 +71,66 @@ func TestPasses(t *testing.T) {
 	}
 	if _, ok := anomaly.Passes(reading.Window{}, r, 28, 0); ok {
 		t.Error("a forecast without a past")
+	}
+}
+
+// A line is fitted to ten minutes, five of them at least, and to five readings.
+func TestTrendOf(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name             string
+		age, temperature []float64 // of those before 26 °C
+		back             int
+		level, slope, of float64 // NaN: no line
+	}{
+		{"a line", []float64{660, 600, 450, 300, 150}, []float64{99, 21, 22.25, 23.5, 24.75}, 0, 26, 0.5, 0},
+		// By hand: t = -10, -7.5, -5, -2.5, 0; residuals 1, -1, 0, -1, 1 about a line of .5 a minute.
+		{"about a line", []float64{600, 450, 300, 150}, []float64{21, 20.25, 22.5, 22.75}, 0, 25, 0.5, math.Sqrt(4. / 3 / 62.5)},
+		{"the reading before", []float64{690, 540, 390, 240, 90}, []float64{21, 22.25, 23.5, 24.75, 26}, 1, 26, 0.5, 0},
+		{"four readings", []float64{450, 300, 150}, []float64{22.25, 23.5, 24.75}, 0, math.NaN(), 0, 0},
+		{"five minutes", []float64{300, 225, 150, 75}, []float64{23.5, 24.125, 24.75, 25.375}, 0, 26, 0.5, 0},
+		{"less", []float64{299, 225, 150, 75}, []float64{23.5, 24.125, 24.75, 25.375}, 0, math.NaN(), 0, 0},
+		{"more readings back than there are", nil, nil, 1, math.NaN(), 0, 0},
+	} {
+		w := reading.Window{Age: c.age, Temperature: c.temperature, Humidity: make([]float64, len(c.age))}
+		got, ok := anomaly.TrendOf(w, reading.Reading{Temperature: 26}, c.back)
+		if ok == math.IsNaN(c.level) || ok && (math.Abs(got.Level-c.level) > 1e-6 || math.Abs(got.Slope-c.slope) > 1e-6 || math.Abs(got.Error-c.of) > 1e-6) {
+			t.Errorf("%s: %+v %v, want %g °C, %g a minute, give or take %g", c.name, got, ok, c.level, c.slope, c.of)
+		}
+	}
+	cools := anomaly.Trend{Level: 20, Slope: -0.5, Error: 0.1}
+	if low, high := cools.Interval(2, 10); math.Abs(low-14.1) > 1e-9 || math.Abs(high-25.9) > 1e-9 { // 20 ± 2·(.15 + .5·.5·10 + .3·.1·10)
+		t.Errorf("from %g to %g", low, high)
+	}
+}
+
+// What was forecast half an hour ago, to two minutes, is compared with what came.
+func TestWidthUpdate(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		origin, now   float64
+		width, next   anomaly.Width
+		inside, known bool
+	}{
+		{1800, 22, 0, 1.996, true, true}, // a fiftieth of the first width, a tenth of it
+		{1800, 23, 0, 2.036, false, true},
+		{1800, 21, 4, 4.036, false, true},
+		{1800, 22, 0.1, 0.1, true, true},
+		{1920, 22, 2, 1.996, true, true},
+		{1921, 22, 2, 2, false, false},
+		{1799, 22, 2, 2, false, false},
+	} {
+		w := reading.Window{Age: []float64{c.origin, 30}}
+		for age := c.origin + 150; age <= c.origin+600; age += 150 {
+			w.Age = append([]float64{age}, w.Age...)
+		}
+		for range w.Age {
+			w.Temperature, w.Humidity = append(w.Temperature, 22), append(w.Humidity, 40)
+		}
+		next, inside, known := c.width.Update(w, reading.Reading{Temperature: c.now})
+		if math.Abs(float64(next-c.next)) > 1e-9 || inside != c.inside || known != c.known {
+			t.Errorf("%+v: %g %v %v", c, next, inside, known)
+		}
 	}
 }
 

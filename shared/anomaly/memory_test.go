@@ -11,7 +11,7 @@ import (
 
 // A calibration takes the memory that docs/learning.md says.
 func TestMemoryOfCalibration(t *testing.T) { //nolint:paralleltest // it measures the heap
-	const nodes, most = 10_000, 600.0
+	const nodes, most = 2_000, 600.0
 	past := fleet(nodes, 25)
 	for i := range past {
 		past[i].Node = fmt.Sprintf("node-%06d", i)
