@@ -57,6 +57,9 @@ func fillUp(t *testing.T, box *Outbox, nodes int) map[string]int {
 			})
 		}
 		appending.Wait()
+		if int64(total(kept))*recordSize > box.options.MaxBytes {
+			t.Fatalf("%d readings are said to be kept in %d bytes", total(kept), box.options.MaxBytes)
+		}
 	}
 	return kept
 }
@@ -112,7 +115,7 @@ func TestCapacity(t *testing.T) {
 		t.Errorf("a full outbox that was opened again: %v", err)
 	}
 	last := map[string]time.Time{}
-	for n := 0; ; {
+	for n, all := 0, total(kept); n <= all; {
 		messages := must.Get(box.Next(256))(t)
 		for _, m := range messages {
 			n++
@@ -143,7 +146,11 @@ type heldDisk struct {
 
 func (d *heldDisk) Open(path string, flags int) (file, error) {
 	if segmentNumber(filepath.Base(path)) > 8 {
-		<-d.release
+		select {
+		case <-d.release:
+		case <-time.After(10 * time.Second):
+			return nil, errors.New("read before its turn")
+		}
 	}
 	f, err := d.osDisk.Open(path, flags)
 	if err != nil {
@@ -198,13 +205,15 @@ func TestFairWhenFull(t *testing.T) {
 	options := Options{Clock: time.Now, MaxBytes: 48 << 10}
 	box := open(t, dir, options)
 	flood := func() (kept int) {
-		for ; ; kept++ {
+		for ; kept < 1000; kept++ {
 			if err := box.Append(nodeRecord(0, kept, time.Now())); errors.Is(err, ErrShare) {
 				return kept
 			} else if err != nil {
 				t.Fatalf("after %d: %v", kept, err)
 			}
 		}
+		t.Fatal("a node's share has no end")
+		return 0
 	}
 	flooded := flood()
 	if got := box.Stats(); got.Bytes < options.MaxBytes/3 || got.Bytes > options.MaxBytes*2/3 || got.Err != nil {
@@ -241,6 +250,9 @@ func TestInventedNodesShare(t *testing.T) {
 	if len(h.nodes) > maxHolders+1 || h.total != maxHolders+5000 || h.of("another") != 5000 || h.of("7") != 1 {
 		t.Errorf("%d are counted, %d in all, %d for a new one", len(h.nodes), h.total, h.of("another"))
 	}
+	h.add("8", -1)
+	must.Equal(t, "held by a new one, beside one node fewer", 5000, h.of("another"))
+	h.add("8", 1)
 	for i := range maxHolders + 5000 {
 		h.add(strconv.Itoa(i), -1)
 	}

@@ -104,12 +104,10 @@ func (o *Outbox) loadCursor() error {
 	if crc32.Checksum(content[:16], crc32.MakeTable(crc32.Castagnoli)) != binary.LittleEndian.Uint32(content[16:]) {
 		return nil
 	}
-	at := position{
+	o.at = position{
 		segment: binary.LittleEndian.Uint64(content),
-		offset:  int64(binary.LittleEndian.Uint64(content[8:])), //nolint:gosec // checked here
+		offset:  int64(binary.LittleEndian.Uint64(content[8:])), //nolint:gosec // as it was written
 	}
-	if at.offset >= 0 {
-		o.at, o.cursor.written = at, at
-	}
+	o.cursor.written = o.at
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -147,6 +148,12 @@ func TestFailingDisk(t *testing.T) {
 				if len(accepted) < want {
 					t.Errorf("only %d of %d appends on a healthy disk succeeded: %v", len(accepted), want, fault)
 				}
+				must.Equal(t, "messages counted", box.Stats().Pending, box.held.total)
+				must.Equal(t, "segments counted", len(segments(t, dir)), len(box.segments))
+				// Of a write that could not be undone as much may have stayed as was written.
+				if size, counted := must.Get(Size(dir))(t), box.Stats().Bytes; size > counted || size < counted && !strings.Contains(name, "truncation") {
+					t.Errorf("%d bytes counted, %d on disk", counted, size)
+				}
 				got := drain(t, box, 3)
 				// A message whose write failed and could not be undone may come all the
 				// same; none that was accepted may be missing or out of order.
@@ -182,10 +189,13 @@ func TestUnreadableBlock(t *testing.T) {
 	const count, length = 300, 100
 	for i := range count {
 		add(t, box, fmt.Sprintf("%0*d", length, i))
+		if i == 50 {
+			must.Get(box.Next(1))(t) // what is read by then is not read again
+		}
 	}
-	d.unreadable.Store(blockSize + 100)
+	d.unreadable.Store(150 * (recordSize + length))
 	got := drain(t, box, 3)
-	lost := blockSize/(headerSize+length) + 2
+	lost := blockSize/(recordSize+length) + 2
 	if len(got) < count-lost || len(got) >= count {
 		t.Errorf("%d of %d messages came out, want all but about %d", len(got), count, lost)
 	}

@@ -106,9 +106,9 @@ func TestLate(t *testing.T) {
 		if err := box.Append(rec("refused")); err == nil || box.Stats().Err == nil {
 			t.Errorf("Append = %v, %+v", err, box.Stats())
 		}
-		now = now.Add(4 * time.Second)
+		now = now.Add(5 * time.Second)
 	}
-	must.Equal(t, "attempts in 20 seconds", 2, attempts)
+	must.Equal(t, "attempts in 20 seconds", 3, attempts)
 	must.Do(t, os.Remove(place))
 	now = now.Add(time.Minute)
 	if err := box.Append(rec("kept")); err != nil {
@@ -125,5 +125,10 @@ func TestLate(t *testing.T) {
 	must.Do(t, box.Close())
 	if err := box.Append(rec("late")); !errors.Is(err, ErrClosed) {
 		t.Errorf("Append after Close = %v", err)
+	}
+	unneeded := NewLate(openIt, time.Now)
+	must.Do(t, unneeded.Close())
+	if err := unneeded.Append(rec("late")); !errors.Is(err, ErrClosed) {
+		t.Errorf("Append after Close, never opened = %v", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -55,13 +56,15 @@ func take(tb testing.TB, box *Outbox, n int) (texts []string) {
 // drain takes out everything and returns it.
 func drain(tb testing.TB, box *Outbox, step int) (all []string) {
 	tb.Helper()
-	for {
+	for range 10_000 {
 		texts := take(tb, box, step)
 		if len(texts) == 0 {
 			return all
 		}
 		all = append(all, texts...)
 	}
+	tb.Fatal("messages come out without end")
+	return nil
 }
 
 func numbered(from, to int) []string {
@@ -123,6 +126,7 @@ func TestNextDoesNotTakeOut(t *testing.T) {
 	}
 	messages, _ := box.Next(3)
 	must.Do(t, box.Consume(messages[:1]))
+	must.Equal(t, "messages wait", 2, box.Stats().Pending)
 	must.Equal(t, "", []string{"b", "c"}, drain(t, box, 5))
 }
 
@@ -170,6 +174,59 @@ func TestBound(t *testing.T) {
 	must.Equal(t, "messages come out of a full outbox", kept-4, len(drain(t, box, 3)))
 }
 
+// TestLastByte holds that a record which just fits is kept, and again once it was taken out.
+func TestLastByte(t *testing.T) {
+	t.Parallel()
+	o := options()
+	o.MaxBytes = recordSize + int64(len("whole"))
+	box := open(t, t.TempDir(), o)
+	add(t, box, "whole")
+	if err := box.Append(rec("whole")); !errors.Is(err, ErrFull) || box.writing {
+		t.Errorf("Append = %v in a full outbox, writing %t", err, box.writing)
+	}
+	take(t, box, 1)
+	add(t, box, "whole")
+
+	dir := t.TempDir()
+	full := strings.Repeat("m", minSegment-recordSize-1) // its length takes another byte
+	add(t, open(t, dir, Options{Clock: time.Now, MaxBytes: 4 * minSegment}), full, full)
+	must.Equal(t, "segments", 2, len(segments(t, dir)))
+}
+
+// TestManyAtOnce appends in one batch what would not fit: as much of it is kept as of the
+// same records one by one, and each of the others has its own error.
+func TestManyAtOnce(t *testing.T) {
+	t.Parallel()
+	for nodes, want := range map[int]error{1: ErrShare, 100: ErrFull} {
+		o := options()
+		o.MaxBytes = 32 << 10
+		single, batch := open(t, t.TempDir(), o), open(t, t.TempDir(), o)
+		records := []Record{{}} // not valid
+		var one []error
+		for i := range 100 {
+			records = append(records, ofNode(i%nodes, strings.Repeat("m", 1000)))
+		}
+		for _, r := range records {
+			one = append(one, single.Append(r))
+		}
+		all := batch.AppendAll(records)
+		kept := 0
+		for i, err := range all {
+			if errors.Is(err, ErrFull) != errors.Is(one[i], ErrFull) || (err == nil) != (one[i] == nil) || errors.Is(err, ErrFull) && !errors.Is(err, want) {
+				t.Errorf("record %d of %d nodes: %v, alone %v", i, nodes, err, one[i])
+			}
+			if err == nil {
+				kept++
+			}
+		}
+		must.Equal(t, "messages come out", kept, len(drain(t, batch, 7)))
+		must.Equal(t, "messages counted", 0, batch.held.total)
+		if all[0] == nil || kept < 10 {
+			t.Errorf("%d kept, an invalid one: %v", kept, all[0])
+		}
+	}
+}
+
 // TestDamage breaks the one segment of an outbox in every way a disk can and
 // looks which messages survive.
 func TestDamage(t *testing.T) {
@@ -193,6 +250,7 @@ func TestDamage(t *testing.T) {
 		"everything":           {func(b []byte) []byte { clear(b); return b }, nil, 0},
 		"cut to nothing":       {func([]byte) []byte { return nil }, nil, 0},
 		"garbage with marks":   {func(b []byte) []byte { return append(bytes.Repeat([]byte("\xc0\x1d\xa2\xfe"), 40), b...) }, all, 1},
+		"a byte in front":      {func(b []byte) []byte { return append([]byte{7}, b...) }, all, 1},
 		"a half record in between": {
 			func(b []byte) []byte { return append(append(b[:record+15:record+15], b[2*record:]...), b...) },
 			[]string{all[0], all[2], all[3], all[0], all[1], all[2], all[3]},
@@ -265,6 +323,29 @@ func TestCursor(t *testing.T) {
 	}
 }
 
+// TestCursorSparesTheCard writes it once a second, and a second after the last message.
+func TestCursorSparesTheCard(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		box := open(t, dir, options())
+		add(t, box, "a", "b", "c", "d")
+		wait := func(want int) {
+			t.Helper()
+			must.Equal(t, "messages wait by the cursor", want, must.Get(Inspect(dir))(t).Pending)
+		}
+		take(t, box, 1)
+		wait(4)
+		time.Sleep(cursorEvery + 1)
+		wait(3)
+		time.Sleep(cursorEvery - 1)
+		take(t, box, 1)
+		wait(2)
+		take(t, box, 1)
+		wait(2)
+	})
+}
+
 // TestNumbersAreNotUsedTwice keeps a cursor from hiding messages of a later
 // segment of the same number, once all segments have been removed.
 func TestNumbersAreNotUsedTwice(t *testing.T) {
@@ -299,6 +380,11 @@ func TestRetainedMessages(t *testing.T) {
 	add(t, box, "a", "b")
 	now = now.Add(time.Minute)
 	add(t, box, "c")
+	messages := must.Get(box.Next(3))(t)
+	for reach, want := range map[time.Duration]int{time.Minute - 1: 0, time.Minute: 2} {
+		must.Equal(t, fmt.Sprintf("messages up to %s before the last", reach), want, len(slices.Collect(box.Before(messages[2], reach))))
+	}
+	must.Equal(t, "messages before the second", 1, len(slices.Collect(box.Before(messages[1], 0))))
 	drain(t, box, 9)
 	must.Do(t, box.Close())
 
@@ -309,18 +395,26 @@ func TestRetainedMessages(t *testing.T) {
 	if got := drain(t, box, 9); len(got) != 0 {
 		t.Errorf("consumed messages %q come again", got)
 	}
-	// Space that is needed is worth more than memory.
 	for i := range 50 {
 		add(t, box, strconv.Itoa(i)+strings.Repeat("m", 1000))
 	}
+	must.Equal(t, "messages remembered while there is room", 53, since(box, time.Time{}))
+	drain(t, box, 9)
+	for i := range 20 {
+		add(t, box, strconv.Itoa(i)+strings.Repeat("m", 1000))
+	}
+	// Space that is needed is worth more than memory, and no more of it.
+	if got := since(box, time.Time{}); got < 55 || got > 61 {
+		t.Errorf("%d messages are remembered, where 61 would fit", got)
+	}
 	must.Do(t, box.Close())
-	now = now.Add(2 * time.Hour)
+	now = now.Add(time.Hour)
 	box = open(t, dir, o)
-	must.Equal(t, "messages come out", 50, len(drain(t, box, 9)))
+	must.Equal(t, "messages come out", 20, len(drain(t, box, 9)))
 	must.Do(t, box.Close())
 	open(t, dir, o)
 	if got := segments(t, dir); len(got) != 0 {
-		t.Errorf("%q remain of an outbox that was consumed two hours ago", got)
+		t.Errorf("%q remain of an outbox that was consumed an hour ago", got)
 	}
 }
 

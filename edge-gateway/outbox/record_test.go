@@ -1,6 +1,8 @@
 package outbox
 
 import (
+	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -43,7 +45,24 @@ func TestRecordSurvivesTheDisk(t *testing.T) {
 		if diff := cmp.Diff(want, got.Record); diff != "" || !ok || end != int64(len(encoded)) || got.Appended != appended {
 			t.Fatalf("ok %t, ends at %d of %d, appended %s (-want +got):\n%s", ok, end, len(encoded), got.Appended, diff)
 		}
+		short := slices.Clip(encoded[len("before") : len(encoded)-1])
+		_, _, whole := record(short, 0)
+		if _, ok = decodeBody(short[headerSize:]); ok || whole {
+			t.Fatal("a record without its last byte is one")
+		}
 	})
+}
+
+// TestNumbersAreShort holds that a number with two decimals takes a few bytes, and each keeps its bits.
+func TestNumbersAreShort(t *testing.T) {
+	t.Parallel()
+	for value, size := range map[float64]int{0: 1, math.Copysign(0, -1): 9, 20.5: 2, -40: 2, 1.0 / 3: 9} {
+		encoded := appendNumber(nil, value)
+		got := (&bodyReader{rest: encoded}).number()
+		if len(encoded) != size || math.Float64bits(got) != math.Float64bits(value) {
+			t.Errorf("%g takes %d bytes, want %d, and is read as %g", value, len(encoded), size, got)
+		}
+	}
 }
 
 // FuzzBody holds that what is no record of ours is none, whatever its checksum.

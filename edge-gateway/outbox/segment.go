@@ -76,18 +76,15 @@ func load(f file, data []byte, from, to int64) ([]byte, error) {
 	start := len(data)
 	data = slices.Grow(data, int(to-from))[:start+int(to-from)]
 	n, err := f.ReadAt(data[start:], from)
-	if err == nil || (errors.Is(err, io.EOF) && n == len(data)-start) {
-		return data, nil
-	}
-	if errors.Is(err, io.EOF) {
-		return data[:start+n], nil // shorter than it was: what is missing is damage
+	if err == nil || errors.Is(err, io.EOF) {
+		return data[:start+n], nil // of a file shorter than it was, what is missing is damage
 	}
 	if !errors.Is(err, syscall.EIO) {
 		return data[:start], fmt.Errorf("read segment: %w", err)
 	}
 	for i := start; i < len(data); i += blockSize {
 		block := data[i:min(i+blockSize, len(data))]
-		if n, err := f.ReadAt(block, from+int64(i-start)); n < len(block) && err != nil {
+		if _, err := f.ReadAt(block, from+int64(i-start)); err != nil {
 			clear(block)
 		}
 	}
