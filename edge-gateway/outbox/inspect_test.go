@@ -76,6 +76,9 @@ func TestProbe(t *testing.T) {
 	if _, err := Probe(dir, time.Now); err != nil {
 		t.Errorf("Probe of a disk that was repaired: %v", err)
 	}
+	if err := (osDisk{}).SyncFolder(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("SyncFolder of no folder = %v", err)
+	}
 	_, err = Probe(filepath.Join(dir, "none"), time.Now)
 	if err == nil || !strings.Contains(err.Error(), "none") {
 		t.Errorf("Probe of no folder = %v", err)

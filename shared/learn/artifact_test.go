@@ -49,6 +49,8 @@ func TestNoChangeBeneathTheTrend(t *testing.T) {
 	if temperature, humidity := f.change(row); temperature == 0 || humidity == 0 {
 		t.Errorf("moving: %g and %g", temperature, humidity)
 	}
+	persistence := &Forecaster{Info: f.Info}
+	must.Get(DecodeForecaster(must.Get(persistence.MarshalBinary())(t)))(t)
 }
 
 // FuzzDecode tries bodies behind a right checksum: whatever decodes must be safe to use.

@@ -451,11 +451,20 @@ func TestArtifacts(t *testing.T) {
 		if a, b := result.Detector.Detect(&x, w, r), detector.Detect(&x, w, r); a != b {
 			t.Fatalf("reading %d: %+v, after reading back %+v", i, a, b)
 		}
+		detector.Threshold = result.Detector.Detect(&x, w, r).Score // which it does not pass
+		if b := detector.Detect(&x, w, r); b.Reason == learn.Isolated {
+			t.Fatalf("reading %d: %+v at a threshold of its score", i, b)
+		}
+		detector.Threshold = result.Detector.Threshold
 		at, ah, _ := result.Forecaster.Forecast(&x, w, r, 5*time.Second)
 		bt, bh, _ := forecaster.Forecast(&x, w, r, 5*time.Second)
 		if at != bt || ah != bh {
 			t.Fatalf("reading %d: %v %v, after reading back %v %v", i, at, ah, bt, bh)
 		}
+	}
+	for _, threshold := range []float64{0, 1} {
+		detector.Threshold = threshold
+		must.Get(learn.DecodeDetector(must.Get(detector.MarshalBinary())(t)))(t)
 	}
 	if _, err := learn.DecodeDetector(f); !errors.Is(err, artifact.ErrUnusable) {
 		t.Errorf("a forecaster as a detector: %v", err)

@@ -32,9 +32,9 @@ func TestRules(t *testing.T) {
 	repeated := func(before, now int) reading.Window {
 		w := constant(before + 1 + now)
 		for i := range before {
-			w.Temperature[i] = 21
+			w.Temperature[i], w.Humidity[i] = 21, 41
 		}
-		w.Temperature[before] = 22
+		w.Temperature[before], w.Humidity[before] = 22, 42
 		return w
 	}
 	for name, c := range map[string]struct {
