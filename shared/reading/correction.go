@@ -82,7 +82,7 @@ func (c Corrections) Measured(at time.Time, temperature, humidity float64) (floa
 }
 
 func (c Correction) add(temperature, humidity float64) (float64, float64) {
-	return Round(temperature+c.Temperature) + 0, min(max(Round(humidity+c.Humidity), MinHumidity), MaxHumidity) + 0 // 0 for -0
+	return Round(temperature+c.Temperature) + 0, min(max(Round(humidity+c.Humidity), MinHumidity), MaxHumidity) // 0 for -0
 }
 
 // AsMeasured returns a reading as its node measured it.

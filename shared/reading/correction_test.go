@@ -40,7 +40,7 @@ func TestCorrection(t *testing.T) {
 		"beyond what is measured":  {-time.Hour, 125, 40, [2]float64{134, 49}, true},
 		"without humidity":         {0, 20, nan, [2]float64{20.3, nan}, true},
 		"without temperature":      {0, nan, 40, [2]float64{nan, 38.75}, true},
-		"no negative zero":         {time.Hour, 0.5, 0, [2]float64{0, 30}, true},
+		"no negative zero":         {time.Hour, 0.496, 0, [2]float64{0, 30}, true},
 		"rounded to the hundredth": {0, 20.005000001, 40.004, [2]float64{20.31, 38.75}, true},
 	} {
 		r := reading.Reading{Time: from.Add(c.at), Temperature: c.temperature, Humidity: c.humidity}
@@ -55,6 +55,13 @@ func TestCorrection(t *testing.T) {
 		}
 		if !got.AsMeasured().Equal(r) {
 			t.Errorf("%s: as measured %+v, want %+v", name, got.AsMeasured(), r)
+		}
+	}
+	for at, want := range map[time.Duration][4]float64{0: {20.3, 38.75, 19.7, 41.25}, -2 * time.Hour: {20, 40, 20, 40}} {
+		temperature, humidity := corrections.Values(from.Add(at), 20, 40)
+		before, moisture := corrections.Measured(from.Add(at), 20, 40)
+		if got := [4]float64{temperature, humidity, before, moisture}; got != want {
+			t.Errorf("at %s: 20 °C and 40 %% corrected and as measured are %v, want %v", at, got, want)
 		}
 	}
 	window := reading.Window{Age: []float64{5400, 1801, 1800, 0}, Temperature: []float64{20, 20, 20, nan}, Humidity: []float64{40, 40, 40, 40}}

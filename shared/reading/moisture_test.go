@@ -28,6 +28,9 @@ func TestDewPoint(t *testing.T) {
 		if math.Abs(got-c.want) > 0.2 {
 			t.Errorf("at %g °C and %g %%: %.2f °C, want %g", c.temperature, c.humidity, got, c.want)
 		}
+		if back := reading.RelativeHumidity(c.temperature, got); math.Abs(back-c.humidity) > 1e-9 {
+			t.Errorf("at %g °C and a dew point of %g °C: %g %%, want %g", c.temperature, got, back, c.humidity)
+		}
 		held := reading.AbsoluteHumidity(c.temperature, c.humidity) * (273.15 + c.temperature)
 		saturated := reading.AbsoluteHumidity(got, 100) * (273.15 + got)
 		if math.Abs(held-saturated) > 1e-6*held {

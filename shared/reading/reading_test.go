@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -26,35 +29,37 @@ func TestValidate(t *testing.T) {
 		change func(*reading.Reading)
 		want   error
 	}{
-		"plain reading":              {func(*reading.Reading) {}, nil},
-		"lowest of the hardware":     {func(r *reading.Reading) { r.Temperature, r.Humidity = -40, 0 }, nil},
-		"highest of the hardware":    {func(r *reading.Reading) { r.Temperature, r.Humidity = 125, 100 }, nil},
-		"node id of 50":              {func(r *reading.Reading) { r.NodeID = strings.Repeat("n", 50) }, nil},
-		"node id of 51":              {func(r *reading.Reading) { r.NodeID = strings.Repeat("n", 51) }, reading.ErrNodeID},
-		"no node id":                 {func(r *reading.Reading) { r.NodeID = "" }, reading.ErrNodeID},
-		"node id with a space":       {func(r *reading.Reading) { r.NodeID = "rack 7" }, reading.ErrNodeID},
-		"node id with a slash":       {func(r *reading.Reading) { r.NodeID = "a/b" }, reading.ErrNodeID},
-		"node id of a dot":           {func(r *reading.Reading) { r.NodeID = "." }, reading.ErrNodeID},
-		"node id of two dots":        {func(r *reading.Reading) { r.NodeID = ".." }, reading.ErrNodeID},
-		"node id beyond ASCII":       {func(r *reading.Reading) { r.NodeID = "kält" }, reading.ErrNodeID},
-		"message id of 64":           {func(r *reading.Reading) { r.MessageID = strings.Repeat("m", 64) }, nil},
-		"message id of 65":           {func(r *reading.Reading) { r.MessageID = strings.Repeat("m", 65) }, reading.ErrMessageID},
-		"no message id":              {func(r *reading.Reading) { r.MessageID = "" }, reading.ErrMessageID},
-		"message id with a newline":  {func(r *reading.Reading) { r.MessageID = "a\nb" }, reading.ErrMessageID},
-		"colder than the hardware":   {func(r *reading.Reading) { r.Temperature = -40.01 }, reading.ErrTemperature},
-		"hotter than the hardware":   {func(r *reading.Reading) { r.Temperature = 125.01 }, reading.ErrTemperature},
-		"no temperature":             {func(r *reading.Reading) { r.Temperature = reading.Missing() }, nil},
-		"no temperature, too humid":  {func(r *reading.Reading) { r.Temperature, r.Humidity = reading.Missing(), 101 }, reading.ErrHumidity},
-		"temperature infinite":       {func(r *reading.Reading) { r.Temperature = math.Inf(1) }, reading.ErrTemperature},
-		"humidity under 0":           {func(r *reading.Reading) { r.Humidity = -0.01 }, reading.ErrHumidity},
-		"humidity over 100":          {func(r *reading.Reading) { r.Humidity = 100.01 }, reading.ErrHumidity},
-		"no humidity":                {func(r *reading.Reading) { r.Humidity = reading.Missing() }, nil},
-		"no humidity, too hot":       {func(r *reading.Reading) { r.Temperature, r.Humidity = 126, reading.Missing() }, reading.ErrTemperature},
-		"neither value":              {func(r *reading.Reading) { r.Temperature, r.Humidity = reading.Missing(), reading.Missing() }, reading.ErrNoValue},
-		"time of an unset clock":     {func(r *reading.Reading) { r.Time = time.Unix(0, 0) }, reading.ErrTime},
-		"zero time":                  {func(r *reading.Reading) { r.Time = time.Time{} }, reading.ErrTime},
-		"time in the next century":   {func(r *reading.Reading) { r.Time = r.Time.AddDate(100, 0, 0) }, reading.ErrTime},
-		"every value wrong, one too": {func(r *reading.Reading) { *r = reading.Reading{Humidity: 101} }, reading.ErrHumidity},
+		"plain reading":               {func(*reading.Reading) {}, nil},
+		"lowest of the hardware":      {func(r *reading.Reading) { r.Temperature, r.Humidity = -40, 0 }, nil},
+		"highest of the hardware":     {func(r *reading.Reading) { r.Temperature, r.Humidity = 125, 100 }, nil},
+		"node id of 50":               {func(r *reading.Reading) { r.NodeID = strings.Repeat("n", 50) }, nil},
+		"node id of 51":               {func(r *reading.Reading) { r.NodeID = strings.Repeat("n", 51) }, reading.ErrNodeID},
+		"node id of first and last":   {func(r *reading.Reading) { r.NodeID = "azAZ09" }, nil},
+		"no node id":                  {func(r *reading.Reading) { r.NodeID = "" }, reading.ErrNodeID},
+		"node id with a space":        {func(r *reading.Reading) { r.NodeID = "rack 7" }, reading.ErrNodeID},
+		"node id with a slash":        {func(r *reading.Reading) { r.NodeID = "a/b" }, reading.ErrNodeID},
+		"node id of a dot":            {func(r *reading.Reading) { r.NodeID = "." }, reading.ErrNodeID},
+		"node id of two dots":         {func(r *reading.Reading) { r.NodeID = ".." }, reading.ErrNodeID},
+		"node id beyond ASCII":        {func(r *reading.Reading) { r.NodeID = "kält" }, reading.ErrNodeID},
+		"message id of 64":            {func(r *reading.Reading) { r.MessageID = strings.Repeat("m", 64) }, nil},
+		"message id of 65":            {func(r *reading.Reading) { r.MessageID = strings.Repeat("m", 65) }, reading.ErrMessageID},
+		"no message id":               {func(r *reading.Reading) { r.MessageID = "" }, reading.ErrMessageID},
+		"message id of a space and ~": {func(r *reading.Reading) { r.MessageID = " ~" }, nil},
+		"message id with a newline":   {func(r *reading.Reading) { r.MessageID = "a\nb" }, reading.ErrMessageID},
+		"colder than the hardware":    {func(r *reading.Reading) { r.Temperature = -40.01 }, reading.ErrTemperature},
+		"hotter than the hardware":    {func(r *reading.Reading) { r.Temperature = 125.01 }, reading.ErrTemperature},
+		"no temperature":              {func(r *reading.Reading) { r.Temperature = reading.Missing() }, nil},
+		"no temperature, too humid":   {func(r *reading.Reading) { r.Temperature, r.Humidity = reading.Missing(), 101 }, reading.ErrHumidity},
+		"temperature infinite":        {func(r *reading.Reading) { r.Temperature = math.Inf(1) }, reading.ErrTemperature},
+		"humidity under 0":            {func(r *reading.Reading) { r.Humidity = -0.01 }, reading.ErrHumidity},
+		"humidity over 100":           {func(r *reading.Reading) { r.Humidity = 100.01 }, reading.ErrHumidity},
+		"no humidity":                 {func(r *reading.Reading) { r.Humidity = reading.Missing() }, nil},
+		"no humidity, too hot":        {func(r *reading.Reading) { r.Temperature, r.Humidity = 126, reading.Missing() }, reading.ErrTemperature},
+		"neither value":               {func(r *reading.Reading) { r.Temperature, r.Humidity = reading.Missing(), reading.Missing() }, reading.ErrNoValue},
+		"time of an unset clock":      {func(r *reading.Reading) { r.Time = time.Unix(0, 0) }, reading.ErrTime},
+		"zero time":                   {func(r *reading.Reading) { r.Time = time.Time{} }, reading.ErrTime},
+		"time in the next century":    {func(r *reading.Reading) { r.Time = r.Time.AddDate(100, 0, 0) }, reading.ErrTime},
+		"every value wrong, one too":  {func(r *reading.Reading) { *r = reading.Reading{Humidity: 101} }, reading.ErrHumidity},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -65,6 +70,13 @@ func TestValidate(t *testing.T) {
 				t.Errorf("Validate() = %v, want %v", err, c.want)
 			}
 		})
+	}
+}
+
+func TestReservedNodeIsNoSensor(t *testing.T) {
+	t.Parallel()
+	if reserved, other := reading.ValidateSensorID(reading.ProbeNodeID), reading.ValidateSensorID("n"); !errors.Is(reserved, reading.ErrReserved) || other != nil {
+		t.Errorf("%v, another: %v", reserved, other)
 	}
 }
 
@@ -96,6 +108,32 @@ func TestDated(t *testing.T) {
 	}
 }
 
+// TestSignedTime holds that a signed reading is taken until two minutes off, either way.
+func TestSignedTime(t *testing.T) {
+	t.Parallel()
+	stamped := valid().Time
+	for off, want := range map[time.Duration]error{
+		2 * time.Minute: nil, -2 * time.Minute: nil, 2*time.Minute + 1: reading.ErrStale, -2*time.Minute - 1: reading.ErrStale,
+	} {
+		got, err := reading.SignedTime(stamped, time.Hour, stamped.Add(time.Hour+off))
+		if !errors.Is(err, want) || err == nil && got != reading.TruncateTime(stamped) {
+			t.Errorf("published %s off: %s, %v, want %v", off, got, err, want)
+		}
+	}
+	if _, err := reading.SignedTime(time.Time{}, 0, time.Time{}); !errors.Is(err, reading.ErrStale) {
+		t.Errorf("without a timestamp: %v", err)
+	}
+}
+
+func TestBeyond(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[float64][2]string{30.25: {"30.2", "30.0"}, 30.004: {"30.004", "30.000"}, 30.00000001: {"30.000000", "30.000000"}} {
+		if value, limit := reading.Beyond(value, 30); [2]string{value, limit} != want {
+			t.Errorf("%s beyond %s, want %s", value, limit, want)
+		}
+	}
+}
+
 // TestIdentity shows contract 9.7: values are no part of it.
 func TestIdentity(t *testing.T) {
 	t.Parallel()
@@ -121,6 +159,7 @@ func TestWindowValidate(t *testing.T) {
 		valid  bool
 	}{
 		"empty":                {reading.Window{}, true},
+		"as long as can be":    {reading.Window{Age: long[1:], Temperature: long[1:], Humidity: long[1:]}, true},
 		"falling ages":         {reading.Window{Age: []float64{60, 30, 30}, Temperature: []float64{1, 2, 3}, Humidity: []float64{4, 5, 6}}, true},
 		"rising ages":          {reading.Window{Age: []float64{30, 60}, Temperature: []float64{1, 2}, Humidity: []float64{4, 5}}, false},
 		"from the future":      {reading.Window{Age: []float64{-1}, Temperature: []float64{1}, Humidity: []float64{4}}, false},
@@ -136,5 +175,33 @@ func TestWindowValidate(t *testing.T) {
 				t.Errorf("Validate() = %v, want valid %t", err, c.valid)
 			}
 		})
+	}
+}
+
+func TestWindowWith(t *testing.T) {
+	t.Parallel()
+	nan := math.NaN()
+	w := reading.Window{Age: []float64{90, 60, 30}, Temperature: []float64{1, nan, 3}, Humidity: []float64{4, 5, 6}}
+	for name, c := range map[string]struct {
+		column []float64
+		want   reading.Window
+	}{
+		"some":         {w.Temperature, reading.Window{Age: []float64{90, 30}, Temperature: []float64{1, 3}, Humidity: []float64{4, 6}}},
+		"all":          {w.Humidity, w},
+		"none of them": {[]float64{nan, nan, nan}, reading.Window{}},
+	} {
+		must.Equal(t, name, c.want, w.With(c.column), cmpopts.EquateNaNs())
+	}
+}
+
+func TestAgeError(t *testing.T) {
+	t.Parallel()
+	for age, want := range map[time.Duration]time.Duration{
+		10*time.Second - 1: 6 * time.Millisecond, 10 * time.Second: 51 * time.Millisecond,
+		100*time.Second - 1: 51 * time.Millisecond, 100 * time.Second: 501 * time.Millisecond,
+	} {
+		if got := reading.AgeError(age); got != want {
+			t.Errorf("of %s: %s, want %s", age, got, want)
+		}
 	}
 }
