@@ -53,6 +53,28 @@ func TestNoChangeBeneathTheTrend(t *testing.T) {
 	must.Get(DecodeForecaster(must.Get(persistence.MarshalBinary())(t)))(t)
 }
 
+// TestStillness holds that no change is forecast beneath the trend from which on forecasts are good, and
+// that five spikes, which nobody foresaw, do not decide it.
+func TestStillness(t *testing.T) {
+	t.Parallel()
+	var trends, said, truths []float64
+	for i := range 1000 {
+		trend, forecast, truth := 0.0, 0.1, 0.0
+		switch {
+		case i%200 == 0:
+			forecast, truth = 900, 1000
+		case i%20 >= 13:
+			trend = 2
+		case i%20 >= 9:
+			trend, forecast, truth = 1, -1, -1
+		}
+		trends, said, truths = append(trends, trend), append(said, forecast), append(truths, truth)
+	}
+	for power := range 2 {
+		must.Equal(t, "trend", 1.0, stillness(trends, said, truths, float64(power+1)))
+	}
+}
+
 // FuzzDecode tries bodies behind a right checksum: whatever decodes must be safe to use.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte{0})

@@ -270,6 +270,14 @@ func TestForecasterBeatsPersistence(t *testing.T) {
 	if !m.Published || m.Temperature != "forest" || m.SkillTemperature == nil || *m.SkillTemperature < 0.04 {
 		t.Errorf("on rooms whose cooling comes and goes: %+v", m)
 	}
+	for _, node := range history[2:] {
+		for i := range node.Readings {
+			node.Readings[i].Humidity = math.NaN()
+		}
+	}
+	if m := train(t, learn.Input{History: history[2:], Seed: 1}).Metrics.Forecasting; m.Temperature != "forest" || m.Humidity != "persistence" || m.MAEHumidity != nil {
+		t.Errorf("of nodes that measure no humidity: %+v", m)
+	}
 	// Where nothing but noise changes there is nothing to learn.
 	random := rand.New(rand.NewPCG(1, 1))
 	still := learn.NodeHistory{NodeID: "still"}

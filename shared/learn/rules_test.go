@@ -61,7 +61,7 @@ func TestRules(t *testing.T) {
 	} {
 		var x features.Extractor
 		r := reading.Reading{NodeID: "n", MessageID: "m", Time: noon(), Temperature: c.temperature, Humidity: c.humidity}
-		if got := (*learn.Detector)(nil).Detect(&x, c.window, r); got.Reason != c.want {
+		if got := (*learn.Detector)(nil).Detect(&x, c.window, r); got.Reason != c.want || got.ByRule() != (c.want != learn.Normal) {
 			t.Errorf("%s: %q, want %q", name, got.Reason, c.want)
 		}
 	}

@@ -53,9 +53,15 @@ func TestHistoryStaysVisibleAfterTheGatewayIsGone(t *testing.T) {
 	must.Equal(t, "readings from before the enrolment", all, db.visible(t, db.anna))
 	must.Do(t, db.RevokeGateway(t.Context(), db.anna, gateway.ID))
 	db.sql(t, `UPDATE gateways SET enrolled_at = enrolled_at - interval '2 years', revoked_at = revoked_at - interval '2 years'`, nil)
-	if _, _, err := db.CreateGateway(t.Context(), db.bruno, 0, "another"); err != nil { // removes old ones
-		t.Fatal(err)
+	for range accounts.MaxEnrolmentCodes { // removes old ones
+		if _, _, err := db.CreateGateway(t.Context(), db.bruno, 0, "another"); err != nil {
+			t.Fatal(err)
+		}
 	}
+	_, _, err := db.CreateGateway(t.Context(), db.bruno, 0, "one more")
+	mustFail(t, "one more code", err, store.ErrTooManyGateways)
+	_, err = db.VisibleNode(t.Context(), db.bruno, "n1")
+	mustFail(t, "a node of another customer", err, store.ErrNoSensor)
 	if n := db.count(t, `SELECT count(*) FROM gateways WHERE id = @id`, pgx.NamedArgs{"id": gateway.ID}); n != 0 {
 		t.Fatal("the gateway is still there")
 	}

@@ -74,6 +74,33 @@ func TestFindingOpensAndEndsAnIncident(t *testing.T) {
 	}
 }
 
+// TestCauseOfAnAnomaly is the direction in which its value left the band.
+func TestCauseOfAnAnomaly(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	want, got := map[string]incident.Cause{}, map[string]incident.Cause{}
+	for node, c := range map[string]struct {
+		reason           string
+		value, low, high float64
+		want             incident.Cause
+	}{
+		"above": {"own_temperature_1h", 23, 20, 22, incident.TooHot}, "below": {"own_temperature_1h", 19, 20, 22, incident.TooCold},
+		"upper-end": {"own_temperature_1h", 22, 20, 22, incident.Unusual}, "lower-end": {"own_temperature_1h", 20, 20, 22, incident.Unusual},
+		"no-band": {"own_temperature_1h", 23, 0, 0, incident.Unusual}, "from-0": {"own_temperature_1h", 23, 0, 22, incident.TooHot},
+		"to-0": {"own_temperature_1h", -3, -2, 0, incident.TooCold}, "fault": {"unchanged", 23, 20, 22, incident.Faulty},
+	} {
+		db.sensor(t, db.anna, must.Get(db.CreateRoom(t.Context(), db.anna, node))(t).ID, node)
+		f := anomaly(3)
+		f.Cause, f.Value, f.Low, f.High = c.reason, c.value, c.low, c.high
+		db.judge(t, found(node, 0, f))
+		want[node] = c.want
+	}
+	for _, i := range db.lasting(t, 10) {
+		got[i.RoomName] = i.Cause
+	}
+	must.Equal(t, "causes", want, got)
+}
+
 // TestAnomalyIsOneQuestion shows contract 11.9: an anomaly that the forest found shortly
 // before is the prediction of the incident, whatever it was asked of already is not, and a
 // reading that was recorded as normal is an anomaly from then on.

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -123,8 +124,11 @@ func TestSerialisationFailureIsTriedAgain(t *testing.T) {
 	}
 
 	db.sql(t, `ALTER SEQUENCE tries INCREMENT 3 RESTART 1`, nil) // never through
-	_, err := db.CreateRoom(t.Context(), db.anna, "never")
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	_, err := db.CreateRoom(ctx, db.anna, "never")
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); !ok || pgErr.Code != "40001" {
 		t.Errorf("got %v, want the failure itself", err)
 	}
+	must.Equal(t, "attempts", 3, (db.count(t, `SELECT last_value FROM tries`, nil)+2)/3)
 }
