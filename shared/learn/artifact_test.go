@@ -3,6 +3,7 @@ package learn
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -49,8 +50,20 @@ func TestNoChangeBeneathTheTrend(t *testing.T) {
 	if temperature, humidity := f.change(row); temperature == 0 || humidity == 0 {
 		t.Errorf("moving: %g and %g", temperature, humidity)
 	}
+	if solve(forest.Matrix{Columns: 1, Data: make([]float64, 1)}, rows.Data[:1]) {
+		t.Error("an equation of nothing is solved")
+	}
 	persistence := &Forecaster{Info: f.Info}
 	must.Get(DecodeForecaster(must.Get(persistence.MarshalBinary())(t)))(t)
+}
+
+func TestClearlyBetter(t *testing.T) {
+	t.Parallel()
+	for model, want := range map[[blocks]float64]bool{
+		{1, 1, 1, 1, 1}: false, {0, 1, 1, 1, 1}: true, {0, 0, 0, 0, 2}: true, {0, 0, 0, 1, 2}: false, {1, 1, 1, 1, 2}: false,
+	} {
+		must.Equal(t, fmt.Sprint(model), want, errorSums{model: model, nothing: [blocks]float64{1, 1, 1, 1, 1}}.clear())
+	}
 }
 
 // TestStillness holds that no change is forecast beneath the trend from which on forecasts are good, and

@@ -119,6 +119,20 @@ func TestVerdictsMeasureAndMoveNothing(t *testing.T) {
 		t.Errorf("by right verdicts %+v, by wrong ones %+v", r, w)
 	}
 	var x features.Extractor
+	var found, missed, wrongly float64
+	for _, l := range judged(history, odd, false) {
+		switch said := right.Detector.Detect(&x, l.Window, l.Reading).Anomalous(); {
+		case said && l.Anomalous:
+			found++
+		case said:
+			wrongly++
+		case l.Anomalous:
+			missed++
+		}
+	}
+	if m := right.Metrics.Anomaly; *m.Precision != found/(found+wrongly) || *m.Recall != found/(found+missed) {
+		t.Errorf("%g found, %g missed, %g false: %+v", found, missed, wrongly, m)
+	}
 	for i, w := range features.Windows(history[0].Readings) {
 		r := history[0].Readings[i]
 		if a := unjudged.Detector.Detect(&x, w, r); a != right.Detector.Detect(&x, w, r) || a != wrong.Detector.Detect(&x, w, r) {
@@ -188,7 +202,8 @@ func TestGateAllowsForChance(t *testing.T) {
 		{0, 1, true, "not worse than"},
 		{4, 0, true, "by no more than chance worse"},
 		{5, 0, false, "the live detector stays: on"},
-		{12, 8, true, "by no more than chance worse"},
+		{0, 0, true, "not worse than"},
+		{14, 8, true, "by no more than chance worse"},
 		{20, 8, false, "the live detector stays: on"},
 	} {
 		labels := slices.Concat(agreed[:5], slices.Clone(differing[:c.lost+c.won]))
@@ -247,6 +262,9 @@ func TestLiveForecasterStays(t *testing.T) {
 		result.Metrics.Forecasting.Published || !strings.Contains(result.Metrics.Forecasting.Reason, "the live forecaster stays: on the newest") {
 		t.Errorf("of few readings: %+v", result.Metrics.Forecasting)
 	}
+	if result := train(t, learn.Input{History: few, LiveForecaster: bad, Seed: 1}); result.Forecaster == nil {
+		t.Errorf("one that is as good: %+v", result.Metrics.Forecasting)
+	}
 	if result := train(t, learn.Input{History: many, LiveForecaster: bad, Seed: 2}); result.Forecaster == nil || !result.Metrics.Forecasting.Published {
 		t.Errorf("of many readings: %+v", result.Metrics.Forecasting)
 	}
@@ -269,6 +287,22 @@ func TestForecasterBeatsPersistence(t *testing.T) {
 	m, lively := trained.Metrics.Forecasting, trained.Forecaster
 	if !m.Published || m.Temperature != "forest" || m.SkillTemperature == nil || *m.SkillTemperature < 0.04 {
 		t.Errorf("on rooms whose cooling comes and goes: %+v", m)
+	}
+	skill := learn.MeasureForecaster(lively, history)
+	var ratios float64
+	for _, r := range skill.Ratios {
+		ratios += r / 5
+	}
+	if math.Abs(*skill.SkillTemperature-1+*skill.RMSETemperature/skill.Still) > 1e-9 || math.Abs(ratios-1+*skill.SkillTemperature) > 0.1 || *skill.SkillTemperature < 0.04 {
+		t.Errorf("measured: %+v", skill)
+	}
+	constant := learn.NodeHistory{NodeID: "constant", Readings: slices.Clone(history[0].Readings)}
+	for i := range constant.Readings {
+		constant.Readings[i].Temperature, constant.Readings[i].Humidity = 20, 40
+	}
+	skill = learn.MeasureForecaster(lively, []learn.NodeHistory{constant})
+	if none := learn.MeasureForecaster(lively, nil); skill.Held < 500 || skill.SkillTemperature != nil || skill.SkillHumidity != nil || none.Held != 0 || none.Ratios != nil {
+		t.Errorf("where nothing changes: %+v; nothing at all: %+v", skill, none)
 	}
 	for _, node := range history[2:] {
 		for i := range node.Readings {
@@ -372,6 +406,13 @@ func TestTooFewReadings(t *testing.T) {
 	history, _ := site(1, learn.MinRows, 1) // of which the first have too few before them
 	if _, err := learn.Train(t.Context(), learn.Input{History: history}); !errors.Is(err, learn.ErrTooFewRows) {
 		t.Errorf("%v, want %v", err, learn.ErrTooFewRows)
+	}
+	// The forecaster learns from three quarters.
+	for n, measured := range map[int]bool{learn.MinRows: false, 665: false, 666: true} {
+		history, _ = site(1, n+features.MinPrevious, 1)
+		if m := train(t, learn.Input{History: history}).Metrics; (m.Forecasting.RMSETemperature != nil) != measured {
+			t.Errorf("%d readings: %+v", n, m.Forecasting)
+		}
 	}
 }
 
