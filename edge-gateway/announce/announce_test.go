@@ -3,6 +3,7 @@ package announce
 import (
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -28,4 +29,16 @@ gateway_role{role="conflict"} 0
 gateway_role{role="standby"} 1
 `
 	must.Equal(t, "metrics", want, page.Body.String())
+}
+
+func TestConfigBounds(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		length, port int
+		valid        bool
+	}{{60, 1, true}, {60, 65535, true}, {61, 1, false}, {0, 1, false}, {60, 0, false}, {60, 65536, false}} {
+		if _, err := New(Config{Name: strings.Repeat("n", c.length), Port: c.port}, time.Now, logging.Discard()); (err == nil) != c.valid {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
 }

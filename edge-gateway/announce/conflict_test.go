@@ -309,3 +309,53 @@ func TestRivalIsToldByIPv4(t *testing.T) {
 	s.from(eth, wide, response(without)) // another one
 	told("fe80::66")
 }
+
+// TestRivalBounds goes to the last moment at which a claim counts, and the first at which it does not.
+func TestRivalBounds(t *testing.T) {
+	t.Parallel()
+	began := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	first, second := netip.MustParseAddr("192.168.1.66"), netip.MustParseAddr("192.168.1.67")
+	for after, want := range map[time.Duration]bool{0: false, rivalAfter - 1: false, rivalAfter: true, rememberFor - 1: true, rememberFor: false} {
+		var v rival
+		if v.claims(began, first); v.isCurrent(began.Add(after)) != want {
+			t.Errorf("after %s it is current: %v", after, !want)
+		}
+	}
+	for after, want := range map[time.Duration]rival{
+		rememberFor - 1: {since: began, at: began.Add(rememberFor - 1), address: first, claimed: began},
+		rememberFor:     {since: began.Add(rememberFor), at: began.Add(rememberFor), address: second, claimed: began.Add(rememberFor)},
+	} {
+		var v rival
+		v.claims(began, first)
+		if v.claims(began.Add(after), second); v != want {
+			t.Errorf("another claims after %s: %+v, want %+v", after, v, want)
+		}
+	}
+	gone := claim()
+	gone.Hdr.Ttl = 0
+	n := &name{label: "monitor-gateway"}
+	must.Equal(t, "who says goodbye", second.String(), n.claimant([]dns.RR{gone}, second).String())
+	must.Equal(t, "who claims", first.String(), n.claimant([]dns.RR{gone, claim()}, second).String())
+}
+
+// TestWhenANameIsGivenUp has another prober win: after five seconds of it the gateway takes its own name,
+// and tries for the specified one five seconds later or more.
+func TestWhenANameIsGivenUp(t *testing.T) {
+	t.Parallel()
+	late := claim()
+	late.A = net.IPv4(250, 250, 250, 250)
+	theirs := ask(specified, dns.TypeANY, dns.ClassINET)
+	theirs.Ns = []dns.RR{late}
+	for tried, given := range map[time.Duration]bool{reclaimEvery: false, reclaimEvery + 1: true} {
+		s := newSite(t, 1)
+		s.update(s.now, s.links)
+		l := s.responder.links[eth]
+		n := l.specified
+		n.tried = s.now.Add(-tried)
+		s.tieBreak(s.now, l, n, theirs, netip.MustParseAddr("192.168.1.66"))
+		again := n.due.Sub(s.now)
+		if (l.own != nil) != given || !given && again != tieBreakDelay || given && (again < reclaimEvery || again >= reclaimEvery+time.Second) {
+			t.Errorf("%s after it was tried: given up %v, tried again after %s", tried, l.own != nil, again)
+		}
+	}
+}
