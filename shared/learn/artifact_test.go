@@ -75,7 +75,7 @@ func TestStillness(t *testing.T) {
 		trend, forecast, truth := 0.0, 0.1, 0.0
 		switch {
 		case i%200 == 0:
-			forecast, truth = 900, 1000
+			forecast, truth = 20, 1000
 		case i%20 >= 13:
 			trend = 2
 		case i%20 >= 9:
