@@ -49,7 +49,7 @@ func TestFullFileSystem(t *testing.T) {
 	// The space is there again, as soon as the file system has let go of what was
 	// deleted.
 	again := fill()
-	for deadline := time.Now().Add(3 * time.Minute); again < 200 && time.Now().Before(deadline); again += fill() {
+	for deadline := time.Now().Add(10 * time.Second); again < 200 && time.Now().Before(deadline); again += fill() {
 		time.Sleep(10 * time.Millisecond) // between two polls of the condition
 	}
 	if again < 200 {
@@ -70,7 +70,9 @@ func TestReadOnlyFileSystem(t *testing.T) {
 	box := open(t, dir, options())
 	add(t, box, numbered(0, 50)...)
 	must.Do(t, box.Close())
-	must.Do(t, syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""))
+	must.Eventually(t, "no child that is being started has a file of it open", func() bool {
+		return syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY, "") == nil
+	})
 	box = open(t, dir, options())
 	if err := box.Append(rec("refused")); !errors.Is(err, syscall.EROFS) {
 		t.Errorf("Append = %v", err)
