@@ -119,7 +119,7 @@ func TestVerdictsMeasureAndMoveNothing(t *testing.T) {
 		t.Errorf("by right verdicts %+v, by wrong ones %+v", r, w)
 	}
 	var x features.Extractor
-	var found, missed, wrongly float64
+	var found, missed, wrongly, passed float64
 	for _, l := range judged(history, odd, false) {
 		switch said := right.Detector.Detect(&x, l.Window, l.Reading).Anomalous(); {
 		case said && l.Anomalous:
@@ -128,7 +128,12 @@ func TestVerdictsMeasureAndMoveNothing(t *testing.T) {
 			wrongly++
 		case l.Anomalous:
 			missed++
+		default:
+			passed++
 		}
+	}
+	if m := wrong.Metrics.Anomaly; *m.Precision != wrongly/(wrongly+found) || *m.Recall != wrongly/(wrongly+passed) {
+		t.Errorf("the other way round: %g found, %g passed, %g false: %+v", wrongly, passed, found, m)
 	}
 	if m := right.Metrics.Anomaly; *m.Precision != found/(found+wrongly) || *m.Recall != found/(found+missed) {
 		t.Errorf("%g found, %g missed, %g false: %+v", found, missed, wrongly, m)

@@ -475,7 +475,7 @@ func TestIncidentsAreListed(t *testing.T) {
 	humid := db.newest(t, attic)
 	must.Get(db.See(t.Context(), db.anna, []int64{humid}, "anna12", clock(2700)))(t)
 	db.judge(t, judged("n1", 5000, 60))
-	all := must.Get(db.Incidents(t.Context(), db.anna, incidents.IncidentQuery{Part: store.Part{Limit: 10}}, clock(5001)))(t)
+	all := must.Get(db.Incidents(t.Context(), db.anna, incidents.IncidentQuery{Part: store.Part{Limit: 4}}, clock(5001)))(t)
 	var ids []int64
 	for _, i := range all.Items {
 		ids = append(ids, i.ID)

@@ -129,11 +129,17 @@ func TestListenChanges(t *testing.T) {
 	go func() {
 		ended <- db.ListenChanges(t.Context(), func() { close(listening) }, func(customer int64) { heard <- customer })
 	}()
-	<-listening
+	select {
+	case <-listening:
+	case err := <-ended:
+		t.Fatal(err)
+	}
 	db.judge(t, judged("n1", 0, 60))
 	select {
 	case customer := <-heard:
 		must.Equal(t, "customer", db.anna, customer)
+	case err := <-ended:
+		t.Fatal(err)
 	case <-time.After(time.Minute):
 		t.Fatal("nothing is heard")
 	}

@@ -273,6 +273,18 @@ func TestRulesOfACustomer(t *testing.T) {
 	mustFail(t, "read a deleted one", err, store.ErrNoRule)
 }
 
+func TestRuleOfASensorIsForNoOther(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1", "n2")
+	must.Get(db.CreateRule(t.Context(), db.anna, incident.Rule{
+		Quantity: incident.Temperature, Direction: incident.Above, Limit: 30, Severity: incident.Warning, Scope: incident.Scope{SensorID: "n1"}, Enabled: true,
+	}))(t)
+	db.judge(t, judged("n1", 0, 35), judged("n2", 0, 35))
+	if got := db.excursions(t, db.anna, incidents.ExcursionQuery{}); len(got) != 1 || got[0].NodeID != "n1" {
+		t.Errorf("%+v", got)
+	}
+}
+
 // TestLateReadingJoinsTwoIncidents shows the older id living on, and the younger redirecting.
 func TestLateReadingJoinsTwoIncidents(t *testing.T) {
 	t.Parallel()

@@ -379,8 +379,8 @@ func TestSilentSensorMoves(t *testing.T) {
 			t.Parallel()
 			db := openWith(t, "n0", "n1")
 			second := db.room(t, db.anna)
-			for node, at := range map[string]int{"n1": 0, "n0": 100} {
-				must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: judged(node, at, 22).Reading}}))
+			for _, r := range []incidents.Judged{judged("n1", 0, 22), judged("n0", 70, 22), judged("n0", 100, 22)} {
+				must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r.Reading}}))
 			}
 			db.settle(t, 300)
 			must.Get(db.UpdateSensor(t.Context(), db.anna, "n1", accounts.SensorChange{Name: "Rack", Type: "T", RoomID: second}))(t)
@@ -391,6 +391,10 @@ func TestSilentSensorMoves(t *testing.T) {
 			changes := len(db.changes(t, db.anna))
 			db.settle(t, 410)
 			must.Equal(t, "nothing more is told", changes, len(db.changes(t, db.anna)))
+			for _, i := range db.lasting(t, 410) {
+				want := map[int64]string{db.annasRoom: "No reading for more than 5 min, usually one every 30 s", second: "No reading for more than 5 min"}
+				must.Equal(t, "reason", want[i.RoomID], i.Worst.Reason)
+			}
 		})
 	}
 }
