@@ -126,7 +126,11 @@ func TestSerialisationFailureIsTriedAgain(t *testing.T) {
 	db.sql(t, `ALTER SEQUENCE tries INCREMENT 3 RESTART 1`, nil) // never through
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
+	began := time.Now()
 	_, err := db.CreateRoom(ctx, db.anna, "never")
+	if pauses := time.Since(began); pauses < 30*time.Millisecond {
+		t.Errorf("tried three times within %s", pauses)
+	}
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); !ok || pgErr.Code != "40001" {
 		t.Errorf("got %v, want the failure itself", err)
 	}
