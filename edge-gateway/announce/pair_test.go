@@ -1,8 +1,10 @@
 package announce
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -368,12 +370,26 @@ func TestProofIsForOneQuestion(t *testing.T) {
 func TestPairQuestionsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := started(t)
-	for range 1000 {
-		s.from(eth, stranger, ask(strings.Repeat("0f", 16)+s.pairSuffix(), dns.TypeTXT, dns.ClassINET))
+	for i := range 1000 {
+		s.from(eth, stranger, ask(fmt.Sprintf("%032x", i)+s.pairSuffix(), dns.TypeTXT, dns.ClassINET))
 		s.pass(time.Millisecond)
 	}
-	if sent := s.takeAll(); len(sent) > 15 {
-		t.Errorf("%d messages in a second", len(sent))
+	most := 0
+	sent := s.takeAll()
+	for _, l := range sent {
+		most = max(most, len(l.m.Answer))
+	}
+	if len(sent) > 15 || most != maxPeers {
+		t.Errorf("%d messages in a second, of up to %d answers", len(sent), most)
+	}
+	known := gateways{}
+	for i := range maxPeers + 1 {
+		if _, ok := known.hear(s.now, strconv.Itoa(i), netip.MustParseAddr("192.168.1.66"), true); ok != (i < maxPeers) {
+			t.Errorf("gateway %d is heard: %v", i, ok)
+		}
+	}
+	if _, ok := known.hear(s.now, "0", netip.MustParseAddr("fe80::66"), true); !ok {
+		t.Error("one of many that are known is not heard again")
 	}
 	if n := len(s.responder.links[eth].said); n > 20 {
 		t.Errorf("%d records are remembered", n)

@@ -137,7 +137,11 @@ func TestManyAskers(t *testing.T) {
 	s := started(t)
 	for range 50 {
 		s.from(eth, "192.168.1.7:5353", ask("monitor-gateway.local.", dns.TypeA, dns.ClassINET))
+		free := s.responder.links[eth].pending.due.IsZero()
 		s.from(eth, "192.168.1.8:5353", ask("_http._tcp.local.", dns.TypePTR, dns.ClassINET))
+		if delay := s.responder.links[eth].pending.due.Sub(s.now); free && (delay < 20*time.Millisecond || delay > 120*time.Millisecond) {
+			t.Errorf("what others answer too is answered after %s", delay) // §6
+		}
 		s.pass(10 * time.Millisecond)
 	}
 	s.pass(200 * time.Millisecond)

@@ -100,6 +100,65 @@ func TestStatistics(t *testing.T) {
 	}
 }
 
+// Each change is measured from its own slot of the day, and against what neighbours did in that time.
+func TestStatisticsOfADay(t *testing.T) {
+	t.Parallel()
+	dew := func(temperature float64) float64 { return reading.DewPoint(temperature, 40) }
+	day := dayOf(22)
+	slot := anomaly.SlotOf(noon())
+	for back, temperature := range map[int64]float64{2: 23, 6: 24, 12: 25, 24: 26} {
+		day.Put(slot-back, anomaly.AirOf(temperature, 40))
+	}
+	around := anomaly.Surroundings{Neighbours: 4, Air: anomaly.AirOf(20, 40), Warmer: 1, Damper: 0.5, Usual: anomaly.AirOf(22, 40)}
+	judge := func() anomaly.Values {
+		return anomaly.Statistics(reading.Window{}, reading.Reading{Time: noon(), Temperature: 30, Humidity: 40}, day, around)
+	}
+	v := judge()
+	for s, want := range map[anomaly.Statistic]float64{
+		anomaly.DewPointLevel: dew(30) - dew(20), anomaly.TemperatureChange: 30 - 25 - 1, anomaly.DewPointChange: dew(30) - dew(23) - 0.5,
+		anomaly.OwnTemperature1: 30 - 24, anomaly.OwnTemperature2: 30 - 25,
+		anomaly.OwnDewPoint15: dew(30) - dew(23), anomaly.OwnDewPoint60: dew(30) - dew(24), anomaly.OwnDewPoint240: dew(30) - dew(26),
+	} {
+		if !(math.Abs(v[s]-want) < 1e-5) { // also NaN
+			t.Errorf("%s is %g, want %g", s, v[s], want)
+		}
+	}
+	around.Air.Temperature = 28 // 2 °C more than they are all that is unusual
+	if got := judge()[anomaly.TemperatureChange]; !(math.Abs(got-2) < 1e-5) {
+		t.Errorf("%g °C more than neighbours that are nearly as warm", got)
+	}
+	around.Neighbours = 3
+	if got := judge()[anomaly.TemperatureChange]; !math.IsNaN(got) {
+		t.Errorf("%g °C more than three neighbours", got)
+	}
+	// What four of them did, of an even number between both in the middle, since their own slots.
+	neighbours := fiveNeighbours()[:4]
+	for i, more := range []float64{0, 1, 2, 9} {
+		neighbours[i].Day.Put(slot-2, anomaly.Air{DewPoint: 5})
+		neighbours[i].Now = anomaly.Air{Temperature: neighbours[i].Now.Temperature + more, DewPoint: 5 + 2*more}
+	}
+	own := anomaly.Live{Day: *dayOf(22)}
+	first := own.Around(noon(), neighbours)
+	if !(math.Abs(first.Warmer-1.5) < 1e-5 && math.Abs(first.Damper-3) < 1e-5) {
+		t.Errorf("%+v, want 1.5 °C warmer and 3 °C damper", first)
+	}
+	alone := anomaly.Live{Day: *dayOf(22)}
+	if odd := alone.Around(noon(), neighbours[1:]); !(math.Abs(odd.Warmer-2) < 1e-5) {
+		t.Errorf("%+v, want 2 °C warmer", odd)
+	}
+	// What is usual is found once an hour.
+	own.Day = *dayOf(32)
+	for _, n := range neighbours {
+		n.Heard = noon().Add(time.Hour)
+	}
+	if got := own.Around(noon().Add(59*time.Minute), neighbours); got.Usual != first.Usual || got.Air != first.Air {
+		t.Errorf("within the hour %+v, before %+v", got, first)
+	}
+	if got := own.Around(noon().Add(time.Hour), neighbours); math.Abs(got.Usual.Temperature-32) > 1e-5 || math.Abs(got.Air.Temperature-first.Air.Temperature-10) > 1e-5 {
+		t.Errorf("an hour later %+v, before %+v", got, first)
+	}
+}
+
 // A node of which nothing is known yet has no statistics, and no score.
 func TestFirstReading(t *testing.T) {
 	t.Parallel()
@@ -212,7 +271,7 @@ func TestLeastCorrelation(t *testing.T) {
 	mixed := func(share float64, wild float32) anomaly.Placed {
 		slots := make([]float32, 288)
 		for i := range slots {
-			slots[i] = float32(20 + float64(i)/50 + share*base[i] + math.Sqrt(1-share*share)*noise[i])
+			slots[i] = float32(20 + float64(i)/2 + share*base[i] + math.Sqrt(1-share*share)*noise[i])
 		}
 		slots[100] += wild
 		return anomaly.Placed{Room: fmt.Sprint(share, wild), Slots: slots}
@@ -220,6 +279,17 @@ func TestLeastCorrelation(t *testing.T) {
 	nodes := []anomaly.Placed{mixed(1, 0), mixed(0.2, 0), mixed(0.45, 0), mixed(0.9, 0), mixed(0.2, 1000)}
 	if got := fmt.Sprint(anomaly.Neighbours(nodes)[0]); got != "[3 2]" {
 		t.Errorf("%s, want those of .9 and .45", got)
+	}
+	crowd := nodes[:1:1]
+	for range 63 {
+		crowd = append(crowd, mixed(0.2, 0))
+	}
+	for range 2 { // the 64 next are tried
+		crowd = append(crowd, mixed(0.9, 0))
+	}
+	crowd[64].Room, crowd[65].Room = "a", "b"
+	if got := fmt.Sprint(anomaly.Neighbours(crowd)[0]); got != "[64]" {
+		t.Errorf("%s of a crowd", got)
 	}
 	nodes[0].Slots[100] += 1000 // a fault of two at once makes nobody alike
 	if got := anomaly.Neighbours(nodes)[0]; len(got) != 0 {
@@ -340,6 +410,7 @@ func TestHealthyByInstrument(t *testing.T) {
 		{anomaly.Instrument{Grid: 1, Interval: 30}, anomaly.Instrument{Grid: 0.5, Interval: 42}, 72, true, 10},
 		{anomaly.Instrument{Grid: 1, Interval: 30}, anomaly.Instrument{Grid: 1, Interval: 43}, 72, true, 8},
 		{anomaly.Instrument{Grid: 1, Interval: 43}, anomaly.Instrument{Grid: 1, Interval: 30}, 72, true, 8},
+		{anomaly.Instrument{Grid: 1, Interval: 42}, anomaly.Instrument{Grid: 1, Interval: 30}, 72, true, 10},
 		{anomaly.Instrument{Interval: 30}, anomaly.Instrument{Grid: 1}, 72, true, 10},
 		{anomaly.Instrument{Grid: 1}, anomaly.Instrument{Interval: 30}, 72, true, 10},
 		{anomaly.Instrument{Grid: 1, Interval: 30}, anomaly.Instrument{}, 90, false, 10},
@@ -394,7 +465,14 @@ func TestStatisticsAtTheirBounds(t *testing.T) {
 	if got := of(window(10, func(i int) float64 { return changed(i + 1) }), &anomaly.Day{})[anomaly.Unchanged]; got != 0 {
 		t.Errorf("four equal readings: unchanged for %g s", got)
 	}
-	day := dayOf(22)
+	day := &anomaly.Day{}
+	day.Put(anomaly.SlotOf(noon())-144, anomaly.AirOf(22, 40))
+	for slot := anomaly.SlotOf(noon()) - 143; slot < anomaly.SlotOf(noon()); slot++ {
+		day.Put(slot, anomaly.AirOf(22, 40))
+	}
+	if got := of(window(6, changed), day)[anomaly.Unchanged]; got != 500 {
+		t.Errorf("five of six equal: unchanged for %g s", got)
+	}
 	if got := of(window(2, changed), day)[anomaly.Unchanged]; got != 143*600 {
 		t.Errorf("two, and a day: unchanged for %g s", got)
 	}
@@ -419,13 +497,17 @@ func TestStatisticsAtTheirBounds(t *testing.T) {
 	for slots, known := range map[int64]bool{5: false, 6: true} { // an hour makes a median
 		var d anomaly.Day
 		now := anomaly.SlotOf(noon())
+		d.Put(now-145, anomaly.AirOf(30, 40)) // more than a day ago
+		d.Put(now-144, anomaly.AirOf(30, 40))
 		for s := range slots {
 			d.Put(now-143+s, anomaly.AirOf(20, 40))
 		}
-		d.Put(now, anomaly.AirOf(30, 40))
-		d.Put(now-144, anomaly.AirOf(30, 40)) // a day ago
 		if got := d.Median(now).Temperature; known && got != 20 || math.IsNaN(got) == known {
 			t.Errorf("the median of %d slots is %g", slots, got)
+		}
+		d.Put(now, anomaly.AirOf(25, 40))
+		if d.Put(now-144, anomaly.AirOf(30, 40)); d.At(now).Temperature != 25 {
+			t.Errorf("a day ago is now: %+v", d.At(now))
 		}
 	}
 	own := anomaly.Live{Day: *dayOf(22)}
@@ -447,12 +529,15 @@ func TestStatisticsAtTheirBounds(t *testing.T) {
 	past := fleet(8, 400)
 	for _, n := range past {
 		for i := range n.Hours {
-			for s := range n.Hours[i] {
-				n.Hours[i][s] /= 4
+			for s := len(n.Hours[i]) - 1; s >= 0; s-- {
+				n.Hours[i][s] = n.Hours[i][0] / 4
 			}
 		}
 	}
 	c := anomaly.Calibrate(past)
+	if got, want := c.Monthly("n00", "r0", anomaly.Roughness), math.Expm1(c.Monthly("n00", "r0", anomaly.Unchanged)/300); math.Abs(got-want) > 1e-6 {
+		t.Errorf("a roughness of %g comes once a month, want %g", got, want)
+	}
 	for s, least := range map[anomaly.Statistic]float64{anomaly.Unchanged: 900, anomaly.DewPointLevel: 1, anomaly.TemperatureChange: 1, anomaly.DewPointChange: 0.8} {
 		var below, from anomaly.Values
 		below[s], from[s] = math.Nextafter(-least, 0), -least

@@ -279,7 +279,7 @@ func TestBandsAreWhatStatisticsCallUsual(t *testing.T) {
 	outside, judged := 0, 0
 	for range 2000 {
 		day := &anomaly.Day{}
-		level, swing := 18+float64(8*random.Float64()), float64(4*random.Float64())
+		level, swing := 18+float64(8*random.Float64()), float64(12*random.Float64())
 		for s := slot - 143; s < slot; s++ {
 			day.Put(s, anomaly.AirOf(level+float64(swing*math.Sin(float64(s)/23))+float64(0.2*random.Float64()), 40))
 		}

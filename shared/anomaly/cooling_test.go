@@ -1,6 +1,7 @@
 package anomaly_test
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
@@ -30,6 +31,7 @@ func TestMovesOf(t *testing.T) {
 		{"one spike", func(ago float64) float64 { return 22 + 30*max(0, 1-2*ago) }, 120, 22, [4]float64{0, 0, 0, 0}},
 		{"back from the cold, of which two degrees count", ramp(0.5), 120, 22, [4]float64{1.5, 1.5, 1.5, 1.5}},
 		{"cooling down to what is usual", ramp(-0.5), 120, 22.5, [4]float64{-2, -2, -2, -2}},
+		{"away from what is usual", ramp(0.5), 120, 10, [4]float64{2.5, 5, 10, 14}},
 		{"its first reading", steady(22), 0, none, [4]float64{none, none, none, none}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -423,6 +425,15 @@ func TestCoolingOnTheFirstDay(t *testing.T) {
 	air := weeks(2, calm, 0.3)
 	air[7].Rise, air[31].Rise = [4]float32{10, 10, 10, 10}, [4]float32{10, 10, 10, 10}
 	hours := roomOf(air)
+	half := weeks(7, calm, 0.1)
+	for i := range half {
+		if i%2 == 0 {
+			half[i] = anomaly.Unheard(half[i].Start)
+		}
+	}
+	long := func(change float32) anomaly.Moves {
+		return anomaly.Moves{Change: [4]float32{0, 0, 0, change}, Level: 22}
+	}
 	for _, at := range []struct {
 		c           *anomaly.Calibration
 		after       time.Duration
@@ -430,7 +441,8 @@ func TestCoolingOnTheFirstDay(t *testing.T) {
 	}{
 		{one, 0, moves(2.55, 22), moves(2.6, 22)},
 		{restless, 0, moves(2.95, 22), moves(3, 22)},
-		{roomOf(weeks(2, calm, 0.1)), 0, anomaly.Moves{Change: [4]float32{0, 0, 0, 4.25}, Level: 22}, anomaly.Moves{Change: [4]float32{0, 0, 0, 4.3}, Level: 22}},
+		{roomOf(weeks(2, calm, 0.1)), 0, long(4.25), long(4.3)},
+		{roomOf(half), 0, long(2.95), long(3.05)},
 		{hours, 8 * time.Hour, moves(5.5, 22), moves(5.65, 22)},
 	} {
 		for want, m := range map[bool]anomaly.Moves{false: at.none, true: at.alarm} {
@@ -494,6 +506,12 @@ func TestWhatIsLearned(t *testing.T) {
 		m := moves(1.15*c.was, 22)
 		if told, ok := roomOf(air).Cooling("n", "r", noon(), m, m, 4); ok == c.learned {
 			t.Errorf("%s: %+v", c.name, told)
+		}
+	}
+	uneven := roomOf(weeks(28, func(day, _ int) float64 { return cmp.Or(map[int]float64{10: 24, 12: 20}[day], 22) }, 0.1)[1:])
+	for level, want := range map[float32]string{25.5: "", 25.6: "warmest", 18.5: "", 18.4: "coldest"} {
+		if told, _ := uneven.Cooling("n", "r", noon(), moves(0, level), moves(0, level), 4); told.Cause != want {
+			t.Errorf("%.1f °C: %+v, want %s", level, told, want)
 		}
 	}
 	room := anomaly.Calibrate([]anomaly.NodeHours{{Room: "r", Air: weeks(28, calm, 4)}})
@@ -580,13 +598,13 @@ func TestSlowChange(t *testing.T) {
 			}
 		})
 	}
-	// Twelve days of past, until a Friday.
+	// Ten days of past, until a Wednesday: five are like the last three.
 	now := anomaly.Moves{Change: [4]float32{0, 0, 0, 0}, Level: 22}
-	twelve := weeks(14, func(day, _ int) float64 { return 22 + 3*float64(max(0, day-8)) }, 0.2)[:12*24]
-	if told, ok := roomOf(twelve).Cooling("n", "r", noon(), now, now, 4); !ok || !strings.HasPrefix(told.Reason, "the room is 9.0 °C hotter") {
-		t.Errorf("twelve days of past: %+v", told)
+	ten := weeks(14, func(day, _ int) float64 { return 22 + 3*float64(max(0, day-6)) }, 0.2)[:10*24]
+	if told, ok := roomOf(ten).Cooling("n", "r", noon(), now, now, 4); !ok || !strings.HasPrefix(told.Reason, "the room is 9.0 °C hotter") {
+		t.Errorf("ten days of past: %+v", told)
 	}
-	if told, ok := anomaly.Calibrate([]anomaly.NodeHours{{Node: "n", Air: twelve}}).Cooling("n", "", noon(), now, moves(float32(math.NaN()), 22), 1); !ok || !strings.HasPrefix(told.Reason, "it is 9.0 °C hotter") {
+	if told, ok := anomaly.Calibrate([]anomaly.NodeHours{{Node: "n", Air: ten}}).Cooling("n", "", noon(), now, moves(float32(math.NaN()), 22), 1); !ok || !strings.HasPrefix(told.Reason, "it is 9.0 °C hotter") {
 		t.Errorf("a sensor by itself: %+v", told)
 	}
 	// One sensor of a room drifts by .2 °C a day.

@@ -60,7 +60,7 @@ func TrendOf(w reading.Window, r reading.Reading, back int) (Trend, bool) {
 		svv += v * v
 	}
 	spread := stt - st*st/n
-	if n < 5 || earliest > -trendSpan/120 || spread <= 0 {
+	if n < 5 || earliest > -trendSpan/120 {
 		return Trend{}, false
 	}
 	shared := stv - st*sv/n

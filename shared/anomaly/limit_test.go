@@ -37,24 +37,21 @@ func TestPasses(t *testing.T) {
 	if !ok || p.Earliest != first || p.Latest != last {
 		t.Errorf("%+v %v, want from %g to %g min", p, ok, first, last)
 	}
+	if p, ok := anomaly.Passes(w, r, 25.2, 0); !ok || p.Earliest != 0 {
+		t.Errorf("a limit within the interval of now: %+v %v", p, ok)
+	}
 	for name, c := range map[string]struct {
 		temperature func(float64) float64
 		limit       float64
 	}{
-		"already above":      {warming, 24},
-		"out of reach":       {warming, 40},
-		"cooling":            {func(ago float64) float64 { return 25 + slope*ago }, 25.5},
-		"steady":             {steady(25), 25.2},
-		"one warm reading":   {func(ago float64) float64 { return 25 + 8*max(0, 1-4*ago) }, 26.5},
-		"two warm readings":  {func(ago float64) float64 { return 25 + 6*max(0, 1-ago) }, 27},
-		"far above the past": {steady(25), 90},
-		"at the limit":       {warming, 25},
-		"as warm ten minutes ago": {func(ago float64) float64 {
-			if ago == 10 {
-				return 25
-			}
-			return 25 - 0.02*ago*ago
-		}, 25.2},
+		"already above":                 {warming, 24},
+		"out of reach":                  {warming, 40},
+		"cooling":                       {func(ago float64) float64 { return 25 + slope*ago }, 25.5},
+		"steady":                        {steady(25), 25.2},
+		"one warm reading":              {func(ago float64) float64 { return 25 + 8*max(0, 1-4*ago) }, 26.5},
+		"two warm readings":             {func(ago float64) float64 { return 25 + 6*max(0, 1-ago) }, 27},
+		"far above the past":            {steady(25), 90},
+		"at the limit":                  {warming, 25},
 		"warmer half an hour ago":       {func(ago float64) float64 { return warming(ago) + 10*max(0, 1-math.Abs(ago-30)) }, 28},
 		"a cooling that comes and goes": {func(ago float64) float64 { return 25 + 0.8*math.Cos(ago*math.Pi/10) }, 27},
 		"a door, two minutes ago": {func(ago float64) float64 {
