@@ -283,6 +283,11 @@ func TestRuleOfASensorIsForNoOther(t *testing.T) {
 	if got := db.excursions(t, db.anna, incidents.ExcursionQuery{}); len(got) != 1 || got[0].NodeID != "n1" {
 		t.Errorf("%+v", got)
 	}
+	statuses := must.Get(db.SensorStatuses(t.Context(), openNodes("n1", "n2")))(t)
+	for node, want := range map[string]bool{"n1": true, "n2": false} {
+		got := slices.ContainsFunc(statuses[openNodes(node)[0]].Rules, func(r incident.Rule) bool { return r.Limit == 30 })
+		must.Equal(t, "told to detection for "+node, want, got)
+	}
 }
 
 // TestLateReadingJoinsTwoIncidents shows the older id living on, and the younger redirecting.
