@@ -260,6 +260,7 @@ func TestNewestReadingsAreWithinTheSpans(t *testing.T) {
 	for name, c := range map[string]struct {
 		open, own, others int // hours of the newest reading in each channel; 0 for none
 		holds             []reading.Span
+		anothers          reading.Span
 		want              int // 0 for none
 	}{
 		"no row":                         {holds: []reading.Span{{}}},
@@ -273,14 +274,22 @@ func TestNewestReadingsAreWithinTheSpans(t *testing.T) {
 		"a former hold, newer reading":   {open: 5, holds: []reading.Span{{Until: at(2)}, {From: at(3)}}, want: 5},
 		"a signed sensor, newer reading": {open: 9, own: 6, holds: []reading.Span{{Until: at(5)}}, want: 6},
 		"the newest of two channels":     {open: 5, own: 6, holds: []reading.Span{{}}, want: 6},
+		"another's hold":                 {open: 5, holds: []reading.Span{{From: at(6)}}, anothers: reading.Span{Until: at(6)}},
+		"holds of a clock put back":      {open: 5, holds: []reading.Span{{From: at(1), Until: at(7)}, {From: at(4)}}, want: 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := openWith(t, "n")
 			db.sql(t, `DELETE FROM open_holds`, nil)
-			for _, hold := range c.holds {
+			hold := func(customer int64, hold reading.Span) {
 				db.sql(t, `INSERT INTO open_holds VALUES ('n', @customer, COALESCE(@from, '-infinity'::timestamptz), COALESCE(@until, 'infinity'::timestamptz))`,
-					pgx.NamedArgs{"customer": db.anna, "from": store.OrNull(hold.From), "until": store.OrNull(hold.Until)})
+					pgx.NamedArgs{"customer": customer, "from": store.OrNull(hold.From), "until": store.OrNull(hold.Until)})
+			}
+			for _, span := range c.holds {
+				hold(db.anna, span)
+			}
+			if c.anothers != (reading.Span{}) {
+				hold(db.bruno, c.anothers)
 			}
 			for channel, hours := range map[reading.Channel]int{reading.Open: c.open, reading.Channel(db.anna): c.own, reading.Channel(db.bruno): c.others} {
 				if hours > 0 {
@@ -291,6 +300,10 @@ func TestNewestReadingsAreWithinTheSpans(t *testing.T) {
 			newest := must.Get(db.NewestReadings(t.Context(), db.anna, []string{"n", "unknown"}))(t)
 			if r, ok := newest["n"]; ok != (c.want != 0) || ok && (!r.Time.Equal(at(c.want)) || r.Temperature != float64(c.want)) {
 				t.Errorf("newest %+v", newest)
+			}
+			live := must.Get(db.LiveSensors(t.Context(), db.anna))(t)
+			if len(live) != 1 || (live[0].Timestamp != nil) != (c.want != 0) || c.want != 0 && (!live[0].Timestamp.Equal(at(c.want)) || *live[0].Temperature != float64(c.want)) {
+				t.Errorf("live %+v", live)
 			}
 			if others := must.Get(db.NewestReadings(t.Context(), db.bruno, []string{"n"}))(t); len(others) > 0 {
 				t.Errorf("another customer sees %+v", others)

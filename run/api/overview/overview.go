@@ -163,14 +163,18 @@ func (h *Handlers) overview(ctx context.Context, in *input) (*huma.StreamRespons
 		return nil, fmt.Errorf("wait for another overview: %w", ctx.Err())
 	}
 	now := h.clock()
-	err := h.refresh(ctx, v, customer, now)
-	if err != nil {
-		return nil, err
+	var problems []string
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.Go(func() (err error) {
+		problems, err = h.watchProblems(groupCtx, customer, now)
+		return err
+	})
+	group.Go(func() error { return h.refresh(groupCtx, v, customer, now) })
+	if err := group.Wait(); err != nil {
+		return nil, fmt.Errorf("overview: %w", err)
 	}
 	head := v.head(now)
-	if head.WatchProblems, err = h.watchProblems(ctx, customer, now); err != nil {
-		return nil, err
-	}
+	head.WatchProblems = problems
 	first, err := rest.Encode(head)
 	if err != nil {
 		return nil, err
@@ -227,7 +231,13 @@ func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.
 		return err
 	})
 	group.Go(func() (err error) {
-		anew, err = v.day.look(groupCtx, known, customer, now)
+		if anew, err = v.day.look(groupCtx, known, customer, now); err != nil {
+			return err
+		}
+		if rooms, err = accounts.New(h.store).Rooms(groupCtx, customer); err != nil {
+			return err
+		}
+		rules, err = known.Rules(groupCtx, customer, alert.Defaults())
 		return err
 	})
 	group.Go(func() (err error) {
@@ -236,20 +246,10 @@ func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.
 			return err
 		}
 		group.Go(func() (err error) {
-			if unseen, err = known.Unseen(groupCtx, customer); err != nil {
-				return err
-			}
 			lasting, err = known.Lasting(groupCtx, customer, readLive, now)
 			return err
 		})
-		if v.windows, err = known.MaintenanceWindows(groupCtx, customer, now); err != nil {
-			return err
-		}
-		v.inside = v.insideAt(now)
-		if rooms, err = accounts.New(h.store).Rooms(groupCtx, customer); err != nil {
-			return err
-		}
-		if rules, err = known.Rules(groupCtx, customer, alert.Defaults()); err != nil {
+		if unseen, err = known.Unseen(groupCtx, customer); err != nil {
 			return err
 		}
 		troubled, err = known.TroubledSensors(groupCtx, customer)
@@ -283,7 +283,7 @@ func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.
 	applies := limits{rules: rules, known: map[incident.Scope]int{}, body: &body}
 	for i, l := range live {
 		body.Sensors[i] = liveSensor{
-			ID: l.NodeID, Name: l.Name, RoomID: l.RoomID, Position: l.Position, State: body.Counts.count(v.stateOf(l, troubled[l.NodeID].Severity, now)),
+			ID: l.NodeID, Name: l.Name, RoomID: l.RoomID, Position: l.Position, State: body.Counts.count(stateOf(l, troubled[l.NodeID].Severity, v.probe, now)),
 			Temperature: l.Temperature, Humidity: l.Humidity, Limits: applies.of(l), Sparkline: v.day.sparkline(l.NodeID), JudgedBy: v.day.judgedBy(l, troubled[l.NodeID].Anomalous),
 		}
 		if l.Timestamp != nil {

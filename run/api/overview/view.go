@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"slices"
 	"time"
 
 	"coldaisle.dev/run/api/rest"
@@ -12,26 +11,18 @@ import (
 	"coldaisle.dev/shared/store/incidents"
 )
 
-const (
-	// minAge is the age from which an answer is rebuilt for new readings alone, so that a
-	// customer's pages share one. Any other change shows at once.
-	minAge = time.Second
-	// maxAge bounds the age of an answer, for changes that no version covers: late readings
-	// in the sparklines, and since when a sensor is silent.
-	maxAge = time.Minute
-)
+// minAge is the age from which an answer is rebuilt, so that a customer's pages share one. What
+// anybody changes shows at once.
+const minAge = time.Second
 
 // view is the last answer to one customer, with the state that it was built from.
 type view struct {
 	turn chan struct{} // semaphore that guards the rest
 
-	version incidents.LiveVersion
-	windows []incidents.Maintenance
-	inside  []bool // which of the windows cover the time
+	version string
 	probe   incident.Probe
 	late    bool // the probe, when the answer was written
 	built   time.Time
-	until   time.Time // when a sensor falls silent if nothing comes, or the answer is too old
 	day     day
 	body    []byte
 	tag     string
@@ -41,36 +32,21 @@ func newView() *view { return &view{turn: make(chan struct{}, 1)} }
 
 // refresh rebuilds the view if it is outdated.
 func (h *Handlers) refresh(ctx context.Context, v *view, customer int64, now time.Time) error {
-	seen, err := incidents.New(h.store).Probe(ctx)
-	if err != nil {
+	var err error
+	if v.probe, err = incidents.New(h.store).Probe(ctx); err != nil {
 		return err
 	}
-	// Before all else is read: what changes meanwhile, or is due, changes the next version.
+	// Before all else is read: what changes meanwhile changes the next version.
 	version, err := incidents.New(h.store).LiveVersion(ctx, customer)
 	if err != nil {
 		return err
 	}
-	sameProbe := seen.LateAt.Equal(v.probe.LateAt) && seen.Late(now) == v.late
-	v.probe = seen
-	if sameProbe && v.isOf(version, now) {
+	if age := now.Sub(v.built); v.tag != "" && version == v.version && age >= 0 && age < minAge {
 		return nil
 	}
 	v.tag = "" // until it is complete
-	v.late, v.version, v.built, v.until = seen.Late(now), version, now, now.Add(maxAge)
+	v.late, v.version, v.built = v.probe.Late(now), version, now
 	return h.build(ctx, v, customer, now)
-}
-
-// isOf reports whether the view is still valid for a version and a time.
-func (v *view) isOf(version incidents.LiveVersion, now time.Time) bool {
-	return v.tag != "" && version.Rest == v.version.Rest && now.Before(v.until) && !now.Before(v.built) &&
-		(version.Readings == v.version.Readings || now.Sub(v.built) < minAge) && slices.Equal(v.insideAt(now), v.inside)
-}
-
-func (v *view) insideAt(now time.Time) []bool {
-	return rest.List(v.windows, func(m incidents.Maintenance) bool {
-		_, _, inside := m.Window.At(now)
-		return inside
-	})
 }
 
 func (v *view) head(now time.Time) Head {
@@ -106,22 +82,13 @@ const (
 	stateUnreported = "unreported"
 )
 
-// stateOf returns the worst state that applies to a sensor with a worst lasting severity, and brings
-// v.until forward to the time at which the sensor would fall silent.
-func (v *view) stateOf(l incidents.LiveSensor, severity incident.Severity, now time.Time) string {
-	overdue := false
-	if l.Timestamp != nil {
-		for _, from := range []time.Time{*l.Timestamp, v.probe.LateAt} {
-			if due := incident.SilentFrom(from, l.Interval); due.After(now) && due.Before(v.until) {
-				v.until = due
-			}
-		}
-		overdue = !now.Before(incident.SilentFrom(*l.Timestamp, l.Interval))
-	}
+// stateOf returns the worst state that applies to a sensor with a worst lasting severity.
+func stateOf(l incidents.LiveSensor, severity incident.Severity, probe incident.Probe, now time.Time) string {
+	overdue := l.Timestamp != nil && !now.Before(incident.SilentFrom(*l.Timestamp, l.Interval))
 	switch {
 	case severity == incident.Critical:
 		return stateCritical
-	case overdue && v.probe.Silent(*l.Timestamp, l.Interval, now):
+	case overdue && probe.Silent(*l.Timestamp, l.Interval, now):
 		return stateSilent
 	case severity != "":
 		return stateWarning

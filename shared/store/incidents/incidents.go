@@ -323,9 +323,9 @@ func (s Store) tellNow(ctx context.Context, customerID int64, told []Incident, l
 	for _, e := range parts {
 		of[e.IncidentID] = append(of[e.IncidentID], e)
 	}
-	scene := scene{windows: windows, live: make(map[string]LiveSensor, len(sensors)), probe: probe, now: now}
-	for _, l := range sensors {
-		scene.live[l.NodeID] = l
+	scene := scene{windows: windows, sensors: sensors, live: make(map[string]*LiveSensor, len(sensors)), probe: probe, now: now}
+	for k := range sensors {
+		scene.live[sensors[k].NodeID] = &sensors[k]
 	}
 	worst := make([]Excursion, len(told))
 	for k := range told {
@@ -362,15 +362,16 @@ func (s Store) tellNow(ctx context.Context, customerID int64, told []Incident, l
 // scene is what incidents are compared with to tell how they are now.
 type scene struct {
 	windows []Maintenance
-	live    map[string]LiveSensor
+	sensors []LiveSensor
+	live    map[string]*LiveSensor // by id
 	probe   incident.Probe
 	now     time.Time
 }
 
 // value is the newest value of the quantity of an excursion that lasts.
 func (c scene) value(e Excursion) (float64, bool) {
-	l, known := c.live[e.NodeID]
-	if !known || l.Timestamp == nil || !e.Lasting {
+	l := c.live[e.NodeID]
+	if l == nil || l.Timestamp == nil || !e.Lasting {
 		return 0, false
 	}
 	return e.value(reading.Value(l.Temperature), reading.Value(l.Humidity))
@@ -441,7 +442,8 @@ func (c scene) tell(i *Incident, parts []Excursion) {
 	if value, known := c.value(i.Worst); known {
 		i.Now.Value = &value
 	}
-	for _, l := range c.live {
+	for k := range c.sensors {
+		l := &c.sensors[k]
 		here := (i.RoomID != 0 && l.RoomID == i.RoomID) || (i.GatewayID != "" && l.GatewayID == i.GatewayID) || (i.NodeID != "" && l.NodeID == i.NodeID)
 		if here && l.Timestamp != nil && !c.probe.Silent(*l.Timestamp, l.Interval, c.now) {
 			i.Now.Heard++

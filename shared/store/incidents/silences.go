@@ -41,17 +41,23 @@ func (s Store) Silences(ctx context.Context, customerID int64, now time.Time) (s
 		return nil, nil, err
 	}
 	found, err := store.All[Silence](ctx, s.db, `
-		WITH state AS ( -- of the sensors, visible or not: whose newest reading may be old, and all of their gateways
-		    SELECT s.node_id, n.gateway_id, n.timestamp <= @quiet AS quiet
+		WITH quiet AS ( -- of the sensors, visible or not: whose newest reading may be old
+		    SELECT n.node_id, n.gateway_id
 		    FROM sensors s
 		    JOIN node_state n ON n.channel IN (0, s.customer_id) AND n.node_id = s.node_id
-		    WHERE s.customer_id = @customer
+		    WHERE s.customer_id = @customer AND n.timestamp <= @quiet
 		), newest AS (
 		    SELECT n.*, s.name, s.room_id
 		    FROM sensors s
 		    CROSS JOIN `+store.NewestOf+` AS n
 		    WHERE s.customer_id = @customer
-		      AND s.node_id IN (SELECT node_id FROM state WHERE quiet OR gateway_id IN (SELECT gateway_id FROM state WHERE quiet))
+		      AND s.node_id IN ( -- and all of their gateways
+		          SELECT node_id FROM quiet
+		          UNION ALL
+		          SELECT o.node_id
+		          FROM quiet q
+		          JOIN sensors o ON o.customer_id = @customer
+		          JOIN node_state g ON g.channel IN (0, o.customer_id) AND g.node_id = o.node_id AND g.gateway_id = q.gateway_id)
 		), known AS (
 		    SELECT * FROM newest
 		    UNION ALL
