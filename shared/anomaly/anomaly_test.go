@@ -509,6 +509,9 @@ func TestStatisticsAtTheirBounds(t *testing.T) {
 		if d.Put(now-144, anomaly.AirOf(30, 40)); d.At(now).Temperature != 25 {
 			t.Errorf("a day ago is now: %+v", d.At(now))
 		}
+		if got := d.Median(now).Temperature; known && got != 20 || math.IsNaN(got) == known {
+			t.Errorf("the median of %d slots with the present one is %g", slots, got)
+		}
 	}
 	own := anomaly.Live{Day: *dayOf(22)}
 	for i, far := range []time.Duration{300 * time.Second, 301 * time.Second} {

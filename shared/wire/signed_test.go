@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -160,7 +161,18 @@ func TestMostThatIsTaken(t *testing.T) {
 		GatewayID: "gw-" + strings.Repeat("a", 37), Nonce: strings.Repeat("~", 64), BootID: "b", Sequence: 1, Version: "1 2",
 		Nodes: []wire.StatusNode{{NodeID: "n1", Name: strings.Repeat("ä", wire.MaxNodeName)}},
 	}
-	must.Do(t, status.Validate())
+	for _, sign := range []int64{1, -1} {
+		status.ClockOffsetMS = sign * 200 * 366 * 86_400_000
+		must.Do(t, status.Validate())
+		status.ClockOffsetMS += sign
+		must.Equal(t, "a clock further off is refused", true, errors.Is(status.Validate(), wire.ErrGateway))
+		status.ClockOffsetMS = 0
+	}
+	full := status
+	full.Nodes = slices.Repeat(status.Nodes, wire.MaxStatusNodes)
+	must.Do(t, full.Validate())
+	full.Nodes = append(full.Nodes, status.Nodes...)
+	must.Equal(t, "a node more is refused", true, errors.Is(full.Validate(), wire.ErrGateway))
 	status.Nodes[0].Name += "a"
 	if err := status.Validate(); !errors.Is(err, wire.ErrGateway) {
 		t.Errorf("a longer name: %v", err)
