@@ -303,9 +303,10 @@ func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.
 	if err := body.compareRooms(ctx, known, customer, now); err != nil {
 		return err
 	}
-	body.Sentence = body.say(real, recommended, v.late)
+	late := v.probe.Late(now)
+	body.Sentence = body.say(real, recommended, late)
 	body.Sentence.Drills = len(lasting) - len(real)
-	return v.encode(body)
+	return v.encode(body, late)
 }
 
 // drills counts the incidents of drills, which are the last.

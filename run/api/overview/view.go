@@ -21,7 +21,6 @@ type view struct {
 
 	version string
 	probe   incident.Probe
-	late    bool // the probe, when the answer was written
 	built   time.Time
 	day     day
 	body    []byte
@@ -45,7 +44,7 @@ func (h *Handlers) refresh(ctx context.Context, v *view, customer int64, now tim
 		return nil
 	}
 	v.tag = "" // until it is complete
-	v.late, v.version, v.built = v.probe.Late(now), version, now
+	v.version, v.built = version, now
 	return h.build(ctx, v, customer, now)
 }
 
@@ -58,14 +57,14 @@ func (v *view) head(now time.Time) Head {
 }
 
 // encode sets the body and its tag, which also covers whether the service is late.
-func (v *view) encode(body Body) error {
+func (v *view) encode(body Body, late bool) error {
 	text, err := rest.Encode(body)
 	if err != nil {
 		return err
 	}
 	hash := sha256.New()
 	_, _ = hash.Write(text)
-	if v.late {
+	if late {
 		_, _ = hash.Write([]byte(v.probe.Published.String()))
 	}
 	v.body, v.tag = text, `W/"`+hex.EncodeToString(hash.Sum(nil)[:12])+`"`
