@@ -148,7 +148,7 @@ func (d *heldDisk) Open(path string, flags int) (file, error) {
 	if segmentNumber(filepath.Base(path)) > 8 {
 		select {
 		case <-d.release:
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute): // only a read before its turn takes that long
 			return nil, errors.New("read before its turn")
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/tooltest"
@@ -48,13 +47,11 @@ func TestFullFileSystem(t *testing.T) {
 	}
 	// The space is there again, as soon as the file system has let go of what was
 	// deleted.
-	again := fill()
-	for deadline := time.Now().Add(10 * time.Second); again < 200 && time.Now().Before(deadline); again += fill() {
-		time.Sleep(10 * time.Millisecond) // between two polls of the condition
-	}
-	if again < 200 {
-		t.Errorf("%d messages fit after the backlog went out", again)
-	}
+	again := 0
+	must.Eventually(t, "200 messages fit after the backlog went out", func() bool {
+		again += fill()
+		return again >= 200
+	})
 	must.Do(t, box.Close())
 }
 
