@@ -154,7 +154,8 @@ func TestStatisticsOfADay(t *testing.T) {
 	if got := own.Around(noon().Add(59*time.Minute), neighbours); got.Usual != first.Usual || got.Air != first.Air {
 		t.Errorf("within the hour %+v, before %+v", got, first)
 	}
-	if got := own.Around(noon().Add(time.Hour), neighbours); math.Abs(got.Usual.Temperature-32) > 1e-5 || math.Abs(got.Air.Temperature-first.Air.Temperature-10) > 1e-5 {
+	if got := own.Around(noon().Add(time.Hour), neighbours); math.Abs(got.Usual.Temperature-32) > 1e-5 ||
+		math.Abs(got.Air.Temperature-first.Air.Temperature-10) > 1e-5 {
 		t.Errorf("an hour later %+v, before %+v", got, first)
 	}
 }
@@ -440,7 +441,8 @@ func TestHealthyByInstrument(t *testing.T) {
 		}
 	}
 	air := weeks(4, calm, 1)
-	if got := anomaly.HealthyAir(air, []anomaly.Episode{anomaly.Begin(air[5].Start.Add(time.Minute), anomaly.Reason{})}); len(got) != 93 || got[5].Start != air[8].Start {
+	one := anomaly.Begin(air[5].Start.Add(time.Minute), anomaly.Reason{})
+	if got := anomaly.HealthyAir(air, []anomaly.Episode{one}); len(got) != 93 || got[5].Start != air[8].Start {
 		t.Errorf("%d of 96 hours of air are left", len(got))
 	}
 }
@@ -477,7 +479,8 @@ func TestStatisticsAtTheirBounds(t *testing.T) {
 		t.Errorf("two, and a day: unchanged for %g s", got)
 	}
 	for _, n := range []int{12, 13} {
-		if got := of(window(n, func(i int) float64 { return 22 + float64(i%2)/10 }), day)[anomaly.Roughness]; math.IsNaN(got) != (n < 13) || n == 13 && math.Abs(got-2) > 1e-9 {
+		rough := window(n, func(i int) float64 { return 22 + float64(i%2)/10 })
+		if got := of(rough, day)[anomaly.Roughness]; math.IsNaN(got) != (n < 13) || n == 13 && math.Abs(got-2) > 1e-9 {
 			t.Errorf("%d readings: a roughness of %g", n, got)
 		}
 	}
@@ -541,7 +544,9 @@ func TestStatisticsAtTheirBounds(t *testing.T) {
 	if got, want := c.Monthly("n00", "r0", anomaly.Roughness), math.Expm1(c.Monthly("n00", "r0", anomaly.Unchanged)/300); math.Abs(got-want) > 1e-6 {
 		t.Errorf("a roughness of %g comes once a month, want %g", got, want)
 	}
-	for s, least := range map[anomaly.Statistic]float64{anomaly.Unchanged: 900, anomaly.DewPointLevel: 1, anomaly.TemperatureChange: 1, anomaly.DewPointChange: 0.8} {
+	for s, least := range map[anomaly.Statistic]float64{
+		anomaly.Unchanged: 900, anomaly.DewPointLevel: 1, anomaly.TemperatureChange: 1, anomaly.DewPointChange: 0.8,
+	} {
 		var below, from anomaly.Values
 		below[s], from[s] = math.Nextafter(-least, 0), -least
 		if c.Score("n00", "r0", below) >= c.Score("n00", "r0", from) {

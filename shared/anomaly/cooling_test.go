@@ -549,6 +549,9 @@ func TestCoolingIsJudgedByTheHour(t *testing.T) {
 // What becomes hotter over days is told, and says since when; neither a weekend nor one hot day is.
 func TestSlowChange(t *testing.T) {
 	t.Parallel()
+	warmer := func(by float64, after int) func(day, hour int) float64 { // each day after one
+		return func(day, _ int) float64 { return 22 + by*float64(max(0, min(1, day-after))) }
+	}
 	for _, c := range []struct {
 		name  string
 		days  int
@@ -570,12 +573,12 @@ func TestSlowChange(t *testing.T) {
 			}
 			return 22
 		}, ""},
-		{"two days of five spreads", 28, func(day, _ int) float64 { return 22 + 2.5*float64(max(0, min(1, day-25))) }, ""},
-		{"two days of more", 28, func(day, _ int) float64 { return 22 + 2.6*float64(max(0, min(1, day-25))) }, "the room is 2.6 °C hotter than its last month, since Saturday 28 February"},
-		{"two days of five spreads, colder", 28, func(day, _ int) float64 { return 22 - 2.5*float64(max(0, min(1, day-25))) }, ""},
-		{"two days of more, colder", 28, func(day, _ int) float64 { return 22 - 2.6*float64(max(0, min(1, day-25))) }, "the room is 2.6 °C colder than its last month, since Saturday 28 February"},
-		{"three spreads beyond", 28, func(day, _ int) float64 { return 22 + 1.5*float64(max(0, min(1, day-22))) }, ""},
-		{"three spreads below", 28, func(day, _ int) float64 { return 22 - 1.5*float64(max(0, min(1, day-22))) }, ""},
+		{"two days of five spreads", 28, warmer(2.5, 25), ""},
+		{"two days of more", 28, warmer(2.6, 25), "the room is 2.6 °C hotter than its last month, since Saturday 28 February"},
+		{"two days of five spreads, colder", 28, warmer(-2.5, 25), ""},
+		{"two days of more, colder", 28, warmer(-2.6, 25), "the room is 2.6 °C colder than its last month, since Saturday 28 February"},
+		{"three spreads beyond", 28, warmer(1.5, 22), ""},
+		{"three spreads below", 28, warmer(-1.5, 22), ""},
 		{"six days of past", 6, func(day, _ int) float64 { return 22 + 3*float64(max(0, day-3)) }, ""},
 		{"less than its hottest day and 1.5 °C", 28, func(day, _ int) float64 {
 			if day == 10 {
@@ -593,7 +596,8 @@ func TestSlowChange(t *testing.T) {
 			}
 			by := 0.0
 			fmt.Sscanf(c.want, "the room is %f", &by) //nolint:errcheck // 0 where nothing is told
-			if middle := (told.Low + told.High) / 2; ok && (math.Abs(math.Abs(22-middle)-by) > 1e-5 || math.Abs(told.High-told.Low-by) > 1e-5 || (middle < 22) != strings.Contains(c.want, "hotter")) {
+			if middle := (told.Low + told.High) / 2; ok && (math.Abs(math.Abs(22-middle)-by) > 1e-5 ||
+				math.Abs(told.High-told.Low-by) > 1e-5 || (middle < 22) != strings.Contains(c.want, "hotter")) {
 				t.Errorf("%+v is not %g °C from the middle of its band", told, by)
 			}
 		})
@@ -604,7 +608,8 @@ func TestSlowChange(t *testing.T) {
 	if told, ok := roomOf(ten).Cooling("n", "r", noon(), now, now, 4); !ok || !strings.HasPrefix(told.Reason, "the room is 9.0 °C hotter") {
 		t.Errorf("ten days of past: %+v", told)
 	}
-	if told, ok := anomaly.Calibrate([]anomaly.NodeHours{{Node: "n", Air: ten}}).Cooling("n", "", noon(), now, moves(float32(math.NaN()), 22), 1); !ok || !strings.HasPrefix(told.Reason, "it is 9.0 °C hotter") {
+	alone := anomaly.Calibrate([]anomaly.NodeHours{{Node: "n", Air: ten}})
+	if told, ok := alone.Cooling("n", "", noon(), now, moves(float32(math.NaN()), 22), 1); !ok || !strings.HasPrefix(told.Reason, "it is 9.0 °C hotter") {
 		t.Errorf("a sensor by itself: %+v", told)
 	}
 	// One sensor of a room drifts by .2 °C a day.

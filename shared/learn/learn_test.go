@@ -298,7 +298,8 @@ func TestForecasterBeatsPersistence(t *testing.T) {
 	for _, r := range skill.Ratios {
 		ratios += r / 5
 	}
-	if math.Abs(*skill.SkillTemperature-1+*skill.RMSETemperature/skill.Still) > 1e-9 || math.Abs(ratios-1+*skill.SkillTemperature) > 0.1 || *skill.SkillTemperature < 0.04 {
+	if math.Abs(*skill.SkillTemperature-1+*skill.RMSETemperature/skill.Still) > 1e-9 ||
+		math.Abs(ratios-1+*skill.SkillTemperature) > 0.1 || *skill.SkillTemperature < 0.04 {
 		t.Errorf("measured: %+v", skill)
 	}
 	constant := learn.NodeHistory{NodeID: "constant", Readings: slices.Clone(history[0].Readings)}
@@ -306,7 +307,8 @@ func TestForecasterBeatsPersistence(t *testing.T) {
 		constant.Readings[i].Temperature, constant.Readings[i].Humidity = 20, 40
 	}
 	skill = learn.MeasureForecaster(lively, []learn.NodeHistory{constant})
-	if none := learn.MeasureForecaster(lively, nil); skill.Held < 500 || skill.SkillTemperature != nil || skill.SkillHumidity != nil || none.Held != 0 || none.Ratios != nil {
+	if none := learn.MeasureForecaster(lively, nil); skill.Held < 500 || skill.SkillTemperature != nil ||
+		skill.SkillHumidity != nil || none.Held != 0 || none.Ratios != nil {
 		t.Errorf("where nothing changes: %+v; nothing at all: %+v", skill, none)
 	}
 	for _, node := range history[2:] {
@@ -314,7 +316,8 @@ func TestForecasterBeatsPersistence(t *testing.T) {
 			node.Readings[i].Humidity = math.NaN()
 		}
 	}
-	if m := train(t, learn.Input{History: history[2:], Seed: 1}).Metrics.Forecasting; m.Temperature != "forest" || m.Humidity != "persistence" || m.MAEHumidity != nil {
+	if m := train(t, learn.Input{History: history[2:], Seed: 1}).Metrics.Forecasting; m.Temperature != "forest" ||
+		m.Humidity != "persistence" || m.MAEHumidity != nil {
 		t.Errorf("of nodes that measure no humidity: %+v", m)
 	}
 	// Where nothing but noise changes there is nothing to learn.

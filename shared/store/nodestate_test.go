@@ -302,7 +302,8 @@ func TestNewestReadingsAreWithinTheSpans(t *testing.T) {
 				t.Errorf("newest %+v", newest)
 			}
 			live := must.Get(db.LiveSensors(t.Context(), db.anna))(t)
-			if len(live) != 1 || (live[0].Timestamp != nil) != (c.want != 0) || c.want != 0 && (!live[0].Timestamp.Equal(at(c.want)) || *live[0].Temperature != float64(c.want)) {
+			if len(live) != 1 || (live[0].Timestamp != nil) != (c.want != 0) ||
+				c.want != 0 && (!live[0].Timestamp.Equal(at(c.want)) || *live[0].Temperature != float64(c.want)) {
 				t.Errorf("live %+v", live)
 			}
 			if others := must.Get(db.NewestReadings(t.Context(), db.bruno, []string{"n"}))(t); len(others) > 0 {
