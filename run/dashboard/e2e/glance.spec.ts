@@ -41,7 +41,7 @@ const uplink: Overview = fire(6, 10, {
 const asks = { what: /too hot/, where: /Hall 4/, "how bad": /38\.8 °C at Rack 1, limit 32\.0 °C/,
   "which way": /rising 0\.9 °C\/min/, who: /Nobody has it/, "what next": /next limit 40\.0 °C expected .* to / };
 const ofSilence = { what: /silent/, where: /Gateway Basement/, "how bad": /60 sensors/,
-  "which way": /since \d\d:\d\d/, who: /Nobody has it/ };
+  "which way": /since (\d+ \w+, )?\d\d:\d\d/, who: /Nobody has it/ };
 
 interface Scene { name: string; overview: Overview; asks?: Record<string, RegExp>; size?: {
   width: number; height: number;
