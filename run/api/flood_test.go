@@ -209,9 +209,10 @@ func TestKnownDevicesUnderFlood(t *testing.T) { //nolint:paralleltest // takes t
 	for deadline := time.Now().Add(time.Minute); refused.Load() < 320 && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
+	const logins = 8 // one without a lane of its own gets in one time in three or less
 	in := map[string]int{}
 	began := time.Now()
-	for n := range 19 {
+	for n := range logins {
 		from := fmt.Sprintf("198.51.100.%d", n)
 		person := []*testCustomer{a, b}[n%2]
 		for what, cookie := range map[string]string{"known": mine + "; " + other, "forged": mine + "x"} {
@@ -228,15 +229,16 @@ func TestKnownDevicesUnderFlood(t *testing.T) { //nolint:paralleltest // takes t
 	}
 	late.Store(int64(181 * 24 * time.Hour))
 	old := 0
-	for n := range 19 {
+	for n := range logins {
 		if login(a.email, a.password, fmt.Sprintf("198.51.100.%d", n), mine).status == http.StatusOK {
 			old++
 		}
 	}
 	close(stop)
 	crowd.Wait()
-	t.Logf("of 19 logins with a cookie %d got in, with a forged one %d, with an old one %d; 38 took %v, %d guesses were refused", in["known"], in["forged"], old, took, refused.Load())
-	if in["known"] != 19 || in["forged"] == 19 || old == 19 {
+	t.Logf("of %d logins with a cookie %d got in, with a forged one %d, with an old one %d; the first two took %v, %d guesses were refused",
+		logins, in["known"], in["forged"], old, took, refused.Load())
+	if in["known"] != logins || in["forged"] == logins || old == logins {
 		t.Error("want all with a cookie of their own, and not all of the others")
 	}
 }
