@@ -541,7 +541,7 @@ func TestStatisticsAtTheirBounds(t *testing.T) {
 		}
 	}
 	c := anomaly.Calibrate(past)
-	if got, want := c.Monthly("n00", "r0", anomaly.Roughness), math.Expm1(c.Monthly("n00", "r0", anomaly.Unchanged)/300); math.Abs(got-want) > 1e-6 {
+	if got, want := c.Monthly("n00", "r0", anomaly.Roughness), math.Expm1(c.Monthly("n00", "r0", anomaly.DewPointChange)/0.2); math.Abs(got-want) > 1e-6 {
 		t.Errorf("a roughness of %g comes once a month, want %g", got, want)
 	}
 	for s, least := range map[anomaly.Statistic]float64{

@@ -269,16 +269,29 @@ func (c *Calibration) air(past []NodeHours, rooms map[string][]Climate) {
 	}
 }
 
-// Anonymous is the calibration without nodes and rooms, as it is shipped.
+// Anonymous is the calibration without nodes and rooms, as it is shipped: a place of which nothing
+// is known may be as restless as the most restless of these nodes.
 func (c *Calibration) Anonymous() *Calibration {
-	return &Calibration{fleet: c.fleet, tails: c.tails, all: c.all}
+	a := &Calibration{fleet: c.fleet, tails: c.tails, all: c.all}
+	for _, u := range c.nodes {
+		for s := range Count {
+			a.fleet.middle[s], a.fleet.scale[s] = max(a.fleet.middle[s], u.middle[s]), max(a.fleet.scale[s], u.scale[s])
+		}
+	}
+	return a
 }
 
-// leastScale keeps the last digit of a node that never changes from raising an alarm.
-const leastScale = 0.05
+// leastScale keeps the last digit of a node that never changes from raising an alarm, and for
+// how long values stay the same the few equal ones that are chance.
+func leastScale(s Statistic) float64 {
+	if s == Unchanged {
+		return 0.3
+	}
+	return 0.05
+}
 
 func (u usual) standardised(s Statistic, strength float64) float64 {
-	return (strength - float64(u.middle[s])) / max(leastScale, float64(u.scale[s]))
+	return (strength - float64(u.middle[s])) / max(leastScale(s), float64(u.scale[s]))
 }
 
 // tailOf is the tail of pooled numbers, of which few count less than the shipped tail.

@@ -34,6 +34,34 @@ func fleet(nodes, hours int) []anomaly.NodeHours {
 	return past
 }
 
+// A few equal readings of fine sensors, which are chance, hide no new sensor that is stuck for an
+// hour, though a quarter of the sensors are coarse and stay the same for long.
+func TestChanceHidesNoStuckSensor(t *testing.T) {
+	t.Parallel()
+	past := fleet(16, 672)
+	for i := range past {
+		for k := range past[i].Hours {
+			h := &past[i].Hours[k]
+			switch {
+			case i%4 == 0:
+				h[anomaly.Unchanged] = 0.4 * (h[anomaly.Unchanged] - 0.5)
+			case k%100 == 0:
+				h[anomaly.Unchanged] = float32(math.Log1p(150. / 300))
+			default:
+				h[anomaly.Unchanged] = 0
+			}
+		}
+	}
+	var stuck anomaly.Values
+	for s := range stuck {
+		stuck[s] = math.NaN()
+	}
+	stuck[anomaly.Unchanged] = 3600
+	if score := anomaly.Calibrate(past).Score("new", "", stuck); score <= anomaly.Alarm(1) {
+		t.Errorf("a score of %.2f, an alarm is above %.2f", score, anomaly.Alarm(1))
+	}
+}
+
 // alarms counts the hours of a past whose readings would have been alarms.
 func alarms(c *anomaly.Calibration, past []anomaly.NodeHours, budget float64) (n int) {
 	for _, node := range past {

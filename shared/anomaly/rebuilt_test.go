@@ -88,7 +88,11 @@ func rebuildScores(t *testing.T, past []anomaly.NodeHours, n float64) {
 			room := q(sorted(rooms[node.Room]), .5)
 			room += young * max(0, of(spreads)-room)
 			m[s] = medians[node.Node] + young*max(0, of(medians)-medians[node.Node])
-			all[s] = max(.05, w*spreads[node.Node]+(1-w)*room)
+			least := .05
+			if s == int(anomaly.Unchanged) {
+				least = .3
+			}
+			all[s] = max(least, w*spreads[node.Node]+(1-w)*room)
 			middle[node.Node], scale[node.Node] = m, all
 		}
 	}
