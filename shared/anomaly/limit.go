@@ -19,6 +19,10 @@ const (
 	inARow = 3
 	// sure is the least slope in standard errors: a jump is no line.
 	sure = 6
+	// A rise of two readings in a row is told at once where it is of rush °C a minute at least, of which
+	// neither is steadyTimes the other, larger by quieter than any in the window, and the limit soon
+	// minutes away at most.
+	rush, steadyTimes, quieter, soon = 0.8, 3.0, 1.5, 5.0
 )
 
 // Trend is a line through a node's last temperatures.
@@ -136,23 +140,56 @@ func (q Width) Update(w reading.Window, r reading.Reading) (next Width, inside, 
 	return Width(max(Narrowest, q.Factor()+adaptation*FirstWidth*step)), inside, true
 }
 
-// Passing is when a limit will be passed, in minutes from now.
-type Passing struct{ Earliest, Latest float64 }
+// rushing is the line through a reading and the two before it, where they rise faster than
+// [TrendOf] could tell in time. Its error is by how much the two rises differ.
+func rushing(w reading.Window, r reading.Reading, limit float64) (Trend, bool) {
+	w = w.With(w.Temperature)
+	n := w.Len()
+	if n < 2 || w.Age[n-2] > trendSpan {
+		return Trend{}, false
+	}
+	late := (r.Temperature - w.Temperature[n-1]) / w.Age[n-1] * 60
+	early := (w.Temperature[n-1] - w.Temperature[n-2]) / (w.Age[n-2] - w.Age[n-1]) * 60
+	slow, fast := min(late, early), max(late, early)
+	if !(slow >= rush) || fast > steadyTimes*slow || r.Temperature >= limit || r.Temperature+soon*slow < limit {
+		return Trend{}, false
+	}
+	for i := 2; i < n-1; i++ { // a noisy sensor goes to and fro as fast
+		if quieter*(w.Temperature[i]-w.Temperature[i-2]) >= r.Temperature-w.Temperature[n-2] {
+			return Trend{}, false
+		}
+	}
+	return Trend{Level: r.Temperature, Slope: slow, Error: fast - slow}, true
+}
 
-// Passes forecasts when the temperature passes a limit above it. It reports true when
-// this reading and the two before it all say that it will within [Horizon], the slope is
-// sure, and it is warmer now than it was in the hour before the ten minutes: a cooling that
-// comes and goes, or a door, is no failure. Latest is Horizon where the interval has no
-// later end.
-func Passes(w reading.Window, r reading.Reading, limit float64, q Width) (Passing, bool) {
+// rising is the line through the last ten minutes where this reading and the two before it all say
+// that it reaches the limit within [Horizon], and the slope is sure.
+func rising(w reading.Window, r reading.Reading, limit float64) (now Trend, ok bool) {
 	for back := range inARow {
 		t, ok := TrendOf(w, r, back)
 		if !ok || t.Level >= limit || t.At(Horizon) < limit {
-			return Passing{}, false
+			return Trend{}, false
+		}
+		if back == 0 {
+			now = t
 		}
 	}
-	t, _ := TrendOf(w, r, 0)
-	if t.Slope < sure*t.Error {
+	return now, now.Slope >= sure*now.Error
+}
+
+// Passing is when a limit will be passed, in minutes from now.
+type Passing struct{ Earliest, Latest float64 }
+
+// Passes forecasts when the temperature passes a limit above it. It reports true when the last ten
+// minutes say so, or two readings that rise fast, and it is warmer now than it was in the hour
+// before the ten minutes: a cooling that comes and goes, or a door, is no failure. Latest is
+// Horizon where the interval has no later end.
+func Passes(w reading.Window, r reading.Reading, limit float64, q Width) (Passing, bool) {
+	t, ok := rising(w, r, limit)
+	if !ok {
+		t, ok = rushing(w, r, limit)
+	}
+	if !ok {
 		return Passing{}, false
 	}
 	for i, age := range w.Age {

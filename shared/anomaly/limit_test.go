@@ -71,6 +71,58 @@ func TestPasses(t *testing.T) {
 	}
 }
 
+// Two readings in a row that rise fast are told where the limit is near, and they are no noise.
+func TestPassesOfAFastRise(t *testing.T) {
+	t.Parallel()
+	calm := []float64{25, 25.1, 25, 24.9, 25}
+	for _, c := range []struct {
+		name         string
+		before       []float64 // 30 s apart
+		early, later float64   // °C, the rises to the last two readings
+		limit        float64
+		told         bool
+	}{
+		{"a rise", calm, 0.5, 0.6, 30, true},
+		{"as slow as is told", calm, 0.41, 0.41, 29.7, true},
+		{"slower", calm, 0.39, 0.41, 29.7, false},
+		{"slower at last", calm, 0.41, 0.39, 29.7, false},
+		{"three times as fast", calm, 0.5, 1.5, 31, true},
+		{"a jump", calm, 0.5, 1.51, 31, false},
+		{"a jump before", calm, 1.51, 0.5, 31, false},
+		{"the limit five minutes away", calm, 0.5, 0.5, 31, true},
+		{"farther", calm, 0.5, 0.5, 31.01, false},
+		{"at the limit", calm, 0.5, 0.5, 26, false},
+		{"two thirds as large before", []float64{25, 25.3, 25.66, 25.3, 25}, 0.5, 0.5, 30, true},
+		{"a little larger before", []float64{25, 25.3, 25.67, 25.3, 25}, 0.5, 0.5, 30, false},
+		{"with no reading before", nil, 0.5, 0.5, 30, true},
+	} {
+		var w reading.Window
+		last := 25.0
+		for i, v := range c.before {
+			w.Age, w.Temperature = append(w.Age, float64(30*(len(c.before)-i)+60)), append(w.Temperature, v)
+		}
+		w.Age, w.Temperature = append(w.Age, 60, 30), append(w.Temperature, last, last+c.early)
+		w.Humidity = make([]float64, len(w.Age))
+		r := reading.Reading{Temperature: last + c.early + c.later, Humidity: 40}
+		p, ok := anomaly.Passes(w, r, c.limit, 0)
+		if ok != c.told {
+			t.Errorf("%s: %+v %v", c.name, p, ok)
+		}
+		if ok && (p.Earliest > 5 || p.Latest != anomaly.Horizon) {
+			t.Errorf("%s: %+v, want a wide interval", c.name, p)
+		}
+	}
+	// Nothing is said of readings that are eleven minutes apart, and of one without a temperature.
+	w := reading.Window{Age: []float64{1320, 660}, Temperature: []float64{10, 20}, Humidity: []float64{40, 40}}
+	if p, ok := anomaly.Passes(w, reading.Reading{Temperature: 30, Humidity: 40}, 35, 0); ok {
+		t.Errorf("rare readings: %+v", p)
+	}
+	w.Age = []float64{60, 30}
+	if p, ok := anomaly.Passes(w, reading.Reading{Temperature: math.NaN(), Humidity: 40}, 35, 0); ok {
+		t.Errorf("no temperature: %+v", p)
+	}
+}
+
 // A line is fitted to ten minutes, five of them at least, and to five readings.
 func TestTrendOf(t *testing.T) {
 	t.Parallel()

@@ -33,6 +33,7 @@ func evaluate(ctx context.Context, arguments []string, out io.Writer, clock func
 	flags.IntVar(&sow.each, "each", 12, "with -sow: faults of each kind at nodes, racks and rooms")
 	flags.BoolVar(&sow.alone, "alone", false, "with -sow: nodes without room and neighbours")
 	flags.BoolVar(&sow.slow, "slow", false, "with -sow: the faults that take days")
+	flags.BoolVar(&sow.ramps, "ramps", false, "with -sow: ramps of temperature to a limit instead")
 	if err := parse(flags, arguments); err != nil {
 		return err
 	}

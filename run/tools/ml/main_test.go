@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -58,6 +59,26 @@ func TestCommands(t *testing.T) {
 	}
 	if err := run(t.Context(), append(simulate, "-with", in("site.csv")), &bytes.Buffer{}, noon); err == nil {
 		t.Error("took readings for faults")
+	}
+}
+
+// TestSownCommands sows faults and ramps on the readings of a calm site: nearly all are found, and of
+// a ramp to a limit far enough ahead all are told, however fast.
+func TestSownCommands(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "site.csv")
+	columns := file + ".faults"
+	must.Do(t, os.WriteFile(columns, []byte("kind,cause,room,node,start,end,peak,peak_humidity,constant_s\n"), 0o600))
+	must.Do(t, os.WriteFile(file, []byte(said(t, "simulate", "-nodes", "6", "-readings", "11520", "-with", columns)), 0o600))
+	sown := said(t, "evaluate", "-sow", "1", "-each", "1", file)
+	if !regexp.MustCompile(`\| all \| \d+ \| (0\.[6-9]|1\.0)`).MatchString(sown) || !strings.Contains(sown, "false incidents at budget 4: ") {
+		t.Error(sown)
+	}
+	ramps := said(t, "evaluate", "-sow", "1", "-ramps", file)
+	for _, class := range []string{"0.1 to 0.3", "0.3 to 0.8", "0.8 to 1.5", "1.5 to 3"} {
+		if !regexp.MustCompile("ramps of " + class + ` °C/min: (0\.9\d|1\.00) of 16 told`).MatchString(ramps) {
+			t.Errorf("%s: %s", class, ramps)
+		}
 	}
 }
 

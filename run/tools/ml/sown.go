@@ -23,6 +23,7 @@ type sowing struct {
 	alone bool // nodes have no room and no neighbours
 	slow  bool // kinds that take days, else those that take hours
 	each  int  // of a kind and group
+	ramps bool // ramps to a limit instead
 }
 
 // sown measures what production's path finds of faults that are sown on recorded readings.
@@ -48,6 +49,9 @@ func (s sowing) measure(ctx context.Context, tracks []trial.Track, out io.Writer
 	}
 	if s.slow {
 		plan.Gap = 8 * day
+	}
+	if s.ramps {
+		return ramps(tracks, s.seed, plan.From, out)
 	}
 	sown, events := plan.Sow(tracks)
 	scores, _ := trial.Replay(ctx, sown, options)
@@ -91,6 +95,17 @@ func (s sowing) measure(ctx context.Context, tracks []trial.Track, out io.Writer
 		_, _ = fmt.Fprintf(out, "missed: %s of a %s, %s to %s, peak %.1f °C %.1f %%, constant %.0f min\n",
 			e.Kind, e.Group, e.Start.Format("2006-01-02 15:04"), e.End.Format("01-02 15:04"), e.Peak, e.PeakHumidity, e.Constant.Minutes())
 	}
+	return nil
+}
+
+// ramps measures what is told of ramps before they pass a limit.
+func ramps(tracks []trial.Track, seed uint64, from time.Time, out io.Writer) error {
+	rates := trial.RampRates()
+	for i, r := range trial.Ramps(tracks, seed, from) {
+		_, _ = fmt.Fprintf(out, "ramps of %g to %g °C/min: %.2f of %d told before the limit\n", rates[i], rates[i+1], share(r.Warned, r.Passed), r.Passed)
+	}
+	f := trial.Forecast(tracks, from)
+	_, _ = fmt.Fprintf(out, "false warnings of a node in 30 days: %.2f; of a room and day: %.2f\n", f.False, f.FalseRooms)
 	return nil
 }
 

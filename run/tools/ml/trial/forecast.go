@@ -27,6 +27,67 @@ type Forecasts struct {
 // above is how far over the warmest healthy reading of the past the limits of trials lie, °C.
 const above = 3.0
 
+// RampRates bound the classes of ramps, °C a minute.
+func RampRates() [5]float64 { return [5]float64{0.1, 0.3, 0.8, 1.5, 3} }
+
+// Ramp counts the ramps of a class that passed the limit, and those of them that were warned of.
+type Ramp struct{ Passed, Warned int }
+
+// Ramps lets every node of recorded tracks warm at a steady rate of each class, once in six hours
+// from a time on, until it passes the limit that [Forecast] has. A ramp counts where two readings
+// lie between its begin and that.
+func Ramps(tracks []Track, seed uint64, from time.Time) (found [4]Ramp) {
+	const every, before = 6 * time.Hour, 2 * time.Hour
+	for k, t := range tracks {
+		limit := limitOf(t, from)
+		for class := range found {
+			for begin := from; ; begin = begin.Add(every) {
+				key := uint64(begin.Unix())<<8 ^ uint64(k) //nolint:gosec // keys of random numbers
+				start := begin.Add(time.Duration(fault.Uniform(seed, key, uint64(class)) * float64(every)))
+				rates := RampRates()
+				rate := rates[class] + (rates[class+1]-rates[class])*fault.Uniform(seed, key, uint64(10+class)) //nolint:gosec // small
+				first, _ := slices.BinarySearchFunc(t.Readings, start.Add(-before), func(r reading.Reading, at time.Time) int { return r.Time.Compare(at) })
+				if first == len(t.Readings) {
+					break
+				}
+				var ramp []reading.Reading
+				since := 0 // readings of the ramp below the limit
+				for _, r := range t.Readings[first:] {
+					if minutes := r.Time.Sub(start).Minutes(); minutes > 0 {
+						if r.Temperature = reading.Round(r.Temperature + rate*minutes); r.Temperature >= limit {
+							break
+						}
+						since++
+					}
+					ramp = append(ramp, r)
+				}
+				if since < 2 || ramp[len(ramp)-1].Time.Sub(start).Minutes()*rate > 2*limit {
+					continue
+				}
+				found[class].Passed++
+				for i, w := range features.Windows(ramp) {
+					if _, ok := anomaly.Passes(w, ramp[i], limit, 0); ok && ramp[i].Time.After(start) {
+						found[class].Warned++
+						break
+					}
+				}
+			}
+		}
+	}
+	return found
+}
+
+// limitOf is a little above the warmest healthy reading of a node before a time.
+func limitOf(t Track, from time.Time) float64 {
+	limit := math.Inf(-1)
+	for _, r := range t.Readings {
+		if r.Time.Before(from) && !slices.ContainsFunc(t.Events, func(e fault.Fault) bool { return wrongAt(e, r.Time) }) {
+			limit = max(limit, r.Temperature)
+		}
+	}
+	return limit + above
+}
+
 // Forecast plays tracks from a time on; the limits are the warmest of what came before,
 // and a little.
 func Forecast(tracks []Track, from time.Time) Forecasts {
@@ -34,13 +95,7 @@ func Forecast(tracks []Track, from time.Time) Forecasts {
 	var leads []float64
 	falseAlarms, roomAlarms, days := 0, map[string]map[int64]bool{}, 0.0
 	for _, t := range tracks {
-		limit := math.Inf(-1)
-		for _, r := range t.Readings {
-			if r.Time.Before(from) && !slices.ContainsFunc(t.Events, func(e fault.Fault) bool { return wrongAt(e, r.Time) }) {
-				limit = max(limit, r.Temperature)
-			}
-		}
-		limit += above
+		limit := limitOf(t, from)
 		warned, watched := f.walk(t, limit, from)
 		days += watched.Hours() / 24
 		last := time.Time{}
