@@ -87,6 +87,8 @@ func TestPassesOfAFastRise(t *testing.T) {
 		{"slower", calm, 0.39, 0.41, 29.7, false},
 		{"slower at last", calm, 0.41, 0.39, 29.7, false},
 		{"three times as fast", calm, 0.5, 1.5, 31, true},
+		{"more than three times as fast", calm, 0.41, 1.3, 30, false},
+		{"farther than five minutes of a slower rise", calm, 0.41, 0.41, 29.95, false},
 		{"a jump", calm, 0.5, 1.51, 31, false},
 		{"a jump before", calm, 1.51, 0.5, 31, false},
 		{"the limit five minutes away", calm, 0.5, 0.5, 31, true},
@@ -112,8 +114,17 @@ func TestPassesOfAFastRise(t *testing.T) {
 			t.Errorf("%s: %+v, want a wide interval", c.name, p)
 		}
 	}
+	// The more two rises differ, the wider: 27 + .99 ± 2·(.15 + .5 + .3·2) after a minute is not yet 31.
+	w := reading.Window{Age: []float64{60, 30}, Temperature: []float64{25, 25.5}, Humidity: []float64{40, 40}}
+	if p, ok := anomaly.Passes(w, reading.Reading{Temperature: 27, Humidity: 40}, 31, 0); !ok || p.Earliest != 2 {
+		t.Errorf("unequal rises: %+v %v", p, ok)
+	}
+	w = reading.Window{Age: []float64{600, 300}, Temperature: []float64{20, 25}, Humidity: []float64{40, 40}}
+	if p, ok := anomaly.Passes(w, reading.Reading{Temperature: 30, Humidity: 40}, 34, 0); !ok {
+		t.Errorf("five minutes apart: %+v", p)
+	}
 	// Nothing is said of readings that are eleven minutes apart, and of one without a temperature.
-	w := reading.Window{Age: []float64{1320, 660}, Temperature: []float64{10, 20}, Humidity: []float64{40, 40}}
+	w = reading.Window{Age: []float64{1320, 660}, Temperature: []float64{10, 20}, Humidity: []float64{40, 40}}
 	if p, ok := anomaly.Passes(w, reading.Reading{Temperature: 30, Humidity: 40}, 35, 0); ok {
 		t.Errorf("rare readings: %+v", p)
 	}
