@@ -290,8 +290,11 @@ func leastScale(s Statistic) float64 {
 	return 0.05
 }
 
+// spread is the scale of a statistic, at least leastScale.
+func (u usual) spread(s Statistic) float64 { return max(leastScale(s), float64(u.scale[s])) }
+
 func (u usual) standardised(s Statistic, strength float64) float64 {
-	return (strength - float64(u.middle[s])) / max(leastScale(s), float64(u.scale[s]))
+	return (strength - float64(u.middle[s])) / u.spread(s)
 }
 
 // tailOf is the tail of pooled numbers, of which few count less than the shipped tail.

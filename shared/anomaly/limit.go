@@ -140,10 +140,9 @@ func (q Width) Update(w reading.Window, r reading.Reading) (next Width, inside, 
 	return Width(max(Narrowest, q.Factor()+adaptation*FirstWidth*step)), inside, true
 }
 
-// rushing is the line through a reading and the two before it, where they rise faster than
-// [TrendOf] could tell in time. Its error is by how much the two rises differ.
+// rushing is the line through a reading and the two before it in a window of temperatures, where they
+// rise faster than [TrendOf] could tell in time. Its error is by how much the two rises differ.
 func rushing(w reading.Window, r reading.Reading, limit float64) (Trend, bool) {
-	w = w.With(w.Temperature)
 	n := w.Len()
 	if n < 2 || w.Age[n-2] > trendSpan {
 		return Trend{}, false
@@ -185,6 +184,7 @@ type Passing struct{ Earliest, Latest float64 }
 // before the ten minutes: a cooling that comes and goes, or a door, is no failure. Latest is
 // Horizon where the interval has no later end.
 func Passes(w reading.Window, r reading.Reading, limit float64, q Width) (Passing, bool) {
+	w = w.With(w.Temperature)
 	t, ok := rising(w, r, limit)
 	if !ok {
 		t, ok = rushing(w, r, limit)

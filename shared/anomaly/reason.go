@@ -45,7 +45,7 @@ func (c *Calibration) Explain(node, room string, r reading.Reading, v Values) Re
 // monthly is the size of a statistic, in its unit, that comes once a month, and no more than what a
 // person would believe of a room: few hours tell little of a month.
 func (c *Calibration) monthly(u usual, s Statistic) float64 {
-	strength := float64(u.middle[s]) + max(leastScale(s), float64(u.scale[s]))*c.tails[s].beyond(logShare(1.0/hoursOfMonth))
+	strength := float64(u.middle[s]) + u.spread(s)*c.tails[s].beyond(logShare(1.0/hoursOfMonth))
 	if s == Roughness {
 		strength = math.Exp(strength) - 1
 	}

@@ -75,8 +75,9 @@ func TestSownCommands(t *testing.T) {
 		t.Error(sown)
 	}
 	ramps := said(t, "evaluate", "-sow", "1", "-ramps", file)
-	for _, class := range []string{"0.1 to 0.3", "0.3 to 0.8", "0.8 to 1.5", "1.5 to 3"} {
-		if !regexp.MustCompile("ramps of " + class + ` °C/min: (0\.9\d|1\.00) of 16 told`).MatchString(ramps) {
+	// The readings end before one slow ramp does.
+	for class, passed := range map[string]string{"0.1 to 0.3": "15", "0.3 to 0.8": "16", "0.8 to 1.5": "16", "1.5 to 3": "16"} {
+		if !regexp.MustCompile("ramps of " + class + ` °C/min: (0\.9\d|1\.00) of ` + passed + " told").MatchString(ramps) {
 			t.Errorf("%s: %s", class, ramps)
 		}
 	}

@@ -38,6 +38,10 @@ func (s sowing) measure(ctx context.Context, tracks []trial.Track, out io.Writer
 	}
 	begin, end := trial.Span(tracks)
 	plan := trial.Sowing{Seed: s.seed, Each: s.each, Gap: 3 * time.Hour, From: begin.Truncate(day).Add(time.Duration(s.past) * day)}
+	if s.ramps {
+		ramps(tracks, s.seed, plan.From, out)
+		return nil
+	}
 	for _, kind := range fault.Sown() {
 		if slow := slices.Contains([]fault.Kind{fault.Slow, fault.Nightly, fault.Drift}, kind); slow == s.slow {
 			plan.Kinds = append(plan.Kinds, kind)
@@ -49,9 +53,6 @@ func (s sowing) measure(ctx context.Context, tracks []trial.Track, out io.Writer
 	}
 	if s.slow {
 		plan.Gap = 8 * day
-	}
-	if s.ramps {
-		return ramps(tracks, s.seed, plan.From, out)
 	}
 	sown, events := plan.Sow(tracks)
 	scores, _ := trial.Replay(ctx, sown, options)
@@ -99,14 +100,13 @@ func (s sowing) measure(ctx context.Context, tracks []trial.Track, out io.Writer
 }
 
 // ramps measures what is told of ramps before they pass a limit.
-func ramps(tracks []trial.Track, seed uint64, from time.Time, out io.Writer) error {
+func ramps(tracks []trial.Track, seed uint64, from time.Time, out io.Writer) {
 	rates := trial.RampRates()
 	for i, r := range trial.Ramps(tracks, seed, from) {
 		_, _ = fmt.Fprintf(out, "ramps of %g to %g °C/min: %.2f of %d told before the limit\n", rates[i], rates[i+1], share(r.Warned, r.Passed), r.Passed)
 	}
 	f := trial.Forecast(tracks, from)
 	_, _ = fmt.Fprintf(out, "false warnings of a node in 30 days: %.2f; of a room and day: %.2f\n", f.False, f.FalseRooms)
-	return nil
 }
 
 func share(some, all int) float64 { return float64(some) / float64(max(1, all)) }

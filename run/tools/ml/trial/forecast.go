@@ -34,39 +34,28 @@ func RampRates() [5]float64 { return [5]float64{0.1, 0.3, 0.8, 1.5, 3} }
 type Ramp struct{ Passed, Warned int }
 
 // Ramps lets every node of recorded tracks warm at a steady rate of each class, once in six hours
-// from a time on, until it passes the limit that [Forecast] has. A ramp counts where two readings
-// lie between its begin and that.
+// from a time on, until it passes the limit that [Forecast] has. A ramp counts where it passes it,
+// and two readings lie before.
 func Ramps(tracks []Track, seed uint64, from time.Time) (found [4]Ramp) {
-	const every, before = 6 * time.Hour, 2 * time.Hour
+	const every = 6 * time.Hour
+	rates := RampRates()
 	for k, t := range tracks {
-		limit := limitOf(t, from)
-		for class := range found {
-			for begin := from; ; begin = begin.Add(every) {
-				key := uint64(begin.Unix())<<8 ^ uint64(k) //nolint:gosec // keys of random numbers
+		limit, end := limitOf(t, from), t.Readings[len(t.Readings)-1].Time
+		for begin := from; begin.Before(end); begin = begin.Add(every) {
+			key := uint64(begin.Unix())<<8 ^ uint64(k) //nolint:gosec // keys of random numbers
+			for class := range found {
 				start := begin.Add(time.Duration(fault.Uniform(seed, key, uint64(class)) * float64(every)))
-				rates := RampRates()
 				rate := rates[class] + (rates[class+1]-rates[class])*fault.Uniform(seed, key, uint64(10+class)) //nolint:gosec // small
-				first, _ := slices.BinarySearchFunc(t.Readings, start.Add(-before), func(r reading.Reading, at time.Time) int { return r.Time.Compare(at) })
-				if first == len(t.Readings) {
-					break
-				}
-				var ramp []reading.Reading
-				since := 0 // readings of the ramp below the limit
-				for _, r := range t.Readings[first:] {
-					if minutes := r.Time.Sub(start).Minutes(); minutes > 0 {
-						if r.Temperature = reading.Round(r.Temperature + rate*minutes); r.Temperature >= limit {
-							break
-						}
-						since++
-					}
-					ramp = append(ramp, r)
-				}
-				if since < 2 || ramp[len(ramp)-1].Time.Sub(start).Minutes()*rate > 2*limit {
+				ramp, healthy := rampOf(t.Readings, start, rate, limit)
+				if len(ramp)-healthy < 2 {
 					continue
 				}
 				found[class].Passed++
 				for i, w := range features.Windows(ramp) {
-					if _, ok := anomaly.Passes(w, ramp[i], limit, 0); ok && ramp[i].Time.After(start) {
+					if i < healthy {
+						continue
+					}
+					if _, ok := anomaly.Passes(w, ramp[i], limit, 0); ok {
 						found[class].Warned++
 						break
 					}
@@ -75,6 +64,22 @@ func Ramps(tracks []Track, seed uint64, from time.Time) (found [4]Ramp) {
 		}
 	}
 	return found
+}
+
+// rampOf are a node's readings from two hours before a time, from which on it warms, until it reaches
+// a limit, and how many are healthy; nil where it never reaches it.
+func rampOf(readings []reading.Reading, start time.Time, rate, limit float64) (ramp []reading.Reading, healthy int) {
+	first, _ := slices.BinarySearchFunc(readings, start.Add(-2*time.Hour), func(r reading.Reading, at time.Time) int { return r.Time.Compare(at) })
+	for _, r := range readings[first:] {
+		minutes := r.Time.Sub(start).Minutes()
+		if minutes <= 0 {
+			healthy++
+		} else if r.Temperature = reading.Round(r.Temperature + rate*minutes); r.Temperature >= limit {
+			return ramp, healthy
+		}
+		ramp = append(ramp, r)
+	}
+	return nil, 0
 }
 
 // limitOf is a little above the warmest healthy reading of a node before a time.
