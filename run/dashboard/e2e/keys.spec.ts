@@ -57,7 +57,7 @@ test("a key is created, copied, used, seen in the log and revoked", async ({ pag
   // The log says who it was; a filter and the CSV say the same.
   await page.getByRole("main").getByRole("link", { name: "audit log", exact: true }).click();
   await expect(page.getByRole("row", { name: /created API key Renamer/ })).toBeVisible();
-  await page.getByLabel("By").selectOption("API keys");
+  await page.getByLabel("By", { exact: true }).selectOption("API keys");
   await page.getByLabel("What").fill("updateRoom");
   await page.getByRole("button", { name: "Filter" }).click();
   await expect(page.getByRole("row")).toHaveCount(2);
