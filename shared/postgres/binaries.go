@@ -14,7 +14,7 @@ import (
 
 	embedded "github.com/fergusstrange/embedded-postgres"
 
-	"coldaisle.dev/shared/freeport"
+	"coldaisle.dev/shared/child"
 )
 
 // downloadDir is the folder of a downloaded server, beside its data.
@@ -101,7 +101,7 @@ func probeVersion(ctx context.Context, folder string) (installation, bool) {
 func download(ctx context.Context, dir string, log *slog.Logger) (string, error) {
 	runtimeDir := filepath.Join(dir, downloadDir)
 	log.InfoContext(ctx, "no PostgreSQL installed, downloading one")
-	port, err := freeport.Find(ctx)
+	port, err := child.Port(ctx)
 	if err != nil {
 		return "", err
 	}

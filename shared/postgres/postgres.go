@@ -24,7 +24,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"coldaisle.dev/shared/freeport"
+	"coldaisle.dev/shared/child"
 )
 
 // ErrNone says that there is no PostgreSQL and how to get one.
@@ -34,6 +34,8 @@ var ErrNone = errors.New("no PostgreSQL server found: install one (Debian: apt-g
 type Options struct {
 	// Dir is the server's own folder, made when missing; its data survives.
 	Dir string
+	// Port to listen on; 0 takes a free one.
+	Port int
 	// Ephemeral gives up durability for speed: for tests, never for data.
 	Ephemeral bool
 	// Download may fetch a server from the internet when none is installed.
@@ -57,7 +59,7 @@ const (
 type Server struct {
 	url     string
 	process *os.Process
-	exited  chan struct{} // closed when the process has ended
+	exited  <-chan struct{} // closed when the process has ended
 }
 
 // URL connects to the server's database as its superuser; it holds the password.
@@ -73,7 +75,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("postgres folder: %w", err)
 	}
-	c := cluster{dir: dir, data: filepath.Join(dir, "data"), throwaway: o.Ephemeral}
+	c := cluster{dir: dir, data: filepath.Join(dir, "data"), port: o.Port, throwaway: o.Ephemeral}
 	c.bin, err = findBinaries(ctx, filepath.Join(dir, downloadDir, "bin"), c.version())
 	if errors.Is(err, ErrNone) && o.Download {
 		c.bin, err = download(ctx, dir, o.Log)
@@ -121,6 +123,7 @@ func inUse(err error) bool {
 // cluster is a data folder and the binaries that run it.
 type cluster struct {
 	dir, data, bin string
+	port           int // 0: any
 	throwaway      bool
 	account        account // whom the server runs as
 	password       string
@@ -176,7 +179,7 @@ func (c *cluster) prepare(ctx context.Context) error {
 	initdb.Dir = "/"                                                                 // ours may be closed to the account until it runs
 	initdb.Env = environment()
 	c.account.configure(initdb)
-	runtime.LockOSThread() // see launch
+	runtime.LockOSThread() // see child.Launch
 	defer runtime.UnlockOSThread()
 	if output, err := initdb.CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w: %s", err, lastLines(string(output)))
@@ -192,11 +195,13 @@ func environment() []string {
 	return []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TZ=UTC"} //nolint:forbidigo // the child's, not a setting
 }
 
-// start runs the server on a free port and waits until it answers.
+// start runs the server and waits until it answers.
 func (c *cluster) start(ctx context.Context) (*Server, error) {
-	port, err := freeport.Find(ctx)
-	if err != nil {
-		return nil, err
+	port, err := c.port, error(nil)
+	if port == 0 {
+		if port, err = child.Port(ctx); err != nil {
+			return nil, err
+		}
 	}
 	settings := map[string]string{
 		"listen_addresses":        "127.0.0.1",
@@ -225,42 +230,23 @@ func (c *cluster) start(ctx context.Context) (*Server, error) {
 	command.Env = environment()
 	command.Stdout, command.Stderr = output, output
 	c.account.configure(command)
-	server, err := launch(command)
+	exited, err := child.Launch(command)
 	if err != nil {
 		return nil, fmt.Errorf("start postgres: %w", err)
 	}
+	server := &Server{process: command.Process, exited: exited}
 	address := url.URL{
 		Scheme: "postgres", User: url.UserPassword(superuser, c.password),
 		Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Path: "/postgres", RawQuery: "sslmode=disable",
 	}
 	if err := server.ready(ctx, address.String()); err != nil {
-		server.kill()
+		server.Crash()
 		said, _ := os.ReadFile(output.Name())
 		return nil, fmt.Errorf("%w: %s", err, lastLines(string(said)))
 	}
 	address.Path = "/" + database
 	server.url = address.String()
 	return server, nil
-}
-
-// launch starts the process from a thread that lives as long as it does: the
-// signal that ends it with its parent is sent at the end of that thread.
-func launch(command *exec.Cmd) (*Server, error) {
-	server := &Server{exited: make(chan struct{})}
-	started := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		if err := command.Start(); err != nil {
-			started <- err
-			return
-		}
-		server.process = command.Process
-		started <- nil
-		_ = command.Wait() // how it ended is in its log
-		close(server.exited)
-	}()
-	return server, <-started
 }
 
 // ready waits until the server takes connections, and makes the database.
@@ -310,13 +296,14 @@ func (s *Server) Stop() error {
 	case <-s.exited:
 		return nil
 	case <-time.After(stopTimeout):
-		s.kill()
+		s.Crash()
 		return fmt.Errorf("postgres did not stop within %s and was killed", stopTimeout)
 	}
 }
 
-func (s *Server) kill() {
-	_ = s.process.Signal(syscall.SIGQUIT) // immediate; its children end with it
+// Crash ends the server at once, without a checkpoint, as a loss of power does.
+func (s *Server) Crash() {
+	_ = s.process.Signal(syscall.SIGQUIT) // its children end with it
 	select {
 	case <-s.exited:
 	case <-time.After(stopTimeout):

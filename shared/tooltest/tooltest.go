@@ -11,7 +11,7 @@ import (
 	"slices"
 	"testing"
 
-	"coldaisle.dev/shared/freeport"
+	"coldaisle.dev/shared/child"
 )
 
 // Report is the variable that names the file to which skips are appended, a line each.
@@ -83,10 +83,10 @@ func report(tb testing.TB, line string) {
 	}
 }
 
-// FreePort returns a port on which nothing listens: see freeport.Find.
+// FreePort returns a port on which nothing listens: see child.Port.
 func FreePort(tb testing.TB) int {
 	tb.Helper()
-	port, err := freeport.Find(tb.Context())
+	port, err := child.Port(tb.Context())
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -21,30 +21,26 @@ import (
 
 // instance is a function behind a network that fails.
 type instance struct {
-	url string
+	*functiontest.Process
 
 	tb      testing.TB
-	program string
-	environ []string
+	network string // its URL
 
-	mu      sync.Mutex
-	process *functiontest.Process
-	chance  *rand.Rand
-	killed  int
+	mu     sync.Mutex
+	chance *rand.Rand
+	killed int
 }
 
 // start runs an instance of a function behind its own network.
 func start(t *testing.T, program, function string, environ []string) *instance {
 	t.Helper()
 	i := &instance{
-		tb: t, program: program,
-		environ: append([]string{"FUNCTION_TARGET=" + function}, environ...),
-		chance:  rand.New(rand.NewPCG(3, uint64(len(function)))),
+		tb: t, Process: functiontest.Start(t, program, append([]string{"FUNCTION_TARGET=" + function}, environ...)...),
+		chance: rand.New(rand.NewPCG(3, uint64(len(function)))),
 	}
-	i.process = functiontest.Start(t, i.program, i.environ...)
 	network := httptest.NewServer(i)
 	t.Cleanup(network.Close)
-	i.url = network.URL
+	i.network = network.URL
 	return i
 }
 
@@ -56,18 +52,18 @@ func (i *instance) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	i.mu.Lock()
-	dice, target := i.chance.IntN(40), i.process.URL
+	dice := i.chance.IntN(40)
 	i.mu.Unlock()
 	if dice == 0 { // lost on the way
 		http.Error(w, "lost", http.StatusBadGateway)
 		return
 	}
-	status := forward(r.Context(), target, body)
+	status := forward(r.Context(), i.URL, body)
 	switch dice {
 	case 1, 2: // done, and the answer lost
 		status = http.StatusBadGateway
 	case 3: // delivered twice
-		status = forward(r.Context(), target, body)
+		status = forward(r.Context(), i.URL, body)
 	}
 	w.WriteHeader(status)
 }
@@ -97,12 +93,14 @@ func (i *instance) kills(ctx context.Context, running *sync.WaitGroup) (stop fun
 				return
 			case <-time.After(life):
 			}
-			i.process.Kill()
+			i.Kill()
 			began := time.Now()
-			next := functiontest.Start(i.tb, i.program, i.environ...) //nolint:contextcheck // it outlives the killer
+			if err := i.Start(context.WithoutCancel(ctx)); err != nil {
+				i.tb.Error(err)
+				return
+			}
 			life = max(500*time.Millisecond, 2*time.Since(began))
 			i.mu.Lock()
-			i.process = next
 			i.killed++
 			i.mu.Unlock()
 		}
@@ -115,12 +113,6 @@ func (i *instance) deaths() int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.killed
-}
-
-func (i *instance) output() string {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.process.Output()
 }
 
 // stored reads all readings of a database.

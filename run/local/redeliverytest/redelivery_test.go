@@ -130,7 +130,7 @@ func run(t *testing.T, functions, redeliver, table string, n int) {
 	unlucky := deadLetters(t, client, "data") + deadLetters(t, client, "alerts") - 2*malformed
 	for left, round := unlucky, 1; left > 0 && round <= 5; round++ {
 		for function, topic := range topics {
-			redeliverAll(t, redeliver, q.Address(), topic, function, instances[function].url)
+			redeliverAll(t, redeliver, q.Address(), topic, function, instances[function].network)
 		}
 		settle(t, q, instances, done)
 		left = deadLetters(t, client, "data") + deadLetters(t, client, "alerts") - 2*malformed
@@ -273,7 +273,7 @@ func settle(t *testing.T, q *queue.Queue, instances map[string]*instance, least 
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
-	fail := func() { t.Fatalf("not settled: %+v\n%s", q.Counts(), instances["ingest"].output()) }
+	fail := func() { t.Fatalf("not settled: %+v\n%s", q.Counts(), instances["ingest"].LastLines()) }
 	for counts := q.Counts(); counts.Delivered+counts.DeadLettered < least; counts = q.Counts() {
 		select {
 		case <-ctx.Done():

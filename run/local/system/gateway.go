@@ -16,6 +16,7 @@ import (
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/run/local/queue"
+	"coldaisle.dev/shared/closing"
 )
 
 // gatewayName is that of the local gateway once it is enrolled.
@@ -25,7 +26,7 @@ const gatewayName = "Local gateway"
 func (s *System) startGateway(ctx context.Context, listener net.Listener) error {
 	o := s.options
 	topic := gateway.NewReadingPublisher(s.PubSub, queue.TopicData, 0)
-	s.opened.Push("data topic", func() error { topic.Stop(); return nil })
+	s.opened.Push("data topic", closing.NoError(topic.Stop))
 	var publisher gateway.Publisher = topic
 	var session *enrolment.Session
 	now := o.Clock

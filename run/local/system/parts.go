@@ -30,6 +30,7 @@ import (
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/run/api/records"
 	"coldaisle.dev/run/local/queue"
+	"coldaisle.dev/shared/closing"
 	"coldaisle.dev/shared/cloudsql"
 	"coldaisle.dev/shared/modelstore"
 	"coldaisle.dev/shared/postgres"
@@ -75,7 +76,7 @@ func (s *System) startDatabase(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.opened.Push("database pool", func() error { end(); return nil })
+	s.opened.Push("database pool", closing.NoError(end))
 	s.Pool = pool
 	return store.Migrate(ctx, pool)
 }
@@ -137,7 +138,7 @@ func (s *System) startStorage(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.opened.Push("object storage", func() error { server.Stop(); return nil })
+	s.opened.Push("object storage", closing.NoError(server.Stop))
 	s.StorageURL = server.URL()
 	return nil
 }

@@ -42,14 +42,14 @@ func (s *System) startPipeline(ctx context.Context) error {
 	}
 	s.pipeline = pool
 	alerts := detect.NewAlertPublisher(s.PubSub, queue.TopicAlerts)
-	s.opened.Push("alerts topic", func() error { alerts.Stop(); return nil })
+	s.opened.Push("alerts topic", closing.NoError(alerts.Stop))
 	handlers := s.handlers(pool, alerts, ingest.GatherDelay, s.options.Clock)
-	trainer := train.New(learning.New(store.New(s.Pool)), s.Readings, s.Models, cmp.Or(s.options.TrainingRows, config.Defaults[train.Config]().Rows), s.options.Clock, s.log, nil)
+	trainer := train.New(learning.New(store.New(s.Pool)), s.Readings, s.Models, config.Defaults[train.Config]().Rows, s.options.Clock, s.log, nil)
 	handlers["train"] = trainer.Handle
 	deadLetters := map[string]push.DeadLetter{}
 	for _, route := range queue.Routes() {
 		deadLetter := publisher.NewSingle(s.PubSub, route.Topic+queue.DeadLetterSuffix, publishTimeout)
-		s.opened.Push("dead letter of "+route.Function, func() error { deadLetter.Stop(); return nil })
+		s.opened.Push("dead letter of "+route.Function, closing.NoError(deadLetter.Stop))
 		deadLetters[route.Function] = deadLetter
 	}
 	mux, functions := http.NewServeMux(), map[string]http.Handler{}

@@ -78,8 +78,6 @@ type Options struct {
 	PredictionSample int
 	// PasswordCost is bcrypt's cost; 0 means the API's default. Only tests set less.
 	PasswordCost int
-	// TrainingRows bounds the readings of a training run; 0 means train's default.
-	TrainingRows int
 
 	// WrapHandler, if not nil, wraps each function's handler: a test makes it fail.
 	WrapHandler func(function string, next push.HandleFunc) push.HandleFunc
@@ -175,9 +173,9 @@ func (s *System) start(ctx context.Context) error {
 		s.runComponent(ctx, name, func(ctx context.Context) error { return s.runJob(ctx, name, j) })
 	}
 	retraining := training.NewPublisher(s.PubSub, queue.TopicRetraining)
-	s.opened.Push("retraining topic", func() error { retraining.Stop(); return nil })
+	s.opened.Push("retraining topic", closing.NoError(retraining.Stop))
 	drills := alerting.NewDrillPublisher(s.PubSub, queue.TopicData)
-	s.opened.Push("data topic", func() error { drills.Stop(); return nil })
+	s.opened.Push("data topic", closing.NoError(drills.Stop))
 	secret, err := secretKey(o)
 	if err != nil {
 		return err

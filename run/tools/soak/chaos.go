@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"coldaisle.dev/shared/processtest"
 	"coldaisle.dev/shared/proxytest"
 )
 
@@ -140,9 +141,9 @@ func (f *chaos) overlaps(from, to time.Time) bool {
 }
 
 // restart ends a process by a signal and starts it again after a delay.
-func (f *chaos) restart(p *process, signal syscall.Signal, delay time.Duration) func(context.Context) error {
+func (f *chaos) restart(p *processtest.Process, signal syscall.Signal, delay time.Duration) func(context.Context) error {
 	return func(ctx context.Context) error {
-		if err := p.End(signal); err != nil {
+		if _, err := p.End(signal); err != nil {
 			return err
 		}
 		pause(ctx, delay)
@@ -150,13 +151,13 @@ func (f *chaos) restart(p *process, signal syscall.Signal, delay time.Duration) 
 	}
 }
 
-func (f *chaos) kill(p *process) func(context.Context) error {
+func (f *chaos) kill(p *processtest.Process) func(context.Context) error {
 	return f.restart(p, syscall.SIGKILL, restartDelay)
 }
 
 // hang stops a process without closing its connections: it accepts requests and
 // does not answer.
-func (f *chaos) hang(p *process) func(context.Context) error {
+func (f *chaos) hang(p *processtest.Process) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if err := p.Signal(syscall.SIGSTOP); err != nil {
 			return err
@@ -167,9 +168,7 @@ func (f *chaos) hang(p *process) func(context.Context) error {
 }
 
 func (f *chaos) crashDatabase(ctx context.Context) error {
-	if err := f.cluster.Database.Crash(); err != nil {
-		return err
-	}
+	f.cluster.Database.Server.Crash()
 	pause(ctx, restartDelay)
 	return f.cluster.Database.Recover(ctx)
 }

@@ -184,9 +184,7 @@ func folder(t *testing.T) string {
 // logs shows the end of each program's log.
 func (env *environment) logs() {
 	for _, p := range env.cluster.Processes() {
-		output, _ := os.ReadFile(p.log)
-		lines := bytes.Split(bytes.TrimSpace(output), []byte("\n"))
-		env.t.Logf("%s:\n%s", p.Name, bytes.Join(lines[max(0, len(lines)-8):], []byte("\n")))
+		env.t.Logf("%s:\n%s", p.Name, p.LastLines())
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"coldaisle.dev/run/local/queue"
 	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/shared/closing"
+	"coldaisle.dev/shared/processtest"
 )
 
 // instances is the number of processes behind each load balancer. The soak never
@@ -28,7 +29,7 @@ const instances = 2
 type cluster struct {
 	Database  *database
 	PubSub    *pubSub
-	Gateways  []*process
+	Gateways  []*processtest.Process
 	Functions map[string]*loadBalancer
 	API       *loadBalancer
 
@@ -64,9 +65,9 @@ func (p *cluster) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.opened.Push("object storage", func() error { storage.Stop(); return nil })
+	p.opened.Push("object storage", closing.NoError(storage.Stop))
 	backend := []string{
-		"PROJECT_ID=" + project, "DATABASE_URL=" + p.Database.URL(), "READINGS=postgres",
+		"PROJECT_ID=" + project, "DATABASE_URL=" + p.Database.URL, "READINGS=postgres",
 		"PUBSUB_EMULATOR_HOST=" + p.PubSub.ServiceProxy.Address(),
 		"STORAGE_EMULATOR_HOST=" + storage.URL(), "MODEL_BUCKET=" + system.ModelBucket,
 	}
@@ -91,19 +92,22 @@ func (p *cluster) start(ctx context.Context) error {
 func (p *cluster) logs() string { return filepath.Join(p.dir, "logs") }
 
 // startProcess starts process NAME-NUMBER of a program.
-func (p *cluster) startProcess(ctx context.Context, name string, number int, program string, environ []string) (*process, error) {
+func (p *cluster) startProcess(ctx context.Context, name string, number int, program string, environ []string) (*processtest.Process, error) {
 	environ = append(slices.Clone(environ), p.environ[name]...)
 	name += "-" + strconv.Itoa(number)
-	process, err := newProcess(ctx, name, filepath.Join(p.programs, program), p.logs(), environ)
+	child, err := processtest.New(ctx, name, filepath.Join(p.programs, program), p.logs(), environ...)
 	if err != nil {
 		return nil, err
 	}
-	p.opened.Push(name, func() error { return process.End(syscall.SIGTERM) })
-	return process, process.Start(ctx)
+	p.opened.Push(name, func() error {
+		_, err := child.End(syscall.SIGTERM)
+		return err
+	})
+	return child, child.Start(ctx)
 }
 
 func (p *cluster) startInstances(ctx context.Context, name, program string, environ []string) (*loadBalancer, error) {
-	members := make([]*process, instances)
+	members := make([]*processtest.Process, instances)
 	for i := range members {
 		var err error
 		if members[i], err = p.startProcess(ctx, name, i+1, program, environ); err != nil {
@@ -114,7 +118,7 @@ func (p *cluster) startInstances(ctx context.Context, name, program string, envi
 	if err != nil {
 		return nil, err
 	}
-	p.opened.Push("load balancer of "+name, func() error { balancer.server.Close(); return nil })
+	p.opened.Push("load balancer of "+name, closing.NoError(balancer.server.Close))
 	return balancer, nil
 }
 
@@ -147,7 +151,7 @@ func (p *cluster) Redeliver(ctx context.Context) error {
 }
 
 // Processes lists all processes, gateways first.
-func (p *cluster) Processes() []*process {
+func (p *cluster) Processes() []*processtest.Process {
 	all := slices.Clone(p.Gateways)
 	for _, route := range queue.Routes() {
 		all = append(all, p.Functions[route.Function].Instances...)

@@ -29,6 +29,7 @@ import (
 	"coldaisle.dev/shared/logging/logtest"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/processtest"
 	"coldaisle.dev/shared/tooltest"
 )
 
@@ -54,10 +55,7 @@ type localSystem struct {
 func buildLocalSystem(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(folder(t), "coldaisle")
-	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags", "-s -w", "-o", program, "coldaisle.dev/run/local")
-	if output, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, output)
-	}
+	must.Do(t, processtest.Build(t.Context(), program, "coldaisle.dev/run/local"))
 	return program
 }
 

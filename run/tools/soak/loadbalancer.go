@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"sync/atomic"
 	"time"
+
+	"coldaisle.dev/shared/processtest"
 )
 
 // loadBalancer is one address in front of several instances of a program, which get
@@ -16,7 +18,7 @@ import (
 // with 502: the client must retry.
 type loadBalancer struct {
 	URL       string
-	Instances []*process
+	Instances []*processtest.Process
 
 	server    *httptest.Server
 	transport *http.Transport
@@ -24,12 +26,12 @@ type loadBalancer struct {
 }
 
 // newLoadBalancer listens in front of the instances, which need not run yet.
-func newLoadBalancer(instances ...*process) (*loadBalancer, error) {
+func newLoadBalancer(instances ...*processtest.Process) (*loadBalancer, error) {
 	b := &loadBalancer{Instances: instances, transport: &http.Transport{MaxIdleConnsPerHost: 256, IdleConnTimeout: time.Minute}}
 	targets := make([]*url.URL, len(instances))
 	for i, instance := range instances {
 		var err error
-		if targets[i], err = url.Parse(instance.URL()); err != nil {
+		if targets[i], err = url.Parse(instance.URL); err != nil {
 			return nil, fmt.Errorf("load balancer: %w", err)
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+
+	"coldaisle.dev/shared/processtest"
 )
 
 // The programs' names, with which the names of their processes begin; the functions are one
@@ -21,9 +23,8 @@ func buildPrograms(ctx context.Context, dir string) error {
 	for program, pkg := range map[string]string{
 		gatewayProgram: "edge-gateway", apiProgram: "run/server", functionsProgram: "functions/serve", redeliverProgram: "run/tools/redeliver",
 	} {
-		compile := exec.CommandContext(ctx, "go", "build", "-ldflags", "-s -w", "-o", filepath.Join(dir, program), "coldaisle.dev/"+pkg) //nolint:gosec // packages of our own
-		if output, err := compile.CombinedOutput(); err != nil {
-			return fmt.Errorf("build %s: %w\n%s", pkg, err, output)
+		if err := processtest.Build(ctx, filepath.Join(dir, program), "coldaisle.dev/"+pkg); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"coldaisle.dev/run/local/queue"
+	"coldaisle.dev/shared/closing"
 	"coldaisle.dev/shared/postgres"
 	"coldaisle.dev/shared/proxytest"
 )
@@ -25,8 +23,6 @@ type pubSub struct {
 	GatewayProxy *proxytest.Proxy // used by the gateways
 	ServiceProxy *proxytest.Proxy // used by functions and API
 	Queue        *queue.Queue
-
-	database string
 }
 
 // policy has shorter backoffs than production, because the soak's outages are shorter, and
@@ -41,7 +37,7 @@ func (p *cluster) startPubSub(ctx context.Context, dir string) error {
 		return err
 	}
 	p.opened.Push("PostgreSQL of Pub/Sub", database.Stop)
-	p.PubSub = &pubSub{database: database.URL()}
+	p.PubSub = &pubSub{}
 	p.PubSub.Queue, err = queue.Open(ctx, queue.Config{
 		DatabaseURL: database.URL(), Project: project, Clock: time.Now, Log: p.log, //nolint:forbidigo // as Google's service, which has no clock of ours
 		Policy: policy(),
@@ -54,7 +50,7 @@ func (p *cluster) startPubSub(ctx context.Context, dir string) error {
 		if *proxy, err = proxytest.New(ctx, p.PubSub.Queue.Address()); err != nil {
 			return err
 		}
-		p.opened.Push("proxy of Pub/Sub", func() error { (*proxy).Close(); return nil })
+		p.opened.Push("proxy of Pub/Sub", closing.NoError((*proxy).Close))
 	}
 	return nil
 }
@@ -72,19 +68,4 @@ func (p *cluster) push(ctx context.Context) {
 		stop()
 		return <-ended
 	})
-}
-
-// DeadLetters counts what waits in the dead letter topics.
-func (p *pubSub) DeadLetters(ctx context.Context) (waiting int, err error) {
-	connection, err := pgx.Connect(ctx, p.database)
-	if err != nil {
-		return 0, fmt.Errorf("count dead letters: %w", err)
-	}
-	defer func() { _ = connection.Close(context.WithoutCancel(ctx)) }()
-	err = connection.QueryRow(ctx, `SELECT count(*) FROM pubsub.messages WHERE subscription LIKE '%' || @suffix`,
-		pgx.StrictNamedArgs{"suffix": queue.DeadLetterSuffix}).Scan(&waiting)
-	if err != nil {
-		return 0, fmt.Errorf("count dead letters: %w", err)
-	}
-	return waiting, nil
 }

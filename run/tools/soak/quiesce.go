@@ -15,7 +15,7 @@ func (s *soak) quiesce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, quiesceTimeout)
 	defer cancel()
 	for _, gateway := range s.cluster.Gateways {
-		if err := waitOutboxEmpty(ctx, gateway.URL()); err != nil {
+		if err := waitOutboxEmpty(ctx, gateway.URL); err != nil {
 			return err
 		}
 	}
@@ -25,9 +25,9 @@ func (s *soak) quiesce(ctx context.Context) error {
 	if err := s.waitTraining(ctx); err != nil {
 		return err
 	}
-	dead, err := s.cluster.PubSub.DeadLetters(ctx)
-	if err != nil || dead == 0 {
-		return err
+	dead := s.cluster.PubSub.Queue.Counts().DeadLettered
+	if dead == 0 {
+		return nil
 	}
 	s.logf("redelivering %d dead letters", dead)
 	if err := s.cluster.Redeliver(ctx); err != nil {

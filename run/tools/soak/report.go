@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -15,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"coldaisle.dev/run/tools/ledger"
+	"coldaisle.dev/shared/processtest"
 )
 
 // report compares the stores with the ledger and the users' calls, checks resource
@@ -135,7 +134,7 @@ const goroutineTolerance = 12
 // their goroutines, and compares the counts. An instance that ran from the start
 // and has more goroutines than one that was restarted has leaked them.
 func (s *soak) goroutines(ctx context.Context) (map[string]goroutineCounts, error) {
-	pairs := [][]*process{s.cluster.Gateways, s.cluster.API.Instances}
+	pairs := [][]*processtest.Process{s.cluster.Gateways, s.cluster.API.Instances}
 	s.cluster.API.CloseIdleConnections()
 	for _, pool := range s.cluster.Functions {
 		pool.CloseIdleConnections()
@@ -147,15 +146,12 @@ func (s *soak) goroutines(ctx context.Context) (map[string]goroutineCounts, erro
 	for _, pair := range pairs {
 		var n [2]int
 		for i, p := range pair[:2] {
-			if err := p.End(syscall.SIGQUIT); err != nil {
+			if _, err := p.End(syscall.SIGQUIT); err != nil {
 				return nil, err
 			}
-			output, err := os.ReadFile(p.log)
-			if err != nil {
-				return nil, fmt.Errorf("log of %s: %w", p.Name, err)
-			}
-			last := max(0, bytes.LastIndex(output, []byte("SIGQUIT: quit")))
-			n[i] = bytes.Count(output[last:], []byte("\ngoroutine "))
+			output := p.Output()
+			last := max(0, strings.LastIndex(output, "SIGQUIT: quit"))
+			n[i] = strings.Count(output[last:], "\ngoroutine ")
 		}
 		counts[pair[0].Name] = goroutineCounts{n[0], n[1]}
 		if n[0] > n[1]+goroutineTolerance {

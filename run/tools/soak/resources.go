@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"coldaisle.dev/shared/processtest"
 )
 
 // sampleInterval is the time between two samples.
@@ -26,7 +28,7 @@ type sample struct {
 // connections.
 type resources struct {
 	cluster          *cluster
-	watched          []*process
+	watched          []*processtest.Process
 	clock            func() time.Time
 	samples          map[string][]sample
 	connectionCounts []float64
@@ -34,9 +36,9 @@ type resources struct {
 
 func newResources(p *cluster, clock func() time.Time) *resources {
 	g := &resources{cluster: p, clock: clock, samples: map[string][]sample{}}
-	for _, process := range p.Processes() {
-		if strings.HasSuffix(process.Name, "-1") {
-			g.watched = append(g.watched, process)
+	for _, each := range p.Processes() {
+		if strings.HasSuffix(each.Name, "-1") {
+			g.watched = append(g.watched, each)
 		}
 	}
 	return g

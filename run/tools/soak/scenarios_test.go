@@ -23,6 +23,7 @@ import (
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/processtest"
 	"coldaisle.dev/shared/proxytest"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings/bqreadings/bqtest"
@@ -35,7 +36,7 @@ func always() bool { return true }
 
 func databaseGone(t scenarioTest) string {
 	env := begin(t.T, nil)
-	must.Do(t, env.cluster.Database.Crash())
+	env.cluster.Database.Server.Crash()
 	before := env.stats()
 	refused := 500
 	env.until("the API says that it fails", func() bool { return env.call(alertsPath) == refused })
@@ -102,8 +103,10 @@ func databaseFull(t scenarioTest) string {
 	}
 	free()
 	env.until("readings are stored though the disk was full", func() bool {
-		if env.cluster.Database.Exited() {
+		select {
+		case <-env.cluster.Database.Server.Exited():
 			must.Do(t, env.cluster.Database.Recover(t.Context()))
+		default:
 		}
 		return env.storedRows() > stored
 	})
@@ -129,7 +132,7 @@ func gatewayFull(t scenarioTest) string {
 	env.cluster.PubSub.GatewayProxy.SetMode(proxytest.Refuse)
 	dropped := func() (n int64) {
 		for _, g := range env.cluster.Gateways {
-			if h, err := doctor.Health(t.Context(), g.URL()); err == nil {
+			if h, err := doctor.Health(t.Context(), g.URL); err == nil {
 				n += h.Outbox.Dropped
 			}
 		}
@@ -163,7 +166,7 @@ func pubSubGone(t scenarioTest) string {
 	env.until("both gateways keep readings and tell their nodes so", func() bool {
 		backlog = 0
 		for _, g := range env.cluster.Gateways {
-			h, err := doctor.Health(t.Context(), g.URL())
+			h, err := doctor.Health(t.Context(), g.URL)
 			if err != nil || h.Publishing.Up || h.Outbox.Readings < 5 {
 				return false
 			}
@@ -272,11 +275,11 @@ func twoGateways(t scenarioTest) string {
 		return func(ctx context.Context) (string, error) {
 			for _, i := range []int{site, 1 - site} {
 				g := env.cluster.Gateways[i]
-				if _, err := doctor.Health(ctx, g.URL()); err == nil {
+				if _, err := doctor.Health(ctx, g.URL); err == nil {
 					if i != site {
 						moved.Add(1)
 					}
-					return g.URL(), nil
+					return g.URL, nil
 				}
 			}
 			return "", fmt.Errorf("no gateway at site %d", site+1)
@@ -285,7 +288,7 @@ func twoGateways(t scenarioTest) string {
 	env = prepared(t.T, func(s *soak) { s.resolve = resolve })
 	env.send()
 	before := env.stats()
-	must.Do(t, env.cluster.Gateways[1].End(syscall.SIGKILL))
+	must.Get(env.cluster.Gateways[1].End(syscall.SIGKILL))(t)
 	env.until("nodes have moved and send", func() bool { return moved.Load() > 0 && env.stats().Accepted-before.Accepted >= 20 })
 	must.Do(t, env.cluster.Gateways[1].Start(t.Context()))
 	sum := env.end()
@@ -299,7 +302,7 @@ func halfOpen(t scenarioTest) string {
 	const many = 300
 	var connections []net.Conn
 	for i := range many {
-		conn := must.Get((&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(gateway.URL(), "http://")))(t)
+		conn := must.Get((&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(gateway.URL, "http://")))(t)
 		defer func() { _ = conn.Close() }()
 		// A third says nothing, a third stops in the header, a third in the body.
 		_, _ = conn.Write([]byte([]string{"", "POST /api/v1/message HTTP/1.1\r\nHost: g", "POST /api/v1/message HTTP/1.1\r\nHost: g\r\nContent-Length: 90\r\n\r\n{"}[i%3]))
@@ -320,7 +323,7 @@ func halfOpen(t scenarioTest) string {
 	return fmt.Sprintf("%d dropped within %.0f s; %s", many, took.Seconds(), exact(env.end()))
 }
 
-func openFiles(t *testing.T, p *process) int {
+func openFiles(t *testing.T, p *processtest.Process) int {
 	t.Helper()
 	g, err := readSample(p.PID(), time.Now())
 	if err != nil {

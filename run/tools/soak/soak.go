@@ -121,7 +121,7 @@ func (s *soak) prepare(ctx context.Context) error {
 			find = s.resolve(site)
 		}
 		nodes, err := nodesim.New(nodesim.Config{
-			Gateway: s.cluster.Gateways[site].URL(), Resolve: find, Nodes: s.nodes / sites, Speed: s.speed, Seed: s.seed + uint64(site),
+			Gateway: s.cluster.Gateways[site].URL, Resolve: find, Nodes: s.nodes / sites, Speed: s.speed, Seed: s.seed + uint64(site),
 			Prefix: fmt.Sprintf("site%d", site+1), HotAfter: s.duration / 4, FailureEvery: 4 * time.Hour,
 			Clock: s.clock, Log: s.log, Transport: s.ledger.Transport(network(s.nodes)),
 		})

@@ -1,4 +1,4 @@
-package freeport
+package child
 
 import (
 	"fmt"
@@ -8,9 +8,9 @@ import (
 	"coldaisle.dev/shared/must"
 )
 
-func TestFind(t *testing.T) {
+func TestPort(t *testing.T) {
 	t.Parallel()
-	port, err := Find(t.Context())
+	port, err := Port(t.Context())
 	if err != nil || port < first || port >= last {
 		t.Fatalf("port %d, %v", port, err)
 	}

@@ -1,0 +1,68 @@
+package processtest_test
+
+import (
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/processtest"
+)
+
+// TestMain plays the child, which serves where it is told and leaves in order at SIGTERM, where
+// a variable says so.
+func TestMain(m *testing.M) {
+	switch os.Getenv("CHILD") {
+	case "serves":
+		println("hello from the child")
+		_ = http.ListenAndServe(net.JoinHostPort("127.0.0.1", os.Getenv("PORT")), http.NotFoundHandler())
+	case "ends":
+		println("no settings")
+		os.Exit(3)
+	default:
+		os.Exit(m.Run())
+	}
+}
+
+func TestStartsAgainAtItsAddress(t *testing.T) {
+	t.Parallel()
+	p := must.Get(processtest.New(t.Context(), "child-1", os.Args[0], t.TempDir(), "CHILD=serves"))(t)
+	t.Cleanup(func() { _, _ = p.End(syscall.SIGKILL) })
+	if err := p.Signal(syscall.SIGCONT); err == nil || p.PID() != 0 {
+		t.Errorf("it runs before its start: %v", err)
+	}
+	pids := map[int]bool{}
+	for range 2 {
+		must.Do(t, p.Start(t.Context()))
+		pids[p.PID()] = true
+		response := must.Get(http.Get(p.URL))(t) //nolint:noctx,bodyclose // of the test's own child, and closed by the next line
+		must.Do(t, response.Body.Close())
+		if err := p.Start(t.Context()); err == nil {
+			t.Error("it was started twice")
+		}
+		must.Do(t, p.Signal(syscall.SIGCONT))
+		must.Equal(t, "status of a process that was killed", -1, must.Get(p.End(syscall.SIGKILL))(t))
+	}
+	if len(pids) != 2 || strings.Count(p.Output(), "hello from the child") != 2 {
+		t.Errorf("processes %v said %q", pids, p.Output())
+	}
+	must.Equal(t, "status of a process that does not run", 0, must.Get(p.End(syscall.SIGTERM))(t))
+}
+
+func TestSaysWhyItDoesNotStart(t *testing.T) {
+	t.Parallel()
+	p := must.Get(processtest.New(t.Context(), "child-2", os.Args[0], t.TempDir(), "CHILD=ends"))(t)
+	if err := p.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "child-2 exited at start:\nno settings") {
+		t.Errorf("got %v", err)
+	}
+	missing := must.Get(processtest.New(t.Context(), "child-3", "/nowhere/program", t.TempDir()))(t)
+	if err := missing.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "start child-3") {
+		t.Errorf("got %v", err)
+	}
+	if err := processtest.Build(t.Context(), t.TempDir()+"/none", "coldaisle.dev/none"); err == nil || !strings.Contains(err.Error(), "build coldaisle.dev/none") {
+		t.Errorf("got %v", err)
+	}
+}
