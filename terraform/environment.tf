@@ -39,7 +39,6 @@ locals {
       MAX_ALLOWED_TEMP     = tostring(var.max_allowed.temperature)
       MAX_ALLOWED_HUMIDITY = tostring(var.max_allowed.humidity)
       MODEL_BUCKET         = module.models.bucket
-      PREDICTION_SAMPLE    = format("%d", var.learning.prediction_sample)
 
       REQUIRE_ENROLLED_GATEWAYS = tostring(var.require_enrolled_gateways)
     })

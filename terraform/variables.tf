@@ -247,21 +247,15 @@ variable "max_allowed" {
 }
 
 variable "learning" {
-  description = "Most readings that a training run uses, and the number of normal readings of which one is recorded for a verdict."
+  description = "Most readings that a training run uses."
   type = object({
-    training_rows     = optional(number, 5000)
-    prediction_sample = optional(number, 200)
+    training_rows = optional(number, 5000)
   })
   default = {}
 
   validation {
     condition     = var.learning.training_rows >= 500 && var.learning.training_rows <= 500000 && floor(var.learning.training_rows) == var.learning.training_rows
     error_message = "training_rows must be a whole number between 500, the fewest that a run accepts, and 500000."
-  }
-
-  validation {
-    condition     = var.learning.prediction_sample >= 1 && floor(var.learning.prediction_sample) == var.learning.prediction_sample
-    error_message = "prediction_sample must be a whole number of 1 or more."
   }
 }
 

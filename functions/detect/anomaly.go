@@ -3,13 +3,13 @@ package detect
 import (
 	"cmp"
 	"context"
-	"hash/fnv"
 	"log/slog"
 	"math"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"coldaisle.dev/shared/anomaly"
 	"coldaisle.dev/shared/features"
@@ -39,34 +39,51 @@ func (NoModels) Pair(context.Context, int64) modelstore.Pair { return modelstore
 // durable.
 type AnomalyStore interface {
 	RoomStore
-	RecordDetection(ctx context.Context, n learning.NewPrediction) (bool, error)
+	RecordDetection(ctx context.Context, customer int64, n learning.NewPrediction, most int) (recorded bool, probability float64, err error)
 }
+
+// Questions is how many readings without an incident are recorded for users to judge, of an
+// account in a UTC day: two of those that the detector calls anomalous, and one of the others.
+const Questions = 3
+
+// draw is a customer's readings of a UTC day, anomalous or not. maxDraws bounds those in memory.
+type draw struct {
+	customer, day int64
+	anomalous     bool
+}
+
+const maxDraws = 10_000
 
 // AnomalyDetector implements [AnomalyObserver]. For each reading it
 //   - returns a finding if the reading is unusual for its node and its neighbours,
 //   - returns a finding if a limit is forecast to be exceeded,
-//   - records a prediction for users to validate if the detector calls the reading anomalous,
-//     and for a sample of the normal ones. Without a model only the detector's two built-in
-//     rules (stuck, out of range) call readings anomalous.
+//   - records a prediction for users to validate if the reading is drawn among those of its day
+//     that the detector calls anomalous, or among the others. Without a model only the
+//     detector's two built-in rules (stuck, out of range) call readings anomalous.
 type AnomalyDetector struct {
-	models      Models
-	store       AnomalyStore
-	rooms       *roomCache
-	sampleEvery uint64               // one in so many normal readings is recorded
-	shipped     *anomaly.Calibration // of customers who have none yet
-	extractors  sync.Pool
-	clock       func() time.Time
-	log         *slog.Logger
-	counters    *logmetrics.Counters
+	models     Models
+	store      AnomalyStore
+	rooms      *roomCache
+	questions  int
+	drawn      *lru.Cache[draw, float64] // the probability of a draw when it was last asked for; it only falls
+	shipped    *anomaly.Calibration      // of customers who have none yet
+	extractors sync.Pool
+	clock      func() time.Time
+	log        *slog.Logger
+	counters   *logmetrics.Counters
 }
 
-// NewAnomalyDetector returns a detector that records one in N normal readings, N
-// being every. Nil counters count nothing.
+// NewAnomalyDetector returns a detector that records so many readings without an incident of an
+// account and day, at least two: one of each kind. Nil counters count nothing.
 func NewAnomalyDetector(
-	models Models, metadata AnomalyStore, every int, clock func() time.Time, log *slog.Logger, counters *logmetrics.Counters,
+	models Models, metadata AnomalyStore, questions int, clock func() time.Time, log *slog.Logger, counters *logmetrics.Counters,
 ) *AnomalyDetector {
+	drawn, err := lru.New[draw, float64](maxDraws)
+	if err != nil {
+		panic(err) // only of a size below one
+	}
 	return &AnomalyDetector{
-		models: models, store: metadata, rooms: newRoomCache(metadata, clock, log), sampleEvery: uint64(max(every, 1)),
+		models: models, store: metadata, rooms: newRoomCache(metadata, clock, log), questions: max(questions, 2), drawn: drawn,
 		shipped: anomaly.Calibrate(nil), extractors: sync.Pool{New: func() any { return new(features.Extractor) }},
 		clock: clock, log: log, counters: counters,
 	}
@@ -75,25 +92,45 @@ func NewAnomalyDetector(
 // Observe implements [AnomalyObserver].
 func (d *AnomalyDetector) Observe(ctx context.Context, data wire.Data, sensor pipeline.SensorStatus) ([]incident.Finding, error) {
 	pair := d.models.Pair(ctx, sensor.CustomerID)
-	n, reason, record := d.evaluate(pair, data)
+	x, _ := d.extractors.Get().(*features.Extractor)
+	defer d.extractors.Put(x)
+	detection := pair.Detector.Detect(x, data.Recent, data.Reading)
+	findings := d.find(ctx, data, sensor, cmp.Or(pair.Calibration, d.shipped), detection.Reason == learn.OutOfRange)
+	if slices.ContainsFunc(findings, func(f incident.Finding) bool { return f.Kind == incident.KindAnomaly && f.Holds }) {
+		return findings, nil // the incident's verdict validates it
+	}
+	return findings, d.ask(ctx, x, pair, detection, data, sensor)
+}
+
+// ask records what the models said of a reading if it is drawn. Few readings are, and whether
+// one may be is known without the database.
+func (d *AnomalyDetector) ask(
+	ctx context.Context, x *features.Extractor, pair modelstore.Pair, detection learn.Detection, data wire.Data, sensor pipeline.SensorStatus,
+) error {
+	among := draw{sensor.CustomerID, data.Reading.Time.Unix() / (24 * 60 * 60), detection.Anomalous()}
+	if !detection.Scored && !among.anomalous {
+		return nil
+	}
+	if probability, known := d.drawn.Get(among); known && learning.Draw(data.Reading) >= probability {
+		return nil
+	}
+	most := (d.questions + 2) / 3
+	if among.anomalous {
+		most = d.questions - most
+	}
+	n := predictionOf(x, pair, detection, data)
 	for _, values := range [...][2]*float64{{n.PredictedTemperature, n.PredictedHumidity}, {n.ActualTemperature, n.ActualHumidity}} {
 		correct(sensor.Corrections, n.Time, values[0], values[1])
 	}
-	findings := d.find(ctx, data, sensor, cmp.Or(pair.Calibration, d.shipped), reason == learn.OutOfRange)
-	if !record || slices.ContainsFunc(findings, func(f incident.Finding) bool { return f.Kind == incident.KindAnomaly && f.Holds }) {
-		return findings, nil // the incident's verdict validates it
-	}
-	recorded, err := d.store.RecordDetection(ctx, n)
+	recorded, probability, err := d.store.RecordDetection(ctx, sensor.CustomerID, n, most)
 	if err != nil {
-		return findings, err
+		return err
 	}
+	d.drawn.Add(among, probability)
 	if recorded {
 		d.counters.Add(ctx, "predictions_recorded", 1)
 	}
-	if recorded && n.AnomalyPredicted {
-		d.log.InfoContext(ctx, "anomaly detected", "node_id", n.SensorID, "reading_id", n.MessageID, "model_version", n.ModelVersion)
-	}
-	return findings, nil
+	return nil
 }
 
 // correct corrects values of a time, of which either may be nil.
@@ -107,22 +144,11 @@ func correct(c reading.Corrections, at time.Time, temperature, humidity *float64
 	}
 }
 
-// evaluate runs the models on a reading and reports whether to record the result.
-// Most readings are neither anomalous nor sampled: for them it only detects.
-func (d *AnomalyDetector) evaluate(pair modelstore.Pair, data wire.Data) (n learning.NewPrediction, reason learn.Reason, record bool) {
-	x, _ := d.extractors.Get().(*features.Extractor)
-	defer d.extractors.Put(x)
-	detection := pair.Detector.Detect(x, data.Recent, data.Reading)
-	sampled := detection.Scored && d.sampled(data.Reading)
-	if !detection.Anomalous() && !sampled {
-		return n, detection.Reason, false
-	}
-	n = learning.NewPrediction{
+// predictionOf is what the models say of a reading.
+func predictionOf(x *features.Extractor, pair modelstore.Pair, detection learn.Detection, data wire.Data) learning.NewPrediction {
+	n := learning.NewPrediction{
 		Channel: data.Reading.Channel, SensorID: data.Reading.NodeID, Time: data.Reading.Time, MessageID: data.Reading.MessageID,
-		AnomalyPredicted: detection.Anomalous(), SamplingProbability: 1, ModelVersion: pair.Manifest.Version(),
-	}
-	if !n.AnomalyPredicted {
-		n.SamplingProbability = 1 / float64(d.sampleEvery)
+		AnomalyPredicted: detection.Anomalous(), ModelVersion: pair.Manifest.Version(),
 	}
 	if detection.Scored {
 		n.Score = &detection.Score
@@ -133,19 +159,7 @@ func (d *AnomalyDetector) evaluate(pair modelstore.Pair, data wire.Data) (n lear
 	} else {
 		n.ActualTemperature, n.ActualHumidity = reading.Pointer(data.Reading.Temperature), reading.Pointer(data.Reading.Humidity)
 	}
-	return n, detection.Reason, true
-}
-
-// sampled selects one in sampleEvery readings by a hash of node, message id and time, so that
-// every instance and every redelivery selects the same ones.
-func (d *AnomalyDetector) sampled(r reading.Reading) bool {
-	var buffer [reading.MaxNodeIDLength + reading.MaxMessageIDLength + 32]byte
-	identity := append(append(buffer[:0], r.NodeID...), 0)
-	identity = append(append(identity, r.MessageID...), 0)
-	h := fnv.New64a()
-	_, _ = h.Write(strconv.AppendInt(identity, r.Time.UnixMicro(), 10))
-	mixed := h.Sum64() * 0x9e3779b97f4a7c15 // FNV's low bits are poor
-	return (mixed>>32)%d.sampleEvery == 0
+	return n
 }
 
 // forecastComparison is a forecast and the measurement at its time.

@@ -1,6 +1,7 @@
 package detect_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -18,6 +19,7 @@ import (
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/store/accounts"
 	"coldaisle.dev/shared/store/learning"
 	"coldaisle.dev/shared/store/pipeline"
 	"coldaisle.dev/shared/wire"
@@ -54,13 +56,14 @@ func train(tb testing.TB, of []reading.Reading) fixedModels {
 
 // fakePredictions keeps predictions in memory.
 type fakePredictions struct {
-	all []learning.NewPrediction
-	err error
+	all         []learning.NewPrediction
+	probability float64 // of the draws; 0 means 1
+	err         error
 }
 
-func (r *fakePredictions) RecordDetection(_ context.Context, n learning.NewPrediction) (bool, error) {
+func (r *fakePredictions) RecordDetection(_ context.Context, _ int64, n learning.NewPrediction, _ int) (bool, float64, error) {
 	r.all = append(r.all, n)
-	return r.err == nil, r.err
+	return r.err == nil, cmp.Or(r.probability, 1), r.err
 }
 
 // stream is a series as messages.
@@ -79,31 +82,20 @@ func TestPredictions(t *testing.T) {
 	of := series(900, 30*time.Second)
 	live := train(t, of)
 	kept := &fakePredictions{}
-	p := withoutRooms(live, kept, 20)
+	p := withoutRooms(live, kept)
 	messages := stream(of)
 	for _, m := range messages {
 		must.Get(p.Observe(t.Context(), m, pipeline.SensorStatus{}))(t)
 	}
-	odd, normal := 0, 0
-	found := false
+	if !slices.ContainsFunc(kept.all, func(n learning.NewPrediction) bool {
+		return n.AnomalyPredicted && n.MessageID == of[len(of)-5].MessageID
+	}) {
+		t.Error("nine degrees in half a minute are no anomaly")
+	}
 	for _, n := range kept.all {
-		if n.AnomalyPredicted {
-			odd++
-			found = found || n.MessageID == of[len(of)-5].MessageID
-			must.Equal(t, "an anomaly with probability", 1.0, n.SamplingProbability)
-		} else {
-			normal++
-			must.Equal(t, "a normal reading with probability", 1.0/20, n.SamplingProbability)
-		}
 		if n.Score == nil || n.ModelVersion != live.pair.Manifest.Version() {
 			t.Errorf("%+v", n)
 		}
-	}
-	if !found {
-		t.Error("nine degrees in half a minute are no anomaly")
-	}
-	if normal < 20 || normal > 80 || odd > 100 {
-		t.Errorf("of 900 readings %d normal ones and %d anomalies recorded, want about 45 and 45", normal, odd)
 	}
 
 	// The forecast is for 20 s after the reading before, and so is the truth.
@@ -125,7 +117,7 @@ func TestPredictions(t *testing.T) {
 
 	// Another instance decides alike, and a database that is unavailable is no answer.
 	second := &fakePredictions{err: errors.New("away")}
-	q := withoutRooms(live, second, 20)
+	q := withoutRooms(live, second)
 	refused := 0
 	for _, m := range messages {
 		if _, err := q.Observe(t.Context(), m, pipeline.SensorStatus{}); errors.Is(err, second.err) {
@@ -135,13 +127,23 @@ func TestPredictions(t *testing.T) {
 	if refused != len(kept.all) || len(second.all) != len(kept.all) {
 		t.Errorf("%d of %d predictions refused", refused, len(kept.all))
 	}
+
+	// The database is asked no more about what cannot be drawn.
+	third := &fakePredictions{probability: 0.1}
+	q = withoutRooms(live, third)
+	for _, m := range messages {
+		must.Get(q.Observe(t.Context(), m, pipeline.SensorStatus{}))(t)
+	}
+	if drawn := len(third.all); drawn < len(kept.all)/20 || drawn > len(kept.all)/5 {
+		t.Errorf("with a probability of 0.1 %d of %d predictions are offered", drawn, len(kept.all))
+	}
 }
 
 func TestDenseSeriesAreForecast(t *testing.T) {
 	t.Parallel()
 	of := series(900, 5*time.Second)
 	kept := &fakePredictions{}
-	p := withoutRooms(train(t, of), kept, 5)
+	p := withoutRooms(train(t, of), kept)
 	for _, m := range stream(of) {
 		must.Get(p.Observe(t.Context(), m, pipeline.SensorStatus{}))(t)
 	}
@@ -168,7 +170,7 @@ func TestDenseSeriesAreForecast(t *testing.T) {
 func TestRulesNeedNoModel(t *testing.T) {
 	t.Parallel()
 	kept := &fakePredictions{}
-	p := withoutRooms(detect.NoModels{}, kept, 1)
+	p := withoutRooms(detect.NoModels{}, kept)
 	of := series(30, 30*time.Second)
 	of[0].Temperature = 90 // out of the sensor's range, with nothing before it
 	for _, m := range stream(of) {
@@ -185,39 +187,39 @@ func TestIncidentsAreNotRecordedTwice(t *testing.T) {
 	t.Parallel()
 	s := calm(8)
 	kept := &fakePredictions{}
-	p := detect.NewAnomalyDetector(detect.NoModels{}, metadata{s, kept}, 1, s.clock, logging.Discard(), nil)
+	p := detect.NewAnomalyDetector(detect.NoModels{}, metadata{s, kept}, detect.Questions, s.clock, logging.Discard(), nil)
 	d := s.data("n003", 100)
 	d.Reading.Humidity = 0 // breaks a rule of the detector
 	findings, err := p.Observe(t.Context(), d, sensorInRoom(false))
 	if found, _ := ofKind(findings, incident.KindAnomaly); err != nil || !found.Holds || len(kept.all) != 0 {
 		t.Errorf("%+v, %v, beside it %+v", findings, err, kept.all)
 	}
-	alone := withoutRooms(detect.NoModels{}, kept, 1)
+	alone := withoutRooms(detect.NoModels{}, kept)
 	if findings, err := alone.Observe(t.Context(), d, sensorInRoom(false)); err != nil || len(findings) != 0 || len(kept.all) != 1 {
 		t.Errorf("%+v, %v, recorded %+v", findings, err, kept.all)
 	}
 }
 
-// TestPredictionsAreStoredOnce delivers everything twice to a real database.
-func TestPredictionsAreStoredOnce(t *testing.T) {
+// TestThreeQuestionsADay delivers a day of one node twice to a real database.
+func TestThreeQuestionsADay(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
+	s := pgtest.NewStores(pool)
+	customer := must.Get(s.CreateCustomer(t.Context(), accounts.NewCustomer{Email: "a@example.com", Username: "annika", PasswordHash: "x"}))(t).ID
+	room := must.Get(s.CreateRoom(t.Context(), customer, "room"))(t).ID
+	must.Get(s.CreateSensor(t.Context(), customer, accounts.NewSensor{ID: "n1", Name: "n", Type: "T", RoomID: room}))(t)
+	must.Get(pool.Exec(t.Context(), `UPDATE open_holds SET held_from = '-infinity'`))(t)
 	of := series(900, 30*time.Second)
-	p := withoutRooms(train(t, of), pgtest.NewStores(pool), 20)
-	count := func() (n int) {
-		must.Do(t, pool.QueryRow(t.Context(), `SELECT count(*) FROM prediction_feedback`).Scan(&n))
-		return n
+	p := withoutRooms(train(t, of), s)
+	recorded := func() (kinds []bool) {
+		must.Do(t, pool.QueryRow(t.Context(), `SELECT array_agg(anomaly_predicted ORDER BY anomaly_predicted) FROM prediction_feedback`).Scan(&kinds))
+		return kinds
 	}
-	messages := stream(of)
-	for _, m := range messages {
-		must.Get(p.Observe(t.Context(), m, pipeline.SensorStatus{}))(t)
-	}
-	first := count()
-	for _, m := range messages {
-		must.Get(p.Observe(t.Context(), m, pipeline.SensorStatus{}))(t)
-	}
-	if again := count(); first == 0 || again != first {
-		t.Errorf("%d predictions, after redelivery %d", first, again)
+	for range 2 {
+		for _, m := range stream(of) {
+			must.Get(p.Observe(t.Context(), m, pipeline.SensorStatus{CustomerID: customer}))(t)
+		}
+		must.Equal(t, "anomalous", []bool{false, true, true}, recorded())
 	}
 }
 
@@ -246,7 +248,7 @@ func observing(tb testing.TB) func() {
 	for i := range of {
 		of[i].Temperature, of[i].Humidity = s.air("n003", of[i].Time)
 	}
-	p := detect.NewAnomalyDetector(train(tb, of), metadata{s, &fakePredictions{}}, 1_000_000, s.clock, logging.Discard(), nil)
+	p := detect.NewAnomalyDetector(train(tb, of), metadata{s, &fakePredictions{probability: 1e-9}}, detect.Questions, s.clock, logging.Discard(), nil)
 	d, sensor := s.data("n003", reading.MaxWindow), sensorInRoom(false)
 	return func() {
 		must.Get(p.Observe(tb.Context(), d, sensor))(tb)

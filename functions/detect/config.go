@@ -1,7 +1,6 @@
 package detect
 
 import (
-	"errors"
 	"fmt"
 
 	"coldaisle.dev/shared/alert"
@@ -15,9 +14,6 @@ type Config struct {
 	AlertTopic string `env:"ALERT_TOPIC" envDefault:"alerts"`
 	// ModelBucket holds the models; without it only the rules and the statistics detect.
 	ModelBucket string `env:"MODEL_BUCKET"`
-	// PredictionSample is N where one in N normal readings is recorded for users to
-	// validate.
-	PredictionSample int `env:"PREDICTION_SAMPLE" envDefault:"200"`
 	// MaxTemperature and MaxHumidity are the thresholds where the owner has set none, in
 	// °C and % relative humidity.
 	MaxTemperature float64 `env:"MAX_ALLOWED_TEMP" envDefault:"50.0"`
@@ -33,9 +29,6 @@ func (c Config) Defaults() alert.Thresholds {
 func (c Config) Validate() error {
 	if err := c.Defaults().Validate(); err != nil {
 		return fmt.Errorf("MAX_ALLOWED_TEMP and MAX_ALLOWED_HUMIDITY: %w", err)
-	}
-	if c.PredictionSample < 1 {
-		return errors.New("PREDICTION_SAMPLE must be 1 or more")
 	}
 	return nil
 }

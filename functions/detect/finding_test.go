@@ -93,18 +93,18 @@ type metadata struct {
 }
 
 type predictions interface {
-	RecordDetection(ctx context.Context, n learning.NewPrediction) (bool, error)
+	RecordDetection(ctx context.Context, customer int64, n learning.NewPrediction, most int) (bool, float64, error)
 }
 
 // detector has the rules alone and the rooms of the site.
 func (s *site) detector() *detect.AnomalyDetector {
-	return detect.NewAnomalyDetector(detect.NoModels{}, metadata{RoomStore: s}, 1, s.clock, logging.Discard(), nil)
+	return detect.NewAnomalyDetector(detect.NoModels{}, metadata{RoomStore: s}, detect.Questions, s.clock, logging.Discard(), nil)
 }
 
 // withoutRooms has models and predictions; the state of rooms cannot be read.
-func withoutRooms(models detect.Models, kept predictions, every int) *detect.AnomalyDetector {
+func withoutRooms(models detect.Models, kept predictions) *detect.AnomalyDetector {
 	away := &site{err: errors.New("away")}
-	return detect.NewAnomalyDetector(models, metadata{away, kept}, every, time.Now, logging.Discard(), nil)
+	return detect.NewAnomalyDetector(models, metadata{away, kept}, detect.Questions, time.Now, logging.Discard(), nil)
 }
 
 // calm is a room of so many nodes, each with its own offset, that sway together.

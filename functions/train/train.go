@@ -340,7 +340,7 @@ func (t *Train) readWindows(ctx context.Context, stretch []learning.Verdict) (fo
 		if v, ok := wanted[series[i].Identity()]; ok {
 			delete(wanted, series[i].Identity())
 			found = append(found, learn.Labelled{
-				Reading: series[i], Anomalous: v.Anomalous(),
+				Reading: series[i], Anomalous: v.Anomalous(), Weight: v.Weight,
 				Window: reading.Window{Age: slices.Clone(w.Age), Temperature: slices.Clone(w.Temperature), Humidity: slices.Clone(w.Humidity)},
 			})
 		}

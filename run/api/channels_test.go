@@ -50,9 +50,9 @@ func (m *measured) measure(t *testing.T, node string, at time.Time) {
 	if err != nil || outcome != incidents.AlertStored {
 		t.Fatalf("alert: outcome %v, %v", outcome, err)
 	}
-	recorded, err := s.store.RecordDetection(t.Context(), learning.NewPrediction{
-		Channel: m.channel, SensorID: node, MessageID: "same", Time: at, ActualTemperature: &m.temperature, AnomalyPredicted: true, SamplingProbability: 1,
-	})
+	recorded, _, err := s.store.RecordDetection(t.Context(), s.id, learning.NewPrediction{
+		Channel: m.channel, SensorID: node, MessageID: "same", Time: at, ActualTemperature: &m.temperature, AnomalyPredicted: true,
+	}, 2)
 	if err != nil || !recorded {
 		t.Fatalf("prediction: %v, %v", recorded, err)
 	}

@@ -27,7 +27,7 @@ func run(ctx context.Context, arguments, environ []string) error {
 	if err != nil {
 		return err
 	}
-	o.PredictionSample = 10 // a few nodes must soon record a prediction that a user can validate
+	o.Questions = 150 // so that a user can give the hundred verdicts of a training run in one sitting
 	flags := flag.NewFlagSet("coldaisle", flag.ContinueOnError)
 	flags.StringVar(&o.Host, "host", "127.0.0.1", "address to listen on; 0.0.0.0 lets real nodes on the network in")
 	flags.IntVar(&o.APIPort, "api-port", 8000, "port of the API and the dashboard")

@@ -35,7 +35,8 @@ type NodeHistory struct {
 type Labelled struct {
 	Reading   reading.Reading
 	Window    reading.Window
-	Anomalous bool // the truth, by the person's verdict
+	Anomalous bool    // the truth, by the person's verdict
+	Weight    float64 // of how many readings it was drawn
 }
 
 // Input is what a training learns from.
@@ -69,7 +70,9 @@ type Metrics struct {
 	Forecasting ForecastMetrics `json:"forecasting"`
 }
 
-// AnomalyMetrics are those of the new detector, whether it was published or not.
+// AnomalyMetrics are those of the new detector, whether it was published or not. A verdict
+// counts as often as there are readings of which its own was drawn: what the detector flags is
+// asked about far more often than what it does not.
 type AnomalyMetrics struct {
 	F1        *float64 `json:"f1_score"`
 	Accuracy  *float64 `json:"accuracy"`

@@ -67,7 +67,7 @@ func judged(history []learn.NodeHistory, odd [][]bool, wrong bool) []learn.Label
 				continue
 			}
 			w = reading.Window{Age: slices.Clone(w.Age), Temperature: slices.Clone(w.Temperature), Humidity: slices.Clone(w.Humidity)}
-			all = append(all, learn.Labelled{Reading: s.Readings[i], Window: w, Anomalous: odd[node][i] != wrong})
+			all = append(all, learn.Labelled{Reading: s.Readings[i], Window: w, Anomalous: odd[node][i] != wrong, Weight: 1})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b learn.Labelled) int { return a.Reading.Time.Compare(b.Reading.Time) })
@@ -190,7 +190,7 @@ func TestGateAllowsForChance(t *testing.T) {
 		for i, w := range features.Windows(s.Readings) {
 			was, is := live.Detect(&x, w, s.Readings[i]).Anomalous(), young.Detect(&x, w, s.Readings[i]).Anomalous()
 			w = reading.Window{Age: slices.Clone(w.Age), Temperature: slices.Clone(w.Temperature), Humidity: slices.Clone(w.Humidity)}
-			label := learn.Labelled{Reading: s.Readings[i], Window: w, Anomalous: true}
+			label := learn.Labelled{Reading: s.Readings[i], Window: w, Anomalous: true, Weight: 1}
 			switch {
 			case was && is && odd[node][i]:
 				agreed = append(agreed, label)

@@ -154,14 +154,14 @@ func (in Input) gate(after []opinion, m *AnomalyMetrics) (published bool, reason
 		measure, was, is = "F1", old.f1(), young.f1()
 	}
 	switch {
-	case is >= was:
-		return true, "not worse than the live one on the verdicts"
-	case !lostBeyondChance(before, after):
-		return true, fmt.Sprintf("by no more than chance worse than the live one: on %d verdicts its %s is %.3f, that of the live one %.3f",
-			len(in.Labels), measure, is, was)
-	default:
+	case lostBeyondChance(before, after): // here each verdict counts once: a sampled one must not hide what people say of incidents
 		return false, fmt.Sprintf("the live detector stays: on %d verdicts its %s is %.3f, that of the new one %.3f",
 			len(in.Labels), measure, was, is)
+	case is >= was:
+		return true, "not worse than the live one on the verdicts"
+	default:
+		return true, fmt.Sprintf("by no more than chance worse than the live one: on %d verdicts its %s is %.3f, that of the live one %.3f",
+			len(in.Labels), measure, is, was)
 	}
 }
 

@@ -7,14 +7,17 @@ import (
 )
 
 // opinion is a detector's judgement of a reading that a person has judged.
-type opinion struct{ said, truth bool }
+type opinion struct {
+	said, truth bool
+	weight      float64
+}
 
 // opinions judges readings by a detector.
 func opinions(d *Detector, judged []Labelled) []opinion {
 	var x features.Extractor
 	all := make([]opinion, 0, len(judged))
 	for _, each := range judged {
-		all = append(all, opinion{said: d.Detect(&x, each.Window, each.Reading).Anomalous(), truth: each.Anomalous})
+		all = append(all, opinion{said: d.Detect(&x, each.Window, each.Reading).Anomalous(), truth: each.Anomalous, weight: each.Weight})
 	}
 	return all
 }
@@ -38,7 +41,7 @@ func lostBeyondChance(before, after []opinion) bool {
 	return float64(lost-won-1) > oneInTwenty*math.Sqrt(float64(lost+won))
 }
 
-// confusion are readings by what was said of them and what they were.
+// confusion counts readings by what was said of them and what they were.
 type confusion struct{ truePositive, falsePositive, falseNegative, trueNegative float64 }
 
 func countConfusion(all []opinion) confusion {
@@ -46,13 +49,13 @@ func countConfusion(all []opinion) confusion {
 	for _, o := range all {
 		switch {
 		case o.said && o.truth:
-			c.truePositive++
+			c.truePositive += o.weight
 		case o.said:
-			c.falsePositive++
+			c.falsePositive += o.weight
 		case o.truth:
-			c.falseNegative++
+			c.falseNegative += o.weight
 		default:
-			c.trueNegative++
+			c.trueNegative += o.weight
 		}
 	}
 	return c

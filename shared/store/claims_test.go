@@ -114,7 +114,7 @@ func TestVerdictCarriesWhatTrainingWeighs(t *testing.T) {
 	got[0].Time = got[0].Time.UTC()
 	want := learning.Verdict{
 		ID: recorded.ID, Channel: reading.Channel(db.anna), SensorID: "n1", Time: instant(), MessageID: "a", AnomalyPredicted: true,
-		Feedback: learning.FeedbackOK, Score: new(0.75),
+		Feedback: learning.FeedbackOK, Weight: 4,
 	}
 	must.Equal(t, "", want, got[0])
 }

@@ -3,9 +3,10 @@ package store_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,56 +18,111 @@ import (
 func detection(minutes float64, anomaly bool) learning.NewPrediction {
 	return learning.NewPrediction{
 		SensorID: "n1", Time: instant().Add(time.Duration(minutes * float64(time.Minute))), MessageID: strconv.FormatFloat(minutes, 'f', -1, 64),
-		AnomalyPredicted: anomaly, SamplingProbability: 1,
+		AnomalyPredicted: anomaly,
 	}
 }
 
-func (db fixture) detect(t *testing.T, n learning.NewPrediction, want bool) {
+// detect records a detection of a customer for whom all are drawn.
+func (db fixture) detect(t *testing.T, customer int64, n learning.NewPrediction, want bool) {
 	t.Helper()
-	must.Equal(t, fmt.Sprintf("detection at %s (anomaly %v) recorded", n.Time, n.AnomalyPredicted), want, must.Get(db.RecordDetection(t.Context(), n))(t))
+	recorded, _, err := db.RecordDetection(t.Context(), customer, n, 1000)
+	must.Do(t, err)
+	must.Equal(t, fmt.Sprintf("detection at %s (anomaly %v) recorded", n.Time, n.AnomalyPredicted), want, recorded)
 }
 
-func TestDetectionsAreRecordedOnceAndSeldom(t *testing.T) {
+// TestQuestionsOfADay holds that of an account's day of flagged readings, and of others, at most
+// three are recorded, the same however they are delivered, whatever another account has, and that
+// their weights are of all readings. Contract 7.2.
+func TestQuestionsOfADay(t *testing.T) {
+	t.Parallel()
+	nodes := make([]string, 30)
+	for i := range nodes {
+		nodes[i] = fmt.Sprintf("rack-%d", i)
+	}
+	db := openWith(t, nodes...)
+	db.sensor(t, db.bruno, db.brunosRoom, "brunos")
+	midnight := instant().Truncate(24 * time.Hour)
+	var day []learning.NewPrediction
+	for i := range 600 {
+		n := detection(0, i%4 > 0)
+		n.SensorID, n.Time, n.MessageID = nodes[i%len(nodes)], midnight.Add(time.Duration(i)*144*time.Second), strconv.Itoa(i)
+		day = append(day, n)
+	}
+	most := map[bool]int{true: 2, false: 1}
+	deliver := func(customer int64, n learning.NewPrediction) {
+		t.Helper()
+		_, _, err := db.RecordDetection(t.Context(), customer, n, most[n.AnomalyPredicted])
+		must.Do(t, err)
+	}
+	asked := func(customer int64) (identities []string, weights map[bool]float64) {
+		t.Helper()
+		listed := must.Get(db.Predictions(t.Context(), customer, learning.PredictionFilter{Part: store.Part{Limit: 100}}))(t).Items
+		weights = map[bool]float64{}
+		for _, p := range listed {
+			must.Get(db.ValidatePrediction(t.Context(), customer, p.ID, learning.FeedbackOK))(t)
+		}
+		for _, v := range must.Get(db.UnusedVerdicts(t.Context(), customer, 100))(t) {
+			identities = append(identities, v.SensorID+" "+v.MessageID)
+			weights[v.AnomalyPredicted] += v.Weight
+		}
+		slices.Sort(identities)
+		return identities, weights
+	}
+	for _, n := range day {
+		deliver(db.anna, n)
+	}
+	for _, i := range rand.New(rand.NewPCG(1, 1)).Perm(len(day)) { //nolint:gosec // an order
+		deliver(db.anna, day[i]) // delivered again
+	}
+	for i := range 5 { // another account and another day have draws of their own
+		n := detection(float64(i), true)
+		n.SensorID = "brunos"
+		deliver(db.bruno, n)
+		n = detection(float64(i)-24*60, true)
+		n.SensorID = nodes[0]
+		deliver(db.anna, n)
+	}
+	annas, weights := asked(db.anna)
+	brunos, _ := asked(db.bruno)
+	if len(annas) != 5 || len(brunos) != 2 {
+		t.Fatalf("Anna is asked of %v, want 3 of the day and 2 of the one before, Bruno of %v, want 2", annas, brunos)
+	}
+	if weights[true] < 100 || weights[false] < 20 { // of 450 and 150, give or take as much
+		t.Errorf("verdicts weigh as %v readings", weights)
+	}
+	for _, n := range day { // an answer stays
+		n.SensorID = "rack-1"
+		deliver(db.anna, n)
+	}
+	again, _ := asked(db.anna)
+	must.Equal(t, "questions after the answers", annas, again)
+}
+
+func TestDetectionsAreRecordedOnce(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1")
-	db.detect(t, detection(0, true), true)
-	db.detect(t, detection(0, true), false) // delivered again
-	db.detect(t, detection(9.9, true), false)
-	db.detect(t, detection(-9.9, true), false) // out of order
-	db.detect(t, detection(5, false), true)    // what is normal has no such limit
-	db.detect(t, detection(5, false), false)
-	db.detect(t, detection(10, true), true)
-	other := detection(1, true)
-	other.SensorID = "n2"
-	db.detect(t, other, true)
-
-	// Judged, it is open no more, and the next one is a question again.
-	listed, err := db.Predictions(t.Context(), db.anna, learning.PredictionFilter{Status: "unvalidated", Part: store.Part{Limit: 10}})
-	if err != nil || len(listed.Items) != 3 {
-		t.Fatalf("Anna sees %+v, %v", listed, err)
-	}
-	must.Get(db.ValidatePrediction(t.Context(), db.anna, listed.Items[0].ID, learning.FeedbackOK))(t)
-	db.detect(t, detection(12, true), true)
+	db.detect(t, db.anna, detection(0, true), true)
+	db.detect(t, db.anna, detection(0, true), false) // delivered again
+	db.detect(t, db.anna, detection(5, false), true)
+	db.detect(t, db.anna, detection(5, false), false)
+	db.detect(t, db.bruno, detection(1, true), false) // not Bruno's
 }
 
 func TestDetectionsAtTheSameMoment(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	var recorded atomic.Int64
+	db := openWith(t, "n1")
 	var group sync.WaitGroup
 	for i := range 16 {
 		group.Go(func() {
 			n := detection(float64(i)/10, true)
 			n.Time = n.Time.Add(time.Duration(i) * time.Second)
-			if ok, err := db.RecordDetection(t.Context(), n); err != nil {
+			if _, _, err := db.RecordDetection(t.Context(), db.anna, n, 2); err != nil {
 				t.Error(err)
-			} else if ok {
-				recorded.Add(1)
 			}
 		})
 	}
 	group.Wait()
-	must.Equal(t, "anomalies of one sensor in ten minutes", int64(1), recorded.Load())
+	must.Equal(t, "questions", int64(2), must.Get(db.Predictions(t.Context(), db.anna, learning.PredictionFilter{Part: store.Part{Limit: 10}}))(t).Total)
 }
 
 // TestDetectionOfADeletedSensorIsNotRecorded shows contract 4.6 for predictions.
@@ -79,32 +135,14 @@ func TestDetectionOfADeletedSensorIsNotRecorded(t *testing.T) {
 		n.MessageID = n.Time.String()[:30]
 		return n
 	}
-	db.detect(t, said(0), true)
+	db.detect(t, db.anna, said(0), true)
 	must.Do(t, db.DeleteSensor(t.Context(), db.anna, "n1"))
-	db.detect(t, said(0), false)
-	db.detect(t, said(time.Minute), false)
+	db.detect(t, db.anna, said(0), false)
+	db.detect(t, db.anna, said(time.Minute), false)
 	db.sensor(t, db.bruno, db.brunosRoom, "n1")
-	db.detect(t, said(time.Minute), false) // was Anna's
-	db.detect(t, said(0), true)
+	db.detect(t, db.bruno, said(time.Minute), false) // was Anna's
+	db.detect(t, db.bruno, said(0), true)
 	must.Equal(t, "the next owner sees predictions", 1, len(must.Get(db.Predictions(t.Context(), db.bruno, learning.PredictionFilter{Part: store.Part{Limit: 10}}))(t).Items))
-}
-
-// TestOpenAnomalyOfAnOwnerBefore shows that a prediction which the owner of today
-// cannot see does not keep anomalies of their sensor from being recorded.
-func TestOpenAnomalyOfAnOwnerBefore(t *testing.T) {
-	t.Parallel()
-	db := openWith(t, "n1")
-	ahead := detection(0, true)
-	ahead.Time = db.now(t).Add(5 * time.Minute)
-	must.Get(db.RecordPrediction(t.Context(), db.anna, ahead))(t)
-	must.Do(t, db.DeleteSensor(t.Context(), db.anna, "n1"))
-	db.sensor(t, db.bruno, db.brunosRoom, "n1")
-	now := detection(1, true)
-	now.Time = db.now(t)
-	db.detect(t, now, true)
-	again := detection(2, true)
-	again.Time = now.Time.Add(time.Minute)
-	db.detect(t, again, false) // their own open one still does
 }
 
 // TestDetectionBesideTheDeletionStaysHidden records a prediction while the
@@ -118,7 +156,7 @@ func TestDetectionBesideTheDeletionStaysHidden(t *testing.T) {
 	n := detection(0, true)
 	n.Time = db.now(t)
 	var group sync.WaitGroup
-	group.Go(func() { db.detect(t, n, false) })
+	group.Go(func() { db.detect(t, db.anna, n, false) })
 	db.waits(t)
 	must.Do(t, deletion.Commit(t.Context()))
 	group.Wait()

@@ -101,9 +101,8 @@ func TestCauseOfAnAnomaly(t *testing.T) {
 	must.Equal(t, "causes", want, got)
 }
 
-// TestAnomalyIsOneQuestion shows contract 11.9: an anomaly that the forest found shortly
-// before is the prediction of the incident, whatever it was asked of already is not, and a
-// reading that was recorded as normal is an anomaly from then on.
+// TestAnomalyIsOneQuestion shows contract 11.9: an anomaly is one prediction, whatever was asked
+// before it, and a reading that was drawn as normal is an anomaly from then on.
 func TestAnomalyIsOneQuestion(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1", "n2")
@@ -111,30 +110,30 @@ func TestAnomalyIsOneQuestion(t *testing.T) {
 		t.Helper()
 		return must.Get(db.Predictions(t.Context(), db.anna, learning.PredictionFilter{SensorID: node, Part: store.Part{Limit: 10}}))(t).Items
 	}
-	db.detect(t, detection(-25, true), true)
-	db.detect(t, detection(-9, true), true)
-	db.detect(t, detection(-5, false), true)
+	db.detect(t, db.anna, detection(-9, true), true)
+	db.detect(t, db.anna, detection(-5, false), true)
 	db.judge(t, found("n1", 0, anomaly(3)), found("n1", 30, anomaly(4)))
 	if all := predictions("n1"); len(all) != 3 {
-		t.Fatalf("%d predictions, want no more than the forest's: %+v", len(all), all)
+		t.Fatalf("%d predictions, want the two drawn and the incident's: %+v", len(all), all)
 	}
 	open := db.excursions(t, db.anna, incidents.ExcursionQuery{Kind: "anomaly"})
 	must.Get(db.JudgeExcursion(t.Context(), db.anna, open[0].ID, incidents.VerdictRight, instant()))(t)
-	for i, want := range []learning.Feedback{"", learning.FeedbackOK, ""} { // newest first
+	for i, want := range []learning.Feedback{learning.FeedbackOK, "", ""} { // newest first
 		must.Equal(t, fmt.Sprintf("prediction %d is judged", i), want, predictions("n1")[i].Feedback)
-	}
-	// What was judged already stays what it is, and the incident has a question of its own.
-	db.judge(t, found("n1", 3600, over(incident.KindAnomaly)), found("n1", 3*3600, anomaly(3)))
-	if all := predictions("n1"); len(all) != 4 || !all[0].AnomalyPredicted {
-		t.Errorf("%+v", all)
 	}
 	normal := detection(0, false)
 	normal.SensorID, normal.Time = "n2", found("n2", 0).Time
 	normal.MessageID = found("n2", 0).MessageID
-	db.detect(t, normal, true)
+	db.detect(t, db.anna, normal, true)
+	db.sql(t, `UPDATE prediction_feedback SET sampling_probability = 0.01 WHERE sensor_id = 'n2'`, nil)
 	db.judge(t, found("n2", 0, anomaly(3)))
-	if all := predictions("n2"); len(all) != 1 || !all[0].AnomalyPredicted {
-		t.Errorf("a sampled reading that is an anomaly: %+v", all)
+	all := predictions("n2")
+	if len(all) != 1 || !all[0].AnomalyPredicted {
+		t.Fatalf("a drawn reading that is an anomaly: %+v", all)
+	}
+	must.Get(db.ValidatePrediction(t.Context(), db.anna, all[0].ID, learning.FeedbackOK))(t)
+	for _, v := range must.Get(db.UnusedVerdicts(t.Context(), db.anna, 10))(t) {
+		must.Equal(t, "weight of an incident's verdict", 1.0, v.Weight)
 	}
 }
 

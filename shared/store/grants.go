@@ -24,8 +24,8 @@ func componentGrants() map[string]map[string]string {
 		edit   = "SELECT, UPDATE"
 		keep   = "SELECT, INSERT, UPDATE"
 		all    = "SELECT, INSERT, UPDATE, DELETE"
-		// A prediction belongs to its incident; its verdict is a person's.
-		link = "SELECT, INSERT, UPDATE (incident_id, anomaly_predicted)"
+		// A prediction belongs to its incident, or to the sample of its day; its verdict is a person's.
+		draw = "SELECT, INSERT, DELETE, UPDATE (incident_id, anomaly_predicted, sampling_probability)"
 		// A correction is never changed, only withdrawn.
 		withdraw = "SELECT, INSERT, UPDATE (withdrawn_at, withdrawn_by)"
 	)
@@ -42,7 +42,7 @@ func componentGrants() map[string]map[string]string {
 			"visible_spans": read, "live_states": read, "customer_rules": read, "learning_settings": read, "corrections": read,
 			"node_slots": read, "node_learning": keep, "node_state": keep,
 			"rule_memory": all, "excursions": all, "room_incidents": all, "incident_changes": append, "maintenance_windows": read, "probe": read, "gateway_nodes": read, "drills": edit,
-			"incidents": all, "prediction_feedback": link,
+			"incidents": all, "prediction_feedback": draw,
 			"sensor_data.readings": append, "sensor_data.hours_until": read, "sensor_data.create_day()": "EXECUTE",
 		},
 		"storealert": {"visible_spans": read, "alerts": append, "drills": edit},

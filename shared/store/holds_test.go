@@ -200,12 +200,11 @@ func TestPredictionsOfChannelsDoNotMeet(t *testing.T) {
 	db.enrolled(t, db.bruno)
 	db.claim(t, db.bruno, db.brunosRoom, "n1")
 	now := db.now(t)
-	channels := []reading.Channel{reading.Open, reading.Channel(db.anna), reading.Channel(db.bruno)}
-	for _, channel := range channels {
+	for channel, owner := range map[reading.Channel]int64{reading.Open: db.anna, reading.Channel(db.anna): db.anna, reading.Channel(db.bruno): db.bruno} {
 		n := detection(0, true)
 		n.Channel, n.Time = channel, now
-		db.detect(t, n, true)
-		db.detect(t, n, false)
+		db.detect(t, owner, n, true)
+		db.detect(t, owner, n, false)
 	}
 	for customer, want := range map[int64]int{db.anna: 2, db.bruno: 1} { // she holds the open channel
 		listed, err := db.Predictions(t.Context(), customer, learning.PredictionFilter{Part: store.Part{Limit: 10}})

@@ -54,7 +54,7 @@ run "nearly_right_values" {
     region       = "europe-west3" # where a new project may not build
     api_image    = "europe-west1-docker.pkg.dev/coldaisle-test/coldaisle/api@sha256:0123"
     subnet_range = "10.8.0.0/28"
-    learning     = { prediction_sample = 0.5 }
+    learning     = { training_rows = 500.5 }
   }
 
   expect_failures = [var.project_id, var.region, var.api_image, var.subnet_range, var.learning]

@@ -143,7 +143,7 @@ run "environment" {
       ]
       detect = [
         "ALERT_TOPIC", "DB_MAX_CONNS", "DB_NAME", "DB_PRIVATE_IP", "DB_USER", "DEAD_LETTER_TOPIC", "INSTANCE_CONNECTION_NAME",
-        "MAX_ALLOWED_HUMIDITY", "MAX_ALLOWED_TEMP", "MODEL_BUCKET", "PREDICTION_SAMPLE", "PROJECT_ID",
+        "MAX_ALLOWED_HUMIDITY", "MAX_ALLOWED_TEMP", "MODEL_BUCKET", "PROJECT_ID",
         "REQUIRE_ENROLLED_GATEWAYS",
       ]
       storealert = [
@@ -202,7 +202,7 @@ run "environment" {
   }
 
   assert {
-    condition     = local.environment.train.TRAINING_ROWS == "5000" && local.environment.detect.PREDICTION_SAMPLE == "200"
+    condition     = local.environment.train.TRAINING_ROWS == "5000"
     error_message = "Learning does not begin with what the functions take by default."
   }
 

@@ -72,7 +72,7 @@ func newChannels(tb testing.TB) *channels {
 	from := origin.New(c.store, time.Now, origin.Options{})
 	alerts := storeAlerts{storealert.New(c.store, logging.Discard(), nil)}
 	c.ingest = ingest.New(from, c.store, c.readings, 0, time.Now, logging.Discard(), nil)
-	observer := detect.NewAnomalyDetector(detect.NoModels{}, c.store, 1, time.Now, logging.Discard(), nil)
+	observer := detect.NewAnomalyDetector(detect.NoModels{}, c.store, detect.Questions, time.Now, logging.Discard(), nil)
 	c.detect = detect.New(from, sensors, alerts, c.store, observer, alert.Defaults(), logging.Discard(), nil)
 	for i := range c.customers {
 		name := fmt.Sprint("customer", i)

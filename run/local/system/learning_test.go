@@ -102,20 +102,7 @@ func (l *learner) begin(calm, rest int, nodes ...string) {
 	l.adopted(nodes[0], version)
 
 	for _, node := range nodes {
-		// The odd ones first: of anomalies close to one another only the first to
-		// come is recorded, and messages come in any order.
-		var odd, normal []*pubsubpb.PubsubMessage
-		for i, m := range l.messages(hours(node, calm, calm+rest, now)) {
-			switch {
-			case i < calm: // sent before
-			case i%37 == 36:
-				odd = append(odd, m)
-			default:
-				normal = append(normal, m)
-			}
-		}
-		l.publish(odd)
-		l.publish(normal)
+		l.publish(l.messages(hours(node, calm, calm+rest, now))[calm:])
 	}
 	// Of what was sent before there is none: it is hours old.
 	foretold := field[string](l.t, forecast(l.api, nodes[0]), "model_version")
@@ -195,7 +182,7 @@ func (l *learner) used() (n int) {
 // leave its threshold where it was.
 func TestVerdictsRetrainTheModels(t *testing.T) {
 	t.Parallel()
-	s := start(t, func(o *system.Options) { o.ModelRefreshInterval, o.PredictionSample = 50*time.Millisecond, 1 })
+	s := start(t, func(o *system.Options) { o.ModelRefreshInterval, o.Questions = 50*time.Millisecond, 1_000_000 })
 	teacher, _ := customer(t, s, "teacher1")
 	l := &learner{System: s, t: t, api: teacher}
 	nodes := []string{"teach-1", "teach-2"}

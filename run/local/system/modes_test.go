@@ -74,7 +74,7 @@ func TestModelsInAnObjectStorageOfAnother(t *testing.T) {
 	t.Cleanup(objects.Stop)
 	address := strings.TrimPrefix(objects.URL(), "http://") // as the library takes it, too
 	use := func(o *system.Options) {
-		o.StorageEmulator, o.ModelRefreshInterval, o.PredictionSample = address, 50*time.Millisecond, 1
+		o.StorageEmulator, o.ModelRefreshInterval, o.Questions = address, 50*time.Millisecond, 1_000_000
 	}
 	s := start(t, use)
 	owner, _ := customer(t, s, "operator")

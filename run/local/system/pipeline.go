@@ -80,7 +80,7 @@ func (s *System) handlers(pool *pgxpool.Pool, alerts detect.Publisher, gather ti
 	metadata := store.New(pool)
 	detection := config.Defaults[detect.Config]()
 	sensors := sensorcache.New(pipeline.New(metadata), s.options.Clock)
-	predictor := detect.NewAnomalyDetector(s.loader(), learning.New(metadata), cmp.Or(s.options.PredictionSample, detection.PredictionSample), clock, s.log, nil)
+	predictor := detect.NewAnomalyDetector(s.loader(), learning.New(metadata), cmp.Or(s.options.Questions, detect.Questions), clock, s.log, nil)
 	from := origin.New(accounts.New(metadata), clock, origin.Options{})
 	return map[string]push.HandleFunc{
 		"ingest":     ingest.New(from, pipeline.New(metadata), pgreadings.New(pool, s.archive, clock), gather, clock, s.log, nil).Handle,

@@ -68,7 +68,7 @@ func TestRestoreRehearsal(t *testing.T) {
 	folders, databases := []string{t.TempDir(), t.TempDir()}, []string{pgtest.URL(t), pgtest.URL(t)}
 	begin := func(i int) *system.System {
 		return start(t, func(o *system.Options) {
-			o.DataDir, o.DatabaseURL, o.ModelRefreshInterval, o.PredictionSample = folders[i], databases[i], 50*time.Millisecond, 1
+			o.DataDir, o.DatabaseURL, o.ModelRefreshInterval, o.Questions = folders[i], databases[i], 50*time.Millisecond, 1_000_000
 		})
 	}
 	s := begin(0)

@@ -73,9 +73,9 @@ type Options struct {
 	// ModelRefreshInterval is the time between two looks for newly published models;
 	// 0 means a minute.
 	ModelRefreshInterval time.Duration
-	// PredictionSample is the number of normal readings of which one is recorded for
-	// users to validate; 0 means detect's default.
-	PredictionSample int
+	// Questions is how many readings without an incident users are asked about in a day; 0
+	// means detect's default.
+	Questions int
 	// PasswordCost is bcrypt's cost; 0 means the API's default. Only tests set less.
 	PasswordCost int
 

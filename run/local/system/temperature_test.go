@@ -18,7 +18,7 @@ import (
 // whole pipeline: what is there is shown and judged, and nothing else is. Contract 5.15.
 func TestRoomWithoutHumidity(t *testing.T) {
 	t.Parallel()
-	s := start(t, func(o *system.Options) { o.ModelRefreshInterval, o.PredictionSample = 50*time.Millisecond, 1 })
+	s := start(t, func(o *system.Options) { o.ModelRefreshInterval, o.Questions = 50*time.Millisecond, 1_000_000 })
 	owner, _ := customer(t, s, "operator")
 	sensors := []string{"bmc-1", "bmc-2", "bmc-3"}
 	must.Do(t, owner.CreateRoom(t.Context(), "Vault", sensors))

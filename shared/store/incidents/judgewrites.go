@@ -13,7 +13,6 @@ import (
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
-	"coldaisle.dev/shared/store/learning"
 )
 
 // writes collects the changes that a reading causes.
@@ -237,7 +236,6 @@ func (w *writes) insertExcursion(rule incident.Rule, i incident.Excursion, f *in
 		"gateway": w.judged.GatewayID, "rule": rule.ID, "specified": rule.Threshold, "direction": string(rule.Direction),
 		"message": w.judged.MessageID, "at": reading.TruncateTime(w.judged.Time),
 		"temperature": reading.Pointer(w.judged.Temperature), "humidity": reading.Pointer(w.judged.Humidity),
-		"visible_from": w.owner.VisibleFrom, "every": learning.OpenAnomalyEvery,
 	})
 	w.batch.Queue(`
 		WITH i AS (
@@ -248,23 +246,14 @@ func (w *writes) insertExcursion(rule incident.Rule, i incident.Excursion, f *in
 		        (@customer, @kind, @channel, @node, @sensor, NULLIF(@room::bigint, 0), @room_name, @gateway, @rule, @specified, @quantity,
 		         @direction, @limit, @severity, @start, @end, @lasting, @resolution, @peak, @peak_time, @reopened, @late, @finding, @peak_time)
 		    RETURNING id
-		), asked AS ( -- an unvalidated anomaly of the forest close in time is the same question
-		    SELECT p.id
-		    FROM prediction_feedback p
-		    WHERE @kind = 'anomaly' AND p.channel = @channel AND p.sensor_id = @node AND p.anomaly_predicted AND p.feedback IS NULL
-		      AND p.incident_id IS NULL AND p.message_id <> '' AND p.timestamp >= COALESCE(@visible_from::timestamptz, '-infinity')
-		      AND p.timestamp > @at::timestamptz - @every::interval AND p.timestamp < @at::timestamptz + @every::interval
-		    ORDER BY abs(extract(epoch FROM p.timestamp - @at::timestamptz)), p.id
-		    LIMIT 1
-		), joined AS (
-		    UPDATE prediction_feedback p SET incident_id = i.id FROM i, asked WHERE p.id = asked.id
 		)
 		-- Each anomaly is one prediction, for people to judge.
 		INSERT INTO prediction_feedback (channel, sensor_id, timestamp, message_id, actual_temp, actual_humidity, anomaly_predicted, incident_id)
 		SELECT @channel, @node, @at::timestamptz, @message, @temperature::float8, @humidity::float8, true, id
 		FROM i
-		WHERE @kind = 'anomaly' AND NOT EXISTS (SELECT FROM asked)
-		ON CONFLICT ON CONSTRAINT prediction_feedback_reading_key DO UPDATE SET incident_id = EXCLUDED.incident_id, anomaly_predicted = true`, args)
+		WHERE @kind = 'anomaly'
+		ON CONFLICT ON CONSTRAINT prediction_feedback_reading_key
+		DO UPDATE SET incident_id = EXCLUDED.incident_id, anomaly_predicted = true, sampling_probability = 1`, args)
 }
 
 func (w *writes) updateExcursion(rule incident.Rule, i incident.Excursion, f *incident.Finding) {

@@ -76,7 +76,7 @@ type Verdict struct {
 	MessageID        string    // of the reading; empty for predictions of other models
 	AnomalyPredicted bool
 	Feedback         Feedback
-	Score            *float64
+	Weight           float64 // of how many readings it was drawn; 1 of an incident
 }
 
 // UnusedVerdicts returns the oldest verdicts of a customer that no run has used.
@@ -92,7 +92,7 @@ func (s Store) UsedVerdicts(ctx context.Context, customerID int64, limit int) ([
 
 func (s Store) verdicts(ctx context.Context, customerID int64, which, order string, limit int) ([]Verdict, error) {
 	found, err := store.All[Verdict](ctx, s.db, `
-		SELECT p.id, p.channel, p.sensor_id, p.timestamp AS time, p.message_id, p.anomaly_predicted, p.feedback, p.score
+		SELECT p.id, p.channel, p.sensor_id, p.timestamp AS time, p.message_id, p.anomaly_predicted, p.feedback, 1 / p.sampling_probability AS weight
 		FROM visible_spans v
 		JOIN prediction_feedback p ON `+visibleToCustomer+`
 		WHERE p.feedback IS NOT NULL AND `+which+`

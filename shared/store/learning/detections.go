@@ -1,59 +1,152 @@
 package learning
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/store"
 )
 
-// OpenAnomalyEvery is the least time between two unvalidated anomalies of a sensor: a
-// fault that lasts an hour asks one question, not a hundred.
-const OpenAnomalyEvery = 10 * time.Minute
+// Draw is the lot of a reading: a number in [0, 1) by a hash of its identity, the same on every
+// instance and at every redelivery. The readings with the least lots of a day are recorded.
+func Draw(r reading.Reading) float64 {
+	var buffer [reading.MaxNodeIDLength + reading.MaxMessageIDLength + 32]byte
+	identity := append(append(buffer[:0], r.NodeID...), 0)
+	identity = append(append(identity, r.MessageID...), 0)
+	h := fnv.New64a()
+	_, _ = h.Write(strconv.AppendInt(identity, reading.TruncateTime(r.Time).UnixMicro(), 10))
+	mixed := h.Sum64() // FNV changes few bits by the last bytes; this is the finalizer of MurmurHash3
+	mixed = (mixed ^ mixed>>33) * 0xff51afd7ed558ccd
+	mixed = (mixed ^ mixed>>33) * 0xc4ceb9fe1a85ec53
+	return float64((mixed^mixed>>33)>>11) / (1 << 53)
+}
 
-// RecordDetection stores the detector's prediction for a reading, once however often the
-// reading is delivered, and reports whether it did. It stores none within [OpenAnomalyEvery]
-// of an unvalidated anomaly of the same sensor, for a deleted sensor, and for a time when
-// another customer held the sensor. The sensor need not have an owner, see [Prediction].
-func (s Store) RecordDetection(ctx context.Context, n NewPrediction) (bool, error) {
-	recorded := false
-	err := s.db.InTx(ctx, func(tx *store.DB) error {
-		// Two instances may record two readings of a sensor at the same moment. A
-		// deletion takes the same lock (see the schema). It either comes before
-		// and is seen here, or comes after and hides this record from the next owner.
-		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('predictions of ' || @sensor, 0))`,
-			pgx.StrictNamedArgs{"sensor": n.SensorID}); err != nil {
+// question is a recorded reading, drawn without an incident.
+type question struct {
+	ID        int64
+	Channel   reading.Channel
+	SensorID  string
+	MessageID string
+	Time      time.Time
+	Drawn     float64 // the probability with which such readings were recorded
+	Answered  bool
+}
+
+func (q question) reading() reading.Reading {
+	return reading.Reading{Channel: q.Channel, NodeID: q.SensorID, MessageID: q.MessageID, Time: q.Time}
+}
+
+// draw decides on a reading by those of its kind and day that are recorded, at most so many: the
+// least lots stay (bottom-k sampling), and the least one that did not is the probability of all
+// that did. Weighed by its inverse, sums over the recorded readings are unbiased estimates of
+// sums over the day (Duffield, Lund and Thorup, Journal of the ACM 54, 2007), however many
+// readings there are and however they gather: a plain limit would record the first of a burst, and
+// nothing of the evening. An answered question stays, and ends the draw where it were the next to go.
+func draw(day []question, r reading.Reading, most int) (admitted bool, displaced *question, probability float64) {
+	probability = 1
+	for _, q := range day {
+		if probability = min(probability, q.Drawn); q.reading().Identity() == r.Identity() {
+			return false, nil, q.Drawn
+		}
+	}
+	lot := Draw(r)
+	if lot >= probability || len(day) < most {
+		return lot < probability, nil, probability
+	}
+	last := slices.MaxFunc(day, func(a, b question) int { return cmp.Compare(Draw(a.reading()), Draw(b.reading())) })
+	switch next := Draw(last.reading()); {
+	case lot >= next:
+		return false, nil, lot
+	case last.Answered:
+		return false, nil, probability
+	default:
+		return true, &last, next
+	}
+}
+
+// RecordDetection stores the detector's prediction for a customer's reading if it is drawn among
+// the predictions of its kind (anomalous or not) of that UTC day, at most so many, and reports
+// whether it did, and the probability of the draw, below which a further reading must lie. It
+// stores none of a reading that is recorded, for a deleted sensor, and for a time when the
+// customer did not hold the sensor.
+func (s Store) RecordDetection(ctx context.Context, customer int64, n NewPrediction, most int) (recorded bool, probability float64, err error) {
+	err = s.db.InTx(ctx, func(tx *store.DB) error {
+		// Two instances may record readings of a customer at the same moment. A deletion
+		// takes the sensor's lock (see the schema). It either comes before and is seen
+		// here, or comes after and hides this record from the next owner.
+		if _, err := tx.Exec(ctx, `
+			SELECT pg_advisory_xact_lock(hashtextextended('questions of ' || @customer::bigint, 0)),
+			       pg_advisory_xact_lock(hashtextextended('predictions of ' || @sensor, 0))`,
+			pgx.StrictNamedArgs{"customer": customer, "sensor": n.SensorID}); err != nil {
 			return fmt.Errorf("lock: %w", err)
 		}
-		args := insertPredictionArgs(n)
-		args["channel"], args["every"], args["fold"] = int64(n.Channel), OpenAnomalyEvery, readings.FoldWithin
-		done, err := tx.Exec(ctx, insertPrediction+`
-			FROM (SELECT @channel::bigint AS channel, @sensor::varchar AS node_id) AS n
-			WHERE (NOT @anomaly::boolean OR NOT EXISTS (
-			    SELECT FROM prediction_feedback AS open
-			    WHERE open.sensor_id = n.node_id AND open.channel = n.channel AND open.anomaly_predicted AND open.feedback IS NULL
-			      AND open.timestamp > @timestamp::timestamptz - @every::interval AND open.timestamp < @timestamp::timestamptz + @every::interval
-			      AND NOT EXISTS ( -- of an owner before, whom the owner of today cannot answer for
-			          SELECT FROM visible_spans AS v
-			          WHERE v.node_id = open.sensor_id AND v.channel = open.channel AND v.visible_until = 'infinity'
-			            AND v.visible_from > LEAST(open.timestamp, open.created_at))))
-			  AND NOT EXISTS ( -- a copy, see readings.Fold
-			    SELECT FROM prediction_feedback AS p
-			    WHERE p.sensor_id = n.node_id AND p.channel = n.channel AND p.message_id = @message_id::varchar AND @message_id::varchar <> ''
-			      AND (p.actual_temp, p.actual_humidity) IS NOT DISTINCT FROM (@actual_temperature::float8, @actual_humidity::float8)
-			      AND p.timestamp > @timestamp::timestamptz - @fold::interval AND p.timestamp < @timestamp::timestamptz + @fold::interval)
-			  AND (NOT `+store.Buried+` OR EXISTS (
-			    SELECT FROM visible_spans AS v
-			    WHERE v.node_id = n.node_id AND v.channel = n.channel
-			      AND v.visible_from <= @timestamp::timestamptz AND v.visible_until > @timestamp::timestamptz))
-			ON CONFLICT ON CONSTRAINT prediction_feedback_reading_key DO NOTHING`,
-			args)
-		recorded = done.RowsAffected() > 0
-		return store.Wrap(err, "insert")
+		day := reading.TruncateTime(n.Time).UTC().Truncate(24 * time.Hour)
+		asked, err := store.All[question](ctx, tx, `
+			SELECT p.id, p.channel, p.sensor_id, p.message_id, p.timestamp AS time, p.sampling_probability AS drawn, p.feedback IS NOT NULL AS answered
+			FROM visible_spans v
+			JOIN prediction_feedback p ON `+visibleToCustomer+`
+			WHERE p.timestamp >= @day AND p.timestamp < @day + interval '1 day' AND p.anomaly_predicted = @anomaly
+			  AND p.incident_id IS NULL AND p.message_id <> ''
+			FOR UPDATE OF p -- a verdict comes before or after`,
+			pgx.StrictNamedArgs{"customer": customer, "day": day, "anomaly": n.AnomalyPredicted})
+		if err != nil {
+			return err
+		}
+		var displaced *question
+		r := reading.Reading{Channel: n.Channel, NodeID: n.SensorID, MessageID: n.MessageID, Time: reading.TruncateTime(n.Time)}
+		if recorded, displaced, probability = draw(asked, r, most); recorded {
+			n.SamplingProbability = probability
+			if recorded, err = insertDrawn(ctx, tx, customer, n); err != nil {
+				return err
+			}
+			if !recorded {
+				probability = 1 // nothing has changed
+				return nil
+			}
+		}
+		if displaced != nil {
+			if _, err := tx.Exec(ctx, `DELETE FROM prediction_feedback WHERE id = @id`, pgx.StrictNamedArgs{"id": displaced.ID}); err != nil {
+				return fmt.Errorf("displace: %w", err)
+			}
+		}
+		if !slices.ContainsFunc(asked, func(q question) bool { return q.Drawn > probability }) {
+			return nil
+		}
+		ids := make([]int64, len(asked))
+		for i, q := range asked {
+			ids[i] = q.ID
+		}
+		_, err = tx.Exec(ctx, `UPDATE prediction_feedback SET sampling_probability = @drawn WHERE id = ANY(@ids)`,
+			pgx.StrictNamedArgs{"drawn": probability, "ids": ids})
+		return store.Wrap(err, "reweigh")
 	})
-	return recorded, store.Wrap(err, "record detection for %s", n.SensorID)
+	return recorded, probability, store.Wrap(err, "record detection for %s", n.SensorID)
+}
+
+// insertDrawn inserts a customer's prediction if they see its reading and it is no copy.
+func insertDrawn(ctx context.Context, tx *store.DB, customer int64, n NewPrediction) (bool, error) {
+	args := insertPredictionArgs(n)
+	args["channel"], args["customer"], args["fold"] = int64(n.Channel), customer, readings.FoldWithin
+	done, err := tx.Exec(ctx, insertPrediction+`
+		FROM (SELECT @channel::bigint AS channel, @sensor::varchar AS node_id) AS n
+		WHERE NOT EXISTS ( -- a copy, see readings.Fold
+		    SELECT FROM prediction_feedback AS p
+		    WHERE p.sensor_id = n.node_id AND p.channel = n.channel AND p.message_id = @message_id::varchar AND @message_id::varchar <> ''
+		      AND (p.actual_temp, p.actual_humidity) IS NOT DISTINCT FROM (@actual_temperature::float8, @actual_humidity::float8)
+		      AND p.timestamp > @timestamp::timestamptz - @fold::interval AND p.timestamp < @timestamp::timestamptz + @fold::interval)
+		  AND EXISTS (
+		    SELECT FROM visible_spans AS v
+		    WHERE v.customer_id = @customer AND v.node_id = n.node_id AND v.channel = n.channel
+		      AND v.visible_from <= LEAST(@timestamp::timestamptz, now()) AND v.visible_until > LEAST(@timestamp::timestamptz, now()))
+		ON CONFLICT ON CONSTRAINT prediction_feedback_reading_key DO NOTHING`, args)
+	return done.RowsAffected() > 0, store.Wrap(err, "insert")
 }

@@ -1,0 +1,6 @@
+package learning
+
+// A day's questions, for tests of the draw.
+type Question = question
+
+var Admit = draw
