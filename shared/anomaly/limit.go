@@ -15,14 +15,19 @@ const (
 	reach     = 40.0  // minutes, the time constant
 	// Horizon is how far ahead limits are looked for, in minutes.
 	Horizon = 30.0
+	// sooner is in how many minutes the line itself must pass the limit: of those that it only just
+	// passes by Horizon half never come.
+	sooner = 20.0
 	// inARow is the number of consecutive readings that must agree.
 	inARow = 3
 	// sure is the least slope in standard errors: a jump is no line.
 	sure = 6
-	// A rise of two readings in a row is told at once where it is of rush °C a minute at least, of which
-	// neither is steadyTimes the other, larger by quieter than any in the window, and the limit soon
-	// minutes away at most.
-	rush, steadyTimes, quieter, soon = 0.8, 3.0, 1.5, 5.0
+	// A rise of two readings in a row is told at once where both are of rush °C a minute at least, larger
+	// by quieter than any in the window, and the limit soon minutes away at most.
+	rush, quieter, soon = 0.2, 1.5, 5.0
+	// most is the part of the way from the coldest of the window to the limit that a line must have gone,
+	// some that of two readings: a rise goes on about as far as it went.
+	most, some = 0.6, 1.0 / 3
 )
 
 // Trend is a line through a node's last temperatures.
@@ -150,7 +155,7 @@ func rushing(w reading.Window, r reading.Reading, limit float64) (Trend, bool) {
 	late := (r.Temperature - w.Temperature[n-1]) / w.Age[n-1] * 60
 	early := (w.Temperature[n-1] - w.Temperature[n-2]) / (w.Age[n-2] - w.Age[n-1]) * 60
 	slow, fast := min(late, early), max(late, early)
-	if !(slow >= rush) || fast > steadyTimes*slow || r.Temperature >= limit || r.Temperature+soon*slow < limit {
+	if !(slow >= rush) || r.Temperature >= limit || r.Temperature+soon*slow < limit {
 		return Trend{}, false
 	}
 	for i := 2; i < n-1; i++ { // a noisy sensor goes to and fro as fast
@@ -162,11 +167,11 @@ func rushing(w reading.Window, r reading.Reading, limit float64) (Trend, bool) {
 }
 
 // rising is the line through the last ten minutes where this reading and the two before it all say
-// that it reaches the limit within [Horizon], and the slope is sure.
+// that it reaches the limit in time, and the slope is sure.
 func rising(w reading.Window, r reading.Reading, limit float64) (now Trend, ok bool) {
 	for back := range inARow {
 		t, ok := TrendOf(w, r, back)
-		if !ok || t.Level >= limit || t.At(Horizon) < limit {
+		if !ok || t.Level >= limit || t.At(sooner) < limit {
 			return Trend{}, false
 		}
 		if back == 0 {
@@ -180,16 +185,21 @@ func rising(w reading.Window, r reading.Reading, limit float64) (now Trend, ok b
 type Passing struct{ Earliest, Latest float64 }
 
 // Passes forecasts when the temperature passes a limit above it. It reports true when the last ten
-// minutes say so, or two readings that rise fast, and it is warmer now than it was in the hour
-// before the ten minutes: a cooling that comes and goes, or a door, is no failure. Latest is
-// Horizon where the interval has no later end.
+// minutes say so, or two readings that rise fast, with most or some of the way behind them, and it is
+// warmer now than it was in the hour before the ten minutes: a cooling that comes and goes, or a door,
+// is no failure. Latest is Horizon where the interval has no later end.
 func Passes(w reading.Window, r reading.Reading, limit float64, q Width) (Passing, bool) {
 	w = w.With(w.Temperature)
+	coldest := r.Temperature
+	for _, v := range w.Temperature {
+		coldest = min(coldest, v)
+	}
+	gone := (r.Temperature - coldest) / (limit - coldest)
 	t, ok := rising(w, r, limit)
-	if !ok {
+	if !ok || gone < most {
 		t, ok = rushing(w, r, limit)
 	}
-	if !ok {
+	if !ok || gone < some {
 		return Passing{}, false
 	}
 	for i, age := range w.Age {

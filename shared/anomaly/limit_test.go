@@ -40,6 +40,10 @@ func TestPasses(t *testing.T) {
 	if p, ok := anomaly.Passes(w, r, 25.2, 0); !ok || p.Earliest != 0 {
 		t.Errorf("a limit within the interval of now: %+v %v", p, ok)
 	}
+	w, r = past(func(ago float64) float64 { return 25 + slope*max(0, 10-ago) }, steady(40))
+	if _, ok := anomaly.Passes(w, r, 29.9, 0); !ok {
+		t.Error("a rise of ten minutes that has three fifths of the way behind it is not told")
+	}
 	for name, c := range map[string]struct {
 		temperature func(float64) float64
 		limit       float64
@@ -51,6 +55,7 @@ func TestPasses(t *testing.T) {
 		"one warm reading":              {func(ago float64) float64 { return 25 + 8*max(0, 1-4*ago) }, 26.5},
 		"two warm readings":             {func(ago float64) float64 { return 25 + 6*max(0, 1-ago) }, 27},
 		"far above the past":            {steady(25), 90},
+		"not most of the way":           {func(ago float64) float64 { return 25 + slope*max(0, 10-ago) }, 30.1},
 		"at the limit":                  {warming, 25},
 		"warmer half an hour ago":       {func(ago float64) float64 { return warming(ago) + 10*max(0, 1-math.Abs(ago-30)) }, 28},
 		"a cooling that comes and goes": {func(ago float64) float64 { return 25 + 0.8*math.Cos(ago*math.Pi/10) }, 27},
@@ -82,21 +87,19 @@ func TestPassesOfAFastRise(t *testing.T) {
 		limit        float64
 		told         bool
 	}{
-		{"a rise", calm, 0.5, 0.6, 30, true},
-		{"as slow as is told", calm, 0.41, 0.41, 29.7, true},
-		{"slower", calm, 0.39, 0.41, 29.7, false},
-		{"slower at last", calm, 0.41, 0.39, 29.7, false},
-		{"three times as fast", calm, 0.5, 1.5, 31, true},
-		{"more than three times as fast", calm, 0.41, 1.3, 30, false},
-		{"farther than five minutes of a slower rise", calm, 0.41, 0.41, 29.95, false},
-		{"a jump", calm, 0.5, 1.51, 31, false},
-		{"a jump before", calm, 1.51, 0.5, 31, false},
-		{"the limit five minutes away", calm, 0.5, 0.5, 31, true},
-		{"farther", calm, 0.5, 0.5, 31.01, false},
+		{"a rise", calm, 0.5, 0.6, 28, true},
+		{"as slow as is told", calm, 0.11, 0.11, 25.8, true},
+		{"slower", calm, 0.09, 0.12, 25.8, false},
+		{"slower at last", calm, 0.12, 0.09, 25.8, false},
+		{"a third of the way from the coldest", calm, 0.5, 0.6, 28.49, true},
+		{"less of the way", calm, 0.5, 0.6, 28.51, false},
+		{"the limit five minutes away", calm, 0.11, 0.4, 26.6, true},
+		{"farther", calm, 0.11, 0.4, 26.62, false},
+		{"the second rise the slower one", calm, 0.4, 0.11, 26.62, false},
 		{"at the limit", calm, 0.5, 0.5, 26, false},
-		{"two thirds as large before", []float64{25, 25.3, 25.66, 25.3, 25}, 0.5, 0.5, 30, true},
-		{"a little larger before", []float64{25, 25.3, 25.67, 25.3, 25}, 0.5, 0.5, 30, false},
-		{"with no reading before", nil, 0.5, 0.5, 30, true},
+		{"two thirds as large before", []float64{25, 25.3, 25.66, 25.3, 25}, 0.5, 0.5, 27.5, true},
+		{"a little larger before", []float64{25, 25.3, 25.67, 25.3, 25}, 0.5, 0.5, 27.5, false},
+		{"with no reading before", nil, 0.5, 0.5, 27.5, true},
 	} {
 		var w reading.Window
 		last := 25.0
@@ -114,9 +117,9 @@ func TestPassesOfAFastRise(t *testing.T) {
 			t.Errorf("%s: %+v, want a wide interval", c.name, p)
 		}
 	}
-	// The more two rises differ, the wider: 27 + .99 ± 2·(.15 + .5 + .3·2) after a minute is not yet 31.
+	// The more two rises differ, the wider: 27 + .99 ± 2·(.15 + .5 + .3·2) after a minute is not yet 30.9.
 	w := reading.Window{Age: []float64{60, 30}, Temperature: []float64{25, 25.5}, Humidity: []float64{40, 40}}
-	if p, ok := anomaly.Passes(w, reading.Reading{Temperature: 27, Humidity: 40}, 31, 0); !ok || p.Earliest != 2 {
+	if p, ok := anomaly.Passes(w, reading.Reading{Temperature: 27, Humidity: 40}, 30.9, 0); !ok || p.Earliest != 2 {
 		t.Errorf("unequal rises: %+v %v", p, ok)
 	}
 	w = reading.Window{Age: []float64{600, 300}, Temperature: []float64{20, 25}, Humidity: []float64{40, 40}}

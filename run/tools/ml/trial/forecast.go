@@ -18,7 +18,7 @@ type Forecasts struct {
 
 	Passed, Warned int     // limits that were passed in a fault, and those warned of before
 	Lead           float64 // median, share of the time from the fault's start to the passing that the warning left
-	False          float64 // warnings of a node in 30 days in which nothing was wrong
+	False          float64 // warnings of a node in 30 days in which nothing was wrong, and the limit not passed in [anomaly.Horizon]
 	FalseRooms     float64 // the same of a room and day
 
 	Last string // the last warning, as a person would read it
@@ -105,7 +105,7 @@ func Forecast(tracks []Track, from time.Time) Forecasts {
 		days += watched.Hours() / 24
 		last := time.Time{}
 		for _, at := range warned {
-			if slices.ContainsFunc(t.Events, func(e fault.Fault) bool { return wrongAt(e, at) }) {
+			if t.passes(limit, at) || slices.ContainsFunc(t.Events, func(e fault.Fault) bool { return wrongAt(e, at) }) {
 				continue
 			}
 			if at.Sub(last) > joined {
@@ -153,6 +153,13 @@ func Forecast(tracks []Track, from time.Time) Forecasts {
 	}
 	f.FalseRooms = float64(rooms) / max(1, days/float64(len(tracks))*float64(len(names)))
 	return f
+}
+
+// passes reports whether a temperature is reached within the horizon of a forecast.
+func (t Track) passes(limit float64, at time.Time) bool {
+	return slices.ContainsFunc(t.Readings, func(r reading.Reading) bool {
+		return r.Temperature >= limit && r.Time.After(at) && r.Time.Sub(at).Minutes() <= anomaly.Horizon
+	})
 }
 
 func wrongAt(e fault.Fault, at time.Time) bool {

@@ -185,6 +185,22 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
+// A warning is false where the limit, 3 °C above the day before, is not passed within half an hour.
+func TestForecast(t *testing.T) {
+	t.Parallel()
+	now := trial.From().Add(day)
+	for peak, want := range map[float64]float64{25.5: 0, 24.7: 15} { // °C; one false in two days
+		var track trial.Track
+		for at := trial.From(); at.Before(now.Add(2 * day)); at = at.Add(30 * time.Second) {
+			rise := 0.2 * max(0, at.Sub(now.Add(day)).Minutes())
+			track.Readings = append(track.Readings, reading.Reading{Time: at, Temperature: min(22+rise, peak), Humidity: 40})
+		}
+		if f := trial.Forecast([]trial.Track{track}, now); math.Abs(f.False-want) > 0.1 || f.Last == "" {
+			t.Errorf("a rise to %g °C: %+v", peak, f)
+		}
+	}
+}
+
 // A person says what was wrong, or the contrary.
 func TestJudge(t *testing.T) {
 	t.Parallel()
