@@ -97,6 +97,50 @@ func TestRulesAndThresholdsAreOne(t *testing.T) {
 	}
 }
 
+// TestSuggestedLimits holds that each room gets what it does into a limit, until a rule says as
+// much. Contract 11.5.
+func TestSuggestedLimits(t *testing.T) {
+	t.Parallel()
+	s, a := newTestCustomer(t)
+	cool, hot := a.heldSensor(t, "cool-1", "cool-2"), a.heldSensor(t, "hot-1")
+	a.heldSensor(t, "unheard")
+	now := s.now()
+	for node, temperature := range map[string]float64{"cool-1": 22, "cool-2": 24.9, "hot-1": 30.2} {
+		s.judge(t, node, now.Add(-time.Hour), temperature)
+		s.judge(t, node, now.Add(-time.Minute), 20)
+	}
+	type suggestion struct {
+		RoomID      int64 `json:"room_id"`
+		Highest     float64
+		Recommended bool
+		Rule        json.RawMessage
+	}
+	limit := func(given suggestion) float64 {
+		t.Helper()
+		var rule struct{ Limit float64 }
+		must.Do(t, json.Unmarshal(given.Rule, &rule))
+		return rule.Limit
+	}
+	suggestions := func() []suggestion {
+		t.Helper()
+		return get[[]suggestion](t, a, http.MethodGet, "/api/v1/rules/suggestions", "")
+	}
+	given := suggestions()
+	if len(given) != 2 || given[0].RoomID != cool || !given[0].Recommended || limit(given[0]) != 27 || given[0].Highest != 24.9 ||
+		given[1].RoomID != hot || given[1].Recommended || limit(given[1]) != 36 || given[1].Highest != 30.2 {
+		t.Fatalf("%+v", given)
+	}
+	// What is suggested is a rule, and once it is in force it is suggested no more.
+	a.create(t, "/api/v1/rules", strings.TrimSuffix(string(given[1].Rule), "}")+fmt.Sprintf(`,"room_id":%d}`, hot))
+	if given := suggestions(); len(given) != 1 || given[0].RoomID != cool {
+		t.Errorf("after one is taken: %+v", given)
+	}
+	get[struct{}](t, a, http.MethodPost, fmt.Sprintf("/api/v1/alerts/thresholds/%d", a.id), `{"max_temperature":26}`)
+	if given := suggestions(); len(given) != 0 {
+		t.Errorf("below a threshold: %+v", given)
+	}
+}
+
 // TestUnchangedRuleKeepsItsExcursions puts a rule as it was read: its version and its
 // excursion stay, and the audit log says nothing. Contract 11.5.
 func TestUnchangedRuleKeepsItsExcursions(t *testing.T) {

@@ -166,6 +166,7 @@ func TestTenantIsolation(t *testing.T) {
 		"updateRule":          by("/api/v1/rules/%d", rule, fmt.Sprintf(someRule, 30.0, ""), "Rule not found"),
 		"deleteRule":          by("/api/v1/rules/%d", rule, "", "Rule not found"),
 		"listPresets":         {path: "/api/v1/rules/presets", status: 200},
+		"suggestLimits":       {path: "/api/v1/rules/suggestions", status: 200, empty: `[]`},
 		"applyPreset":         {path: "/api/v1/rules/preset", body: fmt.Sprintf(`{"preset":"ashrae_a1","room_id":%d}`, room), status: 404, detail: "Room not found"},
 		"previewRules":        {path: "/api/v1/rules/preview", body: `{"days":7,"rules":[` + fmt.Sprintf(someRule, 1.0, "") + `]}`, status: 200, empty: `{"incidents":0,"excursions":0,"rooms":[]}`},
 		"listMaintenance":     {path: "/api/v1/maintenance", status: 200, empty: `[]`},

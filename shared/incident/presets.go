@@ -3,6 +3,7 @@ package incident
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 )
@@ -33,6 +34,20 @@ func Presets() []Preset {
 	return []Preset{
 		Recommended, RecommendedCorrosive, AllowableA1, AllowableA2, AllowableA3, AllowableA4, Rate, RateTape,
 	}
+}
+
+// Suggested is a limit for a room whose highest temperature is known, in °C: what is recommended,
+// where the room stays 2 °C below it, else 5 °C above its own highest, in whole degrees. The
+// specified threshold of 50 °C tells of no cooling that fails in time.
+func Suggested(roomID int64, highest float64) (r Rule, recommended bool) {
+	limit := 27.0
+	if recommended = highest <= limit-2; !recommended {
+		limit = math.Ceil(highest + 5)
+	}
+	return Rule{
+		Quantity: Temperature, Direction: Above, Limit: limit, For: 2 * time.Minute, ClearMargin: 0.5, ClearFor: 2 * time.Minute,
+		Severity: Critical, Scope: Scope{RoomID: roomID}, Enabled: true,
+	}, recommended
 }
 
 // Rules returns the rules of a preset in a scope, enabled. The times and margins

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
 	"slices"
@@ -165,6 +166,11 @@ func (h *Handlers) registerRules(r *rest.API) {
 		Summary: "Add the rules of a preset that are not there yet",
 		Errors:  []error{store.ErrNoRoom, store.ErrNoSensor, errTooManyRules()},
 	}, h.applyPreset)
+	// Called by the page of Setup.
+	rest.Answer(r, rest.Operation{
+		ID: "suggestLimits", Role: rest.Viewer, Keys: rest.ReadKeys, Method: http.MethodGet, Path: "/api/v1/rules/suggestions", Tag: rest.TagIncidents,
+		Summary: "Suggest a temperature limit to each room that has no lower one",
+	}, h.suggestions)
 	// Called while somebody edits a rule. It changes nothing, though it is POST.
 	rest.Answer(r, rest.Operation{
 		ID: "previewRules", Role: rest.Viewer, Keys: rest.ReadKeys, Method: http.MethodPost, Path: "/api/v1/rules/preview", Tag: rest.TagIncidents,
@@ -253,6 +259,50 @@ func (h *Handlers) presets(context.Context, *struct{}) ([]preset, error) {
 			return nil, err
 		}
 		out = append(out, preset{Preset: string(name), Rules: rest.List(rules, fieldsOf)})
+	}
+	return out, nil
+}
+
+type suggestion struct {
+	RoomID      int64      `json:"room_id" doc:"Room to which the rule would apply." example:"3"`
+	Highest     float64    `json:"highest" doc:"Highest temperature in the room in the last day, in degrees Celsius." example:"24.1"`
+	Recommended bool       `json:"recommended" doc:"Whether the limit is the recommended range's (ASHRAE TC 9.9); otherwise it lies 5 °C above the highest temperature." example:"true"`
+	Rule        RuleFields `json:"rule" doc:"The rule to create."`
+}
+
+func (h *Handlers) suggestions(ctx context.Context, _ *struct{}) ([]suggestion, error) {
+	db, customer := incidents.New(h.DB), auth.Caller(ctx)
+	rules, err := db.Rules(ctx, customer, alert.Defaults())
+	if err != nil {
+		return nil, err
+	}
+	live, err := db.LiveSensors(ctx, customer)
+	if err != nil {
+		return nil, err
+	}
+	hot, err := db.HotSpots(ctx, customer, h.Clock().Add(-24*time.Hour), nil)
+	if err != nil {
+		return nil, err
+	}
+	placed := make(map[string]int64, len(live))
+	for _, sensor := range live {
+		placed[sensor.NodeID] = sensor.RoomID
+	}
+	highest := map[int64]float64{}
+	for _, node := range hot {
+		t, room := slices.Max(node.Temperatures), placed[node.NodeID]
+		if before, known := highest[room]; !known || t > before {
+			highest[room] = t
+		}
+	}
+	out := []suggestion{}
+	for _, room := range slices.Sorted(maps.Keys(highest)) {
+		wanted, recommended := incident.Suggested(room, highest[room])
+		if !slices.ContainsFunc(incident.Effective(rules, room, ""), func(r incident.Rule) bool {
+			return r.Quantity == wanted.Quantity && r.Direction == wanted.Direction && r.Limit <= wanted.Limit
+		}) {
+			out = append(out, suggestion{RoomID: room, Highest: highest[room], Recommended: recommended, Rule: fieldsOf(wanted)})
+		}
 	}
 	return out, nil
 }

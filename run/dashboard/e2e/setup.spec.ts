@@ -1,5 +1,6 @@
 // From an empty account to limits, and the page as an installed program.
 import { addGateway, enrol } from "./gateway";
+import { query } from "./seed";
 import { expect, expectAccessible, signUp, test, url } from "./user";
 
 const pictures = new URL("../test-results/screenshots/", import.meta.url).pathname;
@@ -54,6 +55,21 @@ test("an empty account is led to rooms, a gateway, sensors and limits", async ({
   expect((await placed).postDataJSON()).toMatchObject({ sensors: [sensor, sensor] });
   await expect(step("Put nodes into rooms")).toContainText("4 sensors so far");
   await expect(place(rack[2])).toBeVisible();
+
+  // A limit by what the room does, with one press; 50 °C tells nobody.
+  await query(`
+    INSERT INTO node_slots (channel, node_id, slot, starts, last_at, last_temperature, min_temperature, max_temperature)
+    SELECT 0, $1, extract(epoch FROM at)::bigint / 600 % 144, at, at, 28, 28, 30.4
+    FROM date_bin('10 minutes', now(), 'epoch') AS at`, [nodes[0]]);
+  await page.reload();
+  await expect(step("Choose limits")).not.toContainText("Done");
+  await expect(step("Choose limits")).toContainText("Hall had at most 30.4 °C in the last day.");
+  await expectAccessible(page);
+  const taken = page.waitForRequest((request) => request.method() === "POST" && request.url().endsWith("/rules"));
+  await page.getByRole("button", { name: "Alarm above 36.0 °C in Hall" }).click();
+  expect((await taken).postDataJSON()).toMatchObject({ quantity: "temperature", limit: 36, severity: "critical" });
+  await expect(step("Choose limits")).toContainText("Done");
+  await expect(page.getByRole("button", { name: "Alarm above" })).toHaveCount(0);
 
   await page.getByRole("button", { name: "Preview incidents" }).click();
   await expect(page.getByText("No incident in the last 7 days.")).toBeVisible();

@@ -18,6 +18,7 @@ export type DiscoveredNode = Schemas["DiscoveredNode"];
 export type Reading = Schemas["ReadingBody"];
 export type MaintenanceScope = Schemas["MaintenanceScopeBody"];
 export type Bucket = Schemas["BucketBody"];
+export type Suggestion = Schemas["Suggestion"];
 export type Thresholds = Schemas["Thresholds"];
 export type Prediction = Schemas["Prediction"];
 export type TrainingRun = Schemas["TrainingRun"];

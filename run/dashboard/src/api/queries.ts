@@ -56,6 +56,7 @@ export const keys = {
   incidents: [...live, "incidents"] as const,
   excursions: [...live, "excursions"] as const,
   rules: [...live, "rules"] as const,
+  suggestions: [...live, "suggestions"] as const,
   maintenance: [...live, "maintenance"] as const,
   gateways: ["gateways"] as const,
   discovered: ["discovered"] as const,
@@ -187,6 +188,11 @@ export function usePresets() {
   return useQuery({
     queryKey: keys.presets, staleTime: Infinity, queryFn: () => unwrap(api.GET("/api/v1/rules/presets")),
   });
+}
+
+export function useSuggestions() {
+  return useQuery({ queryKey: keys.suggestions, staleTime: 60 * second,
+    queryFn: () => unwrap(api.GET("/api/v1/rules/suggestions")) });
 }
 
 export function useMaintenance() {

@@ -4,8 +4,8 @@ import { useQueryClient } from "@tanstack/preact-query";
 import type { ComponentChildren } from "preact";
 import { useRef, useState } from "preact/hooks";
 import { Link } from "wouter-preact";
-import { api, messageOf, unwrap, type DiscoveredNode, type Gateway, type Room } from "../api/client";
-import { keys, useDiscovered, useGateways, useOverview, useRooms, useThresholds } from "../api/queries";
+import { api, messageOf, unwrap, type DiscoveredNode, type Gateway, type Room, type Suggestion } from "../api/client";
+import { keys, useDiscovered, useGateways, useOverview, useRooms, useSuggestions, useThresholds } from "../api/queries";
 import { decimal, plural, withUnit } from "../logic/format";
 import type { Overview } from "../logic/overview";
 import { Action } from "../components/action";
@@ -81,6 +81,7 @@ function StepList({ rooms, gateways, nodes, overview }: Found) {
         <Step title="Choose limits" done={steps.limits}
           note={thresholds ? `Until then you are told only above ${withUnit(thresholds.max_temperature)} and `
             + `${decimal(thresholds.max_humidity)} %.` : ""}>
+          <Suggestions rooms={rooms} />
           <Presets />
         </Step>
       </ol>
@@ -100,6 +101,46 @@ function Step({ title, done, note, children }: {
       <p class="hint">{note}</p>
       <May role="admin">{children}</May>
     </li>
+  );
+}
+
+/** A limit for each room that has no lower one, by what the room does. */
+function Suggestions({ rooms }: { rooms: readonly Room[] }) {
+  const { data } = useSuggestions();
+  const queries = useQueryClient();
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState<unknown>(null);
+  const take = async ({ room_id, rule }: Suggestion) => {
+    setBusy(true);
+    setError(null);
+    try {
+      await unwrap(api.POST("/api/v1/rules", { body: { ...rule, room_id } }));
+      await queries.invalidateQueries({ queryKey: keys.live });
+      document.getElementById("main")?.focus();
+    } catch (refused) {
+      setError(refused);
+    }
+    setBusy(false);
+  };
+  if (!data?.length) return null;
+  return (
+    <>
+      <ul class="plain">{data.map((suggestion) => {
+        const { room_id, highest, recommended, rule } = suggestion;
+        return (
+          <li key={room_id}>
+            {rooms.find(({ id }) => id === room_id)?.name} had at most {withUnit(highest)} in the last
+            day. {recommended ? `${withUnit(rule.limit)} ends what is recommended for equipment.`
+              : `${withUnit(rule.limit)} is well above it.`}{" "}
+            <Action waits={busy && "One moment…"} onClick={() => take(suggestion)}>
+              Alarm above {withUnit(rule.limit)}
+              <span class="unseen"> in {rooms.find(({ id }) => id === room_id)?.name}</span>
+            </Action>
+          </li>
+        );
+      })}</ul>
+      {error !== null && <p class="error" role="alert">{messageOf(error)}</p>}
+    </>
   );
 }
 
