@@ -13,7 +13,6 @@ import (
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/input"
 	"coldaisle.dev/run/api/rest"
-	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/incidents"
 )
@@ -79,9 +78,6 @@ func (h *Handlers) activeAlerts(ctx context.Context, _ *struct{}) (*huma.StreamR
 }
 
 func (h *Handlers) alertHistory(ctx context.Context, in *alertHistoryInput) (*rest.Page[alertBody], error) {
-	if in.SensorID != "" && reading.ValidateNodeID(in.SensorID) != nil { // no alert matches
-		return rest.NewPage(in.After, []alertBody{}, 0, nil), nil
-	}
 	found, err := incidents.New(h.DB).AlertHistory(ctx, auth.Caller(ctx), incidents.AlertQuery{
 		SensorID: in.SensorID, Start: in.StartTime.Time, End: in.EndTime.Time, Part: store.Part{After: in.After.Last, Limit: in.Limit},
 	})

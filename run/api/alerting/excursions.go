@@ -12,7 +12,6 @@ import (
 	"coldaisle.dev/run/api/input"
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/incident"
-	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/incidents"
 )
@@ -127,9 +126,6 @@ func (in *excursionsInput) Resolve(huma.Context) []error {
 }
 
 func (h *Handlers) listExcursions(ctx context.Context, in *excursionsInput) (*rest.Page[excursion], error) {
-	if in.SensorID != "" && reading.ValidateNodeID(in.SensorID) != nil { // none matches
-		return rest.NewPage(in.After, []excursion{}, 0, nil), nil
-	}
 	found, err := incidents.New(h.DB).Excursions(ctx, auth.Caller(ctx), incidents.ExcursionQuery{
 		IncidentID: in.IncidentID, RoomID: in.RoomID, SensorID: in.SensorID, Kind: incident.Kind(in.Kind), Start: in.StartTime.Time, End: in.EndTime.Time,
 		Part: store.Part{After: in.After.Last, Limit: in.Limit},

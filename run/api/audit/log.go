@@ -120,16 +120,7 @@ func (h *Handlers) list(ctx context.Context, in *logInput) (*rest.PageStream, er
 		}
 	}
 	found, err := log.Page(ctx, store.Part{After: in.After.Last, Limit: cmp.Or(in.Limit, defaultLimit)})
-	items := func(context.Context) iter.Seq2[accounts.LoggedChange, error] {
-		return func(yield func(accounts.LoggedChange, error) bool) {
-			for _, item := range found.Items {
-				if !yield(item, nil) {
-					return
-				}
-			}
-		}
-	}
-	return rest.NewPageStream(h.rest, form, in.After, items, found.Total, found.Next), err
+	return rest.NewPageStream(h.rest, form, in.After, rest.Items(found.Items), found.Total, found.Next), err
 }
 
 const csvHeader = "id,at,actor_kind,actor,actor_name,operation,subject,request_id,before,after\n"
@@ -143,10 +134,7 @@ func appendCSV(b []byte, c accounts.LoggedChange) []byte {
 		string(l.Before), string(l.After),
 	}
 	for i, cell := range cells {
-		// A spreadsheet takes such a cell for a formula (contract 5.4).
-		if cell != "" && strings.ContainsRune("=+-@\t\r", rune(cell[0])) {
-			cells[i] = "'" + cell
-		}
+		cells[i] = rest.CSVText(cell)
 	}
 	_ = w.Write(cells) // to memory
 	w.Flush()

@@ -119,15 +119,7 @@ func (h *Handlers) history(ctx context.Context, in *historyInput) (*huma.StreamR
 	if err != nil {
 		return nil, err
 	}
-	return rest.Stream(h.rest, bucketRows(node.ID, csv), func(context.Context) iter.Seq2[readings.Bucket, error] {
-		return func(yield func(readings.Bucket, error) bool) {
-			for _, b := range buckets {
-				if !yield(b, nil) {
-					return
-				}
-			}
-		}
-	}), nil
+	return rest.Stream(h.rest, bucketRows(node.ID, csv), rest.Items(buckets)), nil
 }
 
 const (
@@ -139,12 +131,12 @@ const (
 // take as they are.
 func readingRows(nodeID string, csv, uncorrected bool) rest.RowEncoder[reading.Reading] {
 	if csv {
-		header := csvReadingHeader
+		header, id := csvReadingHeader, rest.CSVText(nodeID)
 		if uncorrected {
 			header = strings.Replace(header, "\n", ",uncorrected_temperature,uncorrected_humidity\n", 1)
 		}
 		return rest.CSVRows(header, func(b []byte, r reading.Reading) []byte {
-			b = append(appendCell(b, nodeID), ',')
+			b = append(append(b, id...), ',')
 			b = append(rest.AppendTime(b, r.Time), ',')
 			b = append(appendNumber(b, r.Temperature, ""), ',')
 			b = appendNumber(b, r.Humidity, "")
@@ -177,8 +169,9 @@ func readingRows(nodeID string, csv, uncorrected bool) rest.RowEncoder[reading.R
 // bucketRows writes buckets.
 func bucketRows(nodeID string, csv bool) rest.RowEncoder[readings.Bucket] {
 	if csv {
+		id := rest.CSVText(nodeID)
 		return rest.CSVRows(csvBucketHeader, func(b []byte, k readings.Bucket) []byte {
-			b = append(appendCell(b, nodeID), ',')
+			b = append(append(b, id...), ',')
 			b = append(rest.AppendTime(b, k.Start), ',')
 			for _, value := range [...]float64{
 				k.AvgTemperature, k.AvgHumidity, k.MinTemperature, k.MaxTemperature, k.MinHumidity, k.MaxHumidity,
@@ -203,14 +196,4 @@ func appendNumber(b []byte, value float64, none string) []byte {
 		return append(b, none...)
 	}
 	return strconv.AppendFloat(b, value, 'f', -1, 64)
-}
-
-// appendCell writes a text cell of CSV. Identifiers hold no comma, quote or
-// line end; one that begins with a minus would be a formula to a spreadsheet
-// and gets an apostrophe before it.
-func appendCell(b []byte, text string) []byte {
-	if text != "" && text[0] == '-' {
-		b = append(b, '\'')
-	}
-	return append(b, text...)
 }

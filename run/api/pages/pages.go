@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
+	"strings"
 
 	"github.com/swaggest/swgui/v5/static"
 	"github.com/vearutop/statigz"
@@ -54,10 +55,13 @@ func register(mux *rest.Router, document []byte, site fs.FS) error {
 			_, _ = w.Write(page)
 		})
 	}
-	own := withCacheControl(http.StripPrefix("/docs/pages/", http.FileServerFS(site)))
-	mux.HandleFunc("GET /docs/pages/{file}", own)
-	mux.HandleFunc("GET /docs/pages/built/{file}", own)
-	mux.HandleFunc("GET /docs/assets/{file}", withCacheControl(http.StripPrefix("/docs/assets/", statigz.FileServer(static.FS))))
+	assets := statigz.FileServer(static.FS, statigz.OnNotFound(notFound))
+	mux.HandleFunc("GET /docs/pages/{file}", serveFile(site))
+	mux.HandleFunc("GET /docs/pages/built/{file}", serveFile(site))
+	mux.HandleFunc("GET /docs/assets/{file}", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", cacheControl)
+		http.StripPrefix("/docs/assets/", assets).ServeHTTP(w, r)
+	})
 	mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(document)
@@ -65,40 +69,24 @@ func register(mux *rest.Router, document []byte, site fs.FS) error {
 	return nil
 }
 
-// withCacheControl lets a browser keep a file for an hour. A missing one is answered as
-// every unknown path is.
-func withCacheControl(files http.Handler) http.HandlerFunc {
+// cacheControl lets a browser keep a file for an hour.
+const cacheControl = "public, max-age=3600"
+
+// serveFile serves the files of the site below /docs/pages/.
+func serveFile(site fs.FS) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Cache-Control", "public, max-age=3600")
-		files.ServeHTTP(&notFoundWriter{ResponseWriter: w}, r)
+		name := strings.TrimPrefix(r.URL.Path, "/docs/pages/")
+		if info, err := fs.Stat(site, name); err != nil || info.IsDir() {
+			notFound(w, r)
+			return
+		}
+		w.Header().Set("Cache-Control", cacheControl)
+		http.ServeFileFS(w, r, site, name) //nolint:gosec // fs.FS has nothing outside of itself
 	}
 }
 
-// notFoundWriter replaces a file server's plain 404 by ours, and its redirects too:
-// every file has one path.
-type notFoundWriter struct {
-	http.ResponseWriter
-
-	replaced bool
-}
-
-func (w *notFoundWriter) WriteHeader(status int) {
-	if status != http.StatusNotFound && status != http.StatusMovedPermanently {
-		w.ResponseWriter.WriteHeader(status)
-		return
-	}
-	w.replaced = true
-	w.Header().Del("Location")
+// notFound answers a missing file as every unknown path is.
+func notFound(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
-	rest.WriteStatus(w.ResponseWriter, http.StatusNotFound)
+	rest.WriteStatus(w, http.StatusNotFound)
 }
-
-func (w *notFoundWriter) Write(p []byte) (int, error) {
-	if w.replaced {
-		return len(p), nil
-	}
-	return w.ResponseWriter.Write(p) //nolint:wrapcheck // a writer passes its base's errors on
-}
-
-// Unwrap keeps deadlines within reach of http.ResponseController.
-func (w *notFoundWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

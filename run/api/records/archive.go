@@ -126,10 +126,7 @@ func writeReadings(ctx context.Context, w io.Writer, r record, table readings.Re
 		nodes[i] = m.NodeRef
 	}
 	cell := func(text string) {
-		if text != "" && (text[0] == '=' || text[0] == '+' || text[0] == '-' || text[0] == '@') {
-			line = append(line, '\'') // a spreadsheet takes it for a formula
-		}
-		line = append(append(line, text...), ',')
+		line = append(append(line, csvText(rest.CSVText(text))...), ',')
 	}
 	number := func(value float64) {
 		if reading.Has(value) {
@@ -156,7 +153,7 @@ func writeReadings(ctx context.Context, w io.Writer, r record, table readings.Re
 			current.add(read)
 			cell(read.NodeID)
 			line = append(rest.AppendTime(line, read.Time), ',')
-			cell(csvText(read.MessageID))
+			cell(read.MessageID)
 			number(read.Temperature)
 			line = append(line, ',')
 			number(read.Humidity)
@@ -231,11 +228,7 @@ func coverageCSV(r record, sensors map[string]*coverage) []byte {
 		if s := c.interval(); s > 0 {
 			interval, expected = strconv.Itoa(s), strconv.FormatInt(int64(m.Time.Seconds())/int64(s), 10)
 		}
-		name := m.Name
-		if name != "" && bytes.ContainsAny([]byte(name[:1]), "=+-@") {
-			name = "'" + name
-		}
-		_ = w.Write([]string{m.ID, name, strconv.FormatFloat(m.Time.Hours(), 'f', 2, 64), interval, expected, strconv.FormatInt(c.received, 10)})
+		_ = w.Write([]string{m.ID, rest.CSVText(m.Name), strconv.FormatFloat(m.Time.Hours(), 'f', 2, 64), interval, expected, strconv.FormatInt(c.received, 10)})
 	}
 	w.Flush()
 	return text.Bytes()

@@ -6,6 +6,7 @@ import (
 	"io"
 	"iter"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -68,6 +69,15 @@ func JSONRows[T any](appendObject func(b []byte, item T) []byte) RowEncoder[T] {
 	return RowEncoder[T]{contentType: ContentJSON, Begin: "[", between: ",", end: "]\n", Append: appendObject}
 }
 
+// CSVText is a text for a cell of CSV: a spreadsheet takes one that begins so for a formula
+// (contract 5.4).
+func CSVText(text string) string {
+	if text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) {
+		return "'" + text
+	}
+	return text
+}
+
 // EncodedRows is [JSONRows] of what items are converted to.
 func EncodedRows[A, B any](convert func(A) B) RowEncoder[A] {
 	return JSONRows(func(b []byte, item A) []byte {
@@ -82,6 +92,19 @@ func EncodedRows[A, B any](convert func(A) B) RowEncoder[A] {
 // Stream answers with items, read under the request's context, which outlives the handler's.
 func Stream[T any](r *API, form RowEncoder[T], items func(context.Context) iter.Seq2[T, error]) *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(hc huma.Context) { streamRows(r, hc, form, items(hc.Context())) }}
+}
+
+// Items yields a list that is in memory, for a stream.
+func Items[T any](list []T) func(context.Context) iter.Seq2[T, error] {
+	return func(context.Context) iter.Seq2[T, error] {
+		return func(yield func(T, error) bool) {
+			for _, item := range list {
+				if !yield(item, nil) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // File answers with a file that write writes, under the request's context, which outlives the

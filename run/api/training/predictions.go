@@ -12,7 +12,6 @@ import (
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/input"
 	"coldaisle.dev/run/api/rest"
-	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/learning"
 )
@@ -150,9 +149,6 @@ func predictionOf(p learning.Prediction) prediction {
 }
 
 func (h *Handlers) listPredictions(ctx context.Context, in *listPredictionsInput) (*rest.Page[prediction], error) {
-	if in.SensorID != "" && reading.ValidateNodeID(in.SensorID) != nil {
-		return rest.NewPage(in.After, []prediction{}, 0, nil), nil
-	}
 	found, err := learning.New(h.DB).Predictions(ctx, auth.Caller(ctx), learning.PredictionFilter{
 		Status: in.Status, SensorID: in.SensorID, Part: store.Part{After: in.After.Last, Limit: in.Limit},
 	})
