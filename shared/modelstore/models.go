@@ -11,20 +11,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"cloud.google.com/go/storage"
-	"google.golang.org/api/googleapi"
-	"google.golang.org/api/iterator"
 	"google.golang.org/api/option"
 
 	"coldaisle.dev/shared/anomaly"
 	"coldaisle.dev/shared/learn"
+	"coldaisle.dev/shared/objects"
 )
 
 // Names in the bucket. Artifacts of a customer are in a folder of theirs.
@@ -34,15 +31,12 @@ const (
 	indexName = folder + "index.json"
 )
 
-// maxArtifactBytes bounds an artifact: far more than one has.
-const maxArtifactBytes = 256 << 20
-
 // indexAttempts bounds the attempts to change the index while others change it.
 const indexAttempts = 20
 
 var (
 	// ErrConflict says that somebody else published for the customer meanwhile.
-	ErrConflict = errors.New("other models were published meanwhile")
+	ErrConflict = objects.ErrConflict
 	// ErrNoArtifact says that there is no such artifact.
 	ErrNoArtifact = errors.New("no such model")
 )
@@ -80,33 +74,22 @@ type Pair struct {
 
 // Bucket is where models are kept. Its methods may be called from many
 // goroutines.
-type Bucket struct {
-	client *storage.Client
-	bucket *storage.BucketHandle
-}
+type Bucket struct{ bucket *objects.Bucket }
 
 // Open returns a bucket without a request. STORAGE_EMULATOR_HOST, or options, name
 // another server than Google's.
 func Open(ctx context.Context, bucket string, options ...option.ClientOption) (*Bucket, error) {
-	client, err := storage.NewClient(context.WithoutCancel(ctx), append([]option.ClientOption{storage.WithJSONReads()}, options...)...)
-	if err != nil {
-		return nil, fmt.Errorf("open object storage: %w", err)
-	}
-	return &Bucket{client: client, bucket: client.Bucket(bucket)}, nil
+	opened, err := objects.Open(ctx, bucket, options...)
+	return &Bucket{opened}, err
 }
 
 // Close ends the connections.
-func (b *Bucket) Close() error {
-	if err := b.client.Close(); err != nil {
-		return fmt.Errorf("close object storage: %w", err)
-	}
-	return nil
-}
+func (b *Bucket) Close() error { return b.bucket.Close() }
 
 // Index reads the index, which is empty before the first publication.
 func (b *Bucket) Index(ctx context.Context) (Index, error) {
 	index := Index{Customers: map[int64]Manifest{}}
-	content, generation, err := b.read(ctx, indexName)
+	content, generation, err := b.bucket.Read(ctx, indexName)
 	if errors.Is(err, storage.ErrObjectNotExist) {
 		return index, nil
 	}
@@ -160,24 +143,11 @@ func folderOf(customer int64) string {
 
 // Artifact reads the bytes of an artifact of a customer, or returns [ErrNoArtifact].
 func (b *Bucket) Artifact(ctx context.Context, customer int64, name string) ([]byte, error) {
-	content, _, err := b.read(ctx, folderOf(customer)+name+suffix)
+	content, _, err := b.bucket.Read(ctx, folderOf(customer)+name+suffix)
 	if errors.Is(err, storage.ErrObjectNotExist) {
 		return nil, ErrNoArtifact
 	}
 	return content, err
-}
-
-func (b *Bucket) read(ctx context.Context, name string) ([]byte, int64, error) {
-	reader, err := b.bucket.Object(name).NewReader(ctx)
-	if err != nil {
-		return nil, 0, fmt.Errorf("read: %w", err)
-	}
-	defer func() { _ = reader.Close() }()
-	content, err := io.ReadAll(io.LimitReader(reader, maxArtifactBytes))
-	if err != nil {
-		return nil, 0, fmt.Errorf("read: %w", err)
-	}
-	return content, reader.Attrs.Generation, nil
 }
 
 // Publish writes a customer's new models and names them in the index in place of live, the
@@ -230,7 +200,7 @@ func (b *Bucket) Write(ctx context.Context, customer int64, name string, artifac
 		return fmt.Errorf("model %s: %w", name, err)
 	}
 	object := b.bucket.Object(folderOf(customer) + name + suffix).If(storage.Conditions{DoesNotExist: true})
-	if err := write(ctx, object, "application/octet-stream", content); err != nil {
+	if err := objects.Write(ctx, object, "application/octet-stream", content); err != nil {
 		return fmt.Errorf("model %s: %w", name, err)
 	}
 	return nil
@@ -257,7 +227,7 @@ func (b *Bucket) update(ctx context.Context, customer int64, change func(Manifes
 		if index.generation != 0 {
 			object = b.bucket.Object(indexName).If(storage.Conditions{GenerationMatch: index.generation})
 		}
-		err = write(ctx, object, "application/json", append(content, '\n'))
+		err = objects.Write(ctx, object, "application/json", append(content, '\n'))
 		if err == nil {
 			return next, nil
 		}
@@ -265,26 +235,6 @@ func (b *Bucket) update(ctx context.Context, customer int64, change func(Manifes
 			return Manifest{}, fmt.Errorf("index of models: %w", err)
 		}
 	}
-}
-
-// write writes an object under the condition of its handle, or returns [ErrConflict].
-func write(ctx context.Context, object *storage.ObjectHandle, contentType string, content []byte) error {
-	ctx, cancel := context.WithCancel(ctx) // drops what is half written
-	defer cancel()
-	w := object.NewWriter(ctx)
-	w.ContentType = contentType
-	w.ChunkSize = 0 // in one request
-	_, err := w.Write(content)
-	if err == nil {
-		err = w.Close()
-	}
-	if refused, ok := errors.AsType[*googleapi.Error](err); ok && refused.Code == http.StatusPreconditionFailed {
-		return ErrConflict
-	}
-	if err != nil {
-		return fmt.Errorf("write: %w", err)
-	}
-	return nil
 }
 
 // Delete removes artifacts of a customer. What is absent is no error.
@@ -300,20 +250,14 @@ func (b *Bucket) Delete(ctx context.Context, customer int64, names ...string) er
 // List returns the names of all artifacts of a customer, oldest first within each kind.
 func (b *Bucket) List(ctx context.Context, customer int64) ([]string, error) {
 	var names []string
-	objects := b.bucket.Objects(ctx, &storage.Query{Prefix: folderOf(customer), Delimiter: "/"})
-	for {
-		attributes, err := objects.Next()
-		if errors.Is(err, iterator.Done) {
-			slices.Sort(names)
-			return names, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("list models: %w", err)
-		}
-		if name, ok := strings.CutSuffix(strings.TrimPrefix(attributes.Name, folderOf(customer)), suffix); ok {
+	found, err := b.bucket.List(ctx, folderOf(customer))
+	for _, object := range found {
+		if name, ok := strings.CutSuffix(strings.TrimPrefix(object, folderOf(customer)), suffix); ok {
 			names = append(names, name)
 		}
 	}
+	slices.Sort(names)
+	return names, err
 }
 
 // Use puts models of a customer, as [Bucket.List] names them, in use: the way back to an

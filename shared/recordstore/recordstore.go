@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"cloud.google.com/go/storage"
-	"google.golang.org/api/googleapi"
-	"google.golang.org/api/iterator"
 	"google.golang.org/api/option"
+
+	"coldaisle.dev/shared/objects"
 )
 
 // Revision is a stored revision of a record.
@@ -32,28 +32,17 @@ type Revision struct {
 var ErrTaken = errors.New("another revision was stored meanwhile")
 
 // Bucket is where records are kept. Its methods may be called from many goroutines.
-type Bucket struct {
-	client *storage.Client
-	bucket *storage.BucketHandle
-}
+type Bucket struct{ bucket *objects.Bucket }
 
 // Open returns a bucket without a request. STORAGE_EMULATOR_HOST, or options, name another server
 // than Google's.
 func Open(ctx context.Context, bucket string, options ...option.ClientOption) (*Bucket, error) {
-	client, err := storage.NewClient(context.WithoutCancel(ctx), append([]option.ClientOption{storage.WithJSONReads()}, options...)...)
-	if err != nil {
-		return nil, fmt.Errorf("open object storage: %w", err)
-	}
-	return &Bucket{client: client, bucket: client.Bucket(bucket)}, nil
+	opened, err := objects.Open(ctx, bucket, options...)
+	return &Bucket{opened}, err
 }
 
 // Close ends the connections.
-func (b *Bucket) Close() error {
-	if err := b.client.Close(); err != nil {
-		return fmt.Errorf("close object storage: %w", err)
-	}
-	return nil
-}
+func (b *Bucket) Close() error { return b.bucket.Close() }
 
 const entrySuffix = ".json"
 
@@ -63,33 +52,26 @@ func entryOf(record string, number int) string {
 
 // Latest returns the newest revision of a record, such as 7/3/2026-11; number 0 for none.
 func (b *Bucket) Latest(ctx context.Context, record string) (Revision, error) {
+	stored, err := b.bucket.List(ctx, "records/"+record+"/")
 	newest := ""
-	for objects := b.bucket.Objects(ctx, &storage.Query{Prefix: "records/" + record + "/"}); ; {
-		attributes, err := objects.Next()
-		if errors.Is(err, iterator.Done) {
-			break
-		}
-		if err != nil {
-			return Revision{}, fmt.Errorf("list revisions: %w", err)
-		}
-		if strings.HasSuffix(attributes.Name, entrySuffix) {
-			newest = max(newest, attributes.Name)
+	for _, name := range stored {
+		if strings.HasSuffix(name, entrySuffix) {
+			newest = max(newest, name)
 		}
 	}
-	if newest == "" {
-		return Revision{}, nil
+	if err != nil || newest == "" {
+		return Revision{}, err
 	}
 	return b.entry(ctx, newest)
 }
 
 func (b *Bucket) entry(ctx context.Context, name string) (r Revision, err error) {
-	reader, err := b.bucket.Object(name).NewReader(ctx)
-	if err != nil {
-		return r, fmt.Errorf("read revision: %w", err)
+	content, _, err := b.bucket.Read(ctx, name)
+	if err == nil {
+		err = json.Unmarshal(content, &r)
 	}
-	defer func() { _ = reader.Close() }()
-	if err := json.NewDecoder(reader).Decode(&r); err != nil {
-		return r, fmt.Errorf("read revision: %w", err)
+	if err != nil {
+		return r, fmt.Errorf("revision %s: %w", name, err)
 	}
 	return r, nil
 }
@@ -117,8 +99,8 @@ func (b *Bucket) Write(ctx context.Context, record string) (w io.WriteCloser, ob
 // other content.
 func (b *Bucket) Keep(ctx context.Context, record string, r Revision) error {
 	name := entryOf(record, r.Number)
-	err := b.keep(ctx, b.bucket.Object(name).If(storage.Conditions{DoesNotExist: true}), r)
-	if refused, ok := errors.AsType[*googleapi.Error](err); !ok || refused.Code != 412 {
+	err := keep(ctx, b.bucket.Object(name).If(storage.Conditions{DoesNotExist: true}), r)
+	if !errors.Is(err, objects.ErrConflict) {
 		return err
 	}
 	stored, err := b.entry(ctx, name)
@@ -129,23 +111,15 @@ func (b *Bucket) Keep(ctx context.Context, record string, r Revision) error {
 		return ErrTaken
 	}
 	stored.MadeAt, stored.LastChange = r.MadeAt, r.LastChange
-	return b.keep(ctx, b.bucket.Object(name), stored)
+	return keep(ctx, b.bucket.Object(name), stored)
 }
 
-func (b *Bucket) keep(ctx context.Context, object *storage.ObjectHandle, r Revision) error {
+func keep(ctx context.Context, object *storage.ObjectHandle, r Revision) error {
 	content, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("encode revision: %w", err)
 	}
-	ctx, cancel := context.WithCancel(ctx) // drops what is half written
-	defer cancel()
-	w := object.NewWriter(ctx)
-	w.ContentType, w.ChunkSize = "application/json", 0
-	_, err = w.Write(content)
-	if err == nil {
-		err = w.Close()
-	}
-	if err != nil {
+	if err := objects.Write(ctx, object, "application/json", content); err != nil {
 		return fmt.Errorf("store revision: %w", err)
 	}
 	return nil
