@@ -12,6 +12,7 @@ import (
 
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
+	"coldaisle.dev/shared/store"
 )
 
 const (
@@ -42,7 +43,7 @@ func (s *Store) markHours(ctx context.Context, late []reading.Reading) error {
 	for i, r := range late {
 		nodes[i], channels[i], times[i] = r.NodeID, int64(r.Channel), r.Time
 	}
-	_, err := s.pool.Exec(ctx, `
+	_, err := s.db.Exec(ctx, `
 		INSERT INTO sensor_data.marked_hours (node_id, customer_id, hour, marked_at)
 		SELECT DISTINCT node_id, customer_id, date_trunc('hour', timestamp + part, 'UTC'), @now::timestamptz
 		FROM unnest(@nodes::text[], @channels::bigint[], @times::timestamptz[]) AS r (node_id, customer_id, timestamp)
@@ -50,10 +51,7 @@ func (s *Store) markHours(ctx context.Context, late []reading.Reading) error {
 		ORDER BY 1, 2, 3
 		ON CONFLICT (node_id, customer_id, hour) DO UPDATE SET marked_at = EXCLUDED.marked_at`,
 		pgx.StrictNamedArgs{"nodes": nodes, "channels": channels, "times": times, "fold": readings.FoldWithin, "now": s.clock()})
-	if err != nil {
-		return fmt.Errorf("mark the hours of %d readings: %w", len(late), err)
-	}
-	return nil
+	return store.Wrap(err, "mark the hours of %d readings", len(late))
 }
 
 // Maintain aggregates the hours that have left the raw days, aggregates marked hours
@@ -84,19 +82,17 @@ func (s *Store) maintain(ctx context.Context) (hours int, err error) {
 	if s.archive == nil {
 		return hours, nil
 	}
-	_, err = s.pool.Exec(ctx, `SELECT sensor_data.drop_days(until - @after::interval) FROM sensor_data.hours_until WHERE until IS NOT NULL`,
+	_, err = s.db.Exec(ctx, `SELECT sensor_data.drop_days(until - @after::interval) FROM sensor_data.hours_until WHERE until IS NOT NULL`,
 		pgx.StrictNamedArgs{"after": dropAfter})
-	if err != nil {
-		return hours, fmt.Errorf("drop raw readings: %w", err)
-	}
-	return hours, nil
+	return hours, store.Wrap(err, "drop raw readings")
 }
 
 // aggregateNext aggregates the first hour that has left the raw days and is not
 // aggregated yet. It reports false when there is none, or when another instance is at it.
 func (s *Store) aggregateNext(ctx context.Context) (done bool, err error) {
 	end := s.rawFrom().UTC().Truncate(time.Hour)
-	err = s.locked(ctx, func(tx pgx.Tx, until time.Time) error {
+	err = s.locked(ctx, func(tx *store.DB, until time.Time) error {
+		done = false
 		switch {
 		case until.IsZero(): // a new database; readings of earlier hours have marked them
 			return setUntil(ctx, tx, end)
@@ -133,31 +129,23 @@ func (s *Store) aggregateNext(ctx context.Context) (done bool, err error) {
 
 // locked runs a function that advances the hours. It returns at once when another
 // instance does.
-func (s *Store) locked(ctx context.Context, run func(tx pgx.Tx, until time.Time) error) error {
-	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		var until *time.Time
-		err := tx.QueryRow(ctx, `SELECT until FROM sensor_data.hours_until FOR UPDATE SKIP LOCKED`).Scan(&until)
+func (s *Store) locked(ctx context.Context, run func(tx *store.DB, until time.Time) error) error {
+	err := s.db.InTx(ctx, func(tx *store.DB) error {
+		until, err := store.Value[*time.Time](ctx, tx, store.ErrNotFound, `SELECT until FROM sensor_data.hours_until FOR UPDATE SKIP LOCKED`, nil)
 		switch {
-		case errors.Is(err, pgx.ErrNoRows):
+		case errors.Is(err, store.ErrNotFound):
 			return nil
 		case err != nil:
 			return fmt.Errorf("lock: %w", err)
-		case until == nil:
-			return run(tx, time.Time{})
 		}
-		return run(tx, until.UTC())
+		return run(tx, store.UTC(until))
 	})
-	if err != nil {
-		return fmt.Errorf("hours: %w", err)
-	}
-	return nil
+	return store.Wrap(err, "hours")
 }
 
-func setUntil(ctx context.Context, tx pgx.Tx, until time.Time) error {
-	if _, err := tx.Exec(ctx, `UPDATE sensor_data.hours_until SET until = @until`, pgx.StrictNamedArgs{"until": until}); err != nil {
-		return fmt.Errorf("advance to %s: %w", until.Format(time.RFC3339), err)
-	}
-	return nil
+func setUntil(ctx context.Context, tx *store.DB, until time.Time) error {
+	_, err := tx.Exec(ctx, `UPDATE sensor_data.hours_until SET until = @until`, pgx.StrictNamedArgs{"until": until})
+	return store.Wrap(err, "advance to %s", until.Format(time.RFC3339))
 }
 
 // markedHour is an hour whose readings came late, and when the newest of them did.
@@ -175,58 +163,52 @@ func (s *Store) aggregateMarked(ctx context.Context) error {
 	if s.archive != nil {
 		settled = settled.Add(-settleTime)
 	}
-	return s.locked(ctx, func(tx pgx.Tx, until time.Time) error {
-		rows, err := tx.Query(ctx, `
+	return s.locked(ctx, func(tx *store.DB, until time.Time) error {
+		marked, err := store.All[markedHour](ctx, tx, `
 			SELECT node_id, customer_id, hour, marked_at
 			FROM sensor_data.marked_hours
 			WHERE marked_at <= @settled AND hour < @until
 			ORDER BY node_id, customer_id, hour
 			LIMIT @limit`,
 			pgx.StrictNamedArgs{"settled": settled, "until": until, "limit": maxMarks})
-		if err != nil {
-			return fmt.Errorf("query: %w", err)
-		}
-		marked, err := pgx.CollectRows(rows, pgx.RowToStructByName[markedHour])
-		if err != nil {
-			return fmt.Errorf("query: %w", err)
-		}
-		if len(marked) == 0 {
-			return nil
+		if err != nil || len(marked) == 0 {
+			return err
 		}
 		summaries, err := s.summarise(ctx, marked)
 		if err != nil {
 			return err
 		}
-		batch := &pgx.Batch{}
-		for i, m := range marked {
-			sum := summaries[i]
-			of := func(args pgx.StrictNamedArgs) pgx.StrictNamedArgs {
-				maps.Copy(args, pgx.StrictNamedArgs{"node": m.NodeID, "channel": int64(m.CustomerID), "hour": m.Hour})
-				return args
-			}
-			batch.Queue(`DELETE FROM sensor_data.hours WHERE node_id = @node AND customer_id = @channel AND hour = @hour`, of(pgx.StrictNamedArgs{}))
-			if sum.Count > 0 { // else all it had were copies
-				batch.Queue(`
+		err = tx.ExecBatch(ctx, func(batch *pgx.Batch) { queueHours(batch, marked, summaries) })
+		return store.Wrap(err, "write %d", len(marked))
+	})
+}
+
+// queueHours queues the statements that replace marked hours.
+func queueHours(batch *pgx.Batch, marked []markedHour, summaries []readings.Stats) {
+	for i, m := range marked {
+		sum := summaries[i]
+		of := func(args pgx.StrictNamedArgs) pgx.StrictNamedArgs {
+			maps.Copy(args, pgx.StrictNamedArgs{"node": m.NodeID, "channel": int64(m.CustomerID), "hour": m.Hour})
+			return args
+		}
+		batch.Queue(`DELETE FROM sensor_data.hours WHERE node_id = @node AND customer_id = @channel AND hour = @hour`, of(pgx.StrictNamedArgs{}))
+		if sum.Count > 0 { // else all it had were copies
+			batch.Queue(`
 					INSERT INTO sensor_data.hours (
 					    node_id, customer_id, hour, count, temperature_count, humidity_count,
 					    sum_temperature, min_temperature, max_temperature, sum_humidity, min_humidity, max_humidity)
 					VALUES (@node, @channel, @hour, @count, @count_t, @count_h, @sum_t, @min_t, @max_t, @sum_h, @min_h, @max_h)`, of(pgx.StrictNamedArgs{
-					"count": sum.Count, "count_t": sum.TemperatureCount, "count_h": sum.HumidityCount,
-					"sum_t": reading.Pointer(sum.AvgTemperature * float64(sum.TemperatureCount)),
-					"min_t": reading.Pointer(sum.MinTemperature), "max_t": reading.Pointer(sum.MaxTemperature),
-					"sum_h": reading.Pointer(sum.AvgHumidity * float64(sum.HumidityCount)),
-					"min_h": reading.Pointer(sum.MinHumidity), "max_h": reading.Pointer(sum.MaxHumidity),
-				}))
-			}
-			batch.Queue(`
+				"count": sum.Count, "count_t": sum.TemperatureCount, "count_h": sum.HumidityCount,
+				"sum_t": reading.Pointer(sum.AvgTemperature * float64(sum.TemperatureCount)),
+				"min_t": reading.Pointer(sum.MinTemperature), "max_t": reading.Pointer(sum.MaxTemperature),
+				"sum_h": reading.Pointer(sum.AvgHumidity * float64(sum.HumidityCount)),
+				"min_h": reading.Pointer(sum.MinHumidity), "max_h": reading.Pointer(sum.MaxHumidity),
+			}))
+		}
+		batch.Queue(`
 				DELETE FROM sensor_data.marked_hours
 				WHERE node_id = @node AND customer_id = @channel AND hour = @hour AND marked_at = @marked`, of(pgx.StrictNamedArgs{"marked": m.MarkedAt}))
-		}
-		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-			return fmt.Errorf("write %d: %w", len(marked), err)
-		}
-		return nil
-	})
+	}
 }
 
 // summarise reads marked hours, ordered by node and channel, and summarises each.

@@ -170,12 +170,16 @@ const readingColumns = `r.customer_id AS channel, r.node_id, r.message_id, r.tim
 	COALESCE(r.temperature, 'NaN') AS temperature, COALESCE(r.humidity, 'NaN') AS humidity,
 	r.uncorrected_temperature, r.uncorrected_humidity`
 
-// scanReading reads a row of [readingColumns].
-func scanReading(row pgx.CollectableRow) (r reading.Reading, err error) {
+// row is a row of [readingColumns].
+type row struct{ reading.Reading }
+
+// ScanRow implements [pgx.RowScanner].
+func (r *row) ScanRow(rows pgx.Rows) error {
 	var temperature, humidity *float64
-	err = row.Scan(&r.Channel, &r.NodeID, &r.MessageID, &r.Time, &r.Temperature, &r.Humidity, &temperature, &humidity)
+	err := rows.Scan(&r.Channel, &r.NodeID, &r.MessageID, &r.Time, &r.Temperature, &r.Humidity, &temperature, &humidity)
 	r.Time = r.Time.UTC()
-	return r.WithUncorrected(temperature, humidity), err //nolint:wrapcheck // its callers do
+	r.Reading = r.WithUncorrected(temperature, humidity)
+	return err //nolint:wrapcheck // the query's caller does
 }
 
 // measured are the values by which copies are known: copies of a reading may lie on both sides
@@ -301,7 +305,8 @@ func (s *Store) Ranges(ctx context.Context, nodes []readings.NodeRef, start, end
 		defer rows.Close()
 		var before reading.Reading
 		for rows.Next() {
-			r, err := scanReading(rows)
+			var r row
+			err := r.ScanRow(rows)
 			if err == nil && cmp.Or(cmp.Compare(r.NodeID, before.NodeID), cmp.Compare(r.Channel, before.Channel), r.Time.Compare(before.Time)) < 0 {
 				err = errDisorder
 			}
@@ -309,10 +314,10 @@ func (s *Store) Ranges(ctx context.Context, nodes []readings.NodeRef, start, end
 				yield(reading.Reading{}, fmt.Errorf("readings of %d nodes: %w", len(nodes), err))
 				return
 			}
-			if !yield(r, nil) {
+			if !yield(r.Reading, nil) {
 				return
 			}
-			before = r
+			before = r.Reading
 		}
 		if err := rows.Err(); err != nil {
 			yield(reading.Reading{}, fmt.Errorf("readings of %d nodes: %w", len(nodes), err))
@@ -331,21 +336,21 @@ func (s *Store) pages(ctx context.Context, node readings.NodeRef, start, end tim
 				return
 			}
 			for _, r := range page {
-				if !yield(r, nil) {
+				if !yield(r.Reading, nil) {
 					return
 				}
 			}
 			if len(page) < rangePage {
 				return
 			}
-			after = page[len(page)-1]
+			after = page[len(page)-1].Reading
 		}
 	}
 }
 
 // page returns the next rows of a range, after another one.
-func (s *Store) page(ctx context.Context, node readings.NodeRef, after reading.Reading, end time.Time) ([]reading.Reading, error) {
-	rows, err := s.pool.Query(ctx, `
+func (s *Store) page(ctx context.Context, node readings.NodeRef, after reading.Reading, end time.Time) ([]row, error) {
+	return store.Values[row](ctx, s.db, `
 		SELECT `+readingColumns+`
 		FROM `+visibleSpans+`
 		CROSS JOIN LATERAL (
@@ -362,14 +367,6 @@ func (s *Store) page(ctx context.Context, node readings.NodeRef, after reading.R
 		spansOf(node).args(pgx.StrictNamedArgs{
 			"after": after.Time, "message": after.MessageID, "channel": int64(after.Channel), "end": end, "limit": rangePage,
 		}))
-	if err != nil {
-		return nil, fmt.Errorf("query: %w", err)
-	}
-	page, err := pgx.CollectRows(rows, scanReading)
-	if err != nil {
-		return nil, fmt.Errorf("query: %w", err)
-	}
-	return page, nil
 }
 
 // Buckets implements [readings.Reader].
@@ -383,7 +380,7 @@ func (s *Store) Buckets(ctx context.Context, node readings.NodeRef, start, end t
 	if s.archive != nil && !hourly && start.Before(s.rawFrom()) {
 		return partsOf(s.archive.Range(ctx, readings.Chart, node, start, end), first, width)
 	}
-	rows, err := s.pool.Query(ctx, summaries+`
+	buckets, err := store.All[readings.Bucket](ctx, s.db, summaries+`
 		SELECT date_bin(@width::interval, at, @first) AS start, `+ofSummaries+`
 		FROM summaries
 		GROUP BY 1
@@ -391,17 +388,10 @@ func (s *Store) Buckets(ctx context.Context, node readings.NodeRef, start, end t
 		spansOf(node).args(pgx.StrictNamedArgs{
 			"hourly": hourly, "width": width, "first": first, "start": start, "end": end, "fold": readings.FoldWithin,
 		}))
-	if err != nil {
-		return nil, fmt.Errorf("buckets of %s: %w", node.ID, err)
-	}
-	buckets, err := pgx.CollectRows(rows, pgx.RowToStructByName[readings.Bucket])
-	if err != nil {
-		return nil, fmt.Errorf("buckets of %s: %w", node.ID, err)
-	}
 	for i := range buckets {
 		buckets[i].Start = buckets[i].Start.UTC()
 	}
-	return buckets, nil
+	return buckets, store.Wrap(err, "buckets of %s", node.ID)
 }
 
 // partsOf summarises readings, oldest first, in parts of a width, one of which begins at
@@ -426,7 +416,7 @@ func (s *Store) Stats(ctx context.Context, node readings.NodeRef, end time.Time,
 	if len(starts) == 0 {
 		return nil, nil
 	}
-	rows, err := s.pool.Query(ctx, summaries+`
+	stats, err := store.All[readings.Stats](ctx, s.db, summaries+`
 		SELECT r.*
 		FROM unnest(@starts::timestamptz[]) WITH ORDINALITY AS w (start, place)
 		CROSS JOIN LATERAL (
@@ -438,19 +428,12 @@ func (s *Store) Stats(ctx context.Context, node readings.NodeRef, end time.Time,
 		spansOf(node).args(pgx.StrictNamedArgs{
 			"hourly": true, "starts": starts, "start": slices.MinFunc(starts, time.Time.Compare), "end": end, "fold": readings.FoldWithin,
 		}))
-	if err != nil {
-		return nil, fmt.Errorf("statistics of %s: %w", node.ID, err)
-	}
-	stats, err := pgx.CollectRows(rows, pgx.RowToStructByName[readings.Stats])
-	if err != nil {
-		return nil, fmt.Errorf("statistics of %s: %w", node.ID, err)
-	}
 	for i := range stats {
 		if stats[i].Count == 0 {
 			stats[i] = readings.Stats{}
 		}
 	}
-	return stats, nil
+	return stats, store.Wrap(err, "statistics of %s", node.ID)
 }
 
 // Sample yields a sample for training, see [readings.Archive].
