@@ -1,16 +1,14 @@
 package watch
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"strings"
 	"time"
+
+	"coldaisle.dev/edge-gateway/api"
 )
 
 // client calls the API.
@@ -19,24 +17,8 @@ type client struct {
 	api, key string
 }
 
-// maxAnswer bounds an answer: 500 changes take about 1 MB.
-const maxAnswer = 16 << 20
-
 // callTimeout bounds a call; a long poll waits for 25 s.
 const callTimeout = 35 * time.Second
-
-// statusError is an answer that is not 200.
-type statusError struct {
-	status int
-	detail string
-}
-
-func (e *statusError) Error() string { return fmt.Sprintf("status %d: %s", e.status, e.detail) }
-
-func isStatus(err error, status int) bool {
-	var answered *statusError
-	return errors.As(err, &answered) && answered.status == status
-}
 
 // get decodes an answer into out, and returns its link to the next page.
 func (c *client) get(ctx context.Context, path string, out any) (link string, err error) {
@@ -44,49 +26,13 @@ func (c *client) get(ctx context.Context, path string, out any) (link string, er
 	return header.Get("Link"), err
 }
 
-// call sends a request with a body, unless that is nil, and decodes the answer into out, unless
-// that is nil.
+// call is [api.Call] with the key.
 func (c *client) call(ctx context.Context, method, path string, header http.Header, body, out any) (http.Header, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	var content io.Reader
-	if body != nil {
-		text, err := json.Marshal(body)
-		if err != nil {
-			return nil, fmt.Errorf("call the API: %w", err)
-		}
-		content = bytes.NewReader(text)
-	}
-	request, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(c.api, "/")+path, content)
-	if err != nil {
-		return nil, fmt.Errorf("call the API: %w", err)
-	}
-	maps.Copy(request.Header, header)
-	request.Header.Set("Authorization", "Bearer "+c.key)
-	request.Header.Set("Content-Type", "application/json")
-	answer, err := c.http.Do(request)
-	if err != nil {
-		return nil, err //nolint:wrapcheck // it names the address
-	}
-	defer func() { _ = answer.Body.Close() }()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
-	}
-	if answer.StatusCode != http.StatusOK && answer.StatusCode != http.StatusNoContent {
-		var problem struct {
-			Detail string `json:"detail"`
-		}
-		_ = json.Unmarshal(text, &problem)
-		return nil, fmt.Errorf("%s: %w", path, &statusError{answer.StatusCode, problem.Detail})
-	}
-	if out == nil {
-		return answer.Header, nil
-	}
-	if err := json.Unmarshal(text, out); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return answer.Header, nil
+	all := http.Header{"Authorization": {"Bearer " + c.key}}
+	maps.Copy(all, header)
+	return api.Call(ctx, c.http, method, strings.TrimRight(c.api, "/")+path, all, body, out)
 }
 
 // changes is a part of the log.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"coldaisle.dev/edge-gateway/api"
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/edge-gateway/keep"
 	"coldaisle.dev/shared/incident"
@@ -555,7 +556,7 @@ func (o *overview) names() map[int64]string {
 func (c *client) overview(ctx context.Context, tag string) (*overview, string, error) {
 	var seen overview
 	answer, err := c.call(ctx, http.MethodGet, "/api/v1/overview", http.Header{"If-None-Match": {tag}}, nil, &seen)
-	if isStatus(err, http.StatusNotModified) {
+	if api.IsStatus(err, http.StatusNotModified) {
 		return nil, tag, nil
 	}
 	return &seen, answer.Get("ETag"), err

@@ -18,6 +18,7 @@ import (
 	"github.com/gofrs/flock"
 	"golang.org/x/sync/errgroup"
 
+	"coldaisle.dev/edge-gateway/api"
 	"coldaisle.dev/edge-gateway/keep"
 	"coldaisle.dev/shared/incident"
 )
@@ -198,7 +199,7 @@ func (w *Watch) follow(ctx context.Context) {
 					reconciled = now
 				}
 			}
-		case isStatus(err, http.StatusBadRequest):
+		case api.IsStatus(err, http.StatusBadRequest):
 			w.gap(ctx)
 			reconciled, err = time.Time{}, nil
 		}
@@ -322,7 +323,7 @@ func (w *Watch) became(ctx context.Context, present map[int64]bool) (map[int64]*
 		switch {
 		case err == nil:
 			became[id] = &found
-		case isStatus(err, http.StatusNotFound):
+		case api.IsStatus(err, http.StatusNotFound):
 			became[id] = nil
 		default:
 			return nil, err
@@ -382,7 +383,7 @@ func (w *Watch) reportDrills(ctx context.Context, batch []job) {
 		}
 		w.reports.Go(func() {
 			for since := w.clock(); ctx.Err() == nil && w.clock().Sub(since) < incident.DrillTime; pause(ctx, apiRetry) {
-				if err := w.client.told(ctx, j.IncidentID); err == nil || isStatus(err, http.StatusNotFound) {
+				if err := w.client.told(ctx, j.IncidentID); err == nil || api.IsStatus(err, http.StatusNotFound) {
 					return
 				}
 			}
