@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -22,11 +21,8 @@ func runDrill(ctx context.Context, args, environ []string, out io.Writer, instal
 		return errors.New("drill: the code is required, which POST /api/v1/drills or the page gave: monitor-gateway drill CODE")
 	}
 	socket := filepath.Join(folderOf(withServiceEnvironment(environ, installed)), gateway.ControlSocket)
-	client := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-		},
-	}}
+	client := gateway.LocalClient(socket)
+	client.Timeout = 30 * time.Second
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://gateway/drill", strings.NewReader(args[0]))
 	if err != nil {
 		return fmt.Errorf("drill: %w", err)

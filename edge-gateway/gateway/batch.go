@@ -11,6 +11,7 @@ import (
 	"math"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,11 +46,25 @@ type batchReading struct {
 
 	Timestamp string `json:"timestamp"`
 
-	name string // a suggestion for people
+	name   string // a suggestion for people
+	broken *fault // nil for a good one
+}
+
+// batch is what a source has sent.
+type batch struct {
+	items   []batchReading
+	ignored int64 // metrics that are no climate
+}
+
+// refuse notes the rule that a reading breaks, unless it broke another before.
+func (b *batchReading) refuse(reason string, err error) {
+	if b.broken == nil && err != nil {
+		b.broken = &fault{reason, err}
+	}
 }
 
 // reading returns the reading, without a time where it has no timestamp, and its age.
-func (b *batchReading) reading(now time.Time) (r reading.Reading, age time.Duration, broken *fault) {
+func (b *batchReading) reading(now time.Time) (r reading.Reading, age time.Duration) {
 	b.ID = cmp.Or(b.ID, b.MessageID)
 	given := func(n number) float64 {
 		if n.given {
@@ -58,38 +73,33 @@ func (b *batchReading) reading(now time.Time) (r reading.Reading, age time.Durat
 		return reading.Missing()
 	}
 	r = reading.Reading{NodeID: b.NodeID, MessageID: b.ID, Temperature: given(b.Temperature), Humidity: given(b.Humidity)}
-	check := func(reason string, errs ...error) {
-		if err := cmp.Or(errs...); broken == nil && err != nil {
-			broken = &fault{reason, err}
-		}
-	}
-	check("malformed", drillProblem(b.Drill))
-	check("id", nodeIDProblem(b.NodeID))
+	b.refuse("malformed", drillProblem(b.Drill))
+	b.refuse("id", nodeIDProblem(b.NodeID))
 	if b.Timestamp == "" || b.ID != "" {
-		check("id", missing(b.ID == "", "id"), reading.ValidateMessageID(b.ID))
+		b.refuse("id", cmp.Or(missing(b.ID == "", "id"), reading.ValidateMessageID(b.ID)))
 	}
-	check("value", b.Temperature.problem("temperature"), b.Humidity.problem("humidity"))
-	check("time", b.Age.problem("age_s"), b.ageProblem())
+	b.refuse("value", cmp.Or(b.Temperature.problem("temperature"), b.Humidity.problem("humidity")))
+	b.refuse("time", cmp.Or(b.Age.problem("age_s"), b.ageProblem()))
 	if b.Timestamp != "" {
 		at, err := time.Parse(time.RFC3339Nano, b.Timestamp)
 		r.Time = reading.TruncateTime(at)
 		switch age = now.Sub(r.Time); {
 		case err != nil:
-			check("time", errors.New("timestamp must be a time as in RFC 3339"))
+			b.refuse("time", errors.New("timestamp must be a time as in RFC 3339"))
 		case b.Age.given:
-			check("time", errTimes)
+			b.refuse("time", errTimes)
 		case age > maxBacklog, age < -reading.MaxAhead:
-			check("time", fmt.Errorf("timestamp must be at most %g days old and %g minutes ahead: got %s",
+			b.refuse("time", fmt.Errorf("timestamp must be at most %g days old and %g minutes ahead: got %s",
 				maxBacklog.Hours()/24, reading.MaxAhead.Minutes(), r.Time.Format(time.RFC3339))) //nolint:mnd // hours of a day
 		}
 	} else {
 		age = b.age()
 	}
-	check("value", reading.ValidateValues(r.Temperature, r.Humidity))
-	if broken == nil && r.MessageID == "" {
+	b.refuse("value", reading.ValidateValues(r.Temperature, r.Humidity))
+	if b.broken == nil && r.MessageID == "" {
 		r.MessageID = derivedID(r)
 	}
-	return r, age, broken
+	return r, age
 }
 
 // derivedID is the message id of a reading that came without one: it is the same whenever the
@@ -120,7 +130,7 @@ type batchResponse struct {
 var errTooMany = fmt.Errorf("a batch has at most %d readings", MaxBatch)
 
 // parseReadings reads {"readings": […]} or lines of JSON. A reading that is none has a fault.
-func parseReadings(kind string, body []byte) (items []batchReading, faults []*fault, ignored int64, err error) {
+func parseReadings(kind string, body []byte) (batch, error) {
 	var in struct {
 		Readings []json.RawMessage `json:"readings"`
 	}
@@ -137,22 +147,20 @@ func parseReadings(kind string, body []byte) (items []batchReading, faults []*fa
 		}
 	default:
 		if err := json.Unmarshal(body, &in); err != nil {
-			return nil, nil, 0, malformed(err)
+			return batch{}, malformed(err)
 		}
 	}
 	switch {
 	case len(in.Readings) == 0:
-		return nil, nil, 0, errors.New("readings is required")
+		return batch{}, errors.New("readings is required")
 	case len(in.Readings) > MaxBatch:
-		return nil, nil, 0, errTooMany
+		return batch{}, errTooMany
 	}
-	items, faults = make([]batchReading, len(in.Readings)), make([]*fault, len(in.Readings))
+	items := make([]batchReading, len(in.Readings))
 	for i, text := range in.Readings {
-		if err := decode(text, &items[i]); err != nil {
-			faults[i] = &fault{"malformed", err}
-		}
+		items[i].refuse("malformed", decode(text, &items[i]))
 	}
-	return items, faults, 0, nil
+	return batch{items: items}, nil
 }
 
 // readings receives a batch of readings.
@@ -160,12 +168,10 @@ func (q *requests) readings(w http.ResponseWriter, r *http.Request) {
 	q.batch(w, r, parseReadings)
 }
 
-// batch receives what a source sends; parse reads a body of a media type. 202 says that all that is valid is durable: Pub/Sub has it or
-// the outbox. A sender that hears anything else sends the batch again, and what was durable by
-// then is a duplicate.
-func (q *requests) batch(
-	w http.ResponseWriter, r *http.Request, parse func(kind string, body []byte) (items []batchReading, faults []*fault, ignored int64, err error),
-) {
+// batch receives what a source sends; parse reads a body of a media type. 202 says that all that
+// is valid is durable: Pub/Sub has it or the outbox. A sender that hears anything else sends the
+// batch again, and what was durable by then is a duplicate.
+func (q *requests) batch(w http.ResponseWriter, r *http.Request, parse func(kind string, body []byte) (batch, error)) {
 	from, leave, ok := q.enter(w, r)
 	if !ok {
 		return
@@ -177,13 +183,13 @@ func (q *requests) batch(
 		return
 	}
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	items, faults, ignored, err := parse(kind, body)
+	sent, err := parse(kind, body)
 	if err != nil {
 		from.refused(err.Error(), q.clock())
 		q.refuseBatch(w, r, err)
 		return
 	}
-	answer, err := q.take(r, from, items, faults, ignored)
+	answer, err := q.take(r, from, sent)
 	if err != nil {
 		q.unavailable(w, r, from, err)
 		return
@@ -202,30 +208,28 @@ func (q *requests) refuseBatch(w http.ResponseWriter, r *http.Request, err error
 
 // take makes the readings of a batch durable that have no fault. The error is that the whole
 // batch is to be sent again.
-func (q *requests) take(r *http.Request, from *source, items []batchReading, faults []*fault, ignored int64) (batchResponse, error) {
-	now := q.clock()
-	clockProblem := q.monitor.clockProblem()
-	measured, ages := make([]reading.Reading, len(items)), make([]time.Duration, len(items))
-	for i := range items {
-		if clockProblem != nil && items[i].Timestamp != "" {
-			return batchResponse{}, clockProblem
-		}
-		if faults[i] == nil {
-			measured[i], ages[i], faults[i] = items[i].reading(now)
-		}
-		if faults[i] == nil && !q.nodes.admit(items[i].NodeID, items[i].name, from.Name, remote(r), from.MaxNodes, now) {
-			faults[i] = &fault{"limit", fmt.Errorf("node_id is one more than the %d nodes that the source may bring", from.MaxNodes)}
-		}
+func (q *requests) take(r *http.Request, from *source, received batch) (batchResponse, error) {
+	now, items := q.clock(), received.items
+	if problem := q.monitor.clockProblem(); problem != nil && slices.ContainsFunc(items, func(b batchReading) bool { return b.Timestamp != "" }) {
+		return batchResponse{}, problem
 	}
-	answer := batchResponse{Results: make([]batchResult, len(items))}
+	answer := batchResponse{Ignored: received.ignored, Results: make([]batchResult, len(items))}
 	fresh := make([]timedReading, 0, len(items))
 	data, places := make([][]byte, 0, len(items)), make([]int, 0, len(items))
 	seen := make(map[reading.Identity]struct{}, len(items))
 	for i := range items {
-		if faults[i] != nil {
+		item := &items[i]
+		if item.broken != nil {
 			continue
 		}
-		timed, encoded := q.prepare(measured[i], ages[i], remote(r))
+		measured, age := item.reading(now)
+		if item.broken == nil && !q.nodes.admit(item.NodeID, item.name, from.Name, remote(r), from.MaxNodes, now) {
+			item.refuse("limit", fmt.Errorf("node_id is one more than the %d nodes that the source may bring", from.MaxNodes))
+		}
+		if item.broken != nil {
+			continue
+		}
+		timed, encoded := q.prepare(measured, age, remote(r))
 		answer.Results[i].Status = resultAccepted
 		if _, twice := seen[timed.Identity()]; twice || timed.kept || timed.sent {
 			answer.Results[i].Status = resultDuplicate
@@ -239,24 +243,23 @@ func (q *requests) take(r *http.Request, from *source, items []batchReading, fau
 		case lost:
 			return batchResponse{}, errors.New("Pub/Sub does not take readings, and the outbox cannot keep them")
 		case unpublishable:
-			faults[places[j]] = &fault{"refused", errors.New("Pub/Sub refuses the reading")}
+			items[places[j]].refuse("refused", errors.New("Pub/Sub refuses the reading"))
 		case sent, kept:
 		}
 	}
-	answer.Ignored = ignored
-	q.conclude(from, &answer, faults)
+	q.conclude(from, &answer, items)
 	q.metrics.accepted.Add(float64(answer.Accepted))
 	return answer, nil
 }
 
-// conclude writes faults into an answer and counts what became of its readings.
-func (q *requests) conclude(from *source, answer *batchResponse, faults []*fault) {
+// conclude writes the faults of readings into an answer and counts what became of them.
+func (q *requests) conclude(from *source, answer *batchResponse, items []batchReading) {
 	results, problem := map[string]int64{}, ""
 	if answer.Ignored > 0 {
 		results[resultIgnored] = answer.Ignored
 	}
-	for i, broken := range faults {
-		result := &answer.Results[i]
+	for i := range items {
+		result, broken := &answer.Results[i], items[i].broken
 		if broken != nil {
 			problem, _, _ = strings.Cut(broken.Error(), "\n")
 			*result = batchResult{Status: "error", Error: problem}

@@ -68,14 +68,5 @@ func (s *sender) drill(ctx context.Context, code string) error {
 	at := reading.TruncateTime(s.clock())
 	encoded := wire.EncodeDrill(code, at)
 	m := s.signer.message(reading.Reading{NodeID: reading.ProbeNodeID, Time: at}, encoded, 0, s.signer.enrolmentID())
-	limited, cancel := context.WithTimeout(ctx, publishLimit)
-	defer cancel()
-	err := s.publisher.Publish(limited, m)
-	switch {
-	case err == nil:
-		s.answered(ctx, true)
-	case ctx.Err() == nil:
-		s.failed(ctx, m, err)
-	}
-	return err //nolint:wrapcheck // it says what it is
+	return s.publishNow(ctx, m)
 }

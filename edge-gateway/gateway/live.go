@@ -12,7 +12,6 @@ import (
 	"syscall"
 	"time"
 
-	"coldaisle.dev/shared/httpserver"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -102,6 +101,12 @@ func ListenLocal(ctx context.Context, path string) (net.Listener, error) {
 // ServeLive answers the watch on a unix socket until the context ends. Who may open the socket
 // is a matter of its owner and mode.
 func (g *Gateway) ServeLive(ctx context.Context, listener net.Listener, standby func() bool, log *slog.Logger) error {
-	server := &http.Server{Handler: g.LiveHandler(standby), ReadTimeout: 10 * time.Second, WriteTimeout: 20 * time.Second}
-	return httpserver.Run(ctx, listener, server, log, slog.LevelDebug)
+	return Serve(ctx, listener, g.LiveHandler(standby), log)
+}
+
+// LocalClient calls a socket of this machine, whatever host an address names.
+func LocalClient(socket string) *http.Client {
+	return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}}}
 }

@@ -243,15 +243,21 @@ func (s *sender) publishProbe(ctx context.Context) {
 		probe.Time = reading.TruncateTime(s.clock()) // a signed message has one
 	}
 	encoded := encode(wire.Data{Reading: probe}, maxMessage)
+	_ = s.publishNow(ctx, s.signer.message(probe, encoded, 0, s.signer.enrolmentID())) // it is recorded
+}
+
+// publishNow publishes a message that is not kept, whether or not Pub/Sub is known to be down.
+func (s *sender) publishNow(ctx context.Context, m Message) error {
 	limited, cancel := context.WithTimeout(ctx, publishLimit)
 	defer cancel()
-	m := s.signer.message(probe, encoded, 0, s.signer.enrolmentID())
-	switch err := s.publisher.Publish(limited, m); {
+	err := s.publisher.Publish(limited, m)
+	switch {
 	case err == nil:
 		s.answered(ctx, true)
 	case ctx.Err() == nil:
 		s.failed(ctx, m, err)
 	}
+	return err //nolint:wrapcheck // it says what it is
 }
 
 // encode writes the message of a reading within a number of bytes. What does not fit are the

@@ -193,7 +193,7 @@ func (f *TelegrafField) star(name string) (string, bool) {
 
 // readings returns what a metric measures of a room: a reading for each field, and the fault of
 // one that cannot be read.
-func (m *telegrafMetric) readings(fields []TelegrafField) (items []batchReading, faults []*fault) {
+func (m *telegrafMetric) readings(fields []TelegrafField) (items []batchReading) {
 	for _, name := range slices.Sorted(maps.Keys(m.Fields)) {
 		for i := range fields {
 			f := &fields[i]
@@ -206,13 +206,12 @@ func (m *telegrafMetric) readings(fields []TelegrafField) (items []batchReading,
 			}
 			item := batchReading{Timestamp: m.at().UTC().Format(time.RFC3339Nano)}
 			item.NodeID, item.name = f.node(m, star), f.name(m, star)
-			value, broken := m.Fields[name], (*fault)(nil)
+			value := m.Fields[name]
 			u, known := units[strings.ToLower(cmp.Or(f.Unit, m.Tags[f.UnitTag]))]
 			if !known {
-				broken = &fault{"unit", fmt.Errorf("the unit %.20q of %s is not known", m.Tags[f.UnitTag], item.NodeID)}
-			} else if err := value.required(name); err != nil {
-				broken = &fault{"value", err}
+				item.refuse("unit", fmt.Errorf("the unit %.20q of %s is not known", m.Tags[f.UnitTag], item.NodeID))
 			}
+			item.refuse("value", value.required(name))
 			const precision = 1e4 // no sensor has more, and 224 tenths are to be 22.4
 			value.value = math.Round((value.value+u.offset)*u.scale*precision) / precision
 			if u.humidity {
@@ -220,53 +219,53 @@ func (m *telegrafMetric) readings(fields []TelegrafField) (items []batchReading,
 			} else {
 				item.Temperature = value
 			}
-			items, faults = append(items, item), append(faults, broken)
+			items = append(items, item)
 			break
 		}
 	}
-	return items, faults
+	return items
 }
 
 // parseTelegraf reads a batch of metrics. Values of one node and time become one reading, unless
 // they are two of the same quantity.
-func parseTelegraf(body []byte, fields []TelegrafField) (items []batchReading, faults []*fault, ignored int64, err error) {
+func parseTelegraf(body []byte, fields []TelegrafField) (found batch, err error) {
 	var in struct {
 		Metrics []json.RawMessage `json:"metrics"`
 	}
 	if err := json.Unmarshal(body, &in); err != nil {
-		return nil, nil, 0, malformed(err)
+		return batch{}, malformed(err)
 	}
 	if in.Metrics == nil {
-		return nil, nil, 0, errors.New("metrics is required")
+		return batch{}, errors.New("metrics is required")
 	}
 	type place struct{ node, timestamp string }
 	merged := map[place]int{}
 	for _, text := range in.Metrics {
 		var m telegrafMetric
 		if err := decode(text, &m); err != nil {
-			items, faults = append(items, batchReading{}), append(faults, &fault{"malformed", err})
+			found.items = append(found.items, batchReading{broken: &fault{"malformed", err}})
 			continue
 		}
-		found, broken := m.readings(fields)
-		if len(found) == 0 {
-			ignored++
+		measured := m.readings(fields)
+		if len(measured) == 0 {
+			found.ignored++
 		}
-		for i, item := range found {
+		for _, item := range measured {
 			at := place{item.NodeID, item.Timestamp}
 			known, ok := merged[at]
-			if ok && broken[i] == nil && items[known].include(item) {
+			if ok && item.broken == nil && found.items[known].include(item) {
 				continue
 			}
-			if broken[i] == nil {
-				merged[at] = len(items)
+			if item.broken == nil {
+				merged[at] = len(found.items)
 			}
-			items, faults = append(items, item), append(faults, broken[i])
+			found.items = append(found.items, item)
 		}
 	}
-	if len(items) > MaxBatch {
-		return nil, nil, 0, errTooMany
+	if len(found.items) > MaxBatch {
+		return batch{}, errTooMany
 	}
-	return items, faults, ignored, nil
+	return found, nil
 }
 
 // include adds the value of another reading of the same node and time, and reports whether there
@@ -285,7 +284,5 @@ func (b *batchReading) include(other batchReading) bool {
 
 // telegraf receives a batch of Telegraf's outputs.http in its JSON.
 func (q *requests) telegraf(w http.ResponseWriter, r *http.Request) {
-	q.batch(w, r, func(_ string, body []byte) ([]batchReading, []*fault, int64, error) {
-		return parseTelegraf(body, q.monitor.telegraf)
-	})
+	q.batch(w, r, func(_ string, body []byte) (batch, error) { return parseTelegraf(body, q.monitor.telegraf) })
 }

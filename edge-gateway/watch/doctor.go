@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"os"
 	"os/user"
@@ -18,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/shared/incident"
 )
 
@@ -133,9 +133,7 @@ func (w *Watch) connect() {
 	if w.config.Gateway == "" {
 		return
 	}
-	w.gateway = &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", w.config.Gateway)
-	}}}
+	w.gateway = gateway.LocalClient(w.config.Gateway)
 }
 
 // Group is that of the watch's user, by the package.
