@@ -49,13 +49,14 @@ func (s *soak) report(ctx context.Context) error {
 	_, _ = fmt.Fprintf(out, "predictions\t%s\n", verdicts)
 	_, _ = fmt.Fprintf(out, "users\tcalls %d\tfailed during a chaos event %d\tfailed otherwise %d\n",
 		s.users.calls, len(s.users.failed)-len(unexplained), len(unexplained))
-	_, _ = fmt.Fprintf(out, "\nnever killed\tMB, second third\tlast third\tMB/h\tfiles\t\tthreads\t\tgoroutines at the end\tof one just started\n")
-	for _, p := range s.resources.reports() {
-		r := goroutines[p.name]
-		_, _ = fmt.Fprintf(out, "%s\t%.1f\t%.1f\t%+.1f\t%.0f\t%.0f\t%.0f\t%.0f\t%d\t%d\n", p.name,
-			p.memory.middle/1e6, p.memory.end/1e6, p.perHour/1e6, p.open.middle, p.open.end, p.threads.middle, p.threads.end, r.old, r.young)
+	_, _ = fmt.Fprintf(out, "\nnever killed\tMB, second third\tlast third\tfiles\t\tthreads\t\tgoroutines at the end\tof one just started\n")
+	for _, p := range s.resources.watched {
+		used, r := s.resources.used[p.Name], goroutines[p.Name]
+		memory, files, threads := trendOf(used.memory), trendOf(used.files), trendOf(used.threads)
+		_, _ = fmt.Fprintf(out, "%s\t%.1f\t%.1f\t%.0f\t%.0f\t%.0f\t%.0f\t%d\t%d\n", p.Name,
+			memory.middle/1e6, memory.end/1e6, files.middle, files.end, threads.middle, threads.end, r.old, r.young)
 	}
-	sessions := trendOf(s.resources.connectionCounts)
+	sessions := trendOf(s.resources.connections)
 	_, _ = fmt.Fprintf(out, "database connections\t%.0f\t%.0f\n\n", sessions.middle, sessions.end)
 	if err := out.Flush(); err != nil {
 		return fmt.Errorf("report: %w", err)

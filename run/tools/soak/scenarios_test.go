@@ -325,9 +325,9 @@ func halfOpen(t scenarioTest) string {
 
 func openFiles(t *testing.T, p *processtest.Process) int {
 	t.Helper()
-	g, err := readSample(p.PID(), time.Now())
-	if err != nil {
+	var u usage
+	if err := u.sample(p.PID()); err != nil {
 		t.Skip(err) // /proc is Linux's
 	}
-	return int(g.open)
+	return int(u.files[0])
 }

@@ -112,7 +112,7 @@ func (s *soak) logf(format string, values ...any) {
 func (s *soak) prepare(ctx context.Context) error {
 	s.users = newUsers(s.cluster.API.URL, s.clock)
 	s.ledger = ledger.New(s.users.thresholdsOf, s.clock)
-	s.resources = newResources(s.cluster, s.clock)
+	s.resources = newResources(s.cluster)
 	s.chaos = newChaos(s.cluster, s.events, s.outage, s.seed, s.clock, s.logf)
 	var rooms [][]string
 	for site := range sites {
