@@ -25,6 +25,7 @@ import (
 	"coldaisle.dev/shared/readings/bqreadings"
 	"coldaisle.dev/shared/readings/bqreadings/bqtest"
 	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/pipeline"
 	"coldaisle.dev/shared/tooltest"
 	"coldaisle.dev/shared/wire"
 )
@@ -100,7 +101,7 @@ func instance(b *testing.B, latency time.Duration) http.HandlerFunc {
 		AppendTimeout: 5 * time.Second, Emulator: "127.0.0.1:1", StorageEmulator: server.Address(),
 	}, logging.Discard()))(b)
 	b.Cleanup(func() { _ = table.Close() })
-	step := ingest.New(from, fakeMetadata{}, archiveAlone{table}, ingest.GatherDelay, time.Now, logging.Discard(), nil)
+	step := ingest.New(from, fakeMetadata{}, archiveAlone{table}, pipeline.BatchWait(), time.Now, logging.Discard(), nil)
 	host := function.NewHost("ingest", logging.Discard(), nil, time.Now, func(context.Context) (*function.Opened, error) {
 		return &function.Opened{Handle: step.Handle}, nil
 	})

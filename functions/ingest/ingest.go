@@ -69,9 +69,6 @@ type Metadata interface {
 const (
 	maxBatch     = 500 // readings of a transaction
 	storeTimeout = 8 * time.Second
-	// GatherDelay is how long a transaction waits for further readings where messages come
-	// concurrently: at 33 a second it halves the commits.
-	GatherDelay = 20 * time.Millisecond
 )
 
 // Ingest is the function.
@@ -92,13 +89,13 @@ type result struct {
 	err error
 }
 
-// New returns the function, whose transactions wait for further readings, see [GatherDelay].
+// New returns the function, whose transactions wait for further readings.
 // Nil counters count nothing.
 func New(
-	from Origin, metadata Metadata, table Readings, gather time.Duration, clock func() time.Time, log *slog.Logger, counters *logmetrics.Counters,
+	from Origin, metadata Metadata, table Readings, wait coalesce.Wait, clock func() time.Time, log *slog.Logger, counters *logmetrics.Counters,
 ) *Ingest {
 	i := &Ingest{origin: from, metadata: metadata, readings: table, clock: clock, log: log, counters: counters}
-	i.batches = coalesce.New(i.store, coalesce.Options[pipeline.NodeReading]{MaxItems: maxBatch, Gather: gather})
+	i.batches = coalesce.New(i.store, coalesce.Options[pipeline.NodeReading]{MaxItems: maxBatch, Wait: wait})
 	return i
 }
 

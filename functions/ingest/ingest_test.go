@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"coldaisle.dev/functions/ingest"
+	"coldaisle.dev/shared/coalesce"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/origin"
@@ -106,7 +107,7 @@ func TestProbe(t *testing.T) {
 			var states keptProbes
 			var log bytes.Buffer
 			clock := func() time.Time { return published.Add(1500 * time.Millisecond) }
-			step := ingest.New(c.from, &states, &fakeReadings{}, 0, clock, logging.New(&log, slog.LevelInfo, ""), nil)
+			step := ingest.New(c.from, &states, &fakeReadings{}, coalesce.Wait{}, clock, logging.New(&log, slog.LevelInfo, ""), nil)
 			must.Do(t, step.Handle(t.Context(), push.Message{PublishTime: published}))
 			must.Equal(t, "kept", c.want, states.published)
 			// What terraform/modules/monitoring/objectives.tf looks for.
@@ -224,7 +225,7 @@ func TestIngest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			table := fakeReadings{err: c.fails}
-			step := ingest.New(from, fakeMetadata{c.away, map[string]error{"gone": nil, "untold": errAway}}, &table, 0, time.Now, logging.Discard(), nil)
+			step := ingest.New(from, fakeMetadata{c.away, map[string]error{"gone": nil, "untold": errAway}}, &table, coalesce.Wait{}, time.Now, logging.Discard(), nil)
 			err := step.Handle(t.Context(), push.Message{ID: "1", Data: []byte(c.data), PublishTime: published})
 			if (err != nil) != c.refused || push.IsPermanent(err) != c.permanent {
 				t.Errorf("answered %v", err)
@@ -248,7 +249,7 @@ func TestBatch(t *testing.T) {
 		must.Get(metadata.CreateSensor(t.Context(), customer.ID, accounts.NewSensor{ID: id, Name: "Rack", Type: "ESP32-DHT22", RoomID: room.ID}))(t)
 	}
 	must.Get(pool.Exec(t.Context(), `ALTER TABLE sensor_data.readings ADD CHECK (message_id <> 'refused')`))(t)
-	step := ingest.New(from, metadata, pgreadings.New(pool, nil, time.Now), ingest.GatherDelay, time.Now, logging.Discard(), nil)
+	step := ingest.New(from, metadata, pgreadings.New(pool, nil, time.Now), pipeline.BatchWait(), time.Now, logging.Discard(), nil)
 	now := time.Now().UTC().Truncate(time.Second)
 	// send sends readings at once and returns the ids of those that are stored, and how many failed.
 	send := func(messages ...string) (stored []string, failed int) {

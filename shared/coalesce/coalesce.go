@@ -30,8 +30,17 @@ type Options[In any] struct {
 	Size    func(In) int
 	// MaxInFlight is how many batches run at once; 0 for one.
 	MaxInFlight int
-	// Gather is how long every batch waits for further items, unless it is full.
+	Wait
+}
+
+// Wait is how long a batch that is not full waits for further items. The zero value is not at all.
+type Wait struct {
+	// Gather is how long every batch waits.
 	Gather time.Duration
+	// Linger is how long one with fewer than Few items waits: where items come slowly, Gather
+	// makes batches of one.
+	Linger time.Duration
+	Few    int
 }
 
 // Group gathers the items of concurrent callers into batches. Its methods may be
@@ -53,6 +62,7 @@ type batch[In, Out any] struct {
 	items   []In
 	size    int
 	gathers bool          // still waits for further items
+	lingers bool          // as long as it has few
 	done    chan struct{} // closed when the next two are set
 	result  []Out
 	err     error
@@ -132,19 +142,26 @@ func (g *Group[In, Out]) add(ctx context.Context, item In) (*batch[In, Out], int
 		b = &batch[In, Out]{ctx: context.WithoutCancel(ctx), done: make(chan struct{})}
 		g.waiting = append(g.waiting, b)
 		g.running.Add(1)
-		if g.options.Gather > 0 {
-			b.gathers = true
-			time.AfterFunc(g.options.Gather, func() {
-				g.mu.Lock()
-				defer g.mu.Unlock()
-				b.gathers = false
-				g.startWaiting()
-			})
-		}
+		b.gathers, b.lingers = g.options.Gather > 0, g.options.Linger > 0
+		g.after(g.options.Gather, func() { b.gathers = false })
+		g.after(g.options.Linger, func() { b.lingers = false })
 	}
 	b.items = append(b.items, item)
 	b.size += size
 	return b, len(b.items) - 1
+}
+
+// after ends a wait of a batch after a time. There is no such wait where that is 0.
+func (g *Group[In, Out]) after(d time.Duration, end func()) {
+	if d == 0 {
+		return
+	}
+	time.AfterFunc(d, func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		end()
+		g.startWaiting()
+	})
 }
 
 func (g *Group[In, Out]) fits(b *batch[In, Out], size int) bool {
@@ -164,7 +181,8 @@ func (g *Group[In, Out]) startWaiting() {
 // items while another is behind it.
 func (g *Group[In, Out]) gathered() bool {
 	first := g.waiting[0]
-	return !first.gathers || g.closed || len(g.waiting) > 1 || len(first.items) == g.options.MaxItems
+	gathers := first.gathers || first.lingers && len(first.items) < g.options.Few
+	return !gathers || g.closed || len(g.waiting) > 1 || len(first.items) == g.options.MaxItems
 }
 
 // start runs the batch that has waited longest. The caller holds the lock.

@@ -151,11 +151,41 @@ func TestGatherWaitsUnlessTheBatchIsFull(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var r recorder
-		g := coalesce.New(r.run, coalesce.Options[int]{Gather: 20 * time.Millisecond, MaxItems: 3})
+		g := coalesce.New(r.run, coalesce.Options[int]{Wait: coalesce.Wait{Gather: 20 * time.Millisecond}, MaxItems: 3})
 		call(t, g, 1, 2)
 		call(t, g, 3, 4, 5)
 		must.Equal(t, "batches", [][]int{{1, 2}, {3, 4, 5}}, r.batches)
 		must.Equal(t, "batches began", []time.Duration{0, time.Second}, r.began)
+	})
+}
+
+// Items come every 30 ms: a batch runs when it has four, and not before it has gathered; what
+// comes alone waits for 100 ms.
+func TestFewItemsLinger(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var batches [][]int
+		var ran []time.Duration
+		began := time.Now()
+		g := coalesce.New(func(_ context.Context, items []int) ([]int, error) {
+			batches, ran = append(batches, items), append(ran, time.Since(began))
+			return items, nil
+		}, coalesce.Options[int]{Wait: coalesce.Wait{Gather: 20 * time.Millisecond, Linger: 100 * time.Millisecond, Few: 4}})
+		var callers sync.WaitGroup
+		for item := range 5 {
+			callers.Go(func() { _, _ = g.Do(t.Context(), item) })
+			time.Sleep(30 * time.Millisecond)
+		}
+		callers.Wait()
+		callers.Go(func() { _, _ = g.DoAll(t.Context(), []int{5, 6, 7, 8, 9}) })
+		callers.Wait()
+		must.Equal(t, "batches", [][]int{{0, 1, 2, 3}, {4}, {5, 6, 7, 8, 9}}, batches)
+		must.Equal(t, "they ran", []time.Duration{90e6, 220e6, 240e6}, ran)
+		callers.Go(func() { _, _ = g.Do(t.Context(), 10) })
+		synctest.Wait()
+		g.Close()
+		must.Equal(t, "closing does not wait", 240*time.Millisecond, ran[3])
+		callers.Wait()
 	})
 }
 

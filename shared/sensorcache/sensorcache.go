@@ -55,12 +55,12 @@ type entry struct {
 	asked  time.Time // when the query began
 }
 
-// New returns a cache over the metadata store.
-func New(source Source, clock func() time.Time) *Cache {
+// New returns a cache over the metadata store, whose queries wait for further nodes.
+func New(source Source, wait coalesce.Wait, clock func() time.Time) *Cache {
 	return &Cache{
 		lookups: coalesce.New(func(ctx context.Context, nodes []reading.Node) ([]pipeline.SensorStatus, error) {
 			return query(ctx, source, nodes)
-		}, coalesce.Options[reading.Node]{}),
+		}, coalesce.Options[reading.Node]{Wait: wait}),
 		cache: expirable.NewLRU[reading.Node, entry](Capacity, nil, MaxStale),
 		clock: clock,
 	}

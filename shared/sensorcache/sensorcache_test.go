@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/coalesce"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/reading"
@@ -95,7 +96,7 @@ func limit(t *testing.T, r *sensorcache.Cache) float64 {
 func inBubble(t *testing.T, test func(t *testing.T, s *source, r *sensorcache.Cache)) {
 	t.Helper()
 	s := &source{}
-	r := sensorcache.New(s, time.Now)
+	r := sensorcache.New(s, coalesce.Wait{}, time.Now)
 	synctest.Test(t, func(t *testing.T) { test(t, s, r) })
 }
 

@@ -50,7 +50,7 @@ func open(ctx context.Context, c config, deps function.Deps) (push.HandleFunc, e
 		live = loader
 	}
 	detector := detect.NewAnomalyDetector(live, learning.New(metadata), detect.Questions, deps.Clock, deps.Log, deps.Counters)
-	statuses := sensorcache.New(pipeline.New(metadata), deps.Clock)
+	statuses := sensorcache.New(pipeline.New(metadata), pipeline.BatchWait(), deps.Clock)
 	from := origin.New(accounts.New(metadata), deps.Clock, origin.Options{RequireEnrolled: c.RequireEnrolled, Counters: deps.Counters})
 	step := detect.New(from, statuses, alerts, incidents.New(metadata), detector, c.Defaults(), deps.Log, deps.Counters)
 	return step.Handle, nil

@@ -40,6 +40,6 @@ func open(ctx context.Context, c config, deps function.Deps) (push.HandleFunc, e
 	metadata := store.New(deps.Database)
 	states := pipeline.New(metadata)
 	from := origin.New(accounts.New(metadata), deps.Clock, origin.Options{RequireEnrolled: c.RequireEnrolled, Counters: deps.Counters})
-	step := ingest.New(from, states, table, ingest.GatherDelay, deps.Clock, deps.Log, deps.Counters)
+	step := ingest.New(from, states, table, pipeline.BatchWait(), deps.Clock, deps.Log, deps.Counters)
 	return step.Handle, nil
 }

@@ -28,6 +28,7 @@ import (
 	"coldaisle.dev/run/api"
 	"coldaisle.dev/run/api/alerting"
 	alerts "coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/coalesce"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/origin"
@@ -95,9 +96,9 @@ func newSystem(tb testing.TB) *system {
 	log := logging.Discard()
 	for i := range s.instances {
 		from := origin.New(stores, s.clock.Now, origin.Options{})
-		sensors := sensorcache.New(stores, s.clock.Now)
+		sensors := sensorcache.New(stores, coalesce.Wait{}, s.clock.Now)
 		s.instances[i] = instance{
-			ingest:     ingest.New(from, metadata{s, stores}, timeSeries{s, table}, 0, s.clock.Now, log, nil).Handle,
+			ingest:     ingest.New(from, metadata{s, stores}, timeSeries{s, table}, coalesce.Wait{}, s.clock.Now, log, nil).Handle,
 			detect:     detect.New(from, sensors, topicAlerts{s}, judge{s, stores}, nil, alerts.Defaults(), log, nil).Handle,
 			storealert: storealert.New(stores, log, nil).Handle,
 		}

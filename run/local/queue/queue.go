@@ -117,9 +117,9 @@ func Open(ctx context.Context, config Config) (*Queue, error) {
 	}
 	// One at a time: ids are committed in their order.
 	q.publishes = coalesce.New(q.insert, coalesce.Options[*pubsubpb.PublishRequest]{
-		Gather: publishDelay, MaxSize: batchBytes, Size: func(request *pubsubpb.PublishRequest) int { return proto.Size(request) },
+		Wait: coalesce.Wait{Gather: publishDelay}, MaxSize: batchBytes, Size: func(request *pubsubpb.PublishRequest) int { return proto.Size(request) },
 	})
-	q.acknowledgements = coalesce.New(q.storeAcknowledgements, coalesce.Options[*message]{Gather: acknowledgeDelay, MaxItems: maxHeld / 4})
+	q.acknowledgements = coalesce.New(q.storeAcknowledgements, coalesce.Options[*message]{Wait: coalesce.Wait{Gather: acknowledgeDelay}, MaxItems: maxHeld / 4})
 	pubsubpb.RegisterPublisherServer(q.grpc, q)
 	pubsubpb.RegisterSubscriberServer(q.grpc, q)
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")

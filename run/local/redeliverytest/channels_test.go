@@ -20,6 +20,7 @@ import (
 	"coldaisle.dev/functions/ingest"
 	"coldaisle.dev/functions/storealert"
 	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/coalesce"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/origin"
@@ -68,10 +69,10 @@ func newChannels(tb testing.TB) *channels {
 	tb.Helper()
 	pool := pgtest.New(tb)
 	c := &channels{pool: pool, store: pgtest.NewStores(pool), readings: pgreadings.New(pool, nil, time.Now)}
-	sensors := sensorcache.New(c.store, time.Now)
+	sensors := sensorcache.New(c.store, coalesce.Wait{}, time.Now)
 	from := origin.New(c.store, time.Now, origin.Options{})
 	alerts := storeAlerts{storealert.New(c.store, logging.Discard(), nil)}
-	c.ingest = ingest.New(from, c.store, c.readings, 0, time.Now, logging.Discard(), nil)
+	c.ingest = ingest.New(from, c.store, c.readings, coalesce.Wait{}, time.Now, logging.Discard(), nil)
 	observer := detect.NewAnomalyDetector(detect.NoModels{}, c.store, detect.Questions, time.Now, logging.Discard(), nil)
 	c.detect = detect.New(from, sensors, alerts, c.store, observer, alert.Defaults(), logging.Discard(), nil)
 	for i := range c.customers {

@@ -14,6 +14,7 @@ import (
 	"coldaisle.dev/functions/detect"
 	"coldaisle.dev/functions/ingest"
 	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/coalesce"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/origin"
@@ -71,9 +72,9 @@ func correctedStream(t *testing.T, chance *rand.Rand) {
 	}, logging.Discard()))(t)
 	t.Cleanup(func() { _ = archive.Close() })
 	table := pgreadings.New(pool, archive, time.Now)
-	sensors := sensorcache.New(s, time.Now)
+	sensors := sensorcache.New(s, coalesce.Wait{}, time.Now)
 	from := origin.New(s, time.Now, origin.Options{})
-	step := ingest.New(from, s, table, 0, time.Now, logging.Discard(), nil)
+	step := ingest.New(from, s, table, coalesce.Wait{}, time.Now, logging.Discard(), nil)
 	judge := &judged{Store: incidents.New(s.DB)}
 	detection := detect.New(from, sensors, noAlerts{}, judge, nil, alert.Defaults(), logging.Discard(), nil)
 

@@ -25,6 +25,7 @@ import (
 	"coldaisle.dev/functions/ingest"
 	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/coalesce"
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
@@ -102,11 +103,11 @@ type day struct {
 func newDay(pool *pgxpool.Pool) *day {
 	metadata := store.New(pool)
 	from := origin.New(accounts.New(metadata), time.Now, origin.Options{})
-	sensors := sensorcache.New(pipeline.New(metadata), time.Now)
+	sensors := sensorcache.New(pipeline.New(metadata), coalesce.Wait{}, time.Now)
 	predictor := detect.NewAnomalyDetector(detect.NoModels{}, learning.New(metadata), detect.Questions, time.Now, logging.Discard(), nil)
 	return &day{
 		pool:   pool,
-		ingest: ingest.New(from, pipeline.New(metadata), pgreadings.New(pool, nil, time.Now), 0, time.Now, logging.Discard(), nil).Handle,
+		ingest: ingest.New(from, pipeline.New(metadata), pgreadings.New(pool, nil, time.Now), coalesce.Wait{}, time.Now, logging.Discard(), nil).Handle,
 		detect: detect.New(from, sensors, nobody{}, incidents.New(metadata), predictor, alert.Defaults(), logging.Discard(), nil).Handle,
 	}
 }

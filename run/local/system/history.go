@@ -21,6 +21,7 @@ import (
 	"coldaisle.dev/edge-gateway/nodesim/fault"
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/coalesce"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/wire"
@@ -147,7 +148,7 @@ func (s *System) backfill(ctx context.Context, done func(share float64)) error {
 	}
 	p := &past{}
 	p.now.Store(&from)
-	p.handlers = s.handlers(s.pipeline, pastAlerts{p}, 0, p.clock)
+	p.handlers = s.handlers(s.pipeline, pastAlerts{p}, coalesce.Wait{}, p.clock)
 	kept, err := outbox.Open(s.pastOutbox(), outbox.Options{Retain: gateway.OutboxRetention, Clock: p.clock})
 	if err != nil {
 		return fmt.Errorf("the past's gateway: %w", err)

@@ -17,6 +17,7 @@ import (
 	"coldaisle.dev/functions/train"
 	"coldaisle.dev/run/local/queue"
 	"coldaisle.dev/shared/closing"
+	"coldaisle.dev/shared/coalesce"
 	"coldaisle.dev/shared/config"
 	"coldaisle.dev/shared/origin"
 	"coldaisle.dev/shared/publisher"
@@ -43,7 +44,7 @@ func (s *System) startPipeline(ctx context.Context) error {
 	s.pipeline = pool
 	alerts := detect.NewAlertPublisher(s.PubSub, queue.TopicAlerts)
 	s.opened.Push("alerts topic", closing.NoError(alerts.Stop))
-	handlers := s.handlers(pool, alerts, ingest.GatherDelay, s.options.Clock)
+	handlers := s.handlers(pool, alerts, pipeline.BatchWait(), s.options.Clock)
 	trainer := train.New(learning.New(store.New(s.Pool)), s.Readings, s.Models, config.Defaults[train.Config]().Rows, s.options.Clock, s.log, nil)
 	handlers["train"] = trainer.Handle
 	deadLetters := map[string]push.DeadLetter{}
@@ -76,14 +77,14 @@ func (s *System) startPipeline(ctx context.Context) error {
 }
 
 // handlers are those of the functions that a reading passes, in a clock's time.
-func (s *System) handlers(pool *pgxpool.Pool, alerts detect.Publisher, gather time.Duration, clock func() time.Time) map[string]push.HandleFunc {
+func (s *System) handlers(pool *pgxpool.Pool, alerts detect.Publisher, wait coalesce.Wait, clock func() time.Time) map[string]push.HandleFunc {
 	metadata := store.New(pool)
 	detection := config.Defaults[detect.Config]()
-	sensors := sensorcache.New(pipeline.New(metadata), s.options.Clock)
+	sensors := sensorcache.New(pipeline.New(metadata), wait, s.options.Clock)
 	predictor := detect.NewAnomalyDetector(s.loader(), learning.New(metadata), cmp.Or(s.options.Questions, detect.Questions), clock, s.log, nil)
 	from := origin.New(accounts.New(metadata), clock, origin.Options{})
 	return map[string]push.HandleFunc{
-		"ingest":     ingest.New(from, pipeline.New(metadata), pgreadings.New(pool, s.archive, clock), gather, clock, s.log, nil).Handle,
+		"ingest":     ingest.New(from, pipeline.New(metadata), pgreadings.New(pool, s.archive, clock), wait, clock, s.log, nil).Handle,
 		"detect":     detect.New(from, sensors, alerts, incidents.New(metadata), predictor, detection.Defaults(), s.log, nil).Handle,
 		"storealert": storealert.New(incidents.New(metadata), s.log, nil).Handle,
 	}

