@@ -33,14 +33,18 @@ const (
 	// acknowledgeDelay is how long acknowledgements gather. A crash loses them: their messages
 	// are delivered again.
 	acknowledgeDelay = 250 * time.Millisecond
+	// partialDelay is how long an acknowledgement waits for those of the topic's other
+	// subscriptions, which most often follow at once, to delete the row instead of changing it.
+	partialDelay = time.Second
 
-	deleteSQL = `DELETE FROM pubsub.messages WHERE subscription = @subscription AND id = ANY (@ids)`
+	deleteSQL = `DELETE FROM pubsub.pending WHERE topic = @topic AND id = ANY (@ids)`
 )
 
 // subscription is one of a function, which is pushed to, or of a dead letter, which is
 // pulled. The queue's lock guards what is pushed.
 type subscription struct {
 	name, fullName string
+	topic          string
 
 	deadLetter string // topic
 	posts      chan struct{}
@@ -60,12 +64,22 @@ type message struct {
 	id         int64
 	generation int
 	content    *pubsubpb.PubsubMessage
+	pending    int // subscriptions that had not acknowledged it when it was read
 }
 
 // newMessage sets the fields that the service adds to a message.
-func newMessage(id int64, published time.Time, content *pubsubpb.PubsubMessage) *message {
+func newMessage(id int64, published time.Time, content *pubsubpb.PubsubMessage, pending int) *message {
 	content.MessageId, content.PublishTime = strconv.FormatInt(id, 10), timestamppb.New(published)
-	return &message{id: id, content: content}
+	return &message{id: id, content: content, pending: pending}
+}
+
+// acknowledged is a message that some of its pending subscriptions have acknowledged, the first
+// of them at a time.
+type acknowledged struct {
+	topic   string
+	by      []string
+	pending int
+	since   time.Time
 }
 
 // arrive hands a message that was inserted to a subscription. The caller holds the lock.
@@ -189,17 +203,18 @@ func (q *Queue) read(ctx context.Context, sub *subscription, from int64, leased 
 	ctx, cancel := context.WithTimeout(ctx, tableTimeout)
 	defer cancel()
 	rows, _ := q.pool.Query(ctx, `
-SELECT id, publish_time, content FROM pubsub.messages
-WHERE subscription = @subscription AND id >= @from AND id <> ALL (coalesce(@leased::bigint[], '{}'))
+SELECT id, publish_time, content, cardinality(subscriptions) FROM pubsub.pending
+WHERE topic = @topic AND id >= @from AND @subscription = ANY (subscriptions) AND id <> ALL (coalesce(@leased::bigint[], '{}'))
 ORDER BY id LIMIT @limit`,
-		pgx.StrictNamedArgs{"subscription": sub.name, "from": from, "leased": leased, "limit": limit})
+		pgx.StrictNamedArgs{"topic": sub.topic, "subscription": sub.name, "from": from, "leased": leased, "limit": limit})
 	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (*message, error) { // with the error of the query
 		var id int64
 		var published time.Time
 		var encoded pgtype.DriverBytes
 		var content pubsubpb.PubsubMessage
-		err := errors.Join(row.Scan(&id, &published, &encoded), proto.Unmarshal(encoded, &content))
-		return newMessage(id, published, &content), err
+		var pending int
+		err := errors.Join(row.Scan(&id, &published, &encoded, &pending), proto.Unmarshal(encoded, &content))
+		return newMessage(id, published, &content, pending), err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read messages: %w", err)
@@ -299,33 +314,74 @@ func (q *Queue) publishDeadLetter(ctx context.Context, m *message, attempts int,
 	return true
 }
 
-// storeAcknowledgements deletes the messages that several deliveries are done with. Where
-// that fails it makes another session, and drops everything in memory.
+// storeAcknowledgements stores that several deliveries are done; a nil one stands for those whose
+// [partialDelay] has passed. Where that fails it makes another session, and drops everything in
+// memory.
 func (q *Queue) storeAcknowledgements(ctx context.Context, batch []*message) ([]struct{}, error) {
-	deadline, cancel := context.WithTimeout(ctx, tableTimeout)
-	defer cancel()
-	ids := map[*subscription][]int64{}
+	now := q.config.Clock()
+	var done []*message
 	for _, m := range batch {
-		if m.generation == q.generation { // which only this function changes
-			ids[m.sub] = append(ids[m.sub], m.id)
+		if m == nil || m.generation != q.generation { // which only this function changes
+			continue
 		}
+		done = append(done, m)
+		a := q.acknowledged[m.id]
+		if a == nil {
+			a = &acknowledged{topic: m.sub.topic, pending: m.pending, since: now}
+			q.acknowledged[m.id] = a
+		}
+		a.by, a.pending = append(a.by, m.sub.name), min(a.pending, m.pending)
 	}
-	statements := &pgx.Batch{} // which share a COMMIT
-	for sub, its := range ids {
-		statements.Queue(deleteSQL, pgx.StrictNamedArgs{"subscription": sub.name, "ids": its})
-	}
-	if err := q.session.SendBatch(deadline, statements).Close(); err != nil {
+	if err := q.deleteAcknowledged(ctx, now.Add(-partialDelay)); err != nil {
 		q.config.Log.WarnContext(ctx, "the queue's session is lost, reading undelivered messages anew", "error", err.Error())
 		q.reconnect(ctx)
 		return nil, fmt.Errorf("store acknowledgements: %w", err)
 	}
+	if len(q.acknowledged) > 0 && len(done) > 0 {
+		time.AfterFunc(partialDelay, func() { _, _ = q.acknowledgements.Do(context.WithoutCancel(ctx), nil) })
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for sub, its := range ids {
-		sub.held -= len(its)
+	for _, m := range done {
+		m.sub.held--
 	}
 	q.changed.Broadcast()
 	return make([]struct{}, len(batch)), nil
+}
+
+// deleteAcknowledged deletes the messages that all have acknowledged, and writes to the rows of
+// the others what was acknowledged before a time.
+func (q *Queue) deleteAcknowledged(ctx context.Context, before time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, tableTimeout)
+	defer cancel()
+	type acknowledger struct{ topic, subscription string }
+	all, some := map[string][]int64{}, map[acknowledger][]int64{} // ids
+	stored := func(_ int64, a *acknowledged) bool { return len(a.by) == a.pending || !a.since.After(before) }
+	for id, a := range q.acknowledged {
+		switch {
+		case len(a.by) == a.pending:
+			all[a.topic] = append(all[a.topic], id)
+		case stored(id, a):
+			for _, name := range a.by {
+				some[acknowledger{a.topic, name}] = append(some[acknowledger{a.topic, name}], id)
+			}
+		}
+	}
+	statements := &pgx.Batch{} // which share a COMMIT
+	for topic, ids := range all {
+		statements.Queue(deleteSQL, pgx.StrictNamedArgs{"topic": topic, "ids": ids})
+	}
+	for by, ids := range some {
+		args := pgx.StrictNamedArgs{"topic": by.topic, "ids": ids}
+		statements.Queue(`UPDATE pubsub.pending SET subscriptions = array_remove(subscriptions, @subscription) WHERE topic = @topic AND id = ANY (@ids)`,
+			pgx.StrictNamedArgs{"topic": by.topic, "ids": ids, "subscription": by.subscription})
+		statements.Queue(deleteSQL+` AND subscriptions = '{}'`, args)
+	}
+	if err := q.session.SendBatch(ctx, statements).Close(); err != nil {
+		return err //nolint:wrapcheck // the caller does
+	}
+	maps.DeleteFunc(q.acknowledged, stored)
+	return nil
 }
 
 // reconnect makes a session, and then trusts nothing in memory any more.
@@ -338,6 +394,7 @@ func (q *Queue) reconnect(ctx context.Context) {
 		case <-time.After(retryDelay):
 		}
 	}
+	clear(q.acknowledged)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.generation++

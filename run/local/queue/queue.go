@@ -2,11 +2,12 @@
 // PostgreSQL and pushes them to the functions as production does.
 //
 // The real client library publishes; it is answered once its messages are committed, a row
-// for each subscription of the topic. They survive the end of every process and a power cut.
-// Each push subscription reads its rows in the order of their ids and delivers a bounded
-// number at once; after a start it begins at the first row.
+// each. They survive the end of every process and a power cut. Each push subscription reads
+// the rows of its topic in the order of their ids and delivers a bounded number at once; after
+// a start it begins at the first row.
 //
-// An acknowledgement deletes the row. A crash may lose acknowledgements, and the messages are
+// The last acknowledgement deletes the row; an earlier one is written to it only where the last
+// takes longer than [partialDelay]. A crash may lose acknowledgements, and the messages are
 // delivered again as attempt 1, which Pub/Sub may do at any time. Acknowledgements go through
 // one connection, the session, whose advisory lock allows one queue at a time on a database.
 // When the session is lost, PostgreSQL may have crashed and undone what functions committed
@@ -72,6 +73,9 @@ type Queue struct {
 	session          *pgx.Conn     // deletes what is acknowledged, and holds the lock
 	closed           chan struct{} // ends the attempts to reconnect
 	next             int64         // id of the next message; only insert uses it
+	// acknowledged are messages that some subscriptions have acknowledged since the row was
+	// written. Only storeAcknowledgements uses it, and Close.
+	acknowledged map[int64]*acknowledged
 
 	mu         sync.Mutex
 	changed    sync.Cond // broadcast for the readers of the table, and for Drain
@@ -106,7 +110,8 @@ func Open(ctx context.Context, config Config) (*Queue, error) {
 	}
 	q := &Queue{
 		config: config, topics: map[string][]*subscription{}, subscriptions: map[string]*subscription{}, closed: make(chan struct{}),
-		grpc: grpc.NewServer(grpc.MaxRecvMsgSize(2 * maxRequestBytes)),
+		acknowledged: map[int64]*acknowledged{},
+		grpc:         grpc.NewServer(grpc.MaxRecvMsgSize(2 * maxRequestBytes)),
 	}
 	q.changed.L = &q.mu
 	for _, topic := range Topics() {
@@ -135,7 +140,7 @@ func Open(ctx context.Context, config Config) (*Queue, error) {
 }
 
 func (q *Queue) subscribe(topic, name string) *subscription {
-	sub := &subscription{name: name, pending: true, posts: make(chan struct{}, q.config.Policy.MaxOutstanding)}
+	sub := &subscription{name: name, topic: topic, pending: true, posts: make(chan struct{}, q.config.Policy.MaxOutstanding)}
 	sub.fullName, topic = SubscriptionName(q.config.Project, name), TopicName(q.config.Project, topic)
 	q.subscriptions[name], q.topics[topic] = sub, append(q.topics[topic], sub)
 	return sub
@@ -199,7 +204,8 @@ func (q *Queue) Close() error {
 	if q.session != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 		defer cancel()
-		_ = q.session.Close(ctx) // everything is stored
+		_ = q.deleteAcknowledged(ctx, q.config.Clock()) // what fails is delivered again
+		_ = q.session.Close(ctx)                        // everything is stored
 	}
 	if q.pool != nil {
 		q.pool.Close()
@@ -233,13 +239,15 @@ func (q *Queue) insert(ctx context.Context, batch []*pubsubpb.PublishRequest) ([
 	ctx, cancel := context.WithTimeout(ctx, tableTimeout)
 	defer cancel()
 	var messages []*message // of no subscription yet
-	var names []string      // of subscriptions, with blanks between them
+	var topics []string
+	var names []string // of subscriptions, with blanks between them
 	var ids []int64
 	var contents [][]byte
 	now := q.config.Clock().UTC().Truncate(time.Microsecond) // the column's resolution
 	for _, request := range batch {
 		var subscribed []string
-		for _, sub := range q.topics[request.GetTopic()] {
+		subscriptions := q.topics[request.GetTopic()]
+		for _, sub := range subscriptions {
 			subscribed = append(subscribed, sub.name)
 		}
 		for _, m := range request.GetMessages() {
@@ -248,16 +256,17 @@ func (q *Queue) insert(ctx context.Context, batch []*pubsubpb.PublishRequest) ([
 			if err != nil {
 				return nil, fmt.Errorf("encode a message: %w", err)
 			}
-			messages = append(messages, newMessage(q.next, now, m))
+			messages = append(messages, newMessage(q.next, now, m, len(subscribed)))
+			topics = append(topics, subscriptions[0].topic)
 			ids, names, contents = append(ids, q.next), append(names, strings.Join(subscribed, " ")), append(contents, content)
 			q.next++
 		}
 	}
 	_, err := q.pool.Exec(ctx, `
-INSERT INTO pubsub.messages (subscription, id, publish_time, content)
-SELECT unnest(string_to_array(names, ' ')), id, @now, content
-FROM unnest(@names::text[], @ids::bigint[], @contents::bytea[]) AS m (names, id, content)`,
-		pgx.StrictNamedArgs{"names": names, "ids": ids, "now": now, "contents": contents})
+INSERT INTO pubsub.pending (topic, id, publish_time, subscriptions, content)
+SELECT topic, id, @now, string_to_array(names, ' '), content
+FROM unnest(@topics::text[], @names::text[], @ids::bigint[], @contents::bytea[]) AS m (topic, names, id, content)`,
+		pgx.StrictNamedArgs{"topics": topics, "names": names, "ids": ids, "now": now, "contents": contents})
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i, m := range messages {
@@ -308,7 +317,7 @@ func (q *Queue) Acknowledge(ctx context.Context, request *pubsubpb.AcknowledgeRe
 	if err != nil {
 		return nil, err
 	}
-	if _, err := q.pool.Exec(ctx, deleteSQL, pgx.StrictNamedArgs{"subscription": sub.name, "ids": ids}); err != nil {
+	if _, err := q.pool.Exec(ctx, deleteSQL, pgx.StrictNamedArgs{"topic": sub.topic, "ids": ids}); err != nil {
 		return nil, unavailable(err)
 	}
 	sub.pulling.Lock()

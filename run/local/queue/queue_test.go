@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -174,7 +175,7 @@ func rows(tb testing.TB, database string) (n int) {
 	tb.Helper()
 	connection := must.Get(pgx.Connect(tb.Context(), database))(tb)
 	defer func() { _ = connection.Close(context.WithoutCancel(tb.Context())) }()
-	must.Do(tb, connection.QueryRow(tb.Context(), `SELECT count(*) FROM pubsub.messages`).Scan(&n))
+	must.Do(tb, connection.QueryRow(tb.Context(), `SELECT count(*) FROM pubsub.pending`).Scan(&n))
 	return n
 }
 
@@ -439,8 +440,8 @@ func TestLeasedMessagesAreNotRead(t *testing.T) {
 	}
 	connection := must.Get(pgx.Connect(t.Context(), database))(t)
 	t.Cleanup(func() { _ = connection.Close(context.WithoutCancel(t.Context())) })
-	must.Get(connection.Exec(t.Context(), `CREATE TABLE saved AS TABLE pubsub.messages`))(t)
-	must.Get(connection.Exec(t.Context(), `UPDATE pubsub.messages SET content = '\xff'`))(t)
+	must.Get(connection.Exec(t.Context(), `CREATE TABLE saved AS TABLE pubsub.pending`))(t)
+	must.Get(connection.Exec(t.Context(), `UPDATE pubsub.pending SET content = '\xff'`))(t)
 	w.publish(t, queue.TopicData+queue.DeadLetterSuffix, "three")
 	if got := w.pull(t); len(got) != 1 || string(got[0].GetMessage().GetData()) != "three" {
 		t.Errorf("beside leased messages: %v", got)
@@ -448,7 +449,7 @@ func TestLeasedMessagesAreNotRead(t *testing.T) {
 	must.Do(t, w.client.SubscriptionAdminClient.Acknowledge(t.Context(), &pubsubpb.AcknowledgeRequest{
 		Subscription: deadLetter(), AckIds: []string{leased[0].GetAckId(), leased[1].GetAckId()},
 	}))
-	must.Get(connection.Exec(t.Context(), `INSERT INTO pubsub.messages TABLE saved`))(t)
+	must.Get(connection.Exec(t.Context(), `INSERT INTO pubsub.pending TABLE saved`))(t)
 	if got := w.pull(t); len(got) != 2 {
 		t.Errorf("after the acknowledgement: %v", got)
 	}
@@ -492,4 +493,65 @@ func TestSecondQueueWaitsForTheFirst(t *testing.T) {
 	}
 	first.end()
 	open(t, queue.Config{DatabaseURL: database})
+}
+
+// TestAcknowledgementOfOneIsWritten has a function that fails while the other has acknowledged:
+// after a second the row says so, and after the second acknowledgement it is gone, though
+// nothing else happens.
+func TestAcknowledgementOfOneIsWritten(t *testing.T) {
+	t.Parallel()
+	database := pgtest.URL(t)
+	w := open(t, queue.Config{DatabaseURL: database, Policy: queue.Policy{MinBackoff: 50 * time.Millisecond, MaxBackoff: 50 * time.Millisecond, MaxAttempts: 1e6}})
+	var mended atomic.Bool
+	w.run(t, func(function string, _ push.Message) int {
+		if function == "detect" && !mended.Load() {
+			return http.StatusServiceUnavailable
+		}
+		return http.StatusNoContent
+	}, "ingest", "detect")
+	w.publish(t, queue.TopicData, numbered(3)...)
+	connection := must.Get(pgx.Connect(t.Context(), database))(t)
+	t.Cleanup(func() { _ = connection.Close(context.WithoutCancel(t.Context())) })
+	must.Eventually(t, "three rows wait for detect alone", func() bool {
+		var n int
+		must.Do(t, connection.QueryRow(t.Context(), `SELECT count(*) FROM pubsub.pending WHERE subscriptions = '{detect}'`).Scan(&n))
+		return n == 3
+	})
+	mended.Store(true)
+	must.Eventually(t, "the table is empty", func() bool { return rows(t, database) == 0 })
+	must.Equal(t, "deliveries to ingest", 3, len(w.of("ingest")))
+}
+
+// TestRowsOfTheVersionBefore are a row for each subscription.
+func TestRowsOfTheVersionBefore(t *testing.T) {
+	t.Parallel()
+	database := pgtest.URL(t)
+	w := open(t, queue.Config{DatabaseURL: database})
+	for _, topic := range []string{queue.TopicData, queue.TopicAlerts, queue.TopicRetraining, queue.TopicData + queue.DeadLetterSuffix} {
+		w.publish(t, topic, topic+" 1", topic+" 2")
+	}
+	w.end()
+	connection := must.Get(pgx.Connect(t.Context(), database))(t)
+	t.Cleanup(func() { _ = connection.Close(context.WithoutCancel(t.Context())) })
+	for _, sql := range []string{
+		`CREATE TABLE pubsub.messages AS SELECT unnest(subscriptions) AS subscription, id, publish_time, content FROM pubsub.pending`,
+		`DROP TABLE pubsub.pending`,
+		`DELETE FROM pubsub.messages WHERE subscription = 'ingest' AND id = (SELECT min(id) FROM pubsub.messages)`, // it has acknowledged one
+	} {
+		must.Get(connection.Exec(t.Context(), sql))(t)
+	}
+	again := open(t, queue.Config{DatabaseURL: database})
+	again.run(t, accept, "ingest", "detect", "storealert", "train")
+	again.drain(t)
+	for function, want := range map[string][]string{
+		"ingest": {"data 2"}, "detect": {"data 1", "data 2"}, "storealert": {"alerts 1", "alerts 2"}, "train": {"model-retraining 1", "model-retraining 2"},
+	} {
+		must.Equal(t, function, want, again.data(function))
+	}
+	must.Equal(t, "dead letters", 2, len(again.pull(t)))
+	again.end()
+	must.Equal(t, "rows are left", 2, rows(t, database))
+	var gone bool
+	must.Do(t, connection.QueryRow(t.Context(), `SELECT to_regclass('pubsub.messages') IS NULL`).Scan(&gone))
+	must.Equal(t, "the table of before is gone", true, gone)
 }

@@ -5,14 +5,31 @@ CREATE SCHEMA IF NOT EXISTS pubsub;
 -- Each start takes 2^40 message ids: a thousand a second last for 34 years.
 CREATE SEQUENCE IF NOT EXISTS pubsub.message_ids INCREMENT BY 1099511627776;
 
--- A row for each message and subscription that has not acknowledged it.
-CREATE TABLE IF NOT EXISTS pubsub.messages (
-    subscription text COLLATE "C" NOT NULL,
+-- A row for each message that some subscription of its topic has not acknowledged.
+CREATE TABLE IF NOT EXISTS pubsub.pending (
+    topic text COLLATE "C" NOT NULL,
     id bigint NOT NULL,
     publish_time timestamptz NOT NULL,
+    subscriptions text[] NOT NULL, -- that have not acknowledged it
     content bytea NOT NULL, -- google.pubsub.v1.PubsubMessage without id and publish time
-    PRIMARY KEY (subscription, id)
+    PRIMARY KEY (topic, id)
 ) WITH (toast_tuple_target = 8160, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);
 
 -- A message lives for milliseconds: compressing it would cost more than it saves.
-ALTER TABLE pubsub.messages ALTER COLUMN content SET STORAGE EXTERNAL;
+ALTER TABLE pubsub.pending ALTER COLUMN content SET STORAGE EXTERNAL;
+
+-- Until November 2026 a message had a row for each subscription, with its content.
+DO $$
+BEGIN
+    IF to_regclass('pubsub.messages') IS NOT NULL THEN
+        INSERT INTO pubsub.pending (topic, id, publish_time, subscriptions, content)
+        SELECT CASE subscription
+                   WHEN 'ingest' THEN 'data' WHEN 'detect' THEN 'data' WHEN 'storealert' THEN 'alerts' WHEN 'train' THEN 'model-retraining'
+                   ELSE subscription
+               END, id, min(publish_time), array_agg(subscription), (array_agg(content))[1]
+        FROM pubsub.messages
+        GROUP BY 1, 2;
+        DROP TABLE pubsub.messages;
+    END IF;
+END
+$$;
