@@ -72,6 +72,10 @@ func anomalyOf(
 	score := c.Score(r.NodeID, room, v)
 	own := n.Move(w, r)
 	together, heard := in.together(r.Time)
+	interval := ""
+	if in.other {
+		interval = c.Interval(r.NodeID, &n.Live)
+	}
 	told, cooling := n.Cooling(c, r.NodeID, room, r.Time, together, heard)
 	measured := r.Temperature
 	r, _ = sensor.Corrections.Apply(r, reading.Window{})
@@ -90,11 +94,13 @@ func anomalyOf(
 			Kind: incident.KindAnomaly, Holds: true, Score: max(score, anomaly.CoolingScore), Cause: told.Cause, Reason: told.Reason,
 			Severity: incident.Warning, Quantity: incident.Temperature, Value: told.Value + correction, Low: told.Low + correction, High: told.High + correction,
 		}, true
-	case score <= alarm && anew: // one notice, until the calibration of tomorrow knows it
-		return incident.Finding{
-			Kind: incident.KindAnomaly, Holds: true, Score: alarm, Cause: "digits", Reason: anomaly.NewDigits,
-			Severity: incident.Warning, Quantity: incident.Temperature, Value: r.Temperature,
-		}, reading.Has(r.Temperature)
+	case score <= alarm && (anew || interval != ""): // one notice, until the calibration knows it
+		found.Holds, found.Score, found.Cause, found.Reason = true, alarm, "interval", interval
+		if anew {
+			found.Cause, found.Reason = "digits", anomaly.NewDigits
+		}
+		found.Severity, found.Quantity, found.Value = incident.Warning, incident.Temperature, r.Temperature
+		return found, reading.Has(r.Temperature)
 	case score <= alarm:
 		return found, score > 0 || !math.IsNaN(float64(own.Change[0]))
 	default:

@@ -250,6 +250,66 @@ func TestLimitIsForecast(t *testing.T) {
 	}
 }
 
+// Sensors that send half as often, or whose readings are lost, are one notice of the room if they
+// are most of it, and none if they are not; nor is an hour in which the gateway was away.
+func TestOtherIntervalIsOneNotice(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		slower  int // of eight nodes
+		seconds float64
+		away    bool
+		want    bool
+	}{
+		{0, 60, false, false}, {3, 60, false, false}, {4, 60, false, true}, {8, 60, false, true}, {8, 41, false, false}, {8, 44, false, true}, {8, 30, true, false},
+	} {
+		s := calm(8)
+		var past []anomaly.NodeHours
+		for _, n := range s.rooms[1] {
+			past = append(past, anomaly.NodeHours{Node: n.ID, Room: "1", Instrument: anomaly.Instrument{Grid: 0.1, Interval: 30}})
+		}
+		calibration, f := anomaly.Calibrate(past), s.detector()
+		told := map[string]string{}
+		for range 25 { // twelve minutes
+			for i, n := range s.rooms[1] {
+				d, every := s.data(n.ID, 100), 30.0
+				if i < c.slower {
+					every = c.seconds
+				}
+				d.Recent = reading.Window{}
+				for k := min(100, int(3600/every)); k > 0; k-- {
+					ago := every * float64(k)
+					if c.away && ago > 600 && ago < 2400 {
+						continue
+					}
+					temperature, humidity := s.air(n.ID, s.now.Add(-time.Duration(ago*float64(time.Second))))
+					d.Recent.Age = append(d.Recent.Age, ago)
+					d.Recent.Temperature, d.Recent.Humidity = append(d.Recent.Temperature, temperature), append(d.Recent.Humidity, humidity)
+				}
+				found, _ := ofKind(f.Find(t.Context(), d, sensorInRoom(false), calibration, false), incident.KindAnomaly)
+				if found.Holds {
+					if err := found.Validate(); err != nil || found.Cause != "interval" {
+						t.Fatalf("%+v, %v", found, err)
+					}
+					told[n.ID] = found.Reason
+				}
+			}
+			s.now = s.now.Add(30 * time.Second)
+		}
+		want := 0
+		if c.want {
+			want = c.slower
+		}
+		if len(told) != want {
+			t.Errorf("%+v: told of %v", c, told)
+		}
+		for _, reason := range told {
+			if !strings.Contains(reason, fmt.Sprintf("every %.0f s instead of 30 s", c.seconds)) {
+				t.Error(reason)
+			}
+		}
+	}
+}
+
 // A room costs a query in 20 seconds, however many readings come.
 func TestRoomIsAskedForOnceInTwentySeconds(t *testing.T) {
 	t.Parallel()

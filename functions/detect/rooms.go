@@ -71,6 +71,7 @@ type room struct {
 	inside []*anomaly.Live // of nodes
 	now    anomaly.Moves   // of most of them, at moved
 	heard  int
+	other  bool // most report at another interval
 	moved  time.Time
 }
 
@@ -82,6 +83,7 @@ const togetherFor = 10 * time.Second
 func (r *room) together(at time.Time) (anomaly.Moves, int) {
 	if at.Sub(r.moved).Abs() >= togetherFor {
 		r.now, r.heard = anomaly.Together(at, r.inside)
+		r.other = anomaly.OtherInterval(at, r.inside)
 		r.moved = at
 	}
 	return r.now, r.heard

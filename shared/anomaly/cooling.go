@@ -92,6 +92,7 @@ type known struct {
 	instrument Instrument
 	reported   int64 // slot in which that was found
 	digitsOn   int64 // day on which its digits were new, since 1970
+	otherwise  bool  // for an hour its interval has been another
 }
 
 // Move notes the changes until a reading and returns them.
@@ -203,10 +204,8 @@ func (l *Live) Instrument(w reading.Window, r reading.Reading) Instrument {
 	}
 	l.reported = slot
 	w = reading.Window{Age: w.Age[max(0, w.Len()-most):], Temperature: w.Temperature[max(0, w.Len()-most):], Humidity: w.Humidity[max(0, w.Len()-most):]}
-	gaps := make([]float64, 0, most)
 	warmer, damper := 0, 0 // changes of the values
 	for k := 1; k < w.Len(); k++ {
-		gaps = append(gaps, w.Age[k-1]-w.Age[k])
 		if w.Temperature[k] != w.Temperature[k-1] {
 			warmer++
 		}
@@ -214,11 +213,7 @@ func (l *Live) Instrument(w reading.Window, r reading.Reading) Instrument {
 			damper++
 		}
 	}
-	usual, sum := median(gaps), 0.0
-	for _, gap := range gaps {
-		sum += min(gap, 4*usual) // a silence is no interval
-	}
-	l.instrument.Interval = float32(sum / float64(len(gaps)))
+	l.instrument.Interval = intervalOf(w)
 	for _, grid := range [4]float64{1, 0.5, 0.1, 0.01} {
 		off := func(v float64) bool { return math.Abs(v-grid*math.Round(v/grid)) > 1e-3 }
 		// A calm room shows no digits of its temperature: then those of the humidity tell.
@@ -230,6 +225,47 @@ func (l *Live) Instrument(w reading.Window, r reading.Reading) Instrument {
 	return l.instrument
 }
 
+// intervalOf is the mean time between the readings of a window, in s.
+func intervalOf(w reading.Window) float32 {
+	gaps := make([]float64, 0, reading.MaxWindow)
+	for k := 1; k < w.Len(); k++ {
+		gaps = append(gaps, w.Age[k-1]-w.Age[k])
+	}
+	usual, sum := median(gaps), 0.0
+	for _, gap := range gaps {
+		sum += min(gap, 4*usual) // a silence is no interval
+	}
+	return float32(sum / float64(len(gaps)))
+}
+
+// leastWindow is the age, s, of the first reading of a window that tells of a lasting change.
+const leastWindow = 45 * 60
+
+// OtherInterval reports whether most of the nodes that were heard in the last five minutes have
+// reported more or less often than the calibration knows, for a whole window: a new setting, or a
+// network that loses readings. One node that does so, or a few, are nobody's business.
+func OtherInterval(at time.Time, nodes []*Live) bool {
+	heard, otherwise := 0, 0
+	for _, n := range nodes {
+		if at.Sub(n.moved).Abs().Seconds() <= held {
+			heard++
+			if n.otherwise {
+				otherwise++
+			}
+		}
+	}
+	return otherwise >= leastOfRoom && 2*otherwise >= heard
+}
+
+// Interval says how a node's interval differs, for people; nothing where it does not.
+func (c *Calibration) Interval(node string, l *Live) string {
+	if !l.otherwise {
+		return ""
+	}
+	return fmt.Sprintf("like most of its room it sends every %.0f s instead of %.0f s, or readings are lost: what depends on that is learned anew",
+		l.instrument.Interval, c.nodes[node].instrument.Interval)
+}
+
 // NewDigits is what a person is told where a node rounds otherwise than the calibration knows.
 const NewDigits = "it rounds its values otherwise than before: what depends on that is learned anew"
 
@@ -238,10 +274,12 @@ const NewDigits = "it rounds its values otherwise than before: what depends on t
 // readings come more or less often how long they stay the same, and how rough they are.
 func (c *Calibration) Anew(node string, l *Live, w reading.Window, r reading.Reading, v *Values) (digits bool) {
 	day := r.Time.Unix() / 86400
-	what := l.Instrument(w, r).unlike(c.nodes[node].instrument)
+	before := c.nodes[node].instrument
+	what := l.Instrument(w, r).unlike(before)
 	if what == "digits" {
 		l.digitsOn = day
 	}
+	l.otherwise = what == "interval" && w.Age[0] >= leastWindow && Instrument{Interval: intervalOf(w)}.unlike(before) == what
 	digits = l.digitsOn == day
 	for s := range v {
 		if digits || what != "" && (Statistic(s) == Unchanged || Statistic(s) == Roughness) {
