@@ -24,22 +24,24 @@ const (
 )
 
 // Check does on an interface what a node does: it asks for the address (A) of the
-// specified name, and opens a fresh TCP connection to the answer. Who browses must find the
-// same. The address must be one of own; nil for any.
+// specified name, and opens a fresh TCP connection to the answer. hashicorp/mdns,
+// which shares no line with our responder, is asked as well and must name no other
+// address; where it cannot ask (see [Browse]) it is left out. The address must be one
+// of own; nil for any.
 func Check(ctx context.Context, i net.Interface, port int, own []netip.Addr) error {
 	asking, stop := context.WithTimeout(ctx, askFor)
 	defer stop()
 	answers := Ask(asking, i, Legacy, Browsing)
-	for _, a := range answers {
-		if a.Err != nil {
-			return a.Err
-		}
+	addresses, browsed := answers[0].Addresses, answers[1]
+	if err := answers[0].Err; err != nil {
+		return err
 	}
-	addresses, service := answers[0].Addresses, answers[1].Service
-	if service.Host != Host {
+	if browsed.Service.Host == Host {
+		addresses = append(addresses, browsed.Service.Address)
+	} else if browsed.Err == nil || errors.Is(browsed.Err, ErrNotFound) {
 		return fmt.Errorf("%s: the service of %s: %w", i.Name, Host, ErrNotFound)
 	}
-	for _, address := range append(addresses, service.Address) {
+	for _, address := range addresses {
 		if own != nil && !slices.Contains(own, address) {
 			return fmt.Errorf("%s: %s is %s: %w", i.Name, Host, address, ErrWrongAddress)
 		}
@@ -136,7 +138,8 @@ func (w *Watcher) check(ctx context.Context, i net.Interface) error {
 	return Check(ctx, i, w.port, own)
 }
 
-// ownAddresses are this machine's IPv4 addresses.
+// ownAddresses are this machine's IPv4 addresses: hashicorp/mdns hears the answers
+// of all interfaces.
 func ownAddresses() []netip.Addr {
 	own := []netip.Addr{}
 	interfaces, _ := Interfaces()

@@ -1,10 +1,14 @@
 // Package discover finds the gateway by multicast DNS, so that doctor and /health see
 // what a node or a laptop on the same link would see.
 //
-// There are two ways to find it. A node knows the gateway's name and its port, and asks for
-// the address (A) of the name, in one of the ways in which nodes' resolvers ask. A program
-// that knows neither browses for the service (PTR) and learns name, port and address (SRV,
-// TXT, A). [Ask] asks in all of them.
+// There are two ways to find it. A node knows the gateway's name and its port, and
+// asks for the address (A) of the name: [Resolve], in each of the ways in which
+// nodes' resolvers ask. A program that knows neither browses for the service (PTR)
+// and learns name, port and address (SRV, TXT, A): [Browse].
+//
+// Browse is hashicorp/mdns, which shares no line with our responder and so is an
+// independent witness that it is found. The library cannot take Resolve's part: it
+// asks for PTR records alone, from a port of its own.
 package discover
 
 import (
@@ -72,6 +76,8 @@ type Answer struct {
 func (a Answer) String() string {
 	text := fmt.Sprintf("%-6s ", a.Way)
 	switch {
+	case a.Err != nil && a.Way == Browsing && !errors.Is(a.Err, ErrNotFound):
+		return text + "not possible from here: " + a.Err.Error()
 	case a.Err != nil:
 		return text + "no answer: " + a.Err.Error()
 	case a.Way == Browsing:
@@ -85,20 +91,17 @@ func (a Answer) String() string {
 }
 
 // Ask asks on an interface in several ways at once. It waits for all answers, which are in
-// the order of the ways, at most until the context ends: then the error is [ErrNotFound].
+// the order of the ways, at most until the context ends.
 func Ask(ctx context.Context, i net.Interface, ways ...Way) []Answer {
 	answers := make([]Answer, len(ways))
 	var asking sync.WaitGroup
 	for n, way := range ways {
 		asking.Go(func() {
 			a := &answers[n]
-			a.Way = way
-			err := a.ask(ctx, i)
-			if err != nil && ctx.Err() != nil {
-				err = ErrNotFound
-			}
-			if err != nil {
-				a.Err = fmt.Errorf("%s: ask by %s: %w", i.Name, way, err)
+			if a.Way = way; way == Browsing {
+				a.Service, a.Err = Browse(ctx, i)
+			} else {
+				a.Addresses, a.Err = Resolve(ctx, i, way)
 			}
 		})
 	}
@@ -118,23 +121,35 @@ const (
 	maxPause   = 4 * time.Second
 )
 
-// ask asks on an interface until there is an answer, or the context ends.
-func (a *Answer) ask(ctx context.Context, i net.Interface) error {
-	conn, err := open(ctx, i, a.Way)
+// Resolve asks on one interface, in one way, for the addresses of [Host], until
+// there is an answer or the context ends.
+func Resolve(ctx context.Context, i net.Interface, way Way) ([]netip.Addr, error) {
+	addresses, err := resolve(ctx, i, way)
+	if err != nil && ctx.Err() != nil {
+		err = ErrNotFound
+	}
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("%s: ask by %s: %w", i.Name, way, err)
+	}
+	return addresses, nil
+}
+
+func resolve(ctx context.Context, i net.Interface, way Way) ([]netip.Addr, error) {
+	conn, err := open(ctx, i, way)
+	if err != nil {
+		return nil, err
 	}
 	defer func() { _ = conn.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	buffer := make([]byte, multicast.MaxMessage)
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
-		asked := question(a.Way)
+		asked := question(way)
 		wire, err := asked.Pack()
 		if err != nil {
-			return fmt.Errorf("write the question: %w", err)
+			return nil, fmt.Errorf("write the question: %w", err)
 		}
 		if _, err := conn.WriteTo(wire, nil, multicast.Group()); err != nil {
-			return fmt.Errorf("send the question: %w", err)
+			return nil, fmt.Errorf("send the question: %w", err)
 		}
 		again, cancel := context.WithTimeout(ctx, pause)
 		deadline, _ := again.Deadline()
@@ -149,19 +164,16 @@ func (a *Answer) ask(ctx context.Context, i net.Interface) error {
 			if control != nil && control.IfIndex != 0 && control.IfIndex != i.Index {
 				continue
 			}
-			if a.hear(asked, buffer[:n]) {
-				return nil
+			if addresses := answered(way, asked, buffer[:n]); len(addresses) > 0 {
+				return addresses, nil
 			}
 		}
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
-			return fmt.Errorf("read answers: %w", err)
-		}
-		if a.Service.Port > 0 { // of a gateway with another name; that with the plain one has had time to answer
-			return nil
+			return nil, fmt.Errorf("read answers: %w", err)
 		}
 		// The context may end a little after its deadline.
 		if end, ok := ctx.Deadline(); ctx.Err() != nil || ok && !deadline.Before(end) {
-			return ErrNotFound
+			return nil, ErrNotFound
 		}
 	}
 }
@@ -198,69 +210,31 @@ func open(ctx context.Context, i net.Interface, way Way) (*ipv4.PacketConn, erro
 	return conn, nil
 }
 
-// question asks for the addresses of the host in one of the ways, or for services.
+// question asks for the addresses of the host in one of the ways.
 func question(way Way) dns.Msg {
 	m := dns.Msg{Question: []dns.Question{{Name: Host + ".", Qtype: dns.TypeA, Qclass: dns.ClassINET}}}
-	switch way {
-	case Browsing:
-		m.Question[0].Name, m.Question[0].Qtype = serviceType, dns.TypePTR
-		fallthrough
-	case Legacy:
+	if way == Legacy {
 		m.Id = uint16(rand.Uint32()) //nolint:gosec // recognises the answer, keeps no secret
-	case Unicast:
+	}
+	if way == Unicast {
 		m.Question[0].Qclass |= 1 << 15
-	case Multicast:
 	}
 	return m
 }
 
-// serviceType is what gateways announce.
-const serviceType = "_http._tcp.local."
-
-// hear takes what a message answers, and reports whether nothing better can come. Of several
-// services that with the plain name is better than those that had to take another.
-func (a *Answer) hear(asked dns.Msg, data []byte) (done bool) {
+// answered returns the host's addresses in a message that answers the question.
+func answered(way Way, asked dns.Msg, data []byte) []netip.Addr {
 	var m dns.Msg
 	if err := m.Unpack(data); err != nil || !m.Response {
-		return false
+		return nil
 	}
-	if (a.Way == Legacy || a.Way == Browsing) && (m.Id != asked.Id || !slices.Equal(m.Question, asked.Question)) {
-		return false // lwIP would not take it either
+	if way == Legacy && (m.Id != asked.Id || !slices.Equal(m.Question, asked.Question)) {
+		return nil // lwIP would not take it either
 	}
-	records := slices.Concat(m.Answer, m.Extra)
-	if a.Way != Browsing {
-		a.Addresses = addressesOf(Host+".", records)
-		return len(a.Addresses) > 0
-	}
-	for _, record := range records {
-		service, ok := record.(*dns.SRV)
-		if !ok || service.Hdr.Ttl == 0 || service.Port == 0 {
-			continue
-		}
-		label, ok := strings.CutSuffix(service.Hdr.Name, "."+serviceType)
-		addresses := addressesOf(service.Target, records)
-		if !ok || !isGatewayName(label) || len(addresses) == 0 {
-			continue
-		}
-		found := Gateway{Instance: label, Host: strings.TrimSuffix(service.Target, "."), Address: addresses[0], Port: int(service.Port)}
-		for _, record := range records {
-			if text, ok := record.(*dns.TXT); ok && text.Hdr.Name == service.Hdr.Name {
-				found.Text = text.Txt
-			}
-		}
-		if a.Service.Port == 0 || len(label) < len(a.Service.Instance) {
-			a.Service = found
-		}
-	}
-	return a.Service.Instance == Name
-}
-
-// addressesOf returns the IPv4 addresses that records give a host.
-func addressesOf(host string, records []dns.RR) []netip.Addr {
 	var addresses []netip.Addr
-	for _, record := range records {
+	for _, record := range slices.Concat(m.Answer, m.Extra) {
 		a, ok := record.(*dns.A)
-		if !ok || a.Hdr.Ttl == 0 || !strings.EqualFold(a.Hdr.Name, host) {
+		if !ok || a.Hdr.Ttl == 0 || !strings.EqualFold(a.Hdr.Name, Host+".") {
 			continue
 		}
 		if address, ok := netip.AddrFromSlice(a.A); ok && !slices.Contains(addresses, address.Unmap()) {

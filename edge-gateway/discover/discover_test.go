@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/hashicorp/mdns"
 	"github.com/miekg/dns"
 
 	"coldaisle.dev/shared/must"
@@ -55,9 +57,7 @@ func TestAnswered(t *testing.T) {
 			t.Parallel()
 			m := dns.Msg{MsgHdr: dns.MsgHdr{Id: c.id, Response: c.response}, Question: c.question, Answer: c.answer, Extra: c.extra}
 			wire := must.Get(m.Pack())(t)
-			a := Answer{Way: c.mode}
-			a.hear(asked, wire)
-			must.Equal(t, "found", c.want, fmt.Sprint(a.Addresses))
+			must.Equal(t, "found", c.want, fmt.Sprint(answered(c.mode, asked, wire)))
 		})
 	}
 }
@@ -71,9 +71,9 @@ type lateContext struct {
 
 func (c lateContext) Deadline() (time.Time, bool) { return c.deadline, true }
 
-// TestAskEndsAtTheDeadline asks no more questions from the deadline on, though the
+// TestResolveEndsAtTheDeadline asks no more questions from the deadline on, though the
 // context has not ended.
-func TestAskEndsAtTheDeadline(t *testing.T) {
+func TestResolveEndsAtTheDeadline(t *testing.T) {
 	t.Parallel()
 	interfaces, err := Interfaces()
 	if err != nil || len(interfaces) == 0 {
@@ -81,62 +81,52 @@ func TestAskEndsAtTheDeadline(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
-	if a := Ask(lateContext{ctx, time.Now()}, interfaces[0], Legacy)[0]; !errors.Is(a.Err, ErrNotFound) {
-		t.Errorf("it ends with %v", a.Err)
+	if _, err := Resolve(lateContext{ctx, time.Now()}, interfaces[0], Legacy); !errors.Is(err, ErrNotFound) {
+		t.Errorf("it ends with %v", err)
 	}
 	if ctx.Err() != nil {
 		t.Error("it ended with the context, not at the deadline")
 	}
 }
 
-func TestBrowsing(t *testing.T) {
+func TestGateway(t *testing.T) {
 	t.Parallel()
-	type entry struct {
-		name, host, address string
-		port                uint16
+	entry := func(name, host, address string, port int) *mdns.ServiceEntry {
+		return &mdns.ServiceEntry{Name: name, Host: host, AddrV4: net.ParseIP(address), Port: port, InfoFields: []string{"version=1.0"}}
 	}
-	plain := entry{"monitor-gateway._http._tcp.local.", "monitor-gateway.local.", "192.168.1.20", 8080}
-	second := entry{"Monitor-Gateway-2._http._tcp.local.", "monitor-gateway-2.local.", "192.168.1.30", 8081}
-	others := []entry{
-		{"HP-LaserJet._http._tcp.local.", "printer.local.", "192.168.1.9", 80},
-		{"monitor-gateway-test._http._tcp.local.", "test.local.", "192.168.1.9", 80},
-		{"monitor-gateway._ipp._tcp.local.", "monitor-gateway.local.", "192.168.1.9", 631},
-		{"monitor-gateway._http._tcp.local.", "monitor-gateway.local.", "192.168.1.20", 0},
-		{"monitor-gateway._http._tcp.local.", "monitor-gateway.local.", "", 8080},
+	plain := entry("monitor-gateway._http._tcp.local.", "monitor-gateway.local.", "192.168.1.20", 8080)
+	second := entry("Monitor-Gateway-2._http._tcp.local.", "monitor-gateway-2.local.", "192.168.1.30", 8081)
+	others := []*mdns.ServiceEntry{
+		entry("HP-LaserJet._http._tcp.local.", "printer.local.", "192.168.1.9", 80),
+		entry("monitor-gateway-test._http._tcp.local.", "test.local.", "192.168.1.9", 80),
+		entry("monitor-gateway._ipp._tcp.local.", "monitor-gateway.local.", "192.168.1.9", 631),
+		entry("monitor-gateway.local.", "", "192.168.1.20", 0),
+		{Name: "monitor-gateway._http._tcp.local.", Host: "monitor-gateway.local.", Port: 8080},
 	}
-	gateway := Gateway{Instance: "monitor-gateway", Host: "monitor-gateway.local", Address: netip.MustParseAddr("192.168.1.20"), Port: 8080, Text: []string{"version=1.0"}}
 	for name, c := range map[string]struct {
-		heard []entry
+		heard []*mdns.ServiceEntry
 		want  Gateway
-		done  bool
 	}{
-		"nobody":                      {nil, Gateway{}, false},
-		"others":                      {others, Gateway{}, false},
-		"the gateway among others":    {append(slices.Clone(others), plain), gateway, true},
-		"the one with the plain name": {[]entry{second, plain}, gateway, true},
+		"nobody": {nil, Gateway{}},
+		"others": {others, Gateway{}},
+		"the gateway among others": {
+			append(slices.Clone(others), plain),
+			Gateway{Instance: "monitor-gateway", Host: "monitor-gateway.local", Address: netip.MustParseAddr("192.168.1.20"), Port: 8080, Text: []string{"version=1.0"}},
+		},
+		"the one with the plain name": {
+			[]*mdns.ServiceEntry{second, plain},
+			Gateway{Instance: "monitor-gateway", Host: "monitor-gateway.local", Address: netip.MustParseAddr("192.168.1.20"), Port: 8080, Text: []string{"version=1.0"}},
+		},
 		"a renamed one": {
-			[]entry{second},
+			[]*mdns.ServiceEntry{second},
 			Gateway{Instance: "Monitor-Gateway-2", Host: "monitor-gateway-2.local", Address: netip.MustParseAddr("192.168.1.30"), Port: 8081, Text: []string{"version=1.0"}},
-			false,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a, done, asked := Answer{Way: Browsing}, false, question(Browsing)
-			for _, e := range c.heard {
-				header := func(kind uint16) dns.RR_Header {
-					return dns.RR_Header{Name: e.name, Rrtype: kind, Class: dns.ClassINET, Ttl: 120}
-				}
-				m := dns.Msg{MsgHdr: dns.MsgHdr{Id: asked.Id, Response: true}, Question: asked.Question, Extra: []dns.RR{
-					&dns.SRV{Hdr: header(dns.TypeSRV), Port: e.port, Target: e.host}, &dns.TXT{Hdr: header(dns.TypeTXT), Txt: []string{"version=1.0"}},
-				}}
-				if e.address != "" {
-					m.Extra = append(m.Extra, address(e.host, e.address, 120))
-				}
-				done = a.hear(asked, must.Get(m.Pack())(t)) || done
-			}
-			if diff := cmp.Diff(c.want, a.Service, cmpopts.EquateComparable(netip.Addr{})); diff != "" || done != c.done {
-				t.Errorf("done: %t (-want +got):\n%s", done, diff)
+			got, ok := gateway(c.heard)
+			if diff := cmp.Diff(c.want, got, cmpopts.EquateComparable(netip.Addr{})); diff != "" || ok != (c.want.Port > 0) {
+				t.Errorf("found: %t (-want +got):\n%s", ok, diff)
 			}
 		})
 	}
@@ -149,9 +139,7 @@ func FuzzAnswered(f *testing.F) {
 		f.Add(wire)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		answer := Answer{Way: Multicast}
-		answer.hear(question(Multicast), data)
-		for _, a := range answer.Addresses {
+		for _, a := range answered(Multicast, question(Multicast), data) {
 			if !a.Is4() {
 				t.Errorf("took %s for an address", a)
 			}

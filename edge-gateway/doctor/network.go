@@ -70,7 +70,7 @@ func (c Config) ask(ctx context.Context, r *Report, i net.Interface, prefixes []
 	for _, a := range answers {
 		lines = append(lines, a.String())
 		addresses = append(addresses, a.Addresses...)
-		complete = complete && a.Err == nil
+		complete = complete && (a.Err == nil || (a.Way == discover.Browsing && !errors.Is(a.Err, discover.ErrNotFound)))
 	}
 	text := strings.Join(lines, "\n")
 	remedy, here := adviceMulticastBlocked, ""

@@ -45,11 +45,11 @@ func TestEveryClientFindsIt(t *testing.T) {
 				must.Equal(t, fmt.Sprintf("%s asks for %s %s", p.Client, p.Name, dns.TypeToString[p.Type]), address, must.Get(client.plays(p))(t))
 			}
 			for _, way := range []discover.Way{discover.Legacy, discover.Unicast, discover.Multicast} {
-				must.Equal(t, fmt.Sprintf("doctor, that asks by %s, finds", way), "["+address+"]", must.Get(client.plays(play{Client: "discover", Way: way}))(t))
+				must.Equal(t, fmt.Sprintf("doctor, that asks by %s, finds", way), "["+address+"]", must.Get(client.plays(play{Client: "resolve", Way: way}))(t))
 			}
 			want := fmt.Sprintf(`{"Instance":"monitor-gateway","Host":"monitor-gateway.local",`+
 				`"Address":%q,"Port":%d,"Text":["version=1.0"]}`, address, port)
-			must.Equal(t, "doctor, that browses, finds", want, must.Get(client.plays(play{Client: "discover", Way: discover.Browsing}))(t))
+			must.Equal(t, "hashicorp/mdns", want, must.Get(client.plays(play{Client: "browse"}))(t))
 			for name, found := range map[string]func(t *testing.T, client *host, address string){
 				"dig": foundByDig, "python3-zeroconf": foundByZeroconf, "Avahi": foundByAvahi,
 			} {

@@ -197,11 +197,11 @@ func resolveName(ctx context.Context) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	found := discover.Ask(ctx, *i, discover.Legacy)[0]
-	if found.Err != nil {
-		return "", found.Err
+	addresses, err := discover.Resolve(ctx, *i, discover.Legacy)
+	if err != nil {
+		return "", err
 	}
-	return "http://" + netip.AddrPortFrom(found.Addresses[0], port).String(), nil
+	return "http://" + netip.AddrPortFrom(addresses[0], port).String(), nil
 }
 
 // ledger notes each reading that a node sends, and when it was measured.

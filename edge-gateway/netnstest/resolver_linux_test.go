@@ -28,10 +28,10 @@ const playEnv = "COLDAISLE_TEST_PLAY"
 
 // play is what to play.
 type play struct {
-	Client string // lwip, esp, multicast, six, site, discover, check, listener, selfish or rival
+	Client string // lwip, esp, multicast, six, site, resolve, browse, check, listener, selfish or rival
 	Name   string // that is asked for
 	Type   uint16
-	Way    discover.Way // of discover
+	Way    discover.Way // of resolve
 	On     string       // interface, if not eth0
 	// Claimed is the address that a rival claims the name for.
 	Claimed netip.Addr
@@ -107,16 +107,18 @@ func perform(part string) error {
 			fmt.Println(err)
 		}
 		return nil
-	case "discover":
-		a := discover.Ask(ctx, *i, p.Way)[0]
-		switch {
-		case a.Err != nil:
-		case p.Way == discover.Browsing:
-			return json.NewEncoder(os.Stdout).Encode(a.Service)
-		default:
-			fmt.Println(a.Addresses)
+	case "resolve":
+		addresses, err := discover.Resolve(ctx, *i, p.Way)
+		if err == nil {
+			fmt.Println(addresses)
 		}
-		return a.Err
+		return err
+	case "browse":
+		found, err := discover.Browse(ctx, *i)
+		if err != nil {
+			return err
+		}
+		return json.NewEncoder(os.Stdout).Encode(found)
 	default:
 		return p.resolve(ctx, i)
 	}
