@@ -16,8 +16,10 @@
 package store
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -102,4 +104,11 @@ func Wrap(err error, format string, args ...any) error {
 func Violates(err error, constraint string) bool {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && pgErr.ConstraintName == constraint
+}
+
+// CodeHash is the stored form of a code. A code has 100 random bits, so a fast hash
+// protects it. People type it: case and dashes do not matter.
+func CodeHash(code string) []byte {
+	sum := sha256.Sum256([]byte(strings.ToUpper(strings.NewReplacer("-", "", " ", "").Replace(code))))
+	return sum[:]
 }

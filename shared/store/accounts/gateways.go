@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"strings"
@@ -108,19 +107,12 @@ func (s Store) CreateGateway(ctx context.Context, customerID, by int64, name str
 		JOIN customers c ON c.id = g.customer_id`,
 		pgx.StrictNamedArgs{
 			"id": "gw-" + strings.ToLower(rand.Text()[:20]), "customer": customerID, "name": name,
-			"code_hash": codeHash(code), "valid": EnrolmentTime, "by": by,
+			"code_hash": store.CodeHash(code), "valid": EnrolmentTime, "by": by,
 		})
 	if err != nil {
 		return Gateway{}, "", fmt.Errorf("create gateway of customer %d: %w", customerID, err)
 	}
 	return created, code, nil
-}
-
-// codeHash is the stored form of a code. A code has 100 random bits, so a fast hash
-// protects it. People type it: case and dashes do not matter.
-func codeHash(code string) []byte {
-	sum := sha256.Sum256([]byte(strings.ToUpper(strings.NewReplacer("-", "", " ", "").Replace(code))))
-	return sum[:]
 }
 
 // GatewayByCode returns the gateway of a code that is valid or has enrolled it; otherwise
@@ -131,7 +123,7 @@ func (s Store) GatewayByCode(ctx context.Context, code string) (Gateway, error) 
 		FROM gateways g
 		JOIN customers c ON c.id = g.customer_id
 		WHERE g.code_hash = @code_hash AND g.revoked_at IS NULL AND (g.code_expires_at > now() OR g.enrolled_at IS NOT NULL)`,
-		pgx.StrictNamedArgs{"code_hash": codeHash(code)})
+		pgx.StrictNamedArgs{"code_hash": store.CodeHash(code)})
 	return found, store.Wrap(err, "gateway of a code")
 }
 
@@ -146,7 +138,7 @@ func (s Store) EnrolGateway(ctx context.Context, code string, key ed25519.Public
 		WHERE c.id = g.customer_id AND g.code_hash = @code_hash AND g.revoked_at IS NULL
 		  AND (g.public_key = @key OR (g.public_key IS NULL AND g.code_expires_at > now()))
 		RETURNING `+gatewayColumns,
-		pgx.StrictNamedArgs{"code_hash": codeHash(code), "key": []byte(key)})
+		pgx.StrictNamedArgs{"code_hash": store.CodeHash(code), "key": []byte(key)})
 	if errors.Is(err, store.ErrNoGateway) {
 		if other, absent := s.GatewayByCode(ctx, code); absent == nil && !bytes.Equal(other.PublicKey, key) {
 			err = store.ErrGatewayEnrolled

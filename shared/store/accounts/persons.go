@@ -121,7 +121,7 @@ func (s Store) CreateInvitation(ctx context.Context, by Person, email, role stri
 		VALUES (@customer, @email, @role, @hash, @by, now() + @valid::interval)
 		RETURNING id`,
 		pgx.StrictNamedArgs{
-			"customer": by.CustomerID, "email": email, "role": role, "hash": codeHash(code), "by": by.ID, "valid": InvitationTime,
+			"customer": by.CustomerID, "email": email, "role": role, "hash": store.CodeHash(code), "by": by.ID, "valid": InvitationTime,
 		})
 	if err != nil {
 		return Invitation{}, "", store.Wrap(err, "invite into customer %d", by.CustomerID)
@@ -147,7 +147,7 @@ func (s Store) Invitation(ctx context.Context, customerID, id int64) (Invitation
 // InvitationByCode returns the valid invitation of a code, or [store.ErrNoInvitation].
 func (s Store) InvitationByCode(ctx context.Context, code string) (Invitation, error) {
 	found, err := store.One[Invitation](ctx, s.db, store.ErrNoInvitation, selectInvitations+` AND i.code_hash = @hash`,
-		pgx.StrictNamedArgs{"hash": codeHash(code)})
+		pgx.StrictNamedArgs{"hash": store.CodeHash(code)})
 	return found, store.Wrap(err, "invitation of a code")
 }
 
@@ -173,7 +173,7 @@ func (s Store) AcceptInvitation(ctx context.Context, code, name, passwordHash st
 		SELECT customer_id, @name, email, @password_hash, role, 1000000 + floor(random() * 1e12)::bigint
 		FROM used
 		RETURNING customer_id, id`,
-		pgx.StrictNamedArgs{"hash": codeHash(code), "name": name, "password_hash": passwordHash})
+		pgx.StrictNamedArgs{"hash": store.CodeHash(code), "name": name, "password_hash": passwordHash})
 	if err != nil {
 		return Person{}, store.Wrap(duplicateError(err), "accept invitation")
 	}

@@ -3,10 +3,8 @@ package incidents
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -78,11 +76,6 @@ func (d Drill) excursion(i Incident) Excursion {
 	}
 }
 
-func drillHash(code string) []byte {
-	sum := sha256.Sum256([]byte(strings.ToUpper(strings.NewReplacer("-", "", " ", "").Replace(code))))
-	return sum[:]
-}
-
 // StartDrill begins a drill of a customer's rule at a sensor, and returns the code that its
 // message carries. The caller holds the lock of the account's changes. Error: [ErrTooManyDrills].
 func (s Store) StartDrill(ctx context.Context, customerID int64, d Drill) (started Drill, code string, err error) {
@@ -99,7 +92,7 @@ func (s Store) StartDrill(ctx context.Context, customerID int64, d Drill) (start
 		INSERT INTO drills (customer_id, code_hash, on_site, rule_id, quantity, direction, limit_value, severity, node_id, sensor_name, room_id, room_name, started_by, sent_at)
 		VALUES (@customer, @hash, @on_site, @rule, @quantity, @direction, @limit, @severity, @node, @sensor, @room, @room_name, @by, CASE WHEN NOT @on_site THEN now() END)
 		RETURNING id`, pgx.StrictNamedArgs{
-		"customer": customerID, "hash": drillHash(code), "on_site": d.OnSite, "rule": d.RuleID, "quantity": string(d.Quantity), "direction": string(d.Direction),
+		"customer": customerID, "hash": store.CodeHash(code), "on_site": d.OnSite, "rule": d.RuleID, "quantity": string(d.Quantity), "direction": string(d.Direction),
 		"limit": d.LimitValue, "severity": string(d.Severity), "node": d.NodeID, "sensor": d.SensorName, "room": d.RoomID, "room_name": d.RoomName, "by": d.StartedBy,
 	})
 	if err != nil {
@@ -146,7 +139,7 @@ func (s Store) ReachDrill(ctx context.Context, stage incident.DrillStage, m Dril
 		SET `+column+` = COALESCE(`+column+`, clock_timestamp()), published_at = COALESCE(published_at, LEAST(@published::timestamptz, clock_timestamp())),
 		    sent_at = COALESCE(sent_at, LEAST(@sent::timestamptz, @published::timestamptz, clock_timestamp()))
 		WHERE code_hash = @hash AND created_at > now() - @valid::interval AND CASE WHEN on_site THEN customer_id = @channel ELSE @channel = 0 END`,
-		pgx.StrictNamedArgs{"hash": drillHash(m.Code), "valid": incident.DrillTime, "channel": int64(m.Channel), "sent": m.Sent, "published": m.Published})
+		pgx.StrictNamedArgs{"hash": store.CodeHash(m.Code), "valid": incident.DrillTime, "channel": int64(m.Channel), "sent": m.Sent, "published": m.Published})
 	return err == nil && done.RowsAffected() > 0, store.Wrap(err, "drill %s", stage)
 }
 
@@ -162,7 +155,7 @@ func (s Store) JudgeDrill(ctx context.Context, m DrillMessage) (known bool, err 
 			CustomerID int64
 		}
 		d, err := store.One[row](ctx, tx, store.ErrNoDrill, `SELECT `+drillColumns+`, d.customer_id FROM drills d WHERE d.code_hash = @hash`,
-			pgx.StrictNamedArgs{"hash": drillHash(m.Code)})
+			pgx.StrictNamedArgs{"hash": store.CodeHash(m.Code)})
 		if err != nil || d.IncidentID != 0 {
 			return store.Wrap(err, "drill")
 		}
@@ -188,7 +181,7 @@ func (s Store) JudgeDrill(ctx context.Context, m DrillMessage) (known bool, err 
 func (s Store) AlertDrill(ctx context.Context, code string) (known bool, err error) {
 	done, err := s.db.Exec(ctx, `
 		UPDATE drills SET alert_at = COALESCE(alert_at, clock_timestamp())
-		WHERE code_hash = @hash AND created_at > now() - @valid::interval`, pgx.StrictNamedArgs{"hash": drillHash(code), "valid": incident.DrillTime})
+		WHERE code_hash = @hash AND created_at > now() - @valid::interval`, pgx.StrictNamedArgs{"hash": store.CodeHash(code), "valid": incident.DrillTime})
 	return err == nil && done.RowsAffected() > 0, store.Wrap(err, "alert of drill")
 }
 

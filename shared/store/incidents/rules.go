@@ -221,18 +221,14 @@ func (s Store) updateThreshold(ctx context.Context, customerID int64, before, r 
 // DeleteRule deletes a customer's rule and resolves its incidents. Errors: [store.ErrNoRule];
 // [ErrThresholdRule], for a threshold rule.
 func (s Store) DeleteRule(ctx context.Context, customerID, id int64) error {
-	done, err := s.db.Exec(ctx, `
+	err := s.db.Change(ctx, ErrThresholdRule, `
 		DELETE FROM rules
 		WHERE id = @id AND customer_id = @customer`,
 		pgx.StrictNamedArgs{"id": id, "customer": customerID})
-	if err != nil {
-		return fmt.Errorf("delete rule %d: %w", id, err)
+	if errors.Is(err, ErrThresholdRule) {
+		if _, absent := s.Rule(ctx, customerID, id, alert.Defaults()); absent != nil {
+			err = absent
+		}
 	}
-	if done.RowsAffected() > 0 {
-		return nil
-	}
-	if _, err := s.Rule(ctx, customerID, id, alert.Defaults()); err != nil {
-		return fmt.Errorf("delete: %w", err)
-	}
-	return fmt.Errorf("delete rule %d: %w", id, ErrThresholdRule)
+	return store.Wrap(err, "delete rule %d", id)
 }

@@ -2,7 +2,6 @@ package incidents
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -93,24 +92,15 @@ func (s Store) Silences(ctx context.Context, customerID int64, now time.Time) (s
 	return silent, gateways, nil
 }
 
-var errNoProbe = errors.New("no reading of the probe yet")
-
 // Probe returns the state of the service by its probe's readings.
 func (s Store) Probe(ctx context.Context) (incident.Probe, error) {
 	type row struct {
 		PublishedAt time.Time
 		LateAt      *time.Time
 	}
-	found, err := store.One[row](ctx, s.db, errNoProbe, `SELECT published_at, late_at FROM probe`, nil)
-	if errors.Is(err, errNoProbe) {
-		return incident.Probe{}, nil
+	found, err := store.All[row](ctx, s.db, `SELECT published_at, late_at FROM probe`, nil)
+	if err != nil || len(found) == 0 {
+		return incident.Probe{}, store.Wrap(err, "probe")
 	}
-	if err != nil {
-		return incident.Probe{}, fmt.Errorf("probe: %w", err)
-	}
-	probe := incident.Probe{Published: found.PublishedAt.UTC()}
-	if found.LateAt != nil {
-		probe.LateAt = found.LateAt.UTC()
-	}
-	return probe, nil
+	return incident.Probe{Published: found[0].PublishedAt.UTC(), LateAt: store.UTC(found[0].LateAt)}, nil
 }
