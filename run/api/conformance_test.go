@@ -289,7 +289,7 @@ func TestSpecification(t *testing.T) {
 	t.Run("Machine learning", func(t *testing.T) { //nolint:paralleltest // lines build on one another
 		prediction := object{
 			"id": integer, "sensor_id": is("node-1"), "timestamp": words, "predicted_temp": is(24.0), "predicted_humidity": null,
-			"actual_temp": is(31.5), "actual_humidity": null, "anomaly_predicted": is(true), "feedback": null,
+			"actual_temp": is(31.5), "actual_humidity": null, "anomaly_predicted": is(true), "score": null, "feedback": null,
 			"used_in_training": is(false), "created_at": words,
 		}
 		record := fmt.Sprintf(`{"sensor_id":"node-1","timestamp":%q,"predicted_temp":24,"actual_temp":31.5,"anomaly_predicted":true}`, noon.Format(time.RFC3339))

@@ -74,9 +74,8 @@ func judged(history []learn.NodeHistory, odd [][]bool, wrong bool) []learn.Label
 	return all
 }
 
-// A wrong verdict counts as much as a right one, also on a reading that was sampled
-// among many.
-func TestEachVerdictCountsOnce(t *testing.T) {
+// A verdict counts as often as there are readings of which its own was drawn, right or wrong.
+func TestVerdictsAreWeighed(t *testing.T) {
 	t.Parallel()
 	history, odd := site(3, 1500, 5)
 	labels := judged(history, odd, false)
@@ -84,6 +83,7 @@ func TestEachVerdictCountsOnce(t *testing.T) {
 	for labels[newest].Anomalous {
 		newest--
 	}
+	labels[newest].Weight = 7
 	right := train(t, learn.Input{History: history, Labels: labels}).Metrics.Anomaly
 	labels = slices.Clone(labels)
 	labels[newest].Anomalous = true
@@ -91,8 +91,8 @@ func TestEachVerdictCountsOnce(t *testing.T) {
 	if right.Accuracy == nil || wrong.Accuracy == nil || right.Held != wrong.Held {
 		t.Fatalf("%+v, %+v", right, wrong)
 	}
-	if lost := (*right.Accuracy - *wrong.Accuracy) * float64(right.Held); math.Abs(math.Abs(lost)-1) > 1e-9 {
-		t.Errorf("one verdict of %d changes the accuracy by %.2f verdicts, want by one", right.Held, lost)
+	if lost := (*right.Accuracy - *wrong.Accuracy) * float64(right.Held+6); math.Abs(math.Abs(lost)-7) > 1e-9 {
+		t.Errorf("one verdict of %d, of 7 readings, changes the accuracy by %.2f readings", right.Held, lost)
 	}
 }
 

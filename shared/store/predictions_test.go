@@ -34,7 +34,7 @@ func TestRecordPredictionKeepsAllOfIt(t *testing.T) {
 	recorded := must.Get(db.RecordPrediction(t.Context(), db.anna, offered))(t)
 	want := learning.Prediction{
 		ID: recorded.ID, SensorID: "n1", Time: instant(), PredictedTemperature: new(21.5),
-		PredictedHumidity: new(40.5), ActualTemperature: new(22.5), AnomalyPredicted: true,
+		PredictedHumidity: new(40.5), ActualTemperature: new(22.5), AnomalyPredicted: true, Score: new(0.75),
 	}
 	read := must.Get(db.Prediction(t.Context(), db.anna, recorded.ID))(t)
 	options := cmp.Options{cmpopts.IgnoreFields(learning.Prediction{}, "CreatedAt"), cmpopts.EquateApproxTime(0)}

@@ -25,6 +25,7 @@ type prediction struct {
 	ActualTemp        *float64  `json:"actual_temp" doc:"Measured temperature in degrees Celsius." example:"24.3"`
 	ActualHumidity    *float64  `json:"actual_humidity" doc:"Measured relative humidity in percent." example:"41.2"`
 	AnomalyPredicted  bool      `json:"anomaly_predicted" doc:"Whether the reading was judged anomalous." example:"true"`
+	Score             *float64  `json:"score" doc:"How odd the detector's forest found the reading, from 0 to 1; null where it did not judge it." example:"0.62"`
 	Feedback          *feedback `json:"feedback" doc:"The verdict on the prediction; null while unvalidated." example:"ok"`
 	UsedInTraining    bool      `json:"used_in_training" doc:"Whether a training run has read the verdict." example:"false"`
 	CreatedAt         rest.Time `json:"created_at" doc:"Time of creation, UTC." example:"2026-03-01T12:00:02Z"`
@@ -139,7 +140,7 @@ func predictionOf(p learning.Prediction) prediction {
 		ID: p.ID, SensorID: p.SensorID, Timestamp: rest.UTC(p.Time),
 		PredictedTemp: p.PredictedTemperature, PredictedHumidity: p.PredictedHumidity,
 		ActualTemp: p.ActualTemperature, ActualHumidity: p.ActualHumidity,
-		AnomalyPredicted: p.AnomalyPredicted, UsedInTraining: p.UsedInTraining, CreatedAt: rest.UTC(p.CreatedAt),
+		AnomalyPredicted: p.AnomalyPredicted, Score: p.Score, UsedInTraining: p.UsedInTraining, CreatedAt: rest.UTC(p.CreatedAt),
 	}
 	if p.Feedback != "" {
 		given := feedback(p.Feedback)

@@ -38,6 +38,7 @@ type Prediction struct {
 	ActualTemperature    *float64
 	ActualHumidity       *float64
 	AnomalyPredicted     bool
+	Score                *float64 // see [NewPrediction]
 	Feedback             Feedback
 	UsedInTraining       bool
 	CreatedAt            time.Time
@@ -76,7 +77,7 @@ type PredictionStats struct {
 const predictionColumns = `p.id, p.sensor_id, p.timestamp AS time,
 	p.predicted_temp AS predicted_temperature, p.predicted_humidity,
 	p.actual_temp AS actual_temperature, p.actual_humidity,
-	p.anomaly_predicted, COALESCE(p.feedback, '') AS feedback, p.used_in_training, p.created_at`
+	p.anomaly_predicted, p.score, COALESCE(p.feedback, '') AS feedback, p.used_in_training, p.created_at`
 
 // visibleToCustomer is the condition that span v of @customer contains prediction p. The
 // earlier of its time and its creation counts, so that a prediction for the future stays

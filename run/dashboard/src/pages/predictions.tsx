@@ -206,6 +206,7 @@ function PredictionView({ prediction }: { prediction: Prediction }) {
         <span class={`badge ${prediction.anomaly_predicted ? "alert" : "online"}`}>
           <StatusMark kind={prediction.anomaly_predicted ? "alert" : "ok"} />
           {prediction.anomaly_predicted ? "Judged an anomaly" : "Judged normal"}
+          {prediction.score !== null && `, score ${prediction.score.toFixed(2)}`}
         </span>{" "}
         <Link href={`/sensors/${encodeURIComponent(prediction.sensor_id)}`}>
           {sensor?.name ?? prediction.sensor_id}
