@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -39,14 +38,14 @@ import (
 // it is too hot, are on disk by a COMMIT that requests share. Both run one after the other
 // with a PostgreSQL of the same settings. Nodes send from a process of their own, whose time
 // does not count: as fast as they are answered, then 200 and 33 a second, as 1,000 real nodes
-// do. Idle is the system without readings. Each case is a fixed number of readings:
+// do, then again as fast as they are answered of 50,000 nodes. A room has 100. Idle is the system without readings. Each case is a fixed number of readings:
 //
 //	go test -run '^$' -bench '^BenchmarkReading$' ./run/local/system
 func BenchmarkReading(b *testing.B) {
 	for _, c := range []struct {
 		name string
 		load
-	}{{"saturated", load{10_000, 0, 100}}, {"200 a second", load{3000, 200, 100}}, {"33 a second", load{660, 33, 1000}}} {
+	}{{"saturated", load{10_000, 0, 100}}, {"200 a second", load{3000, 200, 100}}, {"33 a second", load{660, 33, 1000}}, {"saturated by 50,000", load{10_000, 0, 50_000}}} {
 		b.Run(c.name, func(b *testing.B) {
 			for b.Loop() {
 				least := measureFloor(b, c.load)
@@ -118,13 +117,15 @@ func measureSystem(b *testing.B, l load) cost {
 		}
 	}()
 	user := &system.APIUser{Base: s.APIURL}
-	ids := make([]string, l.nodes)
-	for i := range ids {
-		ids[i] = nodeName(i, l.nodes)
-	}
-	must.Do(b, errors.Join(
-		user.SignIn(b.Context(), system.Credentials{Email: "bench@example.com", Password: "Passw0rd1"}, "benchuser"),
-		user.CreateRoom(b.Context(), "Room", ids)))
+	must.Do(b, user.SignIn(b.Context(), system.Credentials{Email: "bench@example.com", Password: "Passw0rd1"}, "benchuser"))
+	must.Get(s.Pool.Exec(b.Context(), `
+		WITH room AS (
+		    INSERT INTO server_rooms (customer_id, name)
+		    SELECT c.id, 'Room ' || n FROM customers c, generate_series(0, (@nodes - 1) / 100) AS n
+		    RETURNING customer_id, id, name)
+		INSERT INTO sensors (node_id, customer_id, room_id, name, type)
+		SELECT 'node-' || n, customer_id, id, 'Rack ' || n, 'ESP32-DHT22'
+		FROM generate_series(0, @nodes - 1) AS n JOIN room ON name = 'Room ' || n / 100`, pgx.StrictNamedArgs{"nodes": l.nodes}))(b)
 	c := measure(b, s.Pool, s.GatewayURL, l, func() { must.Do(b, s.Queue.Drain(b.Context())) })
 	if l.readings > 0 {
 		maps.DeleteFunc(lateness, func(at time.Time, _ time.Duration) bool { return at.Before(c.began) }) // connections, plans and caches
@@ -217,8 +218,6 @@ func measure(b *testing.B, pool *pgxpool.Pool, gateway string, l load, drain fun
 	return c
 }
 
-func nodeName(i, of int) string { return fmt.Sprintf("node-%d", i%of) }
-
 // send runs [TestSendReadings] in a process of its own and returns the median time of an
 // answer, in milliseconds.
 func send(b *testing.B, gateway string, l load) float64 {
@@ -271,7 +270,7 @@ func TestSendReadings(t *testing.T) { //nolint:paralleltest // alone in its proc
 func postReading(ctx context.Context, client *http.Client, gateway string, n, nodes int) error {
 	round := n / nodes
 	body := fmt.Sprintf(`{"id":"%x-%x","node_id":%q,"temperature":%.1f,"humidity":%.1f}`,
-		os.Getpid(), n, nodeName(n, nodes), 21.5+float64(round/3%2)/10, 40+float64(round/5%2)/10)
+		os.Getpid(), n, "node-"+strconv.Itoa(n%nodes), 21.5+float64(round/3%2)/10, 40+float64(round/5%2)/10)
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, gateway+"/api/v1/message", strings.NewReader(body))
 	if err != nil {
 		return err
