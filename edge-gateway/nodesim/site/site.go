@@ -28,6 +28,10 @@ type Options struct {
 	// Unlike makes a quarter of the nodes three times as restless and gives another
 	// quarter sensors with steps of 0.5 °C and 1 %.
 	Unlike bool
+
+	// Laboratory makes restless rooms, heated and lit by the sun, whose nodes lose many readings,
+	// instead of machine rooms.
+	Laboratory bool
 }
 
 // Site is a site. It is never changed and fit for several goroutines.
@@ -57,6 +61,8 @@ type node struct {
 	noise, noiseHumidity float64 // °C, %
 	humidityBias         float64 // %
 	step, stepHumidity   float64 // of the values sent, °C and %
+	loss                 float64 // share of its readings that do not arrive
+	bench                bench
 }
 
 // New makes up a site.
@@ -81,10 +87,13 @@ func New(o Options) *Site {
 				room:  r, key: o.Seed<<16 ^ 1<<40 ^ number,
 				rise: d.between(-1, 5), gain: d.between(0.7, 1.2), door: d.between(0.1, 1), own: d.between(0.05, 0.2),
 				noise: d.between(0.02, 0.08), noiseHumidity: d.between(0.05, 0.3), humidityBias: d.between(-2, 2),
-				step: 0.1, stepHumidity: 0.1,
+				step: 0.1, stepHumidity: 0.1, loss: o.Loss,
 			}
 			if d.between(0, 1) < 0.5 {
 				n.step, n.stepHumidity = 0.01, 0.01
+			}
+			if o.Laboratory {
+				n.bench, n.step, n.stepHumidity, n.loss = benchOf(o.Seed, number), 0.01, 0.01, d.between(leastLoss, mostLoss)
 			}
 			if o.Unlike {
 				switch number % 4 {
@@ -125,21 +134,26 @@ func (r room) at(t float64) air {
 	hours := t / 3600
 	days := math.Floor(hours / 24)
 	hour := hours - 24*days
-	weekday := math.Mod(days+4, 7) // 1970-01-01 was a Thursday; 0 is Sunday
-	working := 0.0
-	if weekday != 0 && weekday != 6 {
-		working = bump(hour)
+	busy := 0.0
+	if working(days) {
+		busy = bump(hour)
 	}
 	turn := t/r.period + 0.4*fault.Smooth(r.key, 1, hours/2)
 	wave := math.Sin(2*math.Pi*turn) + 0.3*math.Sin(4*math.Pi*turn+1)
 	a := air{
 		warmer: r.daily*math.Cos(2*math.Pi*(hour-r.phase)/24)*(1+0.2*fault.Smooth(r.key, 2, days)) +
-			r.weekly*working + r.cycle*wave +
+			r.weekly*busy + r.cycle*wave +
 			r.restless*(0.08*fault.Smooth(r.key, 3, hours*3)+0.2*fault.Smooth(r.key, 4, hours/3)+0.3*fault.Smooth(r.key, 5, hours/20)+0.3*fault.Smooth(r.key, 6, hours/200)),
 		dew: r.dew + 0.08*fault.Smooth(r.key, 7, hours) + 0.3*fault.Smooth(r.key, 8, hours/6) + 0.9*fault.Smooth(r.key, 9, hours/60),
 	}
-	a.door, a.doorDew = doors(r.key, t, r.doors*working+0.002)
+	a.door, a.doorDew = doors(r.key, t, r.doors*busy+0.002)
 	return a
+}
+
+// working tells whether a day, counted from 1970-01-01, is none of a weekend.
+func working(day float64) bool {
+	weekday := math.Mod(day+4, 7) // that was a Thursday; 0 is Sunday
+	return weekday != 0 && weekday != 6
 }
 
 // bump is 1 in working hours, 8 to 18, with an hour of change before and after.
@@ -175,14 +189,17 @@ func doors(key uint64, t, perHour float64) (warmer, dew float64) {
 
 // exactly is what a node would measure without faults and with a sensor of finer steps.
 func (s *Site) exactly(n node, at time.Time) fault.Values {
+	nano := uint64(at.UnixNano())
 	t := float64(at.UnixNano()) / 1e9
+	if s.options.Laboratory {
+		return s.laboratory(n, t, nano)
+	}
 	hours := t / 3600
 	r := s.rooms[n.room]
 	a := r.at(t)
 	warmth := r.level + n.rise + n.gain*a.warmer + n.door*a.door +
 		n.own*(0.4*fault.Smooth(n.key, 1, hours*4)+0.7*fault.Smooth(n.key, 2, hours/2)+fault.Smooth(n.key, 3, hours/24))
 	dew := a.dew + n.door*a.doorDew + n.own*(0.3*fault.Smooth(n.key, 4, hours)+0.5*fault.Smooth(n.key, 5, hours/24))
-	nano := uint64(at.UnixNano())
 	return fault.Values{
 		Temperature: warmth + n.noise*fault.Normal(n.key, 6, nano),
 		Humidity:    reading.RelativeHumidity(warmth, dew) + n.humidityBias + n.noiseHumidity*fault.Normal(n.key, 7, nano),
@@ -227,7 +244,7 @@ func (s *Site) Series(number int, from, to time.Time, faults []fault.Fault) []Ro
 				}
 			}
 		}
-		if at.Before(from) || fault.Uniform(n.key, 31, key) < s.options.Loss {
+		if at.Before(from) || fault.Uniform(n.key, 31, key) < n.loss {
 			continue
 		}
 		late := time.Duration(fault.Uniform(n.key, 32, key) * float64(s.options.Jitter))

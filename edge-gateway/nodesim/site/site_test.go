@@ -29,7 +29,15 @@ const day = 24 * time.Hour
 // A stretch is the same whether or not the time before it was made.
 func TestSeriesIsAFunctionOfTime(t *testing.T) {
 	t.Parallel()
-	s := site.New(site.Options{Seed: 3, Rooms: 2, PerRoom: 4, Loss: 0.05, Jitter: 2 * time.Second})
+	for _, laboratory := range []bool{false, true} {
+		seriesIsAFunctionOfTime(t, laboratory)
+	}
+}
+
+func seriesIsAFunctionOfTime(t *testing.T, laboratory bool) {
+	t.Helper()
+	options := site.Options{Seed: 3, Rooms: 2, PerRoom: 4, Loss: 0.05, Jitter: 2 * time.Second, Laboratory: laboratory}
+	s := site.New(options)
 	faults := fault.Sow(fault.Plan{Seed: 3, From: monday(), To: monday().Add(30 * day), Interval: 30 * time.Second, Rates: fault.Ordinary()}, s.Places())
 	for number := range s.Places() {
 		long := s.Series(number, monday(), monday().Add(9*day), faults)
@@ -41,11 +49,12 @@ func TestSeriesIsAFunctionOfTime(t *testing.T) {
 		if diff := cmp.Diff(short, long[first:first+len(short)]); diff != "" {
 			t.Fatal(diff)
 		}
-		if lost := 1 - float64(len(long))/float64(9*2880); lost < 0.03 || lost > 0.08 {
-			t.Errorf("%.3f of the readings are lost, want .05 and those of faults", lost)
+		if lost := 1 - float64(len(long))/float64(9*2880); laboratory != (lost > 0.12) || lost < 0.03 || lost > 0.65 || !laboratory && lost > 0.08 {
+			t.Errorf("%.3f of the readings are lost, want .05, of a laboratory .15 to .6, and those of faults", lost)
 		}
 	}
-	other := site.New(site.Options{Seed: 4, Rooms: 2, PerRoom: 4})
+	options.Seed = 4
+	other := site.New(options)
 	if healthy(s, 0, monday()) == healthy(other, 0, monday()) {
 		t.Error("two seeds make the same site")
 	}

@@ -92,11 +92,11 @@ func parse(flags *flag.FlagSet, arguments []string) error {
 
 // simulate writes the readings of a site in which some nodes have faults.
 func simulate(arguments []string, out io.Writer) (err error) {
-	const perRoom, interval = 6, 30 * time.Second
 	flags := flag.NewFlagSet("simulate", flag.ContinueOnError)
-	nodes := flags.Int("nodes", 52, "how many nodes, in rooms of six")
+	nodes := flags.Int("nodes", 52, "how many nodes, in rooms of six, of a laboratory of 13")
 	readings := flags.Int("readings", 2880, "of each node, one every 30 s: a day")
 	seed := flags.Uint64("seed", 1, "another seed, another site")
+	laboratory := flags.Bool("laboratory", false, "a restless laboratory from a Thursday on, without faults, instead of machine rooms")
 	with := flags.String("with", "", "the faults of this CSV `file`, instead of two of each ordinary kind per node and month")
 	if err := parse(flags, arguments); err != nil {
 		return err
@@ -104,10 +104,7 @@ func simulate(arguments []string, out io.Writer) (err error) {
 	if *nodes < 1 || *readings < 1 {
 		return fmt.Errorf("simulate: -nodes %d, -readings %d: at least 1 of each", *nodes, *readings)
 	}
-	m := trial.Made{
-		Site: site.Options{Seed: *seed, Rooms: (*nodes + perRoom - 1) / perRoom, PerRoom: perRoom, Interval: interval},
-		Now:  time.Duration(*readings) * interval, After: fault.Ordinary(),
-	}
+	m := made(*nodes, *readings, *seed, *laboratory)
 	if *with != "" {
 		m.After = nil
 		if m.Faults, err = readFaults(*with); err != nil {
@@ -131,6 +128,20 @@ func simulate(arguments []string, out io.Writer) (err error) {
 		return fmt.Errorf("simulate: %w", err)
 	}
 	return nil
+}
+
+// made is the site that is simulated, with readings of each node.
+func made(nodes, readings int, seed uint64, laboratory bool) trial.Made {
+	const interval = 30 * time.Second
+	m := trial.Made{
+		Site: site.Options{Seed: seed, PerRoom: 6, Interval: interval, Laboratory: laboratory},
+		Now:  time.Duration(readings) * interval, After: fault.Ordinary(),
+	}
+	if laboratory { // as that which was recorded
+		m.Start, m.After, m.Site.PerRoom = trial.From().AddDate(0, 0, 3), nil, 13
+	}
+	m.Site.Rooms = (nodes + m.Site.PerRoom - 1) / m.Site.PerRoom
+	return m
 }
 
 func readFaults(path string) ([]fault.Fault, error) {

@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 // Made is a simulated fleet with few faults in its past and many in its present.
 type Made struct {
+	Start     time.Time // zero: [From]
 	Site      site.Options
 	Past, Now time.Duration
 	Before    map[fault.Kind]fault.Rate // in the past
@@ -37,9 +39,10 @@ func From() time.Time { return time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC) }
 func (m Made) Tracks() ([]Track, time.Time) {
 	s := site.New(m.Site)
 	places := s.Places()
-	now := From().Add(m.Past)
+	start := cmp.Or(m.Start, From())
+	now := start.Add(m.Past)
 	end := now.Add(m.Now)
-	plan := fault.Plan{Seed: m.Site.Seed, From: From().Add(24 * time.Hour), To: now.Add(-3 * time.Hour), Interval: m.Site.Interval, Rates: m.Before}
+	plan := fault.Plan{Seed: m.Site.Seed, From: start.Add(24 * time.Hour), To: now.Add(-3 * time.Hour), Interval: m.Site.Interval, Rates: m.Before}
 	faults := slices.Clone(m.Faults)
 	if m.Past > 2*24*time.Hour {
 		faults = append(faults, fault.Sow(plan, places)...)
@@ -54,7 +57,7 @@ func (m Made) Tracks() ([]Track, time.Time) {
 				tracks[i].Events = append(tracks[i].Events, f)
 			}
 		}
-		for _, row := range s.Series(i, From(), end, faults) {
+		for _, row := range s.Series(i, start, end, faults) {
 			tracks[i].Readings = append(tracks[i].Readings, reading.Reading{NodeID: p.Node, Time: row.Time, Temperature: row.Temperature, Humidity: row.Humidity})
 		}
 	}
