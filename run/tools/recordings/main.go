@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"coldaisle.dev/run/local/system"
+	"coldaisle.dev/run/tools/ledger"
 	"coldaisle.dev/shared/config"
+	"coldaisle.dev/shared/logging"
 )
 
 func main() {
@@ -31,4 +33,25 @@ func run(ctx context.Context, arguments, environ []string) error {
 	}
 	fmt.Println(report)
 	return report.Check()
+}
+
+// replay sends a recording through a system in a temporary folder.
+func replay(ctx context.Context, o system.Options, path string, clock func() time.Time) (report ledger.ReplayReport, err error) {
+	recording, err := os.Open(path) //nolint:gosec // the file that the user names
+	if err != nil {
+		return report, fmt.Errorf("replay: %w", err)
+	}
+	defer func() { _ = recording.Close() }()
+	data, err := os.MkdirTemp("", "coldaisle-replay-")
+	if err != nil {
+		return report, fmt.Errorf("replay: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(data)) }()
+	o.DataDir, o.Clock, o.Log = data, clock, logging.Discard()
+	running, err := system.Start(ctx, o)
+	if err != nil {
+		return report, err
+	}
+	defer func() { err = errors.Join(err, running.Stop()) }()
+	return ledger.Replay(ctx, running, recording, clock, 0)
 }

@@ -25,19 +25,30 @@ import (
 	"coldaisle.dev/shared/must"
 )
 
-// Stand-ins for resources that terraform creates.
+// Stand-ins for resources that terraform creates; modules has the others.
 const (
 	Project    = "stand-in"
-	Connection = Project + ":europe-west1:coldaisle"
-	Database   = "metadata"
 	Dataset    = "dataset_of_stand_in"
 	Table      = "table_of_stand_in"
 	Bucket     = "models-of-stand-in"
-	// AlertTopic and RetrainingTopic are named as by the topic module.
-	AlertTopic      = "alerts-of-stand-in"
-	RetrainingTopic = "model-retraining-of-stand-in"
-	dataTopic       = "data-of-stand-in"
+	AlertTopic = "alerts-of-stand-in"
 )
+
+// modules are the outputs of modules that the environments refer to.
+const modules = `{
+  database = { connection_name = "stand-in:europe-west1:coldaisle", database = "metadata", users = users }
+  domain   = [] # none, as the variables' defaults have it
+  readings = { dataset = "dataset_of_stand_in", table = "table_of_stand_in" }
+  models   = { bucket = "models-of-stand-in" }
+  records  = { bucket = "models-of-stand-in-records" }
+  gateways = { publishing_account = "coldaisle-gateways@stand-in.iam.gserviceaccount.com" }
+  topic = {
+    for topic in ["data", "alerts", "model-retraining"] : topic => {
+      name        = "${topic}-of-stand-in"
+      dead_letter = { topic = "projects/stand-in/topics/${topic}-of-stand-in-dead-letter" }
+    }
+  }
+}`
 
 // Components lists the components that have an environment.
 func Components() []string {
@@ -103,9 +114,15 @@ func Read(tb testing.TB, folder, suffix string) map[string]Component {
 	tb.Helper()
 	variables := defaults(tb, filepath.Join(folder, "variables.tf"))
 	variables["project_id"] = cty.StringVal(Project)
+	users := map[string]cty.Value{}
+	for _, component := range Components() {
+		users[component] = cty.StringVal(DatabaseUser(component, suffix))
+	}
+	outputs := good(hclsyntax.ParseExpression([]byte(modules), "modules", hcl.InitialPos))(tb)
 	found := locals(tb, &hcl.EvalContext{
 		Variables: map[string]cty.Value{
-			"var": cty.ObjectVal(variables), "module": modules(suffix),
+			"var":    cty.ObjectVal(variables),
+			"module": good(outputs.Value(&hcl.EvalContext{Variables: map[string]cty.Value{"users": cty.MapVal(users)}}))(tb),
 			"google_secret_manager_secret": cty.ObjectVal(map[string]cty.Value{
 				"secret_key": cty.ObjectVal(map[string]cty.Value{"secret_id": cty.StringVal("SECRET_KEY")}),
 			}),
@@ -127,41 +144,6 @@ func Read(tb testing.TB, folder, suffix string) map[string]Component {
 		components[name] = component
 	}
 	return components
-}
-
-// modules returns the module outputs that the environments refer to.
-func modules(suffix string) cty.Value {
-	users := map[string]cty.Value{}
-	for _, component := range Components() {
-		users[component] = cty.StringVal(DatabaseUser(component, suffix))
-	}
-	object := func(attributes map[string]string) cty.Value {
-		values := map[string]cty.Value{}
-		for name, value := range attributes {
-			values[name] = cty.StringVal(value)
-		}
-		return cty.ObjectVal(values)
-	}
-	topic := func(name string) cty.Value {
-		return cty.ObjectVal(map[string]cty.Value{
-			"name": cty.StringVal(name), "dead_letter": object(map[string]string{"topic": "projects/" + Project + "/topics/" + name + "-dead-letter"}),
-		})
-	}
-	return cty.ObjectVal(map[string]cty.Value{
-		"database": cty.ObjectVal(map[string]cty.Value{
-			"connection_name": cty.StringVal(Connection), "database": cty.StringVal(Database), "users": cty.MapVal(users),
-		}),
-		"domain":   cty.EmptyTupleVal, // none, as the variables' defaults have it
-		"readings": object(map[string]string{"dataset": Dataset, "table": Table}),
-		"models":   object(map[string]string{"bucket": Bucket}),
-		"records":  object(map[string]string{"bucket": Bucket + "-records"}),
-		"gateways": object(map[string]string{"publishing_account": "coldaisle-gateways@" + Project + ".iam.gserviceaccount.com"}),
-		"topic": cty.ObjectVal(map[string]cty.Value{
-			"data":             topic(dataTopic),
-			"alerts":           topic(AlertTopic),
-			"model-retraining": topic(RetrainingTopic),
-		}),
-	})
 }
 
 // defaults returns the variables' default values.
