@@ -21,6 +21,7 @@ package api
 import (
 	"cmp"
 	"context"
+	_ "embed"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -92,11 +93,17 @@ type Config struct {
 type API struct {
 	http.Handler
 
-	cfg       Config
-	retrainer *training.Retrainer
-	keys      *auth.Keys
-	alerts    *alerting.Handlers
+	cfg        Config
+	operations *rest.API
+	retrainer  *training.Retrainer
+	keys       *auth.Keys
+	alerts     *alerting.Handlers
 }
+
+// document is the OpenAPI document, which TestDocument compares with the operations.
+//
+//go:embed openapi.json
+var document []byte
 
 // New builds the API. It fails when a dependency is missing or the secret key
 // is too short.
@@ -141,10 +148,6 @@ func New(cfg Config) (*API, error) {
 	(&records.Handlers{DB: cfg.DB, Readings: cfg.Readings, Keys: cfg.RecordKeys, Bucket: cfg.Records, Clock: cfg.Clock}).Register(r)
 	(&training.Handlers{DB: cfg.DB, Retrainer: retrainer, Log: log}).Register(r)
 
-	document, err := r.Document()
-	if err != nil {
-		return nil, err
-	}
 	if err := pages.Register(router, document); err != nil {
 		return nil, err
 	}
@@ -152,7 +155,7 @@ func New(cfg Config) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &API{Handler: handler, cfg: cfg, retrainer: retrainer, keys: keys, alerts: alerts}, nil
+	return &API{Handler: handler, cfg: cfg, operations: r, retrainer: retrainer, keys: keys, alerts: alerts}, nil
 }
 
 // passwords returns the hasher of passwords with the defaults filled in.

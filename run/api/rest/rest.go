@@ -4,7 +4,6 @@
 package rest
 
 import (
-	"fmt"
 	"log/slog"
 	"reflect"
 	"strings"
@@ -44,19 +43,6 @@ func New(router *Router, config Config) *API {
 
 // Schemas are the named schemas of the document.
 func (r *API) Schemas() huma.Registry { return r.huma.OpenAPI().Components.Schemas }
-
-// Document writes the OpenAPI document. Call it once all operations are registered.
-func (r *API) Document() ([]byte, error) {
-	// huma registers its own error model beside ours.
-	schemas := r.Schemas().Map()
-	delete(schemas, "ErrorModel")
-	delete(schemas, "ErrorDetail")
-	document, err := r.describe()
-	if err != nil {
-		return nil, fmt.Errorf("OpenAPI document: %w", err)
-	}
-	return document, nil
-}
 
 // List converts a list; it is never nil, so that JSON has [] and not null.
 func List[A, B any](list []A, convert func(A) B) []B {
