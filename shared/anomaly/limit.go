@@ -27,7 +27,7 @@ const (
 	rush, quieter, soon = 0.2, 1.5, 5.0
 	// most is the part of the way from the coldest of the window to the limit that a line must have gone,
 	// some that of two readings: a rise goes on about as far as it went.
-	most, some = 0.6, 1.0 / 3
+	most, some = 0.55, 1.0 / 3
 )
 
 // Trend is a line through a node's last temperatures.

@@ -41,8 +41,8 @@ func TestPasses(t *testing.T) {
 		t.Errorf("a limit within the interval of now: %+v %v", p, ok)
 	}
 	w, r = past(func(ago float64) float64 { return 25 + slope*max(0, 10-ago) }, steady(40))
-	if _, ok := anomaly.Passes(w, r, 29.9, 0); !ok {
-		t.Error("a rise of ten minutes that has three fifths of the way behind it is not told")
+	if _, ok := anomaly.Passes(w, r, 30.4, 0); !ok {
+		t.Error("a rise of ten minutes that has most of the way behind it is not told")
 	}
 	for name, c := range map[string]struct {
 		temperature func(float64) float64
@@ -55,7 +55,7 @@ func TestPasses(t *testing.T) {
 		"one warm reading":              {func(ago float64) float64 { return 25 + 8*max(0, 1-4*ago) }, 26.5},
 		"two warm readings":             {func(ago float64) float64 { return 25 + 6*max(0, 1-ago) }, 27},
 		"far above the past":            {steady(25), 90},
-		"not most of the way":           {func(ago float64) float64 { return 25 + slope*max(0, 10-ago) }, 30.1},
+		"not most of the way":           {func(ago float64) float64 { return 25 + slope*max(0, 10-ago) }, 30.5},
 		"at the limit":                  {warming, 25},
 		"warmer half an hour ago":       {func(ago float64) float64 { return warming(ago) + 10*max(0, 1-math.Abs(ago-30)) }, 28},
 		"a cooling that comes and goes": {func(ago float64) float64 { return 25 + 0.8*math.Cos(ago*math.Pi/10) }, 27},
