@@ -377,6 +377,9 @@ func (q *Queue) deleteAcknowledged(ctx context.Context, before time.Time) error 
 			pgx.StrictNamedArgs{"topic": by.topic, "ids": ids, "subscription": by.subscription})
 		statements.Queue(deleteSQL+` AND subscriptions = '{}'`, args)
 	}
+	if statements.Len() == 0 {
+		return nil
+	}
 	if err := q.session.SendBatch(ctx, statements).Close(); err != nil {
 		return err //nolint:wrapcheck // the caller does
 	}
