@@ -46,7 +46,8 @@ export async function signUp(page: Page): Promise<string> {
   return email;
 }
 
-// A username has at most 12 characters. Digits alone: a page shows the address, and letters by chance spell what a test looks for.
+// A username has at most 12 characters. Digits alone: a page shows the address, and letters by
+// chance spell what a test looks for.
 function nobody(): { name: string; email: string } {
   const name = `p${Date.now() % 1e7}${process.env.TEST_PARALLEL_INDEX}${people++}`;
   return { name, email: `${name}@example.com` };

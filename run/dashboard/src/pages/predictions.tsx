@@ -132,7 +132,9 @@ function Verdict({ prediction, children, onNext, onChange }: {
     } catch (refused) {
       if (refused instanceof ApiError && refused.status === 404) {
         setLate({
-          feedback, label: "Gone", why: "This prediction is gone: another of its day took its place, or its sensor was deleted. Your verdict was not stored.",
+          feedback, label: "Gone",
+          why: "This prediction is gone: another of its day took its place, or its sensor was deleted. " +
+            "Your verdict was not stored.",
         });
         onChange();
       } else {
