@@ -195,11 +195,14 @@ func Passes(w reading.Window, r reading.Reading, limit float64, q Width) (Passin
 		coldest = min(coldest, v)
 	}
 	gone := (r.Temperature - coldest) / (limit - coldest)
+	if gone < some { // of most readings, before any line is drawn
+		return Passing{}, false
+	}
 	t, ok := rising(w, r, limit)
 	if !ok || gone < most {
 		t, ok = rushing(w, r, limit)
 	}
-	if !ok || gone < some {
+	if !ok {
 		return Passing{}, false
 	}
 	for i, age := range w.Age {

@@ -44,22 +44,23 @@ func Suggested(roomID int64, highest float64) (r Rule, recommended bool) {
 	if recommended = highest <= limit-2; !recommended {
 		limit = math.Ceil(highest + 5)
 	}
-	return Rule{
-		Quantity: Temperature, Direction: Above, Limit: limit, For: 2 * time.Minute, ClearMargin: 0.5, ClearFor: 2 * time.Minute,
-		Severity: Critical, Scope: Scope{RoomID: roomID}, Enabled: true,
-	}, recommended
+	return presetRule(Scope{RoomID: roomID}, Temperature, Above, limit, 0.5, Critical), recommended
 }
 
-// Rules returns the rules of a preset in a scope, enabled. The times and margins
-// are ours, because ASHRAE gives none: two minutes are longer than a door stands open,
-// and half a degree is more than the sensors' error.
+// presetRule is an enabled rule. The times and margins are ours, because ASHRAE gives none: two
+// minutes are longer than a door stands open, and half a degree is more than the sensors' error.
+func presetRule(scope Scope, q Quantity, d Direction, limit, margin float64, s Severity) Rule {
+	return Rule{
+		Quantity: q, Direction: d, Limit: limit, For: 2 * time.Minute, ClearMargin: margin, ClearFor: 2 * time.Minute,
+		Severity: s, Scope: scope, Enabled: true,
+	}
+}
+
+// Rules returns the rules of a preset in a scope, enabled.
 func (p Preset) Rules(scope Scope) ([]Rule, error) {
 	var rules []Rule
 	add := func(q Quantity, d Direction, limit, margin float64, s Severity) {
-		rules = append(rules, Rule{
-			Quantity: q, Direction: d, Limit: limit, For: 2 * time.Minute, ClearMargin: margin, ClearFor: 2 * time.Minute,
-			Severity: s, Scope: scope, Enabled: true,
-		})
+		rules = append(rules, presetRule(scope, q, d, limit, margin, s))
 	}
 	recommended := func(humidity float64) {
 		add(Temperature, Above, 27, 0.5, Warning)

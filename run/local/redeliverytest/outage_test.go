@@ -217,8 +217,10 @@ func outage(t *testing.T, away string, length time.Duration) {
 	t.Cleanup(alertTopic.Stop)
 	from := origin.New(pgtest.NewStores(pool), clock.Now, origin.Options{})
 	handlers := map[string]push.HandleFunc{
-		"ingest":     ingest.New(from, pgtest.NewStores(pool), pgreadings.New(pool, history, clock.Now), coalesce.Wait{}, clock.Now, logging.Discard(), nil).Handle,
-		"detect":     detect.New(from, sensorcache.New(pgtest.NewStores(pool), coalesce.Wait{}, clock.Now), alertTopic, pgtest.NewStores(pool), nil, alert.Defaults(), logging.Discard(), nil).Handle,
+		"ingest": ingest.New(from, pgtest.NewStores(pool), pgreadings.New(pool, history, clock.Now), coalesce.Wait{}, clock.Now, logging.Discard(), nil).Handle,
+		"detect": detect.New(
+			from, sensorcache.New(pgtest.NewStores(pool), coalesce.Wait{}, clock.Now), alertTopic, pgtest.NewStores(pool), nil,
+			alert.Defaults(), logging.Discard(), nil).Handle,
 		"storealert": storealert.New(pgtest.NewStores(pool), logging.Discard(), nil).Handle,
 		"train":      func(context.Context, push.Message) error { return nil },
 	}

@@ -45,7 +45,12 @@ func BenchmarkReading(b *testing.B) {
 	for _, c := range []struct {
 		name string
 		load
-	}{{"saturated", load{10_000, 0, 100}}, {"200 a second", load{3000, 200, 100}}, {"33 a second", load{660, 33, 1000}}, {"saturated by 50,000", load{10_000, 0, 50_000}}} {
+	}{
+		{"saturated", load{10_000, 0, 100}},
+		{"200 a second", load{3000, 200, 100}},
+		{"33 a second", load{660, 33, 1000}},
+		{"saturated by 50,000", load{10_000, 0, 50_000}},
+	} {
 		b.Run(c.name, func(b *testing.B) {
 			for b.Loop() {
 				least := measureFloor(b, c.load)

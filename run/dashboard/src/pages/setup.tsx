@@ -127,14 +127,15 @@ function Suggestions({ rooms }: { rooms: readonly Room[] }) {
     <>
       <ul class="plain">{data.map((suggestion) => {
         const { room_id, highest, recommended, rule } = suggestion;
+        const room = rooms.find(({ id }) => id === room_id)?.name;
         return (
           <li key={room_id}>
-            {rooms.find(({ id }) => id === room_id)?.name} had at most {withUnit(highest)} in the last
+            {room} had at most {withUnit(highest)} in the last
             day. {recommended ? `${withUnit(rule.limit)} ends what is recommended for equipment.`
               : `${withUnit(rule.limit)} is well above it.`}{" "}
             <Action waits={busy && "One moment…"} onClick={() => take(suggestion)}>
               Alarm above {withUnit(rule.limit)}
-              <span class="unseen"> in {rooms.find(({ id }) => id === room_id)?.name}</span>
+              <span class="unseen"> in {room}</span>
             </Action>
           </li>
         );
