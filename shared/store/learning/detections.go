@@ -137,16 +137,13 @@ func insertDrawn(ctx context.Context, tx *store.DB, customer int64, n NewPredict
 	args := insertPredictionArgs(n)
 	args["channel"], args["customer"], args["fold"] = int64(n.Channel), customer, readings.FoldWithin
 	done, err := tx.Exec(ctx, insertPrediction+`
-		FROM (SELECT @channel::bigint AS channel, @sensor::varchar AS node_id) AS n
+		FROM (SELECT @channel::bigint AS channel, @sensor::varchar AS sensor_id, @timestamp::timestamptz AS timestamp, now() AS created_at) AS n
 		WHERE NOT EXISTS ( -- a copy, see readings.Fold
 		    SELECT FROM prediction_feedback AS p
-		    WHERE p.sensor_id = n.node_id AND p.channel = n.channel AND p.message_id = @message_id::varchar AND @message_id::varchar <> ''
+		    WHERE p.sensor_id = n.sensor_id AND p.channel = n.channel AND p.message_id = @message_id::varchar AND @message_id::varchar <> ''
 		      AND (p.actual_temp, p.actual_humidity) IS NOT DISTINCT FROM (@actual_temperature::float8, @actual_humidity::float8)
-		      AND p.timestamp > @timestamp::timestamptz - @fold::interval AND p.timestamp < @timestamp::timestamptz + @fold::interval)
-		  AND EXISTS (
-		    SELECT FROM visible_spans AS v
-		    WHERE v.customer_id = @customer AND v.node_id = n.node_id AND v.channel = n.channel
-		      AND v.visible_from <= LEAST(@timestamp::timestamptz, now()) AND v.visible_until > LEAST(@timestamp::timestamptz, now()))
+		      AND p.timestamp > n.timestamp - @fold::interval AND p.timestamp < n.timestamp + @fold::interval)
+		  AND EXISTS (SELECT FROM visible_spans AS v CROSS JOIN (SELECT n.*) AS p WHERE `+visibleToCustomer+`)
 		ON CONFLICT ON CONSTRAINT prediction_feedback_reading_key DO NOTHING`, args)
 	return done.RowsAffected() > 0, store.Wrap(err, "insert")
 }
