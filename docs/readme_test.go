@@ -101,7 +101,7 @@ func TestReadmeCommands(t *testing.T) {
 		}
 	}
 
-	started(t, command(t, "exec "+strings.TrimPrefix(own(block(t, "env $(cat .coldaisle/environment)")), "exec ")))
+	started(t, command(t, own(block(t, "(set -a; . .coldaisle/environment"))))
 	reading := base64.StdEncoding.EncodeToString([]byte(`{"id":"a1","node_id":"alone","temperature":21.5,"humidity":40}`))
 	envelope := fmt.Sprintf(`{"message":{"data":%q,"messageId":"1","publishTime":%q,"attributes":{"node_id":"alone"}},"subscription":"data-ingest"}`,
 		reading, time.Now().UTC().Format(time.RFC3339))

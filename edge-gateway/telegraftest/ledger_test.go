@@ -105,7 +105,7 @@ func cloud(t *testing.T, folder string) map[string]string {
 		text, err := os.ReadFile(path)
 		for line := range strings.Lines(string(text)) {
 			name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
-			environment[name] = value
+			environment[name] = strings.Trim(value, "'")
 		}
 		return err == nil && environment["DATABASE_URL"] != ""
 	})

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -25,4 +26,11 @@ func TestLogSurvivesTheNextStart(t *testing.T) {
 	if !strings.HasPrefix(string(content), before) {
 		t.Errorf("the log begins with %q, want %q", content[:min(len(content), 50)], before)
 	}
+}
+
+func TestQuotedValuesReachAFunction(t *testing.T) {
+	t.Parallel()
+	const address = `host=/run/postgresql password='it''s $HOME' dbname=sensor_data`
+	out := must.Get(exec.CommandContext(t.Context(), "sh", "-c", "DATABASE_URL="+quoted(address)+`; printf %s "$DATABASE_URL"`).Output())(t)
+	must.Equal(t, "value", address, string(out))
 }

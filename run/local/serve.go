@@ -56,19 +56,22 @@ func serve(ctx context.Context, o system.Options, out *os.File, clock func() tim
 }
 
 // writeEnvironment writes the variables by which a function that is started alone finds
-// the running system's parts. The database's address holds its password.
+// the running system's parts, for a shell to read. The database's address holds its password.
 func writeEnvironment(path string, running *system.System, bigQueryEmulator string) error {
 	readings := "postgres"
 	if bigQueryEmulator != "" {
 		readings = "bigquery"
 	}
 	text := fmt.Sprintf("PROJECT_ID=%s\nREADINGS=%s\nPUBSUB_EMULATOR_HOST=%s\nDATABASE_URL=%s\n",
-		system.Project, readings, running.PubSubAddress, running.Pool.Config().ConnString())
+		system.Project, readings, running.PubSubAddress, quoted(running.Pool.Config().ConnString()))
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		return fmt.Errorf("environment of functions: %w", err)
 	}
 	return nil
 }
+
+// quoted is a value as a shell reads it: keywords and values of PostgreSQL have blanks.
+func quoted(value string) string { return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'" }
 
 func welcomeText(running *system.System, credentials system.Credentials, logFile, data string) string {
 	return fmt.Sprintf(`
