@@ -15,6 +15,7 @@ require (
 	github.com/fergusstrange/embedded-postgres v1.34.0
 	github.com/fsouza/fake-gcs-server v1.56.1
 	github.com/getkin/kin-openapi v0.152.0
+	github.com/go-json-experiment/json v1.27.2
 	github.com/goccy/go-googlesql v0.4.0
 	github.com/gofrs/flock v0.13.1
 	github.com/golang-jwt/jwt/v5 v5.3.1

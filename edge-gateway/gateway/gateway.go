@@ -27,13 +27,13 @@ import (
 	"cmp"
 	"context"
 	_ "embed"
-	"encoding/json"
 	"iter"
 	"log/slog"
 	"net/http"
 	"sync"
 	"time"
 
+	"github.com/go-json-experiment/json/v1"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
@@ -294,5 +294,5 @@ func write(w http.ResponseWriter, status int, body any) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(text, '\n')) // a node that has gone needs no answer
+	_, _ = w.Write(append(text, '\n')) //nolint:gosec // JSON; a node that has gone needs no answer
 }

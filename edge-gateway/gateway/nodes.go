@@ -2,11 +2,12 @@ package gateway
 
 import (
 	"cmp"
-	"encoding/json"
 	"hash/maphash"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/go-json-experiment/json/v1"
 
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/reading"

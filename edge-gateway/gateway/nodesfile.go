@@ -2,12 +2,13 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"log/slog"
 	"net/netip"
 	"os"
 	"time"
+
+	"github.com/go-json-experiment/json/v1"
 
 	"coldaisle.dev/edge-gateway/keep"
 	"coldaisle.dev/shared/reading"

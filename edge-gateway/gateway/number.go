@@ -1,11 +1,12 @@
 package gateway
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/go-json-experiment/json/v1"
 )
 
 // number is a JSON number, or a string that holds one, as ESPHome and C's printf send

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +8,8 @@ import (
 	"net/http"
 	"os"
 	"strings"
+
+	"github.com/go-json-experiment/json/v1"
 
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/strictjson"

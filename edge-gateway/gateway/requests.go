@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,6 +9,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/go-json-experiment/json/v1"
 
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/wire"

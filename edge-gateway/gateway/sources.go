@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -17,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-json-experiment/json/v1"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"coldaisle.dev/shared/reading"

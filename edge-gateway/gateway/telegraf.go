@@ -3,7 +3,6 @@ package gateway
 import (
 	"cmp"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,6 +13,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/go-json-experiment/json/v1"
 
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/wire"

@@ -90,6 +90,18 @@ func (g *Group[In, Out]) Do(ctx context.Context, item In) (Out, error) {
 	return results[0], nil
 }
 
+// Start is [Group.Do] for a caller who does not wait for the batch.
+func (g *Group[In, Out]) Start(ctx context.Context, item In) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return ErrClosed
+	}
+	g.add(ctx, item)
+	g.startWaiting()
+	return nil
+}
+
 // DoAll is [Group.Do] for several items of one caller, which share a batch unless
 // it is full.
 func (g *Group[In, Out]) DoAll(ctx context.Context, items []In) ([]Out, error) {

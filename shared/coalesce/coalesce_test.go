@@ -258,6 +258,26 @@ func TestCallerWhoLeavesTakesNothingFromTheOthers(t *testing.T) {
 	})
 }
 
+// TestStartDoesNotWait holds that an item that nobody waits for is in a batch all the same.
+func TestStartDoesNotWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var r recorder
+		g := coalesce.New(r.run, coalesce.Options[int]{})
+		began := time.Now()
+		for item := range 3 {
+			must.Do(t, g.Start(t.Context(), item))
+			synctest.Wait()
+		}
+		must.Equal(t, "started after", time.Duration(0), time.Since(began))
+		g.Close()
+		must.Equal(t, "batches", [][]int{{0}, {1, 2}}, r.batches)
+		if err := g.Start(t.Context(), 4); !errors.Is(err, coalesce.ErrClosed) {
+			t.Errorf("after Close: %v", err)
+		}
+	})
+}
+
 func TestCloseAnswersWhatWasAsked(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

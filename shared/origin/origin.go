@@ -8,7 +8,6 @@ package origin
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -108,7 +107,7 @@ func (v *Verifier) Reading(ctx context.Context, m push.Message) (reading.Reading
 	return r, source, err
 }
 
-func (v *Verifier) decode(ctx context.Context, m push.Message) (r reading.Reading, recent json.RawMessage, source Source, err error) {
+func (v *Verifier) decode(ctx context.Context, m push.Message) (r reading.Reading, recent []byte, source Source, err error) {
 	source, date, err := v.source(ctx, m)
 	if err != nil {
 		return reading.Reading{}, nil, Source{}, err

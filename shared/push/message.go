@@ -8,10 +8,11 @@
 package push
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/go-json-experiment/json/v1"
 )
 
 // Message is one delivery of a Pub/Sub message.

@@ -1,9 +1,10 @@
 package wire
 
 import (
-	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/go-json-experiment/json/v1"
 
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/reading"

@@ -9,9 +9,10 @@ package wire
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/go-json-experiment/json/v1"
 
 	"coldaisle.dev/shared/reading"
 )
@@ -93,7 +94,7 @@ func DecodeData(encoded []byte, published time.Time) (Data, error) {
 
 // DecodeReading decodes a message of topic data without its window, the costly part, which
 // [DecodeWindow] decodes. date receives the message's timestamp, zero if it has none.
-func DecodeReading(encoded []byte, date func(stamped time.Time) (time.Time, error)) (r reading.Reading, recent json.RawMessage, err error) {
+func DecodeReading(encoded []byte, date func(stamped time.Time) (time.Time, error)) (r reading.Reading, recent []byte, err error) {
 	var in dataJSON[json.RawMessage]
 	if err := json.Unmarshal(encoded, &in); err != nil {
 		return reading.Reading{}, nil, fmt.Errorf("decode reading: %w", err)

@@ -1,9 +1,10 @@
 package wire
 
 import (
-	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/go-json-experiment/json/v1"
 )
 
 // Retraining is a message of topic model-retraining: the request to carry out the run that

@@ -1,11 +1,14 @@
 package wire
 
 import (
-	"encoding/json"
+	"encoding/base64"
+	"encoding/binary"
 	"fmt"
 	"math"
 	"math/bits"
 	"slices"
+
+	"github.com/go-json-experiment/json/v1"
 
 	"coldaisle.dev/shared/reading"
 )
@@ -13,7 +16,7 @@ import (
 // The compact form of a window, in base64 within the message, is the number of its readings
 // in a byte, and then bits, the most significant first:
 //
-//   - 32 bits: the median interval between two readings, in microseconds;
+//   - 32 bits: the usual interval between two readings, in microseconds;
 //   - ages, temperatures, humidities, each a column. Ages are in microseconds, their steps
 //     are less the interval.
 //
@@ -43,9 +46,8 @@ func encodeWindow(w reading.Window) ([]byte, error) {
 		return nil, err //nolint:wrapcheck // the caller does
 	}
 	n := w.Len()
-	var scratch [2 * reading.MaxWindow]int64
-	steps, sorted := scratch[:0:n], scratch[reading.MaxWindow:][:0:n]
-	before := int64(0)
+	var scratch [reading.MaxWindow]int64
+	steps, before := scratch[:0:n], int64(0)
 	for _, age := range slices.Backward(w.Age) {
 		micros := math.Round(age * 1e6)
 		if micros >= 1<<(escapeBits-2) {
@@ -54,9 +56,7 @@ func encodeWindow(w reading.Window) ([]byte, error) {
 		steps = append(steps, int64(micros)-before)
 		before = int64(micros)
 	}
-	sorted = append(sorted, steps...)
-	slices.Sort(sorted)
-	interval := min(sorted[n/2], math.MaxUint32)
+	interval := usual(steps)
 	for i := range steps {
 		steps[i] -= interval
 	}
@@ -66,7 +66,17 @@ func encodeWindow(w reading.Window) ([]byte, error) {
 	for _, column := range [][]float64{w.Temperature, w.Humidity} {
 		b.writeValues(column, steps[:0])
 	}
+	b.write(0, -b.pending&7) //nolint:mnd // to the end of a byte
 	return b.bytes, nil
+}
+
+// usual returns the median of the newest intervals: that of all, for most nodes, without
+// sorting them, which takes a third of the encoding.
+func usual(steps []int64) int64 {
+	var newest [9]int64
+	n := copy(newest[:], steps)
+	slices.Sort(newest[:n])
+	return min(newest[n/2], math.MaxUint32)
 }
 
 // writeValues writes a column of values. steps is scratch space.
@@ -100,8 +110,8 @@ func decodeWindow(encoded []byte) (w reading.Window) {
 		return w
 	}
 	n := int(encoded[0])
-	b := bitReader{bytes: encoded[1:]}
-	columns := make([]float64, 3*n) //nolint:mnd // of a window
+	b := bitReader{bytes: append(encoded, make([]byte, wordBytes)...), at: 8} //nolint:mnd // behind n
+	columns := make([]float64, 3*n)                                           //nolint:mnd // of a window
 	w.Age, w.Temperature, w.Humidity = columns[:n:n], columns[n:2*n:2*n], columns[2*n:]
 	interval, micros := int64(b.read(32)), int64(0) //nolint:gosec // of 32 bits
 	low := int(b.read(5))                           //nolint:gosec // of 5 bits
@@ -111,7 +121,7 @@ func decodeWindow(encoded []byte) (w reading.Window) {
 	}
 	b.readValues(w.Temperature)
 	b.readValues(w.Humidity)
-	if b.failed {
+	if b.next(); b.failed {
 		return reading.Window{}
 	}
 	return w
@@ -140,20 +150,17 @@ func (b *bitReader) readValues(column []float64) {
 
 // bitWriter appends bits to bytes.
 type bitWriter struct {
-	bytes []byte
-	free  int // bits of the last byte that are not used
+	bytes   []byte
+	bits    uint64 // the lowest pending ones are no whole byte yet
+	pending int
 }
 
-// write appends the lowest n bits of a number.
+// write appends the lowest n bits of a number, at most 56.
 func (b *bitWriter) write(number uint64, n int) {
-	for n > 0 {
-		if b.free == 0 {
-			b.bytes, b.free = append(b.bytes, 0), 8
-		}
-		part := min(n, b.free)
-		n -= part
-		b.free -= part
-		b.bytes[len(b.bytes)-1] |= byte(number>>n&(1<<part-1)) << b.free //nolint:gosec // of at most 8 bits
+	b.bits = b.bits<<n | number&(1<<n-1)
+	for b.pending += n; b.pending >= 8; {
+		b.pending -= 8
+		b.bytes = append(b.bytes, byte(b.bits>>b.pending)) //nolint:gosec // the lowest 8
 	}
 }
 
@@ -177,52 +184,54 @@ func (b *bitWriter) writeSteps(steps []int64) {
 	for _, step := range steps {
 		number := zigzag(step)
 		if high := number >> low; high < escape {
-			b.write(1<<(high+1)-2, int(high)+1)
-			b.write(number, low)
+			b.write((1<<(high+1)-2)<<low|number&(1<<low-1), int(high)+1+low)
 		} else {
-			b.write(1<<escape-1, escape)
-			b.write(number, escapeBits)
+			b.write((1<<escape-1)<<escapeBits|number, escape+escapeBits)
 		}
 	}
 }
 
 func zigzag(step int64) uint64 { return uint64(step)<<1 ^ uint64(step>>63) } //nolint:gosec // bits
 
-// bitReader takes bits from bytes. Behind the end it has failed, and reads zeros.
+// bitReader takes bits from bytes, which [wordBytes] more follow. Behind the end it has failed,
+// and reads anything.
 type bitReader struct {
 	bytes  []byte
 	at     int // in bits
 	failed bool
 }
 
-func (b *bitReader) read(n int) (number uint64) {
-	if b.at+n > 8*len(b.bytes) {
-		b.failed = true
+const wordBytes = 8
+
+// next returns the next bits, the first of them the highest, 57 of them or more, and advances.
+func (b *bitReader) next() uint64 {
+	if b.failed = b.failed || b.at > 8*(len(b.bytes)-wordBytes); b.failed {
 		return 0
 	}
-	for n > 0 {
-		free := 8 - b.at%8
-		part := min(n, free)
-		number = number<<part | uint64(b.bytes[b.at/8]>>(free-part)&(1<<part-1))
-		b.at += part
-		n -= part
-	}
+	return binary.BigEndian.Uint64(b.bytes[b.at/8:]) << (b.at % 8)
+}
+
+// read takes n bits, 1 to 57.
+func (b *bitReader) read(n int) uint64 {
+	number := b.next() >> (64 - n) //nolint:mnd // bits of a word
+	b.at += n
 	return number
 }
 
 func (b *bitReader) readStep(low int) int64 {
-	high := uint64(0)
-	for high < escape && b.read(1) == 1 {
-		high++
+	high := min(bits.LeadingZeros64(^b.next()), escape)
+	if b.at += high; high == escape {
+		return unzigzag(b.read(escapeBits))
 	}
-	var number uint64
-	if high < escape {
-		number = high<<low | b.read(low)
-	} else {
-		number = b.read(escapeBits)
+	b.at++                        // the zero
+	number := uint64(high) << low //nolint:gosec // not negative
+	if low > 0 {
+		number |= b.read(low)
 	}
-	return int64(number>>1) ^ -int64(number&1) //nolint:gosec // the inverse of zigzag
+	return unzigzag(number)
 }
+
+func unzigzag(number uint64) int64 { return int64(number>>1) ^ -int64(number&1) } //nolint:gosec // bits
 
 // verboseWindow is the form in which gateways of the version before send a window.
 type verboseWindow struct {
@@ -245,12 +254,12 @@ func column(values []*float64, n int) []float64 {
 
 // DecodeWindow decodes the window of a message. A malformed or invalid window is dropped and
 // its reading kept: detection can do without features, but no reading may be lost.
-func DecodeWindow(recent json.RawMessage) (w reading.Window) {
-	var compact []byte
+func DecodeWindow(recent []byte) (w reading.Window) {
 	var verbose verboseWindow
-	if len(recent) > 0 && recent[0] == '"' {
-		if json.Unmarshal(recent, &compact) == nil {
-			w = decodeWindow(compact)
+	if n := len(recent) - len(`""`); n >= 0 && recent[0] == '"' {
+		compact := make([]byte, base64.StdEncoding.DecodedLen(n), base64.StdEncoding.DecodedLen(n)+wordBytes)
+		if n, err := base64.StdEncoding.Decode(compact, recent[1:n+1]); err == nil { // no encoder of ours escapes it
+			w = decodeWindow(compact[:n])
 		}
 	} else if len(recent) > 0 && json.Unmarshal(recent, &verbose) == nil {
 		n := len(verbose.Age)

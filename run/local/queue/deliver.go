@@ -30,6 +30,8 @@ const (
 	// publishDelay is how long publishes wait for others, to share their COMMIT. All functions
 	// then get a batch at once.
 	publishDelay = 10 * time.Millisecond
+	// idleTimeout is how long a goroutine that posts messages waits for another.
+	idleTimeout = time.Second
 	// acknowledgeDelay is how long acknowledgements gather. A crash loses them: their messages
 	// are delivered again.
 	acknowledgeDelay = 250 * time.Millisecond
@@ -117,10 +119,15 @@ func (q *Queue) Counts() Counts {
 func (q *Queue) Run(ctx context.Context, functions map[string]http.Handler) error {
 	defer context.AfterFunc(ctx, q.broadcast)()
 	var deliveries sync.WaitGroup
+	idle := make(chan *message) // to a goroutine that has posted another
 	q.mu.Lock()
 	q.deliver = func(m *message) {
 		m.sub.held++
-		deliveries.Go(func() { q.post(ctx, m) })
+		select {
+		case idle <- m:
+		default:
+			deliveries.Go(func() { q.postAll(ctx, m, idle) })
+		}
 	}
 	for _, sub := range q.subscriptions {
 		if sub.function = functions[sub.name]; sub.function != nil {
@@ -222,6 +229,23 @@ ORDER BY id LIMIT @limit`,
 	return found, nil
 }
 
+// postAll posts a message and then others, until none comes for a while: a new goroutine for
+// each would grow its stack anew, a tenth of the processor time of a reading.
+func (q *Queue) postAll(ctx context.Context, m *message, next <-chan *message) {
+	timeout := time.NewTimer(idleTimeout)
+	for {
+		q.post(ctx, m)
+		timeout.Reset(idleTimeout)
+		select {
+		case m = <-next:
+		case <-timeout.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // post posts a message until the function accepts it or the last attempt has failed. It
 // acknowledges the message only after the function or the dead letter topic has it.
 func (q *Queue) post(ctx context.Context, m *message) {
@@ -246,7 +270,7 @@ func (q *Queue) post(ctx context.Context, m *message) {
 		}
 		q.mu.Unlock()
 		if err == nil || deadLettered {
-			_, _ = q.acknowledgements.Do(ctx, m) // what fails is delivered again
+			_ = q.acknowledgements.Start(ctx, m) // what fails is delivered again
 			return
 		}
 		q.config.Wait(ctx, backoff)
@@ -338,7 +362,7 @@ func (q *Queue) storeAcknowledgements(ctx context.Context, batch []*message) ([]
 		return nil, fmt.Errorf("store acknowledgements: %w", err)
 	}
 	if len(q.acknowledged) > 0 && len(done) > 0 {
-		time.AfterFunc(partialDelay, func() { _, _ = q.acknowledgements.Do(context.WithoutCancel(ctx), nil) })
+		time.AfterFunc(partialDelay, func() { _ = q.acknowledgements.Start(ctx, nil) })
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
