@@ -660,8 +660,8 @@ func (m *model) excursionLines(a *account) (lines []string) {
 		if !e.lasting {
 			end = short(e.end) + " " + e.resolution
 		}
-		lines = append(lines, fmt.Sprintf("excursion %s %s %s %s from %s %s peak %s at %s", e.node, quantities[e.rule.quantity], direction(e.rule.below), number(e.rule.limit),
-			short(e.start), end, number(e.peak), short(e.peakAt)))
+		lines = append(lines, fmt.Sprintf("excursion %s %s %s %s from %s %s peak %s at %s",
+			e.node, quantities[e.rule.quantity], direction(e.rule.below), number(e.rule.limit), short(e.start), end, number(e.peak), short(e.peakAt)))
 	}
 	return lines
 }

@@ -143,7 +143,8 @@ func (w *world) checkTaken(a *account, i incidentAnswer) {
 	case i.State == "taken" && at < 0:
 		w.tb.Errorf("after %q: nobody took incident %d, %s in %s", w.last, i.ID, i.Cause, i.RoomName)
 	case i.State == "open" && at >= 0 && len(a.blurred) == 0 && !i.Start.After(a.takes[at].at) && w.model.parts(a, i.RoomID, i.Cause) == a.takes[at].parts:
-		w.tb.Errorf("after %q: incident %d, %s in %s, is open again, and is as it was when it was taken at %s", w.last, i.ID, i.Cause, i.RoomName, short(a.takes[at].at))
+		w.tb.Errorf("after %q: incident %d, %s in %s, is open again, and is as it was when it was taken at %s",
+			w.last, i.ID, i.Cause, i.RoomName, short(a.takes[at].at))
 	case i.State == "open" && at >= 0: // it calls again
 		a.takes = slices.Delete(a.takes, at, at+1)
 	}
@@ -157,7 +158,8 @@ func (w *world) person(n []int) {
 	role := choose(roles, n[1])
 	p := &person{email: fmt.Sprintf("%sp%d@example.com", a.name, w.commands), role: role}
 	var invited struct{ Code string }
-	if !w.expect("invite", http.StatusCreated, w.call(w.token(a), http.MethodPost, "/api/v1/invitations", map[string]any{"email": p.email, "role": role}, &invited)) {
+	invitation := map[string]any{"email": p.email, "role": role}
+	if !w.expect("invite", http.StatusCreated, w.call(w.token(a), http.MethodPost, "/api/v1/invitations", invitation, &invited)) {
 		return
 	}
 	body := map[string]any{"code": invited.Code, "name": "Ana", "password": "Password1"}

@@ -89,7 +89,8 @@ func (w *world) token(a *account) string {
 		var answer struct {
 			Token string `json:"access_token"`
 		}
-		if code := w.call("", http.MethodPost, "/api/v1/customers/login", map[string]any{"email": a.email(), "password": "Password1"}, &answer); code != http.StatusOK {
+		credentials := map[string]any{"email": a.email(), "password": "Password1"}
+		if code := w.call("", http.MethodPost, "/api/v1/customers/login", credentials, &answer); code != http.StatusOK {
 			w.tb.Fatalf("login: %d", code)
 		}
 		held = session{answer.Token, w.clock.Now()}
@@ -217,7 +218,8 @@ func (w *world) register(_ []int) {
 	name := fmt.Sprintf("%sa%d", w.prefix, len(w.model.accounts))
 	name += strings.Repeat("x", max(0, 6-len(name)))
 	var answer struct{ ID int64 }
-	code := w.call("", http.MethodPost, "/api/v1/customers/register", map[string]any{"email": name + "@example.com", "username": name, "password": "Password1"}, &answer)
+	account := map[string]any{"email": name + "@example.com", "username": name, "password": "Password1"}
+	code := w.call("", http.MethodPost, "/api/v1/customers/register", account, &answer)
 	if w.expect("register", http.StatusCreated, code) {
 		w.model.register(answer.ID, name)
 	}
@@ -346,7 +348,8 @@ func (w *world) enrol(n []int) {
 		return
 	}
 	public, private, _ := ed25519.GenerateKey(nil)
-	w.expect("enrol", http.StatusOK, w.call("", http.MethodPost, "/api/v1/gateways/enrol", map[string]any{"code": created.Code, "public_key": []byte(public), "confirm": true}, nil))
+	confirmed := map[string]any{"code": created.Code, "public_key": []byte(public), "confirm": true}
+	w.expect("enrol", http.StatusOK, w.call("", http.MethodPost, "/api/v1/gateways/enrol", confirmed, nil))
 	g := &gateway{id: created.ID}
 	a.gateways = append(a.gateways, g)
 	w.sites[g] = w.newSite(created.ID, private)
@@ -730,7 +733,8 @@ func (w *world) acknowledge(n []int) {
 	w.expect("acknowledge", http.StatusOK, w.call(w.token(a), http.MethodPost, fmt.Sprintf("/api/v1/alerts/%d/acknowledge", found.ID), nil, nil))
 	for _, other := range w.model.accounts { // nobody else may
 		if other != a {
-			w.expect("acknowledge by another", http.StatusNotFound, w.call(w.token(other), http.MethodPost, fmt.Sprintf("/api/v1/alerts/%d/acknowledge", found.ID), nil, nil))
+			path := fmt.Sprintf("/api/v1/alerts/%d/acknowledge", found.ID)
+			w.expect("acknowledge by another", http.StatusNotFound, w.call(w.token(other), http.MethodPost, path, nil, nil))
 		}
 	}
 	for _, e := range w.model.alerts {
@@ -878,7 +882,8 @@ func (w *world) ruleLines(a *account) (lines []string) {
 				place = one.name
 			}
 		}
-		lines = append(lines, fmt.Sprintf("rule %s %s %s for %g back by %s for %g %s %s", r.Quantity, r.Direction, number(r.Limit), r.ForS, number(r.ClearMargin), r.ClearForS, r.Severity, place))
+		lines = append(lines, fmt.Sprintf("rule %s %s %s for %g back by %s for %g %s %s",
+			r.Quantity, r.Direction, number(r.Limit), r.ForS, number(r.ClearMargin), r.ClearForS, r.Severity, place))
 	}
 	return lines
 }
@@ -904,8 +909,8 @@ func (w *world) excursionLines(a *account) (lines []string) {
 		if e.End != nil {
 			end = short(*e.End) + " " + *e.Resolution
 		}
-		lines = append(lines, fmt.Sprintf("excursion %s %s %s %s from %s %s peak %s at %s", e.SensorID, *e.Quantity, *e.Direction, number(*e.Limit), short(e.Start), end,
-			number(*e.Peak), short(e.PeakTime)))
+		lines = append(lines, fmt.Sprintf("excursion %s %s %s %s from %s %s peak %s at %s",
+			e.SensorID, *e.Quantity, *e.Direction, number(*e.Limit), short(e.Start), end, number(*e.Peak), short(e.PeakTime)))
 	}
 	for _, i := range decode[[]incidentAnswer](w.system, w.token(a), "/api/v1/incidents?limit=500") {
 		if i.Cause == "silent" || i.Cause == "sensor" || !w.model.sharp(a, i.RoomID) {
