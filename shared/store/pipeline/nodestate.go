@@ -25,10 +25,12 @@ type NodeReading struct {
 const slotWidth = 10 * time.Minute
 
 // beforeHold excludes readings r that are older than the current hold of their id: its holder
-// does not see them, so they must not become state.
-const beforeHold = ` AND NOT EXISTS (
-			    SELECT FROM open_holds AS h
-			    WHERE r.channel = 0 AND h.node_id = r.node_id AND h.held_until = 'infinity' AND r.timestamp < h.held_from)`
+// does not see them, so they must not become state. It is a scalar subquery because PostgreSQL
+// makes an anti join of NOT EXISTS, and compares each reading with each hold until it has
+// counted the holds.
+const beforeHold = ` AND COALESCE(timestamp >= (
+			    SELECT h.held_from FROM open_holds AS h
+			    WHERE r.channel = 0 AND h.node_id = r.node_id AND h.held_until = 'infinity'), true)`
 
 // newer is whether the newest reading of a batch is newer than that of the stored row s. One
 // that lies ahead was written while the clock was wrong.
