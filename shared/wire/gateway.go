@@ -2,14 +2,13 @@ package wire
 
 import (
 	"crypto/ed25519"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
-
-	"github.com/go-json-experiment/json/v1"
 
 	"coldaisle.dev/shared/reading"
 )
