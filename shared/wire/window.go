@@ -193,8 +193,8 @@ func (b *bitWriter) writeSteps(steps []int64) {
 
 func zigzag(step int64) uint64 { return uint64(step)<<1 ^ uint64(step>>63) } //nolint:gosec // bits
 
-// bitReader takes bits from bytes, which [wordBytes] more follow. Behind the end it has failed,
-// and reads anything.
+// bitReader takes bits from bytes, of which the last [wordBytes] are padding. Behind the end it
+// has failed, and reads zeros.
 type bitReader struct {
 	bytes  []byte
 	at     int // in bits
@@ -203,7 +203,7 @@ type bitReader struct {
 
 const wordBytes = 8
 
-// next returns the next bits, the first of them the highest, 57 of them or more, and advances.
+// next returns at least the next 57 bits, the first of them the highest, and takes none.
 func (b *bitReader) next() uint64 {
 	if b.failed = b.failed || b.at > 8*(len(b.bytes)-wordBytes); b.failed {
 		return 0
