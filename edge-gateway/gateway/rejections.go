@@ -73,10 +73,11 @@ func (q *requests) read(w http.ResponseWriter, r *http.Request, limit int64, tex
 
 // decode reads a JSON object that has no field twice. Its errors are in JSON's terms.
 func decode(body []byte, into any) error {
-	if err := json.Unmarshal(body, into); err != nil {
-		return malformed(err)
+	err := strictjson.Unmarshal(body, into)
+	if err == nil || errors.Is(err, strictjson.ErrTwice) {
+		return err //nolint:wrapcheck // it names the field
 	}
-	return strictjson.UniqueFields(body) //nolint:wrapcheck // it names the field
+	return malformed(err)
 }
 
 // malformed describes an error of encoding/json in JSON's terms instead of Go's.

@@ -79,7 +79,7 @@ func TestErrorsOutsideOperations(t *testing.T) {
 		"malformed JSON":            {http.MethodPost, register, `{"email"`, 400, "malformed JSON: unexpected end of JSON input"},
 		"no body":                   {http.MethodPost, register, "", 400, "request body is required"},
 		"a list for a body":         {http.MethodPost, register, "[]", 400, "request body: expected a JSON object"},
-		"a field in two cases":      {http.MethodPost, register, `{"email":"a@example.com","Email":"b@example.com"}`, 400, `field "email" is given twice`},
+		"a field in two cases":      {http.MethodPost, register, `{"email":"a@example.com","Email":"b@example.com","username":"annika","password":"Passw0rd1"}`, 400, `field "email" is given twice`},
 		"a field twice":             {http.MethodPost, register, `{"email":"a@example.com","email":"a@example.com"}`, 400, `field "email" is given twice`},
 		"a field twice, deep down":  {http.MethodPost, register, `{"email":[{"a":1},{"b":{"c":1,"d":[],"c":2}}]}`, 400, `field "c" is given twice`},
 		"null for a body":           {http.MethodPost, register, "null", 400, "request body: expected a JSON object"},

@@ -2,14 +2,13 @@ package rest
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"regexp"
-	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/go-json-experiment/json/v1"
 
 	"coldaisle.dev/shared/strictjson"
 )
@@ -48,54 +47,40 @@ func readJSON(data []byte, into any) error {
 	if whole, ok := into.(*any); ok {
 		return readPlain(data, whole)
 	}
-	err := json.Unmarshal(data, into)
+	err := strictjson.Unmarshal(data, into)
 	if _, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		// encoding/json rejects 1.0 and 1e2 as integers, but writes them as 1 and 100.
 		var plain any
 		_ = json.Unmarshal(data, &plain)  // it was read before
 		spelled, _ := json.Marshal(plain) // it comes from JSON
-		err = json.Unmarshal(spelled, into)
+		err = strictjson.Unmarshal(spelled, into)
 	}
 	if typeErr, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return fmt.Errorf("%s: unexpected %s", embedded.ReplaceAllString(typeErr.Field, ""), typeErr.Value)
+		return fmt.Errorf("%s: unexpected %s", indexes.ReplaceAllString(typeErr.Field, ""), typeErr.Value)
 	}
-	if err != nil {
-		return fmt.Errorf(malformedJSON+": %w", err)
-	}
-	return nil
+	return malformed(err)
 }
 
-// embedded finds the names of embedded structs, which encoding/json adds to the path of
-// a field. They alone begin with a capital: names in JSON are written in snake case.
-var embedded = regexp.MustCompile(`\b[A-Z]\w*\.`)
+// indexes finds the places in lists in the path of a field, which is named without them.
+var indexes = regexp.MustCompile(`\.\d+\b`)
 
 // readPlain reads a body as maps, lists, texts and numbers. It refuses what encoding/json
 // would replace or lose.
 func readPlain(data []byte, into *any) error {
-	err := json.Unmarshal(data, into)
+	err := strictjson.Unmarshal(data, into, strictjson.Unicode())
 	if _, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return errors.New("request body: number is out of range")
 	}
-	if err != nil {
-		return fmt.Errorf(malformedJSON+": %w", err)
+	if errors.Is(err, strictjson.ErrUnicode) {
+		return fmt.Errorf("request body: %w", err)
 	}
-	if !isUnicode(data) {
-		return errors.New("request body: expected text in UTF-8, without lone surrogates")
-	}
-	return strictjson.UniqueFields(data)
+	return malformed(err)
 }
 
-// escapes finds the escapes in a JSON text: surrogate pairs, lone surrogates, and the first
-// two characters of any other.
-var escapes = regexp.MustCompile(`\\u[dD][89abAB][[:xdigit:]]{2}\\u[dD][c-fC-F][[:xdigit:]]{2}|\\u[dD][89a-fA-F][[:xdigit:]]{2}|\\.`)
-
-// isUnicode reports whether every string in a JSON text is valid Unicode. encoding/json
-// replaces anything else with U+FFFD.
-func isUnicode(data []byte) bool {
-	for _, escape := range escapes.FindAll(data, -1) {
-		if len(escape) == len(`\ud800`) {
-			return false
-		}
+// malformed says of an error that it is of a body's syntax, unless it names its field.
+func malformed(err error) error {
+	if err == nil || errors.Is(err, strictjson.ErrTwice) {
+		return err
 	}
-	return utf8.Valid(data)
+	return fmt.Errorf(malformedJSON+": %w", err)
 }
