@@ -156,19 +156,13 @@ func (l *live) hear(heard *gateway.Live, s *site, now time.Time) {
 	if l.points == nil {
 		l.points = map[string][]incident.Point{}
 	}
-	value := func(v *float64) float64 {
-		if v == nil {
-			return reading.Missing()
-		}
-		return *v
-	}
 	for _, n := range heard.Nodes {
 		points := l.points[n.NodeID]
 		for _, p := range n.Points {
 			at := reading.TruncateTime(p.Time)
 			i, found := slices.BinarySearchFunc(points, at, func(p incident.Point, at time.Time) int { return p.Time.Compare(at) })
 			if !found {
-				points = slices.Insert(points, i, s.correct(n.NodeID, incident.Point{Time: at, Temperature: value(p.Temperature), Humidity: value(p.Humidity)}))
+				points = slices.Insert(points, i, s.correct(n.NodeID, incident.Point{Time: at, Temperature: reading.Value(p.Temperature), Humidity: reading.Value(p.Humidity)}))
 			}
 		}
 		old := func(p incident.Point) bool { return l.time.Sub(p.Time) > pointsKept }
