@@ -58,8 +58,13 @@ func (q Quantity) Unit() float64 {
 
 // Excess is how far a value lies beyond a limit, in units of the quantity; 0 within it.
 func Excess(q Quantity, d Direction, limit, value float64) float64 {
+	return max(0, Beyond(q, d, limit, value))
+}
+
+// Beyond is Excess, and within the limit how far it is to there, below zero.
+func Beyond(q Quantity, d Direction, limit, value float64) float64 {
 	if d == Below {
 		limit, value = value, limit
 	}
-	return max(0, value-limit) / q.Unit()
+	return (value - limit) / q.Unit()
 }

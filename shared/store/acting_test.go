@@ -619,6 +619,38 @@ func TestWhatMattersMostIsFirst(t *testing.T) {
 	}
 }
 
+// TestTheHottestIsToldWhileItClears names the sensor that the room's highest value is of: within
+// the limit, too, until all have cleared.
+func TestTheHottestIsToldWhileItClears(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1", "n2")
+	must.Get(db.CreateRule(t.Context(), db.anna, incident.Rule{
+		Quantity: incident.Temperature, Direction: incident.Above, Limit: 40, ClearMargin: 2, Severity: incident.Critical, Enabled: true,
+	}))(t)
+	db.ingested(t, judged("n1", 0, 46), judged("n2", 30, 45), judged("n1", 60, 38.5), judged("n2", 90, 39.5))
+	if i := db.only(t, 95); i.Worst.NodeID != "n2" || *i.Now.Value != 39.5 || i.Now.Worst.Excess != 0 || i.Now.Sensors != 2 {
+		t.Errorf("told by %s: %+v", i.Worst.NodeID, i.Now)
+	}
+}
+
+// TestTimelineIsInOrderOfTime has what is found last, because it must hold for a while first,
+// where it happened.
+func TestTimelineIsInOrderOfTime(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1", "n2")
+	must.Get(db.CreateRule(t.Context(), db.anna, incident.Rule{
+		Quantity: incident.Temperature, Direction: incident.Above, Limit: 40, For: time.Minute, Severity: incident.Warning, Enabled: true,
+	}))(t)
+	for _, j := range []incidents.Judged{judged("n1", 0, 45), judged("n1", 60, 45), judged("n2", 90, 45), judged("n1", 120, 51), judged("n2", 150, 45)} {
+		db.ingested(t, j)
+	}
+	var got []string
+	for _, c := range must.Get(db.Timeline(t.Context(), db.anna, db.only(t, 151).ID))(t) {
+		got = append(got, fmt.Sprint(c.Event, " ", c.At.Sub(instant()).Seconds()))
+	}
+	must.Equal(t, "timeline", []string{"started 0", "joined 120", "joined 120", "worse 121"}, got)
+}
+
 // TestHowItIsNow tells of an incident that lasts the value, which way it goes, and how many
 // sensors of those that are heard are concerned.
 func TestHowItIsNow(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -257,7 +258,8 @@ func (s Store) Incident(ctx context.Context, customerID, id int64, now time.Time
 }
 
 // Timeline lists what happened to a customer's incident and to those that became part of it,
-// oldest first.
+// oldest first: after its beginning by when it happened, not by when it was found, because what
+// joins has held for a while.
 func (s Store) Timeline(ctx context.Context, customerID, id int64) ([]Change, error) {
 	found, err := store.All[Change](ctx, s.db, `
 		WITH RECURSIVE parts AS (
@@ -269,7 +271,7 @@ func (s Store) Timeline(ctx context.Context, customerID, id int64) ([]Change, er
 		FROM incident_changes c
 		JOIN parts p ON p.id = c.incident_id
 		WHERE c.customer_id = @customer
-		ORDER BY c.number`,
+		ORDER BY c.number <> min(c.number) OVER (), c.at, c.number`,
 		pgx.StrictNamedArgs{"id": id, "customer": customerID})
 	return found, store.Wrap(err, "timeline of incident %d", id)
 }
@@ -394,6 +396,8 @@ func (c scene) tell(i *Incident, parts []Excursion) {
 	nodes := map[string]bool{}
 	counted := -1
 	var worst, told incident.Part
+	// Of those within their limits, which have yet to clear, the nearest to its limit is told.
+	var beyond float64
 	var counting Level
 	for k, e := range parts {
 		silenced := covered(c.windows, e, c.now)
@@ -404,9 +408,10 @@ func (c scene) tell(i *Incident, parts []Excursion) {
 		if !silenced && e.Lasting {
 			i.audible = append(i.audible, e)
 		}
-		part := e.part()
+		part, own := e.part(), math.Inf(-1)
 		if value, known := c.value(e); known && e.Kind == incident.KindThreshold {
-			part.Excess = incident.Excess(e.Quantity, e.Direction, e.LimitValue, value)
+			own = incident.Beyond(e.Quantity, e.Direction, e.LimitValue, value)
+			part.Excess = max(0, own)
 		}
 		standing := e.Lasting && status.Standing(part, c.now)
 		if i.Now != nil && e.Lasting {
@@ -416,11 +421,11 @@ func (c scene) tell(i *Incident, parts []Excursion) {
 			}
 		}
 		if !standing && !silenced {
-			if counted < 0 || i.Cause.CompareTold(part, told) > 0 {
-				counted, told = k, part
+			if counted < 0 || cmp.Or(i.Cause.CompareTold(part, told), cmp.Compare(own, beyond)) > 0 {
+				counted, told, beyond = k, part, own
 			}
-			if own := (Level{e.Severity, part.Excess}); own.Compare(counting) > 0 {
-				counting = own
+			if level := (Level{e.Severity, part.Excess}); level.Compare(counting) > 0 {
+				counting = level
 			}
 		}
 		if k == 0 || i.Cause.CompareTold(part, worst) > 0 {
