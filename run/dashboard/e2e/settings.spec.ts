@@ -64,3 +64,37 @@ test("letters alone do nothing when they are switched off", async ({ page }) => 
   await page.keyboard.press("a");
   await expect(page.getByText("nobody has 0, 1 taken", { exact: false })).toBeVisible();
 });
+
+test("days and times that are typed are those of the chosen zone, not of the browser", async ({ page }) => {
+  await signUp(page);
+  await addRoom(page, "Attic");
+  const node = `zone-${Date.now()}`;
+  await addSensor(page, node, "Door");
+  await sendReading(node, 21, 40);
+  await toSettings(page);
+  await page.getByLabel("Time zone of all times").selectOption("Asia/Tokyo");
+  const asked = (path: string) => page.waitForRequest((request) => {
+    const { pathname, search } = new URL(request.url());
+    return pathname.endsWith(path) && (request.method() === "POST" || search.includes("start_time"));
+  });
+  const listed = asked("/incidents");
+  await page.goto(url("/incidents?state=all&from=2026-03-28&to=2026-03-29"));
+  const range = new URL((await listed).url()).searchParams;
+  expect([range.get("start_time"), range.get("end_time")])
+    .toEqual(["2026-03-27T15:00:00.000Z", "2026-03-29T15:00:00.000Z"]);
+
+  await page.goto(url("/audit"));
+  await page.getByLabel("From").fill("2026-03-28T10:00");
+  const logged = asked("/audit");
+  await page.getByRole("button", { name: "Filter" }).click();
+  expect(new URL((await logged).url()).searchParams.get("start_time")).toBe("2026-03-28T01:00:00.000Z");
+
+  await page.goto(url(`/sensors/${node}`));
+  await page.getByText("Calibration", { exact: false }).first().click();
+  await page.getByRole("button", { name: "Add correction" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("From").fill("2030-03-28T10:00");
+  const corrected = asked("/corrections");
+  await dialog.getByRole("button", { name: "Add correction" }).click();
+  expect((await corrected).postDataJSON()).toMatchObject({ from: "2030-03-28T01:00:00.000Z" });
+});

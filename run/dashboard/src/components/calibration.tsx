@@ -3,6 +3,8 @@ import { useQuery, useQueryClient } from "@tanstack/preact-query";
 import { useState } from "preact/hooks";
 import { api, unwrap, type Correction, type Sensor } from "../api/client";
 import { serviceTime } from "../api/time";
+import { shownZone } from "../logic/format";
+import { inputTime, inputValue } from "../logic/maintenance";
 import { useDeletion } from "./deletion";
 import { Confirm, Dialog } from "./dialog";
 import { Field, Form } from "./form";
@@ -93,15 +95,11 @@ function Corrections({ sensor }: { sensor: Sensor }) {
   );
 }
 
-/** A time for an input of type datetime-local, whole minutes by the browser's clocks. */
-function localMinute(at: number): string {
-  return new Date(at - new Date(at).getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
-}
-
 function Add({ sensor, onClose }: { sensor: Sensor; onClose: () => void }) {
   const queries = useQueryClient();
+  const zone = shownZone();
   // A minute or two to fill in the form are left.
-  const [from, setFrom] = useState(() => localMinute(serviceTime() + 15 * 60_000));
+  const [from, setFrom] = useState(() => inputValue(serviceTime() + 15 * 60_000, zone));
   const [temperature, setTemperature] = useState("0");
   const [humidity, setHumidity] = useState("0");
   const [texts, setTexts] = useState({ certificate: "", serial_number: "", due_date: "", calibrated_by: "" });
@@ -115,7 +113,8 @@ function Add({ sensor, onClose }: { sensor: Sensor; onClose: () => void }) {
           const given = Object.fromEntries(Object.entries(texts).filter(([, value]) => value !== ""));
           await unwrap(api.POST("/api/v1/corrections", {
             body: {
-              sensor_id: sensor.id, from: new Date(from).toISOString(), temperature_offset: Number(temperature),
+              sensor_id: sensor.id, from: new Date(inputTime(from, zone)).toISOString(),
+              temperature_offset: Number(temperature),
               humidity_offset: Number(humidity), ...given,
             },
           }));

@@ -8,6 +8,8 @@ import { Empty, Failure, Loading, More } from "../components/states";
 import { Timestamp } from "../components/timestamp";
 import { useTitle } from "../components/title";
 import { toldOf } from "../logic/audit";
+import { shownZone } from "../logic/format";
+import { inputTime } from "../logic/maintenance";
 
 interface Filter {
   actor_kind?: LoggedChange["actor_kind"]; actor?: string; operation?: string; subject?: string;
@@ -56,7 +58,7 @@ export default function AuditPage() {
               {entries.map((entry) => (
                 <tr key={entry.id}>
                   <td><Timestamp at={entry.at} /></td>
-                  <td><strong>{entry.actor_name}</strong> {toldOf(entry, roomName)}</td>
+                  <td class="wraps"><strong>{entry.actor_name}</strong> {toldOf(entry, roomName)}</td>
                   <td><Change entry={entry} /></td>
                 </tr>
               ))}
@@ -88,8 +90,7 @@ function Filters({ onFilter }: { onFilter: (filter: Filter) => void }) {
     const chosen: Filter = kind ? { actor_kind: kind } : {};
     for (const [name] of fields) {
       const value = String(given.get(name) ?? "").trim();
-      // The times are the browser's own.
-      if (value) chosen[name] = name.endsWith("_time") ? new Date(value).toISOString() : value;
+      if (value) chosen[name] = name.endsWith("_time") ? new Date(inputTime(value, shownZone())).toISOString() : value;
     }
     onFilter(chosen);
   };

@@ -5,8 +5,9 @@ import { Link, useSearchParams } from "wouter-preact";
 import { api, messageOf, unwrap } from "../api/client";
 import { useIncidents } from "../api/incidents";
 import { keys, useOverview, useRooms } from "../api/queries";
-import { count, plural } from "../logic/format";
+import { count, plural, shownZone } from "../logic/format";
 import { byDay, causes, type Incident } from "../logic/incidents";
+import { instantOf } from "../logic/maintenance";
 import { Action } from "../components/action";
 import { ContactNotice, useLostContact } from "../components/contact";
 import { Select } from "../components/form";
@@ -38,17 +39,17 @@ function useFilter() {
     else next.delete(name);
     return next;
   }, { replace: true });
-  const day = (name: string) => (search.get(name) ? Date.parse(`${search.get(name)}T00:00`) : undefined);
+  // A day begins on the clocks by which incidents are shown; the last one is shown whole.
+  const day = (name: string, whole = 0) =>
+    (search.get(name) ? instantOf(Date.parse(search.get(name) ?? "") + whole, shownZone()) : undefined);
   const cause = search.get("cause");
-  const to = day("to");
   return {
     set, shown: views.find(([view]) => view === search.get("state"))?.[0] ?? "",
     text: (search.get("text") ?? "").slice(0, longestText),
     fromDay: search.get("from") ?? "", toDay: search.get("to") ?? "",
     roomID: Number(search.get("room")) || undefined,
     cause: cause !== null && cause in causes ? (cause as Incident["cause"]) : undefined,
-    // The day that is chosen as the last one is shown whole.
-    from: day("from"), to: to === undefined ? undefined : new Date(to).setDate(new Date(to).getDate() + 1),
+    from: day("from"), to: day("to", 86_400_000),
   };
 }
 
@@ -103,7 +104,7 @@ function Now() {
     }
   };
   return (
-    <div class={lost === null ? undefined : "stale"}>
+    <div class={lost === null ? "column" : "column stale"}>
       <p class="hint" aria-live="polite">
         {counts.lasting === 0 ? "No incident lasts."
           : `${plural(counts.lasting, "incident")} ${counts.lasting === 1 ? "lasts" : "last"}: nobody has `
