@@ -2,7 +2,9 @@
 // is answered in place of the API.
 import type { Page } from "@playwright/test";
 import { pastIncidents } from "./seed";
-import { addRoom, addSensor, ask, expect, expectAccessible, sendReading, signUp, test, tokenOf, url } from "./user";
+import {
+  addRoom, addSensor, ask, expect, expectAccessible, incidentOf, sendReading, signUp, test, tokenOf, url,
+} from "./user";
 
 /** A customer with two hot sensors in a room, whose incident is there. */
 async function withTwo(page: Page): Promise<string> {
@@ -244,4 +246,17 @@ test("an API that hangs is told after 10 s, and asked again", async ({ page }) =
   hung = false;
   await page.getByRole("button", { name: "Try again" }).click();
   await expect(page.getByRole("row", { name: /Temperature above 50.0 °C/ })).toBeVisible();
+});
+
+test("a room that is too humid is drawn by its humidity", async ({ page }) => {
+  await signUp(page);
+  await addRoom(page, "Cellar");
+  const node = `damp-${Date.now()}`;
+  await addSensor(page, node, "Door");
+  await sendReading(node, 21, 80);
+  await page.goto(url(`/incidents/${await incidentOf(await tokenOf(page), node)}`));
+  const chart = page.getByRole("region", { name: "Humidity of the room" });
+  await expect(chart.getByRole("heading", { name: "Humidity, all sensors" })).toBeVisible();
+  await expect(chart).toContainText("On top: Door, 80.0 %.");
+  await expect(chart.getByRole("img", { name: "Humidity from 80.0 to 80.0 %, limit 50.0 %" })).toBeVisible();
 });

@@ -4,6 +4,7 @@ import { useMemo, useState } from "preact/hooks";
 import { Link, useLocation } from "wouter-preact";
 import { ago, changeOf, decimal, inUnit, plural, withUnit } from "../logic/format";
 import { floorOf, neighbour, type Floor } from "../logic/floor";
+import { named } from "../logic/names";
 import { limitsOf, stateNames, stepOf, type LiveSensor, type Overview, type RoomView } from "../logic/overview";
 import { useNow } from "./clock";
 import { memo } from "./memo";
@@ -167,7 +168,7 @@ function Peek({ sensor }: { sensor: LiveSensor }) {
   return (
     <>
       {sensor.temperature !== null && <strong>{withUnit(sensor.temperature)} </strong>}
-      {sensor.name} · {sensor.humidity !== null && `${decimal(sensor.humidity)} % · `}
+      {named(sensor.name)} · {sensor.humidity !== null && `${decimal(sensor.humidity)} % · `}
       {sensor.state !== "ok" && `${stateNames[sensor.state]} · `}
       {sensor.timestamp && ago(Date.parse(sensor.timestamp), now)}
     </>

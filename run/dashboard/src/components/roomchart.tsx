@@ -1,4 +1,4 @@
-// All sensors of a room in one chart of their temperature, the hottest drawn on top.
+// All sensors of a room in one chart of a quantity, the one with the highest value drawn on top.
 import { useQueries } from "@tanstack/preact-query";
 import { useMemo, useState } from "preact/hooks";
 import { Link } from "wouter-preact";
@@ -17,30 +17,35 @@ const most = 24;
 const points = 120;
 const periods: readonly Period[] = ["1h", "6h", "24h"];
 
-/** The hottest first; what has no temperature last. */
-const hottest = (a: LiveSensor, b: LiveSensor) => (b.temperature ?? -Infinity) - (a.temperature ?? -Infinity);
+export type Shown = "temperature" | "humidity";
 
-const hidden = (sensor: LiveSensor) => sensor.timestamp === null || sensor.temperature === null;
+const shownAs = {
+  temperature: { label: "Temperature", unit: "°C", colour: "--temperature", highest: "hottest" },
+  humidity: { label: "Humidity", unit: "%", colour: "--humidity", highest: "most humid" },
+} as const;
 
-function lineOf(sensor: LiveSensor, data: Awaited<ReturnType<typeof history>> | undefined, bucket: number): Columns {
-  const columns = columnsOf(data ?? [], "temperature", gapOf(data ?? [], bucket, sensor.interval_s));
+function lineOf(
+  sensor: LiveSensor, quantity: Shown, data: Awaited<ReturnType<typeof history>> | undefined, bucket: number,
+): Columns {
+  const columns = columnsOf(data ?? [], quantity, gapOf(data ?? [], bucket, sensor.interval_s));
   const live = sensor.state !== "silent" && sensor.state !== "late" && sensor.timestamp !== null
     && columns.time.length > 0;
-  return live && sensor.temperature !== null
-    ? withNewest(columns, Date.parse(sensor.timestamp ?? "") / 1000, sensor.temperature)
-    : columns;
+  const value = sensor[quantity];
+  return live && value !== null ? withNewest(columns, Date.parse(sensor.timestamp ?? "") / 1000, value) : columns;
 }
 
-export function RoomChart({ sensors, overview, passing }: {
-  sensors: readonly LiveSensor[]; overview: Overview; passing?: Passing | undefined;
+export function RoomChart({ sensors, overview, passing, quantity = "temperature" }: {
+  sensors: readonly LiveSensor[]; overview: Overview; passing?: Passing | undefined; quantity?: Shown;
 }) {
+  const { label, unit, colour, highest } = shownAs[quantity];
   const [period, setPeriod] = useState<Period>("1h");
   const now = useNow(60_000);
   const [start, end] = askedOf(lengths[period], now);
   // Their order is kept while it is looked at: the worst of the beginning.
-  const ids = sensors.filter((sensor) => !hidden(sensor)).map(({ id }) => id).join("\n");
+  const drawn = sensors.filter((sensor) => sensor.timestamp !== null && sensor[quantity] !== null);
   const shown = useMemo(
-    () => sensors.filter((sensor) => !hidden(sensor)).toSorted(hottest).slice(0, most).map(({ id }) => id), [ids],
+    () => drawn.toSorted((a, b) => (b[quantity] ?? 0) - (a[quantity] ?? 0)).slice(0, most).map(({ id }) => id),
+    [quantity, drawn.map(({ id }) => id).join("\n")],
   );
   const answers = useQueries({ queries: shown.map((id) => ({
     queryKey: ["history", id, start, end, points], staleTime: pastEvery,
@@ -50,20 +55,20 @@ export function RoomChart({ sensors, overview, passing }: {
   const known = new Map(sensors.map((sensor) => [sensor.id, sensor]));
   const lines = shown.flatMap((id, i) => {
     const sensor = known.get(id);
-    return sensor ? [{ sensor, columns: lineOf(sensor, answers[i]?.data, bucket) }] : [];
+    return sensor ? [{ sensor, columns: lineOf(sensor, quantity, answers[i]?.data, bucket) }] : [];
   });
   const [worst, ...others] = lines;
   const failed = answers.find(({ error }) => error !== null);
   const limits = useMemo(() =>
-    (worst ? limitsOf(overview, worst.sensor).filter(({ quantity }) => quantity === "temperature") : []),
-    [overview, worst?.sensor.limits]);
+    (worst ? limitsOf(overview, worst.sensor).filter((limit) => limit.quantity === quantity) : []),
+    [overview, worst?.sensor.limits, quantity]);
   if (!worst) return null;
   const [time, value] = [worst.columns.time.at(-1), worst.columns.mean.at(-1)];
   const fan = passing && time !== undefined && value != null ? { ...passing, time, value } : undefined;
   return (
-    <section class="card" aria-label="Temperatures of the room">
+    <section class="card" aria-label={`${label} of the room`}>
       <div class="heading">
-        <h2>Temperature, {lines.length < sensors.length ? `the ${lines.length} hottest of ${sensors.length} sensors`
+        <h2>{label}, {lines.length < sensors.length ? `the ${lines.length} ${highest} of ${sensors.length} sensors`
           : "all sensors"}</h2>
         <div class="segments small" role="group" aria-label="Period">
           {periods.map((one) => (
@@ -76,7 +81,7 @@ export function RoomChart({ sensors, overview, passing }: {
         {answers.some(({ isPending }) => isPending) ? <Loading what="readings" /> : (
           <Charts>{(Chart) => (
             <Chart
-              label="Temperature" unit="°C" colour="--temperature" columns={worst.columns}
+              label={label} unit={unit} colour={colour} columns={worst.columns}
               limits={limits} fan={fan} crowd
               others={others.map(({ sensor, columns }) => ({ name: sensor.name, columns }))}
               start={(now - lengths[period]) / 1000} end={Math.max(now / 1000, fan ? fan.latest + bucket : 0)}
@@ -87,7 +92,7 @@ export function RoomChart({ sensors, overview, passing }: {
       <p class="hint">
         On top: <Link
           href={`/sensors/${encodeURIComponent(worst.sensor.id)}`}
-        >{worst.sensor.name}</Link>, {withUnit(worst.sensor.temperature)}.
+        >{worst.sensor.name}</Link>, {withUnit(worst.sensor[quantity], unit)}.
       </p>
     </section>
   );

@@ -2,6 +2,7 @@
 import type { components } from "../api/schema";
 import { valueOf } from "./excursions";
 import { decimal, duration, inUnit, plural, timeIn, timeOfDay, unitName } from "./format";
+import { named } from "./names";
 import { quantities, type Quantity } from "./rules";
 
 export type Incident = components["schemas"]["Incident"];
@@ -29,7 +30,8 @@ export function saying({ cause, phase, breaking }: Pick<Incident, "cause" | "pha
 /** Where it is: a room, all of a gateway that is silent, or a node that is in no room. */
 export function placeOf({ room_name, gateway_id, gateway_name, worst }: Incident): string {
   const gateway = gateway_name ?? gateway_id;
-  return room_name ?? (gateway ? `Gateway ${gateway}` : `${worst.sensor_name ?? worst.sensor_id}, not placed`);
+  return room_name !== null ? named(room_name) : gateway ? `Gateway ${named(gateway)}`
+    : `${named(worst.sensor_name ?? worst.sensor_id)}, not placed`;
 }
 
 /** What is wrong where, in one line: "Hall A is too hot". */
@@ -51,7 +53,7 @@ export function nowOf(incident: Incident): string[] {
   const rate = rateOf(worst.quantity, now.rate);
   return [
     !incident.breaking && "cleared",
-    now.value !== null && `${valueOf(worst, now.value)} at ${worst.sensor_name ?? worst.sensor_id}`,
+    now.value !== null && `${valueOf(worst, now.value)} at ${named(worst.sensor_name ?? worst.sensor_id)}`,
     worst.limit !== null && `limit ${valueOf(worst, worst.limit)}`,
     // What is expected is seen before the rate of ten minutes tells of it.
     (rate !== "steady" || incident.phase !== "expected") && rate,

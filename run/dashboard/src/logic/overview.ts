@@ -5,6 +5,7 @@ import { recommended } from "./climate";
 import { count, duration, plural, timeNear } from "./format";
 import { valueOf } from "./excursions";
 import { nowOf, titleOf } from "./incidents";
+import { named } from "./names";
 
 type Schemas = components["schemas"];
 /** past: what of the past that `make run` begins with has arrived, in the system's words. */
@@ -120,8 +121,8 @@ export function sentenceOf(
       if (!incident) return "";
       const parts = [...nowOf(incident), since !== null && `since ${timeNear(Date.parse(since), Date.parse(time))}`]
         .filter(Boolean).join(", ");
-      return [`${titleOf(incident)}: ${parts}.`, taken === null ? "Nobody has it." : `${taken} has it.`, others > 0
-        && `${plural(others, "other incident")}.`].filter(Boolean).join(" ");
+      return [`${titleOf(incident)}: ${parts}.`, taken === null ? "Nobody has it." : `${named(taken)} has it.`,
+        others > 0 && `${plural(others, "other incident")}.`].filter(Boolean).join(" ");
     }
     case "service_late":
       return arriving
@@ -136,8 +137,8 @@ export function sentenceOf(
       ].join(" ");
     case "outside_recommended":
       return `No limit is broken, but ${plural(outside, "sensor")} ${outside === 1 ? "is" : "are"} outside the `
-        + `recommended range: ${[room, sensor].filter(Boolean).join(", ")} has ${valueOf({ quantity }, value)}. `
-          + `${heard}`;
+        + `recommended range: ${[room ?? "", sensor ?? ""].filter(Boolean).map(named).join(", ")} has `
+        + `${valueOf({ quantity }, value)}. ${heard}`;
     case "nothing_wrong":
       return `Nothing ${past ? "was" : "is"} wrong. ${heard}`;
   }

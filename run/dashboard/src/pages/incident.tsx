@@ -6,6 +6,7 @@ import { useIncident, useOverview } from "../api/queries";
 import { passingOf } from "../logic/excursions";
 import { capital, inWords } from "../logic/format";
 import { lasting, nowOf, titleOf, type IncidentDetail } from "../logic/incidents";
+import { named } from "../logic/names";
 import { roomsOf } from "../logic/overview";
 import { Actions } from "../components/acting";
 import { useNow } from "../components/clock";
@@ -77,7 +78,7 @@ function Timeline({ timeline }: Pick<IncidentDetail, "timeline">) {
             <Timestamp at={at} />
             <span>
               {times > 1 ? `Excursions joined, ${times} times` : events[event] ?? event}
-              {person && ` by ${person}`}{comment && `: ${comment}`}
+              {person && ` by ${named(person)}`}{comment && `: ${comment}`}
               {calls && <small> calls</small>}
             </span>
           </li>
@@ -96,11 +97,12 @@ function Place({ incident }: { incident: IncidentDetail }) {
   const { data } = useExcursions({ incident_id: incident.id }, incident.state !== "over");
   if (!overview || !room || room.sensors.length === 0) return null;
   const density = densityOf(room.sensors.length);
+  const quantity = incident.worst.quantity === "humidity" ? "humidity" : "temperature";
   return (
     <>
       <RoomChart
-        sensors={room.sensors} overview={overview}
-        passing={passingOf(data?.pages.flatMap(({ items }) => items) ?? [], "temperature")}
+        sensors={room.sensors} overview={overview} quantity={quantity}
+        passing={passingOf(data?.pages.flatMap(({ items }) => items) ?? [], quantity)}
       />
       <div class={`rooms ${density === "large" ? "medium" : density}${lost === null ? "" : " stale"}`}>
         <RoomMap room={room} overview={overview} density={density === "large" ? "medium" : density} />

@@ -201,6 +201,8 @@ function PredictionView({ prediction }: { prediction: Prediction }) {
   const drawn = useMemo(
     () => ({ temperature: limitOf(limits?.max_temperature), humidity: limitOf(limits?.max_humidity) }), [limits],
   );
+  // Some nodes measure temperatures alone.
+  const damp = prediction.predicted_humidity !== null || prediction.actual_humidity !== null;
   const shared = { start: start / 1000, end: end / 1000, marked: at / 1000 };
   return (
     <>
@@ -223,8 +225,8 @@ function PredictionView({ prediction }: { prediction: Prediction }) {
           <tbody>
             <Compared name="Temperature" unit="°C" forecast={prediction.predicted_temp}
               actual={prediction.actual_temp} />
-            <Compared name="Humidity" unit="%" forecast={prediction.predicted_humidity}
-              actual={prediction.actual_humidity} />
+            {damp && <Compared name="Humidity" unit="%" forecast={prediction.predicted_humidity}
+              actual={prediction.actual_humidity} />}
           </tbody>
         </table>
       </div>
@@ -234,8 +236,8 @@ function PredictionView({ prediction }: { prediction: Prediction }) {
           <div class="pair">
             <Chart {...shared} label="Temperature" unit="°C" colour="--temperature" columns={columns.temperature}
               limits={drawn.temperature} />
-            <Chart {...shared} label="Humidity" unit="%" colour="--humidity" columns={columns.humidity}
-              limits={drawn.humidity} />
+            {damp && <Chart {...shared} label="Humidity" unit="%" colour="--humidity" columns={columns.humidity}
+              limits={drawn.humidity} />}
           </div>
         )}</Charts>
       )}

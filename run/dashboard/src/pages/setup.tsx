@@ -79,8 +79,8 @@ function StepList({ rooms, gateways, nodes, overview }: Found) {
             && <p>No node is waiting. You can also <Link href={`/rooms/${rooms[0]?.id}`}>add one by its id</Link>.</p>}
         </Step>
         <Step title="Choose limits" done={steps.limits}
-          note={thresholds ? `Until then you are told only above ${withUnit(thresholds.max_temperature)} and `
-            + `${decimal(thresholds.max_humidity)} %.` : ""}>
+          note={thresholds ? `Without rules of yours you are told only above `
+            + `${withUnit(thresholds.max_temperature)} and ${decimal(thresholds.max_humidity)} %.` : ""}>
           <Suggestions rooms={rooms} />
           <Presets />
         </Step>
