@@ -38,7 +38,7 @@ export function AlertRecords() {
       </p>
       {refused !== null && <p class="error" role="alert">{messageOf(refused)}</p>}
       <div class="card scroll" tabIndex={0} role="group" aria-label="Alert records">
-        <table>
+        <table class="stacked">
           <thead>
             <tr><th scope="col">When</th><th scope="col">Sensor</th><th scope="col">Alert</th><th
               scope="col"

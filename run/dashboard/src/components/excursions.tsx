@@ -21,7 +21,7 @@ export function Excursions({ of, followed = false }: {
       {error && <Failure error={error} retry={() => void refetch()} />}
       {found.length === 0 ? <p class="hint">None so far.</p> : (
         <div class="scroll" tabIndex={0} role="group" aria-label="Excursions">
-          <table>
+          <table class="stacked">
             <thead><tr>
               <th scope="col">What</th><th scope="col">Severity</th><th scope="col">Peak</th><th scope="col">Began</th>
               <th scope="col">Ended</th><th scope="col">{"sensor_id" in of ? "Incident" : "Sensor"}</th>
@@ -46,9 +46,9 @@ function Row({ excursion, ofSensor }: { excursion: Excursion; ofSensor: boolean 
         {kind === "anomaly" && <May role="operator"><Judgement excursion={excursion} /></May>}
       </td>
       <td class={severity}>{severity}</td>
-      <td>{valueOf(excursion, peak)}</td>
-      <td><Timestamp at={start_time} /></td>
-      <td>{state === "lasting" || end_time === null ? "lasts" : <Timestamp at={end_time} />}</td>
+      <td data-name="Peak">{valueOf(excursion, peak)}</td>
+      <td data-name="Began"><Timestamp at={start_time} /></td>
+      <td data-name="Ended">{state === "lasting" || end_time === null ? "lasts" : <Timestamp at={end_time} />}</td>
       <td>
         {!ofSensor ? sensor_name === null ? sensor_id
           : <Link href={`/sensors/${encodeURIComponent(sensor_id)}`}>{sensor_name}</Link>

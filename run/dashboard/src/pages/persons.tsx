@@ -35,7 +35,7 @@ export default function PersonsPage() {
       {!data && !error && <Loading what="persons" />}
       {data && (
         <div class="card scroll" tabIndex={0} role="group" aria-label="People">
-          <table>
+          <table class="stacked">
             <thead>
               <tr>
                 <th scope="col">Name</th><th scope="col">E-mail</th><th scope="col">Role</th>

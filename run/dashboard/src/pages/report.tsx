@@ -184,10 +184,11 @@ function Listed({ title, head, rows }: { title: string; head: string[]; rows: Co
       <h2>{title}</h2>
       {rows.length === 0 ? <p class="hint">None.</p> : (
         <div class="scroll" tabIndex={0} role="group" aria-label={title}>
-          <table>
+          <table class="stacked">
             <thead><tr>{head.map((name) => <th key={name} scope="col">{name}</th>)}</tr></thead>
             <tbody>{rows.map((cells, i) =>
-              <tr key={i}>{cells.map((cell, at) => <td key={at} class="wraps">{cell}</td>)}</tr>)}</tbody>
+              <tr key={i}>{cells.map((cell, at) =>
+                <td key={at} class="wraps" data-name={at > 0 ? head[at] : undefined}>{cell}</td>)}</tr>)}</tbody>
           </table>
         </div>
       )}

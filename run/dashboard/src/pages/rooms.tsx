@@ -29,7 +29,7 @@ export default function RoomsPage() {
       </Empty>}
       {data && data.rooms.length > 0 && (
         <div class={`card scroll${lost === null ? "" : " stale"}`} tabIndex={0} role="group" aria-label="Rooms">
-          <table class="numbers-last">
+          <table class="stacked">
             <thead>
               <tr>
                 <th scope="col">Room</th><th scope="col">State</th><th scope="col">Highest</th>
@@ -41,7 +41,8 @@ export default function RoomsPage() {
                 <tr key={id}>
                   <th scope="row"><Link href={`/rooms/${id}`}>{name}</Link></th>
                   <td>{sensors.length > 0 && <StateBadge state={state} />}</td>
-                  <td>{withUnit(highest)}</td><td>{changeOf(change) ?? "–"}</td>
+                  <td data-name="Highest">{withUnit(highest)}</td>
+                  <td data-name="In 15 min">{changeOf(change) ?? "–"}</td>
                   <td>{plural(sensors.length, "sensor")}</td>
                 </tr>
               ))}

@@ -1,0 +1,99 @@
+// A phone at night: what an operator must read is within its width, whatever rooms are called.
+import { answer, hot, show } from "./answers";
+import { ask, expect, expectAccessible, sendReading, signUp, test, tokenOf, url } from "./user";
+
+test.use({ viewport: { width: 390, height: 844 } });
+
+const long = "Rechenzentrum Nord-Ost, Untergeschoss, neben der Notstromversorgung";
+const arabic = "غرفة الخوادم";
+
+test("state, verdicts and values are read without scrolling to the side", async ({ page }) => {
+  await signUp(page);
+  const token = await tokenOf(page);
+  const room = await ask(token, "POST", "/api/v1/server_rooms/new_room", { name: long });
+  const node = `phone-${Date.now()}`;
+  await ask(token, "POST", "/api/v1/sensors/new_sensor", { id: node, name: "Rack 1", type: "DHT22", room_id: room.id });
+  await sendReading(node, 51, 40);
+  await page.goto(url("/rooms"));
+  await expect(page.getByText("Critical", { exact: true })).toBeInViewport({ ratio: 1 });
+  await expect(page.getByText("51.0 °C")).toBeInViewport({ ratio: 1 });
+  await page.goto(url("/persons"));
+  await expect(page.getByRole("button", { name: /^Change role/ })).toBeInViewport({ ratio: 1 });
+  await page.goto(url("/incidents?state=alerts"));
+  await expect(page.getByRole("button", { name: /^Acknowledge/ })).toBeInViewport({ ratio: 1 });
+  await page.goto(url("/incidents"));
+  await page.getByRole("link", { name: `${long} is too hot` }).click();
+  const excursions = page.getByRole("region", { name: "Excursions" });
+  await excursions.getByText("lasts").scrollIntoViewIfNeeded();
+  for (const text of ["critical", "51.0 °C", "lasts", "Rack 1"]) {
+    await expect(excursions.getByText(text, { exact: true }), text).toBeInViewport({ ratio: 1 });
+  }
+  await expectAccessible(page);
+  await page.goto(url(`/sensors/${node}`));
+  for (const name of ["Temperature", "Humidity", "Dew point"]) {
+    const header = page.locator(".readout").getByRole("columnheader", { name });
+    await header.scrollIntoViewIfNeeded();
+    await expect(header, name).toBeInViewport({ ratio: 1 });
+  }
+});
+
+test("buttons of a verdict are words, not letters one below the other", async ({ page }) => {
+  await signUp(page);
+  await page.route(/\/api\/v1\/excursions\?/, (route) => route.fulfill({ json: [{
+    id: 1, incident_id: 1, kind: "anomaly", state: "lasting", severity: "warning", sensor_id: "s1",
+    sensor_name: "Rack 1", quantity: "temperature", direction: null, limit: null, peak: 26.9, reopened: 0,
+    reason: "the room's temperature (8 sensors) rose 1.9 °C in 5 min; it usually stays within 1.5 °C at this hour",
+    start_time: new Date().toISOString(), last_time: new Date().toISOString(), end_time: null, late: false,
+    resolution: null, band_low: 22.7, band_high: 25.5, probability: null, earliest: null, latest: null, verdict: null,
+  }] }));
+  const token = await tokenOf(page);
+  const room = await ask(token, "POST", "/api/v1/server_rooms/new_room", { name: "Hall" });
+  await ask(token, "POST", "/api/v1/sensors/new_sensor",
+    { id: `verdict-${room.id}`, name: "Rack 1", type: "DHT22", room_id: room.id });
+  await page.goto(url(`/sensors/verdict-${room.id}`));
+  const buttons = page.getByRole("group", { name: "Was this anomaly right?" }).getByRole("button");
+  await expect(buttons).toHaveCount(3);
+  const heights = await buttons.evaluateAll((all) => all.map((button) => button.getBoundingClientRect().height));
+  expect(Math.max(...heights)).toBeLessThanOrEqual(44);
+});
+
+test("a name from right to left leaves values where they belong", async ({ page }) => {
+  await page.setViewportSize({ width: 1440, height: 900 });
+  await signUp(page);
+  await show(page, answer(4, 12, { s36: { state: "critical", temperature: 35, name: arabic } }, {
+    incidents: [hot("s36", { worst: { ...hot("s36").worst, sensor_name: arabic } })],
+  }));
+  await page.reload();
+  await expect(page.locator(".says")).toContainText(arabic);
+  const cell = page.locator("[data-sensor=s36]");
+  await cell.hover();
+  const peek = page.locator(".room", { has: cell }).locator(".peek");
+  await expect(peek).toContainText(arabic);
+  const left = (text: string) => peek.evaluate((element, wanted) => {
+    const texts = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) {
+      const node = texts.currentNode as Text;
+      if (!node.data.includes(wanted)) continue;
+      const range = document.createRange();
+      range.selectNodeContents(node);
+      return range.getBoundingClientRect().left;
+    }
+    return NaN;
+  }, text);
+  expect(await left("35.0 °C")).toBeLessThan(await left(arabic));
+  expect(await left(arabic)).toBeLessThan(await left("45.0 %"));
+});
+
+test("the wall on a phone has its rooms one below the other", async ({ page }) => {
+  await signUp(page);
+  await show(page, answer(3, 8, { s1: { state: "critical", temperature: 35 } }, { incidents: [hot("s1")] }));
+  await page.goto(url("/wall"));
+  await expect(page.locator(".cells .cell")).toHaveCount(24);
+  const boxes = await page.locator(".wall .room").evaluateAll((rooms) =>
+    rooms.map((room) => room.getBoundingClientRect()).map(({ top, bottom }) => ({ top, bottom })));
+  for (const [i, { top }] of boxes.entries()) {
+    const gap = i === 0 ? 0 : top - (boxes[i - 1]?.bottom ?? 0);
+    expect(gap, `above room ${i + 1}`).toBeGreaterThanOrEqual(0);
+    expect(gap, `above room ${i + 1}`).toBeLessThan(40);
+  }
+});
