@@ -250,7 +250,7 @@ func TestHostileSource(t *testing.T) {
 		"the same in lines":            {"10.0.0.7", "", reading + "\n" + `{"node_id":"n1","id":"2","temperature":NaN}`, 202, `"accepted":1,"duplicates":0,"errors":1`},
 		"an empty batch":               {"10.0.0.7", "", `{"readings":[]}`, 400, "readings is required"},
 		"an array":                     {"10.0.0.7", "", `[` + reading + `]`, 400, "JSON object"},
-		"readings that are none":       {"10.0.0.7", "", `{"readings":7}`, 400, "readings"},
+		"readings that are none":       {"10.0.0.7", "", `{"readings":7}`, 400, "readings must be an array"},
 		"half an object":               {"10.0.0.7", "", `{"readings":[` + reading, 400, "not JSON"},
 		"deep nesting":                 {"10.0.0.7", "", `{"readings":` + strings.Repeat("[", 100_000), 400, "not JSON"},
 		"binary":                       {"10.0.0.7", "", "\x1f\x8b\x08", 400, "not JSON"},

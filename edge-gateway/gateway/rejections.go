@@ -1,12 +1,14 @@
 package gateway
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"os"
+	"reflect"
 	"strings"
 
 	"github.com/go-json-experiment/json/v1"
@@ -88,7 +90,7 @@ func malformed(err error) error {
 		return fmt.Errorf("the body is not JSON: %w", err)
 	case mismatch.Field == "":
 		return errors.New("the body must be a JSON object")
-	default: // numbers have no such error, see number
-		return fmt.Errorf("%s must be a string", mismatch.Field)
 	}
+	kind := map[reflect.Kind]string{reflect.String: "a string", reflect.Int64: "a whole number", reflect.Slice: "an array"}[mismatch.Type.Kind()]
+	return fmt.Errorf("%.60s must be %s", mismatch.Field, cmp.Or(kind, "an object")) // a tag's name may be long
 }

@@ -78,8 +78,13 @@ func TestTelegraf(t *testing.T) {
 		"no timestamp":             {[]string{`{"name":"upsd","tags":{"ups_name":"u"},"fields":{"ambient_temperature":21}}`}, nil, "timestamp must be at most"},
 		"in nanoseconds":           {[]string{strings.Replace(metric("upsd", ups, `"ambient_temperature":21`), "1795143600", "1795143600000000000", 1)}, []string{"poller.ups1 21 NaN"}, ""},
 		"in milliseconds":          {[]string{strings.Replace(metric("upsd", ups, `"ambient_temperature":21`), "1795143600", "1795143600000", 1)}, []string{"poller.ups1 21 NaN"}, ""},
-		"one that is none":         {[]string{`7`, `{"name":7}`, `{"tags":{"a":1}}`, metric("upsd", ups, `"ambient_temperature":21`)}, []string{"poller.ups1 21 NaN"}, `"errors":3`},
-		"nothing of a room":        {[]string{metric("cpu", `"cpu":"cpu0"`, `"usage_idle":99.5`), metric("disk", "", `"path":"text"`)}, nil, `"accepted":0,"duplicates":0,"errors":0,"ignored":2`},
+		"fields of a wrong kind": {
+			[]string{`{"timestamp":1.5}`, `{"tags":[]}`, `{"tags":{"` + strings.Repeat("a", 60) + `":1}}`},
+			nil,
+			`"timestamp must be a whole number"},{"status":"error","error":"tags must be an object"},{"status":"error","error":"tags.` + strings.Repeat("a", 55) + ` must be a string"`,
+		},
+		"one that is none":  {[]string{`7`, `{"name":7}`, `{"tags":{"a":1}}`, metric("upsd", ups, `"ambient_temperature":21`)}, []string{"poller.ups1 21 NaN"}, `"errors":3`},
+		"nothing of a room": {[]string{metric("cpu", `"cpu":"cpu0"`, `"usage_idle":99.5`), metric("disk", "", `"path":"text"`)}, nil, `"accepted":0,"duplicates":0,"errors":0,"ignored":2`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
