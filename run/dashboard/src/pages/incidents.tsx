@@ -118,7 +118,7 @@ function Now() {
       )}
       {incidents.length > 0 && <IncidentTable sections={[{ key: "now", title: "", incidents }]} />}
       {unseen > 0 && (
-        <section aria-labelledby="over">
+        <section class="column" aria-labelledby="over">
           <div class="heading">
             <h2 id="over">Over, not seen: {count(unseen)}</h2>
             <May role="operator">
