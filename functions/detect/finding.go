@@ -69,7 +69,7 @@ func anomalyOf(
 	room := strconv.FormatInt(sensor.RoomID, 10)
 	v := anomaly.Statistics(w, r, &n.Day, n.Around(r.Time, n.neighbours))
 	anew := c.Anew(r.NodeID, &n.Live, w, r, &v)
-	score := c.Score(r.NodeID, room, v)
+	score := c.Score(r.NodeID, room, r.Time, v)
 	own := n.Move(w, r)
 	together, heard := in.together(r.Time)
 	interval := ""

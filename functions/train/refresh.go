@@ -105,7 +105,7 @@ func (t *Train) calibrate(ctx context.Context, customer int64, today time.Time) 
 	}
 	for i := range past {
 		its := right[past[i].Node]
-		past[i].Hours, past[i].Instrument = anomaly.Healthy(heard[i], its)
+		past[i].Hours, past[i].At, past[i].Instrument = anomaly.Healthy(heard[i], its)
 		past[i].Air = anomaly.HealthyAir(past[i].Air, its)
 		if room := past[i].Room; len(its) > 0 {
 			rooms[room] = anomaly.HealthyAir(rooms[room], its)

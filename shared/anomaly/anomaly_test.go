@@ -169,7 +169,7 @@ func TestFirstReading(t *testing.T) {
 			t.Errorf("statistic %d is %g", i, value)
 		}
 	}
-	if score := anomaly.Calibrate(nil).Score("n", "r", v); score != 0 {
+	if score := anomaly.Calibrate(nil).Score("n", "r", noon(), v); score != 0 {
 		t.Errorf("score %g", score)
 	}
 }
@@ -373,7 +373,12 @@ func TestHealthy(t *testing.T) {
 		past[i] = anomaly.PastHour{Start: noon().Add(time.Duration(i) * time.Hour), Hour: anomaly.Hour{float32(i)}}
 	}
 	count := func(right ...anomaly.Episode) (n int, first int) {
-		healthy, _ := anomaly.Healthy(past, right)
+		healthy, hours, _ := anomaly.Healthy(past, right)
+		for i, h := range healthy {
+			if want := (12 + int(h[0])) % 24; int(hours[i]) != want {
+				t.Errorf("hour %d is of %d o'clock, want %d", i, hours[i], want)
+			}
+		}
 		for first < len(healthy) && healthy[first][0] == float32(first) {
 			first++
 		}
@@ -423,7 +428,7 @@ func TestHealthyByInstrument(t *testing.T) {
 				past[i].Instrument = c.newer
 			}
 		}
-		healthy, now := anomaly.Healthy(past, nil)
+		healthy, _, now := anomaly.Healthy(past, nil)
 		want, same, other := c.older, healthy[0], healthy[149]
 		if c.newest {
 			want, same, other = c.newer, other, same
@@ -541,7 +546,7 @@ func TestStatisticsAtTheirBounds(t *testing.T) {
 		}
 	}
 	c := anomaly.Calibrate(past)
-	if got, want := c.Monthly("n00", "r0", anomaly.Roughness), math.Expm1(c.Monthly("n00", "r0", anomaly.DewPointChange)/0.2); math.Abs(got-want) > 1e-6 {
+	if got, want := c.Monthly("n00", "r0", 12, anomaly.Roughness), math.Expm1(c.Monthly("n00", "r0", 12, anomaly.DewPointChange)/0.2); math.Abs(got-want) > 1e-6 {
 		t.Errorf("a roughness of %g comes once a month, want %g", got, want)
 	}
 	for s, least := range map[anomaly.Statistic]float64{
@@ -549,7 +554,7 @@ func TestStatisticsAtTheirBounds(t *testing.T) {
 	} {
 		var below, from anomaly.Values
 		below[s], from[s] = math.Nextafter(-least, 0), -least
-		if c.Score("n00", "r0", below) >= c.Score("n00", "r0", from) {
+		if c.Score("n00", "r0", noon(), below) >= c.Score("n00", "r0", noon(), from) {
 			t.Errorf("%s of %g counts no more than less", s, least)
 		}
 	}

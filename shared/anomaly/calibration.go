@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"coldaisle.dev/shared/features"
 )
@@ -44,9 +45,17 @@ func (h *Hour) Add(v Values) {
 type NodeHours struct {
 	Node, Room string
 	Hours      []Hour
+	At         []uint8    // their hours of the day, UTC; nil: one after the other from midnight on
 	Air        []Climate  // of the same hours, in the order of time
 	Instrument Instrument // as it is now
 	Neighbours []string   // of the customer's nodes, the best first, see [Neighbours]
+}
+
+func (n *NodeHours) at(i int) int {
+	if n.At == nil {
+		return i % hoursOfDay
+	}
+	return int(n.At[i])
 }
 
 // usual is the distribution of a node's hours: their median, and the distance from it to
@@ -100,6 +109,7 @@ type Calibration struct {
 	nodes      map[string]usual
 	rooms      map[string]usual
 	fleet      usual
+	rhythm     [Count][hoursOfDay]float32 // by how much z is larger at an hour of the day
 	tails      [Count]tail
 	all        tail
 	neighbours map[string][]string // shared with nobody, names shared with nodes
@@ -112,7 +122,10 @@ func (c *Calibration) Neighbours(node string) []string { return c.neighbours[nod
 // shipped tails count for the rest.
 const enough = 1000
 
-const hoursOfWeek = 7 * 24
+const (
+	hoursOfDay  = 24
+	hoursOfWeek = 7 * hoursOfDay
+)
 
 // minHours is the fewest hours of a statistic that give a node a median.
 const minHours = 24
@@ -130,26 +143,17 @@ func Calibrate(past []NodeHours) *Calibration {
 	})
 	slices.SortStableFunc(past, func(a, b NodeHours) int { return strings.Compare(a.Node, b.Node) })
 	shipped := shipped()
-	c := &Calibration{nodes: map[string]usual{}, rooms: map[string]usual{}, fleet: shipped.fleet}
+	c := &Calibration{nodes: map[string]usual{}, rooms: map[string]usual{}, fleet: shipped.fleet, rhythm: shipped.rhythm}
 	c.fleet.air = limitsOf(nil, beyondPast)
 	for s := range Count {
 		c.usual(s, past, shipped.fleet)
-		var pooled []float64
-		for _, n := range past {
-			u := c.nodes[n.Node]
-			for _, h := range n.Hours {
-				if v := h[s]; !math.IsNaN(float64(v)) {
-					pooled = append(pooled, u.standardised(s, float64(v)))
-				}
-			}
-		}
-		c.tails[s] = tailOf(pooled, shipped.tails[s])
+		c.tails[s] = tailOf(c.byHour(s, past), shipped.tails[s])
 	}
 	var pooled []float64
 	for _, n := range past {
 		u := c.nodes[n.Node]
-		for _, h := range n.Hours {
-			if most, _ := c.most(u, widen(h)); most > 0 {
+		for i, h := range n.Hours {
+			if most, _ := c.most(u, n.at(i), widen(h)); most > 0 {
 				pooled = append(pooled, most)
 			}
 		}
@@ -230,6 +234,49 @@ func (c *Calibration) usual(s Statistic, past []NodeHours, shipped usual) {
 	}
 }
 
+// rhythmHours is how many hours of a time of the day count half of what they say of it.
+const rhythmHours = 50
+
+// byHour finds the rhythm of a statistic and returns all nodes' z without it: by how much the 90th
+// percentile of an hour of the day, the largest of it and those beside it, exceeds that of the whole day.
+func (c *Calibration) byHour(s Statistic, past []NodeHours) (pooled []float64) {
+	var hours [hoursOfDay][]float64
+	for _, n := range past {
+		u := c.nodes[n.Node]
+		for i, h := range n.Hours {
+			if v := float64(h[s]); !math.IsNaN(v) {
+				hours[n.at(i)] = append(hours[n.at(i)], u.standardised(s, v))
+			}
+		}
+	}
+	var count, most [hoursOfDay]float64 // with those beside it
+	all, mean := 0.0, 0.0
+	for h, z := range hours {
+		if len(z) == 0 {
+			continue
+		}
+		slices.Sort(z)
+		n, high := float64(len(z)), features.Quantile(z, 0.9)
+		all += n
+		mean += (high - mean) * n / all
+		for beside := range 3 {
+			at := (h + hoursOfDay - 1 + beside) % hoursOfDay
+			if count[at] == 0 || high > most[at] {
+				most[at] = high
+			}
+			count[at] += n
+		}
+	}
+	for h, z := range hours {
+		its := float32(count[h] / (count[h] + rhythmHours) * (most[h] - mean))
+		c.rhythm[s][h] = its + c.rhythm[s][h]*float32(1-min(1, all/enough))
+		for _, v := range z {
+			pooled = append(pooled, v-float64(c.rhythm[s][h]))
+		}
+	}
+	return pooled
+}
+
 // air finds the limits of what the air of each room and node does. A node's slow changes are those
 // of its difference from its room, or its own where it is a room by itself.
 func (c *Calibration) air(past []NodeHours, rooms map[string][]Climate) {
@@ -270,9 +317,14 @@ func (c *Calibration) air(past []NodeHours, rooms map[string][]Climate) {
 }
 
 // Anonymous is the calibration without nodes and rooms, as it is shipped: a place of which nothing
-// is known may be as restless as the most restless of these nodes.
+// is known may be as restless as the most restless of these nodes in their most restless hour.
 func (c *Calibration) Anonymous() *Calibration {
 	a := &Calibration{fleet: c.fleet, tails: c.tails, all: c.all}
+	for s, its := range c.rhythm {
+		for h := range its {
+			a.rhythm[s][h] = slices.Max(its[:])
+		}
+	}
 	for _, u := range c.nodes {
 		for s := range Count {
 			a.fleet.middle[s], a.fleet.scale[s] = max(a.fleet.middle[s], u.middle[s]), max(a.fleet.scale[s], u.scale[s])
@@ -345,13 +397,13 @@ func widen(h Hour) (s [Count]float64) {
 // most is the largest surprise of a statistic. Changes of a node's own dew point count only where
 // nothing is known of its neighbours', those of its temperature for the band of charts alone: of
 // them the cooling path tells.
-func (c *Calibration) most(u usual, strength [Count]float64) (surprise float64, by Statistic) {
+func (c *Calibration) most(u usual, hour int, strength [Count]float64) (surprise float64, by Statistic) {
 	alone := math.IsNaN(strength[TemperatureChange])
 	for s := range Count {
 		if math.IsNaN(strength[s]) || s == OwnTemperature1 || s == OwnTemperature2 || (s > OwnTemperature2 && !alone) {
 			continue
 		}
-		if its := c.tails[s].surprise(u.standardised(s, strength[s])); its > surprise {
+		if its := c.tails[s].surprise(u.standardised(s, strength[s]) - float64(c.rhythm[s][hour])); its > surprise {
 			surprise, by = its, s
 		}
 	}
@@ -370,8 +422,8 @@ func (c *Calibration) of(node, room string) usual {
 
 // Score is -log₁₀ of the share of the customer's healthy hours in which a reading is as
 // unusual; 0 if the reading cannot be judged.
-func (c *Calibration) Score(node, room string, v Values) float64 {
-	most, _ := c.most(c.of(node, room), v.worth())
+func (c *Calibration) Score(node, room string, at time.Time, v Values) float64 {
+	most, _ := c.most(c.of(node, room), at.UTC().Hour(), v.worth())
 	if most == 0 {
 		return 0
 	}

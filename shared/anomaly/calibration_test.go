@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+	"time"
 
 	"coldaisle.dev/shared/anomaly"
 	"coldaisle.dev/shared/artifact"
@@ -57,16 +58,19 @@ func TestChanceHidesNoStuckSensor(t *testing.T) {
 		stuck[s] = math.NaN()
 	}
 	stuck[anomaly.Unchanged] = 3600
-	if score := anomaly.Calibrate(past).Score("new", "", stuck); score <= anomaly.Alarm(1) {
+	if score := anomaly.Calibrate(past).Score("new", "", noon(), stuck); score <= anomaly.Alarm(1) {
 		t.Errorf("a score of %.2f, an alarm is above %.2f", score, anomaly.Alarm(1))
 	}
 }
 
+// hourOf is a time in the hour of a past that begins at midnight.
+func hourOf(i int) time.Time { return noon().Add(time.Duration(i-12) * time.Hour) }
+
 // alarms counts the hours of a past whose readings would have been alarms.
 func alarms(c *anomaly.Calibration, past []anomaly.NodeHours, budget float64) (n int) {
 	for _, node := range past {
-		for _, h := range node.Hours {
-			if score := c.Score(node.Node, node.Room, valuesOf(h)); score > anomaly.Alarm(budget) {
+		for i, h := range node.Hours {
+			if score := c.Score(node.Node, node.Room, hourOf(i), valuesOf(h)); score > anomaly.Alarm(budget) {
 				n++
 			}
 		}
@@ -112,6 +116,28 @@ func TestBudget(t *testing.T) {
 	}
 }
 
+// What is usual at the hour of the day at which doors open, and beside it, is an alarm at night; a
+// restless hour of one node out of many excuses nothing.
+func TestEachHourHasItsRhythm(t *testing.T) {
+	t.Parallel()
+	past := fleet(24, 480)
+	for _, n := range past {
+		for k := 8; k < len(n.Hours); k += 24 {
+			n.Hours[k][anomaly.Roughness] += 3
+		}
+	}
+	past[0].Hours[18][anomaly.Roughness] += 3
+	c := anomaly.Calibrate(past)
+	restless := past[5].Hours[8]
+	for hour := range 24 {
+		at := hourOf(hour).In(time.FixedZone("", 7200))
+		usual := hour >= 7 && hour <= 9
+		if score := c.Score("n05", "r1", at, valuesOf(restless)); score > anomaly.Alarm(1) == usual {
+			t.Errorf("at %d o'clock: a score of %.2f", hour, score)
+		}
+	}
+}
+
 // A calibration knows its nodes by name, whatever their order, and nothing of another
 // customer's.
 func TestCalibrationIsTheSameInAnyOrder(t *testing.T) {
@@ -122,11 +148,16 @@ func TestCalibrationIsTheSameInAnyOrder(t *testing.T) {
 	}
 	first := encode(past)
 	// Other architectures may fuse multiplications with additions, and round once.
-	if got := fmt.Sprintf("%x", sha256.Sum256(first)); runtime.GOARCH == "amd64" && got[:16] != "26796ba7a051ac77" {
+	if got := fmt.Sprintf("%x", sha256.Sum256(first)); runtime.GOARCH == "amd64" && got[:16] != "e1ba5258f61d05de" {
 		t.Errorf("other bytes: %s", got)
 	}
-	for _, n := range past {
+	for i := range past {
+		n := &past[i]
+		for k := range n.Hours {
+			n.At = append(n.At, uint8(k%24)) //nolint:gosec // of a day
+		}
 		slices.Reverse(n.Hours)
+		slices.Reverse(n.At)
 	}
 	slices.Reverse(past)
 	if !slices.Equal(first, encode(past)) {
@@ -146,8 +177,8 @@ func TestCalibrationSurvivesItsCodec(t *testing.T) {
 	read := must.Get(anomaly.DecodeCalibration(content))(t)
 	for _, n := range append(past, anomaly.NodeHours{Node: "new", Room: "r1", Hours: past[0].Hours}, anomaly.NodeHours{Node: "new", Room: "new", Hours: past[0].Hours}) {
 		v := valuesOf(n.Hours[0])
-		want := c.Score(n.Node, n.Room, v)
-		if got := read.Score(n.Node, n.Room, v); got != want {
+		want := c.Score(n.Node, n.Room, noon(), v)
+		if got := read.Score(n.Node, n.Room, noon(), v); got != want {
 			t.Errorf("%s: %g, before %g", n.Node, got, want)
 		}
 	}
@@ -227,7 +258,7 @@ func TestADayMakesAMedian(t *testing.T) {
 			}
 		}
 		c := anomaly.Calibrate(past)
-		if differs := c.Monthly("n00", "r", anomaly.Unchanged) != c.Monthly("n03", "r", anomaly.Unchanged); differs != own {
+		if differs := c.Monthly("n00", "r", 12, anomaly.Unchanged) != c.Monthly("n03", "r", 12, anomaly.Unchanged); differs != own {
 			t.Errorf("after %d hours a node has a median of its own: %v", hours, differs)
 		}
 		before := must.Get(c.MarshalBinary())(t)
@@ -258,8 +289,8 @@ func TestFewHours(t *testing.T) {
 	w, r := past(steady(22), steady(40))
 	v := anomaly.Statistics(w, r, dayOf(22), anomaly.Surroundings{})
 	v[anomaly.OwnDewPoint60] = 12
-	shipped := anomaly.Calibrate(nil).Score("n", "r", v)
-	few := anomaly.Calibrate(fleet(1, 30)).Score("new", "r", v)
+	shipped := anomaly.Calibrate(nil).Score("n", "r", noon(), v)
+	few := anomaly.Calibrate(fleet(1, 30)).Score("new", "r", noon(), v)
 	if shipped < anomaly.Alarm(1) || few < anomaly.Alarm(1) {
 		t.Errorf("12 °C of the dew point in an hour have the score %.2f without a past, %.2f with little: no alarm", shipped, few)
 	}
@@ -275,7 +306,7 @@ func BenchmarkScore(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		v := anomaly.Statistics(w, r, &own.Day, own.Around(r.Time, neighbours))
-		if score := c.Score("n07", "r1", v); math.IsNaN(score) {
+		if score := c.Score("n07", "r1", noon(), v); math.IsNaN(score) {
 			b.Fatal(score)
 		}
 		width, _, _ = width.Update(w, r)
@@ -289,7 +320,7 @@ func TestScoreAllocatesNothing(t *testing.T) { //nolint:paralleltest // AllocsPe
 	day := dayOf(22)
 	if n := testing.AllocsPerRun(100, func() {
 		v := anomaly.Statistics(w, r, day, anomaly.Surroundings{})
-		c.Score("n07", "r1", v)
+		c.Score("n07", "r1", noon(), v)
 		anomaly.Width(0).Update(w, r)
 		anomaly.Passes(w, r, 30, 0)
 	}); n > 2 {
@@ -324,7 +355,7 @@ func TestBandsAreWhatStatisticsCallUsual(t *testing.T) {
 		} {
 			unusual := false
 			for _, s := range of.statistics {
-				unusual = unusual || math.Abs(v[s]) > c.Monthly("n00", "r0", s)
+				unusual = unusual || math.Abs(v[s]) > c.Monthly("n00", "r0", 12, s)
 			}
 			near := min(math.Abs(of.value-of.band.Low), math.Abs(of.value-of.band.High)) < 1e-4 // what a day keeps
 			if beyond := of.value < of.band.Low || of.value > of.band.High; beyond != unusual && !near {

@@ -9,11 +9,14 @@ import (
 )
 
 // calibrationPrefix begins an encoded calibration and says its version.
-const calibrationPrefix = "coldaisle calibration 3\n"
+const calibrationPrefix = "coldaisle calibration 4\n"
 
 // MarshalBinary encodes a calibration: the same one to the same bytes.
 func (c *Calibration) MarshalBinary() ([]byte, error) {
 	b := appendUsual(nil, c.fleet)
+	for s := range c.rhythm {
+		b = artifact.AppendFloat32(b, c.rhythm[s][:]...)
+	}
 	for _, t := range append(c.tails[:len(c.tails):len(c.tails)], c.all) {
 		b = artifact.AppendFloat64(artifact.AppendFloat64(b, t.Ranks[:]...), t.Excess)
 	}
@@ -50,6 +53,11 @@ func DecodeCalibration(content []byte) (*Calibration, error) {
 		return nil, err
 	}
 	c := &Calibration{fleet: readUsual(r)}
+	for s := range c.rhythm {
+		for hour := range c.rhythm[s] {
+			c.rhythm[s][hour] = r.Float32()
+		}
+	}
 	for i := range c.tails {
 		c.tails[i] = readTail(r)
 	}

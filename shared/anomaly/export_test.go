@@ -1,8 +1,8 @@
 package anomaly
 
-// Monthly is the size of a node's statistic that comes once a month.
-func (c *Calibration) Monthly(node, room string, s Statistic) float64 {
-	return c.monthly(c.of(node, room), s)
+// Monthly is the size of a node's statistic that comes once a month at an hour of the day.
+func (c *Calibration) Monthly(node, room string, hour int, s Statistic) float64 {
+	return c.monthly(c.of(node, room), hour, s)
 }
 
 // Tail is the tail of pooled numbers, of which few count less than the shipped tail.

@@ -26,9 +26,9 @@ type Reason struct {
 // Explain says why a reading has its score. It is for alarms; [Calibration.Score] is for
 // every reading.
 func (c *Calibration) Explain(node, room string, r reading.Reading, v Values) Reason {
-	u := c.of(node, room)
-	most, by := c.most(u, v.worth())
-	reason := Reason{Statistic: by, Value: v[by], Score: c.all.surprise(most), Usual: c.monthly(u, by)}
+	u, hour := c.of(node, room), r.Time.UTC().Hour()
+	most, by := c.most(u, hour, v.worth())
+	reason := Reason{Statistic: by, Value: v[by], Score: c.all.surprise(most), Usual: c.monthly(u, hour, by)}
 	now := 0.0
 	switch reason.Quantity = by.Quantity(); reason.Quantity {
 	case "temperature":
@@ -42,10 +42,11 @@ func (c *Calibration) Explain(node, room string, r reading.Reading, v Values) Re
 	return reason
 }
 
-// monthly is the size of a statistic, in its unit, that comes once a month, and no more than what a
-// person would believe of a room: few hours tell little of a month.
-func (c *Calibration) monthly(u usual, s Statistic) float64 {
-	strength := float64(u.middle[s]) + u.spread(s)*c.tails[s].beyond(logShare(1.0/hoursOfMonth))
+// monthly is the size of a statistic, in its unit, that comes once a month at an hour of the day, and no
+// more than what a person would believe of a room: few hours tell little of a month.
+func (c *Calibration) monthly(u usual, hour int, s Statistic) float64 {
+	z := c.tails[s].beyond(logShare(1.0/hoursOfMonth)) + float64(c.rhythm[s][hour])
+	strength := float64(u.middle[s]) + u.spread(s)*z
 	if s == Roughness {
 		strength = math.Exp(strength) - 1
 	}
@@ -65,12 +66,13 @@ type Band struct{ Low, High float64 }
 // month. Of its neighbours and of shorter changes they tell nothing.
 func (c *Calibration) Bands(node, room string, slot int64, day *Day) (temperature, dewPoint Band) {
 	u, middle := c.of(node, room), day.Median(slot)
+	at := int(slot / hour % hoursOfDay)
 	// within narrows a band by what a change since then may be, see departed.
 	within := func(b Band, s Statistic, then, middle float64) Band {
 		if math.IsNaN(then) || math.IsNaN(middle) {
 			return b
 		}
-		own := Band{Low: min(then, middle) - c.monthly(u, s), High: max(then, middle) + c.monthly(u, s)}
+		own := Band{Low: min(then, middle) - c.monthly(u, at, s), High: max(then, middle) + c.monthly(u, at, s)}
 		if math.IsNaN(b.Low) {
 			return own
 		}
@@ -155,8 +157,9 @@ const learnedAnew = 72
 // that people judged right, and the two hours after each, the newest episodes first and
 // at most a twentieth of all. Episodes that were wrong or expected stay, as do those that
 // nobody judged. What depends on the instrument is left out of hours that another one measured.
-// It returns the one that counts too: the newest that has measured for learnedAnew, or the first.
-func Healthy(past []PastHour, right []Episode) (healthy []Hour, now Instrument) {
+// It returns the one that counts too: the newest that has measured for learnedAnew, or the first; and
+// the hours of the day.
+func Healthy(past []PastHour, right []Episode) (healthy []Hour, at []uint8, now Instrument) {
 	hours := 0
 	for _, h := range slices.Backward(past) {
 		switch {
@@ -177,9 +180,9 @@ func Healthy(past []PastHour, right []Episode) (healthy []Hour, now Instrument) 
 		}
 	}
 	for _, h := range healthyOf(past, func(h PastHour) time.Time { return h.Start }, right) {
-		healthy = append(healthy, h.Hour)
+		healthy, at = append(healthy, h.Hour), append(at, uint8(h.Start.UTC().Hour())) //nolint:gosec // of a day
 	}
-	return healthy, now
+	return healthy, at, now
 }
 
 // HealthyAir is [Healthy] of the air of a node or a room.

@@ -96,31 +96,49 @@ func rebuildScores(t *testing.T, past []anomaly.NodeHours, n float64) {
 			middle[node.Node], scale[node.Node] = m, all
 		}
 	}
-	z := func(node string, s int, strength float64) float64 {
-		return (strength - middle[node][s]) / scale[node][s]
+	var rhythm [anomaly.Count][24]float64
+	z := func(node string, i, s int, strength float64) float64 { // in the i-th hour since a midnight
+		return (strength-middle[node][s])/scale[node][s] - rhythm[s][i%24]
+	}
+	pooled := func(s int, of func(i int) bool) (all []float64) {
+		for _, n := range past {
+			for i, h := range n.Hours {
+				if of(i) {
+					all = append(all, z(n.Node, i, s, float64(h[s])))
+				}
+			}
+		}
+		return sorted(all)
 	}
 	var tails [anomaly.Count]func(float64) float64
 	for s := range tails {
-		var pooled []float64
-		for _, n := range past {
-			for _, h := range n.Hours {
-				pooled = append(pooled, z(n.Node, s, float64(h[s])))
-			}
+		var high, of [24]float64
+		mean := 0.0
+		for b := range high {
+			its := pooled(s, func(i int) bool { return i%24 == b })
+			high[b], of[b] = q(its, .9), float64(len(its))
+			mean += high[b] * of[b] / float64(len(past)) / n
 		}
-		tails[s] = rebuiltTail(pooled)
+		for b := range high {
+			before, after := (b+23)%24, (b+1)%24
+			beside := of[before] + of[b] + of[after]
+			most := max(high[before], high[b], high[after])
+			rhythm[s][b] = beside / (beside + 50) * (most - mean)
+		}
+		tails[s] = rebuiltTail(pooled(s, func(int) bool { return true }))
 	}
-	largest := func(node string, h anomaly.Hour) (most float64) {
+	largest := func(node string, i int, h anomaly.Hour) (most float64) {
 		for s, tail := range tails {
 			if counts(s) {
-				most = max(most, tail(z(node, s, float64(h[s]))))
+				most = max(most, tail(z(node, i, s, float64(h[s]))))
 			}
 		}
 		return most
 	}
 	var combined []float64
 	for _, n := range past {
-		for _, h := range n.Hours {
-			combined = append(combined, largest(n.Node, h))
+		for i, h := range n.Hours {
+			combined = append(combined, largest(n.Node, i, h))
 		}
 	}
 	whole := rebuiltTail(combined)
@@ -137,7 +155,7 @@ func rebuildScores(t *testing.T, past []anomaly.NodeHours, n float64) {
 					worth[s] = 0
 				}
 			}
-			want, got := whole(largest(n.Node, worth)), c.Score(n.Node, n.Room, valuesOf(h))
+			want, got := whole(largest(n.Node, i, worth)), c.Score(n.Node, n.Room, hourOf(i), valuesOf(h))
 			if math.Abs(want-got) > 1e-4*max(1, want) {
 				t.Fatalf("%s: %.6f by the document, %.6f", n.Node, want, got)
 			}
@@ -149,12 +167,12 @@ func rebuildScores(t *testing.T, past []anomaly.NodeHours, n float64) {
 	believed := [anomaly.Count]float64{86400, 8, 8, 8, 10, 10, 10, 8, 8, 8}
 	for _, n := range past {
 		for s := range anomaly.Count {
-			monthly := c.Monthly(n.Node, n.Room, s)
+			monthly := c.Monthly(n.Node, n.Room, 7, s)
 			strength := math.Log1p(monthly / floors()[s])
 			if s == anomaly.Roughness {
 				strength = math.Log1p(strength)
 			}
-			got := tails[s](z(n.Node, int(s), strength))
+			got := tails[s](z(n.Node, 7, int(s), strength))
 			if more := got - math.Log10(720); more > 1e-4 || monthly < believed[s] && more < -1e-4 || monthly > believed[s] {
 				t.Errorf("%s: once a month comes a %s of %g, of which the surprise is %g", n.Node, s, monthly, got)
 			}

@@ -152,7 +152,7 @@ func (n *node) judge(w reading.Window, r reading.Reading, c *anomaly.Calibration
 	v := anomaly.Statistics(w, r, &n.Day, n.around)
 	all := v
 	anew := c.Anew(n.track.Node, &n.Live, w, r, &v)
-	score := c.Score(n.track.Node, n.track.Room, v)
+	score := c.Score(n.track.Node, n.track.Room, r.Time, v)
 	n.air = add(n.air, r.Time, n.Move(w, r).Apart(n.room.now))
 	told, cooling := n.Cooling(c, n.track.Node, n.track.Room, r.Time, n.room.now, n.room.heard)
 	if cooling || anew {
@@ -193,8 +193,8 @@ func past(nodes []*node, now time.Time, judge func(int, anomaly.Episode) bool) [
 				n.right = append(n.right, e)
 			}
 		}
-		healthy, instrument := anomaly.Healthy(n.hours, n.right)
-		all[i] = anomaly.NodeHours{Node: n.track.Node, Room: n.track.Room, Hours: healthy, Instrument: instrument, Air: n.air[max(0, len(n.air)-anomaly.Hours):]}
+		all[i] = anomaly.NodeHours{Node: n.track.Node, Room: n.track.Room, Air: n.air[max(0, len(n.air)-anomaly.Hours):]}
+		all[i].Hours, all[i].At, all[i].Instrument = anomaly.Healthy(n.hours, n.right)
 	}
 	return all
 }
