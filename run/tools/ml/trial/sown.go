@@ -70,7 +70,7 @@ type Sowing struct {
 // rack is how many nodes stand for those of a rack: next to each other in a room's order.
 const rack = 4
 
-// Sow returns tracks with faults on their readings, and the faults. Losses of cooling befall
+// Sow returns tracks with faults on their readings, and the faults that change one. Losses of cooling befall
 // nodes, racks and rooms, the other kinds of the air nodes and rooms, those of sensors a node.
 func (s Sowing) Sow(tracks []Track) ([]Track, []Event) {
 	begin, end := Span(tracks)
@@ -129,12 +129,26 @@ func (s Sowing) Sow(tracks []Track) ([]Track, []Event) {
 		sown[i].Events = slices.SortedFunc(slices.Values(its), func(a, b fault.Fault) int { return a.Start.Compare(b.Start) })
 		sown[i].Readings = sowOn(t.Readings, its)
 	}
+	events = slices.DeleteFunc(events, func(e Event) bool { return !e.changes(tracks, sown) })
 	for i, e := range events {
 		if e.Kind == fault.Cooling && e.Group != "node" {
 			events[i].Lost = lost(e, tracks, sown, begin)
 		}
 	}
 	return sown, events
+}
+
+// changes reports whether an event changes a reading: a spike of the time of one that was lost
+// is not there to be found.
+func (e Event) changes(recorded, sown []Track) bool {
+	return slices.ContainsFunc(e.Tracks, func(track int) bool {
+		for i, r := range recorded[track].Readings {
+			if e.Affects(r.Time) && !r.Equal(sown[track].Readings[i]) {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 // lost finds [Event.Lost] by the rises of the nodes' median within the spans of the cooling path.
