@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -68,6 +69,9 @@ func TestRulesAndThresholdsAreOne(t *testing.T) {
 	own := fmt.Sprintf("/api/v1/rules/%d", id)
 	if got := get[shown](t, a, http.MethodPut, own, fmt.Sprintf(someRule, 31.0, "")); got.Limit != 31 {
 		t.Errorf("%+v", got)
+	}
+	if got := a.call(t, a.token, http.MethodPut, own, fmt.Sprintf(someRule, math.Copysign(0, -1), "")); !strings.Contains(string(got.body), `"limit":0,`) {
+		t.Errorf("-0: %s", got.body)
 	}
 	for _, c := range []struct{ method, path, body, want string }{
 		{"PUT", threshold, fmt.Sprintf(someRule, 33.0, ""), "Of a threshold rule only the limit can be changed"},
