@@ -51,7 +51,7 @@ func warmed(since, lasts, up, down float64) float64 {
 // five days of a real one (the test of run/tools/ml compares twenty statistics).
 func (s *Site) laboratory(n node, t float64, nano uint64) fault.Values {
 	hours, seed, b := t/3600, s.options.Seed, n.bench
-	busy := 0.12
+	busy := 0.03
 	var warm, sun, dew, blown float64 // blown: the fans that heat in the morning
 	for today, day := math.Floor(hours/24), math.Floor(hours/24)-2; day <= today; day++ {
 		hour := hours - 24*day
@@ -64,7 +64,7 @@ func (s *Site) laboratory(n node, t float64, nano uint64) fault.Values {
 			busy += 0.5 * warmed(hour-7, 11, 0.3, 0.3)
 			clear /= 2 // the rest is cooled away
 		}
-		busy += 0.5 * warmed(hour-8, 10, 0.5, 1)
+		busy += 0.4*warmed(hour-8, 10, 0.5, 1) + 0.5*warmed(hour-7.2, 1.5, 0.1, 0.5)
 		sun += clear * b.sunlit * warmed(hour-b.dawn, 7, 0.7, 2)
 		warm += clear * 3 * warmed(hour-9, 9, 4, 9)
 		dew += 3.4 * damp * warmed(hour-8, 9, 3, 8)
