@@ -42,6 +42,7 @@ import (
 //
 //	go test -run '^$' -bench '^BenchmarkReading$' ./run/local/system
 func BenchmarkReading(b *testing.B) {
+	system.CollectLess() // as the program does, for both
 	for _, c := range []struct {
 		name string
 		load
