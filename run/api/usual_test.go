@@ -20,8 +20,8 @@ type calm struct{}
 
 func (calm) Wait(context.Context, int64) modelstore.Pair {
 	past := []anomaly.NodeHours{{Node: "rack"}}
-	for range anomaly.Hours {
-		past[0].Hours = append(past[0].Hours, anomaly.Hour{})
+	for hour := range anomaly.Hours {
+		past[0].Hours, past[0].At = append(past[0].Hours, anomaly.Hour{}), append(past[0].At, uint8(hour%24)) //nolint:gosec // of a day
 	}
 	return modelstore.Pair{Calibration: anomaly.Calibrate(past)}
 }

@@ -45,17 +45,10 @@ func (h *Hour) Add(v Values) {
 type NodeHours struct {
 	Node, Room string
 	Hours      []Hour
-	At         []uint8    // their hours of the day, UTC; nil: one after the other from midnight on
+	At         []uint8    // their hours of the day, UTC
 	Air        []Climate  // of the same hours, in the order of time
 	Instrument Instrument // as it is now
 	Neighbours []string   // of the customer's nodes, the best first, see [Neighbours]
-}
-
-func (n *NodeHours) at(i int) int {
-	if n.At == nil {
-		return i % hoursOfDay
-	}
-	return int(n.At[i])
 }
 
 // usual is the distribution of a node's hours: their median, and the distance from it to
@@ -153,7 +146,7 @@ func Calibrate(past []NodeHours) *Calibration {
 	for _, n := range past {
 		u := c.nodes[n.Node]
 		for i, h := range n.Hours {
-			if most, _ := c.most(u, n.at(i), widen(h)); most > 0 {
+			if most, _ := c.most(u, int(n.At[i]), widen(h)); most > 0 {
 				pooled = append(pooled, most)
 			}
 		}
@@ -245,7 +238,7 @@ func (c *Calibration) byHour(s Statistic, past []NodeHours) (pooled []float64) {
 		u := c.nodes[n.Node]
 		for i, h := range n.Hours {
 			if v := float64(h[s]); !math.IsNaN(v) {
-				hours[n.at(i)] = append(hours[n.at(i)], u.standardised(s, v))
+				hours[n.At[i]] = append(hours[n.At[i]], u.standardised(s, v))
 			}
 		}
 	}

@@ -17,19 +17,20 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// fleet is a past of nodes whose strengths are drawn alike, except for a node's own level.
+// fleet is a past of nodes from midnight on, whose strengths are drawn alike, except for a node's
+// own level.
 func fleet(nodes, hours int) []anomaly.NodeHours {
 	random := rand.New(rand.NewPCG(1, 9))
 	past := make([]anomaly.NodeHours, nodes)
 	for i := range past {
 		past[i] = anomaly.NodeHours{Node: fmt.Sprintf("n%02d", i), Room: fmt.Sprintf("r%d", i/4)}
 		level := 1 + random.Float64()
-		for range hours {
+		for hour := range hours {
 			h := anomaly.Quiet()
 			for s := range h {
 				h[s] = float32(level - float64(0.3*math.Log(1-random.Float64())))
 			}
-			past[i].Hours = append(past[i].Hours, h)
+			past[i].Hours, past[i].At = append(past[i].Hours, h), append(past[i].At, uint8(hour%24)) //nolint:gosec // of a day
 		}
 	}
 	return past
@@ -101,8 +102,8 @@ func TestBudget(t *testing.T) {
 	past := fleet(48, 1344)
 	var before, after []anomaly.NodeHours
 	for _, n := range past {
-		before = append(before, anomaly.NodeHours{Node: n.Node, Room: n.Room, Hours: n.Hours[:672]})
-		after = append(after, anomaly.NodeHours{Node: n.Node, Room: n.Room, Hours: n.Hours[672:]})
+		before = append(before, anomaly.NodeHours{Node: n.Node, Room: n.Room, Hours: n.Hours[:672], At: n.At[:672]})
+		after = append(after, anomaly.NodeHours{Node: n.Node, Room: n.Room, Hours: n.Hours[672:], At: n.At[672:]})
 	}
 	c := anomaly.Calibrate(before)
 	for _, budget := range []float64{0.3, 1, 4, 30} {
@@ -151,11 +152,7 @@ func TestCalibrationIsTheSameInAnyOrder(t *testing.T) {
 	if got := fmt.Sprintf("%x", sha256.Sum256(first)); runtime.GOARCH == "amd64" && got[:16] != "e1ba5258f61d05de" {
 		t.Errorf("other bytes: %s", got)
 	}
-	for i := range past {
-		n := &past[i]
-		for k := range n.Hours {
-			n.At = append(n.At, uint8(k%24)) //nolint:gosec // of a day
-		}
+	for _, n := range past {
 		slices.Reverse(n.Hours)
 		slices.Reverse(n.At)
 	}
@@ -263,7 +260,7 @@ func TestADayMakesAMedian(t *testing.T) {
 		}
 		before := must.Get(c.MarshalBinary())(t)
 		for i := range past {
-			past[i].Hours = append(past[i].Hours, anomaly.Quiet())
+			past[i].Hours, past[i].At = append(past[i].Hours, anomaly.Quiet()), append(past[i].At, uint8(hours%24)) //nolint:gosec // of a day
 		}
 		if !slices.Equal(before, must.Get(anomaly.Calibrate(past).MarshalBinary())(t)) {
 			t.Errorf("a silent hour after %d counts", hours)
