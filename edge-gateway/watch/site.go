@@ -162,7 +162,8 @@ func (l *live) hear(heard *gateway.Live, s *site, now time.Time) {
 			at := reading.TruncateTime(p.Time)
 			i, found := slices.BinarySearchFunc(points, at, func(p incident.Point, at time.Time) int { return p.Time.Compare(at) })
 			if !found {
-				points = slices.Insert(points, i, s.correct(n.NodeID, incident.Point{Time: at, Temperature: reading.Value(p.Temperature), Humidity: reading.Value(p.Humidity)}))
+				point := incident.Point{Time: at, Temperature: reading.Value(p.Temperature), Humidity: reading.Value(p.Humidity)}
+				points = slices.Insert(points, i, s.correct(n.NodeID, point))
 			}
 		}
 		old := func(p incident.Point) bool { return l.time.Sub(p.Time) > pointsKept }

@@ -92,30 +92,17 @@ func (g *Group[In, Out]) Do(ctx context.Context, item In) (Out, error) {
 
 // Start is [Group.Do] for a caller who does not wait for the batch.
 func (g *Group[In, Out]) Start(ctx context.Context, item In) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closed {
-		return ErrClosed
-	}
-	g.add(ctx, item)
-	g.startWaiting()
-	return nil
+	_, _, err := g.enqueue(ctx, []In{item})
+	return err
 }
 
 // DoAll is [Group.Do] for several items of one caller, which share a batch unless
 // it is full.
 func (g *Group[In, Out]) DoAll(ctx context.Context, items []In) ([]Out, error) {
-	batches, places := make([]*batch[In, Out], len(items)), make([]int, len(items))
-	g.mu.Lock()
-	if g.closed {
-		g.mu.Unlock()
-		return nil, ErrClosed
+	batches, places, err := g.enqueue(ctx, items)
+	if err != nil {
+		return nil, err
 	}
-	for i, item := range items {
-		batches[i], places[i] = g.add(ctx, item)
-	}
-	g.startWaiting()
-	g.mu.Unlock()
 	results := make([]Out, len(items))
 	for i, b := range batches {
 		select {
@@ -138,6 +125,21 @@ func (g *Group[In, Out]) Close() {
 	g.startWaiting()
 	g.mu.Unlock()
 	g.running.Wait()
+}
+
+// enqueue adds items and returns the batch of each and its place there.
+func (g *Group[In, Out]) enqueue(ctx context.Context, items []In) ([]*batch[In, Out], []int, error) {
+	batches, places := make([]*batch[In, Out], len(items)), make([]int, len(items))
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return nil, nil, ErrClosed
+	}
+	for i, item := range items {
+		batches[i], places[i] = g.add(ctx, item)
+	}
+	g.startWaiting()
+	return batches, places, nil
 }
 
 // add puts an item into the batch that takes items and returns its place there.

@@ -70,8 +70,9 @@ type Sowing struct {
 // rack is how many nodes stand for those of a rack: next to each other in a room's order.
 const rack = 4
 
-// Sow returns tracks with faults on their readings, and the faults that change one. Losses of cooling befall
-// nodes, racks and rooms, the other kinds of the air nodes and rooms, those of sensors a node.
+// Sow returns tracks with faults on their readings, and the faults that change one. Losses of
+// cooling befall nodes, racks and rooms, the other kinds of the air nodes and rooms, those of
+// sensors a node.
 func (s Sowing) Sow(tracks []Track) ([]Track, []Event) {
 	begin, end := Span(tracks)
 	interval := end.Sub(begin) / time.Duration(len(tracks[0].Readings))
