@@ -5,7 +5,7 @@ import { act, actions, type ActionName } from "../api/act";
 import { keys } from "../api/queries";
 import { shownZone } from "../logic/format";
 import { titleOf, type Incident } from "../logic/incidents";
-import { inputTime, inputValue } from "../logic/maintenance";
+import { inputInstant, inputValue } from "../logic/maintenance";
 import { useNow } from "./clock";
 import { Dialog } from "./dialog";
 import { Field, Form } from "./form";
@@ -32,7 +32,7 @@ export default function Act({ incident, action, onClose }: {
           const said = comment.trim();
           await act(incident, {
             action, ...(said && { comment: said }), ...(action === "hand_over" && { to: to.trim() }),
-            ...(action === "snooze" && { until: new Date(inputTime(until, zone)).toISOString() }),
+            ...(action === "snooze" && { until: inputInstant(until, zone) }),
           });
           await queries.invalidateQueries({ queryKey: keys.live });
           onClose();

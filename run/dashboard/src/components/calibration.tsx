@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { api, unwrap, type Correction, type Sensor } from "../api/client";
 import { serviceTime } from "../api/time";
 import { shownZone } from "../logic/format";
-import { inputTime, inputValue } from "../logic/maintenance";
+import { inputInstant, inputValue } from "../logic/maintenance";
 import { useDeletion } from "./deletion";
 import { Confirm, Dialog } from "./dialog";
 import { Field, Form } from "./form";
@@ -113,7 +113,7 @@ function Add({ sensor, onClose }: { sensor: Sensor; onClose: () => void }) {
           const given = Object.fromEntries(Object.entries(texts).filter(([, value]) => value !== ""));
           await unwrap(api.POST("/api/v1/corrections", {
             body: {
-              sensor_id: sensor.id, from: new Date(inputTime(from, zone)).toISOString(),
+              sensor_id: sensor.id, from: inputInstant(from, zone),
               temperature_offset: Number(temperature),
               humidity_offset: Number(humidity), ...given,
             },

@@ -32,6 +32,9 @@ export function inputTime(value: string, zone: string): number {
   return instantOf(Date.parse(`${value}Z`), zone);
 }
 
+/** The same as the API takes it. */
+export const inputInstant = (value: string, zone: string) => new Date(inputTime(value, zone)).toISOString();
+
 export interface Occurrence {
   window: Window;
   start: number;

@@ -9,7 +9,7 @@ import { Timestamp } from "../components/timestamp";
 import { useTitle } from "../components/title";
 import { toldOf } from "../logic/audit";
 import { shownZone } from "../logic/format";
-import { inputTime } from "../logic/maintenance";
+import { inputInstant } from "../logic/maintenance";
 
 interface Filter {
   actor_kind?: LoggedChange["actor_kind"]; actor?: string; operation?: string; subject?: string;
@@ -90,7 +90,7 @@ function Filters({ onFilter }: { onFilter: (filter: Filter) => void }) {
     const chosen: Filter = kind ? { actor_kind: kind } : {};
     for (const [name] of fields) {
       const value = String(given.get(name) ?? "").trim();
-      if (value) chosen[name] = name.endsWith("_time") ? new Date(inputTime(value, shownZone())).toISOString() : value;
+      if (value) chosen[name] = name.endsWith("_time") ? inputInstant(value, shownZone()) : value;
     }
     onFilter(chosen);
   };

@@ -7,7 +7,7 @@ import { serviceTime } from "../api/time";
 import { duration, inWords, localTime, shownZone, timeIn, timeOfDay } from "../logic/format";
 import { titleOf, type Incident } from "../logic/incidents";
 import {
-  inputTime, inputValue, occurrences, recurrence, weekdays, type Occurrence, type Window,
+  inputInstant, inputValue, occurrences, recurrence, weekdays, type Occurrence, type Window,
 } from "../logic/maintenance";
 import { useNow } from "../components/clock";
 import { useDeletion } from "../components/deletion";
@@ -127,9 +127,9 @@ function WindowForm({ window, onClose }: { window: Window | undefined; onClose: 
     .map((name) => [name, name] as const);
   const save = async (confirm: boolean) => {
     const body = {
-      start_time: new Date(inputTime(start, zone)).toISOString(), duration_s: Number(hours) * 3600, time_zone: zone,
+      start_time: inputInstant(start, zone), duration_s: Number(hours) * 3600, time_zone: zone,
       weekdays: repeats ? [...days] : [],
-      ...(repeats && until && { until: new Date(inputTime(until, zone)).toISOString() }),
+      ...(repeats && until && { until: inputInstant(until, zone) }),
       ...(comment.trim() && { comment: comment.trim() }), ...scope, confirm,
     };
     await unwrap(window
