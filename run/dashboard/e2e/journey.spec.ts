@@ -1,5 +1,6 @@
 import {
-  addRoom, addSensor, expect, sendReading, password, signInAs, signInDemo, signUp, signUpByForm, test, tokenOf, url,
+  addRoom, addSensor, dragAcrossChart, expect, sendReading, password, signInAs, signInDemo, signUp, signUpByForm, test,
+  tokenOf, url,
 } from "./user";
 
 test("from sign-up to an incident that somebody has", async ({ page }) => {
@@ -184,16 +185,10 @@ test("readings are saved as CSV", async ({ page }) => {
 test("a range is chosen by dragging across a chart", async ({ page }) => {
   await signInDemo(page);
   await page.getByRole("link", { name: /^Rack 1,/ }).first().click();
-  const chart = page.locator(".u-over").first();
-  await chart.scrollIntoViewIfNeeded();
-  const box = await chart.boundingBox();
-  if (!box) throw new Error("the chart has no place");
+  await expect(page.locator(".u-over").first()).toBeVisible();
   const asked = page.waitForRequest((request) =>
     request.url().includes("/historical/") && request.url().includes("max_points=720"));
-  await page.mouse.move(box.x + box.width / 4, box.y + 50);
-  await page.mouse.down();
-  await page.mouse.move(box.x + box.width / 2, box.y + 60, { steps: 5 });
-  await page.mouse.up();
+  await dragAcrossChart(page);
   const query = new URL((await asked).url()).searchParams;
   const hours = (Date.parse(query.get("end_time") ?? "") - Date.parse(query.get("start_time") ?? "")) / 3_600_000;
   expect(hours).toBeGreaterThan(5.5);

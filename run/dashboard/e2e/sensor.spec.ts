@@ -1,6 +1,6 @@
 // The sensor's page: charts that stay, an address that can be shared, a cursor for the keyboard.
 import type { Page } from "@playwright/test";
-import { addRoom, addSensor, ask, expect, expectAccessible, signUp, test, tokenOf, url } from "./user";
+import { addRoom, addSensor, ask, dragAcrossChart, expect, expectAccessible, signUp, test, tokenOf, url } from "./user";
 import { seedReadings } from "./seed";
 import { excursion } from "../tests/excursion";
 
@@ -101,12 +101,8 @@ test("range, zoom and compared sensors are in the address: shared, and gone back
   await page.getByText(/^Compare/).click();
   await page.getByLabel("Rack 2").check();
   await expect(page).toHaveURL(new RegExp(`range=7d&with=${second}`));
-  const box = await page.locator(".u-over").first().boundingBox();
-  if (!box) throw new Error("the chart has no place");
-  await page.mouse.move(box.x + box.width / 4, box.y + 50);
-  await page.mouse.down();
-  await page.mouse.move(box.x + box.width / 2, box.y + 60, { steps: 5 });
-  await page.mouse.up();
+  await expect(page.getByRole("row", { name: /^Rack 2/ }), "the charts of both are drawn").toBeVisible();
+  await dragAcrossChart(page);
   await expect(page).toHaveURL(/from=/);
   const shared = await context.newPage();
   await shared.goto(page.url());

@@ -153,6 +153,17 @@ export async function ask<T = { id: number }>(token: string, method: string, pat
   return (answer.status === 204 ? undefined : await answer.json()) as T;
 }
 
+/** Chooses a range: the second quarter of the first chart. */
+export async function dragAcrossChart(page: Page): Promise<void> {
+  const chart = page.locator(".u-over").first();
+  await chart.hover();
+  const { x, y, width } = await chart.evaluate((drawn) => drawn.getBoundingClientRect().toJSON() as DOMRect);
+  await page.mouse.move(x + width / 4, y + 50);
+  await page.mouse.down();
+  await page.mouse.move(x + width / 2, y + 60, { steps: 5 });
+  await page.mouse.up();
+}
+
 /** The token of the page's session, to use the API beside it. */
 export const tokenOf = (page: Page) =>
   page.evaluate(() => (JSON.parse(sessionStorage.getItem("coldaisle.session") ?? "{}") as { token: string }).token);
