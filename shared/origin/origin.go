@@ -65,7 +65,8 @@ type entry struct {
 func New(keys Keys, clock func() time.Time, options Options) *Verifier {
 	return &Verifier{
 		options: options, clock: clock,
-		cache: expirable.NewLRU[string, entry](capacity, nil, MaxAge),
+		// Ages are told by asked: what expires by itself has a timer for each hundredth of it.
+		cache: expirable.NewLRU[string, entry](capacity, nil, 0),
 		lookups: coalesce.New(func(ctx context.Context, ids []string) ([]entry, error) {
 			ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 			defer cancel()

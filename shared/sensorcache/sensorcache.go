@@ -61,7 +61,8 @@ func New(source Source, wait coalesce.Wait, clock func() time.Time) *Cache {
 		lookups: coalesce.New(func(ctx context.Context, nodes []reading.Node) ([]pipeline.SensorStatus, error) {
 			return query(ctx, source, nodes)
 		}, coalesce.Options[reading.Node]{Wait: wait}),
-		cache: expirable.NewLRU[reading.Node, entry](Capacity, nil, MaxStale),
+		// Ages are told by asked: what expires by itself has a timer for each hundredth of it.
+		cache: expirable.NewLRU[reading.Node, entry](Capacity, nil, 0),
 		clock: clock,
 	}
 }
