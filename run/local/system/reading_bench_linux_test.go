@@ -38,7 +38,9 @@ import (
 // it is too hot, are on disk by a COMMIT that requests share. Both run one after the other
 // with a PostgreSQL of the same settings. Nodes send from a process of their own, whose time
 // does not count: as fast as they are answered, then 200 and 33 a second, as 1,000 real nodes
-// do, then again as fast as they are answered of 50,000 nodes. A room has 100. Idle is the system without readings. Each case is a fixed number of readings:
+// do, then again as fast as they are answered of 50,000 nodes. A room has 100. Idle is the
+// system without readings. Each case is a fixed number of readings, of 50,000 nodes one or two
+// of each:
 //
 //	go test -run '^$' -bench '^BenchmarkReading$' ./run/local/system
 func BenchmarkReading(b *testing.B) {
@@ -47,10 +49,10 @@ func BenchmarkReading(b *testing.B) {
 		name string
 		load
 	}{
-		{"saturated", load{10_000, 0, 100}},
+		{"saturated", load{60_000, 0, 100}},
 		{"200 a second", load{3000, 200, 100}},
 		{"33 a second", load{660, 33, 1000}},
-		{"saturated by 50,000", load{10_000, 0, 50_000}},
+		{"saturated by 50,000", load{60_000, 0, 50_000}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			for b.Loop() {
