@@ -299,8 +299,10 @@ func TestReadSources(t *testing.T) {
 		`{"sources":[{"name":"a b","token":"0123456789abcdef"}]}`:                       "must have a name",
 		`{"sources":[{"name":"a","token":"0123456789abcdef","max_nodes":-1}]}`:          "max_nodes",
 		`{"sources":[{"name":"a","networks":["::1"]},{"name":"a","networks":["::2"]}]}`: "given twice",
-		`{"source":[]}`: "unknown field",
+		`{"source":[]}`: `unknown object member name "source"`,
 		`{`:             "read sources",
+		`{"sources":[{"name":"a","networks":["::1"]}]} {"sources":[{"name":"b","networks":["::2"]}]}`: "after top-level value",
+		`{"sources":[{"name":"a","networks":["::1"]}],"sources":[{"name":"b","networks":["::2"]}]}`:   `duplicate object member name "sources"`,
 	} {
 		path := filepath.Join(t.TempDir(), "sources.json")
 		must.Do(t, os.WriteFile(path, []byte(content), 0o600))

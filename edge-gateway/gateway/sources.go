@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -16,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/go-json-experiment/json/v1"
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -60,9 +61,9 @@ func ReadSources(path string) (file SourcesFile, err error) {
 	if err != nil {
 		return SourcesFile{}, fmt.Errorf("read sources: %w", err)
 	}
-	decoder := json.NewDecoder(bytes.NewReader(content))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&file); err != nil {
+	// A second list behind the first, or one given twice, would let nobody in, and not say so.
+	strict := jsonv2.JoinOptions(json.DefaultOptionsV1(), json.ReportErrorsWithLegacySemantics(false), jsonv2.RejectUnknownMembers(true), jsontext.AllowDuplicateNames(false))
+	if err := jsonv2.Unmarshal(content, &file, strict); err != nil {
 		return SourcesFile{}, fmt.Errorf("read sources: %w", err)
 	}
 	var errs []error
