@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"net/url"
 	"os"
@@ -92,6 +93,9 @@ const (
 // of environ, and nothing else of it.
 func Load(path string, environ []string) (*Config, error) {
 	text, err := os.ReadFile(path) //nolint:gosec // the path is the operator's
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: monitor-gateway watch init writes a first one", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration: %w", err)
 	}
@@ -152,7 +156,8 @@ func (c *Config) validate() error {
 	var errs []error
 	check := func(ok bool, rule string, path ...any) {
 		if !ok {
-			errs = append(errs, fmt.Errorf("line %d: %v: %s", c.line(path...), path[len(path)-1], rule))
+			names := slices.DeleteFunc(slices.Clone(path), func(step any) bool { _, index := step.(int); return index })
+			errs = append(errs, fmt.Errorf("line %d: %v: %s", c.line(path...), names[len(names)-1], rule))
 		}
 	}
 	c.State = cmp.Or(c.State, defaultState)

@@ -48,6 +48,8 @@ func Doctor(ctx context.Context, c *Config, transport *http.Client, q Question, 
 		return fmt.Errorf("no room is called %q; there are %q", q.Room, slices.Sorted(maps.Values(w.site.Rooms)))
 	case !slices.Contains(causes(), q.Cause):
 		return fmt.Errorf("%q is no cause; there are %v", q.Cause, causes())
+	case q.Severity != incident.Warning && q.Severity != incident.Critical:
+		return fmt.Errorf("%q is no severity; there are %s and %s", q.Severity, incident.Warning, incident.Critical)
 	}
 	name := w.site.Rooms[room]
 	_, _, err := w.client.overview(ctx, "")
@@ -156,7 +158,7 @@ func Init(ctx context.Context, path string, answers Answers, transport *http.Cli
 		return errors.New("no notification service understands the URL: " + redact(err, answers.URL))
 	}
 	if err := (&client{transport, answers.API, answers.Key}).heartbeat(ctx, heartbeat{Name: answers.Name}); err != nil {
-		return fmt.Errorf("the API does not take the key: %w", err)
+		return fmt.Errorf("try the key at the API: %w", err)
 	}
 	name, err := json.Marshal(answers.Name)
 	if err != nil {

@@ -123,6 +123,9 @@ func TestFirstMessage(t *testing.T) {
 	defer hook.Close()
 	path := filepath.Join(t.TempDir(), "watch.yaml")
 	answers := Answers{API: api.URL, Name: `The "site"`, Key: "cold_secret", URL: "generic+" + hook.URL + "/hook?template=json"}
+	if _, err := Load(path, nil); err == nil || !strings.Contains(err.Error(), "monitor-gateway watch init") {
+		t.Errorf("before init: %v", err)
+	}
 	must.Do(t, Init(t.Context(), path, answers, &http.Client{}))
 	must.Equal(t, "heartbeats", []heartbeat{{Name: answers.Name}}, s.beats)
 	for _, name := range []string{"watch.yaml", "watch.key", "watch.url"} {
@@ -143,6 +146,7 @@ func TestFirstMessage(t *testing.T) {
 		{api.URL, "carrier-pigeon://hunter22@coop", `the URL: creating sender for URLs [(the URL)]: error initializing router services: unknown service: "carrier-pigeon"`},
 		{api.URL, "", "the URL: creating sender"},
 		{"coldaisle.example.com", answers.URL, "--api must be the address"},
+		{"http://127.0.0.1:1", answers.URL, "try the key at the API: Post"},
 	} {
 		err := Init(t.Context(), path+"2", Answers{API: c.api, Name: "a", Key: "cold_secret", URL: c.url}, &http.Client{})
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hunter22") {
@@ -179,13 +183,13 @@ shutdowns:
 	if _, err := os.Stat(filepath.Join(c.State, journalFile)); err == nil {
 		t.Error("it wrote a journal")
 	}
-	c.Steps = c.Steps[:1]
-	if err := Doctor(t.Context(), c, &http.Client{}, Question{"Hall A", "too_hot", "critical"}, now, &out); err == nil || err.Error() != "nobody would be told" {
-		t.Errorf("%v", err)
-	}
-	for _, q := range []Question{{"Hall Z", "too_hot", "critical"}, {"Hall A", "too_loud", "critical"}} {
+	for _, q := range []Question{{"Hall Z", "too_hot", "critical"}, {"Hall A", "too_loud", "critical"}, {"Hall A", "too_hot", "Critical"}} {
 		if err := Doctor(t.Context(), c, &http.Client{}, q, now, &out); err == nil {
 			t.Errorf("%v is answered", q)
 		}
+	}
+	c.Steps = c.Steps[:1]
+	if err := Doctor(t.Context(), c, &http.Client{}, Question{"Hall A", "too_hot", "critical"}, now, &out); err == nil || err.Error() != "nobody would be told" {
+		t.Errorf("%v", err)
 	}
 }
