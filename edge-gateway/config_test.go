@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -93,6 +95,24 @@ func TestDefaultsAreTheSameEverywhere(t *testing.T) {
 			t.Errorf("%q: OUTBOX_MAX_BYTES is %d, the outbox's own default %d; %v", environ, s.OutboxMaxBytes, outbox.DefaultMaxBytes, err)
 		}
 	}
+}
+
+// TestNotEnrolled tells whoever has installed the gateway, and asks its doctor, what is missing.
+func TestNotEnrolled(t *testing.T) {
+	t.Parallel()
+	fresh := install(t, "PROJECT_ID=\n")
+	_, err := loadSetup(withServiceEnvironment(nil, fresh), fresh)
+	if want := "PROJECT_ID is required and empty\nenrolling the gateway sets it: sudo monitor-gateway enrol CODE --api URL"; err == nil || err.Error() != want {
+		t.Errorf("told is %v", err)
+	}
+}
+
+// TestWithoutSudo has the system refuse a person's command, and the service, which no sudo helps.
+func TestWithoutSudo(t *testing.T) {
+	t.Parallel()
+	refused := fmt.Errorf("read enrolment: %w", fs.ErrPermission)
+	must.Equal(t, "a command", "read enrolment: permission denied\ntry it with sudo", hint([]string{"doctor"}, refused).Error())
+	must.Equal(t, "the service", refused.Error(), hint(nil, refused).Error())
 }
 
 func TestNamesOfGoogle(t *testing.T) {

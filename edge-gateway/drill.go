@@ -29,7 +29,7 @@ func runDrill(ctx context.Context, args, environ []string, out io.Writer, instal
 	}
 	answer, err := client.Do(request) //nolint:gosec // a socket of this machine
 	if err != nil {
-		return fmt.Errorf("drill: no gateway answers at %s (sudo is needed, and a gateway that runs): %w", socket, err)
+		return fmt.Errorf("drill: no gateway answers at %s: %w", socket, err)
 	}
 	defer func() { _ = answer.Body.Close() }()
 	if answer.StatusCode != http.StatusOK {

@@ -101,6 +101,9 @@ func loadSetup(environ []string, installed installation) (setup, error) {
 		for _, text := range s.unknown {
 			err = errors.Join(err, errors.New(text))
 		}
+		if s.ProjectID == "" {
+			err = errors.Join(err, errors.New("enrolling the gateway sets it: sudo monitor-gateway enrol CODE --api URL"))
+		}
 	}
 	return s, err
 }

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -23,7 +24,7 @@ var version string
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Environ())
+	err := hint(os.Args[1:], run(ctx, os.Args[1:], os.Environ()))
 	stop()
 	if err != nil {
 		if !errors.Is(err, errProblemsFound) {
@@ -31,6 +32,14 @@ func main() {
 		}
 		os.Exit(1)
 	}
+}
+
+// hint says to a person at a terminal, who gave a command, what a refusal of the system asks for.
+func hint(args []string, err error) error {
+	if len(args) > 0 && errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("%w\ntry it with sudo", err)
+	}
+	return err
 }
 
 func run(ctx context.Context, args, environ []string) error {

@@ -32,12 +32,12 @@ func Enrol(ctx context.Context, folder, code, api string, confirm func(Offer) bo
 	if err := CheckAPI(api); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return nil, fmt.Errorf("folder of the enrolment: %w", err)
-	}
 	current, err := Load(folder)
 	if err != nil {
 		return nil, err
+	}
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return nil, fmt.Errorf("folder of the enrolment: %w", err)
 	}
 	id, err := identityFor(folder, code, current)
 	if err != nil {

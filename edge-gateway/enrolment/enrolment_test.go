@@ -92,8 +92,8 @@ func TestGarbledIdentity(t *testing.T) {
 	for _, content := range []string{"no json", `{}`, `{"gateway_id":"x","seed":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="}`} {
 		folder := t.TempDir()
 		must.Do(t, os.WriteFile(filepath.Join(folder, "enrolment.json"), []byte(content), 0o600))
-		if id, err := enrolment.Load(folder); err == nil {
-			t.Errorf("%q is taken as %+v", content, id)
+		if id, err := enrolment.Load(folder); err == nil || !strings.Contains(err.Error(), filepath.Join(folder, "enrolment.json")+": ") || !strings.HasSuffix(err.Error(), "with a new code") {
+			t.Errorf("%q is taken as %+v, %v", content, id, err)
 		}
 	}
 }

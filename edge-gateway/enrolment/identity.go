@@ -52,7 +52,7 @@ func Load(folder string) (*Identity, error) {
 		return nil, err
 	}
 	if err := wire.ValidateGatewayID(id.GatewayID); err != nil {
-		return nil, fmt.Errorf("read %s: %w", identityFile, err)
+		return nil, damaged(filepath.Join(folder, identityFile), err)
 	}
 	id.folder = folder
 	return id, nil
@@ -67,13 +67,18 @@ func read(path string) (*Identity, error) {
 		return nil, fmt.Errorf("read enrolment: %w", err)
 	}
 	var id Identity
-	if err := json.Unmarshal(content, &id); err != nil {
-		return nil, fmt.Errorf("read enrolment %s: %w", path, err)
+	err = json.Unmarshal(content, &id)
+	if err == nil && len(id.Seed) != ed25519.SeedSize {
+		err = errors.New("there is no key in it")
 	}
-	if len(id.Seed) != ed25519.SeedSize {
-		return nil, fmt.Errorf("read enrolment %s: there is no key in it", path)
+	if err != nil {
+		return nil, damaged(path, err)
 	}
 	return &id, nil
+}
+
+func damaged(path string, err error) error {
+	return fmt.Errorf("read enrolment %s: %w: remove the file, and enrol this gateway with a new code", path, err)
 }
 
 func (id *Identity) write(path string) error {
