@@ -89,7 +89,7 @@ func TestEnrolledGateway(t *testing.T) {
 	if err := runDoctor(t.Context(), nil, p.environ, &report, time.Now); !errors.Is(err, errProblemsFound) {
 		t.Errorf("the doctor ends with %v", err)
 	}
-	for _, text := range []string{"Cellar (" + enrolmenttest.ID + ") of ops@example.com", "PROBLEM  the enrolment of this gateway was revoked"} {
+	for _, text := range []string{"Cellar (" + enrolmenttest.ID + ") of ops@example.com\n", "see what is said of the clock, the enrolment", "PROBLEM  the enrolment of this gateway was revoked"} {
 		if !strings.Contains(report.String(), text) {
 			t.Errorf("no %q in:\n%s", text, report.String())
 		}

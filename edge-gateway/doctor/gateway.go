@@ -75,13 +75,13 @@ func (c Config) gateway(r *Report, h health, err error) {
 		}
 	}
 	if h.Outbox.Dropped > 0 {
-		r.warn(subject, remedies["outbox"], "could neither publish nor keep %s since it was started", plural(int(h.Outbox.Dropped), "reading"))
+		r.warn(subject, remedies["outbox"]+"; when that is in order, raise OUTBOX_MAX_BYTES: no node keeps more than is left free", "could neither publish nor keep %s since it was started", plural(int(h.Outbox.Dropped), "reading"))
 	}
 }
 
 // remedies are what to do about a reason of /health, by the word before the colon.
 var remedies = map[string]string{ //nolint:gochecknoglobals // a table
-	"publishing":   "see what is said of the clock, the credentials and the topic; readings are kept in the outbox meanwhile",
+	"publishing":   "see what is said of the clock, the enrolment, the credentials and the topic; readings are kept in the outbox meanwhile",
 	"outbox":       "see what is said of the outbox",
 	"name":         "see \"Two gateways: a pair\" in docs/gateway.md; the gateway takes its name back by itself",
 	"announcing":   "let a firewall on this machine pass UDP port 5353; the gateway tries again by itself",
