@@ -293,6 +293,14 @@ func TestSentence(t *testing.T) {
 			},
 			want: func() shownSentence { s := hot; s.Others, s.Outside = 1, 2; return s }(),
 		},
+		"incident of a reading that is not stored yet": {
+			then: func(t *testing.T, a *testCustomer, _ int64) {
+				t.Helper()
+				r := reading.Reading{NodeID: "n1", MessageID: "first", Time: reading.TruncateTime(time.Now()), Temperature: 55, Humidity: 40}
+				must.Do(t, a.store.Judge(t.Context(), incidents.Judged{Reading: r, Arrived: time.Now(), Defaults: alert.Defaults()}))
+			},
+			want: func() shownSentence { s := hot; s.Value, s.Rate, s.Outside = 0, 0, 0; return s }(),
+		},
 		"taken": {
 			readings: map[string][2]float64{"n1": {50, 55}},
 			then: func(t *testing.T, a *testCustomer, _ int64) {

@@ -4,6 +4,7 @@ package overview
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -169,8 +170,9 @@ func (h *Handlers) overview(ctx context.Context, in *input) (*huma.StreamRespons
 		problems, err = h.watchProblems(groupCtx, customer, now)
 		return err
 	})
-	group.Go(func() error { return h.refresh(groupCtx, v, customer, now) })
-	if err := group.Wait(); err != nil {
+	// On the request's own goroutine: elsewhere a panic would end the process and everybody's requests.
+	refreshed := h.refresh(groupCtx, v, customer, now)
+	if err := cmp.Or(group.Wait(), refreshed); err != nil {
 		return nil, fmt.Errorf("overview: %w", err)
 	}
 	head := v.head(now)

@@ -62,7 +62,8 @@ func (b *Body) say(lasting []incidents.Incident, recommended []incident.Rule, la
 	var broken incident.Rule
 	for k := range b.Sensors {
 		s := &b.Sensors[k]
-		if s.State == stateSilent || s.State == stateLate || s.State == stateUnreported {
+		// Detection may judge a sensor's first reading before ingest has stored it.
+		if s.Timestamp == nil || s.State == stateSilent || s.State == stateLate {
 			continue
 		}
 		reporting++
