@@ -223,7 +223,7 @@ run "monitoring" {
       key => "${regex("metric.type = \"([^\"]+)\"", threshold.filter)[0]} ${threshold.comparison} ${threshold.threshold_value} ${threshold.duration}"
       } == {
       api_errors           = "run.googleapis.com/request_count COMPARISON_GT 0.02 300s"
-      api_latency          = "run.googleapis.com/request_latencies COMPARISON_GT 2000 600s"
+      api_latency          = "logging.googleapis.com/user/coldaisle/api_latency COMPARISON_GT 2 600s"
       database_connections = "cloudsql.googleapis.com/database/postgresql/num_backends COMPARISON_GT 180 300s"
       database_disk        = "cloudsql.googleapis.com/database/disk/utilization COMPARISON_GT 0.8 600s"
       dead_letter          = "pubsub.googleapis.com/subscription/num_undelivered_messages COMPARISON_GT 0 0s"
@@ -241,11 +241,12 @@ run "monitoring" {
   }
 
   assert {
-    condition = { for metric in [google_logging_metric.dead_letters, google_logging_metric.clamped, google_logging_metric.clock, google_logging_metric.hourly, google_logging_metric.dark, google_logging_metric.stored] : metric.name => regex("jsonPayload.*", metric.filter) } == {
+    condition = { for metric in [google_logging_metric.dead_letters, google_logging_metric.clamped, google_logging_metric.clock, google_logging_metric.hourly, google_logging_metric.dark, google_logging_metric.latency, google_logging_metric.stored] : metric.name => regex("jsonPayload.*", metric.filter) } == {
       "coldaisle/dead_letters"      = "jsonPayload.message=\"message dead-lettered\""
       "coldaisle/readings_clamped"  = "jsonPayload.readings_clamped>0"
       "coldaisle/gateway_clock_off" = "jsonPayload.message=\"a gateway's system clock is off\""
       "coldaisle/hourly_failed"     = "jsonPayload.message=\"hourly aggregates failed; retrying in a minute\""
+      "coldaisle/api_latency"       = "jsonPayload.message=\"request\" AND httpRequest.requestUrl!=\"/api/v1/incidents/changes\""
       "coldaisle/site_dark"         = "jsonPayload.message=\"a site is dark\""
       "coldaisle/readings_stored"   = "jsonPayload.readings_stored>0"
     }
@@ -289,6 +290,7 @@ run "monitoring" {
     condition = (
       alltrue([for key in ["api_errors", "function_errors"] : strcontains(google_monitoring_alert_policy.this[key].conditions[0].condition_threshold[0].filter, "response_code_class = \"5xx\"")])
       && google_monitoring_alert_policy.this["api_latency"].conditions[0].condition_threshold[0].aggregations[0].per_series_aligner == "ALIGN_PERCENTILE_95"
+      && google_logging_metric.latency.value_extractor == "EXTRACT(httpRequest.latency)" && contains(google_logging_metric.latency.bucket_options[0].explicit_buckets[0].bounds, 2)
       && google_monitoring_alert_policy.this["oldest_unacked"].conditions[0].condition_threshold[0].aggregations[0].group_by_fields == tolist(["resource.labels.subscription_id"])
     )
     error_message = "Other answers than faults are counted, or the slow requests hide among the others."

@@ -218,6 +218,24 @@ func TestNamesAreTerraforms(t *testing.T) {
 	}
 }
 
+// TestWaitingIsNotSlow wants each operation that waits to be left out of the API's latency.
+func TestWaitingIsNotSlow(t *testing.T) {
+	t.Parallel()
+	waits := 0
+	for _, file := range must.Get(filepath.Glob(root + "/run/api/*/*.go"))(t) {
+		for operation := range strings.SplitSeq(string(must.Get(os.ReadFile(file))(t)), "rest.Operation{") {
+			operation, _, _ = strings.Cut(operation, "\n\t}")
+			if path := found(operation, `Path: "([^"]+)"`); len(path) == 1 && strings.Contains(operation, "\n\t\tWait: ") {
+				waits++
+				if out := `httpRequest.requestUrl!=\"` + path[0] + `\"`; !strings.Contains(read(t, "terraform/modules/monitoring/main.tf"), out) {
+					t.Errorf("%s would count as slow: the metric's filter lacks %s", path[0], out)
+				}
+			}
+		}
+	}
+	must.Equal(t, "operations that wait", 1, waits)
+}
+
 // TestNightlyTellsOfEachStep has steps of the nightly checks fail: the others run all the
 // same, the end says what came of each, and the whole fails.
 func TestNightlyTellsOfEachStep(t *testing.T) {

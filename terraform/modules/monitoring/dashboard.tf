@@ -65,9 +65,9 @@ locals {
       }]
     },
     {
-      title = "API: latency in ms, median and 95th percentile"
+      title = "API: latency in seconds, median and 95th percentile"
       series = [for percentile in ["50", "95"] : {
-        filter  = "${local.api} AND metric.type = \"run.googleapis.com/request_latencies\""
+        filter  = "${local.api} AND metric.type = \"logging.googleapis.com/user/${google_logging_metric.latency.name}\""
         aligner = "ALIGN_PERCENTILE_${percentile}"
         reducer = "REDUCE_MAX"
         group   = []

@@ -121,13 +121,13 @@ locals {
     api_latency = {
       title             = "The API is slow"
       runbook           = "One request in twenty takes longer than the threshold. Look at the queries (Cloud SQL insights, BigQuery jobs) and at the number of instances."
-      metric            = "run.googleapis.com/request_latencies"
+      metric            = "logging.googleapis.com/user/${google_logging_metric.latency.name}"
       filter            = local.api
       alignment_seconds = 300
       aligner           = "ALIGN_PERCENTILE_95"
       reducer           = "REDUCE_MAX"
       group             = []
-      threshold         = var.thresholds.api_latency_ms
+      threshold         = var.thresholds.api_latency_ms / 1000
       duration_seconds  = 600
     }
     database_disk = {
