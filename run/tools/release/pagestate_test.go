@@ -164,11 +164,16 @@ func (s *pageState) commands() map[string]command {
 		"iam service-accounts keys delete": {"iam-account", 1, func(g gcloud) error {
 			return s.made("no key of " + g.flags["iam-account"])(g)
 		}},
-		"run revisions list":        {run + "service", 0, looks},
-		"sql backups list":          {everywhere + "instance", 0, looks},
-		"sql export sql":            {everywhere + "database", 2, s.made("export")},
-		"storage ls":                {"all-versions! long!", 1, looks},
-		"storage rsync":             {"recursive!", 2, s.made("copy of the models")},
+		"run revisions list": {run + "service", 0, looks},
+		"sql backups list":   {everywhere + "instance", 0, looks},
+		"sql export sql":     {everywhere + "database", 2, s.made("export")},
+		"storage ls":         {"all-versions! long!", 1, looks},
+		"storage rsync": {"recursive!", 2, func(g gcloud) error {
+			if name := strings.TrimPrefix(g.arguments[0], "gs://"); !s.Buckets[name] {
+				return errors.New("no bucket " + name)
+			}
+			return s.made("copy of " + g.arguments[0])(g)
+		}},
 		"pubsub subscriptions pull": {everywhere + "limit", 1, looks},
 		"secrets versions add":      {everywhere + "data-file", 1, s.addSecret},
 		"secrets versions access": {everywhere + "secret", 1, func(gcloud) error {
@@ -422,7 +427,7 @@ func (s *pageState) terraform(arguments []string) error {
 		s.Applied = strings.Join(arguments, " ")
 		return s.apply(variables["api_image"])
 	default:
-		if !strings.Contains(s.Applied, "deletion_protection=false") || len(s.Tables) > 0 || s.Buckets[project+"-models"] {
+		if !strings.Contains(s.Applied, "deletion_protection=false") || len(s.Tables) > 0 || len(s.Buckets) > 1 { // that of the state is the bootstrap's
 			return errors.New("it is protected, or there is something in it")
 		}
 		if !slices.Contains(s.Made, "no peering") {
