@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -174,5 +175,47 @@ func TestGcloudKnowsEveryFlag(t *testing.T) {
 	}
 	if found < 60 {
 		t.Errorf("%d commands are found: some are not seen", found)
+	}
+}
+
+// TestCommandsNameTheirProject wants each command of the pages that looks for a project to name
+// it: what gcloud's own configuration names may be another.
+func TestCommandsNameTheirProject(t *testing.T) {
+	t.Parallel()
+	global := []string{"auth", "billing", "config", "dns", "iam", "projects", "storage"} // in their arguments
+	for name, text := range shell(t) {
+		for _, command := range invocations(text, "gcloud") {
+			if !slices.Contains(global, command[0]) && !slices.Contains(command, "--project") {
+				t.Errorf("%s: gcloud %s: no --project", name, strings.Join(command, " "))
+			}
+		}
+	}
+}
+
+// TestPlaybooksCanBeFollowed wants who follows playbooks to have the role that each look needs,
+// and no plan without the image and the archives that are live: it would take the API away.
+func TestPlaybooksCanBeFollowed(t *testing.T) {
+	t.Parallel()
+	_, given, _ := strings.Cut(read(t, "deploy.md"), "- **follows a [playbook]")
+	given, _, _ = strings.Cut(given, "\n- ")
+	roles := map[string]string{"read": "*Viewer*", "describe": "*Viewer*", "list": "*Viewer*", "pull": "*Pub/Sub Subscriber*"}
+	looks := 0
+	pages := must.Get(filepath.Glob("playbooks/*.md"))(t)
+	for _, page := range pages {
+		text := strings.ReplaceAll(read(t, page), "\\\n", " ")
+		if regexp.MustCompile("terraform (plan|apply)`").MatchString(text) {
+			t.Errorf("%s: terraform without image and archives", page)
+		}
+		look, _, _ := strings.Cut(text, "\n## Do\n")
+		for _, command := range invocations(look, "gcloud") {
+			looks++
+			verb := slices.IndexFunc(command, func(word string) bool { return roles[word] != "" })
+			if verb < 0 || !strings.Contains(given, roles[command[verb]]) {
+				t.Errorf("%s: who follows playbooks may not gcloud %s", page, strings.Join(command, " "))
+			}
+		}
+	}
+	if looks < 30 {
+		t.Errorf("%d looks are found: some are not seen", looks)
 	}
 }
