@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -83,6 +84,19 @@ func TestOrder(t *testing.T) {
 	must.Equal(t, "steps that may fail", []string{"before", "plan", "migrate", "apply", "grant", "smoke", "synthetic"}, mayFail)
 	if !b.Options.AutomapSubstitutions || !strings.Contains(b.ServiceAccount, "/coldaisle-deployer@") {
 		t.Errorf("runs as %s, substitutions in the environment: %t", b.ServiceAccount, b.Options.AutomapSubstitutions)
+	}
+
+	// A build that runs out of time is ended without its last step, and nothing goes back: it
+	// has an hour beside all waits and both migrations.
+	least := time.Hour
+	for _, wait := range []struct{ file, seconds string }{
+		{"run/tools/release/checked", `CHECKED_WAIT:-(\d+)`}, {"run/tools/release/lock", `LOCK_WAIT:-(\d+)`},
+		{"terraform/modules/api/main.tf", `timeout +?= "(1\d{3})s"`}, {"terraform/modules/api/main.tf", `timeout +?= "(1\d{3})s"`},
+	} {
+		least += must.Get(time.ParseDuration(found(read(t, wait.file), wait.seconds)[0] + "s"))(t)
+	}
+	if given := must.Get(time.ParseDuration(b.Timeout))(t); given < least {
+		t.Errorf("a release has %v, and may need %v", given, least)
 	}
 
 	// What the repository's dependencies bring along runs as somebody who sees nothing.
