@@ -90,8 +90,10 @@ func TestOrder(t *testing.T) {
 	// has an hour beside all waits and both migrations.
 	least := time.Hour
 	for _, wait := range []struct{ file, seconds string }{
-		{"run/tools/release/checked", `CHECKED_WAIT:-(\d+)`}, {"run/tools/release/lock", `LOCK_WAIT:-(\d+)`},
-		{"terraform/modules/api/main.tf", `timeout +?= "(1\d{3})s"`}, {"terraform/modules/api/main.tf", `timeout +?= "(1\d{3})s"`},
+		{"run/tools/release/checked", `CHECKED_WAIT:-(\d+)`},
+		{"run/tools/release/lock", `LOCK_WAIT:-(\d+)`},
+		{"terraform/modules/api/main.tf", `timeout +?= "(1\d{3})s"`},
+		{"terraform/modules/api/main.tf", `timeout +?= "(1\d{3})s"`},
 	} {
 		least += must.Get(time.ParseDuration(found(read(t, wait.file), wait.seconds)[0] + "s"))(t)
 	}
@@ -190,6 +192,24 @@ func TestScripts(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestSubstitutionsAreRead wants none that a build does not read: Cloud Build may refuse the build.
+func TestSubstitutionsAreRead(t *testing.T) {
+	t.Parallel()
+	for _, file := range []string{"cloudbuild.yaml", ".ci/checks.yaml"} {
+		b := parsed(t, file)
+		for name := range b.Substitutions {
+			if !slices.ContainsFunc(b.Steps, func(s step) bool { return strings.Contains(s.Script, "$"+name) }) {
+				t.Errorf("%s: no step reads %s", file, name)
+			}
+		}
+	}
+	for _, page := range []string{"cloudbuild.yaml", "docs/deploy.md", "docs/operations.md"} {
+		if wrong := found(read(t, page), `(checks\.yaml[^\n]* --substitutions [^\n]*)`); len(wrong) > 0 {
+			t.Errorf("%s: %q", page, wrong)
+		}
 	}
 }
 

@@ -273,7 +273,7 @@ func checkSubstitutions(s sources) []string {
 		}
 	}
 	region := `(?s)variable "region" \{.*?default +?= "([\w-]+)"`
-	same("_REGION", slices.Concat(found(s["cloudbuild.yaml"]+s[".ci/checks.yaml"], `(?m)^  _REGION: (\S+)`),
+	same("_REGION", slices.Concat(found(s["cloudbuild.yaml"], `(?m)^  _REGION: (\S+)`),
 		found(s["terraform/variables.tf"], region), found(s["terraform/bootstrap/variables.tf"], region))...)
 	same("_BASE", slices.Concat(found(s["cloudbuild.yaml"], `(?m)^  _BASE: (\S+)`), found(s["run/tools/release/image/main.go"], `"base", "([^"]+)"`))...)
 	return problems
