@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -111,6 +112,36 @@ func TestRetry(t *testing.T) {
 	}
 	if _, list := s.send(http.MethodGet, "/api/v1/nodes", ""); !strings.Contains(list, `"total":1`) {
 		t.Errorf("nodes after the restart: %s", list)
+	}
+}
+
+// TestReasonOfAnOutage has one of two publishes in flight fail. The other then stops waiting: the
+// reason that is told stays that of the first.
+func TestReasonOfAnOutage(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	waits := make(chan struct{})
+	s.published.judge(func(ctx context.Context, m gateway.Message, _ bool) error {
+		if m.NodeID == "n1" {
+			<-waits
+			return errAway
+		}
+		close(waits)
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	var both sync.WaitGroup
+	for _, node := range []string{"n1", "n2"} {
+		both.Go(func() {
+			must.Equal(t, "answered", 500, s.message(fmt.Sprintf(`{"id":"a","node_id":%q,"temperature":20,"humidity":40}`, node)))
+		})
+	}
+	both.Wait()
+	if health := s.health(); !strings.Contains(health, `"reasons":["publishing: uplink down"]`) {
+		t.Errorf("health says %s", health)
+	}
+	if _, metrics := s.send(http.MethodGet, "/metrics", ""); !strings.Contains(metrics, `gateway_publish_faults_total{reason="other"} 1`) {
+		t.Error("one fault is counted twice")
 	}
 }
 

@@ -178,8 +178,12 @@ func (s *sender) failed(ctx context.Context, m Message, err error) (giveUp bool)
 	return false
 }
 
-// unreachable records that Pub/Sub cannot be reached.
+// unreachable records that Pub/Sub cannot be reached. A publish that stopped waiting because
+// another failed knows nothing more, and would hide why.
 func (s *sender) unreachable(ctx context.Context, err error) {
+	if errors.Is(err, context.Canceled) && s.uplink.isDown() {
+		return
+	}
 	kind := errorKind(err)
 	s.metrics.faults.WithLabelValues(kind).Inc()
 	if s.uplink.markDown(s.clock(), err) {
