@@ -41,6 +41,7 @@ type site struct {
 	truth  time.Time
 	off    time.Duration // what the system clock is ahead
 	booted time.Time
+	began  time.Time // when the gateway was started
 	boot   byte
 	away   bool // Pub/Sub
 
@@ -86,6 +87,7 @@ func (s *site) start(answers bool) {
 		s.locked(func() { up = s.truth.Sub(s.booted) })
 		return up
 	}}
+	s.locked(func() { s.began = s.truth })
 	corrected := must.Get(clock.Open(filepath.Join(s.folder, "clock.json"), s.system, boot))(s.t)
 	session := enrolment.NewSession(s.id, corrected, s.system, "test", false, logging.Discard())
 	open := func(name string) *outbox.Outbox {
@@ -151,6 +153,18 @@ type sitePublisher struct {
 	session *enrolment.Session
 }
 
+// overtaken is whether the test let minutes pass while a message was on its way: on a machine, the
+// time for its publish would be over. A time that the gateway has not had since its start is wrong.
+func (s *site) overtaken(m push.Message) bool {
+	origin, err := wire.ParseOrigin(m.Attributes)
+	made := time.Time{}
+	_, _, wrong := wire.DecodeReading(m.Data, func(stamped time.Time) (time.Time, error) {
+		made = stamped.Add(origin.Age.Duration)
+		return stamped, nil
+	})
+	return err == nil && wrong == nil && !made.Before(s.began) && m.PublishTime.Sub(made) > reading.MaxAhead
+}
+
 // Publish implements [gateway.Publisher].
 func (p sitePublisher) Publish(ctx context.Context, m gateway.Message) error {
 	if err := p.session.Ready(); err != nil {
@@ -163,7 +177,11 @@ func (p sitePublisher) Publish(ctx context.Context, m gateway.Message) error {
 	}
 	attributes := map[string]string{wire.NodeIDAttribute: m.NodeID}
 	maps.Copy(attributes, m.Signature)
-	ingested, detected := p.channels.handle(ctx, push.Message{ID: "1", Data: m.Data, Attributes: attributes, PublishTime: p.now()})
+	sent := push.Message{ID: "1", Data: m.Data, Attributes: attributes, PublishTime: p.now()}
+	if p.overtaken(sent) {
+		return context.DeadlineExceeded
+	}
+	ingested, detected := p.channels.handle(ctx, sent)
 	if err := errors.Join(ingested, detected); err != nil {
 		p.t.Errorf("refused: %v", err)
 	}
