@@ -12,7 +12,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/hashicorp/golang-lru/v2/expirable"
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"coldaisle.dev/shared/coalesce"
 	"coldaisle.dev/shared/logmetrics"
@@ -51,7 +51,7 @@ type Options struct {
 type Verifier struct {
 	options Options
 	clock   func() time.Time
-	cache   *expirable.LRU[string, entry]
+	cache   *lru.Cache[string, entry]
 	lookups *coalesce.Group[string, entry]
 }
 
@@ -63,10 +63,10 @@ type entry struct {
 
 // New returns a verifier over the metadata store.
 func New(keys Keys, clock func() time.Time, options Options) *Verifier {
+	cache, _ := lru.New[string, entry](capacity) // the library refuses only sizes below 1
 	return &Verifier{
 		options: options, clock: clock,
-		// Ages are told by asked: what expires by itself has a timer for each hundredth of it.
-		cache: expirable.NewLRU[string, entry](capacity, nil, 0),
+		cache: cache,
 		lookups: coalesce.New(func(ctx context.Context, ids []string) ([]entry, error) {
 			ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 			defer cancel()

@@ -13,7 +13,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hashicorp/golang-lru/v2/expirable"
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"coldaisle.dev/shared/coalesce"
 	"coldaisle.dev/shared/reading"
@@ -46,7 +46,7 @@ type Source interface {
 // Cache answers from memory where it may, and from the metadata store otherwise.
 type Cache struct {
 	lookups *coalesce.Group[reading.Node, pipeline.SensorStatus]
-	cache   *expirable.LRU[reading.Node, entry]
+	cache   *lru.Cache[reading.Node, entry]
 	clock   func() time.Time
 }
 
@@ -57,12 +57,12 @@ type entry struct {
 
 // New returns a cache over the metadata store, whose queries wait for further nodes.
 func New(source Source, wait coalesce.Wait, clock func() time.Time) *Cache {
+	cache, _ := lru.New[reading.Node, entry](Capacity) // the library refuses only sizes below 1
 	return &Cache{
 		lookups: coalesce.New(func(ctx context.Context, nodes []reading.Node) ([]pipeline.SensorStatus, error) {
 			return query(ctx, source, nodes)
 		}, coalesce.Options[reading.Node]{Wait: wait}),
-		// Ages are told by asked: what expires by itself has a timer for each hundredth of it.
-		cache: expirable.NewLRU[reading.Node, entry](Capacity, nil, 0),
+		cache: cache,
 		clock: clock,
 	}
 }
