@@ -16,11 +16,10 @@ import (
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
-	"github.com/go-json-experiment/json/v1"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/strictjson"
 )
 
 // Limits of a source of batches.
@@ -62,8 +61,7 @@ func ReadSources(path string) (file SourcesFile, err error) {
 		return SourcesFile{}, fmt.Errorf("read sources: %w", err)
 	}
 	// A second list behind the first, or one given twice, would let nobody in, and not say so.
-	strict := jsonv2.JoinOptions(json.DefaultOptionsV1(), json.ReportErrorsWithLegacySemantics(false), jsonv2.RejectUnknownMembers(true), jsontext.AllowDuplicateNames(false))
-	if err := jsonv2.Unmarshal(content, &file, strict); err != nil {
+	if err := jsonv2.Unmarshal(content, &file, strictjson.Options(), jsonv2.RejectUnknownMembers(true)); err != nil {
 		return SourcesFile{}, fmt.Errorf("read sources: %w", err)
 	}
 	var errs []error

@@ -19,15 +19,22 @@ var (
 	ErrUnicode = errors.New("expected text in UTF-8, without lone surrogates") // with [Unicode]
 )
 
+// Options read as encoding/json does, but refuse a field that is given twice. Errors say where.
+func Options() jsonv2.Options { return options }
+
+// options are joined once, not for each body.
+//
+//nolint:gochecknoglobals // it never changes
+var options = jsonv2.JoinOptions(json.DefaultOptionsV1(), json.ReportErrorsWithLegacySemantics(false), jsontext.AllowDuplicateNames(false))
+
 // Unicode refuses texts that encoding/json would read with U+FFFD in place of what is not Unicode.
 func Unicode() jsonv2.Options { return jsontext.AllowInvalidUTF8(false) }
 
 // Unmarshal refuses a value in which an object has the same field twice: one could be
 // validated and the other used. Fields of a struct are the same in whatever case, because
 // encoding/json matches them without regard to it. Other errors are encoding/json's.
-func Unmarshal(data []byte, into any, options ...jsonv2.Options) error {
-	strict := append([]jsonv2.Options{json.DefaultOptionsV1(), json.ReportErrorsWithLegacySemantics(false), jsontext.AllowDuplicateNames(false)}, options...)
-	err := jsonv2.Unmarshal(data, into, strict...)
+func Unmarshal(data []byte, into any, more ...jsonv2.Options) error {
+	err := jsonv2.Unmarshal(data, into, append([]jsonv2.Options{options}, more...)...)
 	if err == nil {
 		return nil
 	}
