@@ -99,3 +99,17 @@ func RaceDetector() bool {
 	info, ok := debug.ReadBuildInfo()
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
+
+// WithoutRaceDetector runs a test that computes for minutes under the race detector in a
+// binary without it, as long as the test's own has it, and reports whether it has.
+func WithoutRaceDetector(tb testing.TB) bool {
+	tb.Helper()
+	if !RaceDetector() {
+		return false
+	}
+	test := exec.CommandContext(tb.Context(), "go", "test", "-count=1", "-run", "^"+tb.Name()+"$", ".") //nolint:gosec // a test of ours
+	if output, err := test.CombinedOutput(); err != nil {
+		tb.Errorf("%v\n%s", err, output)
+	}
+	return true
+}

@@ -15,6 +15,7 @@ import (
 	"coldaisle.dev/run/tools/ml/trial"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/tooltest"
 )
 
 // statistic is one of twenty by which simulated rooms are compared with real ones, and the least and
@@ -252,6 +253,9 @@ func simulated(seed uint64, laboratory bool) []trial.Track {
 // median of each of the twenty statistics lies within the real rooms' range. Machine rooms do not.
 func TestLaboratory(t *testing.T) {
 	t.Parallel()
+	if tooltest.WithoutRaceDetector(t) {
+		return
+	}
 	var rooms [][]float64
 	for seed := range uint64(3) {
 		rooms = append(rooms, byRoom(simulated(seed+1, true), trial.Tuning)...)
@@ -297,6 +301,9 @@ func TestLaboratory(t *testing.T) {
 // many are found, to a tenth.
 func TestLaboratoryRecall(t *testing.T) {
 	t.Parallel()
+	if tooltest.WithoutRaceDetector(t) {
+		return
+	}
 	real, likeness := recorded(t), simulated(1, true)
 	recall := func(tracks []trial.Track, seed uint64) float64 {
 		var out strings.Builder
