@@ -42,6 +42,7 @@ go build -o "$work/image" ../../run/tools/release/image
 for target in amd64:amd64:amd64 arm64:arm64:arm64 armv7:armhf:armhf armv6:armhf:armv6; do
   IFS=: read -r built architecture name <<<"$target"
   program=$dir/monitor-gateway-linux-$built
+  [ -e "$program" ] || continue
   WORK=$work PROGRAM=$program ARCHITECTURE=$architecture VERSION=${version#v} \
     go run "$nfpm" package --config nfpm.yaml --packager deb --target "$dir/monitor-gateway_${version#v}_$name.deb" >&2
   unpacked=$work/monitor-gateway-$version-linux-$built
