@@ -44,6 +44,10 @@ func NameCheck(problem func() string) Check {
 // /health follows a repair.
 const recheckFailing = 15 * time.Second
 
+// lossShown is how long the gateway is failing after the outbox had no room for a reading:
+// longer than most nodes wait between two.
+const lossShown = 5 * time.Minute
+
 // States of a gateway in /health.
 const (
 	stateHealthy = "healthy"
@@ -149,6 +153,9 @@ func (m *monitor) state() (state string, reasons []string) {
 		add(stateFailing, "outbox: "+stats.Err.Error()) // neither published nor kept
 	} else if stats.Err != nil {
 		add(stateDegraded, "outbox: "+stats.Err.Error())
+	}
+	if ago := m.sender.clock().Sub(time.Unix(0, m.sender.noRoom.Load())); ago.Abs() < lossShown { // the clock may be set
+		add(stateFailing, "outbox: it has no room, readings are lost")
 	}
 	if stats.Damaged > 0 {
 		add(stateDegraded, "outbox: places of the disk cannot be read")

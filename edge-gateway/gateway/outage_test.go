@@ -191,6 +191,14 @@ func TestFullOutboxIsCounted(t *testing.T) {
 	if kept == 0 || kept == 100 {
 		t.Errorf("%d of 100 readings kept in 4 KiB", kept)
 	}
+	const lost = `"status":"failing","reasons":["publishing: uplink down","outbox: it has no room, readings are lost"]`
+	if health := s.health(); !strings.Contains(health, lost) {
+		t.Errorf("health says %s", health)
+	}
+	s.pass(5 * time.Minute)
+	if health := s.health(); !strings.Contains(health, `"status":"degraded"`) {
+		t.Errorf("five minutes later health says %s", health)
+	}
 }
 
 // TestMetrics shows contract 8.12.

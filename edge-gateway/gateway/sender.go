@@ -44,6 +44,8 @@ type sender struct {
 	// Since the start: live readings, those that could not be kept, and those that
 	// were given up because Pub/Sub refuses them.
 	live, dropped, givenUp atomic.Int64
+	// noRoom is when the outbox last had no room for a reading, in nanoseconds since 1970.
+	noRoom atomic.Int64
 }
 
 // send publishes a live reading. When that fails it appends the reading to the
@@ -150,6 +152,9 @@ func (s *sender) keep(ctx context.Context, batch []timedReading) []outcome {
 			reason = "share"
 		case errors.Is(err, outbox.ErrFull):
 			reason = "full"
+		}
+		if reason != "disk" { // which the outbox says itself
+			s.noRoom.Store(s.clock().UnixNano())
 		}
 		s.dropped.Add(1)
 		s.metrics.dropped.WithLabelValues(reason).Inc()
