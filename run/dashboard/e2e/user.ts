@@ -31,8 +31,8 @@ export async function signUpByForm(page: Page): Promise<void> {
   const { name, email } = nobody();
   await page.goto(url());
   await page.getByRole("button", { name: "Create an account" }).click();
+  await page.getByLabel("Username").fill(name); // which the form before it lacks
   await page.getByLabel("E-mail").fill(email);
-  await page.getByLabel("Username").fill(name);
   await page.getByLabel("Password").fill(password);
   await page.getByRole("button", { name: "Create account" }).click();
   await expect(page.getByRole("heading", { name: "Now", exact: true })).toBeVisible();
