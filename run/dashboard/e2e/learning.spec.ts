@@ -96,7 +96,9 @@ async function arrive(node: string, rows: Row[], present: number): Promise<void>
   }
 }
 
-interface Found { id: number; reason: string; verdict: string | null; peak: number | null; band_low: number | null }
+interface Found {
+  id: number; incident_id: number; reason: string; verdict: string | null; peak: number | null; band_low: number | null;
+}
 
 async function found(token: string, kind: string, node: string): Promise<Found> {
   let all: Found[] = [];
@@ -208,6 +210,35 @@ test("anomalies have a reason and a band, and are judged right, wrong and expect
   await page.goto(url(`/sensors/room1-node1-${stamp}?range=1h`));
   await expect(page.getByRole("img", { name: /^Temperature from/ }))
     .toHaveAccessibleName(/1 excursion/, { timeout: patience });
+});
+
+test("all anomalies of an incident are judged by one press", async ({ page }) => {
+  test.setTimeout(3 * patience);
+  const token = await customer(page, 60);
+  const present = (90 * 60) / step;
+  const at = (row: number) => new Date(Date.parse("2026-03-02T00:00:00Z") + row * step * 1000).toISOString();
+  const nodes = ["room1-node1", "room1-node3"];
+  const site = simulate(nodes.map((node) => `spike,a wire,room1,${node},${at(present - 1)},${at(present + 9)},25,0,0`));
+  const room = await ask(token, "POST", "/api/v1/server_rooms/new_room", { name: "Attic" });
+  const stamp = Date.now();
+  const ids = nodes.map((node) => `${node}-${stamp}`);
+  for (const id of ids) {
+    await ask(token, "POST", "/api/v1/sensors/new_sensor", { id, name: id, type: "DHT22", room_id: room.id });
+  }
+  for (const node of nodes) await arrive(`${node}-${stamp}`, site.get(node) ?? [], present);
+  const incidents = new Set<number>();
+  for (const id of ids) incidents.add((await found(token, "anomaly", id)).incident_id);
+  expect(incidents.size).toBe(1);
+  await page.goto(url(`/incidents/${[...incidents].join()}`));
+  const judging = page.getByRole("group", { name: "Were all anomalies right?" });
+  await expect(judging).toContainText("Were all 2 anomalies right?");
+  await judging.getByRole("button", { name: "Expected", exact: true }).click();
+  await expect(page.getByRole("button", { name: "Expected", exact: true, pressed: true }))
+    .toHaveCount(3, { timeout: patience }); // of both, and of each
+  await expect(judging).toContainText("All 2 anomalies. Somebody knew of it");
+  for (const id of ids) expect((await found(token, "anomaly", id)).verdict).toBe("expected");
+  await expectAccessible(page);
+  await page.screenshot({ path: `${pictures}judged-together.png`, fullPage: true });
 });
 
 test("a verdict that training has used stays, and the page says so", async ({ page }) => {

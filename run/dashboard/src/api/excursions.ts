@@ -1,4 +1,4 @@
-// The queries of excursions, and the verdict on an anomaly.
+// The queries of excursions, and the verdict on anomalies.
 import { useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/preact-query";
 import type { Excursion } from "../logic/excursions";
 import { allOf, api, pageOf, unwrap } from "./client";
@@ -28,15 +28,20 @@ export function useExcursionsOf(id: string, [start, end]: readonly [start: numbe
   });
 }
 
-/** What somebody says of an anomaly. */
-export function useVerdict(id: number) {
+/** What somebody says of anomalies, in one word. One that takes no verdict does not keep the others from theirs. */
+export function useVerdict(ids: number[]) {
   const queries = useQueryClient();
   return useMutation({
-    mutationFn: (verdict: NonNullable<Excursion["verdict"]>) =>
-      unwrap(api.PUT("/api/v1/excursions/{excursion_id}/verdict", {
-        params: { path: { excursion_id: id } }, body: { verdict },
-      })),
-    onSuccess: () => Promise.all([keys.live, keys.predictions]
+    mutationFn: async (verdict: NonNullable<Excursion["verdict"]>) => {
+      const refused: unknown[] = [];
+      for (const excursion_id of ids) {
+        await unwrap(api.PUT("/api/v1/excursions/{excursion_id}/verdict", {
+          params: { path: { excursion_id } }, body: { verdict },
+        })).catch((error: unknown) => refused.push(error));
+      }
+      if (refused.length > 0) throw refused[0];
+    },
+    onSettled: () => Promise.all([keys.live, keys.predictions]
       .map((queryKey) => queries.invalidateQueries({ queryKey }))),
   });
 }

@@ -15,10 +15,13 @@ export function Excursions({ of, followed = false }: {
   const { data, error, refetch, ...pages } = useExcursions(of, followed);
   if (!data) return error ? <Failure error={error} retry={() => void refetch()} /> : <Loading what="excursions" />;
   const found = data.pages.flatMap(({ items }) => items);
+  // All of an incident, once all are shown.
+  const anomalies = "sensor_id" in of || pages.hasNextPage ? [] : found.filter(({ kind }) => kind === "anomaly");
   return (
     <section class="card listed" aria-labelledby="excursions">
       <h2 id="excursions">Excursions</h2>
       {error && <Failure error={error} retry={() => void refetch()} />}
+      {anomalies.length > 1 && <May role="operator"><Judgement of={anomalies} /></May>}
       {found.length === 0 ? <p class="hint">None so far.</p> : (
         <div class="scroll" tabIndex={0} role="group" aria-label="Excursions">
           <table class="stacked">
@@ -43,7 +46,7 @@ function Row({ excursion, ofSensor }: { excursion: Excursion; ofSensor: boolean 
       <td class="wraps">
         {capital(wrong(excursion))}
         {factsOf(excursion).map((fact) => <small key={fact}>{capital(fact)}</small>)}
-        {kind === "anomaly" && <May role="operator"><Judgement excursion={excursion} /></May>}
+        {kind === "anomaly" && <May role="operator"><Judgement of={[excursion]} /></May>}
       </td>
       <td class={severity}>{severity}</td>
       <td data-name="Peak">{valueOf(excursion, peak)}</td>

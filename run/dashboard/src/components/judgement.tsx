@@ -1,4 +1,4 @@
-// What somebody says of an anomaly, from which learning learns.
+// What somebody says of anomalies, from which learning learns.
 import { useVerdict } from "../api/excursions";
 import { messageOf } from "../api/client";
 import type { Excursion } from "../logic/excursions";
@@ -9,18 +9,23 @@ const verdicts = [
   ["expected", "Expected", "Somebody knew of it: its hours count as usual."],
 ] as const;
 
-export function Judgement({ excursion: { id, verdict } }: { excursion: Excursion }) {
-  const judging = useVerdict(id);
+/** One verdict on one anomaly, or on all those of an incident. */
+export function Judgement({ of }: { of: Excursion[] }) {
+  const judging = useVerdict(of.map(({ id }) => id));
+  const given = of.every(({ verdict }) => verdict === of[0]?.verdict) ? of[0]?.verdict : null;
+  const [name, asked, begin] = of.length === 1 ? ["Was this anomaly right?", "Was it right?", ""]
+    : ["Were all anomalies right?", `Were all ${of.length} anomalies right?`, `All ${of.length} anomalies. `];
+  const said = verdicts.find(([value]) => value === given)?.[2];
   return (
-    <div role="group" aria-label="Was this anomaly right?">
+    <div role="group" aria-label={name}>
       <div class="segments small">
         {verdicts.map(([value, name]) => (
-          <button key={value} type="button" aria-pressed={verdict === value} aria-disabled={judging.isPending}
+          <button key={value} type="button" aria-pressed={given === value} aria-disabled={judging.isPending}
             onClick={() => !judging.isPending && judging.mutate(value)}>{name}</button>
         ))}
       </div>
       <p class="hint" aria-live="polite">
-        {verdicts.find(([value]) => value === verdict)?.[2] ?? "Was it right? Your verdict teaches what is usual here."}
+        {said ? begin + said : `${asked} Your verdict teaches what is usual here.`}
       </p>
       {judging.error && <p class="error" role="alert">{messageOf(judging.error)}</p>}
     </div>
