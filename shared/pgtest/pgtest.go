@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -101,7 +102,7 @@ func New(tb testing.TB) *pgxpool.Pool {
 func start(ctx context.Context) error {
 	shared.admin = os.Getenv("DATABASE_URL") //nolint:forbidigo // a test binary has no entrypoint to read it
 	if shared.admin == "" {
-		dir, err := os.MkdirTemp(memory(), "coldaisle-pgtest-")
+		dir, err := os.MkdirTemp(memory(), fmt.Sprintf("%s%d-", folderPrefix, os.Getpid()))
 		if err != nil {
 			return fmt.Errorf("test server's folder: %w", err)
 		}
@@ -124,6 +125,9 @@ func start(ctx context.Context) error {
 	return store.Migrate(ctx, pool)
 }
 
+// folderPrefix begins a server's folder, and its process's number follows.
+const folderPrefix = "coldaisle-pgtest-"
+
 // memory returns the folder of Linux's file system in memory, where databases are made and
 // dropped in half the time, or the default folder while that one has no room for a server.
 func memory() string {
@@ -131,6 +135,14 @@ func memory() string {
 	var disk unix.Statfs_t
 	if err := unix.Statfs(folder, &disk); err != nil || disk.Bavail*uint64(disk.Bsize) < enough { //nolint:gosec,unconvert // by platform
 		return ""
+	}
+	// What tests that were killed have left would stay in memory.
+	left, _ := filepath.Glob(filepath.Join(folder, folderPrefix+"*"))
+	for _, path := range left {
+		var process int
+		if _, err := fmt.Sscanf(filepath.Base(path), folderPrefix+"%d-", &process); err == nil && errors.Is(unix.Kill(process, 0), unix.ESRCH) {
+			_ = os.RemoveAll(path)
+		}
 	}
 	return folder
 }
