@@ -149,13 +149,14 @@ func (m *monitor) state() (state string, reasons []string) {
 	if reason != "" {
 		add(stateDegraded, "publishing: "+reason)
 	}
-	if stats.Err != nil && (down || reason != "") {
+	noRoom := m.sender.clock().Sub(time.Unix(0, m.sender.noRoom.Load())).Abs() // the clock may be set
+	switch {
+	case stats.Err != nil && (down || reason != ""):
 		add(stateFailing, "outbox: "+stats.Err.Error()) // neither published nor kept
-	} else if stats.Err != nil {
-		add(stateDegraded, "outbox: "+stats.Err.Error())
-	}
-	if ago := m.sender.clock().Sub(time.Unix(0, m.sender.noRoom.Load())); ago.Abs() < lossShown { // the clock may be set
+	case noRoom < lossShown:
 		add(stateFailing, "outbox: it has no room, readings are lost")
+	case stats.Err != nil:
+		add(stateDegraded, "outbox: "+stats.Err.Error())
 	}
 	if stats.Damaged > 0 {
 		add(stateDegraded, "outbox: places of the disk cannot be read")
