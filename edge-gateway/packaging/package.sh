@@ -1,20 +1,21 @@
 #!/usr/bin/env bash
-# Packs the programs that build.sh has made in a folder: a Debian package for each
+# Packs the programs that build.sh has made in a folder, all or those named: a Debian package for each
 # Linux machine, a tarball and install.sh for every other Linux, for each program its bill
 # of materials in CycloneDX form, and the checksums of all.
 #
-#   SIGNING_KEY=FILE edge-gateway/packaging/package.sh DIR VERSION
+#   SIGNING_KEY=FILE edge-gateway/packaging/package.sh DIR VERSION [amd64|arm64|armv7|armv6...]
 #
 # signs the checksums with a private key of ssh-keygen -t ed25519, which the release's
 # owner keeps. Without one they are not signed, and install.sh refuses them.
 set -euo pipefail
 
-if [ $# -ne 2 ]; then
-  echo "usage: $0 DIR VERSION" >&2
+if [ $# -lt 2 ]; then
+  echo "usage: $0 DIR VERSION [amd64|arm64|armv7|armv6...]" >&2
   exit 2
 fi
 dir=$(cd "$1" && pwd)
 version=$2
+shift 2
 start=$PWD
 cd "$(dirname "$0")"
 work=$(mktemp -d)
@@ -42,7 +43,7 @@ go build -o "$work/image" ../../run/tools/release/image
 for target in amd64:amd64:amd64 arm64:arm64:arm64 armv7:armhf:armhf armv6:armhf:armv6; do
   IFS=: read -r built architecture name <<<"$target"
   program=$dir/monitor-gateway-linux-$built
-  [ -e "$program" ] || continue
+  (($# == 0)) || [[ " $* " == *" $built "* ]] || continue
   WORK=$work PROGRAM=$program ARCHITECTURE=$architecture VERSION=${version#v} \
     go run "$nfpm" package --config nfpm.yaml --packager deb --target "$dir/monitor-gateway_${version#v}_$name.deb" >&2
   unpacked=$work/monitor-gateway-$version-linux-$built

@@ -41,13 +41,13 @@ func write(t *testing.T, path, content string) {
 
 // machine is one that the gateway is built for: how build.sh is told, what Go calls it, and
 // Debian's and the package's names of it.
-type machine struct{ target, built, os, arch, arm, debian, pack string }
+type machine struct{ target, built, arch, arm, debian, pack string }
 
 var machines = []machine{
-	{"linux/amd64", "amd64", "linux", "amd64", "", "amd64", "amd64"},
-	{"linux/arm64", "arm64", "linux", "arm64", "", "arm64", "arm64"},
-	{"linux/arm/7", "armv7", "linux", "arm", "7", "armhf", "armhf"},
-	{"linux/arm/6", "armv6", "linux", "arm", "6", "armhf", "armv6"},
+	{"linux/amd64", "amd64", "amd64", "", "amd64", "amd64"},
+	{"linux/arm64", "arm64", "arm64", "", "arm64", "arm64"},
+	{"linux/arm/7", "armv7", "arm", "7", "armhf", "armhf"},
+	{"linux/arm/6", "armv6", "arm", "6", "armhf", "armv6"},
 }
 
 // TestBuild builds and packs what can be installed on this machine, and at night for all
@@ -75,7 +75,7 @@ func TestBuild(t *testing.T) {
 		for _, setting := range info.Settings {
 			made[setting.Key] = setting.Value
 		}
-		must.Equal(t, m.target, []string{m.os, m.arch, m.arm, "0"}, []string{made["GOOS"], made["GOARCH"], made["GOARM"], made["CGO_ENABLED"]})
+		must.Equal(t, m.target, []string{"linux", m.arch, m.arm, "0"}, []string{made["GOOS"], made["GOARCH"], made["GOARM"], made["CGO_ENABLED"]})
 		standsAlone(t, path)
 	}
 	packs(t, dir, "v9.8.7-test", built)
@@ -100,7 +100,11 @@ func packs(t *testing.T, dir, version string, built []machine) {
 	}
 	signer := filepath.Join(t.TempDir(), "owner")
 	must.Get(run(t, "", nil, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", signer))(t)
-	must.Get(run(t, "", []string{"SIGNING_KEY=" + signer}, "./package.sh", dir, version))(t)
+	arguments := []string{dir, version}
+	for _, m := range built {
+		arguments = append(arguments, m.built)
+	}
+	must.Get(run(t, "", []string{"SIGNING_KEY=" + signer}, "./package.sh", arguments...))(t)
 	if signature, err := os.ReadFile(filepath.Join(dir, "SHA256SUMS.sig")); err != nil || !strings.HasPrefix(string(signature), "-----BEGIN SSH SIGNATURE-----") {
 		t.Errorf("the checksums are not signed: %q, %v", signature, err)
 	}
