@@ -132,11 +132,16 @@ const folderPrefix = "coldaisle-pgtest-"
 // dropped in half the time, or the default folder while that one has no room for a server.
 func memory() string {
 	const folder, enough = "/dev/shm", 2 << 30
+	sweep(folder)
 	var disk unix.Statfs_t
 	if err := unix.Statfs(folder, &disk); err != nil || disk.Bavail*uint64(disk.Bsize) < enough { //nolint:gosec,unconvert // by platform
 		return ""
 	}
-	// What tests that were killed have left would stay in memory.
+	return folder
+}
+
+// sweep removes the folders of tests that were killed, which would stay in memory.
+func sweep(folder string) {
 	left, _ := filepath.Glob(filepath.Join(folder, folderPrefix+"*"))
 	for _, path := range left {
 		var process int
@@ -144,7 +149,6 @@ func memory() string {
 			_ = os.RemoveAll(path)
 		}
 	}
-	return folder
 }
 
 func stop() error {
