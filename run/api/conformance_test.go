@@ -309,6 +309,7 @@ func TestSpecification(t *testing.T) {
 			{"POST", "/api/v1/prediction-feedback", withToken, record, 201, save{"prediction", "id", prediction}},
 			{"POST", "/api/v1/prediction-feedback", withToken, strings.Replace(record, "node-1", "node-9", 1), 404, detail("Sensor not found")},
 			{"POST", "/api/v1/prediction-feedback", withToken, `{"sensor_id":"node-1","timestamp":"2026-03-01T12:00:00Z"}`, 400, detail("expected required property anomaly_predicted to be present")},
+			{"POST", "/api/v1/prediction-feedback", withToken, `{"sensor_id":"node-1","timestamp":"2100-01-01","anomaly_predicted":true}`, 400, detail("timestamp: must lie between the years 2000 and 2100")},
 			// contract 7.5
 			{"GET", "/api/v1/prediction-feedback", withToken, "", 200, list{prediction}},
 			{"GET", "/api/v1/prediction-feedback?status=validated", withToken, "", 200, list{}},

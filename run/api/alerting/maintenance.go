@@ -79,7 +79,7 @@ func (c *maintenanceChange) Resolve(_ huma.Context, path *huma.PathBuffer) []err
 		return append(errs, &huma.ErrorDetail{Location: path.With("time_zone"), Message: "must be a time zone of the IANA database, such as Europe/Zurich"})
 	}
 	for _, broken := range window.Validate() {
-		if broken.Field != "start_time" || !c.StartTime.Malformed() {
+		if broken.Field != "start_time" || !c.StartTime.Refused() {
 			errs = append(errs, &huma.ErrorDetail{Location: path.With(broken.Field), Message: broken.Message})
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"coldaisle.dev/shared/reading"
 )
 
 // Timestamp is a time that a caller gives: RFC 3339, with or without an offset, or a date
@@ -13,11 +15,14 @@ import (
 type Timestamp struct {
 	time.Time
 
-	local     bool // it has no offset
-	malformed bool // in a body; Resolve says so, and of which field
+	local bool  // it has no offset
+	err   error // of a body; Resolve says it, and of which field
 }
 
-var errTimestamp = errors.New("must be a time in ISO 8601, such as 2026-03-01T12:00:00Z")
+var (
+	errTimestamp = errors.New("must be a time in ISO 8601, such as 2026-03-01T12:00:00Z")
+	errCalendar  = errors.New("must lie between the years 2000 and 2100")
+)
 
 // On returns the time on the clocks of a zone. One without an offset is what they show.
 func (m *Timestamp) On(zone *time.Location) time.Time {
@@ -45,23 +50,28 @@ func (m *Timestamp) UnmarshalText(text []byte) error {
 	return err
 }
 
-// UnmarshalJSON reads a time of a body. Resolve reports a malformed one: an error here
-// would not name the field, and the fields after it would not be read.
+// UnmarshalJSON reads a time of a body, which is stored and so lies in the calendar. Resolve reports
+// one that is not: an error here would not name the field, and the fields after it would not be read.
 func (m *Timestamp) UnmarshalJSON(data []byte) error {
 	var text string
-	m.malformed = json.Unmarshal(data, &text) != nil || m.UnmarshalText([]byte(text)) != nil
+	switch {
+	case json.Unmarshal(data, &text) != nil || m.UnmarshalText([]byte(text)) != nil:
+		m.err = errTimestamp
+	case !reading.InCalendar(m.Time):
+		m.err = errCalendar
+	}
 	return nil
 }
 
-// Malformed reports whether the text of a body was no time, of which Resolve says so.
-func (m *Timestamp) Malformed() bool { return m.malformed }
+// Refused reports whether Resolve refuses the time of a body.
+func (m *Timestamp) Refused() bool { return m.err != nil }
 
-// Resolve rejects a malformed time of a body.
+// Resolve refuses the time of a body that is malformed or outside the calendar.
 func (m *Timestamp) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
-	if !m.malformed {
+	if m.err == nil {
 		return nil
 	}
-	return []error{&huma.ErrorDetail{Location: path.String(), Message: errTimestamp.Error()}}
+	return []error{&huma.ErrorDetail{Location: path.String(), Message: m.err.Error()}}
 }
 
 // parseTimestamp reads a time and reports whether it has no offset.

@@ -36,9 +36,6 @@ func (n *newCorrection) Resolve(_ huma.Context, path *huma.PathBuffer) (errs []e
 			errs = append(errs, &huma.ErrorDetail{Location: path.With(field), Message: "must have at most two decimals"})
 		}
 	}
-	if !n.From.Malformed() && !reading.InCalendar(n.From.Time) {
-		errs = append(errs, &huma.ErrorDetail{Location: path.With("from"), Message: "must lie between the years 2000 and 2100"})
-	}
 	return errs
 }
 
