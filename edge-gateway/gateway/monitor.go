@@ -151,10 +151,10 @@ func (m *monitor) state() (state string, reasons []string) {
 	}
 	noRoom := m.sender.clock().Sub(time.Unix(0, m.sender.noRoom.Load())).Abs() // the clock may be set
 	switch {
-	case stats.Err != nil && (down || reason != ""):
-		add(stateFailing, "outbox: "+stats.Err.Error()) // neither published nor kept
 	case noRoom < lossShown:
 		add(stateFailing, "outbox: it has no room, readings are lost")
+	case stats.Err != nil && (down || reason != ""):
+		add(stateFailing, "outbox: "+stats.Err.Error()) // neither published nor kept
 	case stats.Err != nil:
 		add(stateDegraded, "outbox: "+stats.Err.Error())
 	}

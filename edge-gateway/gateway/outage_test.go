@@ -169,35 +169,47 @@ func TestNothingCanBeKept(t *testing.T) {
 
 func TestFullOutboxIsCounted(t *testing.T) {
 	t.Parallel()
-	box := must.Get(outbox.Open(t.TempDir(), outbox.Options{MaxBytes: 4 << 10, Clock: time.Now}))(t)
-	t.Cleanup(func() { _ = box.Close() })
-	s := newSiteWith(t, gateway.Config{}, box)
-	s.published.fail(errAway)
-	for i := range 100 {
-		s.message(body(strconv.Itoa(i), 20))
-		s.pass(time.Second)
-	}
-	kept := box.Stats().Pending
-	_, metrics := s.send(http.MethodGet, "/metrics", "")
-	for _, line := range []string{
-		fmt.Sprintf("gateway_outbox_readings %d", kept),
-		fmt.Sprintf(`gateway_outbox_dropped_total{reason="share"} %d`, 100-kept),
-		"gateway_messages_accepted_total 100", "gateway_publishing 0",
+	for _, c := range []struct {
+		reason string
+		nodes  int
+		later  string // five minutes after the last was lost
+	}{
+		{"share", 1, `"status":"degraded"`},
+		{"full", 100, `"outbox: outbox is full"`},
 	} {
-		if !strings.Contains(metrics, line+"\n") {
-			t.Errorf("no %q in the metrics", line)
-		}
-	}
-	if kept == 0 || kept == 100 {
-		t.Errorf("%d of 100 readings kept in 4 KiB", kept)
-	}
-	const lost = `"status":"failing","reasons":["publishing: uplink down","outbox: it has no room, readings are lost"]`
-	if health := s.health(); !strings.Contains(health, lost) {
-		t.Errorf("health says %s", health)
-	}
-	s.pass(5 * time.Minute)
-	if health := s.health(); !strings.Contains(health, `"status":"degraded"`) {
-		t.Errorf("five minutes later health says %s", health)
+		t.Run(c.reason, func(t *testing.T) {
+			t.Parallel()
+			box := must.Get(outbox.Open(t.TempDir(), outbox.Options{MaxBytes: 4 << 10, Clock: time.Now}))(t)
+			t.Cleanup(func() { _ = box.Close() })
+			s := newSiteWith(t, gateway.Config{}, box)
+			s.published.fail(errAway)
+			for i := range 100 {
+				s.message(fmt.Sprintf(`{"id":"%d","node_id":"n%d","temperature":20,"humidity":40}`, i, i%c.nodes))
+				s.pass(time.Second)
+			}
+			kept := box.Stats().Pending
+			_, metrics := s.send(http.MethodGet, "/metrics", "")
+			for _, line := range []string{
+				fmt.Sprintf("gateway_outbox_readings %d", kept),
+				fmt.Sprintf(`gateway_outbox_dropped_total{reason=%q} %d`, c.reason, 100-kept),
+				"gateway_messages_accepted_total 100", "gateway_publishing 0",
+			} {
+				if !strings.Contains(metrics, line+"\n") {
+					t.Errorf("no %q in the metrics", line)
+				}
+			}
+			if kept == 0 || kept == 100 {
+				t.Errorf("%d of 100 readings kept in 4 KiB", kept)
+			}
+			const lost = `"status":"failing","reasons":["publishing: uplink down","outbox: it has no room, readings are lost"]`
+			if health := s.health(); !strings.Contains(health, lost) {
+				t.Errorf("health says %s", health)
+			}
+			s.pass(5 * time.Minute)
+			if health := s.health(); strings.Contains(health, "readings are lost") || !strings.Contains(health, c.later) {
+				t.Errorf("five minutes later health says %s", health)
+			}
+		})
 	}
 }
 
