@@ -242,22 +242,23 @@ func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.
 		rules, err = known.Rules(groupCtx, customer, alert.Defaults())
 		return err
 	})
-	group.Go(func() (err error) {
+	list := func() (err error) {
 		// What the clock has made due is told before it is shown.
 		if err = known.Settle(groupCtx, customer, now); err != nil {
 			return err
 		}
 		group.Go(func() (err error) {
-			lasting, err = known.Lasting(groupCtx, customer, readLive, now)
+			if unseen, err = known.Unseen(groupCtx, customer); err != nil {
+				return err
+			}
+			troubled, err = known.TroubledSensors(groupCtx, customer)
 			return err
 		})
-		if unseen, err = known.Unseen(groupCtx, customer); err != nil {
-			return err
-		}
-		troubled, err = known.TroubledSensors(groupCtx, customer)
+		lasting, err = known.Lasting(groupCtx, customer, readLive, now)
 		return err
-	})
-	if err := group.Wait(); err != nil {
+	}
+	listed := list() // on the request's own goroutine, as it computes most
+	if err := cmp.Or(group.Wait(), listed); err != nil {
 		return fmt.Errorf("read the overview: %w", err)
 	}
 	live, err := readLive()
