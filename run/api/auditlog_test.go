@@ -128,9 +128,8 @@ func TestRequestIDOfAnEntryIsOurs(t *testing.T) {
 	s.execute(t, `DELETE FROM audit_log`)
 	var want []string
 	for range 2 {
-		got := answer(t, s.api, http.MethodPost, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`,
-			map[string]string{"Authorization": "Bearer " + a.token, "X-Request-Id": "mine"})
-		want = append(want, got.Header().Get("X-Request-Id"))
+		got := s.send(t, a.token, http.MethodPost, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`, map[string]string{"X-Request-Id": "mine"})
+		want = append(want, got.header.Get("X-Request-Id"))
 	}
 	var got []string
 	must.Do(t, s.pool.QueryRow(t.Context(), `SELECT array_agg(request_id ORDER BY id) FROM audit_log`).Scan(&got))

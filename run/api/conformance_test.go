@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"coldaisle.dev/shared/must"
 )
 
 // TestSpecification walks the tables of the specification line by line, in its
@@ -358,9 +356,7 @@ func TestSpecification(t *testing.T) {
 	t.Run("Authentication", func(t *testing.T) { //nolint:paralleltest // lines build on one another
 		// contract 1.2
 		for _, token := range []string{"", "Bearer", "Bearer x", "Basic abc", s.saved["token"]} {
-			request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/api/v1/alerts/active", nil))(t)
-			request.Header.Set("Authorization", token)
-			got := s.do(t, request)
+			got := s.send(t, "", http.MethodGet, "/api/v1/alerts/active", "", map[string]string{"Authorization": token})
 			if got.status != 401 || string(got.body) != `{"detail":"Could not validate credentials"}` || got.header.Get("WWW-Authenticate") != "Bearer" {
 				t.Errorf("Authorization %q: %d %s", token, got.status, got.body)
 			}

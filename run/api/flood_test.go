@@ -105,10 +105,7 @@ func TestLoginFloodFromOneAddress(t *testing.T) { //nolint:paralleltest // takes
 	s, a := newTestCustomer(t, func(d *Config) { d.PasswordSlots, d.TrustedProxies = 1, []string{"peer"} })
 	const flooder, other = "203.0.113.7", "198.51.100.9"
 	post := func(path, body, from string) reply {
-		request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+path, strings.NewReader(body)))(t)
-		request.Header.Set("Content-Type", "application/json")
-		request.Header.Set("X-Forwarded-For", from)
-		return s.do(t, request)
+		return s.send(t, "", http.MethodPost, path, body, map[string]string{"X-Forwarded-For": from})
 	}
 	const login, register = "/api/v1/customers/login", "/api/v1/customers/register"
 	right := fmt.Sprintf(`{"email":%q,"password":%q}`, a.email, a.password)
@@ -173,11 +170,8 @@ func TestKnownDevicesUnderFlood(t *testing.T) { //nolint:paralleltest // takes t
 		signedIn = append(signedIn, a.with(t, "viewer"))
 	}
 	login := func(email, password, from, cookie string) reply {
-		request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/api/v1/customers/login",
-			strings.NewReader(fmt.Sprintf(`{"email":%q,"password":%q}`, email, password))))(t)
-		request.Header.Set("X-Forwarded-For", from)
-		request.Header.Set("Cookie", cookie)
-		return s.do(t, request)
+		return s.send(t, "", http.MethodPost, "/api/v1/customers/login", fmt.Sprintf(`{"email":%q,"password":%q}`, email, password),
+			map[string]string{"X-Forwarded-For": from, "Cookie": cookie})
 	}
 	cookieOf := func(p *testCustomer) string {
 		cookie := login(p.email, p.password, "198.51.100.9", "").header.Get("Set-Cookie")

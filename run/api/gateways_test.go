@@ -234,10 +234,7 @@ func TestGuessingCodesIsLimited(t *testing.T) {
 	g := s.customer(t).gateway(t, "Basement")
 	ask := func(client, code string) reply {
 		t.Helper()
-		request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/api/v1/gateways/enrol", strings.NewReader(fmt.Sprintf(`{"code":%q}`, code))))(t)
-		request.Header.Set("Content-Type", "application/json")
-		request.Header.Set("X-Forwarded-For", client)
-		return s.do(t, request)
+		return s.send(t, "", http.MethodPost, "/api/v1/gateways/enrol", fmt.Sprintf(`{"code":%q}`, code), map[string]string{"X-Forwarded-For": client})
 	}
 	for range 30 {
 		ask("192.0.2.1", g.code).is(t, 200)

@@ -16,11 +16,7 @@ import (
 
 func (a *testCustomer) createOnce(tb testing.TB, key, path, body string) reply {
 	tb.Helper()
-	request := must.Get(http.NewRequestWithContext(tb.Context(), http.MethodPost, a.url+path, strings.NewReader(body)))(tb)
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("Authorization", "Bearer "+a.token)
-	request.Header.Set("Idempotency-Key", key)
-	return a.do(tb, request)
+	return a.send(tb, a.token, http.MethodPost, path, body, map[string]string{"Idempotency-Key": key})
 }
 
 // creations are bodies of every operation that takes an Idempotency-Key.

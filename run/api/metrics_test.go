@@ -22,10 +22,7 @@ const scraped = "application/openmetrics-text;version=1.0.0,application/openmetr
 // metrics scrapes as Prometheus does, or as accept says.
 func (s *testAPI) metrics(tb testing.TB, key, accept string) (kind, text string) {
 	tb.Helper()
-	request := must.Get(http.NewRequestWithContext(tb.Context(), http.MethodGet, s.url+"/api/v1/metrics", nil))(tb)
-	request.Header.Set("Authorization", "Bearer "+key)
-	request.Header.Set("Accept", accept)
-	got := s.do(tb, request)
+	got := s.send(tb, key, http.MethodGet, "/api/v1/metrics", "", map[string]string{"Accept": accept})
 	if got.status != 200 {
 		tb.Fatalf("%d %s", got.status, got.body)
 	}

@@ -62,10 +62,7 @@ type shownSentence struct {
 // unless asks for what is not the answer of a tag.
 func (a *testCustomer) unless(t *testing.T, path, tag string) reply {
 	t.Helper()
-	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, a.url+path, nil))(t)
-	request.Header.Set("Authorization", "Bearer "+a.token)
-	request.Header.Set("If-None-Match", tag)
-	return a.do(t, request)
+	return a.send(t, a.token, http.MethodGet, path, "", map[string]string{"If-None-Match": tag})
 }
 
 func (a *testCustomer) overview(t *testing.T, tag string) (overviewBody, reply) {

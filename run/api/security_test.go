@@ -116,23 +116,15 @@ func TestSecurityHeaders(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			request := must.Get(http.NewRequestWithContext(t.Context(), test.method, s.url+test.path, strings.NewReader(test.body)))(t)
-			request.Header.Set("Origin", "https://evil.example")
-			request.Header.Set("Content-Type", "application/json")
-			if test.token != "" {
-				request.Header.Set("Authorization", "Bearer "+test.token)
-			}
-			response, err := s.client.Do(request)
-			must.Do(t, err)
-			_ = response.Body.Close()
-			must.Equal(t, "status", test.status, response.StatusCode)
-			must.Equal(t, "X-Content-Type-Options", "nosniff", response.Header.Get("X-Content-Type-Options"))
-			must.Equal(t, "another origin may read it", "", response.Header.Get("Access-Control-Allow-Origin"))
-			if strings.Contains(test.path, "/api/") && response.Header.Get("Cache-Control") != "no-store" {
-				t.Errorf("Cache-Control %q", response.Header.Get("Cache-Control"))
+			got := s.send(t, test.token, test.method, test.path, test.body, map[string]string{"Origin": "https://evil.example"})
+			got.is(t, test.status)
+			must.Equal(t, "X-Content-Type-Options", "nosniff", got.header.Get("X-Content-Type-Options"))
+			must.Equal(t, "another origin may read it", "", got.header.Get("Access-Control-Allow-Origin"))
+			if strings.Contains(test.path, "/api/") {
+				must.Equal(t, "Cache-Control", "no-store", got.header.Get("Cache-Control"))
 			}
 			for _, name := range []string{"Server", "X-Powered-By"} {
-				must.Equal(t, name+" tells", "", response.Header.Get(name))
+				must.Equal(t, name+" tells", "", got.header.Get(name))
 			}
 		})
 	}

@@ -207,12 +207,21 @@ func (s *testAPI) do(t tester, request *http.Request) reply {
 // call sends a JSON body with a token, either may be empty.
 func (s *testAPI) call(tb testing.TB, token, method, path, body string) reply {
 	tb.Helper()
+	return s.send(tb, token, method, path, body, nil)
+}
+
+// send is call with further fields of the header.
+func (s *testAPI) send(tb testing.TB, token, method, path, body string, header map[string]string) reply {
+	tb.Helper()
 	request := must.Get(http.NewRequestWithContext(tb.Context(), method, s.url+path, strings.NewReader(body)))(tb)
 	if body != "" {
 		request.Header.Set("Content-Type", "application/json")
 	}
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	for name, value := range header {
+		request.Header.Set(name, value)
 	}
 	return s.do(tb, request)
 }
