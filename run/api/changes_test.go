@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -118,13 +117,12 @@ func TestChangeReachesWhoWaits(t *testing.T) {
 // its sensor was heard again. Who waits is told of both, without any other request.
 func TestClockMakesChanges(t *testing.T) {
 	t.Parallel()
-	var ahead atomic.Int64
-	s, a := newTestCustomer(t, func(c *Config) { c.Clock = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) } })
+	s, a := newTestCustomer(t)
 	s.running(t)
 	a.heldSensor(t, "n1")
 	s.judge(t, "n1", time.Now().Add(-4*time.Minute), 20)
 	answer := a.wait(t, 0)
-	ahead.Store(int64(90 * time.Second))
+	s.forward(90 * time.Second)
 	began := <-answer
 	if fmt.Sprint(began.Changes) != "[started silent open]" {
 		t.Fatalf("%+v", began)
@@ -135,7 +133,7 @@ func TestClockMakesChanges(t *testing.T) {
 		t.Fatalf("%+v", cleared)
 	}
 	answer = a.wait(t, cleared.Next)
-	ahead.Store(int64(90*time.Second + 10*time.Minute))
+	s.forward(90*time.Second + 10*time.Minute)
 	// By then it is silent again.
 	if ended := <-answer; len(ended.Changes) == 0 {
 		t.Errorf("%+v", ended)

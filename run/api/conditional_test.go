@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -65,21 +64,17 @@ func TestSilenceThatLastsIsNotModified(t *testing.T) {
 	if into := time.Since(time.Now().Truncate(10 * time.Minute)); into > 8*time.Minute {
 		begin = 10*time.Minute - into
 	}
-	var ahead atomic.Int64
-	s := newTestAPI(t, func(c *Config) {
-		c.Clock = func() time.Time { return time.Now().Add(begin + time.Duration(ahead.Load())) }
-	})
-	a := s.customer(t)
+	s, a := newTestCustomer(t)
 	a.heldSensor(t, "n1")
 	s.judge(t, "n1", time.Now().Add(-31*time.Minute), 20)
 	for _, path := range []string{"/api/v1/incidents", "/api/v1/overview"} {
-		ahead.Store(0)
+		s.forward(begin)
 		first := a.unless(t, path, "")
 		if !bytes.Contains(first.body, []byte("No reading for more than 30 min")) {
 			t.Fatalf("%s: %d %s", path, first.status, first.body)
 		}
 		for after, want := range map[time.Duration]int{time.Minute: http.StatusNotModified, 10 * time.Minute: http.StatusOK} {
-			ahead.Store(int64(after))
+			s.forward(begin + after)
 			a.unless(t, path, first.header.Get("ETag")).is(t, want)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -164,11 +163,8 @@ func TestDrill(t *testing.T) {
 // TestDrillFailsAndNamesTheStage leaves out one stage after the other.
 func TestDrillFailsAndNamesTheStage(t *testing.T) {
 	t.Parallel()
-	var ahead atomic.Int64
 	topic := &publishedDrills{}
-	s, a := newTestCustomer(t, func(c *Config) {
-		c.Drills, c.Clock = topic, func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
-	})
+	s, a := newTestCustomer(t, func(c *Config) { c.Drills = topic })
 	_, rule := drillRoom(t, s, a)
 	failed := map[string]int{}
 	for _, missing := range []string{"published", "ingested", "judged", "alert", "told", "taken"} {
@@ -209,7 +205,7 @@ func TestDrillFailsAndNamesTheStage(t *testing.T) {
 	must.Get(s.store.JudgeDrill(t.Context(), m))(t)
 	must.Get(s.store.AlertDrill(t.Context(), m.Code))(t)
 
-	ahead.Store(int64(incident.DrillTime + time.Second))
+	s.forward(incident.DrillTime + time.Second)
 	for stage, id := range failed {
 		d := get[shownDrill](t, a, http.MethodGet, fmt.Sprintf("/api/v1/drills/%d", id), "")
 		if stage == "taken" {
@@ -218,7 +214,7 @@ func TestDrillFailsAndNamesTheStage(t *testing.T) {
 			t.Errorf("without %s: %s at %q", stage, d.State, d.FailedStage)
 		}
 	}
-	ahead.Store(int64(incident.DrillTakenTime + time.Second))
+	s.forward(incident.DrillTakenTime + time.Second)
 	a.login(t) // the token is over, too
 	d := get[shownDrill](t, a, http.MethodGet, fmt.Sprintf("/api/v1/drills/%d", failed["taken"]), "")
 	must.Equal(t, "not taken", "failed taken", d.State+" "+d.FailedStage)

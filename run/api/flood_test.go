@@ -159,11 +159,7 @@ func TestLoginFloodFromOneAddress(t *testing.T) { //nolint:paralleltest // takes
 // in, also by turns with another of the browser's persons; a cookie for another address, a forged and
 // an old one open nothing. Contract 2.9.
 func TestKnownDevicesUnderFlood(t *testing.T) { //nolint:paralleltest // takes the processor
-	var late atomic.Int64
-	s, a := newTestCustomer(t, func(d *Config) {
-		d.PasswordSlots, d.PasswordCost, d.TrustedProxies = 1, 8, []string{"peer"}
-		d.Clock = func() time.Time { return time.Now().Add(time.Duration(late.Load())) }
-	})
+	s, a := newTestCustomer(t, func(d *Config) { d.PasswordSlots, d.PasswordCost, d.TrustedProxies = 1, 8, []string{"peer"} })
 	b := a.with(t, "viewer")
 	var signedIn []*testCustomer
 	for range 6 {
@@ -221,7 +217,7 @@ func TestKnownDevicesUnderFlood(t *testing.T) { //nolint:paralleltest // takes t
 	for _, person := range signedIn { // a token is as good as a cookie
 		s.call(t, person.token, http.MethodPatch, fmt.Sprintf("/api/v1/customers/%d", a.id), `{"password":"NewPassw0rd"}`).is(t, 200)
 	}
-	late.Store(int64(181 * 24 * time.Hour))
+	s.forward(181 * 24 * time.Hour)
 	old := 0
 	for n := range logins {
 		if login(a.email, a.password, fmt.Sprintf("198.51.100.%d", n), mine).status == http.StatusOK {

@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -190,8 +189,7 @@ func TestVerdictOnAnAnomaly(t *testing.T) {
 // incident, that is over ten minutes later. Contract 11.2, 11.3.
 func TestIncidentFromBeginToEnd(t *testing.T) {
 	t.Parallel()
-	var ahead atomic.Int64
-	s, a := newTestCustomer(t, func(c *Config) { c.Clock = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) } })
+	s, a := newTestCustomer(t)
 	room := a.heldSensor(t, "n1", "n2")
 	begin := s.now().Add(-3 * time.Minute)
 	s.judge(t, "n1", begin, 55)
@@ -221,7 +219,7 @@ func TestIncidentFromBeginToEnd(t *testing.T) {
 	if cleared := get[shownIncident](t, a, http.MethodGet, path, ""); cleared.State != "open" || cleared.Breaking || cleared.Now == nil {
 		t.Errorf("cleared: %+v", cleared)
 	}
-	ahead.Store(int64(9 * time.Minute))
+	s.forward(9 * time.Minute)
 	for query, want := range map[string]int{"?state=lasting": 0, "?state=open": 0, "?state=taken": 0, "?state=over": 1, "?state=unseen": 1, "?cause=too_hot": 1, "?cause=too_dry": 0, "?sensor_id=n2": 1} {
 		found := slices.DeleteFunc(a.incidents(t, query), func(i shownIncident) bool { return i.Cause == "silent" }) // by now
 		must.Equal(t, query, want, len(found))

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -232,17 +231,13 @@ func TestScopeTakesItsRulesAndWindows(t *testing.T) {
 // in which its maintenance window ends.
 func TestStillHotWhenItsWindowEnds(t *testing.T) {
 	t.Parallel()
-	var ahead atomic.Int64
-	clock := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
-	s := newTestAPI(t, func(c *Config) { c.Clock = clock })
-	s.now = clock
-	a := s.customer(t)
+	s, a := newTestCustomer(t)
 	room := a.heldSensor(t, "n1")
 	begin := s.now().Truncate(time.Second)
 	s.judge(t, "n1", begin.Add(-time.Minute), 55)
 	a.create(t, "/api/v1/maintenance", fmt.Sprintf(`{"start_time":%q,"duration_s":600,"room_ids":[%d],"confirm":true}`, begin.Format(time.RFC3339), room))
 	for offset, want := range map[time.Duration]bool{time.Minute: true, 9*time.Minute + 50*time.Second: true, 10*time.Minute + time.Second: false} {
-		ahead.Store(int64(time.Until(begin.Add(offset))))
+		s.forward(time.Until(begin.Add(offset)))
 		if got := a.incidents(t, "?cause=too_hot"); len(got) != 1 || got[0].Silenced != want {
 			t.Errorf("%s after the begin: %+v", offset, got)
 		}

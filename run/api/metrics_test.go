@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,8 +32,7 @@ func (s *testAPI) metrics(tb testing.TB, key, accept string) (kind, text string)
 // promtool judge them. Contract 12.8.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
-	var ahead atomic.Int64
-	s, a := newTestCustomer(t, func(c *Config) { c.Clock = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) } })
+	s, a := newTestCustomer(t)
 	hall := a.create(t, "/api/v1/server_rooms/new_room", `{"name":"Hall \"A\\B\""}`)
 	lab := a.room(t, "Lab")
 	for id, room := range map[string]int64{"hall-1": hall, "hall-2": hall, "lab-1": lab} {
@@ -85,7 +83,7 @@ func TestMetrics(t *testing.T) {
 	}
 
 	// Later nothing has come: the values of silent sensors are gone, and what was wrong is wrong still.
-	ahead.Store(int64(time.Hour))
+	s.forward(time.Hour)
 	_, text = s.metrics(t, all.text, scraped)
 	if strings.Contains(text, "coldaisle_temperature_celsius{") || !strings.Contains(text, `coldaisle_sensor_up{node_id="lab-1",sensor="Rack",room="Lab",gateway=""} 0.0`) ||
 		!strings.Contains(text, `coldaisle_incidents{room="Lab",cause="silent",severity="warning",state="open"} 1.0`) ||

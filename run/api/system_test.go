@@ -39,17 +39,22 @@ type testAPI struct {
 	store    pgtest.Stores
 	readings *pgreadings.Store
 	document *openapitest.Document
-	now      func() time.Time
+	now      func() time.Time  // the API's clock
 	saved    map[string]string // what cases of a table save for later ones
 
 	accounts atomic.Int64
+	ahead    atomic.Int64 // of the machine's clock, in ns
 }
+
+// forward has the API's clock be so much ahead of the machine's.
+func (s *testAPI) forward(by time.Duration) { s.ahead.Store(int64(by)) }
 
 // newTestAPI starts one; change may alter what the API is built of.
 func newTestAPI(tb testing.TB, change ...func(*Config)) *testAPI {
 	tb.Helper()
 	pool := pgtest.New(tb)
-	s := &testAPI{pool: pool, store: pgtest.NewStores(pool), readings: pgreadings.New(pool, nil, time.Now), now: time.Now, saved: map[string]string{}}
+	s := &testAPI{pool: pool, store: pgtest.NewStores(pool), readings: pgreadings.New(pool, nil, time.Now), saved: map[string]string{}}
+	s.now = func() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }
 	cfg := Config{
 		DB: s.store.DB, Readings: s.readings, Publisher: &publishedRequests{}, Drills: &publishedDrills{}, ProjectID: "project", DataTopic: "data", SecretKey: secretKey,
 		Clock: s.now, Log: logging.New(tb.Output(), slog.LevelError, ""), PasswordCost: 4,
