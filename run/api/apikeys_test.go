@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -16,15 +15,7 @@ import (
 func TestAPIKeyLife(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t)
-	running, stop := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- s.api.Run(running) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
+	s.running(t)
 	a := s.customer(t)
 	hall, lab := a.room(t, "Hall"), a.room(t, "Lab")
 	for id, room := range map[string]int64{"hall-1": hall, "lab-1": lab} {

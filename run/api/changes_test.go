@@ -48,15 +48,6 @@ func (a *testCustomer) changes(tb testing.TB, query string, arguments ...any) sh
 	return get[shownChanges](tb, a, http.MethodGet, changesPath+fmt.Sprintf(query, arguments...), "")
 }
 
-// running runs the API's loops until the test ends.
-func (s *testAPI) running(tb testing.TB) {
-	tb.Helper()
-	ctx, cancel := context.WithCancel(tb.Context())
-	done := make(chan error, 1)
-	go func() { done <- s.api.Run(ctx) }()
-	tb.Cleanup(func() { cancel(); must.Do(tb, <-done) })
-}
-
 // listeners are the database's connections that listen.
 const listeners = `FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN %' AND state = 'idle'`
 

@@ -458,7 +458,8 @@ func TestDarkSitesAreLogged(t *testing.T) {
 	}
 	s.execute(t, `UPDATE gateways SET last_seen = last_seen - interval '20 minutes' WHERE id <> $1`, bright.id)
 	var logged []string
-	s.runUntil(t, "a line for each dark site", func() bool {
+	s.running(t)
+	must.Eventually(t, "a line for each dark site", func() bool {
 		logged = slices.DeleteFunc(strings.Split(log.String(), "\n"), func(line string) bool { return !strings.Contains(line, "a site is dark") })
 		return len(logged) >= len(dark)
 	})

@@ -75,16 +75,13 @@ func newTestAPI(tb testing.TB, change ...func(*Config)) *testAPI {
 	return s
 }
 
-// runUntil runs the API's loops until a condition holds.
-func (s *testAPI) runUntil(tb testing.TB, what string, holds func() bool) {
+// running runs the API's loops until the test ends.
+func (s *testAPI) running(tb testing.TB) {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(tb.Context())
-	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- s.api.Run(ctx) }()
-	must.Eventually(tb, what, holds)
-	cancel()
-	must.Do(tb, <-done)
+	tb.Cleanup(func() { cancel(); must.Do(tb, <-done) })
 }
 
 // committedDocument parses the committed document once: it takes longer than all else that

@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/store/learning"
 	"coldaisle.dev/shared/wire"
@@ -148,7 +146,8 @@ func TestRunPublishesWhatWaits(t *testing.T) {
 	a, _ := newLearningCustomer(t, &topic, 0)
 	a.call(t, a.token, http.MethodPost, "/api/v1/ml/retraining/trigger", "").is(t, 202)
 	topic.failing(nil)
-	a.runUntil(t, "the request", func() bool { return len(topic.all()) > 0 })
+	a.running(t)
+	must.Eventually(t, "the request", func() bool { return len(topic.all()) > 0 })
 	if got := topic.all(); len(got) != 1 || got[0].TriggeredBy != "manual" {
 		t.Errorf("requests %+v", got)
 	}
@@ -159,25 +158,18 @@ func TestRunPublishesWhatWaits(t *testing.T) {
 func TestManualTrainingIsLimited(t *testing.T) {
 	t.Parallel()
 	a, _ := newLearningCustomer(t, &publishedRequests{}, 0)
-	second := must.Get(New(Config{
-		DB: a.store.DB, Readings: unused{}, Publisher: &publishedRequests{}, Drills: &publishedDrills{}, ProjectID: "project", DataTopic: "data", SecretKey: secretKey, Clock: time.Now, Log: logging.Discard(), PasswordCost: 4,
-	}))(t)
-	server := httptest.NewServer(second)
-	t.Cleanup(server.Close)
-	first := a.url
-	trigger := func(who *testCustomer, at string) reply {
+	first, second := a.testAPI, newTestAPI(t, func(c *Config) { c.DB = a.store.DB })
+	trigger := func(who *testCustomer, at *testAPI) reply {
 		t.Helper()
-		a.url = at // whose calls are held against the document
-		return a.call(t, who.token, http.MethodPost, "/api/v1/ml/retraining/trigger", "")
+		return at.call(t, who.token, http.MethodPost, "/api/v1/ml/retraining/trigger", "")
 	}
-	newcomer := a.customer(t)
-	trigger(newcomer, first).says(t, 400, "No sensors to learn from")
+	trigger(a.customer(t), first).says(t, 400, "No sensors to learn from")
 	trigger(a, first).is(t, 202)
-	if got := trigger(a, server.URL); got.status != 409 || got.header.Get("Retry-After") != "" {
+	if got := trigger(a, second); got.status != 409 || got.header.Get("Retry-After") != "" {
 		t.Errorf("while it runs: %d %s", got.status, got.body)
 	}
 	a.execute(t, `UPDATE model_training_runs SET status = 'completed', completed_at = now()`)
-	for _, at := range []string{first, server.URL} {
+	for _, at := range []*testAPI{first, second} {
 		got := trigger(a, at)
 		after, err := strconv.Atoi(got.header.Get("Retry-After"))
 		if got.status != 429 || err != nil || after < 540 || after > 600 ||
@@ -186,5 +178,5 @@ func TestManualTrainingIsLimited(t *testing.T) {
 		}
 	}
 	a.execute(t, `UPDATE model_training_runs SET started_at = started_at - interval '10 minutes'`)
-	trigger(a, server.URL).is(t, 202)
+	trigger(a, second).is(t, 202)
 }
