@@ -1,19 +1,14 @@
 package api
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"coldaisle.dev/shared/logging"
-	"coldaisle.dev/shared/must"
 )
 
 // TestMalformedTransfer sends bodies whose chunks are broken. The error is the client's
@@ -34,20 +29,7 @@ func TestMalformedTransfer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			connection := must.Get((&net.Dialer{}).DialContext(t.Context(), "tcp", address))(t)
-			defer func() { _ = connection.Close() }()
-			must.Get(io.WriteString(connection, request))(t)
-			if half, ok := connection.(*net.TCPConn); ok {
-				_ = half.CloseWrite()
-			}
-			_ = connection.SetReadDeadline(time.Now().Add(3 * time.Minute))
-			response, err := http.ReadResponse(bufio.NewReader(connection), nil)
-			must.Do(t, err)
-			body, _ := io.ReadAll(response.Body)
-			_ = response.Body.Close()
-			if want := fmt.Sprintf(`{"detail":%q}`, "Request body is malformed or was cut off"); response.StatusCode != http.StatusBadRequest || string(body) != want {
-				t.Errorf("%d %s, want 400 %s", response.StatusCode, body, want)
-			}
+			raw(t, address, request, true).says(t, http.StatusBadRequest, "Request body is malformed or was cut off")
 		})
 	}
 }

@@ -304,6 +304,24 @@ func served(t *testing.T, handler http.Handler) (address string, stop func() err
 	return listener.Addr().String(), stop
 }
 
+// raw sends what may be no request over a connection of its own, ends what it sends or leaves it
+// open, and reads the answer.
+func raw(t *testing.T, address, request string, ends bool) reply {
+	t.Helper()
+	connection := must.Get(net.Dial("tcp", address))(t)
+	defer func() { _ = connection.Close() }()
+	must.Do(t, connection.SetDeadline(time.Now().Add(3*time.Minute)))
+	must.Get(io.WriteString(connection, request))(t)
+	if half, ok := connection.(*net.TCPConn); ok && ends {
+		_ = half.CloseWrite()
+	}
+	response, err := http.ReadResponse(bufio.NewReader(connection), nil)
+	must.Do(t, err)
+	body, _ := io.ReadAll(response.Body)
+	_ = response.Body.Close()
+	return reply{request, response.StatusCode, response.Header, body}
+}
+
 // TestServerAnswers sends what no operation gets to see, over a real connection:
 // each answer is {"detail": …}. Contract 1.7.
 func TestServerAnswers(t *testing.T) {
@@ -324,18 +342,9 @@ func TestServerAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			connection := must.Get((&net.Dialer{}).DialContext(t.Context(), "tcp", address))(t)
-			defer func() { _ = connection.Close() }()
-			must.Do(t, connection.SetDeadline(time.Now().Add(3*time.Minute)))
-			must.Get(io.WriteString(connection, test.request))(t)
-			response, err := http.ReadResponse(bufio.NewReader(connection), nil)
-			must.Do(t, err)
-			body, _ := io.ReadAll(response.Body)
-			_ = response.Body.Close()
-			if want := fmt.Sprintf(`{"detail":%q}`, test.detail); response.StatusCode != test.status || string(body) != want {
-				t.Errorf("%d %s, want %d %s", response.StatusCode, body, test.status, want)
-			}
-			must.Equal(t, "Content-Type", "application/json", response.Header.Get("Content-Type"))
+			got := raw(t, address, test.request, false)
+			got.says(t, test.status, test.detail)
+			must.Equal(t, "Content-Type", "application/json", got.header.Get("Content-Type"))
 		})
 	}
 }
@@ -363,17 +372,8 @@ func TestSlowClient(t *testing.T) {
 func TestSlowBody(t *testing.T) {
 	t.Parallel()
 	address, _ := served(t, bareHandler(t, logging.Discard()))
-	connection := must.Get((&net.Dialer{}).DialContext(t.Context(), "tcp", address))(t)
-	defer func() { _ = connection.Close() }()
-	must.Get(io.WriteString(connection, "POST /api/v1/customers/login HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"))(t)
-	must.Do(t, connection.SetReadDeadline(time.Now().Add(3*time.Minute)))
-	response, err := http.ReadResponse(bufio.NewReader(connection), nil)
-	must.Do(t, err)
-	body, _ := io.ReadAll(response.Body)
-	_ = response.Body.Close()
-	if response.StatusCode != http.StatusRequestTimeout || !strings.Contains(string(body), "Request body was not received in time") {
-		t.Errorf("%d %s", response.StatusCode, body)
-	}
+	raw(t, address, "POST /api/v1/customers/login HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{", false).
+		says(t, http.StatusRequestTimeout, "Request body was not received in time")
 }
 
 // TestGracefulStop finishes a request that is under way when the stop comes.
