@@ -9,7 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/store/learning"
@@ -45,19 +46,18 @@ func (r *publishedRequests) failing(err error) {
 	r.fail = err
 }
 
-// newLearningCustomer is an account with so many predictions to validate.
-func newLearningCustomer(t *testing.T, to *publishedRequests, count int) (*testCustomer, []int64) {
+// newLearningCustomer is an account with so many verdicts, and so many predictions to validate, as
+// detection records them: what comes by the API never counts towards a run.
+func newLearningCustomer(t *testing.T, to *publishedRequests, validated, open int) (*testCustomer, []int64) {
 	t.Helper()
 	_, a := newTestCustomer(t, func(d *Config) { d.Publisher = to })
 	a.heldSensor(t, "node-1")
-	ids := make([]int64, count)
-	for i := range ids {
-		ids[i] = a.create(t, "/api/v1/prediction-feedback", fmt.Sprintf(
-			`{"sensor_id":"node-1","timestamp":%q,"anomaly_predicted":true}`, time.Unix(int64(i), 0).UTC().Format(time.RFC3339)))
-	}
-	// As detection records them: what comes by the API never counts towards a run.
-	a.execute(t, `UPDATE prediction_feedback SET message_id = 'm'`)
-	return a, ids
+	rows, _ := a.pool.Query(t.Context(), `
+		INSERT INTO prediction_feedback (sensor_id, timestamp, message_id, channel, feedback)
+		SELECT 'node-1', '2026-03-01'::timestamptz + i * interval '1 s', 'm', $1, CASE WHEN i <= $2 THEN 'ok' END FROM generate_series(1, $2::int + $3) i
+		RETURNING id`, a.id, validated, open)
+	ids := must.Get(pgx.CollectRows(rows, pgx.RowTo[int64]))(t)
+	return a, ids[validated:]
 }
 
 func (a *testCustomer) validate(t *testing.T, id int64) {
@@ -70,15 +70,13 @@ func (a *testCustomer) validate(t *testing.T, id int64) {
 func TestHundredthValidation(t *testing.T) {
 	t.Parallel()
 	var topic publishedRequests
-	a, ids := newLearningCustomer(t, &topic, learning.RetrainingCount+20)
-	for _, id := range ids[:learning.RetrainingCount-1] {
-		a.validate(t, id)
-	}
+	a, ids := newLearningCustomer(t, &topic, learning.RetrainingCount-2, 22)
+	a.validate(t, ids[0])
 	if got := topic.all(); len(got) != 0 {
 		t.Fatalf("requests before the hundredth: %v", got)
 	}
 	var together sync.WaitGroup
-	for _, id := range ids[learning.RetrainingCount-1:] {
+	for _, id := range ids[1:] {
 		together.Go(func() { a.validate(t, id) })
 	}
 	together.Wait()
@@ -101,10 +99,8 @@ func TestHundredthValidation(t *testing.T) {
 func TestHundredthVerdictOnAnExcursion(t *testing.T) {
 	t.Parallel()
 	var topic publishedRequests
-	a, ids := newLearningCustomer(t, &topic, learning.RetrainingCount-1)
-	for _, id := range ids {
-		a.validate(t, id)
-	}
+	a, ids := newLearningCustomer(t, &topic, learning.RetrainingCount-2, 1)
+	a.validate(t, ids[0])
 	judge := fmt.Sprintf("/api/v1/excursions/%d/verdict", a.anomaly(t, "node-1"))
 	if got := topic.all(); len(got) != 0 {
 		t.Fatalf("requests before the hundredth: %v", got)
@@ -122,15 +118,14 @@ func TestHundredthVerdictOnAnExcursion(t *testing.T) {
 func TestPublishFails(t *testing.T) {
 	t.Parallel()
 	topic := publishedRequests{fail: errors.New("Pub/Sub is away")}
-	a, ids := newLearningCustomer(t, &topic, learning.RetrainingCount+2)
-	for _, id := range ids[:learning.RetrainingCount+1] {
-		a.validate(t, id)
-	}
+	a, ids := newLearningCustomer(t, &topic, learning.RetrainingCount-1, 3)
+	a.validate(t, ids[0])
+	a.validate(t, ids[1])
 	if got := topic.all(); len(got) != 0 {
 		t.Fatalf("requests %v", got)
 	}
 	topic.failing(nil)
-	a.validate(t, ids[learning.RetrainingCount+1])
+	a.validate(t, ids[2])
 	got := topic.all()
 	if len(got) != 1 {
 		t.Fatalf("requests %v, want the one that waited", got)
@@ -143,7 +138,7 @@ func TestPublishFails(t *testing.T) {
 func TestRunPublishesWhatWaits(t *testing.T) {
 	t.Parallel()
 	topic := publishedRequests{fail: errors.New("Pub/Sub is away")}
-	a, _ := newLearningCustomer(t, &topic, 0)
+	a, _ := newLearningCustomer(t, &topic, 0, 0)
 	a.call(t, a.token, http.MethodPost, "/api/v1/ml/retraining/trigger", "").is(t, 202)
 	topic.failing(nil)
 	a.running(t)
@@ -157,7 +152,7 @@ func TestRunPublishesWhatWaits(t *testing.T) {
 // sensor starts nothing, one with sensors a run in ten minutes. Contract 7.6.
 func TestManualTrainingIsLimited(t *testing.T) {
 	t.Parallel()
-	a, _ := newLearningCustomer(t, &publishedRequests{}, 0)
+	a, _ := newLearningCustomer(t, &publishedRequests{}, 0, 0)
 	first, second := a.testAPI, newTestAPI(t, func(c *Config) { c.DB = a.store.DB })
 	trigger := func(who *testCustomer, at *testAPI) reply {
 		t.Helper()
