@@ -65,9 +65,6 @@ func (rec *requestRecord) Write(p []byte) (int, error) {
 // Unwrap keeps deadlines within reach of http.ResponseController.
 func (rec *requestRecord) Unwrap() http.ResponseWriter { return rec.ResponseWriter }
 
-// Flush implements [http.Flusher], which the compressor looks for by a type assertion.
-func (rec *requestRecord) Flush() { _ = http.NewResponseController(rec.ResponseWriter).Flush() }
-
 // Middleware gives each request an id and writes one line about it in Cloud
 // Logging's form. The line holds no address, no header, no query and no body:
 // of personal data only the customer's id. A success at the path quiet, that of the

@@ -85,6 +85,7 @@ func (r *API) humaConfig() huma.Config {
 					Description: "An API key of POST /api/v1/api-keys. Each operation says which keys may call it; anything else is 403.",
 				}},
 			},
+			OnAddOperation: []huma.AddOpFunc{r.complete},
 		},
 		Formats:       map[string]huma.Format{"application/json": jsonFormat(), "json": jsonFormat()},
 		DefaultFormat: "application/json",

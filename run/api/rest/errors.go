@@ -169,14 +169,6 @@ func WriteError(w http.ResponseWriter, e *Error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Del("Content-Length")
 	w.WriteHeader(e.Status)
-	_, _ = w.Write(ErrorBody(e.Detail))
-}
-
-// ErrorBody is the body of an error.
-func ErrorBody(detail string) []byte {
-	body, err := Encode(problem{Detail: detail})
-	if err != nil { // a string always has a JSON form
-		return []byte(`{"detail":"` + DetailInternal + `"}`)
-	}
-	return body
+	body, _ := e.MarshalJSON() // a text always has a JSON form
+	_, _ = w.Write(body)
 }

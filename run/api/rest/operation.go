@@ -115,13 +115,23 @@ func Register[I, O any](r *API, op Operation, handle func(context.Context, *I) (
 		}
 		return out, nil
 	})
-	documented := r.findOperation(op)
-	r.documentErrors(&described, inputErrors(documented))
-	documentTag(documented)
-	for _, parameter := range documented.Parameters {
+}
+
+// complete documents what follows from an operation as huma has described it.
+func (r *API) complete(_ *huma.OpenAPI, op *huma.Operation) {
+	r.documentErrors(op, inputErrors(op))
+	documentTag(op)
+	for _, parameter := range op.Parameters {
 		if examples := parameter.Schema.Examples; len(examples) > 0 {
 			// Tools that call operations from the document look for an example here.
 			parameter.Example, parameter.Schema.Examples = examples[0], nil
+		}
+	}
+	for _, response := range op.Responses {
+		for _, content := range response.Content {
+			if content.Schema.Type == huma.TypeArray { // a list is never null (contract 1.1)
+				content.Schema.Nullable = false
+			}
 		}
 	}
 }
@@ -140,38 +150,13 @@ func extendDeadlines(wait time.Duration) func(huma.Context, func(huma.Context)) 
 	}
 }
 
-// Answer adds an operation whose handler returns the body of the answer. A list is
-// never null (contract 1.1).
+// Answer adds an operation whose handler returns the body of the answer.
 func Answer[I, B any](r *API, op Operation, handle func(context.Context, *I) (B, error)) {
 	type output struct{ Body B }
 	Register(r, op, func(ctx context.Context, in *I) (*output, error) {
 		body, err := handle(ctx, in)
 		return &output{Body: body}, err
 	})
-	for _, response := range r.findOperation(op).Responses {
-		for _, content := range response.Content {
-			if content.Schema.Type == huma.TypeArray {
-				content.Schema.Nullable = false
-			}
-		}
-	}
-}
-
-// findOperation finds an operation in the document as huma has described it.
-func (r *API) findOperation(op Operation) *huma.Operation {
-	path := r.huma.OpenAPI().Paths[op.Path]
-	switch op.Method {
-	case http.MethodGet:
-		return path.Get
-	case http.MethodPost:
-		return path.Post
-	case http.MethodPut:
-		return path.Put
-	case http.MethodPatch:
-		return path.Patch
-	default:
-		return path.Delete
-	}
 }
 
 // inputErrors are the errors that follow from an operation's input.

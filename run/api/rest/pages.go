@@ -89,7 +89,7 @@ type PageHeaders struct {
 type Page[T any] struct {
 	PageHeaders
 
-	Body []T `nullable:"false"`
+	Body []T
 }
 
 // NewPage returns the page behind a cursor, of a list of so many items. last is the key of
