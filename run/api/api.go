@@ -7,7 +7,7 @@
 // the system, both through [Serve]. The package reads no environment and keeps
 // no global state, so that several can live in one process.
 //
-// A request passes, outside in: trace, request id and log line (requestlog),
+// A request passes, outside in: the client's address (auth), trace, request id and log line (requestlog),
 // recovery from panics, CORS, compression, the router (rest); then, within an
 // operation, the token (auth), the limits and validation of its input (rest, input),
 // and the handler (customers, rooms, gateways, data, alerts, incidents, overview, learning).
@@ -130,12 +130,12 @@ func New(cfg Config) (*API, error) {
 	r := rest.New(router, rest.Config{Authenticate: authenticator.Authenticate, MapError: storeErrors(cfg.MaxUnreported), Log: log, Secrets: tokens.Secrets()})
 
 	registerHealth(r)
-	(&customers.Handlers{DB: cfg.DB, Passwords: cfg.passwords(), Tokens: tokens, Clients: clients, Clock: cfg.Clock}).Register(r)
+	(&customers.Handlers{DB: cfg.DB, Passwords: cfg.passwords(), Tokens: tokens, Clock: cfg.Clock}).Register(r)
 	alerts := &alerting.Handlers{DB: cfg.DB, Readings: cfg.Readings, Retrainer: retrainer, Drills: cfg.Drills, Clock: cfg.Clock, Log: log}
 	alerts.Register(r)
 	(&rooms.Handlers{DB: cfg.DB, End: alerts.EndScope, MaxUnreported: cfg.MaxUnreported}).Register(r)
 	(&gateways.Handlers{
-		DB: cfg.DB, Clients: clients, Tokens: cfg.GatewayTokens, ProjectID: cfg.ProjectID, Topic: cfg.DataTopic,
+		DB: cfg.DB, Tokens: cfg.GatewayTokens, ProjectID: cfg.ProjectID, Topic: cfg.DataTopic,
 		Clock: cfg.Clock, Log: log,
 	}).Register(r)
 	(&watches.Handlers{DB: cfg.DB, Clock: cfg.Clock}).Register(r)
@@ -151,7 +151,7 @@ func New(cfg Config) (*API, error) {
 	if err := pages.Register(router, document); err != nil {
 		return nil, err
 	}
-	handler, err := middleware(cfg, log, router)
+	handler, err := middleware(cfg, clients, log, router)
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/requestlog"
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/logging"
@@ -236,7 +237,7 @@ func TestPanic(t *testing.T) {
 		_, _ = w.Write(bytes.Repeat([]byte("half an answer "), 1000))
 		panic(errors.New("late trouble"))
 	})
-	handler, err := middleware(cfg, requestlog.NewLogger(cfg.Log), mux)
+	handler, err := middleware(cfg, auth.Clients{}, requestlog.NewLogger(cfg.Log), mux)
 	must.Do(t, err)
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)

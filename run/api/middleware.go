@@ -10,6 +10,7 @@ import (
 	"github.com/klauspost/compress/gzhttp"
 	"github.com/rs/cors"
 
+	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/requestlog"
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/tracing"
@@ -32,7 +33,7 @@ const preflightSeconds = 7200
 const compressFrom = 1400
 
 // middleware puts what every request passes around the router.
-func middleware(cfg Config, log *slog.Logger, router http.Handler) (http.Handler, error) {
+func middleware(cfg Config, clients auth.Clients, log *slog.Logger, router http.Handler) (http.Handler, error) {
 	compress, err := gzhttp.NewWrapper(
 		gzhttp.MinSize(compressFrom),
 		gzhttp.ContentTypes([]string{"application/json", "text/csv", "text/plain", "application/openmetrics-text", "text/html", "text/css", "text/javascript"}),
@@ -55,7 +56,7 @@ func middleware(cfg Config, log *slog.Logger, router http.Handler) (http.Handler
 		MaxAge:           preflightSeconds,
 	})
 	handler := crossOrigin.Handler(securityHeaders(compress(conditional(router))))
-	return tracing.Middleware("api", requestlog.Middleware(log, cfg.Clock, healthPath, recoverPanics(log, handler))), nil
+	return clients.Identify(tracing.Middleware("api", requestlog.Middleware(log, cfg.Clock, healthPath, recoverPanics(log, handler)))), nil
 }
 
 // securityHeaders forbids browsers to guess the content type, and caches to keep

@@ -7,9 +7,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-
-	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
 )
 
 // Clients finds the address that a request comes from: password slots are shared
@@ -94,13 +91,14 @@ func (c Clients) of(r *http.Request) netip.Prefix {
 
 type clientKey struct{}
 
-// Identify puts the client's address into the context, for [Client].
-func (c Clients) Identify(ctx huma.Context, next func(huma.Context)) {
-	request, _ := humago.Unwrap(ctx)
-	next(huma.WithValue(ctx, clientKey{}, c.of(request)))
+// Identify puts the client's address into the context of each request, for [Client].
+func (c Clients) Identify(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), clientKey{}, c.of(r))))
+	})
 }
 
-// Client returns the client's address, in operations with [Clients.Identify].
+// Client returns the client's address.
 func Client(ctx context.Context) netip.Prefix {
 	client, _ := ctx.Value(clientKey{}).(netip.Prefix)
 	return client

@@ -10,8 +10,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"coldaisle.dev/run/api/audit"
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/input"
@@ -86,7 +84,6 @@ type Handlers struct {
 	DB        *store.DB
 	Passwords *auth.Passwords
 	Tokens    *auth.Tokens
-	Clients   auth.Clients
 	Clock     func() time.Time
 
 	guesses auth.Guesses
@@ -98,7 +95,7 @@ func (h *Handlers) Register(r *rest.API) {
 	// the e-mail is taken; the account exists and login works.
 	rest.Answer(r, rest.Operation{
 		ID: "registerCustomer", Method: http.MethodPost, Path: "/api/v1/customers/register", Tag: rest.TagCustomers,
-		Public: true, Middlewares: huma.Middlewares{h.Clients.Identify}, Status: http.StatusCreated,
+		Public: true, Status: http.StatusCreated,
 		Summary: "Register a customer",
 		Errors:  []error{rest.BadRequest(input.InvalidEmail), store.ErrEmailTaken, store.ErrUsernameTaken, auth.Busy()},
 	}, h.registerCustomer)
@@ -106,8 +103,7 @@ func (h *Handlers) Register(r *rest.API) {
 	// Called by the login form and by scripts; each call gives a new token.
 	rest.Register(r, rest.Operation{
 		ID: "loginCustomer", Method: http.MethodPost, Path: "/api/v1/customers/login", Tag: rest.TagCustomers,
-		Public: true, Middlewares: huma.Middlewares{h.Clients.Identify},
-		Summary: "Log in",
+		Public: true, Summary: "Log in",
 		Description: "The cookie says that this browser or program has logged in. Sent back at the next login, it keeps that from waiting " +
 			"behind guesses.",
 		Errors: []error{errLogin(), auth.Busy()},
@@ -125,8 +121,7 @@ func (h *Handlers) Register(r *rest.API) {
 	// repeats a password change revokes the tokens issued in between.
 	rest.Answer(r, rest.Operation{
 		ID: "updateCustomer", Role: rest.Viewer, Method: http.MethodPatch, Path: "/api/v1/customers/{customer_id}", Tag: rest.TagCustomers,
-		Middlewares: huma.Middlewares{h.Clients.Identify},
-		Summary:     "Change the caller's profile",
+		Summary: "Change the caller's profile",
 		Description: "All fields are optional. E-mail, password and name are the calling person's own; the user name is the account's, " +
 			"and an owner's to change. A new password makes every token of the person issued before it invalid.",
 		Errors: []error{

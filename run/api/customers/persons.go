@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"coldaisle.dev/run/api/audit"
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/input"
@@ -130,8 +128,7 @@ func (h *Handlers) registerPersons(r *rest.API) {
 	// Called by the page of the invitation's link, first to show what it is for.
 	rest.Answer(r, rest.Operation{
 		ID: "acceptInvitation", Method: http.MethodPost, Path: "/api/v1/invitations/accept", Tag: rest.TagPersons,
-		Public: true, Middlewares: huma.Middlewares{h.Clients.Identify},
-		Summary: "Accept an invitation by its code",
+		Public: true, Summary: "Accept an invitation by its code",
 		Description: "With a name and a password the person can log in from then on; without both the answer says what the code is for, " +
 			"and nothing changes. A client that tries many unknown codes is refused for a while.",
 		Errors: []error{errInvitation(), store.ErrEmailTaken, errGuesses(auth.GuessEvery), auth.Busy()},

@@ -74,8 +74,7 @@ type discoveredInput struct {
 
 // Handlers answer the operations on gateways.
 type Handlers struct {
-	DB      *store.DB
-	Clients auth.Clients
+	DB *store.DB
 	// Tokens gives the access tokens by which gateways publish; nil where they need
 	// none, as with an emulator.
 	Tokens    *PublishingTokens

@@ -123,13 +123,8 @@ func emptyLine() *line {
 // usual for a sensor, and its changes over two hours.
 const enoughParts = 4
 
-// firstReader reads what was measured first.
-type firstReader interface {
-	FirstReadings(ctx context.Context, customerID int64, nodes []string, from, until time.Time) ([]incidents.Measured, error)
-}
-
 // begin notes when learning of the nodes began that it learns. A node is asked for once.
-func (d *day) begin(ctx context.Context, metadata firstReader, customer int64, live []incidents.LiveSensor, troubled map[string]incidents.Troubled, now time.Time) error {
+func (d *day) begin(ctx context.Context, metadata incidents.Store, customer int64, live []incidents.LiveSensor, troubled map[string]incidents.Troubled, now time.Time) error {
 	began, asked := map[string]time.Time{}, []string{}
 	for _, l := range live {
 		if d.judgedBy(l, troubled[l.NodeID].Anomalous) != "learning" {

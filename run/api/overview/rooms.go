@@ -66,13 +66,8 @@ const (
 	changeWithin = 10 * time.Minute
 )
 
-// pastReader reads what was measured.
-type pastReader interface {
-	LastReadings(ctx context.Context, customerID int64, nodes []string, from, until time.Time) ([]incidents.Measured, error)
-}
-
 // compareRooms sets each room's highest temperature, and how it has changed.
-func (b *Body) compareRooms(ctx context.Context, past pastReader, customer int64, now time.Time) error {
+func (b *Body) compareRooms(ctx context.Context, past incidents.Store, customer int64, now time.Time) error {
 	rooms := make(map[int64]*liveRoom, len(b.Rooms))
 	for k := range b.Rooms {
 		rooms[b.Rooms[k].ID] = &b.Rooms[k]

@@ -38,8 +38,6 @@ type Operation struct {
 	Creates bool
 	// Wait is how long the handler may wait for something to happen, besides its work.
 	Wait time.Duration
-	// Middlewares run between authentication and the reading of the body.
-	Middlewares huma.Middlewares
 	// Errors are those that the handler returns, besides those of every operation.
 	// The document shows their details as examples.
 	Errors []error
@@ -102,7 +100,6 @@ func Register[I, O any](r *API, op Operation, handle func(context.Context, *I) (
 	if op.Wait > 0 {
 		described.Middlewares = append(described.Middlewares, extendDeadlines(op.Wait))
 	}
-	described.Middlewares = append(described.Middlewares, op.Middlewares...)
 	described.Middlewares = append(described.Middlewares, checkQuery, r.receiveBody)
 	errs = append(errs, NewError(http.StatusInternalServerError, DetailInternal))
 	r.documentErrors(&described, errs)
