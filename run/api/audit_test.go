@@ -197,7 +197,7 @@ func TestEveryChangeIsAudited(t *testing.T) {
 		},
 		"triggerTraining": {path: "/api/v1/ml/retraining/trigger", subject: "training run:*", after: parts(`"triggered_by":"manual"`)},
 	}
-	for _, op := range operations(t, s) {
+	for _, op := range operations(t) {
 		if op.method == http.MethodGet {
 			continue
 		}

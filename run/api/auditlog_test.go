@@ -148,13 +148,17 @@ func TestQueryOfEveryOperation(t *testing.T) {
 	a := s.customer(t)
 	watch := a.key(t, `"scope":"watch"`).text
 	repeated := 0
-	for _, op := range operations(t, s) {
+	for _, op := range operations(t) {
 		path, token := strings.NewReplacer("{", "", "}", "").Replace(op.path), a.token
 		if op.id == "reportWatch" {
 			token = watch
 		}
 		s.call(t, token, op.method, path+"?stat=open&Limit=2", "").says(t, 400, "Limit, stat: unknown query parameter")
-		for _, name := range op.query {
+		for _, parameter := range op.Parameters {
+			name := parameter.Value.Name
+			if parameter.Value.In != "query" {
+				continue
+			}
 			repeated++
 			s.call(t, token, op.method, path+"?"+name+"=1&"+name+"=2", "").says(t, 400, name+": given more than once")
 			for _, text := range []string{"%00", "a%00b", "%ff", "%ed%a0%80"} {

@@ -123,7 +123,7 @@ func TestNothingCrossesChannels(t *testing.T) {
 				}
 			}
 		}
-		for _, op := range operations(t, s) {
+		for _, op := range operations(t) {
 			if op.method != http.MethodGet || !strings.HasPrefix(op.path, "/api/") {
 				continue
 			}

@@ -7,8 +7,6 @@ import (
 	"net/http/httptest"
 	"testing"
 	"time"
-
-	"coldaisle.dev/shared/must"
 )
 
 // TestConditional shows contract 1.15 through the whole API: compressed or not, an answer
@@ -35,23 +33,6 @@ func TestConditional(t *testing.T) {
 	a.room(t, "Hall")
 	if now := a.unless(t, rooms, before.header.Get("ETag")); now.status != http.StatusOK || bytes.Equal(now.body, before.body) {
 		t.Errorf("%d %q after a change", now.status, now.body)
-	}
-}
-
-// TestNotModifiedIsDocumented holds that every operation whose answer may be 304 says so, and
-// no other. Contract 1.15.
-func TestNotModifiedIsDocumented(t *testing.T) {
-	t.Parallel()
-	for path, item := range newTestAPI(t).document.Paths.Map() {
-		for method, op := range item.Operations() {
-			success := op.Responses.Status(http.StatusOK)
-			may := method == http.MethodGet && success.Value.Content["application/json"] != nil
-			answer := op.Responses.Status(http.StatusNotModified)
-			must.Equal(t, fmt.Sprintf("%s %s: 304 documented", method, path), may, answer != nil)
-			if may && answer != nil && (answer.Value.Headers["ETag"] == nil || success.Value.Headers["ETag"] == nil) {
-				t.Errorf("%s %s: the ETag is not documented", method, path)
-			}
-		}
 	}
 }
 

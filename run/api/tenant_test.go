@@ -2,7 +2,6 @@ package api
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -10,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
 
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/must"
@@ -200,7 +201,7 @@ func TestTenantIsolation(t *testing.T) {
 	}
 	least := map[string]string{}
 	served := maps.Clone(cases)
-	for _, op := range operations(t, s) {
+	for _, op := range operations(t) {
 		if slices.Contains(public, op.id) {
 			continue
 		}
@@ -223,11 +224,11 @@ func TestTenantIsolation(t *testing.T) {
 				t.Errorf("%s, want %q", got.body, breach.detail)
 			}
 			keys.check(t, s, op, breach, got)
-			_, sentence, _ := strings.Cut(op.description, "Role: `")
+			_, sentence, _ := strings.Cut(op.Description, "Role: `")
 			least[op.id], _, _ = strings.Cut(sentence, "`")
 			lowest := slices.Index(roles, least[op.id])
 			refusal := "This needs the role " + least[op.id]
-			if strings.Contains(op.description, "Role: none.") {
+			if strings.Contains(op.Description, "Role: none.") {
 				lowest, refusal = len(roles), "Nobody may do this"
 			}
 			if lowest < 0 {
@@ -298,7 +299,7 @@ func TestTenantIsolation(t *testing.T) {
 	}
 
 	// Who may, may: last, because it changes things. What is absent stands for what would end the account's own.
-	for _, op := range operations(t, s) { //nolint:paralleltest // no subtests
+	for _, op := range operations(t) { //nolint:paralleltest // no subtests
 		for _, role := range roles[max(0, slices.Index(roles, least[op.id])):] {
 			if c, ok := served[op.id]; ok && least[op.id] != "" {
 				got := s.call(t, mine[role].token, op.method, cmp.Or(c.absent, c.path), c.body)
@@ -310,13 +311,11 @@ func TestTenantIsolation(t *testing.T) {
 	}
 }
 
-// documented is an operation as the OpenAPI document names it.
+// documentedOperation is an operation of the OpenAPI document.
 type documentedOperation struct {
-	id, method, path string
+	*openapi3.Operation
 
-	description string
-	security    []map[string][]string
-	query       []string // its parameters
+	id, method, path string
 }
 
 // testKey is an API key of a test.
@@ -352,19 +351,19 @@ func (k testKeys) check(t *testing.T, s *testAPI, op documentedOperation, breach
 		}
 		return got
 	}
-	_, sentence, _ := strings.Cut(op.description, "API keys: ")
-	listed := len(op.security) == 2
+	_, sentence, _ := strings.Cut(op.Description, "API keys: ")
+	listed := len(*op.Security) == 2
 	switch {
 	case sentence == "none.":
 		if listed {
-			t.Errorf("security is %v", op.security)
+			t.Errorf("security is %v", *op.Security)
 		}
 		for _, who := range []testKey{k.read, k.elsewhere, k.intruder} {
 			call(who, 403, "API keys may not do this")
 		}
 		return
 	case !listed:
-		t.Errorf("security is %v", op.security)
+		t.Errorf("security is %v", *op.Security)
 	}
 	if strings.HasPrefix(sentence, "scope `watch`") {
 		for _, who := range []testKey{k.read, k.elsewhere, k.intruder} {
@@ -393,27 +392,13 @@ func (k testKeys) check(t *testing.T, s *testAPI, op documentedOperation, breach
 	}
 }
 
-func operations(t *testing.T, s *testAPI) []documentedOperation {
+// operations are those of the document, by id.
+func operations(t *testing.T) []documentedOperation {
 	t.Helper()
-	var document struct {
-		Paths map[string]map[string]struct {
-			OperationID string `json:"operationId"`
-			Description string
-			Security    []map[string][]string
-			Parameters  []struct{ Name, In string }
-		}
-	}
-	must.Do(t, json.Unmarshal(s.call(t, "", http.MethodGet, "/openapi.json", "").body, &document))
 	var all []documentedOperation
-	for path, methods := range document.Paths {
-		for method, op := range methods {
-			var query []string
-			for _, p := range op.Parameters {
-				if p.In == "query" {
-					query = append(query, p.Name)
-				}
-			}
-			all = append(all, documentedOperation{op.OperationID, strings.ToUpper(method), path, op.Description, op.Security, query})
+	for path, item := range must.Get(committedDocument())(t).Paths.Map() {
+		for method, op := range item.Operations() {
+			all = append(all, documentedOperation{op, op.OperationID, method, path})
 		}
 	}
 	slices.SortFunc(all, func(a, b documentedOperation) int { return strings.Compare(a.id, b.id) })

@@ -25,8 +25,8 @@ func TestWatchKey(t *testing.T) {
 	s.call(t, key.text, http.MethodPost, actions, `{"action":"take"}`).has(t, 200, `"taken_by":"API key A program"`)
 	const beat = `{"name":"Zurich","last_poll_age_s":0,"queue_age_s":0}`
 	allowed := map[string]bool{"actOnIncident": true, "reportWatch": true, "reportTold": true}
-	for _, op := range operations(t, s) {
-		_, sentence, _ := strings.Cut(op.description, "API keys: ")
+	for _, op := range operations(t) {
+		_, sentence, _ := strings.Cut(op.Description, "API keys: ")
 		if sentence == "" || strings.HasPrefix(sentence, "any scope") {
 			continue // public, or only reads
 		}
