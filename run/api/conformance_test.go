@@ -116,6 +116,9 @@ func TestSpecification(t *testing.T) {
 			{"GET", "/api/v1/server_rooms/room/9223372036854775808", withToken, "", 400, detail("room_id: invalid integer")},
 			// contract 1.4
 			{"GET", "/api/v1/server_rooms/room/1.5", withToken, "", 400, detail("room_id: invalid integer")},
+			{"GET", "/api/v1/server_rooms/room/1.0", withToken, "", 400, detail("room_id: invalid integer")},
+			{"GET", "/api/v1/server_rooms/room/1e2", withToken, "", 400, detail("room_id: invalid integer")},
+			{"GET", "/api/v1/server_rooms/room/x", withToken, "", 400, detail("room_id: invalid integer")},
 			{"PUT", "/api/v1/server_rooms/update_room/{room_id}", withToken, `{"name":"Hall B"}`, 200, object{"id": integer, "name": is("Hall B"), "customer_id": integer, "instructions": null}},
 			{"PUT", "/api/v1/server_rooms/update_room/{room_id}", withToken, `{"name":"Hall B","instructions":"Call Ana.\nThe switch is left."}`, 200, object{"id": integer, "name": is("Hall B"), "customer_id": integer, "instructions": is("Call Ana.\nThe switch is left.")}},
 			{"PUT", "/api/v1/server_rooms/update_room/{room_id}", withToken, `{"name":"Hall B","instructions":"` + strings.Repeat("ü", 2001) + `"}`, 400, detail("instructions: expected length <= 2000")},

@@ -281,13 +281,10 @@ func TestRefusedDrills(t *testing.T) {
 		{`{"rule_id":999999,"sensor_id":"n1"}`, 404, "Rule not found"},
 		{fmt.Sprintf(`{"rule_id":%d,"sensor_id":"n1"}`, elsewhere), 400, "rule_id: the rule does not apply to the sensor"},
 		{fmt.Sprintf(`{"rule_id":%d,"sensor_id":"n1"}`, off), 400, "rule_id: the rule is off"},
-		{`{"sensor_id":"n1"}`, 400, ""},
-		{`{"rule_id":"x","sensor_id":"n1"}`, 400, ""},
+		{`{"sensor_id":"n1"}`, 400, "expected required property rule_id to be present"},
+		{`{"rule_id":"x","sensor_id":"n1"}`, 400, "rule_id: expected integer"},
 	} {
-		got := a.call(t, a.token, http.MethodPost, "/api/v1/drills", c.body)
-		if got.status != c.status || c.detail != "" && string(got.body) != fmt.Sprintf(`{"detail":%q}`, c.detail) {
-			t.Errorf("%s: %d %s", c.body, got.status, got.body)
-		}
+		a.call(t, a.token, http.MethodPost, "/api/v1/drills", c.body).says(t, c.status, c.detail)
 	}
 	for range incidents.MaxDrills {
 		a.call(t, a.token, http.MethodPost, "/api/v1/drills", fmt.Sprintf(`{"rule_id":%d,"sensor_id":"n1"}`, rule)).is(t, 201)

@@ -320,11 +320,14 @@ func TestDiscoveredNodes(t *testing.T) {
 		`{"node_id":"older","suggested_name":"","gateway_id":%[1]q,"gateway_name":"Basement","last_heartbeat":%[3]q,"last_reading":null,"temperature":null,"humidity":null}]`,
 		g.id, at.UTC().Format(time.RFC3339), at.Add(-time.Minute).UTC().Format(time.RFC3339))
 	for _, path := range []string{"/api/v1/gateways/nodes?unclaimed=true", "/api/v1/gateways/nodes"} {
-		if got := s.call(t, a.token, http.MethodGet, path, ""); got.status != 200 || string(got.body) != want {
-			t.Errorf("%s: %d %s\nwant %s", path, got.status, got.body, want)
-		}
+		must.Equal(t, path, want, string(s.call(t, a.token, http.MethodGet, path, "").body))
 	}
-	s.call(t, a.token, http.MethodGet, "/api/v1/gateways/nodes?unclaimed=false", "").is(t, 400)
+	for _, wrong := range []string{"false", "yes", "1"} {
+		s.call(t, a.token, http.MethodGet, "/api/v1/gateways/nodes?unclaimed="+wrong, "").has(t, 400, "unclaimed: expected")
+	}
+	nodes := func(who *testCustomer) string {
+		return string(s.call(t, who.token, http.MethodGet, "/api/v1/gateways/nodes", "").body)
+	}
 	// Placed together, or not at all.
 	room := a.room(t, "Hall")
 	place := func(second string) reply {
@@ -333,23 +336,15 @@ func TestDiscoveredNodes(t *testing.T) {
 	}
 	place("claimed").says(t, 400, "Sensor already exists")
 	place("newer").says(t, 400, "Sensor already exists")
-	if got := s.call(t, a.token, http.MethodGet, "/api/v1/gateways/nodes", ""); string(got.body) != want {
-		t.Errorf("after a refusal %s\nwant %s", got.body, want)
-	}
+	must.Equal(t, "after a refusal", want, nodes(a))
 	place("older").is(t, 201)
-	if got := s.call(t, a.token, http.MethodGet, "/api/v1/gateways/nodes", ""); string(got.body) != "[]" {
-		t.Errorf("after placing all %s", got.body)
-	}
+	must.Equal(t, "after placing all", "[]", nodes(a))
 	const node = `{"node_id":%q,"suggested_name":"","gateway_id":%q,"gateway_name":"Shed","last_heartbeat":%q,"last_reading":null,"temperature":null,"humidity":null}`
 	want = "[" + fmt.Sprintf(node, "theirs", others.id, at.UTC().Format(time.RFC3339)) + "," +
 		fmt.Sprintf(node, "newer", others.id, at.Add(-time.Minute).UTC().Format(time.RFC3339)) + "]"
-	if got := s.call(t, b.token, http.MethodGet, "/api/v1/gateways/nodes", ""); string(got.body) != want {
-		t.Errorf("another customer sees %s\nwant %s", got.body, want)
-	}
+	must.Equal(t, "of another customer", want, nodes(b))
 	s.call(t, b.token, http.MethodDelete, "/api/v1/gateways/"+others.id, "").is(t, 204)
-	if got := s.call(t, b.token, http.MethodGet, "/api/v1/gateways/nodes", ""); string(got.body) != "[]" {
-		t.Errorf("nodes of a revoked gateway: %s", got.body)
-	}
+	must.Equal(t, "of a revoked gateway", "[]", nodes(b))
 }
 
 // TestWrongSystemClockIsLogged holds the line of which terraform makes a metric: once
@@ -380,8 +375,8 @@ func TestNumberOfGateways(t *testing.T) {
 	a, b := s.customer(t), s.customer(t)
 	limit := func() {
 		t.Helper()
-		got := a.call(t, a.token, http.MethodPost, "/api/v1/gateways", `{"name":"one more"}`)
-		got.says(t, 400, "At most 200 gateways, and 20 whose code waits; revoke some")
+		a.call(t, a.token, http.MethodPost, "/api/v1/gateways", `{"name":"one more"}`).
+			says(t, 400, "At most 200 gateways, and 20 whose code waits; revoke some")
 	}
 	change := func(sql string, args ...any) {
 		t.Helper()
@@ -428,20 +423,6 @@ func TestNumberOfGateways(t *testing.T) {
 		SELECT (SELECT count(*) FROM gateways WHERE id = $1), (SELECT count(*) FROM audit_log WHERE subject = 'gateway:' || $1)`, kept.id).
 		Scan(&left, &audited); err != nil || left != 0 || audited != 3 {
 		t.Errorf("a year later it is there %d times, and %d times in the audit log, %v", left, audited, err)
-	}
-}
-
-// TestPathIDsAreIntegers shows contract 1.4.
-func TestPathIDsAreIntegers(t *testing.T) {
-	t.Parallel()
-	_, a := newTestCustomer(t)
-	for _, id := range []string{"1.0", "1e2", "x", "9999999999999999999"} {
-		a.call(t, a.token, http.MethodGet, "/api/v1/server_rooms/room/"+id, "").says(t, 400, "room_id: invalid integer")
-	}
-	for query, status := range map[string]int{"": 200, "?unclaimed=true": 200, "?unclaimed=false": 400, "?unclaimed=yes": 400, "?unclaimed=1": 400} {
-		if got := a.call(t, a.token, http.MethodGet, "/api/v1/gateways/nodes"+query, ""); got.status != status || status == 400 && !strings.Contains(string(got.body), "unclaimed: expected") {
-			t.Errorf("%s: %d %s", query, got.status, got.body)
-		}
 	}
 }
 

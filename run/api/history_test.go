@@ -198,24 +198,11 @@ func TestLimitsOfScansAreExplained(t *testing.T) {
 	t.Parallel()
 	_, a := newTestCustomer(t, func(d *Config) { d.Readings = limited{} })
 	a.heldSensor(t, "node-1")
-	shorter := `{"detail":"The range holds more readings than one request may scan; ask for a shorter one, several times"}`
+	const shorter = "The range holds more readings than one request may scan; ask for a shorter one, several times"
 	preview := `{"days":30,"rules":[{"name":"Hot","quantity":"temperature","direction":"above","limit":30,"for_s":60,"clear_for_s":60,"clear_margin":1,"enabled":true,"severity":"warning"}]}`
-	for name, want := range map[string]struct {
-		method, path, body string
-		status             int
-		answer             string
-	}{
-		"export":  {http.MethodGet, wholeRange, "", 400, shorter},
-		"preview": {http.MethodPost, "/api/v1/rules/preview", preview, 400, shorter},
-		"chart": {
-			http.MethodGet, wholeRange + "&max_points=10", "", 400,
-			`{"detail":"The range holds more readings than one chart may scan; ask for a shorter one"}`,
-		},
-	} {
-		if got := a.call(t, a.token, want.method, want.path, want.body); got.status != want.status || string(got.body) != want.answer {
-			t.Errorf("%s: %d %s", name, got.status, got.body)
-		}
-	}
+	a.call(t, a.token, http.MethodGet, wholeRange, "").says(t, 400, shorter)
+	a.call(t, a.token, http.MethodPost, "/api/v1/rules/preview", preview).says(t, 400, shorter)
+	a.call(t, a.token, http.MethodGet, wholeRange+"&max_points=10", "").says(t, 400, "The range holds more readings than one chart may scan; ask for a shorter one")
 }
 
 // TestFractionsOfASecond reads times of every length of fraction back, by every operation that

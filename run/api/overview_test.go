@@ -193,13 +193,9 @@ func TestOverview(t *testing.T) {
 	a.create(t, "/api/v1/maintenance", fmt.Sprintf(`{"start_time":%q,"duration_s":7200,"room_ids":[%d,%d],"confirm":true}`, now.Add(-time.Hour).Format(time.RFC3339), hall, attic))
 	s.execute(t, `UPDATE maintenance_windows SET stands_from = now() - interval '2 hours'`) // before this test's time
 	must.Equal(t, "in maintenance", counted(0, 0, 2), changed("a maintenance window").IncidentCounts)
-	if got := s.call(t, a.token, http.MethodPut, "/api/v1/server_rooms/update_room/"+strconv.FormatInt(hall, 10), `{"name":"Vault"}`); got.status != 200 {
-		t.Fatal(string(got.body))
-	}
+	s.call(t, a.token, http.MethodPut, fmt.Sprintf("/api/v1/server_rooms/update_room/%d", hall), `{"name":"Vault"}`).is(t, 200)
 	changed("a name")
-	if got := s.call(t, a.token, http.MethodDelete, "/api/v1/sensors/delete_sensor/never", ""); got.status != 204 {
-		t.Fatal(string(got.body))
-	}
+	s.call(t, a.token, http.MethodDelete, "/api/v1/sensors/delete_sensor/never", "").is(t, 204)
 	changed("a deletion")
 
 	// The service is late: nobody is blamed.

@@ -50,9 +50,7 @@ func TestWatchKey(t *testing.T) {
 		`{"name":"x","last_poll_age_s":0,"queue_age_s":1e12}`:                        "queue_age_s: expected number <= ",
 		`{"name":"x","last_poll_age_s":0,"queue_age_s":0,"last_success_age_s":"no"}`: "last_success_age_s",
 	} {
-		if got := s.call(t, key.text, http.MethodPost, "/api/v1/watches/heartbeat", body); got.status != 400 || !strings.Contains(string(got.body), detail) {
-			t.Errorf("%.80s: %d %s, want %s", body, got.status, got.body, detail)
-		}
+		s.call(t, key.text, http.MethodPost, "/api/v1/watches/heartbeat", body).has(t, 400, detail)
 	}
 }
 
