@@ -159,13 +159,6 @@ func TestKeyGuesses(t *testing.T) {
 	})
 }
 
-// TestKeyIsRefusedByDefault shows that an operation which does not say what keys may do is
-// for none. Contract 12.2.
-func TestKeyIsRefusedByDefault(t *testing.T) {
-	t.Parallel()
-	must.Equal(t, "refusal", "API keys may not do this", (rest.Operation{}).Keys.Refuse(rest.ScopeWrite, true))
-}
-
 // TestKeyUse notes a use once a minute, while no request waits for it. Contract 12.1.
 func TestKeyUse(t *testing.T) {
 	t.Parallel()
