@@ -150,6 +150,28 @@ func ramp(perHour float64, readings int) []incident.Point {
 	return points
 }
 
+// TestRateLooksAtItsSpanAlone previews a day of readings, one of them without a temperature: a
+// rate costs the readings of the last minutes, and not all that came before.
+func TestRateLooksAtItsSpanAlone(t *testing.T) { //nolint:paralleltest // it compares times
+	points := make([]incident.Point, 4000)
+	for i := range points {
+		points[i] = incident.Point{Time: time.Unix(int64(30*i), 0), Temperature: 20, Humidity: 40}
+	}
+	points[3].Temperature = math.NaN()
+	fastest := func(q incident.Quantity) time.Duration {
+		least := time.Hour
+		for range 3 {
+			begin := time.Now()
+			incident.Rule{Quantity: q, Direction: incident.Above, Limit: 50}.Preview(points)
+			least = min(least, time.Since(begin))
+		}
+		return least
+	}
+	if rates, values := fastest(incident.TemperatureRate), fastest(incident.Temperature); rates > 500*values {
+		t.Errorf("a day of rates takes %s, of temperatures %s", rates, values)
+	}
+}
+
 func TestRate(t *testing.T) {
 	t.Parallel()
 	rule := incident.Rule{Quantity: incident.TemperatureRate, Direction: incident.Above, Limit: 20, Severity: incident.Critical}

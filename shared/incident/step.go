@@ -196,16 +196,14 @@ func rate(points []Point) (float64, bool) {
 	if !reading.Has(last.Temperature) {
 		return 0, false
 	}
-	if lacks := func(p Point) bool { return !reading.Has(p.Temperature) }; slices.ContainsFunc(points, lacks) {
-		points = slices.DeleteFunc(slices.Clone(points), lacks)
-	}
+	// A preview measures at each point of weeks: nothing before the span is looked at.
 	first := -1
 	for i, p := range slices.Backward(points) {
 		age := last.Time.Sub(p.Time)
 		if age > RateReach {
 			break
 		}
-		if age >= RateSpan {
+		if age >= RateSpan && reading.Has(p.Temperature) {
 			first = i
 			break
 		}
@@ -214,6 +212,9 @@ func rate(points []Point) (float64, bool) {
 		return 0, false
 	}
 	span := points[first:]
+	if lacks := func(p Point) bool { return !reading.Has(p.Temperature) }; slices.ContainsFunc(span, lacks) {
+		span = slices.DeleteFunc(slices.Clone(span), lacks)
+	}
 	hours := func(p Point) float64 { return p.Time.Sub(last.Time).Hours() }
 	var mean float64
 	for _, p := range span {
