@@ -115,7 +115,7 @@ type Reader interface {
 	// Range yields a node's readings, oldest first, without holding them all in
 	// memory. An error is the last thing it yields.
 	Range(ctx context.Context, node NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error]
-	// Ranges yields the readings of many nodes by one query, node after node, and of
+	// Ranges yields the readings of many nodes, node after node, and of
 	// a node channel after channel, oldest first, without holding them all in memory.
 	// An error is the last thing it yields.
 	Ranges(ctx context.Context, nodes []NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error]

@@ -117,3 +117,20 @@ func BenchmarkAppend(b *testing.B) {
 		}
 	}
 }
+
+// TestSlowReaderHoldsNoConnection takes its time over each reading of two nodes, as a client does
+// that downloads a record.
+func TestSlowReaderHoldsNoConnection(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t)
+	store := pgreadings.New(pool, nil, present)
+	first := present().Add(-time.Hour)
+	add(t, store, at("a", "m", first, 20, 40), at("b", "m", first, 20, 40))
+	read := 0
+	for _, err := range store.Ranges(t.Context(), []readings.NodeRef{open("a"), open("b")}, first, present()) {
+		must.Do(t, err)
+		must.Equal(t, "connections held", 0, int(pool.Stat().AcquiredConns()))
+		read++
+	}
+	must.Equal(t, "read", 2, read)
+}

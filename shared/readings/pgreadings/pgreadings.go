@@ -269,58 +269,25 @@ func (s *Store) Range(ctx context.Context, node readings.NodeRef, start, end tim
 	return readings.Fold(s.pages(ctx, node, start.Add(-readings.FoldWithin), end), start)
 }
 
-// errDisorder says that the server has joined in another order than [Store.Ranges] expects.
-var errDisorder = errors.New("readings come in disorder")
-
-// Ranges implements [readings.Reader]. It holds a connection until it is done. Each span
-// is read in the order of the index: to sort all of them takes ten times as long. A nested
-// loop, the only way to join LATERAL, keeps the order of the spans; SQL does not promise
-// it, so it is checked.
+// Ranges implements [readings.Reader]. Each channel of a node is read as [Store.Range] reads a
+// node: a client that takes its time over a report or a record holds no connection.
 func (s *Store) Ranges(ctx context.Context, nodes []readings.NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error] {
 	if s.archive != nil && start.Before(s.rawFrom()) {
 		return s.archive.Ranges(ctx, nodes, start, end)
 	}
-	nodes = slices.SortedFunc(slices.Values(nodes), func(a, b readings.NodeRef) int { return cmp.Compare(a.ID, b.ID) })
-	for i := range nodes {
-		nodes[i].Visible = slices.SortedFunc(slices.Values(nodes[i].Visible), func(a, b reading.Span) int {
-			return cmp.Or(cmp.Compare(a.Channel, b.Channel), a.From.Compare(b.From))
-		})
-	}
 	return readings.Fold(func(yield func(reading.Reading, error) bool) {
-		rows, err := s.pool.Query(ctx, `
-			SELECT `+readingColumns+`
-			FROM `+visibleSpans+`
-			CROSS JOIN LATERAL (
-			    SELECT *
-			    FROM sensor_data.readings
-			    WHERE node_id = v.node_id AND customer_id = v.channel
-			      AND timestamp >= GREATEST(@start::timestamptz, v.from_time) AND timestamp < LEAST(@end::timestamptz, v.until_time)
-			    ORDER BY timestamp, message_id
-			) AS r`,
-			spansOf(nodes...).args(pgx.StrictNamedArgs{"start": start.Add(-readings.FoldWithin), "end": end}))
-		if err != nil {
-			yield(reading.Reading{}, fmt.Errorf("readings of %d nodes: %w", len(nodes), err))
-			return
-		}
-		defer rows.Close()
-		var before reading.Reading
-		for rows.Next() {
-			var r row
-			err := r.ScanRow(rows)
-			if err == nil && cmp.Or(cmp.Compare(r.NodeID, before.NodeID), cmp.Compare(r.Channel, before.Channel), r.Time.Compare(before.Time)) < 0 {
-				err = errDisorder
+		for _, node := range slices.SortedFunc(slices.Values(nodes), func(a, b readings.NodeRef) int { return cmp.Compare(a.ID, b.ID) }) {
+			channels := map[reading.Channel][]reading.Span{}
+			for _, span := range node.Visible {
+				channels[span.Channel] = append(channels[span.Channel], span)
 			}
-			if err != nil {
-				yield(reading.Reading{}, fmt.Errorf("readings of %d nodes: %w", len(nodes), err))
-				return
+			for _, channel := range slices.Sorted(maps.Keys(channels)) {
+				for r, err := range s.pages(ctx, readings.NodeRef{ID: node.ID, Visible: channels[channel]}, start.Add(-readings.FoldWithin), end) {
+					if !yield(r, err) || err != nil {
+						return
+					}
+				}
 			}
-			if !yield(r.Reading, nil) {
-				return
-			}
-			before = r.Reading
-		}
-		if err := rows.Err(); err != nil {
-			yield(reading.Reading{}, fmt.Errorf("readings of %d nodes: %w", len(nodes), err))
 		}
 	}, start)
 }
