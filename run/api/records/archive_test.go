@@ -75,3 +75,25 @@ func (c *counter) Write(part []byte) (int, error) {
 	*c += counter(len(part))
 	return io.Discard.Write(part) //nolint:wrapcheck // it never fails
 }
+
+// TestStalledClientHoldsNoTurn has a client not read its record: another has the turn meanwhile.
+func TestStalledClientHoldsNoTurn(t *testing.T) {
+	t.Parallel()
+	turn := make(chan struct{}, 1)
+	read, write := io.Pipe()
+	turn <- struct{}{}
+	wrote := make(chan error, 1)
+	go func() {
+		_, err := client{write, turn}.Write([]byte("part"))
+		wrote <- err
+	}()
+	select {
+	case turn <- struct{}{}:
+	case <-time.After(time.Minute):
+		t.Fatal("the client has the turn")
+	}
+	must.Get(io.ReadFull(read, make([]byte, 4)))(t)
+	<-turn
+	must.Do(t, <-wrote)
+	must.Equal(t, "turns held", 1, len(turn))
+}

@@ -35,7 +35,7 @@ type Handlers struct {
 	Clock    func() time.Time
 
 	rest *rest.API
-	turn chan struct{} // of which one is made at a time: it occupies a processor
+	turn chan struct{} // of which one is made at a time, as it occupies a processor; see [client]
 }
 
 // clockSlack is how far the clocks of the API and the database may differ.
@@ -171,7 +171,7 @@ func (h *Handlers) unstored(ctx context.Context, w io.Writer, r record) error {
 	if err != nil {
 		return err
 	}
-	a := r.archive(w)
+	a := r.archive(client{w, h.turn})
 	if _, err := a.content(ctx, r, h.Readings); err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ func (h *Handlers) copy(ctx context.Context, w io.Writer, stored recordstore.Rev
 
 // store writes the record of a month that is over to the client and to the bucket. The client gets
 // the signature once the record is stored: nobody has a signed revision that is not.
-func (h *Handlers) store(ctx context.Context, client io.Writer, r record, stored recordstore.Revision) error {
+func (h *Handlers) store(ctx context.Context, w io.Writer, r record, stored recordstore.Revision) error {
 	next := recordstore.Revision{Number: stored.Number + 1, MadeAt: h.Clock().UTC()}
 	var err error
 	if next.LastChange, err = records.New(h.DB).LastChange(ctx, r.customer); err != nil {
@@ -205,7 +205,7 @@ func (h *Handlers) store(ctx context.Context, client io.Writer, r record, stored
 	defer drop()
 	object, name := h.Bucket.Write(writing, r.path())
 	next.Object = name
-	to := &fork{client, object}
+	to := &fork{client{w, h.turn}, object}
 	a := r.archive(to)
 	if next.Digest, err = a.content(ctx, r, h.Readings); err != nil {
 		return err
@@ -237,8 +237,22 @@ func (h *Handlers) store(ctx context.Context, client io.Writer, r record, stored
 		}
 		return err
 	}
-	_, err = client.Write(tail.Bytes())
+	_, err = w.Write(tail.Bytes())
 	return err //nolint:wrapcheck // the client has gone
+}
+
+// client is who downloads a record. While it takes a part another record has the turn: one that
+// does not read keeps nobody from theirs.
+type client struct {
+	io.Writer
+
+	turn chan struct{}
+}
+
+func (c client) Write(part []byte) (int, error) {
+	<-c.turn
+	defer func() { c.turn <- struct{}{} }()
+	return c.Writer.Write(part) //nolint:wrapcheck // a writer passes its base's errors on
 }
 
 // fork writes to both.
