@@ -73,8 +73,14 @@ func (p *Passwords) Acquire(ctx context.Context, known string) (done func(), err
 	if known != "" {
 		in, who = fairqueue.Known, client{email: strings.ToLower(known)}
 	}
-	done, err = p.queue.Acquire(ctx, in, who)
-	if errors.Is(err, fairqueue.ErrBusy) {
+	limited, cancel := context.WithTimeout(ctx, MaxPasswordWait)
+	defer cancel()
+	done, err = p.queue.Acquire(limited, in, who)
+	if errors.Is(err, fairqueue.ErrBusy) && in == fairqueue.Known {
+		// The lane is full of others: who has a cookie waits no worse than who has none.
+		done, err = p.queue.Acquire(limited, fairqueue.Unknown, client{address: Client(ctx)})
+	}
+	if err != nil && ctx.Err() == nil { // in time there was no slot
 		return nil, Busy()
 	}
 	return done, err

@@ -1,8 +1,11 @@
 package auth
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"golang.org/x/crypto/bcrypt"
 
@@ -26,4 +29,33 @@ func TestPasswordsBeyondBcrypt(t *testing.T) {
 	if got, err := p.Matches("", longest); got || err != nil {
 		t.Errorf("nobody's password matches: %v, %v", got, err)
 	}
+}
+
+// TestLaneFullOfCookies fills the lane of known devices by as many e-mail addresses as it holds: who
+// has a cookie of another gets a slot as those without one do. Contract 2.9.
+func TestLaneFullOfCookies(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPasswords(1, 4)
+		done := must.Get(p.Acquire(t.Context(), ""))(t)
+		for i := range maxKnown {
+			go func() {
+				if end, err := p.Acquire(t.Context(), fmt.Sprintf("%d@example.com", i)); err == nil {
+					time.Sleep(time.Second / 4)
+					end()
+				}
+			}()
+		}
+		synctest.Wait()
+		go func() {
+			time.Sleep(time.Second)
+			done()
+		}()
+		end, err := p.Acquire(t.Context(), "victim@example.com")
+		if err != nil {
+			t.Fatal(err)
+		}
+		end()
+		time.Sleep(MaxPasswordWait)
+	})
 }
