@@ -127,7 +127,7 @@ func New(cfg Config) (*API, error) {
 	authenticator := auth.NewAuthenticator(tokens, tenants.PersonsByID, keys, log)
 	retrainer := &training.Retrainer{DB: cfg.DB, Publisher: cfg.Publisher, Clock: cfg.Clock, Log: log}
 	router := rest.NewRouter()
-	r := rest.New(router, rest.Config{Authenticate: authenticator.Authenticate, MapError: storeErrors(cfg.MaxUnreported), Log: log, Secrets: tokens.Secrets()})
+	r := rest.New(router, rest.Config{Authenticate: authenticator.Authenticate, MapError: storeErrors(cfg.MaxUnreported), Log: log, Secrets: tokens.Secrets(), Changes: cfg.DB.Connections() / 2})
 
 	registerHealth(r)
 	(&customers.Handlers{DB: cfg.DB, Passwords: cfg.passwords(), Tokens: tokens, Clock: cfg.Clock}).Register(r)

@@ -37,6 +37,14 @@ type connection interface {
 // pool stays the caller's to close.
 func New(pool *pgxpool.Pool) *DB { return &DB{pool, attempts, pool} }
 
+// Connections is how many connections the pool has at most; a transaction has none.
+func (db *DB) Connections() int {
+	if db.pool == nil {
+		return 0
+	}
+	return int(db.pool.Config().MaxConns)
+}
+
 // InTx runs do in a transaction: all its changes are committed, or none. It may call do more
 // than once, so do must set every outer variable in each call.
 func (db *DB) InTx(ctx context.Context, do func(tx *DB) error) error {

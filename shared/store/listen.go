@@ -13,7 +13,7 @@ import (
 // soon as none can be missed any more. It returns when ctx ends or the connection fails. It
 // holds one connection of the pool, but never the only one.
 func (db *DB) Listen(ctx context.Context, channel string, listening func(), notified func(payload string)) error {
-	if db.pool.Config().MaxConns < 2 {
+	if db.Connections() < 2 {
 		return errors.New("a pool of one connection cannot listen")
 	}
 	acquired, err := db.pool.Acquire(ctx)

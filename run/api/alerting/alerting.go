@@ -25,13 +25,14 @@ type Handlers struct {
 	Clock  func() time.Time
 	Log    *slog.Logger
 
-	rest *rest.API
-	hub  *hub
+	rest     *rest.API
+	hub      *hub
+	previews *rest.Turns // one takes a core, a connection and a sensor's readings
 }
 
 // Register adds the operations.
 func (h *Handlers) Register(r *rest.API) {
-	h.rest = r
+	h.rest, h.previews = r, rest.NewTurns(1)
 	h.hub = newHub(incidents.New(h.DB).ListenChanges, h.Log)
 	h.registerAlerts(r)
 	h.registerThresholds(r)

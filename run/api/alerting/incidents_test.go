@@ -1,10 +1,13 @@
 package alerting
 
 import (
+	"context"
+	"errors"
 	"testing"
 
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store/incidents"
 )
 
@@ -25,4 +28,15 @@ func TestStepsOf(t *testing.T) {
 	}
 	must.Equal(t, "events", []string{"started", "joined", "worse", "worse", "joined", "commented", "joined"}, events)
 	must.Equal(t, "times", []int{1, 1, 1, 1, 3, 1, 1}, times)
+}
+
+// TestPreviewEndsWithItsRequest has nobody wait for the preview of a sensor any more.
+func TestPreviewEndsWithItsRequest(t *testing.T) {
+	t.Parallel()
+	p := previews{judging: map[string]judgedSensor{"n1": {room: 1, rules: []incident.Rule{{}}}}, node: reading.Node{ID: "n1"}}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := p.finish(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("the preview went on: %v", err)
+	}
 }

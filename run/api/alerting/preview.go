@@ -3,6 +3,7 @@ package alerting
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -65,6 +66,11 @@ func (h *Handlers) preview(ctx context.Context, in *rest.Body[previewRequest]) (
 	if err != nil {
 		return preview{}, err
 	}
+	done, err := h.previews.Wait(ctx)
+	if err != nil {
+		return preview{}, err
+	}
+	defer done()
 	p := previews{judging: judging, found: map[int64][]incident.Part{}}
 	end := h.Clock()
 	start := end.AddDate(0, 0, -in.Body.Days)
@@ -73,10 +79,14 @@ func (h *Handlers) preview(ctx context.Context, in *rest.Body[previewRequest]) (
 			if err != nil {
 				return preview{}, err
 			}
-			p.add(r)
+			if err := p.add(ctx, r); err != nil {
+				return preview{}, err
+			}
 		}
 	}
-	p.finish()
+	if err := p.finish(ctx); err != nil {
+		return preview{}, err
+	}
 	if len(p.found) == 0 {
 		return preview{Rooms: []previewRoom{}}, nil
 	}
@@ -138,23 +148,28 @@ type previews struct {
 	points  []incident.Point
 }
 
-func (p *previews) add(r reading.Reading) {
+func (p *previews) add(ctx context.Context, r reading.Reading) (err error) {
 	if r.Node() != p.node {
-		p.finish()
+		err = p.finish(ctx)
 		p.node = r.Node()
 	}
 	p.points = append(p.points, incident.Point{Time: r.Time, Temperature: r.Temperature, Humidity: r.Humidity})
+	return err
 }
 
-func (p *previews) finish() {
+func (p *previews) finish(ctx context.Context) error {
 	sensor := p.judging[p.node.ID]
 	for _, rule := range sensor.rules {
+		if err := ctx.Err(); err != nil { // nobody waits for the answer any more
+			return fmt.Errorf("preview: %w", err)
+		}
 		for _, i := range rule.Preview(p.points) {
 			i.ID = int64(len(p.found[sensor.room]))
 			p.found[sensor.room] = append(p.found[sensor.room], rule.Part(p.node.ID, i))
 		}
 	}
 	p.points = p.points[:0]
+	return nil
 }
 
 func (p *previews) answer(rooms []accounts.Room, start, end time.Time) preview {

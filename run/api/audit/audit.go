@@ -34,8 +34,16 @@ type Entry struct {
 // called several times, see [store.DB.InTx].
 func Change(ctx context.Context, s *store.DB, do func(tx *store.DB) (Entry, error)) error {
 	caller := auth.Caller(ctx)
+	done, err := rest.WaitToChange(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
 	return s.InTx(ctx, func(tx *store.DB) error {
 		if err := accounts.New(tx).LockChanges(ctx, caller); err != nil {
+			return err
+		}
+		if err := auth.Recheck(ctx, tx); err != nil {
 			return err
 		}
 		e, err := do(tx)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,6 +60,25 @@ func Who(ctx context.Context) string {
 		return "API key " + key.Name
 	}
 	return Person(ctx).Name
+}
+
+// Recheck refuses a caller whose token or key has been revoked, or whose role has changed, since the
+// request began: its body and a password slot may take seconds. Call it after
+// [accounts.Store.LockChanges], for which a revocation waits, too.
+func Recheck(ctx context.Context, tx *store.DB) error {
+	c, s := callerOf(ctx), accounts.New(tx)
+	if c.key != nil {
+		keys, err := s.APIKeys(ctx, c.customerID)
+		if err == nil && !slices.ContainsFunc(keys, func(k accounts.APIKey) bool { return k.ID == c.key.ID }) {
+			return rest.Unauthorized()
+		}
+		return err
+	}
+	p, err := s.Person(ctx, c.customerID, c.person.ID)
+	if errors.Is(err, store.ErrNoPerson) || err == nil && (p.Generation != c.person.Generation || p.Role != c.person.Role) {
+		return rest.Unauthorized()
+	}
+	return err
 }
 
 // RequireSelf returns an error unless customerID is the caller's. It is that of an
@@ -121,9 +141,7 @@ func (a *Authenticator) Authenticate(op rest.Operation) func(huma.Context, func(
 		switch {
 		case errors.Is(err, errToken):
 			a.log.DebugContext(ctx.Context(), "token rejected", "error", err.Error())
-			// The answer does not say what is wrong with the token.
-			ctx.SetHeader("WWW-Authenticate", "Bearer")
-			rest.WriteError(writer, rest.NewError(http.StatusUnauthorized, rest.DetailCredentials))
+			rest.WriteError(writer, rest.Unauthorized())
 			return
 		case err != nil:
 			a.log.ErrorContext(ctx.Context(), "token check failed", "error", err.Error())

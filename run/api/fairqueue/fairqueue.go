@@ -1,9 +1,10 @@
 // Package fairqueue gives a limited number of slots to callers. The others wait,
 // for a bounded time in a bounded queue that is fair among clients.
 //
-// The API uses it for password hashes: each takes a core for as long as hundreds of
-// other requests, and a client that sends a thousand of them must not keep others
-// from logging in. It knows nothing of the work that holds a slot.
+// The API uses it for password hashes and previews of rules, each of which takes a core for as long
+// as hundreds of other requests, and for changes, each of which holds a connection of the database:
+// a client that sends a thousand of them must not keep out others. It knows nothing of the work
+// that holds a slot.
 package fairqueue
 
 import (

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"math"
 	"net/http"
 	"slices"
@@ -37,10 +38,13 @@ func (e *Error) GetStatus() int { return e.Status }
 
 // GetHeaders gives huma the headers to answer with.
 func (e *Error) GetHeaders() http.Header {
-	if e.RetryAfter <= 0 {
-		return nil
+	switch {
+	case e.Detail == DetailCredentials:
+		return http.Header{"Www-Authenticate": {"Bearer"}}
+	case e.RetryAfter > 0:
+		return http.Header{"Retry-After": {strconv.Itoa(int(math.Ceil(e.RetryAfter.Seconds())))}}
 	}
-	return http.Header{"Retry-After": {strconv.Itoa(int(math.Ceil(e.RetryAfter.Seconds())))}}
+	return nil
 }
 
 // MarshalJSON writes the error's one field.
@@ -54,6 +58,14 @@ func NewError(status int, detail string) *Error { return &Error{Status: status, 
 // TooManyRequests answers 429 and says when to try again.
 func TooManyRequests(detail string, retryAfter time.Duration) *Error {
 	return &Error{Status: http.StatusTooManyRequests, Detail: detail, RetryAfter: retryAfter}
+}
+
+// Unauthorized answers 401, without saying what is wrong with the token or key.
+func Unauthorized() *Error { return NewError(http.StatusUnauthorized, DetailCredentials) }
+
+// busy answers 503 to a request that got no turn in time.
+func busy() *Error {
+	return &Error{Status: http.StatusServiceUnavailable, Detail: "Too many requests at once; try again in a moment", RetryAfter: maxTurnWait}
 }
 
 // NotFound answers 404.
@@ -168,6 +180,7 @@ func fieldOf(location string) string {
 func WriteError(w http.ResponseWriter, e *Error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Del("Content-Length")
+	maps.Copy(w.Header(), e.GetHeaders())
 	w.WriteHeader(e.Status)
 	body, _ := e.MarshalJSON() // a text always has a JSON form
 	_, _ = w.Write(body)

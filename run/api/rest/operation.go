@@ -88,7 +88,10 @@ func Register[I, O any](r *API, op Operation, handle func(context.Context, *I) (
 		roles, low := op.Role.describe()
 		described.Description = strings.TrimSpace(op.Description + "\n\n" + roles + " " + sentence)
 		described.Middlewares = append(described.Middlewares, r.config.Authenticate(op))
-		errs = append(errs, NewError(http.StatusUnauthorized, DetailCredentials))
+		errs = append(errs, Unauthorized())
+		if op.Method != http.MethodGet {
+			errs = append(errs, busy())
+		}
 		errs = append(append(errs, low...), forbidden...)
 	}
 	if op.Creates {
@@ -104,7 +107,8 @@ func Register[I, O any](r *API, op Operation, handle func(context.Context, *I) (
 	errs = append(errs, NewError(http.StatusInternalServerError, DetailInternal))
 	r.documentErrors(&described, errs)
 	huma.Register(r.huma, described, func(ctx context.Context, in *I) (*O, error) {
-		limited, cancel := context.WithTimeout(context.WithValue(ctx, operationKey{}, op.ID), handlerTimeout+op.Wait)
+		ctx = context.WithValue(context.WithValue(ctx, operationKey{}, op.ID), changesKey{}, r.changes)
+		limited, cancel := context.WithTimeout(ctx, handlerTimeout+op.Wait)
 		defer cancel()
 		out, err := handle(limited, in)
 		if err != nil {

@@ -19,6 +19,7 @@ type API struct {
 
 	huma       huma.API
 	problemRef string
+	changes    *Turns
 }
 
 // Config is what the operations have in common.
@@ -29,13 +30,15 @@ type Config struct {
 	// false for an internal one.
 	MapError func(error) (*Error, bool)
 	Log      *slog.Logger
+	// Changes is how many changes hold a connection of the database at a time.
+	Changes int
 	// Secrets encrypt stored answers: the first encrypts, all decrypt.
 	Secrets [][]byte
 }
 
 // New returns an API without operations, whose requests come through router.
 func New(router *Router, config Config) *API {
-	r := &API{config: config}
+	r := &API{config: config, changes: NewTurns(config.Changes)}
 	r.huma = humago.New(router, r.humaConfig())
 	r.problemRef = r.huma.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[problem](), true, "Problem").Ref
 	return r

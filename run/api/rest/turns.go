@@ -1,0 +1,42 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"coldaisle.dev/run/api/fairqueue"
+)
+
+const (
+	// maxTurnWait is how long a request waits for its turn.
+	maxTurnWait = 10 * time.Second
+	// maxTurnsWaiting is how many requests of an instance wait for a turn of one kind.
+	maxTurnsWaiting = 40
+)
+
+// Turns are slots for work of accounts of which there must not be much at once. They go from
+// account to account: one that asks for a hundred waits for its own.
+type Turns struct{ queue *fairqueue.Queue[int64] }
+
+// NewTurns returns so many slots, at least one.
+func NewTurns(slots int) *Turns {
+	return &Turns{fairqueue.New[int64](fairqueue.Limits{Slots: slots, MaxWaiting: [2]int{fairqueue.Unknown: maxTurnsWaiting}, MaxWait: maxTurnWait})}
+}
+
+// Wait waits for the turn of the account that calls, which done ends.
+func (t *Turns) Wait(ctx context.Context) (done func(), err error) {
+	done, err = t.queue.Acquire(ctx, fairqueue.Unknown, accountOf(ctx))
+	if errors.Is(err, fairqueue.ErrBusy) {
+		err = busy()
+	}
+	return done, err //nolint:wrapcheck // it says what was waited for
+}
+
+type changesKey struct{}
+
+// WaitToChange waits for the turn of a change in an operation. The caller has no connection of
+// the database yet: who waits must not keep others from one.
+func WaitToChange(ctx context.Context) (done func(), err error) {
+	return ctx.Value(changesKey{}).(*Turns).Wait(ctx) //nolint:errcheck,forcetypeassert // Register sets it
+}
