@@ -32,12 +32,14 @@ func Behind(timeColumn, idColumn string) string {
 type List[T any] struct {
 	DB      *DB
 	Subject string // for errors
-	// Rows is the statement: WHERE … AND Behind(…) ORDER BY time DESC, id DESC LIMIT @limit.
+	Columns string
+	From    string // FROM … WHERE …, all rows of the list
+	Time    string // the column by which it is ordered, and then by ID
+	ID      string
+	// Rows is the statement of a list whose plan needs one of its own, with [Behind], the order and @limit.
 	Rows string
-	// Count is the statement that counts what Rows selects without Behind and limit; [List.Each] needs none.
-	Count string
-	Args  pgx.StrictNamedArgs // of both
-	At    func(T) Position
+	Args pgx.StrictNamedArgs
+	At   func(T) Position
 }
 
 // Page is a part of a list.
@@ -66,7 +68,7 @@ func (l List[T]) Page(ctx context.Context, part Part) (Page[T], error) {
 
 // Total counts the whole list.
 func (l List[T]) Total(ctx context.Context) (int64, error) {
-	total, err := Value[int64](ctx, l.DB, ErrNotFound, l.Count, l.Args)
+	total, err := Value[int64](ctx, l.DB, ErrNotFound, `SELECT count(*)`+l.From, l.Args)
 	return total, Wrap(err, "count %s", l.Subject)
 }
 
@@ -101,8 +103,12 @@ func (l List[T]) read(ctx context.Context, after *Position, limit int) ([]T, err
 	if after == nil {
 		after = &Position{}
 	}
+	rows := l.Rows
+	if rows == "" {
+		rows = `SELECT ` + l.Columns + l.From + ` AND ` + Behind(l.Time, l.ID) + ` ORDER BY ` + l.Time + ` DESC, ` + l.ID + ` DESC LIMIT @limit`
+	}
 	args := maps.Clone(l.Args)
 	args["after_time"], args["after_id"], args["limit"] = OrNull(after.Time), after.ID, limit
-	found, err := All[T](ctx, l.DB, l.Rows, args)
+	found, err := All[T](ctx, l.DB, rows, args)
 	return found, Wrap(err, "list %s", l.Subject)
 }

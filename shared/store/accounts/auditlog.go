@@ -32,19 +32,15 @@ type AuditQuery struct {
 
 // AuditLog lists a customer's entries, newest first.
 func (s Store) AuditLog(customerID int64, q AuditQuery) store.List[LoggedChange] {
-	const entries = `
+	return store.List[LoggedChange]{
+		DB: s.db, Subject: fmt.Sprintf("audit log of customer %d", customerID), Time: "at", ID: "id",
+		Columns: `id, at, actor, COALESCE(NULLIF(actor_name, ''), actor) AS actor_name, operation, subject, request_id, before, after`,
+		From: `
 		FROM audit_log
 		WHERE customer_id = @customer
 		  AND (@actor = '' OR actor = @actor) AND (@operation = '' OR operation = @operation) AND (@subject = '' OR subject = @subject)
 		  AND (@kind = '' OR CASE WHEN split_part(actor, ':', 1) IN ('customer', 'person', 'key', 'gateway') THEN split_part(actor, ':', 1) ELSE 'system' END = @kind)
-		  AND at >= COALESCE(@start::timestamptz, '-infinity') AND at < COALESCE(@end::timestamptz, 'infinity')`
-	return store.List[LoggedChange]{
-		DB: s.db, Subject: fmt.Sprintf("audit log of customer %d", customerID),
-		Rows: `
-		SELECT id, at, actor, COALESCE(NULLIF(actor_name, ''), actor) AS actor_name, operation, subject, request_id, before, after` + entries + ` AND ` + store.Behind("at", "id") + `
-		ORDER BY at DESC, id DESC
-		LIMIT @limit`,
-		Count: `SELECT count(*)` + entries,
+		  AND at >= COALESCE(@start::timestamptz, '-infinity') AND at < COALESCE(@end::timestamptz, 'infinity')`,
 		Args: pgx.StrictNamedArgs{
 			"customer": customerID, "kind": q.ActorKind, "actor": q.Actor, "operation": q.Operation, "subject": q.Subject,
 			"start": store.OrNull(q.Start), "end": store.OrNull(q.End),

@@ -101,18 +101,13 @@ func (s Store) InsertAlert(ctx context.Context, e alert.Event) (AlertOutcome, er
 // alertList lists those of a customer's alerts for which a condition holds, newest first.
 func (s Store) alertList(ctx context.Context, customerID int64, condition string, args pgx.StrictNamedArgs) store.List[Alert] {
 	args["customer"], args["rooms"] = customerID, store.RoomsOf(ctx)
-	alerts := `
-		FROM alerts
-		WHERE customer_id = @customer AND ` + store.SensorIn("alerts.customer_id", "alerts.sensor_id") + ` AND ` + condition
 	return store.List[Alert]{
-		DB: s.db, Subject: fmt.Sprintf("alerts of customer %d", customerID),
-		Rows: `
-		SELECT ` + alertColumns + alerts + ` AND ` + store.Behind("timestamp", "alerts.id") + `
-		ORDER BY timestamp DESC, id DESC
-		LIMIT @limit`,
-		Count: `SELECT count(*)` + alerts,
-		Args:  args,
-		At:    func(a Alert) store.Position { return store.Position{Time: a.Time, ID: a.ID} },
+		DB: s.db, Subject: fmt.Sprintf("alerts of customer %d", customerID), Columns: alertColumns, Time: "alerts.timestamp", ID: "alerts.id",
+		From: `
+		FROM alerts
+		WHERE customer_id = @customer AND ` + store.SensorIn("alerts.customer_id", "alerts.sensor_id") + ` AND ` + condition,
+		Args: args,
+		At:   func(a Alert) store.Position { return store.Position{Time: a.Time, ID: a.ID} },
 	}
 }
 

@@ -112,15 +112,12 @@ func (s Store) Drill(ctx context.Context, customerID, id int64) (Drill, error) {
 
 // Drills lists a customer's drills, newest first.
 func (s Store) Drills(ctx context.Context, customerID int64, part store.Part) (store.Page[Drill], error) {
-	const from = ` FROM drills d WHERE d.customer_id = @customer AND `
-	list := store.List[Drill]{
-		DB: s.db, Subject: fmt.Sprintf("drills of customer %d", customerID),
-		Rows:  `SELECT ` + drillColumns + from + store.RoomIn("d.room_id") + ` AND ` + store.Behind("d.created_at", "d.id") + ` ORDER BY d.created_at DESC, d.id DESC LIMIT @limit`,
-		Count: `SELECT count(*)` + from + store.RoomIn("d.room_id"),
-		Args:  pgx.StrictNamedArgs{"customer": customerID, "rooms": store.RoomsOf(ctx)},
-		At:    func(d Drill) store.Position { return store.Position{Time: d.CreatedAt, ID: d.ID} },
-	}
-	return list.Page(ctx, part)
+	return store.List[Drill]{
+		DB: s.db, Subject: fmt.Sprintf("drills of customer %d", customerID), Columns: drillColumns, Time: "d.created_at", ID: "d.id",
+		From: ` FROM drills d WHERE d.customer_id = @customer AND ` + store.RoomIn("d.room_id"),
+		Args: pgx.StrictNamedArgs{"customer": customerID, "rooms": store.RoomsOf(ctx)},
+		At:   func(d Drill) store.Position { return store.Position{Time: d.CreatedAt, ID: d.ID} },
+	}.Page(ctx, part)
 }
 
 // DrillMessage is a message of topic data that carries the code of a drill.

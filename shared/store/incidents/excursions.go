@@ -203,20 +203,15 @@ type ExcursionQuery struct {
 
 // Excursions lists a customer's excursions, newest first.
 func (s Store) Excursions(ctx context.Context, customerID int64, q ExcursionQuery, now time.Time) (store.Page[Excursion], error) {
-	excursions := `
+	list := store.List[Excursion]{
+		DB: s.db, Subject: fmt.Sprintf("excursions of customer %d", customerID), Columns: excursionColumns, Time: "e.start_time", ID: "e.id",
+		From: `
 		FROM excursions e
 		WHERE e.customer_id = @customer AND e.merged_into IS NULL AND ` + store.RoomIn("e.room_id") + `
 		  AND (@id::bigint = 0 OR e.incident_id = (` + whole + ` SELECT id FROM chain WHERE merged_into IS NULL)) AND (@room::bigint = 0 OR e.room_id = @room)
 		  AND (@node = '' OR e.node_id = @node) AND (@kind = '' OR e.kind = @kind)
 		  AND e.start_time < COALESCE(@end::timestamptz, 'infinity')
-		  AND (e.lasting OR e.end_time >= COALESCE(@start::timestamptz, '-infinity'))`
-	list := store.List[Excursion]{
-		DB: s.db, Subject: fmt.Sprintf("excursions of customer %d", customerID),
-		Rows: `
-		SELECT ` + excursionColumns + excursions + ` AND ` + store.Behind("e.start_time", "e.id") + `
-		ORDER BY e.start_time DESC, e.id DESC
-		LIMIT @limit`,
-		Count: `SELECT count(*)` + excursions,
+		  AND (e.lasting OR e.end_time >= COALESCE(@start::timestamptz, '-infinity'))`,
 		Args: pgx.StrictNamedArgs{
 			"customer": customerID, "id": q.IncidentID, "room": q.RoomID, "node": q.SensorID, "kind": string(q.Kind),
 			"start": store.OrNull(q.Start), "end": store.OrNull(q.End), "rooms": store.RoomsOf(ctx),

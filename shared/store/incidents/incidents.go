@@ -151,7 +151,9 @@ type IncidentQuery struct {
 // Incidents lists a customer's incidents, newest first. Words have no index: a search for
 // them reads all the customer's incidents in the range, until the limit is reached.
 func (s Store) Incidents(ctx context.Context, customerID int64, q IncidentQuery, now time.Time) (store.Page[Incident], error) {
-	selected := fromIncidents + ` AND ` + q.State.condition() + `
+	list := store.List[Incident]{
+		DB: s.db, Subject: fmt.Sprintf("incidents of customer %d", customerID), Columns: incidentColumns, Time: "i.start_time", ID: "i.id",
+		From: fromIncidents + ` AND ` + q.State.condition() + `
 	  AND (@room::bigint = 0 OR i.room_id = @room OR (i.gateway_id <> '' AND EXISTS (SELECT FROM excursions o WHERE o.incident_id = i.id AND o.room_id = @room)))
 	  AND (@node = '' OR EXISTS (SELECT FROM excursions o WHERE o.incident_id = i.id AND o.node_id = @node AND o.merged_into IS NULL))
 	  AND (@cause = '' OR i.cause = @cause)
@@ -161,13 +163,7 @@ func (s Store) Incidents(ctx context.Context, customerID int64, q IncidentQuery,
 	      SELECT FROM unnest(@words::text[]) AS w (word)
 	      WHERE position(lower(w.word) IN lower(concat_ws(' ', r.name, i.room_name, i.node_id COLLATE "default", g.name, i.gateway_id, translate(i.cause, '_', ' '),
 	                i.severity, i.taken_by, i.comment))) = 0
-	        AND NOT EXISTS (SELECT FROM excursions e WHERE e.incident_id = i.id AND e.merged_into IS NULL AND position(lower(w.word) IN ` + excursionText + `) > 0))`
-	list := store.List[Incident]{
-		DB: s.db, Subject: fmt.Sprintf("incidents of customer %d", customerID),
-		Rows: `SELECT ` + incidentColumns + selected + ` AND ` + store.Behind("i.start_time", "i.id") + `
-	ORDER BY i.start_time DESC, i.id DESC
-	LIMIT @limit`,
-		Count: `SELECT count(*)` + selected,
+	        AND NOT EXISTS (SELECT FROM excursions e WHERE e.incident_id = i.id AND e.merged_into IS NULL AND position(lower(w.word) IN ` + excursionText + `) > 0))`,
 		Args: pgx.StrictNamedArgs{
 			"customer": customerID, "room": q.RoomID, "node": q.SensorID, "cause": string(q.Cause), "words": q.Words,
 			"start": store.OrNull(q.Start), "end": store.OrNull(q.End), "rooms": store.RoomsOf(ctx),

@@ -141,8 +141,7 @@ func (s Store) Predictions(ctx context.Context, customerID int64, f PredictionFi
 		WHERE ` + ofSensors + `
 		ORDER BY p.time DESC, p.id DESC
 		LIMIT @limit`,
-		Count: `
-		SELECT count(*)
+		From: `
 		FROM visible_spans v
 		JOIN prediction_feedback p ON ` + visibleToCustomer + `
 		WHERE ` + ofSensors + ` AND ` + inStatus,

@@ -56,16 +56,10 @@ const runColumns = `r.id, COALESCE(r.customer_id, 0) AS customer_id, r.started_a
 // TrainingRuns lists a customer's runs, newest first.
 func (s Store) TrainingRuns(ctx context.Context, customerID int64, part store.Part) (store.Page[TrainingRun], error) {
 	return store.List[TrainingRun]{
-		DB: s.db, Subject: fmt.Sprintf("training runs of customer %d", customerID),
-		Rows: `
-		SELECT ` + runColumns + `
-		FROM model_training_runs AS r
-		WHERE customer_id = @customer AND ` + store.Behind("started_at", "id") + `
-		ORDER BY started_at DESC, id DESC
-		LIMIT @limit`,
-		Count: `SELECT count(*) FROM model_training_runs WHERE customer_id = @customer`,
-		Args:  pgx.StrictNamedArgs{"customer": customerID},
-		At:    func(r TrainingRun) store.Position { return store.Position{Time: r.StartedAt, ID: r.ID} },
+		DB: s.db, Subject: fmt.Sprintf("training runs of customer %d", customerID), Columns: runColumns, Time: "r.started_at", ID: "r.id",
+		From: ` FROM model_training_runs AS r WHERE r.customer_id = @customer`,
+		Args: pgx.StrictNamedArgs{"customer": customerID},
+		At:   func(r TrainingRun) store.Position { return store.Position{Time: r.StartedAt, ID: r.ID} },
 	}.Page(ctx, part)
 }
 
