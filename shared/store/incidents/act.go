@@ -81,7 +81,6 @@ func (s Store) Act(ctx context.Context, customerID, id int64, a Action, now time
 			g.Parts = append(g.Parts, p)
 		}
 		before, after, holder := found.status(), found.status(), found.TakenBy
-		events := []incident.Event{}
 		if a.Event != incident.EventCommented && !found.Lasting {
 			return ErrIncidentOver
 		}
@@ -105,13 +104,13 @@ func (s Store) Act(ctx context.Context, customerID, id int64, a Action, now time
 			after.Known = before.Known
 		}
 		taken := !after.TakenAt.IsZero()
-		if before.TakenAt.IsZero() == taken || !after.SnoozedUntil.Equal(before.SnoozedUntil) || holder != found.TakenBy {
-			events = append(events, a.Event)
-		} else if a.Event == incident.EventCommented || (a.Comment != "" && a.Comment != found.Comment) {
-			events = append(events, incident.EventCommented)
-		}
-		if len(events) == 0 {
-			return nil
+		event := a.Event
+		changed := before.TakenAt.IsZero() == taken || !after.SnoozedUntil.Equal(before.SnoozedUntil) || holder != found.TakenBy
+		if !changed && event != incident.EventCommented { // it is so already
+			if a.Comment == "" || a.Comment == found.Comment {
+				return nil
+			}
+			event = incident.EventCommented
 		}
 		_, err = tx.Exec(ctx, `
 			UPDATE room_incidents
@@ -141,14 +140,10 @@ func (s Store) Act(ctx context.Context, customerID, id int64, a Action, now time
 				return err
 			}
 		}
-		changes := make([]change, len(events))
-		for k, e := range events {
-			changes[k] = change{
-				incident: id, room: found.RoomID, person: a.By, comment: a.Comment,
-				Transition: incident.Transition{Event: e, At: now, Calls: e == incident.EventGivenBack && !found.Late},
-			}
-		}
-		return logChanges(ctx, tx, customerID, changes)
+		return logChanges(ctx, tx, customerID, []change{{
+			incident: id, room: found.RoomID, person: a.By, comment: a.Comment,
+			Transition: incident.Transition{Event: event, At: now, Calls: event == incident.EventGivenBack && !found.Late},
+		}})
 	})
 	if err != nil {
 		return Incident{}, fmt.Errorf("act on incident %d: %w", id, err)

@@ -48,6 +48,19 @@ func (s Store) SettleAll(ctx context.Context, now time.Time) error {
 	return errors.Join(errs...)
 }
 
+// dues are the places of which something is due, each with the earliest time that it is of.
+type dues map[place]time.Time
+
+func (d dues) add(at place, from time.Time) {
+	if before, known := d[at]; !known || from.Before(before) {
+		d[at] = from
+	}
+}
+
+// excursionPlace is where an excursion e counts, as the columns of a [place].
+const excursionPlace = `CASE WHEN e.of_gateway THEN 0 ELSE COALESCE(e.room_id, 0) END, CASE WHEN e.of_gateway OR e.room_id IS NOT NULL THEN '' ELSE e.node_id END,
+	CASE WHEN e.of_gateway THEN e.gateway_id ELSE '' END`
+
 // Settle writes those transitions of a customer's incidents that the clock has made due: nodes
 // and quantities that have become silent, or are heard again, ten minutes without anything broken, snoozes
 // that end, and what stands. Whoever comes first writes each once; mostly there is none.
@@ -73,9 +86,9 @@ func (s Store) Settle(ctx context.Context, customerID int64, now time.Time) erro
 		return err
 	}
 	type row struct {
-		RoomID            int64
-		NodeID, GatewayID string
-		StartTime         time.Time
+		place
+
+		StartTime time.Time
 	}
 	found, err := store.All[row](ctx, s.db, `
 		SELECT COALESCE(i.room_id, 0) AS room_id, i.node_id, i.gateway_id, i.start_time
@@ -89,14 +102,11 @@ func (s Store) Settle(ctx context.Context, customerID int64, now time.Time) erro
 		    i.breaking <> e.lasting OR (NOT i.breaking AND i.end_time <= @now::timestamptz - @gap::interval) OR i.snoozed_until <= @now
 		    OR (i.taken_at IS NOT NULL AND i.known_severity <> '' AND e.stands))
 		UNION ALL
-		SELECT CASE WHEN e.of_gateway THEN 0 ELSE COALESCE(e.room_id, 0) END, CASE WHEN e.of_gateway OR e.room_id IS NOT NULL THEN '' ELSE e.node_id END,
-		       CASE WHEN e.of_gateway THEN e.gateway_id ELSE '' END, e.start_time
+		SELECT `+excursionPlace+`, e.start_time
 		FROM excursions e
 		LEFT JOIN LATERAL (SELECT * FROM room_incidents WHERE id = e.incident_id OFFSET 0) AS i ON true -- one by one, not all that are over
 		WHERE e.customer_id = @customer AND e.lasting AND e.merged_into IS NULL
-		  AND (i.id IS NULL OR NOT i.lasting OR i.merged_into IS NOT NULL OR (COALESCE(i.room_id, 0), i.node_id, i.gateway_id) <> (
-		      CASE WHEN e.of_gateway THEN 0 ELSE COALESCE(e.room_id, 0) END, CASE WHEN e.of_gateway OR e.room_id IS NOT NULL THEN '' ELSE e.node_id END,
-		      CASE WHEN e.of_gateway THEN e.gateway_id ELSE '' END))
+		  AND (i.id IS NULL OR NOT i.lasting OR i.merged_into IS NOT NULL OR (COALESCE(i.room_id, 0), i.node_id, i.gateway_id) <> (`+excursionPlace+`))
 		UNION ALL
 		-- What the version before began and ended between two looks.
 		SELECT COALESCE(e.room_id, 0), CASE WHEN e.room_id IS NULL THEN e.node_id ELSE '' END, '', e.start_time
@@ -107,10 +117,7 @@ func (s Store) Settle(ctx context.Context, customerID int64, now time.Time) erro
 		return fmt.Errorf("due incidents of customer %d: %w", customerID, err)
 	}
 	for _, r := range found {
-		at := place{r.RoomID, r.NodeID, r.GatewayID}
-		if from, known := due[at]; !known || r.StartTime.Before(from) {
-			due[at] = r.StartTime
-		}
+		due.add(r.place, r.StartTime)
 	}
 	if err := s.uncovered(ctx, customerID, now, due); err != nil {
 		return fmt.Errorf("maintenance of customer %d: %w", customerID, err)
@@ -130,7 +137,7 @@ func (s Store) Settle(ctx context.Context, customerID int64, now time.Time) erro
 
 // uncovered adds to what is due the taken incidents of which a maintenance window has begun or
 // ended since they were last told.
-func (s Store) uncovered(ctx context.Context, customerID int64, now time.Time, due map[place]time.Time) error {
+func (s Store) uncovered(ctx context.Context, customerID int64, now time.Time, due dues) error {
 	type row struct {
 		place
 
@@ -150,10 +157,8 @@ func (s Store) uncovered(ctx context.Context, customerID int64, now time.Time, d
 	}
 	windows, err := s.MaintenanceWindows(ctx, customerID, found[0].ToldAt)
 	for _, r := range found {
-		e := Excursion{RoomID: r.BrokenIn, NodeID: r.BrokenAt}
-		from, known := due[r.place]
-		if covered(windows, e, r.ToldAt) != covered(windows, e, now) && (!known || r.StartTime.Before(from)) {
-			due[r.place] = r.StartTime
+		if e := (Excursion{RoomID: r.BrokenIn, NodeID: r.BrokenAt}); covered(windows, e, r.ToldAt) != covered(windows, e, now) {
+			due.add(r.place, r.StartTime)
 		}
 	}
 	return err
@@ -161,7 +166,7 @@ func (s Store) uncovered(ctx context.Context, customerID int64, now time.Time, d
 
 // settleSilences stores the silences that have begun, and ends those that are over. It returns
 // the places concerned, each with the time from which on.
-func (s Store) settleSilences(ctx context.Context, customerID int64, now time.Time) (map[place]time.Time, error) {
+func (s Store) settleSilences(ctx context.Context, customerID int64, now time.Time) (dues, error) {
 	silent, gateways, err := s.Silences(ctx, customerID, now)
 	if err != nil {
 		return nil, err
@@ -182,18 +187,13 @@ func (s Store) settleSilences(ctx context.Context, customerID int64, now time.Ti
 	}
 	probe, err := s.Probe(ctx)
 	if err != nil || probe.Late(now) { // nobody is silent by now, and nobody is heard
-		return map[place]time.Time{}, err
+		return dues{}, err
 	}
-	known, due := map[string]row{}, map[place]time.Time{}
+	known, due := map[string]row{}, dues{}
 	for _, r := range recorded {
 		known[r.NodeID] = r
 	}
 	batch := &pgx.Batch{}
-	mark := func(at place, from time.Time) {
-		if before, is := due[at]; !is || from.Before(before) {
-			due[at] = from
-		}
-	}
 	for _, n := range silent {
 		before, is := known[n.NodeID]
 		delete(known, n.NodeID)
@@ -201,7 +201,7 @@ func (s Store) settleSilences(ctx context.Context, customerID int64, now time.Ti
 		if is && before.OfGateway == whole && before.RoomID == n.RoomID {
 			continue
 		}
-		mark(placeOf(whole, n.RoomID, n.NodeID, n.GatewayID), n.Since())
+		due.add(placeOf(whole, n.RoomID, n.NodeID, n.GatewayID), n.Since())
 		severity := incident.Warning
 		if whole {
 			severity = incident.Critical
