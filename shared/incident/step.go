@@ -173,18 +173,26 @@ func (r Rule) Measure(p Point) (value, excess float64) {
 // value returns the rule's quantity at the last of the points, and whether it
 // is known: a reading may lack it, and a rate needs readings that reach back [RateSpan].
 func (r Rule) value(points []Point) (value float64, known bool) {
-	p := points[len(points)-1]
-	switch r.Quantity {
-	case Humidity:
-		value = p.Humidity
-	case DewPoint:
-		value = reading.DewPoint(p.Temperature, p.Humidity)
-	case TemperatureRate:
+	if r.Quantity == TemperatureRate {
 		return rate(points)
-	default:
-		value = p.Temperature
 	}
+	p := points[len(points)-1]
+	value = r.Quantity.Of(p.Temperature, p.Humidity)
 	return value, reading.Has(value)
+}
+
+// Of is the quantity by the values of a reading. A rate of change is of no single one.
+func (q Quantity) Of(temperature, humidity float64) float64 {
+	switch q {
+	case Temperature:
+		return temperature
+	case Humidity:
+		return humidity
+	case DewPoint:
+		return reading.DewPoint(temperature, humidity)
+	default:
+		return reading.Missing()
+	}
 }
 
 // rate is the slope of the temperature in °C per hour at the last point: the

@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"coldaisle.dev/shared/incident"
-	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/learning"
 )
@@ -281,19 +280,4 @@ func (s Store) JudgeExcursion(ctx context.Context, customerID, id int64, verdict
 	}
 	found.Verdict = verdict
 	return found, nil
-}
-
-// value is what the excursion's quantity is by readings.
-func (e Excursion) value(temperature, humidity float64) (float64, bool) {
-	value := reading.Missing()
-	switch e.Quantity {
-	case incident.Temperature:
-		value = temperature
-	case incident.Humidity:
-		value = humidity
-	case incident.DewPoint:
-		value = reading.DewPoint(temperature, humidity)
-	case incident.TemperatureRate: // of no single reading
-	}
-	return value, reading.Has(value)
 }

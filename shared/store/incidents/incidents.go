@@ -372,7 +372,8 @@ func (c scene) value(e Excursion) (float64, bool) {
 	if l == nil || l.Timestamp == nil || !e.Lasting {
 		return 0, false
 	}
-	return e.value(reading.Value(l.Temperature), reading.Value(l.Humidity))
+	value := e.Quantity.Of(reading.Value(l.Temperature), reading.Value(l.Humidity))
+	return value, reading.Has(value)
 }
 
 // tell fills in what needs no further reading, from the excursions of an incident: those that
