@@ -106,6 +106,14 @@ func Violates(err error, constraint string) bool {
 	return ok && pgErr.ConstraintName == constraint
 }
 
+// NoPartition reports whether there was no partition for a row. PostgreSQL then answers with a
+// check violation that names no constraint.
+func NoPartition(err error) bool {
+	const checkViolation = "23514"
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pgErr.Code == checkViolation && pgErr.ConstraintName == ""
+}
+
 // CodeHash is the stored form of a code. A code has 100 random bits, so a fast hash
 // protects it. People type it: case and dashes do not matter.
 func CodeHash(code string) []byte {

@@ -25,7 +25,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"coldaisle.dev/shared/reading"
@@ -69,7 +68,7 @@ func (s *Store) Insert(ctx context.Context, tx *store.DB, rows []reading.Reading
 	if err == nil {
 		err = insert(ctx, tx, rows)
 	}
-	if noPartition(err) {
+	if store.NoPartition(err) {
 		s.days.Clear() // some were dropped since they were created
 	}
 	if err != nil {
@@ -99,7 +98,7 @@ func (s *Store) Archive(ctx context.Context, rows []reading.Reading) error {
 func (s *Store) Append(ctx context.Context, rows []reading.Reading) error {
 	alone := func() error { return s.db.InTx(ctx, func(tx *store.DB) error { return s.Insert(ctx, tx, rows) }) }
 	err := alone()
-	if noPartition(err) {
+	if store.NoPartition(err) {
 		err = alone()
 	}
 	if err != nil {
@@ -126,14 +125,6 @@ func (s *Store) createDays(ctx context.Context, tx *store.DB, rows []reading.Rea
 		return fmt.Errorf("create partitions: %w", err)
 	}
 	return nil
-}
-
-// noPartition reports whether there was no partition for a row. PostgreSQL then
-// answers with a check violation that names no constraint.
-func noPartition(err error) bool {
-	const checkViolation = "23514"
-	pgErr, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && pgErr.Code == checkViolation && pgErr.ConstraintName == ""
 }
 
 func insert(ctx context.Context, tx *store.DB, rows []reading.Reading) error {

@@ -2,14 +2,12 @@ package incidents
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/incident"
@@ -60,7 +58,6 @@ func (j Judged) points(known ...time.Time) []incident.Point {
 // rule that is judged by the raw readings around the reading costs one more round trip: a rule
 // whose memory is settled, or has seen a newer reading.
 func (s Store) Judge(ctx context.Context, j Judged) error {
-	const checkViolation = "23514"
 	judge := func() error {
 		return s.db.InTx(ctx, func(tx *store.DB) error {
 			n, known, err := lockAndLoad(ctx, tx, j)
@@ -71,7 +68,7 @@ func (s Store) Judge(ctx context.Context, j Judged) error {
 		})
 	}
 	err := judge()
-	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == checkViolation && refused.ConstraintName == "" { // no partition
+	if store.NoPartition(err) {
 		if _, err = s.db.Exec(ctx, `SELECT sensor_data.create_day(@at)`, pgx.StrictNamedArgs{"at": j.Time}); err == nil {
 			err = judge()
 		}
