@@ -82,7 +82,10 @@ const predictionColumns = `p.id, p.sensor_id, p.timestamp AS time,
 // visibleToCustomer is the condition that span v of @customer contains prediction p. The
 // earlier of its time and its creation counts, so that a prediction for the future stays
 // with the owner who recorded it.
-const visibleToCustomer = `v.customer_id = @customer AND v.node_id = p.sensor_id AND v.channel = p.channel
+const visibleToCustomer = `v.customer_id = @customer AND ` + visible
+
+// visible is visibleToCustomer for any customer.
+const visible = `v.node_id = p.sensor_id AND v.channel = p.channel
 	AND v.visible_from <= LEAST(p.timestamp, p.created_at) AND v.visible_until > LEAST(p.timestamp, p.created_at)`
 
 // insertPrediction inserts a prediction if the clauses appended to it hold.

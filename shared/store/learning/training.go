@@ -136,8 +136,7 @@ func (s Store) DueCustomers(ctx context.Context) ([]int64, error) {
 	due, err := store.Values[int64](ctx, s.db, `
 		SELECT v.customer_id
 		FROM prediction_feedback p
-		JOIN visible_spans v ON v.node_id = p.sensor_id AND v.channel = p.channel
-		    AND v.visible_from <= LEAST(p.timestamp, p.created_at) AND v.visible_until > LEAST(p.timestamp, p.created_at)
+		JOIN visible_spans v ON `+visible+`
 		WHERE `+unusedVerdicts+`
 		GROUP BY v.customer_id
 		HAVING count(*) >= @due
