@@ -23,6 +23,7 @@ import (
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/recordstore"
 	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/incidents"
 	"coldaisle.dev/shared/store/records"
 )
 
@@ -193,7 +194,7 @@ func (h *Handlers) copy(ctx context.Context, w io.Writer, stored recordstore.Rev
 func (h *Handlers) store(ctx context.Context, w io.Writer, r record, stored recordstore.Revision) error {
 	next := recordstore.Revision{Number: stored.Number + 1, MadeAt: h.Clock().UTC()}
 	var err error
-	if next.LastChange, err = records.New(h.DB).LastChange(ctx, r.customer); err != nil {
+	if next.LastChange, err = incidents.New(h.DB).LastChange(ctx, r.customer); err != nil {
 		return err
 	}
 	done, err := h.read(ctx, &r)

@@ -175,12 +175,6 @@ func (s Store) Files(ctx context.Context, customerID, room int64, start, end tim
 	return found, store.Wrap(err, "record of room %d", room)
 }
 
-// LastChange is the number of the newest transition of a customer's incidents.
-func (s Store) LastChange(ctx context.Context, customerID int64) (int64, error) {
-	return store.Value[int64](ctx, s.db, nil, `SELECT COALESCE(max(number), 0) FROM incident_changes WHERE customer_id = @customer`,
-		pgx.StrictNamedArgs{"customer": customerID})
-}
-
 // ChangedSince reports whether readings or transitions of a month of a room have come since a time
 // and a transition.
 func (s Store) ChangedSince(ctx context.Context, customerID, room int64, start, end, since time.Time, number int64) (bool, error) {
