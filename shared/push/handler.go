@@ -62,25 +62,20 @@ type Config struct {
 // Its spans and log lines belong to the trace in the message's attributes.
 // A client that goes away cancels its context.
 // A message without a publish time, which Pub/Sub always gives, is published now.
-func Handler(c Config, handle HandleFunc) Receiver {
-	return &handler{Config: c, handle: handle, large: make(chan struct{}, 1)}
+func Handler(c Config, handle HandleFunc) *Receiver {
+	return &Receiver{Config: c, handle: handle, large: make(chan struct{}, 1)}
 }
 
-// Receiver is a handler that also takes messages from within the process, as if each were
-// decoded from a request's body, and returns the status that it would answer.
-type Receiver interface {
-	http.Handler
-	Receive(ctx context.Context, m Message) (status int)
-}
-
-type handler struct {
+// Receiver is the HTTP handler of a function's messages.
+type Receiver struct {
 	Config
 
 	handle HandleFunc
 	large  chan struct{} // holds a token while a body over MaxBody is in memory
 }
 
-func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP implements [http.Handler].
+func (h *Receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
 		http.Error(w, "only POST", http.StatusMethodNotAllowed)
@@ -119,8 +114,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(h.receive(r.Context(), message, handle))
 }
 
-// Receive implements [Receiver].
-func (h *handler) Receive(ctx context.Context, m Message) int {
+// Receive takes a message from within the process, as if it were decoded from a request's
+// body, and returns the status that it would answer.
+func (h *Receiver) Receive(ctx context.Context, m Message) int {
 	handle := h.handle
 	if size := base64.StdEncoding.EncodedLen(len(m.Data)); size > MaxBody {
 		handle = tooLarge(size)
@@ -135,7 +131,7 @@ func tooLarge(size int) HandleFunc {
 	}
 }
 
-func (h *handler) receive(ctx context.Context, m Message, handle HandleFunc) int {
+func (h *Receiver) receive(ctx context.Context, m Message, handle HandleFunc) int {
 	if m.PublishTime.IsZero() {
 		m.PublishTime = h.Clock().UTC()
 	}
@@ -145,7 +141,7 @@ func (h *handler) receive(ctx context.Context, m Message, handle HandleFunc) int
 
 // status returns the status of the answer, logs an error once, and puts a message that
 // is refused into the dead letter.
-func (h *handler) status(ctx context.Context, m Message, err error) int {
+func (h *Receiver) status(ctx context.Context, m Message, err error) int {
 	if err == nil {
 		h.Counters.Add(ctx, "messages_processed", 1)
 		return http.StatusNoContent

@@ -301,7 +301,7 @@ func try(ctx context.Context, m *message, attempt int) (int, error) {
 
 // deliver hands a message to a function of this process, or posts it to another handler.
 func deliver(ctx context.Context, function http.Handler, m push.Message) (int, error) {
-	if receiver, ok := function.(push.Receiver); ok {
+	if receiver, ok := function.(*push.Receiver); ok {
 		return receiver.Receive(ctx, m), nil
 	}
 	body, err := push.Encode(m)
