@@ -23,14 +23,13 @@ const (
 	Refuse       // connections are closed and refused: a machine that is down
 )
 
-// Proxy is a TCP proxy that can stall, refuse or delay connections, and whose target
-// can change, while programs use it.
+// Proxy is a TCP proxy that can stall, refuse or delay connections while programs use it.
 type Proxy struct {
 	listener net.Listener
+	target   string
 
 	mu      sync.Mutex
 	changed *sync.Cond
-	target  string
 	mode    Mode
 	latency time.Duration
 	open    map[net.Conn]bool
@@ -38,8 +37,7 @@ type Proxy struct {
 	copies  sync.WaitGroup
 }
 
-// New listens on a free port and forwards to target, host:port, which may be
-// empty until [Proxy.SetTarget].
+// New listens on a free port and forwards to target, host:port.
 func New(ctx context.Context, target string) (*Proxy, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -53,13 +51,6 @@ func New(ctx context.Context, target string) (*Proxy, error) {
 
 // Address is where programs connect, host:port.
 func (p *Proxy) Address() string { return p.listener.Addr().String() }
-
-// SetTarget changes the target of future connections.
-func (p *Proxy) SetTarget(target string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.target = target
-}
 
 // SetMode changes the mode, for open and future connections.
 func (p *Proxy) SetMode(mode Mode) {
@@ -113,11 +104,10 @@ func (p *Proxy) accept() {
 // forward connects downstream to the target and copies until either side closes.
 func (p *Proxy) forward(downstream net.Conn) {
 	defer p.untrack(downstream)
-	target, ok := p.waitOpen()
-	if !ok {
+	if !p.waitOpen() {
 		return
 	}
-	upstream, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", target)
+	upstream, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", p.target)
 	if err != nil {
 		return
 	}
@@ -148,9 +138,9 @@ func (p *Proxy) untrack(conn net.Conn) {
 	delete(p.open, conn)
 }
 
-// waitOpen waits for the latency and while the proxy stalls. It returns the target,
-// and false when the proxy is closed.
-func (p *Proxy) waitOpen() (target string, ok bool) {
+// waitOpen waits for the latency and while the proxy stalls. It returns false when the
+// proxy is closed.
+func (p *Proxy) waitOpen() bool {
 	p.mu.Lock()
 	latency := p.latency
 	p.mu.Unlock()
@@ -162,7 +152,7 @@ func (p *Proxy) waitOpen() (target string, ok bool) {
 	for p.mode == Stall && !p.closed {
 		p.changed.Wait()
 	}
-	return p.target, !p.closed
+	return !p.closed
 }
 
 func (p *Proxy) copy(to, from net.Conn) {
@@ -170,7 +160,7 @@ func (p *Proxy) copy(to, from net.Conn) {
 	buffer := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buffer)
-		if _, ok := p.waitOpen(); !ok {
+		if !p.waitOpen() {
 			return
 		}
 		if _, failed := to.Write(buffer[:n]); failed != nil || err != nil {

@@ -15,11 +15,6 @@ const MaxWindow = 120
 // MaxWindowAge is how far back, in seconds, the readings of a window may lie.
 const MaxWindowAge = 3600.0
 
-// WindowPrecision is the resolution, in °C and % relative humidity, at which a window's
-// values are sent. Training rounds its history in the same way, so that both see the same
-// numbers. Ages are exact.
-const WindowPrecision = 0.01
-
 // ErrWindow marks a window that breaks contract 9.1.
 var ErrWindow = errors.New("recent must hold equally many age_s, temperature and humidity, at most 120, oldest first")
 
@@ -75,7 +70,8 @@ func (w Window) Validate() error {
 	return nil
 }
 
-// Round brings a value to [WindowPrecision].
+// Round brings a value to hundredths of °C or % relative humidity, as a window's are sent.
+// Training rounds its history in the same way, so that both see the same numbers. Ages are exact.
 func Round(value float64) float64 { return math.Round(value*100) / 100 }
 
 // AgeError is how far an age of a window may lie from the true one: gateways of the version
