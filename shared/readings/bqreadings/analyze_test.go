@@ -20,30 +20,30 @@ import (
 //
 //	go test -tags googlesql -run TestAnalyze ./shared/readings/bqreadings
 func TestAnalyze(t *testing.T) { //nolint:paralleltest // the analyzer is one per process
-	check(t, googlesql.Init())
-	language := got(googlesql.NewLanguageOptions())(t)
-	check(t, language.EnableMaximumLanguageFeatures())
-	check(t, language.SetProductMode(googlesql.ProductModeProductExternal))
-	check(t, language.SetSupportsAllStatementKinds())
-	catalog := got(googlesql.NewSimpleCatalog("project", nil))(t)
-	check(t, catalog.AddBuiltinFunctionsAndTypes(&googlesql.BuiltinFunctionOptions{LanguageOptions: language}))
-	types := got(googlesql.NewTypeFactory())(t)
+	must.Do(t, googlesql.Init())
+	language := must.Get(googlesql.NewLanguageOptions())(t)
+	must.Do(t, language.EnableMaximumLanguageFeatures())
+	must.Do(t, language.SetProductMode(googlesql.ProductModeProductExternal))
+	must.Do(t, language.SetSupportsAllStatementKinds())
+	catalog := must.Get(googlesql.NewSimpleCatalog("project", nil))(t)
+	must.Do(t, catalog.AddBuiltinFunctionsAndTypes(&googlesql.BuiltinFunctionOptions{LanguageOptions: language}))
+	types := must.Get(googlesql.NewTypeFactory())(t)
 
 	type kind = googlesql.Googlesql_TypeNode
 	var text, number, whole, instant kind
-	text, number = got(types.GetString())(t), got(types.GetDouble())(t)
-	whole, instant = got(types.GetInt64())(t), got(types.GetTimestamp())(t)
-	texts, wholes := got(types.MakeArrayType(text))(t), got(types.MakeArrayType(whole))(t)
+	text, number = must.Get(types.GetString())(t), must.Get(types.GetDouble())(t)
+	whole, instant = must.Get(types.GetInt64())(t), must.Get(types.GetTimestamp())(t)
+	texts, wholes := must.Get(types.MakeArrayType(text))(t), must.Get(types.MakeArrayType(whole))(t)
 
 	columnKinds := map[bigquery.FieldType]kind{
 		bigquery.StringFieldType: text, bigquery.FloatFieldType: number, bigquery.IntegerFieldType: whole, bigquery.TimestampFieldType: instant,
 	}
 	for name, columns := range map[string]bigquery.Schema{"table": schema()} {
-		table := got(googlesql.NewSimpleTable("project.dataset."+name, 0))(t)
+		table := must.Get(googlesql.NewSimpleTable("project.dataset."+name, 0))(t)
 		for _, column := range columns {
-			check(t, table.AddColumn2(got(googlesql.NewSimpleColumn(name, column.Name, columnKinds[column.Type], false, true))(t), false))
+			must.Do(t, table.AddColumn2(must.Get(googlesql.NewSimpleColumn(name, column.Name, columnKinds[column.Type], false, true))(t), false))
 		}
-		check(t, catalog.AddTable(table))
+		must.Do(t, catalog.AddTable(table))
 	}
 
 	kinds := map[string]kind{
@@ -55,13 +55,13 @@ func TestAnalyze(t *testing.T) { //nolint:paralleltest // the analyzer is one pe
 	}
 	analyze := func(t *testing.T, text string, used ...string) any {
 		t.Helper()
-		options := got(googlesql.NewAnalyzerOptions2())(t)
-		check(t, options.SetLanguage(language))
+		options := must.Get(googlesql.NewAnalyzerOptions2())(t)
+		must.Do(t, options.SetLanguage(language))
 		for _, parameter := range used {
-			check(t, options.AddQueryParameter(parameter, kinds[parameter]))
+			must.Do(t, options.AddQueryParameter(parameter, kinds[parameter]))
 		}
-		output := got(googlesql.AnalyzeStatement(text, options, catalog, types))(t)
-		return got(output.ResolvedStatement())(t)
+		output := must.Get(googlesql.AnalyzeStatement(text, options, catalog, types))(t)
+		return must.Get(output.ResolvedStatement())(t)
 	}
 	page := string(must.Get(os.ReadFile("../../../docs/operations.md"))(t))
 	given := regexp.MustCompile(`--use_legacy_sql=false '([^']+)'`).FindAllStringSubmatch(page, -1)
@@ -76,26 +76,10 @@ func TestAnalyze(t *testing.T) { //nolint:paralleltest // the analyzer is one pe
 				t.Fatal("not a query")
 			}
 			var names []string
-			for i := range got(resolved.OutputColumnListSize())(t) {
-				names = append(names, got(got(resolved.OutputColumnList2(i))(t).Name())(t))
+			for i := range must.Get(resolved.OutputColumnListSize())(t) {
+				names = append(names, must.Get(must.Get(resolved.OutputColumnList2(i))(t).Name())(t))
 			}
 			must.Equal(t, "columns", columns[name], names)
 		})
-	}
-}
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// got passes a value on and ends the test on an error.
-func got[T any](value T, err error) func(*testing.T) T {
-	return func(t *testing.T) T {
-		t.Helper()
-		check(t, err)
-		return value
 	}
 }

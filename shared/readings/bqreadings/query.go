@@ -2,6 +2,7 @@ package bqreadings
 
 import (
 	"context"
+	_ "embed" // of the statements
 	"errors"
 	"fmt"
 	"iter"
@@ -18,27 +19,40 @@ import (
 	"coldaisle.dev/shared/readings"
 )
 
+// statements are the queries by their names, which cost reports tell apart. A comment at the top
+// says what each scans.
+func statements() map[string]string { return map[string]string{"range": rangeSQL, "ranges": rangesSQL} }
+
+var (
+	//go:embed sql/range.sql
+	rangeSQL string
+	//go:embed sql/ranges.sql
+	rangesSQL string
+)
+
 // question is a statement, what it is for, and what it is asked with.
 type question struct {
-	statement  string
+	statement  string // its name
 	purpose    readings.Purpose
 	parameters []bigquery.QueryParameter
 	days       string // the partitions to scan, for {{days}}
 }
 
 // query prepares a question.
-func (s *Store) query(asked question) (*bigquery.Query, error) {
-	text, err := s.statement(asked.statement, asked.days)
-	if err != nil {
-		return nil, err
-	}
-	q := s.client.Query(text)
+func (s *Store) query(asked question) *bigquery.Query {
+	q := s.client.Query(s.text(asked.statement, asked.days))
 	q.Parameters = asked.parameters
 	q.MaxBytesBilled = s.config.maxBytes(asked.purpose)
 	q.JobCreationMode = bigquery.JobCreationModeOptional
 	// They tell the costs apart in INFORMATION_SCHEMA.JOBS.
 	q.Labels = map[string]string{"statement": asked.statement, "purpose": string(asked.purpose)}
-	return q, nil
+	return q
+}
+
+// text returns a query's text, with the table and the days to scan, neither of which can be a
+// parameter.
+func (s *Store) text(statement, days string) string {
+	return strings.NewReplacer("{{readings}}", s.table, "{{days}}", days).Replace(statements()[statement])
 }
 
 // bytesLimited is the reason that BigQuery gives when a query would bill more than its
@@ -70,13 +84,7 @@ func parameter(name string, value any) bigquery.QueryParameter {
 // rows asks a question and yields what is answered, page by page.
 func rows[T any](ctx context.Context, s *Store, asked question) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		var none T
-		q, err := s.query(asked)
-		if err != nil {
-			yield(none, err)
-			return
-		}
-		found, err := q.Read(ctx)
+		found, err := s.query(asked).Read(ctx)
 		for err == nil {
 			var row T
 			if err = found.Next(&row); err == nil && !yield(row, nil) {
@@ -84,6 +92,7 @@ func rows[T any](ctx context.Context, s *Store, asked question) iter.Seq2[T, err
 			}
 		}
 		if !errors.Is(err, iterator.Done) {
+			var none T
 			yield(none, s.queryError(asked, err))
 		}
 	}

@@ -1,7 +1,6 @@
 package bqreadings
 
 import (
-	"io/fs"
 	"slices"
 	"strings"
 	"testing"
@@ -24,7 +23,7 @@ func parameters() map[string][]string {
 // statementText returns a statement of [parameters], without placeholders.
 func statementText(t *testing.T, name string) string {
 	t.Helper()
-	return must.Get((&Store{table: "`project.dataset.table`"}).statement(name, "'2026-11-19', '2026-11-20'"))(t)
+	return (&Store{table: "`project.dataset.table`"}).text(name, "'2026-11-19', '2026-11-20'")
 }
 
 // TestStatements reads every statement with a parser of GoogleSQL and holds it
@@ -33,10 +32,7 @@ func statementText(t *testing.T, name string) string {
 // the whole table. The test with build tag googlesql resolves names and types.
 func TestStatements(t *testing.T) {
 	t.Parallel()
-	files := must.Get(fs.Glob(statements, "sql/*.sql"))(t)
-	if len(files) != len(parameters()) {
-		t.Errorf("%d statements, %d tested", len(files), len(parameters()))
-	}
+	must.Equal(t, "statements that are tested", len(statements()), len(parameters()))
 	for name, want := range parameters() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
