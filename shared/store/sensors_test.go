@@ -2,7 +2,6 @@ package store_test
 
 import (
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -109,30 +108,21 @@ func (db fixture) now(t *testing.T) time.Time {
 	return now
 }
 
-func TestSensorStatusHasThresholdsOfTheOwnerOnly(t *testing.T) {
-	t.Parallel()
-	db := openWith(t, "n1")
-	db.sensor(t, db.bruno, db.brunosRoom, "n2")
-	must.Get(db.SetThresholds(t.Context(), db.anna, new(30.0), nil))(t)
-	// A look at the defaults sets nothing.
-	must.Get(db.Thresholds(t.Context(), db.bruno))(t)
-	nodes := must.Get(db.SensorStatuses(t.Context(), openNodes("n1", "n2", "n3")))(t)
-	got := fmt.Sprint(len(nodes), nodes[reading.Node{ID: "n1"}].Thresholds != nil && nodes[reading.Node{ID: "n1"}].Thresholds.MaxTemperature == 30, nodes[reading.Node{ID: "n2"}].Thresholds == nil)
-	if got != "2 true true" {
-		t.Errorf("nodes %+v", nodes)
-	}
-}
-
-func TestSensorStatusHasDefaultsThatTheOwnerChose(t *testing.T) {
+// TestSensorStatusHasTheThresholdsThatItsOwnerSet has an owner choose the defaults, and then others;
+// one who only looks at them has set none.
+func TestSensorStatusHasTheThresholdsThatItsOwnerSet(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1")
 	db.sensor(t, db.bruno, db.brunosRoom, "n2")
 	for _, customer := range []int64{db.anna, db.bruno} {
 		must.Get(db.Thresholds(t.Context(), customer))(t)
 	}
-	must.Get(db.SetThresholds(t.Context(), db.anna, new(50.0), nil))(t)
-	nodes, err := db.SensorStatuses(t.Context(), openNodes("n1", "n2"))
-	if err != nil || nodes[reading.Node{ID: "n1"}].Thresholds == nil || nodes[reading.Node{ID: "n2"}].Thresholds != nil {
-		t.Errorf("nodes %+v, %v", nodes, err)
+	for _, limit := range []float64{50, 30} {
+		must.Get(db.SetThresholds(t.Context(), db.anna, &limit, nil))(t)
+		nodes := must.Get(db.SensorStatuses(t.Context(), openNodes("n1", "n2", "n3")))(t)
+		set, unset := nodes[reading.Node{ID: "n1"}].Thresholds, nodes[reading.Node{ID: "n2"}].Thresholds
+		if len(nodes) != 2 || set == nil || set.MaxTemperature != limit || unset != nil {
+			t.Errorf("nodes %+v", nodes)
+		}
 	}
 }
