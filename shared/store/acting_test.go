@@ -47,9 +47,9 @@ func (db fixture) only(t *testing.T, second int) incidents.Incident {
 	return all[0]
 }
 
-func (db fixture) rule(t *testing.T, q incident.Quantity, d incident.Direction, limit float64, s incident.Severity) {
+func (db fixture) rule(t *testing.T, q incident.Quantity, d incident.Direction, limit float64, s incident.Severity) incident.Rule {
 	t.Helper()
-	must.Get(db.CreateRule(t.Context(), db.anna, incident.Rule{Quantity: q, Direction: d, Limit: limit, Severity: s, Enabled: true}))(t)
+	return must.Get(db.CreateRule(t.Context(), db.anna, incident.Rule{Quantity: q, Direction: d, Limit: limit, Severity: s, Enabled: true}))(t)
 }
 
 // window plans maintenance of Anna's for some seconds after the instant, known since long before.

@@ -12,11 +12,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/must"
-	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings/pgreadings"
 	"coldaisle.dev/shared/store/incidents"
@@ -151,13 +149,8 @@ func TestClockAheadEndsNothing(t *testing.T) {
 // is known from end to end, no reading within it has the raw readings replayed.
 func TestBacklogReplaysNothingWithinAnIncident(t *testing.T) {
 	t.Parallel()
-	address, db := openURL(t)
-	config := must.Get(pgxpool.ParseConfig(address))(t)
 	var replays replayCount
-	config.ConnConfig.Tracer = &replays
-	pool := must.Get(pgxpool.NewWithConfig(t.Context(), config))(t)
-	t.Cleanup(pool.Close)
-	db.Stores = pgtest.NewStores(pool)
+	_, db := openTraced(t, &replays)
 	db.sensor(t, db.anna, db.annasRoom, "n1")
 	const last = 40
 	at := func(i int) incidents.Judged {

@@ -123,8 +123,7 @@ func TestChangesLeadToWhatIncidentsBecame(t *testing.T) {
 // TestListenChanges has a listener hear of each commit's customer, and end with its connection.
 func TestListenChanges(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db := openWith(t, "n1")
 	listening, heard, ended := make(chan struct{}), make(chan int64, 1), make(chan error, 1)
 	go func() {
 		ended <- db.ListenChanges(t.Context(), func() { close(listening) }, func(customer int64) { heard <- customer })

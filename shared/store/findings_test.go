@@ -223,9 +223,7 @@ func TestRuleJudgesWhatCameSinceItsChange(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1")
 	db.sql(t, `UPDATE sensors SET placed_at = '2000-01-01'`, nil)
-	must.Get(db.CreateRule(t.Context(), db.anna, incident.Rule{
-		Quantity: incident.Temperature, Direction: incident.Above, Limit: 30, Severity: incident.Warning, Enabled: true,
-	}))(t)
+	db.rule(t, incident.Temperature, incident.Above, 30, incident.Warning)
 	changed := time.Now().Add(time.Second)
 	db.sql(t, `ALTER TABLE rules DISABLE TRIGGER USER`, nil)
 	db.sql(t, `UPDATE rules SET changed_at = @at`, pgx.NamedArgs{"at": changed})

@@ -8,11 +8,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/must"
-	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/incidents"
 	"coldaisle.dev/shared/store/pipeline"
@@ -37,16 +35,10 @@ func (*roundTrips) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndDa
 // BenchmarkJudge judges readings of a node whose rules remember something, and says
 // how often the database is asked for each, begin and commit included.
 func BenchmarkJudge(b *testing.B) {
-	config := must.Get(pgxpool.ParseConfig(pgtest.URL(b)))(b)
 	var trips roundTrips
-	config.ConnConfig.Tracer = &trips
-	pool := must.Get(pgxpool.NewWithConfig(b.Context(), config))(b)
-	b.Cleanup(pool.Close)
-	db := fixture{Stores: pgtest.NewStores(pool), pool: pool}
-	db.anna = db.customer(b, "anna12")
-	db.annasRoom = db.room(b, db.anna)
+	_, db := openTraced(b, &trips)
 	must.Get(db.CreateSensor(b.Context(), db.anna, sensorOf("n1", db.annasRoom)))(b)
-	must.Get(pool.Exec(b.Context(), `UPDATE open_holds SET held_from = '-infinity'`))(b)
+	must.Get(db.pool.Exec(b.Context(), `UPDATE open_holds SET held_from = '-infinity'`))(b)
 	trips.Store(0)
 	judgements := 0
 	for b.Loop() {

@@ -195,11 +195,8 @@ func TestChangesInMidIncident(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			db := open(t)
-			db.sensor(t, db.anna, db.annasRoom, "n1")
-			rule := must.Get(db.CreateRule(t.Context(), db.anna, incident.Rule{
-				Quantity: incident.DewPoint, Direction: incident.Above, Limit: 15, Severity: incident.Warning, Enabled: true,
-			}))(t)
+			db := openWith(t, "n1")
+			rule := db.rule(t, incident.DewPoint, incident.Above, 15, incident.Warning)
 			db.judge(t, judged("n1", 0, 51))
 			if lasting := lastingOf(db.excursions(t, db.anna, incidents.ExcursionQuery{})); len(lasting) != 2 {
 				t.Fatalf("before: %+v", lasting)

@@ -10,11 +10,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/must"
-	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/accounts"
 )
@@ -37,19 +35,13 @@ func (d *deadlocks) TraceQueryEnd(_ context.Context, _ *pgx.Conn, end pgx.TraceQ
 // rooms: whoever took its sensor before it asks for the room closes a circle.
 func TestRoomsAreLockedBeforeSensors(t *testing.T) {
 	t.Parallel()
-	config := must.Get(pgxpool.ParseConfig(pgtest.URL(t)))(t)
 	var counted deadlocks
-	config.ConnConfig.Tracer = &counted
-	config.MaxConns = 10
-	pool := must.Get(pgxpool.NewWithConfig(t.Context(), config))(t)
-	t.Cleanup(pool.Close)
-	db := fixture{Stores: pgtest.NewStores(pool), pool: pool}
-	db.anna = db.customer(t, "anna12")
-	first, second := db.room(t, db.anna), db.room(t, db.anna)
+	_, db := openTraced(t, &counted)
+	first, second := db.annasRoom, db.room(t, db.anna)
 	db.sensor(t, db.anna, first, "n1")
 	db.sensor(t, db.anna, second, "n2")
 
-	holder := must.Get(pool.Begin(t.Context()))(t)
+	holder := must.Get(db.pool.Begin(t.Context()))(t)
 	defer func() { _ = holder.Rollback(context.WithoutCancel(t.Context())) }()
 	must.Get(holder.Exec(t.Context(), `SELECT FROM server_rooms FOR UPDATE`))(t)
 	var group sync.WaitGroup

@@ -55,8 +55,18 @@ func openWith(t *testing.T, ids ...string) fixture {
 // openURL is open, and the address of the database.
 func openURL(tb testing.TB) (string, fixture) {
 	tb.Helper()
+	return openTraced(tb, nil)
+}
+
+// openTraced is openURL with a tracer of what the store sends.
+func openTraced(tb testing.TB, tracer pgx.QueryTracer) (string, fixture) {
+	tb.Helper()
 	address := pgtest.URL(tb)
-	pool := must.Get(pgxpool.New(tb.Context(), address))(tb)
+	config := must.Get(pgxpool.ParseConfig(address))(tb)
+	if config.ConnConfig.Tracer = tracer; tracer != nil {
+		config.MaxConns = 10 // also where the test waits for many sessions at once
+	}
+	pool := must.Get(pgxpool.NewWithConfig(tb.Context(), config))(tb)
 	tb.Cleanup(pool.Close)
 	db := fixture{Stores: pgtest.NewStores(pool), pool: pool}
 	db.anna, db.bruno = db.customer(tb, "anna12"), db.customer(tb, "bruno1")

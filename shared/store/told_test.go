@@ -151,9 +151,7 @@ func TestLossOfCoolingIsOneIncident(t *testing.T) {
 func TestRoomIncidentSurvivesChanges(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1", "n2")
-	rule := must.Get(db.CreateRule(t.Context(), db.anna, incident.Rule{
-		Quantity: incident.Temperature, Direction: incident.Above, Limit: 27, Severity: incident.Warning, Enabled: true,
-	}))(t)
+	rule := db.rule(t, incident.Temperature, incident.Above, 27, incident.Warning)
 	db.judge(t, judged("n1", 0, 30))
 	db.take(t, 1)
 	rule.Limit = 28
@@ -475,8 +473,7 @@ func TestDuplicateFromBeforeAMoveChangesNothing(t *testing.T) {
 // delivered again that arrived in its first minutes: it changes nothing that people know.
 func TestDeliveredAgainTellsNothing(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db := openWith(t, "n1")
 	db.judge(t, judged("n1", 0, 60))
 	db.take(t, 30)
 	db.judge(t, judged("n1", 3900, 60))
@@ -494,8 +491,7 @@ func TestDeliveredAgainTellsNothing(t *testing.T) {
 // its incident is told by that from then on.
 func TestFindingOfAnotherCauseIsTold(t *testing.T) {
 	t.Parallel()
-	db := open(t)
-	db.sensor(t, db.anna, db.annasRoom, "n1")
+	db := openWith(t, "n1")
 	find := func(second int, score, value, low, high float64) {
 		t.Helper()
 		j := judged("n1", second, 22)

@@ -1,4 +1,4 @@
-package learning_test
+package learning
 
 import (
 	"fmt"
@@ -11,19 +11,18 @@ import (
 
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/store/learning"
 )
 
 // drawn are the questions of a stream of readings, as RecordDetection keeps them.
-func drawn(stream []reading.Reading, most int) (day []learning.Question) {
+func drawn(stream []reading.Reading, most int) (day []question) {
 	for i, r := range stream {
-		admitted, displaced, probability := learning.Admit(day, r, most)
+		admitted, displaced, probability := draw(day, r, most)
 		if displaced != nil {
 			id := displaced.ID
-			day = slices.DeleteFunc(day, func(q learning.Question) bool { return q.ID == id })
+			day = slices.DeleteFunc(day, func(q question) bool { return q.ID == id })
 		}
 		if admitted {
-			day = append(day, learning.Question{ID: int64(i), SensorID: r.NodeID, MessageID: r.MessageID, Time: r.Time})
+			day = append(day, question{ID: int64(i), SensorID: r.NodeID, MessageID: r.MessageID, Time: r.Time})
 		}
 		for j := range day {
 			day[j].Drawn = probability
@@ -146,7 +145,7 @@ func TestDrawIsOfTheSet(t *testing.T) {
 	}
 	for i := range 10_000 {
 		r := reading.Reading{NodeID: "n2", MessageID: strconv.Itoa(i), Time: time.Unix(int64(i), 0)}
-		if admitted, displaced, _ := learning.Admit(day, r, 3); admitted || displaced != nil {
+		if admitted, displaced, _ := draw(day, r, 3); admitted || displaced != nil {
 			t.Fatalf("%d takes the place of an answer: %v", i, displaced)
 		}
 	}
