@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,13 +12,10 @@ import (
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/coalesce"
 	"coldaisle.dev/shared/must"
-	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/sensorcache"
 	"coldaisle.dev/shared/store/pipeline"
 )
-
-func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
 // source is a database whose answers a test changes, and which takes a while.
 type source struct {
@@ -91,13 +87,12 @@ func limit(t *testing.T, r *sensorcache.Cache) float64 {
 	return node.Thresholds.MaxTemperature
 }
 
-// New keeps a goroutine of its cache, which no bubble of synctest could end:
-// tests in a bubble make the registry before they enter it.
 func inBubble(t *testing.T, test func(t *testing.T, s *source, r *sensorcache.Cache)) {
 	t.Helper()
-	s := &source{}
-	r := sensorcache.New(s, coalesce.Wait{}, time.Now)
-	synctest.Test(t, func(t *testing.T) { test(t, s, r) })
+	synctest.Test(t, func(t *testing.T) {
+		s := &source{}
+		test(t, s, sensorcache.New(s, coalesce.Wait{}, time.Now))
+	})
 }
 
 func TestAnswerIsNeverOlderThanItsQuestion(t *testing.T) {
