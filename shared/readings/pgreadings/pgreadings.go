@@ -16,7 +16,6 @@ package pgreadings
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"maps"
