@@ -341,12 +341,8 @@ func noOutbox(reason error) *outbox.Late {
 }
 
 // publisher takes everything or nothing.
-type publisher struct{ err error }
-
-func (p publisher) Publish(context.Context, gateway.Message) error { return p.err }
-
-func (p publisher) PublishBacklog(_ context.Context, messages []gateway.Message) []error {
-	return slices.Repeat([]error{p.err}, len(messages))
+func publisher(err error) gateway.Publisher {
+	return gateway.PublishFunc(func(context.Context, gateway.Message) error { return err })
 }
 
 func TestGateway(t *testing.T) {
@@ -363,7 +359,7 @@ func TestGateway(t *testing.T) {
 		return r
 	}
 	site := func(version string, err error) http.Handler {
-		return gateway.New(gateway.Config{Version: version}, publisher{err}, noOutbox(os.ErrPermission), time.Now, logging.Discard())
+		return gateway.New(gateway.Config{Version: version}, publisher(err), noOutbox(os.ErrPermission), time.Now, logging.Discard())
 	}
 	message := `{"id":"1","node_id":"n","temperature":20,"humidity":40}`
 	post := func(handler http.Handler) {
@@ -377,7 +373,7 @@ func TestGateway(t *testing.T) {
 	expect(t, look(http.NotFoundHandler()), "gateway", Problem, "what answers 404 Not Found there is no gateway")
 
 	sources := gateway.New(gateway.Config{Version: "v2", Batches: gateway.SourcesFile{Sources: []gateway.Source{{Name: "telegraf", Networks: []string{"192.0.2.0/24"}}}}},
-		publisher{nil}, noOutbox(os.ErrPermission), time.Now, logging.Discard())
+		publisher(nil), noOutbox(os.ErrPermission), time.Now, logging.Discard())
 	batch := strings.NewReader(message + "\n" + `{"node_id":"n","id":"2","humidity":101}`)
 	sources.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/readings", batch))
 	expect(t, look(sources), "sources", Warning, "telegraf brought 1 node; its readings since the start: 1 accepted, 1 value",

@@ -187,27 +187,15 @@ func (s *span) at(share float64) time.Duration {
 // is published then.
 func fill(tb testing.TB, nodes int, publisher *sender, handler http.Handler) []byte {
 	tb.Helper()
-	filler := &last{}
-	publisher.Publisher = filler
+	var newest gateway.Message
+	publisher.Publisher = gateway.PublishFunc(func(_ context.Context, m gateway.Message) error { newest = m; return nil })
 	for n := range nodes {
 		for i := range 121 {
 			r := must.Get(http.NewRequestWithContext(tb.Context(), http.MethodPost, "/api/v1/message", bytes.NewReader(measured(n, i-1000))))(tb)
 			handler.ServeHTTP(discard{http.Header{}}, r)
 		}
 	}
-	return filler.message.Data
-}
-
-// last keeps the last message that was published.
-type last struct{ message gateway.Message }
-
-func (l *last) Publish(_ context.Context, m gateway.Message) error {
-	l.message = m
-	return nil
-}
-
-func (l *last) PublishBacklog(_ context.Context, messages []gateway.Message) []error {
-	return make([]error, len(messages))
+	return newest.Data
 }
 
 // discard is the answer to nobody.

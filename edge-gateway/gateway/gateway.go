@@ -71,6 +71,21 @@ type Publisher interface {
 	PublishBacklog(ctx context.Context, messages []Message) []error
 }
 
+// PublishFunc is a [Publisher] that publishes one message after the other, the backlog's too.
+type PublishFunc func(ctx context.Context, m Message) error
+
+// Publish implements [Publisher].
+func (f PublishFunc) Publish(ctx context.Context, m Message) error { return f(ctx, m) }
+
+// PublishBacklog implements [Publisher].
+func (f PublishFunc) PublishBacklog(ctx context.Context, messages []Message) []error {
+	errs := make([]error, len(messages))
+	for i, m := range messages {
+		errs[i] = f(ctx, m)
+	}
+	return errs
+}
+
 // Granted is a [Publisher] that returns the one of the current access token, or why there is
 // none: then each publish fails at once, and readings go into the outbox.
 type Granted func() (Publisher, error)

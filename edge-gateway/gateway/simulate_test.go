@@ -71,8 +71,8 @@ var errSimulated = errors.New("simulated")
 
 func (s *simulated) clock() time.Time { return time.Now().Add(time.Duration(s.offset.Load())) } // synctest's
 
-// Publish implements [gateway.Publisher].
-func (s *simulated) Publish(_ context.Context, m gateway.Message) error {
+// publish is Pub/Sub.
+func (s *simulated) publish(_ context.Context, m gateway.Message) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.away {
@@ -89,18 +89,6 @@ func (s *simulated) Publish(_ context.Context, m gateway.Message) error {
 		return errSimulated
 	}
 	return nil
-}
-
-// PublishBacklog implements [gateway.Publisher].
-func (s *simulated) PublishBacklog(ctx context.Context, messages []gateway.Message) []error {
-	var errs []error
-	for _, m := range messages {
-		err := s.Publish(ctx, m)
-		if errs = append(errs, err); err != nil {
-			break
-		}
-	}
-	return errs
 }
 
 // card is an outbox on a card that may take nothing.
@@ -124,7 +112,7 @@ func (c card) AppendAll(records []outbox.Record) []error {
 
 func (s *simulated) start() {
 	s.box = must.Get(outbox.Open(s.folder, outbox.Options{Retain: gateway.OutboxRetention, Clock: s.clock}))(s.t)
-	s.gateway = gateway.New(gateway.Config{ProbeEvery: time.Minute}, s, card{s.box, s}, s.clock, logging.Discard())
+	s.gateway = gateway.New(gateway.Config{ProbeEvery: time.Minute}, gateway.PublishFunc(s.publish), card{s.box, s}, s.clock, logging.Discard())
 	ctx, cancel := context.WithCancel(s.t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = s.gateway.Run(ctx) })

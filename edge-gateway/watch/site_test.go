@@ -67,8 +67,8 @@ func (w *world) set(flag *bool, value bool) {
 	w.lateAt = time.Now()
 }
 
-// Publish is Pub/Sub.
-func (w *world) Publish(_ context.Context, m gateway.Message) error {
+// publish is Pub/Sub.
+func (w *world) publish(_ context.Context, m gateway.Message) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.cut || w.broken {
@@ -81,14 +81,6 @@ func (w *world) Publish(_ context.Context, m gateway.Message) error {
 	r := data.Reading
 	w.pending = append(w.pending, gateway.LiveNode{NodeID: r.NodeID, Points: []gateway.LivePoint{{Time: r.Time, Temperature: &r.Temperature, Humidity: &r.Humidity}}})
 	return nil
-}
-
-func (w *world) PublishBacklog(ctx context.Context, messages []gateway.Message) []error {
-	errs := make([]error, len(messages))
-	for i, m := range messages {
-		errs[i] = w.Publish(ctx, m)
-	}
-	return errs
 }
 
 // judge is what the service does with what was published.
@@ -234,7 +226,7 @@ func newWorld(t *testing.T, steps string, heat func(now time.Time, sensor int) f
 	}
 	until("01:58:00")
 	box := must.Get(outbox.Open(t.TempDir(), outbox.Options{MaxBytes: 1 << 20, Clock: time.Now}))(t)
-	w.site = gateway.New(gateway.Config{}, w, box, time.Now, logging.Discard())
+	w.site = gateway.New(gateway.Config{}, gateway.PublishFunc(w.publish), box, time.Now, logging.Discard())
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = w.site.Run(ctx) })

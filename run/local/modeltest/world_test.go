@@ -195,7 +195,7 @@ func (g *site) restart() {
 	if g.key != nil {
 		config.Enrolment = g
 	}
-	g.handler = edge.New(config, g, noOutbox{}, g.clock.Now, logging.Discard())
+	g.handler = edge.New(config, edge.PublishFunc(g.publish), noOutbox{}, g.clock.Now, logging.Discard())
 }
 
 // ID implements [gateway.Enrolment].
@@ -209,8 +209,8 @@ func (g *site) Sign(at time.Time, age wire.Age, data []byte) map[string]string {
 // Time implements [gateway.Enrolment].
 func (g *site) Time([16]byte, time.Duration) (time.Time, bool) { return time.Time{}, false }
 
-// Publish implements [gateway.Publisher].
-func (g *site) Publish(_ context.Context, m edge.Message) error {
+// publish is Pub/Sub.
+func (g *site) publish(_ context.Context, m edge.Message) error {
 	return g.part("data", func() error {
 		g.serial++
 		attributes := map[string]string{wire.NodeIDAttribute: m.NodeID}
@@ -221,9 +221,6 @@ func (g *site) Publish(_ context.Context, m edge.Message) error {
 		return nil
 	})
 }
-
-// PublishBacklog implements [gateway.Publisher].
-func (g *site) PublishBacklog(context.Context, []edge.Message) []error { return nil }
 
 // send posts a node's reading, as the node does, and returns the status and what was published.
 func (g *site) send(node, id string, values [2]float64, age time.Duration) (int, []push.Message) {

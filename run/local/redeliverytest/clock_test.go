@@ -97,7 +97,7 @@ func (s *site) start(answers bool) {
 	kept, withheld := open("outbox"), open("withheld")
 	s.gateway = gateway.New(gateway.Config{
 		Enrolment: session, Withheld: withheld, Boot: boot, ProbeEvery: 5 * time.Millisecond,
-	}, sitePublisher{s, session}, kept, corrected.Now, logging.Discard())
+	}, gateway.PublishFunc(sitePublisher{s, session}.publish), kept, corrected.Now, logging.Discard())
 	ctx, cancel := context.WithCancel(s.t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = s.gateway.Run(ctx) })
@@ -165,8 +165,7 @@ func (s *site) overtaken(m push.Message) bool {
 	return err == nil && wrong == nil && !made.Before(s.began) && m.PublishTime.Sub(made) > reading.MaxAhead
 }
 
-// Publish implements [gateway.Publisher].
-func (p sitePublisher) Publish(ctx context.Context, m gateway.Message) error {
+func (p sitePublisher) publish(ctx context.Context, m gateway.Message) error {
 	if err := p.session.Ready(); err != nil {
 		return err
 	}
@@ -186,19 +185,6 @@ func (p sitePublisher) Publish(ctx context.Context, m gateway.Message) error {
 		p.t.Errorf("refused: %v", err)
 	}
 	return nil
-}
-
-// PublishBacklog implements [gateway.Publisher].
-func (p sitePublisher) PublishBacklog(ctx context.Context, messages []gateway.Message) []error {
-	errs := make([]error, 0, len(messages))
-	for _, m := range messages {
-		err := p.Publish(ctx, m)
-		errs = append(errs, err)
-		if err != nil {
-			break
-		}
-	}
-	return errs
 }
 
 // TestReadingsThroughClockFaults runs the gateway's own clock, session and outbox in front of ingest

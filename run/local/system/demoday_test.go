@@ -122,7 +122,7 @@ func (d *day) run(t *testing.T, config nodesim.Config, lasts time.Duration) (sow
 	d.tb = t
 	kept := must.Get(outbox.Open(t.TempDir(), outbox.Options{Retain: gateway.OutboxRetention, Clock: time.Now}))(t)
 	defer func() { must.Do(t, kept.Close()) }()
-	site := gateway.New(gateway.Config{}, d, kept, time.Now, logging.Discard())
+	site := gateway.New(gateway.Config{}, gateway.PublishFunc(d.publish), kept, time.Now, logging.Discard())
 	config.Transport = direct{site}
 	simulation := must.Get(nodesim.New(config))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), lasts)
@@ -158,18 +158,10 @@ func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
 	return recorder.Result(), nil
 }
 
-// Publish is Pub/Sub with its pushes.
-func (d *day) Publish(ctx context.Context, m gateway.Message) error {
+// publish is Pub/Sub with its pushes.
+func (d *day) publish(ctx context.Context, m gateway.Message) error {
 	d.deliver(ctx, m.NodeID, m.Data)
 	return nil
-}
-
-// PublishBacklog implements [gateway.Publisher].
-func (d *day) PublishBacklog(ctx context.Context, messages []gateway.Message) []error {
-	for _, m := range messages {
-		d.deliver(ctx, m.NodeID, m.Data)
-	}
-	return make([]error, len(messages))
 }
 
 func (d *day) deliver(ctx context.Context, node string, data []byte) {

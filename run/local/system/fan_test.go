@@ -62,7 +62,7 @@ func TestFanOfABMC(t *testing.T) {
 		}
 		kept := must.Get(outbox.Open(t.TempDir(), outbox.Options{Retain: gateway.OutboxRetention, Clock: time.Now}))(t)
 		config := gateway.Config{Batches: gateway.SourcesFile{Sources: []gateway.Source{{Name: "telegraf", Networks: []string{"192.168.7.9"}}}}}
-		gate := gateway.New(config, d, kept, time.Now, logging.Discard())
+		gate := gateway.New(config, gateway.PublishFunc(d.publish), kept, time.Now, logging.Discard())
 		ctx, cancel := context.WithTimeout(t.Context(), 150*time.Minute)
 		defer cancel()
 		var running sync.WaitGroup

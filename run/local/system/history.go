@@ -87,18 +87,9 @@ type past struct {
 
 func (p *past) clock() time.Time { return *p.now.Load() }
 
-// Publish implements [gateway.Publisher].
-func (p *past) Publish(ctx context.Context, m gateway.Message) error {
+// publish hands a reading to the functions.
+func (p *past) publish(ctx context.Context, m gateway.Message) error {
 	return p.push(ctx, m.NodeID, m.Data, "ingest", "detect")
-}
-
-// PublishBacklog implements [gateway.Publisher].
-func (p *past) PublishBacklog(ctx context.Context, messages []gateway.Message) []error {
-	errs := make([]error, len(messages))
-	for i, m := range messages {
-		errs[i] = p.Publish(ctx, m)
-	}
-	return errs
 }
 
 // pastAlerts pushes alerts.
@@ -161,7 +152,7 @@ func (s *System) backfill(ctx context.Context, done func(share float64)) error {
 	running, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var components errgroup.Group
-	site := gateway.New(gateway.Config{Batches: gateway.SourcesFile{Sources: s.sources(urlOf(listener))}}, p, kept, p.clock, s.log)
+	site := gateway.New(gateway.Config{Batches: gateway.SourcesFile{Sources: s.sources(urlOf(listener))}}, gateway.PublishFunc(p.publish), kept, p.clock, s.log)
 	components.Go(func() error { return site.Run(running) })
 	components.Go(func() error { return gateway.Serve(running, listener, site, s.log) })
 	step := func(at time.Time) error {

@@ -64,15 +64,6 @@ func run(ctx context.Context, arguments []string, out io.Writer, clock func() ti
 	return nil
 }
 
-// publisher takes every reading.
-type publisher struct{}
-
-func (publisher) Publish(context.Context, gateway.Message) error { return nil }
-
-func (publisher) PublishBacklog(_ context.Context, messages []gateway.Message) []error {
-	return make([]error, len(messages))
-}
-
 // check plays a gateway on a listener until it has seen enough of the first node that
 // calls, or that falls silent, or the context ends.
 func check(ctx context.Context, listener net.Listener, interval time.Duration, clock func() time.Time) (found []finding, err error) {
@@ -86,7 +77,8 @@ func check(ctx context.Context, listener net.Listener, interval time.Duration, c
 		return nil, fmt.Errorf("outbox: %w", err)
 	}
 	defer func() { err = errors.Join(err, box.Close()) }()
-	site := gateway.New(gateway.Config{}, publisher{}, box, clock, logging.Discard())
+	takesAll := gateway.PublishFunc(func(context.Context, gateway.Message) error { return nil })
+	site := gateway.New(gateway.Config{}, takesAll, box, clock, logging.Discard())
 	e := newExamination(site, interval, clock)
 	server := &http.Server{Handler: e, ReadHeaderTimeout: minSilence}
 	served := make(chan error, 1)

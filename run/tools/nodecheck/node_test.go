@@ -62,7 +62,7 @@ func newSite(t *testing.T) *site {
 	s := &site{t: t}
 	box := must.Get(outbox.Open(t.TempDir(), outbox.Options{Retain: gateway.OutboxRetention, Clock: s.clock}))(t)
 	t.Cleanup(func() { _ = box.Close() })
-	s.gateway = gateway.New(gateway.Config{}, s, box, s.clock, logging.Discard())
+	s.gateway = gateway.New(gateway.Config{}, gateway.PublishFunc(s.publish), box, s.clock, logging.Discard())
 	return s
 }
 
@@ -74,7 +74,7 @@ func (s *site) clock() time.Time {
 	return start.Add(s.passed)
 }
 
-func (s *site) Publish(_ context.Context, m gateway.Message) error {
+func (s *site) publish(_ context.Context, m gateway.Message) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	data, err := wire.DecodeData(m.Data, start.AddDate(1, 0, 0))
@@ -83,14 +83,6 @@ func (s *site) Publish(_ context.Context, m gateway.Message) error {
 	}
 	s.published = append(s.published, data.Reading)
 	return nil
-}
-
-func (s *site) PublishBacklog(ctx context.Context, messages []gateway.Message) []error {
-	errs := make([]error, len(messages))
-	for i, m := range messages {
-		errs[i] = s.Publish(ctx, m)
-	}
-	return errs
 }
 
 func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
