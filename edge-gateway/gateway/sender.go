@@ -54,10 +54,10 @@ type sender struct {
 func (s *sender) send(ctx context.Context, t timedReading, data []byte) outcome {
 	ctx = context.WithoutCancel(ctx)
 	s.live.Add(1)
-	if period, open := s.uplink.allow(); open {
+	if period, open := s.uplink.allow(ctx); open {
 		m := s.signer.message(t.Reading, data, t.age, s.signer.enrolmentID())
 		started := s.clock()
-		err := s.publisher.Publish(contextWithValuesOf{period, ctx}, m) //nolint:contextcheck // a request's end does not end it
+		err := s.publisher.Publish(period, m)
 		s.metrics.latency.Observe(s.clock().Sub(started).Seconds())
 		if err == nil {
 			s.metrics.published.Inc()
@@ -84,14 +84,14 @@ func (s *sender) sendAll(ctx context.Context, batch []timedReading, data [][]byt
 	if len(batch) == 0 {
 		return outcomes
 	}
-	if period, open := s.uplink.allow(); open {
+	if period, open := s.uplink.allow(ctx); open {
 		messages := make([]Message, len(batch))
 		for i, t := range batch {
 			messages[i] = s.signer.message(t.Reading, data[i], t.age, s.signer.enrolmentID())
 		}
-		limited, cancel := context.WithTimeout(contextWithValuesOf{period, ctx}, publishLimit)
+		limited, cancel := context.WithTimeout(period, publishLimit)
 		defer cancel()
-		errs := s.publisher.PublishBacklog(limited, messages) //nolint:contextcheck // as in send
+		errs := s.publisher.PublishBacklog(limited, messages)
 		for i, m := range messages {
 			switch err := errs[min(i, len(errs)-1)]; { // without a grant there is one error for all
 			case err == nil:
@@ -119,17 +119,6 @@ func (s *sender) sendAll(ctx context.Context, batch []timedReading, data [][]byt
 	}
 	return outcomes
 }
-
-// contextWithValuesOf is canceled with the embedded context and has the values of
-// another: the request's trace, and the uplink's cancellation, which all publishes
-// in flight share.
-type contextWithValuesOf struct {
-	context.Context
-
-	values context.Context
-}
-
-func (u contextWithValuesOf) Value(key any) any { return u.values.Value(key) }
 
 // keep appends readings to the outbox by one write, and returns for each whether it is kept
 // or lost.

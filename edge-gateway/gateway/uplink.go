@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"go.opentelemetry.io/otel/trace"
 )
 
 // uplink is a circuit breaker for Pub/Sub. One failed publish opens it; a refused
@@ -31,16 +33,17 @@ func newUplink(now time.Time) *uplink {
 }
 
 // allow reports whether a live reading may be published. The context it returns is
-// canceled when the uplink goes down.
-func (u *uplink) allow() (context.Context, bool) {
+// canceled when the uplink goes down, not when the request ends, whose trace it has.
+func (u *uplink) allow(request context.Context) (context.Context, bool) {
+	span := trace.SpanFromContext(request)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.down {
 		tried := u.trial
 		u.trial = false
-		return context.Background(), tried
+		return trace.ContextWithSpan(context.Background(), span), tried
 	}
-	return u.period, true
+	return trace.ContextWithSpan(u.period, span), true
 }
 
 // allowProbe lets one live reading through while the uplink is down, unless it went down
