@@ -154,7 +154,7 @@ func (e *enrolledSite) publish(_ context.Context, m gateway.Message, _ bool) err
 	if e.away || (e.id != "" && (!known || offset.Abs() > clock.Limit)) {
 		return errAway
 	}
-	origin, err := wire.ParseOrigin(m.Signature)
+	origin, err := wire.ParseOrigin(m.Attributes)
 	if err != nil {
 		return errors.Join(err, gateway.ErrRefused)
 	}

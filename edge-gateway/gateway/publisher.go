@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"strconv"
 	"sync"
 	"time"
 
@@ -18,7 +17,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"coldaisle.dev/shared/publisher"
-	"coldaisle.dev/shared/wire"
 )
 
 const (
@@ -32,11 +30,9 @@ const (
 type Message struct {
 	NodeID string
 	Data   []byte
-	// Age is how long the reading has waited, where that is known; 0 for not at all.
-	Age time.Duration
-	// Signature are the attributes by which an enrolled gateway signs the message, the
-	// age among them; nil for an open gateway.
-	Signature map[string]string
+	// Attributes are the node id, how long the reading has waited, where that is known, and
+	// an enrolled gateway's signature.
+	Attributes map[string]string
 }
 
 // ErrRefused marks a message that Pub/Sub will never take
@@ -182,12 +178,7 @@ func (t *ReadingPublisher) PublishBacklog(ctx context.Context, messages []Messag
 }
 
 func start(ctx context.Context, publisher *publisher.Publisher, m Message) *pubsub.PublishResult {
-	attributes := map[string]string{wire.NodeIDAttribute: m.NodeID}
-	maps.Copy(attributes, m.Signature)
-	if m.Signature == nil && m.Age >= time.Millisecond {
-		attributes[wire.AgeAttribute] = strconv.FormatInt(m.Age.Milliseconds(), 10)
-	}
-	return publisher.Start(ctx, m.Data, attributes)
+	return publisher.Start(ctx, m.Data, maps.Clone(m.Attributes)) // to which it adds the trace
 }
 
 // Stop sends what is still held and closes the client that Connect made.

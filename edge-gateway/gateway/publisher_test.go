@@ -11,7 +11,12 @@ import (
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pubsubtest"
+	"coldaisle.dev/shared/wire"
 )
+
+func of(node, format string, values ...any) gateway.Message {
+	return gateway.Message{NodeID: node, Data: fmt.Appendf(nil, format, values...), Attributes: map[string]string{wire.NodeIDAttribute: node}}
+}
 
 // TestConcurrentPublishesLoseNothing publishes from many goroutines, alone and in
 // crowds, beside a backlog, and stops the topic at once.
@@ -23,8 +28,7 @@ func TestConcurrentPublishesLoseNothing(t *testing.T) {
 	for n := range nodes {
 		publishing.Go(func() {
 			for i := range each {
-				m := gateway.Message{NodeID: fmt.Sprintf("n%d", n), Data: fmt.Appendf(nil, "live %d %d", n, i)}
-				if err := topic.Publish(t.Context(), m); err != nil {
+				if err := topic.Publish(t.Context(), of(fmt.Sprintf("n%d", n), "live %d %d", n, i)); err != nil {
 					t.Error(err)
 				}
 			}
@@ -32,7 +36,7 @@ func TestConcurrentPublishesLoseNothing(t *testing.T) {
 	}
 	var backlog []gateway.Message
 	for i := range 100 {
-		backlog = append(backlog, gateway.Message{NodeID: "kept", Data: fmt.Appendf(nil, "kept %d", i)})
+		backlog = append(backlog, of("kept", "kept %d", i))
 	}
 	if err := errors.Join(topic.PublishBacklog(t.Context(), backlog)...); err != nil {
 		t.Errorf("the backlog: %v", err)
@@ -47,7 +51,7 @@ func TestConcurrentPublishesLoseNothing(t *testing.T) {
 	for m, times := range seen {
 		must.Equal(t, "arrivals of "+m, 1, times)
 	}
-	if err := topic.Publish(t.Context(), gateway.Message{NodeID: "late", Data: []byte("late")}); err == nil {
+	if err := topic.Publish(t.Context(), of("late", "late")); err == nil {
 		t.Error("a stopped topic took a message")
 	}
 }
@@ -59,11 +63,11 @@ func TestTopicFindsTheRefusedMessage(t *testing.T) {
 	topic, server := newTopic(t, pubsubtest.Limits())
 	var messages []gateway.Message
 	for i := range 60 {
-		m := gateway.Message{NodeID: "n1", Data: fmt.Appendf(nil, "%d", i)}
+		node := "n1"
 		if i%7 == 0 {
-			m.NodeID = strings.Repeat("n", 1025)
+			node = strings.Repeat("n", 1025)
 		}
-		messages = append(messages, m)
+		messages = append(messages, of(node, "%d", i))
 	}
 	errs := topic.PublishBacklog(t.Context(), messages)
 	var publishing sync.WaitGroup

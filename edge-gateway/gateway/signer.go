@@ -3,6 +3,7 @@ package gateway
 import (
 	"crypto/ed25519"
 	"encoding/base64"
+	"strconv"
 	"time"
 
 	"coldaisle.dev/edge-gateway/clock"
@@ -71,11 +72,15 @@ func dataLimit(node, enrolment string) int {
 // message returns the message of a reading that was taken under an enrolment, empty for
 // an open gateway, and is so old.
 func (s *signer) message(r reading.Reading, data []byte, age time.Duration, enrolment string) Message {
-	m := Message{NodeID: r.NodeID, Data: data, Age: age}
-	if enrolment != "" {
-		m.Signature = s.enrolment.Sign(r.Time, wire.Age{Duration: age, Known: true}, data)
+	attributes := map[string]string{}
+	switch {
+	case enrolment != "":
+		attributes = s.enrolment.Sign(r.Time, wire.Age{Duration: age, Known: true}, data)
+	case age >= time.Millisecond:
+		attributes[wire.AgeAttribute] = strconv.FormatInt(age.Milliseconds(), 10)
 	}
-	return m
+	attributes[wire.NodeIDAttribute] = r.NodeID
+	return Message{NodeID: r.NodeID, Data: data, Attributes: attributes}
 }
 
 // record returns the record of a live reading for the outbox.

@@ -98,15 +98,11 @@ func (r *record) last() wire.Data {
 func (r *record) size() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	attributes := map[string]string{"node_id": r.newest.NodeID, "age_ms": "1234567890123", "googclient_traceparent": strings.Repeat("0", 55)}
-	maps.Copy(attributes, r.newest.Signature)
+	attributes := maps.Clone(r.newest.Attributes)
+	attributes["age_ms"], attributes["googclient_traceparent"] = "1234567890123", strings.Repeat("0", 55)
 	size := len(r.newest.Data) + 20 + 16 // publish time and message id
 	for name, value := range attributes {
-		size += len(name)
-		if name == "age_ms" {
-			value = "1234567890123"
-		}
-		size += len(value)
+		size += len(name) + len(value)
 	}
 	return size
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -213,10 +212,8 @@ func (g *site) Time([16]byte, time.Duration) (time.Time, bool) { return time.Tim
 func (g *site) publish(_ context.Context, m edge.Message) error {
 	return g.part("data", func() error {
 		g.serial++
-		attributes := map[string]string{wire.NodeIDAttribute: m.NodeID}
-		maps.Copy(attributes, m.Signature)
 		g.published = append(g.published, push.Message{
-			ID: strconv.Itoa(g.serial), Data: slices.Clone(m.Data), Attributes: attributes, PublishTime: g.clock.Now(),
+			ID: strconv.Itoa(g.serial), Data: slices.Clone(m.Data), Attributes: m.Attributes, PublishTime: g.clock.Now(),
 		})
 		return nil
 	})

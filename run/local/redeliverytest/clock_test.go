@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -174,9 +173,7 @@ func (p sitePublisher) publish(ctx context.Context, m gateway.Message) error {
 	if away {
 		return errors.New("Pub/Sub is away")
 	}
-	attributes := map[string]string{wire.NodeIDAttribute: m.NodeID}
-	maps.Copy(attributes, m.Signature)
-	sent := push.Message{ID: "1", Data: m.Data, Attributes: attributes, PublishTime: p.now()}
+	sent := push.Message{ID: "1", Data: m.Data, Attributes: m.Attributes, PublishTime: p.now()}
 	if p.overtaken(sent) {
 		return context.DeadlineExceeded
 	}
