@@ -135,42 +135,6 @@ func TestCapacity(t *testing.T) {
 	}
 }
 
-// heldDisk counts what is read, and lets nobody read the ninth segment and further ones
-// until it is released.
-type heldDisk struct {
-	osDisk
-
-	release chan struct{}
-	read    atomic.Int64
-}
-
-func (d *heldDisk) Open(path string, flags int) (file, error) {
-	if segmentNumber(filepath.Base(path)) > 8 {
-		select {
-		case <-d.release:
-		case <-time.After(time.Minute): // only a read before its turn takes that long
-			return nil, errors.New("read before its turn")
-		}
-	}
-	f, err := d.osDisk.Open(path, flags)
-	if err != nil {
-		return nil, err
-	}
-	return &countingFile{file: f, read: &d.read}, nil
-}
-
-type countingFile struct {
-	file
-
-	read *atomic.Int64
-}
-
-func (f *countingFile) ReadAt(b []byte, offset int64) (int, error) {
-	n, err := f.file.ReadAt(b, offset)
-	f.read.Add(int64(n))
-	return n, err
-}
-
 // TestOpenReadsAPart opens an outbox that is larger than what is read at once; what was
 // estimated is counted a little later.
 func TestOpenReadsAPart(t *testing.T) {
@@ -184,15 +148,27 @@ func TestOpenReadsAPart(t *testing.T) {
 	for i := range segments {
 		must.Do(t, os.WriteFile(segmentPath(dir, uint64(i)+1), encoded, 0o600))
 	}
-	disk := &heldDisk{release: make(chan struct{})}
-	box := open(t, dir, Options{Clock: time.Now, disk: disk})
-	if n := disk.read.Load(); n > examinedAtOnce {
+	release, read := make(chan struct{}), atomic.Int64{}
+	box := open(t, dir, Options{Clock: time.Now, disk: hooked{hook: func(o operation, run func() error) error {
+		if o.kind == "open" && segmentNumber(filepath.Base(o.path)) > 8 { // nobody reads these until they are released
+			select {
+			case <-release:
+			case <-time.After(time.Minute): // only a read before its turn takes that long
+				return errors.New("read before its turn")
+			}
+		}
+		if o.kind == "read at" {
+			read.Add(int64(len(o.data)))
+		}
+		return run()
+	}}})
+	if n := read.Load(); n > examinedAtOnce {
 		t.Errorf("Open read %d bytes", n)
 	}
 	if got := box.Stats().Pending; got < segments*each/2 || got > segments*each*2 {
 		t.Errorf("%d readings are estimated, there are %d", got, segments*each)
 	}
-	close(disk.release)
+	close(release)
 	box.surveying.Wait()
 	must.Equal(t, "readings wait", segments*each, box.Stats().Pending)
 }
@@ -261,45 +237,22 @@ func TestInventedNodesShare(t *testing.T) {
 	}
 }
 
-// syncHook is a disk that calls a function while a segment is being synced.
-type syncHook struct {
-	osDisk
-
-	during func()
-}
-
-func (d *syncHook) Open(path string, flags int) (file, error) {
-	f, err := d.osDisk.Open(path, flags)
-	if err != nil || flags == toEdit {
-		return f, err
-	}
-	return &hookedFile{f, d}, nil
-}
-
-type hookedFile struct {
-	file
-
-	disk *syncHook
-}
-
-func (f *hookedFile) Sync() error {
-	if f.disk.during != nil {
-		f.disk.during()
-	}
-	return f.file.Sync()
-}
-
 // TestConsumedWhileMoreIsWritten consumes everything that waits while another message is
 // being written: that one stays counted. Uncounted ones made every node's share negative.
 func TestConsumedWhileMoreIsWritten(t *testing.T) {
 	t.Parallel()
-	disk := &syncHook{}
-	box := open(t, t.TempDir(), Options{Clock: time.Now, disk: disk})
+	var during func()
+	box := open(t, t.TempDir(), Options{Clock: time.Now, disk: hooked{hook: func(o operation, run func() error) error {
+		if o.kind == "sync" && o.flags != toEdit && during != nil {
+			during()
+		}
+		return run()
+	}}})
 	add(t, box, "first")
-	disk.during = func() { take(t, box, 1) }
+	during = func() { take(t, box, 1) }
 	add(t, box, "second")
 	must.Equal(t, "messages counted, where one waits", 1, box.held.total)
-	disk.during = nil
+	during = nil
 	if take(t, box, 1); box.held.total != 0 {
 		t.Errorf("%d messages are counted, none waits", box.held.total)
 	}

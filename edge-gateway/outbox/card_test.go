@@ -11,28 +11,6 @@ import (
 	"coldaisle.dev/shared/must"
 )
 
-// deadCard is a disk that has become read-only, as the kernel does it to a file system
-// with errors.
-type deadCard struct {
-	osDisk
-
-	dead atomic.Bool
-}
-
-func (d *deadCard) Open(path string, flags int) (file, error) {
-	if d.dead.Load() && flags != toRead {
-		return nil, syscall.EROFS
-	}
-	return d.osDisk.Open(path, flags)
-}
-
-func (d *deadCard) Remove(path string) error {
-	if d.dead.Load() {
-		return syscall.EROFS
-	}
-	return d.osDisk.Remove(path)
-}
-
 // TestCardThatDies lets the disk become read-only under an open outbox and brings it
 // back: what was kept can be taken out all the time, once.
 func TestCardThatDies(t *testing.T) {
@@ -41,14 +19,20 @@ func TestCardThatDies(t *testing.T) {
 		t.Run(fmt.Sprintf("restart %t", restart), func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			disk := &deadCard{}
+			var dead atomic.Bool // as the kernel makes a file system with errors: read-only
+			disk := hooked{hook: func(o operation, run func() error) error {
+				if dead.Load() && (o.kind == "remove" || o.kind == "open" && o.flags != toRead) {
+					return syscall.EROFS
+				}
+				return run()
+			}}
 			options := Options{Clock: time.Now, MaxBytes: 512 << 10, disk: disk}
 			box := open(t, dir, options)
 			add(t, box, numbered(0, 300)...)
 			if restart {
 				must.Do(t, box.Close())
 			}
-			disk.dead.Store(true)
+			dead.Store(true)
 			if restart {
 				box = open(t, dir, options)
 			} else {
@@ -73,7 +57,7 @@ func TestCardThatDies(t *testing.T) {
 			if got := box.Stats().Pending; taken != 300 || got != 0 {
 				t.Errorf("%d of 300 come out, %d wait", taken, got)
 			}
-			disk.dead.Store(false)
+			dead.Store(false)
 			// Nothing else is written or consumed: what a kill would leave now.
 			must.Eventually(t, "the card is back, and no consumed reading would be sent a second time", func() bool {
 				left, err := Inspect(dir)

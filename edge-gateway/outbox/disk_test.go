@@ -16,66 +16,30 @@ import (
 
 // failing is a disk that runs full after so many bytes and breaks on demand.
 type failing struct {
-	osDisk
-
 	space      atomic.Int64 // bytes that can still be written to segments
-	syncs      atomic.Bool  // syncs fail
+	syncs      atomic.Bool  // syncs of segments fail
 	truncates  atomic.Bool  // truncation fails
 	folders    atomic.Bool  // syncs of folders fail
 	unreadable atomic.Int64 // reads of this offset fail; 0 for none
 }
 
-func (d *failing) Open(path string, flags int) (file, error) {
-	f, err := d.osDisk.Open(path, flags)
-	if err != nil || flags == toEdit {
-		return f, err
-	}
-	return &failingFile{file: f, disk: d}, nil
-}
-
-func (d *failing) SyncFolder(path string) error {
-	if d.folders.Load() {
+func (d *failing) hook(o operation, run func() error) error {
+	bad := d.unreadable.Load()
+	switch {
+	case o.kind == "sync folder" && d.folders.Load(), o.kind == "truncate" && d.truncates.Load(),
+		o.kind == "sync" && o.flags != toEdit && d.syncs.Load(),
+		o.kind == "read at" && bad > 0 && o.at <= bad && bad < o.at+int64(len(o.data)):
 		return syscall.EIO
+	case o.kind == "write":
+		left := d.space.Add(-int64(len(o.data)))
+		if left >= 0 {
+			return run()
+		}
+		d.space.Store(0)
+		_, err := o.file.Write(o.data[:max(0, len(o.data)+int(left))])
+		return errors.Join(err, syscall.ENOSPC)
 	}
-	return d.osDisk.SyncFolder(path)
-}
-
-type failingFile struct {
-	file
-
-	disk *failing
-}
-
-func (f *failingFile) Write(b []byte) (int, error) {
-	left := f.disk.space.Add(-int64(len(b)))
-	if left >= 0 {
-		return f.file.Write(b)
-	}
-	part := max(0, len(b)+int(left))
-	f.disk.space.Store(0)
-	n, err := f.file.Write(b[:part])
-	return n, errors.Join(err, syscall.ENOSPC)
-}
-
-func (f *failingFile) Sync() error {
-	if f.disk.syncs.Load() {
-		return syscall.EIO
-	}
-	return f.file.Sync()
-}
-
-func (f *failingFile) Truncate(size int64) error {
-	if f.disk.truncates.Load() {
-		return syscall.EIO
-	}
-	return f.file.Truncate(size)
-}
-
-func (f *failingFile) ReadAt(b []byte, offset int64) (int, error) {
-	if bad := f.disk.unreadable.Load(); bad > 0 && offset <= bad && bad < offset+int64(len(b)) {
-		return 0, syscall.EIO
-	}
-	return f.file.ReadAt(b, offset)
+	return run()
 }
 
 // TestFailingDisk appends while the disk fails in one way, lets it recover, and
@@ -112,7 +76,7 @@ func TestFailingDisk(t *testing.T) {
 				dir := t.TempDir()
 				d := &failing{}
 				d.space.Store(1 << 30)
-				box := open(t, dir, Options{Clock: time.Now, disk: d})
+				box := open(t, dir, Options{Clock: time.Now, disk: hooked{hook: d.hook}})
 				var accepted []string
 				var fault error
 				step := func(i int) {
@@ -136,7 +100,7 @@ func TestFailingDisk(t *testing.T) {
 				c.recover(d)
 				if restart {
 					must.Do(t, box.Close())
-					box = open(t, dir, Options{Clock: time.Now, disk: d})
+					box = open(t, dir, Options{Clock: time.Now, disk: hooked{hook: d.hook}})
 				}
 				for i := 12; i < 15; i++ {
 					step(i)
@@ -169,7 +133,7 @@ func TestFailingDisk(t *testing.T) {
 					t.Errorf("%d of %d accepted messages came out: %q", next, len(accepted), got)
 				}
 				must.Do(t, box.Close())
-				for _, m := range drain(t, open(t, dir, Options{Clock: time.Now, disk: d}), 3) {
+				for _, m := range drain(t, open(t, dir, Options{Clock: time.Now, disk: hooked{hook: d.hook}}), 3) {
 					if slices.Contains(got, m) {
 						t.Errorf("%q came a second time", m)
 					}
@@ -185,7 +149,7 @@ func TestUnreadableBlock(t *testing.T) {
 	dir := t.TempDir()
 	d := &failing{}
 	d.space.Store(1 << 30)
-	box := open(t, dir, Options{Clock: time.Now, disk: d})
+	box := open(t, dir, Options{Clock: time.Now, disk: hooked{hook: d.hook}})
 	const count, length = 300, 100
 	for i := range count {
 		add(t, box, fmt.Sprintf("%0*d", length, i))

@@ -15,66 +15,20 @@ import (
 
 // swept counts what an outbox writes and syncs. The nth fails, or is done and reported as failed.
 type swept struct {
-	osDisk
-
 	nth   int64
 	lost  bool
 	count atomic.Int64
 }
 
-func (d *swept) do(operation func() error) error {
+func (d *swept) hook(o operation, run func() error) error {
 	switch {
-	case d.count.Add(1) != d.nth:
-		return operation()
+	case o.kind == "read at", o.kind == "open" && o.flags == toRead, d.count.Add(1) != d.nth:
+		return run()
 	case d.lost:
-		return errors.Join(operation(), syscall.EIO)
+		return errors.Join(run(), syscall.EIO)
 	default:
 		return syscall.EIO
 	}
-}
-
-func (d *swept) Open(path string, flags int) (file, error) {
-	if flags == toRead {
-		return d.osDisk.Open(path, flags)
-	}
-	var opened file
-	err := d.do(func() (err error) {
-		opened, err = d.osDisk.Open(path, flags)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &sweptFile{opened, d}, nil
-}
-
-func (d *swept) Remove(path string) error {
-	return d.do(func() error { return d.osDisk.Remove(path) })
-}
-
-func (d *swept) SyncFolder(path string) error {
-	return d.do(func() error { return d.osDisk.SyncFolder(path) })
-}
-
-type sweptFile struct {
-	file
-
-	disk *swept
-}
-
-func (f *sweptFile) Write(b []byte) (n int, err error) {
-	err = f.disk.do(func() error { n, err = f.file.Write(b); return err })
-	return n, err
-}
-
-func (f *sweptFile) WriteAt(b []byte, at int64) (n int, err error) {
-	err = f.disk.do(func() error { n, err = f.file.WriteAt(b, at); return err })
-	return n, err
-}
-func (f *sweptFile) Sync() error { return f.disk.do(f.file.Sync) }
-
-func (f *sweptFile) Truncate(size int64) error {
-	return f.disk.do(func() error { return f.file.Truncate(size) })
 }
 
 // TestEveryDiskOperation lets each write, sync, truncation, creation and removal of a life of the outbox
@@ -99,7 +53,7 @@ func TestEveryDiskOperation(t *testing.T) {
 func live(t *testing.T, nth int64, lost bool) int64 {
 	t.Helper()
 	d := &swept{nth: nth, lost: lost}
-	o := Options{MaxBytes: 1 << 20, Clock: time.Now, disk: d} // segments of 64 KiB
+	o := Options{MaxBytes: 1 << 20, Clock: time.Now, disk: hooked{hook: d.hook}} // segments of 64 KiB
 	folder := t.TempDir()
 	start := func() *Outbox {
 		box, err := Open(folder, o)
