@@ -74,7 +74,7 @@ func serve(ctx context.Context, environ []string, clock func() time.Time) error 
 		config.Checks = append(config.Checks, gateway.Check{Name: "sources", Now: func() error { return unreadable }})
 	}
 	config.Batches = sources
-	announced := announce.Config{Name: discover.Name, Port: s.Port, Text: []string{"version=1.0"}, SiteToken: s.SiteToken}
+	announced := announce.Config{Port: s.Port, SiteToken: s.SiteToken}
 	if session != nil {
 		announced.Enrolment, config.Enrolment = session, session
 		config.Checks = append(config.Checks,
@@ -82,10 +82,7 @@ func serve(ctx context.Context, environ []string, clock func() time.Time) error 
 			gateway.Check{Name: "system clock", Every: time.Second, Ask: session.ClockProblem})
 		config.Collectors = session.Collectors()
 	}
-	announcer, err := announce.New(announced, clock, log)
-	if err != nil {
-		return err
-	}
+	announcer := announce.New(announced, clock, log)
 	check := discover.NewWatcher(s.Port, s.NameCheckEvery, func() bool { return announcer.State().Role == announce.RoleActive }, log)
 	if s.Announce {
 		found := func() announce.State {
@@ -95,7 +92,7 @@ func serve(ctx context.Context, environ []string, clock func() time.Time) error 
 		}
 		config.Discovery = func() any { return found() }
 		config.Checks = append(config.Checks, gateway.NameCheck(func() string { return found().Problem }))
-		config.Collectors = append(config.Collectors, announcer)
+		config.Collectors = append(config.Collectors, announcer.Collectors()...)
 	}
 	site = gateway.New(config, topic, box, now, log)
 	log.InfoContext(ctx, "serving", "address", listener.Addr().String(), "version", buildVersion(), "backlog", box.Stats().Pending)

@@ -18,7 +18,6 @@ package announce
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net/netip"
@@ -27,13 +26,13 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"coldaisle.dev/edge-gateway/multicast"
 )
 
 // Config configures an announcer.
 type Config struct {
-	Name string   // of the instance and of the host, a single label; monitor-gateway
-	Port int      // where the service listens
-	Text []string // of the TXT record, such as version=1.0
+	Port int // where the service listens
 	// Enrolment is nil for an open gateway.
 	Enrolment Enrolment
 	// SiteToken is the secret that the open gateways of a site share; it may be empty.
@@ -92,14 +91,8 @@ type Announcer struct {
 }
 
 // New returns an announcer. Nothing happens before [Announcer.Run].
-func New(config Config, clock func() time.Time, log *slog.Logger) (*Announcer, error) {
-	if config.Name == "" || len(config.Name) > 60 || strings.ContainsAny(config.Name, ". \\") {
-		return nil, fmt.Errorf("announced name %q must be one label of at most 60 letters, digits and hyphens", config.Name)
-	}
-	if config.Port < 1 || config.Port > 65535 {
-		return nil, fmt.Errorf("announced port %d must be between 1 and 65535", config.Port)
-	}
-	return &Announcer{config: config, clock: clock, log: log}, nil
+func New(config Config, clock func() time.Time, log *slog.Logger) *Announcer {
+	return &Announcer{config: config, clock: clock, log: log}
 }
 
 // State returns the current announcement.
@@ -185,7 +178,7 @@ func (a *Announcer) publish(ctx context.Context, r *responder, s *sockets) {
 // state returns the current announcement. Its role is the worst of all links.
 func (r *responder) state(now time.Time) State {
 	state := State{}
-	current := &name{label: r.config.Name}
+	current := &name{label: multicast.Name}
 	for _, l := range r.sorted() {
 		n := l.specified
 		if !n.held() && l.own != nil {

@@ -2,21 +2,18 @@ package announce
 
 import "github.com/prometheus/client_golang/prometheus"
 
-func description() *prometheus.Desc {
-	return prometheus.NewDesc("gateway_role", "1 for the part that this gateway has among those of its network: active, standby or conflict.", []string{"role"}, nil)
-}
-
-// Describe implements [prometheus.Collector].
-func (*Announcer) Describe(to chan<- *prometheus.Desc) { to <- description() }
-
-// Collect implements [prometheus.Collector].
-func (a *Announcer) Collect(to chan<- prometheus.Metric) {
-	current := a.State().Role
+// Collectors are the announcer's metrics.
+func (a *Announcer) Collectors() (all []prometheus.Collector) {
 	for _, role := range []Role{RoleActive, RoleStandby, RoleConflict} {
-		value := 0.0
-		if role == current {
-			value = 1
-		}
-		to <- prometheus.MustNewConstMetric(description(), prometheus.GaugeValue, value, string(role))
+		all = append(all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "gateway_role", Help: "1 for the part that this gateway has among those of its network: active, standby or conflict.",
+			ConstLabels: prometheus.Labels{"role": string(role)},
+		}, func() float64 {
+			if a.State().Role == role {
+				return 1
+			}
+			return 0
+		}))
 	}
+	return all
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"coldaisle.dev/edge-gateway/multicast"
 )
 
 // Gateways of one enrolment on one link are a pair: one is active and answers to
@@ -49,7 +51,7 @@ const (
 )
 
 // pairSuffix follows the nonce.
-func (r *responder) pairSuffix() string { return ".pair." + r.config.Name + ".local." }
+const pairSuffix = ".pair." + multicast.Name + ".local."
 
 // pair holds the other gateways of a link and the questions between them.
 type pair struct {
@@ -154,7 +156,7 @@ func (r *responder) stepPair(now time.Time, l *link) {
 		p.due = now.Add(askActive)
 	}
 	r.write(l, netip.AddrPort{}, &dns.Msg{Question: []dns.Question{
-		{Name: nonce + r.pairSuffix(), Qtype: dns.TypeTXT, Qclass: dns.ClassINET},
+		{Name: nonce + pairSuffix, Qtype: dns.TypeTXT, Qclass: dns.ClassINET},
 	}})
 }
 
@@ -164,8 +166,8 @@ func (r *responder) askSoon(now time.Time, l *link) {
 }
 
 // nonceOf is the nonce of a question or an answer; empty for another name.
-func (r *responder) nonceOf(name string) string {
-	nonce, ok := strings.CutSuffix(dns.CanonicalName(name), r.pairSuffix())
+func nonceOf(name string) string {
+	nonce, ok := strings.CutSuffix(dns.CanonicalName(name), pairSuffix)
 	if _, err := hex.DecodeString(nonce); !ok || err != nil || len(nonce) != 32 {
 		return ""
 	}
@@ -183,7 +185,7 @@ func (r *responder) isOurs(nonce string) bool {
 func (r *responder) hearQuestions(now time.Time, l *link, m *dns.Msg) {
 	p := &l.pair
 	for _, q := range m.Question {
-		nonce := r.nonceOf(q.Name)
+		nonce := nonceOf(q.Name)
 		if nonce == "" || q.Qtype != dns.TypeTXT || r.isOurs(nonce) || slices.Contains(p.answered, nonce) || slices.Contains(p.questions, nonce) {
 			continue
 		}
@@ -205,7 +207,7 @@ func (r *responder) answerPair(l *link) {
 	answer := &dns.Msg{}
 	for _, nonce := range l.pair.questions {
 		answer.Answer = append(answer.Answer, &dns.TXT{
-			Hdr: dns.RR_Header{Name: nonce + r.pairSuffix(), Rrtype: dns.TypeTXT, Class: dns.ClassINET, Ttl: pairAnswerTTL},
+			Hdr: dns.RR_Header{Name: nonce + pairSuffix, Rrtype: dns.TypeTXT, Class: dns.ClassINET, Ttl: pairAnswerTTL},
 			Txt: []string{"id=" + r.id, "role=" + string(role), "proof=" + r.proof(nonce, r.id, role)},
 		})
 	}
@@ -230,7 +232,7 @@ func (r *responder) hearAnswers(now time.Time, l *link, m *dns.Msg, from netip.A
 		if !ok {
 			continue
 		}
-		nonce := r.nonceOf(text.Hdr.Name)
+		nonce := nonceOf(text.Hdr.Name)
 		if asked, ok := l.pair.nonces[nonce]; !ok || now.Sub(asked) > answerWithin {
 			continue
 		}

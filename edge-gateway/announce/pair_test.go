@@ -264,8 +264,8 @@ func TestRevokedLeavesItsName(t *testing.T) {
 // asked returns the nonce of the question that a gateway has asked on the wired link, if any.
 func (s *site) asked() string {
 	for _, l := range s.takeAll() {
-		if len(l.m.Question) == 1 && l.link == eth && s.nonceOf(l.m.Question[0].Name) != "" {
-			return s.nonceOf(l.m.Question[0].Name)
+		if len(l.m.Question) == 1 && l.link == eth && nonceOf(l.m.Question[0].Name) != "" {
+			return nonceOf(l.m.Question[0].Name)
 		}
 	}
 	return ""
@@ -287,7 +287,7 @@ func (s *site) nextNonce() string {
 func (s *site) answer(from, nonce, id string, role Role, proof string) {
 	s.t.Helper()
 	s.from(eth, from, response(&dns.TXT{
-		Hdr: dns.RR_Header{Name: nonce + s.pairSuffix(), Rrtype: dns.TypeTXT, Class: dns.ClassINET, Ttl: 2},
+		Hdr: dns.RR_Header{Name: nonce + pairSuffix, Rrtype: dns.TypeTXT, Class: dns.ClassINET, Ttl: 2},
 		Txt: []string{"id=" + id, "role=" + string(role), "proof=" + proof},
 	}))
 }
@@ -307,7 +307,7 @@ func TestNewcomerIsAskedAtOnce(t *testing.T) {
 		s.pass(100 * time.Millisecond)
 	}
 	s.pass(2 * time.Second)
-	question := func(nonce string) *dns.Msg { return ask(nonce+s.pairSuffix(), dns.TypeTXT, dns.ClassINET) }
+	question := func(nonce string) *dns.Msg { return ask(nonce+pairSuffix, dns.TypeTXT, dns.ClassINET) }
 	s.from(eth, "192.168.1.30:5353", question("00112233445566778899aabbccddeeff"))
 	nonce := s.asked()
 	if nonce == "" {
@@ -371,7 +371,7 @@ func TestPairQuestionsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := started(t)
 	for i := range 1000 {
-		s.from(eth, stranger, ask(fmt.Sprintf("%032x", i)+s.pairSuffix(), dns.TypeTXT, dns.ClassINET))
+		s.from(eth, stranger, ask(fmt.Sprintf("%032x", i)+pairSuffix, dns.TypeTXT, dns.ClassINET))
 		s.pass(time.Millisecond)
 	}
 	most := 0

@@ -39,19 +39,15 @@ type records struct {
 	noMore   *dns.NSEC // of the instance
 }
 
-func recordsOf(instance, host string, c Config, prefixes []netip.Prefix) records {
+func recordsOf(instance, host string, port int, prefixes []netip.Prefix) records {
 	header := func(name string, kind uint16, ttl uint32) dns.RR_Header {
 		return dns.RR_Header{Name: name, Rrtype: kind, Class: dns.ClassINET, Ttl: ttl}
-	}
-	text := c.Text
-	if len(text) == 0 {
-		text = []string{""} // RFC 6763 §6.1: a TXT record is never empty
 	}
 	r := records{
 		services: &dns.PTR{Hdr: header(allServices, dns.TypePTR, otherTTL), Ptr: serviceType},
 		pointer:  &dns.PTR{Hdr: header(serviceType, dns.TypePTR, otherTTL), Ptr: instance},
-		service:  &dns.SRV{Hdr: header(instance, dns.TypeSRV, hostTTL), Port: uint16(c.Port), Target: host}, //nolint:gosec // New has checked it
-		text:     &dns.TXT{Hdr: header(instance, dns.TypeTXT, otherTTL), Txt: text},
+		service:  &dns.SRV{Hdr: header(instance, dns.TypeSRV, hostTTL), Port: uint16(port), Target: host}, //nolint:gosec // a port, from 1 to 65535
+		text:     &dns.TXT{Hdr: header(instance, dns.TypeTXT, otherTTL), Txt: []string{"version=1.0"}},
 		noHost:   &dns.NSEC{Hdr: header(host, dns.TypeNSEC, hostTTL), NextDomain: host},
 		noMore:   &dns.NSEC{Hdr: header(instance, dns.TypeNSEC, otherTTL), NextDomain: instance, TypeBitMap: []uint16{dns.TypeTXT, dns.TypeSRV}},
 	}

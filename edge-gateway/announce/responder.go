@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"coldaisle.dev/edge-gateway/multicast"
 )
 
 // Times of RFC 6762.
@@ -143,7 +145,7 @@ func (r *responder) ownLabel(l Link) string {
 	if n := len(l.Hardware); n >= 3 {
 		last = hex.EncodeToString(l.Hardware[n-3:])
 	}
-	return r.config.Name + "-" + last
+	return multicast.Name + "-" + last
 }
 
 func (r *responder) records(l *link, n *name) records { return r.recordsFor(l, n, netip.Addr{}) }
@@ -175,7 +177,7 @@ func (r *responder) recordsFor(l *link, n *name, asker netip.Addr) records {
 	}
 	prefixes := slices.Clone(l.Prefixes)
 	slices.SortStableFunc(prefixes, func(a, b netip.Prefix) int { return cmp.Compare(rank(a), rank(b)) })
-	return recordsOf(n.instance(), n.host(), r.config, prefixes)
+	return recordsOf(n.instance(), n.host(), r.config.Port, prefixes)
 }
 
 func (r *responder) sorted() []*link {
@@ -200,7 +202,7 @@ func (r *responder) update(now time.Time, links []Link) {
 }
 
 func (r *responder) newLink(now time.Time, found Link) *link {
-	l := &link{Link: found, specified: &name{label: r.config.Name}, said: map[string]time.Time{}}
+	l := &link{Link: found, specified: &name{label: multicast.Name}, said: map[string]time.Time{}}
 	l.pair = pair{nonces: map[string]time.Time{}, peers: gateways{}, strangers: gateways{}}
 	l.specified.begin(now.Add(r.upTo(probeEvery)))
 	l.pair.due = now.Add(askFirst)

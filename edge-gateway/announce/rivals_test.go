@@ -72,7 +72,7 @@ func TestHolderIsOneDevice(t *testing.T) {
 	c.pass(2*time.Minute, holds)
 	// The answers of gateways get lost, those to probes arrive.
 	c.lost = func(l letter) bool {
-		return l.m.Response && len(l.m.Answer) > 0 && active.nonceOf(l.m.Answer[0].Header().Name) != ""
+		return l.m.Response && len(l.m.Answer) > 0 && nonceOf(l.m.Answer[0].Header().Name) != ""
 	}
 	c.pass(40*time.Second, holds)
 }

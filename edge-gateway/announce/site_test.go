@@ -40,7 +40,7 @@ const (
 func newSite(t *testing.T, seed uint64) *site {
 	t.Helper()
 	s := &site{t: t, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
-	s.responder = newResponder(Config{Name: "monitor-gateway", Port: 8080, Text: []string{"version=1.0"}}, seed,
+	s.responder = newResponder(Config{Port: 8080}, seed,
 		func(link int, to netip.AddrPort, message []byte) bool {
 			m := new(dns.Msg)
 			if err := m.Unpack(message); err != nil {
@@ -92,7 +92,7 @@ func (s *site) pass(d time.Duration) {
 // gateways: pair_test.go looks at these.
 func (s *site) take() []letter {
 	return slices.DeleteFunc(s.takeAll(), func(l letter) bool {
-		return len(l.m.Question) == 1 && strings.HasSuffix(l.m.Question[0].Name, s.pairSuffix())
+		return len(l.m.Question) == 1 && strings.HasSuffix(l.m.Question[0].Name, pairSuffix)
 	})
 }
 

@@ -31,10 +31,9 @@ import (
 	"coldaisle.dev/edge-gateway/multicast"
 )
 
-// The gateway's name and port, as nodes know them.
+// The gateway's host and port, as nodes know them.
 const (
-	Name = "monitor-gateway" // of its service
-	Host = Name + ".local"
+	Host = multicast.Name + ".local"
 	Port = 8080
 )
 
@@ -247,7 +246,7 @@ func answered(way Way, asked dns.Msg, data []byte) []netip.Addr {
 // isGatewayName reports whether an instance is a gateway: its name, or that with
 // the end of a hardware address.
 func isGatewayName(label string) bool {
-	rest, ok := strings.CutPrefix(strings.ToLower(label), Name)
+	rest, ok := strings.CutPrefix(strings.ToLower(label), multicast.Name)
 	if !ok || rest == "" {
 		return ok
 	}

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"coldaisle.dev/edge-gateway/announce"
-	"coldaisle.dev/edge-gateway/discover"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/tooltest"
 )
@@ -58,10 +57,7 @@ func examineAlone(commands, port string) error {
 	defer announcing.Wait()
 	defer stop()
 	if number > 0 {
-		a, err := announce.New(announce.Config{Name: discover.Name, Port: number, Text: []string{"version=1.0"}}, time.Now, logging.Discard())
-		if err != nil {
-			return err
-		}
+		a := announce.New(announce.Config{Port: number}, time.Now, logging.Discard())
 		announcing.Go(func() { _ = a.Run(ctx) })
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", fmt.Sprintf(":%d", number))
 		if err != nil {

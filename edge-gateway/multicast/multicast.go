@@ -1,5 +1,5 @@
-// Package multicast is what the two sides of mDNS share: the port, the group,
-// and an interface's addresses.
+// Package multicast is what the two sides of mDNS share: the gateway's name, the
+// port, the group, and an interface's addresses.
 package multicast
 
 import (
@@ -17,6 +17,8 @@ import (
 )
 
 const (
+	// Name is the gateway's, of its host and of its service.
+	Name = "monitor-gateway"
 	// Port is that of mDNS. A query from another one comes from a resolver that
 	// knows nothing of mDNS (RFC 6762 §6.7).
 	Port = 5353

@@ -43,9 +43,7 @@ func (s *System) startGateway(ctx context.Context, listener net.Listener) error 
 		config.Enrolment = session
 		config.Checks = append(config.Checks, gateway.Check{Name: "enrolment", Every: time.Second, Ask: session.Problem})
 	}
-	if err := s.announce(ctx, listener, enrolled, &config); err != nil {
-		return err
-	}
+	s.announce(ctx, listener, enrolled, &config)
 	config.NodesFile = filepath.Join(o.DataDir, "nodes.json")
 	var err error
 	config.Batches, err = gateway.ReadSources(filepath.Join(o.DataDir, "sources.json"))

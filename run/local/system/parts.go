@@ -19,14 +19,12 @@ import (
 	pubsub "cloud.google.com/go/pubsub/v2"
 	"cloud.google.com/go/storage"
 	"github.com/fsouza/fake-gcs-server/fakestorage"
-	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/api/googleapi"
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
 	"coldaisle.dev/edge-gateway/announce"
-	"coldaisle.dev/edge-gateway/discover"
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/run/api/records"
 	"coldaisle.dev/run/local/queue"
@@ -223,24 +221,18 @@ func (s *System) loader() *modelstore.Loader {
 
 // announce announces the gateway by mDNS, unless it listens on the loopback interface
 // only. The gateway tells of it.
-func (s *System) announce(ctx context.Context, listener net.Listener, enrolled announce.Enrolment, config *gateway.Config) error {
+func (s *System) announce(ctx context.Context, listener net.Listener, enrolled announce.Enrolment, config *gateway.Config) {
 	address, ok := listener.Addr().(*net.TCPAddr)
 	if !ok || address.IP.IsLoopback() {
-		return nil
+		return
 	}
-	announcer, err := announce.New(announce.Config{
-		Name: discover.Name, Port: address.Port, Text: []string{"version=1.0"}, Enrolment: enrolled,
-	}, s.options.Clock, s.log)
-	if err != nil {
-		return err
-	}
+	announcer := announce.New(announce.Config{Port: address.Port, Enrolment: enrolled}, s.options.Clock, s.log)
 	s.runComponent(ctx, "mDNS", announcer.Run)
 	config.NodeRate, config.NodeBurst = gateway.DefaultNodeRate, gateway.DefaultNodeBurst
 	config.AddressRate = gateway.DefaultAddressRate
 	config.Discovery = func() any { return announcer.State() }
 	config.Checks = append(config.Checks, gateway.NameCheck(func() string { return announcer.State().Problem }))
-	config.Collectors = []prometheus.Collector{announcer}
-	return nil
+	config.Collectors = announcer.Collectors()
 }
 
 // secretKey returns the given key, or one that is created at the first start.
