@@ -83,15 +83,16 @@ func serve(ctx context.Context, environ []string, clock func() time.Time) error 
 		config.Collectors = session.Collectors()
 	}
 	announcer := announce.New(announced, clock, log)
-	check := discover.NewWatcher(s.Port, s.NameCheckEvery, func() bool { return announcer.State().Role == announce.RoleActive }, log)
 	if s.Announce {
-		found := func() announce.State {
+		watcher := discover.NewWatcher(s.Port, func() bool { return announcer.State().Role == announce.RoleActive })
+		config.Discovery = func() any {
 			state := announcer.State()
-			state.Problem = cmp.Or(state.Problem, check.Problem())
+			state.Problem = cmp.Or(state.Problem, watcher.Problem())
 			return state
 		}
-		config.Discovery = func() any { return found() }
-		config.Checks = append(config.Checks, gateway.NameCheck(func() string { return found().Problem }))
+		config.Checks = append(config.Checks,
+			gateway.NameCheck(func() string { return announcer.State().Problem }),
+			gateway.Check{Name: "name", Every: s.NameCheckEvery, Ask: watcher.Check})
 		config.Collectors = append(config.Collectors, announcer.Collectors()...)
 	}
 	site = gateway.New(config, topic, box, now, log)
@@ -119,7 +120,6 @@ func serve(ctx context.Context, environ []string, clock func() time.Time) error 
 	}
 	if s.Announce {
 		parts.Go(func() error { return announcer.Run(ctx) })
-		parts.Go(func() error { return check.Run(ctx) })
 	}
 	parts.Go(func() error { return runWatchdog(ctx, s.Port, log) })
 	err = parts.Wait()

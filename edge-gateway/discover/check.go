@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/netip"
 	"slices"
@@ -59,59 +58,34 @@ func Connect(ctx context.Context, to netip.AddrPort) error {
 	return conn.Close() //nolint:wrapcheck // nothing was sent
 }
 
-// Watcher checks again and again, for /health.
+// Watcher checks for /health what nodes would meet.
 type Watcher struct {
-	port  int
-	every time.Duration
+	port int
 	// holds reports whether this gateway has the name, so that the address must be its own.
 	holds func() bool
-	log   *slog.Logger
 
 	mu      sync.Mutex
 	problem string
 }
 
 // NewWatcher returns a watcher that has seen nothing yet.
-func NewWatcher(port int, every time.Duration, holds func() bool, log *slog.Logger) *Watcher {
-	return &Watcher{port: port, every: every, holds: holds, log: log}
-}
+func NewWatcher(port int, holds func() bool) *Watcher { return &Watcher{port: port, holds: holds} }
 
-// Problem says why nodes would not reach a gateway; empty when they would.
+// Problem says why nodes did not reach a gateway at the last check; empty when they would.
 func (w *Watcher) Problem() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.problem
 }
 
-// Run checks until the context ends.
-func (w *Watcher) Run(ctx context.Context) error {
-	turns := time.NewTicker(w.every)
-	defer turns.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-turns.C:
-			w.round(ctx)
-		}
-	}
-}
-
-// round checks every interface, one after the other. What fails is tried once more:
-// a question may get lost, and the name may just have changed hands.
-func (w *Watcher) round(ctx context.Context) {
-	interfaces, err := Interfaces()
-	if err != nil {
-		return
-	}
+// Check checks every interface, one after the other. What fails is tried once more: a
+// question may get lost, and the name may just have changed hands.
+func (w *Watcher) Check(ctx context.Context) error {
 	problem := ""
+	interfaces, err := Interfaces()
 	for _, i := range interfaces {
-		err := w.check(ctx, i)
-		if err != nil {
+		if err = w.check(ctx, i); err != nil {
 			err = w.check(ctx, i)
-		}
-		if ctx.Err() != nil {
-			return
 		}
 		if err != nil {
 			problem = err.Error()
@@ -119,15 +93,9 @@ func (w *Watcher) round(ctx context.Context) {
 		}
 	}
 	w.mu.Lock()
-	before := w.problem
+	defer w.mu.Unlock()
 	w.problem = problem
-	w.mu.Unlock()
-	switch {
-	case problem != "" && before != problem:
-		w.log.WarnContext(ctx, "nodes do not reach the gateway by its name", "error", problem)
-	case problem == "" && before != "":
-		w.log.InfoContext(ctx, "nodes reach the gateway by its name again")
-	}
+	return err
 }
 
 func (w *Watcher) check(ctx context.Context, i net.Interface) error {
