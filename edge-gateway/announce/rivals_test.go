@@ -6,20 +6,11 @@ import (
 	"net/netip"
 	"testing"
 	"time"
-
-	"coldaisle.dev/shared/must"
 )
 
-// crowd is a link with gateways that have IPv4 and IPv6: each packet arrives twice, by
-// IPv6 first.
-type crowd struct {
-	sites []*site
-	lost  func(letter) bool
-}
-
-// join adds a gateway of an enrolment with address 192.168.1.HOST. All have one seed, so
-// that they do everything at the same moment.
-func (c *crowd) join(t *testing.T, host byte, key string) *site {
+// join makes a gateway of an enrolment with address 192.168.1.HOST, by IPv4 and IPv6, beside others
+// of the link. All have one seed, so that they do everything at the same moment.
+func join(t *testing.T, others []*site, host byte, key string) []*site {
 	t.Helper()
 	s := newSite(t, 1)
 	s.id = fmt.Sprintf("%016x", host)
@@ -27,22 +18,11 @@ func (c *crowd) join(t *testing.T, host byte, key string) *site {
 	s.links = []Link{{Index: eth, Name: "eth0", Hardware: net.HardwareAddr{0, 0, 0, 0, 0, host}, Prefixes: []netip.Prefix{
 		netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 168, 1, host}), 24), netip.MustParsePrefix(fmt.Sprintf("fe80::%d/64", host)),
 	}}}
-	if len(c.sites) > 0 {
-		s.now = c.sites[0].now
+	if len(others) > 0 {
+		s.now = others[0].now
 	}
-	c.sites = append(c.sites, s)
 	s.update(s.now, s.links)
-	return s
-}
-
-// pass lets the gateways hear each other for so long, and calls look now and then.
-func (c *crowd) pass(d time.Duration, look func()) {
-	for end := c.sites[0].now.Add(d); c.sites[0].now.Before(end); look() {
-		exchange(c.sites, c.lost)
-		for _, s := range c.sites {
-			s.pass(20 * time.Millisecond)
-		}
-	}
+	return append(others, s)
 }
 
 // TestHolderIsOneDevice (contract 8.15) has a pair and two gateways of other customers on a
@@ -50,29 +30,31 @@ func (c *crowd) pass(d time.Duration, look func()) {
 // the others say who has the name, in words that do not change while answers are late.
 func TestHolderIsOneDevice(t *testing.T) {
 	t.Parallel()
-	c := &crowd{}
-	active := c.join(t, 20, "of a pair")
-	c.pass(10*time.Second, func() {})
-	standby, second, third := c.join(t, 50, "of a pair"), c.join(t, 30, "of another"), c.join(t, 40, "of a third")
-	c.pass(5*time.Second, func() {})
-	must.Equal(t, "after five seconds the standby", RoleStandby, standby.on(eth).Role)
-	holds := func() {
-		if got := active.on(eth).Role; got != RoleActive {
-			t.Fatalf("the active one is %q", got)
-		}
-		if got := standby.on(eth); got.Role != RoleStandby || got.Problem != "" {
-			t.Fatalf("the standby is %+v", got)
-		}
-		for _, other := range []*site{second, third} {
-			if got := other.on(eth); got.Role != RoleConflict || got.Problem != "a gateway of another enrolment, 192.168.1.20, has monitor-gateway.local" {
-				t.Fatalf("another gateway is %+v", got)
+	all := join(t, nil, 20, "of a pair")
+	live(10*time.Second, nil, all...)
+	all = join(t, all, 50, "of a pair")
+	all = join(t, all, 30, "of another")
+	all = join(t, all, 40, "of a third")
+	live(5*time.Second, nil, all...)
+	holds := func(d time.Duration, lost func(letter) bool) {
+		for end := all[0].now.Add(d); all[0].now.Before(end); live(20*time.Millisecond, lost, all...) {
+			for _, s := range all {
+				got, want := s.on(eth), LinkState{Role: RoleConflict, Problem: "a gateway of another enrolment, 192.168.1.20, has monitor-gateway.local"}
+				switch s.id {
+				case fmt.Sprintf("%016x", 20):
+					want = LinkState{Role: RoleActive}
+				case fmt.Sprintf("%016x", 50):
+					want = LinkState{Role: RoleStandby}
+				}
+				if got.Role != want.Role || got.Problem != want.Problem {
+					t.Fatalf("%s is %+v", s.id, got)
+				}
 			}
 		}
 	}
-	c.pass(2*time.Minute, holds)
+	holds(2*time.Minute, nil)
 	// The answers of gateways get lost, those to probes arrive.
-	c.lost = func(l letter) bool {
+	holds(40*time.Second, func(l letter) bool {
 		return l.m.Response && len(l.m.Answer) > 0 && nonceOf(l.m.Answer[0].Header().Name) != ""
-	}
-	c.pass(40*time.Second, holds)
+	})
 }
