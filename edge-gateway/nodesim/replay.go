@@ -13,7 +13,7 @@ import (
 	"coldaisle.dev/shared/recording"
 )
 
-// ReplayConnections is how many requests a replay has in flight at most.
+// ReplayConnections is how many nodes of a replay send at once, each one request after the other.
 const ReplayConnections = 64
 
 const (
@@ -35,27 +35,26 @@ func (r Result) PerSecond() float64 { return float64(r.Accepted) / max(r.Elapsed
 type replay struct {
 	client  *http.Client
 	gateway string
-	run     string        // begins message ids, so that those of two replays differ
-	slots   chan struct{} // a token for each request in flight
+	run     string // begins message ids, so that those of two replays differ
 	clock   func() time.Time
 
 	accepted, rejected atomic.Int64
 }
 
 // Replay sends a recording to the gateway at a base address, as fast as it answers. Every
-// node registers and sends its rows one after the other, oldest first; nodes do so in
-// parallel. A row that is put off or not answered is sent again under the same id.
+// node registers and sends its rows one after the other, oldest first; [ReplayConnections]
+// nodes do so in parallel. A row that is put off or not answered is sent again under the same id.
 //
 // The error is that of a row that the gateway did not take within a minute, or of the
 // context's end; the rest is not sent.
 func Replay(ctx context.Context, gateway string, recorded *recording.Recording, transport http.RoundTripper, clock func() time.Time) (Result, error) {
 	r := &replay{
-		client: newClient(ReplayConnections, transport), gateway: gateway, run: rand.Text()[:8],
-		slots: make(chan struct{}, ReplayConnections), clock: clock,
+		client: newClient(ReplayConnections, transport), gateway: gateway, run: rand.Text()[:8], clock: clock,
 	}
 	defer r.client.CloseIdleConnections()
 	start := clock()
 	nodes, ctx := errgroup.WithContext(ctx)
+	nodes.SetLimit(ReplayConnections)
 	for number, id := range recorded.Nodes {
 		nodes.Go(func() error { return r.node(ctx, number, recorded.Rows[id]) })
 	}
@@ -93,7 +92,7 @@ func (r *replay) node(ctx context.Context, number int, rows []recording.Row) err
 func (r *replay) deliver(ctx context.Context, path string, body any) (outcome, error) {
 	began := r.clock()
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		end, err := r.post(ctx, path, body)
+		end, err := post(ctx, r.client, r.gateway, path, body)
 		if ctx.Err() != nil {
 			return 0, fmt.Errorf("interrupted: %w", ctx.Err())
 		}
@@ -107,15 +106,4 @@ func (r *replay) deliver(ctx context.Context, path string, body any) (outcome, e
 			return 0, err
 		}
 	}
-}
-
-// post sends one request when a slot is free.
-func (r *replay) post(ctx context.Context, path string, body any) (outcome, error) {
-	select {
-	case r.slots <- struct{}{}:
-	case <-ctx.Done():
-		return unreachable, ctx.Err() //nolint:wrapcheck // deliver does
-	}
-	defer func() { <-r.slots }()
-	return post(ctx, r.client, r.gateway, path, body)
 }
