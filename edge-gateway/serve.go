@@ -101,7 +101,7 @@ func serve(ctx context.Context, environ []string, clock func() time.Time) error 
 	parts.Go(func() error { return gateway.Serve(ctx, listener, site, log) })
 	if local != nil {
 		standby := func() bool { return s.Announce && announcer.State().Role == announce.RoleStandby }
-		parts.Go(func() error { return site.ServeLive(ctx, local, standby, log) })
+		parts.Go(func() error { return gateway.Serve(ctx, local, site.LiveHandler(standby), log) })
 	}
 	parts.Go(func() error { return site.ServeControl(ctx, s.OutboxDir, log) })
 	parts.Go(func() error {

@@ -13,18 +13,12 @@ import (
 // idleInterval is how long the drain rests when nothing wakes it.
 const idleInterval = time.Minute
 
-// Withheld holds readings that may not be published. [outbox.Outbox] is one.
-type Withheld interface {
-	Append(r outbox.Record) error
-	Stats() outbox.Stats
-}
-
 // drain delivers the outbox in the order of appending, behind the live readings. Its methods are
 // called by one goroutine.
 type drain struct {
 	sender     *sender
 	outbox     Outbox
-	withheld   Withheld // nil: what may not be published stays in the outbox
+	withheld   Outbox // nil: what may not be published stays in the outbox
 	probeEvery time.Duration
 
 	pacer   *batchPacer
@@ -191,7 +185,7 @@ func (d *drain) withhold(ctx context.Context, r outbox.Record, reason string) bo
 	if d.withheld == nil {
 		return false
 	}
-	if err := d.withheld.Append(r); err != nil {
+	if err := d.withheld.AppendAll([]outbox.Record{r})[0]; err != nil {
 		d.sender.events.add(ctx, slog.LevelError, "", "a reading that may not be published cannot be withheld, the backlog waits", "error", err.Error())
 		return false
 	}

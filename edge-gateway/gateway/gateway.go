@@ -151,7 +151,7 @@ type Config struct {
 	Enrolment Enrolment
 	// Withheld receives readings of the outbox that may not be published. Without it they
 	// stay in the outbox, and those behind them wait.
-	Withheld Withheld
+	Withheld Outbox
 	// Boot is the machine's; the zero value is the one that it runs in.
 	Boot clock.Boot
 	// Version is shown by /health and /metrics.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -37,15 +36,7 @@ type LivePoint struct {
 	Humidity    *float64  `json:"humidity"`    // %
 }
 
-// Live returns the readings that are later than a time.
-func (g *Gateway) Live(since time.Time, standby bool) Live {
-	live := Live{Time: g.sender.clock().UTC(), Standby: standby, Nodes: g.nodes.live(since)}
-	if down, _, reason := g.sender.uplink.state(); down {
-		live.Uplink = reason
-	}
-	return live
-}
-
+// live returns the readings that are later than a time.
 func (n *nodeTable) live(since time.Time) []LiveNode {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -71,7 +62,8 @@ func (n *nodeTable) live(since time.Time) []LiveNode {
 	return found
 }
 
-// LiveHandler answers GET /live?since=TIME.
+// LiveHandler answers GET /live?since=TIME, for the watch on a unix socket. Who may open the
+// socket is a matter of its owner and mode.
 func (g *Gateway) LiveHandler(standby func() bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /live", func(w http.ResponseWriter, r *http.Request) {
@@ -79,7 +71,11 @@ func (g *Gateway) LiveHandler(standby func() bool) http.Handler {
 		if err != nil {
 			since = time.Time{}
 		}
-		write(w, http.StatusOK, g.Live(since, standby()))
+		live := Live{Time: g.sender.clock().UTC(), Standby: standby(), Nodes: g.nodes.live(since)}
+		if down, _, reason := g.sender.uplink.state(); down {
+			live.Uplink = reason
+		}
+		write(w, http.StatusOK, live)
 	})
 	return mux
 }
@@ -96,12 +92,6 @@ func ListenLocal(ctx context.Context, path string) (net.Listener, error) {
 		return nil, fmt.Errorf("listen on this machine: %w", err)
 	}
 	return listener, nil
-}
-
-// ServeLive answers the watch on a unix socket until the context ends. Who may open the socket
-// is a matter of its owner and mode.
-func (g *Gateway) ServeLive(ctx context.Context, listener net.Listener, standby func() bool, log *slog.Logger) error {
-	return Serve(ctx, listener, g.LiveHandler(standby), log)
 }
 
 // LocalClient calls a socket of this machine, whatever host an address names.

@@ -99,6 +99,7 @@ func TestLate(t *testing.T) {
 		return Open(filepath.Join(place, "outbox"), options())
 	}
 	box := NewLate(openIt, func() time.Time { return now })
+	add := func(to *Late, text string) error { return to.AppendAll([]Record{rec(text)})[0] }
 	if got := box.Stats(); got != (Stats{}) || attempts != 0 {
 		t.Errorf("%+v before it is needed, %d attempts", got, attempts)
 	}
@@ -106,7 +107,7 @@ func TestLate(t *testing.T) {
 		t.Fatal("the outbox is open")
 	}
 	for range 5 {
-		if err := box.Append(rec("refused")); err == nil || box.Stats().Err == nil {
+		if err := add(box, "refused"); err == nil || box.Stats().Err == nil {
 			t.Errorf("Append = %v, %+v", err, box.Stats())
 		}
 		now = now.Add(5 * time.Second)
@@ -114,7 +115,7 @@ func TestLate(t *testing.T) {
 	must.Equal(t, "attempts in 20 seconds", 3, attempts)
 	must.Do(t, os.Remove(place))
 	now = now.Add(time.Minute)
-	if err := box.Append(rec("kept")); err != nil {
+	if err := add(box, "kept"); err != nil {
 		t.Errorf("Append = %v", err)
 	}
 	messages, err := box.Next(5)
@@ -126,12 +127,12 @@ func TestLate(t *testing.T) {
 		t.Errorf("Consume = %v", err)
 	}
 	must.Do(t, box.Close())
-	if err := box.Append(rec("late")); !errors.Is(err, ErrClosed) {
+	if err := add(box, "late"); !errors.Is(err, ErrClosed) {
 		t.Errorf("Append after Close = %v", err)
 	}
 	unneeded := NewLate(openIt, time.Now)
 	must.Do(t, unneeded.Close())
-	if err := unneeded.Append(rec("late")); !errors.Is(err, ErrClosed) {
+	if err := add(unneeded, "late"); !errors.Is(err, ErrClosed) {
 		t.Errorf("Append after Close, never opened = %v", err)
 	}
 }

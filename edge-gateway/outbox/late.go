@@ -53,10 +53,7 @@ func (l *Late) Open() error {
 	return l.err
 }
 
-// Append is [Outbox.Append]; the error may be that the outbox cannot be opened.
-func (l *Late) Append(r Record) error { return l.opened().Append(r) }
-
-// AppendAll is [Outbox.AppendAll].
+// AppendAll is [Outbox.AppendAll]; the errors may be that the outbox cannot be opened.
 func (l *Late) AppendAll(records []Record) []error { return l.opened().AppendAll(records) }
 
 // Next is [Outbox.Next]; an outbox that cannot be opened has no messages.

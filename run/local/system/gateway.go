@@ -88,7 +88,7 @@ func (s *System) startGateway(ctx context.Context, listener net.Listener) error 
 		return nil
 	}
 	s.runComponent(ctx, "live values", func(ctx context.Context) error {
-		return site.ServeLive(ctx, live, func() bool { return false }, s.log)
+		return gateway.Serve(ctx, live, site.LiveHandler(func() bool { return false }), s.log)
 	})
 	return nil
 }
