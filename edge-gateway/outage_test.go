@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -18,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"coldaisle.dev/edge-gateway/doctor"
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/proxytest"
@@ -99,16 +99,11 @@ func (p *process) send(id string) int {
 
 // health is what the gateway says of itself; nil for no answer.
 func (p *process) health() *gateway.Health {
-	response, err := http.Get(p.url() + "/health")
+	h, err := doctor.Health(context.WithoutCancel(p.t.Context()), p.url())
 	if err != nil {
 		return nil
 	}
-	defer func() { _ = response.Body.Close() }()
-	var h gateway.Health
-	if json.NewDecoder(response.Body).Decode(&h) != nil {
-		return nil
-	}
-	return &h
+	return &h.Health
 }
 
 // load is a site of nodes, each of which sends a reading a second. Half of the nodes send

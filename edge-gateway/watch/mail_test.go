@@ -10,31 +10,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"coldaisle.dev/shared/logging/logtest"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/tooltest"
 )
-
-// buffer is what a process prints.
-type buffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
 
 // TestMail sends by a real mail server, Debian's python3-aiosmtpd, which is away at first: the
 // error has no password, and the message arrives once the server is there.
@@ -52,7 +34,7 @@ func TestMail(t *testing.T) {
 	if _, err := step.act(t.Context(), "Zurich", m); err == nil || strings.Contains(err.Error(), "hunter22") {
 		t.Fatalf("without a server: %v", err)
 	}
-	var received buffer
+	var received logtest.Buffer
 	server := exec.CommandContext(t.Context(), python, "-u", "-m", "aiosmtpd", "-n", "-c", "aiosmtpd.handlers.Debugging", "stdout", "-l", address)
 	server.Stdout, server.Stderr = &received, &received
 	must.Do(t, server.Start())
@@ -79,7 +61,7 @@ func TestMail(t *testing.T) {
 // calls all three a success.
 func TestTelegram(t *testing.T) {
 	t.Parallel()
-	var received buffer
+	var received logtest.Buffer
 	status := http.StatusBadGateway
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(status)
@@ -98,7 +80,8 @@ func TestTelegram(t *testing.T) {
 	if err := send(); err == nil {
 		t.Error("a failure is a success")
 	}
-	status, received = http.StatusOK, buffer{}
+	status = http.StatusOK
+	received.Take()
 	must.Do(t, send())
 	for _, want := range []string{"POST /bot110201543:hunter22hunter22hunter22hunter22hun/sendMessage", `"chat_id":"@ops"`, `"chat_id":"-1001"`, `"message_thread_id":"7"`, `"text":"CRITICAL: Hall A: too hot\n`} {
 		if !strings.Contains(received.String(), want) {
@@ -118,7 +101,7 @@ func TestFirstMessage(t *testing.T) {
 	s := &service{}
 	api := httptest.NewServer(s)
 	defer api.Close()
-	var titles buffer
+	var titles logtest.Buffer
 	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _ = r.Write(&titles) }))
 	defer hook.Close()
 	path := filepath.Join(t.TempDir(), "watch.yaml")
