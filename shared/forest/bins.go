@@ -15,23 +15,27 @@ const maxBins = 256
 // the minutes in which a cooling fails, into one.
 const tailBins = 48
 
-// quantiser turns rows of numbers into rows of bins. edges are each feature's
-// upper limits, ascending; the last bin has none.
-type quantiser struct {
+// bins are rows of bins. edges are each feature's upper limits, ascending; the
+// last bin has none.
+type bins struct {
 	edges [][]float64
+	rows  []uint8 // row after row
 }
 
-func newQuantiser(rows Matrix) quantiser {
-	q := quantiser{edges: make([][]float64, rows.Columns)}
+func newBins(rows Matrix) bins {
+	b := bins{edges: make([][]float64, rows.Columns), rows: make([]uint8, len(rows.Data))}
 	parallelFor(rows.Columns, func(column int) {
 		values := make([]float64, rows.Rows())
 		for i := range values {
 			values[i] = rows.Data[i*rows.Columns+column]
 		}
 		slices.Sort(values)
-		q.edges[column] = binEdges(values)
+		b.edges[column] = binEdges(values)
+		for i := column; i < len(rows.Data); i += rows.Columns {
+			b.rows[i] = uint8(sort.SearchFloat64s(b.edges[column], rows.Data[i])) //nolint:gosec // at most maxBins-1 edges
+		}
 	})
-	return q
+	return b
 }
 
 // binEdges returns limits between sorted values: between each two where they
@@ -86,18 +90,4 @@ func binRanks(n int) []int {
 	slices.Sort(ranks)
 	ranks = slices.Compact(ranks)
 	return slices.DeleteFunc(ranks, func(r int) bool { return r < 1 || r >= n })
-}
-
-// row writes a row's bins.
-func (q quantiser) row(bins []uint8, row []float64) {
-	for column, edges := range q.edges {
-		bins[column] = uint8(sort.SearchFloat64s(edges, row[column])) //nolint:gosec // at most maxBins-1 edges
-	}
-}
-
-// all writes the bins of every row, row after row.
-func (q quantiser) all(rows Matrix) []uint8 {
-	bins := make([]uint8, len(rows.Data))
-	parallelFor(rows.Rows(), func(i int) { q.row(bins[i*rows.Columns:(i+1)*rows.Columns], rows.Row(i)) })
-	return bins
 }

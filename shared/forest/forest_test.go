@@ -50,15 +50,6 @@ func regression(tb testing.TB, rows forest.Matrix, targets []float64, o forest.R
 	return must.Get(forest.GrowRegression(rows, targets, o))(tb)
 }
 
-type encoder interface {
-	AppendBinary(b []byte) ([]byte, error)
-}
-
-func encoded(tb testing.TB, f encoder) []byte {
-	tb.Helper()
-	return must.Get(f.AppendBinary(nil))(tb)
-}
-
 func TestStrangeRowsScoreHigh(t *testing.T) {
 	t.Parallel()
 	rows, odd := strange(5000, 1)
@@ -118,12 +109,12 @@ func TestReproducible(t *testing.T) { //nolint:paralleltest // it changes the nu
 	before := runtime.GOMAXPROCS(0)
 	defer runtime.GOMAXPROCS(before)
 	for name, grown := range map[string]func(seed uint64) []byte{
-		"isolation": func(seed uint64) []byte { return encoded(t, isolation(t, rows, forest.IsolationOptions{Seed: seed})) },
+		"isolation": func(seed uint64) []byte { return isolation(t, rows, forest.IsolationOptions{Seed: seed}).Append(nil) },
 		"mean": func(seed uint64) []byte {
-			return encoded(t, regression(t, inputs, targets, forest.RegressionOptions{Trees: 20, Seed: seed}))
+			return regression(t, inputs, targets, forest.RegressionOptions{Trees: 20, Seed: seed}).Append(nil)
 		},
 		"median": func(seed uint64) []byte {
-			return encoded(t, regression(t, inputs, targets, forest.RegressionOptions{Trees: 20, Seed: seed, Median: true}))
+			return regression(t, inputs, targets, forest.RegressionOptions{Trees: 20, Seed: seed, Median: true}).Append(nil)
 		},
 	} {
 		runtime.GOMAXPROCS(1)
@@ -199,9 +190,9 @@ func TestCodec(t *testing.T) {
 	rows, _ := strange(500, 1)
 	inputs, targets := smooth(500, 1)
 	f, g := isolation(t, rows, forest.IsolationOptions{Trees: 7, Seed: 1}), regression(t, inputs, targets, forest.RegressionOptions{Trees: 7, Seed: 1})
-	r := artifact.NewReader(append(encoded(t, f), encoded(t, g)...))
+	r := artifact.NewReader(append(f.Append(nil), g.Append(nil)...))
 	f2, g2 := forest.ReadIsolation(r), forest.ReadRegression(r)
-	if err := r.End(); err != nil || !bytes.Equal(encoded(t, f2), encoded(t, f)) || !bytes.Equal(encoded(t, g2), encoded(t, g)) {
+	if err := r.End(); err != nil || !bytes.Equal(f2.Append(nil), f.Append(nil)) || !bytes.Equal(g2.Append(nil), g.Append(nil)) {
 		t.Errorf("read back: %v", err)
 	}
 	for i := range rows.Rows() {
@@ -209,8 +200,8 @@ func TestCodec(t *testing.T) {
 			t.Fatalf("row %d differs after reading back", i)
 		}
 	}
-	for n := range encoded(t, f) {
-		r := artifact.NewReader(encoded(t, f)[:n])
+	for n := range f.Append(nil) {
+		r := artifact.NewReader(f.Append(nil)[:n])
 		if forest.ReadIsolation(r); !errors.Is(r.Err(), artifact.ErrUnusable) {
 			t.Fatalf("isolation forest of %d bytes: %v", n, r.Err())
 		}
@@ -221,8 +212,8 @@ func TestCodec(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	rows, _ := strange(100, 1)
 	inputs, targets := smooth(100, 1)
-	f.Add(encoded(f, isolation(f, rows, forest.IsolationOptions{Trees: 2, Seed: 1})))
-	f.Add(encoded(f, regression(f, inputs, targets, forest.RegressionOptions{Trees: 2, Seed: 1})))
+	f.Add(isolation(f, rows, forest.IsolationOptions{Trees: 2, Seed: 1}).Append(nil))
+	f.Add(regression(f, inputs, targets, forest.RegressionOptions{Trees: 2, Seed: 1}).Append(nil))
 	row := make([]float64, forest.MaxColumns)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r := artifact.NewReader(b)

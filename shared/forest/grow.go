@@ -26,8 +26,9 @@ type binStats struct {
 
 // regressionGrower grows trees, one after the other, over the same rows.
 type regressionGrower struct {
-	bins    []uint8 // row after row
-	columns int
+	trees
+
+	bins    bins
 	targets []float64
 	options RegressionOptions
 
@@ -37,21 +38,21 @@ type regressionGrower struct {
 	order   []int                  // features, reshuffled at each split
 	cells   [][maxBins]binStats    // of each feature tried
 	used    [][maxBins / 64]uint64 // a bit for each cell that is not empty
-	nodes   []regressionNode
 }
 
-func newRegressionGrower(bins []uint8, columns int, targets []float64, o RegressionOptions) *regressionGrower {
+func newRegressionGrower(b bins, targets []float64, o RegressionOptions) *regressionGrower {
+	columns := len(b.edges)
 	return &regressionGrower{
-		bins: bins, columns: columns, targets: targets, options: o,
+		bins: b, targets: targets, options: o,
 		drawn: make([]uint16, len(targets)), members: make([]sample, 0, len(targets)),
 		order: make([]int, columns), cells: make([][maxBins]binStats, max(1, columns/3)), used: make([][maxBins / 64]uint64, max(1, columns/3)),
 	}
 }
 
-// grow grows one tree from a bootstrap sample: as many rows as there are, drawn
+// tree grows one tree from a bootstrap sample: as many rows as there are, drawn
 // with replacement.
-func (g *regressionGrower) grow(random *rand.Rand) []regressionNode {
-	g.random = random
+func (g *regressionGrower) tree(random *rand.Rand) trees {
+	g.random, g.trees = random, trees{columns: len(g.bins.edges)}
 	clear(g.drawn)
 	for range g.drawn {
 		g.drawn[random.IntN(len(g.drawn))]++
@@ -70,30 +71,27 @@ func (g *regressionGrower) grow(random *rand.Rand) []regressionNode {
 	for i := range g.order {
 		g.order[i] = i
 	}
-	g.nodes = g.nodes[:0]
-	g.split(g.members, total)
-	return slices.Clone(g.nodes)
+	g.grow(g.root(), g.members, total)
+	return g.trees
 }
 
-// split adds the node of some members, and all below it.
-func (g *regressionGrower) split(members []sample, total binStats) {
-	node := len(g.nodes)
-	g.nodes = append(g.nodes, 0)
+// grow turns the node of some members into a leaf, or into a split with all below it.
+func (g *regressionGrower) grow(at int, members []sample, total binStats) {
 	best := g.choose(members, total)
 	if best.feature < 0 {
-		g.nodes[node] = newLeaf(math.Float32bits(float32(g.leafValue(members, total))))
+		g.leaf(at, float32(g.leafValue(members, total)))
 		return
 	}
 	left := 0
 	for i, m := range members {
-		if g.bins[int(m.row)*g.columns+best.feature] <= best.bin {
+		if g.bins.rows[int(m.row)*g.columns+best.feature] <= best.bin {
 			members[i], members[left] = members[left], m
 			left++
 		}
 	}
-	g.split(members[:left], best.left)
-	g.nodes[node] = newSplit(uint32(len(g.nodes)), uint8(best.feature), best.bin) //nolint:gosec // fewer than twice the rows; at most MaxColumns
-	g.split(members[left:], binStats{sum: total.sum - best.left.sum, weight: total.weight - best.left.weight})
+	child := g.split(at, best.feature, g.bins.edges[best.feature][best.bin])
+	g.grow(child, members[:left], best.left)
+	g.grow(child+1, members[left:], binStats{sum: total.sum - best.left.sum, weight: total.weight - best.left.weight})
 }
 
 func (g *regressionGrower) leafValue(members []sample, total binStats) float64 {
@@ -152,7 +150,7 @@ func (g *regressionGrower) choose(members []sample, total binStats) choice {
 func (g *regressionGrower) count(members []sample, features []int) {
 	cells, used := g.cells[:len(features)], g.used[:len(features)]
 	for _, m := range members {
-		row := g.bins[int(m.row)*g.columns:][:g.columns]
+		row := g.bins.rows[int(m.row)*g.columns:][:g.columns]
 		for i, feature := range features {
 			bin := row[feature]
 			used[i][bin/64] |= 1 << (bin % 64)

@@ -1,10 +1,13 @@
 package forest
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"math/bits"
 	"math/rand/v2"
+
+	"coldaisle.dev/shared/artifact"
 )
 
 // IsolationOptions say how an isolation forest is grown.
@@ -14,20 +17,8 @@ type IsolationOptions struct {
 	Seed   uint64
 }
 
-// The largest forest that artifacts may hold.
-const (
-	maxTrees  = 1 << 12
-	maxSample = 1 << 16
-)
-
-// isolationNode is a split or a leaf. The right child of a split follows its left
-// child. In a leaf, left is the leaf itself and no number exceeds the threshold, so
-// that a walk stays there.
-type isolationNode struct {
-	threshold float64
-	left      uint32
-	feature   uint32
-}
+// maxSample bounds the rows per tree of a forest that artifacts may hold.
+const maxSample = 1 << 16
 
 // Isolation is an isolation forest. Its methods may be called from many
 // goroutines.
@@ -36,16 +27,10 @@ type isolationNode struct {
 // draws its feature among those that are not constant in the node, so that a
 // tree spends no levels on splits that separate nothing.
 type Isolation struct {
-	columns int
-	sample  int // rows per tree
-	levels  int // splits from root to leaf at most
-	roots   []uint32
-	nodes   []isolationNode
-	paths   []float32 // expected path length at each leaf
-}
+	trees // whose values are expected path lengths
 
-// Columns is how many features a row has.
-func (f *Isolation) Columns() int { return f.columns }
+	sample int // rows per tree
+}
 
 // GrowIsolation grows an isolation forest from finite numbers.
 func GrowIsolation(rows Matrix, o IsolationOptions) (*Isolation, error) {
@@ -56,53 +41,58 @@ func GrowIsolation(rows Matrix, o IsolationOptions) (*Isolation, error) {
 		return nil, fmt.Errorf("%w: %d trees of %d rows", ErrTraining, o.Trees, o.Sample)
 	}
 	sample := min(o.Sample, rows.Rows())
-	f := &Isolation{columns: rows.Columns, sample: sample, levels: levelsOf(sample)}
-	trees := make([][]isolationNode, o.Trees)
-	paths := make([][]float32, o.Trees)
-	parallelFor(o.Trees, func(tree int) {
-		g := isolationGrower{rows: rows, random: treeRand(o.Seed, tree), levels: f.levels}
-		g.grow(sample)
-		trees[tree], paths[tree] = g.nodes, g.paths
-	})
-	total := 0
-	for _, nodes := range trees {
-		total += len(nodes)
-	}
-	f.nodes, f.paths = make([]isolationNode, 0, total), make([]float32, 0, total)
-	for tree, nodes := range trees {
-		root := uint32(len(f.nodes)) //nolint:gosec // at most 2^12 trees of 2^17 nodes
-		f.roots = append(f.roots, root)
-		for _, n := range nodes {
-			n.left += root
-			f.nodes = append(f.nodes, n)
+	return &Isolation{sample: sample, trees: grow(rows.Columns, o.Trees, o.Seed, func(random *rand.Rand) trees {
+		// The height of a balanced tree is the paper's limit, beyond which a path says no more
+		// about how strange a row is.
+		g := isolationGrower{rows: rows, random: random, levels: bits.Len(uint(max(sample-1, 1))), order: make([]int32, rows.Columns)}
+		for i := range g.order {
+			g.order[i] = int32(i) //nolint:gosec // at most MaxColumns
 		}
-		f.paths = append(f.paths, paths[tree]...)
-	}
-	return f, nil
+		g.grow(g.root(), draw(random, rows.Rows(), sample), 0)
+		return g.trees
+	})}, nil
 }
 
-// levelsOf is the height of a balanced tree of so many rows: the paper's limit,
-// beyond which a path says no more about how strange a row is.
-func levelsOf(sample int) int { return bits.Len(uint(max(sample-1, 1))) }
+// Score says how strange a row is, between 0 and 1: about 0.5 for an ordinary one, near 1 for
+// one that a few splits isolate, 2^(-E(h)/c(ψ)) of the paper. It allocates nothing.
+func (f *Isolation) Score(row []float64) float64 {
+	normal := averagePath(f.sample)
+	if normal == 0 {
+		return 0.5
+	}
+	return math.Exp(-math.Ln2 * f.sum(row) / float64(len(f.roots)) / normal)
+}
+
+// ScoreAll scores every row.
+func (f *Isolation) ScoreAll(rows Matrix) []float64 {
+	scores := make([]float64, rows.Rows())
+	parallelFor(len(scores), func(i int) { scores[i] = f.Score(rows.Row(i)) })
+	return scores
+}
+
+// Append appends the form that [ReadIsolation] reads.
+func (f *Isolation) Append(b []byte) []byte {
+	return f.append(binary.LittleEndian.AppendUint32(b, uint32(f.sample))) //nolint:gosec // at most maxSample
+}
+
+// ReadIsolation reads what [Isolation.Append] wrote. Whatever the bytes are, the
+// forest is safe to score with unless the reader has failed.
+func ReadIsolation(r *artifact.Reader) *Isolation {
+	sample := r.Uint32()
+	if sample < 1 || sample > maxSample {
+		r.Fail("trees of %d rows", sample)
+	}
+	return &Isolation{sample: int(sample), trees: readTrees(r, 0)}
+}
 
 // isolationGrower grows one tree.
 type isolationGrower struct {
+	trees
+
 	rows   Matrix
 	random *rand.Rand
-	levels int
-	nodes  []isolationNode
-	paths  []float32
+	levels int     // splits from root to leaf at most
 	order  []int32 // features, reshuffled at each split
-}
-
-func (g *isolationGrower) grow(sample int) {
-	g.nodes = make([]isolationNode, 1, 2*sample)
-	g.paths = make([]float32, 1, 2*sample)
-	g.order = make([]int32, g.rows.Columns)
-	for i := range g.order {
-		g.order[i] = int32(i)
-	}
-	g.split(0, draw(g.random, g.rows.Rows(), sample), 0)
 }
 
 // draw takes k of the numbers below n without replacement, by Floyd's method:
@@ -121,13 +111,12 @@ func draw(random *rand.Rand, n, k int) []int {
 	return drawn
 }
 
-// split turns a node into a split of its rows, or into a leaf when they cannot
+// grow turns a node into a split of its rows, or into a leaf when they cannot
 // be told apart or the tree is high enough.
-func (g *isolationGrower) split(node int, members []int, level int) {
+func (g *isolationGrower) grow(at int, members []int, level int) {
 	feature, threshold, ok := g.choose(members)
 	if level == g.levels || !ok {
-		g.nodes[node] = isolationNode{threshold: math.Inf(1), left: uint32(node)} //nolint:gosec // below 2^17
-		g.paths[node] = float32(float64(level) + averagePath(len(members)))
+		g.leaf(at, float32(float64(level)+averagePath(len(members))))
 		return
 	}
 	left := 0
@@ -137,12 +126,9 @@ func (g *isolationGrower) split(node int, members []int, level int) {
 			left++
 		}
 	}
-	child := len(g.nodes)
-	g.nodes[node] = isolationNode{threshold: threshold, left: uint32(child), feature: uint32(feature)} //nolint:gosec // below 2^17
-	g.nodes = append(g.nodes, isolationNode{}, isolationNode{})
-	g.paths = append(g.paths, 0, 0)
-	g.split(child, members[:left], level+1)
-	g.split(child+1, members[left:], level+1)
+	child := g.split(at, feature, threshold)
+	g.grow(child, members[:left], level+1)
+	g.grow(child+1, members[left:], level+1)
 }
 
 // choose draws a feature that is not constant among the members, and a

@@ -14,8 +14,8 @@ import (
 // The prefixes of models: a version and a kind. The length of a JSON header follows, the
 // header, and the numbers.
 const (
-	detectorPrefix   = "coldaisle model\n\x02d"
-	forecasterPrefix = "coldaisle model\n\x03f"
+	detectorPrefix   = "coldaisle model\n\x03d"
+	forecasterPrefix = "coldaisle model\n\x04f"
 )
 
 // seal puts numbers behind their header.
@@ -46,11 +46,7 @@ func open(prefix string, b []byte, names []string) (info Info, r *artifact.Reade
 // MarshalBinary implements [encoding.BinaryMarshaler]: the form that
 // [DecodeDetector] reads.
 func (d *Detector) MarshalBinary() ([]byte, error) {
-	body, err := d.forest.AppendBinary(artifact.AppendFloat64(nil, d.Threshold))
-	if err != nil {
-		return nil, fmt.Errorf("encode model %s: %w", d.Info.Name, err)
-	}
-	return seal(detectorPrefix, d.Info, body)
+	return seal(detectorPrefix, d.Info, d.forest.Append(artifact.AppendFloat64(nil, d.Threshold)))
 }
 
 // DecodeDetector reads what [Detector.MarshalBinary] wrote, or returns an
@@ -80,19 +76,14 @@ const (
 // [DecodeForecaster] reads.
 func (f *Forecaster) MarshalBinary() ([]byte, error) {
 	body := artifact.AppendFloat64([]byte{0}, f.stillTemperature, f.stillHumidity)
-	var err error
 	if f.temperature {
 		body[0] |= hasTemperature
 		body = artifact.AppendFloat64(body, slices.Concat([]float64{f.slopes.constant}, f.slopes.coefficients, f.slopes.least, f.slopes.most)...)
-		if body, err = f.residual.AppendBinary(body); err != nil {
-			return nil, fmt.Errorf("encode model %s: %w", f.Info.Name, err)
-		}
+		body = f.residual.Append(body)
 	}
 	if f.humidity != nil {
 		body[0] |= hasHumidity
-		if body, err = f.humidity.AppendBinary(body); err != nil {
-			return nil, fmt.Errorf("encode model %s: %w", f.Info.Name, err)
-		}
+		body = f.humidity.Append(body)
 	}
 	return seal(forecasterPrefix, f.Info, body)
 }

@@ -1,0 +1,171 @@
+package forest
+
+import (
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+
+	"coldaisle.dev/shared/artifact"
+)
+
+// maxTrees bounds the trees of a forest that artifacts may hold.
+const maxTrees = 1 << 12
+
+// node is a split or a leaf. The right child of a split follows its left child. In a leaf, left
+// is the leaf itself and no number exceeds the threshold, so that a walk stays there.
+type node struct {
+	threshold float64
+	left      uint32
+	feature   uint32
+}
+
+// trees are the trees of a forest in flat arrays.
+type trees struct {
+	columns int
+	roots   []uint32
+	nodes   []node
+	values  []float32 // of the leaves
+}
+
+// Columns is how many features a row has.
+func (f *trees) Columns() int { return f.columns }
+
+// grow grows trees in parallel, each by a random source of its own.
+func grow(columns, count int, seed uint64, tree func(random *rand.Rand) trees) trees {
+	grown := make([]trees, count)
+	parallelFor(count, func(i int) { grown[i] = tree(treeRand(seed, i)) })
+	f := trees{columns: columns}
+	for _, t := range grown {
+		root := uint32(len(f.nodes)) //nolint:gosec // maxTrees of fewer nodes than twice the rows
+		f.roots = append(f.roots, root)
+		for _, n := range t.nodes {
+			n.left += root
+			f.nodes = append(f.nodes, n)
+		}
+		f.values = append(f.values, t.values...)
+	}
+	return f
+}
+
+// root begins a tree.
+func (f *trees) root() int {
+	at := len(f.nodes)
+	f.roots = append(f.roots, uint32(at)) //nolint:gosec // as above
+	f.nodes, f.values = append(f.nodes, node{}), append(f.values, 0)
+	return at
+}
+
+// leaf makes a node a leaf.
+func (f *trees) leaf(at int, value float32) {
+	f.nodes[at] = node{threshold: math.Inf(1), left: uint32(at)} //nolint:gosec // as above
+	f.values[at] = value
+}
+
+// split makes a node a split and returns its left child.
+func (f *trees) split(at, feature int, threshold float64) (left int) {
+	left = len(f.nodes)
+	f.nodes[at] = node{threshold: threshold, left: uint32(left), feature: uint32(feature)} //nolint:gosec // as above; at most MaxColumns
+	f.nodes, f.values = append(f.nodes, node{}, node{}), append(f.values, 0, 0)
+	return left
+}
+
+// interleave is the number of trees walked at the same time. A single walk waits for
+// memory at every step; several keep the processor busy. Their variables are written out
+// below, because an array of them would be kept in memory and not in registers.
+const interleave = 4
+
+// sum is the sum of what the trees say of a row.
+func (f *trees) sum(row []float64) (sum float64) {
+	row = row[:f.columns]
+	nodes, values, roots := f.nodes, f.values, f.roots
+	for ; len(roots) >= interleave; roots = roots[interleave:] {
+		a, b, c, d := roots[0], roots[1], roots[2], roots[3]
+		for moved := true; moved; {
+			i, j, k, l := nodes[a].step(row), nodes[b].step(row), nodes[c].step(row), nodes[d].step(row)
+			moved = (a^i)|(b^j)|(c^k)|(d^l) != 0
+			a, b, c, d = i, j, k, l
+		}
+		sum = sum + float64(values[a]) + float64(values[b]) + float64(values[c]) + float64(values[d])
+	}
+	for _, at := range roots {
+		for next := nodes[at].step(row); next != at; next = nodes[at].step(row) {
+			at = next
+		}
+		sum += float64(values[at])
+	}
+	return sum
+}
+
+// step goes one level down, or stays where it is at a leaf. The compiler makes
+// no branch of the comparison, which would be guessed wrong every other time.
+func (n *node) step(row []float64) uint32 {
+	var above uint32
+	if row[n.feature] > n.threshold {
+		above = 1
+	}
+	return n.left + above
+}
+
+// Trees are written root first, left before right: a child's place needs no bytes, and no
+// place can be wrong. A leaf begins with the byte 0, a split with its feature's number plus one.
+const leafTag = 0
+
+// deepest bounds the splits above a leaf: more than any tree of rows that fit a machine,
+// few enough for the stack.
+const deepest = 1 << 16
+
+func (f *trees) append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint32(append(b, uint8(f.columns)), uint32(len(f.roots))) //nolint:gosec // at most MaxColumns, maxTrees
+	for _, root := range f.roots {
+		b = f.appendNode(b, root)
+	}
+	return b
+}
+
+func (f *trees) appendNode(b []byte, at uint32) []byte {
+	n := f.nodes[at]
+	if n.left == at {
+		return artifact.AppendFloat32(append(b, leafTag), f.values[at])
+	}
+	b = artifact.AppendFloat64(append(b, uint8(n.feature+1)), n.threshold) //nolint:gosec // at most MaxColumns
+	return f.appendNode(f.appendNode(b, n.left), n.left+1)
+}
+
+// readTrees reads what append wrote. Whatever the bytes are, the trees are safe to walk unless
+// the reader has failed. No value is below least.
+func readTrees(r *artifact.Reader, least float32) trees {
+	f := trees{columns: int(r.Byte())}
+	count := r.Uint32()
+	if f.columns < 1 || count < 1 || count > maxTrees {
+		r.Fail("%d trees of %d columns", count, f.columns)
+	}
+	for range count {
+		if r.Err() != nil {
+			break
+		}
+		f.readNode(r, f.root(), 0, least)
+	}
+	return f
+}
+
+func (f *trees) readNode(r *artifact.Reader, at, level int, least float32) {
+	tag := int(r.Byte())
+	if tag == leafTag {
+		value := r.Float32()
+		if !(value >= least && value <= math.MaxFloat32) {
+			r.Fail("a leaf of %g", value)
+		}
+		f.leaf(at, value)
+		return
+	}
+	threshold := r.Finite()
+	if tag > f.columns || level >= deepest {
+		r.Fail("a split of feature %d on level %d", tag-1, level)
+	}
+	if r.Err() != nil {
+		return
+	}
+	left := f.split(at, tag-1, threshold)
+	f.readNode(r, left, level+1, least)
+	f.readNode(r, left+1, level+1, least)
+}
