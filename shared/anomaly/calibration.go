@@ -52,11 +52,11 @@ type NodeHours struct {
 }
 
 // usual is the distribution of a node's hours: their median, and the distance from it to
-// their 90th percentile; and what its air does.
+// their 90th percentile; and what its air does. Its fields are encoded in their order.
 type usual struct {
-	middle, scale [Count]float32
-	air           limits
-	instrument    Instrument
+	Middle, Scale [Count]float32
+	Air           limits
+	Instrument    Instrument
 }
 
 // tailShare is the share of hours in the exponential tail.
@@ -137,7 +137,7 @@ func Calibrate(past []NodeHours) *Calibration {
 	slices.SortStableFunc(past, func(a, b NodeHours) int { return strings.Compare(a.Node, b.Node) })
 	shipped := shipped()
 	c := &Calibration{nodes: map[string]usual{}, rooms: map[string]usual{}, fleet: shipped.fleet, rhythm: shipped.rhythm}
-	c.fleet.air = limitsOf(nil, beyondPast)
+	c.fleet.Air = limitsOf(nil, beyondPast)
 	for s := range Count {
 		c.usual(s, past, shipped.fleet)
 		c.tails[s] = tailOf(c.byHour(s, past), shipped.tails[s])
@@ -196,7 +196,7 @@ func (c *Calibration) usual(s Statistic, past []NodeHours, shipped usual) {
 	}
 	between := func(of []int, share float64, otherwise usual) (middle, scale float32) {
 		if len(of) == 0 {
-			return otherwise.middle[s], otherwise.scale[s]
+			return otherwise.Middle[s], otherwise.Scale[s]
 		}
 		var middles, scales []float64
 		for _, i := range of {
@@ -206,22 +206,22 @@ func (c *Calibration) usual(s Statistic, past []NodeHours, shipped usual) {
 		slices.Sort(scales)
 		return float32(features.Quantile(middles, share)), float32(features.Quantile(scales, share))
 	}
-	c.fleet.middle[s], c.fleet.scale[s] = between(everybody, youngQuantile, shipped)
+	c.fleet.Middle[s], c.fleet.Scale[s] = between(everybody, youngQuantile, shipped)
 	for i, n := range past {
 		room, known := c.rooms[n.Room]
 		if !known {
 			room = c.fleet
 		}
-		room.middle[s], room.scale[s] = between(rooms[n.Room], 0.5, c.fleet)
+		room.Middle[s], room.Scale[s] = between(rooms[n.Room], 0.5, c.fleet)
 		c.rooms[n.Room] = room
 		u := c.nodes[n.Node]
-		u.middle[s], u.scale[s] = room.middle[s], room.scale[s]
+		u.Middle[s], u.Scale[s] = room.Middle[s], room.Scale[s]
 		if o := its[i]; o.n >= minHours {
 			w, young := min(ownMost, o.n/(o.n+110)), max(0, 1-o.n/hoursOfWeek)
-			middle, scale := float64(c.fleet.middle[s]), float64(room.scale[s])
-			scale += young * max(0, float64(c.fleet.scale[s])-scale)
-			u.middle[s] = float32(o.middle + young*max(0, middle-o.middle))
-			u.scale[s] = float32(w*o.scale + (1-w)*scale)
+			middle, scale := float64(c.fleet.Middle[s]), float64(room.Scale[s])
+			scale += young * max(0, float64(c.fleet.Scale[s])-scale)
+			u.Middle[s] = float32(o.middle + young*max(0, middle-o.middle))
+			u.Scale[s] = float32(w*o.scale + (1-w)*scale)
 		}
 		c.nodes[n.Node] = u
 	}
@@ -279,8 +279,8 @@ func (c *Calibration) air(past []NodeHours, rooms map[string][]Climate) {
 		if !ok {
 			u = c.fleet
 		}
-		u.air = limitsOf(climates, beyondPast)
-		u.air.slow(climates, roomSpread)
+		u.Air = limitsOf(climates, beyondPast)
+		u.Air.slow(climates, roomSpread)
 		c.rooms[room] = u
 		means[room] = map[int64]float32{}
 		for _, h := range climates {
@@ -291,7 +291,7 @@ func (c *Calibration) air(past []NodeHours, rooms map[string][]Climate) {
 	}
 	for _, n := range past {
 		u := c.nodes[n.Node]
-		u.air = limitsOf(n.Air, beyondNode)
+		u.Air = limitsOf(n.Air, beyondNode)
 		room, spread := means[n.Room], nodeSpread
 		apart := slices.Clone(n.Air)
 		if len(room) == 0 {
@@ -303,8 +303,8 @@ func (c *Calibration) air(past []NodeHours, rooms map[string][]Climate) {
 				apart[i].Count = 0
 			}
 		}
-		u.air.slow(apart, spread)
-		u.instrument = n.Instrument
+		u.Air.slow(apart, spread)
+		u.Instrument = n.Instrument
 		c.nodes[n.Node] = u
 	}
 }
@@ -320,7 +320,7 @@ func (c *Calibration) Anonymous() *Calibration {
 	}
 	for _, u := range c.nodes {
 		for s := range Count {
-			a.fleet.middle[s], a.fleet.scale[s] = max(a.fleet.middle[s], u.middle[s]), max(a.fleet.scale[s], u.scale[s])
+			a.fleet.Middle[s], a.fleet.Scale[s] = max(a.fleet.Middle[s], u.Middle[s]), max(a.fleet.Scale[s], u.Scale[s])
 		}
 	}
 	return a
@@ -336,10 +336,10 @@ func leastScale(s Statistic) float64 {
 }
 
 // spread is the scale of a statistic, at least leastScale.
-func (u usual) spread(s Statistic) float64 { return max(leastScale(s), float64(u.scale[s])) }
+func (u usual) spread(s Statistic) float64 { return max(leastScale(s), float64(u.Scale[s])) }
 
 func (u usual) standardised(s Statistic, strength float64) float64 {
-	return (strength - float64(u.middle[s])) / u.spread(s)
+	return (strength - float64(u.Middle[s])) / u.spread(s)
 }
 
 // tailOf is the tail of pooled numbers, of which few count less than the shipped tail.

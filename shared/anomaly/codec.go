@@ -13,18 +13,15 @@ const calibrationPrefix = "coldaisle calibration 4\n"
 
 // MarshalBinary encodes a calibration: the same one to the same bytes.
 func (c *Calibration) MarshalBinary() ([]byte, error) {
-	b := appendUsual(nil, c.fleet)
-	for s := range c.rhythm {
-		b = artifact.AppendFloat32(b, c.rhythm[s][:]...)
-	}
-	for _, t := range append(c.tails[:len(c.tails):len(c.tails)], c.all) {
-		b = artifact.AppendFloat64(artifact.AppendFloat64(b, t.Ranks[:]...), t.Excess)
+	var b []byte
+	for _, part := range []any{c.fleet, c.rhythm, c.tails, c.all} {
+		b = artifact.Append(b, part)
 	}
 	for _, named := range []map[string]usual{c.rooms, c.nodes} {
 		b = binary.AppendUvarint(b, uint64(len(named)))
 		for _, name := range slices.Sorted(maps.Keys(named)) {
 			b = binary.AppendUvarint(b, uint64(len(name)))
-			b = appendUsual(append(b, name...), named[name])
+			b = artifact.Append(append(b, name...), named[name])
 		}
 	}
 	names := slices.Sorted(maps.Keys(c.nodes))
@@ -38,30 +35,15 @@ func (c *Calibration) MarshalBinary() ([]byte, error) {
 	return artifact.Seal(calibrationPrefix, b), nil
 }
 
-func appendUsual(b []byte, u usual) []byte {
-	for _, part := range u.parts() {
-		b = artifact.AppendFloat32(b, part...)
-	}
-	b = append(append(b, u.air.Hour[0][:]...), u.air.Hour[1][:]...)
-	return artifact.AppendFloat32(b, u.air.First, u.instrument.Grid, u.instrument.Interval)
-}
-
 // DecodeCalibration reads what MarshalBinary wrote. Error: [artifact.ErrUnusable].
 func DecodeCalibration(content []byte) (*Calibration, error) {
 	r, err := artifact.Open(calibrationPrefix, content)
 	if err != nil {
 		return nil, err
 	}
-	c := &Calibration{fleet: readUsual(r)}
-	for s := range c.rhythm {
-		for hour := range c.rhythm[s] {
-			c.rhythm[s][hour] = r.Float32()
-		}
+	c := &Calibration{
+		fleet: artifact.Read[usual](r), rhythm: artifact.Read[[Count][hoursOfDay]float32](r), tails: artifact.Read[[Count]tail](r), all: artifact.Read[tail](r),
 	}
-	for i := range c.tails {
-		c.tails[i] = readTail(r)
-	}
-	c.all = readTail(r)
 	c.rooms, c.nodes = readNamed(r), readNamed(r)
 	names := slices.Sorted(maps.Keys(c.nodes))
 	c.neighbours = make(map[string][]string, len(names))
@@ -78,38 +60,12 @@ func DecodeCalibration(content []byte) (*Calibration, error) {
 	return c, nil
 }
 
-func readTail(r *artifact.Reader) (t tail) {
-	for i := range t.Ranks {
-		t.Ranks[i] = r.Float64()
-	}
-	t.Excess = r.Float64()
-	return t
-}
-
-func readUsual(r *artifact.Reader) (u usual) {
-	for _, part := range u.parts() {
-		for i := range part {
-			part[i] = r.Float32()
-		}
-	}
-	for way := range u.air.Hour {
-		copy(u.air.Hour[way][:], r.Bytes(len(u.air.Hour[way])))
-	}
-	u.air.First, u.instrument = r.Float32(), Instrument{Grid: r.Float32(), Interval: r.Float32()}
-	return u
-}
-
-// parts are the numbers of what is usual, in the order in which they are encoded.
-func (u *usual) parts() [6][]float32 {
-	return [6][]float32{u.middle[:], u.scale[:], u.air.Change[0][:], u.air.Change[1][:], u.air.Level[:], u.air.Slow[:]}
-}
-
 func readNamed(r *artifact.Reader) map[string]usual {
 	n := r.Count(r.Len())
 	named := make(map[string]usual, n)
 	for range n {
 		name := string(r.Bytes(r.Count(r.Len())))
-		named[name] = readUsual(r)
+		named[name] = artifact.Read[usual](r)
 	}
 	return named
 }

@@ -214,12 +214,12 @@ func (c *Climate) Add(m Moves) {
 // limits are what the air of a node or a room does at most, in °C: more is told.
 type limits struct {
 	Change [2][4]float32 // rise and fall within each span, at any hour
-	Hour   [2][24]uint8  // which part of them in an hour of the day and those beside it, in 255ths
-	First  float32       // part of firstChanges that counts at least
 	Level  [2]float32    // coldest and warmest
 	// Slow is by how much it is hotter than its past (negative: colder; 0: neither), the day since
 	// 1970 on which that began, and 1 where it is the peaks of the days that are hotter.
-	Slow [3]float32
+	Slow  [3]float32
+	Hour  [2][24]uint8 // which part of Change in an hour of the day and those beside it, in 255ths
+	First float32      // part of firstChanges that counts at least
 }
 
 const (
@@ -454,12 +454,12 @@ func (c *Calibration) Cooling(node, room string, at time.Time, own, together Mov
 	places := [2]struct {
 		m Moves
 		l limits
-	}{{together, c.fleet.air}, {m: own.Apart(together)}}
+	}{{together, c.fleet.Air}, {m: own.Apart(together)}}
 	if u, ok := c.rooms[room]; ok {
-		places[0].l = u.air
+		places[0].l = u.Air
 	}
 	if u, ok := c.nodes[node]; ok {
-		places[1].l = u.air
+		places[1].l = u.Air
 	} else {
 		places[1].l = limitsOf(nil, beyondNode)
 	}

@@ -105,7 +105,7 @@ func (c *Calibration) Interval(node string, l *Live) string {
 		return ""
 	}
 	return fmt.Sprintf("like most of its room it sends every %.0f s instead of %.0f s, or readings are lost: what depends on that is learned anew",
-		l.instrument.Interval, c.nodes[node].instrument.Interval)
+		l.instrument.Interval, c.nodes[node].Instrument.Interval)
 }
 
 // NewDigits is what a person is told where a node rounds otherwise than the calibration knows.
@@ -116,7 +116,7 @@ const NewDigits = "it rounds its values otherwise than before: what depends on t
 // readings come more or less often how long they stay the same, and how rough they are.
 func (c *Calibration) Anew(node string, l *Live, w reading.Window, r reading.Reading, v *Values) (digits bool) {
 	day := r.Time.Unix() / 86400
-	before := c.nodes[node].instrument
+	before := c.nodes[node].Instrument
 	what := l.Instrument(w, r).unlike(before)
 	if what == "digits" {
 		l.digitsOn = day

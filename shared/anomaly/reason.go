@@ -46,7 +46,7 @@ func (c *Calibration) Explain(node, room string, r reading.Reading, v Values) Re
 // more than what a person would believe of a room: few hours tell little of a month.
 func (c *Calibration) monthly(u usual, hour int, s Statistic) float64 {
 	z := c.tails[s].beyond(logShare(1.0/hoursOfMonth)) + float64(c.rhythm[s][hour])
-	strength := float64(u.middle[s]) + u.spread(s)*z
+	strength := float64(u.Middle[s]) + u.spread(s)*z
 	if s == Roughness {
 		strength = math.Exp(strength) - 1
 	}

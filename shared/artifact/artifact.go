@@ -8,7 +8,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 )
 
 // ErrUnusable marks bytes that are no artifact: cut, changed, of another kind or
@@ -34,18 +33,11 @@ func Open(prefix string, sealed []byte) (*Reader, error) {
 	return NewReader(sealed[len(prefix):end]), nil
 }
 
-// AppendFloat64 appends numbers to an artifact.
-func AppendFloat64(b []byte, numbers ...float64) []byte {
-	for _, v := range numbers {
-		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
-	}
-	return b
-}
-
-// AppendFloat32 appends numbers to an artifact.
-func AppendFloat32(b []byte, numbers ...float32) []byte {
-	for _, v := range numbers {
-		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+// Append appends a value of fixed size to an artifact, see [binary.Write].
+func Append(b []byte, value any) []byte {
+	b, err := binary.Append(b, binary.LittleEndian, value)
+	if err != nil {
+		panic(err) // only of a type without a fixed size
 	}
 	return b
 }
@@ -91,34 +83,12 @@ func (r *Reader) Bytes(n int) []byte {
 	return b
 }
 
-func (r *Reader) number(size int) []byte {
-	if b := r.Bytes(size); b != nil {
-		return b
+// Read reads what [Append] wrote of a type.
+func Read[T any](r *Reader) (value T) {
+	if b := r.Bytes(binary.Size(value)); b != nil {
+		_, _ = binary.Decode(b, binary.LittleEndian, &value)
 	}
-	return make([]byte, size)
-}
-
-// Byte reads a byte.
-func (r *Reader) Byte() byte { return r.number(1)[0] }
-
-// Uint32 reads four bytes.
-func (r *Reader) Uint32() uint32 { return binary.LittleEndian.Uint32(r.number(4)) }
-
-// Float32 reads what [AppendFloat32] wrote.
-func (r *Reader) Float32() float32 { return math.Float32frombits(r.Uint32()) }
-
-// Float64 reads what [AppendFloat64] wrote.
-func (r *Reader) Float64() float64 {
-	return math.Float64frombits(binary.LittleEndian.Uint64(r.number(8)))
-}
-
-// Finite reads a number that must be finite.
-func (r *Reader) Finite() float64 {
-	v := r.Float64()
-	if math.IsNaN(v) || math.IsInf(v, 0) {
-		r.Fail("%g for a number", v)
-	}
-	return v
+	return value
 }
 
 // Count reads an unsigned varint of at most limit.

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"coldaisle.dev/shared/artifact"
@@ -205,6 +206,10 @@ func TestCodec(t *testing.T) {
 		if forest.ReadIsolation(r); !errors.Is(r.Err(), artifact.ErrUnusable) {
 			t.Fatalf("isolation forest of %d bytes: %v", n, r.Err())
 		}
+	}
+	r = artifact.NewReader(append(f.Append(nil)[:10], artifact.Append(nil, math.Inf(1))...)) // for the first threshold
+	if forest.ReadIsolation(r); r.Err() == nil || !strings.Contains(r.Err().Error(), "+Inf") {
+		t.Errorf("an infinite threshold: %v", r.Err())
 	}
 }
 

@@ -1,7 +1,6 @@
 package forest
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 	"math/bits"
@@ -72,13 +71,13 @@ func (f *Isolation) ScoreAll(rows Matrix) []float64 {
 
 // Append appends the form that [ReadIsolation] reads.
 func (f *Isolation) Append(b []byte) []byte {
-	return f.append(binary.LittleEndian.AppendUint32(b, uint32(f.sample))) //nolint:gosec // at most maxSample
+	return f.append(artifact.Append(b, uint32(f.sample))) //nolint:gosec // at most maxSample
 }
 
 // ReadIsolation reads what [Isolation.Append] wrote. Whatever the bytes are, the
 // forest is safe to score with unless the reader has failed.
 func ReadIsolation(r *artifact.Reader) *Isolation {
-	sample := r.Uint32()
+	sample := artifact.Read[uint32](r)
 	if sample < 1 || sample > maxSample {
 		r.Fail("trees of %d rows", sample)
 	}

@@ -1,7 +1,6 @@
 package forest
 
 import (
-	"encoding/binary"
 	"math"
 	"math/rand/v2"
 
@@ -115,7 +114,7 @@ const leafTag = 0
 const deepest = 1 << 16
 
 func (f *trees) append(b []byte) []byte {
-	b = binary.LittleEndian.AppendUint32(append(b, uint8(f.columns)), uint32(len(f.roots))) //nolint:gosec // at most MaxColumns, maxTrees
+	b = artifact.Append(append(b, uint8(f.columns)), uint32(len(f.roots))) //nolint:gosec // at most MaxColumns, maxTrees
 	for _, root := range f.roots {
 		b = f.appendNode(b, root)
 	}
@@ -125,17 +124,17 @@ func (f *trees) append(b []byte) []byte {
 func (f *trees) appendNode(b []byte, at uint32) []byte {
 	n := f.nodes[at]
 	if n.left == at {
-		return artifact.AppendFloat32(append(b, leafTag), f.values[at])
+		return artifact.Append(append(b, leafTag), f.values[at])
 	}
-	b = artifact.AppendFloat64(append(b, uint8(n.feature+1)), n.threshold) //nolint:gosec // at most MaxColumns
+	b = artifact.Append(append(b, uint8(n.feature+1)), n.threshold) //nolint:gosec // at most MaxColumns
 	return f.appendNode(f.appendNode(b, n.left), n.left+1)
 }
 
 // readTrees reads what append wrote. Whatever the bytes are, the trees are safe to walk unless
 // the reader has failed. No value is below least.
 func readTrees(r *artifact.Reader, least float32) trees {
-	f := trees{columns: int(r.Byte())}
-	count := r.Uint32()
+	f := trees{columns: int(artifact.Read[uint8](r))}
+	count := artifact.Read[uint32](r)
 	if f.columns < 1 || count < 1 || count > maxTrees {
 		r.Fail("%d trees of %d columns", count, f.columns)
 	}
@@ -149,18 +148,18 @@ func readTrees(r *artifact.Reader, least float32) trees {
 }
 
 func (f *trees) readNode(r *artifact.Reader, at, level int, least float32) {
-	tag := int(r.Byte())
+	tag := int(artifact.Read[uint8](r))
 	if tag == leafTag {
-		value := r.Float32()
+		value := artifact.Read[float32](r)
 		if !(value >= least && value <= math.MaxFloat32) {
 			r.Fail("a leaf of %g", value)
 		}
 		f.leaf(at, value)
 		return
 	}
-	threshold := r.Finite()
-	if tag > f.columns || level >= deepest {
-		r.Fail("a split of feature %d on level %d", tag-1, level)
+	threshold := artifact.Read[float64](r)
+	if tag > f.columns || level >= deepest || math.IsNaN(threshold) || math.IsInf(threshold, 0) {
+		r.Fail("a split of feature %d at %g on level %d", tag-1, threshold, level)
 	}
 	if r.Err() != nil {
 		return

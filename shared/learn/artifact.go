@@ -1,7 +1,6 @@
 package learn
 
 import (
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -12,51 +11,61 @@ import (
 )
 
 // The prefixes of models: a version and a kind. The length of a JSON header follows, the
-// header, and the numbers.
+// header, and the forests.
 const (
 	detectorPrefix   = "coldaisle model\n\x03d"
 	forecasterPrefix = "coldaisle model\n\x04f"
 )
 
-// seal puts numbers behind their header.
-func seal(prefix string, info Info, body []byte) ([]byte, error) {
-	header, err := json.Marshal(info)
+// header is all of a model but its forests.
+type header struct {
+	Info      Info    `json:"info"`
+	Threshold float64 `json:"threshold,omitzero"` // of a detector
+	// Of a forecaster; without slopes and humidity it is persistence.
+	Slopes           *ridge  `json:"slopes,omitempty"`
+	Humidity         bool    `json:"humidity,omitempty"`
+	StillTemperature float64 `json:"still_temperature,omitzero"`
+	StillHumidity    float64 `json:"still_humidity,omitzero"`
+}
+
+// seal puts forests behind their header.
+func seal(prefix string, h header, forests []byte) ([]byte, error) {
+	encoded, err := json.Marshal(h)
 	if err != nil {
-		return nil, fmt.Errorf("encode model %s: %w", info.Name, err)
+		return nil, fmt.Errorf("encode model %s: %w", h.Info.Name, err)
 	}
-	b := binary.LittleEndian.AppendUint32(nil, uint32(len(header))) //nolint:gosec // a few hundred bytes
-	return artifact.Seal(prefix, slices.Concat(b, header, body)), nil
+	return artifact.Seal(prefix, slices.Concat(artifact.Append(nil, uint32(len(encoded))), encoded, forests)), nil //nolint:gosec // a few kilobytes
 }
 
 // open reads the header of a model that was trained on certain features.
-func open(prefix string, b []byte, names []string) (info Info, r *artifact.Reader, err error) {
+func open(prefix string, b []byte, names []string) (h header, r *artifact.Reader, err error) {
 	if r, err = artifact.Open(prefix, b); err != nil {
-		return info, nil, err
+		return h, nil, err
 	}
-	header := r.Bytes(int(r.Uint32()))
-	if err := json.Unmarshal(header, &info); err != nil {
+	encoded := r.Bytes(int(artifact.Read[uint32](r)))
+	if err := json.Unmarshal(encoded, &h); err != nil {
 		r.Fail("header: %v", err)
 	}
-	if !slices.Equal(info.Features, names) {
-		r.Fail("trained on other features: %v", info.Features)
+	if !slices.Equal(h.Info.Features, names) {
+		r.Fail("trained on other features: %v", h.Info.Features)
 	}
-	return info, r, r.Err()
+	return h, r, r.Err()
 }
 
 // MarshalBinary implements [encoding.BinaryMarshaler]: the form that
 // [DecodeDetector] reads.
 func (d *Detector) MarshalBinary() ([]byte, error) {
-	return seal(detectorPrefix, d.Info, d.forest.Append(artifact.AppendFloat64(nil, d.Threshold)))
+	return seal(detectorPrefix, header{Info: d.Info, Threshold: d.Threshold}, d.forest.Append(nil))
 }
 
 // DecodeDetector reads what [Detector.MarshalBinary] wrote, or returns an
 // [artifact.ErrUnusable].
 func DecodeDetector(b []byte) (*Detector, error) {
-	info, r, err := open(detectorPrefix, b, features.DetectionNames())
+	h, r, err := open(detectorPrefix, b, features.DetectionNames())
 	if err != nil {
 		return nil, err
 	}
-	d := &Detector{Info: info, Threshold: r.Float64(), forest: forest.ReadIsolation(r)}
+	d := &Detector{Info: h.Info, Threshold: h.Threshold, forest: forest.ReadIsolation(r)}
 	if d.forest.Columns() != features.DetectionCount || !(d.Threshold >= 0 && d.Threshold <= 1) {
 		r.Fail("%d columns, threshold %g", d.forest.Columns(), d.Threshold)
 	}
@@ -66,44 +75,37 @@ func DecodeDetector(b []byte) (*Detector, error) {
 	return d, nil
 }
 
-// What a forecaster has, as bits of its first byte.
-const (
-	hasTemperature = 1 << iota
-	hasHumidity
-)
-
 // MarshalBinary implements [encoding.BinaryMarshaler]: the form that
 // [DecodeForecaster] reads.
 func (f *Forecaster) MarshalBinary() ([]byte, error) {
-	body := artifact.AppendFloat64([]byte{0}, f.stillTemperature, f.stillHumidity)
-	if f.temperature {
-		body[0] |= hasTemperature
-		body = artifact.AppendFloat64(body, slices.Concat([]float64{f.slopes.constant}, f.slopes.coefficients, f.slopes.least, f.slopes.most)...)
-		body = f.residual.Append(body)
+	h := header{Info: f.Info, Slopes: f.slopes, Humidity: f.humidity != nil, StillTemperature: f.stillTemperature, StillHumidity: f.stillHumidity}
+	var forests []byte
+	for _, grown := range []*forest.Regression{f.residual, f.humidity} {
+		if grown != nil {
+			forests = grown.Append(forests)
+		}
 	}
-	if f.humidity != nil {
-		body[0] |= hasHumidity
-		body = f.humidity.Append(body)
-	}
-	return seal(forecasterPrefix, f.Info, body)
+	return seal(forecasterPrefix, h, forests)
 }
 
 // DecodeForecaster reads what [Forecaster.MarshalBinary] wrote, or returns an
 // [artifact.ErrUnusable].
 func DecodeForecaster(b []byte) (*Forecaster, error) {
-	info, r, err := open(forecasterPrefix, b, features.ForecastNames())
+	h, r, err := open(forecasterPrefix, b, features.ForecastNames())
 	if err != nil {
 		return nil, err
 	}
-	has := r.Byte()
-	f := &Forecaster{Info: info, stillTemperature: r.Float64(), stillHumidity: r.Float64()}
-	if !(f.stillTemperature >= 0 && f.stillHumidity >= 0) || has&^(hasTemperature|hasHumidity) != 0 {
-		r.Fail("models %b, nothing changes beneath %g and %g", has, f.stillTemperature, f.stillHumidity)
+	f := &Forecaster{Info: h.Info, slopes: h.Slopes, stillTemperature: h.StillTemperature, stillHumidity: h.StillHumidity}
+	if !(f.stillTemperature >= 0 && f.stillHumidity >= 0) {
+		r.Fail("nothing changes beneath %g and %g", f.stillTemperature, f.stillHumidity)
 	}
-	if has&hasTemperature != 0 {
-		f.slopes, f.residual, f.temperature = readRidge(r), readForest(r), true
+	if s := f.slopes; s != nil {
+		if len(s.Coefficients) != features.ForecastCount || len(s.Least) != len(s.Coefficients) || len(s.Most) != len(s.Coefficients) {
+			r.Fail("%d slopes within %d and %d limits", len(s.Coefficients), len(s.Least), len(s.Most))
+		}
+		f.residual = readForest(r)
 	}
-	if has&hasHumidity != 0 {
+	if h.Humidity {
 		f.humidity = readForest(r)
 	}
 	if err := r.End(); err != nil {
@@ -118,16 +120,4 @@ func readForest(r *artifact.Reader) *forest.Regression {
 		r.Fail("%d columns", f.Columns())
 	}
 	return f
-}
-
-func readRidge(r *artifact.Reader) *ridge {
-	const columns = features.ForecastCount
-	numbers := make([]float64, 1+3*columns)
-	for i := range numbers {
-		numbers[i] = r.Finite()
-	}
-	return &ridge{
-		constant: numbers[0], coefficients: numbers[1 : 1+columns],
-		least: numbers[1+columns : 1+2*columns], most: numbers[1+2*columns:],
-	}
 }

@@ -90,17 +90,21 @@ func TestStillness(t *testing.T) {
 
 // FuzzDecode tries bodies behind a right checksum: whatever decodes must be safe to use.
 func FuzzDecode(f *testing.F) {
-	f.Add([]byte{0})
-	f.Add([]byte{hasHumidity, 29, 0, 0})
-	f.Fuzz(func(t *testing.T, body []byte) {
-		sealed, err := seal(forecasterPrefix, Info{Features: features.ForecastNames()}, body)
+	f.Add(0, true, []byte{29, 1, 0, 0, 0})
+	f.Add(features.ForecastCount, false, []byte{0})
+	f.Fuzz(func(t *testing.T, slopes int, humidity bool, body []byte) {
+		h := header{Info: Info{Features: features.ForecastNames()}, Humidity: humidity}
+		if slopes %= 100; slopes > 0 {
+			h.Slopes = &ridge{Coefficients: make([]float64, slopes), Least: make([]float64, slopes), Most: make([]float64, features.ForecastCount)}
+		}
+		sealed, err := seal(forecasterPrefix, h, body)
 		must.Do(t, err)
 		if model, err := DecodeForecaster(sealed); err == nil {
 			model.change(make([]float64, features.ForecastCount))
 		} else if !errors.Is(err, artifact.ErrUnusable) {
 			t.Errorf("refused with %v", err)
 		}
-		if sealed, err = seal(detectorPrefix, Info{Features: features.DetectionNames()}, body); err != nil {
+		if sealed, err = seal(detectorPrefix, header{Info: Info{Features: features.DetectionNames()}}, body); err != nil {
 			t.Fatal(err)
 		}
 		if model, err := DecodeDetector(sealed); err == nil {

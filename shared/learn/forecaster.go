@@ -34,10 +34,9 @@ const (
 type Forecaster struct {
 	Info Info
 
-	slopes      *ridge             // of the temperature; nil for persistence
-	residual    *forest.Regression // of what slopes leave
-	temperature bool               // whether the two are used
-	humidity    *forest.Regression // nil for persistence
+	slopes   *ridge             // of the temperature; nil for persistence
+	residual *forest.Regression // of what slopes leave
+	humidity *forest.Regression // nil for persistence
 
 	// Trends, °C and % a minute, beneath which no change is forecast.
 	stillTemperature, stillHumidity float64
@@ -60,7 +59,7 @@ func (f *Forecaster) Forecast(x *features.Extractor, w reading.Window, r reading
 
 // change is what the models expect within the horizon.
 func (f *Forecaster) change(row []float64) (temperature, humidity float64) {
-	if f.temperature && math.Abs(row[features.TemperatureTrend]) >= f.stillTemperature {
+	if f.slopes != nil && math.Abs(row[features.TemperatureTrend]) >= f.stillTemperature {
 		temperature = f.slopes.predict(row) + f.residual.Predict(row)
 	}
 	if f.humidity != nil && math.Abs(row[features.HumidityTrend]) >= f.stillHumidity {
@@ -84,7 +83,7 @@ func growForecaster(rows forest.Matrix, temperature, humidity []float64, info In
 	if err != nil {
 		return nil, fmt.Errorf("temperature: %w", err)
 	}
-	f := &Forecaster{Info: info, slopes: slopes, residual: residual, temperature: true}
+	f := &Forecaster{Info: info, slopes: slopes, residual: residual}
 	if rows, humidity = measured(rows, humidity); len(humidity) < min(MinRows, len(temperature)) { // of nodes that measure none
 		return f, nil
 	}
@@ -162,15 +161,16 @@ func stillness(trends, said, truths []float64, power float64) (bound float64) {
 // and a spike afterwards makes its prediction meaningless; the forest covers that
 // range.
 type ridge struct {
-	constant     float64
-	coefficients []float64
-	least, most  []float64 // limits of each feature
+	Constant     float64   `json:"constant"`
+	Coefficients []float64 `json:"coefficients"`
+	Least        []float64 `json:"least"` // limits of each feature
+	Most         []float64 `json:"most"`
 }
 
 func (r *ridge) predict(row []float64) float64 {
-	sum := r.constant
-	for i, c := range r.coefficients {
-		sum += c * min(max(row[i], r.least[i]), r.most[i])
+	sum := r.Constant
+	for i, c := range r.Coefficients {
+		sum += c * min(max(row[i], r.Least[i]), r.Most[i])
 	}
 	return sum
 }
@@ -239,10 +239,9 @@ func fitRidge(rows forest.Matrix, targets []float64) (*ridge, error) {
 	if !solve(products, right) {
 		return nil, fmt.Errorf("temperature: %w: the features depend on one another", forest.ErrTraining)
 	}
-	r := &ridge{constant: meanTarget, coefficients: make([]float64, columns), least: least, most: most}
+	r := &ridge{Constant: meanTarget, Coefficients: right, Least: least, Most: most}
 	for j := range columns {
-		r.coefficients[j] = right[j]
-		r.constant -= right[j] * mean[j]
+		r.Constant -= right[j] * mean[j]
 	}
 	return r, nil
 }
