@@ -385,7 +385,7 @@ func (l *limits) slow(past []Climate, spread float64) {
 			for i, v := range values {
 				values[i] = math.Abs(v - middle)
 			}
-			deviation := max(spread, 1.4826*median(values))
+			deviation := max(spread, 1.4826*median(values, 1))
 			z := (d.values[k] - middle) / deviation
 			if up == 0 {
 				upSince = d.number
@@ -406,12 +406,6 @@ func (l *limits) slow(past []Climate, spread float64) {
 			}
 		}
 	}
-}
-
-// median sorts the values.
-func median(values []float64) float64 {
-	slices.Sort(values)
-	return features.Quantile(values, 0.5)
 }
 
 // CoolingScore is the score of what the cooling path tells: above any alarm.

@@ -73,7 +73,7 @@ func intervalOf(w reading.Window) float32 {
 	for k := 1; k < w.Len(); k++ {
 		gaps = append(gaps, w.Age[k-1]-w.Age[k])
 	}
-	usual, sum := median(gaps), 0.0
+	usual, sum := median(gaps, 1), 0.0
 	for _, gap := range gaps {
 		sum += min(gap, 4*usual) // a silence is no interval
 	}

@@ -50,12 +50,7 @@ func (c *Calibration) monthly(u usual, hour int, s Statistic) float64 {
 	if s == Roughness {
 		strength = math.Exp(strength) - 1
 	}
-	return min(believed()[s], floors()[s]*(math.Exp(strength)-1))
-}
-
-// believed are the largest sizes that are shown as usual, each in the unit of its statistic.
-func believed() [Count]float64 {
-	return [Count]float64{86400, 8, 8, 8, 10, 10, 10, 8, 8, 8}
+	return min(s.kind().believed, s.kind().floor*(math.Exp(strength)-1))
 }
 
 // Band is where a value is usual; NaN where that is not known.
@@ -86,9 +81,6 @@ func (c *Calibration) Bands(node, room string, slot int64, day *Day) (temperatur
 	return temperature, dewPoint
 }
 
-// Once is in how many healthy hours of a node, on average, one reading is so unusual.
-func (r Reason) Once() float64 { return math.Exp(r.Score * math.Ln10) }
-
 // String is the reason as a sentence without a full stop.
 func (r Reason) String() string {
 	size, kind := math.Abs(r.Value), r.Statistic.kind()
@@ -112,32 +104,7 @@ func (r Reason) String() string {
 const Joined = 30 * time.Minute
 
 // Episode is a stretch of alarms of one node: what a person is told of, once.
-type Episode struct {
-	Start, End time.Time // of the first and of the last alarm
-	First      Reason    // of the first alarm
-	Peak       float64   // largest score
-}
-
-// Extend adds an alarm and reports whether it belongs to the episode; if not, the
-// caller begins another with it. Alarms may come in disorder.
-func (e *Episode) Extend(at time.Time, reason Reason) bool {
-	if at.Before(e.Start.Add(-Joined)) || at.After(e.End.Add(Joined)) {
-		return false
-	}
-	if at.Before(e.Start) {
-		e.Start, e.First = at, reason
-	}
-	if at.After(e.End) {
-		e.End = at
-	}
-	e.Peak = max(e.Peak, reason.Score)
-	return true
-}
-
-// Begin starts an episode with its first alarm.
-func Begin(at time.Time, reason Reason) Episode {
-	return Episode{Start: at, End: at, First: reason, Peak: reason.Score}
-}
+type Episode struct{ Start, End time.Time }
 
 // unhealthy is the largest share of a node's hours that verdicts may take out of its
 // past: a node that was wrong for longer is usual so.

@@ -2,8 +2,7 @@
 // reading with the node's last day and with its neighbours. The calibration rates how rare
 // each was among the customer's nodes in the last four weeks, and the rarest gives the score.
 // An alarm is a score that is expected less often than the customer's budget of false alarms
-// allows. The package also explains a score in words, joins alarms to episodes, and forecasts
-// when a limit will be passed.
+// allows. The package also explains a score in words and forecasts when a limit will be passed.
 //
 // It has no storage and no clock. Detection, the daily calibration and evaluation call it.
 // The same input gives the same bytes on any number of cores.
@@ -38,28 +37,33 @@ const (
 	Count
 )
 
-// kind describes a statistic.
+// kind describes a statistic; its sizes are in the unit of the statistic.
 type kind struct {
-	name     string // for programs
-	quantity string // that is unusual: temperature, humidity or dew_point; empty for both values
-	change   string // how a change goes on in a sentence; empty for what is no change over a time
+	name     string  // for programs
+	quantity string  // that is unusual: temperature, humidity or dew_point; empty for both values
+	change   string  // how a change goes on in a sentence; empty for what is no change over a time
+	floor    float64 // below it a change means nothing: the resolution of common sensors, and ten equal readings
+	least    float64 // below it nobody needs to be told, however rare it is
+	believed float64 // the largest that is shown as usual
 }
 
-func (s Statistic) kind() kind {
+func kinds() [Count]kind {
 	const twoHours, quarter = "more than its neighbours' in two hours", "more than its neighbours' in a quarter of an hour"
 	return [...]kind{
-		{"unchanged", "", ""},
-		{"dew_point_level", "dew_point", ""},
-		{"temperature_change", "temperature", twoHours},
-		{"dew_point_change", "dew_point", quarter},
-		{"roughness", "", ""},
-		{"own_temperature_1h", "temperature", "in an hour"},
-		{"own_temperature_2h", "temperature", "in two hours"},
-		{"own_dew_point_15m", "dew_point", "in a quarter of an hour"},
-		{"own_dew_point_1h", "dew_point", "in an hour"},
-		{"own_dew_point_4h", "dew_point", "in four hours"},
-	}[s]
+		{"unchanged", "", "", 300, 900, 86400},
+		{"dew_point_level", "dew_point", "", 0.3, 1, 8},
+		{"temperature_change", "temperature", twoHours, 0.2, 1, 8},
+		{"dew_point_change", "dew_point", quarter, 0.2, 0.8, 8},
+		{"roughness", "", "", 1, 1.5, 10},
+		{"own_temperature_1h", "temperature", "in an hour", 0.2, 0, 10},
+		{"own_temperature_2h", "temperature", "in two hours", 0.2, 0, 10},
+		{"own_dew_point_15m", "dew_point", "in a quarter of an hour", 0.2, 0.8, 8},
+		{"own_dew_point_1h", "dew_point", "in an hour", 0.2, 1.2, 8},
+		{"own_dew_point_4h", "dew_point", "in four hours", 0.3, 1.5, 8},
+	}
 }
+
+func (s Statistic) kind() kind { return kinds()[s] }
 
 // String is the name of the statistic, for programs.
 func (s Statistic) String() string { return s.kind().name }
@@ -67,12 +71,6 @@ func (s Statistic) String() string { return s.kind().name }
 // Quantity is the quantity that is unusual: temperature, humidity or dew_point, or empty
 // where it is no value but how the sensor reports.
 func (s Statistic) Quantity() string { return s.kind().quantity }
-
-// floors are the sizes, each in the unit of its statistic, below which a change means nothing:
-// the resolution of common sensors, and ten equal readings.
-func floors() [Count]float64 {
-	return [Count]float64{300, 0.3, 0.2, 0.2, 1, 0.2, 0.2, 0.2, 0.2, 0.3}
-}
 
 // The floors of roughness, °C and %.
 const (
@@ -180,25 +178,21 @@ func (d *Day) excess(slot int64, other *Day) Air {
 func (d *Day) Median(slot int64) Air { return medians(slot, d.At) }
 
 func medians(slot int64, of func(slot int64) Air) Air {
-	var values [2][slotsOfDay]float64
-	var n [2]int
+	temperatures, dewPoints := make([]float64, 0, slotsOfDay), make([]float64, 0, slotsOfDay)
 	for s := slot - slotsOfDay + 1; s < slot; s++ {
 		a := of(s)
-		for i, v := range [...]float64{a.Temperature, a.DewPoint} {
-			if !math.IsNaN(v) {
-				values[i][n[i]] = v
-				n[i]++
-			}
-		}
+		temperatures, dewPoints = append(temperatures, a.Temperature), append(dewPoints, a.DewPoint)
 	}
-	middle := func(i int) float64 {
-		if n[i] < hour {
-			return math.NaN()
-		}
-		slices.Sort(values[i][:n[i]])
-		return features.Quantile(values[i][:n[i]], 0.5)
+	return Air{median(temperatures, hour), median(dewPoints, hour)}
+}
+
+// median sorts the values. It is NaN if fewer than least of them are known.
+func median(values []float64, least int) float64 {
+	if values = slices.DeleteFunc(values, math.IsNaN); len(values) < least {
+		return math.NaN()
 	}
-	return Air{middle(0), middle(1)}
+	slices.Sort(values)
+	return features.Quantile(values, 0.5)
 }
 
 // Live is the state of a node as its readings come. The zero value is a node that was
@@ -244,7 +238,8 @@ func (l *Live) Around(at time.Time, neighbours []*Live) Surroundings {
 			l.excess = append(l.excess, l.Day.excess(slot, &other.Day))
 		}
 	}
-	var temperature, dew, warmer, damper sample
+	none := func() []float64 { return make([]float64, 0, MaxNeighbours) }
+	temperature, dew, warmer, damper := none(), none(), none(), none()
 	s := Surroundings{Usual: usual}
 	for i, other := range neighbours {
 		if at.Sub(other.Heard).Abs().Seconds() > held {
@@ -252,40 +247,13 @@ func (l *Live) Around(at time.Time, neighbours []*Live) Surroundings {
 		}
 		s.Neighbours++
 		now := narrow(other.Now).air() // as its day is
-		temperature.add(now.Temperature + l.excess[i].Temperature)
-		dew.add(now.DewPoint + l.excess[i].DewPoint)
-		warmer.add(now.Temperature - other.Day.At(slot-twoHours).Temperature)
-		damper.add(now.DewPoint - other.Day.At(slot-quarterHour).DewPoint)
+		temperature = append(temperature, now.Temperature+l.excess[i].Temperature)
+		dew = append(dew, now.DewPoint+l.excess[i].DewPoint)
+		warmer = append(warmer, now.Temperature-other.Day.At(slot-twoHours).Temperature)
+		damper = append(damper, now.DewPoint-other.Day.At(slot-quarterHour).DewPoint)
 	}
-	s.Air, s.Warmer, s.Damper = Air{temperature.median(), dew.median()}, warmer.median(), damper.median()
+	s.Air, s.Warmer, s.Damper = Air{median(temperature, 1), median(dew, 1)}, median(warmer, 1), median(damper, 1)
 	return s
-}
-
-// sample is a few numbers, without those that are NaN.
-type sample struct {
-	values [MaxNeighbours]float64
-	n      int
-}
-
-func (s *sample) add(v float64) {
-	if !math.IsNaN(v) {
-		s.values[s.n] = v
-		s.n++
-	}
-}
-
-// median is NaN of none.
-func (s *sample) median() float64 {
-	values := s.values[:s.n]
-	slices.Sort(values)
-	switch {
-	case s.n == 0:
-		return math.NaN()
-	case s.n%2 == 1:
-		return values[s.n/2]
-	default:
-		return (values[s.n/2-1] + values[s.n/2]) / 2
-	}
 }
 
 // Values are the statistics of one reading, signed, in their units. One that is unknown, such
@@ -416,25 +384,18 @@ func rough(values []float64, now, floor float64) float64 {
 // strength is how large each statistic is, on the scale on which hours are compared:
 // the logarithm of 1 + its size in floors, twice for roughness, which is a mean.
 func (v Values) strength() (s [Count]float64) {
-	floor := floors()
-	for i, value := range v {
-		s[i] = math.Log1p(math.Abs(value) / floor[i])
+	for i, k := range kinds() {
+		s[i] = math.Log1p(math.Abs(v[i]) / k.floor)
 	}
 	s[Roughness] = math.Log1p(s[Roughness])
 	return s
 }
 
-// least are the sizes, each in the unit of its statistic, below which nobody needs to be told,
-// however rare they are.
-func least() [Count]float64 {
-	return [Count]float64{900, 1, 1, 0.8, 1.5, 0, 0, 0.8, 1.2, 1.5}
-}
-
 // worth is the strength of those statistics that are not too small to be told, 0 of the others.
 func (v Values) worth() (s [Count]float64) {
 	s = v.strength()
-	for i, size := range least() {
-		if math.Abs(v[i]) < size {
+	for i, k := range kinds() {
+		if math.Abs(v[i]) < k.least {
 			s[i] = 0
 		}
 	}

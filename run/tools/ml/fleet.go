@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"runtime"
 	"slices"
 	"strings"
@@ -255,7 +256,7 @@ func onFile(ctx context.Context, tracks []trial.Track, measured []bool, out io.W
 	for i, t := range all {
 		for _, e := range scores[i].Episodes[max(0, len(scores[i].Episodes)-shown):] {
 			_, _ = fmt.Fprintf(out, "%s, %s for %s: %s; once in %.0f healthy hours\n",
-				t.Node, e.Start.UTC().Format("2006-01-02 15:04"), e.End.Sub(e.Start).Round(time.Minute), e.First, e.First.Once())
+				t.Node, e.Start.UTC().Format("2006-01-02 15:04"), e.End.Sub(e.Start).Round(time.Minute), e.First, math.Exp(e.First.Score*math.Ln10))
 		}
 	}
 	f := trial.Forecast(tracks, now)

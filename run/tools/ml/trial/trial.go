@@ -34,7 +34,23 @@ type Scores struct {
 	Score []float32
 	By    []string // statistic or cause of the cooling path, of alarms at a budget of 4
 	// Episodes are those at a budget of 1, by their start.
-	Episodes []anomaly.Episode
+	Episodes []Episode
+}
+
+// Episode is one with the reason of its first alarm.
+type Episode struct {
+	anomaly.Episode
+
+	First anomaly.Reason
+}
+
+// extended returns episodes with one more alarm.
+func extended(episodes []Episode, at time.Time, reason anomaly.Reason) []Episode {
+	if last := len(episodes) - 1; last >= 0 && !at.After(episodes[last].End.Add(anomaly.Joined)) {
+		episodes[last].End = at
+		return episodes
+	}
+	return append(episodes, Episode{anomaly.Episode{Start: at, End: at}, reason})
 }
 
 // node is a track that is played.
@@ -168,8 +184,8 @@ func (n *node) judge(w reading.Window, r reading.Reading, c *anomaly.Calibration
 		case anew:
 			n.scores.By[n.Next] = "digits"
 		}
-		if last := len(n.scores.Episodes) - 1; score > anomaly.Alarm(1) && (last < 0 || !n.scores.Episodes[last].Extend(r.Time, reason)) {
-			n.scores.Episodes = append(n.scores.Episodes, anomaly.Begin(r.Time, reason))
+		if score > anomaly.Alarm(1) {
+			n.scores.Episodes = extended(n.scores.Episodes, r.Time, reason)
 		}
 	}
 	at := r.Time.Truncate(time.Hour)
@@ -189,7 +205,7 @@ func past(nodes []*node, now time.Time, judge func(int, anomaly.Episode) bool) [
 		}
 		episodes := n.scores.Episodes
 		for ; judge != nil && n.judged < len(episodes) && now.Sub(episodes[n.judged].End) > anomaly.Joined; n.judged++ {
-			if e := episodes[n.judged]; judge(i, e) {
+			if e := episodes[n.judged].Episode; judge(i, e) {
 				n.right = append(n.right, e)
 			}
 		}

@@ -37,6 +37,24 @@ func TestBetterThanTheBaselines(t *testing.T) {
 	if limits := trial.Measure(tracks, trial.Limits(tracks), 0.5, now); ours.Share() <= limits.Share() {
 		t.Errorf("caught %.2f, fixed limits %.2f", ours.Share(), limits.Share())
 	}
+	for i, track := range tracks {
+		var last time.Time // alarm
+		begun := 0
+		for j, r := range track.Readings {
+			if float64(scores[i].Score[j]) > anomaly.Alarm(1) {
+				if last.IsZero() || r.Time.Sub(last) > 30*time.Minute {
+					begun++
+				}
+				if e := scores[i].Episodes[begun-1]; e.Start.After(r.Time) || e.End.Before(r.Time) {
+					t.Fatalf("an alarm of %s is in no episode: %+v", r.Time, e)
+				}
+				last = r.Time
+			}
+		}
+		if begun != len(scores[i].Episodes) {
+			t.Errorf("%d episodes, %d stretches of alarms less than half an hour apart", len(scores[i].Episodes), begun)
+		}
+	}
 	if ours.Right*10 < ours.Caught*8 {
 		t.Errorf("the first reason of %d is right for %d", ours.Caught, ours.Right)
 	}
@@ -206,7 +224,7 @@ func TestJudge(t *testing.T) {
 	t.Parallel()
 	stuck := fault.Fault{Kind: fault.Stuck, Start: trial.From(), End: trial.From().Add(time.Hour)}
 	tracks := []trial.Track{{Events: []fault.Fault{stuck}}}
-	during, later := anomaly.Begin(trial.From().Add(time.Minute), anomaly.Reason{}), anomaly.Begin(trial.From().Add(day), anomaly.Reason{})
+	during, later := anomaly.Episode{Start: trial.From(), End: trial.From().Add(time.Minute)}, anomaly.Episode{Start: trial.From().Add(day), End: trial.From().Add(day)}
 	for wrong, want := range map[float64]bool{0: true, 1: false} {
 		if judge := trial.Judge(tracks, 1, wrong); judge(0, during) != want || judge(0, later) == want {
 			t.Errorf("%g wrong: %v, %v", wrong, judge(0, during), judge(0, later))
