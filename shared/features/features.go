@@ -25,39 +25,20 @@ import (
 // features. With fewer only thresholds and range rules can judge.
 const MinPrevious = 6
 
-// The features of detection, by their place in a row.
-const (
-	Temperature          = iota // °C
-	Humidity                    // % relative humidity
-	TemperatureDeviation        // °C from the median of the window
-	HumidityDeviation           // % from the median of the window
-	MoistureDeviation           // g/m³ of absolute humidity from the median of the window
-	TemperatureChange           // °C per minute since the previous reading
-	HumidityChange              // % per minute since the previous reading
-	TemperatureSlope            // °C per minute, least squares over 10 minutes
-	HumiditySlope               // % per minute, least squares over 10 minutes
-	TemperatureSpread           // °C, standard deviation over 6 readings with this one
-	HumiditySpread              // %, standard deviation over 6 readings with this one
-	TemperatureJump             // °C from the mean of the 6 readings before
-	HumidityJump                // % from the mean of the 6 readings before
-	TemperatureRun              // log(1 + previous readings with the same temperature)
-	HumidityRun                 // log(1 + previous readings with the same humidity)
-
-	// DetectionCount is how many there are.
-	DetectionCount
-)
+// DetectionCount is how many features of detection there are.
+const DetectionCount = 15
 
 // DetectionNames are the names of the features of detection, in their order, as
 // artifacts carry them.
 func DetectionNames() []string {
 	return []string{
-		"temperature", "humidity",
-		"temperature_deviation", "humidity_deviation", "moisture_deviation",
-		"temperature_change", "humidity_change",
-		"temperature_slope", "humidity_slope",
-		"temperature_spread", "humidity_spread",
-		"temperature_jump", "humidity_jump",
-		"temperature_run", "humidity_run",
+		"temperature", "humidity", // °C, % relative humidity
+		"temperature_deviation", "humidity_deviation", "moisture_deviation", // from the median of the window; moisture in g/m³
+		"temperature_change", "humidity_change", // per minute since the previous reading
+		"temperature_slope", "humidity_slope", // per minute, least squares over 10 minutes
+		"temperature_spread", "humidity_spread", // standard deviation over 6 readings with this one
+		"temperature_jump", "humidity_jump", // from the mean of the 6 readings before
+		"temperature_run", "humidity_run", // log(1 + previous readings with the same value)
 	}
 }
 
@@ -94,62 +75,35 @@ func (x *Extractor) Detection(row []float64, w reading.Window, r reading.Reading
 	}
 	row = row[:DetectionCount]
 	clear(row)
-	t := x.signal(w.Age, w.Temperature, temperature)
-	row[Temperature] = temperature
-	row[TemperatureDeviation] = t.deviation
-	row[TemperatureChange] = t.change
-	row[TemperatureSlope] = t.slope
-	row[TemperatureSpread] = t.spread
-	row[TemperatureJump] = t.jump
-	row[TemperatureRun] = math.Log1p(float64(t.run))
+	x.quantity(row, w.Age, w.Temperature, temperature)
 	if w = humid; w.Len() < MinPrevious || !reading.Has(humidity) {
 		return true
 	}
-	h := x.signal(w.Age, w.Humidity, humidity)
-	row[Humidity] = humidity
-	row[HumidityDeviation] = h.deviation
-	row[HumidityChange] = h.change
-	row[HumiditySlope] = h.slope
-	row[HumiditySpread] = h.spread
-	row[HumidityJump] = h.jump
-	row[HumidityRun] = math.Log1p(float64(h.run))
+	x.quantity(row[1:], w.Age, w.Humidity, humidity)
 	w = w.With(w.Temperature)
 	for i := range w.Len() {
 		x.moisture[i] = reading.AbsoluteHumidity(w.Temperature[i], w.Humidity[i])
 	}
 	if n := w.Len(); n > 0 {
-		row[MoistureDeviation] = reading.AbsoluteHumidity(temperature, humidity) - x.median(x.moisture[:n])
+		row[4] = reading.AbsoluteHumidity(temperature, humidity) - x.median(x.moisture[:n])
 	}
 	return true
 }
 
-// signal is what one measured quantity has done.
-type signal struct {
-	deviation, change, slope, spread, jump float64
-	run                                    int
-}
-
-func (x *Extractor) signal(ages, values []float64, now float64) signal {
+// quantity fills the places of one quantity, every other one but for that of the moisture.
+func (x *Extractor) quantity(row, ages, values []float64, now float64) {
 	last := len(values) - 1
 	recent := values[last-recentSpan+1:]
-	return signal{
-		deviation: now - x.median(values),
-		change:    (now - values[last]) * minute / max(ages[last], minGapSeconds),
-		slope:     slope(ages, values, now, slopeSpan),
-		spread:    spread(recent[1:], now),
-		jump:      now - mean(recent),
-		run:       RunLength(values, now),
+	run := 0
+	for run <= last && values[last-run] == now {
+		run++
 	}
-}
-
-// RunLength is how many of the newest values equal the one that follows them.
-func RunLength(values []float64, now float64) int {
-	for i, v := range slices.Backward(values) {
-		if v != now {
-			return len(values) - 1 - i
-		}
-	}
-	return len(values)
+	row[0], row[2] = now, now-x.median(values)
+	row[5] = (now - values[last]) * minute / max(ages[last], minGapSeconds)
+	row[7] = slope(ages, values, now, slopeSpan)
+	row[9] = spread(recent[1:], now)
+	row[11] = now - mean(recent)
+	row[13] = math.Log1p(float64(run))
 }
 
 // slope is the least-squares slope, per minute, over the values of the last
