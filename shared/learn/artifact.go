@@ -21,8 +21,8 @@ const (
 type header struct {
 	Info      Info    `json:"info"`
 	Threshold float64 `json:"threshold,omitzero"` // of a detector
-	// Of a forecaster; without slopes and humidity it is persistence.
-	Slopes           *ridge  `json:"slopes,omitempty"`
+	// Of a forecaster: the forests that it has.
+	Temperature      bool    `json:"temperature,omitempty"`
 	Humidity         bool    `json:"humidity,omitempty"`
 	StillTemperature float64 `json:"still_temperature,omitzero"`
 	StillHumidity    float64 `json:"still_humidity,omitzero"`
@@ -78,9 +78,11 @@ func DecodeDetector(b []byte) (*Detector, error) {
 // MarshalBinary implements [encoding.BinaryMarshaler]: the form that
 // [DecodeForecaster] reads.
 func (f *Forecaster) MarshalBinary() ([]byte, error) {
-	h := header{Info: f.Info, Slopes: f.slopes, Humidity: f.humidity != nil, StillTemperature: f.stillTemperature, StillHumidity: f.stillHumidity}
+	h := header{
+		Info: f.Info, Temperature: f.temperature != nil, Humidity: f.humidity != nil, StillTemperature: f.stillTemperature, StillHumidity: f.stillHumidity,
+	}
 	var forests []byte
-	for _, grown := range []*forest.Regression{f.residual, f.humidity} {
+	for _, grown := range []*forest.Regression{f.temperature, f.humidity} {
 		if grown != nil {
 			forests = grown.Append(forests)
 		}
@@ -95,15 +97,12 @@ func DecodeForecaster(b []byte) (*Forecaster, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Forecaster{Info: h.Info, slopes: h.Slopes, stillTemperature: h.StillTemperature, stillHumidity: h.StillHumidity}
+	f := &Forecaster{Info: h.Info, stillTemperature: h.StillTemperature, stillHumidity: h.StillHumidity}
 	if !(f.stillTemperature >= 0 && f.stillHumidity >= 0) {
 		r.Fail("nothing changes beneath %g and %g", f.stillTemperature, f.stillHumidity)
 	}
-	if s := f.slopes; s != nil {
-		if len(s.Coefficients) != features.ForecastCount || len(s.Least) != len(s.Coefficients) || len(s.Most) != len(s.Coefficients) {
-			r.Fail("%d slopes within %d and %d limits", len(s.Coefficients), len(s.Least), len(s.Most))
-		}
-		f.residual = readForest(r)
+	if h.Temperature {
+		f.temperature = readForest(r)
 	}
 	if h.Humidity {
 		f.humidity = readForest(r)

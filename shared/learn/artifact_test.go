@@ -50,9 +50,6 @@ func TestNoChangeBeneathTheTrend(t *testing.T) {
 	if temperature, humidity := f.change(row); temperature == 0 || humidity == 0 {
 		t.Errorf("moving: %g and %g", temperature, humidity)
 	}
-	if solve(forest.Matrix{Columns: 1, Data: make([]float64, 1)}, rows.Data[:1]) {
-		t.Error("an equation of nothing is solved")
-	}
 	persistence := &Forecaster{Info: f.Info}
 	must.Get(DecodeForecaster(must.Get(persistence.MarshalBinary())(t)))(t)
 }
@@ -90,13 +87,10 @@ func TestStillness(t *testing.T) {
 
 // FuzzDecode tries bodies behind a right checksum: whatever decodes must be safe to use.
 func FuzzDecode(f *testing.F) {
-	f.Add(0, true, []byte{29, 1, 0, 0, 0})
-	f.Add(features.ForecastCount, false, []byte{0})
-	f.Fuzz(func(t *testing.T, slopes int, humidity bool, body []byte) {
-		h := header{Info: Info{Features: features.ForecastNames()}, Humidity: humidity}
-		if slopes %= 100; slopes > 0 {
-			h.Slopes = &ridge{Coefficients: make([]float64, slopes), Least: make([]float64, slopes), Most: make([]float64, features.ForecastCount)}
-		}
+	f.Add(false, true, []byte{29, 1, 0, 0, 0})
+	f.Add(true, false, []byte{0})
+	f.Fuzz(func(t *testing.T, temperature, humidity bool, body []byte) {
+		h := header{Info: Info{Features: features.ForecastNames()}, Temperature: temperature, Humidity: humidity}
 		sealed, err := seal(forecasterPrefix, h, body)
 		must.Do(t, err)
 		if model, err := DecodeForecaster(sealed); err == nil {

@@ -20,12 +20,8 @@ const Horizon = time.Duration(features.Horizon * float64(time.Second))
 const (
 	forecasterTrees = 60
 	forecasterLeaf  = 20
-	// ridgePenalty is that of the squares of the standardised coefficients, as a
-	// share of the rows.
-	ridgePenalty = 1e-3
-	// ridgeTail is the share of values at each end of a column that is clamped
-	// (winsorized) for the linear model.
-	ridgeTail = 0.01
+	// unforeseen is the share of the largest changes whose size does not count.
+	unforeseen = 0.01
 )
 
 // Forecaster predicts how a node's values change. Its methods may be called
@@ -34,9 +30,7 @@ const (
 type Forecaster struct {
 	Info Info
 
-	slopes   *ridge             // of the temperature; nil for persistence
-	residual *forest.Regression // of what slopes leave
-	humidity *forest.Regression // nil for persistence
+	temperature, humidity *forest.Regression // nil for persistence
 
 	// Trends, °C and % a minute, beneath which no change is forecast.
 	stillTemperature, stillHumidity float64
@@ -59,8 +53,8 @@ func (f *Forecaster) Forecast(x *features.Extractor, w reading.Window, r reading
 
 // change is what the models expect within the horizon.
 func (f *Forecaster) change(row []float64) (temperature, humidity float64) {
-	if f.slopes != nil && math.Abs(row[features.TemperatureTrend]) >= f.stillTemperature {
-		temperature = f.slopes.predict(row) + f.residual.Predict(row)
+	if f.temperature != nil && math.Abs(row[features.TemperatureTrend]) >= f.stillTemperature {
+		temperature = f.temperature.Predict(row)
 	}
 	if f.humidity != nil && math.Abs(row[features.HumidityTrend]) >= f.stillHumidity {
 		humidity = f.humidity.Predict(row)
@@ -70,20 +64,12 @@ func (f *Forecaster) change(row []float64) (temperature, humidity float64) {
 
 // growForecaster fits both quantities.
 func growForecaster(rows forest.Matrix, temperature, humidity []float64, info Info) (*Forecaster, error) {
-	slopes, err := fitRidge(rows, temperature)
-	if err != nil {
-		return nil, err
-	}
-	left := make([]float64, len(temperature))
-	for i := range left {
-		left[i] = temperature[i] - slopes.predict(rows.Row(i))
-	}
 	options := forest.RegressionOptions{Trees: forecasterTrees, Leaf: forecasterLeaf, Seed: info.Seed}
-	residual, err := forest.GrowRegression(rows, left, options)
-	if err != nil {
+	f := &Forecaster{Info: info}
+	var err error
+	if f.temperature, err = forest.GrowRegression(rows, temperature, options); err != nil {
 		return nil, fmt.Errorf("temperature: %w", err)
 	}
-	f := &Forecaster{Info: info, slopes: slopes, residual: residual}
 	if rows, humidity = measured(rows, humidity); len(humidity) < min(MinRows, len(temperature)) { // of nodes that measure none
 		return f, nil
 	}
@@ -138,7 +124,7 @@ func stillness(trends, said, truths []float64, power float64) (bound float64) {
 		sizes[i] = math.Abs(v)
 	}
 	slices.Sort(sizes)
-	most := features.Quantile(sizes, 1-ridgeTail) // what nobody can foresee, such as a spike, must not decide
+	most := features.Quantile(sizes, 1-unforeseen) // what nobody can foresee, such as a spike, must not decide
 	for _, share := range [...]float64{0.5, 0.6, 0.7, 0.8, 0.9, 0.95} {
 		next := features.Quantile(ordered, share)
 		var e errorSums
@@ -154,126 +140,4 @@ func stillness(trends, said, truths []float64, power float64) (bound float64) {
 		bound = next
 	}
 	return bound
-}
-
-// ridge is a linear model: a constant and a coefficient for each feature. Features
-// are clamped to limits. Without limits one spike in training bends the whole model,
-// and a spike afterwards makes its prediction meaningless; the forest covers that
-// range.
-type ridge struct {
-	Constant     float64   `json:"constant"`
-	Coefficients []float64 `json:"coefficients"`
-	Least        []float64 `json:"least"` // limits of each feature
-	Most         []float64 `json:"most"`
-}
-
-func (r *ridge) predict(row []float64) float64 {
-	sum := r.Constant
-	for i, c := range r.Coefficients {
-		sum += c * min(max(row[i], r.Least[i]), r.Most[i])
-	}
-	return sum
-}
-
-// winsorize returns rows and targets with the outermost values of each column
-// moved to the limits, and the limits.
-func winsorize(rows forest.Matrix, targets []float64) (inner forest.Matrix, wanted, least, most []float64) {
-	columns := rows.Columns
-	inner = forest.Matrix{Columns: columns, Data: make([]float64, len(rows.Data))}
-	least, most = make([]float64, columns), make([]float64, columns)
-	values := make([]float64, rows.Rows())
-	for j := range columns {
-		for i := range values {
-			values[i] = rows.Data[i*columns+j]
-		}
-		slices.Sort(values)
-		least[j], most[j] = features.Quantile(values, ridgeTail), features.Quantile(values, 1-ridgeTail)
-		for i := range values {
-			inner.Data[i*columns+j] = min(max(rows.Data[i*columns+j], least[j]), most[j])
-		}
-	}
-	ordered := sorted(targets)
-	low, high := features.Quantile(ordered, ridgeTail), features.Quantile(ordered, 1-ridgeTail)
-	wanted = make([]float64, len(targets))
-	for i, t := range targets {
-		wanted[i] = min(max(t, low), high)
-	}
-	return inner, wanted, least, most
-}
-
-// fitRidge fits by the normal equations of standardised features (Hoerl and
-// Kennard, "Ridge Regression", Technometrics 12, 1970).
-func fitRidge(rows forest.Matrix, targets []float64) (*ridge, error) {
-	rows, targets, least, most := winsorize(rows, targets)
-	n, columns := float64(rows.Rows()), rows.Columns
-	mean, variance := make([]float64, columns), make([]float64, columns)
-	for i := range rows.Rows() {
-		for j, v := range rows.Row(i) {
-			mean[j] += v / n
-		}
-	}
-	for i := range rows.Rows() {
-		for j, v := range rows.Row(i) {
-			variance[j] += (v - mean[j]) * (v - mean[j]) / n
-		}
-	}
-	meanTarget := 0.0
-	for _, t := range targets {
-		meanTarget += t / n
-	}
-	products, right := forest.Matrix{Columns: columns, Data: make([]float64, columns*columns)}, make([]float64, columns)
-	centred := make([]float64, columns)
-	for i := range rows.Rows() {
-		for j, v := range rows.Row(i) {
-			centred[j] = v - mean[j]
-			right[j] += centred[j] * (targets[i] - meanTarget)
-			for row, k := products.Row(j), 0; k <= j; k++ {
-				row[k] += centred[j] * centred[k]
-			}
-		}
-	}
-	for j := range columns {
-		// A feature that never changes gets a penalty of its own, and with it nothing.
-		products.Row(j)[j] += n * (ridgePenalty*variance[j] + 1e-12)
-	}
-	if !solve(products, right) {
-		return nil, fmt.Errorf("temperature: %w: the features depend on one another", forest.ErrTraining)
-	}
-	r := &ridge{Constant: meanTarget, Coefficients: right, Least: least, Most: most}
-	for j := range columns {
-		r.Constant -= right[j] * mean[j]
-	}
-	return r, nil
-}
-
-// solve replaces the right side of a system by its solution, and the lower half of its
-// symmetric matrix by Cholesky's factor. It reports false where the matrix is not positive
-// definite. A library's sums differ between machines in their order.
-func solve(a forest.Matrix, right []float64) bool {
-	for i := range right {
-		row := a.Row(i)
-		for j := range i + 1 {
-			for k, v := range a.Row(j)[:j] {
-				row[j] -= v * row[k]
-			}
-			if j < i {
-				row[j] /= a.Row(j)[j]
-			}
-		}
-		if !(row[i] > 0) {
-			return false
-		}
-		row[i] = math.Sqrt(row[i])
-		for k, v := range row[:i] {
-			right[i] -= v * right[k]
-		}
-		right[i] /= row[i]
-	}
-	for i := len(right) - 1; i >= 0; i-- {
-		right[i] /= a.Row(i)[i]
-		for k, v := range a.Row(i)[:i] {
-			right[k] -= v * right[i]
-		}
-	}
-	return true
 }

@@ -208,7 +208,7 @@ func (in Input) forecaster(learned, held []example, info Info) (*Forecaster, For
 		*label = "forest"
 		reasons = append(reasons, fmt.Sprintf("%s: %s, with no change beneath a trend of %.3g %s a minute", name, won, still, unit))
 	}
-	judge("temperature", "°C", t, f.stillTemperature, &m.Temperature, func() { f.slopes, f.residual = nil, nil })
+	judge("temperature", "°C", t, f.stillTemperature, &m.Temperature, func() { f.temperature = nil })
 	judge("humidity", "%", h, f.stillHumidity, &m.Humidity, func() { f.humidity = nil })
 	m.Reason = strings.Join(reasons, "; ")
 	if live := in.LiveForecaster; live != nil {
