@@ -144,8 +144,7 @@ type Totals struct {
 	Unanswered  int // readings without any answer; stored or not
 	Stored      int // readings that are stored, answered or not
 	Duplicated  int // further rows of a reading that was sent again because its gateway was killed before it answered
-	Due         int // alerts that the stored rows require
-	Alerted     int // of these, alerts that are stored
+	Alerted     int // alerts that the stored rows require, which are stored
 	Unexplained int // readings that do not match; see [Ledger.Close]
 }
 
@@ -154,6 +153,5 @@ func (t *Totals) add(o Totals) {
 	t.Unanswered += o.Unanswered
 	t.Stored += o.Stored
 	t.Duplicated += o.Duplicated
-	t.Due += o.Due
 	t.Alerted += o.Alerted
 }

@@ -27,8 +27,8 @@ type ReplayReport struct {
 
 // String lists the figures, one a line.
 func (r ReplayReport) String() string {
-	return fmt.Sprintf("sent %d\nstored %d\nduplicates %d\nalerts %d of %d due\nunexplained %d\nreadings/s %.0f to the gateway's answer, %.0f to the stored row",
-		r.Sent, r.Stored, r.Duplicated, r.Alerted, r.Due, r.Unexplained,
+	return fmt.Sprintf("sent %d\nstored %d\nduplicates %d\nalerts %d\nunexplained %d\nreadings/s %.0f to the gateway's answer, %.0f to the stored row",
+		r.Sent, r.Stored, r.Duplicated, r.Alerted, r.Unexplained,
 		r.Rows.PerSecond(), float64(r.Stored)/r.Settled.Seconds())
 }
 

@@ -175,7 +175,6 @@ func (l *Ledger) check(i namedReading, rows []reading.Reading, alerts map[alertK
 		case raised > 0 && !due[kind]:
 			return totals, fmt.Sprintf("it has a %s alert that is not due", kind)
 		}
-		totals.Due += raised
 		totals.Alerted += raised
 	}
 	return totals, ""

@@ -49,8 +49,8 @@ func replayExactly(t *testing.T, o system.Options) {
 	if err := report.Check(); err != nil {
 		t.Errorf("%v\n%s", err, report)
 	}
-	if report.Sent != rows || report.Due != due || due == 0 {
-		t.Errorf("sent %d rows that require %d alerts, want %d and %d", report.Sent, report.Due, rows, due)
+	if report.Sent != rows || report.Alerted != due || due == 0 {
+		t.Errorf("sent %d rows and stored %d alerts, want %d and %d", report.Sent, report.Alerted, rows, due)
 	}
 }
 

@@ -44,7 +44,7 @@ func (s *soak) report(ctx context.Context) error {
 	out := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintf(out, "\nreadings\tsent %d\tanswered %d\tunanswered %d\tstored %d\tduplicated %d\tunexplained %d\n",
 		sum.Sent, sum.Answered, sum.Unanswered, sum.Stored, sum.Duplicated, sum.Unexplained)
-	_, _ = fmt.Fprintf(out, "alerts\tdue %d\tstored %d\n", sum.Due, sum.Alerted)
+	_, _ = fmt.Fprintf(out, "alerts\tstored %d\n", sum.Alerted)
 	_, _ = fmt.Fprintf(out, "incidents\tstored %d\n", incidents)
 	_, _ = fmt.Fprintf(out, "predictions\t%s\n", verdicts)
 	_, _ = fmt.Fprintf(out, "users\tcalls %d\tfailed during a chaos event %d\tfailed otherwise %d\n",

@@ -226,7 +226,7 @@ func clockJump(t scenarioTest) string {
 	if set < 3 {
 		t.Errorf("the clock was set %d times only", set)
 	}
-	return fmt.Sprintf("set %d times; %d readings, %d alerts, exact", set, report.Sent, report.Due)
+	return fmt.Sprintf("set %d times; %d readings, %d alerts, exact", set, report.Sent, report.Alerted)
 }
 
 // anyStored reports whether any reading is stored.
