@@ -521,37 +521,3 @@ func TestAcknowledgementOfOneIsWritten(t *testing.T) {
 	must.Eventually(t, "the table is empty", func() bool { return rows(t, database) == 0 })
 	must.Equal(t, "deliveries to ingest", 3, len(w.of("ingest")))
 }
-
-// TestRowsOfTheVersionBefore are a row for each subscription.
-func TestRowsOfTheVersionBefore(t *testing.T) {
-	t.Parallel()
-	database := pgtest.URL(t)
-	w := open(t, queue.Config{DatabaseURL: database})
-	for _, topic := range []string{queue.TopicData, queue.TopicAlerts, queue.TopicRetraining, queue.TopicData + queue.DeadLetterSuffix} {
-		w.publish(t, topic, topic+" 1", topic+" 2")
-	}
-	w.end()
-	connection := must.Get(pgx.Connect(t.Context(), database))(t)
-	t.Cleanup(func() { _ = connection.Close(context.WithoutCancel(t.Context())) })
-	for _, sql := range []string{
-		`CREATE TABLE pubsub.messages AS SELECT unnest(subscriptions) AS subscription, id, publish_time, content FROM pubsub.pending`,
-		`DROP TABLE pubsub.pending`,
-		`DELETE FROM pubsub.messages WHERE subscription = 'ingest' AND id = (SELECT min(id) FROM pubsub.messages)`, // it has acknowledged one
-	} {
-		must.Get(connection.Exec(t.Context(), sql))(t)
-	}
-	again := open(t, queue.Config{DatabaseURL: database})
-	again.run(t, accept, "ingest", "detect", "storealert", "train")
-	again.drain(t)
-	for function, want := range map[string][]string{
-		"ingest": {"data 2"}, "detect": {"data 1", "data 2"}, "storealert": {"alerts 1", "alerts 2"}, "train": {"model-retraining 1", "model-retraining 2"},
-	} {
-		must.Equal(t, function, want, again.data(function))
-	}
-	must.Equal(t, "dead letters", 2, len(again.pull(t)))
-	again.end()
-	must.Equal(t, "rows are left", 2, rows(t, database))
-	var gone bool
-	must.Do(t, connection.QueryRow(t.Context(), `SELECT to_regclass('pubsub.messages') IS NULL`).Scan(&gone))
-	must.Equal(t, "the table of before is gone", true, gone)
-}

@@ -17,19 +17,3 @@ CREATE TABLE IF NOT EXISTS pubsub.pending (
 
 -- A message lives for milliseconds: compressing it would cost more than it saves.
 ALTER TABLE pubsub.pending ALTER COLUMN content SET STORAGE EXTERNAL;
-
--- Until November 2026 a message had a row for each subscription, with its content.
-DO $$
-BEGIN
-    IF to_regclass('pubsub.messages') IS NOT NULL THEN
-        INSERT INTO pubsub.pending (topic, id, publish_time, subscriptions, content)
-        SELECT CASE subscription
-                   WHEN 'ingest' THEN 'data' WHEN 'detect' THEN 'data' WHEN 'storealert' THEN 'alerts' WHEN 'train' THEN 'model-retraining'
-                   ELSE subscription
-               END, id, min(publish_time), array_agg(subscription), (array_agg(content))[1]
-        FROM pubsub.messages
-        GROUP BY 1, 2;
-        DROP TABLE pubsub.messages;
-    END IF;
-END
-$$;
