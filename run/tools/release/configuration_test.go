@@ -279,15 +279,27 @@ func checkSubstitutions(s sources) []string {
 	return problems
 }
 
+// The parts of a service account's name, by CreatedServiceAccountNameRegex,
+// ServiceDefaultAccountNameRegex and ProjectRegex of google/verify/validation.go.
+const (
+	projectForm = `(?:(?:[-a-z0-9]{1,63}\.)*(?:[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?):)?(?:[0-9]{1,19}|(?:[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?))`
+	accountForm = `[a-z](?:[-a-z0-9]{4,28}[a-z0-9])`
+	emailForm   = `(?:` + accountForm + `@[-a-z0-9.]{1,63}\.iam\.gserviceaccount\.com|` + projectForm + `@[a-z]+.gserviceaccount.com)`
+)
+
 // providerRules are what version 7.45 of hashicorp/terraform-provider-google validates of what
 // we write, by file below google/services, or google/verify. The schema that the mocked
-// provider has knows types and nothing of this; [TestProviderAcceptsNames] of tfenv has the
-// forms of accounts. A value that is known later stands for a good one.
+// provider has knows types and nothing of this. A value that is known later stands for a good
+// one, and is x where it is a part of one.
 var providerRules = []struct {
 	source    string
-	attribute string // in the resources that have it
+	attribute string // in the resources that have it; its value follows, or is the group at the end
 	form      string
 }{
+	{"verify/validation.go ServiceAccountLinkRegex", `"([^"]*/serviceAccounts/[^"]*)"`, `projects/(?:-|` + projectForm + `)/serviceAccounts/(?:x|` + emailForm + `)`},
+	{"verify/validation.go ServiceAccountLinkRegex", `"(?:serviceAccount:)?([^"/:]*@[^"/:]*gserviceaccount[^"/:]*)"`, emailForm},
+	{"verify/validation.go ValidateRFC1035Name(6, 30)", `\baccount_id += `, accountForm},
+	{"verify/validation.go ProjectRegex", `\bproject(?:_id)? += `, projectForm},
 	{"verify/validation.go ValidateGCEName", `resource "google_compute_(?:network|subnetwork|region_network_endpoint_group)"[^}]*?\n  name += `, `[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?`},
 	{"bigquery/resource_bigquery_dataset.go datasetIdRegexp", `\n +dataset_id += `, `[0-9A-Za-z_]+`},
 	{"monitoring/resource_monitoring_slo.go", `\bslo += `, `[a-zA-Z0-9\-_:.]+`},
@@ -326,10 +338,18 @@ var providerRules = []struct {
 func checkProvider(s sources) []string {
 	var problems []string
 	resources := maps.Clone(s)
-	maps.DeleteFunc(resources, func(path, _ string) bool { return strings.HasSuffix(path, "/variables.tf") })
-	text := regexp.MustCompile(`\$\{[^}"]*\}`).ReplaceAllString(resources.matching("terraform/", ".tf"), "x") // known later
+	maps.DeleteFunc(resources, func(path, _ string) bool {
+		return strings.HasSuffix(path, "/variables.tf") || strings.HasSuffix(path, "/validation.tftest.hcl") // which gives wrong values on purpose
+	})
+	text := resources.matching("terraform/", ".tf") + resources.matching("terraform/", ".hcl")
+	text = regexp.MustCompile(`(?m)^ *description +=.*$`).ReplaceAllString(text, "")
+	text = regexp.MustCompile(`\$\{[^}"]*\}`).ReplaceAllString(text, "x") // known later
 	for _, rule := range providerRules {
-		values := found(text, rule.attribute+`"?([^"\s]+)"?`)
+		place := rule.attribute
+		if !strings.HasSuffix(place, `)"`) {
+			place += `"?([^"\s]+)"?`
+		}
+		values := found(text, place)
 		values = slices.DeleteFunc(values, func(value string) bool {
 			return regexp.MustCompile(`^(var|local|each|module|google_\w+)[.\[]`).MatchString(value) || strings.Contains(value, "(")
 		})
@@ -456,5 +476,5 @@ func TestSabotages(t *testing.T) {
 			t.Errorf("%s: %s: check %s says %q, want %q", path, expression, by, problems, message)
 		}
 	}
-	must.Equal(t, "sabotages", 26, count)
+	must.Equal(t, "sabotages", 32, count)
 }
