@@ -34,19 +34,23 @@ func commands() map[string]command {
 	const everywhere = "project format flatten "
 	const run = everywhere + "region "
 	return map[string]command{
-		"storage cp":                  {"if-generation-match", 2, gcloud.copyObject},
-		"storage rm":                  {"if-generation-match", 1, gcloud.removeObject},
-		"storage cat":                 {"", 1, gcloud.printObject},
-		"storage objects describe":    {everywhere, 1, gcloud.describeObject},
-		"storage objects list":        {everywhere, 1, gcloud.listObjects},
-		"builds describe":             {run, 1, gcloud.describeBuild},
-		"run services list":           {run, 0, gcloud.listServices},
-		"run services describe":       {run, 1, gcloud.describeService},
-		"run services update":         {run + "cpu-throttling! no-cpu-throttling!", 1, gcloud.updateBilling},
-		"run revisions describe":      {run, 1, gcloud.describeRevision},
+		"storage cp":               {"if-generation-match", 2, gcloud.copyObject},
+		"storage rm":               {"if-generation-match", 1, gcloud.removeObject},
+		"storage cat":              {"", 1, gcloud.printObject},
+		"storage objects describe": {everywhere, 1, gcloud.describeObject},
+		"storage objects list":     {everywhere, 1, gcloud.listObjects},
+		"builds describe": {run, 1, func(g gcloud) error {
+			return g.show("/v1/projects/" + g.flags["project"] + "/locations/" + g.flags["region"] + "/builds/" + g.arguments[0])
+		}},
+		"run services list":     {run, 0, func(g gcloud) error { return g.show(g.services()) }},
+		"run services describe": {run, 1, func(g gcloud) error { return g.show(g.services() + "/" + g.arguments[0]) }},
+		"run services update":   {run + "cpu-throttling! no-cpu-throttling!", 1, gcloud.updateBilling},
+		"run revisions describe": {run, 1, func(g gcloud) error {
+			return g.show(strings.TrimSuffix(g.services(), "services") + "revisions/" + g.arguments[0])
+		}},
 		"run services update-traffic": {run + "to-revisions to-latest!", 1, gcloud.updateTraffic},
 		"pubsub topics publish":       {everywhere + "attribute message", 1, gcloud.publish},
-		"run jobs list":               {run + "filter", 0, gcloud.listJobs},
+		"run jobs list":               {run + "filter", 0, func(g gcloud) error { return g.show(g.jobs()) }},
 		"run jobs update":             {run + "image", 1, gcloud.updateJob},
 		"run jobs execute":            {run + "args wait!", 1, gcloud.executeJob},
 	}
@@ -232,14 +236,27 @@ func (g gcloud) printObject() error {
 }
 
 func (g gcloud) describeObject() error {
-	var answer any
-	err := call(http.MethodGet, place(g.arguments[0]), nil, &answer)
+	err := g.show(place(g.arguments[0]))
 	if err != nil && strings.HasPrefix(err.Error(), "HTTPError 404") {
 		return fmt.Errorf("%s not found: 404", g.arguments[0])
-	} else if err != nil {
+	}
+	return err
+}
+
+// show prints what the cloud has at a path, or of a list what passes the filter.
+func (g gcloud) show(path string) error {
+	var answer map[string]any
+	if err := call(http.MethodGet, path, nil, &answer); err != nil {
 		return err
 	}
-	return g.print(answer)
+	list, ok := answer["items"].([]any)
+	if !ok {
+		return g.print(answer)
+	}
+	if name, want, filtered := strings.Cut(g.flags["filter"], "="); filtered {
+		list = slices.DeleteFunc(list, func(item any) bool { return field(item, name) != want })
+	}
+	return g.print(list...)
 }
 
 // listObjects lists noncurrent versions too, without being asked.
@@ -253,45 +270,12 @@ func (g gcloud) listObjects() error {
 	return g.print(answer.Items...)
 }
 
-func (g gcloud) describeBuild() error {
-	var answer any
-	path := "/v1/projects/" + g.flags["project"] + "/locations/" + g.flags["region"] + "/builds/" + g.arguments[0]
-	if err := call(http.MethodGet, path, nil, &answer); err != nil {
-		return err
-	}
-	return g.print(answer)
-}
-
 func (g gcloud) services() string {
 	return "/apis/serving.knative.dev/v1/namespaces/" + g.flags["project"] + "/services"
 }
 
 func (g gcloud) jobs() string {
 	return "/apis/run.googleapis.com/v1/namespaces/" + g.flags["project"] + "/jobs"
-}
-
-func (g gcloud) listServices() error {
-	var answer struct{ Items []any }
-	if err := call(http.MethodGet, g.services(), nil, &answer); err != nil {
-		return err
-	}
-	return g.print(answer.Items...)
-}
-
-func (g gcloud) describeService() error {
-	var answer any
-	if err := call(http.MethodGet, g.services()+"/"+g.arguments[0], nil, &answer); err != nil {
-		return err
-	}
-	return g.print(answer)
-}
-
-func (g gcloud) describeRevision() error {
-	var answer any
-	if err := call(http.MethodGet, strings.TrimSuffix(g.services(), "services")+"revisions/"+g.arguments[0], nil, &answer); err != nil {
-		return err
-	}
-	return g.print(answer)
 }
 
 // updateBilling makes a revision that is billed by instance, or by request.
@@ -316,15 +300,6 @@ func (g gcloud) updateTraffic() error {
 		}
 	}
 	return call(http.MethodPut, g.services()+"/"+g.arguments[0], map[string]any{"spec": map[string]any{"traffic": targets}}, nil)
-}
-
-func (g gcloud) listJobs() error {
-	var answer struct{ Items []any }
-	if err := call(http.MethodGet, g.jobs(), nil, &answer); err != nil {
-		return err
-	}
-	path, want, _ := strings.Cut(g.flags["filter"], "=")
-	return g.print(slices.DeleteFunc(answer.Items, func(item any) bool { return field(item, path) != want })...)
 }
 
 func (g gcloud) updateJob() error {
