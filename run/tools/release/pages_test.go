@@ -59,6 +59,15 @@ func TestPagesRun(t *testing.T) {
 		_, history := c.did()
 		want(t, []string{"detect detect-00001", "ingest ingest-00001", "api api-00001", "detect detect-00002", "ingest ingest-00002", "api api-00002", "detect detect-00003", "ingest ingest-00003", "api api-00003"}, history)
 		want(t, "", c.object("release/lock"))
+		byHand := regexp.MustCompile(`^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ\n$`)
+		if began := c.object("release/last"); !byHand.MatchString(began) {
+			t.Errorf("the last release, which is by hand, began at %q", began)
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if locks := c.noncurrent[bucket+"/release/lock"]; !strings.Contains(string(locks[len(locks)-1].content), "@machine\n") {
+			t.Errorf("the lock of a release by hand said %q", locks[len(locks)-1].content)
+		}
 	})
 	t.Run("Roll back", func(t *testing.T) {
 		t.Parallel()
@@ -111,9 +120,13 @@ func TestPagesRun(t *testing.T) {
 	t.Run("Change a setting", func(t *testing.T) {
 		t.Parallel()
 		c, _ := released(t, numbered(1))
+		before := c.object(statePath)
 		runPage(t, c, "Change a setting", operated(), false)
 		want(t, numbered(1).live(), c.live())
 		want(t, "", c.object("release/lock"))
+		if _, history := c.did(); len(history) != 3 || c.object(statePath) == before {
+			t.Errorf("deployed %q, state %s: nothing is deployed anew, and the plan is applied", history, c.object(statePath))
+		}
 	})
 	t.Run("Sizes of the database", func(t *testing.T) {
 		t.Parallel()

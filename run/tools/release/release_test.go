@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -35,6 +34,7 @@ func TestRelease(t *testing.T) {
 	if want := []string{"detect detect-00001", "ingest ingest-00001", "api api-00001", "ingest ingest-00002", "api api-00002"}; !slices.Equal(want, history) {
 		t.Errorf("deployed %q, want %q: what has not changed is not deployed again", history, want)
 	}
+	must.Equal(t, "the newest release began", "2026-11-20T12:00:01.123456Z\n", c.object("release/last"))
 }
 
 // TestNotes wants the notes of each version that the changelog has, and no others.
@@ -85,18 +85,6 @@ func TestOverlappingReleases(t *testing.T) {
 	}
 	b.says("api: rolled back to api-00002=100.")
 	must.Equal(t, "lock", "", c.object("release/lock"))
-}
-
-// TestReleasesInARow has each release find the objects of the ones before it, of which the
-// bucket keeps every version.
-func TestReleasesInARow(t *testing.T) {
-	t.Parallel()
-	c, folders := released(t, first)
-	for _, n := range []string{"2", "3"} {
-		v := pipeline("api:"+n, "ingest:"+n, "detect:"+n)
-		c.begin(t, "b"+n, v, folders).want(true, v.live(), nil)
-	}
-	must.Equal(t, "the newest release began", "2026-11-20T12:00:03.123456Z\n", c.object("release/last"))
 }
 
 // TestStalePlanChangesNothing has somebody apply by hand, without the lock, between
@@ -161,30 +149,9 @@ func TestOlderReleaseComesTooLate(t *testing.T) {
 	r.says("A release that began later is live")
 }
 
-// TestByHand follows docs/operations.md, on a machine where all tools are at hand.
-func TestByHand(t *testing.T) {
-	t.Parallel()
-	commands := found(read(t, "docs/operations.md"), "(?s)```sh\n(run/tools/release/lock acquire .*?)```")
-	if len(commands) != 1 {
-		t.Fatalf("%d releases by hand", len(commands))
-	}
-	script := "#!/usr/bin/env bash\nset -euo pipefail\n" + strings.NewReplacer(" P", " "+project, " R", " "+region).Replace(commands[0])
-	c, folders := released(t, first)
-	second := pipeline("api:2", "ingest:2", "detect:1")
-	r := c.begin(t, "b1", second, folders)
-	r.environ = append(r.environ, "BUILD_ID=", "LOCATION=")
-	if err := r.run(ownMachine, script); err != nil {
-		t.Fatal(err, r.log.String())
-	}
-	must.Equal(t, "", second.live(), c.live())
-	r.says("@machine")
-	if lock, last := c.object("release/lock"), c.object("release/last"); lock != "" || !regexp.MustCompile(`^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ\n$`).MatchString(last) {
-		t.Errorf("lock %q, last %q", lock, last)
-	}
-}
-
-// TestSettingDuringAnIncident applies a setting with the image and archives that are live:
-// nothing is deployed anew, and requests stay where they are.
+// TestSettingDuringAnIncident applies a setting with the image and archives that are live, as
+// TestPagesRun does by the page: requests stay where somebody pinned them, and nothing is
+// applied that is not wanted.
 func TestSettingDuringAnIncident(t *testing.T) {
 	t.Parallel()
 	begin := func(t *testing.T, answer string) (*cloud, *release) {
@@ -196,18 +163,6 @@ func TestSettingDuringAnIncident(t *testing.T) {
 		return c, r
 	}
 	const apply = "#!/usr/bin/env bash\nrun/tools/release/apply " + project + " " + region
-	t.Run("as it is", func(t *testing.T) {
-		t.Parallel()
-		c, r := begin(t, "yes\n")
-		before := c.object(statePath)
-		if err := r.run(ownMachine, apply); err != nil {
-			t.Fatal(err, r.log.String())
-		}
-		must.Equal(t, "what serves", first.live(), c.live())
-		if _, history := c.did(); len(history) != 3 || c.object(statePath) == before || c.object("release/lock") != "" {
-			t.Errorf("deployed %q, state %s, lock %q\n%s", history, c.object(statePath), c.object("release/lock"), r.log.String())
-		}
-	})
 	t.Run("pinned after a roll-back", func(t *testing.T) {
 		t.Parallel()
 		c, r := begin(t, "yes\n")
