@@ -11,16 +11,12 @@ import (
 	"testing"
 	"time"
 
-	pubsub "cloud.google.com/go/pubsub/v2"
-	"google.golang.org/api/option"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-
 	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/shared/function/functiontest"
 	"coldaisle.dev/shared/logging/logtest"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/tooltest"
 )
 
@@ -100,21 +96,9 @@ func TestVersionBeforeOnTheNewSchema(t *testing.T) {
 			t.Fatalf("it does not serve: %s", said.String())
 		}
 	}
-	client := must.Get(pubsub.NewClient(t.Context(), system.Project, option.WithEndpoint(addresses[2]), option.WithoutAuthentication(),
-		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials()))))(t)
-	t.Cleanup(func() { _ = client.Close() })
-	topic := client.Publisher("data")
-	t.Cleanup(topic.Stop)
-	c := newCloud(t)
-	c.deliver = func(data []byte, attributes map[string]string) error {
-		_, err := topic.Publish(t.Context(), &pubsub.Message{Data: data, Attributes: attributes}).Get(t.Context())
-		return err
-	}
-	r := c.begin(t, "b1", first, c.machine(t, nil))
-	must.Do(t, os.MkdirAll(filepath.Join(r.folder, "dist/release"), 0o700))
+	_, r := publishing(t, pubsubtest.Dial(t, addresses[2], system.Project))
 	r.environ = append(r.environ, "SYNTHETIC_WAIT=120")
-	const page = `<html><script type="module" src="/assets/index.js"></script></html>`
-	if output, err := smoke(t, showing(t, addresses[1], page)); err != nil {
+	if output, err := smoke(t, showing(t, addresses[1], dashboardPage)); err != nil {
 		t.Errorf("%v\n%s", err, output)
 	}
 	if err := r.run(ownMachine, "#!/usr/bin/env bash\nrun/tools/release/synthetic "+project+" "+addresses[1]); err != nil {

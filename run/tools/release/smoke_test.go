@@ -38,6 +38,8 @@ func smoke(t *testing.T, address string) (string, error) {
 	return string(output), err
 }
 
+const dashboardPage = `<html><script type="module" src="/assets/index.js"></script></html>`
+
 // showing is a running API with this page for its dashboard, which the tests' own
 // may be built without.
 func showing(t *testing.T, base, page string) string {
@@ -60,15 +62,14 @@ func TestSmoke(t *testing.T) {
 		return functiontest.Start(t, program, "DATABASE_URL="+database, "SECRET_KEY="+strings.Repeat("k", 32), "PROJECT_ID=test",
 			"READINGS=postgres", "PUBSUB_EMULATOR_HOST="+topics.Addr).URL
 	}
-	const page = `<html><script type="module" src="/assets/index.js"></script></html>`
 	good, lost := serve(pgtest.URL(t)), serve("postgres://nobody@127.0.0.1:1/none")
-	if output, err := smoke(t, showing(t, good, page)); err != nil {
+	if output, err := smoke(t, showing(t, good, dashboardPage)); err != nil {
 		t.Errorf("%v\n%s", err, output)
 	}
 	if output, err := smoke(t, showing(t, good, `<html>The dashboard is not built.</html>`)); err == nil || !strings.Contains(output, "/: 200, want 200 with \"<script") {
 		t.Errorf("without a dashboard: %v\n%s", err, output)
 	}
-	if output, err := smoke(t, showing(t, lost, page)); err == nil || !strings.Contains(output, "/api/v1/customers/login: 50") {
+	if output, err := smoke(t, showing(t, lost, dashboardPage)); err == nil || !strings.Contains(output, "/api/v1/customers/login: 50") {
 		t.Errorf("without a database: %v\n%s", err, output)
 	}
 }
@@ -89,6 +90,21 @@ func TestSmokeFaults(t *testing.T) {
 	}
 }
 
+// publishing is a release in a cloud that publishes by a client of Pub/Sub.
+func publishing(t *testing.T, client *pubsub.Client) (*cloud, *release) {
+	t.Helper()
+	topic := client.Publisher("data")
+	t.Cleanup(topic.Stop)
+	c := newCloud(t)
+	c.deliver = func(data []byte, attributes map[string]string) error {
+		_, err := topic.Publish(t.Context(), &pubsub.Message{Data: data, Attributes: attributes}).Get(t.Context())
+		return err
+	}
+	r := c.begin(t, "b1", first, c.machine(t, nil))
+	must.Do(t, os.MkdirAll(filepath.Join(r.folder, "dist/release"), 0o700))
+	return c, r
+}
+
 // TestSyntheticReading sends readings through the whole system, twice: the second finds
 // the customer and the sensor that the first has made, and no alert of the first. A system
 // whose ingest or detection is away does not pass, and the script reports it.
@@ -107,15 +123,7 @@ func TestSyntheticReading(t *testing.T) {
 		},
 	}))(t)
 	t.Cleanup(func() { _ = s.Stop() })
-	c := newCloud(t)
-	topic := s.PubSub.Publisher("data")
-	t.Cleanup(topic.Stop)
-	c.deliver = func(data []byte, attributes map[string]string) error {
-		_, err := topic.Publish(t.Context(), &pubsub.Message{Data: data, Attributes: attributes}).Get(t.Context())
-		return err
-	}
-	r := c.begin(t, "b1", first, c.machine(t, nil))
-	must.Do(t, os.MkdirAll(filepath.Join(r.folder, "dist/release"), 0o700))
+	c, r := publishing(t, s.PubSub)
 	send := func(wait string) error {
 		r.environ = append(r.environ, "SYNTHETIC_WAIT="+wait)
 		return r.run(ownMachine, "#!/usr/bin/env bash\nrun/tools/release/synthetic "+project+" "+s.APIURL)
