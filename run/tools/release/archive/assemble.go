@@ -153,14 +153,7 @@ func sortRequirements(module []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("order requirements: %w", err)
 	}
-	var required []*modfile.Require
-	for _, r := range file.Require {
-		required = append(required, &modfile.Require{Mod: r.Mod, Indirect: r.Indirect})
-	}
-	slices.SortFunc(required, func(a, b *modfile.Require) int { return strings.Compare(a.Mod.Path, b.Mod.Path) })
-	file.SetRequire(nil)
-	file.Cleanup()
-	file.SetRequireSeparateIndirect(required)
+	file.SetRequireAtMostTwo(slices.Clone(file.Require))
 	file.Cleanup()
 	return modfile.Format(file.Syntax), nil
 }
