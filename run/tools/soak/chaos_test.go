@@ -129,12 +129,9 @@ func prepared(t *testing.T, change func(*soak)) *environment {
 	t.Helper()
 	paths := must.Get(programs())(t)
 	env := &environment{t: t, soak: soak{
-		duration: 8 * time.Second, nodes: 60, speed: 15, seed: 1, programs: paths, out: t.Output(), clock: time.Now,
+		duration: 8 * time.Second, nodes: 60, speed: 15, seed: 1, dir: folder(t), programs: paths, out: t.Output(), clock: time.Now,
 		environ: map[string][]string{"gateway": {"PUBLISH_TIMEOUT=8s"}}, // the machine may be slow, which is not the matter here
 	}}
-	if env.dir == "" {
-		env.dir = folder(t)
-	}
 	if change != nil {
 		change(&env.soak)
 	}
