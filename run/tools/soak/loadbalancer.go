@@ -44,6 +44,3 @@ func newLoadBalancer(instances ...*processtest.Process) (*loadBalancer, error) {
 	b.URL = b.server.URL
 	return b, nil
 }
-
-// CloseIdleConnections closes idle connections to the instances.
-func (b *loadBalancer) CloseIdleConnections() { b.transport.CloseIdleConnections() }

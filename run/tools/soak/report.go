@@ -136,9 +136,9 @@ const goroutineTolerance = 12
 // and has more goroutines than one that was restarted has leaked them.
 func (s *soak) goroutines(ctx context.Context) (map[string]goroutineCounts, error) {
 	pairs := [][]*processtest.Process{s.cluster.Gateways, s.cluster.API.Instances}
-	s.cluster.API.CloseIdleConnections()
+	s.cluster.API.transport.CloseIdleConnections()
 	for _, pool := range s.cluster.Functions {
-		pool.CloseIdleConnections()
+		pool.transport.CloseIdleConnections()
 		pairs = append(pairs, pool.Instances)
 	}
 	pause(ctx, 2*time.Second) // until the programs have noticed the closed connections
