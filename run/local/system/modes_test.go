@@ -28,7 +28,7 @@ import (
 )
 
 // These tests take servers in place of the embedded ones. That of DATABASE_URL is in
-// all tests of this package but TestDataSurvivesARestart.
+// all tests of this package but TestEndOfPostgreSQLEndsTheSystem.
 
 func TestEnvironmentNamesTheServers(t *testing.T) {
 	t.Parallel()
