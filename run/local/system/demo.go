@@ -89,6 +89,7 @@ func (s *System) demoUser(ctx context.Context) (*APIUser, Credentials, error) {
 // APIUser is a client of the API that signs in as a user does.
 type APIUser struct {
 	Base  string // the API's URL
+	ID    int64  // of the customer, once signed in
 	token string
 }
 
@@ -96,7 +97,8 @@ type APIUser struct {
 func (p *APIUser) SignIn(ctx context.Context, credentials Credentials, username string) error {
 	body := map[string]string{"email": credentials.Email, "password": credentials.Password}
 	var granted struct {
-		Token string `json:"access_token"`
+		Token      string `json:"access_token"`
+		CustomerID int64  `json:"customer_id"`
 	}
 	status, err := p.Call(ctx, http.MethodPost, "/api/v1/customers/login", body, &granted)
 	if err != nil && status != http.StatusUnauthorized {
@@ -111,7 +113,7 @@ func (p *APIUser) SignIn(ctx context.Context, credentials Credentials, username 
 			return err
 		}
 	}
-	p.token = granted.Token
+	p.token, p.ID = granted.Token, granted.CustomerID
 	return nil
 }
 

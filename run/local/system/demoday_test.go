@@ -61,7 +61,7 @@ func TestDemoDay(t *testing.T) {
 	}
 	address := pgtest.URL(t)
 	s := start(t, func(o *system.Options) { o.DatabaseURL = address })
-	people, _ := customer(t, s, "demouser")
+	people := customer(t, s, "demouser")
 	config := nodesim.Config{Gateway: "http://gateway.invalid", Nodes: nodes, Seed: 1, HotAfter: 25 * time.Second, Clock: time.Now}
 	for i, ids := range must.Get(nodesim.New(config))(t).Rooms() {
 		must.Do(t, people.CreateRoom(t.Context(), roomName(i), ids))

@@ -34,14 +34,14 @@ func TestFanOfABMC(t *testing.T) {
 	t.Parallel()
 	address := pgtest.URL(t)
 	s := start(t, func(o *system.Options) { o.DatabaseURL = address })
-	owner, id := customer(t, s, "operator")
+	owner := customer(t, s, "operator")
 	made := site.New(site.Options{Seed: 3, Rooms: 1, PerRoom: 4})
 	var bmcs []string
 	for _, place := range made.Places() {
 		bmcs = append(bmcs, place.Node)
 	}
 	must.Do(t, owner.CreateRoom(t.Context(), "Vault", bmcs))
-	owner.do(http.MethodPost, fmt.Sprintf("/api/v1/alerts/thresholds/%d", id), `{"max_temperature":32}`, http.StatusOK)
+	owner.do(http.MethodPost, fmt.Sprintf("/api/v1/alerts/thresholds/%d", owner.ID), `{"max_temperature":32}`, http.StatusOK)
 	must.Do(t, s.Stop())
 	pooled := must.Get(pgxpool.ParseConfig(address))(t)
 	pooled.HealthCheckPeriod = 24 * time.Hour // connections belong to the bubble
@@ -92,7 +92,7 @@ func TestFanOfABMC(t *testing.T) {
 		}
 		running.Wait()
 		must.Do(t, kept.Close())
-		all := must.Get(incidents.New(store.New(pool)).Incidents(t.Context(), int64(id), incidents.IncidentQuery{Part: store.Part{Limit: 9}}, time.Now()))(t).Items
+		all := must.Get(incidents.New(store.New(pool)).Incidents(t.Context(), owner.ID, incidents.IncidentQuery{Part: store.Part{Limit: 9}}, time.Now()))(t).Items
 		told := d.told(t)
 		if len(all) != 1 || len(told) != 1 || told[0].Cause != incident.TooHot || told[0].Calls != 1 || !told[0].Actual ||
 			!strings.HasPrefix(all[0].Worst.Reason, "Temperature above 32.0 °C") || all[0].Worst.NodeID != bmcs[2] || !told[0].of(sownFault{"Vault", failing}) {

@@ -47,13 +47,6 @@ type learner struct {
 	api *user
 }
 
-// customer is whose sensors there are.
-func (l *learner) customer() (id int64) {
-	l.t.Helper()
-	must.Do(l.t, l.Pool.QueryRow(l.t.Context(), `SELECT min(customer_id) FROM sensors`).Scan(&id))
-	return id
-}
-
 // messages are a node's readings as the gateway publishes them, with their
 // windows.
 func (l *learner) messages(series []reading.Reading) []*pubsubpb.PubsubMessage {
@@ -183,7 +176,7 @@ func (l *learner) used() (n int) {
 func TestVerdictsRetrainTheModels(t *testing.T) {
 	t.Parallel()
 	s := start(t, func(o *system.Options) { o.ModelRefreshInterval, o.Questions = 50*time.Millisecond, 1_000_000 })
-	teacher, _ := customer(t, s, "teacher1")
+	teacher := customer(t, s, "teacher1")
 	l := &learner{System: s, t: t, api: teacher}
 	nodes := []string{"teach-1", "teach-2"}
 	for _, node := range nodes {
@@ -197,7 +190,7 @@ func TestVerdictsRetrainTheModels(t *testing.T) {
 		t.Fatalf("after a hundred verdicts: %v", taught)
 	}
 	version := field[string](t, taught, "model_version")
-	if live, err := s.Models.Manifest(t.Context(), l.customer()); err != nil || live.Version() != version {
+	if live, err := s.Models.Manifest(t.Context(), teacher.ID); err != nil || live.Version() != version {
 		t.Errorf("in use is %s, %v, the run says %s", live.Version(), err, version)
 	}
 	must.Equal(t, "verdicts used", 100, l.used())

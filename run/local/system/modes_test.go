@@ -77,7 +77,7 @@ func TestModelsInAnObjectStorageOfAnother(t *testing.T) {
 		o.StorageEmulator, o.ModelRefreshInterval, o.Questions = address, 50*time.Millisecond, 1_000_000
 	}
 	s := start(t, use)
-	owner, _ := customer(t, s, "operator")
+	owner := customer(t, s, "operator")
 	sensor(t, owner, "rack-1")
 	l := &learner{System: s, t: t, api: owner}
 	l.begin(600, 40, "rack-1")
@@ -86,7 +86,7 @@ func TestModelsInAnObjectStorageOfAnother(t *testing.T) {
 		t.Errorf("%d objects in the bucket, %v, want two models and their manifest", len(stored.Objects), err)
 	}
 	again := start(t, use)
-	if live, err := again.Models.Manifest(t.Context(), l.customer()); err != nil || live.Detector == "" {
+	if live, err := again.Models.Manifest(t.Context(), owner.ID); err != nil || live.Detector == "" {
 		t.Errorf("the next system finds no models: %v, %v", live, err)
 	}
 }
@@ -126,7 +126,7 @@ func TestReadingsInTheBigQueryEmulator(t *testing.T) {
 	t.Parallel()
 	emulator := bigQueryEmulator(t)
 	s := start(t, func(o *system.Options) { o.BigQuery = emulator })
-	owner, _ := customer(t, s, "operator")
+	owner := customer(t, s, "operator")
 	sensor(t, owner, "rack-1")
 	node := nodeAt(t, s)
 	node.do(http.MethodPost, "/api/v1/message", `{"id":"1","node_id":"rack-1","temperature":24.5,"humidity":41}`, http.StatusOK)

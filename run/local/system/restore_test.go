@@ -72,16 +72,16 @@ func TestRestoreRehearsal(t *testing.T) {
 		})
 	}
 	s := begin(0)
-	owner, id := customer(t, s, "restorer")
+	owner := customer(t, s, "restorer")
 	l := &learner{System: s, t: t, api: owner}
 	for _, node := range []string{"kept-1", "kept-2"} {
 		sensor(t, owner, node)
 	}
-	owner.do(http.MethodPost, fmt.Sprintf("/api/v1/alerts/thresholds/%d", id), `{"max_temperature":27}`, http.StatusOK)
+	owner.do(http.MethodPost, fmt.Sprintf("/api/v1/alerts/thresholds/%d", owner.ID), `{"max_temperature":27}`, http.StatusOK)
 	l.begin(600, 100, "kept-1", "kept-2")
 	l.validate(4, 10, true)
 	stored := count(t, s, "sensor_data.readings")
-	before, foretold := answers(owner, id), forecast(owner, "kept-1")
+	before, foretold := answers(owner), forecast(owner, "kept-1")
 	dumped := dump(t, databases[0])
 	must.Do(t, s.Stop())
 
@@ -95,7 +95,7 @@ func TestRestoreRehearsal(t *testing.T) {
 	again := begin(1)
 	owner.Base = again.APIURL
 	must.Equal(t, "the restored models foretell otherwise (-before +after)", foretold, forecast(owner, "kept-1"))
-	must.Equal(t, "the restored system answers otherwise (-before +after)", before, answers(owner, id))
+	must.Equal(t, "the restored system answers otherwise (-before +after)", before, answers(owner))
 	// What is new goes where it went before: no sequence stands at an old number.
 	sensor(t, owner, "kept-3")
 	l = &learner{System: again, t: t, api: owner}
@@ -104,11 +104,11 @@ func TestRestoreRehearsal(t *testing.T) {
 }
 
 // answers are what somebody's own data look like through the API, by path.
-func answers(u *user, id int) map[string]any {
+func answers(u *user) map[string]any {
 	u.t.Helper()
 	found := map[string]any{}
 	for _, path := range []string{
-		fmt.Sprintf("server_rooms/list_rooms/%d", id), fmt.Sprintf("alerts/thresholds/%d", id),
+		fmt.Sprintf("server_rooms/list_rooms/%d", u.ID), fmt.Sprintf("alerts/thresholds/%d", u.ID),
 		"sensors/sensor/kept-1", "sensors/sensor/kept-2", "data/latest/kept-1",
 		"data/historical/kept-1?start_time=2020-01-01T00:00:00Z&end_time=2100-01-01T00:00:00Z", "alerts/active", "alerts/history",
 		"prediction-feedback?limit=100", "prediction-feedback/stats", "ml/retraining/history",

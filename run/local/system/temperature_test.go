@@ -19,7 +19,7 @@ import (
 func TestRoomWithoutHumidity(t *testing.T) {
 	t.Parallel()
 	s := start(t, func(o *system.Options) { o.ModelRefreshInterval, o.Questions = 50*time.Millisecond, 1_000_000 })
-	owner, _ := customer(t, s, "operator")
+	owner := customer(t, s, "operator")
 	sensors := []string{"bmc-1", "bmc-2", "bmc-3"}
 	must.Do(t, owner.CreateRoom(t.Context(), "Vault", sensors))
 	owner.do(http.MethodPost, "/api/v1/rules", `{"quantity":"dew_point","direction":"above","limit":15,"for_s":0,"clear_margin":0,"clear_for_s":0,"severity":"critical","enabled":true}`, http.StatusCreated)

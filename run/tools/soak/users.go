@@ -32,7 +32,6 @@ type users struct {
 type user struct {
 	*system.APIUser
 
-	id          int64
 	credentials system.Credentials
 	name        string
 	thresholds  alert.Thresholds
@@ -87,14 +86,6 @@ func (u *users) register(ctx context.Context, number int) error {
 		APIUser: &system.APIUser{Base: u.api}, name: fmt.Sprintf("soakuser%d", number), thresholds: alert.Defaults(),
 		credentials: system.Credentials{Email: fmt.Sprintf("soak%d@example.com", number), Password: "Aa1-" + rand.Text()},
 	}
-	var created struct {
-		ID int64 `json:"id"`
-	}
-	body := map[string]string{"email": c.credentials.Email, "username": c.name, "password": c.credentials.Password}
-	if _, err := c.Call(ctx, http.MethodPost, "/api/v1/customers/register", body, &created); err != nil {
-		return err
-	}
-	c.id = created.ID
 	if err := c.SignIn(ctx, c.credentials, c.name); err != nil {
 		return err
 	}
@@ -104,7 +95,7 @@ func (u *users) register(ctx context.Context, number int) error {
 	}
 	c.thresholds = alert.Thresholds{MaxTemperature: 40, MaxHumidity: 55}
 	thresholds := map[string]float64{"max_temperature": c.thresholds.MaxTemperature, "max_humidity": c.thresholds.MaxHumidity}
-	_, err := c.Call(ctx, http.MethodPost, fmt.Sprintf("/api/v1/alerts/thresholds/%d", c.id), thresholds, nil)
+	_, err := c.Call(ctx, http.MethodPost, fmt.Sprintf("/api/v1/alerts/thresholds/%d", c.ID), thresholds, nil)
 	return err
 }
 
@@ -128,7 +119,7 @@ const (
 func (u *users) browse(ctx context.Context, number int) {
 	c := u.session(ctx, u.all[number%len(u.all)])
 	for round := 0; pause(ctx, browseInterval); round++ {
-		room := fmt.Sprintf("/api/v1/server_rooms/list_rooms/%d", c.id)
+		room := fmt.Sprintf("/api/v1/server_rooms/list_rooms/%d", c.ID)
 		var rooms []struct {
 			ID int64 `json:"id"`
 		}
