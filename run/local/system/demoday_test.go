@@ -67,20 +67,8 @@ func TestDemoDay(t *testing.T) {
 		must.Do(t, people.CreateRoom(t.Context(), roomName(i), ids))
 	}
 	must.Do(t, s.Stop())
-	pooled := must.Get(pgxpool.ParseConfig(address))(t)
-	pooled.HealthCheckPeriod = 2 * lasts // never: connections belong to the bubble
-	pool := must.Get(pgxpool.NewWithConfig(t.Context(), pooled))(t)
-	d := newDay(pool)
-	// A fixed time, of which the rooms' air is a function: past, as the database refuses what
-	// lies ahead, and within a slot of a node's day, as mostly.
-	begin := time.Date(2026, 3, 2, 8, 7, 0, 0, time.UTC)
-	synctest.Test(t, func(t *testing.T) {
-		defer pool.Close()
-		time.Sleep(time.Until(begin))
-		must.Get(pool.Exec(t.Context(), `
-			UPDATE open_holds SET held_from = '-infinity';
-			UPDATE sensors SET placed_at = '2000-01-01';
-			DELETE FROM probe`))(t)
+	live(t, address, func(t *testing.T, d *day, begin time.Time) {
+		t.Helper()
 		sown := d.run(t, config, lasts)
 		d.compare(t, begin, sown, d.told(t))
 	})
@@ -96,6 +84,29 @@ type day struct {
 	detect push.HandleFunc
 
 	mu sync.Mutex // readings are handled one after the other
+}
+
+// live runs a day in a time of its own, over the database that a system has left.
+func live(t *testing.T, address string, run func(t *testing.T, d *day, begin time.Time)) {
+	t.Helper()
+	pooled := must.Get(pgxpool.ParseConfig(address))(t)
+	pooled.HealthCheckPeriod = 48 * time.Hour // never: connections belong to the bubble
+	pool := must.Get(pgxpool.NewWithConfig(t.Context(), pooled))(t)
+	d := newDay(pool)
+	// A fixed time, of which the rooms' air is a function: past, as the database refuses what
+	// lies ahead, and within a slot of a node's day, as mostly.
+	begin := time.Date(2026, 3, 2, 8, 7, 0, 0, time.UTC)
+	synctest.Test(t, func(t *testing.T) {
+		defer pool.Close()
+		d.tb = t
+		time.Sleep(time.Until(begin))
+		must.Get(pool.Exec(t.Context(), `
+			UPDATE open_holds SET held_from = '-infinity';
+			UPDATE sensors SET placed_at = '2000-01-01';
+			UPDATE alert_thresholds SET temperature_changed_at = NULL;
+			DELETE FROM probe`))(t)
+		run(t, d, begin)
+	})
 }
 
 // newDay makes the functions. Their caches have a goroutine that never ends, so that they
@@ -119,19 +130,13 @@ func (nobody) Publish(context.Context, alert.Event) error { return nil }
 
 func (d *day) run(t *testing.T, config nodesim.Config, lasts time.Duration) (sown []sownFault) {
 	t.Helper()
-	d.tb = t
-	kept := must.Get(outbox.Open(t.TempDir(), outbox.Options{Retain: gateway.OutboxRetention, Clock: time.Now}))(t)
-	defer func() { must.Do(t, kept.Close()) }()
-	site := gateway.New(gateway.Config{}, gateway.PublishFunc(d.publish), kept, time.Now, logging.Discard())
-	config.Transport = direct{site}
-	simulation := must.Get(nodesim.New(config))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), lasts)
 	defer cancel()
-	var running sync.WaitGroup
-	running.Go(func() { _ = site.Run(ctx) })
-	running.Go(func() { d.probe(ctx) })
+	site, wait := d.gateway(ctx, gateway.Config{})
+	config.Transport = direct{site}
+	simulation := must.Get(nodesim.New(config))(t)
 	must.Do(t, simulation.Run(ctx))
-	running.Wait()
+	wait()
 	if stats := simulation.Stats(); stats.Accepted < int64(config.Nodes)*int64(lasts/nodesim.Interval) || stats.Failed+stats.Rejected > 0 {
 		t.Errorf("not all readings arrive: %s", stats)
 	}
@@ -146,6 +151,20 @@ func (d *day) run(t *testing.T, config nodesim.Config, lasts time.Duration) (sow
 		}
 	}
 	return sown
+}
+
+// gateway runs one before the functions, and the probe, until ctx ends and wait has returned.
+func (d *day) gateway(ctx context.Context, config gateway.Config) (site *gateway.Gateway, wait func()) {
+	d.tb.Helper()
+	kept := must.Get(outbox.Open(d.tb.TempDir(), outbox.Options{Retain: gateway.OutboxRetention, Clock: time.Now}))(d.tb)
+	site = gateway.New(config, gateway.PublishFunc(d.publish), kept, time.Now, logging.Discard())
+	var running sync.WaitGroup
+	running.Go(func() { _ = site.Run(ctx) })
+	running.Go(func() { d.probe(ctx) })
+	return site, func() {
+		running.Wait()
+		must.Do(d.tb, kept.Close())
+	}
 }
 
 // direct lets nodes reach the gateway without a network, whose waits would stop the time.

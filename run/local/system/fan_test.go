@@ -8,20 +8,14 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/edge-gateway/nodesim/fault"
 	"coldaisle.dev/edge-gateway/nodesim/site"
-	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/shared/incident"
-	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/store"
@@ -43,31 +37,14 @@ func TestFanOfABMC(t *testing.T) {
 	must.Do(t, owner.CreateRoom(t.Context(), "Vault", bmcs))
 	owner.do(http.MethodPost, fmt.Sprintf("/api/v1/alerts/thresholds/%d", owner.ID), `{"max_temperature":32}`, http.StatusOK)
 	must.Do(t, s.Stop())
-	pooled := must.Get(pgxpool.ParseConfig(address))(t)
-	pooled.HealthCheckPeriod = 24 * time.Hour // connections belong to the bubble
-	pool := must.Get(pgxpool.NewWithConfig(t.Context(), pooled))(t)
-	d := newDay(pool)
-	d.tb = t
-	synctest.Test(t, func(t *testing.T) {
-		defer pool.Close()
-		begin := time.Date(2026, 3, 2, 8, 7, 0, 0, time.UTC)
-		time.Sleep(time.Until(begin))
-		must.Get(pool.Exec(t.Context(), `
-			UPDATE open_holds SET held_from = '-infinity';
-			UPDATE sensors SET placed_at = '2000-01-01';
-			UPDATE alert_thresholds SET temperature_changed_at = NULL;
-			DELETE FROM probe`))(t)
+	live(t, address, func(t *testing.T, d *day, begin time.Time) {
+		t.Helper()
 		failing := fault.Fault{
 			Kind: fault.Cooling, Room: "room1", Node: bmcs[2], Start: begin.Add(time.Hour), End: begin.Add(2 * time.Hour), Peak: 16, Constant: 5 * time.Minute,
 		}
-		kept := must.Get(outbox.Open(t.TempDir(), outbox.Options{Retain: gateway.OutboxRetention, Clock: time.Now}))(t)
-		config := gateway.Config{Batches: gateway.SourcesFile{Sources: []gateway.Source{{Name: "telegraf", Networks: []string{"192.168.7.9"}}}}}
-		gate := gateway.New(config, gateway.PublishFunc(d.publish), kept, time.Now, logging.Discard())
 		ctx, cancel := context.WithTimeout(t.Context(), 150*time.Minute)
 		defer cancel()
-		var running sync.WaitGroup
-		running.Go(func() { _ = gate.Run(ctx) })
-		running.Go(func() { d.probe(ctx) })
+		gate, wait := d.gateway(ctx, gateway.Config{Batches: gateway.SourcesFile{Sources: []gateway.Source{{Name: "telegraf", Networks: []string{"192.168.7.9"}}}}})
 		for ; ctx.Err() == nil; time.Sleep(30 * time.Second) {
 			type metric struct {
 				Name      string             `json:"name"`
@@ -90,9 +67,8 @@ func TestFanOfABMC(t *testing.T) {
 			gate.ServeHTTP(answer, request)
 			must.Equal(t, answer.Body.String(), http.StatusAccepted, answer.Code)
 		}
-		running.Wait()
-		must.Do(t, kept.Close())
-		all := must.Get(incidents.New(store.New(pool)).Incidents(t.Context(), owner.ID, incidents.IncidentQuery{Part: store.Part{Limit: 9}}, time.Now()))(t).Items
+		wait()
+		all := must.Get(incidents.New(store.New(d.pool)).Incidents(t.Context(), owner.ID, incidents.IncidentQuery{Part: store.Part{Limit: 9}}, time.Now()))(t).Items
 		told := d.told(t)
 		if len(all) != 1 || len(told) != 1 || told[0].Cause != incident.TooHot || told[0].Calls != 1 || !told[0].Actual ||
 			!strings.HasPrefix(all[0].Worst.Reason, "Temperature above 32.0 °C") || all[0].Worst.NodeID != bmcs[2] || !told[0].of(sownFault{"Vault", failing}) {
