@@ -126,12 +126,3 @@ func stored(t *testing.T, pool *pgxpool.Pool) []reading.Reading {
 	}))(t)
 	return all
 }
-
-// texts reads the one column of a query.
-func texts(t *testing.T, pool *pgxpool.Pool, sql string, arguments ...any) []string {
-	t.Helper()
-	rows, _ := pool.Query(t.Context(), sql, arguments...)
-	all, err := pgx.CollectRows(rows, pgx.RowTo[string]) // with the error of the query
-	must.Do(t, err)
-	return all
-}

@@ -16,6 +16,7 @@ import (
 
 	pubsub "cloud.google.com/go/pubsub/v2"
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"google.golang.org/grpc/codes"
 
@@ -181,10 +182,11 @@ func run(t *testing.T, functions, redeliver, table string, n int) {
 // checkAlerts wants exactly the alerts that are due.
 func checkAlerts(t *testing.T, pool *pgxpool.Pool, customer int64, due map[string]bool) {
 	t.Helper()
-	raised := texts(t, pool, `
+	rows := must.Get(pool.Query(t.Context(), `
 		SELECT sensor_id || message_id || ' ' || (extract(epoch FROM timestamp) * 1000000)::bigint || alert_type
 		FROM alerts
-		WHERE customer_id = $1`, customer)
+		WHERE customer_id = $1`, customer))(t)
+	raised := must.Get(pgx.CollectRows(rows, pgx.RowTo[string]))(t)
 	for _, a := range raised {
 		if !due[a] {
 			t.Errorf("alert %s was not due, or is stored twice", a)
