@@ -15,6 +15,7 @@ import (
 
 	"github.com/cloudspannerecosystem/memefish"
 	"github.com/cloudspannerecosystem/memefish/ast"
+	"golang.org/x/mod/semver"
 
 	"coldaisle.dev/shared/must"
 )
@@ -218,20 +219,6 @@ func checkLiterals(s sources) []string {
 	return problems
 }
 
-// less compares versions such as 1.9 and 1.13.5 number by number.
-func less(a, b string) bool {
-	numbers := func(version string) []int {
-		var all []int
-		for _, digits := range found(version, `(\d+)`) {
-			n := 0
-			_, _ = fmt.Sscan(digits, &n)
-			all = append(all, n)
-		}
-		return all
-	}
-	return slices.Compare(numbers(a), numbers(b)) < 0
-}
-
 // checkImages compares the versions of steps with what they must have, and machines with
 // https://cloud.google.com/build/docs/api/reference/rest/v1/projects.builds#machinetype.
 func checkImages(s sources) []string {
@@ -248,7 +235,7 @@ func checkImages(s sources) []string {
 			problems = append(problems, "no step has "+image+", or no version of it is asked for")
 		}
 		for _, version := range versions {
-			if less(version, least) {
+			if semver.Compare("v"+version, "v"+least) < 0 {
 				problems = append(problems, fmt.Sprintf("%s:%s is older than %s", image, version, least))
 			}
 		}
