@@ -1,7 +1,6 @@
 package modeltest
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -715,7 +714,7 @@ func differ(want, got []string) string {
 			keys = append(keys, line)
 		}
 	}
-	slices.SortFunc(keys, func(x, y string) int { return cmp.Compare(x, y) })
+	slices.Sort(keys)
 	for _, line := range keys {
 		sign := "missing"
 		if counts[line] < 0 {

@@ -579,7 +579,7 @@ func (w *world) fail(n []int) {
 	if !ok {
 		return
 	}
-	w.away[name], w.lost[name] = errAway, n[2]%2 == 0
+	w.away[name] = n[2]%2 == 0
 	if name == "judge" || name == "alerts" {
 		w.detect(d, n[2])
 	} else {
@@ -600,7 +600,7 @@ func (w *world) ingest(d *sentData, at int) {
 		}
 	case err != nil && len(w.away) == 0:
 		w.tb.Errorf("ingest: %v", err)
-	case err != nil && (w.away["states"] == nil || !w.lost["states"]): // the transaction is not committed
+	case err != nil && !w.away["states"]: // the transaction is not committed
 	default:
 		d.ingested = d.ingested || err == nil
 		if !w.model.ingest(d.reading) {
@@ -635,7 +635,7 @@ func (w *world) detect(d *sentData, at int) {
 	case err != nil && len(w.away) == 0:
 		w.tb.Errorf("detect: %v", err)
 		return
-	case err != nil && (w.away["judge"] != nil || !w.lost["alerts"]):
+	case err != nil && !w.away["alerts"]:
 		raised = nil
 	}
 	d.detected = d.detected || err == nil

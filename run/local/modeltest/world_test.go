@@ -57,8 +57,7 @@ type system struct {
 	instances [2]instance
 	published []push.Message // by detect, to topic alerts, since somebody looked
 	requests  []wire.Retraining
-	away      map[string]error // a part that does not answer now
-	lost      map[string]bool  // its answer is lost: it has done what it was asked
+	away      map[string]bool // parts that do not answer now; true: they do what they are asked, and the answer is lost
 	serial    int
 	client    string     // address of whoever calls, another in each script: attempts are counted by it
 	mu        sync.Mutex // of published
@@ -70,11 +69,11 @@ var errAway = errors.New("it does not answer")
 
 // part does what a part is asked for, unless it is away.
 func (s *system) part(name string, do func() error) error {
-	if err := s.away[name]; err != nil {
-		if s.lost[name] {
-			return errors.Join(do(), err)
+	if lost, away := s.away[name]; away {
+		if lost {
+			return errors.Join(do(), errAway)
 		}
-		return err
+		return errAway
 	}
 	return s.sweep.across(do)
 }
@@ -84,7 +83,7 @@ func start() time.Time { return time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC) }
 
 func newSystem(tb testing.TB) *system {
 	tb.Helper()
-	s := &system{tb: tb, away: map[string]error{}, lost: map[string]bool{}, sweep: &sweep{}}
+	s := &system{tb: tb, away: map[string]bool{}, sweep: &sweep{}}
 	pool, clock := pgtest.NewClocked(tb, start())
 	config := pool.Config()
 	config.ConnConfig.DialFunc = s.sweep.dial
@@ -267,7 +266,6 @@ func (s *system) reset() {
 	must.Do(s.tb, err)
 	s.clock.Set(s.tb, start())
 	clear(s.away)
-	clear(s.lost)
 }
 
 func decode[T any](s *system, token, path string) (answer T) {
