@@ -22,6 +22,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/procfs"
 
 	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/shared/coalesce"
@@ -215,14 +216,14 @@ func measure(b *testing.B, pool *pgxpool.Pool, gateway string, l load, drain fun
 		return d
 	}
 	before := read()
-	own, server := used(b, os.Getpid()), usedByPostgreSQL(b, pool)
+	own, server := used(b), usedByPostgreSQL(b, pool)
 	c.began = time.Now()
 	if l.readings > 0 {
 		c.answered = send(b, gateway, l)
 	}
 	drain()
 	c.took = time.Since(c.began)
-	own, server = used(b, os.Getpid())-own, usedByPostgreSQL(b, pool)-server
+	own, server = used(b)-own, usedByPostgreSQL(b, pool)-server
 	after, each := read(), float64(max(l.readings, 1))
 	c.database = float64(server.Microseconds()) / each
 	c.processor = float64(own.Microseconds())/each + c.database
@@ -308,12 +309,11 @@ func usedByPostgreSQL(b *testing.B, pool *pgxpool.Pool) time.Duration {
 	content := must.Get(os.ReadFile(filepath.Join(folder, "postmaster.pid")))(b)
 	first, _, _ := bytes.Cut(content, []byte("\n"))
 	server := must.Get(strconv.Atoi(string(first)))(b)
-	all := must.Get(filepath.Glob("/proc/[0-9]*"))(b)
-	sum := usedWithChildren(b, server)
-	for _, process := range all {
-		fields := stat(process)
-		if pid, _ := strconv.Atoi(filepath.Base(process)); fields != nil && string(fields[1]) == strconv.Itoa(server) {
-			sum += usedWithChildren(b, pid)
+	var sum time.Duration
+	for _, process := range must.Get(procfs.AllProcs())(b) {
+		stat, err := process.Stat() // of none that has ended meanwhile
+		if err == nil && (stat.PID == server || stat.PPID == server) {
+			sum += ticks(int(stat.UTime) + int(stat.STime) + stat.CUTime + stat.CSTime)
 		}
 	}
 	return sum
@@ -322,37 +322,15 @@ func usedByPostgreSQL(b *testing.B, pool *pgxpool.Pool) time.Duration {
 // usedByAll is the processor time of this process and of PostgreSQL.
 func usedByAll(b *testing.B, pool *pgxpool.Pool) time.Duration {
 	b.Helper()
-	return used(b, os.Getpid()) + usedByPostgreSQL(b, pool)
+	return used(b) + usedByPostgreSQL(b, pool)
 }
 
-// used is the processor time of a process alone, to 10 ms: the nodes that send are children
-// of this one.
-func used(b *testing.B, pid int) time.Duration { b.Helper(); return ticks(b, pid, 11, 13) }
-
-// usedWithChildren adds that of its children that have ended.
-func usedWithChildren(b *testing.B, pid int) time.Duration { b.Helper(); return ticks(b, pid, 11, 15) }
-
-// ticks adds fields of /proc/PID/stat: utime, stime, cutime and cstime.
-func ticks(b *testing.B, pid, first, end int) time.Duration {
+// used is the processor time of this process alone: the nodes that send are its children.
+func used(b *testing.B) time.Duration {
 	b.Helper()
-	fields := stat(filepath.Join("/proc", strconv.Itoa(pid)))
-	if fields == nil {
-		return 0 // it has ended
-	}
-	var sum int64
-	for _, field := range fields[first:end] {
-		sum += must.Get(strconv.ParseInt(string(field), 10, 64))(b)
-	}
-	return time.Duration(sum) * 10 * time.Millisecond
+	stat := must.Get(must.Get(procfs.Self())(b).Stat())(b)
+	return ticks(int(stat.UTime) + int(stat.STime))
 }
 
-// stat returns the fields of /proc/PID/stat behind the program's name, see proc_pid_stat(5),
-// or nil when the process has ended.
-func stat(process string) [][]byte {
-	content, err := os.ReadFile(filepath.Join(process, "stat"))
-	if err != nil {
-		return nil
-	}
-	_, rest, _ := bytes.Cut(content, []byte(") "))
-	return bytes.Fields(rest)
-}
+// ticks are hundredths of a second, as /proc counts processor time.
+func ticks(n int) time.Duration { return time.Duration(n) * 10 * time.Millisecond }

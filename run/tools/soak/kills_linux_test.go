@@ -22,6 +22,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/procfs"
+
 	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/run/tools/ledger"
 	"coldaisle.dev/shared/alert"
@@ -125,14 +127,9 @@ func (s *localSystem) look(said string) (found system.Credentials) {
 func (s *localSystem) processes() []int {
 	s.t.Helper()
 	children := map[int][]int{}
-	entries := must.Get(os.ReadDir("/proc"))(s.t)
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		if parent, _, ok := status(pid); ok {
-			children[parent] = append(children[parent], pid)
+	for _, process := range must.Get(procfs.AllProcs())(s.t) {
+		if stat, err := process.Stat(); err == nil { // it has not ended meanwhile
+			children[stat.PPID] = append(children[stat.PPID], stat.PID)
 		}
 	}
 	all := []int{s.command.Process.Pid}
@@ -142,20 +139,13 @@ func (s *localSystem) processes() []int {
 	return all
 }
 
-// status reads a process's parent and state; not of one that is gone.
-func status(pid int) (parent int, state string, ok bool) {
-	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-	if err != nil {
-		return 0, "", false
-	}
-	_, after, _ := strings.Cut(string(stat), ") ")
-	_, err = fmt.Sscan(after, &state, &parent)
-	return parent, state, err == nil
-}
-
 func running(pid int) bool {
-	_, state, ok := status(pid)
-	return ok && state != "Z" && state != "X"
+	process, err := procfs.NewProc(pid)
+	if err != nil {
+		return false
+	}
+	stat, err := process.Stat()
+	return err == nil && stat.State != "Z" && stat.State != "X"
 }
 
 // killAll kills the program and PostgreSQL, all at one moment: they are stopped first,
