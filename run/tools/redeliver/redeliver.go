@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	pubsub "cloud.google.com/go/pubsub/v2/apiv1"
@@ -239,13 +241,9 @@ func (r *redelivery) target(ctx context.Context, function string) (target, error
 func (r *redelivery) giveBack(ctx context.Context, retained map[string]string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
-	ids := make([]string, 0, len(retained))
-	for _, id := range retained {
-		ids = append(ids, id)
-	}
-	for start := 0; start < len(ids); start += 500 {
+	for ids := range slices.Chunk(slices.Collect(maps.Values(retained)), 500) {
 		err := r.subscriptions.ModifyAckDeadline(ctx, &pubsubpb.ModifyAckDeadlineRequest{
-			Subscription: r.name(r.subscription), AckIds: ids[start:min(start+500, len(ids))], AckDeadlineSeconds: 0,
+			Subscription: r.name(r.subscription), AckIds: ids, AckDeadlineSeconds: 0,
 		})
 		if err != nil {
 			return fmt.Errorf("give back to %s: %w", r.subscription, err)
