@@ -535,9 +535,7 @@ func (s *service) revise(name string) string {
 	return revision
 }
 
-// serves is the image whose revision of a service gets the requests.
-func (c *cloud) serves(name string) string { return c.live()[name] }
-
+// live is the image of each service whose revision gets the requests.
 func (c *cloud) live() map[string]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -26,7 +26,7 @@ func TestHeldLock(t *testing.T) {
 		lock := c.object("release/lock")
 		r := c.begin(t, "b1", second, folders)
 		r.environ = append(r.environ, "LOCK_WAIT=0")
-		if r.play(nil) || c.serves("api") != "api:1" || c.object("release/lock") != lock {
+		if r.play(nil) || c.live()["api"] != "api:1" || c.object("release/lock") != lock {
 			t.Errorf("broke a lock that is perhaps held:\n%s", r.log.String())
 		}
 		return r
