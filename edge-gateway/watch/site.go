@@ -306,6 +306,9 @@ func (s *state) judge(steps []Step, here *site, l *live, away bool, now time.Tim
 			}
 			s.apply(steps, Change{Event: t.Event, Calls: t.Calls, At: l.time, IncidentID: j.ID, Incident: j.incident(here, &f, l.time)}, now)
 		}
+		if k := s.Incidents[j.ID]; k != nil {
+			s.know(k, j.incident(here, &f, l.time), now)
+		}
 	}
 	for _, j := range s.Judged {
 		gone := l.time.Sub(j.Until) >= incident.JoinGap // the gateway has no readings of it any more
@@ -349,14 +352,17 @@ func (j *judged) incident(here *site, f *found, now time.Time) *Incident {
 	name, room := here.Rooms[j.Room], j.Room
 	i := &Incident{
 		ID: j.ID, RoomID: &room, RoomName: &name, Cause: j.Cause, Severity: incident.Warning, Phase: "actual", State: "open", Silenced: here.silenced(j.Room, now),
-		StartTime: j.Start, OnSite: true,
+		StartTime: j.Start, OnSite: true, Breaking: new(f.Breaking()),
 	}
 	i.Worst.Reason = f.reason
 	if level, _ := j.Status.Level(f.Gathered, now); level.Severity != "" {
 		i.Severity = level.Severity
 	}
-	if !j.Status.Lasting {
+	switch {
+	case !j.Status.Lasting:
 		i.State, i.EndTime = "over", new(f.End())
+	case !j.Status.TakenAt.IsZero():
+		i.State = "taken"
 	}
 	return i
 }
@@ -479,10 +485,22 @@ func (w *Watch) listen(ctx context.Context) (*gateway.Live, error) {
 func (w *Watch) refresh(ctx context.Context) {
 	var tag string
 	var rulesAt time.Time
+	var seen *overview // the last that was another
 	for ; ctx.Err() == nil; pause(ctx, overviewEvery) {
 		next := w.site
 		now := w.clock()
-		seen, newTag, err := w.client.overview(ctx, tag)
+		anew, newTag, err := w.client.overview(ctx, tag)
+		if err == nil {
+			if anew != nil {
+				seen = anew
+			}
+			w.change(ctx, func(s *state) bool {
+				if w.why == "" { // what is judged on site is newer
+					s.see(seen.Incidents, now)
+				}
+				return false
+			})
+		}
 		if err == nil && now.Sub(rulesAt) >= rulesEvery {
 			if err = w.client.rules(ctx, &next); err == nil {
 				rulesAt = now
@@ -491,15 +509,9 @@ func (w *Watch) refresh(ctx context.Context) {
 		if w.complain(ctx, "reading rules and sensors", err) {
 			continue
 		}
-		if seen != nil {
-			next.Rooms, next.Sensors = seen.names(), seen.Sensors
-		}
+		next.Rooms, next.Sensors = seen.names(), seen.Sensors
 		w.mu.Lock()
-		w.answered, w.overviewAt, tag = w.clock(), now, newTag
-		if seen != nil {
-			w.late = seen.Probe.Late
-		}
-		w.site = next
+		w.answered, w.overviewAt, tag, w.late, w.site = w.clock(), now, newTag, seen.Probe.Late, next
 		w.mu.Unlock()
 		text, err := json.Marshal(&next)
 		if err == nil {
@@ -533,8 +545,9 @@ type overview struct {
 		ID   int64  `json:"id"`
 		Name string `json:"name"`
 	} `json:"rooms"`
-	Sensors []sensor `json:"sensors"`
-	Probe   struct {
+	Sensors   []sensor   `json:"sensors"`
+	Incidents []Incident `json:"incidents"` // that last
+	Probe     struct {
 		Late bool `json:"late"`
 	} `json:"probe"`
 }
@@ -551,7 +564,7 @@ func (o *overview) names() map[int64]string {
 func (c *client) overview(ctx context.Context, tag string) (*overview, string, error) {
 	var seen overview
 	answer, err := c.call(ctx, http.MethodGet, "/api/v1/overview", http.Header{"If-None-Match": {tag}}, nil, &seen)
-	if api.IsStatus(err, http.StatusNotModified) {
+	if tag != "" && api.IsStatus(err, http.StatusNotModified) {
 		return nil, tag, nil
 	}
 	return &seen, answer.Get("ETag"), err

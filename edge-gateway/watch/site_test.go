@@ -3,6 +3,7 @@ package watch
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -115,14 +117,14 @@ func (w *world) judge() {
 		j.Start, j.Until = f.Start(), f.End()
 		var transitions []incident.Transition
 		j.Status, transitions = j.Status.Advance(f.Gathered, false, time.Now())
+		i := j.incident(here, &f, time.Now())
+		i.OnSite = false
+		w.service.mu.Lock()
+		w.service.present[i.ID] = *i
 		for _, change := range transitions {
-			i := j.incident(here, &f, time.Now())
-			i.OnSite = false
-			w.service.mu.Lock()
-			w.service.present[i.ID] = *i
 			w.service.log = append(w.service.log, Change{Number: int64(len(w.service.log) + 1), Event: change.Event, Calls: change.Calls, At: change.At, IncidentID: i.ID})
-			w.service.mu.Unlock()
 		}
+		w.service.mu.Unlock()
 	}
 }
 
@@ -325,6 +327,63 @@ func TestNight(t *testing.T) {
 			t.Errorf("told again: %q", again)
 		}
 	})
+}
+
+// TestSaysWhatIsSo has messages that wait: for their delay, on site too, and for a mail server that
+// is away. They say what is so when they are sent.
+func TestSaysWhatIsSo(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		after, over string
+		cut         bool
+		answers     string // when the mail server begins to
+		want        []string
+	}{
+		"it is critical by now": {"10m", "02:50:00", false, "", []string{"CRITICAL: Hall A: too hot, above 27.0 °C for 7 min"}},
+		"judged on site":        {"10m", "02:50:00", true, "", []string{"CRITICAL: Hall A: too hot (judged on site), above 27.0 °C for 7 min"}},
+		"it has cleared":        {"5m", "02:03:00", false, "", []string{"WARNING, now cleared: Hall A: too hot, above 24.4 °C for 2 min"}},
+		"it is over": {"1m", "02:03:00", false, "02:30:00", []string{
+			"WARNING, now over: Hall A: too hot, above 24.4 °C for 2 min", "Over: Hall A: too hot, above 24.4 °C for 2 min",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				folder := t.TempDir()
+				over := must.Get(time.Parse(time.TimeOnly, c.over))(t)
+				steps := fmt.Sprintf("  - {name: a, after: %s, command: [/bin/sh, -c, 'test -e %[2]s/answers && cat >> %[2]s/told']}\n", c.after, folder)
+				w := newWorld(t, steps, func(now time.Time, sensor int) float64 {
+					return lost(now, sensor, float64(over.Minute()))
+				})
+				w.service.mu.Lock()
+				warning := w.service.rules[0]
+				w.service.rules[0].Limit = 27
+				warning.ID, warning.Severity = 2, incident.Warning
+				w.service.rules = append(w.service.rules, warning)
+				w.service.mu.Unlock()
+				until("01:58:30")
+				w.set(&w.cut, c.cut)
+				if c.answers != "" {
+					until(c.answers)
+				}
+				must.Do(t, os.WriteFile(filepath.Join(folder, "answers"), nil, 0o600))
+				until("02:11:30")
+				if c.answers != "" {
+					until("02:32:00")
+				}
+				var told []string
+				text, _ := os.ReadFile(filepath.Join(folder, "told")) //nolint:gosec // a test's
+				for decoder := json.NewDecoder(bytes.NewReader(text)); ; {
+					var m Message
+					if decoder.Decode(&m) != nil {
+						break
+					}
+					told = append(told, m.Title+", "+regexp.MustCompile("above .* min").FindString(m.Text))
+				}
+				must.Equal(t, "told", c.want, told)
+			})
+		})
+	}
 }
 
 // TestAway cuts the uplink, makes the service late or breaks publishing in each phase of a loss

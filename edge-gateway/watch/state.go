@@ -20,6 +20,7 @@ type Incident struct {
 	Severity    incident.Severity `json:"severity"`
 	Phase       string            `json:"phase"`
 	State       string            `json:"state"`
+	Breaking    *bool             `json:"breaking,omitempty"` // nil: not known
 	Silenced    bool              `json:"silenced"`
 	Late        bool              `json:"late"`
 	Drill       bool              `json:"drill"`
@@ -72,6 +73,7 @@ func (j job) urgent() bool {
 // told is what was said of a lasting incident.
 type told struct {
 	Incident Incident       `json:"incident"`
+	Known    time.Time      `json:"known,omitzero"`  // when it was so
 	Calls    int            `json:"calls"`           // how often it has called
 	Called   map[string]int `json:"called"`          // the last of its calls that a step has a message of
 	Told     map[string]int `json:"told"`            // messages of its calls that a step has sent, or will
@@ -125,7 +127,7 @@ func (s *state) apply(steps []Step, c Change, now time.Time) {
 	} else if c.Calls {
 		k.Calls++
 	}
-	k.Incident = *i
+	s.know(k, i, now)
 	switch c.Event { //nolint:exhaustive // the others give the incident to nobody
 	case incident.EventTaken, incident.EventHandedOver, incident.EventSnoozed:
 		s.withdraw(k, now)
@@ -149,6 +151,31 @@ func (s *state) apply(steps []Step, c Change, now time.Time) {
 	}
 }
 
+// know takes what is so of an incident now, which is what messages say that are yet to be sent.
+func (s *state) know(k *told, i *Incident, now time.Time) {
+	k.Incident, k.Known = *i, now
+	for n, j := range slices.Backward(s.Queue) {
+		switch {
+		case j.IncidentID != i.ID:
+		case j.Event == "end": // what is before it is of another time
+			return
+		case j.Event == "start" || j.Event == "again":
+			s.Queue[n].Message = message(j.Event, i)
+			s.Queue[n].ID = j.ID
+		}
+	}
+}
+
+// see takes what the service says of incidents that it was asked for at a time, unless something
+// newer is known.
+func (s *state) see(lasting []Incident, asked time.Time) {
+	for n := range lasting {
+		if k := s.Incidents[lasting[n].ID]; k != nil && k.Known.Before(asked) {
+			s.know(k, &lasting[n], asked)
+		}
+	}
+}
+
 // withdraw drops what was to be told only if nobody took the incident by then.
 func (s *state) withdraw(k *told, now time.Time) {
 	s.Queue = slices.DeleteFunc(s.Queue, func(j job) bool {
@@ -168,12 +195,15 @@ func (s *state) end(id int64, now *Incident, at time.Time) {
 	}
 	s.withdraw(k, at)
 	delete(s.Incidents, id)
+	over := k.Incident
 	if now != nil {
-		k.Incident = *now
+		over = *now
 	}
+	over.ID, over.State = id, "over"
+	s.know(k, &over, at)
 	for step, count := range k.Told {
 		if count > 0 {
-			s.enqueue(step, at, message("end", &k.Incident))
+			s.enqueue(step, at, message("end", &over))
 		}
 	}
 }
@@ -231,8 +261,9 @@ func (s *state) next(step *Step, blocked map[int64]time.Time, now time.Time) ([]
 		}
 		return ready[:1], 0
 	}
-	if n := slices.IndexFunc(ready, job.urgent); n >= 0 { // with what came before of the same incident
-		return slices.DeleteFunc(ready[:n+1], func(j job) bool { return j.IncidentID != ready[n].IncidentID }), 0
+	if n := slices.IndexFunc(ready, job.urgent); n >= 0 { // with all of the same incident
+		id := ready[n].IncidentID
+		return slices.DeleteFunc(ready, func(j job) bool { return j.IncidentID != id }), 0
 	}
 	s.Held[step.Name] = true
 	return nil, min(wait, sent[0].Add(time.Hour).Sub(now))
@@ -284,6 +315,13 @@ func message(event string, i *Incident) Message {
 	}
 	if event == "again" {
 		prefix += " again"
+	}
+	switch {
+	case event == "end":
+	case i.State == "over":
+		prefix += ", now over"
+	case i.Breaking != nil && !*i.Breaking:
+		prefix += ", now cleared"
 	}
 	if i.Drill {
 		prefix = "DRILL, " + prefix

@@ -97,6 +97,7 @@ func (w *Watch) load(ctx context.Context) error {
 	w.answered, w.overviewAt = w.clock(), w.clock() // it has time to answer
 	seen, _, err := w.client.overview(ctx, "")
 	if err == nil {
+		w.state.see(seen.Incidents, w.answered)
 		w.site.Rooms, w.site.Sensors, w.late = seen.names(), seen.Sensors, seen.Probe.Late
 	} else if w.site.Rooms == nil {
 		return fmt.Errorf("the first start needs the API: %w", err)

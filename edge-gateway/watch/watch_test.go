@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -91,6 +92,10 @@ func (s *service) add(event incident.Event, calls bool, change func(*Incident), 
 	s.log = append(s.log, Change{Number: int64(len(s.log) + 1), Event: event, Calls: calls, IncidentID: i.ID})
 }
 
+func (s *service) lasting() []Incident {
+	return slices.DeleteFunc(slices.Collect(maps.Values(s.present)), func(i Incident) bool { return i.State == "over" })
+}
+
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,7 +103,8 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch query := r.URL.Query(); r.URL.Path {
 	case "/api/v1/overview":
 		answer = map[string]any{
-			"rooms": []map[string]any{{"id": 1, "name": "Hall A"}, {"id": 2, "name": "Hall B"}}, "sensors": s.sensors, "probe": map[string]bool{"late": s.late},
+			"rooms": []map[string]any{{"id": 1, "name": "Hall A"}, {"id": 2, "name": "Hall B"}}, "sensors": s.sensors, "incidents": s.lasting(),
+			"probe": map[string]bool{"late": s.late},
 		}
 	case "/api/v1/rules":
 		answer = s.rules
@@ -135,13 +141,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		answer = part
 	case "/api/v1/incidents":
-		lasting := []Incident{}
-		for _, i := range s.present {
-			if i.State != "over" {
-				lasting = append(lasting, i)
-			}
-		}
-		answer = lasting
+		answer = s.lasting()
 	default:
 		id, _ := strconv.ParseInt(r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:], 10, 64)
 		answer = s.present[id]
@@ -194,7 +194,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
 	}
-	word, _, _ := strings.Cut(body.Title, ":")
+	word := strings.FieldsFunc(body.Title, func(r rune) bool { return r == ',' || r == ':' })[0]
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if found := incidentLine.FindStringSubmatch(body.Message); found != nil {
@@ -307,7 +307,7 @@ func TestKills(t *testing.T) {
 		for line := range strings.Lines(string(text)) {
 			var m Message
 			if json.Unmarshal([]byte(line), &m) == nil && m.IncidentID > 0 {
-				word, _, _ := strings.Cut(m.Title, ":")
+				word := strings.FieldsFunc(m.Title, func(r rune) bool { return r == ',' || r == ':' })[0] // without what is so now
 				told[m.IncidentID] = append(told[m.IncidentID], word)
 			}
 		}
