@@ -17,22 +17,46 @@ import (
 
 	"github.com/nicholas-fedor/shoutrrr"
 	"github.com/nicholas-fedor/shoutrrr/pkg/types"
+
+	"coldaisle.dev/shared/incident"
 )
 
 // maxOutput is how much of a command's output is logged.
 const maxOutput = 4096
 
-// digest is one message of several.
-func digest(batch []job) Message {
-	m := batch[len(batch)-1].Message
-	if len(batch) == 1 {
-		return m
+// digest is one message of several: of the worst that lasts, else of the newest, with all others
+// in its text. An incident is in it once: what it began with says what is so now, until it is over.
+func (s *state) digest(batch []job) Message {
+	var all []job
+	for _, j := range batch {
+		n := slices.IndexFunc(all, func(before job) bool { return before.IncidentID == j.IncidentID && before.calls() })
+		switch {
+		case n >= 0 && j.calls():
+			continue
+		case n >= 0 && j.Event == "end":
+			all = slices.Delete(all, n, n+1)
+		}
+		all = append(all, j)
 	}
-	lines := make([]string, len(batch))
-	for i, j := range batch {
+	var worst job
+	var rank int
+	lines := make([]string, len(all))
+	for i, j := range all {
+		own := 0
+		if k := s.Incidents[j.IncidentID]; k != nil && j.Event != "end" {
+			if own = 2 * incident.Severity(j.Severity).Rank(); !k.Incident.cleared() {
+				own++
+			}
+		}
+		if own >= rank {
+			worst, rank = j, own
+		}
 		lines[i] = j.Title + "\n" + j.Text
 	}
-	m.Title, m.Text = fmt.Sprintf("%s, and %d before", m.Title, len(batch)-1), strings.Join(lines, "\n\n")
+	m := worst.Message
+	if len(all) > 1 {
+		m.Title, m.Text = fmt.Sprintf("%s, and %d more", m.Title, len(all)-1), strings.Join(lines, "\n\n")
+	}
 	return m
 }
 

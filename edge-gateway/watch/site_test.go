@@ -372,15 +372,75 @@ func TestSaysWhatIsSo(t *testing.T) {
 					until("02:32:00")
 				}
 				var told []string
-				text, _ := os.ReadFile(filepath.Join(folder, "told")) //nolint:gosec // a test's
-				for decoder := json.NewDecoder(bytes.NewReader(text)); ; {
-					var m Message
-					if decoder.Decode(&m) != nil {
-						break
-					}
+				for _, m := range messages(t, filepath.Join(folder, "told")) {
 					told = append(told, m.Title+", "+regexp.MustCompile("above .* min").FindString(m.Text))
 				}
 				must.Equal(t, "told", c.want, told)
+			})
+		})
+	}
+}
+
+// messages are those that a command has written to a file.
+func messages(t *testing.T, path string) (all []Message) {
+	t.Helper()
+	text, _ := os.ReadFile(path) //nolint:gosec // a test's
+	for decoder := json.NewDecoder(bytes.NewReader(text)); ; {
+		var m Message
+		if decoder.Decode(&m) != nil {
+			return all
+		}
+		all = append(all, m)
+	}
+}
+
+// TestDigest has more than a step may tell in an hour. A warning that is held is told at once when
+// it turns critical, whether it calls again or not, and once; the digest is that of the worst that
+// lasts, not of the newest. An incident that is yet to be told calls once.
+func TestDigest(t *testing.T) {
+	t.Parallel()
+	for _, calls := range []bool{true, false} {
+		t.Run(fmt.Sprint("calls again: ", calls), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				folder := t.TempDir()
+				w := newWorld(t, fmt.Sprintf(`
+  - {name: a, at_most: 1, command: [/bin/sh, -c, 'cat >> %[1]s/a']}
+  - {name: late, after: 10m, rooms: [Hall A], command: [/bin/sh, -c, 'cat >> %[1]s/late']}
+`, folder), func(time.Time, int) float64 { return 22 + rand.Float64() }) //nolint:gosec // a test
+				warn := func(id int64, room string, cause incident.Cause) Incident {
+					i := hot(id)
+					i.Severity, i.RoomName, i.Cause = incident.Warning, &room, cause
+					return i
+				}
+				silent, other := warn(101, "Hall B", incident.Silent), warn(103, "Hall B", incident.TooHot)
+				silent.RoomID, other.RoomID = new(int64(2)), new(int64(2))
+				until("02:00:00")
+				w.service.add(incident.EventStarted, true, same, silent)
+				until("02:01:00")
+				w.service.add(incident.EventStarted, true, same, warn(102, "Hall A", incident.TooHot))
+				until("02:06:00")
+				w.service.add(incident.EventWorse, calls, func(i *Incident) { i.Severity = incident.Critical }, Incident{ID: 102})
+				until("02:07:00")
+				w.service.add(incident.EventStarted, true, same, other)
+				until("02:11:00")
+				w.service.add(incident.EventEnded, false, over, silent)
+				until("03:10:00")
+				told := func(name string) (all []string) {
+					for _, m := range messages(t, filepath.Join(folder, name)) {
+						all = append(all, fmt.Sprintf("%s %s %s: %s", m.Event, m.Severity, m.Room, m.Title))
+					}
+					return all
+				}
+				must.Equal(t, "told", []string{
+					"start warning Hall B: WARNING: Hall B: silent",
+					"start critical Hall A: CRITICAL: Hall A: too hot",
+					"start warning Hall B: WARNING: Hall B: too hot, and 1 more",
+				}, told("a"))
+				must.Equal(t, "told later", []string{"start critical Hall A: CRITICAL: Hall A: too hot"}, told("late"))
+				if at := w.with("told", `step="a"`, "CRITICAL"); !strings.HasPrefix(at[0], "02:06:0") {
+					t.Errorf("told %q", at)
+				}
 			})
 		})
 	}

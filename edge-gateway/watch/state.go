@@ -33,6 +33,9 @@ type Incident struct {
 	OnSite bool `json:"on_site,omitempty"` // judged by the watch itself
 }
 
+// cleared reports whether nothing is wrong at this moment.
+func (i *Incident) cleared() bool { return i.Breaking != nil && !*i.Breaking }
+
 // Change is an entry of the API's log of incidents.
 type Change struct {
 	Number     int64          `json:"number"`
@@ -66,9 +69,10 @@ type job struct {
 	Due  time.Time `json:"due"` // until then taking the incident, or its end, withdraws it
 }
 
-func (j job) urgent() bool {
-	return j.Severity == string(incident.Critical) && (j.Event == "start" || j.Event == "again")
-}
+// calls reports whether it wakes people for an incident.
+func (j job) calls() bool { return j.Event == "start" || j.Event == "again" }
+
+func (j job) urgent() bool { return j.calls() && j.Severity == string(incident.Critical) }
 
 // told is what was said of a lasting incident.
 type told struct {
@@ -141,6 +145,10 @@ func (s *state) apply(steps []Step, c Change, now time.Time) {
 		if _, wanted := step.wants(i); !wanted || k.Called[step.Name] == k.Calls {
 			continue
 		}
+		if slices.ContainsFunc(s.Queue, func(j job) bool { return j.Step == step.Name && j.IncidentID == i.ID && j.calls() && j.Due.After(now) }) {
+			k.Called[step.Name] = k.Calls // what is not due yet will say it
+			continue
+		}
 		event := "start"
 		if k.Told[step.Name] > 0 {
 			event = "again"
@@ -159,7 +167,7 @@ func (s *state) know(k *told, i *Incident, now time.Time) {
 		case j.IncidentID != i.ID:
 		case j.Event == "end": // what is before it is of another time
 			return
-		case j.Event == "start" || j.Event == "again":
+		case j.calls():
 			s.Queue[n].Message = message(j.Event, i)
 			s.Queue[n].ID = j.ID
 		}
@@ -320,7 +328,7 @@ func message(event string, i *Incident) Message {
 	case event == "end":
 	case i.State == "over":
 		prefix += ", now over"
-	case i.Breaking != nil && !*i.Breaking:
+	case i.cleared():
 		prefix += ", now cleared"
 	}
 	if i.Drill {

@@ -339,6 +339,7 @@ func (w *Watch) tell(ctx context.Context, step *Step) {
 	for ctx.Err() == nil {
 		w.mu.Lock()
 		batch, wait := w.state.next(step, blocked, w.clock())
+		m := w.state.digest(batch)
 		w.mu.Unlock()
 		if len(batch) == 0 {
 			select {
@@ -348,7 +349,6 @@ func (w *Watch) tell(ctx context.Context, step *Step) {
 			}
 			continue
 		}
-		m := digest(batch)
 		output, err := step.act(ctx, w.config.Name, m)
 		log := w.log.With("step", step.Name, "message", m.ID, "event", m.Event, "incident", m.IncidentID, "title", plain(m.Title), "output", output)
 		now := w.clock()
