@@ -306,8 +306,8 @@ func (s *state) judge(steps []Step, here *site, l *live, away bool, now time.Tim
 			}
 			s.apply(steps, Change{Event: t.Event, Calls: t.Calls, At: l.time, IncidentID: j.ID, Incident: j.incident(here, &f, l.time)}, now)
 		}
-		if k := s.Incidents[j.ID]; k != nil {
-			s.know(k, j.incident(here, &f, l.time), now)
+		if s.Incidents[j.ID] != nil {
+			s.apply(steps, Change{IncidentID: j.ID, Incident: j.incident(here, &f, l.time)}, now)
 		}
 	}
 	for _, j := range s.Judged {
@@ -495,10 +495,11 @@ func (w *Watch) refresh(ctx context.Context) {
 				seen = anew
 			}
 			w.change(ctx, func(s *state) bool {
+				before := len(s.Queue)
 				if w.why == "" { // what is judged on site is newer
-					s.see(seen.Incidents, now)
+					s.see(w.config.Steps, seen.Incidents, now)
 				}
-				return false
+				return len(s.Queue) != before
 			})
 		}
 		if err == nil && now.Sub(rulesAt) >= rulesEvery {

@@ -446,6 +446,39 @@ func TestDigest(t *testing.T) {
 	}
 }
 
+// TestMaintenanceEnds has windows that end, or are deleted, over a burning room: people are told
+// at once, on site too.
+func TestMaintenanceEnds(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		ends         string
+		deleted, cut bool
+	}{
+		"it ends": {"02:10:00", false, false}, "it is deleted": {"02:06:00", true, false}, "it ends while the service is away": {"02:10:00", false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, "  - {name: first, command: [/bin/true]}\n", lossOfCooling)
+				w.service.mu.Lock()
+				w.service.windows = []window{{StartTime: time.Now().UTC().Truncate(time.Hour), DurationS: 70 * 60, RoomIDs: []int64{1}}}
+				w.service.mu.Unlock()
+				until("02:05:00")
+				w.set(&w.cut, c.cut)
+				until(c.ends)
+				must.Equal(t, "told in the window", 0, len(w.with("told")))
+				if c.deleted {
+					w.service.mu.Lock()
+					w.service.windows = nil
+					w.service.mu.Unlock()
+				}
+				time.Sleep(30 * time.Second)
+				must.Equal(t, "told", 1, len(w.with("told", "CRITICAL: Hall A: too hot")))
+			})
+		})
+	}
+}
+
 // TestAway cuts the uplink, makes the service late or breaks publishing in each phase of a loss
 // of cooling: people are told within 60 s of the first reading that breaks the rule, once, and
 // once that it is over.

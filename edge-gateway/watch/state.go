@@ -175,11 +175,17 @@ func (s *state) know(k *told, i *Incident, now time.Time) {
 }
 
 // see takes what the service says of incidents that it was asked for at a time, unless something
-// newer is known.
-func (s *state) see(lasting []Incident, asked time.Time) {
+// newer is known. The log does not have the end of a maintenance window: what that silenced is told.
+func (s *state) see(steps []Step, lasting []Incident, asked time.Time) {
 	for n := range lasting {
-		if k := s.Incidents[lasting[n].ID]; k != nil && k.Known.Before(asked) {
-			s.know(k, &lasting[n], asked)
+		i := &lasting[n]
+		k := s.Incidents[i.ID]
+		switch {
+		case k == nil || !k.Known.Before(asked):
+		case k.Incident.Silenced && !i.Silenced:
+			s.apply(steps, Change{IncidentID: i.ID, Incident: i}, asked)
+		default:
+			s.know(k, i, asked)
 		}
 	}
 }

@@ -26,7 +26,7 @@ import (
 const (
 	pollWait       = 25 * time.Second
 	pollLimit      = 200
-	reconcileEvery = 5 * time.Minute  // what the log does not say, such as the end of a maintenance window
+	reconcileEvery = 5 * time.Minute  // what neither the log nor the overview says
 	retryFirst     = time.Second      // doubled after each failure
 	retryMost      = time.Minute      //
 	giveUpAfter    = 24 * time.Hour   // a message is dropped, and the log says so
@@ -97,7 +97,6 @@ func (w *Watch) load(ctx context.Context) error {
 	w.answered, w.overviewAt = w.clock(), w.clock() // it has time to answer
 	seen, _, err := w.client.overview(ctx, "")
 	if err == nil {
-		w.state.see(seen.Incidents, w.answered)
 		w.site.Rooms, w.site.Sensors, w.late = seen.names(), seen.Sensors, seen.Probe.Late
 	} else if w.site.Rooms == nil {
 		return fmt.Errorf("the first start needs the API: %w", err)
@@ -105,7 +104,13 @@ func (w *Watch) load(ctx context.Context) error {
 	for i := range w.config.Steps {
 		w.wake[w.config.Steps[i].Name] = make(chan struct{}, 1)
 	}
-	return w.config.resolve(w.site.Rooms)
+	if resolved := w.config.resolve(w.site.Rooms); resolved != nil {
+		return resolved
+	}
+	if err == nil {
+		w.state.see(w.config.Steps, seen.Incidents, w.answered)
+	}
+	return nil
 }
 
 // change changes the state, saves it, and wakes the steps. While the disk fails the watch goes on
