@@ -106,10 +106,12 @@ func TestFlood(t *testing.T) {
 		}
 		if len(ids) > 0 {
 			sent = append(sent, ids)
-			s.sent("a", batch, now)
+			s.sent("a", batch, true, now)
 		}
 	}
 	must.Equal(t, "messages", [][]int64{{1}, {2}, {6, 7}, {3, 4, 5}}, sent)
+	s.sent("a", []job{{}}, false, now.Add(time.Hour))
+	must.Equal(t, "last success, before what was given up", now, s.Succeeded)
 }
 
 // TestDrillIsToldAsOne words a drill, and what is expected, so that nobody takes them for a fire.

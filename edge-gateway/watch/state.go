@@ -293,13 +293,14 @@ func (s *state) waiting(now time.Time) (age time.Duration) {
 	return age
 }
 
-// sent takes messages out of the queue.
-func (s *state) sent(step string, batch []job, now time.Time) {
+// sent takes messages out of the queue: they have reached people, or are given up.
+func (s *state) sent(step string, batch []job, reached bool, now time.Time) {
 	s.Queue = slices.DeleteFunc(s.Queue, func(j job) bool {
 		return slices.ContainsFunc(batch, func(b job) bool { return b.ID == j.ID })
 	})
-	s.Sent[step] = append(s.Sent[step], now)
-	s.Succeeded = now
+	if reached {
+		s.Sent[step], s.Succeeded = append(s.Sent[step], now), now
+	}
 	if len(batch) > 1 {
 		s.Held[step] = false
 	}

@@ -377,7 +377,7 @@ func (w *Watch) tell(ctx context.Context, step *Step) {
 			delete(blocked, j.IncidentID)
 			delete(failures, j.IncidentID)
 		}
-		w.change(ctx, func(s *state) bool { s.sent(step.Name, batch, now); return true })
+		w.change(ctx, func(s *state) bool { s.sent(step.Name, batch, err == nil, now); return true })
 	}
 }
 

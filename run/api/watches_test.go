@@ -99,6 +99,9 @@ func TestNobodyWouldBeWoken(t *testing.T) {
 	beat("Zurich", 3, 720)
 	must.Equal(t, "a dead mail server", "Bern not_reading: Nobody would be woken: the watch of Bern has not read the incidents for 6 min\n"+
 		"Zurich not_sending: Nobody would be woken: the watch of Zurich has not been able to send a message for 12 min", problems())
+	s.call(t, key.text, http.MethodPost, "/api/v1/watches/heartbeat", `{"name":"Zurich","last_poll_age_s":3,"last_success_age_s":30,"queue_age_s":400}`).is(t, 204)
+	must.Equal(t, "one step is dead", "Bern not_reading: The watch of Bern has not read the incidents for 6 min\n"+
+		"Zurich not_sending: A step of the watch of Zurich has not been able to send a message for 6 min", problems())
 	for _, w := range get[[]shown](t, a, http.MethodGet, "/api/v1/watches", "") {
 		s.call(t, a.token, http.MethodDelete, fmt.Sprintf("/api/v1/watches/%d", w.ID), "").is(t, 204)
 	}

@@ -2,6 +2,7 @@ package accounts
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -45,20 +46,25 @@ func (w Watch) State(now time.Time) (state, trouble string) {
 }
 
 // WatchProblems words what is wrong with each of a customer's watches, by their ids. Nobody would
-// be woken where none is well.
+// be woken where none is well; one that has sent a message since another began to wait still wakes.
 func WatchProblems(watches []Watch, now time.Time) map[int64]string {
-	problems := map[int64]string{}
+	problems, nobody := map[int64]string{}, true
 	for _, w := range watches {
-		if _, trouble := w.State(now); trouble != "" {
-			problems[w.ID] = "he watch of " + w.Name + trouble
+		switch state, trouble := w.State(now); {
+		case trouble == "":
+			nobody = false
+		case state == "not_sending" && w.SucceededAt != nil && w.SucceededAt.After(*w.WaitingAt):
+			problems[w.ID], nobody = "a step of the watch of "+w.Name+trouble, false
+		default:
+			problems[w.ID] = "the watch of " + w.Name + trouble
 		}
 	}
-	begin := "T"
-	if len(problems) == len(watches) {
-		begin = "Nobody would be woken: t"
-	}
 	for id, problem := range problems {
-		problems[id] = begin + problem
+		if nobody {
+			problems[id] = "Nobody would be woken: " + problem
+		} else {
+			problems[id] = strings.ToUpper(problem[:1]) + problem[1:]
+		}
 	}
 	return problems
 }
