@@ -52,7 +52,7 @@ type Step struct {
 	Causes   []incident.Cause  `yaml:"causes"` // none: all
 	Severity incident.Severity `yaml:"severity"`
 	Hours    []string          `yaml:"hours"` // "Mon-Fri 08:00-18:00"; none: always
-	Zone     string            `yaml:"zone"`  // of the hours
+	Zone     string            `yaml:"zone"`  // of the hours, and of times in messages; none: the host's
 	After    time.Duration     `yaml:"after"` // unless somebody takes the incident, or it ends, before
 	URL      string            `yaml:"url"`   // of a notification service
 	URLFile  string            `yaml:"url_file"`
@@ -62,6 +62,7 @@ type Step struct {
 
 	hours   []hours
 	zone    *time.Location
+	page    string // address of an incident's page, but for the id
 	rooms   []int64
 	environ []string // of its command
 }
@@ -183,7 +184,10 @@ func (c *Config) validate() error {
 			s.hours = append(s.hours, span)
 		}
 		check(len(s.Hours) == 0 || s.Zone != "", "must be given with hours: Europe/Zurich", "steps", i, "zone")
-		s.zone, err = maintenance.Zone(cmp.Or(s.Zone, "UTC"))
+		s.page = strings.TrimRight(c.API, "/") + "/incidents/"
+		if s.zone, err = time.Local, nil; s.Zone != "" {
+			s.zone, err = maintenance.Zone(s.Zone)
+		}
 		check(err == nil, fmt.Sprintf("%s: %v", s.Zone, err), "steps", i, "zone")
 		check(s.After >= 0 && s.After <= maxAfter, "must be from 0s to 24h", "steps", i, "after")
 		check(s.Timeout >= 0 && s.Timeout <= time.Hour, "must be from 0s to 1h", "steps", i, "timeout")

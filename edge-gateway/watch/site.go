@@ -47,6 +47,8 @@ type site struct {
 	Sensors []sensor         `json:"sensors"`
 	Rules   []rule           `json:"rules"`
 	Windows []window         `json:"windows"`
+	// Instructions are what to do in a room that is in trouble.
+	Instructions map[int64]string `json:"instructions"`
 	// Corrections are those of the last day, and later ones.
 	Corrections []correction `json:"corrections"`
 }
@@ -494,6 +496,7 @@ func (w *Watch) refresh(ctx context.Context) {
 			if anew != nil {
 				seen = anew
 			}
+			next.Rooms, next.Sensors = seen.names(), seen.Sensors
 			w.change(ctx, func(s *state) bool {
 				before := len(s.Queue)
 				if w.why == "" { // what is judged on site is newer
@@ -510,7 +513,6 @@ func (w *Watch) refresh(ctx context.Context) {
 		if w.complain(ctx, "reading rules and sensors", err) {
 			continue
 		}
-		next.Rooms, next.Sensors = seen.names(), seen.Sensors
 		w.mu.Lock()
 		w.answered, w.overviewAt, tag, w.late, w.site = w.clock(), now, newTag, seen.Probe.Late, next
 		w.mu.Unlock()
@@ -522,7 +524,7 @@ func (w *Watch) refresh(ctx context.Context) {
 	}
 }
 
-// rules reads rules, maintenance windows and corrections of sensors.
+// rules reads rules, maintenance windows, corrections of sensors, and what to do in rooms.
 func (c *client) rules(ctx context.Context, into *site) error {
 	var rules []rule
 	if _, err := c.get(ctx, "/api/v1/rules", &rules); err != nil {
@@ -536,7 +538,26 @@ func (c *client) rules(ctx context.Context, into *site) error {
 	if _, err := c.get(ctx, "/api/v1/corrections", &corrections); err != nil {
 		return err
 	}
-	into.Rules, into.Windows, into.Corrections = rules, windows, corrections
+	type room struct {
+		ID           int64  `json:"id"`
+		CustomerID   int64  `json:"customer_id"`
+		Instructions string `json:"instructions"`
+	}
+	var rooms []room
+	for id := range into.Rooms { // any of them says whose they are
+		var one room
+		if _, err := c.get(ctx, fmt.Sprintf("/api/v1/server_rooms/room/%d", id), &one); err != nil {
+			return err
+		}
+		if _, err := c.get(ctx, fmt.Sprintf("/api/v1/server_rooms/list_rooms/%d", one.CustomerID), &rooms); err != nil {
+			return err
+		}
+		break
+	}
+	into.Rules, into.Windows, into.Corrections, into.Instructions = rules, windows, corrections, map[int64]string{}
+	for _, r := range rooms {
+		into.Instructions[r.ID] = r.Instructions
+	}
 	return nil
 }
 

@@ -446,6 +446,29 @@ func TestDigest(t *testing.T) {
 	}
 }
 
+// TestTellsWhatIsNeeded has all that a person wants to know at night, in the zone of the step.
+func TestTellsWhatIsNeeded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		told := filepath.Join(t.TempDir(), "told")
+		w := newWorld(t, fmt.Sprintf("  - {name: a, zone: Europe/Zurich, command: [/bin/sh, -c, 'cat >> %s']}\n", told), func(time.Time, int) float64 { return 22 + rand.Float64() }) //nolint:gosec // a test
+		until("02:00:00")
+		i := hot(41)
+		i.StartTime = time.Now().Add(-time.Minute)
+		i.Worst.Reason, i.Worst.SensorName, i.Worst.Quantity, i.Now.Value = "Temperature above 27.0 °C for 1 min, peak 33.8 °C", new("Rack 3"), incident.Temperature, new(33.6)
+		w.service.add(incident.EventStarted, true, same, i)
+		until("02:01:00")
+		w.service.add(incident.EventEnded, false, over, i)
+		until("02:02:00")
+		all := messages(t, told)
+		day := time.Now().Format(time.DateOnly)
+		must.Equal(t, "start", "Temperature above 27.0 °C for 1 min, peak 33.8 °C\nRack 3: 33.6 °C at 03:00\nSince "+day+" 02:59 CET\n"+
+			"Incident 41: http://service/incidents/41\nWhat to do in Hall A: Call 555 0100.", regexp.MustCompile("(at 03:00):..").ReplaceAllString(all[0].Text, "$1"))
+		must.Equal(t, "end", "Temperature above 27.0 °C for 1 min, peak 33.8 °C\nFrom "+day+" 02:59 to "+day+" 03:59 CET\n"+
+			"Incident 41: http://service/incidents/41", all[1].Text)
+	})
+}
+
 // TestMaintenanceEnds has windows that end, or are deleted, over a burning room: people are told
 // at once, on site too.
 func TestMaintenanceEnds(t *testing.T) {

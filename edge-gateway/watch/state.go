@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,8 +28,13 @@ type Incident struct {
 	StartTime   time.Time         `json:"start_time"`
 	EndTime     *time.Time        `json:"end_time"`
 	Worst       struct {
-		Reason string `json:"reason"`
+		Reason     string            `json:"reason"`
+		SensorName *string           `json:"sensor_name"`
+		Quantity   incident.Quantity `json:"quantity"`
 	} `json:"worst"`
+	Now struct {
+		Value *float64 `json:"value"` // of the worst; nil where none is known
+	} `json:"now"`
 
 	OnSite bool `json:"on_site,omitempty"` // judged by the watch itself
 }
@@ -112,7 +118,7 @@ func (s *state) enqueue(step string, due time.Time, m Message) {
 func (s *state) apply(steps []Step, c Change, now time.Time) {
 	i := c.Incident
 	if i == nil || c.Event == incident.EventEnded || c.Event == incident.EventWithdrawn {
-		s.end(c.IncidentID, i, now)
+		s.end(steps, c.IncidentID, i, now)
 		return
 	}
 	if i.ID > 0 && s.Incidents[i.ID] == nil {
@@ -131,7 +137,7 @@ func (s *state) apply(steps []Step, c Change, now time.Time) {
 	} else if c.Calls {
 		k.Calls++
 	}
-	s.know(k, i, now)
+	s.know(steps, k, i, now)
 	switch c.Event { //nolint:exhaustive // the others give the incident to nobody
 	case incident.EventTaken, incident.EventHandedOver, incident.EventSnoozed:
 		s.withdraw(k, now)
@@ -155,12 +161,12 @@ func (s *state) apply(steps []Step, c Change, now time.Time) {
 		}
 		k.Called[step.Name] = k.Calls
 		k.Told[step.Name]++
-		s.enqueue(step.Name, step.due(now), message(event, i))
+		s.enqueue(step.Name, step.due(now), step.message(event, i, now))
 	}
 }
 
 // know takes what is so of an incident now, which is what messages say that are yet to be sent.
-func (s *state) know(k *told, i *Incident, now time.Time) {
+func (s *state) know(steps []Step, k *told, i *Incident, now time.Time) {
 	k.Incident, k.Known = *i, now
 	for n, j := range slices.Backward(s.Queue) {
 		switch {
@@ -168,8 +174,12 @@ func (s *state) know(k *told, i *Incident, now time.Time) {
 		case j.Event == "end": // what is before it is of another time
 			return
 		case j.calls():
-			s.Queue[n].Message = message(j.Event, i)
-			s.Queue[n].ID = j.ID
+			for m := range steps {
+				if step := &steps[m]; step.Name == j.Step {
+					s.Queue[n].Message = step.message(j.Event, i, now)
+					s.Queue[n].ID = j.ID
+				}
+			}
 		}
 	}
 }
@@ -185,7 +195,7 @@ func (s *state) see(steps []Step, lasting []Incident, asked time.Time) {
 		case k.Incident.Silenced && !i.Silenced:
 			s.apply(steps, Change{IncidentID: i.ID, Incident: i}, asked)
 		default:
-			s.know(k, i, asked)
+			s.know(steps, k, i, asked)
 		}
 	}
 }
@@ -202,7 +212,7 @@ func (s *state) withdraw(k *told, now time.Time) {
 }
 
 // end tells the end of an incident to those who were told of its start.
-func (s *state) end(id int64, now *Incident, at time.Time) {
+func (s *state) end(steps []Step, id int64, now *Incident, at time.Time) {
 	k := s.Incidents[id]
 	if k == nil {
 		return
@@ -214,10 +224,10 @@ func (s *state) end(id int64, now *Incident, at time.Time) {
 		over = *now
 	}
 	over.ID, over.State = id, "over"
-	s.know(k, &over, at)
-	for step, count := range k.Told {
-		if count > 0 {
-			s.enqueue(step, at, message("end", &over))
+	s.know(steps, k, &over, at)
+	for n := range steps {
+		if step := &steps[n]; k.Told[step.Name] > 0 {
+			s.enqueue(step.Name, at, step.message("end", &over, at))
 		}
 	}
 }
@@ -306,6 +316,25 @@ func (s *state) sent(step string, batch []job, reached bool, now time.Time) {
 	}
 }
 
+// message is what a step tells of an incident as it was at a time.
+func (s *Step) message(event string, i *Incident, known time.Time) Message {
+	m := message(event, i)
+	in := func(t time.Time, layout string) string { return t.In(s.zone).Format(layout) }
+	if value := i.Now.Value; value != nil && event != "end" {
+		unit := cmp.Or(map[incident.Quantity]string{incident.Humidity: "%", incident.TemperatureRate: "°C/h"}[i.Worst.Quantity], "°C")
+		m.Text += fmt.Sprintf("\n%s: %.1f %s at %s", cmp.Or(deref(i.Worst.SensorName), m.Room), *value, unit, in(known, time.TimeOnly))
+	}
+	if i.EndTime == nil {
+		m.Text += "\nSince " + in(i.StartTime, "2006-01-02 15:04 MST")
+	} else {
+		m.Text += "\nFrom " + in(i.StartTime, "2006-01-02 15:04") + " to " + in(*i.EndTime, "2006-01-02 15:04 MST")
+	}
+	if i.ID > 0 {
+		m.Text += fmt.Sprintf("\nIncident %d: %s%d", i.ID, s.page, i.ID)
+	}
+	return m
+}
+
 // message words an event of an incident.
 func message(event string, i *Incident) Message {
 	room := "a node in no room"
@@ -345,13 +374,6 @@ func message(event string, i *Incident) Message {
 	if i.OnSite {
 		m.Title += judgedOnSite
 	}
-	span := "Since " + i.StartTime.UTC().Format("2006-01-02 15:04 MST")
-	if i.EndTime != nil {
-		span = "From " + i.StartTime.UTC().Format("2006-01-02 15:04") + " to " + i.EndTime.UTC().Format("2006-01-02 15:04 MST")
-	}
-	m.Text = i.Worst.Reason + "\n" + span
-	if i.ID > 0 {
-		m.Text += fmt.Sprintf("\nIncident %d.", i.ID)
-	}
+	m.Text = i.Worst.Reason
 	return m
 }

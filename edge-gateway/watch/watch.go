@@ -33,6 +33,8 @@ const (
 	apiRetry       = 2 * time.Second  //
 	notMissed      = 10 * time.Minute // how long the API may be away until a gap of the log is looked for
 	heartbeatEvery = time.Minute
+
+	maxInstructions = 500 // characters of them in a message; the page has all
 )
 
 // Watch follows an account's incidents and tells them.
@@ -345,6 +347,11 @@ func (w *Watch) tell(ctx context.Context, step *Step) {
 		w.mu.Lock()
 		batch, wait := w.state.next(step, blocked, w.clock())
 		m := w.state.digest(batch)
+		if k := w.state.Incidents[m.IncidentID]; k != nil && (m.Event == "start" || m.Event == "again") {
+			if text := []rune(w.site.Instructions[deref(k.Incident.RoomID)]); len(text) > 0 {
+				m.Text += fmt.Sprintf("\nWhat to do in %s: %s", m.Room, string(text[:min(len(text), maxInstructions)]))
+			}
+		}
 		w.mu.Unlock()
 		if len(batch) == 0 {
 			select {

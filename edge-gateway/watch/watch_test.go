@@ -112,6 +112,10 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer = s.windows
 	case "/api/v1/corrections":
 		answer = []correction{}
+	case "/api/v1/server_rooms/room/1", "/api/v1/server_rooms/room/2":
+		answer = map[string]int{"customer_id": 7}
+	case "/api/v1/server_rooms/list_rooms/7":
+		answer = []map[string]any{{"id": 1, "instructions": "Call 555 0100."}, {"id": 2, "instructions": nil}}
 	case "/api/v1/watches/heartbeat":
 		var beat heartbeat
 		_ = json.NewDecoder(r.Body).Decode(&beat)
@@ -180,7 +184,7 @@ func configure(tb testing.TB, api, steps string) string {
 	return path
 }
 
-var incidentLine = regexp.MustCompile(`Incident (\d+)\.`)
+var incidentLine = regexp.MustCompile(`Incident (\d+):`)
 
 // receiver is a webhook that fails one time in ten.
 type receiver struct {

@@ -24,6 +24,7 @@ func TestWatchKey(t *testing.T) {
 	}
 	s.call(t, key.text, http.MethodPost, actions, `{"action":"take"}`).has(t, 200, `"taken_by":"API key A program"`)
 	const beat = `{"name":"Zurich","last_poll_age_s":0,"queue_age_s":0}`
+	s.call(t, key.text, http.MethodGet, fmt.Sprintf("/api/v1/server_rooms/list_rooms/%d", a.id), "").has(t, 200, `"instructions":`)
 	allowed := map[string]bool{"actOnIncident": true, "reportWatch": true, "reportTold": true}
 	for _, op := range operations(t) {
 		_, sentence, _ := strings.Cut(op.Description, "API keys: ")
