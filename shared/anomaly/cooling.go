@@ -88,6 +88,9 @@ type known struct {
 	toldAt  time.Time // by the cooling path
 	times   int       // that it began to tell within a day
 	largest float64   // °C, of these
+	ledAt   time.Time // when a change was last told
+	led     float64   // its sign
+	from    float64   // °C, where it began
 
 	instrument Instrument
 	reported   int64 // slot in which that was found
@@ -421,14 +424,22 @@ type Told struct {
 
 // Cooling is [Calibration.Cooling] of a node that [Live.Move] has just moved. From the third time in
 // a day on, [Joined] or more apart, it must be larger than before, or of 3 °C: a compressor that
-// comes and goes is no flood.
+// comes and goes is no flood. Within half a day, what comes back from a change that was told counts
+// only beyond where that began.
 func (l *Live) Cooling(c *Calibration, node, room string, at time.Time, together Moves, heard int) (Told, bool) {
-	told, ok := c.Cooling(node, room, at, l.moves, together, heard)
+	own := l.moves
+	for k, v := range own.Change {
+		if at.Sub(l.ledAt).Abs() <= 12*time.Hour && float64(v)*l.led < 0 {
+			own.Change[k] = float32(departed(float64(v), float64(own.Level)-l.from))
+		}
+	}
+	told, ok := c.Cooling(node, room, at, own, together, heard)
 	if !ok {
 		return told, false
 	}
 	since := at.Sub(l.toldAt).Abs()
-	size := math.Abs(told.Value - (told.Low+told.High)/2)
+	from := (told.Low + told.High) / 2
+	size := math.Abs(told.Value - from)
 	switch {
 	case since < Joined:
 	case since > 24*time.Hour:
@@ -439,6 +450,16 @@ func (l *Live) Cooling(c *Calibration, node, room string, at time.Time, together
 		l.times++
 	}
 	l.toldAt, l.largest = at, max(l.largest, size)
+	if told.Cause == "cooling" || told.Cause == "temperature_change" {
+		led, usual := math.Copysign(1, told.Value-from), l.ofDay(at).Temperature
+		if led < 0 && !math.IsNaN(usual) || usual < from { // a rise is never judged from above what is usual
+			from = usual
+		}
+		if led != l.led || at.Sub(l.ledAt).Abs() >= Joined {
+			l.led, l.from = led, from
+		}
+		l.ledAt = at
+	}
 	return told, true
 }
 

@@ -274,6 +274,40 @@ func TestCoolingComesAndGoes(t *testing.T) {
 	}
 }
 
+// What was told comes back: only what goes beyond is told, for half a day.
+func TestCoolingComesBack(t *testing.T) {
+	t.Parallel()
+	for name, day := range map[string]*anomaly.Day{"its first hour": {}, "a known day": dayOf(22)} {
+		l, at, none := &anomaly.Live{Day: *day}, noon(), float32(math.NaN())
+		for i, step := range []struct {
+			after    time.Duration
+			from, to float64
+			told     bool
+		}{
+			{0, 22, 36, true},
+			{10 * time.Minute, 36, 30, true}, // warmer than ever
+			{time.Minute, 36, 22, false},
+			{40 * time.Minute, 36, 21, false},
+			{time.Minute, 36, 19, true},
+			{10 * time.Minute, 19, 22, false},
+			{time.Minute, 19, 24, true},
+		} {
+			at = at.Add(step.after)
+			w, r := past(func(ago float64) float64 {
+				if ago < 3 {
+					return step.to
+				}
+				return step.from
+			}, steady(40))
+			r.Time = at
+			l.Move(w, r)
+			if told, ok := l.Cooling(roomOf(weeks(28, calm, 1)), "n", "r", at, moves(none, none), 1); ok != step.told {
+				t.Errorf("%s, step %d: %+v, want %v", name, i, told, step.told)
+			}
+		}
+	}
+}
+
 func TestClimate(t *testing.T) {
 	t.Parallel()
 	none := float32(math.NaN())

@@ -42,6 +42,11 @@ func either(direction Direction, above, below Cause) Cause {
 	return above
 }
 
+// Opposite returns the cause of the other direction, or nothing.
+func (c Cause) Opposite() Cause {
+	return map[Cause]Cause{TooHot: TooCold, TooCold: TooHot, TooHumid: TooDry, TooDry: TooHumid}[c]
+}
+
 // thermal reports whether a cause explains others, see [Gather].
 func (c Cause) thermal() bool { return c == TooHot || c == TooCold }
 

@@ -21,10 +21,6 @@ const (
 	KindForecast  Kind = "forecast" // from learning: a limit will be exceeded
 )
 
-// FindingGap is the minimum gap that separates two findings of a kind into two incidents:
-// at the same node or, for forecasts, in the same room.
-const FindingGap = 30 * time.Minute
-
 // Finding is learning's verdict on one reading of a node. Every reading that learning can
 // judge has one; a reading that it cannot judge leaves incidents as they are.
 type Finding struct {

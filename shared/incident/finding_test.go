@@ -87,21 +87,9 @@ func TestFindingAdvances(t *testing.T) {
 	}
 }
 
-// TestFindingsJoinWithinHalfAnHour shows contract 11.8.
-func TestFindingsJoinWithinHalfAnHour(t *testing.T) {
+// TestFindingRules have the ids by which the database knows their memory.
+func TestFindingRules(t *testing.T) {
 	t.Parallel()
-	for kind, want := range map[incident.Kind]bool{incident.KindAnomaly: true, incident.KindForecast: true, incident.KindThreshold: false} {
-		rule := found(kind).Rule()
-		before := []incident.Excursion{{ID: 1, Start: after(0), End: after(60)}}
-		near := incident.Stretch{Start: after(60 + 1799), End: after(60 + 1799)}
-		if joined, _ := rule.Join(before, near, false); (joined.ID == 1) != want {
-			t.Errorf("%s: %+v", kind, joined)
-		}
-		if joined, _ := rule.Join(before, incident.Stretch{Start: after(60 + 1800), End: after(60 + 1800)}, false); joined.ID != 0 {
-			t.Errorf("%s, after half an hour: %+v", kind, joined)
-		}
-	}
-	// By which the database knows their memory.
 	if a, f := found(incident.KindAnomaly).Rule().ID, found(incident.KindForecast).Rule().ID; a != -1 || f != -2 {
 		t.Errorf("rules %d and %d", a, f)
 	}

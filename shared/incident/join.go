@@ -22,7 +22,7 @@ type Excursion struct {
 }
 
 // Join merges a stretch into the excursions of its rule at its node. All excursions within
-// the gap of the stretch become one, under the smallest id. It returns the merged excursion
+// [JoinGap] of the stretch become one, under the smallest id. It returns the merged excursion
 // and the given excursions that are part of it. Join is idempotent: a stretch that changes
 // neither extent nor peak returns the excursion unchanged.
 //
@@ -33,7 +33,7 @@ func (r Rule) Join(excursions []Excursion, s Stretch, late bool) (joined Excursi
 		Start: s.Start, End: s.End, Lasting: s.Lasting, Peak: s.Peak, PeakTime: s.PeakTime, Late: late,
 	}
 	near := slices.Clone(excursions)
-	near = slices.DeleteFunc(near, func(i Excursion) bool { return !r.adjoins(i, s) })
+	near = slices.DeleteFunc(near, func(i Excursion) bool { return !i.adjoins(s) })
 	if len(near) == 0 {
 		return fresh, nil
 	}
@@ -49,21 +49,13 @@ func (r Rule) Join(excursions []Excursion, s Stretch, late bool) (joined Excursi
 	return r.include(joined, fresh), near
 }
 
-// gap is the minimum pause that separates two stretches into two incidents.
-func (r Rule) gap() time.Duration {
-	if r.Kind == KindAnomaly || r.Kind == KindForecast {
-		return FindingGap
-	}
-	return JoinGap
-}
-
-// adjoins reports whether less than the gap lies between an excursion and a stretch. A
+// adjoins reports whether less than [JoinGap] lies between an excursion and a stretch. A
 // lasting excursion has no end yet.
-func (r Rule) adjoins(i Excursion, s Stretch) bool {
-	if !s.Lasting && i.Start.Sub(s.End) >= r.gap() {
+func (i Excursion) adjoins(s Stretch) bool {
+	if !s.Lasting && i.Start.Sub(s.End) >= JoinGap {
 		return false
 	}
-	return i.Lasting || s.Start.Sub(i.End) < r.gap()
+	return i.Lasting || s.Start.Sub(i.End) < JoinGap
 }
 
 // include extends an excursion to cover another.
@@ -109,7 +101,7 @@ func (r Rule) Replay(after time.Time, points []Point) (Memory, []Excursion) {
 	m, stretches := r.Advance(Memory{Version: r.Version, Last: after}, points)
 	var excursions []Excursion
 	for _, s := range stretches {
-		if last := len(excursions) - 1; last >= 0 && r.adjoins(excursions[last], s) {
+		if last := len(excursions) - 1; last >= 0 && excursions[last].adjoins(s) {
 			excursions[last], _ = r.Join(excursions[last:], s, false)
 			continue
 		}

@@ -60,13 +60,13 @@ func TestFindingOpensAndEndsAnIncident(t *testing.T) {
 	if len(ended) != 1 || !ended[0].EndTime.Equal(instant().Add(2*time.Minute)) || ended[0].Resolution != "cleared" {
 		t.Errorf("%+v", ended)
 	}
-	db.judge(t, found("n1", 120+29*60, anomaly(2)), found("n1", 120+29*60+30, over(incident.KindAnomaly)))
+	db.judge(t, found("n1", 120+9*60, anomaly(2)), found("n1", 120+9*60+30, over(incident.KindAnomaly)))
 	if again := db.excursions(t, db.anna, incidents.ExcursionQuery{}); len(again) != 1 || again[0].Reopened != 1 || again[0].Reason != "Step of 4 °C" {
-		t.Errorf("within 30 minutes: %+v", again)
+		t.Errorf("within 10 minutes: %+v", again)
 	}
-	db.judge(t, found("n1", 2*3600, anomaly(2)))
+	db.judge(t, found("n1", 120+20*60, anomaly(2)))
 	if two := db.excursions(t, db.anna, incidents.ExcursionQuery{}); len(two) != 2 || two[0].Reason != "Unchanged for 52 min" {
-		t.Errorf("after 30 minutes: %+v", two)
+		t.Errorf("after 10 minutes: %+v", two)
 	}
 	status, err := db.SensorStatuses(t.Context(), openNodes("n1"))
 	if err != nil || !status[openNodes("n1")[0]].Remembers {
@@ -175,7 +175,7 @@ func TestForecastsOfARoomAreOneIncident(t *testing.T) {
 	}
 	db.judge(t, found("n1", 600, forecast()))
 	if got = db.excursions(t, db.anna, query); len(got) != 1 || got[0].Reopened != 1 {
-		t.Errorf("within 30 minutes: %+v", got)
+		t.Errorf("within 10 minutes: %+v", got)
 	}
 	if got := db.excursions(t, db.anna, incidents.ExcursionQuery{Kind: "forecast", RoomID: other}); len(got) != 1 || !got[0].Lasting {
 		t.Errorf("of the other room: %+v", got)

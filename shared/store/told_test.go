@@ -488,7 +488,7 @@ func TestDeliveredAgainTellsNothing(t *testing.T) {
 }
 
 // TestFindingOfAnotherCauseIsTold has an anomaly turn from unusual to a rise of temperature:
-// its incident is told by that from then on.
+// its incident is told by that from then on, until the temperature falls.
 func TestFindingOfAnotherCauseIsTold(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1")
@@ -504,7 +504,36 @@ func TestFindingOfAnotherCauseIsTold(t *testing.T) {
 	find(0, 3, 22, 20, 24)
 	must.Equal(t, "", []string{"unusual warning expected 0 breaks  1"}, db.roomIncidents(t, db.anna, db.annasRoom))
 	find(60, 5, 26, 20, 24)
-	must.Equal(t, "", []string{"too_hot warning expected 0 breaks  1"}, db.roomIncidents(t, db.anna, db.annasRoom))
+	must.Equal(t, "", []string{"too_hot warning expected 0 breaks  2"}, db.roomIncidents(t, db.anna, db.annasRoom))
+	find(90, 3, 22, 20, 24) // less, of another cause
+	must.Equal(t, "", []string{"too_hot warning expected 0 breaks  2"}, db.roomIncidents(t, db.anna, db.annasRoom))
+	find(120, 4, 19, 20, 24)
+	must.Equal(t, "the opposite", []string{"too_hot warning expected 0 lasts 120 2", "too_cold warning expected 120 breaks  1"}, db.roomIncidents(t, db.anna, db.annasRoom))
+	find(150, 3, 22, 20, 24)
+	find(750, 3, 22, 20, 24)
+	must.Equal(t, "another for ten minutes", []string{"too_hot warning expected 0 over 120 2", "too_cold warning expected 120 breaks  2"}, db.roomIncidents(t, db.anna, db.annasRoom))
+}
+
+// TestTakenRiseThatFellMutesNobody has a rack warm, be taken, and come back: the next rack that is
+// too hot calls, as a new incident, although the fall was told as well.
+func TestTakenRiseThatFellMutesNobody(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1", "n2")
+	rose, fell := anomaly(6), anomaly(6)
+	rose.Cause, rose.Value, rose.Low, rose.High = "temperature_change", 36, 20, 24
+	fell.Cause, fell.Value, fell.Low, fell.High = "temperature_change", 22, 34, 38
+	db.judge(t, found("n1", 0, rose), judged("n1", 10, 60))
+	db.take(t, 20)
+	for second := 30; second < 700; second += 30 {
+		db.judge(t, found("n1", second, fell))
+	}
+	db.settle(t, 700)
+	db.judge(t, judged("n2", 710, 55))
+	must.Equal(t, "", []string{"too_hot critical actual 0 over 30 2", "too_cold warning expected 30 breaks  1", "too_hot critical actual 710 breaks  1"},
+		db.roomIncidents(t, db.anna, db.annasRoom))
+	if changes := db.changes(t, db.anna); changes[len(changes)-1] != "started!" {
+		t.Errorf("%v: the second rack calls nobody", changes)
+	}
 }
 
 // TestWanderingAroundALimitIsOneCall has a node wander around a limit for an hour, with pauses

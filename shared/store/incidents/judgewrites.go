@@ -47,18 +47,14 @@ func (w *writes) touch(excursions ...incident.Excursion) {
 }
 
 // tells reports whether a change of an excursion may change an incident: by its extent, by a
-// new peak from which on that calls again, or by a finding of another cause or severity, which
-// it shows from now on.
+// new peak from which on that calls again, or by a finding of another severity, which it shows
+// from now on.
 func (w *writes) tells(rule incident.Rule, before, e incident.Excursion, f *incident.Finding) bool {
 	stored := w.stored[e.ID]
-	shown := stored.Excursion
-	if f != nil {
-		shown.Finding, shown.Quantity, shown.Severity = new(newFinding(*f, w.judged.Time)), f.Quantity, f.Severity
-	}
 	return e.Lasting != before.Lasting || !e.Start.Equal(before.Start) || (!e.Lasting && !e.End.Equal(before.End)) || e.Late != before.Late ||
 		(stored.RoomID == 0 && w.owner.RoomID != 0) || // its node has been put into a room
 		(rule.ID > 0 && e.Peak != before.Peak && incident.Excess(rule.Quantity, rule.Direction, rule.Limit, e.Peak) >= stored.KnownExcess+1) ||
-		shown.Severity != stored.Severity || shown.part().Cause != stored.part().Cause
+		(f != nil && f.Severity != stored.Severity)
 }
 
 // A reading dated less than inTransit before its rule changed is not judged, nor one before the change
@@ -111,13 +107,31 @@ func (w *writes) judge(ctx context.Context, tx *store.DB, rule incident.Rule) er
 	return nil
 }
 
-// judgeFinding applies a finding of learning as judge applies a rule.
+// causeOf is the cause of a finding that holds.
+func (w *writes) causeOf(f incident.Finding) incident.Cause {
+	return Excursion{Kind: f.Kind, Quantity: f.Quantity, Direction: incident.Above, Finding: new(newFinding(f, w.judged.Time))}.part().Cause
+}
+
+// judgeFinding applies a finding of learning as judge applies a rule. An excursion has one cause: an
+// anomaly of another ends it if it is worse or the opposite, or if its own was not found for
+// [incident.JoinGap]; else it changes nothing.
 func (w *writes) judgeFinding(f incident.Finding) {
 	rule, at := f.Rule(), reading.TruncateTime(w.judged.Time)
 	before := w.memory[rule.ID]
 	if w.past(before, at) {
 		w.keepExcursions(rule, f.Past(at), &f)
 		return
+	}
+	for _, e := range w.excursions[rule.ID] {
+		cause := w.stored[e.ID].part().Cause
+		if !f.Holds || !e.Lasting || cause == w.causeOf(f) {
+			continue
+		}
+		if f.Score <= e.Peak && w.causeOf(f) != cause.Opposite() && at.Sub(e.End) < incident.JoinGap {
+			return
+		}
+		w.keepExcursions(rule, []incident.Stretch{{Start: e.Start, End: at, Peak: e.Peak, PeakTime: e.PeakTime}}, &incident.Finding{Kind: f.Kind})
+		before = incident.Memory{Last: before.Last}
 	}
 	after, stretches := f.Advance(before, at)
 	if !after.Settled() || !before.Settled() {
@@ -159,13 +173,19 @@ func (w *writes) saveMemory(rule int64, m incident.Memory) {
 const newExcursion = math.MaxInt64 / 2
 
 // keepExcursions joins the stretches of a rule to its excursions and stores the changed ones,
-// with the finding if there is one.
+// with the finding if there is one: one that holds joins those of its cause, one that does not ends
+// what lasts.
 func (w *writes) keepExcursions(rule incident.Rule, stretches []incident.Stretch, f *incident.Finding) {
 	stored := map[int64]incident.Excursion{}
-	for _, i := range w.excursions[rule.ID] {
+	current := slices.Clone(w.excursions[rule.ID])
+	if f != nil {
+		current = slices.DeleteFunc(current, func(i incident.Excursion) bool {
+			return !f.Holds && !i.Lasting || f.Holds && w.stored[i.ID].part().Cause != w.causeOf(*f)
+		})
+	}
+	for _, i := range current {
 		stored[i.ID] = i
 	}
-	current := slices.Clone(w.excursions[rule.ID])
 	for k, stretch := range stretches {
 		late := w.judged.Arrived.Sub(stretch.End) >= incident.JoinGap
 		joined, parts := rule.Join(current, stretch, late)
