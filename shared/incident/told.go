@@ -368,7 +368,9 @@ func (s Status) Advance(g Gathered, followed bool, now time.Time) (Status, []Tra
 	begins := s.Parts == 0
 	if begins {
 		for _, p := range g.Parts { // it may be over already
-			level = level.Above(Level{p.Severity, !p.expected(), p.Excess})
+			if !p.Silenced {
+				level = level.Above(Level{p.Severity, !p.expected(), p.Excess})
+			}
 		}
 		tell(EventStarted, g.Start(), true)
 		s.Lasting, s.Breaking, s.Known = true, true, level
@@ -402,7 +404,7 @@ func (s Status) Advance(g Gathered, followed bool, now time.Time) (Status, []Tra
 	case allStanding:
 		s.Known = Level{} // the next calls as if it were alone
 	case level.worseThan(s.Known):
-		tell(EventWorse, now, !s.TakenAt.IsZero())
+		tell(EventWorse, now, !s.TakenAt.IsZero() || level.Severity.Rank() > s.Known.Severity.Rank())
 		open()
 		s.Known = s.Known.Above(level)
 	}

@@ -288,17 +288,21 @@ func TestLossOfCoolingCalls(t *testing.T) {
 	must.Equal(t, "over", []string{"ended"}, l.look(50, all...))
 }
 
-// TestOpenIncidentNeverCallsTwice gets worse without anybody taking it.
-func TestOpenIncidentNeverCallsTwice(t *testing.T) {
+// TestOpenIncidentCallsAgainWhenCritical gets worse without anybody taking it.
+func TestOpenIncidentCallsAgainWhenCritical(t *testing.T) {
 	t.Parallel()
 	l := life{t: t}
-	hot := part(1, "a", incident.TooHot, 0, lasts)
-	hot.Severity = incident.Warning
-	must.Equal(t, "begin", []string{"started!"}, l.look(0, hot))
+	rise, hot, critical := part(1, "a", incident.TooHot, 0, lasts), part(2, "a", incident.TooHot, 1, lasts), part(3, "a", incident.TooHot, 2, lasts)
+	rise.Kind, rise.Severity, hot.Severity = incident.KindAnomaly, incident.Warning, incident.Warning
+	must.Equal(t, "begin", []string{"started!"}, l.look(0, rise))
+	must.Equal(t, "what was expected", []string{"joined", "worse"}, l.look(1, rise, hot))
 	hot.Excess = 2
-	must.Equal(t, "worse", []string{"worse"}, l.look(1, hot))
-	critical := part(2, "a", incident.TooHot, 2, lasts)
-	must.Equal(t, "critical", []string{"joined", "worse"}, l.look(2, hot, critical))
+	must.Equal(t, "a unit more", []string{"worse"}, l.look(1, rise, hot))
+	must.Equal(t, "critical", []string{"joined", "worse!"}, l.look(2, rise, hot, critical))
+	critical.Lasting, critical.End = false, minute(3)
+	must.Equal(t, "a warning again", nothing, l.look(3, rise, hot, critical))
+	critical.Lasting, critical.Excess = true, 4
+	must.Equal(t, "critical again", []string{"worse"}, l.look(4, rise, hot, critical))
 }
 
 // TestStandingHidesNothing is a room that stands at 62 % over a limit of 50 %: a leak at

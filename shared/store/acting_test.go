@@ -919,6 +919,20 @@ func TestActWhileReadingsCome(t *testing.T) {
 	must.Equal(t, "somebody has it, as the log says after "+last, last == "taken", taken)
 }
 
+// TestCriticalBesideMaintenanceCalls is of an open incident: people know a warning, and a window covers
+// what was critical.
+func TestCriticalBesideMaintenanceCalls(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1", "n2")
+	db.rule(t, incident.Temperature, incident.Above, 27, incident.Warning)
+	db.rule(t, incident.Temperature, incident.Above, 33, incident.Critical)
+	db.window(t, -60, 290, incidents.Maintenance{SensorID: "n1"})
+	db.judge(t, judged("n1", 0, 45), judged("n2", 0, 28), judged("n1", 30, 60))
+	must.Equal(t, "calls, of which the window silences the first", 2, strings.Count(strings.Join(db.changes(t, db.anna), " "), "!"))
+	db.judge(t, judged("n2", 60, 34))
+	must.Equal(t, "calls once it is critical", 3, strings.Count(strings.Join(db.changes(t, db.anna), " "), "!"))
+}
+
 // TestMaintenanceCallsForNothing of a taken incident that it covers, hides nothing of the rest,
 // and what still breaks at its end calls.
 func TestMaintenanceCallsForNothing(t *testing.T) {

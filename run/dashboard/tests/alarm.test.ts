@@ -25,6 +25,15 @@ test("an incident is told once, when it comes, and again when it calls again", (
   expect(ids(told.next(some(2))), "it calls again").toEqual([2]);
 });
 
+test("one that becomes critical calls again, once", () => {
+  const told = new Told();
+  const next = (severity: Incident["severity"]) => ids(told.next({ incidents: [incident({ severity })] }));
+  expect(next("warning"), "seen on the page that begins").toEqual([]);
+  expect(next("critical")).toEqual([1]);
+  expect(next("warning")).toEqual([]);
+  expect(next("critical")).toEqual([]);
+});
+
 test("one that has cleared and comes back is the same", () => {
   const told = new Told();
   told.next({ incidents: [incident({ breaking: false })] });

@@ -144,14 +144,12 @@ func tell(ctx context.Context, tx *store.DB, customer int64, at place, from, unt
 			}
 		}
 	}
-	if slices.ContainsFunc(known, func(r toldRow) bool { return r.TakenAt != nil }) { // it calls for what is worse than known
-		windows, err := New(tx).MaintenanceWindows(ctx, customer, t.now)
-		if err != nil {
-			return err
-		}
-		for i, r := range rows {
-			parts[i].Silenced = covered(windows, r, t.now)
-		}
+	windows, err := New(tx).MaintenanceWindows(ctx, customer, t.now)
+	if err != nil {
+		return err
+	}
+	for i, r := range rows {
+		parts[i].Silenced = covered(windows, r, t.now)
 	}
 	gathered := incident.Gather(parts)
 	taken, gone := incident.Identify(gathered, causes)

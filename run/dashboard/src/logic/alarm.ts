@@ -9,22 +9,24 @@ export function alarming({ incidents }: Pick<Overview, "incidents">): Incident[]
 }
 
 /**
- * Tells each incident once until somebody takes it: once it is open again, it calls again. Those
- * that last when a page begins are seen on it and make no sound.
+ * Tells each incident once, and when it becomes critical, until somebody takes it: once it is open
+ * again, it calls again. Those that last when a page begins are seen on it and make no sound.
  */
 export class Told {
-  private ids: Set<number> | undefined;
+  private told: Map<number, Incident["severity"]> | undefined;
 
   /** Those to be told now, in the service's order. */
   next(overview: Pick<Overview, "incidents">): Incident[] {
     const now = alarming(overview);
-    const told = this.ids;
-    const idsIn = (wanted: Incident["state"]) => overview.incidents
-      .filter(({ state, late, silenced }) => state === wanted && !late && !silenced).map(({ id }) => id);
-    const taken = new Set(idsIn("taken"));
-    // One that has cleared is known, too: should it come back, it is the same.
-    this.ids = new Set([...(told ?? []), ...idsIn("open")].filter((id) => !taken.has(id)));
-    return told ? now.filter(({ id }) => !told.has(id)) : [];
+    const before = this.told;
+    const told = this.told = new Map(before);
+    for (const { id, state, severity, late, silenced } of overview.incidents) {
+      if (late || silenced) continue;
+      if (state === "taken") told.delete(id);
+      // One that has cleared is known, too: should it come back, it is the same.
+      else if (state === "open" && told.get(id) !== "critical") told.set(id, severity);
+    }
+    return before ? now.filter(({ id }) => before.get(id) !== told.get(id)) : [];
   }
 }
 
