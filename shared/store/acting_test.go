@@ -681,7 +681,8 @@ func TestHowItIsNow(t *testing.T) {
 	must.Equal(t, "the same by id", *i.Now, *alone.Now)
 
 	// Humidity goes its own way, the dew point has no rate, and a minute's readings tell none.
-	attic, cellar, loft, den := db.room(t, db.anna), db.room(t, db.anna), db.room(t, db.anna), db.room(t, db.anna)
+	attic, cellar, loft, den, hall := db.room(t, db.anna), db.room(t, db.anna), db.room(t, db.anna), db.room(t, db.anna), db.room(t, db.anna)
+	db.sensor(t, db.anna, hall, "p1")
 	db.sensor(t, db.anna, attic, "h1")
 	db.sensor(t, db.anna, cellar, "d1")
 	db.sensor(t, db.anna, loft, "m1")
@@ -694,7 +695,9 @@ func TestHowItIsNow(t *testing.T) {
 		damp.Humidity = 70 - 2*float64(k)
 		db.ingested(t, damp, judged("d1", 300+60*k, 22+float64(k)))
 	}
-	db.ingested(t, judged("m1", 550, 60), judged("m1", 600, 61), found("f1", 600, forecast()))
+	passed := found("p1", 600, forecast()) // its limit
+	passed.Temperature = 32.1
+	db.ingested(t, judged("m1", 550, 60), judged("m1", 600, 61), found("f1", 600, forecast()), passed)
 	all := map[int64]incidents.Incident{}
 	for _, i := range db.lasting(t, 605) {
 		all[i.RoomID] = i
@@ -710,6 +713,9 @@ func TestHowItIsNow(t *testing.T) {
 	}
 	if now := all[den].Now; *now.NextLimit != 32 || !now.Earliest.Equal(clock(600+9*60)) || !now.Latest.Equal(clock(600+14*60)) {
 		t.Errorf("with a forecast: %+v", now)
+	}
+	if now := all[hall].Now; *now.Value != 32.1 || now.NextLimit != nil || now.Earliest != nil {
+		t.Errorf("beyond the limit of its forecast: %+v", now)
 	}
 	db.ingested(t, judged("n1", 700, 20), judged("n2", 700, 20), found("n1", 730, over(incident.KindForecast)))
 	if i := must.Get(db.Incident(t.Context(), db.anna, i.ID, clock(740)))(t); i.Breaking || !i.Lasting || i.Now.Value != nil || i.Now.Rate != nil || i.Now.Sensors != 0 {

@@ -436,13 +436,17 @@ func (c scene) tell(i *Incident, parts []Excursion) {
 		return
 	}
 	i.Now.Worst, i.Now.Sensors = counting, len(nodes)
+	value, known := c.value(i.Worst)
+	if known {
+		i.Now.Value = &value
+	}
 	for _, e := range parts { // of the sensor whose value is told: another's would be read as its
+		if known && value > e.LimitValue {
+			continue // it has come
+		}
 		if f := e.Finding; e.Lasting && e.Kind == incident.KindForecast && f != nil && f.Earliest != nil && e.NodeID == i.Worst.NodeID && e.Quantity == i.Worst.Quantity && (i.Now.Earliest == nil || f.Earliest.Before(*i.Now.Earliest)) {
 			i.Now.NextLimit, i.Now.Earliest, i.Now.Latest = &e.LimitValue, f.Earliest, f.Latest
 		}
-	}
-	if value, known := c.value(i.Worst); known {
-		i.Now.Value = &value
 	}
 	for k := range c.sensors {
 		l := &c.sensors[k]
