@@ -723,6 +723,19 @@ func TestHowItIsNow(t *testing.T) {
 	}
 }
 
+// TestRateHasTurned is of a temperature that rose for minutes, and falls.
+func TestRateHasTurned(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1")
+	for k, temperature := range []float64{51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 59, 58, 57.5, 57} {
+		db.ingested(t, judged("n1", 60*k, temperature))
+		rate := db.only(t, 60*k+5).Now.Rate
+		if k > 1 && k != 10 && (*rate > 0) != (k < 10) {
+			t.Errorf("after %d minutes: %g", k, *rate)
+		}
+	}
+}
+
 // TestIncidentWithoutItsRule is told by what was, as soon as the rule is deleted.
 func TestIncidentWithoutItsRule(t *testing.T) {
 	t.Parallel()

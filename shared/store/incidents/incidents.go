@@ -457,11 +457,15 @@ func (c scene) tell(i *Incident, parts []Excursion) {
 	}
 }
 
-// rateOver is the time over which the rate of change is told.
-const rateOver = 10 * time.Minute
+// rateOver is the time over which the rate of change is told, and turnsOver that in which it must
+// not have turned.
+const (
+	rateOver  = 10 * time.Minute
+	turnsOver = 3 * time.Minute
+)
 
 // rates fills in how fast the values of lasting incidents change: the slope of a straight line
-// through the worst sensor's readings.
+// through the worst sensor's readings, and 0 where that through the last of them goes the other way.
 func (s Store) rates(ctx context.Context, told []Incident, now time.Time) error {
 	var ids, channels []int64
 	var nodes, quantities []string
@@ -480,12 +484,15 @@ func (s Store) rates(ctx context.Context, told []Incident, now time.Time) error 
 	}
 	found, err := store.All[row](ctx, s.db, `
 		SELECT w.id, (
-		    SELECT regr_slope(CASE w.quantity WHEN 'humidity' THEN r.humidity ELSE r.temperature END, extract(epoch FROM r.timestamp)) * 60
-		    FROM sensor_data.readings r
-		    WHERE r.node_id = w.node_id AND r.customer_id = w.channel AND r.timestamp > @from AND r.timestamp <= @now
-		    HAVING max(r.timestamp) - min(r.timestamp) >= interval '1 minute') AS rate
+		    SELECT CASE WHEN m.rate * m.last <= 0 THEN 0 ELSE m.rate END
+		    FROM (
+		        SELECT regr_slope(v.value, v.at) * 60 AS rate, regr_slope(v.value, v.at) FILTER (WHERE r.timestamp > @turned) AS last
+		        FROM sensor_data.readings r, LATERAL (
+		            SELECT CASE w.quantity WHEN 'humidity' THEN r.humidity ELSE r.temperature END AS value, extract(epoch FROM r.timestamp)::float8 AS at) v
+		        WHERE r.node_id = w.node_id AND r.customer_id = w.channel AND r.timestamp > @from AND r.timestamp <= @now
+		        HAVING max(r.timestamp) - min(r.timestamp) >= interval '1 minute') m) AS rate
 		FROM unnest(@ids::bigint[], @channels::bigint[], @nodes::text[], @quantities::text[]) AS w (id, channel, node_id, quantity)`,
-		pgx.StrictNamedArgs{"ids": ids, "channels": channels, "nodes": nodes, "quantities": quantities, "from": now.Add(-rateOver), "now": now})
+		pgx.StrictNamedArgs{"ids": ids, "channels": channels, "nodes": nodes, "quantities": quantities, "from": now.Add(-rateOver), "turned": now.Add(-turnsOver), "now": now})
 	if err != nil {
 		return fmt.Errorf("rates of change: %w", err)
 	}
