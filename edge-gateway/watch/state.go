@@ -22,6 +22,7 @@ type Incident struct {
 	Phase       string            `json:"phase"`
 	State       string            `json:"state"`
 	Breaking    *bool             `json:"breaking,omitempty"` // nil: not known
+	Resolution  string            `json:"resolution"`         // empty while it breaks
 	Silenced    bool              `json:"silenced"`
 	Late        bool              `json:"late"`
 	Drill       bool              `json:"drill"`
@@ -335,6 +336,14 @@ func (s *Step) message(event string, i *Incident, known time.Time) Message {
 	return m
 }
 
+// ending words why an incident is over whose values were not back, or is "".
+func (i *Incident) ending() string {
+	return map[string]string{
+		"rule_changed": "its rule was changed or switched off", "rule_deleted": "its rule was deleted", "sensor_moved": "the sensor was moved",
+		"sensor_deleted": "the sensor was deleted", "not_measured": "it is no longer measured",
+	}[i.Resolution]
+}
+
 // message words an event of an incident.
 func message(event string, i *Incident) Message {
 	room := "a node in no room"
@@ -352,6 +361,8 @@ func message(event string, i *Incident) Message {
 	}
 	prefix := strings.ToUpper(string(i.Severity))
 	switch {
+	case event == "end" && i.ending() != "":
+		prefix = "No longer watched"
 	case event == "end":
 		prefix = "Over"
 	case i.Phase == "expected":
@@ -375,5 +386,8 @@ func message(event string, i *Incident) Message {
 		m.Title += judgedOnSite
 	}
 	m.Text = i.Worst.Reason
+	if event == "end" && i.ending() != "" {
+		m.Text += "\nNot cleared: " + i.ending() + "."
+	}
 	return m
 }

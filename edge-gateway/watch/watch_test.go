@@ -243,6 +243,24 @@ func TestMerged(t *testing.T) {
 	must.Equal(t, "messages", []string{"start 1", "end 1", "start 1", "end 1"}, told)
 }
 
+// TestRuleSwitchedOff has a rule switched off while its limit is broken: nobody is told that all is
+// well again.
+func TestRuleSwitchedOff(t *testing.T) {
+	t.Parallel()
+	s := newState()
+	i := hot(1)
+	steps := []Step{{Name: "a", zone: time.UTC}}
+	s.apply(steps, Change{Event: incident.EventStarted, Calls: true, IncidentID: 1, Incident: &i}, i.StartTime)
+	over(&i)
+	i.Resolution = "rule_changed"
+	s.apply(steps, Change{Event: incident.EventEnded, IncidentID: 1, Incident: &i}, i.StartTime.Add(time.Hour))
+	told := s.Queue[len(s.Queue)-1]
+	must.Equal(t, "title", "No longer watched: Hall A: too hot", told.Title)
+	if !strings.Contains(told.Text, "Not cleared: its rule was changed or switched off.") {
+		t.Error(told.Text)
+	}
+}
+
 // TestKills kills the watch at random points: nothing is missed, nothing is out of order, and
 // what is repeated is the message that a kill interrupted.
 func TestKills(t *testing.T) {

@@ -41,10 +41,16 @@ type shownIncident struct {
 	SnoozedUntil             *time.Time `json:"snoozed_until"`
 	Comment                  string
 	Breaking, Silenced, Seen bool
+	Resolution               string
 	Excursions               int
 	Worst                    shownExcursion
-	Now                      *struct{ Sensors, Heard int }
+	Now                      *shownNow
 	Timeline                 []struct{ Event, Person, Comment string }
+}
+
+type shownNow struct {
+	Value          *float64
+	Sensors, Heard int
 }
 
 // shownExcursion is one as it is listed, or that by which an incident is told.
@@ -216,7 +222,7 @@ func TestIncidentFromBeginToEnd(t *testing.T) {
 	for _, node := range []string{"n1", "n2"} {
 		s.judge(t, node, begin.Add(2*time.Minute), 20)
 	}
-	if cleared := get[shownIncident](t, a, http.MethodGet, path, ""); cleared.State != "open" || cleared.Breaking || cleared.Now == nil {
+	if cleared := get[shownIncident](t, a, http.MethodGet, path, ""); cleared.State != "open" || cleared.Breaking || cleared.Resolution != "cleared" || cleared.Now == nil {
 		t.Errorf("cleared: %+v", cleared)
 	}
 	s.forward(9 * time.Minute)
@@ -231,6 +237,33 @@ func TestIncidentFromBeginToEnd(t *testing.T) {
 	}
 	must.Equal(t, "events", []string{"started", "joined", "worse", "cleared", "ended"}, events)
 	if over.State != "over" || over.Now != nil || over.Seen {
+		t.Errorf("over: %+v", over)
+	}
+}
+
+// TestIncidentOfARuleSwitchedOff has a sensor that is as hot as before, and nothing that judges it:
+// its incident does not say that it cleared, though another sensor's part of it did, and later.
+func TestIncidentOfARuleSwitchedOff(t *testing.T) {
+	t.Parallel()
+	s, a := newTestCustomer(t)
+	a.heldSensor(t, "n1", "n2")
+	rule := fmt.Sprintf(someRule, 32.0, "")
+	path := fmt.Sprint("/api/v1/rules/", a.create(t, "/api/v1/rules", rule))
+	begin := s.now()
+	s.judge(t, "n1", begin, 40)
+	s.judge(t, "n2", begin, 33)
+	s.judge(t, "n2", begin.Add(time.Second), 31)
+	if i := a.incidents(t, "")[0]; !i.Breaking || i.Resolution != "" {
+		t.Errorf("while it breaks: %+v", i)
+	}
+	get[map[string]any](t, a, http.MethodPut, path, strings.Replace(rule, `"enabled":true`, `"enabled":false`, 1))
+	muted := a.incidents(t, "")[0]
+	if muted.Breaking || muted.Resolution != "rule_changed" || muted.Worst.SensorID != "n1" || muted.Now.Value == nil || *muted.Now.Value != 40 {
+		t.Errorf("switched off: %+v, now %+v", muted, muted.Now)
+	}
+	s.forward(11 * time.Minute)
+	over := slices.DeleteFunc(a.incidents(t, "?state=over"), func(i shownIncident) bool { return i.Cause == "silent" })
+	if len(over) != 1 || over[0].Resolution != "rule_changed" {
 		t.Errorf("over: %+v", over)
 	}
 }

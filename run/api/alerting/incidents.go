@@ -30,7 +30,8 @@ type Incident struct {
 	Severity     string     `json:"severity" enum:"warning,critical" doc:"How bad it is, by what lasts and does not stand; once it is over, how bad it was." example:"critical"`
 	Phase        string     `json:"phase" enum:"expected,actual" doc:"actual: a limit was broken or readings were missing; expected: no more than a forecast or an anomaly says so." example:"actual"`
 	State        string     `json:"state" enum:"open,taken,over" doc:"Whether it lasts, and whether somebody has it. It is over once nothing has broken for 10 minutes." example:"open"`
-	Breaking     bool       `json:"breaking" doc:"Whether a limit is broken, or readings are missing, at this moment; false in the 10 minutes after it cleared." example:"true"`
+	Breaking     bool       `json:"breaking" doc:"Whether a limit is broken, or readings are missing, at this moment; false in the 10 minutes after it ended." example:"true"`
+	Resolution   *string    `json:"resolution" doc:"Why it is not breaking: cleared, or why its last excursions ended without that: rule_changed, rule_deleted, sensor_moved, sensor_deleted or not_measured; null while it is." example:"cleared"`
 	Silenced     bool       `json:"silenced" doc:"Whether maintenance windows cover all of it: now while it lasts, else its begin and its end." example:"false"`
 	Late         bool       `json:"late" doc:"Whether all its readings came 10 minutes late or more: nobody is called." example:"false"`
 	Drill        bool       `json:"drill" doc:"Whether it is of an alarm drill, and nothing is wrong. The drills are after all others." example:"false"`
@@ -109,7 +110,7 @@ func IncidentOf(i incidents.Incident) Incident {
 	e := excursionOf(i.Worst)
 	body := Incident{
 		ID: i.ID, RoomID: nonzero(i.RoomID), RoomName: nonzero(i.RoomName), SensorID: nonzero(i.NodeID), GatewayID: nonzero(i.GatewayID), GatewayName: nonzero(i.GatewayName),
-		Cause: string(i.Cause), Severity: string(i.Severity), Phase: "expected", State: stateOpen, Breaking: i.Breaking, Silenced: i.Silenced, Late: i.Late, Seen: i.Seen, Drill: i.DrillID != 0,
+		Cause: string(i.Cause), Severity: string(i.Severity), Phase: "expected", State: stateOpen, Breaking: i.Breaking, Resolution: nonzero(i.Resolution), Silenced: i.Silenced, Late: i.Late, Seen: i.Seen, Drill: i.DrillID != 0,
 		StartTime: rest.UTC(i.StartTime), TakenBy: nonzero(i.TakenBy), TakenAt: rest.OptionalUTC(i.TakenAt),
 		SnoozedUntil: rest.OptionalUTC(i.SnoozedUntil), Comment: nonzero(i.Comment), Excursions: i.Parts,
 		Worst: worst{

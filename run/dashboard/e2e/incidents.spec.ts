@@ -71,6 +71,29 @@ test("one incident of a room is taken by keys alone, snoozed, handed over and gi
   for (const event of ["Snoozed", "Handed over", "Given back"]) await expect(timeline).toContainText(event);
 });
 
+test("an incident whose rule is switched off does not say that it cleared", async ({ page }) => {
+  await signUp(page);
+  await addRoom(page, "Cellar");
+  const node = `muted-${Date.now()}`;
+  const room = page.url();
+  await addSensor(page, node, "Rack");
+  const token = await tokenOf(page);
+  const rule = { quantity: "temperature", direction: "above", limit: 32, for_s: 0, clear_margin: 0, clear_for_s: 0,
+    severity: "critical", enabled: true };
+  const { id } = await ask<{ id: number }>(token, "POST", "/api/v1/rules", rule);
+  await sendReading(node, 40, 40);
+  await expect.poll(async () => (await ask<unknown[]>(token, "GET", "/api/v1/incidents?state=open")).length).toBe(1);
+  await ask(token, "PUT", `/api/v1/rules/${id}`, { ...rule, enabled: false });
+  await page.goto(url("/"));
+  await expect(page.getByText("Cellar was too hot: not cleared: its rule was changed or switched off, "
+    + "40.0 °C at Rack", { exact: false })).toBeVisible();
+  await page.getByRole("link", { name: "Open" }).click();
+  await expect(page.getByRole("list", { name: "What happened" }))
+    .toContainText("Not cleared: its rule was changed or switched off");
+  await page.goto(room);
+  await expect(page.getByText("highest 40.0 °C, limit 50.0 °C")).toBeVisible();
+});
+
 test("without contact the incidents stay, dimmed, with since when", async ({ page, context }) => {
   await withTwo(page);
   await context.setOffline(true);

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { factsOf, oneIn, passingOf, spansOf, valueOf, wrong, type Excursion } from "../src/logic/excursions";
+import { valueOf, wrong, type Excursion } from "../src/logic/excursions";
+import { factsOf, oneIn, passingOf, spansOf } from "../src/logic/spans";
 import { excursion } from "./excursion";
 
 const silence: Partial<Excursion> = { kind: "silence", quantity: null, direction: null, limit: null, peak: null,

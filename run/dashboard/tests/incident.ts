@@ -4,7 +4,8 @@ import type { Incident } from "../src/logic/incidents";
 export const incident = (more: Partial<Incident>): Incident => ({
   id: 1, room_id: 1, room_name: "Hall A", sensor_id: null, gateway_id: null, gateway_name: null, cause: "too_hot",
   severity: "critical", phase: "actual", state: "open",
-  breaking: true, silenced: false, late: false, drill: false, seen: false, start_time: "2026-03-01T12:00:00Z",
+  breaking: true, resolution: null, silenced: false, late: false, drill: false, seen: false,
+  start_time: "2026-03-01T12:00:00Z",
   end_time: null, taken_by: null, taken_at: null, snoozed_until: null, comment: null,
   excursions: 12,
   worst: {

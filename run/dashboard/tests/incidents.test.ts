@@ -26,6 +26,8 @@ test("how it is now: value, limit, where it goes, and how many sensors", () => {
   expect(nowOf(incident({ now: { ...now, next_limit: 27 } }))[2]).toMatch(/^passes 27\.0 °C 12:09.* to 12:14/);
   expect(nowOf(incident({ now, phase: "expected" }))).not.toContain("steady");
   expect(nowOf(incident({ breaking: false }))[0]).toBe("cleared");
+  expect(nowOf(incident({ breaking: false, resolution: "rule_changed" })).slice(0, 3))
+    .toEqual(["not cleared: its rule was changed or switched off", "33.8 °C at Rack 7", "rising 0.6 °C/min"]);
   expect(nowOf(incident({ now: null }))).toEqual([]);
 });
 

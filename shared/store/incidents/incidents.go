@@ -39,9 +39,12 @@ type Incident struct {
 	Seen         bool  // somebody had it, or has looked at it since its end
 	DrillID      int64 // of an alarm drill; zero: it is real
 
-	Worst    Excursion `db:"-"` // by which it is told
-	Silenced bool      `db:"-"` // a maintenance window covers all of it: now while it lasts, else at its begin and its end
-	Now      *Now      `db:"-"` // nil once it is over
+	Worst Excursion `db:"-"` // by which it is told
+	// Resolution is why nothing breaks any more: that of its last excursions, "cleared" if all of
+	// them did. Empty while something breaks.
+	Resolution string `db:"-"`
+	Silenced   bool   `db:"-"` // a maintenance window covers all of it: now while it lasts, else at its begin and its end
+	Now        *Now   `db:"-"` // nil once it is over
 
 	audible []Excursion // those that last and that maintenance does not cover
 }
@@ -366,14 +369,38 @@ type scene struct {
 	now     time.Time
 }
 
-// value is the newest value of the quantity of an excursion that lasts.
+// value is the newest value of the quantity of an excursion that lasts, or that is over because
+// nothing judges it any more.
 func (c scene) value(e Excursion) (float64, bool) {
 	l := c.live[e.NodeID]
-	if l == nil || l.Timestamp == nil || !e.Lasting {
+	if l == nil || l.Timestamp == nil || !e.Lasting && e.Resolution != "rule_changed" && e.Resolution != "rule_deleted" {
 		return 0, false
 	}
 	value := e.Quantity.Of(reading.Value(l.Temperature), reading.Value(l.Humidity))
 	return value, reading.Has(value)
+}
+
+// resolution returns why none of an incident's excursions lasts: of the last of each node and
+// quantity, one whose values were not back counts before those that cleared.
+func resolution(parts []Excursion) string {
+	type watched struct {
+		node      string
+		quantity  incident.Quantity
+		direction incident.Direction
+	}
+	const cleared = "cleared"
+	newest := slices.SortedFunc(slices.Values(parts), func(a, b Excursion) int {
+		return cmp.Or(b.EndTime.Compare(a.EndTime), compareBools(a.Resolution == cleared, b.Resolution == cleared))
+	})
+	seen := map[watched]bool{}
+	for _, e := range newest {
+		of := watched{e.NodeID, e.Quantity, e.Direction}
+		if e.Resolution != cleared && !seen[of] && newest[0].EndTime.Sub(e.EndTime) < incident.JoinGap {
+			return e.Resolution
+		}
+		seen[of] = true
+	}
+	return cleared
 }
 
 // tell fills in what needs no further reading, from the excursions of an incident: those that
@@ -386,6 +413,9 @@ func (c scene) tell(i *Incident, parts []Excursion) {
 		}}
 	}
 	status := incident.Status{TakenAt: store.UTC(i.TakenAt)}
+	if !i.Breaking {
+		i.Resolution = resolution(parts)
+	}
 	if i.Lasting {
 		i.Now = &Now{}
 	}

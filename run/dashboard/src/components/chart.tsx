@@ -7,7 +7,7 @@ import "uplot/dist/uPlot.min.css";
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { decimal, inUnit, plural, shownZone, timeIn, unitName, withUnit } from "../logic/format";
-import type { Span } from "../logic/excursions";
+import type { Span } from "../logic/spans";
 import type { Columns, Usual } from "../logic/series";
 
 /** A limit of a rule. */

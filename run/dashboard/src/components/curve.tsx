@@ -1,7 +1,7 @@
 // The last hour of an incident's worst value, with its limit and where it is expected to go.
 import { useMemo } from "preact/hooks";
 import { useHistory, useOverview } from "../api/queries";
-import { valueOf } from "../logic/excursions";
+import { endings, valueOf } from "../logic/excursions";
 import type { Incident } from "../logic/incidents";
 import { curveOf } from "../logic/curve";
 import { askedOf, lengths } from "../logic/range";
@@ -12,7 +12,8 @@ const [width, height] = [240, 72];
 const points = 60;
 
 export default function Curve({ incident }: { incident: Incident }) {
-  const { worst } = incident;
+  // No limit that is not in force.
+  const worst = endings[incident.resolution ?? ""] ? { ...incident.worst, limit: null } : incident.worst;
   const quantity = worst.quantity === "humidity" ? "humidity" : worst.quantity === "temperature" ? "temperature" : null;
   const now = useNow(60_000);
   const [start, end] = askedOf(lengths["1h"], now);
@@ -24,7 +25,7 @@ export default function Curve({ incident }: { incident: Incident }) {
     if (quantity === null || !history.data) return null;
     const columns = columnsOf(history.data, quantity,
       gapOf(history.data, (end - start) / points / 1000, sensor?.interval_s));
-    return curveOf(incident, value == null || !newest ? columns : withNewest(columns, newest, value),
+    return curveOf({ ...incident, worst }, value == null || !newest ? columns : withNewest(columns, newest, value),
       now / 1000, width, height);
   }, [history.data, quantity, value, newest, incident, start, end]);
   if (!curve) return <div class="curve" />;

@@ -2,7 +2,8 @@
 import { Link } from "wouter-preact";
 import { useExcursions } from "../api/excursions";
 import { capital } from "../logic/format";
-import { factsOf, valueOf, wrong, type Excursion } from "../logic/excursions";
+import { valueOf, wrong, type Excursion } from "../logic/excursions";
+import { factsOf } from "../logic/spans";
 import { Judgement } from "./judgement";
 import { May } from "./may";
 import { Failure, Loading, More } from "./states";

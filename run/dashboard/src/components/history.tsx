@@ -7,7 +7,7 @@ import { api, unwrap, type Bucket, type Sensor } from "../api/client";
 import { useExcursionsOf } from "../api/excursions";
 import { keys, pastEvery, useForecast, useHistory, useMaintenance, useOverview } from "../api/queries";
 import { recommended } from "../logic/climate";
-import { passingOf, spansOf, type Charted } from "../logic/excursions";
+import { passingOf, spansOf, type Charted } from "../logic/spans";
 import { decimal, inUnit, localTime, withUnit } from "../logic/format";
 import { occurrences } from "../logic/maintenance";
 import { limitsOf, type LiveSensor, type Overview } from "../logic/overview";

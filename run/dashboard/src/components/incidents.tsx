@@ -3,7 +3,7 @@ import { Link } from "wouter-preact";
 import { preferences } from "../api/preferences";
 import { capital, timeNear } from "../logic/format";
 import { wrong } from "../logic/excursions";
-import { lasting, nowOf, titleOf, type Incident, type Section } from "../logic/incidents";
+import { endingOf, lasting, nowOf, titleOf, type Incident, type Section } from "../logic/incidents";
 import { Actions } from "./acting";
 import { useNow } from "./clock";
 import { memo } from "./memo";
@@ -62,7 +62,8 @@ function Row({ incident, now }: { incident: Incident; now: number }) {
         <small>{wrong(incident.worst)}</small>
       </td>
       <td class="now">
-        <span class="cell-name">Now </span>{incident.state === "over" ? "over" : capital(nowOf(incident).join(", "))}
+        <span class="cell-name">Now </span>
+        {capital(incident.state === "over" ? `over, ${endingOf(incident)}` : nowOf(incident).join(", "))}
       </td>
       <td>
         <span class="cell-name">Lasts </span>{lasting(incident, now)}

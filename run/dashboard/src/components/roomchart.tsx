@@ -4,7 +4,7 @@ import { useMemo, useState } from "preact/hooks";
 import { Link } from "wouter-preact";
 import { history, pastEvery } from "../api/queries";
 import { withUnit } from "../logic/format";
-import type { Passing } from "../logic/excursions";
+import type { Passing } from "../logic/spans";
 import { limitsOf, type LiveSensor, type Overview } from "../logic/overview";
 import { askedOf, lengths, type Period } from "../logic/range";
 import { columnsOf, gapOf, withNewest, type Columns } from "../logic/series";

@@ -1,6 +1,6 @@
 // Incidents in the words in which a user sees them. Their order, counts and state are the service's.
 import type { components } from "../api/schema";
-import { valueOf } from "./excursions";
+import { endings, valueOf } from "./excursions";
 import { decimal, duration, inUnit, plural, timeIn, timeOfDay, unitName } from "./format";
 import { named } from "./names";
 import { quantities, type Quantity } from "./rules";
@@ -46,15 +46,21 @@ export function rateOf(quantity: string | null, rate: number | null): string | n
   return `${rate > 0 ? "rising" : "falling"} ${decimal(size)} ${unitName(unit)}/min`;
 }
 
+/** Why nothing breaks any more: the values are back, or nothing judges them. */
+export const endingOf = ({ breaking, resolution }: Pick<Incident, "breaking" | "resolution">) =>
+  !breaking && (resolution && endings[resolution] ? `not cleared: ${endings[resolution]}` : "cleared");
+
 /** How an incident is now, in parts: its value, where that goes, and how many sensors it is about. */
 export function nowOf(incident: Incident): string[] {
   const { now, worst, cause } = incident;
   if (!now) return [];
   const rate = rateOf(worst.quantity, now.rate);
+  const ending = endingOf(incident);
   return [
-    !incident.breaking && "cleared",
+    ending,
     now.value !== null && `${valueOf(worst, now.value)} at ${named(worst.sensor_name ?? worst.sensor_id)}`,
-    worst.limit !== null && `limit ${valueOf(worst, worst.limit)}`,
+    // No limit that is not in force.
+    worst.limit !== null && (!ending || ending === "cleared") && `limit ${valueOf(worst, worst.limit)}`,
     // What is expected is seen before the rate of ten minutes tells of it.
     (rate !== "steady" || incident.phase !== "expected") && rate,
     now.next_limit !== null && now.earliest !== null && now.latest !== null

@@ -3,9 +3,9 @@ import { Redirect, useParams } from "wouter-preact";
 import { useMemo } from "preact/hooks";
 import { useExcursions } from "../api/excursions";
 import { useIncident, useOverview } from "../api/queries";
-import { passingOf } from "../logic/excursions";
+import { passingOf } from "../logic/spans";
 import { capital, inWords } from "../logic/format";
-import { lasting, nowOf, titleOf, type IncidentDetail } from "../logic/incidents";
+import { endingOf, lasting, nowOf, titleOf, type IncidentDetail } from "../logic/incidents";
 import { named } from "../logic/names";
 import { roomsOf } from "../logic/overview";
 import { Actions } from "../components/acting";
@@ -41,7 +41,7 @@ export default function IncidentPage() {
       <div class="split">
         <div class="column">
           <Facts incident={incident} />
-          <Timeline timeline={incident.timeline} />
+          <Timeline incident={incident} />
         </div>
         <div class="column"><Place incident={incident} /></div>
       </div>
@@ -53,9 +53,13 @@ export default function IncidentPage() {
 function Facts({ incident }: { incident: IncidentDetail }) {
   const now = useNow(15_000);
   const over = incident.state === "over";
+  const ending = endingOf(incident);
   return (
     <article class={`card facts ${over ? "" : incident.severity}`} onKeyDown={moveAlong} data-row tabIndex={-1}>
-      <p class="says">{over ? inWords(incident.worst.reason) : capital(nowOf(incident).join(", "))}</p>
+      <p class="says">
+        {over ? [inWords(incident.worst.reason), ending !== "cleared" && ending].filter(Boolean).join(", ")
+          : capital(nowOf(incident).join(", "))}
+      </p>
       {!over && <p>{inWords(incident.worst.reason)}</p>}
       <p class="hint">
         {capital(incident.severity)}, {over ? "lasted" : "for"} {lasting(incident, now)}, {over ? "from" : "since"}{" "}
@@ -68,7 +72,9 @@ function Facts({ incident }: { incident: IncidentDetail }) {
   );
 }
 
-function Timeline({ timeline }: Pick<IncidentDetail, "timeline">) {
+function Timeline({ incident }: { incident: IncidentDetail }) {
+  const { timeline } = incident;
+  const last = timeline.findLastIndex(({ event }) => event === "cleared");
   return (
     <section class="card" aria-labelledby="happened">
       <h2 id="happened">What happened</h2>
@@ -77,7 +83,8 @@ function Timeline({ timeline }: Pick<IncidentDetail, "timeline">) {
           <li key={i}>
             <Timestamp at={at} />
             <span>
-              {times > 1 ? `Excursions joined, ${times} times` : events[event] ?? event}
+              {times > 1 ? `Excursions joined, ${times} times`
+                : i === last ? capital(endingOf(incident) || "cleared") : events[event] ?? event}
               {person && ` by ${named(person)}`}{comment && `: ${comment}`}
               {calls && <small> calls</small>}
             </span>

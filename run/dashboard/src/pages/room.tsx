@@ -5,7 +5,7 @@ import { Link, useLocation } from "wouter-preact";
 import { api, unwrap, type DiscoveredNode } from "../api/client";
 import { keys, useDiscovered, useOverview } from "../api/queries";
 import { ago, both, changeOf, plural, withUnit } from "../logic/format";
-import { roomsOf, type RoomView } from "../logic/overview";
+import { limitsOf, roomsOf, type Overview, type RoomView } from "../logic/overview";
 import { sensorIDError } from "../logic/validation";
 import { StateBadge } from "../components/badge";
 import { useNow } from "../components/clock";
@@ -38,7 +38,7 @@ export default function RoomPage({ id }: { id: number }) {
   const density = room.sensors.length > 400 ? "small" : room.sensors.length > 60 ? "medium" : "large";
   return (
     <>
-      <Heading room={room} onForm={setForm} />
+      <Heading room={room} overview={data} onForm={setForm} />
       <ContactNotice />
       {room.sensors.length === 0 && (
         <Empty title="Add the first sensor of this room">
@@ -65,7 +65,12 @@ export default function RoomPage({ id }: { id: number }) {
 type RoomForm = "add" | "rename" | "delete" | "arrange";
 
 /** Its name and state, and what can be done with it. */
-function Heading({ room, onForm }: { room: RoomView; onForm: (form: RoomForm) => void }) {
+function Heading({ room, overview, onForm }: {
+  room: RoomView; overview: Overview; onForm: (form: RoomForm) => void;
+}) {
+  const limit = Math.min(...room.sensors.flatMap((sensor) => limitsOf(overview, sensor))
+    .filter(({ quantity, direction }) => quantity === "temperature" && direction === "above")
+    .map(({ limit }) => limit));
   const menu = useRef<HTMLDivElement>(null);
   const choose = (form: RoomForm) => {
     menu.current?.hidePopover();
@@ -76,7 +81,8 @@ function Heading({ room, onForm }: { room: RoomView; onForm: (form: RoomForm) =>
       <h1>{room.name}</h1>
       {room.sensors.length > 0 && (
         <span class="strip">
-          <StateBadge state={room.state} /> {room.highest !== null && `highest ${withUnit(room.highest)}`}
+          <StateBadge state={room.state} /> {room.highest !== null
+            && `highest ${withUnit(room.highest)}, limit ${withUnit(limit)}`}
           {room.change !== null && ` ${changeOf(room.change)} in 15 min`}
         </span>
       )}
