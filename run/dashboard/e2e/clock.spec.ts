@@ -49,3 +49,18 @@ test("a clock a day slow shows the newest readings and how long an incident last
   await page.goto(url("/incidents"));
   await expect(page.getByRole("row", { name: /Rack 1/ }).getByRole("cell").nth(2)).toContainText(/Lasts [1-9]/);
 });
+
+test("after a sleep what was shown before it is old at once, and asked for as soon as there is a network", async ({
+  page,
+}) => {
+  await wrongClock(page, 0);
+  await signUp(page);
+  await expect(page.locator(".live")).toContainText("live");
+  await page.route("**/api/v1/overview", () => undefined); // it hangs
+  await page.clock.setSystemTime(Date.now() + 10 * 60_000); // and no timer has run
+  await expect(page.getByText(/No contact since/)).toBeVisible({ timeout: 5000 });
+  await expect(page.locator(".live")).toContainText("as of");
+  const asked = page.waitForRequest("**/api/v1/overview", { timeout: 2000 });
+  await page.evaluate(() => dispatchEvent(new Event("online")));
+  await asked;
+});

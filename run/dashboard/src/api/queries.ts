@@ -118,6 +118,7 @@ export function useSensorNames(): (id: string) => string {
 
 /** Begins to take what the worker tells. */
 export function followOverview(): void {
+  addEventListener("online", () => void queryClient.refetchQueries({ queryKey: keys.overview, exact: true }));
   listen((heard) => {
     told = heard;
     void queryClient.refetchQueries({ queryKey: keys.overview, exact: true }, { cancelRefetch: false }).finally(() => {

@@ -17,10 +17,18 @@ export function useLostContact(): number | null {
   const { isError, data, dataUpdatedAt } = useOverview();
   const [old, setOld] = useState(false);
   useEffect(() => {
-    setOld(false);
-    // A timer, not a clock: what shows thousands of cells is rendered when something has changed.
-    const timer = setTimeout(() => setOld(true), patience);
-    return () => clearTimeout(timer);
+    const begun = performance.now();
+    // By the clock too, for no timer runs while the computer sleeps. What shows thousands of cells is rendered
+    // when this changes, not each time.
+    const look = () => setOld(dataUpdatedAt > 0
+      && Math.max(Date.now() - dataUpdatedAt, performance.now() - begun) > patience);
+    look();
+    const timer = setInterval(look, 1000);
+    document.addEventListener("visibilitychange", look);
+    return () => {
+      clearInterval(timer);
+      document.removeEventListener("visibilitychange", look);
+    };
   }, [dataUpdatedAt]);
   return data !== undefined && (isError || old) ? serviceTime(dataUpdatedAt) : null;
 }
