@@ -4,7 +4,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Link, useSearchParams } from "wouter-preact";
 import { api, messageOf, unwrap } from "../api/client";
 import { useIncidents } from "../api/incidents";
-import { keys, useOverview, useRooms } from "../api/queries";
+import { keys, listLimit, useOverview, useRooms } from "../api/queries";
 import { count, plural, shownZone } from "../logic/format";
 import { byDay, causes, type Incident } from "../logic/incidents";
 import { instantOf } from "../logic/maintenance";
@@ -95,7 +95,11 @@ function Now() {
     setSeeing(true);
     setRefused(null);
     try {
-      await unwrap(api.POST("/api/v1/incidents/seen", { body: {} }));
+      // Those that are listed: one that has ended since must stay.
+      for (let i = 0; i < found.length; i += listLimit) {
+        const ids = found.slice(i, i + listLimit).map(({ id }) => id);
+        await unwrap(api.POST("/api/v1/incidents/seen", { body: { ids } }));
+      }
       await queries.invalidateQueries({ queryKey: keys.live });
     } catch (error) {
       setRefused(error);
@@ -122,7 +126,9 @@ function Now() {
           <div class="heading">
             <h2 id="over">Over, not seen: {count(unseen)}</h2>
             <May role="operator">
-              <Action waits={seeing && "One moment…"} onClick={() => void see()}>Mark all as seen</Action>
+              {found.length > 0 && <Action waits={seeing && "One moment…"} onClick={() => void see()}>
+                {found.length < unseen ? `Mark these ${found.length} as seen` : "Mark all as seen"}
+              </Action>}
             </May>
           </div>
           {refused !== null && <p class="error" role="alert">{messageOf(refused)}</p>}
