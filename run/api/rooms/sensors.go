@@ -131,15 +131,15 @@ type placedSensor struct {
 	Type input.SingleLine `json:"type" minLength:"1" maxLength:"50" doc:"Type of the node hardware." example:"ESP32-DHT22"`
 }
 
-// nullablePosition is a sensor's position in a change. Null clears it; a field that
+// nullableLine is a text of one line in a change. Null clears it; a field that
 // is absent leaves it.
-type nullablePosition struct {
+type nullableLine struct {
 	Text *input.SingleLine
 	set  bool
 }
 
-// Schema describes a position.
-func (nullablePosition) Schema(registry huma.Registry) *huma.Schema {
+// Schema describes the text.
+func (nullableLine) Schema(registry huma.Registry) *huma.Schema {
 	s := registry.Schema(reflect.TypeFor[input.SingleLine](), true, "")
 	s.Nullable = true
 	return s
@@ -147,14 +147,14 @@ func (nullablePosition) Schema(registry huma.Registry) *huma.Schema {
 
 // UnmarshalJSON reads a text or null. The schema has refused anything else. It returns
 // no error, because the fields after it would then not be read.
-func (p *nullablePosition) UnmarshalJSON(data []byte) error {
+func (p *nullableLine) UnmarshalJSON(data []byte) error {
 	p.set = true
 	_ = json.Unmarshal(data, &p.Text)
 	return nil
 }
 
 // Resolve applies the rule of a text.
-func (p *nullablePosition) Resolve(ctx huma.Context, path *huma.PathBuffer) []error {
+func (p *nullableLine) Resolve(ctx huma.Context, path *huma.PathBuffer) []error {
 	if p.Text == nil {
 		return nil
 	}
@@ -166,7 +166,7 @@ type sensorChange struct {
 	Name     input.SingleLine `json:"name" minLength:"1" maxLength:"80" doc:"New name of the sensor." example:"Rack 12 top"`
 	Type     input.SingleLine `json:"type" minLength:"1" maxLength:"50" doc:"Type of the node hardware." example:"ESP32-DHT22"`
 	RoomID   int64            `json:"room_id" doc:"One of the caller's rooms; the sensor moves there." example:"3"`
-	Position nullablePosition `json:"position,omitzero" minLength:"1" maxLength:"80" doc:"Where in the room. Null clears it; left out, it stays." example:"R12/U40"`
+	Position nullableLine     `json:"position,omitzero" minLength:"1" maxLength:"80" doc:"Where in the room. Null clears it; left out, it stays." example:"R12/U40"`
 }
 
 type updateSensorInput struct {
