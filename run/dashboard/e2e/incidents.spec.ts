@@ -62,7 +62,12 @@ test("one incident of a room is taken by keys alone, snoozed, handed over and gi
   await dialog.getByRole("button", { name: "Snooze" }).click();
   await expect(page.getByText(/calls again at (\d+ \w+, )?\d\d:\d\d/)).toBeVisible();
   await page.getByRole("button", { name: /^Hand over/ }).click();
+  const me = (await ask<{ name: string }[]>(await tokenOf(page), "GET", "/api/v1/persons"))[0]?.name ?? "";
+  await dialog.getByLabel("To").fill(me);
+  await expect(dialog.getByText("Nobody of this account has this name.", { exact: false })).toHaveCount(0);
+  await expect(dialog.locator(`option[value="${me}"]`)).toHaveCount(1);
   await dialog.getByLabel("To").fill("Night shift");
+  await expect(dialog.getByText("Nobody of this account has this name.", { exact: false })).toBeVisible();
   await dialog.getByRole("button", { name: "Hand over" }).click();
   await expect(page.locator(".state")).toContainText("Night shift");
   await page.getByRole("button", { name: /^Give back/ }).click();

@@ -2,7 +2,7 @@
 import { useQueryClient } from "@tanstack/preact-query";
 import { useState } from "preact/hooks";
 import { act, actions, type ActionName } from "../api/act";
-import { keys } from "../api/queries";
+import { keys, usePersons } from "../api/queries";
 import { shownZone } from "../logic/format";
 import { titleOf, type Incident } from "../logic/incidents";
 import { inputInstant, inputValue } from "../logic/maintenance";
@@ -23,6 +23,8 @@ export default function Act({ incident, action, onClose }: {
   const [until, setUntil] = useState(() => inputValue(now + hour, zone));
   const queries = useQueryClient();
   const { name, says } = actions[action];
+  const persons = usePersons().data;
+  const stranger = to.trim() !== "" && persons && !persons.some((person) => person.name === to.trim());
   return (
     <Dialog title={`${name}: ${titleOf(incident)}`} onClose={onClose}>
       <p>{says}</p>
@@ -38,7 +40,11 @@ export default function Act({ incident, action, onClose }: {
           onClose();
         }}
       >
-        {action === "hand_over" && <Field label="To" name="to" value={to} onInput={setTo} maxLength={120} autoFocus />}
+        {action === "hand_over" && <>
+          <Field label="To" name="to" value={to} onInput={setTo} maxLength={120} autoFocus list="persons"
+            hint={stranger ? "Nobody of this account has this name. Is it right?" : undefined} />
+          <datalist id="persons">{persons?.map(({ id, name }) => <option key={id} value={name} />)}</datalist>
+        </>}
         {action === "snooze" && (
           <Field
             label="Until" name="until" type="datetime-local" value={until} onInput={setUntil} autoFocus
