@@ -74,6 +74,8 @@ test("one incident of a room is taken by keys alone, snoozed, handed over and gi
   await dialog.getByRole("button", { name: "Give back" }).click();
   await expect(page.getByText("Nobody has it")).toBeVisible();
   for (const event of ["Snoozed", "Handed over", "Given back"]) await expect(timeline).toContainText(event);
+  await page.getByRole("link", { name: "Its rule" }).click();
+  await expect(page.getByRole("row", { name: /Temperature above 50.0 °C/ })).toBeFocused();
 });
 
 test("an incident whose rule is switched off does not say that it cleared", async ({ page }) => {

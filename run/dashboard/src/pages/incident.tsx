@@ -1,5 +1,5 @@
 // One incident: how it is, who has it, what happened; beside it the room, and what to do.
-import { Redirect, useParams } from "wouter-preact";
+import { Link, Redirect, useParams } from "wouter-preact";
 import { useMemo } from "preact/hooks";
 import { useExcursions } from "../api/excursions";
 import { useIncident, useOverview } from "../api/queries";
@@ -51,6 +51,8 @@ export default function IncidentPage() {
 }
 
 function Facts({ incident }: { incident: IncidentDetail }) {
+  const { data } = useExcursions({ incident_id: incident.id }, incident.state !== "over");
+  const worst = data?.pages.flatMap(({ items }) => items).find(({ id }) => id === incident.worst.excursion_id);
   const now = useNow(15_000);
   const over = incident.state === "over";
   const ending = endingOf(incident);
@@ -67,7 +69,10 @@ function Facts({ incident }: { incident: IncidentDetail }) {
         {incident.end_time !== null && <> to <Timestamp at={incident.end_time} /></>}
       </p>
       <Holder incident={incident} now={now} />
-      <div class="actions"><Actions incident={incident} /></div>
+      <div class="actions">
+        <Actions incident={incident} />
+        {worst?.rule_id != null && <Link href={`/rules?rule=${worst.rule_id}`}>Its rule</Link>}
+      </div>
     </article>
   );
 }

@@ -1,6 +1,7 @@
 // The rules that make excursions, presets of them, and what they would have told.
 import { useQueryClient } from "@tanstack/preact-query";
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { useSearchParams } from "wouter-preact";
 import { api, unwrap } from "../api/client";
 import { keys, useOverview, useRooms, useRules } from "../api/queries";
 import { humidityLimitHint, temperatureLimitHint } from "../logic/climate";
@@ -88,8 +89,14 @@ function RuleRow({ rule, rules, onEdit, onDelete }: {
   rule: Rule; rules: readonly Rule[]; onEdit: (rule: Rule) => void; onDelete: (rule: Rule) => void;
 }) {
   const other = (id: number) => rules.find((candidate) => candidate.id === id);
+  const [search] = useSearchParams();
+  const named = search.get("rule") === String(rule.id);
+  const row = useRef<HTMLTableRowElement>(null);
+  useEffect(() => {
+    if (named) row.current?.focus();
+  }, [named]);
   return (
-    <tr class={rule.enabled ? "" : "off"}>
+    <tr ref={row} class={rule.enabled ? "" : "off"} tabIndex={named ? -1 : undefined}>
       <th scope="row">
         {condition(rule)}
         {rule.threshold && <small>Threshold: raises the specified alerts</small>}
