@@ -11,8 +11,11 @@ test("an incident is told by its place and cause, as it is expected, is or was",
     .toBe("Hall A was expected to be too dry");
   expect(titleOf(incident({ cause: "sensor", phase: "expected" }))).toBe("Hall A has a sensor at fault");
   expect(titleOf(incident({ cause: "unusual", breaking: false }))).toBe("Hall A had unusual readings");
-  expect(titleOf(incident({ room_name: null, gateway_id: "gw-1", gateway_name: "Cellar", cause: "silent" })))
-    .toBe("Gateway Cellar is silent");
+  const gateway = { room_id: null, room_name: null, gateway_id: "gw-1", gateway_name: "Cellar" };
+  expect(titleOf(incident({ ...gateway, cause: "silent" }))).toBe("Gateway Cellar is silent");
+  const now = { ...incident({}).now!, sensors: 2, heard: 1 };
+  expect(titleOf(incident({ cause: "silent", now }))).toBe("Hall A: 2 of 3 sensors are silent");
+  expect(titleOf(incident({ cause: "silent", now: { ...now, heard: 0 } }))).toBe("Hall A is silent");
   expect(placeOf(incident({ room_name: null, sensor_id: "n1" }))).toBe("Rack 7, not placed");
 });
 

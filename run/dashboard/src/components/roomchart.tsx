@@ -3,7 +3,7 @@ import { useQueries } from "@tanstack/preact-query";
 import { useMemo, useState } from "preact/hooks";
 import { Link } from "wouter-preact";
 import { history, pastEvery } from "../api/queries";
-import { withUnit } from "../logic/format";
+import { ago, withUnit } from "../logic/format";
 import type { Passing } from "../logic/spans";
 import { limitsOf, type LiveSensor, type Overview } from "../logic/overview";
 import { askedOf, lengths, type Period } from "../logic/range";
@@ -92,7 +92,9 @@ export function RoomChart({ sensors, overview, passing, quantity = "temperature"
       <p class="hint">
         On top: <Link
           href={`/sensors/${encodeURIComponent(worst.sensor.id)}`}
-        >{worst.sensor.name}</Link>, {withUnit(worst.sensor[quantity], unit)}.
+        >{worst.sensor.name}</Link>, {withUnit(worst.sensor[quantity], unit)}
+        {worst.sensor.state === "silent" && worst.sensor.timestamp
+          && `, ${ago(Date.parse(worst.sensor.timestamp), now)}`}.
       </p>
     </section>
   );

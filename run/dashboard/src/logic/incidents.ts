@@ -34,8 +34,16 @@ export function placeOf({ room_name, gateway_id, gateway_name, worst }: Incident
     : `${named(worst.sensor_name ?? worst.sensor_id)}, not placed`;
 }
 
-/** What is wrong where, in one line: "Hall A is too hot". */
-export const titleOf = (incident: Incident) => `${placeOf(incident)} ${saying(incident)}`;
+/** How many of a place's sensors are silent, where others are heard: "2 of 3 sensors". */
+const silentOf = ({ cause, now, room_id }: Incident) => (cause === "silent" && room_id && now && now.heard > 0
+  && `${now.sensors} of ${plural(now.sensors + now.heard, "sensor")}`);
+
+/** What is wrong where, in one line: "Hall A is too hot", "Hall A: 2 of 3 sensors are silent". */
+export function titleOf(incident: Incident): string {
+  const silent = incident.breaking && silentOf(incident);
+  return silent ? `${placeOf(incident)}: ${silent} ${incident.now?.sensors === 1 ? "is" : "are"} silent`
+    : `${placeOf(incident)} ${saying(incident)}`;
+}
 
 /** How fast a value changes: "rising 0.6 °C/min". What is not seen in a minute is steady. */
 export function rateOf(quantity: string | null, rate: number | null): string | null {
@@ -68,7 +76,7 @@ export function nowOf(incident: Incident): string[] {
       && (worst.limit === null || worst.limit === now.next_limit ? `passes ${valueOf(worst, now.next_limit)} `
         : `next limit ${valueOf(worst, now.next_limit)} expected `)
         + `${timeOfDay(Date.parse(now.earliest))} to ${timeOfDay(Date.parse(now.latest))}`,
-    incident.breaking && (cause === "silent" ? plural(now.sensors, "sensor")
+    incident.breaking && (cause === "silent" ? silentOf(incident) || plural(now.sensors, "sensor")
       : `${now.sensors} of ${plural(Math.max(now.heard, now.sensors), "sensor")}`),
     now.standing > 0 && `standing: ${now.standing}`,
   ].filter((part): part is string => Boolean(part));

@@ -63,6 +63,7 @@ function Facts({ incident }: { incident: IncidentDetail }) {
           : capital(nowOf(incident).join(", "))}
       </p>
       {!over && <p>{inWords(incident.worst.reason)}</p>}
+      {worst?.kind === "silence" && !over && <p>Last reading: <Timestamp at={worst.last_time} /></p>}
       <p class="hint">
         {capital(incident.severity)}, {over ? "lasted" : "for"} {lasting(incident, now)}, {over ? "from" : "since"}{" "}
         <Timestamp at={incident.start_time} />
