@@ -100,10 +100,6 @@ type statusWriter struct {
 
 func (s statusWriter) WriteHeader(int) { s.ResponseWriter.WriteHeader(s.status) }
 
-func (s statusWriter) Write(body []byte) (int, error) {
-	return s.ResponseWriter.Write(body) //nolint:wrapcheck // of the same interface
-}
-
 // assets is the folder of files named by their content.
 const assets = "assets/"
 
