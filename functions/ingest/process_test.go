@@ -33,27 +33,36 @@ func numbered(t *testing.T, n int) (push.Message, reading.Reading) {
 	return push.Message{ID: r.MessageID, Data: data, PublishTime: r.Time}, r
 }
 
-// nowhere is for functions that refuse nothing.
-const nowhere = "DEAD_LETTER_TOPIC=data-dead-letter"
+// away is an address at which nothing listens.
+const away = "127.0.0.1:1"
 
-// deadLetter returns a Pub/Sub with a dead letter topic, and the variable that names it.
-func deadLetter(t *testing.T) (server *pstest.Server, variable string) {
+// deadLetter returns a Pub/Sub with a dead letter topic.
+func deadLetter(t *testing.T) *pstest.Server {
 	t.Helper()
-	server = pubsubtest.Start(t, pubsubtest.Limits())
+	server := pubsubtest.Start(t, pubsubtest.Limits())
 	pubsubtest.Topics(t, server, "test", "data-dead-letter")
-	return server, nowhere
+	return server
 }
 
 // TestProcess starts the function as the buildpack does, against both tables.
 func TestProcess(t *testing.T) {
 	t.Parallel()
 	program := functiontest.Build(t, "../serve")
+	start := func(t *testing.T, pubsub, database string, more ...string) *functiontest.Process {
+		t.Helper()
+		return functiontest.Start(t, program, append(more, "FUNCTION_TARGET=ingest", "PROJECT_ID=test", "DEAD_LETTER_TOPIC=data-dead-letter",
+			"PUBSUB_EMULATOR_HOST="+pubsub, "DATABASE_URL="+database)...)
+	}
+	archiving := func(t *testing.T, database string) (*bqtest.AppendServer, *functiontest.Process) {
+		t.Helper()
+		table := bqtest.NewAppendServer(t)
+		return table, start(t, away, database, "BIGQUERY_EMULATOR_HOST="+away, "BIGQUERY_STORAGE_EMULATOR_HOST="+table.Address())
+	}
 	t.Run("stores in PostgreSQL once", func(t *testing.T) {
 		t.Parallel()
 		database := pgtest.URL(t)
-		server, dead := deadLetter(t)
-		p := functiontest.Start(t, program, "FUNCTION_TARGET=ingest", "PROJECT_ID=test", dead, "PUBSUB_EMULATOR_HOST="+server.Addr,
-			"READINGS=postgres", "DATABASE_URL="+database)
+		server := deadLetter(t)
+		p := start(t, server.Addr, database, "READINGS=postgres")
 		m, want := numbered(t, 1)
 		for range 3 { // redelivered
 			if got := p.Push(m); got != http.StatusNoContent {
@@ -79,9 +88,8 @@ func TestProcess(t *testing.T) {
 	t.Run("refuses open readings where the open channel is closed", func(t *testing.T) { // contract 10.4
 		t.Parallel()
 		database := pgtest.URL(t)
-		server, dead := deadLetter(t)
-		p := functiontest.Start(t, program, "FUNCTION_TARGET=ingest", "PROJECT_ID=test", dead, "PUBSUB_EMULATOR_HOST="+server.Addr,
-			"READINGS=postgres", "DATABASE_URL="+database, "REQUIRE_ENROLLED_GATEWAYS=true")
+		server := deadLetter(t)
+		p := start(t, server.Addr, database, "READINGS=postgres", "REQUIRE_ENROLLED_GATEWAYS=true")
 		m, _ := numbered(t, 1)
 		if got := p.Push(m); got != http.StatusAccepted {
 			t.Errorf("answered %d\n%s", got, p.Output())
@@ -95,9 +103,7 @@ func TestProcess(t *testing.T) {
 	})
 	t.Run("stores in BigQuery", func(t *testing.T) {
 		t.Parallel()
-		table := bqtest.NewAppendServer(t)
-		p := functiontest.Start(t, program, "FUNCTION_TARGET=ingest", "PROJECT_ID=test", nowhere, "PUBSUB_EMULATOR_HOST=127.0.0.1:1", "DATABASE_URL="+pgtest.URL(t),
-			"BIGQUERY_EMULATOR_HOST=127.0.0.1:1", "BIGQUERY_STORAGE_EMULATOR_HOST="+table.Address())
+		table, p := archiving(t, pgtest.URL(t))
 		m, want := numbered(t, 1)
 		if got := p.Push(m); got != http.StatusNoContent {
 			t.Fatalf("answered %d\n%s", got, p.Output())
@@ -106,9 +112,7 @@ func TestProcess(t *testing.T) {
 	})
 	t.Run("stores nothing while the database is away", func(t *testing.T) {
 		t.Parallel()
-		table := bqtest.NewAppendServer(t)
-		p := functiontest.Start(t, program, "FUNCTION_TARGET=ingest", "PROJECT_ID=test", nowhere, "PUBSUB_EMULATOR_HOST=127.0.0.1:1", "DATABASE_URL=postgres://nobody@127.0.0.1:1/none",
-			"BIGQUERY_EMULATOR_HOST=127.0.0.1:1", "BIGQUERY_STORAGE_EMULATOR_HOST="+table.Address())
+		table, p := archiving(t, "postgres://nobody@127.0.0.1:1/none")
 		m, _ := numbered(t, 1)
 		for m.DeliveryAttempt = range push.MaxUnexpectedAttempts + 2 { // it may pass, however often
 			if got := p.Push(m); got != http.StatusServiceUnavailable || len(table.Rows()) != 0 {
@@ -118,10 +122,8 @@ func TestProcess(t *testing.T) {
 	})
 	t.Run("finishes what is in flight at SIGTERM", func(t *testing.T) {
 		t.Parallel()
-		table := bqtest.NewAppendServer(t)
+		table, p := archiving(t, pgtest.URL(t))
 		table.Latency = 300 * time.Millisecond
-		p := functiontest.Start(t, program, "FUNCTION_TARGET=ingest", "PROJECT_ID=test", nowhere, "PUBSUB_EMULATOR_HOST=127.0.0.1:1", "DATABASE_URL="+pgtest.URL(t),
-			"BIGQUERY_EMULATOR_HOST=127.0.0.1:1", "BIGQUERY_STORAGE_EMULATOR_HOST="+table.Address())
 		first, _ := numbered(t, 0)
 		if got := p.Push(first); got != http.StatusNoContent {
 			t.Fatalf("answered %d\n%s", got, p.Output())
@@ -153,7 +155,7 @@ func TestProcess(t *testing.T) {
 		t.Parallel()
 		best := time.Hour
 		for range 5 {
-			p := functiontest.Start(t, program, "FUNCTION_TARGET=ingest", "PROJECT_ID=test", nowhere, "PUBSUB_EMULATOR_HOST=127.0.0.1:1", "DATABASE_URL=postgres://nobody@127.0.0.1:1/none")
+			p := start(t, away, "postgres://nobody@127.0.0.1:1/none")
 			best = min(best, p.Listening)
 			p.Kill()
 		}
@@ -168,7 +170,7 @@ func TestProcess(t *testing.T) {
 		if status != 1 || !strings.Contains(written, "ingest: PROJECT_ID is required and not set") {
 			t.Errorf("exit %d: %s", status, written)
 		}
-		status, written = functiontest.Exits(t, program, "FUNCTION_TARGET=ingest", "PROJECT_ID=p", nowhere, "READINGS=paper")
+		status, written = functiontest.Exits(t, program, "FUNCTION_TARGET=ingest", "PROJECT_ID=p", "DEAD_LETTER_TOPIC=d", "READINGS=paper")
 		if status != 1 || !strings.Contains(written, "READINGS") || !strings.Contains(written, "DATABASE_URL") {
 			t.Errorf("exit %d: %s", status, written)
 		}
