@@ -19,7 +19,6 @@ import (
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/store/accounts"
 	"coldaisle.dev/shared/store/learning"
 	"coldaisle.dev/shared/store/pipeline"
 	"coldaisle.dev/shared/wire"
@@ -205,9 +204,7 @@ func TestThreeQuestionsADay(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
 	s := pgtest.NewStores(pool)
-	customer := must.Get(s.CreateCustomer(t.Context(), accounts.NewCustomer{Email: "a@example.com", Username: "annika", PasswordHash: "x"}))(t).ID
-	room := must.Get(s.CreateRoom(t.Context(), customer, "room"))(t).ID
-	must.Get(s.CreateSensor(t.Context(), customer, accounts.NewSensor{ID: "n1", Name: "n", Type: "T", RoomID: room}))(t)
+	customer, _ := s.Owner(t, "annika", "n1")
 	must.Get(pool.Exec(t.Context(), `UPDATE open_holds SET held_from = '-infinity'`))(t)
 	of := series(900, 30*time.Second)
 	p := withoutRooms(train(t, of), s)

@@ -12,7 +12,6 @@ import (
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/store/accounts"
 	"coldaisle.dev/shared/store/pipeline"
 	"coldaisle.dev/shared/wire"
 )
@@ -46,19 +45,17 @@ func findingsAround(t *testing.T, corrected, moved float64) map[string][]inciden
 	ctx := t.Context()
 	pool := pgtest.New(t)
 	s := pgtest.NewStores(pool)
-	customer := must.Get(s.CreateCustomer(ctx, accounts.NewCustomer{Email: "a@example.com", Username: "customer1", PasswordHash: "x"}))(t)
-	room := must.Get(s.CreateRoom(ctx, customer.ID, "room"))(t)
-	nodes := make([]reading.Node, 8)
-	for i, n := range calm(len(nodes)).rooms[1] {
-		nodes[i] = n
-		must.Get(s.CreateSensor(ctx, customer.ID, accounts.NewSensor{ID: n.ID, Name: n.ID, Type: "T", RoomID: room.ID}))(t)
+	customer, room := s.Owner(t, "customer1")
+	nodes := calm(8).rooms[1]
+	for _, n := range nodes {
+		s.AddSensors(t, customer, room, n.ID)
 	}
 	must.Get(pool.Exec(ctx, `UPDATE open_holds SET held_from = '-infinity'`))(t)
 	from := time.Now().Add(-90 * time.Minute).Truncate(time.Minute).UTC()
 	if corrected != 0 {
 		must.Get(pool.Exec(ctx, `
 			INSERT INTO corrections (customer_id, node_id, from_time, temperature_offset, humidity_offset, added_by, added_at)
-			VALUES ($1, 'n003', $2, $3, $4, 'Ana', $2::timestamptz - interval '1 hour')`, customer.ID, from, corrected, -2*corrected))(t)
+			VALUES ($1, 'n003', $2, $3, $4, 'Ana', $2::timestamptz - interval '1 hour')`, customer, from, corrected, -2*corrected))(t)
 	}
 	site := &site{air: func(node string, at time.Time) (float64, float64) {
 		temperature, humidity := usualAir(node, at)

@@ -16,7 +16,6 @@ import (
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
-	"coldaisle.dev/shared/store/accounts"
 	"coldaisle.dev/shared/store/incidents"
 	"coldaisle.dev/shared/wire"
 )
@@ -31,14 +30,10 @@ func TestProcess(t *testing.T) {
 	pool := must.Get(pgxpool.New(t.Context(), database))(t)
 	defer pool.Close()
 	s := pgtest.NewStores(pool)
-	c := must.Get(s.CreateCustomer(t.Context(), accounts.NewCustomer{Email: "a@example.com", Username: "customer1", PasswordHash: "x"}))(t)
-	room := must.Get(s.CreateRoom(t.Context(), c.ID, "room"))(t)
-	for _, id := range []string{"strict", "gone"} {
-		must.Get(s.CreateSensor(t.Context(), c.ID, accounts.NewSensor{ID: id, Name: id, Type: "T", RoomID: room.ID}))(t)
-	}
-	must.Do(t, s.DeleteSensor(t.Context(), c.ID, "gone"))
+	customer, _ := s.Owner(t, "customer1", "strict", "gone")
+	must.Do(t, s.DeleteSensor(t.Context(), customer, "gone"))
 	limit := 25.0
-	must.Get(s.SetThresholds(t.Context(), c.ID, &limit, nil))(t)
+	must.Get(s.SetThresholds(t.Context(), customer, &limit, nil))(t)
 	server := pubsubtest.Start(t)
 	pubsubtest.Topics(t, server, "test", "alerts", "data-dead-letter")
 	p := functiontest.Start(t, program, "FUNCTION_TARGET=detect", "PROJECT_ID=test", "DEAD_LETTER_TOPIC=data-dead-letter", "DATABASE_URL="+database,
@@ -66,7 +61,7 @@ func TestProcess(t *testing.T) {
 		raised = append(raised, e.MessageID)
 	}
 	must.Equal(t, "raised", "over the owner's limit, six hours late, over the default", strings.Join(raised, ", "))
-	found, err := s.Excursions(t.Context(), c.ID, incidents.ExcursionQuery{Part: store.Part{Limit: 10}}, now)
+	found, err := s.Excursions(t.Context(), customer, incidents.ExcursionQuery{Part: store.Part{Limit: 10}}, now)
 	if err != nil || len(found.Items) != 1 || !found.Items[0].Lasting || found.Items[0].Peak != 26 {
 		t.Errorf("excursions %+v, %v: want one, of the threshold", found, err)
 	}

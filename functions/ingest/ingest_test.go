@@ -242,12 +242,7 @@ func TestBatch(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
 	metadata := pgtest.NewStores(pool)
-	customer := must.Get(metadata.CreateCustomer(t.Context(), accounts.NewCustomer{Email: "a@example.com", Username: "anna12", PasswordHash: "x"}))(t)
-	room := must.Get(metadata.CreateRoom(t.Context(), customer.ID, "Room"))(t)
-	create := func(id string) {
-		t.Helper()
-		must.Get(metadata.CreateSensor(t.Context(), customer.ID, accounts.NewSensor{ID: id, Name: "Rack", Type: "ESP32-DHT22", RoomID: room.ID}))(t)
-	}
+	customer, room := metadata.Owner(t, "anna12", "a", "b")
 	must.Get(pool.Exec(t.Context(), `ALTER TABLE sensor_data.readings ADD CHECK (message_id <> 'refused')`))(t)
 	step := ingest.New(from, metadata, pgreadings.New(pool, nil, time.Now), pipeline.BatchWait(), time.Now, logging.Discard(), nil)
 	now := time.Now().UTC().Truncate(time.Second)
@@ -274,21 +269,19 @@ func TestBatch(t *testing.T) {
 		slices.Sort(stored)
 		return stored, failed
 	}
-	create("a")
-	create("b")
 	want := []string{"a 1", "b 1", "c 1"}
 	got, failed := send("a 1", "b 1", "c 1", "b 1", "c refused")
 	if diff := cmp.Diff(want, got); diff != "" || failed != 1 {
 		t.Errorf("%d failed (-want +got):\n%s", failed, diff)
 	}
-	must.Do(t, metadata.DeleteSensor(t.Context(), customer.ID, "a"))
+	must.Do(t, metadata.DeleteSensor(t.Context(), customer, "a"))
 	want = append(want, "b 2")
 	got, failed = send("a 2", "b 2")
 	slices.Sort(want)
 	if diff := cmp.Diff(want, got); diff != "" || failed != 0 {
 		t.Errorf("after a deletion: %d failed (-want +got):\n%s", failed, diff)
 	}
-	create("a")
+	metadata.AddSensors(t, customer, room, "a")
 	if got, failed = send("a 3"); !slices.Contains(got, "a 3") || failed != 0 {
 		t.Errorf("created again: %d failed, %v", failed, got)
 	}

@@ -27,7 +27,6 @@ import (
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
-	"coldaisle.dev/shared/store/accounts"
 	"coldaisle.dev/shared/store/incidents"
 	"coldaisle.dev/shared/wire"
 )
@@ -36,21 +35,6 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
 // noon is later than any sensor here: a hold begins when its sensor is made.
 var noon = time.Now().UTC().Truncate(time.Hour).Add(2 * time.Hour)
-
-func owner(t *testing.T, s pgtest.Stores, name string, sensors ...string) (customer, room int64) {
-	t.Helper()
-	c := must.Get(s.CreateCustomer(t.Context(), accounts.NewCustomer{Email: name + "@example.com", Username: name, PasswordHash: "x"}))(t)
-	r := must.Get(s.CreateRoom(t.Context(), c.ID, "room"))(t)
-	for _, id := range sensors {
-		sensor(t, s, c.ID, r.ID, id)
-	}
-	return c.ID, r.ID
-}
-
-func sensor(t *testing.T, s pgtest.Stores, customer, room int64, id string) {
-	t.Helper()
-	must.Get(s.CreateSensor(t.Context(), customer, accounts.NewSensor{ID: id, Name: id, Type: "T", RoomID: room}))(t)
-}
 
 // event is a reading of a node so many seconds after noon that is too hot.
 func event(node string, second int) alert.Event {
@@ -75,8 +59,8 @@ func history(t *testing.T, s pgtest.Stores, customer int64) []incidents.Alert {
 func TestAlertIsStoredOnceForItsOwner(t *testing.T) {
 	t.Parallel()
 	s := pgtest.NewStores(pgtest.New(t))
-	customer, _ := owner(t, s, "customer1", "n1")
-	other, _ := owner(t, s, "customer2", "n2")
+	customer, _ := s.Owner(t, "customer1", "n1")
+	other, _ := s.Owner(t, "customer2", "n2")
 	step := storealert.New(s, logging.Discard(), nil)
 	both := alert.Exceeded(reading.Reading{NodeID: "n1", MessageID: "m", Time: noon, Temperature: 55.2, Humidity: 61}, alert.Defaults())
 	handle := func() {
@@ -112,7 +96,7 @@ func TestAlertIsStoredOnceForItsOwner(t *testing.T) {
 func TestAlertWithoutOwnerIsIgnored(t *testing.T) {
 	t.Parallel()
 	s := pgtest.NewStores(pgtest.New(t))
-	customer, room := owner(t, s, "customer1", "gone")
+	customer, room := s.Owner(t, "customer1", "gone")
 	step := storealert.New(s, logging.Discard(), nil)
 	must.Do(t, s.DeleteSensor(t.Context(), customer, "gone"))
 	for _, node := range []string{"gone", "nobody"} {
@@ -123,7 +107,7 @@ func TestAlertWithoutOwnerIsIgnored(t *testing.T) {
 	if all := history(t, s, customer); len(all) != 0 {
 		t.Errorf("stored %+v", all)
 	}
-	sensor(t, s, customer, room, "nobody")
+	s.AddSensors(t, customer, room, "nobody")
 	must.Do(t, step.Handle(t.Context(), message(t, event("nobody", 2))))
 	if all := history(t, s, customer); len(all) != 1 {
 		t.Errorf("after registration: %+v", all)
@@ -176,7 +160,7 @@ func TestRedelivery(t *testing.T) {
 	const events = 5000
 	pool := pgtest.New(t)
 	s := pgtest.NewStores(pool)
-	owner(t, s, "customer1", "n1")
+	s.Owner(t, "customer1", "n1")
 	flaky := &flakyStore{Alerts: s, chance: rand.New(rand.NewPCG(1, 1))}
 	step := storealert.New(flaky, logging.Discard(), nil)
 	var deliveries []int
@@ -222,7 +206,7 @@ func TestProcess(t *testing.T) {
 	database := pgtest.URL(t)
 	pool := must.Get(pgxpool.New(t.Context(), database))(t)
 	defer pool.Close()
-	owner(t, pgtest.NewStores(pool), "customer1", "n1")
+	pgtest.NewStores(pool).Owner(t, "customer1", "n1")
 	server := pubsubtest.Start(t)
 	pubsubtest.Topics(t, server, "test", "alerts-dead-letter")
 	p := functiontest.Start(t, program, "FUNCTION_TARGET=storealert", "PROJECT_ID=test", "DATABASE_URL="+database,
