@@ -222,8 +222,7 @@ func TestEveryChangeIsAudited(t *testing.T) {
 
 	// No secret is in it.
 	s.call(t, a.token, http.MethodPatch, fmt.Sprintf("/api/v1/customers/%d", a.id), `{"password":"NewPassw0rd"}`).is(t, 200)
-	var log string
-	must.Do(t, s.pool.QueryRow(t.Context(), `SELECT string_agg(l::text, E'\n') FROM audit_log l`).Scan(&log))
+	log := scalar[string](t, s, `SELECT string_agg(l::text, E'\n') FROM audit_log l`)
 	for _, secret := range []string{"Passw0rd", "$2a$", waiting.code, revoked.code, strings.ReplaceAll(waiting.code, "-", ""), a.token, unused.text} {
 		if strings.Contains(log, secret) {
 			t.Errorf("%s is in the log", secret)
@@ -297,6 +296,18 @@ func (s *testAPI) execute(tb testing.TB, sql string, arguments ...any) {
 	must.Get(s.pool.Exec(tb.Context(), sql, arguments...))(tb)
 }
 
+// scalar is the one value that a query finds.
+func scalar[T any](tb testing.TB, s *testAPI, sql string, arguments ...any) (found T) {
+	tb.Helper()
+	must.Do(tb, s.pool.QueryRow(tb.Context(), sql, arguments...).Scan(&found))
+	return found
+}
+
+func (s *testAPI) count(tb testing.TB, sql string, arguments ...any) int {
+	tb.Helper()
+	return scalar[int](tb, s, sql, arguments...)
+}
+
 // tables is the content of everything that an operation may change.
 func (s *testAPI) tables(tb testing.TB) string {
 	tb.Helper()
@@ -305,9 +316,7 @@ func (s *testAPI) tables(tb testing.TB) string {
 		"customers", "server_rooms", "sensors", "sensor_tombstones", "gateways", "alerts", "alert_thresholds", "prediction_feedback", "model_training_runs",
 		"node_state", "rules", "corrections", "excursions", "room_incidents", "incident_changes", "maintenance_windows", "api_keys",
 	} {
-		var content string
-		must.Do(tb, s.pool.QueryRow(tb.Context(), `SELECT COALESCE(string_agg(t::text, E'\n' ORDER BY t::text), '') FROM `+table+` t`).Scan(&content))
-		_, _ = all.WriteString(content + "\n\n")
+		_, _ = all.WriteString(scalar[string](tb, s, `SELECT COALESCE(string_agg(t::text, E'\n' ORDER BY t::text), '') FROM `+table+` t`) + "\n\n")
 	}
 	return all.String()
 }
@@ -333,8 +342,5 @@ func TestRefusedChangesHaveNoEntry(t *testing.T) {
 			t.Errorf("%s: %d %s", refused.path, got.status, got.body)
 		}
 	}
-	var entries int
-	if err := s.pool.QueryRow(t.Context(), `SELECT count(*) FROM audit_log`).Scan(&entries); err != nil || entries != 0 {
-		t.Errorf("%d entries, %v", entries, err)
-	}
+	must.Equal(t, "entries", 0, s.count(t, `SELECT count(*) FROM audit_log`))
 }

@@ -131,8 +131,7 @@ func TestRequestIDOfAnEntryIsOurs(t *testing.T) {
 		got := s.send(t, a.token, http.MethodPost, "/api/v1/server_rooms/new_room", `{"name":"Hall"}`, map[string]string{"X-Request-Id": "mine"})
 		want = append(want, got.header.Get("X-Request-Id"))
 	}
-	var got []string
-	must.Do(t, s.pool.QueryRow(t.Context(), `SELECT array_agg(request_id ORDER BY id) FROM audit_log`).Scan(&got))
+	got := scalar[[]string](t, s, `SELECT array_agg(request_id ORDER BY id) FROM audit_log`)
 	if !slices.Equal(got, want) || want[0] == "" || want[0] == want[1] || slices.Contains(want, "mine") {
 		t.Errorf("entries of %q, answers of %q", got, want)
 	}

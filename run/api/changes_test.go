@@ -53,9 +53,7 @@ const listeners = `FROM pg_stat_activity WHERE datname = current_database() AND 
 
 func (s *testAPI) listens(tb testing.TB) bool {
 	tb.Helper()
-	var count int
-	must.Do(tb, s.pool.QueryRow(tb.Context(), `SELECT count(*) `+listeners).Scan(&count))
-	return count > 0
+	return s.count(tb, `SELECT count(*) `+listeners) > 0
 }
 
 // wait asks in the background for what comes after a change.

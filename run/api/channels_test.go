@@ -59,9 +59,7 @@ func (m *measured) measure(t *testing.T, node string, at time.Time) {
 	hot := reading.Reading{Channel: m.channel, NodeID: node, MessageID: "same", Time: reading.TruncateTime(at), Temperature: m.hot, Humidity: 40}
 	must.Do(t, s.store.Judge(t.Context(), incidents.Judged{Reading: hot, Arrived: at, Defaults: alert.Defaults()}))
 	for column, id := range map[string]*int64{"incident_id) FROM excursions": &m.incident, "id) FROM alerts": &m.alert, "id) FROM prediction_feedback": &m.prediction} {
-		if err := s.pool.QueryRow(t.Context(), `SELECT max(`+column+` WHERE channel = $1`, int64(m.channel)).Scan(id); err != nil {
-			t.Fatalf("%s of channel %d: %v", column, m.channel, err)
-		}
+		*id = scalar[int64](t, s.testAPI, `SELECT max(`+column+` WHERE channel = $1`, int64(m.channel))
 	}
 }
 
@@ -205,9 +203,7 @@ func TestNothingCrossesChannels(t *testing.T) {
 // roomIDOf is the id of a customer's one room.
 func roomIDOf(tb testing.TB, a *testCustomer) string {
 	tb.Helper()
-	var id int64
-	must.Do(tb, a.pool.QueryRow(tb.Context(), `SELECT id FROM server_rooms WHERE customer_id = $1`, a.id).Scan(&id))
-	return decimal(id)
+	return decimal(scalar[int64](tb, a.testAPI, `SELECT id FROM server_rooms WHERE customer_id = $1`, a.id))
 }
 
 // TestCreateSensorThatAnotherHolds shows contract 4.5 over HTTP: whose id another

@@ -192,9 +192,7 @@ func TestPairKey(t *testing.T) {
 	if len(renewed) != 32 || bytes.Equal(renewed, shared) || !bytes.Equal(foreign, key(others)) {
 		t.Errorf("after the revocation the key is %x, before it was %x", renewed, shared)
 	}
-	var texts string
-	must.Do(t, s.pool.QueryRow(t.Context(), `SELECT string_agg(l::text, E'\n') FROM audit_log l`).Scan(&texts))
-	texts += log.String() + string(s.call(t, a.token, http.MethodGet, "/api/v1/gateways", "").body)
+	texts := scalar[string](t, s, `SELECT string_agg(l::text, E'\n') FROM audit_log l`) + log.String() + string(s.call(t, a.token, http.MethodGet, "/api/v1/gateways", "").body)
 	for _, secret := range [][]byte{shared, renewed} {
 		for _, form := range []string{hex.EncodeToString(secret), base64.StdEncoding.EncodeToString(secret)} {
 			if strings.Contains(texts, form) {

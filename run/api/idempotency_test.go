@@ -36,12 +36,6 @@ func creations(room int64) map[string]string {
 	}
 }
 
-func (s *testAPI) count(tb testing.TB, sql string) (n int) {
-	tb.Helper()
-	must.Do(tb, s.pool.QueryRow(tb.Context(), sql).Scan(&n))
-	return n
-}
-
 // TestRepeatsCreateOnce repeats every operation that creates something: with the same
 // Idempotency-Key and body each makes one thing and answers it again, secrets included, which
 // are not readable in the database. Contract 1.17.

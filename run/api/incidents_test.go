@@ -101,7 +101,7 @@ func (a *testCustomer) act(tb testing.TB, id int64, fields string) shownIncident
 }
 
 // anomaly is one of a node, now, as detection finds it.
-func (s *testAPI) anomaly(tb testing.TB, node string) (id int64) {
+func (s *testAPI) anomaly(tb testing.TB, node string) int64 {
 	tb.Helper()
 	must.Do(tb, s.store.Judge(tb.Context(), incidents.Judged{
 		Reading: reading.Reading{NodeID: node, MessageID: "odd", Time: s.now(), Temperature: 20, Humidity: 40}, Arrived: s.now(),
@@ -110,8 +110,7 @@ func (s *testAPI) anomaly(tb testing.TB, node string) (id int64) {
 			Quantity: incident.Temperature, Value: 20, Low: 21, High: 23, Probability: 0.0001,
 		}},
 	}))
-	must.Do(tb, s.pool.QueryRow(tb.Context(), `SELECT id FROM excursions WHERE kind = 'anomaly' AND node_id = $1`, node).Scan(&id))
-	return id
+	return scalar[int64](tb, s, `SELECT id FROM excursions WHERE kind = 'anomaly' AND node_id = $1`, node)
 }
 
 // TestVerdictOnAnAnomaly shows contract 11.9: an anomaly is one prediction, and both have

@@ -259,10 +259,10 @@ func TestPreviewIsWhatHappens(t *testing.T) {
 				must.Do(t, s.store.Judge(t.Context(), incidents.Judged{Reading: r, Arrived: r.Time, Defaults: alert.Defaults()}))
 			}
 			must.Do(t, s.store.Settle(t.Context(), a.id, begin.Add(6*time.Hour)))
-			var happened shownPreview
-			must.Do(t, s.pool.QueryRow(t.Context(), `
-				SELECT (SELECT count(*) FROM room_incidents WHERE cause <> 'silent' AND NOT lasting AND merged_into IS NULL),
-				       (SELECT count(*) FROM excursions WHERE kind = 'threshold' AND merged_into IS NULL)`).Scan(&happened.Incidents, &happened.Excursions))
+			happened := shownPreview{
+				Incidents:  s.count(t, `SELECT count(*) FROM room_incidents WHERE cause <> 'silent' AND NOT lasting AND merged_into IS NULL`),
+				Excursions: s.count(t, `SELECT count(*) FROM excursions WHERE kind = 'threshold' AND merged_into IS NULL`),
+			}
 			must.Equal(t, "stored", shownPreview{Incidents: c.incidents, Excursions: c.excursions}, happened)
 
 			got := get[shownPreview](t, a, http.MethodPost, "/api/v1/rules/preview", `{"days":7,"rules":[`+strings.Join(c.rules, ",")+`]}`)

@@ -139,9 +139,7 @@ func (s *testAPI) alert(tb testing.TB, node string, at time.Time, temperature fl
 	if err != nil || outcome != incidents.AlertStored {
 		tb.Fatalf("outcome %v, %v", outcome, err)
 	}
-	var id int64
-	must.Do(tb, s.pool.QueryRow(tb.Context(), `SELECT max(id) FROM alerts WHERE sensor_id = $1`, node).Scan(&id))
-	return id
+	return scalar[int64](tb, s, `SELECT max(id) FROM alerts WHERE sensor_id = $1`, node)
 }
 
 // testCustomer is a registered customer with a token.
