@@ -206,34 +206,6 @@ func roomIDOf(tb testing.TB, a *testCustomer) string {
 	return decimal(scalar[int64](tb, a.testAPI, `SELECT id FROM server_rooms WHERE customer_id = $1`, a.id))
 }
 
-// TestCreateSensorThatAnotherHolds shows contract 4.5 over HTTP: whose id another
-// holds is refused, until the caller has an enrolled gateway. One that is revoked or
-// waits for its code is none.
-func TestCreateSensorThatAnotherHolds(t *testing.T) {
-	t.Parallel()
-	s := newTestAPI(t)
-	holder, caller := s.customer(t), s.customer(t)
-	body := func(a *testCustomer) string {
-		return fmt.Sprintf(`{"id":"held","name":"Rack","type":"T","room_id":%d}`, a.room(t, "Hall"))
-	}
-	const path, exists = "/api/v1/sensors/new_sensor", "Sensor already exists"
-	holder.create(t, path, body(holder))
-	refused := func() {
-		t.Helper()
-		s.call(t, caller.token, http.MethodPost, path, body(caller)).says(t, 400, exists)
-	}
-	refused() // without a gateway
-	caller.gateway(t, "Waiting")
-	refused() // with a gateway that waits for its code
-	revoked := caller.enrolled(t, "Revoked")
-	s.call(t, caller.token, http.MethodDelete, "/api/v1/gateways/"+revoked.id, "").is(t, 204)
-	refused() // with a revoked gateway
-	caller.enrolled(t, "Basement")
-	caller.create(t, path, body(caller))
-	refused() // the caller's own
-	s.call(t, holder.token, http.MethodPost, path, body(holder)).says(t, 400, exists)
-}
-
 // TestUnreportedSensorsAreLimited shows contract 4.9 over HTTP.
 func TestUnreportedSensorsAreLimited(t *testing.T) {
 	t.Parallel()

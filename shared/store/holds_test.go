@@ -98,21 +98,31 @@ func TestNewOwnerWhoWaitedForTheDeletionSeesNothingOlder(t *testing.T) {
 	}
 }
 
-// TestIDThatAnotherHoldsIsForTheSignedChannelAlone shows contract 4.5, 4.9.
+// TestIDThatAnotherHoldsIsForTheSignedChannelAlone shows contract 4.5, 4.9: it takes an enrolled
+// gateway, and one that is revoked or waits for its code is none.
 func TestIDThatAnotherHoldsIsForTheSignedChannelAlone(t *testing.T) {
 	t.Parallel()
 	db := open(t)
 	db.claim(t, db.anna, db.annasRoom, "n1")
-	_, err := db.CreateSensor(t.Context(), db.bruno, sensorOf("n1", db.brunosRoom))
-	mustFail(t, "without a gateway", err, store.ErrSensorExists)
+	refused := func(what string) {
+		t.Helper()
+		_, err := db.CreateSensor(t.Context(), db.bruno, sensorOf("n1", db.brunosRoom))
+		mustFail(t, what, err, store.ErrSensorExists)
+	}
+	refused("without a gateway")
+	if _, _, err := db.CreateGateway(t.Context(), db.bruno, 0, "Waiting"); err != nil {
+		t.Fatal(err)
+	}
+	refused("with a gateway that waits for its code")
+	must.Do(t, db.RevokeGateway(t.Context(), db.bruno, db.enrolled(t, db.bruno).ID))
+	refused("with a revoked gateway")
 	db.enrolled(t, db.bruno)
 	db.claim(t, db.bruno, db.brunosRoom, "n1")
 	spans := db.visible(t, db.bruno)
 	if len(spans) != 1 || spans[0].Channel != reading.Channel(db.bruno) || !spans[0].Until.IsZero() || !spans[0].From.IsZero() {
 		t.Errorf("Bruno sees %v", spans)
 	}
-	_, err = db.CreateSensor(t.Context(), db.bruno, sensorOf("n1", db.brunosRoom))
-	mustFail(t, "his own again", err, store.ErrSensorExists)
+	refused("his own again")
 	if hers := db.openSpans(t, db.anna); len(hers) != 1 || hers[0].Channel != reading.Open {
 		t.Errorf("Anna sees %v", hers)
 	}

@@ -79,11 +79,9 @@ func (h *Handlers) registerKeys(r *rest.API) {
 func errPast() *rest.Error { return rest.BadRequest("expires_at: is past") }
 
 func (h *Handlers) createKey(ctx context.Context, in *rest.Body[newKey]) (createdKey, error) {
-	wanted := accounts.NewAPIKey{Name: string(in.Body.Name), Scope: in.Body.Scope, CreatedBy: auth.Person(ctx).ID}
-	if in.Body.RoomIDs != nil {
-		wanted.RoomIDs = slices.Clone(in.Body.RoomIDs)
-		slices.Sort(wanted.RoomIDs)
-		wanted.RoomIDs = slices.Compact(wanted.RoomIDs)
+	wanted := accounts.NewAPIKey{
+		Name: string(in.Body.Name), Scope: in.Body.Scope, CreatedBy: auth.Person(ctx).ID,
+		RoomIDs: slices.Compact(slices.Sorted(slices.Values(in.Body.RoomIDs))), // nil, for all rooms, of none
 	}
 	if in.Body.ExpiresAt != nil {
 		wanted.ExpiresAt = &in.Body.ExpiresAt.Time
