@@ -514,7 +514,7 @@ func (s Store) rates(ctx context.Context, told []Incident, now time.Time) error 
 	}
 	found, err := store.All[row](ctx, s.db, `
 		SELECT w.id, (
-		    SELECT CASE WHEN m.rate * m.last <= 0 THEN 0 ELSE m.rate END
+		    SELECT CASE WHEN m.rate * m.last < 0 THEN 0 ELSE m.rate END
 		    FROM (
 		        SELECT regr_slope(v.value, v.at) * 60 AS rate, regr_slope(v.value, v.at) FILTER (WHERE r.timestamp > @turned) AS last
 		        FROM sensor_data.readings r, LATERAL (
