@@ -118,19 +118,30 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// TestSlowReaderHoldsNoConnection takes its time over each reading of two nodes, as a client does
-// that downloads a record.
+// TestSlowReaderHoldsNoConnection takes its time over each reading of three channels, as a client does
+// that downloads a record: they are more than a page, and come once, channel after channel.
 func TestSlowReaderHoldsNoConnection(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
 	store := pgreadings.New(pool, nil, present)
 	first := present().Add(-time.Hour)
-	add(t, store, at("a", "m", first, 20, 40), at("b", "m", first, 20, 40))
-	read := 0
-	for _, err := range store.Ranges(t.Context(), []readings.NodeRef{open("a"), open("b")}, first, present()) {
+	var want []reading.Reading
+	for _, channel := range []reading.Channel{0, 7} {
+		for i := range 3000 {
+			r := at("a", fmt.Sprint("m", i), first.Add(time.Duration(i)*time.Second), float64(i%50), 40)
+			r.Channel = channel
+			want = append(want, r)
+		}
+	}
+	want = append(want, at("b", "m", first, 20, 40))
+	add(t, store, want...)
+	both := open("a")
+	both.Visible = append(both.Visible, reading.Span{Channel: 7})
+	var got []reading.Reading
+	for r, err := range store.Ranges(t.Context(), []readings.NodeRef{open("b"), both}, first, present()) {
 		must.Do(t, err)
 		must.Equal(t, "connections held", 0, int(pool.Stat().AcquiredConns()))
-		read++
+		got = append(got, r)
 	}
-	must.Equal(t, "read", 2, read)
+	must.Equal(t, "read", want, got)
 }
