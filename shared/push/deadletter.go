@@ -148,7 +148,7 @@ func publishDeadLetter(ctx context.Context, to DeadLetter, function string, m Me
 	}
 	// No message of ours has more than a handful; what somebody else attached does not
 	// keep a message out of the dead letter.
-	if original := withoutDeadLetter(m.Attributes); len(original)+len(attributes) < maxAttributes {
+	if original := withoutDeadLetter(m.Attributes); len(original)+len(attributes) <= maxAttributes {
 		maps.Copy(attributes, original)
 	}
 	return to.Publish(ctx, m.Data, attributes)

@@ -136,10 +136,10 @@ func TestDeadLetterIsTheOriginal(t *testing.T) {
 			want: func(m *push.Message) { m.Attributes = map[string]string{"node_id": "n1"} },
 		},
 		"with as many attributes as fit": {
-			change: func(m *push.Message) { many(m, 93) },
+			change: func(m *push.Message) { many(m, 94) },
 		},
 		"with more attributes than fit": {
-			change: func(m *push.Message) { many(m, 94) },
+			change: func(m *push.Message) { many(m, 95) },
 			want:   func(m *push.Message) { m.Attributes = map[string]string{} },
 		},
 		"with an error that no attribute takes": {cause: "\xff\x00" + strings.Repeat("é", 2000)},
