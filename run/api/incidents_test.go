@@ -279,7 +279,7 @@ func TestActOnIncident(t *testing.T) {
 	hot := a.incidents(t, "")[0].ID
 	path := fmt.Sprintf("%s%d/actions", incidentsPath, hot)
 	until := s.now().Add(time.Hour).UTC().Truncate(time.Second)
-	snooze := fmt.Sprintf(`"action":"snooze","until":%q`, until.Format(time.RFC3339))
+	snooze := fmt.Sprintf(`"action":"snooze","until":%q`, until.UTC().Format("2006-01-02T15:04:05"))
 	a.call(t, a.token, http.MethodPost, path, `{"action":"give_back"}`).says(t, 409, "Nobody has the incident")
 	s.execute(t, `DELETE FROM audit_log`)
 	me := get[struct{ Username string }](t, a, http.MethodPost, fmt.Sprintf("/api/v1/customers/info/%d", a.id), "").Username

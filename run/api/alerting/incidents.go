@@ -261,7 +261,7 @@ type incidentAction struct {
 	_       struct{}          `additionalProperties:"true"`
 	Action  string            `json:"action" enum:"take,hand_over,snooze,give_back,comment" doc:"What to do. Who snoozes an incident takes it." example:"take"`
 	To      *input.SingleLine `json:"to,omitempty" minLength:"1" maxLength:"120" doc:"With hand_over: who has it from now on." example:"Night shift"`
-	Until   *rest.Time        `json:"until,omitempty" doc:"With snooze: when it calls again, UTC; at most 7 days from now." example:"2026-03-01T13:05:00Z"`
+	Until   *input.Timestamp  `json:"until,omitempty" doc:"With snooze: when it calls again; ISO 8601, UTC where it has no offset. At most 7 days from now." example:"2026-03-01T13:05:00Z"`
 	Comment *input.SingleLine `json:"comment,omitempty" minLength:"1" maxLength:"500" doc:"What to tell others." example:"A door was open"`
 }
 
