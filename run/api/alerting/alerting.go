@@ -27,7 +27,7 @@ type Handlers struct {
 
 	rest     *rest.API
 	hub      *hub
-	previews *rest.Turns // one takes a core, a connection and a sensor's readings
+	previews *rest.Turns // one takes a core, and the memory of a sensor's readings
 }
 
 // Register adds the operations.

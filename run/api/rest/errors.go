@@ -39,7 +39,7 @@ func (e *Error) GetStatus() int { return e.Status }
 // GetHeaders gives huma the headers to answer with.
 func (e *Error) GetHeaders() http.Header {
 	switch {
-	case e.Detail == DetailCredentials:
+	case e.Detail == detailCredentials:
 		return http.Header{"Www-Authenticate": {"Bearer"}}
 	case e.RetryAfter > 0:
 		return http.Header{"Retry-After": {strconv.Itoa(int(math.Ceil(e.RetryAfter.Seconds())))}}
@@ -61,7 +61,7 @@ func TooManyRequests(detail string, retryAfter time.Duration) *Error {
 }
 
 // Unauthorized answers 401, without saying what is wrong with the token or key.
-func Unauthorized() *Error { return NewError(http.StatusUnauthorized, DetailCredentials) }
+func Unauthorized() *Error { return NewError(http.StatusUnauthorized, detailCredentials) }
 
 // busy answers 503 to a request that got no turn in time.
 func busy() *Error {
@@ -76,7 +76,7 @@ func BadRequest(detail string) *Error { return NewError(http.StatusBadRequest, d
 
 // The details of the errors that any operation may answer with.
 const (
-	DetailCredentials   = "Could not validate credentials"
+	detailCredentials   = "Could not validate credentials"
 	detailBodyTooLarge  = "Request body is larger than 1 MiB"
 	detailBodyMalformed = "Request body is malformed or was cut off"
 	detailBodyTimeout   = "Request body was not received in time"

@@ -212,7 +212,7 @@ func (r *API) documentErrors(op *huma.Operation, errs []*Error) {
 			}
 			op.Responses[status] = response
 		}
-		if e.Status == http.StatusUnauthorized && e.Detail == DetailCredentials {
+		if e.Status == http.StatusUnauthorized && e.Detail == detailCredentials {
 			response.Headers = map[string]*huma.Param{"WWW-Authenticate": {
 				Description: "The required scheme.", Schema: &huma.Schema{Type: "string", Enum: []any{"Bearer"}},
 			}}

@@ -298,6 +298,7 @@ func (s *Store) Ranges(ctx context.Context, nodes []readings.NodeRef, start, end
 			if len(page) < rangePage {
 				return
 			}
+			// What was read is asked for no more; the caller's lists stay as they are.
 			left = slices.Clone(left[slices.IndexFunc(left, func(n readings.NodeRef) bool { return n.ID == last.NodeID }):])
 			left[0].Visible = slices.DeleteFunc(slices.Clone(left[0].Visible), func(v reading.Span) bool { return v.Channel < last.Channel })
 		}
