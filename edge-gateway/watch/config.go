@@ -58,7 +58,7 @@ type Step struct {
 	URLFile  string            `yaml:"url_file"`
 	Command  []string          `yaml:"command"` // argument list, no shell
 	Timeout  time.Duration     `yaml:"timeout"`
-	AtMost   int               `yaml:"at_most"` // messages an hour, the rest in a digest
+	AtMost   *int              `yaml:"at_most"` // messages an hour, the rest in a digest
 
 	hours   []hours
 	zone    *time.Location
@@ -191,8 +191,8 @@ func (c *Config) validate() error {
 		check(err == nil, fmt.Sprintf("%s: %v", s.Zone, err), "steps", i, "zone")
 		check(s.After >= 0 && s.After <= maxAfter, "must be from 0s to 24h", "steps", i, "after")
 		check(s.Timeout >= 0 && s.Timeout <= time.Hour, "must be from 0s to 1h", "steps", i, "timeout")
-		check(s.AtMost >= 0, "must be 1 or more", "steps", i, "at_most")
-		s.Timeout, s.AtMost = cmp.Or(s.Timeout, defaultTimeout), cmp.Or(s.AtMost, defaultAtMost)
+		s.Timeout, s.AtMost = cmp.Or(s.Timeout, defaultTimeout), cmp.Or(s.AtMost, new(defaultAtMost))
+		check(*s.AtMost >= 1, "must be 1 or more", "steps", i, "at_most")
 		given := 0
 		for _, is := range []bool{s.URL != "", s.URLFile != "", len(s.Command) > 0} {
 			if is {

@@ -33,6 +33,7 @@ func TestRefused(t *testing.T) {
 		"no action":           {"  - name: a\n    after: 10m", "line 5: steps: must have one action"},
 		"two actions":         {"  - name: a\n    command: [/bin/true]\n    url: logger://", "line 5: steps: must have one action"},
 		"delay":               {"  - name: a\n    command: [/bin/true]\n    after: soon", "line 7: cannot unmarshal"},
+		"no message an hour":  {"  - name: a\n    command: [/bin/true]\n    at_most: 0", "line 7: at_most: must be 1 or more"},
 		"same name":           {"  - {name: a, command: [/bin/true]}\n  - {name: a, command: [/bin/true]}", "line 6: name"},
 		"no such command":     {"  - name: a\n    command: [/bin/no-such-command]", "line 6: command"},
 		"secret for everyone": {"  - name: a\n    url_file: " + open, "line 6: url_file"},
@@ -84,7 +85,7 @@ func TestFlood(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 2, 0, 0, 0, time.UTC)
 	s := newState()
-	steps := []Step{{Name: "a", AtMost: 2, zone: time.UTC}}
+	steps := []Step{{Name: "a", AtMost: new(2), zone: time.UTC}}
 	for id := range int64(6) {
 		i := hot(id + 1)
 		i.Severity = incident.Warning

@@ -82,7 +82,7 @@ func Doctor(ctx context.Context, c *Config, transport *http.Client, q Question, 
 			say("  %s: no, a maintenance window silences the room", step.Name)
 		case !wanted:
 			say("  %s: no, %s", step.Name, why)
-		case len(sent) >= step.AtMost && q.Severity != incident.Critical:
+		case len(sent) >= *step.AtMost && q.Severity != incident.Critical:
 			reached++
 			say("  %s: with the next digest, %d messages were sent within the hour", step.Name, len(sent))
 		case due.After(now):

@@ -280,7 +280,7 @@ func (s *state) next(step *Step, blocked map[int64]time.Time, now time.Time) ([]
 	}
 	sent := slices.DeleteFunc(s.Sent[step.Name], func(t time.Time) bool { return now.Sub(t) >= time.Hour })
 	s.Sent[step.Name] = sent
-	if len(sent) < step.AtMost {
+	if len(sent) < *step.AtMost {
 		if s.Held[step.Name] {
 			return ready, 0
 		}
