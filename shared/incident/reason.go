@@ -12,7 +12,8 @@ import (
 // "Temperature above 32.0 °C for 12 min, peak 35.1 °C".
 func (r Rule) Describe(i Excursion) string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s %s %.1f %s", r.Quantity.name(), r.Direction, r.Limit, r.Quantity.unit())
+	peak, limit := reading.Beyond(i.Peak, r.Limit)
+	fmt.Fprintf(&text, "%s %s %s %s", r.Quantity.name(), r.Direction, limit, r.Quantity.unit())
 	if lasted := i.End.Sub(i.Start); lasted > 0 {
 		fmt.Fprintf(&text, " for %s", InWords(lasted))
 	}
@@ -20,7 +21,6 @@ func (r Rule) Describe(i Excursion) string {
 	if r.Direction == Below {
 		extreme = "lowest"
 	}
-	peak, _ := reading.Beyond(i.Peak, r.Limit)
 	fmt.Fprintf(&text, ", %s %s %s", extreme, peak, r.Quantity.unit())
 	switch i.Reopened {
 	case 0:
