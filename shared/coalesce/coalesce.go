@@ -196,7 +196,7 @@ func (g *Group[In, Out]) startWaiting() {
 func (g *Group[In, Out]) gathered() bool {
 	first := g.waiting[0]
 	gathers := first.gathers || first.lingers && len(first.items) < g.options.Few
-	return !gathers || g.closed || len(g.waiting) > 1 || len(first.items) == g.options.MaxItems
+	return !gathers || g.closed || len(g.waiting) > 1 || !g.fits(first, 1)
 }
 
 // start runs the batch that has waited longest. The caller holds the lock.

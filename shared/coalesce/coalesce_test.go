@@ -149,14 +149,23 @@ func TestItemsOfOneCallerShareABatch(t *testing.T) {
 
 func TestGatherWaitsUnlessTheBatchIsFull(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var r recorder
-		g := coalesce.New(r.run, coalesce.Options[int]{Wait: coalesce.Wait{Gather: 20 * time.Millisecond}, MaxItems: 3})
-		call(t, g, 1, 2)
-		call(t, g, 3, 4, 5)
-		must.Equal(t, "batches", [][]int{{1, 2}, {3, 4, 5}}, r.batches)
-		must.Equal(t, "batches began", []time.Duration{0, time.Second}, r.began)
-	})
+	for name, full := range map[string]coalesce.Options[int]{
+		"by items": {MaxItems: 3},
+		"by size":  {MaxSize: 30, Size: func(int) int { return 10 }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var r recorder
+				full.Wait = coalesce.Wait{Gather: 20 * time.Millisecond}
+				g := coalesce.New(r.run, full)
+				call(t, g, 1, 2)
+				call(t, g, 3, 4, 5)
+				must.Equal(t, "batches", [][]int{{1, 2}, {3, 4, 5}}, r.batches)
+				must.Equal(t, "batches began", []time.Duration{0, time.Second}, r.began)
+			})
+		})
+	}
 }
 
 // Items come every 30 ms: a batch runs when it has four, and not before it has gathered; what
