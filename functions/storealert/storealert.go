@@ -32,13 +32,14 @@ type Alerts interface {
 // StoreAlert is the function.
 type StoreAlert struct {
 	alerts   Alerts
+	clock    func() time.Time
 	log      *slog.Logger
 	counters *logmetrics.Counters
 }
 
 // New returns the function. Nil counters count nothing.
-func New(alerts Alerts, log *slog.Logger, counters *logmetrics.Counters) *StoreAlert {
-	return &StoreAlert{alerts: alerts, log: log, counters: counters}
+func New(alerts Alerts, clock func() time.Time, log *slog.Logger, counters *logmetrics.Counters) *StoreAlert {
+	return &StoreAlert{alerts: alerts, clock: clock, log: log, counters: counters}
 }
 
 // Handle is the function's [push.HandleFunc].
@@ -64,7 +65,7 @@ func (s *StoreAlert) Handle(ctx context.Context, m push.Message) (err error) {
 	case event.NodeID == reading.ProbeNodeID:
 		// The probe has no owner, so that the same insert stores no row. The service level
 		// objective of alerts is measured by this entry.
-		s.log.InfoContext(ctx, "probe alerted", "lateness_s", time.Since(event.Time).Seconds())
+		s.log.InfoContext(ctx, "probe alerted", "lateness_s", max(0, s.clock().Sub(event.Time)).Seconds())
 	case outcome == incidents.AlertStored:
 		s.counters.Add(ctx, "alerts_stored", 1)
 	case outcome == incidents.AlertDuplicate:

@@ -61,7 +61,7 @@ func TestAlertIsStoredOnceForItsOwner(t *testing.T) {
 	s := pgtest.NewStores(pgtest.New(t))
 	customer, _ := s.Owner(t, "customer1", "n1")
 	other, _ := s.Owner(t, "customer2", "n2")
-	step := storealert.New(s, logging.Discard(), nil)
+	step := storealert.New(s, time.Now, logging.Discard(), nil)
 	both := alert.Exceeded(reading.Reading{NodeID: "n1", MessageID: "m", Time: noon, Temperature: 55.2, Humidity: 61}, alert.Defaults())
 	handle := func() {
 		t.Helper()
@@ -97,7 +97,7 @@ func TestAlertWithoutOwnerIsIgnored(t *testing.T) {
 	t.Parallel()
 	s := pgtest.NewStores(pgtest.New(t))
 	customer, room := s.Owner(t, "customer1", "gone")
-	step := storealert.New(s, logging.Discard(), nil)
+	step := storealert.New(s, time.Now, logging.Discard(), nil)
 	must.Do(t, s.DeleteSensor(t.Context(), customer, "gone"))
 	for _, node := range []string{"gone", "nobody"} {
 		if err := step.Handle(t.Context(), message(t, event(node, 1))); err != nil {
@@ -116,7 +116,7 @@ func TestAlertWithoutOwnerIsIgnored(t *testing.T) {
 
 func TestMalformedMessageIsRefused(t *testing.T) {
 	t.Parallel()
-	step := storealert.New(nil, logging.Discard(), nil)
+	step := storealert.New(nil, time.Now, logging.Discard(), nil)
 	for _, data := range []string{"", "{", `{"node_id":"n1"}`, `{"node_id":"n1","message_id":"m","timestamp":"2026-11-20T12:00:00Z","alert_type":"smoke"}`} {
 		if err := step.Handle(t.Context(), push.Message{Data: []byte(data)}); !push.IsPermanent(err) {
 			t.Errorf("%q: %v", data, err)
@@ -162,7 +162,7 @@ func TestRedelivery(t *testing.T) {
 	s := pgtest.NewStores(pool)
 	s.Owner(t, "customer1", "n1")
 	flaky := &flakyStore{Alerts: s, chance: rand.New(rand.NewPCG(1, 1))}
-	step := storealert.New(flaky, logging.Discard(), nil)
+	step := storealert.New(flaky, time.Now, logging.Discard(), nil)
 	var deliveries []int
 	for i := range events {
 		deliveries = append(deliveries, i)
@@ -240,16 +240,21 @@ func TestProbe(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
 	var log bytes.Buffer
-	step := storealert.New(pgtest.NewStores(pool), slog.New(slog.NewJSONHandler(&log, nil)), nil)
-	published := time.Now().Add(-90 * time.Second)
-	probe := alert.Event{NodeID: reading.ProbeNodeID, MessageID: "scheduler", Time: published, Type: alert.Temperature, Value: 1, Temperature: 1}
-	must.Do(t, step.Handle(t.Context(), message(t, probe)))
-	var logged struct {
-		Msg      string
-		Lateness float64 `json:"lateness_s"`
-	}
-	if err := json.Unmarshal(log.Bytes(), &logged); err != nil || logged.Msg != "probe alerted" || logged.Lateness < 90 || logged.Lateness > time.Since(published).Seconds() {
-		t.Errorf("%+v, %v of %s", logged, err, log.String())
+	now := noon
+	clock := func() time.Time { return now }
+	step := storealert.New(pgtest.NewStores(pool), clock, slog.New(slog.NewJSONHandler(&log, nil)), nil)
+	probe := alert.Event{NodeID: reading.ProbeNodeID, MessageID: "scheduler", Time: noon, Type: alert.Temperature, Value: 1, Temperature: 1}
+	for late, want := range map[time.Duration]float64{90 * time.Second: 90, -time.Second: 0} { // a clock may be behind the publisher's
+		log.Reset()
+		now = noon.Add(late)
+		must.Do(t, step.Handle(t.Context(), message(t, probe)))
+		var logged struct {
+			Msg      string
+			Lateness float64 `json:"lateness_s"`
+		}
+		if err := json.Unmarshal(log.Bytes(), &logged); err != nil || logged.Msg != "probe alerted" || logged.Lateness != want {
+			t.Errorf("%+v, %v of %s", logged, err, log.String())
+		}
 	}
 	pool.Close()
 	log.Reset()

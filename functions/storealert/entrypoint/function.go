@@ -5,6 +5,7 @@ package entrypoint
 
 import (
 	"context"
+	"time"
 
 	"github.com/GoogleCloudPlatform/functions-framework-go/functions"
 
@@ -23,6 +24,6 @@ func init() {
 }
 
 func open(_ context.Context, _ function.CommonConfig, deps function.Deps) (push.HandleFunc, error) {
-	step := storealert.New(incidents.New(store.New(deps.Database)), deps.Log, deps.Counters)
+	step := storealert.New(incidents.New(store.New(deps.Database)), time.Now, deps.Log, deps.Counters)
 	return step.Handle, nil
 }

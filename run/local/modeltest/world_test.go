@@ -98,7 +98,7 @@ func newSystem(tb testing.TB) *system {
 		s.instances[i] = instance{
 			ingest:     ingest.New(from, metadata{s, stores}, timeSeries{s, table}, coalesce.Wait{}, s.clock.Now, log, nil).Handle,
 			detect:     detect.New(from, sensors, topicAlerts{s}, judge{s, stores}, nil, alerts.Defaults(), log, nil).Handle,
-			storealert: storealert.New(stores, log, nil).Handle,
+			storealert: storealert.New(stores, s.clock.Now, log, nil).Handle,
 		}
 	}
 	handler, err := api.New(api.Config{

@@ -71,7 +71,7 @@ func newChannels(tb testing.TB) *channels {
 	c := &channels{pool: pool, store: pgtest.NewStores(pool), readings: pgreadings.New(pool, nil, time.Now)}
 	sensors := sensorcache.New(c.store, coalesce.Wait{}, time.Now)
 	from := origin.New(c.store, time.Now, origin.Options{})
-	alerts := storeAlerts{storealert.New(c.store, logging.Discard(), nil)}
+	alerts := storeAlerts{storealert.New(c.store, time.Now, logging.Discard(), nil)}
 	c.ingest = ingest.New(from, c.store, c.readings, coalesce.Wait{}, time.Now, logging.Discard(), nil)
 	observer := detect.NewAnomalyDetector(detect.NoModels{}, c.store, detect.Questions, time.Now, logging.Discard(), nil)
 	c.detect = detect.New(from, sensors, alerts, c.store, observer, alert.Defaults(), logging.Discard(), nil)

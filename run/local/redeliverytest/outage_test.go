@@ -221,7 +221,7 @@ func outage(t *testing.T, away string, length time.Duration) {
 		"detect": detect.New(
 			from, sensorcache.New(pgtest.NewStores(pool), coalesce.Wait{}, clock.Now), alertTopic, pgtest.NewStores(pool), nil,
 			alert.Defaults(), logging.Discard(), nil).Handle,
-		"storealert": storealert.New(pgtest.NewStores(pool), logging.Discard(), nil).Handle,
+		"storealert": storealert.New(pgtest.NewStores(pool), clock.Now, logging.Discard(), nil).Handle,
 		"train":      func(context.Context, push.Message) error { return nil },
 	}
 	functions := map[string]http.Handler{}

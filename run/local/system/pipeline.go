@@ -86,7 +86,7 @@ func (s *System) handlers(pool *pgxpool.Pool, alerts detect.Publisher, wait coal
 	return map[string]push.HandleFunc{
 		"ingest":     ingest.New(from, pipeline.New(metadata), pgreadings.New(pool, s.archive, clock), wait, clock, s.log, nil).Handle,
 		"detect":     detect.New(from, sensors, alerts, incidents.New(metadata), predictor, detection.Defaults(), s.log, nil).Handle,
-		"storealert": storealert.New(incidents.New(metadata), s.log, nil).Handle,
+		"storealert": storealert.New(incidents.New(metadata), clock, s.log, nil).Handle,
 	}
 }
 
