@@ -30,8 +30,8 @@ type Part struct {
 	Silenced   bool      // a maintenance window covers it now
 }
 
-// expected reports whether nothing is broken yet.
-func (p Part) expected() bool { return p.Kind == KindAnomaly || p.Kind == KindForecast }
+// Expected reports whether nothing is broken yet, and no reading is missing.
+func (p Part) Expected() bool { return p.Kind == KindAnomaly || p.Kind == KindForecast }
 
 // follows reports whether an incident explains the part: the relative humidity falls in
 // warming air, the dew point moves with it, and what is unusual or noisy then has its reason.
@@ -309,7 +309,7 @@ func (s Status) Level(g Gathered, now time.Time) (level Level, allStanding bool)
 		case s.Standing(p, now):
 			allStanding = true
 		default:
-			level = level.Above(Level{p.Severity, !p.expected(), p.Excess})
+			level = level.Above(Level{p.Severity, !p.Expected(), p.Excess})
 		}
 	}
 	return level, allStanding && level == Level{}
@@ -369,7 +369,7 @@ func (s Status) Advance(g Gathered, followed bool, now time.Time) (Status, []Tra
 	if begins {
 		for _, p := range g.Parts { // it may be over already
 			if !p.Silenced {
-				level = level.Above(Level{p.Severity, !p.expected(), p.Excess})
+				level = level.Above(Level{p.Severity, !p.Expected(), p.Excess})
 			}
 		}
 		tell(EventStarted, g.Start(), true)

@@ -564,7 +564,7 @@ func TestMissingQuantityIsOfTheSensor(t *testing.T) {
 		must.Do(t, db.SettleAll(t.Context(), now))
 		must.Do(t, db.Settle(t.Context(), db.anna, now))
 		err := db.pool.QueryRow(t.Context(), `
-			SELECT string_agg(concat_ws(' ', i.cause, e.kind, e.quantity, e.lasting, NULLIF(e.resolution, '')), ', ' ORDER BY e.id)
+			SELECT string_agg(concat_ws(' ', i.cause, CASE WHEN NOT i.actual THEN 'expected' END, e.kind, e.quantity, e.lasting, NULLIF(e.resolution, '')), ', ' ORDER BY e.id)
 			FROM excursions e LEFT JOIN room_incidents i ON i.id = e.incident_id`).Scan(&text)
 		must.Do(t, err)
 		return text

@@ -271,10 +271,10 @@ func (t *telling) keep(ctx context.Context, id int64, g incident.Gathered, follo
 	level, _ := after.Level(g, t.now)
 	if level.Severity == "" || !g.Breaking() { // of all of it
 		for _, p := range g.Parts {
-			level = level.Above(incident.Level{Severity: p.Severity, Actual: p.Kind == incident.KindThreshold || p.Kind == incident.KindSilence})
+			level = level.Above(incident.Level{Severity: p.Severity})
 		}
 	}
-	actual := slices.ContainsFunc(g.Parts, func(p incident.Part) bool { return p.Kind == incident.KindThreshold || p.Kind == incident.KindSilence })
+	actual := slices.ContainsFunc(g.Parts, func(p incident.Part) bool { return !p.Expected() })
 	ids := make([]int64, len(g.Parts))
 	for i, p := range g.Parts {
 		ids[i] = p.ID
