@@ -26,9 +26,9 @@ const (
 	MaxNodes = 100_000
 	// roomTimeout bounds a query about a room.
 	roomTimeout = 3 * time.Second
-	// comparable is the most nodes of a room that are compared pairwise, once an hour, while
+	// comparedAtOnce is the most nodes of a room that are compared pairwise, once an hour, while
 	// no calibration names neighbours.
-	comparable = 128
+	comparedAtOnce = 128
 	// slotsPerHour and slotsPerDay count slots of ten minutes.
 	slotsPerHour, slotsPerDay = 6, 144
 )
@@ -332,7 +332,7 @@ func (r *room) rank(placed []learning.RoomNode, c *anomaly.Calibration, slot int
 			all = append(all, p.Node)
 		}
 	}
-	for part := range slices.Chunk(all, comparable) {
+	for part := range slices.Chunk(all, comparedAtOnce) {
 		days := make([]anomaly.Placed, len(part))
 		for i, id := range part {
 			days[i].Slots = make([]float32, 0, slotsPerDay)
