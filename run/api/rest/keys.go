@@ -31,7 +31,7 @@ const (
 // The errors of API keys that may not do what they are used for.
 const (
 	detailNoKeys   = "API keys may not do this"
-	detailReadKey  = "This needs an API key with the scope write"
+	detailWriteKey = "This needs an API key with the scope write"
 	detailWatchKey = "This needs an API key with the scope watch"
 	detailRoomsKey = "This needs an API key for all rooms"
 )
@@ -46,7 +46,7 @@ func (k Keys) Refuse(scope string, allRooms bool) string {
 	case k == WatchKeysInRooms && scope != ScopeWatch:
 		return detailWatchKey
 	case k >= WriteKeys && scope != ScopeWrite && (k != TakeKeysInRooms || scope != ScopeWatch):
-		return detailReadKey
+		return detailWriteKey
 	case !k.inRooms() && !allRooms:
 		return detailRoomsKey
 	default:
@@ -70,7 +70,7 @@ func (k Keys) describe() (sentence string, errs []*Error) {
 		if k == TakeKeysInRooms {
 			sentence += ", or `watch` to take"
 		}
-		forbid(detailReadKey)
+		forbid(detailWriteKey)
 	default:
 		sentence = "API keys: any scope"
 	}
