@@ -41,8 +41,14 @@ model: ## Try 20,000 commands against the model of the whole, in two minutes
 UNRACED := golang.org/x/crypto/blowfish compress/flate
 TESTS ?= ./...
 PAGE_TESTS ?= run/dashboard/test.sh
-.PHONY: test
-test: ## Run all tests with the race detector, and the dashboard's in a browser
+# What takes as long as all others together: chaos, whole releases, networks, learning on a laboratory's month.
+LONG := edge-gateway/netnstest run/local/(modeltest|redeliverytest) run/tools/(ml|nodecheck|release|soak)
+.PHONY: test test-all
+test: ## Run the tests of ten minutes with the race detector, and the dashboard's in a browser
+test-all: ## Run all tests with the race detector, as CI does
+test: export SHORT := 1
+test: TESTS = -short $$(go list ./... | grep -vE '/($(subst $() ,|,$(LONG)))(/|$$)')
+test test-all:
 	@.ci/check test
 	@log=$$(mktemp); NOT_TRIED=$$(mktemp); export NOT_TRIED; trap 'rm -f "$$log" "$$NOT_TRIED"' EXIT; failed=0; \
 	go test -race $(UNRACED:%=-gcflags=%=-race=false) -timeout 40m $(TESTS) 2>&1 | tee "$$log" || failed=1; \

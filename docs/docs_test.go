@@ -13,6 +13,7 @@ import (
 	"unicode"
 
 	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/tooltest"
 )
 
 func read(t *testing.T, path string) string {
@@ -178,6 +179,7 @@ func TestOneVersion(t *testing.T) {
 // in design.md, and the function. Every path of the table must exist.
 func TestNewcomersPath(t *testing.T) {
 	t.Parallel()
+	tooltest.Long(t)
 	if !strings.Contains(read(t, "../README.md"), "[where things are stored](docs/design.md#where-things-are-stored)") {
 		t.Error("README does not lead to the table")
 	}

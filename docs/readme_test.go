@@ -70,6 +70,7 @@ func block(t *testing.T, begin string) string {
 // the data folder are the test's own.
 func TestReadmeCommands(t *testing.T) {
 	t.Parallel()
+	tooltest.Long(t)
 	tooltest.Program(t, "curl")
 	port := func() string { return strconv.Itoa(tooltest.FreePort(t)) }
 	data, api, gateway, alone := t.TempDir(), port(), port(), port()
@@ -130,7 +131,7 @@ func TestReadmeCommands(t *testing.T) {
 // TestReadmeCommands, each change (.ci/run) or the night (.ci/nightly) runs.
 func TestEveryMakeTargetOfReadmeRuns(t *testing.T) {
 	t.Parallel()
-	runs := []string{"run", "replay"} // by TestReadmeCommands
+	runs := []string{"run", "replay", "test"} // by TestReadmeCommands and TestMakeTestWithoutOptionalPrograms
 	for _, script := range []string{"../.ci/run", "../.ci/nightly"} {
 		for _, line := range regexp.MustCompile(`\bmake((?: -k)?(?: [a-z-]+)+)`).FindAllStringSubmatch(read(t, script), -1) {
 			runs = append(runs, strings.Fields(line[1])...)
@@ -154,6 +155,7 @@ func TestEveryMakeTargetOfReadmeRuns(t *testing.T) {
 // others, on a machine that has none of them: they are skipped at once, and named.
 func TestMakeTestWithoutOptionalPrograms(t *testing.T) {
 	t.Parallel()
+	tooltest.Long(t)
 	if os.Getuid() != 0 {
 		tooltest.Unable(t, "a mount namespace needs root")
 	}

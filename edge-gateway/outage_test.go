@@ -186,9 +186,7 @@ func (l *load) answers(status int) int {
 // edge-gateway/gateway TestNewReadingsGoBeforeKeptOnes.
 func TestOutage(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("takes 17 s")
-	}
+	tooltest.Long(t)
 	server := startPubSub(t)
 	line := must.Get(proxytest.New(t.Context(), server.Addr))(t)
 	t.Cleanup(line.Close)

@@ -54,9 +54,7 @@ var machines = []machine{
 // machines: for each of the others everything is compiled once more, which takes minutes.
 func TestBuild(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("builds the program as it is released")
-	}
+	tooltest.Long(t)
 	bash := tooltest.Program(t, "bash")
 	dir := t.TempDir()
 	arguments, built := []string{"build.sh", dir, "v9.8.7-test"}, machines
@@ -355,9 +353,7 @@ func standsAlone(t *testing.T, path string) {
 // on older Raspberry Pis: what garbles lengths and offsets shows there.
 func TestThirtyTwoBit(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("builds the tests of a package for another architecture")
-	}
+	tooltest.Long(t)
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
 		tooltest.Skip(t, "this machine runs no 32-bit programs of its kind")
 	}

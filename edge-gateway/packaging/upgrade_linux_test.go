@@ -39,9 +39,7 @@ esac
 // files go to a folder.
 func TestDebianPackage(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("builds the gateway and packs it")
-	}
+	tooltest.Long(t)
 	for _, needed := range []string{"dpkg", "curl"} {
 		tooltest.Program(t, needed)
 	}

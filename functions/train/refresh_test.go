@@ -14,12 +14,14 @@ import (
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store/incidents"
+	"coldaisle.dev/shared/tooltest"
 )
 
 // TestDailyRefresh delivers the day's request twice, and on the next day: each customer has
 // a calibration of the days that were, with neighbours, and only a new day is read.
 func TestDailyRefresh(t *testing.T) {
 	t.Parallel()
+	tooltest.Long(t)
 	p := newFixture(t, 0)
 	today := p.now.UTC().Truncate(24 * time.Hour)
 	p.now = today.Add(time.Hour)

@@ -29,6 +29,7 @@ import (
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/readings/pgreadings"
 	"coldaisle.dev/shared/store/learning"
+	"coldaisle.dev/shared/tooltest"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -309,6 +310,7 @@ func TestDamagedModelsAreReplaced(t *testing.T) {
 // them, as the default does above 700 nodes.
 func TestManyNodes(t *testing.T) {
 	t.Parallel()
+	tooltest.Long(t)
 	p := newFixture(t, 0)
 	const nodes = 20
 	var rows []reading.Reading

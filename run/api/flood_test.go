@@ -15,6 +15,7 @@ import (
 
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/tooltest"
 )
 
 // runFlood logs in from so many clients for a while, and until some are answered, and
@@ -81,9 +82,7 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 // TestLoginFlood shows that a flood of logins leaves the rest of the API usable: other
 // requests do not wait as logins do. The benchmark says how long they take on a quiet machine.
 func TestLoginFlood(t *testing.T) { //nolint:paralleltest // measures times
-	if testing.Short() {
-		t.Skip("takes the processor for two seconds")
-	}
+	tooltest.Long(t)
 	// A lower cost, as many logins at a time: the processor is as full, and nobody waits
 	// as long as the queue allows under the race detector, which slows bcrypt a hundredfold.
 	s := newTestAPI(t, func(d *Config) { d.PasswordCost = 5 })
@@ -102,6 +101,7 @@ func TestLoginFlood(t *testing.T) { //nolint:paralleltest // measures times
 // and when to try again. Nobody gets a 500.
 // Contract 2.9.
 func TestLoginFloodFromOneAddress(t *testing.T) { //nolint:paralleltest // takes the processor
+	tooltest.Long(t)
 	s, a := newTestCustomer(t, func(d *Config) { d.PasswordSlots, d.TrustedProxies = 1, []string{"peer"} })
 	const flooder, other = "203.0.113.7", "198.51.100.9"
 	post := func(path, body, from string) reply {
@@ -159,6 +159,7 @@ func TestLoginFloodFromOneAddress(t *testing.T) { //nolint:paralleltest // takes
 // in, also by turns with another of the browser's persons; a cookie for another address, a forged and
 // an old one open nothing. Contract 2.9.
 func TestKnownDevicesUnderFlood(t *testing.T) { //nolint:paralleltest // takes the processor
+	tooltest.Long(t)
 	s, a := newTestCustomer(t, func(d *Config) { d.PasswordSlots, d.PasswordCost, d.TrustedProxies = 1, 8, []string{"peer"} })
 	b := a.with(t, "viewer")
 	var signedIn []*testCustomer

@@ -68,6 +68,7 @@ func (a *testCustomer) get(t *testing.T, path string, header map[string]string) 
 // TestHistoryStreams reads many readings and watches the heap meanwhile: 20 MB of JSON, at
 // night five times as much.
 func TestHistoryStreams(t *testing.T) { //nolint:paralleltest // measures the memory of the process
+	tooltest.Long(t)
 	sent := 200_000
 	if tooltest.Nightly() {
 		sent = 1_000_000

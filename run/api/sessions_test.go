@@ -10,6 +10,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/tooltest"
 )
 
 // signedToken is a token of a person's first generation.
@@ -76,6 +77,7 @@ func TestPasswordChangeRevokes(t *testing.T) {
 // password, at the cost of production: they differ by less than half. Contract 2.6.
 func TestLoginTime(t *testing.T) {
 	t.Parallel()
+	tooltest.Long(t)
 	s, a := newTestCustomer(t, func(d *Config) { d.PasswordCost = 10 })
 	login := func(email string) time.Duration {
 		began := time.Now()

@@ -2,9 +2,14 @@ import { defineConfig } from "@playwright/test";
 
 const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
 
+// What takes longest, most of it waits for timers of the page: `make test` leaves it to `make test-all`.
+const long = ["chunks", "clock", "idle", "overview", "pages", "phone", "press", "report", "requests", "soak", "speed",
+  "temperature", "told", "wall"];
+const nightly = process.env.LIGHTHOUSE ? [] : ["lighthouse"];
+
 export default defineConfig({
   testDir: "e2e",
-  testIgnore: process.env.LIGHTHOUSE ? [] : "lighthouse.spec.ts",
+  testIgnore: [...nightly, ...(process.env.SHORT ? long : [])].map((name) => `**/${name}.spec.ts`),
   // One system serves all tests. Most of them wait for timers of the page, not for the processor.
   workers: 3,
   // Only what hangs takes so long, however busy the machine is.

@@ -20,6 +20,7 @@ import (
 	"coldaisle.dev/shared/learn"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/tooltest"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -227,6 +228,7 @@ func TestGateAllowsForChance(t *testing.T) {
 // by them, the one with fewer false alarms is better. Contract 7.10.
 func TestLiveDetectorStaysWithoutVerdicts(t *testing.T) {
 	t.Parallel()
+	tooltest.Long(t)
 	history, odd := site(4, 600, 1)
 	live := train(t, learn.Input{History: history, Seed: 1}).Detector
 	gate := func(live *learn.Detector, verdicts []learn.Labelled) learn.AnomalyMetrics {
@@ -259,6 +261,7 @@ func TestLiveDetectorStaysWithoutVerdicts(t *testing.T) {
 // TestLiveForecasterStays holds that it gives way only to one that is no worse. Contract 7.10.
 func TestLiveForecasterStays(t *testing.T) {
 	t.Parallel()
+	tooltest.Long(t)
 	few, _ := site(1, 800, 7)
 	many, _ := site(8, 800, 70)
 	good := train(t, learn.Input{History: many, Seed: 1}).Forecaster
@@ -287,6 +290,7 @@ func TestLiveForecasterStays(t *testing.T) {
 
 func TestForecasterBeatsPersistence(t *testing.T) {
 	t.Parallel()
+	tooltest.Long(t)
 	history, _ := site(4, 800, 7)
 	trained := train(t, learn.Input{History: history, Seed: 1})
 	m, lively := trained.Metrics.Forecasting, trained.Forecaster
@@ -368,6 +372,7 @@ func TestForecasterBeatsPersistence(t *testing.T) {
 // comes and goes forecasts no change in the hours in which a value only wanders.
 func TestNothingChangesInStillStretches(t *testing.T) {
 	t.Parallel()
+	tooltest.Long(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	history := make([]learn.NodeHistory, 4)
 	lively := func(i int) bool { return i%400 >= 280 }

@@ -13,6 +13,7 @@ import (
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/modelstore"
 	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/tooltest"
 )
 
 func (s store) loader(t *testing.T, clock func() time.Time) *modelstore.Loader {
@@ -77,6 +78,7 @@ func TestPublishingTogether(t *testing.T) {
 // of them than memory has room for.
 func TestMissingPairNeverWaits(t *testing.T) {
 	t.Parallel()
+	tooltest.Long(t)
 	s := newStore(t)
 	long := make([]anomaly.NodeHours, 32)
 	for i := range long {

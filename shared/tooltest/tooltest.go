@@ -62,6 +62,14 @@ func Skip(tb testing.TB, format string, values ...any) {
 	tb.Skip(reason)
 }
 
+// Long skips a test that takes more time than `make test` has: `make test-all` runs it.
+func Long(tb testing.TB) {
+	tb.Helper()
+	if testing.Short() {
+		tb.Skip("long: make test-all runs it")
+	}
+}
+
 // Nightly reports whether tests prove in full what they otherwise sample.
 func Nightly() bool {
 	return os.Getenv("NIGHTLY") != "" //nolint:forbidigo // a test binary has no entrypoint to read it

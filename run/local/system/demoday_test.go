@@ -55,6 +55,7 @@ const newborn = 2 * time.Hour
 // failure with which make run begins; at night, and by make demo-day, all of them.
 func TestDemoDay(t *testing.T) {
 	t.Parallel()
+	tooltest.Long(t)
 	nodes, lasts := 4, 50*time.Minute
 	if tooltest.Nightly() {
 		nodes, lasts = 8, 24*time.Hour

@@ -20,12 +20,14 @@ import (
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/incidents"
+	"coldaisle.dev/shared/tooltest"
 )
 
 // TestFanOfABMC lets the fan of one machine fail, in a room that only BMCs measure, through
 // Telegraf's door of the gateway: people are told once, of that machine.
 func TestFanOfABMC(t *testing.T) {
 	t.Parallel()
+	tooltest.Long(t)
 	address := pgtest.URL(t)
 	s := start(t, func(o *system.Options) { o.DatabaseURL = address })
 	owner := customer(t, s, "operator")

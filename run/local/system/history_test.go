@@ -10,12 +10,14 @@ import (
 	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
+	"coldaisle.dev/shared/tooltest"
 )
 
 // TestPast starts a demo with a past of hours: the lost cooling of each of two rooms is one incident
 // that is over, by its own time; verdicts have trained a model; another start sends nothing of it again.
 func TestPast(t *testing.T) {
 	t.Parallel()
+	tooltest.Long(t)
 	const lasts = 7 * time.Hour
 	folder, database := t.TempDir(), pgtest.URL(t)
 	begin := func() (*system.System, *user) {

@@ -20,6 +20,7 @@ import (
 	"coldaisle.dev/shared/learn"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/tooltest"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -175,6 +176,7 @@ func (l *learner) used() (n int) {
 // leave its threshold where it was.
 func TestVerdictsRetrainTheModels(t *testing.T) {
 	t.Parallel()
+	tooltest.Long(t)
 	s := start(t, func(o *system.Options) { o.ModelRefreshInterval, o.Questions = 50*time.Millisecond, 1_000_000 })
 	teacher := customer(t, s, "teacher1")
 	l := &learner{System: s, t: t, api: teacher}

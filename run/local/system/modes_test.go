@@ -69,6 +69,7 @@ func TestEmulatorHasTheTopology(t *testing.T) {
 // first start, and found at the second.
 func TestModelsInAnObjectStorageOfAnother(t *testing.T) {
 	t.Parallel()
+	tooltest.Long(t)
 	objects, err := fakestorage.NewServerWithOptions(fakestorage.Options{Scheme: "http", Host: "127.0.0.1", Port: 0})
 	must.Do(t, err)
 	t.Cleanup(objects.Stop)

@@ -65,6 +65,7 @@ func restore(t *testing.T, address string, dumped []byte) {
 // what it was asked before. The token of before is good after, for the key is the same.
 func TestRestoreRehearsal(t *testing.T) {
 	t.Parallel()
+	tooltest.Long(t)
 	folders, databases := []string{t.TempDir(), t.TempDir()}, []string{pgtest.URL(t), pgtest.URL(t)}
 	begin := func(i int) *system.System {
 		return start(t, func(o *system.Options) {

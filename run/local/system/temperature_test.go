@@ -12,12 +12,14 @@ import (
 	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/tooltest"
 )
 
 // TestRoomWithoutHumidity runs a room whose nodes measure temperature alone through the
 // whole pipeline: what is there is shown and judged, and nothing else is. Contract 5.15.
 func TestRoomWithoutHumidity(t *testing.T) {
 	t.Parallel()
+	tooltest.Long(t)
 	s := start(t, func(o *system.Options) { o.ModelRefreshInterval, o.Questions = 50*time.Millisecond, 1_000_000 })
 	owner := customer(t, s, "operator")
 	sensors := []string{"bmc-1", "bmc-2", "bmc-3"}

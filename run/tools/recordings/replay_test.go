@@ -12,6 +12,7 @@ import (
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/pubsubtest"
+	"coldaisle.dev/shared/tooltest"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
@@ -62,6 +63,7 @@ func TestReplayIsStoredExactlyOnce(t *testing.T) {
 // TestReplayWithThePubSubEmulator has no bridge to ask whether everything is delivered.
 func TestReplayWithThePubSubEmulator(t *testing.T) {
 	t.Parallel()
+	tooltest.Long(t)
 	address, _ := pubsubtest.Emulator(t)
 	replayExactly(t, system.Options{DatabaseURL: pgtest.URL(t), PasswordCost: 4, PubSubEmulator: address})
 }
