@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,22 +15,6 @@ import (
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store/incidents"
 )
-
-// publishedDrills is topic data, as far as drills reach it.
-type publishedDrills struct {
-	mu    sync.Mutex
-	codes []string
-	err   error
-}
-
-func (p *publishedDrills) Publish(_ context.Context, m alerting.DrillMessage) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.err == nil {
-		p.codes = append(p.codes, m.Code)
-	}
-	return p.err
-}
 
 type startedDrill struct {
 	Drill shownDrill
@@ -74,7 +57,7 @@ func drillRoom(t *testing.T, s *testAPI, a *testCustomer) (room, rule int64) {
 // it, comes after it, and is in no count of real incidents.
 func TestDrill(t *testing.T) {
 	t.Parallel()
-	topic := &publishedDrills{}
+	topic := &published[alerting.DrillMessage]{}
 	s, a := newTestCustomer(t, func(c *Config) { c.Drills = topic })
 	room, rule := drillRoom(t, s, a)
 	started := get[startedDrill](t, a, http.MethodPost, "/api/v1/drills", fmt.Sprintf(`{"rule_id":%d,"sensor_id":"n1"}`, rule))
@@ -84,7 +67,7 @@ func TestDrill(t *testing.T) {
 	must.Equal(t, "code", "", started.Code)
 	must.Equal(t, "stages", "sent published", shown().reached())
 
-	m := incidents.DrillMessage{Code: topic.codes[0], Sent: time.Now(), Published: time.Now()}
+	m := incidents.DrillMessage{Code: topic.last().Code, Sent: time.Now(), Published: time.Now()}
 	for range 2 { // each delivered twice
 		must.Equal(t, "ingested", true, must.Get(s.store.IngestDrill(t.Context(), m))(t))
 		must.Equal(t, "judged", true, must.Get(s.store.JudgeDrill(t.Context(), m))(t))
@@ -163,21 +146,21 @@ func TestDrill(t *testing.T) {
 // TestDrillFailsAndNamesTheStage leaves out one stage after the other.
 func TestDrillFailsAndNamesTheStage(t *testing.T) {
 	t.Parallel()
-	topic := &publishedDrills{}
+	topic := &published[alerting.DrillMessage]{}
 	s, a := newTestCustomer(t, func(c *Config) { c.Drills = topic })
 	_, rule := drillRoom(t, s, a)
 	failed := map[string]int{}
 	for _, missing := range []string{"published", "ingested", "judged", "alert", "told", "taken"} {
-		topic.err = nil
+		topic.failing(nil)
 		if missing == "published" {
-			topic.err = errors.New("Pub/Sub is away")
+			topic.failing(errors.New("Pub/Sub is away"))
 		}
 		d := get[startedDrill](t, a, http.MethodPost, "/api/v1/drills", fmt.Sprintf(`{"rule_id":%d,"sensor_id":"n1"}`, rule)).Drill
 		failed[missing] = d.ID
 		if missing == "published" {
 			continue
 		}
-		m := incidents.DrillMessage{Code: topic.codes[len(topic.codes)-1], Sent: time.Now(), Published: time.Now()}
+		m := incidents.DrillMessage{Code: topic.last().Code, Sent: time.Now(), Published: time.Now()}
 		if missing != "ingested" {
 			must.Get(s.store.IngestDrill(t.Context(), m))(t)
 		}
@@ -200,7 +183,7 @@ func TestDrillFailsAndNamesTheStage(t *testing.T) {
 	failed["sent"] = onSite.Drill.ID
 	unshown := get[startedDrill](t, a, http.MethodPost, "/api/v1/drills", fmt.Sprintf(`{"rule_id":%d,"sensor_id":"n1"}`, rule)).Drill
 	failed["shown"] = unshown.ID
-	m := incidents.DrillMessage{Code: topic.codes[len(topic.codes)-1], Sent: time.Now(), Published: time.Now()}
+	m := incidents.DrillMessage{Code: topic.last().Code, Sent: time.Now(), Published: time.Now()}
 	must.Get(s.store.IngestDrill(t.Context(), m))(t)
 	must.Get(s.store.JudgeDrill(t.Context(), m))(t)
 	must.Get(s.store.AlertDrill(t.Context(), m.Code))(t)
@@ -230,7 +213,7 @@ func TestDrillFailsAndNamesTheStage(t *testing.T) {
 // TestDrillComesAsItIsTo holds that a code is good for its own way, its account and five minutes.
 func TestDrillComesAsItIsTo(t *testing.T) {
 	t.Parallel()
-	topic := &publishedDrills{}
+	topic := &published[alerting.DrillMessage]{}
 	s, a := newTestCustomer(t, func(c *Config) { c.Drills = topic })
 	_, rule := drillRoom(t, s, a)
 	start := func(onSite bool) string {
@@ -238,7 +221,7 @@ func TestDrillComesAsItIsTo(t *testing.T) {
 		if onSite {
 			return strings.ToLower(started.Code[:10]) + "-" + started.Code[10:] // as somebody types it
 		}
-		return topic.codes[len(topic.codes)-1]
+		return topic.last().Code
 	}
 	here, onSite := start(false), start(true)
 	for _, c := range []struct {
@@ -262,7 +245,7 @@ func TestDrillComesAsItIsTo(t *testing.T) {
 // TestRefusedDrills has the bad inputs: nothing is published, nothing changed.
 func TestRefusedDrills(t *testing.T) {
 	t.Parallel()
-	topic := &publishedDrills{}
+	topic := &published[alerting.DrillMessage]{}
 	s, a := newTestCustomer(t, func(c *Config) { c.Drills = topic })
 	_, rule := drillRoom(t, s, a)
 	lab := a.room(t, "Lab")
@@ -291,7 +274,7 @@ func TestRefusedDrills(t *testing.T) {
 	}
 	got := a.call(t, a.token, http.MethodPost, "/api/v1/drills", fmt.Sprintf(`{"rule_id":%d,"sensor_id":"n1"}`, rule))
 	got.says(t, 429, "At most 10 drills in a day")
-	if got.header.Get("Retry-After") == "" || len(topic.codes) != incidents.MaxDrills {
-		t.Errorf("header %v, %d published", got.header, len(topic.codes))
+	if got.header.Get("Retry-After") == "" || len(topic.all()) != incidents.MaxDrills {
+		t.Errorf("header %v, %d published", got.header, len(topic.all()))
 	}
 }

@@ -21,31 +21,39 @@ import (
 	"coldaisle.dev/shared/tooltest"
 )
 
-// endless is a table of so many readings, made as they are asked for.
-type endless struct {
+// fakeReader is a table of so many readings, made as they are asked for.
+type fakeReader struct {
 	readings.Reader
 
 	count int
 	fail  error // after the last
 }
 
-func (e endless) Range(_ context.Context, node readings.NodeRef, start, _ time.Time) iter.Seq2[reading.Reading, error] {
+func (f fakeReader) Range(_ context.Context, node readings.NodeRef, start, _ time.Time) iter.Seq2[reading.Reading, error] {
 	return func(yield func(reading.Reading, error) bool) {
-		for i := range e.count {
+		for i := range f.count {
 			r := reading.Reading{NodeID: node.ID, Time: start.Add(time.Duration(i) * time.Second), Temperature: 20 + float64(i%100)/8, Humidity: 40}
 			if !yield(r, nil) {
 				return
 			}
 		}
-		if e.fail != nil {
-			yield(reading.Reading{}, e.fail)
+		if f.fail != nil {
+			yield(reading.Reading{}, f.fail)
 		}
 	}
 }
 
+func (f fakeReader) Ranges(ctx context.Context, nodes []readings.NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error] {
+	return f.Range(ctx, nodes[0], start, end)
+}
+
+func (f fakeReader) Buckets(context.Context, readings.NodeRef, time.Time, time.Time, int) ([]readings.Bucket, error) {
+	return nil, f.fail
+}
+
 const wholeRange = "/api/v1/data/historical/node-1?start_time=2026-01-01&end_time=2027-01-01"
 
-func newHistoryAPI(t *testing.T, table endless) *testCustomer {
+func newHistoryAPI(t *testing.T, table fakeReader) *testCustomer {
 	t.Helper()
 	_, a := newTestCustomer(t, func(d *Config) { d.Readings = table })
 	a.heldSensor(t, "node-1")
@@ -73,7 +81,7 @@ func TestHistoryStreams(t *testing.T) { //nolint:paralleltest // measures the me
 	if tooltest.Nightly() {
 		sent = 1_000_000
 	}
-	a := newHistoryAPI(t, endless{count: sent})
+	a := newHistoryAPI(t, fakeReader{count: sent})
 	for _, encoding := range []string{"identity", "gzip"} {
 		heap := func() uint64 {
 			runtime.GC()
@@ -112,7 +120,7 @@ func TestHistoryStreams(t *testing.T) { //nolint:paralleltest // measures the me
 // TestHistoryCSV shows contract 5.4.
 func TestHistoryCSV(t *testing.T) {
 	t.Parallel()
-	a := newHistoryAPI(t, endless{count: 3})
+	a := newHistoryAPI(t, fakeReader{count: 3})
 	for name, test := range map[string]struct {
 		path   string
 		header map[string]string
@@ -151,7 +159,7 @@ func TestHistoryFails(t *testing.T) {
 	for name, count := range map[string]int{"at once": 0, "after a few": 10, "after a buffer": 100_000} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a := newHistoryAPI(t, endless{count: count, fail: errors.New("secret cause")})
+			a := newHistoryAPI(t, fakeReader{count: count, fail: errors.New("secret cause")})
 			for _, encoding := range []string{"identity", "gzip"} {
 				response := a.get(t, wholeRange, map[string]string{"Accept-Encoding": encoding}) //nolint:bodyclose // get closes it
 				body, err := io.ReadAll(response.Body)
@@ -170,39 +178,25 @@ func TestHistoryFails(t *testing.T) {
 // TestHistoryHead asks for the header alone: the table is not read for it.
 func TestHistoryHead(t *testing.T) {
 	t.Parallel()
-	a := newHistoryAPI(t, endless{fail: errors.New("the table was read")})
+	a := newHistoryAPI(t, fakeReader{fail: errors.New("the table was read")})
 	got := a.call(t, a.token, http.MethodHead, wholeRange, "")
 	if got.status != 200 || got.header.Get("Content-Type") != "application/json" || len(got.body) > 0 {
 		t.Errorf("%d %v %s", got.status, got.header, got.body)
 	}
 }
 
-// limited is a table of which every question would scan too much.
-type limited struct{ readings.Reader }
-
-func (limited) Range(context.Context, readings.NodeRef, time.Time, time.Time) iter.Seq2[reading.Reading, error] {
-	return func(yield func(reading.Reading, error) bool) {
-		yield(reading.Reading{}, fmt.Errorf("asked: %w", &readings.LimitError{Purpose: readings.Export, Err: errors.New("secret cause")}))
-	}
-}
-
-func (limited) Ranges(ctx context.Context, _ []readings.NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error] {
-	return limited{}.Range(ctx, readings.NodeRef{}, start, end)
-}
-
-func (limited) Buckets(context.Context, readings.NodeRef, time.Time, time.Time, int) ([]readings.Bucket, error) {
-	return nil, &readings.LimitError{Purpose: readings.Chart, Err: errors.New("secret cause")}
-}
-
 // TestLimitsOfScansAreExplained shows contract 5.12.
 func TestLimitsOfScansAreExplained(t *testing.T) {
 	t.Parallel()
-	_, a := newTestCustomer(t, func(d *Config) { d.Readings = limited{} })
-	a.heldSensor(t, "node-1")
+	scan := func(purpose readings.Purpose) *testCustomer {
+		return newHistoryAPI(t, fakeReader{fail: fmt.Errorf("asked: %w", &readings.LimitError{Purpose: purpose, Err: errors.New("secret cause")})})
+	}
+	a := scan(readings.Export)
 	const shorter = "The range holds more readings than one request may scan; ask for a shorter one, several times"
 	preview := `{"days":30,"rules":[{"name":"Hot","quantity":"temperature","direction":"above","limit":30,"for_s":60,"clear_for_s":60,"clear_margin":1,"enabled":true,"severity":"warning"}]}`
 	a.call(t, a.token, http.MethodGet, wholeRange, "").says(t, 400, shorter)
 	a.call(t, a.token, http.MethodPost, "/api/v1/rules/preview", preview).says(t, 400, shorter)
+	a = scan(readings.Chart)
 	a.call(t, a.token, http.MethodGet, wholeRange+"&max_points=10", "").says(t, 400, "The range holds more readings than one chart may scan; ask for a shorter one")
 }
 

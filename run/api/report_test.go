@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"iter"
 	"net/url"
 	"slices"
 	"strconv"
@@ -14,7 +13,6 @@ import (
 
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/readings"
 )
 
 // What a report counts: each reading until the next, five minutes at most, and never
@@ -104,15 +102,6 @@ func TestRoomTimeCountsMinutesOnce(t *testing.T) {
 	}
 }
 
-// slowReadings are a table that gives no answer in time.
-type slowReadings struct{ readings.Reader }
-
-func (slowReadings) Ranges(context.Context, []readings.NodeRef, time.Time, time.Time) iter.Seq2[reading.Reading, error] {
-	return func(yield func(reading.Reading, error) bool) {
-		yield(reading.Reading{}, fmt.Errorf("readings of 2 nodes: %w", context.DeadlineExceeded))
-	}
-}
-
 // A room is read in parts that together are the whole, and who asks for too much is told
 // what to choose. Contract 5.13.
 func TestReportInParts(t *testing.T) {
@@ -153,7 +142,7 @@ func TestReportInParts(t *testing.T) {
 	must.Equal(t, "parts of 31 days", whole, parts)
 	ask(31, "").says(t, 400, "At most 100 sensors can be read of this range at once; choose fewer by limit and after, or a shorter range")
 	ask(31, "&limit=0").says(t, 400, "limit: expected number >= 1")
-	slow := newTestAPI(t, func(c *Config) { c.Readings = slowReadings{c.Readings} })
+	slow := newTestAPI(t, func(c *Config) { c.Readings = fakeReader{fail: context.DeadlineExceeded} })
 	b := slow.customer(t)
 	hall := b.heldSensor(t, "n1")
 	slow.call(t, b.token, "GET", fmt.Sprintf("/api/v1/data/report/%d?start_time=%s&end_time=%s", hall, end.AddDate(0, 0, -31).Format(time.RFC3339), end.Format(time.RFC3339)), "").

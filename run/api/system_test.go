@@ -18,6 +18,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"coldaisle.dev/run/api/alerting"
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
@@ -27,6 +28,7 @@ import (
 	"coldaisle.dev/shared/readings/pgreadings"
 	"coldaisle.dev/shared/store/incidents"
 	"coldaisle.dev/shared/store/pipeline"
+	"coldaisle.dev/shared/wire"
 )
 
 // testAPI is the API over real HTTP on a database of its own. Every answer is
@@ -56,7 +58,7 @@ func newTestAPI(tb testing.TB, change ...func(*Config)) *testAPI {
 	s := &testAPI{pool: pool, store: pgtest.NewStores(pool), readings: pgreadings.New(pool, nil, time.Now), saved: map[string]string{}}
 	s.now = func() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }
 	cfg := Config{
-		DB: s.store.DB, Readings: s.readings, Publisher: &publishedRequests{}, Drills: &publishedDrills{}, ProjectID: "project", DataTopic: "data", SecretKey: secretKey,
+		DB: s.store.DB, Readings: s.readings, Publisher: &published[wire.Retraining]{}, Drills: &published[alerting.DrillMessage]{}, ProjectID: "project", DataTopic: "data", SecretKey: secretKey,
 		Clock: s.now, Log: logging.New(tb.Output(), slog.LevelError, ""), PasswordCost: 4,
 	}
 	for _, c := range change {

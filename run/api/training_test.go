@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -17,38 +16,9 @@ import (
 	"coldaisle.dev/shared/wire"
 )
 
-// publishedRequests takes retraining requests, or fails to.
-type publishedRequests struct {
-	mutex sync.Mutex
-	taken []wire.Retraining
-	fail  error
-}
-
-func (r *publishedRequests) Publish(_ context.Context, request wire.Retraining) error {
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
-	if r.fail != nil {
-		return r.fail
-	}
-	r.taken = append(r.taken, request)
-	return nil
-}
-
-func (r *publishedRequests) all() []wire.Retraining {
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
-	return append([]wire.Retraining(nil), r.taken...)
-}
-
-func (r *publishedRequests) failing(err error) {
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
-	r.fail = err
-}
-
 // newLearningCustomer is an account with so many verdicts, and so many predictions to validate, as
 // detection records them: what comes by the API never counts towards a run.
-func newLearningCustomer(t *testing.T, to *publishedRequests, validated, open int) (*testCustomer, []int64) {
+func newLearningCustomer(t *testing.T, to *published[wire.Retraining], validated, open int) (*testCustomer, []int64) {
 	t.Helper()
 	_, a := newTestCustomer(t, func(d *Config) { d.Publisher = to })
 	a.heldSensor(t, "node-1")
@@ -69,7 +39,7 @@ func (a *testCustomer) validate(t *testing.T, id int64) {
 // begins, and one request is published. Contract 7.6.
 func TestHundredthValidation(t *testing.T) {
 	t.Parallel()
-	var topic publishedRequests
+	var topic published[wire.Retraining]
 	a, ids := newLearningCustomer(t, &topic, learning.RetrainingCount-2, 22)
 	a.validate(t, ids[0])
 	if got := topic.all(); len(got) != 0 {
@@ -98,7 +68,7 @@ func TestHundredthValidation(t *testing.T) {
 // 7.6, 11.9.
 func TestHundredthVerdictOnAnExcursion(t *testing.T) {
 	t.Parallel()
-	var topic publishedRequests
+	var topic published[wire.Retraining]
 	a, ids := newLearningCustomer(t, &topic, learning.RetrainingCount-2, 1)
 	a.validate(t, ids[0])
 	judge := fmt.Sprintf("/api/v1/excursions/%d/verdict", a.anomaly(t, "node-1"))
@@ -117,7 +87,7 @@ func TestHundredthVerdictOnAnExcursion(t *testing.T) {
 // neither lost nor begun twice: the next validation publishes it.
 func TestPublishFails(t *testing.T) {
 	t.Parallel()
-	topic := publishedRequests{fail: errors.New("Pub/Sub is away")}
+	topic := published[wire.Retraining]{fail: errors.New("Pub/Sub is away")}
 	a, ids := newLearningCustomer(t, &topic, learning.RetrainingCount-1, 3)
 	a.validate(t, ids[0])
 	a.validate(t, ids[1])
@@ -137,7 +107,7 @@ func TestPublishFails(t *testing.T) {
 // TestRunPublishesWhatWaits shows the other way: nobody validates any more.
 func TestRunPublishesWhatWaits(t *testing.T) {
 	t.Parallel()
-	topic := publishedRequests{fail: errors.New("Pub/Sub is away")}
+	topic := published[wire.Retraining]{fail: errors.New("Pub/Sub is away")}
 	a, _ := newLearningCustomer(t, &topic, 0, 0)
 	a.call(t, a.token, http.MethodPost, "/api/v1/ml/retraining/trigger", "").is(t, 202)
 	topic.failing(nil)
@@ -152,7 +122,7 @@ func TestRunPublishesWhatWaits(t *testing.T) {
 // sensor starts nothing, one with sensors a run in ten minutes. Contract 7.6.
 func TestManualTrainingIsLimited(t *testing.T) {
 	t.Parallel()
-	a, _ := newLearningCustomer(t, &publishedRequests{}, 0, 0)
+	a, _ := newLearningCustomer(t, &published[wire.Retraining]{}, 0, 0)
 	first, second := a.testAPI, newTestAPI(t, func(c *Config) { c.DB = a.store.DB })
 	trigger := func(who *testCustomer, at *testAPI) reply {
 		t.Helper()
