@@ -3,8 +3,9 @@
 // subcommand `monitor-gateway doctor`; the gateway itself uses its checks of clock and
 // disk.
 //
-// It publishes nothing, never opens the outbox of a running gateway, changes nothing on
-// the machine, and needs no more rights at Google than the gateway.
+// It publishes nothing, never opens the outbox of a running gateway, writes no more than a
+// file that it measures the disk by and removes, and needs no more rights at Google than the
+// gateway.
 package doctor
 
 import (

@@ -5,7 +5,7 @@
 // When Pub/Sub does not acknowledge a reading, the gateway writes it to the outbox
 // on disk before it answers the node, and publishes it later under its original
 // time: an answered reading is never lost. While Pub/Sub is known to be down, nodes
-// are answered at once. While it is up, nothing is written to disk.
+// are answered at once. While it is up, no reading is written to disk.
 //
 // A message that Pub/Sub refuses for what is in it (INVALID_ARGUMENT) is given
 // up: logged, counted, and its node is answered 500 without "kept". Others are not

@@ -1,7 +1,7 @@
 // Package outbox keeps messages on disk until they can be sent: a queue that
 // survives power failure, a torn write and a full disk. The gateway puts a
 // reading into it when Pub/Sub cannot be reached and takes it out, oldest first,
-// once Pub/Sub has it. While Pub/Sub answers nothing is written here at all:
+// once Pub/Sub has it. While Pub/Sub answers, no reading is written here:
 // gateways run from SD cards, which writing wears out.
 //
 // It is a folder of segment files, numbered from 1, each a sequence of records with a

@@ -31,7 +31,7 @@ import (
 	"coldaisle.dev/shared/wire"
 )
 
-// SensorStatuses returns the status of a node. It may be up to 15 seconds old, older while
+// SensorStatuses returns the status of a node. It may be up to 10 seconds old, older while
 // the database is down, and fails when the status is neither cached nor readable.
 type SensorStatuses interface {
 	Status(ctx context.Context, node reading.Node) (pipeline.SensorStatus, error)

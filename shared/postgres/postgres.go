@@ -1,6 +1,6 @@
 // Package postgres runs a PostgreSQL server for the local system and the tests. It
 // uses the installed server or downloads one. The server stores its data in one
-// folder, listens on 127.0.0.1 only, and ends with the process that started it.
+// folder, listens on 127.0.0.1 only, and on Linux ends with the process that started it.
 //
 // Production never uses it; there the database is Cloud SQL.
 package postgres

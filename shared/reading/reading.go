@@ -29,8 +29,9 @@ const (
 	MaxMessageIDLength = 64
 )
 
-// ProbeNodeID is the node of the readings by which an idle gateway finds out whether
-// Pub/Sub takes one. No sensor has it, and its readings are not stored.
+// ProbeNodeID is the node of the readings that measure each minute how late readings are, by
+// which an idle gateway finds out whether Pub/Sub takes one, and by which a drill begins. No
+// sensor has it, and its readings are not stored.
 const ProbeNodeID = "coldaisle.probe"
 
 // The errors that [Reading.Validate] reports, each wrapped with the value.

@@ -1,9 +1,9 @@
 // Package sensorcache caches the sensor status of nodes: the owner, whether the sensor was
 // deleted, the owner's thresholds and rules, and whether these have memory.
 //
-// functions/ingest needs the current status; functions/detect accepts one a few seconds
-// old. Neither makes a query per reading: lookups that arrive while a query is in flight
-// share the next query, and owned sensors are cached.
+// functions/detect uses it, so that it makes no query per reading: lookups that arrive while
+// a query is in flight share the next query, and owned sensors are cached. functions/ingest
+// needs the current status, and reads it in the transaction that stores the reading.
 package sensorcache
 
 import (

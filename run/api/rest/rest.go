@@ -1,6 +1,6 @@
 // Package rest holds what all operations of the API share: JSON and errors, body limits and
-// timeouts, streams, the router, and the OpenAPI document. It wraps huma, and knows neither
-// the store nor the caller.
+// timeouts, streams, the router, and the OpenAPI document. It wraps huma, does not know the
+// store, and of who calls no more than the account, which auth puts into the context.
 package rest
 
 import (
