@@ -166,10 +166,6 @@ func Calibrate(past []NodeHours) *Calibration {
 // hour.
 const youngQuantile = 0.9
 
-// ownMost is the largest weight of a node's own scale: what is drawn by chance in its 90th
-// percentile makes false alarms, .6 more of a budget of 1 without a bound.
-const ownMost = 0.7
-
 // usual finds what is usual for one statistic: of each node as far as its hours tell,
 // for the rest of its room, of a room without such nodes the fleet.
 func (c *Calibration) usual(s Statistic, past []NodeHours, shipped usual) {
@@ -217,7 +213,7 @@ func (c *Calibration) usual(s Statistic, past []NodeHours, shipped usual) {
 		u := c.nodes[n.Node]
 		u.Middle[s], u.Scale[s] = room.Middle[s], room.Scale[s]
 		if o := its[i]; o.n >= minHours {
-			w, young := min(ownMost, o.n/(o.n+110)), max(0, 1-o.n/hoursOfWeek)
+			w, young := o.n/(o.n+110), max(0, 1-o.n/hoursOfWeek)
 			middle, scale := float64(c.fleet.Middle[s]), float64(room.Scale[s])
 			scale += young * max(0, float64(c.fleet.Scale[s])-scale)
 			u.Middle[s] = float32(o.middle + young*max(0, middle-o.middle))

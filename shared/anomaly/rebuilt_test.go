@@ -82,7 +82,7 @@ func rebuildScores(t *testing.T, past []anomaly.NodeHours, n float64) {
 			rooms[n.Room] = append(rooms[n.Room], spreads[n.Node])
 		}
 		of := func(values map[string]float64) float64 { return q(slices.Sorted(maps.Values(values)), .9) }
-		w, young := min(.7, n/(n+110)), max(0, 1-n/168)
+		w, young := n/(n+110), max(0, 1-n/168)
 		for _, node := range past {
 			m, all := middle[node.Node], scale[node.Node]
 			room := q(sorted(rooms[node.Room]), .5)
