@@ -2,7 +2,7 @@ package incident
 
 import "slices"
 
-// Cause is why people are told of a room: there is one incident of each at a time.
+// Cause is what is wrong in a room, which has at most one lasting incident of each cause.
 type Cause string
 
 // The causes.
@@ -12,12 +12,12 @@ const (
 	TooHumid Cause = "too_humid"
 	TooDry   Cause = "too_dry"
 	Silent   Cause = "silent"
-	Faulty   Cause = "sensor" // its values cannot be true, or are none of the air's, or one is missing
+	Faulty   Cause = "sensor" // its values are implausible, or one is missing
 	Unusual  Cause = "unusual"
 )
 
-// CauseOf returns the cause of an excursion. Finding is the machine-readable reason of an
-// anomaly; it tells a rise or a fall by the direction in which the value left its band.
+// CauseOf returns the cause of an excursion. For an anomaly, finding is its machine-readable
+// reason, and direction is where the value left its band, empty if it did not.
 func CauseOf(kind Kind, quantity Quantity, direction Direction, finding string) Cause {
 	switch {
 	case kind == KindSilence:
@@ -66,7 +66,7 @@ func Excess(q Quantity, d Direction, limit, value float64) float64 {
 	return max(0, Beyond(q, d, limit, value))
 }
 
-// Beyond is Excess, and within the limit how far it is to there, below zero.
+// Beyond is Excess beyond the limit; within it, the distance to the limit as a negative number.
 func Beyond(q Quantity, d Direction, limit, value float64) float64 {
 	if d == Below {
 		limit, value = value, limit

@@ -7,8 +7,8 @@ type Contradiction string
 
 // The contradictions.
 const (
-	AlwaysBroken   Contradiction = "always_broken"   // the limit above lies under the one below: every value breaks one
-	WarnsTooLate   Contradiction = "warns_too_late"  // the warning fires only where the critical rule does already
+	AlwaysBroken   Contradiction = "always_broken"   // the upper limit is under the lower one: every value breaks one
+	WarnsTooLate   Contradiction = "warns_too_late"  // the warning fires only where the critical rule already does
 	SameConditions Contradiction = "same_conditions" // two limits of one quantity, direction and severity in one scope
 )
 
@@ -18,8 +18,8 @@ type Conflict struct {
 	Why  Contradiction
 }
 
-// Conflicts returns with which of the enabled rules a rule cannot be meant together, where both
-// judge some sensor. roomOf is the room of a sensor, or 0.
+// Conflicts returns the enabled rules that contradict a rule at some sensor which both judge.
+// roomOf returns the room of a sensor, or 0.
 func Conflicts(r Rule, rules []Rule, roomOf func(sensorID string) int64) []Conflict {
 	var found []Conflict
 	for k := range rules {
@@ -61,8 +61,8 @@ func contradiction(a, b Rule) Contradiction {
 	return ""
 }
 
-// displaced reports whether a rule does not judge where a narrower one does: another of its
-// quantity, direction and severity takes its place there, see [Effective].
+// displaced reports whether another rule of the wide one's quantity, direction and severity
+// replaces it in the scope of the narrow one, see [Effective].
 func displaced(wide, narrow Rule, rules []Rule) bool {
 	return !wide.Threshold && wide.Scope.narrowness() < narrow.Scope.narrowness() && slices.ContainsFunc(rules, func(r Rule) bool {
 		return r.Enabled && !r.Threshold && r.Scope == narrow.Scope && r.Quantity == wide.Quantity && r.Direction == wide.Direction && r.Severity == wide.Severity

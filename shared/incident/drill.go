@@ -11,9 +11,9 @@ const (
 	DrillPublished DrillStage = "published" // Pub/Sub has it
 	DrillIngested  DrillStage = "ingested"
 	DrillJudged    DrillStage = "judged" // detect has made its incident
-	DrillAlert     DrillStage = "alert"  // storealert has had its event
-	DrillShown     DrillStage = "shown"  // the first answer of the API that had its incident
-	DrillTold      DrillStage = "told"   // a watch has told people
+	DrillAlert     DrillStage = "alert"  // storealert has received its event
+	DrillShown     DrillStage = "shown"  // the API has answered with its incident
+	DrillTold      DrillStage = "told"   // a watch has notified people
 	DrillTaken     DrillStage = "taken"  // somebody has taken its incident
 )
 
@@ -22,13 +22,13 @@ func DrillStages() []DrillStage {
 	return []DrillStage{DrillSent, DrillPublished, DrillIngested, DrillJudged, DrillAlert, DrillShown, DrillTold, DrillTaken}
 }
 
-// The times from the start of a drill within which it must be told, and be taken.
+// A drill must reach each stage within DrillTime of its start, and be taken within DrillTakenTime.
 const (
 	DrillTime      = 5 * time.Minute
 	DrillTakenTime = 30 * time.Minute
 )
 
-// DrillState says how a drill goes.
+// DrillState is the state of a drill.
 type DrillState string
 
 // The states.
@@ -38,8 +38,8 @@ const (
 	DrillFailed  DrillState = "failed"
 )
 
-// DrillOutcome is how a drill goes by the stages that it has reached, and the stage at which it
-// failed: the first that is missing, or came too late.
+// DrillOutcome returns the state of a drill and, if it failed, the stage at which it did: the
+// first that is overdue or came too late.
 func DrillOutcome(started time.Time, reached map[DrillStage]time.Time, now time.Time) (DrillState, DrillStage) {
 	state := DrillPassed
 	for _, stage := range DrillStages() {
@@ -47,8 +47,8 @@ func DrillOutcome(started time.Time, reached map[DrillStage]time.Time, now time.
 		if stage == DrillTaken {
 			limit = DrillTakenTime
 		}
-		at, is := reached[stage]
-		if !is {
+		at, ok := reached[stage]
+		if !ok {
 			state, at = DrillRunning, now
 		}
 		if at.Sub(started) > limit {

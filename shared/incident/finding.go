@@ -8,11 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// Kind is the origin of an incident: a rule, a silence, or learning.
+// Kind is the origin of an excursion: a rule, a silence, a missing quantity, or learning.
 type Kind string
 
-// The kinds. Every customer's rule opens incidents of KindThreshold, whatever quantity it
-// watches; [Rule.Describe] words them by the quantity.
+// The kinds. A customer's rule makes excursions of KindThreshold, whatever its quantity.
 const (
 	KindThreshold Kind = "threshold"
 	KindSilence   Kind = "silence"
@@ -21,13 +20,13 @@ const (
 	KindForecast  Kind = "forecast" // from learning: a limit will be exceeded
 )
 
-// Finding is learning's verdict on one reading of a node. Every reading that learning can
-// judge has one; a reading that it cannot judge leaves incidents as they are.
+// Finding is learning's judgement of one reading of a node. A reading that learning cannot
+// judge has none and leaves excursions as they are.
 type Finding struct {
 	Kind  Kind // [KindAnomaly] or [KindForecast]
-	Holds bool // false: whatever was found before is over. The other fields are empty then.
+	Holds bool // false: an earlier finding is over, and the fields below are empty
 
-	Score    float64 // how unusual, above 0; an incident shows its anomaly with the highest score
+	Score    float64 // how unusual, above 0; an excursion shows its anomaly with the highest score
 	Cause    string  // machine-readable reason: "unchanged"
 	Reason   string  // in words: "Unchanged for 52 min"
 	Severity Severity

@@ -33,7 +33,7 @@ func (r Rule) Join(excursions []Excursion, s Stretch, late bool) (joined Excursi
 		Start: s.Start, End: s.End, Lasting: s.Lasting, Peak: s.Peak, PeakTime: s.PeakTime, Late: late,
 	}
 	near := slices.Clone(excursions)
-	near = slices.DeleteFunc(near, func(i Excursion) bool { return !i.adjoins(s) })
+	near = slices.DeleteFunc(near, func(e Excursion) bool { return !e.adjoins(s) })
 	if len(near) == 0 {
 		return fresh, nil
 	}
@@ -51,31 +51,31 @@ func (r Rule) Join(excursions []Excursion, s Stretch, late bool) (joined Excursi
 
 // adjoins reports whether less than [JoinGap] lies between an excursion and a stretch. A
 // lasting excursion has no end yet.
-func (i Excursion) adjoins(s Stretch) bool {
-	if !s.Lasting && i.Start.Sub(s.End) >= JoinGap {
+func (e Excursion) adjoins(s Stretch) bool {
+	if !s.Lasting && e.Start.Sub(s.End) >= JoinGap {
 		return false
 	}
-	return i.Lasting || s.Start.Sub(i.End) < JoinGap
+	return e.Lasting || s.Start.Sub(e.End) < JoinGap
 }
 
 // include extends an excursion to cover another.
-func (r Rule) include(i, other Excursion) Excursion {
-	if other.Start.Before(i.Start) {
-		i.Start = other.Start
+func (r Rule) include(e, other Excursion) Excursion {
+	if other.Start.Before(e.Start) {
+		e.Start = other.Start
 	}
-	if other.End.After(i.End) {
-		i.End, i.Lasting = other.End, other.Lasting
+	if other.End.After(e.End) {
+		e.End, e.Lasting = other.End, other.Lasting
 	}
-	worst := r.worse(i.Peak, other.Peak)
-	if worst != i.Peak || (other.Peak == i.Peak && other.PeakTime.Before(i.PeakTime)) {
-		i.Peak, i.PeakTime = worst, other.PeakTime
+	worst := r.worse(e.Peak, other.Peak)
+	if worst != e.Peak || (other.Peak == e.Peak && other.PeakTime.Before(e.PeakTime)) {
+		e.Peak, e.PeakTime = worst, other.PeakTime
 	}
-	i.Late = i.Late && other.Late
-	return i
+	e.Late = e.Late && other.Late
+	return e
 }
 
 // Reach bounds how far apart in time two readings may be if one can change the judgement of
-// the other: the longest time to fire, the longest to clear, and the gap between incidents.
+// the other: the longest time to fire, the longest to clear, and the gap between excursions.
 const Reach = MaxFor + MaxClearFor + JoinGap
 
 // Replay judges the readings of a series that are later than after; earlier ones only feed
@@ -111,9 +111,8 @@ func (r Rule) Replay(after time.Time, points []Point) (Memory, []Excursion) {
 	return m, excursions
 }
 
-// Preview returns the excursions that a rule makes of a whole series in order of
-// time, as shown to a customer before the rule is enabled. Detection opens the same
-// incidents.
+// Preview returns the excursions that a rule makes of a series, for a customer to see before
+// enabling the rule. Detection makes the same.
 func (r Rule) Preview(points []Point) []Excursion {
 	_, excursions := r.Replay(time.Time{}, points)
 	return excursions
@@ -131,9 +130,9 @@ func (r Rule) Inside(excursions []Excursion, points []Point) bool {
 	at := points[len(points)-1].Time
 	value, _ := r.value(points)
 	rounding := reading.AgeError(Reach)
-	return slices.ContainsFunc(excursions, func(i Excursion) bool {
-		return i.Reopened == 0 && at.Sub(i.Start) > rounding && at.Before(i.End) &&
-			r.worse(i.Peak, value) == i.Peak && (value != i.Peak || at.Sub(i.PeakTime) > rounding)
+	return slices.ContainsFunc(excursions, func(e Excursion) bool {
+		return e.Reopened == 0 && at.Sub(e.Start) > rounding && at.Before(e.End) &&
+			r.worse(e.Peak, value) == e.Peak && (value != e.Peak || at.Sub(e.PeakTime) > rounding)
 	})
 }
 
@@ -145,16 +144,16 @@ func (r Rule) Inside(excursions []Excursion, points []Point) bool {
 func (r Rule) Reconcile(stored, excursions []Excursion, arrived time.Time) (absorbed map[int64]int) {
 	absorbed = map[int64]int{}
 	parts := make([][]Excursion, len(excursions))
-	for _, i := range stored {
+	for _, old := range stored {
 		best, most := -1, -JoinGap
 		for k, e := range excursions {
-			if common := overlap(i, e); common > most {
+			if common := overlap(old, e); common > most {
 				best, most = k, common
 			}
 		}
-		absorbed[i.ID] = best
+		absorbed[old.ID] = best
 		if best >= 0 {
-			parts[best] = append(parts[best], i)
+			parts[best] = append(parts[best], old)
 		}
 	}
 	for k := range excursions {
@@ -176,12 +175,12 @@ func (r Rule) Reconcile(stored, excursions []Excursion, arrived time.Time) (abso
 // overlap returns the time that two excursions share; if they share none, the gap between
 // them as a negative value. A lasting excursion has no end.
 func overlap(a, b Excursion) time.Duration {
-	const goesOn = 100 * 365 * 24 * time.Hour
-	end := func(i Excursion) time.Time {
-		if i.Lasting {
-			return i.End.Add(goesOn)
+	const forever = 100 * 365 * 24 * time.Hour
+	end := func(e Excursion) time.Time {
+		if e.Lasting {
+			return e.End.Add(forever)
 		}
-		return i.End
+		return e.End
 	}
 	start, until := a.Start, end(a)
 	if b.Start.After(start) {

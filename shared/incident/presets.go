@@ -36,9 +36,9 @@ func Presets() []Preset {
 	}
 }
 
-// Suggested is a limit for a room whose highest temperature is known, in °C: what is recommended,
-// where the room stays 2 °C below it, else 5 °C above its own highest, in whole degrees. The
-// specified threshold of 50 °C tells of no cooling that fails in time.
+// Suggested returns a limit for a room by its highest temperature in °C: the recommended 27 °C
+// where the room stays 2 °C below that, else 5 °C above its highest, in whole degrees. The
+// specified threshold of 50 °C reports failed cooling too late.
 func Suggested(roomID int64, highest float64) (r Rule, recommended bool) {
 	limit := 27.0
 	if recommended = highest <= limit-2; !recommended {

@@ -1,10 +1,8 @@
-// Package incident is the domain of rules and incidents: the rules that a
-// customer sets, the step by which a reading advances a rule's memory, and the
-// incidents that follow.
+// Package incident is the domain of rules and incidents: how a reading advances a
+// rule's memory, which excursions follow, and how they are gathered into incidents.
 //
-// Detection, storing, preview, the simulator and the tests all call the same
-// functions and so agree count for count. The package imports no technology: it
-// uses neither topics nor tables, and reads no clock.
+// Detection, preview, the watch on site and the tests call the same functions and so
+// agree count for count. The package knows neither topics nor tables, and reads no clock.
 package incident
 
 import (
@@ -36,7 +34,7 @@ const (
 	Below Direction = "below"
 )
 
-// Severity says how urgent an incident of the rule is.
+// Severity says how urgent an excursion or an incident is.
 type Severity string
 
 // The two severities.
@@ -77,11 +75,11 @@ const (
 	MaxRate        = 1000.0 // °C per hour, either sign
 )
 
-// Rule is a limit, and how long it must be broken before an incident opens.
+// Rule is a limit, and how long it must be broken before an excursion begins.
 type Rule struct {
 	ID      int64
 	Version int64 // grows with every change; memory of another version is void
-	Kind    Kind  // of its incidents; empty is [KindThreshold]
+	Kind    Kind  // of its excursions; empty is [KindThreshold]
 
 	Quantity    Quantity
 	Direction   Direction

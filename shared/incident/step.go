@@ -7,9 +7,9 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// JoinGap is the minimum pause that separates two firing stretches of a rule into two
-// incidents. It is also the longest gap between readings across which a condition counts
-// as held; across a longer one the values are unknown.
+// JoinGap is the shortest pause that separates two firing stretches of a rule into two
+// excursions. It is also the longest gap between readings across which a limit counts as
+// still broken, or a value as still clear; across a longer one the values are unknown.
 const JoinGap = 10 * time.Minute
 
 // RateSpan is the time over which a rate of change is measured. RateReach is the greatest
@@ -26,8 +26,7 @@ type Point struct {
 	Humidity    float64   // % relative humidity
 }
 
-// Points are the readings of a window and the reading that carries it, in order of
-// time.
+// Points returns the readings of a window and the reading that carries it, in order of time.
 func Points(r reading.Reading, w reading.Window) []Point {
 	points := make([]Point, 0, w.Len()+1)
 	for i, age := range w.Age {
@@ -160,8 +159,8 @@ func (r Rule) Breaks(points []Point) bool {
 	return known && r.breaks(value)
 }
 
-// Measure returns the rule's quantity at a reading, and by how many units that is beyond the
-// limit. A rate of change is of no single reading.
+// Measure returns the rule's quantity at a reading and its excess. Both are 0 for a rate of
+// change, which needs several readings.
 func (r Rule) Measure(p Point) (value, excess float64) {
 	value, known := r.value([]Point{p})
 	if !known || !r.breaks(value) {
@@ -181,7 +180,7 @@ func (r Rule) value(points []Point) (value float64, known bool) {
 	return value, reading.Has(value)
 }
 
-// Of is the quantity by the values of a reading. A rate of change is of no single one.
+// Of computes the quantity from one reading. A rate of change, which needs several, is missing.
 func (q Quantity) Of(temperature, humidity float64) float64 {
 	switch q {
 	case Temperature:
@@ -204,7 +203,7 @@ func rate(points []Point) (float64, bool) {
 	if !reading.Has(last.Temperature) {
 		return 0, false
 	}
-	// A preview measures at each point of weeks: nothing before the span is looked at.
+	// A preview calls this for each reading of several weeks: stop at the oldest one needed.
 	first := -1
 	for i, p := range slices.Backward(points) {
 		age := last.Time.Sub(p.Time)

@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// Lookback is how long before a room became too hot or too cold something may have begun and
+// Lookback is how long before a room became too hot or too cold an excursion may begin and
 // still be explained by it.
 const Lookback = 15 * time.Minute
 
-// StandingAfter is the time without a rise by a unit after which a taken excursion stands.
+// StandingAfter is how long an excursion of a taken incident must not rise by a unit to stand.
 const StandingAfter = time.Hour
 
 // Part is an excursion as a part of an incident.
 type Part struct {
 	ID         int64
-	IncidentID int64 // that it was part of before; zero if none
+	IncidentID int64 // of the incident that it was part of before; zero if none
 	Node       string
 	Kind       Kind
-	Cause      Cause // of its own
+	Cause      Cause // its own, which may differ from the incident's
 	Quantity   Quantity
 	Severity   Severity
-	Start, End time.Time // End is that of its newest reading while it lasts
+	Start, End time.Time // End is the time of its newest reading while it lasts
 	Lasting    bool
 	Late       bool
 	Excess     float64   // of its peak
@@ -30,11 +30,11 @@ type Part struct {
 	Silenced   bool      // a maintenance window covers it now
 }
 
-// Expected reports whether nothing is broken yet, and no reading is missing.
+// Expected reports whether no limit is broken yet and no reading is missing: learning alone raised it.
 func (p Part) Expected() bool { return p.Kind == KindAnomaly || p.Kind == KindForecast }
 
 // follows reports whether an incident explains the part: the relative humidity falls in
-// warming air, the dew point moves with it, and what is unusual or noisy then has its reason.
+// warming air, the dew point moves with it, and an unusual or noisy sensor follows from it.
 func (p Part) follows(g Gathered) bool {
 	switch p.Cause {
 	case TooDry, Unusual:
@@ -48,9 +48,9 @@ func (p Part) follows(g Gathered) bool {
 	}
 }
 
-// CompareTold returns a number above zero if an incident of the cause is told by one part rather
-// than another: by its own cause before what follows from that, a room that is too hot by its
-// temperature and not by the air that dries; then by severity, then by excess.
+// CompareTold returns a number above zero if part a describes an incident of the cause better
+// than b. A part of that cause comes first (a room that is too hot is described by its
+// temperature, not by its dry air), then the higher severity, then the greater excess.
 func (c Cause) CompareTold(a, b Part) int {
 	own := func(p Part) int {
 		if p.Cause == c {
@@ -69,7 +69,7 @@ func (r Rule) Part(node string, i Excursion) Part {
 	}
 }
 
-// Gathered are the excursions of a place that are one incident.
+// Gathered is the excursions of one place that make up an incident.
 type Gathered struct {
 	Cause Cause
 	Parts []Part // in order of their start
@@ -78,25 +78,25 @@ type Gathered struct {
 // Start is when the first excursion began.
 func (g Gathered) Start() time.Time { return g.Parts[0].Start }
 
-// End is the last clearing or, while something breaks, the newest reading of it.
+// End is when the last excursion cleared or, while one lasts, the time of its newest reading.
 func (g Gathered) End() time.Time {
 	return slices.MaxFunc(g.Parts, func(a, b Part) int { return a.End.Compare(b.End) }).End
 }
 
-// Breaking reports whether an excursion lasts.
+// Breaking reports whether any excursion lasts.
 func (g Gathered) Breaking() bool {
 	return slices.ContainsFunc(g.Parts, func(p Part) bool { return p.Lasting })
 }
 
-// Late reports whether all of it was over when it arrived.
+// Late reports whether every excursion is late.
 func (g Gathered) Late() bool {
 	return !slices.ContainsFunc(g.Parts, func(p Part) bool { return !p.Late })
 }
 
-// Gather makes incidents of the excursions of one place, in order of their start: those of
-// one cause with less than [JoinGap] between them are one, and what follows from a room that
-// is too hot or too cold is part of that; too hot, if it was both. The result does not depend
-// on the order of the parts.
+// Gather groups the excursions of one place into incidents, in order of their start.
+// Excursions of one cause with less than [JoinGap] between them are one incident. A room that
+// is too hot or too cold also takes in the excursions that this explains; if it was both, too
+// hot takes them. The result does not depend on the order of the parts.
 func Gather(parts []Part) []Gathered {
 	spans := map[Cause][]*span{}
 	var others []Part
@@ -107,7 +107,7 @@ func Gather(parts []Part) []Gathered {
 			others = append(others, p)
 		}
 	}
-	for explained := true; explained; { // what is explained makes an incident longer, which may explain more
+	for explained := true; explained; { // an explained part may extend an incident, which then explains more
 		explained = false
 		for _, cause := range []Cause{TooHot, TooCold} {
 			spans[cause] = chain(spans[cause])
@@ -135,8 +135,8 @@ func Gather(parts []Part) []Gathered {
 	return all
 }
 
-// span is an incident in the making. It has its bounds at hand: a month of a room has tens of
-// thousands of parts.
+// span is an incident being built. It carries its bounds, because a month of a room has tens
+// of thousands of parts.
 type span struct {
 	Gathered
 
@@ -149,10 +149,11 @@ func spanOf(p Part) *span {
 	return &span{Gathered{p.Cause, []Part{p}}, p.Start, p.End, p.Start, p.Lasting}
 }
 
-// before reports whether another is so much later that it is not the same incident.
+// before reports whether another span begins too late to be the same incident.
 func (s *span) before(other *span) bool { return !s.lasting && other.start.Sub(s.end) >= JoinGap }
 
-// add adds the parts of another. What it explains begins after its own cause, or is no part of that.
+// add merges another span. ownStart stays: a later span of the cause does not move it, nor
+// does an explained part.
 func (s *span) add(other *span) {
 	if other.start.Before(s.start) {
 		s.start = other.start
@@ -164,7 +165,7 @@ func (s *span) add(other *span) {
 	s.Parts = append(s.Parts, other.Parts...)
 }
 
-// chain joins those of one cause, in order of their own start, that are the same incident.
+// chain merges the spans of one cause, sorted by ownStart, that are the same incident.
 func chain(spans []*span) []*span {
 	var joined []*span
 	for _, s := range spans {
@@ -177,13 +178,14 @@ func chain(spans []*span) []*span {
 	return joined
 }
 
-// explaining returns which of a cause's incidents, in order of their own start, explains a part.
+// explaining returns the span that explains a part, or nil. The spans are of one cause, sorted
+// by ownStart.
 func explaining(spans []*span, p Part) *span {
 	part := spanOf(p)
-	known, _ := slices.BinarySearchFunc(spans, p.Start.Add(Lookback), func(s *span, latest time.Time) int {
+	begun, _ := slices.BinarySearchFunc(spans, p.Start.Add(Lookback), func(s *span, latest time.Time) int {
 		return cmp.Or(s.ownStart.Compare(latest), -1) // after all that began by then
 	})
-	for _, s := range slices.Backward(spans[:known]) {
+	for _, s := range slices.Backward(spans[:begun]) {
 		if s.before(part) {
 			return nil
 		}
@@ -199,10 +201,10 @@ func inOrder(parts []Part) []Part {
 	return parts
 }
 
-// Identify gives incidents the ids of stored ones, by the ids that their parts had. A stored
-// incident goes to the one with most of its parts, the later of several with as many; of
-// several stored ones of its cause an incident takes the smallest id, and a new one has none.
-// gone maps every other stored id to the index of the incident that its parts are in now.
+// Identify gives incidents the ids of the stored incidents that their parts belonged to. A
+// stored incident goes to the incident with most of its parts, on a tie to the later one. Of
+// the stored ones of its cause an incident takes the smallest id, or 0 if there is none. gone
+// maps every other stored id to the index of the incident that now has its parts.
 func Identify(all []Gathered, causes map[int64]Cause) (ids []int64, gone map[int64]int) {
 	ids, gone = make([]int64, len(all)), map[int64]int{}
 	count := map[int64]int{}
@@ -230,13 +232,13 @@ func Identify(all []Gathered, causes map[int64]Cause) (ids []int64, gone map[int
 
 // Level is how bad an incident is.
 type Level struct {
-	Severity Severity // empty: nothing lasts that does not stand
-	Actual   bool     // a limit is broken, or readings are missing; else it is expected
+	Severity Severity // empty: every excursion is over, silenced or standing
+	Actual   bool     // a limit is broken, or readings are missing; else that is only expected
 	Excess   float64  // the worst, in units
 }
 
-// worseThan reports whether people who know of another level must be told: the severity rose,
-// what was expected has come, or the excess has grown by a unit.
+// worseThan reports whether people who know another level must be told: the severity rose, an
+// expected breach is now actual, or the excess grew by a unit.
 func (l Level) worseThan(known Level) bool {
 	return l.Severity.Rank() > known.Severity.Rank() || (l.Actual && !known.Actual) || l.Excess >= known.Excess+1
 }
@@ -264,11 +266,11 @@ func (s Severity) Rank() int {
 // Event is a transition of an incident.
 type Event string
 
-// The events, in the order in which those of one time are told.
+// The events.
 const (
 	EventStarted     Event = "started"
 	EventJoined      Event = "joined"    // by another excursion
-	EventMerged      Event = "merged"    // another incident turned out to be part of it
+	EventMerged      Event = "merged"    // with an incident that turned out to be part of it
 	EventCameBack    Event = "came_back" // within [JoinGap] of clearing
 	EventWorse       Event = "worse"     // see [Level]; one that was taken is open again
 	EventTaken       Event = "taken"
@@ -283,25 +285,25 @@ const (
 	EventWithdrawn   Event = "withdrawn"
 )
 
-// Status is what is remembered of an incident between two looks.
+// Status is the stored state of an incident between two calls of [Status.Advance].
 type Status struct {
 	Lasting      bool // not ended
 	Breaking     bool
-	Late         bool // all of it was over when it arrived: nobody has been called
+	Late         bool // every excursion is late: nobody has been called
 	Parts        int
-	Known        Level     // the worst that people have been told
+	Known        Level     // the worst that people have been told of
 	TakenAt      time.Time // zero: open
 	SnoozedUntil time.Time // zero: not snoozed
 }
 
-// Standing reports whether an excursion counts for nothing any more: it was taken, and has
-// not risen by a unit for an hour.
+// Standing reports whether an excursion no longer counts: the incident is taken, and the
+// excursion has not risen by a unit for [StandingAfter].
 func (s Status) Standing(p Part, now time.Time) bool {
 	return !s.TakenAt.IsZero() && now.Sub(p.RisenAt) >= StandingAfter
 }
 
-// Level is how bad the incident is by what lasts, is not silenced and does not stand, and
-// whether all of it stands.
+// Level returns how bad the incident is, by the excursions that last and are neither silenced
+// nor standing, and whether only standing ones are left.
 func (s Status) Level(g Gathered, now time.Time) (level Level, allStanding bool) {
 	for _, p := range g.Parts {
 		switch {
@@ -315,15 +317,15 @@ func (s Status) Level(g Gathered, now time.Time) (level Level, allStanding bool)
 	return level, allStanding && level == Level{}
 }
 
-// Transition is an event and when it was. Calls says that it wakes people.
+// Transition is an event and its time. Calls says that it wakes people.
 type Transition struct {
 	Event Event
 	At    time.Time
 	Calls bool
 }
 
-// Joined is the status of an incident that another of its cause turned out to be part of: what
-// somebody has taken stays taken.
+// Joined returns the status of an incident once another of its cause turned out to be part of
+// it. It is taken or open as before, or as the other was if only that one lasts.
 func (s Status) Joined(other Status) Status {
 	if other.Lasting && !s.Lasting {
 		s.TakenAt, s.SnoozedUntil = other.TakenAt, other.SnoozedUntil
@@ -333,8 +335,8 @@ func (s Status) Joined(other Status) Status {
 	return s
 }
 
-// Take is the status once a person has taken a lasting incident, until a time unless that is
-// zero. What people know of it then is what is so now, and nothing where all of it stands.
+// Take returns the status once a person has taken a lasting incident, snoozed if until is not
+// zero. Taking an open one sets Known to its level now, which is zero where all of it stands.
 func (s Status) Take(g Gathered, now, until time.Time) Status {
 	if s.TakenAt.IsZero() {
 		s.TakenAt = now
@@ -344,23 +346,25 @@ func (s Status) Take(g Gathered, now, until time.Time) Status {
 	return s
 }
 
-// GiveBack is the status once nobody has the incident any more: people are called, and told
-// what is so now.
+// GiveBack returns the status once a person has given the incident back. People are called, so
+// Known is its level now.
 func (s Status) GiveBack(g Gathered, now time.Time) Status {
 	s.TakenAt, s.SnoozedUntil = time.Time{}, time.Time{}
 	s.Known, _ = s.Level(g, now)
 	return s
 }
 
-// Advance compares an incident with what was remembered of it, and returns what is to be
-// remembered and told. A new incident has the zero status. Followed says that another of its
-// cause has begun since: it is over, whatever the clock says.
+// Advance compares an incident with its stored status, and returns the new status and the
+// transitions. A new incident has the zero status. followed says that another of its cause has
+// begun since: once it has cleared it is over, whatever the clock says.
 func (s Status) Advance(g Gathered, followed bool, now time.Time) (Status, []Transition) {
-	var told []Transition
+	var transitions []Transition
 	late := g.Late()
-	tell := func(e Event, at time.Time, calls bool) { told = append(told, Transition{e, at, calls && !late}) }
+	add := func(e Event, at time.Time, calls bool) {
+		transitions = append(transitions, Transition{e, at, calls && !late})
+	}
 	level, allStanding := s.Level(g, now)
-	open := func() { // to be seen, with what is so now
+	open := func() { // again, at the level of now
 		s.TakenAt, s.SnoozedUntil = time.Time{}, time.Time{}
 		level, allStanding = s.Level(g, now)
 	}
@@ -372,49 +376,49 @@ func (s Status) Advance(g Gathered, followed bool, now time.Time) (Status, []Tra
 				level = level.Above(Level{p.Severity, !p.Expected(), p.Excess})
 			}
 		}
-		tell(EventStarted, g.Start(), true)
+		add(EventStarted, g.Start(), true)
 		s.Lasting, s.Breaking, s.Known = true, true, level
 	}
 	if !begins && len(g.Parts) > s.Parts {
-		tell(EventJoined, g.Parts[len(g.Parts)-1].Start, false)
+		add(EventJoined, g.Parts[len(g.Parts)-1].Start, false)
 	}
 	s.Parts = len(g.Parts)
 	if g.Breaking() && !s.Breaking {
-		tell(EventCameBack, now, !s.Lasting)
+		add(EventCameBack, now, !s.Lasting)
 		if !s.Lasting {
 			open()
 			s.Known = level
 		}
 		s.Lasting, s.Breaking = true, true
 	}
-	if s.Late && !late && g.Breaking() { // its backlog came first: nobody has been called
-		tell(EventWorse, now, true)
+	if s.Late && !late && g.Breaking() { // so far all of it was late: nobody has been called
+		add(EventWorse, now, true)
 		open()
 		s.Known = s.Known.Above(level)
 	}
 	s.Late = late
 	if !s.SnoozedUntil.IsZero() && !now.Before(s.SnoozedUntil) {
 		if s.Lasting && !over {
-			tell(EventSnoozeEnded, s.SnoozedUntil, true)
+			add(EventSnoozeEnded, s.SnoozedUntil, true)
 		}
 		open()
 		s.Known = s.Known.Above(level)
 	}
 	switch {
 	case allStanding:
-		s.Known = Level{} // the next calls as if it were alone
+		s.Known = Level{} // the next excursion calls as if it were alone
 	case level.worseThan(s.Known):
-		tell(EventWorse, now, !s.TakenAt.IsZero() || level.Severity.Rank() > s.Known.Severity.Rank())
+		add(EventWorse, now, !s.TakenAt.IsZero() || level.Severity.Rank() > s.Known.Severity.Rank())
 		open()
 		s.Known = s.Known.Above(level)
 	}
 	if !g.Breaking() && s.Breaking {
-		tell(EventCleared, g.End(), false)
+		add(EventCleared, g.End(), false)
 		s.Breaking = false
 	}
 	if over && s.Lasting {
-		tell(EventEnded, g.End(), false)
+		add(EventEnded, g.End(), false)
 		s.Lasting = false
 	}
-	return s, told
+	return s, transitions
 }
