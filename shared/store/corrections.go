@@ -6,8 +6,8 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// CorrectionsOf is a subquery: the corrections of a node n, newest first, as [CorrectionRow]s,
-// each with a span in which the node's readings are its customer's. Nobody else's are corrected.
+// CorrectionsOf is a subquery for the corrections of a node n, newest first, as [CorrectionRow]s.
+// Each has a span of the node's readings that its customer may see: no others are corrected.
 const CorrectionsOf = `(
 	SELECT json_agg(json_build_object(
 	    'From', c.from_time, 'VisibleFrom', NULLIF(v.visible_from, '-infinity'), 'VisibleUntil', NULLIF(v.visible_until, 'infinity'),
@@ -23,7 +23,7 @@ type CorrectionRow struct {
 	Temperature, Humidity     float64
 }
 
-// ConvertCorrections returns the corrections of rows.
+// ConvertCorrections converts rows of [CorrectionsOf].
 func ConvertCorrections(rows []CorrectionRow) (all reading.Corrections) {
 	for _, r := range rows {
 		all = append(all, reading.Correction{

@@ -37,7 +37,7 @@ type connection interface {
 // pool stays the caller's to close.
 func New(pool *pgxpool.Pool) *DB { return &DB{pool, attempts, pool} }
 
-// Connections is how many connections the pool has at most; a transaction has none.
+// Connections returns how many connections the pool may open; 0 for a transaction.
 func (db *DB) Connections() int {
 	if db.pool == nil {
 		return 0
@@ -54,8 +54,8 @@ func (db *DB) InTx(ctx context.Context, do func(tx *DB) error) error {
 }
 
 // retry calls do until it succeeds, fails for another reason, or has used its attempts. It
-// pauses between them: the transaction that the rollback lets through wakes first, or a retry
-// at once could take the same lock again and be the next victim.
+// pauses between them so that the transaction that the rollback lets through wakes first: an
+// immediate retry could take the same lock again and be the next victim.
 func (db *DB) retry(ctx context.Context, do func() error) error {
 	for attempt := 1; ; attempt++ {
 		err := do()
@@ -111,7 +111,7 @@ func (db *DB) ExecBatch(ctx context.Context, queue func(*pgx.Batch)) error {
 	})
 }
 
-// Into gathers the rows of a queued query.
+// Into collects the rows of a queued query.
 func Into[T any](found *[]T) func(pgx.Rows) error {
 	return func(rows pgx.Rows) (err error) {
 		*found, err = pgx.CollectRows(rows, pgx.RowToStructByName[T])
@@ -119,7 +119,7 @@ func Into[T any](found *[]T) func(pgx.Rows) error {
 	}
 }
 
-// One runs a query that gives one row, or absent where it gives none.
+// One runs a query that returns one row; without a row, its error is absent.
 func One[T any](ctx context.Context, db *DB, absent error, sql string, args pgx.StrictNamedArgs) (T, error) {
 	return one(ctx, db, absent, sql, args, pgx.RowToStructByName[T])
 }
@@ -129,15 +129,15 @@ func Value[T any](ctx context.Context, db *DB, absent error, sql string, args pg
 	return one(ctx, db, absent, sql, args, pgx.RowTo[T])
 }
 
-// All runs a query that gives any number of rows.
+// All runs a query that returns any number of rows.
 func All[T any](ctx context.Context, db *DB, sql string, args pgx.StrictNamedArgs) ([]T, error) {
 	return all(ctx, db, sql, pgx.RowToStructByName[T], args)
 }
 
-// AllPlanned is [All] for a query that PostgreSQL plans anew each time, for its arguments, and whose
-// rows scan themselves. Of a prepared one it has one plan for all arguments after five uses, which takes
-// twenty times as long where an account has more than it expects; of thousands of rows, to find each
-// column by its name takes half of the time.
+// AllPlanned is [All] for a query that PostgreSQL plans each time for its arguments, and whose rows scan
+// themselves. After five uses a prepared query has one plan for all arguments, which takes twenty times as
+// long for an account with more rows than that expects; and finding each column by name takes half of the
+// time that it takes to read thousands of rows.
 func AllPlanned[T any, P interface {
 	*T
 	pgx.RowScanner

@@ -22,9 +22,9 @@ func componentGrants() map[string]map[string]string {
 		read   = "SELECT"
 		append = "SELECT, INSERT"
 		edit   = "SELECT, UPDATE"
-		keep   = "SELECT, INSERT, UPDATE"
+		upsert = "SELECT, INSERT, UPDATE"
 		all    = "SELECT, INSERT, UPDATE, DELETE"
-		// A prediction belongs to its incident, or to the sample of its day; its verdict is a person's.
+		// detect draws the day's sample of predictions and links anomalies; a verdict is a person's.
 		draw = "SELECT, INSERT, DELETE, UPDATE (incident_id, anomaly_predicted, sampling_probability)"
 		// A correction is never changed, only withdrawn.
 		withdraw = "SELECT, INSERT, UPDATE (withdrawn_at, withdrawn_by)"
@@ -32,15 +32,15 @@ func componentGrants() map[string]map[string]string {
 	return map[string]map[string]string{
 		"ingest": {
 			"sensors": read, "sensor_tombstones": read, "open_holds": read, "alert_thresholds": read, "gateways": read,
-			"node_state": keep, "node_slots": keep, "probe": keep, "customer_rules": read, "rule_memory": read, "learning_settings": read,
+			"node_state": upsert, "node_slots": upsert, "probe": upsert, "customer_rules": read, "rule_memory": read, "learning_settings": read,
 			"corrections": read, "visible_spans": read,
-			"sensor_data.readings": append, "sensor_data.hours": all, "sensor_data.hours_until": edit, "sensor_data.marked_hours": all, "excursions": edit, "drills": edit, "late_readings": keep,
+			"sensor_data.readings": append, "sensor_data.hours": all, "sensor_data.hours_until": edit, "sensor_data.marked_hours": all, "excursions": edit, "drills": edit, "late_readings": upsert,
 			"sensor_data.create_day()": "EXECUTE", "sensor_data.drop_days()": "EXECUTE",
 		},
 		"detect": {
 			"sensors": read, "server_rooms": read, "sensor_tombstones": read, "open_holds": read, "alert_thresholds": read, "gateways": read,
 			"visible_spans": read, "live_states": read, "customer_rules": read, "learning_settings": read, "corrections": read,
-			"node_slots": read, "node_learning": keep, "node_state": keep,
+			"node_slots": read, "node_learning": upsert, "node_state": upsert,
 			"rule_memory": all, "excursions": all, "room_incidents": all, "incident_changes": append, "maintenance_windows": read, "probe": read, "gateway_nodes": read, "drills": edit,
 			"incidents": all, "prediction_feedback": draw,
 			"sensor_data.readings": append, "sensor_data.hours_until": read, "sensor_data.create_day()": "EXECUTE",
@@ -53,11 +53,11 @@ func componentGrants() map[string]map[string]string {
 		"api": {
 			"customers": all, "persons": all, "invitations": all, "server_rooms": all, "sensors": all, "sensor_tombstones": read, "open_holds": read, "live_states": read,
 			"alerts": all, "alert_thresholds": all, "prediction_feedback": all, "model_training_runs": all,
-			"gateways": all, "gateway_boots": all, "gateway_nodes": all, "visible_spans": read, "node_state": keep, "node_slots": all, "probe": read,
+			"gateways": all, "gateway_boots": all, "gateway_nodes": all, "visible_spans": read, "node_state": upsert, "node_slots": all, "probe": read,
 			"audit_log": append, "api_keys": all, "watches": all, "idempotent_answers": all,
-			"rules": all, "customer_rules": read, "rule_memory": read, "excursions": keep, "room_incidents": all, "incident_changes": append, "incidents": keep,
-			"maintenance_windows": keep, "learning_settings": keep, "node_learning": read, "corrections": withdraw,
-			"drills": keep, "late_readings": read, "room_history": read, "room_members": read, "rule_history": read,
+			"rules": all, "customer_rules": read, "rule_memory": read, "excursions": upsert, "room_incidents": all, "incident_changes": append, "incidents": upsert,
+			"maintenance_windows": upsert, "learning_settings": upsert, "node_learning": read, "corrections": withdraw,
+			"drills": upsert, "late_readings": read, "room_history": read, "room_members": read, "rule_history": read,
 			"sensor_data.readings": read, "sensor_data.hours": read, "sensor_data.hours_until": read,
 		},
 	}

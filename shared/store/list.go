@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Position is the place of a row in a list that is newest first, by time and then by id.
-// Neither changes, so rows that arrive later move none that was read.
+// Position is the place of a row in a list ordered newest first, by time and then by id.
+// Neither changes, so rows that arrive between two pages move none that was read.
 type Position struct {
 	Time time.Time `json:"time"`
 	ID   int64     `json:"id"`
@@ -18,17 +18,17 @@ type Position struct {
 
 // Part says which rows of a list to read.
 type Part struct {
-	After *Position // those behind this place; nil for the first
-	Limit int       // at most so many
+	After *Position // those after this one; nil is the beginning
+	Limit int       // how many at most
 }
 
-// Behind is the condition that a row of a list stands behind its @after_time and @after_id.
+// Behind is the condition that a row comes after @after_time and @after_id in a list.
 func Behind(timeColumn, idColumn string) string {
 	return `(` + timeColumn + `, ` + idColumn + `) < (COALESCE(@after_time::timestamptz, 'infinity'), @after_id::bigint)`
 }
 
-// List is a list that is newest first and read page by page, by keyset: what a page costs
-// does not grow with its number.
+// List is a list ordered newest first and read in pages by keyset, so that a late page costs no
+// more than the first.
 type List[T any] struct {
 	DB      *DB
 	Subject string // for errors
@@ -36,7 +36,7 @@ type List[T any] struct {
 	From    string // FROM … WHERE …, all rows of the list
 	Time    string // the column by which it is ordered, and then by ID
 	ID      string
-	// Rows is the statement of a list whose plan needs one of its own, with [Behind], the order and @limit.
+	// Rows replaces the statement that lists, where the planner needs another. It has [Behind], the order and @limit.
 	Rows string
 	Args pgx.StrictNamedArgs
 	At   func(T) Position
@@ -72,15 +72,15 @@ func (l List[T]) Total(ctx context.Context) (int64, error) {
 	return total, Wrap(err, "count %s", l.Subject)
 }
 
-// rowsAtOnce is how many rows [List.Each] reads at once.
-const rowsAtOnce = 1000
+// eachPage is the page size of [List.Each].
+const eachPage = 1000
 
-// Each yields all rows behind a place, nil for the begin. There may be a million: it reads
-// page by page and holds no connection between pages.
+// Each yields all rows after a position; nil is the beginning. There may be a million, so it
+// reads in pages and holds no connection between them.
 func (l List[T]) Each(ctx context.Context, after *Position) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for {
-			found, err := l.read(ctx, after, rowsAtOnce)
+			found, err := l.read(ctx, after, eachPage)
 			if err != nil {
 				var none T
 				yield(none, err)
@@ -91,7 +91,7 @@ func (l List[T]) Each(ctx context.Context, after *Position) iter.Seq2[T, error] 
 					return
 				}
 			}
-			if len(found) < rowsAtOnce {
+			if len(found) < eachPage {
 				return
 			}
 			after = new(l.At(found[len(found)-1]))

@@ -9,9 +9,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Listen calls notified with the payload of each notification of a channel, and listening as
-// soon as none can be missed any more. It returns when ctx ends or the connection fails. It
-// holds one connection of the pool, but never the only one.
+// Listen calls notified with the payload of each notification of a channel, and listening once
+// it is subscribed and misses none. It returns when ctx ends or the connection fails. It holds
+// one connection of the pool, but never the only one.
 func (db *DB) Listen(ctx context.Context, channel string, listening func(), notified func(payload string)) error {
 	if db.Connections() < 2 {
 		return errors.New("a pool of one connection cannot listen")
@@ -22,7 +22,7 @@ func (db *DB) Listen(ctx context.Context, channel string, listening func(), noti
 	}
 	defer acquired.Release()
 	connection := acquired.Conn()
-	defer func() { // nobody else shall have it: it listens
+	defer func() { // it must not return to the pool while it listens
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		_ = connection.Close(closing)

@@ -38,8 +38,8 @@ func SensorIn(customer, node string) string {
 // ahead: it is not shown, and the next reading replaces it.
 const NotAhead = `now() + interval '2 minutes'`
 
-// NewestOf is the newest visible state of sensor s, for a join. It is found by the indexes, where the
-// view live_states reads those of all of the customer's sensors: for a few of them.
+// NewestOf is the newest visible state of sensor s, for a join. It is for a few sensors: it uses the
+// indexes, where the view live_states reads the states of all of the customer's sensors.
 const NewestOf = `LATERAL (
 	SELECT n.*
 	FROM visible_spans v

@@ -1,12 +1,13 @@
 // Package store is the metadata of Coldaisle in PostgreSQL: the schema, the rights of each
-// component, and one pool of connections. The statements are in packages by who needs them:
+// component, and one pool of connections. Its subpackages have the statements, by who needs them:
 //
 //   - accounts: customers, keys, rooms, sensors, gateways, the audit log; for the API
 //   - incidents: rules, alerts, incidents, maintenance windows, silences; for the API, detect
 //     and storealert
-//   - learning: predictions, verdicts, training runs, what is learned of nodes; for the API,
+//   - learning: predictions, verdicts, training runs, learned properties of nodes; for the API,
 //     detect and train
 //   - pipeline: the status of a sensor and the state of a node; for ingest and detect
+//   - records: the past of a room for its monthly record; for the API
 //
 // Each has a Store over a [DB]. A file holds one subject, with its SQL beside the Go that
 // runs it. The columns of a table that a query returns are one constant, qualified so that
@@ -29,7 +30,7 @@ type NotFoundError string
 
 func (e NotFoundError) Error() string { return string(e) + " not found" }
 
-// Is implements what [errors.Is] asks for.
+// Is makes each an [ErrNotFound] to [errors.Is].
 func (e NotFoundError) Is(target error) bool { return target == ErrNotFound }
 
 // Errors that callers distinguish. Every ErrNo… is an [ErrNotFound].
@@ -88,7 +89,7 @@ var (
 	ErrCorrectionExists = errors.New("correction already exists")
 	// ErrTooManyCorrections: the sensor has MaxCorrections.
 	ErrTooManyCorrections = errors.New("too many corrections")
-	ErrStatusReplayed     = errors.New("a status of this gateway has come already")
+	ErrStatusReplayed     = errors.New("this status of the gateway was received before")
 )
 
 // Wrap adds the operation and its subject to an error; nil stays nil.

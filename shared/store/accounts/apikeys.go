@@ -16,7 +16,7 @@ type KeyHash [32]byte
 // MaxAPIKeys is how many API keys a customer may have.
 const MaxAPIKeys = 100
 
-// APIKey is a key by which a program calls for a customer. The key itself is not
+// APIKey is a key with which a program calls the API for a customer. The key itself is not
 // stored.
 type APIKey struct {
 	ID         int64
@@ -24,7 +24,7 @@ type APIKey struct {
 	Name       string
 	Prefix     string // the key's first characters
 	Scope      string
-	RoomIDs    []int64 // nil for all, see [InRooms]
+	RoomIDs    []int64 // nil for all, see [store.InRooms]
 	CreatedAt  time.Time
 	ExpiresAt  *time.Time // nil: never
 	LastUsedAt *time.Time // to a minute; nil: never

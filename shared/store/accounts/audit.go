@@ -15,7 +15,7 @@ type AuditEntry struct {
 	CustomerID int64
 	Actor      string // person, key or gateway, such as person:7 or gateway:gw-abc
 	ActorName  string // its name then
-	Operation  string // the API's name of it
+	Operation  string // as the API names it
 	Subject    string // what was changed, such as sensor:rack-1
 	RequestID  string
 	Before     any // what it was, as JSON; nil when it was not there

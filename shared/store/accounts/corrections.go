@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// WithdrawAhead is until how long before its begin a correction can be withdrawn. A reading's
-	// time may lie two minutes ahead and a cached status be one old: until then nobody has used it.
+	// WithdrawAhead is how long before its start a correction can last be withdrawn. A reading may
+	// be dated two minutes ahead and a cached status be one minute old: until then none has used it.
 	WithdrawAhead = 4 * time.Minute
 	// MaxCorrections is how many corrections a sensor may have.
 	MaxCorrections = 200
@@ -44,7 +44,7 @@ type Correction struct {
 	Overdue      bool // it is in force, and its due date has passed
 }
 
-// listedCorrections are a customer's corrections of nodes that are sensors, with their state.
+// listedCorrections selects a customer's corrections of sensors, with their state.
 const listedCorrections = `
 	SELECT c.id, c.node_id AS sensor_id, c.from_time AS "from", c.temperature_offset, c.humidity_offset, c.certificate, c.serial_number, c.due_date,
 	       c.calibrated_by, c.added_by, c.added_at, c.withdrawn_by, c.withdrawn_at, c.state,
@@ -72,8 +72,8 @@ func correctionArgs(ctx context.Context, customerID int64) pgx.StrictNamedArgs {
 	return pgx.StrictNamedArgs{"customer": customerID, "rooms": store.RoomsOf(ctx), "ahead": WithdrawAhead}
 }
 
-// Corrections lists the corrections that the readings of a customer's sensors of the last day
-// have and those to come, by sensor and time.
+// Corrections lists the corrections of a customer's sensors that were in force within the last
+// day or are planned, by sensor and time.
 func (s Store) Corrections(ctx context.Context, customerID int64) ([]Correction, error) {
 	found, err := store.All[Correction](ctx, s.db, listedCorrections+store.RoomIn("s.room_id")+`
 		    AND c.withdrawn_at IS NULL AND (c.next IS NULL OR c.next > now() - interval '1 day')

@@ -22,7 +22,7 @@ const EnrolmentTime = 24 * time.Hour
 
 // Bounds of a customer's gateways.
 const (
-	// MaxGateways is how many a customer may have that are enrolled or wait for their code.
+	// MaxGateways is how many a customer may have, enrolled or waiting for their code.
 	MaxGateways = 200
 	// MaxEnrolmentCodes is how many of them may wait.
 	MaxEnrolmentCodes = 20
@@ -48,13 +48,13 @@ type Gateway struct {
 	EnrolledAt *time.Time
 	RevokedAt  *time.Time
 	PublicKey  ed25519.PublicKey // nil before enrolment
-	// What it last said of itself.
+	// From its last status.
 	LastSeen       *time.Time
 	Version        string
 	Role           string
 	ClockOffset    time.Duration // what it adds to its system clock
 	OutboxReadings int64
-	Nodes          int64      // that it reports
+	Nodes          int64      // how many it reports
 	CloneSeenAt    *time.Time // when two boots of its key were last seen at once
 	// PairKey is the secret of the customer's gateways, see [Store.RevokeGateway].
 	PairKey []byte
@@ -74,9 +74,9 @@ const gatewayColumns = `g.id, g.customer_id, g.name, c.email AS account, g.creat
 	(SELECT count(*) FROM gateway_nodes n WHERE n.gateway_id = g.id) AS nodes, g.clone_seen_at, c.pair_key`
 
 // CreateGateway creates a gateway that waits for its one-time code, and returns the code,
-// which cannot be read again; by is the person, or 0. It also removes forgotten gateways of all customers. Errors:
-// [store.ErrNoCustomer], [store.ErrTooManyGateways]. Two calls for one customer must not
-// run at once: see [Store.LockChanges].
+// which cannot be read again; by is the person, or 0. It also removes forgotten gateways of
+// all customers. Call it after [Store.LockChanges]. Errors: [store.ErrNoCustomer],
+// [store.ErrTooManyGateways].
 func (s Store) CreateGateway(ctx context.Context, customerID, by int64, name string) (Gateway, string, error) {
 	if _, err := s.db.Exec(ctx, `DELETE FROM gateways g WHERE `+forgotten, nil); err != nil {
 		return Gateway{}, "", fmt.Errorf("remove old gateways: %w", err)
@@ -226,12 +226,12 @@ const maxReportedNodes = 5000
 // ten minutes (contract 10.11), in which no gateway starts that often.
 const maxBoots = 1000
 
-// RecordGatewayStatus stores a gateway's verified status report, signed at that time by its
-// corrected clock, and returns the gateway. A revoked
-// gateway is returned unchanged. A sequence number that was received before is
-// [store.ErrStatusReplayed]. So is a status of an earlier boot, unless it was signed later
-// than every status so far: then a second machine uses the key, and the gateway is marked
-// as cloned. A replayed recording was signed earlier, so it marks nothing.
+// RecordGatewayStatus stores a gateway's verified status, which it signed at signedAt by its
+// corrected clock, and returns the gateway. A revoked gateway is returned unchanged. A
+// sequence number that was received before is [store.ErrStatusReplayed]. So is a status of an
+// earlier boot, unless it was signed later than every status so far: then a second machine
+// uses the key, and the gateway is marked as cloned. A replayed recording was signed earlier,
+// so it marks nothing.
 func (s Store) RecordGatewayStatus(ctx context.Context, status wire.StatusRequest, signedAt time.Time) (Gateway, error) {
 	var replayed bool
 	err := s.db.InTx(ctx, func(tx *store.DB) (err error) {
@@ -275,7 +275,7 @@ func recordStatus(ctx context.Context, tx *store.DB, status wire.StatusRequest, 
 		_, err := tx.Exec(ctx, `UPDATE gateways SET clone_seen_at = now(), signed_at = @signed WHERE id = @id`,
 			pgx.StrictNamedArgs{"id": status.GatewayID, "signed": signedAt})
 		if err != nil {
-			return false, fmt.Errorf("note clone: %w", err)
+			return false, fmt.Errorf("mark clone: %w", err)
 		}
 	}
 	if boot.Repeated || boot.Followed && !clone {
@@ -372,9 +372,8 @@ type DiscoveredNode struct {
 // maxDiscovered bounds the list of discovered nodes.
 const maxDiscovered = 1000
 
-// DiscoveredNodes lists the nodes that a customer's gateways report and that are
-// no sensors of theirs, those heard last first, each under the gateway that heard
-// it last.
+// DiscoveredNodes lists a customer's discovered nodes, the last heard first, each under the
+// gateway that heard it last.
 func (s Store) DiscoveredNodes(ctx context.Context, customerID int64) ([]DiscoveredNode, error) {
 	found, err := store.All[DiscoveredNode](ctx, s.db, `
 		WITH heard AS (

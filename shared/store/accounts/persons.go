@@ -55,7 +55,7 @@ func (s Store) SetRole(ctx context.Context, customerID, id int64, role string) e
 	return store.Wrap(err, "revoke invitations of person %d", id)
 }
 
-// keepOwner refuses to make a person of a role of the customer's only owner.
+// keepOwner refuses a role that would leave the customer without an owner.
 func (s Store) keepOwner(ctx context.Context, customerID, id int64, role string) error {
 	others, err := store.Value[bool](ctx, s.db, store.ErrNoPerson, `
 		SELECT @role = 'owner' OR role <> 'owner'
@@ -151,14 +151,14 @@ func (s Store) InvitationByCode(ctx context.Context, code string) (Invitation, e
 	return found, store.Wrap(err, "invitation of a code")
 }
 
-// DeleteInvitation revokes one of a customer's invitations, or is [store.ErrNoInvitation].
+// DeleteInvitation revokes one of a customer's invitations, or returns [store.ErrNoInvitation].
 func (s Store) DeleteInvitation(ctx context.Context, customerID, id int64) error {
 	err := s.db.Change(ctx, store.ErrNoInvitation, `DELETE FROM invitations WHERE id = @id AND customer_id = @customer`,
 		pgx.StrictNamedArgs{"id": id, "customer": customerID})
 	return store.Wrap(err, "delete invitation %d", id)
 }
 
-// AcceptInvitation makes the person of a code and consumes it. Of callers at once one succeeds.
+// AcceptInvitation creates the person of a code and consumes it. Of concurrent callers one succeeds.
 // Errors: [store.ErrNoInvitation], [store.ErrEmailTaken].
 func (s Store) AcceptInvitation(ctx context.Context, code, name, passwordHash string) (Person, error) {
 	type row struct{ CustomerID, ID int64 }

@@ -16,7 +16,7 @@ type Room struct {
 	Instructions *string // what to do when it is in trouble; nil: none
 }
 
-// RoomChange is what can be changed of a room.
+// RoomChange is an update of a room.
 type RoomChange struct {
 	Name         string
 	Instructions *string // empty clears them, nil leaves them

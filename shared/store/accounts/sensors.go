@@ -25,7 +25,7 @@ type Sensor struct {
 	// AlsoUnenrolled says that within the last day the id of a signed sensor also came
 	// through an unenrolled gateway. Those readings are not the sensor's.
 	AlsoUnenrolled bool
-	// CalibrationDue is when it is to be calibrated again, by the correction in force.
+	// CalibrationDue is the due date of the correction in force.
 	CalibrationDue     *time.Time
 	CalibrationOverdue bool
 }
@@ -122,7 +122,7 @@ func isSigned(ctx context.Context, tx *store.DB, customerID int64, n NewSensor) 
 		pgx.StrictNamedArgs{"id": n.ID, "customer": customerID, "most": cmp.Or(n.MaxUnreported, MaxUnreported)})
 	switch {
 	case err != nil:
-		return false, fmt.Errorf("look for its channel: %w", err)
+		return false, fmt.Errorf("find its channel: %w", err)
 	case is.Reported || is.Enrolled && (is.Held || is.Full):
 		return true, nil
 	case is.Held:
@@ -193,8 +193,8 @@ func (s Store) Sensors(ctx context.Context, customerID, roomID int64) ([]Sensor,
 	return found, nil
 }
 
-// VisibleNodes returns those of the nodes that are a customer's sensors, by identifier, each
-// with the spans of readings that the customer may see.
+// VisibleNodes returns the nodes that are a customer's sensors, by identifier, each with the
+// spans of readings that the customer may see.
 func (s Store) VisibleNodes(ctx context.Context, customerID int64, ids []string) ([]readings.NodeRef, error) {
 	type row struct {
 		NodeID      string
@@ -239,7 +239,7 @@ func (s Store) VisibleNode(ctx context.Context, customerID int64, id string) (re
 func (s Store) UpdateSensor(ctx context.Context, customerID int64, id string, change SensorChange) (Sensor, error) {
 	updated, err := store.One[Sensor](ctx, s.db, store.ErrNoRoom, `
 		WITH r AS (
-		    -- The room before the sensor, as everywhere: its deletion locks it and then its sensors.
+		    -- Lock the room before the sensor, as everywhere: deleting a room locks it and then its sensors.
 		    SELECT id, customer_id FROM server_rooms WHERE id = @room AND customer_id = @customer AND `+store.RoomIn("id")+` FOR KEY SHARE
 		)
 		UPDATE sensors

@@ -14,18 +14,18 @@ import (
 // MaxWatches is how many watches a customer may have.
 const MaxWatches = 100
 
-// Watch is a program on site that calls people, by its last heartbeat.
+// Watch is a program on site that notifies people, as of its last heartbeat.
 type Watch struct {
 	ID          int64
 	Name        string
 	HeartbeatAt time.Time
 	PolledAt    time.Time  // when it last read the incidents
 	SucceededAt *time.Time // when a message was last sent; nil: never
-	WaitingAt   *time.Time // since when the oldest message waits that should have been sent; nil: none does
+	WaitingAt   *time.Time // since when the oldest overdue message waits; nil: none does
 }
 
-// A watch reports each minute and polls without a pause, and a message is sent within its
-// timeout. What is older than these has failed.
+// A watch reports each minute, polls without a pause, and sends a message within its timeout.
+// One that is later than these has failed.
 const (
 	watchSilentAfter  = 3 * time.Minute
 	watchWaitingAfter = 5 * time.Minute
@@ -45,8 +45,8 @@ func (w Watch) State(now time.Time) (state, trouble string) {
 	}
 }
 
-// WatchProblems words what is wrong with each of a customer's watches, by their ids. Nobody would
-// be woken where none is well; one that has sent a message since another began to wait still wakes.
+// WatchProblems describes what is wrong with each of a customer's watches, by id. Nobody would be
+// woken if none is well; one that has sent a message since another began to wait still wakes people.
 func WatchProblems(watches []Watch, now time.Time) map[int64]string {
 	problems, nobody := map[int64]string{}, true
 	for _, w := range watches {

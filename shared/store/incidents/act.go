@@ -17,7 +17,7 @@ import (
 var (
 	ErrIncidentOver = errors.New("the incident is over")
 	ErrNobodyHasIt  = errors.New("nobody has the incident")
-	ErrOtherRooms   = errors.New("the incident is of other rooms, too")
+	ErrOtherRooms   = errors.New("the incident also concerns other rooms")
 )
 
 // Action is what a person does with an incident.
@@ -29,9 +29,9 @@ type Action struct {
 	Comment string
 }
 
-// Act lets a person act on a customer's incident, and returns it. Repeating what is so already
+// Act applies a person's action to a customer's incident, and returns it. Repeating an action
 // changes nothing. Errors: [store.ErrNoIncident], [ErrIncidentOver] for all but a comment,
-// [ErrNobodyHasIt] when it is given back, and [ErrOtherRooms] for that of a gateway if the
+// [ErrNobodyHasIt] for giving back, and [ErrOtherRooms] for an incident of a gateway if the
 // caller is limited to rooms.
 func (s Store) Act(ctx context.Context, customerID, id int64, a Action, now time.Time) (Incident, error) {
 	err := s.db.InTx(ctx, func(tx *store.DB) error {
@@ -100,7 +100,7 @@ func (s Store) Act(ctx context.Context, customerID, id int64, a Action, now time
 		default:
 			return fmt.Errorf("%q is no action", a.Event)
 		}
-		if len(g.Parts) == 0 { // it has cleared: what people know stays, for when it comes back
+		if len(g.Parts) == 0 { // it has cleared: the known level stays for when it comes back
 			after.Known = before.Known
 		}
 		taken := !after.TakenAt.IsZero()
@@ -123,10 +123,10 @@ func (s Store) Act(ctx context.Context, customerID, id int64, a Action, now time
 			"severity": string(after.Known.Severity), "actual": after.Known.Actual, "excess": after.Known.Excess,
 		})
 		if err != nil {
-			return fmt.Errorf("keep: %w", err)
+			return fmt.Errorf("update: %w", err)
 		}
 		if taken && before.TakenAt.IsZero() {
-			// The alert records that its excursions have by now.
+			// Taking acknowledges the alerts that its excursions have by now.
 			_, err := tx.Exec(ctx, `
 				UPDATE excursions
 				SET acknowledged_to = (SELECT max(id) FROM alerts)
@@ -151,8 +151,8 @@ func (s Store) Act(ctx context.Context, customerID, id int64, a Action, now time
 	return s.Incident(ctx, customerID, id, now)
 }
 
-// See marks incidents of a customer that are over as seen: those of ids, or all. It returns
-// how many nobody had seen before. One that is being changed at this moment stays unseen.
+// See marks incidents of a customer that are over as seen: those with the given ids, or all if
+// ids is nil. It returns how many were unseen. One that is being changed at this moment stays so.
 func (s Store) See(ctx context.Context, customerID int64, ids []int64, by string, now time.Time) (int, error) {
 	var changes []change
 	err := s.db.InTx(ctx, func(tx *store.DB) error {

@@ -28,9 +28,9 @@ type Alert struct {
 const alertColumns = `alerts.id, alerts.sensor_id, alerts.alert_type AS type, alerts.message, alerts.timestamp AS time, ` +
 	alertAcknowledged + ` AS acknowledged`
 
-// alertAcknowledged is the condition that an alert was acknowledged, or stored when somebody
-// took the incident of its excursion: so taking an incident writes no row per alert. An
-// excursion that was merged into another keeps what was acknowledged in its time.
+// alertAcknowledged is the condition that an alert was acknowledged, itself or by taking the
+// incident of its excursion after it was stored: taking an incident thus writes no row per
+// alert. The alerts of an excursion that was merged into another stay acknowledged.
 const alertAcknowledged = `(alerts.acknowledged OR EXISTS (
 	SELECT FROM excursions e
 	WHERE e.customer_id = alerts.customer_id AND e.channel = alerts.channel AND e.node_id = alerts.sensor_id
@@ -98,7 +98,7 @@ func (s Store) InsertAlert(ctx context.Context, e alert.Event) (AlertOutcome, er
 	}
 }
 
-// alertList lists those of a customer's alerts for which a condition holds, newest first.
+// alertList lists a customer's alerts that satisfy a condition, newest first.
 func (s Store) alertList(ctx context.Context, customerID int64, condition string, args pgx.StrictNamedArgs) store.List[Alert] {
 	args["customer"], args["rooms"] = customerID, store.RoomsOf(ctx)
 	return store.List[Alert]{
@@ -190,7 +190,7 @@ func (s Store) Thresholds(ctx context.Context, customerID int64) (Thresholds, er
 }
 
 // SetThresholds sets a customer's thresholds; nil leaves one unchanged. Detection uses them
-// within 15 seconds (contract 6.3).
+// within 15 seconds.
 func (s Store) SetThresholds(ctx context.Context, customerID int64, maxTemperature, maxHumidity *float64) (Thresholds, error) {
 	defaults := alert.Defaults()
 	set, err := store.One[Thresholds](ctx, s.db, store.ErrNoCustomer, `

@@ -13,10 +13,10 @@ import (
 	"coldaisle.dev/shared/store"
 )
 
-// ErrAfterLast answers a cursor beyond the end of the log: it is another account's.
+// ErrAfterLast refuses a cursor beyond the end of the log: it is another account's.
 var ErrAfterLast = errors.New("beyond the last change")
 
-// Change is an entry of the log of an account's transitions.
+// Change is an entry of the log of an account's incident transitions.
 type Change struct {
 	Number     int64
 	At         time.Time
@@ -24,13 +24,13 @@ type Change struct {
 	Calls      bool
 	Person     string // empty: readings did it, or the clock
 	Comment    string
-	IncidentID int64 // that it is part of now
+	IncidentID int64 // of the incident that now has it
 }
 
 // Changes is a part of the log, oldest first.
 type Changes struct {
 	Changes   []Change
-	Incidents map[int64]Incident // those of the changes; a withdrawn one is absent
+	Incidents map[int64]Incident // of the changes, by id; a withdrawn one is absent
 	Next      int64              // the cursor of the next part
 	More      bool               // the next part has changes already
 }
@@ -49,8 +49,8 @@ func (s Store) Changes(ctx context.Context, customerID, after int64, limit int, 
 	var found []Change
 	args := pgx.StrictNamedArgs{"customer": customerID, "after": after, "limit": limit + 1, "rooms": store.RoomsOf(ctx)}
 	err := s.db.ExecBatch(ctx, func(batch *pgx.Batch) {
-		// The end is read first. The numbers up to it are all committed, so the part that is
-		// read next lacks none of them.
+		// The end is read first: all numbers up to it are committed, so the part that is read
+		// next lacks none of them.
 		batch.Queue(lastChange, pgx.StrictNamedArgs{"customer": customerID}).Query(func(rows pgx.Rows) (err error) {
 			last, err = pgx.CollectRows(rows, pgx.RowTo[int64])
 			return store.Wrap(err, "last")
@@ -80,7 +80,7 @@ func (s Store) Changes(ctx context.Context, customerID, after int64, limit int, 
 	case part.More:
 		part.Changes = found[:limit]
 		part.Next = part.Changes[limit-1].Number
-	case len(found) > 0: // some may have come since the end was read
+	case len(found) > 0: // some may have been added since the end was read
 		part.Next = max(last[0], found[len(found)-1].Number)
 	}
 	part.Incidents, err = s.changedIncidents(ctx, customerID, part.Changes, now)
@@ -101,7 +101,7 @@ func (s Store) changedIncidents(ctx context.Context, customerID int64, changes [
 	if err != nil {
 		return nil, fmt.Errorf("changed incidents of customer %d: %w", customerID, err)
 	}
-	if err := s.tellNow(ctx, customerID, found, nil, now); err != nil {
+	if err := s.complete(ctx, customerID, found, nil, now); err != nil {
 		return nil, err
 	}
 	for _, i := range found {

@@ -14,14 +14,14 @@ import (
 	"coldaisle.dev/shared/store"
 )
 
-// MaxDrills is how many drills an account may start in a day.
+// MaxDrills is the most drills that an account may start in 24 hours.
 const MaxDrills = 10
 
-// ErrTooManyDrills refuses one more than [MaxDrills].
+// ErrTooManyDrills says that the account has started [MaxDrills].
 var ErrTooManyDrills = errors.New("too many drills")
 
-// Drill is an alarm drill: a message that goes the way of a reading which breaks a rule. Rule
-// and sensor are as they were.
+// Drill is an alarm drill: a message that takes the path of a reading which breaks a rule. Rule
+// and sensor are as they were when it began.
 type Drill struct {
 	ID          int64
 	OnSite      bool // a gateway of the customer sends it, else the API
@@ -51,12 +51,12 @@ const drillColumns = `d.id, d.on_site, d.rule_id, d.quantity, d.direction, d.lim
 	d.started_by, d.created_at, COALESCE((SELECT i.id FROM room_incidents i WHERE i.drill_id = d.id), 0) AS incident_id,
 	d.sent_at, d.published_at, d.ingested_at, d.judged_at, d.alert_at, d.shown_at, d.told_at, d.taken_at`
 
-// Cause is that of the drill's incident.
+// Cause returns the cause of the drill's incident.
 func (d Drill) Cause() incident.Cause {
 	return incident.CauseOf(incident.KindThreshold, d.Quantity, d.Direction, "")
 }
 
-// Reached are the times of the stages that the drill has reached.
+// Reached returns the times at which the drill reached its stages.
 func (d Drill) Reached() map[incident.DrillStage]time.Time {
 	reached := map[incident.DrillStage]time.Time{}
 	for i, at := range []*time.Time{d.SentAt, d.PublishedAt, d.IngestedAt, d.JudgedAt, d.AlertAt, d.ShownAt, d.ToldAt, d.TakenAt} {
@@ -67,7 +67,7 @@ func (d Drill) Reached() map[incident.DrillStage]time.Time {
 	return reached
 }
 
-// excursion is what stands for the excursion that the drill's incident does not have.
+// excursion stands in for the excursion that the drill's incident does not have.
 func (d Drill) excursion(i Incident) Excursion {
 	return Excursion{
 		IncidentID: i.ID, Kind: incident.KindThreshold, NodeID: d.NodeID, SensorName: d.SensorName, RoomID: d.RoomID, RoomName: d.RoomName, RuleID: d.RuleID,
@@ -76,8 +76,8 @@ func (d Drill) excursion(i Incident) Excursion {
 	}
 }
 
-// StartDrill begins a drill of a customer's rule at a sensor, and returns the code that its
-// message carries. The caller holds the lock of the account's changes. Error: [ErrTooManyDrills].
+// StartDrill begins a drill of a customer's rule at a sensor, and returns the code for its
+// message. The caller holds the lock of the account's changes. Error: [ErrTooManyDrills].
 func (s Store) StartDrill(ctx context.Context, customerID int64, d Drill) (started Drill, code string, err error) {
 	today, err := store.Value[int64](ctx, s.db, nil, `
 		SELECT count(*) FROM drills WHERE customer_id = @customer AND created_at > now() - interval '1 day'`, pgx.StrictNamedArgs{"customer": customerID})
@@ -127,8 +127,8 @@ type DrillMessage struct {
 	Sent, Published time.Time
 }
 
-// ReachDrill records that the message of a drill has reached a stage. It is not known if there is
-// no such drill, if it has expired, or if it came another way than it was to.
+// ReachDrill records that the message of a drill has reached a stage. It reports false for an
+// unknown or expired drill, and for a message that came through another channel.
 func (s Store) ReachDrill(ctx context.Context, stage incident.DrillStage, m DrillMessage) (known bool, err error) {
 	column := string(stage) + "_at"
 	done, err := s.db.Exec(ctx, `
@@ -140,7 +140,7 @@ func (s Store) ReachDrill(ctx context.Context, stage incident.DrillStage, m Dril
 	return err == nil && done.RowsAffected() > 0, store.Wrap(err, "drill %s", stage)
 }
 
-// JudgeDrill makes the incident of a drill, once, and tells of it.
+// JudgeDrill makes the incident of a drill, once, and logs its start. For known see [Store.ReachDrill].
 func (s Store) JudgeDrill(ctx context.Context, m DrillMessage) (known bool, err error) {
 	err = s.db.InTx(ctx, func(tx *store.DB) error {
 		if known, err = New(tx).ReachDrill(ctx, incident.DrillJudged, m); err != nil || !known {
@@ -174,7 +174,7 @@ func (s Store) JudgeDrill(ctx context.Context, m DrillMessage) (known bool, err 
 	return known, store.Wrap(err, "judge drill")
 }
 
-// AlertDrill records that storealert has the event of a drill, which detect alone sends.
+// AlertDrill records that storealert has received the event of a drill, which only detect sends.
 func (s Store) AlertDrill(ctx context.Context, code string) (known bool, err error) {
 	done, err := s.db.Exec(ctx, `
 		UPDATE drills SET alert_at = COALESCE(alert_at, clock_timestamp())
@@ -188,8 +188,8 @@ func (s Store) PublishedDrill(ctx context.Context, id int64) error {
 	return store.Wrap(err, "published drill %d", id)
 }
 
-// ToldDrill records that people were told of the incident of a customer's drill; of any other
-// incident it records nothing. Error: [store.ErrNoIncident].
+// ToldDrill records that people were notified of an incident, if it is a drill's. Error:
+// [store.ErrNoIncident].
 func (s Store) ToldDrill(ctx context.Context, customerID, incidentID int64) error {
 	found, err := store.One[statusRow](ctx, s.db, store.ErrNoIncident, `SELECT `+statusColumns+fromIncidents+` AND i.id = @id`,
 		pgx.StrictNamedArgs{"customer": customerID, "id": incidentID, "rooms": store.RoomsOf(ctx)})
@@ -206,7 +206,7 @@ func takeDrill(ctx context.Context, tx *store.DB, id int64) error {
 	return store.Wrap(err, "taken drill %d", id)
 }
 
-// showDrills records that the incidents of drills are shown, and returns what stands for their
+// showDrills records that the incidents of drills are shown, and returns the stand-ins for their
 // excursions, by incident.
 func (s Store) showDrills(ctx context.Context, shown []Incident) (map[int64][]Excursion, error) {
 	of, ids := map[int64][]Excursion{}, []int64{}
@@ -233,7 +233,7 @@ func (s Store) showDrills(ctx context.Context, shown []Incident) (map[int64][]Ex
 	return of, store.Wrap(err, "show drills")
 }
 
-// endDrills ends the incidents of a customer's drills that are through, or have had their time.
+// endDrills ends the incidents of a customer's drills that have passed or expired.
 func (s Store) endDrills(ctx context.Context, customerID int64, now time.Time) error {
 	type row struct{ ID, RoomID int64 }
 	const due = `i.customer_id = @customer AND i.lasting AND i.merged_into IS NULL AND d.id = i.drill_id

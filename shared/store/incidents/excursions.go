@@ -13,11 +13,11 @@ import (
 	"coldaisle.dev/shared/store/learning"
 )
 
-// Excursion is a stretch in which a node broke a rule, was unlike itself, or was silent.
+// Excursion is a stretch of time in which a node broke a rule, was unusual, or was silent.
 // Names, rule and limit date from its start.
 type Excursion struct {
 	ID         int64
-	IncidentID int64 // that it is a part of; zero until that is told
+	IncidentID int64 // of the incident that it is part of; zero until that exists
 	Kind       incident.Kind
 	Channel    int64
 	NodeID     string
@@ -42,13 +42,11 @@ type Excursion struct {
 	Verdict    Verdict  // on an anomaly; empty while there is none
 	Finding    *Finding // of learning; nil for one of a rule
 
-	// Reason describes it in words.
-	Reason string `db:"-"`
-	// Where is, of a silence that lasts, where its readings stop.
-	Where incident.SilenceCause `db:"-"`
+	Reason string                `db:"-"` // in words
+	Where  incident.SilenceCause `db:"-"` // of a lasting silence: where the readings stop
 }
 
-// Verdict is a person's verdict on an anomaly; empty while there is none.
+// Verdict is a person's answer to an anomaly; empty while there is none.
 type Verdict string
 
 // The verdicts. Hours of a right anomaly are excluded from the past that detection learns
@@ -88,11 +86,11 @@ const excursionColumns = `e.id, COALESCE(e.incident_id, 0) AS incident_id, e.kin
 	e.gateway_id, e.rule_id, e.quantity, e.direction, e.limit_value, e.severity, e.start_time, e.end_time, e.lasting, e.peak, e.peak_time, e.risen_at,
 	e.reopened, e.late, e.resolution, COALESCE(e.verdict, '') AS verdict, e.finding`
 
-// excursionText is the text of excursions e that people see and search.
+// excursionText is the text of an excursion e that people see and search.
 const excursionText = `lower(concat_ws(' ', e.node_id COLLATE "default", e.sensor_name, e.room_name, e.gateway_id, e.kind, translate(e.quantity, '_', ' '),
 	e.direction, round(e.limit_value::numeric, 1), round(e.peak::numeric, 1), e.finding->>'reason'))`
 
-// describe describes excursions in words.
+// describe sets the reasons of excursions and, of lasting silences, where the readings stop.
 func (s Store) describe(ctx context.Context, customerID int64, excursions []Excursion, now time.Time) error {
 	var silent []*Excursion
 	for k := range excursions {
@@ -149,7 +147,7 @@ func (s Store) describe(ctx context.Context, customerID int64, excursions []Excu
 	return nil
 }
 
-// direction is that of its values; an anomaly's is that in which its value left the band.
+// direction is the rule's, or the one in which an anomaly's value left its usual band.
 func (e Excursion) direction() incident.Direction {
 	f := e.Finding
 	switch {
@@ -164,7 +162,7 @@ func (e Excursion) direction() incident.Direction {
 	}
 }
 
-// silenced reports whether maintenance windows cover its begin and its end.
+// silenced reports whether maintenance windows cover both its start and its end.
 func (e Excursion) silenced(windows []Maintenance) bool {
 	return covered(windows, e, e.StartTime) && covered(windows, e, e.EndTime)
 }
@@ -192,7 +190,7 @@ func (e Excursion) part() incident.Part {
 
 // ExcursionQuery selects excursions of [Store.Excursions]. Zero fields select all.
 type ExcursionQuery struct {
-	IncidentID int64 // or that it became part of
+	IncidentID int64 // of it, or of the incident that it was merged into
 	RoomID     int64
 	SensorID   string
 	Kind       incident.Kind
@@ -246,10 +244,9 @@ func (s Store) Excursion(ctx context.Context, customerID, id int64, now time.Tim
 	return one[0], err
 }
 
-// JudgeExcursion sets the verdict on a customer's anomaly and on its prediction, where right
-// is ok and wrong and expected are not_ok. It may change until a training run has used it.
-// Errors: [store.ErrNoExcursion], [store.ErrNoAnomaly],
-// [store.ErrPredictionUsed].
+// JudgeExcursion sets the verdict on a customer's anomaly and the feedback on its prediction:
+// ok for right, not_ok for wrong and expected. It may change until a training run has used it.
+// Errors: [store.ErrNoExcursion], [store.ErrNoAnomaly], [store.ErrPredictionUsed].
 func (s Store) JudgeExcursion(ctx context.Context, customerID, id int64, verdict Verdict, now time.Time) (Excursion, error) {
 	found, err := s.Excursion(ctx, customerID, id, now)
 	if err != nil {

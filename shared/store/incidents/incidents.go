@@ -15,7 +15,7 @@ import (
 	"coldaisle.dev/shared/store"
 )
 
-// Incident is what people are told: what is wrong in one place, for one cause.
+// Incident is what is wrong in one place for one cause: it is what people are called for.
 type Incident struct {
 	ID           int64
 	RoomID       int64  // zero: of a gateway, or of a node in no room
@@ -24,33 +24,33 @@ type Incident struct {
 	GatewayID    string // of a gateway whose nodes are all silent
 	GatewayName  string
 	Cause        incident.Cause
-	Severity     incident.Severity // by what lasts and does not stand; once it is over by all of it
+	Severity     incident.Severity // of the excursions that last and do not stand; of all once it is over
 	Actual       bool              // else it was only expected
 	StartTime    time.Time
-	EndTime      time.Time // the last clearing; while something breaks, the newest reading of it
-	Lasting      bool      // until nothing has broken for [incident.JoinGap]
-	Breaking     bool
-	Late         bool // all of it was over when it arrived: nobody is called
-	Parts        int  // its excursions
+	EndTime      time.Time // of the last clearing; while an excursion lasts, of its newest reading
+	Lasting      bool      // until no excursion has lasted for [incident.JoinGap]
+	Breaking     bool      // an excursion lasts
+	Late         bool      // every excursion is late: nobody is called
+	Parts        int       // how many excursions it has
 	TakenAt      *time.Time
 	TakenBy      string // who has it, or had it at its end
 	Comment      string
 	SnoozedUntil *time.Time
-	Seen         bool  // somebody had it, or has looked at it since its end
+	Seen         bool  // somebody took it, or has marked it since its end
 	DrillID      int64 // of an alarm drill; zero: it is real
 
-	Worst Excursion `db:"-"` // by which it is told
-	// Resolution is why nothing breaks any more: that of its last excursions, "cleared" if all of
-	// them did. Empty while something breaks.
+	Worst Excursion `db:"-"` // the one that describes it
+	// Resolution is why its last excursions ended: "cleared" if all of them did. Empty while one
+	// lasts.
 	Resolution string `db:"-"`
-	Silenced   bool   `db:"-"` // a maintenance window covers all of it: now while it lasts, else at its begin and its end
+	Silenced   bool   `db:"-"` // maintenance windows cover all of it: now while it lasts, else the start and end of each excursion
 	Now        *Now   `db:"-"` // nil once it is over
 
 	audible []Excursion // those that last and that maintenance does not cover
 }
 
-// SilencedBy reports whether a maintenance window would cover something of a lasting incident
-// that none covers now, and how bad that is.
+// SilencedBy reports whether a maintenance window would cover excursions of a lasting incident
+// that none covers now, and the worst severity of these.
 func (i Incident) SilencedBy(m Maintenance) (worst incident.Severity, some bool) {
 	for _, e := range i.audible {
 		if m.AppliesTo(e.RoomID, e.NodeID) {
@@ -63,21 +63,20 @@ func (i Incident) SilencedBy(m Maintenance) (worst incident.Severity, some bool)
 	return worst, some
 }
 
-// Now is how an incident that lasts is at this moment.
+// Now is the present state of a lasting incident.
 type Now struct {
 	Value     *float64   // of the worst excursion's quantity; nil: it has none
 	Rate      *float64   // change of the value per minute over the last ten minutes; nil: unknown
-	NextLimit *float64   // that a forecast which holds says will be passed
-	Earliest  *time.Time // between these times
-	Latest    *time.Time
-	Sensors   int // that break something
-	Heard     int // of the place that are not silent
-	Standing  int // excursions that count no more, see [incident.Status.Standing]
-	// Worst is how bad that is by which it is told, and zero if all of it stands or is silenced.
-	Worst Level
+	NextLimit *float64   // the limit that a forecast expects to be passed
+	Earliest  *time.Time // between this time
+	Latest    *time.Time // and this one
+	Sensors   int        // with an excursion that lasts
+	Heard     int        // sensors of the place that are not silent
+	Standing  int        // excursions that no longer count, see [incident.Status.Standing]
+	Worst     Level      // the worst that counts; zero if all excursions stand or are silenced
 }
 
-// Level is how an excursion compares with others: by severity, then by excess.
+// Level orders excursions: by severity, then by excess.
 type Level struct {
 	Severity incident.Severity
 	Excess   float64 // in units, see [incident.Excess]
@@ -93,12 +92,12 @@ const fromIncidents = `
 	LEFT JOIN gateways g ON g.id = i.gateway_id
 	WHERE i.customer_id = @customer AND i.merged_into IS NULL AND ` + inRooms
 
-// inRooms is the condition that an incident i is of @rooms. That of a gateway is of all rooms
-// of its nodes.
+// inRooms is the condition that an incident i is in one of @rooms. A gateway's is in the rooms
+// of all its nodes.
 const inRooms = `(@rooms::bigint[] IS NULL OR i.room_id = ANY (@rooms::bigint[])
 	OR (i.gateway_id <> '' AND EXISTS (SELECT FROM excursions o WHERE o.incident_id = i.id AND o.room_id = ANY (@rooms::bigint[]))))`
 
-// IncidentState selects incidents by their life.
+// IncidentState is the state of an incident.
 type IncidentState string
 
 // The states.
@@ -108,17 +107,16 @@ const (
 	StateOpen    IncidentState = "open"    // it lasts, and nobody has it
 	StateTaken   IncidentState = "taken"   // it lasts, and somebody has it
 	StateOver    IncidentState = "over"
-	StateUnseen  IncidentState = "unseen" // over, and nobody has seen it
+	StateUnseen  IncidentState = "unseen" // over, and not [Incident.Seen]
 )
 
-// StateSilenced and StateLate are states of [Incident.State] alone.
+// StateSilenced and StateLate are answered by [Incident.State], and select nothing.
 const (
 	StateSilenced IncidentState = "silenced" // it lasts, and maintenance covers all of it
-	StateLate     IncidentState = "late"     // it lasts, and all of it was over when it arrived: nobody is called
+	StateLate     IncidentState = "late"     // it lasts, and every excursion is late: nobody is called
 )
 
-// State says whether somebody still has to see to a lasting incident: it is open, taken,
-// silenced or late.
+// State returns whether a lasting incident is open, taken, silenced or late.
 func (i Incident) State() IncidentState {
 	switch {
 	case i.Silenced:
@@ -132,7 +130,7 @@ func (i Incident) State() IncidentState {
 	}
 }
 
-// condition is that an incident i is in the state.
+// condition is the SQL condition that an incident i is in the state.
 func (s IncidentState) condition() string {
 	return map[IncidentState]string{
 		StateAll: `true`, StateLasting: `i.lasting`, StateOpen: `i.lasting AND i.taken_at IS NULL`, StateTaken: `i.lasting AND i.taken_at IS NOT NULL`,
@@ -144,15 +142,15 @@ func (s IncidentState) condition() string {
 type IncidentQuery struct {
 	State      IncidentState
 	RoomID     int64
-	SensorID   string // one of its excursions is of this node
+	SensorID   string // with an excursion of this node
 	Cause      incident.Cause
-	Words      []string  // each occurs in its texts or in those of its excursions, without regard to case
+	Words      []string  // each occurs in its text or in that of an excursion, without regard to case
 	Start, End time.Time // those that overlap this range, End excluded
 	store.Part
 }
 
-// Incidents lists a customer's incidents, newest first. Words have no index: a search for
-// them reads all the customer's incidents in the range, until the limit is reached.
+// Incidents lists a customer's incidents, newest first. A search for words has no index: it
+// reads the customer's incidents in the range until the limit is reached.
 func (s Store) Incidents(ctx context.Context, customerID int64, q IncidentQuery, now time.Time) (store.Page[Incident], error) {
 	list := store.List[Incident]{
 		DB: s.db, Subject: fmt.Sprintf("incidents of customer %d", customerID), Columns: incidentColumns, Time: "i.start_time", ID: "i.id",
@@ -177,20 +175,20 @@ func (s Store) Incidents(ctx context.Context, customerID int64, q IncidentQuery,
 	if err != nil {
 		return store.Page[Incident]{}, err
 	}
-	return page, s.tellNow(ctx, customerID, page.Items, nil, now)
+	return page, s.complete(ctx, customerID, page.Items, nil, now)
 }
 
-// Lasting returns all of a customer's incidents that last, the one that matters most first: what
-// is real before drills, what calls before what maintenance covers and what stands, what nobody has before what is
-// taken, critical before warning, the greatest excess first. live returns the customer's sensors, and
-// may still be reading them; nil reads those that are needed.
+// Lasting returns all of a customer's incidents that last, the most important first: drills come
+// after real ones, those that are silenced, late, standing or cleared after the others, taken after
+// open ones; then the worst comes first. live returns the customer's sensors and may wait for them;
+// if it is nil, the sensors that are needed are read.
 func (s Store) Lasting(ctx context.Context, customerID int64, live func() ([]LiveSensor, error), now time.Time) ([]Incident, error) {
 	found, err := store.All[Incident](ctx, s.db, `SELECT `+incidentColumns+fromIncidents+` AND i.lasting`,
 		pgx.StrictNamedArgs{"customer": customerID, "rooms": store.RoomsOf(ctx)})
 	if err != nil {
 		return nil, fmt.Errorf("lasting incidents of customer %d: %w", customerID, err)
 	}
-	if err := s.tellNow(ctx, customerID, found, live, now); err != nil {
+	if err := s.complete(ctx, customerID, found, live, now); err != nil {
 		return nil, err
 	}
 	slices.SortFunc(found, compareLasting)
@@ -204,7 +202,7 @@ func compareLasting(a, b Incident) int {
 		b.Now.Worst.Compare(a.Now.Worst), compareBools(!a.Actual, !b.Actual), a.StartTime.Compare(b.StartTime), cmp.Compare(a.ID, b.ID))
 }
 
-// standing reports whether all that breaks in the incident stands.
+// standing reports whether excursions stand and no other counts.
 func (i Incident) standing() bool { return i.Now.Standing > 0 && i.Now.Worst == Level{} }
 
 // compareBools orders false before true.
@@ -234,7 +232,7 @@ func (s Store) Unseen(ctx context.Context, customerID int64) (int, error) {
 	return count, store.Wrap(err, "unseen incidents of customer %d", customerID)
 }
 
-// whole finds the incident that has the excursions of one of a customer's incidents now.
+// whole follows a customer's incident to the one that it was merged into.
 const whole = `
 	WITH RECURSIVE chain AS (
 	    SELECT id, merged_into FROM room_incidents WHERE id = @id AND customer_id = @customer
@@ -252,13 +250,13 @@ func (s Store) Incident(ctx context.Context, customerID, id int64, now time.Time
 		return Incident{}, fmt.Errorf("incident %d: %w", id, err)
 	}
 	one := []Incident{found}
-	err = s.tellNow(ctx, customerID, one, nil, now)
+	err = s.complete(ctx, customerID, one, nil, now)
 	return one[0], err
 }
 
-// Timeline lists what happened to a customer's incident and to those that became part of it,
-// oldest first: after its beginning by when it happened, not by when it was found, because what
-// joins has held for a while.
+// Timeline lists the changes of a customer's incident and of those that were merged into it. The
+// first change stays first; the others are ordered by when they happened, not by when they were
+// logged, because an excursion that joins began earlier.
 func (s Store) Timeline(ctx context.Context, customerID, id int64) ([]Change, error) {
 	found, err := store.All[Change](ctx, s.db, `
 		WITH RECURSIVE parts AS (
@@ -275,18 +273,18 @@ func (s Store) Timeline(ctx context.Context, customerID, id int64) ([]Change, er
 	return found, store.Wrap(err, "timeline of incident %d", id)
 }
 
-// tellNow fills in by which excursion incidents are told, whether maintenance covers them and,
-// of those that last, how they are now. For live see [Store.Lasting].
-func (s Store) tellNow(ctx context.Context, customerID int64, told []Incident, live func() ([]LiveSensor, error), now time.Time) error {
-	if len(told) == 0 {
+// complete sets the excursion that describes each incident, whether maintenance covers it and,
+// while it lasts, its present state. For live see [Store.Lasting].
+func (s Store) complete(ctx context.Context, customerID int64, all []Incident, live func() ([]LiveSensor, error), now time.Time) error {
+	if len(all) == 0 {
 		return nil
 	}
-	ids, byID, oldest, lasting := make([]int64, len(told)), map[int64]*Incident{}, now, false
-	for k := range told {
-		ids[k], byID[told[k].ID] = told[k].ID, &told[k]
-		lasting = lasting || told[k].Lasting
-		if told[k].StartTime.Before(oldest) {
-			oldest = told[k].StartTime
+	ids, oldest, lasting := make([]int64, len(all)), now, false
+	for k, i := range all {
+		ids[k] = i.ID
+		lasting = lasting || i.Lasting
+		if i.StartTime.Before(oldest) {
+			oldest = i.StartTime
 		}
 	}
 	parts, err := store.All[Excursion](ctx, s.db, `
@@ -306,7 +304,7 @@ func (s Store) tellNow(ctx context.Context, customerID int64, told []Incident, l
 	if err != nil {
 		return err
 	}
-	of, err := s.showDrills(ctx, told)
+	of, err := s.showDrills(ctx, all)
 	if err != nil {
 		return err
 	}
@@ -316,7 +314,7 @@ func (s Store) tellNow(ctx context.Context, customerID int64, told []Incident, l
 	case live != nil:
 		sensors, err = live()
 	default:
-		sensors, err = s.liveAround(ctx, customerID, told)
+		sensors, err = s.liveAround(ctx, customerID, all)
 	}
 	if err != nil {
 		return err
@@ -324,17 +322,17 @@ func (s Store) tellNow(ctx context.Context, customerID int64, told []Incident, l
 	for _, e := range parts {
 		of[e.IncidentID] = append(of[e.IncidentID], e)
 	}
-	scene := scene{windows: windows, sensors: sensors, live: make(map[string]*LiveSensor, len(sensors)), probe: probe, now: now}
+	c := conditions{windows: windows, sensors: sensors, live: make(map[string]*LiveSensor, len(sensors)), probe: probe, now: now}
 	for k := range sensors {
-		scene.live[sensors[k].NodeID] = &sensors[k]
+		c.live[sensors[k].NodeID] = &sensors[k]
 	}
-	worst := make([]Excursion, len(told))
-	for k := range told {
-		scene.tell(&told[k], of[told[k].ID])
-		worst[k] = told[k].Worst
+	worst := make([]Excursion, len(all))
+	for k := range all {
+		c.complete(&all[k], of[all[k].ID])
+		worst[k] = all[k].Worst
 	}
-	for _, i := range told {
-		if i.GatewayID != "" && i.Lasting { // any of its nodes tells where the readings stop
+	for _, i := range all {
+		if i.GatewayID != "" && i.Lasting { // any of its nodes shows where the readings stop
 			worst = append(worst, of[i.ID]...)
 		}
 	}
@@ -345,23 +343,24 @@ func (s Store) tellNow(ctx context.Context, customerID int64, told []Incident, l
 	for _, e := range worst {
 		uplinkDown[e.IncidentID] = uplinkDown[e.IncidentID] || e.Where == incident.UplinkDown
 	}
-	for k := range told {
-		told[k].Worst = worst[k]
-		if told[k].DrillID != 0 {
-			told[k].Worst.Reason = incident.Rule{Quantity: worst[k].Quantity, Direction: worst[k].Direction, Limit: worst[k].LimitValue}.DescribeDrill()
+	for k := range all {
+		i := &all[k]
+		i.Worst = worst[k]
+		if i.DrillID != 0 {
+			i.Worst.Reason = incident.Rule{Quantity: worst[k].Quantity, Direction: worst[k].Direction, Limit: worst[k].LimitValue}.DescribeDrill()
 		}
-		if i := &told[k]; i.GatewayID != "" && i.Lasting {
+		if i.GatewayID != "" && i.Lasting {
 			if uplinkDown[i.ID] {
 				i.Worst.Where = incident.UplinkDown
 			}
 			i.Worst.Reason = incident.DescribeGatewaySilence(i.GatewayName, i.Now.Sensors, i.Worst.PeakTime, i.Worst.Where, now)
 		}
 	}
-	return s.rates(ctx, told, now)
+	return s.rates(ctx, all, now)
 }
 
-// scene is what incidents are compared with to tell how they are now.
-type scene struct {
+// conditions are those of the moment, from which an incident's present state follows.
+type conditions struct {
 	windows []Maintenance
 	sensors []LiveSensor
 	live    map[string]*LiveSensor // by id
@@ -369,9 +368,9 @@ type scene struct {
 	now     time.Time
 }
 
-// value is the newest value of the quantity of an excursion that lasts, or that is over because
-// nothing judges it any more.
-func (c scene) value(e Excursion) (float64, bool) {
+// value returns the newest value of an excursion's quantity, while it lasts or if it ended only
+// because its rule changed or was deleted.
+func (c conditions) value(e Excursion) (float64, bool) {
 	l := c.live[e.NodeID]
 	if l == nil || l.Timestamp == nil || !e.Lasting && e.Resolution != "rule_changed" && e.Resolution != "rule_deleted" {
 		return 0, false
@@ -380,8 +379,8 @@ func (c scene) value(e Excursion) (float64, bool) {
 	return value, reading.Has(value)
 }
 
-// resolution returns why none of an incident's excursions lasts: of the last of each node and
-// quantity, one whose values were not back counts before those that cleared.
+// resolution returns why an incident's excursions ended. Of the last one of each node and
+// quantity, one that did not clear counts before those that did.
 func resolution(parts []Excursion) string {
 	type watched struct {
 		node      string
@@ -403,9 +402,9 @@ func resolution(parts []Excursion) string {
 	return cleared
 }
 
-// tell fills in what needs no further reading, from the excursions of an incident: those that
-// last or, if none does, all.
-func (c scene) tell(i *Incident, parts []Excursion) {
+// complete sets all fields that need no other query, from the excursions of an incident: those
+// that last or, if none does, all.
+func (c conditions) complete(i *Incident, parts []Excursion) {
 	if len(parts) == 0 { // another request moves them at this moment
 		parts = []Excursion{{
 			Kind: incident.KindAnomaly, Finding: &Finding{Reason: "its sensors are being moved"}, Severity: i.Severity, StartTime: i.StartTime, EndTime: i.EndTime,
@@ -422,10 +421,9 @@ func (c scene) tell(i *Incident, parts []Excursion) {
 	i.Silenced = true
 	nodes := map[string]bool{}
 	counted := -1
-	var worst, told incident.Part
-	// Of those within their limits, which have yet to clear, the nearest to its limit is told.
-	var beyond float64
-	var counting Level
+	var worst, best incident.Part // of all, and of those that count
+	var beyond float64            // orders those that are within their limit and have yet to clear
+	var level Level
 	for k, e := range parts {
 		silenced := covered(c.windows, e, c.now)
 		if !i.Lasting {
@@ -448,11 +446,11 @@ func (c scene) tell(i *Incident, parts []Excursion) {
 			}
 		}
 		if !standing && !silenced {
-			if counted < 0 || cmp.Or(i.Cause.CompareTold(part, told), cmp.Compare(own, beyond)) > 0 {
-				counted, told, beyond = k, part, own
+			if counted < 0 || cmp.Or(i.Cause.CompareTold(part, best), cmp.Compare(own, beyond)) > 0 {
+				counted, best, beyond = k, part, own
 			}
-			if level := (Level{e.Severity, part.Excess}); level.Compare(counting) > 0 {
-				counting = level
+			if l := (Level{e.Severity, part.Excess}); l.Compare(level) > 0 {
+				level = l
 			}
 		}
 		if k == 0 || i.Cause.CompareTold(part, worst) > 0 {
@@ -465,14 +463,14 @@ func (c scene) tell(i *Incident, parts []Excursion) {
 	if i.Now == nil {
 		return
 	}
-	i.Now.Worst, i.Now.Sensors = counting, len(nodes)
+	i.Now.Worst, i.Now.Sensors = level, len(nodes)
 	value, known := c.value(i.Worst)
 	if known {
 		i.Now.Value = &value
 	}
-	for _, e := range parts { // of the sensor whose value is told: another's would be read as its
+	for _, e := range parts { // forecasts of the sensor whose value is shown: another's would read as its own
 		if known && value > e.LimitValue {
-			continue // it has come
+			continue // the limit is passed already
 		}
 		if f := e.Finding; e.Lasting && e.Kind == incident.KindForecast && f != nil && f.Earliest != nil && e.NodeID == i.Worst.NodeID && e.Quantity == i.Worst.Quantity && (i.Now.Earliest == nil || f.Earliest.Before(*i.Now.Earliest)) {
 			i.Now.NextLimit, i.Now.Earliest, i.Now.Latest = &e.LimitValue, f.Earliest, f.Latest
@@ -487,19 +485,18 @@ func (c scene) tell(i *Incident, parts []Excursion) {
 	}
 }
 
-// rateOver is the time over which the rate of change is told, and turnsOver that in which it must
-// not have turned.
+// The rate of change is measured over rateOver; it counts as 0 if it turned within turnsOver.
 const (
 	rateOver  = 10 * time.Minute
 	turnsOver = 3 * time.Minute
 )
 
-// rates fills in how fast the values of lasting incidents change: the slope of a straight line
-// through the worst sensor's readings, and 0 where that through the last of them goes the other way.
-func (s Store) rates(ctx context.Context, told []Incident, now time.Time) error {
+// rates sets how fast the values of lasting incidents change: the slope of a straight line
+// through the worst sensor's readings, or 0 if the line through the last of them slopes the other way.
+func (s Store) rates(ctx context.Context, all []Incident, now time.Time) error {
 	var ids, channels []int64
 	var nodes, quantities []string
-	for _, i := range told {
+	for _, i := range all {
 		if i.Now == nil || !i.Worst.Lasting || (i.Worst.Quantity != incident.Temperature && i.Worst.Quantity != incident.TemperatureRate && i.Worst.Quantity != incident.Humidity) {
 			continue
 		}
@@ -527,8 +524,8 @@ func (s Store) rates(ctx context.Context, told []Incident, now time.Time) error 
 		return fmt.Errorf("rates of change: %w", err)
 	}
 	for _, r := range found {
-		k := slices.IndexFunc(told, func(i Incident) bool { return i.ID == r.ID })
-		told[k].Now.Rate = r.Rate
+		k := slices.IndexFunc(all, func(i Incident) bool { return i.ID == r.ID })
+		all[k].Now.Rate = r.Rate
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ type Judged struct {
 	GatewayID string           // empty in the open channel
 	Arrived   time.Time        // when it was published
 	Defaults  alert.Thresholds // limits of customers who never set any
-	Again     bool             // it is of [Store.Unjudged]: ingest has stored it
+	Again     bool             // it comes from [Store.Unjudged]: ingest has already stored it
 
 	Findings []incident.Finding // of learning, at most one of each kind
 }
@@ -34,8 +34,8 @@ func (j Judged) forecast() bool {
 }
 
 // points returns the window's readings and the reading itself. Ages in a window are rounded:
-// a point within the rounding of a known time is taken for that reading and gets its time, so
-// that no reading is judged twice.
+// a point within the rounding of a known reading's time is that reading and gets its time, so
+// that none is judged twice.
 func (j Judged) points(known ...time.Time) []incident.Point {
 	points := incident.Points(j.Reading, j.Window)
 	last := len(points) - 1
@@ -50,18 +50,18 @@ func (j Judged) points(known ...time.Time) []incident.Point {
 }
 
 // Judge advances the rules' memory of a node by a reading and stores the resulting
-// incidents. It locks the node's row, so that instances take turns, and shares the lock on
-// the customer's rules, so that no rule changes meanwhile. A redelivery changes nothing. A
-// reading that no customer may see is ignored.
+// excursions and incidents. It locks the node's row, so that instances take turns, and shares
+// the lock on the customer's rules, so that no rule changes meanwhile. A redelivery changes
+// nothing. A reading that no customer may see is ignored.
 //
-// It takes two round trips besides begin and commit: one locks and reads, one writes. Each
-// rule that is judged by the raw readings around the reading costs one more round trip: a rule
-// whose memory is settled, or has seen a newer reading.
+// It takes two round trips besides begin and commit: one locks and reads, one writes. Judging
+// a rule by the raw readings around the reading, because its memory is settled or has seen a
+// newer one, takes another; so does updating incidents.
 func (s Store) Judge(ctx context.Context, j Judged) error {
 	judge := func() error {
 		return s.db.InTx(ctx, func(tx *store.DB) error {
-			n, known, err := lockAndLoad(ctx, tx, j)
-			if err != nil || !known {
+			n, visible, err := lockAndLoad(ctx, tx, j)
+			if err != nil || !visible {
 				return err
 			}
 			return n.advance(ctx, tx, j)
@@ -77,16 +77,16 @@ func (s Store) Judge(ctx context.Context, j Judged) error {
 }
 
 const (
-	// settledWithin is the time after an excursion's end in which its node is judged again.
-	// By then ingest has stored the readings around the end.
+	// settledWithin is how long after an excursion's end its node is judged again. By then
+	// ingest has stored the readings around the end.
 	settledWithin = 3 * time.Minute
 	// maxUnjudged bounds what one call of [Store.Unjudged] returns.
 	maxUnjudged = 200
 )
 
-// Unjudged returns the newest readings of nodes that are newer than the nodes' rule memory, and
-// of nodes whose excursion has ended within three minutes. Judging these also covers readings
-// that an instance skipped before it knew of the memory.
+// Unjudged returns the newest reading of each node whose rules' memory is older, or whose
+// excursion ended within settledWithin. Judging it also covers the readings that an instance
+// skipped before it knew of the memory.
 func (s Store) Unjudged(ctx context.Context) ([]Judged, error) {
 	type row struct {
 		reading.Reading
@@ -120,7 +120,7 @@ func (s Store) Unjudged(ctx context.Context) ([]Judged, error) {
 // nodeRules is the stored state of a node and its rules.
 type nodeRules struct {
 	owner      nodeOwner
-	newest     incident.Point // newest reading that ingest has stored; of zero time if there is none
+	newest     incident.Point // newest reading that ingest has stored; its time is zero if there is none
 	rules      []incident.Rule
 	changed    map[int64]time.Time            // by rule: since when it applies to this node unchanged
 	memory     map[int64]incident.Memory      // by rule
@@ -138,7 +138,7 @@ type nodeOwner struct {
 	RoomID      int64
 	RoomName    string
 	VisibleFrom *time.Time // null: from the beginning
-	HeldUntil   *time.Time // until when a former holder of the id held it
+	HeldUntil   *time.Time // when the customer's hold of the id ended; null if it has not
 	SignedFrom  *time.Time // since when the sensor is signed; null if it is open or always was signed
 	PlacedAt    *time.Time // since when the sensor is in its room
 }
@@ -162,7 +162,7 @@ type storedRow struct {
 
 // lockAndLoad locks a node and reads the state of its rules. It reports false if no customer
 // may see the reading.
-func lockAndLoad(ctx context.Context, tx *store.DB, j Judged) (n nodeRules, known bool, err error) {
+func lockAndLoad(ctx context.Context, tx *store.DB, j Judged) (n nodeRules, visible bool, err error) {
 	at := reading.TruncateTime(j.Time)
 	args := pgx.StrictNamedArgs{
 		"channel": int64(j.Channel), "node": j.NodeID, "at": at, "since": at.Add(-incident.Reach), "gateway": j.GatewayID,
@@ -280,14 +280,14 @@ func lockAndLoad(ctx context.Context, tx *store.DB, j Judged) (n nodeRules, know
 		}
 	}
 	n.stored = map[int64]storedRow{}
-	for _, i := range joined {
-		if !i.Lasting && i.RoomID != 0 && i.RoomID != n.owner.RoomID && !at.Before(store.UTC(n.owner.PlacedAt)) {
-			continue // it ended in the room where the sensor was
+	for _, e := range joined {
+		if !e.Lasting && e.RoomID != 0 && e.RoomID != n.owner.RoomID && !at.Before(store.UTC(n.owner.PlacedAt)) {
+			continue // it ended before the sensor was moved here
 		}
-		n.stored[i.ID] = i
-		n.excursions[i.RuleID] = append(n.excursions[i.RuleID], incident.Excursion{
-			ID: i.ID, Start: i.StartTime.UTC(), End: i.EndTime.UTC(), Lasting: i.Lasting, Peak: i.Peak, PeakTime: i.PeakTime.UTC(),
-			Reopened: i.Reopened, Late: i.Late,
+		n.stored[e.ID] = e
+		n.excursions[e.RuleID] = append(n.excursions[e.RuleID], incident.Excursion{
+			ID: e.ID, Start: e.StartTime.UTC(), End: e.EndTime.UTC(), Lasting: e.Lasting, Peak: e.Peak, PeakTime: e.PeakTime.UTC(),
+			Reopened: e.Reopened, Late: e.Late,
 		})
 	}
 	return n, true, nil
@@ -295,7 +295,7 @@ func lockAndLoad(ctx context.Context, tx *store.DB, j Judged) (n nodeRules, know
 
 // advance judges the reading by each rule and writes the changes.
 func (n nodeRules) advance(ctx context.Context, tx *store.DB, j Judged) error {
-	w := writes{nodeRules: n, judged: j, told: map[int64]span{}}
+	w := writes{nodeRules: n, judged: j, touched: map[int64]span{}}
 	for _, rule := range n.rules {
 		if err := w.judge(ctx, tx, rule); err != nil {
 			return fmt.Errorf("rule %d: %w", rule.ID, err)
@@ -307,7 +307,7 @@ func (n nodeRules) advance(ctx context.Context, tx *store.DB, j Judged) error {
 	if w.batch.Len() == 0 {
 		return nil
 	}
-	rooms := slices.Sorted(maps.Keys(w.told)) // everybody locks in this order
+	rooms := slices.Sorted(maps.Keys(w.touched)) // everybody locks in this order
 	err := tx.ExecBatch(ctx, func(batch *pgx.Batch) {
 		for _, room := range rooms {
 			placeOf(false, room, j.NodeID, "").lock(batch, n.owner.CustomerID)
@@ -322,7 +322,7 @@ func (n nodeRules) advance(ctx context.Context, tx *store.DB, j Judged) error {
 		now = j.Time
 	}
 	for _, room := range rooms {
-		s := w.told[room]
+		s := w.touched[room]
 		if err := tell(ctx, tx, n.owner.CustomerID, placeOf(false, room, j.NodeID, ""), s.from, s.until, now); err != nil {
 			return err
 		}

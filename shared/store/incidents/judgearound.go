@@ -39,8 +39,8 @@ func (w *writes) judgeAround(ctx context.Context, tx *store.DB, rule incident.Ru
 	}
 	// An end ahead of the database's clock was written while a clock was wrong. Comparing with
 	// the time of arrival would not do: the messages of a backlog arrive in any order.
-	dated := slices.DeleteFunc(slices.Clone(w.excursions[rule.ID]), func(i incident.Excursion) bool {
-		return i.End.After(w.notAhead)
+	dated := slices.DeleteFunc(slices.Clone(w.excursions[rule.ID]), func(e incident.Excursion) bool {
+		return e.End.After(w.notAhead)
 	})
 	if !s.cut && rule.Inside(dated, points) {
 		return true, nil
@@ -72,8 +72,8 @@ func (w *writes) judgeAround(ctx context.Context, tx *store.DB, rule incident.Ru
 
 // within returns the excursions of a rule that overlap a span.
 func (w *writes) within(rule incident.Rule, s span) []incident.Excursion {
-	return slices.DeleteFunc(slices.Clone(w.excursions[rule.ID]), func(i incident.Excursion) bool {
-		return i.Start.After(s.until) || (!i.Lasting && i.End.Before(s.from))
+	return slices.DeleteFunc(slices.Clone(w.excursions[rule.ID]), func(e incident.Excursion) bool {
+		return e.Start.After(s.until) || (!e.Lasting && e.End.Before(s.from))
 	})
 }
 
@@ -92,15 +92,15 @@ func (w *writes) spanAround(rule incident.Rule, before incident.Memory, at time.
 	}
 	for widened := true; widened; {
 		widened = false
-		for _, i := range w.excursions[rule.ID] {
+		for _, e := range w.excursions[rule.ID] {
 			switch {
-			case i.Start.After(s.until), !i.Lasting && i.End.Before(s.from):
-			case i.Start.Before(s.from):
-				s.from, widened = i.Start, true
-			case i.Lasting && s.until.Before(endless()):
+			case e.Start.After(s.until), !e.Lasting && e.End.Before(s.from):
+			case e.Start.Before(s.from):
+				s.from, widened = e.Start, true
+			case e.Lasting && s.until.Before(endless()):
 				s.until, widened = endless(), true
-			case i.End.After(s.until):
-				s.until, widened = i.End, true
+			case e.End.After(s.until):
+				s.until, widened = e.End, true
 			}
 		}
 	}
@@ -142,9 +142,9 @@ func (w *writes) movedSince(rule incident.Rule, before incident.Memory, s span) 
 	if !before.Settled() && before.BreakingSince.Before(*signed) {
 		moved = before.BreakingSince
 	}
-	for _, i := range w.within(rule, s) {
-		if i.Start.Before(*signed) {
-			moved = minTime(moved, i.Start)
+	for _, e := range w.within(rule, s) {
+		if e.Start.Before(*signed) {
+			moved = minTime(moved, e.Start)
 		}
 	}
 	return moved
@@ -195,11 +195,11 @@ func (w *writes) replay(ctx context.Context, tx *store.DB, rule incident.Rule, b
 	return after, excursions, nil
 }
 
-// replaceExcursions stores excursions in place of the affected incidents.
+// replaceExcursions stores excursions in place of the affected stored ones.
 func (w *writes) replaceExcursions(rule incident.Rule, affected, excursions []incident.Excursion) {
 	stored := map[int64]incident.Excursion{}
-	for _, i := range affected {
-		stored[i.ID] = i
+	for _, e := range affected {
+		stored[e.ID] = e
 	}
 	absorbed := rule.Reconcile(affected, excursions, w.judged.Arrived)
 	for _, e := range excursions {
@@ -209,7 +209,7 @@ func (w *writes) replaceExcursions(rule incident.Rule, affected, excursions []in
 			w.touch(e)
 			w.insertExcursion(rule, e, nil)
 		case before != e:
-			if w.tells(rule, before, e, nil) {
+			if w.changesIncident(rule, before, e, nil) {
 				w.touch(before, e)
 			}
 			w.updateExcursion(rule, e, nil)

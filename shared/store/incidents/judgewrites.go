@@ -19,13 +19,13 @@ import (
 type writes struct {
 	nodeRules
 
-	judged Judged
-	batch  pgx.Batch
-	told   map[int64]span // by room: the time of excursions by which people may have to be told something
+	judged  Judged
+	batch   pgx.Batch
+	touched map[int64]span // by room: the time of the excursions that may change its incidents
 }
 
-// touch notes that people may have to be told of excursions: a stored one in its own room, a
-// new one in the node's.
+// touch records that excursions may change the incidents of a room: a stored one those of its
+// own room, a new one those of the node's.
 func (w *writes) touch(excursions ...incident.Excursion) {
 	for _, e := range excursions {
 		if e.Start.IsZero() { // there was none before
@@ -35,21 +35,21 @@ func (w *writes) touch(excursions ...incident.Excursion) {
 		if stored := w.stored[e.ID]; stored.RoomID != 0 {
 			room = stored.RoomID
 		}
-		s, known := w.told[room]
+		s, known := w.touched[room]
 		if !known || e.Start.Before(s.from) {
 			s.from = e.Start
 		}
 		if e.End.After(s.until) {
 			s.until = e.End
 		}
-		w.told[room] = s
+		w.touched[room] = s
 	}
 }
 
-// tells reports whether a change of an excursion may change an incident: by its extent, by a
-// new peak from which on that calls again, or by a finding of another severity, which it shows
-// from now on.
-func (w *writes) tells(rule incident.Rule, before, e incident.Excursion, f *incident.Finding) bool {
+// changesIncident reports whether a change of an excursion may change its incident: by its
+// extent, by a peak at which the incident calls again, or by a finding of another severity that
+// it now shows.
+func (w *writes) changesIncident(rule incident.Rule, before, e incident.Excursion, f *incident.Finding) bool {
 	stored := w.stored[e.ID]
 	return e.Lasting != before.Lasting || !e.Start.Equal(before.Start) || (!e.Lasting && !e.End.Equal(before.End)) || e.Late != before.Late ||
 		(stored.RoomID == 0 && w.owner.RoomID != 0) || // its node has been put into a room
@@ -57,13 +57,13 @@ func (w *writes) tells(rule incident.Rule, before, e incident.Excursion, f *inci
 		(f != nil && f.Severity != stored.Severity)
 }
 
-// A reading dated less than inTransit before its rule changed is not judged, nor one before the change
-// that is judged again: the old rule is gone, and by the new one its window would reopen an excursion
-// that the change has resolved. The sensor's next reading is judged from the change on.
+// A reading dated up to inTransit before its rule changed is not judged, nor is any from before the
+// change that is judged again: the old rule is gone, and under the new one its window would reopen an
+// excursion that the change has resolved. The sensor's next reading is judged from the change on.
 const inTransit = time.Minute
 
 // past reports whether newer readings have been judged, or the customer no longer holds the
-// id: then the reading cannot change lasting incidents.
+// id: then the reading cannot change lasting excursions.
 func (n nodeRules) past(before incident.Memory, at time.Time) bool {
 	return n.owner.HeldUntil != nil || !at.After(before.Last) || (before.Settled() && at.Before(n.newest.Time))
 }
@@ -91,7 +91,7 @@ func (w *writes) judge(ctx context.Context, tx *store.DB, rule incident.Rule) er
 		}
 	}
 	if past {
-		w.keepExcursions(rule, rule.Past(points), nil)
+		w.saveExcursions(rule, rule.Past(points), nil)
 		return nil
 	}
 	// Readings before the change were judged by the rule of that time. A reading that is
@@ -103,7 +103,7 @@ func (w *writes) judge(ctx context.Context, tx *store.DB, rule incident.Rule) er
 	if !after.Settled() || !before.Settled() {
 		w.saveMemory(rule.ID, after)
 	}
-	w.keepExcursions(rule, stretches, nil)
+	w.saveExcursions(rule, stretches, nil)
 	return nil
 }
 
@@ -112,14 +112,14 @@ func (w *writes) causeOf(f incident.Finding) incident.Cause {
 	return Excursion{Kind: f.Kind, Quantity: f.Quantity, Direction: incident.Above, Finding: new(newFinding(f, w.judged.Time))}.part().Cause
 }
 
-// judgeFinding applies a finding of learning as judge applies a rule. An excursion has one cause: an
-// anomaly of another ends it if it is worse or the opposite, or if its own was not found for
-// [incident.JoinGap]; else it changes nothing.
+// judgeFinding applies a finding of learning as judge applies a rule. An excursion has one cause. An
+// anomaly of another cause ends it if that is worse or the opposite, or if the excursion's own cause
+// was last found [incident.JoinGap] ago; else the anomaly changes nothing.
 func (w *writes) judgeFinding(f incident.Finding) {
 	rule, at := f.Rule(), reading.TruncateTime(w.judged.Time)
 	before := w.memory[rule.ID]
 	if w.past(before, at) {
-		w.keepExcursions(rule, f.Past(at), &f)
+		w.saveExcursions(rule, f.Past(at), &f)
 		return
 	}
 	for _, e := range w.excursions[rule.ID] {
@@ -130,14 +130,14 @@ func (w *writes) judgeFinding(f incident.Finding) {
 		if f.Score <= e.Peak && w.causeOf(f) != cause.Opposite() && at.Sub(e.End) < incident.JoinGap {
 			return
 		}
-		w.keepExcursions(rule, []incident.Stretch{{Start: e.Start, End: at, Peak: e.Peak, PeakTime: e.PeakTime}}, &incident.Finding{Kind: f.Kind})
+		w.saveExcursions(rule, []incident.Stretch{{Start: e.Start, End: at, Peak: e.Peak, PeakTime: e.PeakTime}}, &incident.Finding{Kind: f.Kind})
 		before = incident.Memory{Last: before.Last}
 	}
 	after, stretches := f.Advance(before, at)
 	if !after.Settled() || !before.Settled() {
 		w.saveMemory(rule.ID, after)
 	}
-	for i := range stretches { // the last node of the room ends its forecast, whatever others said at a later time
+	for i := range stretches { // the last node that holds ends the room's forecast, even if another's reading is newer
 		s := &stretches[i]
 		s.Lasting = s.Lasting || (f.Kind == incident.KindForecast && w.roomHolds)
 		for _, e := range w.excursions[rule.ID] {
@@ -146,11 +146,11 @@ func (w *writes) judgeFinding(f incident.Finding) {
 			}
 		}
 	}
-	w.keepExcursions(rule, stretches, &f)
+	w.saveExcursions(rule, stretches, &f)
 }
 
-// saveMemory stores a rule's memory, or deletes it once it is settled: detection judges every
-// reading of a node that has memory.
+// saveMemory stores a rule's memory, or deletes it once it is settled, because detection judges
+// every reading of a node that has memory.
 func (w *writes) saveMemory(rule int64, m incident.Memory) {
 	key := pgx.StrictNamedArgs{"channel": int64(w.judged.Channel), "node": w.judged.NodeID, "rule": rule}
 	if m.Settled() {
@@ -172,72 +172,72 @@ func (w *writes) saveMemory(rule int64, m incident.Memory) {
 // newExcursion is the first temporary id of excursions not yet stored, above every stored id.
 const newExcursion = math.MaxInt64 / 2
 
-// keepExcursions joins the stretches of a rule to its excursions and stores the changed ones,
-// with the finding if there is one: one that holds joins those of its cause, one that does not ends
-// what lasts.
-func (w *writes) keepExcursions(rule incident.Rule, stretches []incident.Stretch, f *incident.Finding) {
+// saveExcursions joins the stretches of a rule to its excursions and stores the changed ones,
+// with the finding if there is one. A finding that holds joins excursions of its cause; one that
+// does not ends those that last.
+func (w *writes) saveExcursions(rule incident.Rule, stretches []incident.Stretch, f *incident.Finding) {
 	stored := map[int64]incident.Excursion{}
 	current := slices.Clone(w.excursions[rule.ID])
 	if f != nil {
-		current = slices.DeleteFunc(current, func(i incident.Excursion) bool {
-			return !f.Holds && !i.Lasting || f.Holds && w.stored[i.ID].part().Cause != w.causeOf(*f)
+		current = slices.DeleteFunc(current, func(e incident.Excursion) bool {
+			return !f.Holds && !e.Lasting || f.Holds && w.stored[e.ID].part().Cause != w.causeOf(*f)
 		})
 	}
-	for _, i := range current {
-		stored[i.ID] = i
+	for _, e := range current {
+		stored[e.ID] = e
 	}
 	for k, stretch := range stretches {
 		late := w.judged.Arrived.Sub(stretch.End) >= incident.JoinGap
 		joined, parts := rule.Join(current, stretch, late)
 		if joined.ID == 0 {
-			joined.ID = newExcursion + int64(k) // above stored ids: what it joins is older
+			joined.ID = newExcursion + int64(k) // above stored ids: those that it joins are older
 		}
-		current = append(slices.DeleteFunc(current, func(i incident.Excursion) bool { return slices.Contains(parts, i) }), joined)
-		for _, i := range parts {
-			if i.ID != joined.ID && i.ID < newExcursion {
-				w.touch(i)
+		current = append(slices.DeleteFunc(current, func(e incident.Excursion) bool { return slices.Contains(parts, e) }), joined)
+		for _, e := range parts {
+			if e.ID != joined.ID && e.ID < newExcursion {
+				w.touch(e)
 				w.batch.Queue(`UPDATE excursions SET lasting = false, merged_into = @into WHERE id = @id`,
-					pgx.StrictNamedArgs{"id": i.ID, "into": joined.ID})
+					pgx.StrictNamedArgs{"id": e.ID, "into": joined.ID})
 			}
 		}
 	}
-	for _, i := range current {
-		before, isStored := stored[i.ID]
-		if isStored && before == i || !isStored && f != nil && !f.Holds { // the excursion that the finding would end has ended
+	for _, e := range current {
+		before, isStored := stored[e.ID]
+		if isStored && before == e || !isStored && f != nil && !f.Holds { // the excursion that the finding would end has ended
 			continue
 		}
-		kept := f
-		if f != nil && isStored && !shows(*f, before, i, reading.TruncateTime(w.judged.Time)) {
-			kept = nil
+		shown := f
+		if f != nil && isStored && !shows(*f, before, e, reading.TruncateTime(w.judged.Time)) {
+			shown = nil
 		}
-		if !isStored || w.tells(rule, before, i, kept) {
-			w.touch(before, i)
+		if !isStored || w.changesIncident(rule, before, e, shown) {
+			w.touch(before, e)
 		}
 		if isStored {
-			w.updateExcursion(rule, i, kept)
+			w.updateExcursion(rule, e, shown)
 		} else {
-			w.insertExcursion(rule, i, kept)
+			w.insertExcursion(rule, e, shown)
 		}
 	}
 }
 
-// shows reports whether an excursion shows this finding from now on: the worst anomaly, or
-// the newest forecast.
-func shows(f incident.Finding, before, i incident.Excursion, at time.Time) bool {
+// shows reports whether an excursion now shows the finding: the worst anomaly, or the newest
+// forecast.
+func shows(f incident.Finding, before, e incident.Excursion, at time.Time) bool {
 	if f.Kind == incident.KindForecast {
 		return f.Holds && !at.Before(before.End)
 	}
-	return f.Holds && i.PeakTime.Equal(at)
+	return f.Holds && e.PeakTime.Equal(at)
 }
 
-func (w *writes) excursionArgs(i incident.Excursion, f *incident.Finding) pgx.StrictNamedArgs {
+func (w *writes) excursionArgs(e incident.Excursion, f *incident.Finding) pgx.StrictNamedArgs {
 	resolution := "cleared"
-	if i.Lasting {
+	if e.Lasting {
 		resolution = ""
 	}
 	args := pgx.StrictNamedArgs{
-		"start": i.Start, "end": i.End, "lasting": i.Lasting, "resolution": resolution, "peak": i.Peak, "peak_time": i.PeakTime,
-		"reopened": i.Reopened, "late": i.Late, "finding": nil, "severity": nil, "quantity": nil, "limit": nil,
+		"start": e.Start, "end": e.End, "lasting": e.Lasting, "resolution": resolution, "peak": e.Peak, "peak_time": e.PeakTime,
+		"reopened": e.Reopened, "late": e.Late, "finding": nil, "severity": nil, "quantity": nil, "limit": nil,
 	}
 	if f != nil {
 		args["finding"], args["severity"], args["quantity"], args["limit"] = newFinding(*f, w.judged.Time), string(f.Severity), string(f.Quantity), f.Limit
@@ -245,8 +245,8 @@ func (w *writes) excursionArgs(i incident.Excursion, f *incident.Finding) pgx.St
 	return args
 }
 
-func (w *writes) insertExcursion(rule incident.Rule, i incident.Excursion, f *incident.Finding) {
-	args := w.excursionArgs(i, f)
+func (w *writes) insertExcursion(rule incident.Rule, e incident.Excursion, f *incident.Finding) {
+	args := w.excursionArgs(e, f)
 	if f == nil {
 		args["severity"], args["quantity"], args["limit"] = string(rule.Severity), string(rule.Quantity), rule.Limit
 	}
@@ -276,9 +276,9 @@ func (w *writes) insertExcursion(rule incident.Rule, i incident.Excursion, f *in
 		DO UPDATE SET incident_id = EXCLUDED.incident_id, anomaly_predicted = true, sampling_probability = 1`, args)
 }
 
-func (w *writes) updateExcursion(rule incident.Rule, i incident.Excursion, f *incident.Finding) {
-	args := w.excursionArgs(i, f)
-	args["id"], args["room"], args["room_name"] = i.ID, w.owner.RoomID, w.owner.RoomName
+func (w *writes) updateExcursion(rule incident.Rule, e incident.Excursion, f *incident.Finding) {
+	args := w.excursionArgs(e, f)
+	args["id"], args["room"], args["room_name"] = e.ID, w.owner.RoomID, w.owner.RoomName
 	args["unit"] = rule.Quantity.Unit()
 	w.batch.Queue(`
 		UPDATE excursions
@@ -286,7 +286,7 @@ func (w *writes) updateExcursion(rule incident.Rule, i incident.Excursion, f *in
 		    reopened = @reopened, late = @late,
 		    risen_at = CASE WHEN kind = 'threshold' AND abs(@peak - COALESCE(risen_peak, peak)) >= @unit THEN @peak_time ELSE risen_at END,
 		    risen_peak = CASE WHEN kind = 'threshold' AND abs(@peak - COALESCE(risen_peak, peak)) >= @unit THEN @peak ELSE COALESCE(risen_peak, peak) END,
-		    -- A node that has been put into a room takes what lasts there.
+		    -- A node put into a room brings its lasting excursions along.
 		    room_id = COALESCE(room_id, NULLIF(@room::bigint, 0)), room_name = CASE WHEN room_id IS NULL THEN @room_name ELSE room_name END,
 		    finding = COALESCE(@finding, finding), severity = COALESCE(@severity, severity), quantity = COALESCE(@quantity, quantity),
 		    limit_value = COALESCE(@limit, limit_value)

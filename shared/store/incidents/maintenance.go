@@ -186,9 +186,9 @@ func (s Store) DeleteMaintenance(ctx context.Context, customerID, id int64) erro
 	return store.Wrap(endMaintenance(ctx, s.db, customerID, id), "delete maintenance window %d", id)
 }
 
-// EndMaintenanceOf ends a customer's windows for a sensor, or for the sensors in a room, and takes
-// the room out of those of several rooms. It returns the versions that ended, each with the one
-// that replaces it behind it. Call it before the sensor or the room is deleted.
+// EndMaintenanceOf ends a customer's windows for a sensor, or for a room and its sensors; a window
+// of several rooms goes on without the room. It returns each version that ended, followed by the
+// one that replaces it. Call it before the sensor or the room is deleted.
 func (s Store) EndMaintenanceOf(ctx context.Context, customerID int64, scope incident.Scope) ([]Maintenance, error) {
 	rows, err := store.All[maintenanceRow](ctx, s.db, `
 		WITH ended AS (

@@ -39,11 +39,11 @@ func (s Store) LiveSensors(ctx context.Context, customerID int64) ([]LiveSensor,
 	return s.liveSensors(ctx, customerID, nil)
 }
 
-// liveAround lists the sensors that tell how incidents are now: those of the rooms of what
-// lasts, and all where one is of a gateway.
-func (s Store) liveAround(ctx context.Context, customerID int64, told []Incident) ([]LiveSensor, error) {
+// liveAround lists the sensors in the rooms of lasting incidents, or all sensors if one of these
+// is a gateway's.
+func (s Store) liveAround(ctx context.Context, customerID int64, all []Incident) ([]LiveSensor, error) {
 	rooms := []int64{}
-	for _, i := range told {
+	for _, i := range all {
 		switch {
 		case !i.Lasting:
 		case i.GatewayID != "":
@@ -60,8 +60,8 @@ func (s Store) liveAround(ctx context.Context, customerID int64, told []Incident
 	return s.liveSensors(ctx, customerID, nodes)
 }
 
-// liveSensors lists those of some nodes; nil is all. What it sees of a node is what live_states
-// has, read at a third of the cost: the database neither sorts nor gathers before it answers.
+// liveSensors lists the sensors of some nodes; nil is all. It reads the same as the view
+// live_states at a third of the cost, because the database neither sorts nor gathers first.
 func (s Store) liveSensors(ctx context.Context, customerID int64, nodes []string) ([]LiveSensor, error) {
 	found, err := store.AllPlanned[LiveSensor](ctx, s.db, `
 		SELECT s.node_id, s.name, s.room_id, s.position, n.timestamp, n.temperature, n.temperature_at, n.humidity, n.humidity_at,
@@ -80,20 +80,20 @@ func (s Store) liveSensors(ctx context.Context, customerID int64, nodes []string
 		if a.NodeID != b.NodeID {
 			return cmp.Compare(a.NodeID, b.NodeID)
 		}
-		return b.Timestamp.Compare(*a.Timestamp) // of one that was signed, the newer of both channels
+		return b.Timestamp.Compare(*a.Timestamp) // one that was signed has two: the newer comes first
 	})
 	found = slices.CompactFunc(found, func(a, b LiveSensor) bool { return a.NodeID == b.NodeID })
 	return found, store.Wrap(err, "live sensors of customer %d", customerID)
 }
 
-// Troubled is a sensor of which something lasts, other than silence.
+// Troubled is a sensor with a lasting excursion other than a silence.
 type Troubled struct {
 	NodeID    string
 	Severity  incident.Severity // the worst
-	Anomalous bool              // whether an anomaly of it lasts
+	Anomalous bool              // whether one is an anomaly
 }
 
-// TroubledSensors returns those of a customer's sensors of which something lasts, by id.
+// TroubledSensors returns a customer's troubled sensors by id.
 func (s Store) TroubledSensors(ctx context.Context, customerID int64) (map[string]Troubled, error) {
 	found, err := store.All[Troubled](ctx, s.db, `
 		SELECT node_id, min(severity) AS severity, bool_or(kind = 'anomaly') AS anomalous -- critical before warning
@@ -114,7 +114,7 @@ type Measured struct {
 	Temperature float64 // °C
 }
 
-// visibleReadings are the readings of node w that are a customer's to see and have a temperature.
+// visibleReadings selects the readings of node w that a customer may see and that have a temperature.
 const visibleReadings = `
 	    SELECT r.timestamp, r.temperature
 	    FROM visible_spans v
@@ -145,8 +145,8 @@ func (s Store) measured(ctx context.Context, order string, customerID int64, nod
 	return found, store.Wrap(err, "readings of customer %d from %s to %s", customerID, from, until)
 }
 
-// LiveVersion returns the version of what a customer's overview tells beside the readings: a
-// checksum of the transaction ids (xmin) of its rows.
+// LiveVersion returns the version of a customer's overview apart from its readings: a checksum
+// of the transaction ids (xmin) of its rows.
 func (s Store) LiveVersion(ctx context.Context, customerID int64) (string, error) {
 	version, err := store.Value[string](ctx, s.db, store.ErrNoCustomer, `
 		SELECT concat_ws(' ',

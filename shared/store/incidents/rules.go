@@ -14,9 +14,8 @@ import (
 	"coldaisle.dev/shared/store"
 )
 
-// ErrThresholdRule refuses a change to one of the two threshold rules other than of its
-// limit.
-var ErrThresholdRule = errors.New("of a threshold rule only the limit can be changed")
+// ErrThresholdRule refuses to delete a threshold rule, or to change anything but its limit.
+var ErrThresholdRule = errors.New("only the limit of a threshold rule can be changed")
 
 // RuleRow is a row of the view customer_rules.
 type RuleRow struct {
@@ -82,8 +81,8 @@ func (s Store) Rules(ctx context.Context, customerID int64, defaults alert.Thres
 	return ConvertRules(rows, defaults), nil
 }
 
-// UnmeasuredRules lists the rules of a customer that can judge nothing: sensors of their scope have
-// reported in the last 7 days, and none of them the quantity. A dew point takes both values.
+// UnmeasuredRules lists a customer's rules that judge nothing: sensors in their scope have
+// reported in the last 7 days, but none of them the quantity. A dew point needs both values.
 func (s Store) UnmeasuredRules(ctx context.Context, customerID int64) ([]int64, error) {
 	ids, err := store.Values[int64](ctx, s.db, `
 		SELECT r.id
@@ -173,8 +172,8 @@ func scopeError(err error) error {
 	}
 }
 
-// UpdateRule changes a customer's rule and resolves its incidents in one transaction; an
-// update that changes nothing keeps them. Only the limit of a threshold rule can change,
+// UpdateRule changes a customer's rule and resolves its excursions in one transaction; an
+// update that changes nothing leaves them. Only the limit of a threshold rule can change,
 // and with it the customer's thresholds: anything else is [ErrThresholdRule]. Other errors
 // are those of [Store.CreateRule], and [store.ErrNoRule].
 func (s Store) UpdateRule(ctx context.Context, customerID int64, r incident.Rule) (incident.Rule, error) {
@@ -218,7 +217,7 @@ func (s Store) updateThreshold(ctx context.Context, customerID int64, before, r 
 	return s.Rule(ctx, customerID, r.ID, alert.Defaults())
 }
 
-// DeleteRule deletes a customer's rule and resolves its incidents. Errors: [store.ErrNoRule];
+// DeleteRule deletes a customer's rule and resolves its excursions. Errors: [store.ErrNoRule];
 // [ErrThresholdRule], for a threshold rule.
 func (s Store) DeleteRule(ctx context.Context, customerID, id int64) error {
 	err := s.db.Change(ctx, ErrThresholdRule, `

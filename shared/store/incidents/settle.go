@@ -12,11 +12,12 @@ import (
 	"coldaisle.dev/shared/store"
 )
 
-// silenceRule is the id of the built-in rule that a node sends, beside learning's.
+// silenceRule is the id of the built-in rule that a node must send, beside learning's.
 const silenceRule = -3
 
-// SettleAll is [Store.Settle] for every customer of whom something may be due: an incident or a
-// silence lasts, or a node is quiet for as long as one that is silent, which is not recorded.
+// SettleAll calls [Store.Settle] for every customer with something due: an incident, a silence
+// or a missing quantity lasts, or a node or a quantity has been quiet long enough to count as
+// silent and is not recorded as such.
 func (s Store) SettleAll(ctx context.Context, now time.Time) error {
 	customers, err := store.Values[int64](ctx, s.db, `
 		SELECT customer_id FROM room_incidents WHERE lasting AND merged_into IS NULL
@@ -42,13 +43,13 @@ func (s Store) SettleAll(ctx context.Context, now time.Time) error {
 		return fmt.Errorf("customers with something due: %w", err)
 	}
 	errs := make([]error, len(customers))
-	for i, customer := range customers { // one account's trouble is not another's
+	for i, customer := range customers { // the error of one must not stop the others
 		errs[i] = s.Settle(ctx, customer, now)
 	}
 	return errors.Join(errs...)
 }
 
-// dues are the places of which something is due, each with the earliest time that it is of.
+// dues are the places whose incidents are due, each with the earliest start among these.
 type dues map[place]time.Time
 
 func (d dues) add(at place, from time.Time) {
@@ -61,16 +62,16 @@ func (d dues) add(at place, from time.Time) {
 const excursionPlace = `CASE WHEN e.of_gateway THEN 0 ELSE COALESCE(e.room_id, 0) END, CASE WHEN e.of_gateway OR e.room_id IS NOT NULL THEN '' ELSE e.node_id END,
 	CASE WHEN e.of_gateway THEN e.gateway_id ELSE '' END`
 
-// Settle writes those transitions of a customer's incidents that the clock has made due: nodes
-// and quantities that have become silent, or are heard again, ten minutes without anything broken, snoozes
-// that end, and what stands. Whoever comes first writes each once; mostly there is none.
+// Settle writes the transitions of a customer's incidents that are due by the clock: nodes and
+// quantities that fall silent or are heard again, incidents that have been clear for ten minutes,
+// snoozes that end, and excursions that come to stand. The first caller writes each; mostly there is none.
 func (s Store) Settle(ctx context.Context, customerID int64, now time.Time) error {
-	ctx = store.InRooms(ctx, nil) // whoever asks, all of the account
+	ctx = store.InRooms(ctx, nil) // all rooms of the account, whatever the caller is limited to
 	due, err := s.settleSilences(ctx, customerID, now)
 	if err != nil {
 		return fmt.Errorf("silences of customer %d: %w", customerID, err)
 	}
-	// Mostly none is missing, which is found without what the customer sees of each node.
+	// Mostly none is missing: check that first, without the costly visibility of each node.
 	if _, err := s.db.Exec(ctx, `
 		SELECT settle_missing(@customer, @now, @quiet, @missed)
 		WHERE EXISTS (SELECT FROM excursions e WHERE e.customer_id = @customer AND e.kind = 'missing' AND e.lasting)
@@ -135,8 +136,8 @@ func (s Store) Settle(ctx context.Context, customerID int64, now time.Time) erro
 	return errors.Join(errs...)
 }
 
-// uncovered adds to what is due the taken incidents of which a maintenance window has begun or
-// ended since they were last told.
+// uncovered adds the taken incidents for which a maintenance window has begun or ended since
+// they were last updated.
 func (s Store) uncovered(ctx context.Context, customerID int64, now time.Time, due dues) error {
 	type row struct {
 		place
@@ -165,7 +166,7 @@ func (s Store) uncovered(ctx context.Context, customerID int64, now time.Time, d
 }
 
 // settleSilences stores the silences that have begun, and ends those that are over. It returns
-// the places concerned, each with the time from which on.
+// the places where one has begun.
 func (s Store) settleSilences(ctx context.Context, customerID int64, now time.Time) (dues, error) {
 	silent, gateways, err := s.Silences(ctx, customerID, now)
 	if err != nil {
@@ -186,7 +187,7 @@ func (s Store) settleSilences(ctx context.Context, customerID int64, now time.Ti
 		return nil, fmt.Errorf("recorded: %w", err)
 	}
 	probe, err := s.Probe(ctx)
-	if err != nil || probe.Late(now) { // nobody is silent by now, and nobody is heard
+	if err != nil || probe.Late(now) { // while the service is late nobody counts as silent, or as heard
 		return dues{}, err
 	}
 	known, due := map[string]row{}, dues{}
@@ -195,10 +196,10 @@ func (s Store) settleSilences(ctx context.Context, customerID int64, now time.Ti
 	}
 	batch := &pgx.Batch{}
 	for _, n := range silent {
-		before, is := known[n.NodeID]
+		before, ok := known[n.NodeID]
 		delete(known, n.NodeID)
-		whole := gateways[n.GatewayID] || (is && before.OfGateway && before.GatewayID == n.GatewayID)
-		if is && before.OfGateway == whole && before.RoomID == n.RoomID {
+		whole := gateways[n.GatewayID] || (ok && before.OfGateway && before.GatewayID == n.GatewayID)
+		if ok && before.OfGateway == whole && before.RoomID == n.RoomID {
 			continue
 		}
 		due.add(placeOf(whole, n.RoomID, n.NodeID, n.GatewayID), n.Since())
@@ -226,8 +227,8 @@ func (s Store) settleSilences(ctx context.Context, customerID int64, now time.Ti
 		if _, left := known[r.NodeID]; !left {
 			continue
 		}
-		// It is heard again, where ingest has not seen that, or it is gone. While the service was
-		// late, nobody is silent, and who was may be so again.
+		// It was heard again without ingest noticing, or it was deleted. One that counts as silent
+		// no more only because the service was late stays: it may be silent again.
 		batch.Queue(`
 			WITH newest AS (
 			    SELECT GREATEST(
@@ -249,7 +250,7 @@ func (s Store) settleSilences(ctx context.Context, customerID int64, now time.Ti
 	return due, store.Wrap(s.db.ExecBatch(ctx, func(b *pgx.Batch) { *b = *batch }), "write")
 }
 
-// placeOf is where an excursion counts.
+// placeOf is the place whose incidents an excursion is part of.
 func placeOf(ofGateway bool, room int64, node, gateway string) place {
 	switch {
 	case ofGateway:

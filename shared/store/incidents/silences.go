@@ -79,20 +79,20 @@ func (s Store) Silences(ctx context.Context, customerID int64, now time.Time) (s
 	}
 	gateways = map[string]bool{}
 	for _, node := range found {
-		is := probe.Silent(node.Newest, node.Interval, now)
-		if is {
+		quiet := probe.Silent(node.Newest, node.Interval, now)
+		if quiet {
 			silent = append(silent, node)
 		}
 		if node.GatewayID != "" {
 			before, known := gateways[node.GatewayID]
-			gateways[node.GatewayID] = is && (before || !known)
+			gateways[node.GatewayID] = quiet && (before || !known)
 		}
 	}
 	maps.DeleteFunc(gateways, func(_ string, all bool) bool { return !all })
 	return silent, gateways, nil
 }
 
-// Probe returns the state of the service by its probe's readings.
+// Probe returns the service's timeliness as its probe measures it.
 func (s Store) Probe(ctx context.Context) (incident.Probe, error) {
 	type row struct {
 		PublishedAt time.Time

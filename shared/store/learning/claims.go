@@ -12,9 +12,9 @@ import (
 	"coldaisle.dev/shared/store"
 )
 
-// ClaimTime is how long a claim lasts that its trainer does not renew. After that the next
-// delivery of the request may claim the run: with 45 s Pub/Sub's fourth delivery, 70 s
-// after the first.
+// ClaimTime is how long a claim lasts unless its trainer renews it. After that the next
+// delivery of the request may claim the run: with 45 s that is Pub/Sub's fourth, 70 s after
+// the first.
 const ClaimTime = 45 * time.Second
 
 // RetryAfter is the least time between a failed run and the next automatic one.
@@ -76,7 +76,7 @@ type Verdict struct {
 	MessageID        string    // of the reading; empty for predictions of other models
 	AnomalyPredicted bool
 	Feedback         Feedback
-	Weight           float64 // of how many readings it was drawn; 1 of an incident
+	Weight           float64 // how many readings it stands for in the sample; 1 for an anomaly of an incident
 }
 
 // UnusedVerdicts returns the oldest verdicts of a customer that no run has used.
@@ -84,8 +84,8 @@ func (s Store) UnusedVerdicts(ctx context.Context, customerID int64, limit int) 
 	return s.verdicts(ctx, customerID, unusedVerdicts, `p.id`, limit)
 }
 
-// UsedVerdicts returns the newest verdicts of a customer that runs have used: a new detector
-// is tested on them.
+// UsedVerdicts returns the newest verdicts of a customer that runs have used, on which a new
+// detector is tested.
 func (s Store) UsedVerdicts(ctx context.Context, customerID int64, limit int) ([]Verdict, error) {
 	return s.verdicts(ctx, customerID, `p.used_in_training`, `p.id DESC`, limit)
 }

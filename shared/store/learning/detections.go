@@ -16,8 +16,8 @@ import (
 	"coldaisle.dev/shared/store"
 )
 
-// Draw is the lot of a reading: a number in [0, 1) by a hash of its identity, the same on every
-// instance and at every redelivery. The readings with the least lots of a day are recorded.
+// Draw maps a reading to a number in [0, 1) by a hash of its identity, the same on every instance
+// and at every redelivery. The readings of a day with the smallest numbers are recorded.
 func Draw(r reading.Reading) float64 {
 	var buffer [reading.MaxNodeIDLength + reading.MaxMessageIDLength + 32]byte
 	identity := append(append(buffer[:0], r.NodeID...), 0)
@@ -45,12 +45,12 @@ func (q question) reading() reading.Reading {
 	return reading.Reading{Channel: q.Channel, NodeID: q.SensorID, MessageID: q.MessageID, Time: q.Time}
 }
 
-// draw decides on a reading by those of its kind and day that are recorded, at most so many: the
-// least lots stay (bottom-k sampling), and the least one that did not is the probability of all
-// that did. Weighed by its inverse, sums over the recorded readings are unbiased estimates of
-// sums over the day (Duffield, Lund and Thorup, Journal of the ACM 54, 2007), however many
-// readings there are and however they gather: a plain limit would record the first of a burst, and
-// nothing of the evening. An answered question stays, and ends the draw where it were the next to go.
+// draw decides whether a reading joins those of its kind and day that are recorded, at most most of
+// them. The smallest draws stay (bottom-k sampling), and the smallest one that did not stay is the
+// sampling probability of those that did. Weighed by its inverse, sums over the recorded readings
+// are unbiased estimates of sums over the day (Duffield, Lund and Thorup, Journal of the ACM 54,
+// 2007), whenever the readings come: a plain limit would record the first of a burst, and none of
+// the evening. An answered question is never displaced: once it would be the next, the draw is over.
 func draw(day []question, r reading.Reading, most int) (admitted bool, displaced *question, probability float64) {
 	probability = 1
 	for _, q := range day {
@@ -73,11 +73,11 @@ func draw(day []question, r reading.Reading, most int) (admitted bool, displaced
 	}
 }
 
-// RecordDetection stores the detector's prediction for a customer's reading if it is drawn among
-// the predictions of its kind (anomalous or not) of that UTC day, at most so many, and reports
-// whether it did, and the probability of the draw, below which a further reading must lie. It
-// stores none of a reading that is recorded, for a deleted sensor, and for a time when the
-// customer did not hold the sensor.
+// RecordDetection stores the detector's prediction for a customer's reading if [Draw] selects it
+// among those of its kind (anomalous or not) and UTC day, at most most of them. It returns whether
+// it did, and the probability below which the draw of a further reading must lie. It stores none
+// for a reading that is recorded already, for a deleted sensor, or for a time when the customer
+// did not hold the sensor.
 func (s Store) RecordDetection(ctx context.Context, customer int64, n NewPrediction, most int) (recorded bool, probability float64, err error) {
 	err = s.db.InTx(ctx, func(tx *store.DB) error {
 		// Two instances may record readings of a customer at the same moment. A deletion

@@ -4,7 +4,7 @@ package learning
 
 import "coldaisle.dev/shared/store"
 
-// Store has the statements. It runs them on a database, or in a transaction of one.
+// Store runs its statements on a database, or in a transaction of one.
 type Store struct{ db *store.DB }
 
 // New returns the store over a database or transaction.

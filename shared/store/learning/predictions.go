@@ -175,7 +175,7 @@ func (s Store) ValidatePrediction(ctx context.Context, customerID, id int64, ver
 		    FROM visible_spans v
 		    WHERE p.id = @id AND `+visibleToCustomer+` AND NOT p.used_in_training AND `+store.SensorIn("v.customer_id", "v.node_id")+`
 		    RETURNING p.*
-		), told AS ( -- the anomaly that it is has the same verdict
+		), anomaly AS ( -- its anomaly gets the same verdict
 		    UPDATE excursions i
 		    SET verdict = CASE WHEN @feedback = 'ok' THEN 'right' WHEN i.verdict = 'expected' THEN 'expected' ELSE 'wrong' END
 		    FROM p

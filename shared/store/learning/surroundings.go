@@ -17,7 +17,7 @@ type JudgedBy string
 // The bases.
 const (
 	ByWindow    JudgedBy = "window"     // the readings before it, which came with it
-	ByLiveState JudgedBy = "live_state" // what ingest keeps: none came with it
+	ByLiveState JudgedBy = "live_state" // the state that ingest stores, because none came with it
 )
 
 // RoomNode is a sensor in a room or next to it.
@@ -78,7 +78,7 @@ func (s Store) NodesAir(ctx context.Context, nodes []reading.Node, from, until i
 		       COALESCE(n.usual_interval_s, 0) AS interval,
 		       COALESCE(l.interval_width, 0) AS width, COALESCE(l.judged_by, '') AS judged_by, d.slots, d.temperatures, d.humidities, d.lasts, `+store.CorrectionsOf+`
 		FROM unnest(@channels::bigint[], @nodes::text[]) AS k (channel, node_id)
-		CROSS JOIN LATERAL ( -- by its key: a plan for few nodes would compare each with all
+		CROSS JOIN LATERAL ( -- forces the primary key: a plan for few nodes would compare each with all
 		    SELECT * FROM node_state s WHERE s.channel = k.channel AND s.node_id = k.node_id AND s.timestamp IS NOT NULL LIMIT 1) AS n
 		LEFT JOIN node_learning l ON l.channel = n.channel AND l.node_id = n.node_id
 		LEFT JOIN LATERAL (
@@ -111,12 +111,12 @@ func (s Store) NodesAir(ctx context.Context, nodes []reading.Node, from, until i
 type Learned struct {
 	reading.Node
 
-	Wider    float64 // to be added to the width
+	Wider    float64 // is added to the width
 	JudgedBy JudgedBy
 }
 
-// KeepLearned adds what several instances of detection learned of nodes: each adds what
-// its own readings taught. first is the width of a node of which nothing was learned.
+// KeepLearned adds what an instance of detection learned of nodes to what other instances did.
+// first is the width of a node before anything was learned of it.
 func (s Store) KeepLearned(ctx context.Context, learned []Learned, first float64) error {
 	nodes, wider, by := make([]reading.Node, len(learned)), make([]float64, len(learned)), make([]string, len(learned))
 	for i, l := range learned {

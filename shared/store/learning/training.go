@@ -13,8 +13,8 @@ import (
 	"coldaisle.dev/shared/store"
 )
 
-// RunTimeout is after how long a run that still counts as running has failed:
-// a run takes seconds, so its trainer must have died.
+// RunTimeout is how long a run may be under way before it counts as failed: a run takes
+// seconds, so its trainer must have died.
 const RunTimeout = 15 * time.Minute
 
 // The states of a training run.
@@ -24,11 +24,11 @@ const (
 	RunFailed    = "failed"
 )
 
-// ManualEvery is within what time a customer may start one run by hand, however
-// it ended: a run costs a scan of the readings and minutes of a processor.
+// ManualEvery is the least time between two runs that a customer starts by hand, whatever
+// became of the first: a run costs a scan of the readings and minutes of a processor.
 const ManualEvery = 10 * time.Minute
 
-// What may ask for a training run.
+// The origins of a training run.
 const (
 	TriggeredAutomatically = "auto_100_validated"
 	TriggeredManually      = "manual"
@@ -37,7 +37,7 @@ const (
 // TrainingRun is one retraining of a customer's models.
 type TrainingRun struct {
 	ID                 int64
-	CustomerID         int64 // 0 of versions that made one pair for all
+	CustomerID         int64
 	StartedAt          time.Time
 	CompletedAt        *time.Time
 	Status             string
@@ -124,8 +124,8 @@ func (s Store) BeginManual(ctx context.Context, customerID int64) (TrainingRun, 
 	return run, store.Wrap(err, "begin training run by hand")
 }
 
-// unusedVerdicts is the condition that prediction p has a verdict from which training may
-// learn still. Those of other models, which came by the API, have no message id.
+// unusedVerdicts is the condition that prediction p has a verdict that training has not used.
+// Predictions of other models, posted to the API, have no message id and are not used.
 const unusedVerdicts = `p.feedback IS NOT NULL AND NOT p.used_in_training AND p.message_id <> ''`
 
 // countUnused counts a customer's verdicts that no run has used.
@@ -165,8 +165,8 @@ func (s Store) BeginAutomatic(ctx context.Context, customerID int64) (TrainingRu
 		if err != nil {
 			return err
 		}
-		// The condition is checked again: the insertion may have waited for another
-		// run, which has used the counted verdicts meanwhile, or has failed.
+		// Check again: the insertion may have waited for another run, which has since used
+		// the counted verdicts or failed.
 		still, err := store.Value[bool](ctx, tx, store.ErrNotFound, `SELECT `+isDue, due)
 		if err == nil && !still {
 			err = store.ErrNotFound

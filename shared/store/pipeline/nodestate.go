@@ -32,8 +32,8 @@ const beforeHold = ` AND COALESCE(timestamp >= (
 			    SELECT h.held_from FROM open_holds AS h
 			    WHERE r.channel = 0 AND h.node_id = r.node_id AND h.held_until = 'infinity'), true)`
 
-// newer is whether the newest reading of a batch is newer than that of the stored row s. One
-// that lies ahead was written while the clock was wrong.
+// newer is the condition that a batch's newest reading is newer than the stored row s, or that
+// the row lies ahead: then it was written while the clock was wrong.
 const newer = `(s.timestamp IS NULL OR s.timestamp > ` + store.NotAhead + `
 	OR (EXCLUDED.timestamp, EXCLUDED.message_id COLLATE "C") > (s.timestamp, s.message_id COLLATE "C"))`
 
@@ -99,13 +99,13 @@ func (s Store) UpdateNodeStates(ctx context.Context, batch []NodeReading) error 
 			    usual_interval_s = `+usual("usual_interval_s", "timestamp")+`,
 			    temperature_interval_s = `+usual("temperature_interval_s", "temperature_at")+`,
 			    humidity_interval_s = `+usual("humidity_interval_s", "humidity_at")+`
-			-- A quantity that a node sends apart may be newer than the one stored though its reading is not.
+			-- A node may send its quantities apart: one may be newer than the stored value even if the reading is not.
 			WHERE `+newer+` OR EXCLUDED.temperature_at > COALESCE(s.temperature_at, '-infinity') OR EXCLUDED.humidity_at > COALESCE(s.humidity_at, '-infinity')`,
 			pgx.StrictNamedArgs{
 				"channels": channels, "nodes": nodes, "messages": messages, "times": times,
 				"temperatures": temperatures, "humidities": humidities, "gateways": gateways, "fold": readings.FoldWithin,
 			})
-		// Of readings with the same time the one with greater values wins: slots have no message id.
+		// Of two readings with the same time the greater values win, because slots have no message id.
 		statements.Queue(`
 			INSERT INTO node_slots AS s (
 			    channel, node_id, slot, starts, min_temperature, max_temperature, min_humidity, max_humidity,
@@ -128,7 +128,7 @@ func (s Store) UpdateNodeStates(ctx context.Context, batch []NodeReading) error 
 			    min_humidity = LEAST(EXCLUDED.min_humidity, CASE WHEN s.starts = EXCLUDED.starts THEN s.min_humidity END),
 			    max_humidity = GREATEST(EXCLUDED.max_humidity, CASE WHEN s.starts = EXCLUDED.starts THEN s.max_humidity END),
 			    (last_at, last_temperature, last_humidity) = (
-			        -- A quantity that the newer one lacks is that of the other of the same slot.
+			        -- A quantity that the newer reading lacks is taken from the other of the same slot.
 			        SELECT l.at, COALESCE(l.temperature, CASE WHEN s.starts = EXCLUDED.starts THEN l.other_temperature END),
 			               COALESCE(l.humidity, CASE WHEN s.starts = EXCLUDED.starts THEN l.other_humidity END)
 			        FROM (VALUES (EXCLUDED.last_at, EXCLUDED.last_temperature, EXCLUDED.last_humidity, s.last_temperature, s.last_humidity),
@@ -145,9 +145,9 @@ func (s Store) UpdateNodeStates(ctx context.Context, batch []NodeReading) error 
 				"channels": channels, "nodes": nodes, "slots": slots, "starts": starts, "times": times,
 				"temperatures": temperatures, "humidities": humidities,
 			})
-		// A reading that is newer than a node can be and still be silent ends its silence; one of
-		// within a silence was delivered late. The time between the node's newest reading (peak_time)
-		// and start_time is how long it may be quiet.
+		// A reading recent enough that the node is not silent after it ends the silence; an older
+		// one was delivered late. start_time minus the node's newest reading (peak_time) is how
+		// long it may be quiet.
 		statements.Queue(`
 			UPDATE excursions e
 			SET lasting = e.lasting AND NOT r.heard, resolution = CASE WHEN e.lasting AND r.heard THEN 'cleared' ELSE e.resolution END,
@@ -167,8 +167,8 @@ func (s Store) UpdateNodeStates(ctx context.Context, batch []NodeReading) error 
 	return store.Wrap(err, "state of %d nodes", n)
 }
 
-// NewestReadings returns, by id, the newest visible values of each of a customer's sensors
-// that has one, with the time of the newer one.
+// NewestReadings returns, by id, the newest visible values of a customer's sensors, with the
+// time of the newer value. Sensors without any are absent.
 func (s Store) NewestReadings(ctx context.Context, customerID int64, ids []string) (map[string]reading.Reading, error) {
 	found, err := store.All[reading.Reading](ctx, s.db, `
 		SELECT n.channel, n.node_id, n.message_id, n.timestamp AS time,

@@ -1,5 +1,5 @@
-// Package pipeline stores what each reading touches: the status of its sensor and the state
-// of its node. ingest writes it, detect and the API read it.
+// Package pipeline stores what every reading needs: the status of its sensor and the state of
+// its node. ingest writes it, detect and the API read it.
 package pipeline
 
 import (
@@ -15,14 +15,14 @@ import (
 	"coldaisle.dev/shared/store/incidents"
 )
 
-// BatchWait is how long ingest and detect wait for further readings to share a transaction
-// with. A thousand nodes send 33 readings a second: batches of seven instead of one take a
-// third off the processor time of each reading, which can be read 150 ms later.
+// BatchWait is how long ingest and detect wait for further readings to share a transaction. A
+// thousand nodes send 33 readings a second: batches of seven instead of one save a third of the
+// processor time of each reading, which can then be read 150 ms later.
 func BatchWait() coalesce.Wait {
 	return coalesce.Wait{Gather: 20 * time.Millisecond, Linger: 190 * time.Millisecond, Few: 7}
 }
 
-// Store has the statements. It runs them on a database, or in a transaction of one.
+// Store runs its statements on a database, or in a transaction of one.
 type Store struct{ db *store.DB }
 
 // New returns the store over a database or transaction.
@@ -33,7 +33,7 @@ func (s Store) IngestDrill(ctx context.Context, m incidents.DrillMessage) (known
 	return incidents.New(s.db).ReachDrill(ctx, incident.DrillIngested, m)
 }
 
-// KeepLate records that a reading is stored which is of an earlier month.
+// KeepLate records that a stored reading is of an earlier month.
 func (s Store) KeepLate(ctx context.Context, r reading.Reading) error {
 	_, err := s.db.Exec(ctx, `
 		INSERT INTO late_readings (channel, node_id, month, at)

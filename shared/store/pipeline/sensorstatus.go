@@ -13,7 +13,7 @@ import (
 	"coldaisle.dev/shared/store/incidents"
 )
 
-// SensorStatus is what the pipeline knows of a node. It is not limited to one customer: the
+// SensorStatus is the status of a node's sensor. It is not limited to one customer: the
 // pipeline serves all of them, and none can read it.
 type SensorStatus struct {
 	Owned      bool              // a customer has the sensor; in the open channel, the id's holder
@@ -29,8 +29,8 @@ type SensorStatus struct {
 	Corrections reading.Corrections // of the customers whose sensor it is or was
 }
 
-// ofNodes are nodes n, each with its sensor o, which may be absent, and its place. deleted is that the sensor
-// was deleted, and has no owner now.
+// ofNodes joins nodes n with their sensors o, which may be absent, and places. deleted is the condition that
+// the sensor was deleted and has no owner now.
 const (
 	ofNodes = `FROM unnest(@channels::bigint[], @ids::text[]) WITH ORDINALITY AS n (channel, node_id, place)
 		LEFT JOIN LATERAL (
@@ -40,7 +40,7 @@ const (
 		        WHEN 0 THEN (SELECT h.customer_id FROM open_holds h WHERE h.node_id = n.node_id AND h.held_until = 'infinity')
 		        ELSE n.channel
 		    END
-		    LIMIT 1 -- by its key: a join would read all sensors for one
+		    LIMIT 1 -- forces the key: a join would read all sensors for one
 		) AS o ON true`
 	deleted = `o.customer_id IS NULL AND ` + store.Buried
 )

@@ -9,16 +9,16 @@ import (
 	"coldaisle.dev/shared/store"
 )
 
-// Stored says what became of a reading.
+// Stored is the outcome of storing a reading.
 type Stored struct {
 	Reading      reading.Reading // corrected, if its sensor has a correction
 	Deleted      bool            // its sensor was deleted: it was ignored
-	BesideSigned bool            // it is stored, but not shown as the sensor's, which takes signed readings
+	BesideSigned bool            // stored, but not as the sensor's, which takes signed readings only
 }
 
-// StoreReadings stores a batch of readings in one transaction: it reads the status of their
-// sensors as it is now, moves sensors to the signed channel, updates the state of the nodes,
-// and inserts the raw rows. A repeat changes nothing.
+// StoreReadings stores a batch of readings in one transaction: it reads the current status of
+// their sensors, moves sensors to the signed channel, updates the state of the nodes, and
+// inserts the raw rows. A repeat changes nothing.
 func (s Store) StoreReadings(
 	ctx context.Context, batch []NodeReading, insert func(ctx context.Context, tx *store.DB, rows []reading.Reading) error,
 ) (stored []Stored, err error) {

@@ -1,5 +1,5 @@
-// Package records reads what the monthly record of a room has besides readings: who was in the room
-// when, incidents, calibrations, rules, changes and drills as they were. For the API.
+// Package records reads the past of a room for the API's monthly record: which sensors were in it
+// and when, and incidents, calibrations, rules, changes and drills as they were. Readings are elsewhere.
 package records
 
 import (
@@ -16,13 +16,13 @@ import (
 	"coldaisle.dev/shared/store"
 )
 
-// Store has the statements.
+// Store runs its statements on a database.
 type Store struct{ db *store.DB }
 
 // New returns the store over a database.
 func New(db *store.DB) Store { return Store{db} }
 
-// Room is a room, which may be deleted.
+// Room is a room, possibly deleted.
 type Room struct {
 	RoomID    int64
 	Name      string
@@ -40,7 +40,7 @@ func (s Store) Room(ctx context.Context, customerID, id int64) (Room, error) {
 
 // Member is a sensor in the room, from its first time there within a range.
 type Member struct {
-	readings.NodeRef // its readings of the times in the room
+	readings.NodeRef // limited to its times in the room
 
 	Name string
 	Time time.Duration // in the room, within the range
@@ -95,8 +95,8 @@ type File struct {
 	Content []byte
 }
 
-// files are the files of a record by their queries, each of one JSON value a row. Nothing in them
-// changes once the month is over, unless readings of it come later.
+// files returns the files of a record, each by a query that returns one JSON value a row. They do
+// not change once the month is over, unless readings of that month come later.
 func files() []struct{ name, query string } {
 	const (
 		members  = `SELECT m.node_id FROM room_members m WHERE m.customer_id = @customer AND m.room_id = @room AND m.from_time < @end AND m.until_time > @start`
@@ -175,8 +175,8 @@ func (s Store) Files(ctx context.Context, customerID, room int64, start, end tim
 	return found, store.Wrap(err, "record of room %d", room)
 }
 
-// ChangedSince reports whether readings or transitions of a month of a room have come since a time
-// and a transition.
+// ChangedSince reports whether readings or transitions of a room's month have been added since a
+// time and the transition with the given number.
 func (s Store) ChangedSince(ctx context.Context, customerID, room int64, start, end, since time.Time, number int64) (bool, error) {
 	changed, err := store.Value[bool](ctx, s.db, nil, `
 		SELECT EXISTS (
