@@ -28,8 +28,7 @@ type Models interface {
 	Pair(ctx context.Context, customer int64) modelstore.Pair
 }
 
-// NoModels stands for the models where no bucket is configured: then the rules and the
-// statistics detect.
+// NoModels is for a function without a bucket of models: then only rules and statistics detect.
 type NoModels struct{}
 
 // Pair implements [Models].
@@ -46,7 +45,8 @@ type AnomalyStore interface {
 // account in a UTC day: two of those that the detector calls anomalous, and one of the others.
 const Questions = 3
 
-// draw is a customer's readings of a UTC day, anomalous or not. maxDraws bounds those in memory.
+// draw identifies the readings of a customer and UTC day that are anomalous, or that are not.
+// maxDraws bounds those in memory.
 type draw struct {
 	customer, day int64
 	anomalous     bool
@@ -57,24 +57,24 @@ const maxDraws = 10_000
 // AnomalyDetector implements [AnomalyObserver]. For each reading it
 //   - returns a finding if the reading is unusual for its node and its neighbours,
 //   - returns a finding if a limit is forecast to be exceeded,
-//   - records a prediction for users to validate if the reading is drawn among those of its day
-//     that the detector calls anomalous, or among the others. Without a model only the
-//     detector's two built-in rules (stuck, out of range) call readings anomalous.
+//   - records a prediction for users to validate if the reading is in the day's sample of those
+//     that the detector calls anomalous, or in the sample of the others. Without a model only
+//     the detector's two built-in rules (stuck, out of range) call readings anomalous.
 type AnomalyDetector struct {
 	models     Models
 	store      AnomalyStore
 	rooms      *roomCache
 	questions  int
-	drawn      *lru.Cache[draw, float64] // the probability of a draw when it was last asked for; it only falls
-	shipped    *anomaly.Calibration      // of customers who have none yet
+	drawn      *lru.Cache[draw, float64] // the last known probability of a draw, which only falls
+	shipped    *anomaly.Calibration      // for customers who have none yet
 	extractors sync.Pool
 	clock      func() time.Time
 	log        *slog.Logger
 	counters   *logmetrics.Counters
 }
 
-// NewAnomalyDetector returns a detector that records so many readings without an incident of an
-// account and day, at least two: one of each kind. Nil counters count nothing.
+// NewAnomalyDetector returns a detector that records up to questions readings without an incident
+// per account and day, at least two: one of each kind. Nil counters count nothing.
 func NewAnomalyDetector(
 	models Models, metadata AnomalyStore, questions int, clock func() time.Time, log *slog.Logger, counters *logmetrics.Counters,
 ) *AnomalyDetector {
@@ -99,12 +99,12 @@ func (d *AnomalyDetector) Observe(ctx context.Context, data wire.Data, sensor pi
 	if slices.ContainsFunc(findings, func(f incident.Finding) bool { return f.Kind == incident.KindAnomaly && f.Holds }) {
 		return findings, nil // the incident's verdict validates it
 	}
-	return findings, d.ask(ctx, x, pair, detection, data, sensor)
+	return findings, d.sample(ctx, x, pair, detection, data, sensor)
 }
 
-// ask records what the models said of a reading if it is drawn. Few readings are, and whether
-// one may be is known without the database.
-func (d *AnomalyDetector) ask(
+// sample records the prediction for a reading if it is drawn. Few readings are, and most of the
+// others are ruled out without the database.
+func (d *AnomalyDetector) sample(
 	ctx context.Context, x *features.Extractor, pair modelstore.Pair, detection learn.Detection, data wire.Data, sensor pipeline.SensorStatus,
 ) error {
 	among := draw{sensor.CustomerID, data.Reading.Time.Unix() / (24 * 60 * 60), detection.Anomalous()}
@@ -133,7 +133,7 @@ func (d *AnomalyDetector) ask(
 	return nil
 }
 
-// correct corrects values of a time, of which either may be nil.
+// correct corrects the values of a time; either may be nil.
 func correct(c reading.Corrections, at time.Time, temperature, humidity *float64) {
 	t, h := c.Values(at, reading.Value(temperature), reading.Value(humidity))
 	if temperature != nil {
@@ -144,7 +144,7 @@ func correct(c reading.Corrections, at time.Time, temperature, humidity *float64
 	}
 }
 
-// predictionOf is what the models say of a reading.
+// predictionOf is the prediction that the models make for a reading.
 func predictionOf(x *features.Extractor, pair modelstore.Pair, detection learn.Detection, data wire.Data) learning.NewPrediction {
 	n := learning.NewPrediction{
 		Channel: data.Reading.Channel, SensorID: data.Reading.NodeID, Time: data.Reading.Time, MessageID: data.Reading.MessageID,

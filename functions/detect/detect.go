@@ -53,10 +53,10 @@ type Publisher interface {
 // It returns once the resulting memory and incidents are committed.
 type Judge interface {
 	Judge(ctx context.Context, judged incidents.Judged) error
-	// Unjudged returns the newest readings of nodes whose rules have memory that has not
-	// seen them, and of nodes whose incident has just ended.
+	// Unjudged returns the newest readings of nodes whose rules have older memory, and of nodes
+	// whose excursion has just ended.
 	Unjudged(ctx context.Context) ([]incidents.Judged, error)
-	// SettleAll writes what the clock has made due of all customers' incidents.
+	// SettleAll writes the transitions of all customers' incidents that are due by the clock.
 	SettleAll(ctx context.Context, now time.Time) error
 	// JudgeDrill makes the incident of a drill, and reports whether there is such a drill.
 	JudgeDrill(ctx context.Context, m incidents.DrillMessage) (known bool, err error)
@@ -64,8 +64,8 @@ type Judge interface {
 
 // AnomalyObserver observes each reading of an owned sensor. Observe is called once per
 // delivery and returns when its record is durable. It returns one finding for each kind that
-// it could judge, including those that do not hold, which end incidents. The data are as
-// measured, because a correction that begins is no change.
+// it could judge, including those that do not hold, which end excursions. The data are as
+// measured, because the start of a correction is no change.
 type AnomalyObserver interface {
 	Observe(ctx context.Context, data wire.Data, sensor pipeline.SensorStatus) ([]incident.Finding, error)
 }
@@ -95,7 +95,7 @@ func New(
 }
 
 // A reading older than lateAfter, or delivered again, is always judged: newer ones may have
-// been judged before it, and one within its limits may end an incident.
+// been judged before it, and one within its limits may end an excursion.
 const lateAfter = time.Minute
 
 // Handle is the function's [push.HandleFunc].
@@ -136,7 +136,7 @@ func (d *Detect) Handle(ctx context.Context, m push.Message) (err error) {
 		err := d.judge.Judge(ctx, incidents.Judged{
 			Reading: r, Window: data.Recent, GatewayID: source.GatewayID, Arrived: m.PublishTime, Defaults: d.defaults, Findings: findings,
 		})
-		if err != nil { // before anything is published: in an outage each delivery would publish it again
+		if err != nil { // return before publishing: in an outage each delivery would publish again
 			return errors.Join(observeErr, err)
 		}
 		d.statuses.Remember(r.Node())
@@ -207,7 +207,7 @@ func (d *Detect) observe(ctx context.Context, data wire.Data, status pipeline.Se
 	return findings, err
 }
 
-// publish publishes events, also those of a node that nobody owns: it may be registered
+// publish publishes events, even those of a node that nobody owns, because it may be registered
 // before storealert stores them.
 func (d *Detect) publish(ctx context.Context, events []alert.Event) error {
 	var errs []error

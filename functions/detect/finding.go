@@ -33,7 +33,7 @@ func (d *AnomalyDetector) find(ctx context.Context, data wire.Data, sensor pipel
 	room.mu.Lock()
 	defer room.mu.Unlock()
 	n, ok := room.nodes[r.Node()]
-	if !ok { // its first reading, or the first since it came into the room
+	if !ok { // its first reading, or the first since it was put into the room
 		n = room.enter(r.Node())
 	}
 	w, by := data.Recent, learning.ByWindow
@@ -61,8 +61,8 @@ func (d *AnomalyDetector) find(ctx context.Context, data wire.Data, sensor pipel
 	})
 }
 
-// anomalyOf judges how unusual a reading is for its node, and what its room's air does, and explains
-// it by the corrected reading. The caller holds the room.
+// anomalyOf judges how unusual a reading is for its node and whether its room's cooling has failed, and
+// explains it by the corrected reading. The caller holds the room.
 func anomalyOf(
 	in *room, n *roomNode, w reading.Window, r reading.Reading, sensor pipeline.SensorStatus, c *anomaly.Calibration, outOfRange bool,
 ) (found incident.Finding, judged bool) {
@@ -76,7 +76,7 @@ func anomalyOf(
 	if in.other {
 		interval = c.Interval(r.NodeID, &n.Live)
 	}
-	told, cooling := n.Cooling(c, r.NodeID, room, r.Time, together, heard)
+	notice, cooling := n.Cooling(c, r.NodeID, room, r.Time, together, heard)
 	measured := r.Temperature
 	r, _ = sensor.Corrections.Apply(r, reading.Window{})
 	found = incident.Finding{Kind: incident.KindAnomaly}
@@ -88,11 +88,11 @@ func anomalyOf(
 		if humidity := r.AsMeasured().Humidity; humidity <= 0 || humidity >= 100 {
 			found.Quantity, found.Value = incident.Humidity, r.Humidity
 		}
-	case cooling: // no tail excuses it, and no budget
+	case cooling: // whatever its score and the budget of false alarms
 		correction := r.Temperature - measured
 		return incident.Finding{
-			Kind: incident.KindAnomaly, Holds: true, Score: max(score, anomaly.CoolingScore), Cause: told.Cause, Reason: told.Reason,
-			Severity: incident.Warning, Quantity: incident.Temperature, Value: told.Value + correction, Low: told.Low + correction, High: told.High + correction,
+			Kind: incident.KindAnomaly, Holds: true, Score: max(score, anomaly.CoolingScore), Cause: notice.Cause, Reason: notice.Reason,
+			Severity: incident.Warning, Quantity: incident.Temperature, Value: notice.Value + correction, Low: notice.Low + correction, High: notice.High + correction,
 		}, true
 	case score <= alarm && (anew || interval != ""): // one notice, until the calibration knows it
 		found.Holds, found.Score, found.Cause, found.Reason = true, alarm, "interval", interval

@@ -52,8 +52,8 @@ type roomCache struct {
 
 	mu    sync.Mutex
 	rooms *simplelru.LRU[int64, *room]
-	nodes int // of all rooms
-	most  int // nodes
+	nodes int // in all rooms
+	most  int // bounds nodes
 }
 
 // room is a cached room. Whoever queries the database holds asking; mu is held for
@@ -64,9 +64,9 @@ type room struct {
 	mu    sync.Mutex
 	known bool // it has been read once
 	asked time.Time
-	slot  int64 // at that time
+	slot  int64 // the slot of that time
 	nodes map[reading.Node]*roomNode
-	count int // of nodes, as the cache counts it
+	count int // its share of the cache's nodes
 
 	inside []*anomaly.Live // of nodes
 	now    anomaly.Moves   // of most of them, at moved
@@ -78,8 +78,8 @@ type room struct {
 // togetherFor is how long the changes of a room are those of now.
 const togetherFor = 10 * time.Second
 
-// together returns what most of the room's nodes do at a time, and how many were heard. The
-// caller holds mu.
+// together returns the change that most of the room's nodes share at a time, and how many nodes
+// were heard. The caller holds mu.
 func (r *room) together(at time.Time) (anomaly.Moves, int) {
 	if at.Sub(r.moved).Abs() >= togetherFor {
 		r.now, r.heard = anomaly.Together(at, r.inside)
@@ -89,7 +89,7 @@ func (r *room) together(at time.Time) (anomaly.Moves, int) {
 	return r.now, r.heard
 }
 
-// enter adds a node that came into the room since it was read. The caller holds mu.
+// enter adds a node that was put into the room since it was read. The caller holds mu.
 func (r *room) enter(id reading.Node) *roomNode {
 	n := &roomNode{inside: true}
 	r.nodes[id] = n
@@ -124,8 +124,8 @@ func newRoomCache(metadata RoomStore, clock func() time.Time, log *slog.Logger) 
 	return s
 }
 
-// room returns a room at most [RoomTTL] old, older while the database is unavailable; false if it
-// was never read.
+// room returns a room that is at most [RoomTTL] old, older while the database is unavailable. It
+// reports false if the room was never read.
 func (s *roomCache) room(ctx context.Context, sensor pipeline.SensorStatus, c *anomaly.Calibration) (*room, bool) {
 	s.mu.Lock()
 	r, ok := s.rooms.Get(sensor.RoomID)
@@ -177,7 +177,7 @@ func (s *roomCache) refresh(ctx context.Context, r *room, sensor pipeline.Sensor
 		if err := s.store.KeepLearned(ctx, learned, anomaly.FirstWidth); err != nil {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			for _, l := range learned { // for the next time; twice where the write was committed all the same
+			for _, l := range learned { // keep it for the next write; if this one was committed after all, it counts twice
 				if n := r.nodes[l.Node]; n != nil {
 					n.widening, n.reported = n.widening+l.Wider, ""
 				}
@@ -389,7 +389,7 @@ func (n *roomNode) learn(w reading.Window, r reading.Reading, by learning.Judged
 		n.widening += float64(width) - n.width.Factor()
 		n.width = width
 	}
-	// One reading without a window, as after the start of its gateway, says nothing of the next.
+	// One reading without a window, as after a restart of its gateway, does not change the basis.
 	if by == n.newest || n.reported == "" {
 		n.judged = by
 	}

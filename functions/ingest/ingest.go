@@ -1,12 +1,11 @@
 // Package ingest is the function that stores readings. It takes a message of
 // topic data and answers when the reading is durable in the time-series table.
 //
-// It stores the reading alone, corrected if its sensor has a correction, with the measured values
-// beside; the window of earlier readings in the message is for
-// detection. Readings of a deleted sensor are ignored; while the metadata database is
-// unavailable, nothing is stored. Readings of an unregistered node are stored, so that a node
-// plugged in before its registration loses nothing. Storing a reading twice changes
-// nothing, so every failure may be retried.
+// It stores the reading, corrected if its sensor has a correction, beside the measured values; the
+// message's window of earlier readings is for detection. Readings of a deleted sensor are
+// ignored; while the metadata database is unavailable, nothing is stored. Readings of an
+// unregistered node are stored, so that a node plugged in before its registration loses
+// nothing. Storing a reading twice changes nothing, so every failure may be retried.
 //
 // Concurrent messages share one transaction of the metadata database: the status of their
 // sensors, the newest reading of each node and its last day in slots of ten minutes, and the
@@ -59,9 +58,9 @@ type Metadata interface {
 		ctx context.Context, batch []pipeline.NodeReading, insert func(ctx context.Context, tx *store.DB, rows []reading.Reading) error,
 	) ([]pipeline.Stored, error)
 	KeepProbe(ctx context.Context, published, received time.Time) error
-	// KeepLate records that a reading of an earlier month is stored.
+	// KeepLate records that a reading of an earlier month was stored.
 	KeepLate(ctx context.Context, r reading.Reading) error
-	// IngestDrill reports whether there is such a drill.
+	// IngestDrill records that a drill was ingested, and reports false if there is no such drill.
 	IngestDrill(ctx context.Context, m incidents.DrillMessage) (known bool, err error)
 }
 
@@ -82,7 +81,7 @@ type Ingest struct {
 	counters *logmetrics.Counters
 }
 
-// result is what became of a reading of a batch.
+// result is the outcome of storing one reading of a batch.
 type result struct {
 	pipeline.Stored
 
@@ -99,8 +98,8 @@ func New(
 	return i
 }
 
-// store stores a batch. Where the database refuses some row for ever, SQLSTATE class 22 or
-// 23, each is stored alone: none fails because of another.
+// store stores a batch. If the database refuses a row for good (SQLSTATE class 22 or 23), each
+// is stored alone, so that none fails because of another.
 func (i *Ingest) store(ctx context.Context, batch []pipeline.NodeReading) ([]result, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
@@ -133,7 +132,7 @@ func (i *Ingest) handleProbe(ctx context.Context, channel reading.Channel, publi
 		if err := i.metadata.KeepProbe(keepCtx, published, i.clock()); err != nil {
 			return err
 		}
-		// The service level objective is computed from this entry. Not below 0, as clocks differ.
+		// The service level objective is computed from this entry. Clocks differ, so not below 0.
 		i.log.InfoContext(ctx, "probe readable", "lateness_s", max(0, i.clock().Sub(published)).Seconds())
 		i.maintain(ctx)
 	}
@@ -141,7 +140,7 @@ func (i *Ingest) handleProbe(ctx context.Context, channel reading.Channel, publi
 	return nil
 }
 
-// handleDrill records that an alarm drill has come this far.
+// handleDrill records that an alarm drill has been ingested.
 func (i *Ingest) handleDrill(ctx context.Context, m incidents.DrillMessage) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()

@@ -6,17 +6,16 @@ import (
 	"coldaisle.dev/shared/readings/backend"
 )
 
-// Config is what the function reads from its environment, besides what all
-// functions do.
+// Config is the function's own environment, besides that of all functions.
 type Config struct {
 	Backend backend.Config
-	// ModelBucket is where models are kept.
+	// ModelBucket holds the models.
 	ModelBucket string `env:"MODEL_BUCKET,required,notEmpty"`
 	// Rows is how many readings a run learns from at most, of all nodes together.
 	Rows int `env:"TRAINING_ROWS" envDefault:"5000"`
 }
 
-// maxRows is the most that a run of a minute learns from.
+// maxRows is the most that a run can learn from in a minute.
 const maxRows = 500_000
 
 // Validate implements config.Validator.

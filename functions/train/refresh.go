@@ -32,7 +32,7 @@ const (
 	// tick is the interval at which neighbours are refreshed, as in detection.
 	tick = 30 * time.Second
 
-	// Artifacts of an earlier form are not read: their days are read from the readings once more.
+	// Artifacts of another format are not read: their days are read from the readings again.
 	hoursPrefix       = "hours_air_"
 	calibrationPrefix = "calibration_air_"
 )
@@ -59,7 +59,7 @@ func (t *Train) refresh(ctx context.Context) error {
 
 // calibrate makes a customer's calibration from the days before today. The hours of a day are
 // an artifact: only days without one are read. Episodes that people judged right are left
-// out afterwards, so that a verdict may come, or change, weeks later.
+// out only here, so that a verdict may be given or changed weeks later.
 func (t *Train) calibrate(ctx context.Context, customer int64, today time.Time) error {
 	name := calibrationPrefix + today.Format("20060102")
 	manifest, err := t.models.Manifest(ctx, customer)
@@ -96,7 +96,7 @@ func (t *Train) calibrate(ctx context.Context, customer int64, today time.Time) 
 			if i, ok := places[n.Node]; ok {
 				past[i].Neighbours, past[i].Air = n.Neighbours, append(past[i].Air, n.Air...)
 				for hour, h := range n.Hours {
-					if !h.Silent() { // the share that verdicts may take is of what was heard
+					if !h.Silent() { // verdicts may remove a share of the hours that were heard
 						heard[i] = append(heard[i], anomaly.PastHour{Start: start.Add(time.Duration(hour) * time.Hour), Hour: h, Instrument: n.Instrument})
 					}
 				}
@@ -178,18 +178,18 @@ func (t *Train) hoursOf(ctx context.Context, customer int64, nodes []learning.Pl
 	return hours, nil
 }
 
-// player is a node whose two days are played.
+// player is a node whose two days are replayed.
 type player struct {
 	anomaly.Player
 
 	neighbours []*anomaly.Live
 	room       *room
 	hours      [24]anomaly.Hour
-	air        []anomaly.Climate // of the 24
+	air        []anomaly.Climate // of the 24 hours
 	instrument anomaly.Instrument
 }
 
-// room is a room whose nodes are played.
+// room is a room whose nodes are replayed.
 type room struct {
 	nodes []*anomaly.Live
 	now   anomaly.Moves // of most of them
@@ -204,7 +204,7 @@ func unheard(start time.Time) []anomaly.Climate {
 	return air
 }
 
-// replay plays two days of nodes as detection saw them and returns the hours of the second.
+// replay replays two days of nodes as detection saw them, and returns the hours of the second.
 func replay(nodes []learning.PlacedNode, series map[string][]reading.Reading, start time.Time) []anomaly.NodeHours {
 	first, last := anomaly.SlotOf(start.Add(-day)), anomaly.SlotOf(start.Add(day))
 	all, placed := make([]player, len(nodes)), make([]anomaly.Placed, len(nodes))
@@ -251,7 +251,7 @@ func replay(nodes []learning.PlacedNode, series map[string][]reading.Reading, st
 	return past
 }
 
-// advance plays the readings of one tick.
+// advance replays the readings of one tick.
 func (p *player) advance(now, start time.Time) {
 	var around anomaly.Surroundings
 	known := false

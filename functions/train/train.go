@@ -2,13 +2,12 @@
 // topic model-retraining, learns from the readings of one customer and from their
 // verdicts that no run has used, publishes what passes the gate, and ends the run.
 //
-// A request delivered again finds its run ended and does nothing. Whatever goes
-// wrong fails the run with what a person can do about it, and leaves the
-// verdicts for the next. A crash leaves it running: the next delivery of the
-// request takes it over once the claim on it has expired, and where none comes it
-// is failed after 15 minutes by whoever next looks. A crash between publishing
-// and ending trains once more: models are named by their time and their run, so
-// nothing is written over.
+// A request delivered again finds its run ended and does nothing. An error fails
+// the run with a message that says what a person can do, and leaves the verdicts
+// for the next. A crash leaves the run under way: the next delivery of the request
+// takes it over once the claim on it has expired; without one, the API fails it
+// after 15 minutes. A crash between publishing and ending trains once more: models
+// are named by their time and their run, so nothing is overwritten.
 package train
 
 import (
@@ -89,7 +88,7 @@ type Train struct {
 	counters *logmetrics.Counters
 }
 
-// New returns the step, which learns from so many rows at most. Nil counters count
+// New returns the step, which learns from at most rows readings. Nil counters count
 // nothing.
 func New(runs RunStore, table Readings, bucket *modelstore.Bucket, rows int, clock func() time.Time, log *slog.Logger, counters *logmetrics.Counters) *Train {
 	return &Train{runs: runs, readings: table, models: bucket, rows: rows, clock: clock, log: log, counters: counters}
@@ -123,14 +122,14 @@ func (t *Train) Handle(ctx context.Context, m push.Message) (err error) {
 		failed = lost
 	}
 	release()
-	// A run takes many times what the function needs until the next, which may be
-	// weeks away.
+	// A run takes many times the memory that the function needs until the next run,
+	// which may be weeks away.
 	debug.FreeOSMemory()
 	if failed == nil {
 		t.counters.Add(ctx, "runs_completed", 1)
 		return nil
 	}
-	if errors.Is(failed, store.ErrRunEnded) { // somebody else has it meanwhile
+	if errors.Is(failed, store.ErrRunEnded) { // another trainer has claimed or ended it
 		return nil
 	}
 	// The run's own context may be what has ended.
@@ -166,7 +165,7 @@ func keepClaim(ctx context.Context, runs RunStore, claim learning.Claim, every t
 	return held, func() { end(nil); renewing.Wait() }
 }
 
-// failureMessage is what a person is told of a failed run.
+// failureMessage says what failed and what a person can do.
 func failureMessage(err error) string {
 	switch {
 	case errors.Is(err, learn.ErrTooFewRows):
@@ -177,7 +176,7 @@ func failureMessage(err error) string {
 		return "the run took too long; lower TRAINING_ROWS or give the function more CPU, then start it again"
 	default:
 		// The cause, with names of hosts and tables, is in the log.
-		return "the run met an error, which the log of function train tells; the verdicts are kept, start it again once it is mended"
+		return "the run met an error, which is in the log of function train; the verdicts are kept, start it again once it is fixed"
 	}
 }
 
@@ -204,7 +203,7 @@ func (t *Train) run(ctx context.Context, claim learning.Claim) error {
 	}
 	live, _, err := t.models.Load(ctx, claim.CustomerID, manifest)
 	if err != nil {
-		// What cannot be loaded is not in use anywhere; a new one mends it.
+		// Models that cannot be loaded are in use nowhere; new ones replace them.
 		t.log.ErrorContext(ctx, "models in use cannot be loaded, this run replaces them", "error", err.Error())
 	}
 	in.LiveDetector, in.LiveForecaster = live.Detector, live.Forecaster
@@ -232,8 +231,8 @@ func (t *Train) run(ctx context.Context, claim learning.Claim) error {
 }
 
 // history reads a sample of a customer's readings, node after node. A customer of less
-// than a week has none in most of its stretches: then the newest readings are read, as
-// many as were asked for of nodes that send twice a minute.
+// than a week has none in most of the sample's stretches: then the newest readings are
+// read, as many as nodes that send twice a minute would have there.
 func (t *Train) history(ctx context.Context, customer int64, now time.Time) ([]learn.NodeHistory, error) {
 	placed, err := t.runs.PlacedNodes(ctx, customer)
 	if err != nil || len(placed) == 0 {
@@ -256,8 +255,8 @@ func (t *Train) history(ctx context.Context, customer int64, now time.Time) ([]l
 	return sampled, nil
 }
 
-// collect groups readings, which come node after node, and counts them. It stops at most. They
-// are as measured, as detection observes them.
+// collect groups readings, which come node after node, and counts them. It stops at most of
+// them. They are as measured, as detection observes them.
 func collect(all iter.Seq2[reading.Reading, error], most int) (nodes []learn.NodeHistory, rows int, err error) {
 	for r, err := range all {
 		if err != nil {
@@ -279,8 +278,8 @@ func collect(all iter.Seq2[reading.Reading, error], most int) (nodes []learn.Nod
 	return nodes, rows, nil
 }
 
-// judged finds the readings that verdicts are about, with their windows, oldest first.
-// Readings that are gone, and predictions of other models, teach nothing.
+// judged finds the readings that have verdicts, with their windows, oldest first. Readings
+// that are gone, and predictions of other models, are left out.
 func (t *Train) judged(ctx context.Context, verdicts []learning.Verdict) ([]learn.Labelled, error) {
 	stretches := stretchesOf(verdicts)
 	found := make([][]learn.Labelled, len(stretches))

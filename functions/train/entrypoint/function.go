@@ -1,6 +1,6 @@
 // Package entrypoint registers train with the Functions Framework. The
-// buildpack takes it for the whole function: it is placed at the root of the
-// deployed archive, and its init is all that runs before the first message.
+// buildpack treats it as the whole function: it is at the root of the deployed
+// archive, and only its init runs before the first message.
 package entrypoint
 
 import (
@@ -18,7 +18,7 @@ import (
 	"coldaisle.dev/shared/store/learning"
 )
 
-// name is what FUNCTION_TARGET says, in production the function's entry_point.
+// name is the value of FUNCTION_TARGET, in production the function's entry_point.
 const name = "train"
 
 type config struct {
