@@ -60,7 +60,7 @@ func (s *state) digest(batch []job) Message {
 	return m
 }
 
-// act tells people a message in a step's way. Its error has no secrets.
+// act sends a message by a step's URL or command. Its error has no secrets.
 func (s *Step) act(ctx context.Context, watch string, m Message) (output string, err error) {
 	if len(s.Command) > 0 {
 		return s.run(ctx, watch, m)
@@ -79,8 +79,8 @@ func (s *Step) act(ctx context.Context, watch string, m Message) (output string,
 
 const telegramAPI = "https://api.telegram.org"
 
-// destinations are what the library sends to for a URL. Its Telegram reports success when nobody
-// answers, so each chat is a webhook.
+// destinations returns the URLs that the library sends to for a configured one. Its own Telegram
+// service reports success even without an answer, so each chat becomes a webhook.
 func destinations(configured, api string) []string {
 	parsed, err := url.Parse(configured)
 	if err != nil || parsed.Scheme != "telegram" {
@@ -99,11 +99,11 @@ func destinations(configured, api string) []string {
 	return all
 }
 
-// checkURL reports why nothing could be told by a URL.
+// checkURL returns why no message could be sent to a URL.
 func checkURL(configured string) error {
 	scheme, _, _ := strings.Cut(configured, ":")
 	switch scheme {
-	case "zulip", "wecom": // when its server is away the library ends the program; it refuses a title
+	case "zulip", "wecom": // zulip ends the program while its server is away, wecom refuses a title
 		return fmt.Errorf("%s is not usable, generic+https:// or a command is", scheme)
 	case "matrix": // it logs in, and its server may be away now
 		return nil
@@ -129,7 +129,7 @@ func (s *Step) run(ctx context.Context, watch string, m Message) (string, error)
 	} {
 		command.Env = append(command.Env, "COLDAISLE_"+name+"="+plain(value))
 	}
-	// What the command has started ends with it.
+	// The processes that the command has started end with it.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }
 	command.WaitDelay = time.Second

@@ -20,7 +20,7 @@ type client struct {
 // callTimeout bounds a call; a long poll waits for 25 s.
 const callTimeout = 35 * time.Second
 
-// get decodes an answer into out, and returns its link to the next page.
+// get decodes an answer into out, and returns the link to the next page.
 func (c *client) get(ctx context.Context, path string, out any) (link string, err error) {
 	header, err := c.call(ctx, http.MethodGet, path, nil, nil, out)
 	return header.Get("Link"), err
@@ -80,7 +80,7 @@ func (c *client) heartbeat(ctx context.Context, h heartbeat) error {
 	return err
 }
 
-// told reports that people were told of an incident, which is a stage of a drill.
+// told reports that people were notified of an incident, which is a stage of a drill.
 func (c *client) told(ctx context.Context, id int64) error {
 	_, err := c.call(ctx, http.MethodPost, fmt.Sprintf("/api/v1/incidents/%d/told", id), nil, nil, nil)
 	return err

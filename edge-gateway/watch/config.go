@@ -1,9 +1,8 @@
 // Package watch wakes people. It is the customer's own program on the customer's machine: it
-// follows the account's incidents through the API and tells them by the steps of watch.yaml.
+// follows the account's incidents through the API and notifies people by the steps of watch.yaml.
 //
-// What is to be told is on disk, with the cursor of the log, before anything is sent, and leaves
-// the disk after the action has succeeded: each message is sent at least once, whenever the
-// program is killed.
+// Messages are on disk, with the cursor of the log, before they are sent, and leave the disk only
+// after that has succeeded: each is sent at least once, whenever the program is killed.
 package watch
 
 import (
@@ -41,11 +40,11 @@ type Config struct {
 	Shutdowns []Shutdown `yaml:"shutdowns"`
 
 	key      string
-	environ  []string // of commands
+	environ  []string // for commands
 	document *yaml.Node
 }
 
-// Step tells some incidents in one way.
+// Step notifies people of some incidents in one way.
 type Step struct {
 	Name     string            `yaml:"name"`
 	Rooms    []string          `yaml:"rooms"`  // names or ids; none: all
@@ -53,7 +52,7 @@ type Step struct {
 	Severity incident.Severity `yaml:"severity"`
 	Hours    []string          `yaml:"hours"` // "Mon-Fri 08:00-18:00"; none: always
 	Zone     string            `yaml:"zone"`  // of the hours, and of times in messages; none: the host's
-	After    time.Duration     `yaml:"after"` // unless somebody takes the incident, or it ends, before
+	After    time.Duration     `yaml:"after"` // delay, within which taking or end of the incident withdraws the message
 	URL      string            `yaml:"url"`   // of a notification service
 	URLFile  string            `yaml:"url_file"`
 	Command  []string          `yaml:"command"` // argument list, no shell
@@ -62,18 +61,18 @@ type Step struct {
 
 	hours   []hours
 	zone    *time.Location
-	page    string // address of an incident's page, but for the id
+	page    string // address of an incident's page, without the id
 	rooms   []int64
-	environ []string // of its command
+	environ []string // for its command
 }
 
-// hours are a span of the day, in minutes, on some days of the week.
+// hours is a span of the day, in minutes, on some days of the week.
 type hours struct {
 	days     [7]bool
 	from, to int
 }
 
-// causes are those that the API has.
+// causes returns the API's causes.
 func causes() []incident.Cause {
 	return []incident.Cause{
 		incident.TooHot, incident.TooCold, incident.TooHumid, incident.TooDry, incident.Silent, incident.Faulty, incident.Unusual,
@@ -90,8 +89,8 @@ const (
 	defaultStageTimeout = 5 * time.Minute
 )
 
-// Load reads and checks a configuration. Each problem names its line. Commands get PATH and HOME
-// of environ, and nothing else of it.
+// Load reads and checks a configuration. Each problem names its line. Of environ, commands get
+// only PATH and HOME.
 func Load(path string, environ []string) (*Config, error) {
 	text, err := os.ReadFile(path) //nolint:gosec // the path is the operator's
 	if errors.Is(err, fs.ErrNotExist) {
@@ -123,7 +122,7 @@ func Load(path string, environ []string) (*Config, error) {
 	return &c, nil
 }
 
-// line is where a value stands; of one that is left out, the line of what should hold it.
+// line returns the line of a value or, if it is left out, of the value that should contain it.
 func (c *Config) line(path ...any) int {
 	at := c.document
 	if len(at.Content) == 0 {
@@ -305,7 +304,7 @@ func secret(path string) (string, error) {
 	return string(bytes.TrimSpace(text)), err //nolint:wrapcheck // it names the path
 }
 
-// redact is an error's text without the secrets of a URL.
+// redact returns an error's text without the secrets of a URL.
 func redact(err error, secretURL string) string {
 	if err == nil {
 		return ""
@@ -328,7 +327,7 @@ func redact(err error, secretURL string) string {
 
 var hoursForm = regexp.MustCompile(`^([A-Z][a-z]{2})(?:-([A-Z][a-z]{2}))? ([0-2][0-9]):([0-5][0-9])-([0-2][0-9]):([0-5][0-9])$`)
 
-// parseHours reads "Mon-Fri 08:00-18:00". What ends before it begins goes on after midnight.
+// parseHours reads "Mon-Fri 08:00-18:00". If the end is before the start, it is on the next day.
 func parseHours(text string) (h hours, err error) {
 	days := []string{"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"}
 	m := hoursForm.FindStringSubmatch(text)
@@ -360,7 +359,7 @@ func (h hours) contain(t time.Time) bool {
 	return h.days[day] && minute >= h.from || h.days[(day+6)%7] && minute < h.to
 }
 
-// due is when a step tells what it learns at a time: after its delay, within its hours.
+// due returns when a step sends a message that is made now: after its delay, within its hours.
 func (s *Step) due(now time.Time) time.Time {
 	at := now.Add(s.After)
 	inside := func(h hours) bool { return h.contain(at.In(s.zone)) }
@@ -370,10 +369,10 @@ func (s *Step) due(now time.Time) time.Time {
 	return at
 }
 
-// wants reports whether a step tells of an incident, and else why not.
+// wants reports whether a step notifies people of an incident, and if not why.
 func (s *Step) wants(i *Incident) (why string, wanted bool) {
 	switch {
-	case i.Cause == blind: // whatever the room may be
+	case i.Cause == blind: // whatever rooms the step is for
 		return "", true
 	case len(s.rooms) > 0 && (i.RoomID == nil || !slices.Contains(s.rooms, *i.RoomID)):
 		return fmt.Sprintf("its rooms are %q", s.Rooms), false

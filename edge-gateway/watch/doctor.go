@@ -21,15 +21,15 @@ import (
 	"coldaisle.dev/shared/incident"
 )
 
-// Question is what the doctor is asked: what would happen if an incident began now.
+// Question describes an incident to the doctor, which answers what would happen if it began now.
 type Question struct {
 	Room     string // name or id
 	Cause    incident.Cause
 	Severity incident.Severity
 }
 
-// Doctor prints what the watch would do now, step by step, and why not. It changes nothing, and
-// works beside a watch that runs. It returns an error if nobody would be told.
+// Doctor prints what each step of the watch would do now, or why it would do nothing. It changes
+// nothing, and works beside a running watch. It returns an error if nobody would be told.
 func Doctor(ctx context.Context, c *Config, transport *http.Client, q Question, now time.Time, out io.Writer) error {
 	w := &Watch{config: c, client: &client{transport, c.API, c.key}, clock: func() time.Time { return now }, wake: map[string]chan struct{}{}}
 	w.connect()
@@ -130,7 +130,7 @@ func Take(ctx context.Context, c *Config, transport *http.Client, id int64) erro
 	return (&client{transport, c.API, c.key}).take(ctx, id)
 }
 
-// connect opens the gateway's socket when it is asked.
+// connect makes the client of the gateway's socket, if one is configured.
 func (w *Watch) connect() {
 	if w.config.Gateway == "" {
 		return
@@ -138,7 +138,7 @@ func (w *Watch) connect() {
 	w.gateway = gateway.LocalClient(w.config.Gateway)
 }
 
-// Group is that of the watch's user, by the package.
+// Group is the group of the user that the package creates for the watch.
 const Group = "monitor-gateway-watch"
 
 //go:embed watch.example.yaml
@@ -149,7 +149,7 @@ var example string
 func Init(ctx context.Context, path string, answers Answers, transport *http.Client) error {
 	folder := filepath.Dir(path)
 	if _, err := os.Stat(path); err == nil {
-		return fmt.Errorf("%s is there already: edit it", path)
+		return fmt.Errorf("%s already exists: edit it", path)
 	}
 	if !isAddress(answers.API) {
 		return errors.New("--api must be the address of the API, https://…")

@@ -9,13 +9,13 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// Shutdown switches off what stands in a room while it is too hot, stage by stage.
+// Shutdown runs commands, stage by stage, that switch off equipment in a room while it is too hot.
 type Shutdown struct {
 	Name  string        `yaml:"name"`
 	Room  string        `yaml:"room"`  // name or id
 	Above float64       `yaml:"above"` // °C
 	For   time.Duration `yaml:"for"`
-	// DryRun only tells what it would do; true unless it is set to false.
+	// DryRun only notifies people of what it would do; true unless it is set to false.
 	DryRun *bool `yaml:"dry_run"`
 	// OneSensor allows it in a room with one sensor, OnSite while the watch judges on site:
 	// anybody on the LAN can post a reading.
@@ -34,23 +34,23 @@ type Stage struct {
 	Timeout time.Duration `yaml:"timeout"`
 }
 
-// shutdownRun is what a shutdown has done in an incident. A stage is on the disk before its
-// command runs: after a crash it is not run again.
+// shutdownRun is the progress of a shutdown in an incident. A stage is on disk before its command
+// runs, so that it does not run again after a crash.
 type shutdownRun struct {
 	IncidentID int64     `json:"incident_id"`
 	Since      time.Time `json:"since"` // when its condition first held
-	Begun      int       `json:"begun"` // stages
+	Begun      int       `json:"begun"` // how many stages
 }
 
 // Signs of a sensor that does not measure the air.
 const (
-	stuckReadings = 10              // that are all the same,
-	stuckFor      = 5 * time.Minute // for as long
+	stuckReadings = 10              // this many equal readings
+	stuckFor      = 5 * time.Minute // over this time
 	maxStep       = 10.0            // °C from one reading to the next, within a minute
 	maxPossible   = 80.0            // °C, what common sensors can measure
 )
 
-// unfit returns why a sensor's readings are not believed, or "".
+// unfit returns why a sensor's readings are not trusted, or "".
 func (l *live) unfit(points []incident.Point) string {
 	if len(points) == 0 {
 		return "the gateway has not heard it"
@@ -75,13 +75,13 @@ func (l *live) unfit(points []incident.Point) string {
 	return ""
 }
 
-// sameValue compares values of which both may be missing.
+// sameValue compares values; two missing ones are equal.
 func sameValue(a, b float64) bool { return a == b || !reading.Has(a) && !reading.Has(b) }
 
 func abs(x float64) float64 { return max(x, -x) }
 
-// hot counts the sensors of the room that have been above the limit for the time, and says why
-// they do not suffice.
+// hot returns why the sensors of the room that have been above the limit long enough do not suffice
+// for a shutdown, or "".
 func (d *Shutdown) hot(here *site, l *live) (why string) {
 	limit := incident.Rule{Version: 1, Quantity: incident.Temperature, Direction: incident.Above, Limit: d.Above, For: d.For, Severity: incident.Critical, Enabled: true}
 	hot, all, unfit := 0, 0, ""
@@ -111,7 +111,7 @@ func (d *Shutdown) hot(here *site, l *live) (why string) {
 	return fmt.Sprintf("%d of %d sensors have been above %g °C for %v; at least %d and half of them must%s", hot, all, d.Above, d.For, need, unfit)
 }
 
-// due returns the stage that is to be begun now, or why none is.
+// due returns the stage to run now, or why there is none.
 func (s *state) due(d *Shutdown, here *site, l *live, away bool, now time.Time) (stage *Stage, why string) {
 	run := s.Shutdowns[d.Name]
 	var of *told
@@ -156,8 +156,8 @@ func (s *state) due(d *Shutdown, here *site, l *live, away bool, now time.Time) 
 	return next, ""
 }
 
-// protect runs a shutdown's stages in order, each once in an incident. One that fails is told,
-// and the next goes on: a machine that hangs must not keep the others on.
+// protect runs a shutdown's stages in order, each once in an incident. If one fails, people are
+// notified and the next one runs: a machine that hangs must not keep the others on.
 func (w *Watch) protect(ctx context.Context, d *Shutdown) {
 	for ; ctx.Err() == nil; pause(ctx, judgeEvery) {
 		var stage *Stage

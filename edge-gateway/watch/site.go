@@ -23,14 +23,14 @@ const (
 	judgeEvery    = 5 * time.Second
 	overviewEvery = 15 * time.Second
 	rulesEvery    = 5 * time.Minute
-	awayAfter     = 40 * time.Second // a poll takes 25 s, and is answered
+	awayAfter     = 40 * time.Second // without an answer; a poll waits 25 s
 	unseenAfter   = 30 * time.Second // from a reading until the service must show it
 	blindAfter    = time.Minute      // until people are told that nobody judges
 	pointsKept    = incident.Reach + incident.RateReach
-	// betweenLooks is by how much the service may be later than the last look on site with what
-	// people were told of then.
+	// betweenLooks is how much later than the last look on site a call of the service may be and
+	// still be one that people were told of then.
 	betweenLooks   = 30 * time.Second
-	judgedKept     = 24 * time.Hour // to recognise what the service tells late
+	judgedKept     = 24 * time.Hour // to recognise incidents that the service reports late
 	liveTimeout    = 5 * time.Second
 	rounding       = 2 * time.Second // the overview has times in whole seconds
 	blind          = incident.Cause("blind")
@@ -41,15 +41,15 @@ const (
 	gatewayAddress = "http://gateway" // of requests over the unix socket
 )
 
-// site is what the watch needs to judge without the service; it is kept on disk.
+// site is the configuration that the watch needs to judge without the service; it is stored on disk.
 type site struct {
 	Rooms   map[int64]string `json:"rooms"`
 	Sensors []sensor         `json:"sensors"`
 	Rules   []rule           `json:"rules"`
 	Windows []window         `json:"windows"`
-	// Instructions are what to do in a room that is in trouble.
+	// Instructions say what to do in each room in trouble.
 	Instructions map[int64]string `json:"instructions"`
-	// Corrections are those of the last day, and later ones.
+	// Corrections are those in force within the last day, and planned ones.
 	Corrections []correction `json:"corrections"`
 }
 
@@ -89,7 +89,7 @@ type window struct {
 	SensorID  *string        `json:"sensor_id"`
 }
 
-// correction is one of a sensor as the API answers it.
+// correction is a sensor's correction as the API answers it.
 type correction struct {
 	SensorID    string    `json:"sensor_id"`
 	From        time.Time `json:"from"`
@@ -143,7 +143,7 @@ func (s *site) correct(node string, p incident.Point) incident.Point {
 	return p
 }
 
-// live is what the gateway of this machine has heard.
+// live is the readings that this machine's gateway has heard.
 type live struct {
 	asked   time.Time // by our clock
 	time    time.Time // by the gateway's, which dates readings
@@ -152,7 +152,7 @@ type live struct {
 	err     error                       // the gateway does not answer
 }
 
-// hear adds what the gateway has heard since.
+// hear adds readings that the gateway has heard.
 func (l *live) hear(heard *gateway.Live, s *site, now time.Time) {
 	l.asked, l.time, l.standby, l.err = now, heard.Time, heard.Standby, nil
 	if l.points == nil {
@@ -173,7 +173,7 @@ func (l *live) hear(heard *gateway.Live, s *site, now time.Time) {
 	}
 }
 
-// interval is the usual time between a node's readings, from its newest ones.
+// interval estimates the usual time between a node's readings from the newest ones.
 func interval(points []incident.Point) time.Duration {
 	points = points[max(0, len(points)-11):]
 	var gaps []time.Duration
@@ -187,7 +187,7 @@ func interval(points []incident.Point) time.Duration {
 	return gaps[len(gaps)/2]
 }
 
-// silentSince returns since when a node is silent, or false for one that is not.
+// silentSince returns since when a node has been silent, or false if it is not.
 func (l *live) silentSince(points []incident.Point) (time.Time, bool) {
 	from := incident.SilentFrom(points[len(points)-1].Time, interval(points))
 	return from, !l.time.Before(from)
@@ -206,7 +206,7 @@ func (l *live) deaf() bool {
 	return true
 }
 
-// found is an incident of a room by the gateway's readings.
+// found is an incident of a room that follows from the gateway's readings.
 type found struct {
 	incident.Gathered
 
@@ -214,8 +214,8 @@ type found struct {
 	reason string
 }
 
-// gather judges all readings anew, by the pure step. A watch that starts, or was killed, so
-// knows as much as one that has run for an hour.
+// gather judges all readings anew, with the functions of package incident. A watch that has just
+// started thus finds the same as one that has run for an hour.
 func (l *live) gather(s *site) []found {
 	rooms := map[int64][]incident.Part{}
 	reasons := map[int64]string{} // by part
@@ -265,21 +265,21 @@ func (l *live) gather(s *site) []found {
 type judged struct {
 	Room   int64           `json:"room"`
 	Cause  incident.Cause  `json:"cause"`
-	ID     int64           `json:"id"` // of the incident that is told: the service's, or a negative one until it is known
+	ID     int64           `json:"id"` // the service's or, until that is known, a negative one
 	Status incident.Status `json:"status"`
 	Start  time.Time       `json:"start"`
 	Until  time.Time       `json:"until"` // the last look
 }
 
-// overlaps reports whether an incident of the service is the same.
+// overlaps reports whether an incident of the service is the same one.
 func (j *judged) overlaps(i *Incident) bool {
 	return i.RoomID != nil && *i.RoomID == j.Room && i.Cause == j.Cause && !i.Drill &&
 		i.StartTime.Sub(j.Until) < incident.JoinGap && (i.EndTime == nil || j.Start.Sub(*i.EndTime) < incident.JoinGap)
 }
 
-// judge tells what the gateway's readings say while the service is away. Once it is back, it
-// begins nothing, and what has begun is followed to its end or until the service tells it.
-// Incidents have times of the gateway's clock, as the service's will.
+// judge makes incidents from the gateway's readings while the service is away. Once it is back,
+// judge begins none, and follows those that have begun until they end or the service reports them.
+// Their times are by the gateway's clock, as the service's will be.
 func (s *state) judge(steps []Step, here *site, l *live, away bool, now time.Time) {
 	s.Judged = slices.DeleteFunc(s.Judged, func(j *judged) bool { return !j.Status.Lasting && l.time.Sub(j.Until) > judgedKept })
 	if !away && !slices.ContainsFunc(s.Judged, func(j *judged) bool { return j.Status.Lasting }) {
@@ -324,10 +324,10 @@ func (s *state) judge(steps []Step, here *site, l *live, away bool, now time.Tim
 	}
 }
 
-// begin returns what is judged of an incident from now on: a new one, or one of the service's
-// that people know of.
+// begin returns an incident that the watch judges from now on: a new one, or one of the service's
+// that people were told of.
 func (s *state) begin(f *found, at time.Time) *judged {
-	j := &judged{Room: f.room, Cause: f.Cause, ID: s.told(f.room, f.Cause), Start: f.Start()}
+	j := &judged{Room: f.room, Cause: f.Cause, ID: s.reportedID(f.room, f.Cause), Start: f.Start()}
 	if j.ID > 0 {
 		j.Status, _ = j.Status.Advance(f.Gathered, false, at)
 		if s.Incidents[j.ID].Incident.State == "taken" {
@@ -340,8 +340,8 @@ func (s *state) begin(f *found, at time.Time) *judged {
 	return j
 }
 
-// told returns the service's incident of a room and cause that people know of, or 0.
-func (s *state) told(room int64, cause incident.Cause) int64 {
+// reportedID returns the id of the service's incident of a room and cause that people were told of, or 0.
+func (s *state) reportedID(room int64, cause incident.Cause) int64 {
 	for id, k := range s.Incidents {
 		if id > 0 && deref(k.Incident.RoomID) == room && k.Incident.Cause == cause && !k.Incident.Drill {
 			return id
@@ -369,7 +369,8 @@ func (j *judged) incident(here *site, f *found, now time.Time) *Incident {
 	return i
 }
 
-// recognise makes what the watch has told itself told of an incident that the service has now.
+// recognise finds the incidents judged on site that are the given one of the service, so that
+// people are not told of it twice.
 func (s *state) recognise(i *Incident) {
 	for _, j := range s.Judged {
 		if j.ID >= 0 || !j.overlaps(i) {
@@ -379,21 +380,21 @@ func (s *state) recognise(i *Incident) {
 		j.ID = i.ID
 		if s.Incidents[alone] != nil {
 			s.merge(alone, i.ID)
-		} else { // told from its start to its end
+		} else { // people were told of its start and its end
 			s.Incidents[i.ID] = &told{Called: map[string]int{}, Told: map[string]int{}, Calls: 1, Ended: true}
 		}
 	}
 }
 
-// knew reports whether people were told on site what a change calls for: it is no later than the
-// next look would have been, and no worse.
-func (s *state) knew(c Change) bool {
+// reported reports whether people were told on site of what a change calls for: it is no later
+// than the next look would have been, and no worse.
+func (s *state) reported(c Change) bool {
 	return slices.ContainsFunc(s.Judged, func(j *judged) bool {
 		return j.ID == c.IncidentID && !c.At.After(j.Until.Add(betweenLooks)) && j.Status.Known.Severity.Rank() >= c.Incident.Severity.Rank()
 	})
 }
 
-// blindness tells that nobody judges the site, and when somebody does again.
+// blindness notifies people when nothing judges the site, and when something does again.
 func (s *state) blindness(steps []Step, why string, now time.Time) {
 	k := slices.IndexFunc(s.Judged, func(j *judged) bool { return j.Cause == blind && j.Status.Lasting })
 	switch {
@@ -416,7 +417,7 @@ func (s *state) blindness(steps []Step, why string, now time.Time) {
 	}
 }
 
-// away returns why the service is not to be relied on, or "".
+// away returns why the service cannot be relied on, or "".
 func (w *Watch) away(now time.Time) string {
 	if silent := now.Sub(w.answered); silent > awayAfter {
 		return "the API has not answered for " + incident.InWords(silent)
@@ -439,7 +440,7 @@ func (w *Watch) away(now time.Time) string {
 	return ""
 }
 
-// look asks the gateway what it hears, and judges it if need be.
+// look reads the gateway's readings, and judges them if need be.
 func (w *Watch) look(ctx context.Context) {
 	heard, err := w.listen(ctx)
 	now := w.clock()
@@ -456,7 +457,7 @@ func (w *Watch) look(ctx context.Context) {
 		before := len(s.Queue) + len(s.Judged)
 		var unseen string
 		switch {
-		case err == nil && w.live.standby: // the other of the pair tells
+		case err == nil && w.live.standby: // the other gateway's watch notifies people
 		case why != "" && err != nil:
 			unseen = fmt.Sprintf("%s%s, and the gateway does not either: %s", strings.ToUpper(why[:1]), why[1:], err)
 		case why != "" && w.live.deaf():
@@ -469,8 +470,8 @@ func (w *Watch) look(ctx context.Context) {
 	})
 }
 
-// listen asks the gateway for what it has heard since the last time, and a little more: a
-// reading may come with the time of a former one.
+// listen reads what the gateway has heard since the last time and two minutes before, because a
+// reading may have the time of an earlier one.
 func (w *Watch) listen(ctx context.Context) (*gateway.Live, error) {
 	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
 	defer cancel()
@@ -483,11 +484,11 @@ func (w *Watch) listen(ctx context.Context) (*gateway.Live, error) {
 	return &heard, err
 }
 
-// refresh asks the service for its state, its rules and its sensors, and keeps them.
+// refresh reads the service's state, rules and sensors, and stores them.
 func (w *Watch) refresh(ctx context.Context) {
 	var tag string
 	var rulesAt time.Time
-	var seen *overview // the last that was another
+	var seen *overview // the newest
 	for ; ctx.Err() == nil; pause(ctx, overviewEvery) {
 		next := w.site
 		now := w.clock()
@@ -499,8 +500,8 @@ func (w *Watch) refresh(ctx context.Context) {
 			next.Rooms, next.Sensors = seen.names(), seen.Sensors
 			w.change(ctx, func(s *state) bool {
 				before := len(s.Queue)
-				if w.why == "" { // what is judged on site is newer
-					s.see(w.config.Steps, seen.Incidents, now)
+				if w.why == "" { // else the judgement on site is newer
+					s.observe(w.config.Steps, seen.Incidents, now)
 				}
 				return len(s.Queue) != before
 			})
@@ -510,7 +511,7 @@ func (w *Watch) refresh(ctx context.Context) {
 				rulesAt = now
 			}
 		}
-		if w.complain(ctx, "reading rules and sensors", err) {
+		if w.logFailure(ctx, "reading rules and sensors", err) {
 			continue
 		}
 		w.mu.Lock()
@@ -520,11 +521,11 @@ func (w *Watch) refresh(ctx context.Context) {
 		if err == nil {
 			err = keep.File(filepath.Join(w.config.State, siteFile), text)
 		}
-		w.complain(ctx, "keeping rules and sensors", err)
+		w.logFailure(ctx, "keeping rules and sensors", err)
 	}
 }
 
-// rules reads rules, maintenance windows, corrections of sensors, and what to do in rooms.
+// rules reads rules, maintenance windows, corrections of sensors and instructions of rooms.
 func (c *client) rules(ctx context.Context, into *site) error {
 	var rules []rule
 	if _, err := c.get(ctx, "/api/v1/rules", &rules); err != nil {
@@ -544,7 +545,7 @@ func (c *client) rules(ctx context.Context, into *site) error {
 		Instructions string `json:"instructions"`
 	}
 	var rooms []room
-	for id := range into.Rooms { // any of them says whose they are
+	for id := range into.Rooms { // any of them has the customer's id
 		var one room
 		if _, err := c.get(ctx, fmt.Sprintf("/api/v1/server_rooms/room/%d", id), &one); err != nil {
 			return err
@@ -582,7 +583,7 @@ func (o *overview) names() map[int64]string {
 	return names
 }
 
-// overview returns the account's state, or nil if it is that of the tag.
+// overview returns the account's state, or nil if it is unchanged since tag.
 func (c *client) overview(ctx context.Context, tag string) (*overview, string, error) {
 	var seen overview
 	answer, err := c.call(ctx, http.MethodGet, "/api/v1/overview", http.Header{"If-None-Match": {tag}}, nil, &seen)

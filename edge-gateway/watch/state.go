@@ -34,13 +34,13 @@ type Incident struct {
 		Quantity   incident.Quantity `json:"quantity"`
 	} `json:"worst"`
 	Now struct {
-		Value *float64 `json:"value"` // of the worst; nil where none is known
+		Value *float64 `json:"value"` // of the worst excursion; nil if unknown
 	} `json:"now"`
 
 	OnSite bool `json:"on_site,omitempty"` // judged by the watch itself
 }
 
-// cleared reports whether nothing is wrong at this moment.
+// cleared reports whether no excursion of the incident lasts.
 func (i *Incident) cleared() bool { return i.Breaking != nil && !*i.Breaking }
 
 // Change is an entry of the API's log of incidents.
@@ -53,7 +53,7 @@ type Change struct {
 	Incident   *Incident      `json:"incident"`
 }
 
-// Message is what a person or a command is told.
+// Message is sent to people, or to a command.
 type Message struct {
 	ID         int64     `json:"id"`    // the same when it is sent again
 	Event      string    `json:"event"` // start, again, end, shutdown, gap or test
@@ -73,7 +73,7 @@ type job struct {
 	Message
 
 	Step string    `json:"step"`
-	Due  time.Time `json:"due"` // until then taking the incident, or its end, withdraws it
+	Due  time.Time `json:"due"` // until then, taking or end of the incident withdraws it
 }
 
 // calls reports whether it wakes people for an incident.
@@ -81,20 +81,20 @@ func (j job) calls() bool { return j.Event == "start" || j.Event == "again" }
 
 func (j job) urgent() bool { return j.calls() && j.Severity == string(incident.Critical) }
 
-// told is what was said of a lasting incident.
+// told is a lasting incident and the messages about it.
 type told struct {
 	Incident Incident       `json:"incident"`
-	Known    time.Time      `json:"known,omitzero"`  // when it was so
+	Known    time.Time      `json:"known,omitzero"`  // when Incident was read
 	Calls    int            `json:"calls"`           // how often it has called
-	Called   map[string]int `json:"called"`          // the last of its calls that a step has a message of
-	Told     map[string]int `json:"told"`            // messages of its calls that a step has sent, or will
+	Called   map[string]int `json:"called"`          // by step: the last call that has a message
+	Told     map[string]int `json:"told"`            // by step: messages of calls, sent or queued
 	Ended    bool           `json:"ended,omitempty"` // on site, and people were told
 }
 
-// state is the journal: one file, replaced at once.
+// state is the journal: one file, replaced atomically.
 type state struct {
 	Cursor    int64                   `json:"cursor"` // -1 before the first poll
-	Last      int64                   `json:"last"`   // message
+	Last      int64                   `json:"last"`   // the last message's id
 	Incidents map[int64]*told         `json:"incidents"`
 	Queue     []job                   `json:"queue"`
 	Sent      map[string][]time.Time  `json:"sent"`               // within the last hour, by step
@@ -115,7 +115,7 @@ func (s *state) enqueue(step string, due time.Time, m Message) {
 	s.Queue = append(s.Queue, job{m, step, due})
 }
 
-// apply makes the messages of a change. It depends on nothing else.
+// apply queues the messages that follow from a change.
 func (s *state) apply(steps []Step, c Change, now time.Time) {
 	i := c.Incident
 	if i == nil || c.Event == incident.EventEnded || c.Event == incident.EventWithdrawn {
@@ -125,7 +125,7 @@ func (s *state) apply(steps []Step, c Change, now time.Time) {
 	if i.ID > 0 && s.Incidents[i.ID] == nil {
 		s.recognise(i)
 	}
-	if i.ID > 0 && c.Calls && s.knew(c) {
+	if i.ID > 0 && c.Calls && s.reported(c) {
 		c.Calls = false
 	}
 	k := s.Incidents[i.ID]
@@ -138,8 +138,8 @@ func (s *state) apply(steps []Step, c Change, now time.Time) {
 	} else if c.Calls {
 		k.Calls++
 	}
-	s.know(steps, k, i, now)
-	switch c.Event { //nolint:exhaustive // the others give the incident to nobody
+	s.update(steps, k, i, now)
+	switch c.Event { //nolint:exhaustive // after the others nobody has the incident
 	case incident.EventTaken, incident.EventHandedOver, incident.EventSnoozed:
 		s.withdraw(k, now)
 		return
@@ -153,7 +153,7 @@ func (s *state) apply(steps []Step, c Change, now time.Time) {
 			continue
 		}
 		if slices.ContainsFunc(s.Queue, func(j job) bool { return j.Step == step.Name && j.IncidentID == i.ID && j.calls() && j.Due.After(now) }) {
-			k.Called[step.Name] = k.Calls // what is not due yet will say it
+			k.Called[step.Name] = k.Calls // the message that is not due yet will have it
 			continue
 		}
 		event := "start"
@@ -166,13 +166,13 @@ func (s *state) apply(steps []Step, c Change, now time.Time) {
 	}
 }
 
-// know takes what is so of an incident now, which is what messages say that are yet to be sent.
-func (s *state) know(steps []Step, k *told, i *Incident, now time.Time) {
+// update stores the present state of an incident, and rewords the messages still to be sent.
+func (s *state) update(steps []Step, k *told, i *Incident, now time.Time) {
 	k.Incident, k.Known = *i, now
 	for n, j := range slices.Backward(s.Queue) {
 		switch {
 		case j.IncidentID != i.ID:
-		case j.Event == "end": // what is before it is of another time
+		case j.Event == "end": // earlier messages are about an incident that is over
 			return
 		case j.calls():
 			for m := range steps {
@@ -185,9 +185,10 @@ func (s *state) know(steps []Step, k *told, i *Incident, now time.Time) {
 	}
 }
 
-// see takes what the service says of incidents that it was asked for at a time, unless something
-// newer is known. The log does not have the end of a maintenance window: what that silenced is told.
-func (s *state) see(steps []Step, lasting []Incident, asked time.Time) {
+// observe updates incidents by what the service answered to a request at a time, unless the watch
+// has newer. The log lacks the end of a maintenance window: people are told here of incidents that
+// it silenced.
+func (s *state) observe(steps []Step, lasting []Incident, asked time.Time) {
 	for n := range lasting {
 		i := &lasting[n]
 		k := s.Incidents[i.ID]
@@ -196,12 +197,12 @@ func (s *state) see(steps []Step, lasting []Incident, asked time.Time) {
 		case k.Incident.Silenced && !i.Silenced:
 			s.apply(steps, Change{IncidentID: i.ID, Incident: i}, asked)
 		default:
-			s.know(steps, k, i, asked)
+			s.update(steps, k, i, asked)
 		}
 	}
 }
 
-// withdraw drops what was to be told only if nobody took the incident by then.
+// withdraw drops the messages of an incident that are not due yet.
 func (s *state) withdraw(k *told, now time.Time) {
 	s.Queue = slices.DeleteFunc(s.Queue, func(j job) bool {
 		pending := j.IncidentID == k.Incident.ID && j.Due.After(now) && j.Event != "end"
@@ -212,7 +213,7 @@ func (s *state) withdraw(k *told, now time.Time) {
 	})
 }
 
-// end tells the end of an incident to those who were told of its start.
+// end queues the end of an incident for the steps that had its start.
 func (s *state) end(steps []Step, id int64, now *Incident, at time.Time) {
 	k := s.Incidents[id]
 	if k == nil {
@@ -225,7 +226,7 @@ func (s *state) end(steps []Step, id int64, now *Incident, at time.Time) {
 		over = *now
 	}
 	over.ID, over.State = id, "over"
-	s.know(steps, k, &over, at)
+	s.update(steps, k, &over, at)
 	for n := range steps {
 		if step := &steps[n]; k.Told[step.Name] > 0 {
 			s.enqueue(step.Name, at, step.message("end", &over, at))
@@ -233,7 +234,7 @@ func (s *state) end(steps []Step, id int64, now *Incident, at time.Time) {
 	}
 }
 
-// merge makes what was told of an incident told of the one of which it became part.
+// merge moves the messages of an incident to the one that it became part of.
 func (s *state) merge(from, into int64) {
 	k, whole := s.Incidents[from], s.Incidents[into]
 	delete(s.Incidents, from)
@@ -317,7 +318,7 @@ func (s *state) sent(step string, batch []job, reached bool, now time.Time) {
 	}
 }
 
-// message is what a step tells of an incident as it was at a time.
+// message makes a step's message of an incident in its state at a time.
 func (s *Step) message(event string, i *Incident, known time.Time) Message {
 	m := message(event, i)
 	in := func(t time.Time, layout string) string { return t.In(s.zone).Format(layout) }
@@ -336,7 +337,7 @@ func (s *Step) message(event string, i *Incident, known time.Time) Message {
 	return m
 }
 
-// ending words why an incident is over whose values were not back, or is "".
+// ending says why an incident is over although its values were not back, or is "".
 func (i *Incident) ending() string {
 	return map[string]string{
 		"rule_changed": "its rule was changed or switched off", "rule_deleted": "its rule was deleted", "sensor_moved": "the sensor was moved",
@@ -344,7 +345,7 @@ func (i *Incident) ending() string {
 	}[i.Resolution]
 }
 
-// message words an event of an incident.
+// message makes the message of an incident's event.
 func message(event string, i *Incident) Message {
 	room := "a node in no room"
 	for _, name := range []*string{i.SensorID, i.GatewayName, i.RoomName} {

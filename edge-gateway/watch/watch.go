@@ -26,18 +26,18 @@ import (
 const (
 	pollWait       = 25 * time.Second
 	pollLimit      = 200
-	reconcileEvery = 5 * time.Minute  // what neither the log nor the overview says
+	reconcileEvery = 5 * time.Minute  // for changes that neither the log nor the overview has
 	retryFirst     = time.Second      // doubled after each failure
 	retryMost      = time.Minute      //
 	giveUpAfter    = 24 * time.Hour   // a message is dropped, and the log says so
 	apiRetry       = 2 * time.Second  //
-	notMissed      = 10 * time.Minute // how long the API may be away until a gap of the log is looked for
+	notMissed      = 10 * time.Minute // how long the API may be away before a gap of the log is looked for
 	heartbeatEvery = time.Minute
 
 	maxInstructions = 500 // characters of them in a message; the page has all
 )
 
-// Watch follows an account's incidents and tells them.
+// Watch follows an account's incidents and notifies people of them.
 type Watch struct {
 	config  *Config
 	client  *client
@@ -54,13 +54,13 @@ type Watch struct {
 	answered   time.Time // when the API last did
 	polled     time.Time // when the log of changes was last read
 	overviewAt time.Time // when the overview was asked for
-	late       bool      // the service says so of itself
-	why        string    // the watch judges on site
+	late       bool      // the service says that it is late
+	why        string    // why the watch judges on site; empty if it does not
 	complaints map[string]bool
 }
 
-// Open reads the journal, and checks the configuration's rooms by the API, or by what is kept
-// of it while it is away. Nobody else may use the journal until close is called.
+// Open reads the journal, and checks the configuration's rooms by the API or, while it is away,
+// by its stored answers. It locks the journal until closeJournal is called.
 func Open(ctx context.Context, c *Config, transport *http.Client, clock func() time.Time, log *slog.Logger) (w *Watch, closeJournal func(), err error) {
 	lock := flock.New(filepath.Join(c.State, "lock"))
 	if locked, err := lock.TryLock(); err != nil || !locked {
@@ -76,7 +76,7 @@ func Open(ctx context.Context, c *Config, transport *http.Client, clock func() t
 	return w, closeJournal, nil
 }
 
-// read reads a file of the watch's folder, unless it is not there.
+// read reads a file of the watch's folder, if it exists.
 func (c *Config) read(name string, into any) error {
 	text, err := os.ReadFile(filepath.Join(c.State, name)) //nolint:gosec // the folder is the operator's
 	if errors.Is(err, fs.ErrNotExist) {
@@ -96,7 +96,7 @@ func (w *Watch) load(ctx context.Context) error {
 	if err := errors.Join(w.config.read(journalFile, &w.state), w.config.read(siteFile, &w.site)); err != nil {
 		return err
 	}
-	w.answered, w.overviewAt = w.clock(), w.clock() // it has time to answer
+	w.answered, w.overviewAt = w.clock(), w.clock() // the API counts as away only later
 	seen, _, err := w.client.overview(ctx, "")
 	if err == nil {
 		w.site.Rooms, w.site.Sensors, w.late = seen.names(), seen.Sensors, seen.Probe.Late
@@ -110,14 +110,14 @@ func (w *Watch) load(ctx context.Context) error {
 		return resolved
 	}
 	if err == nil {
-		w.state.see(w.config.Steps, seen.Incidents, w.answered)
+		w.state.observe(w.config.Steps, seen.Incidents, w.answered)
 	}
 	return nil
 }
 
 // change changes the state, saves it, and wakes the steps. While the disk fails the watch goes on
-// from memory: what is lost with that is read again, since the cursor on the disk is older.
-// A change that reports false has changed nothing that must be kept.
+// from memory: what a crash then loses is read again, because the cursor on disk is older. A
+// change that returns false need not be saved.
 func (w *Watch) change(ctx context.Context, change func(s *state) bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -139,7 +139,7 @@ func (w *Watch) change(ctx context.Context, change func(s *state) bool) {
 	}
 }
 
-// Run follows and tells until the context ends.
+// Run runs the watch until the context ends.
 func (w *Watch) Run(ctx context.Context) error {
 	parts, ctx := errgroup.WithContext(ctx)
 	for i := range w.config.Steps {
@@ -176,13 +176,13 @@ func (w *Watch) report(ctx context.Context) {
 			beat.LastPoll = 0 // it has just started
 		}
 		w.mu.Unlock()
-		w.complain(ctx, "heartbeat", w.client.heartbeat(ctx, beat))
+		w.logFailure(ctx, "heartbeat", w.client.heartbeat(ctx, beat))
 	}
 }
 
-// complain logs an error that has not been logged since the same last succeeded, and reports
+// logFailure logs an error unless it has done so since the operation last succeeded, and reports
 // whether there is one.
-func (w *Watch) complain(ctx context.Context, what string, err error) bool {
+func (w *Watch) logFailure(ctx context.Context, what string, err error) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err != nil && ctx.Err() == nil && !w.complaints[what] {
@@ -194,7 +194,7 @@ func (w *Watch) complain(ctx context.Context, what string, err error) bool {
 
 // follow reads the log of changes.
 func (w *Watch) follow(ctx context.Context) {
-	var reconciled, polled time.Time // polled is zero until the log's gap has been looked for
+	var reconciled, polled time.Time // polled is zero until a gap of the log has been looked for
 	for ctx.Err() == nil {
 		now := w.clock()
 		err := w.poll(ctx, now.Sub(polled) > notMissed, now.Sub(reconciled) < reconcileEvery)
@@ -211,13 +211,13 @@ func (w *Watch) follow(ctx context.Context) {
 			w.gap(ctx)
 			reconciled, err = time.Time{}, nil
 		}
-		if w.complain(ctx, "reading incidents", err) {
+		if w.logFailure(ctx, "reading incidents", err) {
 			pause(ctx, apiRetry)
 		}
 	}
 }
 
-// poll reads one part of the log and journals what follows from it.
+// poll reads one part of the log and saves the messages that follow from it.
 func (w *Watch) poll(ctx context.Context, lookForGap, mayWait bool) error {
 	after := w.state.Cursor // only this goroutine changes it
 	var wait time.Duration
@@ -246,7 +246,7 @@ func (w *Watch) poll(ctx context.Context, lookForGap, mayWait bool) error {
 	w.change(ctx, func(s *state) bool {
 		w.answered, w.polled = w.clock(), w.clock()
 		for _, c := range part.Changes {
-			// The log names what an incident is part of by now, also before it says so.
+			// The log already names the incident that this one was merged into later.
 			due := c.Event == incident.EventMerged || !c.Calls && s.Incidents[c.IncidentID] == nil
 			for id, now := range became {
 				if due && s.Incidents[id] != nil && now != nil && now.ID == c.IncidentID && now.ID != id {
@@ -261,7 +261,7 @@ func (w *Watch) poll(ctx context.Context, lookForGap, mayWait bool) error {
 	return nil
 }
 
-// gap goes on at the end of a log that does not have the cursor: it is another one.
+// gap continues at the end of the log if that does not have the cursor, because it is another log.
 func (w *Watch) gap(ctx context.Context) {
 	w.tellGap(ctx)
 	w.change(ctx, func(s *state) bool { s.Cursor = -1; return true })
@@ -279,8 +279,8 @@ func (w *Watch) tellGap(ctx context.Context) {
 	})
 }
 
-// reconcile compares what is known with what lasts. It changes nothing and is not quiet if the
-// log has gone on meanwhile: that is read first.
+// reconcile compares the incidents in the journal with those that last. If the log has grown
+// meanwhile it changes nothing and returns false, so that the log is read first.
 func (w *Watch) reconcile(ctx context.Context) (quiet bool, err error) {
 	lasting, err := w.client.lasting(ctx)
 	if err != nil {
@@ -316,8 +316,8 @@ func (w *Watch) reconcile(ctx context.Context) (quiet bool, err error) {
 	return true, nil
 }
 
-// became asks what the incidents that are known, but for those that are present, are now: another
-// one that they turned out to be part of, or nil if withdrawn.
+// became reads the incidents of the journal that are not present: each may now be over, part of
+// another one, or nil if withdrawn.
 func (w *Watch) became(ctx context.Context, present map[int64]bool) (map[int64]*Incident, error) {
 	became := map[int64]*Incident{}
 	w.mu.Lock()
@@ -340,7 +340,7 @@ func (w *Watch) became(ctx context.Context, present map[int64]bool) (map[int64]*
 	return became, nil
 }
 
-// tell sends a step's messages, each until it succeeds.
+// tell sends a step's messages, and retries each until it succeeds.
 func (w *Watch) tell(ctx context.Context, step *Step) {
 	blocked, failures := map[int64]time.Time{}, map[int64]int{}
 	for ctx.Err() == nil {
@@ -388,7 +388,7 @@ func (w *Watch) tell(ctx context.Context, step *Step) {
 	}
 }
 
-// reportDrills reports that people were told of drills, beside the step, which goes on meanwhile.
+// reportDrills reports in the background that people were told of drills.
 func (w *Watch) reportDrills(ctx context.Context, batch []job) {
 	for _, j := range batch {
 		if !j.Drill || j.IncidentID <= 0 || j.Event == "end" {
