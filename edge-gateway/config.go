@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Config is the gateway's environment. The help of each variable says what it is for.
+// Config is the gateway's environment. Each variable's help describes it.
 type Config struct {
 	ProjectID      string        `env:"PROJECT_ID,required,notEmpty"                help:"Google Cloud project of the topic"`
 	DataTopic      string        `env:"DATA_TOPIC"         envDefault:"data"        help:"topic that takes the readings"`
@@ -29,7 +29,7 @@ type Config struct {
 	LiveSocket     string        `env:"LIVE_SOCKET"                                 help:"unix socket on which monitor-gateway watch reads live values, where systemd holds none"`
 	LogLevel       string        `env:"LOG_LEVEL"          envDefault:"info"        help:"debug, info, warn or error"`
 
-	// Google's libraries read these too.
+	// Google's libraries also read these.
 	CredentialsFile string `env:"GOOGLE_APPLICATION_CREDENTIALS" help:"file of the gateway's identity at Google"`
 	Emulator        string `env:"PUBSUB_EMULATOR_HOST"           help:"address of an emulator in the place of Pub/Sub, without credentials"`
 }
@@ -71,7 +71,7 @@ func (s Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// level is the LogLevel, which Validate has checked.
+// level returns LogLevel, which Validate has checked.
 func (s Config) level() slog.Level {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(s.LogLevel))

@@ -17,8 +17,7 @@ import (
 // errProblemsFound ends the doctor after a report with problems.
 var errProblemsFound = errors.New("there are problems")
 
-// runDoctor is the subcommand doctor: it writes its report and fails if that has
-// problems.
+// runDoctor is the subcommand doctor: it writes a report and fails if there are problems.
 func runDoctor(ctx context.Context, args, environ []string, out io.Writer, clock func() time.Time) error {
 	flags := flag.NewFlagSet("doctor", flag.ContinueOnError)
 	flags.SetOutput(out)
@@ -48,14 +47,14 @@ func runDoctor(ctx context.Context, args, environ []string, out io.Writer, clock
 	return writeReport(out, doctor.Examine(ctx, c))
 }
 
-// settled is how many seconds a gateway may be degraded until it counts as healthy. One
-// whose outbox fails too becomes failing once a publish has failed, which takes
-// PUBLISH_TIMEOUT, 8 seconds at most.
+// settled is how many seconds a gateway must stay degraded before that counts as healthy. If its
+// outbox fails too, it becomes failing once a publish has failed, within PUBLISH_TIMEOUT, which
+// is 8 seconds at most.
 const settled = 10
 
-// healthy is the subcommand of scripts that have replaced the program: it waits at most
-// a minute until this machine's gateway runs this version and is healthy, or degraded for
-// good: without Pub/Sub the version before would be no better.
+// healthy is the subcommand for scripts that have replaced the program. It waits at most a
+// minute until this machine's gateway runs this version and is healthy, or stays degraded:
+// without Pub/Sub the version before would be no better.
 func healthy(ctx context.Context, environ []string) error {
 	s, err := loadSetup(withServiceEnvironment(environ, installation{"/"}), installation{"/"})
 	if err != nil {
@@ -80,7 +79,7 @@ func becomesHealthy(ctx context.Context, ask func(ctx context.Context) (state, v
 		select {
 		case <-time.After(time.Second):
 		case <-ctx.Done():
-			return fmt.Errorf("the gateway is not well: state %q: %w", state, errors.Join(err, ctx.Err()))
+			return fmt.Errorf("the gateway is not healthy: state %q: %w", state, errors.Join(err, ctx.Err()))
 		}
 	}
 }

@@ -14,11 +14,10 @@ import (
 	"coldaisle.dev/edge-gateway/gateway"
 )
 
-// runDrill is the subcommand drill: it lets the gateway that runs on this machine send an alarm
-// drill.
+// runDrill is the subcommand drill: this machine's gateway sends an alarm drill.
 func runDrill(ctx context.Context, args, environ []string, out io.Writer, installed installation) error {
 	if len(args) != 1 || strings.HasPrefix(args[0], "-") || len(args[0]) > gateway.MaxDrillCode {
-		return errors.New("drill: the code is required, which POST /api/v1/drills or the page gave: monitor-gateway drill CODE")
+		return errors.New("drill: the code from the page or POST /api/v1/drills is required: monitor-gateway drill CODE")
 	}
 	socket := filepath.Join(folderOf(withServiceEnvironment(environ, installed)), gateway.ControlSocket)
 	client := gateway.LocalClient(socket)
@@ -34,7 +33,7 @@ func runDrill(ctx context.Context, args, environ []string, out io.Writer, instal
 	defer func() { _ = answer.Body.Close() }()
 	if answer.StatusCode != http.StatusOK {
 		var problem struct{ Error string }
-		_ = json.NewDecoder(answer.Body).Decode(&problem) // the status says enough
+		_ = json.NewDecoder(answer.Body).Decode(&problem) // optional
 		return fmt.Errorf("drill: not sent: %s", problem.Error)
 	}
 	if _, err := fmt.Fprintln(out, "The drill is sent. Its stages are on the page Drills, and in GET /api/v1/drills."); err != nil {

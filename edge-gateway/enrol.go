@@ -12,8 +12,8 @@ import (
 	"coldaisle.dev/edge-gateway/enrolment"
 )
 
-// runEnrol is the subcommand enrol: it shows what a code is for, asks, and makes this
-// machine's gateway the customer's.
+// runEnrol is the subcommand enrol: it shows whose code it is, asks, and enrols this machine's
+// gateway.
 func runEnrol(ctx context.Context, args, environ []string, in io.Reader, out io.Writer, installed installation) error {
 	flags := flag.NewFlagSet("enrol", flag.ContinueOnError)
 	flags.SetOutput(out)
@@ -58,7 +58,7 @@ func runEnrol(ctx context.Context, args, environ []string, in io.Reader, out io.
 	return nil
 }
 
-// parseAround parses flags before and behind the one argument.
+// parseAround parses flags before and after the one argument.
 func parseAround(flags *flag.FlagSet, args []string) (argument string, err error) {
 	if err := flags.Parse(args); err != nil {
 		return "", err //nolint:wrapcheck // flag.ErrHelp among them

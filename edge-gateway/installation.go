@@ -26,8 +26,7 @@ func (i installation) outbox() string {
 	return filepath.Join(i.root, "var", "lib", "monitor-gateway", "outbox")
 }
 
-// settings reads the file that systemd gives the service its environment from;
-// nothing where there is none.
+// settings reads the file with the service's environment; nothing if there is none.
 func (i installation) settings() []string {
 	file, err := os.Open(i.etc("environment"))
 	if err != nil {
@@ -45,11 +44,11 @@ func (i installation) settings() []string {
 	return assignments
 }
 
-// unknown reports what the installation's file sets in the environment and is no setting.
+// unknown returns the variables of the installation's file that are not settings.
 //
 // The gateway logs them and starts: a misspelt setting has its default, and a gateway
-// that does not start loses readings where nobody is near. A required setting that is
-// missing, or an invalid value, stops it.
+// that does not start loses readings with nobody on site. A missing required setting, or an
+// invalid value, stops it.
 func unknown(environ []string, installed installation) []string {
 	known := config.Describe[Config]()
 	var reported []string
@@ -80,7 +79,7 @@ type setup struct {
 	Config
 
 	id      *enrolment.Identity // nil for an open gateway
-	unknown []string            // what is set and is no setting
+	unknown []string            // variables that are not settings
 }
 
 // loadSetup reads the gateway's identity from its state folder, and the settings. An
@@ -113,7 +112,7 @@ func folderOf(environ []string) string {
 	folder := ""
 	for _, assignment := range environ {
 		if value, ok := strings.CutPrefix(assignment, "OUTBOX_DIR="); ok {
-			folder = value // the last one holds
+			folder = value // the last one counts
 		}
 	}
 	return cmp.Or(folder, "outbox")

@@ -34,7 +34,7 @@ func main() {
 	}
 }
 
-// hint says to a person at a terminal, who gave a command, what a refusal of the system asks for.
+// hint adds to a permission error of a command that sudo may help.
 func hint(args []string, err error) error {
 	if len(args) > 0 && errors.Is(err, fs.ErrPermission) {
 		return fmt.Errorf("%w\ntry it with sudo", err)

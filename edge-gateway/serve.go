@@ -68,7 +68,7 @@ func serve(ctx context.Context, environ []string, clock func() time.Time) error 
 		NodesFile: filepath.Join(s.OutboxDir, "nodes.json"), Withheld: withheld, Checks: checks(s.Config, clock),
 	}
 	sources, err := gateway.ReadSources(s.SourcesFile)
-	if err != nil { // nodes are served all the same
+	if err != nil { // nodes are still served
 		log.ErrorContext(ctx, "nobody may send batches", "error", err.Error())
 		unreadable := err
 		config.Checks = append(config.Checks, gateway.Check{Name: "sources", Now: func() error { return unreadable }})
@@ -154,14 +154,14 @@ func listen(ctx context.Context, s *Config, log *slog.Logger) (nodes, local net.
 		}
 	}
 	if local == nil && s.LiveSocket != "" {
-		if local, err = gateway.ListenLocal(ctx, s.LiveSocket); err != nil { // nodes are served all the same
+		if local, err = gateway.ListenLocal(ctx, s.LiveSocket); err != nil { // nodes are still served
 			log.ErrorContext(ctx, "no watch of this machine can read live values", "error", err.Error())
 		}
 	}
 	return nodes, local, nil
 }
 
-// checks are those of every gateway, for /health.
+// checks returns the checks that every gateway has, for /health.
 func checks(s Config, clock func() time.Time) []gateway.Check {
 	look := doctor.Config{OutboxDir: s.OutboxDir, OutboxMaxBytes: s.OutboxMaxBytes, Emulator: s.Emulator, Clock: clock}
 	return []gateway.Check{
@@ -171,9 +171,9 @@ func checks(s Config, clock func() time.Time) []gateway.Check {
 	}
 }
 
-// openOutbox opens the outbox. While its disk fails it opens later, and opened is called
-// then: readings still reach Pub/Sub for as long as the uplink holds, which beats a
-// gateway that does not start.
+// openOutbox opens the outbox, later if its disk fails now, and calls opened then. Meanwhile
+// readings still reach Pub/Sub while the uplink works, which beats a gateway that does not
+// start.
 func openOutbox(ctx context.Context, s Config, clock func() time.Time, opened func(*outbox.Outbox), log *slog.Logger) (*outbox.Late, error) {
 	box := outbox.NewLate(func() (*outbox.Outbox, error) {
 		box, err := outbox.Open(s.OutboxDir, outbox.Options{MaxBytes: s.OutboxMaxBytes, Retain: gateway.OutboxRetention, Clock: clock})
@@ -192,8 +192,8 @@ func openOutbox(ctx context.Context, s Config, clock func() time.Time, opened fu
 	return box, nil
 }
 
-// withheldOutbox is the outbox of readings that may not be published. Unless it is there, the
-// first such reading, which is rare, makes it.
+// withheldOutbox is the outbox of readings that may not be published. The first such reading,
+// which is rare, creates it.
 func withheldOutbox(s Config, clock func() time.Time) *outbox.Late {
 	folder := filepath.Join(s.OutboxDir, "withheld")
 	box := outbox.NewLate(func() (*outbox.Outbox, error) {

@@ -13,9 +13,9 @@ import (
 )
 
 // topic publishes to Pub/Sub once that is possible: from an open gateway when Google's
-// libraries find credentials, from an enrolled one while the API grants it. Until then
-// every publish fails, readings go into the outbox, and credentials are looked for again
-// at most once in PROBE_EVERY, without a restart.
+// libraries find credentials, from an enrolled one while it has a token of the API. Until then
+// every publish fails, readings go into the outbox, and it looks for credentials again at
+// most once in PROBE_EVERY, without a restart.
 type topic struct {
 	gateway.Granted // ready
 
@@ -70,13 +70,13 @@ func (t *topic) ready(ctx context.Context) (*gateway.ReadingPublisher, error) {
 	t.publisher, t.err = t.connect(t.target)
 	t.tried = t.clock()
 	if before != nil && t.err == nil {
-		t.log.InfoContext(ctx, "credentials are there")
+		t.log.InfoContext(ctx, "credentials found")
 	}
 	return t.publisher, t.err
 }
 
-// await waits for an enrolled gateway's first status, and returns why nothing can be
-// published, or nil.
+// await waits for the answer to an enrolled gateway's first status, and returns why nothing
+// can be published, or nil.
 func (t *topic) await(ctx context.Context) error {
 	if t.session != nil {
 		select {
@@ -89,7 +89,7 @@ func (t *topic) await(ctx context.Context) error {
 	return err
 }
 
-// close sends what is still held and closes the connection.
+// close publishes the messages still held and closes the connection.
 func (t *topic) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

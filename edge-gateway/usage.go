@@ -46,7 +46,7 @@ The settings are environment variables:
 	return nil
 }
 
-// presetting is the default of a setting, in the words of the help.
+// presetting describes the default of a setting, for the help.
 func presetting(s config.Setting) string {
 	switch {
 	case s.Required:

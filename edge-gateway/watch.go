@@ -18,7 +18,7 @@ import (
 	"coldaisle.dev/shared/logging"
 )
 
-// runWatch is the subcommand watch: it tells people of incidents, or tries the ways to tell them.
+// runWatch is the subcommand watch: it notifies people of incidents, or tests the ways to do so.
 func runWatch(ctx context.Context, args, environ []string, in io.Reader, out io.Writer, clock func() time.Time) error {
 	flags := flag.NewFlagSet("watch", flag.ContinueOnError)
 	flags.SetOutput(out)

@@ -3,13 +3,12 @@
 // _http._tcp on host monitor-gateway.local, on every link with the addresses of
 // that link.
 //
-// It is a responder of its own because of the nodes. hashicorp/mdns answers a
+// The responder is our own because of the nodes. hashicorp/mdns answers a
 // unicast query without its question and with id 0, which lwIP and dig refuse;
 // it compares names by case, serves one interface, and neither probes nor
-// announces. grandcat/zeroconf and brutella/dnssd were looked at too: the first
-// has been silent for years and has the last two flaws too, the second answers
-// legacy queries with names of its own and does not see an interface that comes
-// later. Messages are read and written by miekg/dns.
+// announces. grandcat/zeroconf is unmaintained and has the last two flaws too;
+// brutella/dnssd answers legacy queries with names of its own and does not see
+// an interface that appears later. miekg/dns reads and writes the messages.
 //
 // The protocol is a state machine without clock, network or goroutine
 // ([responder]); [Announcer] gives it all three.
@@ -50,9 +49,9 @@ type Enrolment interface {
 }
 
 const (
-	// pollEvery is how often the machine's interfaces are looked at.
+	// pollEvery is how often the machine's interfaces are listed.
 	pollEvery = time.Second
-	// retryOpenAfter is how long a link whose sockets failed is left alone.
+	// retryOpenAfter is the pause before the failed sockets of a link are opened again.
 	retryOpenAfter = 2 * time.Second
 	// idle is how long the responder sleeps with nothing to do.
 	idle = time.Hour
@@ -68,13 +67,13 @@ type State struct {
 	Error    string      `json:"error,omitzero"` // why nothing is announced
 }
 
-// LinkState is one interface's part of it.
+// LinkState is the announcement on one interface.
 type LinkState struct {
 	Interface string   `json:"interface"`
 	Host      string   `json:"host,omitzero"` // by which the gateway is found there
 	Addresses []string `json:"addresses"`
 	Phase     string   `json:"phase"`            // of that name: probing, announcing or ready; waiting while there is none
-	Role      Role     `json:"role,omitzero"`    // of the gateway among those of the link
+	Role      Role     `json:"role,omitzero"`    // of the gateway on the link
 	Peers     []string `json:"peers,omitzero"`   // addresses of the other gateways of the pair
 	Problem   string   `json:"problem,omitzero"` // who else claims the specified name
 	Error     string   `json:"error,omitzero"`   // why nodes on this link cannot find the gateway
@@ -104,9 +103,8 @@ func (a *Announcer) State() State {
 	return state
 }
 
-// Run announces until the context ends, then says goodbye and returns nil. A
-// machine without network, or one that refuses multicast, is tried again and
-// again: its services go on meanwhile.
+// Run announces until the context ends, then says goodbye and returns nil. Without
+// network, or while multicast is refused, it retries: the gateway serves meanwhile.
 func (a *Announcer) Run(ctx context.Context) error {
 	s := newSockets(a.clock)
 	defer s.close()

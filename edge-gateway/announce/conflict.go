@@ -9,40 +9,40 @@ import (
 	"github.com/miekg/dns"
 )
 
-// RFC 6762 §9 has a responder that hears another one's record of its name probe
-// again, and the loser of that take another name. Whoever can send a packet could
-// so take the name that all nodes of a site know, for ever. So a name that has been
-// won by probing is kept and defended, and given up to a verified gateway of the
-// same enrolment alone (pair.go). An honest responder that comes later, or that
-// another network brings along, probes as the RFC wants, and loses to the defence.
-// /health names the rival, because nodes may hear both.
+// By RFC 6762 §9 a responder that hears another's record of its name probes again,
+// and the loser takes another name. Anybody who can send a packet could thus take
+// the name that all nodes of a site know, for good. Therefore a name that was won by
+// probing is defended, and given up only to a verified gateway of the same enrolment
+// (pair.go). An honest responder that appears later, or comes with another network,
+// probes as the RFC demands and loses to the defence. /health names the rival,
+// because nodes may hear both.
 const (
-	defendFirst  = time.Second      // §6: no record by multicast more than once a second
-	defendSlowly = 10 * time.Second // pauses double up to this, so that two who both defend make no storm
-	defendAnew   = 30 * time.Second // without a conflict begins with the short pause again
-	rivalAfter   = time.Second      // before /health reports a conflict: it may turn out to be our pair
+	defendFirst  = time.Second      // the first pause; §6: no record by multicast more than once a second
+	defendSlowly = 10 * time.Second // pauses double up to this, so that two defenders cause no storm
+	defendAnew   = 30 * time.Second // without a conflict, after which pauses are short again
+	rivalAfter   = time.Second      // before /health reports a conflict: the rival may turn out to be our pair
 )
 
-// defence is when a held name was announced against another's claim of it.
+// defence records when a held name was announced against another's claim.
 type defence struct {
 	heard, last, due time.Time
 	pause            time.Duration
 }
 
-// rival is who else claims the specified name.
+// rival is another host that claims the specified name.
 type rival struct {
 	since, at time.Time // the first and the last claim
 	address   netip.Addr
 	claimed   time.Time // last by this address
 }
 
-// isCurrent reports whether somebody claims the name at present.
+// isCurrent reports whether the rival has claimed the name lately.
 func (v *rival) isCurrent(now time.Time) bool {
 	return !v.at.IsZero() && now.Sub(v.at) < rememberFor && now.Sub(v.since) >= rivalAfter
 }
 
-// claims records a claim of the name. Of several rivals the first is reported until it is
-// silent; an IPv4 address is better than an IPv6 one, which may be the same machine's.
+// claims records a claim of the name. Of several rivals the first is reported until it falls
+// silent; an IPv4 address is preferred to an IPv6 one, which may be the same machine's.
 func (v *rival) claims(now time.Time, who netip.Addr) {
 	if v.at.IsZero() || now.Sub(v.at) >= rememberFor {
 		*v = rival{since: now}
@@ -53,8 +53,8 @@ func (v *rival) claims(now time.Time, who netip.Addr) {
 	}
 }
 
-// claimant is who sends records: the IPv4 address that they give the host, which is the same
-// whether they came by IPv4 or by IPv6; without one, the sender's.
+// claimant identifies who claims the name: the host's IPv4 address in the records, which is the
+// same whether they came by IPv4 or by IPv6, or without one the sender's address.
 func (n *name) claimant(records []dns.RR, from netip.Addr) netip.Addr {
 	for _, record := range records {
 		if a, ok := record.(*dns.A); ok && a.Hdr.Ttl > 0 && sameName(a.Hdr.Name, n.host()) {
@@ -151,8 +151,8 @@ func (r *responder) noteConflict(now time.Time, l *link, n *name, records []dns.
 	r.askSoon(now, l)
 }
 
-// lose leaves a name to its holder. The gateway is found under its own name until it can
-// have the specified one.
+// lose leaves a name to its holder. The gateway uses its own name until it can get the
+// specified one.
 func (r *responder) lose(now time.Time, l *link, n *name) {
 	n.phase, n.steps = waiting, 0
 	r.retry(n, now.Add(reclaimEvery+r.upTo(time.Second)))
@@ -162,12 +162,12 @@ func (r *responder) lose(now time.Time, l *link, n *name) {
 	}
 }
 
-// retry sets when a name is probed for again: a second after the last attempt at the
-// earliest, so that no ten seconds see fifteen conflicts (§8.1).
+// retry sets when to probe for a name again: at the earliest a second after the last attempt,
+// so that there are fewer than fifteen conflicts in ten seconds (§8.1).
 func (r *responder) retry(n *name, due time.Time) { n.due = later(due, n.tried.Add(reclaimPause)) }
 
-// defend announces our names after another's claim, so that its listeners hear ours
-// last. However many claims come, the pauses grow, and the last claim is answered.
+// defend announces our names after another's claim, so that listeners hear ours last. The
+// pauses grow with the number of claims, but the last claim is always answered.
 func (r *responder) defend(now time.Time, l *link) {
 	d := &l.defence
 	if now.Sub(d.heard) > defendAnew {
@@ -193,9 +193,9 @@ func (r *responder) stepDefence(now time.Time, l *link) {
 	}
 }
 
-// tieBreak handles another prober of the same name: the one whose records sort later
-// goes on, the other waits and probes again (§8.2). One that probes for ever does not
-// leave the gateway without a name.
+// tieBreak handles another prober of the same name: the one whose records sort later goes
+// on, the other waits and probes again (§8.2). A host that never stops probing cannot leave
+// the gateway without a name.
 func (r *responder) tieBreak(now time.Time, l *link, n *name, m *dns.Msg, from netip.Addr) {
 	ours, claims := r.records(l, n).unique(), r.uniqueRecordsOfAllLinks()
 	for _, of := range []string{n.instance(), n.host()} {

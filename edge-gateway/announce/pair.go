@@ -17,36 +17,36 @@ import (
 )
 
 // Gateways of one enrolment on one link are a pair: one is active and answers to
-// the specified name, each other one is standby, and takes the name when the active
-// one is silent.
+// the specified name; the others are standby, and take the name when the active one
+// falls silent.
 //
-// They know one another by a question and an answer of mDNS. A gateway asks for the
-// TXT record of NONCE.pair.monitor-gateway.local, with a nonce that it has just made.
-// Each gateway answers with its id, whether it is active, and an HMAC-SHA256 over
-// these and the nonce, keyed by the pair key. So an answer cannot be made without
-// the key, nor be used again. Enrolled gateways have the key of their customer's, which
-// the API gives them; open ones their site token, and without one the empty key.
+// They identify one another by mDNS. A gateway asks for the TXT record of
+// NONCE.pair.monitor-gateway.local, with a fresh nonce. Each gateway answers with its
+// id, whether it is active, and an HMAC-SHA256 over these and the nonce, keyed by the
+// pair key. Thus an answer can be neither forged nor replayed. Enrolled gateways use
+// their customer's key, which the API gives them; open ones use their site token, or
+// the empty key without one.
 //
-// All goes from and to port 5353 and the group: other ways are closed by the
-// firewalls of many machines, and a unicast answer may reach another responder of
-// the machine (§15.1). Nobody announces periodically (§8.3 forbids it). A standby asks
-// every second: §5.2 has a question that is asked again and again become rarer, which
-// no failover within seconds can, so one packet a second each way is what it costs.
+// All messages go from port 5353 to the group: the firewalls of many machines close
+// other ways, and a unicast answer may reach another responder of the machine (§15.1).
+// Nobody announces periodically (§8.3 forbids it). A standby asks every second. §5.2
+// wants repeated questions to become rarer, which a failover within seconds does not
+// allow: it costs one packet a second each way.
 const (
-	askFirst  = time.Second      // after a link has come
-	askEvery  = 10 * time.Second // without reason
+	askFirst  = time.Second      // after a link has appeared
+	askEvery  = 10 * time.Second // routinely
 	askActive = time.Second      // by a standby, of the active gateway
-	// suspectAfter lets two answers get lost or be late before the standby probes for the
-	// name, which takes a second and which the active gateway answers if it is there: with
-	// both the standby has the name within 5 seconds.
+	// suspectAfter tolerates two lost or late answers before the standby probes for the name.
+	// Probing takes a second, and the active gateway answers if it is alive. Together the
+	// standby has the name within 5 seconds.
 	suspectAfter = 2200 * time.Millisecond
 	// answerWithin is how late an answer may be; the next question is asked by then.
 	answerWithin = askEvery
 	// rememberFor is how long a silent gateway is remembered, and a claim of the name
-	// reported: five questions without reason may get lost.
+	// reported: five routine questions may get lost.
 	rememberFor   = time.Minute
 	answersApart  = 100 * time.Millisecond
-	maxPeers      = 8 // gateways that are remembered, and questions that one message answers
+	maxPeers      = 8 // remembered gateways, and questions answered in one message
 	pairAnswerTTL = 2 // seconds: 0 and 1 have meanings of their own (§10.1)
 )
 
@@ -57,25 +57,25 @@ const pairSuffix = ".pair." + multicast.Name + ".local."
 type pair struct {
 	due       time.Time            // of the next question
 	asked     time.Time            // the last one
-	nonces    map[string]time.Time // asked lately
-	questions []string             // nonces that are to be answered
+	nonces    map[string]time.Time // of our recent questions
+	questions []string             // nonces to answer
 	answerDue time.Time
 	answered  []string // the last ones; each question arrives by IPv4 and IPv6
 	peers     gateways // verified
-	strangers gateways // of other enrolments that say that they have the name
+	strangers gateways // of other enrolments that claim to have the name
 }
 
-// gateways are those heard lately, by id.
+// gateways are the gateways heard recently, by id.
 type gateways map[string]peer
 
 // peer is another gateway.
 type peer struct {
-	by4, by6 netip.Addr // each invalid before it was heard so
+	by4, by6 netip.Addr // invalid until it was heard by IPv4 or IPv6
 	active   bool
 	heard    time.Time
 }
 
-// hear records what a gateway says of itself; ok is false when there are too many.
+// hear records a gateway's answer; ok is false if there are too many gateways.
 func (g gateways) hear(now time.Time, id string, from netip.Addr, active bool) (p peer, ok bool) {
 	p, known := g[id]
 	if !known && len(g) >= maxPeers {
@@ -91,7 +91,7 @@ func (g gateways) hear(now time.Time, id string, from netip.Addr, active bool) (
 	return p, true
 }
 
-// has reports whether an address is that of one of them.
+// has reports whether one of the gateways has an address.
 func (g gateways) has(address netip.Addr) bool {
 	for _, p := range g {
 		if p.by4 == address || p.by6 == address {
@@ -119,7 +119,7 @@ func (p *pair) active() bool {
 	return false
 }
 
-// forgetActive forgets who had the name.
+// forgetActive forgets which gateway had the name.
 func (p *pair) forgetActive() {
 	maps.DeleteFunc(p.peers, func(_ string, p peer) bool { return p.active })
 }
@@ -134,7 +134,7 @@ func (p *pair) addresses() []string {
 	return slices.Compact(found)
 }
 
-// stepPair answers and asks the other gateways when that is due.
+// stepPair sends the answers and questions that are due.
 func (r *responder) stepPair(now time.Time, l *link) {
 	p := &l.pair
 	if len(p.questions) > 0 && !p.answerDue.After(now) {
@@ -160,7 +160,7 @@ func (r *responder) stepPair(now time.Time, l *link) {
 	}})
 }
 
-// askSoon brings the next question forward, to once a second at most.
+// askSoon brings the next question forward, to at most one a second.
 func (r *responder) askSoon(now time.Time, l *link) {
 	l.pair.due = earlier(l.pair.due, later(now, l.pair.asked.Add(askActive)))
 }
@@ -174,14 +174,14 @@ func nonceOf(name string) string {
 	return nonce
 }
 
-// isOurs reports whether we asked so, on whichever link: a machine with two
+// isOurs reports whether a nonce is of our own question on any link: a machine with two
 // interfaces in one network hears itself.
 func (r *responder) isOurs(nonce string) bool {
 	return slices.ContainsFunc(r.sorted(), func(l *link) bool { _, ok := l.pair.nonces[nonce]; return ok })
 }
 
-// hearQuestions collects the questions of other gateways. Those that come at once, as after
-// a defence that several of them have heard, are answered together, and none is left out.
+// hearQuestions collects the questions of other gateways. Questions that come together, as
+// after a defence that several gateways have heard, are answered in one message.
 func (r *responder) hearQuestions(now time.Time, l *link, m *dns.Msg) {
 	p := &l.pair
 	for _, q := range m.Question {
@@ -190,7 +190,7 @@ func (r *responder) hearQuestions(now time.Time, l *link, m *dns.Msg) {
 			continue
 		}
 		if len(p.peers) == 0 {
-			r.askSoon(now, l) // somebody new
+			r.askSoon(now, l) // a new gateway
 		}
 		if len(p.questions) < maxPeers {
 			p.questions = append(p.questions, nonce)
@@ -255,8 +255,8 @@ func (r *responder) hearAnswers(now time.Time, l *link, m *dns.Msg, from netip.A
 	}
 }
 
-// addPeer records a verified gateway of the same enrolment. Where both have the name,
-// which happens when two networks become one, the lower id keeps it.
+// addPeer records a verified gateway of the same enrolment. If both have the name, because
+// two networks were joined, the lower id keeps it.
 func (r *responder) addPeer(now time.Time, l *link, id string, from netip.Addr, role Role) {
 	p, ok := l.pair.peers.hear(now, id, from, role == RoleActive)
 	if !ok {
@@ -283,21 +283,21 @@ func (r *responder) addPeer(now time.Time, l *link, id string, from netip.Addr, 
 	r.askSoon(now, l)
 }
 
-// yields reports whether the specified name is held but given up on request, because the
-// gateway is revoked.
+// yields reports whether the gateway has the specified name but gives it up on request,
+// because it is revoked.
 func (r *responder) yields(l *link) bool {
 	return l.specified.held() && r.config.Enrolment != nil && r.config.Enrolment.Revoked()
 }
 
-// yield leaves the specified name to another gateway. Only the addresses are withdrawn:
-// the other records of the name are the same at both.
+// yield leaves the specified name to another gateway. It withdraws only the addresses: the
+// other records of the name are the same at both.
 func (r *responder) yield(now time.Time, l *link) {
 	r.multicast(l, &dns.Msg{Answer: withTTL(r.records(l, l.specified).address, 0)})
 	l.pending, l.defence = reply{}, defence{}
 	r.lose(now, l, l.specified)
 }
 
-// Role is a gateway's part among those of its link.
+// Role is the role of a gateway on a link.
 type Role string
 
 // The roles. A gateway that is alone is active.
@@ -307,8 +307,8 @@ const (
 	RoleConflict Role = "conflict" // somebody else claims it
 )
 
-// role is that of a link, and the problem with its name; empty while the name is probed
-// for the first time.
+// role returns the role on a link and the problem with the name; both are empty while the
+// name is probed for the first time.
 func (l *link) role(now time.Time) (role Role, problem string) {
 	claimed := l.rival.isCurrent(now)
 	switch {

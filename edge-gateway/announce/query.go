@@ -10,8 +10,8 @@ import (
 	"coldaisle.dev/edge-gateway/multicast"
 )
 
-// receive handles a message. One that is malformed, or not from the link, is ignored,
-// as the RFC wants.
+// receive handles a message. It ignores one that is malformed or not from the link, as the RFC
+// demands.
 func (r *responder) receive(now time.Time, p packet) {
 	l := r.links[p.link]
 	if l == nil || !local(l, p) {
@@ -54,7 +54,7 @@ func (r *responder) answerQuery(now time.Time, l *link, m *dns.Msg, from netip.A
 	ours := r.held(l, from.Addr())
 	near := multicast.Near(l.Prefixes, from.Addr())
 	if from.Port() != multicast.Port {
-		if near { // else it would be sent off the link, to the owner of a forged address
+		if near { // else the answer would leave the link, to the owner of a forged address
 			r.answerLegacy(l, ours, m, from)
 		}
 		return
@@ -65,7 +65,7 @@ func (r *responder) answerQuery(now time.Time, l *link, m *dns.Msg, from netip.A
 		everyone, alone = slices.Concat(everyone, alone), nil
 	}
 	for _, record := range alone {
-		// A unicast answer is multicast too once in a quarter of the record's life
+		// A unicast answer is also multicast once in a quarter of the record's lifetime
 		// (§5.4), and to a prober, whose port others may share.
 		quarter := time.Duration(record.Header().Ttl) * time.Second / 4
 		if said := l.said[record.String()]; now.Sub(said) >= quarter || len(m.Ns) > 0 {
@@ -91,8 +91,8 @@ func (r *responder) answerQuery(now time.Time, l *link, m *dns.Msg, from netip.A
 	}
 }
 
-// answerLegacy answers a resolver that knows only unicast DNS: its id, its question,
-// short lives, and no bit that it would take for another class (§6.7).
+// answerLegacy answers a resolver that knows only unicast DNS: with its id and question,
+// short lifetimes, and without the cache-flush bit, which would look like another class (§6.7).
 func (r *responder) answerLegacy(l *link, ours names, m *dns.Msg, from netip.AddrPort) {
 	if found := ours.wanted(m, func(dns.Question) bool { return true }); len(found) > 0 {
 		r.reply(l, from, m, &dns.Msg{Question: m.Question, Answer: withTTL(found, legacyTTL), Extra: withTTL(ours.additional(found), legacyTTL)})
@@ -105,7 +105,7 @@ func (r *responder) reply(l *link, to netip.AddrPort, asked, answer *dns.Msg) {
 	r.write(l, to, answer)
 }
 
-// multicastReply multicasts records, except for those that were multicast within a pause.
+// multicastReply multicasts records, except those that were multicast within the last pause.
 func (r *responder) multicastReply(now time.Time, l *link, records []dns.RR, pause time.Duration) {
 	fresh := slices.DeleteFunc(records, func(record dns.RR) bool {
 		said, ok := l.said[record.String()]

@@ -8,7 +8,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Lifetimes in seconds, RFC 6762 §10: two minutes for what names an address, 75
+// Lifetimes in seconds, RFC 6762 §10: two minutes for records with a host's name, 75
 // minutes for the rest.
 const (
 	hostTTL   = 120
@@ -19,16 +19,15 @@ const (
 const (
 	serviceType = "_http._tcp.local."
 	allServices = "_services._dns-sd._udp.local."
-	// cacheFlush is the bit of a record's class that says that it replaces what
-	// others know of its name and type; in a question, that a unicast answer is
-	// welcome.
+	// cacheFlush is the bit of a record's class by which it replaces cached records of
+	// its name and type; in a question it requests a unicast answer.
 	cacheFlush = 1 << 15
 	classMask  = cacheFlush - 1
 )
 
-// records are the announced records of one link. Names of addresses (in-addr.arpa)
-// are not among them: they belong to the machine's own responder, and Avahi,
-// which every Raspberry Pi runs, falls silent when somebody else has them too.
+// records are the announced records of one link. Reverse names (in-addr.arpa) are not
+// among them: they belong to the machine's own responder, and Avahi, which every
+// Raspberry Pi runs, falls silent when somebody else has them too.
 type records struct {
 	services *dns.PTR
 	pointer  *dns.PTR
@@ -69,17 +68,17 @@ func recordsOf(instance, host string, port int, prefixes []netip.Prefix) records
 // all are the records of an announcement.
 func (r records) all() []dns.RR { return append(r.own(), r.services) }
 
-// own are the records to take back at the end: the kind of service may be
-// offered by others too, who would be forgotten with it.
+// own are the records to withdraw at the end, without the type of service: others may
+// offer it too, and would be forgotten with it.
 func (r records) own() []dns.RR { return append(r.unique(), r.pointer) }
 
-// unique are the records that nobody else may have, those of a probe.
+// unique are the records that nobody else may have; a probe proposes these.
 func (r records) unique() []dns.RR {
 	return slices.Concat([]dns.RR{r.service, r.text}, r.address)
 }
 
-// answers are the records for a question, in the answer section; a name of ours
-// without the asked type is answered by what it has (§6.1).
+// answers are the records for a question, in the answer section; if a name of ours lacks
+// the type, the NSEC record says which types it has (§6.1).
 func (r records) answers(q dns.Question) []dns.RR {
 	if class := q.Qclass & classMask; class != dns.ClassINET && class != dns.ClassANY {
 		return nil
@@ -102,9 +101,9 @@ func (r records) answers(q dns.Question) []dns.RR {
 // names are the records of all names that a link has at the moment.
 type names []records
 
-// wanted returns the records for some of a message's questions that its asker does
-// not know yet. A message may have thousands of both, so known answers are searched
-// once a record, not once a question.
+// wanted returns the records that answer a message's questions, if which selects them, and
+// that its asker does not know yet. A message may have thousands of questions and known
+// answers, so these are searched once for each record and not for each question.
 func (all names) wanted(m *dns.Msg, which func(dns.Question) bool) []dns.RR {
 	var found []dns.RR
 	for _, q := range m.Question {
@@ -168,16 +167,16 @@ func sameName(a, b string) bool {
 	return len(a) == len(b) && dns.CanonicalName(a) == dns.CanonicalName(b)
 }
 
-// isKnownAnswer reports whether the asker says that it has a record, for at least half
-// of its life still (§7.1).
+// isKnownAnswer reports whether the asker says that it has a record with at least half of
+// its lifetime left (§7.1).
 func isKnownAnswer(theirs []dns.RR, record dns.RR) bool {
 	return slices.ContainsFunc(theirs, func(other dns.RR) bool {
 		return other.Header().Ttl >= record.Header().Ttl/2 && dns.IsDuplicate(other, record)
 	})
 }
 
-// withCacheFlush returns records as they travel by multicast: those that are ours alone
-// replace what others knew.
+// withCacheFlush returns records for multicast: those that are ours alone have the bit by
+// which they replace cached ones.
 func withCacheFlush(of []dns.RR) []dns.RR {
 	return changed(of, func(header *dns.RR_Header, shared bool) {
 		if !shared {
@@ -186,7 +185,7 @@ func withCacheFlush(of []dns.RR) []dns.RR {
 	})
 }
 
-// withTTL returns records with lifetimes of at most so many seconds.
+// withTTL returns records with lifetimes of at most most seconds.
 func withTTL(of []dns.RR, most uint32) []dns.RR {
 	return changed(of, func(header *dns.RR_Header, _ bool) { header.Ttl = min(most, header.Ttl) })
 }
@@ -201,8 +200,9 @@ func changed(of []dns.RR, change func(header *dns.RR_Header, shared bool)) []dns
 	return copies
 }
 
-// compare orders what two hosts want to say of one name (§8.2): by class, type
-// and data of their sorted records, the longer list after its beginning.
+// compare orders the records that two hosts propose for one name (§8.2): by class, type
+// and data of the sorted records; if one list is the beginning of the other, the longer one
+// comes later.
 func compare(ours, theirs []dns.RR) int {
 	return slices.CompareFunc(ordered(ours), ordered(theirs), strings.Compare)
 }
@@ -216,7 +216,7 @@ func ordered(of []dns.RR) []string {
 		record.Header().Name, record.Header().Ttl = ".", 0
 		n, err := dns.PackRR(record, wire, 0, nil, false)
 		if err != nil {
-			continue // of a kind that cannot be written cannot have been read
+			continue // a record that cannot be packed was not received either
 		}
 		// After the root's one byte: type, class, lifetime, length, data.
 		kind, class, data := wire[1:3], wire[3:5], wire[11:n]

@@ -24,15 +24,15 @@ const (
 	announceEvery = time.Second            // §8.3
 	retryAfter    = 5 * time.Second        // an announcement that could not be sent
 	tieBreakDelay = time.Second            // §8.2
-	reclaimEvery  = 5 * time.Second        // a name that another has, and up to a second more
-	reclaimPause  = time.Second            // at least between two attempts
-	sharedDelay   = 20 * time.Millisecond  // at least, §6
-	sharedSpread  = 100 * time.Millisecond // and so much more at most
-	repeatAfter   = time.Second            // the same record by multicast, §6
-	defendAfter   = 250 * time.Millisecond // the same to a probe, §6
+	reclaimEvery  = 5 * time.Second        // between attempts at a name that another has, and up to a second more
+	reclaimPause  = time.Second            // between two attempts at least
+	sharedDelay   = 20 * time.Millisecond  // before an answer that others give too, §6
+	sharedSpread  = 100 * time.Millisecond // the most that is added to it at random
+	repeatAfter   = time.Second            // before a record is multicast again, §6
+	defendAfter   = 250 * time.Millisecond // the same in answer to a probe, §6
 )
 
-// phase is how far the claim of a name is.
+// phase is the progress of claiming a name.
 type phase int
 
 const (
@@ -75,7 +75,7 @@ type link struct {
 	Link
 
 	specified *name
-	own       *name                // only where another has the specified name
+	own       *name                // only while another has the specified name
 	said      map[string]time.Time // when each record was last multicast
 	pending   reply                // to shared questions
 	defence   defence
@@ -103,13 +103,13 @@ func (l *link) due() []time.Time {
 	return times
 }
 
-// reply waits for its moment.
+// reply is an answer that is delayed until due.
 type reply struct {
 	due     time.Time // zero for none
 	records []dns.RR
 }
 
-// packet is a message as it came.
+// packet is a received message.
 type packet struct {
 	data []byte
 	link int // index of the interface
@@ -125,7 +125,7 @@ type send func(link int, to netip.AddrPort, message []byte) bool
 // that do not go back.
 type responder struct {
 	config Config
-	id     string // that the gateways of a link know one another by
+	id     string // identifies the gateway to others on a link
 	random *rand.Rand
 	send   send
 	links  map[int]*link
@@ -138,7 +138,7 @@ func newResponder(c Config, seed uint64, send send) *responder {
 	}
 }
 
-// ownLabel returns a name that no other gateway has: the specified one with the end of
+// ownLabel returns a name that no other gateway has: the specified one with the last bytes of
 // the interface's hardware address, which is printed on most devices.
 func (r *responder) ownLabel(l Link) string {
 	last := r.id[:6]
@@ -161,8 +161,8 @@ func (r *responder) held(l *link, asker netip.Addr) names {
 	return all
 }
 
-// recordsFor returns the records of a name for one asker, invalid for all. Small
-// resolvers use the first address, so the first is of the asker's network; link-local
+// recordsFor returns the records of a name for one asker; an invalid address means everybody.
+// Small resolvers use the first address, so the first is in the asker's network; link-local
 // ones are last.
 func (r *responder) recordsFor(l *link, n *name, asker netip.Addr) records {
 	rank := func(p netip.Prefix) int {
@@ -217,7 +217,7 @@ func (r *responder) readdress(now time.Time, l *link, found Link) {
 		before = append(before, r.records(l, n).address)
 	}
 	l.Link = found
-	clear(l.said) // of addresses that may never come back
+	clear(l.said) // it may have addresses that never come back
 	for i, n := range l.names() {
 		switch n.phase {
 		case waiting:
@@ -269,7 +269,7 @@ func (r *responder) step(now time.Time, l *link, n *name) {
 	if n.phase == probing && n.steps == probes {
 		n.phase, n.steps = announcing, 0
 		if n == l.specified {
-			l.pair.forgetActive() // whoever had it is silent
+			l.pair.forgetActive() // its holder is silent
 			l.rival = rival{}
 		}
 	}
@@ -349,7 +349,7 @@ func (r *responder) write(l *link, to netip.AddrPort, m *dns.Msg) bool {
 	return err == nil && r.send(l.Index, to, wire) // our own records can be written
 }
 
-// earlier and later are of two times.
+// earlier returns the earlier of two times, later the later.
 func earlier(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return b

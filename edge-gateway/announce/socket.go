@@ -28,12 +28,12 @@ type sockets struct {
 	open     map[int]*linkSockets // by interface
 }
 
-// linkSockets are those of one link.
+// linkSockets are the sockets of one link.
 type linkSockets struct {
 	link    Link
-	sockets []*socket   // of IPv4 before that of IPv6; none when they could not be opened
+	sockets []*socket   // IPv4 before IPv6; none if they could not be opened
 	err     error       // of the last attempt to open or to send
-	retry   time.Time   // not before, after an error
+	retry   time.Time   // after an error, the earliest next attempt
 	broken  atomic.Bool // a reader has ended
 }
 
@@ -50,7 +50,7 @@ func newSockets(clock func() time.Time) *sockets {
 	return &sockets{clock: clock, received: make(chan packet), stop: make(chan struct{}), open: map[int]*linkSockets{}}
 }
 
-// close closes all sockets, which ends the readers, and waits for these.
+// close closes all sockets, which ends their readers, and waits for these.
 func (s *sockets) close() {
 	close(s.stop)
 	for _, o := range s.open {
@@ -69,9 +69,9 @@ func (o *linkSockets) close() {
 func (o *linkSockets) usable() bool { return len(o.sockets) > 0 }
 
 // links lists the machine's interfaces, opens sockets on new ones and closes those of
-// ones that are gone. A later call tries again those that could not be opened. An
-// interface without a carrier is left out: when its cable is plugged in again, perhaps
-// into another network, it starts again (§8).
+// interfaces that are gone. A later call retries the ones that could not be opened. An
+// interface without a carrier is left out, so that it starts anew when its cable is
+// plugged in again, perhaps into another network (§8).
 func (s *sockets) links(ctx context.Context) []Link {
 	interfaces, err := multicast.Interfaces()
 	if err != nil {
@@ -103,8 +103,8 @@ func (s *sockets) links(ctx context.Context) []Link {
 	return usable
 }
 
-// prepare opens the sockets of a link when it has none, or other addresses than
-// before: a membership may not outlive the address that it was made with.
+// prepare opens the sockets of a link if it has none or its addresses have changed, because a
+// membership may not outlive the address that it was made with.
 func (s *sockets) prepare(ctx context.Context, before *linkSockets, l Link) *linkSockets {
 	if before != nil {
 		fine := before.usable() && !before.broken.Load()
@@ -116,7 +116,7 @@ func (s *sockets) prepare(ctx context.Context, before *linkSockets, l Link) *lin
 	}
 	o := &linkSockets{link: l}
 	i := &net.Interface{Index: l.Index, Name: l.Name}
-	// Nodes ask by IPv4: a link that cannot do that is not served by IPv6 alone.
+	// Nodes ask by IPv4: a link without it is not served by IPv6 alone.
 	for _, family := range []struct {
 		is   func(netip.Addr) bool
 		open func(context.Context, *net.Interface) (*socket, error)
@@ -234,7 +234,7 @@ func (s *sockets) receive(o *linkSockets, from *socket) {
 			if p.to.IsMulticast() {
 				continue // the socket of that link receives it too
 			}
-			p.link = link // a unicast packet reaches any one of the sockets
+			p.link = link // a unicast packet may reach the socket of another link
 		}
 		select {
 		case s.received <- p:
@@ -244,9 +244,8 @@ func (s *sockets) receive(o *linkSockets, from *socket) {
 	}
 }
 
-// send implements the responder's [send]: to everybody by IPv4 and IPv6. An answer leaves by
-// the interface of the question, also where two interfaces have networks with the same
-// addresses.
+// send implements the responder's [send]. Multicast goes by IPv4 and IPv6. An answer leaves by
+// the interface of the question, even if two interfaces have networks with the same addresses.
 func (s *sockets) send(link int, to netip.AddrPort, message []byte) bool {
 	o := s.open[link]
 	if o == nil || !o.usable() {

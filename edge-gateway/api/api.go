@@ -1,5 +1,4 @@
-// Package api asks the API of Coldaisle: for an enrolled gateway its status, for the watch the
-// account's incidents.
+// Package api calls the API of Coldaisle for an enrolled gateway and for the watch.
 package api
 
 import (
@@ -17,7 +16,7 @@ import (
 // maxAnswer bounds an answer, in bytes: 500 changes of incidents take about 1 MB.
 const maxAnswer = 16 << 20
 
-// StatusError is an answer that is no success.
+// StatusError is an answer other than success.
 type StatusError struct {
 	Status int
 	Detail string
@@ -25,15 +24,15 @@ type StatusError struct {
 
 func (e *StatusError) Error() string { return fmt.Sprintf("answered %d: %s", e.Status, e.Detail) }
 
-// IsStatus reports whether an error is an answer with a status.
+// IsStatus reports whether an error is an answer with the given status.
 func IsStatus(err error, status int) bool {
 	answered, ok := errors.AsType[*StatusError](err)
 	return ok && answered.Status == status
 }
 
-// Call sends a request to an address with a body in JSON, unless that is nil, and decodes the
-// answer into out, unless that is nil. It returns the answer's header. An answer that is no
-// success is a [StatusError].
+// Call sends a request to an address, with body as JSON unless it is nil, and decodes the answer
+// into out unless it is nil. It returns the answer's header. An answer other than success is a
+// [StatusError].
 func Call(ctx context.Context, client *http.Client, method, address string, header http.Header, body, out any) (http.Header, error) {
 	var content bytes.Buffer
 	if body != nil {
@@ -65,7 +64,7 @@ func Call(ctx context.Context, client *http.Client, method, address string, head
 	}
 	if out != nil {
 		if err := json.Unmarshal(text, out); err != nil {
-			return nil, fmt.Errorf("%s is not of the API: %w", address, err)
+			return nil, fmt.Errorf("%s does not answer as the API: %w", address, err)
 		}
 	}
 	return response.Header, nil

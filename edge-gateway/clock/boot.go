@@ -10,11 +10,11 @@ import (
 // Boot is one run of the machine. Its uptime goes on while the machine is suspended,
 // whatever the system clock does.
 type Boot struct {
-	ID     [16]byte // another one after each boot
+	ID     [16]byte // differs after each boot
 	Uptime func() time.Duration
 }
 
-// bootID reads an id of a boot; one that is none becomes an id of this process.
+// bootID parses the id of a boot; an invalid one is replaced by a random id of this process.
 func bootID(text string) (id [16]byte) {
 	if decoded, err := hex.DecodeString(strings.ReplaceAll(strings.TrimSpace(text), "-", "")); err == nil && len(decoded) == len(id) {
 		copy(id[:], decoded)

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ThisBoot asks macOS: kern.bootsessionuuid is another one after each boot, and
+// ThisBoot asks macOS: kern.bootsessionuuid differs after each boot, and
 // CLOCK_MONOTONIC goes on while the machine sleeps (clock_gettime(3)).
 func ThisBoot() Boot {
 	text, _ := unix.Sysctl("kern.bootsessionuuid")

@@ -24,9 +24,9 @@ import (
 const Limit = 5 * time.Minute
 
 const (
-	// remembered is how many boots the file holds: more than an outbox has records of.
+	// remembered is how many boots the file holds: more than those with records in an outbox.
 	remembered = 256
-	// moved is from which change on the file is written again.
+	// moved is the smallest change after which the file is written again.
 	moved = time.Second
 )
 
@@ -39,17 +39,17 @@ type Clock struct {
 	mu    sync.Mutex
 	boots []started // oldest first
 	known bool      // the last of boots is this one
-	saved time.Time // what the file says of this boot
+	saved time.Time // the start of this boot in the file
 }
 
-// started says when a boot's uptime was zero.
+// started is the time at which a boot's uptime was zero.
 type started struct {
 	Boot string    `json:"boot"`
 	At   time.Time `json:"started_at"`
 }
 
-// Open returns a clock that keeps in a file when this boot and earlier ones began, so that
-// a restarted process knows.
+// Open returns a clock that stores the start of this boot and of earlier ones in a file, for a
+// restarted process.
 func Open(path string, system func() time.Time, boot Boot) (*Clock, error) {
 	c := &Clock{system: system, boot: boot, path: path}
 	content, err := os.ReadFile(path) //nolint:gosec // in the folder that the settings name
@@ -74,7 +74,7 @@ func name(boot [16]byte) string { return hex.EncodeToString(boot[:]) }
 // Boot is the boot that the clock runs in.
 func (c *Clock) Boot() Boot { return c.boot }
 
-// Now is the time, in UTC; the system clock's until another is known.
+// Now is the time in UTC; it is the system clock's until the API has given one.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,8 +95,8 @@ func (c *Clock) Offset() (offset time.Duration, known bool) {
 	return now.Sub(c.system().Round(0)), true
 }
 
-// Time is when something happened, by the boot that it happened in and the machine's
-// uptime then. It is not ok when the time never became known in that boot.
+// Time converts an uptime within a boot to a time. It returns false if the time never became
+// known in that boot.
 func (c *Clock) Time(boot [16]byte, uptime time.Duration) (at time.Time, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -110,8 +110,8 @@ func (c *Clock) Time(boot [16]byte, uptime time.Duration) (at time.Time, ok bool
 
 // Learn sets the clock by a server's time, given the uptimes of the request and of the
 // reply. The clock moves no further than it must to lie within those bounds, so that it is
-// as good as the fastest reply. The error is that the file could not be written; the clock
-// is set all the same.
+// as good as the fastest reply. An error says that the file could not be written; the clock
+// is set nevertheless.
 func (c *Clock) Learn(asked, answered time.Duration, server time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 
 const serviceType = "_http._tcp"
 
-// The library takes answers for all of the time, however early they come.
+// The library waits for answers for all of this time, however early they come.
 const browseTime = time.Second
 
 // Browse looks on one interface for the service that gateways announce, until one has
@@ -25,19 +25,19 @@ const browseTime = time.Second
 // be asked.
 //
 // Properties of the library (v1.0.7):
-//   - It asks once, and a question may get lost. So it is called again and again.
-//   - It goes on writing into an entry that it has handed out, until it returns.
-//     So entries are read afterwards, and no answer shortens the time.
-//   - A context that ends closes its sockets, but does not make it return.
+//   - It asks once, and a question may get lost: Browse calls it repeatedly.
+//   - It keeps writing into an entry that it has handed out until it returns:
+//     entries are read afterwards, and no answer shortens the time.
+//   - The end of the context closes its sockets, but does not make it return.
 //   - It joins the group on the interface of the default route, not on the one that it
-//     asks on, and fails on a Linux machine without a route for multicast:
-//     a laptop at nothing but the gateway's cable has none.
-//   - It takes every answer for one to its own question, also those that come to
-//     the group from other interfaces, and goodbyes too; it does not say where an
-//     answer came from, and keeps one address of several. The last two are why
-//     doctor judges addresses by [Resolve].
-//   - Without a logger it writes to the standard one each packet that it cannot
-//     read; it must have one.
+//     asks on, and fails on a Linux machine without a route for multicast, such as a
+//     laptop that is connected to the gateway only.
+//   - It treats every answer as one to its own question, even goodbyes and those that
+//     reach the group from other interfaces; it does not say where an answer came
+//     from, and keeps one address of several. The last two are why doctor judges
+//     addresses by [Resolve].
+//   - It needs a logger: otherwise it logs each packet that it cannot read to the
+//     standard one.
 func Browse(ctx context.Context, i net.Interface) (Gateway, error) {
 	for ctx.Err() == nil {
 		entries := make(chan *mdns.ServiceEntry, 64) // what comes beyond is dropped
@@ -60,8 +60,7 @@ func Browse(ctx context.Context, i net.Interface) (Gateway, error) {
 	return Gateway{}, fmt.Errorf("%s: browse: %w", i.Name, ErrNotFound)
 }
 
-// gateway is the gateway among services: that with the plain name before those
-// that had to take another.
+// gateway returns the gateway among services, preferably the one with the specified name.
 func gateway(services []*mdns.ServiceEntry) (found Gateway, ok bool) {
 	var all []Gateway
 	for _, s := range services {

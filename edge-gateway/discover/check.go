@@ -16,7 +16,7 @@ import (
 // ErrWrongAddress says that another machine has the gateway's name.
 var ErrWrongAddress = errors.New("another machine has the name")
 
-// Times that a node would wait too.
+// Timeouts like a node's.
 const (
 	askFor     = 4 * time.Second
 	connectFor = 2 * time.Second
@@ -58,7 +58,7 @@ func Connect(ctx context.Context, to netip.AddrPort) error {
 	return conn.Close() //nolint:wrapcheck // nothing was sent
 }
 
-// Watcher checks for /health what nodes would meet.
+// Watcher checks for /health that nodes can find and reach a gateway.
 type Watcher struct {
 	port int
 	// holds reports whether this gateway has the name, so that the address must be its own.
@@ -71,15 +71,15 @@ type Watcher struct {
 // NewWatcher returns a watcher that has seen nothing yet.
 func NewWatcher(port int, holds func() bool) *Watcher { return &Watcher{port: port, holds: holds} }
 
-// Problem says why nodes did not reach a gateway at the last check; empty when they would.
+// Problem says why nodes could not reach a gateway at the last check; it is empty if they could.
 func (w *Watcher) Problem() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.problem
 }
 
-// Check checks every interface, one after the other. What fails is tried once more: a
-// question may get lost, and the name may just have changed hands.
+// Check checks every interface in turn. It retries a failure once: a question may get lost, and
+// the name may just have changed hands.
 func (w *Watcher) Check(ctx context.Context) error {
 	problem := ""
 	interfaces, err := Interfaces()

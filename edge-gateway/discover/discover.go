@@ -6,9 +6,9 @@
 // nodes' resolvers ask. A program that knows neither browses for the service (PTR)
 // and learns name, port and address (SRV, TXT, A): [Browse].
 //
-// Browse is hashicorp/mdns, which shares no line with our responder and so is an
-// independent witness that it is found. The library cannot take Resolve's part: it
-// asks for PTR records alone, from a port of its own.
+// Browse uses hashicorp/mdns, which shares no code with our responder and so is an
+// independent check that it can be found. The library cannot replace Resolve: it asks
+// only for PTR records, from a port of its own.
 package discover
 
 import (
@@ -40,9 +40,9 @@ const (
 // Way is a way to find the gateway.
 type Way int
 
-// The ways. But for the last they ask for the address of the name.
+// The ways. All but the last ask for the address of the name.
 const (
-	Legacy    Way = iota // from a port of one's own, as lwIP and dig do; the answer comes to it alone
+	Legacy    Way = iota // from another port, as lwIP and dig do; the answer goes to it alone
 	Unicast              // from port 5353, asking for a unicast answer (QU), as ESP-IDF does
 	Multicast            // from port 5353, the answer goes to everybody (QM), as Avahi does
 	Browsing
@@ -56,7 +56,7 @@ var ErrNotFound = errors.New("no gateway answered")
 
 // Gateway is a gateway that was found.
 type Gateway struct {
-	Instance string     // such as monitor-gateway; empty where nothing but the name was asked for
+	Instance string     // such as monitor-gateway; empty if only the name was asked for
 	Host     string     // such as monitor-gateway.local
 	Address  netip.Addr // of the host, on the link
 	Port     int        // of the service
@@ -67,11 +67,11 @@ type Gateway struct {
 type Answer struct {
 	Way       Way
 	Addresses []netip.Addr // of the host
-	Service   Gateway      // by browsing
+	Service   Gateway      // found by browsing
 	Err       error
 }
 
-// String is the answer as a person reads it.
+// String is the answer for a person to read.
 func (a Answer) String() string {
 	text := fmt.Sprintf("%-6s ", a.Way)
 	switch {
@@ -89,8 +89,8 @@ func (a Answer) String() string {
 	return text + Host + " is " + strings.Join(words, " and ")
 }
 
-// Ask asks on an interface in several ways at once. It waits for all answers, which are in
-// the order of the ways, at most until the context ends.
+// Ask asks on an interface in several ways at once. It returns all answers, in the order of the
+// ways, at the latest when the context ends.
 func Ask(ctx context.Context, i net.Interface, ways ...Way) []Answer {
 	answers := make([]Answer, len(ways))
 	var asking sync.WaitGroup
@@ -108,7 +108,8 @@ func Ask(ctx context.Context, i net.Interface, ways ...Way) []Answer {
 	return answers
 }
 
-// Interfaces are those on which nodes may be: connected, with multicast and an IPv4 address.
+// Interfaces lists the interfaces on which nodes may be: connected, with multicast and an IPv4
+// address.
 func Interfaces() ([]net.Interface, error) {
 	all, err := multicast.Interfaces()
 	return slices.DeleteFunc(all, func(i net.Interface) bool { return len(multicast.Prefixes(i)) == 0 }), err
@@ -177,7 +178,7 @@ func resolve(ctx context.Context, i net.Interface, way Way) ([]netip.Addr, error
 	}
 }
 
-// open makes the socket of a way to ask.
+// open opens the socket for a way to ask.
 func open(ctx context.Context, i net.Interface, way Way) (*ipv4.PacketConn, error) {
 	prefixes := multicast.Prefixes(i)
 	if len(prefixes) == 0 {
@@ -228,7 +229,7 @@ func answered(way Way, asked dns.Msg, data []byte) []netip.Addr {
 		return nil
 	}
 	if way == Legacy && (m.Id != asked.Id || !slices.Equal(m.Question, asked.Question)) {
-		return nil // lwIP would not take it either
+		return nil // lwIP would refuse it too
 	}
 	var addresses []netip.Addr
 	for _, record := range slices.Concat(m.Answer, m.Extra) {
@@ -243,7 +244,7 @@ func answered(way Way, asked dns.Msg, data []byte) []netip.Addr {
 	return addresses
 }
 
-// isGatewayName reports whether an instance is a gateway: its name, or that with
+// isGatewayName reports whether an instance is a gateway: the specified name, alone or with
 // the end of a hardware address.
 func isGatewayName(label string) bool {
 	rest, ok := strings.CutPrefix(strings.ToLower(label), multicast.Name)

@@ -18,8 +18,8 @@ const (
 	statusPath = "/api/v1/gateways/status"
 )
 
-// timeout is how long the API may take for an answer. It bounds the error of the time
-// in a status reply.
+// timeout is how long the API may take to answer. It bounds the error of the time in a
+// status reply.
 const timeout = 15 * time.Second
 
 // CheckAPI validates the address of an API. Without TLS anybody on the path could set the
@@ -27,7 +27,7 @@ const timeout = 15 * time.Second
 func CheckAPI(address string) error {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
-		return fmt.Errorf("%q is no address of an API: it begins with https://", address)
+		return fmt.Errorf("%q is not the address of an API: that begins with https://", address)
 	}
 	ip := net.ParseIP(u.Hostname())
 	local := u.Hostname() == "localhost" || (ip != nil && ip.IsLoopback())
@@ -47,8 +47,8 @@ func post(ctx context.Context, client *http.Client, address, path string, body, 
 	return nil
 }
 
-// newClient returns a client that keeps no connection from one minute to the next and
-// follows no redirect: a signed status is for the configured API alone.
+// newClient returns a client that keeps no connection from one minute to the next, and follows
+// no redirect, because a signed status is for the configured API only.
 func newClient() *http.Client {
 	return &http.Client{
 		Transport:     &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true},

@@ -21,7 +21,7 @@ var ErrDeclined = errors.New("not enrolled")
 // Offer describes the enrolment that a code is for.
 type Offer struct {
 	Name, Account string
-	// Former is the enrolment that would end; nil for none, or when it is the same.
+	// Former is the enrolment that would end; nil if there is none or it is the same.
 	Former *Identity
 }
 
@@ -73,12 +73,11 @@ func Enrol(ctx context.Context, folder, code, api string, confirm func(Offer) bo
 	if err := id.write(filepath.Join(folder, identityFile)); err != nil {
 		return nil, err
 	}
-	_ = os.Remove(filepath.Join(folder, pendingFile)) // one that is left is used for its code alone
+	_ = os.Remove(filepath.Join(folder, pendingFile)) // if it stays, it is used only with its own code
 	return id, nil
 }
 
-// identityFor returns the identity that a code was used for before, or one with a new
-// key.
+// identityFor returns the identity of an earlier attempt with the code, or one with a new key.
 func identityFor(folder, code string, current *Identity) (*Identity, error) {
 	hash := hashOf(code)
 	pending, err := read(filepath.Join(folder, pendingFile))

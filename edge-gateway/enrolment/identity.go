@@ -1,9 +1,9 @@
 // Package enrolment makes a gateway a customer's own: Enrol exchanges a one-time code
-// for an identity, and a Session reports to the API each minute, from which it has the
-// time and the right to publish.
+// for an identity, and a Session reports to the API each minute, whose replies have the
+// time and the access token for publishing.
 //
-// The key is made on site and never leaves it. Nothing of Google's lies on site: the
-// access token that the API's replies carry is kept in memory alone.
+// The key is made on site and never leaves it. No credential of Google's is stored on
+// site: the access token is kept in memory only.
 package enrolment
 
 import (
@@ -29,23 +29,22 @@ type Identity struct {
 	API       string `json:"api"` // base address
 	// Seed is the seed of the Ed25519 key.
 	Seed []byte `json:"seed"`
-	// CodeHash is the SHA-256 of the code, to recognise the same one.
+	// CodeHash is the SHA-256 of the code, to recognise it.
 	CodeHash []byte `json:"code_hash"`
 
-	folder string // that it is stored in
+	folder string // where it is stored
 }
 
 // Names of files in the state folder.
 const (
 	identityFile = "enrolment.json"
-	// pendingFile has the key of an enrolment whose reply has not come.
+	// pendingFile has the key of an enrolment without a reply so far.
 	pendingFile = "enrolment.pending.json"
-	// pairFile has the pair key of the last status, for a start while the API is unavailable.
+	// pairFile has the last pair key, for a start while the API is unavailable.
 	pairFile = "pair.json"
 )
 
-// Load reads the identity that is kept in a folder; nil for a gateway that is not
-// enrolled.
+// Load reads the identity that a folder holds; nil for a gateway that is not enrolled.
 func Load(folder string) (*Identity, error) {
 	id, err := read(filepath.Join(folder, identityFile))
 	if err != nil || id == nil {

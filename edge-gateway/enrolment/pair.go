@@ -19,7 +19,7 @@ const minPairKey = 16
 
 // pairKey is the content of the pair file.
 type pairKey struct {
-	GatewayID string `json:"gateway_id"` // that the key was given to
+	GatewayID string `json:"gateway_id"` // the gateway that received the key
 	Key       []byte `json:"pair_key"`
 }
 
@@ -62,7 +62,7 @@ func (s *Session) storePairKey(ctx context.Context, reply wire.StatusReply) {
 	s.pairKey = key
 }
 
-// PairKey is the secret by which gateways of the customer know one another on a link.
+// PairKey is the secret by which the customer's gateways identify each other on a link.
 func (s *Session) PairKey() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,9 +22,9 @@ import (
 // Times between status requests.
 const (
 	statusInterval = time.Minute
-	// retryInterval follows one that failed.
+	// retryInterval is the time after one that failed.
 	retryInterval = 10 * time.Second
-	// tokenMargin is how long before its expiry a token is no longer used: a publish
+	// tokenMargin is how long before its expiry a token is no longer used, because a publish
 	// may take as long.
 	tokenMargin = 30 * time.Second
 )
@@ -77,7 +77,7 @@ type Session struct {
 	mu       sync.Mutex
 	sequence int64
 	reply    wire.StatusReply // the newest
-	token    oauth2.Token     // the newest that there was
+	token    oauth2.Token     // the newest received
 	err      error            // of the newest status
 	pairKey  []byte
 }
@@ -104,7 +104,7 @@ func (s *Session) Run(ctx context.Context, report func() Report) error {
 		case err != nil:
 			wait = retryInterval
 		case corrected:
-			wait = 0 // a status by a wrong clock gets the time and nothing else
+			wait = 0 // a status by a wrong clock gets the time but no token
 		}
 		select {
 		case <-time.After(wait):
@@ -139,7 +139,7 @@ func (s *Session) status(ctx context.Context, report Report) (corrected bool, er
 	err = post(ctx, s.client, s.id.API, statusPath, signed, &reply)
 	answered := uptime()
 	if err == nil && (reply.Nonce != request.Nonce || reply.Time.IsZero()) {
-		err = errors.New("what answers is not the API: it is no reply to this status")
+		err = errors.New("the answer is not the API's: it does not reply to this status")
 	}
 	if err != nil {
 		s.mu.Lock()
@@ -218,9 +218,9 @@ func (s *Session) clockError() error {
 		direction, offset.Abs().Round(time.Second))
 }
 
-// Token implements [oauth2.TokenSource] with the newest token of the API's. It is
-// called for each publish; the expiry is left out, because the caller would compare it
-// with the system clock.
+// Token implements [oauth2.TokenSource] with the API's newest token. It is called for each
+// publish, and leaves out the expiry, because the caller would compare it with the system
+// clock.
 func (s *Session) Token() (*oauth2.Token, error) {
 	if err := s.Ready(); err != nil {
 		return nil, err
@@ -252,7 +252,7 @@ func (s *Session) Sign(at time.Time, age wire.Age, data []byte) map[string]strin
 	return wire.SignData(s.key, s.id.GatewayID, at, age, data)
 }
 
-// Time is when a reading was taken, as [clock.Clock.Time] says.
+// Time returns when a reading was taken, see [clock.Clock.Time].
 func (s *Session) Time(boot [16]byte, uptime time.Duration) (at time.Time, ok bool) {
 	return s.clock.Time(boot, uptime)
 }

@@ -23,48 +23,48 @@ import (
 const (
 	MaxBatchBody = 1 << 20 // bytes
 	MaxBatch     = 1000    // readings
-	// maxBacklog is how old a timestamp may be: what a sender's own buffer holds.
+	// maxBacklog is how old a timestamp may be: as old as a sender's own buffer.
 	maxBacklog = 7 * 24 * time.Hour
 )
 
-// What became of a reading of a batch, in its answer and in the counts of its source.
+// The results of a batch's readings, in the answer and in the counts of the source.
 const (
 	resultAccepted  = "accepted"
 	resultDuplicate = "duplicate"
 )
 
-// fault is a rule that a reading of a batch breaks. Its reason is the word for the counts.
-type fault struct {
+// violation is a rule that a reading of a batch breaks. It is counted under its reason.
+type violation struct {
 	reason string
 	error
 }
 
 var errTimes = errors.New("timestamp and age_s exclude each other")
 
-// batchReading is a reading as a batch has it.
+// batchReading is a reading of a batch.
 type batchReading struct {
 	messageRequest
 
 	Timestamp string `json:"timestamp"`
 
-	name   string // a suggestion for people
-	broken *fault // nil for a good one
+	name   string     // a suggestion for people
+	broken *violation // nil for a valid one
 }
 
-// batch is what a source has sent.
+// batch is a request of a source.
 type batch struct {
 	items   []batchReading
-	ignored int64 // metrics that are no climate
+	ignored int64 // metrics that do not measure the climate
 }
 
-// refuse notes the rule that a reading breaks, unless it broke another before.
+// refuse records the first rule that a reading breaks.
 func (b *batchReading) refuse(reason string, err error) {
 	if b.broken == nil && err != nil {
-		b.broken = &fault{reason, err}
+		b.broken = &violation{reason, err}
 	}
 }
 
-// reading returns the reading, without a time where it has no timestamp, and its age.
+// reading returns the reading and its age. Without a timestamp the reading has no time.
 func (b *batchReading) reading(now time.Time) (r reading.Reading, age time.Duration) {
 	b.ID = cmp.Or(b.ID, b.MessageID)
 	given := func(n number) float64 {
@@ -103,8 +103,8 @@ func (b *batchReading) reading(now time.Time) (r reading.Reading, age time.Durat
 	return r, age
 }
 
-// derivedID is the message id of a reading that came without one: it is the same whenever the
-// reading comes.
+// derivedID is the message id of a reading that came without one. It is the same each time that
+// the reading is sent.
 func derivedID(r reading.Reading) string {
 	h := fnv.New64a()
 	for _, bits := range []uint64{uint64(r.Time.UnixMicro()), math.Float64bits(r.Temperature + 0), math.Float64bits(r.Humidity + 0)} { //nolint:gosec // bits
@@ -123,14 +123,14 @@ type batchResponse struct {
 	Accepted   int   `json:"accepted"`
 	Duplicates int   `json:"duplicates"`
 	Errors     int   `json:"errors"`
-	Ignored    int64 `json:"ignored,omitzero"` // metrics that are no climate
+	Ignored    int64 `json:"ignored,omitzero"` // metrics that do not measure the climate
 	// Results are in the order of the readings.
 	Results []batchResult `json:"results"`
 }
 
 var errTooMany = fmt.Errorf("a batch has at most %d readings", MaxBatch)
 
-// parseReadings reads {"readings": […]} or lines of JSON. A reading that is none has a fault.
+// parseReadings reads {"readings": […]} or lines of JSON. An invalid reading has its violation.
 func parseReadings(kind string, body []byte) (batch, error) {
 	var in struct {
 		Readings []json.RawMessage `json:"readings"`
@@ -169,9 +169,9 @@ func (q *requests) readings(w http.ResponseWriter, r *http.Request) {
 	q.batch(w, r, parseReadings)
 }
 
-// batch receives what a source sends; parse reads a body of a media type. 202 says that all that
-// is valid is durable: Pub/Sub has it or the outbox. A sender that hears anything else sends the
-// batch again, and what was durable by then is a duplicate.
+// batch receives a request of a source; parse reads a body of a media type. 202 says that all
+// valid readings are durable, in Pub/Sub or in the outbox. After any other answer the source
+// sends the batch again, and the readings that were durable by then are duplicates.
 func (q *requests) batch(w http.ResponseWriter, r *http.Request, parse func(kind string, body []byte) (batch, error)) {
 	from, leave, ok := q.enter(w, r)
 	if !ok {
@@ -190,7 +190,7 @@ func (q *requests) batch(w http.ResponseWriter, r *http.Request, parse func(kind
 		q.refuseBatch(w, r, err)
 		return
 	}
-	answer, err := q.take(r, from, sent)
+	answer, err := q.storeBatch(r, from, sent)
 	if err != nil {
 		q.unavailable(w, r, from, err)
 		return
@@ -198,7 +198,7 @@ func (q *requests) batch(w http.ResponseWriter, r *http.Request, parse func(kind
 	write(w, http.StatusAccepted, answer)
 }
 
-// refuseBatch answers a batch that cannot be read, which would be no better when sent again.
+// refuseBatch answers a batch that cannot be read: sending it again would not help.
 func (q *requests) refuseBatch(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, errTooMany) {
 		q.reject(w, r, "", http.StatusRequestEntityTooLarge, "too_large", err.Error(), err)
@@ -207,9 +207,9 @@ func (q *requests) refuseBatch(w http.ResponseWriter, r *http.Request, err error
 	q.reject(w, r, "", http.StatusBadRequest, "malformed", detailBody, err)
 }
 
-// take makes the readings of a batch durable that have no fault. The error is that the whole
-// batch is to be sent again.
-func (q *requests) take(r *http.Request, from *source, received batch) (batchResponse, error) {
+// storeBatch makes the valid readings of a batch durable. After an error the whole batch must be
+// sent again.
+func (q *requests) storeBatch(r *http.Request, from *source, received batch) (batchResponse, error) {
 	now, items := q.clock(), received.items
 	if problem := q.monitor.clockProblem(); problem != nil && slices.ContainsFunc(items, func(b batchReading) bool { return b.Timestamp != "" }) {
 		return batchResponse{}, problem
@@ -225,7 +225,7 @@ func (q *requests) take(r *http.Request, from *source, received batch) (batchRes
 		}
 		measured, age := item.reading(now)
 		if item.broken == nil && !q.nodes.admit(item.NodeID, item.name, from.Name, remote(r), from.MaxNodes, now) {
-			item.refuse("limit", fmt.Errorf("node_id is one more than the %d nodes that the source may bring", from.MaxNodes))
+			item.refuse("limit", fmt.Errorf("node_id exceeds the %d nodes that the source may bring", from.MaxNodes))
 		}
 		if item.broken != nil {
 			continue
@@ -248,13 +248,13 @@ func (q *requests) take(r *http.Request, from *source, received batch) (batchRes
 		case sent, kept:
 		}
 	}
-	q.conclude(from, &answer, items)
+	q.summarise(from, &answer, items)
 	q.metrics.accepted.Add(float64(answer.Accepted))
 	return answer, nil
 }
 
-// conclude writes the faults of readings into an answer and counts what became of them.
-func (q *requests) conclude(from *source, answer *batchResponse, items []batchReading) {
+// summarise writes the errors of readings into the answer and counts all results.
+func (q *requests) summarise(from *source, answer *batchResponse, items []batchReading) {
 	results, problem := map[string]int64{}, ""
 	if answer.Ignored > 0 {
 		results[resultIgnored] = answer.Ignored

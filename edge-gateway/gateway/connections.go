@@ -12,12 +12,12 @@ import (
 )
 
 // connections is a listener that bounds the open connections, in all and from one
-// address. When there is no room for a new one, an idle one is closed for it: one
-// without a request under way. A node whose connection is closed opens another; a
-// refused newcomer has no other way.
+// address. When there is no room for a new one, it closes an idle one, which has no
+// request under way. A node whose connection is closed opens another; a node that is
+// refused has no other way.
 //
 // The address with the most connections loses one, so that devices that open as many as
-// they can take them from each other and from nobody else.
+// they can take them only from each other.
 type connections struct {
 	net.Listener
 
@@ -28,11 +28,11 @@ type connections struct {
 	mu      sync.Mutex
 	open    int
 	peers   map[string]*peer // by address
-	changes int64            // of connections, so far
+	changes int64            // counts the changes of connections
 }
 
 // peer is an address with open connections: idle ones, and those with a request under
-// way. Both lists begin with the connection that has been in it for the longest.
+// way. Each list begins with the connection that entered it first.
 type peer struct{ idle, busy list.List }
 
 func (p *peer) count() int { return p.idle.Len() + p.busy.Len() }
@@ -43,7 +43,7 @@ type connection struct {
 
 	among   *connections
 	address string
-	from    *peer         // of the address
+	from    *peer         // the address that it is from
 	element *list.Element // in a list of the peer; nil unless the connection is open
 	busy    bool          // a request is under way
 	changed int64         // the number of its last change
@@ -90,7 +90,7 @@ func (l *connections) admit(c *connection) (victim *connection, ok bool) {
 	if l.open >= l.inAll || own.count() >= l.fromOne {
 		victim = l.evictionCandidate(own)
 		l.logged.Do(func() {
-			closed := c // unless another makes room
+			closed := c // unless an older one can be closed
 			if victim != nil {
 				closed = victim
 			}
@@ -107,11 +107,11 @@ func (l *connections) admit(c *connection) (victim *connection, ok bool) {
 	return victim, true
 }
 
-// evictionCandidate returns the connection to close for a new one from an address, or
-// nil: of the address that has the most, the one that has been idle for the longest, or,
-// if none is idle and the address would still have more than the newcomer's, the one with
-// the oldest request. An address that has its share loses an idle one of its own. It looks
-// at the first connections of an address only, because every new connection waits for it.
+// evictionCandidate returns the connection to close for a new one from an address, or nil. An
+// address that has its share loses an idle one of its own. Otherwise each address offers the
+// one that has been idle for the longest or, if none is idle and it would still have more than
+// the new connection's address, the one with the oldest request. Only the first connection of
+// a list is looked at, because every new connection waits for this.
 func (l *connections) evictionCandidate(own *peer) (found *connection) {
 	if own.count() >= l.fromOne {
 		return first(&own.idle)
@@ -156,7 +156,7 @@ func (l *connections) stateChanged(conn net.Conn, state http.ConnState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if c.element == nil {
-		return // it was closed meanwhile
+		return // it has been closed
 	}
 	c.leave()
 	l.put(c, state == http.StateActive)

@@ -18,12 +18,12 @@ const idleInterval = time.Minute
 type drain struct {
 	sender     *sender
 	outbox     Outbox
-	withheld   Outbox // nil: what may not be published stays in the outbox
+	withheld   Outbox // nil: readings that may not be published stay in the outbox
 	probeEvery time.Duration
 
 	pacer   *batchPacer
-	live    int64 // live readings until the end of the last batch
-	damaged int   // unreadable places of the outbox that were logged
+	live    int64 // live readings up to the end of the last batch
+	damaged int   // unreadable places of the outbox that have been logged
 	// windows holds each node's window before the messages that Next returned last; nil
 	// without a backlog.
 	windows map[string]*window
@@ -82,7 +82,7 @@ func (d *drain) batch(ctx context.Context) time.Duration {
 	d.live = live
 	d.consume(ctx, messages[:sent])
 	if sent < len(messages) && len(messages) > 1 {
-		d.windows = nil // those of the others are further on than they
+		d.windows = nil // the windows of those not published are ahead of them: rebuild all
 	}
 	switch {
 	case sent == 0:
@@ -102,12 +102,12 @@ func (d *drain) consume(ctx context.Context, messages []outbox.Message) {
 }
 
 // logDiskError logs an error of the outbox, once within [logInterval] for each kind: a
-// card that has gone read-only fails every write while the backlog goes out.
+// card that has gone read-only fails every write of a drain.
 func (d *drain) logDiskError(ctx context.Context, kind string, err error) {
 	d.sender.events.add(ctx, slog.LevelWarn, kind, "the outbox's disk fails", "fault", kind, "error", err.Error())
 }
 
-// logDamage logs that more places of the outbox cannot be read.
+// logDamage logs newly found unreadable places of the outbox.
 func (d *drain) logDamage(ctx context.Context) {
 	found := d.outbox.Stats().Damaged
 	if found != d.damaged && d.sender.events.add(ctx, slog.LevelError, "",
@@ -128,8 +128,8 @@ func (d *drain) recent(m outbox.Message) reading.Window {
 	return w.before(min(i, len(w.entries)-1), &d.scratch)
 }
 
-// publish publishes messages of the outbox and returns how many of the first ones are
-// done with.
+// publish publishes messages of the outbox and returns how many of the first ones may be
+// consumed.
 func (d *drain) publish(ctx context.Context, backlog []outbox.Message) int {
 	signer := d.sender.signer
 	if d.windows == nil {
@@ -160,9 +160,9 @@ func (d *drain) publish(ctx context.Context, backlog []outbox.Message) int {
 	return len(messages)
 }
 
-// withholdFirst moves the first messages, as far as they may not be published, to the
-// withheld ones and returns how many it moved. If there are none, messages are those in
-// front of the first that may not be published.
+// withholdFirst moves the first messages to the withheld ones, up to one that may be
+// published, and returns how many it moved. If it moved none, rest is the messages before the
+// first that may not be published.
 func (d *drain) withholdFirst(ctx context.Context, messages []outbox.Message) (rest []outbox.Message, withheld int) {
 	for i, m := range messages {
 		reason, final := d.sender.signer.mayPublish(m.Record)
@@ -180,7 +180,7 @@ func (d *drain) withholdFirst(ctx context.Context, messages []outbox.Message) (r
 	return messages, withheld
 }
 
-// withhold moves one reading and reports whether that is done.
+// withhold moves one reading to the withheld ones and reports whether it has.
 func (d *drain) withhold(ctx context.Context, r outbox.Record, reason string) bool {
 	if d.withheld == nil {
 		return false

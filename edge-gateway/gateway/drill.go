@@ -19,8 +19,8 @@ const ControlSocket = "control.sock"
 // MaxDrillCode bounds the code of a drill, in bytes.
 const MaxDrillCode = 100
 
-// errDrillField refuses a node that would start an alarm drill: only the operator of the
-// gateway's machine may.
+// errDrillField refuses a drill from a node: only the operator of the gateway's machine may
+// send one.
 var errDrillField = errors.New("drill must not be sent by nodes")
 
 func drillProblem(drill json.RawMessage) error {
@@ -30,8 +30,8 @@ func drillProblem(drill json.RawMessage) error {
 	return errDrillField
 }
 
-// Control answers the operator of the gateway's machine: POST /drill, with the code as its body,
-// sends an alarm drill. It is for a socket that nobody on the network reaches.
+// Control answers the operator of the gateway's machine: POST /drill with the code as its body
+// sends an alarm drill. Serve it at a socket that cannot be reached from the network.
 func (g *Gateway) Control() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /drill", func(w http.ResponseWriter, r *http.Request) {
@@ -49,9 +49,9 @@ func (g *Gateway) Control() http.Handler {
 }
 
 // ServeControl serves [Gateway.Control] at a socket in a folder, which only the gateway's user and
-// root may open. Without it nodes are served all the same.
+// root may open. A failure is logged, and nodes are still served.
 func (g *Gateway) ServeControl(ctx context.Context, folder string, log *slog.Logger) error {
-	listener, err := ListenLocal(ctx, filepath.Join(folder, ControlSocket)) // the outbox's lock says that no other gateway serves it
+	listener, err := ListenLocal(ctx, filepath.Join(folder, ControlSocket)) // no other gateway serves it: the outbox is locked
 	if err != nil {
 		log.ErrorContext(ctx, "no control socket: drills cannot be sent from here", "error", err.Error())
 		<-ctx.Done()
@@ -60,8 +60,8 @@ func (g *Gateway) ServeControl(ctx context.Context, folder string, log *slog.Log
 	return Serve(ctx, listener, g.Control(), log)
 }
 
-// drill signs and publishes the message of an alarm drill. It is not kept while Pub/Sub does not
-// take it: a drill that comes late has failed.
+// drill signs and publishes the message of an alarm drill. It is not kept while Pub/Sub is
+// unavailable: a drill that comes late has failed.
 func (s *sender) drill(ctx context.Context, code string) error {
 	if s.signer.enrolment == nil {
 		return errors.New("this gateway is not enrolled: nobody would know whose drill it is")

@@ -12,9 +12,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// attempts remembers the last failed request of a Pub/Sub client. The client's library
-// tries again until its time is over and then says "context deadline exceeded", which
-// hides whether the name did not resolve or the connection was refused.
+// attempts records the last failed request of a Pub/Sub client. The client's library retries
+// until its timeout and then returns "context deadline exceeded", which hides whether the
+// name did not resolve or the connection was refused.
 type attempts struct {
 	mu   sync.Mutex
 	last error // nil after a request that was answered
@@ -34,8 +34,7 @@ func (a *attempts) intercept(
 	return err
 }
 
-// explain puts the error of the last request before one that only says that the time is
-// over.
+// explain adds the error of the last request to one that is only a timeout.
 func (a *attempts) explain(err error) error {
 	if a == nil || !isTimeout(err) {
 		return err

@@ -86,8 +86,8 @@ func (f PublishFunc) PublishBacklog(ctx context.Context, messages []Message) []e
 	return errs
 }
 
-// Granted is a [Publisher] that returns the one of the current access token, or why there is
-// none: then each publish fails at once, and readings go into the outbox.
+// Granted returns the publisher of the current access token, or why there is none. As a
+// [Publisher] it then fails each publish at once, and readings go into the outbox.
 type Granted func() (Publisher, error)
 
 // Publish implements [Publisher].
@@ -115,15 +115,15 @@ type Outbox interface {
 	// Next returns the oldest messages, Consume takes them out.
 	Next(n int) ([]outbox.Message, error)
 	Consume(messages []outbox.Message) error
-	// Before yields what was appended within a time before a message of Next's.
+	// Before yields the messages appended within reach before a message that Next returned.
 	Before(m outbox.Message, reach time.Duration) iter.Seq[outbox.Message]
-	// Since yields what was appended since a time, consumed or not.
+	// Since yields the messages appended since a time, consumed or not.
 	Since(start time.Time) iter.Seq[outbox.Message]
 	Stats() outbox.Stats
 }
 
-// OutboxRetention is how long an outbox should retain what was consumed: for as long
-// as a node may send it once more.
+// OutboxRetention is how long an outbox should retain consumed readings: for as long as a
+// node may send them again.
 const OutboxRetention = time.Hour
 
 // The limits of a gateway that real nodes reach.
@@ -156,9 +156,9 @@ type Config struct {
 	Boot clock.Boot
 	// Version is shown by /health and /metrics.
 	Version string
-	// NodesFile saves the list of nodes over a restart; empty for not at all.
+	// NodesFile saves the list of nodes over a restart; empty for none.
 	NodesFile string
-	// Discovery returns how the gateway is announced, for /health; nil for not at all.
+	// Discovery returns how the gateway is announced, for /health; nil if it is not.
 	Discovery func() any
 	// Checks with an interval run while Run runs; /health reports the errors of all.
 	Checks []Check
@@ -167,13 +167,13 @@ type Config struct {
 	IdleProbe time.Duration
 	// NodeMetrics adds the nodes' newest readings to /metrics.
 	NodeMetrics bool
-	// Batches names who may send batches; without a source nobody may. It is a valid one.
+	// Batches names the sources that may send batches. It must be valid.
 	Batches SourcesFile
-	// Collectors are metrics of the parts beside the gateway.
+	// Collectors are the metrics of other parts of the program.
 	Collectors []prometheus.Collector
 }
 
-// Gateway answers nodes. It is an [http.Handler]; beside that, Run must run. Its parts:
+// Gateway answers nodes. It is an [http.Handler], and Run must run beside it. Its parts:
 // requests answers nodes, sender publishes readings or stores them in the outbox, drain
 // delivers the outbox, monitor runs checks and serves /health.
 type Gateway struct {
@@ -235,8 +235,8 @@ func (g *Gateway) Report() (nodes []wire.StatusNode, kept int) {
 	return g.nodes.report(), g.sender.outbox.Stats().Pending
 }
 
-// Restore reads the windows of nodes, and the readings that may be sent once more, from
-// an outbox. New does so; for an outbox that opens later it is called then.
+// Restore reads the windows of nodes, and the readings that may be sent again, from an
+// outbox. New calls it; for an outbox that opens later, call it then.
 func (g *Gateway) Restore(box Outbox) {
 	for m := range box.Since(g.sender.clock().Add(-OutboxRetention)) {
 		g.nodes.restore(m.Record)
@@ -263,7 +263,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	return nil
 }
 
-// routes are the handlers by method and path. Each stands in openapi.json.
+// routes are the handlers by method and path. openapi.json describes each.
 func (g *Gateway) routes() map[string]http.HandlerFunc {
 	return map[string]http.HandlerFunc{
 		"POST /api/v1/register":  g.requests.register,
@@ -278,8 +278,8 @@ func (g *Gateway) routes() map[string]http.HandlerFunc {
 	}
 }
 
-// document is the OpenAPI document. It is written by hand, as the handlers are
-// plain net/http; the tests hold every answer and every route against it.
+// document is the OpenAPI document. It is written by hand, because the handlers are
+// plain net/http; tests check every answer and every route against it.
 //
 //go:embed openapi.json
 var document []byte
@@ -298,7 +298,7 @@ type errorBody struct {
 	Error string `json:"error"`
 	// Reason is the field and the rule that a message breaks.
 	Reason string `json:"reason,omitzero"`
-	// Kept says that the gateway will deliver the reading all the same.
+	// Kept says that the gateway has the reading and will deliver it.
 	Kept bool `json:"kept,omitzero"`
 }
 

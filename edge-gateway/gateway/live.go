@@ -19,7 +19,7 @@ import (
 type Live struct {
 	Time    time.Time  `json:"time"`             // by the gateway's clock, which dates readings
 	Standby bool       `json:"standby,omitzero"` // another gateway of the pair has the name
-	Uplink  string     `json:"uplink,omitzero"`  // why Pub/Sub does not take readings
+	Uplink  string     `json:"uplink,omitzero"`  // why Pub/Sub is unavailable
 	Nodes   []LiveNode `json:"nodes"`            // that have sent a reading
 }
 
@@ -62,8 +62,8 @@ func (n *nodeTable) live(since time.Time) []LiveNode {
 	return found
 }
 
-// LiveHandler answers GET /live?since=TIME, for the watch on a unix socket. Who may open the
-// socket is a matter of its owner and mode.
+// LiveHandler answers GET /live?since=TIME, for the watch, on a unix socket whose owner and mode
+// say who may open it.
 func (g *Gateway) LiveHandler(standby func() bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /live", func(w http.ResponseWriter, r *http.Request) {
@@ -80,7 +80,7 @@ func (g *Gateway) LiveHandler(standby func() bool) http.Handler {
 	return mux
 }
 
-// ListenLocal opens a socket of this user alone, in the place of one that an earlier process left.
+// ListenLocal opens a socket for this user alone, and replaces one that an earlier process left.
 func ListenLocal(ctx context.Context, path string) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("replace a socket: %w", err)
@@ -94,7 +94,7 @@ func ListenLocal(ctx context.Context, path string) (net.Listener, error) {
 	return listener, nil
 }
 
-// LocalClient calls a socket of this machine, whatever host an address names.
+// LocalClient returns a client that calls a socket of this machine, whatever the host of a URL.
 func LocalClient(socket string) *http.Client {
 	return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)

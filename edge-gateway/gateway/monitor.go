@@ -15,7 +15,7 @@ import (
 
 // Check tests something that nodes or readings depend on. GET /health reports its error.
 type Check struct {
-	// Name stands before the reason in /health.
+	// Name precedes the reason in /health.
 	Name string
 	// Every is the interval of Ask.
 	Every time.Duration
@@ -24,13 +24,13 @@ type Check struct {
 	// Fatal marks a check without which nodes cannot use the gateway.
 	Fatal bool
 	Ask   func(ctx context.Context) error
-	// Now replaces Ask: it is called at each GET /health and GET /metrics, does not wait, and
-	// logs its changes itself.
+	// Now replaces Ask: each GET /health and GET /metrics calls it. It must not wait, and it logs
+	// its changes itself.
 	Now func() error
 }
 
-// NameCheck returns the check that nodes find the gateway by its name; problem returns
-// why they may not, or nothing.
+// NameCheck returns the check that nodes find the gateway by its name; problem returns why
+// they may not, or an empty string.
 func NameCheck(problem func() string) Check {
 	return Check{Name: "name", Now: func() error {
 		if text := problem(); text != "" {
@@ -44,8 +44,8 @@ func NameCheck(problem func() string) Check {
 // /health follows a repair.
 const recheckFailing = 15 * time.Second
 
-// lossShown is how long the gateway is failing after the outbox had no room for a reading:
-// longer than most nodes wait between two.
+// lossShown is how long the gateway counts as failing after the outbox had no room for a
+// reading: longer than most nodes wait between two.
 const lossShown = 5 * time.Minute
 
 // States of a gateway in /health.
@@ -75,9 +75,8 @@ type Health struct {
 type Publishing struct {
 	Up    bool      `json:"up"`
 	Since time.Time `json:"since"`
-	Error string    `json:"error,omitzero"` // what took it down, or why every message is refused
-	// Refused counts readings that Pub/Sub refuses for what is in them, since the
-	// start.
+	Error string    `json:"error,omitzero"` // why Pub/Sub is unavailable or refuses every message
+	// Refused counts the readings that Pub/Sub has refused for their content since the start.
 	Refused int64 `json:"refused,omitzero"`
 }
 
@@ -186,7 +185,7 @@ func (m *monitor) clockProblem() error {
 	}
 	if s.enrolment != nil {
 		if _, ok := s.enrolment.Time(s.boot.ID, s.boot.Uptime()); !ok {
-			return errors.New("the API has not told the time yet")
+			return errors.New("the API has not sent the time yet")
 		}
 		return nil
 	}

@@ -20,8 +20,8 @@ const offlineAfter = 5 * time.Minute
 // evictInterval is how often, at most, a full table is searched for offline nodes.
 const evictInterval = 10 * time.Second
 
-// maxReportedNames is how many bytes of names a report has, so that it fits the API's limit. The
-// API remembers names.
+// maxReportedNames bounds the bytes of names in a report, so that it fits the API's limit. The
+// API keeps the names that it has when a report leaves them out.
 const maxReportedNames = 100_000
 
 // NodeInfo is a node as GET /api/v1/nodes shows it.
@@ -31,9 +31,9 @@ type NodeInfo struct {
 	RegisteredAt time.Time `json:"registered_at"`
 	LastSeen     time.Time `json:"last_seen"`
 	Status       string    `json:"status"` // online or offline
-	// Source is that of batches which brought the node; empty for one that called itself.
+	// Source is the source of batches that brought the node; empty for one that called itself.
 	Source string `json:"source,omitempty"`
-	// Name is a suggestion of that source.
+	// Name is the source's suggestion.
 	Name string `json:"name,omitempty"`
 }
 
@@ -44,8 +44,8 @@ type nodeTable struct {
 
 	mu    sync.Mutex
 	known map[string]*nodeState
-	// earlier holds the windows that the outbox has of nodes that this process has
-	// not heard of yet.
+	// earlier holds windows restored from the outbox for nodes that this process has not
+	// heard yet.
 	earlier   map[string]*window
 	forgotten time.Time      // when the table was last searched
 	brought   map[string]int // nodes by the source that brought them
@@ -57,7 +57,7 @@ type nodeTable struct {
 type nodeState struct {
 	address                string
 	name                   string // a suggestion for people
-	source                 string // of batches, that brought it; empty for a node that called itself
+	source                 string // the source of batches that brought it; empty for a node that called itself
 	registeredAt, lastSeen time.Time
 	heartbeat, reading     time.Time // the last ones
 	window                 window
@@ -76,7 +76,7 @@ func (n *nodeTable) count() int {
 	return len(n.known)
 }
 
-// register stores a node's address. A known one keeps the time of its first registration.
+// register stores a node's address. A known node keeps the time of its first registration.
 func (n *nodeTable) register(id, address string, now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -137,8 +137,8 @@ func (n *nodeTable) newest() map[string]windowEntry {
 	return newest
 }
 
-// record adds a measurement, which its node had kept for an age, to the node's window and
-// dates it. The window before it is written into scratch.
+// record dates a measurement that is age old and adds it to the node's window. It writes the
+// window before it into scratch.
 func (n *nodeTable) record(r reading.Reading, age time.Duration, address string, now time.Time, scratch *windowBuffer) timedReading {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -156,7 +156,7 @@ func (n *nodeTable) mark(t timedReading, kept bool) {
 	}
 }
 
-// takeEarlier returns the readings before one that no record of the outbox has yet.
+// takeEarlier returns the readings before one that are not in a record of the outbox yet.
 func (n *nodeTable) takeEarlier(t timedReading) []outbox.Earlier {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -166,7 +166,7 @@ func (n *nodeTable) takeEarlier(t timedReading) []outbox.Earlier {
 	return nil
 }
 
-// restore adds a reading that an earlier process had put into the outbox.
+// restore adds a reading that an earlier process stored in the outbox.
 func (n *nodeTable) restore(r outbox.Record) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -228,8 +228,8 @@ func (n *nodeTable) remember(known NodeInfo) {
 	}
 }
 
-// admit adds a node that a source brings, unless it is known, and reports whether it is known
-// then: a source brings so many, of which those are forgotten that it has not named for a day.
+// admit adds a node that a source brings, and reports whether it is known then. A source may
+// bring up to limit nodes; those that it has not named for a day are forgotten if need be.
 func (n *nodeTable) admit(id, name, source, address string, limit int, now time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -21,7 +21,7 @@ const (
 	// nodesFileInterval is the least time between two writes of the file, which lies
 	// on an SD card: nodes that register meanwhile are written together.
 	nodesFileInterval = time.Minute
-	// seenInterval is how often the file is written for the sake of last_seen alone.
+	// seenInterval is the least time between two writes that only update last_seen.
 	seenInterval = 15 * time.Minute
 	// maxNodesFile bounds what is read, in bytes: a node is under 256.
 	maxNodesFile = 4 << 20
@@ -62,8 +62,8 @@ func (g *Gateway) saveNodes(ctx context.Context) {
 	}
 }
 
-// readNodes returns what the file says of nodes that were seen within a day. A file
-// that is damaged, or that somebody has changed, costs no more than its entries.
+// readNodes returns the file's nodes that were seen within a day. A damaged file has none, and
+// invalid entries are left out.
 func readNodes(path string, now time.Time) []NodeInfo {
 	file, err := os.Open(path) //nolint:gosec // the setting of whoever runs the gateway
 	if err != nil {

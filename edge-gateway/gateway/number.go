@@ -42,7 +42,7 @@ func (n *number) UnmarshalJSON(text []byte) error {
 		}
 		held = strings.Trim(held, " ") // printf and dtostrf pad
 	}
-	// ParseFloat takes nan, inf, hexadecimals and underscores too.
+	// ParseFloat also accepts nan, inf, hexadecimals and underscores.
 	strange := func(c rune) bool { return !strings.ContainsRune("+-.0123456789eE", c) }
 	value, err := strconv.ParseFloat(held, 64)
 	n.value = value
@@ -55,7 +55,7 @@ func (n *number) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// required returns the error of a number that must be given.
+// required returns the error of a required number.
 func (n number) required(field string) error {
 	if !n.given {
 		return missing(true, field)
@@ -63,7 +63,7 @@ func (n number) required(field string) error {
 	return n.problem(field)
 }
 
-// problem returns the error of a number that may be given.
+// problem returns the error of an optional number.
 func (n number) problem(field string) error {
 	if n.err != nil {
 		return fmt.Errorf("%s %w", field, n.err)

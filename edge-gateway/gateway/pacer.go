@@ -6,8 +6,8 @@ import "time"
 // outbox drains. It halves the batch when one takes more than slack longer than the
 // fastest, doubles it otherwise, and pauses after each batch for as long as the batch
 // took. While live readings come, batches are small and the pauses longer, up to three
-// times the batch. The additional pause has a bound: on a line with a long way to Pub/Sub
-// a batch takes long and nothing of the processor, and the backlog must get through.
+// times the batch. The additional pause is bounded: on a line with high latency a batch
+// takes long without using the processor, and the backlog must get through.
 type batchPacer struct {
 	size    int
 	fastest time.Duration
@@ -18,17 +18,17 @@ const (
 	// largestBeside is the largest batch while live readings come: a live one may wait for
 	// one batch. With 32 the 99th percentile is more than doubled (BenchmarkBacklog).
 	largestBeside = 16
-	// longestBeside is how much longer the pause may be then.
+	// longestBeside bounds the additional pause then.
 	longestBeside = 10 * time.Millisecond
-	// slack is how much longer than the fastest batch one may take; about what a
-	// live reading is delayed by on a slow line.
+	// slack is how much longer than the fastest batch one may take: about the delay of a
+	// live reading on a slow line.
 	slack = 5 * time.Millisecond
 )
 
 func newBatchPacer() *batchPacer { return &batchPacer{size: 1} }
 
-// next takes the duration of a batch, and whether live readings came since the one
-// before, and returns the pause after it.
+// next returns the pause after a batch that took so long; beside says that live readings came
+// since the batch before.
 func (p *batchPacer) next(took time.Duration, beside bool) time.Duration {
 	if p.fastest == 0 || took < p.fastest {
 		p.fastest = took

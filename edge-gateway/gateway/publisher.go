@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// PublishTimeout is how long a publish may take unless said otherwise.
+	// PublishTimeout is how long a publish may take by default.
 	PublishTimeout = 4 * time.Second
-	// publishLimit ends a wait, should the library not.
+	// publishLimit ends a wait in case the library does not.
 	publishLimit = 10 * time.Second
 )
 
@@ -42,8 +42,8 @@ var ErrRefused = errors.New("refused by Pub/Sub")
 // ReadingPublisher publishes readings to a Pub/Sub topic. Live readings and backlog go in
 // requests of their own.
 type ReadingPublisher struct {
-	client   *pubsub.Client // that Connect made; nil for the caller's
-	attempts *attempts      // of that client, which explain its errors
+	client   *pubsub.Client // created by Connect; nil if the client is the caller's
+	attempts *attempts      // of that client, to explain its errors
 
 	live, backlog *publisher.Publisher
 	// single takes the messages of a request that was refused, one a request: the
@@ -104,7 +104,7 @@ func (t *ReadingPublisher) Publish(ctx context.Context, m Message) error {
 
 func refused(err error) bool { return status.Code(err) == codes.InvalidArgument }
 
-// publishError adds the node, and [ErrRefused] where it is due, to an error.
+// publishError adds the node to an error, and [ErrRefused] if Pub/Sub refused the message.
 func (t *ReadingPublisher) publishError(m Message, err error) error {
 	switch err = t.attempts.explain(err); {
 	case err == nil:
@@ -178,10 +178,10 @@ func (t *ReadingPublisher) PublishBacklog(ctx context.Context, messages []Messag
 }
 
 func start(ctx context.Context, publisher *publisher.Publisher, m Message) *pubsub.PublishResult {
-	return publisher.Start(ctx, m.Data, maps.Clone(m.Attributes)) // to which it adds the trace
+	return publisher.Start(ctx, m.Data, maps.Clone(m.Attributes)) // cloned, because it adds the trace
 }
 
-// Stop sends what is still held and closes the client that Connect made.
+// Stop publishes the messages still held and closes the client that Connect created.
 func (t *ReadingPublisher) Stop() {
 	t.mu.Lock()
 	t.stopped = true

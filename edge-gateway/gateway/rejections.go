@@ -54,7 +54,7 @@ func (q *requests) accept(w http.ResponseWriter, r *http.Request, into interface
 	return q.throttle(w, r, *nodeID)
 }
 
-// read returns a request's body of at most so many bytes; text is the error of a 400. If it
+// read returns a request's body of at most limit bytes; text is the error of a 400. If it
 // returns false it has answered.
 func (q *requests) read(w http.ResponseWriter, r *http.Request, limit int64, text string) (body []byte, ok bool) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
@@ -73,7 +73,7 @@ func (q *requests) read(w http.ResponseWriter, r *http.Request, limit int64, tex
 	return nil, false
 }
 
-// decode reads a JSON object that has no field twice. Its errors are in JSON's terms.
+// decode reads a JSON object and refuses repeated fields. Its errors are in JSON's terms.
 func decode(body []byte, into any) error {
 	err := strictjson.Unmarshal(body, into)
 	if err == nil || errors.Is(err, strictjson.ErrTwice) {

@@ -73,15 +73,13 @@ type messageRequest struct {
 	Drill json.RawMessage `json:"drill"`
 }
 
-// maxAge is the largest age_s: for as long as a node is recognised when it sends a
-// reading once more.
+// maxAge is the largest age_s: as long as a reading that is sent again is recognised.
 const maxAge = time.Hour
 
 // errAge names its field, as the errors of package reading do.
 var errAge = fmt.Errorf("age_s must be between 0 and %g seconds", maxAge.Seconds())
 
-// problem completes the message and returns the first rule that it breaks, in a fixed
-// order.
+// problem completes the message and returns the first rule that it breaks, in a fixed order.
 func (m *messageRequest) problem() error {
 	m.ID = cmp.Or(m.ID, m.MessageID)
 	err := cmp.Or(
@@ -122,10 +120,10 @@ type messageResponse struct {
 	MessageID string `json:"message_id"`
 }
 
-// message receives a reading. The answer follows Pub/Sub's. A node that gets an
-// error, or no answer, sends the same message on its next cycle and is
-// recognised by its id; one that gives up instead loses nothing either, because
-// the reading was put into the outbox before the answer, which says so by "kept".
+// message receives a reading, and answers once Pub/Sub has. A node that gets an error, or
+// no answer, sends the same message on its next cycle, which is recognised by its id. A
+// node that gives up loses nothing if the answer has "kept": then the outbox had the
+// reading before.
 func (q *requests) message(w http.ResponseWriter, r *http.Request) {
 	var in messageRequest
 	if !q.accept(w, r, &in, &in.NodeID, detailMessage) {
@@ -154,7 +152,7 @@ func (q *requests) prepare(measured reading.Reading, age time.Duration, address 
 	timed.age = max(0, now.Sub(timed.Time))
 	timed.uptime = q.sender.signer.boot.Uptime() - now.Sub(timed.Time)
 	encoded = encode(wire.Data{Reading: timed.Reading, Recent: timed.recent}, dataLimit(timed.NodeID, q.sender.signer.enrolmentID()))
-	timed.recent = reading.Window{} // it lies in the buffer
+	timed.recent = reading.Window{} // it points into the buffer
 	return timed, encoded
 }
 
@@ -174,7 +172,7 @@ type heartbeatResponse struct {
 
 // heartbeat is called between readings. It also registers a node that this
 // process has not seen: nodes register once, at boot, and do not notice that
-// the gateway was started again.
+// the gateway has restarted.
 func (q *requests) heartbeat(w http.ResponseWriter, r *http.Request) {
 	var in heartbeatRequest
 	if !q.accept(w, r, &in, &in.NodeID, detailBody) {

@@ -13,8 +13,8 @@ import (
 	"coldaisle.dev/shared/wire"
 )
 
-// maxMessage is the most bytes of a message of topic data, with its attributes and all else
-// that Pub/Sub counts (contract 9.1): it bills at least so many.
+// maxMessage bounds a message of topic data in bytes, with its attributes and all else that
+// Pub/Sub counts (contract 9.1): Pub/Sub bills at least this much.
 const maxMessage = 1000
 
 // outcome is the fate of a live reading.
@@ -24,7 +24,7 @@ const (
 	lost          outcome = iota // neither of these: its node must send it again
 	sent                         // Pub/Sub has it
 	kept                         // it is in the outbox
-	unpublishable                // Pub/Sub will never take it, it is given up
+	unpublishable                // given up, because Pub/Sub will never take it
 )
 
 // sender publishes live readings and puts those that Pub/Sub does not acknowledge into
@@ -142,7 +142,7 @@ func (s *sender) keep(ctx context.Context, batch []timedReading) []outcome {
 		case errors.Is(err, outbox.ErrFull):
 			reason = "full"
 		}
-		if reason != "disk" { // which the outbox says itself
+		if reason != "disk" { // which the outbox logs itself
 			s.noRoom.Store(s.clock().UnixNano())
 		}
 		s.dropped.Add(1)
@@ -150,7 +150,7 @@ func (s *sender) keep(ctx context.Context, batch []timedReading) []outcome {
 		s.events.add(ctx, slog.LevelError, "", "readings cannot be kept, their nodes must send them again", "error", err.Error())
 	}
 	if slices.Contains(outcomes, kept) && !s.uplink.isDown() {
-		s.wakeDrain() // Pub/Sub came back meanwhile
+		s.wakeDrain() // Pub/Sub has come back
 	}
 	return outcomes
 }
@@ -172,8 +172,8 @@ func (s *sender) failed(ctx context.Context, m Message, err error) (giveUp bool)
 	return false
 }
 
-// unreachable records that Pub/Sub cannot be reached. A publish that stopped waiting because
-// another failed knows nothing more, and would hide why.
+// unreachable records that Pub/Sub cannot be reached. It ignores a publish that stopped waiting
+// because another failed: its error would hide the cause.
 func (s *sender) unreachable(ctx context.Context, err error) {
 	if errors.Is(err, context.Canceled) && s.uplink.isDown() {
 		return
@@ -186,8 +186,8 @@ func (s *sender) unreachable(ctx context.Context, err error) {
 	}
 }
 
-// refused records a message that Pub/Sub refuses and reports whether to give it up. A
-// message that is given up remains in the log alone.
+// refused records a message that Pub/Sub refuses and reports whether to give it up. Only the
+// log still has a message that is given up.
 func (s *sender) refused(ctx context.Context, m Message, err error) (giveUp bool) {
 	s.answered(ctx, false)
 	inRow := s.uplink.refused(err)
@@ -233,18 +233,18 @@ func (s *sender) probeIdle(ctx context.Context, interval time.Duration) {
 	}
 }
 
-// publishProbe publishes one reading of the probe. That of an open gateway has no time:
-// consumers take the time at which it was published.
+// publishProbe publishes one reading of the probe. An open gateway's has no time: consumers
+// use the time at which it was published.
 func (s *sender) publishProbe(ctx context.Context) {
 	probe := reading.Reading{NodeID: reading.ProbeNodeID, MessageID: "gateway"}
 	if s.signer.enrolment != nil {
-		probe.Time = reading.TruncateTime(s.clock()) // a signed message has one
+		probe.Time = reading.TruncateTime(s.clock()) // a signed message needs one
 	}
 	encoded := encode(wire.Data{Reading: probe}, maxMessage)
 	_ = s.publishNow(ctx, s.signer.message(probe, encoded, 0, s.signer.enrolmentID())) // it is recorded
 }
 
-// publishNow publishes a message that is not kept, whether or not Pub/Sub is known to be down.
+// publishNow publishes a message without keeping it, even while Pub/Sub is known to be down.
 func (s *sender) publishNow(ctx context.Context, m Message) error {
 	limited, cancel := context.WithTimeout(ctx, publishLimit)
 	defer cancel()
@@ -258,8 +258,8 @@ func (s *sender) publishNow(ctx context.Context, m Message) error {
 	return err //nolint:wrapcheck // it says what it is
 }
 
-// encode writes the message of a reading within a number of bytes. What does not fit are the
-// oldest entries of its window.
+// encode encodes a reading within limit bytes. It leaves out the oldest entries of the window
+// that do not fit.
 func encode(data wire.Data, limit int) []byte {
 	for {
 		encoded, _ := wire.EncodeData(data) // fails for numbers that no valid reading has

@@ -26,14 +26,14 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log
 		Handler: handler, ConnState: bounded.stateChanged,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
-		WriteTimeout:      20 * time.Second, // longer than a turn and two publishes may take
+		WriteTimeout:      20 * time.Second, // longer than throttling and two publishes may take
 		IdleTimeout:       2 * time.Minute,  // nodes that keep their connection post every 30 s
 		MaxHeaderBytes:    8 << 10,
 	}
 	return httpserver.Run(ctx, bounded, server, log, slog.LevelDebug)
 }
 
-// hostOf is the address of host:port.
+// hostOf returns the host of host:port.
 func hostOf(hostPort string) string {
 	address, _, err := net.SplitHostPort(hostPort)
 	if err != nil {

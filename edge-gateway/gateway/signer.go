@@ -12,14 +12,14 @@ import (
 	"coldaisle.dev/shared/wire"
 )
 
-// Enrolment is what a gateway is enrolled as.
+// Enrolment is the identity of an enrolled gateway.
 type Enrolment interface {
 	// ID is kept with each reading in the outbox.
 	ID() string
 	// Sign returns the attributes of a signed message of topic data.
 	Sign(at time.Time, age wire.Age, data []byte) map[string]string
-	// Time converts an uptime within a boot of the machine to a time. It is not ok when
-	// the time never became known in that boot.
+	// Time converts an uptime within a boot of the machine to a time. It returns false if the
+	// time never became known in that boot.
 	Time(boot [16]byte, uptime time.Duration) (at time.Time, ok bool)
 }
 
@@ -28,14 +28,13 @@ const (
 	// withheldEnrolment: the reading was taken under another enrolment and belongs to
 	// the customer of that time.
 	withheldEnrolment = "enrolment"
-	// withheldTime: the machine was restarted before the time became known, so the
-	// reading has none.
+	// withheldTime: the machine restarted before the time became known, so the reading has
+	// none.
 	withheldTime = "time"
 )
 
-// retimeSlack is how far the time of a kept reading may be from what the uptime says.
-// Within it the reading keeps the time that it was first published with, and is the
-// same reading.
+// retimeSlack is how far a kept reading's time may be from that of its uptime. Within it the
+// reading keeps the time that it may have been published with, and so stays the same reading.
 const retimeSlack = 10 * time.Second
 
 // signer makes messages of readings: it dates records of the outbox, and signs for an
@@ -69,8 +68,8 @@ func dataLimit(node, enrolment string) int {
 	return limit
 }
 
-// message returns the message of a reading that was taken under an enrolment, empty for
-// an open gateway, and is so old.
+// message returns the message of a reading of the given age that was taken under an
+// enrolment, empty for an open gateway.
 func (s *signer) message(r reading.Reading, data []byte, age time.Duration, enrolment string) Message {
 	attributes := map[string]string{}
 	switch {
@@ -89,8 +88,8 @@ func (s *signer) record(t timedReading, earlier []outbox.Earlier) outbox.Record 
 }
 
 // mayPublish returns why a record may not be published, empty if it may, and whether that is
-// final. It is not while the boot lasts in which the record was written: the time may still
-// become known.
+// final. A missing time is not final during the boot in which the record was written: it may
+// still become known.
 func (s *signer) mayPublish(r outbox.Record) (reason string, final bool) {
 	switch {
 	case r.Enrolment == "" && reading.InCalendar(r.Reading.Time): // the open channel, whoever publishes it

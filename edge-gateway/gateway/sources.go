@@ -24,7 +24,7 @@ import (
 
 // Limits of a source of batches.
 const (
-	// defaultSourceNodes is how many nodes a source may bring, unless its MaxNodes says so.
+	// defaultSourceNodes is how many nodes a source may bring by default.
 	defaultSourceNodes = 1000
 	// sourceBatches is how many batches of a source are in memory at once; others wait.
 	sourceBatches = 4
@@ -32,13 +32,13 @@ const (
 	maxSourceName = 50
 )
 
-// Source is a program that may send batches. It is recognised by its address, its token, or,
-// where it has both, by both.
+// Source is a program that may send batches. It is recognised by its address, its token, or
+// both if it has both.
 type Source struct {
 	Name string `json:"name"`
-	// Networks are addresses and networks (10.0.0.0/24).
+	// Networks are its addresses, or networks such as 10.0.0.0/24.
 	Networks []string `json:"networks"`
-	// Token is what it sends as a bearer token.
+	// Token is its bearer token.
 	Token string `json:"token"`
 	// MaxNodes is how many nodes it may bring; 0 means 1,000.
 	MaxNodes int `json:"max_nodes"`
@@ -47,11 +47,11 @@ type Source struct {
 // SourcesFile is the file that names the sources.
 type SourcesFile struct {
 	Sources []Source `json:"sources"`
-	// Telegraf says how fields of Telegraf's metrics are read, beside those that are known.
+	// Telegraf adds to the known fields of Telegraf's metrics.
 	Telegraf []TelegrafField `json:"telegraf"`
 }
 
-// ReadSources reads the file that names the sources. None where there is no path.
+// ReadSources reads the file that names the sources. Without a path there are none.
 func ReadSources(path string) (file SourcesFile, err error) {
 	if path == "" {
 		return file, nil
@@ -60,7 +60,7 @@ func ReadSources(path string) (file SourcesFile, err error) {
 	if err != nil {
 		return SourcesFile{}, fmt.Errorf("read sources: %w", err)
 	}
-	// A second list behind the first, or one given twice, would let nobody in, and not say so.
+	// A second value after the first, or a list given twice, would let nobody in without an error.
 	if err := jsonv2.Unmarshal(content, &file, strictjson.Options(), jsonv2.RejectUnknownMembers(true)); err != nil {
 		return SourcesFile{}, fmt.Errorf("read sources: %w", err)
 	}
@@ -119,21 +119,21 @@ type source struct {
 
 	mu      sync.Mutex
 	results map[string]int64
-	problem string // of the last reading that was not taken
+	problem string // of the last reading or batch that was refused
 	last    time.Time
 }
 
-// SourceHealth is what /health says of a source.
+// SourceHealth is a source in /health.
 type SourceHealth struct {
 	Name  string `json:"name"`
-	Nodes int    `json:"nodes"` // that it brought
-	// Results count its readings by what became of them.
+	Nodes int    `json:"nodes"` // how many it brought
+	// Results counts its readings by their result.
 	Results map[string]int64 `json:"results"`
-	Problem string           `json:"problem,omitempty"` // of the last reading or batch that was not taken
+	Problem string           `json:"problem,omitempty"` // of the last reading or batch that was refused
 	Last    time.Time        `json:"last,omitzero"`     // its last batch
 }
 
-// newSources puts sources to work; they are valid ones.
+// newSources prepares valid sources for requests.
 func newSources(configured []Source, m *metrics) []*source {
 	sources := make([]*source, len(configured))
 	for i, c := range configured {
@@ -159,7 +159,7 @@ func (s *source) is(address netip.Addr, token string) bool {
 	return len(s.networks) == 0 || slices.ContainsFunc(s.networks, func(n netip.Prefix) bool { return n.Contains(address) })
 }
 
-// count adds what became of readings; problem is why one of them was not taken.
+// count adds results of readings; problem is why one of them was refused.
 func (s *source) count(results map[string]int64, problem string, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -200,13 +200,13 @@ func (q *requests) enter(w http.ResponseWriter, r *http.Request) (from *source, 
 	case from.slots <- struct{}{}:
 		return from, func() { <-from.slots }, true
 	case <-time.After(maxThrottleDelay):
-		q.unavailable(w, r, from, errors.New("the source sends more batches at once than are taken"))
+		q.unavailable(w, r, from, errors.New("the source sends too many batches at once"))
 	case <-r.Context().Done():
 	}
 	return nil, nil, false
 }
 
-// unavailable answers that a batch is to be sent again, whole.
+// unavailable answers that the whole batch must be sent again.
 func (q *requests) unavailable(w http.ResponseWriter, r *http.Request, from *source, reason error) {
 	w.Header().Set("Retry-After", "5")
 	q.reject(w, r, "", http.StatusServiceUnavailable, "unavailable", detailKeep, fmt.Errorf("source %s: %w", from.Name, reason))

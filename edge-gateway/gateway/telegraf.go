@@ -20,29 +20,29 @@ import (
 	"coldaisle.dev/shared/wire"
 )
 
-// resultIgnored counts metrics that are no climate, and fields of Telegraf's own.
+// resultIgnored counts metrics that do not measure the climate, and fields of Telegraf's own.
 const resultIgnored = "ignored"
 
 // TelegrafField says how a field of Telegraf's metrics is read.
 type TelegrafField struct {
 	// Metric is the name of the metrics, "*" for any.
 	Metric string `json:"metric"`
-	// Field is the field's name. "*_temperature" is any name that ends so; what stands for * is
-	// one more sensor of the node.
+	// Field is the field's name. "*_temperature" is any name with that ending; the part that *
+	// matches distinguishes sensors of one node.
 	Field string `json:"field"`
-	// Unit is the value's; UnitTag is the tag that has it where they differ.
+	// Unit is the value's unit; UnitTag is the tag that names it if units differ.
 	Unit    string `json:"unit"`
 	UnitTag string `json:"unit_tag"`
-	// NodeTags are the tags whose values name the node, unless tag node_id does. Of "a|b" the first
-	// that is there counts.
+	// NodeTags are the tags whose values name the node, unless tag node_id does. "a|b" is the first
+	// of these tags that the metric has.
 	NodeTags []string `json:"node_tags"`
-	// Sensor is what the last of NodeTags must match, a regular expression; empty for anything.
+	// Sensor is a regular expression that the last of NodeTags must match; empty matches all.
 	Sensor string `json:"sensor"`
 
 	sensor *regexp.Regexp
 }
 
-// indoors are the sensors that measure a room: not those of a processor or a power supply.
+// indoors matches sensors that measure a room, and not those of a processor or a power supply.
 const indoors = "(?i)inlet|intake|ambient|probe"
 
 // defaultTelegraf reads what Telegraf's inputs send without further configuration, and the
@@ -116,8 +116,8 @@ type telegrafMetric struct {
 	Timestamp int64             `json:"timestamp"`
 }
 
-// at is the metric's time. Telegraf counts in any unit since 1970: from 2000 until 2100 the
-// number tells which.
+// at is the metric's time. Telegraf counts in one of several units since 1970: for times from
+// 2000 until 2100 the size of the number tells which.
 func (m *telegrafMetric) at() time.Time {
 	nanoseconds := m.Timestamp
 	for _, end := range []int64{1e11, 1e14, 1e17} {
@@ -128,7 +128,7 @@ func (m *telegrafMetric) at() time.Time {
 	return time.Unix(0, nanoseconds)
 }
 
-// tag returns the first of several tags that the metric has.
+// tag returns the first of several tags ("a|b") that the metric has.
 func (m *telegrafMetric) tag(names string) string {
 	for name := range strings.SplitSeq(names, "|") {
 		if value := strings.TrimSpace(m.Tags[name]); value != "" {
@@ -138,7 +138,7 @@ func (m *telegrafMetric) tag(names string) string {
 	return ""
 }
 
-// node returns the id of the node that a field is of; star is what a * of the field stands for.
+// node returns the id of a field's node; star is the part of the name that * matches.
 func (f *TelegrafField) node(m *telegrafMetric, star string) string {
 	if id := m.tag("node_id"); id != "" {
 		return nodeIDOf(id, star)
@@ -150,7 +150,7 @@ func (f *TelegrafField) node(m *telegrafMetric, star string) string {
 	return nodeIDOf(append(parts, star)...)
 }
 
-// name is what the node may be called: rack, host and sensor as the tags have them.
+// name suggests a name for the node: rack, host and sensor from the tags.
 func (f *TelegrafField) name(m *telegrafMetric, star string) string {
 	words := []string{m.tag("rack")}
 	for _, names := range f.NodeTags {
@@ -166,8 +166,8 @@ func (f *TelegrafField) name(m *telegrafMetric, star string) string {
 	return string(name[:min(len(name), wire.MaxNodeName)])
 }
 
-// nodeIDOf makes a node id of names. Where it cannot have all of them as they are, a hash
-// keeps it apart from others.
+// nodeIDOf makes a node id of names. If characters must be replaced or cut off, a hash keeps
+// it unique.
 func nodeIDOf(names ...string) string {
 	whole := strings.Join(slices.DeleteFunc(names, func(s string) bool { return s == "" }), ".")
 	escaped := strings.Map(func(c rune) rune {
@@ -184,7 +184,7 @@ func nodeIDOf(names ...string) string {
 	return escaped[:min(len(escaped), reading.MaxNodeIDLength-len(hash))] + hash
 }
 
-// star returns what * stands for in the field's name, and whether a name is the field's.
+// star reports whether a name is the field's, and returns the part that * matches.
 func (f *TelegrafField) star(name string) (string, bool) {
 	if end, ok := strings.CutPrefix(f.Field, "*"); ok {
 		return strings.CutSuffix(name, end)
@@ -192,8 +192,8 @@ func (f *TelegrafField) star(name string) (string, bool) {
 	return "", name == f.Field
 }
 
-// readings returns what a metric measures of a room: a reading for each field, and the fault of
-// one that cannot be read.
+// readings returns a reading for each field of a metric that measures a room, with its violation
+// if it cannot be read.
 func (m *telegrafMetric) readings(fields []TelegrafField) (items []batchReading) {
 	for _, name := range slices.Sorted(maps.Keys(m.Fields)) {
 		for i := range fields {
@@ -213,7 +213,7 @@ func (m *telegrafMetric) readings(fields []TelegrafField) (items []batchReading)
 				item.refuse("unit", fmt.Errorf("the unit %.20q of %s is not known", m.Tags[f.UnitTag], item.NodeID))
 			}
 			item.refuse("value", value.required(name))
-			const precision = 1e4 // no sensor has more, and 224 tenths are to be 22.4
+			const precision = 1e4 // no sensor has more; 224 tenths must become 22.4
 			value.value = math.Round((value.value+u.offset)*u.scale*precision) / precision
 			if u.humidity {
 				item.Humidity = value
@@ -244,7 +244,7 @@ func parseTelegraf(body []byte, fields []TelegrafField) (found batch, err error)
 	for _, text := range in.Metrics {
 		var m telegrafMetric
 		if err := decode(text, &m); err != nil {
-			found.items = append(found.items, batchReading{broken: &fault{"malformed", err}})
+			found.items = append(found.items, batchReading{broken: &violation{"malformed", err}})
 			continue
 		}
 		measured := m.readings(fields)

@@ -15,9 +15,9 @@ import (
 type uplink struct {
 	mu       sync.Mutex
 	down     bool
-	trial    bool  // the next live reading is to be tried though it is down
-	refusals int   // since a message was acknowledged
-	messages int64 // that were acknowledged
+	trial    bool  // the next live reading is published although it is down
+	refusals int   // refused since a message was last acknowledged
+	messages int64 // acknowledged
 	since    time.Time
 	reason   string // why it is down, or why every message is refused
 	// period is canceled when the uplink goes down. All publishes in flight then
@@ -74,7 +74,7 @@ func (u *uplink) markDown(now time.Time, err error) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.down {
-		u.reason = err.Error() // may be another one by now
+		u.reason = err.Error() // it may have changed
 		return false
 	}
 	u.down, u.trial, u.since, u.reason = true, false, now, err.Error()
@@ -89,8 +89,8 @@ func (u *uplink) taken() int64 {
 	return u.messages
 }
 
-// answered records an answer of Pub/Sub: that it has taken a message, or a refusal. If it
-// brought the uplink back, away is how long it was down.
+// answered records that Pub/Sub acknowledged a message (taken) or refused it. If that brought
+// the uplink back, away is how long it was down.
 func (u *uplink) answered(now time.Time, taken bool) (away time.Duration, back bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

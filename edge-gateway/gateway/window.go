@@ -13,11 +13,11 @@ import (
 // fingerprint is a hash of a measurement with the process's seed. It is kept
 // instead of the measurement to save memory: 121 entries per node. Two different
 // measurements of a node's last hour have equal fingerprints once in about 10^17.
-// The time is left out: it is another one when the node sends the measurement again.
+// The time is left out: it differs when the node sends the measurement again.
 func fingerprint(seed maphash.Seed, r reading.Reading) uint64 {
 	return maphash.Comparable(seed, struct {
 		id                    string
-		temperature, humidity uint64 // as bits: each hash of a NaN is another
+		temperature, humidity uint64 // as bits: no two hashes of a NaN are equal
 	}{r.MessageID, math.Float64bits(r.Temperature + 0), math.Float64bits(r.Humidity + 0)})
 }
 
@@ -28,15 +28,15 @@ type windowEntry struct {
 	at                    int64 // the reading's time, in microseconds since 1970
 	temperature, humidity int16 // in hundredths of a °C and of a % relative humidity, see [hundredths]
 	kept                  bool  // it is, or was, in the outbox
-	inEarlier             bool  // a record of the outbox has it, alone or among its Earlier
-	sent                  bool  // Pub/Sub has it; of batches only
+	inEarlier             bool  // a record of the outbox has it, as its reading or among its Earlier
+	sent                  bool  // Pub/Sub has it; set for batches only
 }
 
 func newWindowEntry(r reading.Reading, print uint64) windowEntry {
 	return windowEntry{fingerprint: print, at: r.Time.UnixMicro(), temperature: hundredths(r.Temperature), humidity: hundredths(r.Humidity)}
 }
 
-// hundredths is a value as a window carries it; the ranges of the hardware fit.
+// hundredths converts a value to a window's unit; the ranges of the hardware fit.
 func hundredths(value float64) int16 {
 	if !reading.Has(value) {
 		return math.MinInt16
@@ -53,7 +53,7 @@ func valueOf(hundredths int16) float64 {
 }
 
 // maxClockStepBack is the largest step back of the clock that is ignored: readings
-// keep their order. After a larger step back the new time is taken, because a
+// keep their order. After a larger step back the new time is used, because a
 // reading's time is the gateway's clock at receipt.
 const maxClockStepBack = time.Second
 
@@ -70,21 +70,21 @@ type timedReading struct {
 	recent reading.Window
 	print  uint64
 	kept   bool          // it is, or was, in the outbox
-	sent   bool          // Pub/Sub has it; of batches only
+	sent   bool          // Pub/Sub has it; set for batches only
 	age    time.Duration // when it arrived
 	uptime time.Duration // of the machine at the time of the reading
 }
 
-// record gives a measurement its time. Its node had kept it for an age.
+// record dates a measurement that is age old.
 //
-// A node that heard of a failure sends the same measurement under the same id
-// again: that one gets the time it had, so that it stays the same reading. The
-// same id with other values is another reading, of a node that counts its
-// messages from one after each boot. Two of those within one tick of the clock
-// would still share node, id and time; so time moves on by at least a
-// microsecond from one reading of a node to the next.
+// A node that got an error sends the same measurement under the same id again,
+// which gets the time it had, so that it stays the same reading. The same id with
+// other values is another reading, of a node that counts its messages from one
+// after each boot. Two of those within one tick of the clock would still share
+// node, id and time; so each reading of a node is at least a microsecond later
+// than the one before.
 //
-// A measurement that its node had kept is inserted by its time, made unique by microseconds.
+// A measurement with an age is inserted by its time, made unique by microseconds.
 // One that has a time already keeps it: its id distinguishes it from others of that time.
 //
 // The window before it is written into scratch.
@@ -120,7 +120,7 @@ func (w *window) record(r reading.Reading, age time.Duration, print uint64, now 
 	return timedReading{Reading: r, recent: w.before(i, scratch), print: print}
 }
 
-// position returns where an entry of a time belongs: after those of the same time.
+// position returns the index for an entry of a time, after those of the same time.
 func (w *window) position(at int64) int {
 	i := len(w.entries)
 	for i > 0 && w.entries[i-1].at > at {
@@ -148,8 +148,7 @@ func (w *window) insert(i int, added windowEntry) int {
 	return i
 }
 
-// restore adds a record of the outbox, for a node whose window was lost with an earlier
-// process.
+// restore adds a record of the outbox to the window, which a restart lost.
 func (w *window) restore(r outbox.Record, print uint64) {
 	for _, e := range r.Earlier {
 		w.include(windowEntry{at: e.Time.UnixMicro(), temperature: e.Temperature, humidity: e.Humidity, inEarlier: true})
@@ -186,8 +185,8 @@ func (w *window) mark(s timedReading, kept bool) {
 	}
 }
 
-// takeEarlier returns the measurements before one that no record of the outbox has yet. From
-// then on they, and the one, count as there: further records of a batch do not have them.
+// takeEarlier returns the measurements before s that are not in a record of the outbox yet. They
+// and s then count as being there, so that further records of a batch do not repeat them.
 func (w *window) takeEarlier(s timedReading) []outbox.Earlier {
 	var earlier []outbox.Earlier
 	found := w.find(s)
@@ -215,9 +214,8 @@ func (w *window) find(s timedReading) int {
 // the bytes allocated per reading.
 type windowBuffer [3][reading.MaxWindow]float64
 
-// before returns the entries ahead of entry i that are at most an hour older,
-// oldest first. Entries that a clock which was set back has left in the future, or out
-// of order, are left out.
+// before returns the entries before entry i that are at most an hour older, oldest first. It
+// leaves out entries that lie in the future or out of order, because the clock was set back.
 func (w *window) before(i int, scratch *windowBuffer) reading.Window {
 	ages, temperatures, humidities := &scratch[0], &scratch[1], &scratch[2]
 	at := w.entries[i].at

@@ -10,9 +10,9 @@ import (
 	"syscall"
 )
 
-// File replaces a file at once: after a power failure it is the former one or the new
-// one. Nobody but its owner may read it, and that is the folder's owner: who runs a
-// command as root leaves a file that the service can read.
+// File replaces a file atomically: after a power failure it is either the old or the new
+// one. Only the owner of the folder may read it, so that a command run as root leaves a file
+// that the service can read.
 func File(path string, content []byte) error {
 	beside := path + ".new"
 	err := write(beside, content)
@@ -29,7 +29,7 @@ func File(path string, content []byte) error {
 }
 
 func write(path string, content []byte) error {
-	// A file of that name may be left from an interrupted write, with other rights.
+	// An interrupted write may have left a file of that name, with other permissions.
 	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
 		return err //nolint:wrapcheck // File does
 	}
@@ -44,7 +44,7 @@ func write(path string, content []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// giveToOwner gives a file to the owner of a folder, which only root can and need do.
+// giveToOwner gives a file to the owner of a folder; only root can do so, and need do so.
 func giveToOwner(path, folder string) error {
 	if os.Geteuid() != 0 {
 		return nil

@@ -1,5 +1,5 @@
-// Package multicast is what the two sides of mDNS share: the gateway's name, the
-// port, the group, and an interface's addresses.
+// Package multicast has what both sides of mDNS, announce and discover, share: the
+// gateway's name, the port, the group, and an interface's addresses.
 package multicast
 
 import (
@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// Name is the gateway's, of its host and of its service.
+	// Name is the gateway's name, of its host and of its service.
 	Name = "monitor-gateway"
 	// Port is that of mDNS. A query from another one comes from a resolver that
 	// knows nothing of mDNS (RFC 6762 §6.7).
 	Port = 5353
 	// MaxMessage is the largest message, in bytes, that mDNS knows (§17).
 	MaxMessage = 9000
-	// Hops of every packet: it must not leave the link, and 255 shows that it came
-	// from there (§11).
+	// Hops is the hop limit of every packet: it must not leave the link, and 255 on
+	// arrival shows that it came from there (§11).
 	Hops = 255
 )
 
@@ -41,9 +41,9 @@ func Prefixes(i net.Interface) []netip.Prefix {
 	return slices.DeleteFunc(prefixes(i), func(p netip.Prefix) bool { return !p.Addr().Is4() })
 }
 
-// Prefixes6 are an interface's IPv6 addresses that are worth telling, sorted: a
-// link-local one only where there is no other, as Avahi does, because programs
-// that do not know its interface cannot call it.
+// Prefixes6 are an interface's IPv6 addresses to announce, sorted: like Avahi, a link-local
+// one only if there is no other, because programs that do not know its interface cannot use
+// it.
 func Prefixes6(i net.Interface) []netip.Prefix {
 	all := slices.DeleteFunc(prefixes(i), func(p netip.Prefix) bool { return !p.Addr().Is6() })
 	wide := slices.DeleteFunc(slices.Clone(all), func(p netip.Prefix) bool { return p.Addr().IsLinkLocalUnicast() })
@@ -68,8 +68,7 @@ func prefixes(i net.Interface) []netip.Prefix {
 	return found
 }
 
-// Near reports whether an address is of one of these networks, or of the link
-// whatever its networks are.
+// Near reports whether an address is in one of these networks, or is link-local.
 func Near(prefixes []netip.Prefix, address netip.Addr) bool {
 	if address.Is6() && address.IsLinkLocalUnicast() {
 		return true
@@ -77,8 +76,8 @@ func Near(prefixes []netip.Prefix, address netip.Addr) bool {
 	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(address.WithZone("")) })
 }
 
-// Interfaces are those that can do multicast and are connected: a bridge of containers
-// without any is not.
+// Interfaces lists the interfaces that can do multicast and are connected: a bridge without
+// containers is not.
 func Interfaces() ([]net.Interface, error) {
 	all, err := net.Interfaces()
 	if err != nil {
@@ -106,10 +105,10 @@ const (
 	ipv6MulticastAll = 29
 )
 
-// sharePort lets others of the machine have port 5353 too, as the Control of a
-// [net.ListenConfig]. On Linux not by SO_REUSEPORT, which would give each unicast packet
-// to one of the sharers at random; and there the socket would hear the groups that any
-// other socket of the machine has joined, too, unless told otherwise.
+// sharePort shares port 5353 with other programs of the machine, as the Control of a
+// [net.ListenConfig]. On Linux it avoids SO_REUSEPORT, which would give each unicast packet
+// to one of the sockets at random, and keeps the socket from hearing the groups that other
+// sockets of the machine have joined.
 func sharePort(network, _ string, raw syscall.RawConn) error {
 	var failed error
 	err := raw.Control(func(fd uintptr) {

@@ -19,9 +19,9 @@ type entry struct {
 // sync. After an error the record is not in the outbox, or, where even undoing the
 // write failed, may turn up in it after a restart.
 //
-// The error is [ErrFull] when the record would take the outbox over its bound, or its
-// node over its share: a record in it has been promised and is never dropped for a later
-// one.
+// The error is [ErrFull] if the record would take the outbox over its bound, or its node
+// over its share. Records in the outbox are never dropped for later ones, because their
+// nodes were told that they are kept.
 func (o *Outbox) Append(r Record) error { return o.AppendAll([]Record{r})[0] }
 
 // AppendAll is [Outbox.Append] for several records, which share one sync. It returns the
@@ -39,7 +39,7 @@ func (o *Outbox) AppendAll(records []Record) []error {
 		}
 		entries = append(entries, entry{r.Reading.NodeID, appendRecord(make([]byte, 0, 128), r, o.options.Clock())})
 	}
-	// Whoever appends waits for the disk, however long it takes.
+	// Callers wait for the disk, however long it takes.
 	failed, err := o.appending.DoAll(context.Background(), entries)
 	if errors.Is(err, coalesce.ErrClosed) {
 		err = ErrClosed
@@ -57,7 +57,7 @@ func (o *Outbox) AppendAll(records []Record) []error {
 	return errs
 }
 
-// fill sets the error of all that have none.
+// fill sets the errors that are nil to err.
 func fill(errs []error, err error) []error {
 	for i := range errs {
 		errs[i] = cmp.Or(errs[i], err)
@@ -73,7 +73,7 @@ func (o *Outbox) commitBatch(_ context.Context, entries []entry) ([]error, error
 	defer o.mu.Unlock()
 	o.err = nil
 	for _, err := range errs {
-		if err != nil && !errors.Is(err, ErrShare) { // which concerns one node only
+		if err != nil && !errors.Is(err, ErrShare) { // ErrShare concerns one node only
 			o.err = err
 		}
 	}
@@ -157,14 +157,14 @@ func (o *Outbox) admit(entries []entry, errs []error) (joined []byte) {
 	return joined
 }
 
-// room is how many bytes may still be written.
+// room returns how many bytes may still be written.
 func (o *Outbox) room() int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.options.MaxBytes - o.bytes()
 }
 
-// occupied is the space of segments with messages that wait; the lock is held.
+// occupied is the space of segments with waiting messages; the lock is held.
 func (o *Outbox) occupied() int64 {
 	var n int64
 	for _, s := range o.segments {
@@ -188,7 +188,7 @@ func (o *Outbox) segmentFor() (file, *segment, error) {
 		return active, current, nil
 	}
 	o.active = nil
-	o.last++ // also where creating it fails: the file may be there all the same
+	o.last++ // even if creating it fails: the file may exist nevertheless
 	number := o.last
 	o.mu.Unlock()
 	if active != nil {

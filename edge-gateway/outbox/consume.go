@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Next returns up to n messages that are not consumed, oldest first, and none if there are
-// none. It does not remove them: [Outbox.Consume] does.
+// Next returns up to n messages that are not consumed, oldest first. It does not remove
+// them: [Outbox.Consume] does.
 func (o *Outbox) Next(n int) ([]Message, error) {
 	var found []Message
 	for from := uint64(0); len(found) < n; {
@@ -40,7 +40,7 @@ func (o *Outbox) Next(n int) ([]Message, error) {
 			found = append(found, m)
 		}
 		if len(found) == 0 {
-			// What is left of the segment cannot be read.
+			// The rest of the segment cannot be read.
 			o.skipRest(durable)
 		}
 		from = durable.number + 1
@@ -48,8 +48,8 @@ func (o *Outbox) Next(n int) ([]Message, error) {
 	return found, nil
 }
 
-// waiting returns the first segment from a number on that is not consumed, and where
-// its first waiting message is.
+// waiting returns the first segment from a number on that has waiting messages, and the
+// position of the first of these.
 func (o *Outbox) waiting(from uint64) (s *segment, at position, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -85,9 +85,9 @@ func (o *Outbox) countDamage(at position) {
 	}
 }
 
-// Consume takes out what Next returned, or the first part of it. After a power
+// Consume removes the messages that Next returned, or the first of them. After a power
 // failure the messages of about a second may come again. It returns an error if the cursor
-// cannot be written: the messages are consumed all the same, and the write is retried.
+// cannot be written: the messages are consumed nevertheless, and the write is retried.
 func (o *Outbox) Consume(messages []Message) error {
 	if len(messages) == 0 || o.appending == nil {
 		return nil
@@ -100,7 +100,7 @@ func (o *Outbox) Consume(messages []Message) error {
 	}
 	empty := o.pending() == 0
 	if empty {
-		o.err = nil // there is room again; another error comes with the next append
+		o.err = nil // there is room again; other errors come back with the next append
 		if !o.writing {
 			o.held = holdings{}
 		}
@@ -111,8 +111,8 @@ func (o *Outbox) Consume(messages []Message) error {
 	return err
 }
 
-// removeConsumed removes segments that are consumed and need not be retained any more,
-// and further consumed ones until so many bytes are free.
+// removeConsumed removes consumed segments that need not be retained any more, and further
+// consumed ones until wanted bytes are free.
 func (o *Outbox) removeConsumed(wanted int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -120,8 +120,8 @@ func (o *Outbox) removeConsumed(wanted int64) {
 		_ = o.active.Close() // every record in it is synced and consumed
 		o.active = nil
 	}
-	// A message is retained while its node may send the reading again, and while the window
-	// of the next message may reach back to it.
+	// A message is retained while its node may send the reading again, and while the next
+	// message's window may reach back to it.
 	now, next := o.options.Clock(), o.atTime
 	if next.IsZero() || o.pending() == 0 {
 		next = now
@@ -140,24 +140,24 @@ func (o *Outbox) removeConsumed(wanted int64) {
 	o.segments = kept
 }
 
-// consumed says whether every message of a segment is; the lock is held.
+// consumed reports whether every message of a segment is consumed; the lock is held.
 func (o *Outbox) consumed(s *segment) bool {
 	return s.number < o.at.segment || (s.number == o.at.segment && s.examined && o.at.offset >= s.size)
 }
 
 // Since yields the messages appended at or after a time that are still on disk,
-// consumed or not, in their order. What cannot be read is left out.
+// consumed or not, in their order. It leaves out those that cannot be read.
 func (o *Outbox) Since(start time.Time) iter.Seq[Message] {
 	return o.between(start, position{segment: 1 << 63})
 }
 
-// Before yields what was appended in front of a message that Next has returned, up to
-// so long before it.
+// Before yields the messages appended before one that Next has returned, within reach of
+// its time.
 func (o *Outbox) Before(m Message, reach time.Duration) iter.Seq[Message] {
 	return o.between(m.Appended.Add(-reach), m.end)
 }
 
-// between yields what was appended since a time and ends before a position.
+// between yields the messages appended since a time and before a position.
 func (o *Outbox) between(start time.Time, end position) iter.Seq[Message] {
 	return func(yield func(Message) bool) {
 		o.mu.Lock()

@@ -18,7 +18,7 @@ import (
 type cursor struct {
 	mu      sync.Mutex
 	at      time.Time   // of the last attempt to write it
-	written position    // by the last one that succeeded
+	written position    // by the last attempt that succeeded
 	retry   *time.Timer // writes the cursor later
 	closed  bool
 }
@@ -27,12 +27,11 @@ const cursorSize = 20
 
 func cursorPath(dir string) string { return filepath.Join(dir, "cursor") }
 
-// saveCursor writes the cursor now when that is due, and otherwise, or when it fails,
-// a little later.
+// saveCursor writes the cursor now if that is due; if not, or if it fails, a little later.
 func (o *Outbox) saveCursor(due bool) error {
 	o.cursor.mu.Lock()
 	defer o.cursor.mu.Unlock()
-	if o.cursor.closed { // its timer had fired already
+	if o.cursor.closed { // the timer fired before it was closed
 		return nil
 	}
 	var err error
@@ -60,7 +59,7 @@ func (o *Outbox) closeCursor() error {
 	return o.writeCursor()
 }
 
-// writeCursor writes the cursor unless the file has it; the cursor's lock is held.
+// writeCursor writes the cursor unless the file has it already; the cursor's lock is held.
 func (o *Outbox) writeCursor() error {
 	o.mu.Lock()
 	at := o.at
@@ -87,7 +86,7 @@ func (o *Outbox) writeCursor() error {
 	return nil
 }
 
-// loadCursor reads the position. If the cursor is missing or damaged, it is the beginning.
+// loadCursor reads the position. Without an intact cursor it is the beginning.
 func (o *Outbox) loadCursor() error {
 	f, err := o.options.disk.Open(cursorPath(o.dir), toRead)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EIO) {

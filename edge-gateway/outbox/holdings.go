@@ -4,7 +4,7 @@ package outbox
 const maxHolders = 20_000
 
 // holdings counts each node's waiting records, so that no node crowds out the others. Nodes
-// beyond maxHolders count as one, so that made-up ids share one part.
+// beyond maxHolders count as one, so that invented ids share one part.
 type holdings struct {
 	nodes map[string]int
 	total int
@@ -33,7 +33,7 @@ func (h *holdings) add(node string, n int) {
 	}
 }
 
-// fair reports whether a node may have one record more, given the bytes occupied and free. A
+// fair reports whether a node may have another record, given the bytes occupied and free. A
 // node may hold as much as is free: alone it gets half of the outbox, k busy nodes get
 // 1/(k+1) each (dynamic thresholds; Choudhury and Hahne, 1998).
 func (h *holdings) fair(node string, occupied, free int64) bool {

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Inspect looks at an outbox from outside: it takes no lock and writes nothing,
-// so that a gateway may have it open. Beside one at work it counts about a second's worth
-// of messages too many. The error is [fs.ErrNotExist] where there is no folder yet.
+// Inspect examines an outbox without a lock or a write, so that a gateway may have it open.
+// While one consumes, it counts about a second's worth of messages too many. The error is
+// [fs.ErrNotExist] if there is no folder yet.
 func Inspect(dir string) (Stats, error) {
 	if _, err := os.Stat(dir); err != nil {
 		return Stats{}, fmt.Errorf("inspect outbox: %w", err)
@@ -28,7 +28,7 @@ func Inspect(dir string) (Stats, error) {
 	return o.Stats(), nil
 }
 
-// Size is how many bytes the segments in a folder take.
+// Size returns how many bytes the segments in a folder take.
 func Size(dir string) (int64, error) {
 	o := &Outbox{dir: dir, options: Options{disk: osDisk{}}}
 	if err := o.list(); err != nil {
@@ -37,7 +37,7 @@ func Size(dir string) (int64, error) {
 	return o.bytes(), nil
 }
 
-// probes is how often Probe writes; cards are slow now and then.
+// probes is how often Probe writes, because cards are slow now and then.
 const probes = 5
 
 // Probe returns the slowest of several durable writes in the folder of an outbox, without

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// reopenEvery is how often an outbox that cannot be opened is tried again.
+// reopenEvery is the interval at which opening is retried.
 const reopenEvery = 10 * time.Second
 
 // Late opens its outbox on first use, and retries while the disk or folder fails. Until it
@@ -28,7 +28,7 @@ func NewLate(open func() (*Outbox, error), clock func() time.Time) *Late {
 	return &Late{attempt: open, clock: clock}
 }
 
-// opened returns the outbox, or while it cannot be opened an empty one that refuses records.
+// opened returns the outbox or, while it cannot be opened, an empty one that refuses records.
 func (l *Late) opened() *Outbox {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,8 +70,8 @@ func (l *Late) Before(m Message, reach time.Duration) iter.Seq[Message] {
 	return l.opened().Before(m, reach)
 }
 
-// Stats is [Outbox.Stats]. It opens an outbox only if that has failed before: one that
-// was not needed yet is empty.
+// Stats is [Outbox.Stats]. It opens the outbox only if that has failed before: an outbox that
+// has not been needed yet counts as empty.
 func (l *Late) Stats() Stats {
 	l.mu.Lock()
 	unneeded := l.box == nil && l.err == nil

@@ -19,8 +19,8 @@ import (
 // background, so that a gateway serves at once.
 const examinedAtOnce = 4 << 20
 
-// Open opens the outbox of a folder, which it makes if need be, and finds the intact
-// messages. It also opens on a disk that has become read-only: messages can be taken out,
+// Open opens the outbox of a folder, which it creates if need be, and finds the intact
+// messages. It also opens on a disk that has become read-only: messages can be consumed,
 // and [Outbox.Append] returns why none can be added.
 //
 // The error is [ErrInUse] while another process has it open.
@@ -32,22 +32,22 @@ func Open(dir string, options Options) (*Outbox, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("outbox folder: %w", err)
 	}
-	// Unlock releases the lock before it closes the file: a child that is just being
-	// started still has a copy of the descriptor, and with it the lock.
+	// Unlock releases the lock before it closes the file: a child process that is just
+	// starting still has a copy of the descriptor, and with it the lock.
 	lock := flock.New(filepath.Join(dir, "lock"))
 	locked, err := lock.TryLock()
 	if err == nil && !locked {
 		err = ErrInUse
 	}
 	if errors.Is(err, syscall.EROFS) {
-		err = nil // on a read-only disk nobody can create the lock file
+		err = nil // no process can create the lock file on a read-only disk
 	}
 	if err != nil {
 		return nil, fmt.Errorf("outbox lock %s: %w", lock.Path(), err)
 	}
 	o := &Outbox{options: options, dir: dir, unlock: lock.Unlock, stopping: make(chan struct{})}
 	if err := o.restore(); err != nil {
-		_ = o.closeCursor() // or its timer would go on
+		_ = o.closeCursor() // stops its timer
 		return nil, errors.Join(fmt.Errorf("open outbox %s: %w", dir, err), lock.Unlock())
 	}
 	o.appending = coalesce.New(o.commitBatch, coalesce.Options[entry]{})
@@ -56,7 +56,7 @@ func Open(dir string, options Options) (*Outbox, error) {
 	return o, nil
 }
 
-// restore reads what an earlier process left.
+// restore reads the segments and the cursor that an earlier process left.
 func (o *Outbox) restore() error {
 	if err := o.loadCursor(); err != nil {
 		return err
@@ -64,11 +64,11 @@ func (o *Outbox) restore() error {
 	if o.at == (position{}) {
 		o.at.segment = 1
 	}
-	// Writing it now reserves its space for when the disk is full. On a full or read-only
-	// disk the cost is only that messages are delivered once more.
+	// Writing it now reserves its space in case the disk fills up. If it fails, on a full or
+	// read-only disk, messages are merely delivered again.
 	_ = o.saveCursor(true)
 	probes, _ := filepath.Glob(filepath.Join(o.dir, probePrefix+"*"))
-	for _, left := range probes { // by a power failure
+	for _, left := range probes { // left by a power failure
 		_ = o.options.disk.Remove(left)
 	}
 	if err := o.load(examinedAtOnce); err != nil {
@@ -81,8 +81,8 @@ func (o *Outbox) restore() error {
 	return nil
 }
 
-// load lists the segments and examines up to budget bytes of them, and always the one that
-// is partly consumed.
+// load lists the segments and examines up to budget bytes of them, but always the one that is
+// partly consumed.
 func (o *Outbox) load(budget int64) error {
 	if err := o.list(); err != nil {
 		return err
@@ -144,7 +144,7 @@ func (o *Outbox) survey() {
 		}
 		if o.examine(s) != nil {
 			o.mu.Lock()
-			s.unreadable = true // Next tries again, and returns the error
+			s.unreadable = true // Next retries, and returns the error
 			o.mu.Unlock()
 		}
 	}
@@ -176,7 +176,7 @@ func (o *Outbox) examine(s *segment) error {
 	for {
 		m, end, stepped, ok := following(data, offset)
 		if !ok {
-			break // a torn write is no damage: its message was never promised
+			break // a torn write is no damage: its message was never reported as kept
 		}
 		if stepped && found.countDamage(offset) {
 			damaged++

@@ -18,11 +18,11 @@ import (
 	"coldaisle.dev/shared/coalesce"
 )
 
-// maxBody is the largest body of a record, in bytes, so that a reader recognises a
-// garbled length. No record of a valid reading is that long.
+// maxBody bounds the body of a record, in bytes, so that a reader recognises a garbled
+// length. No record of a valid reading is that long.
 const maxBody = 64 << 10
 
-// Sizes in bytes. A segment is the unit in which space is given back.
+// Sizes in bytes. A segment is the unit in which space is freed.
 const (
 	// DefaultMaxBytes holds 8 million readings and more (TestCapacity).
 	DefaultMaxBytes  = 1 << 30
@@ -31,11 +31,11 @@ const (
 	segmentsPerLimit = 16
 )
 
-// cursorEvery is how often, at most, the cursor is written while messages are
-// consumed, and how soon it is tried again after a failure.
+// cursorEvery is the least time between two writes of the cursor while messages are
+// consumed, and the pause after a failed one.
 const cursorEvery = time.Second
 
-// Errors of [Outbox.Append] that are not those of the disk.
+// Errors of [Outbox.Append] other than the disk's.
 var (
 	ErrFull   = errors.New("outbox is full")
 	ErrShare  = fmt.Errorf("%w: the node holds its share of it", ErrFull)
@@ -45,7 +45,7 @@ var (
 // ErrInUse is returned by [Open] for a folder that another process has open.
 var ErrInUse = errors.New("outbox is in use by another process")
 
-// Options say how large an outbox may grow and how long it remembers.
+// Options say how large an outbox may grow and how long it retains messages.
 type Options struct {
 	// MaxBytes bounds the segments on disk; 0 means [DefaultMaxBytes].
 	MaxBytes int64
@@ -54,7 +54,7 @@ type Options struct {
 	Retain time.Duration
 	Clock  func() time.Time
 
-	disk disk // the real one unless a test breaks it
+	disk disk // the real one unless a test replaces it
 }
 
 // Outbox is an open folder of messages. Append may be called by many
@@ -69,14 +69,14 @@ type Outbox struct {
 	surveying sync.WaitGroup
 	stopping  chan struct{} // closed by Close
 
-	mu       sync.Mutex // guards what follows; never held over a write or sync of messages
+	mu       sync.Mutex // guards the fields below; never held during a write or sync of messages
 	segments []*segment // by number
 	active   file       // the last segment, to be appended to; nil when an append begins a new one
-	last     uint64     // number of the newest segment there ever was
+	last     uint64     // the highest number that a segment ever had
 	at       position   // of the oldest message that is not consumed
 	atTime   time.Time  // append of the last message consumed
 	held     holdings
-	writing  bool // a batch is counted in held, and not yet among the segments
+	writing  bool // a batch is counted in held but not yet among the segments
 	damaged  int
 	err      error // of the last commit
 	closed   bool
@@ -86,15 +86,15 @@ type Outbox struct {
 	cursor cursor
 }
 
-// Stats say what an outbox holds.
+// Stats describes the content of an outbox.
 type Stats struct {
 	Pending int   // messages waiting; estimated while segments of an earlier process are read
-	Bytes   int64 // on disk, with messages that are consumed and retained
-	Damaged int   // places that had to be stepped over since Open
-	Err     error // of the last append, where it could not be kept
+	Bytes   int64 // on disk, including consumed messages that are retained
+	Damaged int   // places that have been skipped since Open
+	Err     error // why the last append failed; nil if it did not
 }
 
-// Stats returns what the outbox holds now.
+// Stats returns the present content of the outbox.
 func (o *Outbox) Stats() Stats {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -125,8 +125,7 @@ func (o *Outbox) bytes() int64 {
 	return n
 }
 
-// Close writes the cursor and closes the files. Appends that are under way
-// finish first.
+// Close writes the cursor and closes the files. Appends under way finish first.
 func (o *Outbox) Close() error {
 	o.appending.Close()
 	o.mu.Lock()

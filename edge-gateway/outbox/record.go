@@ -11,21 +11,21 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// Record is one reading as it is kept.
+// Record is one reading as the outbox stores it.
 type Record struct {
 	Reading reading.Reading
-	// Earlier are readings of the node in the hour before this one that the outbox
-	// does not hold, oldest first: they were published. The window that is sent with
-	// the reading is made of them and of the node's records.
+	// Earlier are the readings of the node in the hour before this one that were published
+	// and so are not in the outbox, oldest first. The reading's window is made of them and
+	// of the node's records.
 	Earlier []Earlier
 	// Enrolment is the id of the gateway's enrolment under which the reading was
 	// taken, empty for none: the record is never signed under another.
 	Enrolment string
-	// Boot says which boot of the machine Uptime belongs to; zero for unknown.
+	// Boot is the boot of the machine that Uptime belongs to; zero if unknown.
 	Boot [16]byte
-	// Uptime is the machine's time since that boot, suspension included, at the time
-	// of the reading. While the boot is the same it tells how old the reading is,
-	// whatever the clock did.
+	// Uptime is the machine's time since that boot, suspension included, at the time of
+	// the reading. During the same boot it gives the reading's age, however the clock was
+	// set.
 	Uptime time.Duration
 }
 
@@ -42,11 +42,11 @@ type Message struct {
 
 	Appended time.Time
 
-	end position // of the message after it
+	end position // where the next message begins
 }
 
-// A record begins with a magic number by which a reader finds the next record
-// behind a damaged place, and a header:
+// A record begins with a magic number, by which a reader finds the next record after a
+// damaged place, and a header:
 //
 //	magic    4 bytes
 //	length   4 bytes  of the body
@@ -117,8 +117,7 @@ func appendNumber(to []byte, value float64) []byte {
 	return binary.LittleEndian.AppendUint64(binary.AppendVarint(to, 1), math.Float64bits(value))
 }
 
-// bodyReader takes the parts of a body from its front. After the first error all of
-// them are zero.
+// bodyReader reads the parts of a body from its front. After the first error all are zero.
 type bodyReader struct {
 	rest   []byte
 	failed bool
@@ -192,15 +191,15 @@ func decodeBody(body []byte) (r Record, ok bool) {
 	return r, !b.failed && len(b.rest) == 0 && validate(r.Reading) == nil
 }
 
-// recordAt finds the record that begins at an offset and has its checksum. end is
-// where the next one begins; ok is false when there is none there.
+// recordAt returns the record that begins at an offset, if its checksum is right. end is
+// where the next one begins; ok is false if there is no such record.
 func recordAt(data []byte, offset int64) (header, body []byte, end int64, ok bool) {
 	rest := data[offset:]
 	if len(rest) < headerSize || string(rest[:4]) != magic {
 		return nil, nil, 0, false
 	}
 	header = rest[:headerSize]
-	claimed := binary.LittleEndian.Uint32(header[4:]) // of a garbled one, more than an int holds on a 32-bit machine
+	claimed := binary.LittleEndian.Uint32(header[4:]) // a garbled one may be more than an int holds on a 32-bit machine
 	if claimed > maxBody || int(claimed) > len(rest)-headerSize {
 		return nil, nil, 0, false
 	}
@@ -222,8 +221,8 @@ func record(data []byte, offset int64) (m Message, end int64, ok bool) {
 	return m, end, ok
 }
 
-// following finds the first intact record at or behind an offset. damaged says
-// that something had to be stepped over; ok is false at the end of the data.
+// following finds the first intact record at or after an offset. damaged says that it
+// skipped something; ok is false at the end of the data.
 func following(data []byte, offset int64) (m Message, end int64, damaged, ok bool) {
 	for offset < int64(len(data)) {
 		if m, end, ok = record(data, offset); ok {

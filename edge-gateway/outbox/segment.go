@@ -19,15 +19,15 @@ type segment struct {
 	unreadable bool      // the survey could not read it
 	examined   bool      // the fields below have been read, not estimated
 	size       int64     // up to here its records are durable
-	onDisk     int64     // bytes of the file, with what a failed write left behind the records
+	onDisk     int64     // bytes of the file, including the rest of a failed write after the records
 	records    int       // intact ones
 	newest     time.Time // append of the last record
-	// damaged are the offsets of damaged places: reading a segment once more finds the
-	// same ones.
+	// damaged are the offsets of damaged places, to count each once however often the
+	// segment is read.
 	damaged map[int64]bool
 }
 
-// countDamage notes a damaged place and reports whether it is new.
+// countDamage records a damaged place and reports whether it is new.
 func (s *segment) countDamage(offset int64) bool {
 	if s.damaged[offset] {
 		return false
@@ -70,14 +70,14 @@ func segmentNumber(name string) uint64 {
 const blockSize = 4096
 
 // load reads a file from an offset to an end and appends it to data. Blocks
-// that the disk cannot read come out as zeros: no record, so that a reader
-// steps over them.
+// that the disk cannot read become zeros, which are no record, so that a reader
+// skips them.
 func load(f file, data []byte, from, to int64) ([]byte, error) {
 	start := len(data)
 	data = slices.Grow(data, int(to-from))[:start+int(to-from)]
 	n, err := f.ReadAt(data[start:], from)
 	if err == nil || errors.Is(err, io.EOF) {
-		return data[:start+n], nil // of a file shorter than it was, what is missing is damage
+		return data[:start+n], nil // the file is shorter than it was: the missing part is damage
 	}
 	if !errors.Is(err, syscall.EIO) {
 		return data[:start], fmt.Errorf("read segment: %w", err)
@@ -91,8 +91,8 @@ func load(f file, data []byte, from, to int64) ([]byte, error) {
 	return data, nil
 }
 
-// reader holds the content of the segment that Next is in. It holds no file
-// open, which would occupy the space of a removed segment.
+// reader holds the content of the segment that Next reads. It keeps no file open, because
+// that would occupy the space of a removed segment.
 type reader struct {
 	number uint64
 	data   []byte // from the start of the segment

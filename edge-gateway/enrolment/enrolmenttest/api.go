@@ -1,4 +1,4 @@
-// Package enrolmenttest is the part of the API that gateways speak to, for tests.
+// Package enrolmenttest stands in for the part of the API that gateways call, in tests.
 package enrolmenttest
 
 import (
@@ -14,21 +14,21 @@ import (
 	"coldaisle.dev/shared/wire"
 )
 
-// Code is the enrolment code that the API knows, ID the gateway's that it is for.
+// Code is the enrolment code that the API knows, ID the id of its gateway.
 const (
 	Code = "ABCDE-FGHIJ"
 	ID   = "gw-cellar1"
 )
 
-// API answers enrolments and statuses. Change its fields by Set alone.
+// API answers enrolments and statuses. Change its fields only in Set.
 type API struct {
 	URL string
 
 	// Time is the answer's.
 	Time func() time.Time
-	// Reply is what a status is answered beside nonce and time.
+	// Reply is the reply to a status, without nonce and time.
 	Reply wire.StatusReply
-	// Lost lets the reply to a confirmed enrolment get lost.
+	// Lost loses the reply to a confirmed enrolment.
 	Lost bool
 	// Away answers 503 to everything.
 	Away bool
@@ -68,7 +68,7 @@ func (a *API) Key() ed25519.PublicKey {
 	return a.key
 }
 
-// Statuses are those that were verified.
+// Statuses returns the verified statuses.
 func (a *API) Statuses() []wire.StatusRequest {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -102,8 +102,8 @@ func (a *API) enrol(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// status answers as run/api/gateways does: a status whose time is off is told the time
-// and gets no token.
+// status answers as run/api/gateways does: a status whose time is off gets the time but no
+// token.
 func (a *API) status(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
