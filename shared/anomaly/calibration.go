@@ -10,11 +10,10 @@ import (
 	"coldaisle.dev/shared/features"
 )
 
-// Hours bounds the hours of a node that a calibration is made of: four weeks.
+// Hours bounds the hours of a node that a calibration is made from: four weeks.
 const Hours = 28 * 24
 
-// Hour is the largest strength of each statistic in an hour of a node; NaN where there
-// was none.
+// Hour is the largest strength of each statistic in an hour of a node; NaN if there was none.
 type Hour [Count]float32
 
 // Quiet is an hour in which nothing was heard.
@@ -47,12 +46,12 @@ type NodeHours struct {
 	Hours      []Hour
 	At         []uint8    // their hours of the day, UTC
 	Air        []Climate  // of the same hours, in the order of time
-	Instrument Instrument // as it is now
+	Instrument Instrument // the present one
 	Neighbours []string   // of the customer's nodes, the best first, see [Neighbours]
 }
 
-// usual is the distribution of a node's hours: their median, and the distance from it to
-// their 90th percentile; and what its air does. Its fields are encoded in their order.
+// usual is what is usual for a node: the median of its hours, the distance from it to their
+// 90th percentile, and the limits of its air. Its fields are encoded in their order.
 type usual struct {
 	Middle, Scale [Count]float32
 	Air           limits
@@ -73,7 +72,7 @@ type tail struct {
 	Excess float64     // mean excess over the last of them
 }
 
-// surprise is -log₁₀ of the share of hours that reach a number.
+// surprise returns -log₁₀ of the share of hours that reach z.
 func (t tail) surprise(z float64) float64 {
 	share := shares()
 	last := len(share) - 1
@@ -88,7 +87,7 @@ func (t tail) surprise(z float64) float64 {
 	return low + (high-low)*(z-t.Ranks[at-1])/(t.Ranks[at]-t.Ranks[at-1])
 }
 
-// beyond is the number of a given surprise, at least 1.7.
+// beyond is the inverse of surprise, for a surprise of at least 1.7.
 func (t tail) beyond(surprise float64) float64 {
 	return t.Ranks[len(t.Ranks)-1] + max(0, surprise-logShare(tailShare))*(t.Excess*math.Ln10)
 }
@@ -102,10 +101,10 @@ type Calibration struct {
 	nodes      map[string]usual
 	rooms      map[string]usual
 	fleet      usual
-	rhythm     [Count][hoursOfDay]float32 // by how much z is larger at an hour of the day
+	rhythm     [Count][hoursOfDay]float32 // how much larger z is at an hour of the day
 	tails      [Count]tail
 	all        tail
-	neighbours map[string][]string // shared with nobody, names shared with nodes
+	neighbours map[string][]string // its strings are those of nodes
 }
 
 // Neighbours are the nodes that a node is compared with, the best first.
@@ -123,8 +122,8 @@ const (
 // minHours is the fewest hours of a statistic that give a node a median.
 const minHours = 24
 
-// Calibrate makes a calibration from the past of a customer's nodes. An entry without a node has
-// the air of a room. Without nodes it is the shipped one.
+// Calibrate makes a calibration from the past of a customer's nodes. An entry without a node name
+// is the air of a room. Without nodes the result is the shipped calibration.
 func Calibrate(past []NodeHours) *Calibration {
 	past = slices.Clone(past)
 	rooms := map[string][]Climate{}
@@ -162,12 +161,12 @@ func Calibrate(past []NodeHours) *Calibration {
 }
 
 // youngQuantile is the quantile of the fleet that stands for a node until a day of it is known,
-// and in part until a week is: a restless or coarse sensor would raise alarms from its first
-// hour.
+// and partly until a week is: otherwise a restless or coarse sensor would raise alarms from its
+// first hour.
 const youngQuantile = 0.9
 
-// usual finds what is usual for one statistic: of each node as far as its hours tell,
-// for the rest of its room, of a room without such nodes the fleet.
+// usual finds what is usual for one statistic: of each node as far as its hours show it, and
+// for the rest of its room, or of the fleet for a room without such nodes.
 func (c *Calibration) usual(s Statistic, past []NodeHours, shipped usual) {
 	type own struct {
 		n             float64
@@ -223,11 +222,11 @@ func (c *Calibration) usual(s Statistic, past []NodeHours, shipped usual) {
 	}
 }
 
-// rhythmHours is how many hours of a time of the day count half of what they say of it.
+// rhythmHours is how many hours at an hour of the day give its rhythm a weight of one half.
 const rhythmHours = 50
 
-// byHour finds the rhythm of a statistic and returns all nodes' z without it: by how much the 90th
-// percentile of an hour of the day, the largest of it and those beside it, exceeds that of the whole day.
+// byHour finds the rhythm of a statistic and returns all nodes' z without it. The rhythm is how much the
+// 90th percentile of an hour of the day, or of a neighbouring hour, exceeds that of the whole day.
 func (c *Calibration) byHour(s Statistic, past []NodeHours) (pooled []float64) {
 	var hours [hoursOfDay][]float64
 	for _, n := range past {
@@ -238,7 +237,7 @@ func (c *Calibration) byHour(s Statistic, past []NodeHours) (pooled []float64) {
 			}
 		}
 	}
-	var count, most [hoursOfDay]float64 // with those beside it
+	var count, most [hoursOfDay]float64 // including the neighbouring hours
 	all, mean := 0.0, 0.0
 	for h, z := range hours {
 		if len(z) == 0 {
@@ -266,8 +265,8 @@ func (c *Calibration) byHour(s Statistic, past []NodeHours) (pooled []float64) {
 	return pooled
 }
 
-// air finds the limits of what the air of each room and node does. A node's slow changes are those
-// of its difference from its room, or its own where it is a room by itself.
+// air finds the limits of the air of each room and node. A node's slow changes are those of its
+// difference from its room, or its own if it has no room to compare with.
 func (c *Calibration) air(past []NodeHours, rooms map[string][]Climate) {
 	means := map[string]map[int64]float32{}
 	for room, climates := range rooms {
@@ -305,8 +304,8 @@ func (c *Calibration) air(past []NodeHours, rooms map[string][]Climate) {
 	}
 }
 
-// Anonymous is the calibration without nodes and rooms, as it is shipped: a place of which nothing
-// is known may be as restless as the most restless of these nodes in their most restless hour.
+// Anonymous returns the calibration without nodes and rooms, for shipping: an unknown place may
+// be as restless as the most restless of these nodes in their most restless hour.
 func (c *Calibration) Anonymous() *Calibration {
 	a := &Calibration{fleet: c.fleet, tails: c.tails, all: c.all}
 	for s, its := range c.rhythm {
@@ -322,8 +321,8 @@ func (c *Calibration) Anonymous() *Calibration {
 	return a
 }
 
-// leastScale keeps the last digit of a node that never changes from raising an alarm, and for
-// how long values stay the same the few equal ones that are chance.
+// leastScale is the smallest scale of a statistic. It keeps a change of the last digit at a node
+// that never changes from raising an alarm and, for [Unchanged], a few values equal by chance.
 func leastScale(s Statistic) float64 {
 	if s == Unchanged {
 		return 0.3
@@ -338,7 +337,7 @@ func (u usual) standardised(s Statistic, strength float64) float64 {
 	return (strength - float64(u.Middle[s])) / u.spread(s)
 }
 
-// tailOf is the tail of pooled numbers, of which few count less than the shipped tail.
+// tailOf is the tail of pooled numbers. If these are few, the shipped tail has more weight.
 func tailOf(values []float64, shipped tail) tail {
 	if len(values) == 0 {
 		return shipped
@@ -349,11 +348,11 @@ func tailOf(values []float64, shipped tail) tail {
 	var t tail
 	for i, share := range shares() {
 		t.Ranks[i] = mixed(features.Quantile(values, 1-share), shipped.Ranks[i])
-		if i > 0 { // apart, so that every number has one place
+		if i > 0 { // keep ranks apart, so that every number has one place
 			t.Ranks[i] = max(t.Ranks[i], t.Ranks[i-1]+1e-9)
 		}
 	}
-	// The very largest numbers are faults that nobody reported: their size does not count.
+	// The very largest numbers are unreported faults: their size does not count.
 	limit := features.Quantile(values, 1-tailShare)
 	largest := features.Quantile(values, 1-tailShare/censored)
 	sum, exceeding := 0.0, 0.0
@@ -369,8 +368,8 @@ func tailOf(values []float64, shipped tail) tail {
 	return t
 }
 
-// censored is the part of the tail's hours, one in so many, whose size does not count: with
-// fewer, a fifth of wrong verdicts left enough faults in the past to hide half of the next.
+// One in censored of the tail's hours does not count by its size. With fewer, a fifth of wrong
+// verdicts left enough faults in the past to hide half of the later ones.
 const censored = 8
 
 // leastExcess keeps equal numbers from making any other infinitely rare.
@@ -383,9 +382,9 @@ func widen(h Hour) (s [Count]float64) {
 	return s
 }
 
-// most is the largest surprise of a statistic. Changes of a node's own dew point count only where
-// nothing is known of its neighbours', those of its temperature for the band of charts alone: of
-// them the cooling path tells.
+// most returns the largest surprise and its statistic. Changes of a node's own dew point count only
+// if its neighbours' are unknown. Those of its own temperature serve only the band of charts: the
+// cooling path judges them.
 func (c *Calibration) most(u usual, hour int, strength [Count]float64) (surprise float64, by Statistic) {
 	alone := math.IsNaN(strength[TemperatureChange])
 	for s := range Count {
@@ -422,8 +421,8 @@ func (c *Calibration) Score(node, room string, at time.Time, v Values) float64 {
 // hoursOfMonth is how many hours a node sends in a month.
 const hoursOfMonth = 720
 
-// Alarm is the score above which a reading is an alarm, for so many false alarms per
-// node and month. Budgets are 0.3 to 30; below 1 nothing but the shape of the tail tells.
+// Alarm is the score above which a reading is an alarm, for a budget of false alarms per node
+// and month, 0.3 to 30. Below 1 the score rests on the shape of the tail alone.
 func Alarm(budget float64) float64 {
 	return logShare(cmp.Or(min(max(budget, 0.3), 30), 1) / hoursOfMonth)
 }

@@ -11,7 +11,7 @@ import (
 // calibrationPrefix begins an encoded calibration and says its version.
 const calibrationPrefix = "coldaisle calibration 4\n"
 
-// MarshalBinary encodes a calibration: the same one to the same bytes.
+// MarshalBinary encodes a calibration. Equal ones give the same bytes.
 func (c *Calibration) MarshalBinary() ([]byte, error) {
 	var b []byte
 	for _, part := range []any{c.fleet, c.rhythm, c.tails, c.all} {
@@ -25,7 +25,7 @@ func (c *Calibration) MarshalBinary() ([]byte, error) {
 		}
 	}
 	names := slices.Sorted(maps.Keys(c.nodes))
-	for _, name := range names { // neighbours by their places
+	for _, name := range names { // neighbours by their index among names
 		b = binary.AppendUvarint(b, uint64(len(c.neighbours[name])))
 		for _, neighbour := range c.neighbours[name] {
 			at, _ := slices.BinarySearch(names, neighbour)

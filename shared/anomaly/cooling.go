@@ -10,14 +10,14 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// The cooling path. What a room's air does is judged by physics: by degrees, against the
-// largest that the same place did before. No tail excuses it, and no neighbour.
+// The cooling path judges the changes of a room's air in degrees, against the largest that
+// the same place had before, and not by how rare they are or what the neighbours do.
 
-// spans are the times, in seconds, over which the air may warm or cool.
+// spans are the times, in seconds, over which changes are measured.
 func spans() [4]float64 { return [4]float64{300, 600, 1200, 2400} }
 
-// Moves are the changes of a temperature within each of the spans, signed, and the temperature
-// now, in °C; NaN where one is not known.
+// Moves are the signed changes of a temperature within each of the spans, and the temperature
+// now, in °C; NaN if unknown.
 type Moves struct {
 	Change [4]float32
 	Level  float32
@@ -28,13 +28,13 @@ func noMoves() Moves {
 	return Moves{[4]float32{nan, nan, nan, nan}, nan}
 }
 
-// comesBack is how much of a change, °C, counts that only leads back to the median of the day.
+// comesBack bounds, in °C, the part of a change that leads back to the median of the day.
 const comesBack = 2.0
 
-// MovesOf are the changes of a node until a reading, by the window before it. A change in a
-// shorter time counts where neither the window nor the day has an older reading. Both ends are
-// medians of three readings. Of what leads back to the usual temperature, the median of the day,
-// no more than comesBack counts.
+// MovesOf measures the changes of a node up to a reading, by the window before it. If neither the
+// window nor the day has a reading that is old enough, the change over a shorter time counts. Both
+// ends are medians of three readings. Of a change back to the usual temperature, the median of the
+// day, at most comesBack counts.
 func MovesOf(w reading.Window, r reading.Reading, day *Day, usual float64) Moves {
 	m := noMoves()
 	if !reading.Has(r.Temperature) {
@@ -55,7 +55,7 @@ func MovesOf(w reading.Window, r reading.Reading, day *Day, usual float64) Moves
 		at := i
 		switch {
 		case at > 0 && (at == n || w.Age[at] < span/2) && w.Age[at-1] <= 2*span:
-			at-- // readings are rare: that before is nearer to the span
+			at-- // readings are rare: the one before is nearer to the span
 		case at == n || (at > 0 && w.Age[at] < span/2):
 			continue
 		}
@@ -80,28 +80,28 @@ func MovesOf(w reading.Window, r reading.Reading, day *Day, usual float64) Moves
 	return m
 }
 
-// known is what a node's own readings have told of it.
+// known is the state that a node's own readings have given.
 type known struct {
 	moves Moves // at moved
 	moved time.Time
 
-	toldAt  time.Time // by the cooling path
-	times   int       // that it began to tell within a day
-	largest float64   // °C, of these
-	ledAt   time.Time // when a change was last told
+	toldAt  time.Time // when the cooling path last reported
+	times   int       // how often it began to within a day
+	largest float64   // °C, the largest of these
+	ledAt   time.Time // when a change was last reported
 	led     float64   // its sign
 	from    float64   // °C, where it began
 
 	instrument Instrument
-	reported   int64 // slot in which that was found
-	digitsOn   int64 // day on which its digits were new, since 1970
-	otherwise  bool  // for an hour its interval has been another
+	reported   int64 // slot in which instrument was found
+	digitsOn   int64 // day since 1970 on which its digits were new
+	otherwise  bool  // its interval has differed from the calibration's for a window
 }
 
-// Move notes the changes until a reading and returns them.
+// Move records the changes up to a reading and returns them.
 func (l *Live) Move(w reading.Window, r reading.Reading) Moves {
 	l.moves, l.moved = MovesOf(w, r, &l.Day, l.ofDay(r.Time).Temperature), r.Time
-	if grid := l.instrument.Grid; grid >= coarse { // a change of one digit is none
+	if grid := l.instrument.Grid; grid >= coarse { // one digit is not a change
 		for k, v := range l.moves.Change {
 			l.moves.Change[k] = max(0, v-grid) + min(0, v+grid)
 		}
@@ -109,7 +109,7 @@ func (l *Live) Move(w reading.Window, r reading.Reading) Moves {
 	return l.moves
 }
 
-// Apart is what a node does beyond what most of its room does, where that is known.
+// Apart returns a node's changes less those of most of its room, where these are known.
 func (m Moves) Apart(together Moves) Moves {
 	for k, v := range together.Change {
 		if !math.IsNaN(float64(v)) {
@@ -119,12 +119,12 @@ func (m Moves) Apart(together Moves) Moves {
 	return m
 }
 
-// Follow takes over what another state of the same node knew of its changes and its instrument.
+// Follow copies the changes and the instrument of an earlier state of the same node.
 func (l *Live) Follow(before *Live) { l.known = before.known }
 
-// Together are the changes that most of a room's nodes made: of an even number the smaller one
-// of the two in the middle. Nodes that were not heard for five minutes do not count, and fewer
-// than three are no room: each is judged by itself. heard is of how many the changes are known.
+// Together returns the median change of a room's nodes: of an even number the smaller of the two
+// in the middle. Nodes that were not heard for five minutes do not count. Fewer than three nodes
+// are each judged alone. heard is the number of nodes whose changes are known.
 func Together(at time.Time, nodes []*Live) (m Moves, heard int) {
 	var values [5][]float32
 	all := make([]float32, 5*len(nodes))
@@ -173,8 +173,7 @@ func Together(at time.Time, nodes []*Live) (m Moves, heard int) {
 // leastOfRoom is the fewest nodes that are judged together.
 const leastOfRoom = 3
 
-// Climate is what the temperature of a node or a room did in an hour; NaN where that is not
-// known.
+// Climate summarises the temperature of a node or a room in an hour; NaN if unknown.
 type Climate struct {
 	Start          time.Time
 	Rise, Fall     [4]float32 // largest within each span, °C, both positive
@@ -189,7 +188,7 @@ func Unheard(start time.Time) Climate {
 	return Climate{Start: start, Rise: m.Change, Fall: m.Change, Mean: m.Level, Warmest: m.Level, Least: m.Level}
 }
 
-// Add includes what a reading says.
+// Add includes the changes up to a reading.
 func (c *Climate) Add(m Moves) {
 	grow := func(most *float32, v float32) {
 		if !math.IsNaN(float64(v)) && !(*most >= v) {
@@ -214,44 +213,44 @@ func (c *Climate) Add(m Moves) {
 	c.Mean += (m.Level - c.Mean) / float32(c.Count)
 }
 
-// limits are what the air of a node or a room does at most, in °C: more is told.
+// limits are the largest usual changes of a node's or a room's air, in °C: larger ones are reported.
 type limits struct {
 	Change [2][4]float32 // rise and fall within each span, at any hour
 	Level  [2]float32    // coldest and warmest
-	// Slow is by how much it is hotter than its past (negative: colder; 0: neither), the day since
-	// 1970 on which that began, and 1 where it is the peaks of the days that are hotter.
+	// Slow is how much hotter it is than its past (negative: colder; 0: neither), the day since
+	// 1970 on which that began, and 1 if only the peaks of the days are hotter.
 	Slow  [3]float32
-	Hour  [2][24]uint8 // which part of Change in an hour of the day and those beside it, in 255ths
-	First float32      // part of firstChanges that counts at least
+	Hour  [2][24]uint8 // the share of Change, in 255ths, at an hour of the day and its neighbours
+	First float32      // the share of firstChanges that is the least limit
 }
 
 const (
-	// beyondPast is by how much more than ever before a change must be.
+	// A change must be larger than ever before by the factor beyondPast, at a node beyondNode.
 	beyondPast, beyondNode = 1.2, 1.4
-	// beyondFall is by how much more a fall must be than a rise, which is what a lost cooling does.
+	// beyondFall is a further factor for a fall, because lost cooling causes a rise.
 	beyondFall = 1.3
-	// firstHours is in how many hours the first changes narrow from three times their size: every place
-	// looks restless on its first morning.
+	// firstHours is the time, in hours, in which firstChanges narrow from three times their size: every
+	// place looks restless on its first morning.
 	firstHours = 48
-	// leastRise is the smallest change that is told, °C: less is no failure of a cooling.
+	// leastRise is the smallest change that is reported, °C: less is no failure of a cooling.
 	leastRise = 1.5
-	// warmer is by how much, °C, a place must be warmer or colder than ever before, from a week of
-	// past on: a weekend is unlike working days.
+	// warmer is how much warmer or colder than ever before a place must be, °C, once a week of past
+	// is known: a weekend is unlike working days.
 	warmer = 1.5
-	// repeating is the change, °C, that is not learned where it was told: a person must say that
-	// it is expected. In its first week everything is learned.
+	// repeating is the change, °C, that is not learned after it was reported: a person must say that
+	// it is expected. In the first week everything is learned.
 	repeating = 3.0
 	unbounded = 1000
 )
 
-// firstChanges are, within each span, what no room does in health that is not restless, °C.
+// firstChanges are, for each span, the changes that no calm room has while it is healthy, °C.
 func firstChanges() [4]float32 { return [4]float32{1.5, 2.5, 4, 6} }
 
-// limitsOf are those of a place by its past, in the order of time: beyond times the largest
-// changes. While a week is not known, firstChanges count for the rest.
+// limitsOf returns the limits of a place by its past in the order of time: beyond times the
+// largest changes. Until a week is known, firstChanges count for the rest.
 func limitsOf(past []Climate, beyond float32) limits {
 	var largest [2][4]float32
-	var at [2][24][4]float32 // in an hour of the day, and in those beside it
+	var at [2][24][4]float32 // at an hour of the day and its neighbours
 	warmest, coldest := float32(math.Inf(-1)), float32(math.Inf(1))
 	hours := 0
 	for i := 0; i < len(past); {
@@ -290,8 +289,8 @@ func limitsOf(past []Climate, beyond float32) limits {
 	}
 	known := min(1, float32(hours)/hoursOfWeek)
 	l := limits{First: (1 - known) * (1 + 2*max(0, 1-float32(hours)/firstHours)), Level: [2]float32{-unbounded, unbounded}}
-	doubt := (1 - known) / 2  // of hours of which few are known
-	if beyond == beyondNode { // a door keeps no hours
+	doubt := (1 - known) / 2  // for hours of the day with few known
+	if beyond == beyondNode { // a door may open at any hour
 		doubt = 0.5
 	}
 	for way := range largest {
@@ -328,21 +327,21 @@ func larger(a, b float32) float32 {
 	return a
 }
 
-// The CUSUM of days (Page, Biometrika 41, 1954).
+// The CUSUM over days (Page, Biometrika 41, 1954).
 const (
-	cusumSlack = 1.0 // spreads a day that count for nothing
+	cusumSlack = 1.0 // spreads a day that do not count
 	cusumLimit = 8.0 // spreads
-	// roomSpread and nodeSpread are the least spreads, °C: of a room's days, and of the difference
-	// of a node from its room.
+	// roomSpread and nodeSpread are the least spreads, °C: of a room's days, and of a node's
+	// difference from its room.
 	roomSpread, nodeSpread = 0.5, 0.15
-	heardHours             = 12 // of a day that counts
-	beyondDays             = 3  // least spreads by which it must lie beyond all of those before
-	leastDays              = 5  // like days that one is compared with
+	heardHours             = 12 // a day counts with at least this many hours
+	beyondDays             = 3  // least spreads by which a day must lie beyond all days before
+	leastDays              = 5  // a day is compared with at least this many like it
 )
 
 // slow compares each day's median, maximum and minimum of the hourly means with the days before
-// the last seven, with less than two weeks those before the last third: nothing that began this
-// week is its own excuse. Working days are compared with working days where there are two.
+// the last seven or, with less than two weeks, before the last third, so that a change of this
+// week does not count as usual. Working days are compared with working days if there are two.
 func (l *limits) slow(past []Climate, spread float64) {
 	type day struct {
 		number int64
@@ -367,7 +366,7 @@ func (l *limits) slow(past []Climate, spread float64) {
 	free := func(d day) bool { return (d.number+4)%7 == 0 || (d.number+4)%7 == 6 } // 1970-01-01 was a Thursday
 	largest := cusumLimit
 	for k := range 3 {
-		// Of a day unlike those before, nothing is said.
+		// A day without like ones before it is not judged.
 		reference := func(like day) (values []float64) {
 			for _, d := range before {
 				if free(d) == free(like) {
@@ -411,21 +410,21 @@ func (l *limits) slow(past []Climate, spread float64) {
 	}
 }
 
-// CoolingScore is the score of what the cooling path tells: above any alarm.
+// CoolingScore is the score of a report of the cooling path: above any alarm.
 const CoolingScore = 6.0
 
-// Told is what the cooling path says of a reading.
+// Told is the cooling path's report on a reading.
 type Told struct {
 	Cause     string  // for programs
 	Reason    string  // for a person
 	Value     float64 // °C, of the node
-	Low, High float64 // °C, where it would be usual
+	Low, High float64 // °C, the usual band
 }
 
-// Cooling is [Calibration.Cooling] of a node that [Live.Move] has just moved. From the third time in
-// a day on, [Joined] or more apart, it must be larger than before, or of 3 °C: a compressor that
-// comes and goes is no flood. Within half a day, what comes back from a change that was told counts
-// only beyond where that began.
+// Cooling is [Calibration.Cooling] of a node after [Live.Move]. From the third time in a day on,
+// [Joined] or more apart, a change must be larger than before, or 3 °C, so that a cycling compressor
+// does not flood people. Within half a day, the way back from a reported change counts only beyond
+// where that began.
 func (l *Live) Cooling(c *Calibration, node, room string, at time.Time, together Moves, heard int) (Told, bool) {
 	own := l.moves
 	for k, v := range own.Change {
@@ -452,7 +451,7 @@ func (l *Live) Cooling(c *Calibration, node, room string, at time.Time, together
 	l.toldAt, l.largest = at, max(l.largest, size)
 	if told.Cause == "cooling" || told.Cause == "temperature_change" {
 		led, usual := math.Copysign(1, told.Value-from), l.ofDay(at).Temperature
-		if led < 0 && !math.IsNaN(usual) || usual < from { // a rise is never judged from above what is usual
+		if led < 0 && !math.IsNaN(usual) || usual < from { // a rise never begins above the usual temperature
 			from = usual
 		}
 		if led != l.led || at.Sub(l.ledAt).Abs() >= Joined {
@@ -463,8 +462,8 @@ func (l *Live) Cooling(c *Calibration, node, room string, at time.Time, together
 	return told, true
 }
 
-// Cooling judges the changes of a node and of its room at a time; false where they are no
-// more than the place does. What a room does is told of each of its nodes that takes part.
+// Cooling judges the changes of a node and of its room at a time; it reports false if they are
+// usual for the place. A change of the room is reported for each node that takes part in it.
 func (c *Calibration) Cooling(node, room string, at time.Time, own, together Moves, heard int) (Told, bool) {
 	places := [2]struct {
 		m Moves

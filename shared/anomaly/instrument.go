@@ -9,19 +9,19 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// Instrument is how a node reports: a change of it is no change of the air.
+// Instrument is how a node reports. When it changes, the air has not.
 type Instrument struct {
 	Grid     float32 // °C to which its temperatures are rounded
-	Interval float32 // seconds between readings, those that were lost included
+	Interval float32 // seconds between readings that arrive
 }
 
-// coarse is the rounding, °C, from which on one digit is a change by itself.
+// coarse is the rounding, °C, from which one digit looks like a change.
 const coarse = 0.5
 
-// sameInstrument is by what factor both may change.
+// sameInstrument is the factor by which both may differ.
 const sameInstrument = 1.4
 
-// unlike names what differs from another: digits, interval, or nothing where either is unknown.
+// unlike names what differs from another: digits, interval, or nothing if either is unknown.
 func (i Instrument) unlike(other Instrument) string {
 	apart := func(a, b float32) bool {
 		return a > 0 && b > 0 && (a > sameInstrument*b || b > sameInstrument*a)
@@ -36,8 +36,8 @@ func (i Instrument) unlike(other Instrument) string {
 	}
 }
 
-// Instrument is how the node reported in the window before a reading, found once in ten minutes.
-// What cannot be told of few or equal values is as before, at first 0.
+// Instrument returns how the node reported in the window before a reading, computed once in ten
+// minutes. What few or equal values do not show is as before, at first 0.
 func (l *Live) Instrument(w reading.Window, r reading.Reading) Instrument {
 	const few, most = 12, 20 // readings
 	slot := SlotOf(r.Time)
@@ -58,7 +58,7 @@ func (l *Live) Instrument(w reading.Window, r reading.Reading) Instrument {
 	l.instrument.Interval = intervalOf(w)
 	for _, grid := range [4]float64{1, 0.5, 0.1, 0.01} {
 		off := func(v float64) bool { return math.Abs(v-grid*math.Round(v/grid)) > 1e-3 }
-		// A calm room shows no digits of its temperature: then those of the humidity tell.
+		// A calm room does not show the digits of its temperature: then those of the humidity count.
 		if !slices.ContainsFunc(w.Temperature, off) && (warmer >= few/3 || damper >= few/3 && !slices.ContainsFunc(w.Humidity, off)) {
 			l.instrument.Grid = float32(grid)
 			break
@@ -75,17 +75,17 @@ func intervalOf(w reading.Window) float32 {
 	}
 	usual, sum := median(gaps, 1), 0.0
 	for _, gap := range gaps {
-		sum += min(gap, 4*usual) // a silence is no interval
+		sum += min(gap, 4*usual) // a silence is not an interval
 	}
 	return float32(sum / float64(len(gaps)))
 }
 
-// leastWindow is the age, s, of the first reading of a window that tells of a lasting change.
+// leastWindow is the age, s, of the first reading of a window that shows a lasting change.
 const leastWindow = 45 * 60
 
-// OtherInterval reports whether most of the nodes that were heard in the last five minutes have
-// reported more or less often than the calibration knows, for a whole window: a new setting, or a
-// network that loses readings. One node that does so, or a few, are nobody's business.
+// OtherInterval reports whether most of the nodes that were heard in the last five minutes have for
+// a whole window reported more or less often than in the calibration: because of a new setting, or
+// of a network that loses readings. A few such nodes are not worth reporting.
 func OtherInterval(at time.Time, nodes []*Live) bool {
 	heard, otherwise := 0, 0
 	for _, n := range nodes {
@@ -99,7 +99,7 @@ func OtherInterval(at time.Time, nodes []*Live) bool {
 	return otherwise >= leastOfRoom && 2*otherwise >= heard
 }
 
-// Interval says how a node's interval differs, for people; nothing where it does not.
+// Interval says for people how a node's interval differs; it is empty if it does not.
 func (c *Calibration) Interval(node string, l *Live) string {
 	if !l.otherwise {
 		return ""
@@ -108,12 +108,12 @@ func (c *Calibration) Interval(node string, l *Live) string {
 		l.instrument.Interval, c.nodes[node].Instrument.Interval)
 }
 
-// NewDigits is what a person is told where a node rounds otherwise than the calibration knows.
-const NewDigits = "it rounds its values otherwise than before: what depends on that is learned anew"
+// NewDigits is the reason of a node that rounds otherwise than in the calibration.
+const NewDigits = "it rounds its values differently than before: everything that depends on this is learned anew"
 
-// Anew takes out of a node's statistics what tells nothing since its instrument differs from that
-// which the calibration knows: with other digits all, until the day ends, which it reports; while
-// readings come more or less often how long they stay the same, and how rough they are.
+// Anew removes the statistics that mean nothing because a node's instrument differs from the
+// calibration's. With other digits these are all, until the day ends, and Anew reports true; with
+// another interval they are [Unchanged] and [Roughness].
 func (c *Calibration) Anew(node string, l *Live, w reading.Window, r reading.Reading, v *Values) (digits bool) {
 	day := r.Time.Unix() / 86400
 	before := c.nodes[node].Instrument

@@ -13,20 +13,20 @@ import (
 const (
 	trendSpan = 600.0 // seconds over which the slope is fitted
 	reach     = 40.0  // minutes, the time constant
-	// Horizon is how far ahead limits are looked for, in minutes.
+	// Horizon is how far ahead limits are forecast, in minutes.
 	Horizon = 30.0
-	// sooner is in how many minutes the line itself must pass the limit: of those that it only just
-	// passes by Horizon half never come.
+	// sooner is the time, in minutes, in which the line itself must pass the limit: half of the limits
+	// that it only just passes by Horizon are never passed.
 	sooner = 20.0
 	// inARow is the number of consecutive readings that must agree.
 	inARow = 3
-	// sure is the least slope in standard errors: a jump is no line.
+	// sure is the least slope in standard errors: a jump is not a line.
 	sure = 6
-	// A rise of two readings in a row is told at once where both are of rush °C a minute at least, larger
-	// by quieter than any in the window, and the limit soon minutes away at most.
+	// Two readings in a row that rise are reported at once if both rises are at least rush °C a minute and
+	// quieter times any in the window, and the limit is at most soon minutes away.
 	rush, quieter, soon = 0.2, 1.5, 5.0
-	// most is the part of the way from the coldest of the window to the limit that a line must have gone,
-	// some that of two readings: a rise goes on about as far as it went.
+	// most is the share of the way from the window's coldest reading to the limit that a line must have
+	// covered, some the share for two readings: a rise goes on for about as far as it has come.
 	most, some = 0.55, 1.0 / 3
 )
 
@@ -38,7 +38,8 @@ type Trend struct {
 }
 
 // TrendOf fits a line to the ten minutes before the reading that is back readings older
-// than r; false with fewer than five readings, or less than five minutes of them. Readings without temperature do not count.
+// than r. It reports false with fewer than five readings, or less than five minutes of them.
+// Readings without temperature do not count.
 func TrendOf(w reading.Window, r reading.Reading, back int) (Trend, bool) {
 	w = w.With(w.Temperature)
 	last := w.Len() - back // place of the reading: w.Len() is r itself
@@ -80,23 +81,23 @@ func TrendOf(w reading.Window, r reading.Reading, back int) (Trend, bool) {
 	}, true
 }
 
-// At is the temperature so many minutes later, °C. A room that cools is taken to stay.
+// At forecasts the temperature after so many minutes, °C. A room that cools is assumed to stay.
 func (t Trend) At(minutes float64) float64 {
 	return t.Level + max(t.Slope, 0)*reach*(1-math.Exp(-minutes/reach))
 }
 
-// unsure is the error of a forecast so many minutes ahead, °C, up to a factor that the
-// node's past errors give.
+// unsure is the error of a forecast so many minutes ahead, °C, but for the factor that follows
+// from the node's past errors.
 func (t Trend) unsure(minutes float64) float64 {
 	return 0.15 + 0.5*math.Abs(t.Slope)*minutes + 0.3*t.Error*minutes
 }
 
-// Width is the factor by which a node's intervals of 90 % are wider than its uncertainty.
-// It is kept in the node's state; 0 stands for the first one.
+// Width is the factor by which a node's 90 % intervals are wider than its uncertainty. It is
+// stored with the node's state; 0 stands for the first one.
 type Width float64
 
 const (
-	// FirstWidth is the width of a node of which nothing is known.
+	// FirstWidth is the width of a node before anything is known of it.
 	FirstWidth = 2.0
 	adaptation = 0.02 // of FirstWidth, with each reading
 	// Narrowest is the smallest width.
@@ -104,7 +105,7 @@ const (
 	missed    = 0.1 // share of the readings outside
 )
 
-// Factor is the width, the first one while there is none.
+// Factor returns the width, or the first one for 0.
 func (q Width) Factor() float64 {
 	if q == 0 {
 		return FirstWidth
@@ -112,16 +113,15 @@ func (q Width) Factor() float64 {
 	return float64(q)
 }
 
-// Interval is where the temperature will be in 9 of 10 cases, °C.
+// Interval is the range of the temperature in 9 of 10 cases, °C.
 func (t Trend) Interval(q Width, minutes float64) (low, high float64) {
 	middle, half := t.At(minutes), q.Factor()*t.unsure(minutes)
 	return middle - half, middle + half
 }
 
-// Update compares a reading with what was forecast [Horizon] minutes ago, from the same
-// window, and returns the width with what that teaches. inside is false, known true,
-// when the reading lay outside the interval. Every reading counts once: call it for
-// new ones only.
+// Update compares a reading with its forecast of [Horizon] minutes ago, which it makes from the
+// same window, and returns the adapted width. inside says that the reading lay within the
+// interval, known that there was one. Call it only for new readings, because each counts once.
 func (q Width) Update(w reading.Window, r reading.Reading) (next Width, inside, known bool) {
 	const oldest = (Horizon + 2) * 60 // seconds
 	w = w.With(w.Temperature)
@@ -145,8 +145,8 @@ func (q Width) Update(w reading.Window, r reading.Reading) (next Width, inside, 
 	return Width(max(Narrowest, q.Factor()+adaptation*FirstWidth*step)), inside, true
 }
 
-// rushing is the line through a reading and the two before it in a window of temperatures, where they
-// rise faster than [TrendOf] could tell in time. Its error is by how much the two rises differ.
+// rushing is the line through a reading and the two before it in a window of temperatures, if they
+// rise faster than [TrendOf] could show in time. Its error is the difference of the two rises.
 func rushing(w reading.Window, r reading.Reading, limit float64) (Trend, bool) {
 	n := w.Len()
 	if n < 2 || w.Age[n-2] > trendSpan {
@@ -158,7 +158,7 @@ func rushing(w reading.Window, r reading.Reading, limit float64) (Trend, bool) {
 	if !(slow >= rush) || r.Temperature >= limit || r.Temperature+soon*slow < limit {
 		return Trend{}, false
 	}
-	for i := 2; i < n-1; i++ { // a noisy sensor goes to and fro as fast
+	for i := 2; i < n-1; i++ { // a noisy sensor rises and falls as fast
 		if quieter*(w.Temperature[i]-w.Temperature[i-2]) >= r.Temperature-w.Temperature[n-2] {
 			return Trend{}, false
 		}
@@ -166,8 +166,8 @@ func rushing(w reading.Window, r reading.Reading, limit float64) (Trend, bool) {
 	return Trend{Level: r.Temperature, Slope: slow, Error: fast - slow}, true
 }
 
-// rising is the line through the last ten minutes where this reading and the two before it all say
-// that it reaches the limit in time, and the slope is sure.
+// rising is the line through the last ten minutes, if by this reading and by the two before it the
+// line reaches the limit in time, and its slope is sure.
 func rising(w reading.Window, r reading.Reading, limit float64) (now Trend, ok bool) {
 	for back := range inARow {
 		t, ok := TrendOf(w, r, back)
@@ -184,10 +184,10 @@ func rising(w reading.Window, r reading.Reading, limit float64) (now Trend, ok b
 // Passing is when a limit will be passed, in minutes from now.
 type Passing struct{ Earliest, Latest float64 }
 
-// Passes forecasts when the temperature passes a limit above it. It reports true when the last ten
-// minutes say so, or two readings that rise fast, with most or some of the way behind them, and it is
-// warmer now than it was in the hour before the ten minutes: a cooling that comes and goes, or a door,
-// is no failure. Latest is Horizon where the interval has no later end.
+// Passes forecasts when the temperature passes a limit above it. It reports true if the last ten
+// minutes, or two fast rises, lead to the limit and have covered enough of the way, and it is warmer
+// now than in the hour before: cycling cooling, or a door, is no failure. Latest is Horizon if the
+// interval does not end before.
 func Passes(w reading.Window, r reading.Reading, limit float64, q Width) (Passing, bool) {
 	w = w.With(w.Temperature)
 	coldest := r.Temperature
@@ -195,7 +195,7 @@ func Passes(w reading.Window, r reading.Reading, limit float64, q Width) (Passin
 		coldest = min(coldest, v)
 	}
 	gone := (r.Temperature - coldest) / (limit - coldest)
-	if gone < some { // of most readings, before any line is drawn
+	if gone < some { // true for most readings, and cheaper than a line
 		return Passing{}, false
 	}
 	t, ok := rising(w, r, limit)
@@ -223,7 +223,7 @@ func Passes(w reading.Window, r reading.Reading, limit float64, q Width) (Passin
 	return Passing{Earliest: first, Latest: last}, true
 }
 
-// Sentence is what a person is told of a limit in °C.
+// Sentence describes the passing of a limit in °C for people.
 func (p Passing) Sentence(limit float64) string {
 	return fmt.Sprintf("passes %g °C in %.0f to %.0f min", limit, p.Earliest, p.Latest)
 }

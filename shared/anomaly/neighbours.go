@@ -11,11 +11,11 @@ import (
 // leastCorrelation is the least correlation of a neighbour from another room.
 const leastCorrelation = 0.3
 
-// maxOutside bounds the nodes of other rooms that are tried, the next ones in order:
+// maxOutside bounds the nodes of other rooms that are tried, the next ones in order, because
 // customers may have thousands.
 const maxOutside = 64
 
-// slotsCompared is the past by which nodes are compared: two days.
+// slotsCompared is the length of the past by which nodes are compared: two days.
 const slotsCompared = 2 * slotsOfDay
 
 // Placed is a node's room and the node's last temperature, °C, in each slot of the last two
@@ -69,8 +69,8 @@ func Neighbours(nodes []Placed) [][]int {
 	return chosen
 }
 
-// best returns the candidates, at most so many, that correlate best with a node, and
-// at least so well.
+// best returns the candidates, at most most of them, that correlate best with a node, and with
+// at least least.
 func best(of int, candidates []int, changes [][]float32, least float64, most int) []int {
 	type candidate struct {
 		node        int
@@ -93,8 +93,8 @@ func best(of int, candidates []int, changes [][]float32, least float64, most int
 	return nodes
 }
 
-// standardisedChanges are the changes over 30 minutes, less their mean, in standard
-// deviations; 0 where one is not known.
+// standardisedChanges are the changes over 30 minutes less their mean, in standard deviations;
+// 0 if unknown.
 func standardisedChanges(slots []float32) []float32 {
 	const span = 3
 	changes := make([]float32, len(slots))
@@ -110,7 +110,7 @@ func standardisedChanges(slots []float32) []float32 {
 	deviation := math.Sqrt(max(1e-12, squares/max(1, n)-mean*mean))
 	for i := span; i < len(slots); i++ {
 		if d := float64(slots[i] - slots[i-span]); !math.IsNaN(d) {
-			// A fault of one of them must not decide: three deviations are enough.
+			// One faulty value must not decide: three deviations are enough.
 			changes[i] = float32(max(-3, min(3, (d-mean)/deviation)))
 		}
 	}

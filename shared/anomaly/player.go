@@ -19,7 +19,7 @@ type Player struct {
 	window func() (int, reading.Window, bool)
 }
 
-// NewPlayer returns a player, and the function that ends it.
+// NewPlayer returns a player, and a function that stops it.
 func NewPlayer(readings []reading.Reading) (p Player, stop func()) {
 	p.Readings = readings
 	p.window, stop = iter.Pull2(features.Windows(readings))

@@ -14,11 +14,11 @@ import (
 type Reason struct {
 	Statistic Statistic
 	Value     float64 // in its unit, signed
-	Usual     float64 // the size in its unit that this node passes once a month
+	Usual     float64 // the size, in its unit, that this node exceeds once a month
 	Score     float64 // see [Calibration.Score]
 
-	// The band in which the quantity would be usual, for the chart: of the temperature in
-	// °C or the dew point in °C. Quantity is empty where there is none.
+	// The usual band of the quantity, for the chart: temperature or dew point, in °C.
+	// Quantity is empty if there is none.
 	Quantity  string
 	Low, High float64
 }
@@ -42,8 +42,8 @@ func (c *Calibration) Explain(node, room string, r reading.Reading, v Values) Re
 	return reason
 }
 
-// monthly is the size of a statistic, in its unit, that comes once a month at an hour of the day, and no
-// more than what a person would believe of a room: few hours tell little of a month.
+// monthly is the size of a statistic, in its unit, that occurs once a month at an hour of the day, and at
+// most what a person would believe of a room, because few hours say little about a month.
 func (c *Calibration) monthly(u usual, hour int, s Statistic) float64 {
 	z := c.tails[s].beyond(logShare(1.0/hoursOfMonth)) + float64(c.rhythm[s][hour])
 	strength := float64(u.Middle[s]) + u.spread(s)*z
@@ -53,12 +53,12 @@ func (c *Calibration) monthly(u usual, hour int, s Statistic) float64 {
 	return min(s.kind().believed, s.kind().floor*(math.Exp(strength)-1))
 }
 
-// Band is where a value is usual; NaN where that is not known.
+// Band is the range in which a value is usual; NaN if unknown.
 type Band struct{ Low, High float64 }
 
-// Bands are where a node's temperature and dew point are usual in a slot, in °C, by its
-// day before: what lies outside is, by a change in an hour or more, what comes once a
-// month. Of its neighbours and of shorter changes they tell nothing.
+// Bands are the usual ranges of a node's temperature and dew point in a slot, in °C, by its day
+// before. Values leave them by changes over an hour or more about once a month. They ignore the
+// neighbours and shorter changes.
 func (c *Calibration) Bands(node, room string, slot int64, day *Day) (temperature, dewPoint Band) {
 	u, middle := c.of(node, room), day.Median(slot)
 	at := int(slot / hour % hoursOfDay)
@@ -103,29 +103,28 @@ func (r Reason) String() string {
 // Joined is how far apart alarms of one episode may lie.
 const Joined = 30 * time.Minute
 
-// Episode is a stretch of alarms of one node: what a person is told of, once.
+// Episode is a stretch of alarms of one node, which people are told of once.
 type Episode struct{ Start, End time.Time }
 
-// unhealthy is the largest share of a node's hours that verdicts may take out of its
-// past: a node that was wrong for longer is usual so.
+// unhealthy bounds the share of a node's hours that verdicts may remove from its past: if a
+// state lasted longer, it is usual.
 const unhealthy = 0.05
 
-// PastHour is an hour of a node, and when it began.
+// PastHour is an hour of a node, with its start.
 type PastHour struct {
 	Start time.Time
 	Hour
-	Instrument Instrument // by which it was measured
+	Instrument Instrument // that measured it
 }
 
-// learnedAnew is for how many hours an instrument must have measured.
+// learnedAnew is how many hours an instrument must have measured to count.
 const learnedAnew = 72
 
-// Healthy returns the hours of a node that count for calibration: all but those of episodes
-// that people judged right, and the two hours after each, the newest episodes first and
-// at most a twentieth of all. Episodes that were wrong or expected stay, as do those that
-// nobody judged. What depends on the instrument is left out of hours that another one measured.
-// It returns the one that counts too: the newest that has measured for learnedAnew, or the first; and
-// the hours of the day.
+// Healthy returns the hours of a node that count for calibration, and their hours of the day. It
+// leaves out episodes that people judged right, with the two hours after each, the newest first
+// and at most a twentieth of all hours. Episodes that were wrong, expected or not judged stay. It
+// also returns the instrument that counts: the newest that has measured for learnedAnew, or the
+// first. Hours of another instrument lack the statistics that depend on it.
 func Healthy(past []PastHour, right []Episode) (healthy []Hour, at []uint8, now Instrument) {
 	hours := 0
 	for _, h := range slices.Backward(past) {
@@ -152,7 +151,7 @@ func Healthy(past []PastHour, right []Episode) (healthy []Hour, at []uint8, now 
 	return healthy, at, now
 }
 
-// HealthyAir is [Healthy] of the air of a node or a room.
+// HealthyAir is [Healthy] for the air of a node or a room.
 func HealthyAir(past []Climate, right []Episode) []Climate {
 	return healthyOf(past, func(c Climate) time.Time { return c.Start }, right)
 }

@@ -1,8 +1,8 @@
 // Package anomaly scores how unusual a reading is for its node. Its statistics compare the
 // reading with the node's last day and with its neighbours. The calibration rates how rare
 // each was among the customer's nodes in the last four weeks, and the rarest gives the score.
-// An alarm is a score that is expected less often than the customer's budget of false alarms
-// allows. The package also explains a score in words and forecasts when a limit will be passed.
+// An alarm is a score that is rarer than the customer's budget of false alarms allows. The
+// package also explains a score in words and forecasts when a limit will be passed.
 //
 // It has no storage and no clock. Detection, the daily calibration and evaluation call it.
 // The same input gives the same bytes on any number of cores.
@@ -26,7 +26,7 @@ const (
 	DewPointLevel                      // °C of the dew point above the neighbours' and above what is usual for that in a day
 	TemperatureChange                  // °C in two hours, more than the neighbours
 	DewPointChange                     // °C of the dew point in a quarter of an hour, more than the neighbours
-	Roughness                          // how much readings go to and fro, in floors
+	Roughness                          // how much readings rise and fall, in floors
 	OwnTemperature1                    // °C in an hour
 	OwnTemperature2                    // °C in two hours
 	OwnDewPoint15                      // °C of the dew point in a quarter of an hour
@@ -40,11 +40,11 @@ const (
 // kind describes a statistic; its sizes are in the unit of the statistic.
 type kind struct {
 	name     string  // for programs
-	quantity string  // that is unusual: temperature, humidity or dew_point; empty for both values
-	change   string  // how a change goes on in a sentence; empty for what is no change over a time
+	quantity string  // the unusual one: temperature, humidity or dew_point; empty for both values
+	change   string  // the end of a sentence about a change; empty for a statistic that is not a change
 	floor    float64 // below it a change means nothing: the resolution of common sensors, and ten equal readings
-	least    float64 // below it nobody needs to be told, however rare it is
-	believed float64 // the largest that is shown as usual
+	least    float64 // below it nobody needs to know, however rare it is
+	believed float64 // the largest size that is shown as usual
 }
 
 func kinds() [Count]kind {
@@ -68,15 +68,15 @@ func (s Statistic) kind() kind { return kinds()[s] }
 // String is the name of the statistic, for programs.
 func (s Statistic) String() string { return s.kind().name }
 
-// Quantity is the quantity that is unusual: temperature, humidity or dew_point, or empty
-// where it is no value but how the sensor reports.
+// Quantity is the unusual quantity: temperature, humidity or dew_point, or empty if the way in
+// which the sensor reports is unusual.
 func (s Statistic) Quantity() string { return s.kind().quantity }
 
 // The floors of roughness, °C and %.
 const (
 	roughTemperature = 0.1
 	roughHumidity    = 0.3
-	roughCap         = 30 // floors: one impossible value must not be the noise of a day
+	roughCap         = 30 // floors: one impossible value must not look like a day's noise
 )
 
 // MinNeighbours is the fewest neighbours that a node is compared with, MaxNeighbours the most.
@@ -85,7 +85,7 @@ const (
 	MaxNeighbours = 8
 )
 
-// held is how long a neighbour's value counts as its present one, in seconds.
+// held is how long a neighbour's value counts as current, in seconds.
 const held = 300.0
 
 // SlotWidth is the width of the slots of a [Day], those of table node_slots.
@@ -147,7 +147,7 @@ func (d *Day) At(slot int64) Air {
 }
 
 // The ages, in slots, of the readings that changes are measured from. A slot holds its last
-// reading: n slots before the present one is n-1 to n slots ago.
+// reading, so that of n slots before the present one is n-1 to n slots old.
 const (
 	quarterHour = 2
 	hour        = 6
@@ -155,18 +155,18 @@ const (
 	fourHours   = 24
 )
 
-// Surroundings are what a node's neighbours do, in °C.
+// Surroundings are the state of a node's neighbours, in °C.
 type Surroundings struct {
 	Neighbours int     // heard within five minutes; below [MinNeighbours] the next three are not used
-	Air        Air     // medians of theirs, each with the node's usual difference from it
+	Air        Air     // medians of the neighbours', each corrected by the node's usual difference
 	Warmer     float64 // median of their changes of temperature in two hours
 	Damper     float64 // median of their changes of the dew point in a quarter of an hour
 	Usual      Air     // the node's own medians of the day, see [Day.Median]
 }
 
-// excess is by how much a node's air usually differs from another's: the medians of the
-// difference over the day before a slot, which hold their places and calibrations. NaN
-// with less than an hour of both. It takes 20 µs.
+// excess is how much a node's air usually differs from another's because of place and
+// calibration: the medians of the difference over the day before a slot. It is NaN with less
+// than an hour of both. It takes 20 µs.
 func (d *Day) excess(slot int64, other *Day) Air {
 	return medians(slot, func(s int64) Air {
 		mine, theirs := d.At(s), other.At(s)
@@ -174,7 +174,7 @@ func (d *Day) excess(slot int64, other *Day) Air {
 	})
 }
 
-// Median is the medians over the day before a slot, NaN with less than an hour.
+// Median returns the medians over the day before a slot; NaN with less than an hour.
 func (d *Day) Median(slot int64) Air { return medians(slot, d.At) }
 
 func medians(slot int64, of func(slot int64) Air) Air {
@@ -195,7 +195,7 @@ func median(values []float64, least int) float64 {
 	return features.Quantile(values, 0.5)
 }
 
-// Live is the state of a node as its readings come. The zero value is a node that was
+// Live is the state of a node, updated by each reading. The zero value is a node that was
 // never heard.
 type Live struct {
 	Now   Air // at Heard
@@ -204,13 +204,13 @@ type Live struct {
 
 	known
 
-	usualHour int64 // of usual
+	usualHour int64 // when usual was computed
 	usual     Air
-	hour      int64 // of excess, which changes little in an hour
+	hour      int64 // when excess was, which changes little in an hour
 	excess    []Air // over each neighbour
 }
 
-// Hear takes a reading; one without temperature says nothing of the air.
+// Hear adds a reading. One without temperature does not change the air.
 func (l *Live) Hear(r reading.Reading) {
 	if !reading.Has(r.Temperature) {
 		return
@@ -219,7 +219,7 @@ func (l *Live) Hear(r reading.Reading) {
 	l.Day.Put(SlotOf(r.Time), l.Now)
 }
 
-// ofDay is [Day.Median], found once in an hour.
+// ofDay is [Day.Median], computed once in an hour.
 func (l *Live) ofDay(at time.Time) Air {
 	if hour := at.Unix() / 3600; l.usualHour != hour {
 		l.usualHour, l.usual = hour, l.Day.Median(SlotOf(at))
@@ -227,8 +227,8 @@ func (l *Live) ofDay(at time.Time) Air {
 	return l.usual
 }
 
-// Around is what the neighbours of a node, at most [MaxNeighbours], do at a time. They may
-// be others in each hour.
+// Around returns the surroundings of a node at a time, by at most [MaxNeighbours] neighbours,
+// which may change from hour to hour.
 func (l *Live) Around(at time.Time, neighbours []*Live) Surroundings {
 	slot := SlotOf(at)
 	usual := l.ofDay(at)
@@ -246,7 +246,7 @@ func (l *Live) Around(at time.Time, neighbours []*Live) Surroundings {
 			continue
 		}
 		s.Neighbours++
-		now := narrow(other.Now).air() // as its day is
+		now := narrow(other.Now).air() // rounded as in its day
 		temperature = append(temperature, now.Temperature+l.excess[i].Temperature)
 		dew = append(dew, now.DewPoint+l.excess[i].DewPoint)
 		warmer = append(warmer, now.Temperature-other.Day.At(slot-twoHours).Temperature)
@@ -268,7 +268,7 @@ func Statistics(w reading.Window, r reading.Reading, day *Day, around Surroundin
 		v[i] = math.NaN()
 	}
 	slot := SlotOf(r.Time)
-	r.Temperature, r.Humidity = reading.Round(r.Temperature), reading.Round(r.Humidity) // as the window's are
+	r.Temperature, r.Humidity = reading.Round(r.Temperature), reading.Round(r.Humidity) // as in the window
 	v[Unchanged] = unchanged(w, r, day, slot)
 	warm, humid := w.With(w.Temperature), w.With(w.Humidity)
 	t, roughT := smooth(warm.Age, warm.Temperature, r.Temperature, roughTemperature)
@@ -294,8 +294,8 @@ func Statistics(w reading.Window, r reading.Reading, day *Day, around Surroundin
 	return v
 }
 
-// smooth returns a quantity now, of its last three readings the middle one, and its roughness:
-// NaN if the reading lacks it.
+// smooth returns a quantity now, which is the median of its last three readings, and its
+// roughness; both are NaN if the reading lacks it.
 func smooth(ages, values []float64, now, floor float64) (middle, roughness float64) {
 	n := len(values)
 	if math.IsNaN(now) {
@@ -307,8 +307,8 @@ func smooth(ages, values []float64, now, floor float64) (middle, roughness float
 	return middle, rough(values, now, floor)
 }
 
-// departed is the part of a change that leads away from the usual value: a value that
-// comes back is no second anomaly.
+// departed is the part of a change that leads away from the usual value, so that a value that
+// comes back is not a second anomaly.
 func departed(change, unusual float64) float64 {
 	switch {
 	case math.IsNaN(unusual) || math.IsNaN(change):
@@ -324,8 +324,8 @@ func departed(change, unusual float64) float64 {
 
 func median3(a, b, c float64) float64 { return max(min(a, b), min(max(a, b), c)) }
 
-// unchanged is the time in seconds for which no value has changed, NaN without earlier
-// readings that lack the same ones. Beyond the window the slots of the day count.
+// unchanged is the time in seconds for which no value has changed; NaN without earlier readings
+// of the same quantities. Beyond the window the slots of the day count.
 func unchanged(w reading.Window, r reading.Reading, day *Day, slot int64) float64 {
 	if reading.Has(r.Temperature) {
 		w = w.With(w.Temperature)
@@ -359,7 +359,7 @@ func unchanged(w reading.Window, r reading.Reading, day *Day, slot int64) float6
 	return same
 }
 
-// fewEqual is how many equal readings before it are chance, however rare readings are.
+// fewEqual is how many equal readings before a reading may be chance, however rare readings are.
 const fewEqual = 5
 
 // rough is the mean of the last twelve second differences, each of at most roughCap
@@ -391,7 +391,7 @@ func (v Values) strength() (s [Count]float64) {
 	return s
 }
 
-// worth is the strength of those statistics that are not too small to be told, 0 of the others.
+// worth is the strength of the statistics that are large enough to report, 0 of the others.
 func (v Values) worth() (s [Count]float64) {
 	s = v.strength()
 	for i, k := range kinds() {
