@@ -1,8 +1,8 @@
 // Package alert is the domain of threshold alerts: which readings exceed the
 // thresholds of a customer, and the text of the alert.
 //
-// functions/detect compares readings by it; functions/storealert and the API store
-// and show its events. It imports no technology.
+// functions/detect compares readings with it; functions/storealert stores its events, and
+// the API shows the stored alerts. It knows nothing of topics or tables.
 package alert
 
 import (
@@ -52,16 +52,15 @@ func (t Thresholds) Validate() error {
 	return nil
 }
 
-// Event is one value of one reading that exceeded its threshold. The reading's
-// identity and the type together are the event's identity: a reading that is
-// compared twice gives the same event twice.
+// Event is one value of one reading that exceeded its threshold. The reading's identity
+// and the type identify the event: comparing a reading again gives the same event.
 type Event struct {
 	Channel     reading.Channel
 	NodeID      string
 	MessageID   string
 	Time        time.Time // of the reading, UTC
 	Type        Type
-	Value       float64 // what was measured, °C or % relative humidity
+	Value       float64 // the reading's, °C or % relative humidity
 	Threshold   float64 // the limit it exceeded, in the same unit
 	Temperature float64 // °C, the whole reading, for whoever reads the event
 	Humidity    float64 // % relative humidity
@@ -103,7 +102,7 @@ func (e Event) Reading() reading.Reading {
 // Validate reports an event that could not come from [Exceeded].
 func (e Event) Validate() error {
 	r := e.Reading()
-	// Its correction may have moved it beyond what a node can measure.
+	// A correction may have moved it beyond what a node can measure.
 	if beyond := r.Temperature - min(max(r.Temperature, reading.MinTemperature), reading.MaxTemperature); math.Abs(beyond) <= reading.MaxTemperatureOffset {
 		r.Temperature -= beyond
 	}

@@ -1,5 +1,5 @@
-// Package artifact is the binary form of what training makes: models and calibrations. A
-// prefix names kind and version, a SHA-256 closes the whole. Numbers are little-endian.
+// Package artifact is the binary form of models and calibrations. It begins with a prefix
+// that names kind and version, and ends with a SHA-256. Numbers are little-endian.
 package artifact
 
 import (
@@ -10,8 +10,8 @@ import (
 	"fmt"
 )
 
-// ErrUnusable marks bytes that are no artifact: cut, changed, of another kind or
-// version, or made of other features.
+// ErrUnusable marks bytes that are not a usable artifact: cut, changed, of another kind or
+// version, or made from other features.
 var ErrUnusable = errors.New("not a usable artifact")
 
 // Seal puts content between its prefix and the checksum of both.
@@ -21,7 +21,7 @@ func Seal(prefix string, content []byte) []byte {
 	return append(b, sum[:]...)
 }
 
-// Open returns a reader of what [Seal] enclosed.
+// Open returns a reader of the content that [Seal] enclosed.
 func Open(prefix string, sealed []byte) (*Reader, error) {
 	if !bytes.HasPrefix(sealed, []byte(prefix)) || len(sealed) < len(prefix)+sha256.Size {
 		return nil, fmt.Errorf("%w: it begins with %q, this program knows %q", ErrUnusable, sealed[:min(len(sealed), len(prefix))], prefix)
@@ -51,7 +51,7 @@ type Reader struct {
 // NewReader reads content.
 func NewReader(content []byte) *Reader { return &Reader{rest: content} }
 
-// Fail refuses what was read.
+// Fail marks the content as unusable.
 func (r *Reader) Fail(format string, arguments ...any) {
 	if r.err == nil {
 		r.err = fmt.Errorf("%w: %s", ErrUnusable, fmt.Sprintf(format, arguments...))
@@ -61,7 +61,7 @@ func (r *Reader) Fail(format string, arguments ...any) {
 // Err is the first error.
 func (r *Reader) Err() error { return r.err }
 
-// End is the first error, or that of bytes left over.
+// End is the first error, or an error if bytes are left over.
 func (r *Reader) End() error {
 	if len(r.rest) > 0 {
 		r.Fail("%d bytes too many", len(r.rest))
@@ -83,7 +83,7 @@ func (r *Reader) Bytes(n int) []byte {
 	return b
 }
 
-// Read reads what [Append] wrote of a type.
+// Read reads a value that [Append] wrote.
 func Read[T any](r *Reader) (value T) {
 	if b := r.Bytes(binary.Size(value)); b != nil {
 		_, _ = binary.Decode(b, binary.LittleEndian, &value)

@@ -1,5 +1,5 @@
-// Package child has what starts other programs: ports for those that cannot be asked which one
-// they were given, and a launch that lets them end with us.
+// Package child helps to start other programs: it finds ports for them, and launches them so
+// that they end with this process.
 package child
 
 import (
@@ -14,11 +14,11 @@ import (
 	"syscall"
 )
 
-// Ports below first may need rights; from last on systems give them to outgoing
+// Ports below first may need privileges; ports from last on may be taken by outgoing
 // connections (net.ipv4.ip_local_port_range begins at 32,768).
 const first, last = 10_000, 30_000
 
-// Port returns a port on which nothing listens. No outgoing connection takes it until
+// Port returns a port on which nothing listens, and which no outgoing connection takes before
 // the program listens.
 func Port(ctx context.Context) (int, error) {
 	for {

@@ -1,6 +1,6 @@
-// Package closing closes what a program has opened in the reverse order. Programs
-// push each thing when it is open, and close the stack at their end, or when the
-// next thing does not open.
+// Package closing closes what a program has opened, in reverse order. Programs push each
+// resource once it is open, and close the stack at their end, or when the next resource
+// fails to open.
 package closing
 
 import (
@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// Stack is what is open. The zero value is empty. It is for one goroutine at a
+// Stack holds the open resources. The zero value is empty. It is for one goroutine at a
 // time.
 type Stack struct{ opened []opened }
 
@@ -18,8 +18,7 @@ type opened struct {
 	close func() error
 }
 
-// Push adds what has just been opened, under the name that an error of its close
-// shall have.
+// Push adds a resource that has just been opened; name is for errors of its closing.
 func (s *Stack) Push(name string, end func() error) {
 	s.opened = append(s.opened, opened{name, end})
 }
@@ -39,7 +38,7 @@ func (s *Stack) Close() error {
 	return errors.Join(errs...)
 }
 
-// NoError is for [Stack.Push] what cannot fail.
+// NoError adapts a function that cannot fail to [Stack.Push].
 func NoError(end func()) func() error {
 	return func() error {
 		end()

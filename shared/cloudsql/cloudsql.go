@@ -1,6 +1,6 @@
 // Package cloudsql opens the pool of connections to the metadata database that
-// the functions and the API share: by DATABASE_URL where it is set, else to a
-// Cloud SQL instance as the service account that the program runs as.
+// the functions and the API use: by DATABASE_URL if it is set, else to a Cloud SQL
+// instance, as the service account that the program runs as.
 //
 // Opening makes no connection. An instance that only answers health checks never
 // uses the database, and a function starts while the database is down.
@@ -21,14 +21,14 @@ import (
 
 // Config says where the database is. Embed it in a program's config.
 type Config struct {
-	// DatabaseURL is a connection string of PostgreSQL; it goes before the rest.
+	// DatabaseURL is a connection string of PostgreSQL; it overrides the others.
 	DatabaseURL string `env:"DATABASE_URL"`
 	// Instance is a Cloud SQL instance, project:region:name.
 	Instance string `env:"INSTANCE_CONNECTION_NAME"`
 	// User is the IAM database user: a service account's address without
 	// .gserviceaccount.com.
 	User string `env:"DB_USER"`
-	// Name is the database's.
+	// Name is the database's name.
 	Name string `env:"DB_NAME"`
 	// PrivateIP connects over the instance's private address.
 	PrivateIP bool `env:"DB_PRIVATE_IP" envDefault:"false"`
@@ -56,7 +56,7 @@ const (
 	maxConnIdle = 5 * time.Minute
 )
 
-// Open returns a pool and what closes it. ctx bounds only the opening.
+// Open returns a pool and the function that closes it. ctx bounds only the opening.
 func Open(ctx context.Context, config Config) (*pgxpool.Pool, func(), error) {
 	if err := config.Validate(); err != nil {
 		return nil, nil, err
@@ -96,9 +96,9 @@ func Open(ctx context.Context, config Config) (*pgxpool.Pool, func(), error) {
 	return pool, func() { pool.Close(); closeDialer() }, nil
 }
 
-// dialer logs in by IAM, renews its certificate when a connection needs it
-// rather than in the background, where a throttled instance has no time, and
-// exports no metrics of its own.
+// dialer logs in by IAM and exports no metrics of its own. It renews its certificate when a
+// connection needs it and not in the background, where a throttled instance has no processor
+// time.
 func dialer(ctx context.Context, config Config) (*cloudsqlconn.Dialer, error) {
 	options := []cloudsqlconn.Option{
 		cloudsqlconn.WithIAMAuthN(),

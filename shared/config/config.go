@@ -16,8 +16,8 @@ import (
 	"github.com/caarlos0/env/v11"
 )
 
-// Validator is a config struct with rules over several variables or over their
-// values. Its error names the variables it is about.
+// Validator is a config struct with rules for its values. Its error names the variables
+// that break them.
 type Validator interface {
 	Validate() error
 }
@@ -41,8 +41,8 @@ func Load[T any](environ []string) (T, error) {
 	return config, nil
 }
 
-// Defaults returns a T as an empty environment leaves it: for a program that runs a
-// component with values of its own and keeps the defaults of the others.
+// Defaults returns a T from an empty environment, for a program that sets some values of a
+// component's config and keeps the defaults of the others.
 func Defaults[T any]() T {
 	var config T
 	_ = env.ParseWithOptions(&config, env.Options{Environment: map[string]string{}}) // required variables are not set
@@ -75,7 +75,7 @@ func errorLine(config reflect.Type, err error) error {
 	return fmt.Errorf("config: %w", err)
 }
 
-// variableName finds the environment variable of a field, in structs within too.
+// variableName finds the environment variable of a field, also in nested structs.
 func variableName(config reflect.Type, field string) string {
 	for f := range config.Fields() {
 		if name, _, _ := strings.Cut(f.Tag.Get("env"), ","); name != "" && f.Name == field {

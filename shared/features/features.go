@@ -1,13 +1,12 @@
-// Package features turns a reading and the readings of the same node before it
-// into the numbers that the models take. Training from history and detection from a
-// message's window use this one implementation.
+// Package features turns a reading and the readings of the same node before it into the
+// features of the models. Training from history and detection from a message's window use
+// this one implementation.
 //
-// Every feature is causal and the node's own: it looks back at most an hour and
-// 120 readings, knows no clock, no calendar and no other node. Two rows of
-// numbers come out of the same past: [Extractor.Detection] for the anomaly
-// detector, with the level of both values, and [Extractor.Forecast] for the
-// forecaster, without any level: a model that is given the level learns to predict
-// it, and is then worse than predicting no change.
+// Every feature is causal and the node's own: it looks back at most an hour and 120
+// readings, and ignores clock, calendar and other nodes. The same past gives two rows:
+// [Extractor.Detection] for the anomaly detector, with the level of both values, and
+// [Extractor.Forecast] for the forecaster, without it: a model with the level learns to
+// predict that, and is then worse than predicting no change.
 //
 // Training walks a node's history with [Windows], which gives each reading the
 // window that the gateway would have sent with it, with the same rounding: a model
@@ -45,16 +44,14 @@ func DetectionNames() []string {
 const (
 	slopeSpan  = 600.0 // seconds
 	recentSpan = 6     // readings
-	// minGapSeconds is the least time, in seconds, that a change counts as having
-	// taken: the last digit of a sensor that happens to send twice in a second
-	// is no change of six degrees a minute.
+	// minGapSeconds is the shortest duration of a change, in seconds: if a sensor happens
+	// to send twice in a second, its last digit must not become six degrees a minute.
 	minGapSeconds = 10.0
 	minute        = 60.0 // seconds
 )
 
-// Extractor computes features. It holds only scratch space, which makes it free
-// of allocation and unfit for several goroutines at once. The zero value is
-// ready.
+// Extractor computes features. It holds scratch space, so that it allocates nothing and
+// serves one goroutine at a time. The zero value is ready.
 type Extractor struct {
 	moisture [reading.MaxWindow]float64
 	sorted   [reading.MaxWindow]float64
@@ -90,7 +87,7 @@ func (x *Extractor) Detection(row []float64, w reading.Window, r reading.Reading
 	return true
 }
 
-// quantity fills the places of one quantity, every other one but for that of the moisture.
+// quantity fills every other feature of row, those of one quantity, except that of the moisture.
 func (x *Extractor) quantity(row, ages, values []float64, now float64) {
 	last := len(values) - 1
 	recent := values[last-recentSpan+1:]
@@ -106,8 +103,8 @@ func (x *Extractor) quantity(row, ages, values []float64, now float64) {
 	row[13] = math.Log1p(float64(run))
 }
 
-// slope is the least-squares slope, per minute, over the values of the last
-// span seconds and the one now; 0 where no value is that young.
+// slope is the least-squares slope, per minute, over the values of the last span seconds
+// and the one now; 0 if there is no such value.
 func slope(ages, values []float64, now, span float64) float64 {
 	n, sumT, sumV, sumTT, sumTV := 1.0, 0.0, 0.0, 0.0, 0.0
 	for i := len(values) - 1; i >= 0 && ages[i] <= span; i-- {
@@ -133,7 +130,7 @@ func mean(values []float64) float64 {
 	return sum / float64(len(values))
 }
 
-// spread is the standard deviation of the values and the one that follows.
+// spread is the standard deviation of the values and the one now.
 func spread(values []float64, now float64) float64 {
 	n, sum, squares := float64(len(values)+1), 0.0, 0.0
 	for _, v := range values {
@@ -144,7 +141,7 @@ func spread(values []float64, now float64) float64 {
 	return math.Sqrt(max(0, squares/n-sum*sum/(n*n)))
 }
 
-// Quantile is that of ascending numbers, between neighbours in proportion.
+// Quantile interpolates a quantile of ascending numbers.
 func Quantile(ascending []float64, q float64) float64 {
 	place := q * float64(len(ascending)-1)
 	low := int(place)

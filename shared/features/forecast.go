@@ -17,15 +17,15 @@ const (
 	// ForecastCount is how many there are.
 	ForecastCount = 2*lagsPerQuantity + 1
 
-	// TemperatureTrend and HumidityTrend are the places of the slopes over five minutes.
+	// TemperatureTrend and HumidityTrend are the indexes of the slopes over five minutes.
 	TemperatureTrend = 9
 	HumidityTrend    = lagsPerQuantity + TemperatureTrend
 )
 
-// lagSpans are how far back, in seconds, the forecaster compares.
+// lagSpans are the ages, in seconds, of the values that the forecaster compares with.
 func lagSpans() [3]float64 { return [3]float64{60, 150, 300} }
 
-// slopeSpans are over how many seconds it fits slopes.
+// slopeSpans are the times, in seconds, over which it fits slopes.
 func slopeSpans() [4]float64 { return [4]float64{75, 150, 300, 600} }
 
 // ForecastNames are the names of the features of a forecast, in their order, as
@@ -46,8 +46,8 @@ func ForecastNames() []string {
 }
 
 // Forecast fills row, of at least [ForecastCount] numbers, for a forecast made
-// from a reading and the valid window before it. It reports whether there is
-// enough of one of the quantities to go on; the features of one without are zero.
+// from a reading and the valid window before it. It reports whether one of the quantities
+// has enough readings; the features of one without are zero.
 func (x *Extractor) Forecast(row []float64, w reading.Window, r reading.Reading) bool {
 	enough := func(w reading.Window, now float64) bool {
 		return MinPrevious <= w.Len() && w.Len() <= reading.MaxWindow && reading.Has(now)
@@ -88,8 +88,7 @@ func (x *Extractor) lags(row, ages, values []float64, now float64) {
 	row[13] = spread(recent[1:], now)
 }
 
-// valueAt is the value some seconds ago, between two readings in proportion to
-// time; beyond the window, its oldest.
+// valueAt interpolates the value some seconds ago; before the window it is the oldest.
 func valueAt(ages, values []float64, now, ago float64) float64 {
 	laterAge, later := 0.0, now
 	for i, v := range slices.Backward(values) {

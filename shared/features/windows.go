@@ -7,13 +7,12 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// Windows walks the readings of one node, oldest first, and gives each its place
-// and the window that the gateway would have sent with it: at most
-// [reading.MaxWindow] readings of the hour before, rounded as they travel. The
-// window's columns are used again for the next reading.
+// Windows yields the index of each reading of a node, oldest first, with the window that
+// the gateway would have sent with it: at most [reading.MaxWindow] readings of the hour
+// before, rounded as in a message. It reuses the window's columns for the next reading.
 //
-// Readings must ascend in time. A reading that is older than the one before it
-// counts as simultaneous with that one.
+// Readings must ascend in time. One that is older than the reading before it counts as
+// simultaneous.
 func Windows(node []reading.Reading) iter.Seq2[int, reading.Window] {
 	return func(yield func(int, reading.Window) bool) {
 		temperature, humidity := make([]float64, len(node)), make([]float64, len(node))
@@ -44,20 +43,20 @@ func Windows(node []reading.Reading) iter.Seq2[int, reading.Window] {
 }
 
 // MaxInterpolationGap is how far apart, in seconds, two readings may be for a value between
-// them to count as measured: of readings farther apart it is a guess.
+// them to count as measured. Between readings farther apart it is a guess.
 const MaxInterpolationGap = 45.0
 
-// ChangeAtHorizon finds what a node's readings, oldest first, measured [Horizon] seconds
-// after reading i: the change since then, in °C and %, between the two readings
-// around that instant in proportion to time. One is missing where those are more than 45 s
-// apart, or the series ends; known is whether that of the temperature is not.
+// ChangeAtHorizon returns the changes, in °C and %, from reading i of a node to [Horizon]
+// seconds later, interpolated between the two readings around that instant. A change is
+// missing if these are more than [MaxInterpolationGap] apart, or the series ends; known says
+// that the temperature's is not.
 func ChangeAtHorizon(node []reading.Reading, i int) (temperature, humidity float64, known bool) {
 	temperature = change(node[i:], func(r reading.Reading) float64 { return r.Temperature })
 	humidity = change(node[i:], func(r reading.Reading) float64 { return r.Humidity })
 	return temperature, humidity, reading.Has(temperature)
 }
 
-// change is that of one quantity since the first of readings, by those that have it.
+// change is the change of one quantity since the first reading, by the readings that have it.
 func change(node []reading.Reading, of func(reading.Reading) float64) float64 {
 	const horizon = time.Duration(Horizon * float64(time.Second))
 	first := node[0]

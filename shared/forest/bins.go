@@ -6,13 +6,13 @@ import (
 	"sort"
 )
 
-// maxBins is how many intervals the numbers of a feature are sorted into: a
-// row's feature then is a byte, and a split needs one pass over its rows.
+// maxBins is how many intervals the numbers of a feature are sorted into, so that a row's
+// feature is a byte, and a split needs one pass over its rows.
 const maxBins = 256
 
-// tailBins of them, at each end of a feature, hold ever fewer rows towards the
-// extreme. Equally many rows in each bin would put all that is rare, such as
-// the minutes in which a cooling fails, into one.
+// tailBins bins at each end of a feature hold ever fewer rows towards the extreme. With
+// equally many rows in each bin, all rare rows, such as the minutes in which a cooling
+// fails, would share one.
 const tailBins = 48
 
 // bins are rows of bins. edges are each feature's upper limits, ascending; the
@@ -38,8 +38,8 @@ func newBins(rows Matrix) bins {
 	return b
 }
 
-// binEdges returns limits between sorted values: between each two where they
-// are few, else at ranks that are dense at both ends.
+// binEdges returns limits between sorted values: between each two if they are few, else at
+// ranks that are dense at both ends.
 func binEdges(sorted []float64) []float64 {
 	distinct := 1
 	for i := 1; i < len(sorted); i++ {
@@ -73,7 +73,7 @@ func binEdges(sorted []float64) []float64 {
 	return edges
 }
 
-// binRanks are the ranks, ascending, of at most maxBins-1 limits among n values.
+// binRanks returns the ascending ranks of at most maxBins-1 limits among n values.
 func binRanks(n int) []int {
 	const middle = maxBins - 1 - 2*tailBins
 	ranks := make([]int, 0, maxBins-1)

@@ -1,15 +1,14 @@
 // Package forest holds the two tree ensembles of Coldaisle: the isolation
-// forest (Liu, Ting and Zhou, "Isolation Forest", ICDM 2008), which says how
-// strange a row of numbers is, and the random forest regressor (Breiman,
+// forest (Liu, Ting and Zhou, "Isolation Forest", ICDM 2008), which scores how
+// anomalous a row of numbers is, and the random forest regressor (Breiman,
 // "Random Forests", Machine Learning 45, 2001), which predicts a number.
 //
 // It knows nothing of readings; shared/learn builds the detector and the
-// forecaster from it. Both forests are made for two cores and a short run:
-// trees lie in flat arrays of small nodes, rows are scored in blocks that stay
-// in the nearest cache, trees are grown in parallel. Each tree draws from a
-// random source of its own, seeded by the forest's seed and the tree's number,
-// and sums are taken in a fixed order: the same rows, options and seed give the
-// same forest, bit for bit, on any number of cores.
+// forecaster from it. Both forests are made for two cores and a short run: trees
+// are flat arrays of small nodes, and are grown in parallel; several are walked at
+// a time. Each tree has a random source of its own, seeded by the forest's seed and
+// the tree's number, and sums have a fixed order: the same rows, options and seed
+// give the same forest, bit for bit, on any number of cores.
 package forest
 
 import (
@@ -36,14 +35,14 @@ func (m Matrix) Rows() int {
 	return len(m.Data) / m.Columns
 }
 
-// Row returns row i, not a copy of it.
+// Row returns row i without copying it.
 func (m Matrix) Row(i int) []float64 { return m.Data[i*m.Columns : (i+1)*m.Columns : (i+1)*m.Columns] }
 
-// MaxColumns is how many features a row may have: a node keeps the number of
-// its feature in a byte.
+// MaxColumns is how many features a row may have: an artifact stores the number of a
+// node's feature in a byte.
 const MaxColumns = 255
 
-// ErrTraining marks rows or options that no forest can be grown from.
+// ErrTraining marks rows or options from which no forest can be grown.
 var ErrTraining = errors.New("cannot grow a forest")
 
 func (m Matrix) validate() error {

@@ -24,7 +24,7 @@ type binStats struct {
 	count  uint32 // distinct rows
 }
 
-// regressionGrower grows trees, one after the other, over the same rows.
+// regressionGrower grows trees in turn over the same rows.
 type regressionGrower struct {
 	trees
 
@@ -36,7 +36,7 @@ type regressionGrower struct {
 	drawn   []uint16 // how often each row was drawn
 	members []sample
 	order   []int                  // features, reshuffled at each split
-	cells   [][maxBins]binStats    // of each feature tried
+	cells   [][maxBins]binStats    // for each feature tried
 	used    [][maxBins / 64]uint64 // a bit for each cell that is not empty
 }
 
@@ -75,7 +75,7 @@ func (g *regressionGrower) tree(random *rand.Rand) trees {
 	return g.trees
 }
 
-// grow turns the node of some members into a leaf, or into a split with all below it.
+// grow turns the node of some members into a leaf, or into a split with its subtrees.
 func (g *regressionGrower) grow(at int, members []sample, total binStats) {
 	best := g.choose(members, total)
 	if best.feature < 0 {
@@ -145,8 +145,8 @@ func (g *regressionGrower) choose(members []sample, total binStats) choice {
 	return best
 }
 
-// count sums up the members by bin, for all features in one pass: a row's bins
-// lie side by side.
+// count sums up the members by bin, for all features in one pass, because a row's bins are
+// adjacent in memory.
 func (g *regressionGrower) count(members []sample, features []int) {
 	cells, used := g.cells[:len(features)], g.used[:len(features)]
 	for _, m := range members {
@@ -162,8 +162,8 @@ func (g *regressionGrower) count(members []sample, features []int) {
 	}
 }
 
-// best looks for the split of a feature that leaves the least squared error,
-// and empties the cells.
+// best finds the split of a feature that leaves the least squared error, and clears the
+// cells.
 func (g *regressionGrower) best(best *choice, feature int, cells *[maxBins]binStats, used *[maxBins / 64]uint64, total binStats, members int) {
 	left := binStats{}
 	for word, set := range used {

@@ -41,8 +41,8 @@ func GrowIsolation(rows Matrix, o IsolationOptions) (*Isolation, error) {
 	}
 	sample := min(o.Sample, rows.Rows())
 	return &Isolation{sample: sample, trees: grow(rows.Columns, o.Trees, o.Seed, func(random *rand.Rand) trees {
-		// The height of a balanced tree is the paper's limit, beyond which a path says no more
-		// about how strange a row is.
+		// The height of a balanced tree is the paper's limit: a longer path says no more about
+		// how anomalous a row is.
 		g := isolationGrower{rows: rows, random: random, levels: bits.Len(uint(max(sample-1, 1))), order: make([]int32, rows.Columns)}
 		for i := range g.order {
 			g.order[i] = int32(i) //nolint:gosec // at most MaxColumns
@@ -52,8 +52,8 @@ func GrowIsolation(rows Matrix, o IsolationOptions) (*Isolation, error) {
 	})}, nil
 }
 
-// Score says how strange a row is, between 0 and 1: about 0.5 for an ordinary one, near 1 for
-// one that a few splits isolate, 2^(-E(h)/c(ψ)) of the paper. It allocates nothing.
+// Score says how anomalous a row is, between 0 and 1: about 0.5 for an ordinary one, near 1 for
+// one that a few splits isolate. It is the paper's 2^(-E(h)/c(ψ)), and allocates nothing.
 func (f *Isolation) Score(row []float64) float64 {
 	normal := averagePath(f.sample)
 	if normal == 0 {
@@ -94,8 +94,8 @@ type isolationGrower struct {
 	order  []int32 // features, reshuffled at each split
 }
 
-// draw takes k of the numbers below n without replacement, by Floyd's method:
-// its cost does not depend on n.
+// draw draws k of the numbers below n without replacement by Floyd's method, whose cost does
+// not depend on n.
 func draw(random *rand.Rand, n, k int) []int {
 	taken := make(map[int]struct{}, k)
 	drawn := make([]int, 0, k)

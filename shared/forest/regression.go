@@ -20,12 +20,11 @@ type RegressionOptions struct {
 // Regression is a random forest regressor. Its methods may be called from many
 // goroutines.
 //
-// It differs from Breiman in its splits, which lie between at most 256 bins of
-// a feature's numbers, and where asked in its leaves, which then hold medians.
+// It differs from Breiman in its splits, which lie between at most 256 bins of a feature's
+// numbers, and optionally in its leaves, which then hold medians.
 type Regression struct{ trees }
 
-// GrowRegression grows a forest that predicts targets from rows, of finite
-// numbers both.
+// GrowRegression grows a forest that predicts targets from rows; all numbers are finite.
 func GrowRegression(rows Matrix, targets []float64, o RegressionOptions) (*Regression, error) {
 	if err := rows.validate(); err != nil {
 		return nil, err
@@ -45,7 +44,7 @@ func GrowRegression(rows Matrix, targets []float64, o RegressionOptions) (*Regre
 	})}, nil
 }
 
-// Predict returns the mean of what the trees say of a row. It allocates nothing.
+// Predict returns the mean of the trees' values for a row. It allocates nothing.
 func (f *Regression) Predict(row []float64) float64 {
 	return f.sum(row) / float64(len(f.roots))
 }

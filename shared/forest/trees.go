@@ -18,7 +18,7 @@ type node struct {
 	feature   uint32
 }
 
-// trees are the trees of a forest in flat arrays.
+// trees holds the trees of a forest in flat arrays.
 type trees struct {
 	columns int
 	roots   []uint32
@@ -29,7 +29,7 @@ type trees struct {
 // Columns is how many features a row has.
 func (f *trees) Columns() int { return f.columns }
 
-// grow grows trees in parallel, each by a random source of its own.
+// grow grows trees in parallel, each with a random source of its own.
 func grow(columns, count int, seed uint64, tree func(random *rand.Rand) trees) trees {
 	grown := make([]trees, count)
 	parallelFor(count, func(i int) { grown[i] = tree(treeRand(seed, i)) })
@@ -73,7 +73,7 @@ func (f *trees) split(at, feature int, threshold float64) (left int) {
 // below, because an array of them would be kept in memory and not in registers.
 const interleave = 4
 
-// sum is the sum of what the trees say of a row.
+// sum is the sum of the trees' values for a row.
 func (f *trees) sum(row []float64) (sum float64) {
 	row = row[:f.columns]
 	nodes, values, roots := f.nodes, f.values, f.roots
@@ -95,8 +95,8 @@ func (f *trees) sum(row []float64) (sum float64) {
 	return sum
 }
 
-// step goes one level down, or stays where it is at a leaf. The compiler makes
-// no branch of the comparison, which would be guessed wrong every other time.
+// step goes one level down, or stays at a leaf. The compiler makes no branch of the
+// comparison, which would be mispredicted every other time.
 func (n *node) step(row []float64) uint32 {
 	var above uint32
 	if row[n.feature] > n.threshold {
@@ -105,12 +105,12 @@ func (n *node) step(row []float64) uint32 {
 	return n.left + above
 }
 
-// Trees are written root first, left before right: a child's place needs no bytes, and no
-// place can be wrong. A leaf begins with the byte 0, a split with its feature's number plus one.
+// Trees are written root first, left before right, so that the place of a child needs no bytes
+// and cannot be wrong. A leaf begins with the byte 0, a split with its feature's number plus one.
 const leafTag = 0
 
-// deepest bounds the splits above a leaf: more than any tree of rows that fit a machine,
-// few enough for the stack.
+// deepest bounds the splits above a leaf: more than any tree that was grown, few enough for
+// the stack.
 const deepest = 1 << 16
 
 func (f *trees) append(b []byte) []byte {

@@ -55,27 +55,27 @@ const (
 	metricsInterval = time.Minute
 )
 
-// Deps are what a function is built with besides its config.
+// Deps are the dependencies of a function besides its config.
 type Deps struct {
 	PubSub   *pubsub.Client
 	Database *pgxpool.Pool
-	// Clients are closed after the last message, and when the function does not open.
+	// Clients are closed after the last message, or if the function fails to open.
 	Clients  *closing.Stack
 	Log      *slog.Logger
 	Counters *logmetrics.Counters
 	Clock    func() time.Time
 }
 
-// Opener makes a function and its clients, which it pushes onto deps.Clients. ctx bounds
-// the making only: clients must outlive it.
+// Opener opens a function and its clients, which it pushes onto deps.Clients. ctx bounds only
+// the opening: clients must outlive it.
 type Opener[C Config] func(ctx context.Context, config C, deps Deps) (push.HandleFunc, error)
 
 // CommonConfig is the config that every function has. Embed it.
 type CommonConfig struct {
 	// Project is the Google Cloud project that everything belongs to.
 	Project string `env:"PROJECT_ID,required,notEmpty"`
-	// DeadLetterTopic takes the messages that the function refuses: that of its own
-	// subscription.
+	// DeadLetterTopic is the dead letter topic of the function's own subscription, for the
+	// messages that it refuses.
 	DeadLetterTopic string `env:"DEAD_LETTER_TOPIC,required,notEmpty"`
 	Database        cloudsql.Config
 	Tracing         tracing.Config
@@ -107,7 +107,7 @@ type Process struct {
 	Exit    func(code int)
 }
 
-// ThisProcess is the process that an entrypoint is in.
+// ThisProcess is the process that an entrypoint runs in.
 func ThisProcess() Process {
 	return Process{Environ: os.Environ(), Log: os.Stdout, Errors: os.Stderr, Clock: time.Now, Exit: os.Exit} //nolint:forbidigo // an entrypoint's
 }
@@ -148,7 +148,8 @@ func Handler[C Config](process Process, name string, open Opener[C]) http.Handle
 	return host.ServeHTTP
 }
 
-// openCommon opens the clients that every function has, and returns the dead letter.
+// openCommon opens the clients that every function has, and returns the publisher of dead
+// letters.
 func openCommon(ctx context.Context, name string, common CommonConfig, deps *Deps) (push.DeadLetter, error) {
 	stop, err := tracing.Start(context.WithoutCancel(ctx), common.Tracing, name)
 	if err != nil {
@@ -164,7 +165,7 @@ func openCommon(ctx context.Context, name string, common CommonConfig, deps *Dep
 		return nil, fmt.Errorf("open Pub/Sub: %w", err)
 	}
 	deps.Clients.Push("Pub/Sub", deps.PubSub.Close)
-	// A request for each: Pub/Sub refuses a whole request for one bad message.
+	// One request for each message: Pub/Sub refuses a whole request for one bad message.
 	deadLetter := publisher.NewSingle(deps.PubSub, common.DeadLetterTopic, deadLetterTimeout)
 	deps.Clients.Push("dead letter topic", closing.NoError(deadLetter.Stop))
 	pool, closePool, err := cloudsql.Open(ctx, common.Database)
@@ -211,8 +212,7 @@ type Host struct {
 	inFlight sync.WaitGroup
 }
 
-// NewHost returns a host; open is called by the first message, and again by the
-// next one when it failed.
+// NewHost returns a host. The first message calls open; after a failure the next one does.
 func NewHost(name string, log *slog.Logger, counters *logmetrics.Counters, clock func() time.Time, open func(ctx context.Context) (*Opened, error)) *Host {
 	h := &Host{log: log, counters: counters, clock: clock}
 	h.function = coalesce.NewOnce(func(ctx context.Context) (*Opened, error) {
@@ -225,7 +225,7 @@ func NewHost(name string, log *slog.Logger, counters *logmetrics.Counters, clock
 	return h
 }
 
-// ServeHTTP takes one push request.
+// ServeHTTP answers one push request.
 func (h *Host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mu.Lock()
 	if h.draining {
@@ -255,7 +255,7 @@ func (h *Host) handle(ctx context.Context, m push.Message) error {
 	return f.Handle(ctx, m)
 }
 
-// Publish implements [push.DeadLetter] by the function's own.
+// Publish implements [push.DeadLetter] with the function's own dead letter topic.
 func (h *Host) Publish(ctx context.Context, data []byte, attributes map[string]string) error {
 	f, err := h.function.Get(ctx)
 	if err != nil {
@@ -265,8 +265,8 @@ func (h *Host) Publish(ctx context.Context, data []byte, attributes map[string]s
 }
 
 // Drain refuses new messages, waits for those in flight until ctx ends, closes
-// the clients and writes the last counters. What was not finished is delivered
-// again by Pub/Sub, to another instance.
+// the clients and writes the last counters. Pub/Sub delivers unfinished messages again, to
+// another instance.
 func (h *Host) Drain(ctx context.Context) error {
 	h.mu.Lock()
 	h.draining = true

@@ -34,7 +34,7 @@ func Run(ctx context.Context, listener net.Listener, server *http.Server, log *s
 	defer cancel()
 	err := server.Shutdown(drain)
 	if err != nil {
-		// What did not finish in time is cut.
+		// Cut requests that did not finish in time.
 		err = errors.Join(fmt.Errorf("finish requests of %s: %w", listener.Addr(), err), server.Close())
 	}
 	if stopped := <-failed; !errors.Is(stopped, http.ErrServerClosed) {

@@ -37,7 +37,7 @@ func (m *Mux) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m.mux.ServeHTTP(w, r)
 		return
 	}
-	// ServeMux tells the allowed methods only in its answer.
+	// ServeMux shows the allowed methods only in its answer.
 	var own statusRecorder
 	handler.ServeHTTP(&own, r)
 	if own.status == http.StatusMethodNotAllowed {

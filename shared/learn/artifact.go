@@ -17,11 +17,11 @@ const (
 	forecasterPrefix = "coldaisle model\n\x04f"
 )
 
-// header is all of a model but its forests.
+// header is a model without its forests.
 type header struct {
 	Info      Info    `json:"info"`
 	Threshold float64 `json:"threshold,omitzero"` // of a detector
-	// Of a forecaster: the forests that it has.
+	// Which forests a forecaster has.
 	Temperature      bool    `json:"temperature,omitempty"`
 	Humidity         bool    `json:"humidity,omitempty"`
 	StillTemperature float64 `json:"still_temperature,omitzero"`
@@ -37,7 +37,7 @@ func seal(prefix string, h header, forests []byte) ([]byte, error) {
 	return artifact.Seal(prefix, slices.Concat(artifact.Append(nil, uint32(len(encoded))), encoded, forests)), nil //nolint:gosec // a few kilobytes
 }
 
-// open reads the header of a model that was trained on certain features.
+// open reads the header of a model that must have been trained on the named features.
 func open(prefix string, b []byte, names []string) (h header, r *artifact.Reader, err error) {
 	if r, err = artifact.Open(prefix, b); err != nil {
 		return h, nil, err

@@ -9,15 +9,15 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// The detector's forest. Twice the trees and four times the sample of Liu et al.
-// find more readings that are rare for one node only.
+// The detector's forest. Twice the trees and four times the sample of Liu et al. find
+// more readings that are rare only for their node.
 const (
 	detectorTrees  = 200
 	detectorSample = 1024
 )
 
 // The measuring range of the standard node's sensor, DHT22 (Aosong, AM2302 product manual).
-// A value outside of it is a fault, as is a humidity of 0 or 100 %.
+// A value outside it is a sensor fault, as is a humidity of 0 or 100 %.
 const (
 	minMeasurable = -40.0 // °C
 	maxMeasurable = 80.0  // °C
@@ -27,7 +27,7 @@ const (
 const (
 	stuckRun   = 20 // equal readings in a row, at least
 	stuckRatio = 4  // times the longest run before in the window, at least
-	stuckAlone = 60 // in a window that holds nothing else: the node's habit is unknown
+	stuckAlone = 60 // in a window without other values, where the node's habit is unknown
 )
 
 // Detector judges readings. Its methods may be called from many goroutines. A
@@ -44,13 +44,13 @@ type Reason string
 
 // The reasons.
 const (
-	Normal     Reason = ""      // it is none
-	Isolated   Reason = "score" // the forest isolates it soon
+	Normal     Reason = ""      // not an anomaly
+	Isolated   Reason = "score" // the forest isolates it in few splits
 	Stuck      Reason = "stuck" // the sensor repeats itself
 	OutOfRange Reason = "range" // the sensor cannot measure that
 )
 
-// Detection is what a detector says of a reading.
+// Detection is a detector's judgement of a reading.
 type Detection struct {
 	Scored bool // by the forest: enough readings came before
 	Score  float64
@@ -60,7 +60,7 @@ type Detection struct {
 // Anomalous reports whether the reading is an anomaly.
 func (j Detection) Anomalous() bool { return j.Reason != Normal }
 
-// ByRule reports whether it is one whatever its score.
+// ByRule reports whether a rule makes it an anomaly, whatever its score.
 func (j Detection) ByRule() bool { return j.Reason == Stuck || j.Reason == OutOfRange }
 
 // Detect judges a reading by the valid window before it. It allocates nothing.
@@ -87,7 +87,7 @@ func outOfRange(r reading.Reading) bool {
 	return r.Temperature <= minMeasurable || r.Temperature > maxMeasurable || r.Humidity <= 0 || r.Humidity >= 100
 }
 
-// stuck reports a run far beyond what the node did before in the window.
+// stuck reports a run of equal values far longer than the node's earlier ones in the window.
 func stuck(w reading.Window, r reading.Reading) bool {
 	temperature, humidity := reading.Round(r.Temperature), reading.Round(r.Humidity)
 	dry := math.IsNaN(humidity) // a series without humidity
@@ -115,12 +115,11 @@ func stuck(w reading.Window, r reading.Reading) bool {
 	return now >= stuckRatio*longest
 }
 
-// contamination is the share of the readings learned from that are taken for anomalies.
-// Nothing else sets the threshold: moved by verdicts, it got worse where a tenth of them
-// was wrong.
+// contamination is the share of the training readings that count as anomalies. It alone sets
+// the threshold: moved by verdicts, the threshold got worse when a tenth of them was wrong.
 const contamination = 0.05
 
-// growDetector grows a forest; the threshold is its contamination's.
+// growDetector grows a forest and sets the threshold by contamination.
 func growDetector(rows forest.Matrix, info Info) (*Detector, error) {
 	grown, err := forest.GrowIsolation(rows, forest.IsolationOptions{Trees: detectorTrees, Sample: detectorSample, Seed: info.Seed})
 	if err != nil {

@@ -11,12 +11,12 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// Horizon is how far ahead the forecaster is trained to look. What comes before
-// is in proportion.
+// Horizon is how far ahead the forecaster is trained to look. Changes within it are in
+// proportion to the time.
 const Horizon = time.Duration(features.Horizon * float64(time.Second))
 
-// The forecaster's forests: small, since the rest of the run and the artifact
-// grow with them and the error hardly falls.
+// The forecaster's forests are small: larger ones make the run longer and the artifact
+// larger, and the error hardly smaller.
 const (
 	forecasterTrees = 60
 	forecasterLeaf  = 20
@@ -32,13 +32,13 @@ type Forecaster struct {
 
 	temperature, humidity *forest.Regression // nil for persistence
 
-	// Trends, °C and % a minute, beneath which no change is forecast.
+	// Trends, °C and % a minute, below which no change is forecast.
 	stillTemperature, stillHumidity float64
 }
 
 // Forecast predicts temperature, °C, and relative humidity, %, some time after a
-// reading, from the valid window before it. It reports false where too few
-// readings came before to say anything.
+// reading, from the valid window before it. It reports false if the window has too few
+// readings.
 func (f *Forecaster) Forecast(x *features.Extractor, w reading.Window, r reading.Reading, after time.Duration) (temperature, humidity float64, ok bool) {
 	var row [features.ForecastCount]float64
 	if f == nil || !x.Forecast(row[:], w, r) {
@@ -51,7 +51,7 @@ func (f *Forecaster) Forecast(x *features.Extractor, w reading.Window, r reading
 	return temperature, humidity, true
 }
 
-// change is what the models expect within the horizon.
+// change returns the changes that the models expect within the horizon.
 func (f *Forecaster) change(row []float64) (temperature, humidity float64) {
 	if f.temperature != nil && math.Abs(row[features.TemperatureTrend]) >= f.stillTemperature {
 		temperature = f.temperature.Predict(row)
@@ -95,8 +95,8 @@ func measured(rows forest.Matrix, targets []float64) (forest.Matrix, []float64) 
 	return with, known
 }
 
-// learnStillness finds the trends beneath which no change is at least as good a forecast,
-// from rows in the order of time that the models did not learn from.
+// learnStillness finds the trends below which "no change" is at least as good a forecast, from
+// rows, in the order of time, that the models did not learn from.
 func (f *Forecaster) learnStillness(rows forest.Matrix, temperature, humidity []float64) {
 	said := func(rows forest.Matrix, trend int) (trends, temperatures, humidities []float64) {
 		for i := range rows.Rows() {
@@ -115,16 +115,16 @@ func (f *Forecaster) learnStillness(rows forest.Matrix, temperature, humidity []
 	}
 }
 
-// stillness is the trend beneath which the forecasts said are not clearly better than none:
-// trends are taken together by shares of the rows, from the smallest to the first share in
-// which the forecasts are.
+// stillness is the trend below which the forecasts said are not clearly better than "no change".
+// It groups the rows into shares by their trends, from the smallest up, and stops at the first
+// share in which the forecasts are better.
 func stillness(trends, said, truths []float64, power float64) (bound float64) {
 	ordered, sizes := sorted(trends), make([]float64, len(truths))
 	for i, v := range truths {
 		sizes[i] = math.Abs(v)
 	}
 	slices.Sort(sizes)
-	most := features.Quantile(sizes, 1-unforeseen) // what nobody can foresee, such as a spike, must not decide
+	most := features.Quantile(sizes, 1-unforeseen) // the unforeseeable, such as a spike, must not decide
 	for _, share := range [...]float64{0.5, 0.6, 0.7, 0.8, 0.9, 0.95} {
 		next := features.Quantile(ordered, share)
 		var e errorSums

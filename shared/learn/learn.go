@@ -31,48 +31,48 @@ type NodeHistory struct {
 	Readings []reading.Reading
 }
 
-// Labelled is a reading that a person has judged, with the window it came with.
+// Labelled is a reading that a person has judged, with its window.
 type Labelled struct {
 	Reading   reading.Reading
 	Window    reading.Window
 	Anomalous bool    // the truth, by the person's verdict
-	Weight    float64 // of how many readings it was drawn
+	Weight    float64 // how many readings it stands for in the sample
 }
 
-// Input is what a training learns from.
+// Input is the input of a training.
 type Input struct {
 	History []NodeHistory
-	// Labels are what people said of readings. The detector is measured on them.
+	// Labels are the readings that people judged. The detector is measured on them.
 	Labels []Labelled
 	// The models in use; nil if there are none. Each stays unless something shows
 	// that the new one is no worse.
 	LiveDetector   *Detector
 	LiveForecaster *Forecaster
 	Seed           uint64
-	// Run, of the database, and the time of its start name the models. Models that
-	// are made of files have no run: 0.
+	// Run, its id in the database, and the time of its start name the models. Models made
+	// from files have no run: 0.
 	Run     int64
 	Started time.Time
 }
 
-// Result is what a training made.
+// Result is the result of a training.
 type Result struct {
-	Detector   *Detector   // nil where the live one stays
-	Forecaster *Forecaster // nil where the live one stays
+	Detector   *Detector   // nil if the live one stays
+	Forecaster *Forecaster // nil if the live one stays
 	Rows       int         // readings that were learned from
 	Metrics    Metrics
 }
 
-// Metrics say how good the models are, measured on readings and verdicts that
-// they did not learn from. What cannot be measured is nil.
+// Metrics say how good the models are, measured on readings and verdicts that they did
+// not learn from. A value that cannot be measured is nil.
 type Metrics struct {
 	Anomaly     AnomalyMetrics  `json:"anomaly"`
 	Forecasting ForecastMetrics `json:"forecasting"`
 }
 
-// AnomalyMetrics are those of the new detector, whether it was published or not. A verdict
-// counts as often as there are readings of which its own was drawn: what the detector flags is
-// asked about far more often than what it does not.
+// AnomalyMetrics are the metrics of the new detector, whether it was published or not. A verdict
+// is weighted by the number of readings that its own stands for, because people are asked far
+// more often about readings that the detector flags.
 type AnomalyMetrics struct {
 	F1        *float64 `json:"f1_score"`
 	Accuracy  *float64 `json:"accuracy"`
@@ -86,9 +86,9 @@ type AnomalyMetrics struct {
 	Reason    string   `json:"reason"` // why it was published, or not
 }
 
-// ForecastMetrics are those of the new forecaster on the newest quarter of
-// history, whether it was published or not. Skill is by how much it is better
-// than predicting no change, 0.04 for 4 %.
+// ForecastMetrics are the metrics of the new forecaster on the newest quarter of history,
+// whether it was published or not. Skill is how much better it is than predicting no
+// change, 0.04 for 4 %.
 type ForecastMetrics struct {
 	RMSETemperature  *float64 `json:"rmse_temp"`      // °C
 	MAEHumidity      *float64 `json:"mae_humidity"`   // % relative humidity
@@ -102,7 +102,7 @@ type ForecastMetrics struct {
 	Reason           string   `json:"reason"`
 }
 
-// Info is what an artifact says of itself.
+// Info describes a model within its artifact.
 type Info struct {
 	Name     string    `json:"name"` // such as anomaly_v20260301T120004Z_000017
 	Created  time.Time `json:"created"`
@@ -111,15 +111,15 @@ type Info struct {
 	Rows     int       `json:"rows"`
 	Seed     uint64    `json:"seed"`
 	Features []string  `json:"features"`
-	// What training measured, of the one kind of model or the other.
+	// The metrics of its kind of model.
 	Anomaly     *AnomalyMetrics  `json:"anomaly,omitempty"`
 	Forecasting *ForecastMetrics `json:"forecasting,omitempty"`
 }
 
-// nameOf is the name of a model: its kind, when its training started, UTC, and
-// its run, since two runs may start in the same second. Zeros before the run's
-// number let names of a kind sort from old to new, as object storage lists
-// them; a name without a run sorts before those of its second.
+// nameOf is the name of a model: its kind, the start of its training in UTC, and its run,
+// because two runs may start in the same second. Leading zeros make names of a kind sort
+// from old to new, as object storage lists them; a name without a run sorts before the
+// others of its second.
 func nameOf(kind string, started time.Time, run int64) string {
 	name := fmt.Sprintf("%s_v%s", kind, started.UTC().Format("20060102T150405Z"))
 	if run == 0 {

@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// heldShare is the part of history that the forecaster is measured on and that neither
-	// model learns from: the newest.
+	// heldShare is the share of history, the newest, that the forecaster is measured on and
+	// that neither model learns from.
 	heldShare = 0.25
-	// blocks of time in which a forecaster is compared with persistence.
+	// blocks is the number of blocks of time in which a forecaster is compared with persistence.
 	blocks = 5
 )
 
-// example is a reading in numbers.
+// example is a reading's features and targets.
 type example struct {
 	at          time.Time
 	detection   [features.DetectionCount]float64
@@ -34,8 +34,8 @@ type example struct {
 	dense       bool // whether the change is known
 }
 
-// Train makes a detector and a forecaster and measures them against what is in
-// use and against persistence. Errors: [ErrTooFewRows]; [forest.ErrTraining].
+// Train makes a detector and a forecaster and measures them against the live ones and
+// against persistence. Errors: [ErrTooFewRows]; [forest.ErrTraining].
 func Train(ctx context.Context, in Input) (Result, error) {
 	examples := examplesOf(in.History)
 	if len(examples) < MinRows {
@@ -75,7 +75,7 @@ func Train(ctx context.Context, in Input) (Result, error) {
 // examplesOf computes the features of every reading that has enough before it,
 // in the order of time.
 func examplesOf(history []NodeHistory) []example {
-	// By name, so that the order in which nodes are given changes nothing.
+	// Sort by name, so that the order of the nodes in the input changes nothing.
 	history = slices.SortedStableFunc(slices.Values(history), func(a, b NodeHistory) int { return strings.Compare(a.NodeID, b.NodeID) })
 	found := make([][]example, len(history))
 	var group errgroup.Group
@@ -108,7 +108,7 @@ func examplesOfNode(s NodeHistory) []example {
 	return found
 }
 
-// detector grows a detector and measures it on verdicts, of which it learns nothing.
+// detector grows a detector and measures it on verdicts, from which it does not learn.
 func (in Input) detector(learned []example, info Info) (*Detector, AnomalyMetrics, error) {
 	rows := forest.Matrix{Columns: features.DetectionCount, Data: make([]float64, 0, len(learned)*features.DetectionCount)}
 	for _, e := range learned {
@@ -135,9 +135,9 @@ func (in Input) detector(learned []example, info Info) (*Detector, AnomalyMetric
 	return d, m, nil
 }
 
-// gate decides whether a new detector takes the place of the live one: it must be no
-// worse on the verdicts, or worse by no more than chance. Where there are none, nothing
-// speaks for the new one, and the live one stays.
+// gate decides whether a new detector replaces the live one: on the verdicts it must not be
+// worse by more than chance. Without verdicts nothing speaks for the new one, and the live
+// one stays.
 func (in Input) gate(after []opinion, m *AnomalyMetrics) (published bool, reason string) {
 	live := in.LiveDetector
 	if live == nil {
@@ -149,12 +149,12 @@ func (in Input) gate(after []opinion, m *AnomalyMetrics) (published bool, reason
 	before := opinions(live, in.Labels)
 	old, young := countConfusion(before), countConfusion(after)
 	measure, was, is := "accuracy", *old.accuracy(), *young.accuracy()
-	if young.measured() { // otherwise there is no anomaly to find: false alarms alone tell them apart
+	if young.measured() { // otherwise there is no anomaly to find, and only false alarms distinguish them
 		m.LiveF1 = new(old.f1())
 		measure, was, is = "F1", old.f1(), young.f1()
 	}
 	switch {
-	case lostBeyondChance(before, after): // here each verdict counts once: a sampled one must not hide what people say of incidents
+	case lostBeyondChance(before, after): // here verdicts are not weighted, so that sampled ones do not hide those on incidents
 		return false, fmt.Sprintf("the live detector stays: on %d verdicts its %s is %.3f, that of the new one %.3f",
 			len(in.Labels), measure, was, is)
 	case is >= was:
@@ -165,10 +165,9 @@ func (in Input) gate(after []opinion, m *AnomalyMetrics) (published bool, reason
 	}
 }
 
-// forecaster grows and measures a forecaster and leaves persistence in the place
-// of each quantity that does not beat it. It is nil where the live one stays:
-// where nothing can be measured, or where the errors of the live one are smaller, those of both quantities taken
-// together.
+// forecaster grows and measures a forecaster, and keeps persistence for each quantity whose
+// model does not beat it. It returns nil if the live one stays: if nothing can be measured,
+// or if the live one's errors, of both quantities together, are smaller.
 func (in Input) forecaster(learned, held []example, info Info) (*Forecaster, ForecastMetrics, error) {
 	rows, temperature, humidity := forecastRows(learned)
 	m := ForecastMetrics{Rows: len(temperature), Temperature: "persistence", Humidity: "persistence"}
@@ -225,7 +224,7 @@ func (in Input) forecaster(learned, held []example, info Info) (*Forecaster, For
 	return f, m, nil
 }
 
-// take sets what was measured.
+// take sets the measured errors.
 func (m *ForecastMetrics) take(t, h errorSums) {
 	m.RMSETemperature, m.MAEHumidity = new(math.Sqrt(t.mean())), reading.Pointer(h.mean())
 	if still := math.Sqrt(t.still()); still > 0 {
@@ -236,7 +235,7 @@ func (m *ForecastMetrics) take(t, h errorSums) {
 	}
 }
 
-// ForecastSkill is how good a forecaster is on readings of which it learned nothing.
+// ForecastSkill is how good a forecaster is on readings that it did not learn from.
 type ForecastSkill struct {
 	ForecastMetrics
 
@@ -244,7 +243,7 @@ type ForecastSkill struct {
 	Ratios []float64 // RMSE of the temperature to that of no change, in each block of time; NaN for 0 to 0
 }
 
-// MeasureForecaster measures a forecaster.
+// MeasureForecaster measures a forecaster on the history of nodes.
 func MeasureForecaster(f *Forecaster, history []NodeHistory) (s ForecastSkill) {
 	rows, temperature, humidity := forecastRows(examplesOf(history))
 	if s.Held = len(temperature); s.Held == 0 {
@@ -259,7 +258,7 @@ func MeasureForecaster(f *Forecaster, history []NodeHistory) (s ForecastSkill) {
 	return s
 }
 
-// ratio of two errors, 1 where both are nothing or nothing was measured.
+// ratio returns the ratio of two errors: 1 if both are zero, or if neither was measured.
 func ratio(is, was float64) float64 {
 	if is == was || math.IsNaN(is) {
 		return 1
@@ -302,7 +301,7 @@ func (e errorSums) average(of [blocks]float64) float64 {
 func (e errorSums) mean() float64  { return e.average(e.model) }
 func (e errorSums) still() float64 { return e.average(e.nothing) }
 
-// compared is in how many blocks the model is better, and worse.
+// compared returns in how many blocks the model is better, and worse.
 func (e errorSums) compared() (better, worse int) {
 	for i := range e.model {
 		switch {

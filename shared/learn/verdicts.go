@@ -12,7 +12,7 @@ type opinion struct {
 	weight      float64
 }
 
-// opinions judges readings by a detector.
+// opinions returns a detector's judgements of readings.
 func opinions(d *Detector, judged []Labelled) []opinion {
 	var x features.Extractor
 	all := make([]opinion, 0, len(judged))
@@ -22,10 +22,9 @@ func opinions(d *Detector, judged []Labelled) []opinion {
 	return all
 }
 
-// lostBeyondChance reports whether the new opinions of the same readings are wrong where the
-// old ones are right so much more often than the other way round that chance would do it less
-// than once in 20: McNemar's test with the correction for few. Five lost and none won are
-// the fewest.
+// lostBeyondChance reports whether the new opinions of the same readings are worse than the old
+// ones by more than chance, at a level of one in 20: McNemar's test with the continuity
+// correction. It takes at least five readings lost and none won.
 func lostBeyondChance(before, after []opinion) bool {
 	const oneInTwenty = 1.645 // standard deviations
 	lost, won := 0, 0
@@ -41,7 +40,7 @@ func lostBeyondChance(before, after []opinion) bool {
 	return float64(lost-won-1) > oneInTwenty*math.Sqrt(float64(lost+won))
 }
 
-// confusion counts readings by what was said of them and what they were.
+// confusion counts readings by the detector's judgement and the truth.
 type confusion struct{ truePositive, falsePositive, falseNegative, trueNegative float64 }
 
 func countConfusion(all []opinion) confusion {
@@ -68,16 +67,16 @@ func (c confusion) f1() float64 {
 	return 2 * c.truePositive / (2*c.truePositive + c.falsePositive + c.falseNegative)
 }
 
-// accuracy is the share of right judgements, nil of none.
+// accuracy is the share of right judgements; nil if there are none.
 func (c confusion) accuracy() *float64 {
 	right := c.truePositive + c.trueNegative
 	return share(right, right+c.falsePositive+c.falseNegative)
 }
 
-// measured reports whether there is any anomaly to find: F1 means nothing without.
+// measured reports whether there is any anomaly to find: without one F1 means nothing.
 func (c confusion) measured() bool { return c.truePositive+c.falseNegative > 0 }
 
-// share is a part of a whole, nil of nothing.
+// share is a part of a whole; nil if the whole is zero.
 func share(part, whole float64) *float64 {
 	if whole <= 0 {
 		return nil

@@ -3,9 +3,9 @@
 // them. That needs no metrics server and no export from an instance that has no
 // processor time between requests.
 //
-// Counters are per instance and per entry: an entry carries what happened since
-// the entry before, and a log-based metric sums the entries of all instances. The
-// fields are therefore differences, and have no suffix _total.
+// Counters are per instance and per entry: an entry has the counts since the entry before,
+// and a log-based metric sums the entries of all instances. The fields are therefore
+// differences, and have no suffix _total.
 package logmetrics
 
 import (
@@ -42,7 +42,7 @@ func New(log *slog.Logger, component string, interval time.Duration, clock func(
 	}
 }
 
-// Add counts n more of what name says, a field name in snake_case.
+// Add adds n to the counter of a name, which is a field name in snake_case.
 func (c *Counters) Add(ctx context.Context, name string, n int64) {
 	if c == nil {
 		return
@@ -56,8 +56,8 @@ func (c *Counters) Add(ctx context.Context, name string, n int64) {
 	}
 }
 
-// Flush writes what was counted since the last entry, if anything was. Call it
-// last before a process ends.
+// Flush writes the counts since the last entry, if there are any. Call it last before a
+// process ends.
 func (c *Counters) Flush(ctx context.Context) {
 	if c == nil {
 		return

@@ -1,7 +1,6 @@
 // Package maintenance is the domain of maintenance windows: the times in which a
-// customer expects values to be out of their limits. What happens inside a window
-// is recorded as always and shown as silenced; whether a time lies inside is
-// computed when somebody asks.
+// customer expects values to be out of their limits. Excursions inside a window are recorded
+// as always and shown as silenced; whether a time lies inside is computed on request.
 package maintenance
 
 import (
@@ -15,14 +14,14 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// MaxDuration is the longest window: a week. What is longer is a change of rules.
+// MaxDuration is the longest window: a week. For a longer time, change the rules.
 const MaxDuration = 7 * 24 * time.Hour
 
 // Window is one maintenance window, once or every week.
 type Window struct {
-	// Start and Duration are of the only occurrence, or of the first one. Start
-	// carries the window's time zone: a window that recurs begins at the same
-	// time of day on the zone's clocks, summer and winter.
+	// Start and Duration are those of the only occurrence, or of the first one. Start
+	// has the window's time zone: a recurring window starts at the same time of day on
+	// the zone's clocks, summer and winter.
 	Start    time.Time
 	Duration time.Duration
 
@@ -37,7 +36,7 @@ type Window struct {
 // A Problem is a rule that a window breaks, with the API's name of the field.
 type Problem struct{ Field, Message string }
 
-// Validate reports every field that makes no window.
+// Validate returns a problem for each invalid field.
 func (w Window) Validate() (problems []Problem) {
 	report := func(field, message string) { problems = append(problems, Problem{field, message}) }
 	if !reading.InCalendar(w.Start) {
@@ -88,8 +87,8 @@ func Zone(name string) (*time.Location, error) {
 	return zone, nil
 }
 
-// shortestPause is the shortest time between the begins of two occurrences, less an
-// hour for the night on which the clocks go forward.
+// shortestPause is the shortest time between the starts of two occurrences, less an hour
+// for the night on which the clocks go forward.
 func (w Window) shortestPause() time.Duration {
 	days := slices.Sorted(slices.Values(w.Weekdays))
 	shortest := 7
@@ -104,8 +103,7 @@ func (w Window) shortestPause() time.Duration {
 	return time.Duration(shortest)*24*time.Hour - time.Hour
 }
 
-// At returns the occurrence that a time lies in. Its begin belongs to it, its end
-// does not.
+// At returns the occurrence that a time lies in. Its start belongs to it, its end does not.
 func (w Window) At(t time.Time) (start, end time.Time, inside bool) {
 	if len(w.Weekdays) == 0 {
 		end = w.Start.Add(w.Duration)
@@ -141,8 +139,8 @@ func (w Window) Next(t time.Time) (start, end time.Time, ok bool) {
 	return time.Time{}, time.Time{}, false
 }
 
-// on returns when the window begins on the day so many days after that of t in the
-// window's zone, and whether it begins there at all. A time of day that the clocks
+// on returns when the window starts on the day that is days after that of t in the window's
+// zone, and whether it starts on that day at all. A time of day that the clocks
 // skip or show twice is "correct in one of the two zones involved in the
 // transition" (package time on [time.Date]): one night a year it may be an hour off.
 func (w Window) on(t time.Time, days int) (time.Time, bool) {

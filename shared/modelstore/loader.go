@@ -29,7 +29,7 @@ type Loader struct {
 	fresh  time.Duration
 	clock  func() time.Time
 	log    *slog.Logger
-	group  sync.WaitGroup // of those who load
+	group  sync.WaitGroup // of loads
 
 	mu        sync.Mutex
 	index     Index
@@ -43,8 +43,8 @@ type loadedPair struct {
 	Pair
 
 	bytes   int
-	refused Manifest  // named in the index, and cannot be loaded
-	at      time.Time // it was tried
+	refused Manifest  // named in the index, but cannot be loaded
+	at      time.Time // when that was tried
 }
 
 // NewLoader follows a bucket. fresh is how long the index is served; 0 means [RefreshInterval].
@@ -112,8 +112,8 @@ func (l *Loader) pair(customer int64) (pair Pair, outdated bool) {
 	return kept.Pair, outdated
 }
 
-// start loads what the index names for a customer, once at a time. The channel is closed
-// at its end.
+// start loads the models that the index names for a customer, unless that is under way. The
+// channel is closed at the end of the load.
 func (l *Loader) start(ctx context.Context, customer int64) chan struct{} {
 	if done, ok := l.loading[customer]; ok {
 		return done
@@ -181,7 +181,7 @@ func (l *Loader) newer(ctx context.Context) (Index, error) {
 	index, err := l.bucket.Index(ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.checkedAt = now // also of an error: the next look is an interval later
+	l.checkedAt = now // even after an error: the next request is an interval later
 	if err == nil {
 		l.index = index
 	}

@@ -24,7 +24,7 @@ import (
 	"coldaisle.dev/shared/objects"
 )
 
-// Names in the bucket. Artifacts of a customer are in a folder of theirs.
+// Names in the bucket. The artifacts of a customer are in a folder of their own.
 const (
 	folder    = "models/"
 	suffix    = ".bin"
@@ -35,14 +35,14 @@ const (
 const indexAttempts = 20
 
 var (
-	// ErrConflict says that somebody else published for the customer meanwhile.
+	// ErrConflict says that another trainer has published for the customer.
 	ErrConflict = objects.ErrConflict
 	// ErrNoArtifact says that there is no such artifact.
 	ErrNoArtifact = errors.New("no such model")
 )
 
-// Manifest names the artifacts in use of one customer. An empty name is of a kind that was
-// never published.
+// Manifest names the artifacts in use of one customer. The name of a kind that was never
+// published is empty.
 type Manifest struct {
 	Detector    string    `json:"anomaly"`
 	Forecaster  string    `json:"forecasting"`
@@ -63,8 +63,8 @@ type Index struct {
 	generation int64
 }
 
-// Pair is the models in use of one customer, each nil where there is none, and the
-// calibration, nil where the shipped one stands for it.
+// Pair is the models in use of one customer, each nil if there is none, and the calibration,
+// nil if the shipped one applies.
 type Pair struct {
 	Manifest    Manifest
 	Detector    *learn.Detector
@@ -136,7 +136,7 @@ func (b *Bucket) Load(ctx context.Context, customer int64, m Manifest) (pair Pai
 	return pair, bytes, nil
 }
 
-// folderOf is where the artifacts of a customer are.
+// folderOf is the folder of a customer's artifacts.
 func folderOf(customer int64) string {
 	return folder + strconv.FormatInt(customer, 10) + "/"
 }
@@ -152,7 +152,8 @@ func (b *Bucket) Artifact(ctx context.Context, customer int64, name string) ([]b
 
 // Publish writes a customer's new models and names them in the index in place of live, the
 // entry of [Bucket.Index] before the training. A nil model keeps the live one of its kind;
-// with two nothing is written. [ErrConflict] if somebody else has published since.
+// if both are nil nothing is written. Error: [ErrConflict], if another trainer has published
+// since.
 func (b *Bucket) Publish(ctx context.Context, customer int64, live Manifest, d *learn.Detector, f *learn.Forecaster, now time.Time) (Manifest, error) {
 	if d == nil && f == nil {
 		return live, nil
@@ -180,8 +181,8 @@ func (b *Bucket) Publish(ctx context.Context, customer int64, live Manifest, d *
 	})
 }
 
-// PublishCalibration writes a customer's calibration by this name and names it in the
-// index. One of this name is of the same day and is left.
+// PublishCalibration writes a customer's calibration under a name and names it in the index.
+// An existing one of that name is of the same day and stays.
 func (b *Bucket) PublishCalibration(ctx context.Context, customer int64, name string, c *anomaly.Calibration) error {
 	if err := b.Write(ctx, customer, name, c); err != nil && !errors.Is(err, ErrConflict) {
 		return err
@@ -193,7 +194,7 @@ func (b *Bucket) PublishCalibration(ctx context.Context, customer int64, name st
 	return err
 }
 
-// Write writes an artifact of a customer. [ErrConflict] if there is one of its name.
+// Write writes an artifact of a customer. Error: [ErrConflict], if its name is taken.
 func (b *Bucket) Write(ctx context.Context, customer int64, name string, artifact encoding.BinaryMarshaler) error {
 	content, err := artifact.MarshalBinary()
 	if err != nil {
@@ -206,8 +207,8 @@ func (b *Bucket) Write(ctx context.Context, customer int64, name string, artifac
 	return nil
 }
 
-// update changes the entry of one customer in the index. Where others write the index at
-// the same time, it reads it again.
+// update changes the entry of one customer in the index. If others write the index at the
+// same time, it reads it again.
 func (b *Bucket) update(ctx context.Context, customer int64, change func(Manifest) (Manifest, error)) (Manifest, error) {
 	for attempt := 1; ; attempt++ {
 		index, err := b.Index(ctx)
@@ -237,7 +238,7 @@ func (b *Bucket) update(ctx context.Context, customer int64, change func(Manifes
 	}
 }
 
-// Delete removes artifacts of a customer. What is absent is no error.
+// Delete removes artifacts of a customer. An absent one is not an error.
 func (b *Bucket) Delete(ctx context.Context, customer int64, names ...string) error {
 	for _, name := range names {
 		if err := b.bucket.Object(folderOf(customer) + name + suffix).Delete(ctx); err != nil && !errors.Is(err, storage.ErrObjectNotExist) {
@@ -260,8 +261,8 @@ func (b *Bucket) List(ctx context.Context, customer int64) ([]string, error) {
 	return names, err
 }
 
-// Use puts models of a customer, as [Bucket.List] names them, in use: the way back to an
-// older pair. Each is read first; an empty name leaves the one of its kind. Detection and
+// Use puts models of a customer, as [Bucket.List] names them, into use, for a roll-back to an
+// older pair. Each is read first; an empty name keeps the live one of its kind. Detection and
 // the API follow within a minute.
 func (b *Bucket) Use(ctx context.Context, customer int64, detector, forecaster string, now time.Time) (Manifest, error) {
 	return b.update(ctx, customer, func(m Manifest) (Manifest, error) {

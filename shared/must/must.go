@@ -1,4 +1,4 @@
-// Package must states what a test takes for granted in one line: no error, an equal value, or what comes.
+// Package must states an assumption of a test in one line: no error, an equal value, an event.
 package must
 
 import (
@@ -34,7 +34,7 @@ func Equal(tb testing.TB, what string, want, got any, options ...cmp.Option) {
 	}
 }
 
-// Eventually waits for what work in the background brings about; only a hang takes five minutes.
+// Eventually waits until holds returns true, and fails the test after five minutes.
 func Eventually(tb testing.TB, what string, holds func() bool) {
 	tb.Helper()
 	for end := time.After(5 * time.Minute); !holds(); {

@@ -1,5 +1,5 @@
-// Package objects is a bucket of object storage, in which modelstore and recordstore keep theirs.
-// An object is written whole, or not at all.
+// Package objects is a bucket of object storage, for modelstore and recordstore. An object is
+// written whole, or not at all.
 package objects
 
 import (
@@ -15,10 +15,10 @@ import (
 	"google.golang.org/api/option"
 )
 
-// ErrConflict says that an object is not as the condition of a write wants it.
+// ErrConflict says that an object does not satisfy the condition of a write.
 var ErrConflict = errors.New("object changed meanwhile")
 
-// maxBytes bounds an object that is read into memory: far more than one has.
+// maxBytes bounds an object that is read into memory: far more than any has.
 const maxBytes = 256 << 20
 
 // Bucket is a bucket. Its methods may be called from many goroutines.
@@ -62,7 +62,7 @@ func (b *Bucket) Read(ctx context.Context, name string) (content []byte, generat
 
 // Write writes an object under the condition of its handle, or returns [ErrConflict].
 func Write(ctx context.Context, object *storage.ObjectHandle, contentType string, content []byte) error {
-	ctx, cancel := context.WithCancel(ctx) // drops what is half written
+	ctx, cancel := context.WithCancel(ctx) // canceling drops a partial write
 	defer cancel()
 	w := object.NewWriter(ctx)
 	w.ContentType = contentType

@@ -1,5 +1,5 @@
-// Package openapitest holds HTTP messages of tests against an OpenAPI document:
-// the API's and the gateway's tests validate every answer by it.
+// Package openapitest checks the HTTP messages of tests against an OpenAPI document: the
+// API's and the gateway's tests validate every answer with it.
 package openapitest
 
 import (
@@ -41,8 +41,8 @@ func Load(tb testing.TB, text []byte) *Document {
 	return must.Get(Parse(tb.Context(), text))(tb)
 }
 
-// Find returns the operation that takes a path; of two, the one that has more
-// of it literally, from the left.
+// Find returns the operation of a path; of two, the one whose template matches more of it
+// literally from the left.
 func (d *Document) Find(method, path string) (template string, item *openapi3.PathItem, op *openapi3.Operation) {
 	asked := strings.Split(path, "/")
 	for candidate, it := range d.Paths.Map() {
@@ -66,8 +66,8 @@ func (d *Document) Find(method, path string) (template string, item *openapi3.Pa
 }
 
 // JudgeAnswer reports an answer that the document does not describe: its status,
-// its type, its body, its headers. Of a path or method that is not in the
-// document there is nothing to report.
+// its type, its body, its headers. It reports nothing for a path or method that is not in
+// the document.
 func (d *Document) JudgeAnswer(request *http.Request, status int, header http.Header, body []byte) error {
 	input := d.input(request)
 	if input == nil {
@@ -117,7 +117,7 @@ func (d *Document) input(request *http.Request) *openapi3filter.RequestValidatio
 	}
 }
 
-// formats says that texts are checked for their format.
+// formats enables the checks of formats.
 func formats() []openapi3.SchemaValidationOption {
 	return []openapi3.SchemaValidationOption{
 		openapi3.EnableFormatValidation(),

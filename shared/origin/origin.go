@@ -3,7 +3,7 @@
 //
 // A message that an enrolled gateway signed belongs to the channel of the gateway's
 // customer. Its time is the signed one, or the message is refused. Any other message
-// belongs to the open channel, and only a time in the future is corrected.
+// belongs to the open channel; its time is corrected only if it lies in the future.
 package origin
 
 import (
@@ -70,7 +70,7 @@ func New(keys Keys, clock func() time.Time, options Options) *Verifier {
 		lookups: coalesce.New(func(ctx context.Context, ids []string) ([]entry, error) {
 			ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 			defer cancel()
-			asked := clock() // before the query, whose result lacks changes made meanwhile
+			asked := clock() // before the query, whose result lacks changes made during it
 			found, err := keys.GatewayKeys(ctx, ids)
 			if err != nil {
 				return nil, err
@@ -92,7 +92,7 @@ type Source struct {
 	Drill     string // code of the alarm drill that the probe's reading begins; empty for none
 }
 
-// Data decodes a message with its window. An error that no retry can mend is marked by
+// Data decodes a message with its window. An error that no retry can remove is marked by
 // [push.Permanent]; any other means that the database is unavailable.
 func (v *Verifier) Data(ctx context.Context, m push.Message) (wire.Data, Source, error) {
 	r, recent, source, err := v.decode(ctx, m)
@@ -127,8 +127,8 @@ func (v *Verifier) decode(ctx context.Context, m push.Message) (r reading.Readin
 	return r, recent, source, nil
 }
 
-// admit refuses a reading of the open channel where that is closed. The probe's are
-// no sensor's, and nobody signs them.
+// admit refuses a reading of the open channel if that is closed. The probe's readings pass:
+// they are no sensor's, and nobody signs them.
 func (v *Verifier) admit(r reading.Reading) error {
 	if v.options.RequireEnrolled && r.Channel == reading.Open && r.NodeID != reading.ProbeNodeID {
 		return push.Permanent(push.ReasonUnsigned, errors.New("no enrolled gateway has signed the message"))
@@ -136,7 +136,7 @@ func (v *Verifier) admit(r reading.Reading) error {
 	return nil
 }
 
-// refused marks the error of a message that cannot be decoded, unless it is marked.
+// refused marks the error of a message that cannot be decoded, unless it is marked already.
 func (v *Verifier) refused(ctx context.Context, err error) error {
 	if errors.Is(err, reading.ErrStale) {
 		v.options.Counters.Add(ctx, "readings_stale", 1)
@@ -175,7 +175,7 @@ func (v *Verifier) source(ctx context.Context, m push.Message) (Source, func(tim
 	return Source{Channel: gateway.key.Channel, GatewayID: claimed.GatewayID}, date, nil
 }
 
-// dateOpen dates a reading of the open channel and counts those that lay ahead.
+// dateOpen dates readings of the open channel and counts those dated ahead.
 func (v *Verifier) dateOpen(ctx context.Context, published time.Time) func(time.Time) (time.Time, error) {
 	return func(stamped time.Time) (time.Time, error) {
 		at := reading.Dated(stamped, published)
@@ -187,7 +187,7 @@ func (v *Verifier) dateOpen(ctx context.Context, published time.Time) func(time.
 }
 
 // gateway returns a gateway's key, at most [MaxAge] old. An unknown gateway is looked up
-// each time: it may have been enrolled this moment.
+// each time, because it may just have been enrolled.
 func (v *Verifier) gateway(ctx context.Context, id string) (entry, error) {
 	if cached, ok := v.cache.Get(id); ok && v.clock().Sub(cached.asked) < MaxAge {
 		return cached, nil

@@ -23,8 +23,8 @@ type Clock struct {
 }
 
 // NewClocked returns a pool of connections to a new, migrated database whose time is that of
-// a clock, which starts at the given time. It takes a second, for the schema is made under
-// that clock: share it between cases.
+// a clock, which starts at the given time. It takes a second, because the schema is created
+// under that clock: share it between cases.
 func NewClocked(tb testing.TB, at time.Time) (*pgxpool.Pool, *Clock) {
 	tb.Helper()
 	address := URL(tb) // only its server is used, and its name

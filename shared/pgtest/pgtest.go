@@ -57,8 +57,8 @@ func Main(m *testing.M) int {
 	return code
 }
 
-// SkipUnlessAvailable takes the error of starting a server. Where no PostgreSQL is
-// installed the test is skipped as [tooltest.Missing] does; any other error fails it.
+// SkipUnlessAvailable handles the error of starting a server: without a PostgreSQL it skips
+// the test by [tooltest.Missing], and any other error fails it.
 func SkipUnlessAvailable(tb testing.TB, err error) {
 	tb.Helper()
 	if errors.Is(err, postgres.ErrNone) {
@@ -98,7 +98,7 @@ func New(tb testing.TB) *pgxpool.Pool {
 	return pool
 }
 
-// start starts a server, or takes that of DATABASE_URL, and makes the template.
+// start starts a server, or uses that of DATABASE_URL, and creates the template.
 func start(ctx context.Context) error {
 	shared.admin = os.Getenv("DATABASE_URL") //nolint:forbidigo // a test binary has no entrypoint to read it
 	if shared.admin == "" {
@@ -125,11 +125,11 @@ func start(ctx context.Context) error {
 	return store.Migrate(ctx, pool)
 }
 
-// folderPrefix begins a server's folder, and its process's number follows.
+// folderPrefix is the prefix of a server's folder, before the process id.
 const folderPrefix = "coldaisle-pgtest-"
 
-// memory returns the folder of Linux's file system in memory, where databases are made and
-// dropped in half the time, or the default folder while that one has no room for a server.
+// memory returns the folder of Linux's in-memory file system, where creating and dropping a
+// database takes half the time, or the default folder if it has no room for a server.
 func memory() string {
 	const folder, enough = "/dev/shm", 2 << 30
 	sweep(folder)
@@ -140,7 +140,7 @@ func memory() string {
 	return folder
 }
 
-// sweep removes the folders of tests that were killed, which would stay in memory.
+// sweep removes the folders of killed tests, which would stay in memory.
 func sweep(folder string) {
 	left, _ := filepath.Glob(filepath.Join(folder, folderPrefix+"*"))
 	for _, path := range left {

@@ -17,8 +17,8 @@ import (
 // account is the user that the server runs as: PostgreSQL refuses to run as root.
 type account struct {
 	credential *syscall.Credential // nil for our own
-	// capabilities let the server reach its folder below folders that it may not
-	// traverse, such as root's home.
+	// capabilities let the server reach its folder inside folders that it may not traverse,
+	// such as root's home.
 	capabilities []uintptr
 }
 

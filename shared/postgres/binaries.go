@@ -20,9 +20,9 @@ import (
 // downloadDir is the folder of a downloaded server, beside its data.
 const downloadDir = "download"
 
-// findBinaries returns the folder that holds postgres and initdb: of the major
-// version that made the data, or the newest where there is no data yet. It fails with
-// [ErrNone] only if any version would do.
+// findBinaries returns the folder with postgres and initdb of the major version that made
+// the data, or of the newest version if there is no data yet. It fails with [ErrNone] only
+// if any version would do.
 func findBinaries(ctx context.Context, downloaded, major string) (string, error) {
 	var found []installation
 	for _, folder := range append(binaryFolders(), downloaded) {
@@ -58,7 +58,7 @@ type installation struct {
 func binaryFolders() []string {
 	var folders []string
 	if path, err := exec.LookPath("postgres"); err == nil {
-		// Often a link; initdb looks for its neighbours beside the real file.
+		// The path is often a link, and initdb looks for postgres beside the real file.
 		if real, err := filepath.EvalSymlinks(path); err == nil {
 			folders = append(folders, filepath.Dir(real))
 		}
@@ -96,8 +96,8 @@ func probeVersion(ctx context.Context, folder string) (installation, bool) {
 	return installation{folder: folder, major: major}, err == nil
 }
 
-// download fetches a server with embedded-postgres, which also starts it once:
-// the library has no way to fetch alone. Only its binaries are kept.
+// download downloads a server with embedded-postgres, which also starts it once, because
+// the library cannot do the one without the other. Only the binaries are kept.
 func download(ctx context.Context, dir string, log *slog.Logger) (string, error) {
 	runtimeDir := filepath.Join(dir, downloadDir)
 	log.InfoContext(ctx, "no PostgreSQL installed, downloading one")

@@ -49,8 +49,8 @@ const (
 	startTimeout = 3 * time.Minute
 	stopTimeout  = time.Minute
 	portAttempts = 3
-	// predecessorTimeout is how long a start waits for the server before it to end,
-	// looking once in each interval.
+	// predecessorTimeout is how long a start waits for the previous server to end, with a
+	// look in each interval.
 	predecessorTimeout  = 30 * time.Second
 	predecessorInterval = 50 * time.Millisecond
 )
@@ -112,9 +112,8 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	}
 }
 
-// inUse reports whether a server before, or a process that it has started, still runs
-// on the data. Those of a server that was killed end a moment after it: each finds out
-// by itself.
+// inUse reports whether a previous server, or a process that it started, still uses the
+// data. The processes of a killed server end a moment after it, each on its own.
 func inUse(err error) bool {
 	return strings.Contains(err.Error(), "is still in use") || // the shared memory
 		strings.Contains(err.Error(), `lock file "postmaster.pid" already exists`)
@@ -129,7 +128,7 @@ type cluster struct {
 	password       string
 }
 
-// version is the major version that made the data, "" when there is none yet.
+// version is the major version that made the data; "" if there is none yet.
 func (c *cluster) version() string {
 	content, err := os.ReadFile(filepath.Join(c.data, "PG_VERSION"))
 	if err != nil {
@@ -138,8 +137,8 @@ func (c *cluster) version() string {
 	return strings.TrimSpace(string(content))
 }
 
-// prepare makes the data folder and its password when they are missing, and
-// hands them to the account that the server runs as.
+// prepare creates the data folder and its password if they are missing, and gives them to
+// the account that the server runs as.
 func (c *cluster) prepare(ctx context.Context) error {
 	var err error
 	if c.account, err = serverAccount(c.dir); err != nil {
@@ -163,7 +162,7 @@ func (c *cluster) prepare(ctx context.Context) error {
 	if err := c.account.chown(c.dir); err != nil {
 		return err
 	}
-	// What an interrupted initdb left is of no use to anyone.
+	// The rest of an interrupted initdb is useless.
 	making := c.data + ".new"
 	if err := os.RemoveAll(making); err != nil {
 		return fmt.Errorf("postgres data: %w", err)
@@ -190,7 +189,7 @@ func (c *cluster) prepare(ctx context.Context) error {
 	return nil
 }
 
-// environment keeps the caller's PG variables away from a server of ours.
+// environment is the server's environment, without the caller's PG variables.
 func environment() []string {
 	return []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TZ=UTC"} //nolint:forbidigo // the child's, not a setting
 }
@@ -249,7 +248,7 @@ func (c *cluster) start(ctx context.Context) (*Server, error) {
 	return server, nil
 }
 
-// ready waits until the server takes connections, and makes the database.
+// ready waits until the server accepts connections, and creates the database.
 func (s *Server) ready(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -289,7 +288,7 @@ func createDatabase(ctx context.Context, address string) error {
 // Exited is closed when the server has ended, for whatever reason.
 func (s *Server) Exited() <-chan struct{} { return s.exited }
 
-// Stop ends the server in order: sessions are cut, what was committed stays.
+// Stop ends the server in order: it cuts sessions and keeps committed data.
 func (s *Server) Stop() error {
 	_ = s.process.Signal(syscall.SIGINT) // a fast shutdown; an error means that it has ended
 	select {

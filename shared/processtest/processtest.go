@@ -26,10 +26,10 @@ const (
 	stopTimeout  = time.Minute
 )
 
-// Process is a program that listens on a port, which it keeps when it is started again.
+// Process is a program that listens on a port, which stays the same when it is started again.
 type Process struct {
-	Name string // such as ingest-1; also of its log
-	URL  string // where it answers
+	Name string // such as ingest-1; its log has the same name
+	URL  string // of its port
 
 	program, address, log string
 	environ               []string
@@ -39,8 +39,8 @@ type Process struct {
 	exited <-chan struct{}
 }
 
-// New prepares a process, which writes to a log in a folder; it does not start it. environ,
-// NAME=value, is beside its PORT.
+// New prepares a process without starting it. It writes to a log in the folder logs. environ,
+// NAME=value, is added to its PORT.
 func New(ctx context.Context, name, program, logs string, environ ...string) (*Process, error) {
 	port, err := child.Port(ctx)
 	if err != nil {
@@ -56,7 +56,7 @@ func New(ctx context.Context, name, program, logs string, environ ...string) (*P
 	}, nil
 }
 
-// PID is the running process's, 0 for none.
+// PID is the id of the running process; 0 if there is none.
 func (p *Process) PID() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,7 +66,7 @@ func (p *Process) PID() int {
 	return p.cmd.Process.Pid
 }
 
-// Output is what the process has written, also before it was started again.
+// Output is everything that the process has written, in all its starts.
 func (p *Process) Output() string {
 	output, err := os.ReadFile(p.log)
 	if err != nil {
@@ -75,7 +75,7 @@ func (p *Process) Output() string {
 	return string(output)
 }
 
-// LastLines are the end of what the process has written.
+// LastLines is the end of the output.
 func (p *Process) LastLines() string {
 	lines := strings.Split(strings.TrimSpace(p.Output()), "\n")
 	return strings.Join(lines[max(0, len(lines)-8):], "\n")

@@ -1,8 +1,8 @@
 // Package proxytest is a TCP proxy between two programs under test: the gateway's
 // uplink in its own tests, and every connection of the soak's cluster.
 //
-// It is not Shopify's toxiproxy, whose timeout toxic drops the bytes that come while a
-// connection hangs: a network that comes back delivers them.
+// Shopify's toxiproxy will not do: its timeout toxic drops the bytes that come while a
+// connection hangs, but a network that recovers delivers them.
 package proxytest
 
 import (
@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Mode is what a proxy does with connections.
+// Mode says how a proxy treats connections.
 type Mode int
 
 // The modes of a proxy.

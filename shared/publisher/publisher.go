@@ -13,19 +13,18 @@ import (
 	"coldaisle.dev/shared/tracing"
 )
 
-// batchDelay is how long a message waits for others to share its request. A
-// caller waits for each message, so it is only a millisecond. That is enough for
-// concurrent ones: 32 callers publish 16k messages a second, and 2.7k with the
-// library's 10 ms.
+// batchDelay is how long a message waits for others to share its request. Because a
+// caller waits for each message, it is only a millisecond. That suffices for concurrent
+// callers: 32 of them publish 16k messages a second, but 2.7k with the library's 10 ms.
 const batchDelay = time.Millisecond
 
 // Publisher publishes to one topic. Its methods may be called from many
 // goroutines. Stop it before its client is closed.
 type Publisher struct{ *pubsub.Publisher }
 
-// New publishes through a client of the caller's, which stays the caller's to
-// close; stop the publisher first. A publish, the library's own retries
-// included, fails after timeout: a short context ends the wait for it only.
+// New publishes through a client, which the caller closes after it has stopped the
+// publisher. A publish, including the library's own retries, fails after timeout; the end
+// of its context only ends the wait for it.
 func New(client *pubsub.Client, topic string, timeout time.Duration) *Publisher {
 	publisher := client.Publisher(topic)
 	publisher.PublishSettings.DelayThreshold = batchDelay
@@ -33,8 +32,8 @@ func New(client *pubsub.Client, topic string, timeout time.Duration) *Publisher 
 	return &Publisher{publisher}
 }
 
-// NewSingle is [New] with a request for each message: Pub/Sub refuses the whole
-// of a request for one bad message in it.
+// NewSingle is [New] with a request for each message, because Pub/Sub refuses a whole
+// request for one bad message in it.
 func NewSingle(client *pubsub.Client, topic string, timeout time.Duration) *Publisher {
 	p := New(client, topic, timeout)
 	p.PublishSettings.CountThreshold = 1

@@ -18,12 +18,11 @@ import (
 	"coldaisle.dev/shared/tooltest"
 )
 
-// emulators is where the Cloud SDK has gcloud's emulator.
+// emulators is the path of gcloud's emulator in the Cloud SDK.
 const emulators = "platform/pubsub-emulator/lib/cloud-pubsub-emulator-*.jar"
 
-// Emulator runs gcloud's emulator until the test ends and returns its address
-// and a connection to it. The test is skipped where there is none: Debian does not
-// have it.
+// Emulator runs gcloud's emulator until the test ends and returns its address and a
+// connection to it. Without an emulator, which Debian does not package, it skips the test.
 func Emulator(tb testing.TB) (address string, connection *grpc.ClientConn) {
 	tb.Helper()
 	var jars []string

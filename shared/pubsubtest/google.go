@@ -20,7 +20,7 @@ import (
 )
 
 // ServeTLS serves gRPC services behind TLS, as Google does, until the test ends.
-// register adds the services. The options lead a client of Google's library there.
+// register adds the services. The options make a client of Google's library connect there.
 func ServeTLS(tb testing.TB, register func(*grpc.Server), options ...grpc.ServerOption) []option.ClientOption {
 	tb.Helper()
 	web := httptest.NewTLSServer(http.NotFoundHandler()) // for its certificate

@@ -61,9 +61,9 @@ const (
 	maxAttributeValue = 1024
 )
 
-// Limits makes the fake refuse a request with a message beyond the documented
-// limits, which neither it nor gcloud's emulator does by itself. The words are
-// those of the service, as publishers met them, for example in
+// Limits makes the fake refuse a request with a message beyond the documented limits,
+// which neither it nor gcloud's emulator does by itself. The texts are the service's, for
+// example in
 // https://github.com/snowplow/enrich/issues/485: "INVALID_ARGUMENT: The attribute
 // "app_id" in the request has a value that is too long. The length is 1043
 // characters, but the maximum allowed is 1024." and so on.

@@ -12,12 +12,12 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Attributes of a message in a dead letter topic, where the function itself published
-// it. With [DecodeDeadLetter] they give back the envelope that was refused.
+// Attributes of a message that a function itself published to its dead letter topic.
+// [DecodeDeadLetter] reconstructs the refused envelope from them.
 const (
 	deadLetterPrefix = "dead_letter_"
 
-	AttributeFunction    = deadLetterPrefix + "function"     // that refused it: a topic may feed several
+	AttributeFunction    = deadLetterPrefix + "function"     // the one that refused it: a topic may feed several
 	AttributeReason      = deadLetterPrefix + "reason"       // a [Reason]
 	AttributeError       = deadLetterPrefix + "error"        // the error's text, cut to 1,024 bytes
 	AttributeAttempt     = deadLetterPrefix + "attempt"      // of the delivery that was refused
@@ -47,25 +47,25 @@ const (
 // function's own timeout it is shorter than the acknowledgement deadline.
 const deadLetterTimeout = 5 * time.Second
 
-// A Reason says in one word why a message went to the dead letter.
+// A Reason says in one word why a message was dead-lettered.
 type Reason string
 
-// The reasons. A word is a label of a metric: there are few.
+// The reasons. They are few, because each is a label of a metric.
 const (
 	ReasonMalformed  Reason = "malformed"
 	ReasonTooLarge   Reason = "too_large"
 	ReasonUnknownRun Reason = "unknown_run"
 	ReasonSignature  Reason = "signature" // wrong, or of a gateway that is not enrolled
-	ReasonRevoked    Reason = "revoked"   // of a gateway that is enrolled no more
-	ReasonStale      Reason = "stale"     // signed, and not published when it says
-	ReasonUnsigned   Reason = "unsigned"  // where only enrolled gateways may send
+	ReasonRevoked    Reason = "revoked"   // from a revoked gateway
+	ReasonStale      Reason = "stale"     // signed, but not published at the time that it states
+	ReasonUnsigned   Reason = "unsigned"  // while only enrolled gateways may send
 	ReasonPanic      Reason = "panic"
 	ReasonRejected   Reason = "rejected"  // by a constraint of the database, or as a row of the time-series table
 	ReasonExhausted  Reason = "exhausted" // moved by Pub/Sub after the subscription's last attempt
 )
 
-// MaxUnexpectedAttempts is the delivery attempt at which a message goes to the dead
-// letter that fails as none should.
+// MaxUnexpectedAttempts is the delivery attempt at which a message with an [Unexpected] error
+// is dead-lettered.
 const MaxUnexpectedAttempts = 5
 
 // A DeadLetter publishes to the dead letter topic and returns once Pub/Sub has the
@@ -74,7 +74,7 @@ type DeadLetter interface {
 	Publish(ctx context.Context, data []byte, attributes map[string]string) error
 }
 
-// refusal is an error that says why a message cannot be handled.
+// refusal is an error with the reason why a message cannot be handled.
 type refusal struct {
 	err       error
 	reason    Reason
@@ -84,13 +84,13 @@ type refusal struct {
 func (e refusal) Error() string { return e.err.Error() }
 func (e refusal) Unwrap() error { return e.err }
 
-// Permanent marks an error that no retry can mend, such as a malformed message. The
-// message goes to the dead letter at once.
+// Permanent marks an error that no retry can remove, such as a malformed message. The
+// message is dead-lettered at once.
 func Permanent(reason Reason, err error) error { return refuse(reason, err, true) }
 
 // Unexpected marks an error that should not happen and may not happen again. The
-// message goes to the dead letter at attempt [MaxUnexpectedAttempts]. A panic and an
-// error of PostgreSQL about the data (SQLSTATE class 22 or 23) need no mark.
+// message is dead-lettered at attempt [MaxUnexpectedAttempts]. A panic, and an error of
+// PostgreSQL about the data (SQLSTATE class 22 or 23), need no mark.
 func Unexpected(reason Reason, err error) error { return refuse(reason, err, false) }
 
 func refuse(reason Reason, err error, permanent bool) error {
@@ -112,8 +112,7 @@ type sqlError interface {
 	SQLState() string
 }
 
-// reasonOf returns why an error refuses its message; not ok means that the error may
-// pass.
+// reasonOf returns why an error refuses its message, or false if the error may pass.
 func reasonOf(err error) (reason Reason, ok bool) {
 	if r, ok := errors.AsType[refusal](err); ok {
 		return r.reason, true
@@ -130,8 +129,8 @@ func reasonOf(err error) (reason Reason, ok bool) {
 	return "", false
 }
 
-// publishDeadLetter publishes a message as it came, with what is needed to judge it
-// and to redeliver it. The function's own context may have ended.
+// publishDeadLetter publishes a message as it came, with the attributes that are needed to
+// examine and to redeliver it. The function's own context may have ended.
 func publishDeadLetter(ctx context.Context, to DeadLetter, function string, m Message, reason Reason, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deadLetterTimeout)
 	defer cancel()
@@ -146,22 +145,22 @@ func publishDeadLetter(ctx context.Context, to DeadLetter, function string, m Me
 	if span := trace.SpanContextFromContext(ctx); span.HasTraceID() {
 		attributes[AttributeTrace] = span.TraceID().String()
 	}
-	// No message of ours has more than a handful; what somebody else attached does not
-	// keep a message out of the dead letter.
+	// Our messages have a handful of attributes; others' are left out if there are too many,
+	// so that the message is dead-lettered all the same.
 	if original := withoutDeadLetter(m.Attributes); len(original)+len(attributes) <= maxAttributes {
 		maps.Copy(attributes, original)
 	}
 	return to.Publish(ctx, m.Data, attributes)
 }
 
-// clip returns a text as Pub/Sub takes it for the value of an attribute.
+// clip cuts a text to the length that Pub/Sub allows for an attribute's value.
 func clip(text string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	return strings.ToValidUTF8(text[:min(len(text), maxAttributeBytes)], "") // without half a rune
 }
 
-// withoutDeadLetter returns the attributes that a publisher gave a message, without
-// those that only the way to the dead letter adds.
+// withoutDeadLetter returns the publisher's own attributes of a message, without those that
+// dead-lettering adds.
 func withoutDeadLetter(attributes map[string]string) map[string]string {
 	original := maps.Clone(attributes)
 	maps.DeleteFunc(original, func(name, _ string) bool {
@@ -172,15 +171,15 @@ func withoutDeadLetter(attributes map[string]string) map[string]string {
 
 // DeadLettered is a message of a dead letter topic.
 type DeadLettered struct {
-	Message  Message // the envelope that was refused, its attempt among it
+	Message  Message // the refused envelope, including its attempt
 	Function string
 	Reason   Reason
-	Error    string // empty where Pub/Sub moved it
+	Error    string // empty if Pub/Sub moved it
 	Trace    string // empty for none
 }
 
-// DecodeDeadLetter reads a message of a dead letter topic, whether a function or
-// Pub/Sub itself published it there. id is the message's own there.
+// DecodeDeadLetter reads a message of a dead letter topic, whether a function or Pub/Sub
+// itself published it there. id is the message's id in that topic.
 func DecodeDeadLetter(id string, data []byte, attributes map[string]string) (DeadLettered, error) {
 	d := DeadLettered{
 		Message: Message{ID: attributes[AttributeMessageID], Data: data, Attributes: withoutDeadLetter(attributes)},
@@ -188,8 +187,8 @@ func DecodeDeadLetter(id string, data []byte, attributes map[string]string) (Dea
 		Function: attributes[AttributeFunction],
 	}
 	published, attempt := attributes[AttributePublishTime], attributes[AttributeAttempt]
-	// Pub/Sub's own attributes come first: a publisher may have given its message ours,
-	// but a function takes Pub/Sub's away.
+	// Pub/Sub's own attributes take precedence: a publisher may have set ours, but a
+	// function removes Pub/Sub's.
 	if subscription, ok := attributes[ForwardedSubscription]; ok {
 		d = DeadLettered{Message: d.Message, Reason: ReasonExhausted, Function: subscription[strings.LastIndex(subscription, "/")+1:]}
 		d.Message.ID = id

@@ -17,11 +17,11 @@ import (
 
 // Limits of a push request's body, in bytes.
 const (
-	// MaxBody is the largest body whose message is handled. Our largest message is
-	// of 1,000 bytes; the rest is for attributes and for later fields.
+	// MaxBody is the largest body whose message is handled. Our largest message has 1,000
+	// bytes; the rest is for attributes and for later fields.
 	MaxBody = 1 << 20
-	// maxPush is the largest body that Pub/Sub posts, and so the largest whose message
-	// can be put into the dead letter: 10 MB of data in base64, and attributes.
+	// maxPush is the largest body that Pub/Sub posts, 10 MB of data in base64 and attributes:
+	// a message of up to this size can be dead-lettered.
 	maxPush = 16 << 20
 )
 
@@ -29,16 +29,16 @@ const (
 // the message is then acknowledged and never seen again. What an error does depends on
 // its class:
 //
-//   - [Permanent]: the message goes to the dead letter at once.
+//   - [Permanent]: the message is dead-lettered at once.
 //   - [Unexpected], a panic, an error of PostgreSQL about the data: the message is
-//     delivered again, and goes to the dead letter at [MaxUnexpectedAttempts].
-//   - Any other may pass: the message is delivered again until the subscription's last
-//     attempt.
+//     delivered again, and dead-lettered at [MaxUnexpectedAttempts].
+//   - Any other error may pass: the message is delivered again until the subscription's
+//     last attempt.
 type HandleFunc func(ctx context.Context, m Message) error
 
 // Config is what a handler needs besides the handle function.
 type Config struct {
-	Function   string // name, which dead letters bear
+	Function   string // name, for dead letters
 	DeadLetter DeadLetter
 	Clock      func() time.Time
 	Log        *slog.Logger
@@ -48,20 +48,20 @@ type Config struct {
 // Handler serves a handle function to Pub/Sub. It answers
 //
 //	204  its effect is durable
-//	202  it was refused and is in the dead letter
-//	400  the body is no push message
+//	202  it was refused and has been dead-lettered
+//	400  the body is not a push message
 //	405  not a POST
 //	413  the body is larger than Pub/Sub's
 //	500  it panicked; logged with its stack
-//	503  it failed, or could not be put into the dead letter
+//	503  it failed, or could not be dead-lettered
 //
-// Pub/Sub takes 204 and 202 for an acknowledgement and delivers everything else again,
-// with backoff. It slows a whole subscription down when its endpoint fails, so what no
-// retry can mend is acknowledged, and only after the dead letter topic has it.
+// Pub/Sub treats 204 and 202 as an acknowledgement and delivers everything else again,
+// with backoff. It slows down a whole subscription whose endpoint fails, so a message that
+// no retry can help is acknowledged, but only after the dead letter topic has it.
 //
-// Its spans and log lines belong to the trace in the message's attributes.
-// A client that goes away cancels its context.
-// A message without a publish time, which Pub/Sub always gives, is published now.
+// Spans and log lines belong to the trace in the message's attributes. A client that
+// disconnects cancels its context. A message without a publish time, which Pub/Sub always
+// sets, counts as published now.
 func Handler(c Config, handle HandleFunc) *Receiver {
 	return &Receiver{Config: c, handle: handle, large: make(chan struct{}, 1)}
 }
@@ -114,8 +114,8 @@ func (h *Receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(h.receive(r.Context(), message, handle))
 }
 
-// Receive takes a message from within the process, as if it were decoded from a request's
-// body, and returns the status that it would answer.
+// Receive handles a message from within the process, as if it were decoded from a request's
+// body, and returns the status that the answer would have.
 func (h *Receiver) Receive(ctx context.Context, m Message) int {
 	handle := h.handle
 	if size := base64.StdEncoding.EncodedLen(len(m.Data)); size > MaxBody {
@@ -124,7 +124,7 @@ func (h *Receiver) Receive(ctx context.Context, m Message) int {
 	return h.receive(ctx, m, handle)
 }
 
-// tooLarge refuses a message whose body has so many bytes.
+// tooLarge returns a function that refuses a message whose body has size bytes.
 func tooLarge(size int) HandleFunc {
 	return func(context.Context, Message) error {
 		return Permanent(ReasonTooLarge, fmt.Errorf("%d bytes, over the limit of %d", size, MaxBody))
@@ -139,8 +139,8 @@ func (h *Receiver) receive(ctx context.Context, m Message, handle HandleFunc) in
 	return h.status(ctx, m, recoverPanic(ctx, m, handle))
 }
 
-// status returns the status of the answer, logs an error once, and puts a message that
-// is refused into the dead letter.
+// status returns the status of the answer, logs an error once, and dead-letters a refused
+// message.
 func (h *Receiver) status(ctx context.Context, m Message, err error) int {
 	if err == nil {
 		h.Counters.Add(ctx, "messages_processed", 1)
@@ -172,8 +172,8 @@ func (h *Receiver) status(ctx context.Context, m Message, err error) int {
 	return http.StatusServiceUnavailable
 }
 
-// DeadLetterMessage is the text of the log entry of a message that went to the dead
-// letter, by which a log-based metric counts them.
+// DeadLetterMessage is the text of the log entry of a dead-lettered message, by which a
+// log-based metric counts them.
 const DeadLetterMessage = "message dead-lettered"
 
 type panicError struct {
@@ -183,8 +183,8 @@ type panicError struct {
 
 func (e panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
 
-// recoverPanic turns a panic of handle into an error, so that one message cannot take
-// the instance and the messages beside it down.
+// recoverPanic turns a panic of handle into an error, so that one message cannot end the
+// instance and the messages beside it.
 func recoverPanic(ctx context.Context, m Message, handle HandleFunc) (err error) {
 	defer func() {
 		if value := recover(); value != nil {

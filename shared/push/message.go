@@ -1,6 +1,6 @@
 // Package push is the border between Pub/Sub's push delivery and a function:
 // it decodes the envelope, bounds it, calls the handle function, and turns its error
-// into the status that makes Pub/Sub do the right thing.
+// into the status by which Pub/Sub acknowledges or redelivers the message.
 //
 // The Functions Framework could convert a push request to a CloudEvent, but it
 // would drop the delivery attempt and the subscription and accept a body of any
@@ -64,8 +64,8 @@ func Decode(body []byte) (Message, error) {
 	}, nil
 }
 
-// Encode writes the body that Pub/Sub would post for a message: what the local
-// bridge sends, and what tests push at a function.
+// Encode writes the body that Pub/Sub would post for a message, for the local queue and for
+// tests.
 func Encode(m Message) ([]byte, error) {
 	body, err := json.Marshal(envelope{
 		Message: &envelopeMessage{

@@ -8,7 +8,8 @@ import (
 // MaxTemperatureOffset is the greatest offset of a correction in °C, either way.
 const MaxTemperatureOffset = 10.0
 
-// Correction is what is added to the readings of a sensor from a time on, until the next one's.
+// Correction is the offsets that are added to a sensor's readings from a time on, until the next
+// correction begins.
 type Correction struct {
 	From        time.Time
 	Visible     Span    // in which the readings of the node are the sensor's
@@ -16,10 +17,10 @@ type Correction struct {
 	Humidity    float64 // % relative humidity; whole hundredths
 }
 
-// Corrections are those of a node, newest first.
+// Corrections are the corrections of a node, newest first.
 type Corrections []Correction
 
-// At returns the correction of a time; the zero one corrects nothing.
+// At returns the correction in force at a time, or false if there is none.
 func (c Corrections) At(t time.Time) (Correction, bool) {
 	i := slices.IndexFunc(c, func(one Correction) bool { return !one.From.After(t) && one.Visible.Contains(t) })
 	if i < 0 {
@@ -28,9 +29,9 @@ func (c Corrections) At(t time.Time) (Correction, bool) {
 	return c[i], true
 }
 
-// Apply returns a reading and the window that came with it as they are stored, judged and
-// shown, each value corrected by the correction of its own time. It is called once, where a
-// reading enters the cloud. The reading keeps its values as measured beside.
+// Apply corrects a reading and the window that came with it for storing, judging and showing,
+// each value by the correction of its own time. Call it once, where a reading enters the cloud.
+// The reading also keeps its measured values.
 func (c Corrections) Apply(r Reading, w Window) (Reading, Window) {
 	if one, ok := c.At(r.Time); ok {
 		r.corrected, r.measuredTemperature, r.measuredHumidity = true, r.Temperature, r.Humidity
@@ -41,8 +42,8 @@ func (c Corrections) Apply(r Reading, w Window) (Reading, Window) {
 	})
 }
 
-// Level returns a window as measured, all of it corrected as the reading of a time with which it
-// came: that a correction begins is no change of what is measured.
+// Level corrects all values of a measured window by the correction of one time, that of the
+// reading with which it came, because the start of a correction is not a change of the air.
 func (c Corrections) Level(w Window, at time.Time) Window {
 	one, ok := c.At(at)
 	return c.each(w, func(float64) (Correction, bool) { return one, ok })
@@ -62,7 +63,7 @@ func (c Corrections) each(w Window, of func(age float64) (Correction, bool)) Win
 	return corrected
 }
 
-// Values returns values of a time corrected; a missing one stays missing.
+// Values corrects the values of a time; a missing one stays missing.
 func (c Corrections) Values(at time.Time, temperature, humidity float64) (float64, float64) {
 	one, ok := c.At(at)
 	if !ok {
@@ -71,8 +72,8 @@ func (c Corrections) Values(at time.Time, temperature, humidity float64) (float6
 	return one.add(temperature, humidity)
 }
 
-// Measured returns values of a time as they were measured, where only the corrected ones are
-// stored: a clamped humidity is lost.
+// Measured undoes the correction of values of a time, if only the corrected ones are stored. A
+// humidity that was clamped cannot be recovered.
 func (c Corrections) Measured(at time.Time, temperature, humidity float64) (float64, float64) {
 	one, ok := c.At(at)
 	if !ok {
@@ -94,8 +95,8 @@ func (r Reading) AsMeasured() Reading {
 	return r
 }
 
-// Uncorrected returns the measured values of a corrected reading as codecs and stores write
-// them beside the others; nil, also of one to which no correction applied.
+// Uncorrected returns the measured values of a corrected reading, for codecs and stores to write
+// beside the others. Both are nil if no correction applied.
 func (r Reading) Uncorrected() (temperature, humidity *float64) {
 	if !r.corrected {
 		return nil, nil

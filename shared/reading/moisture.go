@@ -27,20 +27,20 @@ func AbsoluteHumidity(temperature, humidity float64) float64 {
 	return vapourFactor * humidity / 100 * saturation / (kelvin + temperature)
 }
 
-// driest is the lowest relative humidity, in %, from which [DewPoint] computes:
-// perfectly dry air has no dew point, and no sensor of the hardware can tell less.
+// driest is the lowest relative humidity, in %, that [DewPoint] uses: perfectly dry air has
+// no dew point, and the hardware's sensors cannot measure less.
 const driest = 0.1
 
 // DewPoint is the temperature in °C to which air of a temperature in °C and a
-// relative humidity in % must cool for its water to condense. Below [driest] it is
-// that of the driest air.
+// relative humidity in % must cool for its water to condense. Below [driest] it is the dew
+// point at [driest].
 func DewPoint(temperature, humidity float64) float64 {
 	exponent := math.Log(max(humidity, driest)/100) + magnusSlope*temperature/(magnusOffset+temperature)
 	return magnusOffset * exponent / (magnusSlope - exponent)
 }
 
-// RelativeHumidity is that of air of a temperature and a dew point, both in °C, in
-// percent: the inverse of [DewPoint].
+// RelativeHumidity is the relative humidity, in %, of air with a temperature and a dew point in
+// °C: the inverse of [DewPoint].
 func RelativeHumidity(temperature, dewPoint float64) float64 {
 	return 100 * math.Exp(magnusSlope*dewPoint/(magnusOffset+dewPoint)-magnusSlope*temperature/(magnusOffset+temperature))
 }

@@ -1,10 +1,9 @@
-// Package reading is the domain of a single measurement: what a sensor node
-// says about its room at one instant, which of it is acceptable, and what makes
-// two of them the same.
+// Package reading is the domain of a single measurement of a sensor node: its
+// values, which of them are valid, and when two readings are the same.
 //
 // Everything else in Coldaisle carries a [Reading] from the gateway to storage.
-// The package imports no technology: the codecs of topics, tables and HTTP
-// bodies live at their borders and convert from and to the types here.
+// The package imports no technology: the codecs of topics, tables and HTTP bodies
+// are in other packages and convert from and to the types here.
 package reading
 
 import (
@@ -29,9 +28,9 @@ const (
 	MaxMessageIDLength = 64
 )
 
-// ProbeNodeID is the node of the readings that measure each minute how late readings are, by
-// which an idle gateway finds out whether Pub/Sub takes one, and by which a drill begins. No
-// sensor has it, and its readings are not stored.
+// ProbeNodeID is the node of the probe's readings: each minute they measure lateness, they show
+// an idle gateway whether Pub/Sub takes a reading, and a drill begins with one. No sensor has it,
+// and they are not stored.
 const ProbeNodeID = "coldaisle.probe"
 
 // The errors that [Reading.Validate] reports, each wrapped with the value.
@@ -76,8 +75,8 @@ func (s Span) Contains(t time.Time) bool {
 	return !t.Before(s.From) && (s.Until.IsZero() || t.Before(s.Until))
 }
 
-// Reading is one measurement of one node. A node that measures one quantity alone lacks the
-// other: it is NaN, see [Has].
+// Reading is one measurement of one node. If a node measures only one quantity, the other is
+// NaN, see [Has].
 type Reading struct {
 	Channel     Channel
 	NodeID      string    // the sensor's public identifier
@@ -86,7 +85,7 @@ type Reading struct {
 	Temperature float64   // °C, dry bulb; NaN if not measured
 	Humidity    float64   // % relative humidity; NaN if not measured
 
-	// A [Correction] applied. Then these are the values as measured, see [Reading.Uncorrected].
+	// Whether a [Correction] applied, and the measured values then, see [Reading.Uncorrected].
 	corrected                             bool
 	measuredTemperature, measuredHumidity float64
 }
@@ -97,7 +96,7 @@ func Missing() float64 { return math.NaN() }
 // Has reports whether a value was measured.
 func Has(value float64) bool { return !math.IsNaN(value) }
 
-// Pointer returns a value as codecs and stores write it, nil for a missing one.
+// Pointer returns a value for codecs and stores: nil if it is missing.
 func Pointer(value float64) *float64 {
 	if !Has(value) {
 		return nil
@@ -121,8 +120,8 @@ func (r Reading) Equal(other Reading) bool {
 		same(r.measuredTemperature, other.measuredTemperature) && same(r.measuredHumidity, other.measuredHumidity)
 }
 
-// MaxAhead is how far a reading's time may lie after the clock that it is compared
-// with: clocks that are synchronised by NTP differ by less.
+// MaxAhead is how far a reading's time may be ahead of the clock that it is compared with:
+// clocks synchronised by NTP differ by less.
 const MaxAhead = 2 * time.Minute
 
 // Dated returns the time of a reading. It is the gateway's timestamp, however old,
@@ -136,14 +135,14 @@ func Dated(stamped, published time.Time) time.Time {
 	return TruncateTime(stamped)
 }
 
-// ErrStale marks a signed reading that was not published when it says: a
-// message that somebody kept and publishes again looks like that, and so does one
-// of a gateway whose clock is wrong.
+// ErrStale marks a signed reading that was not published at the time that it states: a
+// recorded message that is published again looks like that, and so does one of a gateway
+// with a wrong clock.
 var ErrStale = errors.New("a signed reading must be published within 2 minutes of its timestamp and age")
 
-// SignedTime returns the time of a reading whose gateway signed its timestamp and
-// how long it waited. It is never changed: a reading whose timestamp and age are more
-// than [MaxAhead] from the publish time is an [ErrStale].
+// SignedTime returns the time of a reading whose gateway signed its timestamp and age. It is
+// never changed: if timestamp plus age is more than [MaxAhead] from the publish time, the
+// error is [ErrStale].
 func SignedTime(stamped time.Time, age time.Duration, published time.Time) (time.Time, error) {
 	if off := published.Sub(stamped.Add(age)); stamped.IsZero() || off > MaxAhead || off < -MaxAhead {
 		return time.Time{}, fmt.Errorf("%w: published at %v, taken at %v, waited %v", ErrStale, published, stamped, age)
@@ -151,8 +150,8 @@ func SignedTime(stamped time.Time, age time.Duration, published time.Time) (time
 	return TruncateTime(stamped), nil
 }
 
-// Identity is what makes two readings the same one. Message ids are four random
-// bytes on some nodes and collide within weeks, so the time belongs to it.
+// Identity identifies a reading. Message ids are four random bytes on some nodes and collide
+// within weeks, so the time is part of it.
 type Identity struct {
 	Channel   Channel
 	NodeID    string
@@ -256,7 +255,7 @@ func ValidateMessageID(id string) error {
 	return nil
 }
 
-// Calendar is the time that a reading can have, from 2000 until 2100.
+// Calendar is the span of times that a reading may have, from 2000 until 2100.
 func Calendar() Span {
 	return Span{From: time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), Until: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)}
 }
@@ -267,8 +266,8 @@ func InCalendar(t time.Time) bool {
 	return !t.Before(calendar.From) && t.Before(calendar.Until)
 }
 
-// Beyond writes a value beside a limit that it lies beyond, with the precision of the
-// hardware, one decimal, unless that would make the two look equal.
+// Beyond formats a value and the limit that it exceeds with one decimal, the precision of the
+// hardware, or with more if the two would look equal.
 func Beyond(value, limit float64) (valueText, limitText string) {
 	const maxDecimals = 6 // ends the search for a difference
 	for decimals := 1; ; decimals++ {
@@ -280,8 +279,8 @@ func Beyond(value, limit float64) (valueText, limitText string) {
 	}
 }
 
-// validateTime keeps times within what every store can partition by day; a
-// node's clock is never used, so anything outside is an error of the sender.
+// validateTime checks that a time is one that every store can partition by day. Nodes' clocks
+// are never used, so another time is the sender's error.
 func validateTime(t time.Time) error {
 	if !InCalendar(t) {
 		return fmt.Errorf("%w: got year %d", ErrTime, t.UTC().Year())

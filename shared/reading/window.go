@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// MaxWindow is how many earlier readings of a node ride along with each new
-// one: an hour at the default interval of 30 seconds.
+// MaxWindow is how many earlier readings of a node are sent with each new one: an hour at
+// the default interval of 30 seconds.
 const MaxWindow = 120
 
 // MaxWindowAge is how far back, in seconds, the readings of a window may lie.
@@ -18,16 +18,15 @@ const MaxWindowAge = 3600.0
 // ErrWindow marks a window that breaks contract 9.1.
 var ErrWindow = errors.New("recent must hold equally many age_s, temperature and humidity, at most 120, oldest first")
 
-// Window holds the readings of one node that came before another reading of it:
-// columns of equal length, oldest first. The zero value is the empty window of
-// a node that was not heard before.
+// Window holds the readings of a node before another one: columns of equal length, oldest
+// first. The zero value is the empty window of a node that was not heard before.
 type Window struct {
 	Age         []float64 // seconds before the reading that carries the window, ≥ 0, falling
 	Temperature []float64 // °C; NaN where not measured
 	Humidity    []float64 // % relative humidity; NaN where not measured
 }
 
-// Before returns when a value was measured that is so many seconds older than a reading.
+// Before returns the time that is age seconds before a reading.
 func (r Reading) Before(age float64) time.Time {
 	return r.Time.Add(-time.Duration(math.Round(age*1e6)) * time.Microsecond)
 }
@@ -35,8 +34,8 @@ func (r Reading) Before(age float64) time.Time {
 // Len is the number of readings in the window.
 func (w Window) Len() int { return len(w.Age) }
 
-// With returns the window of those readings whose value in a column of w is not missing. It
-// copies only a window that has some of them.
+// With returns the window of the readings whose value in a column of w is not missing. It
+// copies only if some are missing.
 func (w Window) With(column []float64) (with Window) {
 	switch {
 	case !slices.ContainsFunc(column, math.IsNaN):

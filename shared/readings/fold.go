@@ -8,7 +8,7 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// FoldWithin is within what time of an equal reading another one is its copy.
+// FoldWithin is the time after a reading within which an equal one is its copy.
 const FoldWithin = 10 * time.Minute
 
 // Fold leaves out the copies of readings. A copy has the channel, node, message id

@@ -18,8 +18,8 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// ErrRowRefused marks an append whose row the table does not take; other
-// rows appended at the same time are stored.
+// ErrRowRefused marks the append of a row that the table refuses; other rows appended at the
+// same time are stored.
 var ErrRowRefused = errors.New("row refused")
 
 // NodeRef is a node id and the spans of its readings that are visible to the caller.
@@ -30,7 +30,7 @@ type NodeRef struct {
 }
 
 // Stats summarises readings; temperatures are in °C, humidities in % relative
-// humidity, NaN if no reading has one. With a Count of 0 the rest means nothing.
+// humidity, NaN if no reading has one. If Count is 0 the others mean nothing.
 type Stats struct {
 	AvgTemperature, MinTemperature, MaxTemperature float64
 	AvgHumidity, MinHumidity, MaxHumidity          float64
@@ -49,7 +49,7 @@ func (s *Stats) Add(r reading.Reading) {
 	add(r.Humidity, &s.HumidityCount, &s.AvgHumidity, &s.MinHumidity, &s.MaxHumidity)
 }
 
-// add includes a value, unless it is missing, in those of one quantity.
+// add includes a value, unless it is missing, in the summary of its quantity.
 func add(value float64, count *int64, average, lowest, highest *float64) {
 	if !reading.Has(value) {
 		return
@@ -67,7 +67,7 @@ type Bucket struct {
 	Stats
 }
 
-// HourlyFrom is the length from which a range is summarised in whole hours.
+// HourlyFrom is the shortest range that is summarised in whole hours.
 const HourlyFrom = 7 * 24 * time.Hour
 
 // Parts divides a range into at most n parts of equal width and returns the start of the
@@ -121,9 +121,9 @@ type Reader interface {
 	Ranges(ctx context.Context, nodes []NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error]
 	// Buckets summarises a range in at most n parts, see [Parts], oldest first; parts
 	// without readings are absent. A range of [HourlyFrom] or longer that starts before
-	// the raw days is summarised from its first to its last whole hour. It has nothing
-	// of an hour in which the node came to or left the customer: the part that is
-	// visible would cost each chart a query of the archive.
+	// the raw days is summarised from its first to its last whole hour. It leaves out an
+	// hour in which the node came to or left the customer, because its visible part would
+	// cost each chart a query of the archive.
 	Buckets(ctx context.Context, node NodeRef, start, end time.Time, n int) ([]Bucket, error)
 	// Stats summarises the windows from each of starts to end, in their order. A window
 	// that starts before the raw days starts with a whole hour.
@@ -132,10 +132,10 @@ type Reader interface {
 
 // Archive is the table that has all readings for ever, at full resolution.
 type Archive interface {
-	// Append returns once the rows are durable. Rows that are stored already
-	// change nothing. On an error any of the rows may have been stored.
+	// Append returns once the rows are durable. Rows that are stored already change
+	// nothing. After an error any of the rows may have been stored.
 	Append(ctx context.Context, rows []reading.Reading) error
-	// Sample yields at most so many readings of nodes for training, stratified over weeks,
+	// Sample yields at most rows readings of nodes for training, stratified over weeks,
 	// hours and nodes: those of [Stretches], node after node, oldest first. An error is the
 	// last thing it yields.
 	Sample(ctx context.Context, nodes []NodeRef, start, end time.Time, rows int) iter.Seq2[reading.Reading, error]

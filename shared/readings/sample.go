@@ -8,20 +8,19 @@ import (
 )
 
 const (
-	// stretch is how long the readings of a sample follow each other: an hour, and the
-	// hour before that is its first readings' window.
+	// stretch is the length of a stretch of consecutive readings: an hour, after an hour for
+	// the windows of its first readings.
 	stretch = 2 * time.Hour
-	// stretchReadings is how many a stretch has of a node that sends every 30 seconds.
+	// stretchReadings is how many readings a node has in a stretch at one every 30 seconds.
 	stretchReadings = int(stretch / (30 * time.Second))
 	daySlots        = int(24 * time.Hour / stretch)
 	week            = 7 * 24 * time.Hour
 )
 
-// Stretches choose what a sample of at most so many readings is drawn from: each node
-// with its visible spans cut to stretches of two hours. They lie in one day of each
-// week, another day of the week each, so that few days are scanned; nodes have other
-// hours, and as many of them as the sample has room for. The same question has the same
-// answer.
+// Stretches chooses the ranges of a sample of at most rows readings: each node's visible
+// spans, cut to stretches of two hours. They lie in one day of each week, on a different
+// weekday each time, so that few days are scanned. Nodes have different hours, as many as
+// the sample has room for. Equal arguments give equal results.
 func Stretches(nodes []NodeRef, start, end time.Time, rows int) []NodeRef {
 	weeks := int(end.Sub(start) / week)
 	if len(nodes) == 0 || weeks == 0 {
@@ -55,7 +54,7 @@ func Stretches(nodes []NodeRef, start, end time.Time, rows int) []NodeRef {
 	return chosen
 }
 
-// AtMost yields so many readings of each node id at most. They come node after node.
+// AtMost yields at most each readings of every node id. The readings come node after node.
 func AtMost(all iter.Seq2[reading.Reading, error], each int) iter.Seq2[reading.Reading, error] {
 	return func(yield func(reading.Reading, error) bool) {
 		var node string

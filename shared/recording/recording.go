@@ -30,19 +30,19 @@ type Row struct {
 	Label       string    // as written; empty when the file has none
 }
 
-// Recording is what a file holds.
+// Recording is the content of a file.
 type Recording struct {
 	Nodes              []string         // in order of first appearance
 	Rows               map[string][]Row // of each node, oldest first
-	Total              int              // rows of the file, left out ones too
+	Total              int              // rows of the file, including those left out
 	First              time.Time
 	WithoutTemperature int // rows left out because they have no temperature
 	WithoutHumidity    int // rows left out because they have no humidity
 }
 
 // Read reads a whole CSV file with a header that names at least node_id,
-// timestamp and temperature, in any order. humidity stands in for values that
-// are missing; nil leaves such rows out. Rows of one node with equal times keep
+// timestamp and temperature, in any order. humidity replaces missing values; nil
+// leaves such rows out. Rows of one node with equal times keep
 // the file's order. The error names the line.
 func Read(file io.Reader, humidity *float64) (*Recording, error) {
 	buffered := bufio.NewReader(file)
@@ -82,7 +82,7 @@ func Read(file io.Reader, humidity *float64) (*Recording, error) {
 	return r, nil
 }
 
-// columnIndexes are positions in a record, -1 where the file has no such column.
+// columnIndexes are positions in a record, -1 if the file has no such column.
 type columnIndexes struct{ node, time, temperature, humidity, label, room int }
 
 func parseHeader(header []string) (columnIndexes, error) {
@@ -157,8 +157,8 @@ func parseTime(text string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("timestamp is not ISO 8601: got %q", text)
 }
 
-// parseValue reads a number; an empty field and what tables write for a missing
-// value are none.
+// parseValue reads a number. A field that is empty or says that the value is missing has
+// none.
 func parseValue(text string) (value float64, given bool, err error) {
 	text = strings.TrimSpace(text)
 	switch strings.ToLower(text) {

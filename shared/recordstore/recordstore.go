@@ -1,6 +1,6 @@
 // Package recordstore keeps the monthly records of rooms in object storage, each in numbered
 // revisions. The API stores and reads them. A revision is an archive and, written after it, an
-// entry that names it: what has no entry was given to nobody.
+// entry that names it: an archive without an entry was given to nobody.
 package recordstore
 
 import (
@@ -24,8 +24,8 @@ type Revision struct {
 	Number     int       `json:"number"`
 	Object     string    `json:"object"`      // the archive
 	Digest     string    `json:"digest"`      // of its files, see [Bucket.Keep]
-	MadeAt     time.Time `json:"made_at"`     // before anything of it was read
-	LastChange int64     `json:"last_change"` // of the account's incidents, then
+	MadeAt     time.Time `json:"made_at"`     // before its data were read
+	LastChange int64     `json:"last_change"` // of the account's incidents at that time
 }
 
 // ErrTaken says that another revision of the number was stored meanwhile.
@@ -85,7 +85,7 @@ func (b *Bucket) Archive(ctx context.Context, r Revision) (io.ReadCloser, error)
 	return reader, nil
 }
 
-// Write begins an archive of a record. It is stored by Close, and dropped where ctx ends before.
+// Write begins an archive of a record. Close stores it; if ctx ends before, it is dropped.
 func (b *Bucket) Write(ctx context.Context, record string) (w io.WriteCloser, object string) {
 	object = "records/" + record + "/" + rand.Text() + ".zip"
 	writer := b.bucket.Object(object).If(storage.Conditions{DoesNotExist: true}).NewWriter(ctx)
@@ -94,9 +94,8 @@ func (b *Bucket) Write(ctx context.Context, record string) (w io.WriteCloser, ob
 	return writer, object
 }
 
-// Keep stores the entry of a revision whose archive is stored, and again the one that is stored
-// already and of which nothing has changed. [ErrTaken] if there is another of its number and of
-// other content.
+// Keep stores the entry of a revision whose archive is stored; storing the same revision again
+// changes nothing. Error: [ErrTaken], if its number has an entry with other content.
 func (b *Bucket) Keep(ctx context.Context, record string, r Revision) error {
 	name := entryOf(record, r.Number)
 	err := keep(ctx, b.bucket.Object(name).If(storage.Conditions{DoesNotExist: true}), r)

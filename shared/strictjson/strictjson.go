@@ -1,5 +1,5 @@
-// Package strictjson reads JSON as encoding/json does, and refuses what that reads without
-// complaint and two readers may understand differently. The API and the edge gateway read
+// Package strictjson reads JSON as encoding/json does, but refuses input that encoding/json
+// accepts and that two readers may understand differently. The API and the edge gateway read
 // bodies with it.
 package strictjson
 
@@ -27,7 +27,7 @@ func Options() jsonv2.Options { return options }
 //nolint:gochecknoglobals // it never changes
 var options = jsonv2.JoinOptions(json.DefaultOptionsV1(), json.ReportErrorsWithLegacySemantics(false), jsontext.AllowDuplicateNames(false))
 
-// Unicode refuses texts that encoding/json would read with U+FFFD in place of what is not Unicode.
+// Unicode refuses invalid UTF-8 and surrogates, which encoding/json would read as U+FFFD.
 func Unicode() jsonv2.Options { return jsontext.AllowInvalidUTF8(false) }
 
 // Unmarshal refuses a value in which an object has the same field twice: one could be

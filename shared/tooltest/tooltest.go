@@ -1,6 +1,6 @@
-// Package tooltest finds the programs of others that tests run, and skips tests that
-// cannot run on this machine. Each skip is reported to `make test`, which lists it at the
-// end: no test is left out in silence. Call it from the test's own goroutine.
+// Package tooltest finds third-party programs for tests, and skips tests that cannot run on
+// this machine. Each skip is reported to `make test`, which lists it at the end, so that no
+// test is left out silently. Call it from the test's own goroutine.
 package tooltest
 
 import (
@@ -21,7 +21,7 @@ const Report = "NOT_TRIED"
 const Installable = "program "
 
 // Program returns the path of a program that .ci/install installs. Folders are searched
-// before PATH. Where it is missing the test is skipped; with CI set it fails.
+// before PATH. If it is missing the test is skipped; with CI set it fails.
 func Program(tb testing.TB, name string, folders ...string) string {
 	tb.Helper()
 	for _, folder := range append(folders, "") {
@@ -33,8 +33,8 @@ func Program(tb testing.TB, name string, folders ...string) string {
 	return ""
 }
 
-// Missing skips a test for want of something that .ci/install installs; with CI set the
-// test fails.
+// Missing skips a test that lacks something that .ci/install installs; with CI set the test
+// fails.
 func Missing(tb testing.TB, what string) {
 	tb.Helper()
 	if os.Getenv("CI") != "" { //nolint:forbidigo // a test binary has no entrypoint to read it
@@ -44,8 +44,8 @@ func Missing(tb testing.TB, what string) {
 	tb.Skipf("%s is not installed: .ci/install installs it", what)
 }
 
-// Unable skips a test for want of a right or a service of this machine; with CI set the
-// test fails.
+// Unable skips a test that lacks a right or a service of this machine; with CI set the test
+// fails.
 func Unable(tb testing.TB, format string, values ...any) {
 	tb.Helper()
 	if os.Getenv("CI") != "" { //nolint:forbidigo // a test binary has no entrypoint to read it
@@ -70,7 +70,7 @@ func Long(tb testing.TB) {
 	}
 }
 
-// Nightly reports whether tests prove in full what they otherwise sample.
+// Nightly reports whether tests run in full what they otherwise sample.
 func Nightly() bool {
 	return os.Getenv("NIGHTLY") != "" //nolint:forbidigo // a test binary has no entrypoint to read it
 }
@@ -101,15 +101,15 @@ func FreePort(tb testing.TB) int {
 	return port
 }
 
-// RaceDetector reports whether the test was built with the race detector, which makes what
-// computes much ten times as slow.
+// RaceDetector reports whether the test was built with the race detector, which makes
+// computations ten times as slow.
 func RaceDetector() bool {
 	info, ok := debug.ReadBuildInfo()
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
-// WithoutRaceDetector runs a test that computes for minutes under the race detector in a
-// binary without it, as long as the test's own has it, and reports whether it has.
+// WithoutRaceDetector is for a test that would compute for minutes under the race detector. If
+// the test's binary has that, it runs the test in a binary without it and reports true.
 func WithoutRaceDetector(tb testing.TB) bool {
 	tb.Helper()
 	if !RaceDetector() {

@@ -35,9 +35,9 @@ func Extract(ctx context.Context, attributes map[string]string) context.Context 
 	return joinTrace(ctx, attributes[messageAttribute])
 }
 
-// joinTrace returns ctx within the trace of a caller, without the caller's tracestate: nothing
-// of ours reads it, any client can make it as long as a header may be, and Pub/Sub refuses a
-// message with an attribute of more than 1,024 bytes.
+// joinTrace returns ctx within the trace of a caller, without the caller's tracestate: we do not
+// read it, any client can make it as long as a header may be, and Pub/Sub refuses a message with
+// an attribute of more than 1,024 bytes.
 func joinTrace(ctx context.Context, caller string) context.Context {
 	if caller == "" {
 		return ctx

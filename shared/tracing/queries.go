@@ -11,10 +11,10 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// QueryTracer makes a span of each query of a PostgreSQL pool that belongs to a
-// recorded trace: set it as the Tracer of the pool's connections. A span names
-// the statement's first word and shows its text, which holds parameters by name
-// and never their values.
+// QueryTracer makes a span of each query of a PostgreSQL pool that belongs to a recorded
+// trace: set it as the Tracer of the pool's connections. A span is named after the
+// statement's first word and has its text, with the names of parameters and never their
+// values.
 func QueryTracer() pgx.QueryTracer { return queryTracer{} }
 
 type queryTracer struct{}

@@ -36,20 +36,19 @@ import (
 // scope names this package as the source of its spans.
 const scope = "coldaisle.dev/shared/tracing"
 
-// Config is what the environment says about tracing, in the names of the
-// OpenTelemetry specification. The exporter reads the other OTEL_EXPORTER_OTLP_
-// variables (headers, compression, timeout) itself.
+// Config is the environment of tracing, with the names of the OpenTelemetry specification.
+// The exporter reads the other OTEL_EXPORTER_OTLP_ variables (headers, compression,
+// timeout) itself.
 type Config struct {
 	// Endpoint is the base URL of an OTLP/HTTP collector; empty turns tracing off.
 	Endpoint string `env:"OTEL_EXPORTER_OTLP_ENDPOINT"`
-	// SampleRatio is the share of traces that begin here and are kept, 0 to 1.
-	// A trace that came from outside keeps its caller's decision.
+	// SampleRatio is the share of the traces that begin here that is recorded, 0 to 1. For
+	// a trace from outside the caller has decided.
 	SampleRatio float64 `env:"OTEL_TRACES_SAMPLER_ARG" envDefault:"1"`
 }
 
-// Start begins to export the spans of a service. The returned function sends
-// what is still held and ends the export; call it last. With no endpoint both
-// do nothing.
+// Start begins to export the spans of a service. The returned function sends the spans
+// still held and ends the export; call it last. Without an endpoint both do nothing.
 func Start(ctx context.Context, config Config, service string) (stop func(context.Context) error, err error) {
 	if config.Endpoint == "" {
 		return func(context.Context) error { return nil }, nil
@@ -72,7 +71,7 @@ func setProvider(exporter sdk.SpanExporter, ratio float64, service string) func(
 	otel.SetTracerProvider(provider)
 	otel.SetTextMapPropagator(propagation.TraceContext{}) // of Google's client libraries
 	return func(ctx context.Context) error {
-		// A process that lives on makes no more spans.
+		// The process makes no more spans.
 		otel.SetTracerProvider(noop.NewTracerProvider())
 		if err := provider.Shutdown(ctx); err != nil {
 			return fmt.Errorf("stop trace export: %w", err)

@@ -28,7 +28,7 @@ var (
 	ErrSignature = errors.New("wrong signature")
 )
 
-// maxClockOffset bounds a correction, in milliseconds: 200 years. A clock that begins
+// maxClockOffset bounds a clock's correction, in milliseconds: 200 years. A clock that starts
 // in 1970 is off by less.
 const maxClockOffset = 200 * 366 * 24 * 3600 * 1000
 
@@ -50,9 +50,8 @@ type EnrolRequest struct {
 	Confirm   bool              `json:"confirm"`
 }
 
-// EnrolReply says whose gateway it is, or would be, and where it publishes. The
-// same code with the same key again gets the same reply; with another key it is a
-// conflict.
+// EnrolReply says whose gateway it is, or would be, and where it publishes. The same code
+// and key get the same reply again; another key is a conflict.
 type EnrolReply struct {
 	GatewayID string `json:"gateway_id"`
 	Name      string `json:"name"`
@@ -62,7 +61,7 @@ type EnrolReply struct {
 	Topic     string `json:"topic"`
 }
 
-// StatusRequest is what an enrolled gateway reports each minute.
+// StatusRequest is an enrolled gateway's report of each minute.
 type StatusRequest struct {
 	GatewayID      string       `json:"gateway_id"`
 	Nonce          string       `json:"nonce"`
@@ -71,7 +70,7 @@ type StatusRequest struct {
 	SentAt         time.Time    `json:"sent_at"`  // by the gateway's system clock
 	Version        string       `json:"version"`
 	Role           string       `json:"role"`            // of a pair
-	ClockOffsetMS  int64        `json:"clock_offset_ms"` // what it adds to its system clock
+	ClockOffsetMS  int64        `json:"clock_offset_ms"` // that it adds to its system clock
 	OutboxReadings int64        `json:"outbox_readings"`
 	Nodes          []StatusNode `json:"nodes"`
 }

@@ -56,9 +56,9 @@ func (a Age) attribute() string {
 	return strconv.FormatInt(a.Duration.Milliseconds(), 10)
 }
 
-// ParseOrigin reads the attributes of a message of topic data. A gateway id
-// without a signature, or the reverse, is an [ErrOrigin], and so is an age in any
-// form but the one that gateways write: what is verified must be what was signed.
+// ParseOrigin reads the attributes of a message of topic data. A gateway id without a
+// signature, or the reverse, is an [ErrOrigin]. So is an age in another form than gateways
+// write, because the verified text must be the signed one.
 func ParseOrigin(attributes map[string]string) (Origin, error) {
 	o := Origin{GatewayID: attributes[GatewayIDAttribute]}
 	encoded := attributes[SignatureAttribute]
@@ -103,8 +103,8 @@ func (o Origin) Verify(key ed25519.PublicKey, at time.Time, data []byte) bool {
 //	<age in milliseconds, empty when it is not known>
 //	<data>
 //
-// at is the reading's time. The same reading is signed again when it is published
-// again, since its age has changed.
+// at is the reading's time. A reading that is published again is signed again, because its
+// age has changed.
 func SignData(key ed25519.PrivateKey, gatewayID string, at time.Time, age Age, data []byte) map[string]string {
 	attributes := map[string]string{
 		GatewayIDAttribute: gatewayID,

@@ -24,11 +24,12 @@ import (
 // bit for each reading that says whether it has the value; then a bit that says whether all
 // are whole tenths, else they are hundredths.
 //
-// A column is the steps from one number to the next, from the newest reading back and from 0
-// on, in a Rice code (Rice and Plaunt, IEEE Transactions on Communications 19, 1971): five
-// bits say how many low bits of a step are written as they are; the rest is so many ones and
-// a zero. [escape] ones are followed by the whole step. A node that sends every 30 seconds,
-// 10 ms early or late, and whose values change by a few tenths takes three bytes a reading.
+// A column is the differences from one number to the next, beginning with 0 and the newest
+// reading, in a Rice code (Rice and Plaunt, IEEE Transactions on Communications 19, 1971):
+// five bits say how many low bits of a difference are written as they are; the rest is
+// written as that many ones and a zero. [escape] ones are followed by the whole difference. A
+// node that sends every 30 seconds, 10 ms early or late, and whose values change by a few
+// tenths takes three bytes a reading.
 const (
 	escape     = 16
 	escapeBits = 40
@@ -70,8 +71,8 @@ func encodeWindow(w reading.Window) ([]byte, error) {
 	return b.bytes, nil
 }
 
-// usual returns the median of the newest intervals: that of all, for most nodes, without
-// sorting them, which takes a third of the encoding.
+// usual returns the median of the newest intervals. For most nodes it is that of all, which
+// would take a third of the encoding to sort.
 func usual(steps []int64) int64 {
 	var newest [9]int64
 	n := copy(newest[:], steps)
@@ -104,7 +105,7 @@ func (b *bitWriter) writeValues(column []float64, steps []int64) {
 	b.writeSteps(steps)
 }
 
-// decodeWindow is the inverse of [encodeWindow]. What is malformed is no valid window.
+// decodeWindow is the inverse of [encodeWindow]. A malformed window does not pass Validate.
 func decodeWindow(encoded []byte) (w reading.Window) {
 	if len(encoded) == 0 || encoded[0] == 0 || encoded[0] > reading.MaxWindow {
 		return w
@@ -193,7 +194,7 @@ func (b *bitWriter) writeSteps(steps []int64) {
 
 func zigzag(step int64) uint64 { return uint64(step)<<1 ^ uint64(step>>63) } //nolint:gosec // bits
 
-// bitReader takes bits from bytes, of which the last [wordBytes] are padding. Behind the end it
+// bitReader reads bits from bytes, of which the last [wordBytes] are padding. Beyond the end it
 // has failed, and reads zeros.
 type bitReader struct {
 	bytes  []byte
@@ -203,7 +204,7 @@ type bitReader struct {
 
 const wordBytes = 8
 
-// next returns at least the next 57 bits, the first of them the highest, and takes none.
+// next returns at least the next 57 bits, the first of them the highest, and consumes none.
 func (b *bitReader) next() uint64 {
 	if b.failed = b.failed || b.at > 8*(len(b.bytes)-wordBytes); b.failed {
 		return 0
@@ -211,7 +212,7 @@ func (b *bitReader) next() uint64 {
 	return binary.BigEndian.Uint64(b.bytes[b.at/8:]) << (b.at % 8)
 }
 
-// read takes n bits, 1 to 57.
+// read consumes n bits, 1 to 57.
 func (b *bitReader) read(n int) uint64 {
 	number := b.next() >> (64 - n) //nolint:mnd // bits of a word
 	b.at += n

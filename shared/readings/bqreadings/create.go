@@ -32,8 +32,8 @@ func schema() bigquery.Schema {
 	return columns
 }
 
-// Create makes the dataset and the table where they are missing, as terraform makes
-// them. It is for emulators, which begin empty.
+// Create creates the dataset and the table if they are missing, as terraform does. It is for
+// emulators, which start empty.
 func (s *Store) Create(ctx context.Context) error {
 	dataset := s.client.Dataset(s.config.Dataset)
 	if err := dataset.Create(ctx, &bigquery.DatasetMetadata{}); err != nil && !exists(err) {
@@ -51,7 +51,7 @@ func (s *Store) Create(ctx context.Context) error {
 	return nil
 }
 
-// exists reports whether BigQuery has refused to make what there is.
+// exists reports whether BigQuery refused to create something that exists.
 func exists(err error) bool {
 	refused, ok := errors.AsType[*googleapi.Error](err)
 	return ok && refused.Code == http.StatusConflict

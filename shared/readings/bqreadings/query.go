@@ -19,8 +19,8 @@ import (
 	"coldaisle.dev/shared/readings"
 )
 
-// statements are the queries by their names, which cost reports tell apart. A comment at the top
-// says what each scans.
+// statements are the queries by name, by which cost reports distinguish them. The comment at the
+// top of each says what it scans.
 func statements() map[string]string { return map[string]string{"range": rangeSQL, "ranges": rangesSQL} }
 
 var (
@@ -30,7 +30,7 @@ var (
 	rangesSQL string
 )
 
-// question is a statement, what it is for, and what it is asked with.
+// question is a statement with its purpose and parameters.
 type question struct {
 	statement  string // its name
 	purpose    readings.Purpose
@@ -44,7 +44,7 @@ func (s *Store) query(asked question) *bigquery.Query {
 	q.Parameters = asked.parameters
 	q.MaxBytesBilled = s.config.maxBytes(asked.purpose)
 	q.JobCreationMode = bigquery.JobCreationModeOptional
-	// They tell the costs apart in INFORMATION_SCHEMA.JOBS.
+	// Labels distinguish the costs in INFORMATION_SCHEMA.JOBS.
 	q.Labels = map[string]string{"statement": asked.statement, "purpose": string(asked.purpose)}
 	return q
 }
@@ -61,14 +61,14 @@ func (s *Store) text(statement, days string) string {
 // run then, and costs nothing.
 const bytesLimited = "bytesBilledLimitExceeded"
 
-// queryError names the question in an error, and the limit that it has met.
+// queryError adds the question to an error, and the limit if that was exceeded.
 func (s *Store) queryError(asked question, err error) error {
 	err = fmt.Errorf("query %s: %w", asked.statement, err)
 	limited := false
 	if refused, ok := errors.AsType[*googleapi.Error](err); ok {
 		limited = slices.ContainsFunc(refused.Errors, func(e googleapi.ErrorItem) bool { return e.Reason == bytesLimited })
 	}
-	if failed, ok := errors.AsType[*bigquery.Error](err); ok { // of a job that had begun
+	if failed, ok := errors.AsType[*bigquery.Error](err); ok { // the job had started
 		limited = limited || failed.Reason == bytesLimited
 	}
 	if limited {
@@ -81,7 +81,7 @@ func parameter(name string, value any) bigquery.QueryParameter {
 	return bigquery.QueryParameter{Name: name, Value: value}
 }
 
-// rows asks a question and yields what is answered, page by page.
+// rows runs a query and yields its rows, page by page.
 func rows[T any](ctx context.Context, s *Store, asked question) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		found, err := s.query(asked).Read(ctx)
@@ -151,8 +151,8 @@ func cut(nodes []readings.NodeRef, start, end time.Time) (s spans) {
 	return s
 }
 
-// days are the days of all spans, as a list in SQL: constants, so that other partitions
-// are not scanned.
+// days lists the days of all spans in SQL, as constants so that other partitions are not
+// scanned.
 func (s spans) days() string {
 	const day = 24 * time.Hour
 	all := map[string]bool{}
@@ -185,8 +185,8 @@ func (s *Store) ranges(ctx context.Context, purpose readings.Purpose, nodes []re
 	return s.fold(ctx, question{statement: "ranges", purpose: purpose}, nodes, start, end)
 }
 
-// fold asks for the visible readings of nodes and folds their copies, for which it reads
-// from [readings.FoldWithin] before start on.
+// fold queries the visible readings of nodes and folds their copies, for which it reads from
+// [readings.FoldWithin] before start on.
 func (s *Store) fold(ctx context.Context, asked question, nodes []readings.NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error] {
 	return readings.Fold(func(yield func(reading.Reading, error) bool) {
 		visible := cut(nodes, start.Add(-readings.FoldWithin), end)
@@ -211,7 +211,7 @@ func (s *Store) fold(ctx context.Context, asked question, nodes []readings.NodeR
 	}, start)
 }
 
-// microsecond is the first microsecond since 1970 that is not before a time.
+// microsecond is a time in microseconds since 1970, rounded up.
 func microsecond(t time.Time) int64 {
 	return t.Add(time.Microsecond - time.Nanosecond).UnixMicro()
 }

@@ -4,14 +4,13 @@
 //
 // Writing goes through the Storage Write API's default stream: at least once,
 // visible at once, one long connection per instance, the rows of concurrent
-// requests in one append. A request hears of success only when BigQuery has
-// acknowledged its rows. What arrives twice is stored twice; every query here
-// counts it once.
+// requests in one append. A request succeeds only once BigQuery has acknowledged its
+// rows. A reading that arrives twice is stored twice; every query here counts it once.
 //
-// Reading is by queries of named parameters that always bound the partition
-// column, name their columns, and carry a limit on the bytes they may bill for their
-// purpose. This is the archive, see [readings.Archive]: package pgreadings asks it for
-// exports, training, and charts of old readings in parts shorter than an hour.
+// Queries use named parameters, always bound the partition column, name their columns,
+// and limit the bytes that they may bill for their purpose. This is the archive, see
+// [readings.Archive]: package pgreadings reads it for exports, training, and charts of
+// old readings in parts shorter than an hour.
 package bqreadings
 
 import (
@@ -51,8 +50,7 @@ type Config struct {
 	StorageEmulator string `env:"BIGQUERY_STORAGE_EMULATOR_HOST"`
 }
 
-// MaxBytes has a limit for each purpose of a query, in bytes. 16 GiB cost some 10
-// cents.
+// MaxBytes has a limit in bytes for each purpose of a query. 16 GiB cost some 10 cents.
 type MaxBytes struct {
 	Chart    int64 `env:"BIGQUERY_MAX_BYTES_CHART" envDefault:"17179869184"`
 	Export   int64 `env:"BIGQUERY_MAX_BYTES_EXPORT" envDefault:"68719476736"`
@@ -74,15 +72,15 @@ func (c Config) maxBytes(purpose readings.Purpose) int64 {
 const (
 	// maxAppendRows bounds one append: 80 KB, of which BigQuery takes 10 MB.
 	maxAppendRows = 500
-	// Rows wait so long for others to share an append, of a BigQuery that answers in 50 ms
-	// (BenchmarkInstance of functions/ingest).
+	// gather is how long rows wait for others to share an append, chosen for a BigQuery that
+	// answers in 50 ms (BenchmarkInstance of functions/ingest).
 	gather = 2 * time.Millisecond
 	// maxAppendsInFlight leaves room for all that begin while BigQuery answers one.
 	maxAppendsInFlight = 32
 )
 
-// isName reports whether a project, dataset or table may be called so. Nothing
-// that it accepts can end a quoted path.
+// isName reports whether a project, dataset or table may have a name. No name that it
+// accepts can end a quoted path.
 func isName(s string) bool {
 	return s != "" && len(s) <= 1024 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_:.-") == ""
 }
@@ -181,7 +179,7 @@ func (s *Store) Append(ctx context.Context, rows []reading.Reading) error {
 	return nil
 }
 
-// Close sends what is still gathered, waits for its acknowledgement and closes
+// Close sends the rows that are still waiting, waits for their acknowledgement and closes
 // the connections. No method may be called after it.
 func (s *Store) Close() error {
 	s.appends.Close()

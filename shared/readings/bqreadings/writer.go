@@ -25,10 +25,10 @@ const (
 	firstBackoff = 20 * time.Millisecond
 )
 
-// writer appends rows to the table's default stream over one long connection.
-// The connection is opened by the first append and belongs to no request. One
-// that fails is replaced, and what it still carried is sent again: the default
-// stream is at least once, and readers deduplicate.
+// writer appends rows to the table's default stream over one long connection. The first
+// append opens the connection, which belongs to no request. A failed one is replaced, and
+// its unacknowledged rows are sent again: the default stream is at least once, and readers
+// deduplicate.
 type writer struct {
 	project string
 	table   string        // projects/P/datasets/D/tables/T
@@ -60,9 +60,8 @@ func newWriter(ctx context.Context, project, table string, timeout time.Duration
 	return w
 }
 
-// append sends rows as one request and returns an error per row. Where BigQuery
-// refuses some rows it stores none of the request; those it did not object to
-// are sent again without the others.
+// append sends rows as one request and returns an error per row. If BigQuery refuses some
+// rows it stores none of the request; the others are then sent again without them.
 func (w *writer) append(rows [][]byte) []error {
 	ctx, cancel := context.WithTimeout(w.ctx, attempts*w.timeout)
 	defer cancel()
@@ -96,8 +95,7 @@ func (w *writer) append(rows [][]byte) []error {
 	return errs
 }
 
-// retry sends rows until BigQuery has them, has refused them, or the attempts
-// are used up.
+// retry sends rows until BigQuery has stored or refused them, or the attempts are used up.
 func (w *writer) retry(ctx context.Context, rows [][]byte) (refused map[int64]string, err error) {
 	backoff := firstBackoff
 	for attempt := 1; ; attempt++ {
@@ -138,8 +136,8 @@ func (w *writer) attempt(ctx context.Context, rows [][]byte) (map[int64]string, 
 		return nil, nil
 	}
 	if response == nil || !transient(err) && len(response.GetRowErrors()) == 0 {
-		// Silence, a broken connection, or a stream that no longer fits the
-		// table, for instance after the table was made again.
+		// No answer, a broken connection, or a stream that no longer fits the table,
+		// for instance because the table was created anew.
 		w.retire(c)
 	}
 	return rowErrors(response), fmt.Errorf("acknowledge: %w", err)
@@ -170,7 +168,7 @@ func transient(err error) bool {
 	}
 }
 
-// open makes a connection that outlives ctx, within the time that ctx leaves.
+// open opens a connection that outlives ctx; ctx bounds only the opening.
 func (w *writer) open(ctx context.Context) (*connection, error) {
 	alive, cancel := context.WithCancel(w.ctx)
 	stop := context.AfterFunc(ctx, cancel)
@@ -210,11 +208,11 @@ func (w *writer) retire(c *connection) {
 func (c *connection) close() {
 	c.refs.Wait()
 	c.cancel()
-	_ = c.stream.Close() // reports the end it has just been given
+	_ = c.stream.Close() // returns the end of its context
 	_ = c.client.Close()
 }
 
-// close ends the connection after the last append; call it when no more come.
+// close ends the connection; call it after the last append.
 func (w *writer) close() {
 	if c := w.current.Take(); c != nil {
 		c.close()

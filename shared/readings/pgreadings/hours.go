@@ -17,24 +17,24 @@ import (
 
 const (
 	day = 24 * time.Hour
-	// rawDays is how many days readings are read raw; older ones by the hour.
+	// rawDays is how many days of readings are read raw; older ones are read as hours.
 	rawDays = 8
-	// markAfter is the age from which a reading that arrives marks its hour, which may
-	// be aggregated already or at this moment. An hour is aggregated at the age of
-	// rawDays, so nothing that was appended within a day of its start is missed.
+	// markAfter is the age at which an arriving reading marks its hour, because that may be
+	// aggregated already or just now. An hour is aggregated at the age of rawDays, so a
+	// reading that does not mark it was appended a day before.
 	markAfter = (rawDays - 1) * day
 	// dropAfter is how long raw readings stay once they are aggregated, for queries
 	// that began before.
 	dropAfter = day
-	// settleTime is how long a mark waits, so that one query of the archive reads what
-	// comes late together.
+	// settleTime is how long a mark waits, so that one query of the archive reads all
+	// readings that come late together.
 	settleTime = time.Hour
 	// maxMarks bounds the marked hours of one query, at 120 readings each.
 	maxMarks = 1000
 )
 
-// markHours notes the hours that readings which came late may change: their own, and the
-// one after, where they may have copies.
+// markHours marks the hours that late readings may change: their own, and the one after, in
+// which they may have copies.
 func (s *Store) markHours(ctx context.Context, late []reading.Reading) error {
 	if len(late) == 0 {
 		return nil
@@ -87,8 +87,8 @@ func (s *Store) maintain(ctx context.Context) (hours int, err error) {
 	return hours, store.Wrap(err, "drop raw readings")
 }
 
-// aggregateNext aggregates the first hour that has left the raw days and is not
-// aggregated yet. It reports false when there is none, or when another instance is at it.
+// aggregateNext aggregates the first hour that has left the raw days and is not aggregated
+// yet. It reports false if there is none, or if another instance is doing it.
 func (s *Store) aggregateNext(ctx context.Context) (done bool, err error) {
 	end := s.rawFrom().UTC().Truncate(time.Hour)
 	err = s.locked(ctx, func(tx *store.DB, until time.Time) error {
@@ -127,8 +127,8 @@ func (s *Store) aggregateNext(ctx context.Context) (done bool, err error) {
 	return done, err
 }
 
-// locked runs a function that advances the hours. It returns at once when another
-// instance does.
+// locked runs a function that advances the hours. It returns at once if another instance is
+// doing so.
 func (s *Store) locked(ctx context.Context, run func(tx *store.DB, until time.Time) error) error {
 	err := s.db.InTx(ctx, func(tx *store.DB) error {
 		until, err := store.Value[*time.Time](ctx, tx, store.ErrNotFound, `SELECT until FROM sensor_data.hours_until FOR UPDATE SKIP LOCKED`, nil)
@@ -148,7 +148,7 @@ func setUntil(ctx context.Context, tx *store.DB, until time.Time) error {
 	return store.Wrap(err, "advance to %s", until.Format(time.RFC3339))
 }
 
-// markedHour is an hour whose readings came late, and when the newest of them did.
+// markedHour is an hour with late readings, and when the newest of these came.
 type markedHour struct {
 	NodeID     string
 	CustomerID reading.Channel
@@ -192,7 +192,7 @@ func queueHours(batch *pgx.Batch, marked []markedHour, summaries []readings.Stat
 			return args
 		}
 		batch.Queue(`DELETE FROM sensor_data.hours WHERE node_id = @node AND customer_id = @channel AND hour = @hour`, of(pgx.StrictNamedArgs{}))
-		if sum.Count > 0 { // else all it had were copies
+		if sum.Count > 0 { // else it has only copies
 			batch.Queue(`
 					INSERT INTO sensor_data.hours (
 					    node_id, customer_id, hour, count, temperature_count, humidity_count,

@@ -50,7 +50,7 @@ func New(pool *pgxpool.Pool, archive readings.Archive, clock func() time.Time) *
 // rawFrom is the time from which all readings are here, raw.
 func (s *Store) rawFrom() time.Time { return s.clock().Add(-rawDays * day) }
 
-// raw returns those of the rows that are kept here raw.
+// raw returns the rows that are young enough to be stored here.
 func (s *Store) raw(rows []reading.Reading) []reading.Reading {
 	if s.archive == nil {
 		return rows
@@ -59,7 +59,7 @@ func (s *Store) raw(rows []reading.Reading) []reading.Reading {
 	return slices.DeleteFunc(slices.Clone(rows), func(r reading.Reading) bool { return r.Time.Before(from) })
 }
 
-// Insert inserts, in a transaction, those of the rows that are kept here raw.
+// Insert inserts, in a transaction, the rows that are young enough to be stored here.
 func (s *Store) Insert(ctx context.Context, tx *store.DB, rows []reading.Reading) error {
 	if rows = s.raw(rows); len(rows) == 0 {
 		return nil
@@ -69,7 +69,7 @@ func (s *Store) Insert(ctx context.Context, tx *store.DB, rows []reading.Reading
 		err = insert(ctx, tx, rows)
 	}
 	if store.NoPartition(err) {
-		s.days.Clear() // some were dropped since they were created
+		s.days.Clear() // some have been dropped
 	}
 	if err != nil {
 		return fmt.Errorf("insert %d readings: %w", len(rows), err)
@@ -77,10 +77,10 @@ func (s *Store) Insert(ctx context.Context, tx *store.DB, rows []reading.Reading
 	return nil
 }
 
-// Archive does what remains once [Store.Insert] is committed and returns once the rows are durable, see
+// Archive completes a committed [Store.Insert] and returns once the rows are durable, see
 // [readings.Archive]. The archive comes second: while PostgreSQL is away nothing is stored,
-// and no redelivery leaves copies in the archive. An hour is marked last, so that whoever
-// finds the mark finds the reading too.
+// and no redelivery leaves copies in the archive. An hour is marked last, so that its reading
+// is there when the mark is found.
 func (s *Store) Archive(ctx context.Context, rows []reading.Reading) error {
 	for _, r := range s.raw(rows) {
 		s.days.LoadOrStore(r.Time.UTC().Truncate(day), true)
@@ -128,8 +128,7 @@ func (s *Store) createDays(ctx context.Context, tx *store.DB, rows []reading.Rea
 }
 
 func insert(ctx context.Context, tx *store.DB, rows []reading.Reading) error {
-	// In one order, so that writers of the same rows wait for each other in turn
-	// and never in a circle.
+	// Sorted, so that writers of the same rows cannot deadlock.
 	rows = slices.SortedFunc(slices.Values(rows), func(a, b reading.Reading) int {
 		return cmp.Or(cmp.Compare(a.NodeID, b.NodeID), cmp.Compare(a.Channel, b.Channel), a.Time.Compare(b.Time), cmp.Compare(a.MessageID, b.MessageID))
 	})
@@ -173,18 +172,18 @@ func (r *row) ScanRow(rows pgx.Rows) error {
 	return err //nolint:wrapcheck // the query's caller does
 }
 
-// measured are the values by which copies are known: copies of a reading may lie on both sides
-// of the time from which a correction applies.
+// measured are the values by which copies are recognised: copies of a reading may lie on both
+// sides of the time from which a correction applies.
 const measured = `COALESCE(uncorrected_temperature, temperature), COALESCE(uncorrected_humidity, humidity)`
 
-// spans are what is visible of nodes, a row for each span.
+// spans are the visible spans of nodes, a row for each.
 type spans struct {
 	ids           []string
 	channels      []int64
 	froms, untils []time.Time
 }
 
-// endless stands for a span without an end: no reading is that late.
+// endless is the end of a span without one: no reading is that late.
 func endless() time.Time { return time.Date(3000, 1, 1, 0, 0, 0, 0, time.UTC) }
 
 func spansOf(nodes ...readings.NodeRef) (s spans) {
@@ -201,7 +200,7 @@ func spansOf(nodes ...readings.NodeRef) (s spans) {
 	return s
 }
 
-// args are the arguments of [visibleSpans], with others.
+// args returns the arguments of [visibleSpans], and others.
 func (s spans) args(others pgx.StrictNamedArgs) pgx.StrictNamedArgs {
 	others["ids"], others["channels"], others["froms"], others["untils"] = s.ids, s.channels, s.froms, s.untils
 	return others
@@ -210,10 +209,10 @@ func (s spans) args(others pgx.StrictNamedArgs) pgx.StrictNamedArgs {
 const visibleSpans = `unnest(@ids::text[], @channels::bigint[], @froms::timestamptz[], @untils::timestamptz[])
 	AS v (node_id, channel, from_time, until_time)`
 
-// summaries are the visible hours and readings of one node from @start to @end, each
-// as a summary that starts at a time: where @hourly, hours until the raw readings begin
-// and these from then on; else raw readings alone. Copies are left out, as [readings.Fold]
-// does; they are looked for among the readings of a span.
+// summaries selects the visible hours and readings of one node from @start to @end, each as
+// a summary that starts at a time: if @hourly, hours until the raw readings begin and these
+// from then on; else raw readings only. It leaves out copies like [readings.Fold], among the
+// readings of each span.
 const summaries = `
 	WITH raw AS (
 	    SELECT COALESCE(CASE WHEN @hourly THEN until END, '-infinity') AS first
@@ -247,12 +246,11 @@ const ofSummaries = `
 	COALESCE(sum(count), 0)::bigint AS count, COALESCE(sum(temperature_count), 0)::bigint AS temperature_count,
 	COALESCE(sum(humidity_count), 0)::bigint AS humidity_count`
 
-// rangePage is how many rows of a range one query takes.
+// rangePage is how many rows of a range one query returns.
 const rangePage = 5000
 
-// Range implements [readings.Reader]: page by page, so that memory stays flat
-// however long the range is, and a reader that takes its time over a page holds
-// no connection meanwhile.
+// Range implements [readings.Reader] page by page, so that memory does not grow with the
+// range, and a slow reader of a page holds no connection.
 func (s *Store) Range(ctx context.Context, node readings.NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error] {
 	if s.archive != nil && start.Before(s.rawFrom()) {
 		return s.archive.Range(ctx, readings.Export, node, start, end)
@@ -260,12 +258,12 @@ func (s *Store) Range(ctx context.Context, node readings.NodeRef, start, end tim
 	return readings.Fold(s.pages(ctx, node, start.Add(-readings.FoldWithin), end), start)
 }
 
-// errDisorder says that the server has joined in another order than [Store.Ranges] expects.
+// errDisorder says that the server joined in another order than [Store.Ranges] expects.
 var errDisorder = errors.New("readings come in disorder")
 
-// Ranges implements [readings.Reader], page by page as [Store.Range]. Each span is read in the
-// order of the index: to sort all of them takes ten times as long. A nested loop, the only way to
-// join LATERAL, keeps the order of the spans; SQL does not promise it, so it is checked.
+// Ranges implements [readings.Reader], page by page like [Store.Range]. Each span is read in the
+// order of the index, because sorting all takes ten times as long. A nested loop, the only way to
+// join LATERAL, keeps the order of the spans; SQL does not promise that, so it is checked.
 func (s *Store) Ranges(ctx context.Context, nodes []readings.NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error] {
 	if s.archive != nil && start.Before(s.rawFrom()) {
 		return s.archive.Ranges(ctx, nodes, start, end)
@@ -298,7 +296,7 @@ func (s *Store) Ranges(ctx context.Context, nodes []readings.NodeRef, start, end
 			if len(page) < rangePage {
 				return
 			}
-			// What was read is asked for no more; the caller's lists stay as they are.
+			// Continue after the readings that were read, without changing the caller's lists.
 			left = slices.Clone(left[slices.IndexFunc(left, func(n readings.NodeRef) bool { return n.ID == last.NodeID }):])
 			left[0].Visible = slices.DeleteFunc(slices.Clone(left[0].Visible), func(v reading.Span) bool { return v.Channel < last.Channel })
 		}

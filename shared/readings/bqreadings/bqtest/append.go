@@ -1,10 +1,10 @@
 // Package bqtest is a fake of BigQuery in the test's process. It serves the two
-// protocols that bqreadings uses: AppendRows of the Storage Write API over gRPC,
-// and jobs.query over HTTP. Tests and benchmarks see what is sent, and make it fail
-// as BigQuery does.
+// protocols that bqreadings uses: AppendRows of the Storage Write API over gRPC, and
+// jobs.query over HTTP. Tests and benchmarks see the requests, and can make them fail as
+// BigQuery does.
 //
-// It does not run SQL, as an emulator would. It decodes and keeps appended rows,
-// records queries, and answers them with the rows of the test.
+// Unlike an emulator it does not run SQL. It decodes and stores appended rows, records
+// queries, and answers them with the test's rows.
 package bqtest
 
 import (
@@ -39,8 +39,8 @@ type Failure struct {
 	Message string
 	// RowErrors are the errors of rows by their index. Nothing is stored.
 	RowErrors map[int64]string
-	// BreakStream ends the stream without an answer. With StoreFirst the rows are
-	// stored before, as when only the acknowledgement is lost.
+	// BreakStream ends the stream without an answer. With StoreFirst the rows are stored
+	// before, as if only the acknowledgement were lost.
 	BreakStream, StoreFirst bool
 	// Hang never answers.
 	Hang bool
@@ -86,7 +86,7 @@ func NewAppendServer(tb testing.TB) *AppendServer {
 	return s
 }
 
-// Address is host:port, as BIGQUERY_STORAGE_EMULATOR_HOST has it.
+// Address is host:port, for BIGQUERY_STORAGE_EMULATOR_HOST.
 func (s *AppendServer) Address() string { return s.address }
 
 // Rows are all rows stored so far, duplicates included.
@@ -103,14 +103,14 @@ func (s *AppendServer) Counts() (appends, streams int) {
 	return s.appends, s.streams
 }
 
-// GetWriteStream tells the client where the table is.
+// GetWriteStream returns the table's location to the client.
 func (s *AppendServer) GetWriteStream(_ context.Context, request *storagepb.GetWriteStreamRequest) (*storagepb.WriteStream, error) {
 	return &storagepb.WriteStream{
 		Name: request.GetName(), Type: storagepb.WriteStream_COMMITTED, Location: "europe-west1",
 	}, nil
 }
 
-// reply is an answer and when it is due.
+// reply is an answer with the time at which it is due.
 type reply struct {
 	response *storagepb.AppendRowsResponse
 	due      time.Time

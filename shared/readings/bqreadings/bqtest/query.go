@@ -29,7 +29,7 @@ func Column(name, kind string) *bq.TableFieldSchema {
 
 // QueryServer serves jobs.query and records the queries.
 type QueryServer struct {
-	URL string // as BIGQUERY_EMULATOR_HOST has it
+	URL string // for BIGQUERY_EMULATOR_HOST
 
 	mu       sync.Mutex
 	requests []*bq.QueryRequest
