@@ -377,7 +377,7 @@ func TestGateway(t *testing.T) {
 	batch := strings.NewReader(message + "\n" + `{"node_id":"n","id":"2","humidity":101}`)
 	sources.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/readings", batch))
 	expect(t, look(sources), "sources", Warning, "telegraf brought 1 node; its readings since the start: 1 accepted, 1 value",
-		"the last reading that was not taken: humidity must be between 0 and 100 percent: got 101")
+		"Z n: humidity must be between 0 and 100 percent: got 101")
 
 	r := &Report{}
 	h, err := Config{Port: 1}.health(t.Context())

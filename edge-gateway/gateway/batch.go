@@ -67,13 +67,7 @@ func (b *batchReading) refuse(reason string, err error) {
 // reading returns the reading and its age. Without a timestamp the reading has no time.
 func (b *batchReading) reading(now time.Time) (r reading.Reading, age time.Duration) {
 	b.ID = cmp.Or(b.ID, b.MessageID)
-	given := func(n number) float64 {
-		if n.given {
-			return n.value
-		}
-		return reading.Missing()
-	}
-	r = reading.Reading{NodeID: b.NodeID, MessageID: b.ID, Temperature: given(b.Temperature), Humidity: given(b.Humidity)}
+	r = reading.Reading{NodeID: b.NodeID, MessageID: b.ID, Temperature: b.Temperature.orMissing(), Humidity: b.Humidity.orMissing()}
 	b.refuse("malformed", drillProblem(b.Drill))
 	b.refuse("id", nodeIDProblem(b.NodeID))
 	if b.Timestamp == "" || b.ID != "" {
@@ -248,13 +242,13 @@ func (q *requests) storeBatch(r *http.Request, from *source, received batch) (ba
 		case sent, kept:
 		}
 	}
-	q.summarise(from, &answer, items)
+	q.summarise(r, from, &answer, items)
 	q.metrics.accepted.Add(float64(answer.Accepted))
 	return answer, nil
 }
 
-// summarise writes the errors of readings into the answer and counts all results.
-func (q *requests) summarise(from *source, answer *batchResponse, items []batchReading) {
+// summarise writes the errors of readings into the answer, logs them and counts all results.
+func (q *requests) summarise(r *http.Request, from *source, answer *batchResponse, items []batchReading) {
 	results, problem := map[string]int64{}, ""
 	if answer.Ignored > 0 {
 		results[resultIgnored] = answer.Ignored
@@ -262,8 +256,9 @@ func (q *requests) summarise(from *source, answer *batchResponse, items []batchR
 	for i := range items {
 		result, broken := &answer.Results[i], items[i].broken
 		if broken != nil {
-			problem, _, _ = strings.Cut(broken.Error(), "\n")
-			*result = batchResult{Status: "error", Error: problem}
+			who, rule := q.logRejection(r, items[i].NodeID, broken)
+			problem = who + ": " + rule
+			*result = batchResult{Status: "error", Error: rule}
 			results[broken.reason]++
 			answer.Errors++
 			continue

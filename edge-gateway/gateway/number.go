@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/v1"
+
+	"coldaisle.dev/shared/reading"
 )
 
 // number is a JSON number, or a string that holds one, as ESPHome and C's printf send
@@ -53,6 +55,14 @@ func (n *number) UnmarshalJSON(text []byte) error {
 		n.err = errTooLarge
 	}
 	return nil
+}
+
+// orMissing returns the number, [reading.Missing] where none is given.
+func (n number) orMissing() float64 {
+	if n.given {
+		return n.value
+	}
+	return reading.Missing()
 }
 
 // required returns the error of a required number.

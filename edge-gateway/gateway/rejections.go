@@ -22,18 +22,24 @@ import (
 // metric, text the error, reason the field and the rule.
 func (q *requests) reject(w http.ResponseWriter, r *http.Request, nodeID string, status int, cause, text string, reason error) {
 	q.metrics.rejected.WithLabelValues(cause).Inc()
-	first, _, _ := strings.Cut(reason.Error(), "\n")
-	address := remote(r)
-	who := nodeID
-	if reading.ValidateNodeID(nodeID) != nil {
-		nodeID, who = "", "address "+address
-	}
-	q.rejections.add(r.Context(), slog.LevelWarn, who, "request rejected", "request", r.Pattern, "node_id", nodeID, "address", address, "reason", first)
+	_, first := q.logRejection(r, nodeID, reason)
 	body := errorBody{Error: text}
 	if status == http.StatusBadRequest {
 		body.Reason = first
 	}
 	write(w, status, body)
+}
+
+// logRejection logs what breaks a rule, and returns whose it is and the first line of the reason.
+func (q *requests) logRejection(r *http.Request, nodeID string, reason error) (who, first string) {
+	first, _, _ = strings.Cut(reason.Error(), "\n")
+	address := remote(r)
+	who = nodeID
+	if reading.ValidateNodeID(nodeID) != nil {
+		nodeID, who = "", "address "+address
+	}
+	q.rejections.add(r.Context(), slog.LevelWarn, who, "request rejected", "request", r.Pattern, "node_id", nodeID, "address", address, "reason", first)
+	return who, first
 }
 
 // accept decodes and checks a request's body and throttles its node; nodeID points to a

@@ -17,7 +17,7 @@ import (
 // first fault within a minute is told, with the field and the rule. Contract 8.1.
 func TestRejectionsAreLogged(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	s := newSiteWith(t, withSource(), nil)
 	send := func(path, body string) { s.send(http.MethodPost, path, body) }
 	// told returns what was logged since it was called last.
 	told := func() []string {
@@ -46,6 +46,7 @@ func TestRejectionsAreLogged(t *testing.T) {
 		send(message, `{`)
 		send("/api/v1/register", `{"node_id":"n4","ip_addr":"closet"}`)
 		send("/api/v1/heartbeat", `{"node_id":"n4"}`)
+		send(readingsPath, `{"node_id":"n5","id":"1","humidity":101}`)
 		s.pass(19 * time.Second)
 	}
 	want := []string{
@@ -53,6 +54,7 @@ func TestRejectionsAreLogged(t *testing.T) {
 		"n2 | POST /api/v1/message | temperature must be a number or a string that holds one",
 		" | POST /api/v1/message | node_id must be 1 to 50 letters, digits, '.', '_', ':' or '-', and not '.' or '..': got \"n 3\"",
 		"n4 | POST /api/v1/register | ip_addr must be an IP address",
+		"n5 | POST /api/v1/readings | humidity must be between 0 and 100 percent: got 101",
 	}
 	must.Equal(t, "of three rounds within a minute", want, told())
 	send(message, strings.Repeat(" ", gateway.MaxBody+1))

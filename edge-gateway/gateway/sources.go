@@ -167,7 +167,10 @@ func (s *source) count(results map[string]int64, problem string, now time.Time) 
 		s.results[result] += n
 		s.counter.WithLabelValues(s.Name, result).Add(float64(n))
 	}
-	s.problem, s.last = cmp.Or(problem, s.problem), now
+	if problem != "" {
+		s.problem = now.UTC().Format(time.RFC3339) + " " + problem
+	}
+	s.last = now
 }
 
 // refused counts a batch that was refused whole.

@@ -220,6 +220,7 @@ func (m *telegrafMetric) readings(fields []TelegrafField) (items []batchReading)
 			} else {
 				item.Temperature = value
 			}
+			item.refuse("value", reading.ValidateValues(item.Temperature.orMissing(), item.Humidity.orMissing())) // alone: the other may be good
 			items = append(items, item)
 			break
 		}

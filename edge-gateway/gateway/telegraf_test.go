@@ -66,6 +66,8 @@ func TestTelegraf(t *testing.T) {
 		"a number in text":         {[]string{metric("upsd", ups, `"ambient_temperature":"21.5"`)}, []string{"poller.ups1 21.5 NaN"}, ""},
 		"no number":                {[]string{metric("upsd", ups, `"ambient_temperature":true`)}, nil, "ambient_temperature must be a number"},
 		"out of range":             {[]string{metric("upsd", ups, `"ambient_temperature":500`)}, nil, "temperature must be between"},
+		"no humidity, -1 by APC":   {[]string{metric("apc", `"agent_host":"pdu","sensor":"1"`, `"temperature_decicelsius":215,"relative_humidity":-1`)}, []string{"pdu.1 21.5 NaN"}, `"accepted":1,"duplicates":0,"errors":1`},
+		"no temperature":           {[]string{metric("apc", `"agent_host":"pdu","sensor":"1"`, `"temperature_celsius":-127`), metric("apc", `"agent_host":"pdu","sensor":"1"`, `"relative_humidity":40`)}, []string{"pdu.1 NaN 40"}, `"accepted":1,"duplicates":0,"errors":1`},
 		"SNMP's tenths":            {[]string{metric("apc", `"agent_host":"10.0.0.9","sensor":"1"`, `"temperature_decicelsius":215,"relative_humidity":40`)}, []string{"10.0.0.9.1 21.5 40"}, ""},
 		"Fahrenheit":               {[]string{metric("geist", `"agent_host":"pdu","name":"door"`, `"temperature_fahrenheit":68`)}, []string{"pdu.door 20 NaN"}, ""},
 		"Zigbee2MQTT":              {[]string{metric("mqtt_consumer", `"host":"p","topic":"zigbee2mqtt/rack12"`, `"temperature":21,"humidity":40,"battery":97`)}, []string{"zigbee2mqtt_rack12-399f972f 21 40"}, ""},
