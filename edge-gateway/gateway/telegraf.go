@@ -33,8 +33,8 @@ type TelegrafField struct {
 	// Unit is the value's unit; UnitTag is the tag that names it if units differ.
 	Unit    string `json:"unit"`
 	UnitTag string `json:"unit_tag"`
-	// NodeTags are the tags whose values name the node, unless tag node_id does. "a|b" is the first
-	// of these tags that the metric has.
+	// NodeTags are the tags whose values name the node, behind tag node_site, unless tag node_id
+	// does. "a|b" is the first of these tags that the metric has.
 	NodeTags []string `json:"node_tags"`
 	// Sensor is a regular expression that the last of NodeTags must match; empty matches all.
 	Sensor string `json:"sensor"`
@@ -143,7 +143,7 @@ func (f *TelegrafField) node(m *telegrafMetric, star string) string {
 	if id := m.tag("node_id"); id != "" {
 		return nodeIDOf(id, star)
 	}
-	parts := make([]string, 0, len(f.NodeTags)+1)
+	parts := []string{m.tag("node_site")} // what is read at two sites may have one name
 	for _, names := range f.NodeTags {
 		parts = append(parts, m.tag(names))
 	}
@@ -152,7 +152,7 @@ func (f *TelegrafField) node(m *telegrafMetric, star string) string {
 
 // name suggests a name for the node: rack, host and sensor from the tags.
 func (f *TelegrafField) name(m *telegrafMetric, star string) string {
-	words := []string{m.tag("rack")}
+	words := []string{m.tag("node_site"), m.tag("rack")}
 	for _, names := range f.NodeTags {
 		words = append(words, m.tag(names))
 	}
