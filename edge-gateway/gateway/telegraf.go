@@ -30,7 +30,7 @@ type TelegrafField struct {
 	// Field is the field's name. "*_temperature" is any name with that ending; the part that *
 	// matches distinguishes sensors of one node.
 	Field string `json:"field"`
-	// Unit is the value's unit; UnitTag is the tag that names it if units differ.
+	// Unit is the value's unit, unless the metric names one in tag UnitTag.
 	Unit    string `json:"unit"`
 	UnitTag string `json:"unit_tag"`
 	// NodeTags are the tags whose values name the node, behind tag node_site, unless tag node_id
@@ -56,7 +56,7 @@ func defaultTelegraf() []TelegrafField {
 		{Metric: "upsd", Field: "ambient_humidity", Unit: "percent", NodeTags: []string{"host", "ups_name"}},
 		{Metric: "mqtt_consumer", Field: "temperature", Unit: "celsius", NodeTags: []string{"topic"}},
 		{Metric: "mqtt_consumer", Field: "humidity", Unit: "percent", NodeTags: []string{"topic"}},
-		{Metric: "mqtt_consumer", Field: "*_Temperature", Unit: "celsius", NodeTags: []string{"topic"}},
+		{Metric: "mqtt_consumer", Field: "*_Temperature", Unit: "celsius", UnitTag: "TempUnit", NodeTags: []string{"topic"}},
 		{Metric: "mqtt_consumer", Field: "*_Humidity", Unit: "percent", NodeTags: []string{"topic"}},
 		{Metric: "*", Field: "temperature_celsius", Unit: "celsius", NodeTags: anywhere},
 		{Metric: "*", Field: "temperature_decicelsius", Unit: "decicelsius", NodeTags: anywhere},
@@ -101,7 +101,7 @@ func prepareTelegraf(configured []TelegrafField) ([]TelegrafField, error) {
 		if f.sensor, err = regexp.Compile(f.Sensor); err != nil {
 			errs = append(errs, fmt.Errorf("telegraf: sensor of %s: %w", f.Metric, err))
 		}
-		if _, known := units[f.Unit]; f.Metric == "" || f.Field == "" || known == (f.UnitTag != "") || len(f.NodeTags) == 0 {
+		if _, known := units[f.Unit]; f.Metric == "" || f.Field == "" || !known && (f.Unit != "" || f.UnitTag == "") || len(f.NodeTags) == 0 {
 			errs = append(errs, fmt.Errorf("telegraf: field %q of %q needs metric, field, node_tags, and a known unit or a unit_tag", f.Field, f.Metric))
 		}
 	}
@@ -208,9 +208,10 @@ func (m *telegrafMetric) readings(fields []TelegrafField) (items []batchReading)
 			item := batchReading{Timestamp: m.at().UTC().Format(time.RFC3339Nano)}
 			item.NodeID, item.name = f.node(m, star), f.name(m, star)
 			value := m.Fields[name]
-			u, known := units[strings.ToLower(cmp.Or(f.Unit, m.Tags[f.UnitTag]))]
+			in := cmp.Or(m.Tags[f.UnitTag], f.Unit)
+			u, known := units[strings.ToLower(in)]
 			if !known {
-				item.refuse("unit", fmt.Errorf("the unit %.20q of %s is not known", m.Tags[f.UnitTag], item.NodeID))
+				item.refuse("unit", fmt.Errorf("the unit %.20q of %s is not known", in, item.NodeID))
 			}
 			item.refuse("value", value.required(name))
 			const precision = 1e4 // no sensor has more; 224 tenths must become 22.4
