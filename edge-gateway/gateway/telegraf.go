@@ -48,7 +48,7 @@ const indoors = "(?i)inlet|intake|ambient|probe"
 // defaultTelegraf reads what Telegraf's inputs send without further configuration, and the
 // names that docs/recipes.md gives to the fields of SNMP.
 func defaultTelegraf() []TelegrafField {
-	anywhere := []string{"source|server|agent_host|host", "sensor|name"}
+	anywhere := []string{"source|server|agent_host|host", "sensor|name", "index"} // index is a row of SNMP
 	return []TelegrafField{
 		{Metric: "redfish_thermal_temperatures", Field: "reading_celsius", Unit: "celsius", NodeTags: []string{"source|address", "name"}, Sensor: indoors},
 		{Metric: "ipmi_sensor", Field: "value", UnitTag: "unit", NodeTags: []string{"server|host", "name"}, Sensor: indoors},
@@ -230,7 +230,7 @@ func (m *telegrafMetric) readings(fields []TelegrafField) (items []batchReading)
 }
 
 // parseTelegraf reads a batch of metrics. Values of one node and time become one reading, unless
-// they are two of the same quantity.
+// they are two of the same quantity: with equal tags two readings, else of two sensors.
 func parseTelegraf(body []byte, fields []TelegrafField) (found batch, err error) {
 	var in struct {
 		Metrics []json.RawMessage `json:"metrics"`
@@ -242,7 +242,11 @@ func parseTelegraf(body []byte, fields []TelegrafField) (found batch, err error)
 		return batch{}, errors.New("metrics is required")
 	}
 	type place struct{ node, timestamp string }
-	merged := map[place]int{}
+	type first struct {
+		item int
+		tags map[string]string
+	}
+	merged := map[place]first{}
 	for _, text := range in.Metrics {
 		var m telegrafMetric
 		if err := decode(text, &m); err != nil {
@@ -256,11 +260,16 @@ func parseTelegraf(body []byte, fields []TelegrafField) (found batch, err error)
 		for _, item := range measured {
 			at := place{item.NodeID, item.Timestamp}
 			known, ok := merged[at]
-			if ok && item.broken == nil && found.items[known].include(item) {
+			if ok && item.broken == nil && found.items[known.item].include(item) {
 				continue
 			}
+			if ok && item.broken == nil && !maps.Equal(known.tags, m.Tags) { // either would be taken for the other
+				err := fmt.Errorf("two sensors are called %s: give each a tag node_id", item.NodeID)
+				found.items[known.item].refuse("id", err)
+				item.refuse("id", err)
+			}
 			if item.broken == nil {
-				merged[at] = len(found.items)
+				merged[at] = first{len(found.items), m.Tags}
 			}
 			found.items = append(found.items, item)
 		}
