@@ -67,13 +67,7 @@ func serve(ctx context.Context, environ []string, clock func() time.Time) error 
 		MaxNodes: s.MaxNodes, ProbeEvery: s.ProbeEvery, IdleProbe: s.IdleProbe, Version: buildVersion(), NodeMetrics: s.NodeMetrics,
 		NodesFile: filepath.Join(s.OutboxDir, "nodes.json"), Withheld: withheld, Checks: checks(s.Config, clock),
 	}
-	sources, err := gateway.ReadSources(s.SourcesFile)
-	if err != nil { // nodes are still served
-		log.ErrorContext(ctx, "nobody may send batches", "error", err.Error())
-		unreadable := err
-		config.Checks = append(config.Checks, gateway.Check{Name: "sources", Now: func() error { return unreadable }})
-	}
-	config.Batches = sources
+	config.UseSources(ctx, s.SourcesFile, log)
 	announced := announce.Config{Port: s.Port, SiteToken: s.SiteToken}
 	if session != nil {
 		announced.Enrolment, config.Enrolment = session, session

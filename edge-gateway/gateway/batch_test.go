@@ -299,8 +299,9 @@ func TestReadSources(t *testing.T) {
 		`{"sources":[{"name":"a b","token":"0123456789abcdef"}]}`:                       "must have a name",
 		`{"sources":[{"name":"a","token":"0123456789abcdef","max_nodes":-1}]}`:          "max_nodes",
 		`{"sources":[{"name":"a","networks":["::1"]},{"name":"a","networks":["::2"]}]}`: "given twice",
-		`{"source":[]}`: `unknown object member name "source"`,
-		`{`:             "read sources",
+		`{"sources":["poller"]}`:                                                        `unmarshal JSON string within "/sources/0"`,
+		`{"source":[]}`:                                                                 `unknown object member name "source"`,
+		`{`:                                                                             "read sources",
 		`{"sources":[{"name":"a","networks":["::1"]}]} {"sources":[{"name":"b","networks":["::2"]}]}`: "after top-level value",
 		`{"sources":[{"name":"a","networks":["::1"]}],"sources":[{"name":"b","networks":["::2"]}]}`:   `duplicate object member name "sources"`,
 	} {
@@ -309,6 +310,9 @@ func TestReadSources(t *testing.T) {
 		file, err := gateway.ReadSources(path)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", content, err, want)
+		}
+		if err != nil && strings.Contains(err.Error(), "Go ") {
+			t.Errorf("%s: %v is in Go's terms", content, err)
 		}
 		if err != nil && len(file.Sources) > 0 {
 			t.Errorf("%s: sources beside an error", content)

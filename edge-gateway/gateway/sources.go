@@ -2,10 +2,12 @@ package gateway
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/netip"
@@ -51,6 +53,16 @@ type SourcesFile struct {
 	Telegraf []TelegrafField `json:"telegraf"`
 }
 
+// UseSources lets the sources of a file send batches. Where the file is wrong nobody may, nodes are
+// served all the same, and /health says why.
+func (c *Config) UseSources(ctx context.Context, path string, log *slog.Logger) {
+	var problem error
+	if c.Batches, problem = ReadSources(path); problem != nil {
+		log.ErrorContext(ctx, "nobody may send batches", "error", problem.Error())
+		c.Checks = append(c.Checks, Check{Name: "sources", Now: func() error { return problem }})
+	}
+}
+
 // ReadSources reads the file that names the sources. Without a path there are none.
 func ReadSources(path string) (file SourcesFile, err error) {
 	if path == "" {
@@ -62,6 +74,9 @@ func ReadSources(path string) (file SourcesFile, err error) {
 	}
 	// A second value after the first, or a list given twice, would let nobody in without an error.
 	if err := jsonv2.Unmarshal(content, &file, strictjson.Options(), jsonv2.RejectUnknownMembers(true)); err != nil {
+		if semantic, ok := errors.AsType[*jsonv2.SemanticError](err); ok {
+			semantic.GoType = nil // of no use to who wrote the file
+		}
 		return SourcesFile{}, fmt.Errorf("read sources: %w", err)
 	}
 	var errs []error

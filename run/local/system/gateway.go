@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -45,10 +46,9 @@ func (s *System) startGateway(ctx context.Context, listener net.Listener) error 
 	}
 	s.announce(ctx, listener, enrolled, &config)
 	config.NodesFile = filepath.Join(o.DataDir, "nodes.json")
-	var err error
-	config.Batches, err = gateway.ReadSources(filepath.Join(o.DataDir, "sources.json"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	file := filepath.Join(o.DataDir, "sources.json")
+	if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+		config.UseSources(ctx, file, s.log)
 	}
 	config.Batches.Sources = append(config.Batches.Sources, s.sources(s.GatewayURL)...)
 	kept, err := outbox.Open(filepath.Join(o.DataDir, "outbox"), outbox.Options{Retain: gateway.OutboxRetention, Clock: now})

@@ -150,3 +150,17 @@ func TestTelegrafInBothStores(t *testing.T) {
 	}
 	t.Logf("Telegraf says %d readings; PostgreSQL has %d distinct in %d rows, BigQuery %d distinct in %d", len(want), len(inPostgreSQL), stored, len(inBigQuery), len(archive.Rows()))
 }
+
+// TestWrongSources: nodes are served though nobody may send batches, and the gateway says why.
+func TestWrongSources(t *testing.T) {
+	t.Parallel()
+	s := start(t, func(o *system.Options) {
+		must.Do(t, os.WriteFile(filepath.Join(o.DataDir, "sources.json"), []byte(`{"sources": ["telegraf"]}`), 0o600))
+	})
+	node := nodeAt(t, s)
+	node.do(http.MethodPost, "/api/v1/message", `{"id":"1","node_id":"n1","temperature":20,"humidity":40}`, http.StatusOK)
+	health := must.Get(json.Marshal(node.do(http.MethodGet, "/health", "", http.StatusOK)))(t)
+	if !strings.Contains(string(health), `sources: read sources: json: `) {
+		t.Errorf("health says %s", health)
+	}
+}
