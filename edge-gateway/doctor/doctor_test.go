@@ -372,8 +372,12 @@ func TestGateway(t *testing.T) {
 	expect(t, look(away), "gateway", Problem, "1 node", "has not been able to publish since", "i/o timeout", "could neither publish nor keep 1 reading")
 	expect(t, look(http.NotFoundHandler()), "gateway", Problem, "what answers 404 Not Found there is no gateway")
 
-	sources := gateway.New(gateway.Config{Version: "v2", Batches: gateway.SourcesFile{Sources: []gateway.Source{{Name: "telegraf", Networks: []string{"192.0.2.0/24"}}}}},
-		publisher(nil), noOutbox(os.ErrPermission), time.Now, logging.Discard())
+	withSource := gateway.Config{Version: "v2", Batches: gateway.SourcesFile{Sources: []gateway.Source{{Name: "telegraf", Networks: []string{"192.0.2.0/24"}}}}}
+	fans := gateway.New(withSource, publisher(nil), noOutbox(os.ErrPermission), time.Now, logging.Discard())
+	fan := strings.NewReader(`{"metrics":[{"name":"fan","fields":{"rpm":9000},"timestamp":1795143600}]}`)
+	fans.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/telegraf", fan))
+	expect(t, look(fans), "sources", Warning, "telegraf sends nothing that measures a room")
+	sources := gateway.New(withSource, publisher(nil), noOutbox(os.ErrPermission), time.Now, logging.Discard())
 	batch := strings.NewReader(message + "\n" + `{"node_id":"n","id":"2","humidity":101}`)
 	sources.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/readings", batch))
 	expect(t, look(sources), "sources", Warning, "telegraf brought 1 node; its readings since the start: 1 accepted, 1 value",

@@ -70,6 +70,9 @@ func (c Config) gateway(r *Report, h health, err error) {
 			counts = append(counts, fmt.Sprintf("%d %s", s.Results[result], result))
 		}
 		r.ok("sources", "%s brought %s; its readings since the start: %s", s.Name, plural(s.Nodes, "node"), cmp.Or(strings.Join(counts, ", "), "none"))
+		if len(s.Results) == 1 && s.Results["ignored"] > 0 {
+			r.warn("sources", remedies["sources"], "%s sends nothing that measures a room", s.Name)
+		}
 		if s.Problem != "" {
 			r.warn("sources", remedies["sources"], "%s: the last reading that was not taken: %s", s.Name, s.Problem)
 		}

@@ -223,7 +223,7 @@ func TestHostileSource(t *testing.T) {
 	t.Parallel()
 	const token = "0123456789abcdef"
 	config := gateway.Config{Batches: gateway.SourcesFile{Sources: []gateway.Source{
-		{Name: "by-address", Networks: []string{"10.0.0.7", "fe80::/10"}, MaxNodes: 3},
+		{Name: "by-address", Networks: []string{"10.0.0.7", "fe80::/10", "::ffff:10.3.0.1", "::ffff:10.4.0.0/112"}, MaxNodes: 3},
 		{Name: "by-token", Token: token},
 		{Name: "by-both", Networks: []string{"10.1.0.0/16"}, Token: strings.Repeat(token, 2)},
 	}}}
@@ -235,6 +235,9 @@ func TestHostileSource(t *testing.T) {
 	}{
 		"its address":                  {"10.0.0.7", "", reading, 202, `"accepted":1`},
 		"its address within IPv6":      {"::ffff:10.0.0.7", "", reading, 202, `"accepted":1`},
+		"one written as IPv6":          {"10.3.0.1", "", reading, 202, `"accepted":1`},
+		"a network written as IPv6":    {"10.4.9.9", "", reading, 202, `"accepted":1`},
+		"beside that network":          {"10.5.9.9", "", reading, 403, "Not a source"},
 		"a link-local one with a zone": {"fe80::1%eth0", "", reading, 202, `"accepted":1`},
 		"another address":              {"10.0.0.8", "", reading, 403, "Not a source"},
 		"its token":                    {"10.9.9.9", "Bearer " + token, reading, 202, `"accepted":1`},
@@ -292,16 +295,22 @@ func TestReadSources(t *testing.T) {
 	for content, want := range map[string]string{
 		`{}`: "", // as systemd hands it over where there is no file
 		`{"sources":[{"name":"a","networks":["10.0.0.1","10.1.0.0/16","fd00::/8"]},{"name":"b","token":"0123456789abcdef"}]}`: "",
-		`{"sources":[{"name":"a"}]}`:                                                    "needs networks or a token",
-		`{"sources":[{"name":"a","networks":["10.0.0.1/40"]}]}`:                         `has "10.0.0.1/40"`,
-		`{"sources":[{"name":"a","networks":["bmc"]}]}`:                                 `has "bmc"`,
-		`{"sources":[{"name":"a","token":"short"}]}`:                                    "token of 16",
-		`{"sources":[{"name":"a b","token":"0123456789abcdef"}]}`:                       "must have a name",
-		`{"sources":[{"name":"a","token":"0123456789abcdef","max_nodes":-1}]}`:          "max_nodes",
-		`{"sources":[{"name":"a","networks":["::1"]},{"name":"a","networks":["::2"]}]}`: "given twice",
-		`{"sources":["poller"]}`:                                                        `unmarshal JSON string within "/sources/0"`,
-		`{"source":[]}`:                                                                 `unknown object member name "source"`,
-		`{`:                                                                             "read sources",
+		`{"sources":[{"name":"a"}]}`:                                                       "needs networks or a token",
+		`{"sources":[{"name":"a","networks":["10.0.0.1/40"]}]}`:                            `has "10.0.0.1/40"`,
+		`{"sources":[{"name":"a","networks":["bmc"]}]}`:                                    `has "bmc"`,
+		`{"sources":[{"name":"a","token":"short"}]}`:                                       "token of 16",
+		`{"sources":[{"name":"a b","token":"0123456789abcdef"}]}`:                          "must have a name",
+		`{"sources":[{"name":"a","token":"0123456789abcdef","max_nodes":-1}]}`:             "max_nodes",
+		`{"sources":[{"name":"a","networks":["::1"]},{"name":"a","networks":["::2"]}]}`:    "given twice",
+		`{"sources":["poller"]}`:                                                           `unmarshal JSON string within "/sources/0"`,
+		`{"telegraf":[{"metric":"a","field":"temp*","unit":"celsius","node_tags":["b"]}]}`: "may have a * at its beginning alone",
+		`{"telegraf":[{"metric":"a","field":"**","unit":"celsius","node_tags":["b"]}]}`:    "may have a * at its beginning alone",
+		`{"telegraf":[{"metric":"a*","field":"t","unit":"celsius","node_tags":["b"]}]}`:    "must have a whole name or * as its metric",
+		`{"telegraf":[{"metric":"*","field":"*_t","unit":"celsius","node_tags":["b"]}]}`:   "",
+		`{"telegraf":[{"metric":"a","field":"t","unit":"centigrade","node_tags":["b"]}]}`:  `has the unit "centigrade", which is none of %, c, celsius, decicelsius,`,
+		`{"telegraf":[{"metric":"a","field":"t","node_tags":["b"]}]}`:                      "a unit or a unit_tag",
+		`{"source":[]}`: `unknown object member name "source"`,
+		`{`:             "read sources",
 		`{"sources":[{"name":"a","networks":["::1"]}]} {"sources":[{"name":"b","networks":["::2"]}]}`: "after top-level value",
 		`{"sources":[{"name":"a","networks":["::1"]}],"sources":[{"name":"b","networks":["::2"]}]}`:   `duplicate object member name "sources"`,
 	} {

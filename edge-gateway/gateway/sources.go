@@ -114,12 +114,18 @@ func (s Source) problem() error {
 // parseNetwork reads a network, or an address, which is a network of one.
 func parseNetwork(text string) (netip.Prefix, error) {
 	if strings.Contains(text, "/") {
-		return netip.ParsePrefix(text) //nolint:wrapcheck // the caller has the words
+		network, err := netip.ParsePrefix(text)
+		const mapped = 96 // bits before an address of IPv4
+		if within := network.Bits() - mapped; network.Addr().Is4In6() && within >= 0 {
+			network = netip.PrefixFrom(network.Addr().Unmap(), within)
+		}
+		return network, err //nolint:wrapcheck // the caller has the words
 	}
 	address, err := netip.ParseAddr(text)
 	if err != nil {
 		return netip.Prefix{}, err //nolint:wrapcheck // as above
 	}
+	address = address.Unmap()               // as that of a request is
 	return address.Prefix(address.BitLen()) //nolint:wrapcheck // as above
 }
 

@@ -101,9 +101,16 @@ func prepareTelegraf(configured []TelegrafField) ([]TelegrafField, error) {
 		if f.sensor, err = regexp.Compile(f.Sensor); err != nil {
 			errs = append(errs, fmt.Errorf("telegraf: sensor of %s: %w", f.Metric, err))
 		}
-		if _, known := units[f.Unit]; f.Metric == "" || f.Field == "" || !known && (f.Unit != "" || f.UnitTag == "") || len(f.NodeTags) == 0 {
-			errs = append(errs, fmt.Errorf("telegraf: field %q of %q needs metric, field, node_tags, and a known unit or a unit_tag", f.Field, f.Metric))
+		check := func(ok bool, format string, args ...any) {
+			if !ok {
+				errs = append(errs, fmt.Errorf("telegraf: field %q of %q "+format, append([]any{f.Field, f.Metric}, args...)...))
+			}
 		}
+		_, known := units[strings.ToLower(f.Unit)]
+		check(f.Metric != "" && f.Field != "" && len(f.NodeTags) > 0 && f.Unit+f.UnitTag != "", "needs metric, field, node_tags, and a unit or a unit_tag")
+		check(known || f.Unit == "", "has the unit %q, which is none of %s", f.Unit, strings.Join(slices.Sorted(maps.Keys(units)), ", "))
+		check(f.Metric == "*" || !strings.Contains(f.Metric, "*"), "must have a whole name or * as its metric")
+		check(strings.LastIndex(f.Field, "*") <= 0, "may have a * at its beginning alone")
 	}
 	return fields, errors.Join(errs...)
 }
