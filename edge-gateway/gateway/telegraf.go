@@ -145,8 +145,10 @@ func (m *telegrafMetric) tag(names string) string {
 	return ""
 }
 
-// node returns the id of a field's node; star is the part of the name that * matches.
+// node returns the id of a field's node; star is the part of the name that * matches. Tasmota
+// renumbers its probes when one is added, so that a probe's own id comes before star.
 func (f *TelegrafField) node(m *telegrafMetric, star string) string {
+	star = cmp.Or(m.tag(star+"_Id"), star)
 	if id := m.tag("node_id"); id != "" {
 		return nodeIDOf(id, star)
 	}

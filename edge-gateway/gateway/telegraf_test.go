@@ -79,6 +79,8 @@ func TestTelegraf(t *testing.T) {
 		"a site and a node_id":     {[]string{metric("upsd", `"node_id":"rack-7","node_site":"north"`, `"ambient_temperature":21`)}, []string{"rack-7 21 NaN"}, ""},
 		"two sensors of a Tasmota": {[]string{metric("mqtt_consumer", `"topic":"tele.t1"`, `"AM2301_Temperature":21,"AM2301_Humidity":40,"DS18B20_Temperature":19`)}, []string{"tele.t1.AM2301 21 40", "tele.t1.DS18B20 19 NaN"}, ""},
 		"a Tasmota in Fahrenheit":  {[]string{metric("mqtt_consumer", `"topic":"t1","TempUnit":"F"`, `"AM2301_Temperature":74.1,"AM2301_Humidity":40`)}, []string{"t1.AM2301 23.39 40"}, ""},
+		"a Tasmota's only probe":   {[]string{metric("mqtt_consumer", `"topic":"t1","DS18B20_Id":"0316"`, `"DS18B20_Temperature":21`)}, []string{"t1.0316 21 NaN"}, ""},
+		"that with another":        {[]string{metric("mqtt_consumer", `"topic":"t1","DS18B20-1_Id":"0201","DS18B20-2_Id":"0316"`, `"DS18B20-1_Temperature":22,"DS18B20-2_Temperature":21`)}, []string{"t1.0201 22 NaN", "t1.0316 21 NaN"}, ""},
 		"a Tasmota in none":        {[]string{metric("mqtt_consumer", `"topic":"t1","TempUnit":"R"`, `"AM2301_Temperature":74.1`)}, nil, `the unit \"R\" of t1.AM2301 is not known`},
 		"a node_id":                {[]string{metric("upsd", ups+`,"node_id":"rack-7"`, `"ambient_temperature":21`)}, []string{"rack-7 21 NaN"}, ""},
 		"no tags":                  {[]string{metric("upsd", "", `"ambient_temperature":21`)}, nil, "node_id is required"},
