@@ -40,23 +40,30 @@ type TelegrafField struct {
 	Sensor string `json:"sensor"`
 
 	sensor *regexp.Regexp
+	// except is a regular expression that the sensor, or what * matches, must not match.
+	except *regexp.Regexp
 }
 
-// indoors matches sensors that measure a room, and not those of a processor or a power supply.
+// indoors matches sensors that measure a room, unless parts says that they are a machine's.
 const indoors = "(?i)inlet|intake|ambient|probe"
+
+var (
+	parts  = regexp.MustCompile("(?i)(^|[^a-z])p/?s[ _-]?[0-9]|psu|power.?supply|cpu|processor|dimm|gpu|fan|volt|current")
+	itself = regexp.MustCompile("^ESP32$") // Tasmota's controller
+)
 
 // defaultTelegraf reads what Telegraf's inputs send without further configuration, and the
 // names that docs/recipes.md gives to the fields of SNMP.
 func defaultTelegraf() []TelegrafField {
 	anywhere := []string{"source|server|agent_host|host", "sensor|name", "index"} // index is a row of SNMP
 	return []TelegrafField{
-		{Metric: "redfish_thermal_temperatures", Field: "reading_celsius", Unit: "celsius", NodeTags: []string{"source|address", "name"}, Sensor: indoors},
-		{Metric: "ipmi_sensor", Field: "value", UnitTag: "unit", NodeTags: []string{"server|host", "name"}, Sensor: indoors},
+		{Metric: "redfish_thermal_temperatures", Field: "reading_celsius", Unit: "celsius", NodeTags: []string{"source|address", "name"}, Sensor: indoors, except: parts},
+		{Metric: "ipmi_sensor", Field: "value", UnitTag: "unit", NodeTags: []string{"server|host", "name"}, Sensor: indoors, except: parts},
 		{Metric: "upsd", Field: "ambient_temperature", Unit: "celsius", NodeTags: []string{"host", "ups_name"}},
 		{Metric: "upsd", Field: "ambient_humidity", Unit: "percent", NodeTags: []string{"host", "ups_name"}},
 		{Metric: "mqtt_consumer", Field: "temperature", Unit: "celsius", NodeTags: []string{"topic"}},
 		{Metric: "mqtt_consumer", Field: "humidity", Unit: "percent", NodeTags: []string{"topic"}},
-		{Metric: "mqtt_consumer", Field: "*_Temperature", Unit: "celsius", UnitTag: "TempUnit", NodeTags: []string{"topic"}},
+		{Metric: "mqtt_consumer", Field: "*_Temperature", Unit: "celsius", UnitTag: "TempUnit", NodeTags: []string{"topic"}, except: itself},
 		{Metric: "mqtt_consumer", Field: "*_Humidity", Unit: "percent", NodeTags: []string{"topic"}},
 		{Metric: "*", Field: "temperature_celsius", Unit: "celsius", NodeTags: anywhere},
 		{Metric: "*", Field: "temperature_decicelsius", Unit: "decicelsius", NodeTags: anywhere},
@@ -211,7 +218,8 @@ func (m *telegrafMetric) readings(fields []TelegrafField) (items []batchReading)
 			if !ok || f.Metric != "*" && f.Metric != m.Name {
 				continue
 			}
-			if !f.sensor.MatchString(m.tag(f.NodeTags[len(f.NodeTags)-1])) {
+			sensor := m.tag(f.NodeTags[len(f.NodeTags)-1])
+			if !f.sensor.MatchString(sensor) || f.except != nil && f.except.MatchString(cmp.Or(star, sensor)) {
 				continue
 			}
 			item := batchReading{Timestamp: m.at().UTC().Format(time.RFC3339Nano)}
