@@ -233,6 +233,10 @@ func (m *telegrafMetric) readings(fields []TelegrafField) (items []batchReading)
 			item.refuse("value", value.required(name))
 			const precision = 1e4 // no sensor has more; 224 tenths must become 22.4
 			value.value = math.Round((value.value+u.offset)*u.scale*precision) / precision
+			const powerOn = 85 // °C, what a DS18B20 says until it has measured
+			if !u.humidity && value.value == powerOn && strings.Contains(name, "DS18B20") {
+				item.refuse("value", fmt.Errorf("%s of 85 °C is its value at power-on, not a measurement", name))
+			}
 			if u.humidity {
 				item.Humidity = value
 			} else {
