@@ -204,8 +204,8 @@ func TestRecordedTelegraf(t *testing.T) {
 		got[fmt.Sprintf("%s %g %g", r.NodeID, r.Temperature, r.Humidity)] = true
 	}
 	want := []string{
-		"127.0.0.1.Aisle 18.7 NaN", "127.0.0.1.Rack_7_door-f0b469e4 22.4 39", "127.0.0.20.inlet_temp 23 NaN",
-		"tele_closet_SENSOR.AM2301-81e5080f 23.4 38", "tele_closet_SENSOR.DS18B20-1e5fed57 19.9 NaN",
+		"127.0.0.1.Aisle.1 18.7 NaN", "127.0.0.1.Rack_7_door.1-074ac7d2 22.4 39", "127.0.0.1.Rack_7_door.3-9435231d 23.1 37", "127.0.0.20.inlet_temp 23 NaN",
+		"tele_closet_SENSOR.0316-e313de3a 19.9 NaN", "tele_closet_SENSOR.AM2301-81e5080f 23.4 38",
 		"ups1 22.5 37", "web1.System_Board_Inlet_Temp-713bf6a2 21.5 NaN", "zigbee2mqtt_rack12-399f972f 22.31 41.5",
 	}
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(got))); diff != "" || len(identities) != len(published) {
