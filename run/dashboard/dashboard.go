@@ -1,9 +1,9 @@
 // Package dashboard serves the operators' web page, which `npm run build`
-// leaves in site/built and the compiler embeds. Without that folder the binary
-// builds all the same and shows a page that says how to build the dashboard.
+// leaves in site/built and the compiler embeds. Without that folder the binary still
+// builds, and shows a page that says how to build the dashboard.
 //
-// The servers put it over the API with WithPage: the page and its files are answered
-// here, every other path by the API, so that both have one origin.
+// The servers combine it with the API by WithPage: it answers the page and its files, the
+// API every other path, so that both have one origin.
 package dashboard
 
 import (
@@ -30,8 +30,8 @@ var files embed.FS
 const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// Handler answers the page's own paths and files. The page itself answers every
-// path that is no file, for the page's router to show.
+// Handler answers the page's own paths and files. Every path that is not a file gets the
+// page, whose router shows it.
 func Handler() http.Handler {
 	built, err := fs.Sub(files, "site/built")
 	if err == nil {
@@ -45,13 +45,13 @@ func Handler() http.Handler {
 	return serve(built)
 }
 
-// serve answers the page and its files out of a build.
+// serve answers with the page and its files from a build.
 func serve(built fs.FS) http.Handler {
 	return securityHeaders(gzhttp.GzipHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := strings.TrimPrefix(path.Clean("/"+r.URL.Path), "/")
 		if info, err := fs.Stat(built, name); err == nil && !info.IsDir() {
 			if strings.HasPrefix(name, assets) {
-				// The name of such a file is of its content.
+				// The name of such a file has a hash of its content.
 				w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 			}
 			serveFile(w, r, built, name)
@@ -61,16 +61,16 @@ func serve(built fs.FS) http.Handler {
 			http.NotFound(w, r)
 			return
 		}
-		// A kept page would name assets that are gone after a release. With
-		// no-cache a browser still shows the kept one on the way back.
+		// A cached page would name assets that are gone after a release. With no-cache
+		// a browser still shows the cached one on the way back.
 		w.Header().Set("Cache-Control", "no-store")
 		serveFile(w, r, built, "index.html")
 	})))
 }
 
-// WithPage answers GET and HEAD of the page's paths and files, and leaves all else
-// to the API. A browser that asks for a path of neither gets the page, which says so, with
-// status 404; a program gets the API's answer.
+// WithPage answers GET and HEAD of the page's paths and files, and leaves all else to the
+// API. For a path of neither a browser gets the page, which says so, with status 404; a
+// program gets the API's answer.
 func WithPage(api http.Handler) http.Handler {
 	page := Handler()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -92,7 +92,7 @@ func isAPIPath(requested string) bool {
 		slices.Contains([]string{"/docs", "/health", "/openapi.json", "/redoc"}, requested)
 }
 
-// statusWriter answers a status in place of 200.
+// statusWriter answers with a status instead of 200.
 type statusWriter struct {
 	http.ResponseWriter
 	status int
@@ -103,8 +103,9 @@ func (s statusWriter) WriteHeader(int) { s.ResponseWriter.WriteHeader(s.status) 
 // assets is the folder of files named by their content.
 const assets = "assets/"
 
-// isPagePath reports whether a path is one of the page's. The list is that of the
-// routes in src/app.tsx and src/setup.ts, whose new sections are below /setup/. A path with empty or dotted elements is none of them.
+// isPagePath reports whether a path is one of the page's: the routes in src/app.tsx and
+// src/setup.ts, whose new sections are below /setup/. A path with empty or dotted elements
+// is not.
 func isPagePath(requested string) bool {
 	if clean := path.Clean(requested); requested != clean && (clean == "/" || requested != clean+"/") {
 		return false

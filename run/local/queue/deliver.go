@@ -23,27 +23,27 @@ import (
 )
 
 const (
-	// maxHeld messages are delivered at once by a push subscription, those that wait for
-	// their next attempt included. It reads pages of the table when half of them are done.
+	// maxHeld is how many messages a push subscription delivers at once, including those that
+	// wait for their next attempt. It reads a page of the table once half of them are done.
 	maxHeld  = 4096
 	pageRows = 1000
-	// publishDelay is how long publishes wait for others, to share their COMMIT. All functions
+	// publishDelay is how long a publish waits for others to share its COMMIT. All functions
 	// then get a batch at once.
 	publishDelay = 10 * time.Millisecond
 	// idleTimeout is how long a goroutine that posts messages waits for another.
 	idleTimeout = time.Second
-	// acknowledgeDelay is how long acknowledgements gather. A crash loses them: their messages
-	// are delivered again.
+	// acknowledgeDelay is how long acknowledgements are batched. A crash loses the batch, and
+	// its messages are delivered again.
 	acknowledgeDelay = 250 * time.Millisecond
 	// partialDelay is how long an acknowledgement waits for those of the topic's other
-	// subscriptions, which most often follow at once, to delete the row instead of changing it.
+	// subscriptions, which mostly follow at once: the row is then deleted without an update.
 	partialDelay = time.Second
 
 	deleteSQL = `DELETE FROM pubsub.pending WHERE topic = @topic AND id = ANY (@ids)`
 )
 
-// subscription is one of a function, which is pushed to, or of a dead letter, which is
-// pulled. The queue's lock guards what is pushed.
+// subscription is a function's, to which messages are pushed, or a dead letter's, which is
+// pulled. The queue's lock guards the fields for pushing.
 type subscription struct {
 	name, fullName string
 	topic          string
@@ -52,15 +52,15 @@ type subscription struct {
 	posts      chan struct{}
 	function   http.Handler // while messages are delivered
 	held       int          // messages that are delivered
-	cursor     int64        // id from which on the table is read
+	cursor     int64        // id at which reading the table continues
 	pending    bool         // the table has more
 	inserted   int          // messages so far
 
 	pulling sync.Mutex
-	leases  map[int64]time.Time // of a pulled one: until when a message is not pulled again
+	leases  map[int64]time.Time // if it is pulled: until when a message is not pulled again
 }
 
-// message is one that is delivered or pulled.
+// message is a message in delivery, or one that was pulled.
 type message struct {
 	sub        *subscription
 	id         int64
@@ -84,7 +84,7 @@ type acknowledged struct {
 	since   time.Time
 }
 
-// arrive hands a message that was inserted to a subscription. The caller holds the lock.
+// arrive hands an inserted message to a subscription. The caller holds the lock.
 func (q *Queue) arrive(sub *subscription, m message, err error) {
 	sub.inserted++
 	if err == nil && !sub.pending && m.id < sub.cursor {
@@ -104,7 +104,7 @@ func (q *Queue) arrive(sub *subscription, m message, err error) {
 type Counts struct {
 	Delivered    int64 // messages that a function accepted
 	Refused      int64 // attempts that failed: any status but 2xx, or no answer
-	DeadLettered int64 // messages that went to a dead letter topic, by the queue or by their function
+	DeadLettered int64 // messages that the queue or their function dead-lettered
 }
 
 // Counts returns the totals since the start.
@@ -114,8 +114,8 @@ func (q *Queue) Counts() Counts {
 	return q.counts
 }
 
-// Run posts to functions, by name, until ctx ends, and waits for the posts in flight.
-// Messages that are not delivered, or whose function is not given, stay in the table.
+// Run posts messages to functions, by name, until ctx ends, and waits for the posts in flight.
+// Undelivered messages, and those of functions that are not given, stay in the table.
 func (q *Queue) Run(ctx context.Context, functions map[string]http.Handler) error {
 	defer context.AfterFunc(ctx, q.broadcast)()
 	var deliveries sync.WaitGroup
@@ -193,14 +193,14 @@ func (q *Queue) readTable(ctx context.Context, sub *subscription) {
 		q.mu.Lock()
 		q.changed.Broadcast()
 		if generation != q.generation {
-			continue // it is read anew
+			continue // the table is read anew
 		}
 		for _, m := range found {
 			from, m.sub, m.generation = m.id+1, sub, generation
 			q.deliver(m)
 		}
 		sub.cursor = min(sub.cursor, from) // an INSERT that failed during the read may have set it
-		// When ctx has ended, Run has perhaps set it: nothing more is delivered.
+		// If ctx has ended, Run may have set it: nothing more is delivered.
 		sub.pending = sub.inserted != inserted || len(found) == pageRows || err != nil || ctx.Err() != nil
 	}
 }
@@ -229,8 +229,8 @@ ORDER BY id LIMIT @limit`,
 	return found, nil
 }
 
-// postAll posts a message and then others, until none comes for a while: a new goroutine for
-// each would grow its stack anew, a tenth of the processor time of a reading.
+// postAll posts a message and then others, until none comes for a while. A new goroutine for
+// each would grow its stack anew, which is a tenth of the processor time of a reading.
 func (q *Queue) postAll(ctx context.Context, m *message, next <-chan *message) {
 	timeout := time.NewTimer(idleTimeout)
 	for {
@@ -270,12 +270,12 @@ func (q *Queue) post(ctx context.Context, m *message) {
 		}
 		q.mu.Unlock()
 		if err == nil || deadLettered {
-			_ = q.acknowledgements.Start(ctx, m) // what fails is delivered again
+			_ = q.acknowledgements.Start(ctx, m) // on failure the message is delivered again
 			return
 		}
 		q.config.Wait(ctx, backoff)
 		q.mu.Lock()
-		dropped := m.generation != q.generation // it is read anew
+		dropped := m.generation != q.generation // the table is read anew
 		q.mu.Unlock()
 		if dropped || ctx.Err() != nil {
 			return
@@ -338,8 +338,8 @@ func (q *Queue) publishDeadLetter(ctx context.Context, m *message, attempts int,
 	return true
 }
 
-// storeAcknowledgements stores that several deliveries are done; a nil one stands for those whose
-// [partialDelay] has passed. Where that fails it makes another session, and drops everything in
+// storeAcknowledgements stores a batch of acknowledgements; a nil one stands for those whose
+// [partialDelay] has passed. If that fails it opens another session, and drops everything in
 // memory.
 func (q *Queue) storeAcknowledgements(ctx context.Context, batch []*message) ([]struct{}, error) {
 	now := q.config.Clock()
@@ -373,8 +373,8 @@ func (q *Queue) storeAcknowledgements(ctx context.Context, batch []*message) ([]
 	return make([]struct{}, len(batch)), nil
 }
 
-// deleteAcknowledged deletes the messages that all have acknowledged, and writes to the rows of
-// the others what was acknowledged before a time.
+// deleteAcknowledged deletes the messages that all subscriptions have acknowledged, and stores
+// other acknowledgements made before a time in the rows.
 func (q *Queue) deleteAcknowledged(ctx context.Context, before time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, tableTimeout)
 	defer cancel()
@@ -411,7 +411,7 @@ func (q *Queue) deleteAcknowledged(ctx context.Context, before time.Time) error 
 	return nil
 }
 
-// reconnect makes a session, and then trusts nothing in memory any more.
+// reconnect opens a session, and then drops everything in memory.
 func (q *Queue) reconnect(ctx context.Context) {
 	_ = q.session.Close(ctx)
 	for q.connect(ctx) != nil {

@@ -6,12 +6,12 @@
 // the rows of its topic in the order of their ids and delivers a bounded number at once; after
 // a start it begins at the first row.
 //
-// The last acknowledgement deletes the row; an earlier one is written to it only where the last
-// takes longer than [partialDelay]. A crash may lose acknowledgements, and the messages are
-// delivered again as attempt 1, which Pub/Sub may do at any time. Acknowledgements go through
-// one connection, the session, whose advisory lock allows one queue at a time on a database.
-// When the session is lost, PostgreSQL may have crashed and undone what functions committed
-// without waiting for the disk: everything in memory is dropped, and the table is read anew.
+// The last acknowledgement deletes the row; an earlier one is written to it only if the last
+// takes longer than [partialDelay]. After a crash, messages whose acknowledgements were lost are
+// delivered again as attempt 1, which Pub/Sub may do at any time. Acknowledgements use one
+// connection, the session, whose advisory lock allows one queue at a time on a database. If the
+// session is lost, PostgreSQL may have crashed and lost what functions committed without waiting
+// for the disk: everything in memory is dropped, and the table is read anew.
 //
 // Dead letters are pulled. Topics and subscriptions are those of [Topics] and [Routes]; all
 // other calls of Pub/Sub are answered UNIMPLEMENTED.
@@ -70,7 +70,7 @@ type Queue struct {
 	publishes        *coalesce.Group[*pubsubpb.PublishRequest, struct{}]
 	acknowledgements *coalesce.Group[*message, struct{}]
 	pool             *pgxpool.Pool // inserts and reads
-	session          *pgx.Conn     // deletes what is acknowledged, and holds the lock
+	session          *pgx.Conn     // deletes acknowledged messages, and holds the lock
 	closed           chan struct{} // ends the attempts to reconnect
 	next             int64         // id of the next message; only insert uses it
 	// acknowledged are messages that some subscriptions have acknowledged since the row was
@@ -95,14 +95,14 @@ const (
 	// maxRequestBytes is a publish request's limit at Google:
 	// https://cloud.google.com/pubsub/quotas#resource_limits
 	maxRequestBytes = 10_000_000
-	// pullRows bounds a pull's messages: a client that is not the library's takes 4 MiB at
-	// most. leaseTime is how long they are not pulled again unless the caller changes it.
+	// pullRows bounds a pull's messages, because a client other than the library's accepts
+	// 4 MiB at most. leaseTime is how long they are not pulled again unless the caller changes it.
 	pullRows  = 100
 	leaseTime = 10 * time.Second
 )
 
-// Open starts a queue, with the messages that the database has. It pushes nothing until
-// [Queue.Run]. ctx bounds the start only.
+// Open starts a queue with the messages in the database. It pushes nothing before
+// [Queue.Run]. ctx bounds only the start.
 func Open(ctx context.Context, config Config) (*Queue, error) {
 	config.Policy = config.Policy.WithDefaults()
 	if config.Wait == nil {
@@ -155,8 +155,8 @@ func (q *Queue) openDatabase(ctx context.Context) error {
 	config.MaxConns = poolSize
 	// A publisher is answered when its message is on disk, whatever the server's default.
 	config.ConnConfig.RuntimeParams["synchronous_commit"] = "on"
-	// Every statement goes by the primary key. A planner that last saw the table empty
-	// would choose otherwise, and keep the plan when it is not.
+	// Every statement uses the primary key. A planner that last saw the table empty would
+	// choose otherwise, and keep that plan when the table has filled.
 	config.ConnConfig.RuntimeParams["enable_seqscan"] = "off"
 	config.ConnConfig.RuntimeParams["enable_bitmapscan"] = "off"
 	if q.pool, err = pgxpool.NewWithConfig(ctx, config); err == nil {
@@ -171,8 +171,8 @@ func (q *Queue) openDatabase(ctx context.Context) error {
 	return err //nolint:wrapcheck // the caller does
 }
 
-// connect opens the session. When it has the lock, every session before it has ended,
-// and what that did is visible or undone.
+// connect opens the session. Once it has the lock, every earlier session has ended, and its
+// work is visible or undone.
 func (q *Queue) connect(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
@@ -233,8 +233,8 @@ func (q *Queue) Publish(ctx context.Context, request *pubsubpb.PublishRequest) (
 }
 
 // insert stores the messages of several callers and hands them to the subscriptions that
-// have read the whole table and have room. The others read them there; so do all when
-// they were perhaps not inserted.
+// have read the whole table and have room. The others read them there; so do all if the
+// outcome of the INSERT is unknown.
 func (q *Queue) insert(ctx context.Context, batch []*pubsubpb.PublishRequest) ([]struct{}, error) {
 	ctx, cancel := context.WithTimeout(ctx, tableTimeout)
 	defer cancel()
@@ -343,8 +343,8 @@ func (q *Queue) ModifyAckDeadline(_ context.Context, request *pubsubpb.ModifyAck
 	return &emptypb.Empty{}, nil
 }
 
-// pulled returns a subscription that is pulled, and the messages of ack ids. An ack id is
-// its message's id.
+// pulled returns a pulled subscription, and the messages of ack ids. An ack id is its
+// message's id.
 func (q *Queue) pulled(name string, ackIDs []string) (*subscription, []int64, error) {
 	sub := q.subscriptions[name[strings.LastIndex(name, "/")+1:]]
 	if sub == nil || sub.leases == nil || sub.fullName != name {

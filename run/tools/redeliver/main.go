@@ -1,5 +1,5 @@
 // Command redeliver posts the messages of a dead letter to the functions that refused
-// them, once the cause is mended:
+// them, once the cause is fixed:
 //
 //	go run ./run/tools/redeliver -project P -topic data -dry-run            # look at them
 //	go run ./run/tools/redeliver -project P -topic data                     # all
@@ -8,13 +8,14 @@
 //
 // Each message goes to the function that refused it and to no other, as Pub/Sub posted
 // it: with its attributes and its publish time, and as a first attempt. It is removed
-// from the dead letter only after the function has handled it. What the function
-// refuses again is in the dead letter anew, by the function's own doing.
+// from the dead letter only after the function has handled it. A message that the function
+// refuses again is dead-lettered again by the function itself.
 //
-// Where the function is, its push subscription says; -endpoint says it for a function
-// that is paused, or for one of `make run`, see docs/one-machine.md. The caller's identity token comes from Application Default
-// Credentials, which must be those of a service account (see docs/operations.md).
-// PUBSUB_EMULATOR_HOST names an emulator, whose functions ask for no token.
+// The function's push subscription has its address; -endpoint replaces it for a function
+// that is paused, or for one of `make run`, see docs/one-machine.md. The caller's identity
+// token comes from Application Default Credentials, which must be those of a service
+// account (see docs/operations.md). PUBSUB_EMULATOR_HOST names an emulator, whose functions
+// need no token.
 package main
 
 import (
@@ -73,7 +74,7 @@ func run(ctx context.Context, arguments []string) error {
 	return err
 }
 
-// identityToken returns a client whose requests bear an identity token for an audience.
+// identityToken returns a client whose requests have an identity token for an audience.
 func identityToken(ctx context.Context, audience string) (*http.Client, error) {
 	client, err := idtoken.NewClient(ctx, audience)
 	if err != nil {

@@ -57,8 +57,7 @@ const (
 	pullSize           = 10
 	ackDeadlineSeconds = 600
 	postTimeout        = 55 * time.Second
-	// maxFailures is after how many failures in a row the run gives up: the cause is
-	// not mended.
+	// maxFailures is how many failures in a row end the run: the cause is not fixed.
 	maxFailures = 5
 )
 
@@ -79,7 +78,7 @@ func (r *redelivery) run(ctx context.Context) (total counts, err error) {
 			return total, err
 		}
 		for _, received := range messages {
-			// Until its fate is known, and for good when the run ends early.
+			// Until it is known what becomes of it, and for good if the run ends early.
 			_, again := retained[received.GetMessage().GetMessageId()]
 			retained[received.GetMessage().GetMessageId()] = received.GetAckId()
 			if !again {
@@ -134,8 +133,8 @@ func (r *redelivery) name(subscription string) string {
 	return "projects/" + r.project + "/subscriptions/" + subscription
 }
 
-// handle posts one message, if it matches, and removes it from the dead letter after its
-// function has taken it.
+// handle posts one message, if it matches, and removes it from the dead letter once its
+// function has handled it.
 func (r *redelivery) handle(ctx context.Context, received *pubsubpb.ReceivedMessage, retained map[string]string, total *counts) error {
 	m := received.GetMessage()
 	if !m.GetPublishTime().AsTime().Before(r.started) || (r.limit > 0 && r.posted >= r.limit) {
@@ -164,7 +163,7 @@ func (r *redelivery) handle(ctx context.Context, received *pubsubpb.ReceivedMess
 		_, _ = fmt.Fprintf(r.out, "%s left: %s %s\n", m.GetMessageId(), dead.Function, answer)
 		total.failed++
 		if r.failures++; r.failures >= maxFailures {
-			return fmt.Errorf("%d messages in a row failed: the cause is not mended", r.failures)
+			return fmt.Errorf("%d messages in a row failed: the cause is not fixed", r.failures)
 		}
 		return nil
 	}
@@ -184,8 +183,8 @@ func (r *redelivery) handle(ctx context.Context, received *pubsubpb.ReceivedMess
 	return nil
 }
 
-// post posts the envelope that was refused, as a first attempt, and returns the answer's
-// status: 202 means that it was refused again and is in the dead letter anew.
+// post posts the refused envelope as a first attempt, and returns the answer's status: 202
+// means that it was refused and dead-lettered again.
 func (r *redelivery) post(ctx context.Context, dead push.DeadLettered) (status int, err error) {
 	to, err := r.target(ctx, dead.Function)
 	if err != nil {
@@ -212,7 +211,7 @@ func (r *redelivery) post(ctx context.Context, dead push.DeadLettered) (status i
 	return response.StatusCode, nil
 }
 
-// target returns where a function is and who may call it, from its push subscription.
+// target returns a function's address and audience from its push subscription.
 func (r *redelivery) target(ctx context.Context, function string) (target, error) {
 	if to, ok := r.targets[function]; ok {
 		return to, nil

@@ -247,7 +247,7 @@ func TestRedeliverLeavesWhatDoesNotMatch(t *testing.T) {
 	}
 }
 
-// TestRedeliverRemovesNothingBeforeItIsTaken posts while the cause is not mended: the
+// TestRedeliverRemovesNothingBeforeItIsTaken posts while the cause is not fixed: the
 // messages stay, the run gives up, and the next one brings them over.
 func TestRedeliverRemovesNothingBeforeItIsTaken(t *testing.T) {
 	t.Parallel()
@@ -260,7 +260,7 @@ func TestRedeliverRemovesNothingBeforeItIsTaken(t *testing.T) {
 	p.away.Store(true)
 	var out bytes.Buffer
 	got, err := p.redelivery(&out).run(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "not mended") || got.failed != maxFailures || got.handled != 0 {
+	if err == nil || !strings.Contains(err.Error(), "not fixed") || got.failed != maxFailures || got.handled != 0 {
 		t.Errorf("while the table is away: %+v, %v", got, err)
 	}
 	p.away.Store(false)
