@@ -285,8 +285,8 @@ func TestProbingIsSlowUnderConflicts(t *testing.T) {
 	}
 }
 
-// TestRivalIsToldByIPv4 hears one device by both, with and without its IPv4 address.
-func TestRivalIsToldByIPv4(t *testing.T) {
+// TestRivalIsReportedByIPv4 hears one device by both, with and without its IPv4 address.
+func TestRivalIsReportedByIPv4(t *testing.T) {
 	t.Parallel()
 	s := started(t)
 	const wide = "[fe80::66]:5353"

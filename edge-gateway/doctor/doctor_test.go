@@ -389,8 +389,8 @@ func TestGateway(t *testing.T) {
 	expect(t, r, "gateway", Problem, "does not answer on port 1")
 }
 
-// TestStateIsTold has a gateway answer with what only its network, or its API, brings about.
-func TestStateIsTold(t *testing.T) {
+// TestNetworkAndAPIProblemsAreReported has a gateway report states that only its network, or its API, causes.
+func TestNetworkAndAPIProblemsAreReported(t *testing.T) {
 	t.Parallel()
 	const own = "monitor-gateway-010203.local"
 	pair := announce.State{Host: own, Links: []announce.LinkState{{

@@ -302,9 +302,9 @@ func TestFlippedBits(t *testing.T) {
 	}
 }
 
-// TestChecksAreTold has checks of the gateway fail and recover: /health says so at their
+// TestChecksShowInHealth has checks of the gateway fail and recover: /health says so at their
 // next turn, within 15 seconds after a repair, and of the name at once. Contract 8.12, 8.15.
-func TestChecksAreTold(t *testing.T) {
+func TestChecksShowInHealth(t *testing.T) {
 	t.Parallel()
 	box := openBox(t, t.TempDir(), time.Now)
 	synctest.Test(t, func(t *testing.T) {

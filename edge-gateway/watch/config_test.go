@@ -115,8 +115,8 @@ func TestFlood(t *testing.T) {
 	must.Equal(t, "last success, before what was given up", now, s.Succeeded)
 }
 
-// TestDrillIsToldAsOne words a drill, and what is expected, so that nobody takes them for a fire.
-func TestDrillIsToldAsOne(t *testing.T) {
+// TestDrillMessageSaysDrill also has an expected incident: nobody may mistake either for a fire.
+func TestDrillMessageSaysDrill(t *testing.T) {
 	t.Parallel()
 	for want, i := range map[string]Incident{
 		"CRITICAL: Hall A: too hot": hot(1), "DRILL, CRITICAL: Hall A: too hot": {Drill: true}, "CRITICAL expected: Hall A: too hot": {Phase: "expected"},

@@ -329,9 +329,9 @@ func TestNight(t *testing.T) {
 	})
 }
 
-// TestSaysWhatIsSo has messages that wait: for their delay, on site too, and for a mail server that
-// is away. They say what is so when they are sent.
-func TestSaysWhatIsSo(t *testing.T) {
+// TestMessageHasTheStateAtSending has messages that wait: for their delay, on site too, and for a mail server that
+// is away. They have the state at the time of sending.
+func TestMessageHasTheStateAtSending(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		after, over string
@@ -446,8 +446,8 @@ func TestDigest(t *testing.T) {
 	}
 }
 
-// TestTellsWhatIsNeeded has all that a person wants to know at night, in the zone of the step.
-func TestTellsWhatIsNeeded(t *testing.T) {
+// TestMessageHasWhatANightNeeds checks all that a person needs at night, in the step's time zone.
+func TestMessageHasWhatANightNeeds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		told := filepath.Join(t.TempDir(), "told")

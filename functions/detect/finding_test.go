@@ -573,7 +573,7 @@ func BenchmarkFind(b *testing.B) {
 
 // A loss of cooling in one room whose past is calm: told within two minutes of its begin and
 // before 32 °C, as too hot, of every node that warms, and of none of a room that does not.
-func TestLossOfCoolingIsToldWithinTwoMinutes(t *testing.T) {
+func TestLossOfCoolingIsReportedWithinTwoMinutes(t *testing.T) {
 	t.Parallel()
 	s := calm(4)
 	s.rooms[2] = []reading.Node{{ID: "n011"}, {ID: "n012"}, {ID: "n013"}, {ID: "n014"}}

@@ -370,8 +370,8 @@ func TestSnoozeEnds(t *testing.T) {
 	must.Equal(t, "nothing is snoozed", true, l.status.SnoozedUntil.IsZero())
 }
 
-// TestSnoozeEndsEarlyByWhatIsWorse calls again before its time.
-func TestSnoozeEndsEarlyByWhatIsWorse(t *testing.T) {
+// TestSnoozeEndsEarlyIfWorse calls again before its time.
+func TestSnoozeEndsEarlyIfWorse(t *testing.T) {
 	t.Parallel()
 	l := life{t: t}
 	hot := part(1, "a", incident.TooHot, 0, lasts)

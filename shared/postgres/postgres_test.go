@@ -202,7 +202,7 @@ func TestDataOfAnotherMajorVersionIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestLostPasswordIsToldAndTheDataKept(t *testing.T) {
+func TestLostPasswordIsReportedAndDataKept(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	server := start(t, dir)

@@ -93,9 +93,9 @@ func TestHandlerAnswers(t *testing.T) {
 	}
 }
 
-// TestHandlerTellsWhenAMessageWasPublished holds that a step always knows: by
-// Pub/Sub, or by the clock for a message that somebody posts by hand.
-func TestHandlerTellsWhenAMessageWasPublished(t *testing.T) {
+// TestHandlerPassesThePublishTime checks the time that a step gets: from
+// Pub/Sub, or from the clock for a message that somebody posts by hand.
+func TestHandlerPassesThePublishTime(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.FixedZone("far", 3600))
 	for body, want := range map[string]time.Time{

@@ -619,9 +619,9 @@ func TestWhatMattersMostIsFirst(t *testing.T) {
 	}
 }
 
-// TestTheHottestIsToldWhileItClears names the sensor that the room's highest value is of: within
-// the limit, too, until all have cleared.
-func TestTheHottestIsToldWhileItClears(t *testing.T) {
+// TestHottestSensorDescribesAClearingIncident names the sensor with the room's highest value,
+// even within the limit, until all have cleared.
+func TestHottestSensorDescribesAClearingIncident(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1", "n2")
 	must.Get(db.CreateRule(t.Context(), db.anna, incident.Rule{

@@ -29,7 +29,7 @@ func connect(t *testing.T, address string) *pgxpool.Pool {
 	return pool
 }
 
-func TestMigrateTwiceKeepsWhatIsStored(t *testing.T) {
+func TestMigrateTwiceKeepsData(t *testing.T) {
 	t.Parallel()
 	db := open(t)
 	must.Do(t, store.Migrate(t.Context(), db.pool))

@@ -469,9 +469,9 @@ func TestDuplicateFromBeforeAMoveChangesNothing(t *testing.T) {
 	must.Equal(t, "in the new room", 0, len(db.roomIncidents(t, db.anna, second)))
 }
 
-// TestDeliveredAgainTellsNothing has a taken excursion stand for hours, and then a message
+// TestRedeliveryCallsNobody has a taken excursion stand for hours, and then a message
 // delivered again that arrived in its first minutes: it changes nothing that people know.
-func TestDeliveredAgainTellsNothing(t *testing.T) {
+func TestRedeliveryCallsNobody(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1")
 	db.judge(t, judged("n1", 0, 60))
@@ -487,9 +487,9 @@ func TestDeliveredAgainTellsNothing(t *testing.T) {
 	must.Equal(t, "risen by a unit", "worse!", db.changes(t, db.anna)[len(before)])
 }
 
-// TestFindingOfAnotherCauseIsTold has an anomaly turn from unusual to a rise of temperature:
-// its incident is told by that from then on, until the temperature falls.
-func TestFindingOfAnotherCauseIsTold(t *testing.T) {
+// TestFindingOfAnotherCauseDescribesTheIncident has an anomaly turn from unusual to a rise of temperature:
+// that then describes its incident, until the temperature falls.
+func TestFindingOfAnotherCauseDescribesTheIncident(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1")
 	find := func(second int, score, value, low, high float64) {

@@ -64,8 +64,8 @@ func TestSignedDataIsVerified(t *testing.T) {
 	}
 }
 
-// TestWhatIsSigned shows contract 10.3: gateways in the field sign exactly these bytes.
-func TestWhatIsSigned(t *testing.T) {
+// TestSignedBytes shows contract 10.3: gateways in the field sign exactly these bytes.
+func TestSignedBytes(t *testing.T) {
 	t.Parallel()
 	r, data := encodedReading(t)
 	origin := must.Get(wire.ParseOrigin(wire.SignData(key(1), "gw-abc", r.Time, wire.Age{Duration: 1500 * time.Millisecond, Known: true}, data)))(t)

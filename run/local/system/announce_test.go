@@ -10,9 +10,9 @@ import (
 	"coldaisle.dev/shared/must"
 )
 
-// TestAnnouncedGatewayTellsItsName holds that /health and /metrics of a gateway that is
-// announced are given what they tell of its name, and that its nodes have limits.
-func TestAnnouncedGatewayTellsItsName(t *testing.T) {
+// TestAnnouncedGatewayReportsItsName checks that /health and /metrics of an announced
+// gateway have its name's state, and that its nodes have limits.
+func TestAnnouncedGatewayReportsItsName(t *testing.T) {
 	t.Parallel()
 	for address, announced := range map[string]bool{"0.0.0.0:0": true, "127.0.0.1:0": false} {
 		listener := must.Get((&net.ListenConfig{}).Listen(t.Context(), "tcp4", address))(t)

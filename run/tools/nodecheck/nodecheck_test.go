@@ -203,7 +203,7 @@ func (f faulty) run(ctx context.Context, address string) error {
 	return nil
 }
 
-func TestWrongNodesAreToldWhy(t *testing.T) {
+func TestWrongNodesGetFindings(t *testing.T) {
 	t.Parallel()
 	var examined sync.WaitGroup
 	for name, c := range map[string]struct {

@@ -217,7 +217,7 @@ func TestAppendReplacesAConnectionThatIsSilent(t *testing.T) {
 	}
 }
 
-func TestCloseSendsWhatIsGathered(t *testing.T) {
+func TestCloseSendsWaitingRows(t *testing.T) {
 	t.Parallel()
 	server := bqtest.NewAppendServer(t)
 	s := must.Get(bqreadings.Open(t.Context(), "test", config(server), logging.Discard()))(t)

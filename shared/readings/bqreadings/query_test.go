@@ -131,12 +131,12 @@ func TestRangeYieldsReadingsOfItsNode(t *testing.T) {
 	must.Equal(t, "queries, one of them for an empty range", 1, len(server.Requests()))
 }
 
-// TestLimitsAreTold answers as BigQuery does when a query would bill too much: "If your
+// TestQueryOverLimit answers as BigQuery does when a query would bill too much: "If your
 // query processes more bytes than that, it fails without incurring a charge", "Query
 // exceeded limit for bytes billed: 1000000. 10485760 or higher required.",
 // https://cloud.google.com/bigquery/docs/best-practices-costs, with the reason
 // bytesBilledLimitExceeded. Other errors are no limits.
-func TestLimitsAreTold(t *testing.T) {
+func TestQueryOverLimit(t *testing.T) {
 	t.Parallel()
 	for _, reason := range []string{"bytesBilledLimitExceeded", "invalidQuery"} {
 		server := bqtest.NewQueryServer(t, func(*bq.QueryRequest) bqtest.Answer {

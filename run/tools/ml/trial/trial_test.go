@@ -311,7 +311,7 @@ func TestFloods(t *testing.T) {
 
 // A room that loses its cooling after eight calm days, as in a demonstration, is told within two
 // minutes, and before a limit of 32 °C, of nothing but that room.
-func TestLostCoolingIsToldWithinTwoMinutes(t *testing.T) {
+func TestLostCoolingIsReportedWithinTwoMinutes(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(3) {
 		lost := time.Date(2026, 3, 10, 9, 20, 0, 0, time.UTC)

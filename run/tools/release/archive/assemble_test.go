@@ -55,9 +55,9 @@ func unpack(archive []byte, folder string) error {
 	return nil
 }
 
-// TestArchiveHoldsWhatIsImported looks for what must be in an archive and what
+// TestArchiveHoldsImports looks for what must be in an archive and what
 // must not.
-func TestArchiveHoldsWhatIsImported(t *testing.T) {
+func TestArchiveHoldsImports(t *testing.T) {
 	t.Parallel()
 	files := must.Get(assemble(t.Context(), root, "storealert"))(t)
 	for _, want := range []string{"function.go", "go.mod", "go.sum", "functions/storealert/storealert.go", "shared/function/function.go", "shared/store/migrations/00001_schema.sql"} {
