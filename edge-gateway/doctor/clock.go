@@ -12,8 +12,8 @@ import (
 
 const google = "https://pubsub.googleapis.com/"
 
-// Limits of the clock's error. Readings carry its time, Google refuses tokens that are
-// off by minutes, and detection treats a reading of ten minutes ago as old.
+// Limits of the clock's error. Readings have its time, Google refuses tokens that are
+// off by minutes, and detection treats a reading of ten minutes ago as late.
 const (
 	clockSlack = 2 * time.Second
 	clockLimit = time.Minute
@@ -44,8 +44,8 @@ func (c Config) clock(ctx context.Context, r *Report) {
 	}
 }
 
-// CheckClock is the gateway's own check: the error is that the clock is wrong. It is nil
-// when Google does not answer.
+// CheckClock is the gateway's own check. It returns an error if the clock is wrong, and nil
+// if Google does not answer.
 func (c Config) CheckClock(ctx context.Context) error {
 	r := &Report{}
 	c.clock(ctx, r)

@@ -24,16 +24,15 @@ type Config struct {
 	OutboxMaxBytes   int64
 	Port             int
 	Version          string // of this program
-	// Unknown is what is set and is no setting.
+	// Unknown are the set variables that are not settings.
 	Unknown []string
 
-	// EnrolledAs is what the gateway is enrolled as; empty for an open gateway.
+	// EnrolledAs describes the gateway's enrolment; empty for an open gateway.
 	EnrolledAs string
-	// CredentialsFile is GOOGLE_APPLICATION_CREDENTIALS; without it they are
-	// looked for where Google's libraries do.
+	// CredentialsFile is GOOGLE_APPLICATION_CREDENTIALS; without it credentials are found
+	// as by Google's libraries.
 	CredentialsFile string
-	// Emulator is PUBSUB_EMULATOR_HOST, which takes the place of Google's
-	// Pub/Sub.
+	// Emulator is PUBSUB_EMULATOR_HOST, which replaces Google's Pub/Sub.
 	Emulator string
 
 	// Google is where the time is read; empty for Pub/Sub's own address.
@@ -44,20 +43,20 @@ type Config struct {
 	// MDNSDisabled says that the gateway announces nothing.
 	MDNSDisabled bool
 
-	here bool // the gateway is to be on this machine
+	here bool // the gateway should run on this machine
 
 	Clock func() time.Time
 }
 
-// patience is how long any one question may take.
+// patience is the longest time for one check's request.
 const patience = 10 * time.Second
 
-// Examine runs every check, each after those that it depends on.
+// Examine runs all checks, each after the ones that it depends on.
 func Examine(ctx context.Context, c Config) *Report {
 	r := &Report{}
 	c.here = true
 	usable := connected()
-	if !usable { // what follows fails for this one reason
+	if !usable { // the further checks would fail for the same reason
 		c.network(ctx, r, announce.State{})
 	}
 	c.settings(r)
@@ -66,7 +65,7 @@ func Examine(ctx context.Context, c Config) *Report {
 		account := c.credentials(ctx, r)
 		c.topic(ctx, r, account)
 	} else {
-		r.ok("enrolment", "%s", c.EnrolledAs) // whether it still holds is in the health
+		r.ok("enrolment", "%s", c.EnrolledAs) // /health says whether it is still valid
 	}
 	h, err := c.health(ctx)
 	c.outbox(r, h)
@@ -77,7 +76,7 @@ func Examine(ctx context.Context, c Config) *Report {
 	return r
 }
 
-// settings reports what is set and is no setting.
+// settings reports set variables that are not settings.
 func (c Config) settings(r *Report) {
 	const subject = "settings"
 	for _, text := range c.Unknown {

@@ -82,7 +82,7 @@ func (c Config) gateway(r *Report, h health, err error) {
 	}
 }
 
-// remedies are what to do about a reason of /health, by the word before the colon.
+// remedies say what to do about a reason of /health, by the word before the colon.
 var remedies = map[string]string{ //nolint:gochecknoglobals // a table
 	"publishing":   "see what is said of the clock, the enrolment, the credentials and the topic; readings are kept in the outbox meanwhile",
 	"outbox":       "see what is said of the outbox",
@@ -94,7 +94,7 @@ var remedies = map[string]string{ //nolint:gochecknoglobals // a table
 	"withheld":     "nothing to do: they belong to another enrolment, or nobody knows when they were; they are in the folder withheld of the outbox",
 }
 
-// health is what a gateway says of itself.
+// health is the answer of a gateway's /health.
 type health struct {
 	gateway.Health
 

@@ -27,7 +27,7 @@ const (
 	adviceOtherGateway     = "switch one of them off, or give the nodes a fixed address"
 )
 
-// network asks for the gateway on every interface in every way that nodes have.
+// network looks for the gateway on every interface in every way that nodes use.
 func (c Config) network(ctx context.Context, r *Report, state announce.State) {
 	const subject = "network"
 	interfaces, err := net.Interfaces()
@@ -118,7 +118,7 @@ func (c Config) ask(ctx context.Context, r *Report, i net.Interface, prefixes []
 	return "http://" + to.String()
 }
 
-// adviceConnect is what to do where the name is right and the address is not reached.
+// adviceConnect says what to do if the name is right but the address cannot be reached.
 func adviceConnect(err error, to netip.AddrPort) string {
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return "start the gateway there: sudo systemctl start monitor-gateway"
@@ -141,7 +141,7 @@ func connected() bool {
 	})
 }
 
-// conclude says what address is to be configured where multicast is blocked.
+// conclude says which address to configure if multicast is blocked.
 func (c Config) conclude(r *Report, subject string, urls []string) {
 	switch {
 	case len(urls) > 0 && c.here:

@@ -19,9 +19,8 @@ const slowWrite = 500 * time.Millisecond
 
 const subjectOutbox = "outbox"
 
-// outbox examines the outbox's folder. The number of waiting readings is the running
-// gateway's: on a disk that has become read-only the folder still has those that were
-// sent.
+// outbox examines the outbox's folder. It reports the running gateway's number of waiting
+// readings, because on a disk that has become read-only the folder still has sent ones.
 func (c Config) outbox(r *Report, running health) {
 	held, err := outbox.Inspect(c.OutboxDir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -52,7 +51,7 @@ func (c Config) outbox(r *Report, running health) {
 	c.disk(r, held.Bytes)
 }
 
-// CheckDisk is the gateway's own check: the error is that the outbox cannot be written,
+// CheckDisk is the gateway's own check. It returns an error if the outbox cannot be written,
 // or only slowly, or cannot grow to its bound.
 func (c Config) CheckDisk(context.Context) error {
 	held, err := outbox.Size(c.OutboxDir)
@@ -92,7 +91,7 @@ func (c Config) space(r *Report, taken int64) {
 	r.ok(subjectOutbox, "%s of the disk are free", size(free))
 }
 
-// nearestExisting is a folder, or the nearest one above it that is there.
+// nearestExisting is a folder, or the nearest one above it that exists.
 func nearestExisting(dir string) string {
 	if absolute, err := filepath.Abs(dir); err == nil {
 		dir = absolute

@@ -29,7 +29,7 @@ func (v Severity) String() string {
 	}
 }
 
-// Finding is one thing that was found.
+// Finding is one result of an examination.
 type Finding struct {
 	Subject  string // settings, credentials, topic, clock, outbox, gateway or network
 	Severity Severity
@@ -37,7 +37,7 @@ type Finding struct {
 	Remedy   string // what to do about it
 }
 
-// Report is what an examination found.
+// Report is the findings of an examination.
 type Report struct {
 	Findings []Finding
 	// Advice follows the findings.
@@ -47,7 +47,7 @@ type Report struct {
 // Healthy reports whether there is no problem.
 func (r *Report) Healthy() bool { return r.count(Problem) == 0 }
 
-// err returns the texts of the findings of a severity and above, in one line, or nil.
+// err returns the findings of at least a severity as an error of one line, or nil.
 func (r *Report) err(least Severity) error {
 	var texts []string
 	for _, f := range r.Findings {
@@ -110,7 +110,7 @@ func (r *Report) Write(w io.Writer) error {
 	return nil
 }
 
-// paragraph writes text behind a margin, further lines below the first.
+// paragraph writes text with a margin, and indents further lines.
 func paragraph(to *strings.Builder, margin, text string) {
 	blank := strings.Repeat(" ", 11)
 	for i, line := range strings.Split(text, "\n") {

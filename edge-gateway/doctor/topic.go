@@ -22,8 +22,8 @@ const (
 	remove  = "pubsub.topics.delete"
 )
 
-// topic asks Pub/Sub for the account's permissions on the topic, which needs none itself
-// and publishes nothing. account is nil with an emulator, or when there is none.
+// topic asks Pub/Sub for the account's permissions on the topic, which itself needs none and
+// publishes nothing. account is nil with an emulator, or if there is none.
 func (c Config) topic(ctx context.Context, r *Report, account *auth.Credentials) {
 	const subject = "topic"
 	name := fmt.Sprintf("projects/%s/topics/%s", c.ProjectID, c.Topic)
@@ -58,8 +58,8 @@ func (c Config) topic(ctx context.Context, r *Report, account *auth.Credentials)
 		r.problem(subject, reach, "%s: Pub/Sub does not answer: %v", name, err)
 		return
 	}
-	// An emulator knows no rights, and Pub/Sub grants nothing on a topic that is
-	// not there.
+	// An emulator has no permissions, and Pub/Sub grants none on a topic that does not
+	// exist.
 	_, err = client.GetTopic(ctx, &pubsubpb.GetTopicRequest{Topic: name})
 	switch status.Code(err) {
 	case codes.OK:
