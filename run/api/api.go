@@ -2,10 +2,10 @@
 // and scripts call. It answers from the metadata in PostgreSQL and the readings in the
 // time-series table.
 //
-// [New] returns all of it as one http.Handler, middleware and documentation
-// included; run/server serves it on Cloud Run and run/local beside the rest of
-// the system, both through [Serve]. The package reads no environment and keeps
-// no global state, so that several can live in one process.
+// [New] returns all of it as one http.Handler, including middleware and
+// documentation; run/server serves it on Cloud Run and run/local beside the rest
+// of the system, both through [Serve]. The package reads no environment and has no
+// global state, so that one process can run several.
 //
 // A request passes, outside in: the client's address (auth), trace, request id and log line (requestlog),
 // recovery from panics, CORS, compression, the router (rest); then, within an
@@ -14,8 +14,8 @@
 // An operation's Go types are the one source of its validation and of its part of the OpenAPI
 // document.
 //
-// Tenants are isolated: every query carries the caller's customer id, and what
-// belongs to another customer is answered exactly as if it did not exist.
+// Tenants are isolated: every query has the caller's customer id, and another
+// customer's resource is answered exactly as if it did not exist.
 package api
 
 import (
@@ -57,8 +57,8 @@ type Config struct {
 	Readings  readings.Reader
 	Publisher training.Publisher
 	Drills    alerting.DrillPublisher
-	// Models are those of customers. Without them there is no forecast, and what is usual
-	// follows the shipped calibration.
+	// Models are the customers' models. Without them there is no forecast, and the shipped
+	// calibration says what is usual.
 	Models data.Models
 	// GatewayTokens gives the access tokens by which enrolled gateways publish to
 	// DataTopic of ProjectID; without it they get none.
@@ -68,28 +68,28 @@ type Config struct {
 	Records    *recordstore.Bucket
 	ProjectID  string
 	DataTopic  string
-	// MaxUnreported is how many open holds without a reading a customer may have; 0
-	// takes [accounts.MaxUnreported].
+	// MaxUnreported is how many open sensors without a reading a customer may have; 0 means
+	// [accounts.MaxUnreported].
 	MaxUnreported int
 	// SecretKey is SECRET_KEY: keys of at least 32 bytes, separated by commas;
 	// the first signs, all verify.
 	SecretKey string
-	// Origins are the browser origins that may call; nil takes those of contract 1.11.
+	// Origins are the browser origins that may call; nil means those of contract 1.11.
 	Origins []string
-	// TrustedProxies are the proxies whose X-Forwarded-For is believed, see
+	// TrustedProxies are the proxies whose X-Forwarded-For is trusted, see
 	// [auth.NewClients]; without any, a client's address is that of its connection.
 	TrustedProxies []string
-	// PasswordSlots limits concurrent bcrypt computations; 0 takes half of
-	// GOMAXPROCS, of which a main sets twice its cores. Without the limit a burst of
-	// logins would occupy every core.
+	// PasswordSlots limits concurrent bcrypt computations; 0 means half of GOMAXPROCS,
+	// which a main sets to twice its cores. Without the limit a burst of logins would
+	// occupy every core.
 	PasswordSlots int
-	// PasswordCost is bcrypt's cost; 0 takes 12. Only tests take less.
+	// PasswordCost is bcrypt's cost; 0 means 12. Only tests use less.
 	PasswordCost int
 	Clock        func() time.Time
 	Log          *slog.Logger
 }
 
-// API answers requests; see [API.Run] for what it does between them.
+// API answers requests, and does background work in [API.Run].
 type API struct {
 	http.Handler
 
@@ -158,7 +158,7 @@ func New(cfg Config) (*API, error) {
 	return &API{Handler: handler, cfg: cfg, operations: r, retrainer: retrainer, keys: keys, alerts: alerts}, nil
 }
 
-// passwords returns the hasher of passwords with the defaults filled in.
+// passwords returns the hasher of passwords, with defaults applied.
 func (cfg Config) passwords() *auth.Passwords {
 	slots, cost := cfg.PasswordSlots, cfg.PasswordCost
 	if slots == 0 {
@@ -170,7 +170,7 @@ func (cfg Config) passwords() *auth.Passwords {
 	return auth.NewPasswords(slots, cost)
 }
 
-// Run starts due training runs and publishes pending requests once a minute, notes when
+// Run starts due training runs and publishes pending requests once a minute, records when
 // API keys are used, wakes requests that wait for changes, and logs dark sites every five
 // minutes, until ctx ends; it then returns nil.
 func (a *API) Run(ctx context.Context) error {

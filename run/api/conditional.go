@@ -14,9 +14,10 @@ import (
 // in 720 parts is a third of it.
 const maxTagged = 256 << 10
 
-// conditional gives JSON answers to GET an entity tag of their content, and answers 304 to
-// who sends it back: a page that polls is mostly told that nothing has changed (contract
-// 1.15). It spares the transfer, not the queries. An answer with a tag of its own passes.
+// conditional gives JSON answers to GET an entity tag of their content, and answers 304 to a
+// client that sends it back, so that a page that polls mostly hears that nothing has changed
+// (contract 1.15). It saves the transfer, not the queries. An answer with a tag of its own
+// passes.
 func conditional(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {
@@ -40,7 +41,7 @@ func conditional(next http.Handler) http.Handler {
 	})
 }
 
-// heldAnswer keeps an answer until it is whole, if it can get a tag.
+// heldAnswer holds an answer that can get a tag until it is complete.
 type heldAnswer struct {
 	http.ResponseWriter
 
@@ -74,7 +75,7 @@ func (h *heldAnswer) Write(b []byte) (int, error) {
 	return h.ResponseWriter.Write(b) //nolint:wrapcheck // of the connection, as the handler expects it
 }
 
-// pass sends what is held, without a tag if more comes.
+// pass sends the held part; more is coming, so there is no tag.
 func (h *heldAnswer) pass() {
 	h.holds = false
 	h.ResponseWriter.WriteHeader(http.StatusOK)

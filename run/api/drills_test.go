@@ -258,8 +258,8 @@ func TestRefusedDrills(t *testing.T) {
 		status int
 		detail string
 	}{
-		{fmt.Sprintf(`{"rule_id":%d,"sensor_id":"never"}`, rule), 409, "The sensor is silent: nobody would be told by its readings"},
-		{fmt.Sprintf(`{"rule_id":%d,"sensor_id":"gone"}`, rule), 409, "The sensor is silent: nobody would be told by its readings"},
+		{fmt.Sprintf(`{"rule_id":%d,"sensor_id":"never"}`, rule), 409, "The sensor is silent: its readings would alarm nobody"},
+		{fmt.Sprintf(`{"rule_id":%d,"sensor_id":"gone"}`, rule), 409, "The sensor is silent: its readings would alarm nobody"},
 		{fmt.Sprintf(`{"rule_id":%d,"sensor_id":"nobody"}`, rule), 404, "Sensor not found"},
 		{`{"rule_id":999999,"sensor_id":"n1"}`, 404, "Rule not found"},
 		{fmt.Sprintf(`{"rule_id":%d,"sensor_id":"n1"}`, elsewhere), 400, "rule_id: the rule does not apply to the sensor"},

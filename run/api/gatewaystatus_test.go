@@ -56,7 +56,7 @@ func TestGatewayStatus(t *testing.T) {
 	for range 3 {
 		for _, recording := range recorded {
 			replayed, _ := g.send(t, recording)
-			replayed.says(t, http.StatusConflict, "This status has come already")
+			replayed.says(t, http.StatusConflict, "This status was received before")
 		}
 		g.boot, g.sequence = rand.Text(), 0
 		recorded = append(recorded, g.signed(t, g.next()))

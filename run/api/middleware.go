@@ -28,11 +28,11 @@ func defaultOrigins() []string {
 // longest.
 const preflightSeconds = 7200
 
-// compressFrom is the smallest answer, in bytes, that is worth compressing: it
-// would fit one packet otherwise.
+// compressFrom is the smallest answer, in bytes, that is worth compressing: a smaller
+// one fits one packet.
 const compressFrom = 1400
 
-// middleware puts what every request passes around the router.
+// middleware wraps the router in the handlers that every request passes.
 func middleware(cfg Config, clients auth.Clients, log *slog.Logger, router http.Handler) (http.Handler, error) {
 	compress, err := gzhttp.NewWrapper(
 		gzhttp.MinSize(compressFrom),
@@ -59,8 +59,8 @@ func middleware(cfg Config, clients auth.Clients, log *slog.Logger, router http.
 	return clients.Identify(tracing.Middleware("api", requestlog.Middleware(log, cfg.Clock, healthPath, recoverPanics(log, handler)))), nil
 }
 
-// securityHeaders forbids browsers to guess the content type, and caches to keep
-// the answer.
+// securityHeaders forbids browsers to guess the content type, and caches to store the
+// answer.
 func securityHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -69,9 +69,9 @@ func securityHeaders(next http.Handler) http.Handler {
 	})
 }
 
-// recoverPanics answers a panic with 500 and logs its stack. When part of the
-// answer is sent, it cuts the connection instead, so that the client does not
-// take that part for the whole.
+// recoverPanics answers a panic with 500 and logs its stack. If part of the answer has
+// been sent, it cuts the connection instead, so that the client does not mistake that part
+// for the whole.
 func recoverPanics(log *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := r.Context()

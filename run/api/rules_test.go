@@ -74,8 +74,8 @@ func TestRulesAndThresholdsAreOne(t *testing.T) {
 		t.Errorf("-0: %s", got.body)
 	}
 	for _, c := range []struct{ method, path, body, want string }{
-		{"PUT", threshold, fmt.Sprintf(someRule, 33.0, ""), "Of a threshold rule only the limit can be changed"},
-		{"DELETE", threshold, "", "Of a threshold rule only the limit can be changed"},
+		{"PUT", threshold, fmt.Sprintf(someRule, 33.0, ""), "Only the limit of a threshold rule can be changed"},
+		{"DELETE", threshold, "", "Only the limit of a threshold rule can be changed"},
 		{"POST", "/api/v1/rules", fmt.Sprintf(someRule, 126.0, ""), "limit: must lie within the range of the quantity"},
 		{"POST", "/api/v1/rules", fmt.Sprintf(someRule, 26.0, `,"sensor_id":"nobody"`), "Sensor not found"},
 		{"POST", "/api/v1/rules/preset", `{"preset":"ashrae_a9"}`, `preset: expected value to be one of "ashrae_recommended, ashrae_recommended_corrosive, ashrae_a1, ashrae_a2, ashrae_a3, ashrae_a4, ashrae_rate, ashrae_rate_tape"`},

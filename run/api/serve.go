@@ -16,7 +16,7 @@ const headerTimeout = 5 * time.Second
 
 // Serve answers on a listener until the context ends, then lets the requests
 // in flight finish and returns nil. It closes the listener. Cloud Run's front
-// end keeps most slow clients away; locally these limits are all there is.
+// end keeps most slow clients away; locally there are only these limits.
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {
 	server := &http.Server{
 		Handler:           handler,
@@ -29,15 +29,15 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log
 	return httpserver.Run(ctx, listener, server, log, slog.LevelWarn)
 }
 
-// healthPath is asked by Cloud Run's probes and by the dashboard.
+// healthPath is called by Cloud Run's probes and by the dashboard.
 const healthPath = "/health"
 
 type health struct {
 	Status string `json:"status" enum:"healthy" doc:"Always healthy while the service answers." example:"healthy"`
 }
 
-// registerHealth adds the probe. It says that this process answers, and asks
-// nothing of the database: a restart would not mend that.
+// registerHealth adds the probe. It says that this process answers, and does not check
+// the database, which a restart would not repair.
 func registerHealth(r *rest.API) {
 	rest.Answer(r, rest.Operation{
 		ID: "getHealth", Method: http.MethodGet, Path: healthPath, Tag: rest.TagService, Public: true,

@@ -89,7 +89,7 @@ func TestSilentGatewayIsOneIncident(t *testing.T) {
 	limited.token = a.key(t, fmt.Sprintf(`"scope":"write","room_ids":[%d]`, room)).text
 	must.Equal(t, "by a key", one[0].ID, limited.incidents(t, "")[0].ID)
 	s.call(t, limited.token, http.MethodPost, fmt.Sprintf("%s%d/actions", incidentsPath, one[0].ID), `{"action":"take"}`).
-		says(t, 403, "The incident is of rooms that the key does not cover")
+		says(t, 403, "The incident concerns rooms that the key does not cover")
 	// One node sends again: the others are still silent with their gateway.
 	r := reading.Reading{Channel: reading.Channel(a.id), NodeID: "n2", MessageID: "m2", Time: reading.TruncateTime(s.now()), Temperature: 20, Humidity: 40}
 	must.Do(t, s.store.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r, GatewayID: gateway}}))

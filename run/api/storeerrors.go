@@ -15,8 +15,8 @@ import (
 	"coldaisle.dev/shared/store/learning"
 )
 
-// storeErrors returns the function that turns the stores' errors into answers. It
-// is the one place that does.
+// storeErrors returns the function that turns the stores' errors into answers; no other
+// place does.
 func storeErrors(maxUnreported int) func(error) (*rest.Error, bool) {
 	table := []struct {
 		err    error
@@ -32,16 +32,16 @@ func storeErrors(maxUnreported int) func(error) (*rest.Error, bool) {
 		{store.ErrTooManyGateways, rest.BadRequest(fmt.Sprintf("At most %d gateways, and %d whose code waits; revoke some", accounts.MaxGateways, accounts.MaxEnrolmentCodes))},
 		{store.ErrTooManyUnreported, rest.BadRequest(fmt.Sprintf("At most %d sensors may wait for their first reading; enrol a gateway to have more", maxUnreported))},
 		{store.ErrGatewayEnrolled, rest.NewError(http.StatusConflict, "The code has enrolled another gateway")},
-		{store.ErrStatusReplayed, rest.NewError(http.StatusConflict, "This status has come already")},
+		{store.ErrStatusReplayed, rest.NewError(http.StatusConflict, "This status was received before")},
 		{store.ErrTooManyAPIKeys, rest.BadRequest(fmt.Sprintf("At most %d API keys; delete some", accounts.MaxAPIKeys))},
 		{store.ErrTooManyWatches, rest.BadRequest(fmt.Sprintf("At most %d watches; remove some", accounts.MaxWatches))},
 		{store.ErrTooManyAnswers, rest.TooManyAnswers()},
 		{incidents.ErrIncidentOver, rest.NewError(http.StatusConflict, "The incident is over")},
 		{incidents.ErrNobodyHasIt, rest.NewError(http.StatusConflict, "Nobody has the incident")},
-		{incidents.ErrOtherRooms, rest.NewError(http.StatusForbidden, "The incident is of rooms that the key does not cover")},
+		{incidents.ErrOtherRooms, rest.NewError(http.StatusForbidden, "The incident concerns rooms that the key does not cover")},
 		{incidents.ErrTooManyDrills, rest.TooManyRequests(fmt.Sprintf("At most %d drills in a day", incidents.MaxDrills), time.Hour)},
 		{incidents.ErrAfterLast, rest.BadRequest("after: is beyond the last change of this account")},
-		{incidents.ErrThresholdRule, rest.BadRequest("Of a threshold rule only the limit can be changed")},
+		{incidents.ErrThresholdRule, rest.BadRequest("Only the limit of a threshold rule can be changed")},
 		{store.ErrPredictionExists, rest.BadRequest("Prediction already exists")},
 		{store.ErrNoAnomaly, rest.BadRequest("Excursion is not an anomaly")},
 		{store.ErrPredictionUsed, rest.BadRequest("Prediction already used in training")},

@@ -1,6 +1,6 @@
-// Package alerting has the operations on what people are told: alerts and the thresholds
-// that raise them, incidents and their excursions, the rules that make them, and the
-// maintenance windows that silence them.
+// Package alerting has the operations on alerts and the thresholds that raise them, on
+// incidents and their excursions, on the rules that make them, and on the maintenance
+// windows that silence them.
 package alerting
 
 import (
@@ -27,7 +27,7 @@ type Handlers struct {
 
 	rest     *rest.API
 	hub      *hub
-	previews *rest.Turns // one takes a core, and the memory of a sensor's readings
+	previews *rest.Turns // each occupies a core, and the memory of a sensor's readings
 }
 
 // Register adds the operations.

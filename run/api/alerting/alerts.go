@@ -105,7 +105,8 @@ func thresholdsOf(t incidents.Thresholds) thresholds {
 	return thresholds{ID: t.ID, CustomerID: t.CustomerID, MaxTemperature: t.MaxTemperature, MaxHumidity: t.MaxHumidity}
 }
 
-// auditedThresholds tells thresholds that nobody set: to set the same values is a change.
+// auditedThresholds also says whether the thresholds were never set, because setting the same
+// values is a change then.
 type auditedThresholds struct {
 	thresholds
 
@@ -127,8 +128,7 @@ func (thresholdsChange) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.S
 	return s
 }
 
-// Resolve reports that neither field is present, which anyOf in the schema cannot
-// name.
+// Resolve reports that both fields are absent, which anyOf in the schema cannot say.
 func (c *thresholdsChange) Resolve(huma.Context, *huma.PathBuffer) []error {
 	if c.MaxTemperature == nil && c.MaxHumidity == nil {
 		return []error{&huma.ErrorDetail{Location: "body", Message: "expected max_temperature or max_humidity to be present"}}

@@ -51,12 +51,12 @@ func changesOf(found incidents.Changes) changesBody {
 }
 
 func (h *Handlers) registerChanges(r *rest.API) {
-	// Held open by every page and program that must hear of a change at once.
+	// Held open by every page and program that needs to know of a change at once.
 	rest.Answer(r, rest.Operation{
 		ID: "listIncidentChanges", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/incidents/changes", Tag: rest.TagIncidents,
 		Summary: "Follow what happens to incidents, oldest first",
-		Description: "The log of the account's incidents: each change has a number, and none comes later with a smaller one. Without `after` the answer is the end " +
-			"of the log, from which to go on. With `wait_s` it comes with the first change, or when the time is over.",
+		Description: "The log of the account's incidents: each change has a number, which is higher than those before. Without `after` the answer is the end " +
+			"of the log, to start from. With `wait_s` the answer comes at the first change, or when the time is over.",
 		Wait:   maxWait,
 		Errors: []error{incidents.ErrAfterLast, errWaiters()},
 	}, h.changes)
@@ -97,7 +97,7 @@ func (h *Handlers) changes(ctx context.Context, in *changesInput) (changesBody, 
 			return changesOf(found), nil
 		case <-h.hub.stopped:
 			return changesOf(found), nil
-		case <-ctx.Done(): // nobody reads the answer; it is no failure
+		case <-ctx.Done(): // not a failure: nobody reads the answer
 			return changesOf(found), nil
 		}
 	}

@@ -103,8 +103,8 @@ func (h *Handlers) registerDrills(r *rest.API) {
 	rest.Answer(r, rest.Operation{
 		ID: "startDrill", Role: rest.Operator, Keys: rest.WriteKeys, Method: http.MethodPost, Path: "/api/v1/drills", Tag: rest.TagIncidents, Creates: true,
 		Status: http.StatusCreated, Summary: "Start an alarm drill",
-		Description: "A message goes the way of a reading that breaks the rule, whatever its `for`. It becomes an incident of its own with `drill` true, " +
-			"which people are told like a real one and take. No reading and no alert is stored.",
+		Description: "A message takes the path of a reading that breaks the rule, whatever its `for`. It makes an incident of its own with `drill` true, " +
+			"which people hear of and take like a real one. No reading and no alert is stored.",
 		Errors: []error{store.ErrNoRule, store.ErrNoSensor, errOtherScope(), errRuleOff(), errSilentSensor(), incidents.ErrTooManyDrills},
 	}, h.startDrill)
 	rest.Register(r, rest.Operation{
@@ -119,7 +119,7 @@ func (h *Handlers) registerDrills(r *rest.API) {
 	rest.Register(r, rest.Operation{
 		ID: "reportTold", Role: rest.Operator, Keys: rest.TakeKeysInRooms, Method: http.MethodPost, Path: "/api/v1/incidents/{incident_id}/told", Tag: rest.TagIncidents,
 		Status: http.StatusNoContent, Summary: "Report that people were told of an incident",
-		Description: "A watch reports it of the incidents of drills, whose stage it is; of others it changes nothing.",
+		Description: "A watch reports it for incidents of drills, where it is a stage; for others it changes nothing.",
 		Errors:      []error{store.ErrNoIncident},
 	}, func(ctx context.Context, in *incidentPath) (*struct{}, error) {
 		return nil, incidents.New(h.DB).ToldDrill(ctx, auth.Caller(ctx), in.IncidentID)
@@ -133,7 +133,7 @@ func errOtherScope() *rest.Error {
 func errRuleOff() *rest.Error { return rest.BadRequest("rule_id: the rule is off") }
 
 func errSilentSensor() *rest.Error {
-	return rest.NewError(http.StatusConflict, "The sensor is silent: nobody would be told by its readings")
+	return rest.NewError(http.StatusConflict, "The sensor is silent: its readings would alarm nobody")
 }
 
 func (h *Handlers) startDrill(ctx context.Context, in *rest.Body[newDrill]) (startedDrill, error) {
@@ -170,7 +170,7 @@ func (h *Handlers) startDrill(ctx context.Context, in *rest.Body[newDrill]) (sta
 	return started, nil
 }
 
-// wantedDrill checks what a drill is asked for.
+// wantedDrill checks a request for a drill.
 func (h *Handlers) wantedDrill(ctx context.Context, tx *store.DB, in newDrill, now time.Time) (incidents.Drill, error) {
 	customer, s := auth.Caller(ctx), incidents.New(tx)
 	sensor, err := accounts.New(tx).Sensor(ctx, customer, string(in.SensorID))

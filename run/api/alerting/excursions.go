@@ -49,10 +49,10 @@ type excursion struct {
 	Reopened    int        `json:"reopened" doc:"How often it came back within 10 minutes of ending." example:"0"`
 }
 
-// verdict is what somebody said, if anybody did.
+// verdict is a person's verdict, or null.
 type verdict string
 
-// TransformSchema lists null among the values, as JSON Schema wants it.
+// TransformSchema lists null among the values, as JSON Schema demands.
 func (verdict) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 	s.Enum = []any{string(incidents.VerdictRight), string(incidents.VerdictWrong), string(incidents.VerdictExpected), nil}
 	return s
@@ -97,14 +97,14 @@ func (h *Handlers) registerExcursions(r *rest.API) {
 	rest.Register(r, rest.Operation{
 		ID: "listExcursions", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/excursions", Tag: rest.TagIncidents,
 		Summary:     "List excursions, newest first",
-		Description: "Of one sensor each: a stretch beyond the limit of a rule, without readings, or unlike what was before. Incidents consist of them.",
+		Description: "Each is of one sensor: a time beyond the limit of a rule, without readings, or unlike the time before. Incidents consist of them.",
 	}, h.listExcursions)
 	// A repeat sets the same verdict again, until a training run has used it.
 	rest.Answer(r, rest.Operation{
 		ID: "judgeExcursion", Role: rest.Operator, Keys: rest.WriteKeysInRooms, Method: http.MethodPut, Path: "/api/v1/excursions/{excursion_id}/verdict", Tag: rest.TagIncidents,
 		Summary: "Say whether an anomaly was right, wrong or expected",
-		Description: "The hours of what was right are taken out of what counts as usual; wrong and expected leave it as it is. " +
-			"It is the verdict on the anomaly's prediction, too: `ok` for right, else `not_ok`. As there, the hundredth starts a training run.",
+		Description: "The hours of a right anomaly no longer count as usual; wrong and expected change nothing of that. " +
+			"It is also the verdict on the anomaly's prediction: `ok` for right, else `not_ok`. As there, the hundredth starts a training run.",
 		Errors: []error{store.ErrNoExcursion, store.ErrNoAnomaly, store.ErrPredictionUsed},
 	}, h.judge)
 }

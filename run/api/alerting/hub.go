@@ -13,26 +13,26 @@ import (
 const (
 	// maxWaiters is how many requests of an account may wait in a process.
 	maxWaiters = 20
-	// lookInterval is how often a request that waits looks whether the clock has made a
-	// transition due: that is all it has while the listener has no connection.
+	// lookInterval is how often a waiting request checks whether a transition is due by the
+	// clock, and for changes while the listener has no connection.
 	lookInterval = 5 * time.Second
-	// idleInterval is how often the listener looks whether anybody waits. A client that
-	// waits again and again shares one connection.
+	// idleInterval is how often the listener checks whether any request waits, so that a
+	// client that waits repeatedly uses one connection.
 	idleInterval = 30 * time.Second
 )
 
 // hub wakes the requests that wait for changes of an account's incidents. They hold no
-// connection to the database: one listens for all of them, while there are any.
+// connection to the database: while there are any, one connection listens for all.
 type hub struct {
-	// listen calls changed with a customer at each change, and listening as soon as none can
-	// be missed, until ctx ends or the connection fails.
+	// listen calls changed with a customer at each change, and listening once it misses none,
+	// until ctx ends or the connection fails.
 	listen func(ctx context.Context, listening func(), changed func(customer int64)) error
 	log    *slog.Logger
 
 	mu       sync.Mutex
 	accounts map[int64]*account
 	arrived  chan struct{} // has a token once a request waits
-	stopped  chan struct{} // closed when the service ends: those that wait answer
+	stopped  chan struct{} // closed when the service ends: waiting requests then answer
 	stop     func()
 }
 
@@ -104,13 +104,13 @@ func (h *hub) idle() bool {
 		return false
 	}
 	select {
-	case <-h.arrived: // who has gone since
+	case <-h.arrived: // that request has gone since
 	default:
 	}
 	return true
 }
 
-// join adds a request that waits, unless the account has too many.
+// join adds a waiting request, unless the account has too many.
 func (h *hub) join(customer int64) (*account, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -142,8 +142,9 @@ func (h *hub) leave(customer int64, a *account) {
 	}
 }
 
-// turn returns what is closed at the next change, and whether it is the caller's turn to look
-// what the clock has made due; else after what time somebody's is. One looks for all that wait.
+// turn returns a channel that is closed at the next change, and whether it is the caller's turn
+// to check for transitions due by the clock, or else when the next turn is. One request checks for
+// all that wait.
 func (h *hub) turn(a *account, now time.Time) (changed <-chan struct{}, look bool, next time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -163,7 +164,7 @@ func (h *hub) wake(customer int64) {
 	}
 }
 
-// wakeAll wakes everybody: what came before the listener had a connection was not heard.
+// wakeAll wakes everybody, because changes before the listener had a connection were missed.
 func (h *hub) wakeAll() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

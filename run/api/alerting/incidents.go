@@ -18,7 +18,7 @@ import (
 	"coldaisle.dev/shared/store/incidents"
 )
 
-// Incident is what the operations answer.
+// Incident is an incident in an answer.
 type Incident struct {
 	ID           int64      `json:"id" doc:"Identifier of the incident." example:"41"`
 	RoomID       *int64     `json:"room_id" doc:"Its room; null for that of a gateway, or of a node in no room." example:"3"`
@@ -47,7 +47,7 @@ type Incident struct {
 	Now          *nowBody   `json:"now" doc:"How it is at this moment; null once it is over."`
 }
 
-// TransformSchema lets what is so now be null, which huma cannot say of an object.
+// TransformSchema allows null for the present state, which huma cannot do for an object.
 func (Incident) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 	return orNull(s, "now")
 }
@@ -83,7 +83,7 @@ type nowBody struct {
 	Standing  int        `json:"standing" doc:"How many excursions stand: taken, and not risen for an hour. They count neither for the severity nor for the order." example:"0"`
 }
 
-// nonzero is null for what is not there.
+// nonzero is null for a zero value.
 func nonzero[T comparable](value T) *T {
 	if value == *new(T) {
 		return nil
@@ -105,7 +105,7 @@ const (
 	stateOver  = "over"
 )
 
-// IncidentOf shows an incident.
+// IncidentOf converts an incident.
 func IncidentOf(i incidents.Incident) Incident {
 	e := excursionOf(i.Worst)
 	body := Incident{
@@ -174,7 +174,7 @@ type incidentDetail struct {
 	Timeline []timelineStep `json:"timeline" nullable:"false" doc:"What happened, oldest first."`
 }
 
-// TransformSchema is that of the incident, which Go would take for that of the whole.
+// TransformSchema hides the embedded incident's, which would replace the whole schema.
 func (incidentDetail) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 	return orNull(s, "now")
 }
@@ -183,20 +183,20 @@ func (h *Handlers) registerIncidents(r *rest.API) {
 	rest.Register(r, rest.Operation{
 		ID: "listIncidents", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/incidents", Tag: rest.TagIncidents,
 		Summary:     "List incidents, newest first",
-		Description: "One per room and cause: what goes on at its sensors are its excursions.",
+		Description: "One per room and cause: its excursions show what is wrong at which sensor.",
 	}, h.listIncidents)
 	rest.Answer(r, rest.Operation{
 		ID: "getIncident", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/incidents/{incident_id}", Tag: rest.TagIncidents,
 		Summary:     "Read an incident and what happened to it",
-		Description: "The id of an incident that became part of another gives that other.",
+		Description: "The id of an incident that became part of another returns that other.",
 		Errors:      []error{store.ErrNoIncident},
 	}, h.incident)
 	// A repeat of a comment is told again; of any other action it changes nothing.
 	rest.Answer(r, rest.Operation{
 		ID: "actOnIncident", Role: rest.Operator, Keys: rest.TakeKeysInRooms, Method: http.MethodPost, Path: "/api/v1/incidents/{incident_id}/actions", Tag: rest.TagIncidents,
 		Summary: "Take an incident, hand it over, snooze it, give it back, or comment on it",
-		Description: "Who takes an incident has what joins it later, too, and acknowledges the alerts that it has by then. A taken incident calls again, and is open " +
-			"again, when its severity rises, when what was expected comes, when it is worse by a unit (3 °C, 10 % humidity, 3 °C dew point, 10 °C/h) than when it " +
+		Description: "Who takes an incident also has the excursions that join it later, and acknowledges its alerts so far. A taken incident calls again, and is open " +
+			"again, when its severity rises, when what was expected happens, when it is worse by a unit (3 °C, 10 % humidity, 3 °C dew point, 10 °C/h) than when it " +
 			"was taken, when it is given back, and when a snooze ends.",
 		Errors: []error{store.ErrNoIncident, incidents.ErrIncidentOver, incidents.ErrNobodyHasIt, incidents.ErrOtherRooms, errTakes()},
 	}, h.act)
@@ -204,7 +204,7 @@ func (h *Handlers) registerIncidents(r *rest.API) {
 	rest.Answer(r, rest.Operation{
 		ID: "seeIncidents", Role: rest.Operator, Keys: rest.WriteKeysInRooms, Method: http.MethodPost, Path: "/api/v1/incidents/seen", Tag: rest.TagIncidents,
 		Summary:     "Mark incidents that are over as seen, those of ids or all",
-		Description: "Incidents that last, or were seen already, are passed over.",
+		Description: "Incidents that last, or were seen before, are skipped.",
 	}, h.see)
 }
 
@@ -224,7 +224,7 @@ type listInput struct {
 func (in *listInput) Resolve(huma.Context) []error { return input.CheckRange(in.StartTime, in.EndTime) }
 
 func (h *Handlers) listIncidents(ctx context.Context, in *listInput) (*rest.Page[Incident], error) {
-	// What the clock has made due is told before it is listed.
+	// Transitions due by the clock are written before incidents are listed.
 	if err := incidents.New(h.DB).Settle(ctx, auth.Caller(ctx), h.Clock()); err != nil {
 		return nil, err
 	}
@@ -265,7 +265,7 @@ type incidentAction struct {
 	Comment *input.SingleLine `json:"comment,omitempty" minLength:"1" maxLength:"500" doc:"What to tell others." example:"A door was open"`
 }
 
-// Resolve refuses an action without what it needs, which a schema with one list of fields cannot say.
+// Resolve refuses an action that lacks a field, which a schema with one list of fields cannot say.
 func (a *incidentAction) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
 	var errs []error
 	needs := func(action, field string, given bool) {
@@ -292,7 +292,7 @@ func eventOf(action string) incident.Event {
 	}[action]
 }
 
-// audited is what the audit log has of an incident on which somebody acted.
+// audited is an incident in the audit log, after somebody acted on it.
 type audited struct {
 	State        string     `json:"state"`
 	TakenBy      *string    `json:"taken_by"`

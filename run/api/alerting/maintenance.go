@@ -28,8 +28,8 @@ type MaintenanceScope struct {
 	SensorID *input.NodeID `json:"sensor_id,omitempty" doc:"In place of rooms the one sensor whose incidents it silences." example:"esp32-7f3a"`
 }
 
-// check refuses a scope of both, and of neither: nothing stands for all rooms. at is where the
-// scope stands.
+// check refuses a scope of both, and of neither, because no value stands for all rooms. at is the
+// location of the scope.
 func (s MaintenanceScope) check(at string) []error {
 	switch {
 	case s.RoomIDs != nil && s.SensorID != nil:
@@ -41,7 +41,7 @@ func (s MaintenanceScope) check(at string) []error {
 	}
 }
 
-// require says in the schema of a body that has a scope that one of both must be given.
+// require says in the schema of a body with a scope that one of both must be given.
 func (s MaintenanceScope) require(schema *huma.Schema, name string) *huma.Schema {
 	schema.AnyOf = []*huma.Schema{
 		rest.Alternative(name+"OfRooms", "For some rooms.", "room_ids"),
@@ -71,7 +71,7 @@ func (c maintenanceChange) TransformSchema(_ huma.Registry, s *huma.Schema) *hum
 	return c.require(s, "Window")
 }
 
-// Resolve refuses what makes no window, and names the field.
+// Resolve refuses an invalid window, and names the field.
 func (c *maintenanceChange) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
 	errs := c.check(path.String())
 	window, err := c.window()
@@ -129,8 +129,8 @@ type silencedNow struct {
 	Critical  int        `json:"critical" doc:"How many of them are critical." example:"1"`
 }
 
-// silencedBy tells what a window would silence if an occurrence were under way now. Everything
-// about maintenance that asks which incidents last asks here.
+// silencedBy returns what a window would silence if an occurrence were under way now. All
+// operations on maintenance find lasting incidents here.
 func (h *Handlers) silencedBy(ctx context.Context, db *store.DB, m incidents.Maintenance) (silencedNow, error) {
 	if err := incidents.New(db).CheckMaintenance(ctx, auth.Caller(ctx), m); err != nil {
 		return silencedNow{}, err
@@ -157,8 +157,8 @@ func errCritical(incidents int) error {
 	return rest.NewError(http.StatusConflict, fmt.Sprintf("Lasting critical incidents that the window would silence: %d; send confirm to silence them", incidents))
 }
 
-// confirmed refuses a window that would silence what is critical now, unless the caller says
-// that it may.
+// confirmed refuses a window that would silence a critical incident now, unless the caller
+// confirms it.
 func (h *Handlers) confirmed(ctx context.Context, db *store.DB, m incidents.Maintenance, confirm bool) error {
 	if confirm {
 		return nil
@@ -227,8 +227,8 @@ func (h *Handlers) registerMaintenance(r *rest.API) {
 	rest.Answer(r, rest.Operation{
 		ID: "createMaintenance", Role: rest.Operator, Keys: rest.WriteKeys, Creates: true, Method: http.MethodPost, Path: "/api/v1/maintenance", Tag: rest.TagIncidents,
 		Status: http.StatusCreated, Summary: "Create a maintenance window",
-		Description: "Nothing is lost in one: incidents in it are marked as silenced. What still lasts at its end is not silenced from then on. " +
-			"If it would silence what is critical now, were it under way, it must be confirmed.",
+		Description: "Nothing is lost in one: incidents in it are marked as silenced. Those that last at its end are no longer silenced then. " +
+			"A window that would silence a critical incident now, were it under way, must be confirmed.",
 		Errors: []error{store.ErrNoRoom, store.ErrNoSensor, errTooManyWindows(), errCritical(1)},
 	}, h.createMaintenance)
 	// Called while somebody edits a window. It changes nothing, though it is POST.
@@ -242,11 +242,11 @@ func (h *Handlers) registerMaintenance(r *rest.API) {
 		Summary: "Replace a maintenance window from now on",
 		Errors:  []error{store.ErrNoMaintenance, store.ErrNoRoom, store.ErrNoSensor, errCritical(1)},
 	}, h.updateMaintenance)
-	// A repeat is told 404: the window is gone, as was asked.
+	// A repeat gets 404: the window is gone, as requested.
 	rest.Register(r, rest.Operation{
 		ID: "deleteMaintenance", Role: rest.Operator, Keys: rest.WriteKeys, Method: http.MethodDelete, Path: "/api/v1/maintenance/{window_id}", Tag: rest.TagIncidents,
 		Status: http.StatusNoContent, Summary: "End a maintenance window",
-		Description: "What it silenced until now stays silenced.",
+		Description: "Incidents that it has silenced stay silenced.",
 		Errors:      []error{store.ErrNoMaintenance},
 	}, h.deleteMaintenance)
 }

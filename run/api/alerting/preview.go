@@ -124,7 +124,7 @@ type judgedSensor struct {
 	rules []incident.Rule
 }
 
-// judging returns those of the customer's sensors that any of the rules would judge.
+// judging returns the customer's sensors that any of the rules would judge.
 func (h *Handlers) judging(ctx context.Context, customer int64, rules []incident.Rule) (map[string]judgedSensor, error) {
 	sensors, err := incidents.New(h.DB).LiveSensors(ctx, customer)
 	if err != nil {
@@ -140,7 +140,7 @@ func (h *Handlers) judging(ctx context.Context, customer int64, rules []incident
 }
 
 // previews finds the excursions in readings that come node after node. It holds the readings
-// of one node, and the excursions, which are few, of all.
+// of one node, and the excursions of all, which are few.
 type previews struct {
 	judging map[string]judgedSensor
 	found   map[int64][]incident.Part // by room

@@ -42,7 +42,7 @@ func (s Scope) scope() incident.Scope {
 	return incident.Scope{RoomID: deref(s.RoomID), SensorID: string(deref(s.SensorID))}
 }
 
-// check refuses a scope of both a room and a sensor. at is where the scope stands.
+// check refuses a scope of both a room and a sensor. at is the location of the scope.
 func (s Scope) check(at string) []error {
 	if s.RoomID == nil || s.SensorID == nil {
 		return nil
@@ -78,8 +78,8 @@ func (c *ruleChange) rule() incident.Rule {
 
 func seconds(s float64) time.Duration { return time.Duration(math.Round(s * float64(time.Second))) }
 
-// Resolve refuses what the schema cannot: a limit out of the range of its quantity,
-// and a scope of two.
+// Resolve refuses what the schema cannot: a limit outside the range of its quantity, and
+// a scope of both a room and a sensor.
 func (c *ruleChange) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
 	errs := c.check(path.String())
 	if err := c.rule().Validate(); errors.Is(err, incident.ErrLimit) {
@@ -133,9 +133,9 @@ func (h *Handlers) registerRules(r *rest.API) {
 	rest.Answer(r, rest.Operation{
 		ID: "listRules", Role: rest.Viewer, Keys: rest.ReadKeys, Method: http.MethodGet, Path: "/api/v1/rules", Tag: rest.TagIncidents,
 		Summary:     "List the caller's rules, the two thresholds first",
-		Description: "Of the rules of one quantity, direction and severity those of the narrowest scope judge a sensor; the thresholds judge all.",
+		Description: "Among rules of one quantity, direction and severity the narrowest scope judges a sensor; the thresholds judge all sensors.",
 	}, h.listRules)
-	// Without an Idempotency-Key a repeat makes a second rule, and an incident of each.
+	// Without an Idempotency-Key a repeat makes a second rule, and each makes excursions.
 	rest.Answer(r, rest.Operation{
 		ID: "createRule", Role: rest.Admin, Keys: rest.WriteKeys, Creates: true, Method: http.MethodPost, Path: "/api/v1/rules", Tag: rest.TagIncidents,
 		Status: http.StatusCreated, Summary: "Create a rule",
@@ -145,14 +145,14 @@ func (h *Handlers) registerRules(r *rest.API) {
 	rest.Answer(r, rest.Operation{
 		ID: "updateRule", Role: rest.Admin, Keys: rest.WriteKeys, Method: http.MethodPut, Path: "/api/v1/rules/{rule_id}", Tag: rest.TagIncidents,
 		Summary:     "Replace a rule",
-		Description: "Its incidents that last are resolved, with that reason, unless it is so already. Of a threshold only the limit can be changed.",
+		Description: "Its lasting excursions are resolved, with that reason, unless nothing changes. Only the limit of a threshold can be changed.",
 		Errors:      []error{store.ErrNoRule, store.ErrNoRoom, store.ErrNoSensor, incidents.ErrThresholdRule},
 	}, h.updateRule)
-	// A repeat is told 404: the rule is gone, as was asked.
+	// A repeat gets 404: the rule is gone, as requested.
 	rest.Register(r, rest.Operation{
 		ID: "deleteRule", Role: rest.Admin, Keys: rest.WriteKeys, Method: http.MethodDelete, Path: "/api/v1/rules/{rule_id}", Tag: rest.TagIncidents,
 		Status: http.StatusNoContent, Summary: "Delete a rule",
-		Description: "Its incidents that last are resolved, with that reason. The thresholds stay.",
+		Description: "Its lasting excursions are resolved, with that reason. The thresholds cannot be deleted.",
 		Errors:      []error{store.ErrNoRule, incidents.ErrThresholdRule},
 	}, h.deleteRule)
 	rest.Answer(r, rest.Operation{
@@ -166,7 +166,7 @@ func (h *Handlers) registerRules(r *rest.API) {
 		Summary: "Add the rules of a preset that are not there yet",
 		Errors:  []error{store.ErrNoRoom, store.ErrNoSensor, errTooManyRules()},
 	}, h.applyPreset)
-	// Called by the page of Setup.
+	// Called by the setup page.
 	rest.Answer(r, rest.Operation{
 		ID: "suggestLimits", Role: rest.Viewer, Keys: rest.ReadKeys, Method: http.MethodGet, Path: "/api/v1/rules/suggestions", Tag: rest.TagIncidents,
 		Summary: "Suggest a temperature limit to each room that has no lower one",
@@ -175,8 +175,8 @@ func (h *Handlers) registerRules(r *rest.API) {
 	rest.Answer(r, rest.Operation{
 		ID: "previewRules", Role: rest.Viewer, Keys: rest.ReadKeys, Method: http.MethodPost, Path: "/api/v1/rules/preview", Tag: rest.TagIncidents,
 		Summary: "Count the incidents and excursions that rules would have made",
-		Description: "Of the stored readings of the last days, each counted on the day (UTC) of its begin. " +
-			"Incidents are made of these rules' excursions alone.",
+		Description: "By the stored readings of the last days. Each counts on the day (UTC) on which it began. " +
+			"Incidents are made only of these rules' excursions.",
 		Errors: []error{store.ErrNoRoom, store.ErrNoSensor},
 	}, h.preview)
 }
@@ -313,7 +313,7 @@ type presetChoice struct {
 	Scope
 }
 
-// Resolve refuses a scope of two.
+// Resolve refuses a scope of both a room and a sensor.
 func (c *presetChoice) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
 	return c.check(path.String())
 }

@@ -1,6 +1,6 @@
 // Package audit writes who changed what: every operation that changes something
-// makes its change through [Change], or appends its entry by [Append]. The change
-// and its entry are one transaction, so that neither is kept without the other.
+// makes its change through [Change], or appends its entry by [Append]. The change and
+// its entry are one transaction, so that neither is committed without the other.
 package audit
 
 import (
@@ -19,19 +19,19 @@ import (
 	"coldaisle.dev/shared/store/accounts"
 )
 
-// Entry is what an operation changed. Before and After are what the API shows of
-// it: never a password, a hash, a code or a key.
+// Entry is what an operation changed. Before and After are in the form that the API
+// shows, without passwords, hashes, codes and keys.
 type Entry struct {
 	Subject string  // such as sensor:rack-1
 	Before  any     // nil when it was not there
 	After   any     // nil when it is gone
-	Also    []Entry // what changed with it
+	Also    []Entry // further changes in the same operation
 }
 
 // Change makes a change of the caller's and appends its entry, unless nothing has
-// changed: Before and After are the same, as in the zero entry. Changes of one customer
-// wait for each other, so that Before is what the change found. The function may be
-// called several times, see [store.DB.InTx].
+// changed: then Before and After are equal, as in the zero entry. Changes of one customer
+// wait for each other, so that Before is the state that the change found. The function
+// may be called several times, see [store.DB.InTx].
 func Change(ctx context.Context, s *store.DB, do func(tx *store.DB) (Entry, error)) error {
 	caller := auth.Caller(ctx)
 	done, err := rest.WaitToChange(ctx)
@@ -59,7 +59,7 @@ func Change(ctx context.Context, s *store.DB, do func(tx *store.DB) (Entry, erro
 	})
 }
 
-// Changed is [Change] for an operation that answers what it made or changed.
+// Changed is [Change] for an operation that answers with the result of its change.
 func Changed[T any](ctx context.Context, s *store.DB, do func(tx *store.DB) (T, Entry, error)) (T, error) {
 	var changed T
 	err := Change(ctx, s, func(tx *store.DB) (e Entry, err error) {
@@ -69,8 +69,8 @@ func Changed[T any](ctx context.Context, s *store.DB, do func(tx *store.DB) (T, 
 	return changed, err
 }
 
-// Updated is [Changed] for an operation that replaces a thing and answers what it is now: the
-// entry has it as found by read and as returned by change, both as show shows it.
+// Updated is [Changed] for an operation that updates something and answers with the result. The
+// entry has the state before, from read, and after, from change, both converted by show.
 func Updated[S, T any](ctx context.Context, s *store.DB, subject string, show func(S) T, read, change func(tx *store.DB) (S, error)) (T, error) {
 	return Changed(ctx, s, func(tx *store.DB) (now T, e Entry, err error) {
 		before, err := read(tx)
@@ -84,7 +84,8 @@ func Updated[S, T any](ctx context.Context, s *store.DB, subject string, show fu
 }
 
 // once makes a change, or returns the answer to an earlier request of the same caller with
-// the same Idempotency-Key: what an API key may not see was not answered to it. The lock of changes lets requests at once wait for each other.
+// the same Idempotency-Key, which has nothing that the caller may not see. The lock of changes
+// lets concurrent requests wait for each other.
 func once[T any](ctx context.Context, tx *store.DB, do func(tx *store.DB) (T, Entry, error)) (answer T, e Entry, err error) {
 	repeatable, ok := rest.RepeatableOf(ctx)
 	if !ok {
@@ -118,7 +119,7 @@ func once[T any](ctx context.Context, tx *store.DB, do func(tx *store.DB) (T, En
 	return answer, e, accounts.New(tx).KeepAnswer(ctx, request, accounts.Answer{RequestHash: repeatable.RequestHash[:], Answer: repeatable.Encrypt(text)})
 }
 
-// Actor is who changes something, with the name that people are shown.
+// Actor is who changes something, with a name for people.
 type Actor struct{ id, name string }
 
 // CustomerSubject is an account as a subject.

@@ -34,7 +34,7 @@ type loggedChange struct {
 	After     json.RawMessage `json:"after" doc:"What it is; null when it is gone."`
 }
 
-// TransformSchema says that what was changed may be anything.
+// TransformSchema allows any value before and after.
 func (loggedChange) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 	for field, example := range map[string]any{"before": map[string]any{"name": "Hall A"}, "after": map[string]any{"name": "Hall B"}} {
 		s.Properties[field] = &huma.Schema{
@@ -97,7 +97,7 @@ func (h *Handlers) Register(r *rest.API) {
 	rest.Register(r, rest.Operation{
 		ID: "listAuditLog", Role: rest.Viewer, Keys: rest.ReadKeys, Method: http.MethodGet, Path: "/api/v1/audit", Tag: rest.TagAudit,
 		Summary:     "List who changed what, newest first",
-		Description: "Nobody changes or removes an entry. CSV has the same columns; `before` and `after` are JSON in it.",
+		Description: "Nobody can change or remove an entry. CSV has the same columns; `before` and `after` are JSON in it.",
 		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{
 			rest.ContentJSON: {Schema: list},
 			rest.ContentCSV:  {Schema: &huma.Schema{Type: huma.TypeString}, Example: csvHeader + "311,2026-03-01T12:00:00Z,person,person:7,Ana,deleteSensor,sensor:rack-1,6f1d2c3b,,\n"},

@@ -1,6 +1,6 @@
-// Package auth knows who calls. It issues and checks tokens, and hashes passwords for
-// a limited number of requests at a time, fairly among clients. Operations ask it for
-// the [Caller].
+// Package auth authenticates callers. It issues and checks tokens, and hashes passwords
+// for a limited number of requests at a time, fairly among clients. Operations get the
+// [Caller] from it.
 package auth
 
 import (
@@ -54,7 +54,7 @@ func Key(ctx context.Context) (accounts.APIKey, bool) {
 	return accounts.APIKey{}, false
 }
 
-// Who names the caller to others: a person by the name, an API key by its own.
+// Who is the caller's name for others: the person's, or that of the API key.
 func Who(ctx context.Context) string {
 	if key, ok := Key(ctx); ok {
 		return "API key " + key.Name
@@ -62,9 +62,9 @@ func Who(ctx context.Context) string {
 	return Person(ctx).Name
 }
 
-// Recheck refuses a caller whose token or key has been revoked, or whose role has changed, since the
-// request began: its body and a password slot may take seconds. Call it after
-// [accounts.Store.LockChanges], for which a revocation waits, too.
+// Recheck refuses a caller whose token or key was revoked, or whose role changed, since the request
+// began, because its body and a password slot may take seconds. Call it after
+// [accounts.Store.LockChanges], for which a revocation also waits.
 func Recheck(ctx context.Context, tx *store.DB) error {
 	c, s := callerOf(ctx), accounts.New(tx)
 	if c.key != nil {
@@ -81,7 +81,7 @@ func Recheck(ctx context.Context, tx *store.DB) error {
 	return err
 }
 
-// RequireSelf returns an error unless customerID is the caller's. It is that of an
+// RequireSelf returns an error unless customerID is the caller's. It is the error for an
 // absent customer, because others do not exist for the caller (contract 1.3).
 func RequireSelf(ctx context.Context, customerID int64) error {
 	if Caller(ctx) != customerID {
@@ -90,9 +90,9 @@ func RequireSelf(ctx context.Context, customerID int64) error {
 	return nil
 }
 
-// Authenticator checks the token or API key of a request. Those of concurrent requests are
-// looked up together, one query of each at a time: a flood makes queries larger and not more.
-// Nothing is remembered, so that what is revoked is refused by the next request.
+// Authenticator checks the token or API key of a request. It looks up those of concurrent
+// requests together, with one query for tokens and one for keys at a time, so that a flood makes
+// queries larger and not more. It caches nothing, so that a revocation holds for the next request.
 type Authenticator struct {
 	tokens   *Tokens
 	sessions *coalesce.Group[session, *accounts.Person]
@@ -132,8 +132,8 @@ func NewAuthenticator(
 }
 
 // Authenticate lets a request with a valid token or API key through, with its customer in the
-// context, if the operation is for the person's role or the key. Every other token and
-// key gets the same 401 (contract 1.2).
+// context, if the person's role or the key may call the operation. Every invalid token or key
+// gets the same 401 (contract 1.2).
 func (a *Authenticator) Authenticate(op rest.Operation) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		_, writer := humago.Unwrap(ctx)

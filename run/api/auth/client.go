@@ -12,8 +12,8 @@ import (
 // Clients finds the address that a request comes from: password slots are shared
 // fairly among addresses.
 //
-// Behind a proxy, only the header to which the proxy adds shows it. Google's load
-// balancer sends, by its documentation
+// Behind a proxy, only the header that the proxy extends shows it. According to its
+// documentation, Google's load balancer sends
 // (https://cloud.google.com/load-balancing/docs/https#x-forwarded-for_header):
 //
 //	X-Forwarded-For: <supplied-value>,<client-ip>,<load-balancer-ip>
@@ -24,10 +24,10 @@ import (
 // has been seen to end in <client-ip>,<load-balancer-ip>,<client-ip>
 // (https://github.com/kubernetes/registry.k8s.io/pull/61).
 //
-// The client is therefore at no fixed place. It is the first address from the right
-// that is not one of our proxies.
+// The client's place is therefore not fixed. It is the first address from the right that
+// is not one of our proxies.
 type Clients struct {
-	// peer says that every connection comes from a proxy of ours. On Cloud Run only
+	// peer says that every connection comes from one of our proxies: on Cloud Run only
 	// Google's front end can connect.
 	peer    bool
 	proxies []netip.Prefix
@@ -63,8 +63,8 @@ func (c Clients) proxy(address netip.Addr) bool {
 	return slices.ContainsFunc(c.proxies, func(p netip.Prefix) bool { return p.Contains(address) })
 }
 
-// of returns the client of a request: an IPv4 address, or the 64 bits that one
-// customer of a provider has of IPv6.
+// of returns the client of a request: an IPv4 address, or the 64 bits of an IPv6 address
+// that a provider gives to one customer.
 func (c Clients) of(r *http.Request) netip.Prefix {
 	peer, _ := netip.ParseAddrPort(r.RemoteAddr) // invalid for a test's recorder: everybody is one client
 	address := peer.Addr().Unmap().WithZone("")
@@ -73,7 +73,7 @@ func (c Clients) of(r *http.Request) netip.Prefix {
 		for _, hop := range slices.Backward(hops) {
 			before, err := netip.ParseAddr(strings.TrimSpace(hop))
 			if err != nil {
-				break // no proxy of ours writes that
+				break // none of our proxies writes that
 			}
 			address = before.Unmap().WithZone("")
 			if !c.proxy(address) {

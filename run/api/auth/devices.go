@@ -15,8 +15,8 @@ import (
 // deviceLifetime is how long a device cookie is valid after the last login.
 const deviceLifetime = 180 * 24 * time.Hour
 
-// DeviceCookie is what a browser or program gets that has logged in by an e-mail address: it
-// opens a lane of the password queue, for that address alone, and gives nothing else.
+// DeviceCookie is for a browser or program that has logged in by an e-mail address: it opens a
+// lane of the password queue, only for that address, and grants nothing else.
 // See https://owasp.org/www-community/Slow_Down_Online_Guessing_Attacks_with_Device_Cookies.
 func (t *Tokens) DeviceCookie(email string) http.Cookie {
 	ends := t.clock().Add(deviceLifetime).Unix()
@@ -26,7 +26,7 @@ func (t *Tokens) DeviceCookie(email string) http.Cookie {
 	}
 }
 
-// KnownDevice reports whether a Cookie header has a device cookie of an e-mail address that is valid.
+// KnownDevice reports whether a Cookie header has a valid device cookie of an e-mail address.
 func (t *Tokens) KnownDevice(header, email string) bool {
 	cookies, err := http.ParseCookie(header)
 	return err == nil && slices.ContainsFunc(cookies, func(c *http.Cookie) bool {
@@ -38,7 +38,7 @@ func (t *Tokens) KnownDevice(header, email string) bool {
 	})
 }
 
-// deviceName keeps the cookies of several persons of a browser apart.
+// deviceName is the cookie's name, different for each person of a browser.
 func deviceName(email string) string {
 	sum := sha256.Sum256([]byte(strings.ToLower(email)))
 	return fmt.Sprintf("device-%x", sum[:8])

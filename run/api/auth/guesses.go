@@ -9,17 +9,17 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Bounds of guessing: a client may try so many unknown codes at once, and one more
-// every so often. A code has 100 random bits or more; the bound keeps guesses from the database.
+// Bounds of guessing: how many unknown codes a client may try at once, and how often one more.
+// A code has 100 random bits or more; the bound protects the database from guesses.
 const (
 	GuessEvery = 6 * time.Second
 	guessBurst = 10
-	maxClients = 10_000 // of which guesses are counted, in about 2 MB
+	maxClients = 10_000 // whose guesses are counted, in about 2 MB
 )
 
 // Guesses counts the unknown codes of each client, in this instance. A code counts once it is
-// known to be wrong: right ones never count, however many are tried at once. Guesses that are
-// under way at the same time all count, and lengthen the wait.
+// known to be wrong: right ones never count, however many are tried at once. Concurrent guesses
+// all count, and lengthen the wait.
 type Guesses struct {
 	mutex   sync.Mutex
 	clients *simplelru.LRU[netip.Prefix, *rate.Limiter]

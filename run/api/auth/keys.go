@@ -15,17 +15,17 @@ import (
 )
 
 // The form of an API key: the prefix, 256 random bits and the CRC-32 of both, in
-// digits and letters. Scanners for secrets find one by its form and its sum without
-// asking us; docs/SECURITY.md has the regular expression.
+// digits and letters. Scanners for secrets recognise one by its form and checksum without
+// calling us; docs/SECURITY.md has the regular expression.
 const (
 	keyPrefix    = "cold_"
 	keyDigits    = 43 // of base 62, for 256 bits
 	keySumDigits = 6  // for 32 bits
-	// keyShown is how much of a key lists show.
+	// keyShown is how many characters of a key lists show.
 	keyShown = len(keyPrefix) + 4
 )
 
-// NewKey makes an API key. Only its hash is stored, and its begin to show.
+// NewKey makes an API key. Only its hash is stored, and its first characters for lists.
 func NewKey() (text, shown string, hash accounts.KeyHash) {
 	var secret [32]byte
 	_, _ = rand.Read(secret[:]) // it never fails
@@ -43,14 +43,14 @@ func base62(number *big.Int, digits int) string {
 	return strings.Repeat("0", digits-len(text)) + text
 }
 
-// wellFormed reports whether a text may be a key. What is mistyped or cut off so
-// needs no query.
+// wellFormed reports whether a text may be a key, so that a mistyped or cut one needs no
+// query.
 func wellFormed(text string) bool {
 	begin := len(text) - keySumDigits
 	return len(text) == len(keyPrefix)+keyDigits+keySumDigits && strings.HasPrefix(text, keyPrefix) && keySum(text[:begin]) == text[begin:]
 }
 
-// keyUseInterval is how often the use of a key is noted.
+// keyUseInterval is how often the use of keys is recorded.
 const keyUseInterval = time.Minute
 
 // KeyStore has the keys by their hashes. Unknown ones are absent.
@@ -107,13 +107,13 @@ func (k *Keys) find(ctx context.Context, text string) (accounts.APIKey, error) {
 	if key.LastUsedAt == nil || now.Sub(*key.LastUsedAt) >= keyUseInterval {
 		select {
 		case k.used <- key.ID:
-		default: // the database is slow: the next use is noted
+		default: // the database is slow: a later use is recorded
 		}
 	}
 	return *key, nil
 }
 
-// Run notes when keys are used, until ctx ends. No request waits for it.
+// Run records when keys are used, until ctx ends. No request waits for it.
 func (k *Keys) Run(ctx context.Context) {
 	for {
 		select {

@@ -20,17 +20,17 @@ import (
 // second of one core.
 const DefaultPasswordCost = 12
 
-// Passwords hashes and compares passwords. It limits how many at once: each takes
-// a core for as long as hundreds of other requests.
+// Passwords hashes and compares passwords, a limited number at once, because each
+// occupies a core for as long as hundreds of other requests.
 type Passwords struct {
 	queue *fairqueue.Queue[client]
 	cost  int
-	// dummyHash is compared with when no customer has the given e-mail, so that the
-	// answer takes as long as for a wrong password.
+	// dummyHash is compared if no customer has the given e-mail, so that the answer takes as
+	// long as for a wrong password.
 	dummyHash []byte
 }
 
-// NewPasswords allows so many hashes at a time, at least one. The dummy hash is a text
+// NewPasswords allows concurrent hashes at a time, at least one. The dummy hash is a text
 // of the right form and not computed, so that an instance starts at once; comparing
 // with it takes as long as with a real hash.
 func NewPasswords(concurrent, cost int) *Passwords {
@@ -45,9 +45,9 @@ const saltAndHash = 22 + 31
 const (
 	// MaxPasswordWait is how long a request waits for a password slot.
 	MaxPasswordWait = 10 * time.Second
-	// MaxWaiting is how many requests of an instance wait at a time, and maxKnown how many
-	// more with a device cookie. Cloud Run, as we configure it, sends up to 80 requests to an
-	// instance; the rest is for all others.
+	// MaxWaiting is how many requests of an instance may wait at a time, and maxKnown how many
+	// more with a device cookie. We let Cloud Run send up to 80 requests to an instance; the
+	// rest is for all other operations.
 	MaxWaiting = 40
 	maxKnown   = 24
 )
@@ -59,15 +59,15 @@ func Busy() *rest.Error {
 	}
 }
 
-// client is who waits: an address, or a login with its device cookie.
+// client identifies who waits: an address, or a login with its device cookie.
 type client struct {
 	address netip.Prefix
 	email   string
 }
 
 // Acquire waits for a password slot, fairly among clients (contract 2.9). known is the e-mail
-// address that the request has a device cookie or a token of, or empty. Call it before any query of the
-// request, so that a flood does not reach the database.
+// address for which the request has a device cookie or a token, or empty. Call it before any query
+// of the request, so that a flood does not reach the database.
 func (p *Passwords) Acquire(ctx context.Context, known string) (done func(), err error) {
 	in, who := fairqueue.Unknown, client{address: Client(ctx)}
 	if known != "" {
@@ -77,10 +77,10 @@ func (p *Passwords) Acquire(ctx context.Context, known string) (done func(), err
 	defer cancel()
 	done, err = p.queue.Acquire(limited, in, who)
 	if errors.Is(err, fairqueue.ErrBusy) && in == fairqueue.Known {
-		// The lane is full of others: who has a cookie waits no worse than who has none.
+		// The lane is full of others: wait as a client without a cookie does.
 		done, err = p.queue.Acquire(limited, fairqueue.Unknown, client{address: Client(ctx)})
 	}
-	if err != nil && ctx.Err() == nil { // in time there was no slot
+	if err != nil && ctx.Err() == nil { // no slot became free in time
 		return nil, Busy()
 	}
 	return done, err
@@ -112,6 +112,6 @@ func (p *Passwords) Matches(stored, plain string) (bool, error) {
 	if err != nil && !errors.Is(err, bcrypt.ErrMismatchedHashAndPassword) {
 		return false, fmt.Errorf("compare password: %w", err)
 	}
-	// bcrypt ignores what follows the 72nd byte; no stored password is longer.
+	// bcrypt ignores all after the 72nd byte; no stored password is longer.
 	return err == nil && stored != "" && len(plain) <= input.MaxPasswordBytes, nil
 }

@@ -26,7 +26,7 @@ type Tokens struct {
 	clock   func() time.Time
 }
 
-// NewTokens takes SECRET_KEY: keys separated by commas, of which the first
+// NewTokens reads SECRET_KEY: keys separated by commas, of which the first
 // signs and all verify, so that a key can be rotated without ending sessions.
 func NewTokens(secret string, clock func() time.Time) (*Tokens, error) {
 	t := &Tokens{clock: clock}
@@ -60,7 +60,7 @@ type claims struct {
 
 var errToken = errors.New("token is not valid")
 
-// Issue signs a token for a person in their present generation.
+// Issue signs a token of a person's present generation.
 func (t *Tokens) Issue(p accounts.Person) (string, error) {
 	now := t.clock()
 	signed, err := jwt.NewWithClaims(jwt.SigningMethodHS256, &claims{
@@ -77,11 +77,11 @@ func (t *Tokens) Issue(p accounts.Person) (string, error) {
 	return signed, nil
 }
 
-// session is what a token says of its bearer.
+// session is the content of a token.
 type session struct{ customerID, person, generation int64 }
 
-// verify returns the session of a token that one of our keys has signed with HS256 and that
-// has not expired, or errToken.
+// verify returns the session of a token, or errToken unless one of our keys has signed it
+// with HS256 and it has not expired.
 func (t *Tokens) verify(text string) (session, error) {
 	var c claims
 	token, err := t.parser.ParseWithClaims(text, &c, func(*jwt.Token) (any, error) { return t.keys, nil })

@@ -55,19 +55,19 @@ type keyPath struct {
 }
 
 func (h *Handlers) registerKeys(r *rest.API) {
-	// A repeat makes a second key, which can be revoked; its text is the only one that
-	// is known.
+	// Without an Idempotency-Key a repeat makes a second key. The first can be revoked: its
+	// text is lost with the answer.
 	rest.Answer(r, rest.Operation{
 		ID: "createAPIKey", Role: rest.Admin, Creates: true, Method: http.MethodPost, Path: "/api/v1/api-keys", Tag: rest.TagKeys,
 		Status: http.StatusCreated, Summary: "Create an API key",
-		Description: "The key is in the answer and shown once. A new password of the customer's does not end it.",
+		Description: "The key is shown once, in the answer. A new password does not end it.",
 		Errors:      []error{store.ErrNoRoom, store.ErrTooManyAPIKeys, errPast()},
 	}, h.createKey)
 	rest.Answer(r, rest.Operation{
 		ID: "listAPIKeys", Role: rest.Viewer, Method: http.MethodGet, Path: "/api/v1/api-keys", Tag: rest.TagKeys,
 		Summary: "List the caller's API keys, oldest first",
 	}, h.listKeys)
-	// A repeat is told 404: the key is gone, as was asked.
+	// A repeat gets 404: the key is gone, as requested.
 	rest.Register(r, rest.Operation{
 		ID: "revokeAPIKey", Role: rest.Admin, Method: http.MethodDelete, Path: "/api/v1/api-keys/{key_id}", Tag: rest.TagKeys,
 		Status: http.StatusNoContent, Summary: "Revoke an API key",

@@ -1,5 +1,5 @@
-// Package customers has the operations on customers: registration, login, the profile, and
-// the API keys by which programs call in place of a login.
+// Package customers has the operations on customers: registration, login, the profile,
+// persons and invitations, and the API keys with which programs call instead of a login.
 package customers
 
 import (
@@ -28,8 +28,8 @@ func customerOf(p accounts.Person) customer {
 	return customer{ID: p.CustomerID, Email: p.Email, Username: p.Username}
 }
 
-// changedProfile is what the audit log has of a changed profile. Of a password it
-// has that it was set.
+// changedProfile is a changed profile in the audit log. Of a password it says only that it
+// was set.
 type changedProfile struct {
 	customer
 
@@ -91,8 +91,8 @@ type Handlers struct {
 
 // Register adds the operations.
 func (h *Handlers) Register(r *rest.API) {
-	// Called by the registration form. A repeat after a lost answer is told that
-	// the e-mail is taken; the account exists and login works.
+	// Called by the registration form. A repeat after a lost answer hears that the e-mail is
+	// taken: the account exists and login works.
 	rest.Answer(r, rest.Operation{
 		ID: "registerCustomer", Method: http.MethodPost, Path: "/api/v1/customers/register", Tag: rest.TagCustomers,
 		Public: true, Status: http.StatusCreated,
@@ -104,7 +104,7 @@ func (h *Handlers) Register(r *rest.API) {
 	rest.Register(r, rest.Operation{
 		ID: "loginCustomer", Method: http.MethodPost, Path: "/api/v1/customers/login", Tag: rest.TagCustomers,
 		Public: true, Summary: "Log in",
-		Description: "The cookie says that this browser or program has logged in. Sent back at the next login, it keeps that from waiting " +
+		Description: "The cookie says that this browser or program has logged in. If it is sent with the next login, that does not wait " +
 			"behind guesses.",
 		Errors: []error{errLogin(), auth.Busy()},
 	}, h.login)

@@ -103,7 +103,7 @@ func (h *Handlers) registerPersons(r *rest.API) {
 		Description: "It ends the person's sessions and invitations.",
 		Errors:      []error{store.ErrNoPerson, store.ErrLastOwner},
 	}, h.setRole)
-	// A repeat is told 404: the person is gone, as was asked.
+	// A repeat gets 404: the person is gone, as requested.
 	rest.Answer(r, rest.Operation{
 		ID: "removePerson", Role: rest.Owner, Method: http.MethodDelete, Path: "/api/v1/persons/{person_id}", Tag: rest.TagPersons,
 		Summary:     "Remove a person",
@@ -113,7 +113,7 @@ func (h *Handlers) registerPersons(r *rest.API) {
 	rest.Answer(r, rest.Operation{
 		ID: "invitePerson", Role: rest.Admin, Creates: true, Method: http.MethodPost, Path: "/api/v1/invitations", Tag: rest.TagPersons,
 		Status: http.StatusCreated, Summary: "Invite a person",
-		Description: "The code is valid for 72 hours, once, and shown here alone. Nobody invites above the own role.",
+		Description: "The code is valid once within 72 hours, and shown only here. Nobody can invite to a higher role than their own.",
 		Errors:      []error{rest.BadRequest(input.InvalidEmail), store.ErrEmailTaken, store.ErrTooManyPersons, errAbove(rest.Owner)},
 	}, h.invite)
 	rest.Answer(r, rest.Operation{
@@ -139,7 +139,7 @@ func errAbove(role rest.Role) *rest.Error {
 	return rest.NewError(http.StatusForbidden, role.Refuse(""))
 }
 
-// errInvitation answers a code that is unknown, used, revoked, or has expired.
+// errInvitation answers a code that is unknown, used, revoked or expired.
 func errInvitation() *rest.Error {
 	return rest.NotFound("Invitation is unknown, used, or has expired")
 }
@@ -230,7 +230,8 @@ func (h *Handlers) accept(ctx context.Context, in *rest.Body[acceptance]) (accep
 	return out, err
 }
 
-// join finds the invitation before it hashes the password: unknown codes cost one query.
+// join finds the invitation before it hashes the password, so that an unknown code costs one
+// query.
 func (h *Handlers) join(ctx context.Context, a acceptance) (accepted, error) {
 	found, err := accounts.New(h.DB).InvitationByCode(ctx, a.Code)
 	out := accepted{found.Username, found.Email, found.Role, found.InvitedBy, false}

@@ -34,8 +34,8 @@ func readingOf(r reading.Reading) readingBody {
 	}
 }
 
-// nodeList names sensors. Any text may stand in it: what is no sensor of the
-// caller's is absent from the answer.
+// nodeList names sensors. It may have any texts: those that are not sensors of the
+// caller's are absent from the answer.
 type nodeList struct {
 	_         struct{} `additionalProperties:"true"`
 	NodeIDs   []string `json:"node_ids,omitempty" nullable:"false" maxItems:"1000" doc:"Sensors to read." example:"esp32-7f3a,esp32-90bc"`
@@ -51,8 +51,7 @@ func (nodeList) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 	return s
 }
 
-// Resolve reports that neither list is present, which anyOf in the schema cannot
-// name.
+// Resolve reports that both lists are absent, which anyOf in the schema cannot say.
 func (l *nodeList) Resolve(huma.Context, *huma.PathBuffer) []error {
 	if l.NodeIDs == nil && l.SensorIDs == nil {
 		return []error{&huma.ErrorDetail{Location: "body", Message: "expected required property node_ids to be present"}}
@@ -80,7 +79,7 @@ type Handlers struct {
 	Models   Models // nil without any
 	Clock    func() time.Time
 
-	shipped *anomaly.Calibration // of customers who have none yet
+	shipped *anomaly.Calibration // for customers who have none yet
 }
 
 // Register adds the operations.
@@ -90,15 +89,15 @@ func (h *Handlers) Register(r *rest.API) {
 	rest.Answer(r, rest.Operation{
 		ID: "getLatestReading", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/data/latest/{sensor_id}", Tag: rest.TagData,
 		Summary:     "Read a sensor's latest reading",
-		Description: "The newest value of each quantity, null where the sensor has never sent one, and the time of the newer.",
+		Description: "The newest value of each quantity, null if the sensor has never sent one, and the time of the newer one.",
 		Errors:      []error{store.ErrNoSensor, errNoReadings()},
 	}, h.latest)
-	// Polled by the overview of all sensors. It only reads, though it is POST:
-	// the list may be longer than an address.
+	// Polled by the overview of all sensors. It is a POST, although it only reads,
+	// because the list may be longer than a URL.
 	rest.Answer(r, rest.Operation{
 		ID: "getLatestReadings", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodPost, Path: "/api/v1/data/multi-sensor", Tag: rest.TagData,
 		Summary:     "Read the latest readings of several sensors",
-		Description: "The answer is keyed by sensor; sensors without readings, and what is no sensor of the caller's, are absent.",
+		Description: "The answer is keyed by sensor; sensors without readings, and ids that are not the caller's sensors, are absent.",
 	}, h.multiSensor)
 	h.registerHistory(r)
 	h.registerStats(r)
@@ -108,7 +107,7 @@ func (h *Handlers) Register(r *rest.API) {
 	h.registerForecast(r)
 }
 
-// ownedNode returns the caller's sensor and what of its readings the caller may
+// ownedNode returns the caller's sensor with the spans of readings that the caller may
 // see.
 func ownedNode(ctx context.Context, sensors *store.DB, sensorID string) (readings.NodeRef, error) {
 	if reading.ValidateNodeID(sensorID) != nil {
@@ -117,7 +116,7 @@ func ownedNode(ctx context.Context, sensors *store.DB, sensorID string) (reading
 	return accounts.New(sensors).VisibleNode(ctx, auth.Caller(ctx), sensorID)
 }
 
-// errNoReadings answers for a sensor without readings.
+// errNoReadings is the answer for a sensor without readings.
 func errNoReadings() *rest.Error { return rest.NotFound("No readings found") }
 
 func (h *Handlers) latest(ctx context.Context, in *input.SensorPath) (readingBody, error) {

@@ -17,7 +17,7 @@ import (
 	"coldaisle.dev/shared/store/pipeline"
 )
 
-// Models gives the models in use of a customer, and loads what is not in memory.
+// Models returns the models in use of a customer, and loads those that are not in memory.
 type Models interface {
 	Wait(ctx context.Context, customer int64) modelstore.Pair
 }
@@ -45,7 +45,7 @@ func (h *Handlers) registerForecast(r *rest.API) {
 	}, h.forecast)
 }
 
-// errNoForecast answers for a sensor that no forecast can be made of.
+// errNoForecast is the answer for a sensor without a forecast.
 func errNoForecast() *rest.Error { return rest.NotFound("No forecast available") }
 
 // forecast reads the sensor's last hour. Without a model or enough readings, or after an
@@ -86,8 +86,8 @@ func (h *Handlers) forecast(ctx context.Context, in *input.SensorPath) (forecast
 	return forecastBody{SensorID: in.SensorID, ModelVersion: model.Info.Name, LastReading: readingOf(last), Forecast: steps}, nil
 }
 
-// forecastSteps forecasts what follows the last reading of a measured series, corrected, dated from the node's
-// newest reading, which may not be stored yet. After too short a series there is nothing.
+// forecastSteps forecasts the values after the last reading of a measured series, and corrects them. They are
+// dated from the node's newest reading, which may not be stored yet. A series that is too short has none.
 func forecastSteps(model *learn.Forecaster, series []reading.Reading, newest time.Time, corrections reading.Corrections) (steps []forecastStep) {
 	var x features.Extractor
 	for i, window := range features.Windows(series) {

@@ -18,7 +18,7 @@ import (
 	"coldaisle.dev/shared/store"
 )
 
-// bucketBody is the readings of one of max_points equal parts of a range.
+// bucketBody summarises one of max_points equal parts of a range.
 type bucketBody struct {
 	NodeID         string    `json:"node_id" doc:"Sensor that measured." example:"esp32-7f3a"`
 	Timestamp      rest.Time `json:"timestamp" doc:"Begin of the bucket, UTC." example:"2026-03-01T12:00:00Z"`
@@ -41,7 +41,7 @@ type historyInput struct {
 	Accept      string          `header:"Accept" hidden:"true"`
 }
 
-// Resolve refuses a range that ends before it starts, and measured values of buckets.
+// Resolve refuses a range that ends before it starts, and uncorrected values in buckets.
 func (in *historyInput) Resolve(huma.Context) []error {
 	errs := input.CheckRange(in.StartTime, in.EndTime)
 	if in.Uncorrected && in.MaxPoints > 0 {
@@ -50,7 +50,7 @@ func (in *historyInput) Resolve(huma.Context) []error {
 	return errs
 }
 
-// exportedReading is a reading with what was measured.
+// exportedReading is a reading with its measured values.
 type exportedReading struct {
 	NodeID                 string    `json:"node_id" doc:"Sensor that measured." example:"esp32-7f3a"`
 	Temperature            *float64  `json:"temperature" doc:"Degrees Celsius; null if not measured." example:"24.3"`
@@ -127,8 +127,8 @@ const (
 	csvBucketHeader  = "node_id,timestamp,temperature,humidity,min_temperature,max_temperature,min_humidity,max_humidity,count\n"
 )
 
-// readingRows writes readings. Identifiers are of characters that JSON and CSV
-// take as they are.
+// readingRows writes readings. The characters of identifiers need no escapes in JSON and
+// CSV.
 func readingRows(nodeID string, csv, uncorrected bool) rest.RowEncoder[reading.Reading] {
 	if csv {
 		header, id := csvReadingHeader, rest.CSVText(nodeID)
@@ -190,7 +190,7 @@ func bucketRows(nodeID string, csv bool) rest.RowEncoder[readings.Bucket] {
 	})
 }
 
-// appendNumber writes a measured value in its shortest form, and none for a missing one.
+// appendNumber writes a value in its shortest form, or none if it is missing.
 func appendNumber(b []byte, value float64, none string) []byte {
 	if !reading.Has(value) {
 		return append(b, none...)

@@ -25,20 +25,21 @@ import (
 // longestReport is a month of 31 days, one of them with 25 hours.
 const longestReport = 31*24*time.Hour + time.Hour
 
-// largestReport bounds what one request reads: of so many sensors a month, of more of
-// them less. A hundred that send every 30 seconds are nine million readings.
+// largestReport bounds the sum of the sensors' ranges in one request: a month of a hundred
+// sensors, or less time of more. A hundred that send every 30 seconds have nine million
+// readings.
 const largestReport = 100 * longestReport
 
-// reportTimeout ends a report before the request's own end, so that the caller is told
-// what to choose: of sensors that send more often.
+// reportTimeout ends a report before the request's own timeout, so that the answer can say
+// what to choose. It is reached by sensors that send more often.
 const reportTimeout = 25 * time.Second
 
-// reportedFor is how long a reading stands for what follows it, at most: from then on
-// its node is silent.
+// reportedFor is the longest time after a reading for which it counts: then its node is
+// silent.
 const reportedFor = 5 * time.Minute
 
-// ReportRange is what a report is of. It is exported only because huma reads no embedded
-// fields of unexported types.
+// ReportRange selects what a report covers. It is exported only because huma reads no
+// embedded fields of unexported types.
 type ReportRange struct {
 	RoomID    int64           `path:"room_id" doc:"Primary key of one of the caller's rooms." example:"3"`
 	StartTime input.Timestamp `query:"start_time" required:"true" doc:"Begin of the range, included; ISO 8601, UTC where it has no offset." example:"2026-03-01T00:00:00Z"`
@@ -77,19 +78,19 @@ func (h *Handlers) registerReport(r *rest.API) {
 	rest.Register(r, rest.Operation{
 		ID: "getReport", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/data/report/{room_id}", Tag: rest.TagData,
 		Summary: "Sum up how long the sensors of a room were outside their ranges",
-		Description: "The recommended range is that of the preset `ashrae_recommended`. The minutes are those of all readings, read by one query. " +
-			"Sensors are those that the room has now, by identifier. At most 100 can be read of a month at once, of a shorter range as many " +
-			"more: a larger room is read in parts, by `limit` and `after`.",
+		Description: "The recommended range is that of the preset `ashrae_recommended`. The minutes count all readings. " +
+			"Sensors are those now in the room, by identifier. One request can read a month of at most 100 sensors, or a shorter range of " +
+			"correspondingly more: read a larger room in parts, by `limit` and `after`.",
 		Errors: []error{store.ErrNoRoom, &readings.LimitError{Purpose: readings.Export}, errLargeReport(1), errSlowReport()},
 	}, h.report)
 }
 
-// errLargeReport answers for a range of which so many sensors at most can be read at once.
+// errLargeReport is the answer for a range of which at most most sensors can be read at once.
 func errLargeReport(most int) *rest.Error {
 	return rest.BadRequest(fmt.Sprintf("At most %d sensors can be read of this range at once; choose fewer by limit and after, or a shorter range", most))
 }
 
-// errSlowReport answers for one that was given up.
+// errSlowReport is the answer for a report that was given up.
 func errSlowReport() *rest.Error {
 	return rest.BadRequest("The report takes too long; choose fewer sensors by limit and after, or a shorter range")
 }
@@ -147,7 +148,7 @@ func (h *Handlers) report(ctx context.Context, in *reportInput) (*rest.Page[repo
 	return rest.NewPage(in.After, sums, total, next), nil
 }
 
-// reportedRange is the range that a report is of, as far as it has been.
+// reportedRange is the range of a report up to now.
 func (h *Handlers) reportedRange(in *ReportRange) (start, end time.Time) {
 	start, end = clampRange(in.StartTime.Time, in.EndTime.Time)
 	if now := h.Clock(); end.After(now) {
@@ -156,7 +157,7 @@ func (h *Handlers) reportedRange(in *ReportRange) (start, end time.Time) {
 	return start, end
 }
 
-// rules are those of the recommended and of the allowable range.
+// rules returns the rules of the recommended and of the allowable range.
 func (in *ReportRange) rules() (recommended, allowable []incident.Rule, err error) {
 	if recommended, err = incident.Recommended.Rules(incident.Scope{}); err != nil {
 		return nil, nil, err
@@ -165,7 +166,7 @@ func (in *ReportRange) rules() (recommended, allowable []incident.Rule, err erro
 	return recommended, allowable, err
 }
 
-// read passes the readings of nodes on, within the time of a report.
+// read calls add with the readings of nodes, within the time of a report.
 func (h *Handlers) read(ctx context.Context, nodes []readings.NodeRef, start, end time.Time, add func(reading.Reading)) error {
 	if len(nodes) == 0 || !start.Before(end) {
 		return nil
@@ -192,7 +193,7 @@ type reported struct {
 	last                               reading.Reading
 	outsideRecommended, outsideAllowed bool // the last
 
-	room *roomMinutes // counts along; nil if nobody asks
+	room *roomMinutes // also counts; nil if it is not needed
 }
 
 func newReported(room *roomMinutes) *reported {
@@ -220,7 +221,7 @@ func (t *reported) add(r reading.Reading, recommended, allowable []incident.Rule
 	}
 }
 
-// stand counts the last reading until a time.
+// stand counts the last reading up to a time.
 func (t *reported) stand(until time.Time) {
 	if t.last.Time.IsZero() {
 		return

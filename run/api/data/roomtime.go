@@ -60,7 +60,7 @@ func (h *Handlers) roomTime(ctx context.Context, in *ReportRange) (roomTime, err
 	return room.sum(), err
 }
 
-// What sensors of a room did in a minute.
+// The states of a minute of a room.
 const (
 	wasReported = 1 << iota
 	wasOutsideRecommended
@@ -70,14 +70,14 @@ const (
 // roomMinutes are the minutes of a range.
 type roomMinutes struct {
 	start   time.Time
-	minutes []byte // what was so in each
+	minutes []byte // the states of each
 }
 
 func newRoomMinutes(start, end time.Time) *roomMinutes {
 	return &roomMinutes{start: start, minutes: make([]byte, max(0, int(math.Ceil(end.Sub(start).Minutes()))))}
 }
 
-// mark notes what a reading says of the minutes that it stands for.
+// mark records a reading in the minutes for which it counts.
 func (m *roomMinutes) mark(at time.Time, length time.Duration, outsideRecommended, outsideAllowable bool) {
 	if length <= 0 {
 		return

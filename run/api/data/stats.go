@@ -14,7 +14,7 @@ import (
 	"coldaisle.dev/shared/store"
 )
 
-// window is a period of statistics that ends now.
+// window is a window of statistics that ends now.
 type window struct {
 	name   string
 	length time.Duration
@@ -54,7 +54,7 @@ type windowStats struct {
 	Month periodStats `json:"30d" doc:"The last 30 days, from a whole hour on."`
 }
 
-// statsAnswer is one window when the caller named one, else all of them.
+// statsAnswer is one window if the caller named one, else all of them.
 type statsAnswer struct {
 	one *periodStats
 	all *allStats
@@ -99,7 +99,7 @@ func (h *Handlers) stats(ctx context.Context, in *statsInput) (statsAnswer, erro
 		if start := now.Add(-w.length); w.length < readings.HourlyFrom {
 			return start
 		} else {
-			return start.Truncate(time.Hour) // what is aggregated by hours need not be read raw
+			return start.Truncate(time.Hour) // hourly aggregates replace raw readings
 		}
 	})
 	measured, err := h.Readings.Stats(ctx, node, now, starts)

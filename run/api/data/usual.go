@@ -21,7 +21,7 @@ import (
 
 const (
 	day = 24 * time.Hour
-	// calibrated is how far back the calibration of today tells what is usual.
+	// calibrated is how far back today's calibration says what is usual.
 	calibrated = anomaly.Hours * time.Hour
 )
 
@@ -50,8 +50,8 @@ func (h *Handlers) registerUsual(r *rest.API) {
 	rest.Answer(r, rest.Operation{
 		ID: "getUsual", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/data/usual/{sensor_id}", Tag: rest.TagData,
 		Summary: "Read where a sensor's temperature and dew point are usual, hour by hour",
-		Description: "The band of an hour is what the sensor's own changes since the hours before stay in all but once a month, by today's calibration. " +
-			"It is known of the last 28 days, and not after a day of silence; other hours are absent.",
+		Description: "By today's calibration, the sensor's own changes since the hours before leave the band of an hour only once a month. " +
+			"It is known for the last 28 days, but not after a day of silence; other hours are absent.",
 		Errors: []error{store.ErrNoSensor, &readings.LimitError{Purpose: readings.Chart}},
 	}, h.usual)
 }
@@ -78,7 +78,7 @@ func (h *Handlers) usual(ctx context.Context, in *usualInput) ([]usualHour, erro
 	if !start.Before(end) {
 		return bands, nil
 	}
-	// A week and more in whole hours is read from the hourly aggregates: nobody is billed.
+	// A week and more in whole hours is read from the hourly aggregates and costs no query of BigQuery.
 	end = end.Add(time.Hour - time.Nanosecond).Truncate(time.Hour)
 	from := start.Add(-day)
 	if week := end.Add(-readings.HourlyFrom); week.Before(from) {
@@ -124,7 +124,7 @@ func (h *Handlers) usual(ctx context.Context, in *usualInput) ([]usualHour, erro
 	return bands, nil
 }
 
-// hundredth is a value to the second digit; nil of none.
+// hundredth rounds a value to the second digit; nil if there is none.
 func hundredth(value float64) *float64 {
 	if math.IsNaN(value) {
 		return nil

@@ -1,10 +1,10 @@
 // Package fairqueue gives a limited number of slots to callers. The others wait,
 // for a bounded time in a bounded queue that is fair among clients.
 //
-// The API uses it for password hashes and previews of rules, each of which takes a core for as long
-// as hundreds of other requests, and for changes, each of which holds a connection of the database:
-// a client that sends a thousand of them must not keep out others. It knows nothing of the work
-// that holds a slot.
+// The API uses it for password hashes and previews of rules, each of which occupies a core for as
+// long as hundreds of other requests, and for changes, each of which holds a database connection: a
+// client that sends a thousand of them must not keep out others. The package knows nothing of the
+// work that holds a slot.
 package fairqueue
 
 import (
@@ -22,8 +22,8 @@ var ErrBusy = errors.New("no slot in time")
 // Limits of a queue.
 type Limits struct {
 	Slots      int           // at a time, at least one
-	MaxWaiting [2]int        // callers who wait for one in each lane, at most
-	MaxWait    time.Duration // to wait, at most
+	MaxWaiting [2]int        // most callers that may wait in each lane
+	MaxWait    time.Duration // longest wait
 }
 
 // Lane is where a caller waits.
@@ -36,9 +36,9 @@ const (
 	Known
 )
 
-// Queue serves the callers of a lane in rounds, of each client one caller a round: a client that
-// sends a thousand requests waits for its own, and one that sends a single request waits for at
-// most one of every other client's. A client is identified by its key.
+// Queue serves the callers of a lane in rounds, with one caller of each client in a round. A client
+// that sends a thousand requests thus waits for its own, and one that sends a single request waits
+// for at most one of every other client's. A client is identified by its key.
 type Queue[K comparable] struct {
 	limits Limits
 
@@ -56,7 +56,7 @@ type lane[K comparable] struct {
 type waiter[K comparable] struct {
 	key     K
 	round   int
-	granted chan bool // true when it gets a slot, false when it is evicted
+	granted chan bool // true if it gets a slot, false if it is evicted
 }
 
 // New returns an empty queue.
@@ -92,7 +92,7 @@ func (q *Queue[K]) Acquire(ctx context.Context, in Lane, key K) (done func(), er
 	l := &q.lanes[in]
 	if i := slices.Index(l.waiting, w); i >= 0 {
 		l.waiting = slices.Delete(l.waiting, i, i+1)
-	} else if <-w.granted { // at the same time
+	} else if <-w.granted { // just before
 		return q.release, nil
 	}
 	return nil, err

@@ -9,8 +9,8 @@ import (
 	"coldaisle.dev/shared/store/incidents"
 )
 
-// LogDarkSites logs each dark site, by gateway and customer. Terraform makes a metric and an
-// alert of it: the operator hears of one site among many.
+// LogDarkSites logs each dark site, by gateway and customer. Terraform derives a metric and an
+// alert from it, so that the operator hears of one dark site among many.
 func LogDarkSites(ctx context.Context, db *store.DB, now time.Time, log *slog.Logger) {
 	dark, err := incidents.New(db).DarkSites(ctx, now)
 	if err != nil && ctx.Err() == nil {

@@ -27,7 +27,7 @@ type enrolment struct {
 	Confirm   bool     `json:"confirm,omitempty" doc:"Whether to enrol; without it the answer says what the code is for, and nothing changes." example:"true"`
 }
 
-// Resolve refuses what is no public key.
+// Resolve refuses an invalid public key.
 func (e *enrolment) Resolve(huma.Context, *huma.PathBuffer) []error {
 	message := "expected 32 bytes in base64"
 	if len(e.PublicKey) == ed25519.PublicKeySize {
@@ -59,13 +59,13 @@ func (h *Handlers) registerEnrolment(r *rest.API) {
 	rest.Answer(r, rest.Operation{
 		ID: "enrolGateway", Method: http.MethodPost, Path: "/api/v1/gateways/enrol", Tag: rest.TagGateways,
 		Public: true, Summary: "Enrol a gateway by its code",
-		Description: "For the gateway's own program; the code stands in place of a token. A client that tries many unknown codes " +
+		Description: "For the gateway's own program; the code replaces a token. A client that tries many unknown codes " +
 			"is refused for a while.",
 		Errors: []error{errCode(), store.ErrGatewayEnrolled, errGuesses(auth.GuessEvery)},
 	}, h.enrol)
 }
 
-// errCode answers a code that is unknown, has expired, or whose gateway is revoked.
+// errCode answers a code that is unknown or expired, or whose gateway is revoked.
 func errCode() *rest.Error { return rest.NotFound("Enrolment code is unknown or has expired") }
 
 func errGuesses(wait time.Duration) *rest.Error {
@@ -87,10 +87,9 @@ func (h *Handlers) enrol(ctx context.Context, in *rest.Body[enrolment]) (enrolle
 	}), err
 }
 
-// exchange returns the gateway of a code, with the public key if the request
-// confirms. Only the first enrolment changes something and has an entry. A code that
-// has enrolled says whose gateway it is only with the key that it enrolled: it may
-// lie about in a shell's history.
+// exchange returns the gateway of a code, and sets its public key if the request confirms.
+// Only the first enrolment changes something and has an entry. A used code shows whose
+// gateway it is only to the key that it enrolled, because it may be left in a shell's history.
 func (h *Handlers) exchange(ctx context.Context, e enrolment) (accounts.Gateway, error) {
 	key := ed25519.PublicKey(e.PublicKey)
 	found, err := accounts.New(h.DB).GatewayByCode(ctx, e.Code)

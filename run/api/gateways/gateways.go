@@ -1,6 +1,6 @@
-// Package gateways has the operations on gateways: how a customer enrols, lists and
-// revokes them, what the gateways themselves ask (enrolment and status, which need
-// no customer's token), and the nodes that they have discovered.
+// Package gateways has the operations on gateways: customers enrol, list and revoke them
+// and list the nodes that they have discovered; the gateways themselves enrol and report
+// their status, which needs no customer's token.
 package gateways
 
 import (
@@ -75,11 +75,11 @@ type discoveredInput struct {
 // Handlers answer the operations on gateways.
 type Handlers struct {
 	DB *store.DB
-	// Tokens gives the access tokens by which gateways publish; nil where they need
-	// none, as with an emulator.
+	// Tokens gives the access tokens with which gateways publish; nil if they need none,
+	// as with an emulator.
 	Tokens    *PublishingTokens
-	ProjectID string // in which gateways publish
-	Topic     string // to which they do
+	ProjectID string // of Topic
+	Topic     string // to which gateways publish
 	Clock     func() time.Time
 	Log       *slog.Logger
 
@@ -88,8 +88,8 @@ type Handlers struct {
 
 // Register adds the operations on gateways.
 func (h *Handlers) Register(r *rest.API) {
-	// Called by the gateways page. A repeat makes a second gateway, which can be
-	// revoked; its code is the only one that is known.
+	// Called by the gateways page. Without an Idempotency-Key a repeat makes a second gateway.
+	// The first can be revoked: its code is lost with the answer.
 	rest.Answer(r, rest.Operation{
 		ID: "createGateway", Role: rest.Admin, Creates: true, Method: http.MethodPost, Path: "/api/v1/gateways", Tag: rest.TagGateways,
 		Status: http.StatusCreated, Summary: "Create a gateway and its enrolment code",
@@ -99,13 +99,13 @@ func (h *Handlers) Register(r *rest.API) {
 	rest.Answer(r, rest.Operation{
 		ID: "listGateways", Role: rest.Viewer, Method: http.MethodGet, Path: "/api/v1/gateways", Tag: rest.TagGateways,
 		Summary:     "List the caller's gateways, oldest first",
-		Description: "A revoked gateway is listed for a year, one whose code was not used for a week after its end.",
+		Description: "A revoked gateway is listed for a year; one whose code expired unused, for a week.",
 	}, h.listGateways)
-	// A repeat is told 404: the gateway is revoked, as was asked.
+	// A repeat gets 404: the gateway is revoked, as requested.
 	rest.Register(r, rest.Operation{
 		ID: "revokeGateway", Role: rest.Admin, Method: http.MethodDelete, Path: "/api/v1/gateways/{gateway_id}", Tag: rest.TagGateways,
 		Status: http.StatusNoContent, Summary: "Revoke a gateway",
-		Description: "Its messages are refused within 15 seconds. What came through it before stays the caller's.",
+		Description: "Its messages are refused within 15 seconds. Earlier readings stay the caller's.",
 		Errors:      []error{store.ErrNoGateway},
 	}, h.revokeGateway)
 	// Called by "Add sensor".
@@ -119,7 +119,7 @@ func (h *Handlers) Register(r *rest.API) {
 
 func subject(id string) string { return "gateway:" + id }
 
-// audited is what the audit log has of a gateway: no code and no key.
+// audited is a gateway in the audit log, without its code and key.
 func audited(g accounts.Gateway) map[string]any {
 	return map[string]any{"name": g.Name, "enrolled": g.EnrolledAt != nil, "revoked": g.Revoked()}
 }

@@ -13,8 +13,8 @@ import (
 )
 
 // freshness is how far a status may be from our clock, by the gateway's corrected
-// clock. One that is further off is told the time and nothing else happens: it may be a
-// recorded one, and a gateway whose clock was wrong corrects it and asks again.
+// clock. One that is further off is only answered with the time: it may be a recording, and
+// a gateway whose clock was wrong corrects it and reports again.
 const freshness = 5 * time.Minute
 
 // signedStatus is [wire.SignedStatus] for the document.
@@ -45,8 +45,8 @@ func (h *Handlers) registerStatus(r *rest.API) {
 	rest.Answer(r, rest.Operation{
 		ID: "reportGatewayStatus", Method: http.MethodPost, Path: "/api/v1/gateways/status", Tag: rest.TagGateways,
 		Public: true, Summary: "Report a gateway's status",
-		Description: "For the gateway's own program; the signature stands in place of a token. A status whose time, `sent_at` and " +
-			"`clock_offset_ms` added, is more than 5 minutes off is answered with the time, without an access token, and is not kept.",
+		Description: "For the gateway's own program; the signature replaces a token. A status whose time, `sent_at` plus " +
+			"`clock_offset_ms`, is more than 5 minutes off is answered with the time, without an access token, and is not stored.",
 		Errors: []error{errSignature(), errRequest(wire.ErrGateway), store.ErrStatusReplayed},
 	}, h.status)
 }
@@ -57,7 +57,7 @@ func errSignature() *rest.Error {
 	return rest.NewError(http.StatusUnauthorized, "Could not verify the gateway's signature")
 }
 
-// errRequest answers a status that its gateway signed and that is malformed.
+// errRequest answers a malformed status that its gateway signed.
 func errRequest(err error) *rest.Error { return rest.BadRequest("request: " + err.Error()) }
 
 func (h *Handlers) status(ctx context.Context, in *rest.Body[signedStatus]) (statusReply, error) {
@@ -70,7 +70,7 @@ func (h *Handlers) status(ctx context.Context, in *rest.Body[signedStatus]) (sta
 	sentAt := request.SentAt.Add(time.Duration(request.ClockOffsetMS) * time.Millisecond)
 	fresh := now.Sub(sentAt).Abs() <= freshness
 	if offset := sentAt.Sub(request.SentAt); fresh && offset.Abs() > freshness {
-		// Terraform makes a metric and an alert of it.
+		// Terraform derives a metric and an alert from it.
 		h.Log.WarnContext(ctx, "a gateway's system clock is off", "gateway", known.ID, "clock_offset_ms", request.ClockOffsetMS)
 	}
 	if fresh {
@@ -88,17 +88,17 @@ func (h *Handlers) status(ctx context.Context, in *rest.Body[signedStatus]) (sta
 	if fresh && !known.Revoked() && h.Tokens != nil {
 		token, err := h.Tokens.Token(ctx)
 		if err != nil {
-			// The gateway has its last token yet, and needs the rest of the answer.
+			// The gateway still has its last token, and needs the rest of the answer.
 			h.Log.ErrorContext(ctx, "no access token for a gateway", "gateway", known.ID, "error", err.Error())
 		} else {
 			reply.AccessToken, reply.TokenExpiresAt = token.Value, rest.UTC(token.ExpiresAt)
 		}
 	}
-	reply.Time = rest.UTC(h.Clock()) // after all that takes time
+	reply.Time = rest.UTC(h.Clock()) // last, because the rest takes time
 	return reply, nil
 }
 
-// verify returns the gateway that signed a status, revoked ones too.
+// verify returns the gateway that signed a status, even a revoked one.
 func (h *Handlers) verify(ctx context.Context, signed wire.SignedStatus) (accounts.Gateway, wire.StatusRequest, error) {
 	if wire.ValidateGatewayID(signed.GatewayID) != nil {
 		return accounts.Gateway{}, wire.StatusRequest{}, errSignature()

@@ -17,18 +17,18 @@ type Token struct {
 	ExpiresAt time.Time
 }
 
-// Times of tokens. A token is renewed at half of its life, so that gateways can
-// publish for half an hour more while the API or IAM is unavailable. One of a revoked gateway
-// is of use for an hour at most, and its signed messages are refused before.
+// Times of tokens. A token is renewed at half of its life, so that gateways can publish for
+// half an hour more while the API or IAM is unavailable. A revoked gateway can use its token
+// for an hour at most, and its signed messages are refused before.
 const (
-	tokenLife    = time.Hour // IAM's longest, except for an exception of the organisation
+	tokenLife    = time.Hour // IAM's longest, unless the organisation's policy allows more
 	tokenRenewal = tokenLife / 2
 	tokenTimeout = 5 * time.Second
 	tokenRetry   = 10 * time.Second
 )
 
-// PublishingTokens makes access tokens of one service account, by the IAM
-// Credentials API, and lends each to all gateways until half of its life is over.
+// PublishingTokens makes access tokens of one service account, by the IAM Credentials
+// API, and gives each to all gateways until half of its life is over.
 type PublishingTokens struct {
 	account string
 	clock   func() time.Time
@@ -37,12 +37,12 @@ type PublishingTokens struct {
 	mutex   sync.Mutex
 	service *iamcredentials.Service // nil before the first token
 	token   Token
-	retry   time.Time // not before, after a failure
-	err     error     // of the last try
+	retry   time.Time // after a failure, the earliest next attempt
+	err     error     // of the last attempt
 }
 
-// NewPublishingTokens takes the account's e-mail address. The caller's own account
-// needs the right to make tokens of it. The client is made for the first token: an API
+// NewPublishingTokens takes the account's e-mail address. The caller's own account needs
+// the right to make its tokens. The client is made for the first token, so that an API
 // without credentials serves everything else.
 func NewPublishingTokens(account string, clock func() time.Time, options ...option.ClientOption) *PublishingTokens {
 	return &PublishingTokens{account: account, clock: clock, options: options}
@@ -69,8 +69,8 @@ func (p *PublishingTokens) Token(ctx context.Context) (Token, error) {
 	return Token{}, p.err
 }
 
-// generate makes a token. The caller who waits for it may go away; the others who
-// wait get it yet.
+// generate makes a token. If the caller that waits for it goes away, the others that wait
+// still get it.
 func (p *PublishingTokens) generate(ctx context.Context) (Token, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tokenTimeout)
 	defer cancel()

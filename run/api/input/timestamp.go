@@ -16,7 +16,7 @@ type Timestamp struct {
 	time.Time
 
 	local bool  // it has no offset
-	err   error // of a body; Resolve says it, and of which field
+	err   error // in a body; Resolve reports it with the field
 }
 
 var (
@@ -24,7 +24,7 @@ var (
 	errCalendar  = errors.New("must lie between the years 2000 and 2100")
 )
 
-// On returns the time on the clocks of a zone. One without an offset is what they show.
+// On returns the time in a zone. A time without an offset is the zone's local time.
 func (m *Timestamp) On(zone *time.Location) time.Time {
 	if !m.local {
 		return m.In(zone)
@@ -93,8 +93,8 @@ func parseTimestamp(text string) (at time.Time, local bool, err error) {
 	return at, local, nil
 }
 
-// CheckRange refuses the range of a query that ends before it starts. A time that
-// is not given bounds nothing.
+// CheckRange refuses the range of a query that ends before it starts. A missing time is no
+// bound.
 func CheckRange(start, end Timestamp) []error {
 	if start.IsZero() || end.IsZero() || !end.Before(start.Time) {
 		return nil

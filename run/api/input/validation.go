@@ -1,7 +1,7 @@
-// Package input has the types of what callers send: times, e-mail addresses, names,
-// passwords, ids. huma derives both the check of a request and its description in
-// the OpenAPI document from a type; what JSON Schema cannot say is in its Resolve
-// method. The package knows no store and no answer.
+// Package input has the types of input: times, e-mail addresses, names, passwords, ids.
+// huma derives both the check of a request and its description in the OpenAPI document
+// from a type; rules that JSON Schema cannot express are in its Resolve method. The
+// package knows neither the store nor answers.
 package input
 
 import (
@@ -15,8 +15,8 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// MaxPasswordBytes is the most that bcrypt reads (contract 2.9). Of a longer password
-// it would accept the first 72 bytes alone.
+// MaxPasswordBytes is the most that bcrypt reads (contract 2.9): it would accept a longer
+// password by its first 72 bytes.
 const MaxPasswordBytes = 72
 
 // InvalidEmail is the whole detail of an address that is refused (contract 2.2).
@@ -67,15 +67,15 @@ func (Username) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 	return s
 }
 
-// The pattern says what one can of the rule, for ASCII; Resolve says the rest.
+// The pattern has the part of the rule that it can express, for ASCII; Resolve has the rest.
 const (
 	usernamePattern     = `^[^\x00-\x20\x7f]([^\x00-\x1f\x7f]*[^\x00-\x20\x7f])?$`
 	usernameDescription = "printable characters without spaces at either end or characters of no width"
 )
 
-// Resolve refuses characters that cannot be seen (contract 2.3). With them, two
-// customers could have names that look alike. What an API key has done is told of as
-// that of "API key" and its name.
+// Resolve refuses invisible characters, with which two customers could have names that look
+// alike, and names that begin like an API key's: the actions of a key are shown under
+// "API key" and its name (contract 2.3).
 func (u *Username) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
 	unprintable := func(r rune) bool { return !unicode.IsPrint(r) || isZeroWidth(r) }
 	if strings.HasPrefix(strings.ToLower(strings.ReplaceAll(string(*u), " ", "")), "apikey") {
@@ -87,7 +87,7 @@ func (u *Username) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
 	return []error{&huma.ErrorDetail{Location: path.String(), Message: "expected string to be " + usernameDescription}}
 }
 
-// PersonName is what everybody is shown of a person.
+// PersonName is a person's name for everybody else.
 type PersonName string
 
 // TransformSchema describes a person's name.
@@ -99,7 +99,7 @@ func (PersonName) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema 
 	return s
 }
 
-// Resolve refuses what it refuses of user names, and for the same reasons.
+// Resolve refuses the same as for user names, for the same reasons.
 func (n *PersonName) Resolve(ctx huma.Context, path *huma.PathBuffer) []error {
 	return (*Username)(n).Resolve(ctx, path)
 }
@@ -134,7 +134,7 @@ func (Password) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 func (p *Password) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
 	text := string(*p)
 	if text == "" {
-		return nil // the schema has said so
+		return nil // the schema refuses it
 	}
 	var rules []string
 	if !strings.ContainsFunc(text, unicode.IsUpper) {
@@ -160,8 +160,8 @@ func (p *Password) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
 	return errs
 }
 
-// Names are one line of text, and not blank. PostgreSQL has no form for NUL, and
-// no name of a room or rack needs another control character.
+// Names are one line of text, and not blank. PostgreSQL cannot store NUL, and no name of a
+// room or rack needs another control character.
 const (
 	textPattern     = `^[^\x00-\x1f\x7f]*[^\x00-\x20\x7f][^\x00-\x1f\x7f]*$`
 	textDescription = "text without control characters and not blank"
@@ -170,7 +170,7 @@ const (
 // SingleLine is the name of a room or sensor, or a position.
 type SingleLine string
 
-// TransformSchema describes a line of text; its lengths stand at the field.
+// TransformSchema describes a line of text; the field has its lengths.
 func (SingleLine) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 	s.Pattern, s.PatternDescription = textPattern, textDescription
 	return s

@@ -1,5 +1,5 @@
-// Package metrics has the one operation that a Prometheus server scrapes: what is so now
-// of the caller's sensors, as gauges. It asks the metadata database alone.
+// Package metrics has the one operation that a Prometheus server scrapes: the present state
+// of the caller's sensors, as gauges. It reads only the metadata database.
 package metrics
 
 import (
@@ -120,7 +120,7 @@ func (h *Handlers) families(ctx context.Context) ([]*dto.MetricFamily, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := incidents.New(h.DB).Settle(ctx, customer, now); err != nil { // what the clock has made due
+	if err := incidents.New(h.DB).Settle(ctx, customer, now); err != nil { // writes transitions that are due by the clock
 		return nil, err
 	}
 	lasting, err := incidents.New(h.DB).Lasting(ctx, customer, func() ([]incidents.LiveSensor, error) { return live, nil }, now)

@@ -27,39 +27,39 @@ const (
 // nothing stands for a half hour without a reading.
 const nothing = math.MinInt16
 
-// day is what the sparklines show: of each sensor the highest temperature of each half
-// hour, in tenths of a degree, by their number from midnight.
+// day is the data of the sparklines: each sensor's highest temperature in each half hour, in
+// tenths of a degree, by the number of the half hour from midnight.
 type day struct {
 	start time.Time // of the first half hour
 	read  time.Time
 	nodes []string // of the last answer
 	lines map[string]*line
 	next  int                  // index of the next sensor to reread
-	began map[string]time.Time // when learning of a node began; of those that it still learns
+	began map[string]time.Time // when learning of a node began, if it still learns
 }
 
 type line struct {
 	parts [dayParts]int16
-	text  string // see [liveSensor]; empty once the parts have changed
+	text  string // see [liveSensor]; empty after a change of the parts
 }
 
 func partOf(at time.Time) int { return int(at.UTC().Sub(at.UTC().Truncate(24*time.Hour)) / partWidth) }
 
 func tenths(temperature float64) int16 { return int16(math.Round(temperature * 10)) }
 
-// spotReader reads what the sparklines show.
+// spotReader reads the temperatures of the sparklines.
 type spotReader interface {
 	HotSpots(ctx context.Context, customerID int64, since time.Time, nodes []string) ([]incidents.HotSpots, error)
 }
 
-// reread is what is read anew for an answer.
+// reread is the data that were read anew for an answer.
 type reread struct {
 	start time.Time
 	nodes []string // nil for all
 	spots []incidents.HotSpots
 }
 
-// look rereads the days of some sensors of the last answer; at first, of all.
+// look rereads the days of some sensors of the last answer, the first time of all.
 func (d *day) look(ctx context.Context, metadata spotReader, customer int64, now time.Time) (reread, error) {
 	anew := reread{start: now.UTC().Truncate(partWidth).Add(-(dayParts - 1) * partWidth)}
 	if pause := now.Sub(d.read); d.lines == nil || pause > maxPause || pause < 0 {
@@ -119,11 +119,11 @@ func emptyLine() *line {
 	return &l
 }
 
-// enoughParts is the number of half hours with a reading after which learning knows what is
+// enoughParts is the number of half hours with a reading after which learning has what is
 // usual for a sensor, and its changes over two hours.
 const enoughParts = 4
 
-// begin notes when learning of the nodes began that it learns. A node is asked for once.
+// begin records when learning began for the nodes that it still learns. Each is queried once.
 func (d *day) begin(ctx context.Context, metadata incidents.Store, customer int64, live []incidents.LiveSensor, troubled map[string]incidents.Troubled, now time.Time) error {
 	began, asked := map[string]time.Time{}, []string{}
 	for _, l := range live {
@@ -147,7 +147,7 @@ func (d *day) begin(ctx context.Context, metadata incidents.Store, customer int6
 	return nil
 }
 
-// judgedBy returns the judged_by of a sensor, see [liveSensor]. anomalous: an anomaly of it lasts.
+// judgedBy returns the judged_by of a sensor, see [liveSensor]; anomalous says that it has a lasting anomaly.
 func (d *day) judgedBy(l incidents.LiveSensor, anomalous bool) string {
 	heard := 0
 	for _, value := range d.lines[l.NodeID].parts {

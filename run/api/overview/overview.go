@@ -115,8 +115,8 @@ type Handlers struct {
 	views *lru.Cache[string, *view] // by customer, and the rooms of a key
 }
 
-// maxViews bounds what is kept between requests, at half a megabyte for a thousand
-// sensors.
+// maxViews bounds the views that are kept between requests, each of half a megabyte for a
+// thousand sensors.
 const maxViews = 100
 
 // New returns the handlers.
@@ -140,7 +140,7 @@ func (h *Handlers) Register(r *rest.API) {
 	rest.Register(r, rest.Operation{
 		ID: "getOverview", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/overview", Tag: rest.TagData,
 		Summary:     "Read the current state: rooms, sensors, newest readings, lasting incidents",
-		Description: "One request for a page that shows everything. Send `If-None-Match`: an answer that has not changed is 304.",
+		Description: "One request for a page that shows everything. Send `If-None-Match`: an unchanged answer is 304.",
 		Responses: map[string]*huma.Response{
 			"200": {Description: "OK", Headers: tag, Content: map[string]*huma.MediaType{"application/json": {Schema: schema}}},
 			"304": {Description: "Not Modified", Headers: tag},
@@ -170,7 +170,7 @@ func (h *Handlers) overview(ctx context.Context, in *input) (*huma.StreamRespons
 		problems, err = h.watchProblems(groupCtx, customer, now)
 		return err
 	})
-	// On the request's own goroutine: elsewhere a panic would end the process and everybody's requests.
+	// On the request's own goroutine, because a panic on another would end the process with all requests.
 	refreshed := h.refresh(groupCtx, v, customer, now)
 	if err := cmp.Or(group.Wait(), refreshed); err != nil {
 		return nil, fmt.Errorf("overview: %w", err)
@@ -216,8 +216,8 @@ func (h *Handlers) watchProblems(ctx context.Context, customer int64, now time.T
 	return words, err
 }
 
-// build rebuilds the overview. What does not depend on another is read beside it: the queries are
-// most of the time.
+// build rebuilds the overview. Independent queries run concurrently, because they take most of the
+// time.
 func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.Time) error {
 	known := incidents.New(h.store)
 	var anew reread
@@ -228,7 +228,7 @@ func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.
 	var rules []incident.Rule
 	group, groupCtx := errgroup.WithContext(ctx)
 	readLive := sync.OnceValues(func() ([]incidents.LiveSensor, error) { return known.LiveSensors(groupCtx, customer) })
-	group.Go(func() error { // begun at once: it takes the longest
+	group.Go(func() error { // first, because it takes the longest
 		_, err := readLive()
 		return err
 	})
@@ -243,7 +243,7 @@ func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.
 		return err
 	})
 	list := func() (err error) {
-		// What the clock has made due is told before it is shown.
+		// Transitions due by the clock are written before they are shown.
 		if err = known.Settle(groupCtx, customer, now); err != nil {
 			return err
 		}
@@ -257,7 +257,7 @@ func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.
 		lasting, err = known.Lasting(groupCtx, customer, readLive, now)
 		return err
 	}
-	listed := list() // on the request's own goroutine, as it computes most
+	listed := list() // on the request's own goroutine, because it computes the most
 	if err := cmp.Or(group.Wait(), listed); err != nil {
 		return fmt.Errorf("read the overview: %w", err)
 	}
@@ -312,7 +312,7 @@ func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.
 	return v.encode(body, late)
 }
 
-// drills counts the incidents of drills, which are the last.
+// drills counts the incidents of drills, which come last.
 func drills(lasting []incidents.Incident) int {
 	if first := slices.IndexFunc(lasting, func(i incidents.Incident) bool { return i.DrillID != 0 }); first >= 0 {
 		return len(lasting) - first

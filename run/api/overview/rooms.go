@@ -26,7 +26,7 @@ func worstFirst() []string {
 type trouble struct {
 	state  int     // place in worstFirst
 	excess float64 // of its incidents beyond their limits, in whole units
-	beyond float64 // the recommended range, in whole degrees: rooms do not change places at each reading
+	beyond float64 // the recommended range, in whole degrees so that rooms do not change places at each reading
 }
 
 // orderRooms puts the room with the gravest trouble first.
@@ -60,9 +60,9 @@ func (b *Body) orderRooms(lasting []incidents.Incident) {
 }
 
 const (
-	// changeOver is the time over which a room's change of temperature is told.
+	// changeOver is the time over which a room's change of temperature is measured.
 	changeOver = 15 * time.Minute
-	// changeWithin is how much older the reading may be that is compared with.
+	// changeWithin is how much older than that the compared reading may be.
 	changeWithin = 10 * time.Minute
 )
 

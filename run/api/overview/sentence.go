@@ -7,7 +7,7 @@ import (
 	"coldaisle.dev/shared/store/incidents"
 )
 
-// sentence is the answer to "is everything all right?", and nothing that is not so.
+// sentence is the answer to "is everything all right?", which claims nothing that is not known.
 type sentence struct {
 	Says       string     `json:"says" enum:"incident,service_late,no_sensor_reports,maintenance,outside_recommended,nothing_wrong" doc:"What it is about: the first of the incidents; readings that are on their way, so no sensor is to blame; that no sensor sends readings; incidents or silent sensors that maintenance covers, and no others; a reading outside the recommended range, while no limit is broken; that nothing is wrong." example:"incident"`
 	Tone       string     `json:"tone" enum:"quiet,note,warning,critical" doc:"How grave it is. An incident that somebody has is a note." example:"critical"`
@@ -53,7 +53,7 @@ const (
 	toneNote  = "note"
 )
 
-// say makes the sentence, of incidents in their order.
+// say makes the sentence from incidents in their order.
 func (b *Body) say(lasting []incidents.Incident, recommended []incident.Rule, late bool) sentence {
 	said := sentence{Tone: toneNote}
 	reporting := 0

@@ -11,8 +11,8 @@ import (
 	"coldaisle.dev/shared/store/incidents"
 )
 
-// minAge is the age from which an answer is rebuilt, so that a customer's pages share one. What
-// anybody changes shows at once.
+// minAge is the age at which an answer is rebuilt, so that a customer's pages share one. A
+// person's change shows at once.
 const minAge = time.Second
 
 // view is the last answer to one customer, with the state that it was built from.
@@ -35,7 +35,7 @@ func (h *Handlers) refresh(ctx context.Context, v *view, customer int64, now tim
 	if v.probe, err = incidents.New(h.store).Probe(ctx); err != nil {
 		return err
 	}
-	// Before all else is read: what changes meanwhile changes the next version.
+	// Read before everything else, so that a change during the reading gets another version.
 	version, err := incidents.New(h.store).LiveVersion(ctx, customer)
 	if err != nil {
 		return err

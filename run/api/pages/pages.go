@@ -21,15 +21,15 @@ import (
 //go:embed all:site
 var files embed.FS
 
-// contentSecurityPolicy lets a documentation page load from this host alone. Both
-// renderers write style attributes and draw inline images; Redoc searches in a worker
-// that it makes from a blob.
+// contentSecurityPolicy lets a documentation page load only from this host. Both renderers
+// write style attributes and draw inline images; Redoc searches in a worker that it makes
+// from a blob.
 const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; " +
 	"font-src 'self' data:; connect-src 'self'; worker-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// Register adds the documentation: people read /docs and /redoc, tools
-// /openapi.json, the document. None needs a token, and none makes a browser ask
-// another host. Where Redoc is not built in, /redoc says how to build it.
+// Register adds the documentation: people read /docs and /redoc, tools read document as
+// /openapi.json. None needs a token, and none makes a browser call another host. If Redoc is
+// not built in, /redoc says how to build it.
 func Register(mux *rest.Router, document []byte) error {
 	site, err := fs.Sub(files, "site")
 	if err != nil {
@@ -85,7 +85,7 @@ func serveFile(site fs.FS) http.HandlerFunc {
 	}
 }
 
-// notFound answers a missing file as every unknown path is.
+// notFound answers a missing file like any unknown path.
 func notFound(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	rest.WriteStatus(w, http.StatusNotFound)

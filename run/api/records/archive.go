@@ -21,19 +21,19 @@ import (
 	"coldaisle.dev/shared/store/records"
 )
 
-// record is what is to be written.
+// record is the content of a record, without readings.
 type record struct {
 	customer   int64
 	room       records.Room
 	month      string // 2026-11
 	start, end time.Time
-	over       bool // the month; else end is now
-	revision   int  // 0 where it is not over
+	over       bool // the month is over; else end is now
+	revision   int  // 0 if the month is not over
 	members    []records.Member
 	files      []records.File
 }
 
-// archive writes a ZIP whose bytes follow from what is in it: the same record twice is the same
+// archive writes a ZIP whose bytes follow from its content: the same record gives the same
 // file.
 type archive struct {
 	zip    *zip.Writer
@@ -41,7 +41,7 @@ type archive struct {
 	listed []string
 }
 
-// file writes a file by a function, and lists its checksum.
+// file writes a file with a function, and lists its checksum.
 func (a *archive) file(name string, write func(w io.Writer) error) error {
 	w, err := a.zip.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Deflate, Modified: a.at})
 	if err != nil {
@@ -117,7 +117,7 @@ func (a *archive) finish(r record, keys *Keys) error {
 	return nil
 }
 
-// writeReadings writes all readings of the room, a sensor after the other, oldest first, without
+// writeReadings writes all readings of the room, sensor after sensor, oldest first, without
 // holding them in memory, and counts them.
 func writeReadings(ctx context.Context, w io.Writer, r record, table readings.Reader, sensors map[string]*coverage) error {
 	line := []byte("sensor_id,timestamp,message_id,temperature,humidity,uncorrected_temperature,uncorrected_humidity\n")
@@ -204,7 +204,7 @@ func (c *coverage) add(r reading.Reading) {
 	c.last = r
 }
 
-// interval is the most frequent time between two readings, in seconds; 0 where there is none.
+// interval is the most frequent time between two readings, in seconds; 0 if there is none.
 func (c *coverage) interval() (interval int) {
 	for gap, count := range c.gaps {
 		if order := cmp.Or(cmp.Compare(count, c.gaps[interval]), cmp.Compare(interval, gap)); order > 0 || interval == 0 {
@@ -214,7 +214,7 @@ func (c *coverage) interval() (interval int) {
 	return interval
 }
 
-// coverageCSV has what was expected of each sensor by its own interval, and what was received.
+// coverageCSV lists for each sensor the readings expected by its own interval, and those received.
 func coverageCSV(r record, sensors map[string]*coverage) []byte {
 	var text bytes.Buffer
 	w := csv.NewWriter(&text)

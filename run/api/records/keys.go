@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// Keys sign records. Those that are retired only verify.
+// Keys sign records. Retired ones only verify.
 type Keys struct {
 	key   ed25519.PrivateKey
-	known []key // the one that signs is the first
+	known []key // the first one signs
 }
 
 type key struct {
@@ -27,7 +27,7 @@ type key struct {
 
 // ParseKeys reads RECORD_KEYS, whose entries are separated by commas: the key that signs as
 // FROM=SEED, and retired ones as FROM/UNTIL=PUBLIC. Times are dates; a seed is 32 bytes in base64, a
-// public key what the API has shown of it.
+// public key is in the form that the API shows.
 func ParseKeys(text string) (*Keys, error) {
 	k := &Keys{}
 	for entry := range strings.SplitSeq(text, ",") {

@@ -1,8 +1,8 @@
 // Package records has the operations on the monthly records of rooms: signed archives that an
 // auditor verifies without this service (docs/records.md).
 //
-// A month that is over is stored once, before anybody has all of it. What comes late makes another
-// revision when the record is asked for again.
+// The record of a month that is over is stored before anybody has all of it. If readings have come
+// late, the next request makes another revision.
 package records
 
 import (
@@ -36,7 +36,7 @@ type Handlers struct {
 	Clock    func() time.Time
 
 	rest *rest.API
-	turn chan struct{} // of which one is made at a time, as it occupies a processor; see [client]
+	turn chan struct{} // one record is made at a time, because it occupies a processor; see [client]
 }
 
 // clockSlack is how far the clocks of the API and the database may differ.
@@ -53,11 +53,11 @@ func (h *Handlers) Register(r *rest.API) {
 		ID: "getRecord", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/records/{room_id}/{month}", Tag: rest.TagRecords,
 		Summary: "Download the signed record of a room's month",
 		Description: "A ZIP of readings, incidents, drills, calibrations, rules, changes and coverage, with a manifest of their SHA-256 and its Ed25519 signature. " +
-			"Months are of UTC. That of a month which is not over says so and is not stored. Records of deleted rooms remain.",
+			"Months are in UTC. The record of a month that is not over says so and is not stored. Records of deleted rooms remain.",
 		Errors:    []error{store.ErrNoRoom, errFuture(), errBefore(), errNoRecords(), &readings.LimitError{Purpose: readings.Export}},
 		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{contentZIP: {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}}}},
 	}, h.record)
-	// Called by who verifies a record, who need not have an account.
+	// Called to verify a record, without an account.
 	rest.Answer(r, rest.Operation{
 		ID: "listRecordKeys", Public: true, Method: http.MethodGet, Path: "/api/v1/records/keys", Tag: rest.TagRecords,
 		Summary: "List the keys that sign records, retired ones included",
@@ -148,7 +148,7 @@ func (h *Handlers) stream(name string, write func(ctx context.Context, w io.Writ
 	return rest.File(h.rest, contentZIP, name+".zip", write)
 }
 
-// read reads what a record has besides readings, in turn: done gives the turn to the next.
+// read waits for its turn and reads the record without readings; done gives the turn to the next.
 func (h *Handlers) read(ctx context.Context, r *record) (done func(), err error) {
 	select {
 	case h.turn <- struct{}{}:
@@ -190,7 +190,7 @@ func (h *Handlers) copy(ctx context.Context, w io.Writer, stored recordstore.Rev
 }
 
 // store writes the record of a month that is over to the client and to the bucket. The client gets
-// the signature once the record is stored: nobody has a signed revision that is not.
+// the signature once the record is stored, so that nobody has a signed revision that is not.
 func (h *Handlers) store(ctx context.Context, w io.Writer, r record, stored recordstore.Revision) error {
 	next := recordstore.Revision{Number: stored.Number + 1, MadeAt: h.Clock().UTC()}
 	var err error
@@ -214,7 +214,7 @@ func (h *Handlers) store(ctx context.Context, w io.Writer, r record, stored reco
 	if err := a.zip.Flush(); err != nil {
 		return fmt.Errorf("archive: %w", err)
 	}
-	if next.Digest == stored.Digest { // nothing came late but copies: it is the stored revision
+	if next.Digest == stored.Digest { // only copies came late: it is the stored revision
 		r.revision, next.Number = stored.Number, stored.Number
 		drop()
 		to.object = io.Discard
@@ -242,8 +242,8 @@ func (h *Handlers) store(ctx context.Context, w io.Writer, r record, stored reco
 	return err //nolint:wrapcheck // the client has gone
 }
 
-// client is who downloads a record. While it takes a part another record has the turn: one that
-// does not read keeps nobody from theirs.
+// client writes to the caller who downloads a record. During a write another record has the turn,
+// so that a client that does not read blocks nobody.
 type client struct {
 	io.Writer
 

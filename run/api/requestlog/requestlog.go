@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// RequestIDHeader carries the id of a request back (contract 1.9).
+// RequestIDHeader returns the id of a request to the caller (contract 1.9).
 const RequestIDHeader = "X-Request-Id"
 
-// requestRecord holds what the log says of one request and its answer.
+// requestRecord is the log's data of one request and its answer.
 type requestRecord struct {
 	http.ResponseWriter
 
 	requestID  string
-	callerID   string // the caller's own id of it; empty without one that is safe to log
+	callerID   string // the caller's own id for it; empty without one that is safe to log
 	customerID int64  // 0 before or without authentication
 	status     int    // 0 until the answer begins
 	bytes      int64
@@ -44,7 +44,7 @@ func RequestID(ctx context.Context) string { return requestRecordOf(ctx).request
 // HeaderWritten reports whether the answer to the context's request has begun.
 func HeaderWritten(ctx context.Context) bool { return requestRecordOf(ctx).status != 0 }
 
-// WriteHeader notes the status; informational ones are not the answer's.
+// WriteHeader records the status, except an informational one.
 func (rec *requestRecord) WriteHeader(status int) {
 	if rec.status == 0 && status >= http.StatusOK {
 		rec.status = status
@@ -65,10 +65,10 @@ func (rec *requestRecord) Write(p []byte) (int, error) {
 // Unwrap keeps deadlines within reach of http.ResponseController.
 func (rec *requestRecord) Unwrap() http.ResponseWriter { return rec.ResponseWriter }
 
-// Middleware gives each request an id and writes one line about it in Cloud
-// Logging's form. The line holds no address, no header, no query and no body:
-// of personal data only the customer's id. A success at the path quiet, that of the
-// health checks that come every few seconds, writes none.
+// Middleware gives each request an id and writes one line about it in Cloud Logging's
+// form. The line has no address, header, query or body: the only personal data is the
+// customer's id. A success at the path quiet, that of the frequent health checks, writes
+// none.
 func Middleware(log *slog.Logger, clock func() time.Time, quiet string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := clock()
@@ -132,8 +132,8 @@ func httpRequestAttrs(r *http.Request, rec *requestRecord, status int, latency t
 	return attributes
 }
 
-// callerID returns the caller's id if it is safe to log. It is no id of ours: a caller
-// could give two requests the same one, and the audit log names a change by its request.
+// callerID returns the caller's id if it is safe to log. It cannot replace our own: a caller
+// could give two requests the same one, and the audit log names the request of a change.
 func callerID(r *http.Request) string {
 	given := r.Header.Get(RequestIDHeader)
 	if len(given) > 64 {

@@ -18,13 +18,13 @@ import (
 const (
 	// maxBody is the largest request body, in bytes (contract 1.7).
 	maxBody = 1 << 20
-	// bodyTimeout is how long a client may take to send one.
+	// bodyTimeout is how long a client may take to send a body.
 	bodyTimeout = 5 * time.Second
 )
 
-// receiveBody reads a request's body before huma does, which would answer 500 to a
-// body that is cut off or badly chunked. A body whose length is over the limit is
-// refused unread; an operation without a body reads none.
+// receiveBody reads a request's body before huma does, which would answer 500 to a body
+// that is cut off or badly chunked. A body with a length over the limit is refused unread;
+// for an operation without a body none is read.
 func (r *API) receiveBody(ctx huma.Context, next func(huma.Context)) {
 	if ctx.Operation().RequestBody == nil {
 		next(humaContext{ctx, nil})

@@ -37,7 +37,7 @@ const (
 	keyScheme    = "apiKey"
 )
 
-// schemaPrefix begins the reference to a named schema.
+// schemaPrefix is the prefix of a reference to a named schema.
 const schemaPrefix = "#/components/schemas/"
 
 const overview = `Environmental monitoring of server rooms: temperature and relative humidity of sensors, alerts over thresholds, and predictions to validate.
@@ -94,8 +94,8 @@ func (r *API) humaConfig() huma.Config {
 	return config
 }
 
-// Document writes the OpenAPI document, indented: people compare versions of it. Call it once
-// all operations are registered. Tests alone do: what is served is the committed one.
+// Document writes the OpenAPI document, indented for comparisons. Call it once all operations
+// are registered. Only tests call it: the committed document is served.
 func (r *API) Document() ([]byte, error) {
 	// huma registers its own error model beside ours.
 	registered := r.Schemas().Map()
@@ -120,9 +120,9 @@ func (r *API) Document() ([]byte, error) {
 	return append(document, '\n'), nil
 }
 
-// removeKeywords removes keywords of no use to readers of the document: patternDescription,
-// huma's own, which only words its messages; and additionalProperties: true beside properties,
-// which is JSON Schema's default and makes generated clients accept misspelt fields.
+// removeKeywords removes keywords that are useless to readers of the document: huma's own
+// patternDescription, which is for its messages; and additionalProperties: true beside
+// properties, which is JSON Schema's default and makes generated clients accept misspelt fields.
 func removeKeywords(value any) {
 	switch v := value.(type) {
 	case map[string]any:
@@ -148,9 +148,9 @@ func Alternative(name, description string, required ...string) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeObject, Title: name, Description: description, Required: required}
 }
 
-// nameAlternatives gives each alternative of a body a schema of its own with all fields. huma
+// nameAlternatives gives each alternative of a body its own schema with all fields. huma
 // validates against one list of fields, so that its messages name the field; from that list
-// alone a generated client would learn that every field is optional.
+// alone a generated client would have every field optional.
 func nameAlternatives(schemas map[string]any) {
 	for name, schema := range maps.Clone(schemas) {
 		body, _ := schema.(map[string]any)

@@ -23,20 +23,20 @@ type problem struct {
 	Detail string `json:"detail" doc:"What went wrong, for a person to read." example:"Room not found"`
 }
 
-// Error is an error answer: its status, and the detail that its body holds. Any
-// other error of a handler is answered with 500, and its cause is only logged.
+// Error is an error answer: its status and the detail in its body. Any other error of a
+// handler is answered with 500, and its cause is only logged.
 type Error struct {
 	Status     int
 	Detail     string
-	RetryAfter time.Duration // when to try again, where that is known
+	RetryAfter time.Duration // when to try again, if known
 }
 
 func (e *Error) Error() string { return e.Detail }
 
-// GetStatus tells huma the status to answer with.
+// GetStatus returns the status of the answer to huma.
 func (e *Error) GetStatus() int { return e.Status }
 
-// GetHeaders gives huma the headers to answer with.
+// GetHeaders returns the headers of the answer to huma.
 func (e *Error) GetHeaders() http.Header {
 	switch {
 	case e.Detail == detailCredentials:
@@ -63,7 +63,7 @@ func TooManyRequests(detail string, retryAfter time.Duration) *Error {
 // Unauthorized answers 401, without saying what is wrong with the token or key.
 func Unauthorized() *Error { return NewError(http.StatusUnauthorized, detailCredentials) }
 
-// busy answers 503 to a request that got no turn in time.
+// busy is the answer 503 to a request that got no turn in time.
 func busy() *Error {
 	return &Error{Status: http.StatusServiceUnavailable, Detail: "Too many requests at once; try again in a moment", RetryAfter: maxTurnWait}
 }
@@ -83,8 +83,8 @@ const (
 	DetailInternal      = "Internal server error"
 )
 
-// errorOf maps a handler's error to the answer. It returns false for an internal
-// error, whose cause only the log may show.
+// errorOf maps a handler's error to the answer. It returns false for an internal error,
+// whose cause is only for the log.
 func (r *API) errorOf(err error) (*Error, bool) {
 	if answer, ok := errors.AsType[*Error](err); ok {
 		return answer, true
@@ -103,7 +103,7 @@ func (r *API) answer(ctx context.Context, err error) error {
 		return answered
 	}
 	if ctx.Err() != nil {
-		// The client has gone or the server is stopping: no one reads the answer.
+		// The client has gone or the server is stopping: nobody reads the answer.
 		r.config.Log.InfoContext(ctx, "request canceled", "error", err.Error())
 		return answered
 	}
@@ -111,8 +111,8 @@ func (r *API) answer(ctx context.Context, err error) error {
 	return answered
 }
 
-// transformError turns huma's own errors, mostly those of validation, into ours:
-// one detail that names the field and the rule it broke.
+// transformError turns huma's own errors, mostly of validation, into ours: one detail that
+// names the field and the rule that it breaks.
 func (r *API) transformError(ctx huma.Context, _ string, body any) (any, error) {
 	model, ok := body.(*huma.ErrorModel)
 	if !ok {
@@ -124,9 +124,9 @@ func (r *API) transformError(ctx huma.Context, _ string, body any) (any, error) 
 	return problem{Detail: r.firstError(ctx.Operation(), model)}, nil
 }
 
-// firstError describes one error of a request, the first in a fixed order (contract
-// 1.4): path, query and header as the operation declares them, then the fields of the
-// body as its type declares them, and of one field the rule that huma checks first.
+// firstError describes the first error of a request in a fixed order (contract 1.4): path,
+// query and header as the operation declares them, then the fields of the body as its type
+// declares them; for one field, the rule that huma checks first.
 func (r *API) firstError(op *huma.Operation, model *huma.ErrorModel) string {
 	if len(model.Errors) == 0 {
 		return model.Detail
@@ -143,7 +143,7 @@ func (r *API) firstError(op *huma.Operation, model *huma.ErrorModel) string {
 		if end := strings.IndexAny(name, ".["); end >= 0 {
 			name = name[:end]
 		}
-		return slices.Index(fields, name) // -1, before all others, of the body as a whole
+		return slices.Index(fields, name) // -1 for the body as a whole, before all fields
 	}
 	first := slices.MinFunc(model.Errors, func(x, y *huma.ErrorDetail) int { return cmp.Compare(position(x), position(y)) })
 	// The detail of an invalid e-mail address does not name the field (contract 2.2).
@@ -159,11 +159,11 @@ func (r *API) firstError(op *huma.Operation, model *huma.ErrorModel) string {
 	return first.Message
 }
 
-// missingPrefix begins huma's message of a field that is absent and required.
+// missingPrefix is the prefix of huma's message about a missing required field.
 const missingPrefix = "expected required property "
 
-// fieldOf cuts huma's location ("body.name", "path.room_id", "query.limit") to
-// the name that the caller wrote.
+// fieldOf cuts huma's location ("body.name", "path.room_id", "query.limit") to the name
+// that the caller uses.
 func fieldOf(location string) string {
 	part, field, found := strings.Cut(location, ".")
 	switch {
@@ -176,7 +176,7 @@ func fieldOf(location string) string {
 	}
 }
 
-// WriteError answers outside huma: unknown paths, panics, limits.
+// WriteError writes an error answer outside huma, for unknown paths, panics and limits.
 func WriteError(w http.ResponseWriter, e *Error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Del("Content-Length")

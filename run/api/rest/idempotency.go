@@ -34,7 +34,7 @@ func (r Repeatable) KeyHashOf(caller string) [sha256.Size]byte {
 	return sha256.Sum256([]byte(caller + "\x00" + r.key))
 }
 
-// ErrOtherRequest answers an Idempotency-Key that came with another body.
+// ErrOtherRequest answers an Idempotency-Key that was used with another body.
 func ErrOtherRequest() *Error {
 	return BadRequest(idempotencyHeader + ": was used for a request with another body")
 }

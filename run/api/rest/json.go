@@ -37,7 +37,7 @@ func Encode(value any) ([]byte, error) {
 	return bytes.TrimSuffix(buffer.Bytes(), []byte("\n")), nil
 }
 
-// malformedJSON begins the detail of a body that is not JSON.
+// malformedJSON is the prefix of the detail for a body that is not JSON.
 const malformedJSON = "malformed JSON"
 
 // readJSON reads a body. huma reads each twice, first as a plain value to
@@ -61,7 +61,7 @@ func readJSON(data []byte, into any) error {
 	return malformed(err)
 }
 
-// indexes finds the places in lists in the path of a field, which is named without them.
+// indexes matches list indexes in the path of a field, which is reported without them.
 var indexes = regexp.MustCompile(`\.\d+\b`)
 
 // readPlain reads a body as maps, lists, texts and numbers. It refuses what encoding/json
@@ -77,7 +77,7 @@ func readPlain(data []byte, into *any) error {
 	return malformed(err)
 }
 
-// malformed says of an error that it is of a body's syntax, unless it names its field.
+// malformed marks an error of a body's syntax, unless the error names a field.
 func malformed(err error) error {
 	if err == nil || errors.Is(err, strictjson.ErrTwice) {
 		return err

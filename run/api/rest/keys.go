@@ -4,10 +4,10 @@ import "net/http"
 
 // Keys says which API keys may call an operation. The zero value refuses every key.
 //
-// A key limited to rooms reads and changes only what is in these rooms. It may not create or
-// delete rooms and sensors: sensor ids are unique across rooms, so creating one would reveal
-// what other rooms have, and a sensor that is created again shows its past. A handler of an
-// operation with InRooms must only use queries that honour [store.InRooms].
+// A key limited to rooms reads and changes only resources in these rooms. It may not create
+// or delete rooms and sensors: sensor ids are unique across rooms, so creating one would
+// reveal other rooms' sensors, and a sensor that is created again shows its past. A handler
+// of an operation with InRooms must only use queries that honour [store.InRooms].
 type Keys int
 
 // The uses of API keys. An operation for ReadKeys changes nothing, whatever its method.
@@ -18,17 +18,17 @@ const (
 	WatchKeysInRooms // the scope watch alone
 	WriteKeys
 	WriteKeysInRooms
-	TakeKeysInRooms // write, and watch for what the handler lets it do
+	TakeKeysInRooms // write, and watch as far as the handler allows
 )
 
-// The scopes of API keys. Each reads; write changes things, watch is a program that calls people.
+// The scopes of API keys. All may read; write may change things, watch is for a program that calls people.
 const (
 	ScopeRead  = "read"
 	ScopeWrite = "write"
 	ScopeWatch = "watch"
 )
 
-// The errors of API keys that may not do what they are used for.
+// The errors for API keys that may not call an operation.
 const (
 	detailNoKeys   = "API keys may not do this"
 	detailWriteKey = "This needs an API key with the scope write"

@@ -17,8 +17,8 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 )
 
-// handlerTimeout bounds the work of a handler, its waiting for the database
-// included; what it streams afterwards has its own bounds (contract 1.9).
+// handlerTimeout bounds the work of a handler, including its waits for the database; its
+// stream has other bounds (contract 1.9).
 const handlerTimeout = 30 * time.Second
 
 // Operation describes one endpoint to huma and to the document's reader.
@@ -31,17 +31,17 @@ type Operation struct {
 	Description string
 	Status      int  // of success; 200 when zero
 	Public      bool // needs no token
-	Keys        Keys // what API keys may do with it
-	Role        Role // that a person needs at least
+	Keys        Keys // which API keys may call it
+	Role        Role // the lowest that a person needs
 	// Creates says that a repeat with the same Idempotency-Key gets the first answer. The
 	// handler must make its change through audit.Changed.
 	Creates bool
-	// Wait is how long the handler may wait for something to happen, besides its work.
+	// Wait is how long the handler may wait for an event, besides its work.
 	Wait time.Duration
-	// Errors are those that the handler returns, besides those of every operation.
-	// The document shows their details as examples.
+	// Errors are the handler's errors besides those of every operation. The document shows
+	// their details as examples.
 	Errors []error
-	// Responses replaces what huma derives for the success, for streams.
+	// Responses replaces huma's description of a success, for streams.
 	Responses map[string]*huma.Response
 }
 
@@ -118,13 +118,13 @@ func Register[I, O any](r *API, op Operation, handle func(context.Context, *I) (
 	})
 }
 
-// complete documents what follows from an operation as huma has described it.
+// complete completes huma's description of an operation.
 func (r *API) complete(_ *huma.OpenAPI, op *huma.Operation) {
 	r.documentErrors(op, inputErrors(op))
 	documentTag(op)
 	for _, parameter := range op.Parameters {
 		if examples := parameter.Schema.Examples; len(examples) > 0 {
-			// Tools that call operations from the document look for an example here.
+			// Tools that call operations by the document expect an example here.
 			parameter.Example, parameter.Schema.Examples = examples[0], nil
 		}
 	}
@@ -137,8 +137,8 @@ func (r *API) complete(_ *huma.OpenAPI, op *huma.Operation) {
 	}
 }
 
-// extendDeadlines gives the connection time for a handler that waits. net/http reads on while
-// it does, to see whether the client goes: the end of that read would cancel the request.
+// extendDeadlines gives the connection time for a handler that waits. net/http reads meanwhile
+// to see whether the client goes, and the timeout of that read would cancel the request.
 func extendDeadlines(wait time.Duration) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		_, writer := humago.Unwrap(ctx)
@@ -229,8 +229,8 @@ func (r *API) documentErrors(op *huma.Operation, errs []*Error) {
 	}
 }
 
-// checkQuery refuses a query of which huma would ignore a part, or with text that PostgreSQL
-// cannot store (contract 1.4).
+// checkQuery refuses a query if huma would ignore a part of it, or PostgreSQL cannot store its
+// text (contract 1.4).
 func checkQuery(ctx huma.Context, next func(huma.Context)) {
 	request, writer := humago.Unwrap(ctx)
 	if detail := queryError(ctx.Operation(), request.URL.RawQuery); detail != "" {
@@ -278,7 +278,7 @@ type humaContext struct {
 // would hide the method Context.
 type baseContext huma.Context
 
-// Unwrap gives huma's adapter its own context back.
+// Unwrap returns huma's own context to its adapter.
 func (c humaContext) Unwrap() huma.Context { return c.baseContext }
 
 // BodyReader implements [huma.Context].

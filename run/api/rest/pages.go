@@ -11,9 +11,9 @@ import (
 )
 
 // Cursor is the query parameter after of a list that is read page by page; K is the key of
-// the list's order. The client takes it from the Link header of the page before. It names its
-// account and list, so that one of another is refused. It needs no signature: who forges one
-// chooses a place in a list of their own, for every query names its customer.
+// the list's order. The client gets it from the Link header of the page before. It names its
+// account and list, so that another's cursor is refused. It needs no signature: a forged one
+// is only a place in the caller's own list, because every query names its customer.
 type Cursor[K any] struct {
 	Last *K // key of the last item of the page before; nil for the first page
 
@@ -22,7 +22,7 @@ type Cursor[K any] struct {
 	url     url.URL
 }
 
-// place is what the text of a cursor holds.
+// place is the content of a cursor.
 type place[K any] struct {
 	Account int64  `json:"account"`
 	List    string `json:"list"` // path of the list
@@ -65,7 +65,7 @@ func (c *Cursor[K]) Resolve(ctx huma.Context, _ *huma.PathBuffer) []error {
 	return nil
 }
 
-// headers are those of the page whose last item has a key, nil where nothing follows.
+// headers returns the headers of a page. last is the key of its last item, or nil on the last page.
 func (c *Cursor[K]) headers(total int64, last *K) PageHeaders {
 	if last == nil {
 		return PageHeaders{Total: total}
@@ -92,8 +92,8 @@ type Page[T any] struct {
 	Body []T
 }
 
-// NewPage returns the page behind a cursor, of a list of so many items. last is the key of
-// its last item, or nil where nothing follows.
+// NewPage returns the page after a cursor, of a list of total items. last is the key of its
+// last item, or nil on the last page.
 func NewPage[K, T any](after Cursor[K], items []T, total int64, last *K) *Page[T] {
 	return &Page[T]{after.headers(total, last), items}
 }
@@ -114,7 +114,7 @@ func NewPageStream[K, T any](
 
 type accountKey struct{}
 
-// WithAccount puts the account that calls into the context, to which cursors are bound.
+// WithAccount puts the calling account, to which cursors are bound, into the context.
 func WithAccount(ctx context.Context, id int64) context.Context {
 	return context.WithValue(ctx, accountKey{}, id)
 }

@@ -1,6 +1,6 @@
-// Package rest holds what all operations of the API share: JSON and errors, body limits and
-// timeouts, streams, the router, and the OpenAPI document. It wraps huma, does not know the
-// store, and of who calls no more than the account, which auth puts into the context.
+// Package rest is shared by all operations of the API: JSON and errors, body limits and
+// timeouts, streams, the router, and the OpenAPI document. It wraps huma, and knows neither
+// the store nor more of the caller than the account, which auth puts into the context.
 package rest
 
 import (
@@ -22,21 +22,21 @@ type API struct {
 	changes    *Turns
 }
 
-// Config is what the operations have in common.
+// Config configures all operations.
 type Config struct {
-	// Authenticate makes the middleware of an operation that is not public.
+	// Authenticate returns the middleware of an operation that is not public.
 	Authenticate func(op Operation) func(ctx huma.Context, next func(huma.Context))
-	// MapError returns the answer to an error of a handler that is no [Error], or
-	// false for an internal one.
+	// MapError returns the answer to a handler's error that is not an [Error], or false for
+	// an internal one.
 	MapError func(error) (*Error, bool)
 	Log      *slog.Logger
-	// Changes is how many changes hold a connection of the database at a time.
+	// Changes is how many changes may hold a database connection at a time.
 	Changes int
 	// Secrets encrypt stored answers: the first encrypts, all decrypt.
 	Secrets [][]byte
 }
 
-// New returns an API without operations, whose requests come through router.
+// New returns an API without operations, for requests from router.
 func New(router *Router, config Config) *API {
 	r := &API{config: config, changes: NewTurns(config.Changes)}
 	r.huma = humago.New(router, r.humaConfig())

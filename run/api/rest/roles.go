@@ -5,25 +5,25 @@ import (
 	"slices"
 )
 
-// Role is what a person may do in the account. An operation has the least that it needs; the
-// zero value refuses everybody.
+// Role is what a person may do in the account. An operation names the lowest that it needs;
+// the zero value refuses everybody.
 type Role int
 
-// The roles. Each may do what the one before it may.
+// The roles. Each may also do what the one before it may.
 const (
 	NoRole   Role = iota
 	Viewer        // reads
 	Operator      // takes incidents, judges, sets maintenance
-	Admin         // changes what is measured and by which rules, gateways, keys, and invites
+	Admin         // changes rooms, sensors, rules, gateways and keys, and invites
 	Owner         // changes and removes persons
 )
 
-// RoleNames are the names of the roles, which the store has and the API shows.
+// RoleNames returns the names of the roles, in the store and in the API.
 func RoleNames() []string { return []string{"", "viewer", "operator", "admin", "owner"} }
 
 func (r Role) String() string { return RoleNames()[r] }
 
-// RoleOf returns the role of a name, or NoRole.
+// RoleOf returns the role with a name, or NoRole.
 func RoleOf(name string) Role { return Role(max(0, slices.Index(RoleNames(), name))) }
 
 func (r Role) detail() string {

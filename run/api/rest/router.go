@@ -22,7 +22,7 @@ func NewRouter() *Router {
 	return &Router{thresholds: httpserver.NewMux(WriteStatus), other: httpserver.NewMux(WriteStatus)}
 }
 
-// WriteStatus answers with the status alone.
+// WriteStatus answers with a status and its standard detail.
 func WriteStatus(w http.ResponseWriter, status int) {
 	WriteError(w, NewError(status, http.StatusText(status)))
 }

@@ -14,16 +14,16 @@ import (
 	"github.com/danielgtaylor/huma/v2/negotiation"
 )
 
-// streamBuffer is how much of an answer is gathered before it is written: a
-// few hundred readings.
+// streamBuffer is how many bytes of an answer are buffered before they are written: a few
+// hundred readings.
 const streamBuffer = 32 << 10
 
 // WriteTimeout is how long a client may take to receive an answer. A stream renews
 // it with each flush.
 const WriteTimeout = 60 * time.Second
 
-// streamWriter sets a new write deadline of WriteTimeout with each part: a slow client may
-// take long, a stuck one is cut.
+// streamWriter sets a new write deadline with each part, so that a slow client may take long
+// and a stuck one is cut.
 type streamWriter struct {
 	http.ResponseWriter
 
@@ -43,8 +43,7 @@ const (
 	ContentCSV  = "text/csv"
 )
 
-// WantsCSV reports whether a caller asked for CSV: by format, which comes before the
-// Accept header.
+// WantsCSV reports whether a caller asked for CSV, by format or else by the Accept header.
 func WantsCSV(format, accept string) bool {
 	if format != "" {
 		return format == "csv"
@@ -69,7 +68,7 @@ func JSONRows[T any](appendObject func(b []byte, item T) []byte) RowEncoder[T] {
 	return RowEncoder[T]{contentType: ContentJSON, Begin: "[", between: ",", end: "]\n", Append: appendObject}
 }
 
-// CSVText is a text for a cell of CSV: a spreadsheet takes one that begins so for a formula
+// CSVText makes a text safe for a cell of CSV that a spreadsheet would take for a formula
 // (contract 5.4).
 func CSVText(text string) string {
 	if text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) {
@@ -78,7 +77,7 @@ func CSVText(text string) string {
 	return text
 }
 
-// EncodedRows is [JSONRows] of what items are converted to.
+// EncodedRows is [JSONRows] of converted items.
 func EncodedRows[A, B any](convert func(A) B) RowEncoder[A] {
 	return JSONRows(func(b []byte, item A) []byte {
 		encoded, err := Encode(convert(item))
@@ -108,7 +107,8 @@ func Items[T any](list []T) func(context.Context) iter.Seq2[T, error] {
 }
 
 // File answers with a file that write writes, under the request's context, which outlives the
-// handler's. A failure before its first byte is answered, a later one cuts the connection.
+// handler's. A failure before its first byte gets an error answer, a later one cuts the
+// connection.
 func File(r *API, contentType, name string, write func(ctx context.Context, w io.Writer) error) *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		request, writer := humago.Unwrap(hc)
@@ -162,9 +162,9 @@ func streamRows[T any](r *API, hc huma.Context, form RowEncoder[T], items iter.S
 	_ = s.Flush() // the client may have gone
 }
 
-// failStream ends an answer that cannot be completed. If part of it is sent, the
-// connection is cut, so that the client does not take that part for the whole
-// (contract 5.2).
+// failStream ends an answer that cannot be completed. If part of it has been sent, the
+// connection is cut, so that the client does not mistake that part for the whole (contract
+// 5.2).
 func (r *API) failStream(ctx context.Context, w *streamWriter, err error) {
 	answered, _ := r.errorOf(r.answer(ctx, err))
 	if w.begun {

@@ -21,7 +21,7 @@ func OptionalUTC(at *time.Time) *Time {
 	return new(UTC(*at))
 }
 
-// Date returns a day for an answer, of a field with the format date; nil of none.
+// Date returns a day for a field with the format date; nil if there is none.
 func Date(at *time.Time) *string {
 	if at == nil {
 		return nil

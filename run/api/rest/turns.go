@@ -15,16 +15,16 @@ const (
 	maxTurnsWaiting = 40
 )
 
-// Turns are slots for work of accounts of which there must not be much at once. They go from
-// account to account: one that asks for a hundred waits for its own.
+// Turns are slots for work that must be limited. They go from account to account, so that one
+// that asks for a hundred waits only for its own.
 type Turns struct{ queue *fairqueue.Queue[int64] }
 
-// NewTurns returns so many slots, at least one.
+// NewTurns returns turns with a number of slots, at least one.
 func NewTurns(slots int) *Turns {
 	return &Turns{fairqueue.New[int64](fairqueue.Limits{Slots: slots, MaxWaiting: [2]int{fairqueue.Unknown: maxTurnsWaiting}, MaxWait: maxTurnWait})}
 }
 
-// Wait waits for the turn of the account that calls, which done ends.
+// Wait waits for a turn of the calling account; done ends it.
 func (t *Turns) Wait(ctx context.Context) (done func(), err error) {
 	done, err = t.queue.Acquire(ctx, fairqueue.Unknown, accountOf(ctx))
 	if errors.Is(err, fairqueue.ErrBusy) {
@@ -35,8 +35,8 @@ func (t *Turns) Wait(ctx context.Context) (done func(), err error) {
 
 type changesKey struct{}
 
-// WaitToChange waits for the turn of a change in an operation. The caller has no connection of
-// the database yet: who waits must not keep others from one.
+// WaitToChange waits for the turn of a change in an operation. Call it before taking a database
+// connection, so that those who wait do not keep others from one.
 func WaitToChange(ctx context.Context) (done func(), err error) {
 	return ctx.Value(changesKey{}).(*Turns).Wait(ctx) //nolint:errcheck,forcetypeassert // Register sets it
 }

@@ -29,7 +29,7 @@ type newCorrection struct {
 	CalibratedBy      *input.SingleLine `json:"calibrated_by,omitempty" minLength:"1" maxLength:"80" doc:"Who has calibrated it." example:"Metrolab AG"`
 }
 
-// Resolve refuses offsets that a window's values, of two decimals, could not follow.
+// Resolve refuses offsets with more decimals than a window's values, which have two.
 func (n *newCorrection) Resolve(_ huma.Context, path *huma.PathBuffer) (errs []error) {
 	for field, offset := range map[string]float64{"temperature_offset": n.TemperatureOffset, "humidity_offset": n.HumidityOffset} {
 		if reading.Round(offset) != offset {
@@ -76,22 +76,22 @@ type correctionsInput struct {
 }
 
 func (h *Handlers) registerCorrections(r *rest.API) {
-	// Called by the sensor's page. A repeat is told that it exists.
+	// Called by the sensor's page. A repeat hears that the correction exists.
 	rest.Answer(r, rest.Operation{
 		ID: "addCorrection", Role: rest.Admin, Keys: rest.WriteKeysInRooms, Creates: true, Method: http.MethodPost, Path: "/api/v1/corrections", Tag: rest.TagSensors,
 		Status: http.StatusCreated, Summary: "Add a correction of a sensor",
-		Description: "From its calibration: offsets that are added to each reading taken from a time on. Nothing that was stored changes.",
+		Description: "Offsets from its calibration, which are added to each reading from a time on. Stored readings do not change.",
 		Errors:      []error{store.ErrNoSensor, store.ErrCorrectionExists, store.ErrTooManyCorrections, errFromSoon()},
 	}, h.addCorrection)
 	// Called by the sensor's page for one sensor, and by `monitor-gateway watch` for all.
 	rest.Answer(r, rest.Operation{
 		ID: "listCorrections", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/corrections", Tag: rest.TagSensors,
 		Summary: "List corrections of sensors",
-		Description: "Of one sensor all, newest first. Without `sensor_id` those of all sensors, by sensor and time, that apply to " +
+		Description: "With `sensor_id` all of that sensor, newest first. Without it those of all sensors, by sensor and time, that apply to " +
 			"readings of the last day or will apply.",
 		Errors: []error{store.ErrNoSensor},
 	}, h.listCorrections)
-	// A repeat is told 404: it is withdrawn, as was asked.
+	// A repeat gets 404: it is withdrawn, as requested.
 	rest.Register(r, rest.Operation{
 		ID: "withdrawCorrection", Role: rest.Admin, Keys: rest.WriteKeysInRooms, Method: http.MethodDelete, Path: "/api/v1/corrections/{correction_id}", Tag: rest.TagSensors,
 		Status: http.StatusNoContent, Summary: "Withdraw a correction",

@@ -49,7 +49,7 @@ type updateRoomInput struct {
 	Body   roomChange
 }
 
-// deletedRoom is what the audit log has of a room that goes with its sensors.
+// deletedRoom is a deleted room with its sensors in the audit log.
 type deletedRoom struct {
 	room
 
@@ -59,15 +59,15 @@ type deletedRoom struct {
 // subject names a room in the audit log.
 func subject(id int64) string { return "room:" + strconv.FormatInt(id, 10) }
 
-// Ending ends what applies to a room or a sensor that is about to be deleted, and returns
-// its entries for the audit log: windows must not come back with a sensor that is made again.
+// Ending ends the rules and windows of a room or a sensor that is about to be deleted, and returns
+// their entries for the audit log. They must not come back with a sensor that is created again.
 type Ending func(ctx context.Context, tx *store.DB, scope incident.Scope) ([]audit.Entry, error)
 
 // Handlers answer the operations on rooms and sensors.
 type Handlers struct {
 	DB  *store.DB
 	End Ending
-	// MaxUnreported is how many open holds without a reading a customer may have.
+	// MaxUnreported is how many open sensors without a reading a customer may have.
 	MaxUnreported int
 }
 
@@ -96,7 +96,7 @@ func (h *Handlers) Register(r *rest.API) {
 		Summary: "Rename a room, or write what to do when it is in trouble",
 		Errors:  []error{store.ErrNoRoom},
 	}, h.updateRoom)
-	// A repeat is told 404: the room is gone, as was asked.
+	// A repeat gets 404: the room is gone, as requested.
 	rest.Register(r, rest.Operation{
 		ID: "deleteRoom", Role: rest.Admin, Keys: rest.WriteKeys, Method: http.MethodDelete, Path: "/api/v1/server_rooms/delete_room/{room_id}", Tag: rest.TagRooms,
 		Status: http.StatusNoContent, Summary: "Delete a room and its sensors",

@@ -49,8 +49,8 @@ func sensorOf(s accounts.Sensor) sensor {
 	return out
 }
 
-// newSensor takes both bodies of contract 4.5: {id, name, type, room_id}, all
-// required, and {room_id, sensor_id, position}, where name and type may be left out.
+// newSensor accepts both bodies of the specification: {id, name, type, room_id}, all
+// required, and {room_id, sensor_id, position}, without name and type (contract 4.5).
 type newSensor struct {
 	_        struct{}          `additionalProperties:"true"`
 	ID       *input.NodeID     `json:"id,omitempty"`
@@ -71,7 +71,7 @@ func (newSensor) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 	return s
 }
 
-// Resolve names the field that is missing, which anyOf in the schema cannot.
+// Resolve names the missing field, which anyOf in the schema cannot.
 func (n *newSensor) Resolve(huma.Context, *huma.PathBuffer) []error {
 	var errs []error
 	missing := func(field string) {
@@ -131,8 +131,8 @@ type placedSensor struct {
 	Type input.SingleLine `json:"type" minLength:"1" maxLength:"50" doc:"Type of the node hardware." example:"ESP32-DHT22"`
 }
 
-// nullableLine is a text of one line in a change. Null clears it; a field that
-// is absent leaves it.
+// nullableLine is one line of text in a change. Null clears it; an absent field leaves
+// it.
 type nullableLine struct {
 	Text *input.SingleLine
 	set  bool
@@ -175,16 +175,16 @@ type updateSensorInput struct {
 }
 
 func (h *Handlers) registerSensors(r *rest.API) {
-	// Called by the sensors page and by scripts that register many nodes. A
-	// repeat is told that the sensor exists. That tells what other rooms have, and a
-	// sensor that is made again has its past: a key for some rooms may not.
+	// Called by the sensors page and by scripts that register many nodes. A repeat hears that
+	// the sensor exists. Keys for some rooms may not call it: that answer reveals sensors of
+	// other rooms, and a sensor that is created again shows its past.
 	rest.Answer(r, rest.Operation{
 		ID: "createSensor", Role: rest.Admin, Keys: rest.WriteKeys, Creates: true, Method: http.MethodPost, Path: "/api/v1/sensors/new_sensor", Tag: rest.TagSensors,
 		Status: http.StatusCreated, Summary: "Register a sensor",
 		Description: "Takes either body: `id`, `name`, `type`, `room_id`, or `room_id`, `sensor_id`, `position`.",
 		Errors:      []error{store.ErrSensorExists, store.ErrTooManyUnreported, store.ErrNoRoom},
 	}, h.createSensor)
-	// Called by the setup page. A repeat is told that a sensor exists.
+	// Called by the setup page. A repeat hears that a sensor exists.
 	rest.Answer(r, rest.Operation{
 		ID: "createSensors", Role: rest.Admin, Keys: rest.WriteKeys, Creates: true, Method: http.MethodPost, Path: "/api/v1/sensors/new_sensors", Tag: rest.TagSensors,
 		Status: http.StatusCreated, Summary: "Register many sensors of a room",
@@ -206,16 +206,16 @@ func (h *Handlers) registerSensors(r *rest.API) {
 		Summary: "Change or move a sensor",
 		Errors:  []error{store.ErrNoSensor, store.ErrNoRoom},
 	}, h.updateSensor)
-	// A repeat changes nothing. The account alone may: it lets gateways that nobody has
-	// enrolled speak for the sensor.
+	// A repeat changes nothing. No API key may call it, because it lets gateways that nobody
+	// has enrolled send for the sensor.
 	rest.Answer(r, rest.Operation{
 		ID: "setBackSensor", Role: rest.Admin, Method: http.MethodPost, Path: "/api/v1/sensors/{sensor_id}/channel", Tag: rest.TagSensors,
 		Summary: "Set a sensor back to the open channel",
-		Description: "A sensor is signed from the first reading of its id that one of the account's own gateways signs. This lets it listen to " +
-			"gateways that are not enrolled again, from now on and until the next signed reading.",
+		Description: "A sensor is signed from the first reading of its id that one of the account's own gateways signs. This makes it accept " +
+			"gateways that are not enrolled again, until the next signed reading.",
 		Errors: []error{store.ErrNoSensor, store.ErrSensorExists},
 	}, h.setBackSensor)
-	// A repeat is told 404: the sensor is gone, as was asked.
+	// A repeat gets 404: the sensor is gone, as requested.
 	rest.Register(r, rest.Operation{
 		ID: "deleteSensor", Role: rest.Admin, Keys: rest.WriteKeys, Method: http.MethodDelete, Path: "/api/v1/sensors/delete_sensor/{sensor_id}", Tag: rest.TagSensors,
 		Status: http.StatusNoContent, Summary: "Delete a sensor",
@@ -256,7 +256,7 @@ func (h *Handlers) listSensors(ctx context.Context, in *roomPath) ([]sensor, err
 	return rest.List(found, sensorOf), err
 }
 
-// checkSensorID returns 404 for a text that is no sensor id, without a query.
+// checkSensorID returns 404 for a text that cannot be a sensor id, without a query.
 func checkSensorID(sensorID string) error {
 	if reading.ValidateNodeID(sensorID) != nil {
 		return store.ErrNoSensor
@@ -281,7 +281,7 @@ func (h *Handlers) updateSensor(ctx context.Context, in *updateSensorInput) (sen
 	})
 }
 
-// change changes a sensor, unless its id is none, and answers what it is then.
+// change changes a sensor, unless its id is invalid, and answers with the result.
 func (h *Handlers) change(ctx context.Context, id string, do func(tx *store.DB) (accounts.Sensor, error)) (sensor, error) {
 	if err := checkSensorID(id); err != nil {
 		return sensor{}, err

@@ -31,10 +31,10 @@ type prediction struct {
 	CreatedAt         rest.Time `json:"created_at" doc:"Time of creation, UTC." example:"2026-03-01T12:00:02Z"`
 }
 
-// feedback is a verdict that may be missing yet.
+// feedback is a verdict, or null.
 type feedback string
 
-// TransformSchema lists null among the values, as JSON Schema wants it.
+// TransformSchema lists null among the values, as JSON Schema demands.
 func (feedback) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 	s.Enum = []any{"ok", "not_ok", nil}
 	return s
@@ -106,8 +106,8 @@ func (h *Handlers) registerPredictions(r *rest.API) {
 		ID: "listPredictions", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/prediction-feedback", Tag: rest.TagPredictions,
 		Summary: "List predictions, newest first",
 	}, h.listPredictions)
-	// Called by models other than ours. A repeat for the same sensor and time is
-	// told that the prediction exists.
+	// Called by models other than ours. A repeat for the same sensor and time hears that the
+	// prediction exists.
 	rest.Answer(r, rest.Operation{
 		ID: "recordPrediction", Role: rest.Operator, Keys: rest.WriteKeysInRooms, Creates: true, Method: http.MethodPost, Path: "/api/v1/prediction-feedback", Tag: rest.TagPredictions,
 		Status: http.StatusCreated, Summary: "Record a prediction of another model",

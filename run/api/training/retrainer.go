@@ -16,8 +16,8 @@ import (
 	"coldaisle.dev/shared/wire"
 )
 
-// retrainTimeout bounds the publishing of a request. It continues when the client
-// that caused it goes away.
+// retrainTimeout bounds the publishing of requests, which continues if the client that
+// caused it goes away.
 const retrainTimeout = 15 * time.Second
 
 // Publisher sends a retraining request to topic model-retraining and returns
@@ -43,10 +43,10 @@ func (r *Retrainer) StartAllDue(ctx context.Context) {
 	r.StartDue(ctx, due...)
 }
 
-// StartDue starts an automatic run of each of these customers who has enough
-// verdicts, and publishes the pending requests of all runs. Of several concurrent callers
-// the database lets one start the run. An error is logged, since the validation before it
-// has succeeded, and retried by the next validation or by [Retrainer.StartAllDue].
+// StartDue starts an automatic run for each of these customers with enough verdicts, and
+// publishes the pending requests of all runs. Of several concurrent callers the database
+// lets one start the run. An error is only logged, because the validation before has
+// succeeded; the next validation or [Retrainer.StartAllDue] retries.
 func (r *Retrainer) StartDue(ctx context.Context, customers ...int64) {
 	for _, customer := range customers {
 		begun, ok, err := learning.New(r.DB).BeginAutomatic(ctx, customer)

@@ -1,5 +1,5 @@
 // Package training has the operations on predictions, verdicts and training runs. Its
-// [Retrainer] starts runs and asks for them at the topic model-retraining.
+// [Retrainer] starts runs and publishes their requests to topic model-retraining.
 package training
 
 import (
@@ -95,7 +95,7 @@ func (h *Handlers) registerTraining(r *rest.API) {
 	rest.Answer(r, rest.Operation{
 		ID: "triggerTraining", Role: rest.Admin, Keys: rest.WriteKeys, Method: http.MethodPost, Path: "/api/v1/ml/retraining/trigger", Tag: rest.TagLearning,
 		Status: http.StatusAccepted, Summary: "Retrain both models now",
-		Description: "For customers with sensors, once in 10 minutes each. Models are published where readings or verdicts show that they are no worse than those in use.",
+		Description: "For customers with sensors, once in 10 minutes each. A model is published if readings or verdicts show that it is no worse than the one in use.",
 		Errors: []error{
 			store.ErrNoSensors, store.ErrRunning,
 			&learning.TooSoonError{Wait: learning.ManualEvery},

@@ -1,6 +1,6 @@
-// Package watches answers the operations on watches: the customer's programs on site that call
-// people. Each reports every minute that it runs, and whether it can tell people; who looks at
-// the page learns when nobody would be woken.
+// Package watches has the operations on watches: the customer's programs on site that call
+// people. Each reports every minute that it runs, and whether it can send messages, so that the
+// page can warn if nobody would be woken.
 package watches
 
 import (
@@ -59,7 +59,7 @@ func (h *Handlers) Register(r *rest.API) {
 		Description: "For `monitor-gateway watch`, which reports each minute. Ages are in seconds, so that its clock does not matter.",
 		Errors:      []error{store.ErrTooManyWatches},
 	}, h.report)
-	// A repeat is told 404: the watch is gone, as was asked.
+	// A repeat gets 404: the watch is gone, as requested.
 	rest.Register(r, rest.Operation{
 		ID: "removeWatch", Role: rest.Admin, Keys: rest.NoKeys, Method: http.MethodDelete, Path: "/api/v1/watches/{watch_id}", Tag: rest.TagWatches,
 		Status: http.StatusNoContent, Summary: "Remove a watch that no longer runs",
