@@ -49,7 +49,8 @@ type shownIncident struct {
 }
 
 type shownNow struct {
-	Value          *float64
+	Value, Rate    *float64
+	Silent         bool
 	Sensors, Heard int
 }
 

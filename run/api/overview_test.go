@@ -28,14 +28,18 @@ type overviewBody struct {
 		LatenessS float64 `json:"lateness_s"`
 	}
 	Sentence shownSentence
-	Rooms    []struct{ Name, State string }
-	Limits   [][]struct {
+	Rooms    []struct {
+		Name, State    string
+		MaxTemperature *float64 `json:"max_temperature"`
+	}
+	Limits [][]struct {
 		Quantity, Direction, Severity string
 		Limit                         float64
 	}
 	SparklineStart time.Time `json:"sparkline_start"`
 	Sensors        []struct {
 		ID, Name, State, Sparkline string
+		Reports                    bool
 		Temperature, Humidity      *float64
 		Timestamp                  *time.Time
 		GatewayID                  *string `json:"gateway_id"`
@@ -54,6 +58,7 @@ type shownSentence struct {
 	SensorID           string `json:"sensor_id"`
 	Sensor, Quantity   string
 	Value, Limit, Rate float64
+	ValueAt            *time.Time `json:"value_at"`
 	Since              *time.Time
 	TakenBy            string `json:"taken_by"`
 	Others, Outside    int
@@ -133,7 +138,7 @@ func TestOverview(t *testing.T) {
 	body, got := a.overview(t, "")
 	want := map[string]string{"critical": "critical", "warm": "warning", "fine": "ok", "never": "unreported", "silent": "silent"}
 	must.Equal(t, "states", want, states(body))
-	must.Equal(t, "counts", map[string]int{"sensors": 5, "ok": 1, "warning": 1, "critical": 1, "silent": 1, "late": 0, "unreported": 1}, body.Counts)
+	must.Equal(t, "counts", map[string]int{"sensors": 5, "ok": 1, "warning": 1, "critical": 1, "silent": 1, "late": 0, "unreported": 1, "reporting": 3}, body.Counts)
 	counted := func(open, taken, silenced int) map[string]int {
 		return map[string]int{"lasting": 2, "open": open, "taken": taken, "silenced": silenced, "unseen": 0, "to_be_seen": open}
 	}
@@ -351,12 +356,46 @@ func TestSentence(t *testing.T) {
 					t.Errorf("since %v", got.Since)
 				}
 			}
-			got.Since = nil
+			got.Since, got.ValueAt = nil, nil
 			if math.Abs(got.Rate-c.want.Rate) < 0.05 { // the clock goes on between two readings
 				got.Rate = c.want.Rate
 			}
 			must.Equal(t, "", c.want, got)
 		})
+	}
+}
+
+// TestDeadSensorIsNotHot shows contract 5.10: a sensor that died hot is critical still, but does not
+// report, and what is so now comes before it.
+func TestDeadSensorIsNotHot(t *testing.T) {
+	t.Parallel()
+	s, a := newTestCustomer(t)
+	for name, node := range map[string]string{"Silent Hall": "s1", "Live Hall": "t1"} {
+		a.sensors(t, a.room(t, name), node)
+	}
+	died := s.now().Add(-6 * time.Minute)
+	for _, at := range []time.Duration{-2 * time.Minute, 0} {
+		s.reading(t, "s1", died.Add(at), 60, 40)
+	}
+	s.judge(t, "s1", died.Add(time.Second), 60)
+	alone, _ := a.overview(t, "")
+	if said := alone.Sentence; said.Says != "incident" || said.SensorID != "s1" || said.ValueAt == nil || !said.ValueAt.Equal(reading.TruncateTime(died.Add(time.Second))) || said.Outside != 0 {
+		t.Errorf("alone: %+v", said)
+	}
+	s.judge(t, "t1", s.now(), 51)
+	body, _ := a.overview(t, "")
+	if first, second := body.Rooms[0], body.Rooms[1]; first.Name != "Live Hall" || *first.MaxTemperature != 51 || second.State != "critical" || second.MaxTemperature != nil {
+		t.Errorf("rooms: %+v", body.Rooms)
+	}
+	must.Equal(t, "reporting", []int{1, 2}, []int{body.Counts["reporting"], body.Counts["critical"]})
+	if dead := body.Sensors[0]; dead.Reports || dead.State != "critical" {
+		t.Errorf("%+v", dead)
+	}
+	if body.Sentence.SensorID != "t1" || body.Sentence.Outside != 1 {
+		t.Errorf("%+v", body.Sentence)
+	}
+	if now := body.Incidents[1].Now; !now.Silent || *now.Value != 60 || now.Rate != nil || now.Sensors != 0 || now.Heard != 0 {
+		t.Errorf("%+v", now)
 	}
 }
 

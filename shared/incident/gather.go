@@ -28,6 +28,7 @@ type Part struct {
 	Excess     float64   // of its peak
 	RisenAt    time.Time // when the peak last rose by a unit, or its start
 	Silenced   bool      // a maintenance window covers it now
+	NodeSilent bool      // its node is silent: its value is old
 }
 
 // Expected reports whether no limit is broken yet and no reading is missing: learning alone raised it.
@@ -50,15 +51,20 @@ func (p Part) follows(g Gathered) bool {
 
 // CompareTold returns a number above zero if part a describes an incident of the cause better
 // than b. A part of that cause comes first (a room that is too hot is described by its
-// temperature, not by its dry air), then the higher severity, then the greater excess.
+// temperature, not by its dry air), then the higher severity, then a node
+// that is not silent, then the greater excess.
 func (c Cause) CompareTold(a, b Part) int {
-	own := func(p Part) int {
-		if p.Cause == c {
+	compare := func(a, b bool) int {
+		switch {
+		case a == b:
+			return 0
+		case a:
 			return 1
+		default:
+			return -1
 		}
-		return 0
 	}
-	return cmp.Or(cmp.Compare(own(a), own(b)), cmp.Compare(a.Severity.Rank(), b.Severity.Rank()), cmp.Compare(a.Excess, b.Excess))
+	return cmp.Or(compare(a.Cause == c, b.Cause == c), cmp.Compare(a.Severity.Rank(), b.Severity.Rank()), compare(b.NodeSilent, a.NodeSilent), cmp.Compare(a.Excess, b.Excess))
 }
 
 // Part returns an excursion of the rule at a node as a part of an incident.

@@ -723,6 +723,38 @@ func TestHowItIsNow(t *testing.T) {
 	}
 }
 
+// TestSilentSensorIsToldAsItWas has a sensor that died hot: its value has its time and no rate, it
+// counts as none that reports, and what is so now comes first, in its room and elsewhere.
+func TestSilentSensorIsToldAsItWas(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "dead")
+	hall := db.room(t, db.anna)
+	db.sensor(t, db.anna, hall, "live")
+	for k := range 6 {
+		last := found("dead", 60*k, forecast())
+		last.Temperature = 60 + float64(k)
+		db.ingested(t, last, judged("live", 60*k, 52))
+	}
+	if all := db.lasting(t, 599); all[0].Worst.NodeID != "dead" || all[0].Now.Silent || *all[0].Now.Value != 65 || !all[0].Now.ValueAt.Equal(clock(300)) || all[0].Now.Rate == nil {
+		t.Fatalf("before it counts as silent: %+v, now %+v", all[0], all[0].Now)
+	}
+	db.ingested(t, judged("live", 600, 53))
+	all := db.lasting(t, 605)
+	var told []string
+	for _, i := range all {
+		told = append(told, fmt.Sprint(i.Worst.NodeID, " ", i.Cause))
+	}
+	must.Equal(t, "in order", []string{"live too_hot", "dead too_hot"}, told)
+	if now := all[1].Now; !now.Silent || *now.Value != 65 || !now.ValueAt.Equal(clock(300)) || now.Rate != nil || now.Sensors != 0 || now.Heard != 0 || now.NextLimit != nil {
+		t.Errorf("the dead one: %+v", now)
+	}
+	db.sensor(t, db.anna, db.annasRoom, "beside")
+	db.ingested(t, judged("beside", 610, 51))
+	if i := must.Get(db.Incident(t.Context(), db.anna, all[1].ID, clock(615)))(t); i.Worst.NodeID != "beside" || i.Now.Silent || *i.Now.Value != 51 || i.Now.Sensors != 1 || i.Now.Heard != 1 {
+		t.Errorf("beside one that reports: %+v, now %+v", i.Worst, i.Now)
+	}
+}
+
 // TestRateHasTurned is of a temperature that rose for minutes, and falls.
 func TestRateHasTurned(t *testing.T) {
 	t.Parallel()

@@ -74,11 +74,13 @@ type worst struct {
 
 type nowBody struct {
 	Value     *float64   `json:"value" doc:"Newest value of the worst excursion's sensor and quantity; null where there is none." example:"33.8"`
-	Rate      *float64   `json:"rate" doc:"Its change per minute over the last 10 minutes; null where it is not known." example:"0.6"`
+	ValueAt   *rest.Time `json:"value_at" nullable:"true" doc:"When that was measured, UTC; null where nothing was." example:"2026-03-01T12:14:30Z"`
+	Silent    bool       `json:"silent" doc:"Whether nothing has come of it since: its sensor is silent, or measures it no more." example:"false"`
+	Rate      *float64   `json:"rate" doc:"Its change per minute over the last 10 minutes; null where it is not known, as of a silent sensor." example:"0.6"`
 	NextLimit *float64   `json:"next_limit" doc:"The limit that a forecast says will be passed; null without one." example:"35"`
 	Earliest  *rest.Time `json:"earliest" nullable:"true" doc:"When it will be passed at the earliest, UTC." example:"2026-03-01T12:09:00Z"`
 	Latest    *rest.Time `json:"latest" nullable:"true" doc:"When at the latest." example:"2026-03-01T12:14:00Z"`
-	Sensors   int        `json:"sensors" doc:"How many sensors break a limit, are unlike themselves, or silent." example:"10"`
+	Sensors   int        `json:"sensors" doc:"How many sensors break a limit or are unlike themselves, of those that send readings; of cause silent, how many are." example:"10"`
 	Heard     int        `json:"heard" doc:"How many sensors of the room send readings." example:"10"`
 	Standing  int        `json:"standing" doc:"How many excursions stand: taken, and not risen for an hour. They count neither for the severity nor for the order." example:"0"`
 }
@@ -129,7 +131,7 @@ func IncidentOf(i incidents.Incident) Incident {
 	}
 	if n := i.Now; n != nil {
 		body.Now = &nowBody{
-			Value: n.Value, Rate: n.Rate, NextLimit: n.NextLimit, Earliest: rest.OptionalUTC(n.Earliest), Latest: rest.OptionalUTC(n.Latest),
+			Value: n.Value, ValueAt: rest.OptionalUTC(n.ValueAt), Silent: n.Silent, Rate: n.Rate, NextLimit: n.NextLimit, Earliest: rest.OptionalUTC(n.Earliest), Latest: rest.OptionalUTC(n.Latest),
 			Sensors: n.Sensors, Heard: n.Heard, Standing: n.Standing,
 		}
 	}

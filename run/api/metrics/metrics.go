@@ -148,7 +148,7 @@ func (h *Handlers) families(ctx context.Context) ([]*dto.MetricFamily, error) {
 			continue
 		}
 		newest.add(labels, float64(l.Timestamp.UnixMilli())/1000) //nolint:mnd // ms
-		if probe.Silent(*l.Timestamp, l.Interval, now) {
+		if l.Silent(probe, now) {
 			up.add(labels, 0)
 			continue
 		}

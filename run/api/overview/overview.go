@@ -69,6 +69,7 @@ type liveSensor struct {
 	RoomID      int64      `json:"room_id" doc:"Room of the sensor." example:"3"`
 	Position    *string    `json:"position" doc:"Where in the room; null when not given. One that begins with a floor tile, such as C7, has a place on the room's map." example:"C7 U40"`
 	State       string     `json:"state" enum:"ok,warning,critical,silent,late,unreported" doc:"The first that applies: critical, an incident of that severity lasts; silent, its readings have stopped; warning, an incident of that severity lasts; unreported, it has never sent a reading; late, its reading is overdue while the service is late; ok, none of these." example:"ok"`
+	Reports     bool       `json:"reports" doc:"Whether its readings come: they are neither overdue nor has it never sent one." example:"true"`
 	Temperature *float64   `json:"temperature" doc:"Newest, in degrees Celsius; null before the first." example:"24.3"`
 	Humidity    *float64   `json:"humidity" doc:"Newest relative humidity in percent; null before the first." example:"41.2"`
 	Timestamp   *time.Time `json:"timestamp" doc:"Time of the newest reading, UTC, in whole seconds; null before the first." example:"2026-03-01T12:00:00Z"`
@@ -82,6 +83,7 @@ type liveSensor struct {
 
 type sensorCounts struct {
 	Sensors    int `json:"sensors" doc:"All sensors." example:"12"`
+	Reporting  int `json:"reporting" doc:"Sensors whose readings come." example:"10"`
 	OK         int `json:"ok" doc:"Sensors in this state." example:"9"`
 	Warning    int `json:"warning" doc:"Sensors in this state." example:"1"`
 	Critical   int `json:"critical" doc:"Sensors in this state." example:"1"`
@@ -93,7 +95,7 @@ type sensorCounts struct {
 // Body holds the fields that the entity tag covers.
 type Body struct {
 	Sentence       sentence            `json:"sentence" doc:"What to say first, in parts."`
-	Rooms          []liveRoom          `json:"rooms" nullable:"false" doc:"All rooms, worst first: by the worst state of their sensors, then by how far an incident is beyond its limit, then by how far a sensor is beyond the recommended 18 to 27 °C, then by name."`
+	Rooms          []liveRoom          `json:"rooms" nullable:"false" doc:"All rooms, worst first: by the worst state of their sensors, one that reports first, then by how far an incident is beyond its limit, then by how far a sensor is beyond the recommended 18 to 27 °C, then by name."`
 	Limits         [][]liveLimit       `json:"limits" nullable:"false" doc:"The limits of the rules that apply to a sensor, each list once."`
 	SparklineStart time.Time           `json:"sparkline_start" doc:"Begin of the first half hour of the sparklines, UTC." example:"2026-02-28T12:30:00Z"`
 	Sensors        []liveSensor        `json:"sensors" nullable:"false" doc:"All sensors, by id."`
@@ -287,7 +289,10 @@ func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.
 	for i, l := range live {
 		body.Sensors[i] = liveSensor{
 			ID: l.NodeID, Name: l.Name, RoomID: l.RoomID, Position: l.Position, State: body.Counts.count(stateOf(l, troubled[l.NodeID].Severity, v.probe, now)),
-			Temperature: l.Temperature, Humidity: l.Humidity, Limits: applies.of(l), Sparkline: v.day.sparkline(l.NodeID), JudgedBy: v.day.judgedBy(l, troubled[l.NodeID].Anomalous),
+			Reports: l.Reports(now), Temperature: l.Temperature, Humidity: l.Humidity, Limits: applies.of(l), Sparkline: v.day.sparkline(l.NodeID), JudgedBy: v.day.judgedBy(l, troubled[l.NodeID].Anomalous),
+		}
+		if body.Sensors[i].Reports {
+			body.Counts.Reporting++
 		}
 		if l.Timestamp != nil {
 			body.Sensors[i].Timestamp = new(l.Timestamp.UTC().Truncate(time.Second))

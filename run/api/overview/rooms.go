@@ -24,7 +24,7 @@ func worstFirst() []string {
 
 // trouble ranks a room by its worst sensors.
 type trouble struct {
-	state  int     // place in worstFirst
+	state  int     // twice the place in worstFirst, and one more where no sensor of that state reports
 	excess float64 // of its incidents beyond their limits, in whole units
 	beyond float64 // the recommended range, in whole degrees so that rooms do not change places at each reading
 }
@@ -34,24 +34,28 @@ func (b *Body) orderRooms(lasting []incidents.Incident) {
 	order := worstFirst()
 	rooms := make(map[int64]trouble, len(b.Rooms))
 	for _, r := range b.Rooms {
-		rooms[r.ID] = trouble{state: len(order) - 1}
+		rooms[r.ID] = trouble{state: 2 * (len(order) - 1)}
 	}
 	for _, s := range b.Sensors {
 		room := rooms[s.RoomID]
-		room.state = min(room.state, slices.Index(order, s.State))
-		if s.Temperature != nil && s.State != stateSilent && s.State != stateLate {
+		state := 2 * slices.Index(order, s.State) //nolint:mnd // see trouble
+		if !s.Reports {
+			state++
+		}
+		room.state = min(room.state, state)
+		if s.Temperature != nil && s.Reports {
 			room.beyond = max(room.beyond, math.Ceil(*s.Temperature-recommendedHigh), math.Ceil(recommendedLow-*s.Temperature))
 		}
 		rooms[s.RoomID] = room
 	}
 	for _, i := range lasting {
-		if room, known := rooms[i.RoomID]; known {
+		if room, known := rooms[i.RoomID]; known && !i.Now.Worst.Silent {
 			room.excess = max(room.excess, math.Floor(i.Now.Worst.Excess))
 			rooms[i.RoomID] = room
 		}
 	}
 	for k := range b.Rooms {
-		b.Rooms[k].State = order[rooms[b.Rooms[k].ID].state]
+		b.Rooms[k].State = order[rooms[b.Rooms[k].ID].state/2]
 	}
 	slices.SortStableFunc(b.Rooms, func(one, other liveRoom) int {
 		a, b := rooms[one.ID], rooms[other.ID]
@@ -74,7 +78,7 @@ func (b *Body) compareRooms(ctx context.Context, past incidents.Store, customer 
 	}
 	for _, s := range b.Sensors {
 		room := rooms[s.RoomID]
-		if room == nil || s.Temperature == nil || s.State == stateSilent || s.State == stateLate {
+		if room == nil || s.Temperature == nil || !s.Reports {
 			continue
 		}
 		if room.MaxTemperature == nil || *s.Temperature > *room.MaxTemperature {

@@ -18,6 +18,7 @@ type sentence struct {
 	Sensor     *string    `json:"sensor" doc:"Name of that sensor." example:"Rack 3"`
 	Quantity   *string    `json:"quantity" doc:"What the value is of." example:"temperature"`
 	Value      *float64   `json:"value" doc:"Newest value of that sensor; null where there is none." example:"33.8"`
+	ValueAt    *rest.Time `json:"value_at" nullable:"true" doc:"When that of an incident was measured, UTC; null where there is none." example:"2026-03-01T12:14:30Z"`
 	Limit      *float64   `json:"limit" doc:"The limit beyond which it is; null where there is none." example:"27"`
 	Rate       *float64   `json:"rate" doc:"Change of the value per minute over the last 10 minutes; null where it is not known." example:"0.6"`
 	Since      *rest.Time `json:"since" nullable:"true" doc:"When it began, UTC." example:"2026-03-01T12:00:00Z"`
@@ -56,17 +57,14 @@ const (
 // say makes the sentence from incidents in their order.
 func (b *Body) say(lasting []incidents.Incident, recommended []incident.Rule, late bool) sentence {
 	said := sentence{Tone: toneNote}
-	reporting := 0
 	var farthest *liveSensor
 	var beyond, measured float64
 	var broken incident.Rule
 	for k := range b.Sensors {
 		s := &b.Sensors[k]
-		// Detection may judge a sensor's first reading before ingest has stored it.
-		if s.Timestamp == nil || s.State == stateSilent || s.State == stateLate {
+		if !s.Reports {
 			continue
 		}
-		reporting++
 		outside := false
 		for _, rule := range recommended {
 			if value, excess := rule.Measure(incident.Point{Time: *s.Timestamp, Temperature: reading.Value(s.Temperature), Humidity: reading.Value(s.Humidity)}); excess > 0 {
@@ -89,7 +87,7 @@ func (b *Body) say(lasting []incidents.Incident, recommended []incident.Rule, la
 		worst, i := told[0], lasting[0]
 		said.Says, said.IncidentID, said.Cause, said.Room, said.Others = "incident", &worst.ID, &worst.Cause, worst.RoomName, len(told)-1
 		said.SensorID, said.Sensor, said.Quantity, said.Limit = &worst.Worst.SensorID, worst.Worst.SensorName, worst.Worst.Quantity, worst.Worst.Limit
-		said.Value, said.Rate, said.Since = worst.Now.Value, worst.Now.Rate, &worst.StartTime
+		said.Value, said.ValueAt, said.Rate, said.Since = worst.Now.Value, worst.Now.ValueAt, worst.Now.Rate, &worst.StartTime
 		if i.TakenAt != nil {
 			said.TakenBy = worst.TakenBy
 		} else if !i.Late {
@@ -97,7 +95,7 @@ func (b *Body) say(lasting []incidents.Incident, recommended []incident.Rule, la
 		}
 	case late:
 		said.Says = "service_late"
-	case reporting == 0:
+	case b.Counts.Reporting == 0:
 		said.Says = "no_sensor_reports"
 	case farthest != nil:
 		said.Says, said.SensorID, said.Sensor = "outside_recommended", &farthest.ID, &farthest.Name

@@ -83,17 +83,16 @@ const (
 
 // stateOf returns the worst state that applies to a sensor with a worst lasting severity.
 func stateOf(l incidents.LiveSensor, severity incident.Severity, probe incident.Probe, now time.Time) string {
-	overdue := l.Timestamp != nil && !now.Before(incident.SilentFrom(*l.Timestamp, l.Interval))
 	switch {
 	case severity == incident.Critical:
 		return stateCritical
-	case overdue && probe.Silent(*l.Timestamp, l.Interval, now):
+	case l.Silent(probe, now):
 		return stateSilent
 	case severity != "":
 		return stateWarning
 	case l.Timestamp == nil:
 		return stateUnreported
-	case overdue:
+	case !l.Reports(now):
 		return stateLate
 	default:
 		return stateOK

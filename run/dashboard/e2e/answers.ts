@@ -16,6 +16,7 @@ export function answer(rooms: number, each: number, change: Record<string, Parti
   const now = new Date().toISOString();
   const sensors = Array.from({ length: rooms * each }, (_, i): Sensor => ({
     id: `s${i}`, name: `Rack ${(i % each) + 1}`, room_id: Math.floor(i / each) + 1, position: null, state: "ok",
+    reports: !["silent", "late", "unreported"].includes(change[`s${i}`]?.state ?? "ok"),
     temperature: 20 + ((i * 7) % 60) / 10, humidity: 45, timestamp: now,
     gateway_id: null, judged_by: "window", learning_since: null, interval_s: 30, limits: 0,
     sparkline: `220${",1,-1,2,-2".repeat(11)}`, ...change[`s${i}`],
@@ -36,7 +37,7 @@ export function answer(rooms: number, each: number, change: Record<string, Parti
       says: first ? "incident" : "nothing_wrong", tone: first?.severity ?? "quiet", incident_id: first?.id ?? null,
       cause: first?.cause ?? null, room: first?.room_name ?? null,
       sensor_id: first?.worst.sensor_id ?? null, sensor: first?.worst.sensor_name ?? null,
-      quantity: first?.worst.quantity ?? null, value: first?.now?.value ?? null,
+      quantity: first?.worst.quantity ?? null, value: first?.now?.value ?? null, value_at: first?.now?.value_at ?? null,
       limit: first?.worst.limit ?? null, rate: first?.now?.rate ?? null, since: first?.start_time ?? null,
       taken_by: first?.taken_by ?? null,
       others: Math.max(0, incidents.length - 1), outside: 0, drills: 0,
@@ -47,7 +48,7 @@ export function answer(rooms: number, each: number, change: Record<string, Parti
       { quantity: "temperature", direction: "above", limit: 32, severity: "critical" }]],
     sparkline_start: new Date(Date.now() - 86_400_000).toISOString(), sensors, incidents,
     incident_counts: { lasting: incidents.length, open, taken, silenced: 0, unseen: 0, to_be_seen: open },
-    counts: { sensors: sensors.length, ...counts }, ...more,
+    counts: { sensors: sensors.length, reporting: sensors.filter(({ reports }) => reports).length, ...counts }, ...more,
   };
 }
 

@@ -10,7 +10,8 @@ type Overview = components["schemas"]["Overview"];
 const begin = new Date(Date.now() - 660_000).toISOString();
 const at = (minutes: number) => new Date(Date.now() + minutes * 60_000).toISOString();
 const now = {
-  value: 38.8, rate: 0.9, next_limit: 40, earliest: at(1), latest: at(2), sensors: 10, heard: 10, standing: 0,
+  value: 38.8, value_at: at(0), silent: false, rate: 0.9, next_limit: 40, earliest: at(1), latest: at(2), sensors: 10,
+  heard: 10, standing: 0,
 };
 const burning = hot("s30", { start_time: begin, now });
 
@@ -33,7 +34,7 @@ function fire(rooms: number, each: number, more: Partial<Overview> = {}): Overvi
 const uplink: Overview = fire(6, 10, {
   incidents: [{
     ...burning, cause: "silent", room_id: null, room_name: null, gateway_id: "g1", gateway_name: "Basement",
-    now: { ...now, value: null, rate: null, next_limit: null, sensors: 60, heard: 0 },
+    now: { ...now, value: null, value_at: null, silent: true, rate: null, next_limit: null, sensors: 60, heard: 0 },
     worst: { ...burning.worst, kind: "silence", quantity: null, limit: null },
   }],
 });

@@ -1,4 +1,5 @@
 // The overview in each of its states.
+import { incident } from "../tests/incident";
 import { answer, asked, hot, show } from "./answers";
 import { costOf } from "./trace";
 import { expect, expectAccessible, openMe, signUp, test, url } from "./user";
@@ -75,7 +76,7 @@ test("a loss of cooling in one of six rooms is one sentence, with who has it", a
     .map((id) => ({ id, name: `Hall ${id}`, state: id === 4 ? "critical" as const : "ok" as const,
       max_temperature: 24, change_15m: 0.4 }));
   const now = {
-    value: 33.8, rate: 0.6, next_limit: null, earliest: null, latest: null, sensors: 10, heard: 10, standing: 0,
+    ...incident({}).now!, heard: 10,
   };
   await show(page, answer(6, 10, burning, { incidents: [hot("s30", { now })], rooms }));
   await page.reload();

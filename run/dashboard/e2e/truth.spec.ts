@@ -80,6 +80,22 @@ test("rooms at 33 to 37 °C without rules are told of though old incidents wait 
   await page.screenshot({ path: `${pictures}overview-outside.png` });
 });
 
+test("a sensor that died hot is told as it was, and is neither hot nor reporting", async ({ page }) => {
+  await signUp(page);
+  const died = new Date(Date.now() - 360_000).toISOString();
+  const base = hot("s0");
+  const dead = { ...base, room_id: 1, room_name: "Hall 1",
+    now: { ...base.now!, value: 45.1, value_at: died, silent: true, rate: null, sensors: 0, heard: 0 } };
+  const sensors = { s0: { state: "critical", reports: false, temperature: 45.1, timestamp: died } } as const;
+  await show(page, answer(1, 1, sensors, { incidents: [dead] }));
+  for (const path of ["", "/wall"]) {
+    await page.goto(url(path));
+    await expect(page.locator(".says"))
+      .toHaveText(/Hall 1 is too hot: last 45\.1 °C at Rack 7, no reading since \d\d:\d\d, limit 32\.0 °C, since /);
+    await expect(page.locator("[data-sensor]")).toHaveClass(/blank/);
+  }
+});
+
 test("what is expected is told of one sensor, its value, peak and limit alike, while another is "
   + "hotter", async ({ page }) => {
   await signUp(page);
@@ -90,7 +106,7 @@ test("what is expected is told of one sensor, its value, peak and limit alike, w
   const base = hot("s1");
   const expected = hot("s1", {
     room_id: 1, room_name: "Hall 1", phase: "expected", severity: "warning", worst: { ...base.worst, ...of },
-    now: { value: 26.1, rate: 0.3, next_limit: 27, earliest, latest, sensors: 1, heard: 12, standing: 0 },
+    now: { ...base.now!, value: 26.1, rate: 0.3, next_limit: 27, earliest, latest, sensors: 1, heard: 12, standing: 0 },
   });
   await show(page, answer(1, 12, { s0: { temperature: 26.8 }, s1: { temperature: 26.1 } }, { incidents: [expected] }));
   await page.route(/\/api\/v1\/incidents\/1$/, (route) => route.fulfill({ json: { ...expected, timeline: [] } }));

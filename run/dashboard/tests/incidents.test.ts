@@ -1,7 +1,9 @@
 import { expect, test } from "vitest";
 import { setDisplay } from "../src/logic/format";
-import { byDay, lasting, nowOf, placeOf, rateOf, titleOf } from "../src/logic/incidents";
+import { byDay, lasting, nowOf as nowAt, placeOf, rateOf, titleOf } from "../src/logic/incidents";
 import { incident } from "./incident";
+
+const nowOf = (one: ReturnType<typeof incident>) => nowAt(one, Date.UTC(2026, 2, 1, 12, 12));
 
 test("an incident is told by its place and cause, as it is expected, is or was", () => {
   expect(titleOf(incident({}))).toBe("Hall A is too hot");
@@ -21,8 +23,8 @@ test("an incident is told by its place and cause, as it is expected, is or was",
 
 test("how it is now: value, limit, where it goes, and how many sensors", () => {
   expect(nowOf(incident({}))).toEqual(["33.8 °C at Rack 7", "limit 27.0 °C", "rising 0.6 °C/min", "10 of 12 sensors"]);
-  const now = { value: null, rate: -0.01, next_limit: 35, earliest: "2026-03-01T12:09:00Z",
-    latest: "2026-03-01T12:14:00Z", sensors: 1, heard: 1, standing: 3 };
+  const now = { value: null, value_at: null, silent: false, rate: -0.01, next_limit: 35,
+    earliest: "2026-03-01T12:09:00Z", latest: "2026-03-01T12:14:00Z", sensors: 1, heard: 1, standing: 3 };
   setDisplay({ unit: "°C", zone: "UTC" });
   expect(nowOf(incident({ now }))).toEqual(["limit 27.0 °C", "steady",
     expect.stringMatching(/^next limit 35\.0 °C expected 12:09.* to 12:14/), "1 of 1 sensor", "standing: 3"]);
@@ -32,6 +34,11 @@ test("how it is now: value, limit, where it goes, and how many sensors", () => {
   expect(nowOf(incident({ breaking: false, resolution: "rule_changed" })).slice(0, 3))
     .toEqual(["not cleared: its rule was changed or switched off", "33.8 °C at Rack 7", "rising 0.6 °C/min"]);
   expect(nowOf(incident({ now: null }))).toEqual([]);
+  const dead = { ...incident({}).now!, silent: true, rate: null, sensors: 0, heard: 0 };
+  expect(nowOf(incident({ now: dead })))
+    .toEqual(["last 33.8 °C at Rack 7", expect.stringMatching(/^no reading since 12:11/), "limit 27.0 °C"]);
+  expect(nowOf(incident({ now: { ...dead, value_at: "2026-02-27T12:11:30Z", heard: 2 } })).slice(1))
+    .toEqual([expect.stringMatching(/Feb 27.*12:11/), "limit 27.0 °C", "0 of 2 sensors"]);
 });
 
 test("a rate is in the unit that is shown", () => {

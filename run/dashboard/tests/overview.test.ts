@@ -9,13 +9,14 @@ type Limit = NonNullable<Overview["limits"][number]>[number];
 const limit = (value: number, more: Partial<Limit> = {}): Limit =>
   ({ quantity: "temperature", direction: "above", severity: "critical", limit: value, ...more });
 const sensor = (more: Partial<LiveSensor>): LiveSensor => ({
-  id: "a", name: "Rack 7", room_id: 1, position: null, state: "ok", temperature: 22, humidity: 45,
+  id: "a", name: "Rack 7", room_id: 1, position: null, state: "ok", reports: more.state !== "silent",
+  temperature: 22, humidity: 45,
   timestamp: "2026-03-01T12:00:00Z",
   gateway_id: null, judged_by: "window", learning_since: null, interval_s: 30, limits: 0, sparkline: "", ...more,
 });
 const nothing: Overview["sentence"] = {
   says: "nothing_wrong", tone: "quiet", incident_id: null, cause: null, room: null, sensor_id: null, sensor: null,
-  quantity: null, value: null, limit: null, rate: null, since: null,
+  quantity: null, value: null, value_at: null, limit: null, rate: null, since: null,
   taken_by: null, others: 0, outside: 0, drills: 0,
 };
 function overview(sensors: LiveSensor[], more: Partial<Overview> = {}): Overview {
@@ -29,8 +30,9 @@ function overview(sensors: LiveSensor[], more: Partial<Overview> = {}): Overview
     ],
     limits: [[limit(50)]], sparkline_start: "2026-02-28T12:30:00Z", sensors, incidents: [],
     incident_counts: { lasting: 0, open: 0, taken: 0, silenced: 0, unseen: 0, to_be_seen: 0 },
-    counts: { sensors: sensors.length, ok: states("ok"), warning: states("warning"), critical: states("critical"),
-      silent: states("silent"), late: states("late"), unreported: states("unreported") },
+    counts: { sensors: sensors.length, reporting: sensors.filter(({ reports }) => reports).length,
+      ok: states("ok"), warning: states("warning"), critical: states("critical"), silent: states("silent"),
+      late: states("late"), unreported: states("unreported") },
     ...more,
   };
 }
@@ -69,8 +71,8 @@ test("the sentence words what the service says, and nothing else", () => {
 });
 
 test("rooms keep the service's order, their temperatures are those of sensors that report", () => {
-  const rooms = roomsOf(overview([sensor({ room_id: 1, state: "silent", temperature: 60 }), sensor({ id: "b" }),
-    sensor({ id: "c", temperature: 24 })]));
+  const rooms = roomsOf(overview([sensor({ state: "silent", temperature: 60 }), sensor({ id: "b" }),
+    sensor({ id: "c", temperature: 24 }), sensor({ id: "d", state: "critical", reports: false, temperature: 45 })]));
   expect(rooms.map(({ name, state }) => [name, state])).toEqual([["Hall C", "silent"], ["Hall A", "ok"]]);
   expect(rooms[0]?.range).toEqual([22, 24]);
 });

@@ -66,19 +66,22 @@ func (i Incident) SilencedBy(m Maintenance) (worst incident.Severity, some bool)
 // Now is the present state of a lasting incident.
 type Now struct {
 	Value     *float64   // of the worst excursion's quantity; nil: it has none
+	ValueAt   *time.Time // when it was measured
+	Silent    bool       // nothing has come since: the sensor is silent, or measures it no more
 	Rate      *float64   // change of the value per minute over the last ten minutes; nil: unknown
 	NextLimit *float64   // the limit that a forecast expects to be passed
 	Earliest  *time.Time // between this time
 	Latest    *time.Time // and this one
-	Sensors   int        // with an excursion that lasts
+	Sensors   int        // with an excursion that lasts; silent ones only if it is their silence
 	Heard     int        // sensors of the place that are not silent
 	Standing  int        // excursions that no longer count, see [incident.Status.Standing]
 	Worst     Level      // the worst that counts; zero if all excursions stand or are silenced
 }
 
-// Level orders excursions: by severity, then by excess.
+// Level orders excursions: by severity, silent ones last, then by excess.
 type Level struct {
 	Severity incident.Severity
+	Silent   bool    // the excess is of a silent sensor's last value
 	Excess   float64 // in units, see [incident.Excess]
 }
 
@@ -219,7 +222,7 @@ func compareBools(a, b bool) int {
 
 // Compare returns a number above zero if the level is worse than another.
 func (l Level) Compare(other Level) int {
-	return cmp.Or(cmp.Compare(l.Severity.Rank(), other.Severity.Rank()), cmp.Compare(l.Excess, other.Excess))
+	return cmp.Or(cmp.Compare(l.Severity.Rank(), other.Severity.Rank()), compareBools(other.Silent, l.Silent), cmp.Compare(l.Excess, other.Excess))
 }
 
 // Unseen counts a customer's incidents that are over and that nobody has seen.
@@ -368,15 +371,20 @@ type conditions struct {
 	now     time.Time
 }
 
-// value returns the newest value of an excursion's quantity, while it lasts or if it ended only
-// because its rule changed or was deleted.
-func (c conditions) value(e Excursion) (float64, bool) {
+// value returns the newest value of an excursion's quantity and when it was measured, while it
+// lasts or if it ended only because its rule changed or was deleted.
+func (c conditions) value(e Excursion) (value float64, at *time.Time, known bool) {
 	l := c.live[e.NodeID]
 	if l == nil || l.Timestamp == nil || !e.Lasting && e.Resolution != "rule_changed" && e.Resolution != "rule_deleted" {
-		return 0, false
+		return 0, nil, false
 	}
-	value := e.Quantity.Of(reading.Value(l.Temperature), reading.Value(l.Humidity))
-	return value, reading.Has(value)
+	value = e.Quantity.Of(reading.Value(l.Temperature), reading.Value(l.Humidity))
+	return value, l.measuredAt(e.Quantity), reading.Has(value)
+}
+
+func (c conditions) silent(node string) bool {
+	l := c.live[node]
+	return l != nil && l.Silent(c.probe, c.now)
 }
 
 // resolution returns why an incident's excursions ended. Of the last one of each node and
@@ -434,13 +442,16 @@ func (c conditions) complete(i *Incident, parts []Excursion) {
 			i.audible = append(i.audible, e)
 		}
 		part, own := e.part(), math.Inf(-1)
-		if value, known := c.value(e); known && e.Kind == incident.KindThreshold {
+		part.NodeSilent = c.silent(e.NodeID)
+		if value, _, known := c.value(e); known && e.Kind == incident.KindThreshold {
 			own = incident.Beyond(e.Quantity, e.Direction, e.LimitValue, value)
 			part.Excess = max(0, own)
 		}
 		standing := e.Lasting && status.Standing(part, c.now)
 		if i.Now != nil && e.Lasting {
-			nodes[e.NodeID] = true
+			if !part.NodeSilent || e.Kind == incident.KindSilence {
+				nodes[e.NodeID] = true
+			}
 			if standing {
 				i.Now.Standing++
 			}
@@ -449,7 +460,7 @@ func (c conditions) complete(i *Incident, parts []Excursion) {
 			if counted < 0 || cmp.Or(i.Cause.CompareTold(part, best), cmp.Compare(own, beyond)) > 0 {
 				counted, best, beyond = k, part, own
 			}
-			if l := (Level{e.Severity, part.Excess}); l.Compare(level) > 0 {
+			if l := (Level{e.Severity, part.NodeSilent, part.Excess}); l.Compare(level) > 0 {
 				level = l
 			}
 		}
@@ -464,13 +475,14 @@ func (c conditions) complete(i *Incident, parts []Excursion) {
 		return
 	}
 	i.Now.Worst, i.Now.Sensors = level, len(nodes)
-	value, known := c.value(i.Worst)
+	value, at, known := c.value(i.Worst)
+	i.Now.ValueAt, i.Now.Silent = at, c.silent(i.Worst.NodeID) || i.Worst.Lasting && i.Worst.Kind == incident.KindMissing
 	if known {
 		i.Now.Value = &value
 	}
 	for _, e := range parts { // forecasts of the sensor whose value is shown: another's would read as its own
-		if known && value > e.LimitValue {
-			continue // the limit is passed already
+		if i.Now.Silent || known && value > e.LimitValue {
+			continue // it is old, or the limit is passed already
 		}
 		if f := e.Finding; e.Lasting && e.Kind == incident.KindForecast && f != nil && f.Earliest != nil && e.NodeID == i.Worst.NodeID && e.Quantity == i.Worst.Quantity && (i.Now.Earliest == nil || f.Earliest.Before(*i.Now.Earliest)) {
 			i.Now.NextLimit, i.Now.Earliest, i.Now.Latest = &e.LimitValue, f.Earliest, f.Latest
@@ -479,7 +491,7 @@ func (c conditions) complete(i *Incident, parts []Excursion) {
 	for k := range c.sensors {
 		l := &c.sensors[k]
 		here := (i.RoomID != 0 && l.RoomID == i.RoomID) || (i.GatewayID != "" && l.GatewayID == i.GatewayID) || (i.NodeID != "" && l.NodeID == i.NodeID)
-		if here && l.Timestamp != nil && !c.probe.Silent(*l.Timestamp, l.Interval, c.now) {
+		if here && l.Timestamp != nil && !l.Silent(c.probe, c.now) {
 			i.Now.Heard++
 		}
 	}
@@ -497,7 +509,7 @@ func (s Store) rates(ctx context.Context, all []Incident, now time.Time) error {
 	var ids, channels []int64
 	var nodes, quantities []string
 	for _, i := range all {
-		if i.Now == nil || !i.Worst.Lasting || (i.Worst.Quantity != incident.Temperature && i.Worst.Quantity != incident.TemperatureRate && i.Worst.Quantity != incident.Humidity) {
+		if i.Now == nil || i.Now.Silent || !i.Worst.Lasting || (i.Worst.Quantity != incident.Temperature && i.Worst.Quantity != incident.TemperatureRate && i.Worst.Quantity != incident.Humidity) {
 			continue
 		}
 		ids, channels, nodes, quantities = append(ids, i.ID), append(channels, i.Worst.Channel), append(nodes, i.Worst.NodeID), append(quantities, string(i.Worst.Quantity))

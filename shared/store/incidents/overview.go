@@ -27,6 +27,30 @@ type LiveSensor struct {
 	JudgedBy              learning.JudgedBy // of its newest reading; empty if none was judged yet
 }
 
+// Reports reports whether readings of the sensor come.
+func (l *LiveSensor) Reports(now time.Time) bool {
+	return l.Timestamp != nil && now.Before(incident.SilentFrom(*l.Timestamp, l.Interval))
+}
+
+// Silent reports whether readings have come and then stopped, and the service is not to blame.
+func (l *LiveSensor) Silent(probe incident.Probe, now time.Time) bool {
+	return l.Timestamp != nil && probe.Silent(*l.Timestamp, l.Interval, now)
+}
+
+// measuredAt is when the newest value of a quantity was measured; nil: never.
+func (l *LiveSensor) measuredAt(q incident.Quantity) *time.Time {
+	switch {
+	case q == incident.Humidity:
+		return l.HumidityAt
+	case q == incident.DewPoint && l.HumidityAt != nil && l.TemperatureAt != nil && l.HumidityAt.Before(*l.TemperatureAt):
+		return l.HumidityAt
+	case q == "":
+		return nil
+	default:
+		return l.TemperatureAt
+	}
+}
+
 // ScanRow implements [pgx.RowScanner].
 func (l *LiveSensor) ScanRow(rows pgx.Rows) error {
 	return store.Wrap(rows.Scan(&l.NodeID, &l.Name, &l.RoomID, &l.Position, &l.Timestamp, &l.Temperature, &l.TemperatureAt, &l.Humidity, &l.HumidityAt,
@@ -204,5 +228,5 @@ func (s Store) SilentSensor(ctx context.Context, customerID int64, node string, 
 	if err != nil || len(live) == 0 || live[0].Timestamp == nil {
 		return true, err
 	}
-	return probe.Silent(*live[0].Timestamp, live[0].Interval, now), nil
+	return live[0].Silent(probe, now), nil
 }

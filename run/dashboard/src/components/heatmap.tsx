@@ -17,8 +17,7 @@ export type Density = "large" | "medium" | "small";
 /** For so many sensors on the screen. */
 export const densityOf = (sensors: number): Density => (sensors <= 80 ? "large" : sensors <= 400 ? "medium" : "small");
 
-const silent = (sensor: LiveSensor) => sensor.state === "silent" || sensor.state === "late"
-  || sensor.temperature === null;
+const silent = (sensor: LiveSensor) => !sensor.reports || sensor.temperature === null;
 
 /** A sensor in words. */
 export function describe(sensor: LiveSensor): string {

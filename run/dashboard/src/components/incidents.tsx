@@ -63,7 +63,7 @@ function Row({ incident, now }: { incident: Incident; now: number }) {
       </td>
       <td class="now">
         <span class="cell-name">Now </span>
-        {capital(incident.state === "over" ? `over, ${endingOf(incident)}` : nowOf(incident).join(", "))}
+        {capital(incident.state === "over" ? `over, ${endingOf(incident)}` : nowOf(incident, now).join(", "))}
       </td>
       <td>
         <span class="cell-name">Lasts </span>{lasting(incident, now)}

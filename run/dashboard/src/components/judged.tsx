@@ -19,7 +19,7 @@ export function JudgedInPart({ sensor }: { sensor: LiveSensor }) {
 
 /** How many sensors that report are not judged fully; what arrives of the past is judged by its own time. */
 export function NotAllJudged({ sensors, past }: Overview) {
-  const reporting = sensors.filter(({ state }) => state !== "unreported" && state !== "silent");
+  const reporting = sensors.filter(({ reports }) => reports);
   const inPart = reporting.filter(({ judged_by }) => judged_by === "live_state").length;
   const not = reporting.filter(({ judged_by }) => judged_by === "learning" || judged_by === "nothing").length;
   const said = [not > 0 && `${plural(not, "sensor")} not judged for anomalies yet`, inPart > 0

@@ -28,8 +28,7 @@ function lineOf(
   sensor: LiveSensor, quantity: Shown, data: Awaited<ReturnType<typeof history>> | undefined, bucket: number,
 ): Columns {
   const columns = columnsOf(data ?? [], quantity, gapOf(data ?? [], bucket, sensor.interval_s));
-  const live = sensor.state !== "silent" && sensor.state !== "late" && sensor.timestamp !== null
-    && columns.time.length > 0;
+  const live = sensor.reports && columns.time.length > 0;
   const value = sensor[quantity];
   return live && value !== null ? withNewest(columns, Date.parse(sensor.timestamp ?? "") / 1000, value) : columns;
 }
@@ -93,7 +92,7 @@ export function RoomChart({ sensors, overview, passing, quantity = "temperature"
         On top: <Link
           href={`/sensors/${encodeURIComponent(worst.sensor.id)}`}
         >{worst.sensor.name}</Link>, {withUnit(worst.sensor[quantity], unit)}
-        {worst.sensor.state === "silent" && worst.sensor.timestamp
+        {!worst.sensor.reports && worst.sensor.timestamp
           && `, ${ago(Date.parse(worst.sensor.timestamp), now)}`}.
       </p>
     </section>

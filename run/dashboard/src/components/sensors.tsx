@@ -69,7 +69,7 @@ export function SensorTable({ sensors, overview, stale }: {
 
 const Row = memo(function Row({ sensor, overview, now }: { sensor: LiveSensor; overview: Overview; now: number }) {
   const limits = limitsOf(overview, sensor);
-  const old = sensor.state === "silent" || sensor.state === "late";
+  const old = !sensor.reports;
   const over = (quantity: "temperature" | "humidity" | "dew_point", value: number | null) =>
     (!old && beyond(limits, quantity, value) ? "over" : undefined);
   const { temperature, humidity, timestamp } = sensor;

@@ -10,7 +10,7 @@ export function SensorFigures({ sensor, overview, large }: {
 }) {
   const { temperature, humidity } = sensor;
   const limits = limitsOf(overview, sensor);
-  const old = sensor.state === "silent" || sensor.state === "late";
+  const old = !sensor.reports;
   const over = (quantity: "temperature" | "humidity" | "dew_point", value: number | null) =>
     (!old && beyond(limits, quantity, value) ? "over" : "");
   const dew = temperature === null || humidity === null ? null : dewPoint(temperature, humidity);

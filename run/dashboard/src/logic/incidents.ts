@@ -1,7 +1,7 @@
 // Incidents in the words in which a user sees them. Their order, counts and state are the service's.
 import type { components } from "../api/schema";
 import { endings, valueOf } from "./excursions";
-import { decimal, duration, inUnit, plural, timeIn, timeOfDay, unitName } from "./format";
+import { decimal, duration, inUnit, plural, timeIn, timeNear, timeOfDay, unitName } from "./format";
 import { named } from "./names";
 import { quantities, type Quantity } from "./rules";
 
@@ -59,14 +59,16 @@ export const endingOf = ({ breaking, resolution }: Pick<Incident, "breaking" | "
   !breaking && (resolution && endings[resolution] ? `not cleared: ${endings[resolution]}` : "cleared");
 
 /** How an incident is now, in parts: its value, where that goes, and how many sensors it is about. */
-export function nowOf(incident: Incident): string[] {
+export function nowOf(incident: Incident, at: number): string[] {
   const { now, worst, cause } = incident;
   if (!now) return [];
   const rate = rateOf(worst.quantity, now.rate);
   const ending = endingOf(incident);
   return [
     ending,
-    now.value !== null && `${valueOf(worst, now.value)} at ${named(worst.sensor_name ?? worst.sensor_id)}`,
+    now.value !== null && `${now.silent ? "last " : ""}${valueOf(worst, now.value)} at `
+      + named(worst.sensor_name ?? worst.sensor_id),
+    now.silent && now.value_at !== null && `no reading since ${timeNear(Date.parse(now.value_at), at)}`,
     // No limit that is not in force.
     worst.limit !== null && (!ending || ending === "cleared") && `limit ${valueOf(worst, worst.limit)}`,
     // What is expected is seen before the rate of ten minutes tells of it.
@@ -77,7 +79,7 @@ export function nowOf(incident: Incident): string[] {
         : `next limit ${valueOf(worst, now.next_limit)} expected `)
         + `${timeOfDay(Date.parse(now.earliest))} to ${timeOfDay(Date.parse(now.latest))}`,
     incident.breaking && (cause === "silent" ? silentOf(incident) || plural(now.sensors, "sensor")
-      : `${now.sensors} of ${plural(Math.max(now.heard, now.sensors), "sensor")}`),
+      : now.heard > 0 && `${now.sensors} of ${plural(Math.max(now.heard, now.sensors), "sensor")}`),
     now.standing > 0 && `standing: ${now.standing}`,
   ].filter((part): part is string => Boolean(part));
 }

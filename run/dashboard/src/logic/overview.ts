@@ -96,8 +96,8 @@ export function roomsOf(overview: Overview): RoomView[] {
     const room = byID.get(sensor.room_id);
     if (!room) continue;
     room.sensors.push(sensor);
-    const { state, temperature } = sensor;
-    if (temperature === null || state === "silent" || state === "late") continue;
+    const { reports, temperature } = sensor;
+    if (temperature === null || !reports) continue;
     const [low, high] = room.range ?? [temperature, temperature];
     room.range = [Math.min(low, temperature), Math.max(high, temperature)];
   }
@@ -113,13 +113,13 @@ export function sentenceOf(
   { time, sentence, counts, incident_counts, probe, incidents, past: arriving }: Overview, past = false,
 ): string {
   const { room, sensor, value, since, taken_by: taken, others, outside, quantity } = sentence;
-  const heard = `${count(counts.ok + counts.warning + counts.critical)} of ${plural(counts.sensors, "sensor")} `
-    + `reporting.`;
+  const heard = `${count(counts.reporting)} of ${plural(counts.sensors, "sensor")} reporting.`;
   switch (sentence.says) {
     case "incident": {
       const incident = incidents.find(({ id }) => id === sentence.incident_id);
       if (!incident) return "";
-      const parts = [...nowOf(incident), since !== null && `since ${timeNear(Date.parse(since), Date.parse(time))}`]
+      const at = Date.parse(time);
+      const parts = [...nowOf(incident, at), since !== null && `since ${timeNear(Date.parse(since), at)}`]
         .filter(Boolean).join(", ");
       return [`${titleOf(incident)}: ${parts}.`, taken === null ? "Nobody has it." : `${named(taken)} has it.`,
         others > 0 && `${plural(others, "other incident")}.`].filter(Boolean).join(" ");

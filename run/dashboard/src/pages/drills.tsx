@@ -112,7 +112,7 @@ function Start({ onClose }: { onClose: () => void }) {
   if (!overview || !rules) {
     return <Dialog title="Start a drill" onClose={onClose}><Loading what="sensors and rules" /></Dialog>;
   }
-  const sensors = overview.sensors.filter(({ state }) => state !== "silent" && state !== "unreported");
+  const sensors = overview.sensors.filter(({ reports }) => reports);
   const sensor = sensors.find(({ id }) => id === sensorID) ?? sensors[0];
   const applies = rules.filter((rule) =>
     rule.enabled && (!rule.room_id || rule.room_id === sensor?.room_id)

@@ -60,7 +60,7 @@ function Facts({ incident }: { incident: IncidentDetail }) {
     <article class={`card facts ${over ? "" : incident.severity}`} onKeyDown={moveAlong} data-row tabIndex={-1}>
       <p class="says">
         {over ? [inWords(incident.worst.reason), ending !== "cleared" && ending].filter(Boolean).join(", ")
-          : capital(nowOf(incident).join(", "))}
+          : capital(nowOf(incident, now).join(", "))}
       </p>
       {!over && <p>{inWords(incident.worst.reason)}</p>}
       {worst?.kind === "silence" && !over && <p>Last reading: <Timestamp at={worst.last_time} /></p>}

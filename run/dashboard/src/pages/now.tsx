@@ -118,7 +118,7 @@ function Card({ incident, now }: { incident: Incident; now: number }) {
         <StatusMark kind={marks[incident.cause]} />{" "}
         <Link href={`/incidents/${incident.id}`} class="cover" data-row>{titleOf(incident)}</Link>
       </h2>
-      <p>{capital(nowOf(incident).join(", "))}</p>
+      <p>{capital(nowOf(incident, now).join(", "))}</p>
       <Curve incident={incident} />
       <div class="actions"><Holder incident={incident} now={now} /><Actions incident={incident} short /></div>
     </article>

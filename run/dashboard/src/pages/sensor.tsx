@@ -84,7 +84,7 @@ function Strip({ id }: { id: string }) {
     );
   }
   const contact = contactOf(sensor.timestamp, now);
-  const next = sensor.state === "silent" || sensor.state === "late" || lost !== null ? undefined
+  const next = !sensor.reports || lost !== null ? undefined
     : forecast?.forecast.at(-1);
   const incident = data.incidents.find(({ room_id, worst, state }) =>
     state !== "over" && (worst.sensor_id === id || (sensor.state !== "ok" && room_id === sensor.room_id)));
