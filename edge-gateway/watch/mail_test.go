@@ -29,7 +29,7 @@ func TestMail(t *testing.T) {
 	address := fmt.Sprintf("127.0.0.1:%d", tooltest.FreePort(t))
 	url := "smtp://ops:hunter22hunter@" + address + "/?from=watch@example.com&to=ana@example.com,ben@example.com&auth=None&encryption=None&usestarttls=No"
 	step := &Step{Name: "mail", URL: url, Timeout: 30 * time.Second, zone: time.UTC, page: "https://coldaisle.example.com/incidents/"}
-	m := step.message("start", new(hot(41)), time.Now())
+	m := step.message("start", new(hot(41)))
 	m.Title += "\r\nBcc: mallory@example.com" // a room may be called so
 	if _, err := step.act(t.Context(), "Zurich", m); err == nil || strings.Contains(err.Error(), "hunter22") {
 		t.Fatalf("without a server: %v", err)

@@ -34,7 +34,9 @@ type Incident struct {
 		Quantity   incident.Quantity `json:"quantity"`
 	} `json:"worst"`
 	Now struct {
-		Value *float64 `json:"value"` // of the worst excursion; nil if unknown
+		Value   *float64   `json:"value"`              // of the worst excursion; nil if unknown
+		ValueAt *time.Time `json:"value_at,omitempty"` // when it was measured; nil if unknown
+		Silent  bool       `json:"silent,omitempty"`   // nothing has come since
 	} `json:"now"`
 
 	OnSite bool `json:"on_site,omitempty"` // judged by the watch itself
@@ -162,7 +164,7 @@ func (s *state) apply(steps []Step, c Change, now time.Time) {
 		}
 		k.Called[step.Name] = k.Calls
 		k.Told[step.Name]++
-		s.enqueue(step.Name, step.due(now), step.message(event, i, now))
+		s.enqueue(step.Name, step.due(now), step.message(event, i))
 	}
 }
 
@@ -177,7 +179,7 @@ func (s *state) update(steps []Step, k *told, i *Incident, now time.Time) {
 		case j.calls():
 			for m := range steps {
 				if step := &steps[m]; step.Name == j.Step {
-					s.Queue[n].Message = step.message(j.Event, i, now)
+					s.Queue[n].Message = step.message(j.Event, i)
 					s.Queue[n].ID = j.ID
 				}
 			}
@@ -229,7 +231,7 @@ func (s *state) end(steps []Step, id int64, now *Incident, at time.Time) {
 	s.update(steps, k, &over, at)
 	for n := range steps {
 		if step := &steps[n]; k.Told[step.Name] > 0 {
-			s.enqueue(step.Name, at, step.message("end", &over, at))
+			s.enqueue(step.Name, at, step.message("end", &over))
 		}
 	}
 }
@@ -318,13 +320,21 @@ func (s *state) sent(step string, batch []job, reached bool, now time.Time) {
 	}
 }
 
-// message makes a step's message of an incident in its state at a time.
-func (s *Step) message(event string, i *Incident, known time.Time) Message {
+// message makes a step's message of an incident.
+func (s *Step) message(event string, i *Incident) Message {
 	m := message(event, i)
 	in := func(t time.Time, layout string) string { return t.In(s.zone).Format(layout) }
 	if value := i.Now.Value; value != nil && event != "end" {
 		unit := cmp.Or(map[incident.Quantity]string{incident.Humidity: "%", incident.TemperatureRate: "°C/h"}[i.Worst.Quantity], "°C")
-		m.Text += fmt.Sprintf("\n%s: %.1f %s at %s", cmp.Or(deref(i.Worst.SensorName), m.Room), *value, unit, in(known, time.TimeOnly))
+		text := fmt.Sprintf("%.1f %s", *value, unit)
+		switch at := i.Now.ValueAt; {
+		case at == nil: // of an older service
+		case i.Now.Silent:
+			text = "last " + text + " at " + in(*at, time.DateTime) + ", no reading since"
+		default:
+			text += " at " + in(*at, time.TimeOnly)
+		}
+		m.Text += "\n" + cmp.Or(deref(i.Worst.SensorName), m.Room) + ": " + text
 	}
 	if i.EndTime == nil {
 		m.Text += "\nSince " + in(i.StartTime, "2006-01-02 15:04 MST")
