@@ -462,13 +462,14 @@ func TestMessageHasWhatANightNeeds(t *testing.T) {
 		w.service.add(incident.EventEnded, false, over, i)
 		until("02:02:00")
 		i.ID, i.Now.Value, i.Now.ValueAt, i.Now.Silent = 42, new(45.1), new(i.Now.ValueAt.Add(-5*time.Minute)), true
+		i.Worst.Quantity = incident.DewPoint
 		w.service.add(incident.EventStarted, true, same, i)
 		until("02:03:00")
 		all := messages(t, told)
 		day := time.Now().Format(time.DateOnly)
 		must.Equal(t, "start", "Temperature above 27.0 °C for 1 min, peak 33.8 °C\nRack 3: 33.6 °C at 02:59:40\nSince "+day+" 02:59 CET\n"+
 			"Incident 41: http://service/incidents/41\nWhat to do in Hall A: Call 555 0100.", all[0].Text)
-		must.Equal(t, "of a sensor that died", "Rack 3: last 45.1 °C at "+day+" 02:54:40, no reading since", strings.Split(all[2].Text, "\n")[1])
+		must.Equal(t, "of a sensor that died", "Rack 3: last dew point 45.1 °C at "+day+" 02:54:40, no reading since", strings.Split(all[2].Text, "\n")[1])
 		must.Equal(t, "end", "Temperature above 27.0 °C for 1 min, peak 33.8 °C\nFrom "+day+" 02:59 to "+day+" 03:59 CET\n"+
 			"Incident 41: http://service/incidents/41", all[1].Text)
 	})

@@ -327,6 +327,9 @@ func (s *Step) message(event string, i *Incident) Message {
 	if value := i.Now.Value; value != nil && event != "end" {
 		unit := cmp.Or(map[incident.Quantity]string{incident.Humidity: "%", incident.TemperatureRate: "°C/h"}[i.Worst.Quantity], "°C")
 		text := fmt.Sprintf("%.1f %s", *value, unit)
+		if q := i.Worst.Quantity; q != incident.Temperature {
+			text = strings.TrimSpace(strings.ReplaceAll(string(q), "_", " ") + " " + text)
+		}
 		switch at := i.Now.ValueAt; {
 		case at == nil: // of an older service
 		case i.Now.Silent:

@@ -291,5 +291,6 @@ test("a room that is too humid is drawn by its humidity", async ({ page }) => {
   const chart = page.getByRole("region", { name: "Humidity of the room" });
   await expect(chart.getByRole("heading", { name: "Humidity, all sensors" })).toBeVisible();
   await expect(chart).toContainText("On top: Door, 80.0 %.");
+  await expect(page.locator(".says")).toContainText("Humidity 80.0 % at Door, limit 50.0 %");
   await expect(chart.getByRole("img", { name: "Humidity from 80.0 to 80.0 %, limit 50.0 %" })).toBeVisible();
 });

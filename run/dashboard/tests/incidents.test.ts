@@ -34,6 +34,9 @@ test("how it is now: value, limit, where it goes, and how many sensors", () => {
   expect(nowOf(incident({ breaking: false, resolution: "rule_changed" })).slice(0, 3))
     .toEqual(["not cleared: its rule was changed or switched off", "33.8 °C at Rack 7", "rising 0.6 °C/min"]);
   expect(nowOf(incident({ now: null }))).toEqual([]);
+  const damp = incident({ worst: { ...incident({}).worst, quantity: "dew_point", limit: 14 } });
+  expect(nowOf(damp).slice(0, 2)).toEqual(["dew point 33.8 °C at Rack 7", "limit 14.0 °C"]);
+  expect(nowOf({ ...damp, now: { ...now, rate: null } })[0]).toBe("limit dew point 14.0 °C");
   const dead = { ...incident({}).now!, silent: true, rate: null, sensors: 0, heard: 0 };
   expect(nowOf(incident({ now: dead })))
     .toEqual(["last 33.8 °C at Rack 7", expect.stringMatching(/^no reading since 12:11/), "limit 27.0 °C"]);

@@ -66,8 +66,8 @@ test("the sentence words what the service says, and nothing else", () => {
   expect(says({
     says: "outside_recommended", room: "Hall C", sensor: "Rack 8", quantity: "humidity", value: 71, outside: 1,
   }))
-    .toBe("No limit is broken, but 1 sensor is outside the recommended range: Hall C, Rack 8 has 71.0 %. 1 of 1 "
-      + "sensor reporting.");
+    .toBe("No limit is broken, but 1 sensor is outside the recommended range: Hall C, Rack 8 has humidity "
+      + "71.0 %. 1 of 1 sensor reporting.");
 });
 
 test("rooms keep the service's order, their temperatures are those of sensors that report", () => {

@@ -21,6 +21,12 @@ export function valueOf({ quantity }: Pick<Excursion, "quantity">, value: number
   return unit ? withUnit(value, unit) : none;
 }
 
+/** The same where nothing else says what is measured: "33.8 °C", but "dew point 14.3 °C". */
+export function measuredOf(of: Pick<Excursion, "quantity">, value: number | null): string {
+  const name = of.quantity !== "temperature" && quantities[of.quantity as Quantity]?.name.toLowerCase();
+  return name ? `${name} ${valueOf(of, value)}` : valueOf(of, value);
+}
+
 /** Why one is over whose values were not back, by its resolution. */
 export const endings: Record<string, string> = {
   rule_changed: "its rule was changed or switched off", rule_deleted: "its rule was deleted",

@@ -1,6 +1,6 @@
 // Incidents in the words in which a user sees them. Their order, counts and state are the service's.
 import type { components } from "../api/schema";
-import { endings, valueOf } from "./excursions";
+import { endings, measuredOf, valueOf } from "./excursions";
 import { decimal, duration, inUnit, plural, timeIn, timeNear, timeOfDay, unitName } from "./format";
 import { named } from "./names";
 import { quantities, type Quantity } from "./rules";
@@ -66,11 +66,12 @@ export function nowOf(incident: Incident, at: number): string[] {
   const ending = endingOf(incident);
   return [
     ending,
-    now.value !== null && `${now.silent ? "last " : ""}${valueOf(worst, now.value)} at `
+    now.value !== null && `${now.silent ? "last " : ""}${measuredOf(worst, now.value)} at `
       + named(worst.sensor_name ?? worst.sensor_id),
     now.silent && now.value_at !== null && `no reading since ${timeNear(Date.parse(now.value_at), at)}`,
     // No limit that is not in force.
-    worst.limit !== null && (!ending || ending === "cleared") && `limit ${valueOf(worst, worst.limit)}`,
+    worst.limit !== null && (!ending || ending === "cleared")
+      && `limit ${(now.value === null ? measuredOf : valueOf)(worst, worst.limit)}`,
     // What is expected is seen before the rate of ten minutes tells of it.
     (rate !== "steady" || incident.phase !== "expected") && rate,
     now.next_limit !== null && now.earliest !== null && now.latest !== null

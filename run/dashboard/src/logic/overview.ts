@@ -3,7 +3,7 @@
 import type { components } from "../api/schema";
 import { recommended } from "./climate";
 import { count, duration, plural, timeNear } from "./format";
-import { valueOf } from "./excursions";
+import { measuredOf } from "./excursions";
 import { nowOf, titleOf } from "./incidents";
 import { named } from "./names";
 
@@ -138,7 +138,7 @@ export function sentenceOf(
     case "outside_recommended":
       return `No limit is broken, but ${plural(outside, "sensor")} ${outside === 1 ? "is" : "are"} outside the `
         + `recommended range: ${[room ?? "", sensor ?? ""].filter(Boolean).map(named).join(", ")} has `
-        + `${valueOf({ quantity }, value)}. ${heard}`;
+        + `${measuredOf({ quantity }, value)}. ${heard}`;
     case "nothing_wrong":
       return `Nothing ${past ? "was" : "is"} wrong. ${heard}`;
   }
