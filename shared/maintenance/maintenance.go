@@ -139,6 +139,13 @@ func (w Window) Next(t time.Time) (start, end time.Time, ok bool) {
 	return time.Time{}, time.Time{}, false
 }
 
+// Over reports whether no occurrence is under way at a time, and none comes.
+func (w Window) Over(t time.Time) bool {
+	_, _, inside := w.At(t)
+	_, _, comes := w.Next(t)
+	return !inside && !comes
+}
+
 // on returns when the window starts on the day that is days after that of t in the window's
 // zone, and whether it starts on that day at all. A time of day that the clocks
 // skip or show twice is "correct in one of the two zones involved in the

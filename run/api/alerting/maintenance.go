@@ -211,7 +211,7 @@ type updateMaintenanceInput struct {
 	Body     maintenanceChange
 }
 
-// maxWindows is how many windows a customer may have.
+// maxWindows is how many windows that are not over a customer may have.
 const maxWindows = 200
 
 func errTooManyWindows() error {
@@ -294,6 +294,8 @@ func (h *Handlers) createMaintenance(ctx context.Context, in *rest.Body[maintena
 		if err != nil {
 			return created, entry, err
 		}
+		now := h.Clock()
+		existing = slices.DeleteFunc(existing, func(m incidents.Maintenance) bool { return m.Window.Over(now) })
 		if len(existing) >= maxWindows {
 			return created, entry, errTooManyWindows()
 		}
