@@ -57,7 +57,7 @@ func TestEveryChangeIsAudited(t *testing.T) {
 	odd := s.anomaly(t, "kept")
 	s.execute(t, pastIncidents, 1, 3, a.id)
 	rule, doomedRule := a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 90.0, "")), a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 91.0, ""))
-	const window = `{"start_time":"2026-03-01","duration_s":%d,"sensor_id":"kept","confirm":true}`
+	const window = `{"start_time":"2093-03-01","duration_s":%d,"sensor_id":"kept","confirm":true}`
 	kept, ended := a.create(t, "/api/v1/maintenance", fmt.Sprintf(window, 60)), a.create(t, "/api/v1/maintenance", fmt.Sprintf(window, 61))
 	prediction := a.create(t, "/api/v1/prediction-feedback", `{"sensor_id":"kept","timestamp":"2026-03-01","anomaly_predicted":true}`)
 	revoked, waiting := a.gateway(t, "Revoked"), a.gateway(t, "Waiting")

@@ -31,7 +31,7 @@ func creations(room int64) map[string]string {
 		"/api/v1/invitations":           `{"email":"ana@example.com","role":"viewer"}`,
 		"/api/v1/rules":                 fmt.Sprintf(someRule, 30.0, ""),
 		"/api/v1/rules/preset":          `{"preset":"ashrae_a1"}`,
-		"/api/v1/maintenance":           fmt.Sprintf(`{"start_time":"2026-03-01","duration_s":60,"room_ids":[%d]}`, room),
+		"/api/v1/maintenance":           fmt.Sprintf(`{"start_time":"2093-03-01","duration_s":60,"room_ids":[%d]}`, room),
 		"/api/v1/prediction-feedback":   `{"sensor_id":"n1","timestamp":"2026-03-01","actual_temp":20,"anomaly_predicted":true}`,
 	}
 }

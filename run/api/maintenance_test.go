@@ -49,6 +49,9 @@ func TestMaintenanceSilences(t *testing.T) {
 	if list := get[[]body](t, a, http.MethodGet, "/api/v1/maintenance", ""); len(list) != 0 {
 		t.Errorf("listed %+v", list)
 	}
+	const over = "start_time: every occurrence would be over already"
+	a.call(t, a.token, http.MethodPut, fmt.Sprintf("/api/v1/maintenance/%d", a.create(t, "/api/v1/maintenance", window)),
+		`{"start_time":"2026-03-01","duration_s":60,"sensor_id":"n1"}`).says(t, http.StatusBadRequest, over)
 	for body, want := range map[string]string{
 		`{"start_time":"2026-03-01","duration_s":60,"time_zone":"Local"}`:                 "time_zone: must be a time zone of the IANA database, such as Europe/Zurich",
 		`{"start_time":"2026-03-01","duration_s":60,"weekdays":[7]}`:                      "weekdays: must be 0 (Sunday) to 6 (Saturday), each at most once",
@@ -59,6 +62,8 @@ func TestMaintenanceSilences(t *testing.T) {
 		`{"start_time":"2026-03-01","duration_s":60,"time_zone":"posix/Europe/Zurich"}`:   "time_zone: must be a time zone of the IANA database, such as Europe/Zurich",
 		`{"start_time":"2026-03-01","duration_s":90000,"weekdays":[1,2]}`:                 "duration_s: must end before the next occurrence begins",
 		`{"start_time":"2026-03-01","duration_s":0}`:                                      "duration_s: expected number > 0",
+		`{"start_time":"2026-03-01","duration_s":60}`:                                     over,
+		`{"start_time":"2026-03-01","duration_s":60,"until":"2026-04-01","weekdays":[1]}`: over,
 	} {
 		body = strings.Replace(body, "}", `,"sensor_id":"n1"}`, 1)
 		a.call(t, a.token, http.MethodPost, "/api/v1/maintenance", body).says(t, 400, want)
@@ -142,11 +147,11 @@ func TestMaintenanceIsOnItsClocks(t *testing.T) {
 	a := newTestAPI(t).customer(t)
 	room := a.room(t, "Hall")
 	for fields, want := range map[string][2]string{
-		`"start_time":"2026-07-01T12:00:00","time_zone":"Europe/Zurich"`:                                              {"2026-07-01T10:00:00Z"},
-		`"start_time":"2026-07-01T12:00:00Z","time_zone":"Europe/Zurich"`:                                             {"2026-07-01T12:00:00Z"},
-		`"start_time":"2026-07-01T12:00:00"`:                                                                          {"2026-07-01T12:00:00Z"},
-		`"start_time":"2026-01-05","time_zone":"Europe/Zurich","weekdays":[1],"until":"2026-07-06T00:30:00"`:          {"2026-01-04T23:00:00Z", "2026-07-05T22:30:00Z"},
-		`"start_time":"2026-01-05","time_zone":"America/New_York","weekdays":[1],"until":"2026-07-06T00:30:00+00:00"`: {"2026-01-05T05:00:00Z", "2026-07-06T00:30:00Z"},
+		`"start_time":"2093-07-01T12:00:00","time_zone":"Europe/Zurich"`:                                              {"2093-07-01T10:00:00Z"},
+		`"start_time":"2093-07-01T12:00:00Z","time_zone":"Europe/Zurich"`:                                             {"2093-07-01T12:00:00Z"},
+		`"start_time":"2093-07-01T12:00:00"`:                                                                          {"2093-07-01T12:00:00Z"},
+		`"start_time":"2093-01-05","time_zone":"Europe/Zurich","weekdays":[1],"until":"2093-07-06T00:30:00"`:          {"2093-01-04T23:00:00Z", "2093-07-05T22:30:00Z"},
+		`"start_time":"2093-01-05","time_zone":"America/New_York","weekdays":[1],"until":"2093-07-06T00:30:00+00:00"`: {"2093-01-05T05:00:00Z", "2093-07-06T00:30:00Z"},
 	} {
 		type window struct {
 			StartTime string `json:"start_time"`
@@ -169,7 +174,7 @@ func TestScopeTakesItsRulesAndWindows(t *testing.T) {
 	a, other := s.customer(t), s.customer(t)
 	room, attic := a.heldSensor(t, "n1", "n2"), a.room(t, "Attic")
 	window := func(a *testCustomer, scope string) string {
-		return fmt.Sprint("maintenance:", a.create(t, "/api/v1/maintenance", `{"start_time":"2026-03-01","duration_s":60`+scope+`}`))
+		return fmt.Sprint("maintenance:", a.create(t, "/api/v1/maintenance", `{"start_time":"2093-03-01","duration_s":60`+scope+`}`))
 	}
 	rule := func(scope string) string {
 		return fmt.Sprint("rule:", a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 60.0, scope)))

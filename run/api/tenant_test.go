@@ -54,7 +54,7 @@ func TestTenantIsolation(t *testing.T) {
 	hot := get[[]shownExcursion](t, victim, http.MethodGet, "/api/v1/excursions", "")[0]
 	rule := victim.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 20.0, ""))
 	drill := int64(get[startedDrill](t, victim, http.MethodPost, "/api/v1/drills", fmt.Sprintf(`{"rule_id":%d,"sensor_id":"vault-1"}`, rule)).Drill.ID)
-	window := victim.create(t, "/api/v1/maintenance", `{"start_time":"2026-03-01","duration_s":60,"sensor_id":"vault-1","confirm":true}`)
+	window := victim.create(t, "/api/v1/maintenance", `{"start_time":"2093-03-01","duration_s":60,"sensor_id":"vault-1","confirm":true}`)
 	prediction := victim.create(t, "/api/v1/prediction-feedback", fmt.Sprintf(
 		`{"sensor_id":"vault-1","timestamp":%q,"actual_temp":20,"anomaly_predicted":true}`, now.Format(time.RFC3339)))
 
@@ -171,9 +171,9 @@ func TestTenantIsolation(t *testing.T) {
 		"applyPreset":         {path: "/api/v1/rules/preset", body: fmt.Sprintf(`{"preset":"ashrae_a1","room_id":%d}`, room), status: 404, detail: "Room not found"},
 		"previewRules":        {path: "/api/v1/rules/preview", body: `{"days":7,"rules":[` + fmt.Sprintf(someRule, 1.0, "") + `]}`, status: 200, empty: `{"incidents":0,"excursions":0,"rooms":[]}`},
 		"listMaintenance":     {path: "/api/v1/maintenance", status: 200, empty: `[]`},
-		"createMaintenance":   {path: "/api/v1/maintenance", body: `{"start_time":"2026-03-01","duration_s":60,"sensor_id":"vault-1"}`, status: 404, detail: "Sensor not found"},
+		"createMaintenance":   {path: "/api/v1/maintenance", body: `{"start_time":"2093-03-01","duration_s":60,"sensor_id":"vault-1"}`, status: 404, detail: "Sensor not found"},
 		"previewMaintenance":  {path: "/api/v1/maintenance/preview", body: fmt.Sprintf(`{"room_ids":[%d,%d]}`, own, room), status: 404, detail: "Room not found"},
-		"updateMaintenance":   by("/api/v1/maintenance/%d", window, fmt.Sprintf(`{"start_time":"2026-03-01","duration_s":60,"room_ids":[%d]}`, own), "Maintenance window not found"),
+		"updateMaintenance":   by("/api/v1/maintenance/%d", window, fmt.Sprintf(`{"start_time":"2093-03-01","duration_s":60,"room_ids":[%d]}`, own), "Maintenance window not found"),
 		"deleteMaintenance":   by("/api/v1/maintenance/%d", window, "", "Maintenance window not found"),
 
 		"listPredictions":    {path: "/api/v1/prediction-feedback?sensor_id=vault-1", status: 200, empty: `[]`},

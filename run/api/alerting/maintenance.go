@@ -101,9 +101,12 @@ func (c *maintenanceChange) window() (maintenance.Window, error) {
 	return w, nil
 }
 
-// wantedMaintenance is the window that a caller describes.
+// wantedMaintenance is the window that a caller describes, if it will silence something.
 func (h *Handlers) wantedMaintenance(ctx context.Context, c *maintenanceChange) (incidents.Maintenance, error) {
 	window, err := c.window()
+	if err == nil && window.Over(h.Clock()) {
+		err = errOver()
+	}
 	wanted := c.maintenance()
 	wanted.Window, wanted.CreatedBy, wanted.Comment = window, auth.Who(ctx), string(deref(c.Comment))
 	return wanted, err
@@ -214,6 +217,10 @@ type updateMaintenanceInput struct {
 // maxWindows is how many windows that are not over a customer may have.
 const maxWindows = 200
 
+func errOver() error {
+	return rest.BadRequest("start_time: every occurrence would be over already")
+}
+
 func errTooManyWindows() error {
 	return rest.BadRequest(fmt.Sprintf("At most %d maintenance windows are possible", maxWindows))
 }
@@ -229,7 +236,7 @@ func (h *Handlers) registerMaintenance(r *rest.API) {
 		Status: http.StatusCreated, Summary: "Create a maintenance window",
 		Description: "Nothing is lost in one: incidents in it are marked as silenced. Those that last at its end are no longer silenced then. " +
 			"A window that would silence a critical incident now, were it under way, must be confirmed.",
-		Errors: []error{store.ErrNoRoom, store.ErrNoSensor, errTooManyWindows(), errCritical(1)},
+		Errors: []error{store.ErrNoRoom, store.ErrNoSensor, errTooManyWindows(), errOver(), errCritical(1)},
 	}, h.createMaintenance)
 	// Called while somebody edits a window. It changes nothing, though it is POST.
 	rest.Answer(r, rest.Operation{
@@ -240,7 +247,7 @@ func (h *Handlers) registerMaintenance(r *rest.API) {
 	rest.Answer(r, rest.Operation{
 		ID: "updateMaintenance", Role: rest.Operator, Keys: rest.WriteKeys, Method: http.MethodPut, Path: "/api/v1/maintenance/{window_id}", Tag: rest.TagIncidents,
 		Summary: "Replace a maintenance window from now on",
-		Errors:  []error{store.ErrNoMaintenance, store.ErrNoRoom, store.ErrNoSensor, errCritical(1)},
+		Errors:  []error{store.ErrNoMaintenance, store.ErrNoRoom, store.ErrNoSensor, errOver(), errCritical(1)},
 	}, h.updateMaintenance)
 	// A repeat gets 404: the window is gone, as requested.
 	rest.Register(r, rest.Operation{

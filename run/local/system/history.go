@@ -256,14 +256,15 @@ func (s *System) setUp(ctx context.Context, user *APIUser, begin time.Time) erro
 		path string
 		body any
 	}
-	now := s.options.Clock()
+	now, filters := s.options.Clock(), begin.Add(s.options.History/2).UTC()
 	calls := []call{
 		{"/api/v1/corrections", map[string]any{
 			"sensor_id": rooms[0][1], "from": now.Add(10 * time.Minute), "temperature_offset": -0.2, "humidity_offset": 1,
 			"certificate": "CAL-2291", "calibrated_by": "House laboratory", "due_date": now.AddDate(0, -3, 0).Format(time.DateOnly),
 		}},
 		{"/api/v1/maintenance", map[string]any{
-			"start_time": begin.Add(s.options.History / 2), "duration_s": 2 * time.Hour / time.Second, "room_ids": []int64{last}, "comment": "Filters are changed",
+			"start_time": filters, "duration_s": 2 * time.Hour / time.Second, "weekdays": []time.Weekday{filters.Weekday()}, "room_ids": []int64{last},
+			"comment": "Filters are changed",
 		}},
 	}
 	for _, limit := range demoLimits() { // the last: they say that the others are there
