@@ -54,6 +54,7 @@ test("every incident and silence of a month is listed, however many pages they a
   const at = new Date().toISOString();
   const over = { start_time: at, end_time: at, state: "over" } as const;
   const told = incident({ ...over, taken_by: "Ana", taken_at: at, comment: "A door was open" });
+  const drill = { ...told, id: 499, drill: true }; // is none
   const silence = excursion({ ...over, kind: "silence", sensor_name: "Rack 2", late: true });
   // As many as a page holds, and after them one more.
   await page.route(/\/api\/v1\/(incidents|excursions)\?/, (route) => {
@@ -63,7 +64,7 @@ test("every incident and silence of a month is listed, however many pages they a
     return route.fulfill({
       headers: first ? { Link: `<${pathname}?after=501>; rel="next"` } : {},
       json: Array.from({ length: first ? Number(searchParams.get("limit")) : 1 },
-        (_, i) => ({ ...one, id: first ? 1000 - i : 500 })),
+        (_, i): object => ({ ...one, id: first ? 1000 - i : 500 })).concat(first || one !== told ? [] : [drill]),
     });
   });
   await page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Reports" }).click();

@@ -83,6 +83,7 @@ export default function ReportPage() {
   const told = { ...range, room_id: roomID || undefined, limit: listLimit };
   const incidents = useQuery<Incident[]>({
     queryKey: [...keys.incidents, told], staleTime: 60_000,
+    select: (all) => all.filter(({ drill }) => !drill),
     queryFn: ({ signal }) =>
       allOf((after) => api.GET("/api/v1/incidents", { signal, params: { query: { ...told, after } } })),
   });
