@@ -193,7 +193,7 @@ function RuleForm({ rule, onClose }: { rule: Rule | undefined; onClose: () => vo
             onChange={(event) => setEnabled(event.currentTarget.checked)} /> Switched on</label>
         </>}
         <RulePreview rules={[change]} />
-        {rule && <p class="hint">Ongoing excursions of this rule end, and begin anew under the changed one.</p>}
+        {rule && <p class="hint">Its ongoing excursions end, and begin anew with the next reading.</p>}
       </Form>
     </Dialog>
   );
