@@ -124,6 +124,11 @@ func TestPersons(t *testing.T) {
 	}
 	other.login(t)
 	key := other.key(t, `"scope":"read"`)
+	for role, left := range map[string]string{"operator": fmt.Sprintf(`{"id":%d,`, key.id), "admin": "]"} {
+		s.call(t, a.token, http.MethodPatch, personsPath+decimal(other.person), fmt.Sprintf(`{"role":%q}`, role)).has(t, 200, `"api_keys":[`+left)
+	}
+	s.call(t, a.token, http.MethodPatch, personsPath+decimal(other.person), `{"role":"admin"}`).is(t, 200)
+	other.login(t)
 	waiting := other.gateway(t, "Waiting")
 	code := codeOf(t, other.invite(t, "x@example.com", "viewer"))
 	s.call(t, a.token, http.MethodDelete, personsPath+decimal(other.person), "").has(t, 200, fmt.Sprintf(`{"api_keys":[{"id":%d,`, key.id))

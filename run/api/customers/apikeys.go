@@ -54,11 +54,14 @@ type keyPath struct {
 	KeyID int64 `path:"key_id" doc:"Id of one of the caller's API keys." example:"5"`
 }
 
+// createKeyRole is the least role of who makes a key.
+const createKeyRole = rest.Admin
+
 func (h *Handlers) registerKeys(r *rest.API) {
 	// Without an Idempotency-Key a repeat makes a second key. The first can be revoked: its
 	// text is lost with the answer.
 	rest.Answer(r, rest.Operation{
-		ID: "createAPIKey", Role: rest.Admin, Creates: true, Method: http.MethodPost, Path: "/api/v1/api-keys", Tag: rest.TagKeys,
+		ID: "createAPIKey", Role: createKeyRole, Creates: true, Method: http.MethodPost, Path: "/api/v1/api-keys", Tag: rest.TagKeys,
 		Status: http.StatusCreated, Summary: "Create an API key",
 		Description: "The key is shown once, in the answer. A new password does not end it.",
 		Errors:      []error{store.ErrNoRoom, store.ErrTooManyAPIKeys, errPast()},

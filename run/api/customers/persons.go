@@ -75,8 +75,14 @@ type accepted struct {
 	Accepted  bool   `json:"accepted" doc:"Whether the person can log in now." example:"true"`
 }
 
-type removal struct {
-	APIKeys []Fields `json:"api_keys" nullable:"false" doc:"API keys that the person made. They work on until they are revoked."`
+// LeftKeys is exported for the same reason.
+type LeftKeys struct {
+	APIKeys []Fields `json:"api_keys" nullable:"false" doc:"API keys that the person made and now could not. They work on until they are revoked."`
+}
+
+type changedPerson struct {
+	PersonFields
+	LeftKeys
 }
 
 type personPath struct {
@@ -100,7 +106,7 @@ func (h *Handlers) registerPersons(r *rest.API) {
 	rest.Answer(r, rest.Operation{
 		ID: "setRole", Role: rest.Owner, Method: http.MethodPatch, Path: "/api/v1/persons/{person_id}", Tag: rest.TagPersons,
 		Summary:     "Change a person's role",
-		Description: "It ends the person's sessions and invitations.",
+		Description: "It ends the person's sessions and invitations. API keys stay; those that the new role could not make are in the answer.",
 		Errors:      []error{store.ErrNoPerson, store.ErrLastOwner},
 	}, h.setRole)
 	// A repeat gets 404: the person is gone, as requested.
@@ -153,28 +159,39 @@ func (h *Handlers) listPersons(ctx context.Context, _ *struct{}) ([]listedPerson
 	return rest.List(found, func(p accounts.Person) listedPerson { return listedPerson{personOf(p), p.ID == auth.Person(ctx).ID} }), err
 }
 
-func (h *Handlers) setRole(ctx context.Context, in *changedRole) (PersonFields, error) {
-	customer := auth.Caller(ctx)
-	read := func(tx *store.DB) (accounts.Person, error) {
-		return accounts.New(tx).Person(ctx, customer, in.PersonID)
-	}
-	return audit.Updated(ctx, h.DB, audit.PersonSubject(in.PersonID), personOf, read, func(tx *store.DB) (accounts.Person, error) {
-		if err := accounts.New(tx).SetRole(ctx, customer, in.PersonID, in.Body.Role); err != nil {
-			return accounts.Person{}, err
+func (h *Handlers) setRole(ctx context.Context, in *changedRole) (changedPerson, error) {
+	return audit.Changed(ctx, h.DB, func(tx *store.DB) (out changedPerson, entry audit.Entry, err error) {
+		s, customer := accounts.New(tx), auth.Caller(ctx)
+		before, err := s.Person(ctx, customer, in.PersonID)
+		if err == nil {
+			err = s.SetRole(ctx, customer, in.PersonID, in.Body.Role)
 		}
-		return read(tx)
+		if err != nil {
+			return out, entry, err
+		}
+		after := before
+		after.Role = in.Body.Role
+		out.PersonFields, out.APIKeys = personOf(after), []Fields{}
+		if createKeyRole.Refuse(after.Role) != "" {
+			keys, err := s.APIKeysBy(ctx, customer, in.PersonID)
+			if err != nil {
+				return out, entry, err
+			}
+			out.APIKeys = rest.List(keys, fieldsOf)
+		}
+		return out, audit.Entry{Subject: audit.PersonSubject(in.PersonID), Before: personOf(before), After: out.PersonFields}, nil
 	})
 }
 
-func (h *Handlers) removePerson(ctx context.Context, in *personPath) (removal, error) {
-	return audit.Changed(ctx, h.DB, func(tx *store.DB) (removal, audit.Entry, error) {
+func (h *Handlers) removePerson(ctx context.Context, in *personPath) (LeftKeys, error) {
+	return audit.Changed(ctx, h.DB, func(tx *store.DB) (LeftKeys, audit.Entry, error) {
 		s, customer := accounts.New(tx), auth.Caller(ctx)
 		found, err := s.Person(ctx, customer, in.PersonID)
 		if err != nil {
-			return removal{}, audit.Entry{}, err
+			return LeftKeys{}, audit.Entry{}, err
 		}
 		keys, err := s.DeletePerson(ctx, customer, in.PersonID)
-		return removal{rest.List(keys, fieldsOf)}, audit.Entry{Subject: audit.PersonSubject(in.PersonID), Before: personOf(found)}, err
+		return LeftKeys{rest.List(keys, fieldsOf)}, audit.Entry{Subject: audit.PersonSubject(in.PersonID), Before: personOf(found)}, err
 	})
 }
 

@@ -73,6 +73,17 @@ func (s Store) APIKeys(ctx context.Context, customerID int64) ([]APIKey, error) 
 	return found, store.Wrap(err, "API keys of customer %d", customerID)
 }
 
+// APIKeysBy lists the keys that a customer's person has made, oldest first.
+func (s Store) APIKeysBy(ctx context.Context, customerID, person int64) ([]APIKey, error) {
+	found, err := store.All[APIKey](ctx, s.db, `
+		SELECT `+keyColumns+`
+		FROM api_keys
+		WHERE customer_id = @customer AND created_by = @person
+		ORDER BY id`,
+		pgx.StrictNamedArgs{"customer": customerID, "person": person})
+	return found, store.Wrap(err, "API keys of person %d", person)
+}
+
 // DeleteAPIKey deletes a customer's key and returns it, or [store.ErrNoAPIKey].
 func (s Store) DeleteAPIKey(ctx context.Context, customerID, id int64) (APIKey, error) {
 	deleted, err := store.One[APIKey](ctx, s.db, store.ErrNoAPIKey, `

@@ -76,11 +76,11 @@ func (s Store) DeletePerson(ctx context.Context, customerID, id int64) ([]APIKey
 	if err := s.keepOwner(ctx, customerID, id, ""); err != nil {
 		return nil, err
 	}
-	args := pgx.StrictNamedArgs{"id": id}
-	keys, err := store.All[APIKey](ctx, s.db, `SELECT `+keyColumns+` FROM api_keys WHERE created_by = @id ORDER BY id`, args)
+	keys, err := s.APIKeysBy(ctx, customerID, id)
 	if err != nil {
-		return nil, store.Wrap(err, "API keys of person %d", id)
+		return nil, err
 	}
+	args := pgx.StrictNamedArgs{"id": id}
 	for _, statement := range []string{
 		`UPDATE gateways SET revoked_at = now() WHERE created_by = @id AND enrolled_at IS NULL AND revoked_at IS NULL`,
 		`DELETE FROM persons WHERE id = @id`,

@@ -150,15 +150,19 @@ function Invite({ role: mine, onClose }: { role: Role; onClose: () => void }) {
 function ChangeRole({ person, onClose }: { person: Person; onClose: () => void }) {
   const queries = useQueryClient();
   const [role, setRole] = useState<Role>(person.role);
+  const [left, setLeft] = useState<Left>([]);
+  if (left.length > 0) return <LeftKeys of={person} left={left} onClose={onClose} />;
   return (
     <Dialog title={`Role of ${person.name}`} onClose={onClose}>
       <Form
         action="Change role" onCancel={onClose}
         onSubmit={async () => {
           const path = { person_id: person.id };
-          await unwrap(api.PATCH("/api/v1/persons/{person_id}", { params: { path }, body: { role } }));
+          const { api_keys: made } = await unwrap(
+            api.PATCH("/api/v1/persons/{person_id}", { params: { path }, body: { role } }));
           await queries.invalidateQueries({ queryKey: keys.persons });
-          onClose();
+          if (made.length > 0) setLeft(made);
+          else onClose();
         }}
       >
         <Select label="Role" value={role} onChange={setRole} options={roles} />
@@ -168,27 +172,35 @@ function ChangeRole({ person, onClose }: { person: Person; onClose: () => void }
   );
 }
 
+type Left = readonly { name: string; prefix: string }[];
+
+/** API keys of somebody who is gone, or may make none any more. */
+function LeftKeys({ of: { name }, left, onClose }: { of: Person; left: Left; onClose: () => void }) {
+  return (
+    <Dialog title={`${name} made API keys`} onClose={onClose}>
+      <p>
+        They still work: {left.map((key) => `${key.name} (${key.prefix}…)`).join(", ")}. Revoke those
+        that {name} may know.
+      </p>
+      <div class="actions">
+        <Link class="button primary" href="/keys">Go to API keys</Link>
+        <button type="button" onClick={onClose}>Keep them</button>
+      </div>
+    </Dialog>
+  );
+}
+
 function Remove({ person, onClose }: { person: Person; onClose: () => void }) {
   const queries = useQueryClient();
-  const [left, setLeft] = useState<string[]>([]);
+  const [left, setLeft] = useState<Left>([]);
   const deletion = useDeletion(async () => {
     const path = { person_id: person.id };
     const { api_keys: made } = await unwrap(api.DELETE("/api/v1/persons/{person_id}", { params: { path } }));
     await queries.invalidateQueries({ queryKey: keys.persons });
-    if (made.length > 0) setLeft(made.map(({ name, prefix }) => `${name} (${prefix}…)`));
+    if (made.length > 0) setLeft(made);
     else onClose();
   });
-  if (left.length > 0) {
-    return (
-      <Dialog title={`${person.name} made API keys`} onClose={onClose}>
-        <p>They still work: {left.join(", ")}. Revoke those that {person.name} may know.</p>
-        <div class="actions">
-          <Link class="button primary" href="/keys">Go to API keys</Link>
-          <button type="button" onClick={onClose}>Keep them</button>
-        </div>
-      </Dialog>
-    );
-  }
+  if (left.length > 0) return <LeftKeys of={person} left={left} onClose={onClose} />;
   return (
     <Confirm
       title={`Remove ${person.name}?`} action="Remove" busy={deletion.busy} onConfirm={deletion.run} onClose={onClose}
