@@ -75,6 +75,12 @@ func TestRulesAndThresholdsAreOne(t *testing.T) {
 	if got := a.call(t, a.token, http.MethodPut, own, fmt.Sprintf(someRule, math.Copysign(0, -1), "")); !strings.Contains(string(got.body), `"limit":0,`) {
 		t.Errorf("-0: %s", got.body)
 	}
+	// Two people edit one rule: the older form changes nothing, but a repeat of the newer is no change.
+	first := rules()[2].Version
+	edited := func(limit float64) string { return fmt.Sprintf(someRule, limit, fmt.Sprintf(`,"version":%d`, first)) }
+	a.call(t, a.token, http.MethodPut, own, edited(28)).is(t, http.StatusOK)
+	a.call(t, a.token, http.MethodPut, own, edited(35)).says(t, http.StatusConflict, "Somebody has changed this rule meanwhile")
+	a.call(t, a.token, http.MethodPut, own, edited(28)).has(t, http.StatusOK, `"limit":28,`)
 	for _, c := range []struct{ method, path, body, want string }{
 		{"PUT", threshold, fmt.Sprintf(someRule, 33.0, ""), "Only the limit of a threshold rule can be changed"},
 		{"DELETE", threshold, "", "Only the limit of a threshold rule can be changed"},

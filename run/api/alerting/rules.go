@@ -69,6 +69,23 @@ type ruleChange struct {
 	Scope
 }
 
+type ruleReplacement struct {
+	_ struct{} `additionalProperties:"true"`
+	RuleFields
+	Scope
+
+	Version *int64 `json:"version,omitempty" doc:"That of the rule which it replaces; if there is a newer one, nothing is replaced." example:"1"`
+}
+
+func (c *ruleReplacement) change() *ruleChange {
+	return &ruleChange{RuleFields: c.RuleFields, Scope: c.Scope}
+}
+
+// Resolve is that of a [ruleChange].
+func (c *ruleReplacement) Resolve(ctx huma.Context, path *huma.PathBuffer) []error {
+	return c.change().Resolve(ctx, path)
+}
+
 func (c *ruleChange) rule() incident.Rule {
 	return incident.Rule{
 		Quantity: incident.Quantity(c.Quantity), Direction: incident.Direction(c.Direction), Limit: c.Limit + 0, For: seconds(c.ForS), // 0 for -0
@@ -126,7 +143,11 @@ type rulePath struct {
 
 type updateRuleInput struct {
 	RuleID int64 `path:"rule_id" doc:"Id of one of the caller's rules." example:"12"`
-	Body   ruleChange
+	Body   ruleReplacement
+}
+
+func errNewerRule() error {
+	return rest.NewError(http.StatusConflict, "Somebody has changed this rule meanwhile")
 }
 
 func (h *Handlers) registerRules(r *rest.API) {
@@ -146,7 +167,7 @@ func (h *Handlers) registerRules(r *rest.API) {
 		ID: "updateRule", Role: rest.Admin, Keys: rest.WriteKeys, Method: http.MethodPut, Path: "/api/v1/rules/{rule_id}", Tag: rest.TagIncidents,
 		Summary:     "Replace a rule",
 		Description: "Its lasting excursions are resolved, with that reason, unless nothing changes. Only the limit of a threshold can be changed.",
-		Errors:      []error{store.ErrNoRule, store.ErrNoRoom, store.ErrNoSensor, incidents.ErrThresholdRule},
+		Errors:      []error{store.ErrNoRule, store.ErrNoRoom, store.ErrNoSensor, incidents.ErrThresholdRule, errNewerRule()},
 	}, h.updateRule)
 	// A repeat gets 404: the rule is gone, as requested.
 	rest.Register(r, rest.Operation{
@@ -225,13 +246,20 @@ func (h *Handlers) createRule(ctx context.Context, in *rest.Body[ruleChange]) (r
 }
 
 func (h *Handlers) updateRule(ctx context.Context, in *updateRuleInput) (rule, error) {
-	wanted := in.Body.rule()
+	wanted := in.Body.change().rule()
 	wanted.ID = in.RuleID
+	var before incident.Rule
 	return audit.Updated(ctx, h.DB, ruleSubject(in.RuleID), ruleOf,
-		func(tx *store.DB) (incident.Rule, error) {
-			return incidents.New(tx).Rule(ctx, auth.Caller(ctx), in.RuleID, alert.Defaults())
+		func(tx *store.DB) (_ incident.Rule, err error) {
+			before, err = incidents.New(tx).Rule(ctx, auth.Caller(ctx), in.RuleID, alert.Defaults())
+			return before, err
 		},
 		func(tx *store.DB) (incident.Rule, error) {
+			repeat := wanted
+			repeat.Version, repeat.Threshold = before.Version, before.Threshold
+			if in.Body.Version != nil && *in.Body.Version != before.Version && repeat != before {
+				return incident.Rule{}, errNewerRule()
+			}
 			return incidents.New(tx).UpdateRule(ctx, auth.Caller(ctx), wanted)
 		})
 }

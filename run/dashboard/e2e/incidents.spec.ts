@@ -202,6 +202,16 @@ test("a rule is tried on the past, added, changed and deleted", async ({ page })
   const threshold = page.getByRole("row", { name: /Temperature above 50.0 °C/ });
   await threshold.getByRole("button", { name: "Change" }).click();
   await expect(dialog.getByText("only its limit can be changed", { exact: false })).toBeVisible();
+  const token = await tokenOf(page); // somebody else's, who changes it meanwhile
+  const rules = await ask<{ id: number; quantity: string }[]>(token, "GET", "/api/v1/rules");
+  await ask(token, "PUT", `/api/v1/rules/${rules.find(({ quantity }) => quantity === "temperature")?.id}`, {
+    quantity: "temperature", direction: "above", limit: 31, for_s: 0, clear_margin: 0, clear_for_s: 0,
+    severity: "critical", enabled: true,
+  });
+  await dialog.getByRole("button", { name: "Save rule" }).click();
+  await expect(dialog.getByText("Somebody has changed this rule meanwhile")).toBeVisible();
+  await dialog.getByRole("button", { name: "Show the changed rule" }).click();
+  await expect(dialog.getByLabel("Limit, °C")).toHaveValue("31");
   await dialog.getByLabel("Limit, °C").fill("32");
   await dialog.getByRole("button", { name: "Save rule" }).click();
   await expect(page.getByRole("row", { name: /Temperature above 32.0 °C/ })).toContainText("Threshold");

@@ -2,7 +2,7 @@
 import { useQueryClient } from "@tanstack/preact-query";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { useSearchParams } from "wouter-preact";
-import { api, unwrap } from "../api/client";
+import { api, ApiError, unwrap } from "../api/client";
 import { keys, useOverview, useRooms, useRules } from "../api/queries";
 import { humidityLimitHint, temperatureLimitHint } from "../logic/climate";
 import { clearing, condition, quantities, type Quantity, type Rule, type RuleChange } from "../logic/rules";
@@ -38,7 +38,9 @@ export default function RulesPage() {
       {!data && !error && <Loading what="rules" />}
       {data && <RuleTable rules={data} onEdit={setEditing} onDelete={setDeleting} />}
       <May role="admin"><Presets /></May>
-      {editing && <RuleForm rule={editing === "new" ? undefined : editing} onClose={() => setEditing(null)} />}
+      {editing === "new" && <RuleForm rule={undefined} onClose={() => setEditing(null)} />}
+      {editing && editing !== "new" && <RuleForm key={editing.version} rule={editing} onClose={() => setEditing(null)}
+        reload={async () => setEditing((await refetch()).data?.find(({ id }) => id === editing.id) ?? null)} />}
       {deleting && <DeleteRule rule={deleting} onClose={() => setDeleting(null)} />}
     </>
   );
@@ -133,7 +135,10 @@ const quantityOptions = () => Object.entries(quantities)
 const shownNumber = (value: number, quantity: Quantity, difference?: boolean) =>
   String(Number(inUnit(value, quantities[quantity].unit, difference).toFixed(2)));
 
-function RuleForm({ rule, onClose }: { rule: Rule | undefined; onClose: () => void }) {
+function RuleForm({ rule, onClose, reload }: {
+  rule: Rule | undefined; onClose: () => void; reload?: () => Promise<void>;
+}) {
+  const [old, setOld] = useState(false);
   const queries = useQueryClient();
   const [quantity, setQuantity] = useState<Quantity>(rule?.quantity ?? "temperature");
   const [direction, setDirection] = useState(rule?.direction ?? "above");
@@ -159,8 +164,13 @@ function RuleForm({ rule, onClose }: { rule: Rule | undefined; onClose: () => vo
         action={rule ? "Save rule" : "Add rule"} onCancel={onClose}
         onSubmit={async () => {
           await unwrap(rule
-            ? api.PUT("/api/v1/rules/{rule_id}", { params: { path: { rule_id: rule.id } }, body: change })
-            : api.POST("/api/v1/rules", { body: change }));
+            ? api.PUT("/api/v1/rules/{rule_id}", {
+              params: { path: { rule_id: rule.id } }, body: { ...change, version: rule.version },
+            })
+            : api.POST("/api/v1/rules", { body: change })).catch((error: unknown) => {
+            setOld(error instanceof ApiError && error.status === 409);
+            throw error;
+          });
           await Promise.all([queries.invalidateQueries({ queryKey: keys.live }),
             queries.invalidateQueries({ queryKey: keys.thresholds })]);
           onClose();
@@ -193,6 +203,7 @@ function RuleForm({ rule, onClose }: { rule: Rule | undefined; onClose: () => vo
             onChange={(event) => setEnabled(event.currentTarget.checked)} /> Switched on</label>
         </>}
         <RulePreview rules={[change]} />
+        {old && <button type="button" onClick={() => void reload?.()}>Show the changed rule</button>}
         {rule && <p class="hint">Its ongoing excursions end, and begin anew with the next reading.</p>}
       </Form>
     </Dialog>
