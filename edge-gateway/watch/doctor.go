@@ -44,6 +44,8 @@ func Doctor(ctx context.Context, c *Config, transport *http.Client, q Question, 
 		}
 	}
 	switch {
+	case q.Room == "":
+		return fmt.Errorf("of which room? Say it by --room; there are %q", slices.Sorted(maps.Values(w.site.Rooms)))
 	case room == 0:
 		return fmt.Errorf("no room is called %q; there are %q", q.Room, slices.Sorted(maps.Values(w.site.Rooms)))
 	case !slices.Contains(causes(), q.Cause):

@@ -171,6 +171,9 @@ shutdowns:
 			t.Errorf("%v is answered", q)
 		}
 	}
+	if err := Doctor(t.Context(), c, &http.Client{}, Question{"", "too_hot", "critical"}, now, &out); err == nil || !strings.Contains(err.Error(), "--room") {
+		t.Errorf("without a room: %v", err)
+	}
 	c.Steps = c.Steps[:1]
 	if err := Doctor(t.Context(), c, &http.Client{}, Question{"Hall A", "too_hot", "critical"}, now, &out); err == nil || err.Error() != "nobody would be told" {
 		t.Errorf("%v", err)
