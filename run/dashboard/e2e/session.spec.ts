@@ -14,6 +14,15 @@ test("tabs share a session: a new one is signed in, and signing out is of all", 
   await second.close();
 });
 
+test("after another address is saved, that is who is signed in", async ({ page }) => {
+  await signUp(page);
+  await page.goto(url("/account"));
+  const email = `moved-${Date.now()}@example.com`;
+  await page.getByLabel("E-mail").fill(email);
+  await page.getByRole("button", { name: "Save profile" }).click();
+  await expect(page.getByRole("button", { name: `You: ${email}` })).toBeVisible();
+});
+
 test("three minutes before its end a session is renewed in place, in every tab, and nothing typed is lost",
   async ({ page, context }) => {
   await page.clock.install();

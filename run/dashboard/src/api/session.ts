@@ -108,6 +108,10 @@ export const session = {
     adopt(started);
     tabs?.postMessage({ started } satisfies Told);
   },
+  /** Who is signed in has another address now. */
+  move(email: string): void {
+    if (current) adopt({ ...current, email });
+  },
   startKey(token: string): void {
     adopt({ token, customerID: 0, email: "", expires: Number.MAX_SAFE_INTEGER, key: true });
   },

@@ -2,6 +2,7 @@ import { useQueryClient } from "@tanstack/preact-query";
 import { useState } from "preact/hooks";
 import { api, unwrap, type Person } from "../api/client";
 import { keys, usePersons, useProfile } from "../api/queries";
+import { session } from "../api/session";
 import { signIn } from "../api/signin";
 import { passwordError, usernameError } from "../logic/validation";
 import { Field, Form } from "../components/form";
@@ -46,6 +47,7 @@ function ProfileForm({ profile, me }: { profile: Profile; me: Person }) {
           const body = { email, ...(name !== me.name && { name }), ...(owner && { username }) };
           queries.setQueryData(keys.profile,
             await unwrap(api.PATCH("/api/v1/customers/{customer_id}", { params: { path }, body })));
+          session.move(email);
           await queries.invalidateQueries({ queryKey: keys.persons });
           setDone(true);
         }}
