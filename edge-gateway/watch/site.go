@@ -444,6 +444,7 @@ func (w *Watch) away(now time.Time) string {
 func (w *Watch) look(ctx context.Context) {
 	heard, err := w.listen(ctx)
 	now := w.clock()
+	w.logFailure(ctx, "asking the gateway", err) // people are told only that it does not answer
 	w.change(ctx, func(s *state) bool {
 		w.live.err = err
 		if err == nil {
@@ -459,7 +460,7 @@ func (w *Watch) look(ctx context.Context) {
 		switch {
 		case err == nil && w.live.standby: // the other gateway's watch notifies people
 		case why != "" && err != nil:
-			unseen = fmt.Sprintf("%s%s, and the gateway does not either: %s", strings.ToUpper(why[:1]), why[1:], err)
+			unseen = fmt.Sprintf("%s%s, and the gateway of this machine does not answer", strings.ToUpper(why[:1]), why[1:])
 		case why != "" && w.live.deaf():
 			unseen = fmt.Sprintf("%s%s, and the gateway hears no node", strings.ToUpper(why[:1]), why[1:])
 		case err == nil:

@@ -562,7 +562,8 @@ func TestBlind(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				normal := func(time.Time, int) float64 { return 22 + rand.Float64() } //nolint:gosec // a test
-				w := newWorld(t, "  - {name: first, rooms: [Hall B], command: [/bin/true]}\n", normal)
+				sent := filepath.Join(t.TempDir(), "told")
+				w := newWorld(t, fmt.Sprintf("  - {name: first, rooms: [Hall B], command: [/bin/sh, -c, 'cat >> %s']}\n", sent), normal)
 				until("02:00:00")
 				c.fail(w)
 				until("02:20:00")
@@ -572,6 +573,11 @@ func TestBlind(t *testing.T) {
 				}
 				until("02:30:00")
 				must.Equal(t, "over", c.told, len(w.with("told", "Over: "+blindTitle+judgedOnSite)))
+				for _, m := range messages(t, sent) {
+					if strings.Contains(m.Text, "://") || strings.Contains(m.Text, "connect") {
+						t.Errorf("an error of the program is told to people: %s", m.Text)
+					}
+				}
 			})
 		})
 	}
