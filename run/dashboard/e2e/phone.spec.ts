@@ -37,6 +37,14 @@ test("state, verdicts and values are read without scrolling to the side", async 
   }
 });
 
+test("a room's name of 120 letters makes Setup no wider", async ({ page }) => {
+  await signUp(page);
+  await ask(await tokenOf(page), "POST", "/api/v1/server_rooms/new_room", { name: "W".repeat(120) });
+  await page.goto(url("/setup"));
+  await expect(page.getByText("W".repeat(120))).toBeVisible();
+  expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(390);
+});
+
 test("buttons of a verdict are words, not letters one below the other", async ({ page }) => {
   await signUp(page);
   await page.route(/\/api\/v1\/excursions\?/, (route) => route.fulfill({ json: [{
