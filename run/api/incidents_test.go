@@ -292,10 +292,10 @@ func TestActOnIncident(t *testing.T) {
 		{`"action":"comment","comment":"Who looks?"`, "open", "", "Who looks?", nil, true},
 		{`"action":"take","comment":"I do"`, "taken", me, "I do", nil, true},
 		{`"action":"take"`, "taken", me, "I do", nil, false},
-		{`"action":"hand_over","to":"Night shift"`, "taken", "Night shift", "I do", nil, true},
-		{`"action":"hand_over","to":"Night shift"`, "taken", "Night shift", "I do", nil, false},
-		{snooze, "taken", me, "I do", &until, true},
-		{snooze, "taken", me, "I do", &until, false},
+		{`"action":"hand_over","to":"Night shift"`, "taken", "Night shift", "", nil, true},
+		{`"action":"hand_over","to":"Night shift"`, "taken", "Night shift", "", nil, false},
+		{snooze, "taken", me, "", &until, true},
+		{snooze, "taken", me, "", &until, false},
 		{`"action":"give_back","comment":"Spare part is ordered"`, "open", "", "Spare part is ordered", nil, true},
 	} {
 		before := s.count(t, `SELECT count(*) FROM audit_log`)

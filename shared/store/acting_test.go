@@ -81,7 +81,7 @@ func TestActOnAnIncident(t *testing.T) {
 		Taken, Until     time.Time
 		Seen             bool
 	}
-	at, later := clock(10), clock(600)
+	at, then, later := clock(10), clock(20), clock(600)
 	for k, c := range []struct {
 		do   incidents.Action
 		log  []string
@@ -89,15 +89,19 @@ func TestActOnAnIncident(t *testing.T) {
 	}{
 		{incidents.Action{Event: incident.EventTaken, By: "anna12"}, []string{"taken"}, state{"anna12", "", at, time.Time{}, true}},
 		{incidents.Action{Event: incident.EventTaken, By: "anna12", Comment: "on it"}, []string{"commented"}, state{"anna12", "on it", at, time.Time{}, true}},
-		{incidents.Action{Event: incident.EventTaken, By: "berta1"}, []string{"taken"}, state{"berta1", "on it", at, time.Time{}, true}},
-		{incidents.Action{Event: incident.EventSnoozed, By: "berta1", Until: later}, []string{"snoozed"}, state{"berta1", "on it", at, later, true}},
-		{incidents.Action{Event: incident.EventHandedOver, By: "berta1", To: "carl12"}, []string{"handed_over"}, state{"carl12", "on it", at, later, true}},
-		{incidents.Action{Event: incident.EventTaken, By: "carl12"}, []string{"taken"}, state{"carl12", "on it", at, time.Time{}, true}},
+		{incidents.Action{Event: incident.EventTaken, By: "berta1"}, []string{"taken"}, state{"berta1", "", then, time.Time{}, true}},
+		{incidents.Action{Event: incident.EventSnoozed, By: "berta1", Until: later}, []string{"snoozed"}, state{"berta1", "", then, later, true}},
+		{incidents.Action{Event: incident.EventHandedOver, By: "berta1", To: "carl12", Comment: "fan 3"}, []string{"handed_over", "commented"}, state{"carl12", "fan 3", then, later, true}},
+		{incidents.Action{Event: incident.EventTaken, By: "carl12"}, []string{"taken"}, state{"carl12", "fan 3", then, time.Time{}, true}},
 		{incidents.Action{Event: incident.EventGivenBack, By: "carl12", Comment: "no time"}, []string{"given_back!"}, state{"", "no time", time.Time{}, time.Time{}, false}},
 	} {
 		for _, log := range [][]string{c.log, nil} {
 			before := len(db.changes(t, db.anna))
-			got, err := db.Act(t.Context(), db.anna, id, c.do, at)
+			now := at
+			if k > 1 {
+				now = then
+			}
+			got, err := db.Act(t.Context(), db.anna, id, c.do, now)
 			if c.do.Event == incident.EventGivenBack && log == nil {
 				mustFail(t, "given back twice", err, incidents.ErrNobodyHasIt)
 				continue
@@ -132,7 +136,7 @@ func TestActOnAnIncident(t *testing.T) {
 		timeline = append(timeline, strings.TrimSpace(fmt.Sprint(c.Event, " ", c.Person, " ", c.Comment)))
 	}
 	must.Equal(t, "timeline", []string{
-		"started", "taken anna12", "commented anna12 on it", "taken berta1", "snoozed berta1", "handed_over berta1", "taken carl12", "given_back carl12 no time",
+		"started", "taken anna12", "commented anna12 on it", "taken berta1", "snoozed berta1", "handed_over berta1 to carl12", "commented berta1 fan 3", "taken carl12", "given_back carl12 no time",
 		"cleared", "ended", "commented anna12 a door",
 	}, timeline)
 	must.Equal(t, "Bruno's", 0, len(must.Get(db.Timeline(t.Context(), db.bruno, id))(t)))
@@ -764,6 +768,19 @@ func TestRateHasTurned(t *testing.T) {
 		rate := db.only(t, 60*k+5).Now.Rate
 		if k > 1 && k != 10 && (*rate > 0) != (k < 10) {
 			t.Errorf("after %d minutes: %g", k, *rate)
+		}
+	}
+}
+
+// TestRateOfWhatStays is of a temperature that rose, and stays but for noise.
+func TestRateOfWhatStays(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1")
+	for k := range 20 {
+		temperature := min(51+2*float64(k), 61) + 0.05*float64(k%2)
+		db.ingested(t, judged("n1", 30*k, temperature))
+		if rate := db.only(t, 30*k+5).Now.Rate; k > 11 && math.Abs(*rate) > 0.049 {
+			t.Errorf("after %d readings: %g", k, *rate)
 		}
 	}
 }

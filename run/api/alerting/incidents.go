@@ -41,7 +41,7 @@ type Incident struct {
 	TakenBy      *string    `json:"taken_by" doc:"Who has it, or had it at its end; null while nobody has it." example:"coldaisle"`
 	TakenAt      *rest.Time `json:"taken_at" nullable:"true" doc:"Since when, UTC." example:"2026-03-01T12:05:00Z"`
 	SnoozedUntil *rest.Time `json:"snoozed_until" nullable:"true" doc:"When it calls again by itself, UTC; null for never." example:"2026-03-01T13:05:00Z"`
-	Comment      *string    `json:"comment" doc:"The newest comment." example:"A door was open"`
+	Comment      *string    `json:"comment" doc:"The newest comment since it was handed over." example:"A door was open"`
 	Excursions   int        `json:"excursions" doc:"How many excursions it consists of." example:"12"`
 	Worst        worst      `json:"worst" doc:"The excursion by which it is told: of those that last, do not stand and are not silenced the worst; once it is over of all."`
 	Now          *nowBody   `json:"now" doc:"How it is at this moment; null once it is over."`
@@ -76,7 +76,7 @@ type nowBody struct {
 	Value     *float64   `json:"value" doc:"Newest value of the worst excursion's sensor and quantity; null where there is none." example:"33.8"`
 	ValueAt   *rest.Time `json:"value_at" nullable:"true" doc:"When that was measured, UTC; null where nothing was." example:"2026-03-01T12:14:30Z"`
 	Silent    bool       `json:"silent" doc:"Whether nothing has come of it since: its sensor is silent, or measures it no more." example:"false"`
-	Rate      *float64   `json:"rate" doc:"Its change per minute over the last 10 minutes; null where it is not known, as of a silent sensor." example:"0.6"`
+	Rate      *float64   `json:"rate" doc:"Its change per minute over the last 10 or 3 minutes, whichever is less; null where it is not known, as of a silent sensor." example:"0.6"`
 	NextLimit *float64   `json:"next_limit" doc:"The limit that a forecast says will be passed; null without one." example:"35"`
 	Earliest  *rest.Time `json:"earliest" nullable:"true" doc:"When it will be passed at the earliest, UTC." example:"2026-03-01T12:09:00Z"`
 	Latest    *rest.Time `json:"latest" nullable:"true" doc:"When at the latest." example:"2026-03-01T12:14:00Z"`
@@ -145,7 +145,7 @@ type TimelineEvent struct {
 	Event   string    `json:"event" enum:"started,joined,merged,came_back,worse,taken,handed_over,snoozed,commented,snooze_ended,given_back,cleared,ended,seen,withdrawn" doc:"What happened." example:"started"`
 	Calls   bool      `json:"calls" doc:"Whether it calls people." example:"true"`
 	Person  *string   `json:"person" doc:"Who did it; null for what readings or the clock did." example:"coldaisle"`
-	Comment *string   `json:"comment" doc:"What they said." example:"A door was open"`
+	Comment *string   `json:"comment" doc:"What they said; of a hand-over to whom: to Night shift." example:"A door was open"`
 }
 
 func timelineEventOf(c incidents.Change) TimelineEvent {

@@ -20,7 +20,7 @@ type sentence struct {
 	Value      *float64   `json:"value" doc:"Newest value of that sensor; null where there is none." example:"33.8"`
 	ValueAt    *rest.Time `json:"value_at" nullable:"true" doc:"When that of an incident was measured, UTC; null where there is none." example:"2026-03-01T12:14:30Z"`
 	Limit      *float64   `json:"limit" doc:"The limit beyond which it is; null where there is none." example:"27"`
-	Rate       *float64   `json:"rate" doc:"Change of the value per minute over the last 10 minutes; null where it is not known." example:"0.6"`
+	Rate       *float64   `json:"rate" doc:"Change of the value per minute over the last 10 or 3 minutes, whichever is less; null where it is not known." example:"0.6"`
 	Since      *rest.Time `json:"since" nullable:"true" doc:"When it began, UTC." example:"2026-03-01T12:00:00Z"`
 	TakenBy    *string    `json:"taken_by" doc:"Who has it; null if nobody has." example:"coldaisle"`
 	Others     int        `json:"others" doc:"How many further incidents last that maintenance does not cover." example:"0"`

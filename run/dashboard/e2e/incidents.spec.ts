@@ -70,6 +70,8 @@ test("one incident of a room is taken by keys alone, snoozed, handed over and gi
   await expect(dialog.getByText("Nobody of this account has this name.", { exact: false })).toBeVisible();
   await dialog.getByRole("button", { name: "Hand over" }).click();
   await expect(page.locator(".state")).toContainText("Night shift");
+  await expect(page.locator(".state"), "what the former holder said").not.toContainText("Fan is being replaced");
+  await expect(timeline).toContainText(/Handed over by .*: to Night shift/);
   await page.getByRole("button", { name: /^Give back/ }).click();
   await dialog.getByRole("button", { name: "Give back" }).click();
   await expect(page.locator(".state")).toContainText("Nobody has it");

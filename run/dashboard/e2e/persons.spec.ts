@@ -93,4 +93,8 @@ test("a viewer is shown no button that the service would refuse", async ({ page,
     await viewer.waitForLoadState("networkidle");
     await expect(viewer.locator("main").getByRole("button", { name: changing }), path).toHaveCount(0);
   }
+  await page.goto(url(`/incidents/${incident}`));
+  await page.getByRole("button", { name: /^Hand over/ }).click();
+  await page.getByLabel("To", { exact: true }).fill("Vera");
+  await expect(page.getByText("Vera is a viewer, who cannot act on it. Is it right?")).toBeVisible();
 });

@@ -104,6 +104,10 @@ func (s Store) Act(ctx context.Context, customerID, id int64, a Action, now time
 			after.Known = before.Known
 		}
 		taken := !after.TakenAt.IsZero()
+		follows := taken && found.TakenBy != "" && holder != found.TakenBy // their time and comment are not the new holder's
+		if follows {
+			after.TakenAt = now
+		}
 		event := a.Event
 		changed := before.TakenAt.IsZero() == taken || !after.SnoozedUntil.Equal(before.SnoozedUntil) || holder != found.TakenBy
 		if !changed && event != incident.EventCommented { // it is so already
@@ -115,11 +119,11 @@ func (s Store) Act(ctx context.Context, customerID, id int64, a Action, now time
 		_, err = tx.Exec(ctx, `
 			UPDATE room_incidents
 			SET taken_at = @taken_at, taken_by = @holder, snoozed_until = @until, seen = (seen OR @taken) AND NOT @given_back,
-			    comment = CASE WHEN @comment::text = '' THEN comment ELSE @comment END,
+			    comment = CASE WHEN @comment::text = '' AND NOT @follows THEN comment ELSE @comment END,
 			    known_severity = @severity, known_actual = @actual, known_excess = @excess, told_at = GREATEST(told_at, @now)
 			WHERE id = @id`, pgx.StrictNamedArgs{
 			"id": id, "taken_at": store.OrNull(after.TakenAt), "holder": holder, "until": store.OrNull(after.SnoozedUntil), "comment": a.Comment,
-			"taken": taken, "given_back": a.Event == incident.EventGivenBack, "now": now,
+			"taken": taken, "follows": follows, "given_back": a.Event == incident.EventGivenBack, "now": now,
 			"severity": string(after.Known.Severity), "actual": after.Known.Actual, "excess": after.Known.Excess,
 		})
 		if err != nil {
@@ -140,10 +144,17 @@ func (s Store) Act(ctx context.Context, customerID, id int64, a Action, now time
 				return err
 			}
 		}
-		return logChanges(ctx, tx, customerID, []change{{
+		log := []change{{
 			incident: id, room: found.RoomID, person: a.By, comment: a.Comment,
 			Transition: incident.Transition{Event: event, At: now, Calls: event == incident.EventGivenBack && !found.Late},
-		}})
+		}}
+		if event == incident.EventHandedOver {
+			log[0].comment = "to " + a.To
+			if a.Comment != "" {
+				log = append(log, change{incident: id, room: found.RoomID, person: a.By, comment: a.Comment, Transition: incident.Transition{Event: incident.EventCommented, At: now}})
+			}
+		}
+		return logChanges(ctx, tx, customerID, log)
 	})
 	if err != nil {
 		return Incident{}, fmt.Errorf("act on incident %d: %w", id, err)

@@ -497,14 +497,15 @@ func (c conditions) complete(i *Incident, parts []Excursion) {
 	}
 }
 
-// The rate of change is measured over rateOver; it counts as 0 if it turned within turnsOver.
+// The rate of change is the smaller of those over rateOver and over rateNewest, so that it ends
+// soon after the change does; it is 0 if they have different signs. Each needs readings of a minute.
 const (
-	rateOver  = 10 * time.Minute
-	turnsOver = 3 * time.Minute
+	rateOver   = 10 * time.Minute
+	rateNewest = 3 * time.Minute
 )
 
-// rates sets how fast the values of lasting incidents change: the slope of a straight line
-// through the worst sensor's readings, or 0 if the line through the last of them slopes the other way.
+// rates sets how fast the values of lasting incidents change: the slopes of straight lines through
+// the worst sensor's readings.
 func (s Store) rates(ctx context.Context, all []Incident, now time.Time) error {
 	var ids, channels []int64
 	var nodes, quantities []string
@@ -523,15 +524,16 @@ func (s Store) rates(ctx context.Context, all []Incident, now time.Time) error {
 	}
 	found, err := store.All[row](ctx, s.db, `
 		SELECT w.id, (
-		    SELECT CASE WHEN m.rate * m.last < 0 THEN 0 ELSE m.rate END
+		    SELECT CASE WHEN m.rate * m.last < 0 THEN 0 WHEN abs(m.last) < abs(m.rate) AND m.span >= 60 THEN m.last ELSE m.rate END
 		    FROM (
-		        SELECT regr_slope(v.value, v.at) * 60 AS rate, regr_slope(v.value, v.at) FILTER (WHERE r.timestamp > @turned) AS last
+		        SELECT regr_slope(v.value, v.at) * 60 AS rate, regr_slope(v.value, v.at) FILTER (WHERE r.timestamp > @newest) * 60 AS last,
+		            max(v.at) - min(v.at) FILTER (WHERE r.timestamp > @newest) AS span
 		        FROM sensor_data.readings r, LATERAL (
 		            SELECT CASE w.quantity WHEN 'humidity' THEN r.humidity ELSE r.temperature END AS value, extract(epoch FROM r.timestamp)::float8 AS at) v
 		        WHERE r.node_id = w.node_id AND r.customer_id = w.channel AND r.timestamp > @from AND r.timestamp <= @now
 		        HAVING max(r.timestamp) - min(r.timestamp) >= interval '1 minute') m) AS rate
 		FROM unnest(@ids::bigint[], @channels::bigint[], @nodes::text[], @quantities::text[]) AS w (id, channel, node_id, quantity)`,
-		pgx.StrictNamedArgs{"ids": ids, "channels": channels, "nodes": nodes, "quantities": quantities, "from": now.Add(-rateOver), "turned": now.Add(-turnsOver), "now": now})
+		pgx.StrictNamedArgs{"ids": ids, "channels": channels, "nodes": nodes, "quantities": quantities, "from": now.Add(-rateOver), "newest": now.Add(-rateNewest), "now": now})
 	if err != nil {
 		return fmt.Errorf("rates of change: %w", err)
 	}

@@ -24,7 +24,11 @@ export default function Act({ incident, action, onClose }: {
   const queries = useQueryClient();
   const { name, says } = actions[action];
   const persons = usePersons().data;
-  const stranger = to.trim() !== "" && persons && !persons.some((person) => person.name === to.trim());
+  const holder = persons?.find((person) => person.name === to.trim());
+  const doubt = !persons || to.trim() === "" ? undefined
+    : !holder ? "Nobody of this account has this name. Is it right?"
+    : holder.role === "viewer" ? `${holder.name} is a viewer, who cannot act on it. Is it right?`
+    : undefined;
   return (
     <Dialog title={`${name}: ${titleOf(incident)}`} onClose={onClose}>
       <p>{says}</p>
@@ -42,7 +46,7 @@ export default function Act({ incident, action, onClose }: {
       >
         {action === "hand_over" && <>
           <Field label="To" name="to" value={to} onInput={setTo} maxLength={120} autoFocus list="persons"
-            hint={stranger ? "Nobody of this account has this name. Is it right?" : undefined} />
+            hint={doubt} />
           <datalist id="persons">{persons?.map(({ id, name }) => <option key={id} value={name} />)}</datalist>
         </>}
         {action === "snooze" && (
