@@ -214,7 +214,8 @@ type updateMaintenanceInput struct {
 	Body     maintenanceChange
 }
 
-// maxWindows is how many windows that are not over a customer may have.
+// maxWindows is how many windows a customer may have that were not over a day ago. Older ones stay
+// for what they silenced, and do not keep anybody from planning.
 const maxWindows = 200
 
 func errOver() error {
@@ -301,8 +302,8 @@ func (h *Handlers) createMaintenance(ctx context.Context, in *rest.Body[maintena
 		if err != nil {
 			return created, entry, err
 		}
-		now := h.Clock()
-		existing = slices.DeleteFunc(existing, func(m incidents.Maintenance) bool { return m.Window.Over(now) })
+		yesterday := h.Clock().AddDate(0, 0, -1)
+		existing = slices.DeleteFunc(existing, func(m incidents.Maintenance) bool { return m.Window.Over(yesterday) })
 		if len(existing) >= maxWindows {
 			return created, entry, errTooManyWindows()
 		}
