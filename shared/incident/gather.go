@@ -94,21 +94,6 @@ func (g Gathered) Breaking() bool {
 	return slices.ContainsFunc(g.Parts, func(p Part) bool { return p.Lasting })
 }
 
-// again returns when its own cause began to last once more, after [JoinGap] in which only what
-// follows from it lasted; zero if its own cause does not last.
-func (g Gathered) again() time.Time {
-	var own []*span
-	for _, p := range g.Parts {
-		if p.Cause == g.Cause {
-			own = link(own, spanOf(p))
-		}
-	}
-	if len(own) == 0 || !own[len(own)-1].lasting {
-		return time.Time{}
-	}
-	return own[len(own)-1].start
-}
-
 // Late reports whether every excursion is late.
 func (g Gathered) Late() bool {
 	return !slices.ContainsFunc(g.Parts, func(p Part) bool { return !p.Late })
@@ -116,22 +101,17 @@ func (g Gathered) Late() bool {
 
 // Gather groups the excursions of one place into incidents, in order of their start.
 // Excursions of one cause with less than [JoinGap] between them are one incident. A room that
-// is too hot or too cold also takes in the excursions that this explains, and what is only
-// expected to be the opposite, for a room that recovers falls; if it was both, too hot takes
-// them. The result does not depend on the order of the parts.
+// is too hot or too cold also takes in the excursions that this explains; if it was both, too
+// hot takes them. The result does not depend on the order of the parts.
 func Gather(parts []Part) []Gathered {
 	spans := map[Cause][]*span{}
 	var others []Part
 	for _, p := range inOrder(slices.Clone(parts)) {
-		if !p.Cause.thermal() {
+		if p.Cause.thermal() {
+			spans[p.Cause] = append(spans[p.Cause], spanOf(p))
+		} else {
 			others = append(others, p)
-			continue
 		}
-		s := spanOf(p)
-		if opposite := p.Cause.Opposite(); p.Expected() && reached(spans[opposite], s) && !reached(spans[p.Cause], s) {
-			s.Cause = opposite
-		}
-		spans[s.Cause] = link(spans[s.Cause], s)
 	}
 	for explained := true; explained; { // an explained part may extend an incident, which then explains more
 		explained = false
@@ -192,26 +172,16 @@ func (s *span) add(other *span) {
 }
 
 // chain merges the spans of one cause, sorted by ownStart, that are the same incident.
-func chain(spans []*span) (joined []*span) {
+func chain(spans []*span) []*span {
+	var joined []*span
 	for _, s := range spans {
-		joined = link(joined, s)
+		if len(joined) > 0 && !joined[len(joined)-1].before(s) {
+			joined[len(joined)-1].add(s)
+		} else {
+			joined = append(joined, s)
+		}
 	}
 	return joined
-}
-
-// link appends a span to a chain, or merges it with the last.
-func link(joined []*span, s *span) []*span {
-	if !reached(joined, s) {
-		return append(joined, s)
-	}
-	joined[len(joined)-1].add(s)
-	return joined
-}
-
-// reached reports whether the last span of a chain lasts until s begins, or ended less than
-// [JoinGap] before.
-func reached(joined []*span, s *span) bool {
-	return len(joined) > 0 && !joined[len(joined)-1].before(s)
 }
 
 // explaining returns the span that explains a part, or nil. The spans are of one cause, sorted
@@ -433,11 +403,6 @@ func (s Status) Advance(g Gathered, followed bool, now time.Time) (Status, []Tra
 		s.Known = s.Known.Above(level)
 	}
 	s.Late = late
-	if !s.TakenAt.IsZero() && g.again().After(s.TakenAt) { // what was taken is over
-		add(EventWorse, now, true)
-		open()
-		s.Known = level
-	}
 	if !s.SnoozedUntil.IsZero() && !now.Before(s.SnoozedUntil) {
 		if s.Lasting && !over {
 			add(EventSnoozeEnded, s.SnoozedUntil, true)
