@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/tooltest"
 )
 
 // TestLimitsOfARequest sends what is too large or too slow, each over a
@@ -37,8 +38,8 @@ func TestLimitsOfARequest(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if testing.Short() && c.slow {
-				t.Skip("takes as long as the gateway is patient")
+			if c.slow { // takes as long as the gateway is patient
+				tooltest.Long(t)
 			}
 			got, _, body := exchange(t, address, c.request, name == "a body that is cut off")
 			if got != c.status || (got > 0 && got != http.StatusRequestHeaderFieldsTooLarge) != strings.HasPrefix(body, `{"error":"`) {

@@ -44,12 +44,12 @@ type TelegrafField struct {
 	except *regexp.Regexp
 }
 
-// indoors matches sensors that measure a room, unless parts says that they are a machine's.
+// indoors matches sensors that measure a room, unless machineParts does, too.
 const indoors = "(?i)inlet|intake|ambient|probe"
 
 var (
-	parts  = regexp.MustCompile("(?i)(^|[^a-z])p/?s[ _-]?[0-9]|psu|power.?supply|cpu|processor|dimm|gpu|fan|volt|current")
-	itself = regexp.MustCompile("^ESP32$") // Tasmota's controller
+	machineParts = regexp.MustCompile("(?i)(^|[^a-z])p/?s[ _-]?[0-9]|psu|power.?supply|cpu|processor|dimm|gpu|fan|volt|current")
+	controller   = regexp.MustCompile("^ESP32$") // of Tasmota
 )
 
 // defaultTelegraf reads what Telegraf's inputs send without further configuration, and the
@@ -57,13 +57,13 @@ var (
 func defaultTelegraf() []TelegrafField {
 	anywhere := []string{"source|server|agent_host|host", "sensor|name", "index"} // index is a row of SNMP
 	return []TelegrafField{
-		{Metric: "redfish_thermal_temperatures", Field: "reading_celsius", Unit: "celsius", NodeTags: []string{"source|address", "name"}, Sensor: indoors, except: parts},
-		{Metric: "ipmi_sensor", Field: "value", UnitTag: "unit", NodeTags: []string{"server|host", "name"}, Sensor: indoors, except: parts},
+		{Metric: "redfish_thermal_temperatures", Field: "reading_celsius", Unit: "celsius", NodeTags: []string{"source|address", "name"}, Sensor: indoors, except: machineParts},
+		{Metric: "ipmi_sensor", Field: "value", UnitTag: "unit", NodeTags: []string{"server|host", "name"}, Sensor: indoors, except: machineParts},
 		{Metric: "upsd", Field: "ambient_temperature", Unit: "celsius", NodeTags: []string{"host", "ups_name"}},
 		{Metric: "upsd", Field: "ambient_humidity", Unit: "percent", NodeTags: []string{"host", "ups_name"}},
 		{Metric: "mqtt_consumer", Field: "temperature", Unit: "celsius", NodeTags: []string{"topic"}},
 		{Metric: "mqtt_consumer", Field: "humidity", Unit: "percent", NodeTags: []string{"topic"}},
-		{Metric: "mqtt_consumer", Field: "*_Temperature", Unit: "celsius", UnitTag: "TempUnit", NodeTags: []string{"topic"}, except: itself},
+		{Metric: "mqtt_consumer", Field: "*_Temperature", Unit: "celsius", UnitTag: "TempUnit", NodeTags: []string{"topic"}, except: controller},
 		{Metric: "mqtt_consumer", Field: "*_Humidity", Unit: "percent", NodeTags: []string{"topic"}},
 		{Metric: "*", Field: "temperature_celsius", Unit: "celsius", NodeTags: anywhere},
 		{Metric: "*", Field: "temperature_decicelsius", Unit: "decicelsius", NodeTags: anywhere},

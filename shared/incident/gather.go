@@ -54,17 +54,19 @@ func (p Part) follows(g Gathered) bool {
 // temperature, not by its dry air), then the higher severity, then a node
 // that is not silent, then the greater excess.
 func (c Cause) CompareTold(a, b Part) int {
-	compare := func(a, b bool) int {
-		switch {
-		case a == b:
-			return 0
-		case a:
-			return 1
-		default:
-			return -1
-		}
+	return cmp.Or(CompareBools(a.Cause == c, b.Cause == c), cmp.Compare(a.Severity.Rank(), b.Severity.Rank()), CompareBools(b.NodeSilent, a.NodeSilent), cmp.Compare(a.Excess, b.Excess))
+}
+
+// CompareBools orders false before true.
+func CompareBools(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	default:
+		return -1
 	}
-	return cmp.Or(compare(a.Cause == c, b.Cause == c), cmp.Compare(a.Severity.Rank(), b.Severity.Rank()), compare(b.NodeSilent, a.NodeSilent), cmp.Compare(a.Excess, b.Excess))
 }
 
 // Part returns an excursion of the rule at a node as a part of an incident.

@@ -85,7 +85,7 @@ func (h *Handlers) registerReport(r *rest.API) {
 	}, h.report)
 }
 
-// errLargeReport is the answer for a range of which at most most sensors can be read at once.
+// errLargeReport is the answer for a range of which that many sensors at most can be read at once.
 func errLargeReport(most int) *rest.Error {
 	return rest.BadRequest(fmt.Sprintf("At most %d sensors can be read of this range at once; choose fewer by limit and after, or a shorter range", most))
 }

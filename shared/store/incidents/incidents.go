@@ -68,7 +68,7 @@ type Now struct {
 	Value     *float64   // of the worst excursion's quantity; nil: it has none
 	ValueAt   *time.Time // when it was measured
 	Silent    bool       // nothing has come since: the sensor is silent, or measures it no more
-	Rate      *float64   // change of the value per minute over the last ten minutes; nil: unknown
+	Rate      *float64   // change of the value per minute, see rateOver; nil: unknown
 	NextLimit *float64   // the limit that a forecast expects to be passed
 	Earliest  *time.Time // between this time
 	Latest    *time.Time // and this one
@@ -200,29 +200,17 @@ func (s Store) Lasting(ctx context.Context, customerID int64, live func() ([]Liv
 
 func compareLasting(a, b Incident) int {
 	return cmp.Or(
-		compareBools(a.DrillID != 0, b.DrillID != 0), compareBools(a.Silenced, b.Silenced), compareBools(a.Late, b.Late), compareBools(a.standing(), b.standing()), compareBools(!a.Breaking, !b.Breaking),
-		compareBools(a.TakenAt != nil, b.TakenAt != nil),
-		b.Now.Worst.Compare(a.Now.Worst), compareBools(!a.Actual, !b.Actual), a.StartTime.Compare(b.StartTime), cmp.Compare(a.ID, b.ID))
+		incident.CompareBools(a.DrillID != 0, b.DrillID != 0), incident.CompareBools(a.Silenced, b.Silenced), incident.CompareBools(a.Late, b.Late), incident.CompareBools(a.standing(), b.standing()), incident.CompareBools(!a.Breaking, !b.Breaking),
+		incident.CompareBools(a.TakenAt != nil, b.TakenAt != nil),
+		b.Now.Worst.Compare(a.Now.Worst), incident.CompareBools(!a.Actual, !b.Actual), a.StartTime.Compare(b.StartTime), cmp.Compare(a.ID, b.ID))
 }
 
 // standing reports whether excursions stand and no other counts.
 func (i Incident) standing() bool { return i.Now.Standing > 0 && i.Now.Worst == Level{} }
 
-// compareBools orders false before true.
-func compareBools(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return 1
-	default:
-		return -1
-	}
-}
-
 // Compare returns a number above zero if the level is worse than another.
 func (l Level) Compare(other Level) int {
-	return cmp.Or(cmp.Compare(l.Severity.Rank(), other.Severity.Rank()), compareBools(other.Silent, l.Silent), cmp.Compare(l.Excess, other.Excess))
+	return cmp.Or(cmp.Compare(l.Severity.Rank(), other.Severity.Rank()), incident.CompareBools(other.Silent, l.Silent), cmp.Compare(l.Excess, other.Excess))
 }
 
 // Unseen counts a customer's incidents that are over and that nobody has seen.
@@ -397,7 +385,7 @@ func resolution(parts []Excursion) string {
 	}
 	const cleared = "cleared"
 	newest := slices.SortedFunc(slices.Values(parts), func(a, b Excursion) int {
-		return cmp.Or(b.EndTime.Compare(a.EndTime), compareBools(a.Resolution == cleared, b.Resolution == cleared))
+		return cmp.Or(b.EndTime.Compare(a.EndTime), incident.CompareBools(a.Resolution == cleared, b.Resolution == cleared))
 	})
 	seen := map[watched]bool{}
 	for _, e := range newest {
