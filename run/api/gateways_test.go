@@ -332,12 +332,12 @@ func TestDiscoveredNodes(t *testing.T) {
 	room := a.room(t, "Hall")
 	place := func(second string) reply {
 		return s.call(t, a.token, http.MethodPost, "/api/v1/sensors/new_sensors",
-			fmt.Sprintf(`{"room_id":%d,"sensors":[{"id":"newer","name":"C7 web1 Inlet","type":"BMC"},{"id":%q,"name":"Old","type":"T"}]}`, room, second))
+			fmt.Sprintf(`{"room_id":%d,"sensors":[{"id":"newer","name":"C7 web1 Inlet","type":"BMC"},{"id":%q,"name":"Old"}]}`, room, second))
 	}
 	place("claimed").says(t, 400, "Sensor already exists")
 	place("newer").says(t, 400, "Sensor already exists")
 	must.Equal(t, "after a refusal", want, nodes(a))
-	place("older").is(t, 201)
+	place("older").has(t, 201, `"name":"Old","type":"ESP32-DHT22"`)
 	must.Equal(t, "after placing all", "[]", nodes(a))
 	const node = `{"node_id":%q,"suggested_name":"","gateway_id":%q,"gateway_name":"Shed","last_heartbeat":%q,"last_reading":null,"temperature":null,"humidity":null}`
 	want = "[" + fmt.Sprintf(node, "theirs", others.id, at.UTC().Format(time.RFC3339)) + "," +

@@ -128,7 +128,7 @@ type placedSensor struct {
 	_    struct{}         `additionalProperties:"true"`
 	ID   input.NodeID     `json:"id"`
 	Name input.SingleLine `json:"name" minLength:"1" maxLength:"80" doc:"Name of the sensor." example:"Rack 12 top"`
-	Type input.SingleLine `json:"type" minLength:"1" maxLength:"50" doc:"Type of the node hardware." example:"ESP32-DHT22"`
+	Type input.SingleLine `json:"type,omitempty" default:"ESP32-DHT22" minLength:"1" maxLength:"50" doc:"Type of the node hardware." example:"ESP32-DHT22"`
 }
 
 // nullableLine is one line of text in a change. Null clears it; an absent field leaves
