@@ -134,10 +134,9 @@ func Take(ctx context.Context, c *Config, transport *http.Client, id int64) erro
 
 // connect makes the client of the gateway's socket, if one is configured.
 func (w *Watch) connect() {
-	if w.config.Gateway == "" {
-		return
+	if w.config.Gateway != "" {
+		w.gateway = gateway.LocalClient(w.config.Gateway)
 	}
-	w.gateway = gateway.LocalClient(w.config.Gateway)
 }
 
 // Group is the group of the user that the package creates for the watch.

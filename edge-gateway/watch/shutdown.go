@@ -3,6 +3,7 @@ package watch
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"coldaisle.dev/shared/incident"
@@ -67,7 +68,7 @@ func (l *live) unfit(points []incident.Point) string {
 		return "stuck"
 	}
 	for i := range points {
-		step := i > 0 && points[i].Time.Sub(points[i-1].Time) <= time.Minute && abs(points[i].Temperature-points[i-1].Temperature) > maxStep
+		step := i > 0 && points[i].Time.Sub(points[i-1].Time) <= time.Minute && math.Abs(points[i].Temperature-points[i-1].Temperature) > maxStep
 		if step || points[i].Temperature > maxPossible {
 			return "its values are impossible"
 		}
@@ -77,8 +78,6 @@ func (l *live) unfit(points []incident.Point) string {
 
 // sameValue compares values; two missing ones are equal.
 func sameValue(a, b float64) bool { return a == b || !reading.Has(a) && !reading.Has(b) }
-
-func abs(x float64) float64 { return max(x, -x) }
 
 // hot returns why the sensors of the room that have been above the limit long enough do not suffice
 // for a shutdown, or "".

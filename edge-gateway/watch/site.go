@@ -529,16 +529,12 @@ func (w *Watch) refresh(ctx context.Context) {
 // rules reads rules, maintenance windows, corrections of sensors and instructions of rooms.
 func (c *client) rules(ctx context.Context, into *site) error {
 	var rules []rule
-	if _, err := c.get(ctx, "/api/v1/rules", &rules); err != nil {
-		return err
-	}
 	var windows []window
-	if _, err := c.get(ctx, "/api/v1/maintenance", &windows); err != nil {
-		return err
-	}
 	var corrections []correction
-	if _, err := c.get(ctx, "/api/v1/corrections", &corrections); err != nil {
-		return err
+	for path, list := range map[string]any{"rules": &rules, "maintenance": &windows, "corrections": &corrections} {
+		if _, err := c.get(ctx, "/api/v1/"+path, list); err != nil {
+			return err
+		}
 	}
 	type room struct {
 		ID           int64  `json:"id"`

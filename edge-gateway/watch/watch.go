@@ -26,11 +26,11 @@ import (
 const (
 	pollWait       = 25 * time.Second
 	pollLimit      = 200
-	reconcileEvery = 5 * time.Minute  // for changes that neither the log nor the overview has
-	retryFirst     = time.Second      // doubled after each failure
-	retryMost      = time.Minute      //
-	giveUpAfter    = 24 * time.Hour   // a message is dropped, and the log says so
-	apiRetry       = 2 * time.Second  //
+	reconcileEvery = 5 * time.Minute // for changes that neither the log nor the overview has
+	retryFirst     = time.Second     // doubled after each failure
+	retryMost      = time.Minute
+	giveUpAfter    = 24 * time.Hour // a message is dropped, and the log says so
+	apiRetry       = 2 * time.Second
 	notMissed      = 10 * time.Minute // how long the API may be away before a gap of the log is looked for
 	heartbeatEvery = time.Minute
 

@@ -289,11 +289,10 @@ func TestKills(t *testing.T) {
 	}
 	// A watch tells what begins after its first start.
 	first := start()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if text, err := os.ReadFile(filepath.Join(filepath.Dir(path), journalFile)); err == nil && !strings.Contains(string(text), `"cursor":-1`) {
-			break
-		}
-	}
+	must.Eventually(t, "the journal has a cursor", func() bool {
+		text, err := os.ReadFile(filepath.Join(filepath.Dir(path), journalFile))
+		return err == nil && !strings.Contains(string(text), `"cursor":-1`)
+	})
 	must.Do(t, first.Process.Kill())
 	_ = first.Wait()
 	// The incidents live at once, five at a time, each in its own order.
@@ -335,14 +334,11 @@ func TestKills(t *testing.T) {
 		}
 		return told
 	}
-	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	must.Eventually(t, "people are told of all", func() bool {
 		hooked.mu.Lock()
-		finished := done(hooked.told)
-		hooked.mu.Unlock()
-		if finished == incidents && done(byCommand()) == incidents {
-			break
-		}
-	}
+		defer hooked.mu.Unlock()
+		return done(hooked.told) == incidents && done(byCommand()) == incidents
+	})
 	hooked.mu.Lock()
 	defer hooked.mu.Unlock()
 	for name, told := range map[string]map[int64][]string{"hook": hooked.told, "command": byCommand()} {
