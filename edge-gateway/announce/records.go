@@ -185,7 +185,7 @@ func withCacheFlush(of []dns.RR) []dns.RR {
 	})
 }
 
-// withTTL returns records with lifetimes of at most most seconds.
+// withTTL returns records with lifetimes of most seconds or fewer.
 func withTTL(of []dns.RR, most uint32) []dns.RR {
 	return changed(of, func(header *dns.RR_Header, _ bool) { header.Ttl = min(most, header.Ttl) })
 }

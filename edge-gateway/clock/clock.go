@@ -69,6 +69,14 @@ func Open(path string, system func() time.Time, boot Boot) (*Clock, error) {
 	return c, nil
 }
 
+// FastBy says by how much a clock that is ahead is fast, or one that is behind slow.
+func FastBy(ahead time.Duration) string {
+	if ahead < 0 {
+		return fmt.Sprintf("slow by %s", -ahead.Round(time.Second))
+	}
+	return fmt.Sprintf("fast by %s", ahead.Round(time.Second))
+}
+
 func name(boot [16]byte) string { return hex.EncodeToString(boot[:]) }
 
 // Boot is the boot that the clock runs in.

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"coldaisle.dev/edge-gateway/clock"
 )
 
 const google = "https://pubsub.googleapis.com/"
@@ -36,9 +38,9 @@ func (c Config) clock(ctx context.Context, r *Report) {
 	case err != nil:
 		r.warn(subject, "check the uplink; HTTPS to pubsub.googleapis.com must be open", "not compared, Google does not answer: %v", err)
 	case away > clockLimit:
-		r.problem(subject, setClock, "%s", describeOffset(off))
+		r.problem(subject, setClock, "%s", clock.FastBy(off))
 	case away > clockSlack+within:
-		r.warn(subject, setClock, "%s", describeOffset(off))
+		r.warn(subject, setClock, "%s", clock.FastBy(off))
 	default:
 		r.ok(subject, "right, as far as Google's answer tells (to %s)", (clockSlack + within).Round(time.Second))
 	}
@@ -56,14 +58,6 @@ func (c Config) CheckClock(ctx context.Context) error {
 func outOfDate(err error) bool {
 	invalid, ok := errors.AsType[x509.CertificateInvalidError](err)
 	return ok && invalid.Reason == x509.Expired
-}
-
-func describeOffset(off time.Duration) string {
-	direction := "fast"
-	if off < 0 {
-		direction = "slow"
-	}
-	return fmt.Sprintf("%s by %s", direction, off.Abs().Round(time.Second))
 }
 
 // clockError returns how far the clock is ahead, and the error of that measurement.

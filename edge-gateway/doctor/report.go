@@ -10,7 +10,7 @@ import (
 // Severity is what a finding means for the gateway.
 type Severity int
 
-// The verdicts, by weight. A Warning is worth a look; the gateway does its work.
+// The severities, ascending. A Warning is worth a look; the gateway does its work.
 const (
 	OK Severity = iota
 	Warning
@@ -18,8 +18,8 @@ const (
 )
 
 // String is the word before a finding.
-func (v Severity) String() string {
-	switch v {
+func (s Severity) String() string {
+	switch s {
 	case Warning:
 		return "warning"
 	case Problem:
@@ -61,9 +61,9 @@ func (r *Report) err(least Severity) error {
 	return errors.New(strings.Join(texts, "; "))
 }
 
-func (r *Report) count(v Severity) (n int) {
+func (r *Report) count(severity Severity) (n int) {
 	for _, f := range r.Findings {
-		if f.Severity == v {
+		if f.Severity == severity {
 			n++
 		}
 	}

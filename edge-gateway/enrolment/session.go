@@ -210,12 +210,7 @@ func (s *Session) clockError() error {
 	if !known || offset.Abs() <= clock.Limit {
 		return nil
 	}
-	direction := "slow"
-	if offset < 0 {
-		direction = "fast"
-	}
-	return fmt.Errorf("the system clock is %s by %s: nothing can be published until it is set, readings are kept",
-		direction, offset.Abs().Round(time.Second))
+	return fmt.Errorf("the system clock is %s: nothing can be published until it is set, readings are kept", clock.FastBy(-offset))
 }
 
 // Token implements [oauth2.TokenSource] with the API's newest token. It is called for each
