@@ -26,6 +26,18 @@ func hash(name string) uint64 {
 // Uniform draws from [0, 1).
 func Uniform(a, b, c uint64) float64 { return float64(mix(a, b, c)>>11) / (1 << 53) }
 
+// Draws are random numbers one after the other: those of a stream.
+type Draws struct{ Seed, Stream, drawn uint64 }
+
+// Next draws from [0, 1).
+func (d *Draws) Next() float64 {
+	d.drawn++
+	return Uniform(d.Seed, d.Stream, d.drawn)
+}
+
+// Between draws from [low, high).
+func (d *Draws) Between(low, high float64) float64 { return low + (high-low)*d.Next() }
+
 // Normal draws from about the standard normal distribution, bounded by ±3.5: the sum
 // of four uniform numbers.
 func Normal(a, b, c uint64) float64 {

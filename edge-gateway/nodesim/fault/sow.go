@@ -55,8 +55,8 @@ func Sow(p Plan, places []Place) []Fault {
 				continue
 			}
 			seen[place] = true
-			d := draws{seed: p.Seed, place: hash(place.Room + "/" + place.Node + "/" + string(kind))}
-			count := int(math.Floor(rate.PerMonth*months + d.next()))
+			d := Draws{Seed: p.Seed, Stream: hash(place.Room + "/" + place.Node + "/" + string(kind))}
+			count := int(math.Floor(rate.PerMonth*months + d.Next()))
 			for range count {
 				if f, ok := d.fault(p, kind, rate, place, sown); ok {
 					sown = append(sown, f)
@@ -70,35 +70,25 @@ func Sow(p Plan, places []Place) []Fault {
 	return sown
 }
 
-// draws are the random numbers of one kind at one place.
-type draws struct{ seed, place, drawn uint64 }
-
-func (d *draws) next() float64 {
-	d.drawn++
-	return Uniform(d.seed, d.place, d.drawn)
+func (d *Draws) minutes(low, high float64) time.Duration {
+	return time.Duration(d.Between(low, high) * float64(time.Minute)).Truncate(time.Second)
 }
 
-func (d *draws) between(low, high float64) float64 { return low + (high-low)*d.next() }
-
-func (d *draws) minutes(low, high float64) time.Duration {
-	return time.Duration(d.between(low, high) * float64(time.Minute)).Truncate(time.Second)
-}
-
-func (d *draws) sign() float64 {
-	if d.next() < 0.5 {
+func (d *Draws) sign() float64 {
+	if d.Next() < 0.5 {
 		return -1
 	}
 	return 1
 }
 
 // fault draws one that comes near no other; false where there is no room left.
-func (d *draws) fault(p Plan, kind Kind, rate Rate, place Place, sown []Fault) (Fault, bool) {
+func (d *Draws) fault(p Plan, kind Kind, rate Rate, place Place, sown []Fault) (Fault, bool) {
 	f, lasts := d.sized(p, kind)
 	lasts = cmp.Or(rate.Lasts, lasts)
 	f.Room, f.Node = place.Room, place.Node
 	free := p.To.Sub(p.From) - lasts
 	for range 100 {
-		f.Start = p.From.Add(time.Duration(d.next() * float64(free))).Truncate(p.Interval)
+		f.Start = p.From.Add(time.Duration(d.Next() * float64(free))).Truncate(p.Interval)
 		f.End = f.Start.Add(lasts)
 		if free > 0 && !slices.ContainsFunc(sown, f.near) {
 			return f, true
@@ -114,27 +104,27 @@ func (f Fault) near(other Fault) bool {
 
 // sized draws how large a fault is and how long it lasts. Peaks are of faults that a
 // person at the chart would see; [Plan] scales them.
-func (d *draws) sized(p Plan, kind Kind) (f Fault, lasts time.Duration) {
+func (d *Draws) sized(p Plan, kind Kind) (f Fault, lasts time.Duration) {
 	f = Fault{Kind: kind, Constant: d.minutes(20, 60)}
 	scale := cmp.Or(p.Scale, 1)
 	switch kind {
 	case Spike:
-		lasts = time.Duration(1+int(3*d.next())) * p.Interval
-		f.Peak, f.PeakHumidity = scale*d.sign()*d.between(1, 4), scale*d.sign()*d.between(3, 12)
+		lasts = time.Duration(1+int(3*d.Next())) * p.Interval
+		f.Peak, f.PeakHumidity = scale*d.sign()*d.Between(1, 4), scale*d.sign()*d.Between(3, 12)
 	case Drift:
-		lasts, f.Peak = d.minutes(120, 480), scale*d.sign()*d.between(1, 3)
+		lasts, f.Peak = d.minutes(120, 480), scale*d.sign()*d.Between(1, 3)
 	case Stuck:
 		lasts = d.minutes(20, 180)
 	case Dropout:
 		lasts = d.minutes(20, 90)
-		f.Peak, f.PeakHumidity = -scale*d.between(1, 6), -scale*d.between(2, 10)
+		f.Peak, f.PeakHumidity = -scale*d.Between(1, 6), -scale*d.Between(2, 10)
 	case Noise:
 		lasts = d.minutes(60, 240)
-		f.Peak, f.PeakHumidity = scale*d.between(0.2, 0.8), scale*d.between(0.5, 2.5)
+		f.Peak, f.PeakHumidity = scale*d.Between(0.2, 0.8), scale*d.Between(0.5, 2.5)
 	case Leak:
-		lasts, f.Peak = d.minutes(60, 300), scale*d.between(1, 4)
+		lasts, f.Peak = d.minutes(60, 300), scale*d.Between(1, 4)
 	case Cooling:
-		lasts, f.Peak = d.minutes(20, 90), scale*d.between(1.5, 8)
+		lasts, f.Peak = d.minutes(20, 90), scale*d.Between(1.5, 8)
 	default:
 		return d.onRecorded(p, kind)
 	}
@@ -142,32 +132,32 @@ func (d *draws) sized(p Plan, kind Kind) (f Fault, lasts time.Duration) {
 }
 
 // onRecorded draws what only [OnRecorded] sows.
-func (d *draws) onRecorded(p Plan, kind Kind) (f Fault, lasts time.Duration) {
+func (d *Draws) onRecorded(p Plan, kind Kind) (f Fault, lasts time.Duration) {
 	f = Fault{Kind: kind, Constant: d.minutes(20, 60)}
 	days := func(low, high float64) time.Duration { return d.minutes(1440*low, 1440*high) }
 	switch kind {
 	case Cooling: // begins with .02 to 2 °C a minute; half do not recover for hours
-		f.Peak = min(20, 0.02*math.Pow(100, d.next())*f.Constant.Minutes())
-		if lasts = d.minutes(30, 120); d.next() < 0.5 {
+		f.Peak = min(20, 0.02*math.Pow(100, d.Next())*f.Constant.Minutes())
+		if lasts = d.minutes(30, 120); d.Next() < 0.5 {
 			lasts = d.minutes(360, 480)
 		}
 	case Step:
 		lasts = d.minutes(60, 480)
-		f.Peak, f.PeakHumidity = d.sign()*d.between(1, 4), d.sign()*d.between(2, 10)
+		f.Peak, f.PeakHumidity = d.sign()*d.Between(1, 4), d.sign()*d.Between(2, 10)
 	case Humidity:
-		lasts, f.PeakHumidity = d.minutes(120, 480), d.sign()*d.between(5, 20)
+		lasts, f.PeakHumidity = d.minutes(120, 480), d.sign()*d.Between(5, 20)
 	case Oscillation:
-		lasts, f.Peak, f.Constant = d.minutes(90, 240), d.between(0.8, 3), d.minutes(6, 20)
+		lasts, f.Peak, f.Constant = d.minutes(90, 240), d.Between(0.8, 3), d.minutes(6, 20)
 	case Door:
-		lasts, f.Peak, f.Constant = d.minutes(10, 40), d.sign()*d.between(1.5, 5), d.minutes(3, 8)
+		lasts, f.Peak, f.Constant = d.minutes(10, 40), d.sign()*d.Between(1.5, 5), d.minutes(3, 8)
 	case Slow:
-		f.Constant, f.Peak = days(1, 5), d.between(3, 8)
+		f.Constant, f.Peak = days(1, 5), d.Between(3, 8)
 		lasts = f.Constant + 2*24*time.Hour
 	case Nightly:
-		lasts, f.Peak = days(5, 6), d.between(3.5, 8)
+		lasts, f.Peak = days(5, 6), d.Between(3.5, 8)
 	case Drift:
 		lasts = days(8, 10)
-		f.Peak = d.sign() * d.between(0.1, 0.5) * lasts.Hours() / 24
+		f.Peak = d.sign() * d.Between(0.1, 0.5) * lasts.Hours() / 24
 	default:
 		return d.sized(p, kind)
 	}
@@ -184,7 +174,7 @@ type Group struct {
 // within the plan's span and come no nearer than gap to those of taken at any of its nodes. It
 // adds them to taken, which has the faults of each node, and returns them with their groups.
 func OnRecorded(p Plan, kind Kind, count int, gap time.Duration, groups []Group, taken map[string][]Fault) (faults []Fault, at []Group) {
-	d := draws{seed: p.Seed, place: hash(string(kind))}
+	d := Draws{Seed: p.Seed, Stream: hash(string(kind))}
 	for range count {
 		f, lasts := d.onRecorded(p, kind)
 		if kind != Spike {
@@ -192,8 +182,8 @@ func OnRecorded(p Plan, kind Kind, count int, gap time.Duration, groups []Group,
 		}
 		free := p.To.Sub(p.From) - lasts
 		for range 100 {
-			g := groups[int(d.next()*float64(len(groups)))]
-			f.Start = p.From.Add(time.Duration(d.next() * float64(free))).Truncate(p.Interval)
+			g := groups[int(d.Next()*float64(len(groups)))]
+			f.Start = p.From.Add(time.Duration(d.Next() * float64(free))).Truncate(p.Interval)
 			f.End = f.Start.Add(lasts)
 			near := func(other Fault) bool {
 				return f.Start.Before(other.Settled().Add(gap)) && other.Start.Before(f.Settled().Add(gap))

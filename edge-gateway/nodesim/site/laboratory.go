@@ -22,14 +22,14 @@ type bench struct {
 }
 
 func benchOf(seed, number uint64) bench {
-	d := draw{seed, 2<<32 + number, 0}
+	d := fault.Draws{Seed: seed, Stream: 2<<32 + number}
 	near := func(stream uint64) float64 {
-		return 1.3*math.Sin(2*math.Pi*(float64(number)/20+fault.Uniform(seed, 40, stream))) + d.between(-0.2, 0.2)
+		return 1.3*math.Sin(2*math.Pi*(float64(number)/20+fault.Uniform(seed, 40, stream))) + d.Between(-0.2, 0.2)
 	}
 	return bench{
 		corner: number / 4,
-		level:  18.5 + 0.2*near(1) + d.between(-0.6, 0.6), dew: 0.15 * near(2), heated: max(-0.9, 0.7*near(3)), late: d.between(0, 0.15),
-		sunlit: 3.7 * math.Exp(0.5*near(4)), dawn: 8 + 0.8*near(5), lively: 1.3 * math.Exp(d.between(-0.8, 0.8)), humid: d.between(-0.5, 0.5),
+		level:  18.5 + 0.2*near(1) + d.Between(-0.6, 0.6), dew: 0.15 * near(2), heated: max(-0.9, 0.7*near(3)), late: d.Between(0, 0.15),
+		sunlit: 3.7 * math.Exp(0.5*near(4)), dawn: 8 + 0.8*near(5), lively: 1.3 * math.Exp(d.Between(-0.8, 0.8)), humid: d.Between(-0.5, 0.5),
 	}
 }
 
@@ -55,8 +55,8 @@ func (s *Site) laboratory(n node, t float64, nano uint64) fault.Values {
 	var warm, sun, dew, blown float64 // blown: the fans that heat in the morning
 	for today, day := math.Floor(hours/24), math.Floor(hours/24)-2; day <= today; day++ {
 		hour := hours - 24*day
-		d := draw{seed, 3<<32 + uint64(day), 0}
-		clear, damp, evening := d.between(0.75, 1.15), d.between(0.7, 1.2), d.between(0.4, 2.4)
+		d := fault.Draws{Seed: seed, Stream: 3<<32 + uint64(day)}
+		clear, damp, evening := d.Between(0.75, 1.15), d.Between(0.7, 1.2), d.Between(0.4, 2.4)
 		if working(day) {
 			warm += 7*(warmed(hour-7-b.late, 11, 0.13, 6)+b.heated*warmed(hour-7-b.late, 3, 0.17, 1.5)) + evening*warmed(hour-18.3, 0.5, 0.2, 5)
 			dew += 0.5*b.heated*warmed(hour-7, 1.5, 0.2, 0.5) + 0.9*warmed(hour-7, 11, 0.5, 6)
@@ -89,9 +89,9 @@ func (s *Site) laboratory(n node, t float64, nano uint64) fault.Values {
 func meeting(key uint64, hours float64) (dew float64) {
 	slot := math.Floor(hours / 3)
 	for _, k := range [2]float64{slot, slot - 1} {
-		d := draw{key, uint64(k), 0}
-		if hour := math.Mod(3*k, 24); hour >= 9 && hour <= 18 && d.between(0, 1) < 0.14 {
-			dew += 1.8 * math.Pow(d.between(0, 1), 2) * warmed(hours-3*k-d.between(0, 2), d.between(0.4, 1.5), 0.25, 0.15)
+		d := fault.Draws{Seed: key, Stream: uint64(k)}
+		if hour := math.Mod(3*k, 24); hour >= 9 && hour <= 18 && d.Between(0, 1) < 0.14 {
+			dew += 1.8 * math.Pow(d.Between(0, 1), 2) * warmed(hours-3*k-d.Between(0, 2), d.Between(0.4, 1.5), 0.25, 0.15)
 		}
 	}
 	return dew

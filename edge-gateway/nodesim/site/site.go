@@ -72,28 +72,28 @@ func New(o Options) *Site {
 	}
 	s := &Site{options: o}
 	for r := range o.Rooms {
-		d := draw{o.Seed, uint64(r), 0}
+		d := fault.Draws{Seed: o.Seed, Stream: uint64(r)}
 		made := room{
-			key: o.Seed<<16 ^ uint64(r), level: d.between(19, 25), dew: d.between(7, 12),
-			daily: d.between(0.2, 1.2), weekly: d.between(0.1, 0.8), cycle: d.between(0.05, 0.5), restless: d.between(0.5, 1.3),
-			period: d.between(600, 2400), phase: d.between(13, 17), doors: d.between(0.1, 0.5),
+			key: o.Seed<<16 ^ uint64(r), level: d.Between(19, 25), dew: d.Between(7, 12),
+			daily: d.Between(0.2, 1.2), weekly: d.Between(0.1, 0.8), cycle: d.Between(0.05, 0.5), restless: d.Between(0.5, 1.3),
+			period: d.Between(600, 2400), phase: d.Between(13, 17), doors: d.Between(0.1, 0.5),
 		}
 		s.rooms = append(s.rooms, made)
 		for i := range o.PerRoom {
 			number := uint64(len(s.nodes))
-			d := draw{o.Seed, 1<<32 + number, 0}
+			d := fault.Draws{Seed: o.Seed, Stream: 1<<32 + number}
 			n := node{
 				place: fault.Place{Room: fmt.Sprintf("room%d", r+1), Node: fmt.Sprintf("room%d-node%d", r+1, i+1)},
 				room:  r, key: o.Seed<<16 ^ 1<<40 ^ number,
-				rise: d.between(-1, 5), gain: d.between(0.7, 1.2), door: d.between(0.1, 1), own: d.between(0.05, 0.2),
-				noise: d.between(0.02, 0.08), noiseHumidity: d.between(0.05, 0.3), humidityBias: d.between(-2, 2),
+				rise: d.Between(-1, 5), gain: d.Between(0.7, 1.2), door: d.Between(0.1, 1), own: d.Between(0.05, 0.2),
+				noise: d.Between(0.02, 0.08), noiseHumidity: d.Between(0.05, 0.3), humidityBias: d.Between(-2, 2),
 				step: 0.1, stepHumidity: 0.1, loss: o.Loss,
 			}
-			if d.between(0, 1) < 0.5 {
+			if d.Between(0, 1) < 0.5 {
 				n.step, n.stepHumidity = 0.01, 0.01
 			}
 			if o.Laboratory {
-				n.bench, n.step, n.stepHumidity, n.loss = benchOf(o.Seed, number), 0.01, 0.01, d.between(leastLoss, mostLoss)
+				n.bench, n.step, n.stepHumidity, n.loss = benchOf(o.Seed, number), 0.01, 0.01, d.Between(leastLoss, mostLoss)
 			}
 			if o.Unlike {
 				switch number % 4 {
@@ -107,14 +107,6 @@ func New(o Options) *Site {
 		}
 	}
 	return s
-}
-
-// draw are the properties of a room or node.
-type draw struct{ seed, stream, drawn uint64 }
-
-func (d *draw) between(low, high float64) float64 {
-	d.drawn++
-	return low + (high-low)*fault.Uniform(d.seed, d.stream, d.drawn)
 }
 
 // Places names the nodes and their rooms, by number.
