@@ -26,7 +26,7 @@ type sowing struct {
 	ramps bool // ramps to a limit instead
 }
 
-// sown measures what production's path finds of faults that are sown on recorded readings.
+// measure measures what production's path finds of faults that are sown on recorded readings.
 func (s sowing) measure(ctx context.Context, tracks []trial.Track, out io.Writer) error {
 	part := trial.Part(s.part)
 	if part != trial.Tuning && part != trial.Held {

@@ -9,7 +9,6 @@ import (
 
 	"coldaisle.dev/shared/features"
 	"coldaisle.dev/shared/learn"
-	"coldaisle.dev/shared/reading"
 )
 
 // The baselines: what anybody could do without the recipe.
@@ -38,8 +37,7 @@ func RateOfChange(tracks []Track) []Scores {
 				for q, floor := range []float64{floorTemperature, floorHumidity} {
 					changes[q] = append(changes[q], changed[q])
 					changes[q] = changes[q][max(0, len(changes[q])-144):]
-					sorted := slices.Sorted(slices.Values(changes[q]))
-					usual[q] = max(floor, sorted[len(sorted)/2])
+					usual[q] = max(floor, median(slices.Clone(changes[q])))
 				}
 			}
 		}
@@ -71,7 +69,7 @@ func Forest(ctx context.Context, tracks []Track, before time.Time) ([]Scores, er
 	const scoredPast = 5 * 24 * time.Hour
 	var in learn.Input
 	for _, t := range tracks {
-		end, _ := slices.BinarySearchFunc(t.Readings, before, func(r reading.Reading, at time.Time) int { return r.Time.Compare(at) })
+		end := indexAt(t.Readings, before)
 		in.History = append(in.History, learn.NodeHistory{NodeID: t.Node, Readings: t.Readings[max(0, end-forestReadings/len(tracks)):end]})
 	}
 	in.Seed, in.Started = 1, before

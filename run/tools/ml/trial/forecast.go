@@ -69,8 +69,7 @@ func Ramps(tracks []Track, seed uint64, from time.Time) (found [4]Ramp) {
 // rampOf are a node's readings from two hours before a time, from which on it warms, until it reaches
 // a limit, and how many are healthy; nil where it never reaches it.
 func rampOf(readings []reading.Reading, start time.Time, rate, limit float64) (ramp []reading.Reading, healthy int) {
-	first, _ := slices.BinarySearchFunc(readings, start.Add(-2*time.Hour), func(r reading.Reading, at time.Time) int { return r.Time.Compare(at) })
-	for _, r := range readings[first:] {
+	for _, r := range readings[indexAt(readings, start.Add(-2*time.Hour)):] {
 		minutes := r.Time.Sub(start).Minutes()
 		if minutes <= 0 {
 			healthy++
@@ -138,10 +137,7 @@ func Forecast(tracks []Track, from time.Time) Forecasts {
 			}
 		}
 	}
-	if len(leads) > 0 {
-		slices.Sort(leads)
-		f.Lead = leads[len(leads)/2]
-	}
+	f.Lead = median(leads)
 	f.False = float64(falseAlarms) * 30 / max(1, days)
 	rooms := 0
 	for _, halfHours := range roomAlarms {

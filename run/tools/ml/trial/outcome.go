@@ -103,12 +103,17 @@ func Measure(tracks []Track, scores []Scores, threshold float64, from time.Time)
 		o.Events += len(events)
 		watched += heard(t.Readings, from)
 	}
-	slices.Sort(delays)
-	if len(delays) > 0 {
-		o.Delay = delays[len(delays)/2]
-	}
+	o.Delay = median(delays)
 	o.False = float64(episodes) * float64(month) / float64(max(1, watched))
 	return o
+}
+
+// median sorts values, and returns that in the middle, the upper one of two; zero of none.
+func median[T cmp.Ordered](values []T) (middle T) {
+	if slices.Sort(values); len(values) > 0 {
+		middle = values[len(values)/2]
+	}
+	return middle
 }
 
 // heard is how long a node was heard from a time on: without its silences.

@@ -99,15 +99,11 @@ const (
 
 // Interval is the median time between two readings; 0 for fewer than two.
 func (n *Series) Interval() time.Duration {
-	if len(n.Readings) < 2 {
-		return 0
-	}
-	gaps := make([]time.Duration, 0, len(n.Readings)-1)
+	gaps := make([]time.Duration, 0, len(n.Readings))
 	for i := 1; i < len(n.Readings); i++ {
 		gaps = append(gaps, n.Readings[i].Time.Sub(n.Readings[i-1].Time))
 	}
-	slices.Sort(gaps)
-	return gaps[len(gaps)/2]
+	return median(gaps)
 }
 
 // Slow reports whether a node was recorded less often than every minute.

@@ -139,6 +139,12 @@ func (s Sowing) Sow(tracks []Track) ([]Track, []Event) {
 	return sown, events
 }
 
+// indexAt is the index of the first reading from a time on.
+func indexAt(readings []reading.Reading, at time.Time) int {
+	i, _ := slices.BinarySearchFunc(readings, at, func(r reading.Reading, at time.Time) int { return r.Time.Compare(at) })
+	return i
+}
+
 // changes reports whether an event changes a reading: a spike of the time of one that was lost
 // is not there to be found.
 func (e Event) changes(recorded, sown []Track) bool {
@@ -198,9 +204,8 @@ func medians(tracks []Track, some []int, begin time.Time, minutes int) []float64
 				heard = append(heard, readings[n].Temperature)
 			}
 		}
-		slices.Sort(heard)
 		if all[m] = math.NaN(); len(heard) > 0 {
-			all[m] = heard[len(heard)/2]
+			all[m] = median(heard)
 		}
 	}
 	return all
@@ -209,8 +214,7 @@ func medians(tracks []Track, some []int, begin time.Time, minutes int) []float64
 func sowOn(readings []reading.Reading, faults []fault.Fault) []reading.Reading {
 	sown := slices.Clone(readings)
 	stuck := func(start time.Time) fault.Values {
-		at, _ := slices.BinarySearchFunc(readings, start, func(r reading.Reading, at time.Time) int { return r.Time.Compare(at) })
-		r := readings[min(at, len(readings)-1)]
+		r := readings[min(indexAt(readings, start), len(readings)-1)]
 		return fault.Values{Temperature: r.Temperature, Humidity: r.Humidity}
 	}
 	for i, r := range sown {
