@@ -31,7 +31,6 @@ const (
 	// sourceBatches is how many batches of a source are in memory at once; others wait.
 	sourceBatches = 4
 	minToken      = 16
-	maxSourceName = 50
 )
 
 // Source is a program that may send batches. It is recognised by its address, its token, or
@@ -100,7 +99,7 @@ func (s Source) problem() error {
 			errs = append(errs, fmt.Errorf("source %q %s", s.Name, rule))
 		}
 	}
-	check(reading.ValidateNodeID(s.Name) == nil, fmt.Sprintf("must have a name of 1 to %d letters, digits, '.', '_', ':' or '-'", maxSourceName))
+	check(reading.ValidateNodeID(s.Name) == nil, fmt.Sprintf("must have a name of 1 to %d letters, digits, '.', '_', ':' or '-'", reading.MaxNodeIDLength))
 	check(len(s.Networks) > 0 || s.Token != "", "needs networks or a token")
 	check(s.Token == "" || len(s.Token) >= minToken, fmt.Sprintf("must have a token of %d characters or more", minToken))
 	check(s.MaxNodes >= 0, "must have a max_nodes of 0 or more")

@@ -57,7 +57,10 @@ var (
 func defaultTelegraf() []TelegrafField {
 	anywhere := []string{"source|server|agent_host|host", "sensor|name", "index"} // index is a row of SNMP
 	return []TelegrafField{
-		{Metric: "redfish_thermal_temperatures", Field: "reading_celsius", Unit: "celsius", NodeTags: []string{"source|address", "name"}, Sensor: indoors, except: machineParts},
+		{
+			Metric: "redfish_thermal_temperatures", Field: "reading_celsius", Unit: "celsius", NodeTags: []string{"source|address", "name"},
+			Sensor: indoors, except: machineParts,
+		},
 		{Metric: "ipmi_sensor", Field: "value", UnitTag: "unit", NodeTags: []string{"server|host", "name"}, Sensor: indoors, except: machineParts},
 		{Metric: "upsd", Field: "ambient_temperature", Unit: "celsius", NodeTags: []string{"host", "ups_name"}},
 		{Metric: "upsd", Field: "ambient_humidity", Unit: "percent", NodeTags: []string{"host", "ups_name"}},
