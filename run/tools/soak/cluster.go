@@ -44,73 +44,73 @@ type cluster struct {
 
 // start builds the programs and starts everything. The caller stops it, also after an
 // error. ctx bounds the start only.
-func (p *cluster) start(ctx context.Context) error {
-	p.Functions = map[string]*loadBalancer{}
-	if err := os.MkdirAll(p.logs(), 0o755); err != nil { //nolint:gosec // the database's account must traverse it
+func (c *cluster) start(ctx context.Context) error {
+	c.Functions = map[string]*loadBalancer{}
+	if err := os.MkdirAll(c.logs(), 0o755); err != nil { //nolint:gosec // the database's account must traverse it
 		return fmt.Errorf("cluster: %w", err)
 	}
-	if p.programs == "" {
-		p.programs = filepath.Join(p.dir, "bin")
-		if err := buildPrograms(ctx, p.programs); err != nil {
+	if c.programs == "" {
+		c.programs = filepath.Join(c.dir, "bin")
+		if err := buildPrograms(ctx, c.programs); err != nil {
 			return err
 		}
 	}
-	if err := p.startDatabase(ctx, filepath.Join(p.dir, "postgres")); err != nil {
+	if err := c.startDatabase(ctx, filepath.Join(c.dir, "postgres")); err != nil {
 		return err
 	}
-	if err := p.startPubSub(ctx, filepath.Join(p.dir, "pubsub")); err != nil {
+	if err := c.startPubSub(ctx, filepath.Join(c.dir, "pubsub")); err != nil {
 		return err
 	}
-	storage, err := system.OpenStorage(p.dir)
+	storage, err := system.OpenStorage(c.dir)
 	if err != nil {
 		return err
 	}
-	p.opened.Push("object storage", closing.NoError(storage.Stop))
+	c.opened.Push("object storage", closing.NoError(storage.Stop))
 	backend := []string{
-		"PROJECT_ID=" + project, "DATABASE_URL=" + p.Database.URL, "READINGS=postgres",
-		"PUBSUB_EMULATOR_HOST=" + p.PubSub.ServiceProxy.Address(),
+		"PROJECT_ID=" + project, "DATABASE_URL=" + c.Database.URL, "READINGS=postgres",
+		"PUBSUB_EMULATOR_HOST=" + c.PubSub.ServiceProxy.Address(),
 		"STORAGE_EMULATOR_HOST=" + storage.URL(), "MODEL_BUCKET=" + system.ModelBucket,
 	}
 	secret := "SECRET_KEY=" + rand.Text() + rand.Text()
-	if err := p.run(ctx, apiProgram, append(slices.Clone(backend), secret), "migrate"); err != nil {
+	if err := c.run(ctx, apiProgram, append(slices.Clone(backend), secret), "migrate"); err != nil {
 		return err
 	}
 	for _, route := range queue.Routes() {
-		p.Functions[route.Function], err = p.startInstances(ctx, route.Function, functionsProgram, append(slices.Clone(backend),
+		c.Functions[route.Function], err = c.startInstances(ctx, route.Function, functionsProgram, append(slices.Clone(backend),
 			"FUNCTION_TARGET="+route.Function, "DEAD_LETTER_TOPIC="+route.Topic+queue.DeadLetterSuffix))
 		if err != nil {
 			return err
 		}
 	}
-	if p.API, err = p.startInstances(ctx, apiProgram, apiProgram, append(slices.Clone(backend), secret)); err != nil {
+	if c.API, err = c.startInstances(ctx, apiProgram, apiProgram, append(slices.Clone(backend), secret)); err != nil {
 		return err
 	}
-	p.push(ctx)
-	return p.startGateways(ctx)
+	c.push(ctx)
+	return c.startGateways(ctx)
 }
 
-func (p *cluster) logs() string { return filepath.Join(p.dir, "logs") }
+func (c *cluster) logs() string { return filepath.Join(c.dir, "logs") }
 
 // startProcess starts process NAME-NUMBER of a program.
-func (p *cluster) startProcess(ctx context.Context, name string, number int, program string, environ []string) (*processtest.Process, error) {
-	environ = append(slices.Clone(environ), p.environ[name]...)
+func (c *cluster) startProcess(ctx context.Context, name string, number int, program string, environ []string) (*processtest.Process, error) {
+	environ = append(slices.Clone(environ), c.environ[name]...)
 	name += "-" + strconv.Itoa(number)
-	child, err := processtest.New(ctx, name, filepath.Join(p.programs, program), p.logs(), environ...)
+	child, err := processtest.New(ctx, name, filepath.Join(c.programs, program), c.logs(), environ...)
 	if err != nil {
 		return nil, err
 	}
-	p.opened.Push(name, func() error {
+	c.opened.Push(name, func() error {
 		_, err := child.End(syscall.SIGTERM)
 		return err
 	})
 	return child, child.Start(ctx)
 }
 
-func (p *cluster) startInstances(ctx context.Context, name, program string, environ []string) (*loadBalancer, error) {
+func (c *cluster) startInstances(ctx context.Context, name, program string, environ []string) (*loadBalancer, error) {
 	members := make([]*processtest.Process, instances)
 	for i := range members {
 		var err error
-		if members[i], err = p.startProcess(ctx, name, i+1, program, environ); err != nil {
+		if members[i], err = c.startProcess(ctx, name, i+1, program, environ); err != nil {
 			return nil, err
 		}
 	}
@@ -118,32 +118,32 @@ func (p *cluster) startInstances(ctx context.Context, name, program string, envi
 	if err != nil {
 		return nil, err
 	}
-	p.opened.Push("load balancer of "+name, closing.NoError(balancer.server.Close))
+	c.opened.Push("load balancer of "+name, closing.NoError(balancer.server.Close))
 	return balancer, nil
 }
 
-func (p *cluster) startGateways(ctx context.Context) error {
+func (c *cluster) startGateways(ctx context.Context) error {
 	for site := range sites {
 		environ := []string{
 			"PROJECT_ID=" + project, "DATA_TOPIC=" + queue.TopicData,
-			"PUBSUB_EMULATOR_HOST=" + p.PubSub.GatewayProxy.Address(), "OUTBOX_DIR=" + filepath.Join(p.dir, fmt.Sprintf("gateway-%d", site+1)),
+			"PUBSUB_EMULATOR_HOST=" + c.PubSub.GatewayProxy.Address(), "OUTBOX_DIR=" + filepath.Join(c.dir, fmt.Sprintf("gateway-%d", site+1)),
 			"MDNS=false", // nodes know where it is, and others on this network need not
 		}
-		gateway, err := p.startProcess(ctx, gatewayProgram, site+1, gatewayProgram, environ)
+		gateway, err := c.startProcess(ctx, gatewayProgram, site+1, gatewayProgram, environ)
 		if err != nil {
 			return err
 		}
-		p.Gateways = append(p.Gateways, gateway)
+		c.Gateways = append(c.Gateways, gateway)
 	}
 	return nil
 }
 
 // Redeliver runs run/tools/redeliver for each function, as an operator does.
-func (p *cluster) Redeliver(ctx context.Context) error {
+func (c *cluster) Redeliver(ctx context.Context) error {
 	for _, route := range queue.Routes() {
-		environ := append(os.Environ(), "PUBSUB_EMULATOR_HOST="+p.PubSub.Queue.Address())
-		if err := p.run(ctx, redeliverProgram, environ, "-project", project, "-topic", route.Topic,
-			"-function", route.Function, "-endpoint", p.Functions[route.Function].URL, "-idle", "1s"); err != nil {
+		environ := append(os.Environ(), "PUBSUB_EMULATOR_HOST="+c.PubSub.Queue.Address())
+		if err := c.run(ctx, redeliverProgram, environ, "-project", project, "-topic", route.Topic,
+			"-function", route.Function, "-endpoint", c.Functions[route.Function].URL, "-idle", "1s"); err != nil {
 			return err
 		}
 	}
@@ -151,13 +151,13 @@ func (p *cluster) Redeliver(ctx context.Context) error {
 }
 
 // Processes lists all processes, gateways first.
-func (p *cluster) Processes() []*processtest.Process {
-	all := slices.Clone(p.Gateways)
+func (c *cluster) Processes() []*processtest.Process {
+	all := slices.Clone(c.Gateways)
 	for _, route := range queue.Routes() {
-		all = append(all, p.Functions[route.Function].Instances...)
+		all = append(all, c.Functions[route.Function].Instances...)
 	}
-	return append(all, p.API.Instances...)
+	return append(all, c.API.Instances...)
 }
 
 // Stop stops everything in the reverse order of its start.
-func (p *cluster) Stop() error { return p.opened.Close() }
+func (c *cluster) Stop() error { return c.opened.Close() }

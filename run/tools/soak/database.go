@@ -27,17 +27,17 @@ type database struct {
 // poolName is the application_name of the harness's own connections.
 const poolName = "soak"
 
-func (p *cluster) startDatabase(ctx context.Context, dir string) error {
+func (c *cluster) startDatabase(ctx context.Context, dir string) error {
 	port, err := child.Port(ctx)
 	if err != nil {
 		return err
 	}
-	d := &database{options: postgres.Options{Dir: dir, Port: port, Log: p.log}}
+	d := &database{options: postgres.Options{Dir: dir, Port: port, Log: c.log}}
 	if err := d.Recover(ctx); err != nil {
 		return err
 	}
-	p.Database = d
-	p.opened.Push("database", func() error { return d.Server.Stop() })
+	c.Database = d
+	c.opened.Push("database", func() error { return d.Server.Stop() })
 	address, err := url.Parse(d.Server.URL())
 	if err != nil {
 		return fmt.Errorf("address of the database: %w", err)
@@ -45,13 +45,13 @@ func (p *cluster) startDatabase(ctx context.Context, dir string) error {
 	if d.Proxy, err = proxytest.New(ctx, address.Host); err != nil {
 		return err
 	}
-	p.opened.Push("database's proxy", closing.NoError(d.Proxy.Close))
+	c.opened.Push("database's proxy", closing.NoError(d.Proxy.Close))
 	address.Host = d.Proxy.Address()
 	d.URL = address.String()
 	if d.Pool, err = pgxpool.New(context.WithoutCancel(ctx), d.Server.URL()+"&application_name="+poolName); err != nil {
 		return fmt.Errorf("connect to the database: %w", err)
 	}
-	p.opened.Push("database's pool", closing.NoError(d.Pool.Close))
+	c.opened.Push("database's pool", closing.NoError(d.Pool.Close))
 	return nil
 }
 

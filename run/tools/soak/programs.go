@@ -31,8 +31,8 @@ func buildPrograms(ctx context.Context, dir string) error {
 }
 
 // run runs a program to its end.
-func (p *cluster) run(ctx context.Context, program string, environ []string, arguments ...string) error {
-	command := exec.CommandContext(ctx, filepath.Join(p.programs, program), arguments...) //nolint:gosec // built by us
+func (c *cluster) run(ctx context.Context, program string, environ []string, arguments ...string) error {
+	command := exec.CommandContext(ctx, filepath.Join(c.programs, program), arguments...) //nolint:gosec // built by us
 	command.Env = environ
 	if output, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", program, err, output)

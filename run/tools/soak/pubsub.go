@@ -31,40 +31,40 @@ func policy() queue.Policy {
 	return queue.Policy{MinBackoff: 500 * time.Millisecond, MaxBackoff: 10 * time.Second, MaxAttempts: 12, MaxOutstanding: maxOutstanding}
 }
 
-func (p *cluster) startPubSub(ctx context.Context, dir string) error {
-	database, err := postgres.Start(ctx, postgres.Options{Dir: dir, Log: p.log})
+func (c *cluster) startPubSub(ctx context.Context, dir string) error {
+	database, err := postgres.Start(ctx, postgres.Options{Dir: dir, Log: c.log})
 	if err != nil {
 		return err
 	}
-	p.opened.Push("PostgreSQL of Pub/Sub", database.Stop)
-	p.PubSub = &pubSub{}
-	p.PubSub.Queue, err = queue.Open(ctx, queue.Config{
-		DatabaseURL: database.URL(), Project: project, Clock: time.Now, Log: p.log, //nolint:forbidigo // as Google's service, which has no clock of ours
+	c.opened.Push("PostgreSQL of Pub/Sub", database.Stop)
+	c.PubSub = &pubSub{}
+	c.PubSub.Queue, err = queue.Open(ctx, queue.Config{
+		DatabaseURL: database.URL(), Project: project, Clock: time.Now, Log: c.log, //nolint:forbidigo // as Google's service, which has no clock of ours
 		Policy: policy(),
 	})
 	if err != nil {
 		return err
 	}
-	p.opened.Push("queue", p.PubSub.Queue.Close)
-	for _, proxy := range []**proxytest.Proxy{&p.PubSub.GatewayProxy, &p.PubSub.ServiceProxy} {
-		if *proxy, err = proxytest.New(ctx, p.PubSub.Queue.Address()); err != nil {
+	c.opened.Push("queue", c.PubSub.Queue.Close)
+	for _, proxy := range []**proxytest.Proxy{&c.PubSub.GatewayProxy, &c.PubSub.ServiceProxy} {
+		if *proxy, err = proxytest.New(ctx, c.PubSub.Queue.Address()); err != nil {
 			return err
 		}
-		p.opened.Push("proxy of Pub/Sub", closing.NoError((*proxy).Close))
+		c.opened.Push("proxy of Pub/Sub", closing.NoError((*proxy).Close))
 	}
 	return nil
 }
 
 // push starts the pushes to the functions' load balancers.
-func (p *cluster) push(ctx context.Context) {
+func (c *cluster) push(ctx context.Context) {
 	handlers := map[string]http.Handler{}
-	for function, balancer := range p.Functions {
+	for function, balancer := range c.Functions {
 		handlers[function] = balancer.server.Config.Handler
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
-	go func() { ended <- p.PubSub.Queue.Run(ctx, handlers) }()
-	p.opened.Push("pushes", func() error {
+	go func() { ended <- c.PubSub.Queue.Run(ctx, handlers) }()
+	c.opened.Push("pushes", func() error {
 		stop()
 		return <-ended
 	})

@@ -65,11 +65,11 @@ func (s *soak) report(ctx context.Context) error {
 }
 
 // unexplained lists the failed calls that overlap with no chaos event.
-func (p *users) unexplained(explained func(from, to time.Time) bool) []failure {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (u *users) unexplained(explained func(from, to time.Time) bool) []failure {
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	var all []failure
-	for _, f := range p.failed {
+	for _, f := range u.failed {
 		if !explained(f.from, f.to) {
 			all = append(all, f)
 		}
@@ -78,7 +78,7 @@ func (p *users) unexplained(explained func(from, to time.Time) bool) []failure {
 }
 
 // compare compares the confirmed verdicts with the stored predictions.
-func (p *users) compare(ctx context.Context, db *pgxpool.Pool) (string, error) {
+func (u *users) compare(ctx context.Context, db *pgxpool.Pool) (string, error) {
 	rows, err := db.Query(ctx, `SELECT timestamp, coalesce(feedback, '') FROM prediction_feedback WHERE message_id = ''`)
 	if err != nil {
 		return "", fmt.Errorf("predictions: %w", err)
@@ -92,11 +92,11 @@ func (p *users) compare(ctx context.Context, db *pgxpool.Pool) (string, error) {
 	}); err != nil {
 		return "", fmt.Errorf("predictions: %w", err)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	var errs []error
 	recorded, validated, silent := 0, 0, 0
-	for _, v := range p.verdicts {
+	for _, v := range u.verdicts {
 		has, ok := stored[v.at]
 		delete(stored, v.at)
 		switch {

@@ -46,9 +46,9 @@ type resources struct {
 	connections []float64
 }
 
-func newResources(p *cluster) *resources {
-	r := &resources{cluster: p, used: map[string]*usage{}}
-	for _, each := range p.Processes() {
+func newResources(of *cluster) *resources {
+	r := &resources{cluster: of, used: map[string]*usage{}}
+	for _, each := range of.Processes() {
 		if strings.HasSuffix(each.Name, "-1") {
 			r.watched = append(r.watched, each)
 			r.used[each.Name] = &usage{}
