@@ -15,9 +15,9 @@ import (
 
 var errRefused = errors.New("refused")
 
-// Backfill posts what the nodes measured from Began on, every so often, until a time, as fast as the
-// gateway at a base address answers: all nodes at once, and the next time when all are answered.
-// The gateway must date what it receives by the time that step was last called with.
+// Backfill posts what the nodes measured between two times to the gateway at a base address, as fast as
+// it answers: one reading of each node at once, and the next ones when all are answered. The gateway
+// must date what it receives by the time that step was last called with.
 func (s *Simulation) Backfill(ctx context.Context, gateway string, from, to time.Time, every time.Duration, step func(at time.Time) error) error {
 	for at := from; at.Before(to); at = at.Add(every) {
 		if err := step(at); err != nil {

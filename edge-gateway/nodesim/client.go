@@ -37,7 +37,7 @@ type message struct {
 	at time.Time // of the measurement
 }
 
-// path is where it is taken. A line of a batch may lack humidity, a node's reading may not.
+// path is where the gateway takes the message: only a reading of a batch may lack humidity.
 func (m message) path() string {
 	if m.Humidity == nil {
 		return readingsPath
@@ -70,7 +70,7 @@ func outcomeOf(status int) outcome {
 	}
 }
 
-// newClient returns a client that reuses the connections of so many parallel requests; a
+// newClient returns a client that keeps the connections of so many parallel requests. A given
 // transport replaces its own.
 func newClient(parallel int, transport http.RoundTripper) *http.Client {
 	if transport == nil {

@@ -54,7 +54,7 @@ type Config struct {
 	Speed   float64 // virtual seconds per second; 0 means 1
 	Seed    uint64  // of rooms, nodes and noise
 	Prefix  string  // of node ids; empty means sim
-	Hosts   int     // the last so many of them are a source's hosts, which measure temperature alone
+	Hosts   int     // how many of them, the last ones, are hosts of a source, which measure temperature alone
 
 	// Faults are sown besides, at the places of package site: room1, room1-node1.
 	Faults []fault.Fault
@@ -260,7 +260,7 @@ func (s *Simulation) wall(virtual time.Duration) time.Duration {
 	return time.Duration(float64(virtual) / s.config.Speed)
 }
 
-// address is one for a node to give, of a network that is not there.
+// address returns the address that a node registers with, in a network that does not exist.
 func address(network, number int) string {
 	return fmt.Sprintf("10.%d.%d.%d", network, number/250%256, number%250+1)
 }

@@ -26,7 +26,7 @@ type Kind string
 const (
 	Spike   Kind = "spike"   // a few readings are off by Peak and PeakHumidity
 	Drift   Kind = "drift"   // off by ever more until Peak and PeakHumidity, then right again: hours or weeks
-	Stuck   Kind = "stuck"   // the same values for all of the time
+	Stuck   Kind = "stuck"   // the same values all the time
 	Dropout Kind = "dropout" // a loose contact: every other minute off by Peak and PeakHumidity
 	Noise   Kind = "noise"   // noise of the standard deviations Peak and PeakHumidity on top
 
@@ -36,7 +36,7 @@ const (
 
 // The kinds that are sown on recorded readings beside them, see [Sown].
 const (
-	Step        Kind = "step"        // off by Peak and PeakHumidity for all of the time: a sensor
+	Step        Kind = "step"        // off by Peak and PeakHumidity all the time: a sensor
 	Humidity    Kind = "humidity"    // off by ever more until PeakHumidity: a sensor
 	Oscillation Kind = "oscillation" // a sine of amplitude Peak whose period is the time constant: a control
 	Door        Kind = "door"        // the air warms and is damper by Peak with the time constant, and then mixes

@@ -10,8 +10,8 @@ import (
 // leastLoss and mostLoss are the least and the largest share of a node's readings that are lost.
 const leastLoss, mostLoss = 0.15, 0.6
 
-// bench is where a node of a laboratory stands. Nodes of near numbers get alike of what the
-// building does to them, as along its walls.
+// bench is the place of a node in a laboratory. Sun and heating affect nodes with near numbers alike, as
+// if they stood side by side along the walls.
 type bench struct {
 	corner        uint64  // of those who meet there
 	level, dew    float64 // °C
@@ -33,8 +33,8 @@ func benchOf(seed, number uint64) bench {
 	}
 }
 
-// warmed is the answer, from 0 to 1, of air or walls to a source that is on for a time: 1 − e^(−t/up),
-// afterwards e^(−t/down). All are hours.
+// warmed is the response, from 0 to 1, of air or walls to a source of heat that is on for a time:
+// 1 − e^(−t/up), afterwards e^(−t/down). All parameters are hours.
 func warmed(since, lasts, up, down float64) float64 {
 	switch {
 	case since < 0:

@@ -34,7 +34,7 @@ type Options struct {
 	Laboratory bool
 }
 
-// Site is a site. It is never changed and fit for several goroutines.
+// Site is a simulated site. It never changes, so several goroutines may use it.
 type Site struct {
 	options Options
 	rooms   []room
@@ -179,7 +179,7 @@ func doors(key uint64, t, perHour float64) (warmer, dew float64) {
 	return warmer, dew
 }
 
-// exactly is what a node would measure without faults and with a sensor of finer steps.
+// exactly is what a node would measure without faults and without rounding to its steps.
 func (s *Site) exactly(n node, at time.Time) fault.Values {
 	nano := uint64(at.UnixNano())
 	t := float64(at.UnixNano()) / 1e9
@@ -223,7 +223,7 @@ func (s *Site) Series(number int, from, to time.Time, faults []fault.Fault) []Ro
 	its := fault.Of(faults, n.place.Room, n.place.Node)
 	rows := make([]Row, 0, to.Sub(from)/s.options.Interval+1)
 	offset := time.Duration(fault.Uniform(n.key, 30, 0) * float64(s.options.Interval)).Truncate(time.Millisecond)
-	var now []fault.Fault // those that there are in the hour until narrowed
+	var now []fault.Fault // those of the hour that ends at narrowed
 	narrowed := time.Time{}
 	for at := from.Truncate(s.options.Interval).Add(offset); at.Before(to); at = at.Add(s.options.Interval) {
 		key := uint64(at.UnixNano())
