@@ -23,7 +23,7 @@ import (
 // gatewayName is that of the local gateway once it is enrolled.
 const gatewayName = "Local gateway"
 
-// startGateway starts the gateway, after the API: an enrolled one has the time from it.
+// startGateway starts the gateway, after the API, which gives an enrolled one the time.
 func (s *System) startGateway(ctx context.Context, listener net.Listener) error {
 	o := s.options
 	topic := gateway.NewReadingPublisher(s.PubSub, queue.TopicData, 0)
@@ -94,7 +94,7 @@ func (s *System) startGateway(ctx context.Context, listener net.Listener) error 
 }
 
 // enrol enrols the gateway to the demo customer by the API, as somebody on site does,
-// unless it is enrolled already. What it is enrolled as is kept in a folder.
+// unless it is enrolled already. The folder keeps its identity.
 func (s *System) enrol(ctx context.Context, folder string) (*enrolment.Session, *clock.Clock, error) {
 	user, _, err := s.demoUser(ctx)
 	if err != nil {

@@ -27,8 +27,8 @@ import (
 	"coldaisle.dev/shared/wire"
 )
 
-// The past of the demo is measured this often, half as often before its last week, and in its last
-// hour as often as nodes do, so that nothing changes when they take over.
+// Readings of the demo's past are this far apart, twice as far before its last week, and in its last
+// hour as far as those of nodes, so that nothing changes when these take over.
 const (
 	pastInterval = 5 * time.Minute
 	lastWeek     = 7 * 24 * time.Hour
@@ -41,8 +41,7 @@ func (s *System) pastMark() string { return filepath.Join(s.options.DataDir, "pa
 // pastOutbox is the folder of the past's gateway, which goes when the past is complete.
 func (s *System) pastOutbox() string { return filepath.Join(s.options.DataDir, "past") }
 
-// hasPast reports whether the demo begins with a past: virtual time that passes faster than life has
-// none.
+// hasPast reports whether the demo begins with a past, which only nodes of speed 1 have.
 func (o *Options) hasPast() bool {
 	return o.History > 0 && o.Nodes > 0 && (o.Speed == 0 || o.Speed == 1)
 }
@@ -50,7 +49,7 @@ func (o *Options) hasPast() bool {
 // pastHeader tells the page how much of the past is sent. Only this program sends it.
 const pastHeader = "Coldaisle-Past"
 
-// tellPast puts what is arriving into the head of each answer.
+// tellPast adds a header to each answer that says how much of the past is sent.
 func (s *System) tellPast(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if arriving := s.arriving(); arriving != "" {
@@ -60,7 +59,7 @@ func (s *System) tellPast(next http.Handler) http.Handler {
 	})
 }
 
-// arriving says how much of the past is sent; nothing when it is complete.
+// arriving says how much of the past is sent; it is empty when the past is complete.
 func (s *System) arriving() string {
 	select {
 	case <-s.pastOver:
@@ -77,8 +76,8 @@ func inWords(d time.Duration) string {
 	return fmt.Sprintf("%.0f h", d.Hours())
 }
 
-// past is the pipeline in the time of the readings that pass it: a gateway whose readings are pushed
-// to the functions at once. Everything is dated and judged as if it came live.
+// past is a pipeline whose clock shows the time of the readings that pass through it: a gateway, and the
+// functions, to which its readings are pushed at once. All is dated and judged as if it came live.
 type past struct {
 	handlers map[string]push.HandleFunc
 	now      atomic.Pointer[time.Time]
@@ -118,8 +117,8 @@ func (p *past) push(ctx context.Context, node string, data []byte, functions ...
 	return nil
 }
 
-// probe is the probe of Cloud Scheduler, by which a service is known to be late and what the clock
-// makes due is written.
+// probe pushes the probe, as Cloud Scheduler does: it shows that the service is not late, and what is due
+// by the clock is written with it.
 func (p *past) probe(ctx context.Context) error {
 	return p.push(ctx, reading.ProbeNodeID, []byte(jobs()["probe"].data), "ingest", "detect")
 }
@@ -172,7 +171,7 @@ func (s *System) backfill(ctx context.Context, done func(share float64)) error {
 	return errors.Join(err, components.Wait())
 }
 
-// sources let the demo's host send temperatures alone to a gateway's address.
+// sources allow the demo's host, which measures temperature alone, to send batches to a gateway.
 func (s *System) sources(base string) []gateway.Source {
 	u, err := url.Parse(base)
 	if err != nil || !s.options.hasPast() {
@@ -196,7 +195,7 @@ func pastFaults(begin time.Time, lasts time.Duration) []fault.Fault {
 	}
 }
 
-// presentFaults are what goes wrong before the eyes of whoever looks, from two minutes on.
+// presentFaults happen while somebody looks at the demo, the first after two minutes.
 func presentFaults(now time.Time) []fault.Fault {
 	first := now.Add(2 * time.Minute)
 	return []fault.Fault{
@@ -205,17 +204,6 @@ func presentFaults(now time.Time) []fault.Fault {
 		cooling("room2", first.Add(50*time.Minute), 10*time.Minute),
 		{Kind: fault.Leak, Room: "room3", Start: first.Add(100 * time.Minute), End: first.Add(160 * time.Minute), Peak: 9, Constant: 20 * time.Minute},
 	}
-}
-
-// demoLimits are limits that healthy air of the demo's rooms keeps.
-func demoLimits() []map[string]any {
-	rule := func(limit float64, severity string, held time.Duration) map[string]any {
-		return map[string]any{
-			"quantity": "temperature", "direction": "above", "limit": limit, "for_s": held.Seconds(), "clear_margin": 0.5, "clear_for_s": 120,
-			"severity": severity, "enabled": true,
-		}
-	}
-	return []map[string]any{rule(30, "warning", 2*time.Minute), rule(32, "critical", time.Minute)}
 }
 
 // setUp gives the demo's customer limits, a host in place of a node, a sensor whose certificate
@@ -256,6 +244,12 @@ func (s *System) setUp(ctx context.Context, user *APIUser, begin time.Time) erro
 		path string
 		body any
 	}
+	limit := func(limit float64, severity string, held time.Duration) call {
+		return call{"/api/v1/rules", map[string]any{
+			"quantity": "temperature", "direction": "above", "limit": limit, "for_s": held.Seconds(), "clear_margin": 0.5, "clear_for_s": 120,
+			"severity": severity, "enabled": true,
+		}}
+	}
 	now, filters := s.options.Clock(), begin.Add(s.options.History/2).UTC()
 	calls := []call{
 		{"/api/v1/corrections", map[string]any{
@@ -266,9 +260,8 @@ func (s *System) setUp(ctx context.Context, user *APIUser, begin time.Time) erro
 			"start_time": filters, "duration_s": 2 * time.Hour / time.Second, "weekdays": []time.Weekday{filters.Weekday()}, "room_ids": []int64{last},
 			"comment": "Filters are changed",
 		}},
-	}
-	for _, limit := range demoLimits() { // the last: they say that the others are there
-		calls = append(calls, call{"/api/v1/rules", limit})
+		// Healthy air of the rooms keeps these limits. They are last: where they exist, so does the rest.
+		limit(30, "warning", 2*time.Minute), limit(32, "critical", time.Minute),
 	}
 	for _, c := range calls {
 		if _, err := user.Call(ctx, http.MethodPost, c.path, c.body, nil); err != nil {

@@ -220,7 +220,7 @@ func (s *System) loader() *modelstore.Loader {
 }
 
 // announce announces the gateway by mDNS, unless it listens on the loopback interface
-// only. The gateway tells of it.
+// only, and configures the limits that real nodes need.
 func (s *System) announce(ctx context.Context, listener net.Listener, enrolled announce.Enrolment, config *gateway.Config) {
 	address, ok := listener.Addr().(*net.TCPAddr)
 	if !ok || address.IP.IsLoopback() {

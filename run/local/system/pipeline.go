@@ -90,11 +90,10 @@ func (s *System) handlers(pool *pgxpool.Pool, alerts detect.Publisher, wait coal
 	}
 }
 
-// pipelinePool returns connections for the functions that do not wait for the disk at
-// each COMMIT. Nothing is lost by it: the queue keeps a message in the same database
-// until after that COMMIT, and PostgreSQL's log is on disk up to some point: a crash
-// that undoes what a function stored undoes the acknowledgement, too, and the message
-// comes again. Training is not among them, because its models are elsewhere.
+// pipelinePool returns connections that do not wait for the disk at each COMMIT, for the
+// functions except training, whose models are in another place. Nothing is lost by it: the
+// queue deletes a message in the same database, after that COMMIT. A crash that undoes what
+// a function stored undoes the later deletion too, and the message is delivered again.
 func (s *System) pipelinePool(ctx context.Context) (*pgxpool.Pool, error) {
 	if s.Queue == nil { // an emulator keeps nothing
 		return s.Pool, nil

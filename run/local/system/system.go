@@ -57,7 +57,7 @@ type Options struct {
 	Nodes int     // simulated nodes, with a customer who owns them; 0 for none
 	Speed float64 // simulated seconds per second; 0 means 1
 	Seed  uint64
-	// History is how much of a past the simulated nodes have, with a demo that has none yet. 0: none.
+	// History is how long a past a new demo gets; 0 for none.
 	History time.Duration
 
 	SecretKey       string   `env:"SECRET_KEY"`            // empty makes one and keeps it in DataDir
