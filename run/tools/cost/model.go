@@ -190,8 +190,8 @@ var requests []byte
 // counts are requests by page and operation.
 type counts map[string]map[string]float64
 
-// of is the sum of a page's requests; dearest that of the page but for a sensor's that
-// makes the most.
+// of sums a page's requests; dearest is the sum of the page that makes most of them, a
+// sensor's excepted.
 func (c counts) of(page string) (sum float64) {
 	for _, n := range c[page] {
 		sum += n
@@ -231,11 +231,16 @@ func pageRequests() (all, charts float64) {
 	return all, charts
 }
 
-// instances bills instances that take so many requests a second each, for the seconds
-// in which requests come at a rate, without the free tier, which the functions use up.
+// busy returns for how many of the seconds in which requests come at a rate, at random, instances are
+// billed that take so many a second each: an instance is billed while it has at least one
+// request, and each counts as a tenth of a second.
+func busy(rate, each, seconds float64) float64 {
+	return (1 - math.Exp(-rate*runMinBilled)) * math.Ceil(rate/each) * seconds
+}
+
+// instances bills the instances of the API, without the free tier, which the functions use up.
 func instances(rate, each, seconds, requests float64) float64 {
-	busy := (1 - math.Exp(-rate*runMinBilled)) * math.Ceil(rate/each) * seconds
-	return busy*(cpu*runPerCPU+memory*runPerGiB) + requests/1e6*runPerMillion
+	return busy(rate, each, seconds)*(cpu*runPerCPU+memory*runPerGiB) + requests/1e6*runPerMillion
 }
 
 // messageBytes is the size of a message of topic data with a full window, by
@@ -265,14 +270,9 @@ func pubsub(readings, message float64) float64 {
 	return max(0, volume-pubsubFreeGiB*gib) / tib * pubsubPerTiB
 }
 
-// functions bills an instance for as long as it has at least one request, each
-// counted as a tenth of a second: that long is an instance busy a second when
-// requests come at random. ingest and detect take each reading.
+// functions bills the functions by request. ingest and detect take each reading.
 func functions(rate, readings float64) float64 {
-	busy := func(rate float64) float64 {
-		return (1 - math.Exp(-rate*runMinBilled)) * math.Ceil(rate/perInstance) * month * 3600
-	}
-	seconds := 2*busy(rate) + busy(rate*alertShare)
+	seconds := 2*busy(rate, perInstance, month*3600) + busy(rate*alertShare, perInstance, month*3600)
 	calls := readings * (2 + alertShare)
 	return max(0, seconds*cpu-runFreeCPU)*runPerCPU +
 		max(0, seconds*memory-runFreeGiB)*runPerGiB +
@@ -283,7 +283,7 @@ func functions(rate, readings float64) float64 {
 // stay billed by request.
 func functionsByInstance(rate, readings float64) float64 {
 	seconds := 2 * math.Ceil(rate/perInstance) * month * 3600
-	alerts := (1 - math.Exp(-rate*alertShare*runMinBilled)) * month * 3600
+	alerts := busy(rate*alertShare, perInstance, month*3600)
 	return max(0, seconds*cpu-instanceFreeCPU)*instanceCPU + max(0, seconds*memory-instanceFreeGiB)*instanceGiB +
 		max(0, alerts*cpu-runFreeCPU)*runPerCPU + max(0, alerts*memory-runFreeGiB)*runPerGiB + max(0, readings*alertShare-runFreeCalls)/1e6*runPerMillion
 }
