@@ -91,7 +91,6 @@ func (c Config) settings(r *Report) {
 // nodes' network shows whether multicast arrives there.
 func ExamineNetwork(ctx context.Context, c Config) *Report {
 	r := &Report{}
-	c.here = false
 	c.network(ctx, r, announce.State{})
 	return r
 }

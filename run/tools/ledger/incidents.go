@@ -12,8 +12,8 @@ import (
 	"coldaisle.dev/shared/incident"
 )
 
-// knownWithin is how long detection may take to learn of a changed rule, or that a
-// node's rules remember something, and the reading after that to come.
+// knownWithin is how long it may take until detection knows a changed rule, or that a node's
+// rules remember something, and the node's next reading has come.
 const knownWithin = time.Minute
 
 // Incidents compares the stored incidents of thresholds with the stored alerts, once

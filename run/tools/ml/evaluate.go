@@ -99,7 +99,7 @@ func evaluate(ctx context.Context, arguments []string, out io.Writer, clock func
 	return nil
 }
 
-// evaluation is what evaluate measured; nil is what could not be.
+// evaluation holds what evaluate measured; what could not be measured is nil.
 type evaluation struct {
 	Files []string
 	Seed  uint64

@@ -32,8 +32,8 @@ const (
 	Held   Part = "held"
 )
 
-// Of keeps the nodes of a part, and of those that tune what came before the last day. A
-// recording of one node is parted by time alone: its first two thirds tune.
+// Of returns the part of a recording: its nodes, and of the tuning ones what came before the last
+// day. A recording of one node is parted by time alone: the first two thirds are for tuning.
 func (p Part) Of(tracks []Track) []Track {
 	first, last := Span(tracks)
 	var kept []Track

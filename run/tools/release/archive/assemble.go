@@ -128,10 +128,8 @@ func tidyModule(ctx context.Context, files map[string][]byte) error {
 		return fmt.Errorf("folder to tidy in: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
-	if err := writeFiles(folder, files); err != nil {
-		return err
-	}
-	if err := writeFiles(folder, map[string][]byte{stubFolder + "/main.go": []byte(stubMain)}); err != nil {
+	stub := map[string][]byte{stubFolder + "/main.go": []byte(stubMain)}
+	if err := errors.Join(writeFiles(folder, files), writeFiles(folder, stub)); err != nil {
 		return err
 	}
 	if _, err := goCommand(ctx, folder, "mod", "tidy"); err != nil {
