@@ -147,7 +147,7 @@ rehearsal: ## Run releases, their failures, a roll-back and the operating pages'
 
 .PHONY: build
 build: page ## Build every program into bin/, the gateway for every machine into bin/gateway/
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/ ./edge-gateway/nodesim/simulate-nodes ./run/server
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/ ./run/server
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/coldaisle ./run/local
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/monitor-gateway ./edge-gateway
 	edge-gateway/packaging/build.sh bin/gateway $(VERSION)

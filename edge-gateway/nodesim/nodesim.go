@@ -8,8 +8,7 @@
 // which begins when they start and passes at speed × wall time. The gateway dates
 // readings by its own clock, so a series that is stored at a high speed is compressed.
 //
-// make run, the soak and the program simulate-nodes use it. [Replay] sends a recording
-// instead.
+// make run and the soak use it. [Replay] sends a recording instead.
 package nodesim
 
 import (
