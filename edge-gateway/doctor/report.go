@@ -31,7 +31,7 @@ func (s Severity) String() string {
 
 // Finding is one result of an examination.
 type Finding struct {
-	Subject  string // settings, credentials, topic, clock, outbox, gateway or network
+	Subject  string // such as settings, clock, outbox or network
 	Severity Severity
 	Text     string
 	Remedy   string // what to do about it

@@ -94,7 +94,8 @@ func (l *connections) admit(c *connection) (victim *connection, ok bool) {
 			if victim != nil {
 				closed = victim
 			}
-			l.warn("open", l.open, "addresses", len(l.peers), "closed_from", closed.address, "which_has", closed.from.count(), "newest_from", c.address, "refused", victim == nil)
+			l.warn("open", l.open, "addresses", len(l.peers), "closed_from", closed.address, "which_has", closed.from.count(),
+				"newest_from", c.address, "refused", victim == nil)
 		})
 		if victim == nil {
 			return nil, false

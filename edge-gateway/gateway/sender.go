@@ -105,17 +105,14 @@ func (s *sender) sendAll(ctx context.Context, batch []timedReading, data [][]byt
 		}
 	}
 	var unsent []timedReading
+	var places []int
 	for i, t := range batch {
 		if outcomes[i] == lost {
-			unsent = append(unsent, t)
+			unsent, places = append(unsent, t), append(places, i)
 		}
 	}
-	results, next := s.keep(ctx, unsent), 0
-	for i := range outcomes {
-		if outcomes[i] == lost {
-			outcomes[i] = results[next]
-			next++
-		}
+	for j, result := range s.keep(ctx, unsent) {
+		outcomes[places[j]] = result
 	}
 	return outcomes
 }

@@ -1,5 +1,5 @@
-// Package keep writes the small files of a gateway's state folder: its nodes, its
-// clock and its enrolment.
+// Package keep writes small files of state: a gateway's nodes, clock and enrolment, and a
+// watch's journal.
 package keep
 
 import (

@@ -31,13 +31,14 @@ func (o *Outbox) AppendAll(records []Record) []error {
 	if o.appending == nil {
 		return fill(errs, o.err) // it could not be opened
 	}
-	entries := make([]entry, 0, len(records))
+	entries, places := make([]entry, 0, len(records)), make([]int, 0, len(records))
 	for i, r := range records {
 		if err := validate(r.Reading); err != nil {
 			errs[i] = fmt.Errorf("append to outbox: %w", err) // it could not be read back
 			continue
 		}
-		entries = append(entries, entry{r.Reading.NodeID, appendRecord(make([]byte, 0, 128), r, o.options.Clock())})
+		encoded := appendRecord(make([]byte, 0, 128), r, o.options.Clock())
+		entries, places = append(entries, entry{r.Reading.NodeID, encoded}), append(places, i)
 	}
 	// Callers wait for the disk, however long it takes.
 	failed, err := o.appending.DoAll(context.Background(), entries)
@@ -47,12 +48,8 @@ func (o *Outbox) AppendAll(records []Record) []error {
 	if err != nil {
 		return fill(errs, err)
 	}
-	next := 0
-	for i := range errs {
-		if errs[i] == nil {
-			errs[i] = failed[next]
-			next++
-		}
+	for j, err := range failed {
+		errs[places[j]] = err
 	}
 	return errs
 }
