@@ -34,11 +34,11 @@ const (
 	// requestsPerInterval allows for six readings while it gets hotter, a heartbeat, and some
 	// that failed before; spareRequests come on top.
 	requestsPerInterval, spareRequests = 12, 200
-	gatewayBody                        = 128 << 10 // of the gateway's own limit and more
+	gatewayBody                        = 128 << 10 // more than the gateway's own limit
 )
 
 // finding is one of an examination.
-type finding struct{ verdict, text string }
+type finding struct{ severity, text string }
 
 const (
 	isRight = "ok"
@@ -138,10 +138,10 @@ func newExamination(behind http.Handler, interval time.Duration, clock func() ti
 }
 
 // report adds a finding, one of each kind.
-func (e *examination) report(verdict, kind, format string, values ...any) {
+func (e *examination) report(severity, kind, format string, values ...any) {
 	if !e.reported[kind] {
 		e.reported[kind] = true
-		e.found = append(e.found, finding{verdict, fmt.Sprintf(format, values...)})
+		e.found = append(e.found, finding{severity, fmt.Sprintf(format, values...)})
 	}
 }
 
@@ -441,8 +441,8 @@ func (e *examination) over() bool {
 	return false
 }
 
-// verdict returns the findings, before them a summary where nothing is wrong.
-func (e *examination) verdict() []finding {
+// findings returns what was found; where nothing is wrong, a summary comes first.
+func (e *examination) findings() []finding {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.began.IsZero() {
@@ -485,12 +485,9 @@ func (e *examination) verdict() []finding {
 	} else if !e.gone.IsZero() && e.caughtUp == 0 {
 		e.report(isNote, "outage", "what was measured while the gateway was away never came: a node may keep an hour of readings, and send them with age_s")
 	}
-	found := e.found
-	for _, f := range found {
-		if f.verdict == isWrong {
-			return found
-		}
+	if slices.ContainsFunc(e.found, func(f finding) bool { return f.severity == isWrong }) {
+		return e.found
 	}
 	return append([]finding{{isRight, fmt.Sprintf("%s: %d registrations, %d readings, %d heartbeats, %d readings of an outage with their age",
-		e.node, e.registrations, e.samples, e.beats, e.caughtUp)}}, found...)
+		e.node, e.registrations, e.samples, e.beats, e.caughtUp)}}, e.found...)
 }

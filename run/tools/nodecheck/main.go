@@ -53,8 +53,8 @@ func run(ctx context.Context, arguments []string, out io.Writer, clock func() ti
 	}
 	wrong := 0
 	for _, f := range findings {
-		_, _ = fmt.Fprintf(out, "%-5s %s\n", f.verdict, f.text)
-		if f.verdict == isWrong {
+		_, _ = fmt.Fprintf(out, "%-5s %s\n", f.severity, f.text)
+		if f.severity == isWrong {
 			wrong++
 		}
 	}
@@ -96,5 +96,5 @@ func check(ctx context.Context, listener net.Listener, interval time.Duration, c
 	if stopped := <-served; !errors.Is(stopped, http.ErrServerClosed) {
 		err = errors.Join(err, stopped)
 	}
-	return e.verdict(), err
+	return e.findings(), err
 }

@@ -57,8 +57,8 @@ func examine(t *testing.T, interval time.Duration, begin func(ctx context.Contex
 func inOrder(t *testing.T, found []finding, notes bool) {
 	t.Helper()
 	for _, f := range found {
-		if f.verdict == isWrong || f.verdict == isNote && !notes {
-			t.Errorf("%s %s", f.verdict, f.text)
+		if f.severity == isWrong || f.severity == isNote && !notes {
+			t.Errorf("%s %s", f.severity, f.text)
 		}
 	}
 	t.Logf("%+v", found)
@@ -246,7 +246,7 @@ func TestWrongNodesGetFindings(t *testing.T) {
 			for range 4 {
 				var wrong []string
 				for _, f := range examine(t, interval, node.run) {
-					if f.verdict == isWrong {
+					if f.severity == isWrong {
 						wrong = append(wrong, f.text)
 					}
 				}
@@ -270,7 +270,7 @@ func TestTwoBoardsWithOneID(t *testing.T) {
 		request.RemoteAddr = host + ":40000"
 		e.ServeHTTP(httptest.NewRecorder(), request)
 	}
-	if found := fmt.Sprint(e.verdict()); !strings.Contains(found, "n1 calls from 192.168.1.20 and from 192.168.1.21") {
+	if found := fmt.Sprint(e.findings()); !strings.Contains(found, "n1 calls from 192.168.1.20 and from 192.168.1.21") {
 		t.Errorf("found %s", found)
 	}
 }
@@ -306,8 +306,8 @@ func TestSilentNode(t *testing.T) {
 		t.Error("over after 29 s of silence")
 	}
 	now = now.Add(2 * time.Second)
-	if !e.over() || !strings.Contains(fmt.Sprint(e.verdict()), "fell silent: nothing came for 31s, after 1 requests") {
-		t.Errorf("found %v", e.verdict())
+	if !e.over() || !strings.Contains(fmt.Sprint(e.findings()), "fell silent: nothing came for 31s, after 1 requests") {
+		t.Errorf("found %v", e.findings())
 	}
 	recorder := httptest.NewRecorder()
 	e.ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, "/api/v1/alive", http.NoBody))
