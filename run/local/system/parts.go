@@ -179,13 +179,11 @@ func (s *System) createBucket(ctx context.Context, name string) error {
 }
 
 // openModels opens the models' bucket.
-func (s *System) openModels(ctx context.Context) (*modelstore.Bucket, error) {
-	bucket, err := modelstore.Open(ctx, ModelBucket, s.storageOptions()...)
-	if err != nil {
-		return nil, err
+func (s *System) openModels(ctx context.Context) (err error) {
+	if s.Models, err = modelstore.Open(ctx, ModelBucket, s.storageOptions()...); err == nil {
+		s.opened.Push("models", s.Models.Close)
 	}
-	s.opened.Push("models", bucket.Close)
-	return bucket, nil
+	return err
 }
 
 // openRecords opens the bucket of records, and reads the key that signs them, which is created at

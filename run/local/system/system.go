@@ -161,23 +161,12 @@ func (s *System) start(ctx context.Context) error {
 		return err
 	}
 	s.APIURL, s.GatewayURL = urlOf(apiListener), urlOf(gatewayListener)
-	if err := s.startDatabase(ctx); err != nil {
-		return err
-	}
-	if err := s.startPubSub(ctx); err != nil {
-		return err
-	}
-	if err := s.startStorage(ctx); err != nil {
-		return err
-	}
-	if err := s.openReadings(ctx); err != nil {
-		return err
-	}
-	if s.Models, err = s.openModels(ctx); err != nil {
-		return err
-	}
-	if err := s.startPipeline(ctx); err != nil {
-		return err
+	for _, start := range []func(context.Context) error{
+		s.startDatabase, s.startPubSub, s.startStorage, s.openReadings, s.openModels, s.startPipeline,
+	} {
+		if err := start(ctx); err != nil {
+			return err
+		}
 	}
 	for name, j := range jobs() {
 		s.runComponent(ctx, name, func(ctx context.Context) error { return s.runJob(ctx, name, j) })
