@@ -137,9 +137,9 @@ const goroutineTolerance = 12
 func (s *soak) goroutines(ctx context.Context) (map[string]goroutineCounts, error) {
 	pairs := [][]*processtest.Process{s.cluster.Gateways, s.cluster.API.Instances}
 	s.cluster.API.transport.CloseIdleConnections()
-	for _, pool := range s.cluster.Functions {
-		pool.transport.CloseIdleConnections()
-		pairs = append(pairs, pool.Instances)
+	for _, balancer := range s.cluster.Functions {
+		balancer.transport.CloseIdleConnections()
+		pairs = append(pairs, balancer.Instances)
 	}
 	pause(ctx, 2*time.Second) // until the programs have noticed the closed connections
 	counts := map[string]goroutineCounts{}

@@ -184,14 +184,7 @@ func (s *soak) runLoad(ctx context.Context) error {
 
 // settleLedger settles the ledger from time to time while the nodes send.
 func (s *soak) settleLedger(ctx context.Context) {
-	ticker := time.NewTicker(settleInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	for pause(ctx, settleInterval) {
 		open, err := s.ledger.Settle(ctx, s.cluster.Database.Pool, s.clock().Add(-settleAfter))
 		if err != nil {
 			continue // the database is down; the next time will do
