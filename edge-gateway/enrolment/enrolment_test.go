@@ -300,9 +300,7 @@ func TestRun(t *testing.T) {
 	ended := make(chan error)
 	go func() { ended <- m.session.Run(ctx, func() enrolment.Report { return enrolment.Report{} }) }()
 	<-m.session.Tried()
-	for len(m.api.Statuses()) < 2 && ctx.Err() == nil {
-		time.Sleep(time.Millisecond)
-	}
+	must.Eventually(t, "a second status", func() bool { return len(m.api.Statuses()) >= 2 })
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)

@@ -118,13 +118,9 @@ func post(ctx context.Context, client *http.Client, base, path string, value any
 // wait waits for d of wall time. When the context ends sooner, it returns the
 // context's error.
 func wait(ctx context.Context, d time.Duration) error {
-	if d > 0 {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-		}
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
 	}
 	return ctx.Err() //nolint:wrapcheck // callers tell a cancelled context by identity
 }

@@ -181,7 +181,7 @@ func (l lines) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// told are the lines of the log with a word.
+// with returns the lines of the log that have all of these words.
 func (w *world) with(words ...string) (found []string) {
 	w.logMu.Lock()
 	defer w.logMu.Unlock()
