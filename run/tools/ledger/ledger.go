@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -128,13 +129,7 @@ func (l *Ledger) end(e *sentReading, a attempt) {
 func (e *sentReading) since() time.Time { return e.attempts[0].sent }
 
 func (e *sentReading) until() time.Time {
-	last := e.attempts[0].ended
-	for _, a := range e.attempts {
-		if a.ended.After(last) {
-			last = a.ended
-		}
-	}
-	return last
+	return slices.MaxFunc(e.attempts, func(a, b attempt) int { return a.ended.Compare(b.ended) }).ended
 }
 
 // Totals counts readings by their result.

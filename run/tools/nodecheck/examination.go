@@ -188,10 +188,8 @@ func (e *examination) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	what := e.decide(r.URL.Path, m)
 	if what.pause > 0 {
-		timer := time.NewTimer(what.pause)
-		defer timer.Stop()
 		select {
-		case <-timer.C:
+		case <-time.After(what.pause):
 		case <-r.Context().Done():
 			e.lockedReport("timeout", "did not wait %s for an answer: the gateway may take 4 s while it waits for Pub/Sub, so a node waits at least 5", what.pause)
 			return

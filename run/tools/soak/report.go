@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -68,13 +69,7 @@ func (s *soak) report(ctx context.Context) error {
 func (u *users) unexplained(explained func(from, to time.Time) bool) []failure {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	var all []failure
-	for _, f := range u.failed {
-		if !explained(f.from, f.to) {
-			all = append(all, f)
-		}
-	}
-	return all
+	return slices.DeleteFunc(slices.Clone(u.failed), func(f failure) bool { return explained(f.from, f.to) })
 }
 
 // compare compares the confirmed verdicts with the stored predictions.

@@ -211,12 +211,10 @@ func (u *users) call(ctx context.Context, c *user, method, path string, body, in
 }
 
 func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return false
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	}
 }

@@ -65,12 +65,7 @@ func Measure(tracks []Track, scores []Scores, threshold float64, from time.Time)
 	watched := time.Duration(0)
 	episodes := 0
 	for i, t := range tracks {
-		events := make([]fault.Fault, 0, len(t.Events))
-		for _, e := range t.Events {
-			if !e.Start.Before(from) {
-				events = append(events, e)
-			}
-		}
+		events := slices.DeleteFunc(slices.Clone(t.Events), func(e fault.Fault) bool { return e.Start.Before(from) })
 		caught := make([]bool, len(events))
 		var last time.Time
 		for j, r := range t.Readings {
