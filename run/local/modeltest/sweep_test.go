@@ -278,16 +278,11 @@ func (w *world) retry() {
 	running.Go(func() { _ = w.service.Run(ctx) })
 	defer running.Wait()
 	defer stop()
-	for range 3000 {
+	must.Eventually(w.tb, "a request for a run", func() bool {
 		w.mu.Lock()
-		n := len(w.requests)
-		w.mu.Unlock()
-		if n > 0 {
-			return
-		}
-		time.Sleep(10 * time.Millisecond) // between two looks
-	}
-	w.tb.Error("no request for a run")
+		defer w.mu.Unlock()
+		return len(w.requests) > 0
+	})
 }
 
 // TestEveryFailure has each step of each path fail once, and once succeed with its answer lost.

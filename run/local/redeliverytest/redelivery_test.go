@@ -253,13 +253,10 @@ func publish(t *testing.T, client *pubsub.Client, q *queue.Queue, n int) (sent [
 	chance.Shuffle(len(messages), func(i, j int) { messages[i], messages[j] = messages[j], messages[i] })
 	for chunk := range slices.Chunk(messages, 500) {
 		published += len(chunk)
-		for counts := q.Counts(); 2*int64(published)-counts.Delivered-counts.DeadLettered > 4000; counts = q.Counts() {
-			select {
-			case <-t.Context().Done():
-				t.Fatal("not all published")
-			case <-time.After(10 * time.Millisecond):
-			}
-		}
+		must.Eventually(t, "few messages wait", func() bool {
+			counts := q.Counts()
+			return 2*int64(published)-counts.Delivered-counts.DeadLettered <= 4000
+		})
 		request := &pubsubpb.PublishRequest{Topic: queue.TopicName(project, queue.TopicData)}
 		for _, data := range chunk {
 			request.Messages = append(request.Messages, &pubsubpb.PubsubMessage{Data: data})
