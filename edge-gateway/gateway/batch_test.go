@@ -17,6 +17,7 @@ import (
 
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/edge-gateway/outbox"
+	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 )
@@ -193,6 +194,18 @@ func TestBatchIsOneWrite(t *testing.T) {
 	if status, _ := s.batch(body.String()); status != http.StatusRequestEntityTooLarge {
 		t.Errorf("one reading too many is answered %d", status)
 	}
+}
+
+// TestBatchWithoutAGrant sends a batch while the API has given no access token: all of it is kept.
+func TestBatchWithoutAGrant(t *testing.T) {
+	t.Parallel()
+	s := newSiteWith(t, withSource(), nil)
+	none := gateway.Granted(func() (gateway.Publisher, error) { return nil, errAway })
+	s.gateway = gateway.New(withSource(), none, s.box, s.clock, logging.Discard())
+	status, results := s.batch(`{"node_id":"n1","id":"1","temperature":20}` + "\n" + `{"node_id":"n2","id":"2","temperature":21}`)
+	must.Equal(t, "status", http.StatusAccepted, status)
+	must.Equal(t, "results", []string{"accepted", "accepted"}, results)
+	must.Equal(t, "kept", 2, s.box.Stats().Pending)
 }
 
 // TestBatchWaitsForTheClock shows contract 8.24: a timestamp cannot be judged by a wrong clock.

@@ -30,6 +30,7 @@ import (
 	"iter"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -103,7 +104,7 @@ func (g Granted) Publish(ctx context.Context, m Message) error {
 func (g Granted) PublishBacklog(ctx context.Context, messages []Message) []error {
 	granted, err := g()
 	if err != nil {
-		return []error{err} // the first; the others are not tried
+		return slices.Repeat([]error{err}, len(messages))
 	}
 	return granted.PublishBacklog(ctx, messages)
 }

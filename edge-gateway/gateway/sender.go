@@ -93,7 +93,7 @@ func (s *sender) sendAll(ctx context.Context, batch []timedReading, data [][]byt
 		defer cancel()
 		errs := s.publisher.PublishBacklog(limited, messages)
 		for i, m := range messages {
-			switch err := errs[min(i, len(errs)-1)]; { // without a grant there is one error for all
+			switch err := errs[i]; {
 			case err == nil:
 				outcomes[i] = sent
 				s.metrics.published.Inc()
