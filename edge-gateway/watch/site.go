@@ -268,7 +268,8 @@ type judged struct {
 	ID     int64           `json:"id"` // the service's or, until that is known, a negative one
 	Status incident.Status `json:"status"`
 	Start  time.Time       `json:"start"`
-	Until  time.Time       `json:"until"` // the last look
+	Until  time.Time       `json:"until"`           // the last look
+	Called time.Time       `json:"called,omitzero"` // when it last woke people
 }
 
 // overlaps reports whether an incident of the service is the same one.
@@ -306,6 +307,9 @@ func (s *state) judge(steps []Step, here *site, l *live, away bool, now time.Tim
 			if t.Event == incident.EventEnded && j.ID > 0 {
 				continue // the service says when its incident is over
 			}
+			if t.Calls {
+				j.Called = t.At
+			}
 			s.apply(steps, Change{Event: t.Event, Calls: t.Calls, At: l.time, IncidentID: j.ID, Incident: j.incident(here, &f, l.time)}, now)
 		}
 		if s.Incidents[j.ID] != nil {
@@ -325,14 +329,17 @@ func (s *state) judge(steps []Step, here *site, l *live, away bool, now time.Tim
 }
 
 // begin returns an incident that the watch judges from now on: a new one, or one of the service's
-// that people were told of.
+// that people were told of, at the severity that they know: it may have risen before the service
+// counted as away.
 func (s *state) begin(f *found, at time.Time) *judged {
 	j := &judged{Room: f.room, Cause: f.Cause, ID: s.reportedID(f.room, f.Cause), Start: f.Start()}
 	if j.ID > 0 {
 		j.Status, _ = j.Status.Advance(f.Gathered, false, at)
-		if s.Incidents[j.ID].Incident.State == "taken" {
-			j.Status = j.Status.Take(f.Gathered, at, time.Time{})
+		known := &s.Incidents[j.ID].Incident
+		if known.State == "taken" {
+			j.Status = j.Status.Take(f.Gathered, at, deref(known.SnoozedUntil))
 		}
+		j.Status.Known.Severity, j.Status.Known.Actual = known.Severity, known.Phase == "actual"
 		return j
 	}
 	s.Alone--
@@ -387,10 +394,11 @@ func (s *state) recognise(i *Incident) {
 }
 
 // reported reports whether people were told on site of what a change calls for: it is no later
-// than the next look would have been, and no worse.
+// than the next look would have been, and no worse. That a person has it no longer is in no reading.
 func (s *state) reported(c Change) bool {
+	open := c.Event == incident.EventSnoozeEnded || c.Event == incident.EventGivenBack
 	return slices.ContainsFunc(s.Judged, func(j *judged) bool {
-		return j.ID == c.IncidentID && !c.At.After(j.Until.Add(betweenLooks)) && j.Status.Known.Severity.Rank() >= c.Incident.Severity.Rank()
+		return (!open || !c.At.After(j.Called)) && j.ID == c.IncidentID && !c.At.After(j.Until.Add(betweenLooks)) && j.Status.Known.Severity.Rank() >= c.Incident.Severity.Rank()
 	})
 }
 

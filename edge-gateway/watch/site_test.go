@@ -275,6 +275,48 @@ func TestAway(t *testing.T) {
 	}
 }
 
+// TestJudgeGoesOn has an incident of the service that people were told of when it went away. What
+// they do not know of it calls again, once: on site if the watch can know, else when it is back.
+func TestJudgeGoesOn(t *testing.T) {
+	t.Parallel()
+	now := time.Now().UTC()
+	for name, c := range map[string]struct {
+		severity      incident.Severity
+		state         string
+		snoozed, ends *time.Time // as the watch knows it, and by the log
+		onSite, back  int
+	}{
+		"nothing new":                      {severity: incident.Critical, state: "open"},
+		"risen before it counted as away":  {severity: incident.Warning, state: "open", onSite: 1},
+		"taken, risen since":               {severity: incident.Warning, state: "taken", onSite: 1},
+		"a snooze ends on site":            {severity: incident.Critical, state: "taken", snoozed: new(now.Add(-time.Second)), ends: new(now.Add(-time.Second)), onSite: 1},
+		"a snooze goes on":                 {severity: incident.Critical, state: "taken", snoozed: new(now.Add(time.Hour))},
+		"a snooze of meanwhile ended, too": {severity: incident.Critical, state: "open", ends: new(now.Add(-time.Second)), back: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			steps := []Step{{Name: "a", zone: time.UTC}}
+			s := newState()
+			known := hot(1)
+			known.Severity, known.Phase, known.State, known.SnoozedUntil, known.StartTime = c.severity, "actual", c.state, c.snoozed, now.Add(-30*time.Minute)
+			s.Incidents[1] = &told{Incident: known, Calls: 1, Told: map[string]int{"a": 1}, Called: map[string]int{"a": 1}}
+			here := &site{
+				Rooms: map[int64]string{1: "Hall A"}, Sensors: []sensor{{ID: "a", RoomID: 1}},
+				Rules: []rule{{Quantity: incident.Temperature, Direction: incident.Above, Limit: 32, Severity: incident.Critical, Enabled: true}},
+			}
+			l := hotSite(now, map[string]float64{"a": 33})
+			s.judge(steps, here, &l, true, now)
+			s.judge(steps, here, &l, true, now)
+			must.Equal(t, "on site", c.onSite, len(s.Queue))
+			if c.ends != nil {
+				known.State, known.Severity = "open", incident.Critical
+				s.apply(steps, Change{Event: incident.EventSnoozeEnded, Calls: true, At: *c.ends, IncidentID: 1, Incident: &known}, now)
+			}
+			must.Equal(t, "once it is back", c.onSite+c.back, len(s.Queue))
+		})
+	}
+}
+
 // TestBlind has neither the API nor the gateway, or no node: that is told, and when it is over;
 // the standby of a pair tells nothing.
 func TestBlind(t *testing.T) {

@@ -39,7 +39,8 @@ type Incident struct {
 		Silent  bool       `json:"silent,omitempty"`   // nothing has come since
 	} `json:"now"`
 
-	OnSite bool `json:"on_site,omitempty"` // judged by the watch itself
+	SnoozedUntil *time.Time `json:"snoozed_until,omitempty"`
+	OnSite       bool       `json:"on_site,omitempty"` // judged by the watch itself
 }
 
 // cleared reports whether no excursion of the incident lasts.
@@ -127,7 +128,7 @@ func (s *state) apply(steps []Step, c Change, now time.Time) {
 	if i.ID > 0 && s.Incidents[i.ID] == nil {
 		s.recognise(i)
 	}
-	if i.ID > 0 && c.Calls && s.reported(c) {
+	if !i.OnSite && c.Calls && s.reported(c) {
 		c.Calls = false
 	}
 	k := s.Incidents[i.ID]
