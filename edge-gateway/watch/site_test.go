@@ -243,6 +243,26 @@ func TestMaintenanceEnds(t *testing.T) {
 	}
 }
 
+// TestMaintenanceBegins has a window that begins before a second step is due: that is told only
+// when the window has ended.
+func TestMaintenanceBegins(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	steps := []Step{{Name: "first", zone: time.UTC}, {Name: "second", After: 10 * time.Minute, zone: time.UTC}}
+	s := newState()
+	i := hot(1)
+	s.apply(steps, Change{Event: incident.EventStarted, Calls: true, IncidentID: 1, Incident: &i}, now)
+	must.Equal(t, "both steps", 2, len(s.Queue))
+	i.Silenced = true
+	s.observe(steps, []Incident{i}, now.Add(time.Minute))
+	must.Equal(t, "the first step", 1, len(s.Queue))
+	i.Silenced = false
+	s.observe(steps, []Incident{i}, now.Add(time.Hour))
+	if len(s.Queue) != 2 || s.Queue[1].Step != "second" || s.Queue[1].Event != "start" || !s.Queue[1].Due.After(now.Add(time.Hour)) {
+		t.Errorf("%+v", s.Queue)
+	}
+}
+
 // TestAway cuts the uplink, makes the service late or breaks publishing in each phase of a loss
 // of cooling: people are told within 60 s of the first reading that breaks the rule, once, and
 // once that it is over.

@@ -169,9 +169,13 @@ func (s *state) apply(steps []Step, c Change, now time.Time) {
 	}
 }
 
-// update stores the present state of an incident, and rewords the messages still to be sent.
+// update stores the present state of an incident, and rewords the messages still to be sent. Those
+// that are not due yet are withdrawn once a window silences it.
 func (s *state) update(steps []Step, k *told, i *Incident, now time.Time) {
 	k.Incident, k.Known = *i, now
+	if i.Silenced {
+		s.withdraw(k, now)
+	}
 	for n, j := range slices.Backward(s.Queue) {
 		switch {
 		case j.IncidentID != i.ID:
@@ -211,6 +215,7 @@ func (s *state) withdraw(k *told, now time.Time) {
 		pending := j.IncidentID == k.Incident.ID && j.Due.After(now) && j.Event != "end"
 		if pending {
 			k.Told[j.Step]--
+			k.Called[j.Step] = 0
 		}
 		return pending
 	})
