@@ -409,7 +409,7 @@ func Test(ctx context.Context, c *Config) error {
 	var errs []error
 	for i := range c.Steps {
 		s := &c.Steps[i]
-		_, err := s.act(ctx, c.Name, Message{Event: "test", Title: "Test of " + c.Name, Text: "Step " + s.Name + " works. Nothing is wrong."})
+		_, err := s.act(ctx, c.Name, Message{Event: "test", Title: "Test of " + c.Name, Text: "Step " + s.Name + " works."})
 		if err != nil {
 			errs = append(errs, fmt.Errorf("step %s: %w", s.Name, err))
 		}

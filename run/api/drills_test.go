@@ -101,7 +101,7 @@ func TestDrill(t *testing.T) {
 	}
 	drilled := overview.Incidents[1]
 	must.Equal(t, "cause", "too_hot critical 27", fmt.Sprint(drilled.Cause, " ", drilled.Severity, " ", drilled.Worst.Limit))
-	if !strings.HasPrefix(drilled.Worst.Reason, "Drill, nothing is wrong: ") {
+	if !strings.HasPrefix(drilled.Worst.Reason, "Only a drill: ") {
 		t.Errorf("reason %q", drilled.Worst.Reason)
 	}
 	if overview.Sentence.IncidentID != overview.Incidents[0].ID || overview.Sentence.Others != 0 || overview.Sentence.Drills != 1 ||
