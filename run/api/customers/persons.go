@@ -12,6 +12,7 @@ import (
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/accounts"
+	"coldaisle.dev/shared/store/incidents"
 )
 
 // PersonFields is exported only because huma reads no embedded fields of unexported types.
@@ -188,6 +189,9 @@ func (h *Handlers) removePerson(ctx context.Context, in *personPath) (LeftKeys, 
 		s, customer := accounts.New(tx), auth.Caller(ctx)
 		found, err := s.Person(ctx, customer, in.PersonID)
 		if err != nil {
+			return LeftKeys{}, audit.Entry{}, err
+		}
+		if err := incidents.New(tx).GiveBackAll(ctx, customer, found.Name, auth.Who(ctx), h.Clock()); err != nil {
 			return LeftKeys{}, audit.Entry{}, err
 		}
 		keys, err := s.DeletePerson(ctx, customer, in.PersonID)

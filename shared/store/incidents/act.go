@@ -162,6 +162,22 @@ func (s Store) Act(ctx context.Context, customerID, id int64, a Action, now time
 	return s.Incident(ctx, customerID, id, now)
 }
 
+// GiveBackAll gives back what a person of a customer has: nobody would be called to what somebody
+// has who was removed. The name is all that an incident knows of its holder.
+func (s Store) GiveBackAll(ctx context.Context, customerID int64, person, by string, now time.Time) error {
+	ids, err := store.Values[int64](ctx, s.db, `SELECT id FROM room_incidents WHERE customer_id = @customer AND lasting AND merged_into IS NULL AND taken_by = @person
+		ORDER BY id`, pgx.StrictNamedArgs{"customer": customerID, "person": person})
+	for _, id := range ids {
+		if err == nil {
+			_, err = s.Act(ctx, customerID, id, Action{Event: incident.EventGivenBack, By: by}, now)
+		}
+		if errors.Is(err, ErrIncidentOver) || errors.Is(err, ErrNobodyHasIt) {
+			err = nil // by a reading that came meanwhile
+		}
+	}
+	return store.Wrap(err, "give back the incidents of %s", person)
+}
+
 // See marks incidents of a customer that are over as seen: those with the given ids, or all if
 // ids is nil. It returns how many were unseen. One that is being changed at this moment stays so.
 func (s Store) See(ctx context.Context, customerID int64, ids []int64, by string, now time.Time) (int, error) {
