@@ -37,6 +37,7 @@ checked:
 model: ## Try 20,000 commands against the model of the whole, in two minutes
 	go test -count=1 -v -run '^TestScripts$$' ./run/local/modeltest
 
+# Vet would be a fifth of a first build: make lint runs it.
 # What computes alone, without a goroutine, and would take a third of run/api's time in the race detector.
 UNRACED := golang.org/x/crypto/blowfish compress/flate
 TESTS ?= ./...
@@ -51,7 +52,7 @@ test: TESTS = -short $$(go list ./... | grep -vE '/($(subst $() ,|,$(LONG)))(/|$
 test test-all:
 	@.ci/check test
 	@log=$$(mktemp); NOT_TRIED=$$(mktemp); export NOT_TRIED; trap 'rm -f "$$log" "$$NOT_TRIED"' EXIT; failed=0; \
-	go test -race $(UNRACED:%=-gcflags=%=-race=false) -timeout 40m $(TESTS) 2>&1 | tee "$$log" || failed=1; \
+	go test -race -vet=off $(UNRACED:%=-gcflags=%=-race=false) -timeout 40m $(TESTS) 2>&1 | tee "$$log" || failed=1; \
 	$(PAGE_TESTS) 2>&1 | tee -a "$$log" || failed=1; \
 	if ((failed)); then echo "failed:"; grep -aE '^ *--- FAIL|^FAIL|^panic:|✘|^ *FAIL ' "$$log" || true; fi; \
 	sed -n '/^program /!s/^/skipped: /p' "$$NOT_TRIED" | sort -u; \
