@@ -37,13 +37,13 @@ checked:
 model: ## Try 20,000 commands against the model of the whole, in two minutes
 	go test -count=1 -v -run '^TestScripts$$' ./run/local/modeltest
 
-# Vet would be a fifth of a first build: make lint runs it.
 # What computes alone, without a goroutine, and would take a third of run/api's time in the race detector.
 UNRACED := golang.org/x/crypto/blowfish compress/flate
 TESTS ?= ./...
 PAGE_TESTS ?= run/dashboard/test.sh
 # What takes as long as all others together: chaos, whole releases, networks, learning on a laboratory's month.
 LONG := edge-gateway/netnstest run/local/(modeltest|redeliverytest) run/tools/(ml|nodecheck|release|soak)
+# Without vet, which would be a fifth of a first build: make lint runs it.
 .PHONY: test test-all
 test: ## Run the tests of ten minutes with the race detector, and the dashboard's in a browser
 test-all: ## Run all tests with the race detector, as CI does

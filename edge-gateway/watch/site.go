@@ -394,11 +394,15 @@ func (s *state) recognise(i *Incident) {
 }
 
 // reported reports whether people were told on site of what a change calls for: it is no later
-// than the next look would have been, and no worse. That a person has it no longer is in no reading.
+// than the next look would have been, and no worse. That a person has it no longer is in no
+// reading: of that they were told only if the watch has called since.
 func (s *state) reported(c Change) bool {
-	open := c.Event == incident.EventSnoozeEnded || c.Event == incident.EventGivenBack
 	return slices.ContainsFunc(s.Judged, func(j *judged) bool {
-		return (!open || !c.At.After(j.Called)) && j.ID == c.IncidentID && !c.At.After(j.Until.Add(betweenLooks)) && j.Status.Known.Severity.Rank() >= c.Incident.Severity.Rank()
+		until := j.Until.Add(betweenLooks)
+		if c.Event == incident.EventSnoozeEnded || c.Event == incident.EventGivenBack {
+			until = j.Called
+		}
+		return j.ID == c.IncidentID && !c.At.After(until) && j.Status.Known.Severity.Rank() >= c.Incident.Severity.Rank()
 	})
 }
 
@@ -539,8 +543,11 @@ func (c *client) rules(ctx context.Context, into *site) error {
 	var rules []rule
 	var windows []window
 	var corrections []correction
-	for path, list := range map[string]any{"rules": &rules, "maintenance": &windows, "corrections": &corrections} {
-		if _, err := c.get(ctx, "/api/v1/"+path, list); err != nil {
+	for _, list := range []struct {
+		path string
+		into any
+	}{{"/api/v1/rules", &rules}, {"/api/v1/maintenance", &windows}, {"/api/v1/corrections", &corrections}} {
+		if _, err := c.get(ctx, list.path, list.into); err != nil {
 			return err
 		}
 	}

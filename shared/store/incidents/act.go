@@ -167,15 +167,16 @@ func (s Store) Act(ctx context.Context, customerID, id int64, a Action, now time
 func (s Store) GiveBackAll(ctx context.Context, customerID int64, person, by string, now time.Time) error {
 	ids, err := store.Values[int64](ctx, s.db, `SELECT id FROM room_incidents WHERE customer_id = @customer AND lasting AND merged_into IS NULL AND taken_by = @person
 		ORDER BY id`, pgx.StrictNamedArgs{"customer": customerID, "person": person})
+	if err != nil {
+		return store.Wrap(err, "incidents of %s", person)
+	}
 	for _, id := range ids {
-		if err == nil {
-			_, err = s.Act(ctx, customerID, id, Action{Event: incident.EventGivenBack, By: by}, now)
-		}
-		if errors.Is(err, ErrIncidentOver) || errors.Is(err, ErrNobodyHasIt) {
-			err = nil // by a reading that came meanwhile
+		_, err := s.Act(ctx, customerID, id, Action{Event: incident.EventGivenBack, By: by}, now)
+		if err != nil && !errors.Is(err, ErrIncidentOver) && !errors.Is(err, ErrNobodyHasIt) { // these by what came meanwhile
+			return err
 		}
 	}
-	return store.Wrap(err, "give back the incidents of %s", person)
+	return nil
 }
 
 // See marks incidents of a customer that are over as seen: those with the given ids, or all if
