@@ -137,8 +137,16 @@ func TestPersons(t *testing.T) {
 	code := codeOf(t, other.invite(t, "x@example.com", "viewer"))
 	s.call(t, a.token, http.MethodDelete, personsPath+decimal(other.person), "").has(t, 200, fmt.Sprintf(`{"api_keys":[{"id":%d,`, key.id))
 	must.Equal(t, "the token of a removed person", []int{401, 401}, works(other))
-	given := get[shownIncident](t, a, http.MethodGet, incidentsPath+decimal(hot), "")
-	must.Equal(t, "what a removed person had", "open given_back", given.State+" "+given.Timeline[len(given.Timeline)-1].Event)
+	last := func() string {
+		i := get[shownIncident](t, a, http.MethodGet, incidentsPath+decimal(hot), "")
+		return i.State + " " + i.Timeline[len(i.Timeline)-1].Event
+	}
+	must.Equal(t, "what a removed person had", "open given_back", last())
+	watch := a.key(t, `"scope":"watch"`)
+	s.call(t, watch.text, http.MethodPost, incidentsPath+decimal(hot)+"/actions", `{"action":"take"}`).is(t, 200)
+	must.Equal(t, "what a key has", "taken taken", last())
+	s.call(t, a.token, http.MethodDelete, "/api/v1/api-keys/"+decimal(watch.id), "").is(t, 204)
+	must.Equal(t, "what a revoked key had", "open given_back", last())
 	s.call(t, "", http.MethodPost, acceptPath, accepting(code)).is(t, 404)
 	s.call(t, "", http.MethodPost, "/api/v1/gateways/enrol", fmt.Sprintf(`{"code":%q}`, waiting.code)).is(t, 404)
 	s.call(t, "", http.MethodPost, "/api/v1/customers/login", fmt.Sprintf(`{"email":%q,"password":"Passw0rd"}`, other.email)).is(t, 401)

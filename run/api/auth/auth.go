@@ -57,10 +57,13 @@ func Key(ctx context.Context) (accounts.APIKey, bool) {
 // Who is the caller's name for others: the person's, or that of the API key.
 func Who(ctx context.Context) string {
 	if key, ok := Key(ctx); ok {
-		return "API key " + key.Name
+		return NameOf(key)
 	}
 	return Person(ctx).Name
 }
+
+// NameOf is what the log and incidents call an API key.
+func NameOf(key accounts.APIKey) string { return "API key " + key.Name }
 
 // Recheck refuses a caller whose token or key was revoked, or whose role changed, since the request
 // began, because its body and a password slot may take seconds. Call it after

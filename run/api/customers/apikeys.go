@@ -11,6 +11,7 @@ import (
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/accounts"
+	"coldaisle.dev/shared/store/incidents"
 )
 
 // Fields is exported only because huma reads no embedded fields of unexported types.
@@ -74,7 +75,7 @@ func (h *Handlers) registerKeys(r *rest.API) {
 	rest.Register(r, rest.Operation{
 		ID: "revokeAPIKey", Role: rest.Admin, Method: http.MethodDelete, Path: "/api/v1/api-keys/{key_id}", Tag: rest.TagKeys,
 		Status: http.StatusNoContent, Summary: "Revoke an API key",
-		Description: "It is refused at once.",
+		Description: "It is refused at once. Incidents that it has are given back.",
 		Errors:      []error{store.ErrNoAPIKey},
 	}, h.revokeKey)
 }
@@ -110,7 +111,11 @@ func (h *Handlers) listKeys(ctx context.Context, _ *struct{}) ([]apiKey, error) 
 
 func (h *Handlers) revokeKey(ctx context.Context, in *keyPath) (*struct{}, error) {
 	return nil, audit.Change(ctx, h.DB, func(tx *store.DB) (audit.Entry, error) {
-		deleted, err := accounts.New(tx).DeleteAPIKey(ctx, auth.Caller(ctx), in.KeyID)
+		customer := auth.Caller(ctx)
+		deleted, err := accounts.New(tx).DeleteAPIKey(ctx, customer, in.KeyID)
+		if err == nil {
+			err = incidents.New(tx).GiveBackAll(ctx, customer, auth.NameOf(deleted), auth.Who(ctx), h.Clock())
+		}
 		return audit.Entry{Subject: audit.KeySubject(in.KeyID), Before: fieldsOf(deleted)}, err
 	})
 }

@@ -114,7 +114,7 @@ func (h *Handlers) registerPersons(r *rest.API) {
 	rest.Answer(r, rest.Operation{
 		ID: "removePerson", Role: rest.Owner, Method: http.MethodDelete, Path: "/api/v1/persons/{person_id}", Tag: rest.TagPersons,
 		Summary:     "Remove a person",
-		Description: "It ends the person's sessions, invitations and unused enrolment codes. The name stays in the audit log and on incidents.",
+		Description: "It ends the person's sessions, invitations and unused enrolment codes, and gives back the incidents that the person has. The name stays in the audit log and on incidents.",
 		Errors:      []error{store.ErrNoPerson, store.ErrLastOwner},
 	}, h.removePerson)
 	rest.Answer(r, rest.Operation{

@@ -25,6 +25,7 @@ type Action struct {
 	Event   incident.Event // taken, handed_over, given_back, snoozed or commented
 	By      string         // who does it
 	To      string         // to whom it is handed over
+	Of      string         // who must have it, to be given back; empty: anybody
 	Until   time.Time      // until when it is snoozed
 	Comment string
 }
@@ -92,7 +93,7 @@ func (s Store) Act(ctx context.Context, customerID, id int64, a Action, now time
 		case incident.EventHandedOver:
 			after, holder = before.Take(g, now, before.SnoozedUntil), a.To
 		case incident.EventGivenBack:
-			if before.TakenAt.IsZero() {
+			if before.TakenAt.IsZero() || (a.Of != "" && a.Of != found.TakenBy) {
 				return ErrNobodyHasIt
 			}
 			after, holder = before.GiveBack(g, now), ""
@@ -162,16 +163,16 @@ func (s Store) Act(ctx context.Context, customerID, id int64, a Action, now time
 	return s.Incident(ctx, customerID, id, now)
 }
 
-// GiveBackAll gives back what a person of a customer has: nobody would be called to what somebody
-// has who was removed. The name is all that an incident knows of its holder.
-func (s Store) GiveBackAll(ctx context.Context, customerID int64, person, by string, now time.Time) error {
-	ids, err := store.Values[int64](ctx, s.db, `SELECT id FROM room_incidents WHERE customer_id = @customer AND lasting AND merged_into IS NULL AND taken_by = @person
-		ORDER BY id`, pgx.StrictNamedArgs{"customer": customerID, "person": person})
+// GiveBackAll gives back what a person or an API key of a customer has: nobody would be called to
+// what somebody has who was removed. The name is all that an incident knows of its holder.
+func (s Store) GiveBackAll(ctx context.Context, customerID int64, holder, by string, now time.Time) error {
+	ids, err := store.Values[int64](ctx, s.db, `SELECT id FROM room_incidents WHERE customer_id = @customer AND lasting AND merged_into IS NULL AND taken_by = @holder
+		ORDER BY id`, pgx.StrictNamedArgs{"customer": customerID, "holder": holder})
 	if err != nil {
-		return store.Wrap(err, "incidents of %s", person)
+		return store.Wrap(err, "incidents of %s", holder)
 	}
 	for _, id := range ids {
-		_, err := s.Act(ctx, customerID, id, Action{Event: incident.EventGivenBack, By: by}, now)
+		_, err := s.Act(ctx, customerID, id, Action{Event: incident.EventGivenBack, By: by, Of: holder}, now)
 		if err != nil && !errors.Is(err, ErrIncidentOver) && !errors.Is(err, ErrNobodyHasIt) { // these by what came meanwhile
 			return err
 		}
