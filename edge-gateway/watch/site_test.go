@@ -257,7 +257,7 @@ func TestMaintenanceBegins(t *testing.T) {
 	s.observe(steps, []Incident{i}, now.Add(time.Minute))
 	must.Equal(t, "the first step", 1, len(s.Queue))
 	i.Silenced = false
-	s.observe(steps, []Incident{i}, now.Add(time.Hour))
+	s.apply(steps, Change{Event: incident.EventUnsilenced, IncidentID: 1, Incident: &i}, now.Add(time.Hour))
 	if len(s.Queue) != 2 || s.Queue[1].Step != "second" || s.Queue[1].Event != "start" || !s.Queue[1].Due.After(now.Add(time.Hour)) {
 		t.Errorf("%+v", s.Queue)
 	}

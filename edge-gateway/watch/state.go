@@ -193,17 +193,11 @@ func (s *state) update(steps []Step, k *told, i *Incident, now time.Time) {
 }
 
 // observe updates incidents by what the service answered to a request at a time, unless the watch
-// has newer. The log lacks the end of a maintenance window: people are told here of incidents that
-// it silenced.
+// has newer.
 func (s *state) observe(steps []Step, lasting []Incident, asked time.Time) {
 	for n := range lasting {
 		i := &lasting[n]
-		k := s.Incidents[i.ID]
-		switch {
-		case k == nil || !k.Known.Before(asked):
-		case k.Incident.Silenced && !i.Silenced:
-			s.apply(steps, Change{IncidentID: i.ID, Incident: i}, asked)
-		default:
+		if k := s.Incidents[i.ID]; k != nil && k.Known.Before(asked) {
 			s.update(steps, k, i, asked)
 		}
 	}

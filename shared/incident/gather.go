@@ -96,6 +96,11 @@ func (g Gathered) Breaking() bool {
 	return slices.ContainsFunc(g.Parts, func(p Part) bool { return p.Lasting })
 }
 
+// Silenced reports whether any excursion lasts, and windows cover all that do.
+func (g Gathered) Silenced() bool {
+	return g.Breaking() && !slices.ContainsFunc(g.Parts, func(p Part) bool { return p.Lasting && !p.Silenced })
+}
+
 // Late reports whether every excursion is late.
 func (g Gathered) Late() bool {
 	return !slices.ContainsFunc(g.Parts, func(p Part) bool { return !p.Late })
@@ -286,6 +291,7 @@ const (
 	EventSnoozed     Event = "snoozed" // taken until a time
 	EventCommented   Event = "commented"
 	EventSnoozeEnded Event = "snooze_ended" // open again
+	EventUnsilenced  Event = "unsilenced"   // no maintenance window covers all of it any longer
 	EventGivenBack   Event = "given_back"   // open again
 	EventCleared     Event = "cleared"
 	EventEnded       Event = "ended" // nothing has broken for [JoinGap]
@@ -298,6 +304,7 @@ type Status struct {
 	Lasting      bool // not ended
 	Breaking     bool
 	Late         bool // every excursion is late: nobody has been called
+	Silenced     bool // maintenance windows cover all of it
 	Parts        int
 	Known        Level     // the worst that people have been told of
 	TakenAt      time.Time // zero: open
@@ -384,7 +391,7 @@ func (s Status) Advance(g Gathered, followed bool, now time.Time) (Status, []Tra
 				level = level.Above(Level{p.Severity, !p.Expected(), p.Excess})
 			}
 		}
-		add(EventStarted, g.Start(), true)
+		add(EventStarted, g.Start(), level != Level{})
 		s.Lasting, s.Breaking, s.Known = true, true, level
 	}
 	if !begins && len(g.Parts) > s.Parts {
@@ -412,14 +419,21 @@ func (s Status) Advance(g Gathered, followed bool, now time.Time) (Status, []Tra
 		open()
 		s.Known = s.Known.Above(level)
 	}
+	event := EventWorse
+	if s.Silenced && g.Breaking() && !g.Silenced() {
+		event = EventUnsilenced
+	}
 	switch {
 	case allStanding:
 		s.Known = Level{} // the next excursion calls as if it were alone
 	case level.worseThan(s.Known):
-		add(EventWorse, now, !s.TakenAt.IsZero() || level.Severity.Rank() > s.Known.Severity.Rank())
+		add(event, now, !s.TakenAt.IsZero() || level.Severity.Rank() > s.Known.Severity.Rank())
 		open()
 		s.Known = s.Known.Above(level)
+	case event == EventUnsilenced:
+		add(event, now, false)
 	}
+	s.Silenced = g.Silenced()
 	if !g.Breaking() && s.Breaking {
 		add(EventCleared, g.End(), false)
 		s.Breaking = false

@@ -370,6 +370,31 @@ func TestSnoozeEnds(t *testing.T) {
 	must.Equal(t, "nothing is snoozed", true, l.status.SnoozedUntil.IsZero())
 }
 
+// TestMaintenanceEnds calls for what people do not know yet, and says so of what they know.
+func TestMaintenanceEnds(t *testing.T) {
+	t.Parallel()
+	l := life{t: t}
+	hot, other := part(1, "a", incident.TooHot, 0, lasts), part(2, "b", incident.TooHot, 3, lasts)
+	hot.Severity, other.Severity = incident.Warning, incident.Critical
+	hot.Silenced = true
+	must.Equal(t, "begins in it", []string{"started"}, l.look(0, hot))
+	hot.Silenced = false
+	must.Equal(t, "its end", []string{"unsilenced!"}, l.look(1, hot))
+	hot.Silenced = true
+	must.Equal(t, "the next begins", nothing, l.look(2, hot))
+	must.Equal(t, "a sensor beside it", []string{"joined", "unsilenced!"}, l.look(3, hot, other))
+	hot.Silenced = false
+	must.Equal(t, "its end beside a worse one", nothing, l.look(4, hot, other))
+	hot.Silenced, other.Silenced = true, true
+	l.look(5, hot, other)
+	hot.Silenced, other.Silenced = false, false
+	must.Equal(t, "the end of what is known", []string{"unsilenced"}, l.look(6, hot, other))
+	hot.Silenced, other.Silenced = true, true
+	l.look(7, hot, other)
+	hot.Lasting, hot.End, other.Lasting, other.End = false, minute(8), false, minute(8)
+	must.Equal(t, "its end when all is clear", []string{"cleared"}, l.look(9, hot, other))
+}
+
 // TestSnoozeEndsEarlyIfWorse calls again before its time.
 func TestSnoozeEndsEarlyIfWorse(t *testing.T) {
 	t.Parallel()

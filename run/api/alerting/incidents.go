@@ -142,7 +142,7 @@ func IncidentOf(i incidents.Incident) Incident {
 // embedded fields of unexported types.
 type TimelineEvent struct {
 	At      rest.Time `json:"at" doc:"When it happened, UTC: by the time of readings, where they did it." example:"2026-03-01T12:00:00Z"`
-	Event   string    `json:"event" enum:"started,joined,merged,came_back,worse,taken,handed_over,snoozed,commented,snooze_ended,given_back,cleared,ended,seen,withdrawn" doc:"What happened." example:"started"`
+	Event   string    `json:"event" enum:"started,joined,merged,came_back,worse,taken,handed_over,snoozed,commented,snooze_ended,unsilenced,given_back,cleared,ended,seen,withdrawn" doc:"What happened." example:"started"`
 	Calls   bool      `json:"calls" doc:"Whether it calls people." example:"true"`
 	Person  *string   `json:"person" doc:"Who did it; null for what readings or the clock did." example:"coldaisle"`
 	Comment *string   `json:"comment" doc:"What they said; of a hand-over to whom: to Night shift." example:"A door was open"`

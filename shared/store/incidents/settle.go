@@ -136,8 +136,8 @@ func (s Store) Settle(ctx context.Context, customerID int64, now time.Time) erro
 	return errors.Join(errs...)
 }
 
-// uncovered adds the taken incidents for which a maintenance window has begun or ended since
-// they were last updated.
+// uncovered adds the incidents for which a maintenance window has begun or ended since they
+// were last updated.
 func (s Store) uncovered(ctx context.Context, customerID int64, now time.Time, due dues) error {
 	type row struct {
 		place
@@ -150,7 +150,7 @@ func (s Store) uncovered(ctx context.Context, customerID int64, now time.Time, d
 		SELECT COALESCE(i.room_id, 0) AS room_id, i.node_id, i.gateway_id, i.start_time, i.told_at, COALESCE(e.room_id, 0) AS broken_in, e.node_id AS broken_at
 		FROM room_incidents i
 		JOIN excursions e ON e.incident_id = i.id AND e.lasting AND e.merged_into IS NULL
-		WHERE i.customer_id = @customer AND i.lasting AND i.merged_into IS NULL AND i.drill_id IS NULL AND i.taken_at IS NOT NULL AND isfinite(i.told_at)
+		WHERE i.customer_id = @customer AND i.lasting AND i.merged_into IS NULL AND i.drill_id IS NULL AND isfinite(i.told_at)
 		  AND EXISTS (SELECT FROM maintenance_windows w WHERE w.customer_id = @customer AND w.stands_to > i.told_at)
 		ORDER BY i.told_at`, pgx.StrictNamedArgs{"customer": customerID})
 	if err != nil || len(found) == 0 {

@@ -144,12 +144,17 @@ func tell(ctx context.Context, tx *store.DB, customer int64, at place, from, unt
 			}
 		}
 	}
-	windows, err := New(tx).MaintenanceWindows(ctx, customer, t.now)
-	if err != nil {
+	told := t.now // the earliest of these incidents
+	for _, r := range known {
+		if !r.Elsewhere && r.ToldAt.Before(told) {
+			told = r.ToldAt
+		}
+	}
+	if t.windows, err = New(tx).MaintenanceWindows(ctx, customer, told); err != nil {
 		return err
 	}
 	for i, r := range rows {
-		parts[i].Silenced = covered(windows, r, t.now)
+		parts[i].Silenced = covered(t.windows, r, t.now)
 	}
 	gathered := incident.Gather(parts)
 	taken, gone := incident.Identify(gathered, causes)
@@ -183,6 +188,7 @@ type telling struct {
 	roomName   string
 	now        time.Time
 	excursions []Excursion
+	windows    []Maintenance
 	known      map[int64]toldRow
 	// Who has one that is joined to another has that: from, to.
 	takeovers [][2]int64
@@ -267,6 +273,7 @@ func (t *telling) retire(ctx context.Context, taken []int64, gone map[int64]int)
 // keep stores an incident, and returns its id.
 func (t *telling) keep(ctx context.Context, id int64, g incident.Gathered, followed bool) (int64, error) {
 	before := t.known[id].status()
+	before.Silenced = t.silencedBefore(id)
 	after, events := before.Advance(g, followed, t.now)
 	level, _ := after.Level(g, t.now)
 	if level.Severity == "" || !g.Breaking() { // of all of it
@@ -329,6 +336,18 @@ func (t *telling) keep(ctx context.Context, id int64, g incident.Gathered, follo
 		t.changes = append(t.changes, change{incident: id, room: t.at.RoomID, Transition: e})
 	}
 	return id, store.Wrap(err, "keep incident")
+}
+
+// silencedBefore reports whether windows covered all of an incident when it was last told.
+func (t *telling) silencedBefore(id int64) (silenced bool) {
+	for _, e := range t.excursions {
+		if e.Lasting && e.IncidentID == id {
+			if silenced = covered(t.windows, e, t.known[id].ToldAt); !silenced {
+				return false
+			}
+		}
+	}
+	return silenced
 }
 
 // redirect lets the ids of incidents of which nothing is left lead to those that have their

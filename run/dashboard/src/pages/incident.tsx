@@ -23,8 +23,8 @@ import { useTitle } from "../components/title";
 const events: Record<string, string> = {
   started: "Began", joined: "Another excursion joined", merged: "Another incident turned out to be part of it",
   came_back: "Came back", worse: "Got worse", taken: "Taken", handed_over: "Handed over", snoozed: "Snoozed",
-  commented: "Comment", snooze_ended: "The snooze ended", given_back: "Given back", cleared: "Cleared",
-  ended: "Over", seen: "Seen", withdrawn: "Withdrawn",
+  commented: "Comment", snooze_ended: "The snooze ended", unsilenced: "No longer in maintenance",
+  given_back: "Given back", cleared: "Cleared", ended: "Over", seen: "Seen", withdrawn: "Withdrawn",
 };
 
 export default function IncidentPage() {
