@@ -86,6 +86,7 @@ func examineAlone(commands, port string) error {
 
 func TestNetwork(t *testing.T) {
 	t.Parallel()
+	tooltest.Long(t)
 	const pair = "link set lo up; link add eth0 type veth peer name far; link set eth0 up; link set far up"
 	const unrouted = pair + "; addr add 192.168.7.20/24 dev eth0"
 	const addressed = unrouted + "; route add default dev eth0"

@@ -17,6 +17,7 @@ import (
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/incidents"
+	"coldaisle.dev/shared/tooltest"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -25,6 +26,7 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 // TestProcess runs the function against a metadata database and Pub/Sub.
 func TestProcess(t *testing.T) {
 	t.Parallel()
+	tooltest.Long(t)
 	program := functiontest.Build(t, "../serve")
 	database := pgtest.URL(t)
 	pool := must.Get(pgxpool.New(t.Context(), database))(t)

@@ -18,6 +18,7 @@ import (
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings/bqreadings/bqtest"
+	"coldaisle.dev/shared/tooltest"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -47,6 +48,7 @@ func deadLetter(t *testing.T) *pstest.Server {
 // TestProcess starts the function as the buildpack does, against both tables.
 func TestProcess(t *testing.T) {
 	t.Parallel()
+	tooltest.Long(t)
 	program := functiontest.Build(t, "../serve")
 	start := func(t *testing.T, pubsub, database string, more ...string) *functiontest.Process {
 		t.Helper()

@@ -28,6 +28,7 @@ import (
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/incidents"
+	"coldaisle.dev/shared/tooltest"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -202,6 +203,7 @@ func count(t *testing.T, pool *pgxpool.Pool) (n int) {
 
 func TestProcess(t *testing.T) {
 	t.Parallel()
+	tooltest.Long(t)
 	program := functiontest.Build(t, "../serve")
 	database := pgtest.URL(t)
 	pool := must.Get(pgxpool.New(t.Context(), database))(t)

@@ -334,6 +334,7 @@ func TestManyNodes(t *testing.T) {
 // calibration are the same, byte for byte.
 func TestAnotherCustomersNoiseChangesNothing(t *testing.T) {
 	t.Parallel()
+	tooltest.Long(t)
 	artifacts := func(noise float64) (all [][]byte) {
 		p := newFixture(t, 1000)
 		bruno, _ := p.newCustomer("brunobruno", "b1", "b2")
@@ -415,6 +416,7 @@ func TestUnreadableHistory(t *testing.T) {
 // four weeks, and that it does not matter which of a node's channels comes first.
 func TestSampleOfFourWeeks(t *testing.T) {
 	t.Parallel()
+	tooltest.Long(t)
 	artifact := func(newestFirst bool) []byte {
 		p := newFixture(t, 1500)
 		s := &sampler{Readings: p.table, sample: slices.Clone(p.series)}
@@ -437,6 +439,7 @@ func TestSampleOfFourWeeks(t *testing.T) {
 // again.
 func TestOlderVerdictsAreBounded(t *testing.T) {
 	t.Parallel()
+	tooltest.Long(t)
 	p := newFixture(t, 2200)
 	if n := p.judge(); n <= 250 {
 		t.Fatalf("%d verdicts", n)

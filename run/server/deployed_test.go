@@ -22,6 +22,7 @@ import (
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/readings/bqreadings/bqtest"
+	"coldaisle.dev/shared/tooltest"
 )
 
 const configuration = "../../terraform"
@@ -43,6 +44,7 @@ func TestConfigMatchesTerraform(t *testing.T) {
 // answer. Its database user has only the rights that the migration gave it.
 func TestStartsAsDeployed(t *testing.T) {
 	t.Parallel()
+	tooltest.Long(t)
 	suffix := "-" + strings.ToLower(rand.Text()[:8])
 	components := tfenv.Read(t, configuration, suffix)
 	program := functiontest.Build(t, "../server")

@@ -78,6 +78,7 @@ func judged(history []learn.NodeHistory, odd [][]bool, wrong bool) []learn.Label
 // A verdict counts as often as there are readings of which its own was drawn, right or wrong.
 func TestVerdictsAreWeighed(t *testing.T) {
 	t.Parallel()
+	tooltest.Long(t)
 	history, odd := site(3, 1500, 5)
 	labels := judged(history, odd, false)
 	newest := len(labels) - 1
@@ -109,6 +110,7 @@ func train(tb testing.TB, in learn.Input) learn.Result {
 // wrong ones and with none: the detectors judge alike, and only what was measured differs.
 func TestVerdictsMeasureAndMoveNothing(t *testing.T) {
 	t.Parallel()
+	tooltest.Long(t)
 	history, odd := site(4, 600, 1)
 	unjudged := train(t, learn.Input{History: history, Seed: 1})
 	if m := unjudged.Metrics.Anomaly; !m.Published || m.F1 != nil || m.LiveF1 != nil || m.Accuracy != nil {
@@ -151,6 +153,7 @@ func TestVerdictsMeasureAndMoveNothing(t *testing.T) {
 // and of no other.
 func TestGate(t *testing.T) {
 	t.Parallel()
+	tooltest.Long(t)
 	history, odd := site(4, 600, 1)
 	labels := judged(history, odd, false)
 	live := train(t, learn.Input{History: history, Seed: 1}).Detector

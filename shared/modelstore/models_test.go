@@ -19,6 +19,7 @@ import (
 	"coldaisle.dev/shared/modelstore"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/tooltest"
 )
 
 func noon() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
@@ -161,6 +162,7 @@ func TestTwoTrainers(t *testing.T) {
 // load.
 func TestLoaderFollows(t *testing.T) {
 	t.Parallel()
+	tooltest.Long(t)
 	s := newStore(t)
 	now := noon()
 	var log bytes.Buffer

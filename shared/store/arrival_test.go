@@ -19,6 +19,7 @@ import (
 	"coldaisle.dev/shared/readings/pgreadings"
 	"coldaisle.dev/shared/store/incidents"
 	"coldaisle.dev/shared/store/pipeline"
+	"coldaisle.dev/shared/tooltest"
 )
 
 // happened is what is told of an excursion, whatever the order of arrival.
@@ -54,6 +55,7 @@ func (db fixture) happenedByRule(t *testing.T, node string, rule int64) []happen
 // in ten twice. The excursions of each rule are those of its preview.
 func TestOrderOfArrivalChangesNothing(t *testing.T) {
 	t.Parallel()
+	tooltest.Long(t)
 	days := 2
 	if long() {
 		days = 31

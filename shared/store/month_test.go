@@ -24,6 +24,7 @@ import (
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store/incidents"
 	"coldaisle.dev/shared/store/pipeline"
+	"coldaisle.dev/shared/tooltest"
 )
 
 // long is for make incidents: the months and days of which the tests take a part.
@@ -185,6 +186,7 @@ func (s *sown) inPlaces(random *rand.Rand, node string, place func(i int) int) [
 // sown, as the preview of the rule does. Contract 11.1, 11.5.
 func TestOneIncidentPerExcursion(t *testing.T) {
 	t.Parallel()
+	tooltest.Long(t)
 	days := 4
 	if long() {
 		days = 31

@@ -13,6 +13,7 @@ import (
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store/pipeline"
+	"coldaisle.dev/shared/tooltest"
 )
 
 // site is a simulated fleet: nodes of enrolled gateways that send every 30 s to 2 min
@@ -42,6 +43,7 @@ const simTick = 10 * time.Second
 // whole; while the service itself is late, and after, nobody is blamed. Contract 11.4.
 func TestSilences24Hours(t *testing.T) {
 	t.Parallel()
+	tooltest.Long(t)
 	count, lasts, gateways := 60, 150*time.Minute, 6
 	if long() {
 		count, lasts, gateways = 5000, 24*time.Hour, 100

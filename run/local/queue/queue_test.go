@@ -28,6 +28,7 @@ import (
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/push"
+	"coldaisle.dev/shared/tooltest"
 )
 
 const project = "test"
@@ -301,6 +302,7 @@ func TestAcknowledgementsSurviveARestart(t *testing.T) {
 // fails: the other is not held up, and in the end each has everything once.
 func TestBacklogWaitsInTheTable(t *testing.T) {
 	t.Parallel()
+	tooltest.Long(t)
 	w := open(t, queue.Config{DatabaseURL: pgtest.URL(t), Policy: queue.Policy{MinBackoff: 20 * time.Millisecond, MaxBackoff: 20 * time.Millisecond, MaxAttempts: 1e6}})
 	var mended sync.Map
 	w.run(t, func(function string, _ push.Message) int {
@@ -328,6 +330,7 @@ func TestBacklogWaitsInTheTable(t *testing.T) {
 // of PostgreSQL does. A publisher tries again until it is answered.
 func TestLostConnectionsLoseNothing(t *testing.T) {
 	t.Parallel()
+	tooltest.Long(t)
 	database := pgtest.URL(t)
 	w := open(t, queue.Config{DatabaseURL: database})
 	w.run(t, accept, "ingest", "detect")
