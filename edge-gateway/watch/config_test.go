@@ -79,8 +79,8 @@ func TestDue(t *testing.T) {
 	}
 }
 
-// TestFlood has more messages than a step may send in an hour: the rest is one digest, and what
-// is critical does not wait for it.
+// TestFlood has more messages than a step may send in an hour: what is critical comes first, and
+// the rest is one digest.
 func TestFlood(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 2, 0, 0, 0, time.UTC)
@@ -110,7 +110,7 @@ func TestFlood(t *testing.T) {
 			s.sent("a", batch, true, now)
 		}
 	}
-	must.Equal(t, "messages", [][]int64{{1}, {2}, {6, 7}, {3, 4, 5}}, sent)
+	must.Equal(t, "messages", [][]int64{{6}, {7}, {1, 2, 3, 4, 5}}, sent)
 	s.sent("a", []job{{}}, false, now.Add(time.Hour))
 	must.Equal(t, "last success, before what was given up", now, s.Succeeded)
 }

@@ -89,13 +89,12 @@ func TestMessageHasTheStateAtSending(t *testing.T) {
 				steps := fmt.Sprintf("  - {name: a, after: %s, command: [/bin/sh, -c, 'test -e %[2]s/answers && cat >> %[2]s/told']}\n", c.after, folder)
 				w := newWorld(t, steps, func(now time.Time, sensor int) float64 {
 					return lost(now, sensor, float64(over.Minute()))
+				}, func(s *service) {
+					warning := s.rules[0]
+					s.rules[0].Limit = 27
+					warning.ID, warning.Severity = 2, incident.Warning
+					s.rules = append(s.rules, warning)
 				})
-				w.service.mu.Lock()
-				warning := w.service.rules[0]
-				w.service.rules[0].Limit = 27
-				warning.ID, warning.Severity = 2, incident.Warning
-				w.service.rules = append(w.service.rules, warning)
-				w.service.mu.Unlock()
 				until("01:58:30")
 				w.set(&w.cut, c.cut)
 				if c.answers != "" {
@@ -223,10 +222,9 @@ func TestMaintenanceEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, "  - {name: first, command: [/bin/true]}\n", lossOfCooling)
-				w.service.mu.Lock()
-				w.service.windows = []window{{StartTime: time.Now().UTC().Truncate(time.Hour), DurationS: 70 * 60, RoomIDs: []int64{1}}}
-				w.service.mu.Unlock()
+				w := newWorld(t, "  - {name: first, command: [/bin/true]}\n", lossOfCooling, func(s *service) {
+					s.windows = []window{{StartTime: time.Now().UTC().Truncate(time.Hour), DurationS: 70 * 60, RoomIDs: []int64{1}}}
+				})
 				until("02:05:00")
 				w.set(&w.cut, c.cut)
 				until(c.ends)

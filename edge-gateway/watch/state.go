@@ -259,7 +259,8 @@ func (s *state) merge(from, into int64) {
 	}
 }
 
-// next returns the messages that a step sends now, as one, or how long it has nothing to send.
+// next returns the messages that a step sends now, as one, or how long it has nothing to send. An
+// incident that is critical comes first.
 // blocked are the incidents of which a message failed and is not yet tried again.
 func (s *state) next(step *Step, blocked map[int64]time.Time, now time.Time) ([]job, time.Duration) {
 	wait := time.Hour
@@ -281,16 +282,18 @@ func (s *state) next(step *Step, blocked map[int64]time.Time, now time.Time) ([]
 	if len(ready) == 0 {
 		return nil, wait
 	}
+	urgent := slices.IndexFunc(ready, job.urgent)
+	id := ready[max(0, urgent)].IncidentID
 	sent := slices.DeleteFunc(s.Sent[step.Name], func(t time.Time) bool { return now.Sub(t) >= time.Hour })
 	s.Sent[step.Name] = sent
 	if len(sent) < *step.AtMost {
 		if s.Held[step.Name] {
 			return ready, 0
 		}
-		return ready[:1], 0
+		n := slices.IndexFunc(ready, func(j job) bool { return j.IncidentID == id })
+		return ready[n : n+1], 0
 	}
-	if n := slices.IndexFunc(ready, job.urgent); n >= 0 { // with all of the same incident
-		id := ready[n].IncidentID
+	if urgent >= 0 { // with all of the same incident
 		return slices.DeleteFunc(ready, func(j job) bool { return j.IncidentID != id }), 0
 	}
 	s.Held[step.Name] = true

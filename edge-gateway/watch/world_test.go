@@ -213,8 +213,8 @@ func (w *world) node(ctx context.Context, sensor int, celsius float64) {
 	w.site.ServeHTTP(httptest.NewRecorder(), request)
 }
 
-// newWorld starts a site at 01:58, in a bubble.
-func newWorld(t *testing.T, steps string, heat func(now time.Time, sensor int) float64) *world {
+// newWorld starts a site at 01:58, in a bubble, once the service is changed.
+func newWorld(t *testing.T, steps string, heat func(now time.Time, sensor int) float64, change ...func(*service)) *world {
 	t.Helper()
 	w := &world{t: t, heat: heat, judging: state{}, service: &service{wait: time.Second, present: map[int64]Incident{}, rules: []rule{{
 		ID: 1, Version: 1, Quantity: incident.Temperature, Direction: incident.Above, Limit: 24.4, Severity: incident.Critical, Enabled: true,
@@ -223,6 +223,9 @@ func newWorld(t *testing.T, steps string, heat func(now time.Time, sensor int) f
 		w.service.sensors = append(w.service.sensors, sensor{ID: fmt.Sprint("n", i), Name: fmt.Sprint("Rack ", i), RoomID: 1})
 	}
 	until("01:58:00")
+	for _, do := range change {
+		do(w.service)
+	}
 	box := must.Get(outbox.Open(t.TempDir(), outbox.Options{MaxBytes: 1 << 20, Clock: time.Now}))(t)
 	w.site = gateway.New(gateway.Config{}, gateway.PublishFunc(w.publish), box, time.Now, logging.Discard())
 	ctx, stop := context.WithCancel(t.Context())
