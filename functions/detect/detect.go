@@ -134,7 +134,8 @@ func (d *Detect) Handle(ctx context.Context, m push.Message) (err error) {
 	outOfOrder := (status.Owned || r.Channel != reading.Open) && (m.DeliveryAttempt > 1 || m.PublishTime.Sub(r.Time) > lateAfter)
 	if outOfOrder || len(events) > 0 || len(findings) > 0 || status.Remembers || breaks(status.Rules, data) {
 		err := d.judge.Judge(ctx, incidents.Judged{
-			Reading: r, Window: data.Recent, GatewayID: source.GatewayID, Arrived: m.PublishTime, Defaults: d.defaults, Findings: findings,
+			Reading: r, Window: data.Recent, GatewayID: source.GatewayID, Arrived: m.PublishTime, Defaults: d.defaults,
+			Findings: findings, HeldFrom: status.HeldFrom,
 		})
 		if err != nil { // return before publishing: in an outage each delivery would publish again
 			return errors.Join(observeErr, err)
@@ -191,15 +192,18 @@ func (d *Detect) handleDrill(ctx context.Context, r reading.Reading, m incidents
 	})
 }
 
-// observe returns the findings for a reading. A finding that does not hold matters only
-// while there is memory that it may settle.
+// observe returns the findings for a reading that is the sensor's, from those readings before
+// it that its owner may see. A finding that does not hold matters only while there is memory
+// that it may settle.
 func (d *Detect) observe(ctx context.Context, data wire.Data, status pipeline.SensorStatus) ([]incident.Finding, error) {
-	if d.observer == nil || !status.Owned {
+	r := data.Reading
+	if d.observer == nil || !status.Owned || (status.Signed && r.Channel == reading.Open) || r.Time.Before(status.HeldFrom) {
 		return nil, nil
 	}
+	data.Recent = data.Recent.Within(r.Time.Sub(status.HeldFrom).Seconds())
 	findings, err := d.observer.Observe(ctx, data, status)
 	if err != nil {
-		err = fmt.Errorf("observe reading of %s: %w", data.Reading.NodeID, err)
+		err = fmt.Errorf("observe reading of %s: %w", r.NodeID, err)
 	}
 	if !status.Remembers {
 		findings = slices.DeleteFunc(findings, func(f incident.Finding) bool { return !f.Holds })

@@ -121,6 +121,8 @@ func TestDetect(t *testing.T) {
 		"owned":   {Owned: true},
 		"strict":  {Owned: true, Thresholds: &alert.Thresholds{MaxTemperature: 25, MaxHumidity: 30}},
 		"deleted": {Deleted: true},
+		"signed":  {Owned: true, Signed: true},
+		"before":  {Owned: true, HeldFrom: noon.Add(time.Microsecond)},
 	}
 	defaultThresholds := alert.Thresholds{MaxTemperature: 40, MaxHumidity: 45}
 	for name, c := range map[string]struct {
@@ -137,6 +139,8 @@ func TestDetect(t *testing.T) {
 		"unowned sensor is checked and not observed":   {reading: measured("unregistered", 41, 45), want: []alert.Type{alert.Temperature}},
 		"probe is passed on":                           {reading: measured("coldaisle.probe", 0, 0), want: []alert.Type{alert.Temperature}},
 		"deleted sensor is ignored":                    {reading: measured("deleted", 99, 99)},
+		"open reading beside a signed sensor":          {reading: measured("signed", 20, 40)},
+		"reading of an earlier holder":                 {reading: measured("before", 20, 40)},
 		"hot reading of six hours ago raises an alert": {reading: measured("owned", 41, 45), late: 6 * time.Hour, want: []alert.Type{alert.Temperature}, learned: 1},
 		"hot reading of a year ago raises an alert":    {reading: measured("owned", 41, 45), late: 365 * 24 * time.Hour, want: []alert.Type{alert.Temperature}, learned: 1},
 	} {
@@ -289,6 +293,21 @@ func TestFindingsAreJudged(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLearningSeesItsHoldAlone shows contract 4.8: of the readings that came with one, learning sees
+// those that the sensor's owner may see.
+func TestLearningSeesItsHoldAlone(t *testing.T) {
+	t.Parallel()
+	alerts, _ := topic(t)
+	judge, observer := &fakeJudge{}, &fakeObserver{found: []incident.Finding{{Kind: incident.KindAnomaly, Holds: true}}}
+	held := noon.Add(-40 * time.Second)
+	d := detect.New(from, fakeStatuses{"n1": {Owned: true, HeldFrom: held}}, alerts, judge, observer, alert.Defaults(), logging.Discard(), nil)
+	w := reading.Window{Age: []float64{90, 41, 40, 30}, Temperature: []float64{11, 12, 13, 14}, Humidity: []float64{41, 42, 43, 44}}
+	data := must.Get(wire.EncodeData(wire.Data{Reading: measured("n1", 20, 40), Recent: w}))(t)
+	must.Do(t, d.Handle(t.Context(), push.Message{ID: "1", Data: data, PublishTime: noon}))
+	must.Equal(t, "seen", reading.Window{Age: []float64{40, 30}, Temperature: []float64{13, 14}, Humidity: []float64{43, 44}}, observer.seen[0].Recent)
+	must.Equal(t, "the hold of the findings", held, judge.judged[0].HeldFrom)
 }
 
 // BenchmarkQuietReading measures a reading that breaks none of a dozen rules, of

@@ -104,8 +104,10 @@ func (a *testCustomer) act(tb testing.TB, id int64, fields string) shownIncident
 // anomaly is one of a node, now, as detection finds it.
 func (s *testAPI) anomaly(tb testing.TB, node string) int64 {
 	tb.Helper()
+	id := reading.Node{ID: node}
+	statuses := must.Get(s.store.SensorStatuses(tb.Context(), []reading.Node{id}))(tb)
 	must.Do(tb, s.store.Judge(tb.Context(), incidents.Judged{
-		Reading: reading.Reading{NodeID: node, MessageID: "odd", Time: s.now(), Temperature: 20, Humidity: 40}, Arrived: s.now(),
+		Reading: reading.Reading{NodeID: node, MessageID: "odd", Time: s.now(), Temperature: 20, Humidity: 40}, Arrived: s.now(), HeldFrom: statuses[id].HeldFrom,
 		Findings: []incident.Finding{{
 			Kind: incident.KindAnomaly, Holds: true, Score: 4, Cause: "unchanged", Reason: "unchanged for 52 min", Severity: incident.Warning,
 			Quantity: incident.Temperature, Value: 20, Low: 21, High: 23, Probability: 0.0001,

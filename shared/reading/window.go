@@ -34,6 +34,16 @@ func (r Reading) Before(age float64) time.Time {
 // Len is the number of readings in the window.
 func (w Window) Len() int { return len(w.Age) }
 
+// Within returns the window of the readings that are at most age seconds older than the one that
+// carries it.
+func (w Window) Within(age float64) Window {
+	i := slices.IndexFunc(w.Age, func(a float64) bool { return a <= age })
+	if i < 0 {
+		return Window{}
+	}
+	return Window{Age: w.Age[i:], Temperature: w.Temperature[i:], Humidity: w.Humidity[i:]}
+}
+
 // With returns the window of the readings whose value in a column of w is not missing. It
 // copies only if some are missing.
 func (w Window) With(column []float64) (with Window) {

@@ -131,7 +131,9 @@ func TestIDThatAnotherHoldsIsForTheSignedChannelAlone(t *testing.T) {
 	nodes := []reading.Node{{ID: "n1"}, {Channel: reading.Channel(db.bruno), ID: "n1"}, {Channel: reading.Channel(db.anna), ID: "n1"}}
 	got, err := db.SensorStatuses(t.Context(), nodes)
 	annas := pipeline.SensorStatus{Owned: true, CustomerID: db.anna, RoomID: db.annasRoom, Budget: 1}
-	want := map[reading.Node]pipeline.SensorStatus{nodes[0]: annas, nodes[1]: {Deleted: true}, nodes[2]: annas}
+	held := annas
+	held.HeldFrom = db.openSpans(t, db.anna)[0].From
+	want := map[reading.Node]pipeline.SensorStatus{nodes[0]: held, nodes[1]: {Deleted: true}, nodes[2]: annas}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("statuses, %v (-want +got):\n%s", err, diff)
 	}

@@ -27,6 +27,7 @@ type Judged struct {
 	Again     bool             // it comes from [Store.Unjudged]: ingest has already stored it
 
 	Findings []incident.Finding // of learning, at most one of each kind
+	HeldFrom time.Time          // of the open channel: since when the customer of the findings holds the id
 }
 
 func (j Judged) forecast() bool {
@@ -63,6 +64,9 @@ func (s Store) Judge(ctx context.Context, j Judged) error {
 			n, visible, err := lockAndLoad(ctx, tx, j)
 			if err != nil || !visible {
 				return err
+			}
+			if !store.UTC(n.owner.VisibleFrom).Equal(j.HeldFrom) { // learning looked at what another hold may see
+				j.Findings = nil
 			}
 			return n.advance(ctx, tx, j)
 		})

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -20,6 +21,7 @@ type SensorStatus struct {
 	Signed     bool              // the sensor takes readings of its customer's own channel only
 	CustomerID int64             // owner; 0 if there is none
 	RoomID     int64             // the sensor's
+	HeldFrom   time.Time         // of the open channel: what is older is not its owner's
 	Budget     float64           // false alarms per node and month that the customer accepts
 	Deleted    bool              // it was a sensor, and has no owner now
 	Thresholds *alert.Thresholds // its owner's; nil when they never set any
@@ -56,6 +58,7 @@ func (s Store) SensorStatuses(ctx context.Context, nodes []reading.Node) (map[re
 		Signed         bool
 		CustomerID     int64
 		RoomID         int64
+		HeldFrom       *time.Time
 		Budget         float64
 		MaxTemperature *float64
 		MaxHumidity    *float64
@@ -67,6 +70,7 @@ func (s Store) SensorStatuses(ctx context.Context, nodes []reading.Node) (map[re
 	channels, ids := store.NodeKeys(nodes)
 	found, err := store.All[row](ctx, s.db, `
 		SELECT n.channel, n.node_id, COALESCE(o.customer_id, 0) AS customer_id, COALESCE(o.room_id, 0) AS room_id,
+		       (SELECT NULLIF(h.held_from, '-infinity') FROM open_holds h WHERE n.channel = 0 AND h.node_id = n.node_id AND h.held_until = 'infinity') AS held_from,
 		       COALESCE(b.false_alarms_per_month, 1) AS budget,
 		       o.signed_from IS NOT NULL AS signed, `+deleted+` AS deleted,
 		       l.max_temperature, l.max_humidity, r.rules, `+store.CorrectionsOf+`,
@@ -98,7 +102,7 @@ func (s Store) SensorStatuses(ctx context.Context, nodes []reading.Node) (map[re
 			sensor = r.NodeID
 		}
 		status := SensorStatus{
-			Owned: r.CustomerID != 0, Signed: r.Signed, CustomerID: r.CustomerID, RoomID: r.RoomID, Budget: r.Budget,
+			Owned: r.CustomerID != 0, Signed: r.Signed, CustomerID: r.CustomerID, RoomID: r.RoomID, HeldFrom: store.UTC(r.HeldFrom), Budget: r.Budget,
 			Remembers: r.Remembers, Corrections: store.ConvertCorrections(r.Corrections), Rules: incident.Effective(incidents.ConvertRules(r.Rules, defaults), r.RoomID, sensor),
 		}
 		if r.MaxTemperature != nil && r.MaxHumidity != nil {
