@@ -118,7 +118,7 @@ func TestTenantIsolation(t *testing.T) {
 		"listAPIKeys":  {path: "/api/v1/api-keys", status: 200},
 		"revokeAPIKey": by("/api/v1/api-keys/%d", keys.read.id, "", "API key not found"),
 		"listWatches":  {path: "/api/v1/watches", status: 200, empty: `[]`},
-		"reportWatch":  {path: "/api/v1/watches/heartbeat", body: `{"name":"Vault","last_poll_age_s":0,"queue_age_s":0}`, status: 403, detail: "Nobody may do this"},
+		"reportWatch":  {path: "/api/v1/watches/heartbeat", body: `{"name":"Vault","last_poll_age_s":0,"queue_age_s":0}`, status: 403, detail: "Only API keys may do this"},
 		"removeWatch":  by("/api/v1/watches/%d", watching, "", "Watch not found"),
 
 		"listPersons":      {path: "/api/v1/persons", status: 200},
@@ -229,7 +229,7 @@ func TestTenantIsolation(t *testing.T) {
 			lowest := slices.Index(roles, least[op.id])
 			refusal := "This needs the role " + least[op.id]
 			if strings.Contains(op.Description, "Role: none.") {
-				lowest, refusal = len(roles), "Nobody may do this"
+				lowest, refusal = len(roles), "Only API keys may do this"
 			}
 			if lowest < 0 {
 				t.Fatalf("says of roles %q", sentence)

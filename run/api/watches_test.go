@@ -38,7 +38,7 @@ func TestWatchKey(t *testing.T) {
 		}
 	}
 	s.call(t, key.text, http.MethodPost, "/api/v1/watches/heartbeat", beat).is(t, 204)
-	s.call(t, a.token, http.MethodPost, "/api/v1/watches/heartbeat", beat).says(t, 403, "Nobody may do this")
+	s.call(t, a.token, http.MethodPost, "/api/v1/watches/heartbeat", beat).says(t, 403, "Only API keys may do this")
 	for _, scope := range []string{"read", "write"} {
 		s.call(t, a.key(t, fmt.Sprintf(`"scope":%q`, scope)).text, http.MethodPost, "/api/v1/watches/heartbeat", beat).
 			says(t, 403, "This needs an API key with the scope watch")

@@ -28,7 +28,7 @@ func RoleOf(name string) Role { return Role(max(0, slices.Index(RoleNames(), nam
 
 func (r Role) detail() string {
 	if r == NoRole {
-		return "Nobody may do this"
+		return "Only API keys may do this"
 	}
 	return "This needs the role " + r.String()
 }
