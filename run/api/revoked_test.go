@@ -31,6 +31,33 @@ func (b *heldBody) Read(part []byte) (int, error) {
 	return b.Reader.Read(part)
 }
 
+// TestRevokedWhileItWaits revokes what a request waits with: of the next change it learns nothing.
+// Contract 2.7.
+func TestRevokedWhileItWaits(t *testing.T) {
+	t.Parallel()
+	for _, by := range []string{"key", "person"} {
+		t.Run(by, func(t *testing.T) {
+			t.Parallel()
+			s, owner := newTestCustomer(t)
+			s.running(t)
+			owner.heldSensor(t, "n1")
+			viewer, key := owner.with(t, "viewer"), owner.key(t, `"scope":"read"`)
+			token, revoke := viewer.token, fmt.Sprintf("/api/v1/persons/%d", viewer.person)
+			if by == "key" {
+				token, revoke = key.text, fmt.Sprintf("/api/v1/api-keys/%d", key.id)
+			}
+			answer := make(chan reply, 1)
+			go func() { answer <- s.call(t, token, http.MethodGet, changesPath+"?wait_s=30&after=0", "") }()
+			must.Eventually(t, "the listener, which runs while somebody waits", func() bool { return s.listens(t) })
+			if got := s.call(t, owner.token, http.MethodDelete, revoke, ""); got.status >= 300 {
+				t.Fatalf("revoke: %d %s", got.status, got.body)
+			}
+			s.judge(t, "n1", s.now(), 60)
+			(<-answer).is(t, 401)
+		})
+	}
+}
+
 // TestRevokedWhileTheBodyComes revokes what a request was let in with before its body has come: the
 // change is refused as the next request is, and nothing has changed. Contract 2.7.
 func TestRevokedWhileTheBodyComes(t *testing.T) {

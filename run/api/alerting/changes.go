@@ -87,6 +87,9 @@ func (h *Handlers) changes(ctx context.Context, in *changesInput) (changesBody, 
 			}
 		}
 		found, err = log.Changes(ctx, customer, found.Next, in.Limit, h.Clock())
+		if err == nil && len(found.Changes) > 0 {
+			err = auth.Recheck(ctx, h.DB)
+		}
 		if err != nil || len(found.Changes) > 0 {
 			return changesOf(found), err
 		}

@@ -66,7 +66,7 @@ func Who(ctx context.Context) string {
 func NameOf(key accounts.APIKey) string { return "API key " + key.Name }
 
 // Recheck refuses a caller whose token or key was revoked, or whose role changed, since the request
-// began, because its body and a password slot may take seconds. Call it after
+// began, because its body, a password slot and a wait may take seconds. A change calls it after
 // [accounts.Store.LockChanges], for which a revocation also waits.
 func Recheck(ctx context.Context, tx *store.DB) error {
 	c, s := callerOf(ctx), accounts.New(tx)
