@@ -129,7 +129,14 @@ func TestPersons(t *testing.T) {
 	}
 	s.call(t, a.token, http.MethodPatch, personsPath+decimal(other.person), `{"role":"admin"}`).is(t, 200)
 	other.login(t)
-	waiting := other.gateway(t, "Waiting")
+	waiting := other.gateway(t, "Demoted")
+	for _, role := range []string{"owner", "operator", "admin"} {
+		s.call(t, a.token, http.MethodPatch, personsPath+decimal(other.person), fmt.Sprintf(`{"role":%q}`, role)).is(t, 200)
+		status := map[bool]int{true: 200, false: 404}[role == "owner"]
+		s.call(t, "", http.MethodPost, "/api/v1/gateways/enrol", fmt.Sprintf(`{"code":%q}`, waiting.code)).is(t, status)
+	}
+	other.login(t)
+	waiting = other.gateway(t, "Waiting")
 	a.heldSensor(t, "hot-1")
 	s.judge(t, "hot-1", s.now(), 60)
 	hot := a.incidents(t, "?state=open")[0].ID

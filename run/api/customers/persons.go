@@ -107,7 +107,7 @@ func (h *Handlers) registerPersons(r *rest.API) {
 	rest.Answer(r, rest.Operation{
 		ID: "setRole", Role: rest.Owner, Method: http.MethodPatch, Path: "/api/v1/persons/{person_id}", Tag: rest.TagPersons,
 		Summary:     "Change a person's role",
-		Description: "It ends the person's sessions and invitations. API keys stay; those that the new role could not make are in the answer.",
+		Description: "It ends the person's sessions and invitations, and unused enrolment codes that the new role could not make. API keys stay; such ones are in the answer.",
 		Errors:      []error{store.ErrNoPerson, store.ErrLastOwner},
 	}, h.setRole)
 	// A repeat gets 404: the person is gone, as requested.

@@ -42,8 +42,10 @@ func (s Store) Persons(ctx context.Context, customerID int64) ([]Person, error) 
 	return found, store.Wrap(err, "persons of customer %d", customerID)
 }
 
-// SetRole changes a person's role, raises the generation, and revokes the person's invitations.
-// Call it after [Store.LockChanges]. Errors: [store.ErrNoPerson], [store.ErrLastOwner].
+const revokeCodes = `UPDATE gateways SET revoked_at = now() WHERE created_by = @id AND enrolled_at IS NULL AND revoked_at IS NULL`
+
+// SetRole changes a person's role, raises the generation, and revokes the person's invitations,
+// and unused enrolment codes that the new role could not make. Call it after [Store.LockChanges]. Errors: [store.ErrNoPerson], [store.ErrLastOwner].
 func (s Store) SetRole(ctx context.Context, customerID, id int64, role string) error {
 	if err := s.keepOwner(ctx, customerID, id, role); err != nil {
 		return err
@@ -51,8 +53,10 @@ func (s Store) SetRole(ctx context.Context, customerID, id int64, role string) e
 	if err := s.UpdatePerson(ctx, customerID, id, PersonChange{Role: &role}); err != nil {
 		return err
 	}
-	_, err := s.db.Exec(ctx, `DELETE FROM invitations WHERE invited_by = @id`, pgx.StrictNamedArgs{"id": id})
-	return store.Wrap(err, "revoke invitations of person %d", id)
+	_, err := s.db.Exec(ctx, `
+		WITH codes AS (`+revokeCodes+` AND @role NOT IN ('admin', 'owner'))
+		DELETE FROM invitations WHERE invited_by = @id`, pgx.StrictNamedArgs{"id": id, "role": role})
+	return store.Wrap(err, "revoke codes of person %d", id)
 }
 
 // keepOwner refuses a role that would leave the customer without an owner.
@@ -82,7 +86,7 @@ func (s Store) DeletePerson(ctx context.Context, customerID, id int64) ([]APIKey
 	}
 	args := pgx.StrictNamedArgs{"id": id}
 	for _, statement := range []string{
-		`UPDATE gateways SET revoked_at = now() WHERE created_by = @id AND enrolled_at IS NULL AND revoked_at IS NULL`,
+		revokeCodes,
 		`DELETE FROM persons WHERE id = @id`,
 	} {
 		if _, err := s.db.Exec(ctx, statement, args); err != nil {
