@@ -74,13 +74,17 @@ func writeEnvironment(path string, running *system.System, bigQueryEmulator stri
 func quoted(value string) string { return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'" }
 
 func welcomeText(running *system.System, credentials system.Credentials, logFile, data string) string {
+	login := credentials.Email + "   " + credentials.Password
+	if credentials.Email == "" {
+		login = "as before, with a password of your own"
+	}
 	return fmt.Sprintf(`
 Coldaisle is running.
 
   Dashboard   %s
   API         %s/docs
   Gateway     %s/api/v1/nodes
-  Sign in     %s   %s
+  Sign in     %s
 
   Pub/Sub     %s
   Functions   %s
@@ -90,7 +94,7 @@ Coldaisle is running.
 
 Ctrl-C stops it. Stored data stays.
 
-`, running.APIURL, running.APIURL, running.GatewayURL, credentials.Email, credentials.Password,
+`, running.APIURL, running.APIURL, running.GatewayURL, login,
 		running.PubSubAddress, running.FunctionsURL, logFile, data)
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"path/filepath"
@@ -29,14 +30,15 @@ const (
 
 // Demo creates a customer whose sensors are the simulated nodes, room by room, and
 // starts the nodes. It uses the API, as a user does. A second start finds what the
-// first one created.
+// first one created. Without nodes the customer may have other credentials meanwhile: then
+// none are returned.
 func (s *System) Demo(ctx context.Context) (Credentials, error) {
 	user, credentials, err := s.demoUser(ctx)
-	if err != nil {
-		return Credentials{}, err
+	if s.options.Nodes == 0 && errors.Is(err, errTaken) {
+		return Credentials{}, nil // somebody has changed them, and needs nothing of us
 	}
-	if s.options.Nodes == 0 {
-		return credentials, nil
+	if err != nil || s.options.Nodes == 0 {
+		return credentials, err
 	}
 	simulated := nodesim.Config{
 		Gateway: s.GatewayURL, Nodes: s.options.Nodes, Speed: s.options.Speed, Seed: s.options.Seed,
@@ -77,13 +79,17 @@ func (s *System) Demo(ctx context.Context) (Credentials, error) {
 
 // demoUser signs in as the demo customer, who is registered first if need be.
 func (s *System) demoUser(ctx context.Context) (*APIUser, Credentials, error) {
-	password, err := readOrCreateSecret(filepath.Join(s.options.DataDir, "demo_password"), func() string { return "Aa1-" + rand.Text() })
+	file := filepath.Join(s.options.DataDir, "demo_password")
+	password, err := readOrCreateSecret(file, func() string { return "Aa1-" + rand.Text() })
 	if err != nil {
 		return nil, Credentials{}, err
 	}
 	credentials := Credentials{Email: demoEmail, Password: password}
 	user := &APIUser{Base: s.APIURL}
-	return user, credentials, user.SignIn(ctx, credentials, demoUsername)
+	if err = user.SignIn(ctx, credentials, demoUsername); errors.Is(err, errTaken) {
+		err = fmt.Errorf("%s has to have the password: %w", file, err)
+	}
+	return user, credentials, err
 }
 
 // APIUser is a client of the API that signs in as a user does.
@@ -92,6 +98,9 @@ type APIUser struct {
 	ID    int64  // of the customer, once signed in
 	token string
 }
+
+// errTaken says that the customer exists with other credentials.
+var errTaken = errors.New("it has another password or address")
 
 // SignIn logs in, and registers first when the customer does not exist.
 func (p *APIUser) SignIn(ctx context.Context, credentials Credentials, username string) error {
@@ -106,7 +115,11 @@ func (p *APIUser) SignIn(ctx context.Context, credentials Credentials, username 
 	}
 	if status == http.StatusUnauthorized {
 		body["username"] = username
-		if _, err := p.Call(ctx, http.MethodPost, "/api/v1/customers/register", body, nil); err != nil {
+		status, err := p.Call(ctx, http.MethodPost, "/api/v1/customers/register", body, nil)
+		if status == http.StatusBadRequest {
+			err = fmt.Errorf("%w: %w", errTaken, err)
+		}
+		if err != nil {
 			return fmt.Errorf("register %s: %w", credentials.Email, err)
 		}
 		if _, err := p.Call(ctx, http.MethodPost, "/api/v1/customers/login", body, &granted); err != nil {

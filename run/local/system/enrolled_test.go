@@ -63,3 +63,20 @@ func TestEnrolledGateway(t *testing.T) {
 	open, _ := begin(false)
 	must.Equal(t, "without --enrol the reading is in channel", int64(0), send(open, "open-1"))
 }
+
+// TestDemoCustomerChangesThePassword starts again, enrolled, over data whose demo customer has
+// another password than the first start made.
+func TestDemoCustomerChangesThePassword(t *testing.T) {
+	t.Parallel()
+	folder, database := t.TempDir(), pgtest.URL(t)
+	begin := func() *system.System {
+		return start(t, func(o *system.Options) { o.DataDir, o.DatabaseURL, o.Enrol = folder, database, true })
+	}
+	first := begin()
+	owner := &user{system.APIUser{Base: first.APIURL}, t}
+	must.Do(t, owner.SignIn(t.Context(), must.Get(first.Demo(t.Context()))(t), ""))
+	owner.do(http.MethodPatch, fmt.Sprintf("/api/v1/customers/%d", owner.ID), `{"password":"My0wnPassword"}`, 200)
+	must.Do(t, first.Stop())
+
+	must.Equal(t, "credentials to show", system.Credentials{}, must.Get(begin().Demo(t.Context()))(t))
+}

@@ -96,22 +96,24 @@ func (s *System) startGateway(ctx context.Context, listener net.Listener) error 
 // enrol enrols the gateway to the demo customer by the API, as somebody on site does,
 // unless it is enrolled already. The folder keeps its identity.
 func (s *System) enrol(ctx context.Context, folder string) (*enrolment.Session, *clock.Clock, error) {
-	user, _, err := s.demoUser(ctx)
+	id, err := enrolment.Load(folder)
 	if err != nil {
 		return nil, nil, err
 	}
-	id, err := enrolment.Load(folder)
-	if err != nil {
+	user, _, err := s.demoUser(ctx)
+	valid := id != nil && errors.Is(err, errTaken) // who has the password may revoke it
+	if err != nil && !valid {
 		return nil, nil, err
 	}
 	var known []struct {
 		ID      string `json:"id"`
 		Revoked bool   `json:"revoked"`
 	}
-	if _, err := user.Call(ctx, http.MethodGet, "/api/v1/gateways", nil, &known); err != nil {
-		return nil, nil, err
+	if !valid {
+		if _, err := user.Call(ctx, http.MethodGet, "/api/v1/gateways", nil, &known); err != nil {
+			return nil, nil, err
+		}
 	}
-	valid := false
 	for _, g := range known {
 		valid = valid || id != nil && g.ID == id.GatewayID && !g.Revoked
 	}

@@ -61,8 +61,8 @@ func restore(t *testing.T, address string, dumped []byte) {
 }
 
 // TestRestoreRehearsal loses everything but what docs/one-machine.md has backed up: a dump of
-// the database, the folder of models and the key. It begins anew with these and asks the API
-// what it was asked before. The token of before is good after, for the key is the same.
+// the database and the data folder. It begins anew with these and asks the API what it was
+// asked before. The token of before is good after, for the key is the same.
 func TestRestoreRehearsal(t *testing.T) {
 	t.Parallel()
 	tooltest.Long(t)
@@ -82,19 +82,18 @@ func TestRestoreRehearsal(t *testing.T) {
 	l.begin(600, 100, "kept-1", "kept-2")
 	l.validate(4, 10, true)
 	stored := count(t, s, "sensor_data.readings")
-	before, foretold := answers(owner), forecast(owner, "kept-1")
+	before, foretold, login := answers(owner), forecast(owner, "kept-1"), must.Get(s.Demo(t.Context()))(t)
 	dumped := dump(t, databases[0])
 	must.Do(t, s.Stop())
 
 	restore(t, databases[1], dumped)
-	for _, kept := range []string{"secret_key", "objects"} {
-		copying := exec.CommandContext(t.Context(), "cp", "-a", filepath.Join(folders[0], kept), folders[1])
-		if output, err := copying.CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, output)
-		}
+	copying := exec.CommandContext(t.Context(), "cp", "-a", folders[0]+"/.", folders[1])
+	if output, err := copying.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output)
 	}
 	again := begin(1)
 	owner.Base = again.APIURL
+	must.Equal(t, "the demo customer's login", login, must.Get(again.Demo(t.Context()))(t))
 	must.Equal(t, "the restored models foretell otherwise (-before +after)", foretold, forecast(owner, "kept-1"))
 	must.Equal(t, "the restored system answers otherwise (-before +after)", before, answers(owner))
 	// What is new goes where it went before: no sequence stands at an old number.
@@ -112,7 +111,7 @@ func answers(u *user) map[string]any {
 		fmt.Sprintf("server_rooms/list_rooms/%d", u.ID), fmt.Sprintf("alerts/thresholds/%d", u.ID),
 		"sensors/sensor/kept-1", "sensors/sensor/kept-2", "data/latest/kept-1",
 		"data/historical/kept-1?start_time=2020-01-01T00:00:00Z&end_time=2100-01-01T00:00:00Z", "alerts/active", "alerts/history",
-		"prediction-feedback?limit=100", "prediction-feedback/stats", "ml/retraining/history",
+		"prediction-feedback?limit=100", "prediction-feedback/stats", "ml/retraining/history", "records/keys",
 	} {
 		found[path] = u.do(http.MethodGet, "/api/v1/"+path, "", http.StatusOK)
 	}
