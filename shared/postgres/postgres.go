@@ -16,7 +16,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -311,8 +313,12 @@ func (s *Server) Crash() {
 	}
 }
 
-// lastLines is the end of a log, on one line.
+// ownAttempts are what the server says to [Server.ready] while it recovers.
+var ownAttempts = regexp.MustCompile(`FATAL:  the database system is |Consistent recovery state|invalid length of startup packet`)
+
+// lastLines is the end of a log, on one line. The reason of an end stands up to seven lines
+// before it.
 func lastLines(log string) string {
-	lines := strings.Split(strings.TrimSpace(log), "\n")
-	return strings.Join(lines[max(0, len(lines)-5):], " | ")
+	lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(log), "\n"), ownAttempts.MatchString)
+	return strings.Join(lines[max(0, len(lines)-8):], " | ")
 }

@@ -217,6 +217,28 @@ func TestLostPasswordIsReportedAndDataKept(t *testing.T) {
 	must.Equal(t, "rows", 3, count(t, start(t, dir)))
 }
 
+// TestFullDiskIsTheReason is the log of a server that began on a full disk after a crash.
+func TestFullDiskIsTheReason(t *testing.T) {
+	t.Parallel()
+	reason := postgres.LastLines(`LOG:  redo starts at 0/1501120
+FATAL:  the database system is not yet accepting connections
+DETAIL:  Consistent recovery state has not been yet reached.
+FATAL:  could not extend file "base/16384/16782": No space left on device
+HINT:  Check free disk space.
+CONTEXT:  WAL redo at 0/19CC868 for XLOG/FPI: ; blkref #0: rel 1663/16384/16782, blk 0 FPW
+FATAL:  the database system is not yet accepting connections
+DETAIL:  Consistent recovery state has not been yet reached.
+LOG:  startup process (PID 519) exited with exit code 1
+LOG:  terminating any other active server processes
+LOG:  invalid length of startup packet
+LOG:  shutting down due to startup process failure
+LOG:  database system is shut down
+`)
+	if !strings.Contains(reason, "No space left on device") || strings.Contains(reason, "accepting connections") {
+		t.Error(reason)
+	}
+}
+
 func TestInterruptedCreationIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -1,0 +1,4 @@
+package postgres
+
+// LastLines is lastLines for its test.
+var LastLines = lastLines
