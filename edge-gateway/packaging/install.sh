@@ -102,13 +102,13 @@ if ! systemctl is-enabled --quiet monitor-gateway.service && ! systemctl is-acti
   rm -rf "$saved"
   exit 0
 fi
+if systemctl is-enabled --quiet monitor-gateway-credentials.path; then
+  systemctl start monitor-gateway-credentials.path
+fi
 if [ ! -s "$enrolment" ] && ! grep -q '^PROJECT_ID=.' "$settings/environment"; then
   echo "sudo monitor-gateway enrol CODE --api URL, or set PROJECT_ID in /etc/monitor-gateway/environment, then: sudo systemctl start monitor-gateway"
   rm -rf "$saved"
   exit 0
-fi
-if systemctl is-enabled --quiet monitor-gateway-credentials.path; then
-  systemctl start monitor-gateway-credentials.path
 fi
 # The service's type is notify: the command returns when the gateway serves, or fails.
 if timeout 60 systemctl restart monitor-gateway.service && "$program" healthy; then

@@ -202,7 +202,8 @@ func TestUpgradeThatFailsIsUndone(t *testing.T) {
 					t.Errorf("%s: afterwards the program is %q, the unit %q", by, read(program), read(unit))
 				}
 				told := read("told")
-				if got := strings.Count(told, "restart monitor-gateway.service"); got != c.restarts || strings.Contains(told, "enable --") {
+				if got := strings.Count(told, "restart monitor-gateway.service"); got != c.restarts || strings.Contains(told, "enable --") ||
+					strings.Contains(told, "\nstart monitor-gateway-credentials.path") == c.disabled {
 					t.Errorf("%s: systemd was told\n%s", by, told)
 				}
 			}
