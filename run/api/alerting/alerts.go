@@ -89,7 +89,7 @@ func (h *Handlers) acknowledgeAlert(ctx context.Context, in *alertPath) (alertBo
 		func(tx *store.DB) (incidents.Alert, error) {
 			return incidents.New(tx).Alert(ctx, auth.Caller(ctx), in.AlertID)
 		},
-		func(tx *store.DB) (incidents.Alert, error) {
+		func(tx *store.DB, _ incidents.Alert) (incidents.Alert, error) {
 			return incidents.New(tx).AcknowledgeAlert(ctx, auth.Caller(ctx), in.AlertID)
 		})
 }

@@ -326,7 +326,7 @@ func (h *Handlers) updateMaintenance(ctx context.Context, in *updateMaintenanceI
 		func(tx *store.DB) (incidents.Maintenance, error) {
 			return incidents.New(tx).MaintenanceWindow(ctx, auth.Caller(ctx), in.WindowID)
 		},
-		func(tx *store.DB) (incidents.Maintenance, error) {
+		func(tx *store.DB, _ incidents.Maintenance) (incidents.Maintenance, error) {
 			if err := h.confirmed(ctx, tx, wanted, in.Body.Confirm); err != nil {
 				return incidents.Maintenance{}, err
 			}

@@ -18,7 +18,7 @@ import (
 
 type previewRequest struct {
 	_     struct{}     `additionalProperties:"true"`
-	Rules []ruleChange `json:"rules" nullable:"false" minItems:"1" maxItems:"50" doc:"Rules to try."`
+	Rules []RuleChange `json:"rules" nullable:"false" minItems:"1" maxItems:"50" doc:"Rules to try."`
 	Days  int          `json:"days" minimum:"1" maximum:"92" doc:"How many days of the past." example:"30"`
 }
 

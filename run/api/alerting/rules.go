@@ -63,7 +63,9 @@ type RuleFields struct {
 	Enabled     bool    `json:"enabled" doc:"Whether it judges readings." example:"true"`
 }
 
-type ruleChange struct {
+// RuleChange is a rule as a caller sets it. It is exported only because huma reads no embedded
+// fields of unexported types.
+type RuleChange struct {
 	_ struct{} `additionalProperties:"true"`
 	RuleFields
 	Scope
@@ -71,22 +73,12 @@ type ruleChange struct {
 
 type ruleReplacement struct {
 	_ struct{} `additionalProperties:"true"`
-	RuleFields
-	Scope
+	RuleChange
 
 	Version *int64 `json:"version,omitempty" doc:"That of the rule which it replaces; if there is a newer one, nothing is replaced." example:"1"`
 }
 
-func (c *ruleReplacement) change() *ruleChange {
-	return &ruleChange{RuleFields: c.RuleFields, Scope: c.Scope}
-}
-
-// Resolve is that of a [ruleChange].
-func (c *ruleReplacement) Resolve(ctx huma.Context, path *huma.PathBuffer) []error {
-	return c.change().Resolve(ctx, path)
-}
-
-func (c *ruleChange) rule() incident.Rule {
+func (c *RuleChange) rule() incident.Rule {
 	return incident.Rule{
 		Quantity: incident.Quantity(c.Quantity), Direction: incident.Direction(c.Direction), Limit: c.Limit + 0, For: seconds(c.ForS), // 0 for -0
 		ClearMargin: c.ClearMargin, ClearFor: seconds(c.ClearForS), Severity: incident.Severity(c.Severity), Scope: c.scope(), Enabled: c.Enabled,
@@ -97,7 +89,7 @@ func seconds(s float64) time.Duration { return time.Duration(math.Round(s * floa
 
 // Resolve refuses what the schema cannot: a limit outside the range of its quantity, and
 // a scope of both a room and a sensor.
-func (c *ruleChange) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
+func (c *RuleChange) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
 	errs := c.check(path.String())
 	if err := c.rule().Validate(); errors.Is(err, incident.ErrLimit) {
 		errs = append(errs, &huma.ErrorDetail{Location: path.With("limit"), Message: "must lie within the range of the quantity"})
@@ -230,7 +222,7 @@ func (h *Handlers) listRules(ctx context.Context, _ *struct{}) ([]rule, error) {
 
 func ruleSubject(id int64) string { return "rule:" + strconv.FormatInt(id, 10) }
 
-func (h *Handlers) createRule(ctx context.Context, in *rest.Body[ruleChange]) (rule, error) {
+func (h *Handlers) createRule(ctx context.Context, in *rest.Body[RuleChange]) (rule, error) {
 	return audit.Changed(ctx, h.DB, func(tx *store.DB) (rule, audit.Entry, error) {
 		existing, err := incidents.New(tx).Rules(ctx, auth.Caller(ctx), alert.Defaults())
 		if err != nil {
@@ -246,15 +238,13 @@ func (h *Handlers) createRule(ctx context.Context, in *rest.Body[ruleChange]) (r
 }
 
 func (h *Handlers) updateRule(ctx context.Context, in *updateRuleInput) (rule, error) {
-	wanted := in.Body.change().rule()
+	wanted := in.Body.rule()
 	wanted.ID = in.RuleID
-	var before incident.Rule
 	return audit.Updated(ctx, h.DB, ruleSubject(in.RuleID), ruleOf,
-		func(tx *store.DB) (_ incident.Rule, err error) {
-			before, err = incidents.New(tx).Rule(ctx, auth.Caller(ctx), in.RuleID, alert.Defaults())
-			return before, err
-		},
 		func(tx *store.DB) (incident.Rule, error) {
+			return incidents.New(tx).Rule(ctx, auth.Caller(ctx), in.RuleID, alert.Defaults())
+		},
+		func(tx *store.DB, before incident.Rule) (incident.Rule, error) {
 			repeat := wanted
 			repeat.Version, repeat.Threshold = before.Version, before.Threshold
 			if in.Body.Version != nil && *in.Body.Version != before.Version && repeat != before {

@@ -71,13 +71,15 @@ func Changed[T any](ctx context.Context, s *store.DB, do func(tx *store.DB) (T, 
 
 // Updated is [Changed] for an operation that updates something and answers with the result. The
 // entry has the state before, from read, and after, from change, both converted by show.
-func Updated[S, T any](ctx context.Context, s *store.DB, subject string, show func(S) T, read, change func(tx *store.DB) (S, error)) (T, error) {
+func Updated[S, T any](
+	ctx context.Context, s *store.DB, subject string, show func(S) T, read func(tx *store.DB) (S, error), change func(tx *store.DB, before S) (S, error),
+) (T, error) {
 	return Changed(ctx, s, func(tx *store.DB) (now T, e Entry, err error) {
 		before, err := read(tx)
 		if err != nil {
 			return now, e, err
 		}
-		after, err := change(tx)
+		after, err := change(tx, before)
 		now = show(after)
 		return now, Entry{Subject: subject, Before: show(before), After: now}, err
 	})

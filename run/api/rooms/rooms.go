@@ -137,7 +137,7 @@ func (h *Handlers) updateRoom(ctx context.Context, in *updateRoomInput) (room, e
 		func(tx *store.DB) (accounts.Room, error) {
 			return accounts.New(tx).Room(ctx, auth.Caller(ctx), in.RoomID)
 		},
-		func(tx *store.DB) (accounts.Room, error) {
+		func(tx *store.DB, _ accounts.Room) (accounts.Room, error) {
 			return accounts.New(tx).UpdateRoom(ctx, auth.Caller(ctx), in.RoomID, accounts.RoomChange{
 				Name: string(in.Body.Name), Instructions: in.Body.Instructions,
 			})

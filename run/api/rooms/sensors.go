@@ -273,7 +273,7 @@ func (h *Handlers) sensor(ctx context.Context, in *input.SensorPath) (sensor, er
 }
 
 func (h *Handlers) updateSensor(ctx context.Context, in *updateSensorInput) (sensor, error) {
-	return h.change(ctx, in.SensorID, func(tx *store.DB) (accounts.Sensor, error) {
+	return h.change(ctx, in.SensorID, func(tx *store.DB, _ accounts.Sensor) (accounts.Sensor, error) {
 		return accounts.New(tx).UpdateSensor(ctx, auth.Caller(ctx), in.SensorID, accounts.SensorChange{
 			Name: string(in.Body.Name), Type: string(in.Body.Type), RoomID: in.Body.RoomID,
 			Position: (*string)(in.Body.Position.Text), KeepPosition: !in.Body.Position.set,
@@ -282,7 +282,7 @@ func (h *Handlers) updateSensor(ctx context.Context, in *updateSensorInput) (sen
 }
 
 // change changes a sensor, unless its id is invalid, and answers with the result.
-func (h *Handlers) change(ctx context.Context, id string, do func(tx *store.DB) (accounts.Sensor, error)) (sensor, error) {
+func (h *Handlers) change(ctx context.Context, id string, do func(tx *store.DB, before accounts.Sensor) (accounts.Sensor, error)) (sensor, error) {
 	if err := checkSensorID(id); err != nil {
 		return sensor{}, err
 	}
@@ -291,7 +291,7 @@ func (h *Handlers) change(ctx context.Context, id string, do func(tx *store.DB) 
 }
 
 func (h *Handlers) setBackSensor(ctx context.Context, in *input.SensorPath) (sensor, error) {
-	return h.change(ctx, in.SensorID, func(tx *store.DB) (accounts.Sensor, error) {
+	return h.change(ctx, in.SensorID, func(tx *store.DB, _ accounts.Sensor) (accounts.Sensor, error) {
 		return accounts.New(tx).SetBackSensor(ctx, auth.Caller(ctx), in.SensorID)
 	})
 }

@@ -187,7 +187,7 @@ func (h *Handlers) validatePrediction(ctx context.Context, in *validateInput) (v
 		func(tx *store.DB) (learning.Prediction, error) {
 			return learning.New(tx).Prediction(ctx, auth.Caller(ctx), in.ID)
 		},
-		func(tx *store.DB) (learning.Prediction, error) {
+		func(tx *store.DB, _ learning.Prediction) (learning.Prediction, error) {
 			return learning.New(tx).ValidatePrediction(ctx, auth.Caller(ctx), in.ID, learning.Feedback(in.Body.Feedback))
 		})
 	if err != nil {

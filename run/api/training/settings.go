@@ -45,7 +45,7 @@ func (h *Handlers) settings(ctx context.Context, _ *struct{}) (settings, error) 
 func (h *Handlers) setSettings(ctx context.Context, in *rest.Body[settingsChange]) (settings, error) {
 	return audit.Updated(ctx, h.DB, "learning settings", settingsOf,
 		func(tx *store.DB) (float64, error) { return learning.New(tx).FalseAlarms(ctx, auth.Caller(ctx)) },
-		func(tx *store.DB) (float64, error) {
+		func(tx *store.DB, _ float64) (float64, error) {
 			wanted := in.Body.FalseAlarmsPerMonth
 			return wanted, learning.New(tx).SetFalseAlarms(ctx, auth.Caller(ctx), wanted)
 		})
