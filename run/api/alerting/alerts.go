@@ -5,7 +5,6 @@ import (
 	"iter"
 	"net/http"
 	"reflect"
-	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -85,7 +84,7 @@ func (h *Handlers) alertHistory(ctx context.Context, in *alertHistoryInput) (*re
 }
 
 func (h *Handlers) acknowledgeAlert(ctx context.Context, in *alertPath) (alertBody, error) {
-	return audit.Updated(ctx, h.DB, "alert:"+strconv.FormatInt(in.AlertID, 10), alertOf,
+	return audit.Updated(ctx, h.DB, audit.Subject("alert", in.AlertID), alertOf,
 		func(tx *store.DB) (incidents.Alert, error) {
 			return incidents.New(tx).Alert(ctx, auth.Caller(ctx), in.AlertID)
 		},
@@ -176,7 +175,7 @@ func (h *Handlers) setThresholds(ctx context.Context, in *setThresholdsInput) (t
 		after, err := incidents.New(tx).SetThresholds(ctx, auth.Caller(ctx), in.Body.MaxTemperature, in.Body.MaxHumidity)
 		updated := thresholdsOf(after)
 		return updated, audit.Entry{
-			Subject: "thresholds of " + audit.CustomerSubject(in.CustomerID),
+			Subject: "thresholds of " + audit.Subject("customer", in.CustomerID),
 			Before:  auditedThresholds{thresholdsOf(before), before.Assumed}, After: auditedThresholds{updated, after.Assumed},
 		}, err
 	})

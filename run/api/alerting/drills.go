@@ -3,7 +3,6 @@ package alerting
 import (
 	"context"
 	"net/http"
-	"strconv"
 	"time"
 
 	pubsub "cloud.google.com/go/pubsub/v2"
@@ -154,7 +153,7 @@ func (h *Handlers) startDrill(ctx context.Context, in *rest.Body[newDrill]) (sta
 		if d.OnSite {
 			body.Code = &code
 		}
-		return body, audit.Entry{Subject: "drill:" + strconv.FormatInt(d.ID, 10), After: body.Drill}, nil
+		return body, audit.Entry{Subject: audit.Subject("drill", d.ID), After: body.Drill}, nil
 	})
 	if err != nil || in.Body.OnSite || fresh == "" {
 		return started, err

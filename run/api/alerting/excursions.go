@@ -3,7 +3,6 @@ package alerting
 import (
 	"context"
 	"net/http"
-	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -152,7 +151,7 @@ func (h *Handlers) judge(ctx context.Context, in *judgeInput) (excursion, error)
 		}
 		after, err := incidents.New(tx).JudgeExcursion(ctx, customer, in.ExcursionID, incidents.Verdict(in.Body.Verdict), now)
 		return excursionOf(after), audit.Entry{
-			Subject: "excursion:" + strconv.FormatInt(before.ID, 10),
+			Subject: audit.Subject("excursion", before.ID),
 			Before:  map[string]any{"verdict": nonzero(string(before.Verdict))}, After: map[string]any{"verdict": &in.Body.Verdict},
 		}, err
 	})

@@ -332,7 +332,7 @@ func (h *Handlers) act(ctx context.Context, in *actInput) (Incident, error) {
 		}
 		answer := IncidentOf(after)
 		return answer, audit.Entry{
-			Subject: "incident:" + strconv.FormatInt(after.ID, 10), Before: auditedOf(IncidentOf(before)), After: auditedOf(answer),
+			Subject: audit.Subject("incident", after.ID), Before: auditedOf(IncidentOf(before)), After: auditedOf(answer),
 		}, nil
 	})
 }

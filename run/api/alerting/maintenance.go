@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -281,16 +280,14 @@ func (h *Handlers) EndScope(ctx context.Context, tx *store.DB, scope incident.Sc
 		if m.StandsTo.IsZero() { // it replaces the one before it
 			entries[len(entries)-1].After = h.maintenanceOf(m)
 		} else {
-			entries = append(entries, audit.Entry{Subject: maintenanceSubject(m.ID), Before: h.maintenanceOf(m)})
+			entries = append(entries, audit.Entry{Subject: audit.Subject("maintenance", m.ID), Before: h.maintenanceOf(m)})
 		}
 	}
 	rules, err := incidents.New(tx).RulesDeletedWith(ctx, auth.Caller(ctx), scope)
 	return append(entries, rest.List(rules, func(r incident.Rule) audit.Entry {
-		return audit.Entry{Subject: ruleSubject(r.ID), Before: ruleOf(r)}
+		return audit.Entry{Subject: audit.Subject("rule", r.ID), Before: ruleOf(r)}
 	})...), err
 }
-
-func maintenanceSubject(id int64) string { return "maintenance:" + strconv.FormatInt(id, 10) }
 
 func (h *Handlers) createMaintenance(ctx context.Context, in *rest.Body[maintenanceChange]) (maintenanceBody, error) {
 	wanted, err := h.wantedMaintenance(ctx, &in.Body)
@@ -312,7 +309,7 @@ func (h *Handlers) createMaintenance(ctx context.Context, in *rest.Body[maintena
 		}
 		stored, err := incidents.New(tx).CreateMaintenance(ctx, auth.Caller(ctx), wanted)
 		created = h.maintenanceOf(stored)
-		return created, audit.Entry{Subject: maintenanceSubject(stored.ID), After: created}, err
+		return created, audit.Entry{Subject: audit.Subject("maintenance", stored.ID), After: created}, err
 	})
 }
 
@@ -322,7 +319,7 @@ func (h *Handlers) updateMaintenance(ctx context.Context, in *updateMaintenanceI
 		return maintenanceBody{}, err
 	}
 	wanted.ID = in.WindowID
-	return audit.Updated(ctx, h.DB, maintenanceSubject(in.WindowID), h.maintenanceOf,
+	return audit.Updated(ctx, h.DB, audit.Subject("maintenance", in.WindowID), h.maintenanceOf,
 		func(tx *store.DB) (incidents.Maintenance, error) {
 			return incidents.New(tx).MaintenanceWindow(ctx, auth.Caller(ctx), in.WindowID)
 		},
@@ -340,7 +337,7 @@ func (h *Handlers) deleteMaintenance(ctx context.Context, in *maintenancePath) (
 		if err != nil {
 			return audit.Entry{}, err
 		}
-		return audit.Entry{Subject: maintenanceSubject(in.WindowID), Before: h.maintenanceOf(before)},
+		return audit.Entry{Subject: audit.Subject("maintenance", in.WindowID), Before: h.maintenanceOf(before)},
 			incidents.New(tx).DeleteMaintenance(ctx, auth.Caller(ctx), in.WindowID)
 	})
 }

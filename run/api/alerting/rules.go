@@ -8,7 +8,6 @@ import (
 	"math"
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -220,8 +219,6 @@ func (h *Handlers) listRules(ctx context.Context, _ *struct{}) ([]rule, error) {
 	}), nil
 }
 
-func ruleSubject(id int64) string { return "rule:" + strconv.FormatInt(id, 10) }
-
 func (h *Handlers) createRule(ctx context.Context, in *rest.Body[RuleChange]) (rule, error) {
 	return audit.Changed(ctx, h.DB, func(tx *store.DB) (rule, audit.Entry, error) {
 		existing, err := incidents.New(tx).Rules(ctx, auth.Caller(ctx), alert.Defaults())
@@ -233,14 +230,14 @@ func (h *Handlers) createRule(ctx context.Context, in *rest.Body[RuleChange]) (r
 		}
 		stored, err := incidents.New(tx).CreateRule(ctx, auth.Caller(ctx), in.Body.rule())
 		created := ruleOf(stored)
-		return created, audit.Entry{Subject: ruleSubject(stored.ID), After: created}, err
+		return created, audit.Entry{Subject: audit.Subject("rule", stored.ID), After: created}, err
 	})
 }
 
 func (h *Handlers) updateRule(ctx context.Context, in *updateRuleInput) (rule, error) {
 	wanted := in.Body.rule()
 	wanted.ID = in.RuleID
-	return audit.Updated(ctx, h.DB, ruleSubject(in.RuleID), ruleOf,
+	return audit.Updated(ctx, h.DB, audit.Subject("rule", in.RuleID), ruleOf,
 		func(tx *store.DB) (incident.Rule, error) {
 			return incidents.New(tx).Rule(ctx, auth.Caller(ctx), in.RuleID, alert.Defaults())
 		},
@@ -260,7 +257,7 @@ func (h *Handlers) deleteRule(ctx context.Context, in *rulePath) (*struct{}, err
 		if err != nil {
 			return audit.Entry{}, err
 		}
-		return audit.Entry{Subject: ruleSubject(in.RuleID), Before: ruleOf(before)}, incidents.New(tx).DeleteRule(ctx, auth.Caller(ctx), in.RuleID)
+		return audit.Entry{Subject: audit.Subject("rule", in.RuleID), Before: ruleOf(before)}, incidents.New(tx).DeleteRule(ctx, auth.Caller(ctx), in.RuleID)
 	})
 }
 

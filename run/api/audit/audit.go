@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"strconv"
 
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/requestlog"
@@ -124,25 +123,19 @@ func once[T any](ctx context.Context, tx *store.DB, do func(tx *store.DB) (T, En
 // Actor is who changes something, with a name for people.
 type Actor struct{ id, name string }
 
-// CustomerSubject is an account as a subject.
-func CustomerSubject(id int64) string { return "customer:" + strconv.FormatInt(id, 10) }
-
-// PersonSubject is a person as a subject.
-func PersonSubject(id int64) string { return "person:" + strconv.FormatInt(id, 10) }
-
-// KeySubject is an API key as a subject.
-func KeySubject(id int64) string { return "key:" + strconv.FormatInt(id, 10) }
+// Subject names what an entry is about, such as room:3.
+func Subject[ID int64 | string](kind string, id ID) string { return fmt.Sprintf("%s:%v", kind, id) }
 
 // PersonActor is a person who changes something.
-func PersonActor(p accounts.Person) Actor { return Actor{PersonSubject(p.ID), p.Name} }
+func PersonActor(p accounts.Person) Actor { return Actor{Subject("person", p.ID), p.Name} }
 
 // GatewayActor is a gateway that changes something.
-func GatewayActor(g accounts.Gateway) Actor { return Actor{"gateway:" + g.ID, g.Name} }
+func GatewayActor(g accounts.Gateway) Actor { return Actor{Subject("gateway", g.ID), g.Name} }
 
 // actorOf is the caller.
 func actorOf(ctx context.Context) Actor {
 	if key, ok := auth.Key(ctx); ok {
-		return Actor{KeySubject(key.ID), key.Name}
+		return Actor{Subject("key", key.ID), key.Name}
 	}
 	return PersonActor(auth.Person(ctx))
 }

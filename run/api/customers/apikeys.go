@@ -98,7 +98,7 @@ func (h *Handlers) createKey(ctx context.Context, in *rest.Body[newKey]) (create
 	return audit.Changed(ctx, h.DB, func(tx *store.DB) (createdKey, audit.Entry, error) {
 		created, err := accounts.New(tx).CreateAPIKey(ctx, auth.Caller(ctx), wanted)
 		out.Fields = fieldsOf(created)
-		return out, audit.Entry{Subject: audit.KeySubject(created.ID), After: out.Fields}, err
+		return out, audit.Entry{Subject: audit.Subject("key", created.ID), After: out.Fields}, err
 	})
 }
 
@@ -116,6 +116,6 @@ func (h *Handlers) revokeKey(ctx context.Context, in *keyPath) (*struct{}, error
 		if err == nil {
 			err = incidents.New(tx).GiveBackAll(ctx, customer, auth.NameOf(deleted), auth.Who(ctx), h.Clock())
 		}
-		return audit.Entry{Subject: audit.KeySubject(in.KeyID), Before: fieldsOf(deleted)}, err
+		return audit.Entry{Subject: audit.Subject("key", in.KeyID), Before: fieldsOf(deleted)}, err
 	})
 }

@@ -150,7 +150,7 @@ func (h *Handlers) registerCustomer(ctx context.Context, in *rest.Body[registrat
 		if err != nil {
 			return err
 		}
-		return audit.Append(ctx, tx, stored.ID, audit.PersonActor(owner), audit.Entry{Subject: audit.CustomerSubject(stored.ID), After: created})
+		return audit.Append(ctx, tx, stored.ID, audit.PersonActor(owner), audit.Entry{Subject: audit.Subject("customer", stored.ID), After: created})
 	})
 	return created, err
 }
@@ -243,7 +243,7 @@ func (h *Handlers) updateCustomer(ctx context.Context, in *updateCustomerInput) 
 		}
 		after, err := s.Person(ctx, in.CustomerID, caller)
 		return customerOf(after), audit.Entry{
-			Subject: audit.PersonSubject(caller), Before: changedProfile{customerOf(before), before.Name, false},
+			Subject: audit.Subject("person", caller), Before: changedProfile{customerOf(before), before.Name, false},
 			After: changedProfile{customerOf(after), after.Name, change.PasswordHash != nil},
 		}, err
 	})

@@ -180,7 +180,7 @@ func (h *Handlers) setRole(ctx context.Context, in *changedRole) (changedPerson,
 			}
 			out.APIKeys = rest.List(keys, fieldsOf)
 		}
-		return out, audit.Entry{Subject: audit.PersonSubject(in.PersonID), Before: personOf(before), After: out.PersonFields}, nil
+		return out, audit.Entry{Subject: audit.Subject("person", in.PersonID), Before: personOf(before), After: out.PersonFields}, nil
 	})
 }
 
@@ -195,7 +195,7 @@ func (h *Handlers) removePerson(ctx context.Context, in *personPath) (LeftKeys, 
 			return LeftKeys{}, audit.Entry{}, err
 		}
 		keys, err := s.DeletePerson(ctx, customer, in.PersonID)
-		return LeftKeys{rest.List(keys, fieldsOf)}, audit.Entry{Subject: audit.PersonSubject(in.PersonID), Before: personOf(found)}, err
+		return LeftKeys{rest.List(keys, fieldsOf)}, audit.Entry{Subject: audit.Subject("person", in.PersonID), Before: personOf(found)}, err
 	})
 }
 
@@ -270,7 +270,7 @@ func (h *Handlers) join(ctx context.Context, a acceptance) (accepted, error) {
 			return err
 		}
 		return audit.Append(ctx, tx, created.CustomerID, audit.PersonActor(created), audit.Entry{
-			Subject: audit.PersonSubject(created.ID), After: personOf(created),
+			Subject: audit.Subject("person", created.ID), After: personOf(created),
 		})
 	})
 }

@@ -113,7 +113,7 @@ func (h *Handlers) exchange(ctx context.Context, e enrolment) (accounts.Gateway,
 		}
 		found = after
 		return audit.Append(ctx, tx, found.CustomerID, audit.GatewayActor(found), audit.Entry{
-			Subject: subject(found.ID), Before: before, After: audited(found),
+			Subject: audit.Subject("gateway", found.ID), Before: before, After: audited(found),
 		})
 	})
 	return found, err

@@ -117,8 +117,6 @@ func (h *Handlers) Register(r *rest.API) {
 	h.registerStatus(r)
 }
 
-func subject(id string) string { return "gateway:" + id }
-
 // audited is a gateway in the audit log, without its code and key.
 func audited(g accounts.Gateway) map[string]any {
 	return map[string]any{"name": g.Name, "enrolled": g.EnrolledAt != nil, "revoked": g.Revoked()}
@@ -130,7 +128,7 @@ func (h *Handlers) createGateway(ctx context.Context, in *rest.Body[newGateway])
 		out := createdGateway{
 			ID: created.ID, Name: created.Name, EnrolmentCode: code, ExpiresAt: rest.UTC(created.CreatedAt.Add(accounts.EnrolmentTime)),
 		}
-		return out, audit.Entry{Subject: subject(created.ID), After: audited(created)}, err
+		return out, audit.Entry{Subject: audit.Subject("gateway", created.ID), After: audited(created)}, err
 	})
 }
 
@@ -150,7 +148,7 @@ func (h *Handlers) revokeGateway(ctx context.Context, in *gatewayPath) (*struct{
 		revoked, err := accounts.New(tx).Gateway(ctx, in.GatewayID)
 		after := audited(revoked)
 		revoked.RevokedAt = nil
-		return audit.Entry{Subject: subject(revoked.ID), Before: audited(revoked), After: after}, err
+		return audit.Entry{Subject: audit.Subject("gateway", revoked.ID), Before: audited(revoked), After: after}, err
 	})
 }
 

@@ -126,7 +126,7 @@ func (h *Handlers) addCorrection(ctx context.Context, in *rest.Body[newCorrectio
 			err = errFromSoon()
 		}
 		out := correctionOf(added)
-		return out, audit.Entry{Subject: sensorSubject(out.SensorID), After: out}, err
+		return out, audit.Entry{Subject: audit.Subject("sensor", out.SensorID), After: out}, err
 	})
 }
 
@@ -153,6 +153,6 @@ func (h *Handlers) withdrawCorrection(ctx context.Context, in *correctionPath) (
 			err = errWithdrawLate()
 		}
 		out := correctionOf(before)
-		return audit.Entry{Subject: sensorSubject(out.SensorID), Before: out}, err
+		return audit.Entry{Subject: audit.Subject("sensor", out.SensorID), Before: out}, err
 	})
 }

@@ -4,7 +4,6 @@ package rooms
 import (
 	"context"
 	"net/http"
-	"strconv"
 
 	"coldaisle.dev/run/api/audit"
 	"coldaisle.dev/run/api/auth"
@@ -55,9 +54,6 @@ type deletedRoom struct {
 
 	Sensors []sensor `json:"sensors"`
 }
-
-// subject names a room in the audit log.
-func subject(id int64) string { return "room:" + strconv.FormatInt(id, 10) }
 
 // Ending ends the rules and windows of a room or a sensor that is about to be deleted, and returns
 // their entries for the audit log. They must not come back with a sensor that is created again.
@@ -115,7 +111,7 @@ func (h *Handlers) createRoom(ctx context.Context, in *rest.Body[newRoom]) (room
 	return audit.Changed(ctx, h.DB, func(tx *store.DB) (room, audit.Entry, error) {
 		created, err := accounts.New(tx).CreateRoom(ctx, auth.Caller(ctx), string(in.Body.Name))
 		out := roomOf(created)
-		return out, audit.Entry{Subject: subject(created.ID), After: out}, err
+		return out, audit.Entry{Subject: audit.Subject("room", created.ID), After: out}, err
 	})
 }
 
@@ -133,7 +129,7 @@ func (h *Handlers) room(ctx context.Context, in *roomPath) (room, error) {
 }
 
 func (h *Handlers) updateRoom(ctx context.Context, in *updateRoomInput) (room, error) {
-	return audit.Updated(ctx, h.DB, subject(in.RoomID), roomOf,
+	return audit.Updated(ctx, h.DB, audit.Subject("room", in.RoomID), roomOf,
 		func(tx *store.DB) (accounts.Room, error) {
 			return accounts.New(tx).Room(ctx, auth.Caller(ctx), in.RoomID)
 		},
@@ -161,6 +157,6 @@ func (h *Handlers) deleteRoom(ctx context.Context, in *roomPath) (*struct{}, err
 		if err != nil {
 			return audit.Entry{}, err
 		}
-		return audit.Entry{Subject: subject(in.RoomID), Before: before, Also: ended}, accounts.New(tx).DeleteRoom(ctx, auth.Caller(ctx), in.RoomID)
+		return audit.Entry{Subject: audit.Subject("room", in.RoomID), Before: before, Also: ended}, accounts.New(tx).DeleteRoom(ctx, auth.Caller(ctx), in.RoomID)
 	})
 }

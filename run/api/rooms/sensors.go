@@ -35,9 +35,6 @@ type sensor struct {
 	CalibrationOverdue bool    `json:"calibration_overdue" doc:"Whether that date has passed." example:"false"`
 }
 
-// sensorSubject names a sensor in the audit log.
-func sensorSubject(id string) string { return "sensor:" + id }
-
 func sensorOf(s accounts.Sensor) sensor {
 	out := sensor{
 		ID: s.ID, Name: s.Name, Type: s.Type, RoomID: s.RoomID, Position: s.Position, Channel: "open", AlsoUnenrolled: s.AlsoUnenrolled,
@@ -237,7 +234,7 @@ func (h *Handlers) createSensors(ctx context.Context, in *rest.Body[newSensors])
 			}
 			all = append(all, sensorOf(created))
 		}
-		return all, audit.Entry{Subject: subject(in.Body.RoomID), After: map[string]any{"sensors": all}}, nil
+		return all, audit.Entry{Subject: audit.Subject("room", in.Body.RoomID), After: map[string]any{"sensors": all}}, nil
 	})
 }
 
@@ -247,7 +244,7 @@ func (h *Handlers) createSensor(ctx context.Context, in *rest.Body[newSensor]) (
 	return audit.Changed(ctx, h.DB, func(tx *store.DB) (sensor, audit.Entry, error) {
 		created, err := accounts.New(tx).CreateSensor(ctx, auth.Caller(ctx), wanted)
 		out := sensorOf(created)
-		return out, audit.Entry{Subject: sensorSubject(wanted.ID), After: out}, err
+		return out, audit.Entry{Subject: audit.Subject("sensor", wanted.ID), After: out}, err
 	})
 }
 
@@ -286,7 +283,7 @@ func (h *Handlers) change(ctx context.Context, id string, do func(tx *store.DB, 
 	if err := checkSensorID(id); err != nil {
 		return sensor{}, err
 	}
-	return audit.Updated(ctx, h.DB, sensorSubject(id), sensorOf,
+	return audit.Updated(ctx, h.DB, audit.Subject("sensor", id), sensorOf,
 		func(tx *store.DB) (accounts.Sensor, error) { return accounts.New(tx).Sensor(ctx, auth.Caller(ctx), id) }, do)
 }
 
@@ -309,6 +306,6 @@ func (h *Handlers) deleteSensor(ctx context.Context, in *input.SensorPath) (*str
 		if err != nil {
 			return audit.Entry{}, err
 		}
-		return audit.Entry{Subject: sensorSubject(in.SensorID), Before: sensorOf(before), Also: ended}, accounts.New(tx).DeleteSensor(ctx, auth.Caller(ctx), in.SensorID)
+		return audit.Entry{Subject: audit.Subject("sensor", in.SensorID), Before: sensorOf(before), Also: ended}, accounts.New(tx).DeleteSensor(ctx, auth.Caller(ctx), in.SensorID)
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -132,9 +131,6 @@ func (h *Handlers) registerPredictions(r *rest.API) {
 	}, h.validatePrediction)
 }
 
-// subject names a prediction in the audit log.
-func subject(id int64) string { return "prediction:" + strconv.FormatInt(id, 10) }
-
 func predictionOf(p learning.Prediction) prediction {
 	body := prediction{
 		ID: p.ID, SensorID: p.SensorID, Timestamp: rest.UTC(p.Time),
@@ -170,7 +166,7 @@ func (h *Handlers) recordPrediction(ctx context.Context, in *rest.Body[newPredic
 			AnomalyPredicted: in.Body.AnomalyPredicted,
 		})
 		out := predictionOf(recorded)
-		return out, audit.Entry{Subject: subject(recorded.ID), After: out}, err
+		return out, audit.Entry{Subject: audit.Subject("prediction", recorded.ID), After: out}, err
 	})
 }
 
@@ -183,7 +179,7 @@ func (h *Handlers) predictionStats(ctx context.Context, _ *struct{}) (prediction
 }
 
 func (h *Handlers) validatePrediction(ctx context.Context, in *validateInput) (validated, error) {
-	updated, err := audit.Updated(ctx, h.DB, subject(in.ID), predictionOf,
+	updated, err := audit.Updated(ctx, h.DB, audit.Subject("prediction", in.ID), predictionOf,
 		func(tx *store.DB) (learning.Prediction, error) {
 			return learning.New(tx).Prediction(ctx, auth.Caller(ctx), in.ID)
 		},

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -125,7 +124,7 @@ func (h *Handlers) triggerTraining(ctx context.Context, _ *struct{}) (trainingRu
 	begun, err := audit.Changed(ctx, h.DB, func(tx *store.DB) (trainingRun, audit.Entry, error) {
 		stored, err := learning.New(tx).BeginManual(ctx, auth.Caller(ctx))
 		begun := trainingRunOf(stored)
-		return begun, audit.Entry{Subject: "training run:" + strconv.FormatInt(begun.ID, 10), After: begun}, err
+		return begun, audit.Entry{Subject: audit.Subject("training run", begun.ID), After: begun}, err
 	})
 	if err != nil {
 		return trainingRun{}, err

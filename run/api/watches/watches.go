@@ -6,7 +6,6 @@ package watches
 import (
 	"context"
 	"net/http"
-	"strconv"
 	"time"
 
 	"coldaisle.dev/run/api/audit"
@@ -100,6 +99,6 @@ func (h *Handlers) list(ctx context.Context, _ *struct{}) ([]watch, error) {
 func (h *Handlers) remove(ctx context.Context, in *watchPath) (*struct{}, error) {
 	return nil, audit.Change(ctx, h.DB, func(tx *store.DB) (audit.Entry, error) {
 		deleted, err := accounts.New(tx).DeleteWatch(ctx, auth.Caller(ctx), in.WatchID)
-		return audit.Entry{Subject: "watch:" + strconv.FormatInt(in.WatchID, 10), Before: map[string]any{"name": deleted.Name}}, err
+		return audit.Entry{Subject: audit.Subject("watch", in.WatchID), Before: map[string]any{"name": deleted.Name}}, err
 	})
 }
