@@ -791,7 +791,7 @@ func TestIncidentWithoutItsRule(t *testing.T) {
 	db := openWith(t, "n1")
 	db.rule(t, incident.Temperature, incident.Above, 27, incident.Warning)
 	db.judge(t, judged("n1", 0, 30), judged("n1", 30, 40))
-	for _, r := range must.Get(db.Rules(t.Context(), db.anna, alert.Defaults()))(t) {
+	for _, r := range must.Get(db.Rules(t.Context(), db.anna))(t) {
 		if !r.Threshold {
 			must.Do(t, db.DeleteRule(t.Context(), db.anna, r.ID))
 		}

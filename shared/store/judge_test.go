@@ -218,13 +218,16 @@ func TestChangesInMidIncident(t *testing.T) {
 func TestRulesOfACustomer(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1")
-	defaults := alert.Thresholds{MaxTemperature: 45, MaxHumidity: 66}
-	rules, err := db.Rules(t.Context(), db.anna, defaults)
-	if err != nil || len(rules) != 2 || !rules[0].Threshold || rules[0].Limit != 45 || rules[1].Limit != 66 || rules[1].Quantity != incident.Humidity {
+	unset := []incidents.RuleRow{{Quantity: "temperature", LimitValue: 50, Assumed: true}, {Quantity: "humidity", LimitValue: 50, Assumed: true}}
+	if rules := incidents.ConvertRules(unset, alert.Thresholds{MaxTemperature: 45, MaxHumidity: 66}); rules[0].Limit != 45 || rules[1].Limit != 66 {
+		t.Errorf("defaults: %+v", rules)
+	}
+	rules, err := db.Rules(t.Context(), db.anna)
+	if err != nil || len(rules) != 2 || !rules[0].Threshold || rules[0].Limit != 50 || rules[1].Limit != 50 || rules[1].Quantity != incident.Humidity {
 		t.Fatalf("%+v, %v", rules, err)
 	}
 	must.Get(db.SetThresholds(t.Context(), db.anna, new(40.0), nil))(t)
-	rules, _ = db.Rules(t.Context(), db.anna, defaults)
+	rules, _ = db.Rules(t.Context(), db.anna)
 	if rules[0].Limit != 40 || rules[1].Limit != 50 {
 		t.Errorf("after setting: %+v", rules)
 	}
@@ -266,7 +269,7 @@ func TestRulesOfACustomer(t *testing.T) {
 	mustFail(t, "update another's", err, store.ErrNoRule)
 	mustFail(t, "delete another's", db.DeleteRule(t.Context(), db.bruno, rule.ID), store.ErrNoRule)
 	must.Do(t, db.DeleteRule(t.Context(), db.anna, rule.ID))
-	_, err = db.Rule(t.Context(), db.anna, rule.ID, defaults)
+	_, err = db.Rule(t.Context(), db.anna, rule.ID)
 	mustFail(t, "read a deleted one", err, store.ErrNoRule)
 }
 

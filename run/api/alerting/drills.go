@@ -11,7 +11,6 @@ import (
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/input"
 	"coldaisle.dev/run/api/rest"
-	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/publisher"
 	"coldaisle.dev/shared/store"
@@ -176,7 +175,7 @@ func (h *Handlers) wantedDrill(ctx context.Context, tx *store.DB, in newDrill, n
 	if err != nil {
 		return incidents.Drill{}, err
 	}
-	rule, err := s.Rule(ctx, customer, in.RuleID, alert.Defaults())
+	rule, err := s.Rule(ctx, customer, in.RuleID)
 	if err != nil {
 		return incidents.Drill{}, err
 	}

@@ -16,7 +16,6 @@ import (
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/input"
 	"coldaisle.dev/run/api/rest"
-	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/incidents"
@@ -194,7 +193,7 @@ func (h *Handlers) registerRules(r *rest.API) {
 }
 
 func (h *Handlers) listRules(ctx context.Context, _ *struct{}) ([]rule, error) {
-	found, err := incidents.New(h.DB).Rules(ctx, auth.Caller(ctx), alert.Defaults())
+	found, err := incidents.New(h.DB).Rules(ctx, auth.Caller(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -221,7 +220,7 @@ func (h *Handlers) listRules(ctx context.Context, _ *struct{}) ([]rule, error) {
 
 func (h *Handlers) createRule(ctx context.Context, in *rest.Body[RuleChange]) (rule, error) {
 	return audit.Changed(ctx, h.DB, func(tx *store.DB) (rule, audit.Entry, error) {
-		existing, err := incidents.New(tx).Rules(ctx, auth.Caller(ctx), alert.Defaults())
+		existing, err := incidents.New(tx).Rules(ctx, auth.Caller(ctx))
 		if err != nil {
 			return rule{}, audit.Entry{}, err
 		}
@@ -239,7 +238,7 @@ func (h *Handlers) updateRule(ctx context.Context, in *updateRuleInput) (rule, e
 	wanted.ID = in.RuleID
 	return audit.Updated(ctx, h.DB, audit.Subject("rule", in.RuleID), ruleOf,
 		func(tx *store.DB) (incident.Rule, error) {
-			return incidents.New(tx).Rule(ctx, auth.Caller(ctx), in.RuleID, alert.Defaults())
+			return incidents.New(tx).Rule(ctx, auth.Caller(ctx), in.RuleID)
 		},
 		func(tx *store.DB, before incident.Rule) (incident.Rule, error) {
 			repeat := wanted
@@ -253,7 +252,7 @@ func (h *Handlers) updateRule(ctx context.Context, in *updateRuleInput) (rule, e
 
 func (h *Handlers) deleteRule(ctx context.Context, in *rulePath) (*struct{}, error) {
 	return nil, audit.Change(ctx, h.DB, func(tx *store.DB) (audit.Entry, error) {
-		before, err := incidents.New(tx).Rule(ctx, auth.Caller(ctx), in.RuleID, alert.Defaults())
+		before, err := incidents.New(tx).Rule(ctx, auth.Caller(ctx), in.RuleID)
 		if err != nil {
 			return audit.Entry{}, err
 		}
@@ -287,7 +286,7 @@ type suggestion struct {
 
 func (h *Handlers) suggestions(ctx context.Context, _ *struct{}) ([]suggestion, error) {
 	db, customer := incidents.New(h.DB), auth.Caller(ctx)
-	rules, err := db.Rules(ctx, customer, alert.Defaults())
+	rules, err := db.Rules(ctx, customer)
 	if err != nil {
 		return nil, err
 	}
@@ -339,7 +338,7 @@ func (h *Handlers) applyPreset(ctx context.Context, in *rest.Body[presetChoice])
 		return nil, err
 	}
 	return audit.Changed(ctx, h.DB, func(tx *store.DB) ([]rule, audit.Entry, error) {
-		existing, err := incidents.New(tx).Rules(ctx, auth.Caller(ctx), alert.Defaults())
+		existing, err := incidents.New(tx).Rules(ctx, auth.Caller(ctx))
 		if err != nil {
 			return nil, audit.Entry{}, err
 		}

@@ -23,7 +23,6 @@ import (
 	"coldaisle.dev/run/api/alerting"
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/rest"
-	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/accounts"
@@ -241,7 +240,7 @@ func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.
 		if rooms, err = accounts.New(h.store).Rooms(groupCtx, customer); err != nil {
 			return err
 		}
-		rules, err = known.Rules(groupCtx, customer, alert.Defaults())
+		rules, err = known.Rules(groupCtx, customer)
 		return err
 	})
 	list := func() (err error) {

@@ -235,7 +235,7 @@ func lockAndLoad(ctx context.Context, tx *store.DB, j Judged) (n nodeRules, visi
 		queue(`SELECT COALESCE(until, TIMESTAMPTZ '0001-01-01 00:00:00+00'), ` + store.NotAhead + ` FROM sensor_data.hours_until`).
 			QueryRow(func(row pgx.Row) error { return store.Wrap(row.Scan(&n.rawFrom, &n.notAhead), "scan") })
 		queue(owner, "channel", "node", "at").Query(store.Into(&owners))
-		queue(`SELECT `+ruleColumns+` FROM customer_rules r JOIN (`+owner+`) o ON o.customer_id = r.customer_id ORDER BY r.id`, "channel", "node", "at").
+		queue(selectRules+` JOIN (`+owner+`) o ON o.customer_id = r.customer_id ORDER BY r.id`, "channel", "node", "at").
 			Query(store.Into(&rules))
 		queue(`
 			SELECT rule_id, version, last_at, breaking_since, firing, starts, clearing_since, peak, peak_at

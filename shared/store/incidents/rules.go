@@ -34,9 +34,10 @@ type RuleRow struct {
 	ChangedAt           *time.Time // null: never, as far as recorded
 }
 
-// ruleColumns are of customer_rules r.
-const ruleColumns = `r.id, r.version, r.quantity, r.direction, r.limit_value, r.for_s::float8, r.clear_margin::float8, r.clear_for_s::float8,
-	r.severity, r.room_id, r.node_id, r.enabled, r.threshold, r.assumed, r.changed_at`
+const selectRules = `
+		SELECT r.id, r.version, r.quantity, r.direction, r.limit_value, r.for_s::float8, r.clear_margin::float8, r.clear_for_s::float8,
+		       r.severity, r.room_id, r.node_id, r.enabled, r.threshold, r.assumed, r.changed_at
+		FROM customer_rules r`
 
 // rule converts a row. A limit that was never set has its default.
 func (r RuleRow) rule(defaults alert.Thresholds) incident.Rule {
@@ -67,18 +68,13 @@ func ConvertRules(rows []RuleRow, defaults alert.Thresholds) []incident.Rule {
 }
 
 // Rules lists a customer's rules: the two threshold rules, then the others, oldest first.
-// Thresholds that the customer never set have the limits of defaults.
-func (s Store) Rules(ctx context.Context, customerID int64, defaults alert.Thresholds) ([]incident.Rule, error) {
-	rows, err := store.All[RuleRow](ctx, s.db, `
-		SELECT `+ruleColumns+`
-		FROM customer_rules r
+// Thresholds that the customer never set have their default limits.
+func (s Store) Rules(ctx context.Context, customerID int64) ([]incident.Rule, error) {
+	rows, err := store.All[RuleRow](ctx, s.db, selectRules+`
 		WHERE r.customer_id = @customer
 		ORDER BY NOT r.threshold, r.id`,
 		pgx.StrictNamedArgs{"customer": customerID})
-	if err != nil {
-		return nil, fmt.Errorf("rules of customer %d: %w", customerID, err)
-	}
-	return ConvertRules(rows, defaults), nil
+	return ConvertRules(rows, alert.Defaults()), store.Wrap(err, "rules of customer %d", customerID)
 }
 
 // UnmeasuredRules lists a customer's rules that judge nothing: sensors in their scope have
@@ -94,40 +90,30 @@ func (s Store) UnmeasuredRules(ctx context.Context, customerID int64) ([]int64, 
 		HAVING NOT bool_or((r.quantity = 'humidity' OR n.temperature_at > now() - interval '7 days') IS TRUE
 		    AND (r.quantity NOT IN ('humidity', 'dew_point') OR n.humidity_at > now() - interval '7 days') IS TRUE)
 		ORDER BY r.id`, pgx.StrictNamedArgs{"customer": customerID})
-	if err != nil {
-		return nil, fmt.Errorf("unmeasured rules of customer %d: %w", customerID, err)
-	}
-	return ids, nil
+	return ids, store.Wrap(err, "unmeasured rules of customer %d", customerID)
 }
 
 // RulesDeletedWith lists a customer's rules for a sensor, or for a room and its sensors, which are
 // deleted with it.
 func (s Store) RulesDeletedWith(ctx context.Context, customerID int64, scope incident.Scope) ([]incident.Rule, error) {
-	rows, err := store.All[RuleRow](ctx, s.db, `
-		SELECT `+ruleColumns+`
-		FROM customer_rules r
+	rows, err := store.All[RuleRow](ctx, s.db, selectRules+`
 		WHERE r.customer_id = @customer
 		  AND (r.room_id = NULLIF(@room::bigint, 0) OR r.node_id = NULLIF(@node, '')
 		       OR r.node_id IN (SELECT s.node_id FROM sensors s WHERE s.customer_id = @customer AND s.room_id = @room))
 		ORDER BY r.id`,
 		pgx.StrictNamedArgs{"customer": customerID, "room": scope.RoomID, "node": scope.SensorID})
-	if err != nil {
-		return nil, fmt.Errorf("rules of a deleted room or sensor: %w", err)
-	}
-	return ConvertRules(rows, alert.Defaults()), nil
+	return ConvertRules(rows, alert.Defaults()), store.Wrap(err, "rules of a deleted room or sensor")
 }
 
 // Rule returns a customer's rule, or [store.ErrNoRule].
-func (s Store) Rule(ctx context.Context, customerID, id int64, defaults alert.Thresholds) (incident.Rule, error) {
-	row, err := store.One[RuleRow](ctx, s.db, store.ErrNoRule, `
-		SELECT `+ruleColumns+`
-		FROM customer_rules r
+func (s Store) Rule(ctx context.Context, customerID, id int64) (incident.Rule, error) {
+	row, err := store.One[RuleRow](ctx, s.db, store.ErrNoRule, selectRules+`
 		WHERE r.customer_id = @customer AND r.id = @id`,
 		pgx.StrictNamedArgs{"customer": customerID, "id": id})
 	if err != nil {
 		return incident.Rule{}, fmt.Errorf("rule %d: %w", id, err)
 	}
-	return row.rule(defaults), nil
+	return row.rule(alert.Defaults()), nil
 }
 
 func ruleArgs(customerID int64, r incident.Rule) pgx.StrictNamedArgs {
@@ -155,7 +141,7 @@ func (s Store) CreateRule(ctx context.Context, customerID int64, r incident.Rule
 	if err != nil {
 		return incident.Rule{}, fmt.Errorf("create rule: %w", scopeError(err))
 	}
-	return s.Rule(ctx, customerID, id, alert.Defaults())
+	return s.Rule(ctx, customerID, id)
 }
 
 // scopeError names the room or sensor of a scope that is not the customer's.
@@ -177,7 +163,7 @@ func scopeError(err error) error {
 // and with it the customer's thresholds: anything else is [ErrThresholdRule]. Other errors
 // are those of [Store.CreateRule], and [store.ErrNoRule].
 func (s Store) UpdateRule(ctx context.Context, customerID int64, r incident.Rule) (incident.Rule, error) {
-	before, err := s.Rule(ctx, customerID, r.ID, alert.Defaults())
+	before, err := s.Rule(ctx, customerID, r.ID)
 	if err != nil {
 		return incident.Rule{}, fmt.Errorf("update: %w", err)
 	}
@@ -196,7 +182,7 @@ func (s Store) UpdateRule(ctx context.Context, customerID int64, r incident.Rule
 	if err != nil {
 		return incident.Rule{}, fmt.Errorf("update rule %d: %w", r.ID, scopeError(err))
 	}
-	return s.Rule(ctx, customerID, r.ID, alert.Defaults())
+	return s.Rule(ctx, customerID, r.ID)
 }
 
 func (s Store) updateThreshold(ctx context.Context, customerID int64, before, r incident.Rule) (incident.Rule, error) {
@@ -214,7 +200,7 @@ func (s Store) updateThreshold(ctx context.Context, customerID int64, before, r 
 	if _, err := s.SetThresholds(ctx, customerID, temperature, humidity); err != nil {
 		return incident.Rule{}, fmt.Errorf("update rule %d: %w", r.ID, err)
 	}
-	return s.Rule(ctx, customerID, r.ID, alert.Defaults())
+	return s.Rule(ctx, customerID, r.ID)
 }
 
 // DeleteRule deletes a customer's rule and resolves its excursions. Errors: [store.ErrNoRule];
@@ -225,7 +211,7 @@ func (s Store) DeleteRule(ctx context.Context, customerID, id int64) error {
 		WHERE id = @id AND customer_id = @customer`,
 		pgx.StrictNamedArgs{"id": id, "customer": customerID})
 	if errors.Is(err, ErrThresholdRule) {
-		if _, absent := s.Rule(ctx, customerID, id, alert.Defaults()); absent != nil {
+		if _, absent := s.Rule(ctx, customerID, id); absent != nil {
 			err = absent
 		}
 	}
