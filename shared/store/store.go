@@ -55,39 +55,26 @@ var (
 	ErrNoWatch       = NotFoundError("watch")
 	ErrNoCorrection  = NotFoundError("correction")
 
-	ErrEmailTaken    = errors.New("email already registered")
-	ErrUsernameTaken = errors.New("username already taken")
-	ErrSensorExists  = errors.New("sensor already exists")
-	// ErrTooManyGateways: the customer has MaxGateways, or MaxEnrolmentCodes that are
-	// not enrolled yet.
-	ErrTooManyGateways = errors.New("too many gateways")
-	// ErrTooManyUnreported: the customer has no enrolled gateway and MaxUnreported open
-	// sensors without a reading.
-	ErrTooManyUnreported = errors.New("too many sensors without a reading")
-	ErrPredictionExists  = errors.New("prediction already exists")
-	// ErrNoAnomaly: the incident is of another kind and has no prediction to judge.
-	ErrNoAnomaly       = errors.New("not an anomaly")
-	ErrPredictionUsed  = errors.New("prediction already used in training")
-	ErrNoSensors       = errors.New("the customer has no sensors")
-	ErrRunning         = errors.New("a training run is under way")
-	ErrRunEnded        = errors.New("the training run has ended")
-	ErrRunClaimed      = errors.New("the training run is another trainer's")
-	ErrGatewayEnrolled = errors.New("the code has enrolled another gateway")
-	// ErrLastOwner: the account would have no owner.
-	ErrLastOwner = errors.New("the last owner")
-	// ErrTooManyPersons: the customer has MaxPersons.
-	ErrTooManyPersons = errors.New("too many persons")
-	// ErrTooManyAPIKeys: the customer has MaxAPIKeys.
-	ErrTooManyAPIKeys = errors.New("too many API keys")
-	// ErrTooManyWatches: the customer has MaxWatches.
-	ErrTooManyWatches = errors.New("too many watches")
-	// ErrTooManyAnswers: the customer has MaxAnswers.
-	ErrTooManyAnswers = errors.New("too many idempotency keys")
-	// ErrCorrectionSoon: a correction begins too soon to be added, or to be withdrawn.
-	ErrCorrectionSoon = errors.New("the correction begins too soon")
-	// ErrCorrectionExists: the sensor has a correction from the same time.
-	ErrCorrectionExists = errors.New("correction already exists")
-	// ErrTooManyCorrections: the sensor has MaxCorrections.
+	ErrEmailTaken         = errors.New("email already registered")
+	ErrUsernameTaken      = errors.New("username already taken")
+	ErrSensorExists       = errors.New("sensor already exists")
+	ErrTooManyGateways    = errors.New("too many gateways")                  // or codes that wait
+	ErrTooManyUnreported  = errors.New("too many sensors without a reading") // and no enrolled gateway
+	ErrPredictionExists   = errors.New("prediction already exists")
+	ErrNoAnomaly          = errors.New("not an anomaly") // so there is no prediction to judge
+	ErrPredictionUsed     = errors.New("prediction already used in training")
+	ErrNoSensors          = errors.New("the customer has no sensors")
+	ErrRunning            = errors.New("a training run is under way")
+	ErrRunEnded           = errors.New("the training run has ended")
+	ErrRunClaimed         = errors.New("the training run is another trainer's")
+	ErrGatewayEnrolled    = errors.New("the code has enrolled another gateway")
+	ErrLastOwner          = errors.New("the last owner") // of the account
+	ErrTooManyPersons     = errors.New("too many persons")
+	ErrTooManyAPIKeys     = errors.New("too many API keys")
+	ErrTooManyWatches     = errors.New("too many watches")
+	ErrTooManyAnswers     = errors.New("too many idempotency keys")
+	ErrCorrectionSoon     = errors.New("the correction begins too soon") // to be added, or to be withdrawn
+	ErrCorrectionExists   = errors.New("correction already exists")      // from the same time
 	ErrTooManyCorrections = errors.New("too many corrections")
 	ErrStatusReplayed     = errors.New("this status of the gateway was received before")
 )

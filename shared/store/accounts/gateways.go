@@ -73,6 +73,11 @@ const gatewayColumns = `g.id, g.customer_id, g.name, c.email AS account, g.creat
 	g.last_seen, g.version, g.role, g.clock_offset_ms * interval '1 millisecond' AS clock_offset, g.outbox_readings,
 	(SELECT count(*) FROM gateway_nodes n WHERE n.gateway_id = g.id) AS nodes, g.clone_seen_at, c.pair_key`
 
+const selectGateways = `
+	SELECT ` + gatewayColumns + `
+	FROM gateways g
+	JOIN customers c ON c.id = g.customer_id`
+
 // CreateGateway creates a gateway that waits for its one-time code, and returns the code,
 // which cannot be read again; by is the person, or 0. It also removes forgotten gateways of
 // all customers. Call it after [Store.LockChanges]. Errors: [store.ErrNoCustomer],
@@ -118,10 +123,7 @@ func (s Store) CreateGateway(ctx context.Context, customerID, by int64, name str
 // GatewayByCode returns the gateway of a code that is valid or has enrolled it; otherwise
 // [store.ErrNoGateway].
 func (s Store) GatewayByCode(ctx context.Context, code string) (Gateway, error) {
-	found, err := store.One[Gateway](ctx, s.db, store.ErrNoGateway, `
-		SELECT `+gatewayColumns+`
-		FROM gateways g
-		JOIN customers c ON c.id = g.customer_id
+	found, err := store.One[Gateway](ctx, s.db, store.ErrNoGateway, selectGateways+`
 		WHERE g.code_hash = @code_hash AND g.revoked_at IS NULL AND (g.code_expires_at > now() OR g.enrolled_at IS NOT NULL)`,
 		pgx.StrictNamedArgs{"code_hash": store.CodeHash(code)})
 	return found, store.Wrap(err, "gateway of a code")
@@ -150,10 +152,7 @@ func (s Store) EnrolGateway(ctx context.Context, code string, key ed25519.Public
 // Gateway returns a gateway by its id, revoked ones too, or [store.ErrNoGateway]. The
 // caller must have verified that the gateway itself asks.
 func (s Store) Gateway(ctx context.Context, id string) (Gateway, error) {
-	found, err := store.One[Gateway](ctx, s.db, store.ErrNoGateway, `
-		SELECT `+gatewayColumns+`
-		FROM gateways g
-		JOIN customers c ON c.id = g.customer_id
+	found, err := store.One[Gateway](ctx, s.db, store.ErrNoGateway, selectGateways+`
 		WHERE g.id = @id`,
 		pgx.StrictNamedArgs{"id": id})
 	return found, store.Wrap(err, "gateway %s", id)
@@ -161,10 +160,7 @@ func (s Store) Gateway(ctx context.Context, id string) (Gateway, error) {
 
 // Gateways lists a customer's gateways, oldest first, without those that are forgotten.
 func (s Store) Gateways(ctx context.Context, customerID int64) ([]Gateway, error) {
-	found, err := store.All[Gateway](ctx, s.db, `
-		SELECT `+gatewayColumns+`
-		FROM gateways g
-		JOIN customers c ON c.id = g.customer_id
+	found, err := store.All[Gateway](ctx, s.db, selectGateways+`
 		WHERE g.customer_id = @customer AND NOT COALESCE(`+forgotten+`, false)
 		ORDER BY g.created_at, g.id`,
 		pgx.StrictNamedArgs{"customer": customerID})
