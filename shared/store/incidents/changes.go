@@ -45,16 +45,13 @@ const lastChange = `SELECT COALESCE(max(number), 0) FROM incident_changes WHERE 
 
 // Changes returns up to limit changes of a customer's incidents after a cursor.
 func (s Store) Changes(ctx context.Context, customerID, after int64, limit int, now time.Time) (Changes, error) {
-	var last []int64
+	var last int64
 	var found []Change
 	args := pgx.StrictNamedArgs{"customer": customerID, "after": after, "limit": limit + 1, "rooms": store.RoomsOf(ctx)}
 	err := s.db.ExecBatch(ctx, func(batch *pgx.Batch) {
 		// The end is read first: all numbers up to it are committed, so the part that is read
 		// next lacks none of them.
-		batch.Queue(lastChange, pgx.StrictNamedArgs{"customer": customerID}).Query(func(rows pgx.Rows) (err error) {
-			last, err = pgx.CollectRows(rows, pgx.RowTo[int64])
-			return store.Wrap(err, "last")
-		})
+		batch.Queue(lastChange, pgx.StrictNamedArgs{"customer": customerID}).QueryRow(func(row pgx.Row) error { return store.Wrap(row.Scan(&last), "last") })
 		batch.Queue(`
 			SELECT c.number, c.at, c.event, c.calls, c.person, c.comment, COALESCE(whole.id, c.incident_id) AS incident_id
 			FROM incident_changes c
@@ -73,15 +70,15 @@ func (s Store) Changes(ctx context.Context, customerID, after int64, limit int, 
 	if err != nil {
 		return Changes{}, fmt.Errorf("changes of customer %d: %w", customerID, err)
 	}
-	part := Changes{Changes: found, Next: last[0], More: len(found) > limit}
+	part := Changes{Changes: found, Next: last, More: len(found) > limit}
 	switch {
-	case after > last[0] && len(found) == 0:
+	case after > last && len(found) == 0:
 		return Changes{}, ErrAfterLast
 	case part.More:
 		part.Changes = found[:limit]
 		part.Next = part.Changes[limit-1].Number
 	case len(found) > 0: // some may have been added since the end was read
-		part.Next = max(last[0], found[len(found)-1].Number)
+		part.Next = max(last, found[len(found)-1].Number)
 	}
 	part.Incidents, err = s.changedIncidents(ctx, customerID, part.Changes, now)
 	return part, err

@@ -32,18 +32,14 @@ func (s Store) DarkSites(ctx context.Context, now time.Time) ([]DarkSite, error)
 		return nil, err
 	}
 	dark, err := store.All[DarkSite](ctx, s.db, `
-		WITH newest AS (
-		    SELECT customer_id, channel, timestamp
-		    FROM live_states
-		    WHERE NOT @late::boolean
-		), sites AS (
+		WITH sites AS (
 		    SELECT customer_id, id AS gateway_id, last_seen AS since
 		    FROM gateways
 		    WHERE revoked_at IS NULL
 		    UNION ALL
 		    SELECT customer_id, '', max(timestamp)
-		    FROM newest
-		    WHERE channel = 0
+		    FROM live_states
+		    WHERE channel = 0 AND NOT @late::boolean
 		    GROUP BY customer_id
 		)
 		SELECT *

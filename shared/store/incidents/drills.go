@@ -174,18 +174,23 @@ func (s Store) JudgeDrill(ctx context.Context, m DrillMessage) (known bool, err 
 	return known, store.Wrap(err, "judge drill")
 }
 
+// reached records that the drills of a condition have reached a stage.
+func reached(ctx context.Context, db *store.DB, stage incident.DrillStage, condition string, args pgx.StrictNamedArgs) (known bool, err error) {
+	column := string(stage) + "_at"
+	done, err := db.Exec(ctx, `UPDATE drills SET `+column+` = COALESCE(`+column+`, clock_timestamp()) WHERE `+condition, args)
+	return err == nil && done.RowsAffected() > 0, store.Wrap(err, "drill %s", stage)
+}
+
 // AlertDrill records that storealert has received the event of a drill, which only detect sends.
 func (s Store) AlertDrill(ctx context.Context, code string) (known bool, err error) {
-	done, err := s.db.Exec(ctx, `
-		UPDATE drills SET alert_at = COALESCE(alert_at, clock_timestamp())
-		WHERE code_hash = @hash AND created_at > now() - @valid::interval`, pgx.StrictNamedArgs{"hash": store.CodeHash(code), "valid": incident.DrillTime})
-	return err == nil && done.RowsAffected() > 0, store.Wrap(err, "alert of drill")
+	return reached(ctx, s.db, incident.DrillAlert, `code_hash = @hash AND created_at > now() - @valid::interval`,
+		pgx.StrictNamedArgs{"hash": store.CodeHash(code), "valid": incident.DrillTime})
 }
 
 // PublishedDrill records that Pub/Sub has the message of a drill.
 func (s Store) PublishedDrill(ctx context.Context, id int64) error {
-	_, err := s.db.Exec(ctx, `UPDATE drills SET published_at = COALESCE(published_at, clock_timestamp()) WHERE id = @id`, pgx.StrictNamedArgs{"id": id})
-	return store.Wrap(err, "published drill %d", id)
+	_, err := reached(ctx, s.db, incident.DrillPublished, `id = @id`, pgx.StrictNamedArgs{"id": id})
+	return err
 }
 
 // ToldDrill records that people were notified of an incident, if it is a drill's. Error:
@@ -194,16 +199,14 @@ func (s Store) ToldDrill(ctx context.Context, customerID, incidentID int64) erro
 	found, err := store.One[statusRow](ctx, s.db, store.ErrNoIncident, `SELECT `+statusColumns+fromIncidents+` AND i.id = @id`,
 		pgx.StrictNamedArgs{"customer": customerID, "id": incidentID, "rooms": store.RoomsOf(ctx)})
 	if err == nil {
-		_, err = s.db.Exec(ctx, `
-			UPDATE drills d SET told_at = COALESCE(d.told_at, clock_timestamp()) FROM room_incidents i WHERE i.id = @id AND d.id = i.drill_id`,
-			pgx.StrictNamedArgs{"id": found.ID})
+		_, err = reached(ctx, s.db, incident.DrillTold, `id = (SELECT i.drill_id FROM room_incidents i WHERE i.id = @id)`, pgx.StrictNamedArgs{"id": found.ID})
 	}
 	return store.Wrap(err, "told of incident %d", incidentID)
 }
 
 func takeDrill(ctx context.Context, tx *store.DB, id int64) error {
-	_, err := tx.Exec(ctx, `UPDATE drills SET taken_at = COALESCE(taken_at, clock_timestamp()) WHERE id = @id`, pgx.StrictNamedArgs{"id": id})
-	return store.Wrap(err, "taken drill %d", id)
+	_, err := reached(ctx, tx, incident.DrillTaken, `id = @id`, pgx.StrictNamedArgs{"id": id})
+	return err
 }
 
 // showDrills records that the incidents of drills are shown, and returns the stand-ins for their

@@ -68,16 +68,13 @@ func (r maintenanceRow) maintenance() Maintenance {
 	m := Maintenance{
 		ID: r.ID, RoomIDs: r.RoomIDs, SensorID: r.NodeID, Comment: r.Comment, CreatedBy: r.CreatedBy,
 		Window:     maintenance.Window{Start: r.StartTime.In(zone), Duration: seconds(r.DurationS)},
-		StandsFrom: r.StandsFrom.UTC(),
+		StandsFrom: r.StandsFrom.UTC(), StandsTo: store.UTC(r.StandsTo),
 	}
 	for _, day := range r.Weekdays {
 		m.Window.Weekdays = append(m.Window.Weekdays, time.Weekday(day))
 	}
 	if r.UntilTime != nil {
 		m.Window.Until = r.UntilTime.In(zone)
-	}
-	if r.StandsTo != nil {
-		m.StandsTo = r.StandsTo.UTC()
 	}
 	return m
 }

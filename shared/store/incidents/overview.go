@@ -138,22 +138,13 @@ type Measured struct {
 	Temperature float64 // °C
 }
 
-// visibleReadings selects the readings of node w that a customer may see and that have a temperature.
-const visibleReadings = `
-	    SELECT r.timestamp, r.temperature
-	    FROM visible_spans v
-	    JOIN sensor_data.readings r ON r.customer_id = v.channel AND r.node_id = v.node_id
-	    WHERE v.customer_id = @customer AND v.node_id = w.node_id AND r.timestamp >= v.visible_from AND r.timestamp < v.visible_until
-	      AND r.timestamp > @from AND r.timestamp <= @until AND r.temperature IS NOT NULL`
-
-// FirstReadings returns the first reading of each node after a time and up to another. Nodes
-// without one are absent.
+// FirstReadings returns the first temperature of each node after a time and up to another, of those
+// that the customer may see. Nodes without one are absent.
 func (s Store) FirstReadings(ctx context.Context, customerID int64, nodes []string, from, until time.Time) ([]Measured, error) {
 	return s.measured(ctx, "", customerID, nodes, from, until)
 }
 
-// LastReadings returns the last reading of each node after a time and up to another. Nodes
-// without one are absent.
+// LastReadings is FirstReadings for the last one.
 func (s Store) LastReadings(ctx context.Context, customerID int64, nodes []string, from, until time.Time) ([]Measured, error) {
 	return s.measured(ctx, " DESC", customerID, nodes, from, until)
 }
@@ -164,7 +155,14 @@ func (s Store) measured(ctx context.Context, order string, customerID int64, nod
 	}
 	found, err := store.All[Measured](ctx, s.db, `
 		SELECT w.node_id, f.timestamp, f.temperature
-		FROM unnest(@nodes::text[]) AS w (node_id), LATERAL (`+visibleReadings+` ORDER BY r.timestamp`+order+` LIMIT 1) AS f`,
+		FROM unnest(@nodes::text[]) AS w (node_id), LATERAL (
+		    SELECT r.timestamp, r.temperature
+		    FROM visible_spans v
+		    JOIN sensor_data.readings r ON r.customer_id = v.channel AND r.node_id = v.node_id
+		    WHERE v.customer_id = @customer AND v.node_id = w.node_id AND r.timestamp >= v.visible_from AND r.timestamp < v.visible_until
+		      AND r.timestamp > @from AND r.timestamp <= @until AND r.temperature IS NOT NULL
+		    ORDER BY r.timestamp`+order+`
+		    LIMIT 1) AS f`,
 		pgx.StrictNamedArgs{"customer": customerID, "nodes": nodes, "from": from, "until": until})
 	return found, store.Wrap(err, "readings of customer %d from %s to %s", customerID, from, until)
 }
