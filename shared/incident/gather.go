@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"coldaisle.dev/shared/reading"
 )
 
 // Lookback is how long before a room became too hot or too cold an excursion may begin and
@@ -168,12 +170,7 @@ func (s *span) before(other *span) bool { return !s.lasting && other.start.Sub(s
 // add merges another span. ownStart stays: a later span of the cause does not move it, nor
 // does an explained part.
 func (s *span) add(other *span) {
-	if other.start.Before(s.start) {
-		s.start = other.start
-	}
-	if other.end.After(s.end) {
-		s.end = other.end
-	}
+	s.start, s.end = reading.Earlier(s.start, other.start), reading.Later(s.end, other.end)
 	s.lasting = s.lasting || other.lasting
 	s.Parts = append(s.Parts, other.Parts...)
 }

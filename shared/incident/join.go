@@ -60,9 +60,7 @@ func (e Excursion) adjoins(s Stretch) bool {
 
 // include extends an excursion to cover another.
 func (r Rule) include(e, other Excursion) Excursion {
-	if other.Start.Before(e.Start) {
-		e.Start = other.Start
-	}
+	e.Start = reading.Earlier(e.Start, other.Start)
 	if other.End.After(e.End) {
 		e.End, e.Lasting = other.End, other.Lasting
 	}
@@ -182,12 +180,5 @@ func overlap(a, b Excursion) time.Duration {
 		}
 		return e.End
 	}
-	start, until := a.Start, end(a)
-	if b.Start.After(start) {
-		start = b.Start
-	}
-	if e := end(b); e.Before(until) {
-		until = e
-	}
-	return until.Sub(start)
+	return reading.Earlier(end(a), end(b)).Sub(reading.Later(a.Start, b.Start))
 }

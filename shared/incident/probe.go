@@ -1,6 +1,10 @@
 package incident
 
-import "time"
+import (
+	"time"
+
+	"coldaisle.dev/shared/reading"
+)
 
 // The probe is a reading that is published every ProbeInterval. The service is late while
 // the next readable probe is overdue by more than MaxProbeLateness.
@@ -32,8 +36,5 @@ func (p Probe) Late(now time.Time) bool { return p.Lateness(now) > MaxProbeLaten
 // Silent reports whether a node is silent, given its newest reading and usual interval. For
 // a node that may have sent while the service was late, the time counts from LateAt.
 func (p Probe) Silent(newest time.Time, interval time.Duration, now time.Time) bool {
-	if p.LateAt.After(newest) {
-		newest = p.LateAt
-	}
-	return !p.Late(now) && !now.Before(SilentFrom(newest, interval))
+	return !p.Late(now) && !now.Before(SilentFrom(reading.Later(newest, p.LateAt), interval))
 }

@@ -124,6 +124,22 @@ func (r Reading) Equal(other Reading) bool {
 // clocks synchronised by NTP differ by less.
 const MaxAhead = 2 * time.Minute
 
+// Earlier returns the earlier of two times.
+func Earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// Later returns the later of two times.
+func Later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
 // Dated returns the time of a reading. It is the gateway's timestamp, however old,
 // because a gateway delivers the readings of its outbox late. It is the publish
 // time of the message when there is no timestamp, or one more than [MaxAhead] after

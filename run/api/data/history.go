@@ -94,13 +94,7 @@ func (h *Handlers) registerHistory(r *rest.API) {
 // clampRange limits a query to the times that a reading can have.
 func clampRange(start, end time.Time) (time.Time, time.Time) {
 	calendar := reading.Calendar()
-	if start.Before(calendar.From) {
-		start = calendar.From
-	}
-	if end.After(calendar.Until) {
-		end = calendar.Until
-	}
-	return start, end
+	return reading.Later(start, calendar.From), reading.Earlier(end, calendar.Until)
 }
 
 func (h *Handlers) history(ctx context.Context, in *historyInput) (*huma.StreamResponse, error) {

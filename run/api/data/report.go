@@ -151,10 +151,7 @@ func (h *Handlers) report(ctx context.Context, in *reportInput) (*rest.Page[repo
 // reportedRange is the range of a report up to now.
 func (h *Handlers) reportedRange(in *ReportRange) (start, end time.Time) {
 	start, end = clampRange(in.StartTime.Time, in.EndTime.Time)
-	if now := h.Clock(); end.After(now) {
-		end = now
-	}
-	return start, end
+	return start, reading.Earlier(end, h.Clock())
 }
 
 // rules returns the rules of the recommended and of the allowable range.

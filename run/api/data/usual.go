@@ -14,6 +14,7 @@ import (
 	"coldaisle.dev/run/api/input"
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/anomaly"
+	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/accounts"
@@ -68,22 +69,13 @@ func (h *Handlers) usual(ctx context.Context, in *usualInput) ([]usualHour, erro
 	}
 	bands := []usualHour{}
 	now := h.Clock()
-	start, end := in.StartTime.Truncate(time.Hour), in.EndTime.Time
-	if first := now.Add(-calibrated).Truncate(time.Hour); start.Before(first) {
-		start = first
-	}
-	if end.After(now) {
-		end = now
-	}
+	start, end := reading.Later(in.StartTime.Time, now.Add(-calibrated)).Truncate(time.Hour), reading.Earlier(in.EndTime.Time, now)
 	if !start.Before(end) {
 		return bands, nil
 	}
 	// A week and more in whole hours is read from the hourly aggregates and costs no query of BigQuery.
 	end = end.Add(time.Hour - time.Nanosecond).Truncate(time.Hour)
-	from := start.Add(-day)
-	if week := end.Add(-readings.HourlyFrom); week.Before(from) {
-		from = week
-	}
+	from := reading.Earlier(start.Add(-day), end.Add(-readings.HourlyFrom))
 	hours, err := h.Readings.Buckets(ctx, node, from, end, int(end.Sub(from)/time.Hour))
 	if err != nil {
 		return nil, err

@@ -274,9 +274,7 @@ func (s Store) complete(ctx context.Context, customerID int64, all []Incident, l
 	for k, i := range all {
 		ids[k] = i.ID
 		lasting = lasting || i.Lasting
-		if i.StartTime.Before(oldest) {
-			oldest = i.StartTime
-		}
+		oldest = reading.Earlier(oldest, i.StartTime)
 	}
 	parts, err := store.All[Excursion](ctx, s.db, `
 		SELECT `+excursionColumns+`

@@ -86,9 +86,7 @@ func (w *writes) spanAround(rule incident.Rule, before incident.Memory, at time.
 	}
 	if !before.Settled() && !before.BreakingSince.After(s.until) {
 		s.until = endless()
-		if before.BreakingSince.Before(s.from) {
-			s.from = before.BreakingSince
-		}
+		s.from = reading.Earlier(s.from, before.BreakingSince)
 	}
 	for widened := true; widened; {
 		widened = false
@@ -107,27 +105,18 @@ func (w *writes) spanAround(rule incident.Rule, before incident.Memory, at time.
 	from := w.changed[rule.ID]
 	if at.Before(from) { // late, and judged by the rules in force on arrival
 		if !w.newest.Time.Before(from) || !before.Last.Before(from) {
-			s.until, s.cut = minTime(s.until, from.Add(-time.Microsecond)), true
+			s.until, s.cut = reading.Earlier(s.until, from.Add(-time.Microsecond)), true
 		}
 		from = time.Time{}
 	}
 	if visible := w.owner.VisibleFrom; visible != nil && visible.After(from) {
 		from = *visible
 	}
-	if s.from.Before(from) {
-		s.from = from
-	}
+	s.from = reading.Later(s.from, from)
 	if held := w.owner.HeldUntil; held != nil {
-		s.until, s.cut = minTime(s.until, held.Add(-time.Microsecond)), true
+		s.until, s.cut = reading.Earlier(s.until, held.Add(-time.Microsecond)), true
 	}
 	return s
-}
-
-func minTime(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // movedSince returns the start of the oldest excursion that moved to this channel when its
@@ -144,7 +133,7 @@ func (w *writes) movedSince(rule incident.Rule, before incident.Memory, s span) 
 	}
 	for _, e := range w.within(rule, s) {
 		if e.Start.Before(*signed) {
-			moved = minTime(moved, e.Start)
+			moved = reading.Earlier(moved, e.Start)
 		}
 	}
 	return moved

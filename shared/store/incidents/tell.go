@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
 )
 
@@ -139,15 +140,13 @@ func tell(ctx context.Context, tx *store.DB, customer int64, at place, from, unt
 		t.known[r.ID] = r
 		if !r.Elsewhere {
 			causes[r.ID] = r.Cause
-			if r.ToldAt.After(t.now) {
-				t.now = r.ToldAt.UTC()
-			}
+			t.now = reading.Later(t.now, r.ToldAt.UTC())
 		}
 	}
 	told := t.now // the earliest of these incidents
 	for _, r := range known {
-		if !r.Elsewhere && r.ToldAt.Before(told) {
-			told = r.ToldAt
+		if !r.Elsewhere {
+			told = reading.Earlier(told, r.ToldAt)
 		}
 	}
 	if t.windows, err = New(tx).MaintenanceWindows(ctx, customer, told); err != nil {

@@ -199,9 +199,7 @@ func (s Store) SignSensor(ctx context.Context, node reading.Node, at time.Time, 
 // while the clock was ahead. Stored probe times that lie ahead are replaced and count as
 // lateness, so that no node is reported silent because of a wrong clock.
 func (s Store) KeepProbe(ctx context.Context, published, received time.Time) error {
-	if published.After(received) {
-		published = received
-	}
+	published = reading.Earlier(published, received)
 	err := s.db.ExecBatch(ctx, func(statements *pgx.Batch) {
 		statements.Queue(`
 			INSERT INTO probe AS p (published_at, received_at, late_at)
