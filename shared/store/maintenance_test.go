@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -217,4 +218,72 @@ func TestRoomsOfOlderWindows(t *testing.T) {
 		FROM maintenance_windows`).Scan(&got))
 	old := []string{"- {1,2}", "2 {2}", "- - n1"}
 	must.Equal(t, "room_id, room_ids, node_id", append(slices.Concat(old, old), "2 {2,1}"), got)
+}
+
+// TestMaintenanceCoversParts of an incident: it is told by the others.
+func TestMaintenanceCoversParts(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1", "n2")
+	db.rule(t, incident.Temperature, incident.Above, 27, incident.Warning)
+	db.judge(t, judged("n1", 0, 60), judged("n2", 0, 40))
+	room := incidents.Maintenance{RoomIDs: []int64{db.annasRoom}}
+	would := func(m incidents.Maintenance) string {
+		worst, some := db.only(t, 10).SilencedBy(m)
+		return fmt.Sprint(worst, " ", some)
+	}
+	must.Equal(t, "its room", "critical true", would(room))
+	must.Equal(t, "the one", "critical true", would(incidents.Maintenance{SensorID: "n1"}))
+	must.Equal(t, "the other", "warning true", would(incidents.Maintenance{SensorID: "n2"}))
+	must.Equal(t, "another room", " false", would(incidents.Maintenance{RoomIDs: []int64{db.brunosRoom}}))
+	db.window(t, -60, 60, incidents.Maintenance{SensorID: "n1"})
+	must.Equal(t, "what is covered already", "warning true", would(room))
+	if i := db.only(t, 10); i.Silenced || i.Worst.NodeID != "n2" || i.Now.Worst.Severity != incident.Warning || i.Now.Sensors != 2 || i.State() != incidents.StateOpen {
+		t.Errorf("%+v", i)
+	}
+	db.window(t, -60, 60, room)
+	must.Equal(t, "all is covered", " false", would(room))
+	if i := db.only(t, 10); !i.Silenced || i.Worst.NodeID != "n1" || (i.Now.Worst != incidents.Level{}) || i.State() != incidents.StateSilenced {
+		t.Errorf("%+v", i)
+	}
+	if i := db.only(t, 60); i.Silenced || i.Worst.NodeID != "n1" {
+		t.Errorf("at its end: %+v", i)
+	}
+}
+
+// TestCriticalBesideMaintenanceCalls is of an open incident: people know a warning, and a window covers
+// what was critical.
+func TestCriticalBesideMaintenanceCalls(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1", "n2")
+	db.rule(t, incident.Temperature, incident.Above, 27, incident.Warning)
+	db.rule(t, incident.Temperature, incident.Above, 33, incident.Critical)
+	db.window(t, -60, 290, incidents.Maintenance{SensorID: "n1"})
+	db.judge(t, judged("n1", 0, 45), judged("n2", 0, 28), judged("n1", 30, 60))
+	must.Equal(t, "calls for the second, as the window covers the first", 1, strings.Count(strings.Join(db.changes(t, db.anna), " "), "!"))
+	db.judge(t, judged("n2", 60, 34))
+	must.Equal(t, "calls once it is critical", 2, strings.Count(strings.Join(db.changes(t, db.anna), " "), "!"))
+}
+
+// TestMaintenanceCallsForNothing of a taken incident that it covers, hides nothing of the rest,
+// and what still breaks at its end calls.
+func TestMaintenanceCallsForNothing(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1", "n2")
+	db.rule(t, incident.Temperature, incident.Above, 27, incident.Warning)
+	db.rule(t, incident.Temperature, incident.Above, 33, incident.Critical)
+	db.window(t, -60, 290, incidents.Maintenance{SensorID: "n1"})
+	calls := func() int { return strings.Count(strings.Join(db.changes(t, db.anna), " "), "!") }
+	db.judge(t, judged("n1", 0, 45), judged("n2", 0, 28))
+	db.act(t, db.only(t, 10).ID, 10, incident.EventTaken)
+	before := calls()
+	db.judge(t, judged("n1", 30, 60))
+	db.settle(t, 60)
+	must.Equal(t, "calls for the covered sensor", before, calls())
+	db.judge(t, judged("n2", 90, 34))
+	must.Equal(t, "calls for the other", before+1, calls())
+	db.act(t, db.only(t, 100).ID, 100, incident.EventTaken)
+	db.settle(t, 200)
+	must.Equal(t, "calls in the window", before+1, calls())
+	db.settle(t, 300)
+	must.Equal(t, "calls at its end", before+2, calls())
 }
