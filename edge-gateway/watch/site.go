@@ -253,7 +253,7 @@ func (l *live) gather(s *site) []found {
 					}
 					return 0
 				}
-				return cmp.Or(cmp.Compare(lasts(a), lasts(b)), g.Cause.CompareTold(a, b))
+				return cmp.Or(cmp.Compare(lasts(a), lasts(b)), g.Cause.CompareParts(a, b))
 			})
 			all = append(all, found{g, room, reasons[worst.ID]})
 		}

@@ -85,12 +85,12 @@ type known struct {
 	moves Moves // at moved
 	moved time.Time
 
-	toldAt  time.Time // when the cooling path last reported
-	times   int       // how often it began to within a day
-	largest float64   // °C, the largest of these
-	ledAt   time.Time // when a change was last reported
-	led     float64   // its sign
-	from    float64   // °C, where it began
+	noticedAt time.Time // when the cooling path last reported
+	times     int       // how often it began to within a day
+	largest   float64   // °C, the largest of these
+	ledAt     time.Time // when a change was last reported
+	led       float64   // its sign
+	from      float64   // °C, where it began
 
 	instrument Instrument
 	reported   int64 // slot in which instrument was found
@@ -413,8 +413,8 @@ func (l *limits) slow(past []Climate, spread float64) {
 // CoolingScore is the score of a report of the cooling path: above any alarm.
 const CoolingScore = 6.0
 
-// Told is the cooling path's report on a reading.
-type Told struct {
+// Notice is the cooling path's report on a reading.
+type Notice struct {
 	Cause     string  // for programs
 	Reason    string  // for a person
 	Value     float64 // °C, of the node
@@ -425,32 +425,32 @@ type Told struct {
 // [Joined] or more apart, a change must be larger than before, or 3 °C, so that a cycling compressor
 // does not flood people. Within half a day, the way back from a reported change counts only beyond
 // where that began.
-func (l *Live) Cooling(c *Calibration, node, room string, at time.Time, together Moves, heard int) (Told, bool) {
+func (l *Live) Cooling(c *Calibration, node, room string, at time.Time, together Moves, heard int) (Notice, bool) {
 	own := l.moves
 	for k, v := range own.Change {
 		if at.Sub(l.ledAt).Abs() <= 12*time.Hour && float64(v)*l.led < 0 {
 			own.Change[k] = float32(departed(float64(v), float64(own.Level)-l.from))
 		}
 	}
-	told, ok := c.Cooling(node, room, at, own, together, heard)
+	notice, ok := c.Cooling(node, room, at, own, together, heard)
 	if !ok {
-		return told, false
+		return notice, false
 	}
-	since := at.Sub(l.toldAt).Abs()
-	from := (told.Low + told.High) / 2
-	size := math.Abs(told.Value - from)
+	since := at.Sub(l.noticedAt).Abs()
+	from := (notice.Low + notice.High) / 2
+	size := math.Abs(notice.Value - from)
 	switch {
 	case since < Joined:
 	case since > 24*time.Hour:
 		l.times, l.largest = 1, 0
 	case l.times >= 2 && size < min(repeating, beyondPast*l.largest):
-		return Told{}, false
+		return Notice{}, false
 	default:
 		l.times++
 	}
-	l.toldAt, l.largest = at, max(l.largest, size)
-	if told.Cause == "cooling" || told.Cause == "temperature_change" {
-		led, usual := math.Copysign(1, told.Value-from), l.ofDay(at).Temperature
+	l.noticedAt, l.largest = at, max(l.largest, size)
+	if notice.Cause == "cooling" || notice.Cause == "temperature_change" {
+		led, usual := math.Copysign(1, notice.Value-from), l.ofDay(at).Temperature
 		if led < 0 && !math.IsNaN(usual) || usual < from { // a rise never begins above the usual temperature
 			from = usual
 		}
@@ -459,12 +459,12 @@ func (l *Live) Cooling(c *Calibration, node, room string, at time.Time, together
 		}
 		l.ledAt = at
 	}
-	return told, true
+	return notice, true
 }
 
 // Cooling judges the changes of a node and of its room at a time; it reports false if they are
 // usual for the place. A change of the room is reported for each node that takes part in it.
-func (c *Calibration) Cooling(node, room string, at time.Time, own, together Moves, heard int) (Told, bool) {
+func (c *Calibration) Cooling(node, room string, at time.Time, own, together Moves, heard int) (Notice, bool) {
 	places := [2]struct {
 		m Moves
 		l limits
@@ -478,9 +478,9 @@ func (c *Calibration) Cooling(node, room string, at time.Time, own, together Mov
 		places[1].l = limitsOf(nil, beyondNode)
 	}
 	level := float64(own.Level)
-	told := func(cause string, by, usual float32, reason string) (Told, bool) {
+	notice := func(cause string, by, usual float32, reason string) (Notice, bool) {
 		usual = min(usual, larger(by, -by)/2)
-		return Told{cause, reason, level, level - float64(by+usual), level - float64(by-usual)}, true
+		return Notice{cause, reason, level, level - float64(by+usual), level - float64(by-usual)}, true
 	}
 	for k, span := range spans() {
 		for i := range places {
@@ -499,17 +499,17 @@ func (c *Calibration) Cooling(node, room string, at time.Time, own, together Mov
 			} else if !math.IsNaN(float64(together.Change[k])) {
 				more = " more than the room"
 			}
-			return told(cause, part, limit, fmt.Sprintf("%s %s %.1f °C%s in %.0f min; it usually stays within %.1f °C at this hour",
+			return notice(cause, part, limit, fmt.Sprintf("%s %s %.1f °C%s in %.0f min; it usually stays within %.1f °C at this hour",
 				who, verb, size, more, span/60, limit))
 		}
 	}
 	for i, who := range [2]string{"the room", "it"} {
 		m, l := places[i].m, places[i].l
 		if by := m.Level - l.Level[1] + warmer; by > warmer {
-			return told("warmest", by, warmer, fmt.Sprintf("%s is %.1f °C warmer than ever in the weeks before", who, by))
+			return notice("warmest", by, warmer, fmt.Sprintf("%s is %.1f °C warmer than ever in the weeks before", who, by))
 		}
 		if by := l.Level[0] - m.Level + warmer; by > warmer {
-			return told("coldest", -by, warmer, fmt.Sprintf("%s is %.1f °C colder than ever in the weeks before", who, by))
+			return notice("coldest", -by, warmer, fmt.Sprintf("%s is %.1f °C colder than ever in the weeks before", who, by))
 		}
 	}
 	than := [2]string{"the room is %.1f °C %s than its last month", "%.1f °C %s than before, compared with its room's other sensors"}
@@ -529,7 +529,7 @@ func (c *Calibration) Cooling(node, room string, at time.Time, own, together Mov
 		if by[2] == 1 {
 			reason += ", at its peaks: cooling no longer keeps up"
 		}
-		return told("slow_change", by[0], larger(by[0], -by[0]), reason)
+		return notice("slow_change", by[0], larger(by[0], -by[0]), reason)
 	}
-	return Told{}, false
+	return Notice{}, false
 }

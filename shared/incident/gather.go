@@ -51,11 +51,11 @@ func (p Part) follows(g Gathered) bool {
 	}
 }
 
-// CompareTold returns a number above zero if part a describes an incident of the cause better
+// CompareParts returns a number above zero if part a describes an incident of the cause better
 // than b. A part of that cause comes first (a room that is too hot is described by its
 // temperature, not by its dry air), then the higher severity, then a node
 // that is not silent, then the greater excess.
-func (c Cause) CompareTold(a, b Part) int {
+func (c Cause) CompareParts(a, b Part) int {
 	return cmp.Or(CompareBools(a.Cause == c, b.Cause == c), cmp.Compare(a.Severity.Rank(), b.Severity.Rank()), CompareBools(b.NodeSilent, a.NodeSilent), cmp.Compare(a.Excess, b.Excess))
 }
 

@@ -276,7 +276,7 @@ func TestStandingHidesNothing(t *testing.T) {
 		t.Errorf("before an hour: %+v", i.Now)
 	}
 	db.settle(t, 3600)
-	if i := db.only(t, 3600); i.Now.Standing != 1 || (i.Now.Worst != incidents.Level{}) || i.Worst.NodeID != "n1" || i.TakenAt == nil {
+	if i := db.only(t, 3600); i.Now.Standing != 1 || (i.Now.Worst != incidents.Priority{}) || i.Worst.NodeID != "n1" || i.TakenAt == nil {
 		t.Errorf("after an hour: %+v", i)
 	}
 	db.ingested(t, damp("n2", 3700, 63))

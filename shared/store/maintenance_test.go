@@ -242,7 +242,7 @@ func TestMaintenanceCoversParts(t *testing.T) {
 	}
 	db.window(t, -60, 60, room)
 	must.Equal(t, "all is covered", " false", would(room))
-	if i := db.only(t, 10); !i.Silenced || i.Worst.NodeID != "n1" || (i.Now.Worst != incidents.Level{}) || i.State() != incidents.StateSilenced {
+	if i := db.only(t, 10); !i.Silenced || i.Worst.NodeID != "n1" || (i.Now.Worst != incidents.Priority{}) || i.State() != incidents.StateSilenced {
 		t.Errorf("%+v", i)
 	}
 	if i := db.only(t, 60); i.Silenced || i.Worst.NodeID != "n1" {

@@ -103,7 +103,7 @@ func TestHowItIsNow(t *testing.T) {
 	db.ingested(t, judged("n2", 540, 52), judged("n3", 540, 22))
 	i := db.only(t, 545)
 	if i.Worst.NodeID != "n1" || i.Worst.Reason != "Temperature above 50.0 °C for 9 min, peak 60.0 °C" || *i.Now.Value != 60 || math.Abs(*i.Now.Rate-1) > 1e-6 ||
-		i.Now.Sensors != 2 || i.Now.Heard != 3 || i.Now.Standing != 0 || i.Now.NextLimit != nil || i.Now.Worst != (incidents.Level{Severity: incident.Critical, Excess: 10. / 3}) {
+		i.Now.Sensors != 2 || i.Now.Heard != 3 || i.Now.Standing != 0 || i.Now.NextLimit != nil || i.Now.Worst != (incidents.Priority{Severity: incident.Critical, Excess: 10. / 3}) {
 		t.Errorf("%+v, now %+v", i, i.Now)
 	}
 	db.ingested(t, judged("n1", 600, 53)) // its peak is the worst still, but not its value

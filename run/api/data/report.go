@@ -137,8 +137,8 @@ func (h *Handlers) report(ctx context.Context, in *reportInput) (*rest.Page[repo
 	sums := rest.List(sensors, func(s accounts.Sensor) reportedSensor {
 		body := reportedSensor{SensorID: s.ID, Name: s.Name, CalibrationDue: rest.Date(s.CalibrationDue), CalibrationOverdue: s.CalibrationOverdue}
 		if of := found[s.ID]; of != nil {
-			of.stand(end)
-			body.MinutesReported, body.OutsideRecommended, body.OutsideAllowable = of.told.Minutes(), of.recommended.Minutes(), of.allowable.Minutes()
+			of.count(end)
+			body.MinutesReported, body.OutsideRecommended, body.OutsideAllowable = of.counted.Minutes(), of.recommended.Minutes(), of.allowable.Minutes()
 			if of.lowest <= of.highest { // else it measures none
 				body.MinTemperature, body.MaxTemperature = &of.lowest, &of.highest
 			}
@@ -185,10 +185,10 @@ func (h *Handlers) read(ctx context.Context, nodes []readings.NodeRef, start, en
 // reported sums up the readings of a node, which come channel after channel, oldest
 // first.
 type reported struct {
-	told, recommended, allowable       time.Duration
-	lowest, highest                    float64
-	last                               reading.Reading
-	outsideRecommended, outsideAllowed bool // the last
+	counted, recommended, allowable      time.Duration // how long its readings count, and of that outside each range
+	lowest, highest                      float64
+	last                                 reading.Reading
+	outsideRecommended, outsideAllowable bool // the last
 
 	room *roomMinutes // also counts; nil if it is not needed
 }
@@ -199,9 +199,9 @@ func newReported(room *roomMinutes) *reported {
 
 func (t *reported) add(r reading.Reading, recommended, allowable []incident.Rule) {
 	if r.Channel == t.last.Channel {
-		t.stand(r.Time)
+		t.count(r.Time)
 	} else {
-		t.stand(t.last.Time.Add(reportedFor))
+		t.count(t.last.Time.Add(reportedFor))
 	}
 	point := []incident.Point{{Time: r.Time, Temperature: r.Temperature, Humidity: r.Humidity}}
 	outside := func(rules []incident.Rule) bool {
@@ -212,26 +212,26 @@ func (t *reported) add(r reading.Reading, recommended, allowable []incident.Rule
 		}
 		return false
 	}
-	t.last, t.outsideRecommended, t.outsideAllowed = r, outside(recommended), outside(allowable)
+	t.last, t.outsideRecommended, t.outsideAllowable = r, outside(recommended), outside(allowable)
 	if reading.Has(r.Temperature) {
 		t.lowest, t.highest = min(t.lowest, r.Temperature), max(t.highest, r.Temperature)
 	}
 }
 
-// stand counts the last reading up to a time.
-func (t *reported) stand(until time.Time) {
+// count counts the last reading up to a time.
+func (t *reported) count(until time.Time) {
 	if t.last.Time.IsZero() {
 		return
 	}
 	length := min(until.Sub(t.last.Time), reportedFor)
-	t.told += length
+	t.counted += length
 	if t.outsideRecommended {
 		t.recommended += length
 	}
-	if t.outsideAllowed {
+	if t.outsideAllowable {
 		t.allowable += length
 	}
 	if t.room != nil {
-		t.room.mark(t.last.Time, length, t.outsideRecommended, t.outsideAllowed)
+		t.room.mark(t.last.Time, length, t.outsideRecommended, t.outsideAllowable)
 	}
 }

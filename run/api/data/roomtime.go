@@ -51,12 +51,12 @@ func (h *Handlers) roomTime(ctx context.Context, in *ReportRange) (roomTime, err
 	of := newReported(room)
 	err = h.read(ctx, nodes, start, end, func(r reading.Reading) {
 		if of.last.NodeID != r.NodeID {
-			of.stand(end)
+			of.count(end)
 			of = newReported(room)
 		}
 		of.add(r, recommended, allowable)
 	})
-	of.stand(end)
+	of.count(end)
 	return room.sum(), err
 }
 

@@ -11,8 +11,8 @@ import (
 
 // The day of a sparkline, in half hours.
 const (
-	dayParts  = 48
-	partWidth = 24 * time.Hour / dayParts
+	halfHours = 48
+	halfHour  = 24 * time.Hour / halfHours
 )
 
 const (
@@ -39,11 +39,13 @@ type day struct {
 }
 
 type line struct {
-	parts [dayParts]int16
-	text  string // see [liveSensor]; empty after a change of the parts
+	highest [halfHours]int16
+	text    string // see [liveSensor]; empty after a change of these
 }
 
-func partOf(at time.Time) int { return int(at.UTC().Sub(at.UTC().Truncate(24*time.Hour)) / partWidth) }
+func halfHourOf(at time.Time) int {
+	return int(at.UTC().Sub(at.UTC().Truncate(24*time.Hour)) / halfHour)
+}
 
 func tenths(temperature float64) int16 { return int16(math.Round(temperature * 10)) }
 
@@ -61,7 +63,7 @@ type reread struct {
 
 // look rereads the days of some sensors of the last answer, the first time of all.
 func (d *day) look(ctx context.Context, metadata spotReader, customer int64, now time.Time) (reread, error) {
-	anew := reread{start: now.UTC().Truncate(partWidth).Add(-(dayParts - 1) * partWidth)}
+	anew := reread{start: now.UTC().Truncate(halfHour).Add(-(halfHours - 1) * halfHour)}
 	if pause := now.Sub(d.read); d.lines == nil || pause > maxPause || pause < 0 {
 		*d = day{start: anew.start, began: d.began}
 	} else {
@@ -88,15 +90,15 @@ func (d *day) advance(anew reread, live []incidents.LiveSensor, now time.Time) {
 		if of == nil {
 			of = emptyLine()
 		}
-		for at := start; at.Before(d.start); at = at.Add(partWidth) {
-			of.parts[partOf(at)], of.text = nothing, ""
+		for at := start; at.Before(d.start); at = at.Add(halfHour) {
+			of.highest[halfHourOf(at)], of.text = nothing, ""
 		}
 		d.nodes[i], d.lines[l.NodeID] = l.NodeID, of
 	}
 	for _, s := range anew.spots {
 		if of := d.lines[s.NodeID]; of != nil {
-			for i, part := range s.Parts {
-				of.parts[part] = tenths(s.Temperatures[i])
+			for i, at := range s.HalfHours {
+				of.highest[at] = tenths(s.Temperatures[i])
 			}
 		}
 	}
@@ -105,23 +107,23 @@ func (d *day) advance(anew reread, live []incidents.LiveSensor, now time.Time) {
 			continue
 		}
 		of := d.lines[l.NodeID]
-		if part, newest := partOf(*l.TemperatureAt), tenths(*l.Temperature); newest > of.parts[part] {
-			of.parts[part], of.text = newest, ""
+		if at, newest := halfHourOf(*l.TemperatureAt), tenths(*l.Temperature); newest > of.highest[at] {
+			of.highest[at], of.text = newest, ""
 		}
 	}
 }
 
 func emptyLine() *line {
 	var l line
-	for i := range l.parts {
-		l.parts[i] = nothing
+	for i := range l.highest {
+		l.highest[i] = nothing
 	}
 	return &l
 }
 
-// enoughParts is the number of half hours with a reading after which learning has what is
+// enoughHalfHours is the number of half hours with a reading after which learning has what is
 // usual for a sensor, and its changes over two hours.
-const enoughParts = 4
+const enoughHalfHours = 4
 
 // begin records when learning began for the nodes that it still learns. Each is queried once.
 func (d *day) begin(ctx context.Context, metadata incidents.Store, customer int64, live []incidents.LiveSensor, troubled map[string]incidents.Troubled, now time.Time) error {
@@ -150,7 +152,7 @@ func (d *day) begin(ctx context.Context, metadata incidents.Store, customer int6
 // judgedBy returns the judged_by of a sensor, see [liveSensor]; anomalous says that it has a lasting anomaly.
 func (d *day) judgedBy(l incidents.LiveSensor, anomalous bool) string {
 	heard := 0
-	for _, value := range d.lines[l.NodeID].parts {
+	for _, value := range d.lines[l.NodeID].highest {
 		if value != nothing {
 			heard++
 		}
@@ -158,7 +160,7 @@ func (d *day) judgedBy(l incidents.LiveSensor, anomalous bool) string {
 	switch {
 	case l.JudgedBy == "":
 		return "nothing"
-	case heard < enoughParts && !anomalous: // else it was judged
+	case heard < enoughHalfHours && !anomalous: // else it was judged
 		return "learning"
 	default:
 		return string(l.JudgedBy)
@@ -167,12 +169,12 @@ func (d *day) judgedBy(l incidents.LiveSensor, anomalous bool) string {
 
 // sparkline encodes a sensor's day, see [liveSensor].
 func (d *day) sparkline(node string) string {
-	of, first := d.lines[node], partOf(d.start)
+	of, first := d.lines[node], halfHourOf(d.start)
 	if of.text != "" {
 		return of.text
 	}
-	end := dayParts
-	for end > 0 && of.parts[(first+end-1)%dayParts] == nothing {
+	end := halfHours
+	for end > 0 && of.highest[(first+end-1)%halfHours] == nothing {
 		end--
 	}
 	var text []byte
@@ -181,7 +183,7 @@ func (d *day) sparkline(node string) string {
 		if i > 0 {
 			text = append(text, ',')
 		}
-		if value := of.parts[(first+i)%dayParts]; value != nothing {
+		if value := of.highest[(first+i)%halfHours]; value != nothing {
 			text = strconv.AppendInt(text, int64(value-before), 10)
 			before = value
 		}

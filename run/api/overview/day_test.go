@@ -29,7 +29,7 @@ func (f *fakeSpots) HotSpots(_ context.Context, _ int64, since time.Time, nodes 
 		spots := incidents.HotSpots{NodeID: node}
 		for at, value := range parts {
 			if !at.Before(since) {
-				spots.Parts, spots.Temperatures = append(spots.Parts, int32(partOf(at))), append(spots.Temperatures, float64(value)/10)
+				spots.HalfHours, spots.Temperatures = append(spots.HalfHours, int32(halfHourOf(at))), append(spots.Temperatures, float64(value)/10)
 			}
 		}
 		found = append(found, spots)
@@ -42,8 +42,8 @@ func (f *fakeSpots) HotSpots(_ context.Context, _ int64, since time.Time, nodes 
 func (f *fakeSpots) want(node string, start time.Time) string {
 	var parts []string
 	before := int16(0)
-	for i := range dayParts {
-		value, ok := f.of[node][start.Add(time.Duration(i)*partWidth)]
+	for i := range halfHours {
+		value, ok := f.of[node][start.Add(time.Duration(i)*halfHour)]
 		if !ok {
 			parts = append(parts, "")
 			continue
@@ -77,7 +77,7 @@ func TestDay(t *testing.T) {
 		d.advance(must.Get(d.look(t.Context(), spots, 1, now))(t), live, now)
 	}
 	hot := func(i int, at time.Time, value int16) {
-		parts, part := spots.of[live[i].NodeID], at.Truncate(partWidth)
+		parts, part := spots.of[live[i].NodeID], at.Truncate(halfHour)
 		before, ok := parts[part]
 		if !ok || value > before {
 			parts[part] = value
@@ -96,7 +96,7 @@ func TestDay(t *testing.T) {
 		}
 		answer()
 		for _, l := range live {
-			if l.Timestamp != nil && l.Timestamp.Equal(now) && d.lines[l.NodeID].parts[partOf(now)] < tenths(*l.Temperature) {
+			if l.Timestamp != nil && l.Timestamp.Equal(now) && d.lines[l.NodeID].highest[halfHourOf(now)] < tenths(*l.Temperature) {
 				t.Fatalf("the newest reading of %s is not in its day", l.NodeID)
 			}
 		}

@@ -78,14 +78,14 @@ func (b *Body) say(lasting []incidents.Incident, recommended []incident.Rule, la
 			said.Outside++
 		}
 	}
-	told := b.Incidents[:len(lasting)]
-	for len(told) > 0 && lasting[len(told)-1].Silenced { // these are the last
-		told = told[:len(told)-1]
+	audible := b.Incidents[:len(lasting)]
+	for len(audible) > 0 && lasting[len(audible)-1].Silenced { // these are the last
+		audible = audible[:len(audible)-1]
 	}
 	switch {
-	case len(told) > 0:
-		worst, i := told[0], lasting[0]
-		said.Says, said.IncidentID, said.Cause, said.Room, said.Others = "incident", &worst.ID, &worst.Cause, worst.RoomName, len(told)-1
+	case len(audible) > 0:
+		worst, i := audible[0], lasting[0]
+		said.Says, said.IncidentID, said.Cause, said.Room, said.Others = "incident", &worst.ID, &worst.Cause, worst.RoomName, len(audible)-1
 		said.SensorID, said.Sensor, said.Quantity, said.Limit = &worst.Worst.SensorID, worst.Worst.SensorName, worst.Worst.Quantity, worst.Worst.Limit
 		said.Value, said.ValueAt, said.Rate, said.Since = worst.Now.Value, worst.Now.ValueAt, worst.Now.Rate, &worst.StartTime
 		if i.TakenAt != nil {

@@ -75,11 +75,11 @@ type Now struct {
 	Sensors   int        // with an excursion that lasts; silent ones only if it is their silence
 	Heard     int        // sensors of the place that are not silent
 	Standing  int        // excursions that no longer count, see [incident.Status.Standing]
-	Worst     Level      // the worst that counts; zero if all excursions stand or are silenced
+	Worst     Priority   // the worst that counts; zero if all excursions stand or are silenced
 }
 
-// Level orders excursions: by severity, silent ones last, then by excess.
-type Level struct {
+// Priority orders excursions: by severity, silent ones last, then by excess.
+type Priority struct {
 	Severity incident.Severity
 	Silent   bool    // the excess is of a silent sensor's last value
 	Excess   float64 // in units, see [incident.Excess]
@@ -206,11 +206,11 @@ func compareLasting(a, b Incident) int {
 }
 
 // standing reports whether excursions stand and no other counts.
-func (i Incident) standing() bool { return i.Now.Standing > 0 && i.Now.Worst == Level{} }
+func (i Incident) standing() bool { return i.Now.Standing > 0 && i.Now.Worst == Priority{} }
 
-// Compare returns a number above zero if the level is worse than another.
-func (l Level) Compare(other Level) int {
-	return cmp.Or(cmp.Compare(l.Severity.Rank(), other.Severity.Rank()), incident.CompareBools(other.Silent, l.Silent), cmp.Compare(l.Excess, other.Excess))
+// Compare returns a number above zero if the priority is higher than another.
+func (p Priority) Compare(other Priority) int {
+	return cmp.Or(cmp.Compare(p.Severity.Rank(), other.Severity.Rank()), incident.CompareBools(other.Silent, p.Silent), cmp.Compare(p.Excess, other.Excess))
 }
 
 // Unseen counts a customer's incidents that are over and that nobody has seen.
@@ -317,7 +317,7 @@ func (s Store) complete(ctx context.Context, customerID int64, all []Incident, l
 	}
 	worst := make([]Excursion, len(all))
 	for k := range all {
-		c.complete(&all[k], of[all[k].ID])
+		c.assess(&all[k], of[all[k].ID])
 		worst[k] = all[k].Worst
 	}
 	for _, i := range all {
@@ -396,9 +396,9 @@ func resolution(parts []Excursion) string {
 	return cleared
 }
 
-// complete sets all fields that need no other query, from the excursions of an incident: those
+// assess sets all fields that need no other query, from the excursions of an incident: those
 // that last or, if none does, all.
-func (c conditions) complete(i *Incident, parts []Excursion) {
+func (c conditions) assess(i *Incident, parts []Excursion) {
 	if len(parts) == 0 { // another request moves them at this moment
 		parts = []Excursion{{
 			Kind: incident.KindAnomaly, Finding: &Finding{Reason: "its sensors are being moved"}, Severity: i.Severity, StartTime: i.StartTime, EndTime: i.EndTime,
@@ -417,7 +417,7 @@ func (c conditions) complete(i *Incident, parts []Excursion) {
 	counted := -1
 	var worst, best incident.Part // of all, and of those that count
 	var beyond float64            // orders those that are within their limit and have yet to clear
-	var level Level
+	var priority Priority
 	for k, e := range parts {
 		silenced := covered(c.windows, e, c.now)
 		if !i.Lasting {
@@ -443,14 +443,14 @@ func (c conditions) complete(i *Incident, parts []Excursion) {
 			}
 		}
 		if !standing && !silenced {
-			if counted < 0 || cmp.Or(i.Cause.CompareTold(part, best), cmp.Compare(own, beyond)) > 0 {
+			if counted < 0 || cmp.Or(i.Cause.CompareParts(part, best), cmp.Compare(own, beyond)) > 0 {
 				counted, best, beyond = k, part, own
 			}
-			if l := (Level{e.Severity, part.NodeSilent, part.Excess}); l.Compare(level) > 0 {
-				level = l
+			if p := (Priority{e.Severity, part.NodeSilent, part.Excess}); p.Compare(priority) > 0 {
+				priority = p
 			}
 		}
-		if k == 0 || i.Cause.CompareTold(part, worst) > 0 {
+		if k == 0 || i.Cause.CompareParts(part, worst) > 0 {
 			worst, i.Worst = part, e
 		}
 	}
@@ -460,7 +460,7 @@ func (c conditions) complete(i *Incident, parts []Excursion) {
 	if i.Now == nil {
 		return
 	}
-	i.Now.Worst, i.Now.Sensors = level, len(nodes)
+	i.Now.Worst, i.Now.Sensors = priority, len(nodes)
 	value, at, known := c.value(i.Worst)
 	i.Now.ValueAt, i.Now.Silent = at, c.silent(i.Worst.NodeID) || i.Worst.Lasting && i.Worst.Kind == incident.KindMissing
 	if known {

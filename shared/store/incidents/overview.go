@@ -184,14 +184,14 @@ func (s Store) LiveVersion(ctx context.Context, customerID int64) (string, error
 	return version, store.Wrap(err, "live version of customer %d", customerID)
 }
 
-// slotsPerPart is the number of slots in a part of [HotSpots], half an hour.
-const slotsPerPart = 3
+// slotsPerHalfHour is the number of slots in a half hour of [HotSpots].
+const slotsPerHalfHour = 3
 
 // HotSpots are the highest temperatures of a node in those half hours of the last day that
 // have a reading.
 type HotSpots struct {
 	NodeID       string
-	Parts        []int32 // of the day, from midnight UTC
+	HalfHours    []int32 // of the day, from midnight UTC
 	Temperatures []float64
 }
 
@@ -199,20 +199,20 @@ type HotSpots struct {
 // most a day ago. Nodes select some of them; nil is all.
 func (s Store) HotSpots(ctx context.Context, customerID int64, since time.Time, nodes []string) ([]HotSpots, error) {
 	found, err := store.All[HotSpots](ctx, s.db, `
-		SELECT v.node_id, hot.parts, hot.temperatures
+		SELECT v.node_id, hot.half_hours, hot.temperatures
 		FROM sensors v
 		CROSS JOIN LATERAL ( -- by the primary key: sorting all at once takes twice as long
-		    SELECT array_agg(part) AS parts, array_agg(temperature) AS temperatures
+		    SELECT array_agg(half_hour) AS half_hours, array_agg(temperature) AS temperatures
 		    FROM (
-		        SELECT n.slot::int / @width AS part, max(n.max_temperature) AS temperature
+		        SELECT n.slot::int / @width AS half_hour, max(n.max_temperature) AS temperature
 		        FROM node_slots n
 		        WHERE n.node_id = v.node_id AND n.channel IN (v.customer_id, CASE WHEN v.signed_from IS NULL THEN 0 ELSE v.customer_id END)
 		          AND n.max_temperature IS NOT NULL AND n.starts >= @since AND n.last_at <= `+store.NotAhead+`
-		        GROUP BY part
-		    ) AS of_part
+		        GROUP BY half_hour
+		    ) AS of_half_hour
 		) AS hot
-		WHERE v.customer_id = @customer AND (@nodes::text[] IS NULL OR v.node_id = ANY (@nodes)) AND hot.parts IS NOT NULL`,
-		pgx.StrictNamedArgs{"customer": customerID, "since": since, "nodes": nodes, "width": slotsPerPart})
+		WHERE v.customer_id = @customer AND (@nodes::text[] IS NULL OR v.node_id = ANY (@nodes)) AND hot.half_hours IS NOT NULL`,
+		pgx.StrictNamedArgs{"customer": customerID, "since": since, "nodes": nodes, "width": slotsPerHalfHour})
 	return found, store.Wrap(err, "hot spots of customer %d", customerID)
 }
 
