@@ -226,7 +226,12 @@ func New(config Config, publisher Publisher, box Outbox, now func() time.Time, l
 	for pattern, handler := range g.routes() {
 		mux.HandleFunc(pattern, handler)
 	}
-	g.handler = tracing.Middleware("gateway", mux)
+	// A page of the internet could have a browser on this network post readings.
+	pages := http.NewCrossOriginProtection()
+	pages.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		write(w, http.StatusForbidden, errorBody{Error: "Not for pages of another origin"})
+	}))
+	g.handler = tracing.Middleware("gateway", pages.Handler(mux))
 	return g
 }
 

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -39,5 +41,40 @@ func TestLogCannotBeForged(t *testing.T) {
 		if entry["severity"] == "ALERT" || entry["message"] == "forged" {
 			t.Errorf("forged: %s", lines.Text())
 		}
+	}
+}
+
+// TestPagesOfOtherOriginsSendNothing posts a reading in the way in which a page of the internet can have
+// a browser on the site post it; a browser without Sec-Fetch-Site sends the origin alone.
+func TestPagesOfOtherOriginsSendNothing(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for _, c := range []struct {
+		origin, fetch string
+		want          int
+	}{
+		{"https://evil.example", "", http.StatusForbidden},
+		{"null", "", http.StatusForbidden},
+		{"", "cross-site", http.StatusForbidden},
+		{"http://example.com", "", http.StatusOK}, // the request's own host
+		{"", "", http.StatusOK},
+	} {
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/message",
+			strings.NewReader(`{"id":"of `+c.origin+c.fetch+`","node_id":"n1","temperature":99,"humidity":40}`))
+		request.Header.Set("Content-Type", "text/plain")
+		if c.origin != "" {
+			request.Header.Set("Origin", c.origin)
+		}
+		if c.fetch != "" {
+			request.Header.Set("Sec-Fetch-Site", c.fetch)
+		}
+		answer := httptest.NewRecorder()
+		s.gateway.ServeHTTP(answer, request)
+		if answer.Code != c.want {
+			t.Errorf("%+v: %d %s", c, answer.Code, answer.Body)
+		}
+	}
+	if sent, _ := s.published.all(); len(sent) != 2 {
+		t.Errorf("published %v", sent)
 	}
 }
