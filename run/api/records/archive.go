@@ -228,7 +228,7 @@ func coverageCSV(r record, sensors map[string]*coverage) []byte {
 		if s := c.interval(); s > 0 {
 			interval, expected = strconv.Itoa(s), strconv.FormatInt(int64(m.Time.Seconds())/int64(s), 10)
 		}
-		_ = w.Write([]string{m.ID, rest.CSVText(m.Name), strconv.FormatFloat(m.Time.Hours(), 'f', 2, 64), interval, expected, strconv.FormatInt(c.received, 10)})
+		_ = w.Write([]string{rest.CSVText(m.ID), rest.CSVText(m.Name), strconv.FormatFloat(m.Time.Hours(), 'f', 2, 64), interval, expected, strconv.FormatInt(c.received, 10)})
 	}
 	w.Flush()
 	return text.Bytes()
