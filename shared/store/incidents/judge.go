@@ -2,6 +2,7 @@ package incidents
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -27,7 +28,7 @@ type Judged struct {
 	Again     bool             // it comes from [Store.Unjudged]: ingest has already stored it
 
 	Findings []incident.Finding // of learning, at most one of each kind
-	HeldFrom time.Time          // of the open channel: since when the customer of the findings holds the id
+	HeldFrom time.Time          // of the open channel: since when whose thresholds and findings these are holds the id
 }
 
 func (j Judged) forecast() bool {
@@ -50,10 +51,14 @@ func (j Judged) points(known ...time.Time) []incident.Point {
 	return slices.DeleteFunc(points, func(p incident.Point) bool { return p.Time.After(points[last].Time) })
 }
 
+// errAnotherHold is for a sensor status that an instance has kept while the id changed hands.
+var errAnotherHold = errors.New("the id was taken anew: judge by its sensor's present status")
+
 // Judge advances the rules' memory of a node by a reading and stores the resulting
 // excursions and incidents. It locks the node's row, so that instances take turns, and shares
 // the lock on the customer's rules, so that no rule changes meanwhile. A redelivery changes
-// nothing. A reading that no customer may see is ignored.
+// nothing. A reading that no customer may see is ignored. It fails if the id has been taken anew since
+// HeldFrom: then the reading is delivered again.
 //
 // It takes two round trips besides begin and commit: one locks and reads, one writes. Judging
 // a rule by the raw readings around the reading, because its memory is settled or has seen a
@@ -65,8 +70,8 @@ func (s Store) Judge(ctx context.Context, j Judged) error {
 			if err != nil || !visible {
 				return err
 			}
-			if !store.UTC(n.owner.VisibleFrom).Equal(j.HeldFrom) { // learning looked at what another hold may see
-				j.Findings = nil
+			if !j.HeldFrom.IsZero() && !j.Time.Before(j.HeldFrom) && !store.UTC(n.owner.VisibleFrom).Equal(j.HeldFrom) {
+				return errAnotherHold
 			}
 			return n.advance(ctx, tx, j)
 		})
