@@ -47,18 +47,7 @@ func DescribeMissing(q Quantity, newest, end time.Time, lasting bool, now time.T
 }
 
 func (q Quantity) name() string {
-	switch q {
-	case Humidity:
-		return "Humidity"
-	case DewPoint:
-		return "Dew point"
-	case TemperatureRate:
-		return "Temperature change"
-	case Temperature:
-		return "Temperature"
-	default:
-		return ""
-	}
+	return map[Quantity]string{Temperature: "Temperature", Humidity: "Humidity", DewPoint: "Dew point", TemperatureRate: "Temperature change"}[q]
 }
 
 func (q Quantity) unit() string {

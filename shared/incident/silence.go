@@ -55,18 +55,10 @@ func (r GatewayReport) Cause(newest, now time.Time) SilenceCause {
 }
 
 func (c SilenceCause) words() string {
-	switch c {
-	case NodeSilent:
-		return "; its gateway does not hear it"
-	case NodeAlive:
-		return "; the node is alive and sends nothing"
-	case UplinkDown:
-		return "; its gateway is alive, the uplink is down"
-	case GatewaySilence:
-		return "; its gateway is silent"
-	default:
-		return ""
-	}
+	return map[SilenceCause]string{
+		NodeSilent: "; its gateway does not hear it", NodeAlive: "; the node is alive and sends nothing",
+		UplinkDown: "; its gateway is alive, the uplink is down", GatewaySilence: "; its gateway is silent",
+	}[c]
 }
 
 // DescribeSilence describes a silent node in words: "No reading for more than 10 min,

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"reflect"
@@ -72,17 +73,14 @@ func (r *API) onlyUnknownField(op *huma.Operation, body []byte) string {
 	if json.Unmarshal(body, &given) != nil || len(given) == 0 {
 		return "" // huma reports it
 	}
-	known := r.bodyFields(op)
-	first := ""
-	for name := range given {
-		if slices.ContainsFunc(known, func(field string) bool { return strings.EqualFold(field, name) }) {
-			return ""
-		}
-		if first == "" || name < first {
-			first = name
+	for _, field := range r.bodyFields(op) {
+		for name := range given {
+			if strings.EqualFold(field, name) {
+				return ""
+			}
 		}
 	}
-	return shortened(first)
+	return shortened(slices.Min(slices.Collect(maps.Keys(given))))
 }
 
 // shortened truncates a caller's text so that an answer can quote it.

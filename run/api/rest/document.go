@@ -51,12 +51,10 @@ Every error has the body ` + "`{\"detail\": \"...\"}`" + `; what belongs to anot
 // humaConfig describes the API to huma: our JSON, our errors, unknown fields
 // ignored, and none of huma's own pages.
 func (r *API) humaConfig() huma.Config {
-	config := huma.Config{
+	return huma.Config{
 		OpenAPI: &huma.OpenAPI{
 			OpenAPI: "3.1.0",
-			Info: &huma.Info{
-				Title: "Coldaisle API", Version: version, Description: overview,
-			},
+			Info:    &huma.Info{Title: "Coldaisle API", Version: version, Description: overview},
 			Servers: []*huma.Server{{URL: "/", Description: "The host that serves this document."}},
 			Tags: []*huma.Tag{
 				{Name: TagService, Description: "Whether the service is up."},
@@ -91,7 +89,6 @@ func (r *API) humaConfig() huma.Config {
 		DefaultFormat: "application/json",
 		Transformers:  []huma.Transformer{r.transformError},
 	}
-	return config
 }
 
 // Document writes the OpenAPI document, indented for comparisons. Call it once all operations
