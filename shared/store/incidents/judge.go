@@ -332,7 +332,7 @@ func (n nodeRules) advance(ctx context.Context, tx *store.DB, j Judged) error {
 	}
 	for _, room := range rooms {
 		s := w.touched[room]
-		if err := tell(ctx, tx, n.owner.CustomerID, placeOf(false, room, j.NodeID, ""), s.from, s.until, now); err != nil {
+		if err := updateIncidents(ctx, tx, n.owner.CustomerID, placeOf(false, room, j.NodeID, ""), s.from, s.until, now); err != nil {
 			return err
 		}
 	}

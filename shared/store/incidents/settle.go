@@ -129,7 +129,7 @@ func (s Store) Settle(ctx context.Context, customerID int64, now time.Time) erro
 			if err := tx.ExecBatch(ctx, func(batch *pgx.Batch) { at.lock(batch, customerID) }); err != nil {
 				return fmt.Errorf("lock place: %w", err)
 			}
-			return tell(ctx, tx, customerID, at, from, now, now)
+			return updateIncidents(ctx, tx, customerID, at, from, now, now)
 		})
 		errs = append(errs, store.Wrap(err, "settle incidents of customer %d", customerID))
 	}
@@ -142,12 +142,12 @@ func (s Store) uncovered(ctx context.Context, customerID int64, now time.Time, d
 	type row struct {
 		place
 
-		StartTime, ToldAt time.Time
-		BrokenIn          int64
-		BrokenAt          string
+		StartTime, UpdatedAt time.Time
+		BrokenIn             int64
+		BrokenAt             string
 	}
 	found, err := store.All[row](ctx, s.db, `
-		SELECT COALESCE(i.room_id, 0) AS room_id, i.node_id, i.gateway_id, i.start_time, i.told_at, COALESCE(e.room_id, 0) AS broken_in, e.node_id AS broken_at
+		SELECT COALESCE(i.room_id, 0) AS room_id, i.node_id, i.gateway_id, i.start_time, i.told_at AS updated_at, COALESCE(e.room_id, 0) AS broken_in, e.node_id AS broken_at
 		FROM room_incidents i
 		JOIN excursions e ON e.incident_id = i.id AND e.lasting AND e.merged_into IS NULL
 		WHERE i.customer_id = @customer AND i.lasting AND i.merged_into IS NULL AND i.drill_id IS NULL AND isfinite(i.told_at)
@@ -156,9 +156,9 @@ func (s Store) uncovered(ctx context.Context, customerID int64, now time.Time, d
 	if err != nil || len(found) == 0 {
 		return err //nolint:wrapcheck // the caller says of what
 	}
-	windows, err := s.MaintenanceWindows(ctx, customerID, found[0].ToldAt)
+	windows, err := s.MaintenanceWindows(ctx, customerID, found[0].UpdatedAt)
 	for _, r := range found {
-		if e := (Excursion{RoomID: r.BrokenIn, NodeID: r.BrokenAt}); covered(windows, e, r.ToldAt) != covered(windows, e, now) {
+		if e := (Excursion{RoomID: r.BrokenIn, NodeID: r.BrokenAt}); covered(windows, e, r.UpdatedAt) != covered(windows, e, now) {
 			due.add(r.place, r.StartTime)
 		}
 	}

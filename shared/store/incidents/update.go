@@ -55,14 +55,14 @@ type statusRow struct {
 
 const statusColumns = `i.id, i.cause, i.lasting, i.breaking, i.parts, i.late, i.taken_at, i.snoozed_until, i.known_severity, i.known_actual, i.known_excess`
 
-// toldRow is an incident that may be concerned when a place is told.
-type toldRow struct {
+// knownIncident is a stored incident that an update of a place may concern.
+type knownIncident struct {
 	statusRow
 
-	ToldAt    time.Time
-	Elsewhere bool  // an incident of another place
-	Target    int64 // of one whose excursions became part of others: one of these
-	Moved     bool  // of one that has excursions at other places alone
+	UpdatedAt time.Time // the column told_at
+	Elsewhere bool      // an incident of another place
+	Target    int64     // of one whose excursions became part of others: one of these
+	Moved     bool      // of one that has excursions at other places alone
 }
 
 func (r statusRow) status() incident.Status {
@@ -87,9 +87,9 @@ func (p place) lock(batch *pgx.Batch, customer int64) {
 	batch.Queue(`SELECT pg_advisory_xact_lock(hashtextextended(@place, 0))`, pgx.StrictNamedArgs{"place": fmt.Sprint("incidents of ", customer, p)})
 }
 
-// tell brings the incidents of a place, which is locked, up to date with its excursions that
+// updateIncidents brings the incidents of a place, which is locked, up to date with its excursions that
 // overlap a range of time, and logs what changed.
-func tell(ctx context.Context, tx *store.DB, customer int64, at place, from, until, now time.Time) error {
+func updateIncidents(ctx context.Context, tx *store.DB, customer int64, at place, from, until, now time.Time) error {
 	args := at.args(customer)
 	args["from"], args["until"] = from.Add(-incident.Lookback-incident.JoinGap), until.Add(incident.Lookback+incident.JoinGap)
 	rows, err := store.All[Excursion](ctx, tx, `
@@ -121,8 +121,8 @@ func tell(ctx context.Context, tx *store.DB, customer int64, at place, from, unt
 		roomName = r.RoomName
 	}
 	args["ids"] = ids
-	known, err := store.All[toldRow](ctx, tx, `
-		SELECT `+statusColumns+`, CASE WHEN isfinite(i.told_at) THEN i.told_at ELSE i.start_time END AS told_at,
+	known, err := store.All[knownIncident](ctx, tx, `
+		SELECT `+statusColumns+`, CASE WHEN isfinite(i.told_at) THEN i.told_at ELSE i.start_time END AS updated_at,
 		       (COALESCE(i.room_id, 0), i.node_id, i.gateway_id) <> (@room, @node, @gateway) AS elsewhere,
 		       COALESCE((SELECT max(e.merged_into) FROM excursions e WHERE e.incident_id = i.id), 0) AS target,
 		       EXISTS (SELECT FROM excursions e WHERE e.incident_id = i.id AND e.merged_into IS NULL) AND NOT i.id = ANY (@ids) AS moved
@@ -134,32 +134,32 @@ func tell(ctx context.Context, tx *store.DB, customer int64, at place, from, unt
 	if err != nil {
 		return fmt.Errorf("incidents: %w", err)
 	}
-	t := telling{tx: tx, customer: customer, at: at, roomName: roomName, now: now, excursions: rows, known: map[int64]toldRow{}}
+	u := update{tx: tx, customer: customer, at: at, roomName: roomName, now: now, excursions: rows, known: map[int64]knownIncident{}}
 	causes := map[int64]incident.Cause{}
 	for _, r := range known {
-		t.known[r.ID] = r
+		u.known[r.ID] = r
 		if !r.Elsewhere {
 			causes[r.ID] = r.Cause
-			t.now = reading.Later(t.now, r.ToldAt.UTC())
+			u.now = reading.Later(u.now, r.UpdatedAt.UTC())
 		}
 	}
-	told := t.now // the earliest of these incidents
+	updated := u.now // the earliest of these incidents
 	for _, r := range known {
 		if !r.Elsewhere {
-			told = reading.Earlier(told, r.ToldAt)
+			updated = reading.Earlier(updated, r.UpdatedAt)
 		}
 	}
-	if t.windows, err = New(tx).MaintenanceWindows(ctx, customer, told); err != nil {
+	if u.windows, err = New(tx).MaintenanceWindows(ctx, customer, updated); err != nil {
 		return err
 	}
 	for i, r := range rows {
-		parts[i].Silenced = covered(t.windows, r, t.now)
+		parts[i].Silenced = covered(u.windows, r, u.now)
 	}
 	gathered := incident.Gather(parts)
 	taken, gone := incident.Identify(gathered, causes)
-	t.follow(gathered, taken, gone)
-	t.join(taken, gone)
-	if err := t.retire(ctx, taken, gone); err != nil {
+	u.follow(gathered, taken, gone)
+	u.join(taken, gone)
+	if err := u.retire(ctx, taken, gone); err != nil {
 		return err
 	}
 	for _, breaking := range []bool{false, true} { // what has ended comes first: of one cause only one lasts
@@ -168,19 +168,19 @@ func tell(ctx context.Context, tx *store.DB, customer int64, at place, from, unt
 				continue
 			}
 			followed := slices.ContainsFunc(gathered[k+1:], func(later incident.Gathered) bool { return later.Cause == g.Cause })
-			if taken[k], err = t.keep(ctx, taken[k], g, followed); err != nil {
+			if taken[k], err = u.keep(ctx, taken[k], g, followed); err != nil {
 				return err
 			}
 		}
 	}
-	if err := t.redirect(ctx, taken, gone); err != nil {
+	if err := u.redirect(ctx, taken, gone); err != nil {
 		return err
 	}
-	return logChanges(ctx, tx, customer, t.changes)
+	return logChanges(ctx, tx, customer, u.changes)
 }
 
-// telling is one call of tell.
-type telling struct {
+// update is one call of [updateIncidents].
+type update struct {
 	tx         *store.DB
 	customer   int64
 	at         place
@@ -188,7 +188,7 @@ type telling struct {
 	now        time.Time
 	excursions []Excursion
 	windows    []Maintenance
-	known      map[int64]toldRow
+	known      map[int64]knownIncident
 	// Who has one that is joined to another has that: from, to.
 	takeovers [][2]int64
 	changes   []change
@@ -196,8 +196,8 @@ type telling struct {
 
 // follow finds the incidents whose excursions have become parts of others: they go where these
 // are.
-func (t *telling) follow(gathered []incident.Gathered, taken []int64, gone map[int64]int) {
-	for id, r := range t.known {
+func (u *update) follow(gathered []incident.Gathered, taken []int64, gone map[int64]int) {
+	for id, r := range u.known {
 		if _, goes := gone[id]; goes || r.Elsewhere || r.Moved || r.Target == 0 || slices.Contains(taken, id) {
 			continue
 		}
@@ -211,45 +211,45 @@ func (t *telling) follow(gathered []incident.Gathered, taken []int64, gone map[i
 }
 
 // join adds what is known of incidents to those of their cause that they are part of now.
-func (t *telling) join(taken []int64, gone map[int64]int) {
+func (u *update) join(taken []int64, gone map[int64]int) {
 	for id, k := range gone {
-		other, one := t.known[id], t.known[taken[k]]
+		other, one := u.known[id], u.known[taken[k]]
 		if taken[k] == 0 || other.Elsewhere || other.Cause != one.Cause {
 			continue
 		}
 		if other.Lasting && !one.Lasting {
-			t.takeovers = append(t.takeovers, [2]int64{id, taken[k]})
+			u.takeovers = append(u.takeovers, [2]int64{id, taken[k]})
 		}
 		joined := one.status().Joined(other.status())
 		one.Lasting, one.Breaking, one.Late, one.TakenAt, one.SnoozedUntil = joined.Lasting, joined.Breaking, joined.Late, store.OrNull(joined.TakenAt), store.OrNull(joined.SnoozedUntil)
 		one.KnownSeverity, one.KnownActual, one.KnownExcess = joined.Known.Severity, joined.Known.Actual, joined.Known.Excess
-		t.known[taken[k]] = one
+		u.known[taken[k]] = one
 	}
 }
 
 // retire ends, for the moment, the stored incidents that are to go, so that those that last
 // can take their place, and removes those of which nothing is left.
-func (t *telling) retire(ctx context.Context, taken []int64, gone map[int64]int) error {
+func (u *update) retire(ctx context.Context, taken []int64, gone map[int64]int) error {
 	var ending, empty []int64
-	for id, r := range t.known {
+	for id, r := range u.known {
 		_, goes := gone[id]
 		switch {
 		case goes:
 			ending = append(ending, id)
 		case slices.Contains(taken, id):
 		case r.Elsewhere:
-		case r.Moved: // it goes on where its excursions are, which are told next
+		case r.Moved: // it goes on where its excursions are, which are updated next
 			if r.Lasting {
 				ending = append(ending, id)
-				t.changes = append(t.changes, change{incident: id, room: t.at.RoomID, Transition: incident.Transition{Event: incident.EventEnded, At: t.now}})
+				u.changes = append(u.changes, change{incident: id, room: u.at.RoomID, Transition: incident.Transition{Event: incident.EventEnded, At: u.now}})
 			}
 		default:
 			empty = append(empty, id)
-			t.changes = append(t.changes, change{incident: id, room: t.at.RoomID, Transition: incident.Transition{Event: incident.EventWithdrawn, At: t.now}})
+			u.changes = append(u.changes, change{incident: id, room: u.at.RoomID, Transition: incident.Transition{Event: incident.EventWithdrawn, At: u.now}})
 		}
 	}
-	for _, pair := range t.takeovers {
-		_, err := t.tx.Exec(ctx, `
+	for _, pair := range u.takeovers {
+		_, err := u.tx.Exec(ctx, `
 			UPDATE room_incidents i
 			SET taken_at = o.taken_at, taken_by = o.taken_by, comment = o.comment, snoozed_until = o.snoozed_until, seen = i.seen AND o.seen
 			FROM room_incidents o
@@ -261,20 +261,20 @@ func (t *telling) retire(ctx context.Context, taken []int64, gone map[int64]int)
 	if len(ending)+len(empty) == 0 {
 		return nil
 	}
-	_, err := t.tx.Exec(ctx, `
+	_, err := u.tx.Exec(ctx, `
 		WITH empty AS (DELETE FROM room_incidents WHERE id = ANY (@empty))
 		UPDATE room_incidents i SET lasting = false, breaking = false
 		WHERE id = ANY (@ending) AND (COALESCE(i.room_id, 0), i.node_id, i.gateway_id) = (@room, @node, @gateway)`,
-		pgx.StrictNamedArgs{"ending": ending, "empty": empty, "room": t.at.RoomID, "node": t.at.NodeID, "gateway": t.at.GatewayID})
+		pgx.StrictNamedArgs{"ending": ending, "empty": empty, "room": u.at.RoomID, "node": u.at.NodeID, "gateway": u.at.GatewayID})
 	return store.Wrap(err, "retire incidents")
 }
 
 // keep stores an incident, and returns its id.
-func (t *telling) keep(ctx context.Context, id int64, g incident.Gathered, followed bool) (int64, error) {
-	before := t.known[id].status()
-	before.Silenced = t.silencedBefore(id)
-	after, events := before.Advance(g, followed, t.now)
-	level, _ := after.Level(g, t.now)
+func (u *update) keep(ctx context.Context, id int64, g incident.Gathered, followed bool) (int64, error) {
+	before := u.known[id].status()
+	before.Silenced = u.silencedBefore(id)
+	after, events := before.Advance(g, followed, u.now)
+	level, _ := after.Level(g, u.now)
 	if level.Severity == "" || !g.Breaking() { // of all of it
 		for _, p := range g.Parts {
 			level = level.Above(incident.Level{Severity: p.Severity})
@@ -287,25 +287,22 @@ func (t *telling) keep(ctx context.Context, id int64, g incident.Gathered, follo
 	}
 	silenced := false // people planned for all of it: nobody has to see it any more
 	if slices.ContainsFunc(events, func(e incident.Transition) bool { return e.Event == incident.EventEnded }) {
-		windows, err := New(t.tx).MaintenanceWindows(ctx, t.customer, g.Start())
+		windows, err := New(u.tx).MaintenanceWindows(ctx, u.customer, g.Start())
 		if err != nil {
 			return 0, err
 		}
-		silenced = !slices.ContainsFunc(t.excursions, func(e Excursion) bool { return slices.Contains(ids, e.ID) && !e.silenced(windows) })
+		silenced = !slices.ContainsFunc(u.excursions, func(e Excursion) bool { return slices.Contains(ids, e.ID) && !e.silenced(windows) })
 	}
-	args := t.at.args(t.customer)
-	args["id"], args["ids"], args["silenced"] = id, ids, silenced
-	maps.Copy(args, pgx.StrictNamedArgs{
-		"room_name": t.roomName, "cause": string(g.Cause), "severity": string(level.Severity), "actual": actual, "start": g.Start(), "end": g.End(),
-		"lasting": after.Lasting, "breaking": after.Breaking, "late": g.Late(), "parts": len(g.Parts), "taken": !after.TakenAt.IsZero(),
+	args := pgx.StrictNamedArgs{
+		"ids": ids, "silenced": silenced, "severity": string(level.Severity), "actual": actual, "start": g.Start(), "end": g.End(), "now": u.now,
+		"lasting": after.Lasting, "breaking": after.Breaking, "late": g.Late(), "parts": len(g.Parts),
 		"known_severity": string(after.Known.Severity), "known_actual": after.Known.Actual, "known_excess": after.Known.Excess,
-		"now": t.now,
-	})
+	}
 	var err error
 	if id == 0 {
-		delete(args, "id")
-		delete(args, "taken")
-		id, err = store.Value[int64](ctx, t.tx, store.ErrNoIncident, `
+		maps.Copy(args, u.at.args(u.customer))
+		args["room_name"], args["cause"] = u.roomName, string(g.Cause)
+		id, err = store.Value[int64](ctx, u.tx, store.ErrNoIncident, `
 			WITH i AS (
 			    INSERT INTO room_incidents (customer_id, room_id, room_name, node_id, gateway_id, cause, severity, actual, start_time, end_time, lasting, breaking,
 			                                late, parts, known_severity, known_actual, known_excess, told_at, seen)
@@ -317,10 +314,8 @@ func (t *telling) keep(ctx context.Context, id int64, g incident.Gathered, follo
 			)
 			SELECT id FROM i`, args)
 	} else {
-		for _, name := range []string{"customer", "room", "node", "gateway", "room_name", "cause"} {
-			delete(args, name)
-		}
-		_, err = t.tx.Exec(ctx, `
+		args["id"], args["taken"] = id, !after.TakenAt.IsZero()
+		_, err = u.tx.Exec(ctx, `
 			WITH joined AS (
 			    UPDATE excursions SET incident_id = @id WHERE id = ANY (@ids) AND incident_id IS DISTINCT FROM @id
 			)
@@ -332,16 +327,16 @@ func (t *telling) keep(ctx context.Context, id int64, g incident.Gathered, follo
 			WHERE id = @id`, args)
 	}
 	for _, e := range events {
-		t.changes = append(t.changes, change{incident: id, room: t.at.RoomID, Transition: e})
+		u.changes = append(u.changes, change{incident: id, room: u.at.RoomID, Transition: e})
 	}
 	return id, store.Wrap(err, "keep incident")
 }
 
-// silencedBefore reports whether windows covered all of an incident when it was last told.
-func (t *telling) silencedBefore(id int64) (silenced bool) {
-	for _, e := range t.excursions {
+// silencedBefore reports whether windows covered all of an incident when it was last updated.
+func (u *update) silencedBefore(id int64) (silenced bool) {
+	for _, e := range u.excursions {
 		if e.Lasting && e.IncidentID == id {
-			if silenced = covered(t.windows, e, t.known[id].ToldAt); !silenced {
+			if silenced = covered(u.windows, e, u.known[id].UpdatedAt); !silenced {
 				return false
 			}
 		}
@@ -351,12 +346,12 @@ func (t *telling) silencedBefore(id int64) (silenced bool) {
 
 // redirect lets the ids of incidents of which nothing is left lead to those that have their
 // excursions now.
-func (t *telling) redirect(ctx context.Context, taken []int64, gone map[int64]int) error {
+func (u *update) redirect(ctx context.Context, taken []int64, gone map[int64]int) error {
 	for id, k := range gone {
 		if taken[k] == id {
 			continue
 		}
-		done, err := t.tx.Exec(ctx, `
+		done, err := u.tx.Exec(ctx, `
 			UPDATE room_incidents i
 			SET merged_into = @into, lasting = false, breaking = false
 			WHERE i.id = @id AND NOT EXISTS (SELECT FROM excursions e WHERE e.incident_id = i.id AND e.merged_into IS NULL)`,
@@ -365,7 +360,7 @@ func (t *telling) redirect(ctx context.Context, taken []int64, gone map[int64]in
 			return fmt.Errorf("redirect incident: %w", err)
 		}
 		if done.RowsAffected() > 0 {
-			t.changes = append(t.changes, change{incident: taken[k], room: t.at.RoomID, Transition: incident.Transition{Event: incident.EventMerged, At: t.now}})
+			u.changes = append(u.changes, change{incident: taken[k], room: u.at.RoomID, Transition: incident.Transition{Event: incident.EventMerged, At: u.now}})
 		}
 	}
 	return nil
