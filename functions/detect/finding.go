@@ -3,7 +3,6 @@ package detect
 import (
 	"context"
 	"math"
-	"slices"
 	"strconv"
 	"time"
 
@@ -42,23 +41,22 @@ func (d *AnomalyDetector) find(ctx context.Context, data wire.Data, sensor pipel
 	}
 	n.learn(w, r, by)
 	var findings []incident.Finding
-	if found, judged := anomalyOf(room, n, w, r, sensor, c, outOfRange); judged && (found.Holds || sensor.Remembers) {
+	add := func(found incident.Finding, judged bool) {
+		if !judged || !found.Holds && !sensor.Remembers {
+			return
+		}
+		if err := found.Validate(); err != nil {
+			d.log.ErrorContext(ctx, "invalid finding dropped", "node_id", r.NodeID, "error", err.Error())
+			return
+		}
 		findings = append(findings, found)
 	}
+	add(anomalyOf(room, n, w, r, sensor, c, outOfRange))
 	if d.clock().Sub(r.Time) < forecastFor {
-		level := sensor.Corrections.Level(w, r.Time)
 		corrected, _ := sensor.Corrections.Apply(r, reading.Window{})
-		if found, judged := passing(level, corrected, sensor, n.width); judged && (found.Holds || sensor.Remembers) {
-			findings = append(findings, found)
-		}
+		add(passing(sensor.Corrections.Level(w, r.Time), corrected, sensor, n.width))
 	}
-	return slices.DeleteFunc(findings, func(found incident.Finding) bool {
-		err := found.Validate()
-		if err != nil {
-			d.log.ErrorContext(ctx, "invalid finding dropped", "node_id", r.NodeID, "error", err.Error())
-		}
-		return err != nil
-	})
+	return findings
 }
 
 // anomalyOf judges how unusual a reading is for its node and whether its room's cooling has failed, and
