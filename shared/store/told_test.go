@@ -46,12 +46,12 @@ func (db fixture) changes(t *testing.T, customer int64) []string {
 
 func (db fixture) settle(t *testing.T, second int) {
 	t.Helper()
-	must.Do(t, db.Settle(t.Context(), db.anna, instant().Add(time.Duration(second)*time.Second)))
+	must.Do(t, db.Settle(t.Context(), db.anna, clock(second)))
 }
 
 func (db fixture) take(t *testing.T, second int) {
 	t.Helper()
-	now := instant().Add(time.Duration(second) * time.Second)
+	now := clock(second)
 	lasting := must.Get(db.Incidents(t.Context(), db.anna, incidents.IncidentQuery{State: incidents.StateLasting, Part: store.Part{Limit: 100}}, now))(t)
 	for _, i := range lasting.Items {
 		must.Get(db.Act(t.Context(), db.anna, i.ID, incidents.Action{Event: incident.EventTaken, By: "anna12"}, now))(t)

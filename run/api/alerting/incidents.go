@@ -193,7 +193,7 @@ func (h *Handlers) registerIncidents(r *rest.API) {
 		Description: "The id of an incident that became part of another returns that other.",
 		Errors:      []error{store.ErrNoIncident},
 	}, h.incident)
-	// A repeat of a comment is told again; of any other action it changes nothing.
+	// A repeat of a comment is logged again; of any other action it changes nothing.
 	rest.Answer(r, rest.Operation{
 		ID: "actOnIncident", Role: rest.Operator, Keys: rest.TakeKeysInRooms, Method: http.MethodPost, Path: "/api/v1/incidents/{incident_id}/actions", Tag: rest.TagIncidents,
 		Summary: "Take an incident, hand it over, snooze it, give it back, or comment on it",

@@ -163,8 +163,8 @@ func (s Store) Act(ctx context.Context, customerID, id int64, a Action, now time
 	return s.Incident(ctx, customerID, id, now)
 }
 
-// GiveBackAll gives back what a person or an API key of a customer has: nobody would be called to
-// what somebody has who was removed. The name is all that an incident knows of its holder.
+// GiveBackAll gives back what a removed person or API key of a customer has, because nobody is called
+// for what somebody has. An incident knows its holder by name alone.
 func (s Store) GiveBackAll(ctx context.Context, customerID int64, holder, by string, now time.Time) error {
 	ids, err := store.Values[int64](ctx, s.db, `SELECT id FROM room_incidents WHERE customer_id = @customer AND lasting AND merged_into IS NULL AND taken_by = @holder
 		ORDER BY id`, pgx.StrictNamedArgs{"customer": customerID, "holder": holder})
@@ -181,7 +181,7 @@ func (s Store) GiveBackAll(ctx context.Context, customerID int64, holder, by str
 }
 
 // See marks incidents of a customer that are over as seen: those with the given ids, or all if
-// ids is nil. It returns how many were unseen. One that is being changed at this moment stays so.
+// ids is nil. It returns how many were unseen. One that another transaction changes at this moment stays unseen.
 func (s Store) See(ctx context.Context, customerID int64, ids []int64, by string, now time.Time) (int, error) {
 	var changes []change
 	err := s.db.InTx(ctx, func(tx *store.DB) error {

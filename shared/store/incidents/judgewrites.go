@@ -57,9 +57,9 @@ func (w *writes) changesIncident(rule incident.Rule, before, e incident.Excursio
 		(f != nil && f.Severity != stored.Severity)
 }
 
-// A reading dated up to inTransit before its rule changed is not judged, nor is any from before the
-// change that is judged again: the old rule is gone, and under the new one its window would reopen an
-// excursion that the change has resolved. The sensor's next reading is judged from the change on.
+// A reading from up to inTransit before its rule changed is not judged. Nor is an older one that
+// [Store.Unjudged] returned. The old rule is gone, and the new one would reopen an excursion that the
+// change has resolved. The sensor's next reading is judged by its window from the change on.
 const inTransit = time.Minute
 
 // past reports whether newer readings have been judged, or the customer no longer holds the

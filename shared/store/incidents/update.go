@@ -189,9 +189,8 @@ type update struct {
 	excursions []Excursion
 	windows    []Maintenance
 	known      map[int64]knownIncident
-	// Who has one that is joined to another has that: from, to.
-	takeovers [][2]int64
-	changes   []change
+	takeovers  [][2]int64 // pairs of joined incidents: who has the first now has the second
+	changes    []change
 }
 
 // follow finds the incidents whose excursions have become parts of others: they go where these
