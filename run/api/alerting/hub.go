@@ -33,7 +33,6 @@ type hub struct {
 	accounts map[int64]*account
 	arrived  chan struct{} // has a token once a request waits
 	stopped  chan struct{} // closed when the service ends: waiting requests then answer
-	stop     func()
 }
 
 // account has the waiters of a customer.
@@ -44,16 +43,12 @@ type account struct {
 }
 
 func newHub(listen func(ctx context.Context, listening func(), changed func(customer int64)) error, log *slog.Logger) *hub {
-	stopped := make(chan struct{})
-	return &hub{
-		listen: listen, log: log, accounts: map[int64]*account{}, arrived: make(chan struct{}, 1),
-		stopped: stopped, stop: sync.OnceFunc(func() { close(stopped) }),
-	}
+	return &hub{listen: listen, log: log, accounts: map[int64]*account{}, arrived: make(chan struct{}, 1), stopped: make(chan struct{})}
 }
 
-// run listens while requests wait, until ctx ends.
+// run listens while requests wait, until ctx ends. It is called once.
 func (h *hub) run(ctx context.Context) {
-	defer context.AfterFunc(ctx, h.stop)()
+	defer context.AfterFunc(ctx, func() { close(h.stopped) })()
 	for {
 		select {
 		case <-ctx.Done():

@@ -8,6 +8,7 @@ import (
 
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/incidents"
 )
 
@@ -49,11 +50,9 @@ func (h *Handlers) refresh(ctx context.Context, v *view, customer int64, now tim
 }
 
 func (v *view) head(now time.Time) Head {
-	head := Head{Time: rest.UTC(now), Probe: probeState{Late: v.probe.Late(now), LatenessS: v.probe.Lateness(now).Seconds()}}
-	if !v.probe.Published.IsZero() {
-		head.Probe.Published = new(rest.UTC(v.probe.Published))
-	}
-	return head
+	return Head{Time: rest.UTC(now), Probe: probeState{
+		Late: v.probe.Late(now), LatenessS: v.probe.Lateness(now).Seconds(), Published: rest.OptionalUTC(store.OrNull(v.probe.Published)),
+	}}
 }
 
 // encode sets the body and its tag, which also covers whether the service is late.
