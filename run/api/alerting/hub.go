@@ -33,6 +33,7 @@ type hub struct {
 	accounts map[int64]*account
 	arrived  chan struct{} // has a token once a request waits
 	stopped  chan struct{} // closed when the service ends: waiting requests then answer
+	stop     func()        // closes stopped; run may be called again
 }
 
 // account has the waiters of a customer.
@@ -43,12 +44,16 @@ type account struct {
 }
 
 func newHub(listen func(ctx context.Context, listening func(), changed func(customer int64)) error, log *slog.Logger) *hub {
-	return &hub{listen: listen, log: log, accounts: map[int64]*account{}, arrived: make(chan struct{}, 1), stopped: make(chan struct{})}
+	stopped := make(chan struct{})
+	return &hub{
+		listen: listen, log: log, accounts: map[int64]*account{}, arrived: make(chan struct{}, 1),
+		stopped: stopped, stop: sync.OnceFunc(func() { close(stopped) }),
+	}
 }
 
-// run listens while requests wait, until ctx ends. It is called once.
+// run listens while requests wait, until ctx ends.
 func (h *hub) run(ctx context.Context) {
-	defer context.AfterFunc(ctx, func() { close(h.stopped) })()
+	defer context.AfterFunc(ctx, h.stop)()
 	for {
 		select {
 		case <-ctx.Done():
