@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"coldaisle.dev/shared/reading"
 )
 
 // By RFC 6762 §9 a responder that hears another's record of its name probes again,
@@ -164,7 +166,9 @@ func (r *responder) lose(now time.Time, l *link, n *name) {
 
 // retry sets when to probe for a name again: at the earliest a second after the last attempt,
 // so that there are fewer than fifteen conflicts in ten seconds (§8.1).
-func (r *responder) retry(n *name, due time.Time) { n.due = later(due, n.tried.Add(reclaimPause)) }
+func (r *responder) retry(n *name, due time.Time) {
+	n.due = reading.Later(due, n.tried.Add(reclaimPause))
+}
 
 // defend announces our names after another's claim, so that listeners hear ours last. The
 // pauses grow with the number of claims, but the last claim is always answered.
@@ -175,7 +179,7 @@ func (r *responder) defend(now time.Time, l *link) {
 	}
 	d.heard = now
 	if d.due.IsZero() {
-		d.due = later(now, d.last.Add(d.pause))
+		d.due = reading.Later(now, d.last.Add(d.pause))
 	}
 	r.stepDefence(now, l)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/miekg/dns"
 
 	"coldaisle.dev/edge-gateway/multicast"
+	"coldaisle.dev/shared/reading"
 )
 
 // Gateways of one enrolment on one link are a pair: one is active and answers to
@@ -162,7 +163,7 @@ func (r *responder) stepPair(now time.Time, l *link) {
 
 // askSoon brings the next question forward, to at most one a second.
 func (r *responder) askSoon(now time.Time, l *link) {
-	l.pair.due = earlier(l.pair.due, later(now, l.pair.asked.Add(askActive)))
+	l.pair.due = reading.Earlier(l.pair.due, reading.Later(now, l.pair.asked.Add(askActive)))
 }
 
 // nonceOf is the nonce of a question or an answer; empty for another name.

@@ -349,21 +349,6 @@ func (r *responder) write(l *link, to netip.AddrPort, m *dns.Msg) bool {
 	return err == nil && r.send(l.Index, to, wire) // our own records can be written
 }
 
-// earlier returns the earlier of two times, later the later.
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}
-
 func (r *responder) upTo(d time.Duration) time.Duration {
 	return time.Duration(r.random.Int64N(int64(d)))
 }

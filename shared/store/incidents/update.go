@@ -136,17 +136,12 @@ func updateIncidents(ctx context.Context, tx *store.DB, customer int64, at place
 	}
 	u := update{tx: tx, customer: customer, at: at, roomName: roomName, now: now, excursions: rows, known: map[int64]knownIncident{}}
 	causes := map[int64]incident.Cause{}
+	updated := now // the earliest of these incidents
 	for _, r := range known {
 		u.known[r.ID] = r
 		if !r.Elsewhere {
 			causes[r.ID] = r.Cause
-			u.now = reading.Later(u.now, r.UpdatedAt.UTC())
-		}
-	}
-	updated := u.now // the earliest of these incidents
-	for _, r := range known {
-		if !r.Elsewhere {
-			updated = reading.Earlier(updated, r.UpdatedAt)
+			u.now, updated = reading.Later(u.now, r.UpdatedAt.UTC()), reading.Earlier(updated, r.UpdatedAt)
 		}
 	}
 	if u.windows, err = New(tx).MaintenanceWindows(ctx, customer, updated); err != nil {
@@ -332,15 +327,14 @@ func (u *update) keep(ctx context.Context, id int64, g incident.Gathered, follow
 }
 
 // silencedBefore reports whether windows covered all of an incident when it was last updated.
-func (u *update) silencedBefore(id int64) (silenced bool) {
+func (u *update) silencedBefore(id int64) bool {
+	var before incident.Gathered
 	for _, e := range u.excursions {
 		if e.Lasting && e.IncidentID == id {
-			if silenced = covered(u.windows, e, u.known[id].UpdatedAt); !silenced {
-				return false
-			}
+			before.Parts = append(before.Parts, incident.Part{Lasting: true, Silenced: covered(u.windows, e, u.known[id].UpdatedAt)})
 		}
 	}
-	return silenced
+	return before.Silenced()
 }
 
 // redirect lets the ids of incidents of which nothing is left lead to those that have their
