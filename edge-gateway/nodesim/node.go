@@ -213,12 +213,13 @@ func (n *device) find(ctx context.Context) bool {
 	return err == nil
 }
 
-// post sends a request to the gateway.
+// post sends a request to the gateway. The end of the simulation does not cut it off: the
+// gateway would take a reading of which nobody knows the answer.
 func (n *device) post(ctx context.Context, path string, body any) outcome {
 	if !n.find(ctx) {
 		return unreachable
 	}
-	end, err := post(ctx, n.sim.client, n.base, path, body)
+	end, err := post(context.WithoutCancel(ctx), n.sim.client, n.base, path, body)
 	if end == unreachable {
 		n.base = "" // it may have moved
 		n.sim.config.Log.DebugContext(ctx, "gateway did not answer a simulated node", "node_id", n.id, "error", err)

@@ -149,8 +149,8 @@ func New(config Config) (*Simulation, error) {
 	return s, nil
 }
 
-// Run runs the nodes until the context ends, waits until all have stopped, and
-// returns nil. A gateway that does not answer is no error: Stats counts it. Call
+// Run runs the nodes until the context ends, waits until all have the answer that they wait
+// for and have stopped, and returns nil. A gateway that does not answer is no error: Stats counts it. Call
 // Run once.
 func (s *Simulation) Run(ctx context.Context) error {
 	defer s.client.CloseIdleConnections()

@@ -146,6 +146,33 @@ func TestOutage(t *testing.T) {
 	})
 }
 
+// slow answers two seconds later, unless the request was given up.
+type slow struct{ gateway }
+
+func (s *slow) RoundTrip(r *http.Request) (*http.Response, error) {
+	select {
+	case <-time.After(2 * time.Second):
+		return s.gateway.RoundTrip(r)
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+}
+
+// A node that is switched off hears the answer that it waits for: what a gateway has taken
+// is counted.
+func TestEndWaitsForAnswers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := &slow{}
+		s := must.Get(nodesim.New(nodesim.Config{Gateway: "http://gateway", Transport: g, Clock: time.Now, Nodes: 1}))(t)
+		ctx, cancel := context.WithTimeout(t.Context(), 31*time.Second) // its first reading is on its way
+		defer cancel()
+		must.Do(t, s.Run(ctx))
+		must.Equal(t, "readings that the gateway took", 1, len(g.calls("message")))
+		must.Equal(t, "readings that their node knows of", int64(1), s.Stats().Accepted)
+	})
+}
+
 func TestNewRefuses(t *testing.T) {
 	t.Parallel()
 	cases := map[string]func(*nodesim.Config){
