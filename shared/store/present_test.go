@@ -60,7 +60,7 @@ func TestWhatMattersMostIsFirst(t *testing.T) {
 }
 
 // TestHottestSensorDescribesAClearingIncident names the sensor with the room's highest value,
-// even within the limit, until all have cleared.
+// even within the limit, which is told of it, until all have cleared.
 func TestHottestSensorDescribesAClearingIncident(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1", "n2")
@@ -68,8 +68,19 @@ func TestHottestSensorDescribesAClearingIncident(t *testing.T) {
 		Quantity: incident.Temperature, Direction: incident.Above, Limit: 40, ClearMargin: 2, Severity: incident.Critical, Enabled: true,
 	}))(t)
 	db.ingested(t, judged("n1", 0, 46), judged("n2", 30, 45), judged("n1", 60, 38.5), judged("n2", 90, 39.5))
-	if i := db.only(t, 95); i.Worst.NodeID != "n2" || *i.Now.Value != 39.5 || i.Now.Worst.Excess != 0 || i.Now.Sensors != 2 {
+	if i := db.only(t, 95); i.Worst.NodeID != "n2" || *i.Now.Value != 39.5 || !i.Now.Within || i.Now.Worst.Excess != 0 || i.Now.Sensors != 2 {
 		t.Errorf("told by %s: %+v", i.Worst.NodeID, i.Now)
+	}
+	db.ingested(t, judged("n2", 150, 40.1))
+	if i := db.only(t, 155); *i.Now.Value != 40.1 || i.Now.Within {
+		t.Errorf("beyond its limit again: %+v", i.Now)
+	}
+	db.ingested(t, judged("n2", 210, 40))
+	if i := db.only(t, 215); *i.Now.Value != 40 || !i.Now.Within {
+		t.Errorf("at its limit: %+v", i.Now)
+	}
+	if i := db.only(t, 1215); !i.Now.Silent || i.Now.Within {
+		t.Errorf("silent since it was at its limit: %+v", i.Now)
 	}
 }
 

@@ -76,6 +76,7 @@ type nowBody struct {
 	Value     *float64   `json:"value" doc:"Newest value of the worst excursion's sensor and quantity; null where there is none." example:"33.8"`
 	ValueAt   *rest.Time `json:"value_at" nullable:"true" doc:"When that was measured, UTC; null where nothing was." example:"2026-03-01T12:14:30Z"`
 	Silent    bool       `json:"silent" doc:"Whether nothing has come of it since: its sensor is silent, or measures it no more." example:"false"`
+	Within    bool       `json:"within" doc:"Whether the value is back within the limit, and has yet to clear: to leave the limit by the margin of its rule, for its time." example:"false"`
 	Rate      *float64   `json:"rate" doc:"Its change per minute over the last 10 or 3 minutes, whichever is less; null where it is not known, as of a silent sensor." example:"0.6"`
 	NextLimit *float64   `json:"next_limit" doc:"The limit that a forecast says will be passed; null without one." example:"35"`
 	Earliest  *rest.Time `json:"earliest" nullable:"true" doc:"When it will be passed at the earliest, UTC." example:"2026-03-01T12:09:00Z"`
@@ -131,7 +132,7 @@ func IncidentOf(i incidents.Incident) Incident {
 	}
 	if n := i.Now; n != nil {
 		body.Now = &nowBody{
-			Value: n.Value, ValueAt: rest.OptionalUTC(n.ValueAt), Silent: n.Silent, Rate: n.Rate, NextLimit: n.NextLimit, Earliest: rest.OptionalUTC(n.Earliest), Latest: rest.OptionalUTC(n.Latest),
+			Value: n.Value, ValueAt: rest.OptionalUTC(n.ValueAt), Silent: n.Silent, Within: n.Within, Rate: n.Rate, NextLimit: n.NextLimit, Earliest: rest.OptionalUTC(n.Earliest), Latest: rest.OptionalUTC(n.Latest),
 			Sensors: n.Sensors, Heard: n.Heard, Standing: n.Standing,
 		}
 	}

@@ -10,8 +10,8 @@ type Overview = components["schemas"]["Overview"];
 const begin = new Date(Date.now() - 660_000).toISOString();
 const at = (minutes: number) => new Date(Date.now() + minutes * 60_000).toISOString();
 const now = {
-  value: 38.8, value_at: at(0), silent: false, rate: 0.9, next_limit: 40, earliest: at(1), latest: at(2), sensors: 10,
-  heard: 10, standing: 0,
+  value: 38.8, value_at: at(0), silent: false, within: false, rate: 0.9, next_limit: 40, earliest: at(1),
+  latest: at(2), sensors: 10, heard: 10, standing: 0,
 };
 const burning = hot("s30", { start_time: begin, now });
 

@@ -14,8 +14,8 @@ export const incident = (more: Partial<Incident>): Incident => ({
     reason: "Temperature above 27.0 °C for 12 min, peak 34.2 °C",
   },
   now: {
-    value: 33.8, value_at: "2026-03-01T12:11:30Z", silent: false, rate: 0.6, next_limit: null, earliest: null,
-    latest: null, sensors: 10, heard: 12, standing: 0,
+    value: 33.8, value_at: "2026-03-01T12:11:30Z", silent: false, within: false, rate: 0.6, next_limit: null,
+    earliest: null, latest: null, sensors: 10, heard: 12, standing: 0,
   },
   ...more,
 });

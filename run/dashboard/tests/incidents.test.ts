@@ -23,13 +23,15 @@ test("an incident is told by its place and cause, as it is expected, is or was",
 
 test("how it is now: value, limit, where it goes, and how many sensors", () => {
   expect(nowOf(incident({}))).toEqual(["33.8 °C at Rack 7", "limit 27.0 °C", "rising 0.6 °C/min", "10 of 12 sensors"]);
-  const now = { value: null, value_at: null, silent: false, rate: -0.01, next_limit: 35,
+  const now = { value: null, value_at: null, silent: false, within: false, rate: -0.01, next_limit: 35,
     earliest: "2026-03-01T12:09:00Z", latest: "2026-03-01T12:14:00Z", sensors: 1, heard: 1, standing: 3 };
   setDisplay({ unit: "°C", zone: "UTC" });
   expect(nowOf(incident({ now }))).toEqual(["limit 27.0 °C", "steady",
     expect.stringMatching(/^next limit 35\.0 °C expected 12:09.* to 12:14/), "1 of 1 sensor", "standing: 3"]);
   expect(nowOf(incident({ now: { ...now, next_limit: 27 } }))[2]).toMatch(/^passes 27\.0 °C 12:09.* to 12:14/);
   expect(nowOf(incident({ now, phase: "expected" }))).not.toContain("steady");
+  expect(nowOf(incident({ now: { ...incident({}).now!, value: 26.8, within: true } })).slice(0, 2))
+    .toEqual(["26.8 °C at Rack 7", "back within the limit 27.0 °C"]);
   expect(nowOf(incident({ breaking: false }))[0]).toBe("cleared");
   expect(nowOf(incident({ breaking: false, resolution: "rule_changed" })).slice(0, 3))
     .toEqual(["not cleared: its rule was changed or switched off", "33.8 °C at Rack 7", "rising 0.6 °C/min"]);

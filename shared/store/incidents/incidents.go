@@ -68,6 +68,7 @@ type Now struct {
 	Value     *float64   // of the worst excursion's quantity; nil: it has none
 	ValueAt   *time.Time // when it was measured
 	Silent    bool       // nothing has come since: the sensor is silent, or measures it no more
+	Within    bool       // the value is back within the limit of its rule and has yet to clear
 	Rate      *float64   // change of the value per minute, see rateOver; nil: unknown
 	NextLimit *float64   // the limit that a forecast expects to be passed
 	Earliest  *time.Time // between this time
@@ -465,6 +466,8 @@ func (c conditions) assess(i *Incident, parts []Excursion) {
 	i.Now.ValueAt, i.Now.Silent = at, c.silent(i.Worst.NodeID) || i.Worst.Lasting && i.Worst.Kind == incident.KindMissing
 	if known {
 		i.Now.Value = &value
+		i.Now.Within = i.Worst.Lasting && !i.Now.Silent && i.Worst.Kind == incident.KindThreshold &&
+			incident.Beyond(i.Worst.Quantity, i.Worst.Direction, i.Worst.LimitValue, value) <= 0
 	}
 	for _, e := range parts { // forecasts of the sensor whose value is shown: another's would read as its own
 		if i.Now.Silent || known && value > e.LimitValue {

@@ -70,8 +70,8 @@ export function nowOf(incident: Incident, at: number): string[] {
       + named(worst.sensor_name ?? worst.sensor_id),
     now.silent && now.value_at !== null && `no reading since ${timeNear(Date.parse(now.value_at), at)}`,
     // No limit that is not in force.
-    worst.limit !== null && (!ending || ending === "cleared")
-      && `limit ${(now.value === null ? measuredOf : valueOf)(worst, worst.limit)}`,
+    worst.limit !== null && (!ending || ending === "cleared") && (now.within ? "back within the " : "")
+      + `limit ${(now.value === null ? measuredOf : valueOf)(worst, worst.limit)}`,
     // What is expected is seen before the rate of ten minutes tells of it.
     (rate !== "steady" || incident.phase !== "expected") && rate,
     now.next_limit !== null && now.earliest !== null && now.latest !== null
