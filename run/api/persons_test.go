@@ -136,18 +136,24 @@ func TestPersons(t *testing.T) {
 		s.call(t, "", http.MethodPost, "/api/v1/gateways/enrol", fmt.Sprintf(`{"code":%q}`, waiting.code)).is(t, status)
 	}
 	other.login(t)
-	waiting = other.gateway(t, "Waiting")
 	a.heldSensor(t, "hot-1")
 	s.judge(t, "hot-1", s.now(), 60)
 	hot := a.incidents(t, "?state=open")[0].ID
-	other.act(t, hot, `"action":"take"`)
-	code := codeOf(t, other.invite(t, "x@example.com", "viewer"))
-	s.call(t, a.token, http.MethodDelete, personsPath+decimal(other.person), "").has(t, 200, fmt.Sprintf(`{"api_keys":[{"id":%d,`, key.id))
-	must.Equal(t, "the token of a removed person", []int{401, 401}, works(other))
 	last := func() string {
 		i := get[shownIncident](t, a, http.MethodGet, incidentsPath+decimal(hot), "")
 		return i.State + " " + i.Timeline[len(i.Timeline)-1].Event
 	}
+	other.act(t, hot, `"action":"take"`)
+	for _, c := range [][2]string{{"operator", "taken taken"}, {"viewer", "open given_back"}, {"admin", "open given_back"}} {
+		s.call(t, a.token, http.MethodPatch, personsPath+decimal(other.person), fmt.Sprintf(`{"role":%q}`, c[0])).is(t, 200)
+		must.Equal(t, "what somebody has who becomes "+c[0], c[1], last())
+	}
+	other.login(t)
+	other.act(t, hot, `"action":"take"`)
+	waiting = other.gateway(t, "Waiting")
+	code := codeOf(t, other.invite(t, "x@example.com", "viewer"))
+	s.call(t, a.token, http.MethodDelete, personsPath+decimal(other.person), "").has(t, 200, fmt.Sprintf(`{"api_keys":[{"id":%d,`, key.id))
+	must.Equal(t, "the token of a removed person", []int{401, 401}, works(other))
 	must.Equal(t, "what a removed person had", "open given_back", last())
 	watch := a.key(t, `"scope":"watch"`)
 	s.call(t, watch.text, http.MethodPost, incidentsPath+decimal(hot)+"/actions", `{"action":"take"}`).is(t, 200)

@@ -64,6 +64,13 @@ const (
 	ReasonExhausted  Reason = "exhausted" // moved by Pub/Sub after the subscription's last attempt
 )
 
+// Reasons lists the reasons.
+func Reasons() []Reason {
+	return []Reason{
+		ReasonMalformed, ReasonTooLarge, ReasonUnknownRun, ReasonSignature, ReasonRevoked, ReasonStale, ReasonUnsigned, ReasonPanic, ReasonRejected, ReasonExhausted,
+	}
+}
+
 // MaxUnexpectedAttempts is the delivery attempt at which a message with an [Unexpected] error
 // is dead-lettered.
 const MaxUnexpectedAttempts = 5

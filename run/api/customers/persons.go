@@ -107,7 +107,7 @@ func (h *Handlers) registerPersons(r *rest.API) {
 	rest.Answer(r, rest.Operation{
 		ID: "setRole", Role: rest.Owner, Method: http.MethodPatch, Path: "/api/v1/persons/{person_id}", Tag: rest.TagPersons,
 		Summary:     "Change a person's role",
-		Description: "It ends the person's sessions and invitations, and unused enrolment codes that the new role could not make. API keys stay; such ones are in the answer.",
+		Description: "It ends the person's sessions and invitations, and unused enrolment codes that the new role could not make, and gives back the incidents of who becomes a viewer. API keys stay; such ones are in the answer.",
 		Errors:      []error{store.ErrNoPerson, store.ErrLastOwner},
 	}, h.setRole)
 	// A repeat gets 404: the person is gone, as requested.
@@ -166,6 +166,9 @@ func (h *Handlers) setRole(ctx context.Context, in *changedRole) (changedPerson,
 		before, err := s.Person(ctx, customer, in.PersonID)
 		if err == nil {
 			err = s.SetRole(ctx, customer, in.PersonID, in.Body.Role)
+		}
+		if err == nil && rest.Operator.Refuse(in.Body.Role) != "" { // who could not give them back
+			err = incidents.New(tx).GiveBackAll(ctx, customer, before.Name, auth.Who(ctx), h.Clock())
 		}
 		if err != nil {
 			return out, entry, err

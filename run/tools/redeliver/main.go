@@ -25,12 +25,14 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"time"
 
 	pubsub "cloud.google.com/go/pubsub/v2"
 	"google.golang.org/api/idtoken"
 
 	"coldaisle.dev/shared/config"
+	"coldaisle.dev/shared/push"
 )
 
 func main() {
@@ -42,7 +44,7 @@ func run(ctx context.Context, arguments []string) error {
 	project := flags.String("project", os.Getenv("PROJECT_ID"), "Google Cloud project")
 	topic := flags.String("topic", "", "topic whose dead letter it is: data, alerts or model-retraining")
 	function := flags.String("function", "", "only messages that this function refused")
-	reason := flags.String("reason", "", "only messages refused for this reason: malformed, too_large, unknown_run, panic, rejected or exhausted")
+	reason := flags.String("reason", "", fmt.Sprintf("only messages refused for this reason, one of %q", push.Reasons()))
 	endpoint := flags.String("endpoint", "", "URL of -function, instead of what its subscription says")
 	limit := flags.Int("limit", 0, "most messages to post; 0 for all")
 	idle := flags.Duration("idle", 10*time.Second, "how long the dead letter must be empty before the run ends")
@@ -55,6 +57,9 @@ func run(ctx context.Context, arguments []string) error {
 	}
 	if *endpoint != "" && *function == "" {
 		return errors.New("-endpoint is the URL of one function: name it by -function")
+	}
+	if *reason != "" && !slices.Contains(push.Reasons(), push.Reason(*reason)) {
+		return fmt.Errorf("-reason must be one of %q", push.Reasons())
 	}
 	client, err := pubsub.NewClient(ctx, *project)
 	if err != nil {

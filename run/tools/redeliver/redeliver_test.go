@@ -347,3 +347,16 @@ func TestIdentityToken(t *testing.T) {
 		t.Errorf("asked for %q", asked.Load())
 	}
 }
+
+func TestRunRefusesFlags(t *testing.T) {
+	t.Parallel()
+	for arguments, want := range map[string]string{
+		"-project p": "-project and -topic are required",
+		"-project p -topic data -reason overload":        `-reason must be one of ["malformed" "too_large" "unknown_run" "signature" "revoked" "stale" "unsigned" "panic" "rejected" "exhausted"]`,
+		"-project p -topic data -endpoint http://ingest": "-endpoint is the URL of one function: name it by -function",
+	} {
+		if err := run(t.Context(), strings.Fields(arguments)); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", arguments, err, want)
+		}
+	}
+}
