@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"coldaisle.dev/edge-gateway/doctor"
+	"coldaisle.dev/shared/pause"
 )
 
 // errProblemsFound ends the doctor after a report with problems.
@@ -76,10 +77,8 @@ func becomesHealthy(ctx context.Context, ask func(ctx context.Context) (state, v
 		} else if state == "healthy" || degraded == settled {
 			return nil
 		}
-		select {
-		case <-time.After(time.Second):
-		case <-ctx.Done():
-			return fmt.Errorf("the gateway is not healthy: state %q: %w", state, errors.Join(err, ctx.Err()))
+		if end := pause.For(ctx, time.Second); end != nil {
+			return fmt.Errorf("the gateway is not healthy: state %q: %w", state, errors.Join(err, end))
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"coldaisle.dev/edge-gateway/clock"
+	"coldaisle.dev/shared/pause"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -106,10 +107,7 @@ func (s *Session) Run(ctx context.Context, report func() Report) error {
 		case corrected:
 			wait = 0 // a status by a wrong clock gets the time but no token
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-		}
+		_ = pause.For(ctx, wait)
 	}
 	return nil
 }

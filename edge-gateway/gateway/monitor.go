@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"coldaisle.dev/shared/pause"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -122,13 +123,11 @@ func (m *monitor) watch(ctx context.Context, c Check) {
 		case err == nil && before != nil:
 			m.log.InfoContext(ctx, "check passes again", "check", c.Name)
 		}
-		pause := c.Every
+		next := c.Every
 		if err != nil {
-			pause = min(pause, recheckFailing)
+			next = min(next, recheckFailing)
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		if pause.For(ctx, next) != nil {
 			return
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/v1"
 
 	"coldaisle.dev/edge-gateway/keep"
+	"coldaisle.dev/shared/pause"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -54,9 +55,7 @@ func (g *Gateway) saveNodes(ctx context.Context) {
 			return
 		}
 		write()
-		select {
-		case <-time.After(nodesFileInterval):
-		case <-ctx.Done():
+		if pause.For(ctx, nodesFileInterval) != nil {
 			return
 		}
 	}

@@ -114,13 +114,3 @@ func post(ctx context.Context, client *http.Client, base, path string, value any
 	}
 	return end, err
 }
-
-// wait waits for d of wall time. When the context ends sooner, it returns the
-// context's error.
-func wait(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
-	return ctx.Err() //nolint:wrapcheck // callers tell a cancelled context by identity
-}

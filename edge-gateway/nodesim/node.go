@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"coldaisle.dev/shared/pause"
 )
 
 // What a node does, in virtual time.
@@ -88,7 +90,7 @@ func heartbeatPause() time.Duration {
 
 // until waits for a virtual time.
 func (n *device) until(ctx context.Context, at time.Duration) error {
-	return wait(ctx, n.sim.started.Add(n.sim.wall(at)).Sub(n.sim.config.Clock()))
+	return pause.For(ctx, n.sim.started.Add(n.sim.wall(at)).Sub(n.sim.config.Clock()))
 }
 
 // next is the virtual time of the measurement after the last one. It leaves out
@@ -108,7 +110,7 @@ func (n *device) register(ctx context.Context) {
 	backoff := firstBackoff
 	for attempt := range 1 + registerRetries {
 		if attempt > 0 {
-			if wait(ctx, n.sim.wall(backoff)) != nil {
+			if pause.For(ctx, n.sim.wall(backoff)) != nil {
 				return
 			}
 			backoff *= 2

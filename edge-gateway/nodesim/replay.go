@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"coldaisle.dev/shared/pause"
 	"coldaisle.dev/shared/recording"
 )
 
@@ -91,7 +92,7 @@ func (r *replay) node(ctx context.Context, number int, rows []recording.Row) err
 // deliver posts a body until the gateway accepts or rejects it.
 func (r *replay) deliver(ctx context.Context, path string, body any) (outcome, error) {
 	began := r.clock()
-	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+	for wait := firstPause; ; wait = min(2*wait, longestPause) {
 		end, err := post(ctx, r.client, r.gateway, path, body)
 		if ctx.Err() != nil {
 			return 0, fmt.Errorf("interrupted: %w", ctx.Err())
@@ -99,10 +100,10 @@ func (r *replay) deliver(ctx context.Context, path string, body any) (outcome, e
 		if end == accepted || end == rejected {
 			return end, nil
 		}
-		if tried := r.clock().Sub(began); tried+pause > retryFor {
+		if tried := r.clock().Sub(began); tried+wait > retryFor {
 			return 0, fmt.Errorf("not taken within %s: %w", tried, err)
 		}
-		if err := wait(ctx, pause); err != nil {
+		if err := pause.For(ctx, wait); err != nil {
 			return 0, err
 		}
 	}

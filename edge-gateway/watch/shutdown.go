@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/pause"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -158,7 +159,7 @@ func (s *state) due(d *Shutdown, here *site, l *live, away bool, now time.Time) 
 // protect runs a shutdown's stages in order, each once in an incident. If one fails, people are
 // notified and the next one runs: a machine that hangs must not keep the others on.
 func (w *Watch) protect(ctx context.Context, d *Shutdown) {
-	for ; ctx.Err() == nil; pause(ctx, judgeEvery) {
+	for ; ctx.Err() == nil; _ = pause.For(ctx, judgeEvery) {
 		var stage *Stage
 		var m Message
 		w.change(ctx, func(s *state) bool {

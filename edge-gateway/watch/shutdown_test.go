@@ -16,6 +16,7 @@ import (
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/pause"
 	"coldaisle.dev/shared/tooltest"
 )
 
@@ -48,7 +49,7 @@ func TestShutdownOrder(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			var running sync.WaitGroup
 			running.Go(func() {
-				for ; ctx.Err() == nil; pause(ctx, 5*time.Second) {
+				for ; ctx.Err() == nil; _ = pause.For(ctx, 5*time.Second) {
 					w.mu.Lock()
 					w.live = hotSite(time.Now(), map[string]float64{"a": 40, "b": 41})
 					w.mu.Unlock()

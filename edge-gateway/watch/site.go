@@ -16,6 +16,7 @@ import (
 	"coldaisle.dev/edge-gateway/keep"
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/maintenance"
+	"coldaisle.dev/shared/pause"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -502,7 +503,7 @@ func (w *Watch) refresh(ctx context.Context) {
 	var tag string
 	var rulesAt time.Time
 	var seen *overview // the newest
-	for ; ctx.Err() == nil; pause(ctx, overviewEvery) {
+	for ; ctx.Err() == nil; _ = pause.For(ctx, overviewEvery) {
 		next := w.site
 		now := w.clock()
 		anew, newTag, err := w.client.overview(ctx, tag)

@@ -21,6 +21,7 @@ import (
 	"coldaisle.dev/edge-gateway/api"
 	"coldaisle.dev/edge-gateway/keep"
 	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/pause"
 )
 
 const (
@@ -150,7 +151,7 @@ func (w *Watch) Run(ctx context.Context) error {
 	parts.Go(func() error { w.refresh(ctx); return nil })
 	if w.gateway != nil {
 		parts.Go(func() error {
-			for ; ctx.Err() == nil; pause(ctx, judgeEvery) {
+			for ; ctx.Err() == nil; _ = pause.For(ctx, judgeEvery) {
 				w.look(ctx)
 			}
 			return nil
@@ -166,7 +167,7 @@ func (w *Watch) Run(ctx context.Context) error {
 // report sends a heartbeat each minute.
 func (w *Watch) report(ctx context.Context) {
 	age := func(t time.Time) int64 { return max(0, int64(w.clock().Sub(t).Seconds())) }
-	for ; ctx.Err() == nil; pause(ctx, heartbeatEvery) {
+	for ; ctx.Err() == nil; _ = pause.For(ctx, heartbeatEvery) {
 		w.mu.Lock()
 		beat := heartbeat{Name: w.config.Name, LastPoll: age(w.polled), QueueAge: int64(w.state.waiting(w.clock()).Seconds())}
 		if !w.state.Succeeded.IsZero() {
@@ -212,7 +213,7 @@ func (w *Watch) follow(ctx context.Context) {
 			reconciled, err = time.Time{}, nil
 		}
 		if w.logFailure(ctx, "reading incidents", err) {
-			pause(ctx, apiRetry)
+			_ = pause.For(ctx, apiRetry)
 		}
 	}
 }
@@ -395,7 +396,7 @@ func (w *Watch) reportDrills(ctx context.Context, batch []job) {
 			continue
 		}
 		w.reports.Go(func() {
-			for since := w.clock(); ctx.Err() == nil && w.clock().Sub(since) < incident.DrillTime; pause(ctx, apiRetry) {
+			for since := w.clock(); ctx.Err() == nil && w.clock().Sub(since) < incident.DrillTime; _ = pause.For(ctx, apiRetry) {
 				if err := w.client.told(ctx, j.IncidentID); err == nil || api.IsStatus(err, http.StatusNotFound) {
 					return
 				}
@@ -415,11 +416,4 @@ func Test(ctx context.Context, c *Config) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
 }

@@ -20,6 +20,7 @@ import (
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/pause"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -233,8 +234,8 @@ func newWorld(t *testing.T, steps string, heat func(now time.Time, sensor int) f
 	running.Go(func() { _ = w.site.Run(ctx) })
 	for i := range sensors {
 		running.Go(func() {
-			pause(ctx, time.Duration(i)*7*time.Second)
-			for ; ctx.Err() == nil; pause(ctx, 30*time.Second) {
+			_ = pause.For(ctx, time.Duration(i)*7*time.Second)
+			for ; ctx.Err() == nil; _ = pause.For(ctx, 30*time.Second) {
 				w.mu.Lock()
 				heat := w.heat
 				w.mu.Unlock()
@@ -245,7 +246,7 @@ func newWorld(t *testing.T, steps string, heat func(now time.Time, sensor int) f
 		})
 	}
 	running.Go(func() {
-		for ; ctx.Err() == nil; pause(ctx, time.Second) {
+		for ; ctx.Err() == nil; _ = pause.For(ctx, time.Second) {
 			w.judge()
 		}
 	})

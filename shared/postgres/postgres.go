@@ -27,6 +27,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"coldaisle.dev/shared/child"
+	"coldaisle.dev/shared/pause"
 )
 
 // ErrNone says that there is no PostgreSQL and how to get one.
@@ -102,10 +103,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		case used != nil && waiting.Err() != nil:
 			return nil, used
 		case inUse(err):
-			select {
-			case <-waiting.Done():
-			case <-time.After(predecessorInterval):
-			}
+			_ = pause.For(waiting, predecessorInterval)
 		case attempt < portAttempts && strings.Contains(err.Error(), "could not bind"):
 			attempt++
 		default:

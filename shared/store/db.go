@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"coldaisle.dev/shared/pause"
 )
 
 // attempts bounds how often a statement or transaction runs that PostgreSQL rolls back
@@ -62,10 +64,8 @@ func (db *DB) retry(ctx context.Context, do func() error) error {
 		if err == nil || attempt == db.attempts || !isRolledBack(err) || ctx.Err() != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if pause.For(ctx, time.Duration(attempt)*(10*time.Millisecond+rand.N(10*time.Millisecond))) != nil { //nolint:gosec // keeps no secret
 			return err
-		case <-time.After(time.Duration(attempt) * (10*time.Millisecond + rand.N(10*time.Millisecond))): //nolint:gosec // keeps no secret
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/pause"
 )
 
 const (
@@ -76,10 +77,7 @@ func (h *hub) listenWhileAwaited(ctx context.Context) {
 				return
 			}
 			h.log.WarnContext(ctx, "not listening for changes of incidents: requests look each 5 s", "error", err)
-			select {
-			case <-ctx.Done():
-			case <-time.After(lookInterval):
-			}
+			_ = pause.For(ctx, lookInterval)
 		}
 	})
 	ticker := time.NewTicker(idleInterval)

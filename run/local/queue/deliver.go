@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"coldaisle.dev/shared/pause"
 	"coldaisle.dev/shared/push"
 )
 
@@ -188,7 +189,7 @@ func (q *Queue) readTable(ctx context.Context, sub *subscription) {
 		found, err := q.read(ctx, sub, from, nil, pageRows)
 		if err != nil && ctx.Err() == nil {
 			q.config.Log.WarnContext(ctx, "undelivered messages are not read yet", "subscription", sub.name, "error", err.Error())
-			wait(ctx, retryDelay)
+			_ = pause.For(ctx, retryDelay)
 		}
 		q.mu.Lock()
 		q.changed.Broadcast()
@@ -429,12 +430,4 @@ func (q *Queue) reconnect(ctx context.Context) {
 		sub.held, sub.cursor, sub.pending = 0, 0, true
 	}
 	q.changed.Broadcast()
-}
-
-// wait waits for a time or until the context ends.
-func wait(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }

@@ -41,6 +41,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"coldaisle.dev/shared/coalesce"
+	"coldaisle.dev/shared/pause"
 )
 
 //go:embed schema.sql
@@ -106,7 +107,7 @@ const (
 func Open(ctx context.Context, config Config) (*Queue, error) {
 	config.Policy = config.Policy.WithDefaults()
 	if config.Wait == nil {
-		config.Wait = wait
+		config.Wait = func(ctx context.Context, d time.Duration) { _ = pause.For(ctx, d) }
 	}
 	q := &Queue{
 		config: config, topics: map[string][]*subscription{}, subscriptions: map[string]*subscription{}, closed: make(chan struct{}),

@@ -12,6 +12,7 @@ import (
 	"coldaisle.dev/edge-gateway/nodesim"
 	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/pause"
 	"coldaisle.dev/shared/recording"
 )
 
@@ -102,10 +103,8 @@ func (l *Ledger) waitDelivered(ctx context.Context, running *system.System) erro
 		} else if now.Sub(progress) > settleTime {
 			return nil // Check tells what is missing
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for delivery: %w", ctx.Err())
-		case <-time.After(settleInterval):
+		if err := pause.For(ctx, settleInterval); err != nil {
+			return fmt.Errorf("wait for delivery: %w", err)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"coldaisle.dev/shared/pause"
 	"coldaisle.dev/shared/processtest"
 	"coldaisle.dev/shared/proxytest"
 )
@@ -82,7 +83,7 @@ func (c *chaos) all() []event {
 func (c *chaos) run(ctx context.Context, every, duration time.Duration) {
 	end := c.clock().Add(duration - quietBeforeEnd - c.outage)
 	var waiting []event
-	for next := c.clock().Add(every); pause(ctx, next.Sub(c.clock())) && c.clock().Before(end); next = next.Add(every) {
+	for next := c.clock().Add(every); pause.For(ctx, next.Sub(c.clock())) == nil && c.clock().Before(end); next = next.Add(every) {
 		if len(waiting) == 0 {
 			waiting = c.all()
 			c.rng.Shuffle(len(waiting), func(i, j int) { waiting[i], waiting[j] = waiting[j], waiting[i] })
@@ -147,7 +148,7 @@ func (c *chaos) restart(p *processtest.Process, signal syscall.Signal, delay tim
 		if _, err := p.End(signal); err != nil {
 			return err
 		}
-		pause(ctx, delay)
+		_ = pause.For(ctx, delay)
 		return p.Start(ctx)
 	}
 }
@@ -163,21 +164,21 @@ func (c *chaos) hang(p *processtest.Process) func(context.Context) error {
 		if err := p.Signal(syscall.SIGSTOP); err != nil {
 			return err
 		}
-		pause(ctx, c.outage)
+		_ = pause.For(ctx, c.outage)
 		return p.Signal(syscall.SIGCONT)
 	}
 }
 
 func (c *chaos) crashDatabase(ctx context.Context) error {
 	c.cluster.Database.Server.Crash()
-	pause(ctx, restartDelay)
+	_ = pause.For(ctx, restartDelay)
 	return c.cluster.Database.Recover(ctx)
 }
 
 func (c *chaos) setProxy(l *proxytest.Proxy, mode proxytest.Mode) func(context.Context) error {
 	return func(ctx context.Context) error {
 		l.SetMode(mode)
-		pause(ctx, c.outage)
+		_ = pause.For(ctx, c.outage)
 		l.SetMode(proxytest.Forward)
 		return nil
 	}

@@ -30,6 +30,7 @@ import (
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/logging/logtest"
 	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/pause"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/processtest"
 	"coldaisle.dev/shared/tooltest"
@@ -193,7 +194,7 @@ type senders struct {
 const sendInterval = 20 * time.Millisecond
 
 func (s *senders) send(ctx context.Context, node string) {
-	for pause(ctx, sendInterval) {
+	for pause.For(ctx, sendInterval) == nil {
 		n := s.next.Add(1)
 		temperature := 20 + float64(n%25)
 		if n%5 == 0 {

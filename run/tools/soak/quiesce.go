@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"coldaisle.dev/edge-gateway/doctor"
+	"coldaisle.dev/shared/pause"
 )
 
 // quiesce waits until every outbox is empty and every message is delivered, and then
@@ -44,7 +45,7 @@ func (s *soak) waitTraining(ctx context.Context) error {
 		if err == nil && !running {
 			return nil
 		}
-		if err != nil || !pause(ctx, 100*time.Millisecond) {
+		if err != nil || pause.For(ctx, 100*time.Millisecond) != nil {
 			return fmt.Errorf("a training run does not end: %w", errors.Join(err, ctx.Err()))
 		}
 	}
@@ -57,7 +58,7 @@ func waitOutboxEmpty(ctx context.Context, url string) error {
 		if err == nil && h.Publishing.Up && h.Outbox.Readings == 0 {
 			return nil
 		}
-		if !pause(ctx, 20*time.Millisecond) {
+		if pause.For(ctx, 20*time.Millisecond) != nil {
 			return fmt.Errorf("%s has %d readings in its outbox: %w", url, h.Outbox.Readings, ctx.Err())
 		}
 	}

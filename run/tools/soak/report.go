@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"coldaisle.dev/run/tools/ledger"
+	"coldaisle.dev/shared/pause"
 	"coldaisle.dev/shared/processtest"
 )
 
@@ -136,7 +137,7 @@ func (s *soak) goroutines(ctx context.Context) (map[string]goroutineCounts, erro
 		balancer.transport.CloseIdleConnections()
 		pairs = append(pairs, balancer.Instances)
 	}
-	pause(ctx, 2*time.Second) // until the programs have noticed the closed connections
+	_ = pause.For(ctx, 2*time.Second) // until the programs have noticed the closed connections
 	counts := map[string]goroutineCounts{}
 	var errs []error
 	for _, pair := range pairs {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/procfs"
 
+	"coldaisle.dev/shared/pause"
 	"coldaisle.dev/shared/processtest"
 )
 
@@ -58,7 +59,7 @@ func newResources(of *cluster) *resources {
 }
 
 func (r *resources) run(ctx context.Context) {
-	for pause(ctx, sampleInterval) {
+	for pause.For(ctx, sampleInterval) == nil {
 		for _, p := range r.watched {
 			_ = r.used[p.Name].sample(p.PID()) // what is not sampled is not judged
 		}

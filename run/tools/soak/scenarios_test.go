@@ -24,6 +24,7 @@ import (
 	"coldaisle.dev/run/tools/ledger"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/pause"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/processtest"
 	"coldaisle.dev/shared/proxytest"
@@ -208,7 +209,7 @@ func clockJump(t scenarioTest) string {
 	set := 0
 	ctx, stop := context.WithCancel(t.Context())
 	setting.Go(func() {
-		for i := 0; pause(ctx, 30*time.Millisecond); i++ {
+		for i := 0; pause.For(ctx, 30*time.Millisecond) == nil; i++ {
 			if i == 0 && !anyStored(ctx, s) {
 				i = -1 // sensors are still being made, with a token that a jump would end
 				continue

@@ -19,6 +19,7 @@ import (
 	"coldaisle.dev/edge-gateway/nodesim"
 	"coldaisle.dev/run/tools/ledger"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/pause"
 )
 
 // sites is the number of gateways. The first one is never killed, so that a leak
@@ -184,7 +185,7 @@ func (s *soak) runLoad(ctx context.Context) error {
 
 // settleLedger settles the ledger from time to time while the nodes send.
 func (s *soak) settleLedger(ctx context.Context) {
-	for pause(ctx, settleInterval) {
+	for pause.For(ctx, settleInterval) == nil {
 		open, err := s.ledger.Settle(ctx, s.cluster.Database.Pool, s.clock().Add(-settleAfter))
 		if err != nil {
 			continue // the database is down; the next time will do

@@ -12,6 +12,7 @@ import (
 
 	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/pause"
 )
 
 // users are the simulated users of the API. Each is a customer of their own, who
@@ -118,7 +119,7 @@ const (
 // a room, then a sensor.
 func (u *users) browse(ctx context.Context, number int) {
 	c := u.session(ctx, u.all[number%len(u.all)])
-	for round := 0; pause(ctx, browseInterval); round++ {
+	for round := 0; pause.For(ctx, browseInterval) == nil; round++ {
 		room := fmt.Sprintf("/api/v1/server_rooms/list_rooms/%d", c.ID)
 		var rooms []struct {
 			ID int64 `json:"id"`
@@ -147,7 +148,7 @@ func (u *users) browse(ctx context.Context, number int) {
 func (u *users) session(ctx context.Context, c *user) *user {
 	own := *c
 	own.APIUser = &system.APIUser{Base: u.api}
-	for own.SignIn(ctx, own.credentials, own.name) != nil && pause(ctx, browseInterval) {
+	for own.SignIn(ctx, own.credentials, own.name) != nil && pause.For(ctx, browseInterval) == nil {
 		continue
 	}
 	return &own
@@ -159,7 +160,7 @@ func (u *users) validatePredictions(ctx context.Context) {
 	for i, c := range u.all {
 		validators[i] = u.session(ctx, c)
 	}
-	for n := 0; pause(ctx, verdictInterval); n++ {
+	for n := 0; pause.For(ctx, verdictInterval) == nil; n++ {
 		c := validators[n%len(validators)]
 		v := verdict{at: u.clock().UTC().Truncate(time.Microsecond)}
 		prediction := map[string]any{
@@ -208,13 +209,4 @@ func (u *users) call(ctx context.Context, c *user, method, path string, body, in
 		u.failed = append(u.failed, failure{from: began, to: u.clock(), call: method + " " + path, text: err.Error()})
 	}
 	return err == nil
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
 }

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"coldaisle.dev/shared/coalesce"
+	"coldaisle.dev/shared/pause"
 	"coldaisle.dev/shared/readings"
 )
 
@@ -104,10 +105,7 @@ func (w *writer) retry(ctx context.Context, rows [][]byte) (refused map[int64]st
 			break
 		}
 		w.log.WarnContext(ctx, "append failed, retrying", "attempt", attempt, "rows", len(rows), "error", err.Error())
-		select {
-		case <-time.After(backoff):
-		case <-ctx.Done():
-		}
+		_ = pause.For(ctx, backoff)
 		backoff *= 2
 	}
 	if err != nil {

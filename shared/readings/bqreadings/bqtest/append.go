@@ -28,6 +28,7 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 
 	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/pause"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -146,12 +147,8 @@ func (s *AppendServer) AppendRows(stream storagepb.BigQueryWrite_AppendRowsServe
 		}
 	}()
 	for r := range replies {
-		if wait := time.Until(r.due); wait > 0 {
-			select {
-			case <-time.After(wait):
-			case <-stream.Context().Done():
-				return nil
-			}
+		if wait := time.Until(r.due); wait > 0 && pause.For(stream.Context(), wait) != nil {
+			return nil
 		}
 		switch {
 		case r.err != nil:
