@@ -63,7 +63,7 @@ func TestProcess(t *testing.T) {
 		raised = append(raised, e.MessageID)
 	}
 	must.Equal(t, "raised", "over the owner's limit, six hours late, over the default", strings.Join(raised, ", "))
-	found, err := s.Excursions(t.Context(), customer, incidents.ExcursionQuery{Part: store.Part{Limit: 10}}, now)
+	found, err := s.Excursions(t.Context(), customer, incidents.ExcursionQuery{PageRequest: store.PageRequest{Limit: 10}}, now)
 	if err != nil || len(found.Items) != 1 || !found.Items[0].Lasting || found.Items[0].Peak != 26 {
 		t.Errorf("excursions %+v, %v: want one, of the threshold", found, err)
 	}

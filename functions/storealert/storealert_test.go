@@ -53,7 +53,7 @@ func message(t *testing.T, e alert.Event) push.Message {
 
 func history(t *testing.T, s pgtest.Stores, customer int64) []incidents.Alert {
 	t.Helper()
-	return must.Get(s.AlertHistory(t.Context(), customer, incidents.AlertQuery{Part: store.Part{Limit: 500}}))(t).Items
+	return must.Get(s.AlertHistory(t.Context(), customer, incidents.AlertQuery{PageRequest: store.PageRequest{Limit: 500}}))(t).Items
 }
 
 // TestAlertIsStoredOnceForItsOwner shows contract 6.6.

@@ -146,7 +146,7 @@ func TestActOnAMergedIncident(t *testing.T) {
 	db := openWith(t, "n1")
 	db.judge(t, judged("n1", 0, 60), judged("n1", 30, 20))
 	db.settle(t, 700)
-	older := must.Get(db.Incidents(t.Context(), db.anna, incidents.IncidentQuery{Part: store.Part{Limit: 1}}, clock(700)))(t).Items[0].ID
+	older := must.Get(db.Incidents(t.Context(), db.anna, incidents.IncidentQuery{PageRequest: store.PageRequest{Limit: 1}}, clock(700)))(t).Items[0].ID
 	db.judge(t, judged("n1", 1000, 60))
 	younger := db.only(t, 1000).ID
 	db.act(t, younger, 1001, incident.EventTaken)

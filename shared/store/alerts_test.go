@@ -29,7 +29,7 @@ func (db fixture) insert(t *testing.T, e alert.Event, want incidents.AlertOutcom
 
 func (db fixture) history(t *testing.T, customer int64) []incidents.Alert {
 	t.Helper()
-	return must.Get(db.AlertHistory(t.Context(), customer, incidents.AlertQuery{Part: store.Part{Limit: 50}}))(t).Items
+	return must.Get(db.AlertHistory(t.Context(), customer, incidents.AlertQuery{PageRequest: store.PageRequest{Limit: 50}}))(t).Items
 }
 
 // TestAlertBesideAnUncommittedDeletion stores an alert while the sensor's deletion is about

@@ -56,7 +56,7 @@ func TestQuestionsOfADay(t *testing.T) {
 	}
 	asked := func(customer int64) (identities []string, weights map[bool]float64) {
 		t.Helper()
-		listed := must.Get(db.Predictions(t.Context(), customer, learning.PredictionFilter{Part: store.Part{Limit: 100}}))(t).Items
+		listed := must.Get(db.Predictions(t.Context(), customer, learning.PredictionFilter{PageRequest: store.PageRequest{Limit: 100}}))(t).Items
 		weights = map[bool]float64{}
 		for _, p := range listed {
 			must.Get(db.ValidatePrediction(t.Context(), customer, p.ID, learning.FeedbackOK))(t)
@@ -122,7 +122,7 @@ func TestDetectionsAtTheSameMoment(t *testing.T) {
 		})
 	}
 	group.Wait()
-	must.Equal(t, "questions", int64(2), must.Get(db.Predictions(t.Context(), db.anna, learning.PredictionFilter{Part: store.Part{Limit: 10}}))(t).Total)
+	must.Equal(t, "questions", int64(2), must.Get(db.Predictions(t.Context(), db.anna, learning.PredictionFilter{PageRequest: store.PageRequest{Limit: 10}}))(t).Total)
 }
 
 // TestDetectionOfADeletedSensorIsNotRecorded shows contract 4.6 for predictions.
@@ -142,7 +142,7 @@ func TestDetectionOfADeletedSensorIsNotRecorded(t *testing.T) {
 	db.sensor(t, db.bruno, db.brunosRoom, "n1")
 	db.detect(t, db.bruno, said(time.Minute), false) // was Anna's
 	db.detect(t, db.bruno, said(0), true)
-	must.Equal(t, "the next owner sees predictions", 1, len(must.Get(db.Predictions(t.Context(), db.bruno, learning.PredictionFilter{Part: store.Part{Limit: 10}}))(t).Items))
+	must.Equal(t, "the next owner sees predictions", 1, len(must.Get(db.Predictions(t.Context(), db.bruno, learning.PredictionFilter{PageRequest: store.PageRequest{Limit: 10}}))(t).Items))
 }
 
 // TestDetectionBesideTheDeletionStaysHidden records a prediction while the

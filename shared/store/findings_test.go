@@ -121,7 +121,7 @@ func TestAnomalyIsOneQuestion(t *testing.T) {
 	db := openWith(t, "n1", "n2")
 	predictions := func(node string) []learning.Prediction {
 		t.Helper()
-		return must.Get(db.Predictions(t.Context(), db.anna, learning.PredictionFilter{SensorID: node, Part: store.Part{Limit: 10}}))(t).Items
+		return must.Get(db.Predictions(t.Context(), db.anna, learning.PredictionFilter{SensorID: node, PageRequest: store.PageRequest{Limit: 10}}))(t).Items
 	}
 	db.detect(t, db.anna, detection(-9, true), true)
 	db.detect(t, db.anna, detection(-5, false), true)

@@ -125,7 +125,7 @@ func TestEveryComponentMayDoWhatItDoes(t *testing.T) {
 			t.Fatalf("detection: %v", err)
 		}
 	}
-	shown, err := api.Predictions(t.Context(), db.anna, learning.PredictionFilter{Part: store.Part{Limit: 10}})
+	shown, err := api.Predictions(t.Context(), db.anna, learning.PredictionFilter{PageRequest: store.PageRequest{Limit: 10}})
 	if err != nil || len(shown.Items) != 2 { // the newer one, and that of the anomaly above
 		t.Fatalf("predictions %+v, %v", shown, err)
 	}

@@ -198,7 +198,7 @@ func TestAlertBelongsToTheHolderAtItsTime(t *testing.T) {
 		must.Equal(t, fmt.Sprintf("%s in channel %d at %v", c.event.MessageID, c.event.Channel, c.event.Time), c.want, must.Get(db.InsertAlert(t.Context(), c.event))(t))
 	}
 	for customer, want := range map[int64]int{db.anna: 2, db.bruno: 3} {
-		if all, err := db.AlertHistory(t.Context(), customer, incidents.AlertQuery{Part: store.Part{Limit: 10}}); err != nil || len(all.Items) != want {
+		if all, err := db.AlertHistory(t.Context(), customer, incidents.AlertQuery{PageRequest: store.PageRequest{Limit: 10}}); err != nil || len(all.Items) != want {
 			t.Errorf("customer %d sees %+v, %v", customer, all, err)
 		}
 	}
@@ -219,7 +219,7 @@ func TestPredictionsOfChannelsDoNotMeet(t *testing.T) {
 		db.detect(t, owner, n, false)
 	}
 	for customer, want := range map[int64]int{db.anna: 2, db.bruno: 1} { // she holds the open channel
-		listed, err := db.Predictions(t.Context(), customer, learning.PredictionFilter{Part: store.Part{Limit: 10}})
+		listed, err := db.Predictions(t.Context(), customer, learning.PredictionFilter{PageRequest: store.PageRequest{Limit: 10}})
 		if err != nil || len(listed.Items) != want {
 			t.Errorf("customer %d sees %+v, %v", customer, listed, err)
 		}
@@ -228,7 +228,7 @@ func TestPredictionsOfChannelsDoNotMeet(t *testing.T) {
 			t.Errorf("customer %d has %+v, %v", customer, stats, err)
 		}
 	}
-	his, err := db.Predictions(t.Context(), db.bruno, learning.PredictionFilter{Part: store.Part{Limit: 10}})
+	his, err := db.Predictions(t.Context(), db.bruno, learning.PredictionFilter{PageRequest: store.PageRequest{Limit: 10}})
 	if err != nil || len(his.Items) != 1 {
 		t.Fatal(his, err)
 	}

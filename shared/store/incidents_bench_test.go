@@ -107,7 +107,7 @@ func BenchmarkIncidentsPage(b *testing.B) {
 		if unseen, err := db.Unseen(b.Context(), db.anna); err != nil || unseen != 19_999 {
 			b.Fatal(unseen, err)
 		}
-		page, err := db.Incidents(b.Context(), db.anna, incidents.IncidentQuery{Part: store.Part{Limit: 50}}, instant())
+		page, err := db.Incidents(b.Context(), db.anna, incidents.IncidentQuery{PageRequest: store.PageRequest{Limit: 50}}, instant())
 		if err != nil || len(page.Items) != 50 || page.Total != 20_000 {
 			b.Fatal(page.Total, err)
 		}

@@ -16,8 +16,8 @@ type Position struct {
 	ID   int64     `json:"id"`
 }
 
-// Part says which rows of a list to read.
-type Part struct {
+// PageRequest says which rows of a list to read.
+type PageRequest struct {
 	After *Position // those after this one; nil is the beginning
 	Limit int       // how many at most
 }
@@ -50,7 +50,7 @@ type Page[T any] struct {
 }
 
 // Page reads a part and counts the whole.
-func (l List[T]) Page(ctx context.Context, part Part) (Page[T], error) {
+func (l List[T]) Page(ctx context.Context, part PageRequest) (Page[T], error) {
 	found, err := l.read(ctx, part.After, part.Limit+1)
 	if err != nil {
 		return Page[T]{}, err

@@ -123,7 +123,7 @@ func TestIncidentsAreListed(t *testing.T) {
 	humid := db.newest(t, attic)
 	must.Get(db.See(t.Context(), db.anna, []int64{humid}, "anna12", clock(2700)))(t)
 	db.judge(t, judged("n1", 5000, 60))
-	all := must.Get(db.Incidents(t.Context(), db.anna, incidents.IncidentQuery{Part: store.Part{Limit: 4}}, clock(5001)))(t)
+	all := must.Get(db.Incidents(t.Context(), db.anna, incidents.IncidentQuery{PageRequest: store.PageRequest{Limit: 4}}, clock(5001)))(t)
 	var ids []int64
 	for _, i := range all.Items {
 		ids = append(ids, i.ID)
@@ -166,15 +166,15 @@ func TestIncidentsAreListed(t *testing.T) {
 		must.Equal(t, fmt.Sprintf("%+v", c.query), c.want, got)
 		must.Equal(t, "total", int64(len(c.want)), page.Total)
 	}
-	first := must.Get(db.Incidents(t.Context(), db.anna, incidents.IncidentQuery{Part: store.Part{Limit: 3}}, clock(5001)))(t)
-	rest := must.Get(db.Incidents(t.Context(), db.anna, incidents.IncidentQuery{Part: store.Part{Limit: 3, After: first.Next}}, clock(5001)))(t)
+	first := must.Get(db.Incidents(t.Context(), db.anna, incidents.IncidentQuery{PageRequest: store.PageRequest{Limit: 3}}, clock(5001)))(t)
+	rest := must.Get(db.Incidents(t.Context(), db.anna, incidents.IncidentQuery{PageRequest: store.PageRequest{Limit: 3, After: first.Next}}, clock(5001)))(t)
 	if len(first.Items) != 3 || first.Total != 4 || len(rest.Items) != 1 || rest.Items[0].ID != ids[3] || rest.Total != 4 || rest.Next != nil {
 		t.Errorf("in pages %+v, %+v", first, rest)
 	}
 	if i := rest.Items[0]; i.Now != nil || i.Worst.Peak != 60 || i.Worst.Reason == "" || i.RoomName != "Attic" {
 		t.Errorf("one that is over: %+v", i)
 	}
-	if others := must.Get(db.Incidents(t.Context(), db.bruno, incidents.IncidentQuery{Part: store.Part{Limit: 3}}, clock(5001)))(t); others.Total != 0 {
+	if others := must.Get(db.Incidents(t.Context(), db.bruno, incidents.IncidentQuery{PageRequest: store.PageRequest{Limit: 3}}, clock(5001)))(t); others.Total != 0 {
 		t.Errorf("Bruno's: %+v", others)
 	}
 }
@@ -202,7 +202,7 @@ func TestExcursionsAreListed(t *testing.T) {
 	} {
 		var got []string
 		for next := (*store.Position)(nil); ; {
-			c.query.Part = store.Part{Limit: 2, After: next}
+			c.query.PageRequest = store.PageRequest{Limit: 2, After: next}
 			page := must.Get(db.Excursions(t.Context(), db.anna, c.query, clock(160)))(t)
 			for _, e := range page.Items {
 				got = append(got, fmt.Sprint(e.NodeID, " ", e.Kind))
@@ -215,7 +215,7 @@ func TestExcursionsAreListed(t *testing.T) {
 		must.Equal(t, fmt.Sprintf("%+v", c.query), c.want, got)
 	}
 	must.Equal(t, "its parts", 3, first.Parts)
-	if got := must.Get(db.Excursions(store.InRooms(t.Context(), []int64{second}), db.anna, incidents.ExcursionQuery{Part: store.Part{Limit: 9}}, clock(160)))(t); got.Total != 1 {
+	if got := must.Get(db.Excursions(store.InRooms(t.Context(), []int64{second}), db.anna, incidents.ExcursionQuery{PageRequest: store.PageRequest{Limit: 9}}, clock(160)))(t); got.Total != 1 {
 		t.Errorf("in the second room: %+v", got)
 	}
 }
@@ -251,7 +251,7 @@ func TestKeyOfSomeRooms(t *testing.T) {
 	} {
 		ctx := store.InRooms(t.Context(), []int64{c.room})
 		var listed, lasting []int64
-		page := must.Get(db.Incidents(ctx, db.anna, incidents.IncidentQuery{Part: store.Part{Limit: 9}}, clock(320)))(t)
+		page := must.Get(db.Incidents(ctx, db.anna, incidents.IncidentQuery{PageRequest: store.PageRequest{Limit: 9}}, clock(320)))(t)
 		for _, i := range page.Items {
 			listed = append(listed, i.ID)
 		}
@@ -272,7 +272,7 @@ func TestKeyOfSomeRooms(t *testing.T) {
 		t.Errorf("%+v", i)
 	}
 	for _, room := range []int64{db.annasRoom, second} {
-		page := must.Get(db.Incidents(t.Context(), db.anna, incidents.IncidentQuery{RoomID: room, Part: store.Part{Limit: 9}}, clock(320)))(t)
+		page := must.Get(db.Incidents(t.Context(), db.anna, incidents.IncidentQuery{RoomID: room, PageRequest: store.PageRequest{Limit: 9}}, clock(320)))(t)
 		if len(page.Items) != 1 || page.Items[0].ID != gateway || page.Items[0].Now.Sensors != 2 || page.Items[0].Now.Heard != 0 {
 			t.Errorf("of a room: %+v", page)
 		}

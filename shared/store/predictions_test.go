@@ -50,7 +50,7 @@ func TestRecordPredictionKeepsAllOfIt(t *testing.T) {
 
 func (db fixture) minutes(t *testing.T, customer int64) []int {
 	t.Helper()
-	found := must.Get(db.Predictions(t.Context(), customer, learning.PredictionFilter{Part: store.Part{Limit: 50}}))(t).Items
+	found := must.Get(db.Predictions(t.Context(), customer, learning.PredictionFilter{PageRequest: store.PageRequest{Limit: 50}}))(t).Items
 	var minutes []int
 	for _, p := range found {
 		minutes = append(minutes, int(p.Time.Sub(instant())/time.Minute))

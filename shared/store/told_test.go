@@ -52,7 +52,7 @@ func (db fixture) settle(t *testing.T, second int) {
 func (db fixture) take(t *testing.T, second int) {
 	t.Helper()
 	now := clock(second)
-	lasting := must.Get(db.Incidents(t.Context(), db.anna, incidents.IncidentQuery{State: incidents.StateLasting, Part: store.Part{Limit: 100}}, now))(t)
+	lasting := must.Get(db.Incidents(t.Context(), db.anna, incidents.IncidentQuery{State: incidents.StateLasting, PageRequest: store.PageRequest{Limit: 100}}, now))(t)
 	for _, i := range lasting.Items {
 		must.Get(db.Act(t.Context(), db.anna, i.ID, incidents.Action{Event: incident.EventTaken, By: "anna12"}, now))(t)
 	}

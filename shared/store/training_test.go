@@ -50,7 +50,7 @@ func TestManyVerdictsAtOnceBeginOneAutomaticRun(t *testing.T) {
 	}
 	group.Wait()
 	must.Equal(t, "runs began", int32(1), started.Load())
-	must.Equal(t, "runs stand in the table", 1, len(must.Get(db.TrainingRuns(t.Context(), db.anna, store.Part{Limit: 20}))(t).Items))
+	must.Equal(t, "runs stand in the table", 1, len(must.Get(db.TrainingRuns(t.Context(), db.anna, store.PageRequest{Limit: 20}))(t).Items))
 }
 
 func TestVerdictsOfARunThatJustEndedBeginNoOther(t *testing.T) {
@@ -95,7 +95,7 @@ func TestManualRunNeedsNoVerdictsButAnIdleTrainer(t *testing.T) {
 	}
 	_, err = db.TrainingRun(t.Context(), db.anna, others.ID)
 	mustFail(t, "another customer's", err, store.ErrNoRun)
-	if runs, err := db.TrainingRuns(t.Context(), db.anna, store.Part{Limit: 20}); err != nil || len(runs.Items) != 1 || runs.Items[0].ID != run.ID {
+	if runs, err := db.TrainingRuns(t.Context(), db.anna, store.PageRequest{Limit: 20}); err != nil || len(runs.Items) != 1 || runs.Items[0].ID != run.ID {
 		t.Errorf("her runs are %+v, %v", runs, err)
 	}
 	db.verdicts(t, "n1", learning.RetrainingCount)
@@ -201,11 +201,11 @@ func TestRunWithoutAnEndFailsAfterItsTimeout(t *testing.T) {
 	if err != nil || next.ID == run.ID {
 		t.Errorf("the next: %+v, %v", next, err)
 	}
-	runs, err := db.TrainingRuns(t.Context(), db.anna, store.Part{Limit: 20})
+	runs, err := db.TrainingRuns(t.Context(), db.anna, store.PageRequest{Limit: 20})
 	if err != nil || len(runs.Items) != 2 || runs.Items[0].ID != next.ID {
 		t.Errorf("history %+v, %v", runs, err)
 	}
-	if runs, err := db.TrainingRuns(t.Context(), db.anna, store.Part{Limit: 1}); err != nil || len(runs.Items) != 1 {
+	if runs, err := db.TrainingRuns(t.Context(), db.anna, store.PageRequest{Limit: 1}); err != nil || len(runs.Items) != 1 {
 		t.Errorf("history of one: %+v, %v", runs, err)
 	}
 	_, err = db.TrainingRun(t.Context(), db.anna, -1)

@@ -78,7 +78,7 @@ func (h *Handlers) activeAlerts(ctx context.Context, _ *struct{}) (*huma.StreamR
 
 func (h *Handlers) alertHistory(ctx context.Context, in *alertHistoryInput) (*rest.Page[alertBody], error) {
 	found, err := incidents.New(h.DB).AlertHistory(ctx, auth.Caller(ctx), incidents.AlertQuery{
-		SensorID: in.SensorID, Start: in.StartTime.Time, End: in.EndTime.Time, Part: store.Part{After: in.After.Last, Limit: in.Limit},
+		SensorID: in.SensorID, Start: in.StartTime.Time, End: in.EndTime.Time, PageRequest: store.PageRequest{After: in.After.Last, Limit: in.Limit},
 	})
 	return rest.NewPage(in.After, rest.List(found.Items, alertOf), found.Total, found.Next), err
 }

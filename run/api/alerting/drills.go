@@ -206,7 +206,7 @@ type drillsInput struct {
 
 func (h *Handlers) listDrills(ctx context.Context, in *drillsInput) (*rest.Page[drill], error) {
 	now := h.Clock()
-	found, err := incidents.New(h.DB).Drills(ctx, auth.Caller(ctx), store.Part{After: in.After.Last, Limit: in.Limit})
+	found, err := incidents.New(h.DB).Drills(ctx, auth.Caller(ctx), store.PageRequest{After: in.After.Last, Limit: in.Limit})
 	return rest.NewPage(in.After, rest.List(found.Items, func(d incidents.Drill) drill { return drillOf(d, now) }), found.Total, found.Next), err
 }
 

@@ -127,7 +127,7 @@ func (in *excursionsInput) Resolve(huma.Context) []error {
 func (h *Handlers) listExcursions(ctx context.Context, in *excursionsInput) (*rest.Page[excursion], error) {
 	found, err := incidents.New(h.DB).Excursions(ctx, auth.Caller(ctx), incidents.ExcursionQuery{
 		IncidentID: in.IncidentID, RoomID: in.RoomID, SensorID: in.SensorID, Kind: incident.Kind(in.Kind), Start: in.StartTime.Time, End: in.EndTime.Time,
-		Part: store.Part{After: in.After.Last, Limit: in.Limit},
+		PageRequest: store.PageRequest{After: in.After.Last, Limit: in.Limit},
 	}, h.Clock())
 	return rest.NewPage(in.After, rest.List(found.Items, excursionOf), found.Total, found.Next), err
 }

@@ -233,7 +233,7 @@ func (h *Handlers) listIncidents(ctx context.Context, in *listInput) (*rest.Page
 	}
 	found, err := incidents.New(h.DB).Incidents(ctx, auth.Caller(ctx), incidents.IncidentQuery{
 		State: incidents.IncidentState(in.State), RoomID: in.RoomID, SensorID: in.SensorID, Cause: incident.Cause(in.Cause), Words: strings.Fields(in.Text),
-		Start: in.StartTime.Time, End: in.EndTime.Time, Part: store.Part{After: in.After.Last, Limit: in.Limit},
+		Start: in.StartTime.Time, End: in.EndTime.Time, PageRequest: store.PageRequest{After: in.After.Last, Limit: in.Limit},
 	}, h.Clock())
 	return rest.NewPage(in.After, rest.List(found.Items, IncidentOf), found.Total, found.Next), err
 }

@@ -119,7 +119,7 @@ func (h *Handlers) list(ctx context.Context, in *logInput) (*rest.PageStream, er
 			return rest.NewPageStream(h.rest, form, in.After, all, total, nil), err
 		}
 	}
-	found, err := log.Page(ctx, store.Part{After: in.After.Last, Limit: cmp.Or(in.Limit, defaultLimit)})
+	found, err := log.Page(ctx, store.PageRequest{After: in.After.Last, Limit: cmp.Or(in.Limit, defaultLimit)})
 	return rest.NewPageStream(h.rest, form, in.After, rest.Items(found.Items), found.Total, found.Next), err
 }
 

@@ -147,7 +147,7 @@ func predictionOf(p learning.Prediction) prediction {
 
 func (h *Handlers) listPredictions(ctx context.Context, in *listPredictionsInput) (*rest.Page[prediction], error) {
 	found, err := learning.New(h.DB).Predictions(ctx, auth.Caller(ctx), learning.PredictionFilter{
-		Status: in.Status, SensorID: in.SensorID, Part: store.Part{After: in.After.Last, Limit: in.Limit},
+		Status: in.Status, SensorID: in.SensorID, PageRequest: store.PageRequest{After: in.After.Last, Limit: in.Limit},
 	})
 	return rest.NewPage(in.After, rest.List(found.Items, predictionOf), found.Total, found.Next), err
 }

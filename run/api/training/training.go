@@ -106,7 +106,7 @@ func (h *Handlers) trainingHistory(ctx context.Context, in *trainingHistoryInput
 	if err := learning.New(h.DB).ExpireRuns(ctx); err != nil {
 		return nil, err
 	}
-	found, err := learning.New(h.DB).TrainingRuns(ctx, auth.Caller(ctx), store.Part{After: in.After.Last, Limit: in.Limit})
+	found, err := learning.New(h.DB).TrainingRuns(ctx, auth.Caller(ctx), store.PageRequest{After: in.After.Last, Limit: in.Limit})
 	return rest.NewPage(in.After, rest.List(found.Items, trainingRunOf), found.Total, found.Next), err
 }
 

@@ -70,7 +70,7 @@ func TestFanOfABMC(t *testing.T) {
 			must.Equal(t, answer.Body.String(), http.StatusAccepted, answer.Code)
 		}
 		wait()
-		all := must.Get(incidents.New(store.New(d.pool)).Incidents(t.Context(), owner.ID, incidents.IncidentQuery{Part: store.Part{Limit: 9}}, time.Now()))(t).Items
+		all := must.Get(incidents.New(store.New(d.pool)).Incidents(t.Context(), owner.ID, incidents.IncidentQuery{PageRequest: store.PageRequest{Limit: 9}}, time.Now()))(t).Items
 		told := d.told(t)
 		if len(all) != 1 || len(told) != 1 || told[0].Cause != incident.TooHot || told[0].Calls != 2 || !told[0].Actual ||
 			!strings.HasPrefix(all[0].Worst.Reason, "Temperature above 32.0 °C") || all[0].Worst.NodeID != bmcs[2] || !told[0].of(sownFault{"Vault", failing}) {

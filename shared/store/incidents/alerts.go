@@ -122,7 +122,7 @@ type AlertQuery struct {
 	SensorID string    // of this sensor only; empty for all
 	Start    time.Time // from this instant on; zero for all
 	End      time.Time // before this instant; zero for all
-	store.Part
+	store.PageRequest
 }
 
 // AlertHistory lists a customer's alerts, acknowledged or not, newest first.
@@ -130,7 +130,7 @@ func (s Store) AlertHistory(ctx context.Context, customerID int64, q AlertQuery)
 	return s.alertList(ctx, customerID, `
 		      (@sensor = '' OR sensor_id = @sensor)
 		  AND timestamp >= COALESCE(@start::timestamptz, '-infinity') AND timestamp < COALESCE(@end::timestamptz, 'infinity')`,
-		pgx.StrictNamedArgs{"sensor": q.SensorID, "start": store.OrNull(q.Start), "end": store.OrNull(q.End)}).Page(ctx, q.Part)
+		pgx.StrictNamedArgs{"sensor": q.SensorID, "start": store.OrNull(q.Start), "end": store.OrNull(q.End)}).Page(ctx, q.PageRequest)
 }
 
 // Alert returns a customer's alert, or [store.ErrNoAlert].

@@ -111,7 +111,7 @@ func (s Store) Drill(ctx context.Context, customerID, id int64) (Drill, error) {
 }
 
 // Drills lists a customer's drills, newest first.
-func (s Store) Drills(ctx context.Context, customerID int64, part store.Part) (store.Page[Drill], error) {
+func (s Store) Drills(ctx context.Context, customerID int64, part store.PageRequest) (store.Page[Drill], error) {
 	return store.List[Drill]{
 		DB: s.db, Subject: fmt.Sprintf("drills of customer %d", customerID), Columns: drillColumns, Time: "d.created_at", ID: "d.id",
 		From: ` FROM drills d WHERE d.customer_id = @customer AND ` + store.RoomIn("d.room_id"),

@@ -195,7 +195,7 @@ type ExcursionQuery struct {
 	SensorID   string
 	Kind       incident.Kind
 	Start, End time.Time // those that overlap this range, End excluded
-	store.Part
+	store.PageRequest
 }
 
 // Excursions lists a customer's excursions, newest first.
@@ -215,7 +215,7 @@ func (s Store) Excursions(ctx context.Context, customerID int64, q ExcursionQuer
 		},
 		At: func(e Excursion) store.Position { return store.Position{Time: e.StartTime, ID: e.ID} },
 	}
-	page, err := list.Page(ctx, q.Part)
+	page, err := list.Page(ctx, q.PageRequest)
 	if err != nil {
 		return store.Page[Excursion]{}, err
 	}

@@ -150,7 +150,7 @@ type IncidentQuery struct {
 	Cause      incident.Cause
 	Words      []string  // each occurs in its text or in that of an excursion, without regard to case
 	Start, End time.Time // those that overlap this range, End excluded
-	store.Part
+	store.PageRequest
 }
 
 // Incidents lists a customer's incidents, newest first. A search for words has no index: it
@@ -175,7 +175,7 @@ func (s Store) Incidents(ctx context.Context, customerID int64, q IncidentQuery,
 		},
 		At: func(i Incident) store.Position { return store.Position{Time: i.StartTime, ID: i.ID} },
 	}
-	page, err := list.Page(ctx, q.Part)
+	page, err := list.Page(ctx, q.PageRequest)
 	if err != nil {
 		return store.Page[Incident]{}, err
 	}

@@ -64,7 +64,7 @@ type NewPrediction struct {
 type PredictionFilter struct {
 	Status   string // validated or unvalidated
 	SensorID string
-	store.Part
+	store.PageRequest
 }
 
 // PredictionStats counts the predictions of a customer's sensors.
@@ -150,7 +150,7 @@ func (s Store) Predictions(ctx context.Context, customerID int64, f PredictionFi
 		WHERE ` + ofSensors + ` AND ` + inStatus,
 		Args: pgx.StrictNamedArgs{"customer": customerID, "status": f.Status, "sensor": f.SensorID, "rooms": store.RoomsOf(ctx)},
 		At:   func(p Prediction) store.Position { return store.Position{Time: p.Time, ID: p.ID} },
-	}.Page(ctx, f.Part)
+	}.Page(ctx, f.PageRequest)
 }
 
 // Prediction returns a customer's prediction, or [store.ErrNoPrediction].

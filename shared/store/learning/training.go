@@ -54,7 +54,7 @@ const runColumns = `r.id, COALESCE(r.customer_id, 0) AS customer_id, r.started_a
 	r.metrics, r.model_version, r.triggered_by, r.error_message`
 
 // TrainingRuns lists a customer's runs, newest first.
-func (s Store) TrainingRuns(ctx context.Context, customerID int64, part store.Part) (store.Page[TrainingRun], error) {
+func (s Store) TrainingRuns(ctx context.Context, customerID int64, part store.PageRequest) (store.Page[TrainingRun], error) {
 	return store.List[TrainingRun]{
 		DB: s.db, Subject: fmt.Sprintf("training runs of customer %d", customerID), Columns: runColumns, Time: "r.started_at", ID: "r.id",
 		From: ` FROM model_training_runs AS r WHERE r.customer_id = @customer`,

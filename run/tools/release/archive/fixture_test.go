@@ -175,7 +175,7 @@ func detects(t *testing.T, p *fixture) {
 	if event, err := wire.DecodeAlert(raised[0].Data); err != nil || event.NodeID != node {
 		t.Errorf("raised %+v, %v", event, err)
 	}
-	found, err := p.metadata.Excursions(t.Context(), p.customer, incidents.ExcursionQuery{Part: store.Part{Limit: 10}}, time.Now())
+	found, err := p.metadata.Excursions(t.Context(), p.customer, incidents.ExcursionQuery{PageRequest: store.PageRequest{Limit: 10}}, time.Now())
 	// What learning makes of it is another excursion.
 	if err != nil || !slices.ContainsFunc(found.Items, func(e incidents.Excursion) bool { return e.Kind == incident.KindThreshold && e.Lasting }) {
 		t.Errorf("excursions %+v, %v", found, err)
@@ -185,7 +185,7 @@ func detects(t *testing.T, p *fixture) {
 func storesAlerts(t *testing.T, p *fixture) {
 	t.Helper()
 	p.take(wire.EncodeAlert(alert.Exceeded(hot(), alert.Defaults())[0]))
-	stored, err := p.metadata.AlertHistory(t.Context(), p.customer, incidents.AlertQuery{Part: store.Part{Limit: 10}})
+	stored, err := p.metadata.AlertHistory(t.Context(), p.customer, incidents.AlertQuery{PageRequest: store.PageRequest{Limit: 10}})
 	if err != nil || len(stored.Items) != 1 {
 		t.Errorf("stored %+v, %v\n%s", stored, err, p.Output())
 	}

@@ -2,23 +2,23 @@ package incident
 
 import "slices"
 
-// Contradiction says why two rules of one sensor cannot both be meant.
-type Contradiction string
+// ConflictReason says why two rules of one sensor cannot both be meant.
+type ConflictReason string
 
-// The contradictions.
+// The reasons.
 const (
-	AlwaysBroken   Contradiction = "always_broken"   // the upper limit is under the lower one: every value breaks one
-	WarnsTooLate   Contradiction = "warns_too_late"  // the warning fires only where the critical rule already does
-	SameConditions Contradiction = "same_conditions" // two limits of one quantity, direction and severity in one scope
+	AlwaysBroken   ConflictReason = "always_broken"   // the upper limit is under the lower one: every value breaks one
+	WarnsTooLate   ConflictReason = "warns_too_late"  // the warning fires only where the critical rule already does
+	SameConditions ConflictReason = "same_conditions" // two limits of one quantity, direction and severity in one scope
 )
 
-// Conflict is a contradiction of a rule with another.
+// Conflict is what a rule has with another.
 type Conflict struct {
 	With *Rule
-	Why  Contradiction
+	Why  ConflictReason
 }
 
-// Conflicts returns the enabled rules that contradict a rule at some sensor which both judge.
+// Conflicts returns the enabled rules that conflict with a rule at some sensor which both judge.
 // roomOf returns the room of a sensor, or 0.
 func Conflicts(r Rule, rules []Rule, roomOf func(sensorID string) int64) []Conflict {
 	var found []Conflict
@@ -27,14 +27,14 @@ func Conflicts(r Rule, rules []Rule, roomOf func(sensorID string) int64) []Confl
 		if other.ID == r.ID || !r.Enabled || !other.Enabled || other.Quantity != r.Quantity || !meet(r.Scope, other.Scope, roomOf) || displaced(r, *other, rules) || displaced(*other, r, rules) {
 			continue
 		}
-		if why := contradiction(r, *other); why != "" {
+		if why := conflictReason(r, *other); why != "" {
 			found = append(found, Conflict{With: other, Why: why})
 		}
 	}
 	return slices.Clip(found)
 }
 
-func contradiction(a, b Rule) Contradiction {
+func conflictReason(a, b Rule) ConflictReason {
 	if a.Direction != b.Direction {
 		above, below := a, b
 		if a.Direction == Below {

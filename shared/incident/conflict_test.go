@@ -19,19 +19,19 @@ func TestConflicts(t *testing.T) {
 	off.Enabled = false
 	for name, c := range map[string]struct {
 		rules []Rule
-		want  map[int64][]Contradiction
+		want  map[int64][]ConflictReason
 	}{
 		"limits in order": {rules: []Rule{threshold, rule(2, Above, 27, Warning, hall), rule(3, Above, 32, Critical, hall), rule(4, Below, 18, Warning, hall)}},
 		"above under below": {
 			rules: []Rule{rule(1, Above, 20, Warning, hall), rule(2, Below, 25, Critical, Scope{SensorID: "a"})},
-			want:  map[int64][]Contradiction{1: {AlwaysBroken}, 2: {AlwaysBroken}},
+			want:  map[int64][]ConflictReason{1: {AlwaysBroken}, 2: {AlwaysBroken}},
 		},
 		"a sensor of another room": {rules: []Rule{rule(1, Above, 20, Warning, other), rule(2, Below, 25, Critical, Scope{SensorID: "a"})}},
 		"a warning over its critical limit": {
-			rules: []Rule{threshold, rule(2, Above, 55, Warning, Scope{})}, want: map[int64][]Contradiction{1: {WarnsTooLate}, 2: {WarnsTooLate}},
+			rules: []Rule{threshold, rule(2, Above, 55, Warning, Scope{})}, want: map[int64][]ConflictReason{1: {WarnsTooLate}, 2: {WarnsTooLate}},
 		},
 		"one scope, two limits": {
-			rules: []Rule{rule(1, Above, 27, Warning, hall), rule(2, Above, 28, Warning, hall)}, want: map[int64][]Contradiction{1: {SameConditions}, 2: {SameConditions}},
+			rules: []Rule{rule(1, Above, 27, Warning, hall), rule(2, Above, 28, Warning, hall)}, want: map[int64][]ConflictReason{1: {SameConditions}, 2: {SameConditions}},
 		},
 		"a narrower limit takes the place of a wider one": {rules: []Rule{rule(1, Above, 27, Warning, Scope{}), rule(2, Above, 35, Warning, hall)}},
 		"a displaced warning": {
@@ -41,14 +41,14 @@ func TestConflicts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := map[int64][]Contradiction{}
+			got := map[int64][]ConflictReason{}
 			for _, r := range c.rules {
 				for _, conflict := range Conflicts(r, c.rules, roomOf) {
 					got[r.ID] = append(got[r.ID], conflict.Why)
 				}
 			}
 			if c.want == nil {
-				c.want = map[int64][]Contradiction{}
+				c.want = map[int64][]ConflictReason{}
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)
