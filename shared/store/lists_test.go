@@ -220,8 +220,8 @@ func TestExcursionsAreListed(t *testing.T) {
 	}
 }
 
-// TestKeyOfSomeRooms reads a silent gateway's incident if a node of it is in them, and acts on
-// none that is of other rooms, too.
+// TestKeyOfSomeRooms reads a silent gateway's incident if a node of it is in them, without its nodes
+// in other rooms, and acts on none that is of other rooms, too.
 func TestKeyOfSomeRooms(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n0")
@@ -267,7 +267,15 @@ func TestKeyOfSomeRooms(t *testing.T) {
 		mustFail(t, "take the gateway's", err, c.act)
 		must.Equal(t, "nobody took it", 0, db.count(t, `SELECT count(*) FROM room_incidents WHERE id = @id AND taken_at IS NOT NULL`, pgx.NamedArgs{"id": gateway}))
 	}
-	inThird := store.InRooms(t.Context(), []int64{third})
+	inSecond, inThird := store.InRooms(t.Context(), []int64{second}), store.InRooms(t.Context(), []int64{third})
+	if i := must.Get(db.Incident(inSecond, db.anna, gateway, clock(320)))(t); i.Worst.NodeID != "n1" || i.Now.Sensors != 1 {
+		t.Errorf("a node of another room is shown: %+v", i)
+	}
+	for _, query := range []incidents.IncidentQuery{{SensorID: "n0"}, {Words: []string{"n0"}}} {
+		query.Limit = 9
+		must.Equal(t, "found by a node of another room", int64(0), must.Get(db.Incidents(inSecond, db.anna, query, clock(320)))(t).Total)
+		must.Equal(t, "found by those who may see it", int64(1), must.Get(db.Incidents(t.Context(), db.anna, query, clock(320)))(t).Total)
+	}
 	if i := must.Get(db.Act(inThird, db.anna, ofThird, take, clock(320)))(t); i.TakenBy != "key 7" {
 		t.Errorf("%+v", i)
 	}
@@ -282,6 +290,7 @@ func TestKeyOfSomeRooms(t *testing.T) {
 	heard(700)
 	heard(990)
 	db.settle(t, 1001)
-	must.Equal(t, "over, in the second", 1, must.Get(db.Unseen(store.InRooms(t.Context(), []int64{second}), db.anna))(t))
+	must.Equal(t, "over, in the second", 1, must.Get(db.Unseen(inSecond, db.anna))(t))
+	must.Equal(t, "seen by a key of one room", 0, must.Get(db.See(inSecond, db.anna, nil, "key 7", clock(1001)))(t))
 	must.Equal(t, "over, in the third", 0, must.Get(db.Unseen(inThird, db.anna))(t))
 }

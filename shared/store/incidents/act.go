@@ -181,7 +181,8 @@ func (s Store) GiveBackAll(ctx context.Context, customerID int64, holder, by str
 }
 
 // See marks incidents of a customer that are over as seen: those with the given ids, or all if
-// ids is nil. It returns how many were unseen. One that another transaction changes at this moment stays unseen.
+// ids is nil; like [Store.Act] none that also concerns other rooms. It returns how many were unseen.
+// One that another transaction changes at this moment stays unseen.
 func (s Store) See(ctx context.Context, customerID int64, ids []int64, by string, now time.Time) (int, error) {
 	var changes []change
 	err := s.db.InTx(ctx, func(tx *store.DB) error {
@@ -189,7 +190,7 @@ func (s Store) See(ctx context.Context, customerID int64, ids []int64, by string
 		rows, err := store.All[row](ctx, tx, `
 			WITH unseen AS (
 			    SELECT i.id FROM room_incidents i
-			    WHERE i.customer_id = @customer AND NOT i.seen AND NOT i.lasting AND i.merged_into IS NULL AND `+inRooms+`
+			    WHERE i.customer_id = @customer AND NOT i.seen AND NOT i.lasting AND i.merged_into IS NULL AND `+store.RoomIn("i.room_id")+`
 			      AND (@ids::bigint[] IS NULL OR i.id = ANY (@ids))
 			    ORDER BY i.id
 			    FOR NO KEY UPDATE OF i SKIP LOCKED

@@ -160,7 +160,7 @@ func (s Store) Incidents(ctx context.Context, customerID int64, q IncidentQuery,
 		DB: s.db, Subject: fmt.Sprintf("incidents of customer %d", customerID), Columns: incidentColumns, Time: "i.start_time", ID: "i.id",
 		From: fromIncidents + ` AND ` + q.State.condition() + `
 	  AND (@room::bigint = 0 OR i.room_id = @room OR (i.gateway_id <> '' AND EXISTS (SELECT FROM excursions o WHERE o.incident_id = i.id AND o.room_id = @room)))
-	  AND (@node = '' OR EXISTS (SELECT FROM excursions o WHERE o.incident_id = i.id AND o.node_id = @node AND o.merged_into IS NULL))
+	  AND (@node = '' OR EXISTS (SELECT FROM excursions o WHERE o.incident_id = i.id AND o.node_id = @node AND o.merged_into IS NULL AND ` + store.RoomIn("o.room_id") + `))
 	  AND (@cause = '' OR i.cause = @cause)
 	  AND i.start_time < COALESCE(@end::timestamptz, 'infinity')
 	  AND (i.lasting OR i.end_time >= COALESCE(@start::timestamptz, '-infinity'))
@@ -168,7 +168,7 @@ func (s Store) Incidents(ctx context.Context, customerID int64, q IncidentQuery,
 	      SELECT FROM unnest(@words::text[]) AS w (word)
 	      WHERE position(lower(w.word) IN lower(concat_ws(' ', r.name, i.room_name, i.node_id COLLATE "default", g.name, i.gateway_id, translate(i.cause, '_', ' '),
 	                i.severity, i.taken_by, i.comment))) = 0
-	        AND NOT EXISTS (SELECT FROM excursions e WHERE e.incident_id = i.id AND e.merged_into IS NULL AND position(lower(w.word) IN ` + excursionText + `) > 0))`,
+	        AND NOT EXISTS (SELECT FROM excursions e WHERE e.incident_id = i.id AND e.merged_into IS NULL AND ` + store.RoomIn("e.room_id") + ` AND position(lower(w.word) IN ` + excursionText + `) > 0))`,
 		Args: pgx.StrictNamedArgs{
 			"customer": customerID, "room": q.RoomID, "node": q.SensorID, "cause": string(q.Cause), "words": q.Words,
 			"start": store.OrNull(q.Start), "end": store.OrNull(q.End), "rooms": store.RoomsOf(ctx),
@@ -280,9 +280,9 @@ func (s Store) complete(ctx context.Context, customerID int64, all []Incident, l
 	parts, err := store.All[Excursion](ctx, s.db, `
 		SELECT `+excursionColumns+`
 		FROM excursions e
-		WHERE e.incident_id = ANY (@ids) AND e.merged_into IS NULL
-		  AND (e.lasting OR NOT EXISTS (SELECT FROM excursions l WHERE l.incident_id = e.incident_id AND l.merged_into IS NULL AND l.lasting))
-		ORDER BY e.start_time, e.id`, pgx.StrictNamedArgs{"ids": ids})
+		WHERE e.incident_id = ANY (@ids) AND e.merged_into IS NULL AND `+store.RoomIn("e.room_id")+`
+		  AND (e.lasting OR NOT EXISTS (SELECT FROM excursions l WHERE l.incident_id = e.incident_id AND l.merged_into IS NULL AND l.lasting AND `+store.RoomIn("l.room_id")+`))
+		ORDER BY e.start_time, e.id`, pgx.StrictNamedArgs{"ids": ids, "rooms": store.RoomsOf(ctx)})
 	if err != nil {
 		return fmt.Errorf("excursions of incidents: %w", err)
 	}
