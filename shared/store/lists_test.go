@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -13,6 +14,7 @@ import (
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/incidents"
 	"coldaisle.dev/shared/store/pipeline"
+	"coldaisle.dev/shared/store/records"
 )
 
 func (db fixture) newest(t *testing.T, room int64) int64 {
@@ -293,4 +295,9 @@ func TestKeyOfSomeRooms(t *testing.T) {
 	must.Equal(t, "over, in the second", 1, must.Get(db.Unseen(inSecond, db.anna))(t))
 	must.Equal(t, "seen by a key of one room", 0, must.Get(db.See(inSecond, db.anna, nil, "key 7", clock(1001)))(t))
 	must.Equal(t, "over, in the third", 0, must.Get(db.Unseen(inThird, db.anna))(t))
+	for _, f := range must.Get(records.New(db.DB).Files(t.Context(), db.anna, second, clock(0), clock(2000)))(t) {
+		if f.Name == "incidents.jsonl" && (!strings.Contains(string(f.Content), `"n1"`) || strings.Contains(string(f.Content), `"n0"`)) {
+			t.Errorf("the record of the second room: %s", f.Content)
+		}
+	}
 }

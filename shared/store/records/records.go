@@ -100,7 +100,8 @@ type File struct {
 func files() []struct{ name, query string } {
 	const (
 		members  = `SELECT m.node_id FROM room_members m WHERE m.customer_id = @customer AND m.room_id = @room AND m.from_time < @end AND m.until_time > @start`
-		incident = `i.customer_id = @customer AND i.room_id = @room AND i.merged_into IS NULL AND i.start_time < @end AND (i.lasting OR i.end_time >= @start)`
+		incident = `i.customer_id = @customer AND i.merged_into IS NULL AND i.start_time < @end AND (i.lasting OR i.end_time >= @start)
+			AND (i.room_id = @room OR (i.gateway_id <> '' AND EXISTS (SELECT FROM excursions o WHERE o.incident_id = i.id AND o.room_id = @room)))`
 	)
 	return []struct{ name, query string }{
 		{"members.jsonl", `
@@ -120,7 +121,7 @@ func files() []struct{ name, query string } {
 			            CASE WHEN NOT e.lasting AND e.end_time < @end
 			                THEN jsonb_build_object('end_time', e.end_time, 'peak', e.peak, 'peak_time', e.peak_time, 'resolution', e.resolution) ELSE '{"end_time": null}' END
 			            ORDER BY e.start_time, e.id), '[]')
-			        FROM excursions e WHERE e.incident_id = i.id AND e.merged_into IS NULL AND e.start_time < @end))
+			        FROM excursions e WHERE e.incident_id = i.id AND e.merged_into IS NULL AND e.room_id = @room AND e.start_time < @end))
 			FROM room_incidents i WHERE i.drill_id IS NULL AND ` + incident + ` ORDER BY i.start_time, i.id`},
 		{"drills.jsonl", `
 			SELECT to_jsonb(d) - 'customer_id' - 'code_hash'
@@ -185,7 +186,7 @@ func (s Store) ChangedSince(ctx context.Context, customerID, room int64, start, 
 		    WHERE l.channel IN (0, @customer) AND l.month = (@start::timestamptz AT TIME ZONE 'UTC')::date AND l.at >= @since)
 		OR EXISTS (
 		    SELECT FROM incident_changes c
-		    WHERE c.customer_id = @customer AND c.room_id = @room AND c.number > @number AND c.at < @end AND c.at >= @start)`,
+		    WHERE c.customer_id = @customer AND (c.room_id = @room OR c.room_id IS NULL) AND c.number > @number AND c.at < @end AND c.at >= @start)`,
 		pgx.StrictNamedArgs{"customer": customerID, "room": room, "start": start, "end": end, "since": since, "number": number})
 	return changed, store.Wrap(err, "late readings of room %d", room)
 }
