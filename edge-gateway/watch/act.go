@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"mime"
 	"net/url"
 	"os/exec"
 	"slices"
@@ -65,11 +66,15 @@ func (s *Step) act(ctx context.Context, watch string, m Message) (output string,
 	if len(s.Command) > 0 {
 		return s.run(ctx, watch, m)
 	}
-	sender, err := shoutrrr.CreateSender(destinations(s.URL, telegramAPI)...)
+	sender, err := shoutrrr.CreateSender(s.URL)
 	if err == nil {
 		sender.Timeout = s.Timeout
 		title := plain(m.Title)
-		err = errors.Join(sender.Send(title+"\n"+m.Text+"\n"+watch, &types.Params{"title": title})...)
+		text := title + "\n" + m.Text + "\n" + watch
+		if strings.HasPrefix(s.URL, "smtp:") { // the library does not encode the header
+			title = mime.BEncoding.Encode("utf-8", title)
+		}
+		err = errors.Join(sender.Send(text, &types.Params{"title": title})...)
 	}
 	if err != nil {
 		return "", errors.New(redact(err, s.URL))
@@ -79,22 +84,40 @@ func (s *Step) act(ctx context.Context, watch string, m Message) (output string,
 
 const telegramAPI = "https://api.telegram.org"
 
-// destinations returns the URLs that the library sends to for a configured one. Its own Telegram
-// service reports success even without an answer, so each chat becomes a webhook.
+// destinations returns the URLs that the library sends to for a configured one, one for each
+// recipient: after an address that a mail server refuses it would not reach the others. Its own
+// Telegram service reports success even without an answer, so each chat becomes a webhook.
 func destinations(configured, api string) []string {
 	parsed, err := url.Parse(configured)
-	if err != nil || parsed.Scheme != "telegram" {
+	if err != nil {
 		return []string{configured}
 	}
-	chats := parsed.Query().Get("chats") + parsed.Query().Get("channels")
 	var all []string
-	for chat := range strings.SplitSeq(chats, ",") {
-		chat, thread, threaded := strings.Cut(chat, ":")
-		to := "generic+" + api + "/bot" + parsed.User.String() + "/sendMessage?template=json&messagekey=text&$chat_id=" + url.QueryEscape(chat)
-		if threaded {
-			to += "&$message_thread_id=" + url.QueryEscape(thread)
+	query := parsed.Query()
+	switch parsed.Scheme {
+	case "smtp":
+		for name, to := range query {
+			if name := strings.ToLower(name); name != "to" && name != "toaddresses" {
+				continue
+			}
+			for address := range strings.SplitSeq(to[0], ",") {
+				query.Set(name, strings.TrimSpace(address))
+				parsed.RawQuery = query.Encode()
+				all = append(all, parsed.String())
+			}
+			break
 		}
-		all = append(all, to)
+	case "telegram":
+		for chat := range strings.SplitSeq(query.Get("chats")+query.Get("channels"), ",") {
+			chat, thread, threaded := strings.Cut(chat, ":")
+			to := "generic+" + api + "/bot" + parsed.User.String() + "/sendMessage?template=json&messagekey=text&$chat_id=" + url.QueryEscape(chat)
+			if threaded {
+				to += "&$message_thread_id=" + url.QueryEscape(thread)
+			}
+			all = append(all, to)
+		}
+	default:
+		return []string{configured}
 	}
 	return all
 }

@@ -64,6 +64,7 @@ type Step struct {
 	page    string // address of an incident's page, without the id
 	rooms   []int64
 	environ []string // for its command
+	at      int      // its place in the file
 }
 
 // hours is a span of the day, in minutes, on some days of the week.
@@ -119,7 +120,25 @@ func Load(path string, environ []string) (*Config, error) {
 	if err := c.validate(); err != nil {
 		return nil, fmt.Errorf("%s:\n%w", path, err)
 	}
+	c.splitSteps()
 	return &c, nil
+}
+
+// splitSteps makes a step of its own for each recipient, so that none waits for another's address
+// that fails, or has a message again because of it.
+func (c *Config) splitSteps() {
+	var steps []Step
+	for i, s := range c.Steps {
+		name := s.Name
+		s.at = i
+		for n, to := range destinations(s.URL, telegramAPI) {
+			if s.URL = to; n > 0 {
+				s.Name = fmt.Sprintf("%s, recipient %d", name, n+1)
+			}
+			steps = append(steps, s)
+		}
+	}
+	c.Steps = steps
 }
 
 // line returns the line of a value or, if it is left out, of the value that should contain it.
@@ -263,7 +282,7 @@ func (c *Config) resolve(rooms map[int64]string) error {
 		s := &c.Steps[i]
 		s.rooms = nil
 		for j, name := range s.Rooms {
-			s.rooms = append(s.rooms, find(name, "steps", i, "rooms", j)...)
+			s.rooms = append(s.rooms, find(name, "steps", s.at, "rooms", j)...)
 		}
 	}
 	for i := range c.Shutdowns {

@@ -18,8 +18,8 @@ import (
 	"coldaisle.dev/shared/tooltest"
 )
 
-// TestMail sends by a real mail server, Debian's python3-aiosmtpd, which is away at first: the
-// error has no password, and the message arrives once the server is there.
+// TestMail sends by a real mail server, Debian's python3-aiosmtpd, which is away at first and has
+// no user dan: the error has no password, and the others have the message once the server is there.
 func TestMail(t *testing.T) {
 	t.Parallel()
 	const python = "/usr/bin/python3"
@@ -27,25 +27,44 @@ func TestMail(t *testing.T) {
 		tooltest.Missing(t, "python3-aiosmtpd")
 	}
 	address := fmt.Sprintf("127.0.0.1:%d", tooltest.FreePort(t))
-	url := "smtp://ops:hunter22hunter@" + address + "/?from=watch@example.com&to=ana@example.com,ben@example.com&auth=None&encryption=None&usestarttls=No"
-	step := &Step{Name: "mail", URL: url, Timeout: 30 * time.Second, zone: time.UTC, page: "https://coldaisle.example.com/incidents/"}
-	m := step.message("start", new(hot(41)))
+	url := "smtp://ops:hunter22hunter@" + address + "/?from=watch@example.com&to=dan@example.com,ana@example.com,ben@example.com&auth=None&encryption=None&usestarttls=No"
+	path := configure(t, "https://coldaisle.example.com", "\n  - {name: mail, url: '"+url+"', zone: UTC}\n")
+	steps := must.Get(Load(path, nil))(t).Steps
+	must.Equal(t, "steps", []string{"mail", "mail, recipient 2", "mail, recipient 3"}, []string{steps[0].Name, steps[1].Name, steps[2].Name})
+	m := steps[0].message("start", new(hot(41)))
 	m.Title += "\r\nBcc: mallory@example.com" // a room may be called so
-	if _, err := step.act(t.Context(), "Zurich", m); err == nil || strings.Contains(err.Error(), "hunter22") {
+	if _, err := steps[1].act(t.Context(), "Zurich", m); err == nil || strings.Contains(err.Error(), "hunter22") {
 		t.Fatalf("without a server: %v", err)
 	}
+	must.Do(t, os.WriteFile(filepath.Join(filepath.Dir(path), "handler.py"), []byte(`
+from aiosmtpd.handlers import Debugging
+class Handler(Debugging):
+    async def handle_RCPT(self, server, session, envelope, address, options):
+        if address == "dan@example.com":
+            return "550 no such user"
+        envelope.rcpt_tos.append(address)
+        return "250 OK"
+`), 0o600))
 	var received logtest.Buffer
-	server := exec.CommandContext(t.Context(), python, "-u", "-m", "aiosmtpd", "-n", "-c", "aiosmtpd.handlers.Debugging", "stdout", "-l", address)
-	server.Stdout, server.Stderr = &received, &received
+	server := exec.CommandContext(t.Context(), python, "-u", "-m", "aiosmtpd", "-n", "-c", "handler.Handler", "stdout", "-l", address)
+	server.Dir, server.Stdout, server.Stderr = filepath.Dir(path), &received, &received
 	must.Do(t, server.Start())
 	t.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
 	must.Eventually(t, "the server takes mail", func() bool {
-		_, err := step.act(t.Context(), "Zurich", m)
+		_, err := steps[1].act(t.Context(), "Zurich", m)
 		return err == nil
 	})
+	if _, err := steps[0].act(t.Context(), "Zurich", m); err == nil || !strings.Contains(err.Error(), "no such user") {
+		t.Errorf("to nobody: %v", err)
+	}
+	m.Title = "CRITICAL: Kühlraum: too hot"
+	must.Get(steps[2].act(t.Context(), "Zurich", m))(t)
 	must.Eventually(t, "two mails", func() bool { return strings.Count(received.String(), "END MESSAGE") >= 2 })
 	text := received.String()
-	for _, want := range []string{"Subject: CRITICAL: Hall A: too hot", "To: ana@example.com", "Incident 41: https://coldaisle.example.com/incidents/41", "Zurich"} {
+	for _, want := range []string{
+		"Subject: CRITICAL: Hall A: too hot", "To: ana@example.com", "Incident 41: https://coldaisle.example.com/incidents/41", "Zurich",
+		"To: ben@example.com", "Subject: =?utf-8?b?", // a header is ASCII
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in what the server received:\n%s", want, text)
 		}
