@@ -274,13 +274,13 @@ func TestForecastKnowsNoLevel(t *testing.T) {
 func TestChangeAtHorizon(t *testing.T) {
 	t.Parallel()
 	node := []reading.Reading{at(0, 20, 40), at(30, 23, 37), at(60, 23, 37), at(105, 32, 28), at(151, 30, 30)}
-	for i, want := range []struct {
-		temperature, humidity float64
-		known                 bool
-	}{{2, -2, true}, {0, 0, true}, {4, -4, true}, {0, 0, false}, {0, 0, false}} { // within 45 s, not within 46
-		temperature, humidity, known := features.ChangeAtHorizon(node, i)
-		if known != want.known || math.Abs(temperature-want.temperature) > 1e-9 || math.Abs(humidity-want.humidity) > 1e-9 {
-			t.Errorf("after reading %d: %g, %g, %v, want %+v", i, temperature, humidity, known, want)
+	none := math.NaN()
+	for i, want := range [][2]float64{{2, -2}, {0, 0}, {4, -4}, {none, none}, {none, none}} { // within 45 s, not within 46
+		temperature, humidity := features.ChangeAtHorizon(node, i)
+		for q, change := range [2]float64{temperature, humidity} {
+			if math.IsNaN(change) != math.IsNaN(want[q]) || math.Abs(change-want[q]) > 1e-9 {
+				t.Errorf("after reading %d: %g, want %g", i, change, want[q])
+			}
 		}
 	}
 }

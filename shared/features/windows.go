@@ -48,12 +48,10 @@ const MaxInterpolationGap = 45.0
 
 // ChangeAtHorizon returns the changes, in °C and %, from reading i of a node to [Horizon]
 // seconds later, interpolated between the two readings around that instant. A change is
-// missing if these are more than [MaxInterpolationGap] apart, or the series ends; known says
-// that the temperature's is not.
-func ChangeAtHorizon(node []reading.Reading, i int) (temperature, humidity float64, known bool) {
-	temperature = change(node[i:], func(r reading.Reading) float64 { return r.Temperature })
-	humidity = change(node[i:], func(r reading.Reading) float64 { return r.Humidity })
-	return temperature, humidity, reading.Has(temperature)
+// missing if these are more than [MaxInterpolationGap] apart, or the series ends.
+func ChangeAtHorizon(node []reading.Reading, i int) (temperature, humidity float64) {
+	return change(node[i:], func(r reading.Reading) float64 { return r.Temperature }),
+		change(node[i:], func(r reading.Reading) float64 { return r.Humidity })
 }
 
 // change is the change of one quantity since the first reading, by the readings that have it.

@@ -79,12 +79,13 @@ func DecodeDetector(b []byte) (*Detector, error) {
 // [DecodeForecaster] reads.
 func (f *Forecaster) MarshalBinary() ([]byte, error) {
 	h := header{
-		Info: f.Info, Temperature: f.temperature != nil, Humidity: f.humidity != nil, StillTemperature: f.stillTemperature, StillHumidity: f.stillHumidity,
+		Info: f.Info, Temperature: f.temperature.forest != nil, Humidity: f.humidity.forest != nil,
+		StillTemperature: f.temperature.still, StillHumidity: f.humidity.still,
 	}
 	var forests []byte
-	for _, grown := range []*forest.Regression{f.temperature, f.humidity} {
-		if grown != nil {
-			forests = grown.Append(forests)
+	for _, m := range []model{f.temperature, f.humidity} {
+		if m.forest != nil {
+			forests = m.forest.Append(forests)
 		}
 	}
 	return seal(forecasterPrefix, h, forests)
@@ -97,26 +98,22 @@ func DecodeForecaster(b []byte) (*Forecaster, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Forecaster{Info: h.Info, stillTemperature: h.StillTemperature, stillHumidity: h.StillHumidity}
-	if !(f.stillTemperature >= 0 && f.stillHumidity >= 0) {
-		r.Fail("nothing changes beneath %g and %g", f.stillTemperature, f.stillHumidity)
-	}
-	if h.Temperature {
-		f.temperature = readForest(r)
-	}
-	if h.Humidity {
-		f.humidity = readForest(r)
-	}
+	f := &Forecaster{Info: h.Info, temperature: readModel(r, h.Temperature, h.StillTemperature), humidity: readModel(r, h.Humidity, h.StillHumidity)}
 	if err := r.End(); err != nil {
 		return nil, err
 	}
 	return f, nil
 }
 
-func readForest(r *artifact.Reader) *forest.Regression {
-	f := forest.ReadRegression(r)
-	if f.Columns() != features.ForecastCount {
-		r.Fail("%d columns", f.Columns())
+func readModel(r *artifact.Reader, grown bool, still float64) model {
+	m := model{still: still}
+	if grown {
+		if m.forest = forest.ReadRegression(r); m.forest.Columns() != features.ForecastCount {
+			r.Fail("%d columns", m.forest.Columns())
+		}
 	}
-	return f
+	if !(still >= 0) {
+		r.Fail("nothing changes beneath %g", still)
+	}
+	return m
 }

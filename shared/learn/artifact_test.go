@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"coldaisle.dev/shared/artifact"
@@ -38,8 +39,8 @@ func TestNoChangeBeneathTheTrend(t *testing.T) {
 			rows.Data = append(rows.Data, float64(random.IntN(4)))
 		}
 	}
-	grown := must.Get(growForecaster(rows, targets, targets, Info{Features: features.ForecastNames()}))(t)
-	grown.stillTemperature, grown.stillHumidity = 0.2, 0.3
+	regression := must.Get(forest.GrowRegression(rows, targets, forest.RegressionOptions{Trees: 60, Leaf: 20}))(t)
+	grown := &Forecaster{Info{Features: features.ForecastNames()}, model{regression, 0.2}, model{regression, 0.3}}
 	content := must.Get(grown.MarshalBinary())(t)
 	f := must.Get(DecodeForecaster(content))(t)
 	row := make([]float64, features.ForecastCount)
@@ -67,7 +68,7 @@ func TestClearlyBetter(t *testing.T) {
 // that five spikes, which nobody foresaw, do not decide it.
 func TestStillness(t *testing.T) {
 	t.Parallel()
-	var trends, said, truths []float64
+	var k known
 	for i := range 1000 {
 		trend, forecast, truth := 0.0, 0.1, 0.0
 		switch {
@@ -78,10 +79,10 @@ func TestStillness(t *testing.T) {
 		case i%20 >= 9:
 			trend, forecast, truth = 1, -1, -1
 		}
-		trends, said, truths = append(trends, trend), append(said, forecast), append(truths, truth)
+		k.add(slices.Concat([]float64{trend, forecast}, make([]float64, features.ForecastCount-2)), truth)
 	}
-	for power := range 2 {
-		must.Equal(t, "trend", 1.0, stillness(trends, said, truths, float64(power+1)))
+	for _, k.median = range []bool{false, true} {
+		must.Equal(t, "trend", 1.0, k.stillness(func(row []float64, _ int) float64 { return row[1] }))
 	}
 }
 

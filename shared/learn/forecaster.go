@@ -25,15 +25,18 @@ const (
 )
 
 // Forecaster predicts how a node's values change. Its methods may be called
-// from many goroutines. A quantity without a model is predicted not to change:
-// persistence, which is hard to beat within 20 seconds.
+// from many goroutines.
 type Forecaster struct {
 	Info Info
 
-	temperature, humidity *forest.Regression // nil for persistence
+	temperature, humidity model
+}
 
-	// Trends, °C and % a minute, below which no change is forecast.
-	stillTemperature, stillHumidity float64
+// model predicts how one quantity changes. Without a forest it predicts no change:
+// persistence, which is hard to beat within 20 seconds.
+type model struct {
+	forest *forest.Regression // nil for persistence
+	still  float64            // trend, °C or % a minute, below which no change is forecast
 }
 
 // Forecast predicts temperature, °C, and relative humidity, %, some time after a
@@ -53,76 +56,100 @@ func (f *Forecaster) Forecast(x *features.Extractor, w reading.Window, r reading
 
 // change returns the changes that the models expect within the horizon.
 func (f *Forecaster) change(row []float64) (temperature, humidity float64) {
-	if f.temperature != nil && math.Abs(row[features.TemperatureTrend]) >= f.stillTemperature {
-		temperature = f.temperature.Predict(row)
+	return f.temperature.change(row, features.TemperatureTrend), f.humidity.change(row, features.HumidityTrend)
+}
+
+func (m model) change(row []float64, trend int) float64 {
+	if m.forest == nil || math.Abs(row[trend]) < m.still {
+		return 0
 	}
-	if f.humidity != nil && math.Abs(row[features.HumidityTrend]) >= f.stillHumidity {
-		humidity = f.humidity.Predict(row)
+	return m.forest.Predict(row)
+}
+
+// String says what the model is.
+func (m model) String() string {
+	if m.forest == nil {
+		return "persistence"
+	}
+	return "forest"
+}
+
+// known are the rows in which the change of one quantity is known, in the order of time.
+type known struct {
+	rows    forest.Matrix
+	changes []float64
+	trend   int // index of its slope over five minutes
+	unit    string
+	median  bool // errors count by their size, else by their square
+}
+
+// knownOf returns the known rows of temperature and of humidity.
+func knownOf(examples []example) (temperature, humidity known) {
+	temperature, humidity = known{trend: features.TemperatureTrend, unit: "°C"}, known{trend: features.HumidityTrend, unit: "%", median: true}
+	for i := range examples {
+		e := &examples[i]
+		temperature.add(e.forecast[:], e.temperature)
+		humidity.add(e.forecast[:], e.humidity)
 	}
 	return temperature, humidity
 }
 
-// growForecaster fits both quantities.
-func growForecaster(rows forest.Matrix, temperature, humidity []float64, info Info) (*Forecaster, error) {
-	options := forest.RegressionOptions{Trees: forecasterTrees, Leaf: forecasterLeaf, Seed: info.Seed}
-	f := &Forecaster{Info: info}
-	var err error
-	if f.temperature, err = forest.GrowRegression(rows, temperature, options); err != nil {
-		return nil, fmt.Errorf("temperature: %w", err)
+func (k *known) add(row []float64, change float64) {
+	k.rows.Columns = features.ForecastCount
+	if reading.Has(change) {
+		k.rows.Data, k.changes = append(k.rows.Data, row...), append(k.changes, change)
 	}
-	if rows, humidity = measured(rows, humidity); len(humidity) < min(MinRows, len(temperature)) { // of nodes that measure none
-		return f, nil
-	}
-	options.Median = true
-	options.Seed++
-	if f.humidity, err = forest.GrowRegression(rows, humidity, options); err != nil {
-		return nil, fmt.Errorf("humidity: %w", err)
-	}
-	return f, nil
 }
 
-// measured returns the rows whose target is not missing.
-func measured(rows forest.Matrix, targets []float64) (forest.Matrix, []float64) {
-	if !slices.ContainsFunc(targets, math.IsNaN) {
-		return rows, targets
+// loss is how much an error counts.
+func (k *known) loss(wrong float64) float64 {
+	if k.median {
+		return math.Abs(wrong)
 	}
-	with, known := forest.Matrix{Columns: rows.Columns}, []float64(nil)
-	for i, t := range targets {
-		if !math.IsNaN(t) {
-			with.Data, known = append(with.Data, rows.Row(i)...), append(known, t)
+	return wrong * wrong
+}
+
+// errors measures a model on the rows.
+func (k *known) errors(m model) (e errorSums) {
+	for i, change := range k.changes {
+		e.add(i*blocks/len(k.changes), k.loss(change-m.change(k.rows.Row(i), k.trend)), k.loss(change))
+	}
+	return e
+}
+
+// fit grows a forest where enough nodes measure the quantity, and measures it on held rows. If it
+// is not clearly better than persistence there, the model stays that. reason says how it compares.
+func (m *model) fit(learned, held known, seed uint64) (e errorSums, reason string, err error) {
+	if len(learned.changes) >= MinRows {
+		m.forest, err = forest.GrowRegression(learned.rows, learned.changes, forest.RegressionOptions{
+			Trees: forecasterTrees, Leaf: forecasterLeaf, Median: learned.median, Seed: seed,
+		})
+		if err != nil {
+			return e, "", err //nolint:wrapcheck // the caller names the quantity
 		}
 	}
-	return with, known
+	if len(held.changes) > 0 {
+		m.still = held.stillness(m.change)
+	}
+	e = held.errors(*m)
+	better, worse := e.compared()
+	reason = fmt.Sprintf("better than persistence in %d and worse in %d of %d blocks of time", better, worse, blocks)
+	if !e.clear() {
+		m.forest = nil
+		return e, "persistence, the forest is " + reason, nil
+	}
+	return e, fmt.Sprintf("%s, with no change beneath a trend of %.3g %s a minute", reason, m.still, held.unit), nil
 }
 
-// learnStillness finds the trends below which "no change" is at least as good a forecast, from
-// rows, in the order of time, that the models did not learn from.
-func (f *Forecaster) learnStillness(rows forest.Matrix, temperature, humidity []float64) {
-	said := func(rows forest.Matrix, trend int) (trends, temperatures, humidities []float64) {
-		for i := range rows.Rows() {
-			row := rows.Row(i)
-			t, h := f.change(row)
-			trends, temperatures, humidities = append(trends, math.Abs(row[trend])), append(temperatures, t), append(humidities, h)
-		}
-		return trends, temperatures, humidities
+// stillness is the trend below which forecasts are not clearly better than "no change", on rows
+// that their model did not learn from. It groups the rows into shares by their trends, from the
+// smallest up, and stops at the first share in which the forecasts are better.
+func (k *known) stillness(forecast func(row []float64, trend int) float64) (bound float64) {
+	trends, sizes := make([]float64, len(k.changes)), make([]float64, len(k.changes))
+	for i, change := range k.changes {
+		trends[i], sizes[i] = math.Abs(k.rows.Row(i)[k.trend]), math.Abs(change)
 	}
-	trends, temperatures, _ := said(rows, features.TemperatureTrend)
-	rows, humidity = measured(rows, humidity)
-	humidTrends, _, humidities := said(rows, features.HumidityTrend)
-	f.stillTemperature = stillness(trends, temperatures, temperature, 2)
-	if len(humidity) > 0 {
-		f.stillHumidity = stillness(humidTrends, humidities, humidity, 1)
-	}
-}
-
-// stillness is the trend below which the forecasts said are not clearly better than "no change".
-// It groups the rows into shares by their trends, from the smallest up, and stops at the first
-// share in which the forecasts are better.
-func stillness(trends, said, truths []float64, power float64) (bound float64) {
-	ordered, sizes := sorted(trends), make([]float64, len(truths))
-	for i, v := range truths {
-		sizes[i] = math.Abs(v)
-	}
+	ordered := sorted(trends)
 	slices.Sort(sizes)
 	most := features.Quantile(sizes, 1-unforeseen) // the unforeseeable, such as a spike, must not decide
 	for _, share := range [...]float64{0.5, 0.6, 0.7, 0.8, 0.9, 0.95} {
@@ -130,8 +157,8 @@ func stillness(trends, said, truths []float64, power float64) (bound float64) {
 		var e errorSums
 		for i, trend := range trends {
 			if trend >= bound && trend < next {
-				truth := min(max(truths[i], -most), most)
-				e.add(i*blocks/len(trends), math.Pow(math.Abs(truth-said[i]), power), math.Pow(math.Abs(truth), power))
+				truth := min(max(k.changes[i], -most), most)
+				e.add(i*blocks/len(trends), k.loss(truth-forecast(k.rows.Row(i), k.trend)), k.loss(truth))
 			}
 		}
 		if e.clear() {

@@ -345,7 +345,7 @@ func TestForecasterBeatsPersistence(t *testing.T) {
 	var missT, missH, changeT, changeH float64
 	for i, w := range features.Windows(history[0].Readings) {
 		r := history[0].Readings[i]
-		if dt, dh, known := features.ChangeAtHorizon(history[0].Readings, i); known && i >= features.MinPrevious {
+		if dt, dh := features.ChangeAtHorizon(history[0].Readings, i); reading.Has(dt) && i >= features.MinPrevious {
 			t20, h20, _ := lively.Forecast(&x, w, r, learn.Horizon)
 			missT, changeT = missT+math.Abs(t20-r.Temperature-dt), changeT+math.Abs(dt)
 			missH, changeH = missH+math.Abs(h20-r.Humidity-dh), changeH+math.Abs(dh)

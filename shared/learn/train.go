@@ -29,9 +29,8 @@ type example struct {
 	at          time.Time
 	detection   [features.DetectionCount]float64
 	forecast    [features.ForecastCount]float64
-	temperature float64 // change within the horizon
+	temperature float64 // change within the horizon; NaN if unknown
 	humidity    float64
-	dense       bool // whether the change is known
 }
 
 // Train makes a detector and a forecaster and measures them against the live ones and
@@ -102,7 +101,7 @@ func examplesOfNode(s NodeHistory) []example {
 			continue
 		}
 		x.Forecast(e.forecast[:], w, r)
-		e.temperature, e.humidity, e.dense = features.ChangeAtHorizon(s.Readings, i)
+		e.temperature, e.humidity = features.ChangeAtHorizon(s.Readings, i)
 		found = append(found, e)
 	}
 	return found
@@ -118,15 +117,12 @@ func (in Input) detector(learned []example, info Info) (*Detector, AnomalyMetric
 	if err != nil {
 		return nil, AnomalyMetrics{}, err
 	}
-	m := AnomalyMetrics{Threshold: d.Threshold, Rows: len(learned), Held: len(in.Labels)}
 	after := opinions(d, in.Labels)
 	c := countConfusion(after)
-	if c.measured() {
-		m.F1 = new(c.f1())
-		m.Recall = share(c.truePositive, c.truePositive+c.falseNegative)
+	m := AnomalyMetrics{
+		F1: c.f1(), Accuracy: c.accuracy(), Precision: share(c.truePositive, c.truePositive+c.falsePositive),
+		Recall: share(c.truePositive, c.truePositive+c.falseNegative), Threshold: d.Threshold, Rows: len(learned), Held: len(in.Labels),
 	}
-	m.Accuracy = c.accuracy()
-	m.Precision = share(c.truePositive, c.truePositive+c.falsePositive)
 	m.Published, m.Reason = in.gate(after, &m)
 	if !m.Published {
 		return nil, m, nil
@@ -148,20 +144,19 @@ func (in Input) gate(after []opinion, m *AnomalyMetrics) (published bool, reason
 	}
 	before := opinions(live, in.Labels)
 	old, young := countConfusion(before), countConfusion(after)
-	measure, was, is := "accuracy", *old.accuracy(), *young.accuracy()
-	if young.measured() { // otherwise there is no anomaly to find, and only false alarms distinguish them
-		m.LiveF1 = new(old.f1())
-		measure, was, is = "F1", old.f1(), young.f1()
+	measure, was, is := "F1", old.f1(), young.f1()
+	if m.LiveF1 = was; is == nil { // there is no anomaly to find, and only false alarms distinguish them
+		measure, was, is = "accuracy", old.accuracy(), young.accuracy()
 	}
 	switch {
 	case lostBeyondChance(before, after): // here verdicts are not weighted, so that sampled ones do not hide those on incidents
 		return false, fmt.Sprintf("the live detector stays: on %d verdicts its %s is %.3f, that of the new one %.3f",
-			len(in.Labels), measure, was, is)
-	case is >= was:
+			len(in.Labels), measure, *was, *is)
+	case *is >= *was:
 		return true, "not worse than the live one on the verdicts"
 	default:
 		return true, fmt.Sprintf("by no more than chance worse than the live one: on %d verdicts its %s is %.3f, that of the live one %.3f",
-			len(in.Labels), measure, is, was)
+			len(in.Labels), measure, *is, *was)
 	}
 }
 
@@ -169,50 +164,41 @@ func (in Input) gate(after []opinion, m *AnomalyMetrics) (published bool, reason
 // model does not beat it. It returns nil if the live one stays: if nothing can be measured,
 // or if the live one's errors, of both quantities together, are smaller.
 func (in Input) forecaster(learned, held []example, info Info) (*Forecaster, ForecastMetrics, error) {
-	rows, temperature, humidity := forecastRows(learned)
-	m := ForecastMetrics{Rows: len(temperature), Temperature: "persistence", Humidity: "persistence"}
-	unmeasured := func(why string) (*Forecaster, ForecastMetrics, error) {
-		if in.LiveForecaster != nil {
-			m.Reason = "the live forecaster stays: " + why
-			return nil, m, nil
-		}
+	temperature, humidity := knownOf(learned)
+	heldTemperature, heldHumidity := knownOf(held)
+	f := &Forecaster{Info: info}
+	m := ForecastMetrics{
+		Rows: len(temperature.changes), Held: len(heldTemperature.changes), Temperature: f.temperature.String(), Humidity: f.humidity.String(),
+	}
+	why := ""
+	switch {
+	case m.Rows < MinRows:
+		why = fmt.Sprintf("only %d readings are followed by another within 45 s around 20 s later, %d are needed", m.Rows, MinRows)
+	case m.Held < blocks:
+		why = "nothing to measure the forecaster on"
+	}
+	switch {
+	case why != "" && in.LiveForecaster != nil:
+		m.Reason = "the live forecaster stays: " + why
+		return nil, m, nil
+	case why != "":
 		m.Published, m.Reason = true, "persistence: "+why
-		return &Forecaster{Info: info}, m, nil
+		return f, m, nil
 	}
-	if len(temperature) < MinRows {
-		return unmeasured(fmt.Sprintf("only %d readings are followed by another within 45 s around 20 s later, %d are needed",
-			len(temperature), MinRows))
-	}
-	f, err := growForecaster(rows, temperature, humidity, info)
+	t, reasonT, err := f.temperature.fit(temperature, heldTemperature, info.Seed)
 	if err != nil {
-		return nil, m, err
+		return nil, m, fmt.Errorf("temperature: %w", err)
 	}
-	test, trueTemperature, trueHumidity := forecastRows(held)
-	m.Held = len(trueTemperature)
-	if m.Held < blocks {
-		return unmeasured("nothing to measure the forecaster on")
+	h, reasonH, err := f.humidity.fit(humidity, heldHumidity, info.Seed+1)
+	if err != nil {
+		return nil, m, fmt.Errorf("humidity: %w", err)
 	}
-	f.learnStillness(test, trueTemperature, trueHumidity)
-	t, h := errorsOf(f, test, trueTemperature, trueHumidity)
 	m.take(t, h)
-	var reasons []string
-	judge := func(name, unit string, e errorSums, still float64, label *string, drop func()) {
-		better, worse := e.compared()
-		won := fmt.Sprintf("better than persistence in %d and worse in %d of %d blocks of time", better, worse, blocks)
-		if !e.clear() {
-			drop()
-			reasons = append(reasons, fmt.Sprintf("%s: persistence, the forest is %s", name, won))
-			return
-		}
-		*label = "forest"
-		reasons = append(reasons, fmt.Sprintf("%s: %s, with no change beneath a trend of %.3g %s a minute", name, won, still, unit))
-	}
-	judge("temperature", "°C", t, f.stillTemperature, &m.Temperature, func() { f.temperature = nil })
-	judge("humidity", "%", h, f.stillHumidity, &m.Humidity, func() { f.humidity = nil })
-	m.Reason = strings.Join(reasons, "; ")
+	m.Temperature, m.Humidity = f.temperature.String(), f.humidity.String()
+	m.Reason = "temperature: " + reasonT + "; humidity: " + reasonH
 	if live := in.LiveForecaster; live != nil {
-		t, h = errorsOf(f, test, trueTemperature, trueHumidity) // with persistence where it did not win
-		liveT, liveH := errorsOf(live, test, trueTemperature, trueHumidity)
+		t, h = heldTemperature.errors(f.temperature), heldHumidity.errors(f.humidity) // with persistence where it did not win
+		liveT, liveH := heldTemperature.errors(live.temperature), heldHumidity.errors(live.humidity)
 		is, was := math.Sqrt(t.mean()), math.Sqrt(liveT.mean())
 		if ratio(is, was)+ratio(h.mean(), liveH.mean()) > 2 {
 			m.Reason = fmt.Sprintf("the live forecaster stays: on the newest %d readings its errors are %.3f °C and %.3f %%, those of the new one %.3f °C and %.3f %%",
@@ -245,11 +231,11 @@ type ForecastSkill struct {
 
 // MeasureForecaster measures a forecaster on the history of nodes.
 func MeasureForecaster(f *Forecaster, history []NodeHistory) (s ForecastSkill) {
-	rows, temperature, humidity := forecastRows(examplesOf(history))
-	if s.Held = len(temperature); s.Held == 0 {
+	temperature, humidity := knownOf(examplesOf(history))
+	if s.Held = len(temperature.changes); s.Held == 0 {
 		return s
 	}
-	t, h := errorsOf(f, rows, temperature, humidity)
+	t, h := temperature.errors(f.temperature), humidity.errors(f.humidity)
 	s.take(t, h)
 	s.Still = math.Sqrt(t.still())
 	for block := range blocks {
@@ -266,36 +252,24 @@ func ratio(is, was float64) float64 {
 	return is / was
 }
 
-func forecastRows(examples []example) (rows forest.Matrix, temperature, humidity []float64) {
-	rows.Columns = features.ForecastCount
-	for _, e := range examples {
-		if e.dense {
-			rows.Data = append(rows.Data, e.forecast[:]...)
-			temperature, humidity = append(temperature, e.temperature), append(humidity, e.humidity)
-		}
-	}
-	return rows, temperature, humidity
-}
-
 // errorSums are the errors of a model and of persistence, by block of time.
 type errorSums struct {
 	model, nothing [blocks]float64
-	count          [blocks]int
+	count          int
 }
 
 func (e *errorSums) add(block int, model, nothing float64) {
 	e.model[block] += model
 	e.nothing[block] += nothing
-	e.count[block]++
+	e.count++
 }
 
 func (e errorSums) average(of [blocks]float64) float64 {
-	sum, n := 0.0, 0
-	for i, v := range of {
+	sum := 0.0
+	for _, v := range of {
 		sum += v
-		n += e.count[i]
 	}
-	return sum / float64(n)
+	return sum / float64(e.count)
 }
 
 func (e errorSums) mean() float64  { return e.average(e.model) }
@@ -319,18 +293,4 @@ func (e errorSums) compared() (better, worse int) {
 func (e errorSums) clear() bool {
 	better, worse := e.compared()
 	return better > 0 && better >= 4*worse
-}
-
-// errorsOf measures a forecaster on rows in the order of time: squares for
-// temperature, absolute values for humidity.
-func errorsOf(f *Forecaster, rows forest.Matrix, temperature, humidity []float64) (t, h errorSums) {
-	for i := range temperature {
-		dt, dh := f.change(rows.Row(i))
-		block := i * blocks / len(temperature)
-		t.add(block, (temperature[i]-dt)*(temperature[i]-dt), temperature[i]*temperature[i])
-		if reading.Has(humidity[i]) {
-			h.add(block, math.Abs(humidity[i]-dh), math.Abs(humidity[i]))
-		}
-	}
-	return t, h
 }

@@ -60,11 +60,12 @@ func countConfusion(all []opinion) confusion {
 	return c
 }
 
-func (c confusion) f1() float64 {
-	if c.truePositive == 0 {
-		return 0
+// f1 is nil where there is no anomaly to find: then it means nothing.
+func (c confusion) f1() *float64 {
+	if c.truePositive+c.falseNegative == 0 {
+		return nil
 	}
-	return 2 * c.truePositive / (2*c.truePositive + c.falsePositive + c.falseNegative)
+	return share(2*c.truePositive, 2*c.truePositive+c.falsePositive+c.falseNegative)
 }
 
 // accuracy is the share of right judgements; nil if there are none.
@@ -72,9 +73,6 @@ func (c confusion) accuracy() *float64 {
 	right := c.truePositive + c.trueNegative
 	return share(right, right+c.falsePositive+c.falseNegative)
 }
-
-// measured reports whether there is any anomaly to find: without one F1 means nothing.
-func (c confusion) measured() bool { return c.truePositive+c.falseNegative > 0 }
 
 // share is a part of a whole; nil if the whole is zero.
 func share(part, whole float64) *float64 {
