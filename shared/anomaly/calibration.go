@@ -1,7 +1,6 @@
 package anomaly
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -33,9 +32,7 @@ func (h *Hour) Silent() bool {
 // Add includes a reading's statistics.
 func (h *Hour) Add(v Values) {
 	for i, s := range v.strength() {
-		if s := float32(s); !math.IsNaN(float64(s)) && !(h[i] >= s) {
-			h[i] = s
-		}
+		h[i] = larger(h[i], s)
 	}
 }
 
@@ -125,9 +122,8 @@ const minHours = 24
 // Calibrate makes a calibration from the past of a customer's nodes. An entry without a node name
 // is the air of a room. Without nodes the result is the shipped calibration.
 func Calibrate(past []NodeHours) *Calibration {
-	past = slices.Clone(past)
 	rooms := map[string][]Climate{}
-	past = slices.DeleteFunc(past, func(n NodeHours) bool {
+	past = slices.DeleteFunc(slices.Clone(past), func(n NodeHours) bool {
 		if n.Node == "" {
 			rooms[n.Room] = n.Air
 		}
@@ -145,7 +141,7 @@ func Calibrate(past []NodeHours) *Calibration {
 	for _, n := range past {
 		u := c.nodes[n.Node]
 		for i, h := range n.Hours {
-			if most, _ := c.most(u, int(n.At[i]), widen(h)); most > 0 {
+			if most, _ := c.most(u, int(n.At[i]), h); most > 0 {
 				pooled = append(pooled, most)
 			}
 		}
@@ -375,23 +371,17 @@ const censored = 8
 // leastExcess keeps equal numbers from making any other infinitely rare.
 const leastExcess = 0.1
 
-func widen(h Hour) (s [Count]float64) {
-	for i, v := range h {
-		s[i] = float64(v)
-	}
-	return s
-}
-
 // most returns the largest surprise and its statistic. Changes of a node's own dew point count only
 // if its neighbours' are unknown. Those of its own temperature serve only the band of charts: the
 // cooling path judges them.
-func (c *Calibration) most(u usual, hour int, strength [Count]float64) (surprise float64, by Statistic) {
-	alone := math.IsNaN(strength[TemperatureChange])
+func (c *Calibration) most(u usual, hour int, strength Hour) (surprise float64, by Statistic) {
+	alone := math.IsNaN(float64(strength[TemperatureChange]))
 	for s := range Count {
-		if math.IsNaN(strength[s]) || s == OwnTemperature1 || s == OwnTemperature2 || (s > OwnTemperature2 && !alone) {
+		z := u.standardised(s, float64(strength[s])) - float64(c.rhythm[s][hour])
+		if math.IsNaN(z) || s == OwnTemperature1 || s == OwnTemperature2 || (s > OwnTemperature2 && !alone) {
 			continue
 		}
-		if its := c.tails[s].surprise(u.standardised(s, strength[s]) - float64(c.rhythm[s][hour])); its > surprise {
+		if its := c.tails[s].surprise(z); its > surprise {
 			surprise, by = its, s
 		}
 	}
@@ -424,5 +414,5 @@ const hoursOfMonth = 720
 // Alarm is the score above which a reading is an alarm, for a budget of false alarms per node
 // and month, 0.3 to 30. Below 1 the score rests on the shape of the tail alone.
 func Alarm(budget float64) float64 {
-	return logShare(cmp.Or(min(max(budget, 0.3), 30), 1) / hoursOfMonth)
+	return logShare(min(max(budget, 0.3), 30) / hoursOfMonth)
 }

@@ -68,14 +68,7 @@ func MovesOf(w reading.Window, r reading.Reading, day *Day, usual float64) Moves
 				then = slot.Temperature
 			}
 		}
-		m.Change[k] = float32(now - then)
-		switch away := now - usual; {
-		case math.IsNaN(away):
-		case now > then:
-			m.Change[k] = float32(max(0, min(now-then, away+comesBack)))
-		default:
-			m.Change[k] = float32(min(0, max(now-then, away-comesBack)))
-		}
+		m.Change[k] = float32(departed(now-then, now-usual+math.Copysign(comesBack, now-then)))
 	}
 	return m
 }
@@ -126,48 +119,38 @@ func (l *Live) Follow(before *Live) { l.known = before.known }
 // in the middle. Nodes that were not heard for five minutes do not count. Fewer than three nodes
 // are each judged alone. heard is the number of nodes whose changes are known.
 func Together(at time.Time, nodes []*Live) (m Moves, heard int) {
-	var values [5][]float32
-	all := make([]float32, 5*len(nodes))
-	for k := range values {
-		values[k] = all[k*len(nodes) : k*len(nodes) : (k+1)*len(nodes)]
-	}
-	alive := 0
+	alive, moves, values := 0, make([]Moves, 0, len(nodes)), make([]float32, 0, len(nodes))
 	recent := func(t time.Time) bool { return !t.IsZero() && at.Sub(t).Abs().Seconds() <= held }
 	for _, n := range nodes {
-		moved := recent(n.moved)
-		if moved || recent(n.Heard) {
+		if recent(n.moved) {
+			moves = append(moves, n.moves)
+		}
+		if recent(n.moved) || recent(n.Heard) {
 			alive++
 		}
-		if !moved {
-			continue
-		}
-		heard++
-		for k := range values {
-			v := n.moves.Level
-			if k < len(n.moves.Change) {
-				v = n.moves.Change[k]
-			}
-			if !math.IsNaN(float64(v)) {
-				values[k] = append(values[k], v)
-			}
-		}
 	}
-	middle := func(v []float32) float32 {
-		if len(v) < leastOfRoom || 2*len(v) < alive {
+	middle := func(of func(Moves) float32) float32 {
+		values = values[:0]
+		for _, its := range moves {
+			if v := of(its); !math.IsNaN(float64(v)) {
+				values = append(values, v)
+			}
+		}
+		if len(values) < leastOfRoom || 2*len(values) < alive {
 			return float32(math.NaN())
 		}
-		slices.Sort(v)
-		low, high := v[(len(v)-1)/2], v[len(v)/2]
+		slices.Sort(values)
+		low, high := values[(len(values)-1)/2], values[len(values)/2]
 		if math.Abs(float64(low)) < math.Abs(float64(high)) {
 			return low
 		}
 		return high
 	}
 	for k := range m.Change {
-		m.Change[k] = middle(values[k])
+		m.Change[k] = middle(func(its Moves) float32 { return its.Change[k] })
 	}
-	m.Level = middle(values[4])
-	return m, heard
+	m.Level = middle(func(its Moves) float32 { return its.Level })
+	return m, len(moves)
 }
 
 // leastOfRoom is the fewest nodes that are judged together.
@@ -190,26 +173,16 @@ func Unheard(start time.Time) Climate {
 
 // Add includes the changes up to a reading.
 func (c *Climate) Add(m Moves) {
-	grow := func(most *float32, v float32) {
-		if !math.IsNaN(float64(v)) && !(*most >= v) {
-			*most = v
-		}
-	}
 	for k, v := range m.Change {
-		grow(&c.Rise[k], v)
-		grow(&c.Fall[k], -v)
+		c.Rise[k], c.Fall[k] = larger(c.Rise[k], v), larger(c.Fall[k], -v)
 	}
 	if math.IsNaN(float64(m.Level)) {
 		return
 	}
-	grow(&c.Warmest, m.Level)
-	if !(c.Least <= m.Level) {
-		c.Least = m.Level
-	}
-	if c.Count == 0 {
+	c.Warmest, c.Least = larger(c.Warmest, m.Level), -larger(-c.Least, -m.Level)
+	if c.Count++; c.Count == 1 {
 		c.Mean = 0
 	}
-	c.Count++
 	c.Mean += (m.Level - c.Mean) / float32(c.Count)
 }
 
@@ -252,40 +225,35 @@ func limitsOf(past []Climate, beyond float32) limits {
 	var largest [2][4]float32
 	var at [2][24][4]float32 // at an hour of the day and its neighbours
 	warmest, coldest := float32(math.Inf(-1)), float32(math.Inf(1))
-	hours := 0
-	for i := 0; i < len(past); {
-		begin, day := i, past[i].Start.Unix()/86400
-		before := largest // until this day
-		for ; i < len(past) && past[i].Start.Unix()/86400 == day; i++ {
-			c := past[i]
-			if c.Count == 0 {
-				continue
-			}
-			told := false
-			for way, its := range [2][4]float32{c.Rise, c.Fall} {
-				for k, v := range its {
-					told = told || (hours >= hoursOfWeek && v > max(repeating, beyond*before[way][k]))
-				}
-			}
-			if told {
-				continue
-			}
-			for way, its := range [2][4]float32{c.Rise, c.Fall} {
-				for k, v := range its {
-					largest[way][k] = larger(largest[way][k], v)
-					for beside := range 3 {
-						h := (c.Start.UTC().Hour() + 23 + beside) % 24
-						at[way][h][k] = larger(at[way][h][k], v)
-					}
-				}
-			}
-			warmest, coldest = larger(warmest, c.Warmest), -larger(-coldest, -c.Least)
+	hours, today, learned := 0, int64(0), false
+	before := largest // until today
+	for _, c := range past {
+		if day := c.Start.Unix() / 86400; day != today {
+			today, before, learned = day, largest, hours >= hoursOfWeek
 		}
-		for _, c := range past[begin:i] {
-			if c.Count > 0 {
-				hours++
+		if c.Count == 0 {
+			continue
+		}
+		hours++
+		told, changes := false, [2][4]float32{c.Rise, c.Fall}
+		for way, its := range changes {
+			for k, v := range its {
+				told = told || learned && v > max(repeating, beyond*before[way][k])
 			}
 		}
+		if told {
+			continue
+		}
+		for way, its := range changes {
+			for k, v := range its {
+				largest[way][k] = larger(largest[way][k], v)
+				for beside := range 3 {
+					h := (c.Start.UTC().Hour() + 23 + beside) % 24
+					at[way][h][k] = larger(at[way][h][k], v)
+				}
+			}
+		}
+		warmest, coldest = larger(warmest, c.Warmest), -larger(-coldest, -c.Least)
 	}
 	known := min(1, float32(hours)/hoursOfWeek)
 	l := limits{First: (1 - known) * (1 + 2*max(0, 1-float32(hours)/firstHours)), Level: [2]float32{-unbounded, unbounded}}
@@ -318,13 +286,6 @@ func (l *limits) change(way, span, hour int) float32 {
 		most *= beyondFall
 	}
 	return most
-}
-
-func larger(a, b float32) float32 {
-	if b > a { // false of NaN
-		return b
-	}
-	return a
 }
 
 // The CUSUM over days (Page, Biometrika 41, 1954).
@@ -366,45 +327,34 @@ func (l *limits) slow(past []Climate, spread float64) {
 	free := func(d day) bool { return (d.number+4)%7 == 0 || (d.number+4)%7 == 6 } // 1970-01-01 was a Thursday
 	largest := cusumLimit
 	for k := range 3 {
-		// A day without like ones before it is not judged.
-		reference := func(like day) (values []float64) {
-			for _, d := range before {
-				if free(d) == free(like) {
-					values = append(values, d.values[k])
+		for _, way := range [2]float64{1, -1} { // up, down
+			sum, began := 0.0, int64(0)
+			for i, d := range since {
+				var values []float64
+				for _, b := range before {
+					if free(b) == free(d) {
+						values = append(values, b.values[k])
+					}
 				}
-			}
-			slices.Sort(values)
-			return values
-		}
-		var up, down float64
-		var upSince, downSince int64
-		for i, d := range since {
-			values := reference(d)
-			if len(values) < leastDays {
-				continue
-			}
-			coldest, warmest, middle := values[0], values[len(values)-1], features.Quantile(values, 0.5)
-			for i, v := range values {
-				values[i] = math.Abs(v - middle)
-			}
-			deviation := max(spread, 1.4826*median(values, 1))
-			z := (d.values[k] - middle) / deviation
-			if up == 0 {
-				upSince = d.number
-			}
-			if down == 0 {
-				downSince = d.number
-			}
-			up, down = max(0, up+z-cusumSlack), max(0, down-z-cusumSlack)
-			if i < len(since)-1 {
-				continue
-			}
-			by := float32(d.values[k] - middle)
-			if up > largest && d.values[k] > warmest+beyondDays*spread {
-				largest, l.Slow = up, [3]float32{by, float32(upSince), float32(k % 2)}
-			}
-			if down > largest && d.values[k] < coldest-beyondDays*spread {
-				largest, l.Slow = down, [3]float32{by, float32(downSince), 0}
+				if len(values) < leastDays {
+					continue
+				}
+				slices.Sort(values)
+				most, middle := max(way*values[0], way*values[len(values)-1]), features.Quantile(values, 0.5)
+				for i, v := range values {
+					values[i] = math.Abs(v - middle)
+				}
+				if sum == 0 {
+					began = d.number
+				}
+				by := d.values[k] - middle
+				sum = max(0, sum+way*(by/max(spread, 1.4826*median(values, 1)))-cusumSlack)
+				if i == len(since)-1 && sum > largest && way*d.values[k] > most+beyondDays*spread {
+					largest, l.Slow = sum, [3]float32{float32(by), float32(began), 0}
+					if k == 1 && way > 0 {
+						l.Slow[2] = 1
+					}
+				}
 			}
 		}
 	}
@@ -468,14 +418,12 @@ func (c *Calibration) Cooling(node, room string, at time.Time, own, together Mov
 	places := [2]struct {
 		m Moves
 		l limits
-	}{{together, c.fleet.Air}, {m: own.Apart(together)}}
+	}{{together, c.fleet.Air}, {own.Apart(together), c.fleet.Air}}
 	if u, ok := c.rooms[room]; ok {
 		places[0].l = u.Air
 	}
 	if u, ok := c.nodes[node]; ok {
 		places[1].l = u.Air
-	} else {
-		places[1].l = limitsOf(nil, beyondNode)
 	}
 	level := float64(own.Level)
 	notice := func(cause string, by, usual float32, reason string) (Notice, bool) {

@@ -64,14 +64,8 @@ func (c *Calibration) Bands(node, room string, slot int64, day *Day) (temperatur
 	at := int(slot / hour % hoursOfDay)
 	// within narrows a band by what a change since then may be, see departed.
 	within := func(b Band, s Statistic, then, middle float64) Band {
-		if math.IsNaN(then) || math.IsNaN(middle) {
-			return b
-		}
-		own := Band{Low: min(then, middle) - c.monthly(u, at, s), High: max(then, middle) + c.monthly(u, at, s)}
-		if math.IsNaN(b.Low) {
-			return own
-		}
-		return Band{Low: max(b.Low, own.Low), High: min(b.High, own.High)}
+		own := c.monthly(u, at, s)
+		return Band{larger(b.Low, min(then, middle)-own), -larger(-b.High, -max(then, middle)-own)}
 	}
 	temperature, dewPoint = Band{math.NaN(), math.NaN()}, Band{math.NaN(), math.NaN()}
 	temperature = within(temperature, OwnTemperature1, day.At(slot-hour).Temperature, middle.Temperature)
@@ -156,21 +150,17 @@ func HealthyAir(past []Climate, right []Episode) []Climate {
 	return healthyOf(past, func(c Climate) time.Time { return c.Start }, right)
 }
 
-func healthyOf[H any](past []H, start func(H) time.Time, right []Episode) (healthy []H) {
-	out := make([]bool, len(past))
+func healthyOf[H any](past []H, start func(H) time.Time, right []Episode) []H {
 	left := int(unhealthy * float64(len(past)))
+	healthy := slices.Clone(past)
 	for _, e := range slices.Backward(right) {
-		for i, h := range past {
-			if left > 0 && !out[i] && start(h).Add(time.Hour).After(e.Start) && start(h).Before(e.End.Add(2*time.Hour)) {
-				out[i] = true
+		healthy = slices.DeleteFunc(healthy, func(h H) bool {
+			out := left > 0 && start(h).Add(time.Hour).After(e.Start) && start(h).Before(e.End.Add(2*time.Hour))
+			if out {
 				left--
 			}
-		}
-	}
-	for i, h := range past {
-		if !out[i] {
-			healthy = append(healthy, h)
-		}
+			return out
+		})
 	}
 	return healthy
 }

@@ -140,7 +140,7 @@ func (d *Day) Put(slot int64, a Air) {
 
 // At is the last reading of a slot.
 func (d *Day) At(slot int64) Air {
-	if d.newest == 0 || slot > d.newest || slot <= d.newest-slotsOfDay {
+	if slot > d.newest || slot <= d.newest-slotsOfDay {
 		return none()
 	}
 	return d.slots[slot%slotsOfDay].air()
@@ -230,17 +230,15 @@ func (l *Live) ofDay(at time.Time) Air {
 // Around returns the surroundings of a node at a time, by at most [MaxNeighbours] neighbours,
 // which may change from hour to hour.
 func (l *Live) Around(at time.Time, neighbours []*Live) Surroundings {
-	slot := SlotOf(at)
-	usual := l.ofDay(at)
+	slot, s := SlotOf(at), Surroundings{Usual: l.ofDay(at)}
 	if hour := at.Unix() / 3600; l.hour != hour {
 		l.hour, l.excess = hour, l.excess[:0]
 		for _, other := range neighbours {
 			l.excess = append(l.excess, l.Day.excess(slot, &other.Day))
 		}
 	}
-	none := func() []float64 { return make([]float64, 0, MaxNeighbours) }
-	temperature, dew, warmer, damper := none(), none(), none(), none()
-	s := Surroundings{Usual: usual}
+	values := func() []float64 { return make([]float64, 0, MaxNeighbours) }
+	temperature, dew, warmer, damper := values(), values(), values(), values()
 	for i, other := range neighbours {
 		if at.Sub(other.Heard).Abs().Seconds() > held {
 			continue
@@ -273,11 +271,7 @@ func Statistics(w reading.Window, r reading.Reading, day *Day, around Surroundin
 	warm, humid := w.With(w.Temperature), w.With(w.Humidity)
 	t, roughT := smooth(warm.Age, warm.Temperature, r.Temperature, roughTemperature)
 	h, roughH := smooth(humid.Age, humid.Humidity, r.Humidity, roughHumidity)
-	if v[Roughness] = max(roughT, roughH); math.IsNaN(roughT) {
-		v[Roughness] = roughH
-	} else if math.IsNaN(roughH) {
-		v[Roughness] = roughT
-	}
+	v[Roughness] = larger(roughT, roughH)
 	now := narrow(AirOf(t, h)).air()
 	if around.Neighbours >= MinNeighbours {
 		v[DewPointLevel] = now.DewPoint - around.Air.DewPoint
@@ -320,6 +314,14 @@ func departed(change, unusual float64) float64 {
 	default:
 		return unusual
 	}
+}
+
+// larger is the larger of two numbers; NaN does not count.
+func larger[F float32 | float64](a, b F) F {
+	if a >= b || math.IsNaN(float64(b)) {
+		return a
+	}
+	return b
 }
 
 func median3(a, b, c float64) float64 { return max(min(a, b), min(max(a, b), c)) }
@@ -383,21 +385,21 @@ func rough(values []float64, now, floor float64) float64 {
 
 // strength is how large each statistic is, on the scale on which hours are compared:
 // the logarithm of 1 + its size in floors, twice for roughness, which is a mean.
-func (v Values) strength() (s [Count]float64) {
+func (v Values) strength() (h Hour) {
 	for i, k := range kinds() {
-		s[i] = math.Log1p(math.Abs(v[i]) / k.floor)
+		h[i] = float32(math.Log1p(math.Abs(v[i]) / k.floor))
 	}
-	s[Roughness] = math.Log1p(s[Roughness])
-	return s
+	h[Roughness] = float32(math.Log1p(float64(h[Roughness])))
+	return h
 }
 
 // worth is the strength of the statistics that are large enough to report, 0 of the others.
-func (v Values) worth() (s [Count]float64) {
-	s = v.strength()
+func (v Values) worth() Hour {
+	h := v.strength()
 	for i, k := range kinds() {
 		if math.Abs(v[i]) < k.least {
-			s[i] = 0
+			h[i] = 0
 		}
 	}
-	return s
+	return h
 }
