@@ -45,7 +45,7 @@ func (l *Live) Instrument(w reading.Window, r reading.Reading) Instrument {
 		return l.instrument
 	}
 	l.reported = slot
-	w = reading.Window{Age: w.Age[max(0, w.Len()-most):], Temperature: w.Temperature[max(0, w.Len()-most):], Humidity: w.Humidity[max(0, w.Len()-most):]}
+	w = w.Within(w.Age[max(0, w.Len()-most)])
 	warmer, damper := 0, 0 // changes of the values
 	for k := 1; k < w.Len(); k++ {
 		if w.Temperature[k] != w.Temperature[k-1] {

@@ -1,6 +1,7 @@
 package anomaly
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -61,13 +62,8 @@ func TrendOf(w reading.Window, r reading.Reading, back int) (Trend, bool) {
 		if t < -trendSpan/60 {
 			break
 		}
-		earliest = t
-		n++
-		st += t
-		sv += v
-		stt += t * t
-		stv += t * v
-		svv += v * v
+		n, st, sv, earliest = n+1, st+t, sv+v, t
+		stt, stv, svv = stt+t*t, stv+t*v, svv+v*v
 	}
 	spread := stt - st*st/n
 	if n < 5 || earliest > -trendSpan/120 {
@@ -106,12 +102,7 @@ const (
 )
 
 // Factor returns the width, or the first one for 0.
-func (q Width) Factor() float64 {
-	if q == 0 {
-		return FirstWidth
-	}
-	return float64(q)
-}
+func (q Width) Factor() float64 { return cmp.Or(float64(q), FirstWidth) }
 
 // Interval is the range of the temperature in 9 of 10 cases, °C.
 func (t Trend) Interval(q Width, minutes float64) (low, high float64) {
@@ -210,17 +201,17 @@ func Passes(w reading.Window, r reading.Reading, limit float64, q Width) (Passin
 			return Passing{}, false
 		}
 	}
-	first, last := Horizon, Horizon
+	p := Passing{Earliest: Horizon, Latest: Horizon}
 	for minute := Horizon; minute >= 0; minute-- {
 		low, high := t.Interval(q, minute)
 		if high >= limit {
-			first = minute
+			p.Earliest = minute
 		}
 		if low >= limit {
-			last = minute
+			p.Latest = minute
 		}
 	}
-	return Passing{Earliest: first, Latest: last}, true
+	return p, true
 }
 
 // Sentence describes the passing of a limit in °C for people.

@@ -72,25 +72,13 @@ func Neighbours(nodes []Placed) [][]int {
 // best returns the candidates, at most most of them, that correlate best with a node, and with
 // at least least.
 func best(of int, candidates []int, changes [][]float32, least float64, most int) []int {
-	type candidate struct {
-		node        int
-		correlation float64
-	}
-	var found []candidate
-	for _, other := range candidates {
-		if other == of {
-			continue
-		}
-		if c := correlation(changes[of], changes[other]); c >= least {
-			found = append(found, candidate{other, c})
-		}
-	}
-	slices.SortStableFunc(found, func(a, b candidate) int { return cmp.Compare(b.correlation, a.correlation) })
-	var nodes []int
-	for _, c := range found[:min(len(found), most)] {
-		nodes = append(nodes, c.node)
-	}
-	return nodes
+	correlations := map[int]float64{}
+	found := slices.DeleteFunc(slices.Clone(candidates), func(other int) bool {
+		correlations[other] = correlation(changes[of], changes[other])
+		return other == of || correlations[other] < least
+	})
+	slices.SortStableFunc(found, func(a, b int) int { return cmp.Compare(correlations[b], correlations[a]) })
+	return found[:min(len(found), most)]
 }
 
 // standardisedChanges are the changes over 30 minutes less their mean, in standard deviations;
