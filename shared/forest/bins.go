@@ -41,12 +41,6 @@ func newBins(rows Matrix) bins {
 // binEdges returns limits between sorted values: between each two if they are few, else at
 // ranks that are dense at both ends.
 func binEdges(sorted []float64) []float64 {
-	distinct := 1
-	for i := 1; i < len(sorted); i++ {
-		if sorted[i] != sorted[i-1] {
-			distinct++
-		}
-	}
 	edges := make([]float64, 0, maxBins-1)
 	add := func(rank int) {
 		low, high := sorted[rank-1], sorted[rank]
@@ -61,7 +55,7 @@ func binEdges(sorted []float64) []float64 {
 			edges = append(edges, edge)
 		}
 	}
-	if distinct <= maxBins {
+	if len(slices.Compact(slices.Clone(sorted))) <= maxBins {
 		for rank := 1; rank < len(sorted); rank++ {
 			add(rank)
 		}

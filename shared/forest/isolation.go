@@ -16,9 +16,6 @@ type IsolationOptions struct {
 	Seed   uint64
 }
 
-// maxSample bounds the rows per tree of a forest that artifacts may hold.
-const maxSample = 1 << 16
-
 // Isolation is an isolation forest. Its methods may be called from many
 // goroutines.
 //
@@ -36,14 +33,14 @@ func GrowIsolation(rows Matrix, o IsolationOptions) (*Isolation, error) {
 	if err := rows.validate(); err != nil {
 		return nil, err
 	}
-	if o.Trees < 1 || o.Trees > maxTrees || o.Sample < 2 || o.Sample > maxSample {
-		return nil, fmt.Errorf("%w: %d trees of %d rows", ErrTraining, o.Trees, o.Sample)
-	}
 	sample := min(o.Sample, rows.Rows())
+	if o.Trees < 1 || sample < 2 {
+		return nil, fmt.Errorf("%w: %d trees of %d rows", ErrTraining, o.Trees, sample)
+	}
 	return &Isolation{sample: sample, trees: grow(rows.Columns, o.Trees, o.Seed, func(random *rand.Rand) trees {
 		// The height of a balanced tree is the paper's limit: a longer path says no more about
 		// how anomalous a row is.
-		g := isolationGrower{rows: rows, random: random, levels: bits.Len(uint(max(sample-1, 1))), order: make([]int32, rows.Columns)}
+		g := isolationGrower{rows: rows, random: random, levels: bits.Len(uint(sample - 1)), order: make([]int32, rows.Columns)}
 		for i := range g.order {
 			g.order[i] = int32(i) //nolint:gosec // at most MaxColumns
 		}
@@ -55,11 +52,7 @@ func GrowIsolation(rows Matrix, o IsolationOptions) (*Isolation, error) {
 // Score says how anomalous a row is, between 0 and 1: about 0.5 for an ordinary one, near 1 for
 // one that a few splits isolate. It is the paper's 2^(-E(h)/c(ψ)), and allocates nothing.
 func (f *Isolation) Score(row []float64) float64 {
-	normal := averagePath(f.sample)
-	if normal == 0 {
-		return 0.5
-	}
-	return math.Exp(-math.Ln2 * f.sum(row) / float64(len(f.roots)) / normal)
+	return math.Exp(-math.Ln2 * f.sum(row) / float64(len(f.roots)) / averagePath(f.sample))
 }
 
 // ScoreAll scores every row.
@@ -71,14 +64,14 @@ func (f *Isolation) ScoreAll(rows Matrix) []float64 {
 
 // Append appends the form that [ReadIsolation] reads.
 func (f *Isolation) Append(b []byte) []byte {
-	return f.append(artifact.Append(b, uint32(f.sample))) //nolint:gosec // at most maxSample
+	return f.append(artifact.Append(b, uint32(f.sample))) //nolint:gosec // a few thousand
 }
 
 // ReadIsolation reads what [Isolation.Append] wrote. Whatever the bytes are, the
 // forest is safe to score with unless the reader has failed.
 func ReadIsolation(r *artifact.Reader) *Isolation {
 	sample := artifact.Read[uint32](r)
-	if sample < 1 || sample > maxSample {
+	if sample < 2 {
 		r.Fail("trees of %d rows", sample)
 	}
 	return &Isolation{sample: int(sample), trees: readTrees(r, 0)}

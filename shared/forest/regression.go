@@ -32,7 +32,7 @@ func GrowRegression(rows Matrix, targets []float64, o RegressionOptions) (*Regre
 	if err := (Matrix{Data: targets, Columns: 1}).validate(); err != nil {
 		return nil, fmt.Errorf("targets: %w", err)
 	}
-	if len(targets) != rows.Rows() || o.Trees < 1 || o.Trees > maxTrees || o.Leaf < 1 {
+	if len(targets) != rows.Rows() || o.Trees < 1 || o.Leaf < 1 {
 		return nil, fmt.Errorf("%w: %d targets for %d rows, options %+v", ErrTraining, len(targets), rows.Rows(), o)
 	}
 	b := newBins(rows)

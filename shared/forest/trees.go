@@ -7,9 +7,6 @@ import (
 	"coldaisle.dev/shared/artifact"
 )
 
-// maxTrees bounds the trees of a forest that artifacts may hold.
-const maxTrees = 1 << 12
-
 // node is a split or a leaf. The right child of a split follows its left child. In a leaf, left
 // is the leaf itself and no number exceeds the threshold, so that a walk stays there.
 type node struct {
@@ -35,7 +32,7 @@ func grow(columns, count int, seed uint64, tree func(random *rand.Rand) trees) t
 	parallelFor(count, func(i int) { grown[i] = tree(treeRand(seed, i)) })
 	f := trees{columns: columns}
 	for _, t := range grown {
-		root := uint32(len(f.nodes)) //nolint:gosec // maxTrees of fewer nodes than twice the rows
+		root := uint32(len(f.nodes)) //nolint:gosec // hundreds of trees, of fewer nodes than twice the rows
 		f.roots = append(f.roots, root)
 		for _, n := range t.nodes {
 			n.left += root
@@ -114,7 +111,7 @@ const leafTag = 0
 const deepest = 1 << 16
 
 func (f *trees) append(b []byte) []byte {
-	b = artifact.Append(append(b, uint8(f.columns)), uint32(len(f.roots))) //nolint:gosec // at most MaxColumns, maxTrees
+	b = artifact.Append(append(b, uint8(f.columns)), uint32(len(f.roots))) //nolint:gosec // at most MaxColumns; hundreds of trees
 	for _, root := range f.roots {
 		b = f.appendNode(b, root)
 	}
@@ -135,7 +132,7 @@ func (f *trees) appendNode(b []byte, at uint32) []byte {
 func readTrees(r *artifact.Reader, least float32) trees {
 	f := trees{columns: int(artifact.Read[uint8](r))}
 	count := artifact.Read[uint32](r)
-	if f.columns < 1 || count < 1 || count > maxTrees {
+	if f.columns < 1 || count < 1 {
 		r.Fail("%d trees of %d columns", count, f.columns)
 	}
 	for range count {
