@@ -109,11 +109,8 @@ func slope(ages, values []float64, now, span float64) float64 {
 	n, sumT, sumV, sumTT, sumTV := 1.0, 0.0, 0.0, 0.0, 0.0
 	for i := len(values) - 1; i >= 0 && ages[i] <= span; i-- {
 		t, v := -ages[i]/minute, values[i]-now // relative to now, which adds nothing to the sums
-		n++
-		sumT += t
-		sumV += v
-		sumTT += t * t
-		sumTV += t * v
+		n, sumT, sumV = n+1, sumT+t, sumV+v
+		sumTT, sumTV = sumTT+t*t, sumTV+t*v
 	}
 	variance := n*sumTT - sumT*sumT
 	if variance < 1e-9 {
@@ -155,9 +152,5 @@ func Quantile(ascending []float64, q float64) float64 {
 func (x *Extractor) median(values []float64) float64 {
 	sorted := x.sorted[:copy(x.sorted[:], values)]
 	slices.Sort(sorted)
-	half := len(sorted) / 2
-	if len(sorted)%2 == 1 {
-		return sorted[half]
-	}
-	return (sorted[half-1] + sorted[half]) / 2
+	return Quantile(sorted, 0.5)
 }

@@ -71,11 +71,7 @@ func change(node []reading.Reading, of func(reading.Reading) float64) float64 {
 		if gap > MaxInterpolationGap || gap <= 0 {
 			return reading.Missing()
 		}
-		return between(of(before), of(r), at.Sub(before.Time).Seconds()/gap) - of(first)
+		return of(before) + (of(r)-of(before))*(at.Sub(before.Time).Seconds()/gap) - of(first)
 	}
 	return reading.Missing()
-}
-
-func between(before, after, share float64) float64 {
-	return before + (after-before)*share
 }
