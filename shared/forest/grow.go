@@ -24,54 +24,45 @@ type binStats struct {
 	count  uint32 // distinct rows
 }
 
-// regressionGrower grows trees in turn over the same rows.
+// regressionGrower grows one tree.
 type regressionGrower struct {
 	trees
 
 	bins    bins
-	targets []float64
 	options RegressionOptions
-
 	random  *rand.Rand
-	drawn   []uint16 // how often each row was drawn
-	members []sample
 	order   []int                  // features, reshuffled at each split
 	cells   [][maxBins]binStats    // for each feature tried
 	used    [][maxBins / 64]uint64 // a bit for each cell that is not empty
 }
 
-func newRegressionGrower(b bins, targets []float64, o RegressionOptions) *regressionGrower {
-	columns := len(b.edges)
-	return &regressionGrower{
-		bins: b, targets: targets, options: o,
-		drawn: make([]uint16, len(targets)), members: make([]sample, 0, len(targets)),
-		order: make([]int, columns), cells: make([][maxBins]binStats, max(1, columns/3)), used: make([][maxBins / 64]uint64, max(1, columns/3)),
-	}
-}
-
-// tree grows one tree from a bootstrap sample: as many rows as there are, drawn
+// growTree grows one tree from a bootstrap sample: as many rows as there are, drawn
 // with replacement.
-func (g *regressionGrower) tree(random *rand.Rand) trees {
-	g.random, g.trees = random, trees{columns: len(g.bins.edges)}
-	clear(g.drawn)
-	for range g.drawn {
-		g.drawn[random.IntN(len(g.drawn))]++
-	}
-	g.members = g.members[:0]
-	total := binStats{}
-	for row, times := range g.drawn {
-		if times == 0 {
-			continue
-		}
-		m := sample{row: uint32(row), weight: float32(times), sum: float64(times) * g.targets[row]}
-		g.members = append(g.members, m)
-		total.sum += m.sum
-		total.weight += m.weight
+func growTree(random *rand.Rand, b bins, targets []float64, o RegressionOptions) trees {
+	columns := len(b.edges)
+	g := regressionGrower{
+		trees: trees{columns: columns}, bins: b, options: o, random: random, order: make([]int, columns),
+		cells: make([][maxBins]binStats, max(1, columns/3)), used: make([][maxBins / 64]uint64, max(1, columns/3)),
 	}
 	for i := range g.order {
 		g.order[i] = i
 	}
-	g.grow(g.root(), g.members, total)
+	drawn := make([]uint16, len(targets)) // how often each row was drawn
+	for range drawn {
+		drawn[random.IntN(len(drawn))]++
+	}
+	var members []sample
+	total := binStats{}
+	for row, times := range drawn {
+		if times == 0 {
+			continue
+		}
+		m := sample{row: uint32(row), weight: float32(times), sum: float64(times) * targets[row]}
+		members = append(members, m)
+		total.sum += m.sum
+		total.weight += m.weight
+	}
+	g.grow(g.root(), members, total)
 	return g.trees
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"sync"
 
 	"coldaisle.dev/shared/artifact"
 )
@@ -36,12 +35,7 @@ func GrowRegression(rows Matrix, targets []float64, o RegressionOptions) (*Regre
 		return nil, fmt.Errorf("%w: %d targets for %d rows, options %+v", ErrTraining, len(targets), rows.Rows(), o)
 	}
 	b := newBins(rows)
-	growers := sync.Pool{New: func() any { return newRegressionGrower(b, targets, o) }}
-	return &Regression{grow(rows.Columns, o.Trees, o.Seed, func(random *rand.Rand) trees {
-		g, _ := growers.Get().(*regressionGrower)
-		defer growers.Put(g)
-		return g.tree(random)
-	})}, nil
+	return &Regression{grow(rows.Columns, o.Trees, o.Seed, func(random *rand.Rand) trees { return growTree(random, b, targets, o) })}, nil
 }
 
 // Predict returns the mean of the trees' values for a row. It allocates nothing.
