@@ -520,7 +520,7 @@ func TestStatisticsAtTheirBounds(t *testing.T) {
 	if !l.Heard.Equal(noon()) || l.Day.At(anomaly.SlotOf(noon())) != l.Now && math.Abs(l.Day.At(anomaly.SlotOf(noon())).Temperature-22) > 1e-6 {
 		t.Errorf("%+v", l.Now)
 	}
-	if got := anomaly.DewPointLevel.String() + " " + anomaly.DewPointLevel.Quantity(); got != "dew_point_level dew_point" {
+	if got := anomaly.DewPointLevel.String(); got != "dew_point_level" {
 		t.Errorf("%q", got)
 	}
 	// What is too small to be told is no alarm, however rare.

@@ -23,13 +23,11 @@ const sameInstrument = 1.4
 
 // unlike names what differs from another: digits, interval, or nothing if either is unknown.
 func (i Instrument) unlike(other Instrument) string {
-	apart := func(a, b float32) bool {
-		return a > 0 && b > 0 && (a > sameInstrument*b || b > sameInstrument*a)
-	}
+	less, more := min(i.Interval, other.Interval), max(i.Interval, other.Interval)
 	switch {
 	case i.Grid > 0 && other.Grid > 0 && (i.Grid >= coarse) != (other.Grid >= coarse): // finer ones do not matter
 		return "digits"
-	case apart(i.Interval, other.Interval):
+	case less > 0 && more > sameInstrument*less:
 		return "interval"
 	default:
 		return ""

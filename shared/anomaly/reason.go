@@ -30,7 +30,7 @@ func (c *Calibration) Explain(node, room string, r reading.Reading, v Values) Re
 	most, by := c.most(u, hour, v.worth())
 	reason := Reason{Statistic: by, Value: v[by], Score: c.all.surprise(most), Usual: c.monthly(u, hour, by)}
 	now := 0.0
-	switch reason.Quantity = by.Quantity(); reason.Quantity {
+	switch reason.Quantity = by.kind().quantity; reason.Quantity {
 	case "temperature":
 		now = r.Temperature
 	case "dew_point":

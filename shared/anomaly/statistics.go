@@ -68,10 +68,6 @@ func (s Statistic) kind() kind { return kinds()[s] }
 // String is the name of the statistic, for programs.
 func (s Statistic) String() string { return s.kind().name }
 
-// Quantity is the unusual quantity: temperature, humidity or dew_point, or empty if the way in
-// which the sensor reports is unusual.
-func (s Statistic) Quantity() string { return s.kind().quantity }
-
 // The floors of roughness, °C and %.
 const (
 	roughTemperature = 0.1

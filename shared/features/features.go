@@ -65,19 +65,18 @@ type Extractor struct {
 // not scorable; without humidity, every feature of humidity is zero.
 func (x *Extractor) Detection(row []float64, w reading.Window, r reading.Reading) bool {
 	temperature, humidity := reading.Round(r.Temperature), reading.Round(r.Humidity)
-	humid := w.With(w.Humidity)
-	w = w.With(w.Temperature)
-	if n := w.Len(); n < MinPrevious || n > reading.MaxWindow || !reading.Has(temperature) {
+	warm, humid := w.With(w.Temperature), w.With(w.Humidity)
+	if !enough(warm, temperature) {
 		return false
 	}
 	row = row[:DetectionCount]
 	clear(row)
-	x.quantity(row, w.Age, w.Temperature, temperature)
-	if w = humid; w.Len() < MinPrevious || !reading.Has(humidity) {
+	x.quantity(row, warm.Age, warm.Temperature, temperature)
+	if !enough(humid, humidity) {
 		return true
 	}
-	x.quantity(row[1:], w.Age, w.Humidity, humidity)
-	w = w.With(w.Temperature)
+	x.quantity(row[1:], humid.Age, humid.Humidity, humidity)
+	w = humid.With(humid.Temperature)
 	for i := range w.Len() {
 		x.moisture[i] = reading.AbsoluteHumidity(w.Temperature[i], w.Humidity[i])
 	}
@@ -85,6 +84,11 @@ func (x *Extractor) Detection(row []float64, w reading.Window, r reading.Reading
 		row[4] = reading.AbsoluteHumidity(temperature, humidity) - x.median(x.moisture[:n])
 	}
 	return true
+}
+
+// enough reports whether a quantity has features, by the window of the readings that have it.
+func enough(w reading.Window, now float64) bool {
+	return MinPrevious <= w.Len() && w.Len() <= reading.MaxWindow && reading.Has(now)
 }
 
 // quantity fills every other feature of row, those of one quantity, except that of the moisture.

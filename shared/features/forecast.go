@@ -49,9 +49,6 @@ func ForecastNames() []string {
 // from a reading and the valid window before it. It reports whether one of the quantities
 // has enough readings; the features of one without are zero.
 func (x *Extractor) Forecast(row []float64, w reading.Window, r reading.Reading) bool {
-	enough := func(w reading.Window, now float64) bool {
-		return MinPrevious <= w.Len() && w.Len() <= reading.MaxWindow && reading.Has(now)
-	}
 	warm, humid := w.With(w.Temperature), w.With(w.Humidity)
 	byTemperature, byHumidity := enough(warm, r.Temperature), enough(humid, r.Humidity)
 	if !byTemperature && !byHumidity {
