@@ -67,8 +67,7 @@ func (f *Isolation) Append(b []byte) []byte {
 	return f.append(artifact.Append(b, uint32(f.sample))) //nolint:gosec // a few thousand
 }
 
-// ReadIsolation reads what [Isolation.Append] wrote. Whatever the bytes are, the
-// forest is safe to score with unless the reader has failed.
+// ReadIsolation reads what [Isolation.Append] wrote.
 func ReadIsolation(r *artifact.Reader) *Isolation {
 	sample := artifact.Read[uint32](r)
 	if sample < 2 {

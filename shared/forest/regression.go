@@ -46,8 +46,7 @@ func (f *Regression) Predict(row []float64) float64 {
 // Append appends the form that [ReadRegression] reads.
 func (f *Regression) Append(b []byte) []byte { return f.append(b) }
 
-// ReadRegression reads what [Regression.Append] wrote. Whatever the bytes are, the
-// forest is safe to predict with unless the reader has failed.
+// ReadRegression reads what [Regression.Append] wrote.
 func ReadRegression(r *artifact.Reader) *Regression {
 	return &Regression{readTrees(r, -math.MaxFloat32)}
 }

@@ -52,14 +52,12 @@ func open(prefix string, b []byte, names []string) (h header, r *artifact.Reader
 	return h, r, r.Err()
 }
 
-// MarshalBinary implements [encoding.BinaryMarshaler]: the form that
-// [DecodeDetector] reads.
+// MarshalBinary returns the form that [DecodeDetector] reads.
 func (d *Detector) MarshalBinary() ([]byte, error) {
 	return seal(detectorPrefix, header{Info: d.Info, Threshold: d.Threshold}, d.forest.Append(nil))
 }
 
-// DecodeDetector reads what [Detector.MarshalBinary] wrote, or returns an
-// [artifact.ErrUnusable].
+// DecodeDetector reads what MarshalBinary wrote. Error: [artifact.ErrUnusable].
 func DecodeDetector(b []byte) (*Detector, error) {
 	h, r, err := open(detectorPrefix, b, features.DetectionNames())
 	if err != nil {
@@ -75,8 +73,7 @@ func DecodeDetector(b []byte) (*Detector, error) {
 	return d, nil
 }
 
-// MarshalBinary implements [encoding.BinaryMarshaler]: the form that
-// [DecodeForecaster] reads.
+// MarshalBinary returns the form that [DecodeForecaster] reads.
 func (f *Forecaster) MarshalBinary() ([]byte, error) {
 	h := header{
 		Info: f.Info, Temperature: f.temperature.forest != nil, Humidity: f.humidity.forest != nil,
@@ -91,8 +88,7 @@ func (f *Forecaster) MarshalBinary() ([]byte, error) {
 	return seal(forecasterPrefix, h, forests)
 }
 
-// DecodeForecaster reads what [Forecaster.MarshalBinary] wrote, or returns an
-// [artifact.ErrUnusable].
+// DecodeForecaster reads what MarshalBinary wrote. Error: [artifact.ErrUnusable].
 func DecodeForecaster(b []byte) (*Forecaster, error) {
 	h, r, err := open(forecasterPrefix, b, features.ForecastNames())
 	if err != nil {

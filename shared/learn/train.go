@@ -4,12 +4,10 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"coldaisle.dev/shared/features"
 	"coldaisle.dev/shared/forest"
@@ -77,15 +75,11 @@ func examplesOf(history []NodeHistory) []example {
 	// Sort by name, so that the order of the nodes in the input changes nothing.
 	history = slices.SortedStableFunc(slices.Values(history), func(a, b NodeHistory) int { return strings.Compare(a.NodeID, b.NodeID) })
 	found := make([][]example, len(history))
-	var group errgroup.Group
-	group.SetLimit(runtime.GOMAXPROCS(0))
+	var group sync.WaitGroup
 	for i, node := range history {
-		group.Go(func() error {
-			found[i] = examplesOfNode(node)
-			return nil
-		})
+		group.Go(func() { found[i] = examplesOfNode(node) })
 	}
-	_ = group.Wait()
+	group.Wait()
 	all := slices.Concat(found...)
 	slices.SortStableFunc(all, func(a, b example) int { return a.at.Compare(b.at) })
 	return all
@@ -143,10 +137,11 @@ func (in Input) gate(after []opinion, m *AnomalyMetrics) (published bool, reason
 		return false, "the live detector stays: there is no verdict to compare by"
 	}
 	before := opinions(live, in.Labels)
-	old, young := countConfusion(before), countConfusion(after)
-	measure, was, is := "F1", old.f1(), young.f1()
-	if m.LiveF1 = was; is == nil { // there is no anomaly to find, and only false alarms distinguish them
-		measure, was, is = "accuracy", old.accuracy(), young.accuracy()
+	old := countConfusion(before)
+	m.LiveF1 = old.f1()
+	measure, was, is := "F1", m.LiveF1, m.F1
+	if is == nil { // there is no anomaly to find, and only false alarms distinguish them
+		measure, was, is = "accuracy", old.accuracy(), m.Accuracy
 	}
 	switch {
 	case lostBeyondChance(before, after): // here verdicts are not weighted, so that sampled ones do not hide those on incidents
