@@ -273,7 +273,7 @@ func TestKeyOfSomeRooms(t *testing.T) {
 	if i := must.Get(db.Incident(inSecond, db.anna, gateway, clock(320)))(t); i.Worst.NodeID != "n1" || i.Now.Sensors != 1 {
 		t.Errorf("a node of another room is shown: %+v", i)
 	}
-	for _, query := range []incidents.IncidentQuery{{SensorID: "n0"}, {Words: []string{"n0"}}} {
+	for _, query := range []incidents.IncidentQuery{{SensorID: "n0"}, {RoomID: db.annasRoom}, {Words: []string{"n0"}}} {
 		query.Limit = 9
 		must.Equal(t, "found by a node of another room", int64(0), must.Get(db.Incidents(inSecond, db.anna, query, clock(320)))(t).Total)
 		must.Equal(t, "found by those who may see it", int64(1), must.Get(db.Incidents(t.Context(), db.anna, query, clock(320)))(t).Total)

@@ -159,7 +159,7 @@ func (s Store) Incidents(ctx context.Context, customerID int64, q IncidentQuery,
 	list := store.List[Incident]{
 		DB: s.db, Subject: fmt.Sprintf("incidents of customer %d", customerID), Columns: incidentColumns, Time: "i.start_time", ID: "i.id",
 		From: fromIncidents + ` AND ` + q.State.condition() + `
-	  AND (@room::bigint = 0 OR i.room_id = @room OR (i.gateway_id <> '' AND EXISTS (SELECT FROM excursions o WHERE o.incident_id = i.id AND o.room_id = @room)))
+	  AND (@room::bigint = 0 OR i.room_id = @room OR (i.gateway_id <> '' AND EXISTS (SELECT FROM excursions o WHERE o.incident_id = i.id AND o.room_id = @room AND ` + store.RoomIn("o.room_id") + `)))
 	  AND (@node = '' OR EXISTS (SELECT FROM excursions o WHERE o.incident_id = i.id AND o.node_id = @node AND o.merged_into IS NULL AND ` + store.RoomIn("o.room_id") + `))
 	  AND (@cause = '' OR i.cause = @cause)
 	  AND i.start_time < COALESCE(@end::timestamptz, 'infinity')
