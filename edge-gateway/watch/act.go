@@ -157,6 +157,9 @@ func (s *Step) run(ctx context.Context, watch string, m Message) (string, error)
 	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }
 	command.WaitDelay = time.Second
 	output, err := command.CombinedOutput()
+	if errors.Is(err, exec.ErrWaitDelay) { // it has succeeded, and left a process that holds its output
+		err = nil
+	}
 	if ctx.Err() != nil && err != nil {
 		err = fmt.Errorf("it took longer than %v", s.Timeout)
 	}

@@ -128,7 +128,7 @@ func TestDrillMessageSaysDrill(t *testing.T) {
 	}
 }
 
-// TestCommand has a command that hears all and one that hangs.
+// TestCommand has a command that hears all, one that leaves a process behind, and one that hangs.
 func TestCommand(t *testing.T) {
 	t.Parallel()
 	m := message("start", new(hot(41)))
@@ -138,6 +138,8 @@ func TestCommand(t *testing.T) {
 	if !strings.HasPrefix(output, "Hall A|41|$(id) {") || !strings.Contains(output, `"room":"Hall\nA"`) {
 		t.Errorf("output %q", output)
 	}
+	leaves := Step{Command: []string{"/bin/sh", "-c", "sleep 5 & echo sent"}, Timeout: 10 * time.Second}
+	must.Equal(t, "what it wrote", "sent", must.Get(leaves.act(t.Context(), "site", m))(t))
 	hangs := Step{Command: []string{"/bin/sh", "-c", "sleep 60 & wait"}, Timeout: 100 * time.Millisecond}
 	began := time.Now()
 	if _, err := hangs.act(t.Context(), "site", m); err == nil || time.Since(began) > 30*time.Second {
