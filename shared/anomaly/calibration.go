@@ -131,7 +131,7 @@ func Calibrate(past []NodeHours) *Calibration {
 	slices.SortStableFunc(past, func(a, b NodeHours) int { return strings.Compare(a.Node, b.Node) })
 	shipped := shipped()
 	c := &Calibration{nodes: map[string]usual{}, rooms: map[string]usual{}, fleet: shipped.fleet, rhythm: shipped.rhythm}
-	c.fleet.Air = limitsOf(nil, beyondPast)
+	c.fleet.Air = limitsOf(nil, beyondPast, 0)
 	for s := range Count {
 		c.usual(s, past, shipped.fleet)
 		c.tails[s] = tailOf(c.byHour(s, past), shipped.tails[s])
@@ -261,7 +261,7 @@ func (c *Calibration) byHour(s Statistic, past []NodeHours) (pooled []float64) {
 }
 
 // air finds the limits of the air of each room and node. A node's slow changes are those of its
-// difference from its room, or its own if it has no room to compare with.
+// difference from its room. One that has no room to compare with is its own room.
 func (c *Calibration) air(past []NodeHours, rooms map[string][]Climate) {
 	means := map[string]map[int64]float32{}
 	for room, climates := range rooms {
@@ -269,7 +269,7 @@ func (c *Calibration) air(past []NodeHours, rooms map[string][]Climate) {
 		if !ok {
 			u = c.fleet
 		}
-		u.Air = limitsOf(climates, beyondPast)
+		u.Air = limitsOf(climates, beyondPast, 0)
 		u.Air.slow(climates, roomSpread)
 		c.rooms[room] = u
 		means[room] = map[int64]float32{}
@@ -281,11 +281,10 @@ func (c *Calibration) air(past []NodeHours, rooms map[string][]Climate) {
 	}
 	for _, n := range past {
 		u := c.nodes[n.Node]
-		u.Air = limitsOf(n.Air, beyondNode)
-		room, spread := means[n.Room], nodeSpread
+		room, spread, doubt := means[n.Room], nodeSpread, float32(0.5) // a door may open at any hour
 		apart := slices.Clone(n.Air)
 		if len(room) == 0 {
-			spread = roomSpread
+			spread, doubt = roomSpread, 0
 		}
 		for i, h := range apart {
 			mean, ok := room[h.Start.Unix()]
@@ -293,6 +292,7 @@ func (c *Calibration) air(past []NodeHours, rooms map[string][]Climate) {
 				apart[i].Count = 0
 			}
 		}
+		u.Air = limitsOf(n.Air, beyondNode, doubt)
 		u.Air.slow(apart, spread)
 		u.Instrument = n.Instrument
 		c.nodes[n.Node] = u

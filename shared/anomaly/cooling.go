@@ -220,8 +220,9 @@ const (
 func firstChanges() [4]float32 { return [4]float32{1.5, 2.5, 4, 6} }
 
 // limitsOf returns the limits of a place by its past in the order of time: beyond times the
-// largest changes. Until a week is known, firstChanges count for the rest.
-func limitsOf(past []Climate, beyond float32) limits {
+// largest changes, at quiet hours of the day less, but for the part doubt. Until a week is known,
+// firstChanges count for the rest.
+func limitsOf(past []Climate, beyond, doubt float32) limits {
 	var largest [2][4]float32
 	var at [2][24][4]float32 // at an hour of the day and its neighbours
 	warmest, coldest := float32(math.Inf(-1)), float32(math.Inf(1))
@@ -257,10 +258,7 @@ func limitsOf(past []Climate, beyond float32) limits {
 	}
 	known := min(1, float32(hours)/hoursOfWeek)
 	l := limits{First: (1 - known) * (1 + 2*max(0, 1-float32(hours)/firstHours)), Level: [2]float32{-unbounded, unbounded}}
-	doubt := (1 - known) / 2  // for hours of the day with few known
-	if beyond == beyondNode { // a door may open at any hour
-		doubt = 0.5
-	}
+	doubt = max(doubt, (1-known)/2) // while few hours are known
 	for way := range largest {
 		for k, most := range largest[way] {
 			l.Change[way][k] = (1 + (1-known)/3) * beyond * most

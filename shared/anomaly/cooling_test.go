@@ -554,7 +554,7 @@ func TestWhatIsLearned(t *testing.T) {
 	}
 }
 
-// What a room does each morning excuses nothing at another hour, of a node up to a half.
+// What a room, or a node alone, does each morning excuses nothing at another hour, of a node beside others up to a half.
 func TestCoolingIsJudgedByTheHour(t *testing.T) {
 	t.Parallel()
 	air := weeks(28, calm, 0.3)
@@ -563,11 +563,12 @@ func TestCoolingIsJudgedByTheHour(t *testing.T) {
 			c.Rise = [4]float32{5, 5, 5, 5}
 		}
 	}
-	c := roomOf(air)
+	c, alone := roomOf(air), anomaly.Calibrate([]anomaly.NodeHours{{Node: "n", Room: "r", Air: air}})
+	nobody, _ := anomaly.Together(noon(), nil)
 	for _, at := range []struct {
-		hour       int
-		room, node float32
-	}{{7, 6, 7}, {6, 6, 7}, {8, 6, 7}, {9, 1.5, 3.71}, {5, 1.5, 3.71}, {20, 1.5, 3.71}} {
+		hour              int
+		room, node, alone float32
+	}{{7, 6, 7, 7}, {6, 6, 7, 7}, {8, 6, 7, 7}, {9, 1.5, 3.71, 1.5}, {5, 1.5, 3.71, 1.5}, {20, 1.5, 3.71, 1.5}} {
 		for _, more := range []float32{-0.05, 0.05} {
 			now := noon().Truncate(24 * time.Hour).Add(time.Duration(at.hour) * time.Hour)
 			if told, ok := c.Cooling("n", "r", now, moves(at.room+more, 22), moves(at.room+more, 22), 4); ok != (more > 0) {
@@ -575,6 +576,9 @@ func TestCoolingIsJudgedByTheHour(t *testing.T) {
 			}
 			if told, ok := c.Cooling("n", "r", now, moves(at.node+more, 22), moves(0, 22), 4); ok != (more > 0) {
 				t.Errorf("a node at %d by %.2f °C: %+v", at.hour, at.node+more, told)
+			}
+			if told, ok := alone.Cooling("n", "r", now, moves(at.alone+more, 22), nobody, 0); ok != (more > 0) {
+				t.Errorf("a node alone at %d by %.2f °C: %+v", at.hour, at.alone+more, told)
 			}
 		}
 	}
