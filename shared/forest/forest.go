@@ -28,12 +28,7 @@ type Matrix struct {
 }
 
 // Rows is the number of rows.
-func (m Matrix) Rows() int {
-	if m.Columns == 0 {
-		return 0
-	}
-	return len(m.Data) / m.Columns
-}
+func (m Matrix) Rows() int { return len(m.Data) / m.Columns }
 
 // Row returns row i without copying it.
 func (m Matrix) Row(i int) []float64 { return m.Data[i*m.Columns : (i+1)*m.Columns : (i+1)*m.Columns] }

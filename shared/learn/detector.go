@@ -3,6 +3,7 @@ package learn
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"coldaisle.dev/shared/features"
 	"coldaisle.dev/shared/forest"
@@ -125,6 +126,7 @@ func growDetector(rows forest.Matrix, info Info) (*Detector, error) {
 	if err != nil {
 		return nil, fmt.Errorf("detector: %w", err)
 	}
-	scores := sorted(grown.ScoreAll(rows))
+	scores := grown.ScoreAll(rows)
+	slices.Sort(scores)
 	return &Detector{Info: info, Threshold: features.Quantile(scores, 1-contamination), forest: grown}, nil
 }

@@ -149,7 +149,7 @@ func (k *known) stillness(forecast func(row []float64, trend int) float64) (boun
 	for i, change := range k.changes {
 		trends[i], sizes[i] = math.Abs(k.rows.Row(i)[k.trend]), math.Abs(change)
 	}
-	ordered := sorted(trends)
+	ordered := slices.Sorted(slices.Values(trends))
 	slices.Sort(sizes)
 	most := features.Quantile(sizes, 1-unforeseen) // the unforeseeable, such as a spike, must not decide
 	for _, share := range [...]float64{0.5, 0.6, 0.7, 0.8, 0.9, 0.95} {

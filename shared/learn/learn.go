@@ -12,7 +12,6 @@ package learn
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"coldaisle.dev/shared/reading"
@@ -126,10 +125,4 @@ func nameOf(kind string, started time.Time, run int64) string {
 		return name
 	}
 	return fmt.Sprintf("%s_%06d", name, run)
-}
-
-func sorted(values []float64) []float64 {
-	copied := slices.Clone(values)
-	slices.Sort(copied)
-	return copied
 }
