@@ -29,15 +29,15 @@ var operations = []struct {
 
 func peopleVerbs() map[string]verb {
 	return map[string]verb{
-		"take":     {4, 2, func(w *world, n []int) { w.act(n, "take") }},
-		"give":     {2, 2, func(w *world, n []int) { w.act(n, "give_back") }},
-		"person":   {1, 2, (*world).person},
+		"take":     {4, 2, of(func(w *world, a *account, n []int) { w.act(a, n[1], "take") })},
+		"give":     {2, 2, of(func(w *world, a *account, n []int) { w.act(a, n[1], "give_back") })},
+		"person":   {1, 2, of((*world).person)},
 		"role":     {1, 3, (*world).role},
 		"unperson": {1, 2, (*world).unperson},
 		"may":      {3, 3, (*world).may},
-		"key":      {1, 3, (*world).key},
-		"unkey":    {1, 2, (*world).unkey},
-		"use":      {3, 3, (*world).use},
+		"key":      {1, 3, of((*world).key)},
+		"unkey":    {1, 2, of((*world).unkey)},
+		"use":      {3, 3, of((*world).use)},
 		"together": {3, 2, (*world).together},
 	}
 }
@@ -55,14 +55,10 @@ type incidentAnswer struct {
 }
 
 // act takes an incident that lasts, or gives it back.
-func (w *world) act(n []int, action string) {
-	a, ok := w.account(n[0])
-	if !ok {
-		return
-	}
+func (w *world) act(a *account, n int, action string) {
 	w.drain([]int{0})
 	lasting := decode[[]incidentAnswer](w.system, w.token(a), "/api/v1/incidents?state=lasting")
-	i, ok := pick(lasting, n[1])
+	i, ok := pick(lasting, n)
 	if !ok {
 		return
 	}
@@ -150,9 +146,8 @@ func (w *world) checkTaken(a *account, i incidentAnswer) {
 	}
 }
 
-func (w *world) person(n []int) {
-	a, ok := w.account(n[0])
-	if !ok || len(a.persons) == 3 {
+func (w *world) person(a *account, n []int) {
+	if len(a.persons) == 3 {
 		return
 	}
 	role := choose(roles, n[1])
@@ -244,9 +239,8 @@ func (w *world) may(n []int) {
 	}
 }
 
-func (w *world) key(n []int) {
-	a, ok := w.account(n[0])
-	if !ok || len(a.keys) == 3 {
+func (w *world) key(a *account, n []int) {
+	if len(a.keys) == 3 {
 		return
 	}
 	k := &key{write: n[1]%2 == 0}
@@ -263,11 +257,7 @@ func (w *world) key(n []int) {
 	a.keys = append(a.keys, k)
 }
 
-func (w *world) unkey(n []int) {
-	a, ok := w.account(n[0])
-	if !ok {
-		return
-	}
+func (w *world) unkey(a *account, n []int) {
 	if k, ok := pick(a.keys, n[1]); ok && !k.revoked {
 		w.expect("revokeAPIKey", http.StatusNoContent, w.call(w.token(a), http.MethodDelete, fmt.Sprintf("/api/v1/api-keys/%d", k.id), nil, nil))
 		k.revoked = true
@@ -275,11 +265,7 @@ func (w *world) unkey(n []int) {
 }
 
 // use has a key try an operation, and read what it may see.
-func (w *world) use(n []int) {
-	a, ok := w.account(n[0])
-	if !ok {
-		return
-	}
+func (w *world) use(a *account, n []int) {
 	k, ok := pick(a.keys, n[1])
 	if !ok {
 		return

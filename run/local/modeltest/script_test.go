@@ -140,21 +140,30 @@ type verb struct {
 	do           func(w *world, n []int)
 }
 
+// of gives a command the account that its first number names; where there is none it does nothing.
+func of(do func(w *world, a *account, n []int)) func(w *world, n []int) {
+	return func(w *world, n []int) {
+		if a, ok := w.account(n[0]); ok {
+			do(w, a, n)
+		}
+	}
+}
+
 // verbs are the commands. A number that names nothing is taken modulo what there is, so that
 // any script can be run, and made shorter.
 func verbs() map[string]verb {
 	all := map[string]verb{
 		"register":  {2, 0, (*world).register},
-		"room":      {3, 1, (*world).room},
-		"sensor":    {6, 3, (*world).sensor},
+		"room":      {3, 1, of((*world).room)},
+		"sensor":    {6, 3, of((*world).sensor)},
 		"move":      {2, 3, (*world).move},
 		"delete":    {2, 2, (*world).delete},
-		"unroom":    {1, 2, (*world).unroom},
-		"enrol":     {2, 1, (*world).enrol},
-		"revoke":    {1, 2, (*world).revoke},
-		"threshold": {3, 3, (*world).threshold},
-		"rule":      {2, 7, (*world).rule},
-		"unrule":    {1, 2, (*world).unrule},
+		"unroom":    {1, 2, of((*world).unroom)},
+		"enrol":     {2, 1, of((*world).enrol)},
+		"revoke":    {1, 2, of((*world).revoke)},
+		"threshold": {3, 3, of((*world).threshold)},
+		"rule":      {2, 7, of((*world).rule)},
+		"unrule":    {1, 2, of((*world).unrule)},
 		"send":      {30, 5, (*world).send},
 		"repeat":    {3, 1, (*world).repeat},
 		"restart":   {1, 1, (*world).restart},
@@ -165,7 +174,7 @@ func verbs() map[string]verb {
 		"fail":      {4, 3, (*world).fail},
 		"drain":     {10, 1, (*world).drain},
 		"pass":      {8, 1, func(w *world, n []int) { w.pass(choose(pauses, n[0])) }},
-		"ack":       {4, 2, (*world).acknowledge},
+		"ack":       {4, 2, of((*world).acknowledge)},
 	}
 	maps.Copy(all, peopleVerbs())
 	return all
@@ -226,9 +235,8 @@ func (w *world) register(_ []int) {
 	w.touch("rooms", "rules")
 }
 
-func (w *world) room(n []int) {
-	a, ok := w.account(n[0])
-	if !ok || len(a.rooms) == 3 {
+func (w *world) room(a *account, _ []int) {
+	if len(a.rooms) == 3 {
 		return
 	}
 	name := fmt.Sprintf("room%d", w.commands)
@@ -241,11 +249,7 @@ func (w *world) room(n []int) {
 
 func (w *world) node(n int) string { return fmt.Sprintf("%sn%d", w.prefix, n%4) }
 
-func (w *world) sensor(n []int) {
-	a, ok := w.account(n[0])
-	if !ok {
-		return
-	}
+func (w *world) sensor(a *account, n []int) {
 	node := w.node(n[1])
 	r, ok := pick(a.rooms, n[2])
 	if !ok {
@@ -314,11 +318,7 @@ func (w *world) delete(n []int) {
 	w.touch("rooms", "readings", "incidents")
 }
 
-func (w *world) unroom(n []int) {
-	a, ok := w.account(n[0])
-	if !ok {
-		return
-	}
+func (w *world) unroom(a *account, n []int) {
 	r, ok := pick(a.rooms, n[1])
 	if !ok {
 		return
@@ -335,9 +335,8 @@ func (w *world) unroom(n []int) {
 	w.touch("rooms", "readings", "rules", "incidents")
 }
 
-func (w *world) enrol(n []int) {
-	a, ok := w.account(n[0])
-	if !ok || len(a.gateways) == 2 {
+func (w *world) enrol(a *account, _ []int) {
+	if len(a.gateways) == 2 {
 		return
 	}
 	var created struct {
@@ -356,11 +355,7 @@ func (w *world) enrol(n []int) {
 	w.touch("rooms")
 }
 
-func (w *world) revoke(n []int) {
-	a, ok := w.account(n[0])
-	if !ok {
-		return
-	}
+func (w *world) revoke(a *account, n []int) {
 	g, ok := pick(a.gateways, n[1])
 	if !ok || !g.revoked.IsZero() {
 		return
@@ -370,11 +365,7 @@ func (w *world) revoke(n []int) {
 	w.pass(cacheAge)
 }
 
-func (w *world) threshold(n []int) {
-	a, ok := w.account(n[0])
-	if !ok {
-		return
-	}
+func (w *world) threshold(a *account, n []int) {
 	w.settleFirst(n[0] + n[1])
 	wanted := [2]float64{choose(limits, n[1]), choose(limits, n[2])}
 	w.model.setLimits(a, wanted)
@@ -384,11 +375,7 @@ func (w *world) threshold(n []int) {
 	w.touch("rules", "incidents")
 }
 
-func (w *world) rule(n []int) {
-	a, ok := w.account(n[0])
-	if !ok {
-		return
-	}
+func (w *world) rule(a *account, n []int) {
 	r := &rule{
 		quantity: n[1] % 2, below: n[2]%3 == 0, limit: choose([]float64{49, 30, 52}, n[3]), hold: choose([]time.Duration{0, 2 * time.Minute, 10 * time.Minute}, n[4]),
 		margin: choose([]float64{0, 2}, n[5]), clearHold: choose([]time.Duration{0, 3 * time.Minute}, n[6]), severity: choose([]string{"warning", "critical"}, n[3]),
@@ -421,11 +408,7 @@ func (w *world) rule(n []int) {
 	w.touch("rules", "incidents")
 }
 
-func (w *world) unrule(n []int) {
-	a, ok := w.account(n[0])
-	if !ok {
-		return
-	}
+func (w *world) unrule(a *account, n []int) {
 	r, ok := pick(a.rules, n[1])
 	if !ok {
 		return
@@ -715,11 +698,7 @@ func (w *world) checkSilences(a *account) {
 	w.looked[a] = w.clock.Now()
 }
 
-func (w *world) acknowledge(n []int) {
-	a, ok := w.account(n[0])
-	if !ok {
-		return
-	}
+func (w *world) acknowledge(a *account, n []int) {
 	type row struct {
 		ID        int64
 		Timestamp time.Time
