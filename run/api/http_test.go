@@ -118,8 +118,7 @@ func TestBodyLimit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/api/v1/customers/register", test.body))(t)
-			response, err := server.Client().Do(request)
-			must.Do(t, err)
+			response := must.Get(server.Client().Do(request))(t) //nolint:bodyclose // below
 			defer func() { _ = response.Body.Close() }()
 			body, _ := io.ReadAll(response.Body)
 			must.Equal(t, fmt.Sprintf("status %s", body), test.status, response.StatusCode)
@@ -172,8 +171,7 @@ func TestCompression(t *testing.T) {
 	if packed.Header().Get("Content-Encoding") != "gzip" || packed.Body.Len() > plain.Body.Len()/4 {
 		t.Fatalf("%v, %d bytes of %d", packed.Header(), packed.Body.Len(), plain.Body.Len())
 	}
-	reader, err := gzip.NewReader(packed.Body)
-	must.Do(t, err)
+	reader := must.Get(gzip.NewReader(packed.Body))(t)
 	unpacked, err := io.ReadAll(reader)
 	if err != nil || !bytes.Equal(unpacked, plain.Body.Bytes()) {
 		t.Errorf("unpacked differs (%v)", err)
@@ -237,22 +235,20 @@ func TestPanic(t *testing.T) {
 		_, _ = w.Write(bytes.Repeat([]byte("half an answer "), 1000))
 		panic(errors.New("late trouble"))
 	})
-	handler, err := middleware(cfg, auth.Clients{}, requestlog.NewLogger(cfg.Log), mux)
-	must.Do(t, err)
+	handler := must.Get(middleware(cfg, auth.Clients{}, requestlog.NewLogger(cfg.Log), mux))(t)
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	// On a connection that was used before, the client asks again when it breaks.
 	server.Client().Transport = &http.Transport{DisableKeepAlives: true}
 
-	response, err := server.Client().Get(server.URL + "/early")
-	must.Do(t, err)
-	body, _ := io.ReadAll(response.Body)
-	_ = response.Body.Close()
-	if response.StatusCode != 500 || string(body) != `{"detail":"Internal server error"}` {
-		t.Errorf("%d %s", response.StatusCode, body)
+	early := must.Get(server.Client().Get(server.URL + "/early"))(t) //nolint:bodyclose // below
+	body, _ := io.ReadAll(early.Body)
+	_ = early.Body.Close()
+	if early.StatusCode != 500 || string(body) != `{"detail":"Internal server error"}` {
+		t.Errorf("%d %s", early.StatusCode, body)
 	}
-	response, err = server.Client().Get(server.URL + "/late")
+	response, err := server.Client().Get(server.URL + "/late")
 	if err == nil {
 		_, err = io.ReadAll(response.Body)
 		_ = response.Body.Close()
@@ -316,8 +312,7 @@ func raw(t *testing.T, address, request string, ends bool) reply {
 	if half, ok := connection.(*net.TCPConn); ok && ends {
 		_ = half.CloseWrite()
 	}
-	response, err := http.ReadResponse(bufio.NewReader(connection), nil)
-	must.Do(t, err)
+	response := must.Get(http.ReadResponse(bufio.NewReader(connection), nil))(t) //nolint:bodyclose // below
 	body, _ := io.ReadAll(response.Body)
 	_ = response.Body.Close()
 	return reply{request, response.StatusCode, response.Header, body}
@@ -354,13 +349,12 @@ func TestServerAnswers(t *testing.T) {
 func TestSlowClient(t *testing.T) {
 	t.Parallel()
 	address, _ := served(t, bareHandler(t, logging.Discard()))
-	connection, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
-	must.Do(t, err)
+	connection := must.Get((&net.Dialer{}).DialContext(t.Context(), "tcp", address))(t)
 	defer func() { _ = connection.Close() }()
 	began := time.Now()
 	must.Get(io.WriteString(connection, "GET /health HTTP/1.1\r\nHost: x\r\nX-Slow: "))(t)
 	must.Do(t, connection.SetReadDeadline(began.Add(headerTimeout+3*time.Minute)))
-	_, err = io.ReadAll(connection)
+	_, err := io.ReadAll(connection)
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 		t.Fatalf("the server still waits after %v", time.Since(began))
 	}
@@ -375,42 +369,4 @@ func TestSlowBody(t *testing.T) {
 	address, _ := served(t, bareHandler(t, logging.Discard()))
 	raw(t, address, "POST /api/v1/customers/login HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{", false).
 		says(t, http.StatusRequestTimeout, "Request body was not received in time")
-}
-
-// TestGracefulStop finishes a request that is under way when the stop comes.
-func TestGracefulStop(t *testing.T) {
-	t.Parallel()
-	arrived, finish := make(chan struct{}), make(chan struct{})
-	address, stop := served(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		close(arrived)
-		<-finish
-		_, _ = io.WriteString(w, "whole")
-	}))
-	answered := make(chan string, 1)
-	go func() {
-		response, err := http.Get("http://" + address)
-		if err != nil {
-			answered <- err.Error()
-			return
-		}
-		body, _ := io.ReadAll(response.Body)
-		_ = response.Body.Close()
-		answered <- string(body)
-	}()
-	<-arrived
-	stopped := make(chan error, 1)
-	go func() { stopped <- stop() }()
-	// A new connection is refused once the listener is closed.
-	must.Eventually(t, "the server takes no connections", func() bool {
-		connection, err := net.DialTimeout("tcp", address, time.Second)
-		if err == nil {
-			_ = connection.Close()
-		}
-		return err != nil
-	})
-	close(finish)
-	if got := <-answered; got != "whole" {
-		t.Errorf("answer %q", got)
-	}
-	must.Do(t, <-stopped)
 }

@@ -9,18 +9,13 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
 )
 
-// hostileTime bounds what one request may take however it is made; a machine
-// under the race detector needs a part of it.
-const hostileTime = 2 * time.Minute
-
 // TestHostileBodies sends what is no request to the operation that anybody may
-// call. Each is refused, soon, and nothing of it is expanded in memory.
+// call. Each is refused, and nothing of it is expanded in memory.
 func TestHostileBodies(t *testing.T) {
 	t.Parallel()
 	handler := bareHandler(t, logging.Discard())
@@ -39,15 +34,11 @@ func TestHostileBodies(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			began := time.Now()
 			header := map[string]string{"Content-Type": "application/json"}
 			maps.Copy(header, test.header)
 			got := answer(t, handler, http.MethodPost, "/api/v1/customers/register", test.body, header)
 			must.Equal(t, fmt.Sprintf("%.200s", got.Body), test.status, got.Code)
 			detailOf(t, got)
-			if latency := time.Since(began); latency > hostileTime {
-				t.Errorf("took %s", latency)
-			}
 			if got.Body.Len() > 1000 {
 				t.Errorf("the answer repeats %d bytes of it", got.Body.Len())
 			}
