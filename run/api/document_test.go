@@ -1,7 +1,9 @@
 package api
 
 import (
+	"encoding/json"
 	"flag"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -23,7 +25,7 @@ func TestDocument(t *testing.T) {
 	t.Parallel()
 	const file = "openapi.json"
 	api := must.Get(New(bareConfig(logging.Discard())))(t)
-	got := must.Get(api.operations.Document())(t)
+	got := described(t, api)
 	if *update {
 		must.Do(t, os.WriteFile(file, got, 0o644))
 	} else {
@@ -40,6 +42,71 @@ func TestDocument(t *testing.T) {
 		}
 	}
 	must.Do(t, document.JudgeAnswer(health, http.StatusOK, header, []byte(`{"status":"healthy"}`)))
+}
+
+// described is the OpenAPI document of the operations, indented for comparisons.
+func described(t *testing.T, api *API) []byte {
+	t.Helper()
+	// huma registers its own error model beside ours.
+	registered := api.operations.Schemas().Map()
+	delete(registered, "ErrorModel")
+	delete(registered, "ErrorDetail")
+	var plain map[string]any
+	must.Do(t, json.Unmarshal(must.Get(json.Marshal(api.operations.OpenAPI()))(t), &plain))
+	removeKeywords(plain)
+	components, _ := plain["components"].(map[string]any)
+	schemas, _ := components["schemas"].(map[string]any)
+	nameAlternatives(schemas)
+	return append(must.Get(json.MarshalIndent(plain, "", "  "))(t), '\n')
+}
+
+// removeKeywords removes keywords that are useless to readers of the document: huma's own
+// patternDescription, which is for its messages; and additionalProperties: true beside
+// properties, which is JSON Schema's default and makes generated clients accept misspelt fields.
+func removeKeywords(value any) {
+	switch v := value.(type) {
+	case map[string]any:
+		if _, schema := v["pattern"].(string); schema {
+			delete(v, "patternDescription")
+		}
+		if _, schema := v["properties"].(map[string]any); schema && v["additionalProperties"] == true {
+			delete(v, "additionalProperties")
+		}
+		for _, member := range v {
+			removeKeywords(member)
+		}
+	case []any:
+		for _, member := range v {
+			removeKeywords(member)
+		}
+	}
+}
+
+// nameAlternatives gives each alternative of a body its own schema with all fields. huma
+// validates against one list of fields, so that its messages name the field; from that list
+// alone a generated client would have every field optional.
+func nameAlternatives(schemas map[string]any) {
+	for name, schema := range maps.Clone(schemas) {
+		body, _ := schema.(map[string]any)
+		alternatives, _ := body["anyOf"].([]any)
+		if len(alternatives) == 0 || body["properties"] == nil {
+			continue
+		}
+		references := make([]any, len(alternatives))
+		for i, a := range alternatives {
+			alternative, _ := a.(map[string]any)
+			title, _ := alternative["title"].(string)
+			always, _ := body["required"].([]any)
+			besides, _ := alternative["required"].([]any)
+			whole := maps.Clone(body)
+			delete(whole, "anyOf")
+			whole["required"] = slices.Concat(always, besides)
+			whole["description"] = alternative["description"]
+			schemas[title] = whole
+			references[i] = map[string]any{"$ref": "#/components/schemas/" + title}
+		}
+		schemas[name] = map[string]any{"anyOf": references}
+	}
 }
 
 // TestDocumentIsComplete demands what a reader needs of every operation and schema. What the

@@ -1,13 +1,6 @@
 package rest
 
-import (
-	"encoding/json"
-	"fmt"
-	"maps"
-	"slices"
-
-	"github.com/danielgtaylor/huma/v2"
-)
+import "github.com/danielgtaylor/huma/v2"
 
 // version is the API's version; the paths carry its major number.
 const version = "1.0.0"
@@ -91,85 +84,10 @@ func (r *API) humaConfig() huma.Config {
 	}
 }
 
-// Document writes the OpenAPI document, indented for comparisons. Call it once all operations
-// are registered. Only tests call it: the committed document is served.
-func (r *API) Document() ([]byte, error) {
-	// huma registers its own error model beside ours.
-	registered := r.Schemas().Map()
-	delete(registered, "ErrorModel")
-	delete(registered, "ErrorDetail")
-	compact, err := json.Marshal(r.huma.OpenAPI())
-	if err != nil {
-		return nil, fmt.Errorf("encode: %w", err)
-	}
-	var plain map[string]any
-	if err := json.Unmarshal(compact, &plain); err != nil {
-		return nil, fmt.Errorf("decode: %w", err)
-	}
-	removeKeywords(plain)
-	components, _ := plain["components"].(map[string]any)
-	schemas, _ := components["schemas"].(map[string]any)
-	nameAlternatives(schemas)
-	document, err := json.MarshalIndent(plain, "", "  ")
-	if err != nil {
-		return nil, fmt.Errorf("indent: %w", err)
-	}
-	return append(document, '\n'), nil
-}
-
-// removeKeywords removes keywords that are useless to readers of the document: huma's own
-// patternDescription, which is for its messages; and additionalProperties: true beside
-// properties, which is JSON Schema's default and makes generated clients accept misspelt fields.
-func removeKeywords(value any) {
-	switch v := value.(type) {
-	case map[string]any:
-		if _, schema := v["pattern"].(string); schema {
-			delete(v, "patternDescription")
-		}
-		if _, schema := v["properties"].(map[string]any); schema && v["additionalProperties"] == true {
-			delete(v, "additionalProperties")
-		}
-		for _, member := range v {
-			removeKeywords(member)
-		}
-	case []any:
-		for _, member := range v {
-			removeKeywords(member)
-		}
-	}
-}
-
 // Alternative describes one of the sets of fields that a body may have: its name in the
 // document, and the fields that it requires besides those that are always required.
 func Alternative(name, description string, required ...string) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeObject, Title: name, Description: description, Required: required}
-}
-
-// nameAlternatives gives each alternative of a body its own schema with all fields. huma
-// validates against one list of fields, so that its messages name the field; from that list
-// alone a generated client would have every field optional.
-func nameAlternatives(schemas map[string]any) {
-	for name, schema := range maps.Clone(schemas) {
-		body, _ := schema.(map[string]any)
-		alternatives, _ := body["anyOf"].([]any)
-		if len(alternatives) == 0 || body["properties"] == nil {
-			continue
-		}
-		references := make([]any, len(alternatives))
-		for i, a := range alternatives {
-			alternative, _ := a.(map[string]any)
-			title, _ := alternative["title"].(string)
-			always, _ := body["required"].([]any)
-			besides, _ := alternative["required"].([]any)
-			whole := maps.Clone(body)
-			delete(whole, "anyOf")
-			whole["required"] = slices.Concat(always, besides)
-			whole["description"] = alternative["description"]
-			schemas[title] = whole
-			references[i] = map[string]any{"$ref": schemaPrefix + title}
-		}
-		schemas[name] = map[string]any{"anyOf": references}
-	}
 }
 
 // NamedSchema gives a schema a name in the document and returns a reference to it.

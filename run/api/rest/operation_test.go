@@ -80,10 +80,7 @@ func TestWaitingOutlivesTheReadTimeout(t *testing.T) {
 	server.Config.ReadTimeout, server.Config.WriteTimeout = 200*time.Millisecond, 200*time.Millisecond
 	server.Start()
 	t.Cleanup(server.Close)
-	answer, err := server.Client().Get(server.URL + "/wait")
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := must.Get(server.Client().Get(server.URL + "/wait"))(t) //nolint:bodyclose // below
 	_ = answer.Body.Close()
 	must.Equal(t, "answered", http.StatusNoContent, answer.StatusCode)
 }

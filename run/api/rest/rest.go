@@ -45,7 +45,10 @@ func New(router *Router, config Config) *API {
 }
 
 // Schemas are the named schemas of the document.
-func (r *API) Schemas() huma.Registry { return r.huma.OpenAPI().Components.Schemas }
+func (r *API) Schemas() huma.Registry { return r.OpenAPI().Components.Schemas }
+
+// OpenAPI describes the operations that are registered.
+func (r *API) OpenAPI() *huma.OpenAPI { return r.huma.OpenAPI() }
 
 // List converts a list; it is never nil, so that JSON has [] and not null.
 func List[A, B any](list []A, convert func(A) B) []B {
