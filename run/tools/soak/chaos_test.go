@@ -40,7 +40,6 @@ func scenarios() []scenario {
 		{"Pub/Sub slow", "nodes get 200, later; nothing goes to the outbox; ledger exact", pubSubSlow},
 		{"Pub/Sub gone and back", "500 at once after the first; the outbox drains; ledger exact", pubSubGone},
 		{"clock jump", "every reading stored once under a time of its own, every alert raised", clockJump},
-		{"BigQuery quota errors", "ingest refuses, Pub/Sub delivers again; every reading is there", quotaErrors},
 		{"two gateways", "nodes move to the other one; duplicate rows only of requests without an answer", twoGateways},
 		{"half-open connections", "the gateway drops them; other nodes get 200; ledger exact", halfOpen},
 	}

@@ -17,8 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc/codes"
-
 	"coldaisle.dev/edge-gateway/doctor"
 	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/run/tools/ledger"
@@ -28,8 +26,6 @@ import (
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/processtest"
 	"coldaisle.dev/shared/proxytest"
-	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/readings/bqreadings/bqtest"
 	"coldaisle.dev/shared/tooltest"
 )
 
@@ -78,10 +74,8 @@ func mountSmall(t *testing.T, dir string, size int) {
 func fill(t *testing.T, dir string) (free func()) {
 	t.Helper()
 	path := filepath.Join(dir, "ballast")
-	ballast, err := os.Create(path)
-	must.Do(t, err)
-	_, err = io.Copy(ballast, zeros{})
-	if !errors.Is(err, syscall.ENOSPC) {
+	ballast := must.Get(os.Create(path))(t)
+	if _, err := io.Copy(ballast, zeros{}); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("the file system does not fill: %v", err)
 	}
 	_ = ballast.Close()
@@ -237,37 +231,6 @@ func clockJump(t scenarioTest) string {
 func anyStored(ctx context.Context, s *system.System) (one bool) {
 	err := s.Pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM sensor_data.readings)`).Scan(&one)
 	return err == nil && one
-}
-
-func quotaErrors(t scenarioTest) string {
-	table := bqtest.NewAppendServer(t.T)
-	var refused atomic.Int64
-	var exhausted atomic.Bool
-	table.Failure = func(int, []reading.Reading) bqtest.Failure {
-		if exhausted.Load() {
-			refused.Add(1)
-			return bqtest.Failure{Code: codes.ResourceExhausted}
-		}
-		return bqtest.Failure{}
-	}
-	env := begin(t.T, func(s *soak) {
-		s.environ = map[string][]string{"ingest": {
-			"READINGS=bigquery", "BIGQUERY_EMULATOR_HOST=127.0.0.1:1", "BIGQUERY_STORAGE_EMULATOR_HOST=" + table.Address(),
-		}}
-	})
-	exhausted.Store(true)
-	env.observe(func() bool { return refused.Load() > 0 })
-	exhausted.Store(false)
-	_ = env.finish() // the ledger of PostgreSQL, where no readings are
-	rows := table.Rows()
-	distinct := map[reading.Identity]bool{}
-	for _, r := range rows {
-		distinct[r.Identity()] = true
-	}
-	if sum := env.ledger.Sum(); len(distinct) != sum.Sent {
-		t.Errorf("%d readings stored, %d sent", len(distinct), sum.Sent)
-	}
-	return fmt.Sprintf("%d appends refused; %d readings stored, %d copies for readers to leave out", refused.Load(), len(distinct), len(rows)-len(distinct))
 }
 
 func twoGateways(t scenarioTest) string {
