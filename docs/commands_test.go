@@ -21,13 +21,11 @@ func shell(t *testing.T) map[string]string {
 	code := regexp.MustCompile("(?s)```sh\n.*?```|`[^`\n]+`|(?m)(^ {4,}[^ ].*\n)+")
 	texts := map[string]string{"../cloudbuild.yaml": read(t, "../cloudbuild.yaml")}
 	for _, pattern := range []string{"*.md", "playbooks/*.md", "../*.md", "../terraform/*.md"} {
-		pages := must.Get(filepath.Glob(pattern))(t)
-		for _, page := range pages {
+		for _, page := range must.Get(filepath.Glob(pattern))(t) {
 			texts[page] = strings.Join(code.FindAllString(read(t, page), -1), "\n")
 		}
 	}
-	scripts := must.Get(filepath.Glob("../run/tools/release/*"))(t)
-	for _, script := range scripts {
+	for _, script := range must.Get(filepath.Glob("../run/tools/release/*"))(t) {
 		if info, err := os.Stat(script); err == nil && info.Mode().IsRegular() && filepath.Ext(script) == "" {
 			texts[script] = read(t, script)
 		}
@@ -168,9 +166,7 @@ func TestGcloudKnowsEveryFlag(t *testing.T) {
 	for name, text := range shell(t) {
 		for _, command := range invocations(text, "gcloud") {
 			found++
-			if fault := s.fault(command); fault != "" {
-				t.Errorf("%s: gcloud %s: %s", name, strings.Join(command, " "), fault)
-			}
+			must.Equal(t, name+": gcloud "+strings.Join(command, " "), "", s.fault(command))
 		}
 	}
 	if found < 60 {
@@ -200,8 +196,7 @@ func TestPlaybooksCanBeFollowed(t *testing.T) {
 	given, _, _ = strings.Cut(given, "\n- ")
 	roles := map[string]string{"read": "*Viewer*", "describe": "*Viewer*", "list": "*Viewer*", "pull": "*Pub/Sub Subscriber*"}
 	looks := 0
-	pages := must.Get(filepath.Glob("playbooks/*.md"))(t)
-	for _, page := range pages {
+	for _, page := range must.Get(filepath.Glob("playbooks/*.md"))(t) {
 		text := strings.ReplaceAll(read(t, page), "\\\n", " ")
 		if regexp.MustCompile("terraform (plan|apply)`").MatchString(text) {
 			t.Errorf("%s: terraform without image and archives", page)

@@ -104,9 +104,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 		"#what-it-does-twice": false, "#what-it-does-twice-1": false, "#what-it-does-twice-2": true, "#a-page": false,
 		"README.md": true, "SECURITY.md": false, "SECURITY.md#threat-model": false, "SECURITY.md#no-such-heading": true,
 	} {
-		if got := deadLinks(t, "page.md", own+"[x]("+link+")"); (len(got) > 0) != dead {
-			t.Errorf("%s: dead links %q", link, got)
-		}
+		must.Equal(t, link+" is dead", dead, len(deadLinks(t, "page.md", own+"[x]("+link+")")) > 0)
 	}
 	all := files(t, ".md")
 	if len(all) < 20 {

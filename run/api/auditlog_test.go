@@ -67,9 +67,7 @@ func TestAuditLog(t *testing.T) {
 		"?actor=person:" + decimal(other.person):                           0,
 		"?limit=3":                                                         3,
 	} {
-		if got := list(query); len(got) != want {
-			t.Errorf("%s: %s, want %d", query, operations(got), want)
-		}
+		must.Equal(t, query, want, len(list(query)))
 	}
 	for _, wrong := range []string{"?limit=0", "?limit=1001", "?start_time=soon", "?start_time=2021-01-01&end_time=2020-01-01", "?format=xml", "?actor_kind=root"} {
 		s.call(t, a.token, http.MethodGet, "/api/v1/audit"+wrong, "").is(t, 400)

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -18,7 +17,6 @@ import (
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/readings"
 )
 
 // connections is how many clients call at a time.
@@ -181,9 +179,9 @@ func bareReadingOf(r reading.Reading) bareReading {
 // bareHandlers are what the API is measured against.
 func (a *testCustomer) bareHandlers(ids []string, now time.Time) http.Handler {
 	mux := http.NewServeMux()
-	handle := func(path string, answer func(ctx context.Context) (any, error)) {
+	handle := func(path string, answer func(r *http.Request) (any, error)) {
 		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
-			body, err := answer(r.Context())
+			body, err := answer(r)
 			if err != nil {
 				http.Error(w, err.Error(), http.StatusInternalServerError)
 				return
@@ -192,60 +190,50 @@ func (a *testCustomer) bareHandlers(ids []string, now time.Time) http.Handler {
 			_ = json.NewEncoder(w).Encode(body)
 		})
 	}
-	node := func(ctx context.Context) (readings.NodeRef, error) {
-		return a.store.VisibleNode(ctx, a.id, ids[0])
-	}
-	handle("/health", func(context.Context) (any, error) { return map[string]string{"status": "healthy"}, nil })
-	handle("/rooms", func(ctx context.Context) (any, error) {
-		found, err := a.store.Rooms(ctx, a.id)
+	handle("/health", func(*http.Request) (any, error) { return map[string]string{"status": "healthy"}, nil })
+	handle("/rooms", func(r *http.Request) (any, error) {
+		found, err := a.store.Rooms(r.Context(), a.id)
 		body := make([]bareRoom, len(found))
-		for i, r := range found {
-			body[i] = bareRoom{ID: r.ID, Name: r.Name, CustomerID: r.CustomerID}
+		for i, room := range found {
+			body[i] = bareRoom{ID: room.ID, Name: room.Name, CustomerID: room.CustomerID}
 		}
 		return body, err
 	})
-	handle("/sensor", func(ctx context.Context) (any, error) {
-		found, err := a.store.Sensor(ctx, a.id, ids[0])
+	handle("/sensor", func(r *http.Request) (any, error) {
+		found, err := a.store.Sensor(r.Context(), a.id, ids[0])
 		return bareSensor{ID: found.ID, Name: found.Name, Type: found.Type, RoomID: found.RoomID, Position: found.Position}, err
 	})
-	handle("/latest", func(ctx context.Context) (any, error) {
-		found, err := a.store.NewestReadings(ctx, a.id, ids[:1])
+	handle("/latest", func(r *http.Request) (any, error) {
+		found, err := a.store.NewestReadings(r.Context(), a.id, ids[:1])
 		return bareReadingOf(found[ids[0]]), err
 	})
-	mux.HandleFunc("/multi", func(w http.ResponseWriter, r *http.Request) {
+	handle("/multi", func(r *http.Request) (any, error) {
 		var asked struct {
 			NodeIDs []string `json:"node_ids"`
 		}
 		if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
+			return nil, err
 		}
 		found, err := a.store.NewestReadings(r.Context(), a.id, asked.NodeIDs)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
 		body := make(map[string]bareReading, len(found))
-		for id, r := range found {
-			body[id] = bareReadingOf(r)
+		for id, newest := range found {
+			body[id] = bareReadingOf(newest)
 		}
-		_ = json.NewEncoder(w).Encode(body)
+		return body, err
 	})
-	mux.HandleFunc("/history", func(w http.ResponseWriter, r *http.Request) {
-		n, err := node(r.Context())
+	handle("/history", func(r *http.Request) (any, error) {
+		n, err := a.store.VisibleNode(r.Context(), a.id, ids[0])
 		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
+			return nil, err
 		}
 		var all []bareReading
 		for item, err := range a.readings.Range(r.Context(), n, now.Add(-31*24*time.Hour), now.Add(-time.Minute)) {
 			if err != nil {
-				http.Error(w, err.Error(), http.StatusInternalServerError)
-				return
+				return nil, err
 			}
 			all = append(all, bareReadingOf(item))
 		}
-		_ = json.NewEncoder(w).Encode(all)
+		return all, nil
 	})
 	return mux
 }

@@ -96,9 +96,7 @@ func TestChangeReachesWhoWaits(t *testing.T) {
 	answer = a.wait(t, got.Next)
 	s.execute(t, `SELECT pg_terminate_backend(pid) `+listeners)
 	s.judge(t, "n2", s.now(), 60)
-	if got = <-answer; fmt.Sprint(got.Changes) != "[joined too_hot open]" {
-		t.Errorf("%+v", got)
-	}
+	must.Equal(t, "changes", "[joined too_hot open]", fmt.Sprint((<-answer).Changes))
 	must.Eventually(t, "the listener again", func() bool { return s.listens(t) })
 }
 
@@ -113,14 +111,10 @@ func TestClockMakesChanges(t *testing.T) {
 	answer := a.wait(t, 0)
 	s.forward(90 * time.Second)
 	began := <-answer
-	if fmt.Sprint(began.Changes) != "[started silent open]" {
-		t.Fatalf("%+v", began)
-	}
+	must.Equal(t, "changes", "[started silent open]", fmt.Sprint(began.Changes))
 	s.judge(t, "n1", time.Now().Add(90*time.Second), 20)
 	cleared := <-a.wait(t, began.Next)
-	if fmt.Sprint(cleared.Changes) != "[cleared silent open]" {
-		t.Fatalf("%+v", cleared)
-	}
+	must.Equal(t, "changes", "[cleared silent open]", fmt.Sprint(cleared.Changes))
 	answer = a.wait(t, cleared.Next)
 	s.forward(90*time.Second + 10*time.Minute)
 	// By then it is silent again.
@@ -182,9 +176,7 @@ func TestChangesOfAKeysRooms(t *testing.T) {
 	answer := limited.wait(t, 0)
 	must.Eventually(t, "the listener", func() bool { return s.listens(t) })
 	s.judge(t, "n2", s.now(), 60)
-	if all := a.changes(t, "?after=0"); fmt.Sprint(all.Changes) != "[started too_hot open]" {
-		t.Fatalf("%+v", all)
-	}
+	must.Equal(t, "all changes", "[started too_hot open]", fmt.Sprint(a.changes(t, "?after=0").Changes))
 	s.judge(t, "n1", s.now(), 60)
 	if got := <-answer; fmt.Sprint(got.Changes) != "[started too_hot open]" || got.Changes[0].Incident.RoomID != seen {
 		t.Errorf("%+v", got)

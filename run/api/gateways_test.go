@@ -161,9 +161,8 @@ func TestEnrolment(t *testing.T) {
 	}
 	spellings := []string{g.code, strings.ToLower(g.code), strings.ReplaceAll(g.code, "-", ""), " " + strings.ReplaceAll(g.code, "-", " ") + " "}
 	for _, code := range spellings {
-		if asked, _ := spelled(code).enrol(t, false); string(asked.body) != string(got.body) {
-			t.Errorf("asked with %q: %d %s, want %s", code, asked.status, asked.body, got.body)
-		}
+		asked, _ := spelled(code).enrol(t, false)
+		must.Equal(t, "asked with "+code, string(got.body), string(asked.body))
 	}
 
 	// The code and key again get the same answer, as when the first was lost, whenever.
@@ -216,9 +215,7 @@ func TestEnrolment(t *testing.T) {
 	s.call(t, a.token, http.MethodDelete, "/api/v1/gateways/"+g.id, "").says(t, 404, "Gateway not found")
 	revoked, _ := g.enrol(t, true)
 	revoked.says(t, 404, unknown)
-	if l := g.listed(t); l["revoked"] != true {
-		t.Errorf("after the revocation: %v", l)
-	}
+	must.Equal(t, "revoked", true, g.listed(t)["revoked"])
 }
 
 // TestGuessingCodesIsLimited holds that unknown codes have a limit per client, and
@@ -406,9 +403,7 @@ func TestNumberOfGateways(t *testing.T) {
 	a.call(t, a.token, http.MethodDelete, "/api/v1/gateways/"+kept.id, "").is(t, 204)
 	a.gateway(t, "in its place")
 	limit()
-	if l := kept.listed(t); l["revoked"] != true {
-		t.Errorf("after the revocation: %v", l)
-	}
+	must.Equal(t, "revoked", true, kept.listed(t)["revoked"])
 	s.execute(t, `UPDATE gateways SET revoked_at = now() - interval '366 days' WHERE id = $1`, kept.id)
 	b.gateway(t, "removes old ones")
 	must.Equal(t, "after a year it is there", 0, s.count(t, `SELECT count(*) FROM gateways WHERE id = $1`, kept.id))

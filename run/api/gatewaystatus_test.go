@@ -64,9 +64,7 @@ func TestGatewayStatus(t *testing.T) {
 			t.Errorf("restarted after a recording: %d %s", got.status, got.body)
 		}
 	}
-	if l := g.listed(t); l["clone"] != false {
-		t.Errorf("after recordings: %v", l)
-	}
+	must.Equal(t, "a clone after recordings", false, g.listed(t)["clone"])
 	// Who has the key, too, is shown.
 	second := *g
 	second.boot, second.sequence = rand.Text(), 0
@@ -170,9 +168,7 @@ func TestPairKey(t *testing.T) {
 	key := func(g *testGateway) []byte {
 		t.Helper()
 		got, said := g.report(t, g.next())
-		if got.status != 200 {
-			t.Fatalf("status: %d %s", got.status, got.body)
-		}
+		got.is(t, 200)
 		return said.PairKey
 	}
 	shared, foreign := key(first), key(others)

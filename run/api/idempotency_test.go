@@ -134,9 +134,7 @@ func TestAnswersExpire(t *testing.T) {
 	first := a.createOnce(t, "key", path, body)
 	other.createOnce(t, "key", path, body)
 	s.execute(t, `UPDATE idempotent_answers SET created_at = now() - interval '23 hours 59 minutes'`)
-	if got := a.createOnce(t, "key", path, body); string(got.body) != string(first.body) {
-		t.Errorf("within a day: %s, first %s", got.body, first.body)
-	}
+	must.Equal(t, "within a day", string(first.body), string(a.createOnce(t, "key", path, body).body))
 	s.execute(t, `UPDATE idempotent_answers SET created_at = now() - interval '24 hours'`)
 	if got := a.createOnce(t, "key", path, body); got.status != 201 || string(got.body) == string(first.body) {
 		t.Errorf("after a day: %d %s, first %s", got.status, got.body, first.body)
@@ -157,8 +155,6 @@ func TestAnswersAreLimited(t *testing.T) {
 		SELECT $1, 'other', sha256(n::text::bytea), sha256(''), '' FROM generate_series(2, $2::int) n`, a.id, accounts.MaxAnswers)
 	a.createOnce(t, "more", path, body).is(t, 429)
 	must.Equal(t, "rooms", 1, s.count(t, `SELECT count(*) FROM server_rooms`))
-	if got := a.createOnce(t, "key", path, body); string(got.body) != string(first.body) {
-		t.Errorf("a repeat: %d %s, first %s", got.status, got.body, first.body)
-	}
+	must.Equal(t, "a repeat", string(first.body), string(a.createOnce(t, "key", path, body).body))
 	other.createOnce(t, "key", path, body).is(t, 201)
 }

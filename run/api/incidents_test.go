@@ -125,9 +125,7 @@ func TestVerdictOnAnAnomaly(t *testing.T) {
 	do := func(method, path, body string, status int) (into map[string]any) {
 		t.Helper()
 		got := a.call(t, a.token, method, path, body)
-		if got.status != status {
-			t.Fatalf("%s %s: %d %s", method, path, got.status, got.body)
-		}
+		got.is(t, status)
 		must.Do(t, json.Unmarshal(got.body, &into))
 		return into
 	}
@@ -158,9 +156,7 @@ func TestVerdictOnAnAnomaly(t *testing.T) {
 	feedback := fmt.Sprintf("/api/v1/prediction-feedback/%.0f", prediction()["id"])
 	for _, c := range []struct{ feedback, verdict string }{{"not_ok", "expected"}, {"ok", "right"}, {"not_ok", "wrong"}} {
 		do(http.MethodPut, feedback, fmt.Sprintf(`{"feedback":%q}`, c.feedback), 200)
-		if got := shown(); got["verdict"] != c.verdict {
-			t.Errorf("after %s: %v, want %s", c.feedback, got["verdict"], c.verdict)
-		}
+		must.Equal(t, "verdict after "+c.feedback, c.verdict, shown()["verdict"])
 	}
 	do(http.MethodPut, verdict, `{"verdict":"perhaps"}`, 400)
 	do(http.MethodPut, "/api/v1/excursions/999/verdict", `{"verdict":"right"}`, 404)
@@ -169,9 +165,7 @@ func TestVerdictOnAnAnomaly(t *testing.T) {
 	do(http.MethodPut, fmt.Sprintf("/api/v1/excursions/%d/verdict", hot), `{"verdict":"right"}`, 400)
 	s.execute(t, `UPDATE prediction_feedback SET used_in_training = true`)
 	do(http.MethodPut, verdict, `{"verdict":"right"}`, 400)
-	if got := shown(); got["verdict"] != "wrong" {
-		t.Errorf("after training: %v", got["verdict"])
-	}
+	must.Equal(t, "verdict after training", "wrong", shown()["verdict"])
 
 	const settings = "/api/v1/ml/settings"
 	for _, c := range []struct {
@@ -183,9 +177,7 @@ func TestVerdictOnAnAnomaly(t *testing.T) {
 		if c.body == "" {
 			method = http.MethodGet
 		}
-		if got := do(method, settings, c.body, c.status); got["extrapolated"] != c.extrapolated {
-			t.Errorf("%s: %v", c.body, got)
-		}
+		must.Equal(t, c.body, c.extrapolated, do(method, settings, c.body, c.status)["extrapolated"])
 	}
 	status, err := s.store.SensorStatuses(t.Context(), []reading.Node{{ID: "odd-1"}})
 	if err != nil || status[reading.Node{ID: "odd-1"}].Budget != 30 {
@@ -310,9 +302,7 @@ func TestActOnIncident(t *testing.T) {
 		must.Equal(t, c.fields+": entries", want, s.count(t, `SELECT count(*) FROM audit_log`)-before)
 		timeline := get[shownIncident](t, a, http.MethodGet, fmt.Sprint(incidentsPath, hot), "").Timeline
 		must.Equal(t, c.fields+": events", want, len(timeline)-events)
-		if last := timeline[len(timeline)-1]; last.Person != me {
-			t.Errorf("%s: %+v", c.fields, last)
-		}
+		must.Equal(t, c.fields+": person", me, timeline[len(timeline)-1].Person)
 	}
 	// Taking acknowledges the alerts that there are, and no later one; giving back none.
 	second := s.alert(t, "n1", s.now().Add(time.Second), 56)

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"coldaisle.dev/shared/must"
 )
 
@@ -46,9 +44,7 @@ func TestMaintenanceSilences(t *testing.T) {
 	if got := a.call(t, a.token, http.MethodDelete, path, ""); got.status != http.StatusNoContent || silenced() {
 		t.Errorf("it lasts, and its window has ended: %d", got.status)
 	}
-	if list := get[[]body](t, a, http.MethodGet, "/api/v1/maintenance", ""); len(list) != 0 {
-		t.Errorf("listed %+v", list)
-	}
+	must.Equal(t, "listed", 0, len(get[[]body](t, a, http.MethodGet, "/api/v1/maintenance", "")))
 	const over = "start_time: every occurrence would be over already"
 	a.call(t, a.token, http.MethodPut, fmt.Sprintf("/api/v1/maintenance/%d", a.create(t, "/api/v1/maintenance", window)),
 		`{"start_time":"2026-03-01","duration_s":60,"sensor_id":"n1"}`).says(t, http.StatusBadRequest, over)
@@ -214,12 +210,8 @@ func TestScopeTakesItsRulesAndWindows(t *testing.T) {
 			}
 		}
 		slices.Sort(logged)
-		if diff := cmp.Diff(c.ended, logged); diff != "" {
-			t.Errorf("%s: audited (-want +got):\n%s", c.path, diff)
-		}
-		if diff := cmp.Diff(c.left, left(a)); diff != "" {
-			t.Errorf("%s: left (-want +got):\n%s", c.path, diff)
-		}
+		must.Equal(t, c.path+": audited", c.ended, logged)
+		must.Equal(t, c.path+": left", c.left, left(a))
 	}
 	a.heldSensor(t, "n1", "n2")
 	if rules := get[[]struct{ ID int64 }](t, a, http.MethodGet, "/api/v1/rules", ""); len(rules) != 3 || fmt.Sprint("rule:", rules[2].ID) != ruleOfAll {

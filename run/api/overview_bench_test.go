@@ -63,14 +63,12 @@ func BenchmarkIncidentsAtSize(b *testing.B) {
 		must.Do(b, s.store.UpdateNodeStates(b.Context(), batch))
 	}
 	ask := func(tag string) (took time.Duration, size int, again string) {
-		request, err := http.NewRequestWithContext(b.Context(), http.MethodGet, s.url+"/api/v1/overview", nil)
-		must.Do(b, err)
+		request := must.Get(http.NewRequestWithContext(b.Context(), http.MethodGet, s.url+"/api/v1/overview", nil))(b)
 		request.Header.Set("Authorization", "Bearer "+a.token)
 		request.Header.Set("Accept-Encoding", "gzip")
 		request.Header.Set("If-None-Match", tag)
 		began := time.Now()
-		response, err := s.client.Do(request)
-		must.Do(b, err)
+		response := must.Get(s.client.Do(request))(b) //nolint:bodyclose // below
 		body, err := io.ReadAll(response.Body)
 		took = time.Since(began)
 		_ = response.Body.Close()

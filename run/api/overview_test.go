@@ -186,9 +186,7 @@ func TestOverview(t *testing.T) {
 	}
 	unchanged()
 	report("fine", time.Second, 26)
-	if body := changed("a reading"); *body.Sensors[1].Temperature != 26 {
-		t.Errorf("%+v", body.Sensors[1])
-	}
+	must.Equal(t, "temperature", 26.0, *changed("a reading").Sensors[1].Temperature)
 	a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 25.0, `,"sensor_id":"fine"`))
 	if body := changed("a rule"); len(body.Limits[body.Sensors[1].Limits]) != 3 {
 		t.Errorf("%v", body.Limits)

@@ -230,9 +230,8 @@ func testPrometheusRecipe(t *testing.T, r recipe) {
 		var answer struct {
 			Data struct{ Result []any }
 		}
-		response, err := http.Get("http://" + at + "/api/v1/query?query=" + url.QueryEscape(query))
-		must.Do(t, err)
-		err = json.NewDecoder(response.Body).Decode(&answer)
+		response := must.Get(http.Get("http://" + at + "/api/v1/query?query=" + url.QueryEscape(query)))(t) //nolint:bodyclose // below
+		err := json.NewDecoder(response.Body).Decode(&answer)
 		_ = response.Body.Close()
 		if err != nil || response.StatusCode != http.StatusOK {
 			t.Fatalf("%s: %d %+v, %v", query, response.StatusCode, answer, err)

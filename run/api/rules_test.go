@@ -70,9 +70,7 @@ func TestRulesAndThresholdsAreOne(t *testing.T) {
 	must.Equal(t, "threshold", 33.0, set["max_temperature"])
 	id := a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 30.0, `,"sensor_id":"n1"`))
 	own := fmt.Sprintf("/api/v1/rules/%d", id)
-	if got := get[shown](t, a, http.MethodPut, own, fmt.Sprintf(someRule, 31.0, "")); got.Limit != 31 {
-		t.Errorf("%+v", got)
-	}
+	must.Equal(t, "limit", 31.0, get[shown](t, a, http.MethodPut, own, fmt.Sprintf(someRule, 31.0, "")).Limit)
 	if got := a.call(t, a.token, http.MethodPut, own, fmt.Sprintf(someRule, math.Copysign(0, -1), "")); !strings.Contains(string(got.body), `"limit":0,`) {
 		t.Errorf("-0: %s", got.body)
 	}
@@ -95,9 +93,7 @@ func TestRulesAndThresholdsAreOne(t *testing.T) {
 	}
 	a.call(t, a.token, http.MethodDelete, own, "").is(t, http.StatusNoContent)
 	for range 2 { // the second adds nothing
-		if got := get[[]shown](t, a, http.MethodPost, "/api/v1/rules/preset", `{"preset":"ashrae_recommended"}`); len(got) != 5 {
-			t.Errorf("preset: %+v", got)
-		}
+		must.Equal(t, "preset", 5, len(get[[]shown](t, a, http.MethodPost, "/api/v1/rules/preset", `{"preset":"ashrae_recommended"}`)))
 	}
 	must.Equal(t, "rules", 7, len(rules()))
 	presets := get[[]struct {
@@ -148,9 +144,7 @@ func TestSuggestedLimits(t *testing.T) {
 		t.Errorf("after one is taken: %+v", given)
 	}
 	get[struct{}](t, a, http.MethodPost, fmt.Sprintf("/api/v1/alerts/thresholds/%d", a.id), `{"max_temperature":26}`)
-	if given := suggestions(); len(given) != 0 {
-		t.Errorf("below a threshold: %+v", given)
-	}
+	must.Equal(t, "below a threshold", 0, len(suggestions()))
 }
 
 // TestUnchangedRuleKeepsItsExcursions puts a rule as it was read: its version and its
@@ -180,9 +174,7 @@ func TestUnchangedRuleKeepsItsExcursions(t *testing.T) {
 			t.Errorf("%s: put %v, then %v", name, before, after)
 		}
 		must.Equal(t, name, open, lasting())
-		if log := get[[]loggedEntry](t, a, http.MethodGet, "/api/v1/audit", ""); len(log) != 0 {
-			t.Errorf("%s: %+v", name, log)
-		}
+		must.Equal(t, name+": entries", 0, len(get[[]loggedEntry](t, a, http.MethodGet, "/api/v1/audit", "")))
 		changed := get[map[string]any](t, a, http.MethodPut, path, strings.Replace(body, `"limit":30`, `"limit":35`, 1))
 		if changed["version"] != 2.0 || len(lasting()) != 0 || len(get[[]loggedEntry](t, a, http.MethodGet, "/api/v1/audit", "")) != 1 {
 			t.Errorf("%s: changed %v", name, changed)

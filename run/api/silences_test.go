@@ -67,9 +67,7 @@ func TestSilentGatewayIsOneIncident(t *testing.T) {
 		t.Fatalf("%+v", one)
 	}
 	for query, want := range map[string]int{"&sensor_id=n2": 1, "&sensor_id=n3": 0, fmt.Sprintf("&room_id=%d", room): 1, "&room_id=99": 0} {
-		if got := list(query); len(got) != want {
-			t.Errorf("%s: %+v", query, got)
-		}
+		must.Equal(t, query, want, len(list(query)))
 	}
 	for name, c := range map[string]struct {
 		seen time.Time

@@ -18,7 +18,6 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"coldaisle.dev/run/api/alerting"
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
@@ -28,7 +27,6 @@ import (
 	"coldaisle.dev/shared/readings/pgreadings"
 	"coldaisle.dev/shared/store/incidents"
 	"coldaisle.dev/shared/store/pipeline"
-	"coldaisle.dev/shared/wire"
 )
 
 // testAPI is the API over real HTTP on a database of its own. Every answer is
@@ -57,23 +55,17 @@ func newTestAPI(tb testing.TB, change ...func(*Config)) *testAPI {
 	pool := pgtest.New(tb)
 	s := &testAPI{pool: pool, store: pgtest.NewStores(pool), readings: pgreadings.New(pool, nil, time.Now), saved: map[string]string{}}
 	s.now = func() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }
-	cfg := Config{
-		DB: s.store.DB, Readings: s.readings, Publisher: &published[wire.Retraining]{}, Drills: &published[alerting.DrillMessage]{}, ProjectID: "project", DataTopic: "data", SecretKey: secretKey,
-		Clock: s.now, Log: logging.New(tb.Output(), slog.LevelError, ""), PasswordCost: 4,
-	}
+	cfg := bareConfig(logging.New(tb.Output(), slog.LevelError, ""))
+	cfg.DB, cfg.Readings, cfg.Clock = s.store.DB, s.readings, s.now
 	for _, c := range change {
 		c(&cfg)
 	}
-	handler, err := New(cfg)
-	must.Do(tb, err)
-	s.api = handler
-	server := httptest.NewServer(handler)
+	s.api = must.Get(New(cfg))(tb)
+	server := httptest.NewServer(s.api)
 	tb.Cleanup(server.Close)
 	s.url, s.client = server.URL, server.Client()
 	s.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	if s.document, err = committedDocument(); err != nil {
-		tb.Fatal(err)
-	}
+	s.document = must.Get(committedDocument())(tb)
 	return s
 }
 

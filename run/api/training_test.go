@@ -42,9 +42,7 @@ func TestHundredthValidation(t *testing.T) {
 	var topic published[wire.Retraining]
 	a, ids := newLearningCustomer(t, &topic, learning.RetrainingCount-2, 22)
 	a.validate(t, ids[0])
-	if got := topic.all(); len(got) != 0 {
-		t.Fatalf("requests before the hundredth: %v", got)
-	}
+	must.Equal(t, "requests before the hundredth", 0, len(topic.all()))
 	var together sync.WaitGroup
 	for _, id := range ids[1:] {
 		together.Go(func() { a.validate(t, id) })
@@ -72,9 +70,7 @@ func TestHundredthVerdictOnAnExcursion(t *testing.T) {
 	a, ids := newLearningCustomer(t, &topic, learning.RetrainingCount-2, 1)
 	a.validate(t, ids[0])
 	judge := fmt.Sprintf("/api/v1/excursions/%d/verdict", a.anomaly(t, "node-1"))
-	if got := topic.all(); len(got) != 0 {
-		t.Fatalf("requests before the hundredth: %v", got)
-	}
+	must.Equal(t, "requests before the hundredth", 0, len(topic.all()))
 	for _, verdict := range []string{"right", "wrong"} {
 		a.call(t, a.token, http.MethodPut, judge, fmt.Sprintf(`{"verdict":%q}`, verdict)).is(t, 200)
 		if got := topic.all(); len(got) != 1 || got[0].TriggeredBy != "auto_100_validated" || got[0].ValidatedCount != learning.RetrainingCount {
@@ -91,15 +87,10 @@ func TestPublishFails(t *testing.T) {
 	a, ids := newLearningCustomer(t, &topic, learning.RetrainingCount-1, 3)
 	a.validate(t, ids[0])
 	a.validate(t, ids[1])
-	if got := topic.all(); len(got) != 0 {
-		t.Fatalf("requests %v", got)
-	}
+	must.Equal(t, "requests", 0, len(topic.all()))
 	topic.failing(nil)
 	a.validate(t, ids[2])
-	got := topic.all()
-	if len(got) != 1 {
-		t.Fatalf("requests %v, want the one that waited", got)
-	}
+	must.Equal(t, "requests, of which one waited", 1, len(topic.all()))
 	history := string(a.call(t, a.token, http.MethodGet, "/api/v1/ml/retraining/history", "").body)
 	must.Equal(t, fmt.Sprintf("history %s, want one run", history), 1, strings.Count(history, `"id"`))
 }

@@ -61,18 +61,15 @@ func TestUsualBand(t *testing.T) {
 			a.unless(t, path, got.header.Get("ETag")).is(t, 304)
 			return bands
 		}
-		if old := ask(now.Add(-79*24*time.Hour), now.Add(-71*24*time.Hour)); len(old) != 0 {
-			t.Errorf("of a past that no calibration knows: %v", old)
-		}
+		must.Equal(t, "bands of a past that no calibration knows", 0, len(ask(now.Add(-79*24*time.Hour), now.Add(-71*24*time.Hour))))
 		bands := map[int]usualBand{} // by hours before now
 		all := ask(now.Add(-200*time.Hour), now.Add(time.Hour))
 		for _, band := range all {
 			bands[int(now.Sub(band.Timestamp).Hours())] = band
 		}
 		for ago, known := range map[int]bool{150: false, 100: false, 99: true, 60: true, 50: true, 40: false, 25: false, 20: false, 19: true, 8: true, 1: true} {
-			if _, ok := bands[ago]; ok != known {
-				t.Errorf("%d hours ago: known %v", ago, ok)
-			}
+			_, ok := bands[ago]
+			must.Equal(t, fmt.Sprint("known hours ago: ", ago), known, ok)
 		}
 		for ago, around := range map[int][2]float64{60: {22, 22}, 8: {22, 26}, 1: {26, 22}} { // the hour before, and the middle of the day
 			b := bands[ago]

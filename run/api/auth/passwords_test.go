@@ -51,10 +51,7 @@ func TestLaneFullOfCookies(t *testing.T) {
 			time.Sleep(time.Second)
 			done()
 		}()
-		end, err := p.Acquire(t.Context(), "victim@example.com")
-		if err != nil {
-			t.Fatal(err)
-		}
+		end := must.Get(p.Acquire(t.Context(), "victim@example.com"))(t)
 		end()
 		time.Sleep(MaxPasswordWait)
 	})

@@ -19,17 +19,13 @@ func TestCSVCells(t *testing.T) {
 	t.Parallel()
 	rows := readingRows("-2:A1", true, false)
 	text := string(rows.Append([]byte(rows.Begin), reading.Reading{Time: time.Unix(0, 0), Temperature: -12.5, Humidity: 1e-7}))
-	records, err := csv.NewReader(strings.NewReader(text)).ReadAll()
-	must.Do(t, err)
+	records := must.Get(csv.NewReader(strings.NewReader(text)).ReadAll())(t)
 	if got := records[1]; got[0] != "'-2:A1" || got[2] != "-12.5" || got[3] != "0.0000001" {
 		t.Errorf("cells %q", got)
 	}
 	buckets := bucketRows("node-1", true)
 	text = string(buckets.Append([]byte(buckets.Begin), readings.Bucket{Stats: readings.Stats{Count: 2}}))
-	records, err = csv.NewReader(strings.NewReader(text)).ReadAll()
-	if err != nil || len(records) != 2 {
-		t.Errorf("%q: %v", text, err)
-	}
+	must.Equal(t, text, 2, len(must.Get(csv.NewReader(strings.NewReader(text)).ReadAll())(t)))
 }
 
 func BenchmarkHistoryEncoding(b *testing.B) {

@@ -46,9 +46,8 @@ func TestRedoc(t *testing.T) {
 				t.Errorf("%d %s", status, page)
 			}
 			for _, file := range []string{"redoc.standalone.js", "redoc.LICENSE.txt"} {
-				if status, _ := get("/docs/pages/built/" + file); (status == 200) != built {
-					t.Errorf("%s: %d", file, status)
-				}
+				status, _ := get("/docs/pages/built/" + file)
+				must.Equal(t, file, built, status == 200)
 			}
 			for _, path := range []string{"/docs/pages/built", "/docs/pages/built/", "/docs/pages/", "/docs/pages/nothing.js"} {
 				if status, body := get(path); status != 404 || body != `{"detail":"Not Found"}` {
