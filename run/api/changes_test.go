@@ -77,25 +77,31 @@ func TestChangeReachesWhoWaits(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)
 	s.running(t)
-	a.heldSensor(t, "n1", "n2")
-	answer := a.wait(t, a.changes(t, "").Next)
-	must.Eventually(t, "the listener", func() bool { return s.listens(t) })
-	began := time.Now()
-	s.judge(t, "n1", s.now(), 60)
-	got := <-answer
-	if took := time.Since(began); took > 2*time.Second {
-		t.Errorf("it took %v", took)
+	nodes := []string{"n0", "n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8", "n9"}
+	a.heldSensor(t, append(nodes, "last")...)
+	got, quickest := shownChanges{}, time.Hour
+	for k := 0; k < len(nodes) && quickest > 2*time.Second; k++ { // a busy machine may be late, but not each time
+		answer := a.wait(t, got.Next)
+		must.Eventually(t, "the listener", func() bool { return s.listens(t) })
+		began := time.Now()
+		s.judge(t, nodes[k], s.now(), 60)
+		got = <-answer
+		quickest = min(quickest, time.Since(began))
+		event := map[bool]string{true: "started", false: "joined"}[k == 0]
+		if fmt.Sprint(got.Changes) != "["+event+" too_hot open]" || got.More {
+			t.Fatalf("%+v", got)
+		}
+		if i := got.Changes[0].Incident; i.RoomName != "Hall" || i.Phase != "actual" || i.EndTime != nil || i.ID != got.Changes[0].IncidentID {
+			t.Errorf("%+v", i)
+		}
 	}
-	if fmt.Sprint(got.Changes) != "[started too_hot open]" || got.More {
-		t.Fatalf("%+v", got)
-	}
-	if i := got.Changes[0].Incident; i.RoomName != "Hall" || i.Phase != "actual" || i.EndTime != nil || i.ID != got.Changes[0].IncidentID {
-		t.Errorf("%+v", i)
+	if quickest > 2*time.Second {
+		t.Errorf("it took %v and more", quickest)
 	}
 
-	answer = a.wait(t, got.Next)
+	answer := a.wait(t, got.Next)
 	s.execute(t, `SELECT pg_terminate_backend(pid) `+listeners)
-	s.judge(t, "n2", s.now(), 60)
+	s.judge(t, "last", s.now(), 60)
 	must.Equal(t, "changes", "[joined too_hot open]", fmt.Sprint((<-answer).Changes))
 	must.Eventually(t, "the listener again", func() bool { return s.listens(t) })
 }

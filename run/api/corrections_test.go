@@ -67,8 +67,7 @@ func TestCorrections(t *testing.T) {
 	must.Equal(t, "what was refused has changed something", tables, s.tables(t))
 
 	longest := fmt.Sprintf(`,"temperature_offset":-10,"humidity_offset":29.95,"certificate":%q,"serial_number":"S-1","due_date":"2031-03-01","calibrated_by":"Metrolab"`, strings.Repeat("ü", 200))
-	at := 5*time.Minute + 10*time.Second
-	first := body(at, longest)
+	first := body(6*time.Minute, longest) // of which the last is sent within a minute
 	added := get[shownCorrection](t, a, http.MethodPost, path, first)
 	if added.State != "planned" || !added.Withdrawable || added.AddedBy == "" {
 		t.Errorf("added %+v", added)
