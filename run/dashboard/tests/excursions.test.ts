@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { valueOf, wrong, type Excursion } from "../src/logic/excursions";
-import { factsOf, oneIn, passingOf, spansOf } from "../src/logic/spans";
+import { factsOf, oneIn, fanOf, spansOf } from "../src/logic/spans";
 import { excursion } from "./excursion";
 
 const silence: Partial<Excursion> = { kind: "silence", quantity: null, direction: null, limit: null, peak: null,
@@ -43,10 +43,16 @@ test("a chart draws the excursions of its own quantity, and what was usual in an
   )).toEqual([{ start: noon, end: noon + 240 }, { start: noon, end: noon + 240, low: 22, high: 24 }]);
 });
 
-test("what is expected is drawn while it lasts", () => {
+test("what is expected is drawn from its own sensor's curve, until that has passed the limit", () => {
   const forecast = excursion({ kind: "forecast", earliest: "2026-03-01T12:09:00Z", latest: "2026-03-01T12:14:00Z" });
-  expect(passingOf([excursion({}), forecast], "temperature"))
-    .toEqual({ limit: 27, earliest: noon + 540, latest: noon + 840 });
-  expect(passingOf([{ ...forecast, state: "over" }], "temperature")).toBeUndefined();
-  expect(passingOf([forecast], "humidity")).toBeUndefined();
+  const curve = (value: number) => (id: string) => (id !== forecast.sensor_id ? undefined
+    : { time: [noon], mean: [value], low: [value], high: [value] });
+  expect(fanOf([excursion({}), forecast], "temperature", curve(26)))
+    .toEqual({ time: noon, value: 26, limit: 27, earliest: noon + 540, latest: noon + 840 });
+  expect(fanOf([forecast], "temperature", curve(29)), "it would fall to its limit").toBeUndefined();
+  expect(fanOf([{ ...forecast, direction: "below" }], "temperature", curve(29))).toBeDefined();
+  expect(fanOf([{ ...forecast, sensor_id: "other" }, forecast], "temperature", curve(26))).toBeDefined();
+  expect(fanOf([{ ...forecast, sensor_id: "other" }], "temperature", curve(26))).toBeUndefined();
+  expect(fanOf([{ ...forecast, state: "over" }], "temperature", curve(26))).toBeUndefined();
+  expect(fanOf([forecast], "humidity", curve(26))).toBeUndefined();
 });

@@ -7,13 +7,11 @@ import "uplot/dist/uPlot.min.css";
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { decimal, inUnit, plural, shownZone, timeIn, unitName, withUnit } from "../logic/format";
-import type { Span } from "../logic/spans";
+import type { Fan, Span } from "../logic/spans";
 import type { Columns, Usual } from "../logic/series";
 
 /** A limit of a rule. */
 export interface ChartLimit { limit: number; direction: "above" | "below"; severity: "warning" | "critical" }
-/** What is expected: the value now, and when it passes a limit, at the earliest and at the latest. */
-export interface Fan { time: number; value: number; limit: number; earliest: number; latest: number }
 
 /** Times are seconds since the epoch, values in °C or %. */
 export interface ChartProps {

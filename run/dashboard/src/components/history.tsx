@@ -7,7 +7,7 @@ import { api, unwrap, type Bucket, type Sensor } from "../api/client";
 import { useExcursionsOf } from "../api/excursions";
 import { keys, pastEvery, useForecast, useHistory, useMaintenance, useOverview } from "../api/queries";
 import { recommended } from "../logic/climate";
-import { passingOf, spansOf, type Charted } from "../logic/spans";
+import { fanOf, spansOf, type Charted } from "../logic/spans";
 import { decimal, inUnit, localTime, withUnit } from "../logic/format";
 import { occurrences } from "../logic/maintenance";
 import { limitsOf, type LiveSensor, type Overview } from "../logic/overview";
@@ -114,13 +114,11 @@ export function HistoryPanel({ sensor }: { sensor: Sensor }) {
 
   const charts = useMemo(() => quantities.map((quantity) => {
     const { chart } = quantity;
-    const passing = live ? passingOf(excursions ?? [], chart) : undefined;
-    const [time, value] = [curves[chart].time.at(-1), curves[chart].mean.at(-1)];
     return {
       ...quantity, columns: curves[chart], excursions: spansOf(excursions ?? [], chart), maintenance,
       limits: limits.filter((limit) => limit.quantity === chart), usual: usualOf(usual ?? [], chart),
       others: besides.map(({ name, curves: of }) => ({ name, columns: of[chart] })),
-      fan: passing && time !== undefined && value != null ? { ...passing, time, value } : undefined,
+      fan: live ? fanOf(excursions ?? [], chart, () => curves[chart]) : undefined,
       forecast: range.period === "1h" && chart !== "dew_point" ? (forecast?.forecast ?? []).flatMap((step) => {
         const value = step[chart];
         return value === null ? [] : [{ time: Date.parse(step.timestamp) / 1000, value }];

@@ -4,7 +4,8 @@ import { useMemo, useState } from "preact/hooks";
 import { Link } from "wouter-preact";
 import { history, pastEvery } from "../api/queries";
 import { ago, withUnit } from "../logic/format";
-import type { Passing } from "../logic/spans";
+import type { Excursion } from "../logic/excursions";
+import { fanOf } from "../logic/spans";
 import { limitsOf, type LiveSensor, type Overview } from "../logic/overview";
 import { askedOf, lengths, type Period } from "../logic/range";
 import { columnsOf, gapOf, withNewest, type Columns } from "../logic/series";
@@ -33,8 +34,8 @@ function lineOf(
   return live && value !== null ? withNewest(columns, Date.parse(sensor.timestamp ?? "") / 1000, value) : columns;
 }
 
-export function RoomChart({ sensors, overview, passing, quantity = "temperature" }: {
-  sensors: readonly LiveSensor[]; overview: Overview; passing?: Passing | undefined; quantity?: Shown;
+export function RoomChart({ sensors, overview, excursions = [], quantity = "temperature" }: {
+  sensors: readonly LiveSensor[]; overview: Overview; excursions?: readonly Excursion[]; quantity?: Shown;
 }) {
   const { label, unit, colour, highest } = shownAs[quantity];
   const [period, setPeriod] = useState<Period>("1h");
@@ -62,8 +63,7 @@ export function RoomChart({ sensors, overview, passing, quantity = "temperature"
     (worst ? limitsOf(overview, worst.sensor).filter((limit) => limit.quantity === quantity) : []),
     [overview, worst?.sensor.limits, quantity]);
   if (!worst) return null;
-  const [time, value] = [worst.columns.time.at(-1), worst.columns.mean.at(-1)];
-  const fan = passing && time !== undefined && value != null ? { ...passing, time, value } : undefined;
+  const fan = fanOf(excursions, quantity, (id) => lines.find(({ sensor }) => sensor.id === id)?.columns);
   return (
     <section class="card" aria-label={`${label} of the room`}>
       <div class="heading">

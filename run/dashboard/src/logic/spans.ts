@@ -1,6 +1,7 @@
 // What else is known of excursions, and the stretches of a chart that they are.
 import { endings, valueOf, type Excursion } from "./excursions";
 import { count, localTime, plural, timeOfDay } from "./format";
+import type { Columns } from "./series";
 
 /** In how many hours there is one of this probability, to two digits. */
 export const oneIn = (probability: number) => Number((1 / probability).toPrecision(2));
@@ -43,17 +44,19 @@ export function spansOf(excursions: readonly Excursion[], chart: Charted): Span[
     }));
 }
 
-/** When a limit will be passed, at the earliest and at the latest: seconds since the epoch. */
-export interface Passing {
-  limit: number;
-  earliest: number;
-  latest: number;
-}
+/** What is expected of a curve: from its last value to a limit, at the earliest and at the latest, in seconds. */
+export interface Fan { time: number; value: number; limit: number; earliest: number; latest: number }
 
-export function passingOf(excursions: readonly Excursion[], chart: Charted): Passing | undefined {
-  const found = excursions.find(({ kind, state, quantity, limit, earliest, latest }) =>
-    kind === "forecast" && state === "lasting" && quantity !== null && drawn[chart].includes(quantity) && limit !== null
-      && earliest !== null && latest !== null);
-  return found && { limit: found.limit ?? 0, earliest: Date.parse(found.earliest ?? "") / 1000,
-    latest: Date.parse(found.latest ?? "") / 1000 };
+/** The first forecast that lasts, from the curve of its own sensor. One whose limit the curve has passed is none. */
+export function fanOf(excursions: readonly Excursion[], chart: Charted,
+  curveOf: (sensorID: string) => Columns | undefined): Fan | undefined {
+  for (const { kind, state, sensor_id, quantity, direction, limit, earliest, latest } of excursions) {
+    const curve = kind === "forecast" && state === "lasting" && quantity === chart ? curveOf(sensor_id) : undefined;
+    const [time, value] = [curve?.time.at(-1), curve?.mean.at(-1)];
+    if (time === undefined || value == null || limit === null || earliest === null || latest === null) continue;
+    if (direction === "above" ? value < limit : value > limit) {
+      return { time, value, limit, earliest: Date.parse(earliest) / 1000, latest: Date.parse(latest) / 1000 };
+    }
+  }
+  return undefined;
 }

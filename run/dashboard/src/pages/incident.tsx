@@ -3,7 +3,6 @@ import { Link, Redirect, useParams } from "wouter-preact";
 import { useMemo } from "preact/hooks";
 import { useExcursions } from "../api/excursions";
 import { useIncident, useOverview } from "../api/queries";
-import { passingOf } from "../logic/spans";
 import { capital, inWords } from "../logic/format";
 import { endingOf, lasting, nowOf, titleOf, type IncidentDetail } from "../logic/incidents";
 import { named } from "../logic/names";
@@ -115,7 +114,7 @@ function Place({ incident }: { incident: IncidentDetail }) {
     <>
       <RoomChart
         sensors={room.sensors} overview={overview} quantity={quantity}
-        passing={passingOf(data?.pages.flatMap(({ items }) => items) ?? [], quantity)}
+        excursions={data?.pages.flatMap(({ items }) => items) ?? []}
       />
       <div class={`rooms ${density === "large" ? "medium" : density}${lost === null ? "" : " stale"}`}>
         <RoomMap room={room} overview={overview} density={density === "large" ? "medium" : density} />
