@@ -167,3 +167,26 @@ test("limits, anomalies, maintenance and what is expected are drawn and said", a
   await expectAccessible(page);
   await page.screenshot({ path: `${pictures}sensor-fan.png`, fullPage: true });
 });
+
+test("the steps of an axis are equal as they are written", async ({ page }) => {
+  await page.addInitScript(() => {
+    const { fillText } = CanvasRenderingContext2D.prototype;
+    CanvasRenderingContext2D.prototype.fillText = function (text, ...where) {
+      performance.mark(text);
+      fillText.call(this, text, ...where);
+    };
+  });
+  const [node = ""] = await withThree(page);
+  // Two degrees around one value: as steep as an axis becomes.
+  await page.route(/\/data\/historical\//, (route) => route.fulfill({ json: [
+    { node_id: node, timestamp: new Date().toISOString(), temperature: 61.5, humidity: 44, min_temperature: 61.5,
+      max_temperature: 61.5, min_humidity: 44, max_humidity: 44, count: 1 },
+  ] }));
+  await page.goto(url(`/sensors/${node}?from=2026-01-01T00:00:00Z&to=2099-01-01T00:00:00Z`));
+  const written = () => page.evaluate(() => [...new Set(performance.getEntriesByType("mark").map(({ name }) => name))]
+    .filter((name) => /^6\d(\.\d)?°$/.test(name)).map(parseFloat).sort((a, b) => a - b));
+  await expect.poll(async () => (await written()).length).toBeGreaterThan(3);
+  const values = await written();
+  const steps = values.slice(1).map((value, i) => (value - (values[i] ?? 0)).toFixed(1));
+  expect(new Set(steps).size, values.join(" ")).toBe(1);
+});

@@ -203,7 +203,8 @@ function options(element: HTMLElement, latest: { current: ChartProps }): uPlot.O
     axes: [
       { stroke: text, grid, ticks: grid, font, space: 72,
         values: (_, ticks, __, ___, step) => timeLabels(ticks, step) },
-      { stroke: text, grid, ticks: grid, font, size: 60,
+      // In steps that one decimal shows exactly.
+      { stroke: text, grid, ticks: grid, font, size: 60, incrs: [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100],
         values: (_, ticks) => ticks.map((tick) => `${Number(tick.toFixed(1))}${unit === "%" ? " %" : "°"}`) },
     ],
     series: [
