@@ -14,7 +14,10 @@ test("a month is one on the clocks of its zone, summer and winter", () => {
   expect(new Date(start).toISOString()).toBe("2026-02-28T23:00:00.000Z");
   expect(new Date(end).toISOString()).toBe("2026-03-31T22:00:00.000Z");
   expect(monthBounds("2026-12", "UTC")).toEqual([Date.UTC(2026, 11, 1), Date.UTC(2027, 0, 1)]);
-  expect(months(Date.UTC(2026, 0, 31), 3)).toEqual(["2026-01", "2025-12", "2025-11"]);
+  expect(months(Date.UTC(2026, 0, 31), 3, "UTC")).toEqual(["2026-01", "2025-12", "2025-11"]);
+  const change = Date.UTC(2026, 2, 1, 1);
+  expect(months(change, 1, "Asia/Tokyo").concat(months(change, 1, "America/New_York"))).toEqual(["2026-03", "2026-02"]);
+  expect(months(Date.UTC(2026, 1, 28, 23, 30), 1, "Europe/Berlin"), "its first half hour").toEqual(["2026-03"]);
 });
 
 test("the file has its four tables, and no name is a formula", () => {

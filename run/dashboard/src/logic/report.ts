@@ -1,6 +1,6 @@
 // The report of a month: its bounds, its rows, and the file of them.
 import type { components } from "../api/schema";
-import { instantOf } from "./maintenance";
+import { inputValue, instantOf } from "./maintenance";
 import type { Excursion } from "./excursions";
 import { placeOf, type Incident } from "./incidents";
 
@@ -24,11 +24,10 @@ export function monthBounds(month: string, zone: string): [start: number, end: n
   return [instantOf(Date.UTC(year, number - 1, 1), zone), instantOf(Date.UTC(year, number, 1), zone)];
 }
 
-/** The newest months, this one first. */
-export function months(now: number, count: number): string[] {
-  const last = new Date(now);
-  return Array.from({ length: count }, (_, i) =>
-    new Date(Date.UTC(last.getUTCFullYear(), last.getUTCMonth() - i, 1)).toISOString().slice(0, 7));
+/** The newest months on the clocks of a zone, this one first. */
+export function months(now: number, count: number, zone: string): string[] {
+  const [year = 0, month = 1] = inputValue(now, zone).split("-").map(Number);
+  return Array.from({ length: count }, (_, i) => new Date(Date.UTC(year, month - 1 - i, 1)).toISOString().slice(0, 7));
 }
 
 /** A field of a CSV file. What a spreadsheet would take for a formula is text. */

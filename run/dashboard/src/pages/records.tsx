@@ -13,7 +13,7 @@ import { months } from "../logic/report";
 export default function RecordsPage() {
   useTitle("Records");
   const rooms = useRooms();
-  const choice = months(useNow(60_000), 24);
+  const choice = months(useNow(60_000), 24, "UTC");
   const [roomID, setRoomID] = useState(0);
   const [month, setMonth] = useState("");
   const [busy, setBusy] = useState(false);

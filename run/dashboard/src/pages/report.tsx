@@ -38,10 +38,10 @@ export default function ReportPage() {
     return next;
   }, { replace: true });
   const now = useNow(60_000);
-  const choice = months(now, 24);
+  const zone = shownZone();
+  const choice = months(now, 24, zone);
   const month = choice.find((candidate) => candidate === search.get("month")) ?? choice[0] ?? "";
   const allowable = classes.find((candidate) => candidate === search.get("allowable")) ?? "ashrae_a1";
-  const zone = shownZone();
   const [start, end] = useMemo(() => monthBounds(month, zone), [month, zone]);
   const rooms = useRooms();
   const roomID = Number(search.get("room")) || 0;
