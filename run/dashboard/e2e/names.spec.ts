@@ -1,3 +1,4 @@
+import { answer, show } from "./answers";
 import { ask, expect, signUp, test, tokenOf, url } from "./user";
 
 test("rooms and sensors are listed by the numbers in their names", async ({ page }) => {
@@ -26,4 +27,15 @@ test("rooms and sensors are listed by the numbers in their names", async ({ page
   await page.getByRole("rowheader").getByRole("link", { name: "Rack 2, inlet" }).click();
   await page.getByRole("button", { name: "Rename or move" }).click();
   await expect(page.getByRole("dialog").getByRole("option")).toHaveText(rows);
+});
+
+test("a room says its highest first, and a long name leaves the last reading in sight", async ({ page }) => {
+  await signUp(page);
+  const name = "Rack 4, top right behind the cold aisle containment, inlet at height unit 42";
+  await show(page, answer(1, 2, { s0: { name } }));
+  await page.goto(url("/rooms/1"));
+  await expect(page.getByText("highest 25.9 °C, ▲ 0.4 °C in 15 min, limit 27.0 °C")).toBeVisible();
+  const table = page.getByRole("group", { name: "Sensors", exact: true });
+  await expect(table.getByRole("link", { name })).toBeVisible();
+  expect(await table.evaluate(({ scrollWidth, clientWidth }) => scrollWidth - clientWidth)).toBe(0);
 });

@@ -76,7 +76,7 @@ const Row = memo(function Row({ sensor, overview, now }: { sensor: LiveSensor; o
   const dew = dewOf(sensor);
   return (
     <tr>
-      <th scope="row"><Link href={`/sensors/${encodeURIComponent(sensor.id)}`}>{sensor.name}</Link></th>
+      <th scope="row" class="wraps"><Link href={`/sensors/${encodeURIComponent(sensor.id)}`}>{sensor.name}</Link></th>
       <td><StateBadge state={sensor.state} /></td>
       {timestamp === null
         ? <td colSpan={5} class="hint wraps">

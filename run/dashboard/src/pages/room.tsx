@@ -81,9 +81,9 @@ function Heading({ room, overview, onForm }: {
       <h1>{room.name}</h1>
       {room.sensors.length > 0 && (
         <span class="strip">
-          <StateBadge state={room.state} /> {room.highest !== null
-            && `highest ${withUnit(room.highest)}, limit ${withUnit(limit)}`}
-          {room.change !== null && ` ${changeOf(room.change)} in 15 min`}
+          <StateBadge state={room.state} /> {room.highest !== null && [`highest ${withUnit(room.highest)}`,
+            room.change !== null && `${changeOf(room.change)} in 15 min`, `limit ${withUnit(limit)}`]
+            .filter(Boolean).join(", ")}
         </span>
       )}
       <May role="admin">
