@@ -9,7 +9,7 @@ test("rules are told in words", () => {
   expect(clearing(rule)).toBe("0.5 °C back for 2 min");
   const threshold: RuleFields = { ...rule, quantity: "humidity", limit: 50, for_s: 0, clear_margin: 0, clear_for_s: 0 };
   expect(condition(threshold)).toBe("Humidity above 50.0 %");
-  expect(clearing(threshold)).toBe("back within");
+  expect(clearing(threshold)).toBe("back within the limit");
 });
 
 test("what a preview found is told in words", () => {

@@ -25,7 +25,7 @@ export function condition(rule: RuleFields): string {
 /** When its excursion ends: "0.5 °C back for 2 min". */
 export function clearing(rule: RuleFields): string {
   const margin = rule.clear_margin > 0 ? `${withUnit(rule.clear_margin, quantities[rule.quantity].unit, true)} back`
-    : "back within";
+    : "back within the limit";
   return rule.clear_for_s > 0 ? `${margin} for ${duration(rule.clear_for_s * 1000)}` : margin;
 }
 

@@ -54,14 +54,14 @@ function Facts({ incident }: { incident: IncidentDetail }) {
   const worst = data?.pages.flatMap(({ items }) => items).find(({ id }) => id === incident.worst.excursion_id);
   const now = useNow(15_000);
   const over = incident.state === "over";
-  const ending = endingOf(incident);
+  const [ending, reason] = [endingOf(incident), inWords(incident.worst.reason)];
   return (
     <article class={`card facts ${over ? "" : incident.severity}`} onKeyDown={moveAlong} data-row tabIndex={-1}>
       <p class="says">
-        {over ? [inWords(incident.worst.reason), ending !== "cleared" && ending].filter(Boolean).join(", ")
-          : capital(nowOf(incident, now).join(", "))}
+        {capital(over ? [reason, ending !== "cleared" && ending].filter(Boolean).join(", ")
+          : nowOf(incident, now).join(", "))}
       </p>
-      {!over && <p>{inWords(incident.worst.reason)}</p>}
+      {!over && <p>{capital(reason)}</p>}
       {worst?.kind === "silence" && !over && <p>Last reading: <Timestamp at={worst.last_time} /></p>}
       <p class="hint">
         {capital(incident.severity)}, {over ? "lasted" : "for"} {lasting(incident, now)}, {over ? "from" : "since"}{" "}

@@ -79,8 +79,9 @@ function StepList({ rooms, gateways, nodes, overview }: Found) {
             && <p>No node is waiting. You can also <Link href={`/rooms/${rooms[0]?.id}`}>add one by its id</Link>.</p>}
         </Step>
         <Step title="Choose limits" done={steps.limits}
-          note={thresholds ? `Without rules of yours you are told only above `
-            + `${withUnit(thresholds.max_temperature)} and ${decimal(thresholds.max_humidity)} %.` : ""}>
+          note={steps.limits ? "Rules of yours are there beside the two thresholds." : thresholds
+            ? `Without rules of yours you are told only above ${withUnit(thresholds.max_temperature)} and `
+              + `${decimal(thresholds.max_humidity)} %.` : ""}>
           <Suggestions rooms={rooms} />
           <Presets />
         </Step>
