@@ -5,7 +5,6 @@ import { api, unwrap, type Correction, type Sensor } from "../api/client";
 import { serviceTime } from "../api/time";
 import { shownZone } from "../logic/format";
 import { inputInstant, inputValue } from "../logic/maintenance";
-import { useDeletion } from "./deletion";
 import { Confirm, Dialog } from "./dialog";
 import { Field, Form } from "./form";
 import { May } from "./may";
@@ -139,18 +138,16 @@ function Add({ sensor, onClose }: { sensor: Sensor; onClose: () => void }) {
 
 function Withdraw({ sensor, correction, onClose }: { sensor: Sensor; correction: Correction; onClose: () => void }) {
   const queries = useQueryClient();
-  const deletion = useDeletion(async () => {
+  const withdraw = async () => {
     await unwrap(
       api.DELETE("/api/v1/corrections/{correction_id}", { params: { path: { correction_id: correction.id } } }),
     );
     await queries.invalidateQueries({ queryKey: keyOf(sensor) });
     onClose();
-  });
+  };
   return (
-    <Confirm title="Withdraw the correction?" action="Withdraw" busy={deletion.busy}
-      onConfirm={deletion.run} onClose={onClose}>
+    <Confirm title="Withdraw the correction?" action="Withdraw" onConfirm={withdraw} onClose={onClose}>
       <p>No reading will be corrected by it. It stays in the list.</p>
-      {deletion.errorText}
     </Confirm>
   );
 }

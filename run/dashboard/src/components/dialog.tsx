@@ -1,5 +1,6 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { messageOf } from "../api/client";
 import { Action } from "./action";
 
 /** The first that can have the focus. */
@@ -68,15 +69,22 @@ export function Dialog(props: { title: string; onClose?: () => void; wide?: bool
 
 /** Asks the user to confirm what cannot be undone. */
 export function Confirm(props: {
-  title: string; action: string; busy: boolean; onConfirm: () => void; onClose: () => void; children: ComponentChildren;
+  title: string; action: string; onConfirm: () => Promise<void>; onClose: () => void; children: ComponentChildren;
 }) {
-  const busy = props.busy && "One moment…";
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState<unknown>(null);
+  const waits = busy && "One moment…";
+  const confirm = () => {
+    setBusy(true);
+    void props.onConfirm().catch(setError).finally(() => setBusy(false));
+  };
   return (
     <Dialog title={props.title} onClose={props.onClose}>
       {props.children}
+      {error !== null && <p class="error" role="alert">{messageOf(error)}</p>}
       <div class="actions">
-        <Action class="danger" waits={busy} onClick={props.onConfirm}>{props.action}</Action>
-        <Action waits={busy} onClick={props.onClose}>Cancel</Action>
+        <Action class="danger" waits={waits} onClick={confirm}>{props.action}</Action>
+        <Action waits={waits} onClick={props.onClose}>Cancel</Action>
       </div>
     </Dialog>
   );

@@ -4,7 +4,6 @@ import { useState } from "preact/hooks";
 import { api, unwrap, type Gateway } from "../api/client";
 import { keys, useGateways } from "../api/queries";
 import { count } from "../logic/format";
-import { useDeletion } from "../components/deletion";
 import { Confirm } from "../components/dialog";
 import { May } from "../components/may";
 import { Empty, Failure, Loading, StatusMark } from "../components/states";
@@ -78,16 +77,14 @@ function State({ gateway }: { gateway: Gateway }) {
 
 function RevokeGateway({ gateway, onClose }: { gateway: Gateway; onClose: () => void }) {
   const queries = useQueryClient();
-  const deletion = useDeletion(async () => {
+  const revoke = async () => {
     await unwrap(api.DELETE("/api/v1/gateways/{gateway_id}", { params: { path: { gateway_id: gateway.id } } }));
     await queries.invalidateQueries({ queryKey: keys.gateways });
     onClose();
-  });
+  };
   return (
-    <Confirm title={`Revoke ${gateway.name}?`} action="Revoke gateway" busy={deletion.busy}
-      onConfirm={deletion.run} onClose={onClose}>
+    <Confirm title={`Revoke ${gateway.name}?`} action="Revoke gateway" onConfirm={revoke} onClose={onClose}>
       <p>Its readings are refused within 15 seconds. What it has delivered stays. To use it again, enrol it anew.</p>
-      {deletion.errorText}
     </Confirm>
   );
 }

@@ -5,7 +5,6 @@ import { Link } from "wouter-preact";
 import { api, unwrap, type ApiKey } from "../api/client";
 import { keys } from "../api/queries";
 import { serviceTime } from "../api/time";
-import { useDeletion } from "../components/deletion";
 import { Confirm, Dialog } from "../components/dialog";
 import { Field, Form, Select } from "../components/form";
 import { May } from "../components/may";
@@ -118,16 +117,14 @@ function CreateKey({ onClose }: { onClose: () => void }) {
 
 function RevokeKey({ revoked, onClose }: { revoked: ApiKey; onClose: () => void }) {
   const queries = useQueryClient();
-  const deletion = useDeletion(async () => {
+  const revoke = async () => {
     await unwrap(api.DELETE("/api/v1/api-keys/{key_id}", { params: { path: { key_id: revoked.id } } }));
     await queries.invalidateQueries({ queryKey: keys.apiKeys });
     onClose();
-  });
+  };
   return (
-    <Confirm title={`Revoke ${revoked.name}?`} action="Revoke key" busy={deletion.busy}
-      onConfirm={deletion.run} onClose={onClose}>
+    <Confirm title={`Revoke ${revoked.name}?`} action="Revoke key" onConfirm={revoke} onClose={onClose}>
       <p>Programs that use it are refused at once.</p>
-      {deletion.errorText}
     </Confirm>
   );
 }

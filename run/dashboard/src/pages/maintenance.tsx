@@ -10,7 +10,6 @@ import {
   inputInstant, inputValue, occurrences, recurrence, weekdays, type Occurrence, type Window,
 } from "../logic/maintenance";
 import { useNow } from "../components/clock";
-import { useDeletion } from "../components/deletion";
 import { Confirm, Dialog } from "../components/dialog";
 import { Field, Form, Select } from "../components/form";
 import { May } from "../components/may";
@@ -138,13 +137,11 @@ function WindowForm({ window, onClose }: { window: Window | undefined; onClose: 
     await queries.invalidateQueries({ queryKey: keys.live });
     onClose();
   };
-  const anyway = useDeletion(() => save(true));
   if (asking) {
     return (
-      <Confirm title="Silence what is critical now?" action="Silence it" busy={anyway.busy} onConfirm={anyway.run}
+      <Confirm title="Silence what is critical now?" action="Silence it" onConfirm={() => save(true)}
         onClose={() => setAsking(false)}>
         <Silenced incidents={silenced.data?.incidents.filter(({ severity }) => severity === "critical") ?? []} />
-        {anyway.errorText}
       </Confirm>
     );
   }
@@ -216,17 +213,15 @@ function Silenced({ incidents }: { incidents: readonly Incident[] }) {
 
 function EndWindow({ window, onClose }: { window: Window; onClose: () => void }) {
   const queries = useQueryClient();
-  const deletion = useDeletion(async () => {
+  const end = async () => {
     await unwrap(api.DELETE("/api/v1/maintenance/{window_id}", { params: { path: { window_id: window.id } } }));
     await queries.invalidateQueries({ queryKey: keys.live });
     onClose();
-  });
+  };
   return (
-    <Confirm title={`End “${window.comment ?? "Maintenance"}”?`} action="End window" busy={deletion.busy}
-      onConfirm={deletion.run} onClose={onClose}>
+    <Confirm title={`End “${window.comment ?? "Maintenance"}”?`} action="End window" onConfirm={end} onClose={onClose}>
       <p>It does not come again{window.weekdays.length > 0
         && `, on no ${recurrence(window).replace("every ", "")}`}. What it silenced until now stays silenced.</p>
-      {deletion.errorText}
     </Confirm>
   );
 }

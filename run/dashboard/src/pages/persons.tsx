@@ -4,7 +4,6 @@ import { useState } from "preact/hooks";
 import { Link } from "wouter-preact";
 import { api, unwrap, type Invitation, type Person } from "../api/client";
 import { keys, usePersons } from "../api/queries";
-import { useDeletion } from "../components/deletion";
 import { Confirm, Dialog } from "../components/dialog";
 import { Field, Form, Select } from "../components/form";
 import { Secret } from "../components/secret";
@@ -101,19 +100,17 @@ function Invitations() {
 
 function Revoke({ invitation, onClose }: { invitation: Invitation; onClose: () => void }) {
   const queries = useQueryClient();
-  const deletion = useDeletion(async () => {
+  const remove = async () => {
     const path = { invitation_id: invitation.id };
     await unwrap(api.DELETE("/api/v1/invitations/{invitation_id}", { params: { path } }));
     await queries.invalidateQueries({ queryKey: keys.invitations });
     onClose();
-  });
+  };
   return (
     <Confirm
-      title={`Revoke the invitation of ${invitation.email}?`} action="Revoke"
-      busy={deletion.busy} onConfirm={deletion.run} onClose={onClose}
+      title={`Revoke the invitation of ${invitation.email}?`} action="Revoke" onConfirm={remove} onClose={onClose}
     >
       <p>Its link stops working.</p>
-      {deletion.errorText}
     </Confirm>
   );
 }
@@ -193,20 +190,17 @@ function LeftKeys({ of: { name }, left, onClose }: { of: Person; left: Left; onC
 function Remove({ person, onClose }: { person: Person; onClose: () => void }) {
   const queries = useQueryClient();
   const [left, setLeft] = useState<Left>([]);
-  const deletion = useDeletion(async () => {
+  const remove = async () => {
     const path = { person_id: person.id };
     const { api_keys: made } = await unwrap(api.DELETE("/api/v1/persons/{person_id}", { params: { path } }));
     await queries.invalidateQueries({ queryKey: keys.persons });
     if (made.length > 0) setLeft(made);
     else onClose();
-  });
+  };
   if (left.length > 0) return <LeftKeys of={person} left={left} onClose={onClose} />;
   return (
-    <Confirm
-      title={`Remove ${person.name}?`} action="Remove" busy={deletion.busy} onConfirm={deletion.run} onClose={onClose}
-    >
+    <Confirm title={`Remove ${person.name}?`} action="Remove" onConfirm={remove} onClose={onClose}>
       <p>{person.name} is signed out at once. The name stays in the audit log and on incidents.</p>
-      {deletion.errorText}
     </Confirm>
   );
 }

@@ -10,7 +10,6 @@ import { sensorIDError } from "../logic/validation";
 import { StateBadge } from "../components/badge";
 import { useNow } from "../components/clock";
 import { ContactNotice, useLostContact } from "../components/contact";
-import { useDeletion } from "../components/deletion";
 import { Confirm, Dialog } from "../components/dialog";
 import { Field, Form } from "../components/form";
 import { May } from "../components/may";
@@ -187,17 +186,15 @@ function DeleteRoom({ room, sensors, onClose }: {
 }) {
   const [, go] = useLocation();
   const queries = useQueryClient();
-  const deletion = useDeletion(async () => {
+  const remove = async () => {
     await unwrap(api.DELETE("/api/v1/server_rooms/delete_room/{room_id}", { params: { path: { room_id: room.id } } }));
     go("/rooms");
     await queries.invalidateQueries({ queryKey: keys.live });
-  });
+  };
   return (
-    <Confirm title={`Delete ${room.name}?`} action="Delete room" busy={deletion.busy}
-      onConfirm={deletion.run} onClose={onClose}>
+    <Confirm title={`Delete ${room.name}?`} action="Delete room" onConfirm={remove} onClose={onClose}>
       <p>The room and its {plural(sensors, "sensor")} are deleted. Readings already stored are kept.</p>
       <p>New readings of these sensors are ignored until they are added again.</p>
-      {deletion.errorText}
     </Confirm>
   );
 }

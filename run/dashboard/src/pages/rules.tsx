@@ -7,7 +7,6 @@ import { keys, useOverview, useRooms, useRules } from "../api/queries";
 import { humidityLimitHint, temperatureLimitHint } from "../logic/climate";
 import { clearing, condition, quantities, type Quantity, type Rule, type RuleChange } from "../logic/rules";
 import { fromUnit, inUnit, unitName } from "../logic/format";
-import { useDeletion } from "../components/deletion";
 import { Confirm, Dialog } from "../components/dialog";
 import { Field, Form, Select } from "../components/form";
 import { May } from "../components/may";
@@ -212,16 +211,14 @@ function RuleForm({ rule, onClose, reload }: {
 
 function DeleteRule({ rule, onClose }: { rule: Rule; onClose: () => void }) {
   const queries = useQueryClient();
-  const deletion = useDeletion(async () => {
+  const remove = async () => {
     await unwrap(api.DELETE("/api/v1/rules/{rule_id}", { params: { path: { rule_id: rule.id } } }));
     await queries.invalidateQueries({ queryKey: keys.live });
     onClose();
-  });
+  };
   return (
-    <Confirm title="Delete this rule?" action="Delete rule" busy={deletion.busy}
-      onConfirm={deletion.run} onClose={onClose}>
+    <Confirm title="Delete this rule?" action="Delete rule" onConfirm={remove} onClose={onClose}>
       <p>{condition(rule)}. Its ongoing excursions end; past ones are kept.</p>
-      {deletion.errorText}
     </Confirm>
   );
 }

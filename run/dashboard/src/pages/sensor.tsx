@@ -11,7 +11,6 @@ import { StateBadge } from "../components/badge";
 import { Calibration } from "../components/calibration";
 import { useNow } from "../components/clock";
 import { ContactNotice, useLostContact } from "../components/contact";
-import { useDeletion } from "../components/deletion";
 import { Confirm, Dialog } from "../components/dialog";
 import { Excursions } from "../components/excursions";
 import { Field, Form, Select } from "../components/form";
@@ -143,20 +142,18 @@ function EditSensor({ sensor, onClose }: { sensor: Sensor; onClose: () => void }
 function DeleteSensor({ sensor, onClose }: { sensor: Sensor; onClose: () => void }) {
   const [, go] = useLocation();
   const queries = useQueryClient();
-  const deletion = useDeletion(async () => {
+  const remove = async () => {
     await unwrap(
       api.DELETE("/api/v1/sensors/delete_sensor/{sensor_id}", { params: { path: { sensor_id: sensor.id } } }),
     );
     go(`/rooms/${sensor.room_id}`);
     queries.removeQueries({ queryKey: ["sensor", sensor.id] });
     await queries.invalidateQueries({ queryKey: keys.live });
-  });
+  };
   return (
-    <Confirm title={`Delete ${sensor.name}?`} action="Delete sensor" busy={deletion.busy}
-      onConfirm={deletion.run} onClose={onClose}>
+    <Confirm title={`Delete ${sensor.name}?`} action="Delete sensor" onConfirm={remove} onClose={onClose}>
       <p>The sensor is deleted. Readings already stored are kept.</p>
       <p>New readings from <code>{sensor.id}</code> are ignored until it is added again.</p>
-      {deletion.errorText}
     </Confirm>
   );
 }

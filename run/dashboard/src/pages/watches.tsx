@@ -4,7 +4,6 @@ import { useState } from "preact/hooks";
 import { Link } from "wouter-preact";
 import { api, unwrap, type Watch } from "../api/client";
 import { keys, pollSlowly } from "../api/queries";
-import { useDeletion } from "../components/deletion";
 import { Confirm } from "../components/dialog";
 import { May } from "../components/may";
 import { Empty, Failure, Loading, StatusMark } from "../components/states";
@@ -67,16 +66,14 @@ export default function WatchesPage() {
 
 function RemoveWatch({ watch, onClose }: { watch: Watch; onClose: () => void }) {
   const queries = useQueryClient();
-  const deletion = useDeletion(async () => {
+  const remove = async () => {
     await unwrap(api.DELETE("/api/v1/watches/{watch_id}", { params: { path: { watch_id: watch.id } } }));
     await queries.invalidateQueries({ queryKey: keys.watches });
     onClose();
-  });
+  };
   return (
-    <Confirm title={`Remove ${watch.name}?`} action="Remove watch" busy={deletion.busy}
-      onConfirm={deletion.run} onClose={onClose}>
+    <Confirm title={`Remove ${watch.name}?`} action="Remove watch" onConfirm={remove} onClose={onClose}>
       <p>Its silence is no longer reported. If it still runs, it is back within a minute.</p>
-      {deletion.errorText}
     </Confirm>
   );
 }
