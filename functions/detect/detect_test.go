@@ -3,6 +3,7 @@ package detect_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -224,9 +225,7 @@ func TestProbeJudgesWhatWasPassedBy(t *testing.T) {
 		judge := &fakeJudge{err: errAway, unjudged: []incidents.Judged{{Reading: measured("a", 20, 40), GatewayID: "gw-1"}, {Reading: measured("b", 21, 40)}}}
 		d := detect.New(channelOf{channel}, fakeStatuses{}, alerts, judge, nil, alert.Defaults(), logging.Discard(), nil)
 		must.Do(t, d.Handle(t.Context(), message(t, measured(reading.ProbeNodeID, 0, 0), noon)))
-		if len(judge.judged) != want {
-			t.Fatalf("channel %d: judged %+v", channel, judge.judged)
-		}
+		must.Equal(t, fmt.Sprint("judged in channel ", channel), want, len(judge.judged))
 		if want > 0 && (judge.judged[0].GatewayID != "gw-1" || !judge.judged[0].Arrived.Equal(noon) || judge.judged[0].Defaults != alert.Defaults()) {
 			t.Errorf("%+v", judge.judged[0])
 		}
@@ -242,9 +241,7 @@ func TestLateReadingOfADiscoveredNode(t *testing.T) {
 		judge := &fakeJudge{}
 		d := detect.New(channelOf{channel}, fakeStatuses{}, alerts, judge, nil, alert.Defaults(), logging.Discard(), nil)
 		must.Do(t, d.Handle(t.Context(), message(t, measured("n1", 20, 40), noon.Add(time.Hour))))
-		if len(judge.judged) != want {
-			t.Errorf("channel %d: judged %+v", channel, judge.judged)
-		}
+		must.Equal(t, fmt.Sprint("judged in channel ", channel), want, len(judge.judged))
 	}
 }
 

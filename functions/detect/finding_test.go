@@ -299,9 +299,7 @@ func TestOtherIntervalIsOneNotice(t *testing.T) {
 		if c.want {
 			want = c.slower
 		}
-		if len(told) != want {
-			t.Errorf("%+v: told of %v", c, told)
-		}
+		must.Equal(t, fmt.Sprintf("told of %+v", c), want, len(told))
 		for _, reason := range told {
 			if !strings.Contains(reason, fmt.Sprintf("every %.0f s instead of 30 s", c.seconds)) {
 				t.Error(reason)
@@ -417,9 +415,7 @@ func TestRoomsThatWereHeardLastStay(t *testing.T) {
 		sensor := sensorInRoom(false)
 		sensor.RoomID = visit.room
 		f.Find(t.Context(), s.data(visit.node, 20), sensor, c, false)
-		if s.queries != visit.queries {
-			t.Fatalf("visit %d, of room %d: %d queries, want %d", i, visit.room, s.queries, visit.queries)
-		}
+		must.Equal(t, fmt.Sprint("queries of visit ", i), visit.queries, s.queries)
 	}
 }
 
@@ -474,9 +470,7 @@ func TestWithoutWindowLiveStateStands(t *testing.T) {
 		f.Find(t.Context(), s.data("n003", window), sensorInRoom(false), c, false)
 		s.now = s.now.Add(detect.RoomTTL)
 	}
-	if len(s.learned) != 2 {
-		t.Errorf("learned %+v", s.learned)
-	}
+	must.Equal(t, "learned", 2, len(s.learned))
 }
 
 // What the readings teach of the width of intervals reaches the database, each ten
@@ -620,7 +614,5 @@ func TestLossOfCoolingIsReportedWithinTwoMinutes(t *testing.T) {
 		}
 		must.Equal(t, fmt.Sprintf("%s: %s", node, found.Cause), incident.TooHot, incident.CauseOf(incident.KindAnomaly, found.Quantity, incident.Above, found.Cause))
 	}
-	if len(told) != 4 {
-		t.Errorf("told of %d of 4 nodes within two minutes: %+v", len(told), told)
-	}
+	must.Equal(t, "nodes told of within two minutes", 4, len(told))
 }

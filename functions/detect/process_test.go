@@ -49,9 +49,7 @@ func TestProcess(t *testing.T) {
 		{NodeID: "unregistered", MessageID: "over the default", Time: now, Temperature: 31},
 		{NodeID: "unregistered", MessageID: "below the default", Time: now, Temperature: 29},
 	} {
-		if got := p.Push(message(t, r, now)); got != http.StatusNoContent {
-			t.Fatalf("%s answered %d\n%s", r.MessageID, got, p.Output())
-		}
+		must.Equal(t, p.Output(), http.StatusNoContent, p.Push(message(t, r, now)))
 	}
 	must.Equal(t, "malformed message answered", http.StatusAccepted, p.Push(push.Message{ID: "malformed", Data: []byte("{")}))
 	var raised []string
@@ -67,9 +65,7 @@ func TestProcess(t *testing.T) {
 	if err != nil || len(found.Items) != 1 || !found.Items[0].Lasting || found.Items[0].Peak != 26 {
 		t.Errorf("excursions %+v, %v: want one, of the threshold", found, err)
 	}
-	if got := p.Terminate(); got != 0 {
-		t.Errorf("exit %d\n%s", got, p.Output())
-	}
+	must.Equal(t, p.Output(), 0, p.Terminate())
 	for _, text := range []string{`"alerts_published":3`, `"readings_judged":4`, `"readings_ignored":1`, `"messages_dead_lettered":1`} {
 		if !strings.Contains(p.Output(), text) {
 			t.Errorf("no %s in the log:\n%s", text, p.Output())

@@ -67,17 +67,13 @@ func TestProcess(t *testing.T) {
 		p := start(t, server.Addr, database, "READINGS=postgres")
 		m, want := numbered(t, 1)
 		for range 3 { // redelivered
-			if got := p.Push(m); got != http.StatusNoContent {
-				t.Fatalf("answered %d\n%s", got, p.Output())
-			}
+			must.Equal(t, p.Output(), http.StatusNoContent, p.Push(m))
 		}
 		must.Equal(t, "malformed message answered", http.StatusAccepted, p.Push(push.Message{ID: "malformed", Data: []byte("{")}))
 		if refused := server.Messages(); len(refused) != 1 || string(refused[0].Data) != "{" || refused[0].Attributes[push.AttributeFunction] != "ingest" {
 			t.Errorf("in the dead letter: %v", refused)
 		}
-		if got := p.Terminate(); got != 0 {
-			t.Errorf("exit %d\n%s", got, p.Output())
-		}
+		must.Equal(t, p.Output(), 0, p.Terminate())
 		must.Equal(t, "stored", []reading.Reading{want}, storedRows(t, database))
 		for _, text := range []string{
 			`"readings_stored":3`, `"messages_dead_lettered":1`, `"message dead-lettered"`, `"reason":"malformed"`, `"message_id":"malformed"`,
@@ -93,9 +89,7 @@ func TestProcess(t *testing.T) {
 		server := deadLetter(t)
 		p := start(t, server.Addr, database, "READINGS=postgres", "REQUIRE_ENROLLED_GATEWAYS=true")
 		m, _ := numbered(t, 1)
-		if got := p.Push(m); got != http.StatusAccepted {
-			t.Errorf("answered %d\n%s", got, p.Output())
-		}
+		must.Equal(t, p.Output(), http.StatusAccepted, p.Push(m))
 		if refused := server.Messages(); len(refused) != 1 || string(refused[0].Data) != string(m.Data) {
 			t.Errorf("in the dead letter: %v", refused)
 		}
@@ -107,9 +101,7 @@ func TestProcess(t *testing.T) {
 		t.Parallel()
 		table, p := archiving(t, pgtest.URL(t))
 		m, want := numbered(t, 1)
-		if got := p.Push(m); got != http.StatusNoContent {
-			t.Fatalf("answered %d\n%s", got, p.Output())
-		}
+		must.Equal(t, p.Output(), http.StatusNoContent, p.Push(m))
 		must.Equal(t, "stored", []reading.Reading{want}, table.Rows())
 	})
 	t.Run("stores nothing while the database is away", func(t *testing.T) {
@@ -127,9 +119,7 @@ func TestProcess(t *testing.T) {
 		table, p := archiving(t, pgtest.URL(t))
 		table.Latency = 300 * time.Millisecond
 		first, _ := numbered(t, 0)
-		if got := p.Push(first); got != http.StatusNoContent {
-			t.Fatalf("answered %d\n%s", got, p.Output())
-		}
+		must.Equal(t, p.Output(), http.StatusNoContent, p.Push(first))
 		answers := make([]int, 20)
 		var pushing sync.WaitGroup
 		for i := range answers {
@@ -139,9 +129,7 @@ func TestProcess(t *testing.T) {
 		for deadline := time.Now().Add(3 * time.Minute); len(table.Rows()) < 2 && time.Now().Before(deadline); {
 			time.Sleep(time.Millisecond) // between two polls
 		}
-		if got := p.Terminate(); got != 0 {
-			t.Errorf("exit %d\n%s", got, p.Output())
-		}
+		must.Equal(t, p.Output(), 0, p.Terminate())
 		pushing.Wait()
 		acknowledged := 0
 		for _, status := range answers {

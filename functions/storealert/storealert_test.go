@@ -88,9 +88,7 @@ func TestAlertIsStoredOnceForItsOwner(t *testing.T) {
 	if again := history(t, s, customer); len(again) != 2 || !again[0].Acknowledged {
 		t.Errorf("after redelivery: %+v", again)
 	}
-	if theirs := history(t, s, other); len(theirs) != 0 {
-		t.Errorf("another customer sees %+v", theirs)
-	}
+	must.Equal(t, "another customer sees", 0, len(history(t, s, other)))
 }
 
 // TestAlertWithoutOwnerIsIgnored shows contract 6.6.
@@ -105,14 +103,10 @@ func TestAlertWithoutOwnerIsIgnored(t *testing.T) {
 			t.Errorf("%s: %v", node, err)
 		}
 	}
-	if all := history(t, s, customer); len(all) != 0 {
-		t.Errorf("stored %+v", all)
-	}
+	must.Equal(t, "stored", 0, len(history(t, s, customer)))
 	s.AddSensors(t, customer, room, "nobody")
 	must.Do(t, step.Handle(t.Context(), message(t, event("nobody", 2))))
-	if all := history(t, s, customer); len(all) != 1 {
-		t.Errorf("after registration: %+v", all)
-	}
+	must.Equal(t, "stored after registration", 1, len(history(t, s, customer)))
 }
 
 func TestMalformedMessageIsRefused(t *testing.T) {
@@ -190,9 +184,7 @@ func TestRedelivery(t *testing.T) {
 	}
 	close(numbers)
 	delivering.Wait()
-	if got := count(t, pool); got != events {
-		t.Errorf("%d alerts of %d events", got, events)
-	}
+	must.Equal(t, "alerts", events, count(t, pool))
 }
 
 func count(t *testing.T, pool *pgxpool.Pool) (n int) {
@@ -214,16 +206,12 @@ func TestProcess(t *testing.T) {
 	p := functiontest.Start(t, program, "FUNCTION_TARGET=storealert", "PROJECT_ID=test", "DATABASE_URL="+database,
 		"DEAD_LETTER_TOPIC=alerts-dead-letter", "PUBSUB_EMULATOR_HOST="+server.Addr)
 	for range 2 {
-		if got := p.Push(message(t, event("n1", 1))); got != http.StatusNoContent {
-			t.Fatalf("answered %d\n%s", got, p.Output())
-		}
+		must.Equal(t, p.Output(), http.StatusNoContent, p.Push(message(t, event("n1", 1))))
 	}
 	if got := p.Push(push.Message{ID: "malformed", Data: []byte("{")}); got != http.StatusAccepted || len(server.Messages()) != 1 {
 		t.Errorf("malformed message answered %d", got)
 	}
-	if got := p.Terminate(); got != 0 {
-		t.Errorf("exit %d\n%s", got, p.Output())
-	}
+	must.Equal(t, p.Output(), 0, p.Terminate())
 	must.Equal(t, "alerts", 1, count(t, pool))
 	if !strings.Contains(p.Output(), `"alerts_duplicate":1`) || !strings.Contains(p.Output(), `"alerts_stored":1`) {
 		t.Errorf("counted %s", p.Output())

@@ -196,9 +196,7 @@ func TestRuns(t *testing.T) {
 		t.Fatalf("first run: %+v, %+v", run, m)
 	}
 	first := p.live()
-	if first.Version() != *run.ModelVersion {
-		t.Errorf("the manifest names %s, the run %s", first.Version(), *run.ModelVersion)
-	}
+	must.Equal(t, "version of the run", first.Version(), *run.ModelVersion)
 
 	verdicts := p.judge()
 	run, m = p.ended(p.begin()) // by the same clock: object storage would refuse models of one name

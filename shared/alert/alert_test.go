@@ -84,9 +84,7 @@ func TestThresholdsValidate(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if err := c.thresholds.Validate(); (err == nil) != c.valid {
-				t.Errorf("Validate() = %v, want valid %t", err, c.valid)
-			}
+			must.Equal(t, "valid", c.valid, c.thresholds.Validate() == nil)
 		})
 	}
 }

@@ -138,9 +138,7 @@ func TestHostDrains(t *testing.T) {
 	}
 	close(release)
 	must.Do(t, <-drained)
-	if got := <-answered; got != http.StatusNoContent {
-		t.Errorf("message in flight answered %d", got)
-	}
+	must.Equal(t, "message in flight", http.StatusNoContent, <-answered)
 	if !ended.Load() {
 		t.Error("clients not closed")
 	}

@@ -3,7 +3,7 @@ package incident
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"coldaisle.dev/shared/must"
 )
 
 func TestConflicts(t *testing.T) {
@@ -50,9 +50,7 @@ func TestConflicts(t *testing.T) {
 			if c.want == nil {
 				c.want = map[int64][]ConflictReason{}
 			}
-			if diff := cmp.Diff(c.want, got); diff != "" {
-				t.Error(diff)
-			}
+			must.Equal(t, "", c.want, got)
 		})
 	}
 }

@@ -2,14 +2,14 @@ package incident_test
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
 	"time"
 
-	gocmp "github.com/google/go-cmp/cmp"
-
 	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/must"
 )
 
 func found(kind incident.Kind) incident.Finding {
@@ -68,9 +68,7 @@ func TestFindingAdvances(t *testing.T) {
 		t.Helper()
 		var got []incident.Stretch
 		memory, got = f.Advance(memory, after(second))
-		if diff := gocmp.Diff(want, got); diff != "" {
-			t.Errorf("after %d s (-want +got):\n%s", second, diff)
-		}
+		must.Equal(t, fmt.Sprint("after seconds: ", second), want, got)
 	}
 	step(over, 0)
 	step(found(incident.KindAnomaly), 30, incident.Stretch{Start: after(30), End: after(30), Lasting: true, Peak: 3, PeakTime: after(30)})
@@ -82,9 +80,8 @@ func TestFindingAdvances(t *testing.T) {
 		t.Errorf("%+v", memory)
 	}
 	want := []incident.Stretch{{Start: after(7), End: after(7), Peak: 3, PeakTime: after(7)}}
-	if diff := gocmp.Diff(want, found(incident.KindForecast).Past(after(7))); diff != "" || over.Past(after(7)) != nil {
-		t.Errorf("of the past (-want +got):\n%s", diff)
-	}
+	must.Equal(t, "of the past", want, found(incident.KindForecast).Past(after(7)))
+	must.Equal(t, "of what is over", []incident.Stretch(nil), over.Past(after(7)))
 }
 
 // TestFindingRules have the ids by which the database knows their memory.

@@ -29,9 +29,7 @@ func TestProbe(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := c.probe.Late(after(c.now)); got != c.late {
-				t.Errorf("late: %v by %v", got, c.probe.Lateness(after(c.now)))
-			}
+			must.Equal(t, "late", c.late, c.probe.Late(after(c.now)))
 			must.Equal(t, "silent", c.silent, c.probe.Silent(after(c.newest), 30*time.Second, after(c.now)))
 		})
 	}

@@ -119,9 +119,7 @@ func TestInside(t *testing.T) {
 				c.change(&r, &i)
 			}
 			points := []incident.Point{{Time: after(c.second - 600), Temperature: 31}, {Time: after(c.second), Temperature: c.value}}
-			if got := r.Inside([]incident.Excursion{i}, points); got != c.want {
-				t.Error(got)
-			}
+			must.Equal(t, "inside", c.want, r.Inside([]incident.Excursion{i}, points))
 		})
 	}
 }

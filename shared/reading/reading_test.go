@@ -200,8 +200,6 @@ func TestAgeError(t *testing.T) {
 		10*time.Second - 1: 6 * time.Millisecond, 10 * time.Second: 51 * time.Millisecond,
 		100*time.Second - 1: 51 * time.Millisecond, 100 * time.Second: 501 * time.Millisecond,
 	} {
-		if got := reading.AgeError(age); got != want {
-			t.Errorf("of %s: %s, want %s", age, got, want)
-		}
+		must.Equal(t, age.String(), want, reading.AgeError(age))
 	}
 }

@@ -162,17 +162,13 @@ func TestActOnAMergedIncident(t *testing.T) {
 	if acted.ID != older || acted.TakenBy != "berta1" {
 		t.Errorf("acting on the younger: %+v", acted)
 	}
-	if read := must.Get(db.Incident(t.Context(), db.anna, younger, clock(1030)))(t); read.ID != older {
-		t.Errorf("reading the younger: %+v", read)
-	}
+	must.Equal(t, "reading the younger", older, must.Get(db.Incident(t.Context(), db.anna, younger, clock(1030)))(t).ID)
 	parts := db.excursions(t, db.anna, incidents.ExcursionQuery{IncidentID: older})
 	must.Equal(t, "excursions by the younger", parts, db.excursions(t, db.anna, incidents.ExcursionQuery{IncidentID: younger}))
 	must.Equal(t, "they are all of it", one.Parts, len(parts))
 	var events []incident.Event
 	for _, c := range must.Get(db.Timeline(t.Context(), db.anna, older))(t) {
-		if c.IncidentID != older {
-			t.Errorf("%+v", c)
-		}
+		must.Equal(t, fmt.Sprintf("%+v", c), older, c.IncidentID)
 		events = append(events, c.Event)
 	}
 	if !slices.Contains(events, incident.EventMerged) || !slices.Contains(events, incident.EventTaken) || events[len(events)-1] != incident.EventHandedOver {

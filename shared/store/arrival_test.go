@@ -118,9 +118,7 @@ func TestOrderOfArrivalChangesNothing(t *testing.T) {
 					t.Errorf("rule %d: %d incidents of %d excursions (-preview +in order):\n%s", r, len(got), series.excursions, diff)
 				}
 			}
-			if diff := cmp.Diff(inOrder[r], got); diff != "" {
-				t.Errorf("rule %d %s (-in order +got):\n%s", r, order.name, diff)
-			}
+			must.Equal(t, fmt.Sprint("rule ", r, " ", order.name), inOrder[r], got)
 		}
 		db.gathers(t, room, parts)
 	}
@@ -228,9 +226,7 @@ func TestWindowsRoundNothing(t *testing.T) {
 		want := []happened{{
 			Start: points[30].Time, End: points[60].Time, PeakTime: points[34].Time, Peak: 66,
 		}}
-		if diff := cmp.Diff(want, db.happened(t, node)); diff != "" {
-			t.Errorf("seed %d (-want +got):\n%s", seed, diff)
-		}
+		must.Equal(t, fmt.Sprint("seed ", seed), want, db.happened(t, node))
 	}
 }
 

@@ -66,9 +66,8 @@ func TestHistoryStaysVisibleAfterTheGatewayIsGone(t *testing.T) {
 		t.Fatal("the gateway is still there")
 	}
 	must.Equal(t, "after the gateway is gone", all, db.visible(t, db.anna))
-	if temperature, _ := db.shown(t); temperature != 20 {
-		t.Errorf("the overview shows %v", temperature)
-	}
+	temperature, _ := db.shown(t)
+	must.Equal(t, "the overview shows", 20.0, temperature)
 }
 
 // TestUnenrolledGatewayCannotSpeakForASignedSensor: from the first signed reading on, what
@@ -92,9 +91,7 @@ func TestUnenrolledGatewayCannotSpeakForASignedSensor(t *testing.T) {
 		t.Errorf("after a forged reading: %v, %+v", temperature, sensor)
 	}
 	must.Do(t, db.Judge(t.Context(), incidents.Judged{Reading: forged, Arrived: forged.Time, Defaults: alert.Defaults()}))
-	if got := db.excursions(t, db.anna, incidents.ExcursionQuery{}); len(got) != 0 {
-		t.Errorf("incidents %+v", got)
-	}
+	must.Equal(t, "excursions", 0, len(db.excursions(t, db.anna, incidents.ExcursionQuery{})))
 	must.Equal(t, "its alert", incidents.AlertIgnored, must.Get(db.InsertAlert(t.Context(), alert.Exceeded(forged, alert.Defaults())[0]))(t))
 	late := forged
 	late.Time = start // from before the signed reading

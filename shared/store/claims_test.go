@@ -86,9 +86,7 @@ func TestRunThatCannotCompleteUsesNothing(t *testing.T) {
 	if err == nil {
 		t.Fatal("took -1 rows")
 	}
-	if used := db.used(t); len(used) != 0 {
-		t.Errorf("used %v", used)
-	}
+	must.Equal(t, "used", 0, len(db.used(t)))
 	failed, err := db.FailRun(t.Context(), claim, "Fewer than 500 readings: train again later.")
 	if err != nil || failed.Status != learning.RunFailed || failed.CompletedAt == nil || *failed.ErrorMessage != "Fewer than 500 readings: train again later." {
 		t.Errorf("failed %+v, %v", failed, err)
@@ -159,9 +157,7 @@ func TestRunOfADeadTrainerIsClaimedAgain(t *testing.T) {
 	mustFail(t, "the first fails it", err, store.ErrRunEnded)
 	mustFail(t, "the first renews its claim", db.RenewRun(t.Context(), dead), store.ErrRunEnded)
 	must.Do(t, db.RenewRun(t.Context(), next))
-	if used := db.used(t); len(used) != 0 {
-		t.Errorf("used %v", used)
-	}
+	must.Equal(t, "used", 0, len(db.used(t)))
 	must.Get(db.CompleteRun(t.Context(), next, learning.TrainingResult{Used: verdicts}))(t)
 }
 

@@ -251,9 +251,7 @@ func TestRuleJudgesWhatCameSinceItsChange(t *testing.T) {
 	for _, second := range []int{-59, -1} { // on their way at the change
 		db.judge(t, at(second, -120, second-30))
 	}
-	if got := db.excursions(t, db.anna, incidents.ExcursionQuery{}); len(got) != 0 {
-		t.Errorf("readings from before the change: %+v", got)
-	}
+	must.Equal(t, "excursions of readings from before the change", 0, len(db.excursions(t, db.anna, incidents.ExcursionQuery{})))
 	db.judge(t, at(60, -60, -30, 30))
 	got := db.excursions(t, db.anna, incidents.ExcursionQuery{})
 	if len(got) != 1 || got[0].StartTime.Before(changed) || got[0].StartTime.Sub(changed) > time.Minute {
@@ -262,7 +260,5 @@ func TestRuleJudgesWhatCameSinceItsChange(t *testing.T) {
 	late := at(-7200, -7230)
 	late.Arrived = changed.Add(time.Hour)
 	db.judge(t, late)
-	if got := db.excursions(t, db.anna, incidents.ExcursionQuery{}); len(got) != 2 {
-		t.Errorf("with a late reading: %+v", got)
-	}
+	must.Equal(t, "excursions with a late reading", 2, len(db.excursions(t, db.anna, incidents.ExcursionQuery{})))
 }

@@ -109,9 +109,7 @@ func TestThresholdIncidentOpensLastsAndClears(t *testing.T) {
 	if len(again) != 1 || again[0].ID != got.ID || again[0].Reopened != 1 || !again[0].Lasting || again[0].Peak != 54 {
 		t.Errorf("reopened: %+v", again)
 	}
-	if others := db.excursions(t, db.bruno, incidents.ExcursionQuery{}); len(others) != 0 {
-		t.Errorf("another customer sees %+v", others)
-	}
+	must.Equal(t, "another customer sees", 0, len(db.excursions(t, db.bruno, incidents.ExcursionQuery{})))
 }
 
 func TestIncidentBelongsToWhoeverMaySeeTheReading(t *testing.T) {
@@ -198,9 +196,7 @@ func TestChangesInMidIncident(t *testing.T) {
 			db := openWith(t, "n1")
 			rule := db.rule(t, incident.DewPoint, incident.Above, 15, incident.Warning)
 			db.judge(t, judged("n1", 0, 51))
-			if lasting := lastingOf(db.excursions(t, db.anna, incidents.ExcursionQuery{})); len(lasting) != 2 {
-				t.Fatalf("before: %+v", lasting)
-			}
+			must.Equal(t, "lasting before", 2, len(lastingOf(db.excursions(t, db.anna, incidents.ExcursionQuery{}))))
 			c.change(t, db, rule)
 			for _, i := range db.excursions(t, db.anna, incidents.ExcursionQuery{}) {
 				if want := c.want[i.Quantity]; i.Resolution != want || i.Lasting != (want == "") {
@@ -348,9 +344,7 @@ func TestSilences(t *testing.T) {
 		return ids
 	}
 	for second, want := range map[int][]string{299: nil, 300: {"n1"}, 330: {"n1", "n2"}, 1799: {"n1", "n2"}, 1800: {"n1", "n2", "slow"}} {
-		if diff := cmp.Diff(want, silent(second)); diff != "" {
-			t.Errorf("after %d s (-want +got):\n%s", second, diff)
-		}
+		must.Equal(t, fmt.Sprint("silent after seconds: ", second), want, silent(second))
 	}
 	now := instant().Add(310 * time.Second)
 	found, _, err := db.Silences(t.Context(), db.anna, now)

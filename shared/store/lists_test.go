@@ -278,9 +278,7 @@ func TestKeyOfSomeRooms(t *testing.T) {
 		must.Equal(t, "found by a node of another room", int64(0), must.Get(db.Incidents(inSecond, db.anna, query, clock(320)))(t).Total)
 		must.Equal(t, "found by those who may see it", int64(1), must.Get(db.Incidents(t.Context(), db.anna, query, clock(320)))(t).Total)
 	}
-	if i := must.Get(db.Act(inThird, db.anna, ofThird, take, clock(320)))(t); i.TakenBy != "key 7" {
-		t.Errorf("%+v", i)
-	}
+	must.Equal(t, "taken by", "key 7", must.Get(db.Act(inThird, db.anna, ofThird, take, clock(320)))(t).TakenBy)
 	for _, room := range []int64{db.annasRoom, second} {
 		page := must.Get(db.Incidents(t.Context(), db.anna, incidents.IncidentQuery{RoomID: room, PageRequest: store.PageRequest{Limit: 9}}, clock(320)))(t)
 		if len(page.Items) != 1 || page.Items[0].ID != gateway || page.Items[0].Now.Sensors != 2 || page.Items[0].Now.Heard != 0 {

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
 	"coldaisle.dev/shared/must"
@@ -193,9 +192,7 @@ func TestNodeSlotsAreTheLastDayInAnyOrder(t *testing.T) {
 		if len(ordered) < 100 {
 			t.Fatalf("only %d slots", len(ordered))
 		}
-		if diff := gocmp.Diff(ordered, db.slots(t, int64(channel))); diff != "" {
-			t.Errorf("channel %d (-want +got):\n%s", channel, diff)
-		}
+		must.Equal(t, fmt.Sprint("channel ", channel), ordered, db.slots(t, int64(channel)))
 	}
 }
 
@@ -236,20 +233,14 @@ func TestSlotsOfAHoldBeginEmpty(t *testing.T) {
 		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{r}))
 	}
 	keep(before)
-	if got := db.slots(t, 0); len(got) != 1 {
-		t.Fatalf("before the hold %+v", got)
-	}
+	must.Equal(t, "slots", 1, len(db.slots(t, 0)))
 	db.claim(t, db.anna, db.room(t, db.anna), "n")
 	keep(before)
-	if got := db.slots(t, 0); len(got) != 0 {
-		t.Errorf("of the time before the hold %+v", got)
-	}
+	must.Equal(t, "slots of the time before the hold", 0, len(db.slots(t, 0)))
 	after := before
 	after.Time = time.Now().Add(time.Minute)
 	keep(after)
-	if got := db.slots(t, 0); len(got) != 1 {
-		t.Errorf("after the first reading %+v", got)
-	}
+	must.Equal(t, "slots", 1, len(db.slots(t, 0)))
 }
 
 // TestNewestReadingsAreWithinTheSpans: contract 4.8.
@@ -334,9 +325,7 @@ func TestRowAheadOfTheClockIsPassedOver(t *testing.T) {
 		if live[0].Temperature == nil {
 			return 0
 		}
-		if *live[0].Temperature != found["n"].Temperature {
-			t.Errorf("the overview shows %v, the newest reading is %v", *live[0].Temperature, found["n"].Temperature)
-		}
+		must.Equal(t, "the overview shows", found["n"].Temperature, *live[0].Temperature)
 		return *live[0].Temperature
 	}
 	keep(now.Add(-time.Hour), 20)

@@ -66,22 +66,16 @@ func TestPredictionsAreShownToTheOwnerOfTheReading(t *testing.T) {
 	t.Parallel()
 	db := open(t)
 	db.sql(t, `INSERT INTO prediction_feedback (sensor_id, timestamp) VALUES ('n1', @time)`, pgx.NamedArgs{"time": instant()})
-	if got := db.minutes(t, db.anna); len(got) != 0 {
-		t.Errorf("before the node is anybody's: %v", got)
-	}
+	must.Equal(t, "what Anna sees", 0, len(db.minutes(t, db.anna)))
 	db.sensor(t, db.anna, db.annasRoom, "n1")
 	recorded := db.prediction(t, db.anna, 1)
 	const century = 100 * 365 * 24 * 60
 	db.prediction(t, db.anna, century)
 	must.Equal(t, "its first owner", []int{century, 1, 0}, db.minutes(t, db.anna))
 	must.Do(t, db.DeleteSensor(t.Context(), db.anna, "n1"))
-	if got := db.minutes(t, db.anna); len(got) != 0 {
-		t.Errorf("after the deletion: %v", got)
-	}
+	must.Equal(t, "what Anna sees", 0, len(db.minutes(t, db.anna)))
 	db.sensor(t, db.bruno, db.brunosRoom, "n1")
-	if got := db.minutes(t, db.bruno); len(got) != 0 {
-		t.Errorf("the next owner sees %v of the former's", got)
-	}
+	must.Equal(t, "what the next owner sees of the former's", 0, len(db.minutes(t, db.bruno)))
 	for name, try := range map[string]func() error{
 		"read": func() error { _, err := db.Prediction(t.Context(), db.bruno, recorded.ID); return err },
 		"validate": func() error {
@@ -94,9 +88,7 @@ func TestPredictionsAreShownToTheOwnerOfTheReading(t *testing.T) {
 	// What he records himself is his, whatever its time.
 	must.Get(db.RecordPrediction(t.Context(), db.bruno, learning.NewPrediction{SensorID: "n1", Time: instant()}))(t)
 	must.Get(db.RecordPrediction(t.Context(), db.bruno, learning.NewPrediction{SensorID: "n1", Time: db.now(t)}))(t)
-	if got := db.minutes(t, db.bruno); len(got) != 2 {
-		t.Errorf("the next owner sees %v, want the own ones", got)
-	}
+	must.Equal(t, "what the next owner sees", 2, len(db.minutes(t, db.bruno)))
 	// The first owner again sees what was theirs, and not what the other had between.
 	must.Do(t, db.DeleteSensor(t.Context(), db.bruno, "n1"))
 	db.sensor(t, db.anna, db.annasRoom, "n1")

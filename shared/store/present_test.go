@@ -266,9 +266,7 @@ func TestOverviewChangesWithWhoHasWhat(t *testing.T) {
 		t.Helper()
 		do()
 		now := must.Get(db.LiveVersion(t.Context(), db.anna))(t)
-		if (now != version) != changes {
-			t.Errorf("%s: from %s to %s", what, version, now)
-		}
+		must.Equal(t, what+" changes it", changes, now != version)
 		version = now
 	}
 	id := db.only(t, 1).ID

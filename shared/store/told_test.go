@@ -531,9 +531,8 @@ func TestTakenRiseThatFellMutesNobody(t *testing.T) {
 	db.judge(t, judged("n2", 710, 55))
 	must.Equal(t, "", []string{"too_hot critical actual 0 over 30 2", "too_cold warning expected 30 breaks  1", "too_hot critical actual 710 breaks  1"},
 		db.roomIncidents(t, db.anna, db.annasRoom))
-	if changes := db.changes(t, db.anna); changes[len(changes)-1] != "started!" {
-		t.Errorf("%v: the second rack calls nobody", changes)
-	}
+	changes := db.changes(t, db.anna)
+	must.Equal(t, "the second rack", "started!", changes[len(changes)-1])
 }
 
 // TestWanderingAroundALimitIsOneCall has a node wander around a limit for an hour, with pauses

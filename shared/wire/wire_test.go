@@ -106,9 +106,7 @@ func TestDataThatLacksAValue(t *testing.T) {
 		got := must.Get(wire.DecodeData([]byte(`{"message_id":"ab","node_id":"n1",`+message+`}`), published))(t)
 		encoded := must.Get(wire.EncodeData(got))(t)
 		for _, d := range []wire.Data{got, must.Get(wire.DecodeData(encoded, published))(t)} {
-			if diff := cmp.Diff(want, d, cmpopts.EquateNaNs()); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", message, diff)
-			}
+			must.Equal(t, message, want, d, cmpopts.EquateNaNs())
 		}
 	}
 }

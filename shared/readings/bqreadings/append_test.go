@@ -95,9 +95,7 @@ func TestAppendGroupsConcurrentCallers(t *testing.T) {
 	appendAll(t, s, n, 80)
 	stored := server.Rows()
 	distinct(t, stored, n)
-	if len(stored) != n {
-		t.Errorf("%d rows for %d readings without a failure", len(stored), n)
-	}
+	must.Equal(t, "rows", n, len(stored))
 	appends, streams := server.Counts()
 	must.Equal(t, "streams", 1, streams)
 	if appends > n/5 {
@@ -231,9 +229,7 @@ func TestCloseSendsWaitingRows(t *testing.T) {
 	must.Do(t, s.Close())
 	// Either the row came before the end and is stored, or after and was refused.
 	stored := len(server.Rows()) == 1
-	if err := <-answered; (err == nil) != stored {
-		t.Errorf("answered %v, stored %v", err, stored)
-	}
+	must.Equal(t, "stored, and acknowledged", stored, <-answered == nil)
 	if err := s.Append(t.Context(), []reading.Reading{numbered(1)}); err == nil {
 		t.Error("appended after the end")
 	}

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	bq "google.golang.org/api/bigquery/v2"
 
 	"coldaisle.dev/shared/logging"
@@ -91,9 +90,7 @@ func TestQueriesSendTheirParameters(t *testing.T) {
 			sent = append(sent, p.Name)
 		}
 		slices.Sort(sent)
-		if diff := cmp.Diff(parameters()[name], sent); diff != "" {
-			t.Errorf("%s: parameters (-want +got):\n%s", name, diff)
-		}
+		must.Equal(t, name+": parameters", parameters()[name], sent)
 		purpose := request.Labels["purpose"]
 		must.Equal(t, fmt.Sprintf("%s: billed bytes for purpose %q", name, purpose), limits[purpose], request.MaximumBytesBilled)
 		if request.JobCreationMode != "JOB_CREATION_OPTIONAL" || request.UseLegacySql == nil || *request.UseLegacySql {

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
@@ -357,9 +355,7 @@ func spansBound(t *testing.T, store *pgreadings.Store, node string) {
 				}
 			}
 		}
-		if diff := cmp.Diff(want, collect(t, store, ref, start, present())); diff != "" {
-			t.Errorf("%s: range (-want +got):\n%s", name, diff)
-		}
+		must.Equal(t, name+": range", want, collect(t, store, ref, start, present()))
 		var counted int64
 		parts, err := store.Buckets(t.Context(), ref, start, present(), 7)
 		for _, part := range parts {

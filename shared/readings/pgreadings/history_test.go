@@ -1,6 +1,7 @@
 package pgreadings_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -119,9 +120,7 @@ func history(t *testing.T, open func(clock func() time.Time) *pgreadings.Store) 
 					if err != nil || len(parts) != len(got) || len(parts) > n {
 						t.Errorf("%s: %s: %d buckets of %d, %v", when, name, len(parts), n, err)
 					}
-					if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-9), cmpopts.EquateNaNs()); diff != "" {
-						t.Errorf("%s: %s of %s in %d (-want +got):\n%s", when, name, span, n, diff)
-					}
+					must.Equal(t, fmt.Sprintf("%s: %s of %s in %d", when, name, span, n), want, got, cmpopts.EquateApprox(0, 1e-9), cmpopts.EquateNaNs())
 				}
 			}
 			// Short parts of a range that is not raw any more.
