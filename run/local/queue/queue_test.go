@@ -130,8 +130,7 @@ func (w *world) data(function string) []string {
 
 func (w *world) publish(tb testing.TB, topic string, data ...string) []string {
 	tb.Helper()
-	ids := must.Get(w.tryPublish(tb.Context(), topic, data...))(tb)
-	return ids
+	return must.Get(w.tryPublish(tb.Context(), topic, data...))(tb)
 }
 
 func (w *world) tryPublish(ctx context.Context, topic string, data ...string) ([]string, error) {
@@ -171,11 +170,19 @@ func numbered(n int) []string {
 	return all
 }
 
-// rows counts the messages in the table.
-func rows(tb testing.TB, database string) (n int) {
+// cutConnections ends all connections to the database but the one that asks.
+const cutConnections = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`
+
+func connect(tb testing.TB, database string) *pgx.Conn {
 	tb.Helper()
 	connection := must.Get(pgx.Connect(tb.Context(), database))(tb)
-	defer func() { _ = connection.Close(context.WithoutCancel(tb.Context())) }()
+	tb.Cleanup(func() { _ = connection.Close(context.WithoutCancel(tb.Context())) })
+	return connection
+}
+
+// rows counts the messages in the table.
+func rows(tb testing.TB, connection *pgx.Conn) (n int) {
+	tb.Helper()
 	must.Do(tb, connection.QueryRow(tb.Context(), `SELECT count(*) FROM pubsub.pending`).Scan(&n))
 	return n
 }
@@ -203,14 +210,12 @@ func TestMessageReachesEveryFunctionOfItsTopic(t *testing.T) {
 			ID: ids[0], Data: []byte("reading 000000"), Attributes: map[string]string{"node_id": "n1"},
 			Subscription: queue.SubscriptionName(project, function), DeliveryAttempt: 1,
 		}
-		if diff := gocmp.Diff(want, first); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", function, diff)
-		}
+		must.Equal(t, function, want, first)
 	}
 	must.Equal(t, "a function of another topic has messages", 0, len(w.of("storealert")))
 	must.Equal(t, "counts", queue.Counts{Delivered: 600}, w.Counts())
 	w.end()
-	must.Equal(t, "rows are left", 0, rows(t, database))
+	must.Equal(t, "rows are left", 0, rows(t, connect(t, database)))
 }
 
 func TestFailingMessageIsDeadLetteredByProductionsPolicy(t *testing.T) {
@@ -236,9 +241,7 @@ func TestFailingMessageIsDeadLetteredByProductionsPolicy(t *testing.T) {
 		t.Errorf("%d waits (-want +got):\n%s", len(waits), diff)
 	}
 	for i, m := range w.of("ingest") {
-		if m.DeliveryAttempt != i+1 {
-			t.Fatalf("attempt %d is called %d", i+1, m.DeliveryAttempt)
-		}
+		must.Equal(t, "attempt", i+1, m.DeliveryAttempt)
 	}
 	must.Equal(t, "deliveries to the other function", 1, len(w.of("detect")))
 	dead := w.pull(t)
@@ -281,7 +284,7 @@ func TestAcknowledgementsSurviveARestart(t *testing.T) {
 	alerts := w.publish(t, queue.TopicAlerts, "alert")
 	w.drain(t)
 	w.end()
-	must.Equal(t, "rows wait", 51, rows(t, database))
+	must.Equal(t, "rows wait", 51, rows(t, connect(t, database)))
 	again := open(t, queue.Config{DatabaseURL: database})
 	again.run(t, accept, "ingest", "detect", "storealert")
 	again.drain(t)
@@ -295,7 +298,7 @@ func TestAcknowledgementsSurviveARestart(t *testing.T) {
 	}
 	again.drain(t)
 	again.end()
-	must.Equal(t, "rows are left", 0, rows(t, database))
+	must.Equal(t, "rows are left", 0, rows(t, connect(t, database)))
 }
 
 // TestBacklogWaitsInTheTable publishes more than a subscription holds while one function
@@ -334,13 +337,11 @@ func TestLostConnectionsLoseNothing(t *testing.T) {
 	database := pgtest.URL(t)
 	w := open(t, queue.Config{DatabaseURL: database})
 	w.run(t, accept, "ingest", "detect")
-	killer := must.Get(pgx.Connect(t.Context(), database))(t)
-	t.Cleanup(func() { _ = killer.Close(context.WithoutCancel(t.Context())) })
+	killer := connect(t, database)
 	sent := numbered(400)
 	for i, data := range sent {
 		if i%40 == 20 {
-			const sql = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`
-			must.Get(killer.Exec(t.Context(), sql))(t)
+			must.Get(killer.Exec(t.Context(), cutConnections))(t)
 		}
 		must.Eventually(t, "a publish is answered", func() bool {
 			_, err := w.tryPublish(t.Context(), queue.TopicData, data)
@@ -350,7 +351,7 @@ func TestLostConnectionsLoseNothing(t *testing.T) {
 	for _, function := range []string{"ingest", "detect"} {
 		must.Eventually(t, function+" has all", func() bool { return len(w.data(function)) == len(sent) })
 	}
-	must.Eventually(t, "the table is empty", func() bool { return rows(t, database) == 0 })
+	must.Eventually(t, "the table is empty", func() bool { return rows(t, killer) == 0 })
 	w.drain(t)
 }
 
@@ -360,19 +361,17 @@ func TestAcknowledgementBeforeALostConnectionIsDropped(t *testing.T) {
 	t.Parallel()
 	database := pgtest.URL(t)
 	w := open(t, queue.Config{DatabaseURL: database})
-	killer := must.Get(pgx.Connect(t.Context(), database))(t)
-	t.Cleanup(func() { _ = killer.Close(context.WithoutCancel(t.Context())) })
+	killer := connect(t, database)
 	var once sync.Once
 	w.run(t, func(string, push.Message) int {
 		once.Do(func() { // between the function's commit and the acknowledgement
-			const sql = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`
-			_, _ = killer.Exec(context.WithoutCancel(t.Context()), sql)
+			_, _ = killer.Exec(context.WithoutCancel(t.Context()), cutConnections)
 		})
 		return http.StatusNoContent
 	}, "storealert")
 	w.publish(t, queue.TopicAlerts, "alert")
 	must.Eventually(t, "the message is delivered again", func() bool { return len(w.of("storealert")) == 2 })
-	must.Eventually(t, "the table is empty", func() bool { return rows(t, database) == 0 })
+	must.Eventually(t, "the table is empty", func() bool { return rows(t, killer) == 0 })
 }
 
 func TestDeadLettersArePulled(t *testing.T) {
@@ -402,22 +401,16 @@ func TestDeadLettersArePulled(t *testing.T) {
 	if len(first) != 2 || string(first[0].GetMessage().GetData()) != "one" {
 		t.Fatalf("pulled %v", first)
 	}
-	if again := w.pull(t); len(again) != 0 {
-		t.Errorf("leased messages are pulled again: %v", again)
-	}
+	must.Equal(t, "leased messages are pulled again", 0, len(w.pull(t)))
 	modify(600, first[0].GetAckId(), first[1].GetAckId())
 	forward(599 * time.Second)
-	if again := w.pull(t); len(again) != 0 {
-		t.Errorf("leased messages are pulled again: %v", again)
-	}
+	must.Equal(t, "leased messages are pulled again", 0, len(w.pull(t)))
 	modify(0, first[0].GetAckId())
 	if again := w.pull(t); len(again) != 1 || string(again[0].GetMessage().GetData()) != "one" {
 		t.Errorf("after it was given back: %v", again)
 	}
 	forward(time.Minute)
-	if again := w.pull(t); len(again) != 2 {
-		t.Errorf("after the leases: %v", again)
-	}
+	must.Equal(t, "pulled after the leases", 2, len(w.pull(t)))
 	must.Do(t, w.client.SubscriptionAdminClient.Acknowledge(t.Context(), &pubsubpb.AcknowledgeRequest{
 		Subscription: deadLetter(), AckIds: []string{first[0].GetAckId()},
 	}))
@@ -426,7 +419,7 @@ func TestDeadLettersArePulled(t *testing.T) {
 		t.Errorf("after the acknowledgement: %v", again)
 	}
 	w.end()
-	must.Equal(t, "rows", 2, rows(t, database))
+	must.Equal(t, "rows", 2, rows(t, connect(t, database)))
 }
 
 // TestLeasedMessagesAreNotRead pulls while the content of leased messages cannot be read:
@@ -441,8 +434,7 @@ func TestLeasedMessagesAreNotRead(t *testing.T) {
 	if len(leased) != 2 {
 		t.Fatalf("pulled %v", leased)
 	}
-	connection := must.Get(pgx.Connect(t.Context(), database))(t)
-	t.Cleanup(func() { _ = connection.Close(context.WithoutCancel(t.Context())) })
+	connection := connect(t, database)
 	must.Get(connection.Exec(t.Context(), `CREATE TABLE saved AS TABLE pubsub.pending`))(t)
 	must.Get(connection.Exec(t.Context(), `UPDATE pubsub.pending SET content = '\xff'`))(t)
 	w.publish(t, queue.TopicData+queue.DeadLetterSuffix, "three")
@@ -453,9 +445,7 @@ func TestLeasedMessagesAreNotRead(t *testing.T) {
 		Subscription: deadLetter(), AckIds: []string{leased[0].GetAckId(), leased[1].GetAckId()},
 	}))
 	must.Get(connection.Exec(t.Context(), `INSERT INTO pubsub.pending TABLE saved`))(t)
-	if got := w.pull(t); len(got) != 2 {
-		t.Errorf("after the acknowledgement: %v", got)
-	}
+	must.Equal(t, "pulled after the acknowledgement", 2, len(w.pull(t)))
 }
 
 func TestRefusals(t *testing.T) {
@@ -513,14 +503,13 @@ func TestAcknowledgementOfOneIsWritten(t *testing.T) {
 		return http.StatusNoContent
 	}, "ingest", "detect")
 	w.publish(t, queue.TopicData, numbered(3)...)
-	connection := must.Get(pgx.Connect(t.Context(), database))(t)
-	t.Cleanup(func() { _ = connection.Close(context.WithoutCancel(t.Context())) })
+	connection := connect(t, database)
 	must.Eventually(t, "three rows wait for detect alone", func() bool {
 		var n int
 		must.Do(t, connection.QueryRow(t.Context(), `SELECT count(*) FROM pubsub.pending WHERE subscriptions = '{detect}'`).Scan(&n))
 		return n == 3
 	})
 	mended.Store(true)
-	must.Eventually(t, "the table is empty", func() bool { return rows(t, database) == 0 })
+	must.Eventually(t, "the table is empty", func() bool { return rows(t, connection) == 0 })
 	must.Equal(t, "deliveries to ingest", 3, len(w.of("ingest")))
 }

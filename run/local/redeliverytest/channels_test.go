@@ -129,8 +129,7 @@ func fuzzedMessages(t *testing.T) int {
 	} else if text == "" {
 		return 20_000
 	}
-	n := must.Get(strconv.Atoi(text))(t)
-	return n
+	return must.Get(strconv.Atoi(text))(t)
 }
 
 // fuzzed is what may be stored of a fuzzed message.
@@ -215,8 +214,7 @@ func TestFuzzedMessages(t *testing.T) {
 		"alert":   `SELECT channel, message_id, timestamp, value, customer_id FROM alerts`,
 		"state":   `SELECT channel, message_id, timestamp, temperature, 0 FROM node_state`,
 	} {
-		rows, err := c.pool.Query(t.Context(), query)
-		must.Do(t, err)
+		rows := must.Get(c.pool.Query(t.Context(), query))(t)
 		var got fuzzed
 		var message string
 		var customer int64

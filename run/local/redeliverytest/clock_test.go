@@ -90,8 +90,7 @@ func (s *site) start(answers bool) {
 	corrected := must.Get(clock.Open(filepath.Join(s.folder, "clock.json"), s.system, boot))(s.t)
 	session := enrolment.NewSession(s.id, corrected, s.system, "test", false, logging.Discard())
 	open := func(name string) *outbox.Outbox {
-		box := must.Get(outbox.Open(filepath.Join(s.folder, name), outbox.Options{Retain: gateway.OutboxRetention, Clock: corrected.Now}))(s.t)
-		return box
+		return must.Get(outbox.Open(filepath.Join(s.folder, name), outbox.Options{Retain: gateway.OutboxRetention, Clock: corrected.Now}))(s.t)
 	}
 	kept, withheld := open("outbox"), open("withheld")
 	s.gateway = gateway.New(gateway.Config{
@@ -267,8 +266,7 @@ func TestReadingsThroughClockFaults(t *testing.T) {
 				"readings": `SELECT message_id, timestamp FROM sensor_data.readings WHERE customer_id = $1`,
 				"alerts":   `SELECT message_id, timestamp FROM alerts WHERE channel = $1 AND customer_id = $1`,
 			} {
-				rows, err := c.pool.Query(t.Context(), query, c.customers[0])
-				must.Do(t, err)
+				rows := must.Get(c.pool.Query(t.Context(), query, c.customers[0]))(t)
 				stored := map[string]bool{}
 				var id string
 				var at time.Time

@@ -200,9 +200,7 @@ func correctedStream(t *testing.T, chance *rand.Rand) {
 	for _, r := range want {
 		byID[r.MessageID] = r
 	}
-	if len(judge.all) != len(messages) {
-		t.Errorf("%d judged, want each of %d", len(judge.all), len(messages))
-	}
+	must.Equal(t, "judged", len(messages), len(judge.all))
 	for _, j := range judge.all {
 		if !j.Equal(byID[j.MessageID]) {
 			t.Errorf("judged %+v, stored %+v", j.Reading, byID[j.MessageID])

@@ -115,14 +115,13 @@ func (i *instance) deaths() int {
 	return i.killed
 }
 
-// stored reads all readings of a database.
-func stored(t *testing.T, pool *pgxpool.Pool) []reading.Reading {
+// stored reads the readings that a query of a database finds.
+func stored(t *testing.T, pool *pgxpool.Pool, query string) []reading.Reading {
 	t.Helper()
-	rows := must.Get(pool.Query(t.Context(), `SELECT customer_id, node_id, message_id, timestamp, temperature, humidity FROM sensor_data.readings`))(t)
-	all := must.Get(pgx.CollectRows(rows, func(row pgx.CollectableRow) (r reading.Reading, err error) {
+	rows := must.Get(pool.Query(t.Context(), query))(t)
+	return must.Get(pgx.CollectRows(rows, func(row pgx.CollectableRow) (r reading.Reading, err error) {
 		err = row.Scan(&r.Channel, &r.NodeID, &r.MessageID, &r.Time, &r.Temperature, &r.Humidity)
 		r.Time = r.Time.UTC()
 		return r, err
 	}))(t)
-	return all
 }

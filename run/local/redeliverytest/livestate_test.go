@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -16,6 +15,9 @@ import (
 
 // slotRow is a row of node_slots.
 type slotRow struct {
+	Channel                                                  reading.Channel
+	NodeID                                                   string
+	Slot                                                     int
 	Starts                                                   time.Time
 	MinTemperature, MaxTemperature, MinHumidity, MaxHumidity float64
 	LastAt                                                   time.Time
@@ -23,8 +25,8 @@ type slotRow struct {
 }
 
 type slotKey struct {
-	node reading.Node
-	slot int
+	Node reading.Node
+	Slot int
 }
 
 // checkLiveState compares the live state of the nodes, row by row, with what the readings
@@ -44,7 +46,7 @@ func checkLiveState(t *testing.T, pool *pgxpool.Pool, history []reading.Reading)
 		key := slotKey{r.Node(), (starts.Hour()*60 + starts.Minute()) / 10}
 		s, ok := slots[key]
 		if !ok || s.Starts.Before(starts) {
-			s = slotRow{starts, r.Temperature, r.Temperature, r.Humidity, r.Humidity, r.Time, r.Temperature, r.Humidity}
+			s = slotRow{r.Channel, r.NodeID, key.Slot, starts, r.Temperature, r.Temperature, r.Humidity, r.Humidity, r.Time, r.Temperature, r.Humidity}
 		}
 		s.MinTemperature, s.MaxTemperature = min(s.MinTemperature, r.Temperature), max(s.MaxTemperature, r.Temperature)
 		s.MinHumidity, s.MaxHumidity = min(s.MinHumidity, r.Humidity), max(s.MaxHumidity, r.Humidity)
@@ -56,29 +58,18 @@ func checkLiveState(t *testing.T, pool *pgxpool.Pool, history []reading.Reading)
 	}
 
 	gotNewest := map[reading.Node]reading.Reading{}
-	rows := must.Get(pool.Query(t.Context(), `
-		SELECT channel, node_id, message_id, timestamp, temperature, humidity FROM node_state WHERE timestamp IS NOT NULL`))(t)
-	var r reading.Reading
-	must.Get(pgx.ForEachRow(rows, []any{&r.Channel, &r.NodeID, &r.MessageID, &r.Time, &r.Temperature, &r.Humidity}, func() error {
-		r.Time = r.Time.UTC()
+	for _, r := range stored(t, pool, `SELECT channel, node_id, message_id, timestamp, temperature, humidity FROM node_state WHERE timestamp IS NOT NULL`) {
 		gotNewest[r.Node()] = r
-		return nil
-	}))(t)
-	must.Equal(t, "newest readings (-history +live)", "", gocmp.Diff(newest, gotNewest))
+	}
+	must.Equal(t, "newest readings (-history +live)", newest, gotNewest)
 
 	gotSlots := map[slotKey]slotRow{}
-	rows = must.Get(pool.Query(t.Context(), `
+	rows := must.Get(pool.Query(t.Context(), `
 		SELECT channel, node_id, slot, starts, min_temperature, max_temperature, min_humidity, max_humidity, last_at, last_temperature, last_humidity
 		FROM node_slots`))(t)
-	var key slotKey
-	var s slotRow
-	must.Get(pgx.ForEachRow(rows, []any{
-		&key.node.Channel, &key.node.ID, &key.slot, &s.Starts, &s.MinTemperature, &s.MaxTemperature, &s.MinHumidity, &s.MaxHumidity,
-		&s.LastAt, &s.LastTemperature, &s.LastHumidity,
-	}, func() error {
+	for _, s := range must.Get(pgx.CollectRows(rows, pgx.RowToStructByPos[slotRow]))(t) {
 		s.Starts, s.LastAt = s.Starts.UTC(), s.LastAt.UTC()
-		gotSlots[key] = s
-		return nil
-	}))(t)
-	must.Equal(t, "slots (-history +live)", "", gocmp.Diff(slots, gotSlots, gocmp.AllowUnexported(slotKey{})))
+		gotSlots[slotKey{reading.Node{Channel: s.Channel, ID: s.NodeID}, s.Slot}] = s
+	}
+	must.Equal(t, "slots (-history +live)", slots, gotSlots)
 }

@@ -312,13 +312,9 @@ func outage(t *testing.T, away string, length time.Duration) {
 		rows[r.Identity()]++
 	}
 	for _, r := range sent {
-		if n := rows[r.Identity()]; n != 1 {
-			t.Errorf("reading %+v has %d rows", r, n)
-		}
+		must.Equal(t, fmt.Sprintf("rows of %+v", r), 1, rows[r.Identity()])
 	}
-	if len(rows) != len(sent) {
-		t.Errorf("%d readings stored, %d sent", len(rows), len(sent))
-	}
+	must.Equal(t, "readings stored", len(sent), len(rows))
 	checkLiveState(t, pool, appends.Rows())
 	events := map[string]int{} // alerts that detection has raised
 	for _, event := range published.of(queue.TopicName(project, queue.TopicAlerts)) {

@@ -158,23 +158,14 @@ func run(t *testing.T, functions, redeliver, table string, n int) {
 	}
 	got := appends.Rows()
 	if table == "postgres" {
-		got = stored(t, pool)
-		if len(got) != len(want) {
-			t.Errorf("%d rows for %d readings", len(got), len(want))
-		}
+		got = stored(t, pool, `SELECT customer_id, node_id, message_id, timestamp, temperature, humidity FROM sensor_data.readings`)
+		must.Equal(t, "rows", len(want), len(got))
 	}
 	distinct := map[reading.Identity]reading.Reading{}
 	for _, r := range got {
 		distinct[r.Identity()] = r
 	}
-	for id, r := range want {
-		if distinct[id] != r {
-			t.Fatalf("reading %+v is stored as %+v", r, distinct[id])
-		}
-	}
-	if len(distinct) != len(want) {
-		t.Errorf("%d distinct readings stored, %d sent", len(distinct), len(want))
-	}
+	must.Equal(t, "distinct readings", want, distinct)
 	checkLiveState(t, pool, got)
 	checkAlerts(t, pool, customer, due)
 }

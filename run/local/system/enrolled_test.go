@@ -55,9 +55,7 @@ func TestEnrolledGateway(t *testing.T) {
 	must.Do(t, again.Stop())
 
 	anew, owner := begin(true)
-	if two := gateways(owner); len(two) != 2 {
-		t.Errorf("after a revocation: %v", two)
-	}
+	must.Equal(t, "gateways after a revocation", 2, len(gateways(owner)))
 	must.Equal(t, "after a revocation the reading is in channel", demo, send(anew, "signed-3"))
 	must.Do(t, anew.Stop())
 	open, _ := begin(false)

@@ -70,8 +70,7 @@ func TestEmulatorHasTheTopology(t *testing.T) {
 func TestModelsInAnObjectStorageOfAnother(t *testing.T) {
 	t.Parallel()
 	tooltest.Long(t)
-	objects, err := fakestorage.NewServerWithOptions(fakestorage.Options{Scheme: "http", Host: "127.0.0.1", Port: 0})
-	must.Do(t, err)
+	objects := must.Get(fakestorage.NewServerWithOptions(fakestorage.Options{Scheme: "http", Host: "127.0.0.1", Port: 0}))(t)
 	t.Cleanup(objects.Stop)
 	address := strings.TrimPrefix(objects.URL(), "http://") // as the library takes it, too
 	use := func(o *system.Options) {

@@ -2,7 +2,6 @@ package system_test
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"net/http"
 	"os/exec"
@@ -49,10 +48,9 @@ func dump(t *testing.T, address string) []byte {
 // restore reads a dump into a database that it empties first.
 func restore(t *testing.T, address string, dumped []byte) {
 	t.Helper()
-	connection, err := pgx.Connect(t.Context(), address)
-	must.Do(t, err)
-	_, err = connection.Exec(t.Context(), "DROP SCHEMA public CASCADE; DROP SCHEMA sensor_data CASCADE; CREATE SCHEMA public")
-	must.Do(t, errors.Join(err, connection.Close(t.Context())))
+	connection := must.Get(pgx.Connect(t.Context(), address))(t)
+	must.Get(connection.Exec(t.Context(), "DROP SCHEMA public CASCADE; DROP SCHEMA sensor_data CASCADE; CREATE SCHEMA public"))(t)
+	must.Do(t, connection.Close(t.Context()))
 	c := exec.CommandContext(t.Context(), tool(t, "psql"), "--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1", "--single-transaction", "--dbname", address)
 	c.Stdin = bytes.NewReader(dumped)
 	if output, err := c.CombinedOutput(); err != nil {

@@ -141,16 +141,12 @@ func TestPipelineEndToEnd(t *testing.T) {
 	drain(t, s)
 	latest := owner.do(http.MethodGet, "/api/v1/data/latest/esp32-7f3a", "", http.StatusOK)
 	must.Equal(t, "latest temperature", 24.5, field[float64](t, latest, "temperature"))
-	if alerts := list(t, owner.do(http.MethodGet, "/api/v1/alerts/active", "", http.StatusOK)); len(alerts) != 0 {
-		t.Errorf("a cool reading raised %v", alerts)
-	}
+	must.Equal(t, "alerts of a cool reading", 0, len(list(t, owner.do(http.MethodGet, "/api/v1/alerts/active", "", http.StatusOK))))
 
 	node.do(http.MethodPost, "/api/v1/message", `{"id":"00000002","node_id":"esp32-7f3a","temperature":55.2,"humidity":61}`, http.StatusOK)
 	drain(t, s)
 	alerts := list(t, owner.do(http.MethodGet, "/api/v1/alerts/active", "", http.StatusOK))
-	if len(alerts) != 2 {
-		t.Fatalf("a reading hot and humid raised %d alerts, want 2: %v", len(alerts), alerts)
-	}
+	must.Equal(t, "alerts of a reading hot and humid", 2, len(alerts))
 	messages := map[string]int{}
 	for _, a := range alerts {
 		messages[field[string](t, a, "message")] = int(field[float64](t, a, "id"))
@@ -177,9 +173,7 @@ func TestPipelineEndToEnd(t *testing.T) {
 	other.do(http.MethodPost, fmt.Sprintf("/api/v1/alerts/%d/acknowledge", hot), "", http.StatusNotFound)
 	other.do(http.MethodGet, fmt.Sprintf("/api/v1/server_rooms/list_rooms/%d", owner.ID), "", http.StatusNotFound)
 	for _, path := range []string{"/api/v1/alerts/active", "/api/v1/alerts/history"} {
-		if seen := list(t, other.do(http.MethodGet, path, "", http.StatusOK)); len(seen) != 0 {
-			t.Errorf("%s shows another customer %v", path, seen)
-		}
+		must.Equal(t, path+" shows another customer", 0, len(list(t, other.do(http.MethodGet, path, "", http.StatusOK))))
 	}
 
 	owner.do(http.MethodPost, fmt.Sprintf("/api/v1/alerts/%d/acknowledge", hot), "", http.StatusOK)
@@ -223,8 +217,7 @@ func TestOneTraceFromTheNodeToTheStoredAlert(t *testing.T) {
 	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, s.GatewayURL+"/api/v1/message",
 		strings.NewReader(`{"id":"1","node_id":"rack-1","temperature":60,"humidity":40}`)))(t)
 	request.Header.Set("Traceparent", "00-"+id+"-00f067aa0ba902b7-01")
-	response, err := http.DefaultClient.Do(request)
-	must.Do(t, err)
+	response := must.Get(http.DefaultClient.Do(request))(t) //nolint:bodyclose // below
 	_ = response.Body.Close()
 	drain(t, s)
 	mu.Lock()

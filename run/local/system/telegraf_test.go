@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
 	"coldaisle.dev/run/local/system"
@@ -141,9 +140,7 @@ func TestTelegrafInBothStores(t *testing.T) {
 		}
 	}
 	for store, got := range map[string]map[identity]bool{"PostgreSQL": inPostgreSQL, "BigQuery": inBigQuery} {
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s, what Telegraf says it sent (-) and what is stored (+):\n%s", store, diff)
-		}
+		must.Equal(t, store+", what Telegraf says it sent and what is stored", want, got)
 	}
 	if len(want) < 20 || stored != len(want) {
 		t.Errorf("Telegraf says %d readings, PostgreSQL has %d rows", len(want), stored)

@@ -108,9 +108,7 @@ func TestEvaluateOddSeries(t *testing.T) {
 		err := checkSpan([]trial.Track{
 			{Readings: []reading.Reading{{Time: noon().Add(time.Hour)}, {Time: last}}}, {Readings: []reading.Reading{{Time: noon()}}},
 		})
-		if refused != (err != nil) {
-			t.Errorf("to %s: %v", last, err)
-		}
+		must.Equal(t, "refused to "+last.String(), refused, err != nil)
 	}
 }
 

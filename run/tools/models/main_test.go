@@ -33,11 +33,8 @@ func TestGoingBack(t *testing.T) {
 	var live modelstore.Manifest
 	for hour := range 2 {
 		at := noon.Add(time.Duration(hour) * time.Hour)
-		result, err := learn.Train(t.Context(), learn.Input{History: []learn.NodeHistory{node}, Started: at})
-		must.Do(t, err)
-		if live, err = bucket.Publish(t.Context(), 17, live, result.Detector, result.Forecaster, at); err != nil {
-			t.Fatal(err)
-		}
+		result := must.Get(learn.Train(t.Context(), learn.Input{History: []learn.NodeHistory{node}, Started: at}))(t)
+		live = must.Get(bucket.Publish(t.Context(), 17, live, result.Detector, result.Forecaster, at))(t)
 	}
 	says := func(arguments ...string) string {
 		t.Helper()

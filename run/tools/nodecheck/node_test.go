@@ -267,9 +267,7 @@ func TestNodeKeepsAnHourAndNoMore(t *testing.T) {
 			continue
 		}
 		oldest = max(oldest, r.Age)
-		if r.Status != http.StatusOK {
-			t.Errorf("%+v", r)
-		}
+		must.Equal(t, fmt.Sprintf("%+v", r), http.StatusOK, r.Status)
 	}
 	if oldest < 3500 || oldest > 3600 {
 		t.Errorf("the oldest reading came with an age of %g s, want nearly 3600", oldest)

@@ -111,8 +111,7 @@ func (p *pipeline) refuse(t *testing.T, function string, m push.Message) {
 	r.targets = map[string]target{}
 	to := must.Get(r.target(t.Context(), function))(t)
 	body := must.Get(push.Encode(m))(t)
-	response, err := http.Post(to.endpoint, "application/json", bytes.NewReader(body))
-	must.Do(t, err)
+	response := must.Get(http.Post(to.endpoint, "application/json", bytes.NewReader(body)))(t) //nolint:bodyclose // below
 	if _ = response.Body.Close(); response.StatusCode != http.StatusAccepted {
 		t.Fatalf("%s answered %d to a message that it must refuse", function, response.StatusCode)
 	}
@@ -240,9 +239,7 @@ func TestRedeliverLeavesWhatDoesNotMatch(t *testing.T) {
 			}
 			must.Equal(t, "posted", c.posted, len(p.posts["ingest"])+len(p.posts["detect"]))
 			must.Equal(t, "in the dead letter", c.kept, len(p.pulled(t, "data-dead-letter")))
-			if want := map[string]int{"dry run": 4, "dry run of one reason": 3}[name]; strings.Count(out.String(), "refused by") != want {
-				t.Errorf("printed %q", out.String())
-			}
+			must.Equal(t, out.String(), map[string]int{"dry run": 4, "dry run of one reason": 3}[name], strings.Count(out.String(), "refused by"))
 		})
 	}
 }
@@ -338,9 +335,7 @@ func TestIdentityToken(t *testing.T) {
 	if got, err := r.run(t.Context()); err != nil || got != (counts{handled: 1}) {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	if bearer.Load() != "Bearer e30.e30.c2ln" {
-		t.Errorf("the function was shown %q", bearer.Load())
-	}
+	must.Equal(t, "the function was shown", "Bearer e30.e30.c2ln", bearer.Load())
 	assertion, _ := asked.Load().(string)
 	claims := strings.Split(assertion, ".")
 	if len(claims) != 3 || !strings.Contains(decode(t, claims[1]), `"target_audience":"`+audience+`"`) {

@@ -129,8 +129,7 @@ func scripts(t *testing.T) map[string]string {
 		}
 	}
 	all[".ci/terraform"] = read(t, ".ci/terraform")
-	entries := must.Get(os.ReadDir("."))(t)
-	for _, entry := range entries {
+	for _, entry := range must.Get(os.ReadDir("."))(t) {
 		if !entry.IsDir() && filepath.Ext(entry.Name()) == "" {
 			all[entry.Name()] = read(t, "run/tools/release/"+entry.Name())
 		}

@@ -75,9 +75,7 @@ func TestNewMetrics(t *testing.T) {
 	r := c.begin(t, "b1", watched, folders)
 	r.environ = append(r.environ, "METRIC_PAUSE=0")
 	r.want(true, watched.live(), nil)
-	if got := strings.Count(r.log.String(), "Google does not know a new metric yet: the rest is applied in 0 s."); got != 2 {
-		t.Errorf("%d repetitions:\n%s", got, r.log.String())
-	}
+	must.Equal(t, r.log.String(), 2, strings.Count(r.log.String(), "Google does not know a new metric yet: the rest is applied in 0 s."))
 
 	r = c.begin(t, "b2", pipeline("api:3", "ingest:3-watched", "detect:3-watched"), folders)
 	r.environ = append(r.environ, "METRIC_PAUSE=0", "METRIC_TRIES=2")

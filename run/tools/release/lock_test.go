@@ -4,8 +4,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"coldaisle.dev/shared/must"
 )
 
@@ -86,12 +84,8 @@ func TestBrokenLock(t *testing.T) {
 			if r.play(map[string]func(){step: func() { c.put("release/lock", other) }}) {
 				t.Error("the release succeeded")
 			}
-			if diff := cmp.Diff(live.live(), c.live()); diff != "" {
-				t.Errorf("(-want +got):\n%s\n%s", diff, r.log.String())
-			}
-			if c.object("release/lock") != other {
-				t.Errorf("gave back another's lock:\n%s", r.log.String())
-			}
+			must.Equal(t, r.log.String(), live.live(), c.live())
+			must.Equal(t, "another's lock:\n"+r.log.String(), other, c.object("release/lock"))
 			r.says("The lock was taken from this release. It says: anna@laptop")
 		})
 	}

@@ -202,7 +202,6 @@ func runPage(t *testing.T, c *cloud, name string, s pageState, byHand bool) page
 	c.mu.Unlock()
 	self := must.Get(standIn())(t)
 	terraform, err := filepath.Abs(root + "/terraform")
-	must.Do(t, err)
 	state := filepath.Join(t.TempDir(), "state.json")
 	encoded, _ := json.Marshal(s)
 	folder := t.TempDir()

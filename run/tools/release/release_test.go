@@ -10,8 +10,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/tooltest"
 )
@@ -80,9 +78,7 @@ func TestOverlappingReleases(t *testing.T) {
 	if !first {
 		t.Errorf("the first release failed:\n%s", a.log.String())
 	}
-	if diff := cmp.Diff(good.live(), c.live()); diff != "" {
-		t.Errorf("the second release took the first one back (-want +got):\n%s\n%s", diff, b.log.String())
-	}
+	must.Equal(t, "what serves after the second release:\n"+b.log.String(), good.live(), c.live())
 	b.says("api: rolled back to api-00002=100.")
 	must.Equal(t, "lock", "", c.object("release/lock"))
 }

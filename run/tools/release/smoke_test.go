@@ -133,9 +133,7 @@ func TestSyntheticReading(t *testing.T) {
 			t.Fatal(err, r.log.String())
 		}
 	}
-	if got := strings.Count(r.log.String(), "came back with its alert"); got != 2 {
-		t.Errorf("%d readings came back:\n%s", got, r.log.String())
-	}
+	must.Equal(t, "readings came back:\n"+r.log.String(), 2, strings.Count(r.log.String(), "came back with its alert"))
 	account := c.object("release/account")
 	if !regexp.MustCompile(`^Aa1-[0-9a-f]{24} release-[0-9a-f]{24} release-[0-9a-f]{24}@coldaisle\.example\n$`).MatchString(account) {
 		t.Errorf("account %q", account)

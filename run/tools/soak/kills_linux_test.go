@@ -224,8 +224,7 @@ func kills(t *testing.T) int {
 	if given == "" {
 		return 3
 	}
-	n := must.Get(strconv.Atoi(given))(t)
-	return n
+	return must.Get(strconv.Atoi(given))(t)
 }
 
 // TestLocalSystem runs the program of `make run`.

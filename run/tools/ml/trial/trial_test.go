@@ -11,6 +11,7 @@ import (
 	"coldaisle.dev/edge-gateway/nodesim/site"
 	"coldaisle.dev/run/tools/ml/trial"
 	"coldaisle.dev/shared/anomaly"
+	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -51,9 +52,7 @@ func TestBetterThanTheBaselines(t *testing.T) {
 				last = r.Time
 			}
 		}
-		if begun != len(scores[i].Episodes) {
-			t.Errorf("%d episodes, %d stretches of alarms less than half an hour apart", len(scores[i].Episodes), begun)
-		}
+		must.Equal(t, "episodes, by stretches of alarms less than half an hour apart", begun, len(scores[i].Episodes))
 	}
 	if ours.Right*10 < ours.Caught*8 {
 		t.Errorf("the first reason of %d is right for %d", ours.Caught, ours.Right)
@@ -197,9 +196,7 @@ func TestMeasure(t *testing.T) {
 		if area := trial.PRAUC(tracks, scores, time.Time{}); area < 0.02 || area > 0.1 {
 			t.Errorf("%v: area %.3f", gap, area)
 		}
-		if got := trial.Learned(tracks, scores, 30, at(2999)); got != 5 {
-			t.Errorf("%v: threshold %g, want that of the most of its hours", gap, got)
-		}
+		must.Equal(t, "threshold, that of the most of its hours", 5.0, trial.Learned(tracks, scores, 30, at(2999)))
 	}
 }
 
@@ -237,9 +234,7 @@ func TestSeedsAreApart(t *testing.T) {
 	t.Parallel()
 	all := slices.Concat(trial.TuningSeeds(), trial.TestSeeds(), []uint64{trial.ShippedSeed})
 	slices.Sort(all)
-	if len(slices.Compact(slices.Clone(all))) != len(all) {
-		t.Errorf("%v", all)
-	}
+	must.Equal(t, "seeds", slices.Compact(slices.Clone(all)), all)
 }
 
 // What happens to instruments and installations, of which no room knows, is a few incidents and

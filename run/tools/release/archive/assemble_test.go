@@ -39,8 +39,7 @@ func TestFunctions(t *testing.T) {
 func packed(t *testing.T, root, name string) []byte {
 	t.Helper()
 	files := must.Get(assemble(t.Context(), root, name))(t)
-	archive := must.Get(pack(files))(t)
-	return archive
+	return must.Get(pack(files))(t)
 }
 
 // unpack writes an archive's files below a folder.
@@ -125,9 +124,7 @@ func TestArchiveChangesWithItsFunctionOnly(t *testing.T) {
 			}
 		}
 		slices.Sort(changed)
-		if diff := cmp.Diff(edit.want, changed); diff != "" {
-			t.Errorf("after %v (-want +got):\n%s", edit.files, diff)
-		}
+		must.Equal(t, fmt.Sprint("after ", edit.files), edit.want, changed)
 		before = after
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"coldaisle.dev/functions/detect"
@@ -38,9 +37,7 @@ func TestConfigsMatchTerraform(t *testing.T) {
 			train.Config
 		}{},
 	} {
-		if lines := tfenv.Mismatches(t, components[name], settings); len(lines) != 0 {
-			t.Errorf("%s: %s", name, strings.Join(lines, "; "))
-		}
+		must.Equal(t, name, []string(nil), tfenv.Mismatches(t, components[name], settings))
 	}
 }
 

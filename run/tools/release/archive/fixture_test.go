@@ -17,7 +17,6 @@ import (
 
 	"cloud.google.com/go/pubsub/v2/pstest"
 	"github.com/fsouza/fake-gcs-server/fakestorage"
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	bq "google.golang.org/api/bigquery/v2"
@@ -160,9 +159,7 @@ func ingests(t *testing.T, p *fixture) {
 	t.Helper()
 	want := hot()
 	p.take(wire.EncodeData(wire.Data{Reading: want}))
-	if diff := cmp.Diff([]reading.Reading{want}, p.appended.Rows()); diff != "" {
-		t.Errorf("stored (-want +got):\n%s\n%s", diff, p.Output())
-	}
+	must.Equal(t, "stored\n"+p.Output(), []reading.Reading{want}, p.appended.Rows())
 }
 
 func detects(t *testing.T, p *fixture) {
@@ -199,8 +196,7 @@ func trains(t *testing.T, p *fixture) {
 			Temperature: 20 + math.Sin(float64(i)/9), Humidity: 40 + math.Cos(float64(i)/7),
 		})
 	}
-	run, err := p.metadata.BeginManual(t.Context(), p.customer)
-	must.Do(t, err)
+	run := must.Get(p.metadata.BeginManual(t.Context(), p.customer))(t)
 	p.take(wire.EncodeRetraining(wire.Retraining{TrainingRunID: run.ID, TriggeredBy: learning.TriggeredManually, RequestedAt: time.Now()}))
 	ended, err := p.metadata.TrainingRun(t.Context(), p.customer, run.ID)
 	if err != nil || ended.Status != learning.RunCompleted {

@@ -48,8 +48,7 @@ func publish(t *testing.T) published {
 	t.Cleanup(server.Close)
 	host := strings.TrimPrefix(server.URL, "http://")
 	base := host + "/base:nonroot"
-	reference, err := name.ParseReference(base)
-	must.Do(t, err)
+	reference := must.Get(name.ParseReference(base))(t)
 	below := standIn(t)
 	digest, err := below.Digest()
 	must.Do(t, errors.Join(err, remote.Write(reference, below)))
@@ -76,16 +75,14 @@ func standIn(t *testing.T) v1.Image {
 	}
 	must.Do(t, archive.Close())
 	layer := must.Get(tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(packed.Bytes())), nil }))(t)
-	image := must.Get(mutate.AppendLayers(empty.Image, layer))(t)
-	return image
+	return must.Get(mutate.AppendLayers(empty.Image, layer))(t)
 }
 
 // image reads what was published back.
 func (p published) image(t *testing.T) v1.Image {
 	t.Helper()
 	digest := must.Get(name.NewDigest(p.reference))(t)
-	image := must.Get(remote.Image(digest))(t)
-	return image
+	return must.Get(remote.Image(digest))(t)
 }
 
 // unpacked writes the image's files below a folder.
@@ -169,18 +166,14 @@ func startsContained(t *testing.T, p published) {
 // hasBill finds the bill by the image. It names exactly what is in it.
 func hasBill(t *testing.T, p published) {
 	t.Helper()
-	written, err := os.ReadFile(p.sbom)
-	must.Do(t, err)
+	written := must.Get(os.ReadFile(p.sbom))(t)
 	var d document
 	must.Do(t, json.Unmarshal(written, &d))
 	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", `{{with .Module}}{{if not .Main}}pkg:golang/{{.Path}}@{{.Version}}{{end}}{{end}}`, "./run/server")
 	list.Dir, list.Env = root, append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64", "GOFLAGS=")
-	modules, err := list.Output()
-	must.Do(t, err)
+	modules := must.Get(list.Output())(t)
 	want := append(strings.Fields(string(modules)), "pkg:golang/stdlib@"+runtime.Version())
-	pages, err := pagePackages(root) // where they are built
-	must.Do(t, err)
-	for _, c := range pages {
+	for _, c := range must.Get(pagePackages(root))(t) { // where they are built
 		want = append(want, c.PURL)
 	}
 	var got []string
@@ -194,16 +187,13 @@ func hasBill(t *testing.T, p published) {
 	if diff := cmp.Diff(slices.Compact(want), got); diff != "" || !slices.ContainsFunc(got, func(url string) bool { return strings.HasPrefix(url, "pkg:oci/") }) {
 		t.Errorf("what is in the image, and its bill (-want +got):\n%s", diff)
 	}
-	digest, err := name.NewDigest(p.reference)
-	must.Do(t, err)
-	index, err := remote.Referrers(digest)
-	must.Do(t, err)
+	digest := must.Get(name.NewDigest(p.reference))(t)
+	index := must.Get(remote.Referrers(digest))(t)
 	manifest, err := index.IndexManifest()
 	if err != nil || len(manifest.Manifests) != 1 {
 		t.Fatalf("what refers to the image: %+v, %v", manifest, err)
 	}
-	attached, err := remote.Image(p.repository.Digest(manifest.Manifests[0].Digest.String()))
-	must.Do(t, err)
+	attached := must.Get(remote.Image(p.repository.Digest(manifest.Manifests[0].Digest.String())))(t)
 	layers, err := attached.Layers()
 	if err != nil || len(layers) != 1 {
 		t.Fatalf("%d layers, %v", len(layers), err)
