@@ -75,33 +75,34 @@ func (a *testCustomer) wait(tb testing.TB, after int64) <-chan shownChanges {
 // listens; and without that one, within the 5 s after which a request looks. Contract 11.10.
 func TestChangeReachesWhoWaits(t *testing.T) {
 	t.Parallel()
-	s, a := newTestCustomer(t)
-	s.running(t)
-	nodes := []string{"n0", "n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8", "n9"}
-	a.heldSensor(t, append(nodes, "last")...)
-	got, quickest := shownChanges{}, time.Hour
-	for k := 0; k < len(nodes) && quickest > 2*time.Second; k++ { // a busy machine may be late, but not each time
-		answer := a.wait(t, got.Next)
+	var s *testAPI
+	var a *testCustomer
+	var got shownChanges
+	took := time.Hour
+	for try := 0; try < 10 && took > 2*time.Second; try++ { // a busy machine may be late, but not each time
+		s, a = newTestCustomer(t)
+		s.running(t)
+		a.heldSensor(t, "n1", "n2")
+		answer := a.wait(t, a.changes(t, "").Next)
 		must.Eventually(t, "the listener", func() bool { return s.listens(t) })
 		began := time.Now()
-		s.judge(t, nodes[k], s.now(), 60)
+		s.judge(t, "n1", s.now(), 60)
 		got = <-answer
-		quickest = min(quickest, time.Since(began))
-		event := map[bool]string{true: "started", false: "joined"}[k == 0]
-		if fmt.Sprint(got.Changes) != "["+event+" too_hot open]" || got.More {
-			t.Fatalf("%+v", got)
-		}
-		if i := got.Changes[0].Incident; i.RoomName != "Hall" || i.Phase != "actual" || i.EndTime != nil || i.ID != got.Changes[0].IncidentID {
-			t.Errorf("%+v", i)
-		}
+		took = time.Since(began)
 	}
-	if quickest > 2*time.Second {
-		t.Errorf("it took %v and more", quickest)
+	if took > 2*time.Second {
+		t.Errorf("it took %v, and as long before", took)
+	}
+	if fmt.Sprint(got.Changes) != "[started too_hot open]" || got.More {
+		t.Fatalf("%+v", got)
+	}
+	if i := got.Changes[0].Incident; i.RoomName != "Hall" || i.Phase != "actual" || i.EndTime != nil || i.ID != got.Changes[0].IncidentID {
+		t.Errorf("%+v", i)
 	}
 
 	answer := a.wait(t, got.Next)
 	s.execute(t, `SELECT pg_terminate_backend(pid) `+listeners)
-	s.judge(t, "last", s.now(), 60)
+	s.judge(t, "n2", s.now(), 60)
 	must.Equal(t, "changes", "[joined too_hot open]", fmt.Sprint((<-answer).Changes))
 	must.Eventually(t, "the listener again", func() bool { return s.listens(t) })
 }
