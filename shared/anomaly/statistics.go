@@ -383,9 +383,12 @@ func rough(values []float64, now, floor float64) float64 {
 // the logarithm of 1 + its size in floors, twice for roughness, which is a mean.
 func (v Values) strength() (h Hour) {
 	for i, k := range kinds() {
-		h[i] = float32(math.Log1p(math.Abs(v[i]) / k.floor))
+		strength := math.Log1p(math.Abs(v[i]) / k.floor)
+		if Statistic(i) == Roughness {
+			strength = math.Log1p(strength)
+		}
+		h[i] = float32(strength)
 	}
-	h[Roughness] = float32(math.Log1p(float64(h[Roughness])))
 	return h
 }
 
