@@ -69,6 +69,7 @@ test("an empty account is led to rooms, a gateway, sensors and limits", async ({
   await page.getByRole("button", { name: "Alarm above 36.0 °C in Hall" }).click();
   expect((await taken).postDataJSON()).toMatchObject({ quantity: "temperature", limit: 36, severity: "critical" });
   await expect(step("Choose limits")).toContainText("Done");
+  await expect(step("Choose limits")).not.toContainText("you are told only above");
   await expect(page.getByRole("button", { name: "Alarm above" })).toHaveCount(0);
 
   await page.getByRole("button", { name: "Preview incidents" }).click();
