@@ -1,8 +1,8 @@
 // The queries of excursions, and the verdict on anomalies.
-import { useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/preact-query";
+import { useInfiniteQuery, useMutation, useQuery } from "@tanstack/preact-query";
 import type { Excursion } from "../logic/excursions";
 import { allOf, api, pageOf, unwrap } from "./client";
-import { keys, listLimit, pageLength, pollSlowly } from "./queries";
+import { keys, listLimit, pageLength, pollSlowly, refresh } from "./queries";
 
 /** Newest first, page by page: those of an incident, or of a sensor. Followed: of what lasts. */
 export function useExcursions(of: { incident_id: number } | { sensor_id: string }, followed: boolean) {
@@ -30,7 +30,6 @@ export function useExcursionsOf(id: string, [start, end]: readonly [start: numbe
 
 /** What somebody says of anomalies, in one word. One that takes no verdict does not keep the others from theirs. */
 export function useVerdict(ids: number[]) {
-  const queries = useQueryClient();
   return useMutation({
     mutationFn: async (verdict: NonNullable<Excursion["verdict"]>) => {
       const refused: unknown[] = [];
@@ -41,7 +40,6 @@ export function useVerdict(ids: number[]) {
       }
       if (refused.length > 0) throw refused[0];
     },
-    onSettled: () => Promise.all([keys.live, keys.predictions]
-      .map((queryKey) => queries.invalidateQueries({ queryKey }))),
+    onSettled: () => refresh(keys.live, keys.predictions),
   });
 }

@@ -73,6 +73,10 @@ export const keys = {
   audit: ["audit"] as const,
 };
 
+/** Makes all stale whose keys begin like these, and waits for what is shown of it. */
+export const refresh = (...changed: (readonly unknown[])[]) =>
+  Promise.all(changed.map((queryKey) => queryClient.invalidateQueries({ queryKey })));
+
 /** What the overview said last: the answer, and what its ETag was. */
 type Seen = Overview & { etag: string | null };
 

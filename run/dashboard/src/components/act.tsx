@@ -1,8 +1,7 @@
 // Asks what an action on an incident needs: for how long, to whom, a comment.
-import { useQueryClient } from "@tanstack/preact-query";
 import { useState } from "preact/hooks";
 import { act, actions, type ActionName } from "../api/act";
-import { keys, usePersons } from "../api/queries";
+import { keys, refresh, usePersons } from "../api/queries";
 import { shownZone } from "../logic/format";
 import { titleOf, type Incident } from "../logic/incidents";
 import { inputInstant, inputValue } from "../logic/maintenance";
@@ -21,7 +20,6 @@ export default function Act({ incident, action, onClose }: {
   // On the clocks that everything else is shown by.
   const zone = shownZone();
   const [until, setUntil] = useState(() => inputValue(now + hour, zone));
-  const queries = useQueryClient();
   const { name, says } = actions[action];
   const persons = usePersons().data;
   const holder = persons?.find((person) => person.name === to.trim());
@@ -40,7 +38,7 @@ export default function Act({ incident, action, onClose }: {
             action, ...(said && { comment: said }), ...(action === "hand_over" && { to: to.trim() }),
             ...(action === "snooze" && { until: inputInstant(until, zone) }),
           });
-          await queries.invalidateQueries({ queryKey: keys.live });
+          await refresh(keys.live);
           onClose();
         }}
       >

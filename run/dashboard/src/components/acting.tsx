@@ -1,10 +1,9 @@
 // What a person does with an incident. Taking it is one press; all else asks for something first.
-import { useQueryClient } from "@tanstack/preact-query";
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { act, actions, type ActionName } from "../api/act";
 import { messageOf } from "../api/client";
-import { keys } from "../api/queries";
+import { keys, refresh } from "../api/queries";
 import { titleOf, type Incident } from "../logic/incidents";
 import { Action } from "./action";
 import { chunk } from "./chunk";
@@ -51,7 +50,6 @@ function Button({ onClick, children }: { onClick: () => void; children: Componen
 }
 
 function Take({ incident }: { incident: Incident }) {
-  const queries = useQueryClient();
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>(null);
   const take = async () => {
@@ -59,7 +57,7 @@ function Take({ incident }: { incident: Incident }) {
     setError(null);
     try {
       await act(incident, { action: "take" });
-      await queries.invalidateQueries({ queryKey: keys.live });
+      await refresh(keys.live);
     } catch (refused) {
       setError(refused);
     }

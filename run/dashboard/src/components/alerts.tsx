@@ -1,10 +1,10 @@
 // The alert records of the specification: one for each reading over a threshold. People are told
 // of incidents; these are for programs and for looking back.
-import { useQuery, useQueryClient } from "@tanstack/preact-query";
+import { useQuery } from "@tanstack/preact-query";
 import { useState } from "preact/hooks";
 import { Link } from "wouter-preact";
 import { api, messageOf, unwrap } from "../api/client";
-import { keys, pollSlowly, useSensorNames } from "../api/queries";
+import { keys, pollSlowly, refresh, useSensorNames } from "../api/queries";
 import { inWords } from "../logic/format";
 import { May } from "./may";
 import { Empty, Failure, Loading } from "./states";
@@ -15,14 +15,13 @@ export function AlertRecords() {
     queryKey: [...keys.live, "alerts"], refetchInterval: pollSlowly,
     queryFn: () => unwrap(api.GET("/api/v1/alerts/history")),
   });
-  const queries = useQueryClient();
   const nameOf = useSensorNames();
   const [refused, setRefused] = useState<unknown>(null);
   const acknowledge = async (id: number) => {
     setRefused(null);
     await unwrap(api.POST("/api/v1/alerts/{alert_id}/acknowledge", { params: { path: { alert_id: id } } }))
       .catch(setRefused);
-    await queries.invalidateQueries({ queryKey: keys.live });
+    await refresh(keys.live);
   };
   if (!data) return error ? <Failure error={error} retry={() => void refetch()} /> : <Loading what="alert records" />;
   if (data.length === 0) {

@@ -1,10 +1,9 @@
 // Sets out the sensors of a room on its floor, by drag and by keyboard.
 import { draggable, dropTargetForElements } from "@atlaskit/pragmatic-drag-and-drop/element/adapter";
-import { useQueryClient } from "@tanstack/preact-query";
 import type { ComponentChildren } from "preact";
 import { useEffect, useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { api, messageOf, unwrap } from "../api/client";
-import { keys } from "../api/queries";
+import { keys, refresh } from "../api/queries";
 import {
   arrows, columnName, fill, mostTiles, put, tileName, tileOf, withTile, type Plan, type Tile,
 } from "../logic/floor";
@@ -30,7 +29,6 @@ async function save(roomID: number, plan: Plan): Promise<void> {
 }
 
 export default function Arrange({ room, onClose }: { room: RoomView; onClose: () => void }) {
-  const queries = useQueryClient();
   const [plan, setPlan] = useState<Plan>(() => new Map(room.sensors.map(({ id, position }) => [id, tileOf(position)])));
   const [said, say] = useState("");
   const [busy, setBusy] = useState(false);
@@ -112,7 +110,7 @@ export default function Arrange({ room, onClose }: { room: RoomView; onClose: ()
             setError(null);
             try {
               await save(room.id, plan);
-              await queries.invalidateQueries({ queryKey: keys.live });
+              await refresh(keys.live);
               onClose();
             } catch (refused) {
               setError(refused);

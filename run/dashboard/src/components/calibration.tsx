@@ -1,6 +1,7 @@
 // The corrections of a sensor, with forms to add and to withdraw one.
-import { useQuery, useQueryClient } from "@tanstack/preact-query";
+import { useQuery } from "@tanstack/preact-query";
 import { useState } from "preact/hooks";
+import { refresh } from "../api/queries";
 import { api, unwrap, type Correction, type Sensor } from "../api/client";
 import { serviceTime } from "../api/time";
 import { shownZone } from "../logic/format";
@@ -95,7 +96,6 @@ function Corrections({ sensor }: { sensor: Sensor }) {
 }
 
 function Add({ sensor, onClose }: { sensor: Sensor; onClose: () => void }) {
-  const queries = useQueryClient();
   const zone = shownZone();
   // A minute or two to fill in the form are left.
   const [from, setFrom] = useState(() => inputValue(serviceTime() + 15 * 60_000, zone));
@@ -117,7 +117,7 @@ function Add({ sensor, onClose }: { sensor: Sensor; onClose: () => void }) {
               humidity_offset: Number(humidity), ...given,
             },
           }));
-          await queries.invalidateQueries({ queryKey: keyOf(sensor) });
+          await refresh(keyOf(sensor));
           onClose();
         }}
       >
@@ -137,12 +137,11 @@ function Add({ sensor, onClose }: { sensor: Sensor; onClose: () => void }) {
 }
 
 function Withdraw({ sensor, correction, onClose }: { sensor: Sensor; correction: Correction; onClose: () => void }) {
-  const queries = useQueryClient();
   const withdraw = async () => {
     await unwrap(
       api.DELETE("/api/v1/corrections/{correction_id}", { params: { path: { correction_id: correction.id } } }),
     );
-    await queries.invalidateQueries({ queryKey: keyOf(sensor) });
+    await refresh(keyOf(sensor));
     onClose();
   };
   return (

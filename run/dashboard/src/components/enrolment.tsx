@@ -1,9 +1,8 @@
 // Adds a gateway, and shows the command that enrols it until it is used: in the browser that made
 // it, because the service keeps no code that it could show.
-import { useQueryClient } from "@tanstack/preact-query";
 import { useState } from "preact/hooks";
 import { api, unwrap, type Gateway } from "../api/client";
-import { keys } from "../api/queries";
+import { keys, refresh } from "../api/queries";
 import { session } from "../api/session";
 import { Stored } from "../api/storage";
 import { Dialog } from "./dialog";
@@ -41,7 +40,6 @@ export function EnrolmentCommand({ gateway: { id, name } }: { gateway: Gateway }
 export function AddGateway({ onClose }: { onClose: () => void }) {
   const [name, setName] = useState("");
   const [code, setCode] = useState<string | null>(null);
-  const queries = useQueryClient();
   if (code !== null) {
     return (
       <Secret title={`Enrol ${name}`} text={commandOf(code)} onClose={onClose}>
@@ -57,7 +55,7 @@ export function AddGateway({ onClose }: { onClose: () => void }) {
           const created = await unwrap(api.POST("/api/v1/gateways", { body: { name } }));
           stored.set(JSON.stringify({ ...codes(), [created.id]: created.enrolment_code }));
           setCode(created.enrolment_code);
-          await queries.invalidateQueries({ queryKey: keys.gateways });
+          await refresh(keys.gateways);
         }}
       >
         <Field label="Name" name="name" value={name} onInput={setName} maxLength={80}

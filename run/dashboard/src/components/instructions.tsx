@@ -1,8 +1,7 @@
 // What to do when a room is in trouble, as its admins have written it.
-import { useQueryClient } from "@tanstack/preact-query";
 import { useId, useState } from "preact/hooks";
 import { api, unwrap } from "../api/client";
-import { keys, useRooms } from "../api/queries";
+import { keys, refresh, useRooms } from "../api/queries";
 import { Dialog } from "./dialog";
 import { Form } from "./form";
 import { May } from "./may";
@@ -34,7 +33,6 @@ function Edit({ room, onClose }: {
   room: { id: number; name: string; instructions: string | null }; onClose: () => void;
 }) {
   const [text, setText] = useState(room.instructions ?? "");
-  const queries = useQueryClient();
   const id = useId();
   return (
     <Dialog title={`What to do: ${room.name}`} onClose={onClose} wide>
@@ -45,7 +43,7 @@ function Edit({ room, onClose }: {
           await unwrap(
             api.PUT("/api/v1/server_rooms/update_room/{room_id}", { params: { path: { room_id: room.id } }, body }),
           );
-          await queries.invalidateQueries({ queryKey: keys.rooms });
+          await refresh(keys.rooms);
           onClose();
         }}
       >

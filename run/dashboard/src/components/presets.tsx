@@ -1,8 +1,7 @@
 // Sets of limits that are applied with one click, and what they would have told.
-import { useQueryClient } from "@tanstack/preact-query";
 import { useState } from "preact/hooks";
 import { api, unwrap } from "../api/client";
-import { keys, usePresets, useThresholds } from "../api/queries";
+import { keys, refresh, usePresets, useThresholds } from "../api/queries";
 import { decimal, inWords, withUnit } from "../logic/format";
 import { condition, presetNames } from "../logic/rules";
 import { Form, Select } from "./form";
@@ -13,7 +12,6 @@ import { Failure, Loading } from "./states";
 export function Presets() {
   const { data, error, refetch } = usePresets();
   const { data: thresholds } = useThresholds();
-  const queries = useQueryClient();
   const [scope, setScope] = useState(everywhere);
   const [chosen, setChosen] = useState("ashrae_recommended");
   const [done, setDone] = useState<string | null>(null);
@@ -38,7 +36,7 @@ export function Presets() {
           await unwrap(
             api.POST("/api/v1/rules/preset", { body: { preset: chosen as "ashrae_recommended", ...scopeOf(scope) } }),
           );
-          await queries.invalidateQueries({ queryKey: keys.live });
+          await refresh(keys.live);
           setDone(`The rules of “${named(chosen)}” are in force.`);
         }}
       >

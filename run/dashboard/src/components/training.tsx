@@ -1,8 +1,7 @@
 // The training runs, how good their models were, and a button to start one.
-import { useQueryClient } from "@tanstack/preact-query";
 import { useState } from "preact/hooks";
 import { api, unwrap, messageOf, type TrainingRun } from "../api/client";
-import { keys, useTrainingRuns } from "../api/queries";
+import { keys, refresh, useTrainingRuns } from "../api/queries";
 import { count, inUnit, unitName } from "../logic/format";
 import { Action } from "./action";
 import { May } from "./may";
@@ -25,7 +24,6 @@ const figure = (value: number | null | undefined) => (value === null || value ==
 
 export function TrainingRuns() {
   const { data, error, refetch } = useTrainingRuns();
-  const queries = useQueryClient();
   const [refused, setRefused] = useState<unknown>(null);
   if (error) return <Failure error={error} retry={() => void refetch()} />;
   if (!data) return <Loading what="training runs" />;
@@ -33,7 +31,7 @@ export function TrainingRuns() {
   const start = async () => {
     setRefused(null);
     await unwrap(api.POST("/api/v1/ml/retraining/trigger")).catch(setRefused);
-    await queries.invalidateQueries({ queryKey: keys.runs });
+    await refresh(keys.runs);
   };
   return (
     <section class="card" aria-labelledby="runs">

@@ -1,7 +1,7 @@
 import { useQueryClient } from "@tanstack/preact-query";
 import { useState } from "preact/hooks";
 import { api, unwrap, type Person } from "../api/client";
-import { keys, usePersons, useProfile } from "../api/queries";
+import { keys, refresh, usePersons, useProfile } from "../api/queries";
 import { session } from "../api/session";
 import { signIn } from "../api/signin";
 import { passwordError, usernameError } from "../logic/validation";
@@ -48,7 +48,7 @@ function ProfileForm({ profile, me }: { profile: Profile; me: Person }) {
           queries.setQueryData(keys.profile,
             await unwrap(api.PATCH("/api/v1/customers/{customer_id}", { params: { path }, body })));
           session.move(email);
-          await queries.invalidateQueries({ queryKey: keys.persons });
+          await refresh(keys.persons);
           setDone(true);
         }}
       >

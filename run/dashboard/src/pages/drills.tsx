@@ -1,10 +1,10 @@
 // Alarm drills: start one, and see how far it came.
-import { useQuery, useQueryClient } from "@tanstack/preact-query";
+import { useQuery } from "@tanstack/preact-query";
 import { useState } from "preact/hooks";
 import { Link } from "wouter-preact";
 import { api, unwrap } from "../api/client";
 import type { components } from "../api/schema";
-import { useOverview, useRules } from "../api/queries";
+import { refresh, useOverview, useRules } from "../api/queries";
 import { Dialog } from "../components/dialog";
 import { Form, Select } from "../components/form";
 import { May } from "../components/may";
@@ -95,7 +95,6 @@ const after = (start: string, at: string) => {
 };
 
 function Start({ onClose }: { onClose: () => void }) {
-  const queries = useQueryClient();
   const { data: overview } = useOverview();
   const { data: rules } = useRules();
   const [sensorID, setSensorID] = useState("");
@@ -129,7 +128,7 @@ function Start({ onClose }: { onClose: () => void }) {
         onSubmit={async () => {
           const body = { rule_id: rule.id, sensor_id: sensor.id, on_site: onSite === "yes" };
           const started = await unwrap(api.POST("/api/v1/drills", { body }));
-          await queries.invalidateQueries({ queryKey: key });
+          await refresh(key);
           if (started.code !== null) setCode(started.code);
           else onClose();
         }}

@@ -1,8 +1,7 @@
 // The customer's gateways, with forms to create and revoke one.
-import { useQueryClient } from "@tanstack/preact-query";
 import { useState } from "preact/hooks";
 import { api, unwrap, type Gateway } from "../api/client";
-import { keys, useGateways } from "../api/queries";
+import { keys, refresh, useGateways } from "../api/queries";
 import { count } from "../logic/format";
 import { Confirm } from "../components/dialog";
 import { May } from "../components/may";
@@ -76,10 +75,9 @@ function State({ gateway }: { gateway: Gateway }) {
 }
 
 function RevokeGateway({ gateway, onClose }: { gateway: Gateway; onClose: () => void }) {
-  const queries = useQueryClient();
   const revoke = async () => {
     await unwrap(api.DELETE("/api/v1/gateways/{gateway_id}", { params: { path: { gateway_id: gateway.id } } }));
-    await queries.invalidateQueries({ queryKey: keys.gateways });
+    await refresh(keys.gateways);
     onClose();
   };
   return (

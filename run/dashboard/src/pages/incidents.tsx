@@ -1,10 +1,9 @@
 // Incidents: those that last, and the history by day.
-import { useQueryClient } from "@tanstack/preact-query";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Link, useSearchParams } from "wouter-preact";
 import { api, messageOf, unwrap } from "../api/client";
 import { useIncidents } from "../api/incidents";
-import { keys, listLimit, useOverview, useRooms } from "../api/queries";
+import { keys, listLimit, refresh, useOverview, useRooms } from "../api/queries";
 import { count, plural, shownZone } from "../logic/format";
 import { byDay, causes, type Incident } from "../logic/incidents";
 import { instantOf } from "../logic/maintenance";
@@ -83,7 +82,6 @@ export default function IncidentsPage() {
 function Now() {
   const { data, error, refetch } = useOverview();
   const lost = useLostContact();
-  const queries = useQueryClient();
   const [seeing, setSeeing] = useState(false);
   const [refused, setRefused] = useState<unknown>(null);
   const unseen = data?.incident_counts.unseen ?? 0;
@@ -100,7 +98,7 @@ function Now() {
         const ids = found.slice(i, i + listLimit).map(({ id }) => id);
         await unwrap(api.POST("/api/v1/incidents/seen", { body: { ids } }));
       }
-      await queries.invalidateQueries({ queryKey: keys.live });
+      await refresh(keys.live);
     } catch (error) {
       setRefused(error);
     } finally {

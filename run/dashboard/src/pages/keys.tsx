@@ -1,9 +1,9 @@
 // The customer's API keys, with forms to create and revoke one.
-import { useQuery, useQueryClient } from "@tanstack/preact-query";
+import { useQuery } from "@tanstack/preact-query";
 import { useState } from "preact/hooks";
 import { Link } from "wouter-preact";
 import { api, unwrap, type ApiKey } from "../api/client";
-import { keys } from "../api/queries";
+import { keys, refresh } from "../api/queries";
 import { serviceTime } from "../api/time";
 import { Confirm, Dialog } from "../components/dialog";
 import { Field, Form, Select } from "../components/form";
@@ -77,7 +77,6 @@ export default function KeysPage() {
 const scopes = { read: "Read", write: "Read and change", watch: "Wake people: read and take incidents" } as const;
 
 function CreateKey({ onClose }: { onClose: () => void }) {
-  const queries = useQueryClient();
   const [name, setName] = useState("");
   const [scope, setScope] = useState<keyof typeof scopes>("read");
   const [days, setDays] = useState(0);
@@ -99,7 +98,7 @@ function CreateKey({ onClose }: { onClose: () => void }) {
             ...(days > 0 && { expires_at: new Date(serviceTime() + days * 86_400_000).toISOString() }),
           };
           setText((await unwrap(api.POST("/api/v1/api-keys", { body }))).key);
-          await queries.invalidateQueries({ queryKey: keys.apiKeys });
+          await refresh(keys.apiKeys);
         }}
       >
         <Field label="Name" name="name" value={name} onInput={setName} maxLength={80}
@@ -116,10 +115,9 @@ function CreateKey({ onClose }: { onClose: () => void }) {
 }
 
 function RevokeKey({ revoked, onClose }: { revoked: ApiKey; onClose: () => void }) {
-  const queries = useQueryClient();
   const revoke = async () => {
     await unwrap(api.DELETE("/api/v1/api-keys/{key_id}", { params: { path: { key_id: revoked.id } } }));
-    await queries.invalidateQueries({ queryKey: keys.apiKeys });
+    await refresh(keys.apiKeys);
     onClose();
   };
   return (

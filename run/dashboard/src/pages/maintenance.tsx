@@ -1,8 +1,8 @@
 // Maintenance windows: a calendar of the next weeks, and forms.
-import { useQuery, useQueryClient } from "@tanstack/preact-query";
+import { useQuery } from "@tanstack/preact-query";
 import { useMemo, useState } from "preact/hooks";
 import { api, ApiError, unwrap, type MaintenanceScope } from "../api/client";
-import { keys, pollSlowly, useMaintenance, useOverview, useSensorNames } from "../api/queries";
+import { keys, pollSlowly, refresh, useMaintenance, useOverview, useSensorNames } from "../api/queries";
 import { serviceTime } from "../api/time";
 import { duration, inWords, localTime, shownZone, timeIn, timeOfDay } from "../logic/format";
 import { titleOf, type Incident } from "../logic/incidents";
@@ -105,7 +105,6 @@ function Calendar({ title, coming, now, onChange, onEnd }: {
 }
 
 function WindowForm({ window, onClose }: { window: Window | undefined; onClose: () => void }) {
-  const queries = useQueryClient();
   const [zone, setZone] = useState(window && window.weekdays.length > 0 ? window.time_zone : shownZone());
   const [start, setStart] = useState(() =>
     inputValue(window ? Date.parse(window.start_time) : Math.ceil(serviceTime() / 3_600_000) * 3_600_000, zone));
@@ -134,7 +133,7 @@ function WindowForm({ window, onClose }: { window: Window | undefined; onClose: 
     await unwrap(window
       ? api.PUT("/api/v1/maintenance/{window_id}", { params: { path: { window_id: window.id } }, body })
       : api.POST("/api/v1/maintenance", { body }));
-    await queries.invalidateQueries({ queryKey: keys.live });
+    await refresh(keys.live);
     onClose();
   };
   if (asking) {
@@ -212,10 +211,9 @@ function Silenced({ incidents }: { incidents: readonly Incident[] }) {
 }
 
 function EndWindow({ window, onClose }: { window: Window; onClose: () => void }) {
-  const queries = useQueryClient();
   const end = async () => {
     await unwrap(api.DELETE("/api/v1/maintenance/{window_id}", { params: { path: { window_id: window.id } } }));
-    await queries.invalidateQueries({ queryKey: keys.live });
+    await refresh(keys.live);
     onClose();
   };
   return (

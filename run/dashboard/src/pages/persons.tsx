@@ -1,9 +1,9 @@
 // Who signs in for the account, and as what; invitations.
-import { useQuery, useQueryClient } from "@tanstack/preact-query";
+import { useQuery } from "@tanstack/preact-query";
 import { useState } from "preact/hooks";
 import { Link } from "wouter-preact";
 import { api, unwrap, type Invitation, type Person } from "../api/client";
-import { keys, usePersons } from "../api/queries";
+import { keys, refresh, usePersons } from "../api/queries";
 import { Confirm, Dialog } from "../components/dialog";
 import { Field, Form, Select } from "../components/form";
 import { Secret } from "../components/secret";
@@ -99,11 +99,10 @@ function Invitations() {
 }
 
 function Revoke({ invitation, onClose }: { invitation: Invitation; onClose: () => void }) {
-  const queries = useQueryClient();
   const remove = async () => {
     const path = { invitation_id: invitation.id };
     await unwrap(api.DELETE("/api/v1/invitations/{invitation_id}", { params: { path } }));
-    await queries.invalidateQueries({ queryKey: keys.invitations });
+    await refresh(keys.invitations);
     onClose();
   };
   return (
@@ -116,7 +115,6 @@ function Revoke({ invitation, onClose }: { invitation: Invitation; onClose: () =
 }
 
 function Invite({ role: mine, onClose }: { role: Role; onClose: () => void }) {
-  const queries = useQueryClient();
   const [email, setEmail] = useState("");
   const [role, setRole] = useState<Role>("operator");
   const [link, setLink] = useState<string | null>(null);
@@ -134,7 +132,7 @@ function Invite({ role: mine, onClose }: { role: Role; onClose: () => void }) {
         onSubmit={async () => {
           const { code } = await unwrap(api.POST("/api/v1/invitations", { body: { email, role } }));
           setLink(`${location.origin}/join#${code}`);
-          await queries.invalidateQueries({ queryKey: keys.invitations });
+          await refresh(keys.invitations);
         }}
       >
         <Field label="E-mail" name="email" type="email" value={email} onInput={setEmail} maxLength={120} autoFocus />
@@ -145,7 +143,6 @@ function Invite({ role: mine, onClose }: { role: Role; onClose: () => void }) {
 }
 
 function ChangeRole({ person, onClose }: { person: Person; onClose: () => void }) {
-  const queries = useQueryClient();
   const [role, setRole] = useState<Role>(person.role);
   const [left, setLeft] = useState<Left>([]);
   if (left.length > 0) return <LeftKeys of={person} left={left} onClose={onClose} />;
@@ -157,7 +154,7 @@ function ChangeRole({ person, onClose }: { person: Person; onClose: () => void }
           const path = { person_id: person.id };
           const { api_keys: made } = await unwrap(
             api.PATCH("/api/v1/persons/{person_id}", { params: { path }, body: { role } }));
-          await queries.invalidateQueries({ queryKey: keys.persons });
+          await refresh(keys.persons);
           if (made.length > 0) setLeft(made);
           else onClose();
         }}
@@ -188,12 +185,11 @@ function LeftKeys({ of: { name }, left, onClose }: { of: Person; left: Left; onC
 }
 
 function Remove({ person, onClose }: { person: Person; onClose: () => void }) {
-  const queries = useQueryClient();
   const [left, setLeft] = useState<Left>([]);
   const remove = async () => {
     const path = { person_id: person.id };
     const { api_keys: made } = await unwrap(api.DELETE("/api/v1/persons/{person_id}", { params: { path } }));
-    await queries.invalidateQueries({ queryKey: keys.persons });
+    await refresh(keys.persons);
     if (made.length > 0) setLeft(made);
     else onClose();
   };

@@ -1,11 +1,12 @@
 // Predictions, for the user's verdicts on them.
-import { useQueryClient } from "@tanstack/preact-query";
 import { Fragment, type ComponentChildren } from "preact";
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Link } from "wouter-preact";
 import { api, unwrap, messageOf, ApiError, type Prediction } from "../api/client";
 import { preferences } from "../api/preferences";
-import { keys, useHistory, useOverview, usePredictions, usePredictionStats, useThresholds } from "../api/queries";
+import {
+  keys, refresh, useHistory, useOverview, usePredictions, usePredictionStats, useThresholds,
+} from "../api/queries";
 import { count, withUnit } from "../logic/format";
 import { columnsOf, gapOf } from "../logic/series";
 import { Charts } from "../components/chunk";
@@ -58,7 +59,6 @@ function Progress() {
 
 function Queue() {
   const queue = usePredictions("unvalidated", queueLimit);
-  const queries = useQueryClient();
   // Given a verdict or skipped here. They are not shown again, though the list may be older.
   const [passed, setPassed] = useState<ReadonlySet<number>>(new Set());
   // The prediction that is shown stays until the user is done with it, though the list may change.
@@ -79,7 +79,7 @@ function Queue() {
           <May role="operator">
             <Verdict
               prediction={current} onNext={() => setPassed((before) => new Set(before).add(current.id))}
-              onChange={() => void queries.invalidateQueries({ queryKey: keys.predictions })}
+              onChange={() => void refresh(keys.predictions)}
             >
               {left.filter(({ id }) => id !== current.id).length + 1} left
               {queue.data.length === queueLimit ? ` of the newest ${queueLimit}` : ""}

@@ -1,9 +1,8 @@
 // One room: its temperatures, its map and its sensors, with forms to change and delete it.
-import { useQueryClient } from "@tanstack/preact-query";
 import { useMemo, useRef, useState } from "preact/hooks";
 import { Link, useLocation } from "wouter-preact";
 import { api, unwrap, type DiscoveredNode } from "../api/client";
-import { keys, useDiscovered, useOverview } from "../api/queries";
+import { keys, refresh, useDiscovered, useOverview } from "../api/queries";
 import { ago, both, changeOf, plural, withUnit } from "../logic/format";
 import { limitsOf, roomsOf, type Overview, type RoomView } from "../logic/overview";
 import { sensorIDError } from "../logic/validation";
@@ -103,7 +102,6 @@ function AddSensor({ roomID, onClose }: { roomID: number; onClose: () => void })
   const [id, setID] = useState("");
   const [name, setName] = useState("");
   const [type, setType] = useState("ESP32-DHT22");
-  const queries = useQueryClient();
   const discovered = useDiscovered();
   const error = id === "" ? null : sensorIDError(id);
   return (
@@ -115,8 +113,7 @@ function AddSensor({ roomID, onClose }: { roomID: number; onClose: () => void })
         onSubmit={async () => {
           if (sensorIDError(id)) return;
           await unwrap(api.POST("/api/v1/sensors/new_sensor", { body: { id, name, type, room_id: roomID } }));
-          await queries.invalidateQueries({ queryKey: keys.discovered });
-          await queries.invalidateQueries({ queryKey: keys.live });
+          await refresh(keys.discovered, keys.live);
           onClose();
         }}
       >
@@ -160,7 +157,6 @@ function Discovered({ nodes, chosen, onChoose }: {
 
 function RenameRoom({ room, onClose }: { room: { id: number; name: string }; onClose: () => void }) {
   const [name, setName] = useState(room.name);
-  const queries = useQueryClient();
   return (
     <Dialog title="Rename room" onClose={onClose}>
       <Form
@@ -171,7 +167,7 @@ function RenameRoom({ room, onClose }: { room: { id: number; name: string }; onC
               params: { path: { room_id: room.id } }, body: { name },
             }),
           );
-          await queries.invalidateQueries({ queryKey: keys.live });
+          await refresh(keys.live);
           onClose();
         }}
       >
@@ -185,11 +181,10 @@ function DeleteRoom({ room, sensors, onClose }: {
   room: { id: number; name: string }; sensors: number; onClose: () => void;
 }) {
   const [, go] = useLocation();
-  const queries = useQueryClient();
   const remove = async () => {
     await unwrap(api.DELETE("/api/v1/server_rooms/delete_room/{room_id}", { params: { path: { room_id: room.id } } }));
     go("/rooms");
-    await queries.invalidateQueries({ queryKey: keys.live });
+    await refresh(keys.live);
   };
   return (
     <Confirm title={`Delete ${room.name}?`} action="Delete room" onConfirm={remove} onClose={onClose}>

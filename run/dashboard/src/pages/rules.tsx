@@ -1,9 +1,8 @@
 // The rules that make excursions, presets of them, and what they would have told.
-import { useQueryClient } from "@tanstack/preact-query";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { useSearchParams } from "wouter-preact";
 import { api, ApiError, unwrap } from "../api/client";
-import { keys, useOverview, useRooms, useRules } from "../api/queries";
+import { keys, refresh, useOverview, useRooms, useRules } from "../api/queries";
 import { humidityLimitHint, temperatureLimitHint } from "../logic/climate";
 import { clearing, condition, quantities, type Quantity, type Rule, type RuleChange } from "../logic/rules";
 import { fromUnit, inUnit, unitName } from "../logic/format";
@@ -138,7 +137,6 @@ function RuleForm({ rule, onClose, reload }: {
   rule: Rule | undefined; onClose: () => void; reload?: () => Promise<void>;
 }) {
   const [old, setOld] = useState(false);
-  const queries = useQueryClient();
   const [quantity, setQuantity] = useState<Quantity>(rule?.quantity ?? "temperature");
   const [direction, setDirection] = useState(rule?.direction ?? "above");
   const [severity, setSeverity] = useState(rule?.severity ?? "warning");
@@ -170,8 +168,7 @@ function RuleForm({ rule, onClose, reload }: {
             setOld(error instanceof ApiError && error.status === 409);
             throw error;
           });
-          await Promise.all([queries.invalidateQueries({ queryKey: keys.live }),
-            queries.invalidateQueries({ queryKey: keys.thresholds })]);
+          await refresh(keys.live, keys.thresholds);
           onClose();
         }}
       >
@@ -210,10 +207,9 @@ function RuleForm({ rule, onClose, reload }: {
 }
 
 function DeleteRule({ rule, onClose }: { rule: Rule; onClose: () => void }) {
-  const queries = useQueryClient();
   const remove = async () => {
     await unwrap(api.DELETE("/api/v1/rules/{rule_id}", { params: { path: { rule_id: rule.id } } }));
-    await queries.invalidateQueries({ queryKey: keys.live });
+    await refresh(keys.live);
     onClose();
   };
   return (

@@ -3,7 +3,7 @@ import { useQueryClient } from "@tanstack/preact-query";
 import { useState } from "preact/hooks";
 import { Link, useLocation } from "wouter-preact";
 import { api, unwrap, ApiError, type Sensor } from "../api/client";
-import { keys, useForecast, useOverview, useRooms, useSensor } from "../api/queries";
+import { keys, refresh, useForecast, useOverview, useRooms, useSensor } from "../api/queries";
 import { ago, both } from "../logic/format";
 import { rateOf, titleOf } from "../logic/incidents";
 import { contactOf } from "../logic/overview";
@@ -111,7 +111,6 @@ function Strip({ id }: { id: string }) {
 
 function EditSensor({ sensor, onClose }: { sensor: Sensor; onClose: () => void }) {
   const rooms = useRooms();
-  const queries = useQueryClient();
   const [name, setName] = useState(sensor.name);
   const [type, setType] = useState(sensor.type);
   const [roomID, setRoomID] = useState(sensor.room_id);
@@ -123,10 +122,7 @@ function EditSensor({ sensor, onClose }: { sensor: Sensor; onClose: () => void }
           await unwrap(api.PUT("/api/v1/sensors/update_sensor/{sensor_id}", {
             params: { path: { sensor_id: sensor.id } }, body: { name, type, room_id: roomID },
           }));
-          await Promise.all([
-            queries.invalidateQueries({ queryKey: ["sensor", sensor.id] }),
-            queries.invalidateQueries({ queryKey: keys.live }),
-          ]);
+          await refresh(["sensor", sensor.id], keys.live);
           onClose();
         }}
       >
@@ -148,7 +144,7 @@ function DeleteSensor({ sensor, onClose }: { sensor: Sensor; onClose: () => void
     );
     go(`/rooms/${sensor.room_id}`);
     queries.removeQueries({ queryKey: ["sensor", sensor.id] });
-    await queries.invalidateQueries({ queryKey: keys.live });
+    await refresh(keys.live);
   };
   return (
     <Confirm title={`Delete ${sensor.name}?`} action="Delete sensor" onConfirm={remove} onClose={onClose}>

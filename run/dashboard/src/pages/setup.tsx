@@ -1,11 +1,12 @@
 // The way from an empty account to limits that tell: one step after the other, each
 // with what is there already.
-import { useQueryClient } from "@tanstack/preact-query";
 import type { ComponentChildren } from "preact";
 import { useRef, useState } from "preact/hooks";
 import { Link } from "wouter-preact";
 import { api, messageOf, unwrap, type DiscoveredNode, type Gateway, type Room, type Suggestion } from "../api/client";
-import { keys, useDiscovered, useGateways, useOverview, useRooms, useSuggestions, useThresholds } from "../api/queries";
+import {
+  keys, refresh, useDiscovered, useGateways, useOverview, useRooms, useSuggestions, useThresholds,
+} from "../api/queries";
 import { decimal, plural, withUnit } from "../logic/format";
 import type { Overview } from "../logic/overview";
 import { Action } from "../components/action";
@@ -108,7 +109,6 @@ function Step({ title, done, note, children }: {
 /** A limit for each room that has no lower one, by what the room does. */
 function Suggestions({ rooms }: { rooms: readonly Room[] }) {
   const { data } = useSuggestions();
-  const queries = useQueryClient();
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>(null);
   const take = async ({ room_id, rule }: Suggestion) => {
@@ -116,7 +116,7 @@ function Suggestions({ rooms }: { rooms: readonly Room[] }) {
     setError(null);
     try {
       await unwrap(api.POST("/api/v1/rules", { body: { ...rule, room_id } }));
-      await queries.invalidateQueries({ queryKey: keys.live });
+      await refresh(keys.live);
       document.getElementById("main")?.focus();
     } catch (refused) {
       setError(refused);
@@ -156,7 +156,6 @@ const most = 200;
 
 /** Many nodes at once, by what their ids and names have in common, such as a rack. */
 function Many({ nodes, rooms }: { nodes: readonly DiscoveredNode[]; rooms: readonly Room[] }) {
-  const queries = useQueryClient();
   const [text, setText] = useState("");
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>(null);
@@ -169,7 +168,7 @@ function Many({ nodes, rooms }: { nodes: readonly DiscoveredNode[]; rooms: reado
     try {
       const sensors = chosen.map(sensorOf);
       await unwrap(api.POST("/api/v1/sensors/new_sensors", { body: { room_id: room.id, sensors } }));
-      await Promise.all([keys.discovered, keys.live].map((queryKey) => queries.invalidateQueries({ queryKey })));
+      await refresh(keys.discovered, keys.live);
       setText("");
     } catch (refused) {
       setError(refused);
@@ -194,7 +193,6 @@ function Many({ nodes, rooms }: { nodes: readonly DiscoveredNode[]; rooms: reado
 
 /** A node with a button for each room: one click makes it a sensor. */
 function Node({ node, rooms }: { node: DiscoveredNode; rooms: readonly Room[] }) {
-  const queries = useQueryClient();
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>(null);
   const item = useRef<HTMLLIElement>(null);
@@ -203,9 +201,7 @@ function Node({ node, rooms }: { node: DiscoveredNode; rooms: readonly Room[] })
     const own = item.current;
     try {
       await unwrap(api.POST("/api/v1/sensors/new_sensor", { body: { ...sensorOf(node), room_id: room.id } }));
-      await Promise.all(
-        [queries.invalidateQueries({ queryKey: keys.discovered }), queries.invalidateQueries({ queryKey: keys.live })],
-      );
+      await refresh(keys.discovered, keys.live);
       // The button goes with the node, now or soon: the focus goes on to the next one's.
       const next = [...document.querySelectorAll<HTMLElement>(".nodes button")]
         .find((button) => !own?.contains(button));

@@ -1,9 +1,9 @@
 // The programs on site that call people, and whether they would.
-import { useQuery, useQueryClient } from "@tanstack/preact-query";
+import { useQuery } from "@tanstack/preact-query";
 import { useState } from "preact/hooks";
 import { Link } from "wouter-preact";
 import { api, unwrap, type Watch } from "../api/client";
-import { keys, pollSlowly } from "../api/queries";
+import { keys, pollSlowly, refresh } from "../api/queries";
 import { Confirm } from "../components/dialog";
 import { May } from "../components/may";
 import { Empty, Failure, Loading, StatusMark } from "../components/states";
@@ -65,10 +65,9 @@ export default function WatchesPage() {
 }
 
 function RemoveWatch({ watch, onClose }: { watch: Watch; onClose: () => void }) {
-  const queries = useQueryClient();
   const remove = async () => {
     await unwrap(api.DELETE("/api/v1/watches/{watch_id}", { params: { path: { watch_id: watch.id } } }));
-    await queries.invalidateQueries({ queryKey: keys.watches });
+    await refresh(keys.watches);
     onClose();
   };
   return (
