@@ -156,14 +156,24 @@ func (s *Step) run(ctx context.Context, watch string, m Message) (string, error)
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }
 	command.WaitDelay = time.Second
-	output, err := command.CombinedOutput()
+	var output head
+	command.Stdout, command.Stderr = &output, &output
+	err = command.Run()
 	if errors.Is(err, exec.ErrWaitDelay) { // it has succeeded, and left a process that holds its output
 		err = nil
 	}
 	if ctx.Err() != nil && err != nil {
 		err = fmt.Errorf("it took longer than %v", s.Timeout)
 	}
-	return plain(string(output[:min(len(output), maxOutput)])), err //nolint:wrapcheck // logged with the step
+	return plain(string(output)), err //nolint:wrapcheck // logged with the step
+}
+
+// head keeps the first maxOutput bytes: a command that writes without end must not take the memory.
+type head []byte
+
+func (h *head) Write(p []byte) (int, error) {
+	*h = append(*h, p[:min(len(p), maxOutput-len(*h))]...)
+	return len(p), nil
 }
 
 // plain is a text without control characters.

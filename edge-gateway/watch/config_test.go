@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -128,7 +129,8 @@ func TestDrillMessageSaysDrill(t *testing.T) {
 	}
 }
 
-// TestCommand has a command that hears all, one that leaves a process behind, and one that hangs.
+// TestCommand has a command that hears all, one that leaves a process behind, one that writes much,
+// and one that hangs.
 func TestCommand(t *testing.T) {
 	t.Parallel()
 	m := message("start", new(hot(41)))
@@ -140,6 +142,13 @@ func TestCommand(t *testing.T) {
 	}
 	leaves := Step{Command: []string{"/bin/sh", "-c", "sleep 5 & echo sent"}, Timeout: 10 * time.Second}
 	must.Equal(t, "what it wrote", "sent", must.Get(leaves.act(t.Context(), "site", m))(t))
+	talks := Step{Command: []string{"/bin/sh", "-c", "echo failed; yes 2>&1 | head -c 20000000; exit 3"}, Timeout: time.Minute}
+	if output, err := talks.act(t.Context(), "site", m); err == nil || !strings.HasPrefix(output, "failed y y") || len(output) > maxOutput {
+		t.Errorf("%d bytes of output: %v", len(output), err)
+	}
+	var kept head
+	must.Equal(t, "written", int64(3*maxOutput), must.Get(io.Copy(&kept, strings.NewReader(strings.Repeat("y", 3*maxOutput))))(t))
+	must.Equal(t, "kept", maxOutput, len(kept))
 	hangs := Step{Command: []string{"/bin/sh", "-c", "sleep 60 & wait"}, Timeout: 100 * time.Millisecond}
 	began := time.Now()
 	if _, err := hangs.act(t.Context(), "site", m); err == nil || time.Since(began) > 30*time.Second {
