@@ -376,11 +376,10 @@ const leastExcess = 0.1
 func (c *Calibration) most(u usual, hour int, strength Hour) (surprise float64, by Statistic) {
 	alone := math.IsNaN(float64(strength[TemperatureChange]))
 	for s := range Count {
-		z := u.standardised(s, float64(strength[s])) - float64(c.rhythm[s][hour])
-		if math.IsNaN(z) || s == OwnTemperature1 || s == OwnTemperature2 || (s > OwnTemperature2 && !alone) {
+		if math.IsNaN(float64(strength[s])) || s == OwnTemperature1 || s == OwnTemperature2 || (s > OwnTemperature2 && !alone) {
 			continue
 		}
-		if its := c.tails[s].surprise(z); its > surprise {
+		if its := c.tails[s].surprise(u.standardised(s, float64(strength[s])) - float64(c.rhythm[s][hour])); its > surprise {
 			surprise, by = its, s
 		}
 	}

@@ -119,38 +119,48 @@ func (l *Live) Follow(before *Live) { l.known = before.known }
 // in the middle. Nodes that were not heard for five minutes do not count. Fewer than three nodes
 // are each judged alone. heard is the number of nodes whose changes are known.
 func Together(at time.Time, nodes []*Live) (m Moves, heard int) {
-	alive, moves, values := 0, make([]Moves, 0, len(nodes)), make([]float32, 0, len(nodes))
+	var values [5][]float32
+	all := make([]float32, 5*len(nodes))
+	for k := range values {
+		values[k] = all[k*len(nodes) : k*len(nodes) : (k+1)*len(nodes)]
+	}
+	alive := 0
 	recent := func(t time.Time) bool { return !t.IsZero() && at.Sub(t).Abs().Seconds() <= held }
 	for _, n := range nodes {
-		if recent(n.moved) {
-			moves = append(moves, n.moves)
-		}
-		if recent(n.moved) || recent(n.Heard) {
+		moved := recent(n.moved)
+		if moved || recent(n.Heard) {
 			alive++
 		}
-	}
-	middle := func(of func(Moves) float32) float32 {
-		values = values[:0]
-		for _, its := range moves {
-			if v := of(its); !math.IsNaN(float64(v)) {
-				values = append(values, v)
+		if !moved {
+			continue
+		}
+		heard++
+		for k := range values {
+			v := n.moves.Level
+			if k < len(n.moves.Change) {
+				v = n.moves.Change[k]
+			}
+			if !math.IsNaN(float64(v)) {
+				values[k] = append(values[k], v)
 			}
 		}
-		if len(values) < leastOfRoom || 2*len(values) < alive {
+	}
+	middle := func(v []float32) float32 {
+		if len(v) < leastOfRoom || 2*len(v) < alive {
 			return float32(math.NaN())
 		}
-		slices.Sort(values)
-		low, high := values[(len(values)-1)/2], values[len(values)/2]
+		slices.Sort(v)
+		low, high := v[(len(v)-1)/2], v[len(v)/2]
 		if math.Abs(float64(low)) < math.Abs(float64(high)) {
 			return low
 		}
 		return high
 	}
 	for k := range m.Change {
-		m.Change[k] = middle(func(its Moves) float32 { return its.Change[k] })
+		m.Change[k] = middle(values[k])
 	}
-	m.Level = middle(func(its Moves) float32 { return its.Level })
-	return m, len(moves)
+	m.Level = middle(values[4])
+	return m, heard
 }
 
 // leastOfRoom is the fewest nodes that are judged together.
@@ -325,30 +335,32 @@ func (l *limits) slow(past []Climate, spread float64) {
 	free := func(d day) bool { return (d.number+4)%7 == 0 || (d.number+4)%7 == 6 } // 1970-01-01 was a Thursday
 	largest := cusumLimit
 	for k := range 3 {
-		for _, way := range [2]float64{1, -1} { // up, down
-			sum, began := 0.0, int64(0)
-			for i, d := range since {
-				var values []float64
-				for _, b := range before {
-					if free(b) == free(d) {
-						values = append(values, b.values[k])
-					}
+		var sum [2]float64 // up, down
+		var began [2]int64
+		for i, d := range since {
+			var values []float64
+			for _, b := range before {
+				if free(b) == free(d) {
+					values = append(values, b.values[k])
 				}
-				if len(values) < leastDays {
-					continue
+			}
+			if len(values) < leastDays {
+				continue
+			}
+			slices.Sort(values)
+			beyond, middle := [2]float64{values[len(values)-1], -values[0]}, features.Quantile(values, 0.5)
+			for i, v := range values {
+				values[i] = math.Abs(v - middle)
+			}
+			by := d.values[k] - middle
+			z := by / max(spread, 1.4826*median(values, 1))
+			for w, way := range [2]float64{1, -1} {
+				if sum[w] == 0 {
+					began[w] = d.number
 				}
-				slices.Sort(values)
-				most, middle := max(way*values[0], way*values[len(values)-1]), features.Quantile(values, 0.5)
-				for i, v := range values {
-					values[i] = math.Abs(v - middle)
-				}
-				if sum == 0 {
-					began = d.number
-				}
-				by := d.values[k] - middle
-				sum = max(0, sum+way*(by/max(spread, 1.4826*median(values, 1)))-cusumSlack)
-				if i == len(since)-1 && sum > largest && way*d.values[k] > most+beyondDays*spread {
-					largest, l.Slow = sum, [3]float32{float32(by), float32(began), 0}
+				sum[w] = max(0, sum[w]+way*z-cusumSlack)
+				if i == len(since)-1 && sum[w] > largest && way*d.values[k] > beyond[w]+beyondDays*spread {
+					largest, l.Slow = sum[w], [3]float32{float32(by), float32(began[w]), 0}
 					if k == 1 && way > 0 {
 						l.Slow[2] = 1
 					}

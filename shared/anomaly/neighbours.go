@@ -74,8 +74,11 @@ func Neighbours(nodes []Placed) [][]int {
 func best(of int, candidates []int, changes [][]float32, least float64, most int) []int {
 	correlations := map[int]float64{}
 	found := slices.DeleteFunc(slices.Clone(candidates), func(other int) bool {
+		if other == of {
+			return true
+		}
 		correlations[other] = correlation(changes[of], changes[other])
-		return other == of || correlations[other] < least
+		return correlations[other] < least
 	})
 	slices.SortStableFunc(found, func(a, b int) int { return cmp.Compare(correlations[b], correlations[a]) })
 	return found[:min(len(found), most)]
