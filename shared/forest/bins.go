@@ -24,7 +24,7 @@ type bins struct {
 
 func newBins(rows Matrix) bins {
 	b := bins{edges: make([][]float64, rows.Columns), rows: make([]uint8, len(rows.Data))}
-	parallelFor(rows.Columns, func(column int) {
+	ParallelFor(rows.Columns, func(column int) {
 		values := make([]float64, rows.Rows())
 		for i := range values {
 			values[i] = rows.Data[i*rows.Columns+column]

@@ -57,9 +57,9 @@ func treeRand(seed uint64, tree int) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, uint64(tree)^0x9e3779b97f4a7c15)) //nolint:gosec // reproducible by design, no secret
 }
 
-// parallelFor runs work(i) for i from 0 to n-1, in as many goroutines as there are cores.
+// ParallelFor runs work(i) for i from 0 to n-1, in as many goroutines as there are cores.
 // Which of them runs which i differs from run to run; results must not depend on it.
-func parallelFor(n int, work func(i int)) {
+func ParallelFor(n int, work func(i int)) {
 	var next atomic.Int64
 	var group sync.WaitGroup
 	for range min(runtime.GOMAXPROCS(0), n) {

@@ -58,7 +58,7 @@ func (f *Isolation) Score(row []float64) float64 {
 // ScoreAll scores every row.
 func (f *Isolation) ScoreAll(rows Matrix) []float64 {
 	scores := make([]float64, rows.Rows())
-	parallelFor(len(scores), func(i int) { scores[i] = f.Score(rows.Row(i)) })
+	ParallelFor(len(scores), func(i int) { scores[i] = f.Score(rows.Row(i)) })
 	return scores
 }
 

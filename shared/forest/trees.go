@@ -29,7 +29,7 @@ func (f *trees) Columns() int { return f.columns }
 // grow grows trees in parallel, each with a random source of its own.
 func grow(columns, count int, seed uint64, tree func(random *rand.Rand) trees) trees {
 	grown := make([]trees, count)
-	parallelFor(count, func(i int) { grown[i] = tree(treeRand(seed, i)) })
+	ParallelFor(count, func(i int) { grown[i] = tree(treeRand(seed, i)) })
 	f := trees{columns: columns}
 	for _, t := range grown {
 		root := uint32(len(f.nodes)) //nolint:gosec // hundreds of trees, of fewer nodes than twice the rows

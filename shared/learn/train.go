@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"coldaisle.dev/shared/features"
@@ -75,11 +74,7 @@ func examplesOf(history []NodeHistory) []example {
 	// Sort by name, so that the order of the nodes in the input changes nothing.
 	history = slices.SortedStableFunc(slices.Values(history), func(a, b NodeHistory) int { return strings.Compare(a.NodeID, b.NodeID) })
 	found := make([][]example, len(history))
-	var group sync.WaitGroup
-	for i, node := range history {
-		group.Go(func() { found[i] = examplesOfNode(node) })
-	}
-	group.Wait()
+	forest.ParallelFor(len(history), func(i int) { found[i] = examplesOfNode(history[i]) })
 	all := slices.Concat(found...)
 	slices.SortStableFunc(all, func(a, b example) int { return a.at.Compare(b.at) })
 	return all
