@@ -135,7 +135,7 @@ shipped: ## Compare the calibration that customers begin with with what makes it
 # reads terraform.
 DEADCODE := golang.org/x/tools/cmd/deadcode@v0.51.0
 ONLY_TESTS := edge-gateway/enrolment/enrolmenttest shared/must shared/openapitest shared/pgtest shared/pubsubtest shared/tooltest \
-	shared/wire/data.go run/api/rest/document.go shared/function/functiontest shared/logging/logtest \
+	shared/wire/data.go shared/function/functiontest shared/logging/logtest \
 	shared/readings/bqreadings/bqtest run/tools/release/tfenv
 .PHONY: deadcode
 deadcode: ## List functions that no program reaches, and fail when there are any
