@@ -270,7 +270,7 @@ func TestKeyOfSomeRooms(t *testing.T) {
 		must.Equal(t, "nobody took it", 0, db.count(t, `SELECT count(*) FROM room_incidents WHERE id = @id AND taken_at IS NOT NULL`, pgx.NamedArgs{"id": gateway}))
 	}
 	inSecond, inThird := store.InRooms(t.Context(), []int64{second}), store.InRooms(t.Context(), []int64{third})
-	if i := must.Get(db.Incident(inSecond, db.anna, gateway, clock(320)))(t); i.Worst.NodeID != "n1" || i.Now.Sensors != 1 {
+	if i := must.Get(db.Incident(inSecond, db.anna, gateway, clock(320)))(t); i.Worst.NodeID != "n1" || i.Now.Sensors != 1 || i.Parts != 1 {
 		t.Errorf("a node of another room is shown: %+v", i)
 	}
 	for _, query := range []incidents.IncidentQuery{{SensorID: "n0"}, {RoomID: db.annasRoom}, {Words: []string{"n0"}}} {

@@ -28,6 +28,13 @@ func RoomIn(column string) string {
 	return `(@rooms::bigint[] IS NULL OR ` + column + ` = ANY (@rooms::bigint[]))`
 }
 
+// IncidentIn is the condition that an incident i is in one of the rooms, an SQL array; NULL is all.
+// A gateway's is in the rooms of all its nodes.
+func IncidentIn(rooms string) string {
+	return `(` + rooms + ` IS NULL OR i.room_id = ANY (` + rooms + `)
+	OR (i.gateway_id <> '' AND EXISTS (SELECT FROM excursions o WHERE o.incident_id = i.id AND o.room_id = ANY (` + rooms + `))))`
+}
+
 // SensorIn is the condition that the sensor of a customer's node is in @rooms now.
 func SensorIn(customer, node string) string {
 	return `(@rooms::bigint[] IS NULL OR EXISTS (

@@ -87,19 +87,18 @@ type Priority struct {
 }
 
 const incidentColumns = `i.id, COALESCE(i.room_id, 0) AS room_id, COALESCE(r.name, i.room_name) AS room_name, i.node_id, i.gateway_id, COALESCE(g.name, '') AS gateway_name,
-	i.cause, i.severity, i.actual, i.start_time, i.end_time, i.lasting, i.breaking, i.late, i.parts, i.taken_at, i.taken_by, i.comment, i.snoozed_until, i.seen,
-	COALESCE(i.drill_id, 0) AS drill_id`
+	i.cause, i.severity, i.actual, i.start_time, i.end_time, i.lasting, i.breaking, i.late, i.taken_at, i.taken_by, i.comment, i.snoozed_until, i.seen,
+	COALESCE(i.drill_id, 0) AS drill_id,
+	CASE WHEN i.gateway_id = '' OR @rooms::bigint[] IS NULL THEN i.parts
+	ELSE (SELECT count(*) FROM excursions o WHERE o.incident_id = i.id AND o.merged_into IS NULL AND o.room_id = ANY (@rooms::bigint[])) END AS parts`
 
-const fromIncidents = `
+var fromIncidents = `
 	FROM room_incidents i
 	LEFT JOIN server_rooms r ON r.id = i.room_id
 	LEFT JOIN gateways g ON g.id = i.gateway_id
 	WHERE i.customer_id = @customer AND i.merged_into IS NULL AND ` + inRooms
 
-// inRooms is the condition that an incident i is in one of @rooms. A gateway's is in the rooms
-// of all its nodes.
-const inRooms = `(@rooms::bigint[] IS NULL OR i.room_id = ANY (@rooms::bigint[])
-	OR (i.gateway_id <> '' AND EXISTS (SELECT FROM excursions o WHERE o.incident_id = i.id AND o.room_id = ANY (@rooms::bigint[]))))`
+var inRooms = store.IncidentIn("@rooms::bigint[]")
 
 // IncidentState is the state of an incident.
 type IncidentState string
@@ -159,7 +158,7 @@ func (s Store) Incidents(ctx context.Context, customerID int64, q IncidentQuery,
 	list := store.List[Incident]{
 		DB: s.db, Subject: fmt.Sprintf("incidents of customer %d", customerID), Columns: incidentColumns, Time: "i.start_time", ID: "i.id",
 		From: fromIncidents + ` AND ` + q.State.condition() + `
-	  AND (@room::bigint = 0 OR i.room_id = @room OR (i.gateway_id <> '' AND EXISTS (SELECT FROM excursions o WHERE o.incident_id = i.id AND o.room_id = @room AND ` + store.RoomIn("o.room_id") + `)))
+	  AND (@room::bigint = 0 OR (` + store.RoomIn("@room") + ` AND ` + store.IncidentIn("ARRAY[@room::bigint]") + `))
 	  AND (@node = '' OR EXISTS (SELECT FROM excursions o WHERE o.incident_id = i.id AND o.node_id = @node AND o.merged_into IS NULL AND ` + store.RoomIn("o.room_id") + `))
 	  AND (@cause = '' OR i.cause = @cause)
 	  AND i.start_time < COALESCE(@end::timestamptz, 'infinity')

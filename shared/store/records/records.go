@@ -98,11 +98,8 @@ type File struct {
 // files returns the files of a record, each by a query that returns one JSON value a row. They do
 // not change once the month is over, unless readings of that month come later.
 func files() []struct{ name, query string } {
-	const (
-		members  = `SELECT m.node_id FROM room_members m WHERE m.customer_id = @customer AND m.room_id = @room AND m.from_time < @end AND m.until_time > @start`
-		incident = `i.customer_id = @customer AND i.merged_into IS NULL AND i.start_time < @end AND (i.lasting OR i.end_time >= @start)
-			AND (i.room_id = @room OR (i.gateway_id <> '' AND EXISTS (SELECT FROM excursions o WHERE o.incident_id = i.id AND o.room_id = @room)))`
-	)
+	const members = `SELECT m.node_id FROM room_members m WHERE m.customer_id = @customer AND m.room_id = @room AND m.from_time < @end AND m.until_time > @start`
+	incident := `i.customer_id = @customer AND i.merged_into IS NULL AND i.start_time < @end AND (i.lasting OR i.end_time >= @start) AND ` + store.IncidentIn("ARRAY[@room::bigint]")
 	return []struct{ name, query string }{
 		{"members.jsonl", `
 			SELECT jsonb_build_object('sensor_id', node_id, 'name', name, 'from', from_time, 'until', CASE WHEN until_time < @end THEN until_time END)
