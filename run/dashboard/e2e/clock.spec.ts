@@ -16,7 +16,7 @@ test("a clock 45 min fast signs in, stays signed in after a reload, and shows ag
   await wrongClock(page, 45 * 60_000);
   await signInAs(page, email, password);
   await page.reload();
-  await expect(page.getByText("Add your first server room")).toBeVisible();
+  await expect(page.getByText("No server room yet")).toBeVisible();
   await expect(page.getByText("Your session has ended")).toHaveCount(0);
   await expect(page.getByText("Your session ends in", { exact: false })).toHaveCount(0);
   const { token } = await sessionOf(email, password);

@@ -12,7 +12,7 @@ async function openAndAdd(page: Page, name: string): Promise<string> {
 test("a gateway is added, enrolled, seen and revoked", async ({ page }) => {
   await signUp(page);
   await page.goto(url("/gateways"));
-  await expect(page.getByText("Enrol your first gateway")).toBeVisible();
+  await expect(page.getByText("No gateway enrolled yet")).toBeVisible();
   const code = await openAndAdd(page, "Basement");
   const row = page.getByRole("row", { name: /Basement/ });
   await expect(row).toContainText("Waiting for its code");

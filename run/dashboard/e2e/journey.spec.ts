@@ -5,7 +5,7 @@ import {
 
 test("from sign-up to an incident that somebody has", async ({ page }) => {
   await signUpByForm(page);
-  await expect(page.getByText("Add your first server room")).toBeVisible();
+  await expect(page.getByText("No server room yet")).toBeVisible();
   await addRoom(page, "Basement");
   const node = `node-${Date.now()}`;
   await addSensor(page, node, "Rack 4, inlet");
@@ -75,7 +75,7 @@ test("a sensor is renamed, moved and deleted, and its readings are kept", async 
   await expect(page.getByText("Readings already stored are kept.", { exact: false })).toBeVisible();
   await page.getByRole("button", { name: "Delete sensor" }).click();
   await expect(page.getByRole("heading", { name: "South", level: 1 })).toBeVisible();
-  await expect(page.getByText("Add the first sensor of this room")).toBeVisible();
+  await expect(page.getByText("No sensor in this room yet")).toBeVisible();
 
   // The same id again: what it had measured is still there.
   await addSensor(page, node, "Back again");

@@ -14,7 +14,7 @@ test("a key is created, copied, used, seen in the log and revoked", async ({ pag
   await addRoom(page, "Cellar");
   await page.goto(url("/account"));
   await page.getByRole("link", { name: "API keys" }).click();
-  await expect(page.getByText("Create your first key")).toBeVisible();
+  await expect(page.getByText("No API key yet")).toBeVisible();
 
   await page.getByRole("button", { name: "Create key" }).click();
   const dialog = page.getByRole("dialog");

@@ -61,6 +61,7 @@ test("a person is invited, joins by the link, loses a role and is removed", asyn
 
 test("a viewer is shown no button that the service would refuse", async ({ page, browser }) => {
   await signUp(page);
+  await addRoom(page, "Attic");
   await addRoom(page, "Hall");
   const room = new URL(page.url()).pathname;
   const node = `role-${Date.now()}`;
@@ -78,6 +79,9 @@ test("a viewer is shown no button that the service would refuse", async ({ page,
   await viewer.getByLabel("Password").fill(password);
   await viewer.getByRole("button", { name: "Join" }).click();
   await expect(viewer.getByText(/Hall is too hot/).first()).toBeVisible();
+  await page.goto(url("/"));
+  await expect(page.getByText("No sensor here yet. Add one to this room.")).toBeVisible();
+  await expect(viewer.getByText("No sensor here yet.", { exact: true })).toBeVisible();
   const changing = new RegExp("^(I have it|Comment|Snooze|Hand over|Add |Create|Change|Delete|Revoke|Rename|"
     + "More of|Arrange|Mark all|Retrain|Start|Invite|Remove|Write it|Save)");
   for (const path of [

@@ -33,7 +33,7 @@ test("three minutes before its end a session is renewed in place, in every tab, 
   await expectAccessible(page);
   const second = await context.newPage();
   await second.goto(url());
-  await expect(second.getByText("Add your first server room")).toBeVisible();
+  await expect(second.getByText("No server room yet")).toBeVisible();
   const old = await tokenOf(second);
 
   await page.getByRole("button", { name: "Stay signed in" }).click();

@@ -128,6 +128,6 @@ test("a tab that is really hidden hears of an incident, and that it has no conta
 test("a tab whose worker does not come asks by itself", async ({ page }) => {
   await page.route(/\/assets\/worker-[^/]*\.js$/, (route) => route.fulfill({ status: 404, body: "" }));
   await signUp(page);
-  await expect(page.getByText("Add your first server room")).toBeVisible();
+  await expect(page.getByText("No server room yet")).toBeVisible();
   await page.waitForResponse((response) => asked.test(response.url()) && response.status() === 304);
 });

@@ -7,6 +7,7 @@ import { floorOf, neighbour, type Floor } from "../logic/floor";
 import { named } from "../logic/names";
 import { limitsOf, stateNames, stepOf, type LiveSensor, type Overview, type RoomView } from "../logic/overview";
 import { useNow } from "./clock";
+import { May } from "./may";
 import { memo } from "./memo";
 import { Sparkline } from "./sparkline";
 import { useTurn } from "./turns";
@@ -86,7 +87,8 @@ export const RoomMap = memo(function RoomMap({ room, overview, density, untitled
         : <Extremes room={room} />}
       </p>
       {sensors.length === 0
-        ? <p class="hint">No sensor here yet. <Link href={`/rooms/${room.id}`}>Add one to this room</Link>.</p>
+        ? <p class="hint">No sensor here yet.<May role="admin">
+          {" "}<Link href={`/rooms/${room.id}`}>Add one to this room</Link>.</May></p>
         : (
         <div
           class={floor ? "cells floor" : "cells"} role="group" aria-label={`Sensors of ${room.name}`}

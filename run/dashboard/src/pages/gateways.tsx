@@ -27,8 +27,8 @@ export default function GatewaysPage() {
       {error && <Failure error={error} retry={() => void refetch()} />}
       {!data && !error && <Loading what="gateways" />}
       {data?.length === 0 && (
-        <Empty title="Enrol your first gateway">
-          <p>Add it here, then run the command that is shown on the gateway's machine.</p>
+        <Empty title="No gateway enrolled yet">
+          <May role="admin"><p>Add it here, then run the command that is shown on the gateway's machine.</p></May>
         </Empty>
       )}
       {data && data.length > 0 && (

@@ -35,7 +35,7 @@ export default function KeysPage() {
       </p>
       {error && <Failure error={error} retry={() => void refetch()} />}
       {!data && !error && <Loading what="keys" />}
-      {data?.length === 0 && <Empty title="Create your first key">
+      {data?.length === 0 && <Empty title="No API key yet">
         <p>Prometheus, Grafana or a script reads your rooms with it.</p>
       </Empty>}
       {data && data.length > 0 && (

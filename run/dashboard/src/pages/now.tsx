@@ -34,12 +34,12 @@ export function NowPage() {
       <ContactNotice />
       {!data && (error ? <Failure error={error} retry={() => void refetch()} /> : <Loading what="your rooms" />)}
       {data && data.rooms.length === 0 && (
-        <Empty title="Add your first server room">
+        <Empty title="No server room yet">
           <p>A room holds the sensors that measure in it.</p>
           <May role="admin">
             <button type="button" class="primary" onClick={() => setAdding(true)}>Add room</button>
+            <p><Link href="/setup">Or follow the checklist</Link>: gateway, room and sensors, limits.</p>
           </May>
-          <p><Link href="/setup">Or follow the checklist</Link>: gateway, room and sensors, limits.</p>
         </Empty>
       )}
       {data && data.sensors.length > 0 && <Sentence overview={data} lost={lost} />}

@@ -39,8 +39,10 @@ export default function RoomPage({ id }: { id: number }) {
       <Heading room={room} overview={data} onForm={setForm} />
       <ContactNotice />
       {room.sensors.length === 0 && (
-        <Empty title="Add the first sensor of this room">
-          <p>You need the id that its node sends: it is printed on the node's label or in its boot log.</p>
+        <Empty title="No sensor in this room yet">
+          <May role="admin">
+            <p>You need the id that its node sends: it is printed on the node's label or in its boot log.</p>
+          </May>
         </Empty>
       )}
       {form === "arrange" ? <Arrange room={room} onClose={close} /> : room.sensors.length > 0 && (
