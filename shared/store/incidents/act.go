@@ -47,7 +47,7 @@ func (s Store) Act(ctx context.Context, customerID, id int64, a Action, now time
 		find := func(lock string) (row, error) {
 			return store.One[row](ctx, tx, store.ErrNoIncident, whole+`
 	SELECT `+statusColumns+`, COALESCE(i.room_id, 0) AS room_id, i.node_id, i.gateway_id, i.taken_by, i.comment,
-	       COALESCE(i.drill_id, 0) AS drill_id`+fromIncidents+`
+	       COALESCE(i.drill_id, 0) AS drill_id`+fromIncidents()+`
 	  AND i.id IN (SELECT id FROM chain)`+lock,
 				pgx.StrictNamedArgs{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx)})
 		}

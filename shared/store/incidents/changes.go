@@ -61,7 +61,7 @@ func (s Store) Changes(ctx context.Context, customerID, after int64, limit int, 
 			        UNION
 			        SELECT i.id, i.merged_into, i.room_id, i.gateway_id FROM room_incidents i JOIN parts p ON i.id = p.merged_into
 			    )
-			    SELECT id FROM parts i WHERE merged_into IS NULL AND `+inRooms+`
+			    SELECT id FROM parts i WHERE merged_into IS NULL AND `+inRooms()+`
 			) AS whole ON true
 			WHERE c.customer_id = @customer AND c.number > @after AND (`+store.RoomIn("c.room_id")+` OR (c.room_id IS NULL AND whole.id IS NOT NULL))
 			ORDER BY c.number
@@ -93,7 +93,7 @@ func (s Store) changedIncidents(ctx context.Context, customerID int64, changes [
 	for i, c := range changes {
 		ids[i] = c.IncidentID
 	}
-	found, err := store.All[Incident](ctx, s.db, `SELECT `+incidentColumns+fromIncidents+` AND i.id = ANY (@ids)`,
+	found, err := store.All[Incident](ctx, s.db, `SELECT `+incidentColumns+fromIncidents()+` AND i.id = ANY (@ids)`,
 		pgx.StrictNamedArgs{"ids": ids, "customer": customerID, "rooms": store.RoomsOf(ctx)})
 	if err != nil {
 		return nil, fmt.Errorf("changed incidents of customer %d: %w", customerID, err)

@@ -196,7 +196,7 @@ func (s Store) PublishedDrill(ctx context.Context, id int64) error {
 // ToldDrill records that people were notified of an incident, if it is a drill's. Error:
 // [store.ErrNoIncident].
 func (s Store) ToldDrill(ctx context.Context, customerID, incidentID int64) error {
-	found, err := store.One[statusRow](ctx, s.db, store.ErrNoIncident, `SELECT `+statusColumns+fromIncidents+` AND i.id = @id`,
+	found, err := store.One[statusRow](ctx, s.db, store.ErrNoIncident, `SELECT `+statusColumns+fromIncidents()+` AND i.id = @id`,
 		pgx.StrictNamedArgs{"customer": customerID, "id": incidentID, "rooms": store.RoomsOf(ctx)})
 	if err == nil {
 		_, err = reached(ctx, s.db, incident.DrillTold, `id = (SELECT i.drill_id FROM room_incidents i WHERE i.id = @id)`, pgx.StrictNamedArgs{"id": found.ID})

@@ -92,13 +92,15 @@ const incidentColumns = `i.id, COALESCE(i.room_id, 0) AS room_id, COALESCE(r.nam
 	CASE WHEN i.gateway_id = '' OR @rooms::bigint[] IS NULL THEN i.parts
 	ELSE (SELECT count(*) FROM excursions o WHERE o.incident_id = i.id AND o.merged_into IS NULL AND o.room_id = ANY (@rooms::bigint[])) END AS parts`
 
-var fromIncidents = `
+func fromIncidents() string {
+	return `
 	FROM room_incidents i
 	LEFT JOIN server_rooms r ON r.id = i.room_id
 	LEFT JOIN gateways g ON g.id = i.gateway_id
-	WHERE i.customer_id = @customer AND i.merged_into IS NULL AND ` + inRooms
+	WHERE i.customer_id = @customer AND i.merged_into IS NULL AND ` + inRooms()
+}
 
-var inRooms = store.IncidentIn("@rooms::bigint[]")
+func inRooms() string { return store.IncidentIn("@rooms::bigint[]") }
 
 // IncidentState is the state of an incident.
 type IncidentState string
@@ -157,7 +159,7 @@ type IncidentQuery struct {
 func (s Store) Incidents(ctx context.Context, customerID int64, q IncidentQuery, now time.Time) (store.Page[Incident], error) {
 	list := store.List[Incident]{
 		DB: s.db, Subject: fmt.Sprintf("incidents of customer %d", customerID), Columns: incidentColumns, Time: "i.start_time", ID: "i.id",
-		From: fromIncidents + ` AND ` + q.State.condition() + `
+		From: fromIncidents() + ` AND ` + q.State.condition() + `
 	  AND (@room::bigint = 0 OR (` + store.RoomIn("@room") + ` AND ` + store.IncidentIn("ARRAY[@room::bigint]") + `))
 	  AND (@node = '' OR EXISTS (SELECT FROM excursions o WHERE o.incident_id = i.id AND o.node_id = @node AND o.merged_into IS NULL AND ` + store.RoomIn("o.room_id") + `))
 	  AND (@cause = '' OR i.cause = @cause)
@@ -186,7 +188,7 @@ func (s Store) Incidents(ctx context.Context, customerID int64, q IncidentQuery,
 // open ones; then the worst comes first. live returns the customer's sensors and may wait for them;
 // if it is nil, the sensors that are needed are read.
 func (s Store) Lasting(ctx context.Context, customerID int64, live func() ([]LiveSensor, error), now time.Time) ([]Incident, error) {
-	found, err := store.All[Incident](ctx, s.db, `SELECT `+incidentColumns+fromIncidents+` AND i.lasting`,
+	found, err := store.All[Incident](ctx, s.db, `SELECT `+incidentColumns+fromIncidents()+` AND i.lasting`,
 		pgx.StrictNamedArgs{"customer": customerID, "rooms": store.RoomsOf(ctx)})
 	if err != nil {
 		return nil, fmt.Errorf("lasting incidents of customer %d: %w", customerID, err)
@@ -218,7 +220,7 @@ func (s Store) Unseen(ctx context.Context, customerID int64) (int, error) {
 	count, err := store.Value[int](ctx, s.db, store.ErrNotFound, `
 		SELECT count(*)
 		FROM room_incidents i
-		WHERE i.customer_id = @customer AND NOT i.seen AND NOT i.lasting AND i.merged_into IS NULL AND i.drill_id IS NULL AND `+inRooms,
+		WHERE i.customer_id = @customer AND NOT i.seen AND NOT i.lasting AND i.merged_into IS NULL AND i.drill_id IS NULL AND `+inRooms(),
 		pgx.StrictNamedArgs{"customer": customerID, "rooms": store.RoomsOf(ctx)})
 	return count, store.Wrap(err, "unseen incidents of customer %d", customerID)
 }
@@ -235,7 +237,7 @@ const whole = `
 // that became part of another returns that other.
 func (s Store) Incident(ctx context.Context, customerID, id int64, now time.Time) (Incident, error) {
 	found, err := store.One[Incident](ctx, s.db, store.ErrNoIncident, whole+`
-	SELECT `+incidentColumns+fromIncidents+` AND i.id IN (SELECT id FROM chain)`,
+	SELECT `+incidentColumns+fromIncidents()+` AND i.id IN (SELECT id FROM chain)`,
 		pgx.StrictNamedArgs{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx)})
 	if err != nil {
 		return Incident{}, fmt.Errorf("incident %d: %w", id, err)
