@@ -31,7 +31,7 @@ type Action struct {
 }
 
 // Act applies a person's action to a customer's incident, and returns it. Repeating an action
-// changes nothing. Errors: [store.ErrNoIncident], [ErrIncidentOver] for all but a comment,
+// changes nothing; a comment is logged again. Errors: [store.ErrNoIncident], [ErrIncidentOver] for all but a comment,
 // [ErrNobodyHasIt] for giving back, and [ErrOtherRooms] for an incident of a gateway if the
 // caller is limited to rooms.
 func (s Store) Act(ctx context.Context, customerID, id int64, a Action, now time.Time) (Incident, error) {
