@@ -117,7 +117,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// TestNamedTestsExist looks for the tests that pages name.
+// TestNamedTestsExist looks for the tests and benchmarks that pages name.
 func TestNamedTestsExist(t *testing.T) {
 	t.Parallel()
 	var tests strings.Builder
@@ -130,6 +130,14 @@ func TestNamedTestsExist(t *testing.T) {
 		for _, name := range regexp.MustCompile(`\b(Test|Fuzz|Benchmark)[A-Z]\w+`).FindAllString(read(t, page), -1) {
 			if !strings.Contains(tests.String(), "func "+name) {
 				t.Errorf("%s names %s, which is not there", page, name)
+			}
+		}
+		// As in "-bench 'A|B'", and in design.md's "`A ./package`".
+		for _, found := range regexp.MustCompile("-bench '?([\\w|]+)|`(\\w+)[\\w/]* \\./[a-z/]+`").FindAllStringSubmatch(read(t, page), -1) {
+			for name := range strings.SplitSeq(found[1]+found[2], "|") {
+				if name != "NAME" && !strings.Contains(tests.String(), "func Benchmark"+name+"(") {
+					t.Errorf("%s names a benchmark %s, which is not there", page, name)
+				}
 			}
 		}
 	}
