@@ -71,7 +71,7 @@ locals {
     }
     hourly_failed = {
       title             = "Hourly aggregates fail"
-      runbook           = "Ingest cannot aggregate the readings of more than 8 days ago by the hour; its log says why. Long charts end 8 days ago or lack late readings, and raw readings stay in PostgreSQL until this works again."
+      runbook           = "Ingest cannot aggregate the readings of more than 8 days ago by the hour; its log says why. Charts lack readings that came more than 8 days late, and raw readings stay in PostgreSQL until this works again."
       metric            = "logging.googleapis.com/user/${google_logging_metric.hourly.name}"
       filter            = "resource.type = \"cloud_run_revision\""
       alignment_seconds = 300
