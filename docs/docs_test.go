@@ -117,7 +117,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// TestNamedTestsExist looks for the tests and benchmarks that pages name.
+// TestNamedTestsExist looks for the tests, benchmarks and runs of terraform test that pages name.
 func TestNamedTestsExist(t *testing.T) {
 	t.Parallel()
 	var tests strings.Builder
@@ -130,6 +130,11 @@ func TestNamedTestsExist(t *testing.T) {
 		for _, name := range regexp.MustCompile(`\b(Test|Fuzz|Benchmark)[A-Z]\w+`).FindAllString(read(t, page), -1) {
 			if !strings.Contains(tests.String(), "func "+name) {
 				t.Errorf("%s names %s, which is not there", page, name)
+			}
+		}
+		for _, run := range regexp.MustCompile("`(?:terraform/tests/)?(\\w+\\.tftest\\.hcl) (\\w+)`").FindAllStringSubmatch(read(t, page), -1) {
+			if !strings.Contains(read(t, "../terraform/tests/"+run[1]), "run \""+run[2]+"\"") {
+				t.Errorf("%s names %s of %s, which is not there", page, run[2], run[1])
 			}
 		}
 		// As in "-bench 'A|B'", and in design.md's "`A ./package`".
