@@ -196,22 +196,30 @@ func TestMakeTestWithoutOptionalPrograms(t *testing.T) {
 }
 
 // TestCheckNamesWhatIsMissing runs what make run and make test begin with on a machine that has
-// nothing that they need.
+// nothing that they need, and then on one with Debian 12's Node.js.
 func TestCheckNamesWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	bare := t.TempDir()
 	for _, tool := range []string{"bash", "sed", "sort", "head", "dirname"} {
 		must.Do(t, os.Symlink(must.Get(exec.LookPath(tool))(t), filepath.Join(bare, tool)))
 	}
-	c := command(t, "exec .ci/check test", "PATH="+bare, "CHROMIUM=")
-	c.Path = filepath.Join(bare, "bash")
-	out, err := c.CombinedOutput()
-	if err == nil {
-		t.Error("it passes")
-	}
-	for _, what := range []string{"Go 1", "npm", "a C compiler", "Chromium"} {
-		if !strings.Contains(string(out), "missing: "+what) {
-			t.Errorf("%s is not named:\n%s", what, out)
+	names := func(missing ...string) {
+		t.Helper()
+		c := command(t, "exec .ci/check test", "PATH="+bare, "CHROMIUM=")
+		c.Path = filepath.Join(bare, "bash")
+		out, err := c.CombinedOutput()
+		if err == nil {
+			t.Error("it passes")
+		}
+		for _, what := range missing {
+			if !strings.Contains(string(out), "missing: "+what) {
+				t.Errorf("%s is not named:\n%s", what, out)
+			}
 		}
 	}
+	names("Go 1", "npm", "a C compiler", "Chromium")
+	for _, tool := range []string{"npm", "node"} {
+		must.Do(t, os.WriteFile(filepath.Join(bare, tool), []byte("#!"+filepath.Join(bare, "bash")+"\necho v18.20.4\n"), 0o700)) //nolint:gosec // it is run
+	}
+	names("Node.js 20.19 (this is 18.20.4)")
 }

@@ -2,7 +2,9 @@ package train
 
 import (
 	"errors"
+	"fmt"
 
+	"coldaisle.dev/shared/learn"
 	"coldaisle.dev/shared/readings/backend"
 )
 
@@ -21,8 +23,8 @@ const maxRows = 500_000
 // Validate implements config.Validator.
 func (c Config) Validate() error {
 	errs := []error{c.Backend.Validate()}
-	if c.Rows < 1 || c.Rows > maxRows {
-		errs = append(errs, errors.New("TRAINING_ROWS must be between 1 and 500000"))
+	if c.Rows < learn.MinRows || c.Rows > maxRows {
+		errs = append(errs, fmt.Errorf("TRAINING_ROWS must be between %d and %d", learn.MinRows, maxRows))
 	}
 	return errors.Join(errs...)
 }

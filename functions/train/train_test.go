@@ -447,3 +447,13 @@ func TestOlderVerdictsAreBounded(t *testing.T) {
 		t.Errorf("measured on %d: %+v", m.Anomaly.Held, run)
 	}
 }
+
+func TestRowsOfARunAreBounded(t *testing.T) {
+	t.Parallel()
+	for rows, good := range map[int]bool{499: false, 500: true, 500_000: true, 500_001: false} {
+		err := train.Config{Rows: rows}.Validate()
+		if refused := err != nil && strings.Contains(err.Error(), "TRAINING_ROWS"); refused == good {
+			t.Errorf("%d rows: %v", rows, err)
+		}
+	}
+}
