@@ -55,12 +55,12 @@ test("a wall has the session of a key that reads alone, and says when it was rev
   const token = await tokenOf(page);
   const key = (scope: string) =>
     ask<{ id: number; key: string }>(token, "POST", "/api/v1/api-keys", { name: "Wall", scope });
-  const [read, write] = [await key("read"), await key("write")];
+  const [read, watch] = [await key("read"), await key("watch")];
   await ask(token, "POST", "/api/v1/server_rooms/new_room", { name: "Hall" });
   await openMe(page);
   await page.getByRole("button", { name: "Sign out" }).click();
   await page.getByRole("button", { name: "Show on a wall" }).click();
-  await page.getByLabel("API key").fill(write.key);
+  await page.getByLabel("API key").fill(watch.key);
   await page.getByRole("button", { name: "Show", exact: true }).click();
   await expect(page.getByText("This key may change things.", { exact: false })).toBeVisible();
   await expectAccessible(page);

@@ -36,7 +36,7 @@ export async function acceptInvitation(body: { code: string; name?: string; pass
 
 /**
  * Begins a session of an API key, which a screen on a wall may keep: it cannot change
- * anything. A key that may is refused: its body here is one that no service takes.
+ * anything. A key that may is refused: no incident has this number.
  */
 export async function beginWithKey(key: string): Promise<void> {
   const ask = (method: string, path: string, body?: string) => fetch(path, {
@@ -46,7 +46,7 @@ export async function beginWithKey(key: string): Promise<void> {
   const overview = await ask("GET", "/api/v1/overview");
   if (overview.status === 401) throw new ApiError(401, "The service does not know this key.");
   if (!overview.ok) throw new ApiError(overview.status, `The service answered ${overview.status}.`);
-  const change = await ask("PUT", "/api/v1/sensors/update_sensor/none", "{}");
+  const change = await ask("POST", "/api/v1/incidents/0/actions", "{}");
   if (change.status !== 403) {
     throw new ApiError(change.status, "This key may change things. Make one with the scope read.");
   }
