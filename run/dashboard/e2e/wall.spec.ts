@@ -64,6 +64,8 @@ test("a wall has the session of a key that reads alone, and says when it was rev
   await page.getByRole("button", { name: "Show", exact: true }).click();
   await expect(page.getByText("This key may change things.", { exact: false })).toBeVisible();
   await expectAccessible(page);
+  await page.goto(url("/wall#key=%"));
+  await expect(page.getByText("The service does not know this key.")).toBeVisible();
   await page.goto(url(`/wall#key=${read.key}`));
   await expect(page.getByText("No room has a sensor yet")).toBeVisible();
   await expect(page, "the key is not left in the address").toHaveURL(url("/wall"));
@@ -75,6 +77,24 @@ test("a wall has the session of a key that reads alone, and says when it was rev
   await second.close();
   await ask(token, "DELETE", `/api/v1/api-keys/${read.id}`);
   await expect(page.getByText("The API key has ended", { exact: false })).toBeVisible();
+  await page.getByRole("button", { name: "Leave" }).click();
+  await expect(page.getByRole("heading", { name: "Sign in" })).toBeVisible();
+});
+
+test("a wall's key in the address is shown, not who is signed in beside it", async ({ page }) => {
+  await signUp(page);
+  const token = await tokenOf(page);
+  const { id: room } = await ask<{ id: number }>(token, "POST", "/api/v1/server_rooms/new_room", { name: "Hall" });
+  await ask(token, "POST", "/api/v1/sensors/new_sensor",
+    { sensor_id: `beside-${room}`, position: "R1", room_id: room });
+  const { id: lobby } = await ask<{ id: number }>(token, "POST", "/api/v1/server_rooms/new_room", { name: "Lobby" });
+  const { key } = await ask<{ key: string }>(token, "POST", "/api/v1/api-keys",
+    { name: "Wall", scope: "read", room_ids: [lobby] });
+  await page.goto(url("/wall"));
+  await expect(page.getByRole("heading", { name: "Hall" })).toBeVisible();
+  await page.goto(url(`/wall#key=${key}`));
+  await expect(page.getByText("No room has a sensor yet")).toBeVisible();
+  await expect(page).toHaveURL(url("/wall"));
   await page.getByRole("button", { name: "Leave" }).click();
   await expect(page.getByRole("heading", { name: "Sign in" })).toBeVisible();
 });

@@ -1,6 +1,7 @@
 // The page of each path. dashboard.go has the list of paths too, because it answers them.
 import { useEffect } from "preact/hooks";
 import { Link, Redirect, Route, Switch, useLocation } from "wouter-preact";
+import { useLocationProperty } from "wouter-preact/use-browser-location";
 import { preferences } from "./api/preferences";
 import { session } from "./api/session";
 import { NowPage } from "./pages/now";
@@ -21,11 +22,15 @@ const IncidentPage = chunk("page", () => import("./pages/incident"));
 const WallPage = chunk("page", () => import("./pages/wall"));
 const ReportPage = chunk("page", () => import("./pages/report"));
 
+/** A wall's browser is started with the key behind #key=, which no browser sends. */
+const keyInAddress = () => /^\/wall#key=(.+)$/.exec(location.pathname + location.hash)?.[1] ?? "";
+
 /** What pages were called, for bookmarks. */
 const former = [["/alerts", "/incidents"], ["/thresholds", "/rules"], ["/report", "/reports"]] as const;
 
 export function App() {
   const [path] = useLocation();
+  const given = useLocationProperty(keyInAddress);
   const signedIn = useStore(session);
   // What is shown depends on them everywhere.
   const { unit, zone } = useStore(preferences);
@@ -35,7 +40,8 @@ export function App() {
     if (present) preloadChunks();
   }, [present]);
   if (path === "/join") return <JoinPage />;
-  if (!signedIn) return <SignInPage />;
+  // Who is signed in beside it is not shown on the wall.
+  if (!signedIn || given) return <SignInPage given={given} />;
   // A key reads the overview alone.
   if (signedIn.key || path === "/wall") {
     return <main id="main"><Boundary><WallPage /></Boundary>{!signedIn.key && <SessionEnd />}</main>;

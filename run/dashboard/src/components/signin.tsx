@@ -5,12 +5,11 @@ import { signIn, signUp, beginWithKey } from "../api/signin";
 import { passwordError, usernameError } from "../logic/validation";
 import { Field, Form } from "./form";
 
-/** A wall's browser is started with the key behind #key=, which no browser sends. */
-const keyInAddress = /^#key=(.+)$/;
+const forgetAddress = () => history.replaceState(history.state, "", location.pathname);
 
-export default function SignInPage() {
+/** Given is the key of a wall that is in the address, or "". */
+export default function SignInPage({ given }: { given: string }) {
   const [fresh, setFresh] = useState(false);
-  const [given] = useState(() => keyInAddress.exec(location.hash)?.[1] ?? "");
   const [wall, setWall] = useState(location.pathname === "/wall");
   return (
     <main id="main" class="gate">
@@ -20,9 +19,11 @@ export default function SignInPage() {
         {wall ? (
           <>
             <h2>Show on a wall</h2>
-            <KeyForm given={decodeURIComponent(given)} />
+            <KeyForm given={given} />
             <p class="switch">
-              <button type="button" class="link" onClick={() => setWall(false)}>Sign in instead</button>
+              <button type="button" class="link" onClick={() => { forgetAddress(); setWall(false); }}>
+                Sign in instead
+              </button>
             </p>
           </>
         ) : <>
@@ -61,7 +62,7 @@ function KeyForm({ given }: { given: string }) {
     if (given === "") return;
     let timer: ReturnType<typeof setTimeout> | undefined;
     const begin = () => {
-      beginWithKey(given).then(() => history.replaceState(history.state, "", location.pathname), (refused: unknown) => {
+      beginWithKey(given).then(forgetAddress, (refused: unknown) => {
         setError(refused);
         // A screen that starts before its network tries again.
         if (!(refused instanceof ApiError && refused.status < 500)) timer = setTimeout(begin, 10_000);
@@ -71,7 +72,7 @@ function KeyForm({ given }: { given: string }) {
     return () => clearTimeout(timer);
   }, [given]);
   return (
-    <Form action="Show" onSubmit={() => beginWithKey(key.trim())}>
+    <Form action="Show" onSubmit={() => beginWithKey(key.trim()).then(forgetAddress)}>
       <Field label="API key" name="key" type="password" value={key} onInput={setKey} autoComplete="off"
         hint="A key that may only read, from Setup, API keys." />
       {error !== null && <p class="error" role="alert">{messageOf(error)}</p>}
