@@ -189,7 +189,7 @@ func TestMessageHasWhatANightNeeds(t *testing.T) {
 		until("02:00:00")
 		i := hot(41)
 		i.StartTime = time.Now().Add(-time.Minute)
-		i.Worst.Reason, i.Worst.SensorName, i.Worst.Quantity, i.Now.Value = "Temperature above 27.0 °C for 1 min, peak 33.8 °C", new("Rack 3"), incident.Temperature, new(33.6)
+		i.Worst.Reason, i.Worst.SensorName, i.Worst.Quantity, i.Now.Value = "Temperature above 27.0 °C for 1 min, peak 33.8 °C", new("Rack 3"), incident.Temperature, new(33.65)
 		i.Now.ValueAt = new(time.Now().Add(-20 * time.Second))
 		w.service.add(incident.EventStarted, true, same, i)
 		until("02:01:00")
@@ -201,7 +201,7 @@ func TestMessageHasWhatANightNeeds(t *testing.T) {
 		until("02:03:00")
 		all := messages(t, told)
 		day := time.Now().Format(time.DateOnly)
-		must.Equal(t, "start", "Temperature above 27.0 °C for 1 min, peak 33.8 °C\nRack 3: 33.6 °C at 02:59:40\nSince "+day+" 02:59 CET\n"+
+		must.Equal(t, "start", "Temperature above 27.0 °C for 1 min, peak 33.8 °C\nRack 3: 33.7 °C at 02:59:40\nSince "+day+" 02:59 CET\n"+
 			"Incident 41: http://service/incidents/41\nWhat to do in Hall A: Call 555 0100.", all[0].Text)
 		must.Equal(t, "of a sensor that died", "Rack 3: last dew point 45.1 °C at "+day+" 02:54:40, no reading since", strings.Split(all[2].Text, "\n")[1])
 		must.Equal(t, "end", "Temperature above 27.0 °C for 1 min, peak 33.8 °C\nFrom "+day+" 02:59 to "+day+" 03:59 CET\n"+

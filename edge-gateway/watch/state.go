@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/reading"
 )
 
 // Incident is an incident as the API answers it.
@@ -329,7 +330,7 @@ func (s *Step) message(event string, i *Incident) Message {
 	in := func(t time.Time, layout string) string { return t.In(s.zone).Format(layout) }
 	if value := i.Now.Value; value != nil && event != "end" {
 		unit := cmp.Or(map[incident.Quantity]string{incident.Humidity: "%", incident.TemperatureRate: "°C/h"}[i.Worst.Quantity], "°C")
-		text := fmt.Sprintf("%.1f %s", *value, unit)
+		text := reading.Decimal(*value, 1) + " " + unit
 		if q := i.Worst.Quantity; q != incident.Temperature {
 			text = strings.TrimSpace(strings.ReplaceAll(string(q), "_", " ") + " " + text)
 		}

@@ -34,7 +34,7 @@ func (r Rule) Describe(i Excursion) string {
 
 // DescribeDrill describes an alarm drill of the rule in words.
 func (r Rule) DescribeDrill() string {
-	return fmt.Sprintf("Only a drill: %s %s %.1f %s", r.Quantity.name(), r.Direction, r.Limit, r.Quantity.unit())
+	return fmt.Sprintf("Only a drill: %s %s %s %s", r.Quantity.name(), r.Direction, reading.Decimal(r.Limit, 1), r.Quantity.unit())
 }
 
 // DescribeMissing describes that a node sends a quantity no more: "Humidity no longer measured,

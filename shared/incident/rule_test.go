@@ -208,7 +208,7 @@ func TestDescribe(t *testing.T) {
 		"Temperature above 32.0 °C for 12 min, peak 35.1 °C":                      {rule(incident.Temperature, incident.Above, 32), lasted(12*time.Minute+30*time.Second, 35.12, 0)},
 		"Temperature above 32.00 °C, peak 32.04 °C":                               {rule(incident.Temperature, incident.Above, 32), lasted(0, 32.04, 0)},
 		"Temperature above 32.000000 °C, peak 32.000000 °C":                       {rule(incident.Temperature, incident.Above, 32), lasted(0, 32+1e-9, 0)},
-		"Temperature below 18.25 °C, lowest 18.24 °C":                             {rule(incident.Temperature, incident.Below, 18.25), lasted(0, 18.24, 0)},
+		"Temperature below 18.24 °C, lowest 18.16 °C":                             {rule(incident.Temperature, incident.Below, 18.24), lasted(0, 18.16, 0)},
 		"Humidity below 20.0 % for 59 s, lowest 12.5 %":                           {rule(incident.Humidity, incident.Below, 20), lasted(59*time.Second, 12.5, 0)},
 		"Dew point above 15.0 °C for 2 h, peak 17.0 °C, came back once":           {rule(incident.DewPoint, incident.Above, 15), lasted(2*time.Hour, 17, 1)},
 		"Temperature change above 20.0 °C/h for 1 h 1 min, peak 41.0 °C/h":        {rule(incident.TemperatureRate, incident.Above, 20), lasted(61*time.Minute, 41, 0)},

@@ -287,12 +287,18 @@ func InCalendar(t time.Time) bool {
 func Beyond(value, limit float64) (valueText, limitText string) {
 	const maxDecimals = 6 // ends the search for a difference
 	for decimals := 1; ; decimals++ {
-		valueText = strconv.FormatFloat(value, 'f', decimals, 64)
-		limitText = strconv.FormatFloat(limit, 'f', decimals, 64)
+		valueText, limitText = Decimal(value, decimals), Decimal(limit, decimals)
 		if valueText != limitText || decimals == maxDecimals {
 			return valueText, limitText
 		}
 	}
+}
+
+// Decimal formats a value as browsers do: a half is rounded away from zero, as fmt does not, and
+// nothing is "-0.0".
+func Decimal(value float64, decimals int) string {
+	scale := math.Pow10(decimals)
+	return strconv.FormatFloat(math.Round(value*scale)/scale+0, 'f', decimals, 64)
 }
 
 // validateTime checks that a time is one that every store can partition by day. Nodes' clocks

@@ -127,7 +127,9 @@ func TestSignedTime(t *testing.T) {
 
 func TestBeyond(t *testing.T) {
 	t.Parallel()
-	for value, want := range map[float64][2]string{30.25: {"30.2", "30.0"}, 30.004: {"30.004", "30.000"}, 30.00000001: {"30.000000", "30.000000"}} {
+	for value, want := range map[float64][2]string{
+		30.25: {"30.3", "30.0"}, 30.35: {"30.4", "30.0"}, -0.04: {"0.0", "30.0"}, 30.004: {"30.004", "30.000"}, 30.00000001: {"30.000000", "30.000000"},
+	} {
 		if value, limit := reading.Beyond(value, 30); [2]string{value, limit} != want {
 			t.Errorf("%s beyond %s, want %s", value, limit, want)
 		}
