@@ -46,12 +46,18 @@ test("temperatures are shown in the unit that the user wants, differences and ra
   expect(withUnit(43, "%")).toBe("43.0 %");
   expect(fromUnit(80.6, "°C")).toBe(27);
   expect(fromUnit(0.9, "°C", true)).toBe(0.5);
-  expect(inWords("Temperature above 50.0 °C for 12 min, peak 55.1 °C, rises 4 °C/min, was −5.0 °C, 60 %"))
+  expect(inWords("Temperature above 50.0 °C for 12 min, peak 55.1 °C, rises 4 °C/min, was -5.0 °C, 60 %"))
     .toBe("Temperature above 122.0 °F for 12 min, peak 131.2 °F, rises 7.2 °F/min, was 23.0 °F, 60 %");
   expect(inWords("dew point 2.0 °C above what its neighbours say, temperature fell 1.5 °C in an hour, it usually "
     + "stays within 9.0 °C, the room is 2.5 °C hotter, passes 32 °C in 9 to 14 min"))
     .toBe("dew point 3.6 °F above what its neighbours say, temperature fell 2.7 °F in an hour, it usually "
       + "stays within 16.2 °F, the room is 4.5 °F hotter, passes 89.6 °F in 9 to 14 min");
+  expect(inWords("High temperature detected: 55.2°C (limit 50.0°C)"))
+    .toBe("High temperature detected: 131.4 °F (limit 122.0 °F)");
+  expect(inWords("Temperature below 15.0 °C, lowest 10.0 °C", [15, 9.96])).toBe(
+    `Temperature below 59.0 °F, lowest ${withUnit(9.96)}`);
+  expect(inWords("Temperature below 10.00 °C, lowest 9.99 °C", [10, 9.99]))
+    .toBe("Temperature below 50.00 °F, lowest 49.98 °F");
   setDisplay({ unit: "°C", zone: "" });
   expect(inWords("peak 55.1 °C")).toBe("peak 55.1 °C");
 });

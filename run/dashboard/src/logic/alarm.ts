@@ -1,5 +1,5 @@
 // Which incidents a person is told by sound and notification.
-import { inWords } from "./format";
+import { reasonOf } from "./excursions";
 import { titleOf, type Incident } from "./incidents";
 import type { Overview } from "./overview";
 
@@ -33,6 +33,6 @@ export class Told {
 /** The text of a notification. */
 export function announcement([worst, ...others]: readonly [Incident, ...Incident[]]): { title: string; body: string } {
   return {
-    title: titleOf(worst) + (others.length > 0 ? `, and ${others.length} more` : ""), body: inWords(worst.worst.reason),
+    title: titleOf(worst) + (others.length > 0 ? `, and ${others.length} more` : ""), body: reasonOf(worst.worst),
   };
 }

@@ -15,6 +15,10 @@ export function wrong({ kind, quantity, direction, limit, reason }: Told): strin
   return `${named.name} ${direction} ${withUnit(limit, named.unit)}`;
 }
 
+/** What the service says is wrong. */
+export const reasonOf = ({ reason, limit, peak }: Pick<Excursion, "reason" | "limit" | "peak">) =>
+  inWords(reason, [limit, peak]);
+
 /** A value of an excursion, or of an incident's worst one, with its unit. */
 export function valueOf({ quantity }: Pick<Excursion, "quantity">, value: number | null): string {
   const unit = quantity && quantities[quantity as Quantity]?.unit;

@@ -1,14 +1,16 @@
 // Numbers and times for display.
 
-const oneDigit = new Intl.NumberFormat("en", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
+const digits = (count: number) =>
+  new Intl.NumberFormat("en", { minimumFractionDigits: count, maximumFractionDigits: count });
+const oneDigit = digits(1);
 const whole = new Intl.NumberFormat("en");
 
 export const none = "–";
 
-/** One decimal, the sensors' precision. */
-export function decimal(value: number | null | undefined): string {
+/** One decimal, the sensors' precision, or in another format. */
+export function decimal(value: number | null | undefined, format = oneDigit): string {
   // No "-0.0".
-  return value === null || value === undefined ? none : oneDigit.format(Math.abs(value) < 0.05 ? 0 : value);
+  return value === null || value === undefined ? none : format.format(Math.abs(value) < 0.05 ? 0 : value);
 }
 
 export function count(value: number): string {
@@ -86,14 +88,20 @@ export function both({ temperature, humidity }: Record<"temperature" | "humidity
   return texts.filter(Boolean).join(", ");
 }
 
-/** A text of the service, which has its temperatures in degrees Celsius. One that rose or fell or stays within,
- * and one above, below, warmer or colder than another are differences. */
-export function inWords(text: string): string {
+/** A text of the service, which has its temperatures in degrees Celsius, and rounded: exact are some of them as they
+ * are shown beside it. One that rose or fell or stays within, and one above, below, warmer or colder than another are
+ * differences. */
+export function inWords(text: string, exact: readonly (number | null)[] = []): string {
   return display.unit === "°C"
     ? text
-    : text.replace(/(rose |fell |within )?([-−]?\d+(?:\.\d+)?) °C(\/\w+)?( above| below| warmer| colder| hotter)?/g,
-      (_, moved = "", value: string, per = "", beside = "") =>
-    `${moved}${withUnit(Number(value.replace("−", "-")), `°C${per}`, `${moved}${per}${beside}` !== "")}${beside}`);
+    : text.replace(
+      /(rose |fell |within )?(-?\d+(?:\.(\d+))?) ?°C(\/\w+)?( above| below| warmer| colder| hotter)?/g,
+      (_, moved = "", value: string, { length } = "", per = "", beside = "") => {
+        const [told, unit, difference] = [Number(value), `°C${per}`, moved + per + beside !== ""];
+        const near = (one: number | null) => one !== null && !difference && Math.abs(one - told) * 10 ** length < 0.51;
+        const shown = inUnit(exact.find(near) ?? told, unit, difference);
+        return `${moved}${decimal(shown, digits(length || 1))} ${unitName(unit)}${beside}`;
+      });
 }
 
 /** The time zone in which times are shown. */

@@ -3,7 +3,8 @@ import { Link, Redirect, useParams } from "wouter-preact";
 import { useMemo } from "preact/hooks";
 import { useExcursions } from "../api/excursions";
 import { useIncident, useOverview } from "../api/queries";
-import { capital, inWords } from "../logic/format";
+import { reasonOf } from "../logic/excursions";
+import { capital } from "../logic/format";
 import { endingOf, lasting, nowOf, titleOf, type IncidentDetail } from "../logic/incidents";
 import { named } from "../logic/names";
 import { roomsOf } from "../logic/overview";
@@ -54,7 +55,7 @@ function Facts({ incident }: { incident: IncidentDetail }) {
   const worst = data?.pages.flatMap(({ items }) => items).find(({ id }) => id === incident.worst.excursion_id);
   const now = useNow(15_000);
   const over = incident.state === "over";
-  const [ending, reason] = [endingOf(incident), inWords(incident.worst.reason)];
+  const [ending, reason] = [endingOf(incident), reasonOf(incident.worst)];
   return (
     <article class={`card facts ${over ? "" : incident.severity}`} onKeyDown={moveAlong} data-row tabIndex={-1}>
       <p class="says">

@@ -4,7 +4,8 @@ import { useMemo, useState } from "preact/hooks";
 import { api, ApiError, unwrap, type MaintenanceScope } from "../api/client";
 import { keys, pollSlowly, refresh, useMaintenance, useOverview, useSensorNames } from "../api/queries";
 import { serviceTime } from "../api/time";
-import { duration, inWords, localTime, shownZone, timeIn, timeOfDay } from "../logic/format";
+import { reasonOf } from "../logic/excursions";
+import { duration, localTime, shownZone, timeIn, timeOfDay } from "../logic/format";
 import { titleOf, type Incident } from "../logic/incidents";
 import {
   inputInstant, inputValue, occurrences, recurrence, weekdays, type Occurrence, type Window,
@@ -203,7 +204,7 @@ function Silenced({ incidents }: { incidents: readonly Incident[] }) {
       <ul class="plain">{incidents.map((incident) => (
         <li key={incident.id} class={incident.severity === "critical" ? "error" : undefined}>
           {titleOf(incident)}: {incident.worst.sensor_name
-            ?? incident.worst.sensor_id}, {inWords(incident.worst.reason)}
+            ?? incident.worst.sensor_id}, {reasonOf(incident.worst)}
         </li>
       ))}</ul>
     </>

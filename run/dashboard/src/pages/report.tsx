@@ -7,9 +7,9 @@ import { useSearchParams } from "wouter-preact";
 import { allOf, api, messageOf, unwrap } from "../api/client";
 import { save } from "../api/download";
 import { keys, listLimit, useRooms } from "../api/queries";
-import type { Excursion } from "../logic/excursions";
+import { reasonOf, type Excursion } from "../logic/excursions";
 import {
-  capital, count, decimal, duration, inUnit, inWords, plural, shownZone, timeIn, unitName,
+  capital, count, decimal, duration, inUnit, plural, shownZone, timeIn, unitName,
 } from "../logic/format";
 import { causes, placeOf, type Incident } from "../logic/incidents";
 import { byName } from "../logic/names";
@@ -156,7 +156,7 @@ export default function ReportPage() {
           rows={incidents.data.map((incident) => [
             placeOf(incident), causes[incident.cause], incident.severity,
             <Timestamp at={incident.start_time} />, endOf(incident),
-            <>{capital(inWords(incident.worst.reason))}<small>
+            <>{capital(reasonOf(incident.worst))}<small>
               {incident.worst.sensor_name ?? incident.worst.sensor_id}
             </small></>,
             <>{incident.taken_by ?? "Nobody"}{incident.comment && <small>{incident.comment}</small>}</>,
