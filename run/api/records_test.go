@@ -165,6 +165,12 @@ func TestRecordIsVerifiedByItsCommands(t *testing.T) {
 	rows := r.fill(t, s)
 	s.judge(t, "n1", r.start.Add(5*24*time.Hour), 60)
 	s.judge(t, "n1", r.start.Add(5*24*time.Hour+time.Hour), 20)
+	s.execute(t, `
+		INSERT INTO excursions (customer_id, kind, channel, node_id, room_id, rule_id, quantity, direction, limit_value, severity, start_time, end_time, lasting,
+		                        peak, peak_time, resolution, incident_id, finding)
+		SELECT customer_id, f.kind, 0, node_id, room_id, f.rule, f.quantity, f.direction, 0, severity, start_time, end_time, false, 6, start_time, 'cleared', incident_id, f.finding
+		FROM excursions, (VALUES ('anomaly', -1, 'temperature', 'above', '{"value": 9.5, "reason": "fell"}'::jsonb), ('silence', -3, '', '', NULL))
+		    AS f (kind, rule, quantity, direction, finding)`)
 	s.execute(t, `UPDATE audit_log SET at = $1`, r.middle)
 	s.execute(t, `
 		INSERT INTO corrections (customer_id, node_id, from_time, temperature_offset, humidity_offset, certificate, added_by, added_at)
@@ -201,8 +207,12 @@ func TestRecordIsVerifiedByItsCommands(t *testing.T) {
 		"coverage.csv": {
 			fmt.Sprintf("n1,Rack,%d.00,7200,%d,%d\n", 24*days, 12*days, 12*days-10), fmt.Sprintf("n2,Rack,%d.00,7200,%d,%d\n", 24*14, 12*14, 12*14),
 		},
-		"members.jsonl":      {`"sensor_id": "n1"`, `"sensor_id": "n2"`},
-		"incidents.jsonl":    {`"cause": "too_hot"`, `"event": "started"`, `"peak": 60`},
+		"members.jsonl": {`"sensor_id": "n1"`, `"sensor_id": "n2"`},
+		"incidents.jsonl": {
+			`"cause": "too_hot"`, `"event": "started"`, `"peak": 60`,
+			`"kind": "anomaly", "late": false, "peak": 9.5, "limit": null, "finding": {"value": 9.5, "reason": "fell"}, "rule_id": null`,
+			`"kind": "silence", "late": false, "peak": null, "limit": null, "finding": null, "rule_id": null`,
+		},
 		"rules.jsonl":        {`"quantity": "temperature"`, `"quantity": "humidity"`},
 		"calibrations.jsonl": {`"certificate": "K-17"`, `"temperature_offset": 0.5`},
 		"audit.jsonl":        {`"operation": "createRoom"`, `"operation": "createSensor"`},

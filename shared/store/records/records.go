@@ -113,10 +113,13 @@ func files() []struct{ name, query string } {
 			        FROM incident_changes c JOIN parts p ON p.id = c.incident_id
 			        WHERE c.customer_id = @customer AND c.at < @end),
 			    'excursions', (
-			        SELECT COALESCE(jsonb_agg(jsonb_build_object('id', e.id, 'kind', e.kind, 'sensor_id', e.node_id, 'sensor_name', e.sensor_name, 'rule_id', e.rule_id, 'quantity', e.quantity,
-			            'direction', e.direction, 'limit', e.limit_value, 'severity', e.severity, 'start_time', e.start_time, 'late', e.late) ||
+			        SELECT COALESCE(jsonb_agg(jsonb_build_object('id', e.id, 'kind', e.kind, 'sensor_id', e.node_id, 'sensor_name', e.sensor_name, 'quantity', NULLIF(e.quantity, ''),
+			            'rule_id', CASE e.kind WHEN 'threshold' THEN e.rule_id END, 'direction', CASE WHEN e.kind IN ('threshold', 'forecast') THEN e.direction END,
+			            'limit', CASE WHEN e.kind IN ('threshold', 'forecast') THEN e.limit_value END, 'severity', e.severity, 'start_time', e.start_time, 'late', e.late) ||
 			            CASE WHEN NOT e.lasting AND e.end_time < @end
-			                THEN jsonb_build_object('end_time', e.end_time, 'peak', e.peak, 'peak_time', e.peak_time, 'resolution', e.resolution) ELSE '{"end_time": null}' END
+			                THEN jsonb_build_object('end_time', e.end_time, 'peak', COALESCE(e.finding->'value', CASE e.kind WHEN 'threshold' THEN to_jsonb(e.peak) END),
+			                    'peak_time', CASE WHEN e.kind NOT IN ('silence', 'missing') THEN e.peak_time END, 'finding', e.finding, 'resolution', e.resolution)
+			                ELSE '{"end_time": null}' END
 			            ORDER BY e.start_time, e.id), '[]')
 			        FROM excursions e WHERE e.incident_id = i.id AND e.merged_into IS NULL AND e.room_id = @room AND e.start_time < @end))
 			FROM room_incidents i WHERE i.drill_id IS NULL AND ` + incident + ` ORDER BY i.start_time, i.id`},
