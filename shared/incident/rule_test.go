@@ -182,6 +182,9 @@ func TestSilenceInWords(t *testing.T) {
 			t.Errorf("%s: %q, %q", name, got, text)
 		}
 	}
+	if got := incident.DescribeSilence(noon, time.Second-1, incident.CauseUnknown, now); got != "No reading for more than 10 min" {
+		t.Error(got)
+	}
 	if got := incident.DescribeGatewaySilence("A", 1, noon, incident.GatewaySilence, now); got != "Gateway A silent, no reading from its 1 node for more than 10 min" {
 		t.Error(got)
 	}

@@ -65,7 +65,7 @@ func (c SilenceCause) words() string {
 // usually one every 30 s; its gateway is silent".
 func DescribeSilence(newest time.Time, interval time.Duration, cause SilenceCause, now time.Time) string {
 	text := "No reading for " + silentFor(now.Sub(newest))
-	if interval > 0 {
+	if interval >= time.Second {
 		text += ", usually one every " + InWords(interval)
 	}
 	return text + cause.words()
