@@ -1,6 +1,6 @@
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import {
-  ago, decimal, duration, fromUnit, inWords, plural, setDisplay, timeIn, utcTime, withUnit,
+  ago, decimal, duration, fromUnit, inWords, localTime, plural, setDisplay, timeIn, utcTime, withUnit,
 } from "../src/logic/format";
 import { passwordError, sensorIDError, usernameError } from "../src/logic/validation";
 
@@ -69,5 +69,9 @@ test("times are those of the zone that the user wants", () => {
   expect(timeIn(time, clock)).toBe("21:30");
   setDisplay({ unit: "°C", zone: "America/New_York" });
   expect(timeIn(time, clock)).toBe("08:30");
+  vi.useFakeTimers({ now: time });
+  expect(localTime(Date.UTC(2027, 0, 1, 4, 59))).not.toContain("202");
+  expect(localTime(Date.UTC(2027, 0, 1, 5))).toContain("2027");
+  vi.useRealTimers();
   setDisplay({ unit: "°C", zone: "" });
 });

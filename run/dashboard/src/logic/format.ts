@@ -117,21 +117,24 @@ export function timeIn(time: number, options: Intl.DateTimeFormatOptions): strin
   return format.format(time);
 }
 
-export function localTime(time: number): string {
-  return timeIn(time, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit" });
+/** A day, with its year unless that is this one. */
+export function dayIn(time: number, options: Intl.DateTimeFormatOptions = {}): string {
+  const year = { year: "numeric" } as const;
+  return timeIn(time, {
+    ...(timeIn(time, year) === timeIn(Date.now(), year) ? {} : year), month: "short", day: "numeric", ...options,
+  });
 }
+
+const clock = { hour: "2-digit", minute: "2-digit" } as const;
+
+export const localTime = (time: number) => dayIn(time, { ...clock, second: "2-digit" });
 
 /** Hours and minutes. */
-export function timeOfDay(time: number): string {
-  return timeIn(time, { hour: "2-digit", minute: "2-digit" });
-}
+export const timeOfDay = (time: number) => timeIn(time, clock);
 
 /** Hours and minutes, and the day unless it is that of another time. */
-export function timeNear(time: number, now: number): string {
-  const day = (of: number) => timeIn(of, { year: "numeric", month: "short", day: "numeric" });
-  return day(time) === day(now) ? timeOfDay(time)
-    : timeIn(time, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
-}
+export const timeNear = (time: number, now: number) =>
+  dayIn(time) === dayIn(now) ? timeOfDay(time) : dayIn(time, clock);
 
 /** The same time in UTC, shown on hover. */
 export function utcTime(time: number): string {

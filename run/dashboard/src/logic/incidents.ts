@@ -1,7 +1,7 @@
 // Incidents in the words in which a user sees them. Their order, counts and state are the service's.
 import type { components } from "../api/schema";
 import { endings, measuredOf, valueOf } from "./excursions";
-import { decimal, duration, inUnit, plural, timeIn, timeNear, timeOfDay, unitName } from "./format";
+import { dayIn, decimal, duration, inUnit, plural, timeNear, timeOfDay, unitName } from "./format";
 import { named } from "./names";
 import { quantities, type Quantity } from "./rules";
 
@@ -102,9 +102,7 @@ export interface Section {
 export function byDay(incidents: readonly Incident[]): Section[] {
   const days = new Map<string, Incident[]>();
   for (const incident of incidents) {
-    const day = timeIn(Date.parse(incident.start_time), {
-      weekday: "short", day: "numeric", month: "short", year: "numeric",
-    });
+    const day = dayIn(Date.parse(incident.start_time), { weekday: "short" });
     days.get(day)?.push(incident) ?? days.set(day, [incident]);
   }
   return [...days].map(([title, found]) => ({ key: title, title, incidents: found }));

@@ -5,7 +5,7 @@ import { api, ApiError, unwrap, type MaintenanceScope } from "../api/client";
 import { keys, pollSlowly, refresh, useMaintenance, useOverview, useSensorNames } from "../api/queries";
 import { serviceTime } from "../api/time";
 import { reasonOf } from "../logic/excursions";
-import { duration, localTime, shownZone, timeIn, timeOfDay } from "../logic/format";
+import { dayIn, duration, localTime, shownZone, timeOfDay } from "../logic/format";
 import { titleOf, type Incident } from "../logic/incidents";
 import {
   inputInstant, inputValue, occurrences, recurrence, weekdays, type Occurrence, type Window,
@@ -29,7 +29,11 @@ export default function MaintenancePage() {
   const [ending, setEnding] = useState<Window | null>(null);
   const coming = useMemo(() => occurrences(data ?? [], now, now + ahead), [data, now]);
   const known = new Set(coming.map(({ window }) => window.id));
-  const later = data?.filter((window) => !known.has(window.id) && window.next_start !== null) ?? [];
+  const later = (data ?? []).filter(({ id, next_start }) => !known.has(id) && next_start !== null)
+    .map((window): Occurrence => {
+      const start = Date.parse(window.next_start ?? "");
+      return { window, start, end: start + window.duration_s * 1000 };
+    }).sort((a, b) => a.start - b.start);
   const row = { now, onChange: setEditing, onEnd: setEnding };
   return (
     <>
@@ -48,19 +52,14 @@ export default function MaintenancePage() {
         <p>Add a window before work that makes a room warm or a sensor silent.</p>
       </Empty>}
       {coming.length > 0 && <Calendar title="Next four weeks" coming={coming} {...row} />}
-      {later.length > 0 && <Calendar title="Later"
-        coming={later.map(
-          (window): Occurrence => ({ window, start: Date.parse(window.next_start ?? ""),
-            end: Date.parse(window.next_start ?? "") + window.duration_s * 1000 }),
-        )}
-        {...row} />}
+      {later.length > 0 && <Calendar title="Later" coming={later} {...row} />}
       {editing && <WindowForm window={editing === "new" ? undefined : editing} onClose={() => setEditing(null)} />}
       {ending && <EndWindow window={ending} onClose={() => setEnding(null)} />}
     </>
   );
 }
 
-const dateOf = (time: number) => timeIn(time, { weekday: "short", day: "numeric", month: "short" });
+const dateOf = (time: number) => dayIn(time, { weekday: "short" });
 
 function Calendar({ title, coming, now, onChange, onEnd }: {
   title: string; coming: Occurrence[]; now: number; onChange: (window: Window) => void; onEnd: (window: Window) => void;
