@@ -317,6 +317,44 @@ func TestRecordIsStoredOnce(t *testing.T) {
 	}
 }
 
+// TestRecordHasChangesOfRulesAndIncidents changes rules of all rooms, of a sensor and of a preset, and
+// incidents of which one has become part of another: the record has who did it, and nothing of
+// another room.
+func TestRecordHasChangesOfRulesAndIncidents(t *testing.T) {
+	t.Parallel()
+	s, a := newTestCustomer(t, withRecords(t))
+	r := newRecordRoom(t, s, a)
+	a.sensors(t, a.room(t, "Store"), "n3")
+	const fields = `"quantity":"temperature","direction":"above","for_s":0,"clear_margin":1,"clear_for_s":0,"severity":"critical","enabled":true,"limit":`
+	for _, sensor := range []string{"n1", "n3"} {
+		rule := a.create(t, "/api/v1/rules", fmt.Sprintf(`{%s35,"sensor_id":%q}`, fields, sensor))
+		path := fmt.Sprintf("/api/v1/rules/%d", rule)
+		a.call(t, a.token, http.MethodPut, path, fmt.Sprintf(`{%s40,"sensor_id":%q,"version":1}`, fields, sensor)).is(t, 200)
+		a.call(t, a.token, http.MethodDelete, path, "").is(t, 204)
+	}
+	a.create(t, "/api/v1/rules", `{`+fields+`45}`)
+	a.call(t, a.token, http.MethodPost, "/api/v1/rules/preset", `{"preset":"ashrae_a1"}`).is(t, 200)
+	odd := s.anomaly(t, "n1")
+	a.call(t, a.token, http.MethodPut, fmt.Sprintf("/api/v1/excursions/%d/verdict", odd), `{"verdict":"right"}`).is(t, 200)
+	a.act(t, a.incidents(t, "")[0].ID, `"action":"take"`)
+	s.judge(t, "n1", s.now(), 60) // which explains it
+	must.Equal(t, "incidents", 1, len(a.incidents(t, "")))
+	a.act(t, a.incidents(t, "")[0].ID, `"action":"comment","comment":"The fan"`)
+	path := fmt.Sprintf("/api/v1/records/%d/%s", r.id, s.now().Format("2006-01"))
+	s.forward(time.Minute) // a record has whole seconds
+	got := a.call(t, a.token, http.MethodGet, path, "")
+	got.is(t, 200)
+	changes := map[string]int{}
+	for line := range strings.Lines(unpack(t, got.body)["audit.jsonl"]) {
+		var entry struct{ Operation string }
+		must.Do(t, json.Unmarshal([]byte(line), &entry))
+		changes[entry.Operation]++
+	}
+	delete(changes, "createRoom")
+	delete(changes, "createSensor")
+	must.Equal(t, "changes", map[string]int{"createRule": 2, "updateRule": 1, "deleteRule": 1, "applyPreset": 1, "judgeExcursion": 1, "actOnIncident": 2}, changes)
+}
+
 // TestRefusedRecords has the bad inputs, and an installation without a key.
 func TestRefusedRecords(t *testing.T) {
 	t.Parallel()

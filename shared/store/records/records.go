@@ -99,6 +99,10 @@ type File struct {
 // not change once the month is over, unless readings of that month come later.
 func files() []struct{ name, query string } {
 	const members = `SELECT m.node_id FROM room_members m WHERE m.customer_id = @customer AND m.room_id = @room AND m.from_time < @end AND m.until_time > @start`
+	const rules = `
+			FROM rule_history h
+			WHERE h.customer_id = @customer AND h.from_time < @end AND h.until_time > @start
+			  AND (h.rule->>'room_id')::bigint IN (0, @room) AND (h.rule->>'node_id' = '' OR h.rule->>'node_id' IN (` + members + `))`
 	incident := `i.customer_id = @customer AND i.merged_into IS NULL AND i.start_time < @end AND (i.lasting OR i.end_time >= @start) AND ` + store.IncidentIn("ARRAY[@room::bigint]")
 	return []struct{ name, query string }{
 		{"members.jsonl", `
@@ -127,10 +131,7 @@ func files() []struct{ name, query string } {
 			SELECT to_jsonb(d) - 'customer_id' - 'code_hash'
 			FROM drills d WHERE d.customer_id = @customer AND d.room_id = @room AND d.created_at >= @start AND d.created_at < @end ORDER BY d.id`},
 		{"rules.jsonl", `
-			SELECT h.rule || jsonb_build_object('from', h.from_time, 'until', CASE WHEN h.until_time < @end THEN h.until_time END)
-			FROM rule_history h
-			WHERE h.customer_id = @customer AND h.from_time < @end AND h.until_time > @start
-			  AND (h.rule->>'room_id')::bigint IN (0, @room) AND (h.rule->>'node_id' = '' OR h.rule->>'node_id' IN (` + members + `))
+			SELECT h.rule || jsonb_build_object('from', h.from_time, 'until', CASE WHEN h.until_time < @end THEN h.until_time END)` + rules + `
 			ORDER BY h.rule_id, h.from_time`},
 		{"calibrations.jsonl", `
 			SELECT to_jsonb(c) - 'customer_id' || CASE WHEN c.withdrawn_at < @end THEN '{}' ELSE '{"withdrawn_at": null, "withdrawn_by": null}'::jsonb END
@@ -145,6 +146,10 @@ func files() []struct{ name, query string } {
 			    a.subject = 'room:' || @room::bigint
 			    OR a.subject IN (SELECT 'sensor:' || m.node_id FROM (` + members + `) m)
 			    OR a.subject IN (SELECT 'incident:' || i.id FROM room_incidents i WHERE ` + incident + `)
+			    OR a.subject IN (SELECT 'incident:' || c.incident_id FROM incident_changes c WHERE c.customer_id = @customer AND c.room_id = @room) -- of which nothing else is left
+			    OR a.subject IN (SELECT 'excursion:' || e.id FROM excursions e WHERE e.customer_id = @customer AND e.room_id = @room)
+			    OR a.subject ~ '^(rule|preset):' AND EXISTS ( -- a preset adds several
+			        SELECT FROM jsonb_path_query(COALESCE(a.after, a.before), '$.id') AS rule(id) WHERE rule.id::bigint IN (SELECT h.rule_id` + rules + `))
 			    OR a.subject IN (SELECT 'drill:' || d.id FROM drills d WHERE d.customer_id = @customer AND d.room_id = @room)
 			    OR (@room::bigint)::text IN (a.before->>'room_id', a.after->>'room_id') OR a.before->'room_ids' @> to_jsonb(@room::bigint) OR a.after->'room_ids' @> to_jsonb(@room::bigint)
 			    OR a.subject = 'thresholds of customer:' || @customer::bigint)
