@@ -163,6 +163,11 @@ func TestDocumentIsComplete(t *testing.T) {
 			if property.Ref == "" && (p.Description == "" || len(p.Examples) == 0 && !p.Type.Is("object") && !p.Type.Is("array")) {
 				t.Errorf("%s.%s lacks a description or an example", schema, name)
 			}
+			for other := range document.Components.Schemas {
+				if strings.EqualFold(schema+strings.ReplaceAll(name, "_", ""), other) {
+					t.Errorf("generators of clients name the type of %s.%s as the schema %s", schema, name, other)
+				}
+			}
 			if name == "node_id" && !slices.Contains(specified, schema) || strings.HasPrefix(name, "seconds_") {
 				t.Errorf("%s has the field %s", schema, name)
 			}

@@ -134,10 +134,10 @@ func (h *Handlers) listExcursions(ctx context.Context, in *excursionsInput) (*re
 
 type judgeInput struct {
 	ExcursionID int64 `path:"excursion_id" minimum:"1" doc:"Identifier of one of the caller's anomalies." example:"97"`
-	Body        excursionVerdict
+	Body        anomalyVerdict
 }
 
-type excursionVerdict struct {
+type anomalyVerdict struct {
 	_       struct{} `additionalProperties:"true"`
 	Verdict string   `json:"verdict" enum:"right,wrong,expected" doc:"right: something was wrong; wrong: nothing was; expected: somebody knew of it." example:"right"`
 }
