@@ -162,20 +162,21 @@ func (s Store) DeleteInvitation(ctx context.Context, customerID, id int64) error
 	return store.Wrap(err, "delete invitation %d", id)
 }
 
-// AcceptInvitation creates the person of a code and consumes it. Of concurrent callers one succeeds.
+// AcceptInvitation creates the person of a code and consumes it, with all others to the same address:
+// after the person's removal they would lead back in. Of concurrent callers one succeeds.
 // Errors: [store.ErrNoInvitation], [store.ErrEmailTaken].
 func (s Store) AcceptInvitation(ctx context.Context, code, name, passwordHash string) (Person, error) {
 	type row struct{ CustomerID, ID int64 }
 	// A generation that no account has: the version before looks at nothing else, and knows no roles.
 	created, err := store.One[row](ctx, s.db, store.ErrNoInvitation, `
 		WITH used AS (
-		    DELETE FROM invitations
-		    WHERE code_hash = @hash AND expires_at > now()
-		    RETURNING customer_id, email, role
+		    DELETE FROM invitations i USING invitations u
+		    WHERE u.code_hash = @hash AND u.expires_at > now() AND i.customer_id = u.customer_id AND lower(i.email) = lower(u.email)
+		    RETURNING i.customer_id, i.email, i.role, i.code_hash
 		)
 		INSERT INTO persons (customer_id, name, email, password_hash, role, generation)
 		SELECT customer_id, @name, email, @password_hash, role, 1000000 + floor(random() * 1e12)::bigint
-		FROM used
+		FROM used WHERE code_hash = @hash
 		RETURNING customer_id, id`,
 		pgx.StrictNamedArgs{"hash": store.CodeHash(code), "name": name, "password_hash": passwordHash})
 	if err != nil {
