@@ -352,6 +352,20 @@ func TestReasonOfEquals(t *testing.T) {
 	}
 }
 
+// Noise moves the dew point, too: where it is nearly that of the roughest hour of a month, it is the reason.
+func TestReasonOfNoise(t *testing.T) {
+	t.Parallel()
+	c, r, v := anomaly.Calibrate(nil), reading.Reading{Temperature: 22, Humidity: 40}, anomaly.Values{}
+	v[anomaly.DewPointChange], v[anomaly.Roughness] = 6, 10
+	usual := c.Explain("n", "r", r, v).Usual
+	for share, want := range map[float64]anomaly.Statistic{0.6: anomaly.DewPointChange, 0.8: anomaly.Roughness} {
+		v[anomaly.Roughness] = share * usual
+		if reason := c.Explain("n", "r", r, v); reason.Statistic != want || reason.Score != c.Score("n", "r", r.Time, v) {
+			t.Errorf("%g of the usual roughness, %.1f: %v", share, usual, reason)
+		}
+	}
+}
+
 func TestHealthy(t *testing.T) {
 	t.Parallel()
 	past := make([]anomaly.PastHour, 100)
