@@ -34,6 +34,8 @@ test("a month of a room is shown, printed and saved", async ({ page }) => {
   await page.getByLabel("Room", { exact: true }).selectOption("Hall");
   await page.getByLabel("Allowable range", { exact: true }).selectOption("Allowable A4");
   await expect(page).toHaveURL(/room=\d+&allowable=ashrae_a4/);
+  const heads = page.locator(".numbers thead th");
+  expect(await heads.evaluateAll((all) => all.filter((head) => head.scrollWidth > head.clientWidth).length)).toBe(0);
   await expectAccessible(page);
   await page.screenshot({ path: `${pictures}report.png`, fullPage: true });
   const download = page.waitForEvent("download");
