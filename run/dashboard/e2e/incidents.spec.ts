@@ -217,6 +217,13 @@ test("a rule is tried on the past, added, changed and deleted", async ({ page })
   await dialog.getByLabel("Limit, °C").fill("32");
   await dialog.getByRole("button", { name: "Save rule" }).click();
   await expect(page.getByRole("row", { name: /Temperature above 32.0 °C/ })).toContainText("Threshold");
+  await ask(token, "POST", "/api/v1/rules", {
+    quantity: "temperature", direction: "above", limit: 33, for_s: 0, clear_margin: 0, clear_for_s: 0,
+    severity: "warning", enabled: true, sensor_id: node,
+  });
+  await page.reload();
+  await expect(page.getByRole("row", { name: /^Temperature above 32.0 °C/ }))
+    .toContainText("the warning comes too late: “Temperature above 33.0 °C”, Sensor Bench");
 });
 
 test("a preset is previewed and applied to a room", async ({ page }) => {

@@ -107,7 +107,7 @@ function RuleRow({ rule, rules, onEdit, onDelete }: {
         {rule.conflicts?.map(({ rule_id, why }) => {
           const found = other(rule_id);
           return found && <small key={rule_id} class="warning">
-            <StatusMark kind="alert" /> {whys[why]} “{condition(found)}”
+            <StatusMark kind="alert" /> {whys[why]} “{condition(found)}”, <ScopeName scope={found} />
           </small>;
         })}
       </th>
