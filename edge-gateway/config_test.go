@@ -53,17 +53,13 @@ func TestUnknown(t *testing.T) {
 	t.Parallel()
 	file := install(t, "PROJECT_ID=site\nNODE_RAT=5\nHTTPS_PROXY=http://proxy:3128\nGOMEMLIMIT=100MiB\nREADINGS_PER_DAY=7\n")
 	environ := []string{"PATH=/bin", "HOME=/root", "NODE_ENV=test", "SORT=1"}
-	if got := unknown(environ, file); got != nil {
-		t.Errorf("beside a service's file that is not of this environment it says %q", got)
-	}
+	must.Equal(t, "unknown beside a service's file that is not of this environment", []string(nil), unknown(environ, file))
 	want := []string{
 		"NODE_RAT in " + file.etc("environment") + " is not a setting",
 		"READINGS_PER_DAY in " + file.etc("environment") + " is not a setting",
 	}
 	must.Equal(t, "as a service", want, unknown(withServiceEnvironment(environ, file), file))
-	if got := unknown([]string{"PROJECT_ID=site", "PORT=8080"}, installation{t.TempDir()}); got != nil {
-		t.Errorf("of right settings it says %q", got)
-	}
+	must.Equal(t, "unknown of right settings", []string(nil), unknown([]string{"PROJECT_ID=site", "PORT=8080"}, installation{t.TempDir()}))
 }
 
 // TestDefaultsAreTheSameEverywhere compares the example that a site copies, and the

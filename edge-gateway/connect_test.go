@@ -101,9 +101,7 @@ func TestCredentialsCome(t *testing.T) {
 	}
 	must.Do(t, os.WriteFile(path, key, 0o600))
 	must.Eventually(t, "what was kept to be delivered", func() bool { return box.Stats().Pending == 0 })
-	if got := call(http.MethodPost, "/api/v1/message", `{"id":"9","node_id":"n1","temperature":20,"humidity":40}`); got != `200 {"status":"published","message_id":"9"}` {
-		t.Errorf("answered %s with credentials", got)
-	}
+	must.Equal(t, "answer with credentials", `200 {"status":"published","message_id":"9"}`, call(http.MethodPost, "/api/v1/message", `{"id":"9","node_id":"n1","temperature":20,"humidity":40}`))
 	if got := call(http.MethodGet, "/health", ""); !strings.Contains(got, `"status":"healthy"`) {
 		t.Errorf("health says %s", got)
 	}

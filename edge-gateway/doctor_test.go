@@ -34,12 +34,8 @@ func TestDoctor(t *testing.T) {
 			t.Errorf("no %q in:\n%s", text, out.String())
 		}
 	}
-	if err := healthy(t.Context(), p.environ); err != nil {
-		t.Errorf("after the examination: %v", err)
-	}
-	if err := p.end(syscall.SIGTERM); err != nil {
-		t.Errorf("the gateway ended with %v", err)
-	}
+	must.Do(t, healthy(t.Context(), p.environ)) // after the examination
+	must.Do(t, p.end(syscall.SIGTERM))
 	out.Reset()
 	if err := runDoctor(t.Context(), nil, p.environ, &out, time.Now); !errors.Is(err, errProblemsFound) {
 		t.Errorf("an examination without a gateway ends with %v and:\n%s", err, out.String())

@@ -220,9 +220,7 @@ func TestOutage(t *testing.T) {
 		h := p.health()
 		return h != nil && h.Publishing.Up && h.Outbox.Readings == 0
 	})
-	if err := p.end(syscall.SIGTERM); err != nil {
-		t.Errorf("the gateway ended with %v", err)
-	}
+	must.Do(t, p.end(syscall.SIGTERM))
 
 	stored := map[[2]string]map[time.Time]bool{} // times of each message
 	for _, m := range server.Messages() {

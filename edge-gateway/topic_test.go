@@ -178,9 +178,7 @@ func TestAccessToken(t *testing.T) {
 		hear(session, next[0], next[1])
 		must.Do(t, topic.Publish(t.Context(), m))
 	}
-	if errs := topic.PublishBacklog(t.Context(), []gateway.Message{m}); errs[0] != nil {
-		t.Error(errs[0])
-	}
+	must.Do(t, topic.PublishBacklog(t.Context(), []gateway.Message{m})[0])
 	want := "projects/site/topics/data Bearer one\nprojects/site/topics/data Bearer two\nprojects/site/topics/other Bearer two\nprojects/site/topics/other Bearer two"
 	google.mu.Lock()
 	defer google.mu.Unlock()

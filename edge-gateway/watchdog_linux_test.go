@@ -31,11 +31,7 @@ func TestSupervision(t *testing.T) {
 		t.Helper()
 		_ = socket.SetReadDeadline(time.Now().Add(time.Minute))
 		buffer := make([]byte, 100)
-		n, err := socket.Read(buffer)
-		if err != nil {
-			t.Fatalf("systemd heard nothing more: %v", err)
-		}
-		return string(buffer[:n])
+		return string(buffer[:must.Get(socket.Read(buffer))(t)])
 	}
 	p := newProcess(t, "", "NOTIFY_SOCKET="+path, "WATCHDOG_USEC=300000", "GOOGLE_APPLICATION_CREDENTIALS="+path+".json")
 	p.start()
@@ -52,9 +48,7 @@ func TestSupervision(t *testing.T) {
 	})
 	must.Do(t, p.command.Process.Signal(syscall.SIGCONT))
 	must.Equal(t, "a gateway that goes on says", "WATCHDOG=1", hear())
-	if err := p.end(syscall.SIGTERM); err != nil {
-		t.Errorf("the gateway ended with %v", err)
-	}
+	must.Do(t, p.end(syscall.SIGTERM))
 	last := ""
 	for last != "STOPPING=1" {
 		last = hear()

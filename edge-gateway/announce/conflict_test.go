@@ -1,6 +1,7 @@
 package announce
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
@@ -230,9 +231,7 @@ func TestNameIsTakenBack(t *testing.T) {
 			if own.Host != "monitor-gateway-010203.local" || own.Phase != "ready" || own.Role != RoleConflict {
 				t.Errorf("while another has its name it is %+v", own)
 			}
-			if other := s.on(wlan); other.Host != "monitor-gateway.local" {
-				t.Errorf("on the other link it is %+v", other)
-			}
+			must.Equal(t, "name on the other link", "monitor-gateway.local", s.on(wlan).Host)
 			must.Equal(t, "the problem", "another device, 192.168.1.66, has monitor-gateway.local", s.state(s.now).Problem)
 			s.from(eth, "192.168.1.7:49152", ask("monitor-gateway-010203.local.", dns.TypeA, dns.ClassINET))
 			s.only()
@@ -317,9 +316,8 @@ func TestRivalBounds(t *testing.T) {
 	first, second := netip.MustParseAddr("192.168.1.66"), netip.MustParseAddr("192.168.1.67")
 	for after, want := range map[time.Duration]bool{0: false, rivalAfter - 1: false, rivalAfter: true, rememberFor - 1: true, rememberFor: false} {
 		var v rival
-		if v.claims(began, first); v.isCurrent(began.Add(after)) != want {
-			t.Errorf("after %s it is current: %v", after, !want)
-		}
+		v.claims(began, first)
+		must.Equal(t, fmt.Sprintf("current after %s", after), want, v.isCurrent(began.Add(after)))
 	}
 	for after, want := range map[time.Duration]rival{
 		rememberFor - 1: {since: began, at: began.Add(rememberFor - 1), address: first, claimed: began},

@@ -55,9 +55,7 @@ func TestPair(t *testing.T) {
 				if head > time.Minute && first.on(eth).Role != RoleActive {
 					t.Error("the one that was there gave its name up")
 				}
-				if got := []string{first.state(first.now).Problem, second.state(second.now).Problem}; got[0]+got[1] != "" {
-					t.Errorf("the problems are %q", got)
-				}
+				must.Equal(t, "problems", "", first.state(first.now).Problem+second.state(second.now).Problem)
 				if got, want := first.on(eth).Peers, []string{"192.168.1.30"}; !slices.Equal(got, want) {
 					t.Errorf("the first knows of %v, want %v", got, want)
 				}
@@ -223,9 +221,7 @@ func TestRevokedLeavesItsName(t *testing.T) {
 			second.now = first.now
 			second.update(second.now, second.links)
 			live(20*time.Second, nil, first, second)
-			if first.on(eth).Host != "monitor-gateway.local" {
-				t.Fatalf("before, the first is %+v", first.on(eth))
-			}
+			must.Equal(t, "the first's name before", "monitor-gateway.local", first.on(eth).Host)
 
 			enrolments[0].revoked, enrolments[0].key = true, "of nobody else"
 			live(7*time.Second, nil, first, second)
@@ -329,9 +325,7 @@ func TestProbeEndsWhenTheActiveOneAnswers(t *testing.T) {
 	s.update(s.now, s.links)
 	l := s.responder.links[eth]
 	s.pass(300 * time.Millisecond)
-	if l.specified.phase != probing {
-		t.Fatalf("it is %s", l.specified.phase)
-	}
+	must.Equal(t, "phase", probing, l.specified.phase)
 	l.pair.due = s.now
 	s.advance(s.now)
 	s.answers(other, s.asked(), RoleActive)

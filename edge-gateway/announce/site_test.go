@@ -43,9 +43,7 @@ func newSite(t *testing.T, seed uint64) *site {
 	s.responder = newResponder(Config{Port: 8080}, seed,
 		func(link int, to netip.AddrPort, message []byte) bool {
 			m := new(dns.Msg)
-			if err := m.Unpack(message); err != nil {
-				t.Fatalf("own message: %v", err)
-			}
+			must.Do(t, m.Unpack(message))
 			if !s.mute {
 				s.sent = append(s.sent, letter{link, to, m})
 			}

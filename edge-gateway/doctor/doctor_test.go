@@ -96,9 +96,7 @@ func TestClock(t *testing.T) {
 			r := &Report{}
 			config.clock(t.Context(), r)
 			expect(t, r, "clock", c.verdict, c.text)
-			if err := config.CheckClock(t.Context()); (err != nil) != (c.verdict == Problem) {
-				t.Errorf("the gateway's own check says %v", err)
-			}
+			must.Equal(t, "the gateway's own check fails", c.verdict == Problem, config.CheckClock(t.Context()) != nil)
 		})
 	}
 }
@@ -168,9 +166,7 @@ func TestCredentials(t *testing.T) {
 			r := &Report{}
 			found := c.config.credentials(t.Context(), r)
 			expect(t, r, "credentials", c.verdict, c.text)
-			if (found != nil) != c.usable {
-				t.Errorf("credentials %v, want usable: %t", found, c.usable)
-			}
+			must.Equal(t, "credentials are usable", c.usable, found != nil)
 		})
 	}
 	t.Run("a key for everyone", func(t *testing.T) {
@@ -295,9 +291,7 @@ func TestOutbox(t *testing.T) {
 	r := &Report{}
 	config.outbox(r, health{Health: gateway.Health{Status: "degraded", Outbox: gateway.OutboxHealth{Readings: 1}}})
 	expect(t, r, "outbox", OK, "1 reading waiting")
-	if _, err := os.Stat(filepath.Join(dir, "lock")); err != nil {
-		t.Error("the lock of the open outbox is gone")
-	}
+	must.Get(os.Stat(filepath.Join(dir, "lock")))(t) // of the open outbox
 	keep(920)
 	expect(t, look(), "outbox", Warning, "nearly full: 923 readings waiting")
 	must.Do(t, box.Close())

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -81,9 +82,7 @@ func TestAddressOfTheAPI(t *testing.T) {
 		"https://api.example.com": true, "http://localhost:8000": true, "http://127.0.0.1:8000": true, "http://[::1]:8000": true,
 		"http://api.example.com": false, "ftp://localhost": false, "api.example.com": false, "": false,
 	} {
-		if err := enrolment.CheckAPI(address); (err == nil) != ok {
-			t.Errorf("%q: %v", address, err)
-		}
+		must.Equal(t, fmt.Sprintf("%q is taken", address), ok, enrolment.CheckAPI(address) == nil)
 	}
 }
 
@@ -173,18 +172,14 @@ func TestSession(t *testing.T) {
 	m.reply(t, func(a *enrolmenttest.API) { a.Away = true })
 	m.pass(59 * time.Minute)
 	m.report(t)
-	if err := m.session.Ready(); err != nil {
-		t.Errorf("while the API is away and the token lives: %v", err)
-	}
+	must.Do(t, m.session.Ready()) // the API is away, the token lives
 	if m.session.Problem(t.Context()) == nil {
 		t.Error("that the API is away is not told")
 	}
 	m.pass(time.Minute)
 	must.Equal(t, "after the token's end publishing is blocked by", "token", kind(m.session.Ready()))
 	m.reply(t, func(a *enrolmenttest.API) { a.Away, a.Reply.TokenExpiresAt = false, m.wall.Add(time.Hour) })
-	if err := errors.Join(m.session.Ready(), m.session.Problem(t.Context())); err != nil {
-		t.Errorf("after the API has come back: %v", err)
-	}
+	must.Do(t, errors.Join(m.session.Ready(), m.session.Problem(t.Context()))) // the API has come back
 
 	// A clone is told, a revocation ends publishing.
 	m.reply(t, func(a *enrolmenttest.API) { a.Reply.Clone = true })
@@ -199,9 +194,7 @@ func TestSession(t *testing.T) {
 		t.Error("a revoked gateway uses its token")
 	}
 	m.reply(t, func(a *enrolmenttest.API) { a.Reply.Revoked, a.Reply.Topic = false, "other" })
-	if got := m.session.Target(); got != (enrolment.Target{ProjectID: "site", Topic: "other"}) {
-		t.Errorf("publishes to %+v", got)
-	}
+	must.Equal(t, "target", enrolment.Target{ProjectID: "site", Topic: "other"}, m.session.Target())
 
 	// A reply to another status, or a captured one, is none.
 	m.pass(time.Minute)
@@ -278,9 +271,7 @@ func TestSystemClockIsOff(t *testing.T) {
 			}
 			m.report(t) // by the corrected clock: it gets a token
 			m.wall = truth.Add(4 * time.Minute)
-			if err := errors.Join(m.session.Ready(), m.session.ClockProblem(t.Context())); err != nil {
-				t.Errorf("after the clock was set: %v", err)
-			}
+			must.Do(t, errors.Join(m.session.Ready(), m.session.ClockProblem(t.Context()))) // the clock is set
 			must.Equal(t, "reported offset in ms", -off.Milliseconds(), m.api.Statuses()[1].ClockOffsetMS)
 		})
 	}
@@ -302,9 +293,7 @@ func TestRun(t *testing.T) {
 	<-m.session.Tried()
 	must.Eventually(t, "a second status", func() bool { return len(m.api.Statuses()) >= 2 })
 	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	must.Do(t, <-ended)
 	if got := m.api.Statuses(); len(got) != 2 || got[1].ClockOffsetMS != time.Hour.Milliseconds() || got[0].BootID != got[1].BootID {
 		t.Errorf("reported %+v", got)
 	}

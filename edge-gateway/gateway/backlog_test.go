@@ -18,9 +18,7 @@ func TestNewReadingsGoBeforeKeptOnes(t *testing.T) {
 	s := newSiteWith(t, gateway.Config{ProbeEvery: time.Millisecond}, nil)
 	s.published.fail(errAway)
 	for i := range 4 {
-		if status := s.message(body(fmt.Sprintf("kept%d", i), 20)); status != 500 {
-			t.Fatalf("answered %d while Pub/Sub is away", status)
-		}
+		must.Equal(t, "answer while Pub/Sub is away", 500, s.message(body(fmt.Sprintf("kept%d", i), 20)))
 		s.pass(30 * time.Second)
 	}
 	// The first of the outbox goes through: by it the gateway learns that Pub/Sub is back.
@@ -60,9 +58,7 @@ func TestKeptReadingsGoInTheOrderOfAcceptance(t *testing.T) {
 	s := newSiteWith(t, gateway.Config{ProbeEvery: time.Millisecond}, nil)
 	s.published.fail(errAway)
 	for _, sent := range []string{`"id":"now"`, `"id":"older","age_s":600`, `"id":"oldest","age_s":1200`} {
-		if status := s.message(`{` + sent + `,"node_id":"n1","temperature":20,"humidity":40}`); status != 500 {
-			t.Fatalf("%s is answered %d while Pub/Sub is away", sent, status)
-		}
+		must.Equal(t, sent+" is answered while Pub/Sub is away", 500, s.message(`{`+sent+`,"node_id":"n1","temperature":20,"humidity":40}`))
 		s.pass(time.Second)
 	}
 	s.published.fail(nil)

@@ -143,13 +143,9 @@ func TestIdleConnectionsMakeRoom(t *testing.T) { //nolint:paralleltest // thousa
 		crowd = append(crowd, c.hold(fmt.Sprintf("127.0.0.%d", 2+i), fromOne)...)
 	}
 	for range 20 {
-		if err := ask(c.dial("127.0.0.1")); err != nil {
-			t.Errorf("a newcomer is not answered: %v", err)
-		}
+		must.Do(t, ask(c.dial("127.0.0.1"))) // a newcomer
 	}
-	if err := ask(node); err != nil {
-		t.Errorf("a node that keeps its connection lost it: %v", err)
-	}
+	must.Do(t, ask(node)) // it keeps its connection
 	const want = 5*fromOne + 1 + 20 - inAll
 	ended := 0
 	must.Eventually(t, "connections of the crowd to be closed", func() bool {
@@ -183,14 +179,10 @@ func TestOneAddressCannotTakeAllConnections(t *testing.T) { //nolint:paralleltes
 		}
 		must.Do(t, ask(conn))
 	}
-	if err := ask(c.dial("127.0.0.1")); err != nil {
-		t.Errorf("one more is not answered: %v", err)
-	}
+	must.Do(t, ask(c.dial("127.0.0.1"))) // one more
 	must.Eventually(t, "the oldest to be closed", func() bool { return closed(held[1]) })
 	for i, conn := range held {
-		if got, want := closed(conn), i == 1; got != want {
-			t.Errorf("connection %d is closed: %t, want %t", i, got, want)
-		}
+		must.Equal(t, fmt.Sprintf("connection %d is closed", i), i == 1, closed(conn))
 	}
 }
 
@@ -206,8 +198,6 @@ func TestConnectionsThatAreNotIdle(t *testing.T) { //nolint:paralleltest // thou
 		c.occupy(fmt.Sprintf("127.0.0.%d", 3+i), fromOne)
 	}
 	for range 20 {
-		if err := ask(c.dial("127.0.0.1")); err != nil {
-			t.Errorf("a newcomer is not answered: %v", err)
-		}
+		must.Do(t, ask(c.dial("127.0.0.1"))) // a newcomer
 	}
 }

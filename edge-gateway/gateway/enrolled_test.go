@@ -317,9 +317,7 @@ func TestOtherEnrolments(t *testing.T) {
 	e.start(t)
 	e.change(func() { e.away = false })
 	must.Eventually(t, "the reading put aside", func() bool { return e.aside.Stats().Pending == 3 })
-	if got := len(e.readings()); got != 4 {
-		t.Errorf("an open gateway has published %d readings of an enrolment", got-4)
-	}
+	must.Equal(t, "readings that an open gateway leaves published", 4, len(e.readings()))
 }
 
 // TestUnknownTime shows contract 8.22: no reading is stored under a time that it may not be of.

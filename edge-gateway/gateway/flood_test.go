@@ -37,9 +37,7 @@ func TestFastNode(t *testing.T) {
 		site, published := newTimedSite(gateway.Config{NodeRate: 50, NodeBurst: 100})
 		began := time.Now()
 		for i := range 300 {
-			if answer := post(t, site, "/api/v1/message", string(measured(1, i))); answer.Code != http.StatusOK {
-				t.Fatalf("reading %d was answered %d", i, answer.Code)
-			}
+			must.Equal(t, fmt.Sprintf("answer to reading %d", i), http.StatusOK, post(t, site, "/api/v1/message", string(measured(1, i))).Code)
 		}
 		if all, _ := published.all(); len(all) != 300 {
 			t.Errorf("%d readings published, want 300", len(all))

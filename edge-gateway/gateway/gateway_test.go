@@ -156,9 +156,7 @@ func TestClockSetBack(t *testing.T) {
 			}
 			// A retry is recognised though the clock was set.
 			s.send("POST", "/api/v1/message", `{"id":"1","node_id":"n1","temperature":21,"humidity":40}`)
-			if got := s.published.last().Reading; got != second.Reading {
-				t.Errorf("the retry became %v, want %v", got, second.Reading)
-			}
+			must.Equal(t, "the retry became", second.Reading, s.published.last().Reading)
 		})
 	}
 }
@@ -198,9 +196,7 @@ func TestKeptReadingsOfANode(t *testing.T) {
 	s := newSite(t)
 	send := func(id string, age any) wire.Data {
 		t.Helper()
-		if status := s.message(fmt.Sprintf(`{"id":%q,"node_id":"n1","temperature":20,"humidity":40,"age_s":%v}`, id, age)); status != 200 {
-			t.Fatalf("answered %d", status)
-		}
+		must.Equal(t, "answer", 200, s.message(fmt.Sprintf(`{"id":%q,"node_id":"n1","temperature":20,"humidity":40,"age_s":%v}`, id, age)))
 		return s.published.last()
 	}
 	send("before", 0)
@@ -218,15 +214,11 @@ func TestKeptReadingsOfANode(t *testing.T) {
 		{"third, of the same moment", 60, 60*time.Second - time.Microsecond, 4},
 	} {
 		got := send(c.id, c.age)
-		if want := s.clock().Add(-c.taken); got.Reading.Time != want {
-			t.Errorf("%s is of %s, want %s", c.id, got.Reading.Time, want)
-		}
+		must.Equal(t, c.id+" is of", s.clock().Add(-c.taken), got.Reading.Time)
 		must.Equal(t, fmt.Sprintf("readings are sent with number %d", i), c.after, got.Recent.Len())
 	}
 	s.pass(20 * time.Second)
-	if again := send("newest", 20); again.Reading != newest.Reading {
-		t.Errorf("sent again with its age it became %v, want %v", again.Reading, newest.Reading)
-	}
+	must.Equal(t, "sent again with its age it became", newest.Reading, send("newest", 20).Reading)
 	got := send("now", 0)
 	if err := got.Recent.Validate(); err != nil || got.Recent.Len() != 6 {
 		t.Errorf("%d readings are sent with the next one, want all 6: %v", got.Recent.Len(), err)

@@ -70,11 +70,7 @@ func exchange(t *testing.T, address, request string, end bool) (status int, head
 		return 0, nil, ""
 	}
 	defer func() { _ = response.Body.Close() }()
-	content, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Errorf("body: %v", err)
-	}
-	return response.StatusCode, response.Header, string(content)
+	return response.StatusCode, response.Header, string(must.Get(io.ReadAll(response.Body))(t))
 }
 
 // TestErrorsAreJSON asks for what the gateway's own handlers never see.

@@ -58,9 +58,7 @@ func FuzzMessage(f *testing.F) {
 		}
 		must.Equal(t, fmt.Sprintf("answered %d, published %v", recorder.Code, published.data), answer["status"] == "published", len(published.data) == 1)
 		for _, data := range published.data {
-			if err := data.Reading.Validate(); err != nil {
-				t.Errorf("published an invalid reading: %v", err)
-			}
+			must.Do(t, data.Reading.Validate())
 		}
 		list := httptest.NewRecorder()
 		site.ServeHTTP(list, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/nodes", nil))

@@ -57,9 +57,7 @@ func TestFailedPublishIsKeptAndDelivered(t *testing.T) {
 	var got []time.Time
 	for i, data := range all[1:] {
 		got = append(got, data.Reading.Time)
-		if data.Recent.Len() != i+1 {
-			t.Errorf("reading %d arrived with a window of %d, want the %d it had", i, data.Recent.Len(), i+1)
-		}
+		must.Equal(t, fmt.Sprintf("window of reading %d", i), i+1, data.Recent.Len())
 	}
 	must.Equal(t, "times of the backlog (-taken +delivered)", want, got)
 	must.Eventually(t, "health", func() bool {
@@ -107,9 +105,7 @@ func TestRetry(t *testing.T) {
 	s.start()
 	s.pass(time.Minute)
 	s.message(body("a2", 21))
-	if got := s.published.last().Reading.Time; got != second {
-		t.Errorf("a2 is of %s after a restart, want %s", got, second)
-	}
+	must.Equal(t, "a2 after a restart is of", second, s.published.last().Reading.Time)
 	if _, list := s.send(http.MethodGet, "/api/v1/nodes", ""); !strings.Contains(list, `"total":1`) {
 		t.Errorf("nodes after the restart: %s", list)
 	}
@@ -363,9 +359,7 @@ func TestIdleGatewayAsksPubSub(t *testing.T) {
 	must.Eventually(t, "the outage", up(false))
 	s.published.fail(nil)
 	must.Eventually(t, "its end", up(true))
-	if got := s.published.last(); got.Reading.NodeID != "coldaisle.probe" {
-		t.Errorf("published %+v", got)
-	}
+	must.Equal(t, "published", "coldaisle.probe", s.published.last().Reading.NodeID)
 	s.published.fail(errAway)
 	must.Eventually(t, "the next outage", up(false))
 }
@@ -443,9 +437,7 @@ func TestOutboxThatOpensLate(t *testing.T) {
 	s.open(gateway.Config{}, late)
 	defer func() { _ = late.Close() }()
 	s.message(`{"id":"3","node_id":"n1","temperature":22,"humidity":40}`)
-	if got := s.published.last(); got.Recent.Len() != 0 {
-		t.Errorf("before the outbox is open the window is %+v", got.Recent)
-	}
+	must.Equal(t, "window before the outbox is open", 0, s.published.last().Recent.Len())
 	mounted = true
 	s.pass(time.Minute)
 	s.health() // asks it

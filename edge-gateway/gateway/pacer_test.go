@@ -14,9 +14,7 @@ func TestPace(t *testing.T) {
 		t.Parallel()
 		p := newBatchPacer()
 		for range 10 {
-			if pause := p.next(2*time.Millisecond, false); pause != 2*time.Millisecond {
-				t.Fatalf("a batch of 2 ms is followed by a pause of %s, want as long", pause)
-			}
+			must.Equal(t, "pause after a batch of 2 ms", 2*time.Millisecond, p.next(2*time.Millisecond, false))
 		}
 		must.Equal(t, "a batch has readings after ten quick ones", largestBatch, p.size)
 		if pause := p.next(0, false); pause < time.Millisecond {

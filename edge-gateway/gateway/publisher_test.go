@@ -38,9 +38,7 @@ func TestConcurrentPublishesLoseNothing(t *testing.T) {
 	for i := range 100 {
 		backlog = append(backlog, of("kept", "kept %d", i))
 	}
-	if err := errors.Join(topic.PublishBacklog(t.Context(), backlog)...); err != nil {
-		t.Errorf("the backlog: %v", err)
-	}
+	must.Do(t, errors.Join(topic.PublishBacklog(t.Context(), backlog)...))
 	publishing.Wait()
 	topic.Stop()
 	seen := map[string]int{}

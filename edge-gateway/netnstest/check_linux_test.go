@@ -49,9 +49,7 @@ func TestCheck(t *testing.T) {
 	g.end(syscall.SIGTERM)
 	// Whoever has the name is not there.
 	said, _ := hosts[0].playing(play{Client: "rival", Name: hostname, Claimed: netip.MustParseAddr("192.168.77.99")})
-	if line := said(); line != "has the name" {
-		t.Fatalf("the other device says %q", line)
-	}
+	must.Equal(t, "the other device says", "has the name", said())
 	checked("nobody is at the address", play{}, "connect: ")
 }
 

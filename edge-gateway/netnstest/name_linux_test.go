@@ -58,9 +58,7 @@ func TestNameIsLostAndTakenBack(t *testing.T) {
 	t.Parallel()
 	hosts := bridged(t, "192.168.77.2/24", "192.168.77.10/24", "192.168.77.66/24")
 	said, leave := hosts[2].playing(play{Client: "rival", Name: hostname, Claimed: netip.MustParseAddr("192.168.77.66")})
-	if line := said(); line != "has the name" {
-		t.Fatalf("the other device says %q", line)
-	}
+	must.Equal(t, "the other device says", "has the name", said())
 	g := hosts[0].startGateway()
 	g.becomes(announce.RoleConflict, "monitor-gateway-")
 	var h health

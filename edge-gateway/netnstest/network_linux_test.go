@@ -185,9 +185,7 @@ func TestGoodbye(t *testing.T) {
 	told := func(want string, goes func()) {
 		t.Helper()
 		listener, _ := client.playing(play{Client: "listener", Name: hostname})
-		if line := listener(); line != "listening" {
-			t.Fatalf("the listener says %q", line)
-		}
+		must.Equal(t, "the listener says", "listening", listener())
 		goes()
 		must.Equal(t, "the listener says", "goodbye "+want, listener())
 	}

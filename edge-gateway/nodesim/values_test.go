@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"coldaisle.dev/edge-gateway/nodesim"
+	"coldaisle.dev/shared/must"
 )
 
 // For a demonstration the first room turns hot when it is told to, at any speed.
@@ -67,8 +68,6 @@ func TestCoolingFailsByChance(t *testing.T) {
 				t.Errorf("%s passed 50 °C at %v, want once in each %s and not at once", node, failures, every)
 			}
 		}
-		if len(hot) != nodes {
-			t.Errorf("%d of %d nodes passed 50 °C", len(hot), nodes)
-		}
+		must.Equal(t, "nodes that passed 50 °C", nodes, len(hot))
 	})
 }

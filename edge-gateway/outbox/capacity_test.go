@@ -202,9 +202,7 @@ func TestFairWhenFull(t *testing.T) {
 	flooded += flood()
 	for node := 1; node <= 10; node++ {
 		for i := range 10 {
-			if err := box.Append(nodeRecord(node, i, time.Now())); err != nil {
-				t.Fatalf("reading %d of node %d: %v", i, node, err)
-			}
+			must.Do(t, box.Append(nodeRecord(node, i, time.Now())))
 		}
 	}
 	if more := flood(); more > flooded/4 {

@@ -63,12 +63,8 @@ func TestCardThatDies(t *testing.T) {
 				left, err := Inspect(dir)
 				return err == nil && left.Pending == 0
 			})
-			if err := box.Append(rec("again")); err != nil {
-				t.Errorf("a card that is back: %v", err)
-			}
-			if got := drain(t, box, 3); len(got) != 1 {
-				t.Errorf("%q come out of a card that is back", got)
-			}
+			must.Do(t, box.Append(rec("again"))) // the card is back
+			must.Equal(t, "messages out of a card that is back", 1, len(drain(t, box, 3)))
 		})
 	}
 }

@@ -42,9 +42,7 @@ func TestFullFileSystem(t *testing.T) {
 	}
 	must.Do(t, box.Close())
 	box = open(t, dir, options())
-	if got := len(drain(t, box, 50)); got != accepted {
-		t.Errorf("%d messages come out, want the %d that were accepted", got, accepted)
-	}
+	must.Equal(t, "messages that come out, of those accepted", accepted, len(drain(t, box, 50)))
 	// The space is there again, as soon as the file system has let go of what was
 	// deleted.
 	again := 0

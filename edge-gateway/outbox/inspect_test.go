@@ -28,11 +28,7 @@ func TestInspect(t *testing.T) {
 	inspect := func(want Stats) {
 		t.Helper()
 		before := files(t, dir)
-		got, err := Inspect(dir)
-		if err != nil {
-			t.Error(err)
-		}
-		must.Equal(t, "contents", want, got)
+		must.Equal(t, "contents", want, must.Get(Inspect(dir))(t))
 		must.Equal(t, "looking changed the folder (-before +after)", before, files(t, dir))
 	}
 	size := int64(3*record + len("firstsecondthird"))
@@ -73,9 +69,7 @@ func TestProbe(t *testing.T) {
 	must.Equal(t, "the probe left something (-before +after)", before, files(t, dir))
 	// The disk became read-only while it was probed, and is writable again.
 	must.Do(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("probe-%d", os.Getpid())), nil, 0o600))
-	if _, err := Probe(dir, time.Now); err != nil {
-		t.Errorf("Probe of a disk that was repaired: %v", err)
-	}
+	must.Get(Probe(dir, time.Now))(t) // the disk was repaired
 	if err := (osDisk{}).SyncFolder(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("SyncFolder of no folder = %v", err)
 	}
@@ -115,9 +109,7 @@ func TestLate(t *testing.T) {
 	must.Equal(t, "attempts in 20 seconds", 3, attempts)
 	must.Do(t, os.Remove(place))
 	now = now.Add(time.Minute)
-	if err := add(box, "kept"); err != nil {
-		t.Errorf("Append = %v", err)
-	}
+	must.Do(t, add(box, "kept"))
 	messages, err := box.Next(5)
 	if err != nil || len(messages) != 1 || box.Stats().Pending != 1 {
 		t.Errorf("%d messages, %v", len(messages), err)

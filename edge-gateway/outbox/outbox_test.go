@@ -14,8 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 )
@@ -34,9 +32,7 @@ func open(tb testing.TB, dir string, o Options) *Outbox {
 func add(tb testing.TB, box *Outbox, messages ...string) {
 	tb.Helper()
 	for _, m := range messages {
-		if err := box.Append(rec(m)); err != nil {
-			tb.Fatalf("append %.20q: %v", m, err)
-		}
+		must.Do(tb, box.Append(rec(m)))
 	}
 }
 
@@ -164,9 +160,7 @@ func TestBound(t *testing.T) {
 		t.Errorf("%d bytes on disk, want under %d and near it", size, o.MaxBytes)
 	}
 	// What is taken out makes room, and what had been promised is all there.
-	if got := len(drain(t, box, 3)); got != kept {
-		t.Errorf("%d messages come out, want the %d that were accepted", got, kept)
-	}
+	must.Equal(t, "messages that come out, of those accepted", kept, len(drain(t, box, 3)))
 	// The segment that is being written to still holds up to four of them.
 	for i := range kept - 4 {
 		must.Do(t, box.Append(ofNode(i, text)))
@@ -354,9 +348,7 @@ func TestNumbersAreNotUsedTwice(t *testing.T) {
 	for i := range 4 {
 		box := open(t, dir, options())
 		add(t, box, numbered(i, i+3)...)
-		if diff := cmp.Diff(numbered(i, i+3), drain(t, box, 9)); diff != "" {
-			t.Fatalf("round %d: %s", i, diff)
-		}
+		must.Equal(t, fmt.Sprintf("round %d", i), numbered(i, i+3), drain(t, box, 9))
 		must.Do(t, box.Close())
 	}
 }
@@ -392,9 +384,7 @@ func TestRetainedMessages(t *testing.T) {
 	box = open(t, dir, o)
 	must.Equal(t, "consumed messages are remembered after a restart", 3, since(box, now.Add(-time.Hour)))
 	must.Equal(t, "messages of the last 58 minutes", 1, since(box, now.Add(-58*time.Minute)))
-	if got := drain(t, box, 9); len(got) != 0 {
-		t.Errorf("consumed messages %q come again", got)
-	}
+	must.Equal(t, "consumed messages that come again", 0, len(drain(t, box, 9)))
 	for i := range 50 {
 		add(t, box, strconv.Itoa(i)+strings.Repeat("m", 1000))
 	}
@@ -413,9 +403,7 @@ func TestRetainedMessages(t *testing.T) {
 	must.Equal(t, "messages come out", 20, len(drain(t, box, 9)))
 	must.Do(t, box.Close())
 	open(t, dir, o)
-	if got := segments(t, dir); len(got) != 0 {
-		t.Errorf("%q remain of an outbox that was consumed an hour ago", got)
-	}
+	must.Equal(t, "segments of an outbox that was consumed an hour ago", 0, len(segments(t, dir)))
 }
 
 func TestOneProcessAtATime(t *testing.T) {

@@ -195,9 +195,7 @@ func TestUpgradeThatFailsIsUndone(t *testing.T) {
 			write(unit, "# new")
 			for _, by := range []string{"apt", "dpkg --configure -a"} {
 				write("told", "")
-				if err := script("install.sh", "configure", "v1"); (err != nil) != c.fails {
-					t.Errorf("%s: ended with %v", by, err)
-				}
+				must.Equal(t, by+" fails", c.fails, script("install.sh", "configure", "v1") != nil)
 				if newer := strings.Contains(read(program), "# new"); newer != c.stays || (read(unit) == "# new") != c.stays {
 					t.Errorf("%s: afterwards the program is %q, the unit %q", by, read(program), read(unit))
 				}

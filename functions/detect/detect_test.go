@@ -370,9 +370,7 @@ func TestFailureIsRetried(t *testing.T) {
 			if len(judge.judged) != 1 || len(server.Messages()) != 0 {
 				t.Errorf("judged %+v, raised %d alerts", judge.judged, len(server.Messages()))
 			}
-			if err := d.Handle(t.Context(), message(t, measured("n1", 21, 20), noon)); err != nil {
-				t.Errorf("a reading within its limits: %v", err)
-			}
+			must.Do(t, d.Handle(t.Context(), message(t, measured("n1", 21, 20), noon))) // within its limits
 		})
 	}
 }

@@ -99,9 +99,7 @@ func TestAlertWithoutOwnerIsIgnored(t *testing.T) {
 	step := storealert.New(s, time.Now, logging.Discard(), nil)
 	must.Do(t, s.DeleteSensor(t.Context(), customer, "gone"))
 	for _, node := range []string{"gone", "nobody"} {
-		if err := step.Handle(t.Context(), message(t, event(node, 1))); err != nil {
-			t.Errorf("%s: %v", node, err)
-		}
+		must.Do(t, step.Handle(t.Context(), message(t, event(node, 1))))
 	}
 	must.Equal(t, "stored", 0, len(history(t, s, customer)))
 	s.AddSensors(t, customer, room, "nobody")

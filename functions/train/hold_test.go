@@ -30,9 +30,7 @@ func TestClaimIsRenewed(t *testing.T) {
 		must.Do(t, pool.QueryRow(t.Context(), "SELECT claimed_at > now() - interval '1 minute' FROM model_training_runs").Scan(&fresh))
 		return fresh
 	})
-	if held.Err() != nil {
-		t.Error(context.Cause(held))
-	}
+	must.Do(t, context.Cause(held))
 	set("attempts = attempts + 1") // as another's claim
 	select {
 	case <-held.Done():

@@ -41,9 +41,7 @@ func TestDailyRefresh(t *testing.T) {
 		t.Helper()
 		p.refresh()
 		live := p.live()
-		if live.Calibration != "calibration_air_"+p.now.Format("20060102") {
-			t.Fatalf("in use is %+v", live)
-		}
+		must.Equal(t, "calibration in use", "calibration_air_"+p.now.Format("20060102"), live.Calibration)
 		pair, _, err := p.bucket.Load(t.Context(), p.customer, live)
 		must.Do(t, err)
 		if names, err := p.bucket.List(t.Context(), p.customer); err != nil || len(names) != want {

@@ -37,9 +37,7 @@ func TestExceeded(t *testing.T) {
 			var got []alert.Type
 			for _, event := range alert.Exceeded(at(c.temperature, c.humidity), alert.Defaults()) {
 				got = append(got, event.Type)
-				if err := event.Validate(); err != nil {
-					t.Errorf("event does not validate: %v", err)
-				}
+				must.Do(t, event.Validate())
 				if event.Threshold != 50 || event.Value <= event.Threshold {
 					t.Errorf("value %g, threshold %g: want a value over 50", event.Value, event.Threshold)
 				}

@@ -11,9 +11,7 @@ import (
 func TestCloseIsInReverseOrderAndNamesEachError(t *testing.T) {
 	t.Parallel()
 	var stack closing.Stack
-	if err := stack.Close(); err != nil {
-		t.Errorf("nothing to close: %v", err)
-	}
+	must.Do(t, stack.Close()) // with nothing to close
 	var closed []string
 	broken, stuck := errors.New("broken"), errors.New("stuck")
 	push := func(name string, err error) {
@@ -33,8 +31,6 @@ func TestCloseIsInReverseOrderAndNamesEachError(t *testing.T) {
 	}
 	closed = nil
 	push("late", nil)
-	if err := stack.Close(); err != nil {
-		t.Errorf("second close: %v", err)
-	}
+	must.Do(t, stack.Close()) // again
 	must.Equal(t, "closed by the second close", []string{"late"}, closed)
 }

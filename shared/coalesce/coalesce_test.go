@@ -238,9 +238,7 @@ func TestCallerWhoLeavesTakesNothingFromTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r recorder
 		g := coalesce.New(func(ctx context.Context, items []int) ([]int, error) {
-			if ctx.Value(key{}) != "first" {
-				t.Errorf("items %v run with the values of %v", items, ctx.Value(key{}))
-			}
+			must.Equal(t, "value of the context", any("first"), ctx.Value(key{}))
 			answer, err := r.run(ctx, items)
 			return answer, errors.Join(err, ctx.Err())
 		}, coalesce.Options[int]{})

@@ -130,9 +130,7 @@ func TestGatherInAnyOrder(t *testing.T) {
 				t.Errorf("%d incidents break %s", n, cause)
 			}
 		}
-		if seen != len(parts) {
-			t.Errorf("%d of %d excursions are told", seen, len(parts))
-		}
+		must.Equal(t, "excursions that are told", len(parts), seen)
 	}
 }
 

@@ -9,14 +9,13 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/must"
 )
 
 func entry(t *testing.T, line []byte) map[string]any {
 	t.Helper()
 	var fields map[string]any
-	if err := json.Unmarshal(line, &fields); err != nil {
-		t.Fatalf("not one JSON object: %v\n%s", err, line)
-	}
+	must.Do(t, json.Unmarshal(line, &fields))
 	return fields
 }
 
@@ -43,12 +42,8 @@ func TestEntryJoinsItsTrace(t *testing.T) {
 	var out bytes.Buffer
 	logging.New(&out, slog.LevelInfo, "dc-1").With("a", 1).InfoContext(ctx, "stored")
 	got := entry(t, out.Bytes())
-	if want := "projects/dc-1/traces/01000000000000000000000000000000"; got["logging.googleapis.com/trace"] != want {
-		t.Errorf("trace %v, want %v", got["logging.googleapis.com/trace"], want)
-	}
-	if got["logging.googleapis.com/trace_sampled"] != true {
-		t.Errorf("sampled %v, want true", got["logging.googleapis.com/trace_sampled"])
-	}
+	must.Equal(t, "trace", any("projects/dc-1/traces/01000000000000000000000000000000"), got["logging.googleapis.com/trace"])
+	must.Equal(t, "trace is sampled", any(true), got["logging.googleapis.com/trace_sampled"])
 }
 
 func TestEntryUnderItsLevelIsNotWritten(t *testing.T) {

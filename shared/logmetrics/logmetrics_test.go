@@ -21,16 +21,12 @@ func TestCountersWriteOneEntryAMinute(t *testing.T) {
 	for range 3 {
 		counts.Add(t.Context(), "readings_stored", 2)
 	}
-	if out.Len() != 0 {
-		t.Fatalf("written before a minute is over: %s", out.String())
-	}
+	must.Equal(t, "written before a minute is over", "", out.String())
 	now = now.Add(time.Minute)
 	counts.Add(t.Context(), "readings_ignored", 1)
 	counts.Flush(t.Context()) // nothing new: no second entry
 	var entry map[string]any
-	if err := json.Unmarshal(out.Bytes(), &entry); err != nil {
-		t.Fatalf("not one entry: %v in %s", err, out.String())
-	}
+	must.Do(t, json.Unmarshal(out.Bytes(), &entry))
 	delete(entry, "time")
 	want := map[string]any{
 		"severity": "INFO", "message": logmetrics.Message, "component": "ingest",

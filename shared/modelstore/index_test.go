@@ -38,9 +38,7 @@ func TestCustomersShareNothing(t *testing.T) {
 	s := newStore(t)
 	now := noon()
 	l := s.loader(t, func() time.Time { return now })
-	if pair := l.Wait(t.Context(), 17); pair != (modelstore.Pair{}) {
-		t.Errorf("at first %+v", pair)
-	}
+	must.Equal(t, "pair at first", modelstore.Pair{}, l.Wait(t.Context(), 17))
 	must.Do(t, s.PublishCalibration(t.Context(), 17, "calibration_v20260301", calibration(3)))
 	now = now.Add(modelstore.RefreshInterval)
 	if pair := l.Wait(t.Context(), 17); pair.Detector != nil || pair.Calibration == nil || fmt.Sprint(pair.Calibration.Neighbours("node-1")) != "[node-0]" {
@@ -51,9 +49,7 @@ func TestCustomersShareNothing(t *testing.T) {
 	if pair := l.Wait(t.Context(), 17); pair.Manifest != own || own.Calibration != "calibration_v20260301" || pair.Detector.Info.Name != own.Detector {
 		t.Errorf("with a pair of their own %+v, want %+v", pair.Manifest, own)
 	}
-	if pair := l.Wait(t.Context(), 18); pair != (modelstore.Pair{}) {
-		t.Errorf("another customer has %+v", pair)
-	}
+	must.Equal(t, "pair of another customer", modelstore.Pair{}, l.Wait(t.Context(), 18))
 }
 
 // TestPublishingTogether lets many customers publish at once: none is lost.

@@ -153,9 +153,7 @@ func TestTwoTrainers(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if taken != trainers-1 {
-		t.Errorf("%d of %d were told that another was first", taken, trainers)
-	}
+	must.Equal(t, "trainers told that another was first", trainers-1, taken)
 }
 
 // TestLoaderFollows publishes behind a loader's back, and damages what it would

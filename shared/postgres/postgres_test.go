@@ -29,11 +29,7 @@ func run(t *testing.T, o postgres.Options) *postgres.Server {
 	t.Helper()
 	server, err := postgres.Start(t.Context(), o)
 	pgtest.SkipUnlessAvailable(t, err)
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Do(t, server.Stop()) })
 	return server
 }
 
@@ -197,9 +193,7 @@ func TestDataOfAnotherMajorVersionIsLeftAlone(t *testing.T) {
 			t.Errorf("with download %t: error %v", o.Download, err)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(dir, "data", "base")); err != nil {
-		t.Errorf("the data: %v", err)
-	}
+	must.Get(os.Stat(filepath.Join(dir, "data", "base")))(t)
 }
 
 func TestLostPasswordIsReportedAndDataKept(t *testing.T) {

@@ -46,9 +46,7 @@ func TestProxy(t *testing.T) {
 		_, err := answer.ReadString('\n')
 		return err
 	}
-	if err := ask(time.Minute); err != nil {
-		t.Fatalf("forwarding: %v", err)
-	}
+	must.Do(t, ask(time.Minute))
 	proxy.SetLatency(50 * time.Millisecond)
 	began := time.Now()
 	if err := ask(time.Minute); err != nil || time.Since(began) < 100*time.Millisecond {
@@ -61,9 +59,7 @@ func TestProxy(t *testing.T) {
 	}
 	proxy.SetMode(proxytest.Forward)
 	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
-	if _, err := answer.ReadString('\n'); err != nil {
-		t.Errorf("bytes sent while the proxy stalled are lost: %v", err)
-	}
+	must.Get(answer.ReadString('\n'))(t) // what was sent while the proxy stalled
 	proxy.SetMode(proxytest.Refuse)
 	if err := ask(time.Minute); err == nil {
 		t.Error("the refusing proxy answered")

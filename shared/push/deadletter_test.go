@@ -15,7 +15,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"coldaisle.dev/shared/logging"
@@ -254,9 +253,7 @@ func TestDecodeDeadLetterOfPubSub(t *testing.T) {
 			t.Errorf("%s: published %s", name, got.Message.PublishTime)
 		}
 		got.Message.PublishTime = want.Message.PublishTime
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		must.Equal(t, name, want, got)
 	}
 	for _, missing := range []string{"CloudPubSubDeadLetterSourceSubscription", "CloudPubSubDeadLetterSourceTopicPublishTime", "CloudPubSubDeadLetterSourceDeliveryCount"} {
 		attributes := moved()

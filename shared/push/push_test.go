@@ -108,9 +108,7 @@ func TestHandlerPassesThePublishTime(t *testing.T) {
 			return nil
 		})
 		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(body)))
-		if got != want {
-			t.Errorf("%s is published at %s, want %s", body, got, want)
-		}
+		must.Equal(t, body+" is published at", want, got)
 	}
 }
 
@@ -128,10 +126,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return // a year that RFC 3339 cannot write
 		}
-		second, err := push.Decode(again)
-		if err != nil {
-			t.Fatalf("own encoding refused: %v", err)
-		}
+		second := must.Get(push.Decode(again))(t)
 		if !bytes.Equal(first.Data, second.Data) || first.ID != second.ID || !first.PublishTime.Equal(second.PublishTime) {
 			t.Fatalf("changed by a round trip: %+v, then %+v", first, second)
 		}

@@ -1,6 +1,7 @@
 package reading_test
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -60,9 +61,7 @@ func TestCorrection(t *testing.T) {
 	for at, want := range map[time.Duration][4]float64{0: {20.3, 38.75, 19.7, 41.25}, -2 * time.Hour: {20, 40, 20, 40}} {
 		temperature, humidity := corrections.Values(from.Add(at), 20, 40)
 		before, moisture := corrections.Measured(from.Add(at), 20, 40)
-		if got := [4]float64{temperature, humidity, before, moisture}; got != want {
-			t.Errorf("at %s: 20 °C and 40 %% corrected and as measured are %v, want %v", at, got, want)
-		}
+		must.Equal(t, fmt.Sprintf("20 °C and 40 %% corrected and as measured at %s", at), want, [4]float64{temperature, humidity, before, moisture})
 	}
 	window := reading.Window{Age: []float64{5400, 1801, 1800, 0}, Temperature: []float64{20, 20, 20, nan}, Humidity: []float64{40, 40, 40, 40}}
 	_, got := corrections.Apply(reading.Reading{Time: from.Add(90 * time.Minute)}, window)

@@ -173,9 +173,7 @@ func TestWindowValidate(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if err := c.window.Validate(); (err == nil) != c.valid {
-				t.Errorf("Validate() = %v, want valid %t", err, c.valid)
-			}
+			must.Equal(t, "valid", c.valid, c.window.Validate() == nil)
 		})
 	}
 }

@@ -40,9 +40,7 @@ func TestAuditBelongsToItsTransaction(t *testing.T) {
 		t.Errorf("left %+v, %v", room, err)
 	}
 	must.Do(t, rename(nil))
-	if n := db.count(t, `SELECT count(*) FROM audit_log WHERE before->>'Name' = 'Room' AND after->>'Name' = 'Renamed' AND customer_id = @anna`, map[string]any{"anna": db.anna}); n != 1 {
-		t.Errorf("%d entries", n)
-	}
+	must.Equal(t, "entries", 1, db.count(t, `SELECT count(*) FROM audit_log WHERE before->>'Name' = 'Room' AND after->>'Name' = 'Renamed' AND customer_id = @anna`, map[string]any{"anna": db.anna}))
 	mustFail(t, "a sensor of the transaction", func() error {
 		_, err := db.CreateSensor(t.Context(), db.anna, sensorOf("n1", db.annasRoom))
 		return err

@@ -62,9 +62,7 @@ func TestHistoryStaysVisibleAfterTheGatewayIsGone(t *testing.T) {
 	mustFail(t, "one more code", err, store.ErrTooManyGateways)
 	_, err = db.VisibleNode(t.Context(), db.bruno, "n1")
 	mustFail(t, "a node of another customer", err, store.ErrNoSensor)
-	if n := db.count(t, `SELECT count(*) FROM gateways WHERE id = @id`, pgx.NamedArgs{"id": gateway.ID}); n != 0 {
-		t.Fatal("the gateway is still there")
-	}
+	must.Equal(t, "gateways left", 0, db.count(t, `SELECT count(*) FROM gateways WHERE id = @id`, pgx.NamedArgs{"id": gateway.ID}))
 	must.Equal(t, "after the gateway is gone", all, db.visible(t, db.anna))
 	temperature, _ := db.shown(t)
 	must.Equal(t, "the overview shows", 20.0, temperature)

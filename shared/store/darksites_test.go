@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"coldaisle.dev/shared/must"
@@ -35,9 +34,7 @@ func TestDarkSites(t *testing.T) {
 		for i := range dark {
 			dark[i].Since = dark[i].Since.UTC()
 		}
-		if diff := cmp.Diff(sites, dark, cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", when, diff)
-		}
+		must.Equal(t, when, sites, dark, cmpopts.EquateEmpty())
 	}
 	keep("n1", 0, 0)
 	keep("n2", 0, 10)

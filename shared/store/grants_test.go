@@ -103,9 +103,7 @@ func TestEveryComponentMayDoWhatItDoes(t *testing.T) {
 	old := found("n1", -1200, anomaly(1), forecast())
 	old.Arrived, old.Temperature = instant().Add(time.Hour), 51
 	for _, j := range []incidents.Judged{judged("n1", 0, 51), old, judged("n1", -1170, 20), judged("n1", 60, 20), found("n1", 90, forecast())} {
-		if err := part["detect"].Judge(t.Context(), j); err != nil {
-			t.Errorf("judge: %v", err)
-		}
+		must.Do(t, part["detect"].Judge(t.Context(), j))
 	}
 	all := api.excursions(t, db.anna, incidents.ExcursionQuery{})
 	if len(all) != 4 {
@@ -280,14 +278,10 @@ func TestExtend(t *testing.T) {
 		db.sql(t, "GRANT SELECT ON customers TO "+pgx.Identifier{user}.Sanitize(), nil)
 	}
 	must.Do(t, store.Extend(t.Context(), db.pool, users))
-	for part, user := range users {
-		if _, err := as(t, db.pool, user).Exec(t.Context(), `SELECT FROM customers`); err != nil {
-			t.Errorf("%s lost a right: %v", part, err)
-		}
+	for _, user := range users {
+		must.Get(as(t, db.pool, user).Exec(t.Context(), `SELECT FROM customers`))(t)
 	}
-	if _, err := as(t, db.pool, users["ingest"]).Exec(t.Context(), `SELECT FROM sensors`); err != nil {
-		t.Errorf("ingest did not get a right of this version: %v", err)
-	}
+	must.Get(as(t, db.pool, users["ingest"]).Exec(t.Context(), `SELECT FROM sensors`))(t) // a right of this version
 	if err := store.Extend(t.Context(), db.pool, map[string]string{"ingest": "nobody"}); err == nil {
 		t.Error("granted to a user who does not exist")
 	}

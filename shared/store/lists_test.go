@@ -176,9 +176,7 @@ func TestIncidentsAreListed(t *testing.T) {
 	if i := rest.Items[0]; i.Now != nil || i.Worst.Peak != 60 || i.Worst.Reason == "" || i.RoomName != "Attic" {
 		t.Errorf("one that is over: %+v", i)
 	}
-	if others := must.Get(db.Incidents(t.Context(), db.bruno, incidents.IncidentQuery{PageRequest: store.PageRequest{Limit: 3}}, clock(5001)))(t); others.Total != 0 {
-		t.Errorf("Bruno's: %+v", others)
-	}
+	must.Equal(t, "incidents of Bruno", int64(0), must.Get(db.Incidents(t.Context(), db.bruno, incidents.IncidentQuery{PageRequest: store.PageRequest{Limit: 3}}, clock(5001)))(t).Total)
 }
 
 // TestExcursionsAreListed by their incident, place, kind and time, newest first.
@@ -217,9 +215,7 @@ func TestExcursionsAreListed(t *testing.T) {
 		must.Equal(t, fmt.Sprintf("%+v", c.query), c.want, got)
 	}
 	must.Equal(t, "its parts", 3, first.Parts)
-	if got := must.Get(db.Excursions(store.InRooms(t.Context(), []int64{second}), db.anna, incidents.ExcursionQuery{PageRequest: store.PageRequest{Limit: 9}}, clock(160)))(t); got.Total != 1 {
-		t.Errorf("in the second room: %+v", got)
-	}
+	must.Equal(t, "excursions in the second room", int64(1), must.Get(db.Excursions(store.InRooms(t.Context(), []int64{second}), db.anna, incidents.ExcursionQuery{PageRequest: store.PageRequest{Limit: 9}}, clock(160)))(t).Total)
 }
 
 // TestKeyOfSomeRooms reads a silent gateway's incident if a node of it is in them, without its nodes

@@ -102,18 +102,10 @@ func TestSerialisationFailureIsTriedAgain(t *testing.T) {
 	for _, table := range []string{"server_rooms", "sensors", "alerts"} {
 		db.sql(t, `CREATE TRIGGER refuse BEFORE INSERT OR DELETE ON `+table+` FOR EACH ROW EXECUTE FUNCTION refuse()`, nil)
 	}
-	if _, err := db.CreateRoom(t.Context(), db.anna, "one row"); err != nil {
-		t.Errorf("one: %v", err)
-	}
-	if _, err := db.CreateSensor(t.Context(), db.anna, sensorOf("n2", db.annasRoom)); err != nil {
-		t.Errorf("a transaction: %v", err)
-	}
-	if _, err := db.InsertAlert(t.Context(), alert.Event{NodeID: "n1", MessageID: "m", Time: instant(), Type: alert.Humidity}); err != nil {
-		t.Errorf("a scanned row: %v", err)
-	}
-	if err := db.DeleteRoom(t.Context(), db.bruno, db.brunosRoom); err != nil {
-		t.Errorf("a statement: %v", err)
-	}
+	must.Get(db.CreateRoom(t.Context(), db.anna, "one row"))(t)
+	must.Get(db.CreateSensor(t.Context(), db.anna, sensorOf("n2", db.annasRoom)))(t)                                           // a transaction
+	must.Get(db.InsertAlert(t.Context(), alert.Event{NodeID: "n1", MessageID: "m", Time: instant(), Type: alert.Humidity}))(t) // a scanned row
+	must.Do(t, db.DeleteRoom(t.Context(), db.bruno, db.brunosRoom))                                                            // a statement
 
 	db.sql(t, `ALTER SEQUENCE tries INCREMENT 3 RESTART 1`, nil) // never through
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -122,9 +121,7 @@ func sensorOf(id string, room int64) accounts.NewSensor {
 // that is left out is NULL.
 func (db fixture) sql(t *testing.T, statement string, args pgx.NamedArgs) {
 	t.Helper()
-	if _, err := db.pool.Exec(t.Context(), statement, args); err != nil {
-		t.Fatalf("%s: %v", strings.Fields(statement)[0], err)
-	}
+	must.Get(db.pool.Exec(t.Context(), statement, args))(t)
 }
 
 // waits returns once a session waits for what another has not committed.

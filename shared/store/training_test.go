@@ -132,9 +132,7 @@ func TestCustomerStartsOneRunInTenMinutes(t *testing.T) {
 			}
 		}
 	}
-	if _, err := db.BeginManual(t.Context(), db.bruno); err != nil {
-		t.Errorf("another customer: %v", err)
-	}
+	must.Get(db.BeginManual(t.Context(), db.bruno))(t) // another customer
 	age := func(by time.Duration) {
 		t.Helper()
 		db.sql(t, `UPDATE model_training_runs SET status = 'completed', completed_at = now(), started_at = now() - make_interval(secs => @age)`,
@@ -146,9 +144,7 @@ func TestCustomerStartsOneRunInTenMinutes(t *testing.T) {
 		t.Errorf("a minute before: %v", err)
 	}
 	age(learning.ManualEvery + time.Second)
-	if _, err := db.BeginManual(t.Context(), db.anna); err != nil {
-		t.Errorf("afterwards: %v", err)
-	}
+	must.Get(db.BeginManual(t.Context(), db.anna))(t)
 }
 
 // TestCustomerAsksInstancesAtOnce lets every run end at once, so that only the

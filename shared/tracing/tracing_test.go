@@ -61,9 +61,7 @@ func TestPipelineEndToEnd(t *testing.T) { //nolint:paralleltest // installs the 
 		t.Errorf("names %q and %q", server.Name, step.Name)
 	}
 	must.Equal(t, "trace", "0af7651916cd43dd8448eb211c80319c", server.SpanContext.TraceID().String())
-	if step.Parent.SpanID() != server.SpanContext.SpanID() {
-		t.Error("the step is not a child of the request that published its message")
-	}
+	must.Equal(t, "parent of the step", server.SpanContext.SpanID(), step.Parent.SpanID())
 	if step.Status.Description != "table is away" || server.Status.Description == "" {
 		t.Errorf("failures are not marked: %+v, %+v", step.Status, server.Status)
 	}
@@ -93,9 +91,7 @@ func TestOff(t *testing.T) { //nolint:paralleltest // must not run beside the te
 	if ctx := QueryTracer().TraceQueryStart(t.Context(), nil, pgx.TraceQueryStartData{SQL: "SELECT 1"}); ctx != t.Context() {
 		t.Error("a query outside of any trace made a span")
 	}
-	if attributes := Inject(t.Context(), nil); attributes != nil {
-		t.Errorf("attributes %v without a trace", attributes)
-	}
+	must.Equal(t, "attributes without a trace", map[string]string(nil), Inject(t.Context(), nil))
 	must.Do(t, stop(t.Context()))
 }
 

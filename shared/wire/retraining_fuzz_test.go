@@ -21,14 +21,8 @@ func FuzzDecodeRetraining(f *testing.F) {
 		if first.TrainingRunID < 1 {
 			t.Errorf("run %d was taken", first.TrainingRunID)
 		}
-		again, err := wire.EncodeRetraining(first)
-		if err != nil {
-			t.Fatalf("what was read cannot be written: %v", err)
-		}
-		second, err := wire.DecodeRetraining(again)
-		if err != nil {
-			t.Fatalf("what was written cannot be read: %v", err)
-		}
+		again := must.Get(wire.EncodeRetraining(first))(t)
+		second := must.Get(wire.DecodeRetraining(again))(t)
 		must.Equal(t, "two runs (-first +second)", first, second)
 	})
 }

@@ -95,9 +95,7 @@ func TestAgeOfAWindow(t *testing.T) {
 			Reading: reading.Reading{NodeID: "n1", MessageID: "ab", Time: published, Temperature: 20, Humidity: 40},
 			Recent:  reading.Window{Age: []float64{age}, Temperature: []float64{20}, Humidity: []float64{40}},
 		})
-		if (err == nil) != fits {
-			t.Errorf("%g s: %v", age, err)
-		}
+		must.Equal(t, fmt.Sprintf("%g s fits", age), fits, err == nil)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"coldaisle.dev/shared/alert"
@@ -190,24 +189,16 @@ func FuzzDecodeData(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if err := first.Reading.Validate(); err != nil {
-			t.Fatalf("accepted an invalid reading: %v", err)
-		}
-		if err := first.Recent.Validate(); err != nil {
-			t.Fatalf("accepted an invalid window: %v", err)
-		}
+		must.Do(t, first.Reading.Validate())
+		must.Do(t, first.Recent.Validate())
 		encoded, err := wire.EncodeData(first)
 		must.Do(t, err)
 		second, err := wire.DecodeData(encoded, published)
 		if err != nil {
 			t.Fatalf("canonical form refused: %v\n%s", err, encoded)
 		}
-		if diff := cmp.Diff(first.Reading, second.Reading); diff != "" {
-			t.Fatalf("changed by a round trip (-first +second):\n%s", diff)
-		}
-		if first.Recent.Len() != second.Recent.Len() {
-			t.Fatalf("window of %d became one of %d", first.Recent.Len(), second.Recent.Len())
-		}
+		must.Equal(t, "reading after a round trip", first.Reading, second.Reading)
+		must.Equal(t, "window after a round trip", first.Recent.Len(), second.Recent.Len())
 	})
 }
 
@@ -219,9 +210,7 @@ func FuzzDecodeAlert(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if err := event.Reading().Validate(); err != nil {
-			t.Fatalf("accepted an invalid reading: %v", err)
-		}
+		must.Do(t, event.Reading().Validate())
 		must.Get(wire.EncodeAlert(event))(t)
 	})
 }

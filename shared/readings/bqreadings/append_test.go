@@ -32,11 +32,7 @@ func config(server *bqtest.AppendServer) bqreadings.Config {
 func open(tb testing.TB, config bqreadings.Config) *bqreadings.Store {
 	tb.Helper()
 	s := must.Get(bqreadings.Open(context.WithoutCancel(tb.Context()), "test", config, logging.New(tb.Output(), slog.LevelError, "")))(tb)
-	tb.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			tb.Error(err)
-		}
-	})
+	tb.Cleanup(func() { must.Do(tb, s.Close()) })
 	return s
 }
 
@@ -113,9 +109,7 @@ func TestAppendManyRowsOfOneCaller(t *testing.T) {
 	}
 	must.Do(t, s.Append(t.Context(), rows))
 	must.Equal(t, "", rows, server.Rows())
-	if err := s.Append(t.Context(), nil); err != nil {
-		t.Errorf("nothing to append: %v", err)
-	}
+	must.Do(t, s.Append(t.Context(), nil))
 }
 
 func TestAppendOutlivesTheRequestThatOpened(t *testing.T) {

@@ -56,9 +56,7 @@ func TestCreate(t *testing.T) {
 	delete(table, "schema") // held against terraform's by another test
 	must.Equal(t, "table", want, table)
 	status = http.StatusConflict
-	if err := s.Create(t.Context()); err != nil {
-		t.Errorf("both exist: %v", err)
-	}
+	must.Do(t, s.Create(t.Context())) // both exist
 	status = http.StatusForbidden
 	if err := s.Create(t.Context()); err == nil {
 		t.Error("no error of a refusal")

@@ -33,11 +33,7 @@ func openQueries(t *testing.T, server *bqtest.QueryServer) *Store {
 		Dataset: "sensor_data", Table: "readings", MaxBytes: billed(),
 		AppendTimeout: time.Second, Emulator: server.URL, StorageEmulator: "127.0.0.1:1",
 	}, logging.Discard()))(t)
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Do(t, s.Close()) })
 	return s
 }
 
