@@ -71,9 +71,7 @@ func TestEnrol(t *testing.T) {
 	if _, err := enrolment.Enrol(t.Context(), folder, "WRONG", api.URL, agree); err == nil || !strings.Contains(err.Error(), "unknown or has expired") {
 		t.Errorf("an unknown code ends with %v", err)
 	}
-	if again, err := enrolment.Load(folder); err != nil || again.GatewayID != id.GatewayID {
-		t.Errorf("after a wrong code the identity is %+v, %v", again, err)
-	}
+	must.Equal(t, "identity after a wrong code", id.GatewayID, must.Get(enrolment.Load(folder))(t).GatewayID)
 }
 
 func TestAddressOfTheAPI(t *testing.T) {
@@ -164,9 +162,7 @@ func TestSession(t *testing.T) {
 	// A new one takes the place of the old.
 	m.pass(30 * time.Minute)
 	m.reply(t, func(a *enrolmenttest.API) { a.Reply.AccessToken, a.Reply.TokenExpiresAt = "two", m.wall.Add(time.Hour) })
-	if token, err := m.session.Token(); err != nil || token.AccessToken != "two" {
-		t.Errorf("the token is %+v, %v", token, err)
-	}
+	must.Equal(t, "token", "two", must.Get(m.session.Token())(t).AccessToken)
 
 	// While the API is unavailable the gateway publishes for as long as the token lives.
 	m.reply(t, func(a *enrolmenttest.API) { a.Away = true })

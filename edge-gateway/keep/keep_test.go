@@ -16,10 +16,7 @@ func TestFile(t *testing.T) {
 	must.Do(t, os.WriteFile(path+".new", []byte("left over"), 0o644))
 	for _, content := range []string{"one", "two"} {
 		must.Do(t, keep.File(path, []byte(content)))
-		got, err := os.ReadFile(path)
-		if err != nil || string(got) != content {
-			t.Errorf("the file holds %q, %v", got, err)
-		}
+		must.Equal(t, "the file holds", content, string(must.Get(os.ReadFile(path))(t)))
 	}
 	info := must.Get(os.Stat(path))(t)
 	if runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {

@@ -75,14 +75,10 @@ func TestReadOnlyFileSystem(t *testing.T) {
 	if got := box.Stats(); got.Pending != 50 || !errors.Is(got.Err, syscall.EROFS) {
 		t.Errorf("%+v, want 50 waiting and the fault", got)
 	}
-	messages, err := box.Next(100)
-	if err != nil || len(messages) != 50 {
-		t.Errorf("%d messages come out: %v", len(messages), err)
-	}
+	messages := must.Get(box.Next(100))(t)
+	must.Equal(t, "messages that come out", 50, len(messages))
 	if err := box.Consume(messages); !errors.Is(err, syscall.EROFS) {
 		t.Errorf("Consume = %v", err)
 	}
-	if got, err := box.Next(100); len(got) != 0 || err != nil {
-		t.Errorf("%d messages come a second time: %v", len(got), err)
-	}
+	must.Equal(t, "messages that come a second time", 0, len(must.Get(box.Next(100))(t)))
 }

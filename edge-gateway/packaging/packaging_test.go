@@ -81,10 +81,7 @@ func TestBuild(t *testing.T) {
 	if _, err := os.Stat(native); err != nil {
 		return // none of these runs here
 	}
-	version, err := exec.CommandContext(t.Context(), native, "version").Output()
-	if err != nil || string(version) != "monitor-gateway v9.8.7-test\n" {
-		t.Errorf("version prints %q, %v", version, err)
-	}
+	must.Equal(t, "version prints", "monitor-gateway v9.8.7-test\n", string(must.Get(exec.CommandContext(t.Context(), native, "version").Output())(t)))
 }
 
 // packs makes the packages of what was built, and looks into them with Debian's own
@@ -108,10 +105,7 @@ func packs(t *testing.T, dir, version string, built []machine) {
 	}
 	for _, m := range built {
 		path := filepath.Join(dir, "monitor-gateway_9.8.7-test_"+m.pack+".deb")
-		fields, err := run(t, "", nil, deb, "--show", "--showformat=${Package} ${Architecture}", path)
-		if err != nil || fields != "monitor-gateway "+m.debian {
-			t.Errorf("%s is %q, %v", m.pack, fields, err)
-		}
+		must.Equal(t, m.pack, "monitor-gateway "+m.debian, must.Get(run(t, "", nil, deb, "--show", "--showformat=${Package} ${Architecture}", path))(t))
 		root := t.TempDir()
 		must.Get(run(t, "", nil, deb, "--raw-extract", path, root))(t)
 		for file, contains := range map[string]string{
@@ -205,9 +199,8 @@ func TestUpgradeThatFailsIsUndone(t *testing.T) {
 					t.Errorf("%s: systemd was told\n%s", by, told)
 				}
 			}
-			if left, err := filepath.Glob(filepath.Join(root, "var/lib/monitor-gateway.previous/*")); err != nil || (len(left) > 0) != c.fails {
-				t.Errorf("%q remain: %v", left, err)
-			}
+			left := must.Get(filepath.Glob(filepath.Join(root, "var/lib/monitor-gateway.previous/*")))(t)
+			must.Equal(t, fmt.Sprintf("%q remain", left), c.fails, len(left) > 0)
 		})
 	}
 }
@@ -229,9 +222,7 @@ func TestPurge(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(root, "etc/monitor-gateway")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the settings and keys are left: %v", err)
 	}
-	if entries, err := os.ReadDir(filepath.Join(root, "var/lib/private")); err != nil || len(entries) > 0 {
-		t.Errorf("%v are left: %v", entries, err)
-	}
+	must.Equal(t, "entries left", 0, len(must.Get(os.ReadDir(filepath.Join(root, "var/lib/private")))(t)))
 }
 
 // left runs postrm and compares the folders in /var/lib afterwards.

@@ -125,9 +125,7 @@ func TestDebianPackage(t *testing.T) {
 	if health, _ := run(nil, "curl", "--silent", address+"/health"); !strings.Contains(health, `"readings":1`) {
 		t.Errorf("the outbox: %s", health)
 	}
-	if settings, err := os.ReadFile(filepath.Join(root, "etc/monitor-gateway/environment")); err != nil || string(settings) != "PROJECT_ID=site\n" {
-		t.Errorf("the settings: %q, %v", settings, err)
-	}
+	must.Equal(t, "the settings", "PROJECT_ID=site\n", string(must.Get(os.ReadFile(filepath.Join(root, "etc/monitor-gateway/environment")))(t)))
 	must.Do(t, dpkg("--purge", "monitor-gateway"))
 	for _, path := range []string{"etc/monitor-gateway", "var/lib/monitor-gateway", "var/lib/monitor-gateway.previous", "usr/bin/monitor-gateway"} {
 		if _, err := os.Stat(filepath.Join(root, path)); !errors.Is(err, fs.ErrNotExist) {

@@ -44,9 +44,7 @@ func TestDailyRefresh(t *testing.T) {
 		must.Equal(t, "calibration in use", "calibration_air_"+p.now.Format("20060102"), live.Calibration)
 		pair, _, err := p.bucket.Load(t.Context(), p.customer, live)
 		must.Do(t, err)
-		if names, err := p.bucket.List(t.Context(), p.customer); err != nil || len(names) != want {
-			t.Errorf("%d artifacts, %v, want %d: %v", len(names), err, want, names)
-		}
+		must.Equal(t, "artifacts", want, len(must.Get(p.bucket.List(t.Context(), p.customer))(t)))
 		return pair.Calibration
 	}
 	first := refresh(28 + 1)

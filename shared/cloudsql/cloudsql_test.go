@@ -20,9 +20,8 @@ func TestOpenByAddress(t *testing.T) {
 	must.Do(t, err)
 	defer end()
 	var one int
-	if err := pool.QueryRow(t.Context(), `SELECT 1`).Scan(&one); err != nil || one != 1 {
-		t.Errorf("got %d, %v", one, err)
-	}
+	must.Do(t, pool.QueryRow(t.Context(), `SELECT 1`).Scan(&one))
+	must.Equal(t, "selected", 1, one)
 	must.Equal(t, "pool of connections", int32(2), pool.Config().MaxConns)
 }
 

@@ -11,8 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"coldaisle.dev/shared/coalesce"
 	"coldaisle.dev/shared/must"
 )
@@ -133,10 +131,7 @@ func TestItemsOfOneCallerShareABatch(t *testing.T) {
 				var r recorder
 				g := coalesce.New(r.run, c.options)
 				began := time.Now()
-				got, err := g.DoAll(t.Context(), []int{1, 2, 3, 4, 5})
-				if diff := cmp.Diff([]int{2, 4, 6, 8, 10}, got); err != nil || diff != "" {
-					t.Errorf("%v, results (-want +got):\n%s", err, diff)
-				}
+				must.Equal(t, "results", []int{2, 4, 6, 8, 10}, must.Get(g.DoAll(t.Context(), []int{1, 2, 3, 4, 5}))(t))
 				must.Equal(t, "took", time.Duration(c.seconds)*time.Second, time.Since(began))
 				must.Equal(t, "batches", c.want, r.batches)
 				if got, err := g.DoAll(t.Context(), nil); err != nil || len(got) != 0 || len(r.batches) != len(c.want) {

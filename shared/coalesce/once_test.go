@@ -39,9 +39,7 @@ func TestOnceOpensForAll(t *testing.T) {
 		var callers sync.WaitGroup
 		for range 10 {
 			callers.Go(func() {
-				if got, err := once.Get(t.Context()); err != nil || *got != 1 {
-					t.Errorf("got %v, %v", got, err)
-				}
+				must.Equal(t, "got", 1, *must.Get(once.Get(t.Context()))(t))
 			})
 		}
 		callers.Wait()

@@ -64,9 +64,7 @@ func (s store) publish(t *testing.T, at time.Time) modelstore.Manifest {
 func TestPublishAndUseOlder(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	if live, err := s.Manifest(t.Context(), 17); err != nil || live != (modelstore.Manifest{}) {
-		t.Fatalf("an empty bucket: %v, %v", live, err)
-	}
+	must.Equal(t, "manifest of an empty bucket", modelstore.Manifest{}, must.Get(s.Manifest(t.Context(), 17))(t))
 	first := s.publish(t, noon())
 	must.Equal(t, "published", "anomaly_v20260301T120000Z,forecasting_v20260301T120000Z", first.Version())
 	// A run whose detector did not pass publishes a forecaster alone.
@@ -108,10 +106,8 @@ func TestGenerationsOfOneSecond(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	names, err := s.List(t.Context(), 17)
-	if want := []string{old, old + "_000009", old + "_000010", old + "_000100"}; err != nil || !slices.Equal(names, want) {
-		t.Errorf("listed %v, %v, want %v", names, err, want)
-	}
+	want := []string{old, old + "_000009", old + "_000010", old + "_000100"}
+	must.Equal(t, "listed", want, must.Get(s.List(t.Context(), 17))(t))
 	back := must.Get(s.Use(t.Context(), 17, old, "", noon()))(t)
 	if pair, _, err := s.Load(t.Context(), 17, back); err != nil || pair.Detector == nil || pair.Detector.Info.Name != old {
 		t.Errorf("loaded %+v, %v", pair.Manifest, err)
@@ -123,13 +119,8 @@ func TestNothingNewWritesNothing(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	live := s.publish(t, noon())
-	after, err := s.Publish(t.Context(), 17, live, nil, nil, noon().Add(time.Hour))
-	if err != nil || after != live {
-		t.Errorf("published %+v, %v", after, err)
-	}
-	if now, err := s.Manifest(t.Context(), 17); err != nil || now != live {
-		t.Errorf("the manifest is %+v, %v, was %+v", now, err, live)
-	}
+	must.Equal(t, "published", live, must.Get(s.Publish(t.Context(), 17, live, nil, nil, noon().Add(time.Hour)))(t))
+	must.Equal(t, "manifest", live, must.Get(s.Manifest(t.Context(), 17))(t))
 }
 
 // TestTwoTrainers lets several publish over the same manifest: one does.

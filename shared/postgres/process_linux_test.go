@@ -70,8 +70,5 @@ func TestServerOfRootPassesAClosedFolder(t *testing.T) {
 	execute(t, first, `CREATE TABLE kept AS SELECT generate_series(1, 3)`)
 	must.Do(t, first.Stop())
 	must.Equal(t, "rows", 3, count(t, start(t, dir)))
-	info, err := os.Stat(home)
-	if err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("the folder above is %v now, %v", info.Mode(), err)
-	}
+	must.Equal(t, "mode of the folder above", os.FileMode(0o700), must.Get(os.Stat(home))(t).Mode().Perm())
 }

@@ -102,15 +102,11 @@ func TestAnswerIsNeverOlderThanItsQuestion(t *testing.T) {
 		s.takes = time.Second
 		var group sync.WaitGroup
 		group.Go(func() {
-			if status, err := r.Status(t.Context(), open("n")); err != nil || status.Deleted {
-				t.Errorf("before the deletion: %v, %v", status.Deleted, err)
-			}
+			must.Equal(t, "deleted before the deletion", false, must.Get(r.Status(t.Context(), open("n")))(t).Deleted)
 		})
 		synctest.Wait() // its query is under way
 		s.set(pipeline.SensorStatus{Deleted: true})
-		if status, err := r.Status(t.Context(), open("n")); err != nil || !status.Deleted {
-			t.Errorf("asked after the deletion, while a query from before it was under way: %v, %v", status.Deleted, err)
-		}
+		must.Equal(t, "deleted, while a query from before it was under way", true, must.Get(r.Status(t.Context(), open("n")))(t).Deleted)
 		group.Wait()
 	})
 }

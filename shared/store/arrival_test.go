@@ -251,9 +251,7 @@ func TestUnjudged(t *testing.T) {
 	hot := at("n1", 30*time.Second, 60)
 	ingested(hot)
 	db.judge(t, hot)
-	if found, err := db.Unjudged(t.Context()); err != nil || len(found) != 0 {
-		t.Errorf("of one that was judged: %+v, %v", found, err)
-	}
+	must.Equal(t, "unjudged, of one that was judged", 0, len(must.Get(db.Unjudged(t.Context()))(t)))
 	for _, ago := range []time.Duration{20 * time.Second, 10 * time.Second} {
 		ingested(at("n1", ago, 20))
 		ingested(at("quiet", ago, 20))

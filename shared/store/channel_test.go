@@ -141,9 +141,7 @@ func TestSensorIsSetBackByHand(t *testing.T) {
 	db.ingest(t, db.anna, signed, 22)
 	db.ingest(t, 0, db.now(t), 99)
 	before := db.now(t)
-	if sensor, err := db.SetBackSensor(t.Context(), db.anna, "n1"); err != nil || sensor.Signed {
-		t.Fatalf("%+v, %v", sensor, err)
-	}
+	must.Equal(t, "signed", false, must.Get(db.SetBackSensor(t.Context(), db.anna, "n1"))(t).Signed)
 	after := db.now(t)
 	spans := db.openSpans(t, db.anna)
 	if len(spans) != 2 || !spans[0].Until.Equal(reading.TruncateTime(signed)) {
@@ -158,9 +156,7 @@ func TestSensorIsSetBackByHand(t *testing.T) {
 	if temperature, sensor := db.shown(t); temperature != 24 || sensor.Signed {
 		t.Errorf("set back: %v, %+v", temperature, sensor)
 	}
-	if again, err := db.SetBackSensor(t.Context(), db.anna, "n1"); err != nil || again.Signed {
-		t.Errorf("again: %+v, %v", again, err)
-	}
+	must.Equal(t, "signed again", false, must.Get(db.SetBackSensor(t.Context(), db.anna, "n1"))(t).Signed)
 	db.ingest(t, db.anna, db.now(t), 25)
 	if temperature, sensor := db.shown(t); temperature != 25 || !sensor.Signed {
 		t.Errorf("signed again: %v, %+v", temperature, sensor)

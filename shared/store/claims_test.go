@@ -91,9 +91,7 @@ func TestRunThatCannotCompleteUsesNothing(t *testing.T) {
 	if err != nil || failed.Status != learning.RunFailed || failed.CompletedAt == nil || *failed.ErrorMessage != "Fewer than 500 readings: train again later." {
 		t.Errorf("failed %+v, %v", failed, err)
 	}
-	if left, err := db.UnusedVerdicts(t.Context(), db.anna, 10); err != nil || len(left) != 2 {
-		t.Errorf("left %+v, %v", left, err)
-	}
+	must.Equal(t, "verdicts left", 2, len(must.Get(db.UnusedVerdicts(t.Context(), db.anna, 10))(t)))
 }
 
 func TestVerdictCarriesWhatTrainingWeighs(t *testing.T) {

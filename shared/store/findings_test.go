@@ -81,10 +81,8 @@ func TestFindingOpensAndEndsAnIncident(t *testing.T) {
 	if two := db.excursions(t, db.anna, incidents.ExcursionQuery{}); len(two) != 2 || two[0].Reason != "Unchanged for 52 min" {
 		t.Errorf("after 10 minutes: %+v", two)
 	}
-	status, err := db.SensorStatuses(t.Context(), openNodes("n1"))
-	if err != nil || !status[openNodes("n1")[0]].Remembers {
-		t.Errorf("detection is not asked for the next: %+v, %v", status, err)
-	}
+	status := must.Get(db.SensorStatuses(t.Context(), openNodes("n1")))(t)
+	must.Equal(t, "detection is asked for the next", true, status[openNodes("n1")[0]].Remembers)
 }
 
 // TestCauseOfAnAnomaly is the direction in which its value left the band.
@@ -225,10 +223,7 @@ func TestOpenReadingFromBeforeTheSensorWasSignedIsJudged(t *testing.T) {
 	if len(got) != 1 || got[0].Lasting || !got[0].StartTime.Equal(instant().Add(time.Minute)) {
 		t.Errorf("%+v: what came before the sensor was signed, and of it nothing that lasts", got)
 	}
-	var remembered int
-	if err := db.pool.QueryRow(t.Context(), `SELECT count(*) FROM rule_memory`).Scan(&remembered); err != nil || remembered != 0 {
-		t.Errorf("%d memories, %v", remembered, err)
-	}
+	must.Equal(t, "memories", 0, db.count(t, `SELECT count(*) FROM rule_memory`, nil))
 }
 
 // TestRuleJudgesWhatCameSinceItsChange shows contract 11.5.

@@ -94,10 +94,7 @@ func TestEveryComponentMayDoWhatItDoes(t *testing.T) {
 		}
 	}
 	for _, want := range []incidents.AlertOutcome{incidents.AlertStored, incidents.AlertDuplicate} {
-		got, err := part["storealert"].InsertAlert(t.Context(), hot("m1"))
-		if err != nil || got != want {
-			t.Errorf("alert: %v, %v, want %v", got, err, want)
-		}
+		must.Equal(t, "alert", want, must.Get(part["storealert"].InsertAlert(t.Context(), hot("m1")))(t))
 	}
 
 	old := found("n1", -1200, anomaly(1), forecast())
@@ -184,10 +181,8 @@ func TestHistoryByItsComponents(t *testing.T) {
 	}
 	must.Do(t, stores["ingest"].KeepProbe(t.Context(), now, now))
 	must.Get(pools["ingest"].Exec(t.Context(), `SELECT sensor_data.drop_days(@before)`, pgx.NamedArgs{"before": now}))(t)
-	stats, err := pgreadings.New(pools["api"], nil, clock).Stats(t.Context(), node, now, []time.Time{now.AddDate(0, 0, -30)})
-	if err != nil || stats[0].Count != 1 {
-		t.Errorf("%+v, %v", stats, err)
-	}
+	stats := must.Get(pgreadings.New(pools["api"], nil, clock).Stats(t.Context(), node, now, []time.Time{now.AddDate(0, 0, -30)}))(t)
+	must.Equal(t, "readings", int64(1), stats[0].Count)
 	if _, err := pools["api"].Exec(t.Context(), `SELECT sensor_data.drop_days(@before)`, pgx.NamedArgs{"before": now}); err == nil {
 		t.Error("the API may drop readings")
 	}

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
 	"coldaisle.dev/shared/alert"
@@ -129,14 +128,12 @@ func TestIDThatAnotherHoldsIsForTheSignedChannelAlone(t *testing.T) {
 	// What happens to his says nothing about hers.
 	must.Do(t, db.DeleteSensor(t.Context(), db.bruno, "n1"))
 	nodes := []reading.Node{{ID: "n1"}, {Channel: reading.Channel(db.bruno), ID: "n1"}, {Channel: reading.Channel(db.anna), ID: "n1"}}
-	got, err := db.SensorStatuses(t.Context(), nodes)
+	got := must.Get(db.SensorStatuses(t.Context(), nodes))(t)
 	annas := pipeline.SensorStatus{Owned: true, CustomerID: db.anna, RoomID: db.annasRoom, Budget: 1}
 	held := annas
 	held.HeldFrom = db.openSpans(t, db.anna)[0].From
 	want := map[reading.Node]pipeline.SensorStatus{nodes[0]: held, nodes[1]: {Deleted: true}, nodes[2]: annas}
-	if diff := cmp.Diff(want, got); diff != "" || err != nil {
-		t.Errorf("statuses, %v (-want +got):\n%s", err, diff)
-	}
+	must.Equal(t, "statuses", want, got)
 	// Created again, it shows all of his channel.
 	db.claim(t, db.bruno, db.brunosRoom, "n1")
 	must.Equal(t, "after deletion and creation", spans, db.visible(t, db.bruno))
@@ -198,9 +195,8 @@ func TestAlertBelongsToTheHolderAtItsTime(t *testing.T) {
 		must.Equal(t, fmt.Sprintf("%s in channel %d at %v", c.event.MessageID, c.event.Channel, c.event.Time), c.want, must.Get(db.InsertAlert(t.Context(), c.event))(t))
 	}
 	for customer, want := range map[int64]int{db.anna: 2, db.bruno: 3} {
-		if all, err := db.AlertHistory(t.Context(), customer, incidents.AlertQuery{PageRequest: store.PageRequest{Limit: 10}}); err != nil || len(all.Items) != want {
-			t.Errorf("customer %d sees %+v, %v", customer, all, err)
-		}
+		all := must.Get(db.AlertHistory(t.Context(), customer, incidents.AlertQuery{PageRequest: store.PageRequest{Limit: 10}}))(t)
+		must.Equal(t, fmt.Sprintf("alerts of customer %d", customer), want, len(all.Items))
 	}
 }
 
@@ -219,14 +215,9 @@ func TestPredictionsOfChannelsDoNotMeet(t *testing.T) {
 		db.detect(t, owner, n, false)
 	}
 	for customer, want := range map[int64]int{db.anna: 2, db.bruno: 1} { // she holds the open channel
-		listed, err := db.Predictions(t.Context(), customer, learning.PredictionFilter{PageRequest: store.PageRequest{Limit: 10}})
-		if err != nil || len(listed.Items) != want {
-			t.Errorf("customer %d sees %+v, %v", customer, listed, err)
-		}
-		stats, err := db.PredictionStats(t.Context(), customer)
-		if err != nil || stats.Total != want {
-			t.Errorf("customer %d has %+v, %v", customer, stats, err)
-		}
+		listed := must.Get(db.Predictions(t.Context(), customer, learning.PredictionFilter{PageRequest: store.PageRequest{Limit: 10}}))(t)
+		must.Equal(t, fmt.Sprintf("predictions of customer %d", customer), want, len(listed.Items))
+		must.Equal(t, fmt.Sprintf("counted of customer %d", customer), want, must.Get(db.PredictionStats(t.Context(), customer))(t).Total)
 	}
 	his, err := db.Predictions(t.Context(), db.bruno, learning.PredictionFilter{PageRequest: store.PageRequest{Limit: 10}})
 	if err != nil || len(his.Items) != 1 {

@@ -104,9 +104,7 @@ func BenchmarkIncidentsPage(b *testing.B) {
 		if err != nil || len(lasting) != 1 || lasting[0].Now.Sensors != 200 {
 			b.Fatal(len(lasting), err)
 		}
-		if unseen, err := db.Unseen(b.Context(), db.anna); err != nil || unseen != 19_999 {
-			b.Fatal(unseen, err)
-		}
+		must.Equal(b, "unseen", 19_999, must.Get(db.Unseen(b.Context(), db.anna))(b))
 		page, err := db.Incidents(b.Context(), db.anna, incidents.IncidentQuery{PageRequest: store.PageRequest{Limit: 50}}, instant())
 		if err != nil || len(page.Items) != 50 || page.Total != 20_000 {
 			b.Fatal(page.Total, err)

@@ -203,10 +203,7 @@ func TestChangesInMidIncident(t *testing.T) {
 					t.Errorf("%s: resolution %q, want %q", i.Quantity, i.Resolution, want)
 				}
 			}
-			var remembered int
-			if err := db.pool.QueryRow(t.Context(), `SELECT count(*) FROM rule_memory`).Scan(&remembered); err != nil || remembered != 2-len(c.want) {
-				t.Errorf("%d memories, %v", remembered, err)
-			}
+			must.Equal(t, "memories", 2-len(c.want), db.count(t, `SELECT count(*) FROM rule_memory`, nil))
 		})
 	}
 }
@@ -243,11 +240,9 @@ func TestRulesOfACustomer(t *testing.T) {
 		Quantity: incident.TemperatureRate, Direction: incident.Below, Limit: -20.5, For: 90 * time.Second, ClearMargin: 1.5, ClearFor: time.Minute,
 		Severity: incident.Warning, Scope: incident.Scope{SensorID: "n1"}, Enabled: true,
 	}
-	created, err := db.CreateRule(t.Context(), db.anna, rule)
+	created := must.Get(db.CreateRule(t.Context(), db.anna, rule))(t)
 	rule.ID, rule.Version = created.ID, 1
-	if diff := cmp.Diff(rule, created); diff != "" || err != nil {
-		t.Errorf("%v (-want +got):\n%s", err, diff)
-	}
+	must.Equal(t, "created", rule, created)
 	for scope, want := range map[incident.Scope]error{
 		{SensorID: "n2"}: store.ErrNoSensor, {RoomID: db.brunosRoom}: store.ErrNoRoom, {RoomID: db.annasRoom}: nil, {}: nil,
 	} {
@@ -305,10 +300,7 @@ func TestLateReadingJoinsTwoIncidents(t *testing.T) {
 		!one[0].StartTime.Equal(instant()) || !one[0].EndTime.Equal(instant().Add(1030*time.Second)) {
 		t.Fatalf("%+v", one)
 	}
-	redirected, err := db.Excursion(t.Context(), db.anna, younger.ID, instant())
-	if err != nil || redirected.ID != older.ID {
-		t.Errorf("the younger id gives %+v, %v", redirected, err)
-	}
+	must.Equal(t, "the younger id gives", older.ID, must.Get(db.Excursion(t.Context(), db.anna, younger.ID, instant()))(t).ID)
 	alone, over := judged("n1", -3600, 55), judged("n1", -3570, 20)
 	alone.Arrived, over.Arrived = instant().Add(2*time.Hour), instant().Add(2*time.Hour)
 	db.judge(t, over, alone)
@@ -382,16 +374,10 @@ func TestSensorStatusHasTheRules(t *testing.T) {
 		others: {Owned: true, CustomerID: db.bruno, RoomID: db.brunosRoom, Budget: 1}, discovered: {Budget: 1, Rules: []incident.Rule{all}},
 	}
 	nodes := []reading.Node{own, others, discovered, {ID: "nobody"}}
-	got, err := db.SensorStatuses(t.Context(), nodes)
-	if diff := cmp.Diff(want, got); diff != "" || err != nil {
-		t.Errorf("%v (-want +got):\n%s", err, diff)
-	}
+	must.Equal(t, "statuses", want, must.Get(db.SensorStatuses(t.Context(), nodes))(t))
 	db.judge(t, judged("n1", 0, 32))
-	if got, err = db.SensorStatuses(t.Context(), nodes); err != nil || !got[own].Remembers || got[others].Remembers {
-		t.Errorf("after a reading above the limit: %+v, %v", got, err)
-	}
+	got := must.Get(db.SensorStatuses(t.Context(), nodes))(t)
+	must.Equal(t, "both remember after a reading above the limit", [2]bool{true, false}, [2]bool{got[own].Remembers, got[others].Remembers})
 	db.judge(t, judged("n1", 30, 20))
-	if got, err = db.SensorStatuses(t.Context(), nodes); err != nil || got[own].Remembers {
-		t.Errorf("after a reading that settles it: %+v, %v", got, err)
-	}
+	must.Equal(t, "remembers after a reading that settles it", false, must.Get(db.SensorStatuses(t.Context(), nodes))(t)[own].Remembers)
 }

@@ -33,9 +33,7 @@ func TestMigrateTwiceKeepsData(t *testing.T) {
 	t.Parallel()
 	db := open(t)
 	must.Do(t, store.Migrate(t.Context(), db.pool))
-	if p, err := db.PersonByEmail(t.Context(), "anna12@example.com"); err != nil || p.CustomerID != db.anna {
-		t.Errorf("after a second migration: %+v, %v", p, err)
-	}
+	must.Equal(t, "customer after a second migration", db.anna, must.Get(db.PersonByEmail(t.Context(), "anna12@example.com"))(t).CustomerID)
 }
 
 func TestFourMigrationsAtOnceAllSucceed(t *testing.T) {
@@ -53,10 +51,8 @@ func TestFourMigrationsAtOnceAllSucceed(t *testing.T) {
 	group.Wait()
 	pool := connect(t, address)
 	var versions, distinct int
-	err := pool.QueryRow(t.Context(), `SELECT count(*), count(DISTINCT version_id) FROM goose_db_version`).Scan(&versions, &distinct)
-	if err != nil || versions != distinct {
-		t.Errorf("%d migrations recorded, %d different ones, %v", versions, distinct, err)
-	}
+	must.Do(t, pool.QueryRow(t.Context(), `SELECT count(*), count(DISTINCT version_id) FROM goose_db_version`).Scan(&versions, &distinct))
+	must.Equal(t, "different migrations recorded", versions, distinct)
 	if _, err := pgtest.NewStores(pool).CreateCustomer(t.Context(), accounts.NewCustomer{
 		Email: "a@example.com", Username: "anna12", PasswordHash: "x",
 	}); err != nil {

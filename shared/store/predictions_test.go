@@ -55,10 +55,7 @@ func (db fixture) minutes(t *testing.T, customer int64) []int {
 	for _, p := range found {
 		minutes = append(minutes, int(p.Time.Sub(instant())/time.Minute))
 	}
-	stats, err := db.PredictionStats(t.Context(), customer)
-	if err != nil || stats.Total != len(found) {
-		t.Errorf("%d predictions counted, %d listed, %v", stats.Total, len(found), err)
-	}
+	must.Equal(t, "predictions counted", len(found), must.Get(db.PredictionStats(t.Context(), customer))(t).Total)
 	return minutes
 }
 
@@ -109,9 +106,7 @@ func TestVerdictMayChangeUntilItIsUsed(t *testing.T) {
 	db.sql(t, `UPDATE prediction_feedback SET used_in_training = true WHERE id = @id`, pgx.NamedArgs{"id": p.ID})
 	_, err := db.ValidatePrediction(t.Context(), db.anna, p.ID, learning.FeedbackOK)
 	mustFail(t, "used", err, store.ErrPredictionUsed)
-	if after, err := db.Prediction(t.Context(), db.anna, p.ID); err != nil || after.Feedback != learning.FeedbackNotOK {
-		t.Errorf("after: %+v, %v", after, err)
-	}
+	must.Equal(t, "verdict after", learning.FeedbackNotOK, must.Get(db.Prediction(t.Context(), db.anna, p.ID))(t).Feedback)
 	_, err = db.ValidatePrediction(t.Context(), db.bruno, p.ID, learning.FeedbackOK)
 	mustFail(t, "another's, used", err, store.ErrNoPrediction)
 }

@@ -46,9 +46,7 @@ func TestProbe(t *testing.T) {
 			for _, d := range c.readings {
 				must.Do(t, db.KeepProbe(t.Context(), start.Add(d.published), start.Add(d.received)))
 			}
-			if got, err := db.Probe(t.Context()); err != nil || got != c.want {
-				t.Errorf("%+v, %v, want %+v", got, err, c.want)
-			}
+			must.Equal(t, "probe", c.want, must.Get(db.Probe(t.Context()))(t))
 		})
 	}
 }

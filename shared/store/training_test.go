@@ -185,9 +185,7 @@ func TestRunWithoutAnEndFailsAfterItsTimeout(t *testing.T) {
 		must.Do(t, db.ExpireRuns(t.Context()))
 	}
 	age(learning.RunTimeout - time.Minute)
-	if got, err := db.TrainingRun(t.Context(), db.anna, run.ID); err != nil || got.Status != learning.RunRunning {
-		t.Errorf("just before: %+v, %v", got, err)
-	}
+	must.Equal(t, "just before", learning.RunRunning, must.Get(db.TrainingRun(t.Context(), db.anna, run.ID))(t).Status)
 	age(learning.RunTimeout + time.Second)
 	got, err := db.TrainingRun(t.Context(), db.anna, run.ID)
 	if err != nil || got.Status != learning.RunFailed || got.CompletedAt == nil || got.ErrorMessage == nil {
@@ -201,9 +199,7 @@ func TestRunWithoutAnEndFailsAfterItsTimeout(t *testing.T) {
 	if err != nil || len(runs.Items) != 2 || runs.Items[0].ID != next.ID {
 		t.Errorf("history %+v, %v", runs, err)
 	}
-	if runs, err := db.TrainingRuns(t.Context(), db.anna, store.PageRequest{Limit: 1}); err != nil || len(runs.Items) != 1 {
-		t.Errorf("history of one: %+v, %v", runs, err)
-	}
+	must.Equal(t, "history of one", 1, len(must.Get(db.TrainingRuns(t.Context(), db.anna, store.PageRequest{Limit: 1}))(t).Items))
 	_, err = db.TrainingRun(t.Context(), db.anna, -1)
 	mustFail(t, "unknown run", err, store.ErrNoRun)
 }
@@ -214,9 +210,7 @@ func TestRunWaitsToBeRequestedUntilItIs(t *testing.T) {
 	_, err := db.UnrequestedRun(t.Context())
 	mustFail(t, "no run", err, store.ErrNoRun)
 	run := must.Get(db.BeginManual(t.Context(), db.anna))(t)
-	if waiting, err := db.UnrequestedRun(t.Context()); err != nil || waiting.ID != run.ID {
-		t.Errorf("begun: %+v, %v", waiting, err)
-	}
+	must.Equal(t, "begun", run.ID, must.Get(db.UnrequestedRun(t.Context()))(t).ID)
 	for range 2 {
 		must.Do(t, db.MarkRequested(t.Context(), run.ID))
 		_, err := db.UnrequestedRun(t.Context())

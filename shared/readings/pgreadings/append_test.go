@@ -44,10 +44,8 @@ func TestAppendsOfTheSameRowsInAnyOrderSucceed(t *testing.T) {
 		}
 		group.Wait()
 	}
-	stats, err := store.Stats(t.Context(), readings.NodeRef{ID: "node-0499", Visible: []reading.Span{{}}}, present().Add(time.Hour), []time.Time{present()})
-	if err != nil || stats[0].Count != rounds {
-		t.Errorf("%+v, %v, want %d readings", stats, err, rounds)
-	}
+	stats := must.Get(store.Stats(t.Context(), readings.NodeRef{ID: "node-0499", Visible: []reading.Span{{}}}, present().Add(time.Hour), []time.Time{present()}))(t)
+	must.Equal(t, "readings", rounds, int(stats[0].Count))
 }
 
 // A dump of the database reads the table from its first to its last minute; the

@@ -111,10 +111,8 @@ func twice(t *testing.T, store *pgreadings.Store, node string) {
 	add(t, store, r, r)
 	add(t, store, r)
 	must.Equal(t, "copies in a range", 1, len(collect(t, store, open(node), now.Add(-time.Hour), now)))
-	summary, err := store.Stats(t.Context(), open(node), now, []time.Time{now.Add(-time.Hour)})
-	if err != nil || summary[0].Count != 1 {
-		t.Errorf("statistics count %+v, %v", summary, err)
-	}
+	summary := must.Get(store.Stats(t.Context(), open(node), now, []time.Time{now.Add(-time.Hour)}))(t)
+	must.Equal(t, "statistics count", int64(1), summary[0].Count)
 	parts, err := store.Buckets(t.Context(), open(node), now.Add(-time.Hour), now, 1)
 	if err != nil || len(parts) != 1 || parts[0].Count != 1 {
 		t.Errorf("buckets %+v, %v", parts, err)
@@ -191,14 +189,8 @@ func buckets(t *testing.T, store *pgreadings.Store, node string) {
 
 func noBuckets(t *testing.T, store *pgreadings.Store, node string) {
 	t.Helper()
-	got, err := store.Buckets(t.Context(), open(node), present().Add(-time.Hour), present(), 10)
-	if err != nil || len(got) != 0 {
-		t.Errorf("got %v, %v", got, err)
-	}
-	got, err = store.Buckets(t.Context(), open(node), present(), present(), 10)
-	if err != nil || len(got) != 0 {
-		t.Errorf("empty range: got %v, %v", got, err)
-	}
+	must.Equal(t, "buckets", 0, len(must.Get(store.Buckets(t.Context(), open(node), present().Add(-time.Hour), present(), 10))(t)))
+	must.Equal(t, "buckets of an empty range", 0, len(must.Get(store.Buckets(t.Context(), open(node), present(), present(), 10))(t)))
 }
 
 func stats(t *testing.T, store *pgreadings.Store, node string) {

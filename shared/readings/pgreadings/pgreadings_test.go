@@ -22,10 +22,8 @@ func TestAppendMakesAgainAPartitionThatWasDropped(t *testing.T) {
 	must.Do(t, store.Append(t.Context(), []reading.Reading{row}))
 	must.Get(pool.Exec(t.Context(), `DROP TABLE sensor_data.readings_20260301`))(t)
 	must.Do(t, store.Append(t.Context(), []reading.Reading{row}))
-	found, err := store.Stats(t.Context(), readings.NodeRef{ID: "n", Visible: []reading.Span{{}}}, row.Time.Add(time.Second), []time.Time{row.Time})
-	if err != nil || found[0].Count != 1 {
-		t.Errorf("found %v, %v", found, err)
-	}
+	found := must.Get(store.Stats(t.Context(), readings.NodeRef{ID: "n", Visible: []reading.Span{{}}}, row.Time.Add(time.Second), []time.Time{row.Time}))(t)
+	must.Equal(t, "found", int64(1), found[0].Count)
 }
 
 func TestTableIsPartitionedByDayAndRefusesImpossibleValues(t *testing.T) {
