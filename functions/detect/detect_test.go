@@ -333,41 +333,29 @@ func BenchmarkQuietReading(b *testing.B) {
 	}
 }
 
-// TestDetectIsRetriedWhenThresholdsAreUnavailable shows contract 9.10.
-func TestDetectIsRetriedWhenThresholdsAreUnavailable(t *testing.T) {
-	t.Parallel()
-	alerts, server := topic(t)
-	judge := &fakeJudge{}
-	d := detect.New(from, fakeStatuses{}, alerts, judge, nil, alert.Defaults(), logging.Discard(), nil)
-	err := d.Handle(t.Context(), message(t, measured("untold", 99, 99), noon))
-	if !errors.Is(err, errAway) || push.IsPermanent(err) {
-		t.Errorf("got %v", err)
-	}
-	if len(server.Messages()) != 0 || len(judge.judged) != 0 {
-		t.Error("an event was published, or the reading judged, without thresholds")
-	}
-}
-
-// TestFailureIsRetried fails the publication or the judgement: nothing is published, and the
-// message is delivered again. A reading that needs neither passes.
+// TestFailureIsRetried shows contract 9.10: what the statuses, the judgement or the publication fails
+// publishes nothing and is delivered again. A reading within its limits needs the statuses alone.
 func TestFailureIsRetried(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
+		node    string
 		options []pstest.ServerReactorOption
 		judge   error
+		judged  int
 	}{
-		"topic alerts is away": {options: []pstest.ServerReactorOption{pstest.WithErrorInjection("Publish", codes.PermissionDenied, "not yours")}},
-		"PostgreSQL is away":   {judge: errAway},
+		"no thresholds are told": {node: "untold"},
+		"topic alerts is away":   {node: "n1", options: []pstest.ServerReactorOption{pstest.WithErrorInjection("Publish", codes.PermissionDenied, "not yours")}, judged: 1},
+		"PostgreSQL is away":     {node: "n1", judge: errAway, judged: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			alerts, server := topic(t, c.options...)
 			judge := &fakeJudge{err: c.judge}
 			d := detect.New(from, fakeStatuses{"n1": {Owned: true}}, alerts, judge, nil, alert.Defaults(), logging.Discard(), nil)
-			if err := d.Handle(t.Context(), message(t, measured("n1", 99, 20), noon)); err == nil || push.IsPermanent(err) {
+			if err := d.Handle(t.Context(), message(t, measured(c.node, 99, 20), noon)); err == nil || push.IsPermanent(err) {
 				t.Errorf("got %v", err)
 			}
-			if len(judge.judged) != 1 || len(server.Messages()) != 0 {
+			if len(judge.judged) != c.judged || len(server.Messages()) != 0 {
 				t.Errorf("judged %+v, raised %d alerts", judge.judged, len(server.Messages()))
 			}
 			must.Do(t, d.Handle(t.Context(), message(t, measured("n1", 21, 20), noon))) // within its limits

@@ -123,6 +123,17 @@ func usualAir(node string, at time.Time) (temperature, humidity float64) {
 	return reading.Round(21 + offset/4 + math.Sin(phase) + noise), reading.Round(42 - offset/2 + math.Cos(phase) + 3*noise)
 }
 
+// leak lets the air of a node become damp from a time on.
+func (s *site) leak(node string, began time.Time) {
+	s.air = func(n string, at time.Time) (float64, float64) {
+		temperature, humidity := usualAir(n, at)
+		if n == node && at.After(began) {
+			humidity += min(30, 2*at.Sub(began).Minutes())
+		}
+		return temperature, humidity
+	}
+}
+
 func (s *site) data(node string, window int) wire.Data {
 	d := wire.Data{Reading: reading.Reading{NodeID: node, MessageID: "m", Time: s.now}}
 	d.Reading.Temperature, d.Reading.Humidity = s.air(node, s.now)
@@ -164,13 +175,7 @@ func TestFindingIsOfTheNodeThatLeavesItsNeighbours(t *testing.T) {
 		}
 	}
 	began := s.now.Add(10 * time.Minute)
-	s.air = func(node string, at time.Time) (float64, float64) {
-		temperature, humidity := usualAir(node, at)
-		if node == "n003" && at.After(began) { // a leak
-			humidity += min(30, 2*at.Sub(began).Minutes())
-		}
-		return temperature, humidity
-	}
+	s.leak("n003", began)
 	s.now = began
 	var found incident.Finding
 	for !found.Holds && s.now.Before(began.Add(time.Hour)) {
@@ -377,13 +382,7 @@ func TestNeighboursAreThoseOfTheCalibration(t *testing.T) {
 		s := calm(3)
 		s.rooms[2] = others
 		began := s.now
-		s.air = func(node string, at time.Time) (float64, float64) {
-			temperature, humidity := usualAir(node, at)
-			if node == "n002" && at.After(began) { // a leak
-				humidity += min(30, 2*at.Sub(began).Minutes())
-			}
-			return temperature, humidity
-		}
+		s.leak("n002", began)
 		f, c := s.detector(), anomaly.Calibrate(nil)
 		if compared {
 			c = named
