@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -55,9 +56,7 @@ func TestEnrolledGateway(t *testing.T) {
 	if err := drill("QJ5R2-W7YB3"); err != nil || !strings.HasPrefix(out.String(), "The drill is sent.") {
 		t.Errorf("drill: %q, %v", out.String(), err)
 	}
-	if err := drill(); err == nil || !strings.Contains(err.Error(), "monitor-gateway drill CODE") {
-		t.Errorf("a drill without a code: %v", err)
-	}
+	must.Contain(t, "a drill without a code", fmt.Sprint(drill()), "monitor-gateway drill CODE")
 	if drills := server.Messages(); wire.DrillOf(drills[len(drills)-1].Data) != "QJ5R2-W7YB3" {
 		t.Errorf("published %s", drills[len(drills)-1].Data)
 	}
@@ -73,9 +72,7 @@ func TestEnrolledGateway(t *testing.T) {
 	// It is revoked, which a restart makes it hear at once.
 	api.Set(func(a *enrolmenttest.API) { a.Reply.Revoked = true })
 	_ = p.end(syscall.SIGKILL)
-	if err := drill("QJ5R2-W7YB3"); err == nil || !strings.Contains(err.Error(), "no gateway answers") {
-		t.Errorf("a drill without a gateway: %v", err)
-	}
+	must.Contain(t, "a drill without a gateway", fmt.Sprint(drill("QJ5R2-W7YB3")), "no gateway answers")
 	heard := len(api.Statuses())
 	p.start()
 	must.Eventually(t, "the status that says so", func() bool { return len(api.Statuses()) > heard })
@@ -86,22 +83,12 @@ func TestEnrolledGateway(t *testing.T) {
 		return h != nil && h.Outbox.Readings == 1 && strings.Contains(strings.Join(h.Reasons, "\n"), "enrolment: the enrolment of this gateway was revoked")
 	})
 	var report bytes.Buffer
-	if err := runDoctor(t.Context(), nil, p.environ, &report, time.Now); !errors.Is(err, errProblemsFound) {
-		t.Errorf("the doctor ends with %v", err)
-	}
-	for _, text := range []string{"Cellar (" + enrolmenttest.ID + ") of ops@example.com\n", "see what is said of the clock, the enrolment", "PROBLEM  the enrolment of this gateway was revoked"} {
-		if !strings.Contains(report.String(), text) {
-			t.Errorf("no %q in:\n%s", text, report.String())
-		}
-	}
-	if err := drill("QJ5R2-W7YB3"); err == nil || !strings.Contains(err.Error(), "revoked") {
-		t.Errorf("a drill of a revoked gateway: %v", err)
-	}
+	must.Fail(t, "the doctor", runDoctor(t.Context(), nil, p.environ, &report, time.Now), errProblemsFound)
+	must.Contain(t, "the report", report.String(), "Cellar ("+enrolmenttest.ID+") of ops@example.com\n", "see what is said of the clock, the enrolment", "PROBLEM  the enrolment of this gateway was revoked")
+	must.Contain(t, "a drill of a revoked gateway", fmt.Sprint(drill("QJ5R2-W7YB3")), "revoked")
 	must.Equal(t, "a revoked gateway publishes", published, len(server.Messages()))
 	_ = p.end(syscall.SIGKILL) // then the log is whole
-	if !strings.Contains(p.log.String(), "was revoked") {
-		t.Error("the log does not tell of the revocation")
-	}
+	must.Contain(t, "the log", p.log.String(), "was revoked")
 }
 
 func TestEnrolsArguments(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -53,9 +52,7 @@ func TestSupervision(t *testing.T) {
 	for last != "STOPPING=1" {
 		last = hear()
 	}
-	if !strings.Contains(p.log.String(), "socket.json: no such file") {
-		t.Error("the log says nothing of the credentials")
-	}
+	must.Contain(t, "the log", p.log.String(), "socket.json: no such file")
 }
 
 // TestWatchdogComesAnew holds that the gateway is asked for its health by a new

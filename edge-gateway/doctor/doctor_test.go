@@ -53,11 +53,7 @@ func said(r *Report, subject string) string {
 func expect(t *testing.T, r *Report, subject string, worst Severity, texts ...string) {
 	t.Helper()
 	found := said(r, subject)
-	for _, text := range texts {
-		if !strings.Contains(found, text) {
-			t.Errorf("%s: no %q in:\n%s", subject, text, found)
-		}
-	}
+	must.Contain(t, subject, found, texts...)
 	got := OK
 	for _, f := range r.Findings {
 		if f.Subject == subject {

@@ -166,9 +166,7 @@ func TestRepeatedBatch(t *testing.T) {
 	if status, got := s.batch(strings.ReplaceAll(live, "n4", "n5")); status != http.StatusAccepted || got[1] != "error: Pub/Sub refuses the reading" {
 		t.Errorf("answered %d %q", status, got)
 	}
-	if health := s.health(); !strings.Contains(health, `"name":"poller"`) || !strings.Contains(health, `"refused":1`) || !strings.Contains(health, `"nodes":5`) {
-		t.Errorf("health says %s", health)
-	}
+	must.Contain(t, "health", s.health(), `"name":"poller"`, `"refused":1`, `"nodes":5`)
 }
 
 // TestBatchIsOneWrite counts the syncs of a batch by what coalesces: all of it is appended at

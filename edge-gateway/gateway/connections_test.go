@@ -161,9 +161,7 @@ func TestIdleConnectionsMakeRoom(t *testing.T) { //nolint:paralleltest // thousa
 	if lines := strings.Count(c.log.String(), "idle ones are closed"); lines != 1 {
 		t.Errorf("%d lines in the log, want one a minute:\n%s", lines, c.log.String())
 	}
-	if want := `"closed_from":"127.0.0.2","which_has":1024,"newest_from":"127.0.0.5"`; !strings.Contains(c.log.String(), want) {
-		t.Errorf("no %s in the log:\n%s", want, c.log.String())
-	}
+	must.Contain(t, "the log", c.log.String(), `"closed_from":"127.0.0.2","which_has":1024,"newest_from":"127.0.0.5"`)
 }
 
 // TestOneAddressCannotTakeAllConnections opens more than its share from one

@@ -98,9 +98,7 @@ func TestTableOfNodesIsBounded(t *testing.T) {
 		must.Equal(t, fmt.Sprintf("node %d was answered", i), 200, s.message(string(measured(i, 1))))
 	}
 	_, list := s.send(http.MethodGet, "/api/v1/nodes", "")
-	if !strings.Contains(list, `"total":3`) {
-		t.Errorf("the list is %s", list)
-	}
+	must.Contain(t, "the list", list, `"total":3`)
 	if got := s.published.last(); got.Reading.NodeID != "node-0009" || got.Recent.Len() != 0 {
 		t.Errorf("a node beyond the bound was published as %v", got)
 	}

@@ -274,7 +274,5 @@ func TestNodesSurviveARestart(t *testing.T) {
 	}
 	full := fmt.Sprintf(`[%s]`, strings.TrimSuffix(strings.Repeat(`{"node_id":"n%d","ip_addr":"10.0.0.5","last_seen":"2026-11-20T04:00:00Z"},`, 9), ","))
 	must.Do(t, os.WriteFile(file, fmt.Appendf(nil, full, 1, 2, 3, 4, 5, 6, 7, 8, 9), 0o600))
-	if got := list(0); !strings.Contains(got, `"total":3`) {
-		t.Errorf("with room for 3 nodes: %s", got)
-	}
+	must.Contain(t, "the list with room for 3 nodes", list(0), `"total":3`)
 }

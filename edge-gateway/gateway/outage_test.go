@@ -47,9 +47,7 @@ func TestFailedPublishIsKeptAndDelivered(t *testing.T) {
 	if _, tried := s.published.all(); tried != 2 {
 		t.Errorf("Pub/Sub was tried %d times though it was known to be away, want 2", tried)
 	}
-	if health := s.health(); !strings.Contains(health, `"status":"degraded"`) || !strings.Contains(health, `"up":false`) || !strings.Contains(health, `"readings":5`) {
-		t.Errorf("health says %s", health)
-	}
+	must.Contain(t, "health", s.health(), `"status":"degraded"`, `"up":false`, `"readings":5`)
 	s.pass(time.Hour)
 	s.published.fail(nil)
 	s.run()
@@ -133,9 +131,7 @@ func TestReasonOfAnOutage(t *testing.T) {
 		})
 	}
 	both.Wait()
-	if health := s.health(); !strings.Contains(health, `"reasons":["publishing: uplink down"]`) {
-		t.Errorf("health says %s", health)
-	}
+	must.Contain(t, "health", s.health(), `"reasons":["publishing: uplink down"]`)
 	if _, metrics := s.send(http.MethodGet, "/metrics", ""); !strings.Contains(metrics, `gateway_publish_faults_total{reason="other"} 1`) {
 		t.Error("one fault is counted twice")
 	}
@@ -150,13 +146,9 @@ func TestNothingCanBeKept(t *testing.T) {
 	for i := range 3 {
 		must.Equal(t, "answered", 500, s.message(body(strconv.Itoa(i), 20)))
 	}
-	if health := s.health(); !strings.Contains(health, `"status":"failing"`) || !strings.Contains(health, `"dropped":3`) || !strings.Contains(health, `"outbox: read-only file system"`) {
-		t.Errorf("health says %s", health)
-	}
+	must.Contain(t, "health", s.health(), `"status":"failing"`, `"dropped":3`, `"outbox: read-only file system"`)
 	_, metrics := s.send(http.MethodGet, "/metrics", "")
-	if !strings.Contains(metrics, `gateway_outbox_dropped_total{reason="disk"} 3`) {
-		t.Error("the metrics do not count what was dropped")
-	}
+	must.Contain(t, "the metrics", metrics, `gateway_outbox_dropped_total{reason="disk"} 3`)
 	s.published.fail(nil)
 	s.pass(time.Second)
 	s.run()
@@ -190,17 +182,13 @@ func TestFullOutboxIsCounted(t *testing.T) {
 				fmt.Sprintf(`gateway_outbox_dropped_total{reason=%q} %d`, c.reason, 100-kept),
 				"gateway_messages_accepted_total 100", "gateway_publishing 0",
 			} {
-				if !strings.Contains(metrics, line+"\n") {
-					t.Errorf("no %q in the metrics", line)
-				}
+				must.Contain(t, "the metrics", metrics, line+"\n")
 			}
 			if kept == 0 || kept == 100 {
 				t.Errorf("%d of 100 readings kept in 4 KiB", kept)
 			}
 			const lost = `"status":"failing","reasons":["publishing: uplink down","outbox: it has no room, readings are lost"]`
-			if health := s.health(); !strings.Contains(health, lost) {
-				t.Errorf("health says %s", health)
-			}
+			must.Contain(t, "health", s.health(), lost)
 			s.pass(5 * time.Minute)
 			if health := s.health(); strings.Contains(health, "readings are lost") || !strings.Contains(health, c.later) {
 				t.Errorf("five minutes later health says %s", health)
@@ -223,9 +211,7 @@ func TestMetrics(t *testing.T) {
 		`gateway_requests_rejected_total{reason="invalid"} 1`, "gateway_nodes 1", "gateway_publish_seconds_count 2",
 		`gateway_build_info{version="v1"} 1`, "gateway_outbox_readings 1",
 	} {
-		if !strings.Contains(answer+"\n", line+"\n") {
-			t.Errorf("no %q in:\n%s", line, answer)
-		}
+		must.Contain(t, "the metrics", answer+"\n", line+"\n")
 	}
 }
 
@@ -237,14 +223,10 @@ func TestNodeMetrics(t *testing.T) {
 	s.message(body("1", 20.5))
 	s.send(http.MethodPost, "/api/v1/heartbeat", `{"node_id":"quiet"}`)
 	_, answer := s.send(http.MethodGet, "/metrics", "")
-	for _, line := range []string{
+	must.Contain(t, "the metrics", answer,
 		`coldaisle_temperature_celsius{node_id="n1"} 20.5`, `coldaisle_relative_humidity_ratio{node_id="n1"} 0.4`, `coldaisle_dew_point_celsius{node_id="n1"} 6.`,
 		`coldaisle_last_reading_timestamp_seconds{node_id="n1"} 1.7`, `coldaisle_sensor_up{node_id="n1"} 1`,
-	} {
-		if !strings.Contains(answer, line) {
-			t.Errorf("no %q in:\n%s", line, answer)
-		}
-	}
+	)
 	if strings.Contains(answer, "quiet") {
 		t.Error("a node without a reading has metrics")
 	}
@@ -290,9 +272,7 @@ func TestFlippedBits(t *testing.T) {
 	must.Eventually(t, "some more attempts", tried(before+10))
 	s.published.fail(nil)
 	s.delivered(2)
-	if health := s.health(); !strings.Contains(health, `"damaged":1`) {
-		t.Errorf("health says %s", health)
-	}
+	must.Contain(t, "health", s.health(), `"damaged":1`)
 	if lines := strings.Count(s.log.String(), "places of the outbox cannot be read"); lines != 1 {
 		t.Errorf("%d lines about it, want 1:\n%s", lines, s.log.String())
 	}
@@ -333,9 +313,7 @@ func TestChecksShowInHealth(t *testing.T) {
 			broken.Store(&c.broken)
 			time.Sleep(c.after)
 			synctest.Wait()
-			if health := s.health(); !strings.Contains(health, c.want) {
-				t.Errorf("health says %s, want %s", health, c.want)
-			}
+			must.Contain(t, "health", s.health(), c.want)
 			if _, metrics := s.send(http.MethodGet, "/metrics", ""); !strings.Contains(metrics, "gateway_state "+c.state+"\n") {
 				t.Errorf("the metrics do not say that the state is %s", c.state)
 			}

@@ -66,9 +66,7 @@ func TestRefusedMessageIsAlone(t *testing.T) {
 	}
 	posting.Wait()
 	must.Equal(t, "readings were kept", 0, s.box.Stats().Pending)
-	if got := s.health(); !strings.Contains(got, `"status":"healthy"`) || !strings.Contains(got, `"refused":6`) {
-		t.Errorf("health says %s", got)
-	}
+	must.Contain(t, "health", s.health(), `"status":"healthy"`, `"refused":6`)
 	if lines := strings.Count(s.log.String(), "\n"); lines != 1 || !strings.Contains(s.log.String(), `"node_id":"bad-`) || !strings.Contains(s.log.String(), "refused by Pub/Sub") {
 		t.Errorf("%d lines in the log, want one that names a node and the reason:\n%s", lines, s.log.String())
 	}
@@ -78,9 +76,7 @@ func TestRefusedMessageIsAlone(t *testing.T) {
 	}
 	s.run()
 	must.Eventually(t, "the outbox to drain", func() bool { return s.box.Stats().Pending == 0 })
-	if got := s.health(); !strings.Contains(got, `"status":"healthy"`) || !strings.Contains(got, `"refused":10`) {
-		t.Errorf("health says %s", got)
-	}
+	must.Contain(t, "health", s.health(), `"status":"healthy"`, `"refused":10`)
 	nodes := map[string]bool{}
 	all, _ := s.published.all()
 	for _, data := range all {
@@ -131,18 +127,14 @@ func TestEverythingIsRefused(t *testing.T) {
 	if got := s.box.Stats().Pending; got < 200-64 {
 		t.Fatalf("%d of 200 readings are left in the outbox", got)
 	}
-	if got := s.health(); !strings.Contains(got, `"status":"degraded"`) || !strings.Contains(got, "refused by Pub/Sub") {
-		t.Errorf("health says %s", got)
-	}
+	must.Contain(t, "health", s.health(), `"status":"degraded"`, "refused by Pub/Sub")
 	// The live path is open all the time; what waits first goes on being refused.
 	s.published.judge(refusing(func(node string) bool { return node == "bad" }))
 	if got := message(); !strings.HasPrefix(got, "200") {
 		t.Errorf("the first reading that Pub/Sub would take was answered %s", got)
 	}
 	must.Eventually(t, "the outbox to drain", func() bool { return s.box.Stats().Pending == 0 })
-	if got := s.health(); !strings.Contains(got, `"status":"healthy"`) {
-		t.Errorf("health says %s", got)
-	}
+	must.Contain(t, "health", s.health(), `"status":"healthy"`)
 	all, _ := s.published.all()
 	delivered := 0
 	for _, data := range all {

@@ -111,9 +111,7 @@ func TestCapacity(t *testing.T) {
 	box = open(t, dir, options)
 	t.Logf("%d readings, opened in %s", total(kept), time.Since(began))
 	must.Equal(t, "readings wait", total(kept), box.Stats().Pending)
-	if err := box.Append(nodeRecord(1, 1, time.Now())); !errors.Is(err, ErrFull) {
-		t.Errorf("a full outbox that was opened again: %v", err)
-	}
+	must.Fail(t, "a full outbox that was opened again", box.Append(nodeRecord(1, 1, time.Now())), ErrFull)
 	last := map[string]time.Time{}
 	for n, all := 0, total(kept); n <= all; {
 		messages := must.Get(box.Next(256))(t)

@@ -36,9 +36,7 @@ func TestFullFileSystem(t *testing.T) {
 		t.Errorf("%d messages fit into 256 KiB", accepted)
 	}
 	for range 10 {
-		if err := box.Append(rec(message)); !errors.Is(err, syscall.ENOSPC) {
-			t.Errorf("Append = %v on a full disk", err)
-		}
+		must.Fail(t, "Append on a full disk", box.Append(rec(message)), syscall.ENOSPC)
 	}
 	must.Do(t, box.Close())
 	box = open(t, dir, options())
@@ -69,16 +67,12 @@ func TestReadOnlyFileSystem(t *testing.T) {
 		return syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY, "") == nil
 	})
 	box = open(t, dir, options())
-	if err := box.Append(rec("refused")); !errors.Is(err, syscall.EROFS) {
-		t.Errorf("Append = %v", err)
-	}
+	must.Fail(t, "Append", box.Append(rec("refused")), syscall.EROFS)
 	if got := box.Stats(); got.Pending != 50 || !errors.Is(got.Err, syscall.EROFS) {
 		t.Errorf("%+v, want 50 waiting and the fault", got)
 	}
 	messages := must.Get(box.Next(100))(t)
 	must.Equal(t, "messages that come out", 50, len(messages))
-	if err := box.Consume(messages); !errors.Is(err, syscall.EROFS) {
-		t.Errorf("Consume = %v", err)
-	}
+	must.Fail(t, "Consume", box.Consume(messages), syscall.EROFS)
 	must.Equal(t, "messages that come a second time", 0, len(must.Get(box.Next(100))(t)))
 }

@@ -70,9 +70,7 @@ func TestProbe(t *testing.T) {
 	// The disk became read-only while it was probed, and is writable again.
 	must.Do(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("probe-%d", os.Getpid())), nil, 0o600))
 	must.Get(Probe(dir, time.Now))(t) // the disk was repaired
-	if err := (osDisk{}).SyncFolder(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("SyncFolder of no folder = %v", err)
-	}
+	must.Fail(t, "SyncFolder of no folder", (osDisk{}).SyncFolder(filepath.Join(dir, "none")), fs.ErrNotExist)
 	_, err = Probe(filepath.Join(dir, "none"), time.Now)
 	if err == nil || !strings.Contains(err.Error(), "none") {
 		t.Errorf("Probe of no folder = %v", err)
@@ -119,12 +117,8 @@ func TestLate(t *testing.T) {
 		t.Errorf("Consume = %v", err)
 	}
 	must.Do(t, box.Close())
-	if err := add(box, "late"); !errors.Is(err, ErrClosed) {
-		t.Errorf("Append after Close = %v", err)
-	}
+	must.Fail(t, "Append after Close", add(box, "late"), ErrClosed)
 	unneeded := NewLate(openIt, time.Now)
 	must.Do(t, unneeded.Close())
-	if err := add(unneeded, "late"); !errors.Is(err, ErrClosed) {
-		t.Errorf("Append after Close, never opened = %v", err)
-	}
+	must.Fail(t, "Append after Close, never opened", add(unneeded, "late"), ErrClosed)
 }

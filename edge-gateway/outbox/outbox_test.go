@@ -414,9 +414,7 @@ func TestOneProcessAtATime(t *testing.T) {
 		t.Errorf("a second Open = %v, want ErrInUse", err)
 	}
 	must.Do(t, box.Close())
-	if err := box.Append(rec("late")); !errors.Is(err, ErrClosed) {
-		t.Errorf("Append after Close = %v, want ErrClosed", err)
-	}
+	must.Fail(t, "Append after Close", box.Append(rec("late")), ErrClosed)
 	if err := box.Close(); err != nil {
 		t.Errorf("a second Close = %v", err)
 	}

@@ -256,9 +256,7 @@ func TestRuleSwitchedOff(t *testing.T) {
 	s.apply(steps, Change{Event: incident.EventEnded, IncidentID: 1, Incident: &i}, i.StartTime.Add(time.Hour))
 	told := s.Queue[len(s.Queue)-1]
 	must.Equal(t, "title", "No longer watched: Hall A: too hot", told.Title)
-	if !strings.Contains(told.Text, "Not cleared: its rule was changed or switched off.") {
-		t.Error(told.Text)
-	}
+	must.Contain(t, "the message", told.Text, "Not cleared: its rule was changed or switched off.")
 }
 
 // TestKills kills the watch at random points: nothing is missed, nothing is out of order, and

@@ -306,9 +306,7 @@ func TestOtherIntervalIsOneNotice(t *testing.T) {
 		}
 		must.Equal(t, fmt.Sprintf("told of %+v", c), want, len(told))
 		for _, reason := range told {
-			if !strings.Contains(reason, fmt.Sprintf("every %.0f s instead of 30 s", c.seconds)) {
-				t.Error(reason)
-			}
+			must.Contain(t, "the reason", reason, fmt.Sprintf("every %.0f s instead of 30 s", c.seconds))
 		}
 	}
 }

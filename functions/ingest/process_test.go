@@ -75,13 +75,9 @@ func TestProcess(t *testing.T) {
 		}
 		must.Equal(t, p.Output(), 0, p.Terminate())
 		must.Equal(t, "stored", []reading.Reading{want}, storedRows(t, database))
-		for _, text := range []string{
+		must.Contain(t, "the log", p.Output(),
 			`"readings_stored":3`, `"messages_dead_lettered":1`, `"message dead-lettered"`, `"reason":"malformed"`, `"message_id":"malformed"`,
-		} {
-			if !strings.Contains(p.Output(), text) {
-				t.Errorf("no %s in the log:\n%s", text, p.Output())
-			}
-		}
+		)
 	})
 	t.Run("refuses open readings where the open channel is closed", func(t *testing.T) { // contract 10.4
 		t.Parallel()

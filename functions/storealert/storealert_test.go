@@ -211,9 +211,7 @@ func TestProcess(t *testing.T) {
 	}
 	must.Equal(t, p.Output(), 0, p.Terminate())
 	must.Equal(t, "alerts", 1, count(t, pool))
-	if !strings.Contains(p.Output(), `"alerts_duplicate":1`) || !strings.Contains(p.Output(), `"alerts_stored":1`) {
-		t.Errorf("counted %s", p.Output())
-	}
+	must.Contain(t, "the log", p.Output(), `"alerts_duplicate":1`, `"alerts_stored":1`)
 	if p.Listening > time.Second {
 		t.Errorf("takes %v to listen", p.Listening)
 	}

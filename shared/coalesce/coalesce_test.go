@@ -274,9 +274,7 @@ func TestStartDoesNotWait(t *testing.T) {
 		must.Equal(t, "started after", time.Duration(0), time.Since(began))
 		g.Close()
 		must.Equal(t, "batches", [][]int{{0}, {1, 2}}, r.batches)
-		if err := g.Start(t.Context(), 4); !errors.Is(err, coalesce.ErrClosed) {
-			t.Errorf("after Close: %v", err)
-		}
+		must.Fail(t, "after Close", g.Start(t.Context(), 4), coalesce.ErrClosed)
 	})
 }
 

@@ -81,11 +81,7 @@ func TestLoadNamesEachErrorOnALineOfItsOwn(t *testing.T) {
 				t.Fatal("loaded without an error")
 			}
 			got := strings.Split(err.Error(), "\n")
-			for _, line := range c.want {
-				if !strings.Contains(err.Error(), line) {
-					t.Errorf("error %q does not say %q", err, line)
-				}
-			}
+			must.Contain(t, "the error", err.Error(), c.want...)
 			must.Equal(t, fmt.Sprintf("lines: %q", got), len(c.want), len(got))
 		})
 	}

@@ -142,9 +142,7 @@ func TestHostDrains(t *testing.T) {
 	if !ended.Load() {
 		t.Error("clients not closed")
 	}
-	if !strings.Contains(lines.String(), `"messages_processed":`) {
-		t.Errorf("last counters not written: %s", lines)
-	}
+	must.Contain(t, "the last counters", lines.String(), `"messages_processed":`)
 }
 
 func TestHostDrainEnds(t *testing.T) {
@@ -169,9 +167,7 @@ func TestHostDrainEnds(t *testing.T) {
 	<-started
 	short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if err := h.Drain(short); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("drain of a hanging message: %v", err)
-	}
+	must.Fail(t, "drain of a hanging message", h.Drain(short), context.DeadlineExceeded)
 	abandon()
 	posting.Wait()
 }
@@ -192,9 +188,7 @@ func TestHandlerRefusesMissingSettings(t *testing.T) {
 	})
 	must.Equal(t, "exit", 1, code)
 	for _, name := range []string{"PROJECT_ID", "DEAD_LETTER_TOPIC", "ALERT_TOPIC"} {
-		if !strings.Contains(output.String(), "probe: "+name+" is required") {
-			t.Errorf("nothing about %s in %q", name, output.String())
-		}
+		must.Contain(t, "the log", output.String(), "probe: "+name+" is required")
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"math"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -178,9 +177,7 @@ func TestLoaderFollows(t *testing.T) {
 		must.Equal(t, name+": loaded", first.Version(), version())
 		s.server.CreateObject(fakestorage.Object{ObjectAttrs: whole.ObjectAttrs, Content: content})
 	}
-	if text := log.String(); !strings.Contains(text, "checksum does not fit") || !strings.Contains(text, "this program knows") {
-		t.Errorf("the log does not tell of damaged models:\n%s", text)
-	}
+	must.Contain(t, "the log of damaged models", log.String(), "checksum does not fit", "this program knows")
 	now = now.Add(modelstore.RefreshInterval)
 	must.Equal(t, "loaded", second.Version(), version())
 	s.server.Stop() // storage away: what is loaded stays

@@ -2,6 +2,8 @@
 package must
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,6 +33,24 @@ func Equal(tb testing.TB, what string, want, got any, options ...cmp.Option) {
 	tb.Helper()
 	if diff := cmp.Diff(want, got, options...); diff != "" {
 		tb.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// Contain reports which texts are not part of what was said; the test goes on.
+func Contain(tb testing.TB, what, said string, texts ...string) {
+	tb.Helper()
+	for _, text := range texts {
+		if !strings.Contains(said, text) {
+			tb.Errorf("%s lacks %q:\n%s", what, text, said)
+		}
+	}
+}
+
+// Fail reports an error that is not the wanted one; the test goes on.
+func Fail(tb testing.TB, what string, err, want error) {
+	tb.Helper()
+	if !errors.Is(err, want) {
+		tb.Errorf("%s: got error %v, want %v", what, err, want)
 	}
 }
 

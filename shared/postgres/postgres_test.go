@@ -173,9 +173,7 @@ func TestSecondServerOnOneFolderIsRefused(t *testing.T) {
 		_ = second.Stop()
 		t.Fatal("two servers on one folder")
 	}
-	if !strings.Contains(err.Error(), "postmaster.pid") {
-		t.Errorf("the reason is missing: %v", err)
-	}
+	must.Contain(t, "the reason", err.Error(), "postmaster.pid")
 	must.Equal(t, "the first has rows", 3, count(t, first))
 }
 

@@ -1,6 +1,7 @@
 package processtest_test
 
 import (
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -55,14 +56,8 @@ func TestStartsAgainAtItsAddress(t *testing.T) {
 func TestSaysWhyItDoesNotStart(t *testing.T) {
 	t.Parallel()
 	p := must.Get(processtest.New(t.Context(), "child-2", os.Args[0], t.TempDir(), "CHILD=ends"))(t)
-	if err := p.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "child-2 exited at start:\nno settings") {
-		t.Errorf("got %v", err)
-	}
+	must.Contain(t, "the error", fmt.Sprint(p.Start(t.Context())), "child-2 exited at start:\nno settings")
 	missing := must.Get(processtest.New(t.Context(), "child-3", "/nowhere/program", t.TempDir()))(t)
-	if err := missing.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "start child-3") {
-		t.Errorf("got %v", err)
-	}
-	if err := processtest.Build(t.Context(), t.TempDir()+"/none", "coldaisle.dev/none"); err == nil || !strings.Contains(err.Error(), "build coldaisle.dev/none") {
-		t.Errorf("got %v", err)
-	}
+	must.Contain(t, "the error", fmt.Sprint(missing.Start(t.Context())), "start child-3")
+	must.Contain(t, "the error", fmt.Sprint(processtest.Build(t.Context(), t.TempDir()+"/none", "coldaisle.dev/none")), "build coldaisle.dev/none")
 }

@@ -27,9 +27,7 @@ func TestTyped(t *testing.T) {
 	numbers := publisher.NewTyped(client, "numbers", time.Minute, encode)
 	t.Cleanup(numbers.Stop)
 	must.Do(t, numbers.Publish(t.Context(), 8))
-	if err := numbers.Publish(t.Context(), 7); !errors.Is(err, odd) {
-		t.Errorf("got %v, want the error of encode", err)
-	}
+	must.Fail(t, "publish", numbers.Publish(t.Context(), 7), odd)
 	messages := server.Messages()
 	if len(messages) != 1 || string(messages[0].Data) != "8" || messages[0].Attributes["half"] != "4" {
 		t.Errorf("published %v", messages)

@@ -144,7 +144,5 @@ func TestHandlerJoinsTheTraceOfTheMessage(t *testing.T) {
 	})
 	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", bytes.NewReader(encode(t, m)))
 	handler.ServeHTTP(httptest.NewRecorder(), request)
-	if !strings.Contains(lines.String(), "projects/p/traces/"+id) {
-		t.Errorf("the refusal is logged outside the trace: %s", lines.String())
-	}
+	must.Contain(t, "the log of the refusal", lines.String(), "projects/p/traces/"+id)
 }

@@ -66,9 +66,7 @@ func TestValidate(t *testing.T) {
 			t.Parallel()
 			r := valid()
 			c.change(&r)
-			if err := r.Validate(); !errors.Is(err, c.want) {
-				t.Errorf("Validate() = %v, want %v", err, c.want)
-			}
+			must.Fail(t, "Validate", r.Validate(), c.want)
 		})
 	}
 }

@@ -101,7 +101,7 @@ func TestActOnAnIncident(t *testing.T) {
 			}
 			got, err := db.Act(t.Context(), db.anna, id, c.do, now)
 			if c.do.Event == incident.EventGivenBack && log == nil {
-				mustFail(t, "given back twice", err, incidents.ErrNobodyHasIt)
+				must.Fail(t, "given back twice", err, incidents.ErrNobodyHasIt)
 				continue
 			}
 			must.Do(t, err)
@@ -114,7 +114,7 @@ func TestActOnAnIncident(t *testing.T) {
 	hour := clock(3600)
 	for _, event := range []incident.Event{incident.EventTaken, incident.EventSnoozed, incident.EventHandedOver, incident.EventGivenBack, incident.EventCommented} {
 		_, err := db.Act(t.Context(), db.bruno, id, incidents.Action{Event: event, By: "bruno1"}, at)
-		mustFail(t, fmt.Sprint("another customer: ", event), err, store.ErrNoIncident)
+		must.Fail(t, fmt.Sprint("another customer: ", event), err, store.ErrNoIncident)
 	}
 	if _, err := db.Act(t.Context(), db.anna, id, incidents.Action{Event: incident.EventEnded, By: "anna12"}, at); err == nil {
 		t.Error("people may end an incident")
@@ -123,7 +123,7 @@ func TestActOnAnIncident(t *testing.T) {
 	db.settle(t, 3600)
 	for _, event := range []incident.Event{incident.EventTaken, incident.EventSnoozed, incident.EventHandedOver, incident.EventGivenBack} {
 		_, err := db.Act(t.Context(), db.anna, id, incidents.Action{Event: event, By: "anna12"}, hour)
-		mustFail(t, fmt.Sprint("over: ", event), err, incidents.ErrIncidentOver)
+		must.Fail(t, fmt.Sprint("over: ", event), err, incidents.ErrIncidentOver)
 	}
 	after := must.Get(db.Act(t.Context(), db.anna, id, incidents.Action{Event: incident.EventCommented, By: "anna12", Comment: "a door"}, hour))(t)
 	if after.Comment != "a door" || after.Lasting || after.TakenAt != nil || after.Now != nil || after.Seen {

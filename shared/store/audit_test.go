@@ -35,13 +35,13 @@ func TestAuditBelongsToItsTransaction(t *testing.T) {
 		})
 	}
 	failed := errors.New("after the change")
-	mustFail(t, "a transaction that fails", rename(failed), failed)
+	must.Fail(t, "a transaction that fails", rename(failed), failed)
 	if room, err := db.Room(t.Context(), db.anna, db.annasRoom); err != nil || room.Name != "Room" || db.count(t, `SELECT count(*) FROM audit_log`, nil) != 0 {
 		t.Errorf("left %+v, %v", room, err)
 	}
 	must.Do(t, rename(nil))
 	must.Equal(t, "entries", 1, db.count(t, `SELECT count(*) FROM audit_log WHERE before->>'Name' = 'Room' AND after->>'Name' = 'Renamed' AND customer_id = @anna`, map[string]any{"anna": db.anna}))
-	mustFail(t, "a sensor of the transaction", func() error {
+	must.Fail(t, "a sensor of the transaction", func() error {
 		_, err := db.CreateSensor(t.Context(), db.anna, sensorOf("n1", db.annasRoom))
 		return err
 	}(), store.ErrSensorExists)

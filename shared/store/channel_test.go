@@ -59,9 +59,9 @@ func TestHistoryStaysVisibleAfterTheGatewayIsGone(t *testing.T) {
 		}
 	}
 	_, _, err := db.CreateGateway(t.Context(), db.bruno, 0, "one more")
-	mustFail(t, "one more code", err, store.ErrTooManyGateways)
+	must.Fail(t, "one more code", err, store.ErrTooManyGateways)
 	_, err = db.VisibleNode(t.Context(), db.bruno, "n1")
-	mustFail(t, "a node of another customer", err, store.ErrNoSensor)
+	must.Fail(t, "a node of another customer", err, store.ErrNoSensor)
 	must.Equal(t, "gateways left", 0, db.count(t, `SELECT count(*) FROM gateways WHERE id = @id`, pgx.NamedArgs{"id": gateway.ID}))
 	must.Equal(t, "after the gateway is gone", all, db.visible(t, db.anna))
 	temperature, _ := db.shown(t)
@@ -99,7 +99,7 @@ func TestUnenrolledGatewayCannotSpeakForASignedSensor(t *testing.T) {
 		t.Errorf("detection compares with %+v, %v", nodes, err)
 	}
 	_, err = db.CreateSensor(t.Context(), db.bruno, sensorOf("n1", db.brunosRoom))
-	mustFail(t, "the id, which Anna still holds", err, store.ErrSensorExists)
+	must.Fail(t, "the id, which Anna still holds", err, store.ErrSensorExists)
 }
 
 // TestMemoryMovesWithTheSensor: an incident goes on when its sensor becomes signed, though
@@ -171,7 +171,7 @@ func TestSensorIsSetBackByHand(t *testing.T) {
 	// Another may hold the id now. Then hers cannot be set back.
 	db.claim(t, db.bruno, db.brunosRoom, "n1")
 	_, err := db.SetBackSensor(t.Context(), db.anna, "n1")
-	mustFail(t, "while another holds the id", err, store.ErrSensorExists)
+	must.Fail(t, "while another holds the id", err, store.ErrSensorExists)
 	_, err = db.SetBackSensor(t.Context(), db.anna, "n2")
-	mustFail(t, "no sensor", err, store.ErrNoSensor)
+	must.Fail(t, "no sensor", err, store.ErrNoSensor)
 }

@@ -58,11 +58,11 @@ func TestCompletedRunUsesWhatItReadAndNothingElse(t *testing.T) {
 	}
 	must.Equal(t, "used", []int64{verdicts[0].ID, verdicts[1].ID}, db.used(t))
 	_, err := db.CompleteRun(t.Context(), claim, result)
-	mustFail(t, "complete again", err, store.ErrRunEnded)
+	must.Fail(t, "complete again", err, store.ErrRunEnded)
 	_, err = db.FailRun(t.Context(), claim, "no")
-	mustFail(t, "fail afterwards", err, store.ErrRunEnded)
+	must.Fail(t, "fail afterwards", err, store.ErrRunEnded)
 	_, err = db.ClaimRun(t.Context(), claim.RunID)
-	mustFail(t, "claim afterwards", err, store.ErrRunEnded)
+	must.Fail(t, "claim afterwards", err, store.ErrRunEnded)
 }
 
 func TestVerdictChangedDuringARunWaitsForTheNext(t *testing.T) {
@@ -134,9 +134,9 @@ func TestOneOfManyDeliveriesClaimsARun(t *testing.T) {
 	group.Wait()
 	must.Equal(t, "claims", int32(1), claimed.Load())
 	_, err := db.UnrequestedRun(t.Context())
-	mustFail(t, "a run that is claimed still waits to be requested", err, store.ErrNoRun)
+	must.Fail(t, "a run that is claimed still waits to be requested", err, store.ErrNoRun)
 	_, err = db.ClaimRun(t.Context(), -1)
-	mustFail(t, "unknown run", err, store.ErrNoRun)
+	must.Fail(t, "unknown run", err, store.ErrNoRun)
 }
 
 func TestRunOfADeadTrainerIsClaimedAgain(t *testing.T) {
@@ -150,10 +150,10 @@ func TestRunOfADeadTrainerIsClaimedAgain(t *testing.T) {
 		t.Fatalf("claimed %+v, %v", next, err)
 	}
 	_, err = db.CompleteRun(t.Context(), dead, learning.TrainingResult{Used: verdicts})
-	mustFail(t, "the first, who was not dead", err, store.ErrRunEnded)
+	must.Fail(t, "the first, who was not dead", err, store.ErrRunEnded)
 	_, err = db.FailRun(t.Context(), dead, "no")
-	mustFail(t, "the first fails it", err, store.ErrRunEnded)
-	mustFail(t, "the first renews its claim", db.RenewRun(t.Context(), dead), store.ErrRunEnded)
+	must.Fail(t, "the first fails it", err, store.ErrRunEnded)
+	must.Fail(t, "the first renews its claim", db.RenewRun(t.Context(), dead), store.ErrRunEnded)
 	must.Do(t, db.RenewRun(t.Context(), next))
 	must.Equal(t, "used", 0, len(db.used(t)))
 	must.Get(db.CompleteRun(t.Context(), next, learning.TrainingResult{Used: verdicts}))(t)

@@ -14,14 +14,14 @@ func TestCreateCustomerNamesTheDuplicate(t *testing.T) {
 	t.Parallel()
 	db := open(t)
 	_, err := db.CreateCustomer(t.Context(), accounts.NewCustomer{Email: "Anna12@EXAMPLE.com", Username: "carla1", PasswordHash: "x"})
-	mustFail(t, "address in another case", err, store.ErrEmailTaken)
+	must.Fail(t, "address in another case", err, store.ErrEmailTaken)
 	_, err = db.CreateCustomer(t.Context(), accounts.NewCustomer{Email: "c@example.com", Username: "anna12", PasswordHash: "x"})
-	mustFail(t, "username", err, store.ErrUsernameTaken)
+	must.Fail(t, "username", err, store.ErrUsernameTaken)
 	_, err = db.CreateCustomer(t.Context(), accounts.NewCustomer{Email: "c@example.com", Username: "ANNA12", PasswordHash: "x"})
-	mustFail(t, "username in another case", err, store.ErrUsernameTaken)
+	must.Fail(t, "username in another case", err, store.ErrUsernameTaken)
 	must.Get(db.CreateCustomer(t.Context(), accounts.NewCustomer{Email: "s@example.com", Username: "Ährenstück", PasswordHash: "x"}))(t)
 	_, err = db.CreateCustomer(t.Context(), accounts.NewCustomer{Email: "c@example.com", Username: "ÄHRENSTÜCK", PasswordHash: "x"})
-	mustFail(t, "username in another case of letters beyond ASCII", err, store.ErrUsernameTaken)
+	must.Fail(t, "username in another case of letters beyond ASCII", err, store.ErrUsernameTaken)
 }
 
 // TestVersionBeforeKeepsLogins writes to customers as the version before does, and to persons:
@@ -49,6 +49,6 @@ func TestVersionBeforeKeepsLogins(t *testing.T) {
 	must.Do(t, db.Rename(t.Context(), db.anna, "anna56"))
 	owner.Email, owner.PasswordHash, owner.Generation, owner.Username, owner.Name = "a@example.com", "z", 3, "anna56", "Ana"
 	check("changed as a person", owner)
-	mustFail(t, "a viewer's address", db.UpdatePerson(t.Context(), db.anna, owner.ID, accounts.PersonChange{Email: new("V@example.com")}), store.ErrEmailTaken)
-	mustFail(t, "another account's person", db.UpdatePerson(t.Context(), db.bruno, owner.ID, accounts.PersonChange{Role: new("viewer")}), store.ErrNoPerson)
+	must.Fail(t, "a viewer's address", db.UpdatePerson(t.Context(), db.anna, owner.ID, accounts.PersonChange{Email: new("V@example.com")}), store.ErrEmailTaken)
+	must.Fail(t, "another account's person", db.UpdatePerson(t.Context(), db.bruno, owner.ID, accounts.PersonChange{Role: new("viewer")}), store.ErrNoPerson)
 }

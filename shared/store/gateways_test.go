@@ -68,7 +68,7 @@ func TestTwoBootsOfOneKeyAreAClone(t *testing.T) {
 					GatewayID: gateway.ID, BootID: boot[:1], Sequence: sequence,
 				}, begin.Add(time.Duration(seconds)*time.Second))
 			}
-			mustFail(t, "last", err, c.wantLast)
+			must.Fail(t, "last", err, c.wantLast)
 			must.Equal(t, "clone", c.wantClone, gateway.Clone(time.Now()))
 			if gateway.CloneSeenAt != nil && gateway.Clone(gateway.CloneSeenAt.Add(accounts.CloneShown)) {
 				t.Error("it is shown as a clone for ever")

@@ -34,9 +34,7 @@ func role(t *testing.T, pool *pgxpool.Pool, part string) string {
 	must.Get(pool.Exec(t.Context(), "CREATE ROLE "+quoted))(t)
 	t.Cleanup(func() {
 		// Rights on the database's tables go before the role can.
-		if _, err := pool.Exec(context.WithoutCancel(t.Context()), "DROP OWNED BY "+quoted+" CASCADE; DROP ROLE "+quoted); err != nil {
-			t.Error(err)
-		}
+		must.Get(pool.Exec(context.WithoutCancel(t.Context()), "DROP OWNED BY "+quoted+" CASCADE; DROP ROLE "+quoted))(t)
 	})
 	return name
 }
@@ -85,10 +83,7 @@ func TestEveryComponentMayDoWhatItDoes(t *testing.T) {
 	must.Get(api.SetThresholds(t.Context(), db.anna, &limit, nil))(t)
 
 	for _, reader := range []string{"ingest", "detect"} {
-		nodes, err := part[reader].SensorStatuses(t.Context(), openNodes("n1", "n2"))
-		if err != nil {
-			t.Fatalf("%s: %v", reader, err)
-		}
+		nodes := must.Get(part[reader].SensorStatuses(t.Context(), openNodes("n1", "n2")))(t)
 		if !nodes[reading.Node{ID: "n1"}].Owned || nodes[reading.Node{ID: "n1"}].Thresholds == nil || !nodes[reading.Node{ID: "n2"}].Deleted {
 			t.Errorf("%s sees %+v", reader, nodes)
 		}
@@ -297,9 +292,7 @@ func TestAnOrdinaryOwnerMigratesAndGrants(t *testing.T) {
 		must.Get(admin.Exec(t.Context(), statement))(t)
 	}
 	t.Cleanup(func() { // before the role is dropped
-		if _, err := admin.Exec(context.WithoutCancel(t.Context()), "ALTER DATABASE "+database+" OWNER TO CURRENT_USER"); err != nil {
-			t.Error(err)
-		}
+		must.Get(admin.Exec(context.WithoutCancel(t.Context()), "ALTER DATABASE "+database+" OWNER TO CURRENT_USER"))(t)
 	})
 	acting := as(t, admin, owner)
 	must.Do(t, store.Migrate(t.Context(), acting))

@@ -106,7 +106,7 @@ func TestIDThatAnotherHoldsIsForTheSignedChannelAlone(t *testing.T) {
 	refused := func(what string) {
 		t.Helper()
 		_, err := db.CreateSensor(t.Context(), db.bruno, sensorOf("n1", db.brunosRoom))
-		mustFail(t, what, err, store.ErrSensorExists)
+		must.Fail(t, what, err, store.ErrSensorExists)
 	}
 	refused("without a gateway")
 	if _, _, err := db.CreateGateway(t.Context(), db.bruno, 0, "Waiting"); err != nil {
@@ -224,8 +224,8 @@ func TestPredictionsOfChannelsDoNotMeet(t *testing.T) {
 		t.Fatal(his, err)
 	}
 	_, err = db.ValidatePrediction(t.Context(), db.anna, his.Items[0].ID, learning.FeedbackOK)
-	mustFail(t, "another's", err, store.ErrNoPrediction)
+	must.Fail(t, "another's", err, store.ErrNoPrediction)
 	recorded := must.Get(db.RecordPrediction(t.Context(), db.bruno, learning.NewPrediction{SensorID: "n1", Time: now}))(t)
 	_, err = db.Prediction(t.Context(), db.anna, recorded.ID)
-	mustFail(t, "another's of another model", err, store.ErrNoPrediction)
+	must.Fail(t, "another's of another model", err, store.ErrNoPrediction)
 }

@@ -232,9 +232,9 @@ func TestRulesOfACustomer(t *testing.T) {
 	}
 	threshold.For = time.Minute
 	_, err = db.UpdateRule(t.Context(), db.anna, threshold)
-	mustFail(t, "a threshold that waits", err, incidents.ErrThresholdRule)
-	mustFail(t, "delete a threshold", db.DeleteRule(t.Context(), db.anna, threshold.ID), incidents.ErrThresholdRule)
-	mustFail(t, "delete another's threshold", db.DeleteRule(t.Context(), db.bruno, threshold.ID), store.ErrNoRule)
+	must.Fail(t, "a threshold that waits", err, incidents.ErrThresholdRule)
+	must.Fail(t, "delete a threshold", db.DeleteRule(t.Context(), db.anna, threshold.ID), incidents.ErrThresholdRule)
+	must.Fail(t, "delete another's threshold", db.DeleteRule(t.Context(), db.bruno, threshold.ID), store.ErrNoRule)
 
 	rule := incident.Rule{
 		Quantity: incident.TemperatureRate, Direction: incident.Below, Limit: -20.5, For: 90 * time.Second, ClearMargin: 1.5, ClearFor: time.Minute,
@@ -249,19 +249,19 @@ func TestRulesOfACustomer(t *testing.T) {
 		other := rule
 		other.Scope = scope
 		if _, err := db.CreateRule(t.Context(), db.anna, other); want != nil || err != nil {
-			mustFail(t, fmt.Sprint("create for ", scope), err, want)
+			must.Fail(t, fmt.Sprint("create for ", scope), err, want)
 		}
 		other.ID = rule.ID
 		if _, err := db.UpdateRule(t.Context(), db.anna, other); want != nil || err != nil {
-			mustFail(t, fmt.Sprint("update to ", scope), err, want)
+			must.Fail(t, fmt.Sprint("update to ", scope), err, want)
 		}
 	}
 	_, err = db.UpdateRule(t.Context(), db.bruno, rule)
-	mustFail(t, "update another's", err, store.ErrNoRule)
-	mustFail(t, "delete another's", db.DeleteRule(t.Context(), db.bruno, rule.ID), store.ErrNoRule)
+	must.Fail(t, "update another's", err, store.ErrNoRule)
+	must.Fail(t, "delete another's", db.DeleteRule(t.Context(), db.bruno, rule.ID), store.ErrNoRule)
 	must.Do(t, db.DeleteRule(t.Context(), db.anna, rule.ID))
 	_, err = db.Rule(t.Context(), db.anna, rule.ID)
-	mustFail(t, "read a deleted one", err, store.ErrNoRule)
+	must.Fail(t, "read a deleted one", err, store.ErrNoRule)
 }
 
 func TestRuleOfASensorIsForNoOther(t *testing.T) {

@@ -260,9 +260,9 @@ func TestKeyOfSomeRooms(t *testing.T) {
 		must.Equal(t, "total", int64(len(c.want)), page.Total)
 		must.Equal(t, "lasting", c.want, lasting)
 		_, err := db.Incident(ctx, db.anna, gateway, clock(320))
-		mustFail(t, "read the gateway's", err, c.see)
+		must.Fail(t, "read the gateway's", err, c.see)
 		_, err = db.Act(ctx, db.anna, gateway, take, clock(320))
-		mustFail(t, "take the gateway's", err, c.act)
+		must.Fail(t, "take the gateway's", err, c.act)
 		must.Equal(t, "nobody took it", 0, db.count(t, `SELECT count(*) FROM room_incidents WHERE id = @id AND taken_at IS NOT NULL`, pgx.NamedArgs{"id": gateway}))
 	}
 	inSecond, inThird := store.InRooms(t.Context(), []int64{second}), store.InRooms(t.Context(), []int64{third})

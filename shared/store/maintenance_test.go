@@ -72,17 +72,17 @@ func TestMaintenanceWindows(t *testing.T) {
 		other := window
 		other.RoomIDs, other.SensorID = c.rooms, c.sensor
 		_, err := db.CreateMaintenance(t.Context(), db.anna, other)
-		mustFail(t, "create for "+name, err, c.want)
+		must.Fail(t, "create for "+name, err, c.want)
 		_, err = db.UpdateMaintenance(t.Context(), db.anna, other)
-		mustFail(t, "update to "+name, err, c.want)
+		must.Fail(t, "update to "+name, err, c.want)
 	}
 	_, err = db.UpdateMaintenance(t.Context(), db.bruno, window)
-	mustFail(t, "update another's", err, store.ErrNoMaintenance)
-	mustFail(t, "delete another's", db.DeleteMaintenance(t.Context(), db.bruno, created.ID), store.ErrNoMaintenance)
+	must.Fail(t, "update another's", err, store.ErrNoMaintenance)
+	must.Fail(t, "delete another's", db.DeleteMaintenance(t.Context(), db.bruno, created.ID), store.ErrNoMaintenance)
 	must.Do(t, db.DeleteMaintenance(t.Context(), db.anna, created.ID))
-	mustFail(t, "delete again", db.DeleteMaintenance(t.Context(), db.anna, created.ID), store.ErrNoMaintenance)
+	must.Fail(t, "delete again", db.DeleteMaintenance(t.Context(), db.anna, created.ID), store.ErrNoMaintenance)
 	_, err = db.MaintenanceWindow(t.Context(), db.anna, created.ID)
-	mustFail(t, "read a deleted one", err, store.ErrNoMaintenance)
+	must.Fail(t, "read a deleted one", err, store.ErrNoMaintenance)
 	must.Equal(t, "standing", 0, len(must.Get(db.MaintenanceWindows(t.Context(), db.anna, time.Time{}))(t)))
 	stood, err := db.MaintenanceWindows(t.Context(), db.anna, before)
 	if err != nil || len(stood) != 2 || stood[0].StandsTo.IsZero() || !stood[0].Covers(db.annasRoom, "n1", during) ||

@@ -45,7 +45,7 @@ func TestRecordPredictionKeepsAllOfIt(t *testing.T) {
 		}
 	}
 	_, err := db.RecordPrediction(t.Context(), db.anna, offered)
-	mustFail(t, "again", err, store.ErrPredictionExists)
+	must.Fail(t, "again", err, store.ErrPredictionExists)
 }
 
 func (db fixture) minutes(t *testing.T, customer int64) []int {
@@ -80,7 +80,7 @@ func TestPredictionsAreShownToTheOwnerOfTheReading(t *testing.T) {
 			return err
 		},
 	} {
-		mustFail(t, name, try(), store.ErrNoPrediction)
+		must.Fail(t, name, try(), store.ErrNoPrediction)
 	}
 	// What he records himself is his, whatever its time.
 	must.Get(db.RecordPrediction(t.Context(), db.bruno, learning.NewPrediction{SensorID: "n1", Time: instant()}))(t)
@@ -105,10 +105,10 @@ func TestVerdictMayChangeUntilItIsUsed(t *testing.T) {
 	}
 	db.sql(t, `UPDATE prediction_feedback SET used_in_training = true WHERE id = @id`, pgx.NamedArgs{"id": p.ID})
 	_, err := db.ValidatePrediction(t.Context(), db.anna, p.ID, learning.FeedbackOK)
-	mustFail(t, "used", err, store.ErrPredictionUsed)
+	must.Fail(t, "used", err, store.ErrPredictionUsed)
 	must.Equal(t, "verdict after", learning.FeedbackNotOK, must.Get(db.Prediction(t.Context(), db.anna, p.ID))(t).Feedback)
 	_, err = db.ValidatePrediction(t.Context(), db.bruno, p.ID, learning.FeedbackOK)
-	mustFail(t, "another's, used", err, store.ErrNoPrediction)
+	must.Fail(t, "another's, used", err, store.ErrNoPrediction)
 }
 
 func TestPredictionStats(t *testing.T) {

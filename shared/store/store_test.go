@@ -2,7 +2,6 @@ package store_test
 
 import (
 	"context"
-	"errors"
 	"os"
 	"testing"
 	"time"
@@ -140,12 +139,5 @@ func (db fixture) wait(t *testing.T, sessions int) {
 			SELECT count(*)
 			FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting))
-	}
-}
-
-func mustFail(t *testing.T, what string, err, want error) {
-	t.Helper()
-	if !errors.Is(err, want) {
-		t.Errorf("%s: got error %v, want %v", what, err, want)
 	}
 }

@@ -88,13 +88,13 @@ func TestManualRunNeedsNoVerdictsButAnIdleTrainer(t *testing.T) {
 		t.Fatalf("began %+v, %v", run, err)
 	}
 	_, err = db.BeginManual(t.Context(), db.anna)
-	mustFail(t, "a second one", err, store.ErrRunning)
+	must.Fail(t, "a second one", err, store.ErrRunning)
 	others, err := db.BeginManual(t.Context(), db.bruno)
 	if err != nil {
 		t.Errorf("another customer's: %v", err)
 	}
 	_, err = db.TrainingRun(t.Context(), db.anna, others.ID)
-	mustFail(t, "another customer's", err, store.ErrNoRun)
+	must.Fail(t, "another customer's", err, store.ErrNoRun)
 	if runs, err := db.TrainingRuns(t.Context(), db.anna, store.PageRequest{Limit: 20}); err != nil || len(runs.Items) != 1 || runs.Items[0].ID != run.ID {
 		t.Errorf("her runs are %+v, %v", runs, err)
 	}
@@ -201,19 +201,19 @@ func TestRunWithoutAnEndFailsAfterItsTimeout(t *testing.T) {
 	}
 	must.Equal(t, "history of one", 1, len(must.Get(db.TrainingRuns(t.Context(), db.anna, store.PageRequest{Limit: 1}))(t).Items))
 	_, err = db.TrainingRun(t.Context(), db.anna, -1)
-	mustFail(t, "unknown run", err, store.ErrNoRun)
+	must.Fail(t, "unknown run", err, store.ErrNoRun)
 }
 
 func TestRunWaitsToBeRequestedUntilItIs(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1")
 	_, err := db.UnrequestedRun(t.Context())
-	mustFail(t, "no run", err, store.ErrNoRun)
+	must.Fail(t, "no run", err, store.ErrNoRun)
 	run := must.Get(db.BeginManual(t.Context(), db.anna))(t)
 	must.Equal(t, "begun", run.ID, must.Get(db.UnrequestedRun(t.Context()))(t).ID)
 	for range 2 {
 		must.Do(t, db.MarkRequested(t.Context(), run.ID))
 		_, err := db.UnrequestedRun(t.Context())
-		mustFail(t, "requested", err, store.ErrNoRun)
+		must.Fail(t, "requested", err, store.ErrNoRun)
 	}
 }

@@ -174,12 +174,8 @@ func TestMostThatIsTaken(t *testing.T) {
 	full.Nodes = append(full.Nodes, status.Nodes...)
 	must.Equal(t, "a node more is refused", true, errors.Is(full.Validate(), wire.ErrGateway))
 	status.Nodes[0].Name += "a"
-	if err := status.Validate(); !errors.Is(err, wire.ErrGateway) {
-		t.Errorf("a longer name: %v", err)
-	}
-	if err := wire.ValidateGatewayID("gw-" + strings.Repeat("a", 38)); !errors.Is(err, wire.ErrGateway) {
-		t.Errorf("a longer id: %v", err)
-	}
+	must.Fail(t, "a longer name", status.Validate(), wire.ErrGateway)
+	must.Fail(t, "a longer id", wire.ValidateGatewayID("gw-"+strings.Repeat("a", 38)), wire.ErrGateway)
 	const most = "316224000000" // ten years, in milliseconds
 	o := must.Get(wire.ParseOrigin(map[string]string{wire.AgeAttribute: most}))(t)
 	must.Equal(t, "age", 10*366*24*time.Hour, o.Age.Duration)

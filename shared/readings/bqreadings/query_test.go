@@ -201,9 +201,7 @@ func TestConfigValidates(t *testing.T) {
 	} {
 		spoiled := valid
 		spoil(&spoiled)
-		if err := spoiled.Validate(); err == nil || !strings.Contains(err.Error(), setting) {
-			t.Errorf("%s: %v", setting, err)
-		}
+		must.Contain(t, "the error", fmt.Sprint(spoiled.Validate()), setting)
 	}
 	if _, err := Open(t.Context(), fmt.Sprint("p`", 1), valid, logging.Discard()); err == nil {
 		t.Error("a project that breaks out of its quotes is taken")
