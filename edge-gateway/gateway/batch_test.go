@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -29,9 +30,11 @@ func withSource() gateway.Config {
 	return gateway.Config{ProbeEvery: time.Millisecond, Batches: gateway.SourcesFile{Sources: []gateway.Source{{Name: "poller", Networks: []string{"192.168.7.0/24"}}}}}
 }
 
-func (s *site) batch(body string) (status int, results []string) {
+// batch posts readings and returns the status and what became of each.
+func (s *site) batch(body string) string {
 	s.tb.Helper()
 	status, answer := s.send(http.MethodPost, readingsPath, body)
+	results := []string{strconv.Itoa(status)}
 	var got struct {
 		Results []struct{ Status, Error string }
 	}
@@ -39,7 +42,7 @@ func (s *site) batch(body string) (status int, results []string) {
 	for _, r := range got.Results {
 		results = append(results, strings.Trim(r.Status+": "+r.Error, ": "))
 	}
-	return status, results
+	return strings.Join(results, ", ")
 }
 
 // TestBatchAnswersEachReading shows contract 8.23 and 8.24: one bad reading refuses itself
@@ -83,11 +86,10 @@ func TestBatchAnswersEachReading(t *testing.T) {
 				"lines":  good + "\r\n\n" + item,
 			} {
 				s := newSiteWith(t, withSource(), nil)
-				status, results := s.batch(body)
-				if status != http.StatusAccepted || len(results) != 2 || results[0] != "accepted" || !strings.HasPrefix(results[1], want) {
-					t.Errorf("%s: answered %d %q, want %q", form, status, results, want)
+				if got := s.batch(body); !strings.HasPrefix(got, "202, accepted, "+want) {
+					t.Errorf("%s: answered %q, want %q", form, got, want)
 				}
-				published, _ := s.published.all()
+				published := s.published.all()
 				must.Equal(t, fmt.Sprintf("%s: published %v", form, published), want == "accepted", len(published) == 2)
 			}
 		})
@@ -105,26 +107,17 @@ func TestRepeatedBatch(t *testing.T) {
 		{"node_id":"n2","timestamp":"2026-11-20T02:00:00Z","humidity":40},
 		{"node_id":"n2","timestamp":"2026-11-13T03:00:00Z","temperature":21}]}`
 	s.published.fail(errAway)
-	if status, _ := s.batch(body); status != http.StatusServiceUnavailable {
-		t.Errorf("answered %d though nothing is durable", status)
-	}
+	must.Equal(t, "answer while nothing is durable", "503", s.batch(body))
 	// The outbox opens; Pub/Sub is still away. The first reading's time is of this process.
 	box := openBox(t, dir, s.clock)
 	s.open(withSource(), box)
-	accepted, duplicate := []string{"accepted", "accepted", "accepted"}, []string{"duplicate", "duplicate", "duplicate"}
-	for _, want := range [][]string{accepted, duplicate} {
-		status, got := s.batch(body)
-		if diff := cmp.Diff(want, got); status != http.StatusAccepted || diff != "" {
-			t.Errorf("answered %d (-want +got):\n%s", status, diff)
-		}
-	}
+	must.Equal(t, "answer", "202, accepted, accepted, accepted", s.batch(body))
+	must.Equal(t, "answer the second time", "202, duplicate, duplicate, duplicate", s.batch(body))
 	// Killed between 202 and publishing.
 	must.Do(t, box.Close())
 	box = openBox(t, dir, s.clock)
 	s.open(withSource(), box)
-	if _, got := s.batch(body); !cmp.Equal(duplicate, got) {
-		t.Errorf("answered %q after a restart", got)
-	}
+	must.Equal(t, "answer after a restart", "202, duplicate, duplicate, duplicate", s.batch(body))
 	s.published.fail(nil)
 	s.run()
 	want := map[reading.Identity]bool{}
@@ -148,12 +141,8 @@ func TestRepeatedBatch(t *testing.T) {
 		}
 		return nil
 	})
-	if status, got := s.batch(live); status != http.StatusAccepted || !cmp.Equal(accepted[:2], got) {
-		t.Errorf("answered %d %q", status, got)
-	}
-	if status, got := s.batch(live); status != http.StatusAccepted || !cmp.Equal(duplicate[:2], got) {
-		t.Errorf("answered %d %q the second time", status, got)
-	}
+	must.Equal(t, "answer", "202, accepted, accepted", s.batch(live))
+	must.Equal(t, "answer the second time", "202, duplicate, duplicate", s.batch(live))
 	s.published.fail(nil)
 	s.delivered(5)
 	// Refused for what is in it: it would be refused again.
@@ -163,9 +152,7 @@ func TestRepeatedBatch(t *testing.T) {
 		}
 		return nil
 	})
-	if status, got := s.batch(strings.ReplaceAll(live, "n4", "n5")); status != http.StatusAccepted || got[1] != "error: Pub/Sub refuses the reading" {
-		t.Errorf("answered %d %q", status, got)
-	}
+	must.Equal(t, "answer", "202, duplicate, error: Pub/Sub refuses the reading", s.batch(strings.ReplaceAll(live, "n4", "n5")))
 	must.Contain(t, "health", s.health(), `"name":"poller"`, `"refused":1`, `"nodes":5`)
 }
 
@@ -181,17 +168,14 @@ func TestBatchIsOneWrite(t *testing.T) {
 	for i := range gateway.MaxBatch {
 		fmt.Fprintf(&body, `{"node_id":"n%d","id":"%d","temperature":20}`+"\n", i%7, i)
 	}
-	status, results := s.batch(body.String())
-	if status != http.StatusAccepted || len(results) != gateway.MaxBatch || counted.calls != 1 || s.box.Stats().Pending != gateway.MaxBatch {
-		t.Errorf("answered %d to %d readings, %d appends, %d kept", status, len(results), counted.calls, s.box.Stats().Pending)
-	}
+	must.Equal(t, "answer", "202"+strings.Repeat(", accepted", gateway.MaxBatch), s.batch(body.String()))
+	must.Equal(t, "appends", 1, counted.calls)
+	must.Equal(t, "readings kept", gateway.MaxBatch, s.box.Stats().Pending)
 	if bytes := s.box.Stats().Bytes; bytes > 200*gateway.MaxBatch {
 		t.Errorf("%d bytes on disk: windows are written more than once", bytes)
 	}
 	body.WriteString(`{"node_id":"n1","id":"x","temperature":20}`)
-	if status, _ := s.batch(body.String()); status != http.StatusRequestEntityTooLarge {
-		t.Errorf("one reading too many is answered %d", status)
-	}
+	must.Equal(t, "answer to one reading too many", "413", s.batch(body.String()))
 }
 
 // TestBatchWithoutAGrant sends a batch while the API has given no access token: all of it is kept.
@@ -200,9 +184,7 @@ func TestBatchWithoutAGrant(t *testing.T) {
 	s := newSiteWith(t, withSource(), nil)
 	none := gateway.Granted(func() (gateway.Publisher, error) { return nil, errAway })
 	s.gateway = gateway.New(withSource(), none, s.box, s.clock, logging.Discard())
-	status, results := s.batch(`{"node_id":"n1","id":"1","temperature":20}` + "\n" + `{"node_id":"n2","id":"2","temperature":21}`)
-	must.Equal(t, "status", http.StatusAccepted, status)
-	must.Equal(t, "results", []string{"accepted", "accepted"}, results)
+	must.Equal(t, "answer", "202, accepted, accepted", s.batch(`{"node_id":"n1","id":"1","temperature":20}`+"\n"+`{"node_id":"n2","id":"2","temperature":21}`))
 	must.Equal(t, "kept", 2, s.box.Stats().Pending)
 }
 
@@ -214,12 +196,8 @@ func TestBatchWaitsForTheClock(t *testing.T) {
 	config.Checks = []gateway.Check{{Name: "clock", Clock: true, Now: func() error { return wrong }}}
 	s := newSiteWith(t, config, nil)
 	const dated, undated = `{"node_id":"n1","timestamp":"2026-11-20T06:00:00Z","temperature":20}`, `{"node_id":"n1","id":"1","temperature":20}`
-	if status, _ := s.batch(undated + "\n" + dated); status != http.StatusServiceUnavailable {
-		t.Errorf("a timestamp is answered %d", status)
-	}
-	if status, _ := s.batch(undated); status != http.StatusAccepted {
-		t.Errorf("a reading without a timestamp is answered %d", status)
-	}
+	must.Equal(t, "answer to a timestamp", "503", s.batch(undated+"\n"+dated))
+	must.Equal(t, "answer to a reading without one", "202, accepted", s.batch(undated))
 }
 
 type appends struct {
@@ -287,9 +265,7 @@ func TestHostileSource(t *testing.T) {
 			if told := strings.Contains(s.health(), `"batch":1},"problem":`); told != (c.status == 400 || c.status == 413) {
 				t.Errorf("health says %s", s.health())
 			}
-			if published, _ := s.published.all(); (len(published) > 0) != (c.status == http.StatusAccepted) {
-				t.Errorf("published %d readings", len(published))
-			}
+			must.Equal(t, "readings are published", c.status == http.StatusAccepted, len(s.published.all()) > 0)
 		})
 	}
 }

@@ -228,7 +228,7 @@ func TestDocument(t *testing.T) {
 			if status != c.status || (want != "" && answer != want) {
 				t.Errorf("answered %d %s, want %d %s", status, answer, c.status, want)
 			}
-			if sent, _ := s.published.all(); c.call == message && (len(sent) > 0) != (status == http.StatusOK) && c.situation != "busy" {
+			if sent := s.published.all(); c.call == message && (len(sent) > 0) != (status == http.StatusOK) && c.situation != "busy" {
 				t.Errorf("answered %d, published %v", status, sent)
 			}
 			// A schema cannot bound the number that a string holds, nor forbid a field twice.

@@ -39,9 +39,7 @@ func TestFastNode(t *testing.T) {
 		for i := range 300 {
 			must.Equal(t, fmt.Sprintf("answer to reading %d", i), http.StatusOK, post(t, site, "/api/v1/message", string(measured(1, i))).Code)
 		}
-		if all, _ := published.all(); len(all) != 300 {
-			t.Errorf("%d readings published, want 300", len(all))
-		}
+		must.Equal(t, "readings published", 300, len(published.all()))
 		must.Equal(t, "200 readings beyond the burst took", 4*time.Second, time.Since(began))
 	})
 }
@@ -85,9 +83,7 @@ func TestFlood(t *testing.T) {
 		if got := answers[http.StatusTooManyRequests]; got > 11*connections {
 			t.Errorf("%d requests were refused: a connection can flood faster than one request a second", got)
 		}
-		if all, _ := published.all(); len(all) != answers[http.StatusOK]+10 {
-			t.Errorf("%d readings published, want %d", len(all), answers[http.StatusOK]+10)
-		}
+		must.Equal(t, "readings published", answers[http.StatusOK]+10, len(published.all()))
 	})
 }
 
@@ -147,7 +143,7 @@ func TestSpoofedNode(t *testing.T) {
 					}
 				}
 				flooding.Wait()
-				if all, _ := published.all(); len(all) > 121+11*60+10 {
+				if all := published.all(); len(all) > 121+11*60+10 {
 					t.Errorf("%d readings were published in 10 s", len(all))
 				}
 			})

@@ -73,7 +73,5 @@ func TestPagesOfOtherOriginsSendNothing(t *testing.T) {
 			t.Errorf("%+v: %d %s", c, answer.Code, answer.Body)
 		}
 	}
-	if sent, _ := s.published.all(); len(sent) != 2 {
-		t.Errorf("published %v", sent)
-	}
+	must.Equal(t, "readings published", 2, len(s.published.all()))
 }

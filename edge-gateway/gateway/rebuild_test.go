@@ -95,8 +95,7 @@ func TestWindowsAreRebuilt(t *testing.T) {
 
 	arrived := func(r *record) map[reading.Identity]wire.Data {
 		found := map[reading.Identity]wire.Data{}
-		all, _ := r.all()
-		for _, data := range all {
+		for _, data := range r.all() {
 			found[data.Reading.Identity()] = data
 		}
 		return found

@@ -107,11 +107,17 @@ func (r *record) size() int {
 	return size
 }
 
-// all returns what was published, and how often it was tried.
-func (r *record) all() ([]wire.Data, int) {
+func (r *record) all() []wire.Data {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Clip(r.data), r.tried
+	return slices.Clip(r.data)
+}
+
+// tries is how often publishing was tried.
+func (r *record) tries() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.tried
 }
 
 // site is a gateway whose clock the test moves.
@@ -218,7 +224,6 @@ func (s *site) health() string {
 // delivered waits until so many readings were published, and returns them.
 func (s *site) delivered(n int) []wire.Data {
 	s.tb.Helper()
-	must.Eventually(s.tb, "delivery", func() bool { all, _ := s.published.all(); return len(all) == n })
-	all, _ := s.published.all()
-	return all
+	must.Eventually(s.tb, "delivery", func() bool { return len(s.published.all()) == n })
+	return s.published.all()
 }

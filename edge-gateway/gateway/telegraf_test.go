@@ -216,7 +216,7 @@ func TestTelegraf(t *testing.T) {
 			t.Parallel()
 			s := newSiteWith(t, config, nil)
 			status, answer := s.send(http.MethodPost, telegrafPath, `{"metrics":[`+metrics(c.lines)+`]}`)
-			published, _ := s.published.all()
+			published := s.published.all()
 			var got []string
 			for _, data := range published {
 				got = append(got, fmt.Sprintf("%s %.4g %.4g", data.Reading.NodeID, data.Reading.Temperature, data.Reading.Humidity))
@@ -258,7 +258,7 @@ func FuzzBatch(f *testing.F) {
 				Results                      []json.RawMessage
 			}
 			must.Do(t, json.Unmarshal(recorder.Body.Bytes(), &answer))
-			all, _ := published.all()
+			all := published.all()
 			for _, data := range all {
 				must.Do(t, data.Reading.Validate())
 			}
@@ -294,7 +294,7 @@ func TestRecordedTelegraf(t *testing.T) {
 	if named := slices.ContainsFunc(nodes, func(n wire.StatusNode) bool { return n.Name == "C7 web1 System Board Inlet Temp" }); !named {
 		t.Errorf("nodes are reported as %v", nodes)
 	}
-	published, _ := s.published.all()
+	published := s.published.all()
 	identities := map[reading.Identity]bool{}
 	for _, data := range published {
 		r := data.Reading
