@@ -135,13 +135,17 @@ func TestCommand(t *testing.T) {
 	t.Parallel()
 	m := message("start", new(hot(41)))
 	m.Room = "Hall\nA"
-	s := Step{Command: []string{"/bin/sh", "-c", `echo "$COLDAISLE_ROOM|$COLDAISLE_INCIDENT|$0"; cat`, "$(id)"}, Timeout: 10 * time.Second}
+	s := Step{Command: []string{"/bin/sh", "-c", `echo "$COLDAISLE_ROOM|$COLDAISLE_INCIDENT|$0"; cat`, "$(id)"}, Timeout: time.Minute}
 	output := must.Get(s.act(t.Context(), "site", m))(t)
 	if !strings.HasPrefix(output, "Hall A|41|$(id) {") || !strings.Contains(output, `"room":"Hall\nA"`) {
 		t.Errorf("output %q", output)
 	}
-	leaves := Step{Command: []string{"/bin/sh", "-c", "sleep 5 & echo sent"}, Timeout: 10 * time.Second}
+	began := time.Now()
+	leaves := Step{Command: []string{"/bin/sh", "-c", "sleep 100 & echo sent"}, Timeout: time.Minute}
 	must.Equal(t, "what it wrote", "sent", must.Get(leaves.act(t.Context(), "site", m))(t))
+	if waited := time.Since(began); waited > 90*time.Second {
+		t.Errorf("the process that it left was waited for, for %v", waited)
+	}
 	talks := Step{Command: []string{"/bin/sh", "-c", "echo failed; yes 2>&1 | head -c 20000000; exit 3"}, Timeout: time.Minute}
 	if output, err := talks.act(t.Context(), "site", m); err == nil || !strings.HasPrefix(output, "failed y y") || len(output) > maxOutput {
 		t.Errorf("%d bytes of output: %v", len(output), err)
@@ -150,7 +154,7 @@ func TestCommand(t *testing.T) {
 	must.Equal(t, "written", int64(3*maxOutput), must.Get(io.Copy(&kept, strings.NewReader(strings.Repeat("y", 3*maxOutput))))(t))
 	must.Equal(t, "kept", maxOutput, len(kept))
 	hangs := Step{Command: []string{"/bin/sh", "-c", "sleep 60 & wait"}, Timeout: 100 * time.Millisecond}
-	began := time.Now()
+	began = time.Now()
 	if _, err := hangs.act(t.Context(), "site", m); err == nil || time.Since(began) > 30*time.Second {
 		t.Errorf("after %v: %v", time.Since(began), err)
 	}

@@ -108,7 +108,7 @@ func TestSerialisationFailureIsTriedAgain(t *testing.T) {
 	must.Do(t, db.DeleteRoom(t.Context(), db.bruno, db.brunosRoom))                                                            // a statement
 
 	db.sql(t, `ALTER SEQUENCE tries INCREMENT 3 RESTART 1`, nil) // never through
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	began := time.Now()
 	_, err := db.CreateRoom(ctx, db.anna, "never")
