@@ -34,6 +34,30 @@ func (db fixture) states(t *testing.T) []stateRow {
 	return must.Get(pgx.CollectRows(rows, pgx.RowToStructByName[stateRow]))(t)
 }
 
+// heardInDisorder has four writers at once keep all of the readings, each in an order and in
+// batches of its own.
+func (db fixture) heardInDisorder(t *testing.T, all []pipeline.NodeReading) {
+	t.Helper()
+	chance := rand.New(rand.NewPCG(1, 1))
+	var group sync.WaitGroup
+	for range 4 {
+		mine := slices.Clone(all)
+		chance.Shuffle(len(mine), func(i, j int) { mine[i], mine[j] = mine[j], mine[i] })
+		sizes := rand.New(rand.NewPCG(chance.Uint64(), 1))
+		group.Go(func() {
+			for len(mine) > 0 {
+				n := min(len(mine), 1+sizes.IntN(300))
+				if err := db.UpdateNodeStates(t.Context(), mine[:n]); err != nil {
+					t.Error(err)
+					return
+				}
+				mine = mine[n:]
+			}
+		})
+	}
+	group.Wait()
+}
+
 // TestNodeStateIsTheNewestReadingInAnyOrder delivers the readings of one node id in
 // three channels in disorder, many twice, in batches of any size, by several
 // writers at once.
@@ -53,24 +77,7 @@ func TestNodeStateIsTheNewestReadingInAnyOrder(t *testing.T) {
 			all = append(all, pipeline.NodeReading{Reading: r})
 		}
 	}
-	chance := rand.New(rand.NewPCG(1, 1))
-	all = append(all, all[:400]...)
-	var group sync.WaitGroup
-	for writer := range 4 {
-		mine := append([]pipeline.NodeReading(nil), all...)
-		chance.Shuffle(len(mine), func(i, j int) { mine[i], mine[j] = mine[j], mine[i] })
-		group.Go(func() {
-			for len(mine) > 0 {
-				n := min(len(mine), 1+len(mine)*(writer+1)/9)
-				if err := db.UpdateNodeStates(t.Context(), mine[:n]); err != nil {
-					t.Error(err)
-					return
-				}
-				mine = mine[n:]
-			}
-		})
-	}
-	group.Wait()
+	db.heardInDisorder(t, append(all, all[:400]...))
 	var want []stateRow
 	for channel := range int64(3) {
 		for i := range 2 {
@@ -171,22 +178,7 @@ func TestNodeSlotsAreTheLastDayInAnyOrder(t *testing.T) {
 			want[channel][slot] = now
 		}
 	}
-	chance := rand.New(rand.NewPCG(1, 2))
-	all = append(all, all[:300]...)
-	var group sync.WaitGroup
-	for writer := range 4 {
-		mine := slices.Clone(all)
-		chance.Shuffle(len(mine), func(i, j int) { mine[i], mine[j] = mine[j], mine[i] })
-		group.Go(func() {
-			for batch := range slices.Chunk(mine, 20+60*writer) {
-				if err := db.UpdateNodeStates(t.Context(), batch); err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		})
-	}
-	group.Wait()
+	db.heardInDisorder(t, append(all, all[:300]...))
 	for channel, slots := range want {
 		ordered := slices.SortedFunc(maps.Values(slots), func(a, b slotRow) int { return cmp.Compare(a.Slot, b.Slot) })
 		if len(ordered) < 100 {
