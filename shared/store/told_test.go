@@ -533,19 +533,6 @@ func TestTakenRiseThatFellMutesNobody(t *testing.T) {
 	must.Equal(t, "the second rack", "started!", changes[len(changes)-1])
 }
 
-// TestWanderingAroundALimitIsOneCall has a node wander around a limit for an hour, with pauses
-// of less than ten minutes.
-func TestWanderingAroundALimitIsOneCall(t *testing.T) {
-	t.Parallel()
-	db := openWith(t, "n1")
-	for minute := range 61 {
-		db.judge(t, judged("n1", minute*60, 49.8+0.4*float64(minute/5%2)))
-	}
-	db.settle(t, 3600+600)
-	must.Equal(t, "", []string{"too_hot critical actual 300 over 3600 1"}, db.roomIncidents(t, db.anna, db.annasRoom))
-	must.Equal(t, "calls", 1, strings.Count(strings.Join(db.changes(t, db.anna), " "), "!"))
-}
-
 // TestMissingQuantityIsOfTheSensor: humidity stops while the temperature goes on. Contract 11.11.
 func TestMissingQuantityIsOfTheSensor(t *testing.T) {
 	t.Parallel()
