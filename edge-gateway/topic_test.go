@@ -61,8 +61,7 @@ func TestEnrolledGateway(t *testing.T) {
 		t.Errorf("published %s", drills[len(drills)-1].Data)
 	}
 	for _, m := range server.Messages() { // the drill, too
-		origin, err := wire.ParseOrigin(m.Attributes)
-		must.Do(t, err)
+		origin := must.Get(wire.ParseOrigin(m.Attributes))(t)
 		data, err := wire.DecodeData(m.Data, time.Now())
 		if err != nil || !origin.Verify(api.Key(), data.Reading.Time, m.Data) || origin.GatewayID != enrolmenttest.ID || !origin.Age.Known {
 			t.Errorf("published %s with %v, %v", m.Data, m.Attributes, err)

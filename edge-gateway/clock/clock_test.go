@@ -21,8 +21,7 @@ type machine struct {
 
 func (m *machine) open(t *testing.T, path string) *clock.Clock {
 	t.Helper()
-	c := must.Get(clock.Open(path, func() time.Time { return m.wall }, clock.Boot{ID: [16]byte{m.boot}, Uptime: func() time.Duration { return m.uptime }}))(t)
-	return c
+	return must.Get(clock.Open(path, func() time.Time { return m.wall }, clock.Boot{ID: [16]byte{m.boot}, Uptime: func() time.Duration { return m.uptime }}))(t)
 }
 
 func (m *machine) pass(d time.Duration) {

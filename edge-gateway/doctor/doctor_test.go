@@ -269,8 +269,7 @@ func TestOutbox(t *testing.T) {
 	}
 	expect(t, look(), "outbox", Warning, "is not there yet", "of the disk are free")
 
-	box, err := outbox.Open(dir, outbox.Options{MaxBytes: 1 << 20, Clock: time.Now})
-	must.Do(t, err)
+	box := must.Get(outbox.Open(dir, outbox.Options{MaxBytes: 1 << 20, Clock: time.Now}))(t)
 	t.Cleanup(func() { _ = box.Close() })
 	kept := 0
 	keep := func(n int) {
@@ -295,8 +294,7 @@ func TestOutbox(t *testing.T) {
 	if err != nil || len(found) < 1 {
 		t.Fatalf("segments %v, %v", found, err)
 	}
-	content, err := os.ReadFile(found[0])
-	must.Do(t, err)
+	content := must.Get(os.ReadFile(found[0]))(t)
 	clear(content[1500:1600])
 	must.Do(t, os.WriteFile(found[0], content[:len(content)-7], 0o600))
 	expect(t, look(), "outbox", Warning, "1 place cannot be read")

@@ -315,8 +315,7 @@ func BenchmarkAway(b *testing.B) {
 func backlogSize(b *testing.B) int {
 	b.Helper()
 	if text := os.Getenv("GATEWAY_BACKLOG"); text != "" {
-		n := must.Get(strconv.Atoi(text))(b)
-		return n
+		return must.Get(strconv.Atoi(text))(b)
 	}
 	return 50_000
 }

@@ -54,8 +54,7 @@ func TestLimitsOfARequest(t *testing.T) {
 // the request.
 func exchange(t *testing.T, address, request string, end bool) (status int, header http.Header, body string) {
 	t.Helper()
-	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
-	must.Do(t, err)
+	conn := must.Get((&net.Dialer{}).DialContext(t.Context(), "tcp", address))(t)
 	defer func() { _ = conn.Close() }()
 	_, _ = io.WriteString(conn, request) // the gateway may hang up before it has read all
 	if tcp, ok := conn.(*net.TCPConn); ok && end {

@@ -20,8 +20,7 @@ func TestCheck(t *testing.T) {
 	check := func(p play) string {
 		t.Helper()
 		p.Client = "check"
-		got := must.Get(node.plays(p))(t)
-		return got
+		return must.Get(node.plays(p))(t)
 	}
 	// A check has a node's few seconds, which a busy machine may need for itself.
 	checked := func(what string, p play, want string) {

@@ -98,8 +98,7 @@ func TestPairUnderKills(t *testing.T) { //nolint:paralleltest // measures times
 
 func duration(t *testing.T, name string, standard time.Duration) time.Duration {
 	t.Helper()
-	d := must.Get(time.ParseDuration(cmp.Or(os.Getenv(name), standard.String())))(t)
-	return d
+	return must.Get(time.ParseDuration(cmp.Or(os.Getenv(name), standard.String())))(t)
 }
 
 // siteProcess is a Pub/Sub and the nodes of a site, on a host of their own.

@@ -28,8 +28,7 @@ func recorded(t *testing.T, nodes, rows int) *recording.Recording {
 			fmt.Fprintf(&b, "mote-%d,%s,%.2f,%d\n", n, start.Add(time.Duration(i)*5*time.Second).Format(time.RFC3339), 20+float64(n)+float64(i)/100, 40+i%10)
 		}
 	}
-	r := must.Get(recording.Read(strings.NewReader(b.String()), nil))(t)
-	return r
+	return must.Get(recording.Read(strings.NewReader(b.String()), nil))(t)
 }
 
 func TestReplay(t *testing.T) {

@@ -83,8 +83,7 @@ func rec(text string) Record {
 
 func segments(tb testing.TB, dir string) []string {
 	tb.Helper()
-	found := must.Get(filepath.Glob(filepath.Join(dir, "*.seg")))(tb)
-	return found
+	return must.Get(filepath.Glob(filepath.Join(dir, "*.seg")))(tb)
 }
 
 func TestOldestFirstAcrossSegmentsAndRestarts(t *testing.T) {

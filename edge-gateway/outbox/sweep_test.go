@@ -78,8 +78,7 @@ func live(t *testing.T, nth int64, lost bool) int64 {
 	}
 	send := func(box *Outbox, all int) {
 		for range all {
-			messages, err := box.Next(1)
-			must.Do(t, err)
+			messages := must.Get(box.Next(1))(t)
 			for _, m := range messages {
 				out = append(out, m.Enrolment)
 			}

@@ -307,8 +307,7 @@ func TestInstall(t *testing.T) {
 			if c.otherKey {
 				key = "other.pub"
 			}
-			install, err := filepath.Abs("install.sh")
-			must.Do(t, err)
+			install := must.Get(filepath.Abs("install.sh"))(t)
 			environ := []string{"MONITOR_GATEWAY_TEST=" + root, "PATH=" + dir + "/bin:" + os.Getenv("PATH")}
 			output, err := run(t, release, environ, "/bin/sh", install, name+".tar.gz", key)
 			if (err != nil) != c.fails {

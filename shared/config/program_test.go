@@ -49,8 +49,7 @@ func TestPrograms(t *testing.T) {
 			program.Env = append(os.Environ(), "CONFIG_TEST_PROGRAM="+how)
 			var said strings.Builder
 			program.Stderr = &said
-			output, err := program.StdoutPipe()
-			must.Do(t, err)
+			output := must.Get(program.StdoutPipe())(t)
 			must.Do(t, program.Start())
 			if how == "waits" {
 				if !bufio.NewScanner(output).Scan() {
@@ -58,7 +57,7 @@ func TestPrograms(t *testing.T) {
 				}
 				must.Do(t, program.Process.Signal(syscall.SIGTERM))
 			}
-			err = program.Wait()
+			err := program.Wait()
 			if failed := err != nil; failed != (want != "") || failed && program.ProcessState.ExitCode() != 1 {
 				t.Errorf("ended with %v", err)
 			}

@@ -45,8 +45,7 @@ func TestSurroundingsAreOfTheCustomersRoom(t *testing.T) {
 	}
 	must.Equal(t, "nodes", want, nodes)
 	first := at.Unix() / 600
-	air, err := db.NodesAir(t.Context(), []reading.Node{{ID: "n1"}}, first, first+2)
-	must.Do(t, err)
+	air := must.Get(db.NodesAir(t.Context(), []reading.Node{{ID: "n1"}}, first, first+2))(t)
 	wantAir := []learning.NodeAir{{
 		Node: reading.Node{ID: "n1"}, At: at.Add(23 * time.Minute), Temperature: 22, Humidity: 40, Interval: 600,
 		Slots: []int64{first, first + 1}, Temperatures: []float64{20, 21}, Humidities: []float64{40, 40},
@@ -54,9 +53,9 @@ func TestSurroundingsAreOfTheCustomersRoom(t *testing.T) {
 	if diff := cmp.Diff(wantAir, air); diff != "" || air[0].At.Location() != time.UTC {
 		t.Errorf("air (-want +got):\n%s", diff)
 	}
-	if air, err = db.NodesAir(t.Context(), []reading.Node{{ID: "n1"}}, first, first); err != nil || len(air) != 1 || len(air[0].Slots) != 0 {
-		t.Errorf("without slots: %+v %v", air, err)
-	}
+	air = must.Get(db.NodesAir(t.Context(), []reading.Node{{ID: "n1"}}, first, first))(t)
+	must.Equal(t, "nodes", 1, len(air))
+	must.Equal(t, "slots", 0, len(air[0].Slots))
 }
 
 // TestLearnedAddsUp holds that what several instances learn of a node adds up, and that
