@@ -88,6 +88,14 @@ func TestNodeStateIsTheNewestReadingInAnyOrder(t *testing.T) {
 			want = append(want, stateRow{channel, fmt.Sprint("n", i), &message, &temperature, &humidity})
 		}
 	}
+	// An older reading with the first value of its quantity changes that alone.
+	for _, r := range []reading.Reading{
+		{Channel: 3, NodeID: "n", MessageID: "new", Time: instant().Add(time.Minute), Temperature: 20, Humidity: reading.Missing()},
+		{Channel: 3, NodeID: "n", MessageID: "old", Time: instant(), Temperature: reading.Missing(), Humidity: 40},
+	} {
+		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}))
+	}
+	want = append(want, stateRow{3, "n", new("new"), new(20.0), new(40.0)})
 	must.Equal(t, "", want, db.states(t))
 }
 
