@@ -84,7 +84,7 @@ func TestHosts(t *testing.T) {
 
 func TestRegistration(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	for name, c := range map[string]struct {
 		fail       int // registrations answered with 500
 		want       []time.Duration
 		registered int64
@@ -93,8 +93,7 @@ func TestRegistration(t *testing.T) {
 		"after three retries":   {3, []time.Duration{1, 2, 4}, 1},
 		"after the fifth retry": {5, []time.Duration{1, 2, 4, 8, 16}, 1},
 		"never":                 {100, []time.Duration{1, 2, 4, 8, 16}, 0},
-	}
-	for name, c := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -175,14 +174,13 @@ func TestEndWaitsForAnswers(t *testing.T) {
 
 func TestNewRefuses(t *testing.T) {
 	t.Parallel()
-	cases := map[string]func(*nodesim.Config){
+	for name, change := range map[string]func(*nodesim.Config){
 		"no gateway":     func(c *nodesim.Config) { c.Gateway = "" },
 		"gateway no URL": func(c *nodesim.Config) { c.Gateway = "192.168.1.20:8080" },
 		"negative nodes": func(c *nodesim.Config) { c.Nodes = -1 },
 		"speed too high": func(c *nodesim.Config) { c.Speed = 1e6 },
 		"speed under 0":  func(c *nodesim.Config) { c.Speed = -1 },
-	}
-	for name, change := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			config := nodesim.Config{Gateway: "http://gateway:8080", Nodes: 2, Clock: time.Now}

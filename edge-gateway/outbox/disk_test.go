@@ -47,7 +47,7 @@ func (d *failing) hook(o operation, run func() error) error {
 // restart, and each once. A disk that stays full lets the backlog go out.
 func TestFailingDisk(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	for name, c := range map[string]struct {
 		fail, recover func(*failing)
 		want          error
 	}{
@@ -68,8 +68,7 @@ func TestFailingDisk(t *testing.T) {
 			func(d *failing) { d.space.Store(0); d.folders.Store(true) },
 			func(d *failing) { d.space.Store(1 << 30); d.folders.Store(false) }, syscall.EIO,
 		},
-	}
-	for name, c := range cases {
+	} {
 		for _, restart := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, restart %t", name, restart), func(t *testing.T) {
 				t.Parallel()

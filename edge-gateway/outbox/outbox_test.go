@@ -226,7 +226,7 @@ func TestDamage(t *testing.T) {
 	t.Parallel()
 	const record = recordSize + 10 // bytes
 	all := []string{"message 0.", "message 1.", "message 2.", "message 3."}
-	cases := map[string]struct {
+	for name, c := range map[string]struct {
 		harm    func([]byte) []byte
 		want    []string
 		damaged int // places that are counted
@@ -249,8 +249,7 @@ func TestDamage(t *testing.T) {
 			[]string{all[0], all[2], all[3], all[0], all[1], all[2], all[3]},
 			1,
 		},
-	}
-	for name, c := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
@@ -292,7 +291,7 @@ func TestDamageWhileOpen(t *testing.T) {
 
 func TestCursor(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	for name, c := range map[string]struct {
 		harm func(path string) error
 		want []string
 	}{
@@ -301,8 +300,7 @@ func TestCursor(t *testing.T) {
 		"empty":    {func(p string) error { return os.WriteFile(p, nil, 0o600) }, []string{"a", "b", "c"}},
 		"garbled":  {func(p string) error { return os.WriteFile(p, []byte("01234567890123456789"), 0o600) }, []string{"a", "b", "c"}},
 		"all zero": {func(p string) error { return os.WriteFile(p, make([]byte, 20), 0o600) }, []string{"a", "b", "c"}},
-	}
-	for name, c := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()

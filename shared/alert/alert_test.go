@@ -20,7 +20,7 @@ func at(temperature, humidity float64) reading.Reading {
 // TestExceeded shows contract 6.2: only what is strictly above its threshold.
 func TestExceeded(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	for name, c := range map[string]struct {
 		temperature, humidity float64
 		want                  []alert.Type
 	}{
@@ -30,8 +30,7 @@ func TestExceeded(t *testing.T) {
 		"humidity over":              {50, 50.01, []alert.Type{alert.Humidity}},
 		"corrected beyond the range": {135, 50, []alert.Type{alert.Temperature}}, // of a node that measured 125 °C
 		"both over gives two events": {51, 52, []alert.Type{alert.Temperature, alert.Humidity}},
-	}
-	for name, c := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var got []alert.Type
@@ -50,7 +49,7 @@ func TestExceeded(t *testing.T) {
 // TestMessage shows contract 6.2.
 func TestMessage(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	for name, c := range map[string]struct {
 		event alert.Event
 		want  string
 	}{
@@ -58,8 +57,7 @@ func TestMessage(t *testing.T) {
 		"humidity":             {alert.Event{Type: alert.Humidity, Value: 61, Threshold: 50}, "High humidity detected: 61.0% (limit 50.0%)"},
 		"rounding would hide":  {alert.Event{Type: alert.Temperature, Value: 50.04, Threshold: 50}, "High temperature detected: 50.04°C (limit 50.00°C)"},
 		"difference too small": {alert.Event{Type: alert.Humidity, Value: math.Nextafter(50, 51), Threshold: 50}, "High humidity detected: 50.000000% (limit 50.000000%)"},
-	}
-	for name, c := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			must.Equal(t, "message", c.want, c.event.Message())
@@ -69,7 +67,7 @@ func TestMessage(t *testing.T) {
 
 func TestThresholdsValidate(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	for name, c := range map[string]struct {
 		thresholds alert.Thresholds
 		valid      bool
 	}{
@@ -78,8 +76,7 @@ func TestThresholdsValidate(t *testing.T) {
 		"hotter than can be":  {alert.Thresholds{MaxTemperature: 125.1, MaxHumidity: 50}, false},
 		"negative humidity":   {alert.Thresholds{MaxTemperature: 30, MaxHumidity: -1}, false},
 		"temperature not set": {alert.Thresholds{MaxTemperature: math.NaN(), MaxHumidity: 50}, false},
-	}
-	for name, c := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			must.Equal(t, "valid", c.valid, c.thresholds.Validate() == nil)

@@ -60,7 +60,7 @@ func TestDescribe(t *testing.T) {
 
 func TestLoadNamesEachErrorOnALineOfItsOwn(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	for name, c := range map[string]struct {
 		environ []string
 		want    []string
 	}{
@@ -72,8 +72,7 @@ func TestLoadNamesEachErrorOnALineOfItsOwn(t *testing.T) {
 			[]string{"PROJECT_ID is required and not set", "PORT is not a valid whole number", "LINGER is not a valid duration (such as 15s or 5m)"},
 		},
 		"a rule of the settings' own": {[]string{"PROJECT_ID=a", "PORT=70000"}, []string{"config: PORT must be between 1 and 65535"}},
-	}
-	for name, c := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, err := config.Load[settings](c.environ)

@@ -43,7 +43,7 @@ func TestAdvance(t *testing.T) {
 	humid.Quantity, humid.Limit = incident.Humidity, 39
 	coldWithMargin := cold
 	coldWithMargin.ClearMargin = 2
-	cases := map[string]struct {
+	for name, c := range map[string]struct {
 		rule   incident.Rule
 		points []incident.Point
 		want   []incident.Stretch
@@ -91,8 +91,7 @@ func TestAdvance(t *testing.T) {
 		"missing data clears nothing": {hot(), []incident.Point{
 			{Time: after(0), Temperature: 31}, {Time: after(120), Temperature: 31}, {Time: after(180), Temperature: 29}, {Time: after(9000), Temperature: 29},
 		}, []incident.Stretch{{Start: after(0), End: after(9000), Lasting: true, Peak: 31, PeakTime: after(0)}}},
-	}
-	for name, c := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, got := c.rule.Advance(incident.Memory{}, c.points)
@@ -227,7 +226,7 @@ func TestJoin(t *testing.T) {
 		return i
 	}
 	lasting := func(s incident.Stretch) incident.Stretch { s.Lasting = true; return s }
-	cases := map[string]struct {
+	for name, c := range map[string]struct {
 		incidents []incident.Excursion
 		stretch   incident.Stretch
 		late      bool
@@ -263,8 +262,7 @@ func TestJoin(t *testing.T) {
 			i.PeakTime = after(30)
 		}), 1},
 		"the earlier of equal peaks": {[]incident.Excursion{stored(1, 100, 160, 31)}, stretch(0, 90, 31), true, stored(1, 0, 160, 31), 1},
-	}
-	for name, c := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got, absorbed := rule.Join(c.incidents, c.stretch, c.late)

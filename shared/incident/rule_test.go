@@ -13,7 +13,7 @@ import (
 
 func TestValidate(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	for name, c := range map[string]struct {
 		change func(*incident.Rule)
 		want   error
 	}{
@@ -42,8 +42,7 @@ func TestValidate(t *testing.T) {
 		"warning":               {func(r *incident.Rule) { r.Severity = incident.Warning }, nil},
 		"a room and a sensor":   {func(r *incident.Rule) { r.Scope = incident.Scope{RoomID: 1, SensorID: "n1"} }, incident.ErrScope},
 		"a room":                {func(r *incident.Rule) { r.Scope = incident.Scope{RoomID: 1} }, nil},
-	}
-	for name, c := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			rule := hot()

@@ -59,7 +59,7 @@ func TestHandlerAnswers(t *testing.T) {
 		return func(context.Context, push.Message) error { return err }
 	}
 	largest := append(encode(t, example()), bytes.Repeat([]byte(" "), push.MaxBody)...)[:push.MaxBody]
-	cases := map[string]struct {
+	for name, c := range map[string]struct {
 		method string
 		body   []byte
 		step   push.HandleFunc
@@ -77,8 +77,7 @@ func TestHandlerAnswers(t *testing.T) {
 		"data not base64":       {http.MethodPost, []byte(`{"message":{"data":"###"}}`), fails(nil), http.StatusBadRequest, "not a Pub/Sub push message"},
 		"over the limit":        {http.MethodPost, append(bytes.Clone(largest), ' '), fails(nil), http.StatusAccepted, `"reason":"too_large"`},
 		"larger than Pub/Sub's": {http.MethodPost, bytes.Repeat([]byte(" "), 16<<20+1), fails(nil), http.StatusRequestEntityTooLarge, "over limit"},
-	}
-	for name, c := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var logged bytes.Buffer

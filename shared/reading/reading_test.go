@@ -25,7 +25,7 @@ func valid() reading.Reading {
 
 func TestValidate(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	for name, c := range map[string]struct {
 		change func(*reading.Reading)
 		want   error
 	}{
@@ -60,8 +60,7 @@ func TestValidate(t *testing.T) {
 		"zero time":                   {func(r *reading.Reading) { r.Time = time.Time{} }, reading.ErrTime},
 		"time in the next century":    {func(r *reading.Reading) { r.Time = r.Time.AddDate(100, 0, 0) }, reading.ErrTime},
 		"every value wrong, one too":  {func(r *reading.Reading) { *r = reading.Reading{Humidity: 101} }, reading.ErrHumidity},
-	}
-	for name, c := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := valid()
@@ -84,7 +83,7 @@ func TestDated(t *testing.T) {
 	t.Parallel()
 	published := time.Date(2026, 11, 20, 3, 0, 0, 123_000_000, time.UTC)
 	limit := published.Add(2 * time.Minute)
-	cases := map[string]struct{ stamped, want time.Time }{
+	for name, c := range map[string]struct{ stamped, want time.Time }{
 		"not stamped":                   {time.Time{}, published},
 		"held back for years":           {published.AddDate(-5, 0, 0), published.AddDate(-5, 0, 0)},
 		"just now":                      {published, published},
@@ -95,8 +94,7 @@ func TestDated(t *testing.T) {
 		"above the limit":               {limit.Add(time.Nanosecond), published},
 		"in 2099":                       {time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC), published},
 		"in 2150, beyond every table":   {time.Date(2150, 1, 1, 0, 0, 0, 0, time.UTC), published},
-	}
-	for name, c := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if got := reading.Dated(c.stamped, published.In(time.FixedZone("far", -3600))); got != c.want {
@@ -154,7 +152,7 @@ func TestIdentity(t *testing.T) {
 func TestWindowValidate(t *testing.T) {
 	t.Parallel()
 	long := make([]float64, reading.MaxWindow+1)
-	cases := map[string]struct {
+	for name, c := range map[string]struct {
 		window reading.Window
 		valid  bool
 	}{
@@ -167,8 +165,7 @@ func TestWindowValidate(t *testing.T) {
 		"too long":             {reading.Window{Age: long, Temperature: long, Humidity: long}, false},
 		"value out of range":   {reading.Window{Age: []float64{60}, Temperature: []float64{1}, Humidity: []float64{101}}, false},
 		"age not a number":     {reading.Window{Age: []float64{math.NaN()}, Temperature: []float64{1}, Humidity: []float64{1}}, false},
-	}
-	for name, c := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			must.Equal(t, "valid", c.valid, c.window.Validate() == nil)

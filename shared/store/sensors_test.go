@@ -59,7 +59,7 @@ func (db fixture) n1(t *testing.T) pipeline.SensorStatus {
 
 func TestEveryWayOfDeletingASensorLeavesATombstone(t *testing.T) {
 	t.Parallel()
-	tests := map[string]func(t *testing.T, db fixture){
+	for name, remove := range map[string]func(t *testing.T, db fixture){
 		"sensor": func(t *testing.T, db fixture) {
 			t.Helper()
 			must.Do(t, db.DeleteSensor(t.Context(), db.anna, "n1"))
@@ -72,8 +72,7 @@ func TestEveryWayOfDeletingASensorLeavesATombstone(t *testing.T) {
 			t.Helper()
 			db.sql(t, `DELETE FROM customers WHERE id = @id`, pgx.NamedArgs{"id": db.anna})
 		},
-	}
-	for name, remove := range tests {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := open(t)

@@ -23,7 +23,7 @@ func TestDecodeData(t *testing.T) {
 	}
 	dated := func(when time.Time) reading.Reading { r := want; r.Time = when; return r }
 	fallback := dated(published)
-	cases := map[string]struct {
+	for name, c := range map[string]struct {
 		message   string
 		want      reading.Reading
 		wantError string // part of the error; empty when the message is good
@@ -51,8 +51,7 @@ func TestDecodeData(t *testing.T) {
 		"timestamp not a time":    {`{"message_id":"ab","node_id":"n1","temperature":21.5,"humidity":40,"timestamp":"soon"}`, reading.Reading{}, "soon"},
 		"not JSON":                {`temperature=21.5`, reading.Reading{}, "decode reading"},
 		"empty":                   {``, reading.Reading{}, "decode reading"},
-	}
-	for name, c := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got, err := wire.DecodeData([]byte(c.message), published)

@@ -24,7 +24,7 @@ func present() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
 // empty and has [present] as its clock. All tests share it: each has node ids of its own.
 func conformance(t *testing.T, store *pgreadings.Store) {
 	t.Helper()
-	tests := map[string]func(*testing.T, *pgreadings.Store, string){
+	for name, test := range map[string]func(*testing.T, *pgreadings.Store, string){
 		"a reading stored twice counts once": twice,
 		"same id at another time is another": sameID,
 		"range":                              rangeIsHalfOpen,
@@ -41,8 +41,7 @@ func conformance(t *testing.T, store *pgreadings.Store) {
 		"more than a page":                   long,
 		"concurrent appends":                 concurrent,
 		"a cancelled context":                cancelled,
-	}
-	for name, test := range tests {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, store, strings.ReplaceAll(name, " ", "-"))
