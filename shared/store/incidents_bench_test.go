@@ -82,8 +82,9 @@ func BenchmarkIncidentsPage(b *testing.B) {
 	for _, statement := range []string{
 		`INSERT INTO sensors (node_id, customer_id, room_id, name, type, signed_from)
 		SELECT 'n' || i, @anna, @room, 'Rack', 'T', '-infinity' FROM generate_series(0, 1999) AS i`,
-		`INSERT INTO node_state (channel, node_id, message_id, timestamp, temperature, humidity, gateway_id, usual_interval_s)
-		SELECT @anna, 'n' || i, 'm', @now::timestamptz - make_interval(mins => i / 100), 22, 40, 'gw-' || i % 20, 30 FROM generate_series(0, 1999) AS i`,
+		`INSERT INTO node_state (channel, node_id, message_id, timestamp, temperature, temperature_at, humidity, humidity_at, gateway_id, usual_interval_s)
+		SELECT @anna, 'n' || i, 'm', at, 22, at, 40, at, 'gw-' || i % 20, 30
+		FROM generate_series(0, 1999) AS i, LATERAL (SELECT @now::timestamptz - make_interval(mins => i / 100) AS at) AS t`,
 		`INSERT INTO room_incidents (customer_id, room_id, cause, severity, actual, start_time, end_time, lasting, breaking, late, parts)
 		SELECT @anna, @room, 'too_hot', 'critical', true, @now::timestamptz - make_interval(mins => 20 * i), @now::timestamptz - make_interval(mins => 20 * i - 5), i = 0, i = 0, false, 1
 		FROM generate_series(0, 19999) AS i`,
