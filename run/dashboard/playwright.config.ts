@@ -11,7 +11,7 @@ export default defineConfig({
   testMatch: (process.env.SHORT ? short : ["*"]).map((name) => `**/${name}.spec.ts`),
   testIgnore: nightly.map((name) => `**/${name}.spec.ts`),
   // One system serves all tests. Most of them wait for timers of the page, not for the processor.
-  workers: 3,
+  workers: 4,
   // Only what hangs takes so long, however busy the machine is.
   timeout: 300_000,
   expect: { timeout: 60_000 },
