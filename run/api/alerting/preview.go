@@ -17,9 +17,10 @@ import (
 )
 
 type previewRequest struct {
-	_     struct{}     `additionalProperties:"true"`
-	Rules []RuleChange `json:"rules" nullable:"false" minItems:"1" maxItems:"50" doc:"Rules to try."`
-	Days  int          `json:"days" minimum:"1" maximum:"92" doc:"How many days of the past." example:"30"`
+	_        struct{}     `additionalProperties:"true"`
+	Rules    []RuleChange `json:"rules" nullable:"false" minItems:"1" maxItems:"50" doc:"Rules to try."`
+	Replaces int64        `json:"replaces,omitempty" doc:"Identifier of the account's rule that they replace." example:"12"`
+	Days     int          `json:"days" minimum:"1" maximum:"92" doc:"How many days of the past." example:"30"`
 }
 
 type previewDay struct {
@@ -57,6 +58,16 @@ func (h *Handlers) preview(ctx context.Context, in *rest.Body[previewRequest]) (
 	}
 	if err := h.checkScopes(ctx, customer, rules); err != nil {
 		return preview{}, err
+	}
+	existing, err := incidents.New(h.DB).Rules(ctx, customer)
+	if err != nil {
+		return preview{}, err
+	}
+	for _, r := range existing {
+		if r.ID != in.Body.Replaces {
+			r.ID = existingRule
+			rules = append(rules, r)
+		}
 	}
 	judging, err := h.judging(ctx, customer, rules)
 	if err != nil {
@@ -124,7 +135,10 @@ type judgedSensor struct {
 	rules []incident.Rule
 }
 
-// judging returns the customer's sensors that any of the rules would judge.
+// existingRule is the id in a preview of all rules that there are: the narrower ones go before those tried.
+const existingRule = -1
+
+// judging returns the customer's sensors that any of the rules tried would judge.
 func (h *Handlers) judging(ctx context.Context, customer int64, rules []incident.Rule) (map[string]judgedSensor, error) {
 	sensors, err := incidents.New(h.DB).LiveSensors(ctx, customer)
 	if err != nil {
@@ -132,7 +146,8 @@ func (h *Handlers) judging(ctx context.Context, customer int64, rules []incident
 	}
 	judging := map[string]judgedSensor{}
 	for _, s := range sensors {
-		if effective := incident.Effective(rules, s.RoomID, s.NodeID); len(effective) > 0 {
+		effective := slices.DeleteFunc(incident.Effective(rules, s.RoomID, s.NodeID), func(r incident.Rule) bool { return r.ID == existingRule })
+		if len(effective) > 0 {
 			judging[s.NodeID] = judgedSensor{s.RoomID, effective}
 		}
 	}

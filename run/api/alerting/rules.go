@@ -187,7 +187,7 @@ func (h *Handlers) registerRules(r *rest.API) {
 		ID: "previewRules", Role: rest.Viewer, Keys: rest.ReadKeys, Method: http.MethodPost, Path: "/api/v1/rules/preview", Tag: rest.TagIncidents,
 		Summary: "Count the incidents and excursions that rules would have made",
 		Description: "By the stored readings of the last days. Each counts on the day (UTC) on which it began. " +
-			"Incidents are made only of these rules' excursions.",
+			"Incidents are made only of these rules' excursions. Where the account has a narrower rule of the same kind, that one would judge.",
 		Errors: []error{store.ErrNoRoom, store.ErrNoSensor},
 	}, h.preview)
 }

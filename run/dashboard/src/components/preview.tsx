@@ -10,12 +10,13 @@ import { Failure } from "./states";
 
 const periods = [7, 30] as const;
 
-export function RulePreview({ rules }: { rules: RuleChange[] }) {
+/** Replaces is the rule that is changed. */
+export function RulePreview({ rules, replaces }: { rules: RuleChange[]; replaces?: number }) {
   const [days, setDays] = useState<number>(7);
   const nameOf = useSensorNames();
   const preview = useMutation({
     mutationFn: (asked: { rules: RuleChange[]; days: number }) =>
-      unwrap(api.POST("/api/v1/rules/preview", { body: asked })),
+      unwrap(api.POST("/api/v1/rules/preview", { body: { ...asked, replaces } })),
   });
   // What was counted for other rules says nothing about these.
   const counted = JSON.stringify(preview.variables?.rules) === JSON.stringify(rules) ? preview.data : undefined;

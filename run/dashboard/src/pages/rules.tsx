@@ -198,7 +198,7 @@ function RuleForm({ rule, onClose, reload }: {
           <label class="check"><input type="checkbox" checked={enabled}
             onChange={(event) => setEnabled(event.currentTarget.checked)} /> Switched on</label>
         </>}
-        <RulePreview rules={[change]} />
+        <RulePreview rules={[change]} replaces={rule?.id} />
         {old && <button type="button" onClick={() => void reload?.()}>Show the changed rule</button>}
         {rule && <p class="hint">Its ongoing excursions end, and begin anew with the next reading.</p>}
       </Form>
