@@ -358,7 +358,7 @@ func TestReasonOfNoise(t *testing.T) {
 	c, r, v := anomaly.Calibrate(nil), reading.Reading{Temperature: 22, Humidity: 40}, anomaly.Values{}
 	v[anomaly.DewPointChange], v[anomaly.Roughness] = 6, 10
 	usual := c.Explain("n", "r", r, v).Usual
-	for share, want := range map[float64]anomaly.Statistic{0.6: anomaly.DewPointChange, 0.8: anomaly.Roughness} {
+	for share, want := range map[float64]anomaly.Statistic{0.99: anomaly.DewPointChange, 1.01: anomaly.Roughness} {
 		v[anomaly.Roughness] = share * usual
 		if reason := c.Explain("n", "r", r, v); reason.Statistic != want || reason.Score != c.Score("n", "r", r.Time, v) {
 			t.Errorf("%g of the usual roughness, %.1f: %v", share, usual, reason)

@@ -23,16 +23,12 @@ type Reason struct {
 	Low, High float64
 }
 
-// nearly is the share of the roughness of once a month from which noise is the reason: it moves the dew
-// point, too, sooner than a mean of twelve differences is unusual.
-const nearly = 0.7
-
 // Explain says why a reading has its score. It is for alarms; [Calibration.Score] is for
 // every reading.
 func (c *Calibration) Explain(node, room string, r reading.Reading, v Values) Reason {
 	u, hour := c.of(node, room), r.Time.UTC().Hour()
 	most, by := c.most(u, hour, v.worth())
-	if v[Roughness] > nearly*c.monthly(u, hour, Roughness) {
+	if v[Roughness] > c.monthly(u, hour, Roughness) { // noise moves the dew point, too, and sooner
 		by = Roughness
 	}
 	reason := Reason{Statistic: by, Value: v[by], Score: c.all.surprise(most), Usual: c.monthly(u, hour, by)}
