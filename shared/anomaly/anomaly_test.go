@@ -356,7 +356,7 @@ func TestReasonOfEquals(t *testing.T) {
 func TestReasonOfNoise(t *testing.T) {
 	t.Parallel()
 	c, r, v := anomaly.Calibrate(nil), reading.Reading{Temperature: 22, Humidity: 40}, anomaly.Values{}
-	v[anomaly.DewPointChange], v[anomaly.Roughness] = 6, 10
+	v[anomaly.DewPointChange], v[anomaly.Roughness] = 6, 100
 	usual := c.Explain("n", "r", r, v).Usual
 	for share, want := range map[float64]anomaly.Statistic{0.99: anomaly.DewPointChange, 1.01: anomaly.Roughness} {
 		v[anomaly.Roughness] = share * usual
