@@ -289,31 +289,35 @@ func TestPreviewIsWhatHappens(t *testing.T) {
 }
 
 // TestPreviewOfAWiderRule previews a rule of all sensors beside one of a room, which judges there unless
-// it is the one that is replaced.
+// it is the one that is replaced, or a threshold is, which always judges.
 func TestPreviewOfAWiderRule(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)
 	hall, attic := a.room(t, "Hall"), a.room(t, "Attic")
 	a.sensors(t, hall, "a")
 	a.sensors(t, attic, "b")
-	own := a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 45.0, fmt.Sprintf(`,"room_id":%d`, attic)))
+	threshold := get[[]struct{ ID int64 }](t, a, http.MethodGet, "/api/v1/rules", "")[0].ID
+	critical := strings.Replace(someRule, "warning", "critical", 1) // as the threshold
+	own := a.create(t, "/api/v1/rules", fmt.Sprintf(critical, 45.0, fmt.Sprintf(`,"room_id":%d`, attic)))
 	for _, node := range []string{"a", "b"} {
 		s.holdsBefore(t, node)
 		var rows []reading.Reading
 		for minute := range 20 {
 			rows = append(rows, reading.Reading{
-				NodeID: node, MessageID: fmt.Sprint("m", minute), Time: reading.TruncateTime(s.now().Add(time.Duration(minute-60) * time.Minute)), Temperature: 35, Humidity: 40,
+				NodeID: node, MessageID: fmt.Sprint("m", minute), Temperature: 35, Humidity: 40,
+				Time: reading.TruncateTime(s.now().Add(time.Duration(minute-60) * time.Minute)),
 			})
 		}
 		must.Do(t, s.readings.Append(t.Context(), rows))
 	}
-	for replaces, want := range map[string][]int64{"": {hall}, fmt.Sprintf(`"replaces":%d,`, own): {hall, attic}} {
+	for replaces, want := range map[int64][]int64{0: {hall}, own: {hall, attic}, threshold: {hall, attic}} {
+		body := fmt.Sprintf(`{"days":1,"replaces":%d,"rules":[%s]}`, replaces, fmt.Sprintf(critical, 30.0, ""))
 		var rooms []int64
-		for _, room := range get[shownPreview](t, a, http.MethodPost, "/api/v1/rules/preview", `{"days":1,`+replaces+`"rules":[`+fmt.Sprintf(someRule, 30.0, "")+`]}`).Rooms {
+		for _, room := range get[shownPreview](t, a, http.MethodPost, "/api/v1/rules/preview", body).Rooms {
 			rooms = append(rooms, room.RoomID)
 		}
 		slices.Sort(rooms)
-		must.Equal(t, "rooms with incidents "+replaces, want, rooms)
+		must.Equal(t, fmt.Sprintf("rooms with incidents, in place of rule %d", replaces), want, rooms)
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 type previewRequest struct {
 	_        struct{}     `additionalProperties:"true"`
 	Rules    []RuleChange `json:"rules" nullable:"false" minItems:"1" maxItems:"50" doc:"Rules to try."`
-	Replaces int64        `json:"replaces,omitempty" doc:"Identifier of the account's rule that they replace." example:"12"`
+	Replaces int64        `json:"replaces,omitempty" doc:"Identifier of the account's rule that the first one replaces." example:"12"`
 	Days     int          `json:"days" minimum:"1" maximum:"92" doc:"How many days of the past." example:"30"`
 }
 
@@ -64,10 +64,12 @@ func (h *Handlers) preview(ctx context.Context, in *rest.Body[previewRequest]) (
 		return preview{}, err
 	}
 	for _, r := range existing {
-		if r.ID != in.Body.Replaces {
-			r.ID = existingRule
-			rules = append(rules, r)
+		if r.ID == in.Body.Replaces {
+			rules[0].Threshold = r.Threshold // no narrower rule goes before it
+			continue
 		}
+		r.ID = existingRule
+		rules = append(rules, r)
 	}
 	judging, err := h.judging(ctx, customer, rules)
 	if err != nil {
