@@ -10,8 +10,8 @@ export default defineConfig({
   testDir: "e2e",
   testMatch: (process.env.SHORT ? short : ["*"]).map((name) => `**/${name}.spec.ts`),
   testIgnore: nightly.map((name) => `**/${name}.spec.ts`),
-  // One system serves all tests. Most of them wait for timers of the page, not for the processor.
-  workers: 4,
+  // One system serves all tests. Four at once take as long on two cores.
+  workers: 3,
   // Only what hangs takes so long, however busy the machine is.
   timeout: 300_000,
   expect: { timeout: 60_000 },
