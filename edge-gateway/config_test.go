@@ -18,7 +18,9 @@ func TestUsage(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	must.Do(t, usage(&out))
-	must.Contain(t, "the output", out.String(), "monitor-gateway doctor", "version", "PROJECT_ID", "(required)", "OUTBOX_MAX_BYTES", "1073741824", "GOOGLE_APPLICATION_CREDENTIALS")
+	must.Contain(t, "the output", out.String(),
+		"monitor-gateway doctor", "version", "PROJECT_ID", "(required)", "OUTBOX_MAX_BYTES", "1073741824", "GOOGLE_APPLICATION_CREDENTIALS",
+	)
 	for _, s := range config.Describe[Config]() {
 		if s.Help == "" {
 			t.Errorf("%s is not explained", s.Name)

@@ -97,7 +97,8 @@ func TestCredentialsCome(t *testing.T) {
 	must.Contain(t, "the log", log.String(), "google.json: no such file")
 	must.Do(t, os.WriteFile(path, key, 0o600))
 	must.Eventually(t, "what was kept to be delivered", func() bool { return box.Stats().Pending == 0 })
-	must.Equal(t, "answer with credentials", `200 {"status":"published","message_id":"9"}`, call(http.MethodPost, "/api/v1/message", `{"id":"9","node_id":"n1","temperature":20,"humidity":40}`))
+	must.Equal(t, "answer with credentials", `200 {"status":"published","message_id":"9"}`,
+		call(http.MethodPost, "/api/v1/message", `{"id":"9","node_id":"n1","temperature":20,"humidity":40}`))
 	must.Contain(t, "health", call(http.MethodGet, "/health", ""), `"status":"healthy"`)
 	if strings.Contains(log.String(), "PRIVATE KEY") {
 		t.Error("the key is in the log")

@@ -139,7 +139,8 @@ func TestFortyInterfaces(t *testing.T) {
 	g.ready(links)
 	for _, n := range []int{0, 19, 20, 21, links - 1} {
 		want := fmt.Sprintf("10.7.%d.2", n)
-		must.Equal(t, fmt.Sprintf("on link %d it is", n), want, must.Get(client.plays(play{Client: "multicast", Name: hostname, Type: dns.TypeA, On: fmt.Sprintf("eth%d", n)}))(t))
+		must.Equal(t, fmt.Sprintf("on link %d it is", n), want,
+			must.Get(client.plays(play{Client: "multicast", Name: hostname, Type: dns.TypeA, On: fmt.Sprintf("eth%d", n)}))(t))
 	}
 }
 

@@ -98,7 +98,9 @@ func TestTelegram(t *testing.T) {
 	status = http.StatusOK
 	received.Take()
 	must.Do(t, send())
-	must.Contain(t, "what the server received", received.String(), "POST /bot110201543:hunter22hunter22hunter22hunter22hun/sendMessage", `"chat_id":"@ops"`, `"chat_id":"-1001"`, `"message_thread_id":"7"`, `"text":"CRITICAL: Hall A: too hot\n`)
+	must.Contain(t, "what the server received", received.String(),
+		"POST /bot110201543:hunter22hunter22hunter22hunter22hun/sendMessage", `"chat_id":"@ops"`, `"chat_id":"-1001"`, `"message_thread_id":"7"`, `"text":"CRITICAL: Hall A: too hot\n`,
+	)
 	api.Close()
 	if err := send(); err == nil || strings.Contains(err.Error(), "hunter22") {
 		t.Errorf("without a server: %v", err)

@@ -189,7 +189,8 @@ func TestMessageHasWhatANightNeeds(t *testing.T) {
 		until("02:00:00")
 		i := hot(41)
 		i.StartTime = time.Now().Add(-time.Minute)
-		i.Worst.Reason, i.Worst.SensorName, i.Worst.Quantity, i.Now.Value = "Temperature above 27.0 °C for 1 min, peak 33.8 °C", new("Rack 3"), incident.Temperature, new(33.65)
+		i.Worst.Reason = "Temperature above 27.0 °C for 1 min, peak 33.8 °C"
+		i.Worst.SensorName, i.Worst.Quantity, i.Now.Value = new("Rack 3"), incident.Temperature, new(33.65)
 		i.Now.ValueAt = new(time.Now().Add(-20 * time.Second))
 		w.service.add(incident.EventStarted, true, same, i)
 		until("02:01:00")
