@@ -335,7 +335,7 @@ func TestActOnIncident(t *testing.T) {
 		token, detail string
 		status        int
 	}{ // a key that reads, of another room, another account and a key of it
-		{a.key(t, `"scope":"read"`).text, "This needs an API key with the scope write", 403},
+		{a.key(t, `"scope":"read"`).text, "This needs an API key with the scope write or watch", 403},
 		{a.key(t, fmt.Sprintf(`"scope":"write","room_ids":[%d]`, cellar)).text, "Incident not found", 404},
 		{other.token, "Incident not found", 404},
 		{other.key(t, `"scope":"write"`).text, "Incident not found", 404},

@@ -371,7 +371,9 @@ func (k testKeys) check(t *testing.T, s *testAPI, op documentedOperation, breach
 		}
 		return
 	}
-	if strings.HasPrefix(sentence, "scope `write`") {
+	if strings.HasPrefix(sentence, "scope `write` or `watch`") {
+		call(k.read, 403, "This needs an API key with the scope write or watch")
+	} else if strings.HasPrefix(sentence, "scope `write`") {
 		call(k.read, 403, "This needs an API key with the scope write")
 	}
 	if got := call(k.intruder, refused.status, breach.detail); breach.status != 200 && string(got.body) != string(refused.body) {

@@ -32,6 +32,7 @@ const (
 const (
 	detailNoKeys   = "API keys may not do this"
 	detailWriteKey = "This needs an API key with the scope write"
+	detailTakeKey  = "This needs an API key with the scope write or watch"
 	detailWatchKey = "This needs an API key with the scope watch"
 	detailRoomsKey = "This needs an API key for all rooms"
 )
@@ -45,7 +46,9 @@ func (k Keys) Refuse(scope string, allRooms bool) string {
 		return detailNoKeys
 	case k == WatchKeysInRooms && scope != ScopeWatch:
 		return detailWatchKey
-	case k >= WriteKeys && scope != ScopeWrite && (k != TakeKeysInRooms || scope != ScopeWatch):
+	case k == TakeKeysInRooms && scope == ScopeRead:
+		return detailTakeKey
+	case (k == WriteKeys || k == WriteKeysInRooms) && scope != ScopeWrite:
 		return detailWriteKey
 	case !k.inRooms() && !allRooms:
 		return detailRoomsKey
@@ -65,11 +68,11 @@ func (k Keys) describe() (sentence string, errs []*Error) {
 	case k == WatchKeysInRooms:
 		sentence = "API keys: scope `watch`"
 		forbid(detailWatchKey)
+	case k == TakeKeysInRooms:
+		sentence = "API keys: scope `write` or `watch`"
+		forbid(detailTakeKey)
 	case k >= WriteKeys:
 		sentence = "API keys: scope `write`"
-		if k == TakeKeysInRooms {
-			sentence += ", or `watch` to take"
-		}
 		forbid(detailWriteKey)
 	default:
 		sentence = "API keys: any scope"

@@ -79,14 +79,14 @@ function Row({ incident, now }: { incident: Incident; now: number }) {
 export function Holder({ incident, now }: { incident: Incident; now: number }) {
   const { state, silenced, seen, late, taken_by: taken, taken_at: at, snoozed_until: until, comment } = incident;
   const said = comment !== null && ` · ${comment}`;
-  if (silenced) return <span class="state">Silenced<small>in maintenance</small></span>;
   if (taken !== null) {
     return <span class="state">
       <StatusMark kind="ok" /> {taken}
-      <small>{until !== null ? `calls again at ${timeNear(Date.parse(until), now)}`
+      <small>{silenced ? "in maintenance" : until !== null ? `calls again at ${timeNear(Date.parse(until), now)}`
         : at !== null && <Timestamp at={at} />}{said}</small>
     </span>;
   }
+  if (silenced) return <span class="state">Silenced<small>in maintenance{said}</small></span>;
   if (state === "over") return <span class="state">
     {seen ? "Seen" : "Over, not seen"}{(late || comment) && <small>{late && "reported late"}{said}</small>}
   </span>;
