@@ -305,6 +305,7 @@ const (
 	roomSpread, nodeSpread = 0.5, 0.15
 	heardHours             = 12 // a day counts with at least this many hours
 	beyondDays             = 3  // least spreads by which a day must lie beyond all days before
+	outlier                = 4  // spreads; a day before that lies further away counts as if it did not
 	leastDays              = 5  // a day is compared with at least this many like it
 )
 
@@ -348,12 +349,14 @@ func (l *limits) slow(past []Climate, spread float64) {
 				continue
 			}
 			slices.Sort(values)
-			beyond, middle := [2]float64{values[len(values)-1], -values[0]}, features.Quantile(values, 0.5)
+			coldest, middle, warmest := values[0], features.Quantile(values, 0.5), values[len(values)-1]
 			for i, v := range values {
 				values[i] = math.Abs(v - middle)
 			}
+			scale := max(spread, 1.4826*median(values, 1))
+			beyond := [2]float64{min(warmest, middle+outlier*scale), min(-coldest, -middle+outlier*scale)}
 			by := d.values[k] - middle
-			z := by / max(spread, 1.4826*median(values, 1))
+			z := by / scale
 			for w, way := range [2]float64{1, -1} {
 				if sum[w] == 0 {
 					began[w] = d.number

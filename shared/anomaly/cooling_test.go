@@ -590,6 +590,17 @@ func TestSlowChange(t *testing.T) {
 	warmer := func(by float64, after int) func(day, hour int) float64 { // each day after one
 		return func(day, _ int) float64 { return 22 + by*float64(max(0, min(1, day-after))) }
 	}
+	afterOne := func(before, now float64) func(day, hour int) float64 {
+		return func(day, _ int) float64 {
+			switch {
+			case day == 12: // a Saturday, as the last two are free
+				return before
+			case day > 25:
+				return now
+			}
+			return 22
+		}
+	}
 	for _, c := range []struct {
 		name  string
 		days  int
@@ -618,12 +629,10 @@ func TestSlowChange(t *testing.T) {
 		{"three spreads beyond", 28, warmer(1.5, 22), ""},
 		{"three spreads below", 28, warmer(-1.5, 22), ""},
 		{"six days of past", 6, func(day, _ int) float64 { return 22 + 3*float64(max(0, day-3)) }, ""},
-		{"less than its hottest day and 1.5 °C", 28, func(day, _ int) float64 {
-			if day == 10 {
-				return 24
-			}
-			return 22 + 3.4*float64(max(0, day-26))
-		}, ""},
+		{"less than its hottest day and 1.5 °C", 28, afterOne(24, 25.4), ""},
+		{"more", 28, afterOne(24, 25.6), "the room is 3.6 °C hotter than its last month, since Saturday 28 February"},
+		{"one far hotter day is not usual", 28, afterOne(28, 25.6), "the room is 3.6 °C hotter than its last month, since Saturday 28 February"},
+		{"nor a far colder one", 28, afterOne(16, 18.4), "the room is 3.6 °C colder than its last month, since Saturday 28 February"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
