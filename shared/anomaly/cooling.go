@@ -268,10 +268,9 @@ func limitsOf(past []Climate, beyond, doubt float32) limits {
 	}
 	known := min(1, float32(hours)/hoursOfWeek)
 	l := limits{First: (1 - known) * (1 + 2*max(0, 1-float32(hours)/firstHours)), Level: [2]float32{-unbounded, unbounded}}
-	doubt = max(doubt, (1-known)/2) // while few hours are known
 	for way := range largest {
 		for k, most := range largest[way] {
-			l.Change[way][k] = (1 + (1-known)/3) * beyond * most
+			l.Change[way][k] = (1 + (1-known)/6) * beyond * most
 			for h := range at[way] {
 				part := at[way][h][k] / most
 				part += (1 - part) * doubt

@@ -453,8 +453,8 @@ func TestCoolingOnTheFirstDay(t *testing.T) {
 	if told, ok := c.Cooling("n", "r", noon(), moves(4.6, 22), moves(4.6, 22), 4); !ok {
 		t.Errorf("4.6 °C in five minutes are not: %+v", told)
 	}
-	// After one day they are 2 · 144/168 of those of later, after two days 120/168: then the past counts for a
-	// quarter more, and an hour of the day for a third of the others.
+	// After one day they are 2 · 144/168 of those of later, after two days 120/168: then the past counts for an
+	// eighth more, and an hour of the day by itself.
 	one, restless := roomOf(weeks(1, calm, 0.1)), roomOf(weeks(2, calm, 2))
 	air := weeks(2, calm, 0.3)
 	air[7].Rise, air[31].Rise = [4]float32{10, 10, 10, 10}, [4]float32{10, 10, 10, 10}
@@ -474,10 +474,10 @@ func TestCoolingOnTheFirstDay(t *testing.T) {
 		none, alarm anomaly.Moves
 	}{
 		{one, 0, moves(2.55, 22), moves(2.6, 22)},
-		{restless, 0, moves(2.95, 22), moves(3, 22)},
+		{restless, 0, moves(2.65, 22), moves(2.7, 22)},
 		{roomOf(weeks(2, calm, 0.1)), 0, long(4.25), long(4.3)},
 		{roomOf(half), 0, long(2.95), long(3.05)},
-		{hours, 8 * time.Hour, moves(5.5, 22), moves(5.65, 22)},
+		{hours, 8 * time.Hour, moves(1.45, 22), moves(1.55, 22)},
 	} {
 		for want, m := range map[bool]anomaly.Moves{false: at.none, true: at.alarm} {
 			if told, ok := at.c.Cooling("n", "r", noon().Add(at.after), m, m, 4); ok != want {
@@ -485,7 +485,7 @@ func TestCoolingOnTheFirstDay(t *testing.T) {
 			}
 		}
 	}
-	// After two days they are 1.5 · 120/168, of which the floor is more, and the past counts for a quarter more.
+	// After two days they are 1.5 · 120/168, of which the floor is more, and the past counts for an eighth more.
 	two := roomOf(weeks(2, calm, 1))
 	for change, want := range map[float32]bool{1.4: false, 1.6: true} {
 		if _, ok := two.Cooling("n", "r", noon(), moves(change, 22), moves(change, 22), 4); ok != want {
