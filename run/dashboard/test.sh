@@ -16,4 +16,5 @@ if [ -z "$CHROMIUM" ]; then
   echo "program chromium" >> "${NOT_TRIED:-/dev/null}"
   exit 0
 fi
-CHROMIUM=$CHROMIUM npm run test:browser
+shell=$(command -v chromium-headless-shell || true)
+CHROMIUM=$CHROMIUM HEADLESS_SHELL=${HEADLESS_SHELL:-${shell:-$CHROMIUM}} npm run test:browser

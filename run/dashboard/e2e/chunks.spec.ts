@@ -197,7 +197,9 @@ test("a page whose own script does not come says so", async ({ page }) => {
   await expect(page.getByText("Coldaisle has not started", { exact: false })).toHaveCount(0);
 });
 
-test("a browser that forbids all storage has a session as long as the page", async ({ playwright }, info) => {
+test("a browser that forbids all storage has a session as long as the page", { tag: "@chromium" }, async (
+  { playwright }, info,
+) => {
   // The browser's own setting "block all cookies": every access to storage throws.
   const profile = mkdtempSync(join(tmpdir(), "coldaisle-profile-"));
   mkdirSync(join(profile, "Default"));

@@ -40,7 +40,9 @@ const hide = (page: Page) => page.evaluate(() => {
 const rings = (page: Page) => page.evaluate(() => performance.getEntriesByName("ring").length);
 const shown = (page: Page) => page.evaluate(() => (window as unknown as Recorded).shown);
 
-test("hidden tabs are told of a new incident, one asks for all of them, and one rings", async ({ page, context }) => {
+test("hidden tabs are told of a new incident, one asks for all of them, and one rings", { tag: "@chromium" }, async ({
+  page, context,
+}) => {
   await context.grantPermissions(["notifications"]);
   await record(page);
   await signUp(page);
@@ -82,7 +84,9 @@ test("hidden tabs are told of a new incident, one asks for all of them, and one 
   await second.close();
 });
 
-test("a tab that is really hidden hears of an incident, and that it has no contact", async ({ playwright }, info) => {
+test("a tab that is really hidden hears of an incident, and that it has no contact", { tag: "@chromium" }, async (
+  { playwright }, info,
+) => {
   // Playwright's own browsers take every tab for a visible one. This is one of the user's.
   const profile = info.outputPath("profile");
   const { executablePath = "", args = [] } = info.project.use.launchOptions ?? {};
