@@ -257,3 +257,23 @@ func TestRuleJudgesWhatCameSinceItsChange(t *testing.T) {
 	db.judge(t, late)
 	must.Equal(t, "excursions with a late reading", 2, len(db.excursions(t, db.anna, incidents.ExcursionQuery{})))
 }
+
+// TestExcursionFromBeforeAChangeStaysWhole judges late readings from both sides of a rule's change, which
+// come when the rule is as it is now, some in the wrong order.
+func TestExcursionFromBeforeAChangeStaysWhole(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1")
+	db.sql(t, `UPDATE sensors SET placed_at = '2000-01-01'`, nil)
+	db.rule(t, incident.Temperature, incident.Above, 30, incident.Warning)
+	db.sql(t, `ALTER TABLE rules DISABLE TRIGGER USER`, nil)
+	db.sql(t, `UPDATE rules SET changed_at = @at`, pgx.NamedArgs{"at": instant().Add(time.Hour)})
+	for _, second := range []int{0, 3000, 4000, 20000, 19000, 1500} {
+		late := judged("n1", second, 31)
+		late.Arrived = instant().Add(24 * time.Hour)
+		db.judge(t, late)
+	}
+	got := db.excursions(t, db.anna, incidents.ExcursionQuery{})
+	if len(got) != 1 || !got[0].StartTime.Equal(instant()) || !got[0].Lasting {
+		t.Errorf("%+v, the first reading is of %s", got, instant())
+	}
+}

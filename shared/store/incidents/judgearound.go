@@ -78,7 +78,8 @@ func (w *writes) within(rule incident.Rule, s span) []incident.Excursion {
 }
 
 // spanAround is the span that a reading can affect, widened to whole excursions and limited
-// to the time in which the rule was unchanged, in this room and for this customer.
+// to the time in which the rule was unchanged, in this room and for this customer; an excursion
+// that it has judged on both sides of its change stays whole.
 func (w *writes) spanAround(rule incident.Rule, before incident.Memory, at time.Time) span {
 	s := span{from: at.Add(-incident.Reach), until: at.Add(incident.Reach)}
 	if s.until.After(w.judged.Arrived) {
@@ -102,9 +103,18 @@ func (w *writes) spanAround(rule incident.Rule, before incident.Memory, at time.
 			}
 		}
 	}
-	from := w.changed[rule.ID]
-	if at.Before(from) { // late, and judged by the rules in force on arrival
-		if !w.newest.Time.Before(from) || !before.Last.Before(from) {
+	changed := w.changed[rule.ID]
+	from := changed
+	if !before.Settled() && s.contains(before.BreakingSince) {
+		from = reading.Earlier(from, before.BreakingSince)
+	}
+	for _, e := range w.within(rule, s) { // late readings may have begun one before the change
+		if e.Lasting || !e.End.Before(changed) {
+			from = reading.Earlier(from, e.Start)
+		}
+	}
+	if at.Before(changed) { // late, and judged by the rules in force on arrival
+		if from.Equal(changed) && (!w.newest.Time.Before(from) || !before.Last.Before(from)) {
 			s.until, s.cut = reading.Earlier(s.until, from.Add(-time.Microsecond)), true
 		}
 		from = time.Time{}
