@@ -159,6 +159,9 @@ func TestMaintenanceIsOnItsClocks(t *testing.T) {
 			t.Errorf("%s: %d %s, want %v", fields, got.status, got.body, want)
 		}
 	}
+	const skipped = `{"duration_s":60,"room_ids":[%d],"start_time":"2093-03-29T02:30:00","time_zone":"Europe/Zurich","weekdays":[0]}`
+	a.call(t, a.token, http.MethodPost, "/api/v1/maintenance", fmt.Sprintf(skipped, room)).
+		says(t, http.StatusBadRequest, "start_time: must be a time that the clocks of time_zone do not skip")
 }
 
 // TestScopeTakesItsRulesAndWindows deletes a sensor and a room: the rules and windows of

@@ -87,6 +87,23 @@ func Zone(name string) (*time.Location, error) {
 	return zone, nil
 }
 
+// ByClocks returns when the clocks of a zone show what those of UTC show at a time, and whether they do.
+// [time.Date] does not say which time it returns when they show it twice or never: here it is the first,
+// or, in place of one that they skip, the one by the offset before (RFC 5545, 3.3.5).
+func ByClocks(utc time.Time, zone *time.Location) (t time.Time, shown bool) {
+	shows := func(t time.Time) bool {
+		_, offset := t.Zone()
+		return t.Add(time.Duration(offset) * time.Second).Equal(utc)
+	}
+	_, offset := utc.Add(-26 * time.Hour).In(zone).Zone() // offsets are less than a day
+	t = utc.Add(-time.Duration(offset) * time.Second).In(zone)
+	either := time.Date(utc.Year(), utc.Month(), utc.Day(), utc.Hour(), utc.Minute(), utc.Second(), utc.Nanosecond(), zone)
+	if !shows(t) && shows(either) {
+		return either, true
+	}
+	return t, shows(t)
+}
+
 // shortestPause is the shortest time between the starts of two occurrences, less an hour
 // for the night on which the clocks go forward.
 func (w Window) shortestPause() time.Duration {
@@ -147,14 +164,12 @@ func (w Window) Over(t time.Time) bool {
 }
 
 // on returns when the window starts on the day that is days after that of t in the window's
-// zone, and whether it starts on that day at all. A time of day that the clocks
-// skip or show twice is "correct in one of the two zones involved in the
-// transition" (package time on [time.Date]): one night a year it may be an hour off.
+// zone, and whether it starts on that day at all.
 func (w Window) on(t time.Time, days int) (time.Time, bool) {
 	zone := w.Start.Location()
 	year, month, day := t.In(zone).Date()
 	hour, minute, second := w.Start.Clock()
-	start := time.Date(year, month, day+days, hour, minute, second, w.Start.Nanosecond(), zone)
+	start, _ := ByClocks(time.Date(year, month, day+days, hour, minute, second, w.Start.Nanosecond(), time.UTC), zone)
 	noon := time.Date(year, month, day+days, 12, 0, 0, 0, time.UTC)
 	occurs := slices.Contains(w.Weekdays, noon.Weekday()) && !start.Before(w.Start) && (w.Until.IsZero() || start.Before(w.Until))
 	return start, occurs

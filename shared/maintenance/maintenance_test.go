@@ -142,6 +142,34 @@ func TestWeekly(t *testing.T) {
 	}
 }
 
+// TestByClocks has the nights on which clocks show a time twice or skip it, in zones of which [time.Date]
+// takes the first and the second, before and after; half an hour, and a whole day.
+func TestByClocks(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		zone, clocks, want string
+		shown              bool
+	}{
+		{"Europe/Vienna", "2026-10-25 02:30", "2026-10-25 00:30", true},
+		{"America/New_York", "2026-11-01 01:30", "2026-11-01 05:30", true},
+		{"Australia/Lord_Howe", "2026-04-05 01:45", "2026-04-04 14:45", true},
+		{"Europe/Vienna", "2027-03-28 02:30", "2027-03-28 01:30", false},
+		{"America/New_York", "2027-03-14 02:30", "2027-03-14 07:30", false},
+		{"Australia/Lord_Howe", "2026-10-04 02:10", "2026-10-03 15:40", false},
+		{"Pacific/Apia", "2011-12-30 12:00", "2011-12-30 22:00", false},
+		{"Europe/Vienna", "2026-10-25 03:30", "2026-10-25 02:30", true}, // the clocks changed hours before
+		{"Europe/Vienna", "2027-03-28 12:00", "2027-03-28 10:00", true},
+		{"Pacific/Apia", "2011-12-31 12:00", "2011-12-30 22:00", true},
+		{"Asia/Kathmandu", "2028-02-29 00:00", "2028-02-28 18:15", true},
+	} {
+		clocks := must.Get(time.Parse("2006-01-02 15:04", c.clocks))(t)
+		got, shown := maintenance.ByClocks(clocks, in(t, c.zone))
+		if got.UTC().Format("2006-01-02 15:04") != c.want || shown != c.shown {
+			t.Errorf("%s in %s: %s, shown %v", c.clocks, c.zone, got.UTC(), shown)
+		}
+	}
+}
+
 // TestLongestWindow is a week's window of a zone whose day is another than UTC's.
 func TestLongestWindow(t *testing.T) {
 	t.Parallel()

@@ -77,6 +77,9 @@ func (c *maintenanceChange) Resolve(_ huma.Context, path *huma.PathBuffer) []err
 	if err != nil {
 		return append(errs, &huma.ErrorDetail{Location: path.With("time_zone"), Message: "must be a time zone of the IANA database, such as Europe/Zurich"})
 	}
+	if _, shown := c.StartTime.On(window.Start.Location()); !shown && len(window.Weekdays) > 0 { // later ones take their time of day from it
+		errs = append(errs, &huma.ErrorDetail{Location: path.With("start_time"), Message: "must be a time that the clocks of time_zone do not skip"})
+	}
 	for _, broken := range window.Validate() {
 		if broken.Field != "start_time" || !c.StartTime.Refused() {
 			errs = append(errs, &huma.ErrorDetail{Location: path.With(broken.Field), Message: broken.Message})
@@ -90,12 +93,13 @@ func (c *maintenanceChange) window() (maintenance.Window, error) {
 	if err != nil {
 		return maintenance.Window{}, err
 	}
-	w := maintenance.Window{Start: c.StartTime.On(zone), Duration: seconds(c.DurationS)}
+	w := maintenance.Window{Duration: seconds(c.DurationS)}
+	w.Start, _ = c.StartTime.On(zone)
 	for _, day := range c.Weekdays {
 		w.Weekdays = append(w.Weekdays, time.Weekday(day))
 	}
 	if c.Until != nil {
-		w.Until = c.Until.On(zone)
+		w.Until, _ = c.Until.On(zone)
 	}
 	return w, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"coldaisle.dev/shared/maintenance"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -24,12 +25,13 @@ var (
 	errCalendar  = errors.New("must lie between the years 2000 and 2100")
 )
 
-// On returns the time in a zone. A time without an offset is the zone's local time.
-func (m *Timestamp) On(zone *time.Location) time.Time {
+// On returns the time in a zone. A time without an offset is the zone's local time; shown reports
+// whether the zone's clocks do not skip it.
+func (m *Timestamp) On(zone *time.Location) (t time.Time, shown bool) {
 	if !m.local {
-		return m.In(zone)
+		return m.In(zone), true
 	}
-	return time.Date(m.Year(), m.Month(), m.Day(), m.Hour(), m.Minute(), m.Second(), m.Nanosecond(), zone)
+	return maintenance.ByClocks(m.Time, zone)
 }
 
 // Schema describes a time. It has no format date-time: that would demand an
