@@ -26,6 +26,8 @@ type Revision struct {
 	Digest     string    `json:"digest"`      // of its files, see [Bucket.Keep]
 	MadeAt     time.Time `json:"made_at"`     // before its data were read
 	LastChange int64     `json:"last_change"` // of the account's incidents at that time
+	Manifest   []byte    `json:"manifest"`    // of the archive, as signed
+	Signature  []byte    `json:"signature"`
 }
 
 // ErrTaken says that another revision of the number was stored meanwhile.

@@ -83,8 +83,8 @@ func (a *archive) content(ctx context.Context, r record, table readings.Reader) 
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// finish writes the manifest and its signature.
-func (a *archive) finish(r record, keys *Keys) error {
+// sign returns the manifest of what is written, and its signature.
+func (a *archive) sign(r record, keys *Keys) (manifest, signature []byte, err error) {
 	state := map[bool]string{true: "complete", false: "the month is not over"}[r.over]
 	encoded, err := rest.Encode(struct {
 		Room     int64     `json:"room_id"`
@@ -96,19 +96,23 @@ func (a *archive) finish(r record, keys *Keys) error {
 		Revision int       `json:"revision"`
 	}{r.room.RoomID, r.room.Name, r.month, rest.UTC(r.start), rest.UTC(r.end), state, r.revision})
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	// A file a line, for sed and sha256sum.
-	manifest := bytes.NewBuffer(nil)
-	fmt.Fprintf(manifest, "{\n\"record\": %s,\n\"key_id\": \"%s\",\n\"files\": [\n", encoded, keys.known[0].id)
+	manifest = fmt.Appendf(nil, "{\n\"record\": %s,\n\"key_id\": \"%s\",\n\"files\": [\n", encoded, keys.known[0].id)
 	for i, line := range a.listed {
-		manifest.WriteString(line + map[bool]string{true: ",\n", false: "\n"}[i < len(a.listed)-1])
+		manifest = append(manifest, line+map[bool]string{true: ",\n", false: "\n"}[i < len(a.listed)-1]...)
 	}
-	manifest.WriteString("]\n}\n")
-	if err := a.bytes("manifest.json", manifest.Bytes()); err != nil {
+	manifest = append(manifest, "]\n}\n"...)
+	return manifest, ed25519.Sign(keys.key, manifest), nil
+}
+
+// finish writes the manifest and its signature.
+func (a *archive) finish(manifest, signature []byte) error {
+	if err := a.bytes("manifest.json", manifest); err != nil {
 		return err
 	}
-	if err := a.bytes("manifest.sig", ed25519.Sign(keys.key, manifest.Bytes())); err != nil {
+	if err := a.bytes("manifest.sig", signature); err != nil {
 		return err
 	}
 	if err := a.zip.Close(); err != nil {

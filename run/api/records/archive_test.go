@@ -61,7 +61,9 @@ func TestRecordInConstantMemory(t *testing.T) { //nolint:paralleltest // measure
 	table, began, size := &made{}, time.Now(), new(counter)
 	a := &archive{zip: zip.NewWriter(size), at: r.end}
 	must.Get(a.content(t.Context(), r, table))(t)
-	must.Do(t, a.finish(r, keys))
+	manifest, signature, err := a.sign(r, keys)
+	must.Do(t, err)
+	must.Do(t, a.finish(manifest, signature))
 	took, grown := time.Since(began), int64(table.peak)-int64(before.HeapInuse) //nolint:gosec // bytes
 	t.Logf("%d readings in %v, %d MB, the heap grew by %d KiB at most", sensors*31*2880, took.Round(time.Millisecond), *size/1e6, grown>>10)
 	if grown > 32<<20 {

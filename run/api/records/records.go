@@ -176,7 +176,11 @@ func (h *Handlers) unstored(ctx context.Context, w io.Writer, r record) error {
 	if _, err := a.content(ctx, r, h.Readings); err != nil {
 		return err
 	}
-	return a.finish(r, h.Keys)
+	manifest, signature, err := a.sign(r, h.Keys)
+	if err != nil {
+		return err
+	}
+	return a.finish(manifest, signature)
 }
 
 func (h *Handlers) copy(ctx context.Context, w io.Writer, stored recordstore.Revision) error {
@@ -214,11 +218,12 @@ func (h *Handlers) store(ctx context.Context, w io.Writer, r record, stored reco
 	if err := a.zip.Flush(); err != nil {
 		return fmt.Errorf("archive: %w", err)
 	}
-	if next.Digest == stored.Digest { // only copies came late: it is the stored revision
-		r.revision, next.Number = stored.Number, stored.Number
+	// Only copies came late: it is the stored revision, with its manifest, whatever key and room's name are now.
+	if next.Digest == stored.Digest && stored.Manifest != nil {
+		next.Number = stored.Number
 		drop()
 		to.object = io.Discard
-		if err := a.finish(r, h.Keys); err != nil {
+		if err := a.finish(stored.Manifest, stored.Signature); err != nil {
 			return err
 		}
 		return h.Bucket.Keep(ctx, r.path(), next)
@@ -226,7 +231,10 @@ func (h *Handlers) store(ctx context.Context, w io.Writer, r record, stored reco
 	r.revision = next.Number
 	var tail bytes.Buffer
 	to.client = &tail
-	if err := a.finish(r, h.Keys); err != nil {
+	if next.Manifest, next.Signature, err = a.sign(r, h.Keys); err != nil {
+		return err
+	}
+	if err := a.finish(next.Manifest, next.Signature); err != nil {
 		return err
 	}
 	if err := object.Close(); err != nil {

@@ -192,7 +192,11 @@ func (s Store) ChangedSince(ctx context.Context, customerID, room int64, start, 
 		    WHERE l.channel IN (0, @customer) AND l.month = (@start::timestamptz AT TIME ZONE 'UTC')::date AND l.at >= @since)
 		OR EXISTS (
 		    SELECT FROM incident_changes c
-		    WHERE c.customer_id = @customer AND (c.room_id = @room OR c.room_id IS NULL) AND c.number > @number AND c.at < @end AND c.at >= @start)`,
+		    WHERE c.customer_id = @customer AND (c.room_id = @room OR c.room_id IS NULL) AND c.number > @number AND c.at < @end AND c.at >= @start)
+		OR EXISTS (
+		    SELECT FROM drills d
+		    WHERE d.customer_id = @customer AND d.room_id = @room AND d.created_at >= @start AND d.created_at < @end
+		      AND GREATEST(d.published_at, d.ingested_at, d.judged_at, d.alert_at, d.shown_at, d.told_at, d.taken_at) >= @since)`,
 		pgx.StrictNamedArgs{"customer": customerID, "room": room, "start": start, "end": end, "since": since, "number": number})
 	return changed, store.Wrap(err, "late readings of room %d", room)
 }
