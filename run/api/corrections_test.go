@@ -111,6 +111,10 @@ func TestCorrections(t *testing.T) {
 	if len(all) != 2 || all[0].ID != again.ID || all[1].ID != listed[0].ID {
 		t.Errorf("all %+v", all)
 	}
+	s.inForce(t, a.id, "n2", 24*time.Hour, 3, 3, "")
+	if shown := sensor("n2"); shown.Due == nil || *shown.Due != "2021-01-01" || !shown.Overdue {
+		t.Errorf("a correction without a due date hides that of the one before: %+v", shown)
+	}
 	report := get[[]struct {
 		SensorID string `json:"sensor_id"`
 		Overdue  bool   `json:"calibration_overdue"`

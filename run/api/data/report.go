@@ -69,7 +69,7 @@ type reportedSensor struct {
 	OutsideAllowable   float64  `json:"minutes_outside_allowable" doc:"Of these, how long outside the allowable range." example:"0"`
 	MinTemperature     *float64 `json:"min_temperature" doc:"Lowest, in degrees Celsius; null without readings." example:"21.2"`
 	MaxTemperature     *float64 `json:"max_temperature" doc:"Highest, in degrees Celsius; null without readings." example:"28.4"`
-	CalibrationDue     *string  `json:"calibration_due" format:"date" doc:"When it is to be calibrated again, by the correction in force now; null without one." example:"2031-03-01"`
+	CalibrationDue     *string  `json:"calibration_due" format:"date" doc:"When it is to be calibrated again, by the newest correction that says when; null without one." example:"2031-03-01"`
 	CalibrationOverdue bool     `json:"calibration_overdue" doc:"Whether that date has passed." example:"false"`
 }
 

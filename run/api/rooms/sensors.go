@@ -31,7 +31,7 @@ type sensor struct {
 	// A page warns of it.
 	AlsoUnenrolled bool `json:"also_unenrolled" doc:"Whether a signed sensor's id also came through a gateway that is not enrolled within a day. These readings are not the sensor's." example:"false"`
 	// A page shows it; it raises nothing.
-	CalibrationDue     *string `json:"calibration_due" format:"date" doc:"When it is to be calibrated again, by the correction in force; null without one." example:"2031-03-01"`
+	CalibrationDue     *string `json:"calibration_due" format:"date" doc:"When it is to be calibrated again, by the newest correction that says when; null without one." example:"2031-03-01"`
 	CalibrationOverdue bool    `json:"calibration_overdue" doc:"Whether that date has passed." example:"false"`
 }
 

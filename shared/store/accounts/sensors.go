@@ -25,7 +25,7 @@ type Sensor struct {
 	// AlsoUnenrolled says that within the last day the id of a signed sensor also came
 	// through an unenrolled gateway. Those readings are not the sensor's.
 	AlsoUnenrolled bool
-	// CalibrationDue is the due date of the correction in force.
+	// CalibrationDue is that of the newest correction in force so far that has one.
 	CalibrationDue     *time.Time
 	CalibrationOverdue bool
 }
@@ -64,11 +64,11 @@ const sensorColumns = `sensors.node_id AS id, sensors.name, sensors.type, sensor
 	) AND sensors.signed_from IS NOT NULL AS also_unenrolled,
 	` + calibrationDue + ` AS calibration_due, COALESCE(` + calibrationDue + ` < (now() AT TIME ZONE 'UTC')::date, false) AS calibration_overdue`
 
-// calibrationDue is the due date of a sensor's correction in force.
+// calibrationDue is the newest due date of a sensor: a correction without one, as for a new offset, hides none.
 const calibrationDue = `(
 	    SELECT c.due_date
 	    FROM corrections c
-	    WHERE c.customer_id = sensors.customer_id AND c.node_id = sensors.node_id AND c.withdrawn_at IS NULL AND c.from_time <= now()
+	    WHERE c.customer_id = sensors.customer_id AND c.node_id = sensors.node_id AND c.withdrawn_at IS NULL AND c.from_time <= now() AND c.due_date IS NOT NULL
 	    ORDER BY c.from_time DESC
 	    LIMIT 1)`
 
