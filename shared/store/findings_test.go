@@ -19,7 +19,7 @@ import (
 func anomaly(score float64) incident.Finding {
 	return incident.Finding{
 		Kind: incident.KindAnomaly, Holds: true, Score: score, Cause: "unchanged", Reason: "Unchanged for 52 min", Severity: incident.Warning,
-		Quantity: incident.Temperature, Value: 22.5, Low: 20, High: 22, Probability: 0.001,
+		Quantity: incident.Temperature, Value: float64(float32(22.51)), Low: float64(float32(20.01)), High: 22, Probability: 0.001,
 	}
 }
 
@@ -57,8 +57,8 @@ func TestFindingOpensAndEndsAnIncident(t *testing.T) {
 	db := openWith(t, "n1")
 	db.judge(t, found("n1", 0, over(incident.KindAnomaly)), found("n1", 30, anomaly(3)), found("n1", 30, anomaly(3)))
 	lasting := lastingOf(db.excursions(t, db.anna, incidents.ExcursionQuery{Kind: "anomaly"}))
-	if len(lasting) != 1 || lasting[0].Reason != "Unchanged for 52 min" || lasting[0].Severity != "warning" || lasting[0].Finding.Value != 22.5 ||
-		*lasting[0].Finding.Low != 20 || lasting[0].Finding.Probability != 0.001 || lasting[0].RoomID != db.annasRoom {
+	if len(lasting) != 1 || lasting[0].Reason != "Unchanged for 52 min" || lasting[0].Severity != "warning" || lasting[0].Finding.Value != 22.51 ||
+		*lasting[0].Finding.Low != 20.01 || lasting[0].Finding.Probability != 0.001 || lasting[0].RoomID != db.annasRoom {
 		t.Fatalf("%+v", lasting)
 	}
 	worse := anomaly(5)

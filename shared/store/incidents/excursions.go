@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/learning"
 )
@@ -72,9 +73,9 @@ type Finding struct {
 }
 
 func newFinding(f incident.Finding, at time.Time) Finding {
-	shown := Finding{Cause: f.Cause, Reason: f.Reason, Value: f.Value, Probability: f.Probability}
+	shown := Finding{Cause: f.Cause, Reason: f.Reason, Value: reading.Round(f.Value), Probability: f.Probability}
 	if f.Low != 0 || f.High != 0 {
-		shown.Low, shown.High = &f.Low, &f.High
+		shown.Low, shown.High = new(reading.Round(f.Low)), new(reading.Round(f.High))
 	}
 	if f.Kind == incident.KindForecast {
 		shown.Earliest, shown.Latest = new(at.Add(f.Earliest).UTC()), new(at.Add(f.Latest).UTC())
