@@ -174,7 +174,13 @@ func TestRecordIsVerifiedByItsCommands(t *testing.T) {
 	s.execute(t, `UPDATE audit_log SET at = $1`, r.middle)
 	s.execute(t, `
 		INSERT INTO corrections (customer_id, node_id, from_time, temperature_offset, humidity_offset, certificate, added_by, added_at)
-		VALUES ($1, 'n1', $2::timestamptz, 0.5, -1, 'K-17', 'Ana', $2::timestamptz - interval '1 hour')`, a.id, r.middle)
+		VALUES ($1, 'n1', $2::timestamptz, 0.5, -1, 'K-17', 'Ana', $2::timestamptz - interval '1 hour'),
+		       ($1, 'n2', $2::timestamptz - interval '1 hour', 1, 1, 'K-18', 'Ana', $2::timestamptz - interval '2 hours'),
+		       ($1, 'n2', $2::timestamptz + interval '1 hour', 1, 1, 'of the Lab', 'Ana', $2::timestamptz)`, a.id, r.middle)
+	s.execute(t, `
+		INSERT INTO audit_log (customer_id, actor, operation, subject, at)
+		VALUES ($1, 'person:1', 'addCorrection', 'sensor:n2', $2::timestamptz), ($1, 'person:1', 'of the Lab', 'sensor:n2', $2::timestamptz + interval '1 hour')`,
+		a.id, r.middle)
 	got := a.call(t, a.token, http.MethodGet, r.path(), "")
 	if got.status != 200 || got.header.Get("Content-Type") != "application/zip" {
 		t.Fatalf("%d %s", got.status, got.body)
@@ -214,8 +220,8 @@ func TestRecordIsVerifiedByItsCommands(t *testing.T) {
 			`"kind": "silence", "late": false, "peak": null, "limit": null, "finding": null, "rule_id": null`,
 		},
 		"rules.jsonl":        {`"quantity": "temperature"`, `"quantity": "humidity"`},
-		"calibrations.jsonl": {`"certificate": "K-17"`, `"temperature_offset": 0.5`},
-		"audit.jsonl":        {`"operation": "createRoom"`, `"operation": "createSensor"`},
+		"calibrations.jsonl": {`"certificate": "K-17"`, `"temperature_offset": 0.5`, `"certificate": "K-18"`},
+		"audit.jsonl":        {`"operation": "createRoom"`, `"operation": "createSensor"`, `"operation": "addCorrection"`},
 	} {
 		for _, part := range parts {
 			if !strings.Contains(files[name], part) {
@@ -223,8 +229,8 @@ func TestRecordIsVerifiedByItsCommands(t *testing.T) {
 			}
 		}
 	}
-	if strings.Contains(files["audit.jsonl"], `"Lab"`) {
-		t.Errorf("another room's changes are in it: %s", files["audit.jsonl"])
+	if others := files["audit.jsonl"] + files["calibrations.jsonl"]; strings.Contains(others, `Lab"`) {
+		t.Errorf("another room's changes are in it: %s", others)
 	}
 
 	// Of the unpacked record 20 bytes, some of each file that has any.

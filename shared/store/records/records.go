@@ -137,7 +137,7 @@ func files() []struct{ name, query string } {
 		{"calibrations.jsonl", `
 			SELECT to_jsonb(c) - 'customer_id' || CASE WHEN c.withdrawn_at < @end THEN '{}' ELSE '{"withdrawn_at": null, "withdrawn_by": null}'::jsonb END
 			FROM corrections c
-			WHERE c.customer_id = @customer AND c.added_at < @end AND c.from_time < @end AND c.node_id IN (` + members + `)
+			WHERE c.customer_id = @customer AND c.added_at < @end AND c.from_time < @end AND EXISTS (` + members + ` AND m.node_id = c.node_id AND c.from_time < m.until_time)
 			ORDER BY c.node_id COLLATE "C", c.from_time, c.id`},
 		{"audit.jsonl", `
 			SELECT jsonb_build_object('id', a.id, 'at', a.at, 'actor', a.actor, 'actor_name', a.actor_name, 'operation', a.operation, 'subject', a.subject,
@@ -145,7 +145,7 @@ func files() []struct{ name, query string } {
 			FROM audit_log a
 			WHERE a.customer_id = @customer AND a.at >= @start AND a.at < @end AND (
 			    a.subject = 'room:' || @room::bigint
-			    OR a.subject IN (SELECT 'sensor:' || m.node_id FROM (` + members + `) m)
+			    OR EXISTS (` + members + ` AND a.subject = 'sensor:' || m.node_id AND a.at BETWEEN m.from_time AND m.until_time + interval '1 minute') -- the entry of what ends its time here comes after that
 			    OR a.subject IN (SELECT 'incident:' || i.id FROM room_incidents i WHERE ` + incident + `)
 			    OR a.subject IN (SELECT 'incident:' || c.incident_id FROM incident_changes c WHERE c.customer_id = @customer AND c.room_id = @room) -- of which nothing else is left
 			    OR a.subject IN (SELECT 'excursion:' || e.id FROM excursions e WHERE e.customer_id = @customer AND e.room_id = @room)
