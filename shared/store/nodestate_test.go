@@ -131,6 +131,8 @@ func TestUsualIntervalFollowsTheNode(t *testing.T) {
 	if got < 55 || got > 65 {
 		t.Errorf("after an hour of a reading a minute %g", got)
 	}
+	db.sql(t, `UPDATE node_state SET usual_interval_s = NULL`, nil)
+	must.Equal(t, "tried once, mounted two weeks later", 3600.0, report("e", 14*24*time.Hour))
 }
 
 type slotRow struct {

@@ -48,13 +48,14 @@ func newerValue(quantity string) string {
 }
 
 // usual is the usual interval of readings, or of those with one quantity: a moving average with
-// weight 1/8, in which a gap counts as at most two.
+// weight 1/8, in which a gap counts as at most two, the first as an hour at most: a node that was tried
+// once and mounted weeks later would not count as silent for as long.
 func usual(interval, at string) string {
 	return strings.NewReplacer("usual", interval, "newest", at).Replace(`
 		CASE WHEN EXCLUDED.newest > s.newest AND s.newest <= ` + store.NotAhead + `
 		    AND NOT (EXCLUDED.message_id = s.message_id AND EXCLUDED.timestamp < s.timestamp + @fold::interval)
 		THEN COALESCE(s.usual + (LEAST(extract(epoch FROM EXCLUDED.newest - s.newest), 2 * s.usual) - s.usual) / 8,
-		    extract(epoch FROM EXCLUDED.newest - s.newest))
+		    LEAST(extract(epoch FROM EXCLUDED.newest - s.newest), 3600))
 		ELSE s.usual END`)
 }
 
