@@ -149,6 +149,9 @@ func (r *responder) noteConflict(now time.Time, l *link, n *name, records []dns.
 	}
 	if who := n.claimant(records, from); !l.pair.peers.has(from) && !l.pair.peers.has(who) {
 		l.rival.claims(now, who)
+		if n.phase == probing {
+			l.pair.forgetActive() // it was silent, and another has the name
+		}
 	}
 	r.askSoon(now, l)
 }

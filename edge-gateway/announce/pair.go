@@ -202,7 +202,7 @@ func (r *responder) hearQuestions(now time.Time, l *link, m *dns.Msg) {
 // answerPair answers the collected questions.
 func (r *responder) answerPair(l *link) {
 	role := RoleStandby
-	if l.specified.held() {
+	if l.specified.held() && !r.yields(l) {
 		role = RoleActive
 	}
 	answer := &dns.Msg{}
@@ -252,6 +252,8 @@ func (r *responder) hearAnswers(now time.Time, l *link, m *dns.Msg, from netip.A
 				from = stranger.address()
 			}
 			l.rival.claims(now, from)
+		default:
+			delete(l.pair.strangers, id)
 		}
 	}
 }

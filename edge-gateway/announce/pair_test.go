@@ -224,7 +224,7 @@ func TestRevokedLeavesItsName(t *testing.T) {
 			must.Equal(t, "the first's name before", "monitor-gateway.local", first.on(eth).Host)
 
 			enrolments[0].revoked, enrolments[0].key = true, "of nobody else"
-			live(7*time.Second, nil, first, second)
+			live(13*time.Second, nil, first, second)
 			if got := second.on(eth); got.Host != "monitor-gateway.local" || got.Phase == "probing" {
 				t.Errorf("the second is %+v", got)
 			}

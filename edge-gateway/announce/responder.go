@@ -267,6 +267,11 @@ func (r *responder) step(now time.Time, l *link, n *name) {
 		n.begin(now)
 	}
 	if n.phase == probing && n.steps == probes {
+		if l.asksFirst(n) {
+			clear(l.pair.strangers)
+			r.lose(now, l, n)
+			return
+		}
 		n.phase, n.steps = announcing, 0
 		if n == l.specified {
 			l.pair.forgetActive() // its holder is silent
@@ -309,10 +314,20 @@ func (r *responder) dropOwn(l *link) {
 	l.own = nil
 }
 
+// asksFirst reports whether a gateway of another enrolment had the name. Whoever waits for it
+// then asks without a proposal, and probes 5 seconds after nobody has answered: by then the
+// standby of that enrolment has the name.
+func (l *link) asksFirst(n *name) bool {
+	return n == l.specified && !l.pair.active() && len(l.pair.strangers) > 0
+}
+
 // probe asks whether anybody has a name, and proposes our records for it. It asks for a
 // multicast answer: a unicast one might reach another responder of this machine (§15.1).
 func (r *responder) probe(l *link, n *name) {
-	m := &dns.Msg{Ns: r.records(l, n).unique()}
+	m := &dns.Msg{}
+	if !l.asksFirst(n) {
+		m.Ns = r.records(l, n).unique()
+	}
 	for _, name := range []string{n.instance(), n.host()} {
 		m.Question = append(m.Question, dns.Question{Name: name, Qtype: dns.TypeANY, Qclass: dns.ClassINET})
 	}

@@ -58,3 +58,49 @@ func TestHolderIsOneDevice(t *testing.T) {
 		return l.m.Response && len(l.m.Answer) > 0 && nonceOf(l.m.Answer[0].Header().Name) != ""
 	})
 }
+
+// TestStandbyComesBeforeAnotherEnrolment (contract 8.15) has the active one of a pair end, with a goodbye
+// and without, while a gateway of another customer waits for the name at whatever point of its attempts.
+func TestStandbyComesBeforeAnotherEnrolment(t *testing.T) {
+	t.Parallel()
+	for _, politely := range []bool{false, true} {
+		for after := time.Duration(0); after < 7*time.Second; after += 50 * time.Millisecond {
+			all := join(t, nil, 20, "of a pair")
+			live(10*time.Second, nil, all...)
+			all = join(t, all, 30, "of a pair")
+			all = join(t, all, 40, "of another") // its records sort later: it wins every tie
+			live(40*time.Second+after, nil, all...)
+			if politely {
+				all[0].goodbye()
+				exchange(all, nil)
+			}
+			all = all[1:]
+			live(5*time.Second, nil, all...)
+			standby, other := all[0].on(eth), all[1].on(eth)
+			if standby.Role != RoleActive || other.Role != RoleConflict {
+				t.Fatalf("goodbye %v, %s later: the standby is %+v, the other %+v", politely, after, standby, other)
+			}
+			live(2*time.Minute, nil, all[1])
+			if got := all[1].on(eth); got.Host != "monitor-gateway.local" || got.Role != RoleActive {
+				t.Fatalf("goodbye %v, %s later: alone the other is %+v", politely, after, got)
+			}
+		}
+	}
+}
+
+// TestStandbyHearsWhoHasTheName (contract 8.15) has a device take the name that the active one of the pair
+// has left.
+func TestStandbyHearsWhoHasTheName(t *testing.T) {
+	t.Parallel()
+	all := join(t, nil, 20, "of a pair")
+	live(10*time.Second, nil, all...)
+	all = join(t, all, 30, "of a pair")
+	live(10*time.Second, nil, all...)
+	standby := all[1]
+	for end := standby.now.Add(5 * time.Second); standby.now.Before(end); live(50*time.Millisecond, nil, standby) {
+		standby.from(eth, stranger, response(claim()))
+	}
+	if got := standby.on(eth); got.Role != RoleConflict || got.Problem != "another device, 192.168.1.66, has monitor-gateway.local" {
+		t.Errorf("it is %+v", got)
+	}
+}
