@@ -41,7 +41,7 @@ func (b *BlockedError) Kind() string { return b.kind }
 
 // The reasons.
 var (
-	ErrRevoked = &BlockedError{"revoked", "the enrolment of this gateway was revoked: readings are kept and not published"}
+	ErrRevoked = &BlockedError{"revoked", "the enrolment of this gateway was revoked: it takes no readings"}
 	ErrClone   = errors.New("two machines use the key of this gateway: enrol one of them anew, or switch it off")
 	errWaiting = &BlockedError{"status", "the API has not answered a status yet: there is no time and no token to publish with"}
 	errExpired = &BlockedError{"token", "the access token has expired and the API gives no new one"}

@@ -135,7 +135,7 @@ func (e *enrolledSite) measure(t *testing.T) int {
 	return status
 }
 
-// ID, Sign and Time are [gateway.Enrolment].
+// ID, Sign, Time and Revoked are [gateway.Enrolment].
 func (e *enrolledSite) ID() string { return e.id }
 
 func (e *enrolledSite) Sign(at time.Time, age wire.Age, data []byte) map[string]string {
@@ -145,6 +145,8 @@ func (e *enrolledSite) Sign(at time.Time, age wire.Age, data []byte) map[string]
 func (e *enrolledSite) Time(boot [16]byte, uptime time.Duration) (time.Time, bool) {
 	return e.corrected.Time(boot, uptime)
 }
+
+func (*enrolledSite) Revoked() bool { return false }
 
 // publish is the verdict on a message, blocked as an enrolment blocks it.
 func (e *enrolledSite) publish(_ context.Context, m gateway.Message, _ bool) error {

@@ -113,6 +113,7 @@ func (e enrolledAs) Sign(at time.Time, age wire.Age, data []byte) map[string]str
 }
 
 func (enrolledAs) Time([16]byte, time.Duration) (time.Time, bool) { return time.Time{}, false }
+func (enrolledAs) Revoked() bool                                  { return false }
 
 // TestClockSetBack shows contract 8.6.
 func TestClockSetBack(t *testing.T) {

@@ -118,9 +118,13 @@ func (s *sender) sendAll(ctx context.Context, batch []timedReading, data [][]byt
 }
 
 // keep appends readings to the outbox by one write, and returns for each whether it is kept
-// or lost.
+// or lost. A revoked gateway would never publish them: their nodes ask for the name again and
+// find another.
 func (s *sender) keep(ctx context.Context, batch []timedReading) []outcome {
 	outcomes, records := make([]outcome, len(batch)), make([]outbox.Record, len(batch))
+	if e := s.signer.enrolment; e != nil && e.Revoked() {
+		return outcomes
+	}
 	for i, t := range batch {
 		records[i] = s.signer.record(t, s.nodes.takeEarlier(t))
 	}

@@ -21,6 +21,8 @@ type Enrolment interface {
 	// Time converts an uptime within a boot of the machine to a time. It returns false if the
 	// time never became known in that boot.
 	Time(boot [16]byte, uptime time.Duration) (at time.Time, ok bool)
+	// Revoked reports whether nothing is published under it any more.
+	Revoked() bool
 }
 
 // Why a reading of the outbox is not published.
