@@ -83,7 +83,7 @@ func TestEnrolledGateway(t *testing.T) {
 	var report bytes.Buffer
 	must.Fail(t, "the doctor", runDoctor(t.Context(), nil, p.environ, &report, time.Now), errProblemsFound)
 	must.Contain(t, "the report", report.String(),
-		"Cellar ("+enrolmenttest.ID+") of ops@example.com\n", "see what is said of the clock, the enrolment", "PROBLEM  the enrolment of this gateway was revoked",
+		"Cellar ("+enrolmenttest.ID+") of ops@example.com\n", "when these are in order, check the uplink", "PROBLEM  the enrolment of this gateway was revoked",
 	)
 	must.Contain(t, "a drill of a revoked gateway", fmt.Sprint(drill("QJ5R2-W7YB3")), "revoked")
 	must.Equal(t, "a revoked gateway publishes", published, len(server.Messages()))

@@ -84,7 +84,7 @@ func (c Config) gateway(r *Report, h health, err error) {
 
 // remedies say what to do about a reason of /health, by the word before the colon.
 var remedies = map[string]string{ //nolint:gochecknoglobals // a table
-	"publishing":   "see what is said of the clock, the enrolment, the credentials and the topic; readings are kept in the outbox meanwhile",
+	"publishing":   "see what is said of the clock, the enrolment, the credentials and the topic; when these are in order, check the uplink: HTTPS to Pub/Sub must be open",
 	"outbox":       "see what is said of the outbox",
 	"name":         "see \"Two gateways: a pair\" in docs/gateway.md; the gateway takes its name back by itself",
 	"announcing":   "let a firewall on this machine pass UDP port 5353; the gateway tries again by itself",
