@@ -88,7 +88,7 @@ func (r *responder) handleResponse(now time.Time, l *link, m *dns.Msg, from neti
 		switch {
 		case n.phase == probing:
 			r.lose(now, l, n)
-		case n == l.specified && r.yields(l):
+		case n == l.specified && r.yields(l, records, from):
 			r.yield(now, l)
 		default:
 			r.defend(now, l)

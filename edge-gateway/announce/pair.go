@@ -202,7 +202,7 @@ func (r *responder) hearQuestions(now time.Time, l *link, m *dns.Msg) {
 // answerPair answers the collected questions.
 func (r *responder) answerPair(l *link) {
 	role := RoleStandby
-	if l.specified.held() && !r.yields(l) {
+	if l.specified.held() && !r.revoked() {
 		role = RoleActive
 	}
 	answer := &dns.Msg{}
@@ -287,10 +287,12 @@ func (r *responder) addPeer(now time.Time, l *link, id string, from netip.Addr, 
 }
 
 // yields reports whether the gateway has the specified name but gives it up on request,
-// because it is revoked.
-func (r *responder) yields(l *link) bool {
-	return l.specified.held() && r.config.Enrolment != nil && r.config.Enrolment.Revoked()
+// because it is revoked, or has no IPv4 address, by which nodes ask, while one of its pair has.
+func (r *responder) yields(l *link, claims []dns.RR, from netip.Addr) bool {
+	return l.specified.held() && (r.revoked() || !l.hasIPv4() && l.pair.peers.has(from) && l.specified.claimant(claims, from).Is4())
 }
+
+func (r *responder) revoked() bool { return r.config.Enrolment != nil && r.config.Enrolment.Revoked() }
 
 // yield leaves the specified name to another gateway. It withdraws only the addresses: the
 // other records of the name are the same at both.

@@ -32,7 +32,7 @@ func (r *responder) receive(now time.Time, p packet) {
 		return
 	}
 	r.hearQuestions(now, l, &m)
-	if r.yields(l) && r.conflicts(l.specified, m.Ns, from) {
+	if r.yields(l, m.Ns, from) && r.conflicts(l.specified, m.Ns, from) {
 		r.yield(now, l) // to another host that probes for the name
 	}
 	for _, n := range l.names() {

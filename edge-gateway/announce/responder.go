@@ -83,6 +83,10 @@ type link struct {
 	pair      pair
 }
 
+func (l *Link) hasIPv4() bool {
+	return slices.ContainsFunc(l.Prefixes, func(p netip.Prefix) bool { return p.Addr().Is4() })
+}
+
 // names returns the claimed names.
 func (l *link) names() []*name {
 	if l.own == nil {

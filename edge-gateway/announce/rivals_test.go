@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+
+	"coldaisle.dev/shared/must"
 )
 
 // join makes a gateway of an enrolment with address 192.168.1.HOST, by IPv4 and IPv6, beside others
@@ -102,5 +104,27 @@ func TestStandbyHearsWhoHasTheName(t *testing.T) {
 	}
 	if got := standby.on(eth); got.Role != RoleConflict || got.Problem != "another device, 192.168.1.66, has monitor-gateway.local" {
 		t.Errorf("it is %+v", got)
+	}
+}
+
+// TestActiveOneLosesItsIPv4Address (contract 8.15) has the active one's lease end, and then the other's.
+func TestActiveOneLosesItsIPv4Address(t *testing.T) {
+	t.Parallel()
+	all := join(t, nil, 20, "of a pair")
+	live(10*time.Second, nil, all...)
+	all = join(t, all, 30, "of a pair")
+	live(10*time.Second, nil, all...)
+	loses := func(s *site) {
+		s.links[0].Prefixes = s.links[0].Prefixes[1:]
+		s.update(s.now, s.links)
+	}
+	loses(all[0])
+	live(15*time.Second, nil, all...)
+	must.Equal(t, "who has lost its address is", RoleStandby, all[0].on(eth).Role)
+	must.Equal(t, "who has one is", RoleActive, all[1].on(eth).Role)
+	live(time.Minute, nil, all...)
+	loses(all[1])
+	for end := all[0].now.Add(time.Minute); all[0].now.Before(end); live(time.Second, nil, all...) {
+		must.Equal(t, "without an address in the network it is", RoleActive, all[1].on(eth).Role)
 	}
 }
