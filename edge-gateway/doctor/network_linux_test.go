@@ -123,7 +123,8 @@ func TestNetwork(t *testing.T) {
 			"warning  eth0 has 192.168.7.20/24 and cannot do multicast", "are to be configured with http://192.168.7.20:8080",
 		}},
 		"no address": {pair, "0", []string{
-			"ok       eth0 has no IPv4 address; it is picked up when it gets one", "PROBLEM  no interface has an IPv4 address", "first of all: network",
+			"ok       eth0 has no IPv4 address; it is picked up when it gets one", "PROBLEM  no interface has an IPv4 address that", "first of all: network",
+			"PROBLEM  no interface has an IPv4 address: nothing was asked",
 		}},
 		"no interface": {"link set lo up", "0", []string{"PROBLEM  there is no interface besides the machine itself", "first of all: network"}},
 	} {
