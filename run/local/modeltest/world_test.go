@@ -207,6 +207,9 @@ func (g *site) Sign(at time.Time, age wire.Age, data []byte) map[string]string {
 // Time implements [gateway.Enrolment].
 func (g *site) Time([16]byte, time.Duration) (time.Time, bool) { return time.Time{}, false }
 
+// Revoked implements [gateway.Enrolment]: none of these asks the API.
+func (*site) Revoked() bool { return false }
+
 // publish is Pub/Sub.
 func (g *site) publish(_ context.Context, m edge.Message) error {
 	return g.part("data", func() error {
