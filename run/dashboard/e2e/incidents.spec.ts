@@ -77,6 +77,7 @@ test("one incident of a room is taken by keys alone, snoozed, handed over and gi
   await expect(page.locator(".state")).toContainText("Nobody has it");
   for (const event of ["Snoozed", "Handed over", "Given back"]) await expect(timeline).toContainText(event);
   await page.getByRole("link", { name: "Its rule" }).click();
+  await expect(page.getByRole("heading", { name: "Rules", level: 1 })).toBeVisible(); // no longer two such rows
   await expect(page.getByRole("row", { name: /Temperature above 50.0 °C/ })).toBeFocused();
 });
 
