@@ -61,15 +61,21 @@ func TestHolderIsOneDevice(t *testing.T) {
 	})
 }
 
+// pairOf makes an active gateway and another that has just joined it.
+func pairOf(t *testing.T) []*site {
+	t.Helper()
+	all := join(t, nil, 20, "of a pair")
+	live(10*time.Second, nil, all...)
+	return join(t, all, 30, "of a pair")
+}
+
 // TestStandbyComesBeforeAnotherEnrolment (contract 8.15) has the active one of a pair end, with a goodbye
 // and without, while a gateway of another customer waits for the name at whatever point of its attempts.
 func TestStandbyComesBeforeAnotherEnrolment(t *testing.T) {
 	t.Parallel()
 	for _, politely := range []bool{false, true} {
 		for after := time.Duration(0); after < 7*time.Second; after += 50 * time.Millisecond {
-			all := join(t, nil, 20, "of a pair")
-			live(10*time.Second, nil, all...)
-			all = join(t, all, 30, "of a pair")
+			all := pairOf(t)
 			all = join(t, all, 40, "of another") // its records sort later: it wins every tie
 			live(40*time.Second+after, nil, all...)
 			if politely {
@@ -94,9 +100,7 @@ func TestStandbyComesBeforeAnotherEnrolment(t *testing.T) {
 // has left.
 func TestStandbyHearsWhoHasTheName(t *testing.T) {
 	t.Parallel()
-	all := join(t, nil, 20, "of a pair")
-	live(10*time.Second, nil, all...)
-	all = join(t, all, 30, "of a pair")
+	all := pairOf(t)
 	live(10*time.Second, nil, all...)
 	standby := all[1]
 	for end := standby.now.Add(5 * time.Second); standby.now.Before(end); live(50*time.Millisecond, nil, standby) {
@@ -110,9 +114,7 @@ func TestStandbyHearsWhoHasTheName(t *testing.T) {
 // TestActiveOneLosesItsIPv4Address (contract 8.15) has the active one's lease end, and then the other's.
 func TestActiveOneLosesItsIPv4Address(t *testing.T) {
 	t.Parallel()
-	all := join(t, nil, 20, "of a pair")
-	live(10*time.Second, nil, all...)
-	all = join(t, all, 30, "of a pair")
+	all := pairOf(t)
 	live(10*time.Second, nil, all...)
 	loses := func(s *site) {
 		s.links[0].Prefixes = s.links[0].Prefixes[1:]

@@ -154,7 +154,7 @@ func (c Config) conclude(r *Report, subject string, urls []string) {
 		r.problem(subject, "plug in a cable, or join a wireless network; the gateway picks it up by itself", "there is no interface besides the machine itself")
 	case c.here:
 		r.problem(subject, "check cable, wireless network and DHCP; the gateway picks the address up by itself", "no interface has an IPv4 address that nodes could call")
-	case !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Severity != OK }):
+	case r.err(Warning) == nil:
 		r.problem(subject, "check cable, wireless network and DHCP", "no interface has an IPv4 address: nothing was asked")
 	}
 }
