@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -159,6 +160,16 @@ func TestCORS(t *testing.T) {
 	}
 	if preflight(other, "https://dashboard.example.com", "GET").Get("Access-Control-Allow-Origin") == "" {
 		t.Error("a configured origin may not call")
+	}
+	exposed := answer(t, handler, http.MethodGet, "/health", "", map[string]string{"Origin": "http://localhost:5173"}).Header().Get("Access-Control-Expose-Headers")
+	for _, op := range operations(t) {
+		for status, response := range op.Responses.Map() {
+			for name := range response.Value.Headers {
+				if name != "Set-Cookie" && name != "WWW-Authenticate" && !slices.Contains(strings.Split(exposed, ", "), http.CanonicalHeaderKey(name)) {
+					t.Errorf("%s of %s %s is hidden from pages of other origins", name, op.id, status)
+				}
+			}
+		}
 	}
 	must.Equal(t, "the configured list does not replace the default", "", preflight(other, "http://localhost:5173", "GET").Get("Access-Control-Allow-Origin"))
 }

@@ -51,7 +51,7 @@ func middleware(cfg Config, clients auth.Clients, log *slog.Logger, router http.
 			http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions,
 		},
 		AllowedHeaders:   []string{"*"},
-		ExposedHeaders:   []string{requestlog.RequestIDHeader, "Retry-After", "Link", "X-Total-Count"},
+		ExposedHeaders:   []string{requestlog.RequestIDHeader, "Retry-After", "Link", "X-Total-Count", "ETag"},
 		AllowCredentials: true,
 		MaxAge:           preflightSeconds,
 	})
