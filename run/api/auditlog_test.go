@@ -136,7 +136,7 @@ func TestRequestIDOfAnEntryIsOurs(t *testing.T) {
 }
 
 // TestQueryOfEveryOperation gives every operation of the document a parameter that it does not
-// have, each of its own twice, and in each a text for which PostgreSQL has no form: 400 names
+// have, each of its own twice and empty, and in each a text for which PostgreSQL has no form: 400 names
 // them. Contract 1.4.
 func TestQueryOfEveryOperation(t *testing.T) {
 	t.Parallel()
@@ -158,6 +158,7 @@ func TestQueryOfEveryOperation(t *testing.T) {
 			}
 			repeated++
 			s.call(t, token, op.method, path+"?"+name+"=1&"+name+"=2", "").says(t, 400, name+": given more than once")
+			s.call(t, token, op.method, path+"?"+name+"=", "").says(t, 400, name+": must not be empty")
 			for _, text := range []string{"%00", "a%00b", "%ff", "%ed%a0%80"} {
 				s.call(t, token, op.method, path+"?"+name+"="+text, "").has(t, 400, `{"detail":"`+name+": ")
 			}

@@ -252,6 +252,8 @@ func queryError(op *huma.Operation, raw string) string {
 			unknown = append(unknown, name)
 		case len(values) > 1:
 			repeated = append(repeated, name)
+		case values[0] == "":
+			return name + ": must not be empty"
 		case !utf8.ValidString(values[0]) || strings.Contains(values[0], "\x00"):
 			return name + ": expected UTF-8 without NUL"
 		}
