@@ -71,7 +71,8 @@ func TestRulesAndThresholdsAreOne(t *testing.T) {
 	id := a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 30.0, `,"sensor_id":"n1"`))
 	own := fmt.Sprintf("/api/v1/rules/%d", id)
 	must.Equal(t, "limit", 31.0, get[shown](t, a, http.MethodPut, own, fmt.Sprintf(someRule, 31.0, "")).Limit)
-	if got := a.call(t, a.token, http.MethodPut, own, fmt.Sprintf(someRule, math.Copysign(0, -1), "")); !strings.Contains(string(got.body), `"limit":0,`) {
+	zeros := strings.Replace(fmt.Sprintf(someRule, math.Copysign(0, -1), ""), `"clear_margin":0`, `"clear_margin":-0`, 1)
+	if got := a.call(t, a.token, http.MethodPut, own, zeros); !strings.Contains(string(got.body), `"limit":0,`) || !strings.Contains(string(got.body), `"clear_margin":0,`) {
 		t.Errorf("-0: %s", got.body)
 	}
 	// Two people edit one rule: the older form changes nothing, but a repeat of the newer is no change.

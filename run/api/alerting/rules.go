@@ -79,7 +79,7 @@ type ruleReplacement struct {
 func (c *RuleChange) rule() incident.Rule {
 	return incident.Rule{
 		Quantity: incident.Quantity(c.Quantity), Direction: incident.Direction(c.Direction), Limit: c.Limit + 0, For: seconds(c.ForS), // 0 for -0
-		ClearMargin: c.ClearMargin, ClearFor: seconds(c.ClearForS), Severity: incident.Severity(c.Severity), Scope: c.scope(), Enabled: c.Enabled,
+		ClearMargin: c.ClearMargin + 0, ClearFor: seconds(c.ClearForS), Severity: incident.Severity(c.Severity), Scope: c.scope(), Enabled: c.Enabled,
 	}
 }
 
