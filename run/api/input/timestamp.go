@@ -87,9 +87,10 @@ func parseTimestamp(text string) (at time.Time, local bool, err error) {
 			return time.Time{}, false, errTimestamp
 		}
 	}
+	_, offset := at.Zone()
 	at = at.UTC()
-	// RFC 3339 has no form for other years, so no answer could have them.
-	if at.Year() < 0 || at.Year() > 9999 {
+	// RFC 3339 has no form for other years, so no answer could have them, and no offset of a day.
+	if at.Year() < 0 || at.Year() > 9999 || max(offset, -offset) >= 24*60*60 {
 		return time.Time{}, false, errTimestamp
 	}
 	return at, local, nil
