@@ -229,6 +229,11 @@ func TestRecordIsVerifiedByItsCommands(t *testing.T) {
 			}
 		}
 	}
+	for name, content := range files {
+		if times := regexp.MustCompile(`"[^"]*T[0-9:.]+\+00:00"`).FindString(content); times != "" {
+			t.Errorf("a time of %s has no Z: %s", name, times)
+		}
+	}
 	if others := files["audit.jsonl"] + files["calibrations.jsonl"]; strings.Contains(others, `Lab"`) {
 		t.Errorf("another room's changes are in it: %s", others)
 	}

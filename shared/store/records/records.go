@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -158,6 +159,9 @@ func files() []struct{ name, query string } {
 	}
 }
 
+// utcTimes are the times that PostgreSQL writes into JSON; all other times have a Z.
+var utcTimes = regexp.MustCompile(`("(?:at|from|until|[a-z_]+_(?:at|time))": "[0-9T:.-]+)\+00:00"`)
+
 // Files reads the files of a room's record over a range.
 func (s Store) Files(ctx context.Context, customerID, room int64, start, end time.Time) ([]File, error) {
 	var found []File
@@ -173,7 +177,7 @@ func (s Store) Files(ctx context.Context, customerID, room int64, start, end tim
 			}
 			content := bytes.Buffer{}
 			for _, row := range rows {
-				content.Write(append(row, '\n'))
+				content.Write(append(utcTimes.ReplaceAll(row, []byte(`${1}Z"`)), '\n'))
 			}
 			found = append(found, File{f.name, content.Bytes()})
 		}
