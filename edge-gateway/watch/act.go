@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"mime"
+	"net/http"
 	"net/url"
 	"os/exec"
 	"slices"
@@ -22,8 +24,10 @@ import (
 	"coldaisle.dev/shared/incident"
 )
 
-// maxOutput is how much of a command's output is logged.
-const maxOutput = 4096
+const (
+	maxOutput = 4096    // of a command, in the log
+	maxAnswer = 1 << 20 // of a notification service
+)
 
 // digest is one message of several: of the worst that lasts, else of the newest, with all others
 // in its text. An incident is in it once: what it began with says what is so now, until it is over.
@@ -80,6 +84,34 @@ func (s *Step) act(ctx context.Context, watch string, m Message) (output string,
 		return "", errors.New(redact(err, s.URL))
 	}
 	return "", nil
+}
+
+// init bounds http.DefaultClient, by which the library sends webhooks. It sets no timeout, holds
+// the whole answer in memory, and takes the answer to a redirected GET, which has no message, for success.
+func init() { //nolint:gochecknoinits // before anybody uses it
+	*http.DefaultClient = http.Client{
+		Transport: bounded{http.DefaultTransport}, Timeout: maxTimeout, // the library waits no longer than the step's
+		CheckRedirect: func(request *http.Request, via []*http.Request) error {
+			if request.Method != via[0].Method || len(via) > 3 {
+				return errors.New("it redirects; the URL must be that to which it redirects")
+			}
+			return nil
+		},
+	}
+}
+
+// bounded cuts long answers.
+type bounded struct{ http.RoundTripper }
+
+func (b bounded) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := b.RoundTripper.RoundTrip(request)
+	if err == nil {
+		response.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(response.Body, maxAnswer), response.Body}
+	}
+	return response, err //nolint:wrapcheck // a transport passes its base's errors on
 }
 
 const telegramAPI = "https://api.telegram.org"

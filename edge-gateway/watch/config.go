@@ -83,6 +83,7 @@ func causes() []incident.Cause {
 const (
 	defaultState   = "/var/lib/monitor-gateway-watch"
 	defaultTimeout = 30 * time.Second
+	maxTimeout     = time.Hour
 	defaultAtMost  = 30
 	maxAfter       = 24 * time.Hour
 	minAbove       = 25.0 // °C
@@ -208,7 +209,7 @@ func (c *Config) validate() error {
 		}
 		check(err == nil, fmt.Sprintf("%s: %v", s.Zone, err), "steps", i, "zone")
 		check(s.After >= 0 && s.After <= maxAfter, "must be from 0s to 24h", "steps", i, "after")
-		check(s.Timeout >= 0 && s.Timeout <= time.Hour, "must be from 0s to 1h", "steps", i, "timeout")
+		check(s.Timeout >= 0 && s.Timeout <= maxTimeout, "must be from 0s to 1h", "steps", i, "timeout")
 		s.Timeout, s.AtMost = cmp.Or(s.Timeout, defaultTimeout), cmp.Or(s.AtMost, new(defaultAtMost))
 		check(*s.AtMost >= 1, "must be 1 or more", "steps", i, "at_most")
 		given := 0
@@ -257,7 +258,7 @@ func (c *Config) validateShutdowns(check func(ok bool, rule string, path ...any)
 			s.Name, s.Timeout = cmp.Or(s.Name, strconv.Itoa(j+1)), cmp.Or(s.Timeout, defaultStageTimeout)
 			check(s.After >= after && s.After <= maxAfter, "must be from that of the stage before to 24h", "shutdowns", i, "stages", j, "after")
 			after = s.After
-			check(s.Timeout > 0 && s.Timeout <= time.Hour, "must be from 0s to 1h", "shutdowns", i, "stages", j, "timeout")
+			check(s.Timeout > 0 && s.Timeout <= maxTimeout, "must be from 0s to 1h", "shutdowns", i, "stages", j, "timeout")
 			_, err := exec.LookPath(cmp.Or(append(s.Command, "")[0], "(none)"))
 			check(err == nil, fmt.Sprint(err), "shutdowns", i, "stages", j, "command")
 		}

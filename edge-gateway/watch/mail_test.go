@@ -107,6 +107,49 @@ func TestTelegram(t *testing.T) {
 	}
 }
 
+// TestWebhook has receivers that redirect, and one whose answer has no end. Who answers a GET has no message.
+func TestWebhook(t *testing.T) {
+	t.Parallel()
+	const most = 64 << 20
+	messages, written := make(chan string, 10), make(chan int, 1)
+	receiver := http.NewServeMux()
+	receiver.HandleFunc("/", func(_ http.ResponseWriter, r *http.Request) { messages <- r.Method })
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		receiver.Handle(fmt.Sprint("/", status), http.RedirectHandler("/", status))
+	}
+	receiver.Handle("/loop", http.RedirectHandler("/loop", http.StatusPermanentRedirect))
+	receiver.HandleFunc("/endless", func(w http.ResponseWriter, _ *http.Request) {
+		sent := 0
+		for part := make([]byte, 1<<20); sent < most; {
+			n, err := w.Write(part)
+			if sent += n; err != nil {
+				break
+			}
+		}
+		written <- sent
+	})
+	hook := httptest.NewServer(receiver)
+	defer hook.Close()
+	act := func(path string) error {
+		s := Step{URL: "generic+" + hook.URL + path + "?template=json", Timeout: time.Minute}
+		_, err := s.act(t.Context(), "site", message("start", new(hot(41))))
+		return err
+	}
+	for _, path := range []string{"/301", "/302", "/303", "/loop"} {
+		if err := act(path); err == nil || !strings.Contains(err.Error(), "it redirects") || len(messages) > 0 {
+			t.Errorf("%s: %v, %d received", path, err, len(messages))
+		}
+	}
+	for _, path := range []string{"/", "/307", "/308"} {
+		must.Do(t, act(path))
+		must.Equal(t, path, "POST", <-messages)
+	}
+	must.Do(t, act("/endless"))
+	if sent := <-written; sent >= most {
+		t.Errorf("%d bytes of an answer were read", sent)
+	}
+}
+
 // TestFirstMessage goes from nothing to the first message: init asks, test sends. Files with
 // secrets are nobody else's, and a configuration that is there stays.
 func TestFirstMessage(t *testing.T) {
