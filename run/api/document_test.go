@@ -57,6 +57,14 @@ func described(t *testing.T, api *API) []byte {
 	components, _ := plain["components"].(map[string]any)
 	schemas, _ := components["schemas"].(map[string]any)
 	nameAlternatives(schemas)
+	paths, _ := plain["paths"].(map[string]any)
+	for _, item := range paths {
+		operations, _ := item.(map[string]any)
+		for _, op := range operations {
+			described, _ := op.(map[string]any)
+			allowNull(described["requestBody"], schemas)
+		}
+	}
 	return append(must.Get(json.MarshalIndent(plain, "", "  "))(t), '\n')
 }
 
@@ -106,6 +114,38 @@ func nameAlternatives(schemas map[string]any) {
 			references[i] = map[string]any{"$ref": "#/components/schemas/" + title}
 		}
 		schemas[name] = map[string]any{"anyOf": references}
+	}
+}
+
+// allowNull says of the optional fields of a body that they may be null, which counts as absent
+// where it does not clear: answers have null for what is missing (contract 1.1), and a generated client
+// must be able to send back what it has read.
+func allowNull(value any, schemas map[string]any) {
+	switch v := value.(type) {
+	case []any:
+		for _, member := range v {
+			allowNull(member, schemas)
+		}
+	case map[string]any:
+		if name, ok := v["$ref"].(string); ok {
+			allowNull(schemas[strings.TrimPrefix(name, "#/components/schemas/")], schemas)
+			return
+		}
+		required, _ := v["required"].([]any)
+		if properties, ok := v["properties"].(map[string]any); ok {
+			own := maps.Clone(properties) // alternatives share them
+			for name, property := range properties {
+				p, _ := property.(map[string]any)
+				if kind, ok := p["type"].(string); ok && !slices.Contains(required, any(name)) {
+					p = maps.Clone(p)
+					p["type"], own[name] = []any{kind, "null"}, p
+				}
+			}
+			v["properties"] = own
+		}
+		for _, member := range v {
+			allowNull(member, schemas)
+		}
 	}
 }
 

@@ -39,6 +39,7 @@ Register, log in, and send the token as ` + "`Authorization: Bearer <ACCESS_TOKE
 Programs send an API key in its place; each operation says what a key may do.
 Temperatures are in degrees Celsius, humidity in percent, times in RFC 3339 (UTC).
 JSON answers to GET have an ` + "`ETag`" + `: sent back in ` + "`If-None-Match`" + `, one that has not changed is 304.
+An optional field of a body that is null counts as absent, unless it says that null clears it.
 Every error has the body ` + "`{\"detail\": \"...\"}`" + `; what belongs to another customer is answered as if it did not exist.`
 
 // humaConfig describes the API to huma: our JSON, our errors, unknown fields
