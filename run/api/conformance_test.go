@@ -123,6 +123,8 @@ func TestSpecification(t *testing.T) {
 			{"PUT", "/api/v1/server_rooms/update_room/{room_id}", withToken, `{"name":"Hall B","instructions":"Call Ana.\nThe switch is left."}`, 200, object{"id": integer, "name": is("Hall B"), "customer_id": integer, "instructions": is("Call Ana.\nThe switch is left.")}},
 			{"PUT", "/api/v1/server_rooms/update_room/{room_id}", withToken, `{"name":"Hall B","instructions":"` + strings.Repeat("ü", 2001) + `"}`, 400, detail("instructions: expected length <= 2000")},
 			{"PUT", "/api/v1/server_rooms/update_room/{room_id}", withToken, `{"name":"Hall B"}`, 200, object{"id": integer, "name": is("Hall B"), "customer_id": integer, "instructions": words}},
+			{"PUT", "/api/v1/server_rooms/update_room/{room_id}", withToken, `{"name":"Hall B","instructions":null}`, 200, object{"id": integer, "name": is("Hall B"), "customer_id": integer, "instructions": null}},
+			{"PUT", "/api/v1/server_rooms/update_room/{room_id}", withToken, `{"name":"Hall B","instructions":"Call Ana"}`, 200, object{"id": integer, "name": is("Hall B"), "customer_id": integer, "instructions": is("Call Ana")}},
 			{"PUT", "/api/v1/server_rooms/update_room/{room_id}", withToken, `{"name":"Hall B","instructions":""}`, 200, object{"id": integer, "name": is("Hall B"), "customer_id": integer, "instructions": null}},
 			{"PUT", "/api/v1/server_rooms/update_room/999999", withToken, `{"name":"Hall B"}`, 404, detail("Room not found")},
 			{"DELETE", "/api/v1/server_rooms/delete_room/{long_room}", withToken, "", 204, nothing},
