@@ -215,7 +215,7 @@ func TestRecordIsVerifiedByItsCommands(t *testing.T) {
 		},
 		"members.jsonl": {`"sensor_id": "n1"`, `"sensor_id": "n2"`},
 		"incidents.jsonl": {
-			`"cause": "too_hot"`, `"event": "started"`, `"peak": 60`,
+			`"cause": "too_hot"`, `"event": "started", "person": null, "comment": null`, `"peak": 60`,
 			`"kind": "anomaly", "late": false, "peak": 9.5, "limit": null, "finding": {"value": 9.5, "reason": "fell"}, "rule_id": null`,
 			`"kind": "silence", "late": false, "peak": null, "limit": null, "finding": null, "rule_id": null`,
 		},

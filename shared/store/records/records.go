@@ -114,7 +114,7 @@ func files() []struct{ name, query string } {
 			SELECT jsonb_build_object('id', i.id, 'cause', i.cause, 'late', i.late, 'start_time', i.start_time, 'end_time', CASE WHEN NOT i.lasting AND i.end_time < @end THEN i.end_time END,
 			    'timeline', (
 			        WITH RECURSIVE parts AS (SELECT i.id UNION SELECT n.id FROM room_incidents n JOIN parts p ON n.merged_into = p.id)
-			        SELECT COALESCE(jsonb_agg(jsonb_build_object('at', c.at, 'event', c.event, 'calls', c.calls, 'person', c.person, 'comment', c.comment) ORDER BY c.later, c.at, c.number), '[]')
+			        SELECT COALESCE(jsonb_agg(jsonb_build_object('at', c.at, 'event', c.event, 'calls', c.calls, 'person', NULLIF(c.person, ''), 'comment', NULLIF(c.comment, '')) ORDER BY c.later, c.at, c.number), '[]')
 			        FROM (
 			            SELECT c.*, c.number <> min(c.number) OVER () AS later -- in the order of the page's timeline
 			            FROM incident_changes c JOIN parts p ON p.id = c.incident_id WHERE c.customer_id = @customer AND c.at < @end) c),
