@@ -134,10 +134,10 @@ func TestDrillMessageSaysDrill(t *testing.T) {
 func TestCommand(t *testing.T) {
 	t.Parallel()
 	m := message("start", new(hot(41)))
-	m.Room = "Hall\nA"
-	s := Step{Command: []string{"/bin/sh", "-c", `echo "$COLDAISLE_ROOM|$COLDAISLE_INCIDENT|$0"; cat`, "$(id)"}, Timeout: time.Minute}
+	m.Room, m.ID = "Hall\nA", 7
+	s := Step{Command: []string{"/bin/sh", "-c", `echo "$COLDAISLE_ROOM|$COLDAISLE_INCIDENT|$COLDAISLE_ID|$0"; cat`, "$(id)"}, Timeout: time.Minute}
 	output := must.Get(s.act(t.Context(), "site", m))(t)
-	if !strings.HasPrefix(output, "Hall A|41|$(id) {") || !strings.Contains(output, `"room":"Hall\nA"`) {
+	if !strings.HasPrefix(output, "Hall A|41|7|$(id) {") || !strings.Contains(output, `"room":"Hall\nA"`) {
 		t.Errorf("output %q", output)
 	}
 	began := time.Now()
