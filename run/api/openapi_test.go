@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -18,8 +19,8 @@ import (
 	"coldaisle.dev/shared/must"
 )
 
-// TestContract sends generated requests, valid and not, to every operation:
-// none is answered 5xx, and every answer is as the document says.
+// TestContract sends generated requests, valid and not, to every operation, as every role and with keys of every
+// scope: none is answered 5xx, every answer is as the document says, and what is refused has changed nothing.
 func TestContract(t *testing.T) {
 	t.Parallel()
 	s := newTestAPI(t)
@@ -30,6 +31,15 @@ func TestContract(t *testing.T) {
 	}
 	alert := s.alert(t, "node-1", s.now(), 55)
 	prediction := account.create(t, "/api/v1/prediction-feedback", `{"sensor_id":"node-1","timestamp":"2026-03-01","anomaly_predicted":true}`)
+	tokens := []string{account.token, account.token, account.token, account.token, "forged"}
+	for _, role := range []string{"viewer", "operator", "admin"} {
+		tokens = append(tokens, account.with(t, role).token)
+	}
+	for _, scope := range []string{"read", "watch", "write"} {
+		fields := fmt.Sprintf(`"scope":%q`, scope)
+		tokens = append(tokens, account.key(t, fields).text, account.key(t, fmt.Sprintf(`%s,"room_ids":[%d]`, fields, room)).text)
+	}
+	const changes = `SELECT count(*) FROM audit_log`
 	integers := []string{
 		decimal(account.id), decimal(room), decimal(alert), decimal(prediction), "0", "-1", "1", "9223372036854775807",
 		"-9223372036854775808", "9223372036854775808", "2147483648", "1e3", "1.0", "0x10", " 1", "abc", "%00", "%ff", "١",
@@ -70,19 +80,20 @@ func TestContract(t *testing.T) {
 		if op.RequestBody != nil {
 			body = generatedBody(r, op.RequestBody.Value.Content["application/json"].Schema.Value)
 		}
-		token := account.token
-		if rapid.IntRange(0, 9).Draw(r, "token") == 0 {
-			token = "forged"
-		}
+		token := rapid.SampledFrom(tokens).Draw(r, "token")
 		request, err := http.NewRequestWithContext(t.Context(), op.method, s.url+path, strings.NewReader(body))
 		if err != nil {
 			r.Skip("no request: " + err.Error())
 		}
 		request.Header = header
 		request.Header.Set("Authorization", "Bearer "+token)
+		before := s.count(t, changes)
 		got := s.do(r, request) // judges the answer
 		if got.status >= 500 {
 			r.Fatalf("%s %s %s: %d %s", op.method, path, body, got.status, got.body)
+		}
+		if got.status >= 400 && s.count(t, changes) != before {
+			r.Fatalf("%s %s %s is refused (%d %s), and has changed something", op.method, path, body, got.status, got.body)
 		}
 	})
 }
