@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
 	"net/url"
 	"os/exec"
@@ -70,14 +69,16 @@ func (s *Step) act(ctx context.Context, watch string, m Message) (output string,
 	if len(s.Command) > 0 {
 		return s.run(ctx, watch, m)
 	}
-	sender, err := shoutrrr.CreateSender(s.URL)
-	if err == nil {
+	title := plain(m.Title)
+	text := title + "\n" + m.Text + "\n" + watch
+	if strings.HasPrefix(s.URL, "smtp:") {
+		ctx, cancel := context.WithTimeout(ctx, s.Timeout)
+		defer cancel()
+		err = mail(ctx, s.URL, title, text)
+	} else if sender, failed := shoutrrr.CreateSender(s.URL); failed != nil {
+		err = failed
+	} else {
 		sender.Timeout = s.Timeout
-		title := plain(m.Title)
-		text := title + "\n" + m.Text + "\n" + watch
-		if strings.HasPrefix(s.URL, "smtp:") { // the library does not encode the header
-			title = mime.BEncoding.Encode("utf-8", title)
-		}
 		err = errors.Join(sender.Send(text, &types.Params{"title": title})...)
 	}
 	if err != nil {

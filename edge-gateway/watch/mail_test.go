@@ -1,9 +1,11 @@
 package watch
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -69,6 +71,24 @@ class Handler(Debugging):
 		if strings.HasPrefix(line, "Bcc:") {
 			t.Errorf("a header from a room's name: %s", text)
 		}
+	}
+}
+
+// TestMailServerHangs sends by a mail server that accepts connections and says nothing. When it goes
+// on, nothing of a try that has failed arrives: each would be a message more.
+func TestMailServerHangs(t *testing.T) {
+	t.Parallel()
+	listener := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
+	defer func() { _ = listener.Close() }()
+	step := Step{Timeout: 100 * time.Millisecond, URL: "smtp://" + listener.Addr().String() + "/?from=watch@example.com&to=ana@example.com"}
+	if _, err := step.act(t.Context(), "Zurich", message("start", new(hot(41)))); err == nil {
+		t.Fatal("a server that says nothing has the message")
+	}
+	server := must.Get(listener.Accept())(t)
+	defer func() { _ = server.Close() }()
+	_, _ = server.Write([]byte("220 mail.example.com\r\n"))
+	if said, _ := bufio.NewReader(server).ReadString('\n'); said != "" {
+		t.Errorf("the try that has failed goes on: %q", said)
 	}
 }
 
