@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"coldaisle.dev/edge-gateway/keep"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -36,8 +37,8 @@ func Enrol(ctx context.Context, folder, code, api string, confirm func(Offer) bo
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return nil, fmt.Errorf("folder of the enrolment: %w", err)
+	if err := keep.Folder(folder); err != nil {
+		return nil, err
 	}
 	id, err := identityFor(folder, code, current)
 	if err != nil {

@@ -5,6 +5,7 @@ package keep
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -24,6 +25,26 @@ func File(path string, content []byte) error {
 	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+// Folder makes a folder unless it exists. It has the owner of the one above: a service that has
+// started before has that one, and could read nothing in a folder that root makes there.
+func Folder(path string) error {
+	above := filepath.Dir(path)
+	err := os.MkdirAll(above, 0o700)
+	if err == nil {
+		err = os.Mkdir(path, 0o700)
+	}
+	switch {
+	case err == nil:
+		err = giveToOwner(path, above)
+	case errors.Is(err, fs.ErrExist):
+		err = nil
+	}
+	if err != nil {
+		return fmt.Errorf("make the folder %s: %w", path, err)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"syscall"
 	"testing"
 
 	"coldaisle.dev/edge-gateway/keep"
@@ -24,5 +25,26 @@ func TestFile(t *testing.T) {
 	}
 	if err := keep.File(filepath.Join(path, "below"), nil); err == nil {
 		t.Error("a file below a file can be written")
+	}
+}
+
+// TestFolderOfAServiceThatHasStarted makes, as root, a folder in one of a service's: it is the service's.
+func TestFolderOfAServiceThatHasStarted(t *testing.T) {
+	t.Parallel()
+	state := t.TempDir()
+	owner := os.Getuid()
+	if owner == 0 {
+		owner = 64023
+		must.Do(t, os.Chown(state, owner, owner))
+	}
+	folder := filepath.Join(state, "outbox")
+	for range 2 {
+		must.Do(t, keep.Folder(folder))
+	}
+	info, _ := must.Get(os.Stat(folder))(t).Sys().(*syscall.Stat_t)
+	must.Equal(t, "the owner", owner, int(info.Uid))
+	must.Do(t, os.WriteFile(filepath.Join(folder, "file"), nil, 0o600))
+	if err := keep.Folder(filepath.Join(folder, "file", "below")); err == nil {
+		t.Error("a folder below a file can be made")
 	}
 }
