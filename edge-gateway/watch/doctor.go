@@ -68,6 +68,9 @@ func Doctor(ctx context.Context, c *Config, transport *http.Client, q Question, 
 	} else {
 		say("No gateway is set: while the API is away nothing is judged.")
 	}
+	if w.unread != nil {
+		say("A start begins anew: %v.", w.unread)
+	}
 	if age := w.state.waiting(now); age > 0 {
 		say("The oldest message waits for %s.", incident.InWords(age))
 	}

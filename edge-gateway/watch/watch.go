@@ -47,6 +47,7 @@ type Watch struct {
 	log     *slog.Logger
 	wake    map[string]chan struct{} // by step
 	reports sync.WaitGroup           // of drills
+	unread  error                    // why the journal could not be read
 
 	mu         sync.Mutex
 	state      state
@@ -74,6 +75,10 @@ func Open(ctx context.Context, c *Config, transport *http.Client, clock func() t
 		closeJournal()
 		return nil, nil, err
 	}
+	if w.unread != nil { // a watch that does not start wakes nobody
+		log.ErrorContext(ctx, "it begins anew: messages that waited are lost", "error", w.unread.Error())
+		w.tellGap(ctx)
+	}
 	return w, closeJournal, nil
 }
 
@@ -94,8 +99,11 @@ func (c *Config) read(name string, into any) error {
 
 func (w *Watch) load(ctx context.Context) error {
 	w.state = *newState()
-	if err := errors.Join(w.config.read(journalFile, &w.state), w.config.read(siteFile, &w.site)); err != nil {
-		return err
+	if w.unread = w.config.read(journalFile, &w.state); w.unread != nil {
+		w.state = *newState()
+	}
+	if w.config.read(siteFile, &w.site) != nil { // the API has it
+		w.site = site{}
 	}
 	w.answered, w.overviewAt = w.clock(), w.clock() // the API counts as away only later
 	seen, _, err := w.client.overview(ctx, "")

@@ -243,6 +243,32 @@ func TestMerged(t *testing.T) {
 	must.Equal(t, "messages", []string{"start 1", "end 1", "start 1", "end 1"}, told)
 }
 
+// TestJournalLost starts with files that a worn disk or a newer version has left: people are told
+// what lasts, and that something may be missing.
+func TestJournalLost(t *testing.T) {
+	t.Parallel()
+	s := &service{present: map[int64]Incident{1: hot(1)}}
+	api := httptest.NewServer(s)
+	defer api.Close()
+	for _, text := range []string{"", `{"cursor":41,"incidents":{"7":{"inci`, `{"cursor":"41","queue":{}}`} {
+		path := configure(t, api.URL, "  - {name: a, command: [/bin/true]}\n")
+		for _, name := range []string{journalFile, siteFile} {
+			must.Do(t, os.WriteFile(filepath.Join(filepath.Dir(path), name), []byte(text), 0o600))
+		}
+		c := must.Get(Load(path, nil))(t)
+		w, closeJournal, err := Open(t.Context(), c, &http.Client{}, time.Now, logging.Discard())
+		must.Do(t, err)
+		must.Do(t, w.poll(t.Context(), false, false))
+		must.Get(w.reconcile(t.Context()))(t)
+		closeJournal()
+		var told []string
+		for _, j := range w.state.Queue {
+			told = append(told, fmt.Sprint(j.Event, " ", j.IncidentID))
+		}
+		must.Equal(t, text, []string{"gap 0", "start 1"}, told)
+	}
+}
+
 // TestRuleSwitchedOff has a rule switched off while its limit is broken: nobody is told that all is
 // well again.
 func TestRuleSwitchedOff(t *testing.T) {
