@@ -388,6 +388,18 @@ func TestUnit(t *testing.T) {
 	must.Get(run(t, "", nil, analyze, "security", "--offline=true", "--no-pager", "--threshold="+worstWatch, people))(t)
 }
 
+// TestUnitShowsTheBoot holds that the gateway can read the id of the boot. Without it each start is a
+// boot of its own: no kept reading gets a time, and no batch with timestamps is taken. systemd.exec(5):
+// with ProcSubset=pid "all files and directories not directly associated with process management and
+// introspection are made invisible".
+func TestUnitShowsTheBoot(t *testing.T) {
+	t.Parallel()
+	content := must.Get(os.ReadFile("monitor-gateway.service"))(t)
+	if strings.Contains(string(content), "\nProcSubset=pid") {
+		t.Error("the unit hides /proc/sys/kernel/random/boot_id")
+	}
+}
+
 // TestCredentialsMayBeMissing holds that systemd starts the gateway without its
 // credentials. systemd.exec(5): "If a credential of the same ID is listed in both
 // LoadCredential= and SetCredential=, the latter will act as default if the former
