@@ -36,11 +36,12 @@ func (c Config) network(ctx context.Context, r *Report, state announce.State) {
 		return
 	}
 	urls := []string{}
+	const connected = net.FlagUp | net.FlagRunning // without a cable, or a bridge without containers, nothing is announced
 	for _, i := range interfaces {
 		prefixes := multicast.Prefixes(i)
 		switch {
 		case i.Flags&net.FlagLoopback != 0:
-		case i.Flags&net.FlagUp == 0:
+		case i.Flags&connected != connected:
 			r.ok(subject, "%s is down", i.Name)
 		case len(prefixes) == 0:
 			r.ok(subject, "%s has no IPv4 address; it is picked up when it gets one", i.Name)

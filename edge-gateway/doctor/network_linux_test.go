@@ -119,6 +119,9 @@ func TestNetwork(t *testing.T) {
 			"let a firewall on this machine pass UDP port 5353", "multicast may be blocked on the way",
 			"are to be configured with http://192.168.7.20:8080", "1 problem.",
 		}},
+		"a cable that is not plugged in": {addressed + "; link add eth1 type veth peer name far1; addr add 10.9.8.7/24 dev eth1; link set eth1 up", "8080", []string{
+			"ok       eth1 is down", "a connection to 192.168.7.20:8080 succeeds", "Everything is in order.",
+		}},
 		"no multicast": {addressed + "; link set eth0 multicast off", "0", []string{
 			"warning  eth0 has 192.168.7.20/24 and cannot do multicast", "are to be configured with http://192.168.7.20:8080",
 		}},
