@@ -94,7 +94,7 @@ func serve(ctx context.Context, environ []string, clock func() time.Time) error 
 	parts, ctx := errgroup.WithContext(ctx)
 	parts.Go(func() error { return gateway.Serve(ctx, listener, site, log) })
 	if local != nil {
-		standby := func() bool { return s.Announce && announcer.State().Role == announce.RoleStandby }
+		standby := func() bool { return s.Announce && announcer.State().Standby() }
 		parts.Go(func() error { return gateway.Serve(ctx, local, site.LiveHandler(standby), log) })
 	}
 	parts.Go(func() error { return site.ServeControl(ctx, s.OutboxDir, log) })

@@ -79,6 +79,11 @@ type LinkState struct {
 	Error     string   `json:"error,omitzero"`   // why nodes on this link cannot find the gateway
 }
 
+// Standby reports whether the other gateway has the name on each link where the pair meets.
+func (s State) Standby() bool {
+	return s.Role == RoleStandby && !slices.ContainsFunc(s.Links, func(l LinkState) bool { return l.Role == RoleActive && len(l.Peers) > 0 })
+}
+
 // Announcer announces a gateway.
 type Announcer struct {
 	config Config

@@ -113,6 +113,25 @@ func TestStandbyTakesOver(t *testing.T) {
 	}
 }
 
+// TestStandbyOnEveryLink holds that a pair on two links judges on site, whichever link has lost
+// its cable for a moment; a link of one gateway alone is of no account.
+func TestStandbyOnEveryLink(t *testing.T) {
+	t.Parallel()
+	met := []string{"192.168.1.30"}
+	for _, c := range []struct {
+		other LinkState
+		want  bool
+	}{
+		{LinkState{Role: RoleStandby, Peers: met}, true},
+		{LinkState{Role: RoleActive, Peers: met}, false},
+		{LinkState{Role: RoleActive}, true},
+	} {
+		s := State{Role: RoleStandby, Links: []LinkState{{Role: RoleStandby, Peers: met}, c.other}}
+		must.Equal(t, fmt.Sprint("standby beside ", c.other), c.want, s.Standby())
+	}
+	must.Equal(t, "standby without a link", false, State{}.Standby())
+}
+
 // TestAnotherEnrolmentIsNoPair holds (contract 8.15) that a gateway without our token can neither
 // take the name nor be waited for.
 func TestAnotherEnrolmentIsNoPair(t *testing.T) {
