@@ -265,7 +265,8 @@ func (c *Config) validateShutdowns(check func(ok bool, rule string, path ...any)
 	}
 }
 
-// resolve finds the rooms that steps and shutdowns name.
+// resolve finds the rooms that steps and shutdowns name. A step of which one is not there has all
+// rooms: rather too many are told than nobody.
 func (c *Config) resolve(rooms map[int64]string) error {
 	var errs []error
 	find := func(name string, path ...any) (found []int64) {
@@ -283,11 +284,17 @@ func (c *Config) resolve(rooms map[int64]string) error {
 		s := &c.Steps[i]
 		s.rooms = nil
 		for j, name := range s.Rooms {
-			s.rooms = append(s.rooms, find(name, "steps", s.at, "rooms", j)...)
+			found := find(name, "steps", s.at, "rooms", j)
+			if len(found) == 0 {
+				s.rooms = nil
+				break
+			}
+			s.rooms = append(s.rooms, found...)
 		}
 	}
 	for i := range c.Shutdowns {
 		d := &c.Shutdowns[i]
+		d.room = -1 // no incident's: 0 is that of a sensor in no room
 		switch found := find(d.Room, "shutdowns", i, "room"); len(found) {
 		case 0:
 		case 1:

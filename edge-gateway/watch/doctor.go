@@ -37,6 +37,9 @@ func Doctor(ctx context.Context, c *Config, transport *http.Client, q Question, 
 	if err := w.load(ctx); err != nil {
 		return err
 	}
+	if err := c.resolve(w.site.Rooms); err != nil {
+		return err
+	}
 	var room int64
 	for id, name := range w.site.Rooms {
 		if q.Room == name || q.Room == strconv.FormatInt(id, 10) {

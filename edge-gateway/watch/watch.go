@@ -79,6 +79,11 @@ func Open(ctx context.Context, c *Config, transport *http.Client, clock func() t
 		log.ErrorContext(ctx, "it begins anew: messages that waited are lost", "error", w.unread.Error())
 		w.tellGap(ctx)
 	}
+	if err := c.resolve(w.site.Rooms); err != nil { // somebody has renamed a room
+		log.ErrorContext(ctx, "the configuration names a room that is not there", "error", err.Error())
+		w.tellAll(ctx, "The watch "+c.Name+" does not find a room",
+			err.Error()+"\nUntil it has the name of now, a step with that room is told of all, and a shutdown of it stops nothing.")
+	}
 	return w, closeJournal, nil
 }
 
@@ -114,9 +119,6 @@ func (w *Watch) load(ctx context.Context) error {
 	}
 	for i := range w.config.Steps {
 		w.wake[w.config.Steps[i].Name] = make(chan struct{}, 1)
-	}
-	if resolved := w.config.resolve(w.site.Rooms); resolved != nil {
-		return resolved
 	}
 	if err == nil {
 		w.state.observe(w.config.Steps, seen.Incidents, w.answered)
@@ -277,12 +279,14 @@ func (w *Watch) gap(ctx context.Context) {
 }
 
 func (w *Watch) tellGap(ctx context.Context) {
+	w.tellAll(ctx, "The log of incidents has a gap", "What happened since "+w.config.Name+" last read it is not known. What lasts now is told next.")
+}
+
+// tellAll sends a message about the watch itself by every step.
+func (w *Watch) tellAll(ctx context.Context, title, text string) {
 	w.change(ctx, func(s *state) bool {
 		for i := range w.config.Steps {
-			s.enqueue(w.config.Steps[i].Name, w.clock(), Message{
-				Event: "gap", Title: "The log of incidents has a gap",
-				Text: "What happened since " + w.config.Name + " last read it is not known. What lasts now is told next.",
-			})
+			s.enqueue(w.config.Steps[i].Name, w.clock(), Message{Event: "gap", Title: title, Text: text})
 		}
 		return true
 	})

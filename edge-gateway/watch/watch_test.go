@@ -269,6 +269,34 @@ func TestJournalLost(t *testing.T) {
 	}
 }
 
+// TestRoomRenamed starts after a room has got another name on the page: a step that named it is told
+// of every room and of the file, another step as before, and a shutdown touches nothing.
+func TestRoomRenamed(t *testing.T) {
+	t.Parallel()
+	s := &service{present: map[int64]Incident{1: hot(1)}}
+	api := httptest.NewServer(s)
+	defer api.Close()
+	c := must.Get(Load(configure(t, api.URL, `
+  - {name: a, rooms: [Hall B, Hall Z], command: [/bin/true]}
+  - {name: b, rooms: [Hall B], command: [/bin/true]}
+gateway: /nowhere/socket
+shutdowns:
+  - {name: off, room: Hall Z, above: 35, for: 10m, stages: [{name: all, command: [/bin/true]}]}
+`), nil))(t)
+	w, closeJournal, err := Open(t.Context(), c, &http.Client{}, time.Now, logging.Discard())
+	must.Do(t, err)
+	defer closeJournal()
+	must.Do(t, w.poll(t.Context(), false, false))
+	must.Get(w.reconcile(t.Context()))(t)
+	var told []string
+	for _, j := range w.state.Queue {
+		told = append(told, fmt.Sprint(j.Step, " ", j.Event, " ", j.IncidentID))
+	}
+	must.Equal(t, "messages", []string{"a gap 0", "b gap 0", "a start 1"}, told)
+	must.Contain(t, "the message", w.state.Queue[0].Text, `no room is called "Hall Z"`)
+	must.Equal(t, "the room of the shutdown", int64(-1), c.Shutdowns[0].room)
+}
+
 // TestRuleSwitchedOff has a rule switched off while its limit is broken: nobody is told that all is
 // well again.
 func TestRuleSwitchedOff(t *testing.T) {
