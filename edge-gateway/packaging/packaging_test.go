@@ -400,6 +400,16 @@ func TestUnitShowsTheBoot(t *testing.T) {
 	}
 }
 
+// TestNoUnitIsGivenUp holds that systemd starts each service again however often that was needed.
+func TestNoUnitIsGivenUp(t *testing.T) {
+	t.Parallel()
+	services := must.Get(filepath.Glob("*.service"))(t)
+	must.Equal(t, "services", 3, len(services))
+	for _, name := range services {
+		must.Contain(t, name, string(must.Get(os.ReadFile(name))(t)), "\nStartLimitIntervalSec=0\n")
+	}
+}
+
 // TestCredentialsMayBeMissing holds that systemd starts the gateway without its
 // credentials. systemd.exec(5): "If a credential of the same ID is listed in both
 // LoadCredential= and SetCredential=, the latter will act as default if the former
