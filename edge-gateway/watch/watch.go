@@ -272,10 +272,21 @@ func (w *Watch) poll(ctx context.Context, lookForGap, mayWait bool) error {
 	return nil
 }
 
-// gap continues at the end of the log if that does not have the cursor, because it is another log.
+// gap continues at the end of the log if that does not have the cursor, because it is another log, as
+// after the restore of a backup. There the ids are of other incidents: nobody was told of any.
 func (w *Watch) gap(ctx context.Context) {
 	w.tellGap(ctx)
-	w.change(ctx, func(s *state) bool { s.Cursor = -1; return true })
+	w.change(ctx, func(s *state) bool {
+		s.Cursor = -1
+		s.Queue = slices.DeleteFunc(s.Queue, func(j job) bool { return j.IncidentID > 0 && j.calls() })
+		for id, k := range s.Incidents {
+			if id > 0 { // else judged on site
+				clear(k.Called)
+				clear(k.Told)
+			}
+		}
+		return true
+	})
 }
 
 func (w *Watch) tellGap(ctx context.Context) {

@@ -148,7 +148,11 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer = s.lasting()
 	default:
 		id, _ := strconv.ParseInt(r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:], 10, 64)
-		answer = s.present[id]
+		found, ok := s.present[id]
+		if !ok {
+			w.WriteHeader(http.StatusNotFound)
+		}
+		answer = found
 	}
 	_ = json.NewEncoder(w).Encode(answer)
 }
@@ -295,6 +299,43 @@ shutdowns:
 	must.Equal(t, "messages", []string{"a gap 0", "b gap 0", "a start 1"}, told)
 	must.Contain(t, "the message", w.state.Queue[0].Text, `no room is called "Hall Z"`)
 	must.Equal(t, "the room of the shutdown", int64(-1), c.Shutdowns[0].room)
+}
+
+// TestAnotherLog restores a backup of before the incidents that people were told of: the same id is
+// another incident, of which they are told, and nothing that the log lacks is said to be over.
+func TestAnotherLog(t *testing.T) {
+	t.Parallel()
+	s := &service{present: map[int64]Incident{}}
+	api := httptest.NewServer(s)
+	defer api.Close()
+	c := must.Get(Load(configure(t, api.URL, "  - {name: a, command: [/bin/true]}\n  - {name: b, after: 1h, command: [/bin/true]}\n"), nil))(t)
+	w, closeJournal, err := Open(t.Context(), c, &http.Client{}, time.Now, logging.Discard())
+	must.Do(t, err)
+	defer closeJournal()
+	must.Do(t, w.poll(t.Context(), false, false))
+	s.add(incident.EventStarted, true, same, hot(1))
+	s.add(incident.EventStarted, true, same, hot(2))
+	must.Do(t, w.poll(t.Context(), false, false))
+	must.Equal(t, "messages", 4, len(w.state.Queue))
+	s.mu.Lock()
+	s.log, s.present = nil, map[int64]Incident{}
+	s.mu.Unlock()
+	s.add(incident.EventStarted, true, func(i *Incident) { i.RoomID, i.RoomName = new(int64(2)), new("Hall B") }, hot(1))
+	ctx, stop := context.WithCancel(t.Context())
+	following := make(chan struct{})
+	go func() { defer close(following); w.follow(ctx) }()
+	must.Eventually(t, "the log is read to its end", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.state.Cursor == 1 && len(w.state.Incidents) == 1
+	})
+	stop()
+	<-following
+	var told []string
+	for _, j := range w.state.Queue {
+		told = append(told, fmt.Sprint(j.Step, " ", j.Event, " ", j.IncidentID, " ", j.Room))
+	}
+	must.Equal(t, "messages", []string{"a gap 0 ", "b gap 0 ", "a start 1 Hall B", "b start 1 Hall B"}, told)
 }
 
 // TestRuleSwitchedOff has a rule switched off while its limit is broken: nobody is told that all is
