@@ -13,13 +13,31 @@ import (
 	"coldaisle.dev/shared/tooltest"
 )
 
-// signedToken is a token of a person's first generation.
-func signedToken(t *testing.T, subject string, person int64) string {
+// signedToken is a token of a person's generation.
+func signedToken(t *testing.T, subject string, person, generation int64) string {
 	t.Helper()
 	text := must.Get(jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
-		"sub": subject, "iat": time.Now().Unix(), "exp": time.Now().Add(time.Minute).Unix(), "person": person, "generation": 1,
+		"sub": subject, "iat": time.Now().Unix(), "exp": time.Now().Add(time.Minute).Unix(), "person": person, "generation": generation,
 	}).SignedString([]byte(secretKey)))(t)
 	return text
+}
+
+func (s *testAPI) generation(t *testing.T, of *testCustomer) int64 {
+	t.Helper()
+	return scalar[int64](t, s, `SELECT generation FROM persons WHERE id = $1`, of.person)
+}
+
+// TestRestoredBackupOpensNoAccount restores a backup of before an account: the next one gets its ids,
+// and the token of the lost one is not valid for it.
+func TestRestoredBackupOpensNoAccount(t *testing.T) {
+	t.Parallel()
+	s := newTestAPI(t)
+	lost := s.customer(t)
+	must.Get(s.pool.Exec(t.Context(), fmt.Sprintf(`DELETE FROM customers;
+		ALTER TABLE customers ALTER id RESTART WITH %d; ALTER TABLE persons ALTER id RESTART WITH %d`, lost.id, lost.person)))(t)
+	next := s.customer(t)
+	must.Equal(t, "ids of the next account", []int64{lost.id, lost.person}, []int64{next.id, next.person})
+	s.call(t, lost.token, http.MethodGet, "/api/v1/alerts/active", "").is(t, http.StatusUnauthorized)
 }
 
 // TestPasswordChangeRevokes shows that tokens issued before a password change
@@ -32,7 +50,7 @@ func TestPasswordChangeRevokes(t *testing.T) {
 	works := func(token string) bool {
 		return s.call(t, token, http.MethodGet, "/api/v1/alerts/active", "").status == http.StatusOK
 	}
-	minted := signedToken(t, decimal(changer.id), changer.person)
+	minted := signedToken(t, decimal(changer.id), changer.person, s.generation(t, changer))
 	if !works(minted) {
 		t.Error("a token is refused though the password never changed")
 	}
@@ -55,9 +73,10 @@ func TestPasswordChangeRevokes(t *testing.T) {
 		t.Error("a token minted before the change still works")
 	}
 	s.call(t, "", http.MethodPost, "/api/v1/customers/login", fmt.Sprintf(`{"email":%q,"password":"Passw0rd"}`, changer.email)).is(t, 401)
+	present := s.generation(t, other)
 	for what, token := range map[string]string{
-		"of nobody": signedToken(t, decimal(other.id), 999999), "of another account": signedToken(t, decimal(changer.id), other.person),
-		"without a person": signedToken(t, decimal(other.id), 0),
+		"of nobody": signedToken(t, decimal(other.id), 999999, present), "of another account": signedToken(t, decimal(changer.id), other.person, present),
+		"without a person": signedToken(t, decimal(other.id), 0, present),
 	} {
 		if works(token) {
 			t.Errorf("a token %s works", what)

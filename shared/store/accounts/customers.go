@@ -37,9 +37,11 @@ type PersonChange struct{ Name, Email, PasswordHash, Role *string }
 // CreateCustomer registers a customer. Errors: [store.ErrEmailTaken],
 // [store.ErrUsernameTaken].
 func (s Store) CreateCustomer(ctx context.Context, c NewCustomer) (Customer, error) {
+	// A restored backup gives the ids of later accounts once more, but not their generations: the
+	// tokens of these open no other's account. Those of accepted invitations are smaller.
 	created, err := store.One[Customer](ctx, s.db, store.ErrNoCustomer, `
-		INSERT INTO customers (email, username, password_hash)
-		VALUES (@email, @username, @password_hash)
+		INSERT INTO customers (email, username, password_hash, generation)
+		VALUES (@email, @username, @password_hash, 2e12::bigint + floor(random() * 1e15)::bigint)
 		RETURNING id, email, username`,
 		pgx.StrictNamedArgs{"email": c.Email, "username": c.Username, "password_hash": c.PasswordHash})
 	return created, store.Wrap(duplicateError(err), "create customer")
