@@ -115,11 +115,13 @@ func (s *Store) aggregateNext(ctx context.Context) (done bool, err error) {
 			    SELECT node_id, customer_id, timestamp, temperature, humidity, timestamp - lag(timestamp) OVER (
 			               PARTITION BY node_id, customer_id, message_id, `+measured+` ORDER BY timestamp) < @fold::interval AS is_copy
 			    FROM sensor_data.readings
-			    WHERE timestamp >= @hour::timestamptz - @fold::interval AND timestamp < @hour::timestamptz + interval '1 hour'
+			    WHERE timestamp >= @before AND timestamp < @after
 			) AS r
 			WHERE is_copy IS NOT TRUE AND timestamp >= @hour
 			GROUP BY node_id, customer_id`,
-			pgx.StrictNamedArgs{"hour": until, "fold": readings.FoldWithin}); err != nil {
+			pgx.StrictNamedArgs{
+				"hour": until, "before": until.Add(-readings.FoldWithin), "after": until.Add(time.Hour), "fold": readings.FoldWithin,
+			}); err != nil {
 			return fmt.Errorf("%s: %w", until.Format(time.RFC3339), err)
 		}
 		return setUntil(ctx, tx, until.Add(time.Hour))

@@ -210,20 +210,17 @@ const visibleSpans = `unnest(@ids::text[], @channels::bigint[], @froms::timestam
 	AS v (node_id, channel, from_time, until_time)`
 
 // summaries selects the visible hours and readings of one node from @start to @end, each as
-// a summary that starts at a time: if @hourly, hours until the raw readings begin and these
-// from then on; else raw readings only. It leaves out copies like [readings.Fold], among the
-// readings of each span.
+// a summary that starts at a time: hours until @first and raw readings from then on. It leaves
+// out copies like [readings.Fold], among the readings of each span. Its arguments are those of
+// [Store.summaryArgs].
 const summaries = `
-	WITH raw AS (
-	    SELECT COALESCE(CASE WHEN @hourly THEN until END, '-infinity') AS first
-	    FROM sensor_data.hours_until
-	), summaries AS (
+	WITH summaries AS (
 	    SELECT h.hour AS at, h.count, COALESCE(h.temperature_count, h.count) AS temperature_count, COALESCE(h.humidity_count, h.count) AS humidity_count,
 	           h.sum_temperature, h.min_temperature, h.max_temperature, h.sum_humidity, h.min_humidity, h.max_humidity
 	    FROM ` + visibleSpans + `
 	    JOIN sensor_data.hours AS h ON h.node_id = v.node_id AND h.customer_id = v.channel
 	        AND h.hour >= v.from_time AND h.hour <= v.until_time - interval '1 hour'
-	    WHERE h.hour >= date_trunc('hour', @start::timestamptz, 'UTC') AND h.hour < @end AND h.hour < (SELECT first FROM raw)
+	    WHERE h.hour >= date_trunc('hour', @start::timestamptz, 'UTC') AND h.hour < LEAST(@end::timestamptz, @first::timestamptz)
 	    UNION ALL
 	    SELECT r.timestamp, 1, num_nonnulls(r.temperature), num_nonnulls(r.humidity), r.temperature, r.temperature, r.temperature, r.humidity, r.humidity, r.humidity
 	    FROM ` + visibleSpans + `
@@ -231,11 +228,26 @@ const summaries = `
 	        SELECT timestamp, temperature, humidity,
 	               timestamp - lag(timestamp) OVER (PARTITION BY message_id, ` + measured + ` ORDER BY timestamp) < @fold::interval AS is_copy
 	        FROM sensor_data.readings
-	        WHERE node_id = v.node_id AND customer_id = v.channel AND timestamp < LEAST(@end::timestamptz, v.until_time)
-	          AND timestamp >= GREATEST(GREATEST(@start::timestamptz, (SELECT first FROM raw)) - @fold::interval, v.from_time)
+	        WHERE node_id = v.node_id AND customer_id = v.channel
+	          AND timestamp >= @before AND timestamp >= v.from_time AND timestamp < @end AND timestamp < v.until_time
 	    ) AS r
-	    WHERE r.is_copy IS NOT TRUE AND r.timestamp >= GREATEST(@start::timestamptz, (SELECT first FROM raw))
+	    WHERE r.is_copy IS NOT TRUE AND r.timestamp >= GREATEST(@start::timestamptz, @first::timestamptz)
 	)`
+
+// summaryArgs returns the arguments of [summaries], and others. Without hours all is raw.
+func (s *Store) summaryArgs(ctx context.Context, node readings.NodeRef, start, end time.Time, hourly bool, others pgx.StrictNamedArgs) (pgx.StrictNamedArgs, error) {
+	var first time.Time
+	if hourly {
+		until, err := store.Value[*time.Time](ctx, s.db, nil, `SELECT until FROM sensor_data.hours_until`, nil)
+		if err != nil {
+			return nil, store.Wrap(err, "first raw readings")
+		}
+		first = store.UTC(until)
+	}
+	others["start"], others["end"], others["first"], others["fold"] = start, end, first, readings.FoldWithin
+	others["before"] = slices.MaxFunc([]time.Time{start, first}, time.Time.Compare).Add(-readings.FoldWithin)
+	return spansOf(node).args(others), nil
+}
 
 // ofSummaries are the members of [readings.Stats] over a group of summaries.
 const ofSummaries = `
@@ -246,8 +258,11 @@ const ofSummaries = `
 	COALESCE(sum(count), 0)::bigint AS count, COALESCE(sum(temperature_count), 0)::bigint AS temperature_count,
 	COALESCE(sum(humidity_count), 0)::bigint AS humidity_count`
 
-// rangePage is how many rows of a range one query returns.
-const rangePage = 5000
+// rangePage is how many rows of a range one query returns, and pageTime how much of it one locks.
+const (
+	rangePage = 5000
+	pageTime  = 100 * day
+)
 
 // Range implements [readings.Reader] page by page, so that memory does not grow with the
 // range, and a slow reader of a page holds no connection.
@@ -305,14 +320,14 @@ func (s *Store) Ranges(ctx context.Context, nodes []readings.NodeRef, start, end
 
 // pageOf returns the next rows of nodes, span after span, after one of the first of them.
 func (s *Store) pageOf(ctx context.Context, nodes []readings.NodeRef, after reading.Reading, start, end time.Time) ([]row, error) {
-	return store.Values[row](ctx, s.db, `
+	return store.AllPlanned(ctx, s.db, pgx.RowTo[row], `
 		SELECT `+readingColumns+`
 		FROM `+visibleSpans+`
 		CROSS JOIN LATERAL (
 		    SELECT *
 		    FROM sensor_data.readings
 		    WHERE node_id = v.node_id AND customer_id = v.channel
-		      AND timestamp >= GREATEST(@start::timestamptz, v.from_time) AND timestamp < LEAST(@end::timestamptz, v.until_time)
+		      AND timestamp >= @start AND timestamp >= v.from_time AND timestamp < @end AND timestamp < v.until_time
 		      AND (timestamp, message_id) > (CASE WHEN v.node_id = @node AND v.channel = @channel THEN @after::timestamptz ELSE '-infinity' END, @message::text)
 		    ORDER BY timestamp, message_id
 		) AS r
@@ -327,7 +342,8 @@ func (s *Store) pages(ctx context.Context, node readings.NodeRef, start, end tim
 	return func(yield func(reading.Reading, error) bool) {
 		after := reading.Reading{Time: start} // every message id is longer
 		for {
-			page, err := s.page(ctx, node, after, end)
+			until := reading.Earlier(end, after.Time.Add(pageTime))
+			page, err := s.page(ctx, node, after, until)
 			if err != nil {
 				yield(reading.Reading{}, fmt.Errorf("readings of %s: %w", node.ID, err))
 				return
@@ -337,24 +353,28 @@ func (s *Store) pages(ctx context.Context, node readings.NodeRef, start, end tim
 					return
 				}
 			}
-			if len(page) < rangePage {
+			switch {
+			case len(page) == rangePage:
+				after = page[len(page)-1].Reading
+			case until.Before(end):
+				after = reading.Reading{Time: until}
+			default:
 				return
 			}
-			after = page[len(page)-1].Reading
 		}
 	}
 }
 
 // page returns the next rows of a range, after another one.
 func (s *Store) page(ctx context.Context, node readings.NodeRef, after reading.Reading, end time.Time) ([]row, error) {
-	return store.Values[row](ctx, s.db, `
+	return store.AllPlanned(ctx, s.db, pgx.RowTo[row], `
 		SELECT `+readingColumns+`
 		FROM `+visibleSpans+`
 		CROSS JOIN LATERAL (
 		    SELECT *
 		    FROM sensor_data.readings
 		    WHERE node_id = v.node_id AND customer_id = v.channel
-		      AND timestamp >= GREATEST(@after::timestamptz, v.from_time) AND timestamp < LEAST(@end::timestamptz, v.until_time)
+		      AND timestamp >= @after AND timestamp >= v.from_time AND timestamp < @end AND timestamp < v.until_time
 		      AND (timestamp, message_id, customer_id) > (@after::timestamptz, @message::text, @channel::bigint)
 		    ORDER BY timestamp, message_id
 		    LIMIT @limit
@@ -377,14 +397,15 @@ func (s *Store) Buckets(ctx context.Context, node readings.NodeRef, start, end t
 	if s.archive != nil && !hourly && start.Before(s.rawFrom()) {
 		return partsOf(s.archive.Range(ctx, readings.Chart, node, start, end), first, width)
 	}
-	buckets, err := store.All[readings.Bucket](ctx, s.db, summaries+`
-		SELECT date_bin(@width::interval, at, @first) AS start, `+ofSummaries+`
+	args, err := s.summaryArgs(ctx, node, start, end, hourly, pgx.StrictNamedArgs{"width": width, "first_part": first})
+	if err != nil {
+		return nil, err
+	}
+	buckets, err := store.AllPlanned(ctx, s.db, pgx.RowToStructByName[readings.Bucket], summaries+`
+		SELECT date_bin(@width::interval, at, @first_part) AS start, `+ofSummaries+`
 		FROM summaries
 		GROUP BY 1
-		ORDER BY 1`,
-		spansOf(node).args(pgx.StrictNamedArgs{
-			"hourly": hourly, "width": width, "first": first, "start": start, "end": end, "fold": readings.FoldWithin,
-		}))
+		ORDER BY 1`, args)
 	for i := range buckets {
 		buckets[i].Start = buckets[i].Start.UTC()
 	}
@@ -413,18 +434,19 @@ func (s *Store) Stats(ctx context.Context, node readings.NodeRef, end time.Time,
 	if len(starts) == 0 {
 		return nil, nil
 	}
-	stats, err := store.All[readings.Stats](ctx, s.db, summaries+`
+	args, err := s.summaryArgs(ctx, node, slices.MinFunc(starts, time.Time.Compare), end, true, pgx.StrictNamedArgs{"starts": starts})
+	if err != nil {
+		return nil, err
+	}
+	stats, err := store.AllPlanned(ctx, s.db, pgx.RowToStructByName[readings.Stats], summaries+`
 		SELECT r.*
 		FROM unnest(@starts::timestamptz[]) WITH ORDINALITY AS w (start, place)
 		CROSS JOIN LATERAL (
 		    SELECT `+ofSummaries+`
 		    FROM summaries
-		    WHERE at >= CASE WHEN at < (SELECT first FROM raw) THEN date_trunc('hour', w.start, 'UTC') ELSE w.start END
+		    WHERE at >= CASE WHEN at < @first THEN date_trunc('hour', w.start, 'UTC') ELSE w.start END
 		) AS r
-		ORDER BY w.place`,
-		spansOf(node).args(pgx.StrictNamedArgs{
-			"hourly": true, "starts": starts, "start": slices.MinFunc(starts, time.Time.Compare), "end": end, "fold": readings.FoldWithin,
-		}))
+		ORDER BY w.place`, args)
 	for i := range stats {
 		if stats[i].Count == 0 {
 			stats[i] = readings.Stats{}

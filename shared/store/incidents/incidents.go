@@ -512,7 +512,7 @@ func (s Store) rates(ctx context.Context, all []Incident, now time.Time) error {
 		ID   int64
 		Rate *float64
 	}
-	found, err := store.All[row](ctx, s.db, `
+	found, err := store.AllPlanned(ctx, s.db, pgx.RowToStructByName[row], `
 		SELECT w.id, (
 		    SELECT CASE WHEN m.rate * m.last < 0 THEN 0 WHEN abs(m.last) < abs(m.rate) AND m.span >= 60 THEN m.last ELSE m.rate END
 		    FROM (

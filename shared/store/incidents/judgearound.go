@@ -152,7 +152,7 @@ func (w *writes) movedSince(rule incident.Rule, before incident.Memory, s span) 
 // replay judges the raw readings of a span, together with the window's readings and the
 // node's newest one, which ingest may not have stored yet.
 func (w *writes) replay(ctx context.Context, tx *store.DB, rule incident.Rule, before incident.Memory, s span, points []incident.Point) (incident.Memory, []incident.Excursion, error) {
-	raw, err := store.All[incident.Point](ctx, tx, `
+	raw, err := store.AllPlanned(ctx, tx, pgx.RowToStructByName[incident.Point], `
 		SELECT timestamp AS time, COALESCE(temperature, 'NaN') AS temperature, COALESCE(humidity, 'NaN') AS humidity
 		FROM sensor_data.readings r
 		WHERE node_id = @node AND timestamp BETWEEN @from AND @until AND timestamp <= `+store.NotAhead+`

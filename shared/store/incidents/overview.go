@@ -51,7 +51,8 @@ func (l *LiveSensor) measuredAt(q incident.Quantity) *time.Time {
 	}
 }
 
-// ScanRow implements [pgx.RowScanner].
+// ScanRow implements [pgx.RowScanner]: finding each column by name takes half of the time that it
+// takes to read thousands of rows.
 func (l *LiveSensor) ScanRow(rows pgx.Rows) error {
 	return store.Wrap(rows.Scan(&l.NodeID, &l.Name, &l.RoomID, &l.Position, &l.Timestamp, &l.Temperature, &l.TemperatureAt, &l.Humidity, &l.HumidityAt,
 		&l.GatewayID, &l.Interval, &l.JudgedBy), "scan")
@@ -87,7 +88,7 @@ func (s Store) liveAround(ctx context.Context, customerID int64, all []Incident)
 // liveSensors lists the sensors of some nodes; nil is all. It reads the same as the view
 // live_states at a third of the cost, because the database neither sorts nor gathers first.
 func (s Store) liveSensors(ctx context.Context, customerID int64, nodes []string) ([]LiveSensor, error) {
-	found, err := store.AllPlanned[LiveSensor](ctx, s.db, `
+	found, err := store.AllPlanned(ctx, s.db, pgx.RowTo[LiveSensor], `
 		SELECT s.node_id, s.name, s.room_id, s.position, n.timestamp, n.temperature, n.temperature_at, n.humidity, n.humidity_at,
 		       COALESCE(n.gateway_id, '') AS gateway_id, COALESCE(n.usual_interval_s, 0) * interval '1 second' AS interval,
 		       COALESCE(l.judged_by, '') AS judged_by
@@ -153,7 +154,7 @@ func (s Store) measured(ctx context.Context, order string, customerID int64, nod
 	if len(nodes) == 0 {
 		return nil, nil
 	}
-	found, err := store.All[Measured](ctx, s.db, `
+	found, err := store.AllPlanned(ctx, s.db, pgx.RowToStructByName[Measured], `
 		SELECT w.node_id, f.timestamp, f.temperature
 		FROM unnest(@nodes::text[]) AS w (node_id), LATERAL (
 		    SELECT r.timestamp, r.temperature
