@@ -217,7 +217,10 @@ func (s Store) KeepProbe(ctx context.Context, published, received time.Time) err
 			pgx.StrictNamedArgs{
 				"published": published, "received": received, "interval": incident.ProbeInterval, "late": incident.MaxProbeLateness,
 			})
-		statements.Queue(`SELECT correct_ahead()`)
+		statements.Queue(`
+			SELECT correct_ahead()
+			WHERE EXISTS (SELECT FROM node_state WHERE timestamp > ` + store.NotAhead + `)
+			   OR EXISTS (SELECT FROM open_holds WHERE held_until = 'infinity' AND held_from > ` + store.NotAhead + `)`)
 	})
 	return store.Wrap(err, "keep the probe")
 }
