@@ -27,6 +27,14 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool) error {
 	if err != nil {
 		return fmt.Errorf("migration lock: %w", err)
 	}
+	// While a statement waits for a table that a long query reads, an export say, the version that serves
+	// waits behind it: rather the migration fails, and is run again.
+	config := pool.Config()
+	config.ConnConfig.RuntimeParams["lock_timeout"] = "3s"
+	if pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	defer pool.Close()
 	db := stdlib.OpenDBFromPool(pool)
 	defer func() { _ = db.Close() }()
 	provider, err := goose.NewProvider(goose.DialectPostgres, db, files, goose.WithSessionLocker(locker))

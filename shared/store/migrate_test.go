@@ -1,8 +1,11 @@
 package store_test
 
 import (
+	"context"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -34,6 +37,24 @@ func TestMigrateTwiceKeepsData(t *testing.T) {
 	db := open(t)
 	must.Do(t, store.Migrate(t.Context(), db.pool))
 	must.Equal(t, "customer after a second migration", db.anna, must.Get(db.PersonByEmail(t.Context(), "anna12@example.com"))(t).CustomerID)
+}
+
+// TestMigrationGivesWay migrates while somebody reads a table that it changes: it fails soon, because
+// others would wait behind it, and succeeds afterwards.
+func TestMigrationGivesWay(t *testing.T) {
+	t.Parallel()
+	pool := connect(t, pgtest.URL(t))
+	must.Get(pool.Exec(t.Context(), `ALTER TABLE server_rooms DROP COLUMN instructions; DELETE FROM goose_db_version WHERE version_id >= 18`))(t)
+	reading := must.Get(pool.Begin(t.Context()))(t)
+	must.Get(reading.Exec(t.Context(), `SELECT FROM server_rooms`))(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // for ever, were there no bound
+	defer cancel()
+	err := store.Migrate(ctx, pool)
+	if err == nil || !strings.Contains(err.Error(), "lock timeout") {
+		t.Errorf("migrated behind a reader: %v", err)
+	}
+	must.Do(t, reading.Rollback(t.Context()))
+	must.Do(t, store.Migrate(t.Context(), pool))
 }
 
 func TestFourMigrationsAtOnceAllSucceed(t *testing.T) {
