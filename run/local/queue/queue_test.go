@@ -422,6 +422,18 @@ func TestDeadLettersArePulled(t *testing.T) {
 	must.Equal(t, "rows", 2, rows(t, connect(t, database)))
 }
 
+// TestQueueOpensBesideABackup opens a queue while a backup reads its table.
+func TestQueueOpensBesideABackup(t *testing.T) {
+	t.Parallel()
+	database := pgtest.URL(t)
+	open(t, queue.Config{DatabaseURL: database}).end()
+	connection := connect(t, database)
+	must.Get(connection.Exec(t.Context(), `ALTER ROLE CURRENT_USER IN DATABASE `+connection.Config().Database+` SET lock_timeout = '1min'`))(t)
+	must.Get(connection.Exec(t.Context(), `BEGIN; LOCK TABLE pubsub.pending IN ACCESS SHARE MODE`))(t)
+	open(t, queue.Config{DatabaseURL: database})
+	must.Get(connection.Exec(t.Context(), `ROLLBACK`))(t)
+}
+
 // TestLeasedMessagesAreNotRead pulls while the content of leased messages cannot be read:
 // Pull leaves them in the table. An acknowledged message has no lease any more: a row with
 // its id is pulled at once.

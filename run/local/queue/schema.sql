@@ -15,5 +15,10 @@ CREATE TABLE IF NOT EXISTS pubsub.pending (
     PRIMARY KEY (topic, id)
 ) WITH (toast_tuple_target = 8160, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);
 
--- A message lives for milliseconds: compressing it would cost more than it saves.
-ALTER TABLE pubsub.pending ALTER COLUMN content SET STORAGE EXTERNAL;
+-- A message lives for milliseconds: compressing it would cost more than it saves. Only the first start
+-- changes the table: it would wait for a backup that is being made.
+DO $$ BEGIN
+    IF (SELECT attstorage FROM pg_attribute WHERE attrelid = 'pubsub.pending'::regclass AND attname = 'content') <> 'e' THEN
+        ALTER TABLE pubsub.pending ALTER COLUMN content SET STORAGE EXTERNAL;
+    END IF;
+END $$;
