@@ -71,6 +71,8 @@ func Open(ctx context.Context, config Config) (*pgxpool.Pool, func(), error) {
 	poolConfig.MaxConnIdleTime = maxConnIdle
 	poolConfig.ConnConfig.ConnectTimeout = connectTimeout
 	poolConfig.ConnConfig.Tracer = tracing.QueryTracer()
+	// Who has waited for a lock must see what was committed meanwhile, whatever the server's default.
+	poolConfig.ConnConfig.RuntimeParams["default_transaction_isolation"] = "read committed"
 	closeDialer := func() {}
 	if config.DatabaseURL == "" {
 		dialer, err := dialer(ctx, config)

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"coldaisle.dev/shared/cloudsql"
 	"coldaisle.dev/shared/config"
 	"coldaisle.dev/shared/must"
@@ -16,12 +18,16 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
 func TestOpenByAddress(t *testing.T) {
 	t.Parallel()
-	pool, end, err := cloudsql.Open(t.Context(), cloudsql.Config{DatabaseURL: pgtest.URL(t), MaxConns: 2})
+	address := pgtest.URL(t)
+	other := must.Get(pgx.Connect(t.Context(), address))(t)
+	defer func() { _ = other.Close(t.Context()) }()
+	must.Get(other.Exec(t.Context(), `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = serializable', current_database()); END $$`))(t)
+	pool, end, err := cloudsql.Open(t.Context(), cloudsql.Config{DatabaseURL: address, MaxConns: 2})
 	must.Do(t, err)
 	defer end()
-	var one int
-	must.Do(t, pool.QueryRow(t.Context(), `SELECT 1`).Scan(&one))
-	must.Equal(t, "selected", 1, one)
+	var isolation string
+	must.Do(t, pool.QueryRow(t.Context(), `SHOW transaction_isolation`).Scan(&isolation))
+	must.Equal(t, "isolation", "read committed", isolation)
 	must.Equal(t, "pool of connections", int32(2), pool.Config().MaxConns)
 }
 
