@@ -72,9 +72,7 @@ func (s *Step) act(ctx context.Context, watch string, m Message) (output string,
 	title := plain(m.Title)
 	text := title + "\n" + m.Text + "\n" + watch
 	if strings.HasPrefix(s.URL, "smtp:") {
-		ctx, cancel := context.WithTimeout(ctx, s.Timeout)
-		defer cancel()
-		err = mail(ctx, s.URL, title, text)
+		err = sendMail(ctx, s.URL, title, text, s.Timeout)
 	} else if sender, failed := shoutrrr.CreateSender(s.URL); failed != nil {
 		err = failed
 	} else {

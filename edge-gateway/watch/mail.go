@@ -5,22 +5,17 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
-	"mime"
-	"net"
-	netsmtp "net/smtp"
 	"net/url"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/nicholas-fedor/shoutrrr/pkg/services/email/smtp"
+	"github.com/wneessen/go-mail"
 )
 
-// mail sends a message by the mail server of an smtp URL, within the time of ctx. The library reads
-// the URL; its own sending waits for ever for a server that hangs, and when that goes on, each of
-// the tries arrives.
-func mail(ctx context.Context, configured, title, text string) error {
+// sendMail sends a message by the mail server of an smtp URL, as the library for notifications reads
+// that. Its own sending waits for ever for a server that hangs, and when that goes on, each of the
+// tries arrives.
+func sendMail(ctx context.Context, configured, title, text string, timeout time.Duration) error {
 	var service smtp.Service
 	address, err := url.Parse(configured)
 	if err == nil {
@@ -31,63 +26,44 @@ func mail(ctx context.Context, configured, title, text string) error {
 	}
 	c := service.Config
 	c.FixEmailTags()
-	connection, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))))
-	if err != nil {
-		return err //nolint:wrapcheck // it names the server
+	options := []mail.Option{
+		mail.WithPort(int(c.Port)), mail.WithTimeout(timeout), mail.WithUsername(c.Username), mail.WithPassword(c.Password),
+		mail.WithTLSConfig(&tls.Config{ServerName: c.Host, MinVersion: tls.VersionTLS12, InsecureSkipVerify: c.SkipTLSVerify}), //nolint:gosec // the URL says so
 	}
-	defer func() { _ = connection.Close() }()
-	defer context.AfterFunc(ctx, func() { _ = connection.SetDeadline(time.Unix(1, 0)) })()
-	security := &tls.Config{ServerName: c.Host, MinVersion: tls.VersionTLS12, InsecureSkipVerify: c.SkipTLSVerify} //nolint:gosec // the URL says so
-	implicit := c.Encryption == smtp.EncImplicitTLS || c.Encryption == smtp.EncAuto && c.Port == smtp.ImplicitTLSPort
-	if implicit {
-		connection = tls.Client(connection, security)
+	switch {
+	case c.Encryption == smtp.EncImplicitTLS || c.Encryption == smtp.EncAuto && c.Port == smtp.ImplicitTLSPort:
+		options = append(options, mail.WithSSL())
+	case !c.UseStartTLS:
+		options = append(options, mail.WithTLSPolicy(mail.NoTLS))
+	case !c.RequireStartTLS:
+		options = append(options, mail.WithTLSPolicy(mail.TLSOpportunistic))
 	}
-	client, err := netsmtp.NewClient(connection, c.Host)
-	if err == nil && c.ClientHost != "auto" {
-		err = client.Hello(c.ClientHost)
+	if c.ClientHost != "auto" {
+		options = append(options, mail.WithHELO(c.ClientHost))
 	}
-	if err == nil && c.UseStartTLS && !implicit {
-		if offered, _ := client.Extension("STARTTLS"); offered {
-			err = client.StartTLS(security)
-		} else if c.RequireStartTLS {
-			err = errors.New("it does not support STARTTLS")
-		}
+	switch c.Auth {
+	case smtp.AuthTypes.Plain:
+		options = append(options, mail.WithSMTPAuth(mail.SMTPAuthPlain))
+	case smtp.AuthTypes.CRAMMD5:
+		options = append(options, mail.WithSMTPAuth(mail.SMTPAuthCramMD5))
+	case smtp.AuthTypes.OAuth2:
+		options = append(options, mail.WithSMTPAuth(mail.SMTPAuthXOAUTH2))
+	default:
 	}
-	if auth := authentication(c); err == nil && auth != nil {
-		err = client.Auth(auth)
+	message := mail.NewMsg(mail.WithNoDefaultUserAgent())
+	message.Subject(title)
+	message.SetBodyString(mail.TypeTextPlain, text)
+	client, err := mail.NewClient(c.Host, options...)
+	if err = errors.Join(err, message.FromFormat(c.FromName, c.FromAddress), message.To(c.ToAddresses...)); err != nil {
+		return fmt.Errorf("mail server %s: %w", c.Host, err)
 	}
+	session, err := client.DialToSMTPClientWithContext(ctx)
 	if err == nil {
-		err = client.Mail(c.FromAddress)
-	}
-	for _, to := range c.ToAddresses {
-		if err == nil {
-			err = client.Rcpt(to)
-		}
-	}
-	if err == nil {
-		var body io.WriteCloser
-		if body, err = client.Data(); err == nil {
-			_, err = fmt.Fprintf(body, "Date: %s\nFrom: %s <%s>\nTo: %s\nSubject: %s\nMIME-Version: 1.0\nContent-Type: text/plain; charset=utf-8\n\n%s",
-				time.Now().Format(time.RFC1123Z), c.FromName, c.FromAddress, strings.Join(c.ToAddresses, ", "), mime.BEncoding.Encode("utf-8", title), text) //nolint:forbidigo // nothing is judged by it
-			err = errors.Join(err, body.Close())
-		}
+		err = client.SendWithSMTPClient(session, message)
+		_ = client.CloseWithSMTPClient(session) // it has the message, or has refused it
 	}
 	if err != nil {
 		return fmt.Errorf("mail server %s: %w", c.Host, err)
 	}
-	_ = client.Quit() // it has the message
 	return nil
-}
-
-func authentication(c *smtp.Config) netsmtp.Auth {
-	switch c.Auth {
-	case smtp.AuthTypes.Plain:
-		return netsmtp.PlainAuth("", c.Username, c.Password, c.Host)
-	case smtp.AuthTypes.CRAMMD5:
-		return netsmtp.CRAMMD5Auth(c.Username, c.Password)
-	case smtp.AuthTypes.OAuth2:
-		return smtp.OAuth2Auth(c.Username, c.Password)
-	default:
-		return nil
-	}
 }

@@ -64,8 +64,8 @@ class Handler(Debugging):
 	must.Eventually(t, "two mails", func() bool { return strings.Count(received.String(), "END MESSAGE") >= 2 })
 	text := received.String()
 	must.Contain(t, "what the server received", text,
-		"Subject: CRITICAL: Hall A: too hot", "To: ana@example.com", "Incident 41: https://coldaisle.example.com/incidents/41", "Zurich",
-		"To: ben@example.com", "Subject: =?utf-8?b?", // a header is ASCII
+		"Subject: CRITICAL: Hall A: too hot", "To: <ana@example.com>", "Incident 41: https://coldaisle.example.com/incidents/41", "Zurich",
+		"To: <ben@example.com>", "Subject: =?UTF-8?q?", // a header is ASCII
 	)
 	for line := range strings.Lines(text) {
 		if strings.HasPrefix(line, "Bcc:") {
