@@ -96,6 +96,8 @@ if [ -z "$root" ]; then systemd-sysusers monitor-gateway-watch.conf || true; fi
 systemctl daemon-reload
 if [ -e "$saved/new" ]; then
   systemctl enable --quiet monitor-gateway.socket monitor-gateway-live.socket monitor-gateway.service monitor-gateway-credentials.path
+  # Set up before a removal, which has switched it off: it wakes people again.
+  if [ -s "$settings/watch.yaml" ]; then systemctl enable --quiet --now monitor-gateway-watch.service; fi
 fi
 # A gateway that was switched off stays off.
 if ! systemctl is-enabled --quiet monitor-gateway.service && ! systemctl is-active --quiet monitor-gateway.service; then

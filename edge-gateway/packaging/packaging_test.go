@@ -255,8 +255,10 @@ func TestInstall(t *testing.T) {
 		fails         bool
 		project       string
 		enrolled      bool
+		watch         bool
 	}{
 		"for the first time":           {after: "new", project: "site"},
+		"after a removal":              {after: "new", project: "site", watch: true},
 		"before the site is set up":    {after: "new", exit: 1},
 		"for the first time, not well": {after: "new", project: "site", exit: 1, fails: true},
 		"an upgrade":                   {before: "old", after: "new", project: "site"},
@@ -302,7 +304,10 @@ func TestInstall(t *testing.T) {
 			if c.project != "" {
 				write(filepath.Join(root, "etc/monitor-gateway/environment"), "PROJECT_ID="+c.project+"\n")
 			}
-			write(filepath.Join(dir, "bin/systemctl"), "#!/bin/sh\n")
+			if c.watch {
+				write(filepath.Join(root, "etc/monitor-gateway/watch.yaml"), "steps:\n")
+			}
+			write(filepath.Join(dir, "bin/systemctl"), "#!/bin/sh\necho \"$@\" >>"+dir+"/told\n")
 			key := "owner.pub"
 			if c.otherKey {
 				key = "other.pub"
@@ -322,6 +327,8 @@ func TestInstall(t *testing.T) {
 			if readings, _ := os.ReadFile(kept); string(readings) != "readings" || string(settings) != "PROJECT_ID="+c.project+"\n" {
 				t.Errorf("the outbox is %q, the settings %q", readings, settings)
 			}
+			told, _ := os.ReadFile(filepath.Join(dir, "told"))
+			must.Equal(t, "the watch is switched on", c.watch, strings.Contains(string(told), "enable --quiet --now monitor-gateway-watch.service"))
 		})
 	}
 }
