@@ -3,10 +3,7 @@ package rooms
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"coldaisle.dev/run/api/audit"
 	"coldaisle.dev/run/api/auth"
@@ -43,22 +40,7 @@ type roomChange struct {
 	_    struct{}         `additionalProperties:"true"`
 	Name input.SingleLine `json:"name" minLength:"1" maxLength:"120" doc:"New name of the room." example:"Hall B"`
 
-	Instructions nullableText `json:"instructions,omitzero" maxLength:"2000" pattern:"^[^\\x00]*$" doc:"What to do when the room is in trouble. Empty or null clears it; left out, it stays." example:"Call 555 0100. The switch is beside the door."`
-}
-
-// nullableText is a text in a change. Null clears it, as an empty one does; an absent field leaves it.
-type nullableText struct{ text *string }
-
-// Schema describes the text.
-func (nullableText) Schema(huma.Registry) *huma.Schema {
-	return &huma.Schema{Type: huma.TypeString, Nullable: true}
-}
-
-// UnmarshalJSON reads a text or null, and returns no error, as [nullableLine] does.
-func (t *nullableText) UnmarshalJSON(data []byte) error {
-	t.text = new("")
-	_ = json.Unmarshal(data, t.text)
-	return nil
+	Instructions nullable[string] `json:"instructions,omitzero" maxLength:"2000" pattern:"^[^\\x00]*$" doc:"What to do when the room is in trouble. Empty or null clears it; left out, it stays." example:"Call 555 0100. The switch is beside the door."`
 }
 
 type updateRoomInput struct {
@@ -152,8 +134,12 @@ func (h *Handlers) updateRoom(ctx context.Context, in *updateRoomInput) (room, e
 			return accounts.New(tx).Room(ctx, auth.Caller(ctx), in.RoomID)
 		},
 		func(tx *store.DB, _ accounts.Room) (accounts.Room, error) {
+			instructions := in.Body.Instructions.Value
+			if in.Body.Instructions.set && instructions == nil {
+				instructions = new("")
+			}
 			return accounts.New(tx).UpdateRoom(ctx, auth.Caller(ctx), in.RoomID, accounts.RoomChange{
-				Name: string(in.Body.Name), Instructions: in.Body.Instructions.text,
+				Name: string(in.Body.Name), Instructions: instructions,
 			})
 		})
 }

@@ -128,42 +128,41 @@ type placedSensor struct {
 	Type input.SingleLine `json:"type,omitempty" default:"ESP32-DHT22" minLength:"1" maxLength:"50" doc:"Type of the node hardware." example:"ESP32-DHT22"`
 }
 
-// nullableLine is one line of text in a change. Null clears it; an absent field leaves
-// it.
-type nullableLine struct {
-	Text *input.SingleLine
-	set  bool
+// nullable is a text in a change. Null clears it; an absent field leaves it.
+type nullable[T any] struct {
+	Value *T
+	set   bool
 }
 
 // Schema describes the text.
-func (nullableLine) Schema(registry huma.Registry) *huma.Schema {
-	s := registry.Schema(reflect.TypeFor[input.SingleLine](), true, "")
+func (nullable[T]) Schema(registry huma.Registry) *huma.Schema {
+	s := registry.Schema(reflect.TypeFor[T](), true, "")
 	s.Nullable = true
 	return s
 }
 
 // UnmarshalJSON reads a text or null. The schema has refused anything else. It returns
 // no error, because the fields after it would then not be read.
-func (p *nullableLine) UnmarshalJSON(data []byte) error {
+func (p *nullable[T]) UnmarshalJSON(data []byte) error {
 	p.set = true
-	_ = json.Unmarshal(data, &p.Text)
+	_ = json.Unmarshal(data, &p.Value)
 	return nil
 }
 
 // Resolve applies the rule of a text.
-func (p *nullableLine) Resolve(ctx huma.Context, path *huma.PathBuffer) []error {
-	if p.Text == nil {
-		return nil
+func (p *nullable[T]) Resolve(ctx huma.Context, path *huma.PathBuffer) []error {
+	if rule, ok := any(p.Value).(huma.ResolverWithPath); ok && p.Value != nil {
+		return rule.Resolve(ctx, path)
 	}
-	return p.Text.Resolve(ctx, path)
+	return nil
 }
 
 type sensorChange struct {
-	_        struct{}         `additionalProperties:"true"`
-	Name     input.SingleLine `json:"name" minLength:"1" maxLength:"80" doc:"New name of the sensor." example:"Rack 12 top"`
-	Type     input.SingleLine `json:"type" minLength:"1" maxLength:"50" doc:"Type of the node hardware." example:"ESP32-DHT22"`
-	RoomID   int64            `json:"room_id" doc:"One of the caller's rooms; the sensor moves there." example:"3"`
-	Position nullableLine     `json:"position,omitzero" minLength:"1" maxLength:"80" doc:"Where in the room. Null clears it; left out, it stays." example:"R12/U40"`
+	_        struct{}                   `additionalProperties:"true"`
+	Name     input.SingleLine           `json:"name" minLength:"1" maxLength:"80" doc:"New name of the sensor." example:"Rack 12 top"`
+	Type     input.SingleLine           `json:"type" minLength:"1" maxLength:"50" doc:"Type of the node hardware." example:"ESP32-DHT22"`
+	RoomID   int64                      `json:"room_id" doc:"One of the caller's rooms; the sensor moves there." example:"3"`
+	Position nullable[input.SingleLine] `json:"position,omitzero" minLength:"1" maxLength:"80" doc:"Where in the room. Null clears it; left out, it stays." example:"R12/U40"`
 }
 
 type updateSensorInput struct {
@@ -273,7 +272,7 @@ func (h *Handlers) updateSensor(ctx context.Context, in *updateSensorInput) (sen
 	return h.change(ctx, in.SensorID, func(tx *store.DB, _ accounts.Sensor) (accounts.Sensor, error) {
 		return accounts.New(tx).UpdateSensor(ctx, auth.Caller(ctx), in.SensorID, accounts.SensorChange{
 			Name: string(in.Body.Name), Type: string(in.Body.Type), RoomID: in.Body.RoomID,
-			Position: (*string)(in.Body.Position.Text), KeepPosition: !in.Body.Position.set,
+			Position: (*string)(in.Body.Position.Value), KeepPosition: !in.Body.Position.set,
 		})
 	})
 }
