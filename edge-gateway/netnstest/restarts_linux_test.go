@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"coldaisle.dev/edge-gateway/announce"
 	"coldaisle.dev/shared/logging/logtest"
 	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/processtest"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -70,10 +70,7 @@ func TestRestartsThatNoNodeNotices(t *testing.T) {
 	_ = listener.Close() // socket is a copy
 
 	versions := []string{gatewayProgram(t), filepath.Join(t.TempDir(), "next")}
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-ldflags", "-X main.version=next", "-o", versions[1],
-		"coldaisle.dev/edge-gateway").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	must.Do(t, processtest.Build(t.Context(), versions[1], "coldaisle.dev/edge-gateway", "next"))
 	installed := filepath.Join(t.TempDir(), "monitor-gateway")
 	install := func(n int) { // over the one that runs, as dpkg does
 		t.Helper()

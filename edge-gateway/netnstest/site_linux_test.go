@@ -20,6 +20,7 @@ import (
 	"coldaisle.dev/edge-gateway/announce"
 	"coldaisle.dev/shared/logging/logtest"
 	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/processtest"
 	"coldaisle.dev/shared/tooltest"
 )
 
@@ -133,8 +134,8 @@ func (h *host) playing(p play) (line func() string, end func()) {
 }
 
 // buildGateway builds the gateway, once: a host has no network to do it with.
-var buildGateway = sync.OnceValues(func() ([]byte, error) {
-	return exec.CommandContext(context.Background(), "go", "build", "-o", programFolder+"/", "coldaisle.dev/edge-gateway").CombinedOutput()
+var buildGateway = sync.OnceValue(func() error {
+	return processtest.Build(context.Background(), filepath.Join(programFolder, "edge-gateway"), "coldaisle.dev/edge-gateway", "")
 })
 
 // programFolder is where it is, for as long as the tests run.
@@ -143,9 +144,7 @@ var programFolder string
 // gatewayProgram returns the path of the gateway.
 func gatewayProgram(t *testing.T) string {
 	t.Helper()
-	if out, err := buildGateway(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	must.Do(t, buildGateway())
 	return filepath.Join(programFolder, "edge-gateway")
 }
 

@@ -36,6 +36,7 @@ monitor-gateway (${version#v}) stable; urgency=medium
  -- Coldaisle maintainers <maintainers@coldaisle.example>  $(LC_ALL=C date -R)
 EOF
 
+export CGO_ENABLED=0 GOFLAGS=-trimpath # as build.sh: what both need is compiled once
 go build -o "$work/image" ../../run/tools/release/image
 
 # What build.sh calls it, Debian's name of the architecture, and the package's. Debian

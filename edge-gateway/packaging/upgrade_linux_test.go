@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/processtest"
 	"coldaisle.dev/shared/tooltest"
 )
 
@@ -58,14 +59,14 @@ func TestDebianPackage(t *testing.T) {
 	pack := func(version, program string) string {
 		t.Helper()
 		deb := filepath.Join(work, version+".deb")
-		must.Get(run([]string{"WORK=" + work, "PROGRAM=" + program, "ARCHITECTURE=" + runtime.GOARCH, "VERSION=" + version},
+		must.Get(run([]string{"WORK=" + work, "PROGRAM=" + program, "ARCHITECTURE=" + runtime.GOARCH, "VERSION=" + version, "CGO_ENABLED=0", "GOFLAGS=-trimpath"},
 			"go", "run", nfpm(t), "package", "--config", "nfpm.yaml", "--packager", "deb", "--target", deb))(t)
 		return deb
 	}
 	build := func(version string) string {
 		t.Helper()
 		program := filepath.Join(work, version)
-		must.Get(run(nil, "go", "build", "-ldflags", "-X main.version="+version, "-o", program, ".."))(t)
+		must.Do(t, processtest.Build(t.Context(), program, "coldaisle.dev/edge-gateway", version))
 		return program
 	}
 	first, second := build("1.0.0"), build("2.0.0")

@@ -159,9 +159,11 @@ func (p *Process) Signal(signal syscall.Signal) error {
 	return nil
 }
 
-// Build compiles a program of ours, by its package, to a path.
-func Build(ctx context.Context, path, pkg string) error {
-	compile := exec.CommandContext(ctx, "go", "build", "-ldflags", "-s -w", "-o", path, pkg) //nolint:gosec // packages of our own
+// Build compiles a program of ours, by its package, to a path, as releases do: each package is
+// compiled in one form beside that with the race detector. version is what the program says, if any.
+func Build(ctx context.Context, path, pkg, version string) error {
+	compile := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w -X main.version="+version, "-o", path, pkg) //nolint:gosec // packages of our own
+	compile.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if output, err := compile.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s: %w\n%s", pkg, err, output)
 	}

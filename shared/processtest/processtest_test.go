@@ -59,5 +59,5 @@ func TestSaysWhyItDoesNotStart(t *testing.T) {
 	must.Contain(t, "the error", fmt.Sprint(p.Start(t.Context())), "child-2 exited at start:\nno settings")
 	missing := must.Get(processtest.New(t.Context(), "child-3", "/nowhere/program", t.TempDir()))(t)
 	must.Contain(t, "the error", fmt.Sprint(missing.Start(t.Context())), "start child-3")
-	must.Contain(t, "the error", fmt.Sprint(processtest.Build(t.Context(), t.TempDir()+"/none", "coldaisle.dev/none")), "build coldaisle.dev/none")
+	must.Contain(t, "the error", fmt.Sprint(processtest.Build(t.Context(), t.TempDir()+"/none", "coldaisle.dev/none", "")), "build coldaisle.dev/none")
 }

@@ -115,7 +115,8 @@ func WithoutRaceDetector(tb testing.TB) bool {
 	if !RaceDetector() {
 		return false
 	}
-	test := exec.CommandContext(tb.Context(), "go", "test", "-count=1", "-run", "^"+tb.Name()+"$", ".") //nolint:gosec // a test of ours
+	test := exec.CommandContext(tb.Context(), "go", "test", "-trimpath", "-count=1", "-run", "^"+tb.Name()+"$", ".") //nolint:gosec // a test of ours
+	test.Env = append(os.Environ(), "CGO_ENABLED=0")                                                                 // as processtest.Build
 	if output, err := test.CombinedOutput(); err != nil {
 		tb.Errorf("%v\n%s", err, output)
 	}

@@ -21,7 +21,9 @@ export default async function start(): Promise<() => Promise<void>> {
   const folder = mkdtempSync(join(tmpdir(), "coldaisle-dashboard-"));
   const binary = join(folder, "local");
   const data = join(folder, "data");
-  execFileSync("go", ["build", "-o", binary, "./run/local"], { cwd: root, stdio: "inherit" });
+  // As processtest.Build does.
+  const env = { ...process.env, CGO_ENABLED: "0" };
+  execFileSync("go", ["build", "-trimpath", "-o", binary, "./run/local"], { cwd: root, env, stdio: "inherit" });
 
   const [api, gateway] = [await freePort(), await freePort()];
   const system = spawn(binary, ["--api-port", `${api}`, "--gateway-port", `${gateway}`, "--nodes", "8", "--history",

@@ -71,8 +71,8 @@ func TestVersionBeforeOnTheNewSchema(t *testing.T) {
 	t.Parallel()
 	sources := before(t)
 	program := filepath.Join(t.TempDir(), "local")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./run/local")
-	build.Dir = sources
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", program, "./run/local") // as processtest builds
+	build.Dir, build.Env = sources, append(os.Environ(), "CGO_ENABLED=0")
 	if output, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, output)
 	}

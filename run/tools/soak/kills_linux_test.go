@@ -58,7 +58,7 @@ type localSystem struct {
 func buildLocalSystem(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(folder(t), "coldaisle")
-	must.Do(t, processtest.Build(t.Context(), program, "coldaisle.dev/run/local"))
+	must.Do(t, processtest.Build(t.Context(), program, "coldaisle.dev/run/local", ""))
 	return program
 }
 

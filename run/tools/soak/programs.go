@@ -23,7 +23,7 @@ func buildPrograms(ctx context.Context, dir string) error {
 	for program, pkg := range map[string]string{
 		gatewayProgram: "edge-gateway", apiProgram: "run/server", functionsProgram: "functions/serve", redeliverProgram: "run/tools/redeliver",
 	} {
-		if err := processtest.Build(ctx, filepath.Join(dir, program), "coldaisle.dev/"+pkg); err != nil {
+		if err := processtest.Build(ctx, filepath.Join(dir, program), "coldaisle.dev/"+pkg, ""); err != nil {
 			return err
 		}
 	}

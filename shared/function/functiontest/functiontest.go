@@ -24,7 +24,7 @@ import (
 func Build(tb testing.TB, pkg string) string {
 	tb.Helper()
 	path := filepath.Join(tb.TempDir(), filepath.Base(pkg))
-	must.Do(tb, processtest.Build(tb.Context(), path, pkg))
+	must.Do(tb, processtest.Build(tb.Context(), path, pkg, ""))
 	return path
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/tooltest"
 )
 
 // How Google's Go buildpack names things; see [buildpack].
@@ -134,6 +135,9 @@ func toolchain(ctx context.Context, folder string, words ...string) (string, err
 	c := exec.CommandContext(ctx, "go", words...)
 	c.Dir = folder
 	c.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
+	if !tooltest.Nightly() && os.Getenv("BUILDPACKS") == "" { // by day in the form that everything is compiled in
+		c.Env = append(c.Env, "CGO_ENABLED=0", "GOFLAGS=-trimpath")
+	}
 	var stderr bytes.Buffer
 	c.Stderr = &stderr
 	output, err := c.Output()
