@@ -28,7 +28,8 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// TestFolderOfAServiceThatHasStarted makes, as root, a folder in one of a service's: it is the service's.
+// TestFolderOfAServiceThatHasStarted makes, as root, a folder in one of a service's, and a file in it: both
+// are the service's.
 func TestFolderOfAServiceThatHasStarted(t *testing.T) {
 	t.Parallel()
 	state := t.TempDir()
@@ -41,10 +42,13 @@ func TestFolderOfAServiceThatHasStarted(t *testing.T) {
 	for range 2 {
 		must.Do(t, keep.Folder(folder))
 	}
-	info, _ := must.Get(os.Stat(folder))(t).Sys().(*syscall.Stat_t)
-	must.Equal(t, "the owner", owner, int(info.Uid))
-	must.Do(t, os.WriteFile(filepath.Join(folder, "file"), nil, 0o600))
-	if err := keep.Folder(filepath.Join(folder, "file", "below")); err == nil {
+	file := filepath.Join(folder, "file")
+	must.Do(t, keep.File(file, nil))
+	for _, path := range []string{folder, file} {
+		info, _ := must.Get(os.Stat(path))(t).Sys().(*syscall.Stat_t)
+		must.Equal(t, "the owner of "+filepath.Base(path), owner, int(info.Uid))
+	}
+	if err := keep.Folder(filepath.Join(file, "below")); err == nil {
 		t.Error("a folder below a file can be made")
 	}
 }

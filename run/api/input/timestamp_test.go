@@ -22,6 +22,9 @@ func TestTimestamp(t *testing.T) {
 		"2026-02-28T23:00:00.5-13:00":    noon.Add(500 * time.Millisecond),
 		"2026-03-01T12:00:00.000000000Z": noon,
 		"2026-07-01T12:00:00+02:00":      time.Date(2026, 7, 1, 10, 0, 0, 0, time.UTC),
+		"2026-03-02T11:59:00+23:59":      noon,
+		"0000-01-01T00:00:00Z":           time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC),
+		"9999-12-31T23:59:59Z":           time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC),
 	} {
 		got, local, err := parseTimestamp(text)
 		if offset := regexp.MustCompile(`Z|[-+]\d\d:\d\d$`).MatchString(text); err != nil || !got.Equal(want) || local == offset {
