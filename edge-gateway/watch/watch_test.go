@@ -75,6 +75,17 @@ func (s *service) site() *site {
 	return &site{Rooms: map[int64]string{1: "Hall A", 2: "Hall B"}, Sensors: slices.Clone(s.sensors), Rules: s.rules, Windows: s.windows}
 }
 
+// watched opens a watch of the service until the test ends. Nothing runs by itself.
+func (s *service) watched(t *testing.T, steps string) *Watch {
+	t.Helper()
+	api := httptest.NewServer(s)
+	t.Cleanup(api.Close)
+	w, closeJournal, err := Open(t.Context(), must.Get(Load(configure(t, api.URL, steps), nil))(t), &http.Client{}, time.Now, logging.Discard())
+	must.Do(t, err)
+	t.Cleanup(closeJournal)
+	return w
+}
+
 func (s *service) setLate(late bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -216,12 +227,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 func TestMerged(t *testing.T) {
 	t.Parallel()
 	s := &service{present: map[int64]Incident{}}
-	api := httptest.NewServer(s)
-	defer api.Close()
-	c := must.Get(Load(configure(t, api.URL, "  - {name: a, command: [/bin/true]}\n"), nil))(t)
-	w, closeJournal, err := Open(t.Context(), c, &http.Client{}, time.Now, logging.Discard())
-	must.Do(t, err)
-	defer closeJournal()
+	w := s.watched(t, "  - {name: a, command: [/bin/true]}\n")
 	lasting := func(i *Incident) { *i = hot(1) }
 	for _, happens := range []func(){
 		func() {},
@@ -278,18 +284,13 @@ func TestJournalLost(t *testing.T) {
 func TestRoomRenamed(t *testing.T) {
 	t.Parallel()
 	s := &service{present: map[int64]Incident{1: hot(1)}}
-	api := httptest.NewServer(s)
-	defer api.Close()
-	c := must.Get(Load(configure(t, api.URL, `
+	w := s.watched(t, `
   - {name: a, rooms: [Hall B, Hall Z], command: [/bin/true]}
   - {name: b, rooms: [Hall B], command: [/bin/true]}
 gateway: /nowhere/socket
 shutdowns:
   - {name: off, room: Hall Z, above: 35, for: 10m, stages: [{name: all, command: [/bin/true]}]}
-`), nil))(t)
-	w, closeJournal, err := Open(t.Context(), c, &http.Client{}, time.Now, logging.Discard())
-	must.Do(t, err)
-	defer closeJournal()
+`)
 	must.Do(t, w.poll(t.Context(), false, false))
 	must.Get(w.reconcile(t.Context()))(t)
 	var told []string
@@ -298,7 +299,7 @@ shutdowns:
 	}
 	must.Equal(t, "messages", []string{"a gap 0", "b gap 0", "a start 1"}, told)
 	must.Contain(t, "the message", w.state.Queue[0].Text, `no room is called "Hall Z"`)
-	must.Equal(t, "the room of the shutdown", int64(-1), c.Shutdowns[0].room)
+	must.Equal(t, "the room of the shutdown", int64(-1), w.config.Shutdowns[0].room)
 }
 
 // TestAnotherLog restores a backup of before the incidents that people were told of: the same id is
@@ -306,12 +307,7 @@ shutdowns:
 func TestAnotherLog(t *testing.T) {
 	t.Parallel()
 	s := &service{present: map[int64]Incident{}}
-	api := httptest.NewServer(s)
-	defer api.Close()
-	c := must.Get(Load(configure(t, api.URL, "  - {name: a, command: [/bin/true]}\n  - {name: b, after: 1h, command: [/bin/true]}\n"), nil))(t)
-	w, closeJournal, err := Open(t.Context(), c, &http.Client{}, time.Now, logging.Discard())
-	must.Do(t, err)
-	defer closeJournal()
+	w := s.watched(t, "  - {name: a, command: [/bin/true]}\n  - {name: b, after: 1h, command: [/bin/true]}\n")
 	must.Do(t, w.poll(t.Context(), false, false))
 	s.add(incident.EventStarted, true, same, hot(1))
 	s.add(incident.EventStarted, true, same, hot(2))
