@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"cloud.google.com/go/cloudsqlconn"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"coldaisle.dev/shared/tracing"
@@ -73,6 +74,12 @@ func Open(ctx context.Context, config Config) (*pgxpool.Pool, func(), error) {
 	poolConfig.ConnConfig.Tracer = tracing.QueryTracer()
 	// Who has waited for a lock must see what was committed meanwhile, whatever the server's default.
 	poolConfig.ConnConfig.RuntimeParams["default_transaction_isolation"] = "read committed"
+	// A session that began on a replica, or while the database took no changes, would refuse them for an hour after that is over.
+	keeps := poolConfig.ConnConfig.OnPgError
+	poolConfig.ConnConfig.OnPgError = func(session *pgconn.PgConn, err *pgconn.PgError) bool {
+		const readOnly = "25006"
+		return err.Code != readOnly && keeps(session, err)
+	}
 	closeDialer := func() {}
 	if config.DatabaseURL == "" {
 		dialer, err := dialer(ctx, config)

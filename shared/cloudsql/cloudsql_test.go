@@ -31,6 +31,27 @@ func TestOpenByAddress(t *testing.T) {
 	must.Equal(t, "pool of connections", int32(2), pool.Config().MaxConns)
 }
 
+// TestWritesGoOnAfterReadOnly opens a connection while the database takes no changes, as one to a
+// replica does before its promotion.
+func TestWritesGoOnAfterReadOnly(t *testing.T) {
+	t.Parallel()
+	address := pgtest.URL(t)
+	other := must.Get(pgx.Connect(t.Context(), address))(t)
+	defer func() { _ = other.Close(t.Context()) }()
+	set := func(value string) {
+		must.Get(other.Exec(t.Context(), `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = `+value+`', current_database()); END $$`))(t)
+	}
+	pool, end, err := cloudsql.Open(t.Context(), cloudsql.Config{DatabaseURL: address, MaxConns: 1})
+	must.Do(t, err)
+	defer end()
+	set("on")
+	if _, err := pool.Exec(t.Context(), `CREATE TABLE written ()`); err == nil {
+		t.Error("a database that takes no changes took one")
+	}
+	set("off")
+	must.Get(pool.Exec(t.Context(), `CREATE TABLE written ()`))(t)
+}
+
 func TestOpenConnectsToNothing(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
