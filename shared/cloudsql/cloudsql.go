@@ -55,6 +55,9 @@ const (
 	// finds connections that the database or a NAT gateway has closed.
 	healthCheck = 30 * time.Second
 	maxConnIdle = 5 * time.Minute
+	// After a failover nothing ends the connections to the machine that is gone: a statement on one
+	// would wait until the time of its whole request is over.
+	pingTimeout = 3 * time.Second
 )
 
 // Open returns a pool and the function that closes it. ctx bounds only the opening.
@@ -70,6 +73,7 @@ func Open(ctx context.Context, config Config) (*pgxpool.Pool, func(), error) {
 	poolConfig.MaxConns = config.MaxConns
 	poolConfig.HealthCheckPeriod = healthCheck
 	poolConfig.MaxConnIdleTime = maxConnIdle
+	poolConfig.PingTimeout = pingTimeout
 	poolConfig.ConnConfig.ConnectTimeout = connectTimeout
 	poolConfig.ConnConfig.Tracer = tracing.QueryTracer()
 	// Who has waited for a lock must see what was committed meanwhile, whatever the server's default.

@@ -1,8 +1,10 @@
 package cloudsql_test
 
 import (
+	"context"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -50,6 +52,28 @@ func TestWritesGoOnAfterReadOnly(t *testing.T) {
 	}
 	set("off")
 	must.Get(pool.Exec(t.Context(), `CREATE TABLE written ()`))(t)
+}
+
+// TestDeadConnectionIsReplaced stops the server's process of a connection, which then neither
+// answers nor ends, as after a failover.
+func TestDeadConnectionIsReplaced(t *testing.T) {
+	t.Parallel()
+	pool, end, err := cloudsql.Open(t.Context(), cloudsql.Config{DatabaseURL: pgtest.URL(t), MaxConns: 2})
+	must.Do(t, err)
+	defer end()
+	ask := func() (process int) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		must.Do(t, pool.QueryRow(ctx, `SELECT pg_backend_pid()`).Scan(&process))
+		return process
+	}
+	dead := ask()
+	must.Do(t, syscall.Kill(dead, syscall.SIGSTOP))
+	defer func() { _ = syscall.Kill(dead, syscall.SIGCONT) }()
+	<-time.After(2 * time.Second) // who was idle for less is not asked
+	if ask() == dead {
+		t.Error("a process that is stopped has answered")
+	}
 }
 
 func TestOpenConnectsToNothing(t *testing.T) {
