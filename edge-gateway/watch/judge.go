@@ -35,8 +35,10 @@ func (l *live) hear(heard *gateway.Live, s *site, now time.Time) {
 				points = slices.Insert(points, i, s.correct(n.NodeID, point))
 			}
 		}
-		old := func(p incident.Point) bool { return l.time.Sub(p.Time) > pointsKept }
-		l.points[n.NodeID] = slices.DeleteFunc(points, old)
+		l.points[n.NodeID] = slices.DeleteFunc(points, func(p incident.Point) bool {
+			age := l.time.Sub(p.Time)
+			return age > pointsKept || age < -reading.MaxAhead // the gateway's clock was set back: it would be the newest
+		})
 	}
 }
 
@@ -184,7 +186,7 @@ func (s *state) judge(steps []Step, here *site, l *live, away bool, now time.Tim
 		}
 	}
 	for _, j := range s.Judged {
-		gone := l.time.Sub(j.Until) >= incident.JoinGap // the gateway has no readings of it any more
+		gone := l.time.Sub(j.Until).Abs() >= incident.JoinGap // the gateway has no readings of it any more
 		if j.Cause == blind || !j.Status.Lasting || !gone && (away || j.ID < 0) {
 			continue
 		}

@@ -294,6 +294,42 @@ func TestAway(t *testing.T) {
 	}
 }
 
+// TestGatewaysClockIsSetBack has a gateway whose clock is a day ahead for a while, without an uplink. Once
+// it is right again, what it measured then is not what is so now.
+func TestGatewaysClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		right string // when the clock is
+		times int    // people are told of start and end
+	}{
+		"before it is hot": {"01:59:40", 1},
+		"while it is hot":  {"02:10:00", 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, "  - {name: first, command: [/bin/true]}\n", short)
+				set := func(ahead time.Duration) {
+					w.mu.Lock()
+					defer w.mu.Unlock()
+					w.ahead = ahead
+				}
+				until("01:58:20")
+				w.set(&w.cut, true)
+				set(24 * time.Hour)
+				until(c.right)
+				set(0)
+				until("02:40:00")
+				for _, title := range []string{"CRITICAL: Hall A: too hot (judged on site)", "Over: Hall A: too hot (judged on site)"} {
+					if told := w.with("told", title); len(told) != c.times {
+						t.Errorf("told %q of %q", told, w.with())
+					}
+				}
+			})
+		})
+	}
+}
+
 // TestJudgeGoesOn has an incident of the service that people were told of when it went away. What
 // they do not know of it calls again, once: on site if the watch can know, else when it is back.
 func TestJudgeGoesOn(t *testing.T) {

@@ -40,6 +40,7 @@ type world struct {
 	broken  bool // Pub/Sub takes nothing; the API answers
 	down    bool // the gateway does not answer the watch
 	standby bool
+	ahead   time.Duration // of the gateway's clock
 	lateAt  time.Time
 	judging state // of the service: its incidents
 	heard   live
@@ -228,7 +229,11 @@ func newWorld(t *testing.T, steps string, heat func(now time.Time, sensor int) f
 		do(w.service)
 	}
 	box := must.Get(outbox.Open(t.TempDir(), outbox.Options{MaxBytes: 1 << 20, Clock: time.Now}))(t)
-	w.site = gateway.New(gateway.Config{}, gateway.PublishFunc(w.publish), box, time.Now, logging.Discard())
+	w.site = gateway.New(gateway.Config{}, gateway.PublishFunc(w.publish), box, func() time.Time {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return time.Now().Add(w.ahead)
+	}, logging.Discard())
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = w.site.Run(ctx) })
