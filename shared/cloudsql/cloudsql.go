@@ -78,6 +78,8 @@ func Open(ctx context.Context, config Config) (*pgxpool.Pool, func(), error) {
 	poolConfig.ConnConfig.Tracer = tracing.QueryTracer()
 	// Who has waited for a lock must see what was committed meanwhile, whatever the server's default.
 	poolConfig.ConnConfig.RuntimeParams["default_transaction_isolation"] = "read committed"
+	// An instance that is frozen, or lost with its machine, keeps its nodes' locks no longer than a message may take.
+	poolConfig.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = "1min"
 	// A session that began on a replica, or while the database took no changes, would refuse them for an hour after that is over.
 	keeps := poolConfig.ConnConfig.OnPgError
 	poolConfig.ConnConfig.OnPgError = func(session *pgconn.PgConn, err *pgconn.PgError) bool {

@@ -30,6 +30,9 @@ func TestOpenByAddress(t *testing.T) {
 	var isolation string
 	must.Do(t, pool.QueryRow(t.Context(), `SHOW transaction_isolation`).Scan(&isolation))
 	must.Equal(t, "isolation", "read committed", isolation)
+	var idle string
+	must.Do(t, pool.QueryRow(t.Context(), `SHOW idle_in_transaction_session_timeout`).Scan(&idle))
+	must.Equal(t, "a transaction may be idle for", "1min", idle)
 	must.Equal(t, "pool of connections", int32(2), pool.Config().MaxConns)
 }
 
