@@ -87,7 +87,13 @@ func (s *Step) act(ctx context.Context, watch string, m Message) (output string,
 
 // init bounds http.DefaultClient, by which the library sends webhooks. It sets no timeout, holds
 // the whole answer in memory, and takes the answer to a redirected GET, which has no message, for success.
+//
+// No request, of the watch's own to the API too, uses an earlier one's connection: one that a router has
+// forgotten would be tried for the quarter of an hour that TCP needs to give it up.
 func init() { //nolint:gochecknoinits // before anybody uses it
+	if shared, ok := http.DefaultTransport.(*http.Transport); ok {
+		shared.DisableKeepAlives = true
+	}
 	*http.DefaultClient = http.Client{
 		Transport: bounded{http.DefaultTransport}, Timeout: maxTimeout, // the library waits no longer than the step's
 		CheckRedirect: func(request *http.Request, via []*http.Request) error {

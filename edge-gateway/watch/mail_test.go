@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -244,4 +246,26 @@ shutdowns:
 	if err := Doctor(t.Context(), c, &http.Client{}, Question{"Hall A", "too_hot", "critical"}, now, &out); err == nil || err.Error() != "nobody would be told" {
 		t.Errorf("%v", err)
 	}
+}
+
+// TestNoConnectionIsUsedTwice asks the API and sends to a notification service.
+func TestNoConnectionIsUsedTwice(t *testing.T) {
+	t.Parallel()
+	var opened atomic.Int64
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") }))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			opened.Add(1)
+		}
+	}
+	server.Start()
+	defer server.Close()
+	c := &client{http: &http.Client{}, api: server.URL}
+	s := Step{URL: "generic+" + server.URL + "?template=json", Timeout: time.Minute}
+	for range 2 {
+		must.Do(t, c.heartbeat(t.Context(), heartbeat{}))
+		_, err := s.act(t.Context(), "Zurich", Message{Event: "test", Title: "Test"})
+		must.Do(t, err)
+	}
+	must.Equal(t, "connections of four requests", int64(4), opened.Load())
 }
