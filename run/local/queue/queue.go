@@ -183,7 +183,14 @@ func (q *Queue) connect(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("queue's session: %w", err)
 	}
-	if _, err := session.Exec(ctx, `SELECT pg_advisory_lock(@lock)`, pgx.StrictNamedArgs{"lock": sessionLock}); err != nil {
+	if q.session != nil { // when a network lost it, the server does not know for two hours, and keeps its lock
+		_, err = session.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND pid = @lost`,
+			pgx.StrictNamedArgs{"lost": q.session.PgConn().PID()})
+	}
+	if err == nil {
+		_, err = session.Exec(ctx, `SELECT pg_advisory_lock(@lock)`, pgx.StrictNamedArgs{"lock": sessionLock})
+	}
+	if err != nil {
 		_ = session.Close(context.WithoutCancel(ctx)) // of no use
 		return fmt.Errorf("wait for another queue on this database to end: %w", err)
 	}
