@@ -49,7 +49,7 @@ func (m nodeMetrics) Collect(to chan<- prometheus.Metric) {
 		}
 		at := timeOfMicros(newest.at)
 		gauge(m.newest, float64(newest.at)/float64(time.Second/time.Microsecond))
-		if m.clock().Sub(at) >= offlineAfter {
+		if m.clock().Sub(at).Abs() >= offlineAfter { // it may have been set back
 			gauge(m.up, 0)
 			continue
 		}

@@ -269,7 +269,8 @@ func (n *nodeTable) forget(now time.Time, which func(*nodeState) bool) {
 	}
 }
 
-func (n *nodeState) offline(now time.Time) bool { return now.Sub(n.lastSeen) >= offlineAfter }
+// offline compares times of a clock that may have been set back.
+func (n *nodeState) offline(now time.Time) bool { return now.Sub(n.lastSeen).Abs() >= offlineAfter }
 
 // list returns all nodes by their identifiers.
 func (n *nodeTable) list(now time.Time) []NodeInfo {

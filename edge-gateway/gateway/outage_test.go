@@ -228,10 +228,15 @@ func TestNodeMetrics(t *testing.T) {
 	if strings.Contains(answer, "quiet") {
 		t.Error("a node without a reading has metrics")
 	}
-	s.pass(5 * time.Minute)
-	_, answer = s.send(http.MethodGet, "/metrics", "")
-	if !strings.Contains(answer, `coldaisle_sensor_up{node_id="n1"} 0`) || !strings.Contains(answer, "coldaisle_last_reading") || strings.Contains(answer, "coldaisle_temperature_celsius{") {
-		t.Errorf("5 minutes later:\n%s", answer)
+	for _, by := range []time.Duration{5 * time.Minute, -24 * time.Hour} { // the clock was a day ahead until now
+		s.pass(by)
+		_, answer = s.send(http.MethodGet, "/metrics", "")
+		if !strings.Contains(answer, `coldaisle_sensor_up{node_id="n1"} 0`) || !strings.Contains(answer, "coldaisle_last_reading") || strings.Contains(answer, "coldaisle_temperature_celsius{") {
+			t.Errorf("%v later:\n%s", by, answer)
+		}
+		if _, answer = s.send(http.MethodGet, "/api/v1/nodes", ""); strings.Contains(answer, "online") {
+			t.Errorf("%v later:\n%s", by, answer)
+		}
 	}
 	without := newSite(t)
 	without.message(body("1", 20.5))
