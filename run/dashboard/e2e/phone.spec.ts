@@ -45,6 +45,21 @@ test("a room's name of 120 letters makes Setup no wider", async ({ page }) => {
   expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(390);
 });
 
+test("names of 80 letters hide neither what burns nor who has it", async ({ page }) => {
+  await signUp(page);
+  const name = "W".repeat(80);
+  const base = hot("s36", { state: "taken", taken_by: name, comment: name, room_name: name });
+  const worst = { ...base.worst, sensor_name: name };
+  await show(page, answer(4, 12, {}, { incidents: [{ ...base, worst }, { ...base, worst, id: 2 }] }));
+  for (const [path, parts] of [["/", ".says, .incident-card"], ["/incidents", ".incidents td"]] as const) {
+    await page.goto(url(path));
+    await expect(page.locator(parts).first()).toContainText(name);
+    const widths = await page.locator(parts).evaluateAll((all) =>
+      all.map(({ scrollWidth, clientWidth }) => scrollWidth - clientWidth));
+    expect(Math.max(...widths), `${path}: what is cut off`).toBe(0);
+  }
+});
+
 test("buttons of a verdict are words, not letters one below the other", async ({ page }) => {
   await signUp(page);
   await page.route(/\/api\/v1\/excursions\?/, (route) => route.fulfill({ json: [{
