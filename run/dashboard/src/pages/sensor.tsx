@@ -16,7 +16,7 @@ import { Excursions } from "../components/excursions";
 import { Field, Form, Select } from "../components/form";
 import { HistoryPanel } from "../components/history";
 import { Holder } from "../components/incidents";
-import { JudgedInPart } from "../components/judged";
+import { JudgedInPart } from "../components/judgedinpart";
 import { May } from "../components/may";
 import { Timestamp } from "../components/timestamp";
 import { Empty, Failure, Loading } from "../components/states";
