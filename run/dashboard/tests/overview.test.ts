@@ -37,7 +37,7 @@ function overview(sensors: LiveSensor[], more: Partial<Overview> = {}): Overview
   };
 }
 const says = (sentence: Partial<Overview["sentence"]>, more: Partial<Overview> = {}) =>
-  sentenceOf(overview([sensor({})], { sentence: { ...nothing, ...sentence }, ...more }));
+  sentenceOf(overview([sensor({})], { sentence: { ...nothing, ...sentence }, ...more })).join("");
 
 test("the sentence words what the service says, and nothing else", () => {
   expect(says({})).toBe("Nothing is wrong. 1 of 1 sensor reporting.");

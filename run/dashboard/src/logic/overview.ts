@@ -108,39 +108,41 @@ export function roomsOf(overview: Overview): RoomView[] {
 export const inTrouble = ({ state }: Pick<RoomView, "state">) =>
   state === "critical" || state === "silent" || state === "warning";
 
-/** The service's answer to "is everything all right?", in words; past: of a time when there was contact. */
+/**
+ * The service's answer to "is everything all right?", in words; past: of a time when there was contact. Its
+ * middle changes with each reading: a screen reader announces what stands around it, not each value.
+ */
 export function sentenceOf(
   { time, sentence, counts, incident_counts, probe, incidents, past: arriving }: Overview, past = false,
-): string {
+): [said?: string, values?: string, who?: string] {
   const { room, sensor, value, since, taken_by: taken, others, outside, quantity } = sentence;
   const heard = `${count(counts.reporting)} of ${plural(counts.sensors, "sensor")} reporting.`;
   switch (sentence.says) {
     case "incident": {
       const incident = incidents.find(({ id }) => id === sentence.incident_id);
-      if (!incident) return "";
+      if (!incident) return [];
       const at = Date.parse(time);
       const parts = [...nowOf(incident, at), since !== null && `since ${timeNear(Date.parse(since), at)}`]
         .filter(Boolean).join(", ");
-      return [`${titleOf(incident)}: ${parts}.`, taken === null ? "Nobody has it." : `${named(taken)} has it.`,
-        others > 0 && `${plural(others, "other incident")}.`].filter(Boolean).join(" ");
+      return [`${titleOf(incident)}: `, `${parts}. `, `${taken === null ? "Nobody" : named(taken)} has it.`
+        + (others > 0 ? ` ${plural(others, "other incident")}.` : "")];
     }
     case "service_late":
-      return arriving
-        ?? `The service is ${duration(Math.floor(probe.lateness_s / 60) * 60_000 || probe.lateness_s * 1000)} late. `
-          + `Readings are on their way; no sensor is to blame.`;
+      return arriving ? ["", arriving] : [
+        "", `The service is ${duration(Math.floor(probe.lateness_s / 60) * 60_000 || probe.lateness_s * 1000)} late. `,
+        "Readings are on their way; no sensor is to blame."];
     case "no_sensor_reports":
-      return "No sensor reports.";
+      return ["No sensor reports."];
     case "maintenance":
-      return [
-        incident_counts.silenced > 0 ? `${plural(incident_counts.silenced, "incident")} in maintenance, and no other.`
-          : `${plural(counts.silent, "sensor")} silent in maintenance.`, heard,
-      ].join(" ");
+      return [(incident_counts.silenced > 0
+        ? `${plural(incident_counts.silenced, "incident")} in maintenance, and no other. `
+        : `${plural(counts.silent, "sensor")} silent in maintenance. `) + heard];
     case "outside_recommended":
-      return `No limit is broken, but ${plural(outside, "sensor")} ${outside === 1 ? "is" : "are"} outside the `
-        + `recommended range: ${[room ?? "", sensor ?? ""].filter(Boolean).map(named).join(", ")} has `
-        + `${measuredOf({ quantity }, value)}. ${heard}`;
+      return [`No limit is broken, but ${plural(outside, "sensor")} ${outside === 1 ? "is" : "are"} outside the `
+        + `recommended range: `, `${[room ?? "", sensor ?? ""].filter(Boolean).map(named).join(", ")} has `
+        + `${measuredOf({ quantity }, value)}. ${heard}`];
     case "nothing_wrong":
-      return `Nothing ${past ? "was" : "is"} wrong. ${heard}`;
+      return [`Nothing ${past ? "was" : "is"} wrong. ${heard}`];
   }
 }
 

@@ -66,13 +66,14 @@ export function Sentence({ overview, lost = null, wall }: {
   const { sentence: { tone, incident_id: about, sensor_id: sensor }, incident_counts: { to_be_seen: open } } = overview;
   const incident = overview.incidents.find(({ id }) => id === about);
   const mark = incident ? marks[incident.cause] : tone === "quiet" ? "ok" : tone === "note" ? "late" : "alert";
+  const [said, values, who] = sentenceOf(overview, lost !== null);
   const to = about !== null ? `/incidents/${about}` : sensor === null ? null : `/sensors/${encodeURIComponent(sensor)}`;
   return (
     <section class={`sentence ${tone}${lost === null ? "" : " stale"}`} aria-live={lost === null ? "polite" : "off"}>
       <article onKeyDown={moveAlong}>
         <p class="says">
           <StatusMark kind={mark} /> {lost !== null && `As of ${timeOfDay(lost)}: `}
-          {sentenceOf(overview, lost !== null)}
+          {said}<span aria-live="off">{values}</span>{who}
         </p>
         {!wall && (
           <p class="actions">

@@ -1,0 +1,46 @@
+// What a screen reader announces by itself, and what it and the keyboard keep while the page changes.
+import type { Page } from "@playwright/test";
+import { answer, hot, show } from "./answers";
+import { expect, signUp, test } from "./user";
+
+type Heard = Window & { announced: string[] };
+
+/** Collects what live regions announce from now on. */
+const listen = (page: Page) => page.evaluate(() => {
+  const { announced } = Object.assign(window as unknown as Heard, { announced: [] as string[] });
+  const live = (node: Node) => {
+    const region = (node instanceof Element ? node : node.parentElement)
+      ?.closest("[aria-live], [role=status], [role=alert]");
+    return region && region.getAttribute("aria-live") !== "off";
+  };
+  new MutationObserver((changes) => {
+    for (const { target, addedNodes } of changes) {
+      for (const node of [...addedNodes, ...(target instanceof Text ? [target] : [])]) {
+        if (live(node)) announced.push(node.textContent ?? "");
+      }
+    }
+  }).observe(document, { subtree: true, childList: true, characterData: true });
+});
+const announced = (page: Page) => page.evaluate(() => (window as unknown as Heard).announced.join("|"));
+
+const burning = (value: number, more = {}) => {
+  const base = hot("s36");
+  return answer(4, 12, { s36: { state: "critical", temperature: value } },
+    { incidents: [{ ...base, now: { ...base.now!, value }, ...more }] });
+};
+
+test("what burns and who has it is announced, and not each value", async ({ page }) => {
+  await signUp(page);
+  await show(page, burning(33.8));
+  await page.reload();
+  const sentence = page.locator(".says");
+  await expect(sentence).toContainText("33.8 °C at Rack 7");
+  await listen(page);
+  await show(page, burning(34.9));
+  await expect(sentence).toContainText("34.9 °C at Rack 7");
+  expect(await announced(page)).toBe("");
+  await show(page, burning(36, { state: "taken", taken_by: "ana" }));
+  await expect(sentence).toContainText("ana has it.");
+  expect(await announced(page)).toContain("ana has it.");
+  expect(await announced(page)).not.toContain("36.0");
+});
