@@ -107,7 +107,7 @@ test("an incident whose rule is switched off does not say that it cleared", asyn
 test("without contact the incidents stay, dimmed, with since when", async ({ page, context }) => {
   await withTwo(page);
   await context.setOffline(true);
-  await expect(page.getByText(/No contact since \d\d:\d\d, \d+ (s|min) ago\. What you see was so then\./))
+  await expect(page.getByText(/No contact since \d\d:\d\d\. What you see was so then\./))
     .toBeVisible();
   await expect(page.locator(".stale .incidents")).toContainText("Attic is too hot");
   await expectAccessible(page);

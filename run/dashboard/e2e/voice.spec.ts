@@ -1,6 +1,6 @@
 // What a screen reader announces by itself, and what it and the keyboard keep while the page changes.
 import type { Page } from "@playwright/test";
-import { answer, hot, show } from "./answers";
+import { answer, asked, hot, show } from "./answers";
 import { expect, signUp, test } from "./user";
 
 type Heard = Window & { announced: string[] };
@@ -43,4 +43,19 @@ test("what burns and who has it is announced, and not each value", async ({ page
   await expect(sentence).toContainText("ana has it.");
   expect(await announced(page)).toContain("ana has it.");
   expect(await announced(page)).not.toContain("36.0");
+});
+
+test("a loss of contact is announced once, however long it lasts", async ({ page, context }) => {
+  await signUp(page);
+  await show(page, burning(33.8));
+  await page.clock.install();
+  await page.reload();
+  await expect(page.locator(".says")).toContainText("33.8 °C");
+  await page.unroute(asked);
+  await context.setOffline(true);
+  await expect(page.getByRole("alert")).toContainText("No contact since");
+  await expect(page.getByRole("alert")).toContainText("The service cannot be reached.");
+  await listen(page);
+  await page.clock.runFor(90_000);
+  expect(await announced(page)).toBe("");
 });

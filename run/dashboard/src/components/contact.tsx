@@ -3,9 +3,8 @@
 import { useEffect, useState } from "preact/hooks";
 import { useOverview } from "../api/queries";
 import { serviceTime } from "../api/time";
-import { ago, timeOfDay } from "../logic/format";
+import { timeNear } from "../logic/format";
 import { messageOf } from "../api/client";
-import { useNow } from "./clock";
 import { StatusMark } from "./states";
 import { WatchNotice } from "./watches";
 
@@ -33,14 +32,14 @@ export function useLostContact(): number | null {
   return data !== undefined && (isError || old) ? serviceTime(dataUpdatedAt) : null;
 }
 
+/** Since when, and not for how long: an alert that changes is read aloud again. */
 export function ContactNotice() {
   const { error, refetch, isFetching } = useOverview();
   const lost = useLostContact();
-  const now = useNow();
   if (lost === null) return <WatchNotice />;
   return (
     <div class="notice" role="alert">
-      <p><StatusMark kind="offline" /> No contact since {timeOfDay(lost)}, {ago(lost, now)}. What you see was so
+      <p><StatusMark kind="offline" /> No contact since {timeNear(lost, serviceTime())}. What you see was so
         then. {error !== null && messageOf(error)}</p>
       <button type="button" aria-disabled={isFetching} onClick={() => void (isFetching || refetch())}>
         {isFetching ? "Trying…" : "Try now"}
