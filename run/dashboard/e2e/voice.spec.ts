@@ -59,3 +59,22 @@ test("a loss of contact is announced once, however long it lasts", async ({ page
   await page.clock.runFor(90_000);
   expect(await announced(page)).toBe("");
 });
+
+test("a comment outlives its incident's place on the page", async ({ page }) => {
+  await signUp(page);
+  const taken = { state: "taken", taken_by: "ana" } as const;
+  const first = hot("s36", taken);
+  await show(page, answer(4, 12, {}, { incidents: [first, hot("s2", { id: 2, room_name: "Hall 1", ...taken })] }));
+  await page.reload();
+  await page.getByRole("article", { name: "Hall 1 is too hot" }).getByRole("button", { name: /^Comment/ }).click();
+  const comment = page.getByRole("dialog").getByLabel("Comment");
+  await comment.fill("The fan is replaced");
+  await show(page, answer(4, 12));
+  await expect(page.getByText("Nothing is wrong", { exact: false })).toBeVisible();
+  await expect(comment).toHaveValue("The fan is replaced");
+  await expect(comment).toBeFocused();
+  await page.route(/\/incidents\/2\/actions$/, (route) => route.fulfill({ json: first }));
+  await page.keyboard.press("Enter");
+  await expect(comment).toHaveCount(0);
+  await expect(page.locator("#main"), "the button is gone").toBeFocused();
+});

@@ -5,6 +5,7 @@ import { useLocationProperty } from "wouter-preact/use-browser-location";
 import { preferences } from "./api/preferences";
 import { session } from "./api/session";
 import { NowPage } from "./pages/now";
+import { Acting } from "./components/acting";
 import { chunk, preloadChunks } from "./components/chunk";
 import { SetupNavigation, Shell } from "./components/shell";
 import { SessionEnd } from "./components/sessionend";
@@ -74,6 +75,7 @@ export function App() {
           </Switch>
         </Boundary>
       </main>
+      <Acting />
       <SessionEnd />
     </>
   );

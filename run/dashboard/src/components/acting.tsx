@@ -16,18 +16,27 @@ const possible: Record<Incident["state"], readonly ActionName[]> = {
   taken: ["comment", "hand_over", "snooze", "give_back"], over: ["comment"],
 };
 
+interface Asked { incident: Incident; action: ActionName }
+
+let ask: (asked: Asked) => void;
+
+/** Asks what an action needs, beside the pages: an incident that leaves its list drops nothing typed. */
+export function Acting() {
+  const [asked, setAsked] = useState<Asked | null>(null);
+  ask = setAsked;
+  return asked && <Act {...asked} onClose={() => setAsked(null)} />;
+}
+
 /** What can be done with an incident; in short only what is done first. */
 export function Actions({ incident, short = false }: { incident: Incident; short?: boolean }) {
-  const [acting, setActing] = useState<{ incident: Incident; action: ActionName } | null>(null);
   const shown = possible[incident.state].slice(0, short ? 1 : undefined);
   return (
     <May role="operator">
       {shown.map((action) => action === "take" ? <Take key={action} incident={incident} /> : (
-        <Button key={action} onClick={() => setActing({ incident, action })}>
+        <Button key={action} onClick={() => ask({ incident, action })}>
           {actions[action].name}<span class="unseen"> {titleOf(incident)}</span>
         </Button>
       ))}
-      {acting && <Act {...acting} onClose={() => setActing(null)} />}
     </May>
   );
 }
