@@ -1,6 +1,6 @@
 // A phone at night: what an operator must read is within its width, whatever rooms are called.
 import { answer, hot, show } from "./answers";
-import { ask, expect, expectAccessible, sendReading, signUp, test, tokenOf, url } from "./user";
+import { ask, expect, expectAccessible, incidentOf, sendReading, signUp, test, tokenOf, url } from "./user";
 
 test.use({ viewport: { width: 390, height: 844 } });
 
@@ -37,12 +37,25 @@ test("state, verdicts and values are read without scrolling to the side", async 
   }
 });
 
-test("a room's name of 120 letters makes Setup no wider", async ({ page }) => {
+test("a room's name of 120 letters makes no page wider, and leaves its highest value on the wall", async ({ page }) => {
   await signUp(page);
-  await ask(await tokenOf(page), "POST", "/api/v1/server_rooms/new_room", { name: "W".repeat(120) });
-  await page.goto(url("/setup"));
-  await expect(page.locator("p.hint", { hasText: "W".repeat(120) })).toBeVisible();
-  expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(390);
+  const token = await tokenOf(page);
+  const name = "W".repeat(120);
+  const room = await ask(token, "POST", "/api/v1/server_rooms/new_room", { name });
+  const node = `wide-${room.id}`;
+  await ask(token, "POST", "/api/v1/sensors/new_sensor",
+    { id: node, name: name.slice(40), type: "DHT22", room_id: room.id });
+  await sendReading(node, 51, 40);
+  const incident = await incidentOf(token, node);
+  for (const path of ["setup", `rooms/${room.id}`, `sensors/${node}`, `incidents/${incident}`]) {
+    await page.goto(url(`/${path}`));
+    await expect(page.getByText(name, { exact: false }).first()).toBeVisible();
+    await page.waitForLoadState("networkidle");
+    expect(await page.evaluate(() => document.documentElement.scrollWidth), path).toBe(390);
+  }
+  await page.goto(url("/wall"));
+  await page.locator(".peek").scrollIntoViewIfNeeded();
+  await expect(page.locator(".peek strong")).toBeInViewport({ ratio: 1 });
 });
 
 test("names of 80 letters hide neither what burns nor who has it", async ({ page }) => {
