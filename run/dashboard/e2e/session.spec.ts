@@ -1,4 +1,5 @@
 // A session over several tabs and near its end.
+import { answer, hot, show } from "./answers";
 import { expect, expectAccessible, openMe, password, signUp, test, tokenOf, url } from "./user";
 
 test("tabs share a session: a new one is signed in, and signing out is of all", async ({ page, context }) => {
@@ -12,6 +13,21 @@ test("tabs share a session: a new one is signed in, and signing out is of all", 
   await second.getByRole("button", { name: "Sign out" }).click();
   await expect(page.getByRole("heading", { name: "Sign in" })).toBeVisible();
   await second.close();
+});
+
+test("the tab of who is signed out says nothing of incidents or of contact", async ({ page }) => {
+  await signUp(page);
+  await show(page, answer(4, 12, {}, { incidents: [hot("s36")] }));
+  await page.reload();
+  await expect(page).toHaveTitle("(1) Now · Coldaisle");
+  await openMe(page);
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await expect(page).toHaveTitle("Sign in · Coldaisle");
+  await expect(page.locator("link[rel=icon]")).toHaveAttribute("href", "/icon.svg");
+  await page.goto(url("/join#unknown"));
+  await expect(page.getByRole("alert")).toContainText("Invitation is unknown");
+  await page.waitForLoadState("networkidle");
+  await expect(page).toHaveTitle("Invitation · Coldaisle");
 });
 
 test("after another address is saved, that is who is signed in", async ({ page }) => {

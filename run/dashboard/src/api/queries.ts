@@ -97,7 +97,7 @@ export function useOverview() {
     queryKey: keys.overview, staleTime: 5 * second,
     // It is replaced as a whole, and asked for even where the browser thinks
     // that it is offline. The worker tries again.
-    structuralSharing: false, networkMode: "always", retry: false,
+    structuralSharing: false, networkMode: "always", retry: false, enabled: session.get() !== null,
     queryFn: async ({ client }): Promise<Seen> => {
       const before = client.getQueryData<Seen>(keys.overview);
       const heard = told ?? await askNow(before?.etag ?? null);

@@ -4,11 +4,13 @@ import { ApiError, messageOf } from "../api/client";
 import { signIn, signUp, beginWithKey } from "../api/signin";
 import { passwordError, usernameError } from "../logic/validation";
 import { Field, Form } from "./form";
+import { useTitle } from "./title";
 
 const forgetAddress = () => history.replaceState(history.state, "", location.pathname);
 
 /** Given is the key of a wall that is in the address, or "". */
 export default function SignInPage({ given }: { given: string }) {
+  useTitle("Sign in");
   const [fresh, setFresh] = useState(false);
   const [wall, setWall] = useState(location.pathname === "/wall");
   return (
