@@ -130,6 +130,7 @@ test("filters are in the address, and survive a reload", async ({ page }) => {
   await page.getByLabel("Room").selectOption("Attic");
   await expect(page.getByText("1 incident, newest first.")).toBeVisible();
   await expect(page).toHaveURL(url(`/incidents?state=all&text=window&room=${room}`));
+  await expect(page.getByRole("search"), "of the whole page").toHaveCount(1);
   await page.reload();
   await expect(page.getByLabel("Text")).toHaveValue("window");
   await expect(page.getByRole("link", { name: /Attic is too hot/ })).toBeVisible();

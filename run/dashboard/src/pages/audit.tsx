@@ -95,7 +95,7 @@ function Filters({ onFilter }: { onFilter: (filter: Filter) => void }) {
     onFilter(chosen);
   };
   return (
-    <form class="filters" role="search" onSubmit={filter}>
+    <form class="filters" onSubmit={filter}>
       <div class="field">
         <label for="actor_kind">By</label>
         <select id="actor_kind" name="actor_kind">

@@ -155,7 +155,7 @@ function History({ filter }: { filter: ReturnType<typeof useFilter> }) {
   const searching = words !== text || shown.isPlaceholderData;
   return (
     <>
-      <div class="filters" role="search">
+      <div class="filters">
         <Select label="Room" value={roomID ?? 0} onChange={(chosen) => set("room", chosen ? String(chosen) : "")}
           options={[[0, "All rooms"], ...(rooms.data ?? []).map(({ id, name }) => [id, name] as const)]} />
         <Select label="Cause" value={cause ?? ""} onChange={(chosen) => set("cause", chosen)}

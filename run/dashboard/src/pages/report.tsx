@@ -116,7 +116,7 @@ export default function ReportPage() {
           save(new Blob([reportCSV(done, incidents.data ?? [], silences.data ?? [])], { type: "text/csv" }),
             `report-${month}.csv`)}>Download CSV</Action>
       </div>
-      <div class="filters" role="search">
+      <div class="filters">
         <Select label="Month" value={month} onChange={(chosen) => set("month", chosen)}
           options={choice.map((value) =>
             [value, timeIn(Date.parse(`${value}-15`), { month: "long", year: "numeric" })] as const)} />
