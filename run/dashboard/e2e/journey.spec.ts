@@ -135,9 +135,9 @@ test("two customers see nothing of each other", async ({ page, browser }) => {
   expect(await tokenOf(stranger)).not.toBe(token);
   await expect(stranger.getByText("Secret room")).toHaveCount(0);
   await stranger.goto(room);
-  await expect(stranger.getByText("Room not found")).toBeVisible();
+  await expect(stranger.getByRole("heading", { name: "Room not found", level: 1 })).toBeVisible();
   await stranger.goto(url(`/sensors/${node}`));
-  await expect(stranger.getByText("Sensor not found")).toBeVisible();
+  await expect(stranger.getByRole("heading", { name: "Sensor not found", level: 1 })).toBeVisible();
   await stranger.close();
 });
 

@@ -163,7 +163,7 @@ test("a path that is nothing is a page for people and JSON for programs", async 
   await signUp(page);
   const response = await page.goto(url("/nothing"));
   expect(response?.status()).toBe(404);
-  await expect(page.getByText("There is no such page")).toBeVisible();
+  await expect(page.getByRole("heading", { name: "There is no such page", level: 1 })).toBeVisible();
   const program = await fetch(url("/nothing"), { headers: { Accept: "application/json" } });
   expect([program.status, program.headers.get("content-type")]).toEqual([404, "application/json"]);
 });

@@ -9,7 +9,7 @@ import { Acting } from "./components/acting";
 import { chunk, preloadChunks } from "./components/chunk";
 import { SetupNavigation, Shell } from "./components/shell";
 import { SessionEnd } from "./components/sessionend";
-import { Boundary, Empty } from "./components/states";
+import { Boundary } from "./components/states";
 import { useStore } from "./components/store";
 import { sections } from "./setup";
 
@@ -67,10 +67,9 @@ export function App() {
             {sections.map((section) => <Route key={section.path} path={section.path} component={section.page} />)}
             {former.map(([from, to]) => <Route key={from} path={from}><Redirect to={to} replace /></Route>)}
             <Route>
-              <Empty title="There is no such page">
-                <p>The address may be mistyped, or what it led to is gone.</p>
-                <p><Link href="/">Go to Now</Link></p>
-              </Empty>
+              <h1>There is no such page</h1>
+              <p>The address may be mistyped, or what it led to is gone.</p>
+              <p><Link href="/">Go to Now</Link></p>
             </Route>
           </Switch>
         </Boundary>

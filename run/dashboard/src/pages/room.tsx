@@ -31,7 +31,7 @@ export default function RoomPage({ id }: { id: number }) {
   const close = () => setForm(null);
 
   if (!data) return error ? <Failure error={error} retry={() => void refetch()} /> : <Loading what="the room" />;
-  if (!room) return <Empty title="Room not found"><p><Link href="/rooms">Go to the rooms</Link></p></Empty>;
+  if (!room) return <><h1>Room not found</h1><p><Link href="/rooms">Go to the rooms</Link></p></>;
 
   const density = room.sensors.length > 400 ? "small" : room.sensors.length > 60 ? "medium" : "large";
   return (

@@ -30,7 +30,7 @@ export default function SensorPage({ id }: { id: string }) {
   useTitle(sensor.data?.name ?? id);
   const [open, setOpen] = useState<"edit" | "delete" | null>(null);
   if (sensor.error instanceof ApiError && sensor.error.status === 404) {
-    return <Empty title="Sensor not found"><p><Link href="/rooms">Go to the rooms</Link></p></Empty>;
+    return <><h1>Sensor not found</h1><p><Link href="/rooms">Go to the rooms</Link></p></>;
   }
   if (sensor.error) return <Failure error={sensor.error} retry={() => void sensor.refetch()} />;
   // At once with the overview, where that comes: one part after the other would move what is read already.
