@@ -43,7 +43,9 @@ test("a month of a room is shown, printed and saved", async ({ page }) => {
   const text = await readFile(await (await download).path(), "utf8");
   expect(text).toContain(`Hall,${node},Rack 1,`);
   expect(text).toMatch(/Hall,too_hot,critical,[^,]+,,report-\d+,Rack 1,"?Temperature above 50.0 °C/);
+  await page.evaluate(() => { document.documentElement.dataset.theme = "dark"; });
   await page.emulateMedia({ media: "print" });
+  await expect(row, "dark on paper, whatever the screen is").toHaveCSS("color", "rgb(16, 32, 43)");
   await expect(page.getByRole("navigation", { name: "Pages" })).toBeHidden();
   await expect(page.getByRole("button", { name: "Print" })).toBeHidden();
   await expect(row).toBeVisible();
