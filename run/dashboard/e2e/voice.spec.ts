@@ -1,7 +1,7 @@
 // What a screen reader announces by itself, and what it and the keyboard keep while the page changes.
 import type { Page } from "@playwright/test";
 import { answer, asked, hot, show } from "./answers";
-import { expect, signUp, test } from "./user";
+import { expect, signUp, test, url } from "./user";
 
 type Heard = Window & { announced: string[] };
 
@@ -77,4 +77,23 @@ test("a comment outlives its incident's place on the page", async ({ page }) => 
   await page.keyboard.press("Enter");
   await expect(comment).toHaveCount(0);
   await expect(page.locator("#main"), "the button is gone").toBeFocused();
+});
+
+test("what had the focus leaves it to the page when its incident is over", async ({ page }) => {
+  await signUp(page);
+  const [first, second] = [hot("s36"), hot("s2", { id: 2, room_name: "Hall 1" })];
+  const both = answer(4, 12, {}, { incidents: [first, second] });
+  const goesWith = async (path: string, link: string, rest: object) => {
+    await show(page, both);
+    await page.goto(url(path));
+    const had = page.getByRole("link", { name: new RegExp(`^${link}`) });
+    await had.focus();
+    await expect(had).toBeFocused();
+    await show(page, rest);
+    await expect(had).toHaveCount(0);
+    await expect(page.locator("#main"), path + link).toBeFocused();
+  };
+  await goesWith("/", "Hall 1 is too hot", answer(4, 12, {}, { incidents: [first] }));
+  await goesWith("/", "Open", answer(4, 12));
+  await goesWith("/incidents", "Hall 1 is too hot", answer(4, 12, {}, { incidents: [first] }));
 });

@@ -7,7 +7,7 @@ import { endingOf, lasting, nowOf, titleOf, type Incident, type Section } from "
 import { Actions } from "./acting";
 import { useNow } from "./clock";
 import { memo } from "./memo";
-import { StatusMark } from "./states";
+import { StatusMark, useLeaving } from "./states";
 import { Timestamp } from "./timestamp";
 
 /** Hundreds of rows are rendered anew for new incidents only. */
@@ -53,7 +53,8 @@ const waits = ({ state, silenced, seen }: Incident) => !silenced && (state === "
 
 function Row({ incident, now }: { incident: Incident; now: number }) {
   return (
-    <tr class={`${waits(incident) ? "waits" : "seen"} ${incident.severity} ${incident.state}`}>
+    <tr ref={useLeaving<HTMLTableRowElement>()}
+      class={`${waits(incident) ? "waits" : "seen"} ${incident.severity} ${incident.state}`}>
       <td class="what">
         <Link href={`/incidents/${incident.id}`} data-row>
           <StatusMark kind={marks[incident.cause]} /> <span>{titleOf(incident)}</span>

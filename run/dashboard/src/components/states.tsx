@@ -8,17 +8,23 @@ export function Loading({ what }: { what: string }) {
   return <p class="loading" role="status">Loading {what}…</p>;
 }
 
+/** Of what may go while it has the focus: the page has it then. */
+export function useLeaving<T extends HTMLElement>() {
+  const element = useRef<T>(null);
+  useLayoutEffect(() => () => {
+    if (element.current?.contains(document.activeElement)) {
+      document.getElementById("main")?.focus({ preventScroll: true });
+    }
+  }, []);
+  return element;
+}
+
 /** An error, with a button to try again. */
 export function Notice({ text, retry }: { text: string; retry: () => void }) {
-  const button = useRef<HTMLButtonElement>(null);
-  // What was pressed goes with the error: the page has the focus then.
-  useLayoutEffect(() => () => {
-    if (document.activeElement === button.current) document.getElementById("main")?.focus({ preventScroll: true });
-  }, []);
   return (
-    <div class="notice bad" role="alert">
+    <div class="notice bad" role="alert" ref={useLeaving<HTMLDivElement>()}>
       <p><StatusMark kind="alert" /> {text}</p>
-      <button type="button" ref={button} onClick={() => { markReloaded(false); retry(); }}>Try again</button>
+      <button type="button" onClick={() => { markReloaded(false); retry(); }}>Try again</button>
     </div>
   );
 }

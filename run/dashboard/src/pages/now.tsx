@@ -15,7 +15,7 @@ import { NotAllJudged } from "../components/judged";
 import { May } from "../components/may";
 import { memo } from "../components/memo";
 import { FirstSteps } from "../components/steps";
-import { Empty, Failure, Loading, StatusMark } from "../components/states";
+import { Empty, Failure, Loading, StatusMark, useLeaving } from "../components/states";
 import { useTitle } from "../components/title";
 import { useTurn } from "../components/turns";
 
@@ -78,7 +78,7 @@ export function Sentence({ overview, lost = null, wall }: {
         {!wall && (
           <p class="actions">
             {incident && <Actions incident={incident} short />}
-            {to !== null && <Link href={to} class="button" data-row>Open</Link>}
+            {to !== null && <Open to={to} />}
             {open > (incident?.state === "open" ? 1 : 0)
               && <Link href="/incidents">{plural(open, "incident")} nobody has seen</Link>}
           </p>
@@ -92,6 +92,10 @@ export function Sentence({ overview, lost = null, wall }: {
       )}
     </section>
   );
+}
+
+function Open({ to }: { to: string }) {
+  return <span ref={useLeaving()}><Link href={to} class="button" data-row>Open</Link></span>;
 }
 
 /** So many leave room for the rooms, and are drawn at once. */
@@ -114,7 +118,8 @@ function Lasting({ incidents, stale }: { incidents: readonly Incident[]; stale: 
 
 function Card({ incident, now }: { incident: Incident; now: number }) {
   return (
-    <article class={`incident-card ${incident.severity} ${incident.state}`} aria-label={titleOf(incident)}>
+    <article class={`incident-card ${incident.severity} ${incident.state}`} aria-label={titleOf(incident)}
+      ref={useLeaving()}>
       <h2>
         <StatusMark kind={marks[incident.cause]} />{" "}
         <Link href={`/incidents/${incident.id}`} class="cover" data-row>{titleOf(incident)}</Link>
