@@ -45,6 +45,19 @@ test("what burns and who has it is announced, and not each value", async ({ page
   expect(await announced(page)).not.toContain("36.0");
 });
 
+test("the end of an incident is announced on its page", async ({ page }) => {
+  await signUp(page);
+  const lasts = { ...hot("s36"), timeline: [] };
+  let body = lasts;
+  await page.route(/\/api\/v1\/incidents\/1$/, (route) => route.fulfill({ json: body }));
+  await page.goto(url("/incidents/1"));
+  await expect(page.getByRole("heading", { name: "Hall 4 is too hot", level: 1 })).toBeVisible();
+  await listen(page);
+  body = { ...lasts, state: "over", breaking: false, end_time: new Date().toISOString(), now: null };
+  await expect(page.getByRole("heading", { name: "Hall 4 was too hot", level: 1 })).toBeVisible();
+  expect(await announced(page)).toContain("Hall 4 was too hot");
+});
+
 test("a loss of contact is announced once, however long it lasts", async ({ page, context }) => {
   await signUp(page);
   await show(page, burning(33.8));

@@ -36,7 +36,7 @@ export default function IncidentPage() {
   if (incident.id !== Number(id)) return <Redirect to={`/incidents/${incident.id}`} replace />; // it is part of that
   return (
     <>
-      <h1>{titleOf(incident)}</h1>
+      <h1 aria-live="polite">{titleOf(incident)}</h1>
       <ContactNotice />
       <div class="split">
         <div class="column">
