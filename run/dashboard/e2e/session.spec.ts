@@ -30,6 +30,24 @@ test("the tab of who is signed out says nothing of incidents or of contact", asy
   await expect(page).toHaveTitle("Invitation · Coldaisle");
 });
 
+test("a press that the end of the session refused is made again, and leaves no error", async ({ page }) => {
+  await signUp(page);
+  await show(page, answer(4, 12, {}, { incidents: [hot("s36")] }));
+  const actions = /\/incidents\/1\/actions$/;
+  const refusal = { status: 401, json: { detail: "Could not validate credentials" } };
+  await page.route(actions, (route) => route.fulfill(refusal));
+  await page.reload();
+  const take = page.getByRole("button", { name: /^I have it/ });
+  await take.focus();
+  await page.keyboard.press("Enter");
+  const ended = page.getByRole("dialog", { name: "Your session has ended" });
+  await ended.getByLabel("Password").fill(password);
+  await page.keyboard.press("Enter");
+  await expect(ended).toHaveCount(0);
+  await expect(take).toBeFocused();
+  await expect(page.getByText("Could not validate credentials")).toHaveCount(0);
+});
+
 test("after another address is saved, that is who is signed in", async ({ page }) => {
   await signUp(page);
   await page.goto(url("/account"));

@@ -4,6 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { act, actions, type ActionName } from "../api/act";
 import { messageOf } from "../api/client";
 import { keys, refresh } from "../api/queries";
+import { session } from "../api/session";
 import { titleOf, type Incident } from "../logic/incidents";
 import { Action } from "./action";
 import { chunk } from "./chunk";
@@ -68,7 +69,8 @@ function Take({ incident }: { incident: Incident }) {
       await act(incident, { action: "take" });
       await refresh(keys.live);
     } catch (refused) {
-      setError(refused);
+      // Whose session has ended is asked to sign in, and presses again.
+      if (!session.expired()) setError(refused);
     }
     setBusy(false);
   };
