@@ -302,6 +302,22 @@ func TestSilentGatewayIsOneIncident(t *testing.T) {
 	must.Equal(t, "Bruno's", 0, len(db.changes(t, db.bruno)))
 }
 
+// TestSilentNodeOfAGateway is not the gateway's silence while a sensor of it reports.
+func TestSilentNodeOfAGateway(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1")
+	heard := func(node string, at int, gateway string, channel int64) {
+		r := judged(node, at, 22).Reading
+		r.Channel = reading.Channel(channel)
+		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r, GatewayID: gateway}}))
+	}
+	heard("n1", 290, "gw-a", 0)
+	heard("unplugged", 0, "gw-a", db.anna) // both discovered
+	heard("tried", 0, "gw-a", db.anna)
+	db.settle(t, 310)
+	must.Equal(t, "of the discovered", slices.Repeat([]string{"silent warning actual 300 breaks  1"}, 2), db.roomIncidents(t, db.anna, 0))
+}
+
 // TestSettleAllIsForEverybody settles each account, and a second time changes nothing.
 func TestSettleAllIsForEverybody(t *testing.T) {
 	t.Parallel()

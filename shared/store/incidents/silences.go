@@ -40,11 +40,19 @@ func (s Store) Silences(ctx context.Context, customerID int64, now time.Time) (s
 		return nil, nil, err
 	}
 	found, err := store.All[Silence](ctx, s.db, `
-		WITH quiet AS ( -- of the sensors, visible or not: whose newest reading may be old
+		WITH discovered AS (
+		    SELECT n.*
+		    FROM node_state n
+		    WHERE n.channel = @customer AND n.timestamp > @now::timestamptz - @missed::interval
+		      AND NOT EXISTS (SELECT FROM sensors s WHERE s.customer_id = @customer AND s.node_id = n.node_id)
+		      AND NOT EXISTS (SELECT FROM sensor_tombstones t WHERE t.customer_id = @customer AND t.node_id = n.node_id)
+		), quiet AS ( -- visible or not: whose newest reading may be old
 		    SELECT n.node_id, n.gateway_id
 		    FROM sensors s
 		    JOIN node_state n ON n.channel IN (0, s.customer_id) AND n.node_id = s.node_id
 		    WHERE s.customer_id = @customer AND n.timestamp <= @quiet
+		    UNION ALL
+		    SELECT node_id, gateway_id FROM discovered WHERE timestamp <= @quiet
 		), newest AS (
 		    SELECT n.*, s.name, s.room_id
 		    FROM sensors s
@@ -60,11 +68,7 @@ func (s Store) Silences(ctx context.Context, customerID int64, now time.Time) (s
 		), known AS (
 		    SELECT * FROM newest
 		    UNION ALL
-		    SELECT n.*, '', NULL::bigint
-		    FROM node_state n
-		    WHERE n.channel = @customer AND n.timestamp > @now::timestamptz - @missed::interval
-		      AND NOT EXISTS (SELECT FROM sensors s WHERE s.customer_id = @customer AND s.node_id = n.node_id)
-		      AND NOT EXISTS (SELECT FROM sensor_tombstones t WHERE t.customer_id = @customer AND t.node_id = n.node_id)
+		    SELECT *, '', NULL::bigint FROM discovered
 		)
 		SELECT n.channel, n.node_id, n.name AS sensor_name, COALESCE(n.room_id, 0) AS room_id, COALESCE(r.name, '') AS room_name,
 		       COALESCE(n.gateway_id, '') AS gateway_id, n.timestamp AS newest,
