@@ -302,10 +302,10 @@ func TestSilentGatewayIsOneIncident(t *testing.T) {
 	must.Equal(t, "Bruno's", 0, len(db.changes(t, db.bruno)))
 }
 
-// TestSilentNodeOfAGateway is not the gateway's silence while a sensor of it reports.
+// TestSilentNodeOfAGateway is not the gateway's silence: a sensor of it reports, or it is its only node.
 func TestSilentNodeOfAGateway(t *testing.T) {
 	t.Parallel()
-	db := openWith(t, "n1")
+	db := openWith(t, "n1", "n2")
 	heard := func(node string, at int, gateway string, channel int64) {
 		r := judged(node, at, 22).Reading
 		r.Channel = reading.Channel(channel)
@@ -314,8 +314,10 @@ func TestSilentNodeOfAGateway(t *testing.T) {
 	heard("n1", 290, "gw-a", 0)
 	heard("unplugged", 0, "gw-a", db.anna) // both discovered
 	heard("tried", 0, "gw-a", db.anna)
+	heard("n2", 0, "gw-b", 0)
 	db.settle(t, 310)
 	must.Equal(t, "of the discovered", slices.Repeat([]string{"silent warning actual 300 breaks  1"}, 2), db.roomIncidents(t, db.anna, 0))
+	must.Equal(t, "of the room", []string{"silent warning actual 300 breaks  1"}, db.roomIncidents(t, db.anna, db.annasRoom))
 }
 
 // TestSettleAllIsForEverybody settles each account, and a second time changes nothing.

@@ -3,7 +3,6 @@ package incidents
 import (
 	"context"
 	"fmt"
-	"maps"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -31,7 +30,7 @@ func (s Silence) Since() time.Time { return incident.SilentFrom(s.Newest, s.Inte
 const discoveredSilence = 24 * time.Hour
 
 // Silences lists a customer's nodes that are silent at a time, by id, and the enrolled
-// gateways whose nodes are all silent. A sensor that never reported is not silent; a
+// gateways whose nodes, two or more, are all silent. A sensor that never reported is not silent; a
 // discovered node is reported for a day. While the service itself is late no
 // node counts as silent, see [incident.Probe].
 func (s Store) Silences(ctx context.Context, customerID int64, now time.Time) (silent []Silence, gateways map[string]bool, err error) {
@@ -82,17 +81,18 @@ func (s Store) Silences(ctx context.Context, customerID int64, now time.Time) (s
 		return nil, nil, fmt.Errorf("silences of customer %d: %w", customerID, err)
 	}
 	gateways = map[string]bool{}
+	nodes, heard := map[string]int{}, map[string]bool{}
 	for _, node := range found {
-		quiet := probe.Silent(node.Newest, node.Interval, now)
-		if quiet {
-			silent = append(silent, node)
+		if !probe.Silent(node.Newest, node.Interval, now) {
+			heard[node.GatewayID] = true
+			continue
 		}
-		if node.GatewayID != "" {
-			before, known := gateways[node.GatewayID]
-			gateways[node.GatewayID] = quiet && (before || !known)
-		}
+		silent = append(silent, node)
+		nodes[node.GatewayID]++
 	}
-	maps.DeleteFunc(gateways, func(_ string, all bool) bool { return !all })
+	for gateway, count := range nodes {
+		gateways[gateway] = gateway != "" && count > 1 && !heard[gateway] // of one node it is the node's silence
+	}
 	return silent, gateways, nil
 }
 
