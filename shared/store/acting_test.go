@@ -287,6 +287,22 @@ func TestStandingHidesNothing(t *testing.T) {
 	}
 }
 
+// TestStandingBesideMaintenance is of a room in which one sensor stands, and a window covers another that
+// has just risen: what begins then calls as if it were alone.
+func TestStandingBesideMaintenance(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1", "n2", "n3")
+	db.window(t, -60, 7200, incidents.Maintenance{SensorID: "n2"})
+	db.judge(t, judged("n1", 0, 60))
+	db.act(t, db.only(t, 0).ID, 10, incident.EventTaken)
+	db.judge(t, judged("n2", 3000, 70))
+	db.settle(t, 3600)
+	db.judge(t, judged("n3", 3700, 51))
+	must.Equal(t, "told", []string{"started!", "taken", "joined", "joined", "worse!"}, db.changes(t, db.anna))
+	db.settle(t, 3710)
+	must.Equal(t, "nothing is due", 5, len(db.changes(t, db.anna)))
+}
+
 // TestOldDeliveryAfterTaking tells nobody of what stood already when somebody took it.
 func TestOldDeliveryAfterTaking(t *testing.T) {
 	t.Parallel()

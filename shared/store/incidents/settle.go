@@ -95,7 +95,9 @@ func (s Store) Settle(ctx context.Context, customerID int64, now time.Time) erro
 		SELECT COALESCE(i.room_id, 0) AS room_id, i.node_id, i.gateway_id, i.start_time
 		FROM room_incidents i
 		LEFT JOIN LATERAL (
-		    SELECT count(*) > 0 AS lasting, COALESCE(bool_and(e.risen_at <= @now::timestamptz - @standing::interval), false) AS stands
+		    SELECT count(*) > 0 AS lasting, -- and whether all stand, or one does since the last update: a window may cover the others
+		           COALESCE(bool_and(e.risen_at <= @now::timestamptz - @standing::interval)
+		               OR bool_or(e.risen_at <= @now::timestamptz - @standing::interval AND e.risen_at > i.told_at - @standing::interval), false) AS stands
 		    FROM excursions e
 		    WHERE e.incident_id = i.id AND e.lasting AND e.merged_into IS NULL
 		) AS e ON true
