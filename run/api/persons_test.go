@@ -152,6 +152,8 @@ func TestPersons(t *testing.T) {
 	}
 	other.login(t)
 	other.act(t, hot, `"action":"take"`)
+	s.call(t, other.token, http.MethodPatch, "/api/v1/customers/"+decimal(a.id), `{"name":"Ana Renamed"}`).is(t, 200)
+	must.Equal(t, "who has it", "Ana Renamed", a.incidents(t, "?state=taken")[0].TakenBy)
 	waiting = other.gateway(t, "Waiting")
 	code := codeOf(t, other.invite(t, "x@example.com", "viewer"))
 	s.call(t, a.token, http.MethodDelete, personsPath+decimal(other.person), "").has(t, 200, fmt.Sprintf(`{"api_keys":[{"id":%d,`, key.id))

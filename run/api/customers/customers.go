@@ -16,6 +16,7 @@ import (
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/accounts"
+	"coldaisle.dev/shared/store/incidents"
 )
 
 type customer struct {
@@ -242,6 +243,9 @@ func (h *Handlers) updateCustomer(ctx context.Context, in *updateCustomerInput) 
 			return customer{}, audit.Entry{}, err
 		}
 		after, err := s.Person(ctx, in.CustomerID, caller)
+		if err == nil && after.Name != before.Name {
+			err = incidents.New(tx).RenameHolder(ctx, in.CustomerID, before.Name, after.Name)
+		}
 		return customerOf(after), audit.Entry{
 			Subject: audit.Subject("person", caller), Before: changedProfile{customerOf(before), before.Name, false},
 			After: changedProfile{customerOf(after), after.Name, change.PasswordHash != nil},

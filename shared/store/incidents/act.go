@@ -180,6 +180,15 @@ func (s Store) GiveBackAll(ctx context.Context, customerID int64, holder, by str
 	return nil
 }
 
+// RenameHolder has a customer's lasting incidents follow the new name of the person who has them, for
+// [Store.GiveBackAll]; not while another person has the old one.
+func (s Store) RenameHolder(ctx context.Context, customerID int64, from, to string) error {
+	_, err := s.db.Exec(ctx, `UPDATE room_incidents SET taken_by = @to
+		WHERE customer_id = @customer AND lasting AND taken_by = @from AND NOT EXISTS (SELECT FROM persons WHERE customer_id = @customer AND name = @from)`,
+		pgx.StrictNamedArgs{"customer": customerID, "from": from, "to": to})
+	return store.Wrap(err, "incidents of %s", from)
+}
+
 // See marks incidents of a customer that are over as seen: those with the given ids, or all if
 // ids is nil; like [Store.Act] none that also concerns other rooms. It returns how many were unseen.
 // One that another transaction changes at this moment stays unseen.
