@@ -12,6 +12,7 @@ import (
 
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/tooltest"
 )
 
@@ -160,6 +161,26 @@ func TestMetricsOfWhoHasIt(t *testing.T) {
 		}
 	}
 	must.Equal(t, "maintenance of all of the gateway's", series("silenced", "silenced", "taken", "taken"), s.countedIncidents(t, a))
+}
+
+// TestMetricsOfASlowQuantity has the humidity, which comes each ten minutes, beside a temperature that
+// comes each 30 s.
+func TestMetricsOfASlowQuantity(t *testing.T) {
+	t.Parallel()
+	s, a := newTestCustomer(t)
+	a.heldSensor(t, "slow")
+	for before := 27 * time.Minute; before >= 0; before -= 30 * time.Second {
+		humidity := reading.Missing()
+		if before%(10*time.Minute) == 7*time.Minute {
+			humidity = 40
+		}
+		s.states(t, "slow", before, 22, humidity)
+	}
+	for _, name := range []string{"temperature_celsius", "relative_humidity_ratio", "dew_point_celsius"} {
+		if _, text := s.metrics(t, a.token, scraped); !strings.Contains(text, "coldaisle_"+name+`{node_id="slow"`) {
+			t.Errorf("no %s in %s", name, text)
+		}
+	}
 }
 
 // TestMetricsOfALateIncident counts one that nobody is notified of as late, until a reading

@@ -397,6 +397,33 @@ func TestDeadSensorIsNotHot(t *testing.T) {
 	}
 }
 
+// states has ingest store the state of a node that has sent a reading some time before now.
+func (s *testAPI) states(tb testing.TB, node string, before time.Duration, temperature, humidity float64) {
+	tb.Helper()
+	s.holdsBefore(tb, node)
+	r := reading.Reading{NodeID: node, MessageID: before.String(), Time: reading.TruncateTime(s.now().Add(-before)), Temperature: temperature, Humidity: humidity}
+	must.Do(tb, s.store.UpdateNodeStates(tb.Context(), []pipeline.NodeReading{{Reading: r}}))
+}
+
+// TestThermometerThatStopped is of a sensor whose humidity goes on: its last temperature is not the room's.
+func TestThermometerThatStopped(t *testing.T) {
+	t.Parallel()
+	s, a := newTestCustomer(t)
+	a.heldSensor(t, "half", "whole")
+	s.states(t, "half", 10*time.Minute+30*time.Second, 45, 40)
+	s.states(t, "half", 10*time.Minute, 45, 40)
+	s.states(t, "half", 0, reading.Missing(), 41)
+	s.states(t, "whole", 0, 22, 40)
+	body, _ := a.overview(t, "")
+	if room := body.Rooms[0]; room.MaxTemperature == nil || *room.MaxTemperature != 22 {
+		t.Errorf("%+v", room)
+	}
+	if body.Sentence.Outside != 0 || body.Sentence.Cause != "sensor" {
+		t.Errorf("%+v", body.Sentence)
+	}
+	must.Equal(t, "the newest of each", []float64{45, 41}, []float64{*body.Sensors[0].Temperature, *body.Sensors[0].Humidity})
+}
+
 // TestRoomsInOrderOfTrouble has rooms come by state, then by how far an incident is beyond its
 // limit, then by how far a sensor is beyond the recommended range, then by name.
 func TestRoomsInOrderOfTrouble(t *testing.T) {

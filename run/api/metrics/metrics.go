@@ -153,13 +153,7 @@ func (h *Handlers) families(ctx context.Context) ([]*dto.MetricFamily, error) {
 			continue
 		}
 		up.add(labels, 1)
-		value := func(of *float64, at *time.Time) float64 {
-			if at == nil || probe.Silent(*at, l.Interval, now) {
-				return reading.Missing()
-			}
-			return *of
-		}
-		t, h := value(l.Temperature, l.TemperatureAt), value(l.Humidity, l.HumidityAt)
+		t, h := l.Values(probe, now)
 		for _, g := range []struct {
 			family
 			value float64

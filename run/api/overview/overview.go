@@ -78,6 +78,8 @@ type liveSensor struct {
 	IntervalS   *float64   `json:"interval_s" doc:"Seconds between its readings, usually; null while that is not known." example:"30"`
 	Limits      int        `json:"limits" doc:"Index of the list in limits that applies." example:"0"`
 	Sparkline   string     `json:"sparkline" doc:"The highest temperature of each half hour from sparkline_start, in tenths of a degree: the first as it is, each further one as the difference from the one before; separated by commas, empty where there is no reading. Empty ones at the end are left out." example:"243,0,1,,-2"`
+
+	values incident.Point // those that still come
 }
 
 type sensorCounts struct {
@@ -290,6 +292,7 @@ func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.
 			ID: l.NodeID, Name: l.Name, RoomID: l.RoomID, Position: l.Position, State: body.Counts.count(stateOf(l, troubled[l.NodeID].Severity, v.probe, now)),
 			Reports: l.Reports(now), Temperature: l.Temperature, Humidity: l.Humidity, Limits: applies.of(l), Sparkline: v.day.sparkline(l.NodeID), JudgedBy: v.day.judgedBy(l, troubled[l.NodeID].Anomalous),
 		}
+		body.Sensors[i].values.Temperature, body.Sensors[i].values.Humidity = l.Values(v.probe, now)
 		if body.Sensors[i].Reports {
 			body.Counts.Reporting++
 		}

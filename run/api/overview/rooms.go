@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store/incidents"
 )
 
@@ -43,8 +44,8 @@ func (b *Body) orderRooms(lasting []incidents.Incident) {
 			state++
 		}
 		room.state = min(room.state, state)
-		if s.Temperature != nil && s.Reports {
-			room.beyond = max(room.beyond, math.Ceil(*s.Temperature-recommendedHigh), math.Ceil(recommendedLow-*s.Temperature))
+		if t := s.values.Temperature; s.Reports && reading.Has(t) {
+			room.beyond = max(room.beyond, math.Ceil(t-recommendedHigh), math.Ceil(recommendedLow-t))
 		}
 		rooms[s.RoomID] = room
 	}
@@ -78,7 +79,7 @@ func (b *Body) compareRooms(ctx context.Context, past incidents.Store, customer 
 	}
 	for _, s := range b.Sensors {
 		room := rooms[s.RoomID]
-		if room == nil || s.Temperature == nil || !s.Reports {
+		if room == nil || !s.Reports || !reading.Has(s.values.Temperature) {
 			continue
 		}
 		if room.MaxTemperature == nil || *s.Temperature > *room.MaxTemperature {

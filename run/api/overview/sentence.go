@@ -3,7 +3,6 @@ package overview
 import (
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/incident"
-	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store/incidents"
 )
 
@@ -67,7 +66,7 @@ func (b *Body) say(lasting []incidents.Incident, recommended []incident.Rule, la
 		}
 		outside := false
 		for _, rule := range recommended {
-			if value, excess := rule.Measure(incident.Point{Time: *s.Timestamp, Temperature: reading.Value(s.Temperature), Humidity: reading.Value(s.Humidity)}); excess > 0 {
+			if value, excess := rule.Measure(s.values); excess > 0 {
 				outside = true
 				if farthest == nil || excess > beyond {
 					farthest, beyond, measured, broken = s, excess, value, rule

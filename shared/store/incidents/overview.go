@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"coldaisle.dev/shared/incident"
+	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/learning"
 )
@@ -24,6 +25,8 @@ type LiveSensor struct {
 	HumidityAt            *time.Time
 	GatewayID             string            // of that reading; empty in the open channel
 	Interval              time.Duration     // between its readings, usually; zero while unknown
+	TemperatureInterval   time.Duration     // between those with a temperature; if unknown, a third of the hour after which it is missing
+	HumidityInterval      time.Duration     // likewise
 	JudgedBy              learning.JudgedBy // of its newest reading; empty if none was judged yet
 }
 
@@ -35,6 +38,17 @@ func (l *LiveSensor) Reports(now time.Time) bool {
 // Silent reports whether readings have come and then stopped, and the service is not to blame.
 func (l *LiveSensor) Silent(probe incident.Probe, now time.Time) bool {
 	return l.Timestamp != nil && probe.Silent(*l.Timestamp, l.Interval, now)
+}
+
+// Values returns the newest values; one that comes no more is missing, though the other may come.
+func (l *LiveSensor) Values(probe incident.Probe, now time.Time) (temperature, humidity float64) {
+	of := func(value *float64, at *time.Time, interval time.Duration) float64 {
+		if at == nil || probe.Silent(*at, interval, now) {
+			return reading.Missing()
+		}
+		return *value
+	}
+	return of(l.Temperature, l.TemperatureAt, l.TemperatureInterval), of(l.Humidity, l.HumidityAt, l.HumidityInterval)
 }
 
 // measuredAt is when the newest value of a quantity was measured; nil: never.
@@ -55,7 +69,7 @@ func (l *LiveSensor) measuredAt(q incident.Quantity) *time.Time {
 // takes to read thousands of rows.
 func (l *LiveSensor) ScanRow(rows pgx.Rows) error {
 	return store.Wrap(rows.Scan(&l.NodeID, &l.Name, &l.RoomID, &l.Position, &l.Timestamp, &l.Temperature, &l.TemperatureAt, &l.Humidity, &l.HumidityAt,
-		&l.GatewayID, &l.Interval, &l.JudgedBy), "scan")
+		&l.GatewayID, &l.Interval, &l.TemperatureInterval, &l.HumidityInterval, &l.JudgedBy), "scan")
 }
 
 // LiveSensors lists a customer's sensors by id, each with the newest reading that ingest has
@@ -91,6 +105,8 @@ func (s Store) liveSensors(ctx context.Context, customerID int64, nodes []string
 	found, err := store.AllPlanned(ctx, s.db, pgx.RowTo[LiveSensor], `
 		SELECT s.node_id, s.name, s.room_id, s.position, n.timestamp, n.temperature, n.temperature_at, n.humidity, n.humidity_at,
 		       COALESCE(n.gateway_id, '') AS gateway_id, COALESCE(n.usual_interval_s, 0) * interval '1 second' AS interval,
+		       COALESCE(n.temperature_interval_s, 1200) * interval '1 second' AS temperature_interval,
+		       COALESCE(n.humidity_interval_s, 1200) * interval '1 second' AS humidity_interval,
 		       COALESCE(l.judged_by, '') AS judged_by
 		FROM sensors s
 		LEFT JOIN (node_state n
