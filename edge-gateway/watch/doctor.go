@@ -79,7 +79,7 @@ func Doctor(ctx context.Context, c *Config, transport *http.Client, q Question, 
 	}
 	begins := &Incident{RoomID: &room, RoomName: &name, Cause: q.Cause, Severity: q.Severity, Phase: "actual", State: "open", StartTime: now}
 	say("If an incident began now: %s", message("start", begins).Title)
-	silenced, reached := w.site.silenced(room, now), 0
+	silenced, reached := w.site.silenced(room, "", now), 0
 	for i := range c.Steps {
 		step := &c.Steps[i]
 		why, wanted := step.wants(begins)

@@ -90,9 +90,9 @@ func (l *live) gather(s *site) []found {
 	reasons := map[int64]string{} // by part
 	rules := s.rules()
 	var id int64
-	add := func(room int64, p incident.Part, reason string) {
+	add := func(room int64, sensor string, p incident.Part, reason string) {
 		id++
-		p.ID, reasons[id] = id, reason
+		p.ID, p.Silenced, reasons[id] = id, s.silenced(room, sensor, l.time), reason
 		rooms[room] = append(rooms[room], p)
 	}
 	for _, sensor := range s.Sensors {
@@ -102,12 +102,12 @@ func (l *live) gather(s *site) []found {
 		}
 		for _, rule := range incident.Effective(rules, sensor.RoomID, sensor.ID) {
 			for _, e := range rule.Preview(points) {
-				add(sensor.RoomID, rule.Part(sensor.ID, e), cmp.Or(sensor.Name, sensor.ID)+": "+rule.Describe(e))
+				add(sensor.RoomID, sensor.ID, rule.Part(sensor.ID, e), cmp.Or(sensor.Name, sensor.ID)+": "+rule.Describe(e))
 			}
 		}
 		if from, silent := l.silentSince(points); silent {
 			newest := points[len(points)-1].Time
-			add(sensor.RoomID, incident.Part{
+			add(sensor.RoomID, sensor.ID, incident.Part{
 				Node: sensor.ID, Kind: incident.KindSilence, Cause: incident.Silent, Severity: incident.Warning, Start: from, End: l.time, Lasting: true, RisenAt: from,
 			}, cmp.Or(sensor.Name, sensor.ID)+": "+incident.DescribeSilence(newest, interval(points), incident.NodeSilent, l.time))
 		}
@@ -116,18 +116,17 @@ func (l *live) gather(s *site) []found {
 	for room, parts := range rooms {
 		for _, g := range incident.Gather(parts) {
 			worst := slices.MaxFunc(g.Parts, func(a, b incident.Part) int {
-				lasts := func(p incident.Part) int {
-					if p.Lasting {
-						return 1
-					}
-					return 0
-				}
-				return cmp.Or(cmp.Compare(lasts(a), lasts(b)), g.Cause.CompareParts(a, b))
+				return cmp.Or(incident.CompareBools(a.Lasting, b.Lasting), incident.CompareBools(b.Silenced, a.Silenced), g.Cause.CompareParts(a, b))
 			})
 			all = append(all, found{g, room, reasons[worst.ID]})
 		}
 	}
 	return all
+}
+
+// silenced reports whether windows cover all that lasts or, if nothing does, all that has cleared.
+func (f *found) silenced() bool {
+	return !slices.ContainsFunc(f.Parts, func(p incident.Part) bool { return !p.Silenced && p.Lasting == f.Breaking() })
 }
 
 // judged is an incident that the watch has judged itself.
@@ -229,7 +228,7 @@ func (s *state) reportedID(room int64, cause incident.Cause) int64 {
 func (j *judged) incident(here *site, f *found, now time.Time) *Incident {
 	name, room := here.Rooms[j.Room], j.Room
 	i := &Incident{
-		ID: j.ID, RoomID: &room, RoomName: &name, Cause: j.Cause, Severity: incident.Warning, Phase: "actual", State: "open", Silenced: here.silenced(j.Room, now),
+		ID: j.ID, RoomID: &room, RoomName: &name, Cause: j.Cause, Severity: incident.Warning, Phase: "actual", State: "open", Silenced: f.silenced(),
 		StartTime: j.Start, OnSite: true, Breaking: new(f.Breaking()),
 	}
 	i.Worst.Reason = f.reason

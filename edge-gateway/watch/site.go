@@ -119,11 +119,11 @@ func (s *site) rules() []incident.Rule {
 	return rules
 }
 
-// silenced reports whether a maintenance window covers a room.
-func (s *site) silenced(room int64, now time.Time) bool {
+// silenced reports whether a maintenance window covers a sensor of a room, or the room.
+func (s *site) silenced(room int64, sensor string, now time.Time) bool {
 	return slices.ContainsFunc(s.Windows, func(w window) bool {
 		zone, err := maintenance.Zone(cmp.Or(w.TimeZone, "UTC"))
-		if err != nil || !slices.Contains(w.RoomIDs, room) {
+		if err != nil || !slices.Contains(w.RoomIDs, room) && (sensor == "" || deref(w.SensorID) != sensor) {
 			return false
 		}
 		_, _, inside := maintenance.Window{Start: w.StartTime.In(zone), Duration: seconds(w.DurationS), Weekdays: w.Weekdays, Until: deref(w.Until)}.At(now)

@@ -262,6 +262,37 @@ func TestMaintenanceBegins(t *testing.T) {
 	}
 }
 
+// TestMaintenanceOfASensorOnSite has a window of one sensor, which silences nothing of the others.
+func TestMaintenanceOfASensorOnSite(t *testing.T) {
+	t.Parallel()
+	now := time.Now().UTC()
+	for name, c := range map[string]struct {
+		other float64
+		told  []string
+	}{
+		"alone": {22, nil}, "and another": {28, []string{"WARNING: Hall A: too hot (judged on site)\nb: Temperature above 27.0 °C"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			limit := rule{Quantity: incident.Temperature, Direction: incident.Above, Limit: 27, Severity: incident.Warning, Enabled: true}
+			worse := limit
+			worse.Limit, worse.Severity = 32, incident.Critical
+			here := &site{
+				Rooms: map[int64]string{1: "Hall A"}, Sensors: []sensor{{ID: "a", RoomID: 1}, {ID: "b", RoomID: 1}}, Rules: []rule{limit, worse},
+				Windows: []window{{StartTime: now.Add(-time.Hour), DurationS: 2 * 60 * 60, SensorID: new("a")}},
+			}
+			s, l := newState(), hotSite(now, map[string]float64{"a": 33, "b": c.other})
+			s.judge([]Step{{Name: "first", zone: time.UTC}}, here, &l, true, now)
+			var told []string
+			for _, j := range s.Queue {
+				text, _, _ := strings.Cut(j.Text, " for ")
+				told = append(told, j.Title+"\n"+text)
+			}
+			must.Equal(t, "told", c.told, told)
+		})
+	}
+}
+
 // TestAway cuts the uplink, makes the service late or breaks publishing in each phase of a loss
 // of cooling: people are told within 60 s of the first reading that breaks the rule, once, and
 // once that it is over.

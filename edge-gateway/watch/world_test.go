@@ -110,9 +110,6 @@ func (w *world) judge() {
 		}
 		j := w.judging.Judged[k]
 		j.Start, j.Until = f.Start(), f.End()
-		for n := range f.Parts {
-			f.Parts[n].Silenced = here.silenced(f.room, time.Now())
-		}
 		var transitions []incident.Transition
 		j.Status, transitions = j.Status.Advance(f.Gathered, false, time.Now())
 		i := j.incident(here, &f, time.Now())
