@@ -340,7 +340,7 @@ func TestRecordIsStoredOnce(t *testing.T) {
 	}
 }
 
-// TestRecordHasChangesOfRulesAndIncidents changes rules of all rooms, of a sensor and of a preset, and
+// TestRecordHasChangesOfRulesAndIncidents changes rules of all rooms, of a sensor and of a preset, windows of sensors, and
 // incidents of which one has become part of another: the record has who did it, and nothing of
 // another room.
 func TestRecordHasChangesOfRulesAndIncidents(t *testing.T) {
@@ -354,6 +354,7 @@ func TestRecordHasChangesOfRulesAndIncidents(t *testing.T) {
 		path := fmt.Sprintf("/api/v1/rules/%d", rule)
 		a.call(t, a.token, http.MethodPut, path, fmt.Sprintf(`{%s40,"sensor_id":%q,"version":1}`, fields, sensor)).is(t, 200)
 		a.call(t, a.token, http.MethodDelete, path, "").is(t, 204)
+		a.create(t, "/api/v1/maintenance", fmt.Sprintf(`{"start_time":%q,"duration_s":3600,"sensor_id":%q}`, s.now().Add(time.Hour).Format(time.RFC3339), sensor))
 	}
 	a.create(t, "/api/v1/rules", `{`+fields+`45}`)
 	a.call(t, a.token, http.MethodPost, "/api/v1/rules/preset", `{"preset":"ashrae_a1"}`).is(t, 200)
@@ -381,7 +382,7 @@ func TestRecordHasChangesOfRulesAndIncidents(t *testing.T) {
 	}
 	delete(changes, "createRoom")
 	delete(changes, "createSensor")
-	must.Equal(t, "changes", map[string]int{"createRule": 2, "updateRule": 1, "deleteRule": 1, "applyPreset": 1, "judgeExcursion": 1, "actOnIncident": 2}, changes)
+	must.Equal(t, "changes", map[string]int{"createRule": 2, "updateRule": 1, "deleteRule": 1, "applyPreset": 1, "judgeExcursion": 1, "actOnIncident": 2, "createMaintenance": 1}, changes)
 }
 
 // TestRefusedRecords has the bad inputs, and an installation without a key.

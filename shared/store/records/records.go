@@ -146,7 +146,7 @@ func files() []struct{ name, query string } {
 			FROM audit_log a
 			WHERE a.customer_id = @customer AND a.at >= @start AND a.at < @end AND (
 			    a.subject = 'room:' || @room::bigint
-			    OR EXISTS (` + members + ` AND a.subject = 'sensor:' || m.node_id AND a.at BETWEEN m.from_time AND m.until_time + interval '1 minute') -- the entry of what ends its time here comes after that
+			    OR EXISTS (` + members + ` AND (a.subject = 'sensor:' || m.node_id OR m.node_id IN (a.before->>'sensor_id', a.after->>'sensor_id')) AND a.at BETWEEN m.from_time AND m.until_time + interval '1 minute') -- the entry of what ends its time here comes after that
 			    OR a.subject IN (SELECT 'incident:' || i.id FROM room_incidents i WHERE ` + incident + `)
 			    OR a.subject IN (SELECT 'incident:' || c.incident_id FROM incident_changes c WHERE c.customer_id = @customer AND c.room_id = @room) -- of which nothing else is left
 			    OR a.subject IN (SELECT 'excursion:' || e.id FROM excursions e WHERE e.customer_id = @customer AND e.room_id = @room)
