@@ -102,6 +102,30 @@ func TestRoomTimeCountsMinutesOnce(t *testing.T) {
 	}
 }
 
+// TestReportOfQuantitiesThatComeApart counts a temperature until the next one, though humidity comes between.
+func TestReportOfQuantitiesThatComeApart(t *testing.T) {
+	t.Parallel()
+	s, a := newTestCustomer(t)
+	room := a.room(t, "Hall")
+	a.sensors(t, room, "rack")
+	begin := s.now().Add(-20 * time.Minute).Truncate(time.Minute)
+	var rows []reading.Reading
+	for minute := range 10 {
+		at, hot := begin.Add(time.Duration(minute)*time.Minute), map[bool]float64{true: 33, false: 22}[minute < 4]
+		rows = append(rows,
+			reading.Reading{NodeID: "rack", MessageID: fmt.Sprint("t", minute), Time: at, Temperature: hot, Humidity: reading.Missing()},
+			reading.Reading{NodeID: "rack", MessageID: fmt.Sprint("h", minute), Time: at.Add(time.Second), Temperature: reading.Missing(), Humidity: 45})
+	}
+	must.Do(t, s.readings.Append(t.Context(), rows))
+	s.execute(t, `UPDATE open_holds SET held_from = '-infinity'`)
+	for path, want := range map[string]string{
+		"":      `"minutes_reported":10,"minutes_outside_recommended":4,"minutes_outside_allowable":4,`,
+		"/time": `"minutes_reported":10,"minutes_outside_recommended":4,"minutes_outside_allowable":4}`,
+	} {
+		s.call(t, a.token, "GET", fmt.Sprintf("/api/v1/data/report/%d%s?start_time=%s&end_time=%s", room, path, begin.Format(time.RFC3339), begin.Add(10*time.Minute).Format(time.RFC3339)), "").has(t, 200, want)
+	}
+}
+
 // A room is read in parts that together are the whole, and who asks for too much is told
 // what to choose. Contract 5.13.
 func TestReportInParts(t *testing.T) {

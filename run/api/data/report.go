@@ -188,7 +188,8 @@ type reported struct {
 	counted, recommended, allowable      time.Duration // how long its readings count, and of that outside each range
 	lowest, highest                      float64
 	last                                 reading.Reading
-	outsideRecommended, outsideAllowable bool // the last
+	outsideRecommended, outsideAllowable bool        // the last
+	outside                              []time.Time // by rule: until when the last value of its quantity counts as outside
 
 	room *roomMinutes // also counts; nil if it is not needed
 }
@@ -202,17 +203,25 @@ func (t *reported) add(r reading.Reading, recommended, allowable []incident.Rule
 		t.count(r.Time)
 	} else {
 		t.count(t.last.Time.Add(reportedFor))
+		t.outside = nil
 	}
-	point := []incident.Point{{Time: r.Time, Temperature: r.Temperature, Humidity: r.Humidity}}
-	outside := func(rules []incident.Rule) bool {
-		for _, rule := range rules {
-			if rule.Breaks(point) {
-				return true
+	if t.outside == nil {
+		t.outside = make([]time.Time, len(recommended)+len(allowable))
+	}
+	point := incident.Point{Time: r.Time, Temperature: r.Temperature, Humidity: r.Humidity}
+	outside := func(rules []incident.Rule, until []time.Time) (is bool) {
+		for i, rule := range rules {
+			switch value, excess := rule.Measure(point); {
+			case excess > 0:
+				until[i] = r.Time.Add(reportedFor)
+			case reading.Has(value): // else the reading has the other quantity alone
+				until[i] = time.Time{}
 			}
+			is = is || r.Time.Before(until[i])
 		}
-		return false
+		return is
 	}
-	t.last, t.outsideRecommended, t.outsideAllowable = r, outside(recommended), outside(allowable)
+	t.last, t.outsideRecommended, t.outsideAllowable = r, outside(recommended, t.outside), outside(allowable, t.outside[len(recommended):])
 	if reading.Has(r.Temperature) {
 		t.lowest, t.highest = min(t.lowest, r.Temperature), max(t.highest, r.Temperature)
 	}
