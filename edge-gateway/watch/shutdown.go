@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"coldaisle.dev/shared/incident"
@@ -54,6 +55,8 @@ const (
 
 // unfit returns why a sensor's readings are not trusted, or "".
 func (l *live) unfit(points []incident.Point) string {
+	// Humidity that comes apart says nothing of the thermometer.
+	points = slices.DeleteFunc(slices.Clone(points), func(p incident.Point) bool { return !reading.Has(p.Temperature) })
 	if len(points) == 0 {
 		return "the gateway has not heard it"
 	}

@@ -17,6 +17,7 @@ import (
 	"coldaisle.dev/shared/logging"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pause"
+	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/tooltest"
 )
 
@@ -136,6 +137,9 @@ func TestShutdownNeedsMore(t *testing.T) {
 		"one sensor, as allowed":       {nodes: four(40), change: all(room(1), func(c *conditions) { c.shutdown.OneSensor = true })},
 		"silent":                       {nodes: four(40, 40, 22, 22), change: on("n0", func(p []incident.Point) []incident.Point { return p[:len(p)-12] }), why: "silent"},
 		"stuck":                        {nodes: four(40, 40, 22, 22), change: on("n0", stuck), why: "stuck"},
+		"humidity goes on alone":       {nodes: four(40, 40, 22, 22), change: on("n0", thermometerStops), why: "silent"},
+		"stuck, humidity comes apart":  {nodes: four(40, 40, 22, 22), change: all(on("n0", stuck), on("n0", apart)), why: "stuck"},
+		"humidity comes apart":         {nodes: four(40, 40, 22, 22), change: all(on("n0", apart), on("n1", apart))},
 		"impossible values":            {nodes: four(81, 40, 22, 22), why: "impossible"},
 		"a jump":                       {nodes: four(40, 40, 22, 22), change: on("n1", func(p []incident.Point) []incident.Point { p[10].Temperature = 20; return p }), why: "impossible"},
 		"corrected, it is not so warm": {nodes: four(36, 36, 36, 36), change: corrected, why: "0 of 4 sensors"},
@@ -174,6 +178,22 @@ func stuck(points []incident.Point) []incident.Point {
 		points[len(points)-12+i].Temperature = 40
 	}
 	return points
+}
+
+func thermometerStops(points []incident.Point) []incident.Point {
+	for i := range points[len(points)-12:] {
+		points[len(points)-12+i].Temperature = reading.Missing()
+	}
+	return points
+}
+
+// apart has each humidity come a second after the temperature.
+func apart(points []incident.Point) (all []incident.Point) {
+	for _, p := range points {
+		all = append(all, incident.Point{Time: p.Time.Add(-time.Second), Temperature: p.Temperature, Humidity: reading.Missing()},
+			incident.Point{Time: p.Time, Temperature: reading.Missing(), Humidity: p.Humidity})
+	}
+	return all
 }
 
 func corrected(c *conditions) {
