@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
@@ -115,7 +116,13 @@ func TestMemoryMovesWithTheSensor(t *testing.T) {
 		must.Do(t, db.Judge(t.Context(), incidents.Judged{Reading: r, GatewayID: "gw-a", Arrived: at, Defaults: alert.Defaults()}))
 	}
 	judge(0, start, 60)
+	e := hot("open")
+	e.Time = start
+	db.insert(t, e, incidents.AlertStored)
+	must.Get(db.Act(t.Context(), db.anna, must.Get(db.Lasting(t.Context(), db.anna, nil, start))(t)[0].ID, incidents.Action{Event: incident.EventTaken, By: "anna12"}, start))(t)
+	must.Equal(t, "active alerts once it is taken", 0, len(must.Get(db.active(t.Context(), db.anna))(t)))
 	judge(db.anna, start.Add(time.Second), 61)
+	must.Equal(t, "active alerts once it is signed", 0, len(must.Get(db.active(t.Context(), db.anna))(t)))
 	got := db.excursions(t, db.anna, incidents.ExcursionQuery{})
 	if len(got) != 1 || !got[0].Lasting || got[0].Peak != 61 || !got[0].StartTime.Equal(reading.TruncateTime(start)) {
 		t.Errorf("incidents %+v", got)

@@ -30,10 +30,11 @@ const alertColumns = `alerts.id, alerts.sensor_id, alerts.alert_type AS type, al
 
 // alertAcknowledged is the condition that an alert was acknowledged, itself or by taking the
 // incident of its excursion after it was stored: taking an incident thus writes no row per
-// alert. The alerts of an excursion that was merged into another stay acknowledged.
+// alert. The alerts of an excursion that was merged into another stay acknowledged, and so do
+// those of one that moved to its sensor's other channel.
 const alertAcknowledged = `(alerts.acknowledged OR EXISTS (
 	SELECT FROM excursions e
-	WHERE e.customer_id = alerts.customer_id AND e.channel = alerts.channel AND e.node_id = alerts.sensor_id
+	WHERE e.customer_id = alerts.customer_id AND e.channel IN (0, alerts.customer_id) AND e.node_id = alerts.sensor_id
 	  AND e.quantity = alerts.alert_type AND e.specified AND e.acknowledged_to >= alerts.id
 	  AND alerts.timestamp >= e.start_time AND (e.lasting OR alerts.timestamp <= e.end_time)))`
 
