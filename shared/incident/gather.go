@@ -380,6 +380,13 @@ func (s Status) Advance(g Gathered, followed bool, now time.Time) (Status, []Tra
 		s.TakenAt, s.SnoozedUntil = time.Time{}, time.Time{}
 		level, allStanding = s.Level(g, now)
 	}
+	call := func(e Event, at time.Time) { // open again; while windows cover all of it, the end of these calls
+		add(e, at, !g.Silenced())
+		open()
+		if s.Known = s.Known.Above(level); g.Silenced() {
+			s.Known = level
+		}
+	}
 	over := !g.Breaking() && (followed || now.Sub(g.End()) >= JoinGap)
 	begins := s.Parts == 0
 	if begins {
@@ -396,7 +403,7 @@ func (s Status) Advance(g Gathered, followed bool, now time.Time) (Status, []Tra
 	}
 	s.Parts = len(g.Parts)
 	if g.Breaking() && !s.Breaking {
-		add(EventCameBack, now, !s.Lasting)
+		add(EventCameBack, now, !s.Lasting && !g.Silenced())
 		if !s.Lasting {
 			open()
 			s.Known = level
@@ -404,17 +411,15 @@ func (s Status) Advance(g Gathered, followed bool, now time.Time) (Status, []Tra
 		s.Lasting, s.Breaking = true, true
 	}
 	if s.Late && !late && g.Breaking() { // so far all of it was late: nobody has been called
-		add(EventWorse, now, true)
-		open()
-		s.Known = s.Known.Above(level)
+		call(EventWorse, now)
 	}
 	s.Late = late
 	if !s.SnoozedUntil.IsZero() && !now.Before(s.SnoozedUntil) {
 		if s.Lasting && !over {
-			add(EventSnoozeEnded, s.SnoozedUntil, true)
+			call(EventSnoozeEnded, s.SnoozedUntil)
+		} else {
+			open()
 		}
-		open()
-		s.Known = s.Known.Above(level)
 	}
 	event := EventWorse
 	if s.Silenced && g.Breaking() && !g.Silenced() {

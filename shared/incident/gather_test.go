@@ -474,3 +474,17 @@ func TestJoinedKeepsWhoHasIt(t *testing.T) {
 	must.Equal(t, "joined", want, over.Joined(lasting))
 	must.Equal(t, "the other way", minute(5), lasting.Joined(over).TakenAt)
 }
+
+// TestLateOneInMaintenanceCallsAtItsEnd has the first reading in time come while a window covers the room.
+func TestLateOneInMaintenanceCallsAtItsEnd(t *testing.T) {
+	t.Parallel()
+	l := life{t: t}
+	p := part(1, "a", incident.TooHot, 0, lasts)
+	p.Late = true
+	must.Equal(t, "late", []string{"started"}, l.look(20, p))
+	p.Late, p.Silenced = false, true
+	must.Equal(t, "in time", []string{"worse"}, l.look(30, p))
+	p.Silenced = false
+	must.Equal(t, "the window ends", []string{"unsilenced!"}, l.look(40, p))
+	must.Equal(t, "the same", nothing, l.look(41, p))
+}

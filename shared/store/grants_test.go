@@ -155,7 +155,7 @@ func TestIncidentsByTheirComponents(t *testing.T) {
 	must.Do(t, part["api"].Settle(t.Context(), db.anna, clock(1001)))
 	must.Equal(t, "seen", 1, must.Get(part["api"].See(t.Context(), db.anna, nil, "anna12", clock(1002)))(t)) // the first was planned
 	must.Equal(t, "told", []string{
-		"started", "taken", "snoozed", "given_back!", "cleared", "started!", "ended", "cleared", "ended", "seen",
+		"started", "taken", "snoozed", "given_back", "cleared", "started!", "ended", "cleared", "ended", "seen",
 	}, db.changes(t, db.anna))
 }
 

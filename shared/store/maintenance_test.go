@@ -285,3 +285,31 @@ func TestMaintenanceCallsForNothing(t *testing.T) {
 	db.settle(t, 300)
 	must.Equal(t, "calls at its end", before+2, calls())
 }
+
+// TestNobodyHasItInMaintenance has a snooze end in a window, or a person give the incident back: it calls
+// when the window ends.
+func TestNobodyHasItInMaintenance(t *testing.T) {
+	t.Parallel()
+	for event, want := range map[incident.Event][]string{
+		incident.EventSnoozed:   {"started!", "snoozed", "snooze_ended", "unsilenced!"},
+		incident.EventGivenBack: {"started!", "taken", "given_back", "unsilenced!"},
+	} {
+		t.Run(string(event), func(t *testing.T) {
+			t.Parallel()
+			db := openWith(t, "n1")
+			db.judge(t, judged("n1", 0, 60))
+			id := db.only(t, 0).ID
+			db.window(t, 30, 300, incidents.Maintenance{SensorID: "n1"})
+			if event == incident.EventSnoozed {
+				must.Get(db.Act(t.Context(), db.anna, id, incidents.Action{Event: event, By: "anna12", Until: clock(60)}, clock(10)))(t)
+			} else {
+				db.act(t, id, 10, incident.EventTaken)
+				db.act(t, id, 40, event)
+			}
+			for _, second := range []int{50, 61, 200, 301, 400} {
+				db.settle(t, second)
+			}
+			must.Equal(t, "changes", want, db.changes(t, db.anna))
+		})
+	}
+}

@@ -147,7 +147,7 @@ func (s Store) Act(ctx context.Context, customerID, id int64, a Action, now time
 		}
 		log := []change{{
 			incident: id, room: found.RoomID, person: a.By, comment: a.Comment,
-			Transition: incident.Transition{Event: event, At: now, Calls: event == incident.EventGivenBack && !found.Late},
+			Transition: incident.Transition{Event: event, At: now, Calls: event == incident.EventGivenBack && !found.Late && !g.Silenced()},
 		}}
 		if event == incident.EventHandedOver {
 			log[0].comment = "to " + a.To
