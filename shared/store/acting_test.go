@@ -303,6 +303,22 @@ func TestStandingBesideMaintenance(t *testing.T) {
 	must.Equal(t, "nothing is due", 5, len(db.changes(t, db.anna)))
 }
 
+// TestSeenThatComesBackIsUnseen is of an incident that somebody has seen after its end: a reading that came
+// late makes it last again, and nobody has that.
+func TestSeenThatComesBackIsUnseen(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1", "n2")
+	db.judge(t, judged("n1", 0, 60), judged("n1", 30, 20))
+	db.settle(t, 631)
+	must.Equal(t, "seen", 1, must.Get(db.See(t.Context(), db.anna, nil, "anna12", clock(640)))(t))
+	late := judged("n2", 620, 60)
+	late.Arrived = clock(650)
+	db.judge(t, late, judged("n2", 680, 20))
+	db.settle(t, 1300)
+	must.Equal(t, "told", []string{"started!", "cleared", "ended", "seen", "joined", "came_back!", "cleared", "ended"}, db.changes(t, db.anna))
+	must.Equal(t, "unseen", 1, must.Get(db.Unseen(t.Context(), db.anna))(t))
+}
+
 // TestOldDeliveryAfterTaking tells nobody of what stood already when somebody took it.
 func TestOldDeliveryAfterTaking(t *testing.T) {
 	t.Parallel()

@@ -309,6 +309,7 @@ func (u *update) keep(ctx context.Context, id int64, g incident.Gathered, follow
 			SELECT id FROM i`, args)
 	} else {
 		args["id"], args["taken"] = id, !after.TakenAt.IsZero()
+		args["called"] = slices.ContainsFunc(events, func(e incident.Transition) bool { return e.Calls })
 		_, err = u.tx.Exec(ctx, `
 			WITH joined AS (
 			    UPDATE excursions SET incident_id = @id WHERE id = ANY (@ids) AND incident_id IS DISTINCT FROM @id
@@ -317,7 +318,7 @@ func (u *update) keep(ctx context.Context, id int64, g incident.Gathered, follow
 			SET severity = @severity, actual = @actual, start_time = @start, end_time = @end, lasting = @lasting, breaking = @breaking, late = @late,
 			    parts = @parts, known_severity = @known_severity, known_actual = @known_actual, known_excess = @known_excess, told_at = @now,
 			    taken_at = CASE WHEN @taken THEN taken_at END, taken_by = CASE WHEN @taken THEN taken_by ELSE '' END, snoozed_until = CASE WHEN @taken THEN snoozed_until END,
-			    seen = @silenced OR (seen AND (@taken OR taken_at IS NULL))
+			    seen = @silenced OR (seen AND NOT @called AND (@taken OR taken_at IS NULL))
 			WHERE id = @id`, args)
 	}
 	for _, e := range events {
