@@ -9,6 +9,7 @@ import (
 
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/accounts"
 	"coldaisle.dev/shared/store/incidents"
@@ -276,4 +277,22 @@ func TestExcursionFromBeforeAChangeStaysWhole(t *testing.T) {
 	if len(got) != 1 || !got[0].StartTime.Equal(instant()) || !got[0].Lasting {
 		t.Errorf("%+v, the first reading is of %s", got, instant())
 	}
+}
+
+// TestAnomalyOfQuantitiesThatComeApart lasts over the readings that lack its quantity.
+func TestAnomalyOfQuantitiesThatComeApart(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1")
+	send := func(second int, temperature, humidity float64, f incident.Finding) {
+		j := found("n1", second, f)
+		j.Temperature, j.Humidity = temperature, humidity
+		db.judge(t, j)
+	}
+	for second := 0; second < 300; second += 60 {
+		send(second, 30, reading.Missing(), anomaly(4))
+		send(second+1, reading.Missing(), 40, over(incident.KindAnomaly))
+	}
+	must.Equal(t, "told", []string{"started!"}, db.changes(t, db.anna))
+	send(300, 22, reading.Missing(), over(incident.KindAnomaly))
+	must.Equal(t, "the temperature is as usual", []string{"started!", "cleared"}, db.changes(t, db.anna))
 }

@@ -123,7 +123,11 @@ func (w *writes) judgeFinding(f incident.Finding) {
 		return
 	}
 	for _, e := range w.excursions[rule.ID] {
-		cause := w.stored[e.ID].part().Cause
+		stored := w.stored[e.ID]
+		if !f.Holds && e.Lasting && !reading.Has(stored.Quantity.Of(w.judged.Temperature, w.judged.Humidity)) {
+			return // the quantities come apart: this reading says nothing of it
+		}
+		cause := stored.part().Cause
 		if !f.Holds || !e.Lasting || cause == w.causeOf(f) {
 			continue
 		}
