@@ -190,8 +190,13 @@ func csvText(text string) string {
 // longestGap bounds the gaps that are counted: a day, in seconds.
 const longestGap = 24 * 3600
 
-// coverage counts the readings of a sensor, and how far apart they are.
+// coverage counts the readings of a sensor, and how far apart those with the same quantities are.
 type coverage struct {
+	received int64
+	series   [4]series // by the quantities: 1 for temperature, 2 for humidity
+}
+
+type series struct {
 	received int64
 	gaps     map[int]int64 // by whole seconds
 	last     reading.Reading
@@ -199,19 +204,44 @@ type coverage struct {
 
 func (c *coverage) add(r reading.Reading) {
 	c.received++
-	if gap := int(math.Round(r.Time.Sub(c.last.Time).Seconds())); c.received > 1 && r.Channel == c.last.Channel && gap > 0 && gap <= longestGap {
-		if c.gaps == nil {
-			c.gaps = map[int]int64{}
+	has := 0
+	for i, value := range [...]float64{r.Temperature, r.Humidity} {
+		if reading.Has(value) {
+			has |= 1 << i
 		}
-		c.gaps[gap]++
 	}
-	c.last = r
+	s := &c.series[has]
+	s.received++
+	if gap := int(math.Round(r.Time.Sub(s.last.Time).Seconds())); s.received > 1 && r.Channel == s.last.Channel && gap > 0 && gap <= longestGap {
+		if s.gaps == nil {
+			s.gaps = map[int]int64{}
+		}
+		s.gaps[gap]++
+	}
+	s.last = r
+}
+
+// expected returns the usual interval in seconds, 0 if there is none, and the readings expected in a time.
+// Those of a quantity that always comes apart are expected by its own interval.
+func (c *coverage) expected(in time.Duration) (interval int, readings int64) {
+	main := 0
+	for has := range c.series {
+		if c.series[has].received > c.series[main].received {
+			main = has
+		}
+	}
+	for has := range c.series {
+		if s := c.series[has].interval(); s > 0 && (has == main || has&main == 0) {
+			readings += int64(in.Seconds()) / int64(s)
+		}
+	}
+	return c.series[main].interval(), readings
 }
 
 // interval is the most frequent time between two readings, in seconds; 0 if there is none.
-func (c *coverage) interval() (interval int) {
-	for gap, count := range c.gaps {
-		if order := cmp.Or(cmp.Compare(count, c.gaps[interval]), cmp.Compare(interval, gap)); order > 0 || interval == 0 {
+func (s *series) interval() (interval int) {
+	for gap, count := range s.gaps {
+		if order := cmp.Or(cmp.Compare(count, s.gaps[interval]), cmp.Compare(interval, gap)); order > 0 || interval == 0 {
 			interval = gap
 		}
 	}
@@ -229,8 +259,8 @@ func coverageCSV(r record, sensors map[string]*coverage) []byte {
 			c = &coverage{}
 		}
 		interval, expected := "", ""
-		if s := c.interval(); s > 0 {
-			interval, expected = strconv.Itoa(s), strconv.FormatInt(int64(m.Time.Seconds())/int64(s), 10)
+		if s, count := c.expected(m.Time); s > 0 {
+			interval, expected = strconv.Itoa(s), strconv.FormatInt(count, 10)
 		}
 		_ = w.Write([]string{rest.CSVText(m.ID), rest.CSVText(m.Name), strconv.FormatFloat(m.Time.Hours(), 'f', 2, 64), interval, expected, strconv.FormatInt(c.received, 10)})
 	}

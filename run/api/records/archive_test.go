@@ -71,6 +71,31 @@ func TestRecordInConstantMemory(t *testing.T) { //nolint:paralleltest // measure
 	}
 }
 
+// TestCoverageOfQuantitiesThatComeApart expects those of each quantity by its own interval. A humidity that is
+// lacking at times is no series of its own.
+func TestCoverageOfQuantitiesThatComeApart(t *testing.T) {
+	t.Parallel()
+	start, nan := time.Date(2026, 10, 1, 0, 0, 0, 0, time.UTC), reading.Missing()
+	r := record{}
+	sensors := map[string]*coverage{"apart": {}, "together": {}}
+	for minute := range 60 {
+		at := start.Add(time.Duration(minute) * time.Minute)
+		sensors["apart"].add(reading.Reading{Time: at, Temperature: 20, Humidity: nan})
+		if minute%5 == 0 {
+			sensors["apart"].add(reading.Reading{Time: at.Add(time.Second), Temperature: nan, Humidity: 40})
+		}
+		humidity := 40.0
+		if minute%20 == 19 {
+			humidity = nan
+		}
+		sensors["together"].add(reading.Reading{Time: at, Temperature: 20, Humidity: humidity})
+	}
+	for _, id := range []string{"apart", "together"} {
+		r.members = append(r.members, records.Member{NodeRef: readings.NodeRef{ID: id}, Name: "Rack", Time: time.Hour})
+	}
+	must.Equal(t, "coverage", "sensor_id,name,hours_in_room,interval_s,expected,received\napart,Rack,1.00,60,72,72\ntogether,Rack,1.00,60,60,60\n", string(coverageCSV(r, sensors)))
+}
+
 type counter int64
 
 func (c *counter) Write(part []byte) (int, error) {
