@@ -319,6 +319,25 @@ func TestSeenThatComesBackIsUnseen(t *testing.T) {
 	must.Equal(t, "unseen", 1, must.Get(db.Unseen(t.Context(), db.anna))(t))
 }
 
+// TestSeenAndUnseenMerge has a late reading connect an incident that somebody had and one that nobody has
+// seen: the whole is to be seen.
+func TestSeenAndUnseenMerge(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1")
+	db.ingested(t, judged("n1", 0, 60))
+	db.act(t, db.only(t, 0).ID, 5, incident.EventTaken)
+	db.ingested(t, judged("n1", 30, 20))
+	db.settle(t, 700)
+	db.ingested(t, judged("n1", 900, 60), judged("n1", 930, 20))
+	db.settle(t, 1600)
+	must.Equal(t, "unseen", 1, must.Get(db.Unseen(t.Context(), db.anna))(t))
+	late := judged("n1", 500, 60)
+	late.Arrived = clock(1700)
+	db.ingested(t, late)
+	must.Equal(t, "the incident", "too_hot critical actual 0 over 930 1", db.roomIncidents(t, db.anna, db.annasRoom)[0])
+	must.Equal(t, "unseen once they are one", 1, must.Get(db.Unseen(t.Context(), db.anna))(t))
+}
+
 // TestOldDeliveryAfterTaking tells nobody of what stood already when somebody took it.
 func TestOldDeliveryAfterTaking(t *testing.T) {
 	t.Parallel()

@@ -339,21 +339,27 @@ func (u *update) silencedBefore(id int64) bool {
 }
 
 // redirect lets the ids of incidents of which nothing is left lead to those that have their
-// excursions now.
+// excursions now. What is over is seen only if both were.
 func (u *update) redirect(ctx context.Context, taken []int64, gone map[int64]int) error {
 	for id, k := range gone {
 		if taken[k] == id {
 			continue
 		}
-		done, err := u.tx.Exec(ctx, `
-			UPDATE room_incidents i
-			SET merged_into = @into, lasting = false, breaking = false
-			WHERE i.id = @id AND NOT EXISTS (SELECT FROM excursions e WHERE e.incident_id = i.id AND e.merged_into IS NULL)`,
+		redirected, err := store.Values[int64](ctx, u.tx, `
+			WITH redirected AS (
+			    UPDATE room_incidents i
+			    SET merged_into = @into, lasting = false, breaking = false
+			    WHERE i.id = @id AND NOT EXISTS (SELECT FROM excursions e WHERE e.incident_id = i.id AND e.merged_into IS NULL)
+			    RETURNING i.id, i.seen
+			), unseen AS (
+			    UPDATE room_incidents SET seen = false WHERE id = @into AND NOT lasting AND EXISTS (SELECT FROM redirected WHERE NOT seen)
+			)
+			SELECT id FROM redirected`,
 			pgx.StrictNamedArgs{"id": id, "into": taken[k]})
 		if err != nil {
 			return fmt.Errorf("redirect incident: %w", err)
 		}
-		if done.RowsAffected() > 0 {
+		if len(redirected) > 0 {
 			u.changes = append(u.changes, change{incident: taken[k], room: u.at.RoomID, Transition: incident.Transition{Event: incident.EventMerged, At: u.now}})
 		}
 	}
