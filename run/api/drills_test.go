@@ -252,6 +252,8 @@ func TestRefusedDrills(t *testing.T) {
 	a.sensors(t, lab, "never", "gone")
 	s.reading(t, "gone", time.Now().Add(-time.Hour), 20, 40)
 	elsewhere := a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 30.0, fmt.Sprintf(`,"room_id":%d`, lab)))
+	wide := a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 33.0, ""))
+	a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 34.0, `,"sensor_id":"n1"`)) // which judges it instead
 	off := a.create(t, "/api/v1/rules", strings.Replace(fmt.Sprintf(someRule, 31.0, ""), `"enabled":true`, `"enabled":false`, 1))
 	for _, c := range []struct {
 		body   string
@@ -263,6 +265,7 @@ func TestRefusedDrills(t *testing.T) {
 		{fmt.Sprintf(`{"rule_id":%d,"sensor_id":"nobody"}`, rule), 404, "Sensor not found"},
 		{`{"rule_id":999999,"sensor_id":"n1"}`, 404, "Rule not found"},
 		{fmt.Sprintf(`{"rule_id":%d,"sensor_id":"n1"}`, elsewhere), 400, "rule_id: the rule does not apply to the sensor"},
+		{fmt.Sprintf(`{"rule_id":%d,"sensor_id":"n1"}`, wide), 400, "rule_id: the rule does not apply to the sensor"},
 		{fmt.Sprintf(`{"rule_id":%d,"sensor_id":"n1"}`, off), 400, "rule_id: the rule is off"},
 		{`{"sensor_id":"n1"}`, 400, "expected required property rule_id to be present"},
 		{`{"rule_id":"x","sensor_id":"n1"}`, 400, "rule_id: expected integer"},

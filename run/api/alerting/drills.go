@@ -3,6 +3,7 @@ package alerting
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	pubsub "cloud.google.com/go/pubsub/v2"
@@ -179,6 +180,11 @@ func (h *Handlers) wantedDrill(ctx context.Context, tx *store.DB, in newDrill, n
 	if err != nil {
 		return incidents.Drill{}, err
 	}
+	rules, err := s.Rules(ctx, customer)
+	if err != nil {
+		return incidents.Drill{}, err
+	}
+	judges := slices.ContainsFunc(incident.Effective(rules, sensor.RoomID, sensor.ID), func(r incident.Rule) bool { return r.ID == rule.ID }) // no narrower one does
 	room, err := accounts.New(tx).Room(ctx, customer, sensor.RoomID)
 	if err != nil {
 		return incidents.Drill{}, err
@@ -186,10 +192,10 @@ func (h *Handlers) wantedDrill(ctx context.Context, tx *store.DB, in newDrill, n
 	switch silent, err := s.SilentSensor(ctx, customer, sensor.ID, now); {
 	case err != nil:
 		return incidents.Drill{}, err
-	case !rule.Scope.Covers(sensor.RoomID, sensor.ID):
-		return incidents.Drill{}, errOtherScope()
 	case !rule.Enabled:
 		return incidents.Drill{}, errRuleOff()
+	case !judges:
+		return incidents.Drill{}, errOtherScope()
 	case silent:
 		return incidents.Drill{}, errSilentSensor()
 	}
