@@ -16,7 +16,7 @@ import (
 	"sync"
 	"time"
 
-	"coldaisle.dev/edge-gateway/keep"
+	"coldaisle.dev/edge-gateway/statefile"
 )
 
 // Limit is how far the system clock may be off. Beyond it certificates and tokens are
@@ -141,7 +141,7 @@ func (c *Clock) Learn(asked, answered time.Duration, server time.Time) error {
 	}
 	content, err := json.Marshal(c.boots)
 	if err == nil {
-		err = keep.File(c.path, content)
+		err = statefile.Write(c.path, content)
 	}
 	if err != nil {
 		return fmt.Errorf("keep the time of this boot: %w", err)

@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"coldaisle.dev/edge-gateway/keep"
+	"coldaisle.dev/edge-gateway/statefile"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -37,7 +37,7 @@ func Enrol(ctx context.Context, folder, code, api string, confirm func(Offer) bo
 	if err != nil {
 		return nil, err
 	}
-	if err := keep.Folder(folder); err != nil {
+	if err := statefile.Mkdir(folder); err != nil {
 		return nil, err
 	}
 	id, err := identityFor(folder, code, current)

@@ -15,7 +15,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"coldaisle.dev/edge-gateway/keep"
+	"coldaisle.dev/edge-gateway/statefile"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -85,7 +85,7 @@ func (id *Identity) write(path string) error {
 	if err != nil {
 		return fmt.Errorf("encode enrolment: %w", err)
 	}
-	return keep.File(path, append(content, '\n'))
+	return statefile.Write(path, append(content, '\n'))
 }
 
 func (id *Identity) key() ed25519.PrivateKey { return ed25519.NewKeyFromSeed(id.Seed) }

@@ -10,7 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"coldaisle.dev/edge-gateway/keep"
+	"coldaisle.dev/edge-gateway/statefile"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -51,7 +51,7 @@ func (s *Session) storePairKey(ctx context.Context, reply wire.StatusReply) {
 	default:
 		var content []byte
 		if content, err = json.Marshal(pairKey{s.id.GatewayID, key}); err == nil {
-			err = keep.File(path, append(content, '\n'))
+			err = statefile.Write(path, append(content, '\n'))
 		}
 	}
 	if err != nil {

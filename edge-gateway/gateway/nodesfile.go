@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-json-experiment/json/v1"
 
-	"coldaisle.dev/edge-gateway/keep"
+	"coldaisle.dev/edge-gateway/statefile"
 	"coldaisle.dev/shared/pause"
 	"coldaisle.dev/shared/reading"
 )
@@ -38,7 +38,7 @@ func (g *Gateway) saveNodes(ctx context.Context) {
 	write := func() {
 		content, err := json.Marshal(g.nodes.list(s.clock()))
 		if err == nil {
-			err = keep.File(g.config.NodesFile, content)
+			err = statefile.Write(g.config.NodesFile, content)
 		}
 		if err != nil {
 			s.events.add(ctx, slog.LevelWarn, "", "the list of nodes cannot be saved for a restart", "error", err.Error())

@@ -13,7 +13,7 @@ import (
 
 	"coldaisle.dev/edge-gateway/api"
 	"coldaisle.dev/edge-gateway/gateway"
-	"coldaisle.dev/edge-gateway/keep"
+	"coldaisle.dev/edge-gateway/statefile"
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/maintenance"
 	"coldaisle.dev/shared/pause"
@@ -247,7 +247,7 @@ func (w *Watch) refresh(ctx context.Context) {
 		w.mu.Unlock()
 		text, err := json.Marshal(&next)
 		if err == nil {
-			err = keep.File(filepath.Join(w.config.State, siteFile), text)
+			err = statefile.Write(filepath.Join(w.config.State, siteFile), text)
 		}
 		w.logFailure(ctx, "keeping rules and sensors", err)
 	}

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"coldaisle.dev/edge-gateway/api"
-	"coldaisle.dev/edge-gateway/keep"
+	"coldaisle.dev/edge-gateway/statefile"
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/pause"
 )
@@ -137,7 +137,7 @@ func (w *Watch) change(ctx context.Context, change func(s *state) bool) {
 	}
 	text, err := json.Marshal(&w.state)
 	if err == nil {
-		err = keep.File(filepath.Join(w.config.State, journalFile), text)
+		err = statefile.Write(filepath.Join(w.config.State, journalFile), text)
 	}
 	if err != nil {
 		w.log.ErrorContext(ctx, "the journal cannot be written: after a crash messages are repeated", "error", err.Error())

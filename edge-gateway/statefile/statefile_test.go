@@ -1,4 +1,4 @@
-package keep_test
+package statefile_test
 
 import (
 	"os"
@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"coldaisle.dev/edge-gateway/keep"
+	"coldaisle.dev/edge-gateway/statefile"
 	"coldaisle.dev/shared/must"
 )
 
@@ -16,14 +16,14 @@ func TestFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "key")
 	must.Do(t, os.WriteFile(path+".new", []byte("left over"), 0o644))
 	for _, content := range []string{"one", "two"} {
-		must.Do(t, keep.File(path, []byte(content)))
+		must.Do(t, statefile.Write(path, []byte(content)))
 		must.Equal(t, "the file holds", content, string(must.Get(os.ReadFile(path))(t)))
 	}
 	info := must.Get(os.Stat(path))(t)
 	if runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
 		t.Errorf("the file is open to others: %v", info.Mode())
 	}
-	if err := keep.File(filepath.Join(path, "below"), nil); err == nil {
+	if err := statefile.Write(filepath.Join(path, "below"), nil); err == nil {
 		t.Error("a file below a file can be written")
 	}
 }
@@ -40,15 +40,15 @@ func TestFolderOfAServiceThatHasStarted(t *testing.T) {
 	}
 	folder := filepath.Join(state, "outbox")
 	for range 2 {
-		must.Do(t, keep.Folder(folder))
+		must.Do(t, statefile.Mkdir(folder))
 	}
 	file := filepath.Join(folder, "file")
-	must.Do(t, keep.File(file, nil))
+	must.Do(t, statefile.Write(file, nil))
 	for _, path := range []string{folder, file} {
 		info, _ := must.Get(os.Stat(path))(t).Sys().(*syscall.Stat_t)
 		must.Equal(t, "the owner of "+filepath.Base(path), owner, int(info.Uid))
 	}
-	if err := keep.Folder(filepath.Join(file, "below")); err == nil {
+	if err := statefile.Mkdir(filepath.Join(file, "below")); err == nil {
 		t.Error("a folder below a file can be made")
 	}
 }

@@ -1,6 +1,6 @@
-// Package keep writes small files of state: a gateway's nodes, clock and enrolment, and a
+// Package statefile writes small files of state: a gateway's nodes, clock and enrolment, and a
 // watch's journal.
-package keep
+package statefile
 
 import (
 	"errors"
@@ -11,17 +11,17 @@ import (
 	"syscall"
 )
 
-// File replaces a file atomically: after a power failure it is either the old or the new
+// Write replaces a file atomically: after a power failure it is either the old or the new
 // one. Only the owner of the folder may read it, so that a command run as root leaves a file
 // that the service can read.
-func File(path string, content []byte) error {
-	beside := path + ".new"
-	err := write(beside, content)
+func Write(path string, content []byte) error {
+	temporary := path + ".new"
+	err := create(temporary, content)
 	if err == nil {
-		err = giveToOwner(beside, filepath.Dir(path))
+		err = giveToOwner(temporary, filepath.Dir(path))
 	}
 	if err == nil {
-		err = os.Rename(beside, path)
+		err = os.Rename(temporary, path)
 	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
@@ -29,17 +29,17 @@ func File(path string, content []byte) error {
 	return nil
 }
 
-// Folder makes a folder unless it exists. It has the owner of the one above: a service that has
-// started before has that one, and could read nothing in a folder that root makes there.
-func Folder(path string) error {
-	above := filepath.Dir(path)
-	err := os.MkdirAll(above, 0o700)
+// Mkdir creates a folder, unless it exists, and gives it to the owner of its parent: a command
+// run as root may be the first to need it, and the service must be able to read it.
+func Mkdir(path string) error {
+	parent := filepath.Dir(path)
+	err := os.MkdirAll(parent, 0o700)
 	if err == nil {
 		err = os.Mkdir(path, 0o700)
 	}
 	switch {
 	case err == nil:
-		err = giveToOwner(path, above)
+		err = giveToOwner(path, parent)
 	case errors.Is(err, fs.ErrExist):
 		err = nil
 	}
@@ -49,14 +49,14 @@ func Folder(path string) error {
 	return nil
 }
 
-func write(path string, content []byte) error {
+func create(path string, content []byte) error {
 	// An interrupted write may have left a file of that name, with other permissions.
 	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
-		return err //nolint:wrapcheck // File does
+		return err //nolint:wrapcheck // the caller does
 	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) //nolint:gosec // the setting of whoever runs the gateway
 	if err != nil {
-		return err //nolint:wrapcheck // File does
+		return err //nolint:wrapcheck // the caller does
 	}
 	_, err = f.Write(content)
 	if err == nil {
@@ -65,18 +65,18 @@ func write(path string, content []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// giveToOwner gives a file to the owner of a folder; only root can do so, and need do so.
+// giveToOwner gives a file to the owner of a folder. Only root can, and only root needs to.
 func giveToOwner(path, folder string) error {
 	if os.Geteuid() != 0 {
 		return nil
 	}
 	info, err := os.Stat(folder)
 	if err != nil {
-		return err //nolint:wrapcheck // File does
+		return err //nolint:wrapcheck // the caller does
 	}
 	owner, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
 		return nil
 	}
-	return os.Chown(path, int(owner.Uid), int(owner.Gid)) //nolint:wrapcheck // File does
+	return os.Chown(path, int(owner.Uid), int(owner.Gid)) //nolint:wrapcheck // the caller does
 }
