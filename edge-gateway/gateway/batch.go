@@ -68,13 +68,13 @@ func (b *batchReading) refuse(reason string, err error) {
 func (b *batchReading) reading(now time.Time) (r reading.Reading, age time.Duration) {
 	b.ID = cmp.Or(b.ID, b.MessageID)
 	r = reading.Reading{NodeID: b.NodeID, MessageID: b.ID, Temperature: b.Temperature.orMissing(), Humidity: b.Humidity.orMissing()}
-	b.refuse("malformed", drillProblem(b.Drill))
-	b.refuse("id", nodeIDProblem(b.NodeID))
+	b.refuse("malformed", validateDrill(b.Drill))
+	b.refuse("id", validateNodeID(b.NodeID))
 	if b.Timestamp == "" || b.ID != "" {
-		b.refuse("id", cmp.Or(missing(b.ID == "", "id"), reading.ValidateMessageID(b.ID)))
+		b.refuse("id", cmp.Or(missing(b.ID, "id"), reading.ValidateMessageID(b.ID)))
 	}
-	b.refuse("value", cmp.Or(b.Temperature.problem("temperature"), b.Humidity.problem("humidity")))
-	b.refuse("time", cmp.Or(b.Age.problem("age_s"), b.ageProblem()))
+	b.refuse("value", cmp.Or(b.Temperature.optional("temperature"), b.Humidity.optional("humidity")))
+	b.refuse("time", cmp.Or(b.Age.optional("age_s"), b.validateAge()))
 	if b.Timestamp != "" {
 		at, err := time.Parse(time.RFC3339Nano, b.Timestamp)
 		r.Time = reading.TruncateTime(at)

@@ -23,7 +23,7 @@ const MaxDrillCode = 100
 // send one.
 var errDrillField = errors.New("drill must not be sent by nodes")
 
-func drillProblem(drill json.RawMessage) error {
+func validateDrill(drill json.RawMessage) error {
 	if drill == nil {
 		return nil
 	}

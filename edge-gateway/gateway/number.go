@@ -12,7 +12,7 @@ import (
 )
 
 // number is a JSON number, or a string that holds one, as ESPHome and C's printf send
-// it. Its error waits for [messageRequest.problem], which reports errors in a fixed order
+// it. Its error waits for [messageRequest.validate], which reports errors in a fixed order
 // and with their field; the node id is decoded by then.
 type number struct {
 	value float64
@@ -68,13 +68,13 @@ func (n number) orMissing() float64 {
 // required returns the error of a required number.
 func (n number) required(field string) error {
 	if !n.given {
-		return missing(true, field)
+		return missing("", field)
 	}
-	return n.problem(field)
+	return n.optional(field)
 }
 
-// problem returns the error of an optional number.
-func (n number) problem(field string) error {
+// optional returns the error of an optional number.
+func (n number) optional(field string) error {
 	if n.err != nil {
 		return fmt.Errorf("%s %w", field, n.err)
 	}

@@ -44,14 +44,14 @@ func (q *requests) logRejection(r *http.Request, nodeID string, reason error) (w
 
 // accept decodes and checks a request's body and throttles its node; nodeID points to a
 // field of into. If it returns false it has answered; text is the error of a 400.
-func (q *requests) accept(w http.ResponseWriter, r *http.Request, into interface{ problem() error }, nodeID *string, text string) bool {
+func (q *requests) accept(w http.ResponseWriter, r *http.Request, into interface{ validate() error }, nodeID *string, text string) bool {
 	body, ok := q.read(w, r, MaxBody, text)
 	if !ok {
 		return false
 	}
 	cause, err := "malformed", decode(body, into)
 	if err == nil {
-		cause, err = "invalid", into.problem()
+		cause, err = "invalid", into.validate()
 	}
 	if err != nil {
 		q.reject(w, r, *nodeID, http.StatusBadRequest, cause, text, err)

@@ -34,8 +34,8 @@ type registerRequest struct {
 	Address string `json:"ip_addr"`
 }
 
-func (in *registerRequest) problem() error {
-	if err := cmp.Or(nodeIDProblem(in.NodeID), missing(in.Address == "", "ip_addr")); err != nil {
+func (in *registerRequest) validate() error {
+	if err := cmp.Or(validateNodeID(in.NodeID), missing(in.Address, "ip_addr")); err != nil {
 		return err //nolint:wrapcheck // it is one of ours
 	}
 	if _, err := netip.ParseAddr(in.Address); err != nil {
@@ -79,20 +79,21 @@ const maxAge = time.Hour
 // errAge names its field, as the errors of package reading do.
 var errAge = fmt.Errorf("age_s must be between 0 and %g seconds", maxAge.Seconds())
 
-// problem completes the message and returns the first rule that it breaks, in a fixed order.
-func (m *messageRequest) problem() error {
+// validate accepts the id in either field. It returns the first rule that the message breaks, in a
+// fixed order.
+func (m *messageRequest) validate() error {
 	m.ID = cmp.Or(m.ID, m.MessageID)
 	err := cmp.Or(
-		drillProblem(m.Drill), nodeIDProblem(m.NodeID), missing(m.ID == "", "id"), reading.ValidateMessageID(m.ID),
-		m.Temperature.required("temperature"), m.Humidity.required("humidity"), m.Age.problem("age_s"),
+		validateDrill(m.Drill), validateNodeID(m.NodeID), missing(m.ID, "id"), reading.ValidateMessageID(m.ID),
+		m.Temperature.required("temperature"), m.Humidity.required("humidity"), m.Age.optional("age_s"),
 	)
 	if err != nil {
 		return err //nolint:wrapcheck // it is one of ours
 	}
-	return cmp.Or(m.ageProblem(), reading.ValidateMeasurement(m.Temperature.value, m.Humidity.value)) //nolint:wrapcheck // as above
+	return cmp.Or(m.validateAge(), reading.ValidateMeasurement(m.Temperature.value, m.Humidity.value)) //nolint:wrapcheck // as above
 }
 
-func (m *messageRequest) ageProblem() error {
+func (m *messageRequest) validateAge() error {
 	if age := m.Age.value; age < 0 || age > maxAge.Seconds() {
 		return fmt.Errorf("%w: got %g", errAge, age)
 	}
@@ -104,12 +105,13 @@ func (m *messageRequest) age() time.Duration {
 	return time.Duration(m.Age.value * float64(time.Second))
 }
 
-func nodeIDProblem(id string) error {
-	return cmp.Or(missing(id == "", "node_id"), reading.ValidateSensorID(id)) //nolint:wrapcheck // it is one of ours
+func validateNodeID(id string) error {
+	return cmp.Or(missing(id, "node_id"), reading.ValidateSensorID(id)) //nolint:wrapcheck // it is one of ours
 }
 
-func missing(is bool, field string) error {
-	if is {
+// missing returns an error if a required text is empty.
+func missing(text, field string) error {
+	if text == "" {
 		return fmt.Errorf("%s is required", field)
 	}
 	return nil
@@ -160,8 +162,8 @@ type heartbeatRequest struct {
 	NodeID string `json:"node_id"`
 }
 
-func (in *heartbeatRequest) problem() error {
-	return nodeIDProblem(in.NodeID)
+func (in *heartbeatRequest) validate() error {
+	return validateNodeID(in.NodeID)
 }
 
 type heartbeatResponse struct {

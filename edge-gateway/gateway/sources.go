@@ -80,7 +80,7 @@ func ReadSources(path string) (file SourcesFile, err error) {
 	}
 	var errs []error
 	for i, s := range file.Sources {
-		errs = append(errs, s.problem())
+		errs = append(errs, s.validate())
 		if slices.ContainsFunc(file.Sources[:i], func(other Source) bool { return other.Name == s.Name }) {
 			errs = append(errs, fmt.Errorf("source %q is given twice", s.Name))
 		}
@@ -92,7 +92,7 @@ func ReadSources(path string) (file SourcesFile, err error) {
 	return file, nil
 }
 
-func (s Source) problem() error {
+func (s Source) validate() error {
 	var errs []error
 	check := func(ok bool, rule string) {
 		if !ok {
