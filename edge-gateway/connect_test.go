@@ -161,7 +161,7 @@ func TestChecks(t *testing.T) {
 	results := func() map[string]error {
 		found := map[string]error{}
 		for _, c := range asked {
-			found[c.Name] = c.Ask(t.Context())
+			found[c.Name] = c.Run(t.Context())
 		}
 		return found
 	}

@@ -72,8 +72,8 @@ func serve(ctx context.Context, environ []string, clock func() time.Time) error 
 	if session != nil {
 		announced.Enrolment, config.Enrolment = session, session
 		config.Checks = append(config.Checks,
-			gateway.Check{Name: "enrolment", Every: time.Second, Ask: session.Problem},
-			gateway.Check{Name: "system clock", Every: time.Second, Ask: session.ClockProblem})
+			gateway.Check{Name: "enrolment", Every: time.Second, Run: session.Problem},
+			gateway.Check{Name: "system clock", Every: time.Second, Run: session.ClockProblem})
 		config.Collectors = session.Collectors()
 	}
 	announcer := announce.New(announced, clock, log)
@@ -86,7 +86,7 @@ func serve(ctx context.Context, environ []string, clock func() time.Time) error 
 		}
 		config.Checks = append(config.Checks,
 			gateway.NameCheck(func() string { return announcer.State().Problem }),
-			gateway.Check{Name: "name", Every: s.NameCheckEvery, Ask: watcher.Check})
+			gateway.Check{Name: "name", Every: s.NameCheckEvery, Run: watcher.Check})
 		config.Collectors = append(config.Collectors, announcer.Collectors()...)
 	}
 	site = gateway.New(config, topic, box, now, log)
@@ -159,9 +159,9 @@ func listen(ctx context.Context, s *Config, log *slog.Logger) (nodes, local net.
 func checks(s Config, clock func() time.Time) []gateway.Check {
 	look := doctor.Config{OutboxDir: s.OutboxDir, OutboxMaxBytes: s.OutboxMaxBytes, Emulator: s.Emulator, Clock: clock}
 	return []gateway.Check{
-		{Name: "address", Every: 15 * time.Second, Fatal: true, Ask: func(ctx context.Context) error { return alive(ctx, s.Port) }},
-		{Name: "clock", Clock: true, Every: 10 * time.Minute, Ask: look.CheckClock},
-		{Name: "disk", Every: 10 * time.Minute, Ask: look.CheckDisk},
+		{Name: "address", Every: 15 * time.Second, Fatal: true, Run: func(ctx context.Context) error { return alive(ctx, s.Port) }},
+		{Name: "clock", Clock: true, Every: 10 * time.Minute, Run: look.CheckClock},
+		{Name: "disk", Every: 10 * time.Minute, Run: look.CheckDisk},
 	}
 }
 

@@ -78,7 +78,7 @@ func (d *drain) batch(ctx context.Context) time.Duration {
 	started := d.sender.clock()
 	sent := d.publish(ctx, messages)
 	took, live := d.sender.clock().Sub(started), d.sender.live.Load()
-	beside := live > d.live
+	withLive := live > d.live
 	d.live = live
 	d.consume(ctx, messages[:sent])
 	if sent < len(messages) && len(messages) > 1 {
@@ -90,7 +90,7 @@ func (d *drain) batch(ctx context.Context) time.Duration {
 	case down || sent < len(messages):
 		return 0
 	default:
-		return d.pacer.next(took, beside)
+		return d.pacer.next(took, withLive)
 	}
 }
 

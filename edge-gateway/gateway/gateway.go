@@ -1,26 +1,26 @@
-// Package gateway is the HTTP side of the edge gateway: sensor nodes of one
-// site register with it, post readings and send heartbeats, and it publishes
-// each reading to topic data before it answers.
+// Package gateway is the HTTP side of the edge gateway: the sensor nodes of a site
+// register with it, post readings and send heartbeats, and it publishes each reading
+// to topic data before it answers.
 //
 // When Pub/Sub does not acknowledge a reading, the gateway writes it to the outbox
 // on disk before it answers the node, and publishes it later under its original
 // time: an answered reading is never lost. While Pub/Sub is known to be down, nodes
 // are answered at once. While it is up, no reading is written to disk.
 //
-// A message that Pub/Sub refuses for what is in it (INVALID_ARGUMENT) is given
-// up: logged, counted, and its node is answered 500 without "kept". Others are not
-// affected. No reading of ours is known to be refused; this guards against limits
-// that we do not know of. After [maxRefusals] in a row, with none taken between
-// them, the fault may be the topic's (such as a schema that somebody has attached
-// to it): from then on refused readings are kept, until one is taken.
+// A message that Pub/Sub refuses for its content (INVALID_ARGUMENT) is discarded:
+// logged, counted, and its node is answered 500 without "kept". Others are not
+// affected. No valid reading is known to be refused; this guards against limits that
+// nobody has documented. After [maxRefusals] in a row the topic may be at fault, such
+// as by a new schema: from then on refused readings are kept, until one is
+// acknowledged.
 //
-// The gateway keeps the nodes and each node's last hour in memory. The last hour is
-// published with every reading, so that detection needs no query. A restart loses
-// it; the list of nodes is kept in a file. Nodes are not
-// authenticated: the gateway trusts its network. It bounds and checks everything that
+// The gateway has the nodes and each node's last hour in memory. The last hour is
+// published with every reading, so that detection needs no query. A restart loses it,
+// but for the readings in the outbox; the list of nodes is saved in a file. Nodes are
+// not authenticated: the gateway trusts its network. It bounds and validates all that
 // they send.
 //
-// edge-gateway's main runs it on site, run/local beside the rest of the system.
+// edge-gateway's main runs it on site, run/local together with the rest of the system.
 package gateway
 
 import (
@@ -65,7 +65,7 @@ const (
 // Publisher sends readings to topic data. [ReadingPublisher] is one.
 type Publisher interface {
 	// Publish returns once Pub/Sub has the message, or by a timeout of its own. The
-	// error is [ErrRefused] when Pub/Sub will never take this message.
+	// error is [ErrRefused] when Pub/Sub will never accept this message.
 	Publish(ctx context.Context, m Message) error
 	// PublishBacklog sends messages in their order, without delaying Publish, and
 	// returns an error, or nil, for each.
@@ -153,7 +153,7 @@ type Config struct {
 	// Withheld receives readings of the outbox that may not be published. Without it they
 	// stay in the outbox, and those behind them wait.
 	Withheld Outbox
-	// Boot is the machine's; the zero value is the one that it runs in.
+	// Boot is for tests; the zero value is this machine's.
 	Boot clock.Boot
 	// Version is shown by /health and /metrics.
 	Version string
@@ -174,9 +174,9 @@ type Config struct {
 	Collectors []prometheus.Collector
 }
 
-// Gateway answers nodes. It is an [http.Handler], and Run must run beside it. Its parts:
-// requests answers nodes, sender publishes readings or stores them in the outbox, drain
-// delivers the outbox, monitor runs checks and serves /health.
+// Gateway is the [http.Handler] that nodes call; Run must run as long. Its parts: requests
+// answers nodes, sender publishes readings or stores them in the outbox, drain delivers the
+// outbox, monitor runs checks and serves /health.
 type Gateway struct {
 	config   Config
 	nodes    *nodeTable
@@ -260,7 +260,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	background.Go(func() { g.saveNodes(ctx) })
 	background.Go(func() { g.sender.probeIdle(ctx, g.config.IdleProbe) })
 	for _, c := range g.config.Checks {
-		if c.Ask != nil {
+		if c.Run != nil {
 			background.Go(func() { g.monitor.watch(ctx, c) })
 		}
 	}
@@ -290,7 +290,7 @@ func (g *Gateway) routes() map[string]http.HandlerFunc {
 //go:embed openapi.json
 var document []byte
 
-// serveDocument is for whoever writes a node's program.
+// serveDocument is for developers of firmware for nodes.
 func serveDocument(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(document) // a client that has gone needs no answer

@@ -30,7 +30,7 @@ func newLimiters(config *Config) limiters {
 	return limiters{config, known}
 }
 
-func (l limiters) of(c caller) *rate.Limiter {
+func (l limiters) get(c caller) *rate.Limiter {
 	if found, ok := l.known.Get(c); ok {
 		return found
 	}
@@ -57,7 +57,7 @@ const maxThrottleDelay = time.Second
 // delay: a node that floods the gateway is slowed down on every connection it has, and
 // other nodes are not. throttle has written the answer when it returns false.
 func (q *requests) throttle(w http.ResponseWriter, r *http.Request, nodeID string) bool {
-	if !q.throttleAddress(w, r) || !q.within(w, r, caller{nodeID, remote(r)}) {
+	if !q.throttleAddress(w, r) || !q.allow(w, r, caller{nodeID, remote(r)}) {
 		return false
 	}
 	q.nodes.seen(nodeID, remote(r), q.clock())
@@ -66,13 +66,13 @@ func (q *requests) throttle(w http.ResponseWriter, r *http.Request, nodeID strin
 
 // throttleAddress is throttle for an address alone.
 func (q *requests) throttleAddress(w http.ResponseWriter, r *http.Request) bool {
-	return q.within(w, r, caller{"", remote(r)})
+	return q.allow(w, r, caller{"", remote(r)})
 }
 
-// within waits for the rate limiter of a caller and reports whether the request may go on. It
-// has answered when it may not.
-func (q *requests) within(w http.ResponseWriter, r *http.Request, c caller) bool {
-	limiter := q.limiters.of(c)
+// allow waits for the rate limiter of a caller and reports whether the request may go on. If not
+// it has answered.
+func (q *requests) allow(w http.ResponseWriter, r *http.Request, c caller) bool {
+	limiter := q.limiters.get(c)
 	if limiter.Allow() || wait(r.Context(), limiter) {
 		return true
 	}

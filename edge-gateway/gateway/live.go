@@ -14,8 +14,8 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// Live is what the gateway has heard itself, for the watch on the same machine. Its values are
-// the nodes' own, without the corrections that the service has.
+// Live holds the readings of the gateway's nodes, for the watch on the same machine. Values are
+// as measured: only the service knows the corrections.
 type Live struct {
 	Time    time.Time  `json:"time"`             // by the gateway's clock, which dates readings
 	Standby bool       `json:"standby,omitzero"` // another gateway of the pair has the name
@@ -94,7 +94,7 @@ func ListenLocal(ctx context.Context, path string) (net.Listener, error) {
 	return listener, nil
 }
 
-// LocalClient returns a client that calls a socket of this machine, whatever the host of a URL.
+// LocalClient returns a client that sends every request to a unix socket, whatever its host.
 func LocalClient(socket string) *http.Client {
 	return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)

@@ -14,18 +14,18 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// Check tests something that nodes or readings depend on. GET /health reports its error.
+// Check is a test of something that nodes or readings depend on. GET /health reports its error.
 type Check struct {
 	// Name precedes the reason in /health.
 	Name string
-	// Every is the interval of Ask.
+	// Every is the interval of Run.
 	Every time.Duration
 	// Clock marks the check of the clock by which an open gateway dates readings.
 	Clock bool
 	// Fatal marks a check without which nodes cannot use the gateway.
 	Fatal bool
-	Ask   func(ctx context.Context) error
-	// Now replaces Ask: each GET /health and GET /metrics calls it. It must not wait, and it logs
+	Run   func(ctx context.Context) error
+	// Now replaces Run: each GET /health and GET /metrics calls it. It must not wait, and it logs
 	// its changes itself.
 	Now func() error
 }
@@ -109,7 +109,7 @@ type monitor struct {
 // watch runs a check until the context ends. A change is logged, the same error is not.
 func (m *monitor) watch(ctx context.Context, c Check) {
 	for {
-		err := c.Ask(ctx)
+		err := c.Run(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -213,7 +213,7 @@ func (m *monitor) health(w http.ResponseWriter, _ *http.Request) {
 	status, reasons := m.state()
 	h := Health{
 		Status: status, Reasons: reasons, Version: m.config.Version, Nodes: m.nodes.count(),
-		Publishing: Publishing{Up: !down, Since: reading.TruncateTime(since), Error: reason, Refused: m.sender.givenUp.Load()},
+		Publishing: Publishing{Up: !down, Since: reading.TruncateTime(since), Error: reason, Refused: m.sender.discarded.Load()},
 		Outbox: OutboxHealth{
 			Readings: stats.Pending, Bytes: stats.Bytes, Dropped: m.sender.dropped.Load(), Damaged: stats.Damaged,
 		},

@@ -147,12 +147,12 @@ func (n *nodeTable) record(r reading.Reading, age time.Duration, address string,
 	return found.window.record(r, age, fingerprint(n.seed, r), now, scratch)
 }
 
-// mark marks a reading as published, or as kept in the outbox.
-func (n *nodeTable) mark(t timedReading, kept bool) {
+// mark records that a reading was sent, or that it is kept in the outbox.
+func (n *nodeTable) mark(t timedReading, result outcome) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if found, ok := n.known[t.NodeID]; ok {
-		found.window.mark(t, kept)
+		found.window.mark(t, result)
 	}
 }
 

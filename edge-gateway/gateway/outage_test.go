@@ -289,7 +289,7 @@ func TestChecksShowInHealth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var broken atomic.Pointer[map[string]string] // errors by check
 		check := func(name string, fatal bool) gateway.Check {
-			return gateway.Check{Name: name, Every: 10 * time.Minute, Fatal: fatal, Ask: func(context.Context) error {
+			return gateway.Check{Name: name, Every: 10 * time.Minute, Fatal: fatal, Run: func(context.Context) error {
 				if text := (*broken.Load())[name]; text != "" {
 					return errors.New(text)
 				}

@@ -15,11 +15,11 @@ type batchPacer struct {
 
 const (
 	largestBatch = 64
-	// largestBeside is the largest batch while live readings come: a live one may wait for
+	// largestWithLive is the largest batch while live readings come: a live one may wait for
 	// one batch. With 32 the 99th percentile is more than doubled (BenchmarkBacklog).
-	largestBeside = 16
-	// longestBeside bounds the additional pause then.
-	longestBeside = 10 * time.Millisecond
+	largestWithLive = 16
+	// longestWithLive bounds the additional pause then.
+	longestWithLive = 10 * time.Millisecond
 	// slack is how much longer than the fastest batch one may take: about the delay of a
 	// live reading on a slow line.
 	slack = 5 * time.Millisecond
@@ -27,9 +27,9 @@ const (
 
 func newBatchPacer() *batchPacer { return &batchPacer{size: 1} }
 
-// next returns the pause after a batch that took so long; beside says that live readings came
+// next returns the pause after a batch of a duration; withLive says that live readings came
 // since the batch before.
-func (p *batchPacer) next(took time.Duration, beside bool) time.Duration {
+func (p *batchPacer) next(took time.Duration, withLive bool) time.Duration {
 	if p.fastest == 0 || took < p.fastest {
 		p.fastest = took
 	}
@@ -41,9 +41,9 @@ func (p *batchPacer) next(took time.Duration, beside bool) time.Duration {
 		p.size = min(2*p.size, largestBatch)
 	}
 	pause := max(took, time.Millisecond)
-	if beside {
-		p.size = min(p.size, largestBeside)
-		pause += min(2*pause, longestBeside)
+	if withLive {
+		p.size = min(p.size, largestWithLive)
+		pause += min(2*pause, longestWithLive)
 	}
 	return pause
 }

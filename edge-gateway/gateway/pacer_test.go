@@ -21,18 +21,18 @@ func TestPace(t *testing.T) {
 			t.Errorf("a pause of %s leaves a live reading no room", pause)
 		}
 	})
-	t.Run("beside live readings", func(t *testing.T) {
+	t.Run("with live readings", func(t *testing.T) {
 		t.Parallel()
 		p := newBatchPacer()
 		for range 10 {
 			p.next(2*time.Millisecond, false)
 		}
-		if pause := p.next(2*time.Millisecond, true); pause != 6*time.Millisecond || p.size != largestBeside {
-			t.Errorf("a pause of %s and batches of %d, want three times the batch and %d", pause, p.size, largestBeside)
+		if pause := p.next(2*time.Millisecond, true); pause != 6*time.Millisecond || p.size != largestWithLive {
+			t.Errorf("a pause of %s and batches of %d, want three times the batch and %d", pause, p.size, largestWithLive)
 		}
-		must.Equal(t, "a pause on a long line", 100*time.Millisecond+longestBeside, p.next(100*time.Millisecond, true))
+		must.Equal(t, "a pause on a long line", 100*time.Millisecond+longestWithLive, p.next(100*time.Millisecond, true))
 		p.next(2*time.Millisecond, true)
-		if pause := p.next(2*time.Millisecond, false); pause != 2*time.Millisecond || p.size != 2*largestBeside {
+		if pause := p.next(2*time.Millisecond, false); pause != 2*time.Millisecond || p.size != 2*largestWithLive {
 			t.Errorf("after them a pause of %s and batches of %d", pause, p.size)
 		}
 	})

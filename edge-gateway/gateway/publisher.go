@@ -35,19 +35,19 @@ type Message struct {
 	Attributes map[string]string
 }
 
-// ErrRefused marks a message that Pub/Sub will never take
-// (INVALID_ARGUMENT), while it may take others.
+// ErrRefused marks a message that Pub/Sub will never accept (INVALID_ARGUMENT), while it may
+// accept others.
 var ErrRefused = errors.New("refused by Pub/Sub")
 
-// ReadingPublisher publishes readings to a Pub/Sub topic. Live readings and backlog go in
-// requests of their own.
+// ReadingPublisher publishes readings to a Pub/Sub topic, live readings and backlog in separate
+// requests.
 type ReadingPublisher struct {
 	client   *pubsub.Client // created by Connect; nil if the client is the caller's
 	attempts *attempts      // of that client, to explain its errors
 
 	live, backlog *publisher.Publisher
-	// single takes the messages of a request that was refused, one a request: the
-	// fault may be another's.
+	// single sends the messages of a refused request again, one a request: another
+	// message may be at fault.
 	single *publisher.Publisher
 
 	mu         sync.Mutex
@@ -58,9 +58,8 @@ type ReadingPublisher struct {
 	flusher    sync.WaitGroup
 }
 
-// NewReadingPublisher publishes through a client of the caller's, which stays the caller's
-// to close; stop the publisher first. A publish fails after timeout, 0 for
-// [PublishTimeout].
+// NewReadingPublisher returns a publisher that uses the caller's client; stop it before closing
+// the client. A publish fails after timeout, 0 for [PublishTimeout].
 func NewReadingPublisher(client *pubsub.Client, topic string, timeout time.Duration) *ReadingPublisher {
 	timeout = cmp.Or(timeout, PublishTimeout)
 	return &ReadingPublisher{
@@ -69,8 +68,8 @@ func NewReadingPublisher(client *pubsub.Client, topic string, timeout time.Durat
 	}
 }
 
-// Connect returns a publisher with a client of its own. Its errors include the last
-// failed attempt's.
+// Connect returns a publisher that creates its client. Errors of a publish include that of the
+// last failed attempt.
 func Connect(ctx context.Context, project, topic string, timeout time.Duration, options ...option.ClientOption) (*ReadingPublisher, error) {
 	failed := &attempts{}
 	// Left alone, gRPC waits up to two minutes before it tries a lost connection again.

@@ -30,7 +30,8 @@ func (q *requests) reject(w http.ResponseWriter, r *http.Request, nodeID string,
 	write(w, status, body)
 }
 
-// logRejection logs what breaks a rule, and returns whose it is and the first line of the reason.
+// logRejection logs a broken rule. It returns the node id or, unless that is valid, the address,
+// and the first line of the reason.
 func (q *requests) logRejection(r *http.Request, nodeID string, reason error) (who, first string) {
 	first, _, _ = strings.Cut(reason.Error(), "\n")
 	address := remote(r)

@@ -24,7 +24,7 @@ const (
 	lost          outcome = iota // neither of these: its node must send it again
 	sent                         // Pub/Sub has it
 	kept                         // it is in the outbox
-	unpublishable                // given up, because Pub/Sub will never take it
+	unpublishable                // discarded, because Pub/Sub will never accept it
 )
 
 // sender publishes live readings and puts those that Pub/Sub does not acknowledge into
@@ -42,8 +42,8 @@ type sender struct {
 
 	wake chan struct{} // for the drain: something changed
 	// Since the start: live readings, those that could not be kept, and those that
-	// were given up because Pub/Sub refuses them.
-	live, dropped, givenUp atomic.Int64
+	// were discarded because Pub/Sub refused them.
+	live, dropped, discarded atomic.Int64
 	// noRoom is when the outbox last had no room for a reading, in nanoseconds since 1970.
 	noRoom atomic.Int64
 }
@@ -98,7 +98,7 @@ func (s *sender) sendAll(ctx context.Context, batch []timedReading, data [][]byt
 				outcomes[i] = sent
 				s.metrics.published.Inc()
 				s.answered(ctx, true)
-				s.nodes.mark(batch[i], false)
+				s.nodes.mark(batch[i], sent)
 			case s.failed(ctx, m, err):
 				outcomes[i] = unpublishable
 			}
@@ -133,7 +133,7 @@ func (s *sender) keep(ctx context.Context, batch []timedReading) []outcome {
 		err := errs[i]
 		if err == nil {
 			outcomes[i] = kept
-			s.nodes.mark(t, true)
+			s.nodes.mark(t, kept)
 			continue
 		}
 		reason := "disk"
@@ -164,8 +164,8 @@ func (s *sender) wakeDrain() {
 	}
 }
 
-// failed records a failed publish and reports whether to give the message up.
-func (s *sender) failed(ctx context.Context, m Message, err error) (giveUp bool) {
+// failed records a failed publish and reports whether to discard the message.
+func (s *sender) failed(ctx context.Context, m Message, err error) (discard bool) {
 	if errors.Is(err, ErrRefused) {
 		return s.refused(ctx, m, err)
 	}
@@ -187,9 +187,9 @@ func (s *sender) unreachable(ctx context.Context, err error) {
 	}
 }
 
-// refused records a message that Pub/Sub refuses and reports whether to give it up. Only the
-// log still has a message that is given up.
-func (s *sender) refused(ctx context.Context, m Message, err error) (giveUp bool) {
+// refused records a message that Pub/Sub refuses and reports whether to discard it. A discarded
+// message is only in the log.
+func (s *sender) refused(ctx context.Context, m Message, err error) (discard bool) {
 	s.answered(ctx, false)
 	inRow := s.uplink.refused(err)
 	if inRow == maxRefusals+1 {
@@ -198,15 +198,15 @@ func (s *sender) refused(ctx context.Context, m Message, err error) (giveUp bool
 	if inRow > maxRefusals {
 		return false
 	}
-	s.givenUp.Add(1)
-	s.events.add(ctx, slog.LevelError, "", "Pub/Sub refuses a reading, it is given up",
+	s.discarded.Add(1)
+	s.events.add(ctx, slog.LevelError, "", "Pub/Sub refuses a reading, it is discarded",
 		"node_id", m.NodeID, "data", string(m.Data), "error", err.Error())
 	return true
 }
 
-// answered records an answer of Pub/Sub, which has taken a message or refused it.
-func (s *sender) answered(ctx context.Context, taken bool) {
-	if away, back := s.uplink.answered(s.clock(), taken); back {
+// answered records an answer of Pub/Sub, which acknowledged a message or refused it.
+func (s *sender) answered(ctx context.Context, acknowledged bool) {
+	if away, back := s.uplink.answered(s.clock(), acknowledged); back {
 		s.log.InfoContext(ctx, "publishing works again", "away_seconds", away.Seconds(), "backlog", s.outbox.Stats().Pending)
 		s.wakeDrain()
 	}
@@ -222,10 +222,10 @@ func (s *sender) probeIdle(ctx context.Context, interval time.Duration) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for before := int64(-1); ; {
-		if before < 0 || s.uplink.taken() == before {
+		if before < 0 || s.uplink.acknowledged() == before {
 			s.publishProbe(ctx)
 		}
-		before = s.uplink.taken()
+		before = s.uplink.acknowledged()
 		select {
 		case <-tick.C:
 		case <-ctx.Done():

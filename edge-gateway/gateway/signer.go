@@ -39,8 +39,8 @@ const (
 // reading keeps the time that it may have been published with, and so stays the same reading.
 const retimeSlack = 10 * time.Second
 
-// signer makes messages of readings: it dates records of the outbox, and signs for an
-// enrolled gateway.
+// signer turns readings into messages: it dates records of the outbox, and signs for an enrolled
+// gateway.
 type signer struct {
 	enrolment Enrolment // nil for an open gateway
 	boot      clock.Boot

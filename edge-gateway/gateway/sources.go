@@ -128,7 +128,7 @@ func parseNetwork(text string) (netip.Prefix, error) {
 	return address.Prefix(address.BitLen()) //nolint:wrapcheck // as above
 }
 
-// source is a [Source] at work.
+// source is a configured [Source] with its counts.
 type source struct {
 	Source
 
@@ -170,8 +170,8 @@ func newSources(configured []Source, m *metrics) []*source {
 	return sources
 }
 
-// is reports whether a request is the source's.
-func (s *source) is(address netip.Addr, token string) bool {
+// matches reports whether a request with this address and token is the source's.
+func (s *source) matches(address netip.Addr, token string) bool {
 	sum := sha256.Sum256([]byte(token))
 	if s.Token != "" && subtle.ConstantTimeCompare(sum[:], s.token[:]) == 0 {
 		return false
@@ -213,7 +213,7 @@ func (q *requests) enter(w http.ResponseWriter, r *http.Request) (from *source, 
 	address, _ := netip.ParseAddr(remote(r))
 	address = address.Unmap().WithZone("")
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	i := slices.IndexFunc(q.monitor.sources, func(s *source) bool { return s.is(address, token) })
+	i := slices.IndexFunc(q.monitor.sources, func(s *source) bool { return s.matches(address, token) })
 	if i < 0 {
 		q.reject(w, r, "", http.StatusForbidden, "source", detailSource, errors.New("no source of batches has this address or token"))
 		return nil, nil, false
@@ -229,7 +229,7 @@ func (q *requests) enter(w http.ResponseWriter, r *http.Request) (from *source, 
 	return nil, nil, false
 }
 
-// unavailable answers that the whole batch must be sent again.
+// unavailable answers 503: the whole batch must be sent again.
 func (q *requests) unavailable(w http.ResponseWriter, r *http.Request, from *source, reason error) {
 	w.Header().Set("Retry-After", "5")
 	q.reject(w, r, "", http.StatusServiceUnavailable, "unavailable", detailKeep, fmt.Errorf("source %s: %w", from.Name, reason))

@@ -54,7 +54,7 @@ func (u *uplink) allowProbe(since time.Time) {
 	u.trial = u.down && !u.since.After(since)
 }
 
-// maxRefusals is how many messages in a row may be given up as refused.
+// maxRefusals is how many messages in a row may be discarded as refused.
 const maxRefusals = 64
 
 // refused records a refused message and returns how many there were in a row. After
@@ -82,19 +82,19 @@ func (u *uplink) markDown(now time.Time, err error) bool {
 	return true
 }
 
-// taken returns how many messages Pub/Sub has acknowledged.
-func (u *uplink) taken() int64 {
+// acknowledged returns how many messages Pub/Sub has acknowledged.
+func (u *uplink) acknowledged() int64 {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.messages
 }
 
-// answered records that Pub/Sub acknowledged a message (taken) or refused it. If that brought
+// answered records that Pub/Sub acknowledged a message or refused it. If that brought
 // the uplink back, away is how long it was down.
-func (u *uplink) answered(now time.Time, taken bool) (away time.Duration, back bool) {
+func (u *uplink) answered(now time.Time, acknowledged bool) (away time.Duration, back bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if taken {
+	if acknowledged {
 		if u.refusals > maxRefusals && !u.down {
 			u.reason = ""
 		}

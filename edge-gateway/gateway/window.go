@@ -177,11 +177,11 @@ func (w *window) include(added windowEntry) {
 	w.insert(i, added)
 }
 
-// mark marks a measurement as published, or as kept in the outbox.
-func (w *window) mark(s timedReading, kept bool) {
+// mark records that a measurement was sent, or that it is kept in the outbox.
+func (w *window) mark(s timedReading, result outcome) {
 	if i := w.find(s); i < len(w.entries) {
-		w.entries[i].kept = w.entries[i].kept || kept
-		w.entries[i].sent = w.entries[i].sent || !kept
+		e := &w.entries[i]
+		e.kept, e.sent = e.kept || result == kept, e.sent || result == sent
 	}
 }
 

@@ -42,7 +42,7 @@ func (s *System) startGateway(ctx context.Context, listener net.Listener) error 
 		publisher = gateway.Granted(func() (gateway.Publisher, error) { return topic, session.Ready() })
 		now, enrolled = corrected.Now, session
 		config.Enrolment = session
-		config.Checks = append(config.Checks, gateway.Check{Name: "enrolment", Every: time.Second, Ask: session.Problem})
+		config.Checks = append(config.Checks, gateway.Check{Name: "enrolment", Every: time.Second, Run: session.Problem})
 	}
 	s.announce(ctx, listener, enrolled, &config)
 	config.NodesFile = filepath.Join(o.DataDir, "nodes.json")
