@@ -203,7 +203,7 @@ func withheldOutbox(s Config, clock func() time.Time) *outbox.Late {
 func openClock(ctx context.Context, folder string, system func() time.Time, log *slog.Logger) *clock.Clock {
 	opened, err := clock.Open(filepath.Join(folder, "clock.json"), system, clock.ThisBoot())
 	if err != nil {
-		log.WarnContext(ctx, "what was known of the time is lost, the API will tell it", "error", err.Error())
+		log.WarnContext(ctx, "the saved time is lost until the API answers", "error", err.Error())
 	}
 	return opened
 }

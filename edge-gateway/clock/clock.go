@@ -1,6 +1,6 @@
-// Package clock keeps the time of an enrolled gateway: the API gives it, and the
-// machine's uptime carries it on. Readings keep their times when the system clock is set,
-// and a reading that was taken before the time was known is dated once it is.
+// Package clock is the clock of an enrolled gateway: it is set by the API and runs on the
+// machine's uptime. Readings keep their times when the system clock is set, and a reading
+// from before the first reply is dated after it.
 //
 // Before the API's first reply in a boot the clock is the system's.
 package clock
@@ -24,10 +24,10 @@ import (
 const Limit = 5 * time.Minute
 
 const (
-	// remembered is how many boots the file holds: more than those with records in an outbox.
-	remembered = 256
-	// moved is the smallest change after which the file is written again.
-	moved = time.Second
+	// maxBoots bounds the boots in the file: an outbox has records of fewer.
+	maxBoots = 256
+	// saveThreshold is the smallest change after which the file is written again.
+	saveThreshold = time.Second
 )
 
 // Clock is safe for concurrent use.
@@ -37,13 +37,13 @@ type Clock struct {
 	path   string
 
 	mu    sync.Mutex
-	boots []started // oldest first
-	known bool      // the last of boots is this one
-	saved time.Time // the start of this boot in the file
+	boots []bootStart // oldest first
+	known bool        // the last of boots is this one
+	saved time.Time   // the start of this boot in the file
 }
 
-// started is the time at which a boot's uptime was zero.
-type started struct {
+// bootStart is the time at which a boot's uptime was zero.
+type bootStart struct {
 	Boot string    `json:"boot"`
 	At   time.Time `json:"started_at"`
 }
@@ -69,7 +69,7 @@ func Open(path string, system func() time.Time, boot Boot) (*Clock, error) {
 	return c, nil
 }
 
-// FastBy says by how much a clock that is ahead is fast, or one that is behind slow.
+// FastBy describes a clock's offset, such as "fast by 2s" or "slow by 2s".
 func FastBy(ahead time.Duration) string {
 	if ahead < 0 {
 		return fmt.Sprintf("slow by %s", -ahead.Round(time.Second))
@@ -82,7 +82,7 @@ func name(boot [16]byte) string { return hex.EncodeToString(boot[:]) }
 // Boot is the boot that the clock runs in.
 func (c *Clock) Boot() Boot { return c.boot }
 
-// Now is the time in UTC; it is the system clock's until the API has given one.
+// Now is the time in UTC, until the API's first reply the system clock's.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,19 +116,18 @@ func (c *Clock) Time(boot [16]byte, uptime time.Duration) (at time.Time, ok bool
 	return time.Time{}, false
 }
 
-// Learn sets the clock by a server's time, given the uptimes of the request and of the
-// reply. The clock moves no further than it must to lie within those bounds, so that it is
-// as good as the fastest reply. An error says that the file could not be written; the clock
-// is set nevertheless.
-func (c *Clock) Learn(asked, answered time.Duration, server time.Time) error {
+// Adjust sets the clock by a server's time, given the uptimes of the request and of the
+// reply. It moves the clock only as far as into those bounds, so that the fastest reply
+// determines the precision. After an error the clock is set, but the file is not written.
+func (c *Clock) Adjust(asked, answered time.Duration, server time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	// The boot began between server - answered and server - asked.
 	earliest, latest := server.Add(-answered).UTC(), server.Add(-asked).UTC()
 	if !c.known {
 		c.known = true
-		c.boots = append(c.boots, started{name(c.boot.ID), earliest.Add(latest.Sub(earliest) / 2)})
-		c.boots = c.boots[max(0, len(c.boots)-remembered):]
+		c.boots = append(c.boots, bootStart{name(c.boot.ID), earliest.Add(latest.Sub(earliest) / 2)})
+		c.boots = c.boots[max(0, len(c.boots)-maxBoots):]
 	}
 	this := &c.boots[len(c.boots)-1]
 	if this.At.Before(earliest) {
@@ -136,7 +135,7 @@ func (c *Clock) Learn(asked, answered time.Duration, server time.Time) error {
 	} else if this.At.After(latest) {
 		this.At = latest
 	}
-	if this.At.Sub(c.saved).Abs() < moved {
+	if this.At.Sub(c.saved).Abs() < saveThreshold {
 		return nil
 	}
 	content, err := json.Marshal(c.boots)
@@ -144,7 +143,7 @@ func (c *Clock) Learn(asked, answered time.Duration, server time.Time) error {
 		err = statefile.Write(c.path, content)
 	}
 	if err != nil {
-		return fmt.Errorf("keep the time of this boot: %w", err)
+		return fmt.Errorf("save the time of this boot: %w", err)
 	}
 	c.saved = this.At
 	return nil

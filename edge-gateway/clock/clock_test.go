@@ -49,14 +49,14 @@ func TestClock(t *testing.T) {
 	if !c.Now().Equal(m.wall) {
 		t.Error("before the API has told the time it is not the system clock's")
 	}
-	must.Do(t, c.Learn(m.uptime, m.uptime+2*time.Second, noon))
+	must.Do(t, c.Adjust(m.uptime, m.uptime+2*time.Second, noon))
 	m.pass(2 * time.Second)
 	within(t, "after a reply that took 2 s", c.Now(), noon, time.Second)
 
 	// A faster reply is better, a slower one tells nothing new.
-	must.Do(t, c.Learn(m.uptime, m.uptime, noon.Add(500*time.Millisecond)))
+	must.Do(t, c.Adjust(m.uptime, m.uptime, noon.Add(500*time.Millisecond)))
 	within(t, "after a quick reply", c.Now(), noon.Add(500*time.Millisecond), 0)
-	must.Do(t, c.Learn(m.uptime-10*time.Second, m.uptime, noon))
+	must.Do(t, c.Adjust(m.uptime-10*time.Second, m.uptime, noon))
 	within(t, "after a slow reply", c.Now(), noon.Add(500*time.Millisecond), 0)
 
 	// The system clock is set, back and forth; the machine is suspended.
@@ -97,11 +97,11 @@ func TestClockFile(t *testing.T) {
 	if err == nil {
 		t.Error("a garbled file is not told")
 	}
-	must.Do(t, c.Learn(0, 0, noon.Add(time.Hour)))
+	must.Do(t, c.Adjust(0, 0, noon.Add(time.Hour)))
 	within(t, "after a garbled file", c.Now(), noon.Add(time.Hour), 0)
 	c, err = clock.Open(filepath.Join(path, "below-a-file"), func() time.Time { return m.wall }, clock.ThisBoot())
 	if err == nil {
-		err = c.Learn(c.Boot().Uptime(), c.Boot().Uptime(), noon.Add(time.Hour))
+		err = c.Adjust(c.Boot().Uptime(), c.Boot().Uptime(), noon.Add(time.Hour))
 	}
 	if err == nil {
 		t.Error("a file that cannot be written is not told")

@@ -19,7 +19,7 @@ import (
 // ErrDeclined is returned when the person who was asked declined. Nothing has changed.
 var ErrDeclined = errors.New("not enrolled")
 
-// Offer describes the enrolment that a code is for.
+// Offer describes the enrolment that a code stands for.
 type Offer struct {
 	Name, Account string
 	// Former is the enrolment that would end; nil if there is none or it is the same.

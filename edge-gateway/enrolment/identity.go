@@ -1,9 +1,9 @@
-// Package enrolment makes a gateway a customer's own: Enrol exchanges a one-time code
-// for an identity, and a Session reports to the API each minute, whose replies have the
-// time and the access token for publishing.
+// Package enrolment gives a gateway to a customer: Enrol exchanges a one-time code for an
+// identity, and a Session reports to the API each minute, which replies with the time and
+// an access token for publishing.
 //
 // The key is made on site and never leaves it. No credential of Google's is stored on
-// site: the access token is kept in memory only.
+// site: the access token is in memory only.
 package enrolment
 
 import (
@@ -38,13 +38,13 @@ type Identity struct {
 // Names of files in the state folder.
 const (
 	identityFile = "enrolment.json"
-	// pendingFile has the key of an enrolment without a reply so far.
+	// pendingFile has the key of an enrolment that the API has not confirmed yet.
 	pendingFile = "enrolment.pending.json"
 	// pairFile has the last pair key, for a start while the API is unavailable.
 	pairFile = "pair.json"
 )
 
-// Load reads the identity that a folder holds; nil for a gateway that is not enrolled.
+// Load reads the identity in a folder; nil for a gateway that is not enrolled.
 func Load(folder string) (*Identity, error) {
 	id, err := read(filepath.Join(folder, identityFile))
 	if err != nil || id == nil {

@@ -14,7 +14,7 @@ import (
 	"coldaisle.dev/shared/wire"
 )
 
-// minPairKey keeps a pair key from being guessed, in bytes.
+// minPairKey is the shortest pair key, in bytes, so that it cannot be guessed.
 const minPairKey = 16
 
 // pairKey is the content of the pair file.
@@ -23,9 +23,9 @@ type pairKey struct {
 	Key       []byte `json:"pair_key"`
 }
 
-// loadPairKey returns the stored key of an identity, or a random one: a gateway without
-// the customer's key pairs with none, least of all with an open one. If the file cannot
-// be read, the next status brings the key again.
+// loadPairKey returns the stored key of an identity, or a random one: a gateway without the
+// customer's key must pair with no other. If the file cannot be read, the next reply has the
+// key.
 func (id *Identity) loadPairKey() []byte {
 	var kept pairKey
 	content, err := os.ReadFile(filepath.Join(id.folder, pairFile))

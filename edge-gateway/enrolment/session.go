@@ -92,8 +92,8 @@ func NewSession(id *Identity, c *clock.Clock, system func() time.Time, version s
 	}
 }
 
-// Run sends what report returns each minute, until the context ends. The error is
-// always nil, for an errgroup.
+// Run reports to the API each minute until the context ends. The error is always nil, for an
+// errgroup.
 func (s *Session) Run(ctx context.Context, report func() Report) error {
 	for ctx.Err() == nil {
 		wait := statusInterval
@@ -105,7 +105,7 @@ func (s *Session) Run(ctx context.Context, report func() Report) error {
 		case err != nil:
 			wait = retryInterval
 		case corrected:
-			wait = 0 // a status by a wrong clock gets the time but no token
+			wait = 0 // the API gives no token for a status by a wrong clock
 		}
 		_ = pause.For(ctx, wait)
 	}
@@ -146,7 +146,7 @@ func (s *Session) status(ctx context.Context, report Report) (corrected bool, er
 		return false, err
 	}
 	before := s.clock.Now()
-	if err := s.clock.Learn(asked, answered, reply.Time); err != nil {
+	if err := s.clock.Adjust(asked, answered, reply.Time); err != nil {
 		s.log.WarnContext(ctx, "the time cannot be stored for a restart", "error", err.Error())
 	}
 	corrected = s.clock.Now().Sub(before).Abs() > time.Minute
@@ -171,23 +171,23 @@ func (s *Session) Ready() error {
 	case s.reply.Revoked:
 		return ErrRevoked
 	case s.reply.Time.IsZero(), s.tokens && s.token.AccessToken == "":
-		return s.because(errWaiting)
+		return s.withLastError(errWaiting)
 	case s.tokens && !s.clock.Now().Before(s.token.Expiry.Add(-tokenMargin)):
-		return s.because(errExpired)
+		return s.withLastError(errExpired)
 	}
 	return nil
 }
 
-// because adds the error of the newest status; the lock is held.
-func (s *Session) because(b *BlockedError) error {
+// withLastError adds the error of the newest status; the lock is held.
+func (s *Session) withLastError(b *BlockedError) error {
 	if s.err == nil {
 		return b
 	}
 	return &BlockedError{b.kind, b.text + ": " + s.err.Error()}
 }
 
-// Problem returns what is wrong with the enrolment: it is revoked, copied, or the API
-// does not answer.
+// Problem returns an error if the enrolment is revoked or its key copied, or if the API does not
+// answer.
 func (s *Session) Problem(context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -211,9 +211,8 @@ func (s *Session) clockError() error {
 	return fmt.Errorf("the system clock is %s: nothing can be published until it is set, readings are kept", clock.FastBy(-offset))
 }
 
-// Token implements [oauth2.TokenSource] with the API's newest token. It is called for each
-// publish, and leaves out the expiry, because the caller would compare it with the system
-// clock.
+// Token implements [oauth2.TokenSource] with the API's newest token. It leaves out the expiry,
+// which the caller would compare with the system clock, and is called for each publish.
 func (s *Session) Token() (*oauth2.Token, error) {
 	if err := s.Ready(); err != nil {
 		return nil, err

@@ -119,7 +119,7 @@ func (e *enrolledSite) pass(d time.Duration) {
 func (e *enrolledSite) hear(t *testing.T) {
 	t.Helper()
 	now := e.read()
-	must.Do(t, e.corrected.Learn(now.uptime-3*time.Second, now.uptime, now.truth.Add(-time.Second)))
+	must.Do(t, e.corrected.Adjust(now.uptime-3*time.Second, now.uptime, now.truth.Add(-time.Second)))
 }
 
 // measure has a node send a reading that says when it was taken, and returns the answer's

@@ -56,7 +56,7 @@ func (s *System) startGateway(ctx context.Context, listener net.Listener) error 
 		return err
 	}
 	s.opened.Push("outbox", kept.Close)
-	// Readings that it took while it was enrolled as another, or not at all.
+	// Readings from before this enrolment.
 	withheld, err := outbox.Open(filepath.Join(o.DataDir, "withheld"), outbox.Options{Retain: gateway.OutboxRetention, Clock: now})
 	if err != nil {
 		return err
@@ -131,7 +131,7 @@ func (s *System) enrol(ctx context.Context, folder string) (*enrolment.Session, 
 	id.API = s.APIURL // at another port than before, perhaps
 	corrected, err := clock.Open(filepath.Join(folder, "clock.json"), s.options.Clock, clock.ThisBoot())
 	if err != nil {
-		s.log.WarnContext(ctx, "what was known of the time is lost, the API will tell it", "error", err.Error())
+		s.log.WarnContext(ctx, "the saved time is lost until the API answers", "error", err.Error())
 	}
 	return enrolment.NewSession(id, corrected, s.options.Clock, "local", false, s.log), corrected, nil
 }
