@@ -48,27 +48,27 @@ func runDoctor(ctx context.Context, args, environ []string, out io.Writer, clock
 	return writeReport(out, doctor.Examine(ctx, c))
 }
 
-// settled is how many seconds a gateway must stay degraded before that counts as healthy. If its
-// outbox fails too, it becomes failing once a publish has failed, within PUBLISH_TIMEOUT, which
-// is 8 seconds at most.
+// settled is how many seconds a gateway must be degraded to count as healthy. If its outbox
+// fails too, it becomes failing once a publish has failed, within PUBLISH_TIMEOUT, which is 8
+// seconds at most.
 const settled = 10
 
-// healthy is the subcommand for scripts that have replaced the program. It waits at most a
-// minute until this machine's gateway runs this version and is healthy, or stays degraded:
-// without Pub/Sub the version before would be no better.
+// healthy is the subcommand for upgrade scripts. It waits at most a minute until this machine's
+// gateway runs this version and is healthy, or remains degraded: without Pub/Sub the version
+// before would be no better.
 func healthy(ctx context.Context, environ []string) error {
 	s, err := loadSetup(withServiceEnvironment(environ, installation{"/"}), installation{"/"})
 	if err != nil {
 		return err
 	}
-	return becomesHealthy(ctx, func(ctx context.Context) (state, version string, err error) { return doctor.State(ctx, s.Port) })
+	return waitHealthy(ctx, func(ctx context.Context) (state, version string, err error) { return doctor.State(ctx, s.Port) })
 }
 
-func becomesHealthy(ctx context.Context, ask func(ctx context.Context) (state, version string, err error)) error {
+func waitHealthy(ctx context.Context, health func(ctx context.Context) (state, version string, err error)) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for degraded := 0; ; degraded++ {
-		state, version, err := ask(ctx)
+		state, version, err := health(ctx)
 		if err == nil && version != buildVersion() {
 			err = fmt.Errorf("version %s runs, not %s", version, buildVersion())
 		}

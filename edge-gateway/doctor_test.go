@@ -56,7 +56,7 @@ func TestHealthy(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				err := becomesHealthy(t.Context(), func(context.Context) (state, version string, err error) {
+				err := waitHealthy(t.Context(), func(context.Context) (state, version string, err error) {
 					version = buildVersion()
 					if c.other {
 						version = "v0"

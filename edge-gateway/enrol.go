@@ -12,8 +12,8 @@ import (
 	"coldaisle.dev/edge-gateway/enrolment"
 )
 
-// runEnrol is the subcommand enrol: it shows whose code it is, asks, and enrols this machine's
-// gateway.
+// runEnrol is the subcommand enrol: it shows the account of the code, asks for confirmation, and
+// enrols this machine's gateway.
 func runEnrol(ctx context.Context, args, environ []string, in io.Reader, out io.Writer, installed installation) error {
 	flags := flag.NewFlagSet("enrol", flag.ContinueOnError)
 	flags.SetOutput(out)

@@ -26,7 +26,7 @@ func (i installation) outbox() string {
 	return filepath.Join(i.root, "var", "lib", "monitor-gateway", "outbox")
 }
 
-// settings reads the file with the service's environment; nothing if there is none.
+// settings reads the service's environment file; without one there are none.
 func (i installation) settings() []string {
 	file, err := os.Open(i.etc("environment"))
 	if err != nil {
@@ -44,11 +44,11 @@ func (i installation) settings() []string {
 	return assignments
 }
 
-// unknown returns the variables of the installation's file that are not settings.
+// unknown describes the variables of the environment file that are not settings.
 //
 // The gateway logs them and starts: a misspelt setting has its default, and a gateway
-// that does not start loses readings with nobody on site. A missing required setting, or an
-// invalid value, stops it.
+// that does not start loses readings while nobody is on site. A missing required setting, or
+// an invalid value, stops it.
 func unknown(environ []string, installed installation) []string {
 	known := config.Describe[Config]()
 	var reported []string
@@ -62,8 +62,7 @@ func unknown(environ []string, installed installation) []string {
 	return reported
 }
 
-// ofLibraries reports whether a library reads a variable: Go's runtime, Google's
-// libraries, TLS and proxies.
+// ofLibraries reports whether Go's runtime or a library reads a variable, such as Google's.
 func ofLibraries(name string) bool {
 	upper := strings.ToUpper(name)
 	for _, prefix := range []string{"GO", "GRPC_", "CLOUDSDK_", "SSL_CERT_", "OTEL_", "TZ", "LANG", "LC_"} {
@@ -82,9 +81,9 @@ type setup struct {
 	unknown []string            // variables that are not settings
 }
 
-// loadSetup reads the gateway's identity from its state folder, and the settings. An
-// enrolled gateway has project and topic from its identity. The error of invalid settings
-// includes the misspelt ones: the missing one may be among them.
+// loadSetup reads the gateway's identity from its state folder, and the settings. The identity
+// of an enrolled gateway has the project and the topic. The error of invalid settings includes
+// the unknown ones: one of them may be the missing one, misspelt.
 func loadSetup(environ []string, installed installation) (setup, error) {
 	id, err := enrolment.Load(folderOf(environ))
 	if err != nil {
@@ -107,7 +106,7 @@ func loadSetup(environ []string, installed installation) (setup, error) {
 	return s, err
 }
 
-// folderOf is the folder in which a gateway with these settings keeps its state.
+// folderOf returns the state folder of a gateway with these settings.
 func folderOf(environ []string) string {
 	folder := ""
 	for _, assignment := range environ {

@@ -1,6 +1,5 @@
-// Command monitor-gateway is the edge gateway: one runs at each site, is found
-// by the site's sensor nodes through multicast DNS, takes their readings and
-// publishes them to Pub/Sub.
+// Command monitor-gateway is the edge gateway of a site: sensor nodes find it by
+// multicast DNS and post their readings, and it publishes these to Pub/Sub.
 // monitor-gateway help lists its subcommands and settings.
 package main
 
@@ -34,7 +33,7 @@ func main() {
 	}
 }
 
-// hint adds to a permission error of a command that sudo may help.
+// hint suggests sudo after a permission error of a command.
 func hint(args []string, err error) error {
 	if len(args) > 0 && errors.Is(err, fs.ErrPermission) {
 		return fmt.Errorf("%w\ntry it with sudo", err)

@@ -62,33 +62,8 @@ func serve(ctx context.Context, environ []string, clock func() time.Time) error 
 	if err != nil {
 		return err
 	}
-	config := gateway.Config{
-		NodeRate: s.NodeRate, NodeBurst: s.NodeBurst, AddressRate: s.AddressRate,
-		MaxNodes: s.MaxNodes, ProbeEvery: s.ProbeEvery, IdleProbe: s.IdleProbe, Version: buildVersion(), NodeMetrics: s.NodeMetrics,
-		NodesFile: filepath.Join(s.OutboxDir, "nodes.json"), Withheld: withheld, Checks: checks(s.Config, clock),
-	}
-	config.UseSources(ctx, s.SourcesFile, log)
-	announced := announce.Config{Port: s.Port, SiteToken: s.SiteToken}
-	if session != nil {
-		announced.Enrolment, config.Enrolment = session, session
-		config.Checks = append(config.Checks,
-			gateway.Check{Name: "enrolment", Every: time.Second, Run: session.Problem},
-			gateway.Check{Name: "system clock", Every: time.Second, Run: session.ClockProblem})
-		config.Collectors = session.Collectors()
-	}
-	announcer := announce.New(announced, clock, log)
-	if s.Announce {
-		watcher := discover.NewWatcher(s.Port, func() bool { return announcer.State().Role == announce.RoleActive })
-		config.Discovery = func() any {
-			state := announcer.State()
-			state.Problem = cmp.Or(state.Problem, watcher.Problem())
-			return state
-		}
-		config.Checks = append(config.Checks,
-			gateway.NameCheck(func() string { return announcer.State().Problem }),
-			gateway.Check{Name: "name", Every: s.NameCheckEvery, Run: watcher.Check})
-		config.Collectors = append(config.Collectors, announcer.Collectors()...)
-	}
+	config, announcer := configure(ctx, s, session, clock, log)
+	config.Withheld = withheld
 	site = gateway.New(config, topic, box, now, log)
 	log.InfoContext(ctx, "serving", "address", listener.Addr().String(), "version", buildVersion(), "backlog", box.Stats().Pending)
 	parts, ctx := errgroup.WithContext(ctx)
@@ -119,6 +94,41 @@ func serve(ctx context.Context, environ []string, clock func() time.Time) error 
 	err = parts.Wait()
 	log.InfoContext(context.WithoutCancel(ctx), "stopped", "backlog", box.Stats().Pending)
 	return err //nolint:wrapcheck // the parts say what they are
+}
+
+// configure returns the configuration of the gateway, with its checks and metrics, and what
+// announces it.
+func configure(
+	ctx context.Context, s setup, session *enrolment.Session, clock func() time.Time, log *slog.Logger,
+) (gateway.Config, *announce.Announcer) {
+	config := gateway.Config{
+		NodeRate: s.NodeRate, NodeBurst: s.NodeBurst, AddressRate: s.AddressRate,
+		MaxNodes: s.MaxNodes, ProbeEvery: s.ProbeEvery, IdleProbe: s.IdleProbe, Version: buildVersion(), NodeMetrics: s.NodeMetrics,
+		NodesFile: filepath.Join(s.OutboxDir, "nodes.json"), Checks: checks(s.Config, clock),
+	}
+	config.UseSources(ctx, s.SourcesFile, log)
+	announced := announce.Config{Port: s.Port, SiteToken: s.SiteToken}
+	if session != nil {
+		announced.Enrolment, config.Enrolment = session, session
+		config.Checks = append(config.Checks,
+			gateway.Check{Name: "enrolment", Every: time.Second, Run: session.Problem},
+			gateway.Check{Name: "system clock", Every: time.Second, Run: session.ClockProblem})
+		config.Collectors = session.Collectors()
+	}
+	announcer := announce.New(announced, clock, log)
+	if s.Announce {
+		watcher := discover.NewWatcher(s.Port, func() bool { return announcer.State().Role == announce.RoleActive })
+		config.Discovery = func() any {
+			state := announcer.State()
+			state.Problem = cmp.Or(state.Problem, watcher.Problem())
+			return state
+		}
+		config.Checks = append(config.Checks,
+			gateway.NameCheck(func() string { return announcer.State().Problem }),
+			gateway.Check{Name: "name", Every: s.NameCheckEvery, Run: watcher.Check})
+		config.Collectors = append(config.Collectors, announcer.Collectors()...)
+	}
+	return config, announcer
 }
 
 // listen returns the socket that systemd holds for the gateway

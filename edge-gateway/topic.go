@@ -12,10 +12,9 @@ import (
 	"coldaisle.dev/edge-gateway/gateway"
 )
 
-// topic publishes to Pub/Sub once that is possible: from an open gateway when Google's
-// libraries find credentials, from an enrolled one while it has a token of the API. Until then
-// every publish fails, readings go into the outbox, and it looks for credentials again at
-// most once in PROBE_EVERY, without a restart.
+// topic publishes to Pub/Sub: for an open gateway once Google's libraries find credentials,
+// for an enrolled one while it has a token of the API. Until then every publish fails, readings
+// go into the outbox, and it looks for credentials at most once in PROBE_EVERY.
 type topic struct {
 	gateway.Granted // ready
 
@@ -75,8 +74,8 @@ func (t *topic) ready(ctx context.Context) (*gateway.ReadingPublisher, error) {
 	return t.publisher, t.err
 }
 
-// await waits for the answer to an enrolled gateway's first status, and returns why nothing
-// can be published, or nil.
+// await waits for the first status of an enrolled gateway, and returns why nothing can be
+// published, or nil.
 func (t *topic) await(ctx context.Context) error {
 	if t.session != nil {
 		select {

@@ -46,8 +46,8 @@ func runWatchdog(ctx context.Context, port int, log *slog.Logger) error {
 	}
 }
 
-// alive asks the gateway for its health over a new connection, as a node does: a kept
-// connection would still be answered when new ones are not.
+// alive queries /health over a new connection, as a node does: a kept-alive one may work while
+// new ones fail.
 func alive(ctx context.Context, port int) error {
 	_, _, err := doctor.State(ctx, port)
 	return err

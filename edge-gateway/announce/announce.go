@@ -43,8 +43,8 @@ type Config struct {
 type Enrolment interface {
 	// PairKey is the secret that the customer's gateways share.
 	PairKey() []byte
-	// Revoked reports whether the gateway gives the specified name up on request: it does
-	// not publish what nodes send.
+	// Revoked reports whether the gateway publishes nothing, so that it leaves the specified
+	// name to any host that claims it.
 	Revoked() bool
 }
 
@@ -72,7 +72,7 @@ type LinkState struct {
 	Interface string   `json:"interface"`
 	Host      string   `json:"host,omitzero"` // by which the gateway is found there
 	Addresses []string `json:"addresses"`
-	Phase     string   `json:"phase"`            // of that name: probing, announcing or ready; waiting while there is none
+	Phase     string   `json:"phase"`            // of that name: probing, announcing or ready; waiting without a name
 	Role      Role     `json:"role,omitzero"`    // of the gateway on the link
 	Peers     []string `json:"peers,omitzero"`   // addresses of the other gateways of the pair
 	Problem   string   `json:"problem,omitzero"` // who else claims the specified name

@@ -21,7 +21,7 @@ func TestMetrics(t *testing.T) {
 	registry.MustRegister(a.Collectors()...)
 	page := httptest.NewRecorder()
 	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-	want := `# HELP gateway_role 1 for the part that this gateway has among those of its network: active, standby or conflict.
+	want := `# HELP gateway_role 1 for the role of this gateway in its network: active, standby or conflict.
 # TYPE gateway_role gauge
 gateway_role{role="active"} 0
 gateway_role{role="conflict"} 0

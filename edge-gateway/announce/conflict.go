@@ -11,11 +11,11 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// By RFC 6762 §9 a responder that hears another's record of its name probes again,
-// and the loser takes another name. Anybody who can send a packet could thus take
+// By RFC 6762 §9 a responder that receives another's record of its name probes again,
+// and the loser chooses another name. Anybody who can send a packet could thus take
 // the name that all nodes of a site know, for good. Therefore a name that was won by
-// probing is defended, and given up only to a verified gateway of the same enrolment
-// (pair.go). An honest responder that appears later, or comes with another network,
+// probing is defended, and left only to a verified gateway of the same enrolment
+// (pair.go). An honest responder that appears later, or when two networks are joined,
 // probes as the RFC demands and loses to the defence. /health names the rival,
 // because nodes may hear both.
 const (
@@ -116,10 +116,10 @@ func (r *responder) conflicts(n *name, records []dns.RR, from netip.Addr) bool {
 	})
 }
 
-// has reports whether a record is of a name's host or instance.
+// has reports whether a record has the name of our host or instance.
 func (n *name) has(record dns.RR) bool {
-	of := record.Header().Name
-	return sameName(of, n.instance()) || sameName(of, n.host())
+	owner := record.Header().Name
+	return sameName(owner, n.instance()) || sameName(owner, n.host())
 }
 
 // uniqueRecordsOfAllLinks returns our unique records on every link: a machine with
@@ -156,8 +156,8 @@ func (r *responder) noteConflict(now time.Time, l *link, n *name, records []dns.
 	r.askSoon(now, l)
 }
 
-// lose leaves a name to its holder. The gateway uses its own name until it can get the
-// specified one.
+// lose leaves a name to its holder. The gateway uses a substitute until it gets the specified
+// name.
 func (r *responder) lose(now time.Time, l *link, n *name) {
 	n.phase, n.steps = waiting, 0
 	r.retry(n, now.Add(reclaimEvery+r.upTo(time.Second)))
@@ -201,8 +201,8 @@ func (r *responder) stepDefence(now time.Time, l *link) {
 }
 
 // tieBreak handles another prober of the same name: the one whose records sort later goes
-// on, the other waits and probes again (§8.2). A host that never stops probing cannot leave
-// the gateway without a name.
+// on, the other waits and probes again (§8.2). The gateway uses a substitute once it has waited
+// for too long, so that a host that probes forever cannot leave it without a name.
 func (r *responder) tieBreak(now time.Time, l *link, n *name, m *dns.Msg, from netip.Addr) {
 	ours, claims := r.records(l, n).unique(), r.uniqueRecordsOfAllLinks()
 	for _, of := range []string{n.instance(), n.host()} {

@@ -6,7 +6,7 @@ import "github.com/prometheus/client_golang/prometheus"
 func (a *Announcer) Collectors() (all []prometheus.Collector) {
 	for _, role := range []Role{RoleActive, RoleStandby, RoleConflict} {
 		all = append(all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "gateway_role", Help: "1 for the part that this gateway has among those of its network: active, standby or conflict.",
+			Name: "gateway_role", Help: "1 for the role of this gateway in its network: active, standby or conflict.",
 			ConstLabels: prometheus.Labels{"role": string(role)},
 		}, func() float64 {
 			if a.State().Role == role {

@@ -63,7 +63,7 @@ type pair struct {
 	answerDue time.Time
 	answered  []string // the last ones; each question arrives by IPv4 and IPv6
 	peers     gateways // verified
-	strangers gateways // of other enrolments that claim to have the name
+	foreign   gateways // of other enrolments, that claim to have the name
 }
 
 // gateways are the gateways heard recently, by id.
@@ -125,7 +125,7 @@ func (p *pair) forgetActive() {
 	maps.DeleteFunc(p.peers, func(_ string, p peer) bool { return p.active })
 }
 
-// addresses are those of the other gateways of the pair, sorted.
+// addresses returns the other gateways' addresses, sorted.
 func (p *pair) addresses() []string {
 	var found []string
 	for _, peer := range p.peers {
@@ -148,7 +148,7 @@ func (r *responder) stepPair(now time.Time, l *link) {
 	silent := func(_ string, p peer) bool { return now.Sub(p.heard) > rememberFor }
 	maps.DeleteFunc(p.nonces, func(_ string, t time.Time) bool { return now.Sub(t) > answerWithin })
 	maps.DeleteFunc(p.peers, silent)
-	maps.DeleteFunc(p.strangers, silent)
+	maps.DeleteFunc(p.foreign, silent)
 	var random [16]byte
 	_, _ = crand.Read(random[:]) // never fails
 	nonce := hex.EncodeToString(random[:])
@@ -175,8 +175,8 @@ func nonceOf(name string) string {
 	return nonce
 }
 
-// isOurs reports whether a nonce is of our own question on any link: a machine with two
-// interfaces in one network hears itself.
+// isOurs reports whether a nonce is in our own question on any link: a machine with two
+// interfaces in one network receives its own packets.
 func (r *responder) isOurs(nonce string) bool {
 	return slices.ContainsFunc(r.sorted(), func(l *link) bool { _, ok := l.pair.nonces[nonce]; return ok })
 }
@@ -248,12 +248,12 @@ func (r *responder) hearAnswers(now time.Time, l *link, m *dns.Msg, from netip.A
 		case hmac.Equal([]byte(said["proof"]), []byte(r.proof(nonce, id, role))):
 			r.addPeer(now, l, id, from, role)
 		case role == RoleActive:
-			if stranger, ok := l.pair.strangers.hear(now, id, from, true); ok {
-				from = stranger.address()
+			if other, ok := l.pair.foreign.hear(now, id, from, true); ok {
+				from = other.address()
 			}
 			l.rival.claims(now, from)
 		default:
-			delete(l.pair.strangers, id)
+			delete(l.pair.foreign, id)
 		}
 	}
 }
@@ -286,8 +286,8 @@ func (r *responder) addPeer(now time.Time, l *link, id string, from netip.Addr, 
 	r.askSoon(now, l)
 }
 
-// yields reports whether the gateway has the specified name but gives it up on request,
-// because it is revoked, or has no IPv4 address, by which nodes ask, while one of its pair has.
+// yields reports whether the gateway has the specified name but must leave it to a claimant:
+// it is revoked, or it has no IPv4 address, which nodes need, and the other of its pair has one.
 func (r *responder) yields(l *link, claims []dns.RR, from netip.Addr) bool {
 	return l.specified.held() && (r.revoked() || !l.hasIPv4() && l.pair.peers.has(from) && l.specified.claimant(claims, from).Is4())
 }
@@ -312,8 +312,8 @@ const (
 	RoleConflict Role = "conflict" // somebody else claims it
 )
 
-// role returns the role on a link and the problem with the name; both are empty while the
-// name is probed for the first time.
+// role returns the role on a link and the problem with the name. Both are empty during the
+// first probe for the name.
 func (l *link) role(now time.Time) (role Role, problem string) {
 	claimed := l.rival.isCurrent(now)
 	switch {
@@ -325,7 +325,7 @@ func (l *link) role(now time.Time) (role Role, problem string) {
 		return "", ""
 	}
 	who, does := "another device", "has"
-	if l.pair.strangers.has(l.rival.address) {
+	if l.pair.foreign.has(l.rival.address) {
 		who = "a gateway of another enrolment"
 	}
 	if l.specified.held() {

@@ -68,8 +68,8 @@ func recordsOf(instance, host string, port int, prefixes []netip.Prefix) records
 // all are the records of an announcement.
 func (r records) all() []dns.RR { return append(r.own(), r.services) }
 
-// own are the records to withdraw at the end, without the type of service: others may
-// offer it too, and would be forgotten with it.
+// own are the records to withdraw at shutdown. The type of service is not among them: other
+// hosts may offer it, too.
 func (r records) own() []dns.RR { return append(r.unique(), r.pointer) }
 
 // unique are the records that nobody else may have; a probe proposes these.
@@ -101,9 +101,9 @@ func (r records) answers(q dns.Question) []dns.RR {
 // names are the records of all names that a link has at the moment.
 type names []records
 
-// wanted returns the records that answer a message's questions, if which selects them, and
-// that its asker does not know yet. A message may have thousands of questions and known
-// answers, so these are searched once for each record and not for each question.
+// wanted returns the records that answer those questions of a message that which selects, but
+// for the ones that its sender knows. A message may have thousands of questions and known
+// answers, so the latter are searched once for each record and not for each question.
 func (all names) wanted(m *dns.Msg, which func(dns.Question) bool) []dns.RR {
 	var found []dns.RR
 	for _, q := range m.Question {
@@ -118,7 +118,7 @@ func (all names) wanted(m *dns.Msg, which func(dns.Question) bool) []dns.RR {
 	return slices.DeleteFunc(found, func(record dns.RR) bool { return isKnownAnswer(m.Answer, record) })
 }
 
-// additional are the records that spare the asker further questions (RFC 6763 §12).
+// additional are the records for the additional section (RFC 6763 §12), which save questions.
 func (all names) additional(answers []dns.RR) []dns.RR {
 	var more []dns.RR
 	add := func(records ...dns.RR) {
@@ -167,8 +167,8 @@ func sameName(a, b string) bool {
 	return len(a) == len(b) && dns.CanonicalName(a) == dns.CanonicalName(b)
 }
 
-// isKnownAnswer reports whether the asker says that it has a record with at least half of
-// its lifetime left (§7.1).
+// isKnownAnswer reports whether a query lists a record with at least half of its lifetime
+// left (§7.1).
 func isKnownAnswer(theirs []dns.RR, record dns.RR) bool {
 	return slices.ContainsFunc(theirs, func(other dns.RR) bool {
 		return other.Header().Ttl >= record.Header().Ttl/2 && dns.IsDuplicate(other, record)

@@ -75,7 +75,7 @@ type link struct {
 	Link
 
 	specified *name
-	own       *name                // only while another has the specified name
+	own       *name                // the substitute, only while another has the specified name
 	said      map[string]time.Time // when each record was last multicast
 	pending   reply                // to shared questions
 	defence   defence
@@ -207,7 +207,7 @@ func (r *responder) update(now time.Time, links []Link) {
 
 func (r *responder) newLink(now time.Time, found Link) *link {
 	l := &link{Link: found, specified: &name{label: multicast.Name}, said: map[string]time.Time{}}
-	l.pair = pair{nonces: map[string]time.Time{}, peers: gateways{}, strangers: gateways{}}
+	l.pair = pair{nonces: map[string]time.Time{}, peers: gateways{}, foreign: gateways{}}
 	l.specified.begin(now.Add(r.upTo(probeEvery)))
 	l.pair.due = now.Add(askFirst)
 	return l
@@ -272,7 +272,7 @@ func (r *responder) step(now time.Time, l *link, n *name) {
 	}
 	if n.phase == probing && n.steps == probes {
 		if l.asksFirst(n) {
-			clear(l.pair.strangers)
+			clear(l.pair.foreign)
 			r.lose(now, l, n)
 			return
 		}
@@ -310,7 +310,7 @@ func (r *responder) announce(now time.Time, l *link, n *name) bool {
 	return r.multicast(l, &dns.Msg{Answer: withCacheFlush(all)})
 }
 
-// dropOwn gives up the substitute for the specified name.
+// dropOwn withdraws the substitute for the specified name.
 func (r *responder) dropOwn(l *link) {
 	if l.own != nil && l.own.held() {
 		r.withdraw(l, l.own)
@@ -318,11 +318,11 @@ func (r *responder) dropOwn(l *link) {
 	l.own = nil
 }
 
-// asksFirst reports whether a gateway of another enrolment had the name. Whoever waits for it
-// then asks without a proposal, and probes 5 seconds after nobody has answered: by then the
+// asksFirst reports whether a gateway of another enrolment had the name. Then the first probe
+// proposes no records, and one that does follows 5 seconds after nobody answered: by then the
 // standby of that enrolment has the name.
 func (l *link) asksFirst(n *name) bool {
-	return n == l.specified && !l.pair.active() && len(l.pair.strangers) > 0
+	return n == l.specified && !l.pair.active() && len(l.pair.foreign) > 0
 }
 
 // probe asks whether anybody has a name, and proposes our records for it. It asks for a

@@ -17,7 +17,7 @@ import (
 	"coldaisle.dev/edge-gateway/multicast"
 )
 
-// sockets are port 5353 on every link, shared with other responders of the machine.
+// sockets are the sockets of port 5353 on every link, shared with other responders of the machine.
 // Each link has its own, because Linux lets a socket join 20 groups
 // (igmp_max_memberships). All methods belong to one goroutine.
 type sockets struct {

@@ -22,11 +22,10 @@ const (
 	connectFor = 2 * time.Second
 )
 
-// Check does on an interface what a node does: it asks for the address (A) of the
-// specified name, and opens a fresh TCP connection to the answer. hashicorp/mdns,
-// which shares no line with our responder, is asked as well and must name no other
-// address; where it cannot ask (see [Browse]) it is left out. The address must be one
-// of own; nil for any.
+// Check does the same as a node on an interface: it asks for the address (A) of the
+// specified name, and opens a new TCP connection to the answer. [Browse] must find no
+// other address, unless it cannot ask there. The address must be one of own; nil for
+// any.
 func Check(ctx context.Context, i net.Interface, port int, own []netip.Addr) error {
 	asking, stop := context.WithTimeout(ctx, askFor)
 	defer stop()
@@ -61,15 +60,15 @@ func Connect(ctx context.Context, to netip.AddrPort) error {
 // Watcher checks for /health that nodes can find and reach a gateway.
 type Watcher struct {
 	port int
-	// holds reports whether this gateway has the name, so that the address must be its own.
-	holds func() bool
+	// active reports whether this gateway has the name, so that the address must be its own.
+	active func() bool
 
 	mu      sync.Mutex
 	problem string
 }
 
-// NewWatcher returns a watcher that has seen nothing yet.
-func NewWatcher(port int, holds func() bool) *Watcher { return &Watcher{port: port, holds: holds} }
+// NewWatcher returns a watcher without a result yet.
+func NewWatcher(port int, active func() bool) *Watcher { return &Watcher{port: port, active: active} }
 
 // Problem says why nodes could not reach a gateway at the last check; it is empty if they could.
 func (w *Watcher) Problem() string {
@@ -100,7 +99,7 @@ func (w *Watcher) Check(ctx context.Context) error {
 
 func (w *Watcher) check(ctx context.Context, i net.Interface) error {
 	var own []netip.Addr
-	if w.holds() {
+	if w.active() {
 		own = ownAddresses()
 	}
 	return Check(ctx, i, w.port, own)

@@ -1,5 +1,5 @@
-// Package discover finds the gateway by multicast DNS, so that doctor and /health see
-// what a node or a laptop on the same link would see.
+// Package discover finds the gateway by multicast DNS, so that doctor and /health see the
+// same as a node or a laptop on the link.
 //
 // There are two ways to find it. A node knows the gateway's name and its port, and
 // asks for the address (A) of the name: [Resolve], in each of the ways in which

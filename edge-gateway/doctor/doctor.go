@@ -3,9 +3,9 @@
 // subcommand `monitor-gateway doctor`; the gateway itself uses its checks of clock and
 // disk.
 //
-// It publishes nothing, never opens the outbox of a running gateway, writes no more than a
-// file that it measures the disk by and removes, and needs no more rights at Google than the
-// gateway.
+// It publishes nothing, never opens the outbox of a running gateway, writes only a temporary
+// file that measures the disk, and needs no permission at Google that the gateway does not
+// have.
 package doctor
 
 import (
@@ -24,7 +24,7 @@ type Config struct {
 	OutboxMaxBytes   int64
 	Port             int
 	Version          string // of this program
-	// Unknown are the set variables that are not settings.
+	// Unknown describes variables that are set but are not settings.
 	Unknown []string
 
 	// EnrolledAs describes the gateway's enrolment; empty for an open gateway.
@@ -76,7 +76,7 @@ func Examine(ctx context.Context, c Config) *Report {
 	return r
 }
 
-// settings reports set variables that are not settings.
+// settings reports the unknown variables.
 func (c Config) settings(r *Report) {
 	const subject = "settings"
 	for _, text := range c.Unknown {

@@ -19,8 +19,8 @@ const slowWrite = 500 * time.Millisecond
 
 const subjectOutbox = "outbox"
 
-// outbox examines the outbox's folder. It reports the running gateway's number of waiting
-// readings, because on a disk that has become read-only the folder still has sent ones.
+// outbox examines the outbox's folder. The number of waiting readings is the running gateway's:
+// on a disk that has become read-only, sent ones are still in the folder.
 func (c Config) outbox(r *Report, running health) {
 	held, err := outbox.Inspect(c.OutboxDir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Severity is what a finding means for the gateway.
+// Severity is the severity of a finding.
 type Severity int
 
 // The severities, ascending. A Warning is worth a look; the gateway does its work.

@@ -22,8 +22,8 @@ const (
 	remove  = "pubsub.topics.delete"
 )
 
-// topic asks Pub/Sub for the account's permissions on the topic, which itself needs none and
-// publishes nothing. account is nil with an emulator, or if there is none.
+// topic queries the account's permissions on the topic, which itself needs no permission.
+// account is nil with an emulator, or if there is none.
 func (c Config) topic(ctx context.Context, r *Report, account *auth.Credentials) {
 	const subject = "topic"
 	name := fmt.Sprintf("projects/%s/topics/%s", c.ProjectID, c.Topic)

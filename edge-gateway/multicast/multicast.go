@@ -1,5 +1,5 @@
-// Package multicast has what both sides of mDNS, announce and discover, share: the
-// gateway's name, the port, the group, and an interface's addresses.
+// Package multicast is the common part of announce and discover: the gateway's name, the
+// port and groups of mDNS, and an interface's addresses.
 package multicast
 
 import (
@@ -19,8 +19,8 @@ import (
 const (
 	// Name is the gateway's name, of its host and of its service.
 	Name = "monitor-gateway"
-	// Port is that of mDNS. A query from another one comes from a resolver that
-	// knows nothing of mDNS (RFC 6762 §6.7).
+	// Port is the port of mDNS. A query from another port comes from a resolver without
+	// mDNS (RFC 6762 §6.7).
 	Port = 5353
 	// MaxMessage is the largest message, in bytes, that mDNS knows (§17).
 	MaxMessage = 9000
