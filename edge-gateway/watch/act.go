@@ -28,8 +28,9 @@ const (
 	maxAnswer = 1 << 20 // of a notification service
 )
 
-// digest is one message of several: of the worst that lasts, else of the newest, with all others
-// in its text. An incident is in it once: what it began with says what is so now, until it is over.
+// digest merges messages into that of the worst lasting incident or, if none lasts, the newest, with
+// all others in its text. Each incident is in it once: its first message has the present state, and
+// its end replaces that.
 func (s *state) digest(batch []job) Message {
 	var all []job
 	for _, j := range batch {
@@ -64,7 +65,7 @@ func (s *state) digest(batch []job) Message {
 	return m
 }
 
-// act sends a message by a step's URL or command. Its error has no secrets.
+// act sends a message to a step's URL or command. Its error contains no secrets.
 func (s *Step) act(ctx context.Context, watch string, m Message) (output string, err error) {
 	if len(s.Command) > 0 {
 		return s.run(ctx, watch, m)
@@ -121,9 +122,9 @@ func (b bounded) RoundTrip(request *http.Request) (*http.Response, error) {
 
 const telegramAPI = "https://api.telegram.org"
 
-// destinations returns the URLs that the library sends to for a configured one, one for each
-// recipient: after an address that a mail server refuses it would not reach the others. Its own
-// Telegram service reports success even without an answer, so each chat becomes a webhook.
+// destinations splits a configured URL into one for each recipient, because the library stops at
+// the first address that a mail server refuses. Its Telegram service reports success even without
+// an answer, so each chat becomes a webhook.
 func destinations(configured, api string) []string {
 	parsed, err := url.Parse(configured)
 	if err != nil {
@@ -159,7 +160,7 @@ func destinations(configured, api string) []string {
 	return all
 }
 
-// checkURL returns why no message could be sent to a URL.
+// checkURL returns an error if no message could be sent to a URL.
 func checkURL(configured string) error {
 	scheme, _, _ := strings.Cut(configured, ":")
 	switch scheme {
@@ -205,7 +206,7 @@ func (s *Step) run(ctx context.Context, watch string, m Message) (string, error)
 	return plain(string(output)), err //nolint:wrapcheck // logged with the step
 }
 
-// head keeps the first maxOutput bytes: a command that writes without end must not take the memory.
+// head is a writer that keeps the first maxOutput bytes, so that no command fills memory.
 type head []byte
 
 func (h *head) Write(p []byte) (int, error) {

@@ -35,7 +35,7 @@ func (c *client) call(ctx context.Context, method, path string, header http.Head
 	return api.Call(ctx, c.http, method, strings.TrimRight(c.api, "/")+path, all, body, out)
 }
 
-// changes is a part of the log.
+// changes is one page of the log.
 type changes struct {
 	Changes []Change `json:"changes"`
 	Next    int64    `json:"next"`
@@ -80,8 +80,8 @@ func (c *client) heartbeat(ctx context.Context, h heartbeat) error {
 	return err
 }
 
-// told reports that people were notified of an incident, which is a stage of a drill.
-func (c *client) told(ctx context.Context, id int64) error {
+// reportTold reports that people were notified of an incident, which is a stage of a drill.
+func (c *client) reportTold(ctx context.Context, id int64) error {
 	_, err := c.call(ctx, http.MethodPost, fmt.Sprintf("/api/v1/incidents/%d/told", id), nil, nil, nil)
 	return err
 }

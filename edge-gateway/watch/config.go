@@ -125,8 +125,8 @@ func Load(path string, environ []string) (*Config, error) {
 	return &c, nil
 }
 
-// splitSteps makes a step of its own for each recipient, so that none waits for another's address
-// that fails, or has a message again because of it.
+// splitSteps turns each recipient into a step, so that an address that fails neither delays messages
+// to the others nor repeats them.
 func (c *Config) splitSteps() {
 	var steps []Step
 	for i, s := range c.Steps {
@@ -192,50 +192,56 @@ func (c *Config) validate() error {
 		s := &c.Steps[i]
 		check(s.Name != "" && !names[s.Name], "must be given, and be this step's alone", "steps", i, "name")
 		names[s.Name] = true
-		for j, cause := range s.Causes {
-			check(slices.Contains(causes(), cause), fmt.Sprintf("must be one of %v", causes()), "steps", i, "causes", j)
-		}
-		s.Severity = cmp.Or(s.Severity, incident.Warning)
-		check(s.Severity == incident.Warning || s.Severity == incident.Critical, "must be warning or critical, the least that is told", "steps", i, "severity")
-		for j, text := range s.Hours {
-			span, err := parseHours(text)
-			check(err == nil, fmt.Sprint(err), "steps", i, "hours", j)
-			s.hours = append(s.hours, span)
-		}
-		check(len(s.Hours) == 0 || s.Zone != "", "must be given with hours: Europe/Zurich", "steps", i, "zone")
-		s.page = strings.TrimRight(c.API, "/") + "/incidents/"
-		if s.zone, err = time.Local, nil; s.Zone != "" {
-			s.zone, err = maintenance.Zone(s.Zone)
-		}
-		check(err == nil, fmt.Sprintf("%s: %v", s.Zone, err), "steps", i, "zone")
-		check(s.After >= 0 && s.After <= maxAfter, "must be from 0s to 24h", "steps", i, "after")
-		check(s.Timeout >= 0 && s.Timeout <= maxTimeout, "must be from 0s to 1h", "steps", i, "timeout")
-		s.Timeout, s.AtMost = cmp.Or(s.Timeout, defaultTimeout), cmp.Or(s.AtMost, new(defaultAtMost))
-		check(*s.AtMost >= 1, "must be 1 or more", "steps", i, "at_most")
-		given := 0
-		for _, is := range []bool{s.URL != "", s.URLFile != "", len(s.Command) > 0} {
-			if is {
-				given++
-			}
-		}
-		check(given == 1, "must have one action: url, url_file or command", "steps", i)
-		where := "url"
-		if s.URLFile != "" {
-			where = "url_file"
-			s.URL, err = secret(s.URLFile)
-			check(err == nil, fmt.Sprint(err), "steps", i, where)
-		}
-		if s.URL != "" {
-			err = checkURL(s.URL)
-			check(err == nil, "no notification service understands it: "+redact(err, s.URL), "steps", i, where)
-		}
-		if len(s.Command) > 0 {
-			_, err = exec.LookPath(s.Command[0])
-			check(err == nil, fmt.Sprint(err), "steps", i, "command")
-		}
+		c.validateStep(s, func(ok bool, rule string, path ...any) { check(ok, rule, append([]any{"steps", i}, path...)...) })
 	}
 	c.validateShutdowns(check)
 	return errors.Join(errs...)
+}
+
+// validateStep validates a step and sets its defaults.
+func (c *Config) validateStep(s *Step, check func(ok bool, rule string, path ...any)) {
+	var err error
+	for j, cause := range s.Causes {
+		check(slices.Contains(causes(), cause), fmt.Sprintf("must be one of %v", causes()), "causes", j)
+	}
+	s.Severity = cmp.Or(s.Severity, incident.Warning)
+	check(s.Severity == incident.Warning || s.Severity == incident.Critical, "must be warning or critical, the least that is told", "severity")
+	for j, text := range s.Hours {
+		span, err := parseHours(text)
+		check(err == nil, fmt.Sprint(err), "hours", j)
+		s.hours = append(s.hours, span)
+	}
+	check(len(s.Hours) == 0 || s.Zone != "", "must be given with hours: Europe/Zurich", "zone")
+	s.page = strings.TrimRight(c.API, "/") + "/incidents/"
+	if s.zone, err = time.Local, nil; s.Zone != "" {
+		s.zone, err = maintenance.Zone(s.Zone)
+	}
+	check(err == nil, fmt.Sprintf("%s: %v", s.Zone, err), "zone")
+	check(s.After >= 0 && s.After <= maxAfter, "must be from 0s to 24h", "after")
+	check(s.Timeout >= 0 && s.Timeout <= maxTimeout, "must be from 0s to 1h", "timeout")
+	s.Timeout, s.AtMost = cmp.Or(s.Timeout, defaultTimeout), cmp.Or(s.AtMost, new(defaultAtMost))
+	check(*s.AtMost >= 1, "must be 1 or more", "at_most")
+	given := 0
+	for _, is := range []bool{s.URL != "", s.URLFile != "", len(s.Command) > 0} {
+		if is {
+			given++
+		}
+	}
+	check(given == 1, "must have one action: url, url_file or command")
+	where := "url"
+	if s.URLFile != "" {
+		where = "url_file"
+		s.URL, err = secret(s.URLFile)
+		check(err == nil, fmt.Sprint(err), where)
+	}
+	if s.URL != "" {
+		err = checkURL(s.URL)
+		check(err == nil, "no notification service understands it: "+redact(err, s.URL), where)
+	}
+	if len(s.Command) > 0 {
+		_, err = exec.LookPath(s.Command[0])
+		check(err == nil, fmt.Sprint(err), "command")
+	}
 }
 
 func (c *Config) validateShutdowns(check func(ok bool, rule string, path ...any)) {
@@ -265,8 +271,8 @@ func (c *Config) validateShutdowns(check func(ok bool, rule string, path ...any)
 	}
 }
 
-// resolve finds the rooms that steps and shutdowns name. A step of which one is not there has all
-// rooms: rather too many are told than nobody.
+// resolve finds the rooms that steps and shutdowns name. A step that names an unknown room has all
+// rooms: too many messages are better than none.
 func (c *Config) resolve(rooms map[int64]string) error {
 	var errs []error
 	find := func(name string, path ...any) (found []int64) {
@@ -386,7 +392,7 @@ func (h hours) contain(t time.Time) bool {
 	return h.days[day] && minute >= h.from || h.days[(day+6)%7] && minute < h.to
 }
 
-// due returns when a step sends a message that is made now: after its delay, within its hours.
+// due returns when a step sends a new message: after its delay, within its hours.
 func (s *Step) due(now time.Time) time.Time {
 	at := now.Add(s.After)
 	inside := func(h hours) bool { return h.contain(at.In(s.zone)) }

@@ -28,8 +28,28 @@ type Question struct {
 	Severity incident.Severity
 }
 
+// room returns the id of the question's room, or an error if the question cannot be answered.
+func (q Question) room(rooms map[int64]string) (room int64, err error) {
+	for id, name := range rooms {
+		if q.Room == name || q.Room == strconv.FormatInt(id, 10) {
+			room = id
+		}
+	}
+	switch {
+	case q.Room == "":
+		return 0, fmt.Errorf("of which room? Say it by --room; there are %q", slices.Sorted(maps.Values(rooms)))
+	case room == 0:
+		return 0, fmt.Errorf("no room is called %q; there are %q", q.Room, slices.Sorted(maps.Values(rooms)))
+	case !slices.Contains(causes(), q.Cause):
+		return 0, fmt.Errorf("%q is no cause; there are %v", q.Cause, causes())
+	case q.Severity != incident.Warning && q.Severity != incident.Critical:
+		return 0, fmt.Errorf("%q is no severity; there are %s and %s", q.Severity, incident.Warning, incident.Critical)
+	}
+	return room, nil
+}
+
 // Doctor prints what each step of the watch would do now, or why it would do nothing. It changes
-// nothing, and works beside a running watch. It returns an error if nobody would be told.
+// nothing, and may run while the watch does. It returns an error if nobody would be told.
 func Doctor(ctx context.Context, c *Config, transport *http.Client, q Question, now time.Time, out io.Writer) error {
 	w := &Watch{config: c, client: &client{transport, c.API, c.key}, clock: func() time.Time { return now }, wake: map[string]chan struct{}{}}
 	w.connect()
@@ -40,31 +60,18 @@ func Doctor(ctx context.Context, c *Config, transport *http.Client, q Question, 
 	if err := c.resolve(w.site.Rooms); err != nil {
 		return err
 	}
-	var room int64
-	for id, name := range w.site.Rooms {
-		if q.Room == name || q.Room == strconv.FormatInt(id, 10) {
-			room = id
-		}
+	room, err := q.room(w.site.Rooms)
+	if err != nil {
+		return err
 	}
-	switch {
-	case q.Room == "":
-		return fmt.Errorf("of which room? Say it by --room; there are %q", slices.Sorted(maps.Values(w.site.Rooms)))
-	case room == 0:
-		return fmt.Errorf("no room is called %q; there are %q", q.Room, slices.Sorted(maps.Values(w.site.Rooms)))
-	case !slices.Contains(causes(), q.Cause):
-		return fmt.Errorf("%q is no cause; there are %v", q.Cause, causes())
-	case q.Severity != incident.Warning && q.Severity != incident.Critical:
-		return fmt.Errorf("%q is no severity; there are %s and %s", q.Severity, incident.Warning, incident.Critical)
-	}
-	name := w.site.Rooms[room]
-	_, _, err := w.client.overview(ctx, "")
-	say("The API %s.", orNot(err, "answers"))
+	_, _, away := w.client.overview(ctx, "")
+	say("The API %s.", orNot(away, "answers"))
 	if w.gateway != nil {
-		heard, err := w.listen(ctx)
+		answer, err := w.readLive(ctx)
 		say("The gateway %s.", orNot(err, "answers"))
 		if w.live.err = err; err == nil {
-			w.live.hear(heard, &w.site, now)
-			if heard.Standby {
+			w.live.add(answer, &w.site, now)
+			if answer.Standby {
 				say("It is the standby of a pair: the other one judges on site.")
 			}
 		}
@@ -77,40 +84,57 @@ func Doctor(ctx context.Context, c *Config, transport *http.Client, q Question, 
 	if age := w.state.waiting(now); age > 0 {
 		say("The oldest message waits for %s.", incident.InWords(age))
 	}
+	name := w.site.Rooms[room]
 	begins := &Incident{RoomID: &room, RoomName: &name, Cause: q.Cause, Severity: q.Severity, Phase: "actual", State: "open", StartTime: now}
 	say("If an incident began now: %s", message("start", begins).Title)
-	silenced, reached := w.site.silenced(room, "", now), 0
-	for i := range c.Steps {
-		step := &c.Steps[i]
+	reached := w.explainSteps(begins, now, say)
+	w.explainShutdowns(begins, away != nil, now, say)
+	if reached == 0 {
+		return errors.New("nobody would be told")
+	}
+	return nil
+}
+
+// explainSteps prints what each step would do about an incident, and counts those that would
+// notify people.
+func (w *Watch) explainSteps(begins *Incident, now time.Time, say func(format string, values ...any)) (reached int) {
+	silenced := w.site.silenced(*begins.RoomID, "", now)
+	for i := range w.config.Steps {
+		step := &w.config.Steps[i]
 		why, wanted := step.wants(begins)
 		due := step.due(now)
 		sent := slices.DeleteFunc(slices.Clone(w.state.Sent[step.Name]), func(t time.Time) bool { return now.Sub(t) >= time.Hour })
 		switch {
 		case silenced:
 			say("  %s: no, a maintenance window silences the room", step.Name)
+			continue
 		case !wanted:
 			say("  %s: no, %s", step.Name, why)
-		case len(sent) >= *step.AtMost && q.Severity != incident.Critical:
-			reached++
+			continue
+		case len(sent) >= *step.AtMost && begins.Severity != incident.Critical:
 			say("  %s: with the next digest, %d messages were sent within the hour", step.Name, len(sent))
 		case due.After(now):
-			reached++
 			say("  %s: at %s, unless somebody takes it or it ends before", step.Name, due.In(step.zone).Format("Mon 2006-01-02 15:04:05 MST"))
 		default:
-			reached++
 			say("  %s: at once", step.Name)
 		}
+		reached++
 	}
-	for i := range c.Shutdowns {
-		d := &c.Shutdowns[i]
-		if d.room != room {
+	return reached
+}
+
+// explainShutdowns prints what each shutdown of the room would do about an incident.
+func (w *Watch) explainShutdowns(begins *Incident, away bool, now time.Time, say func(format string, values ...any)) {
+	for i := range w.config.Shutdowns {
+		d := &w.config.Shutdowns[i]
+		if d.room != *begins.RoomID {
 			continue
 		}
 		delete(w.state.Shutdowns, d.Name)
-		w.state.Incidents = map[int64]*told{1: {Incident: Incident{ID: 1, RoomID: &room, Cause: incident.TooHot}}}
-		stage, why := w.state.due(d, &w.site, &w.live, err != nil, now)
+		w.state.Incidents = map[int64]*tracked{1: {Incident: Incident{ID: 1, RoomID: begins.RoomID, Cause: incident.TooHot}}}
+		stage, why := w.state.due(d, &w.site, &w.live, away, now)
 		switch {
-		case q.Cause != incident.TooHot:
+		case begins.Cause != incident.TooHot:
 			say("  shutdown %s: no, it is for too_hot", d.Name)
 		case stage == nil:
 			say("  shutdown %s: no, %s", d.Name, why)
@@ -120,10 +144,6 @@ func Doctor(ctx context.Context, c *Config, transport *http.Client, q Question, 
 			say("  shutdown %s: at once, stage %s", d.Name, stage.Name)
 		}
 	}
-	if reached == 0 {
-		return errors.New("nobody would be told")
-	}
-	return nil
 }
 
 func orNot(err error, answers string) string {

@@ -10,7 +10,7 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// live is the readings that this machine's gateway has heard.
+// live holds the readings that this machine's gateway has received.
 type live struct {
 	asked   time.Time // by our clock
 	time    time.Time // by the gateway's, which dates readings
@@ -19,13 +19,13 @@ type live struct {
 	err     error                       // the gateway does not answer
 }
 
-// hear adds readings that the gateway has heard.
-func (l *live) hear(heard *gateway.Live, s *site, now time.Time) {
-	l.asked, l.time, l.standby, l.err = now, heard.Time, heard.Standby, nil
+// add adds an answer of the gateway.
+func (l *live) add(answer *gateway.Live, s *site, now time.Time) {
+	l.asked, l.time, l.standby, l.err = now, answer.Time, answer.Standby, nil
 	if l.points == nil {
 		l.points = map[string][]incident.Point{}
 	}
-	for _, n := range heard.Nodes {
+	for _, n := range answer.Nodes {
 		points := l.points[n.NodeID]
 		for _, p := range n.Points {
 			at := reading.TruncateTime(p.Time)
@@ -62,8 +62,8 @@ func (l *live) silentSince(points []incident.Point) (time.Time, bool) {
 	return from, !l.time.Before(from)
 }
 
-// deaf reports whether the gateway hears no node.
-func (l *live) deaf() bool {
+// allSilent reports whether the gateway receives readings of no node.
+func (l *live) allSilent() bool {
 	for _, points := range l.points {
 		if len(points) == 0 {
 			continue
@@ -75,7 +75,7 @@ func (l *live) deaf() bool {
 	return true
 }
 
-// found is an incident of a room that follows from the gateway's readings.
+// found is an incident of a room according to the gateway's readings.
 type found struct {
 	incident.Gathered
 
@@ -83,8 +83,8 @@ type found struct {
 	reason string
 }
 
-// gather judges all readings anew, with the functions of package incident. A watch that has just
-// started thus finds the same as one that has run for an hour.
+// gather judges all readings from scratch, with the functions of package incident, so that a watch
+// that has just started finds the same as one that has run for an hour.
 func (l *live) gather(s *site) []found {
 	rooms := map[int64][]incident.Part{}
 	reasons := map[int64]string{} // by part
@@ -136,7 +136,7 @@ type judged struct {
 	ID     int64           `json:"id"` // the service's or, until that is known, a negative one
 	Status incident.Status `json:"status"`
 	Start  time.Time       `json:"start"`
-	Until  time.Time       `json:"until"`           // the last look
+	Until  time.Time       `json:"until"`           // when it was last judged
 	Called time.Time       `json:"called,omitzero"` // when it last woke people
 }
 
@@ -196,8 +196,8 @@ func (s *state) judge(steps []Step, here *site, l *live, away bool, now time.Tim
 	}
 }
 
-// begin returns an incident that the watch judges from now on: a new one, or one of the service's
-// that people were told of, at the severity that they know: it may have risen before the service
+// begin returns an incident for the watch to judge: a new one, or one of the service's that people
+// were told of. The latter has the severity that people know: it may have risen before the service
 // counted as away.
 func (s *state) begin(f *found, at time.Time) *judged {
 	j := &judged{Room: f.room, Cause: f.Cause, ID: s.reportedID(f.room, f.Cause), Start: f.Start()}
@@ -244,7 +244,7 @@ func (j *judged) incident(here *site, f *found, now time.Time) *Incident {
 	return i
 }
 
-// recognise finds the incidents judged on site that are the given one of the service, so that
+// recognise maps the incidents judged on site to the one of the service that is the same, so that
 // people are not told of it twice.
 func (s *state) recognise(i *Incident) {
 	for _, j := range s.Judged {
@@ -256,14 +256,14 @@ func (s *state) recognise(i *Incident) {
 		if s.Incidents[alone] != nil {
 			s.merge(alone, i.ID)
 		} else { // people were told of its start and its end
-			s.Incidents[i.ID] = &told{Called: map[string]int{}, Told: map[string]int{}, Calls: 1, Ended: true}
+			s.Incidents[i.ID] = &tracked{Called: map[string]int{}, Told: map[string]int{}, Calls: 1, Ended: true}
 		}
 	}
 }
 
-// reported reports whether people were told on site of what a change calls for: it is no later
-// than the next look would have been, and no worse. That a person has it no longer is in no
-// reading: of that they were told only if the watch has called since.
+// reported reports whether the watch, judging on site, has already told people of a change: it is
+// no later than the next judgement would have been, and no worse. No reading shows that a person
+// has the incident no longer: of that people know only if the watch has called since.
 func (s *state) reported(c Change) bool {
 	return slices.ContainsFunc(s.Judged, func(j *judged) bool {
 		until := j.Until.Add(betweenLooks)
@@ -274,15 +274,15 @@ func (s *state) reported(c Change) bool {
 	})
 }
 
-// blindness notifies people when nothing judges the site, and when something does again.
-func (s *state) blindness(steps []Step, why string, now time.Time) {
+// updateBlind notifies people when nothing judges the site, and when that is over.
+func (s *state) updateBlind(steps []Step, why string, now time.Time) {
 	k := slices.IndexFunc(s.Judged, func(j *judged) bool { return j.Cause == blind && j.Status.Lasting })
 	switch {
 	case why == "" && k >= 0:
 		j := s.Judged[k]
 		j.Status.Lasting, j.Until = false, now
-		if told := s.Incidents[j.ID]; told != nil {
-			over := told.Incident
+		if k := s.Incidents[j.ID]; k != nil {
+			over := k.Incident
 			over.EndTime = &now
 			s.apply(steps, Change{Event: incident.EventEnded, IncidentID: j.ID, Incident: &over}, now)
 		}

@@ -12,9 +12,9 @@ import (
 	"github.com/wneessen/go-mail"
 )
 
-// sendMail sends a message by the mail server of an smtp URL, as the library for notifications reads
-// that. Its own sending waits for ever for a server that hangs, and when that goes on, each of the
-// tries arrives.
+// sendMail sends a message to the mail server of an smtp URL, which the notification library parses.
+// The library's own SMTP client has no deadline: once a server that hung recovers, the message
+// arrives once for each attempt.
 func sendMail(ctx context.Context, configured, title, text string, timeout time.Duration) error {
 	var service smtp.Service
 	address, err := url.Parse(configured)

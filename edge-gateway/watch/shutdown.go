@@ -53,7 +53,7 @@ const (
 	maxPossible   = 80.0            // °C, what common sensors can measure
 )
 
-// unfit returns why a sensor's readings are not trusted, or "".
+// unfit returns why a sensor's readings cannot be trusted, or "".
 func (l *live) unfit(points []incident.Point) string {
 	// Humidity that comes apart says nothing of the thermometer.
 	points = slices.DeleteFunc(slices.Clone(points), func(p incident.Point) bool { return !reading.Has(p.Temperature) })
@@ -83,8 +83,7 @@ func (l *live) unfit(points []incident.Point) string {
 // sameValue compares values; two missing ones are equal.
 func sameValue(a, b float64) bool { return a == b || !reading.Has(a) && !reading.Has(b) }
 
-// hot returns why the sensors of the room that have been above the limit long enough do not suffice
-// for a shutdown, or "".
+// hot returns why the room does not count as too hot for a shutdown, or "".
 func (d *Shutdown) hot(here *site, l *live) (why string) {
 	limit := incident.Rule{Version: 1, Quantity: incident.Temperature, Direction: incident.Above, Limit: d.Above, For: d.For, Severity: incident.Critical, Enabled: true}
 	hot, all, unfit := 0, 0, ""
@@ -117,7 +116,7 @@ func (d *Shutdown) hot(here *site, l *live) (why string) {
 // due returns the stage to run now, or why there is none.
 func (s *state) due(d *Shutdown, here *site, l *live, away bool, now time.Time) (stage *Stage, why string) {
 	run := s.Shutdowns[d.Name]
-	var of *told
+	var of *tracked
 	for _, k := range s.Incidents {
 		if deref(k.Incident.RoomID) != d.room || k.Incident.Cause != incident.TooHot || k.Incident.Drill {
 			continue
@@ -159,9 +158,9 @@ func (s *state) due(d *Shutdown, here *site, l *live, away bool, now time.Time) 
 	return next, ""
 }
 
-// protect runs a shutdown's stages in order, each once in an incident. If one fails, people are
+// runShutdown runs a shutdown's stages in order, each once in an incident. If one fails, people are
 // notified and the next one runs: a machine that hangs must not keep the others on.
-func (w *Watch) protect(ctx context.Context, d *Shutdown) {
+func (w *Watch) runShutdown(ctx context.Context, d *Shutdown) {
 	for ; ctx.Err() == nil; _ = pause.For(ctx, judgeEvery) {
 		var stage *Stage
 		var m Message

@@ -46,7 +46,7 @@ func TestShutdownOrder(t *testing.T) {
 				site: site{Sensors: []sensor{{ID: "a", RoomID: 1}, {ID: "b", RoomID: 1}}}, state: *newState(),
 			}
 			burning := hot(1)
-			w.state.Incidents[1] = &told{Incident: burning, Told: map[string]int{"a": 1}, Called: map[string]int{}}
+			w.state.Incidents[1] = &tracked{Incident: burning, Told: map[string]int{"a": 1}, Called: map[string]int{}}
 			ctx, stop := context.WithCancel(t.Context())
 			var running sync.WaitGroup
 			running.Go(func() {
@@ -56,7 +56,7 @@ func TestShutdownOrder(t *testing.T) {
 					w.mu.Unlock()
 				}
 			})
-			running.Go(func() { w.protect(ctx, d) })
+			running.Go(func() { w.runShutdown(ctx, d) })
 			time.Sleep(20 * time.Minute)
 			stop()
 			running.Wait()
@@ -150,7 +150,7 @@ func TestShutdownNeedsMore(t *testing.T) {
 				shutdown: Shutdown{Name: "d", room: 1, Above: 35, For: 10 * time.Minute, Stages: []Stage{{Name: "off"}}},
 				state:    newState(), live: hotSite(now, c.nodes),
 			}
-			given.state.Incidents[1] = &told{Incident: hot(1)}
+			given.state.Incidents[1] = &tracked{Incident: hot(1)}
 			for i := range len(c.nodes) {
 				given.site.Sensors = append(given.site.Sensors, sensor{ID: fmt.Sprint("n", i), Name: fmt.Sprint("n", i), RoomID: 1})
 			}

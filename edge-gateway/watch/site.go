@@ -28,8 +28,8 @@ const (
 	unseenAfter   = 30 * time.Second // from a reading until the service must show it
 	blindAfter    = time.Minute      // until people are told that nobody judges
 	pointsKept    = incident.Reach + incident.RateReach
-	// betweenLooks is how much later than the last look on site a call of the service may be and
-	// still be one that people were told of then.
+	// betweenLooks is how much later than the last judgement on site a call of the service may be
+	// to be the one that people were told of then.
 	betweenLooks   = 30 * time.Second
 	judgedKept     = 24 * time.Hour // to recognise incidents that the service reports late
 	liveTimeout    = 5 * time.Second
@@ -42,7 +42,7 @@ const (
 	gatewayAddress = "http://gateway" // of requests over the unix socket
 )
 
-// site is the configuration that the watch needs to judge without the service; it is stored on disk.
+// site is what the watch stores on disk to judge without the service.
 type site struct {
 	Rooms   map[int64]string `json:"rooms"`
 	Sensors []sensor         `json:"sensors"`
@@ -62,7 +62,7 @@ type sensor struct {
 	Timestamp *time.Time `json:"timestamp"` // of its newest reading that the service has
 }
 
-// rule is a rule as the API answers it.
+// rule is a rule in the API's form.
 type rule struct {
 	ID          int64              `json:"id"`
 	Version     int64              `json:"version"`
@@ -79,7 +79,7 @@ type rule struct {
 	Threshold   bool               `json:"threshold"`
 }
 
-// window is a maintenance window as the API answers it.
+// window is a maintenance window in the API's form.
 type window struct {
 	StartTime time.Time      `json:"start_time"`
 	DurationS float64        `json:"duration_s"`
@@ -90,7 +90,7 @@ type window struct {
 	SensorID  *string        `json:"sensor_id"`
 }
 
-// correction is a sensor's correction as the API answers it.
+// correction is a sensor's correction in the API's form.
 type correction struct {
 	SensorID    string    `json:"sensor_id"`
 	From        time.Time `json:"from"`
@@ -167,15 +167,15 @@ func (w *Watch) away(now time.Time) string {
 	return ""
 }
 
-// look reads the gateway's readings, and judges them if need be.
-func (w *Watch) look(ctx context.Context) {
-	heard, err := w.listen(ctx)
+// judgeOnSite reads the gateway's readings, and judges them while the service is away.
+func (w *Watch) judgeOnSite(ctx context.Context) {
+	answer, err := w.readLive(ctx)
 	now := w.clock()
 	w.logFailure(ctx, "asking the gateway", err) // people are told only that it does not answer
 	w.change(ctx, func(s *state) bool {
 		w.live.err = err
 		if err == nil {
-			w.live.hear(heard, &w.site, now)
+			w.live.add(answer, &w.site, now)
 		}
 		why := w.away(now)
 		if (why == "") != (w.why == "") {
@@ -188,28 +188,28 @@ func (w *Watch) look(ctx context.Context) {
 		case err == nil && w.live.standby: // the other gateway's watch notifies people
 		case why != "" && err != nil:
 			unseen = fmt.Sprintf("%s%s, and the gateway of this machine does not answer", strings.ToUpper(why[:1]), why[1:])
-		case why != "" && w.live.deaf():
+		case why != "" && w.live.allSilent():
 			unseen = fmt.Sprintf("%s%s, and the gateway hears no node", strings.ToUpper(why[:1]), why[1:])
 		case err == nil:
 			s.judge(w.config.Steps, &w.site, &w.live, why != "", now)
 		}
-		s.blindness(w.config.Steps, unseen, now)
+		s.updateBlind(w.config.Steps, unseen, now)
 		return len(s.Queue)+len(s.Judged) != before || why != ""
 	})
 }
 
-// listen reads what the gateway has heard since the last time and two minutes before, because a
-// reading may have the time of an earlier one.
-func (w *Watch) listen(ctx context.Context) (*gateway.Live, error) {
+// readLive reads the gateway's readings from two minutes before the last call on, because a reading
+// may be dated back.
+func (w *Watch) readLive(ctx context.Context) (*gateway.Live, error) {
 	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
 	defer cancel()
 	var since time.Time
 	if !w.live.time.IsZero() {
 		since = w.live.time.Add(-2 * time.Minute)
 	}
-	var heard gateway.Live
-	_, err := (&client{http: w.gateway, api: gatewayAddress}).get(ctx, "/live?since="+since.UTC().Format(time.RFC3339Nano), &heard)
-	return &heard, err
+	var answer gateway.Live
+	_, err := (&client{http: w.gateway, api: gatewayAddress}).get(ctx, "/live?since="+since.UTC().Format(time.RFC3339Nano), &answer)
+	return &answer, err
 }
 
 // refresh reads the service's state, rules and sensors, and stores them.

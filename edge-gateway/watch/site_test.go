@@ -385,7 +385,7 @@ func TestJudgeGoesOn(t *testing.T) {
 			s := newState()
 			known := hot(1)
 			known.Severity, known.Phase, known.State, known.SnoozedUntil, known.StartTime = c.severity, "actual", c.state, c.snoozed, now.Add(-30*time.Minute)
-			s.Incidents[1] = &told{Incident: known, Calls: 1, Told: map[string]int{"a": 1}, Called: map[string]int{"a": 1}}
+			s.Incidents[1] = &tracked{Incident: known, Calls: 1, Told: map[string]int{"a": 1}, Called: map[string]int{"a": 1}}
 			here := &site{
 				Rooms: map[int64]string{1: "Hall A"}, Sensors: []sensor{{ID: "a", RoomID: 1}},
 				Rules: []rule{{Quantity: incident.Temperature, Direction: incident.Above, Limit: 32, Severity: incident.Critical, Enabled: true}},

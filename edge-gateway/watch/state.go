@@ -11,7 +11,7 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// Incident is an incident as the API answers it.
+// Incident is an incident in the API's form.
 type Incident struct {
 	ID          int64             `json:"id"`
 	RoomID      *int64            `json:"room_id"`
@@ -85,12 +85,12 @@ func (j job) calls() bool { return j.Event == "start" || j.Event == "again" }
 
 func (j job) urgent() bool { return j.calls() && j.Severity == string(incident.Critical) }
 
-// told is a lasting incident and the messages about it.
-type told struct {
+// tracked is a lasting incident and the messages about it.
+type tracked struct {
 	Incident Incident       `json:"incident"`
 	Known    time.Time      `json:"known,omitzero"`  // when Incident was read
-	Calls    int            `json:"calls"`           // how often it has called
-	Called   map[string]int `json:"called"`          // by step: the last call that has a message
+	Calls    int            `json:"calls"`           // how often it called people
+	Called   map[string]int `json:"called"`          // by step: the last call with a message
 	Told     map[string]int `json:"told"`            // by step: messages of calls, sent or queued
 	Ended    bool           `json:"ended,omitempty"` // on site, and people were told
 }
@@ -99,7 +99,7 @@ type told struct {
 type state struct {
 	Cursor    int64                   `json:"cursor"` // -1 before the first poll
 	Last      int64                   `json:"last"`   // the last message's id
-	Incidents map[int64]*told         `json:"incidents"`
+	Incidents map[int64]*tracked      `json:"incidents"`
 	Queue     []job                   `json:"queue"`
 	Sent      map[string][]time.Time  `json:"sent"`               // within the last hour, by step
 	Held      map[string]bool         `json:"held"`               // steps whose next message is a digest
@@ -110,7 +110,7 @@ type state struct {
 }
 
 func newState() *state {
-	return &state{Cursor: -1, Incidents: map[int64]*told{}, Sent: map[string][]time.Time{}, Held: map[string]bool{}, Shutdowns: map[string]*shutdownRun{}}
+	return &state{Cursor: -1, Incidents: map[int64]*tracked{}, Sent: map[string][]time.Time{}, Held: map[string]bool{}, Shutdowns: map[string]*shutdownRun{}}
 }
 
 func (s *state) enqueue(step string, due time.Time, m Message) {
@@ -137,7 +137,7 @@ func (s *state) apply(steps []Step, c Change, now time.Time) {
 		if !c.Calls && i.State != "open" && i.State != "taken" {
 			return // it is over, and nobody was told
 		}
-		k = &told{Called: map[string]int{}, Told: map[string]int{}, Calls: 1}
+		k = &tracked{Called: map[string]int{}, Told: map[string]int{}, Calls: 1}
 		s.Incidents[i.ID] = k
 	} else if c.Calls {
 		k.Calls++
@@ -170,9 +170,9 @@ func (s *state) apply(steps []Step, c Change, now time.Time) {
 	}
 }
 
-// update stores the present state of an incident, and rewords the messages still to be sent. Those
-// that are not due yet are withdrawn once a window silences it.
-func (s *state) update(steps []Step, k *told, i *Incident, now time.Time) {
+// update stores the present state of an incident, and updates the messages in the queue. Once a
+// window silences it, those that are not due yet are withdrawn.
+func (s *state) update(steps []Step, k *tracked, i *Incident, now time.Time) {
 	k.Incident, k.Known = *i, now
 	if i.Silenced {
 		s.withdraw(k, now)
@@ -193,8 +193,8 @@ func (s *state) update(steps []Step, k *told, i *Incident, now time.Time) {
 	}
 }
 
-// observe updates incidents by what the service answered to a request at a time, unless the watch
-// has newer.
+// observe updates incidents from an answer of the service, unless their state is newer than the
+// request.
 func (s *state) observe(steps []Step, lasting []Incident, asked time.Time) {
 	for n := range lasting {
 		i := &lasting[n]
@@ -205,7 +205,7 @@ func (s *state) observe(steps []Step, lasting []Incident, asked time.Time) {
 }
 
 // withdraw drops the messages of an incident that are not due yet.
-func (s *state) withdraw(k *told, now time.Time) {
+func (s *state) withdraw(k *tracked, now time.Time) {
 	s.Queue = slices.DeleteFunc(s.Queue, func(j job) bool {
 		pending := j.IncidentID == k.Incident.ID && j.Due.After(now) && j.Event != "end"
 		if pending {
@@ -216,7 +216,7 @@ func (s *state) withdraw(k *told, now time.Time) {
 	})
 }
 
-// end queues the end of an incident for the steps that had its start.
+// end queues the end of an incident for the steps that were told of its start.
 func (s *state) end(steps []Step, id int64, now *Incident, at time.Time) {
 	k := s.Incidents[id]
 	if k == nil {
@@ -260,9 +260,8 @@ func (s *state) merge(from, into int64) {
 	}
 }
 
-// next returns the messages that a step sends now, as one, or how long it has nothing to send. An
-// incident that is critical comes first.
-// blocked are the incidents of which a message failed and is not yet tried again.
+// next returns the messages that a step sends now, as one, or how long to wait. Critical incidents
+// come first. blocked has the incidents with a failed message, and when to retry.
 func (s *state) next(step *Step, blocked map[int64]time.Time, now time.Time) ([]job, time.Duration) {
 	wait := time.Hour
 	var ready []job
@@ -301,17 +300,17 @@ func (s *state) next(step *Step, blocked map[int64]time.Time, now time.Time) ([]
 	return nil, min(wait, sent[0].Add(time.Hour).Sub(now))
 }
 
-// waiting returns since when the oldest message waits that should have been sent.
+// waiting returns how long the oldest overdue message has waited.
 func (s *state) waiting(now time.Time) (age time.Duration) {
 	for _, j := range s.Queue {
-		if !s.Held[j.Step] { // what waits for a digest waits on purpose
+		if !s.Held[j.Step] { // a message that waits for a digest is not overdue
 			age = max(age, now.Sub(j.Due))
 		}
 	}
 	return age
 }
 
-// sent takes messages out of the queue: they have reached people, or are given up.
+// sent removes messages from the queue: they have reached people, or are dropped.
 func (s *state) sent(step string, batch []job, reached bool, now time.Time) {
 	s.Queue = slices.DeleteFunc(s.Queue, func(j job) bool {
 		return slices.ContainsFunc(batch, func(b job) bool { return b.ID == j.ID })
@@ -324,7 +323,7 @@ func (s *state) sent(step string, batch []job, reached bool, now time.Time) {
 	}
 }
 
-// message makes a step's message of an incident.
+// message returns a step's message for an incident's event.
 func (s *Step) message(event string, i *Incident) Message {
 	m := message(event, i)
 	in := func(t time.Time, layout string) string { return t.In(s.zone).Format(layout) }
@@ -354,7 +353,7 @@ func (s *Step) message(event string, i *Incident) Message {
 	return m
 }
 
-// ending says why an incident is over although its values were not back, or is "".
+// ending returns why an incident is over although its values had not returned, or "".
 func (i *Incident) ending() string {
 	return map[string]string{
 		"rule_changed": "its rule was changed or switched off", "rule_deleted": "its rule was deleted", "sensor_moved": "the sensor was moved",
@@ -362,7 +361,7 @@ func (i *Incident) ending() string {
 	}[i.Resolution]
 }
 
-// message makes the message of an incident's event.
+// message returns the message for an incident's event.
 func message(event string, i *Incident) Message {
 	room := "a node in no room"
 	for _, name := range []*string{i.SensorID, i.GatewayName, i.RoomName} {

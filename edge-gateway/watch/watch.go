@@ -30,7 +30,7 @@ const (
 	reconcileEvery = 5 * time.Minute // for changes that neither the log nor the overview has
 	retryFirst     = time.Second     // doubled after each failure
 	retryMost      = time.Minute
-	giveUpAfter    = 24 * time.Hour // a message is dropped, and the log says so
+	dropAfter      = 24 * time.Hour // a message that cannot be sent is dropped, and the log says so
 	apiRetry       = 2 * time.Second
 	notMissed      = 10 * time.Minute // how long the API may be away before a gap of the log is looked for
 	heartbeatEvery = time.Minute
@@ -55,13 +55,13 @@ type Watch struct {
 	live       live
 	answered   time.Time // when the API last did
 	polled     time.Time // when the log of changes was last read
-	overviewAt time.Time // when the overview was asked for
+	overviewAt time.Time // when the overview was requested
 	late       bool      // the service says that it is late
 	why        string    // why the watch judges on site; empty if it does not
-	complaints map[string]bool
+	failing    map[string]bool
 }
 
-// Open reads the journal, and checks the configuration's rooms by the API or, while it is away,
+// Open reads the journal, and validates the configuration's rooms by the API or, while it is away,
 // by its stored answers. It locks the journal until closeJournal is called.
 func Open(ctx context.Context, c *Config, transport *http.Client, clock func() time.Time, log *slog.Logger) (w *Watch, closeJournal func(), err error) {
 	lock := flock.New(filepath.Join(c.State, "lock"))
@@ -69,7 +69,7 @@ func Open(ctx context.Context, c *Config, transport *http.Client, clock func() t
 		return nil, nil, errors.Join(fmt.Errorf("%s is in use by another watch, or cannot be written", c.State), err)
 	}
 	closeJournal = func() { _ = lock.Close() }
-	w = &Watch{config: c, client: &client{transport, c.API, c.key}, clock: clock, log: log, wake: map[string]chan struct{}{}, complaints: map[string]bool{}}
+	w = &Watch{config: c, client: &client{transport, c.API, c.key}, clock: clock, log: log, wake: map[string]chan struct{}{}, failing: map[string]bool{}}
 	w.connect()
 	if err := w.load(ctx); err != nil {
 		closeJournal()
@@ -77,11 +77,11 @@ func Open(ctx context.Context, c *Config, transport *http.Client, clock func() t
 	}
 	if w.unread != nil { // a watch that does not start wakes nobody
 		log.ErrorContext(ctx, "it begins anew: messages that waited are lost", "error", w.unread.Error())
-		w.tellGap(ctx)
+		w.notifyGap(ctx)
 	}
 	if err := c.resolve(w.site.Rooms); err != nil { // somebody has renamed a room
 		log.ErrorContext(ctx, "the configuration names a room that is not there", "error", err.Error())
-		w.tellAll(ctx, "The watch "+c.Name+" does not find a room",
+		w.notifyAll(ctx, "The watch "+c.Name+" does not find a room",
 			err.Error()+"\nUntil it has the name of now, a step with that room is told of all, and a shutdown of it stops nothing.")
 	}
 	return w, closeJournal, nil
@@ -126,9 +126,9 @@ func (w *Watch) load(ctx context.Context) error {
 	return nil
 }
 
-// change changes the state, saves it, and wakes the steps. While the disk fails the watch goes on
-// from memory: what a crash then loses is read again, because the cursor on disk is older. A
-// change that returns false need not be saved.
+// change changes the state, saves it unless change returns false, and wakes the steps. While the
+// disk fails the watch works from memory: after a crash it reads the log again from the older cursor
+// on disk.
 func (w *Watch) change(ctx context.Context, change func(s *state) bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -154,7 +154,7 @@ func (w *Watch) change(ctx context.Context, change func(s *state) bool) {
 func (w *Watch) Run(ctx context.Context) error {
 	parts, ctx := errgroup.WithContext(ctx)
 	for i := range w.config.Steps {
-		parts.Go(func() error { w.tell(ctx, &w.config.Steps[i]); return nil })
+		parts.Go(func() error { w.deliver(ctx, &w.config.Steps[i]); return nil })
 	}
 	parts.Go(func() error { w.follow(ctx); return nil })
 	parts.Go(func() error { w.report(ctx); return nil })
@@ -162,19 +162,19 @@ func (w *Watch) Run(ctx context.Context) error {
 	if w.gateway != nil {
 		parts.Go(func() error {
 			for ; ctx.Err() == nil; _ = pause.For(ctx, judgeEvery) {
-				w.look(ctx)
+				w.judgeOnSite(ctx)
 			}
 			return nil
 		})
 		for i := range w.config.Shutdowns {
-			parts.Go(func() error { w.protect(ctx, &w.config.Shutdowns[i]); return nil })
+			parts.Go(func() error { w.runShutdown(ctx, &w.config.Shutdowns[i]); return nil })
 		}
 	}
 	defer w.reports.Wait()
 	return parts.Wait() //nolint:wrapcheck // no part fails
 }
 
-// report sends a heartbeat each minute.
+// report sends heartbeats.
 func (w *Watch) report(ctx context.Context) {
 	age := func(t time.Time) int64 { return max(0, int64(w.clock().Sub(t).Seconds())) }
 	for ; ctx.Err() == nil; _ = pause.For(ctx, heartbeatEvery) {
@@ -196,10 +196,10 @@ func (w *Watch) report(ctx context.Context) {
 func (w *Watch) logFailure(ctx context.Context, what string, err error) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err != nil && ctx.Err() == nil && !w.complaints[what] {
+	if err != nil && ctx.Err() == nil && !w.failing[what] {
 		w.log.WarnContext(ctx, "failed, tried again", "what", what, "error", err.Error())
 	}
-	w.complaints[what] = err != nil
+	w.failing[what] = err != nil
 	return err != nil
 }
 
@@ -228,7 +228,7 @@ func (w *Watch) follow(ctx context.Context) {
 	}
 }
 
-// poll reads one part of the log and saves the messages that follow from it.
+// poll reads one page of the log and saves the messages that it causes.
 func (w *Watch) poll(ctx context.Context, lookForGap, mayWait bool) error {
 	after := w.state.Cursor // only this goroutine changes it
 	var wait time.Duration
@@ -245,7 +245,7 @@ func (w *Watch) poll(ctx context.Context, lookForGap, mayWait bool) error {
 			return err
 		}
 		if len(oldest.Changes) > 0 && oldest.Changes[0].Number > after+1 {
-			w.tellGap(ctx)
+			w.notifyGap(ctx)
 		}
 	}
 	became := map[int64]*Incident{}
@@ -272,10 +272,10 @@ func (w *Watch) poll(ctx context.Context, lookForGap, mayWait bool) error {
 	return nil
 }
 
-// gap continues at the end of the log if that does not have the cursor, because it is another log, as
-// after the restore of a backup. There the ids are of other incidents: nobody was told of any.
+// gap moves the cursor to the end of a log that does not contain it, such as that of a restored
+// database. There the ids belong to other incidents, of which nobody was told.
 func (w *Watch) gap(ctx context.Context) {
-	w.tellGap(ctx)
+	w.notifyGap(ctx)
 	w.change(ctx, func(s *state) bool {
 		s.Cursor = -1
 		s.Queue = slices.DeleteFunc(s.Queue, func(j job) bool { return j.IncidentID > 0 && j.calls() })
@@ -289,12 +289,12 @@ func (w *Watch) gap(ctx context.Context) {
 	})
 }
 
-func (w *Watch) tellGap(ctx context.Context) {
-	w.tellAll(ctx, "The log of incidents has a gap", "What happened since "+w.config.Name+" last read it is not known. What lasts now is told next.")
+func (w *Watch) notifyGap(ctx context.Context) {
+	w.notifyAll(ctx, "The log of incidents has a gap", "What happened since "+w.config.Name+" last read it is not known. What lasts now is told next.")
 }
 
-// tellAll sends a message about the watch itself by every step.
-func (w *Watch) tellAll(ctx context.Context, title, text string) {
+// notifyAll queues a message about the watch itself for every step.
+func (w *Watch) notifyAll(ctx context.Context, title, text string) {
 	w.change(ctx, func(s *state) bool {
 		for i := range w.config.Steps {
 			s.enqueue(w.config.Steps[i].Name, w.clock(), Message{Event: "gap", Title: title, Text: text})
@@ -303,8 +303,8 @@ func (w *Watch) tellAll(ctx context.Context, title, text string) {
 	})
 }
 
-// reconcile compares the incidents in the journal with those that last. If the log has grown
-// meanwhile it changes nothing and returns false, so that the log is read first.
+// reconcile compares the incidents in the journal with the service's lasting ones. If the log has
+// grown meanwhile it changes nothing and returns false, so that the log is read first.
 func (w *Watch) reconcile(ctx context.Context) (quiet bool, err error) {
 	lasting, err := w.client.lasting(ctx)
 	if err != nil {
@@ -340,8 +340,8 @@ func (w *Watch) reconcile(ctx context.Context) (quiet bool, err error) {
 	return true, nil
 }
 
-// became reads the incidents of the journal that are not present: each may now be over, part of
-// another one, or nil if withdrawn.
+// became reads the incidents of the journal that are not present from the API: each is over, part
+// of another one, or nil if withdrawn.
 func (w *Watch) became(ctx context.Context, present map[int64]bool) (map[int64]*Incident, error) {
 	became := map[int64]*Incident{}
 	w.mu.Lock()
@@ -364,8 +364,8 @@ func (w *Watch) became(ctx context.Context, present map[int64]bool) (map[int64]*
 	return became, nil
 }
 
-// tell sends a step's messages, and retries each until it succeeds.
-func (w *Watch) tell(ctx context.Context, step *Step) {
+// deliver sends a step's messages, and retries each until it succeeds.
+func (w *Watch) deliver(ctx context.Context, step *Step) {
 	blocked, failures := map[int64]time.Time{}, map[int64]int{}
 	for ctx.Err() == nil {
 		w.mu.Lock()
@@ -394,8 +394,8 @@ func (w *Watch) tell(ctx context.Context, step *Step) {
 			w.reportDrills(ctx, batch)
 		case ctx.Err() != nil:
 			return // it is sent again by the next run
-		case now.Sub(batch[0].Due) > giveUpAfter:
-			log.ErrorContext(ctx, "not told within a day, given up", "error", err.Error())
+		case now.Sub(batch[0].Due) > dropAfter:
+			log.ErrorContext(ctx, "not told within a day, dropped", "error", err.Error())
 		default:
 			log.WarnContext(ctx, "not told, tried again", "error", err.Error())
 			for _, j := range batch {
@@ -420,7 +420,7 @@ func (w *Watch) reportDrills(ctx context.Context, batch []job) {
 		}
 		w.reports.Go(func() {
 			for since := w.clock(); ctx.Err() == nil && w.clock().Sub(since) < incident.DrillTime; _ = pause.For(ctx, apiRetry) {
-				if err := w.client.told(ctx, j.IncidentID); err == nil || api.IsStatus(err, http.StatusNotFound) {
+				if err := w.client.reportTold(ctx, j.IncidentID); err == nil || api.IsStatus(err, http.StatusNotFound) {
 					return
 				}
 			}

@@ -88,7 +88,7 @@ func (w *world) judge() {
 		return
 	}
 	here := w.service.site()
-	w.heard.hear(&gateway.Live{Time: time.Now(), Nodes: w.pending}, here, time.Now())
+	w.heard.add(&gateway.Live{Time: time.Now(), Nodes: w.pending}, here, time.Now())
 	w.pending = nil
 	w.service.mu.Lock()
 	for i, s := range w.service.sensors {
