@@ -15,9 +15,9 @@ import (
 
 var errRefused = errors.New("refused")
 
-// Backfill posts what the nodes measured between two times to the gateway at a base address, as fast as
-// it answers: one reading of each node at once, and the next ones when all are answered. The gateway
-// must date what it receives by the time that step was last called with.
+// Backfill posts the nodes' readings between two times to the gateway at a base address, as fast as
+// it answers: one reading of each node at once, and the next ones when all are answered. The gateway's
+// clock must return the time that step was last called with.
 func (s *Simulation) Backfill(ctx context.Context, gateway string, from, to time.Time, every time.Duration, step func(at time.Time) error) error {
 	for at := from; at.Before(to); at = at.Add(every) {
 		if err := step(at); err != nil {
@@ -29,7 +29,7 @@ func (s *Simulation) Backfill(ctx context.Context, gateway string, from, to time
 				m := n.message(at.Sub(s.started))
 				end, err := post(ctx, s.client, gateway, m.path(), m)
 				if end != accepted {
-					return fmt.Errorf("reading of %s at %s is not taken: %w", n.id, at.Format(time.RFC3339), cmp.Or(err, errRefused))
+					return fmt.Errorf("reading of %s at %s is not accepted: %w", n.id, at.Format(time.RFC3339), cmp.Or(err, errRefused))
 				}
 				return nil
 			})

@@ -215,8 +215,8 @@ func (n *device) find(ctx context.Context) bool {
 	return err == nil
 }
 
-// post sends a request to the gateway. The end of the simulation does not cut it off: the
-// gateway would take a reading of which nobody knows the answer.
+// post sends a request to the gateway. The end of the simulation does not cancel it: else the
+// gateway might accept a reading that is not counted.
 func (n *device) post(ctx context.Context, path string, body any) outcome {
 	if !n.find(ctx) {
 		return unreachable

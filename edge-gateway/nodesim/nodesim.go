@@ -101,12 +101,12 @@ func (c *Config) complete() error {
 // Stats counts what the nodes did so far.
 type Stats struct {
 	Nodes      int
-	Registered int64 // nodes whose registration the gateway took
+	Registered int64 // nodes whose registration the gateway accepted
 	Accepted   int64 // readings answered with 200
 	Rejected   int64 // readings the gateway found invalid
-	Failed     int64 // posts of readings that were put off or not answered
+	Failed     int64 // posts of readings that were to be retried, or not answered
 	Retried    int64 // posts that repeated an id
-	Lost       int64 // readings a node gave up because its memory was full
+	Lost       int64 // readings that a node dropped because its memory was full
 
 	Heartbeats, HeartbeatsFailed int64
 }
@@ -149,9 +149,8 @@ func New(config Config) (*Simulation, error) {
 	return s, nil
 }
 
-// Run runs the nodes until the context ends, waits until all have the answer that they wait
-// for and have stopped, and returns nil. A gateway that does not answer is no error: Stats counts it. Call
-// Run once.
+// Run runs the nodes until the context ends, waits for requests in flight, and returns nil. A
+// gateway that does not answer is no error: Stats counts it. Call Run once.
 func (s *Simulation) Run(ctx context.Context) error {
 	defer s.client.CloseIdleConnections()
 	if s.started.IsZero() {

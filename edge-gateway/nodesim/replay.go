@@ -18,7 +18,7 @@ import (
 const ReplayConnections = 64
 
 const (
-	retryFor     = time.Minute // a request that is put off or unanswered, in wall time
+	retryFor     = time.Minute // a request that failed, in wall time
 	firstPause   = 20 * time.Millisecond
 	longestPause = 2 * time.Second
 )
@@ -44,10 +44,11 @@ type replay struct {
 
 // Replay sends a recording to the gateway at a base address, as fast as it answers. Every
 // node registers and sends its rows one after the other, oldest first; [ReplayConnections]
-// nodes do so in parallel. A row that is put off or not answered is sent again under the same id.
+// nodes do so in parallel. A row that is not answered, or with 5xx, 429 or 408, is sent again under
+// the same id.
 //
-// The error is that of a row that the gateway did not take within a minute, or of the
-// context's end; the rest is not sent.
+// The error is that of a row that the gateway did not accept within a minute, or the context's;
+// the rest is not sent.
 func Replay(ctx context.Context, gateway string, recorded *recording.Recording, transport http.RoundTripper, clock func() time.Time) (Result, error) {
 	r := &replay{
 		client: newClient(ReplayConnections, transport), gateway: gateway, run: rand.Text()[:8], clock: clock,
@@ -101,7 +102,7 @@ func (r *replay) deliver(ctx context.Context, path string, body any) (outcome, e
 			return end, nil
 		}
 		if tried := r.clock().Sub(began); tried+wait > retryFor {
-			return 0, fmt.Errorf("not taken within %s: %w", tried, err)
+			return 0, fmt.Errorf("not accepted within %s: %w", tried, err)
 		}
 		if err := pause.For(ctx, wait); err != nil {
 			return 0, err

@@ -213,9 +213,9 @@ func (o *Outbox) segmentLimit() int64 {
 	return min(max(o.options.MaxBytes/segmentsPerLimit, minSegment), maxSegment)
 }
 
-// abandonSegment gives up a segment in which a write or a sync of so many bytes has
-// failed. What a failed sync leaves on disk is not known, and a second sync may
-// claim success; so the next append begins a new segment.
+// abandonSegment closes a segment after a failed write or sync of size bytes. After a failed
+// sync the content of the disk is unknown, and a second sync may claim success: so the
+// next append begins a new segment.
 func (o *Outbox) abandonSegment(active file, current *segment, size int64) {
 	undone := errors.Join(active.Truncate(current.size), active.Close()) == nil
 	o.mu.Lock()

@@ -1,8 +1,7 @@
-// Package outbox keeps messages on disk until they can be sent: a queue that
-// survives power failure, a torn write and a full disk. The gateway puts a
-// reading into it when Pub/Sub cannot be reached and takes it out, oldest first,
-// once Pub/Sub has it. While Pub/Sub answers, no reading is written here:
-// gateways run from SD cards, which writing wears out.
+// Package outbox is a queue on disk that survives power failures, torn writes and a
+// full disk. The gateway appends a reading when Pub/Sub cannot be reached and
+// consumes it, oldest first, once Pub/Sub has it. While Pub/Sub answers, no reading
+// is written here: gateways run from SD cards, which writing wears out.
 //
 // It is a folder of segment files, numbered from 1, each a sequence of records with a
 // checksum, and a cursor file that says which are consumed. The format, and why no library
@@ -45,7 +44,7 @@ var (
 // ErrInUse is returned by [Open] for a folder that another process has open.
 var ErrInUse = errors.New("outbox is in use by another process")
 
-// Options say how large an outbox may grow and how long it retains messages.
+// Options bound the size of an outbox and the time for which it retains messages.
 type Options struct {
 	// MaxBytes bounds the segments on disk; 0 means [DefaultMaxBytes].
 	MaxBytes int64

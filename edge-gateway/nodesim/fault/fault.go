@@ -49,11 +49,6 @@ func Sown() []Kind {
 	return []Kind{Cooling, Slow, Nightly, Drift, Step, Stuck, Spike, Noise, Humidity, Door, Oscillation, Leak}
 }
 
-// OfAir reports whether the air is wrong, and not a sensor.
-func (k Kind) OfAir() bool {
-	return slices.Contains([]Kind{Leak, Cooling, Oscillation, Door, Slow, Nightly}, k)
-}
-
 // Kinds lists all of them.
 func Kinds() []Kind { return []Kind{Spike, Drift, Stuck, Dropout, Noise, Leak, Cooling} }
 

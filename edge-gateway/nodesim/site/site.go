@@ -1,9 +1,9 @@
-// Package site makes up what the nodes of a site measure over weeks and months, without a
-// network: rooms that differ, their daily and weekly load, cooling that comes and goes,
-// people opening doors, nodes of unequal sensors, with the faults of package fault on
-// top. What a node measures is a function of the seed and the time alone, so that any
-// stretch of any node can be made without those before it. Simulated nodes (package
-// nodesim) send it, and the evaluation of learning uses it.
+// Package site simulates the measurements of a site's nodes over weeks and months: rooms
+// that differ, their daily and weekly load, cooling that comes and goes, people opening
+// doors, nodes of unequal sensors, with the faults of package fault on top. A
+// measurement is a function of the seed and the time alone, so that any stretch of any
+// node can be computed by itself. Simulated nodes (package nodesim) send them, and the
+// evaluation of learning uses them.
 package site
 
 import (
@@ -142,7 +142,7 @@ func (r room) at(t float64) air {
 	return a
 }
 
-// working tells whether a day, counted from 1970-01-01, is none of a weekend.
+// working reports whether a day, counted from 1970-01-01, is not of a weekend.
 func working(day float64) bool {
 	weekday := math.Mod(day+4, 7) // that was a Thursday; 0 is Sunday
 	return weekday != 0 && weekday != 6
