@@ -36,73 +36,19 @@ type Action struct {
 // caller is limited to rooms.
 func (s Store) Act(ctx context.Context, customerID, id int64, a Action, now time.Time) (Incident, error) {
 	err := s.db.InTx(ctx, func(tx *store.DB) error {
-		type row struct {
-			statusRow
-
-			RoomID            int64
-			NodeID, GatewayID string
-			TakenBy, Comment  string
-			DrillID           int64
-		}
-		find := func(lock string) (row, error) {
-			return store.One[row](ctx, tx, store.ErrNoIncident, whole+`
-	SELECT `+statusColumns+`, COALESCE(i.room_id, 0) AS room_id, i.node_id, i.gateway_id, i.taken_by, i.comment,
-	       COALESCE(i.drill_id, 0) AS drill_id`+fromIncidents()+`
-	  AND i.id IN (SELECT id FROM chain)`+lock,
-				pgx.StrictNamedArgs{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx)})
-		}
-		found, err := find("")
+		found, err := lockIncident(ctx, tx, customerID, id)
 		if err != nil {
-			return err
-		}
-		if rooms := store.RoomsOf(ctx); rooms != nil && !slices.Contains(rooms, found.RoomID) {
-			return ErrOtherRooms
-		}
-		at := place{found.RoomID, found.NodeID, found.GatewayID}
-		if err := tx.ExecBatch(ctx, func(batch *pgx.Batch) { at.lock(batch, customerID) }); err != nil {
-			return fmt.Errorf("lock place: %w", err)
-		}
-		if found, err = find(` FOR NO KEY UPDATE OF i`); err != nil {
 			return err
 		}
 		id = found.ID
-		parts, err := store.All[Excursion](ctx, tx, `
-			SELECT `+excursionColumns+` FROM excursions e WHERE e.incident_id = @id AND e.merged_into IS NULL AND e.lasting`, pgx.StrictNamedArgs{"id": id})
-		if err != nil {
-			return fmt.Errorf("excursions: %w", err)
-		}
-		windows, err := New(tx).MaintenanceWindows(ctx, customerID, now)
+		g, err := lastingParts(ctx, tx, customerID, found, now)
 		if err != nil {
 			return err
 		}
-		g := incident.Gathered{Cause: found.Cause}
-		for _, e := range parts {
-			p := e.part()
-			p.Silenced = covered(windows, e, now)
-			g.Parts = append(g.Parts, p)
-		}
-		before, after, holder := found.status(), found.status(), found.TakenBy
-		if a.Event != incident.EventCommented && !found.Lasting {
-			return ErrIncidentOver
-		}
-		switch a.Event {
-		case incident.EventTaken:
-			after, holder = before.Take(g, now, time.Time{}), a.By
-		case incident.EventSnoozed:
-			after, holder = before.Take(g, now, a.Until), a.By
-		case incident.EventHandedOver:
-			after, holder = before.Take(g, now, before.SnoozedUntil), a.To
-		case incident.EventGivenBack:
-			if before.TakenAt.IsZero() || (a.Of != "" && a.Of != found.TakenBy) {
-				return ErrNobodyHasIt
-			}
-			after, holder = before.GiveBack(g, now), ""
-		case incident.EventCommented:
-		default:
-			return fmt.Errorf("%q is no action", a.Event)
-		}
-		if len(g.Parts) == 0 { // it has cleared: the known level stays for when it comes back
-			after.Known = before.Known
+		before := found.status()
+		after, holder, err := a.perform(found, g, now)
+		if err != nil {
+			return err
 		}
 		taken := !after.TakenAt.IsZero()
 		follows := taken && found.TakenBy != "" && holder != found.TakenBy // their time and comment are not the new holder's
@@ -161,6 +107,86 @@ func (s Store) Act(ctx context.Context, customerID, id int64, a Action, now time
 		return Incident{}, fmt.Errorf("act on incident %d: %w", id, err)
 	}
 	return s.Incident(ctx, customerID, id, now)
+}
+
+// lockedIncident is an incident as an action needs it.
+type lockedIncident struct {
+	statusRow
+
+	RoomID            int64
+	NodeID, GatewayID string
+	TakenBy, Comment  string
+	DrillID           int64
+}
+
+// lockIncident locks the place of a customer's incident and the incident itself, or that which it
+// was merged into.
+func lockIncident(ctx context.Context, tx *store.DB, customerID, id int64) (lockedIncident, error) {
+	find := func(lock string) (lockedIncident, error) {
+		return store.One[lockedIncident](ctx, tx, store.ErrNoIncident, whole+`
+	SELECT `+statusColumns+`, COALESCE(i.room_id, 0) AS room_id, i.node_id, i.gateway_id, i.taken_by, i.comment,
+	       COALESCE(i.drill_id, 0) AS drill_id`+fromIncidents()+`
+	  AND i.id IN (SELECT id FROM chain)`+lock,
+			pgx.StrictNamedArgs{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx)})
+	}
+	found, err := find("")
+	if err != nil {
+		return found, err
+	}
+	if rooms := store.RoomsOf(ctx); rooms != nil && !slices.Contains(rooms, found.RoomID) {
+		return found, ErrOtherRooms
+	}
+	at := place{found.RoomID, found.NodeID, found.GatewayID}
+	if err := tx.ExecBatch(ctx, func(batch *pgx.Batch) { at.lock(batch, customerID) }); err != nil {
+		return found, fmt.Errorf("lock place: %w", err)
+	}
+	return find(` FOR NO KEY UPDATE OF i`)
+}
+
+// lastingParts returns the incident with those of its excursions that last.
+func lastingParts(ctx context.Context, tx *store.DB, customerID int64, found lockedIncident, now time.Time) (incident.Gathered, error) {
+	g := incident.Gathered{Cause: found.Cause}
+	parts, err := store.All[Excursion](ctx, tx, `
+		SELECT `+excursionColumns+` FROM excursions e WHERE e.incident_id = @id AND e.merged_into IS NULL AND e.lasting`, pgx.StrictNamedArgs{"id": found.ID})
+	if err != nil {
+		return g, fmt.Errorf("excursions: %w", err)
+	}
+	windows, err := New(tx).MaintenanceWindows(ctx, customerID, now)
+	for _, e := range parts {
+		p := e.part()
+		p.Silenced = covered(windows, e, now)
+		g.Parts = append(g.Parts, p)
+	}
+	return g, err
+}
+
+// perform returns the status of an incident after an action, and who has it then.
+func (a Action) perform(found lockedIncident, g incident.Gathered, now time.Time) (after incident.Status, holder string, err error) {
+	before := found.status()
+	after, holder = before, found.TakenBy
+	if a.Event != incident.EventCommented && !found.Lasting {
+		return after, holder, ErrIncidentOver
+	}
+	switch a.Event {
+	case incident.EventTaken:
+		after, holder = before.Take(g, now, time.Time{}), a.By
+	case incident.EventSnoozed:
+		after, holder = before.Take(g, now, a.Until), a.By
+	case incident.EventHandedOver:
+		after, holder = before.Take(g, now, before.SnoozedUntil), a.To
+	case incident.EventGivenBack:
+		if before.TakenAt.IsZero() || (a.Of != "" && a.Of != found.TakenBy) {
+			return after, holder, ErrNobodyHasIt
+		}
+		after, holder = before.GiveBack(g, now), ""
+	case incident.EventCommented:
+	default:
+		return after, holder, fmt.Errorf("%q is no action", a.Event)
+	}
+	if len(g.Parts) == 0 { // it has cleared: the known level stays for when it comes back
+		after.Known = before.Known
+	}
+	return after, holder, nil
 }
 
 // GiveBackAll gives back what a removed person or API key of a customer has, because nobody is called
