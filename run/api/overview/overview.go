@@ -219,16 +219,20 @@ func (h *Handlers) watchProblems(ctx context.Context, customer int64, now time.T
 	return words, err
 }
 
-// build rebuilds the overview. Independent queries run concurrently, because they take most of the
-// time.
-func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.Time) error {
+// answers holds the results of the queries for an overview.
+type answers struct {
+	anew     reread
+	live     []incidents.LiveSensor
+	rooms    []accounts.Room
+	rules    []incident.Rule
+	lasting  []incidents.Incident
+	unseen   int
+	troubled map[string]incidents.Troubled
+}
+
+// query runs the independent queries concurrently, because they take most of the time.
+func (h *Handlers) query(ctx context.Context, v *view, customer int64, now time.Time) (a answers, err error) {
 	known := incidents.New(h.store)
-	var anew reread
-	var troubled map[string]incidents.Troubled
-	var lasting []incidents.Incident
-	var unseen int
-	var rooms []accounts.Room
-	var rules []incident.Rule
 	group, groupCtx := errgroup.WithContext(ctx)
 	readLive := sync.OnceValues(func() ([]incidents.LiveSensor, error) { return known.LiveSensors(groupCtx, customer) })
 	group.Go(func() error { // first, because it takes the longest
@@ -236,13 +240,13 @@ func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.
 		return err
 	})
 	group.Go(func() (err error) {
-		if anew, err = v.day.look(groupCtx, known, customer, now); err != nil {
+		if a.anew, err = v.day.look(groupCtx, known, customer, now); err != nil {
 			return err
 		}
-		if rooms, err = accounts.New(h.store).Rooms(groupCtx, customer); err != nil {
+		if a.rooms, err = accounts.New(h.store).Rooms(groupCtx, customer); err != nil {
 			return err
 		}
-		rules, err = known.Rules(groupCtx, customer)
+		a.rules, err = known.Rules(groupCtx, customer)
 		return err
 	})
 	list := func() (err error) {
@@ -251,62 +255,56 @@ func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.
 			return err
 		}
 		group.Go(func() (err error) {
-			if unseen, err = known.Unseen(groupCtx, customer); err != nil {
+			if a.unseen, err = known.Unseen(groupCtx, customer); err != nil {
 				return err
 			}
-			troubled, err = known.TroubledSensors(groupCtx, customer)
+			a.troubled, err = known.TroubledSensors(groupCtx, customer)
 			return err
 		})
-		lasting, err = known.Lasting(groupCtx, customer, readLive, now)
+		a.lasting, err = known.Lasting(groupCtx, customer, readLive, now)
 		return err
 	}
 	listed := list() // on the request's own goroutine, because it computes the most
 	if err := cmp.Or(group.Wait(), listed); err != nil {
-		return fmt.Errorf("read the overview: %w", err)
+		return a, fmt.Errorf("read the overview: %w", err)
 	}
-	live, err := readLive()
+	a.live, err = readLive()
+	return a, err
+}
+
+// build rebuilds the overview.
+func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.Time) error {
+	known := incidents.New(h.store)
+	read, err := h.query(ctx, v, customer, now)
 	if err != nil {
 		return err
 	}
-	v.day.advance(anew, live, now)
+	v.day.advance(read.anew, read.live, now)
 	recommended, err := incident.Recommended.Rules(incident.Scope{})
 	if err != nil {
 		return err
 	}
-	if err := v.day.begin(ctx, known, customer, live, troubled, now); err != nil {
+	if err := v.day.begin(ctx, known, customer, read.live, read.troubled, now); err != nil {
 		return err
 	}
-	real := lasting[:len(lasting)-drills(lasting)]
+	real := read.lasting[:len(read.lasting)-drills(read.lasting)]
 	body := Body{
-		Rooms:          rest.List(rooms, func(r accounts.Room) liveRoom { return liveRoom{ID: r.ID, Name: r.Name, State: stateOK} }),
+		Rooms:          rest.List(read.rooms, func(r accounts.Room) liveRoom { return liveRoom{ID: r.ID, Name: r.Name, State: stateOK} }),
 		Limits:         [][]liveLimit{},
 		SparklineStart: v.day.start,
-		Sensors:        make([]liveSensor, len(live)),
-		Incidents:      rest.List(lasting, alerting.IncidentOf),
-		IncidentCounts: countIncidents(real, unseen),
-		Counts:         sensorCounts{Sensors: len(live)},
+		Sensors:        make([]liveSensor, len(read.live)),
+		Incidents:      rest.List(read.lasting, alerting.IncidentOf),
+		IncidentCounts: countIncidents(real, read.unseen),
+		Counts:         sensorCounts{Sensors: len(read.live)},
 	}
-	applies := limits{rules: rules, known: map[incident.Scope]int{}, body: &body}
-	for i, l := range live {
-		body.Sensors[i] = liveSensor{
-			ID: l.NodeID, Name: l.Name, RoomID: l.RoomID, Position: l.Position, State: body.Counts.count(stateOf(l, troubled[l.NodeID].Severity, v.probe, now)),
-			Reports: l.Reports(now), Temperature: l.Temperature, Humidity: l.Humidity, Limits: applies.of(l), Sparkline: v.day.sparkline(l.NodeID), JudgedBy: v.day.judgedBy(l, troubled[l.NodeID].Anomalous),
-		}
-		body.Sensors[i].values.Temperature, body.Sensors[i].values.Humidity = l.Values(v.probe, now)
+	applies := limits{rules: read.rules, known: map[incident.Scope]int{}, body: &body}
+	for i, l := range read.live {
+		troubled := read.troubled[l.NodeID]
+		body.Sensors[i] = v.sensor(l, troubled.Anomalous, now)
+		body.Sensors[i].State = body.Counts.count(stateOf(l, troubled.Severity, v.probe, now))
+		body.Sensors[i].Limits = applies.of(l)
 		if body.Sensors[i].Reports {
 			body.Counts.Reporting++
-		}
-		if l.Timestamp != nil {
-			body.Sensors[i].Timestamp = new(l.Timestamp.UTC().Truncate(time.Second))
-		}
-		if l.Interval > 0 {
-			body.Sensors[i].IntervalS = new(l.Interval.Seconds())
-		}
-		if since, ok := v.day.began[l.NodeID]; ok {
-			body.Sensors[i].Learning = new(rest.UTC(since))
-		}
-		if l.GatewayID != "" {
-			body.Sensors[i].GatewayID = &l.GatewayID
 		}
 	}
 	body.orderRooms(real)
@@ -315,8 +313,30 @@ func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.
 	}
 	late := v.probe.Late(now)
 	body.Sentence = body.say(real, recommended, late)
-	body.Sentence.Drills = len(lasting) - len(real)
+	body.Sentence.Drills = len(read.lasting) - len(real)
 	return v.encode(body, late)
+}
+
+// sensor returns a sensor of the overview without its state and limits.
+func (v *view) sensor(l incidents.LiveSensor, anomalous bool, now time.Time) liveSensor {
+	s := liveSensor{
+		ID: l.NodeID, Name: l.Name, RoomID: l.RoomID, Position: l.Position, Reports: l.Reports(now), Temperature: l.Temperature, Humidity: l.Humidity,
+		Sparkline: v.day.sparkline(l.NodeID), JudgedBy: v.day.judgedBy(l, anomalous),
+	}
+	s.values.Temperature, s.values.Humidity = l.Values(v.probe, now)
+	if l.Timestamp != nil {
+		s.Timestamp = new(l.Timestamp.UTC().Truncate(time.Second))
+	}
+	if l.Interval > 0 {
+		s.IntervalS = new(l.Interval.Seconds())
+	}
+	if since, ok := v.day.began[l.NodeID]; ok {
+		s.Learning = new(rest.UTC(since))
+	}
+	if l.GatewayID != "" {
+		s.GatewayID = &l.GatewayID
+	}
+	return s
 }
 
 // drills counts the incidents of drills, which come last.
