@@ -19,6 +19,7 @@ import (
 
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/rest"
+	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/accounts"
@@ -127,6 +128,19 @@ func (h *Handlers) families(ctx context.Context) ([]*dto.MetricFamily, error) {
 	if err != nil {
 		return nil, err
 	}
+	late := newFamily("coldaisle_probe_lateness", "seconds", "How late readings of the service's own probe are: more than 60 is an outage of the service.")
+	late.add(nil, probe.Lateness(now).Seconds())
+	all := slices.Concat(sensorFamilies(live, rooms, probe, now), incidentFamilies(lasting), []family{late})
+	all = slices.DeleteFunc(all, func(f family) bool { return len(f.Metric) == 0 }) // the encoder refuses an empty one
+	found := make([]*dto.MetricFamily, len(all))
+	for i, f := range all {
+		found[i] = f.MetricFamily
+	}
+	return found, nil
+}
+
+// sensorFamilies computes the metrics of sensors.
+func sensorFamilies(live []incidents.LiveSensor, rooms []accounts.Room, probe incident.Probe, now time.Time) []family {
 	names := map[int64]string{}
 	for _, r := range rooms {
 		names[r.ID] = r.Name
@@ -137,9 +151,6 @@ func (h *Handlers) families(ctx context.Context) ([]*dto.MetricFamily, error) {
 		dewPoint    = newFamily("coldaisle_dew_point", "celsius", "Temperature at which water condenses. Absent while not both values come.")
 		newest      = newFamily("coldaisle_last_reading_timestamp", "seconds", "Time of the newest reading, in seconds since 1970.")
 		up          = newFamily("coldaisle_sensor_up", "", "1 while readings come, 0 while the sensor is silent or has never sent one.")
-		counts      = newFamily("coldaisle_incidents", "", "Incidents that last: open, taken, silenced by maintenance, or late: nobody is called.")
-		drills      = newFamily("coldaisle_drill", "", "1 for each alarm drill whose incident lasts, which coldaisle_incidents does not count.")
-		late        = newFamily("coldaisle_probe_lateness", "seconds", "How late readings of the service's own probe are: more than 60 is an outage of the service.")
 	)
 	for _, l := range live {
 		labels := []*dto.LabelPair{label("node_id", l.NodeID), label("sensor", l.Name), label("room", names[l.RoomID]), label("gateway", l.GatewayID)}
@@ -163,6 +174,13 @@ func (h *Handlers) families(ctx context.Context) ([]*dto.MetricFamily, error) {
 			}
 		}
 	}
+	return []family{temperature, humidity, dewPoint, newest, up}
+}
+
+// incidentFamilies computes the metrics of incidents that last.
+func incidentFamilies(lasting []incidents.Incident) []family {
+	counts := newFamily("coldaisle_incidents", "", "Incidents that last: open, taken, silenced by maintenance, or late: nobody is called.")
+	drills := newFamily("coldaisle_drill", "", "1 for each alarm drill whose incident lasts, which coldaisle_incidents does not count.")
 	type counted struct{ room, cause, severity, state string }
 	count := map[counted]int{} // two rooms may have one name
 	for _, i := range lasting {
@@ -179,12 +197,5 @@ func (h *Handlers) families(ctx context.Context) ([]*dto.MetricFamily, error) {
 		labels := []*dto.LabelPair{label("room", c.room), label("cause", c.cause), label("severity", c.severity), label("state", c.state)}
 		counts.add(labels, float64(count[c]))
 	}
-	late.add(nil, probe.Lateness(now).Seconds())
-	var some []*dto.MetricFamily
-	for _, f := range []family{temperature, humidity, dewPoint, newest, up, counts, drills, late} {
-		if len(f.Metric) > 0 { // the encoder refuses an empty one
-			some = append(some, f.MetricFamily)
-		}
-	}
-	return some, nil
+	return []family{counts, drills}
 }
