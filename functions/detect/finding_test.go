@@ -63,7 +63,7 @@ func (s *site) NodesAir(_ context.Context, nodes []reading.Node, from, until int
 	s.queries++
 	s.spans = append(s.spans, until-from)
 	for _, n := range nodes {
-		a := learning.NodeAir{Node: n, At: s.now.Add(-10 * time.Second), Interval: 30, Width: s.width}
+		a := learning.NodeAir{Node: n, At: s.now.Add(-10 * time.Second), Width: s.width}
 		if s.silent[n.ID] {
 			a.At = s.now.Add(-time.Hour)
 		}

@@ -104,7 +104,6 @@ type roomNode struct {
 	inside      bool
 	temperature float64 // when it was heard
 	humidity    float64
-	interval    float64         // s, usual between readings
 	neighbours  []*anomaly.Live // those in the room's cache
 
 	width    anomaly.Width
@@ -289,7 +288,7 @@ func (r *room) replace(placed []learning.RoomNode, roomID int64) {
 }
 
 func (n *roomNode) update(a learning.NodeAir) {
-	n.Heard, n.temperature, n.humidity, n.interval = a.At, a.Temperature, a.Humidity, a.Interval
+	n.Heard, n.temperature, n.humidity = a.At, a.Temperature, a.Humidity
 	n.Now = anomaly.AirOf(a.Temperature, a.Humidity)
 	n.width = anomaly.Width(a.Width)
 	if n.widening != 0 {

@@ -47,7 +47,7 @@ func TestSurroundingsAreOfTheCustomersRoom(t *testing.T) {
 	first := at.Unix() / 600
 	air := must.Get(db.NodesAir(t.Context(), []reading.Node{{ID: "n1"}}, first, first+2))(t)
 	wantAir := []learning.NodeAir{{
-		Node: reading.Node{ID: "n1"}, At: at.Add(23 * time.Minute), Temperature: 22, Humidity: 40, Interval: 600,
+		Node: reading.Node{ID: "n1"}, At: at.Add(23 * time.Minute), Temperature: 22, Humidity: 40,
 		Slots: []int64{first, first + 1}, Temperatures: []float64{20, 21}, Humidities: []float64{40, 40},
 	}}
 	if diff := cmp.Diff(wantAir, air); diff != "" || air[0].At.Location() != time.UTC {

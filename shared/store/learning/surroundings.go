@@ -35,7 +35,6 @@ type NodeAir struct {
 
 	At                    time.Time // zero: no reading
 	Temperature, Humidity float64   // °C, % relative humidity
-	Interval              float64   // s, usual between readings; 0 if it is not known
 	Width                 float64   // see [anomaly.Width]; 0 if nothing was learned yet
 	JudgedBy              JudgedBy  // empty if nothing was judged yet
 	// The last reading in each slot that has one, ascending; slots are counted since 1970.
@@ -75,8 +74,7 @@ func (s Store) NodesAir(ctx context.Context, nodes []reading.Node, from, until i
 		SELECT n.channel, n.node_id AS id, n.timestamp AS at,
 		       CASE WHEN n.temperature_at > n.timestamp - @width * interval '1 second' THEN n.temperature ELSE 'NaN' END AS temperature,
 		       CASE WHEN n.humidity_at > n.timestamp - @width * interval '1 second' THEN n.humidity ELSE 'NaN' END AS humidity,
-		       COALESCE(n.usual_interval_s, 0) AS interval,
-		       COALESCE(l.interval_width, 0) AS width, COALESCE(l.judged_by, '') AS judged_by, d.slots, d.temperatures, d.humidities, d.lasts, `+store.CorrectionsOf+`
+			       COALESCE(l.interval_width, 0) AS width, COALESCE(l.judged_by, '') AS judged_by, d.slots, d.temperatures, d.humidities, d.lasts, `+store.CorrectionsOf+`
 		FROM unnest(@channels::bigint[], @nodes::text[]) AS k (channel, node_id)
 		CROSS JOIN LATERAL ( -- forces the primary key: a plan for few nodes would compare each with all
 		    SELECT * FROM node_state s WHERE s.channel = k.channel AND s.node_id = k.node_id AND s.timestamp IS NOT NULL LIMIT 1) AS n
