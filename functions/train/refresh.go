@@ -117,6 +117,12 @@ func (t *Train) calibrate(ctx context.Context, customer int64, today time.Time) 
 	if err := t.models.PublishCalibration(ctx, customer, name, anomaly.Calibrate(past)); err != nil {
 		return err
 	}
+	return t.removeOld(ctx, customer, kept)
+}
+
+// removeOld deletes a customer's artifacts of calibration except those to keep and the newest
+// calibrations.
+func (t *Train) removeOld(ctx context.Context, customer int64, kept map[string]bool) error {
 	names, err := t.models.List(ctx, customer)
 	if err != nil {
 		return err

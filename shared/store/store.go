@@ -102,8 +102,8 @@ func NoPartition(err error) bool {
 	return ok && pgErr.Code == checkViolation && pgErr.ConstraintName == ""
 }
 
-// CodeHash is the stored form of a code. A code has 100 random bits, so a fast hash
-// protects it. People type it: case and dashes do not matter.
+// CodeHash is the stored form of a code. A code has 100 random bits or more, so that a fast
+// hash protects it. People type codes: case, dashes and spaces do not matter.
 func CodeHash(code string) []byte {
 	sum := sha256.Sum256([]byte(strings.ToUpper(strings.NewReplacer("-", "", " ", "").Replace(code))))
 	return sum[:]

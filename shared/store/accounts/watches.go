@@ -73,13 +73,12 @@ const watchColumns = `id, name, heartbeat_at, polled_at, succeeded_at, waiting_a
 
 // RecordHeartbeat stores a watch's heartbeat under its name. Error: [store.ErrTooManyWatches].
 func (s Store) RecordHeartbeat(ctx context.Context, customerID int64, w Watch) error {
-	_, err := store.One[Watch](ctx, s.db, store.ErrTooManyWatches, `
+	err := s.db.Change(ctx, store.ErrTooManyWatches, `
 		INSERT INTO watches (customer_id, name, heartbeat_at, polled_at, succeeded_at, waiting_at)
 		SELECT @customer, @name::varchar, @heartbeat::timestamptz, @polled::timestamptz, @succeeded::timestamptz, @waiting::timestamptz
 		WHERE (SELECT count(*) FROM watches WHERE customer_id = @customer AND name <> @name::varchar) < @max
 		ON CONFLICT ON CONSTRAINT watches_name_key DO UPDATE
-		SET heartbeat_at = EXCLUDED.heartbeat_at, polled_at = EXCLUDED.polled_at, succeeded_at = EXCLUDED.succeeded_at, waiting_at = EXCLUDED.waiting_at
-		RETURNING `+watchColumns,
+		SET heartbeat_at = EXCLUDED.heartbeat_at, polled_at = EXCLUDED.polled_at, succeeded_at = EXCLUDED.succeeded_at, waiting_at = EXCLUDED.waiting_at`,
 		pgx.StrictNamedArgs{
 			"customer": customerID, "name": w.Name, "heartbeat": w.HeartbeatAt, "polled": w.PolledAt, "succeeded": w.SucceededAt, "waiting": w.WaitingAt,
 			"max": MaxWatches,
