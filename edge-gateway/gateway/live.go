@@ -41,12 +41,6 @@ func (n *nodeTable) live(since time.Time) []LiveNode {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	found := make([]LiveNode, 0, len(n.known))
-	given := func(value int16) *float64 {
-		if v := valueOf(value); reading.Has(v) {
-			return &v
-		}
-		return nil
-	}
 	for id, known := range n.known {
 		if len(known.window.entries) == 0 {
 			continue
@@ -54,7 +48,7 @@ func (n *nodeTable) live(since time.Time) []LiveNode {
 		node := LiveNode{NodeID: id, Points: []LivePoint{}}
 		for _, e := range known.window.entries {
 			if at := timeOfMicros(e.at); at.After(since) {
-				node.Points = append(node.Points, LivePoint{Time: at, Temperature: given(e.temperature), Humidity: given(e.humidity)})
+				node.Points = append(node.Points, LivePoint{Time: at, Temperature: reading.Pointer(valueOf(e.temperature)), Humidity: reading.Pointer(valueOf(e.humidity))})
 			}
 		}
 		found = append(found, node)

@@ -10,7 +10,8 @@
 // A request passes, outside in: the client's address (auth), trace, request id and log line (requestlog),
 // recovery from panics, CORS, compression, the router (rest); then, within an
 // operation, the token (auth), the limits and validation of its input (rest, input),
-// and the handler (customers, rooms, gateways, data, alerts, incidents, overview, learning).
+// and the handler (alerting, audit, customers, data, gateways, metrics, overview, records, rooms,
+// training, watches).
 // An operation's Go types are the one source of its validation and of its part of the OpenAPI
 // document.
 //

@@ -90,7 +90,7 @@ func errLargeReport(most int) *rest.Error {
 	return rest.BadRequest(fmt.Sprintf("At most %d sensors can be read of this range at once; choose fewer by limit and after, or a shorter range", most))
 }
 
-// errSlowReport is the answer for a report that was given up.
+// errSlowReport is the answer for a report that timed out.
 func errSlowReport() *rest.Error {
 	return rest.BadRequest("The report takes too long; choose fewer sensors by limit and after, or a shorter range")
 }
