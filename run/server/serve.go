@@ -75,24 +75,8 @@ func serve(ctx context.Context, s Config, log *slog.Logger, clock func() time.Ti
 	if s.PublishingAccount != "" {
 		deps.GatewayTokens = gateways.NewPublishingTokens(s.PublishingAccount, clock)
 	}
-	if s.ModelBucket != "" {
-		bucket, err := modelstore.Open(ctx, s.ModelBucket)
-		if err != nil {
-			return err
-		}
-		opened.Push("models", bucket.Close)
-		loader := modelstore.NewLoader(bucket, 0, clock, log)
-		opened.Push("loader of models", loader.Close)
-		deps.Models = loader
-	}
-	if s.RecordKeys != "" && s.RecordBucket != "" {
-		if deps.RecordKeys, err = records.ParseKeys(s.RecordKeys); err != nil {
-			return err
-		}
-		if deps.Records, err = recordstore.Open(ctx, s.RecordBucket); err != nil {
-			return err
-		}
-		opened.Push("records", deps.Records.Close)
+	if err := openBuckets(ctx, s, &deps, &opened); err != nil {
+		return err
 	}
 	handler, err := api.New(deps)
 	if err != nil {
@@ -108,6 +92,30 @@ func serve(ctx context.Context, s Config, log *slog.Logger, clock func() time.Ti
 	group.Go(func() error { return api.Serve(ctx, listener, dashboard.WithPage(handler), log) })
 	if err := group.Wait(); err != nil {
 		return fmt.Errorf("serve: %w", err)
+	}
+	return nil
+}
+
+// openBuckets opens the buckets of models and of records that the environment names.
+func openBuckets(ctx context.Context, s Config, deps *api.Config, opened *closing.Stack) (err error) {
+	if s.ModelBucket != "" {
+		bucket, err := modelstore.Open(ctx, s.ModelBucket)
+		if err != nil {
+			return err
+		}
+		opened.Push("models", bucket.Close)
+		loader := modelstore.NewLoader(bucket, 0, deps.Clock, deps.Log)
+		opened.Push("loader of models", loader.Close)
+		deps.Models = loader
+	}
+	if s.RecordKeys != "" && s.RecordBucket != "" {
+		if deps.RecordKeys, err = records.ParseKeys(s.RecordKeys); err != nil {
+			return err
+		}
+		if deps.Records, err = recordstore.Open(ctx, s.RecordBucket); err != nil {
+			return err
+		}
+		opened.Push("records", deps.Records.Close)
 	}
 	return nil
 }

@@ -330,6 +330,13 @@ func (s Store) complete(ctx context.Context, customerID int64, all []Incident, l
 	if err := s.describe(ctx, customerID, worst, now); err != nil {
 		return err
 	}
+	setWorst(all, worst, now)
+	return s.rates(ctx, all, now)
+}
+
+// setWorst sets the described excursions of incidents: worst has one for each, and behind these all
+// of silent gateways.
+func setWorst(all []Incident, worst []Excursion, now time.Time) {
 	uplinkDown := map[int64]bool{}
 	for _, e := range worst {
 		uplinkDown[e.IncidentID] = uplinkDown[e.IncidentID] || e.Where == incident.UplinkDown
@@ -347,7 +354,6 @@ func (s Store) complete(ctx context.Context, customerID int64, all []Incident, l
 			i.Worst.Reason = incident.DescribeGatewaySilence(i.GatewayName, i.Now.Sensors, i.Worst.PeakTime, i.Worst.Where, now)
 		}
 	}
-	return s.rates(ctx, all, now)
 }
 
 // conditions are those of the moment, from which an incident's present state follows.
@@ -459,10 +465,15 @@ func (c conditions) assess(i *Incident, parts []Excursion) {
 	if counted >= 0 {
 		i.Worst = parts[counted]
 	}
-	if i.Now == nil {
-		return
+	if i.Now != nil {
+		i.Now.Worst, i.Now.Sensors = priority, len(nodes)
+		c.setPresent(i, parts)
 	}
-	i.Now.Worst, i.Now.Sensors = priority, len(nodes)
+}
+
+// setPresent sets the present value, forecast and room of a lasting incident, from its excursions
+// that last.
+func (c conditions) setPresent(i *Incident, parts []Excursion) {
 	value, at, known := c.value(i.Worst)
 	i.Now.ValueAt, i.Now.Silent = at, c.silent(i.Worst.NodeID) || i.Worst.Lasting && i.Worst.Kind == incident.KindMissing
 	if known {

@@ -270,7 +270,14 @@ func lockAndLoad(ctx context.Context, tx *store.DB, j Judged) (n nodeRules, visi
 	if len(owners) == 0 {
 		return n, false, nil
 	}
-	n.owner, n.memory, n.excursions = owners[0], map[int64]incident.Memory{}, map[int64][]incident.Excursion{}
+	n.owner = owners[0]
+	n.setRules(rules, j)
+	n.setMemory(memory, joined, at)
+	return n, true, nil
+}
+
+// setRules sets the rules that apply to the node, and since when they have been unchanged.
+func (n *nodeRules) setRules(rules []RuleRow, j Judged) {
 	n.changed = map[int64]time.Time{}
 	for _, r := range rules {
 		if n.changed[r.ID] = store.UTC(n.owner.PlacedAt); r.ChangedAt != nil && r.ChangedAt.After(n.changed[r.ID]) {
@@ -282,14 +289,18 @@ func lockAndLoad(ctx context.Context, tx *store.DB, j Judged) (n nodeRules, visi
 		sensor = "" // only an existing sensor has rules of its own
 	}
 	n.rules = incident.Effective(ConvertRules(rules, j.Defaults), n.owner.RoomID, sensor)
+}
+
+// setMemory sets the memory of rules, and the stored excursions that a reading at a time could change.
+func (n *nodeRules) setMemory(memory []memoryRow, stored []storedRow, at time.Time) {
+	n.memory, n.excursions, n.stored = map[int64]incident.Memory{}, map[int64][]incident.Excursion{}, map[int64]storedRow{}
 	for _, m := range memory {
 		n.memory[m.RuleID] = incident.Memory{
 			Version: m.Version, Last: m.LastAt.UTC(), BreakingSince: store.UTC(m.BreakingSince), Firing: m.Firing,
 			Start: store.UTC(m.Starts), ClearingSince: store.UTC(m.ClearingSince), Peak: m.Peak, PeakTime: store.UTC(m.PeakAt),
 		}
 	}
-	n.stored = map[int64]storedRow{}
-	for _, e := range joined {
+	for _, e := range stored {
 		if !e.Lasting && e.RoomID != 0 && e.RoomID != n.owner.RoomID && !at.Before(store.UTC(n.owner.PlacedAt)) {
 			continue // it ended before the sensor was moved here
 		}
@@ -299,7 +310,6 @@ func lockAndLoad(ctx context.Context, tx *store.DB, j Judged) (n nodeRules, visi
 			Reopened: e.Reopened, Late: e.Late,
 		})
 	}
-	return n, true, nil
 }
 
 // advance judges the reading by each rule and writes the changes.
