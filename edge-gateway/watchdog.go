@@ -26,8 +26,8 @@ func runWatchdog(ctx context.Context, port int, log *slog.Logger) error {
 	tick := time.NewTicker(watchdogTimeout / 3)
 	defer tick.Stop()
 	for {
-		asking, cancel := context.WithTimeout(ctx, watchdogTimeout/2)
-		err := alive(asking, port)
+		limited, cancel := context.WithTimeout(ctx, watchdogTimeout/2)
+		err := alive(limited, port)
 		cancel()
 		if err == nil {
 			_, err = daemon.SdNotify(false, daemon.SdNotifyWatchdog)

@@ -84,7 +84,7 @@ func (r *responder) handleResponse(now time.Time, l *link, m *dns.Msg, from neti
 		if !r.conflicts(n, records, from) {
 			continue
 		}
-		r.noteConflict(now, l, n, records, from)
+		r.recordConflict(now, l, n, records, from)
 		switch {
 		case n.phase == probing:
 			r.lose(now, l, n)
@@ -141,9 +141,9 @@ func (r *responder) isOwn(address netip.Addr) bool {
 	})
 }
 
-// noteConflict records who else claims a name, and asks gateways to identify
+// recordConflict records who else claims a name, and asks gateways to identify
 // themselves: it may be one of the pair.
-func (r *responder) noteConflict(now time.Time, l *link, n *name, records []dns.RR, from netip.Addr) {
+func (r *responder) recordConflict(now time.Time, l *link, n *name, records []dns.RR, from netip.Addr) {
 	if n != l.specified {
 		return
 	}
@@ -216,7 +216,7 @@ func (r *responder) tieBreak(now time.Time, l *link, n *name, m *dns.Msg, from n
 		}
 		n.steps, n.due = 0, now.Add(tieBreakDelay)
 		if now.Sub(n.tried) > reclaimEvery {
-			r.noteConflict(now, l, n, m.Ns, from)
+			r.recordConflict(now, l, n, m.Ns, from)
 			r.lose(now, l, n)
 		}
 		return

@@ -62,9 +62,9 @@ func (c Config) network(ctx context.Context, r *Report, state announce.State) {
 // call; empty for none.
 func (c Config) ask(ctx context.Context, r *Report, i net.Interface, prefixes []netip.Prefix, state announce.State) string {
 	const subject = "network"
-	asking, cancel := context.WithTimeout(ctx, answerTimeout)
+	limited, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	answers := discover.Ask(asking, i, discover.Legacy, discover.Unicast, discover.Multicast, discover.Browsing)
+	answers := discover.Ask(limited, i, discover.Legacy, discover.Unicast, discover.Multicast, discover.Browsing)
 	lines := []string{fmt.Sprintf("%s has %s", i.Name, listed(prefixes))}
 	var addresses []netip.Addr
 	complete := true

@@ -12,7 +12,7 @@ import (
 
 // live holds the readings that this machine's gateway has received.
 type live struct {
-	asked   time.Time // by our clock
+	readAt  time.Time // by our clock
 	time    time.Time // by the gateway's, which dates readings
 	standby bool
 	points  map[string][]incident.Point // corrected, of the last hours
@@ -21,7 +21,7 @@ type live struct {
 
 // add adds an answer of the gateway.
 func (l *live) add(answer *gateway.Live, s *site, now time.Time) {
-	l.asked, l.time, l.standby, l.err = now, answer.Time, answer.Standby, nil
+	l.readAt, l.time, l.standby, l.err = now, answer.Time, answer.Standby, nil
 	if l.points == nil {
 		l.points = map[string][]incident.Point{}
 	}

@@ -132,7 +132,7 @@ func (s *state) due(d *Shutdown, here *site, l *live, away bool, now time.Time) 
 	if run != nil && run.IncidentID != of.Incident.ID {
 		run = nil
 	}
-	if l.err != nil || now.Sub(l.asked) > blindAfter {
+	if l.err != nil || now.Sub(l.readAt) > blindAfter {
 		return nil, "the gateway of this machine does not answer"
 	}
 	if of.Incident.Silenced {

@@ -69,7 +69,7 @@ func TestShutdownOrder(t *testing.T) {
 
 // hotSite has half an hour of readings, each 30 s, at the temperatures of nodes.
 func hotSite(now time.Time, nodes map[string]float64) live {
-	l := live{asked: now, time: now, points: map[string][]incident.Point{}}
+	l := live{readAt: now, time: now, points: map[string][]incident.Point{}}
 	for id, celsius := range nodes {
 		for age := 30 * time.Minute; age >= 0; age -= 30 * time.Second {
 			noise := float64(age/(30*time.Second)%7) / 10

@@ -195,11 +195,11 @@ func (s *state) update(steps []Step, k *tracked, i *Incident, now time.Time) {
 
 // observe updates incidents from an answer of the service, unless their state is newer than the
 // request.
-func (s *state) observe(steps []Step, lasting []Incident, asked time.Time) {
+func (s *state) observe(steps []Step, lasting []Incident, requestedAt time.Time) {
 	for n := range lasting {
 		i := &lasting[n]
-		if k := s.Incidents[i.ID]; k != nil && k.Known.Before(asked) {
-			s.update(steps, k, i, asked)
+		if k := s.Incidents[i.ID]; k != nil && k.Known.Before(requestedAt) {
+			s.update(steps, k, i, requestedAt)
 		}
 	}
 }

@@ -77,7 +77,7 @@ func (s *site) NodesAir(_ context.Context, nodes []reading.Node, from, until int
 	return all, s.err
 }
 
-func (s *site) KeepLearned(_ context.Context, learned []learning.Learned, _ float64) error {
+func (s *site) RecordLearned(_ context.Context, learned []learning.Learned, _ float64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err == nil {

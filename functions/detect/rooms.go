@@ -37,7 +37,7 @@ const (
 type RoomStore interface {
 	RoomNodes(ctx context.Context, customerID, roomID int64, named []string) ([]learning.RoomNode, error)
 	NodesAir(ctx context.Context, nodes []reading.Node, from, until int64) ([]learning.NodeAir, error)
-	KeepLearned(ctx context.Context, learned []learning.Learned, first float64) error
+	RecordLearned(ctx context.Context, learned []learning.Learned, first float64) error
 }
 
 // roomCache holds each room's nodes, their newest readings and their last day. A room costs
@@ -56,17 +56,17 @@ type roomCache struct {
 	most  int // bounds nodes
 }
 
-// room is a cached room. Whoever queries the database holds asking; mu is held for
+// room is a cached room. The goroutine that queries the database holds refreshing; mu is held for
 // microseconds.
 type room struct {
-	asking sync.Mutex
+	refreshing sync.Mutex
 
-	mu    sync.Mutex
-	known bool // it has been read once
-	asked time.Time
-	slot  int64 // the slot of that time
-	nodes map[reading.Node]*roomNode
-	count int // its share of the cache's nodes
+	mu        sync.Mutex
+	known     bool // it has been read once
+	queriedAt time.Time
+	slot      int64 // the slot of that time
+	nodes     map[reading.Node]*roomNode
+	count     int // its share of the cache's nodes
 
 	inside []*anomaly.Live // of nodes
 	now    anomaly.Moves   // of most of them, at moved
@@ -135,19 +135,19 @@ func (s *roomCache) room(ctx context.Context, sensor pipeline.SensorStatus, c *a
 	s.mu.Unlock()
 	now := s.clock()
 	r.mu.Lock()
-	known, fresh := r.known, now.Sub(r.asked) < RoomTTL
+	known, fresh := r.known, now.Sub(r.queriedAt) < RoomTTL
 	r.mu.Unlock()
 	switch {
 	case fresh:
 		return r, known
 	case !known:
-		r.asking.Lock() // the first readings of a room wait for it
-	case !r.asking.TryLock():
+		r.refreshing.Lock() // the first readings of a room wait for it
+	case !r.refreshing.TryLock():
 		return r, true
 	}
-	defer r.asking.Unlock()
+	defer r.refreshing.Unlock()
 	r.mu.Lock()
-	known, fresh = r.known, now.Sub(r.asked) < RoomTTL
+	known, fresh = r.known, now.Sub(r.queriedAt) < RoomTTL
 	r.mu.Unlock()
 	if fresh {
 		return r, known
@@ -158,14 +158,14 @@ func (s *roomCache) room(ctx context.Context, sensor pipeline.SensorStatus, c *a
 	return r, r.known
 }
 
-// refresh reads a room from the database. The caller holds asking.
+// refresh reads a room from the database. The caller holds refreshing.
 func (s *roomCache) refresh(ctx context.Context, r *room, sensor pipeline.SensorStatus, c *anomaly.Calibration, now time.Time) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), roomTimeout)
 	defer cancel()
 	slot := anomaly.SlotOf(now)
 	whole := !r.known || slot/slotsPerHour != r.slot/slotsPerHour
 	r.mu.Lock()
-	r.asked = now // even if it fails: the next query is an interval later
+	r.queriedAt = now // even if it fails: the next query is an interval later
 	learned := r.unreported(slot != r.slot)
 	ids := make([]reading.Node, 0, len(r.nodes))
 	for id := range r.nodes {
@@ -173,7 +173,7 @@ func (s *roomCache) refresh(ctx context.Context, r *room, sensor pipeline.Sensor
 	}
 	r.mu.Unlock()
 	if len(learned) > 0 {
-		if err := s.store.KeepLearned(ctx, learned, anomaly.FirstWidth); err != nil {
+		if err := s.store.RecordLearned(ctx, learned, anomaly.FirstWidth); err != nil {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			for _, l := range learned { // keep it for the next write; if this one was committed after all, it counts twice

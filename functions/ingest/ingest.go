@@ -57,9 +57,9 @@ type Metadata interface {
 	StoreReadings(
 		ctx context.Context, batch []pipeline.NodeReading, insert func(ctx context.Context, tx *store.DB, rows []reading.Reading) error,
 	) ([]pipeline.Stored, error)
-	KeepProbe(ctx context.Context, published, received time.Time) error
-	// KeepLate records that a reading of an earlier month was stored.
-	KeepLate(ctx context.Context, r reading.Reading) error
+	RecordProbe(ctx context.Context, published, received time.Time) error
+	// RecordLate records that a reading of an earlier month was stored.
+	RecordLate(ctx context.Context, r reading.Reading) error
 	// IngestDrill records that a drill was ingested, and reports false if there is no such drill.
 	IngestDrill(ctx context.Context, m incidents.DrillMessage) (known bool, err error)
 }
@@ -129,7 +129,7 @@ func (i *Ingest) handleProbe(ctx context.Context, channel reading.Channel, publi
 	if channel == reading.Open {
 		keepCtx, cancel := context.WithTimeout(ctx, storeTimeout)
 		defer cancel()
-		if err := i.metadata.KeepProbe(keepCtx, published, i.clock()); err != nil {
+		if err := i.metadata.RecordProbe(keepCtx, published, i.clock()); err != nil {
 			return err
 		}
 		// The service level objective is computed from this entry. Clocks differ, so not below 0.
@@ -202,7 +202,7 @@ func (i *Ingest) Handle(ctx context.Context, m push.Message) (err error) {
 	if now := i.clock().UTC(); r.Time.Year() != now.Year() || r.Time.Month() != now.Month() { // the record of its month has to have it
 		lateCtx, cancel := context.WithTimeout(ctx, storeTimeout)
 		defer cancel()
-		return i.metadata.KeepLate(lateCtx, r)
+		return i.metadata.RecordLate(lateCtx, r)
 	}
 	return nil
 }

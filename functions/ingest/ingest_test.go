@@ -64,8 +64,8 @@ func (m fakeMetadata) StoreReadings(
 	return stored, nil
 }
 
-func (m fakeMetadata) KeepProbe(context.Context, time.Time, time.Time) error { return m.err }
-func (m fakeMetadata) KeepLate(context.Context, reading.Reading) error       { return m.err }
+func (m fakeMetadata) RecordProbe(context.Context, time.Time, time.Time) error { return m.err }
+func (m fakeMetadata) RecordLate(context.Context, reading.Reading) error       { return m.err }
 func (m fakeMetadata) IngestDrill(context.Context, incidents.DrillMessage) (bool, error) {
 	return m.err == nil, m.err
 }
@@ -77,7 +77,7 @@ type keptProbes struct {
 	published []time.Time
 }
 
-func (p *keptProbes) KeepProbe(_ context.Context, published, _ time.Time) error {
+func (p *keptProbes) RecordProbe(_ context.Context, published, _ time.Time) error {
 	p.published = append(p.published, published)
 	return nil
 }

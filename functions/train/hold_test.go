@@ -25,7 +25,7 @@ func TestClaimIsRenewed(t *testing.T) {
 		must.Get(pool.Exec(t.Context(), "UPDATE model_training_runs SET "+change))(t)
 	}
 	set("claimed_at = now() - interval '1 hour'")
-	held, release := keepClaim(t.Context(), runs, claim, 5*time.Millisecond)
+	held, release := renewClaim(t.Context(), runs, claim, 5*time.Millisecond)
 	must.Eventually(t, "the claim is renewed", func() (fresh bool) {
 		must.Do(t, pool.QueryRow(t.Context(), "SELECT claimed_at > now() - interval '1 minute' FROM model_training_runs").Scan(&fresh))
 		return fresh
@@ -42,7 +42,7 @@ func TestClaimIsRenewed(t *testing.T) {
 	}
 	release()
 
-	held, release = keepClaim(t.Context(), runs, claim, time.Hour)
+	held, release = renewClaim(t.Context(), runs, claim, time.Hour)
 	release()
 	if cause := context.Cause(held); !errors.Is(cause, context.Canceled) {
 		t.Errorf("released: %v", cause)

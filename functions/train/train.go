@@ -116,7 +116,7 @@ func (t *Train) Handle(ctx context.Context, m push.Message) (err error) {
 	case err != nil:
 		return err
 	}
-	held, release := keepClaim(ctx, t.runs, claim, claimRenewal)
+	held, release := renewClaim(ctx, t.runs, claim, claimRenewal)
 	failed := t.run(held, claim)
 	if lost := context.Cause(held); failed != nil && errors.Is(lost, store.ErrRunEnded) {
 		failed = lost
@@ -143,9 +143,9 @@ func (t *Train) Handle(ctx context.Context, m push.Message) (err error) {
 	return nil
 }
 
-// keepClaim renews a claim every so often until it is released. The context that it
+// renewClaim renews a claim every so often until it is released. The context that it
 // returns ends when the claim is void, with [store.ErrRunEnded] for its cause.
-func keepClaim(ctx context.Context, runs RunStore, claim learning.Claim, every time.Duration) (held context.Context, release func()) {
+func renewClaim(ctx context.Context, runs RunStore, claim learning.Claim, every time.Duration) (held context.Context, release func()) {
 	held, end := context.WithCancelCause(ctx)
 	var renewing sync.WaitGroup
 	renewing.Go(func() {

@@ -126,7 +126,7 @@ func TestOverview(t *testing.T) {
 	for id, by := range map[string]learning.JudgedBy{"fine": learning.ByWindow, "warm": learning.ByLiveState} {
 		learned = append(learned, learning.Learned{Node: reading.Node{Channel: reading.Channel(a.id), ID: id}, JudgedBy: by})
 	}
-	must.Do(t, s.store.KeepLearned(t.Context(), learned, 2))
+	must.Do(t, s.store.RecordLearned(t.Context(), learned, 2))
 
 	states := func(body overviewBody) map[string]string {
 		all := map[string]string{}
@@ -202,7 +202,7 @@ func TestOverview(t *testing.T) {
 	changed("a deletion")
 
 	// The service is late: nobody is blamed.
-	must.Do(t, s.store.KeepProbe(t.Context(), now, now))
+	must.Do(t, s.store.RecordProbe(t.Context(), now, now))
 	now = now.Add(10 * time.Minute)
 	body = changed("lateness")
 	want = map[string]string{"critical": "critical", "warm": "warning", "fine": "ok", "silent": "late"} // the fine one sends seldom
@@ -320,7 +320,7 @@ func TestSentence(t *testing.T) {
 			readings: map[string][2]float64{"n1": {22, 22}},
 			then: func(t *testing.T, a *testCustomer, _ int64) {
 				t.Helper()
-				must.Do(t, a.store.KeepProbe(t.Context(), time.Now().Add(-5*time.Minute), time.Now().Add(-5*time.Minute)))
+				must.Do(t, a.store.RecordProbe(t.Context(), time.Now().Add(-5*time.Minute), time.Now().Add(-5*time.Minute)))
 			},
 			want: shownSentence{Says: "service_late", Tone: "note"},
 		},
@@ -328,7 +328,7 @@ func TestSentence(t *testing.T) {
 			readings: map[string][2]float64{"n1": {50, 55}},
 			then: func(t *testing.T, a *testCustomer, _ int64) {
 				t.Helper()
-				must.Do(t, a.store.KeepProbe(t.Context(), time.Now().Add(-5*time.Minute), time.Now().Add(-5*time.Minute)))
+				must.Do(t, a.store.RecordProbe(t.Context(), time.Now().Add(-5*time.Minute), time.Now().Add(-5*time.Minute)))
 			},
 			want: hot,
 		},

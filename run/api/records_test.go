@@ -298,13 +298,13 @@ func TestRecordIsStoredOnce(t *testing.T) {
 		t.Error("a second download differs")
 	}
 	must.Do(t, s.readings.Append(t.Context(), rows[:1]))
-	must.Do(t, s.store.KeepLate(t.Context(), rows[0])) // a copy
+	must.Do(t, s.store.RecordLate(t.Context(), rows[0])) // a copy
 	if !bytes.Equal(first, download()) {
 		t.Error("after a copy, when the room has another name, the record differs")
 	}
 	late := reading.Reading{NodeID: "n1", MessageID: "late", Time: r.middle.Add(time.Second), Temperature: 33, Humidity: 40}
 	must.Do(t, s.readings.Append(t.Context(), []reading.Reading{late}))
-	must.Do(t, s.store.KeepLate(t.Context(), late))
+	must.Do(t, s.store.RecordLate(t.Context(), late))
 	second := download()
 	if m := manifestOf(t, second); m.Record.Revision != 2 || !strings.Contains(unpack(t, second)["readings.csv"], ",late,33,40,") {
 		t.Errorf("after a late reading: %+v", m.Record)

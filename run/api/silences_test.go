@@ -106,6 +106,6 @@ func TestSilentGatewayIsOneIncident(t *testing.T) {
 	// The service itself is late: nobody else is blamed.
 	s.execute(t, `DELETE FROM room_incidents`)
 	s.execute(t, `DELETE FROM excursions`)
-	must.Do(t, s.store.KeepProbe(t.Context(), s.now().Add(-5*time.Minute), s.now().Add(-5*time.Minute)))
+	must.Do(t, s.store.RecordProbe(t.Context(), s.now().Add(-5*time.Minute), s.now().Add(-5*time.Minute)))
 	must.Equal(t, "while the probe is late", 0, len(list("")))
 }

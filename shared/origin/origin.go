@@ -56,9 +56,9 @@ type Verifier struct {
 }
 
 type entry struct {
-	key      accounts.GatewayKey
-	enrolled bool
-	asked    time.Time // when the query began
+	key       accounts.GatewayKey
+	enrolled  bool
+	queriedAt time.Time // when the query began
 }
 
 // New returns a verifier over the metadata store.
@@ -70,7 +70,7 @@ func New(keys Keys, clock func() time.Time, options Options) *Verifier {
 		lookups: coalesce.New(func(ctx context.Context, ids []string) ([]entry, error) {
 			ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 			defer cancel()
-			asked := clock() // before the query, whose result lacks changes made during it
+			queriedAt := clock() // before the query, whose result lacks changes made during it
 			found, err := keys.GatewayKeys(ctx, ids)
 			if err != nil {
 				return nil, err
@@ -78,7 +78,7 @@ func New(keys Keys, clock func() time.Time, options Options) *Verifier {
 			entries := make([]entry, len(ids))
 			for i, id := range ids {
 				key, ok := found[id]
-				entries[i] = entry{key: key, enrolled: ok, asked: asked}
+				entries[i] = entry{key: key, enrolled: ok, queriedAt: queriedAt}
 			}
 			return entries, nil
 		}, coalesce.Options[string]{}),
@@ -189,7 +189,7 @@ func (v *Verifier) dateOpen(ctx context.Context, published time.Time) func(time.
 // gateway returns a gateway's key, at most [MaxAge] old. An unknown gateway is looked up
 // each time, because it may just have been enrolled.
 func (v *Verifier) gateway(ctx context.Context, id string) (entry, error) {
-	if cached, ok := v.cache.Get(id); ok && v.clock().Sub(cached.asked) < MaxAge {
+	if cached, ok := v.cache.Get(id); ok && v.clock().Sub(cached.queriedAt) < MaxAge {
 		return cached, nil
 	}
 	found, err := v.lookups.Do(ctx, id)

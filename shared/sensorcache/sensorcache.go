@@ -51,8 +51,8 @@ type Cache struct {
 }
 
 type entry struct {
-	status pipeline.SensorStatus
-	asked  time.Time // when the query began
+	status    pipeline.SensorStatus
+	queriedAt time.Time // when the query began
 }
 
 // New returns a cache over the metadata store, whose queries wait for further nodes.
@@ -107,10 +107,10 @@ func (c *Cache) Remember(node reading.Node) {
 // alert.
 func (c *Cache) Status(ctx context.Context, node reading.Node) (pipeline.SensorStatus, error) {
 	cached, ok := c.cache.Get(node)
-	if ok && c.clock().Sub(cached.asked) < MaxAge {
+	if ok && c.clock().Sub(cached.queriedAt) < MaxAge {
 		return cached.status, nil
 	}
-	asked := c.clock() // before the query, whose result lacks changes made meanwhile
+	queriedAt := c.clock() // before the query, whose result lacks changes made meanwhile
 	queryCtx := ctx
 	if ok {
 		var cancel context.CancelFunc
@@ -119,13 +119,13 @@ func (c *Cache) Status(ctx context.Context, node reading.Node) (pipeline.SensorS
 	}
 	status, err := c.lookups.Do(queryCtx, node)
 	if err != nil {
-		if ok && ctx.Err() == nil && c.clock().Sub(cached.asked) <= MaxStale {
+		if ok && ctx.Err() == nil && c.clock().Sub(cached.queriedAt) <= MaxStale {
 			return cached.status, nil
 		}
 		return pipeline.SensorStatus{}, wrap(err, node)
 	}
 	if status.Owned {
-		c.cache.Add(node, entry{status: status, asked: asked})
+		c.cache.Add(node, entry{status: status, queriedAt: queriedAt})
 	} else {
 		c.cache.Remove(node)
 	}

@@ -60,6 +60,6 @@ func TestDarkSites(t *testing.T) {
 	keep("theirs", db.bruno, 25) // through an enrolled gateway from now on
 	seen(attic, 60)
 	want("after enrolment", 60, annas, cellar)
-	must.Do(t, db.KeepProbe(t.Context(), at(50), at(50)))
+	must.Do(t, db.RecordProbe(t.Context(), at(50), at(50)))
 	want("the service is late itself", 60, cellar)
 }

@@ -174,7 +174,7 @@ func TestHistoryByItsComponents(t *testing.T) {
 		now = now.Add(maintain)
 		must.Do(t, errors.Join(table.Append(t.Context(), []reading.Reading{r}), table.Maintain(t.Context())))
 	}
-	must.Do(t, stores["ingest"].KeepProbe(t.Context(), now, now))
+	must.Do(t, stores["ingest"].RecordProbe(t.Context(), now, now))
 	must.Get(pools["ingest"].Exec(t.Context(), `SELECT sensor_data.drop_days(@before)`, pgx.NamedArgs{"before": now}))(t)
 	stats := must.Get(pgreadings.New(pools["api"], nil, clock).Stats(t.Context(), node, now, []time.Time{now.AddDate(0, 0, -30)}))(t)
 	must.Equal(t, "readings", int64(1), stats[0].Count)

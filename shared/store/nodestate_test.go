@@ -379,7 +379,7 @@ func TestDeadNodeIsShownAndSilentAfterTheClockWasAhead(t *testing.T) {
 	}
 	probe := func(at time.Time) {
 		t.Helper()
-		must.Do(t, db.KeepProbe(t.Context(), at, at))
+		must.Do(t, db.RecordProbe(t.Context(), at, at))
 	}
 	last := now.Add(-20 * time.Minute)
 	ingest("hot", last.Add(-time.Minute), 59)

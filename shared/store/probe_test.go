@@ -44,7 +44,7 @@ func TestProbe(t *testing.T) {
 			t.Parallel()
 			db := open(t)
 			for _, d := range c.readings {
-				must.Do(t, db.KeepProbe(t.Context(), start.Add(d.published), start.Add(d.received)))
+				must.Do(t, db.RecordProbe(t.Context(), start.Add(d.published), start.Add(d.received)))
 			}
 			must.Equal(t, "probe", c.want, must.Get(db.Probe(t.Context()))(t))
 		})

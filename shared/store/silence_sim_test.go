@@ -85,7 +85,7 @@ func TestSilences24Hours(t *testing.T) {
 			s.deliver(t, db)
 			if now.Sub(probed) >= time.Minute {
 				probed = now
-				must.Do(t, db.KeepProbe(t.Context(), now, now))
+				must.Do(t, db.RecordProbe(t.Context(), now, now))
 			}
 		}
 		must.Do(t, db.Settle(t.Context(), db.anna, now))

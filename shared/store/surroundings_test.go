@@ -66,7 +66,7 @@ func TestLearnedAddsUp(t *testing.T) {
 	node := reading.Node{ID: "n1"}
 	must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: reading.Reading{NodeID: "n1", MessageID: "m", Time: db.now(t)}}}))
 	for i, wider := range []float64{0.5, -0.25, -1.5, -1.5} {
-		must.Do(t, db.KeepLearned(t.Context(), []learning.Learned{{Node: node, Wider: wider, JudgedBy: learning.ByWindow}}, 2))
+		must.Do(t, db.RecordLearned(t.Context(), []learning.Learned{{Node: node, Wider: wider, JudgedBy: learning.ByWindow}}, 2))
 		air, err := db.NodesAir(t.Context(), []reading.Node{node}, 0, 0)
 		if want := []float64{2.5, 2.25, 0.75, 0.1}[i]; err != nil || math.Abs(air[0].Width-want) > 1e-9 || air[0].JudgedBy != learning.ByWindow {
 			t.Errorf("%+v %v, want the width %g", air, err, want)

@@ -424,7 +424,7 @@ func TestSilenceOutlivesALateService(t *testing.T) {
 	probe := func(second int) {
 		t.Helper()
 		at := instant().Add(time.Duration(second) * time.Second)
-		must.Do(t, db.KeepProbe(t.Context(), at, at))
+		must.Do(t, db.RecordProbe(t.Context(), at, at))
 	}
 	for _, second := range []int{0, 60, 120, 180, 240, 300} {
 		probe(second)

@@ -117,7 +117,7 @@ func once[T any](ctx context.Context, tx *store.DB, do func(tx *store.DB) (T, En
 	if err != nil {
 		return answer, e, err
 	}
-	return answer, e, accounts.New(tx).KeepAnswer(ctx, request, accounts.Answer{RequestHash: repeatable.RequestHash[:], Answer: repeatable.Encrypt(text)})
+	return answer, e, accounts.New(tx).StoreAnswer(ctx, request, accounts.Answer{RequestHash: repeatable.RequestHash[:], Answer: repeatable.Encrypt(text)})
 }
 
 // Actor is who changes something, with a name for people.

@@ -56,7 +56,7 @@ const keyUseInterval = time.Minute
 // KeyStore has the keys by their hashes. Unknown ones are absent.
 type KeyStore interface {
 	APIKeysByHash(ctx context.Context, hashes []accounts.KeyHash) (map[accounts.KeyHash]accounts.APIKey, error)
-	NoteAPIKeyUses(ctx context.Context, ids []int64) error
+	RecordAPIKeyUses(ctx context.Context, ids []int64) error
 }
 
 // Keys finds API keys in the database, those of concurrent requests together.
@@ -124,15 +124,15 @@ func (k *Keys) Run(ctx context.Context) {
 			for range len(k.used) {
 				ids = append(ids, <-k.used)
 			}
-			if err := k.noteUses(ctx, ids); err != nil && ctx.Err() == nil {
-				k.log.ErrorContext(ctx, "noting the use of API keys failed", "error", err.Error())
+			if err := k.recordUses(ctx, ids); err != nil && ctx.Err() == nil {
+				k.log.ErrorContext(ctx, "recording the use of API keys failed", "error", err.Error())
 			}
 		}
 	}
 }
 
-func (k *Keys) noteUses(ctx context.Context, ids []int64) error {
+func (k *Keys) recordUses(ctx context.Context, ids []int64) error {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	return k.store.NoteAPIKeyUses(ctx, ids)
+	return k.store.RecordAPIKeyUses(ctx, ids)
 }

@@ -43,7 +43,7 @@ func (f *fakeKeys) APIKeysByHash(_ context.Context, hashes []accounts.KeyHash) (
 	return found, f.err
 }
 
-func (f *fakeKeys) NoteAPIKeyUses(_ context.Context, ids []int64) error {
+func (f *fakeKeys) RecordAPIKeyUses(_ context.Context, ids []int64) error {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
 	f.noted = append(f.noted, ids...)

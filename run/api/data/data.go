@@ -135,11 +135,11 @@ func (h *Handlers) latest(ctx context.Context, in *input.SensorPath) (readingBod
 
 func (h *Handlers) multiSensor(ctx context.Context, in *rest.Body[nodeList]) (map[string]readingBody, error) {
 	answer := map[string]readingBody{}
-	asked := in.Body.nodes()
-	if len(asked) == 0 {
+	wanted := in.Body.nodes()
+	if len(wanted) == 0 {
 		return answer, nil
 	}
-	found, err := pipeline.New(h.DB).NewestReadings(ctx, auth.Caller(ctx), asked)
+	found, err := pipeline.New(h.DB).NewestReadings(ctx, auth.Caller(ctx), wanted)
 	for id, newest := range found {
 		answer[id] = readingOf(newest)
 	}

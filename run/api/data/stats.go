@@ -90,12 +90,12 @@ func (h *Handlers) stats(ctx context.Context, in *statsInput) (statsAnswer, erro
 	if err != nil {
 		return statsAnswer{}, err
 	}
-	asked := windows()
+	wanted := windows()
 	if in.Period != "" {
-		asked = slices.DeleteFunc(asked, func(w window) bool { return w.name != in.Period })
+		wanted = slices.DeleteFunc(wanted, func(w window) bool { return w.name != in.Period })
 	}
 	now := h.Clock()
-	starts := rest.List(asked, func(w window) time.Time {
+	starts := rest.List(wanted, func(w window) time.Time {
 		if start := now.Add(-w.length); w.length < readings.HourlyFrom {
 			return start
 		} else {
@@ -107,9 +107,9 @@ func (h *Handlers) stats(ctx context.Context, in *statsInput) (statsAnswer, erro
 		return statsAnswer{}, err
 	}
 	if in.Period != "" {
-		return statsAnswer{one: new(newPeriodStats(in.SensorID, asked[0], measured[0]))}, nil
+		return statsAnswer{one: new(newPeriodStats(in.SensorID, wanted[0], measured[0]))}, nil
 	}
-	of := func(i int) periodStats { return newPeriodStats(in.SensorID, asked[i], measured[i]) }
+	of := func(i int) periodStats { return newPeriodStats(in.SensorID, wanted[i], measured[i]) }
 	return statsAnswer{all: &allStats{
 		NodeID: in.SensorID, Windows: windowStats{Hour: of(0), Day: of(1), Week: of(2), Month: of(3)},
 	}}, nil

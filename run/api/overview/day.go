@@ -127,7 +127,7 @@ const enoughHalfHours = 4
 
 // begin records when learning began for the nodes that it still learns. Each is queried once.
 func (d *day) begin(ctx context.Context, metadata incidents.Store, customer int64, live []incidents.LiveSensor, troubled map[string]incidents.Troubled, now time.Time) error {
-	began, asked := map[string]time.Time{}, []string{}
+	began, unknown := map[string]time.Time{}, []string{}
 	for _, l := range live {
 		if d.judgedBy(l, troubled[l.NodeID].Anomalous) != "learning" {
 			continue
@@ -135,10 +135,10 @@ func (d *day) begin(ctx context.Context, metadata incidents.Store, customer int6
 		if since, ok := d.began[l.NodeID]; ok {
 			began[l.NodeID] = since
 		} else {
-			asked = append(asked, l.NodeID)
+			unknown = append(unknown, l.NodeID)
 		}
 	}
-	first, err := metadata.FirstReadings(ctx, customer, asked, d.start, now)
+	first, err := metadata.FirstReadings(ctx, customer, unknown, d.start, now)
 	if err != nil {
 		return err
 	}

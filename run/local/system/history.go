@@ -49,8 +49,8 @@ func (o *Options) hasPast() bool {
 // pastHeader tells the page how much of the past is sent. Only this program sends it.
 const pastHeader = "Coldaisle-Past"
 
-// tellPast adds a header to each answer that says how much of the past is sent.
-func (s *System) tellPast(next http.Handler) http.Handler {
+// addPastHeader adds a header to each answer that says how much of the past is sent.
+func (s *System) addPastHeader(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if arriving := s.arriving(); arriving != "" {
 			w.Header().Set(pastHeader, arriving)

@@ -194,7 +194,7 @@ func (s *System) start(ctx context.Context) error {
 	}
 	s.runComponent(ctx, "retrainer", handler.Run)
 	s.runComponent(ctx, "API", func(ctx context.Context) error {
-		return api.Serve(ctx, apiListener, s.tellPast(dashboard.WithPage(handler)), s.log)
+		return api.Serve(ctx, apiListener, s.addPastHeader(dashboard.WithPage(handler)), s.log)
 	})
 	return s.startGateway(ctx, gatewayListener)
 }

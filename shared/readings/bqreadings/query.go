@@ -30,22 +30,22 @@ var (
 	rangesSQL string
 )
 
-// question is a statement with its purpose and parameters.
-type question struct {
+// request is a statement with its purpose and parameters.
+type request struct {
 	statement  string // its name
 	purpose    readings.Purpose
 	parameters []bigquery.QueryParameter
 	days       string // the partitions to scan, for {{days}}
 }
 
-// query prepares a question.
-func (s *Store) query(asked question) *bigquery.Query {
-	q := s.client.Query(s.text(asked.statement, asked.days))
-	q.Parameters = asked.parameters
-	q.MaxBytesBilled = s.config.maxBytes(asked.purpose)
+// query prepares a request.
+func (s *Store) query(r request) *bigquery.Query {
+	q := s.client.Query(s.text(r.statement, r.days))
+	q.Parameters = r.parameters
+	q.MaxBytesBilled = s.config.maxBytes(r.purpose)
 	q.JobCreationMode = bigquery.JobCreationModeOptional
 	// Labels distinguish the costs in INFORMATION_SCHEMA.JOBS.
-	q.Labels = map[string]string{"statement": asked.statement, "purpose": string(asked.purpose)}
+	q.Labels = map[string]string{"statement": r.statement, "purpose": string(r.purpose)}
 	return q
 }
 
@@ -61,9 +61,9 @@ func (s *Store) text(statement, days string) string {
 // run then, and costs nothing.
 const bytesLimited = "bytesBilledLimitExceeded"
 
-// queryError adds the question to an error, and the limit if that was exceeded.
-func (s *Store) queryError(asked question, err error) error {
-	err = fmt.Errorf("query %s: %w", asked.statement, err)
+// queryError adds the request to an error, and the limit if that was exceeded.
+func (s *Store) queryError(q request, err error) error {
+	err = fmt.Errorf("query %s: %w", q.statement, err)
 	limited := false
 	if refused, ok := errors.AsType[*googleapi.Error](err); ok {
 		limited = slices.ContainsFunc(refused.Errors, func(e googleapi.ErrorItem) bool { return e.Reason == bytesLimited })
@@ -72,7 +72,7 @@ func (s *Store) queryError(asked question, err error) error {
 		limited = limited || failed.Reason == bytesLimited
 	}
 	if limited {
-		return &readings.LimitError{Purpose: asked.purpose, Bytes: s.config.maxBytes(asked.purpose), Err: err}
+		return &readings.LimitError{Purpose: q.purpose, Bytes: s.config.maxBytes(q.purpose), Err: err}
 	}
 	return err
 }
@@ -82,9 +82,9 @@ func parameter(name string, value any) bigquery.QueryParameter {
 }
 
 // rows runs a query and yields its rows, page by page.
-func rows[T any](ctx context.Context, s *Store, asked question) iter.Seq2[T, error] {
+func rows[T any](ctx context.Context, s *Store, q request) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		found, err := s.query(asked).Read(ctx)
+		found, err := s.query(q).Read(ctx)
 		for err == nil {
 			var row T
 			if err = found.Next(&row); err == nil && !yield(row, nil) {
@@ -93,7 +93,7 @@ func rows[T any](ctx context.Context, s *Store, asked question) iter.Seq2[T, err
 		}
 		if !errors.Is(err, iterator.Done) {
 			var none T
-			yield(none, s.queryError(asked, err))
+			yield(none, s.queryError(q, err))
 		}
 	}
 }
@@ -167,7 +167,7 @@ func (s spans) days() string {
 
 // Range implements [readings.Archive].
 func (s *Store) Range(ctx context.Context, purpose readings.Purpose, node readings.NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error] {
-	return s.fold(ctx, question{statement: "range", purpose: purpose, parameters: []bigquery.QueryParameter{parameter("node", node.ID)}},
+	return s.fold(ctx, request{statement: "range", purpose: purpose, parameters: []bigquery.QueryParameter{parameter("node", node.ID)}},
 		[]readings.NodeRef{node}, start, end)
 }
 
@@ -182,25 +182,25 @@ func (s *Store) Sample(ctx context.Context, nodes []readings.NodeRef, start, end
 }
 
 func (s *Store) ranges(ctx context.Context, purpose readings.Purpose, nodes []readings.NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error] {
-	return s.fold(ctx, question{statement: "ranges", purpose: purpose}, nodes, start, end)
+	return s.fold(ctx, request{statement: "ranges", purpose: purpose}, nodes, start, end)
 }
 
 // fold queries the visible readings of nodes and folds their copies, for which it reads from
 // [readings.FoldWithin] before start on.
-func (s *Store) fold(ctx context.Context, asked question, nodes []readings.NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error] {
+func (s *Store) fold(ctx context.Context, q request, nodes []readings.NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error] {
 	return readings.Fold(func(yield func(reading.Reading, error) bool) {
 		visible := cut(nodes, start.Add(-readings.FoldWithin), end)
 		if len(visible.ids) == 0 {
 			return
 		}
-		asked.parameters = append(asked.parameters,
+		q.parameters = append(q.parameters,
 			parameter("start", time.UnixMicro(slices.Min(visible.froms)).UTC()), parameter("end", time.UnixMicro(slices.Max(visible.untils)).UTC()),
 			parameter("channels", visible.channels), parameter("froms", visible.froms), parameter("untils", visible.untils))
-		if asked.statement == "ranges" {
-			asked.days = visible.days()
-			asked.parameters = append(asked.parameters, parameter("ids", visible.ids))
+		if q.statement == "ranges" {
+			q.days = visible.days()
+			q.parameters = append(q.parameters, parameter("ids", visible.ids))
 		}
-		for row, err := range rows[readingRow](ctx, s, asked) {
+		for row, err := range rows[readingRow](ctx, s, q) {
 			if row.NodeID == "" {
 				row.NodeID = nodes[0].ID
 			}

@@ -84,7 +84,7 @@ func TestOldDaysAreLeftAlone(t *testing.T) {
 		must.Equal(t, "readings", 1, read(t, s.Range(t.Context(), node, from, now)))
 		must.Equal(t, "readings of nodes", 1, read(t, s.Ranges(t.Context(), []readings.NodeRef{node}, from, now)))
 		must.Get(known.FirstReadings(t.Context(), 1, []string{"n"}, from, now))(t)
-		must.Do(t, known.KeepProbe(t.Context(), time.Now(), time.Now()))
+		must.Do(t, known.RecordProbe(t.Context(), time.Now(), time.Now()))
 	}
 	for _, err := range s.Range(t.Context(), node, old.AddDate(-1, 0, 0), now) {
 		must.Contain(t, "reaching the locked day", err.Error(), "lock timeout")

@@ -120,12 +120,12 @@ func (s Store) APIKeysByHash(ctx context.Context, hashes []KeyHash) (map[KeyHash
 	return keys, nil
 }
 
-// NoteAPIKeyUses sets the last use of keys to now.
-func (s Store) NoteAPIKeyUses(ctx context.Context, ids []int64) error {
+// RecordAPIKeyUses sets the last use of keys to now.
+func (s Store) RecordAPIKeyUses(ctx context.Context, ids []int64) error {
 	_, err := s.db.Exec(ctx, `
 		UPDATE api_keys
 		SET last_used_at = now()
 		WHERE id IN (SELECT id FROM api_keys WHERE id = ANY(@ids) ORDER BY id FOR NO KEY UPDATE)`,
 		pgx.StrictNamedArgs{"ids": ids})
-	return store.Wrap(err, "note uses of %d API keys", len(ids))
+	return store.Wrap(err, "record uses of %d API keys", len(ids))
 }

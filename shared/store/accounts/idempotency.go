@@ -42,9 +42,9 @@ func (s Store) FirstAnswer(ctx context.Context, r Request) (Answer, error) {
 	return found, store.Wrap(err, "first answer of %s", r.Operation)
 }
 
-// KeepAnswer stores the first answer to a request, in the transaction of the change, and
+// StoreAnswer stores the first answer to a request, in the transaction of the change, and
 // removes expired answers of all customers. Error: [store.ErrTooManyAnswers].
-func (s Store) KeepAnswer(ctx context.Context, r Request, a Answer) error {
+func (s Store) StoreAnswer(ctx context.Context, r Request, a Answer) error {
 	// Rows that another transaction removes are left to it.
 	if _, err := s.db.Exec(ctx, `
 		DELETE FROM idempotent_answers
@@ -70,5 +70,5 @@ func (s Store) KeepAnswer(ctx context.Context, r Request, a Answer) error {
 			"customer": r.CustomerID, "operation": r.Operation, "key": r.KeyHash[:], "request": a.RequestHash, "answer": a.Answer,
 			"lifetime": AnswerLifetime, "max": MaxAnswers,
 		})
-	return store.Wrap(err, "keep the answer of %s", r.Operation)
+	return store.Wrap(err, "store the answer of %s", r.Operation)
 }

@@ -47,7 +47,7 @@ const revokeCodes = `UPDATE gateways SET revoked_at = now() WHERE created_by = @
 // SetRole changes a person's role, raises the generation, and revokes the person's invitations,
 // and unused enrolment codes that the new role could not make. Call it after [Store.LockChanges]. Errors: [store.ErrNoPerson], [store.ErrLastOwner].
 func (s Store) SetRole(ctx context.Context, customerID, id int64, role string) error {
-	if err := s.keepOwner(ctx, customerID, id, role); err != nil {
+	if err := s.requireOwner(ctx, customerID, id, role); err != nil {
 		return err
 	}
 	if err := s.UpdatePerson(ctx, customerID, id, PersonChange{Role: &role}); err != nil {
@@ -59,8 +59,8 @@ func (s Store) SetRole(ctx context.Context, customerID, id int64, role string) e
 	return store.Wrap(err, "revoke codes of person %d", id)
 }
 
-// keepOwner refuses a role that would leave the customer without an owner.
-func (s Store) keepOwner(ctx context.Context, customerID, id int64, role string) error {
+// requireOwner refuses a role that would leave the customer without an owner.
+func (s Store) requireOwner(ctx context.Context, customerID, id int64, role string) error {
 	others, err := store.Value[bool](ctx, s.db, store.ErrNoPerson, `
 		SELECT @role = 'owner' OR role <> 'owner'
 		    OR EXISTS (SELECT FROM persons o WHERE o.customer_id = @customer AND o.role = 'owner' AND o.id <> @id)
@@ -77,7 +77,7 @@ func (s Store) keepOwner(ctx context.Context, customerID, id int64, role string)
 // returns the API keys that the person made, which stay. Call it after [Store.LockChanges].
 // Errors: [store.ErrNoPerson], [store.ErrLastOwner].
 func (s Store) DeletePerson(ctx context.Context, customerID, id int64) ([]APIKey, error) {
-	if err := s.keepOwner(ctx, customerID, id, ""); err != nil {
+	if err := s.requireOwner(ctx, customerID, id, ""); err != nil {
 		return nil, err
 	}
 	keys, err := s.APIKeysBy(ctx, customerID, id)

@@ -113,9 +113,9 @@ type Learned struct {
 	JudgedBy JudgedBy
 }
 
-// KeepLearned adds what an instance of detection learned of nodes to what other instances did.
+// RecordLearned adds what an instance of detection learned of nodes to what other instances did.
 // first is the width of a node before anything was learned of it.
-func (s Store) KeepLearned(ctx context.Context, learned []Learned, first float64) error {
+func (s Store) RecordLearned(ctx context.Context, learned []Learned, first float64) error {
 	nodes, wider, by := make([]reading.Node, len(learned)), make([]float64, len(learned)), make([]string, len(learned))
 	for i, l := range learned {
 		nodes[i], wider[i], by[i] = l.Node, l.Wider, string(l.JudgedBy)

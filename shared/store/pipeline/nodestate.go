@@ -195,11 +195,11 @@ func (s Store) SignSensor(ctx context.Context, node reading.Node, at time.Time, 
 	return store.Wrap(err, "sign sensor %s", node.ID)
 }
 
-// KeepProbe stores when a probe reading was published and received; order and repetition do
+// RecordProbe stores when a probe reading was published and received; order and repetition do
 // not matter. As it runs each minute, it also calls correct_ahead, which repairs rows written
 // while the clock was ahead. Stored probe times that lie ahead are replaced and count as
 // lateness, so that no node is reported silent because of a wrong clock.
-func (s Store) KeepProbe(ctx context.Context, published, received time.Time) error {
+func (s Store) RecordProbe(ctx context.Context, published, received time.Time) error {
 	published = reading.Earlier(published, received)
 	err := s.db.ExecBatch(ctx, func(statements *pgx.Batch) {
 		statements.Queue(`
@@ -222,5 +222,5 @@ func (s Store) KeepProbe(ctx context.Context, published, received time.Time) err
 			WHERE EXISTS (SELECT FROM node_state WHERE timestamp > ` + store.NotAhead + `)
 			   OR EXISTS (SELECT FROM open_holds WHERE held_until = 'infinity' AND held_from > ` + store.NotAhead + `)`)
 	})
-	return store.Wrap(err, "keep the probe")
+	return store.Wrap(err, "record the probe")
 }

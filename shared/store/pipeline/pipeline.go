@@ -33,8 +33,8 @@ func (s Store) IngestDrill(ctx context.Context, m incidents.DrillMessage) (known
 	return incidents.New(s.db).ReachDrill(ctx, incident.DrillIngested, m)
 }
 
-// KeepLate records that a stored reading is of an earlier month.
-func (s Store) KeepLate(ctx context.Context, r reading.Reading) error {
+// RecordLate records that a stored reading is of an earlier month.
+func (s Store) RecordLate(ctx context.Context, r reading.Reading) error {
 	_, err := s.db.Exec(ctx, `
 		INSERT INTO late_readings (channel, node_id, month, at)
 		VALUES (@channel, @node, date_trunc('month', @at::timestamptz, 'UTC') AT TIME ZONE 'UTC', clock_timestamp())
