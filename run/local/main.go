@@ -14,10 +14,7 @@ import (
 )
 
 func main() {
-	// bcrypt occupies a processor for a quarter of a second, and Go preempts it only each
-	// 10 ms. With twice the cores, half of them for passwords, the operating system shares
-	// the cores: other requests take 0.2 ms instead of 100 ms during a burst of logins
-	// (BenchmarkLoginFlood).
+	// As run/server, which says why.
 	runtime.GOMAXPROCS(2 * runtime.GOMAXPROCS(0))
 	system.CollectLess()
 	config.Main("coldaisle", func(ctx context.Context) error { return run(ctx, os.Args[1:], os.Environ()) })

@@ -116,7 +116,6 @@ func ownedNode(ctx context.Context, sensors *store.DB, sensorID string) (reading
 	return accounts.New(sensors).VisibleNode(ctx, auth.Caller(ctx), sensorID)
 }
 
-// errNoReadings is the answer for a sensor without readings.
 func errNoReadings() *rest.Error { return rest.NotFound("No readings found") }
 
 func (h *Handlers) latest(ctx context.Context, in *input.SensorPath) (readingBody, error) {

@@ -45,7 +45,6 @@ func (h *Handlers) registerForecast(r *rest.API) {
 	}, h.forecast)
 }
 
-// errNoForecast is the answer for a sensor without a forecast.
 func errNoForecast() *rest.Error { return rest.NotFound("No forecast available") }
 
 // forecast reads the sensor's last hour. Without a model or enough readings, or after an

@@ -160,7 +160,6 @@ func readingRows(nodeID string, csv, uncorrected bool) rest.RowEncoder[reading.R
 	})
 }
 
-// bucketRows writes buckets.
 func bucketRows(nodeID string, csv bool) rest.RowEncoder[readings.Bucket] {
 	if csv {
 		id := rest.CSVText(nodeID)

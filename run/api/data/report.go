@@ -90,7 +90,6 @@ func errLargeReport(most int) *rest.Error {
 	return rest.BadRequest(fmt.Sprintf("At most %d sensors can be read of this range at once; choose fewer by limit and after, or a shorter range", most))
 }
 
-// errSlowReport is the answer for a report that timed out.
 func errSlowReport() *rest.Error {
 	return rest.BadRequest("The report takes too long; choose fewer sensors by limit and after, or a shorter range")
 }
@@ -227,7 +226,6 @@ func (t *reported) add(r reading.Reading, recommended, allowable []incident.Rule
 	}
 }
 
-// count counts the last reading up to a time.
 func (t *reported) count(until time.Time) {
 	if t.last.Time.IsZero() {
 		return

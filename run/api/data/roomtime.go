@@ -47,7 +47,7 @@ func (h *Handlers) roomTime(ctx context.Context, in *ReportRange) (roomTime, err
 		return roomTime{}, err
 	}
 	start, end := h.reportedRange(in)
-	room := newRoomMinutes(start, end)
+	room := &roomMinutes{start: start, minutes: make([]byte, max(0, int(math.Ceil(end.Sub(start).Minutes()))))}
 	of := newReported(room)
 	err = h.read(ctx, nodes, start, end, func(r reading.Reading) {
 		if of.last.NodeID != r.NodeID {
@@ -71,10 +71,6 @@ const (
 type roomMinutes struct {
 	start   time.Time
 	minutes []byte // the states of each
-}
-
-func newRoomMinutes(start, end time.Time) *roomMinutes {
-	return &roomMinutes{start: start, minutes: make([]byte, max(0, int(math.Ceil(end.Sub(start).Minutes()))))}
 }
 
 // mark records a reading in the minutes for which it counts.

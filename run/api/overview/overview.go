@@ -154,7 +154,7 @@ func (h *Handlers) Register(r *rest.API) {
 func (h *Handlers) overview(ctx context.Context, in *input) (*huma.StreamResponse, error) {
 	customer := auth.Caller(ctx)
 	seen := fmt.Sprint(customer, store.RoomsOf(ctx))
-	v := newView()
+	v := &view{turn: make(chan struct{}, 1)}
 	if kept, ok := h.views.Get(seen); ok {
 		v = kept
 	} else if kept, ok, _ := h.views.PeekOrAdd(seen, v); ok {
@@ -272,7 +272,6 @@ func (h *Handlers) query(ctx context.Context, v *view, customer int64, now time.
 	return a, err
 }
 
-// build rebuilds the overview.
 func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.Time) error {
 	known := incidents.New(h.store)
 	read, err := h.query(ctx, v, customer, now)

@@ -18,7 +18,6 @@ const (
 	recommendedHigh = 27
 )
 
-// worstFirst lists the states, worst first.
 func worstFirst() []string {
 	return []string{stateCritical, stateSilent, stateWarning, stateLate, stateUnreported, stateOK}
 }

@@ -28,9 +28,6 @@ type view struct {
 	tag     string
 }
 
-func newView() *view { return &view{turn: make(chan struct{}, 1)} }
-
-// refresh rebuilds the view if it is outdated.
 func (h *Handlers) refresh(ctx context.Context, v *view, customer int64, now time.Time) error {
 	var err error
 	if v.probe, err = incidents.New(h.store).Probe(ctx); err != nil {

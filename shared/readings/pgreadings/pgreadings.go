@@ -183,15 +183,12 @@ type spans struct {
 	froms, untils []time.Time
 }
 
-// endless is the end of a span without one: no reading is that late.
-func endless() time.Time { return time.Date(3000, 1, 1, 0, 0, 0, 0, time.UTC) }
-
 func spansOf(nodes ...readings.NodeRef) (s spans) {
 	for _, n := range nodes {
 		for _, span := range n.Visible {
 			until := span.Until
 			if until.IsZero() {
-				until = endless()
+				until = time.Date(3000, 1, 1, 0, 0, 0, 0, time.UTC) // no reading is that late
 			}
 			s.ids, s.channels = append(s.ids, n.ID), append(s.channels, int64(span.Channel))
 			s.froms, s.untils = append(s.froms, span.From), append(s.untils, until)
@@ -337,7 +334,6 @@ func (s *Store) pageOf(ctx context.Context, nodes []readings.NodeRef, after read
 		}))
 }
 
-// pages yields all rows of a range.
 func (s *Store) pages(ctx context.Context, node readings.NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error] {
 	return func(yield func(reading.Reading, error) bool) {
 		after := reading.Reading{Time: start} // every message id is longer

@@ -163,7 +163,7 @@ func updateIncidents(ctx context.Context, tx *store.DB, customer int64, at place
 				continue
 			}
 			followed := slices.ContainsFunc(gathered[k+1:], func(later incident.Gathered) bool { return later.Cause == g.Cause })
-			if taken[k], err = u.keep(ctx, taken[k], g, followed); err != nil {
+			if taken[k], err = u.save(ctx, taken[k], g, followed); err != nil {
 				return err
 			}
 		}
@@ -263,8 +263,8 @@ func (u *update) retire(ctx context.Context, taken []int64, gone map[int64]int) 
 	return store.Wrap(err, "retire incidents")
 }
 
-// keep stores an incident, and returns its id.
-func (u *update) keep(ctx context.Context, id int64, g incident.Gathered, followed bool) (int64, error) {
+// save stores an incident, and returns its id.
+func (u *update) save(ctx context.Context, id int64, g incident.Gathered, followed bool) (int64, error) {
 	before := u.known[id].status()
 	before.Silenced = u.silencedBefore(id)
 	after, events := before.Advance(g, followed, u.now)
@@ -324,7 +324,7 @@ func (u *update) keep(ctx context.Context, id int64, g incident.Gathered, follow
 	for _, e := range events {
 		u.changes = append(u.changes, change{incident: id, room: u.at.RoomID, Transition: e})
 	}
-	return id, store.Wrap(err, "keep incident")
+	return id, store.Wrap(err, "save incident")
 }
 
 // silencedBefore reports whether windows covered all of an incident when it was last updated.
