@@ -209,7 +209,6 @@ func withheldOutbox(s Config, clock func() time.Time) *outbox.Late {
 	return box
 }
 
-// openClock opens the clock of an enrolled gateway.
 func openClock(ctx context.Context, folder string, system func() time.Time, log *slog.Logger) *clock.Clock {
 	opened, err := clock.Open(filepath.Join(folder, "clock.json"), system, clock.ThisBoot())
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"coldaisle.dev/shared/config"
 )
 
-// usage prints the subcommands and the settings.
 func usage(out io.Writer) error {
 	var text strings.Builder
 	text.WriteString(`monitor-gateway takes the readings of a site's sensor nodes and publishes them.
@@ -46,7 +45,6 @@ The settings are environment variables:
 	return nil
 }
 
-// presetting describes the default of a setting, for the help.
 func presetting(s config.Setting) string {
 	switch {
 	case s.Required:

@@ -134,7 +134,6 @@ func (r *responder) uniqueRecordsOfAllLinks() []dns.RR {
 	return all
 }
 
-// isOwn reports whether an address is this machine's.
 func (r *responder) isOwn(address netip.Addr) bool {
 	return slices.ContainsFunc(r.sorted(), func(l *link) bool {
 		return slices.ContainsFunc(l.Prefixes, func(p netip.Prefix) bool { return p.Addr() == address })

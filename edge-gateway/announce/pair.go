@@ -92,7 +92,6 @@ func (g gateways) hear(now time.Time, id string, from netip.Addr, active bool) (
 	return p, true
 }
 
-// has reports whether one of the gateways has an address.
 func (g gateways) has(address netip.Addr) bool {
 	for _, p := range g {
 		if p.by4 == address || p.by6 == address {
@@ -120,12 +119,10 @@ func (p *pair) active() bool {
 	return false
 }
 
-// forgetActive forgets which gateway had the name.
 func (p *pair) forgetActive() {
 	maps.DeleteFunc(p.peers, func(_ string, p peer) bool { return p.active })
 }
 
-// addresses returns the other gateways' addresses, sorted.
 func (p *pair) addresses() []string {
 	var found []string
 	for _, peer := range p.peers {
@@ -199,7 +196,6 @@ func (r *responder) hearQuestions(now time.Time, l *link, m *dns.Msg) {
 	}
 }
 
-// answerPair answers the collected questions.
 func (r *responder) answerPair(l *link) {
 	role := RoleStandby
 	if l.specified.held() && !r.revoked() {

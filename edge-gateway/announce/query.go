@@ -49,7 +49,6 @@ func local(l *link, p packet) bool {
 	return p.to.IsMulticast() || multicast.Near(l.Prefixes, p.from.Addr())
 }
 
-// answerQuery answers the questions of a query.
 func (r *responder) answerQuery(now time.Time, l *link, m *dns.Msg, from netip.AddrPort) {
 	ours := r.held(l, from.Addr())
 	near := multicast.Near(l.Prefixes, from.Addr())
@@ -99,7 +98,6 @@ func (r *responder) answerLegacy(l *link, ours names, m *dns.Msg, from netip.Add
 	}
 }
 
-// reply sends an answer to the asker.
 func (r *responder) reply(l *link, to netip.AddrPort, asked, answer *dns.Msg) {
 	answer.Id, answer.Response, answer.Authoritative = asked.Id, true, true
 	r.write(l, to, answer)

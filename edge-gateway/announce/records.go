@@ -190,7 +190,6 @@ func withTTL(of []dns.RR, most uint32) []dns.RR {
 	return changed(of, func(header *dns.RR_Header, _ bool) { header.Ttl = min(most, header.Ttl) })
 }
 
-// changed returns copies of records with other headers.
 func changed(of []dns.RR, change func(header *dns.RR_Header, shared bool)) []dns.RR {
 	copies := make([]dns.RR, len(of))
 	for i, record := range of {

@@ -87,7 +87,6 @@ func (l *Link) hasIPv4() bool {
 	return slices.ContainsFunc(l.Prefixes, func(p netip.Prefix) bool { return p.Addr().Is4() })
 }
 
-// names returns the claimed names.
 func (l *link) names() []*name {
 	if l.own == nil {
 		return []*name{l.specified}
@@ -248,7 +247,6 @@ func (r *responder) next() (at time.Time, ok bool) {
 	return at, ok
 }
 
-// advance runs all actions that are due.
 func (r *responder) advance(now time.Time) {
 	for _, l := range r.sorted() {
 		for _, n := range l.names() {
@@ -338,7 +336,6 @@ func (r *responder) probe(l *link, n *name) {
 	r.write(l, netip.AddrPort{}, m)
 }
 
-// goodbye withdraws all names.
 func (r *responder) goodbye() {
 	for _, l := range r.sorted() {
 		for _, n := range l.names() {

@@ -178,7 +178,6 @@ func resolve(ctx context.Context, i net.Interface, way Way) ([]netip.Addr, error
 	}
 }
 
-// open opens the socket for a way to ask.
 func open(ctx context.Context, i net.Interface, way Way) (*ipv4.PacketConn, error) {
 	prefixes := multicast.Prefixes(i)
 	if len(prefixes) == 0 {
@@ -210,7 +209,6 @@ func open(ctx context.Context, i net.Interface, way Way) (*ipv4.PacketConn, erro
 	return conn, nil
 }
 
-// question asks for the addresses of the host in one of the ways.
 func question(way Way) dns.Msg {
 	m := dns.Msg{Question: []dns.Question{{Name: Host + ".", Qtype: dns.TypeA, Qclass: dns.ClassINET}}}
 	if way == Legacy {

@@ -70,7 +70,6 @@ func (c Config) credentials(ctx context.Context, r *Report) *auth.Credentials {
 	return found
 }
 
-// readKey reads the file and checks its mode.
 func readKey(r *Report, subject, path string) (keyFile, bool) {
 	content, err := os.ReadFile(path) //nolint:gosec // the person at the terminal named it
 	if errors.Is(err, fs.ErrPermission) {

@@ -76,7 +76,6 @@ func Examine(ctx context.Context, c Config) *Report {
 	return r
 }
 
-// settings reports the unknown variables.
 func (c Config) settings(r *Report) {
 	const subject = "settings"
 	for _, text := range c.Unknown {

@@ -37,7 +37,6 @@ func CheckAPI(address string) error {
 	return nil
 }
 
-// post sends a request to an API and reads the reply.
 func post(ctx context.Context, client *http.Client, address, path string, body, reply any) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -158,7 +158,6 @@ func parseReadings(kind string, body []byte) (batch, error) {
 	return batch{items: items}, nil
 }
 
-// readings receives a batch of readings.
 func (q *requests) readings(w http.ResponseWriter, r *http.Request) {
 	q.batch(w, r, parseReadings)
 }

@@ -173,7 +173,6 @@ func (l *connections) put(c *connection, busy bool) {
 	c.element, c.busy, c.changed = to.PushBack(c), busy, l.changes
 }
 
-// leave removes a connection from the list that has it.
 func (c *connection) leave() {
 	c.from.idle.Remove(c.element) // without effect on the other list
 	c.from.busy.Remove(c.element)

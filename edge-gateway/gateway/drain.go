@@ -30,7 +30,6 @@ type drain struct {
 	scratch windowBuffer
 }
 
-// run drains until the context ends.
 func (d *drain) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		pause := d.batch(ctx)
@@ -94,7 +93,6 @@ func (d *drain) batch(ctx context.Context) time.Duration {
 	}
 }
 
-// consume takes messages out of the outbox.
 func (d *drain) consume(ctx context.Context, messages []outbox.Message) {
 	if err := d.outbox.Consume(messages); err != nil {
 		d.logDiskError(ctx, "the cursor cannot be written, readings may be sent once more", err)
@@ -194,7 +192,6 @@ func (d *drain) withhold(ctx context.Context, r outbox.Record, reason string) bo
 	return true
 }
 
-// withheldCount returns how many readings are withheld.
 func (d *drain) withheldCount() int {
 	if d.withheld == nil {
 		return 0

@@ -64,7 +64,6 @@ func (q *requests) throttle(w http.ResponseWriter, r *http.Request, nodeID strin
 	return true
 }
 
-// throttleAddress is throttle for an address alone.
 func (q *requests) throttleAddress(w http.ResponseWriter, r *http.Request) bool {
 	return q.allow(w, r, caller{"", remote(r)})
 }

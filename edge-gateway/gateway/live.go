@@ -36,7 +36,6 @@ type LivePoint struct {
 	Humidity    *float64  `json:"humidity"`    // %
 }
 
-// live returns the readings that are later than a time.
 func (n *nodeTable) live(since time.Time) []LiveNode {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -133,7 +133,6 @@ func (m *monitor) watch(ctx context.Context, c Check) {
 	}
 }
 
-// state returns the gateway's state and why it is not healthy.
 func (m *monitor) state() (state string, reasons []string) {
 	state = stateHealthy
 	add := func(worst, reason string) {
@@ -196,7 +195,6 @@ func (m *monitor) clockProblem() error {
 	return nil
 }
 
-// result returns the error of a check.
 func (m *monitor) result(c Check) error {
 	if c.Now != nil {
 		return c.Now()

@@ -86,7 +86,6 @@ func (n *nodeTable) register(id, address string, now time.Time) {
 	}
 }
 
-// seen records a request of a node.
 func (n *nodeTable) seen(id, address string, now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -251,7 +250,6 @@ func (n *nodeTable) admit(id, name, source, address string, limit int, now time.
 	return ok
 }
 
-// broughtBy counts the nodes of a source.
 func (n *nodeTable) broughtBy(source string) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -139,7 +139,6 @@ func (t *ReadingPublisher) startFlush() {
 	})
 }
 
-// nextFlush reports whether another flush is needed.
 func (t *ReadingPublisher) nextFlush() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

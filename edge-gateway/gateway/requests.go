@@ -100,7 +100,6 @@ func (m *messageRequest) validateAge() error {
 	return nil
 }
 
-// age is how long ago the node measured the reading.
 func (m *messageRequest) age() time.Duration {
 	return time.Duration(m.Age.value * float64(time.Second))
 }
@@ -195,5 +194,4 @@ func (q *requests) list(w http.ResponseWriter, _ *http.Request) {
 	write(w, http.StatusOK, nodesResponse{Nodes: found, Total: len(found)})
 }
 
-// remote is the address that a request came from.
 func remote(r *http.Request) string { return hostOf(r.RemoteAddr) }

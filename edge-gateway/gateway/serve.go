@@ -33,7 +33,6 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log
 	return httpserver.Run(ctx, bounded, server, log, slog.LevelDebug)
 }
 
-// hostOf returns the host of host:port.
 func hostOf(hostPort string) string {
 	address, _, err := net.SplitHostPort(hostPort)
 	if err != nil {

@@ -84,7 +84,6 @@ func (s *signer) message(r reading.Reading, data []byte, age time.Duration, enro
 	return Message{NodeID: r.NodeID, Data: data, Attributes: attributes}
 }
 
-// record returns the record of a live reading for the outbox.
 func (s *signer) record(t timedReading, earlier []outbox.Earlier) outbox.Record {
 	return outbox.Record{Reading: t.Reading, Earlier: earlier, Enrolment: s.enrolmentID(), Boot: s.boot.ID, Uptime: t.uptime}
 }
@@ -109,7 +108,6 @@ func (s *signer) mayPublish(r outbox.Record) (reason string, final bool) {
 	return withheldTime, r.Boot != s.boot.ID
 }
 
-// shift moves the times of a record.
 func shift(m *outbox.Message, by time.Duration) {
 	m.Reading.Time = m.Reading.Time.Add(by)
 	earlier := make([]outbox.Earlier, len(m.Earlier))

@@ -153,7 +153,6 @@ type SourceHealth struct {
 	Last    time.Time        `json:"last,omitzero"`     // its last batch
 }
 
-// newSources prepares valid sources for requests.
 func newSources(configured []Source, m *metrics) []*source {
 	sources := make([]*source, len(configured))
 	for i, c := range configured {

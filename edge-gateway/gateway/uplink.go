@@ -115,7 +115,6 @@ func (u *uplink) isDown() bool {
 	return down
 }
 
-// state returns the state for GET /health.
 func (u *uplink) state() (down bool, since time.Time, reason string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -88,7 +88,6 @@ func heartbeatPause() time.Duration {
 	return heartbeatFrom + rand.N(heartbeatTo-heartbeatFrom) //nolint:gosec // keeps no secret
 }
 
-// until waits for a virtual time.
 func (n *device) until(ctx context.Context, at time.Duration) error {
 	return pause.For(ctx, n.sim.started.Add(n.sim.wall(at)).Sub(n.sim.config.Clock()))
 }
@@ -161,7 +160,6 @@ func (n *device) cycle(ctx context.Context, at time.Duration) {
 	n.pending = kept
 }
 
-// message is what the node measures at a virtual time.
 func (n *device) message(at time.Duration) message {
 	measured := n.sim.measure(n.number, at)
 	m := message{ID: messageID(), NodeID: n.id, Temperature: measured.Temperature, at: n.sim.config.Clock()}
@@ -171,7 +169,6 @@ func (n *device) message(at time.Duration) message {
 	return m
 }
 
-// send posts one reading.
 func (n *device) send(ctx context.Context, m message, again bool) outcome {
 	stats := &n.sim.stats
 	if again {

@@ -179,7 +179,6 @@ func (s *Simulation) Stats() Stats {
 	return s.stats
 }
 
-// add adds to one of the counts of stats.
 func (s *Simulation) add(count *int64, n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,13 +223,11 @@ func (s *Simulation) Failures(room int, at time.Duration) []fault.Fault {
 	return faults
 }
 
-// faults are those of a node around a virtual time.
 func (s *Simulation) faults(number int, at time.Duration) []fault.Fault {
 	place := s.site.Places()[number]
 	return fault.Of(append(s.Failures(number/s.config.PerRoom, at), s.config.Faults...), place.Room, place.Node)
 }
 
-// measure returns a node's measurement at a virtual time.
 func (s *Simulation) measure(number int, at time.Duration) fault.Values {
 	return s.site.Measure(number, s.started.Add(at), s.faults(number, at))
 }
@@ -248,12 +245,10 @@ func (s *Simulation) hotAt(at time.Time) fault.Fault {
 	return coolingFailure(at.Add(-time.Duration(since * float64(time.Second))))
 }
 
-// virtual converts a duration of wall time to virtual time.
 func (s *Simulation) virtual(wall time.Duration) time.Duration {
 	return time.Duration(float64(wall) * s.config.Speed)
 }
 
-// wall converts a duration of virtual time to wall time.
 func (s *Simulation) wall(virtual time.Duration) time.Duration {
 	return time.Duration(float64(virtual) / s.config.Speed)
 }

@@ -68,7 +68,6 @@ func Replay(ctx context.Context, gateway string, recorded *recording.Recording, 
 	return result, nil
 }
 
-// node registers a node and sends its rows.
 func (r *replay) node(ctx context.Context, number int, rows []recording.Row) error {
 	id := rows[0].NodeID
 	if _, err := r.deliver(ctx, registerPath, registration{NodeID: id, IPAddr: address(78, number)}); err != nil {

@@ -154,7 +154,6 @@ func (o *Outbox) admit(entries []entry, errs []error) (joined []byte) {
 	return joined
 }
 
-// room returns how many bytes may still be written.
 func (o *Outbox) room() int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()

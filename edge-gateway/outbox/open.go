@@ -99,7 +99,6 @@ func (o *Outbox) load(budget int64) error {
 	return nil
 }
 
-// list finds the segments of the folder.
 func (o *Outbox) list() error {
 	entries, err := os.ReadDir(o.dir)
 	if err != nil {

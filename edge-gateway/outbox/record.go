@@ -210,7 +210,6 @@ func recordAt(data []byte, offset int64) (header, body []byte, end int64, ok boo
 	return header, body, offset + headerSize + int64(claimed), true
 }
 
-// record reads the record that begins at an offset.
 func record(data []byte, offset int64) (m Message, end int64, ok bool) {
 	header, body, end, ok := recordAt(data, offset)
 	if !ok {

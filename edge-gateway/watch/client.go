@@ -47,7 +47,6 @@ func (c *client) changes(ctx context.Context, after int64, wait time.Duration, l
 	return found, err
 }
 
-// lasting returns all incidents that last.
 func (c *client) lasting(ctx context.Context) ([]Incident, error) {
 	var all []Incident
 	for next := "/api/v1/incidents?state=lasting&limit=500"; next != ""; {
@@ -86,7 +85,6 @@ func (c *client) reportTold(ctx context.Context, id int64) error {
 	return err
 }
 
-// take takes an incident.
 func (c *client) take(ctx context.Context, id int64) error {
 	_, err := c.call(ctx, http.MethodPost, fmt.Sprintf("/api/v1/incidents/%d/actions", id), nil, map[string]string{"action": "take"}, nil)
 	return err

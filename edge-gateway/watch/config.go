@@ -73,7 +73,6 @@ type hours struct {
 	from, to int
 }
 
-// causes returns the API's causes.
 func causes() []incident.Cause {
 	return []incident.Cause{
 		incident.TooHot, incident.TooCold, incident.TooHumid, incident.TooDry, incident.Silent, incident.Faulty, incident.Unusual,
@@ -312,7 +311,6 @@ func (c *Config) resolve(rooms map[int64]string) error {
 	return errors.Join(errs...)
 }
 
-// isAddress reports whether a text is the address of an API.
 func isAddress(text string) bool {
 	api, err := url.Parse(text)
 	return err == nil && (api.Scheme == "https" || api.Scheme == "http") && api.Host != ""

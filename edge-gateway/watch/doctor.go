@@ -158,7 +158,6 @@ func Take(ctx context.Context, c *Config, transport *http.Client, id int64) erro
 	return (&client{transport, c.API, c.key}).take(ctx, id)
 }
 
-// connect makes the client of the gateway's socket, if one is configured.
 func (w *Watch) connect() {
 	if w.config.Gateway != "" {
 		w.gateway = gateway.LocalClient(w.config.Gateway)

@@ -19,7 +19,6 @@ type live struct {
 	err     error                       // the gateway does not answer
 }
 
-// add adds an answer of the gateway.
 func (l *live) add(answer *gateway.Live, s *site, now time.Time) {
 	l.readAt, l.time, l.standby, l.err = now, answer.Time, answer.Standby, nil
 	if l.points == nil {

@@ -174,7 +174,6 @@ func (w *Watch) Run(ctx context.Context) error {
 	return parts.Wait() //nolint:wrapcheck // no part fails
 }
 
-// report sends heartbeats.
 func (w *Watch) report(ctx context.Context) {
 	age := func(t time.Time) int64 { return max(0, int64(w.clock().Sub(t).Seconds())) }
 	for ; ctx.Err() == nil; _ = pause.For(ctx, heartbeatEvery) {
@@ -203,7 +202,6 @@ func (w *Watch) logFailure(ctx context.Context, what string, err error) bool {
 	return err != nil
 }
 
-// follow reads the log of changes.
 func (w *Watch) follow(ctx context.Context) {
 	var reconciled, polled time.Time // polled is zero until a gap of the log has been looked for
 	for ctx.Err() == nil {

@@ -227,7 +227,6 @@ func (d *Detect) publish(ctx context.Context, events []alert.Event) error {
 	return errors.Join(errs...)
 }
 
-// breaks reports whether a reading breaks the limit of one of the rules.
 func breaks(rules []incident.Rule, data wire.Data) bool {
 	if len(rules) == 0 {
 		return false

@@ -140,7 +140,6 @@ func (i *Ingest) handleProbe(ctx context.Context, channel reading.Channel, publi
 	return nil
 }
 
-// handleDrill records that an alarm drill has been ingested.
 func (i *Ingest) handleDrill(ctx context.Context, m incidents.DrillMessage) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()

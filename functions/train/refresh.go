@@ -257,7 +257,6 @@ func replay(nodes []learning.PlacedNode, series map[string][]reading.Reading, st
 	return past
 }
 
-// advance replays the readings of one tick.
 func (p *player) advance(now, start time.Time) {
 	var around anomaly.Surroundings
 	known := false

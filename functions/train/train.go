@@ -320,7 +320,6 @@ func stretchesOf(verdicts []learning.Verdict) (stretches [][]learning.Verdict) {
 	return stretches
 }
 
-// readWindows reads the judged readings of a stretch.
 func (t *Train) readWindows(ctx context.Context, stretch []learning.Verdict) (found []learn.Labelled, err error) {
 	node := readings.NodeRef{ID: stretch[0].SensorID, Visible: []reading.Span{{Channel: stretch[0].Channel}}}
 	start, end := stretch[0].Time.Add(-windowSpan), stretch[len(stretch)-1].Time.Add(reading.Precision)

@@ -159,7 +159,6 @@ func New(cfg Config) (*API, error) {
 	return &API{Handler: handler, cfg: cfg, operations: r, retrainer: retrainer, keys: keys, alerts: alerts}, nil
 }
 
-// passwords returns the hasher of passwords, with defaults applied.
 func (cfg Config) passwords() *auth.Passwords {
 	slots, cost := cfg.PasswordSlots, cfg.PasswordCost
 	if slots == 0 {

@@ -58,7 +58,6 @@ func (e Excursion) adjoins(s Stretch) bool {
 	return e.Lasting || s.Start.Sub(e.End) < JoinGap
 }
 
-// include extends an excursion to cover another.
 func (r Rule) include(e, other Excursion) Excursion {
 	e.Start = reading.Earlier(e.Start, other.Start)
 	if other.End.After(e.End) {

@@ -136,7 +136,6 @@ func (b *Bucket) Load(ctx context.Context, customer int64, m Manifest) (pair Pai
 	return pair, bytes, nil
 }
 
-// folderOf is the folder of a customer's artifacts.
 func folderOf(customer int64) string {
 	return folder + strconv.FormatInt(customer, 10) + "/"
 }

@@ -117,7 +117,6 @@ func (d *Document) input(request *http.Request) *openapi3filter.RequestValidatio
 	}
 }
 
-// formats enables the checks of formats.
 func formats() []openapi3.SchemaValidationOption {
 	return []openapi3.SchemaValidationOption{
 		openapi3.EnableFormatValidation(),

@@ -166,7 +166,6 @@ func stop() error {
 	}
 }
 
-// execute runs one statement on a connection of its own.
 func execute(ctx context.Context, address, sql string) error {
 	connection, err := pgx.Connect(ctx, address)
 	if err != nil {

@@ -194,7 +194,6 @@ func environment() []string {
 	return []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TZ=UTC"} //nolint:forbidigo // the child's, not a setting
 }
 
-// start runs the server and waits until it answers.
 func (c *cluster) start(ctx context.Context) (*Server, error) {
 	port, err := c.port, error(nil)
 	if port == 0 {

@@ -169,7 +169,6 @@ func (h *Handlers) startDrill(ctx context.Context, in *rest.Body[newDrill]) (sta
 	return started, nil
 }
 
-// wantedDrill checks a request for a drill.
 func (h *Handlers) wantedDrill(ctx context.Context, tx *store.DB, in newDrill, now time.Time) (incidents.Drill, error) {
 	customer, s := auth.Caller(ctx), incidents.New(tx)
 	sensor, err := accounts.New(tx).Sensor(ctx, customer, string(in.SensorID))

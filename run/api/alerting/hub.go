@@ -94,7 +94,6 @@ func (h *hub) listenWhileAwaited(ctx context.Context) {
 	}
 }
 
-// idle reports whether nobody waits.
 func (h *hub) idle() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -208,7 +208,6 @@ func (p *previews) answer(rooms []accounts.Room, start, end time.Time) preview {
 	return answer
 }
 
-// previewOf counts the excursions of a room, and its incidents.
 func previewOf(parts []incident.Part, start, end time.Time) previewRoom {
 	const day = 24 * time.Hour
 	first := start.Truncate(day)

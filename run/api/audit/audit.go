@@ -132,7 +132,6 @@ func PersonActor(p accounts.Person) Actor { return Actor{Subject("person", p.ID)
 // GatewayActor is a gateway that changes something.
 func GatewayActor(g accounts.Gateway) Actor { return Actor{Subject("gateway", g.ID), g.Name} }
 
-// actorOf is the caller.
 func actorOf(ctx context.Context) Actor {
 	if key, ok := auth.Key(ctx); ok {
 		return Actor{Subject("key", key.ID), key.Name}

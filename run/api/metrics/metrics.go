@@ -139,7 +139,6 @@ func (h *Handlers) families(ctx context.Context) ([]*dto.MetricFamily, error) {
 	return found, nil
 }
 
-// sensorFamilies computes the metrics of sensors.
 func sensorFamilies(live []incidents.LiveSensor, rooms []accounts.Room, probe incident.Probe, now time.Time) []family {
 	names := map[int64]string{}
 	for _, r := range rooms {
@@ -177,7 +176,6 @@ func sensorFamilies(live []incidents.LiveSensor, rooms []accounts.Room, probe in
 	return []family{temperature, humidity, dewPoint, newest, up}
 }
 
-// incidentFamilies computes the metrics of incidents that last.
 func incidentFamilies(lasting []incidents.Incident) []family {
 	counts := newFamily("coldaisle_incidents", "", "Incidents that last: open, taken, silenced by maintenance, or late: nobody is called.")
 	drills := newFamily("coldaisle_drill", "", "1 for each alarm drill whose incident lasts, which coldaisle_incidents does not count.")

@@ -107,7 +107,6 @@ func (a *archive) sign(r record, keys *Keys) (manifest, signature []byte, err er
 	return manifest, ed25519.Sign(keys.key, manifest), nil
 }
 
-// finish writes the manifest and its signature.
 func (a *archive) finish(manifest, signature []byte) error {
 	if err := a.bytes("manifest.json", manifest); err != nil {
 		return err

@@ -95,7 +95,6 @@ const creates = "creates"
 // idempotencySentence is in the description of operations that create something.
 const idempotencySentence = "A repeat with the same `" + idempotencyHeader + "` and body within 24 hours gets the first answer."
 
-// idempotencyParameter describes the header.
 func idempotencyParameter() *huma.Param {
 	return &huma.Param{
 		Name: idempotencyHeader, In: "header", Description: "Any text that is unique for each thing to create, such as a UUID.",

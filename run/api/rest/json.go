@@ -13,7 +13,6 @@ import (
 	"coldaisle.dev/shared/strictjson"
 )
 
-// jsonFormat is how bodies are read and written.
 func jsonFormat() huma.Format {
 	return huma.Format{Marshal: writeJSON, Unmarshal: readJSON}
 }

@@ -118,7 +118,6 @@ func Register[I, O any](r *API, op Operation, handle func(context.Context, *I) (
 	})
 }
 
-// complete completes huma's description of an operation.
 func (r *API) complete(_ *huma.OpenAPI, op *huma.Operation) {
 	r.documentErrors(op, inputErrors(op))
 	documentTag(op)

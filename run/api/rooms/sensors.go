@@ -95,7 +95,6 @@ func (n *newSensor) Resolve(huma.Context, *huma.PathBuffer) []error {
 	return errs
 }
 
-// sensor is the stored form of a valid body.
 func (n *newSensor) sensor() accounts.NewSensor {
 	s := accounts.NewSensor{Type: defaultNodeType, RoomID: n.RoomID, Position: (*string)(n.Position)}
 	if n.SensorID != nil {

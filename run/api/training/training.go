@@ -135,7 +135,6 @@ func (h *Handlers) triggerTraining(ctx context.Context, _ *struct{}) (trainingRu
 	return begun, nil
 }
 
-// trainingRunOf is a run as callers see it.
 func trainingRunOf(r learning.TrainingRun) trainingRun {
 	body := trainingRun{
 		ID: r.ID, StartedAt: rest.UTC(r.StartedAt), Status: r.Status, ModelType: r.ModelType,

@@ -147,7 +147,6 @@ func (q *Queue) subscribe(topic, name string) *subscription {
 	return sub
 }
 
-// openDatabase connects and makes the schema.
 func (q *Queue) openDatabase(ctx context.Context) error {
 	config, err := pgxpool.ParseConfig(q.config.DatabaseURL)
 	if err != nil {

@@ -86,7 +86,6 @@ type past struct {
 
 func (p *past) clock() time.Time { return *p.now.Load() }
 
-// publish hands a reading to the functions.
 func (p *past) publish(ctx context.Context, m gateway.Message) error {
 	return p.push(ctx, m.NodeID, m.Data, "ingest", "detect")
 }
@@ -103,7 +102,6 @@ func (p pastAlerts) Publish(ctx context.Context, e alert.Event) error {
 	return p.push(ctx, e.NodeID, data, "storealert")
 }
 
-// push hands a message to functions one after the other.
 func (p *past) push(ctx context.Context, node string, data []byte, functions ...string) error {
 	m := push.Message{
 		ID: fmt.Sprint("past-", p.number.Add(1)), Data: data, Attributes: map[string]string{wire.NodeIDAttribute: node},

@@ -156,7 +156,6 @@ func OpenStorage(folder string) (*fakestorage.Server, error) {
 	return server, nil
 }
 
-// storageOptions connect a client to the object storage.
 func (s *System) storageOptions() []option.ClientOption {
 	return []option.ClientOption{option.WithEndpoint(s.StorageURL + "/storage/v1/"), option.WithoutAuthentication()}
 }
@@ -178,7 +177,6 @@ func (s *System) createBucket(ctx context.Context, name string) error {
 	return nil
 }
 
-// openModels opens the models' bucket.
 func (s *System) openModels(ctx context.Context) (err error) {
 	if s.Models, err = modelstore.Open(ctx, ModelBucket, s.storageOptions()...); err == nil {
 		s.opened.Push("models", s.Models.Close)

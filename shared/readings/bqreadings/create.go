@@ -12,7 +12,6 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 )
 
-// schema returns the columns of the fields of a row.
 func schema() bigquery.Schema {
 	types := map[descriptorpb.FieldDescriptorProto_Type]bigquery.FieldType{
 		descriptorpb.FieldDescriptorProto_TYPE_STRING: bigquery.StringFieldType,

@@ -38,7 +38,6 @@ type request struct {
 	days       string // the partitions to scan, for {{days}}
 }
 
-// query prepares a request.
 func (s *Store) query(r request) *bigquery.Query {
 	q := s.client.Query(s.text(r.statement, r.days))
 	q.Parameters = r.parameters

@@ -57,7 +57,6 @@ type MaxBytes struct {
 	Training int64 `env:"BIGQUERY_MAX_BYTES_TRAINING" envDefault:"68719476736"`
 }
 
-// maxBytes is the limit of a purpose.
 func (c Config) maxBytes(purpose readings.Purpose) int64 {
 	switch purpose {
 	case readings.Chart:

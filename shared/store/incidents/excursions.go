@@ -172,7 +172,6 @@ func covered(windows []Maintenance, e Excursion, at time.Time) bool {
 	return slices.ContainsFunc(windows, func(m Maintenance) bool { return m.Covers(e.RoomID, e.NodeID, at) })
 }
 
-// part is the excursion as a part of an incident.
 func (e Excursion) part() incident.Part {
 	p := incident.Part{
 		ID: e.ID, IncidentID: e.IncidentID, Node: fmt.Sprint(e.Channel, e.NodeID), Kind: e.Kind, Quantity: e.Quantity, Severity: e.Severity,

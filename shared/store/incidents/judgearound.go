@@ -70,7 +70,6 @@ func (w *writes) judgeAround(ctx context.Context, tx *store.DB, rule incident.Ru
 	return true, nil
 }
 
-// within returns the excursions of a rule that overlap a span.
 func (w *writes) within(rule incident.Rule, s span) []incident.Excursion {
 	return slices.DeleteFunc(slices.Clone(w.excursions[rule.ID]), func(e incident.Excursion) bool {
 		return e.Start.After(s.until) || (!e.Lasting && e.End.Before(s.from))

@@ -107,7 +107,6 @@ func (w *writes) judge(ctx context.Context, tx *store.DB, rule incident.Rule) er
 	return nil
 }
 
-// causeOf is the cause of a finding that holds.
 func (w *writes) causeOf(f incident.Finding) incident.Cause {
 	return Excursion{Kind: f.Kind, Quantity: f.Quantity, Direction: incident.Above, Finding: new(newFinding(f, w.judged.Time))}.part().Cause
 }
