@@ -12,6 +12,7 @@
 package detect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -124,9 +125,7 @@ func (d *Detect) Handle(ctx context.Context, m push.Message) (err error) {
 		d.counters.Add(ctx, "readings_ignored", 1)
 		return nil
 	}
-	if status.Thresholds == nil {
-		status.Thresholds = &d.defaults
-	}
+	status.Thresholds = cmp.Or(status.Thresholds, &d.defaults)
 	findings, observeErr := d.observe(ctx, data, status)
 	data.Reading, data.Recent = status.Corrections.Apply(data.Reading, data.Recent)
 	r = data.Reading

@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"maps"
@@ -294,9 +295,7 @@ func (n *roomNode) update(a learning.NodeAir) {
 	if n.widening != 0 {
 		n.width = anomaly.Width(max(anomaly.Narrowest, anomaly.Width(a.Width).Factor()+n.widening))
 	}
-	if n.reported == "" {
-		n.reported = a.JudgedBy
-	}
+	n.reported = cmp.Or(n.reported, a.JudgedBy)
 	for i, slot := range a.Slots {
 		n.Day.Put(slot, anomaly.AirOf(a.Temperatures[i], a.Humidities[i]))
 	}

@@ -160,14 +160,7 @@ func New(cfg Config) (*API, error) {
 }
 
 func (cfg Config) passwords() *auth.Passwords {
-	slots, cost := cfg.PasswordSlots, cfg.PasswordCost
-	if slots == 0 {
-		slots = runtime.GOMAXPROCS(0) / 2
-	}
-	if cost == 0 {
-		cost = auth.DefaultPasswordCost
-	}
-	return auth.NewPasswords(slots, cost)
+	return auth.NewPasswords(cmp.Or(cfg.PasswordSlots, runtime.GOMAXPROCS(0)/2), cmp.Or(cfg.PasswordCost, auth.DefaultPasswordCost))
 }
 
 // Run starts due training runs and publishes pending requests once a minute, records when

@@ -4,6 +4,7 @@
 package maintenance
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -112,9 +113,7 @@ func (w Window) shortestPause() time.Duration {
 	for i, day := range days {
 		next := days[(i+1)%len(days)]
 		gap := (int(next) - int(day) + 7) % 7
-		if gap == 0 {
-			gap = 7
-		}
+		gap = cmp.Or(gap, 7)
 		shortest = min(shortest, gap)
 	}
 	return time.Duration(shortest)*24*time.Hour - time.Hour

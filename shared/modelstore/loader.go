@@ -1,6 +1,7 @@
 package modelstore
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -49,10 +50,7 @@ type loadedPair struct {
 
 // NewLoader follows a bucket. fresh is how long the index is served; 0 means [RefreshInterval].
 func NewLoader(bucket *Bucket, fresh time.Duration, clock func() time.Time, log *slog.Logger) *Loader {
-	if fresh == 0 {
-		fresh = RefreshInterval
-	}
-	l := &Loader{bucket: bucket, fresh: fresh, clock: clock, log: log, loading: map[int64]chan struct{}{}}
+	l := &Loader{bucket: bucket, fresh: cmp.Or(fresh, RefreshInterval), clock: clock, log: log, loading: map[int64]chan struct{}{}}
 	var err error
 	if l.loaded, err = simplelru.NewLRU(int(^uint(0)>>1), func(_ int64, p loadedPair) { l.bytes -= p.bytes }); err != nil {
 		panic(err) // only of a size below one

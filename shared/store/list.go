@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"maps"
@@ -100,9 +101,7 @@ func (l List[T]) Each(ctx context.Context, after *Position) iter.Seq2[T, error] 
 }
 
 func (l List[T]) read(ctx context.Context, after *Position, limit int) ([]T, error) {
-	if after == nil {
-		after = &Position{}
-	}
+	after = cmp.Or(after, &Position{})
 	rows := l.Rows
 	if rows == "" {
 		rows = `SELECT ` + l.Columns + l.From + ` AND ` + Behind(l.Time, l.ID) + ` ORDER BY ` + l.Time + ` DESC, ` + l.ID + ` DESC LIMIT @limit`

@@ -9,6 +9,7 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"time"
 
@@ -111,13 +112,10 @@ func (in dataJSON[Recent]) reading(date func(stamped time.Time) (time.Time, erro
 	}
 	r := reading.Reading{
 		NodeID:      in.NodeID,
-		MessageID:   in.MessageID,
+		MessageID:   cmp.Or(in.MessageID, in.ID),
 		Time:        at,
 		Temperature: reading.Value(in.Temperature),
 		Humidity:    reading.Value(in.Humidity),
-	}
-	if r.MessageID == "" {
-		r.MessageID = in.ID
 	}
 	if err := r.Validate(); err != nil {
 		return reading.Reading{}, fmt.Errorf("decode reading: %w", err)

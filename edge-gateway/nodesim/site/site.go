@@ -7,6 +7,7 @@
 package site
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -67,9 +68,7 @@ type node struct {
 
 // New makes up a site.
 func New(o Options) *Site {
-	if o.Interval == 0 {
-		o.Interval = 30 * time.Second
-	}
+	o.Interval = cmp.Or(o.Interval, 30*time.Second)
 	s := &Site{options: o}
 	for r := range o.Rooms {
 		d := fault.Draws{Seed: o.Seed, Stream: uint64(r)}

@@ -1,6 +1,7 @@
 package gateways
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -17,10 +18,7 @@ func LogDarkSites(ctx context.Context, db *store.DB, now time.Time, log *slog.Lo
 		log.WarnContext(ctx, "looking for dark sites failed, retrying", "error", err.Error())
 	}
 	for _, site := range dark {
-		gateway := site.GatewayID
-		if gateway == "" {
-			gateway = "not enrolled"
-		}
+		gateway := cmp.Or(site.GatewayID, "not enrolled")
 		log.WarnContext(ctx, "a site is dark", "gateway", gateway, "customer_id", site.CustomerID, "dark_s", int64(now.Sub(site.Since).Seconds()))
 	}
 }

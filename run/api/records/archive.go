@@ -253,10 +253,7 @@ func coverageCSV(r record, sensors map[string]*coverage) []byte {
 	w := csv.NewWriter(&text)
 	_ = w.Write([]string{"sensor_id", "name", "hours_in_room", "interval_s", "expected", "received"}) // to memory, as below
 	for _, m := range r.members {
-		c := sensors[m.ID]
-		if c == nil {
-			c = &coverage{}
-		}
+		c := cmp.Or(sensors[m.ID], &coverage{})
 		interval, expected := "", ""
 		if s, count := c.expected(m.Time); s > 0 {
 			interval, expected = strconv.Itoa(s), strconv.FormatInt(count, 10)

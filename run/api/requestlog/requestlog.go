@@ -3,6 +3,7 @@
 package requestlog
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"log/slog"
@@ -54,9 +55,7 @@ func (rec *requestRecord) WriteHeader(status int) {
 
 // Write counts the bytes of the answer as sent, after compression.
 func (rec *requestRecord) Write(p []byte) (int, error) {
-	if rec.status == 0 {
-		rec.status = http.StatusOK
-	}
+	rec.status = cmp.Or(rec.status, http.StatusOK)
 	n, err := rec.ResponseWriter.Write(p)
 	rec.bytes += int64(n)
 	return n, err //nolint:wrapcheck // a writer passes its base's errors on
@@ -78,10 +77,7 @@ func Middleware(log *slog.Logger, clock func() time.Time, quiet string, next htt
 		inside := r.WithContext(ctx)
 		defer func() {
 			r.Pattern = inside.Pattern // for the name of the trace's span
-			status := rec.status
-			if status == 0 {
-				status = http.StatusOK
-			}
+			status := cmp.Or(rec.status, http.StatusOK)
 			if r.URL.Path == quiet && status < http.StatusBadRequest {
 				return
 			}

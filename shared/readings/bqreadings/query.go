@@ -1,6 +1,7 @@
 package bqreadings
 
 import (
+	"cmp"
 	"context"
 	_ "embed" // of the statements
 	"errors"
@@ -200,9 +201,7 @@ func (s *Store) fold(ctx context.Context, q request, nodes []readings.NodeRef, s
 			q.parameters = append(q.parameters, parameter("ids", visible.ids))
 		}
 		for row, err := range rows[readingRow](ctx, s, q) {
-			if row.NodeID == "" {
-				row.NodeID = nodes[0].ID
-			}
+			row.NodeID = cmp.Or(row.NodeID, nodes[0].ID)
 			if !yield(row.reading(), err) || err != nil {
 				return
 			}

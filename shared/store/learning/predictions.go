@@ -1,6 +1,7 @@
 package learning
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -110,9 +111,7 @@ func insertPredictionArgs(n NewPrediction) pgx.StrictNamedArgs {
 // customer's own channel. Errors: [store.ErrNoSensor],
 // [store.ErrPredictionExists].
 func (s Store) RecordPrediction(ctx context.Context, customerID int64, n NewPrediction) (Prediction, error) {
-	if n.SamplingProbability == 0 {
-		n.SamplingProbability = 1
-	}
+	n.SamplingProbability = cmp.Or(n.SamplingProbability, 1)
 	args := insertPredictionArgs(n)
 	args["customer"], args["rooms"] = customerID, store.RoomsOf(ctx)
 	recorded, err := store.One[Prediction](ctx, s.db, store.ErrNoSensor, insertPrediction+`
