@@ -296,3 +296,20 @@ func TestAnomalyOfQuantitiesThatComeApart(t *testing.T) {
 	send(300, 22, reading.Missing(), over(incident.KindAnomaly))
 	must.Equal(t, "the temperature is as usual", []string{"started!", "cleared"}, db.changes(t, db.anna))
 }
+
+// TestForecastEndsWithItsTemperature: the limit is not passed by a quantity that nobody measures.
+func TestForecastEndsWithItsTemperature(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1")
+	db.judge(t, found("n1", 0, forecast()))
+	temperature := 22.0
+	for minute := range 70 {
+		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: judged("n1", minute*60, temperature).Reading}}))
+		temperature = reading.Missing()
+	}
+	db.settle(t, 4000)
+	for _, i := range db.lasting(t, 10) {
+		must.Equal(t, "lasts", "sensor warning", fmt.Sprint(i.Cause, " ", i.Severity))
+	}
+	must.Equal(t, "forecast", "not_measured", db.excursions(t, db.anna, incidents.ExcursionQuery{Kind: "forecast"})[0].Resolution)
+}

@@ -83,6 +83,16 @@ func (s Store) Settle(ctx context.Context, customerID int64, now time.Time) erro
 	}); err != nil {
 		return fmt.Errorf("missing quantities of customer %d: %w", customerID, err)
 	}
+	// settle_missing ends the other excursions of a quantity that has stopped.
+	if _, err := s.db.Exec(ctx, `
+		UPDATE excursions f
+		SET lasting = false, resolution = 'not_measured'
+		FROM excursions m
+		WHERE m.customer_id = @customer AND m.kind = 'missing' AND m.lasting AND f.customer_id = m.customer_id AND f.channel = m.channel
+		  AND f.node_id = m.node_id AND f.quantity = m.quantity AND f.kind = 'forecast' AND f.lasting AND f.merged_into IS NULL`,
+		pgx.StrictNamedArgs{"customer": customerID}); err != nil {
+		return fmt.Errorf("forecasts without a quantity of customer %d: %w", customerID, err)
+	}
 	if err := s.endDrills(ctx, customerID, now); err != nil {
 		return err
 	}
