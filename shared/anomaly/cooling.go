@@ -91,8 +91,12 @@ type known struct {
 	otherwise  bool  // its interval has differed from the calibration's for a window
 }
 
-// Move records the changes up to a reading and returns them.
+// Move records the changes up to a reading and returns them. A reading without temperature has none,
+// and leaves those of the one before.
 func (l *Live) Move(w reading.Window, r reading.Reading) Moves {
+	if !reading.Has(r.Temperature) {
+		return noMoves()
+	}
 	l.moves, l.moved = MovesOf(w, r, &l.Day, l.ofDay(r.Time).Temperature), r.Time
 	if grid := l.instrument.Grid; grid >= coarse { // one digit is not a change
 		for k, v := range l.moves.Change {

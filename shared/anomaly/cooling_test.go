@@ -358,6 +358,13 @@ func TestTogether(t *testing.T) {
 			t.Errorf("three of %d: %+v of %d", len(nodes), m, heard)
 		}
 	}
+	apart := warming(1, 1, 1)
+	for _, n := range apart {
+		n.Move(reading.Window{}, reading.Reading{Time: noon().Add(time.Second), Temperature: math.NaN(), Humidity: 40})
+	}
+	if m, heard := anomaly.Together(noon().Add(time.Second), apart); heard != 3 || !(m.Change[0] > 4) {
+		t.Errorf("once the humidities came, too: %+v of %d", m, heard)
+	}
 	silent := warming(1, 1, 1, 1)
 	if m, heard := anomaly.Together(noon().Add(6*time.Minute), silent); heard != 0 || !math.IsNaN(float64(m.Level)) {
 		t.Errorf("six minutes later: %+v of %d", m, heard)
