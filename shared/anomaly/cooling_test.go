@@ -152,6 +152,22 @@ func TestInstrument(t *testing.T) {
 			t.Errorf("%s: ten minutes later %+v", c.name, later)
 		}
 	}
+	for _, c := range []struct {
+		name    string
+		step    float64
+		changes int
+		grid    float32
+	}{{"at rest", 1, 0, 0}, {"tenths", 0.1, 8, 0.1}, {"whole degrees", 1, 8, 1}} { // the quantities come apart
+		w, r := reported(10, 60, c.step, 0, c.changes)
+		var apart reading.Window
+		for i, age := range w.Age {
+			apart.Age = append(apart.Age, age, age-1)
+			apart.Temperature, apart.Humidity = append(apart.Temperature, w.Temperature[i], math.NaN()), append(apart.Humidity, math.NaN(), 40.5)
+		}
+		if got := (&anomaly.Live{}).Instrument(apart, r); got.Grid != c.grid {
+			t.Errorf("apart, %s: %+v, want a grid of %g", c.name, got, c.grid)
+		}
+	}
 	w, r := reported(25, 30, 1, 0, 8)
 	for i := range w.Age {
 		if i < 15 { // five of these do not count

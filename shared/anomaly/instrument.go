@@ -44,20 +44,21 @@ func (l *Live) Instrument(w reading.Window, r reading.Reading) Instrument {
 	}
 	l.reported = slot
 	w = w.Within(w.Age[max(0, w.Len()-most)])
-	warmer, damper := 0, 0 // changes of the values
-	for k := 1; k < w.Len(); k++ {
-		if w.Temperature[k] != w.Temperature[k-1] {
-			warmer++
+	changes := func(values []float64) (n int) {
+		for k := 1; k < len(values); k++ {
+			if values[k] != values[k-1] {
+				n++
+			}
 		}
-		if reading.Has(w.Humidity[k-1]) && reading.Has(w.Humidity[k]) && w.Humidity[k] != w.Humidity[k-1] {
-			damper++
-		}
+		return n
 	}
+	warm, humid := w.With(w.Temperature).Temperature, w.With(w.Humidity).Humidity
+	warmer, damper := changes(warm), changes(humid)
 	l.instrument.Interval = intervalOf(w)
 	for _, grid := range [4]float64{1, 0.5, 0.1, 0.01} {
 		off := func(v float64) bool { return math.Abs(v-grid*math.Round(v/grid)) > 1e-3 }
 		// A calm room does not show the digits of its temperature: then those of the humidity count.
-		if !slices.ContainsFunc(w.Temperature, off) && (warmer >= few/3 || damper >= few/3 && !slices.ContainsFunc(w.Humidity, off)) {
+		if !slices.ContainsFunc(warm, off) && (warmer >= few/3 || damper >= few/3 && !slices.ContainsFunc(humid, off)) {
 			l.instrument.Grid = float32(grid)
 			break
 		}
