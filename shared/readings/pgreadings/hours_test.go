@@ -3,6 +3,7 @@ package pgreadings_test
 import (
 	"context"
 	"iter"
+	"strconv"
 	"testing"
 	"time"
 
@@ -98,6 +99,30 @@ func TestChartsDoNotReadTheArchive(t *testing.T) {
 	must.Equal(t, "queries of the archive", 0, all.queries)
 	if _, err := store.Buckets(t.Context(), node, now.Add(-40*day), now.Add(-39*day), 300); err != nil || all.queries != 1 {
 		t.Errorf("a day of last month: %d queries, %v; want 1", all.queries, err)
+	}
+}
+
+// TestHourlyPartsOfADay: a short range of the past has its own parts, even if they are an hour long.
+func TestHourlyPartsOfADay(t *testing.T) {
+	t.Parallel()
+	now, pool := present(), pgtest.New(t)
+	store := pgreadings.New(pool, newArchive(t), func() time.Time { return now })
+	start := now.Truncate(time.Hour).Add(-30*time.Minute - 24*time.Hour)
+	var rows []reading.Reading
+	for i := -2; i < 24*4; i++ {
+		rows = append(rows, reading.Reading{NodeID: "n", MessageID: strconv.Itoa(i), Time: start.Add(time.Duration(i) * 15 * time.Minute), Temperature: float64(i), Humidity: 40})
+	}
+	must.Do(t, store.Append(t.Context(), rows))
+	must.Do(t, store.Maintain(t.Context()))
+	now = now.AddDate(0, 0, 12)
+	must.Do(t, store.Maintain(t.Context()))
+	node := readings.NodeRef{ID: "n", Visible: []reading.Span{{}}}
+	buckets := must.Get(store.Buckets(t.Context(), node, start, start.Add(24*time.Hour), 24))(t)
+	must.Equal(t, "parts", 24, len(buckets))
+	for i, b := range buckets {
+		if want := float64(4 * i); !b.Start.Equal(start.Add(time.Duration(i)*time.Hour)) || b.Count != 4 || b.MinTemperature != want || b.MaxTemperature != want+3 {
+			t.Errorf("part %d: %+v", i, b)
+		}
 	}
 }
 

@@ -389,7 +389,7 @@ func (s *Store) Buckets(ctx context.Context, node readings.NodeRef, start, end t
 		return nil, nil
 	}
 	first, width := readings.Parts(start, end, n)
-	hourly := width%time.Hour == 0
+	hourly := end.Sub(start) >= readings.HourlyFrom
 	if s.archive != nil && !hourly && start.Before(s.rawFrom()) {
 		return partsOf(s.archive.Range(ctx, readings.Chart, node, start, end), first, width)
 	}
