@@ -54,7 +54,7 @@ func (s *site) RoomNodes(_ context.Context, _, room int64, named []string) (node
 	return nodes, s.err
 }
 
-func (s *site) NodesAir(_ context.Context, nodes []reading.Node, from, until int64) (all []learning.NodeAir, err error) {
+func (s *site) NodesAir(_ context.Context, _ int64, nodes []reading.Node, from, until int64) (all []learning.NodeAir, err error) {
 	if s.asked != nil {
 		s.asked()
 	}
@@ -77,7 +77,7 @@ func (s *site) NodesAir(_ context.Context, nodes []reading.Node, from, until int
 	return all, s.err
 }
 
-func (s *site) RecordLearned(_ context.Context, learned []learning.Learned, _ float64) error {
+func (s *site) RecordLearned(_ context.Context, _ int64, learned []learning.Learned, _ float64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err == nil {

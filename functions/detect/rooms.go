@@ -37,8 +37,8 @@ const (
 // RoomStore is the part of the metadata database with rooms.
 type RoomStore interface {
 	RoomNodes(ctx context.Context, customerID, roomID int64, named []string) ([]learning.RoomNode, error)
-	NodesAir(ctx context.Context, nodes []reading.Node, from, until int64) ([]learning.NodeAir, error)
-	RecordLearned(ctx context.Context, learned []learning.Learned, first float64) error
+	NodesAir(ctx context.Context, customerID int64, nodes []reading.Node, from, until int64) ([]learning.NodeAir, error)
+	RecordLearned(ctx context.Context, customerID int64, learned []learning.Learned, first float64) error
 }
 
 // roomCache holds each room's nodes, their newest readings and their last day. A room costs
@@ -174,7 +174,7 @@ func (s *roomCache) refresh(ctx context.Context, r *room, sensor pipeline.Sensor
 	}
 	r.mu.Unlock()
 	if len(learned) > 0 {
-		if err := s.store.RecordLearned(ctx, learned, anomaly.FirstWidth); err != nil {
+		if err := s.store.RecordLearned(ctx, sensor.CustomerID, learned, anomaly.FirstWidth); err != nil {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			for _, l := range learned { // keep it for the next write; if this one was committed after all, it counts twice
@@ -200,7 +200,7 @@ func (s *roomCache) refresh(ctx context.Context, r *room, sensor pipeline.Sensor
 	} else if slot != r.slot {
 		from = slot - 2
 	}
-	air, err := s.store.NodesAir(ctx, ids, from, slot)
+	air, err := s.store.NodesAir(ctx, sensor.CustomerID, ids, from, slot)
 	if err != nil {
 		return err
 	}

@@ -126,7 +126,7 @@ func TestOverview(t *testing.T) {
 	for id, by := range map[string]learning.JudgedBy{"fine": learning.ByWindow, "warm": learning.ByLiveState} {
 		learned = append(learned, learning.Learned{Node: reading.Node{Channel: reading.Channel(a.id), ID: id}, JudgedBy: by})
 	}
-	must.Do(t, s.store.RecordLearned(t.Context(), learned, 2))
+	must.Do(t, s.store.RecordLearned(t.Context(), a.id, learned, 2))
 
 	states := func(body overviewBody) map[string]string {
 		all := map[string]string{}

@@ -45,7 +45,7 @@ func TestSurroundingsAreOfTheCustomersRoom(t *testing.T) {
 	}
 	must.Equal(t, "nodes", want, nodes)
 	first := at.Unix() / 600
-	air := must.Get(db.NodesAir(t.Context(), []reading.Node{{ID: "n1"}}, first, first+2))(t)
+	air := must.Get(db.NodesAir(t.Context(), db.anna, []reading.Node{{ID: "n1"}}, first, first+2))(t)
 	wantAir := []learning.NodeAir{{
 		Node: reading.Node{ID: "n1"}, At: at.Add(23 * time.Minute), Temperature: 22, Humidity: 40,
 		Slots: []int64{first, first + 1}, Temperatures: []float64{20, 21}, Humidities: []float64{40, 40},
@@ -53,9 +53,14 @@ func TestSurroundingsAreOfTheCustomersRoom(t *testing.T) {
 	if diff := cmp.Diff(wantAir, air); diff != "" || air[0].At.Location() != time.UTC {
 		t.Errorf("air (-want +got):\n%s", diff)
 	}
-	air = must.Get(db.NodesAir(t.Context(), []reading.Node{{ID: "n1"}}, first, first))(t)
+	air = must.Get(db.NodesAir(t.Context(), db.anna, []reading.Node{{ID: "n1"}}, first, first))(t)
 	must.Equal(t, "nodes", 1, len(air))
 	must.Equal(t, "slots", 0, len(air[0].Slots))
+	must.Do(t, db.DeleteSensor(t.Context(), db.anna, "n1"))
+	db.sensor(t, db.bruno, db.brunosRoom, "n1")
+	send(0, "n1", db.now(t), 50)
+	must.Equal(t, "nodes that have become another's", 0, len(must.Get(db.NodesAir(t.Context(), db.anna, []reading.Node{{ID: "n1"}}, first, first))(t)))
+	must.Equal(t, "theirs", 1, len(must.Get(db.NodesAir(t.Context(), db.bruno, []reading.Node{{ID: "n1"}}, first, first))(t)))
 }
 
 // TestLearnedAddsUp holds that what several instances learn of a node adds up, and that
@@ -66,13 +71,15 @@ func TestLearnedAddsUp(t *testing.T) {
 	node := reading.Node{ID: "n1"}
 	must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: reading.Reading{NodeID: "n1", MessageID: "m", Time: db.now(t)}}}))
 	for i, wider := range []float64{0.5, -0.25, -1.5, -1.5} {
-		must.Do(t, db.RecordLearned(t.Context(), []learning.Learned{{Node: node, Wider: wider, JudgedBy: learning.ByWindow}}, 2))
-		air, err := db.NodesAir(t.Context(), []reading.Node{node}, 0, 0)
+		must.Do(t, db.RecordLearned(t.Context(), db.anna, []learning.Learned{{Node: node, Wider: wider, JudgedBy: learning.ByWindow}}, 2))
+		air, err := db.NodesAir(t.Context(), db.anna, []reading.Node{node}, 0, 0)
 		if want := []float64{2.5, 2.25, 0.75, 0.1}[i]; err != nil || math.Abs(air[0].Width-want) > 1e-9 || air[0].JudgedBy != learning.ByWindow {
 			t.Errorf("%+v %v, want the width %g", air, err, want)
 		}
 	}
 	must.Do(t, db.DeleteSensor(t.Context(), db.anna, "n1"))
 	db.sensor(t, db.bruno, db.brunosRoom, "n1")
+	must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: reading.Reading{NodeID: "n1", MessageID: "m", Time: db.now(t)}}}))
+	must.Do(t, db.RecordLearned(t.Context(), db.anna, []learning.Learned{{Node: node, Wider: 1, JudgedBy: learning.ByWindow}}, 2)) // of a room read before
 	must.Equal(t, "rows that the next owner begins with", 0, db.count(t, `SELECT count(*) FROM node_learning`, nil))
 }

@@ -55,9 +55,13 @@ func (s Store) RoomNodes(ctx context.Context, customerID, roomID int64, named []
 	return nodes, store.Wrap(err, "nodes of room %d", roomID)
 }
 
-// NodesAir returns the state of nodes with their readings in a range of slots, the last
+// ofCustomer is the condition that node k is a sensor of @customer now: a cached room may have nodes
+// that have since become another's.
+const ofCustomer = `EXISTS (SELECT FROM sensors o WHERE o.node_id = k.node_id AND o.customer_id = @customer)`
+
+// NodesAir returns the state of a customer's nodes with their readings in a range of slots, the last
 // excluded. Nodes without a reading are absent.
-func (s Store) NodesAir(ctx context.Context, nodes []reading.Node, from, until int64) ([]NodeAir, error) {
+func (s Store) NodesAir(ctx context.Context, customerID int64, nodes []reading.Node, from, until int64) ([]NodeAir, error) {
 	channels, ids := store.NodeKeys(nodes)
 	var slots []int16
 	for slot := from; slot < until; slot++ {
@@ -77,7 +81,7 @@ func (s Store) NodesAir(ctx context.Context, nodes []reading.Node, from, until i
 			       COALESCE(l.interval_width, 0) AS width, COALESCE(l.judged_by, '') AS judged_by, d.slots, d.temperatures, d.humidities, d.lasts, `+store.CorrectionsOf+`
 		FROM unnest(@channels::bigint[], @nodes::text[]) AS k (channel, node_id)
 		CROSS JOIN LATERAL ( -- forces the primary key: a plan for few nodes would compare each with all
-		    SELECT * FROM node_state s WHERE s.channel = k.channel AND s.node_id = k.node_id AND s.timestamp IS NOT NULL LIMIT 1) AS n
+		    SELECT * FROM node_state s WHERE s.channel = k.channel AND s.node_id = k.node_id AND s.timestamp IS NOT NULL AND `+ofCustomer+` LIMIT 1) AS n
 		LEFT JOIN node_learning l ON l.channel = n.channel AND l.node_id = n.node_id
 		LEFT JOIN LATERAL (
 		    SELECT array_agg(extract(epoch FROM starts)::bigint / @width::bigint ORDER BY starts) AS slots,
@@ -88,7 +92,7 @@ func (s Store) NodesAir(ctx context.Context, nodes []reading.Node, from, until i
 		      AND starts >= @from AND starts < @until
 		) AS d ON true`,
 		pgx.StrictNamedArgs{
-			"channels": channels, "nodes": ids, "slots": slots, "width": width,
+			"customer": customerID, "channels": channels, "nodes": ids, "slots": slots, "width": width,
 			"from": time.Unix(from*width, 0).UTC(), "until": time.Unix(until*width, 0).UTC(),
 		})
 	found := make([]NodeAir, len(rows))
@@ -113,9 +117,9 @@ type Learned struct {
 	JudgedBy JudgedBy
 }
 
-// RecordLearned adds what an instance of detection learned of nodes to what other instances did.
+// RecordLearned adds what an instance of detection learned of a customer's nodes to what other instances did.
 // first is the width of a node before anything was learned of it.
-func (s Store) RecordLearned(ctx context.Context, learned []Learned, first float64) error {
+func (s Store) RecordLearned(ctx context.Context, customerID int64, learned []Learned, first float64) error {
 	nodes, wider, by := make([]reading.Node, len(learned)), make([]float64, len(learned)), make([]string, len(learned))
 	for i, l := range learned {
 		nodes[i], wider[i], by[i] = l.Node, l.Wider, string(l.JudgedBy)
@@ -125,9 +129,10 @@ func (s Store) RecordLearned(ctx context.Context, learned []Learned, first float
 		INSERT INTO node_learning AS l (channel, node_id, interval_width, judged_by)
 		SELECT channel, node_id, GREATEST(0.1, @first::float8 + wider), judged_by
 		FROM unnest(@channels::bigint[], @nodes::text[], @wider::float8[], @by::text[]) AS k (channel, node_id, wider, judged_by)
+		WHERE `+ofCustomer+`
 		ORDER BY channel, node_id COLLATE "C"
 		ON CONFLICT (channel, node_id) DO UPDATE
 		SET interval_width = GREATEST(0.1, l.interval_width + EXCLUDED.interval_width - @first::float8), judged_by = EXCLUDED.judged_by`,
-		pgx.StrictNamedArgs{"channels": channels, "nodes": ids, "wider": wider, "by": by, "first": first})
+		pgx.StrictNamedArgs{"channels": channels, "nodes": ids, "wider": wider, "by": by, "first": first, "customer": customerID})
 	return store.Wrap(err, "what was learned of %d nodes", len(learned))
 }
