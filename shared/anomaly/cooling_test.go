@@ -237,6 +237,12 @@ func TestAnew(t *testing.T) {
 			t.Errorf("other digits %v, %d statistics are unknown, want %+v", digits, unknown, c)
 		}
 	}
+	w, sent := reading.Window{}, w // as the first after the start of a gateway
+	r.Time = noon().Add(-24 * time.Hour)
+	if digits, unknown := judge(of(anomaly.Instrument{Grid: 0.1, Interval: 60})); digits || unknown != 2 {
+		t.Errorf("without a window: other digits %v, %d statistics are unknown", digits, unknown)
+	}
+	w = sent
 	for after, want := range map[time.Duration]bool{12*time.Hour - time.Second: true, 12 * time.Hour: false} {
 		r.Time = noon().Add(after)
 		if digits, _ := judge(of(anomaly.Instrument{Grid: 0.1, Interval: 30})); digits != want {

@@ -120,7 +120,7 @@ func (c *Calibration) Anew(node string, l *Live, w reading.Window, r reading.Rea
 	if what == "digits" {
 		l.digitsOn = day
 	}
-	l.otherwise = what == "interval" && w.Age[0] >= leastWindow && Instrument{Interval: intervalOf(w)}.unlike(before) == what
+	l.otherwise = what == "interval" && w.Len() > 0 && w.Age[0] >= leastWindow && Instrument{Interval: intervalOf(w)}.unlike(before) == what
 	digits = l.digitsOn == day
 	for s := range v {
 		if digits || what != "" && (Statistic(s) == Unchanged || Statistic(s) == Roughness) {
