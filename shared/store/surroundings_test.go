@@ -83,3 +83,25 @@ func TestLearnedAddsUp(t *testing.T) {
 	must.Do(t, db.RecordLearned(t.Context(), db.anna, []learning.Learned{{Node: node, Wider: 1, JudgedBy: learning.ByWindow}}, 2)) // of a room read before
 	must.Equal(t, "rows that the next owner begins with", 0, db.count(t, `SELECT count(*) FROM node_learning`, nil))
 }
+
+// TestQuantitiesApartAreAsMeasured: a correction that began between the two values of a node is taken
+// from the later one alone.
+func TestQuantitiesApartAreAsMeasured(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1")
+	from := db.now(t).Add(-time.Minute).UTC()
+	must.Get(db.pool.Exec(t.Context(), `UPDATE open_holds SET held_from = '-infinity'`))(t)
+	must.Get(db.pool.Exec(t.Context(), `
+		INSERT INTO corrections (customer_id, node_id, from_time, temperature_offset, humidity_offset, added_by, added_at)
+		VALUES ($1, 'n1', $2, 2, 5, 'Ana', $2::timestamptz - interval '1 hour')`, db.anna, from))(t)
+	for _, r := range []reading.Reading{
+		{NodeID: "n1", MessageID: "t", Time: from.Add(-time.Second), Temperature: 22, Humidity: reading.Missing()},
+		{NodeID: "n1", MessageID: "h", Time: from.Add(time.Second), Temperature: reading.Missing(), Humidity: 45},
+	} {
+		must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}))
+	}
+	air := must.Get(db.NodesAir(t.Context(), db.anna, []reading.Node{{ID: "n1"}}, 0, 0))(t)
+	if len(air) != 1 || air[0].Temperature != 22 || air[0].Humidity != 40 {
+		t.Errorf("%+v, want 22 °C and 40 %%", air)
+	}
+}

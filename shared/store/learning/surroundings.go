@@ -71,6 +71,8 @@ func (s Store) NodesAir(ctx context.Context, customerID int64, nodes []reading.N
 	type row struct {
 		NodeAir
 
+		TemperatureAt, HumidityAt time.Time
+
 		Lasts       []time.Time // of the slots
 		Corrections []store.CorrectionRow
 	}
@@ -78,6 +80,7 @@ func (s Store) NodesAir(ctx context.Context, customerID int64, nodes []reading.N
 		SELECT n.channel, n.node_id AS id, n.timestamp AS at,
 		       CASE WHEN n.temperature_at > n.timestamp - @width * interval '1 second' THEN n.temperature ELSE 'NaN' END AS temperature,
 		       CASE WHEN n.humidity_at > n.timestamp - @width * interval '1 second' THEN n.humidity ELSE 'NaN' END AS humidity,
+		       COALESCE(n.temperature_at, n.timestamp) AS temperature_at, COALESCE(n.humidity_at, n.timestamp) AS humidity_at,
 			       COALESCE(l.interval_width, 0) AS width, COALESCE(l.judged_by, '') AS judged_by, d.slots, d.temperatures, d.humidities, d.lasts, `+store.CorrectionsOf+`
 		FROM unnest(@channels::bigint[], @nodes::text[]) AS k (channel, node_id)
 		CROSS JOIN LATERAL ( -- forces the primary key: a plan for few nodes would compare each with all
@@ -99,7 +102,8 @@ func (s Store) NodesAir(ctx context.Context, customerID int64, nodes []reading.N
 	for i, r := range rows {
 		r.At = r.At.UTC()
 		if corrections := store.ConvertCorrections(r.Corrections); corrections != nil {
-			r.Temperature, r.Humidity = corrections.Measured(r.At, r.Temperature, r.Humidity)
+			r.Temperature, _ = corrections.Measured(r.TemperatureAt, r.Temperature, r.Humidity)
+			_, r.Humidity = corrections.Measured(r.HumidityAt, r.Temperature, r.Humidity)
 			for j, at := range r.Lasts {
 				r.Temperatures[j], r.Humidities[j] = corrections.Measured(at, r.Temperatures[j], r.Humidities[j])
 			}
