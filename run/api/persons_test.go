@@ -95,6 +95,21 @@ func TestInvitation(t *testing.T) {
 	open(demoted, "", 404, gone)
 }
 
+// TestHolderIsRenamedWithTheAccount renames an account whose first owner, called by its user name,
+// has an incident: who changes it is another owner. What the first has is given back all the same.
+func TestHolderIsRenamedWithTheAccount(t *testing.T) {
+	t.Parallel()
+	s, a := newTestCustomer(t)
+	other := a.with(t, "owner")
+	a.heldSensor(t, "hot-1")
+	s.judge(t, "hot-1", s.now(), 60)
+	a.act(t, a.incidents(t, "?state=open")[0].ID, `"action":"take"`)
+	s.call(t, other.token, http.MethodPatch, "/api/v1/customers/"+decimal(a.id), `{"username":"renamed"}`).is(t, 200)
+	must.Equal(t, "who has it", "renamed", other.incidents(t, "?state=taken")[0].TakenBy)
+	s.call(t, other.token, http.MethodDelete, personsPath+decimal(a.person), "").is(t, 200)
+	must.Equal(t, "what a removed person had", 1, len(other.incidents(t, "?state=open")))
+}
+
 // TestPersons changes roles and removes persons under requests of two instances; the account
 // keeps an owner, and 200 persons. Contract 2.10.
 func TestPersons(t *testing.T) {

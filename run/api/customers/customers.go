@@ -237,8 +237,11 @@ func (h *Handlers) updateCustomer(ctx context.Context, in *updateCustomerInput) 
 			return customer{}, audit.Entry{}, err
 		}
 		after, err := s.Person(ctx, in.CustomerID, caller)
-		if err == nil && after.Name != before.Name {
+		if err == nil {
 			err = incidents.New(tx).RenameHolder(ctx, in.CustomerID, before.Name, after.Name)
+		}
+		if err == nil { // another person may have the user name as a name
+			err = incidents.New(tx).RenameHolder(ctx, in.CustomerID, before.Username, after.Username)
 		}
 		return customerOf(after), audit.Entry{
 			Subject: audit.Subject("person", caller), Before: changedProfile{customerOf(before), before.Name, false},
