@@ -117,7 +117,7 @@ func TestCauseOfAnAnomaly(t *testing.T) {
 // before it, and a reading that was drawn as normal is an anomaly from then on.
 func TestAnomalyIsOneQuestion(t *testing.T) {
 	t.Parallel()
-	db := openWith(t, "n1", "n2")
+	db := openWith(t, "n1", "n2", "n3")
 	predictions := func(node string) []learning.Prediction {
 		t.Helper()
 		return must.Get(db.Predictions(t.Context(), db.anna, learning.PredictionFilter{SensorID: node, PageRequest: store.PageRequest{Limit: 10}}))(t).Items
@@ -147,6 +147,14 @@ func TestAnomalyIsOneQuestion(t *testing.T) {
 	for _, v := range must.Get(db.UnusedVerdicts(t.Context(), db.anna, 10))(t) {
 		must.Equal(t, "weight of an incident's verdict", 1.0, v.Weight)
 	}
+	// Somebody has said that another is not normal: it stays that.
+	answered := detection(0, false)
+	answered.SensorID, answered.Time, answered.MessageID = "n3", found("n3", 0).Time, found("n3", 0).MessageID
+	db.detect(t, db.anna, answered, true)
+	must.Get(db.ValidatePrediction(t.Context(), db.anna, predictions("n3")[0].ID, learning.FeedbackNotOK))(t)
+	db.judge(t, found("n3", 0, anomaly(3)))
+	verdicts := must.Get(db.UnusedVerdicts(t.Context(), db.anna, 10))(t)
+	must.Equal(t, "the verdict that a reading is not normal", true, verdicts[len(verdicts)-1].Anomalous())
 }
 
 func TestLateFindingIsOfThePast(t *testing.T) {

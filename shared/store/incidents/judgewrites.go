@@ -271,12 +271,13 @@ func (w *writes) insertExcursion(rule incident.Rule, e incident.Excursion, f *in
 		    RETURNING id
 		)
 		-- Each anomaly is one prediction, for people to judge.
-		INSERT INTO prediction_feedback (channel, sensor_id, timestamp, message_id, actual_temp, actual_humidity, anomaly_predicted, incident_id)
+		INSERT INTO prediction_feedback AS p (channel, sensor_id, timestamp, message_id, actual_temp, actual_humidity, anomaly_predicted, incident_id)
 		SELECT @channel, @node, @at::timestamptz, @message, @temperature::float8, @humidity::float8, true, id
 		FROM i
 		WHERE @kind = 'anomaly'
 		ON CONFLICT ON CONSTRAINT prediction_feedback_reading_key
-		DO UPDATE SET incident_id = EXCLUDED.incident_id, anomaly_predicted = true, sampling_probability = 1`, args)
+		DO UPDATE SET incident_id = EXCLUDED.incident_id, anomaly_predicted = true, sampling_probability = 1
+		WHERE p.feedback IS NULL -- a verdict is on what was predicted when it was given`, args)
 }
 
 func (w *writes) updateExcursion(rule incident.Rule, e incident.Excursion, f *incident.Finding) {
