@@ -172,6 +172,24 @@ func TestLateFindingIsOfThePast(t *testing.T) {
 	}
 }
 
+// TestVerdictOutlivesAMerge judges the second of two anomalies, which a late one between them joins.
+func TestVerdictOutlivesAMerge(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1")
+	db.judge(t, found("n1", 0, anomaly(3)), found("n1", 30, over(incident.KindAnomaly)))
+	db.judge(t, found("n1", 18*60, anomaly(3)), found("n1", 18*60+30, over(incident.KindAnomaly)))
+	second := db.excursions(t, db.anna, incidents.ExcursionQuery{})[0]
+	must.Get(db.JudgeExcursion(t.Context(), db.anna, second.ID, incidents.VerdictRight, instant()))(t)
+	db.judge(t, found("n1", 9*60, anomaly(3)))
+	got := db.excursions(t, db.anna, incidents.ExcursionQuery{})
+	if len(got) != 1 || got[0].ID == second.ID || got[0].Verdict != incidents.VerdictRight {
+		t.Errorf("%+v", got)
+	}
+	newest := must.Get(db.Predictions(t.Context(), db.anna, learning.PredictionFilter{PageRequest: store.PageRequest{Limit: 1}}))(t).Items[0]
+	must.Get(db.ValidatePrediction(t.Context(), db.anna, newest.ID, learning.FeedbackNotOK))(t)
+	must.Equal(t, "after another verdict on its prediction", incidents.VerdictWrong, db.excursions(t, db.anna, incidents.ExcursionQuery{})[0].Verdict)
+}
+
 // TestForecastsOfARoomAreOneIncident shows contract 11.8: it lasts until no node of the
 // room has one.
 func TestForecastsOfARoomAreOneIncident(t *testing.T) {

@@ -199,7 +199,10 @@ func (w *writes) saveExcursions(rule incident.Rule, stretches []incident.Stretch
 		for _, e := range parts {
 			if e.ID != joined.ID && e.ID < newExcursion {
 				w.touch(e)
-				w.batch.Queue(`UPDATE excursions SET lasting = false, merged_into = @into WHERE id = @id`,
+				w.batch.Queue(`
+					WITH predictions AS (UPDATE prediction_feedback SET incident_id = @into WHERE incident_id = @id),
+					part AS (UPDATE excursions SET lasting = false, merged_into = @into WHERE id = @id RETURNING verdict)
+					UPDATE excursions e SET verdict = COALESCE(e.verdict, part.verdict) FROM part WHERE e.id = @into`,
 					pgx.StrictNamedArgs{"id": e.ID, "into": joined.ID})
 			}
 		}
