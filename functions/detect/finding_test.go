@@ -599,6 +599,9 @@ func TestLossOfCoolingIsReportedWithinTwoMinutes(t *testing.T) {
 						told[node] = found
 					}
 				}
+				late := s.data(node, 100) // a backlog comes beside it, and hides nothing
+				late.Reading.Time = late.Reading.Time.Add(-6 * time.Hour)
+				f.Find(t.Context(), late, sensor, c, false)
 				d.Reading.Temperature = reading.Missing() // its humidity comes apart, and hides nothing
 				if found, ok := ofKind(f.Find(t.Context(), d, sensor, c, false), incident.KindAnomaly); ok && found.Holds {
 					t.Errorf("the humidity of %s: %+v", node, found)

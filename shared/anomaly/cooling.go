@@ -73,13 +73,20 @@ func MovesOf(w reading.Window, r reading.Reading, day *Day, usual float64) Moves
 	return m
 }
 
+// movesAt is small, because an instance has those of 100,000 nodes.
+type movesAt struct {
+	Moves
+
+	at uint32 // s since 1970; 0 for none
+}
+
 // known is the state that a node's own readings have given.
 type known struct {
-	moves Moves // at moved
-	moved time.Time
+	moves [2]movesAt // up to the newest reading, and up to the last one that came after a newer: a backlog hides nothing of now
 
 	noticedAt time.Time // when the cooling path last reported
-	times     int       // how often it began to within a day
+	times     int32     // how often it began to within a day
+	last      uint8     // which of moves is that of the last reading
 	largest   float64   // °C, the largest of these
 	ledAt     time.Time // when a change was last reported
 	led       float64   // its sign
@@ -97,14 +104,33 @@ func (l *Live) Move(w reading.Window, r reading.Reading) Moves {
 	if !reading.Has(r.Temperature) {
 		return noMoves()
 	}
-	l.moves, l.moved = MovesOf(w, r, &l.Day, l.ofDay(r.Time).Temperature), r.Time
+	m := MovesOf(w, r, &l.Day, l.ofDay(r.Time).Temperature)
 	if grid := l.instrument.Grid; grid >= coarse { // one digit is not a change
-		for k, v := range l.moves.Change {
-			l.moves.Change[k] = max(0, v-grid) + min(0, v+grid)
+		for k, v := range m.Change {
+			m.Change[k] = max(0, v-grid) + min(0, v+grid)
 		}
 	}
-	return l.moves
+	at := uint32(r.Time.Unix()) //nolint:gosec // until 2106
+	l.last = 0
+	if at < l.moves[0].at {
+		l.last = 1
+	}
+	l.moves[l.last] = movesAt{m, at}
+	return m
 }
+
+// movesNear returns the changes up to a reading about a time, if there was one.
+func (l *Live) movesNear(at time.Time) (Moves, bool) {
+	for _, m := range l.moves {
+		if heardAt(time.Unix(int64(m.at), 0), at) {
+			return m.Moves, true
+		}
+	}
+	return Moves{}, false
+}
+
+// heardAt reports whether a time at which a node was heard, if it was, is about another.
+func heardAt(heard, at time.Time) bool { return at.Sub(heard).Abs().Seconds() <= held }
 
 // Apart returns a node's changes less those of most of its room, where these are known.
 func (m Moves) Apart(together Moves) Moves {
@@ -129,10 +155,9 @@ func Together(at time.Time, nodes []*Live) (m Moves, heard int) {
 		values[k] = all[k*len(nodes) : k*len(nodes) : (k+1)*len(nodes)]
 	}
 	alive := 0
-	recent := func(t time.Time) bool { return !t.IsZero() && at.Sub(t).Abs().Seconds() <= held }
 	for _, n := range nodes {
-		moved := recent(n.moved)
-		if moved || recent(n.Heard) {
+		moves, moved := n.movesNear(at)
+		if moved || heardAt(n.Heard, at) {
 			alive++
 		}
 		if !moved {
@@ -140,9 +165,9 @@ func Together(at time.Time, nodes []*Live) (m Moves, heard int) {
 		}
 		heard++
 		for k := range values {
-			v := n.moves.Level
-			if k < len(n.moves.Change) {
-				v = n.moves.Change[k]
+			v := moves.Level
+			if k < len(moves.Change) {
+				v = moves.Change[k]
 			}
 			if !math.IsNaN(float64(v)) {
 				values[k] = append(values[k], v)
@@ -392,7 +417,7 @@ type Notice struct {
 // does not flood people. Within half a day, the way back from a reported change counts only beyond
 // where that began.
 func (l *Live) Cooling(c *Calibration, node, room string, at time.Time, together Moves, heard int) (Notice, bool) {
-	own := l.moves
+	own := l.moves[l.last].Moves
 	for k, v := range own.Change {
 		if at.Sub(l.ledAt).Abs() <= 12*time.Hour && float64(v)*l.led < 0 {
 			own.Change[k] = float32(departed(float64(v), float64(own.Level)-l.from))

@@ -88,7 +88,7 @@ const leastWindow = 45 * 60
 func OtherInterval(at time.Time, nodes []*Live) bool {
 	heard, otherwise := 0, 0
 	for _, n := range nodes {
-		if at.Sub(n.moved).Abs().Seconds() <= held {
+		if _, moved := n.movesNear(at); moved {
 			heard++
 			if n.otherwise {
 				otherwise++
