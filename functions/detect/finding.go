@@ -74,11 +74,7 @@ func anomalyOf(
 	if in.other {
 		interval = c.Interval(r.NodeID, &n.Live)
 	}
-	var notice anomaly.Notice
-	cooling := false
-	if reading.Has(r.Temperature) {
-		notice, cooling = n.Cooling(c, r.NodeID, room, r.Time, together, heard)
-	}
+	notice, cooling := n.Cooling(c, r.NodeID, room, r.Time, together, heard)
 	measured := r.Temperature
 	r, _ = sensor.Corrections.Apply(r, reading.Window{})
 	found = incident.Finding{Kind: incident.KindAnomaly}

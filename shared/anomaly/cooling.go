@@ -86,7 +86,7 @@ type known struct {
 
 	noticedAt time.Time // when the cooling path last reported
 	times     int32     // how often it began to within a day
-	last      uint8     // which of moves is that of the last reading
+	last      uint8     // which of moves is that of the last reading, or unmoved
 	largest   float64   // °C, the largest of these
 	ledAt     time.Time // when a change was last reported
 	led       float64   // its sign
@@ -98,10 +98,14 @@ type known struct {
 	otherwise  bool  // its interval has differed from the calibration's for a window
 }
 
+// unmoved is for a last reading without temperature, which the cooling path does not judge.
+const unmoved = 2
+
 // Move records the changes up to a reading and returns them. A reading without temperature has none,
 // and leaves those of the one before.
 func (l *Live) Move(w reading.Window, r reading.Reading) Moves {
 	if !reading.Has(r.Temperature) {
+		l.last = unmoved
 		return noMoves()
 	}
 	m := MovesOf(w, r, &l.Day, l.ofDay(r.Time).Temperature)
@@ -417,6 +421,9 @@ type Notice struct {
 // does not flood people. Within half a day, the way back from a reported change counts only beyond
 // where that began.
 func (l *Live) Cooling(c *Calibration, node, room string, at time.Time, together Moves, heard int) (Notice, bool) {
+	if l.last == unmoved {
+		return Notice{}, false
+	}
 	own := l.moves[l.last].Moves
 	for k, v := range own.Change {
 		if at.Sub(l.ledAt).Abs() <= 12*time.Hour && float64(v)*l.led < 0 {
