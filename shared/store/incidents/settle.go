@@ -71,27 +71,27 @@ func (s Store) Settle(ctx context.Context, customerID int64, now time.Time) erro
 	if err != nil {
 		return fmt.Errorf("silences of customer %d: %w", customerID, err)
 	}
-	// Mostly none is missing: check that first, without the costly visibility of each node.
-	if _, err := s.db.Exec(ctx, `
-		SELECT settle_missing(@customer, @now, @quiet, @missed)
-		WHERE EXISTS (SELECT FROM excursions e WHERE e.customer_id = @customer AND e.kind = 'missing' AND e.lasting)
-		   OR EXISTS (
-		       SELECT FROM sensors s
-		       JOIN node_state n ON n.channel IN (0, s.customer_id) AND n.node_id = s.node_id
-		       WHERE s.customer_id = @customer AND LEAST(n.temperature_at, n.humidity_at) + @quiet::interval <= n.timestamp)`, pgx.StrictNamedArgs{
-		"customer": customerID, "now": now, "quiet": incident.MinSilence, "missed": incident.MissedReadings,
-	}); err != nil {
+	err = s.db.ExecBatch(ctx, func(batch *pgx.Batch) {
+		// Mostly none is missing: check that first, without the costly visibility of each node.
+		batch.Queue(`
+			SELECT settle_missing(@customer, @now, @quiet, @missed)
+			WHERE EXISTS (SELECT FROM excursions e WHERE e.customer_id = @customer AND e.kind = 'missing' AND e.lasting)
+			   OR EXISTS (
+			       SELECT FROM sensors s
+			       JOIN node_state n ON n.channel IN (0, s.customer_id) AND n.node_id = s.node_id
+			       WHERE s.customer_id = @customer AND LEAST(n.temperature_at, n.humidity_at) + @quiet::interval <= n.timestamp)`,
+			pgx.StrictNamedArgs{"customer": customerID, "now": now, "quiet": incident.MinSilence, "missed": incident.MissedReadings})
+		// It ends the other excursions of a quantity that has stopped.
+		batch.Queue(`
+			UPDATE excursions f
+			SET lasting = false, resolution = 'not_measured'
+			FROM excursions m
+			WHERE m.customer_id = @customer AND m.kind = 'missing' AND m.lasting AND f.customer_id = m.customer_id AND f.channel = m.channel
+			  AND f.node_id = m.node_id AND f.quantity = m.quantity AND f.kind = 'forecast' AND f.lasting AND f.merged_into IS NULL`,
+			pgx.StrictNamedArgs{"customer": customerID})
+	})
+	if err != nil {
 		return fmt.Errorf("missing quantities of customer %d: %w", customerID, err)
-	}
-	// settle_missing ends the other excursions of a quantity that has stopped.
-	if _, err := s.db.Exec(ctx, `
-		UPDATE excursions f
-		SET lasting = false, resolution = 'not_measured'
-		FROM excursions m
-		WHERE m.customer_id = @customer AND m.kind = 'missing' AND m.lasting AND f.customer_id = m.customer_id AND f.channel = m.channel
-		  AND f.node_id = m.node_id AND f.quantity = m.quantity AND f.kind = 'forecast' AND f.lasting AND f.merged_into IS NULL`,
-		pgx.StrictNamedArgs{"customer": customerID}); err != nil {
-		return fmt.Errorf("forecasts without a quantity of customer %d: %w", customerID, err)
 	}
 	if err := s.endDrills(ctx, customerID, now); err != nil {
 		return err
