@@ -112,9 +112,7 @@ func (w Window) shortestPause() time.Duration {
 	shortest := 7
 	for i, day := range days {
 		next := days[(i+1)%len(days)]
-		gap := (int(next) - int(day) + 7) % 7
-		gap = cmp.Or(gap, 7)
-		shortest = min(shortest, gap)
+		shortest = min(shortest, cmp.Or((int(next)-int(day)+7)%7, 7))
 	}
 	return time.Duration(shortest)*24*time.Hour - time.Hour
 }

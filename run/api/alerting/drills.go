@@ -183,7 +183,8 @@ func (h *Handlers) wantedDrill(ctx context.Context, tx *store.DB, in newDrill, n
 	if err != nil {
 		return incidents.Drill{}, err
 	}
-	judges := slices.ContainsFunc(incident.Effective(rules, sensor.RoomID, sensor.ID), func(r incident.Rule) bool { return r.ID == rule.ID }) // no narrower one does
+	effective := incident.Effective(rules, sensor.RoomID, sensor.ID)
+	judges := slices.ContainsFunc(effective, func(r incident.Rule) bool { return r.ID == rule.ID }) // no narrower one does
 	room, err := accounts.New(tx).Room(ctx, customer, sensor.RoomID)
 	if err != nil {
 		return incidents.Drill{}, err

@@ -81,7 +81,7 @@ func (s Store) NodesAir(ctx context.Context, customerID int64, nodes []reading.N
 		       CASE WHEN n.temperature_at > n.timestamp - @width * interval '1 second' THEN n.temperature ELSE 'NaN' END AS temperature,
 		       CASE WHEN n.humidity_at > n.timestamp - @width * interval '1 second' THEN n.humidity ELSE 'NaN' END AS humidity,
 		       COALESCE(n.temperature_at, n.timestamp) AS temperature_at, COALESCE(n.humidity_at, n.timestamp) AS humidity_at,
-			       COALESCE(l.interval_width, 0) AS width, COALESCE(l.judged_by, '') AS judged_by, d.slots, d.temperatures, d.humidities, d.lasts, `+store.CorrectionsOf+`
+		       COALESCE(l.interval_width, 0) AS width, COALESCE(l.judged_by, '') AS judged_by, d.slots, d.temperatures, d.humidities, d.lasts, `+store.CorrectionsOf+`
 		FROM unnest(@channels::bigint[], @nodes::text[]) AS k (channel, node_id)
 		CROSS JOIN LATERAL ( -- forces the primary key: a plan for few nodes would compare each with all
 		    SELECT * FROM node_state s WHERE s.channel = k.channel AND s.node_id = k.node_id AND s.timestamp IS NOT NULL AND `+ofCustomer+` LIMIT 1) AS n
