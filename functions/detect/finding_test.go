@@ -41,13 +41,13 @@ type site struct {
 
 func (s *site) clock() time.Time { return s.now }
 
-func (s *site) RoomNodes(_ context.Context, _, room int64, named []string) (nodes []learning.RoomNode, err error) {
+func (s *site) RoomNodes(_ context.Context, _, room int64, named []string) (nodes []reading.Node, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, in := range s.rooms {
 		for _, n := range in {
 			if id == room || strings.Contains(strings.Join(named, " "), n.ID) {
-				nodes = append(nodes, learning.RoomNode{Node: n, RoomID: id})
+				nodes = append(nodes, n)
 			}
 		}
 	}
@@ -64,6 +64,11 @@ func (s *site) NodesAir(_ context.Context, _ int64, nodes []reading.Node, from, 
 	s.spans = append(s.spans, until-from)
 	for _, n := range nodes {
 		a := learning.NodeAir{Node: n, At: s.now.Add(-10 * time.Second), Width: s.width}
+		for id, in := range s.rooms {
+			if slices.Contains(in, n) {
+				a.RoomID = id
+			}
+		}
 		if s.silent[n.ID] {
 			a.At = s.now.Add(-time.Hour)
 		}
@@ -562,6 +567,19 @@ func BenchmarkFind(b *testing.B) {
 	}
 }
 
+// calmWeek is the calibration of room 1 whose air was calm for eight days before a time.
+func calmWeek(until time.Time) *anomaly.Calibration {
+	var week []anomaly.Climate
+	for hours := 24 * 8; hours > 0; hours-- {
+		hour := anomaly.Unheard(until.Add(-time.Duration(hours) * time.Hour))
+		for _, level := range []float32{20, 23} {
+			hour.Add(anomaly.Moves{Change: [4]float32{.1, .2, .3, .4}, Level: level})
+		}
+		week = append(week, hour)
+	}
+	return anomaly.Calibrate([]anomaly.NodeHours{{Room: "1", Air: week}})
+}
+
 // A loss of cooling in one room whose past is calm: told within two minutes of its begin and
 // before 32 °C, as too hot, of every node that warms, and of none of a room that does not.
 func TestLossOfCoolingIsReportedWithinTwoMinutes(t *testing.T) {
@@ -570,15 +588,7 @@ func TestLossOfCoolingIsReportedWithinTwoMinutes(t *testing.T) {
 	s.rooms[2] = []reading.Node{{ID: "n011"}, {ID: "n012"}, {ID: "n013"}, {ID: "n014"}}
 	f := s.detector()
 	began := s.now
-	var week []anomaly.Climate
-	for hours := 24 * 8; hours > 0; hours-- {
-		hour := anomaly.Unheard(began.Add(-time.Duration(hours) * time.Hour))
-		for _, level := range []float32{20, 23} {
-			hour.Add(anomaly.Moves{Change: [4]float32{.1, .2, .3, .4}, Level: level})
-		}
-		week = append(week, hour)
-	}
-	c := anomaly.Calibrate([]anomaly.NodeHours{{Room: "1", Air: week}})
+	c := calmWeek(began)
 	s.air = func(node string, at time.Time) (float64, float64) {
 		temperature, humidity := usualAir(node, at)
 		if at.After(began) && node < "n010" {

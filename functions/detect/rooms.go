@@ -36,7 +36,7 @@ const (
 
 // RoomStore is the part of the metadata database with rooms.
 type RoomStore interface {
-	RoomNodes(ctx context.Context, customerID, roomID int64, named []string) ([]learning.RoomNode, error)
+	RoomNodes(ctx context.Context, customerID, roomID int64, named []string) ([]reading.Node, error)
 	NodesAir(ctx context.Context, customerID int64, nodes []reading.Node, from, until int64) ([]learning.NodeAir, error)
 	RecordLearned(ctx context.Context, customerID int64, learned []learning.Learned, first float64) error
 }
@@ -186,16 +186,13 @@ func (s *roomCache) refresh(ctx context.Context, r *room, sensor pipeline.Sensor
 		}
 	}
 	from := slot // of slots, none
-	var placed []learning.RoomNode
+	var placed []reading.Node
 	if whole {
 		var err error
 		if placed, err = s.locate(ctx, sensor, c); err != nil {
 			return err
 		}
-		ids = ids[:0]
-		for _, n := range placed {
-			ids = append(ids, n.Node)
-		}
+		ids = placed
 		from = slot - slotsPerDay + 1
 	} else if slot != r.slot {
 		from = slot - 2
@@ -206,10 +203,18 @@ func (s *roomCache) refresh(ctx context.Context, r *room, sensor pipeline.Sensor
 	}
 	r.mu.Lock()
 	if whole {
-		r.replace(placed, sensor.RoomID)
+		r.replace(placed)
 	}
 	for _, a := range air {
-		r.nodes[a.Node].update(a)
+		n := r.nodes[a.Node]
+		n.update(a)
+		n.inside = a.RoomID == sensor.RoomID // it may have moved since the room was read
+	}
+	r.inside = nil
+	for _, n := range r.nodes {
+		if n.inside {
+			r.inside = append(r.inside, &n.Live)
+		}
 	}
 	if whole {
 		r.rank(placed, c, slot)
@@ -222,7 +227,7 @@ func (s *roomCache) refresh(ctx context.Context, r *room, sensor pipeline.Sensor
 }
 
 // locate returns the nodes of a room and their neighbours in other rooms.
-func (s *roomCache) locate(ctx context.Context, sensor pipeline.SensorStatus, c *anomaly.Calibration) ([]learning.RoomNode, error) {
+func (s *roomCache) locate(ctx context.Context, sensor pipeline.SensorStatus, c *anomaly.Calibration) ([]reading.Node, error) {
 	placed, err := s.store.RoomNodes(ctx, sensor.CustomerID, sensor.RoomID, nil)
 	if err != nil {
 		return nil, err
@@ -272,19 +277,16 @@ func (r *room) unreported(all bool) (learned []learning.Learned) {
 
 // replace drops the nodes that have left, and clears the days of the others: a late
 // reading may have changed any slot.
-func (r *room) replace(placed []learning.RoomNode, roomID int64) {
+func (r *room) replace(placed []reading.Node) {
 	before := r.nodes
-	r.nodes, r.inside = make(map[reading.Node]*roomNode, len(placed)), nil
+	r.nodes = make(map[reading.Node]*roomNode, len(placed))
 	for _, p := range placed {
 		n := &roomNode{}
-		if b, ok := before[p.Node]; ok {
+		if b, ok := before[p]; ok {
 			n.widening, n.newest, n.judged, n.reported = b.widening, b.newest, b.judged, b.reported
 			n.Follow(&b.Live)
 		}
-		if n.inside = p.RoomID == roomID; n.inside {
-			r.inside = append(r.inside, &n.Live)
-		}
-		r.nodes[p.Node] = n
+		r.nodes[p] = n
 	}
 }
 
@@ -303,16 +305,16 @@ func (n *roomNode) update(a learning.NodeAir) {
 
 // rank finds the neighbours of the room's nodes: those that the calibration names,
 // else those of the room whose last day was most alike.
-func (r *room) rank(placed []learning.RoomNode, c *anomaly.Calibration, slot int64) {
+func (r *room) rank(placed []reading.Node, c *anomaly.Calibration, slot int64) {
 	unnamed := map[reading.Node]bool{}
 	for _, p := range placed {
-		n := r.nodes[p.Node]
+		n := r.nodes[p]
 		if !n.inside {
 			continue
 		}
 		names := c.Neighbours(p.ID)
 		if len(names) < anomaly.MinNeighbours {
-			unnamed[p.Node] = true
+			unnamed[p] = true
 			continue
 		}
 		for _, name := range names {
@@ -326,8 +328,8 @@ func (r *room) rank(placed []learning.RoomNode, c *anomaly.Calibration, slot int
 	}
 	var all []reading.Node
 	for _, p := range placed {
-		if r.nodes[p.Node].inside {
-			all = append(all, p.Node)
+		if r.nodes[p].inside {
+			all = append(all, p)
 		}
 	}
 	for part := range slices.Chunk(all, comparedAtOnce) {

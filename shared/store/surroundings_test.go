@@ -38,16 +38,12 @@ func TestSurroundingsAreOfTheCustomersRoom(t *testing.T) {
 	send(db.anna, "n2", at, 30)
 	send(db.bruno, "n1", at, 99) // another's node of this id
 	nodes := must.Get(db.RoomNodes(t.Context(), db.anna, db.annasRoom, []string{"far", "bruno"}))(t)
-	want := []learning.RoomNode{
-		{Node: reading.Node{ID: "far"}, RoomID: other},
-		{Node: reading.Node{ID: "n1"}, RoomID: db.annasRoom},
-		{Node: reading.Node{Channel: reading.Channel(db.anna), ID: "n2"}, RoomID: db.annasRoom},
-	}
+	want := []reading.Node{{ID: "far"}, {ID: "n1"}, {Channel: reading.Channel(db.anna), ID: "n2"}}
 	must.Equal(t, "nodes", want, nodes)
 	first := at.Unix() / 600
 	air := must.Get(db.NodesAir(t.Context(), db.anna, []reading.Node{{ID: "n1"}}, first, first+2))(t)
 	wantAir := []learning.NodeAir{{
-		Node: reading.Node{ID: "n1"}, At: at.Add(23 * time.Minute), Temperature: 22, Humidity: 40,
+		Node: reading.Node{ID: "n1"}, RoomID: db.annasRoom, At: at.Add(23 * time.Minute), Temperature: 22, Humidity: 40,
 		Slots: []int64{first, first + 1}, Temperatures: []float64{20, 21}, Humidities: []float64{40, 40},
 	}}
 	if diff := cmp.Diff(wantAir, air); diff != "" || air[0].At.Location() != time.UTC {

@@ -20,19 +20,13 @@ const (
 	ByLiveState JudgedBy = "live_state" // the state that ingest stores, because none came with it
 )
 
-// RoomNode is a sensor in a room or next to it.
-type RoomNode struct {
-	reading.Node
-
-	RoomID int64
-}
-
 // NodeAir is the state of a node against which detection compares its neighbours: its newest
 // reading, its learned values, and its last values in each slot of ten minutes. Values are as
 // measured: the beginning of a correction is no change.
 type NodeAir struct {
 	reading.Node
 
+	RoomID                int64     // the room that it is in now
 	At                    time.Time // zero: no reading
 	Temperature, Humidity float64   // °C, % relative humidity
 	Width                 float64   // see [anomaly.Width]; 0 if nothing was learned yet
@@ -44,9 +38,9 @@ type NodeAir struct {
 
 // RoomNodes returns the nodes of a customer's room that have sent a reading, and the named
 // ones of the customer's other sensors.
-func (s Store) RoomNodes(ctx context.Context, customerID, roomID int64, named []string) ([]RoomNode, error) {
-	nodes, err := store.All[RoomNode](ctx, s.db, `
-		SELECT n.channel, n.node_id AS id, s.room_id
+func (s Store) RoomNodes(ctx context.Context, customerID, roomID int64, named []string) ([]reading.Node, error) {
+	nodes, err := store.All[reading.Node](ctx, s.db, `
+		SELECT n.channel, n.node_id AS id
 		FROM sensors s
 		CROSS JOIN `+store.NewestOf+` AS n
 		WHERE s.customer_id = @customer AND (s.room_id = @room OR s.node_id = ANY(@named::text[]))
@@ -54,10 +48,6 @@ func (s Store) RoomNodes(ctx context.Context, customerID, roomID int64, named []
 		pgx.StrictNamedArgs{"customer": customerID, "room": roomID, "named": named})
 	return nodes, store.Wrap(err, "nodes of room %d", roomID)
 }
-
-// ofCustomer is the condition that node k is a sensor of @customer now: a cached room may have nodes
-// that have since become another's.
-const ofCustomer = `EXISTS (SELECT FROM sensors o WHERE o.node_id = k.node_id AND o.customer_id = @customer)`
 
 // NodesAir returns the state of a customer's nodes with their readings in a range of slots, the last
 // excluded. Nodes without a reading are absent.
@@ -77,14 +67,15 @@ func (s Store) NodesAir(ctx context.Context, customerID int64, nodes []reading.N
 		Corrections []store.CorrectionRow
 	}
 	rows, err := store.All[row](ctx, s.db, `
-		SELECT n.channel, n.node_id AS id, n.timestamp AS at,
+		SELECT n.channel, n.node_id AS id, o.room_id, n.timestamp AS at,
 		       CASE WHEN n.temperature_at > n.timestamp - @width * interval '1 second' THEN n.temperature ELSE 'NaN' END AS temperature,
 		       CASE WHEN n.humidity_at > n.timestamp - @width * interval '1 second' THEN n.humidity ELSE 'NaN' END AS humidity,
 		       COALESCE(n.temperature_at, n.timestamp) AS temperature_at, COALESCE(n.humidity_at, n.timestamp) AS humidity_at,
 		       COALESCE(l.interval_width, 0) AS width, COALESCE(l.judged_by, '') AS judged_by, d.slots, d.temperatures, d.humidities, d.lasts, `+store.CorrectionsOf+`
 		FROM unnest(@channels::bigint[], @nodes::text[]) AS k (channel, node_id)
 		CROSS JOIN LATERAL ( -- forces the primary key: a plan for few nodes would compare each with all
-		    SELECT * FROM node_state s WHERE s.channel = k.channel AND s.node_id = k.node_id AND s.timestamp IS NOT NULL AND `+ofCustomer+` LIMIT 1) AS n
+		    SELECT * FROM node_state s WHERE s.channel = k.channel AND s.node_id = k.node_id AND s.timestamp IS NOT NULL LIMIT 1) AS n
+		JOIN sensors o ON o.node_id = k.node_id AND o.customer_id = @customer -- a cached room may have nodes that are another's by now
 		LEFT JOIN node_learning l ON l.channel = n.channel AND l.node_id = n.node_id
 		LEFT JOIN LATERAL (
 		    SELECT array_agg(extract(epoch FROM starts)::bigint / @width::bigint ORDER BY starts) AS slots,
@@ -133,7 +124,7 @@ func (s Store) RecordLearned(ctx context.Context, customerID int64, learned []Le
 		INSERT INTO node_learning AS l (channel, node_id, interval_width, judged_by)
 		SELECT channel, node_id, GREATEST(0.1, @first::float8 + wider), judged_by
 		FROM unnest(@channels::bigint[], @nodes::text[], @wider::float8[], @by::text[]) AS k (channel, node_id, wider, judged_by)
-		WHERE `+ofCustomer+`
+		WHERE EXISTS (SELECT FROM sensors o WHERE o.node_id = k.node_id AND o.customer_id = @customer)
 		ORDER BY channel, node_id COLLATE "C"
 		ON CONFLICT (channel, node_id) DO UPDATE
 		SET interval_width = GREATEST(0.1, l.interval_width + EXCLUDED.interval_width - @first::float8), judged_by = EXCLUDED.judged_by`,
