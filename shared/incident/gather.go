@@ -440,9 +440,19 @@ func (s Status) Advance(g Gathered, followed bool, now time.Time) (Status, []Tra
 		add(EventCleared, g.End(), false)
 		s.Breaking = false
 	}
-	if over && s.Lasting {
+	whole := Level{}
+	for _, p := range g.Parts {
+		if !p.Silenced {
+			whole = whole.Above(Level{p.Severity, !p.Expected(), p.Excess})
+		}
+	}
+	switch {
+	case over && s.Lasting:
 		add(EventEnded, g.End(), false)
-		s.Lasting = false
+		s.Lasting, s.Known = false, s.Known.Above(whole)
+	case !s.Lasting && whole.worseThan(s.Known): // a late reading: it is to be seen again
+		add(EventWorse, now, false)
+		s.Known = s.Known.Above(whole)
 	}
 	return s, transitions
 }

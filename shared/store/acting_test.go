@@ -319,6 +319,35 @@ func TestSeenThatComesBackIsUnseen(t *testing.T) {
 	must.Equal(t, "unseen", 1, must.Get(db.Unseen(t.Context(), db.anna))(t))
 }
 
+// TestLatePeakIsUnseen has readings arrive late whose incident is over and seen: one that is a unit
+// worse than what people saw is to be seen, one that is not leaves it seen.
+func TestLatePeakIsUnseen(t *testing.T) {
+	t.Parallel()
+	for _, taken := range []bool{false, true} {
+		db := openWith(t, "n1")
+		db.ingested(t, judged("n1", 0, 60))
+		if taken {
+			db.act(t, db.only(t, 0).ID, 5, incident.EventTaken)
+		}
+		db.ingested(t, judged("n1", 60, 61), judged("n1", 90, 20))
+		db.settle(t, 700)
+		must.Get(db.See(t.Context(), db.anna, nil, "anna12", clock(710)))(t)
+		for i, temperature := range []float64{62, 66, 66.5} {
+			late := judged("n1", 20+10*i, temperature)
+			late.Arrived = clock(720 + i)
+			db.ingested(t, late)
+			want := min(i, 1)
+			if i == 2 { // nobody has seen the second
+				must.Get(db.See(t.Context(), db.anna, nil, "anna12", clock(730)))(t)
+				want = 0
+			}
+			must.Equal(t, fmt.Sprintf("unseen after %g °C, taken %t", temperature, taken), want, must.Get(db.Unseen(t.Context(), db.anna))(t))
+		}
+		changes := db.changes(t, db.anna)
+		must.Equal(t, "told", []string{"worse", "seen"}, changes[len(changes)-2:])
+	}
+}
+
 // TestSeenAndUnseenMerge has a late reading connect an incident that somebody had and one that nobody has
 // seen: the whole is to be seen.
 func TestSeenAndUnseenMerge(t *testing.T) {

@@ -280,7 +280,7 @@ func (u *update) save(ctx context.Context, id int64, g incident.Gathered, follow
 		ids[i] = p.ID
 	}
 	silenced := false // people planned for all of it: nobody has to see it any more
-	if slices.ContainsFunc(events, func(e incident.Transition) bool { return e.Event == incident.EventEnded }) {
+	if !after.Lasting && len(events) > 0 {
 		windows, err := New(u.tx).MaintenanceWindows(ctx, u.customer, g.Start())
 		if err != nil {
 			return 0, err
@@ -309,7 +309,7 @@ func (u *update) save(ctx context.Context, id int64, g incident.Gathered, follow
 			SELECT id FROM i`, args)
 	} else {
 		args["id"], args["taken"] = id, !after.TakenAt.IsZero()
-		args["called"] = slices.ContainsFunc(events, func(e incident.Transition) bool { return e.Calls })
+		args["unseen"] = slices.ContainsFunc(events, func(e incident.Transition) bool { return e.Calls || (e.Event == incident.EventWorse && !after.Lasting) })
 		_, err = u.tx.Exec(ctx, `
 			WITH joined AS (
 			    UPDATE excursions SET incident_id = @id WHERE id = ANY (@ids) AND incident_id IS DISTINCT FROM @id
@@ -318,7 +318,7 @@ func (u *update) save(ctx context.Context, id int64, g incident.Gathered, follow
 			SET severity = @severity, actual = @actual, start_time = @start, end_time = @end, lasting = @lasting, breaking = @breaking, late = @late,
 			    parts = @parts, known_severity = @known_severity, known_actual = @known_actual, known_excess = @known_excess, told_at = @now,
 			    taken_at = CASE WHEN @taken THEN taken_at END, taken_by = CASE WHEN @taken THEN taken_by ELSE '' END, snoozed_until = CASE WHEN @taken THEN snoozed_until END,
-			    seen = @silenced OR (seen AND NOT @called AND (@taken OR taken_at IS NULL))
+			    seen = @silenced OR (seen AND NOT @unseen AND (@taken OR taken_at IS NULL))
 			WHERE id = @id`, args)
 	}
 	for _, e := range events {
