@@ -249,8 +249,11 @@ func TestRefusedDrills(t *testing.T) {
 	s, a := newTestCustomer(t, func(c *Config) { c.Drills = topic })
 	_, rule := drillRoom(t, s, a)
 	lab := a.room(t, "Lab")
-	a.sensors(t, lab, "never", "gone")
+	a.sensors(t, lab, "never", "gone", "worked-on")
 	s.reading(t, "gone", time.Now().Add(-time.Hour), 20, 40)
+	s.reading(t, "worked-on", time.Now(), 20, 40)
+	a.call(t, a.token, http.MethodPost, "/api/v1/maintenance", fmt.Sprintf(`{"start_time":%q,"duration_s":600,"room_ids":[%d],"confirm":true}`,
+		time.Now().UTC().Format(time.RFC3339), lab)).is(t, 201)
 	elsewhere := a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 30.0, fmt.Sprintf(`,"room_id":%d`, lab)))
 	wide := a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 33.0, ""))
 	a.create(t, "/api/v1/rules", fmt.Sprintf(someRule, 34.0, `,"sensor_id":"n1"`)) // which judges it instead
@@ -262,6 +265,7 @@ func TestRefusedDrills(t *testing.T) {
 	}{
 		{fmt.Sprintf(`{"rule_id":%d,"sensor_id":"never"}`, rule), 409, "The sensor is silent: its readings would alarm nobody"},
 		{fmt.Sprintf(`{"rule_id":%d,"sensor_id":"gone"}`, rule), 409, "The sensor is silent: its readings would alarm nobody"},
+		{fmt.Sprintf(`{"rule_id":%d,"sensor_id":"worked-on"}`, elsewhere), 409, "A maintenance window covers the sensor: its readings would alarm nobody"},
 		{fmt.Sprintf(`{"rule_id":%d,"sensor_id":"nobody"}`, rule), 404, "Sensor not found"},
 		{`{"rule_id":999999,"sensor_id":"n1"}`, 404, "Rule not found"},
 		{fmt.Sprintf(`{"rule_id":%d,"sensor_id":"n1"}`, elsewhere), 400, "rule_id: the rule does not apply to the sensor"},
