@@ -58,6 +58,18 @@ test("the end of an incident is announced on its page", async ({ page }) => {
   expect(await announced(page)).toContain("Hall 4 was too hot");
 });
 
+test("an incident that a late reading withdraws goes from its page", async ({ page }) => {
+  await signUp(page);
+  const detail = /\/api\/v1\/incidents\/1$/;
+  await page.route(detail, (route) => route.fulfill({ json: { ...hot("s36"), timeline: [] } }));
+  await page.goto(url("/incidents/1"));
+  await expect(page.getByRole("heading", { name: "Hall 4 is too hot", level: 1 })).toBeVisible();
+  await page.unroute(detail); // the service knows none of this number
+  await expect(page.getByRole("heading", { name: "Incident not found", level: 1 })).toBeVisible();
+  await page.getByRole("link", { name: "Go to the incidents" }).click();
+  await expect(page).toHaveURL(url("/incidents"));
+});
+
 test("a loss of contact is announced once, however long it lasts", async ({ page }) => {
   await signUp(page);
   await show(page, burning(33.8));

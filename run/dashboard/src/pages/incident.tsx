@@ -1,6 +1,7 @@
 // One incident: how it is, who has it, what happened; beside it the room, and what to do.
 import { Link, Redirect, useParams } from "wouter-preact";
 import { useMemo } from "preact/hooks";
+import { ApiError } from "../api/client";
 import { useExcursions } from "../api/excursions";
 import { useIncident, useOverview } from "../api/queries";
 import { reasonOf } from "../logic/excursions";
@@ -31,6 +32,9 @@ export default function IncidentPage() {
   const { id = "" } = useParams();
   const { data: incident, error, refetch } = useIncident(Number(id));
   useTitle(incident ? titleOf(incident) : "Incident");
+  if (error instanceof ApiError && error.status === 404) { // unknown, or withdrawn by a late reading
+    return <><h1>Incident not found</h1><p><Link href="/incidents">Go to the incidents</Link></p></>;
+  }
   if (!incident) return error ? <Failure error={error} retry={() => void refetch()} />
     : <Loading what="the incident" />;
   if (incident.id !== Number(id)) return <Redirect to={`/incidents/${incident.id}`} replace />; // it is part of that
