@@ -56,6 +56,8 @@ test("the end of an incident is announced on its page", async ({ page }) => {
   body = { ...lasts, state: "over", breaking: false, end_time: new Date().toISOString(), now: null };
   await expect(page.getByRole("heading", { name: "Hall 4 was too hot", level: 1 })).toBeVisible();
   expect(await announced(page)).toContain("Hall 4 was too hot");
+  body = lasts;
+  await expect(page.getByRole("heading", { name: "Hall 4 is too hot", level: 1 }), "a late reading").toBeVisible();
 });
 
 test("an incident that a late reading withdraws goes from its page", async ({ page }) => {

@@ -179,7 +179,7 @@ export const pageLength = 100;
 export function useIncident(id: number) {
   return useQuery({
     queryKey: [...keys.incidents, "one", id],
-    refetchInterval: ({ state }) => (state.data?.state === "over" ? false : pollSlowly()),
+    refetchInterval: pollSlowly, // what is over may come back by a late reading
     queryFn: () => unwrap(api.GET("/api/v1/incidents/{incident_id}", { params: { path: { incident_id: id } } })),
   });
 }
