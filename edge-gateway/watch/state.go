@@ -300,6 +300,18 @@ func (s *state) next(step *Step, blocked map[int64]time.Time, now time.Time) ([]
 	return nil, min(wait, sent[0].Add(time.Hour).Sub(now))
 }
 
+// notAhead brings back the times that a clock has left in the journal which was set back since.
+func (s *state) notAhead(steps []Step, now time.Time) {
+	for i := range steps {
+		for n, j := range s.Queue {
+			if j.Step == steps[i].Name {
+				s.Queue[n].Due = reading.Earlier(j.Due, steps[i].due(now))
+			}
+		}
+		s.Sent[steps[i].Name] = slices.DeleteFunc(s.Sent[steps[i].Name], now.Before)
+	}
+}
+
 // waiting returns how long the oldest overdue message has waited.
 func (s *state) waiting(now time.Time) (age time.Duration) {
 	for _, j := range s.Queue {

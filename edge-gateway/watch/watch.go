@@ -107,6 +107,7 @@ func (w *Watch) load(ctx context.Context) error {
 	if w.unread = w.config.read(journalFile, &w.state); w.unread != nil {
 		w.state = *newState()
 	}
+	w.state.notAhead(w.config.Steps, w.clock())
 	if w.config.read(siteFile, &w.site) != nil { // the API has it
 		w.site = site{}
 	}

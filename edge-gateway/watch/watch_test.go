@@ -279,6 +279,33 @@ func TestJournalLost(t *testing.T) {
 	}
 }
 
+// TestOwnClockIsSetBack starts after the clock, by which one message was sent and one was to be, was
+// set back a day: the second does not wait until then.
+func TestOwnClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	s := &service{present: map[int64]Incident{}}
+	api := httptest.NewServer(s)
+	defer api.Close()
+	c := must.Get(Load(configure(t, api.URL, "  - {name: a, at_most: 1, command: [/bin/true]}\n"), nil))(t)
+	for id, ahead := range []time.Duration{24 * time.Hour, 0} {
+		clock := func() time.Time { return time.Now().Add(ahead) }
+		w, closeJournal, err := Open(t.Context(), c, &http.Client{}, clock, logging.Discard())
+		must.Do(t, err)
+		batch, _ := w.state.next(&c.Steps[0], nil, clock())
+		must.Equal(t, fmt.Sprint("messages after start ", id), id, len(batch))
+		if ahead > 0 {
+			must.Do(t, w.poll(t.Context(), false, false))
+			w.state.Sent["a"] = []time.Time{clock()}
+			warning := hot(1)
+			warning.Severity = incident.Warning
+			s.add(incident.EventStarted, true, same, warning)
+			must.Do(t, w.poll(t.Context(), false, false))
+			must.Equal(t, "queued", 1, len(w.state.Queue))
+		}
+		closeJournal()
+	}
+}
+
 // TestRoomRenamed starts after a room has got another name on the page: a step that named it is told
 // of every room and of the file, another step as before, and a shutdown touches nothing.
 func TestRoomRenamed(t *testing.T) {
