@@ -45,28 +45,37 @@ test("what burns and who has it is announced, and not each value", async ({ page
   expect(await announced(page)).not.toContain("36.0");
 });
 
-test("the end of an incident is announced on its page", async ({ page }) => {
+/** Shows the page of an incident by answers of its own, which it asks for when a minute is over. */
+async function follow(page: Page, body: () => object | undefined) {
   await signUp(page);
-  const lasts = { ...hot("s36"), timeline: [] };
-  let body = lasts;
-  await page.route(/\/api\/v1\/incidents\/1$/, (route) => route.fulfill({ json: body }));
+  await page.clock.install();
+  await page.route(/\/api\/v1\/incidents\/1$/, (route) => {
+    const json = body();
+    return json === undefined ? route.continue() : route.fulfill({ json });
+  });
   await page.goto(url("/incidents/1"));
   await expect(page.getByRole("heading", { name: "Hall 4 is too hot", level: 1 })).toBeVisible();
+}
+
+test("the end of an incident is announced on its page", async ({ page }) => {
+  const lasts = { ...hot("s36"), timeline: [] };
+  let body = lasts;
+  await follow(page, () => body);
   await listen(page);
   body = { ...lasts, state: "over", breaking: false, end_time: new Date().toISOString(), now: null };
+  await page.clock.runFor(60_000);
   await expect(page.getByRole("heading", { name: "Hall 4 was too hot", level: 1 })).toBeVisible();
   expect(await announced(page)).toContain("Hall 4 was too hot");
   body = lasts;
+  await page.clock.runFor(60_000);
   await expect(page.getByRole("heading", { name: "Hall 4 is too hot", level: 1 }), "a late reading").toBeVisible();
 });
 
 test("an incident that a late reading withdraws goes from its page", async ({ page }) => {
-  await signUp(page);
-  const detail = /\/api\/v1\/incidents\/1$/;
-  await page.route(detail, (route) => route.fulfill({ json: { ...hot("s36"), timeline: [] } }));
-  await page.goto(url("/incidents/1"));
-  await expect(page.getByRole("heading", { name: "Hall 4 is too hot", level: 1 })).toBeVisible();
-  await page.unroute(detail); // the service knows none of this number
+  let body: object | undefined = { ...hot("s36"), timeline: [] };
+  await follow(page, () => body);
+  body = undefined; // the service knows none of this number
+  await page.clock.runFor(60_000);
   await expect(page.getByRole("heading", { name: "Incident not found", level: 1 })).toBeVisible();
   await page.getByRole("link", { name: "Go to the incidents" }).click();
   await expect(page).toHaveURL(url("/incidents"));
