@@ -406,6 +406,26 @@ func TestSnoozeEndsEarlyIfWorse(t *testing.T) {
 	must.Equal(t, "the snooze is over", nothing, l.look(30, hot))
 }
 
+// TestLatePeak has late readings raise the peak of an incident that is over: those by which it is a
+// unit worse than at its end are told, once, and call nobody.
+func TestLatePeak(t *testing.T) {
+	t.Parallel()
+	l := life{t: t, takes: true}
+	hot := part(1, "a", incident.TooHot, 0, lasts)
+	must.Equal(t, "begin", []string{"started!"}, l.look(0, hot))
+	hot.Excess = 0.9
+	must.Equal(t, "less than a unit more", nothing, l.look(1, hot))
+	hot.Lasting, hot.End = false, minute(10)
+	must.Equal(t, "over", []string{"cleared", "ended"}, l.look(20, hot))
+	hot.Excess = 1.8
+	must.Equal(t, "less than a unit more than at its end", nothing, l.look(21, hot))
+	hot.Excess = 1.9
+	must.Equal(t, "a unit more", []string{"worse"}, l.look(22, hot))
+	must.Equal(t, "the same", nothing, l.look(23, hot))
+	hot.Excess, hot.Silenced = 9, true
+	must.Equal(t, "in a window", nothing, l.look(24, hot))
+}
+
 // TestLateIncidentCallsNobody was over when it arrived; one that ended just now calls.
 func TestLateIncidentCallsNobody(t *testing.T) {
 	t.Parallel()
