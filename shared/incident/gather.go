@@ -389,12 +389,14 @@ func (s Status) Advance(g Gathered, followed bool, now time.Time) (Status, []Tra
 	}
 	over := !g.Breaking() && (followed || now.Sub(g.End()) >= JoinGap)
 	begins := s.Parts == 0
-	if begins {
-		for _, p := range g.Parts { // it may be over already
-			if !p.Silenced {
-				level = level.Above(Level{p.Severity, !p.Expected(), p.Excess})
-			}
+	whole := Level{} // with what is over
+	for _, p := range g.Parts {
+		if !p.Silenced {
+			whole = whole.Above(Level{p.Severity, !p.Expected(), p.Excess})
 		}
+	}
+	if begins {
+		level = whole
 		add(EventStarted, g.Start(), level != Level{})
 		s.Lasting, s.Breaking, s.Known = true, true, level
 	}
@@ -439,12 +441,6 @@ func (s Status) Advance(g Gathered, followed bool, now time.Time) (Status, []Tra
 	if !g.Breaking() && s.Breaking {
 		add(EventCleared, g.End(), false)
 		s.Breaking = false
-	}
-	whole := Level{}
-	for _, p := range g.Parts {
-		if !p.Silenced {
-			whole = whole.Above(Level{p.Severity, !p.Expected(), p.Excess})
-		}
 	}
 	switch {
 	case over && s.Lasting:
