@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"iter"
 	"time"
+
+	"coldaisle.dev/shared/reading"
 )
 
 // Next returns up to n messages that are not consumed, oldest first. It does not remove
@@ -146,8 +148,14 @@ func (o *Outbox) consumed(s *segment) bool {
 }
 
 // Since yields the messages appended at or after a time that are still on disk,
-// consumed or not, in their order. It leaves out those that cannot be read.
+// consumed or not, in their order. It leaves out those that cannot be read, and, as the clock
+// may be behind the newest, those that were appended longer before it than they are retained.
 func (o *Outbox) Since(start time.Time) iter.Seq[Message] {
+	o.mu.Lock()
+	if n := len(o.segments); n > 0 {
+		start = reading.Later(start, o.segments[n-1].newest.Add(-o.options.Retain))
+	}
+	o.mu.Unlock()
 	return o.between(start, position{segment: 1 << 63})
 }
 

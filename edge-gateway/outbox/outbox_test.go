@@ -403,6 +403,30 @@ func TestRetainedMessages(t *testing.T) {
 	must.Equal(t, "segments of an outbox that was consumed an hour ago", 0, len(segments(t, dir)))
 }
 
+// TestSinceWithoutTheTime holds that a gateway whose machine has lost the time reads no more of a
+// long backlog, at its start, than one that knows it.
+func TestSinceWithoutTheTime(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
+	o := options()
+	o.Clock, o.Retain = func() time.Time { return now }, time.Hour
+	dir := t.TempDir()
+	for _, id := range []string{"a", "b", "c"} {
+		box := open(t, dir, o)
+		add(t, box, id)
+		must.Do(t, box.Close())
+		now = now.Add(40 * time.Minute)
+	}
+	now = time.Unix(0, 0)
+	box := open(t, dir, o)
+	var found []string
+	for m := range box.Since(now.Add(-time.Hour)) {
+		found = append(found, m.Enrolment)
+	}
+	must.Equal(t, "messages of the last hour", []string{"b", "c"}, found)
+	must.Equal(t, "messages that wait", 3, box.Stats().Pending)
+}
+
 func TestOneProcessAtATime(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
