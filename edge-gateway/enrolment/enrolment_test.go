@@ -149,6 +149,8 @@ func TestSession(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
 	must.Equal(t, "before the first status publishing is blocked by", "status", kind(m.session.Ready()))
+	m.report(t) // the API has none to give
+	must.Equal(t, "after an answer without a token publishing is blocked by", "token", kind(m.session.Ready()))
 	m.reply(t, func(a *enrolmenttest.API) { a.Reply.AccessToken, a.Reply.TokenExpiresAt = "one", m.wall.Add(time.Hour) })
 	got := m.api.Statuses()[0]
 	if got.Sequence != 1 || got.Version != "v1" || got.Role != "active" || got.OutboxReadings != 3 || len(got.Nodes) != 1 || !got.SentAt.Equal(m.wall) {

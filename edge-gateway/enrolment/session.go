@@ -44,7 +44,7 @@ var (
 	ErrRevoked = &BlockedError{"revoked", "the enrolment of this gateway was revoked: it takes no readings"}
 	ErrClone   = errors.New("two machines use the key of this gateway: enrol one of them anew, or switch it off")
 	errWaiting = &BlockedError{"status", "the API has not answered a status yet: there is no time and no token to publish with"}
-	errExpired = &BlockedError{"token", "the access token has expired and the API gives no new one"}
+	errExpired = &BlockedError{"token", "there is no access token that is still valid, and the API gives none"}
 )
 
 // Report is the part of a status that the gateway supplies.
@@ -170,7 +170,7 @@ func (s *Session) Ready() error {
 	switch {
 	case s.reply.Revoked:
 		return ErrRevoked
-	case s.reply.Time.IsZero(), s.tokens && s.token.AccessToken == "":
+	case s.reply.Time.IsZero():
 		return s.withLastError(errWaiting)
 	case s.tokens && !s.clock.Now().Before(s.token.Expiry.Add(-tokenMargin)):
 		return s.withLastError(errExpired)
