@@ -64,6 +64,7 @@ func (d *drain) batch(ctx context.Context) time.Duration {
 			d.sender.uplink.allowProbe(d.sender.clock().Add(-d.probeEvery))
 			return d.probeEvery
 		}
+		d.consume(ctx, nil)
 		return idleInterval
 	}
 	messages, withheld := d.withholdFirst(ctx, messages)

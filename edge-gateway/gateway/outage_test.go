@@ -327,6 +327,31 @@ func TestChecksShowInHealth(t *testing.T) {
 	})
 }
 
+// TestDiskThatHasRecovered has an append fail and nothing kept: once Pub/Sub takes readings again,
+// /health does not say for ever that the disk fails. Contract 8.12.
+func TestDiskThatHasRecovered(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSiteWith(t, gateway.Config{}, openBox(t, dir, time.Now))
+		defer s.run()()
+		must.Do(t, os.Rename(dir, dir+".away"))
+		s.published.fail(errAway)
+		s.message(body("1", 20))
+		must.Contain(t, "health without a disk", s.health(), `"status":"failing"`)
+		must.Do(t, os.Rename(dir+".away", dir))
+		s.published.fail(nil)
+		s.pass(time.Minute)
+		time.Sleep(time.Minute) // from then on a reading tries Pub/Sub
+		s.message(body("2", 20))
+		must.Equal(t, "published", 1, len(s.published.all()))
+		s.pass(time.Minute)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		must.Contain(t, "health later", s.health(), `"status":"healthy"`)
+	})
+}
+
 // TestIdleGatewayAsksPubSub finds that Pub/Sub is unavailable, and back, though no node sends
 // anything.
 func TestIdleGatewayAsksPubSub(t *testing.T) {

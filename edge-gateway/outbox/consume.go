@@ -87,11 +87,11 @@ func (o *Outbox) countDamage(at position) {
 	}
 }
 
-// Consume removes the messages that Next returned, or the first of them. After a power
-// failure the messages of about a second may come again. It returns an error if the cursor
+// Consume removes the messages that Next returned, or the first of them. Once none waits, the
+// error of the last append is past. After a power failure the messages of about a second may come again. It returns an error if the cursor
 // cannot be written: the messages are consumed nevertheless, and the write is retried.
 func (o *Outbox) Consume(messages []Message) error {
-	if len(messages) == 0 || o.appending == nil {
+	if o.appending == nil {
 		return nil
 	}
 	o.mu.Lock()
