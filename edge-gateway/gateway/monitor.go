@@ -146,9 +146,9 @@ func (m *monitor) state() (state string, reasons []string) {
 	if reason != "" {
 		add(stateDegraded, "publishing: "+reason)
 	}
-	noRoom := m.sender.clock().Sub(time.Unix(0, m.sender.noRoom.Load())).Abs() // the clock may be set
+	noRoom := m.sender.noRoom.Load()
 	switch {
-	case noRoom < lossShown:
+	case noRoom != 0 && m.sender.clock().Sub(time.Unix(0, noRoom)).Abs() < lossShown: // the clock may be set
 		add(stateFailing, "outbox: it has no room, readings are lost")
 	case stats.Err != nil && (down || reason != ""):
 		add(stateFailing, "outbox: "+stats.Err.Error()) // neither published nor kept

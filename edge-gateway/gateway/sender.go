@@ -44,7 +44,7 @@ type sender struct {
 	// Since the start: live readings, those that could not be kept, and those that
 	// were discarded because Pub/Sub refused them.
 	live, dropped, discarded atomic.Int64
-	// noRoom is when the outbox last had no room for a reading, in nanoseconds since 1970.
+	// noRoom is when the outbox last had no room for a reading, in nanoseconds since 1970; 0 for never.
 	noRoom atomic.Int64
 }
 
