@@ -242,8 +242,12 @@ func TestPairKey(t *testing.T) {
 		if key := m.session.PairKey(); string(key) == "of them after a revocation" || len(key) < 16 || !m.session.Revoked() {
 			t.Errorf("revoked it has the key %q", key)
 		}
-		if _, err := os.Stat(path); !os.IsNotExist(err) {
-			t.Errorf("revoked it keeps a key: %v", err)
+		if kept := string(must.Get(os.ReadFile(path))(t)); strings.Contains(kept, "pair_key") {
+			t.Errorf("revoked it keeps a key: %s", kept)
+		}
+		// It takes no readings, nor the name, when it starts again while the API is unavailable.
+		if s := again(); !s.Revoked() || kind(s.Ready()) != "revoked" || !errors.Is(s.Problem(t.Context()), enrolment.ErrRevoked) {
+			t.Errorf("started again it is blocked by %v", s.Ready())
 		}
 	}
 }

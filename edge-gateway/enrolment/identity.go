@@ -40,7 +40,7 @@ const (
 	identityFile = "enrolment.json"
 	// pendingFile has the key of an enrolment that the API has not confirmed yet.
 	pendingFile = "enrolment.pending.json"
-	// pairFile has the last pair key, for a start while the API is unavailable.
+	// pairFile has the last pair key, or that the gateway is revoked, for a start while the API is unavailable.
 	pairFile = "pair.json"
 )
 

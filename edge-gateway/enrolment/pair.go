@@ -5,8 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -20,39 +18,37 @@ const minPairKey = 16
 // pairKey is the content of the pair file.
 type pairKey struct {
 	GatewayID string `json:"gateway_id"` // the gateway that received the key
-	Key       []byte `json:"pair_key"`
+	Key       []byte `json:"pair_key,omitempty"`
+	Revoked   bool   `json:"revoked,omitzero"` // so that it has none
 }
 
 // loadPairKey returns the stored key of an identity, or a random one: a gateway without the
 // customer's key must pair with no other. If the file cannot be read, the next reply has the
-// key.
-func (id *Identity) loadPairKey() []byte {
+// key. A revoked gateway remains so while the API is unavailable.
+func (id *Identity) loadPairKey() (key []byte, revoked bool) {
 	var kept pairKey
 	content, err := os.ReadFile(filepath.Join(id.folder, pairFile))
 	if err != nil || json.Unmarshal(content, &kept) != nil || kept.GatewayID != id.GatewayID || len(kept.Key) < minPairKey {
-		return []byte(rand.Text())
+		return []byte(rand.Text()), kept.Revoked && kept.GatewayID == id.GatewayID
 	}
-	return kept.Key
+	return kept.Key, false
 }
 
-// storePairKey stores the pair key of a reply, or removes it when the gateway is revoked.
+// storePairKey stores the pair key of a reply, or instead of it that the gateway is revoked.
 // A reply without one changes nothing.
 func (s *Session) storePairKey(ctx context.Context, reply wire.StatusReply) {
-	key, path := reply.PairKey, filepath.Join(s.id.folder, pairFile)
-	err := error(nil)
+	key, kept := reply.PairKey, pairKey{GatewayID: s.id.GatewayID, Key: reply.PairKey, Revoked: reply.Revoked}
 	switch {
+	case reply.Revoked && s.Revoked():
+		return
 	case reply.Revoked:
-		key = []byte(rand.Text())
-		if err = os.Remove(path); errors.Is(err, fs.ErrNotExist) {
-			err = nil
-		}
+		key, kept.Key = []byte(rand.Text()), nil
 	case len(key) < minPairKey || bytes.Equal(key, s.PairKey()):
 		return
-	default:
-		var content []byte
-		if content, err = json.Marshal(pairKey{s.id.GatewayID, key}); err == nil {
-			err = statefile.Write(path, append(content, '\n'))
-		}
+	}
+	content, err := json.Marshal(kept)
+	if err == nil {
+		err = statefile.Write(filepath.Join(s.id.folder, pairFile), append(content, '\n'))
 	}
 	if err != nil {
 		s.log.WarnContext(ctx, "the pair key cannot be stored for a restart", "error", err.Error())

@@ -85,11 +85,12 @@ type Session struct {
 
 // NewSession returns the session of an identity. system is the machine's clock.
 func NewSession(id *Identity, c *clock.Clock, system func() time.Time, version string, tokens bool, log *slog.Logger) *Session {
-	return &Session{
+	s := &Session{
 		id: id, key: id.key(), clock: c, system: system, version: version, tokens: tokens,
 		client: newClient(), run: rand.Text(), log: log, tried: make(chan struct{}),
-		pairKey: id.loadPairKey(),
 	}
+	s.pairKey, s.reply.Revoked = id.loadPairKey()
+	return s
 }
 
 // Run reports to the API each minute until the context ends. The error is always nil, for an
