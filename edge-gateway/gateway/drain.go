@@ -24,9 +24,9 @@ type drain struct {
 	pacer   *batchPacer
 	live    int64 // live readings up to the end of the last batch
 	damaged int   // unreadable places of the outbox that have been logged
-	// windows holds each node's window before the messages that Next returned last; nil
-	// without a backlog.
-	windows map[string]*window
+	// windows holds each node's window, by enrolment, before the messages that Next returned
+	// last; nil without a backlog.
+	windows map[[2]string]*window
 	scratch windowBuffer
 }
 
@@ -115,12 +115,13 @@ func (d *drain) logDamage(ctx context.Context) {
 	}
 }
 
-// recent rebuilds the window of a message from the records before it.
+// recent rebuilds the window of a message from the records of its enrolment before it.
 func (d *drain) recent(m outbox.Message) reading.Window {
-	w, ok := d.windows[m.Reading.NodeID]
+	of := [2]string{m.Enrolment, m.Reading.NodeID}
+	w, ok := d.windows[of]
 	if !ok {
 		w = &window{}
-		d.windows[m.Reading.NodeID] = w
+		d.windows[of] = w
 	}
 	w.restore(m.Record, 0)
 	i := w.find(timedReading{Reading: m.Reading})
@@ -132,7 +133,7 @@ func (d *drain) recent(m outbox.Message) reading.Window {
 func (d *drain) publish(ctx context.Context, backlog []outbox.Message) int {
 	signer := d.sender.signer
 	if d.windows == nil {
-		d.windows = map[string]*window{}
+		d.windows = map[[2]string]*window{}
 		for m := range d.outbox.Before(backlog[0], OutboxRetention) {
 			signer.retime(&m)
 			d.recent(m)

@@ -303,7 +303,10 @@ func TestOtherEnrolments(t *testing.T) {
 	must.Eventually(t, "the readings of the open gateway and of this enrolment", func() bool { return len(e.readings()) == 4 })
 	for i, m := range e.readings() {
 		must.Equal(t, fmt.Sprintf("reading %d is signed by", i), []string{"", "", "gw-b", "gw-b"}[i], m.origin.GatewayID)
+		must.Equal(t, fmt.Sprintf("readings in the window of reading %d", i), i%2, m.Recent.Len())
 	}
+	e.measure(t)
+	must.Equal(t, "readings in the window of a live reading", 2, e.readings()[4].Recent.Len())
 	must.Equal(t, "readings of the other enrolment are kept", 2, e.aside.Stats().Pending)
 	_, health := e.send(http.MethodGet, "/health", "")
 	_, metrics := e.send(http.MethodGet, "/metrics", "")
@@ -319,7 +322,7 @@ func TestOtherEnrolments(t *testing.T) {
 	e.start(t)
 	e.change(func() { e.away = false })
 	must.Eventually(t, "the reading put aside", func() bool { return e.aside.Stats().Pending == 3 })
-	must.Equal(t, "readings that an open gateway leaves published", 4, len(e.readings()))
+	must.Equal(t, "readings that an open gateway leaves published", 5, len(e.readings()))
 }
 
 // TestUnknownTime shows contract 8.22: no reading is stored under a time that it may not be of.

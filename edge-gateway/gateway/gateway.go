@@ -242,10 +242,12 @@ func (g *Gateway) Report() (nodes []wire.StatusNode, kept int) {
 }
 
 // Restore reads the windows of nodes, and the readings that may be sent again, from an
-// outbox. New calls it; for an outbox that opens later, call it then.
+// outbox, but none of another enrolment. New calls it; for an outbox that opens later, call it then.
 func (g *Gateway) Restore(box Outbox) {
 	for m := range box.Since(g.sender.clock().Add(-OutboxRetention)) {
-		g.nodes.restore(m.Record)
+		if m.Enrolment == g.sender.signer.enrolmentID() {
+			g.nodes.restore(m.Record)
+		}
 	}
 }
 
