@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -180,14 +181,20 @@ func (d *drain) withholdFirst(ctx context.Context, messages []outbox.Message) (r
 	return messages, withheld
 }
 
-// withhold moves one reading to the withheld ones and reports whether it has.
+// withhold moves one reading to the withheld ones and reports whether the backlog goes on. Where
+// they have no room, one that may not be published is lost, rather than all behind it.
 func (d *drain) withhold(ctx context.Context, r outbox.Record, reason string) bool {
 	if d.withheld == nil {
 		return false
 	}
-	if err := d.withheld.AppendAll([]outbox.Record{r})[0]; err != nil {
-		d.sender.events.add(ctx, slog.LevelError, "", "a reading that may not be published cannot be withheld, the backlog waits", "error", err.Error())
-		return false
+	err := d.withheld.AppendAll([]outbox.Record{r})[0]
+	if full := errors.Is(err, outbox.ErrFull); err != nil {
+		d.sender.events.add(ctx, slog.LevelError, "", "a reading that may not be published cannot be withheld", "lost", full, "error", err.Error())
+		if full {
+			d.sender.dropped.Add(1)
+			d.sender.metrics.dropped.WithLabelValues("full").Inc()
+		}
+		return full
 	}
 	d.sender.metrics.withheld.WithLabelValues(reason).Inc()
 	d.sender.events.add(ctx, slog.LevelError, "", "readings are kept and not published", "reason", reason, "enrolment", r.Enrolment, "kept", d.withheldCount())

@@ -31,6 +31,7 @@ type enrolledSite struct {
 	id        string
 	corrected *clock.Clock
 	aside     *outbox.Outbox
+	room      int64 // bytes of aside; 0 for the usual
 	stop      func()
 
 	mu     sync.Mutex
@@ -66,7 +67,7 @@ func (e *enrolledSite) start(t *testing.T) {
 	boot := clock.Boot{ID: [16]byte{e.boot}, Uptime: func() time.Duration { return e.read().uptime }}
 	e.corrected = must.Get(clock.Open(filepath.Join(e.dir, "clock.json"), func() time.Time { m := e.read(); return m.truth.Add(m.off) }, boot))(t)
 	e.site = &site{tb: t, box: openBox(t, filepath.Join(e.dir, "outbox"), e.corrected.Now)}
-	e.aside = openBox(t, filepath.Join(e.dir, "withheld"), e.corrected.Now)
+	e.aside = must.Get(outbox.Open(filepath.Join(e.dir, "withheld"), outbox.Options{MaxBytes: e.room, Clock: e.corrected.Now}))(t)
 	config := gateway.Config{ProbeEvery: time.Millisecond, Boot: boot, Withheld: e.aside, IdleProbe: time.Hour}
 	if e.id != "" {
 		config.Enrolment = e
@@ -323,6 +324,23 @@ func TestOtherEnrolments(t *testing.T) {
 	e.change(func() { e.away = false })
 	must.Eventually(t, "the reading put aside", func() bool { return e.aside.Stats().Pending == 3 })
 	must.Equal(t, "readings that an open gateway leaves published", 5, len(e.readings()))
+}
+
+// TestNoRoomToWithhold has more readings of another enrolment than fit: those of this one do not
+// wait for them.
+func TestNoRoomToWithhold(t *testing.T) {
+	t.Parallel()
+	e := newEnrolledSite(t, 0)
+	e.change(func() { e.away = true })
+	e.measure(t)
+	e.stop()
+	e.id, e.room = "gw-b", 1
+	e.start(t)
+	e.hear(t)
+	e.measure(t)
+	e.change(func() { e.away = false })
+	must.Eventually(t, "the reading of this enrolment", func() bool { return len(e.readings()) == 1 })
+	must.Contain(t, "health", e.health(), `"dropped":1`)
 }
 
 // TestUnknownTime shows contract 8.22: no reading is stored under a time that it may not be of.
