@@ -91,6 +91,8 @@ func TestInvitation(t *testing.T) {
 	s.execute(t, `UPDATE persons SET email = 'd@example.com' WHERE id = $1`, ana.person)
 	open(taken, "", 400, "Email already registered")
 	demoted := codeOf(t, admin.invite(t, "e@example.com", "admin"))
+	s.call(t, a.token, http.MethodPatch, personsPath+decimal(admin.person), `{"role":"admin"}`).is(t, 200) // as before
+	open(demoted, fmt.Sprintf(`{"code":%q}`, demoted), 200, `"accepted":false`)
 	s.call(t, a.token, http.MethodPatch, personsPath+decimal(admin.person), `{"role":"viewer"}`).is(t, 200)
 	open(demoted, "", 404, gone)
 }

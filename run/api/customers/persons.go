@@ -164,7 +164,7 @@ func (h *Handlers) setRole(ctx context.Context, in *changedRole) (changedPerson,
 	return audit.Changed(ctx, h.DB, func(tx *store.DB) (out changedPerson, entry audit.Entry, err error) {
 		s, customer := accounts.New(tx), auth.Caller(ctx)
 		before, err := s.Person(ctx, customer, in.PersonID)
-		if err == nil {
+		if err == nil && before.Role != in.Body.Role { // a repeat ends no invitation made since
 			err = s.SetRole(ctx, customer, in.PersonID, in.Body.Role)
 		}
 		if err == nil && rest.Operator.Refuse(in.Body.Role) != "" { // who could not give them back
