@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -141,6 +142,27 @@ func TestDrill(t *testing.T) {
 	for table, want := range map[string]int{"alerts": 0, "excursions": 1, "sensor_data.readings": 2, fmt.Sprintf("room_incidents WHERE room_id = %d", room): 2} {
 		must.Equal(t, "rows in "+table, want, s.count(t, `SELECT count(*) FROM `+table))
 	}
+}
+
+// TestDrillOutlivesItsClient has the client go while the message is published.
+func TestDrillOutlivesItsClient(t *testing.T) {
+	t.Parallel()
+	ctx, leave := context.WithCancel(t.Context())
+	s, a := newTestCustomer(t, func(c *Config) { c.Drills = leaving(leave) })
+	_, rule := drillRoom(t, s, a)
+	request := httptest.NewRequestWithContext(ctx, http.MethodPost, "/api/v1/drills", strings.NewReader(fmt.Sprintf(`{"rule_id":%d,"sensor_id":"n1"}`, rule)))
+	request.Header.Set("Authorization", "Bearer "+a.token)
+	s.api.ServeHTTP(httptest.NewRecorder(), request)
+	drills := get[[]shownDrill](t, a, http.MethodGet, "/api/v1/drills", "")
+	must.Equal(t, "stages", "sent published", drills[0].reached())
+}
+
+// leaving is a topic whose first message has its client go.
+type leaving context.CancelFunc
+
+func (leave leaving) Publish(ctx context.Context, _ alerting.DrillMessage) error {
+	leave()
+	return ctx.Err()
 }
 
 // TestDrillFailsAndNamesTheStage leaves out one stage after the other.

@@ -162,6 +162,9 @@ func (h *Handlers) startDrill(ctx context.Context, in *rest.Body[newDrill]) (sta
 	if err != nil || in.Body.OnSite || fresh == "" {
 		return started, err
 	}
+	// The client may go: Pub/Sub has the message all the same.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*drillTimeout) //nolint:mnd // the publish, and its record
+	defer cancel()
 	// One that cannot be published fails at that stage.
 	if err := h.Drills.Publish(ctx, DrillMessage{fresh, now}); err != nil {
 		h.Log.ErrorContext(ctx, "drill not published", "error", err.Error())
