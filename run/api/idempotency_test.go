@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/store/accounts"
@@ -121,6 +122,27 @@ func TestRepeatsAtOnceCreateOnce(t *testing.T) {
 	callers.Wait()
 	if made := s.count(t, `SELECT count(*) FROM rules`); made != 1 || len(answers) != 1 {
 		t.Errorf("%d rules, answers %v", made, answers)
+	}
+}
+
+// TestRepeatsMayBeLate repeats creations once their times are past. Contract 1.17.
+func TestRepeatsMayBeLate(t *testing.T) {
+	t.Parallel()
+	s, a := newTestCustomer(t)
+	soon := s.now().Add(time.Minute).UTC().Format(time.RFC3339)
+	bodies := map[string]string{
+		"/api/v1/api-keys":    fmt.Sprintf(`{"name":"Visit","scope":"read","expires_at":%q}`, soon),
+		"/api/v1/maintenance": fmt.Sprintf(`{"start_time":%q,"duration_s":60,"room_ids":[%d]}`, soon, a.room(t, "Hall")),
+	}
+	first := map[string]reply{}
+	for path, body := range bodies {
+		first[path] = a.createOnce(t, "key", path, body)
+		first[path].is(t, 201)
+	}
+	s.forward(10 * time.Minute)
+	for path, body := range bodies {
+		must.Equal(t, path, string(first[path].body), string(a.createOnce(t, "key", path, body).body))
+		a.createOnce(t, "another", path, body).is(t, 400)
 	}
 }
 

@@ -291,11 +291,11 @@ func (h *Handlers) EndScope(ctx context.Context, tx *store.DB, scope incident.Sc
 }
 
 func (h *Handlers) createMaintenance(ctx context.Context, in *rest.Body[maintenanceChange]) (maintenanceBody, error) {
-	wanted, err := h.wantedMaintenance(ctx, &in.Body)
-	if err != nil {
-		return maintenanceBody{}, err
-	}
 	return audit.Changed(ctx, h.DB, func(tx *store.DB) (created maintenanceBody, entry audit.Entry, err error) {
+		wanted, err := h.wantedMaintenance(ctx, &in.Body)
+		if err != nil {
+			return created, entry, err
+		}
 		existing, err := incidents.New(tx).MaintenanceWindows(ctx, auth.Caller(ctx), time.Time{})
 		if err != nil {
 			return created, entry, err

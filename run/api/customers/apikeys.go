@@ -89,13 +89,13 @@ func (h *Handlers) createKey(ctx context.Context, in *rest.Body[newKey]) (create
 	}
 	if in.Body.ExpiresAt != nil {
 		wanted.ExpiresAt = &in.Body.ExpiresAt.Time
-		if !wanted.ExpiresAt.After(h.Clock()) {
-			return createdKey{}, errPast()
-		}
 	}
 	var out createdKey
 	out.Key, wanted.Prefix, wanted.Hash = auth.NewKey()
 	return audit.Changed(ctx, h.DB, func(tx *store.DB) (createdKey, audit.Entry, error) {
+		if end := wanted.ExpiresAt; end != nil && !end.After(h.Clock()) {
+			return createdKey{}, audit.Entry{}, errPast()
+		}
 		created, err := accounts.New(tx).CreateAPIKey(ctx, auth.Caller(ctx), wanted)
 		out.Fields = fieldsOf(created)
 		return out, audit.Entry{Subject: audit.Subject("key", created.ID), After: out.Fields}, err
