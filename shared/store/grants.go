@@ -51,9 +51,9 @@ func componentGrants() map[string]map[string]string {
 			"sensor_data.readings": read,
 		},
 		"api": {
-			"customers": all, "persons": all, "invitations": all, "server_rooms": all, "sensors": all, "sensor_tombstones": read, "open_holds": read, "live_states": read,
-			"alerts": all, "alert_thresholds": all, "prediction_feedback": all, "model_training_runs": all,
-			"gateways": all, "gateway_boots": all, "gateway_nodes": all, "visible_spans": read, "node_state": upsert, "node_slots": all, "probe": read,
+			"customers": upsert, "persons": all, "invitations": all, "server_rooms": all, "sensors": all, "sensor_tombstones": read, "open_holds": read, "live_states": read,
+			"alerts": edit, "alert_thresholds": upsert, "prediction_feedback": upsert, "model_training_runs": upsert,
+			"gateways": all, "gateway_boots": all, "gateway_nodes": all, "visible_spans": read, "node_state": edit, "node_slots": read, "probe": read,
 			"audit_log": append, "api_keys": all, "watches": all, "idempotent_answers": all,
 			"rules": all, "customer_rules": read, "rule_memory": read, "excursions": upsert, "room_incidents": all, "incident_changes": append, "incidents": upsert,
 			"maintenance_windows": upsert, "learning_settings": upsert, "node_learning": read, "corrections": withdraw,
