@@ -226,4 +226,13 @@ func TestUnreportedSensorsAreLimited(t *testing.T) {
 	add("n4").says(t, 400, "At most 2 sensors may wait for their first reading; enrol a gateway to have more")
 	a.enrolled(t, "Basement")
 	add("n4").has(t, 201, `"channel":"signed"`)
+	setBack := func() reply {
+		t.Helper()
+		return s.call(t, a.token, http.MethodPost, "/api/v1/sensors/n4/channel", "")
+	}
+	setBack().says(t, 400, "At most 2 sensors may wait for their first reading; enrol a gateway to have more")
+	s.call(t, a.token, http.MethodDelete, "/api/v1/sensors/delete_sensor/n3", "").is(t, 204)
+	for range 2 {
+		setBack().has(t, 200, `"channel":"open"`)
+	}
 }

@@ -148,7 +148,7 @@ func TestSensorIsSetBackByHand(t *testing.T) {
 	db.ingest(t, db.anna, signed, 22)
 	db.ingest(t, 0, db.now(t), 99)
 	before := db.now(t)
-	must.Equal(t, "signed", false, must.Get(db.SetBackSensor(t.Context(), db.anna, "n1"))(t).Signed)
+	must.Equal(t, "signed", false, must.Get(db.SetBackSensor(t.Context(), db.anna, "n1", 0))(t).Signed)
 	after := db.now(t)
 	spans := db.openSpans(t, db.anna)
 	if len(spans) != 2 || !spans[0].Until.Equal(reading.TruncateTime(signed)) {
@@ -163,7 +163,7 @@ func TestSensorIsSetBackByHand(t *testing.T) {
 	if temperature, sensor := db.shown(t); temperature != 24 || sensor.Signed {
 		t.Errorf("set back: %v, %+v", temperature, sensor)
 	}
-	must.Equal(t, "signed again", false, must.Get(db.SetBackSensor(t.Context(), db.anna, "n1"))(t).Signed)
+	must.Equal(t, "signed again", false, must.Get(db.SetBackSensor(t.Context(), db.anna, "n1", 0))(t).Signed)
 	db.ingest(t, db.anna, db.now(t), 25)
 	if temperature, sensor := db.shown(t); temperature != 25 || !sensor.Signed {
 		t.Errorf("signed again: %v, %+v", temperature, sensor)
@@ -177,8 +177,8 @@ func TestSensorIsSetBackByHand(t *testing.T) {
 	}
 	// Another may hold the id now. Then hers cannot be set back.
 	db.claim(t, db.bruno, db.brunosRoom, "n1")
-	_, err := db.SetBackSensor(t.Context(), db.anna, "n1")
+	_, err := db.SetBackSensor(t.Context(), db.anna, "n1", 0)
 	must.Fail(t, "while another holds the id", err, store.ErrSensorExists)
-	_, err = db.SetBackSensor(t.Context(), db.anna, "n2")
+	_, err = db.SetBackSensor(t.Context(), db.anna, "n2", 0)
 	must.Fail(t, "no sensor", err, store.ErrNoSensor)
 }

@@ -208,7 +208,7 @@ func (h *Handlers) registerSensors(r *rest.API) {
 		Summary: "Set a sensor back to the open channel",
 		Description: "A sensor is signed from the first reading of its id that one of the account's own gateways signs. This makes it accept " +
 			"gateways that are not enrolled again, until the next signed reading.",
-		Errors: []error{store.ErrNoSensor, store.ErrSensorExists},
+		Errors: []error{store.ErrNoSensor, store.ErrSensorExists, store.ErrTooManyUnreported},
 	}, h.setBackSensor)
 	// A repeat gets 404: the sensor is gone, as requested.
 	rest.Register(r, rest.Operation{
@@ -287,7 +287,7 @@ func (h *Handlers) change(ctx context.Context, id string, do func(tx *store.DB, 
 
 func (h *Handlers) setBackSensor(ctx context.Context, in *input.SensorPath) (sensor, error) {
 	return h.change(ctx, in.SensorID, func(tx *store.DB, _ accounts.Sensor) (accounts.Sensor, error) {
-		return accounts.New(tx).SetBackSensor(ctx, auth.Caller(ctx), in.SensorID)
+		return accounts.New(tx).SetBackSensor(ctx, auth.Caller(ctx), in.SensorID, h.MaxUnreported)
 	})
 }
 

@@ -103,6 +103,12 @@ func (s Store) CreateSensor(ctx context.Context, customerID int64, n NewSensor) 
 	return created, nil
 }
 
+// full is the condition that no more of a customer's open sensors may be without a reading.
+const full = `(SELECT count(*)
+	FROM sensors s
+	LEFT JOIN node_state n ON n.channel = 0 AND n.node_id = s.node_id
+	WHERE s.customer_id = @customer AND s.signed_from IS NULL AND n.timestamp IS NULL) >= @most`
+
 // isSigned reports whether a customer's new sensor is signed, see [Store.CreateSensor].
 func isSigned(ctx context.Context, tx *store.DB, customerID int64, n NewSensor) (bool, error) {
 	// A customer's creations are serialised, because of the limit.
@@ -115,10 +121,7 @@ func isSigned(ctx context.Context, tx *store.DB, customerID int64, n NewSensor) 
 		SELECT EXISTS (SELECT FROM node_state WHERE channel = @customer AND node_id = @id AND timestamp IS NOT NULL) AS reported,
 		       EXISTS (SELECT FROM gateways WHERE customer_id = @customer AND public_key IS NOT NULL AND revoked_at IS NULL) AS enrolled,
 		       EXISTS (SELECT FROM open_holds WHERE node_id = @id AND held_until = 'infinity') AS held,
-		       (SELECT count(*)
-		        FROM sensors s
-		        LEFT JOIN node_state n ON n.channel = 0 AND n.node_id = s.node_id
-		        WHERE s.customer_id = @customer AND s.signed_from IS NULL AND n.timestamp IS NULL) >= @most AS full`,
+		       `+full+` AS full`,
 		pgx.StrictNamedArgs{"id": n.ID, "customer": customerID, "most": cmp.Or(n.MaxUnreported, MaxUnreported)})
 	switch {
 	case err != nil:
@@ -136,14 +139,21 @@ func isSigned(ctx context.Context, tx *store.DB, customerID int64, n NewSensor) 
 
 // SetBackSensor returns a customer's signed sensor to the open channel until the next signed
 // reading of its id. An open sensor stays as it is. Errors:
-// [store.ErrNoSensor]; [store.ErrSensorExists], while another customer holds the id.
-func (s Store) SetBackSensor(ctx context.Context, customerID int64, id string) (Sensor, error) {
+// [store.ErrNoSensor]; [store.ErrSensorExists], while another customer holds the id;
+// [store.ErrTooManyUnreported], if most is exceeded as in [NewSensor].
+func (s Store) SetBackSensor(ctx context.Context, customerID int64, id string, most int) (Sensor, error) {
 	changed, err := store.One[Sensor](ctx, s.db, store.ErrNoSensor, `
 		UPDATE sensors
 		SET signed_from = NULL
-		WHERE node_id = @id AND customer_id = @customer
+		WHERE node_id = @id AND customer_id = @customer AND (signed_from IS NULL OR NOT `+full+` OR EXISTS (
+		    SELECT FROM node_state n WHERE n.channel = 0 AND n.node_id = sensors.node_id AND n.timestamp IS NOT NULL))
 		RETURNING `+sensorColumns,
-		pgx.StrictNamedArgs{"id": id, "customer": customerID})
+		pgx.StrictNamedArgs{"id": id, "customer": customerID, "most": cmp.Or(most, MaxUnreported)})
+	if errors.Is(err, store.ErrNoSensor) { // or there is no room for one more
+		if _, absent := s.Sensor(ctx, customerID, id); absent == nil {
+			err = store.ErrTooManyUnreported
+		}
+	}
 	return changed, store.Wrap(sensorError(err), "set back sensor %s", id)
 }
 
