@@ -76,3 +76,12 @@ func TestPreviewAsksAsMuchForManyRooms(t *testing.T) {
 		t.Errorf("%d statements for a room, %d for thirty", one, many)
 	}
 }
+
+// TestSlowPreview has the time of the operation end before all readings are read.
+func TestSlowPreview(t *testing.T) {
+	t.Parallel()
+	_, a := newTestCustomer(t, func(c *Config) { c.Readings = fakeReader{fail: context.DeadlineExceeded} })
+	a.heldSensor(t, "n1")
+	a.call(t, a.token, http.MethodPost, "/api/v1/rules/preview", fmt.Sprintf(`{"days":92,"rules":[%s]}`, fmt.Sprintf(someRule, 30.0, ""))).
+		says(t, 400, "The preview takes too long; choose fewer days, or rules for fewer sensors")
+}

@@ -3,6 +3,7 @@ package alerting
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -49,7 +50,16 @@ type preview struct {
 	Rooms      []previewRoom `json:"rooms" nullable:"false" doc:"Rooms with excursions, those with most incidents first."`
 }
 
-func (h *Handlers) preview(ctx context.Context, in *rest.Body[previewRequest]) (preview, error) {
+func errSlowPreview() *rest.Error {
+	return rest.BadRequest("The preview takes too long; choose fewer days, or rules for fewer sensors")
+}
+
+func (h *Handlers) preview(ctx context.Context, in *rest.Body[previewRequest]) (_ preview, err error) {
+	defer func() {
+		if err != nil && errors.Is(cmp.Or(ctx.Err(), err), context.DeadlineExceeded) {
+			err = errSlowPreview()
+		}
+	}()
 	customer := auth.Caller(ctx)
 	rules := make([]incident.Rule, len(in.Body.Rules))
 	for i := range in.Body.Rules {

@@ -188,7 +188,7 @@ func (h *Handlers) registerRules(r *rest.API) {
 		Summary: "Count the incidents and excursions that rules would have made",
 		Description: "By the stored readings of the last days. Each counts on the day (UTC) on which it began. " +
 			"Incidents are made only of these rules' excursions. Where the account has a narrower rule of the same kind, that one would judge.",
-		Errors: []error{store.ErrNoRoom, store.ErrNoSensor},
+		Errors: []error{store.ErrNoRoom, store.ErrNoSensor, errSlowPreview()},
 	}, h.preview)
 }
 
