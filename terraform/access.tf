@@ -115,7 +115,8 @@ resource "google_storage_bucket_iam_member" "models" {
   member = each.value.member
 }
 
-# Records are never written again: a revision has a name of its own.
+# An archive is never written again, but the entry of its revision is once copies of readings
+# came late: to replace an object needs the right to delete it.
 resource "google_storage_bucket_iam_member" "records" {
   bucket = module.records.bucket
   role   = "roles/storage.objectUser"
