@@ -146,6 +146,9 @@ func (a *Authenticator) Authenticate(op rest.Operation) func(huma.Context, func(
 			a.log.DebugContext(ctx.Context(), "token rejected", "error", err.Error())
 			rest.WriteError(writer, rest.Unauthorized())
 			return
+		case err != nil && ctx.Context().Err() != nil:
+			rest.WriteStatus(writer, rest.StatusClientGone)
+			return
 		case err != nil:
 			a.log.ErrorContext(ctx.Context(), "token check failed", "error", err.Error())
 			rest.WriteError(writer, rest.NewError(http.StatusInternalServerError, rest.DetailInternal))

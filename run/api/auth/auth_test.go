@@ -1,8 +1,10 @@
 package auth
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -72,4 +74,23 @@ func answer(t *testing.T, a *Authenticator, credential string) int {
 	next := func(huma.Context) {} // 200
 	a.Authenticate(rest.Operation{Keys: rest.ReadKeysInRooms, Role: rest.Viewer})(humago.NewContext(&huma.Operation{}, request, recorder), next)
 	return recorder.Code
+}
+
+// TestClientGoesDuringALookup logs no fault.
+func TestClientGoesDuringALookup(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	tokens := testTokens(t, testKey, time.Now)
+	left, leave := context.WithCancel(t.Context())
+	persons := func(context.Context, []int64) (map[int64]accounts.Person, error) {
+		leave()
+		return nil, context.Canceled
+	}
+	a := NewAuthenticator(tokens, persons, nil, logging.New(&log, slog.LevelInfo, ""))
+	request := httptest.NewRequestWithContext(left, http.MethodGet, "/", nil)
+	request.Header.Set("Authorization", "Bearer "+must.Get(tokens.Issue(accounts.Person{ID: 3, CustomerID: 7}))(t))
+	recorder := httptest.NewRecorder()
+	a.Authenticate(rest.Operation{Role: rest.Viewer})(humago.NewContext(&huma.Operation{}, request, recorder), nil)
+	must.Equal(t, "status", rest.StatusClientGone, recorder.Code)
+	must.Equal(t, "log", "", log.String())
 }

@@ -74,6 +74,9 @@ func NotFound(detail string) *Error { return NewError(http.StatusNotFound, detai
 // BadRequest answers 400.
 func BadRequest(detail string) *Error { return NewError(http.StatusBadRequest, detail) }
 
+// StatusClientGone is for the log, where 500 would be a fault of ours; nobody reads the answer.
+const StatusClientGone = 499
+
 // The details of the errors that any operation may answer with.
 const (
 	detailCredentials   = "Could not validate credentials"
@@ -105,7 +108,7 @@ func (r *API) answer(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		// The client has gone or the server is stopping: nobody reads the answer.
 		r.config.Log.InfoContext(ctx, "request canceled", "error", err.Error())
-		return answered
+		return NewError(StatusClientGone, answered.Detail)
 	}
 	r.config.Log.ErrorContext(ctx, "request failed", "error", err.Error())
 	return answered

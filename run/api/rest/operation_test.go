@@ -55,6 +55,14 @@ func TestOperationIsGivenUp(t *testing.T) {
 		if got := log.String(); !strings.Contains(got, `"severity":"ERROR"`) || !strings.Contains(got, "request failed") || !strings.Contains(got, "deadline exceeded") {
 			t.Errorf("the log says %s", got)
 		}
+		log.Reset()
+		left, leave := context.WithCancel(t.Context())
+		leave()
+		recorder := httptest.NewRecorder()
+		router.ServeHTTP(recorder, httptest.NewRequestWithContext(left, http.MethodGet, "/hang", nil))
+		if got := log.String(); recorder.Code != StatusClientGone || strings.Contains(got, "ERROR") || !strings.Contains(got, "request canceled") {
+			t.Errorf("of a client that has gone %d, the log says %s", recorder.Code, got)
+		}
 		if answer, took := get("/stream"); answer.Code != http.StatusOK || answer.Body.String() != "[1]\n" || took < 5*time.Minute {
 			t.Errorf("streamed %d %s after %s", answer.Code, answer.Body, took)
 		}
