@@ -146,6 +146,18 @@ func TestRepeatsMayBeLate(t *testing.T) {
 	}
 }
 
+// TestRepeatAfterALeak repeats a request once its SECRET_KEY is replaced: it makes nothing more.
+func TestRepeatAfterALeak(t *testing.T) {
+	t.Parallel()
+	s, a := newTestCustomer(t)
+	const path, body = "/api/v1/server_rooms/new_room", `{"name":"Hall"}`
+	a.createOnce(t, "key", path, body).is(t, 201)
+	a.testAPI = newTestAPI(t, func(c *Config) { c.DB, c.SecretKey = s.store.DB, strings.Repeat("n", 32) })
+	a.login(t)
+	a.createOnce(t, "key", path, body).says(t, 409, "Idempotency-Key: the first answer can no longer be read; look for what it made")
+	must.Equal(t, "rooms", 1, s.count(t, `SELECT count(*) FROM server_rooms`))
+}
+
 // TestAnswersExpire repeats a request after a day: it makes another thing, and what has expired
 // is removed, of other accounts too. Contract 1.17.
 func TestAnswersExpire(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"crypto/cipher"
 	"crypto/hmac"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -37,6 +36,11 @@ func (r Repeatable) KeyHashOf(caller string) [sha256.Size]byte {
 // ErrOtherRequest answers an Idempotency-Key that was used with another body.
 func ErrOtherRequest() *Error {
 	return BadRequest(idempotencyHeader + ": was used for a request with another body")
+}
+
+// errLostAnswer answers a repeat of a request whose answer's SECRET_KEY is gone.
+func errLostAnswer() *Error {
+	return NewError(http.StatusConflict, idempotencyHeader+": the first answer can no longer be read; look for what it made")
 }
 
 type repeatableKey struct{}
@@ -86,7 +90,7 @@ func (r Repeatable) Decrypt(encrypted []byte) ([]byte, error) {
 			return answer, nil
 		}
 	}
-	return nil, errors.New("the first answer cannot be decrypted: its SECRET_KEY is gone")
+	return nil, errLostAnswer()
 }
 
 // creates marks the operations whose answers are kept, in huma's metadata of an operation.

@@ -98,7 +98,7 @@ func Register[I, O any](r *API, op Operation, handle func(context.Context, *I) (
 		described.Description = strings.TrimSpace(idempotencySentence + "\n\n" + described.Description)
 		described.Metadata = map[string]any{creates: true}
 		described.Parameters = []*huma.Param{idempotencyParameter()}
-		errs = append(errs, ErrOtherRequest(), TooManyAnswers())
+		errs = append(errs, ErrOtherRequest(), errLostAnswer(), TooManyAnswers())
 	}
 	if op.Wait > 0 {
 		described.Middlewares = append(described.Middlewares, extendDeadlines(op.Wait))
