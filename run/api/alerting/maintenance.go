@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 	"time"
 
@@ -324,7 +325,10 @@ func (h *Handlers) updateMaintenance(ctx context.Context, in *updateMaintenanceI
 		func(tx *store.DB) (incidents.Maintenance, error) {
 			return incidents.New(tx).MaintenanceWindow(ctx, auth.Caller(ctx), in.WindowID)
 		},
-		func(tx *store.DB, _ incidents.Maintenance) (incidents.Maintenance, error) {
+		func(tx *store.DB, before incidents.Maintenance) (incidents.Maintenance, error) {
+			if reflect.DeepEqual(h.maintenanceOf(before), h.maintenanceOf(wanted)) {
+				return before, nil // a version of its own would say the same
+			}
 			if err := h.confirmed(ctx, tx, wanted, in.Body.Confirm); err != nil {
 				return incidents.Maintenance{}, err
 			}
