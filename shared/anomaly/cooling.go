@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"coldaisle.dev/shared/features"
@@ -234,7 +235,7 @@ type limits struct {
 	Change [2][4]float32 // rise and fall within each span, at any hour
 	Level  [2]float32    // coldest and warmest
 	// Slow is how much hotter it is than its past (negative: colder; 0: neither), the day since
-	// 1970 on which that began, and 1 if only the peaks of the days are hotter.
+	// 1970 on which that began, and peaks if only those of the days are hotter, or steep.
 	Slow  [3]float32
 	Hour  [2][24]uint8 // the share of Change, in 255ths, at an hour of the day and its neighbours
 	First float32      // the share of firstChanges that is the least limit
@@ -336,20 +337,24 @@ const (
 	// difference from its room.
 	roomSpread, nodeSpread = 0.5, 0.15
 	heardHours             = 12 // a day counts with at least this many hours
-	beyondDays             = 3  // least spreads by which a day must lie beyond all days before
+	beyondDays             = 4  // least spreads by which a day must lie beyond all days before, or rise
+	steepDays              = 3  // a steep rise is one within so many days
 	outlier                = 4  // spreads; a day before that lies further away counts as if it did not
 	leastDays              = 5  // a day is compared with at least this many like it
+	peaks, steep           = 1, 2
 )
 
 // slow compares each day's median, maximum and minimum of the hourly means with the days before
 // the last seven or, with less than two weeks, before the last third, so that a change of this
 // week does not count as usual. Working days are compared with working days if there are two.
+// Where weeks differ, that takes days longer: a rise within three days is compared with earlier ones.
 func (l *limits) slow(past []Climate, spread float64) {
 	type day struct {
 		number int64
 		values [3]float64
 	}
 	var days []day
+	var all []float64 // the days' means
 	for i := 0; i < len(past); {
 		number := past[i].Start.Unix() / 86400
 		var means []float64
@@ -361,6 +366,11 @@ func (l *limits) slow(past []Climate, spread float64) {
 		if len(means) >= heardHours {
 			slices.Sort(means)
 			days = append(days, day{number, [3]float64{features.Quantile(means, 0.5), means[len(means)-1], means[0]}})
+			mean := 0.0
+			for _, m := range means {
+				mean += m / float64(len(means))
+			}
+			all = append(all, mean)
 		}
 	}
 	recent := min(7, len(days)/3)
@@ -397,10 +407,20 @@ func (l *limits) slow(past []Climate, spread float64) {
 				if i == len(since)-1 && sum[w] > largest && way*d.values[k] > beyond[w]+beyondDays*spread {
 					largest, l.Slow = sum[w], [3]float32{float32(by), float32(began[w]), 0}
 					if k == 1 && way > 0 {
-						l.Slow[2] = 1
+						l.Slow[2] = peaks
 					}
 				}
 			}
+		}
+	}
+	last, usual := len(days)-1, median(slices.Clone(all), 1)
+	for span := 1; span <= steepDays && last >= 3*7 && l.Slow[0] == 0; span++ {
+		most := beyondDays * spread
+		for i := span; i <= last-span; i++ {
+			most = max(most, all[i]-all[i-span])
+		}
+		if by := all[last] - all[last-span]; departed(by, all[last]-usual+comesBack) > most {
+			l.Slow = [3]float32{float32(by), float32(days[last-span].number + 1), steep}
 		}
 	}
 }
@@ -522,8 +542,11 @@ func (c *Calibration) Cooling(node, room string, at time.Time, own, together Mov
 			way = "colder"
 		}
 		reason := fmt.Sprintf(than+", since %s", larger(by[0], -by[0]), way, time.Unix(int64(by[1])*86400, 0).UTC().Format("Monday 2 January"))
-		if by[2] == 1 {
+		switch by[2] {
+		case peaks:
 			reason += ", at its peaks: cooling no longer keeps up"
+		case steep:
+			reason = strings.Replace(reason, "its last month", "before", 1)
 		}
 		return notice("slow_change", by[0], larger(by[0], -by[0]), reason)
 	}

@@ -630,6 +630,16 @@ func TestSlowChange(t *testing.T) {
 			return 22
 		}
 	}
+	// Weeks of 19 to 25 °C, that rise by 1.8 °C within three days but for once, and then the last three days.
+	wandering := func(phase int, once, last float64) func(day, hour int) float64 {
+		return func(day, _ int) float64 {
+			level := 19 + 0.6*math.Abs(float64((min(day, 24)+phase)%20-10)) + last/3*float64(max(0, day-24))
+			if day == 8 {
+				level += once
+			}
+			return level
+		}
+	}
 	for _, c := range []struct {
 		name  string
 		days  int
@@ -651,17 +661,23 @@ func TestSlowChange(t *testing.T) {
 			}
 			return 22
 		}, ""},
-		{"two days of five spreads", 28, warmer(2.5, 25), ""},
+		{"two days of five spreads", 28, warmer(2.5, 25), "the room is 2.5 °C hotter than before, since Saturday 28 February"},
 		{"two days of more", 28, warmer(2.6, 25), "the room is 2.6 °C hotter than its last month, since Saturday 28 February"},
 		{"two days of five spreads, colder", 28, warmer(-2.5, 25), ""},
 		{"two days of more, colder", 28, warmer(-2.6, 25), "the room is 2.6 °C colder than its last month, since Saturday 28 February"},
-		{"three spreads beyond", 28, warmer(1.5, 22), ""},
-		{"three spreads below", 28, warmer(-1.5, 22), ""},
+		{"four spreads beyond", 28, warmer(2, 22), ""},
+		{"four spreads below", 28, warmer(-2, 22), ""},
 		{"six days of past", 6, func(day, _ int) float64 { return 22 + 3*float64(max(0, day-3)) }, ""},
-		{"less than its hottest day and 1.5 °C", 28, afterOne(24, 25.4), ""},
-		{"more", 28, afterOne(24, 25.6), "the room is 3.6 °C hotter than its last month, since Saturday 28 February"},
-		{"one far hotter day is not usual", 28, afterOne(28, 25.6), "the room is 3.6 °C hotter than its last month, since Saturday 28 February"},
-		{"nor a far colder one", 28, afterOne(16, 18.4), "the room is 3.6 °C colder than its last month, since Saturday 28 February"},
+		{"less than its coldest day and 2 °C", 28, afterOne(20, 18.1), ""},
+		{"more", 28, afterOne(20, 17.9), "the room is 4.1 °C colder than its last month, since Saturday 28 February"},
+		{"one far hotter day is not usual", 28, afterOne(28, 26.1), "the room is 4.1 °C hotter than its last month, since Saturday 28 February"},
+		{"nor a far colder one", 28, afterOne(16, 17.9), "the room is 4.1 °C colder than its last month, since Saturday 28 February"},
+		{"weeks that differ", 28, wandering(11, 0, 1.8), ""},
+		{"a rise that is faster than theirs", 28, wandering(11, 0, 2.4), "the room is 2.4 °C hotter than before, since Friday 27 February"},
+		{"as fast as once", 28, wandering(11, 0.7, 2.4), ""},
+		{"back from the cold", 28, wandering(6, 0, 2.4), ""},
+		{"three weeks of past", 21, warmer(2.5, 19), ""},
+		{"and a day", 22, warmer(2.5, 20), "the room is 2.5 °C hotter than before, since Sunday 1 March"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
