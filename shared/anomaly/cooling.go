@@ -337,6 +337,7 @@ const (
 	// difference from its room.
 	roomSpread, nodeSpread = 0.5, 0.15
 	heardHours             = 12 // a day counts with at least this many hours
+	missedHours            = 2  // and with that many fewer than most days: half of one is warmer or colder than the whole
 	beyondDays             = 4  // least spreads by which a day must lie beyond all days before, or rise
 	steepDays              = 3  // a steep rise is one within so many days
 	outlier                = 4  // spreads; a day before that lies further away counts as if it did not
@@ -351,27 +352,32 @@ const (
 func (l *limits) slow(past []Climate, spread float64) {
 	type day struct {
 		number int64
+		heard  float64 // hours
 		values [3]float64
+		mean   float64
 	}
 	var days []day
-	var all []float64 // the days' means
+	var heard, means []float64
 	for i := 0; i < len(past); {
 		number := past[i].Start.Unix() / 86400
-		var means []float64
+		var hours []float64
 		for ; i < len(past) && past[i].Start.Unix()/86400 == number; i++ {
 			if past[i].Count > 0 {
-				means = append(means, float64(past[i].Mean))
+				hours = append(hours, float64(past[i].Mean))
 			}
 		}
-		if len(means) >= heardHours {
-			slices.Sort(means)
-			days = append(days, day{number, [3]float64{features.Quantile(means, 0.5), means[len(means)-1], means[0]}})
-			mean := 0.0
-			for _, m := range means {
-				mean += m / float64(len(means))
+		if n := len(hours); n >= heardHours {
+			slices.Sort(hours)
+			d := day{number, float64(n), [3]float64{features.Quantile(hours, 0.5), hours[n-1], hours[0]}, 0}
+			for _, mean := range hours {
+				d.mean += mean / d.heard
 			}
-			all = append(all, mean)
+			days, heard, means = append(days, d), append(heard, d.heard), append(means, d.mean)
 		}
+	}
+	least := median(heard, 1) - missedHours
+	for len(days) > 0 && days[len(days)-1].heard < least { // what was told the day before stands
+		days = days[:len(days)-1]
 	}
 	recent := min(7, len(days)/3)
 	before, since := days[:len(days)-recent], days[len(days)-recent:]
@@ -387,7 +393,7 @@ func (l *limits) slow(past []Climate, spread float64) {
 					values = append(values, b.values[k])
 				}
 			}
-			if len(values) < leastDays {
+			if len(values) < leastDays || d.heard < least {
 				continue
 			}
 			slices.Sort(values)
@@ -413,14 +419,16 @@ func (l *limits) slow(past []Climate, spread float64) {
 			}
 		}
 	}
-	last, usual := len(days)-1, median(slices.Clone(all), 1)
+	last, usual := len(days)-1, median(means, 1)
 	for span := 1; span <= steepDays && last >= 3*7 && l.Slow[0] == 0; span++ {
 		most := beyondDays * spread
 		for i := span; i <= last-span; i++ {
-			most = max(most, all[i]-all[i-span])
+			most = max(most, days[i].mean-days[i-span].mean)
 		}
-		if by := all[last] - all[last-span]; departed(by, all[last]-usual+comesBack) > most {
-			l.Slow = [3]float32{float32(by), float32(days[last-span].number + 1), steep}
+		from, to := days[last-span], days[last]
+		whole := to.number-from.number == int64(span) && min(to.heard, from.heard) >= least
+		if by := to.mean - from.mean; whole && departed(by, to.mean-usual+comesBack) > most {
+			l.Slow = [3]float32{float32(by), float32(from.number + 1), steep}
 		}
 	}
 }

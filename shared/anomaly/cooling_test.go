@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -699,6 +700,20 @@ func TestSlowChange(t *testing.T) {
 	ten := weeks(14, func(day, _ int) float64 { return 22 + 3*float64(max(0, day-6)) }, 0.2)[:10*24]
 	if told, ok := roomOf(ten).Cooling("n", "r", noon(), now, now, 4); !ok || !strings.HasPrefix(told.Reason, "the room is 9.0 °C hotter") {
 		t.Errorf("ten days of past: %+v", told)
+	}
+	// The warm half of a day, and what is the day after it once days between are missing, is no change.
+	nights := func(day, hour int) float64 { return 19 + float64(day%7)*0.6 + 6*float64(hour/12) }
+	half := weeks(28, nights, 0.2)
+	for name, air := range map[string][]anomaly.Climate{
+		"half a day": slices.Concat(half[:27*24], half[27*24+12:]), "days missing": slices.Concat(half[:22*24], half[27*24:]),
+	} {
+		if told, ok := roomOf(air).Cooling("n", "r", noon(), now, now, 4); ok {
+			t.Errorf("%s: %+v", name, told)
+		}
+	}
+	lasting := weeks(28, warmer(3, 24), 0.2)
+	if told, ok := roomOf(lasting[:27*24+13]).Cooling("n", "r", noon(), now, now, 4); !ok {
+		t.Errorf("on a day that was half heard, what lasts: %+v", told)
 	}
 	alone := anomaly.Calibrate([]anomaly.NodeHours{{Node: "n", Air: ten}})
 	if told, ok := alone.Cooling("n", "", noon(), now, moves(float32(math.NaN()), 22), 1); !ok || !strings.HasPrefix(told.Reason, "it is 9.0 °C hotter") {
