@@ -291,6 +291,7 @@ func (c *client) rules(ctx context.Context, into *site) error {
 
 // overview is the part of the API's answer that the watch reads.
 type overview struct {
+	Time  time.Time `json:"time"`
 	Rooms []struct {
 		ID   int64  `json:"id"`
 		Name string `json:"name"`

@@ -300,8 +300,12 @@ func (s *state) next(step *Step, blocked map[int64]time.Time, now time.Time) ([]
 	return nil, min(wait, sent[0].Add(time.Hour).Sub(now))
 }
 
-// notAhead brings back the times that a clock has left in the journal which was set back since.
+// notAhead brings back the times that a clock has left in the journal which was set back since. The
+// clock of now is right.
 func (s *state) notAhead(steps []Step, now time.Time) {
+	for _, k := range s.Incidents {
+		k.Known = reading.Earlier(k.Known, now)
+	}
 	for i := range steps {
 		for n, j := range s.Queue {
 			if j.Step == steps[i].Name {

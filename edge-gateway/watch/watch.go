@@ -107,7 +107,6 @@ func (w *Watch) load(ctx context.Context) error {
 	if w.unread = w.config.read(journalFile, &w.state); w.unread != nil {
 		w.state = *newState()
 	}
-	w.state.notAhead(w.config.Steps, w.clock())
 	if w.config.read(siteFile, &w.site) != nil { // the API has it
 		w.site = site{}
 	}
@@ -122,6 +121,9 @@ func (w *Watch) load(ctx context.Context) error {
 		w.wake[w.config.Steps[i].Name] = make(chan struct{}, 1)
 	}
 	if err == nil {
+		if seen.Time.Sub(w.clock()).Abs() < time.Minute { // else the clock of now may be the wrong one
+			w.state.notAhead(w.config.Steps, w.clock())
+		}
 		w.state.observe(w.config.Steps, seen.Incidents, w.answered)
 	}
 	return nil

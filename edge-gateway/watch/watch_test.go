@@ -115,7 +115,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/api/v1/overview":
 		answer = map[string]any{
 			"rooms": []map[string]any{{"id": 1, "name": "Hall A"}, {"id": 2, "name": "Hall B"}}, "sensors": s.sensors, "incidents": s.lasting(),
-			"probe": map[string]bool{"late": s.late},
+			"probe": map[string]bool{"late": s.late}, "time": time.Now(),
 		}
 	case "/api/v1/rules":
 		answer = s.rules
@@ -280,29 +280,39 @@ func TestJournalLost(t *testing.T) {
 }
 
 // TestOwnClockIsSetBack starts after the clock, by which one message was sent and one was to be, was
-// set back a day: the second does not wait until then.
+// set back a day: the second does not wait until then. A clock that is behind at the start, as
+// without a battery, brings no message forward.
 func TestOwnClockIsSetBack(t *testing.T) {
 	t.Parallel()
-	s := &service{present: map[int64]Incident{}}
-	api := httptest.NewServer(s)
-	defer api.Close()
-	c := must.Get(Load(configure(t, api.URL, "  - {name: a, at_most: 1, command: [/bin/true]}\n"), nil))(t)
-	for id, ahead := range []time.Duration{24 * time.Hour, 0} {
-		clock := func() time.Time { return time.Now().Add(ahead) }
-		w, closeJournal, err := Open(t.Context(), c, &http.Client{}, clock, logging.Discard())
-		must.Do(t, err)
-		batch, _ := w.state.next(&c.Steps[0], nil, clock())
-		must.Equal(t, fmt.Sprint("messages after start ", id), id, len(batch))
-		if ahead > 0 {
-			must.Do(t, w.poll(t.Context(), false, false))
-			w.state.Sent["a"] = []time.Time{clock()}
-			warning := hot(1)
-			warning.Severity = incident.Warning
-			s.add(incident.EventStarted, true, same, warning)
-			must.Do(t, w.poll(t.Context(), false, false))
-			must.Equal(t, "queued", 1, len(w.state.Queue))
+	for _, c := range []struct{ before, after, due time.Duration }{{24 * time.Hour, 0, 0}, {0, -2 * time.Hour, 0}, {24 * time.Hour, -2 * time.Hour, 24 * time.Hour}} {
+		s := &service{present: map[int64]Incident{}}
+		api := httptest.NewServer(s)
+		defer api.Close()
+		config := must.Get(Load(configure(t, api.URL, "  - {name: a, after: 10m, at_most: 1, command: [/bin/true]}\n"), nil))(t)
+		start := func(ahead time.Duration) (*Watch, func()) {
+			w, closeJournal, err := Open(t.Context(), config, &http.Client{}, func() time.Time { return time.Now().Add(ahead) }, logging.Discard())
+			must.Do(t, err)
+			return w, closeJournal
 		}
+		w, closeJournal := start(c.before)
+		must.Do(t, w.poll(t.Context(), false, false))
+		w.state.Sent["a"] = []time.Time{w.clock()}
+		s.add(incident.EventStarted, true, same, hot(1))
+		must.Do(t, w.poll(t.Context(), false, false))
 		closeJournal()
+		w, closeJournal = start(c.after)
+		defer closeJournal()
+		due := w.state.Queue[0].Due.Sub(time.Now())
+		sent := 1
+		if c.due != c.before {
+			sent = 0
+		}
+		if wanted := c.due + 10*time.Minute; due > wanted || due < wanted-5*time.Minute || len(w.state.Sent["a"]) != sent {
+			t.Errorf("%+v: due in %s, %d were sent", c, due, len(w.state.Sent["a"]))
+		}
+		if known := w.state.Incidents[1].Known; known.After(time.Now()) != (c.due > 0) {
+			t.Errorf("%+v: known at %s", c, known)
+		}
 	}
 }
 
