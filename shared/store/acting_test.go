@@ -348,6 +348,20 @@ func TestLatePeakIsUnseen(t *testing.T) {
 	}
 }
 
+// TestWindowThatEndedCoversWhatWas has an incident, that a window covered a part of, looked at again
+// beside the next one of its room, once the window is over: it is no worse than it was.
+func TestWindowThatEndedCoversWhatWas(t *testing.T) {
+	t.Parallel()
+	db := openWith(t, "n1", "n2")
+	db.window(t, -60, 900, incidents.Maintenance{SensorID: "n2"})
+	db.judge(t, judged("n1", 0, 51), judged("n2", 10, 90), judged("n1", 30, 20), judged("n2", 40, 20))
+	db.settle(t, 700)
+	must.Equal(t, "seen", 1, must.Get(db.See(t.Context(), db.anna, nil, "anna12", clock(710)))(t))
+	db.judge(t, judged("n1", 720, 51), judged("n1", 1000, 60))
+	must.Equal(t, "told", []string{"started!", "joined", "cleared", "ended", "seen", "started!", "worse"}, db.changes(t, db.anna))
+	must.Equal(t, "unseen", 0, must.Get(db.Unseen(t.Context(), db.anna))(t))
+}
+
 // TestSeenAndUnseenMerge has a late reading connect an incident that somebody had and one that nobody has
 // seen: the whole is to be seen.
 func TestSeenAndUnseenMerge(t *testing.T) {

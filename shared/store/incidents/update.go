@@ -136,7 +136,10 @@ func updateIncidents(ctx context.Context, tx *store.DB, customer int64, at place
 	}
 	u := update{tx: tx, customer: customer, at: at, roomName: roomName, now: now, excursions: rows, known: map[int64]knownIncident{}}
 	causes := map[int64]incident.Cause{}
-	updated := now // the earliest of these incidents
+	updated := now // the earliest of these incidents, and of what they are made of
+	for _, r := range rows {
+		updated = reading.Earlier(updated, r.StartTime)
+	}
 	for _, r := range known {
 		u.known[r.ID] = r
 		if !r.Elsewhere {
@@ -148,7 +151,9 @@ func updateIncidents(ctx context.Context, tx *store.DB, customer int64, at place
 		return err
 	}
 	for i, r := range rows {
-		parts[i].Silenced = covered(u.windows, r, u.now)
+		if parts[i].Silenced = r.silenced(u.windows); r.Lasting {
+			parts[i].Silenced = covered(u.windows, r, u.now)
+		}
 	}
 	gathered := incident.Gather(parts)
 	taken, gone := incident.Identify(gathered, causes)
@@ -279,14 +284,8 @@ func (u *update) save(ctx context.Context, id int64, g incident.Gathered, follow
 	for i, p := range g.Parts {
 		ids[i] = p.ID
 	}
-	silenced := false // people planned for all of it: nobody has to see it any more
-	if !after.Lasting && len(events) > 0 {
-		windows, err := New(u.tx).MaintenanceWindows(ctx, u.customer, g.Start())
-		if err != nil {
-			return 0, err
-		}
-		silenced = !slices.ContainsFunc(u.excursions, func(e Excursion) bool { return slices.Contains(ids, e.ID) && !e.silenced(windows) })
-	}
+	// People planned for all of what is over: nobody has to see it any more.
+	silenced := !after.Lasting && len(events) > 0 && !slices.ContainsFunc(g.Parts, func(p incident.Part) bool { return !p.Silenced })
 	args := pgx.StrictNamedArgs{
 		"ids": ids, "silenced": silenced, "severity": string(level.Severity), "actual": actual, "start": g.Start(), "end": g.End(), "now": u.now,
 		"lasting": after.Lasting, "breaking": after.Breaking, "late": g.Late(), "parts": len(g.Parts),
