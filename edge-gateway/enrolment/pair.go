@@ -51,6 +51,9 @@ func (s *Session) storePairKey(ctx context.Context, reply wire.StatusReply) {
 		err = statefile.Write(filepath.Join(s.id.folder, pairFile), append(content, '\n'))
 	}
 	if err != nil {
+		if reply.Revoked { // it has none, at least
+			_ = os.Remove(filepath.Join(s.id.folder, pairFile))
+		}
 		s.log.WarnContext(ctx, "the pair key cannot be stored for a restart", "error", err.Error())
 	}
 	s.mu.Lock()

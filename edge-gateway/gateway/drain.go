@@ -191,8 +191,7 @@ func (d *drain) withhold(ctx context.Context, r outbox.Record, reason string) bo
 	if full := errors.Is(err, outbox.ErrFull); err != nil {
 		d.sender.events.add(ctx, slog.LevelError, "", "a reading that may not be published cannot be withheld", "lost", full, "error", err.Error())
 		if full {
-			d.sender.dropped.Add(1)
-			d.sender.metrics.dropped.WithLabelValues("full").Inc()
+			d.sender.countLoss(err)
 		}
 		return full
 	}

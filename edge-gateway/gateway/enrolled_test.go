@@ -341,6 +341,7 @@ func TestNoRoomToWithhold(t *testing.T) {
 	e.change(func() { e.away = false })
 	must.Eventually(t, "the reading of this enrolment", func() bool { return len(e.readings()) == 1 })
 	must.Contain(t, "health", e.health(), `"dropped":1`)
+	must.Contain(t, "health", e.health(), "it has no room, readings are lost")
 }
 
 // TestUnknownTime shows contract 8.22: no reading is stored under a time that it may not be of.

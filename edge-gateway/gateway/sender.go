@@ -136,24 +136,29 @@ func (s *sender) keep(ctx context.Context, batch []timedReading) []outcome {
 			s.nodes.mark(t, kept)
 			continue
 		}
-		reason := "disk"
-		switch {
-		case errors.Is(err, outbox.ErrShare):
-			reason = "share"
-		case errors.Is(err, outbox.ErrFull):
-			reason = "full"
-		}
-		if reason != "disk" { // which the outbox logs itself
-			s.noRoom.Store(s.clock().UnixNano())
-		}
-		s.dropped.Add(1)
-		s.metrics.dropped.WithLabelValues(reason).Inc()
+		s.countLoss(err)
 		s.events.add(ctx, slog.LevelError, "", "readings cannot be kept, their nodes must send them again", "error", err.Error())
 	}
 	if slices.Contains(outcomes, kept) && !s.uplink.isDown() {
 		s.wakeDrain() // Pub/Sub has come back
 	}
 	return outcomes
+}
+
+// countLoss counts a reading that an outbox has refused.
+func (s *sender) countLoss(err error) {
+	reason := "disk"
+	switch {
+	case errors.Is(err, outbox.ErrShare):
+		reason = "share"
+	case errors.Is(err, outbox.ErrFull):
+		reason = "full"
+	}
+	if reason != "disk" { // which the outbox logs itself
+		s.noRoom.Store(s.clock().UnixNano())
+	}
+	s.dropped.Add(1)
+	s.metrics.dropped.WithLabelValues(reason).Inc()
 }
 
 // wakeDrain interrupts the drain's pause.

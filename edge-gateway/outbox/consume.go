@@ -88,8 +88,9 @@ func (o *Outbox) countDamage(at position) {
 }
 
 // Consume removes the messages that Next returned, or the first of them. Once none waits, the
-// error of the last append is past. After a power failure the messages of about a second may come again. It returns an error if the cursor
-// cannot be written: the messages are consumed nevertheless, and the write is retried.
+// error of the last append is past. After a power failure the messages of about a second may come
+// again. It returns an error if the cursor cannot be written: the messages are consumed
+// nevertheless, and the write is retried.
 func (o *Outbox) Consume(messages []Message) error {
 	if o.appending == nil {
 		return nil
@@ -152,8 +153,8 @@ func (o *Outbox) consumed(s *segment) bool {
 // may be behind the newest, those that were appended longer before it than they are retained.
 func (o *Outbox) Since(start time.Time) iter.Seq[Message] {
 	o.mu.Lock()
-	if n := len(o.segments); n > 0 {
-		start = reading.Later(start, o.segments[n-1].newest.Add(-o.options.Retain))
+	for _, s := range o.segments { // the last was perhaps written without the time
+		start = reading.Later(start, s.newest.Add(-o.options.Retain))
 	}
 	o.mu.Unlock()
 	return o.between(start, position{segment: 1 << 63})
