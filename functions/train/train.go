@@ -4,9 +4,9 @@
 //
 // A request delivered again finds its run ended and does nothing. An error fails
 // the run with a message that says what a person can do, and leaves the verdicts
-// for the next. A crash leaves the run under way: the next delivery of the request
-// takes it over once the claim on it has expired; without one, the API fails it
-// after 15 minutes. A crash between publishing and ending trains once more: models
+// for the next. A stop or a crash leaves the run under way: the next delivery of the
+// request takes it over once the claim on it has expired; without one, the API fails
+// it after 15 minutes. A crash between publishing and ending trains once more: models
 // are named by their time and their run, so nothing is overwritten.
 package train
 
@@ -132,6 +132,9 @@ func (t *Train) Handle(ctx context.Context, m push.Message) (err error) {
 	if errors.Is(failed, store.ErrRunEnded) { // another trainer has claimed or ended it
 		return nil
 	}
+	if errors.Is(ctx.Err(), context.Canceled) { // the function stops; the run is not at fault
+		return failed
+	}
 	// The run's own context may be what has ended.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), failTimeout)
 	defer cancel()
@@ -172,7 +175,7 @@ func failureMessage(err error) string {
 		return err.Error()
 	case errors.Is(err, modelstore.ErrConflict):
 		return "other models were published while this run trained; start it again"
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+	case errors.Is(err, context.DeadlineExceeded):
 		return "the run took too long; lower TRAINING_ROWS or give the function more CPU, then start it again"
 	default:
 		// The cause, with names of hosts and tables, is in the log.

@@ -410,6 +410,39 @@ func TestUnreadableHistory(t *testing.T) {
 	}
 }
 
+// TestStopKeepsTheRun holds that a run whose function is stopped stays under way, and that the
+// next delivery completes it once the claim has expired.
+func TestStopKeepsTheRun(t *testing.T) {
+	t.Parallel()
+	p := newFixture(t, 1500)
+	ctx, stop := context.WithCancel(t.Context())
+	p.step = train.New(p.Stores, &stopper{Readings: p.table, stop: stop}, p.bucket, 5000, func() time.Time { return p.now }, logging.Discard(), nil)
+	id := p.begin()
+	if err := p.deliver(ctx, id); !errors.Is(err, context.Canceled) || push.IsPermanent(err) {
+		t.Errorf("stopped: %v", err)
+	}
+	if run := must.Get(p.TrainingRun(t.Context(), p.customer, id))(t); run.Status != learning.RunRunning {
+		t.Fatalf("after a stop: %+v", run)
+	}
+	p.exec(`UPDATE model_training_runs SET claimed_at = claimed_at - interval '1 hour'`)
+	if run, _ := p.ended(id); run.Status != learning.RunCompleted {
+		t.Errorf("delivered again: %+v", run)
+	}
+}
+
+// stopper is a table whose function is stopped as it begins to draw a sample.
+type stopper struct {
+	train.Readings
+
+	stop func()
+}
+
+func (s *stopper) Sample(ctx context.Context, nodes []readings.NodeRef, start, end time.Time, rows int) iter.Seq2[reading.Reading, error] {
+	s.stop()
+	s.stop = func() {}
+	return s.Readings.Sample(ctx, nodes, start, end, rows)
+}
+
 // TestSampleOfFourWeeks holds that a run draws as many readings as TRAINING_ROWS says from
 // four weeks, and that it does not matter which of a node's channels comes first.
 func TestSampleOfFourWeeks(t *testing.T) {
