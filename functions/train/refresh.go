@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,13 +39,15 @@ const (
 )
 
 // refresh makes today's calibration of each customer who has none yet. The next delivery
-// retries the customers that failed.
+// retries the customers that failed, in another order: one who takes all of the time at each
+// delivery keeps nobody from a calibration for long.
 func (t *Train) refresh(ctx context.Context) error {
 	today := t.clock().UTC().Truncate(day)
 	customers, err := t.runs.CustomersWithSensors(ctx)
 	if err != nil {
 		return err
 	}
+	rand.Shuffle(len(customers), func(i, j int) { customers[i], customers[j] = customers[j], customers[i] }) //nolint:gosec // keeps no secret
 	var errs []error
 	for _, customer := range customers {
 		if err := t.calibrate(ctx, customer, today); err != nil {
