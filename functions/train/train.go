@@ -304,7 +304,8 @@ func (t *Train) judged(ctx context.Context, verdicts []learning.Verdict) ([]lear
 
 const windowSpan = time.Duration(reading.MaxWindowAge * float64(time.Second))
 
-// stretchesOf groups the verdicts of one node whose windows overlap: they are read at once.
+// stretchesOf groups the verdicts of one node whose windows overlap: they are read at once,
+// within one hold.
 func stretchesOf(verdicts []learning.Verdict) (stretches [][]learning.Verdict) {
 	verdicts = slices.DeleteFunc(slices.Clone(verdicts), func(v learning.Verdict) bool { return v.MessageID == "" })
 	slices.SortFunc(verdicts, func(a, b learning.Verdict) int {
@@ -314,7 +315,8 @@ func stretchesOf(verdicts []learning.Verdict) (stretches [][]learning.Verdict) {
 	for i := range verdicts {
 		if i+1 < len(verdicts) {
 			v, next := verdicts[i], verdicts[i+1]
-			if v.Channel == next.Channel && v.SensorID == next.SensorID && next.Time.Sub(v.Time) <= windowSpan {
+			if v.Channel == next.Channel && v.SensorID == next.SensorID && next.Time.Sub(v.Time) <= windowSpan &&
+				store.UTC(v.VisibleFrom).Equal(store.UTC(next.VisibleFrom)) {
 				continue
 			}
 		}
@@ -324,7 +326,8 @@ func stretchesOf(verdicts []learning.Verdict) (stretches [][]learning.Verdict) {
 }
 
 func (t *Train) readWindows(ctx context.Context, stretch []learning.Verdict) (found []learn.Labelled, err error) {
-	node := readings.NodeRef{ID: stretch[0].SensorID, Visible: []reading.Span{{Channel: stretch[0].Channel}}}
+	visible := reading.Span{Channel: stretch[0].Channel, From: store.UTC(stretch[0].VisibleFrom)}
+	node := readings.NodeRef{ID: stretch[0].SensorID, Visible: []reading.Span{visible}}
 	start, end := stretch[0].Time.Add(-windowSpan), stretch[len(stretch)-1].Time.Add(reading.Precision)
 	var series []reading.Reading
 	for r, err := range t.readings.Range(ctx, node, start, end) {

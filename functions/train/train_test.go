@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -369,6 +370,49 @@ func TestAnotherCustomersNoiseChangesNothing(t *testing.T) {
 	}
 	if calm, noisy := artifacts(0.1), artifacts(30); !slices.EqualFunc(calm, noisy, bytes.Equal) {
 		t.Errorf("%d artifacts of the one, %d of the other: their bytes differ", len(calm), len(noisy))
+	}
+}
+
+// TestAnotherHoldersReadingsAreInNoWindow trains on verdicts of two holds of an open identifier,
+// before and between which another customer held it: none of the other's readings are read for
+// the hour before a verdict. Contract 4.8.
+func TestAnotherHoldersReadingsAreInNoWindow(t *testing.T) {
+	t.Parallel()
+	p := newFixture(t, 1500)
+	first, until, second := p.series[500].Time, p.series[900].Time, p.series[920].Time
+	p.exec(`UPDATE open_holds SET held_from = $1`, second)
+	p.exec(`INSERT INTO open_holds VALUES ('n1', $1, $2, $3)`, p.customer, first, until)
+	p.judge()
+	table := &windowTable{Readings: p.table}
+	p.step = train.New(p.Stores, table, p.bucket, 5000, func() time.Time { return p.now }, logging.Discard(), nil)
+	if run, m := p.ended(p.begin()); run.Status != learning.RunCompleted || m.Anomaly.Held < 100 || m.Anomaly.Held != *run.ValidatedDataCount {
+		t.Errorf("%+v, %+v", run, m)
+	}
+	for _, at := range table.read {
+		if at.Before(first) || !at.Before(until) && at.Before(second) {
+			t.Fatalf("a reading of %v is in a window; the holds are %v to %v, and from %v", at, first, until, second)
+		}
+	}
+}
+
+// windowTable is a table that remembers the times of the readings that were read for windows.
+type windowTable struct {
+	train.Readings
+
+	mu   sync.Mutex
+	read []time.Time
+}
+
+func (w *windowTable) Range(ctx context.Context, node readings.NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error] {
+	return func(yield func(reading.Reading, error) bool) {
+		for r, err := range w.Readings.Range(ctx, node, start, end) {
+			w.mu.Lock()
+			w.read = append(w.read, r.Time)
+			w.mu.Unlock()
+			if !yield(r, err) {
+				return
+			}
+		}
 	}
 }
 

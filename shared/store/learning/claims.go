@@ -76,7 +76,8 @@ type Verdict struct {
 	MessageID        string    // of the reading; empty for predictions of other models
 	AnomalyPredicted bool
 	Feedback         Feedback
-	Weight           float64 // how many readings it stands for in the sample; 1 for an anomaly of an incident
+	Weight           float64    // how many readings it stands for in the sample; 1 for an anomaly of an incident
+	VisibleFrom      *time.Time // where the user's hold of the open identifier began; earlier readings are another's
 }
 
 // UnusedVerdicts returns the oldest verdicts of a customer that no run has used.
@@ -92,7 +93,8 @@ func (s Store) UsedVerdicts(ctx context.Context, customerID int64, limit int) ([
 
 func (s Store) verdicts(ctx context.Context, customerID int64, which, order string, limit int) ([]Verdict, error) {
 	found, err := store.All[Verdict](ctx, s.db, `
-		SELECT p.id, p.channel, p.sensor_id, p.timestamp AS time, p.message_id, p.anomaly_predicted, p.feedback, 1 / p.sampling_probability AS weight
+		SELECT p.id, p.channel, p.sensor_id, p.timestamp AS time, p.message_id, p.anomaly_predicted, p.feedback, 1 / p.sampling_probability AS weight,
+		       NULLIF(v.visible_from, '-infinity') AS visible_from
 		FROM visible_spans v
 		JOIN prediction_feedback p ON `+visibleToCustomer+`
 		WHERE p.feedback IS NOT NULL AND `+which+`
