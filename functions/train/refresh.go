@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -27,9 +26,12 @@ const (
 	daysKept = anomaly.Hours / 24
 	// calibrationsKept is the number of a customer's calibrations that are kept for a roll-back.
 	calibrationsKept = 7
-	// maxTogether bounds the nodes that are read at a time, with two days of readings each:
-	// some 250 MB. Nodes are in the order of rooms, and neighbours are found among those read.
+	// maxTogether bounds the nodes that are read at a time, with two days of readings each.
+	// Nodes are in the order of rooms, and neighbours are found among those read.
 	maxTogether = 512
+	// maxReadings bounds the readings of those nodes, some 300 MB: a little more than they send
+	// at two a minute.
+	maxReadings = 3_000_000
 	// tick is the interval at which neighbours are refreshed, as in detection.
 	tick = 30 * time.Second
 
@@ -165,24 +167,38 @@ func (t *Train) hoursOf(ctx context.Context, customer int64, nodes []learning.Pl
 	if !errors.Is(err, modelstore.ErrNoArtifact) {
 		return nil, err
 	}
-	var hours dayHours
-	for part := range slices.Chunk(nodes, maxTogether) {
+	hours, err := t.readHours(ctx, nodes, start, maxReadings)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.models.Write(ctx, customer, name, hours); err != nil && !errors.Is(err, modelstore.ErrConflict) {
+		return nil, err
+	}
+	return hours, nil
+}
+
+// readHours makes the hours of a day from at most so many readings at a time. A node that has
+// more by itself is cut.
+func (t *Train) readHours(ctx context.Context, nodes []learning.PlacedNode, start time.Time, most int) (hours dayHours, err error) {
+	for together := maxTogether; len(nodes) > 0; {
+		part := nodes[:min(together, len(nodes))]
 		refs := make([]readings.NodeRef, len(part))
 		for i, n := range part {
 			refs[i] = n.NodeRef
 		}
-		series, _, err := collect(t.readings.Ranges(ctx, refs, start.Add(-day), start.Add(day)), math.MaxInt)
+		series, rows, err := collect(t.readings.Ranges(ctx, refs, start.Add(-day), start.Add(day)), most)
 		if err != nil {
 			return nil, err
+		}
+		if rows == most && len(part) > 1 { // read again with as many nodes as were read whole
+			together = max(1, len(series)-1)
+			continue
 		}
 		byName := make(map[string][]reading.Reading, len(series))
 		for _, s := range series {
 			byName[s.NodeID] = s.Readings
 		}
-		hours = append(hours, replay(part, byName, start)...)
-	}
-	if err := t.models.Write(ctx, customer, name, hours); err != nil && !errors.Is(err, modelstore.ErrConflict) {
-		return nil, err
+		hours, nodes = append(hours, replay(part, byName, start)...), nodes[len(part):]
 	}
 	return hours, nil
 }

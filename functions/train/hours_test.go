@@ -1,0 +1,65 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"testing"
+	"time"
+
+	"coldaisle.dev/shared/anomaly"
+	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/reading"
+	"coldaisle.dev/shared/readings"
+	"coldaisle.dev/shared/store/learning"
+)
+
+// TestReadingsTogetherAreBounded holds that nodes that send often are read in smaller parts, and
+// that each has its hours: each has 120 readings, and 300 are read at a time.
+func TestReadingsTogetherAreBounded(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
+	nodes := make([]learning.PlacedNode, 5)
+	for i := range nodes {
+		nodes[i] = learning.PlacedNode{NodeRef: readings.NodeRef{ID: fmt.Sprint("n", i)}, RoomID: 1}
+	}
+	table := &busyTable{each: 120}
+	step := &Train{readings: table}
+	hours := must.Get(step.readHours(t.Context(), nodes, start, 300))(t)
+	var heard []string
+	for _, n := range hours {
+		if n.Node != "" && slices.ContainsFunc(n.Hours, func(h anomaly.Hour) bool { return !h.Silent() }) {
+			heard = append(heard, n.Node)
+		}
+	}
+	must.Equal(t, "nodes with hours", []string{"n0", "n1", "n2", "n3", "n4"}, heard)
+	must.Equal(t, "nodes of each part", []int{5, 2, 2, 1}, table.parts)
+
+	// A node that has more by itself is cut.
+	table.parts = nil
+	must.Get(step.readHours(t.Context(), nodes[:2], start, 100))(t)
+	must.Equal(t, "nodes of each part", []int{2, 1, 1}, table.parts)
+}
+
+// busyTable is a table with so many readings of each node.
+type busyTable struct {
+	Readings
+
+	each  int
+	parts []int // nodes that were asked for at a time
+}
+
+func (b *busyTable) Ranges(_ context.Context, nodes []readings.NodeRef, _, end time.Time) iter.Seq2[reading.Reading, error] {
+	b.parts = append(b.parts, len(nodes))
+	return func(yield func(reading.Reading, error) bool) {
+		for _, n := range nodes {
+			for i := range b.each {
+				r := reading.Reading{NodeID: n.ID, MessageID: "m", Time: end.Add(time.Duration(i-b.each) * 30 * time.Second), Temperature: 20, Humidity: 40}
+				if !yield(r, nil) {
+					return
+				}
+			}
+		}
+	}
+}
