@@ -282,7 +282,7 @@ func collect(all iter.Seq2[reading.Reading, error], most int) (nodes []learn.Nod
 }
 
 // judged finds the readings that have verdicts, with their windows, oldest first. Readings
-// that are gone, and predictions of other models, are left out.
+// that are gone or dated after a hold's end, and predictions of other models, are left out.
 func (t *Train) judged(ctx context.Context, verdicts []learning.Verdict) ([]learn.Labelled, error) {
 	stretches := stretchesOf(verdicts)
 	found := make([][]learn.Labelled, len(stretches))
@@ -315,8 +315,7 @@ func stretchesOf(verdicts []learning.Verdict) (stretches [][]learning.Verdict) {
 	for i := range verdicts {
 		if i+1 < len(verdicts) {
 			v, next := verdicts[i], verdicts[i+1]
-			if v.Channel == next.Channel && v.SensorID == next.SensorID && next.Time.Sub(v.Time) <= windowSpan &&
-				store.UTC(v.VisibleFrom).Equal(store.UTC(next.VisibleFrom)) {
+			if v.Visible() == next.Visible() && v.SensorID == next.SensorID && next.Time.Sub(v.Time) <= windowSpan {
 				continue
 			}
 		}
@@ -326,8 +325,7 @@ func stretchesOf(verdicts []learning.Verdict) (stretches [][]learning.Verdict) {
 }
 
 func (t *Train) readWindows(ctx context.Context, stretch []learning.Verdict) (found []learn.Labelled, err error) {
-	visible := reading.Span{Channel: stretch[0].Channel, From: store.UTC(stretch[0].VisibleFrom)}
-	node := readings.NodeRef{ID: stretch[0].SensorID, Visible: []reading.Span{visible}}
+	node := readings.NodeRef{ID: stretch[0].SensorID, Visible: []reading.Span{stretch[0].Visible()}}
 	start, end := stretch[0].Time.Add(-windowSpan), stretch[len(stretch)-1].Time.Add(reading.Precision)
 	var series []reading.Reading
 	for r, err := range t.readings.Range(ctx, node, start, end) {

@@ -76,8 +76,10 @@ type Verdict struct {
 	MessageID        string    // of the reading; empty for predictions of other models
 	AnomalyPredicted bool
 	Feedback         Feedback
-	Weight           float64    // how many readings it stands for in the sample; 1 for an anomaly of an incident
-	VisibleFrom      *time.Time // where the user's hold of the open identifier began; earlier readings are another's
+	Weight           float64 // how many readings it stands for in the sample; 1 for an anomaly of an incident
+	// VisibleFrom and VisibleUntil bound the customer's hold of an open identifier. Readings
+	// outside of it are another's.
+	VisibleFrom, VisibleUntil *time.Time
 }
 
 // UnusedVerdicts returns the oldest verdicts of a customer that no run has used.
@@ -94,7 +96,7 @@ func (s Store) UsedVerdicts(ctx context.Context, customerID int64, limit int) ([
 func (s Store) verdicts(ctx context.Context, customerID int64, which, order string, limit int) ([]Verdict, error) {
 	found, err := store.All[Verdict](ctx, s.db, `
 		SELECT p.id, p.channel, p.sensor_id, p.timestamp AS time, p.message_id, p.anomaly_predicted, p.feedback, 1 / p.sampling_probability AS weight,
-		       NULLIF(v.visible_from, '-infinity') AS visible_from
+		       NULLIF(v.visible_from, '-infinity') AS visible_from, NULLIF(v.visible_until, 'infinity') AS visible_until
 		FROM visible_spans v
 		JOIN prediction_feedback p ON `+visibleToCustomer+`
 		WHERE p.feedback IS NOT NULL AND `+which+`
@@ -106,6 +108,11 @@ func (s Store) verdicts(ctx context.Context, customerID int64, which, order stri
 
 // Anomalous reports whether the reading was an anomaly according to the verdict.
 func (v Verdict) Anomalous() bool { return v.AnomalyPredicted != (v.Feedback == FeedbackNotOK) }
+
+// Visible is the span of readings that the customer may see, of the hold that the verdict is in.
+func (v Verdict) Visible() reading.Span {
+	return reading.Span{Channel: v.Channel, From: store.UTC(v.VisibleFrom), Until: store.UTC(v.VisibleUntil)}
+}
 
 // TrainingResult is the result of a run.
 type TrainingResult struct {
