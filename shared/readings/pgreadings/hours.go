@@ -76,15 +76,11 @@ func (s *Store) maintain(ctx context.Context) (hours int, err error) {
 			break
 		}
 	}
-	if err := s.aggregateMarked(ctx); err != nil {
-		return hours, fmt.Errorf("aggregate marked hours: %w", err)
+	if s.archive != nil { // before marked hours, whose readings the archive has: reading them may fail, or take all of the time
+		_, err = s.db.Exec(ctx, `SELECT sensor_data.drop_days(until - @after::interval) FROM sensor_data.hours_until WHERE until IS NOT NULL`,
+			pgx.StrictNamedArgs{"after": dropAfter})
 	}
-	if s.archive == nil {
-		return hours, nil
-	}
-	_, err = s.db.Exec(ctx, `SELECT sensor_data.drop_days(until - @after::interval) FROM sensor_data.hours_until WHERE until IS NOT NULL`,
-		pgx.StrictNamedArgs{"after": dropAfter})
-	return hours, store.Wrap(err, "drop raw readings")
+	return hours, errors.Join(store.Wrap(err, "drop raw readings"), store.Wrap(s.aggregateMarked(ctx), "aggregate marked hours"))
 }
 
 // aggregateNext aggregates the first hour that has left the raw days and is not aggregated
@@ -159,7 +155,8 @@ type markedHour struct {
 }
 
 // aggregateMarked aggregates marked hours again, from all of their readings. Those that
-// have not left the raw days keep their marks.
+// have not left the raw days keep their marks. It takes those of one week, in which the mark is
+// that has waited longest: a query over years would scan more than its limit allows, each time.
 func (s *Store) aggregateMarked(ctx context.Context) error {
 	settled := s.clock()
 	if s.archive != nil {
@@ -167,9 +164,14 @@ func (s *Store) aggregateMarked(ctx context.Context) error {
 	}
 	return s.locked(ctx, func(tx *store.DB, until time.Time) error {
 		marked, err := store.All[markedHour](ctx, tx, `
+			WITH settled AS (
+			    SELECT node_id, customer_id, hour, marked_at, date_trunc('week', hour, 'UTC') AS week
+			    FROM sensor_data.marked_hours
+			    WHERE marked_at <= @settled AND hour < @until
+			)
 			SELECT node_id, customer_id, hour, marked_at
-			FROM sensor_data.marked_hours
-			WHERE marked_at <= @settled AND hour < @until
+			FROM settled
+			WHERE week = (SELECT week FROM settled ORDER BY marked_at LIMIT 1)
 			ORDER BY node_id, customer_id, hour
 			LIMIT @limit`,
 			pgx.StrictNamedArgs{"settled": settled, "until": until, "limit": maxMarks})

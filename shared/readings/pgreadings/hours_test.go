@@ -2,6 +2,7 @@ package pgreadings_test
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"strconv"
 	"testing"
@@ -20,6 +21,7 @@ type archive struct {
 	*pgreadings.Store
 
 	queries int
+	longest time.Duration // 0 for no limit; longer ranges of nodes fail
 }
 
 func newArchive(t *testing.T) *archive {
@@ -34,6 +36,9 @@ func (a *archive) Range(ctx context.Context, _ readings.Purpose, node readings.N
 
 func (a *archive) Ranges(ctx context.Context, nodes []readings.NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error] {
 	a.queries++
+	if a.longest > 0 && end.Sub(start) > a.longest {
+		return func(yield func(reading.Reading, error) bool) { yield(reading.Reading{}, errors.New("over the limit")) }
+	}
 	return a.Store.Ranges(ctx, nodes, start, end)
 }
 
@@ -173,4 +178,48 @@ func TestHoursOfAClockThatWasAhead(t *testing.T) {
 	node := readings.NodeRef{ID: "n", Visible: []reading.Span{{}}}
 	stats := must.Get(store.Stats(t.Context(), node, now.Add(time.Second), []time.Time{now.AddDate(0, 0, -30)}))(t)
 	must.Equal(t, "readings", int64(1), stats[0].Count)
+}
+
+// TestLateHoursOfYears: readings of a year and more come late, of which the archive reads ten days
+// at once, or none. Raw days go all the same.
+func TestLateHoursOfYears(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		longest time.Duration
+		fails   bool
+		want    int // hours of two nodes
+	}{
+		"ten days at once": {longest: 10 * 24 * time.Hour, want: 2*50 + 1},
+		"none":             {longest: time.Nanosecond, fails: true, want: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			all, pool, now := newArchive(t), pgtest.New(t), present()
+			all.longest = c.longest
+			store := pgreadings.New(pool, all, func() time.Time { return now })
+			must.Do(t, store.Maintain(t.Context()))
+			rows := []reading.Reading{at("a", "now", now, 20, 40)}
+			for i := range 50 {
+				when := now.AddDate(0, 0, -400+8*i-12).Truncate(time.Hour)
+				rows = append(rows, at("a", "late", when, 20, 40), at("b", "late", when, 21, 41))
+			}
+			must.Do(t, store.Append(t.Context(), rows))
+			now = now.AddDate(0, 0, 12)
+			var err error
+			for range 2 * len(rows) {
+				if err = store.Maintain(t.Context()); err != nil {
+					break
+				}
+			}
+			if (err != nil) != c.fails {
+				t.Error(err)
+			}
+			var marks, hours, raw int
+			must.Do(t, pool.QueryRow(t.Context(), `
+				SELECT (SELECT count(*) FROM sensor_data.marked_hours), (SELECT count(*) FROM sensor_data.hours), (SELECT count(*) FROM sensor_data.readings)`).Scan(&marks, &hours, &raw))
+			if hours != c.want || raw != 0 || (marks > 0) != c.fails {
+				t.Errorf("%d marks, %d hours, %d raw readings; want %d hours and no raw reading", marks, hours, raw, c.want)
+			}
+		})
+	}
 }
