@@ -19,10 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"coldaisle.dev/shared/coalesce"
 	"coldaisle.dev/shared/logmetrics"
@@ -98,15 +95,14 @@ func New(
 	return i
 }
 
-// store stores a batch. If the database refuses a row for good (SQLSTATE class 22 or 23), each
-// is stored alone, so that none fails because of another.
+// store stores a batch. If it fails because of a row (one that the database refuses for good,
+// or that a panic is about), each is stored alone, so that none fails because of another.
 func (i *Ingest) store(ctx context.Context, batch []pipeline.NodeReading) ([]result, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	results := make([]result, len(batch))
-	stored, err := i.metadata.StoreReadings(ctx, batch, i.readings.Insert)
-	refused, ok := errors.AsType[*pgconn.PgError](err)
-	if ok = ok && (strings.HasPrefix(refused.Code, "22") || strings.HasPrefix(refused.Code, "23")); err != nil && (!ok || len(batch) == 1) {
+	stored, err := i.transact(ctx, batch)
+	if err != nil && (len(batch) == 1 || !push.Refused(err)) {
 		return nil, err
 	}
 	for j := range results {
@@ -114,12 +110,17 @@ func (i *Ingest) store(ctx context.Context, batch []pipeline.NodeReading) ([]res
 			results[j].Stored = stored[j]
 			continue
 		}
-		alone, err := i.metadata.StoreReadings(ctx, batch[j:j+1], i.readings.Insert)
+		alone, err := i.transact(ctx, batch[j:j+1])
 		if results[j].err = err; err == nil {
 			results[j].Stored = alone[0]
 		}
 	}
 	return results, nil
+}
+
+func (i *Ingest) transact(ctx context.Context, batch []pipeline.NodeReading) (stored []pipeline.Stored, err error) {
+	defer push.Recover(&err)
+	return i.metadata.StoreReadings(ctx, batch, i.readings.Insert)
 }
 
 // handleProbe stores when a probe reading was published and runs the maintenance that is due

@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -285,4 +287,44 @@ func TestBatch(t *testing.T) {
 	if got, failed = send("a 3"); !slices.Contains(got, "a 3") || failed != 0 {
 		t.Errorf("created again: %d failed, %v", failed, got)
 	}
+}
+
+// panicking is a table that panics at a node's readings.
+type panicking struct{ fakeReadings }
+
+func (p *panicking) Insert(ctx context.Context, tx *store.DB, rows []reading.Reading) error {
+	if rows[0].NodeID == "panics" {
+		panic("nil map")
+	}
+	return p.fakeReadings.Insert(ctx, tx, rows)
+}
+
+// TestPanicInABatch: contract 9.5, what panics answers 500, and the messages of its batch are stored.
+func TestPanicInABatch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var table panicking
+		step := ingest.New(from, fakeMetadata{}, &table, pipeline.BatchWait(), time.Now, logging.Discard(), nil)
+		handler := push.Handler(push.Config{Clock: time.Now, Log: logging.Discard()}, step.Handle)
+		want := map[string]int{"a": http.StatusNoContent, "b": http.StatusNoContent, "panics": http.StatusInternalServerError}
+		got := map[string]int{}
+		var mu sync.Mutex
+		var sending sync.WaitGroup
+		for node := range want {
+			sending.Go(func() {
+				data := must.Get(wire.EncodeData(wire.Data{Reading: reading.Reading{NodeID: node, MessageID: "1", Time: time.Now(), Temperature: 21, Humidity: 40}}))(t)
+				status := handler.Receive(t.Context(), push.Message{ID: node, Data: data, PublishTime: time.Now(), DeliveryAttempt: 1})
+				mu.Lock()
+				defer mu.Unlock()
+				got[node] = status
+			})
+		}
+		sending.Wait()
+		must.Equal(t, "answers", want, got)
+		for _, node := range []string{"a", "b"} {
+			if !slices.ContainsFunc(table.rows, func(r reading.Reading) bool { return r.NodeID == node }) {
+				t.Errorf("%s is not stored", node)
+			}
+		}
+	})
 }

@@ -67,7 +67,8 @@ func New(keys Keys, clock func() time.Time, options Options) *Verifier {
 	return &Verifier{
 		options: options, clock: clock,
 		cache: cache,
-		lookups: coalesce.New(func(ctx context.Context, ids []string) ([]entry, error) {
+		lookups: coalesce.New(func(ctx context.Context, ids []string) (_ []entry, err error) {
+			defer push.Recover(&err)
 			ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 			defer cancel()
 			queriedAt := clock() // before the query, whose result lacks changes made during it

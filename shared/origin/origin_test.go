@@ -182,3 +182,18 @@ func TestRevocationIsHonoured(t *testing.T) {
 		t.Errorf("enrolled this moment: %+v, %v", source, err)
 	}
 }
+
+// broken is a database whose client panics.
+type broken struct{}
+
+func (broken) GatewayKeys(context.Context, []string) (map[string]accounts.GatewayKey, error) {
+	panic("nil map")
+}
+
+func TestPanicIsAnError(t *testing.T) {
+	t.Parallel()
+	verifier := origin.New(broken{}, func() time.Time { return noon }, origin.Options{})
+	if _, _, err := verifier.Reading(t.Context(), message(t, "gw-a", private(1), noon, known(0), noon)); !push.Refused(err) || push.IsPermanent(err) {
+		t.Errorf("%v", err)
+	}
+}

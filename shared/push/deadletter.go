@@ -113,6 +113,12 @@ func IsPermanent(err error) bool {
 	return ok && r.permanent
 }
 
+// Refused reports whether an error is about its message, rather than one that may pass.
+func Refused(err error) bool {
+	_, refused := reasonOf(err)
+	return refused
+}
+
 // sqlError is an error of PostgreSQL, as pgx returns it.
 type sqlError interface {
 	error

@@ -186,10 +186,14 @@ func (e panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
 // recoverPanic turns a panic of handle into an error, so that one message cannot end the
 // instance and the messages beside it.
 func recoverPanic(ctx context.Context, m Message, handle HandleFunc) (err error) {
-	defer func() {
-		if value := recover(); value != nil {
-			err = panicError{value: value, stack: debug.Stack()}
-		}
-	}()
+	defer Recover(&err)
 	return handle(ctx, m)
+}
+
+// Recover sets err to a panic's error. It is to be deferred where a handle function's work runs
+// in a goroutine of its own, as batches do: a panic there would end the process.
+func Recover(err *error) {
+	if value := recover(); value != nil {
+		*err = panicError{value: value, stack: debug.Stack()}
+	}
 }

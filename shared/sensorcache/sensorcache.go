@@ -16,6 +16,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"coldaisle.dev/shared/coalesce"
+	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store/pipeline"
 )
@@ -68,7 +69,8 @@ func New(source Source, wait coalesce.Wait, clock func() time.Time) *Cache {
 }
 
 // query returns the status of each node, of which several may be the same.
-func query(ctx context.Context, source Source, nodes []reading.Node) ([]pipeline.SensorStatus, error) {
+func query(ctx context.Context, source Source, nodes []reading.Node) (_ []pipeline.SensorStatus, err error) {
+	defer push.Recover(&err)
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	distinct := slices.SortedFunc(slices.Values(nodes), func(a, b reading.Node) int {

@@ -12,6 +12,7 @@ import (
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/coalesce"
 	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/sensorcache"
 	"coldaisle.dev/shared/store/pipeline"
@@ -207,5 +208,19 @@ func TestOnlyOwnedNodesAreCached(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// broken is a source that panics.
+type broken struct{}
+
+func (broken) SensorStatuses(context.Context, []reading.Node) (map[reading.Node]pipeline.SensorStatus, error) {
+	panic("nil map")
+}
+
+func TestPanicIsAnError(t *testing.T) {
+	t.Parallel()
+	if _, err := sensorcache.New(broken{}, coalesce.Wait{}, time.Now).Status(t.Context(), open("n")); !push.Refused(err) {
+		t.Errorf("%v", err)
 	}
 }
