@@ -24,6 +24,7 @@ import (
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/recordstore"
+	storedrecords "coldaisle.dev/shared/store/records"
 	"coldaisle.dev/shared/tooltest"
 )
 
@@ -338,6 +339,28 @@ func TestRecordIsStoredOnce(t *testing.T) {
 	if m := manifestOf(t, now.body); m.Record.State != "the month is not over" || m.Record.Revision != 0 {
 		t.Errorf("of a month that is not over: %+v", m.Record)
 	}
+}
+
+// TestStrangersDoNotChangeARecord: unsigned readings may come from anybody. Late ones are a reason
+// to make a record again only if the sensor took them in that month.
+func TestStrangersDoNotChangeARecord(t *testing.T) {
+	t.Parallel()
+	s, a := newTestCustomer(t)
+	r := newRecordRoom(t, s, a)
+	end, begun := r.start.AddDate(0, 1, 0), time.Now().Add(-time.Hour)
+	late := reading.Reading{NodeID: "n1", MessageID: "late", Time: r.middle, Temperature: 33, Humidity: 40}
+	must.Do(t, s.store.RecordLate(t.Context(), late))
+	stored := storedrecords.New(s.store.DB)
+	for _, c := range []struct {
+		signed time.Time
+		want   bool
+	}{{end, true}, {r.middle, true}, {r.start, false}} {
+		s.execute(t, `UPDATE sensors SET signed_from = $1`, c.signed)
+		must.Equal(t, "open, of a sensor signed from "+c.signed.String(), c.want, must.Get(stored.ChangedSince(t.Context(), a.id, r.id, r.start, end, begun, 1<<40))(t))
+	}
+	late.Channel = reading.Channel(a.id)
+	must.Do(t, s.store.RecordLate(t.Context(), late))
+	must.Equal(t, "signed", true, must.Get(stored.ChangedSince(t.Context(), a.id, r.id, r.start, end, begun, 1<<40))(t))
 }
 
 // TestRecordHasChangesOfRulesAndIncidents changes rules of all rooms, of a sensor and of a preset, windows of sensors, and

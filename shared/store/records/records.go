@@ -187,13 +187,18 @@ func (s Store) Files(ctx context.Context, customerID, room int64, start, end tim
 }
 
 // ChangedSince reports whether readings or transitions of a room's month have been added since a
-// time and the transition with the given number.
+// time and the transition with the given number. Open readings count only where they are the
+// sensor's, see [Store.Members]: anybody may send others.
 func (s Store) ChangedSince(ctx context.Context, customerID, room int64, start, end, since time.Time, number int64) (bool, error) {
 	changed, err := store.Value[bool](ctx, s.db, nil, `
 		SELECT EXISTS (
 		    SELECT FROM late_readings l
 		    JOIN room_members m ON m.node_id = l.node_id AND m.customer_id = @customer AND m.room_id = @room AND m.from_time < @end AND m.until_time > @start
-		    WHERE l.channel IN (0, @customer) AND l.month = (@start::timestamptz AT TIME ZONE 'UTC')::date AND l.at >= @since)
+		    WHERE l.month = (@start::timestamptz AT TIME ZONE 'UTC')::date AND l.at >= @since AND (l.channel = @customer OR l.channel = 0 AND EXISTS (
+		        SELECT FROM open_holds h
+		        LEFT JOIN sensors s ON s.customer_id = h.customer_id AND s.node_id = h.node_id
+		        WHERE h.customer_id = @customer AND h.node_id = l.node_id
+		          AND GREATEST(m.from_time, h.held_from, @start) < LEAST(m.until_time, h.held_until, s.signed_from, @end))))
 		OR EXISTS (
 		    SELECT FROM incident_changes c
 		    WHERE c.customer_id = @customer AND (c.room_id = @room OR c.room_id IS NULL) AND c.number > @number AND c.at < @end AND c.at >= @start)
