@@ -56,31 +56,33 @@ func (s *Store) markHours(ctx context.Context, late []reading.Reading) error {
 
 // Maintain aggregates the hours that have left the raw days, aggregates marked hours
 // again, and drops raw readings that are no longer read. It is called each minute, by any
-// number of instances; one of them does the work. A deadline is an error only if not a
-// single hour was aggregated.
+// number of instances; one of them does the work. A deadline is an error only if no hour
+// was aggregated.
 func (s *Store) Maintain(ctx context.Context) error {
-	hours, err := s.maintain(ctx)
-	if hours > 0 && errors.Is(err, context.DeadlineExceeded) {
+	done, err := s.maintain(ctx)
+	if done > 0 && errors.Is(err, context.DeadlineExceeded) {
 		return nil // the next call continues
 	}
 	return err
 }
 
-func (s *Store) maintain(ctx context.Context) (hours int, err error) {
-	for ; ; hours++ {
-		more, err := s.aggregateNext(ctx)
-		if err != nil {
-			return hours, fmt.Errorf("aggregate an hour: %w", err)
+func (s *Store) maintain(ctx context.Context) (done int, err error) {
+	repeat := func(what string, step func(context.Context) (bool, error)) error {
+		for ; ; done++ {
+			if more, err := step(ctx); err != nil || !more {
+				return store.Wrap(err, "aggregate %s", what)
+			}
 		}
-		if !more {
-			break
-		}
+	}
+	if err := repeat("an hour", s.aggregateNext); err != nil {
+		return done, err
 	}
 	if s.archive != nil { // before marked hours, whose readings the archive has: reading them may fail, or take all of the time
 		_, err = s.db.Exec(ctx, `SELECT sensor_data.drop_days(until - @after::interval) FROM sensor_data.hours_until WHERE until IS NOT NULL`,
 			pgx.StrictNamedArgs{"after": dropAfter})
 	}
-	return hours, errors.Join(store.Wrap(err, "drop raw readings"), store.Wrap(s.aggregateMarked(ctx), "aggregate marked hours"))
+	err = errors.Join(store.Wrap(err, "drop raw readings"), repeat("marked hours", s.aggregateMarked))
+	return done, err
 }
 
 // aggregateNext aggregates the first hour that has left the raw days and is not aggregated
@@ -157,12 +159,13 @@ type markedHour struct {
 // aggregateMarked aggregates marked hours again, from all of their readings. Those that
 // have not left the raw days keep their marks. It takes those of one week, in which the mark is
 // that has waited longest: a query over years would scan more than its limit allows, each time.
-func (s *Store) aggregateMarked(ctx context.Context) error {
+// It reports false if there is none, or if another instance is doing it.
+func (s *Store) aggregateMarked(ctx context.Context) (done bool, err error) {
 	settled := s.clock()
 	if s.archive != nil {
 		settled = settled.Add(-settleTime)
 	}
-	return s.locked(ctx, func(tx *store.DB, until time.Time) error {
+	err = s.locked(ctx, func(tx *store.DB, until time.Time) error {
 		marked, err := store.All[markedHour](ctx, tx, `
 			WITH settled AS (
 			    SELECT node_id, customer_id, hour, marked_at, date_trunc('week', hour, 'UTC') AS week
@@ -175,7 +178,7 @@ func (s *Store) aggregateMarked(ctx context.Context) error {
 			ORDER BY node_id, customer_id, hour
 			LIMIT @limit`,
 			pgx.StrictNamedArgs{"settled": settled, "until": until, "limit": maxMarks})
-		if err != nil || len(marked) == 0 {
+		if done = len(marked) > 0; err != nil || !done {
 			return err
 		}
 		summaries, err := s.summarise(ctx, marked)
@@ -185,6 +188,7 @@ func (s *Store) aggregateMarked(ctx context.Context) error {
 		err = tx.ExecBatch(ctx, func(batch *pgx.Batch) { queueHours(batch, marked, summaries) })
 		return store.Wrap(err, "write %d", len(marked))
 	})
+	return done, err
 }
 
 // queueHours queues the statements that replace marked hours.
