@@ -290,6 +290,7 @@ func (t *Train) judged(ctx context.Context, verdicts []learning.Verdict) ([]lear
 	group.SetLimit(maxParallelReads)
 	for i, s := range stretches {
 		group.Go(func() (err error) {
+			defer push.Recover(&err)
 			found[i], err = t.readWindows(ctx, s)
 			return err
 		})

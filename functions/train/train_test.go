@@ -491,6 +491,24 @@ func (s *stopper) Sample(ctx context.Context, nodes []readings.NodeRef, start, e
 	return s.Readings.Sample(ctx, nodes, start, end, rows)
 }
 
+// panicking is a table that panics where verdicts' readings are read.
+type panicking struct{ sampler }
+
+func (p *panicking) Range(context.Context, readings.NodeRef, time.Time, time.Time) iter.Seq2[reading.Reading, error] {
+	panic("nil map")
+}
+
+// TestPanicOfAParallelRead holds that one fails the run, and does not end the process.
+func TestPanicOfAParallelRead(t *testing.T) {
+	t.Parallel()
+	p := newFixture(t, 600)
+	p.judge()
+	p.step = train.New(p.Stores, &panicking{sampler{Readings: p.table, sample: p.series}}, p.bucket, 5000, func() time.Time { return p.now }, logging.Discard(), nil)
+	if run, _ := p.ended(p.begin()); run.Status != learning.RunFailed || p.used() != 0 {
+		t.Errorf("%+v", run)
+	}
+}
+
 // TestSampleOfFourWeeks holds that a run draws as many readings as TRAINING_ROWS says from
 // four weeks, and that it does not matter which of a node's channels comes first.
 func TestSampleOfFourWeeks(t *testing.T) {
