@@ -228,10 +228,11 @@ func (w *Watch) refresh(ctx context.Context) {
 			next.Rooms, next.Sensors = seen.names(), seen.Sensors
 			w.change(ctx, func(s *state) bool {
 				before := len(s.Queue)
+				moved := anew != nil && anew.Time.Sub(now).Abs() < time.Minute && s.notAhead(w.config.Steps, w.clock())
 				if w.why == "" { // else the judgement on site is newer
 					s.observe(w.config.Steps, seen.Incidents, now)
 				}
-				return len(s.Queue) != before
+				return moved || len(s.Queue) != before
 			})
 		}
 		if err == nil && now.Sub(rulesAt) >= rulesEvery {

@@ -300,20 +300,22 @@ func (s *state) next(step *Step, blocked map[int64]time.Time, now time.Time) ([]
 	return nil, min(wait, sent[0].Add(time.Hour).Sub(now))
 }
 
-// notAhead brings back the times that a clock has left in the journal which was set back since. The
-// clock of now is right.
-func (s *state) notAhead(steps []Step, now time.Time) {
+// notAhead brings back the times that a clock has left in the state which was set back since, and
+// reports whether a message is due sooner. The clock of now is right: one that is behind would bring
+// messages forward.
+func (s *state) notAhead(steps []Step, now time.Time) (moved bool) {
 	for _, k := range s.Incidents {
 		k.Known = reading.Earlier(k.Known, now)
 	}
 	for i := range steps {
 		for n, j := range s.Queue {
-			if j.Step == steps[i].Name {
-				s.Queue[n].Due = reading.Earlier(j.Due, steps[i].due(now))
+			if due := steps[i].due(now); j.Step == steps[i].Name && due.Before(j.Due) {
+				s.Queue[n].Due, moved = due, true
 			}
 		}
 		s.Sent[steps[i].Name] = slices.DeleteFunc(s.Sent[steps[i].Name], now.Before)
 	}
+	return moved
 }
 
 // waiting returns how long the oldest overdue message has waited.

@@ -121,9 +121,6 @@ func (w *Watch) load(ctx context.Context) error {
 		w.wake[w.config.Steps[i].Name] = make(chan struct{}, 1)
 	}
 	if err == nil {
-		if seen.Time.Sub(w.clock()).Abs() < time.Minute { // else the clock of now may be the wrong one
-			w.state.notAhead(w.config.Steps, w.clock())
-		}
 		w.state.observe(w.config.Steps, seen.Incidents, w.answered)
 	}
 	return nil

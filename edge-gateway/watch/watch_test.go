@@ -302,6 +302,16 @@ func TestOwnClockIsSetBack(t *testing.T) {
 		closeJournal()
 		w, closeJournal = start(c.after)
 		defer closeJournal()
+		ctx, stop := context.WithCancel(t.Context())
+		begun, ended := w.overviewAt, make(chan struct{})
+		go func() { w.refresh(ctx); close(ended) }()
+		must.Eventually(t, "the service's state", func() bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return !w.overviewAt.Equal(begun)
+		})
+		stop()
+		<-ended
 		due := w.state.Queue[0].Due.Sub(time.Now())
 		sent := 1
 		if c.due != c.before {
