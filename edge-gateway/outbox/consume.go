@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"iter"
+	"slices"
 	"time"
 
 	"coldaisle.dev/shared/reading"
@@ -153,8 +154,11 @@ func (o *Outbox) consumed(s *segment) bool {
 // may be behind the newest, those that were appended longer before it than they are retained.
 func (o *Outbox) Since(start time.Time) iter.Seq[Message] {
 	o.mu.Lock()
-	for _, s := range o.segments { // the last was perhaps written without the time
-		start = reading.Later(start, s.newest.Add(-o.options.Retain))
+	for _, s := range slices.Backward(o.segments) {
+		if reading.InCalendar(s.newest) { // else it was written without the time
+			start = reading.Later(start, s.newest.Add(-o.options.Retain))
+			break
+		}
 	}
 	o.mu.Unlock()
 	return o.between(start, position{segment: 1 << 63})

@@ -312,7 +312,7 @@ func TestOwnClockIsSetBack(t *testing.T) {
 		})
 		stop()
 		<-ended
-		due := w.state.Queue[0].Due.Sub(time.Now())
+		due := time.Until(w.state.Queue[0].Due)
 		sent := 1
 		if c.due != c.before {
 			sent = 0

@@ -34,7 +34,7 @@ func TestReadingsTogetherAreBounded(t *testing.T) {
 		}
 	}
 	must.Equal(t, "nodes with hours", []string{"n0", "n1", "n2", "n3", "n4"}, heard)
-	must.Equal(t, "nodes of each part", []int{5, 2, 2, 1}, table.parts)
+	must.Equal(t, "nodes of each part, with which it grows again", []int{5, 2, 3, 2, 1}, table.parts)
 
 	// A node that has more by itself is cut.
 	table.parts = nil

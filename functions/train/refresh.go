@@ -199,6 +199,7 @@ func (t *Train) readHours(ctx context.Context, nodes []learning.PlacedNode, star
 			byName[s.NodeID] = s.Readings
 		}
 		hours, nodes = append(hours, replay(part, byName, start)...), nodes[len(part):]
+		together = min(maxTogether, 2*together) // one that sends much makes no small parts of all after it
 	}
 	return hours, nil
 }

@@ -337,7 +337,7 @@ const (
 	// difference from its room.
 	roomSpread, nodeSpread = 0.5, 0.15
 	heardHours             = 12 // a day counts with at least this many hours
-	missedHours            = 2  // and with that many fewer than most days: half of one is warmer or colder than the whole
+	missedHours            = 6  // a day with so many fewer than most of a week is not judged: half of one is no whole
 	beyondDays             = 4  // least spreads by which a day must lie beyond all days before, or rise
 	steepDays              = 3  // a steep rise is one within so many days
 	outlier                = 4  // spreads; a day before that lies further away counts as if it did not
@@ -368,14 +368,14 @@ func (l *limits) slow(past []Climate, spread float64) {
 		}
 		if n := len(hours); n >= heardHours {
 			slices.Sort(hours)
-			d := day{number, float64(n), [3]float64{features.Quantile(hours, 0.5), hours[n-1], hours[0]}, 0}
+			d := day{number, float64(min(n, 24)), [3]float64{features.Quantile(hours, 0.5), hours[n-1], hours[0]}, 0}
 			for _, mean := range hours {
-				d.mean += mean / d.heard
+				d.mean += mean / float64(n)
 			}
 			days, heard, means = append(days, d), append(heard, d.heard), append(means, d.mean)
 		}
 	}
-	least := median(heard, 1) - missedHours
+	least := median(slices.Clone(heard[max(0, len(heard)-7):]), 1) - missedHours
 	for len(days) > 0 && days[len(days)-1].heard < least { // what was told the day before stands
 		days = days[:len(days)-1]
 	}

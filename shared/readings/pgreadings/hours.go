@@ -157,8 +157,8 @@ type markedHour struct {
 }
 
 // aggregateMarked aggregates marked hours again, from all of their readings. Those that
-// have not left the raw days keep their marks. It takes those of one week, in which the mark is
-// that has waited longest: a query over years would scan more than its limit allows, each time.
+// have not left the raw days keep their marks. It takes those of one week, by lot: a query
+// over years would scan more than its limit allows, and a week that cannot be read stops no other for long.
 // It reports false if there is none, or if another instance is doing it.
 func (s *Store) aggregateMarked(ctx context.Context) (done bool, err error) {
 	settled := s.clock()
@@ -174,7 +174,7 @@ func (s *Store) aggregateMarked(ctx context.Context) (done bool, err error) {
 			)
 			SELECT node_id, customer_id, hour, marked_at
 			FROM settled
-			WHERE week = (SELECT week FROM settled ORDER BY marked_at LIMIT 1)
+			WHERE week = (SELECT week FROM (SELECT DISTINCT week FROM settled) AS weeks ORDER BY random() LIMIT 1)
 			ORDER BY node_id, customer_id, hour
 			LIMIT @limit`,
 			pgx.StrictNamedArgs{"settled": settled, "until": until, "limit": maxMarks})
