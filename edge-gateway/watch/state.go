@@ -308,12 +308,17 @@ func (s *state) notAhead(steps []Step, now time.Time) (moved bool) {
 		k.Known = reading.Earlier(k.Known, now)
 	}
 	for i := range steps {
+		step := &steps[i]
+		s.Sent[step.Name] = slices.DeleteFunc(s.Sent[step.Name], now.Before)
+		if !slices.ContainsFunc(s.Queue, func(j job) bool { return j.Step == step.Name && j.Due.After(now) }) {
+			continue
+		}
+		due := step.due(now)
 		for n, j := range s.Queue {
-			if due := steps[i].due(now); j.Step == steps[i].Name && due.Before(j.Due) {
+			if j.Step == step.Name && due.Before(j.Due) {
 				s.Queue[n].Due, moved = due, true
 			}
 		}
-		s.Sent[steps[i].Name] = slices.DeleteFunc(s.Sent[steps[i].Name], now.Before)
 	}
 	return moved
 }

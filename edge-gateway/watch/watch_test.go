@@ -284,7 +284,8 @@ func TestJournalLost(t *testing.T) {
 // without a battery, brings no message forward.
 func TestOwnClockIsSetBack(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ before, after, due time.Duration }{{24 * time.Hour, 0, 0}, {0, -2 * time.Hour, 0}, {24 * time.Hour, -2 * time.Hour, 24 * time.Hour}} {
+	const day = 24 * time.Hour
+	for _, c := range []struct{ before, after, due time.Duration }{{day, 0, 0}, {0, -2 * time.Hour, 0}, {day, -2 * time.Hour, day}} {
 		s := &service{present: map[int64]Incident{}}
 		api := httptest.NewServer(s)
 		defer api.Close()
