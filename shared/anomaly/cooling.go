@@ -345,18 +345,17 @@ const (
 	peaks, steep           = 1, 2
 )
 
-// slow compares each day's median, maximum and minimum of the hourly means with the days before
-// the last seven or, with less than two weeks, before the last third, so that a change of this
-// week does not count as usual. Working days are compared with working days if there are two.
-// Where weeks differ, that takes days longer: a rise within three days is compared with earlier ones.
-func (l *limits) slow(past []Climate, spread float64) {
-	type day struct {
-		number int64
-		heard  float64 // hours
-		values [3]float64
-		mean   float64
-	}
-	var days []day
+// heardDay is a day of a place.
+type heardDay struct {
+	number int64      // since 1970
+	heard  float64    // hours
+	values [3]float64 // median, maximum and minimum of the hourly means, °C
+	mean   float64
+}
+
+// daysOf returns the days of a past that were heard for half of their hours, up to the last that is
+// judged; the hours with which a day is; and the usual mean, °C.
+func daysOf(past []Climate) (days []heardDay, least, usual float64) {
 	var heard, means []float64
 	for i := 0; i < len(past); {
 		number := past[i].Start.Unix() / 86400
@@ -368,20 +367,28 @@ func (l *limits) slow(past []Climate, spread float64) {
 		}
 		if n := len(hours); n >= heardHours {
 			slices.Sort(hours)
-			d := day{number, float64(min(n, 24)), [3]float64{features.Quantile(hours, 0.5), hours[n-1], hours[0]}, 0}
+			d := heardDay{number, float64(min(n, 24)), [3]float64{features.Quantile(hours, 0.5), hours[n-1], hours[0]}, 0}
 			for _, mean := range hours {
 				d.mean += mean / float64(n)
 			}
 			days, heard, means = append(days, d), append(heard, d.heard), append(means, d.mean)
 		}
 	}
-	least := median(slices.Clone(heard[max(0, len(heard)-7):]), 1) - missedHours
+	least = median(heard[max(0, len(heard)-7):], 1) - missedHours
 	for len(days) > 0 && days[len(days)-1].heard < least { // what was told the day before stands
 		days = days[:len(days)-1]
 	}
+	return days, least, median(means, 1)
+}
+
+// slow compares each day's median, maximum and minimum of the hourly means with the days before
+// the last seven or, with less than two weeks, before the last third, so that a change of this
+// week does not count as usual. Working days are compared with working days if there are two.
+func (l *limits) slow(past []Climate, spread float64) {
+	days, least, usual := daysOf(past)
 	recent := min(7, len(days)/3)
 	before, since := days[:len(days)-recent], days[len(days)-recent:]
-	free := func(d day) bool { return (d.number+4)%7 == 0 || (d.number+4)%7 == 6 } // 1970-01-01 was a Thursday
+	free := func(d heardDay) bool { return (d.number+4)%7 == 0 || (d.number+4)%7 == 6 } // 1970-01-01 was a Thursday
 	largest := cusumLimit
 	for k := range 3 {
 		var sum [2]float64 // up, down
@@ -419,7 +426,13 @@ func (l *limits) slow(past []Climate, spread float64) {
 			}
 		}
 	}
-	last, usual := len(days)-1, median(means, 1)
+	l.steep(days, least, usual, spread)
+}
+
+// steep compares a rise within three days with earlier ones, if slow has found nothing: where weeks differ,
+// that takes days longer.
+func (l *limits) steep(days []heardDay, least, usual, spread float64) {
+	last := len(days) - 1
 	for span := 1; span <= steepDays && last >= 3*7 && l.Slow[0] == 0; span++ {
 		most := beyondDays * spread
 		for i := span; i <= last-span; i++ {
