@@ -86,20 +86,28 @@ func (d *Draws) fault(p Plan, kind Kind, rate Rate, place Place, sown []Fault) (
 	f, lasts := d.sized(p, kind)
 	lasts = cmp.Or(rate.Lasts, lasts)
 	f.Room, f.Node = place.Room, place.Node
-	free := p.To.Sub(p.From) - lasts
+	near := func(other Fault) bool {
+		return f.Room == other.Room && (f.Node == other.Node || f.Node == "" || other.Node == "") && f.within(apart, other)
+	}
 	for range 100 {
-		f.Start = p.From.Add(time.Duration(d.Next() * float64(free))).Truncate(p.Interval)
-		f.End = f.Start.Add(lasts)
-		if free > 0 && !slices.ContainsFunc(sown, f.near) {
+		if d.begin(&f, p, lasts) && !slices.ContainsFunc(sown, near) {
 			return f, true
 		}
 	}
 	return Fault{}, false
 }
 
-func (f Fault) near(other Fault) bool {
-	return f.Room == other.Room && (f.Node == other.Node || f.Node == "" || other.Node == "") &&
-		f.Start.Before(other.Settled().Add(apart)) && other.Start.Before(f.Settled().Add(apart))
+// begin draws when a fault begins, and reports whether it fits into the plan's span.
+func (d *Draws) begin(f *Fault, p Plan, lasts time.Duration) bool {
+	free := p.To.Sub(p.From) - lasts
+	f.Start = p.From.Add(time.Duration(d.Next() * float64(free))).Truncate(p.Interval)
+	f.End = f.Start.Add(lasts)
+	return free > 0
+}
+
+// within reports whether less than a gap is between two faults.
+func (f Fault) within(gap time.Duration, other Fault) bool {
+	return f.Start.Before(other.Settled().Add(gap)) && other.Start.Before(f.Settled().Add(gap))
 }
 
 // sized draws how large a fault is and how long it lasts. Peaks are of faults that a
@@ -126,7 +134,6 @@ func (d *Draws) sized(p Plan, kind Kind) (f Fault, lasts time.Duration) {
 	case Cooling:
 		lasts, f.Peak = d.minutes(20, 90), scale*d.Between(1.5, 8)
 	default:
-		return d.onRecorded(p, kind)
 	}
 	return f, lasts
 }
@@ -180,15 +187,10 @@ func OnRecorded(p Plan, kind Kind, count int, gap time.Duration, groups []Group,
 		if kind != Spike {
 			lasts = max(lasts, 4*p.Interval)
 		}
-		free := p.To.Sub(p.From) - lasts
+		near := func(other Fault) bool { return f.within(gap, other) }
 		for range 100 {
 			g := groups[int(d.Next()*float64(len(groups)))]
-			f.Start = p.From.Add(time.Duration(d.Next() * float64(free))).Truncate(p.Interval)
-			f.End = f.Start.Add(lasts)
-			near := func(other Fault) bool {
-				return f.Start.Before(other.Settled().Add(gap)) && other.Start.Before(f.Settled().Add(gap))
-			}
-			if free <= 0 || slices.ContainsFunc(g.Nodes, func(n string) bool { return slices.ContainsFunc(taken[n], near) }) {
+			if !d.begin(&f, p, lasts) || slices.ContainsFunc(g.Nodes, func(n string) bool { return slices.ContainsFunc(taken[n], near) }) {
 				continue
 			}
 			for _, n := range g.Nodes {

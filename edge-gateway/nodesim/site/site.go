@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"coldaisle.dev/edge-gateway/nodesim/fault"
@@ -228,12 +229,9 @@ func (s *Site) Series(number int, from, to time.Time, faults []fault.Fault) []Ro
 		key := uint64(at.UnixNano())
 		if !at.Before(narrowed) {
 			narrowed = at.Add(time.Hour)
-			now = now[:0]
-			for _, f := range its {
-				if f.Start.Before(narrowed) && at.Before(f.Settled()) {
-					now = append(now, f)
-				}
-			}
+			now = slices.DeleteFunc(slices.Clone(its), func(f fault.Fault) bool {
+				return !f.Start.Before(narrowed) || !at.Before(f.Settled())
+			})
 		}
 		if at.Before(from) || fault.Uniform(n.key, 31, key) < n.loss {
 			continue
