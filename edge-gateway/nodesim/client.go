@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -45,10 +44,6 @@ func (m message) path() string {
 	return messagePath
 }
 
-type heartbeat struct {
-	NodeID string `json:"node_id"`
-}
-
 // outcome is the result of a request, as a node acts on it.
 type outcome int
 
@@ -58,17 +53,6 @@ const (
 	retryLater                 // 5xx, 429, 408: send it again
 	unreachable                // no answer, or not a gateway's
 )
-
-func outcomeOf(status int) outcome {
-	switch {
-	case status >= 200 && status < 300:
-		return accepted
-	case status >= 500, status == http.StatusTooManyRequests, status == http.StatusRequestTimeout:
-		return retryLater
-	default:
-		return rejected
-	}
-}
 
 // newClient returns a client that keeps the connections of so many parallel requests. A given
 // transport replaces its own.
@@ -81,8 +65,6 @@ func newClient(parallel int, transport http.RoundTripper) *http.Client {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
-
-var errNoGateway = errors.New("another machine than a gateway answers: no JSON")
 
 // post sends a value as JSON. The error says why it must be sent again.
 func post(ctx context.Context, client *http.Client, base, path string, value any) (outcome, error) {
@@ -105,12 +87,14 @@ func post(ctx context.Context, client *http.Client, base, path string, value any
 	if err != nil {
 		return unreachable, fmt.Errorf("answer of %s: %w", path, err)
 	}
-	if !json.Valid(answer) {
-		return unreachable, fmt.Errorf("post %s: %d: %w", path, response.StatusCode, errNoGateway)
+	switch status := response.StatusCode; {
+	case !json.Valid(answer):
+		return unreachable, fmt.Errorf("post %s: %d: another machine than a gateway answers: no JSON", path, status)
+	case status/100 == 2:
+		return accepted, nil
+	case status >= 500, status == http.StatusTooManyRequests, status == http.StatusRequestTimeout:
+		return retryLater, fmt.Errorf("post %s: status %d", path, status)
+	default:
+		return rejected, nil
 	}
-	end := outcomeOf(response.StatusCode)
-	if end == retryLater {
-		err = fmt.Errorf("post %s: status %d", path, response.StatusCode)
-	}
-	return end, err
 }

@@ -37,7 +37,6 @@ type device struct {
 	sim    *Simulation
 	number int
 	id     string
-	addr   string
 	host   bool          // measures temperature alone, and neither registers nor beats
 	boot   time.Duration // virtual
 
@@ -49,7 +48,7 @@ func newDevice(s *Simulation, number int) *device {
 	nodes := time.Duration(s.config.Nodes)
 	spread := min(max(bootSpread, nodes*bootGap), Interval)
 	return &device{
-		sim: s, number: number, addr: address(77, number), host: number >= s.config.Nodes-s.config.Hosts, boot: spread * time.Duration(number) / nodes,
+		sim: s, number: number, host: number >= s.config.Nodes-s.config.Hosts, boot: spread * time.Duration(number) / nodes,
 		id: fmt.Sprintf("%s-r%d-n%d", s.config.Prefix, number/s.config.PerRoom+1, number%s.config.PerRoom+1),
 	}
 }
@@ -114,7 +113,7 @@ func (n *device) register(ctx context.Context) {
 			}
 			backoff *= 2
 		}
-		if n.post(ctx, registerPath, registration{NodeID: n.id, IPAddr: n.addr}) == accepted {
+		if n.post(ctx, registerPath, registration{NodeID: n.id, IPAddr: address(77, n.number)}) == accepted {
 			n.sim.add(&n.sim.stats.Registered, 1)
 			return
 		}
@@ -126,12 +125,8 @@ func (n *device) register(ctx context.Context) {
 }
 
 func (n *device) heartbeat(ctx context.Context) {
-	end := n.post(ctx, heartbeatPath, heartbeat{NodeID: n.id})
-	switch {
-	case end == accepted:
+	if n.post(ctx, heartbeatPath, map[string]string{"node_id": n.id}) == accepted {
 		n.sim.add(&n.sim.stats.Heartbeats, 1)
-	case ctx.Err() == nil: // the end of the simulation is no failure
-		n.sim.add(&n.sim.stats.HeartbeatsFailed, 1)
 	}
 }
 
@@ -161,7 +156,7 @@ func (n *device) cycle(ctx context.Context, at time.Duration) {
 }
 
 func (n *device) message(at time.Duration) message {
-	measured := n.sim.measure(n.number, at)
+	measured := n.sim.site.Measure(n.number, n.sim.started.Add(at), n.sim.faults(n.number, at))
 	m := message{ID: messageID(), NodeID: n.id, Temperature: measured.Temperature, at: n.sim.config.Clock()}
 	if !n.host {
 		m.Humidity = &measured.Humidity

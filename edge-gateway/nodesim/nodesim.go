@@ -107,8 +107,7 @@ type Stats struct {
 	Failed     int64 // posts of readings that were to be retried, or not answered
 	Retried    int64 // posts that repeated an id
 	Lost       int64 // readings that a node dropped because its memory was full
-
-	Heartbeats, HeartbeatsFailed int64
+	Heartbeats int64 // that the gateway accepted
 }
 
 // String is a status line.
@@ -226,10 +225,6 @@ func (s *Simulation) Failures(room int, at time.Duration) []fault.Fault {
 func (s *Simulation) faults(number int, at time.Duration) []fault.Fault {
 	place := s.site.Places()[number]
 	return fault.Of(append(s.Failures(number/s.config.PerRoom, at), s.config.Faults...), place.Room, place.Node)
-}
-
-func (s *Simulation) measure(number int, at time.Duration) fault.Values {
-	return s.site.Measure(number, s.started.Add(at), s.faults(number, at))
 }
 
 // hotAt returns the failure of the first room's cooling by which its hottest node passes
