@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -27,14 +28,14 @@ const (
 type Proxy struct {
 	listener net.Listener
 	target   string
+	latency  atomic.Int64
+	copies   sync.WaitGroup
 
 	mu      sync.Mutex
 	changed *sync.Cond
 	mode    Mode
-	latency time.Duration
-	open    map[net.Conn]bool
-	closed  bool
-	copies  sync.WaitGroup
+	open    context.Context // of connections; it ends when they are refused
+	refuse  context.CancelFunc
 }
 
 // New listens on a free port and forwards to target, host:port.
@@ -43,8 +44,9 @@ func New(ctx context.Context, target string) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
-	p := &Proxy{listener: listener, target: target, open: map[net.Conn]bool{}}
+	p := &Proxy{listener: listener, target: target}
 	p.changed = sync.NewCond(&p.mu)
+	p.open, p.refuse = context.WithCancel(context.WithoutCancel(ctx))
 	p.copies.Go(p.accept)
 	return p, nil
 }
@@ -56,37 +58,24 @@ func (p *Proxy) Address() string { return p.listener.Addr().String() }
 func (p *Proxy) SetMode(mode Mode) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.mode = mode
-	if mode == Refuse {
-		p.closeConnections()
+	switch {
+	case mode == Refuse:
+		p.refuse()
+	case p.mode == Refuse:
+		p.open, p.refuse = context.WithCancel(context.Background())
 	}
+	p.mode = mode
 	p.changed.Broadcast()
 }
 
 // SetLatency delays bytes in each direction; 0 ends the delay.
-func (p *Proxy) SetLatency(latency time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.latency = latency
-}
+func (p *Proxy) SetLatency(latency time.Duration) { p.latency.Store(int64(latency)) }
 
 // Close closes the proxy and its connections.
 func (p *Proxy) Close() {
 	_ = p.listener.Close()
-	p.mu.Lock()
-	p.closed = true
-	p.closeConnections()
-	p.changed.Broadcast()
-	p.mu.Unlock()
+	p.SetMode(Refuse)
 	p.copies.Wait()
-}
-
-// closeConnections closes all connections; the caller holds the lock.
-func (p *Proxy) closeConnections() {
-	for conn := range p.open {
-		_ = conn.Close()
-	}
-	clear(p.open)
 }
 
 func (p *Proxy) accept() {
@@ -95,72 +84,49 @@ func (p *Proxy) accept() {
 		if err != nil {
 			return
 		}
-		if p.track(downstream) {
-			p.copies.Go(func() { p.forward(downstream) })
-		}
+		p.mu.Lock()
+		open := p.open
+		p.mu.Unlock()
+		p.copies.Go(func() { p.forward(open, downstream) })
 	}
 }
 
-// forward connects downstream to the target and copies until either side closes.
-func (p *Proxy) forward(downstream net.Conn) {
-	defer p.untrack(downstream)
-	if !p.waitOpen() {
+// forward connects downstream to the target and copies until either side closes, or the
+// context ends.
+func (p *Proxy) forward(ctx context.Context, downstream net.Conn) {
+	defer func() { _ = downstream.Close() }()
+	if !p.waitOpen(ctx) {
 		return
 	}
-	upstream, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", p.target)
+	upstream, err := (&net.Dialer{}).DialContext(ctx, "tcp", p.target)
 	if err != nil {
 		return
 	}
-	defer p.untrack(upstream)
-	if !p.track(upstream) {
-		return
-	}
-	p.copies.Go(func() { p.copy(downstream, upstream) })
-	p.copy(upstream, downstream)
-}
-
-// track adds a connection, or closes it when connections are refused.
-func (p *Proxy) track(conn net.Conn) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed || p.mode == Refuse {
-		_ = conn.Close()
-		return false
-	}
-	p.open[conn] = true
-	return true
-}
-
-func (p *Proxy) untrack(conn net.Conn) {
-	_ = conn.Close()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.open, conn)
+	defer context.AfterFunc(ctx, func() { _, _ = downstream.Close(), upstream.Close() })()
+	p.copies.Go(func() { p.copy(ctx, downstream, upstream) })
+	p.copy(ctx, upstream, downstream)
 }
 
 // waitOpen waits for the latency and while the proxy stalls. It returns false when the
-// proxy is closed.
-func (p *Proxy) waitOpen() bool {
-	p.mu.Lock()
-	latency := p.latency
-	p.mu.Unlock()
-	if latency > 0 {
+// context has ended.
+func (p *Proxy) waitOpen(ctx context.Context) bool {
+	if latency := time.Duration(p.latency.Load()); latency > 0 {
 		<-time.After(latency)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for p.mode == Stall && !p.closed {
+	for p.mode == Stall && ctx.Err() == nil {
 		p.changed.Wait()
 	}
-	return !p.closed
+	return ctx.Err() == nil
 }
 
-func (p *Proxy) copy(to, from net.Conn) {
+func (p *Proxy) copy(ctx context.Context, to, from net.Conn) {
 	defer func() { _, _ = to.Close(), from.Close() }()
 	buffer := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buffer)
-		if !p.waitOpen() {
+		if !p.waitOpen(ctx) {
 			return
 		}
 		if _, failed := to.Write(buffer[:n]); failed != nil || err != nil {
