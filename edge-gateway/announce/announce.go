@@ -53,8 +53,6 @@ const (
 	pollEvery = time.Second
 	// retryOpenAfter is the pause before the failed sockets of a link are opened again.
 	retryOpenAfter = 2 * time.Second
-	// idle is how long the responder sleeps with nothing to do.
-	idle = time.Hour
 )
 
 // State is the current announcement, as /health shows it.
@@ -103,9 +101,7 @@ func New(config Config, clock func() time.Time, log *slog.Logger) *Announcer {
 func (a *Announcer) State() State {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	state := a.state
-	state.Links = slices.Clone(state.Links)
-	return state
+	return a.state
 }
 
 // Run announces until the context ends, then says goodbye and returns nil. Without
@@ -118,8 +114,8 @@ func (a *Announcer) Run(ctx context.Context) error {
 	defer poll.Stop()
 	r.update(a.clock(), s.links(ctx))
 	for {
-		wake := time.NewTimer(a.untilNext(r))
 		a.publish(ctx, r, s)
+		now := a.clock()
 		select {
 		case <-ctx.Done():
 			r.goodbye()
@@ -129,19 +125,10 @@ func (a *Announcer) Run(ctx context.Context) error {
 			r.advance(a.clock())
 		case <-poll.C:
 			r.update(a.clock(), s.links(ctx))
-		case <-wake.C:
+		case <-time.After(r.next(now.Add(pollEvery)).Sub(now)):
 			r.advance(a.clock())
 		}
-		wake.Stop()
 	}
-}
-
-func (a *Announcer) untilNext(r *responder) time.Duration {
-	next, ok := r.next()
-	if !ok {
-		return idle
-	}
-	return max(0, next.Sub(a.clock()))
 }
 
 // publish replaces the state and logs changes.

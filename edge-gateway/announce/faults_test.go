@@ -18,9 +18,7 @@ func live(d time.Duration, lost func(letter) bool, sites ...*site) {
 		exchange(sites, lost)
 		at = end
 		for _, s := range sites {
-			if next, ok := s.next(); ok && next.Before(at) {
-				at = next
-			}
+			at = s.next(at)
 		}
 		for _, s := range sites {
 			s.pass(at.Sub(s.now))

@@ -14,6 +14,7 @@ import (
 	"github.com/miekg/dns"
 
 	"coldaisle.dev/edge-gateway/multicast"
+	"coldaisle.dev/shared/reading"
 )
 
 // Times of RFC 6762.
@@ -235,16 +236,16 @@ func (r *responder) readdress(now time.Time, l *link, found Link) {
 	}
 }
 
-// next returns when [responder.advance] has something to do.
-func (r *responder) next() (at time.Time, ok bool) {
+// next returns when [responder.advance] has something to do, or latest if that is sooner.
+func (r *responder) next(latest time.Time) time.Time {
 	for _, l := range r.links {
-		for _, t := range l.due() {
-			if !t.IsZero() && (!ok || t.Before(at)) {
-				at, ok = t, true
+		for _, due := range l.due() {
+			if !due.IsZero() {
+				latest = reading.Earlier(latest, due)
 			}
 		}
 	}
-	return at, ok
+	return latest
 }
 
 func (r *responder) advance(now time.Time) {
@@ -310,7 +311,7 @@ func (r *responder) announce(now time.Time, l *link, n *name) bool {
 
 // dropOwn withdraws the substitute for the specified name.
 func (r *responder) dropOwn(l *link) {
-	if l.own != nil && l.own.held() {
+	if l.own != nil {
 		r.withdraw(l, l.own)
 	}
 	l.own = nil
@@ -339,15 +340,16 @@ func (r *responder) probe(l *link, n *name) {
 func (r *responder) goodbye() {
 	for _, l := range r.sorted() {
 		for _, n := range l.names() {
-			if n.held() {
-				r.withdraw(l, n)
-			}
+			r.withdraw(l, n)
 		}
 	}
 }
 
+// withdraw says goodbye to a name, if it is held.
 func (r *responder) withdraw(l *link, n *name) {
-	r.multicast(l, &dns.Msg{Answer: withTTL(withCacheFlush(r.records(l, n).own()), 0)})
+	if n.held() {
+		r.multicast(l, &dns.Msg{Answer: withTTL(withCacheFlush(r.records(l, n).own()), 0)})
+	}
 }
 
 // multicast sends a response to a link's group and reports whether that succeeded.

@@ -74,8 +74,8 @@ func (s *site) start() *site {
 func (s *site) pass(d time.Duration) {
 	end := s.now.Add(d)
 	for {
-		next, ok := s.next()
-		if !ok || next.After(end) {
+		next := s.next(end.Add(1))
+		if next.After(end) {
 			s.now = end
 			return
 		}

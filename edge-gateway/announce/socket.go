@@ -40,10 +40,19 @@ type linkSockets struct {
 // socket is one of IPv4 or IPv6. read returns a packet's length, the interface and the
 // address that it came to, and its sender; write sends by an interface.
 type socket struct {
+	groupConn
+
 	group *net.UDPAddr
 	read  func(buffer []byte) (n, link int, to net.IP, from net.Addr, err error)
 	write func(message []byte, link int, to net.Addr) error
-	close func() error
+}
+
+// groupConn is what a connection of package ipv4 and one of package ipv6 have in common.
+type groupConn interface {
+	SetMulticastInterface(i *net.Interface) error
+	SetMulticastLoopback(on bool) error
+	JoinGroup(i *net.Interface, group net.Addr) error
+	Close() error
 }
 
 func newSockets(clock func() time.Time) *sockets {
@@ -61,7 +70,7 @@ func (s *sockets) close() {
 
 func (o *linkSockets) close() {
 	for _, opened := range o.sockets {
-		_ = opened.close()
+		_ = opened.Close()
 	}
 	o.sockets = nil
 }
@@ -118,14 +127,21 @@ func (s *sockets) prepare(ctx context.Context, before *linkSockets, l Link) *lin
 	i := &net.Interface{Index: l.Index, Name: l.Name}
 	// Nodes ask by IPv4: a link without it is not served by IPv6 alone.
 	for _, family := range []struct {
-		is   func(netip.Addr) bool
-		open func(context.Context, *net.Interface) (*socket, error)
-	}{{netip.Addr.Is4, open4}, {netip.Addr.Is6, open6}} {
+		is               func(netip.Addr) bool
+		network, address string
+		over             func(net.PacketConn) (*socket, error)
+	}{{netip.Addr.Is4, "udp4", "0.0.0.0", over4}, {netip.Addr.Is6, "udp6", "::", over6}} {
 		if !slices.ContainsFunc(l.Prefixes, func(p netip.Prefix) bool { return family.is(p.Addr()) }) {
 			continue
 		}
-		opened, err := family.open(ctx, i)
+		conn, err := multicast.Listen(ctx, family.network, family.address)
 		if err != nil {
+			o.err = err
+			break
+		}
+		opened, err := family.over(conn)
+		if err = errors.Join(err, opened.join(i)); err != nil {
+			_ = conn.Close()
 			o.err = err
 			break
 		}
@@ -140,24 +156,12 @@ func (s *sockets) prepare(ctx context.Context, before *linkSockets, l Link) *lin
 	return o
 }
 
-func open4(ctx context.Context, i *net.Interface) (*socket, error) {
-	conn, err := multicast.Listen(ctx, "udp4", "0.0.0.0")
-	if err != nil {
-		return nil, err
-	}
+// over4 returns the socket of IPv4 over a connection.
+func over4(conn net.PacketConn) (*socket, error) {
 	p := ipv4.NewPacketConn(conn)
-	err = errors.Join(
-		p.SetMulticastTTL(multicast.Hops), p.SetTTL(multicast.Hops), p.SetMulticastInterface(i),
-		p.SetMulticastLoopback(true), // others on this machine listen too
-		joined(p.JoinGroup(i, multicast.Group())),
-	)
-	if err != nil {
-		_ = conn.Close()
-		return nil, err
-	}
 	_ = p.SetControlMessage(ipv4.FlagInterface|ipv4.FlagDst, true)
 	return &socket{
-		group: multicast.Group(), close: p.Close,
+		groupConn: p, group: multicast.Group(),
 		read: func(buffer []byte) (n, link int, to net.IP, from net.Addr, err error) {
 			n, control, from, err := p.ReadFrom(buffer)
 			if control != nil {
@@ -169,27 +173,15 @@ func open4(ctx context.Context, i *net.Interface) (*socket, error) {
 			_, err := p.WriteTo(message, &ipv4.ControlMessage{IfIndex: link}, to)
 			return err //nolint:wrapcheck // send does
 		},
-	}, nil
+	}, errors.Join(p.SetMulticastTTL(multicast.Hops), p.SetTTL(multicast.Hops))
 }
 
-func open6(ctx context.Context, i *net.Interface) (*socket, error) {
-	conn, err := multicast.Listen(ctx, "udp6", "::")
-	if err != nil {
-		return nil, err
-	}
+// over6 returns the socket of IPv6 over a connection.
+func over6(conn net.PacketConn) (*socket, error) {
 	p := ipv6.NewPacketConn(conn)
-	err = errors.Join(
-		p.SetMulticastHopLimit(multicast.Hops), p.SetHopLimit(multicast.Hops), p.SetMulticastInterface(i),
-		p.SetMulticastLoopback(true),
-		joined(p.JoinGroup(i, multicast.Group6())),
-	)
-	if err != nil {
-		_ = conn.Close()
-		return nil, err
-	}
 	_ = p.SetControlMessage(ipv6.FlagInterface|ipv6.FlagDst, true)
 	return &socket{
-		group: multicast.Group6(), close: p.Close,
+		groupConn: p, group: multicast.Group6(),
 		read: func(buffer []byte) (n, link int, to net.IP, from net.Addr, err error) {
 			n, control, from, err := p.ReadFrom(buffer)
 			if control != nil {
@@ -201,11 +193,12 @@ func open6(ctx context.Context, i *net.Interface) (*socket, error) {
 			_, err := p.WriteTo(message, &ipv6.ControlMessage{IfIndex: link}, to)
 			return err //nolint:wrapcheck // send does
 		},
-	}, nil
+	}, errors.Join(p.SetMulticastHopLimit(multicast.Hops), p.SetHopLimit(multicast.Hops))
 }
 
-func joined(err error) error {
-	if err != nil {
+// join joins the group on an interface. Others on this machine hear what is sent there.
+func (s *socket) join(i *net.Interface) error {
+	if err := errors.Join(s.SetMulticastInterface(i), s.SetMulticastLoopback(true), s.JoinGroup(i, s.group)); err != nil {
 		return fmt.Errorf("join the multicast group: %w", err)
 	}
 	return nil
