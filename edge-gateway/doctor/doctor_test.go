@@ -435,7 +435,7 @@ func TestReport(t *testing.T) {
 	r.problem("topic", "make it:\ngcloud …", "does not exist")
 	r.warn("outbox", "", "slow")
 	r.ok("outbox", "empty")
-	r.advise("Configure nodes with %s.", "http://192.168.1.20:8080")
+	r.Advice = "Configure nodes with http://192.168.1.20:8080."
 	var out strings.Builder
 	must.Do(t, r.Write(&out))
 	want := `clock

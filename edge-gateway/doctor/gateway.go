@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -108,13 +107,13 @@ func State(ctx context.Context, port int) (state, version string, err error) {
 }
 
 func (c Config) health(ctx context.Context) (health, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	return Health(ctx, "http://"+net.JoinHostPort("127.0.0.1", strconv.Itoa(c.Port)))
+	return Health(ctx, "http://127.0.0.1:"+strconv.Itoa(c.Port))
 }
 
 // Health asks the gateway at a URL for its health.
 func Health(ctx context.Context, url string) (h health, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/health", nil)
 	if err != nil {
 		return h, fmt.Errorf("ask for health: %w", err)

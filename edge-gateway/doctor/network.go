@@ -27,12 +27,13 @@ const (
 	adviceOtherGateway     = "switch one of them off, or give the nodes a fixed address"
 )
 
+const subjectNetwork = "network"
+
 // network looks for the gateway on every interface in every way that nodes use.
 func (c Config) network(ctx context.Context, r *Report, state announce.State) {
-	const subject = "network"
 	interfaces, err := net.Interfaces()
 	if err != nil {
-		r.problem(subject, "", "the interfaces cannot be listed: %v", err)
+		r.problem(subjectNetwork, "", "the interfaces cannot be listed: %v", err)
 		return
 	}
 	urls := []string{}
@@ -42,26 +43,25 @@ func (c Config) network(ctx context.Context, r *Report, state announce.State) {
 		switch {
 		case i.Flags&net.FlagLoopback != 0:
 		case i.Flags&connected != connected:
-			r.ok(subject, "%s is down", i.Name)
+			r.ok(subjectNetwork, "%s is down", i.Name)
 		case len(prefixes) == 0:
-			r.ok(subject, "%s has no IPv4 address; it is picked up when it gets one", i.Name)
+			r.ok(subjectNetwork, "%s has no IPv4 address; it is picked up when it gets one", i.Name)
 		case i.Flags&net.FlagMulticast == 0:
-			r.warn(subject, "nodes there must be configured with the address", "%s has %s and cannot do multicast", i.Name, listed(prefixes))
+			r.warn(subjectNetwork, "nodes there must be configured with the address", "%s has %s and cannot do multicast", i.Name, listed(prefixes))
 			urls = append(urls, c.url(prefixes[0].Addr()))
 		case c.MDNSDisabled:
-			r.ok(subject, "%s has %s; MDNS is false, nothing is announced", i.Name, listed(prefixes))
+			r.ok(subjectNetwork, "%s has %s; MDNS is false, nothing is announced", i.Name, listed(prefixes))
 			urls = append(urls, c.url(prefixes[0].Addr()))
 		default:
 			urls = append(urls, c.ask(ctx, r, i, prefixes, state))
 		}
 	}
-	c.conclude(r, subject, slices.DeleteFunc(urls, func(u string) bool { return u == "" }))
+	c.conclude(r, slices.DeleteFunc(urls, func(u string) bool { return u == "" }))
 }
 
 // ask asks on one interface and returns the address that nodes there should
 // call; empty for none.
 func (c Config) ask(ctx context.Context, r *Report, i net.Interface, prefixes []netip.Prefix, state announce.State) string {
-	const subject = "network"
 	limited, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	answers := discover.Ask(limited, i, discover.Legacy, discover.Unicast, discover.Multicast, discover.Browsing)
@@ -79,7 +79,7 @@ func (c Config) ask(ctx context.Context, r *Report, i net.Interface, prefixes []
 		remedy, here = adviceFirewall, c.url(prefixes[0].Addr())
 	}
 	if len(addresses) == 0 {
-		r.problem(subject, remedy, "%s", text)
+		r.problem(subjectNetwork, remedy, "%s", text)
 		return here
 	}
 	port := cmp.Or(answers[len(answers)-1].Service.Port, c.Port, discover.Port)
@@ -93,16 +93,16 @@ func (c Config) ask(ctx context.Context, r *Report, i net.Interface, prefixes []
 		switch {
 		case len(answer.Addresses) == 0:
 		case !ofPrefix(netip.Prefix.Contains):
-			r.problem(subject, "configure the nodes with an address of their own network", "%s\nno node of this network reaches that address", text)
+			r.problem(subjectNetwork, "configure the nodes with an address of their own network", "%s\nno node of this network reaches that address", text)
 			return ""
 		case c.here && !own && isPeer(state, answer.Addresses):
-			r.ok(subject, "%s\nthat is the active gateway of the pair", text)
+			r.ok(subjectNetwork, "%s\nthat is the active gateway of the pair", text)
 			return here
 		case c.here && !own:
-			r.warn(subject, adviceOtherGateway, "%s\nthat is another machine: nodes may call it instead of this one", text)
+			r.warn(subjectNetwork, adviceOtherGateway, "%s\nthat is another machine: nodes may call it instead of this one", text)
 			return here
 		case c.here && port != c.Port:
-			r.problem(subject, "sudo systemctl restart monitor-gateway", "%s\nthe gateway should be on port %d", text, c.Port)
+			r.problem(subjectNetwork, "sudo systemctl restart monitor-gateway", "%s\nthe gateway should be on port %d", text, c.Port)
 			return here
 		}
 	}
@@ -110,11 +110,11 @@ func (c Config) ask(ctx context.Context, r *Report, i net.Interface, prefixes []
 	err := discover.Connect(ctx, to)
 	switch {
 	case !complete:
-		r.problem(subject, remedy, "%s", text)
+		r.problem(subjectNetwork, remedy, "%s", text)
 	case err != nil:
-		r.problem(subject, adviceConnect(err, to), "%s\nbut no node can connect: %v", text, err)
+		r.problem(subjectNetwork, adviceConnect(err, to), "%s\nbut no node can connect: %v", text, err)
 	default:
-		r.ok(subject, "%s\na connection to %s succeeds", text, to)
+		r.ok(subjectNetwork, "%s\na connection to %s succeeds", text, to)
 	}
 	return "http://" + to.String()
 }
@@ -143,20 +143,20 @@ func connected() bool {
 }
 
 // conclude says which address to configure if multicast is blocked.
-func (c Config) conclude(r *Report, subject string, urls []string) {
+func (c Config) conclude(r *Report, urls []string) {
 	switch {
 	case len(urls) > 0 && c.here:
-		r.advise("Nodes that multicast does not reach are to be configured with %s.\n"+
-			"What this machine hears of itself says nothing about the way to them: run\n"+
-			"\"monitor-gateway doctor -network\" on a laptop where they are.", strings.Join(urls, " or "))
+		r.Advice = "Nodes that multicast does not reach are to be configured with " + strings.Join(urls, " or ") + ".\n" +
+			"What this machine hears of itself says nothing about the way to them: run\n" +
+			"\"monitor-gateway doctor -network\" on a laptop where they are."
 	case len(urls) > 0:
-		r.advise("A node here calls %s.", strings.Join(urls, " or "))
-	case !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Subject == subject }):
-		r.problem(subject, "plug in a cable, or join a wireless network; the gateway picks it up by itself", "there is no interface besides the machine itself")
+		r.Advice = "A node here calls " + strings.Join(urls, " or ") + "."
+	case !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Subject == subjectNetwork }):
+		r.problem(subjectNetwork, "plug in a cable, or join a wireless network; the gateway picks it up by itself", "there is no interface besides the machine itself")
 	case c.here:
-		r.problem(subject, "check cable, wireless network and DHCP; the gateway picks the address up by itself", "no interface has an IPv4 address that nodes could call")
+		r.problem(subjectNetwork, "check cable, wireless network and DHCP; the gateway picks the address up by itself", "no interface has an IPv4 address that nodes could call")
 	case r.err(Warning) == nil:
-		r.problem(subject, "check cable, wireless network and DHCP", "no interface has an IPv4 address: nothing was asked")
+		r.problem(subjectNetwork, "check cable, wireless network and DHCP", "no interface has an IPv4 address: nothing was asked")
 	}
 }
 

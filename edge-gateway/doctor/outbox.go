@@ -23,16 +23,15 @@ const subjectOutbox = "outbox"
 // on a disk that has become read-only, sent ones are still in the folder.
 func (c Config) outbox(r *Report, running health) {
 	held, err := outbox.Inspect(c.OutboxDir)
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		r.warn(subjectOutbox, "start the gateway once, or check OUTBOX_DIR", "%s is not there yet; a gateway makes it", c.OutboxDir)
 		c.space(r, 0)
 		return
-	}
-	if errors.Is(err, fs.ErrPermission) {
+	case errors.Is(err, fs.ErrPermission):
 		r.problem(subjectOutbox, "run the doctor with sudo", "%s cannot be examined: %v", c.OutboxDir, err)
 		return
-	}
-	if err != nil {
+	case err != nil:
 		r.problem(subjectOutbox, "the card or disk may be failing: replace it", "%s: %v", c.OutboxDir, err)
 		return
 	}

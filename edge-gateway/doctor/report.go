@@ -18,16 +18,7 @@ const (
 )
 
 // String is the word before a finding.
-func (s Severity) String() string {
-	switch s {
-	case Warning:
-		return "warning"
-	case Problem:
-		return "PROBLEM"
-	default:
-		return "ok"
-	}
-}
+func (s Severity) String() string { return [...]string{"ok", "warning", "PROBLEM"}[s] }
 
 // Finding is one result of an examination.
 type Finding struct {
@@ -40,8 +31,7 @@ type Finding struct {
 // Report is the findings of an examination.
 type Report struct {
 	Findings []Finding
-	// Advice follows the findings.
-	Advice []string
+	Advice   string // follows them; it may be empty
 }
 
 // Healthy reports whether there is no problem.
@@ -82,10 +72,6 @@ func (r *Report) problem(subject, remedy, format string, values ...any) {
 	r.Findings = append(r.Findings, Finding{subject, Problem, fmt.Sprintf(format, values...), remedy})
 }
 
-func (r *Report) advise(format string, values ...any) {
-	r.Advice = append(r.Advice, fmt.Sprintf(format, values...))
-}
-
 // Write writes the report for a person at a terminal.
 func (r *Report) Write(w io.Writer) error {
 	var text strings.Builder
@@ -100,8 +86,8 @@ func (r *Report) Write(w io.Writer) error {
 			paragraph(&text, strings.Repeat(" ", 9)+"→ ", f.Remedy)
 		}
 	}
-	for _, line := range r.Advice {
-		text.WriteString("\n" + line + "\n")
+	if r.Advice != "" {
+		text.WriteString("\n" + r.Advice + "\n")
 	}
 	text.WriteString("\n" + r.summary() + "\n")
 	if _, err := io.WriteString(w, text.String()); err != nil {
@@ -112,13 +98,7 @@ func (r *Report) Write(w io.Writer) error {
 
 // paragraph writes text with a margin, and indents further lines.
 func paragraph(to *strings.Builder, margin, text string) {
-	blank := strings.Repeat(" ", 11)
-	for i, line := range strings.Split(text, "\n") {
-		if i > 0 {
-			margin = blank
-		}
-		to.WriteString(margin + line + "\n")
-	}
+	to.WriteString(margin + strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", 11)) + "\n")
 }
 
 func (r *Report) summary() string {
