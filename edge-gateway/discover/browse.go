@@ -7,11 +7,14 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/hashicorp/mdns"
+
+	"coldaisle.dev/edge-gateway/multicast"
 )
 
 const serviceType = "_http._tcp"
@@ -60,13 +63,17 @@ func Browse(ctx context.Context, i net.Interface) (Gateway, error) {
 	return Gateway{}, fmt.Errorf("%s: browse: %w", i.Name, ErrNotFound)
 }
 
+// gatewayName is that of an instance that is a gateway: the specified name, alone or with the
+// end of a hardware address.
+var gatewayName = regexp.MustCompile(`(?i)^` + multicast.Name + `(-[0-9a-f]{1,8})?$`)
+
 // gateway returns the gateway among services, preferably the one with the specified name.
 func gateway(services []*mdns.ServiceEntry) (found Gateway, ok bool) {
 	var all []Gateway
 	for _, s := range services {
 		label, isHTTP := strings.CutSuffix(s.Name, "."+serviceType+".local.")
 		address, isIPv4 := netip.AddrFromSlice(s.AddrV4)
-		if isHTTP && isIPv4 && isGatewayName(label) && s.Port > 0 {
+		if isHTTP && isIPv4 && gatewayName.MatchString(label) && s.Port > 0 {
 			all = append(all, Gateway{
 				Instance: label, Host: strings.TrimSuffix(s.Host, "."), Address: address.Unmap(), Port: s.Port, Text: s.InfoFields,
 			})

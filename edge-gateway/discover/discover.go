@@ -20,7 +20,6 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -240,16 +239,4 @@ func answered(way Way, asked dns.Msg, data []byte) []netip.Addr {
 		}
 	}
 	return addresses
-}
-
-// isGatewayName reports whether an instance is a gateway: the specified name, alone or with
-// the end of a hardware address.
-func isGatewayName(label string) bool {
-	rest, ok := strings.CutPrefix(strings.ToLower(label), multicast.Name)
-	if !ok || rest == "" {
-		return ok
-	}
-	own, ok := strings.CutPrefix(rest, "-")
-	_, err := strconv.ParseUint(own, 16, 32)
-	return ok && err == nil
 }
