@@ -41,7 +41,7 @@ type Config struct {
 
 	key      string
 	environ  []string // for commands
-	document *yaml.Node
+	document yaml.Node
 }
 
 // Step notifies people of some incidents in one way.
@@ -100,22 +100,19 @@ func Load(path string, environ []string) (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration: %w", err)
 	}
-	c := Config{document: &yaml.Node{}}
+	c := Config{document: yaml.Node{Line: 1}} // of an empty one
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	decoder.KnownFields(true)
 	if err := decoder.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if err := yaml.Unmarshal(text, c.document); err != nil {
+	if err := yaml.Unmarshal(text, &c.document); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	for _, variable := range environ {
 		if strings.HasPrefix(variable, "PATH=") || strings.HasPrefix(variable, "HOME=") {
 			c.environ = append(c.environ, variable)
 		}
-	}
-	for i := range c.Steps {
-		c.Steps[i].environ = c.environ
 	}
 	if err := c.validate(); err != nil {
 		return nil, fmt.Errorf("%s:\n%w", path, err)
@@ -143,30 +140,20 @@ func (c *Config) splitSteps() {
 
 // line returns the line of a value or, if it is left out, of the value that should contain it.
 func (c *Config) line(path ...any) int {
-	at := c.document
-	if len(at.Content) == 0 {
-		return 1
+	return lineOf(&c.document, append([]any{0}, path...)) // the document contains the first value
+}
+
+func lineOf(at *yaml.Node, path []any) int {
+	if len(path) == 0 {
+		return at.Line
 	}
-	at = at.Content[0]
-	for _, step := range path {
-		var next *yaml.Node
-		if at.Alias != nil {
-			at = at.Alias
+	if at.Alias != nil {
+		at = at.Alias
+	}
+	for i, value := range at.Content { // a list's values, or a mapping's keys and values in turn
+		if path[0] == i || i%2 == 1 && path[0] == at.Content[i-1].Value {
+			return lineOf(value, path[1:])
 		}
-		switch step := step.(type) {
-		case int:
-			next = at.Content[step]
-		case string:
-			for i := 0; i+1 < len(at.Content); i += 2 {
-				if at.Content[i].Value == step {
-					next = at.Content[i+1]
-				}
-			}
-		}
-		if next == nil {
-			break
-		}
-		at = next
 	}
 	return at.Line
 }
@@ -211,7 +198,7 @@ func (c *Config) validateStep(s *Step, check func(ok bool, rule string, path ...
 		s.hours = append(s.hours, span)
 	}
 	check(len(s.Hours) == 0 || s.Zone != "", "must be given with hours: Europe/Zurich", "zone")
-	s.page = strings.TrimRight(c.API, "/") + "/incidents/"
+	s.environ, s.page = c.environ, strings.TrimRight(c.API, "/")+"/incidents/"
 	if s.zone, err = time.Local, nil; s.Zone != "" {
 		s.zone, err = maintenance.Zone(s.Zone)
 	}
