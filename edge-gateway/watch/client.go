@@ -39,7 +39,6 @@ func (c *client) call(ctx context.Context, method, path string, header http.Head
 type changes struct {
 	Changes []Change `json:"changes"`
 	Next    int64    `json:"next"`
-	More    bool     `json:"more"`
 }
 
 func (c *client) changes(ctx context.Context, after int64, wait time.Duration, limit int) (found changes, err error) {
@@ -82,10 +81,5 @@ func (c *client) heartbeat(ctx context.Context, h heartbeat) error {
 // reportTold reports that people were notified of an incident, which is a stage of a drill.
 func (c *client) reportTold(ctx context.Context, id int64) error {
 	_, err := c.call(ctx, http.MethodPost, fmt.Sprintf("/api/v1/incidents/%d/told", id), nil, nil, nil)
-	return err
-}
-
-func (c *client) take(ctx context.Context, id int64) error {
-	_, err := c.call(ctx, http.MethodPost, fmt.Sprintf("/api/v1/incidents/%d/actions", id), nil, map[string]string{"action": "take"}, nil)
 	return err
 }

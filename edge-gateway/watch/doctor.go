@@ -17,7 +17,6 @@ import (
 	"strings"
 	"time"
 
-	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/shared/incident"
 )
 
@@ -51,10 +50,9 @@ func (q Question) room(rooms map[int64]string) (room int64, err error) {
 // Doctor prints what each step of the watch would do now, or why it would do nothing. It changes
 // nothing, and may run while the watch does. It returns an error if nobody would be told.
 func Doctor(ctx context.Context, c *Config, transport *http.Client, q Question, now time.Time, out io.Writer) error {
-	w := &Watch{config: c, client: &client{transport, c.API, c.key}, clock: func() time.Time { return now }, wake: map[string]chan struct{}{}}
-	w.connect()
 	say := func(format string, values ...any) { _, _ = fmt.Fprintf(out, format+"\n", values...) }
-	if err := w.load(ctx); err != nil {
+	w, away, err := load(ctx, c, transport, func() time.Time { return now })
+	if err != nil {
 		return err
 	}
 	if err := c.resolve(w.site.Rooms); err != nil {
@@ -64,7 +62,6 @@ func Doctor(ctx context.Context, c *Config, transport *http.Client, q Question, 
 	if err != nil {
 		return err
 	}
-	_, _, away := w.client.overview(ctx, "")
 	say("The API %s.", orNot(away, "answers"))
 	if w.gateway != nil {
 		answer, err := w.readLive(ctx)
@@ -155,13 +152,9 @@ func orNot(err error, answers string) string {
 
 // Take takes an incident, for a command that a pager calls.
 func Take(ctx context.Context, c *Config, transport *http.Client, id int64) error {
-	return (&client{transport, c.API, c.key}).take(ctx, id)
-}
-
-func (w *Watch) connect() {
-	if w.config.Gateway != "" {
-		w.gateway = gateway.LocalClient(w.config.Gateway)
-	}
+	path := fmt.Sprintf("/api/v1/incidents/%d/actions", id)
+	_, err := (&client{transport, c.API, c.key}).call(ctx, http.MethodPost, path, nil, map[string]string{"action": "take"}, nil)
+	return err
 }
 
 // Group is the group of the user that the package creates for the watch.

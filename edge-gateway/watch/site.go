@@ -208,7 +208,7 @@ func (w *Watch) readLive(ctx context.Context) (*gateway.Live, error) {
 		since = w.live.time.Add(-2 * time.Minute)
 	}
 	var answer gateway.Live
-	_, err := (&client{http: w.gateway, api: gatewayAddress}).get(ctx, "/live?since="+since.UTC().Format(time.RFC3339Nano), &answer)
+	_, err := w.gateway.get(ctx, "/live?since="+since.UTC().Format(time.RFC3339Nano), &answer)
 	return &answer, err
 }
 
@@ -259,11 +259,8 @@ func (c *client) rules(ctx context.Context, into *site) error {
 	var rules []rule
 	var windows []window
 	var corrections []correction
-	for _, list := range []struct {
-		path string
-		into any
-	}{{"/api/v1/rules", &rules}, {"/api/v1/maintenance", &windows}, {"/api/v1/corrections", &corrections}} {
-		if _, err := c.get(ctx, list.path, list.into); err != nil {
+	for path, list := range map[string]any{"rules": &rules, "maintenance": &windows, "corrections": &corrections} {
+		if _, err := c.get(ctx, "/api/v1/"+path, list); err != nil {
 			return err
 		}
 	}

@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
-	"golang.org/x/sync/errgroup"
 
 	"coldaisle.dev/edge-gateway/api"
+	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/edge-gateway/statefile"
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/pause"
@@ -42,11 +42,11 @@ const (
 type Watch struct {
 	config  *Config
 	client  *client
-	gateway *http.Client // of this machine; nil without one
+	gateway *client // of this machine; nil without one
 	clock   func() time.Time
 	log     *slog.Logger
 	wake    map[string]chan struct{} // by step
-	reports sync.WaitGroup           // of drills
+	running sync.WaitGroup           // what Run waits for
 	unread  error                    // why the journal could not be read
 
 	mu         sync.Mutex
@@ -69,12 +69,11 @@ func Open(ctx context.Context, c *Config, transport *http.Client, clock func() t
 		return nil, nil, errors.Join(fmt.Errorf("%s is in use by another watch, or cannot be written", c.State), err)
 	}
 	closeJournal = func() { _ = lock.Close() }
-	w = &Watch{config: c, client: &client{transport, c.API, c.key}, clock: clock, log: log, wake: map[string]chan struct{}{}, failing: map[string]bool{}}
-	w.connect()
-	if err := w.load(ctx); err != nil {
+	if w, _, err = load(ctx, c, transport, clock); err != nil {
 		closeJournal()
 		return nil, nil, err
 	}
+	w.log = log
 	if w.unread != nil { // a watch that does not start wakes nobody
 		log.ErrorContext(ctx, "it begins anew: messages that waited are lost", "error", w.unread.Error())
 		w.notifyGap(ctx)
@@ -102,28 +101,33 @@ func (c *Config) read(name string, into any) error {
 	return nil
 }
 
-func (w *Watch) load(ctx context.Context) error {
-	w.state = *newState()
-	if w.unread = w.config.read(journalFile, &w.state); w.unread != nil {
+// load reads the journal, and the service's state or, if the API is away, its stored answers.
+func load(ctx context.Context, c *Config, transport *http.Client, clock func() time.Time) (w *Watch, away, err error) {
+	w = &Watch{
+		config: c, client: &client{transport, c.API, c.key}, clock: clock, wake: map[string]chan struct{}{}, failing: map[string]bool{}, state: *newState(),
+	}
+	if c.Gateway != "" {
+		w.gateway = &client{http: gateway.LocalClient(c.Gateway), api: gatewayAddress}
+	}
+	for i := range c.Steps {
+		w.wake[c.Steps[i].Name] = make(chan struct{}, 1)
+	}
+	if w.unread = c.read(journalFile, &w.state); w.unread != nil {
 		w.state = *newState()
 	}
-	if w.config.read(siteFile, &w.site) != nil { // the API has it
+	if c.read(siteFile, &w.site) != nil { // the API has it
 		w.site = site{}
 	}
 	w.answered, w.overviewAt = w.clock(), w.clock() // the API counts as away only later
-	seen, _, err := w.client.overview(ctx, "")
-	if err == nil {
+	seen, _, away := w.client.overview(ctx, "")
+	switch {
+	case away == nil:
 		w.site.Rooms, w.site.Sensors, w.late = seen.names(), seen.Sensors, seen.Probe.Late
-	} else if w.site.Rooms == nil {
-		return fmt.Errorf("the first start needs the API: %w", err)
+		w.state.observe(c.Steps, seen.Incidents, w.answered)
+	case w.site.Rooms == nil:
+		return nil, away, fmt.Errorf("the first start needs the API: %w", away)
 	}
-	for i := range w.config.Steps {
-		w.wake[w.config.Steps[i].Name] = make(chan struct{}, 1)
-	}
-	if err == nil {
-		w.state.observe(w.config.Steps, seen.Incidents, w.answered)
-	}
-	return nil
+	return w, away, nil
 }
 
 // change changes the state, saves it unless change returns false, and wakes the steps. While the
@@ -151,27 +155,24 @@ func (w *Watch) change(ctx context.Context, change func(s *state) bool) {
 }
 
 // Run runs the watch until the context ends.
-func (w *Watch) Run(ctx context.Context) error {
-	parts, ctx := errgroup.WithContext(ctx)
+func (w *Watch) Run(ctx context.Context) {
 	for i := range w.config.Steps {
-		parts.Go(func() error { w.deliver(ctx, &w.config.Steps[i]); return nil })
+		w.running.Go(func() { w.deliver(ctx, &w.config.Steps[i]) })
 	}
-	parts.Go(func() error { w.follow(ctx); return nil })
-	parts.Go(func() error { w.report(ctx); return nil })
-	parts.Go(func() error { w.refresh(ctx); return nil })
+	w.running.Go(func() { w.follow(ctx) })
+	w.running.Go(func() { w.report(ctx) })
+	w.running.Go(func() { w.refresh(ctx) })
 	if w.gateway != nil {
-		parts.Go(func() error {
+		w.running.Go(func() {
 			for ; ctx.Err() == nil; _ = pause.For(ctx, judgeEvery) {
 				w.judgeOnSite(ctx)
 			}
-			return nil
 		})
 		for i := range w.config.Shutdowns {
-			parts.Go(func() error { w.runShutdown(ctx, &w.config.Shutdowns[i]); return nil })
+			w.running.Go(func() { w.runShutdown(ctx, &w.config.Shutdowns[i]) })
 		}
 	}
-	defer w.reports.Wait()
-	return parts.Wait() //nolint:wrapcheck // no part fails
+	w.running.Wait()
 }
 
 func (w *Watch) report(ctx context.Context) {
@@ -416,7 +417,7 @@ func (w *Watch) reportDrills(ctx context.Context, batch []job) {
 		if !j.Drill || j.IncidentID <= 0 || j.Event == "end" {
 			continue
 		}
-		w.reports.Go(func() {
+		w.running.Go(func() {
 			for since := w.clock(); ctx.Err() == nil && w.clock().Sub(since) < incident.DrillTime; _ = pause.For(ctx, apiRetry) {
 				if err := w.client.reportTold(ctx, j.IncidentID); err == nil || api.IsStatus(err, http.StatusNotFound) {
 					return

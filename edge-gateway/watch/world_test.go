@@ -257,8 +257,8 @@ func newWorld(t *testing.T, steps string, heat func(now time.Time, sensor int) f
 	c.Gateway = "used"
 	watching, closeJournal, err := Open(ctx, c, &http.Client{Transport: w}, time.Now, slog.New(lines{w: w}))
 	must.Do(t, err)
-	watching.gateway = &http.Client{Transport: w}
-	running.Go(func() { _ = watching.Run(ctx) })
+	watching.gateway = &client{http: &http.Client{Transport: w}, api: gatewayAddress}
+	running.Go(func() { watching.Run(ctx) })
 	t.Cleanup(func() {
 		stop()
 		running.Wait()

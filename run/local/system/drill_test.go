@@ -136,7 +136,7 @@ func runWatch(t *testing.T, s *system.System, owner *user) {
 	must.Do(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { _ = w.Run(ctx) })
+	running.Go(func() { w.Run(ctx) })
 	t.Cleanup(func() {
 		stop()
 		running.Wait()
