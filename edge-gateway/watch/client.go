@@ -77,9 +77,3 @@ func (c *client) heartbeat(ctx context.Context, h heartbeat) error {
 	_, err := c.call(ctx, http.MethodPost, "/api/v1/watches/heartbeat", nil, h, nil)
 	return err
 }
-
-// reportTold reports that people were notified of an incident, which is a stage of a drill.
-func (c *client) reportTold(ctx context.Context, id int64) error {
-	_, err := c.call(ctx, http.MethodPost, fmt.Sprintf("/api/v1/incidents/%d/told", id), nil, nil, nil)
-	return err
-}

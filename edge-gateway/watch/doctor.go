@@ -96,8 +96,7 @@ func Doctor(ctx context.Context, c *Config, transport *http.Client, q Question, 
 // notify people.
 func (w *Watch) explainSteps(begins *Incident, now time.Time, say func(format string, values ...any)) (reached int) {
 	silenced := w.site.silenced(*begins.RoomID, "", now)
-	for i := range w.config.Steps {
-		step := &w.config.Steps[i]
+	for _, step := range w.config.Steps {
 		why, wanted := step.wants(begins)
 		due := step.due(now)
 		sent := slices.DeleteFunc(slices.Clone(w.state.Sent[step.Name]), func(t time.Time) bool { return now.Sub(t) >= time.Hour })

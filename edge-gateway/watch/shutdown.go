@@ -193,8 +193,8 @@ func (w *Watch) runShutdown(ctx context.Context, d *Shutdown) {
 		}
 		w.change(ctx, func(s *state) bool {
 			m.Title, m.Text = title, fmt.Sprintf("%s\nThe room has been above %g °C for %v.", text, d.Above, d.For)
-			for i := range w.config.Steps {
-				if step := &w.config.Steps[i]; s.Incidents[m.IncidentID] == nil || s.Incidents[m.IncidentID].Told[step.Name] > 0 {
+			for _, step := range w.config.Steps {
+				if s.Incidents[m.IncidentID] == nil || s.Incidents[m.IncidentID].Told[step.Name] > 0 {
 					s.enqueue(step.Name, w.clock(), m)
 				}
 			}

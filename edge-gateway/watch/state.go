@@ -151,8 +151,7 @@ func (s *state) apply(steps []Step, c Change, now time.Time) {
 	if i.Silenced || i.Late || !c.Calls && (i.State != "open" || k.Ended) {
 		return
 	}
-	for n := range steps {
-		step := &steps[n]
+	for _, step := range steps {
 		if _, wanted := step.wants(i); !wanted || k.Called[step.Name] == k.Calls {
 			continue
 		}
@@ -183,8 +182,8 @@ func (s *state) update(steps []Step, k *tracked, i *Incident, now time.Time) {
 		case j.Event == "end": // earlier messages are about an incident that is over
 			return
 		case j.calls():
-			for m := range steps {
-				if step := &steps[m]; step.Name == j.Step {
+			for _, step := range steps {
+				if step.Name == j.Step {
 					s.Queue[n].Message = step.message(j.Event, i)
 					s.Queue[n].ID = j.ID
 				}
@@ -230,8 +229,8 @@ func (s *state) end(steps []Step, id int64, now *Incident, at time.Time) {
 	}
 	over.ID, over.State = id, "over"
 	s.update(steps, k, &over, at)
-	for n := range steps {
-		if step := &steps[n]; k.Told[step.Name] > 0 {
+	for _, step := range steps {
+		if k.Told[step.Name] > 0 {
 			s.enqueue(step.Name, at, step.message("end", &over))
 		}
 	}
@@ -307,8 +306,7 @@ func (s *state) notAhead(steps []Step, now time.Time) (moved bool) {
 	for _, k := range s.Incidents {
 		k.Known = reading.Earlier(k.Known, now)
 	}
-	for i := range steps {
-		step := &steps[i]
+	for _, step := range steps {
 		s.Sent[step.Name] = slices.DeleteFunc(s.Sent[step.Name], now.Before)
 		if !slices.ContainsFunc(s.Queue, func(j job) bool { return j.Step == step.Name && j.Due.After(now) }) {
 			continue

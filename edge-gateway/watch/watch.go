@@ -295,8 +295,8 @@ func (w *Watch) notifyGap(ctx context.Context) {
 // notifyAll queues a message about the watch itself for every step.
 func (w *Watch) notifyAll(ctx context.Context, title, text string) {
 	w.change(ctx, func(s *state) bool {
-		for i := range w.config.Steps {
-			s.enqueue(w.config.Steps[i].Name, w.clock(), Message{Event: "gap", Title: title, Text: text})
+		for _, step := range w.config.Steps {
+			s.enqueue(step.Name, w.clock(), Message{Event: "gap", Title: title, Text: text})
 		}
 		return true
 	})
@@ -411,15 +411,16 @@ func (w *Watch) deliver(ctx context.Context, step *Step) {
 	}
 }
 
-// reportDrills reports in the background that people were told of drills.
+// reportDrills reports in the background that people were told of drills, which is a stage of these.
 func (w *Watch) reportDrills(ctx context.Context, batch []job) {
 	for _, j := range batch {
 		if !j.Drill || j.IncidentID <= 0 || j.Event == "end" {
 			continue
 		}
+		path := fmt.Sprintf("/api/v1/incidents/%d/told", j.IncidentID)
 		w.running.Go(func() {
 			for since := w.clock(); ctx.Err() == nil && w.clock().Sub(since) < incident.DrillTime; _ = pause.For(ctx, apiRetry) {
-				if err := w.client.reportTold(ctx, j.IncidentID); err == nil || api.IsStatus(err, http.StatusNotFound) {
+				if _, err := w.client.call(ctx, http.MethodPost, path, nil, nil, nil); err == nil || api.IsStatus(err, http.StatusNotFound) {
 					return
 				}
 			}
@@ -430,8 +431,7 @@ func (w *Watch) reportDrills(ctx context.Context, batch []job) {
 // Test sends one message through each step, and reports the steps that failed.
 func Test(ctx context.Context, c *Config) error {
 	var errs []error
-	for i := range c.Steps {
-		s := &c.Steps[i]
+	for _, s := range c.Steps {
 		_, err := s.act(ctx, c.Name, Message{Event: "test", Title: "Test of " + c.Name, Text: "Step " + s.Name + " works."})
 		if err != nil {
 			errs = append(errs, fmt.Errorf("step %s: %w", s.Name, err))
