@@ -31,9 +31,8 @@ import (
 
 // Config configures an announcer.
 type Config struct {
-	Port int // where the service listens
-	// Enrolment is nil for an open gateway.
-	Enrolment Enrolment
+	Port      int       // where the service listens
+	Enrolment Enrolment // nil for an open gateway
 	// SiteToken is the secret that the open gateways of a site share; it may be empty.
 	// An enrolled one does not use it.
 	SiteToken string
@@ -49,10 +48,8 @@ type Enrolment interface {
 }
 
 const (
-	// pollEvery is how often the machine's interfaces are listed.
-	pollEvery = time.Second
-	// retryOpenAfter is the pause before the failed sockets of a link are opened again.
-	retryOpenAfter = 2 * time.Second
+	pollEvery      = time.Second     // between lists of the machine's interfaces
+	retryOpenAfter = 2 * time.Second // before the failed sockets of a link are opened again
 )
 
 // State is the current announcement, as /health shows it.
@@ -107,7 +104,7 @@ func (a *Announcer) State() State {
 // Run announces until the context ends, then says goodbye and returns nil. Without
 // network, or while multicast is refused, it retries: the gateway serves meanwhile.
 func (a *Announcer) Run(ctx context.Context) error {
-	s := newSockets(a.clock)
+	s := &sockets{clock: a.clock, received: make(chan packet), stop: make(chan struct{}), open: map[int]*linkSockets{}}
 	defer s.close()
 	r := newResponder(a.config, rand.Uint64(), s.send) //nolint:gosec // spreads answers in time and tells gateways apart
 	poll := time.NewTicker(pollEvery)

@@ -210,7 +210,7 @@ func (r *responder) tieBreak(now time.Time, l *link, n *name, m *dns.Msg, from n
 		}
 		theirs := named(m.Ns)
 		known := !slices.ContainsFunc(theirs, func(record dns.RR) bool { return !contains(claims, record) })
-		if known || compare(named(ours), theirs) >= 0 {
+		if known || slices.Compare(ordered(named(ours)), ordered(theirs)) >= 0 {
 			continue
 		}
 		n.steps, n.due = 0, now.Add(tieBreakDelay)

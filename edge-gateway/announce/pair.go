@@ -41,8 +41,7 @@ const (
 	// Probing takes a second, and the active gateway answers if it is alive. Together the
 	// standby has the name within 5 seconds.
 	suspectAfter = 2200 * time.Millisecond
-	// answerWithin is how late an answer may be; the next question is asked by then.
-	answerWithin = askEvery
+	answerWithin = askEvery // how late an answer may be; the next question is asked by then
 	// rememberFor is how long a silent gateway is remembered, and a claim of the name
 	// reported: five routine questions may get lost.
 	rememberFor   = time.Minute

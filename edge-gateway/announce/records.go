@@ -3,7 +3,6 @@ package announce
 import (
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/miekg/dns"
 )
@@ -199,14 +198,8 @@ func changed(of []dns.RR, change func(header *dns.RR_Header, shared bool)) []dns
 	return copies
 }
 
-// compare orders the records that two hosts propose for one name (§8.2): by class, type
-// and data of the sorted records; if one list is the beginning of the other, the longer one
-// comes later.
-func compare(ours, theirs []dns.RR) int {
-	return slices.CompareFunc(ordered(ours), ordered(theirs), strings.Compare)
-}
-
-// ordered are records as class, type and uncompressed data, sorted.
+// ordered are records as class, type and uncompressed data, sorted, by which the records that two
+// hosts propose for one name are compared (§8.2).
 func ordered(of []dns.RR) []string {
 	keys := make([]string, 0, len(of))
 	wire := make([]byte, dns.MaxMsgSize)

@@ -295,8 +295,9 @@ func (r *responder) step(now time.Time, l *link, n *name) {
 	if n.steps == announcements {
 		n.phase, n.due = ready, time.Time{}
 	}
-	if n == l.specified {
-		r.dropOwn(l)
+	if n == l.specified && l.own != nil {
+		r.withdraw(l, l.own)
+		l.own = nil
 	}
 }
 
@@ -307,14 +308,6 @@ func (r *responder) announce(now time.Time, l *link, n *name) bool {
 		l.said[record.String()] = now
 	}
 	return r.multicast(l, &dns.Msg{Answer: withCacheFlush(all)})
-}
-
-// dropOwn withdraws the substitute for the specified name.
-func (r *responder) dropOwn(l *link) {
-	if l.own != nil {
-		r.withdraw(l, l.own)
-	}
-	l.own = nil
 }
 
 // asksFirst reports whether a gateway of another enrolment had the name. Then the first probe

@@ -55,10 +55,6 @@ type groupConn interface {
 	Close() error
 }
 
-func newSockets(clock func() time.Time) *sockets {
-	return &sockets{clock: clock, received: make(chan packet), stop: make(chan struct{}), open: map[int]*linkSockets{}}
-}
-
 // close closes all sockets, which ends their readers, and waits for these.
 func (s *sockets) close() {
 	close(s.stop)
