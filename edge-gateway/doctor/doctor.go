@@ -23,29 +23,19 @@ type Config struct {
 	OutboxDir        string
 	OutboxMaxBytes   int64
 	Port             int
-	Version          string // of this program
-	// Unknown describes variables that are set but are not settings.
-	Unknown []string
-
-	// EnrolledAs describes the gateway's enrolment; empty for an open gateway.
-	EnrolledAs string
+	Version          string   // of this program
+	Unknown          []string // describes variables that are set but are not settings
+	EnrolledAs       string   // describes the gateway's enrolment; empty for an open gateway
 	// CredentialsFile is GOOGLE_APPLICATION_CREDENTIALS; without it credentials are found
 	// as by Google's libraries.
 	CredentialsFile string
-	// Emulator is PUBSUB_EMULATOR_HOST, which replaces Google's Pub/Sub.
-	Emulator string
-
-	// Google is where the time is read; empty for Pub/Sub's own address.
-	Google string
-	// PubSub are options of its client beside the credentials.
-	PubSub []option.ClientOption
-
-	// MDNSDisabled says that the gateway announces nothing.
-	MDNSDisabled bool
+	Emulator        string                // PUBSUB_EMULATOR_HOST, which replaces Google's Pub/Sub
+	Google          string                // where the time is read; empty for Pub/Sub's own address
+	PubSub          []option.ClientOption // of its client, beside the credentials
+	MDNSDisabled    bool                  // the gateway announces nothing
+	Clock           func() time.Time
 
 	here bool // the gateway should run on this machine
-
-	Clock func() time.Time
 }
 
 // patience is the longest time for one check's request.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -78,7 +77,13 @@ func (c Config) disk(r *Report, taken int64) {
 
 func (c Config) space(r *Report, taken int64) {
 	var disk unix.Statfs_t
-	if err := unix.Statfs(nearestExisting(c.OutboxDir), &disk); err != nil {
+	dir, _ := filepath.Abs(c.OutboxDir)
+	err := unix.Statfs(dir, &disk)
+	for errors.Is(err, fs.ErrNotExist) && dir != filepath.Dir(dir) { // a gateway makes the folder
+		dir = filepath.Dir(dir)
+		err = unix.Statfs(dir, &disk)
+	}
+	if err != nil {
 		r.warn(subjectOutbox, "", "free space of the disk: %v", err)
 		return
 	}
@@ -88,20 +93,6 @@ func (c Config) space(r *Report, taken int64) {
 		return
 	}
 	r.ok(subjectOutbox, "%s of the disk are free", size(free))
-}
-
-// nearestExisting is a folder, or the nearest one above it that exists.
-func nearestExisting(dir string) string {
-	if absolute, err := filepath.Abs(dir); err == nil {
-		dir = absolute
-	}
-	for dir != filepath.Dir(dir) {
-		if _, err := os.Stat(dir); err == nil {
-			break
-		}
-		dir = filepath.Dir(dir)
-	}
-	return dir
 }
 
 func size(bytes int64) string {
