@@ -23,13 +23,9 @@ const (
 	heartbeatFrom = 30 * time.Second
 	heartbeatTo   = 60 * time.Second
 
-	// maxPending is how many unanswered readings a node keeps for its next cycle.
-	maxPending = 4
-	// minAge is the age below which a node says nothing of it, as the reference node does.
-	minAge = 100 * time.Millisecond
-	// maxIntervalsBehind is how many intervals a node may be behind before it leaves out
-	// measurements.
-	maxIntervalsBehind = 4
+	maxPending         = 4                      // unanswered readings that a node keeps for its next cycle
+	minAge             = 100 * time.Millisecond // below it a node says nothing of a reading's age, as the reference node does
+	maxIntervalsBehind = 4                      // then a node leaves out measurements
 )
 
 // device is one simulated node. Like the firmware it does one thing at a time.
@@ -157,7 +153,10 @@ func (n *device) cycle(ctx context.Context, at time.Duration) {
 
 func (n *device) message(at time.Duration) message {
 	measured := n.sim.site.Measure(n.number, n.sim.started.Add(at), n.sim.faults(n.number, at))
-	m := message{ID: messageID(), NodeID: n.id, Temperature: measured.Temperature, at: n.sim.config.Clock()}
+	// The hardware's ids are four random bytes, too. They differ from run to run: the gateway would
+	// take a known id for a reading that is sent again.
+	id := fmt.Sprintf("%08x", rand.Uint32()) //nolint:gosec // keeps no secret
+	m := message{ID: id, NodeID: n.id, Temperature: measured.Temperature, at: n.sim.config.Clock()}
 	if !n.host {
 		m.Humidity = &measured.Humidity
 	}
@@ -186,12 +185,6 @@ func (n *device) send(ctx context.Context, m message, again bool) outcome {
 		n.sim.add(&stats.Failed, 1)
 	}
 	return end
-}
-
-// messageID makes an id as the hardware does: four random bytes. They differ from run to
-// run: the gateway would take a known id for a reading that is sent again.
-func messageID() string {
-	return fmt.Sprintf("%08x", rand.Uint32()) //nolint:gosec // keeps no secret
 }
 
 // find finds the gateway if necessary, and reports whether it is found.

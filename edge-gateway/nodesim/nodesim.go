@@ -33,13 +33,8 @@ import (
 // Interval is the virtual time between readings of a node.
 const Interval = 30 * time.Second
 
-const (
-	// nodesPerRoom is the default of PerRoom.
-	nodesPerRoom = 4
-	// maxSpeed turns the interval into 30 ms. A faster node could not keep its schedule
-	// over HTTP.
-	maxSpeed = 1000.0
-)
+// maxSpeed turns the interval into 30 ms. A faster node could not keep its schedule over HTTP.
+const maxSpeed = 1000.0
 
 // Config says which nodes there are. Durations are virtual time unless a comment says
 // otherwise.
@@ -77,7 +72,7 @@ type Config struct {
 
 func (c *Config) complete() error {
 	c.Speed = cmp.Or(c.Speed, 1)
-	c.PerRoom = cmp.Or(c.PerRoom, nodesPerRoom)
+	c.PerRoom = cmp.Or(c.PerRoom, 4)
 	c.Prefix = cmp.Or(c.Prefix, "sim")
 	c.FailureEvery = cmp.Or(c.FailureEvery, 24*time.Hour)
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
