@@ -138,7 +138,7 @@ func destinations(configured, api string) []string {
 			if name := strings.ToLower(name); name != "to" && name != "toaddresses" {
 				continue
 			}
-			for address := range strings.SplitSeq(to[0], ",") {
+			for address := range strings.SplitSeq(strings.Trim(to[0], ", "), ",") {
 				query.Set(name, strings.TrimSpace(address))
 				parsed.RawQuery = query.Encode()
 				all = append(all, parsed.String())

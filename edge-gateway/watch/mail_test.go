@@ -31,9 +31,10 @@ func TestMail(t *testing.T) {
 		tooltest.Missing(t, "python3-aiosmtpd")
 	}
 	address := fmt.Sprintf("127.0.0.1:%d", tooltest.FreePort(t))
-	url := "smtp://ops:hunter22hunter@" + address + "/?from=watch@example.com&to=dan@example.com,ana@example.com,ben@example.com&auth=None&encryption=None&usestarttls=No"
+	url := "smtp://ops:hunter22hunter@" + address + "/?from=watch@example.com&to=dan@example.com,ana@example.com,ben@example.com,&auth=None&encryption=None&usestarttls=No"
 	path := configure(t, "https://coldaisle.example.com", "\n  - {name: mail, url: '"+url+"', zone: UTC}\n")
 	steps := must.Get(Load(path, nil))(t).Steps
+	must.Equal(t, "recipients, none of them after the last comma", 3, len(steps))
 	must.Equal(t, "steps", []string{"mail", "mail, recipient 2", "mail, recipient 3"}, []string{steps[0].Name, steps[1].Name, steps[2].Name})
 	m := steps[0].message("start", new(hot(41)))
 	m.Title += "\r\nBcc: mallory@example.com" // a room may be called so
