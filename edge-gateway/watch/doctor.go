@@ -192,7 +192,9 @@ func Init(ctx context.Context, path string, answers Answers, transport *http.Cli
 	}
 	for file, content := range map[string]string{"watch.key": answers.Key + "\n", "watch.url": answers.URL + "\n", filepath.Base(path): text} {
 		file = filepath.Join(folder, file)
-		if err := errors.Join(os.WriteFile(file, []byte(content), 0o640), os.Chown(file, -1, group)); err != nil { //nolint:gosec // its group is the watch's
+		// An earlier file may have other rights, as the umask may give.
+		_ = os.Remove(file)
+		if err := errors.Join(os.WriteFile(file, []byte(content), 0o640), os.Chmod(file, 0o640), os.Chown(file, -1, group)); err != nil { //nolint:gosec // its group is the watch's
 			return fmt.Errorf("write the configuration: %w", err)
 		}
 	}

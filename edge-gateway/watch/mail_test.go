@@ -188,11 +188,12 @@ func TestFirstMessage(t *testing.T) {
 	if _, err := Load(path, nil); err == nil || !strings.Contains(err.Error(), "monitor-gateway watch init") {
 		t.Errorf("before init: %v", err)
 	}
+	must.Do(t, os.WriteFile(filepath.Join(filepath.Dir(path), "watch.key"), []byte("an earlier key, for everybody"), 0o644))
 	must.Do(t, Init(t.Context(), path, answers, &http.Client{}))
 	must.Equal(t, "heartbeats", []heartbeat{{Name: answers.Name}}, s.beats)
 	for _, name := range []string{"watch.yaml", "watch.key", "watch.url"} {
-		if info := must.Get(os.Stat(filepath.Join(filepath.Dir(path), name)))(t); info.Mode().Perm()&0o007 != 0 {
-			t.Errorf("everybody may use %s: %v", name, info.Mode())
+		if info := must.Get(os.Stat(filepath.Join(filepath.Dir(path), name)))(t); info.Mode().Perm() != 0o640 {
+			t.Errorf("others than root and its group may use %s, or these may not: %v", name, info.Mode())
 		}
 	}
 	c := must.Get(Load(path, nil))(t)
