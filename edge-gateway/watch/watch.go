@@ -54,7 +54,7 @@ type Watch struct {
 	site       site
 	live       live
 	answered   time.Time // when the API last did
-	polled     time.Time // when the log of changes was last read
+	polled     time.Time // when the log of changes was last read, or the watch began
 	overviewAt time.Time // when the overview was requested
 	late       bool      // the service says that it is late
 	why        string    // why the watch judges on site; empty if it does not
@@ -118,7 +118,8 @@ func load(ctx context.Context, c *Config, transport *http.Client, clock func() t
 	if c.read(siteFile, &w.site) != nil { // the API has it
 		w.site = site{}
 	}
-	w.answered, w.overviewAt = w.clock(), w.clock() // the API counts as away only later
+	now := w.clock()
+	w.answered, w.overviewAt, w.polled = now, now, now // the API counts as away only later
 	seen, _, away := w.client.overview(ctx, "")
 	switch {
 	case away == nil:
@@ -182,9 +183,6 @@ func (w *Watch) report(ctx context.Context) {
 		beat := heartbeat{Name: w.config.Name, LastPoll: age(w.polled), QueueAge: int64(w.state.waiting(w.clock()).Seconds())}
 		if !w.state.Succeeded.IsZero() {
 			beat.LastSuccess = new(age(w.state.Succeeded))
-		}
-		if w.polled.IsZero() {
-			beat.LastPoll = 0 // it has just started
 		}
 		w.mu.Unlock()
 		w.logFailure(ctx, "heartbeat", w.client.heartbeat(ctx, beat))

@@ -499,3 +499,24 @@ func TestKills(t *testing.T) {
 		t.Logf("%s: %d kills, %d transitions, %d incidents told, %d messages repeated", name, kills, len(s.log), len(told), repeats)
 	}
 }
+
+// TestHeartbeat is of a watch that has not been able to read the log since it began, an hour ago.
+func TestHeartbeat(t *testing.T) {
+	t.Parallel()
+	s := &service{}
+	w := s.watched(t, "  - {name: a, command: [/bin/true]}")
+	w.clock = func() time.Time { return time.Now().Add(time.Hour) }
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { w.report(ctx) })
+	must.Eventually(t, "a heartbeat", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.beats) > 0
+	})
+	cancel()
+	running.Wait()
+	if beat := s.beats[0]; beat.LastPoll < 3600 || beat.LastSuccess != nil {
+		t.Errorf("it says %+v", beat)
+	}
+}
