@@ -26,6 +26,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"coldaisle.dev/edge-gateway/multicast"
 )
 
@@ -99,6 +101,22 @@ func (a *Announcer) State() State {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.state
+}
+
+// Collectors are the announcer's metrics.
+func (a *Announcer) Collectors() (all []prometheus.Collector) {
+	for _, role := range []Role{RoleActive, RoleStandby, RoleConflict} {
+		all = append(all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "gateway_role", Help: "1 for the role of this gateway in its network: active, standby or conflict.",
+			ConstLabels: prometheus.Labels{"role": string(role)},
+		}, func() float64 {
+			if a.State().Role == role {
+				return 1
+			}
+			return 0
+		}))
+	}
+	return all
 }
 
 // Run announces until the context ends, then says goodbye and returns nil. Without

@@ -92,12 +92,7 @@ func (g gateways) hear(now time.Time, id string, from netip.Addr, active bool) (
 }
 
 func (g gateways) has(address netip.Addr) bool {
-	for _, p := range g {
-		if p.by4 == address || p.by6 == address {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(slices.Collect(maps.Values(g)), func(p peer) bool { return p.by4 == address || p.by6 == address })
 }
 
 // address returns the address to show, the IPv4 one if there is one.
@@ -110,12 +105,7 @@ func (p peer) address() netip.Addr {
 
 // active reports whether another gateway of the pair has the name.
 func (p *pair) active() bool {
-	for _, peer := range p.peers {
-		if peer.active {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(slices.Collect(maps.Values(p.peers)), func(p peer) bool { return p.active })
 }
 
 func (p *pair) forgetActive() {
@@ -256,26 +246,22 @@ func (r *responder) hearAnswers(now time.Time, l *link, m *dns.Msg, from netip.A
 // addPeer records a verified gateway of the same enrolment. If both have the name, because
 // two networks were joined, the lower id keeps it.
 func (r *responder) addPeer(now time.Time, l *link, id string, from netip.Addr, role Role) {
-	p, ok := l.pair.peers.hear(now, id, from, role == RoleActive)
-	if !ok {
+	if _, ok := l.pair.peers.hear(now, id, from, role == RoleActive); !ok {
 		return
 	}
 	if l.pair.peers.has(l.rival.address) {
 		l.rival = rival{}
 	}
-	if !p.active {
+	switch held := l.specified.held(); {
+	case role != RoleActive:
 		return
-	}
-	switch {
-	case !l.specified.held():
-		if l.specified.phase == probing {
-			r.lose(now, l, l.specified)
-		}
-	case id < r.id:
-		r.yield(now, l)
-	default:
+	case held && id > r.id:
 		r.defend(now, l)
 		return
+	case held:
+		r.yield(now, l)
+	case l.specified.phase == probing:
+		r.lose(now, l, l.specified)
 	}
 	l.specified.due = now.Add(suspectAfter)
 	r.askSoon(now, l)

@@ -114,7 +114,11 @@ func (all names) wanted(m *dns.Msg, which func(dns.Question) bool) []dns.RR {
 			}
 		}
 	}
-	return slices.DeleteFunc(found, func(record dns.RR) bool { return isKnownAnswer(m.Answer, record) })
+	return slices.DeleteFunc(found, func(record dns.RR) bool {
+		return slices.ContainsFunc(m.Answer, func(known dns.RR) bool { // with at least half of its lifetime left (§7.1)
+			return known.Header().Ttl >= record.Header().Ttl/2 && dns.IsDuplicate(known, record)
+		})
+	})
 }
 
 // additional are the records for the additional section (RFC 6763 §12), which save questions.
@@ -164,14 +168,6 @@ func appendUnique(records []dns.RR, record dns.RR) []dns.RR {
 // sameName compares names as DNS does: without regard to the case of ASCII.
 func sameName(a, b string) bool {
 	return len(a) == len(b) && dns.CanonicalName(a) == dns.CanonicalName(b)
-}
-
-// isKnownAnswer reports whether a query lists a record with at least half of its lifetime
-// left (§7.1).
-func isKnownAnswer(theirs []dns.RR, record dns.RR) bool {
-	return slices.ContainsFunc(theirs, func(other dns.RR) bool {
-		return other.Header().Ttl >= record.Header().Ttl/2 && dns.IsDuplicate(other, record)
-	})
 }
 
 // withCacheFlush returns records for multicast: those that are ours alone have the bit by

@@ -95,18 +95,6 @@ func (l *link) names() []*name {
 	return []*name{l.specified, l.own}
 }
 
-// due returns the times of the next actions; zero ones are none.
-func (l *link) due() []time.Time {
-	times := []time.Time{l.defence.due, l.pair.due, l.pending.due}
-	if len(l.pair.questions) > 0 {
-		times = append(times, l.pair.answerDue)
-	}
-	for _, n := range l.names() {
-		times = append(times, n.due)
-	}
-	return times
-}
-
 // reply is an answer that is delayed until due.
 type reply struct {
 	due     time.Time // zero for none
@@ -239,7 +227,14 @@ func (r *responder) readdress(now time.Time, l *link, found Link) {
 // next returns when [responder.advance] has something to do, or latest if that is sooner.
 func (r *responder) next(latest time.Time) time.Time {
 	for _, l := range r.links {
-		for _, due := range l.due() {
+		times := []time.Time{l.defence.due, l.pair.due, l.pending.due}
+		if len(l.pair.questions) > 0 {
+			times = append(times, l.pair.answerDue)
+		}
+		for _, n := range l.names() {
+			times = append(times, n.due)
+		}
+		for _, due := range times {
 			if !due.IsZero() {
 				latest = reading.Earlier(latest, due)
 			}

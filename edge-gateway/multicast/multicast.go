@@ -46,8 +46,7 @@ func Prefixes(i net.Interface) []netip.Prefix {
 // it.
 func Prefixes6(i net.Interface) []netip.Prefix {
 	all := slices.DeleteFunc(prefixes(i), func(p netip.Prefix) bool { return !p.Addr().Is6() })
-	wide := slices.DeleteFunc(slices.Clone(all), func(p netip.Prefix) bool { return p.Addr().IsLinkLocalUnicast() })
-	if len(wide) > 0 {
+	if wide := slices.DeleteFunc(slices.Clone(all), func(p netip.Prefix) bool { return p.Addr().IsLinkLocalUnicast() }); len(wide) > 0 {
 		return wide
 	}
 	return all
