@@ -32,8 +32,9 @@ func (c Config) clock(ctx context.Context, r *Report) {
 		return
 	}
 	off, within, err := c.clockError(ctx)
+	invalid, _ := errors.AsType[x509.CertificateInvalidError](err)
 	switch away := off.Abs(); {
-	case outOfDate(err):
+	case invalid.Reason == x509.Expired:
 		r.problem(subject, setClock, "says %s, at which Google's certificate is not valid: it is wrong by weeks or more", c.Clock().UTC().Format(time.DateTime))
 	case err != nil:
 		r.warn(subject, "check the uplink; HTTPS to pubsub.googleapis.com must be open", "not compared, Google does not answer: %v", err)
@@ -52,12 +53,6 @@ func (c Config) CheckClock(ctx context.Context) error {
 	r := &Report{}
 	c.clock(ctx, r)
 	return r.err(Problem)
-}
-
-// outOfDate reports whether Google's certificate is not valid at the machine's time.
-func outOfDate(err error) bool {
-	invalid, ok := errors.AsType[x509.CertificateInvalidError](err)
-	return ok && invalid.Reason == x509.Expired
 }
 
 // clockError returns how far the clock is ahead, and the error of that measurement.
