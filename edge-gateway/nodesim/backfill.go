@@ -43,10 +43,7 @@ func (s *Simulation) Backfill(ctx context.Context, gateway string, from, to time
 
 // Faulty reports whether a fault changes what a node measures at a time.
 func (s *Simulation) Faulty(node string, at time.Time) bool {
-	for _, n := range s.nodes {
-		if n.id == node {
-			return slices.ContainsFunc(s.faults(n.number, at.Sub(s.started)), func(f fault.Fault) bool { return f.Affects(at) })
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.nodes, func(n *device) bool {
+		return n.id == node && slices.ContainsFunc(s.faults(n.number, at.Sub(s.started)), func(f fault.Fault) bool { return f.Affects(at) })
+	})
 }

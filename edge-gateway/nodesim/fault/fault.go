@@ -88,12 +88,9 @@ const recovery = 2
 // Of returns the faults of a node in the order in which they act: first on the air, then
 // on the sensor.
 func Of(all []Fault, room, node string) []Fault {
-	var its []Fault
-	for _, f := range all {
-		if (f.Room == "" || f.Room == room) && (f.Node == "" || f.Node == node) {
-			its = append(its, f)
-		}
-	}
+	its := slices.DeleteFunc(slices.Clone(all), func(f Fault) bool {
+		return f.Room != "" && f.Room != room || f.Node != "" && f.Node != node
+	})
 	order := []Kind{Leak, Cooling, Oscillation, Door, Slow, Nightly, Drift, Step, Humidity, Noise, Spike, Dropout, Stuck}
 	slices.SortStableFunc(its, func(a, b Fault) int {
 		return cmp.Compare(slices.Index(order, a.Kind), slices.Index(order, b.Kind))
