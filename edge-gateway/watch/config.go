@@ -109,11 +109,9 @@ func Load(path string, environ []string) (*Config, error) {
 	if err := yaml.Unmarshal(text, &c.document); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	for _, variable := range environ {
-		if strings.HasPrefix(variable, "PATH=") || strings.HasPrefix(variable, "HOME=") {
-			c.environ = append(c.environ, variable)
-		}
-	}
+	c.environ = slices.DeleteFunc(slices.Clone(environ), func(variable string) bool {
+		return !strings.HasPrefix(variable, "PATH=") && !strings.HasPrefix(variable, "HOME=")
+	})
 	if err := c.validate(); err != nil {
 		return nil, fmt.Errorf("%s:\n%w", path, err)
 	}
