@@ -66,7 +66,7 @@ func newClient(parallel int, transport http.RoundTripper) *http.Client {
 	}
 }
 
-// post sends a value as JSON. The error says why it must be sent again.
+// post sends a value as JSON. The error says why it is not accepted.
 func post(ctx context.Context, client *http.Client, base, path string, value any) (outcome, error) {
 	body, err := json.Marshal(value)
 	if err != nil {
@@ -95,6 +95,6 @@ func post(ctx context.Context, client *http.Client, base, path string, value any
 	case status >= 500, status == http.StatusTooManyRequests, status == http.StatusRequestTimeout:
 		return retryLater, fmt.Errorf("post %s: status %d", path, status)
 	default:
-		return rejected, nil
+		return rejected, fmt.Errorf("post %s: status %d", path, status)
 	}
 }
