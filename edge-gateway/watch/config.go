@@ -205,13 +205,8 @@ func (c *Config) validateStep(s *Step, check func(ok bool, rule string, path ...
 	check(s.Timeout >= 0 && s.Timeout <= maxTimeout, "must be from 0s to 1h", "timeout")
 	s.Timeout, s.AtMost = cmp.Or(s.Timeout, defaultTimeout), cmp.Or(s.AtMost, new(defaultAtMost))
 	check(*s.AtMost >= 1, "must be 1 or more", "at_most")
-	given := 0
-	for _, is := range []bool{s.URL != "", s.URLFile != "", len(s.Command) > 0} {
-		if is {
-			given++
-		}
-	}
-	check(given == 1, "must have one action: url, url_file or command")
+	given := slices.DeleteFunc([]bool{s.URL != "", s.URLFile != "", len(s.Command) > 0}, func(is bool) bool { return !is })
+	check(len(given) == 1, "must have one action: url, url_file or command")
 	where := "url"
 	if s.URLFile != "" {
 		where = "url_file"
@@ -239,9 +234,7 @@ func (c *Config) validateShutdowns(check func(ok bool, rule string, path ...any)
 		check(d.Above >= minAbove && d.Above <= maxPossible, "must be from 25 to 80 °C", "shutdowns", i, "above")
 		check(d.For >= time.Minute && d.For <= incident.MaxFor, "must be from 1m to 1h", "shutdowns", i, "for")
 		check(len(d.Stages) > 0, "must have at least one stage", "shutdowns", i, "stages")
-		if d.DryRun == nil {
-			d.DryRun = new(true)
-		}
+		d.DryRun = cmp.Or(d.DryRun, new(true))
 		var after time.Duration
 		for j := range d.Stages {
 			s := &d.Stages[j]

@@ -268,10 +268,7 @@ func (s *state) next(step *Step, blocked map[int64]time.Time, now time.Time) ([]
 		if j.Step != step.Name {
 			continue
 		}
-		at := j.Due
-		if until := blocked[j.IncidentID]; until.After(at) {
-			at = until
-		}
+		at := reading.Later(j.Due, blocked[j.IncidentID])
 		if at.After(now) {
 			wait = min(wait, at.Sub(now))
 		} else {
@@ -384,12 +381,7 @@ func (i *Incident) ending() string {
 
 // message returns the message for an incident's event.
 func message(event string, i *Incident) Message {
-	room := "a node in no room"
-	for _, name := range []*string{i.SensorID, i.GatewayName, i.RoomName} {
-		if name != nil {
-			room = *name
-		}
-	}
+	room := cmp.Or(deref(i.RoomName), deref(i.GatewayName), deref(i.SensorID), "a node in no room")
 	m := Message{
 		Event: event, IncidentID: i.ID, Room: room, Cause: string(i.Cause), Severity: string(i.Severity), Start: i.StartTime, Drill: i.Drill, OnSite: i.OnSite,
 	}
