@@ -18,6 +18,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -149,13 +150,16 @@ func (a *Announcer) Run(ctx context.Context) error {
 // publish replaces the state and logs changes.
 func (a *Announcer) publish(ctx context.Context, r *responder, s *sockets) {
 	state := r.state(a.clock())
-	for i := range state.Links {
-		state.Links[i].Error = s.errorOf(state.Links[i].Interface)
-	}
-	for _, l := range s.unusable() {
-		state.Links = append(state.Links, LinkState{
-			Interface: l.Name, Addresses: addresses(l.Prefixes), Phase: waiting.String(), Error: s.errorOf(l.Name),
-		})
+	for _, o := range slices.SortedFunc(maps.Values(s.open), func(a, b *linkSockets) int { return a.link.Index - b.link.Index }) {
+		if o.err == nil {
+			continue
+		}
+		at := slices.IndexFunc(state.Links, func(l LinkState) bool { return l.Interface == o.link.Name })
+		if at < 0 { // without sockets the responder does not know it
+			at = len(state.Links)
+			state.Links = append(state.Links, LinkState{Interface: o.link.Name, Addresses: addresses(o.link.Prefixes), Phase: waiting.String()})
+		}
+		state.Links[at].Error = o.err.Error()
 	}
 	if len(r.links) == 0 && len(state.Links) > 0 {
 		state.Error = state.Links[0].Error

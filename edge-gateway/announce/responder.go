@@ -204,21 +204,18 @@ func (r *responder) newLink(now time.Time, found Link) *link {
 // readdress announces changed addresses. They may mean another network, so a name
 // that somebody else had is probed for at once.
 func (r *responder) readdress(now time.Time, l *link, found Link) {
-	var before [][]dns.RR
-	for _, n := range l.names() {
-		before = append(before, r.records(l, n).address)
-	}
+	gone := slices.DeleteFunc(slices.Clone(l.Prefixes), func(p netip.Prefix) bool {
+		return slices.ContainsFunc(found.Prefixes, func(now netip.Prefix) bool { return now.Addr() == p.Addr() })
+	})
 	l.Link = found
 	clear(l.said) // it may have addresses that never come back
-	for i, n := range l.names() {
+	for _, n := range l.names() {
 		switch n.phase {
 		case waiting:
 			r.retry(n, now)
 		case probing:
 		case announcing, ready:
-			after := r.records(l, n).address
-			gone := slices.DeleteFunc(before[i], func(record dns.RR) bool { return contains(after, record) })
-			r.multicast(l, &dns.Msg{Answer: withTTL(gone, 0)})
+			r.multicast(l, &dns.Msg{Answer: withTTL(recordsOf(n.instance(), n.host(), r.config.Port, gone).address, 0)})
 			n.phase, n.steps, n.due = announcing, 0, now
 		}
 	}

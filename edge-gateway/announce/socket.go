@@ -257,25 +257,3 @@ func (s *sockets) send(link int, to netip.AddrPort, message []byte) bool {
 	}
 	return o.err == nil
 }
-
-// unusable returns the links whose sockets could not be opened.
-func (s *sockets) unusable() []Link {
-	var links []Link
-	for _, o := range s.open {
-		if !o.usable() {
-			links = append(links, o.link)
-		}
-	}
-	slices.SortFunc(links, func(a, b Link) int { return a.Index - b.Index })
-	return links
-}
-
-// errorOf returns why nodes on a link cannot find the gateway, empty if they can.
-func (s *sockets) errorOf(name string) string {
-	for _, o := range s.open {
-		if o.link.Name == name && o.err != nil {
-			return o.err.Error()
-		}
-	}
-	return ""
-}

@@ -68,8 +68,8 @@ func (n *device) run(ctx context.Context) {
 			return
 		}
 		if beat < reading {
-			if !n.host {
-				n.heartbeat(ctx)
+			if !n.host && n.post(ctx, heartbeatPath, map[string]string{"node_id": n.id}) == accepted {
+				n.sim.add(&n.sim.stats.Heartbeats, 1)
 			}
 			beat += heartbeatPause()
 			continue
@@ -117,12 +117,6 @@ func (n *device) register(ctx context.Context) {
 	if ctx.Err() == nil {
 		n.sim.config.Log.WarnContext(ctx, "simulated node could not register",
 			"node_id", n.id, "retries", registerRetries)
-	}
-}
-
-func (n *device) heartbeat(ctx context.Context) {
-	if n.post(ctx, heartbeatPath, map[string]string{"node_id": n.id}) == accepted {
-		n.sim.add(&n.sim.stats.Heartbeats, 1)
 	}
 }
 
