@@ -101,16 +101,12 @@ func (n *device) next(last time.Duration) time.Duration {
 // register registers the node, with at most five retries. If all fail, the node
 // goes on: the gateway also registers it with its first message.
 func (n *device) register(ctx context.Context) {
-	backoff := firstBackoff
 	for attempt := range 1 + registerRetries {
-		if attempt > 0 {
-			if pause.For(ctx, n.sim.wall(backoff)) != nil {
-				return
-			}
-			backoff *= 2
-		}
 		if n.post(ctx, registerPath, registration{NodeID: n.id, IPAddr: address(77, n.number)}) == accepted {
 			n.sim.add(&n.sim.stats.Registered, 1)
+			return
+		}
+		if attempt < registerRetries && pause.For(ctx, n.sim.wall(firstBackoff<<attempt)) != nil {
 			return
 		}
 	}
