@@ -121,14 +121,13 @@ func (w *Watch) explainSteps(begins *Incident, now time.Time, say func(format st
 
 // explainShutdowns prints what each shutdown of the room would do about an incident.
 func (w *Watch) explainShutdowns(begins *Incident, away bool, now time.Time, say func(format string, values ...any)) {
-	for i := range w.config.Shutdowns {
-		d := &w.config.Shutdowns[i]
+	for _, d := range w.config.Shutdowns {
 		if d.room != *begins.RoomID {
 			continue
 		}
 		delete(w.state.Shutdowns, d.Name)
 		w.state.Incidents = map[int64]*tracked{1: {Incident: Incident{ID: 1, RoomID: begins.RoomID, Cause: incident.TooHot}}}
-		stage, why := w.state.due(d, &w.site, &w.live, away, now)
+		stage, why := w.state.due(&d, &w.site, &w.live, away, now)
 		switch {
 		case begins.Cause != incident.TooHot:
 			say("  shutdown %s: no, it is for too_hot", d.Name)
