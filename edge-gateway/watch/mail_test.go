@@ -105,7 +105,7 @@ func TestTelegram(t *testing.T) {
 		w.WriteHeader(status)
 		_ = r.Write(&received)
 	}))
-	url := "telegram://110201543:hunter22hunter22hunter22hunter22hun@telegram?chats=@ops,-1001:7"
+	url := "telegram://110201543:hunter22hunter22hunter22hunter22hun@telegram?chats=@ops,@dev&channels=-1001:7,"
 	must.Do(t, checkURL(url))
 	send := func() error {
 		var errs []error
@@ -122,7 +122,7 @@ func TestTelegram(t *testing.T) {
 	received.Take()
 	must.Do(t, send())
 	must.Contain(t, "what the server received", received.String(),
-		"POST /bot110201543:hunter22hunter22hunter22hunter22hun/sendMessage", `"chat_id":"@ops"`, `"chat_id":"-1001"`, `"message_thread_id":"7"`, `"text":"CRITICAL: Hall A: too hot\n`,
+		"POST /bot110201543:hunter22hunter22hunter22hunter22hun/sendMessage", `"chat_id":"@ops"`, `"chat_id":"@dev"`, `"chat_id":"-1001"`, `"message_thread_id":"7"`, `"text":"CRITICAL: Hall A: too hot\n`,
 	)
 	api.Close()
 	if err := send(); err == nil || strings.Contains(err.Error(), "hunter22") {
