@@ -200,7 +200,7 @@ func (s *Step) run(ctx context.Context, watch string, m Message) (string, error)
 	if errors.Is(err, exec.ErrWaitDelay) { // it has succeeded, and left a process that holds its output
 		err = nil
 	}
-	if ctx.Err() != nil && err != nil {
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = fmt.Errorf("it took longer than %v", s.Timeout)
 	}
 	return plain(string(output)), err //nolint:wrapcheck // logged with the step

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"context"
 	"io"
 	"os"
 	"path/filepath"
@@ -130,7 +131,7 @@ func TestDrillMessageSaysDrill(t *testing.T) {
 }
 
 // TestCommand has a command that hears all, one that leaves a process behind, one that writes much,
-// and one that hangs.
+// one that hangs, and one that is interrupted by the end of the watch.
 func TestCommand(t *testing.T) {
 	t.Parallel()
 	m := message("start", new(hot(41)))
@@ -155,7 +156,12 @@ func TestCommand(t *testing.T) {
 	must.Equal(t, "kept", maxOutput, len(kept))
 	hangs := Step{Command: []string{"/bin/sh", "-c", "sleep 60 & wait"}, Timeout: 100 * time.Millisecond}
 	began = time.Now()
-	if _, err := hangs.act(t.Context(), "site", m); err == nil || time.Since(began) > 30*time.Second {
+	if _, err := hangs.act(t.Context(), "site", m); err == nil || time.Since(began) > 30*time.Second || !strings.Contains(err.Error(), "longer than 100ms") {
 		t.Errorf("after %v: %v", time.Since(began), err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if _, err := s.act(ended, "site", m); err == nil || strings.Contains(err.Error(), "longer than") {
+		t.Errorf("as the watch ends: %v", err)
 	}
 }
