@@ -60,11 +60,6 @@ func (c *client) lasting(ctx context.Context) ([]Incident, error) {
 	return all, nil
 }
 
-func (c *client) incident(ctx context.Context, id int64) (found Incident, err error) {
-	_, err = c.get(ctx, fmt.Sprintf("/api/v1/incidents/%d", id), &found)
-	return found, err
-}
-
 // heartbeat reports that the watch runs. Ages are in seconds.
 type heartbeat struct {
 	Name        string `json:"name"`

@@ -195,10 +195,9 @@ func (s *state) update(steps []Step, k *tracked, i *Incident, now time.Time) {
 // observe updates incidents from an answer of the service, unless their state is newer than the
 // request.
 func (s *state) observe(steps []Step, lasting []Incident, requestedAt time.Time) {
-	for n := range lasting {
-		i := &lasting[n]
+	for _, i := range lasting {
 		if k := s.Incidents[i.ID]; k != nil && k.Known.Before(requestedAt) {
-			s.update(steps, k, i, requestedAt)
+			s.update(steps, k, &i, requestedAt)
 		}
 	}
 }

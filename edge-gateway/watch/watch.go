@@ -348,7 +348,8 @@ func (w *Watch) became(ctx context.Context, present map[int64]bool) (map[int64]*
 		if present[id] || id < 0 {
 			continue
 		}
-		found, err := w.client.incident(ctx, id)
+		var found Incident
+		_, err := w.client.get(ctx, fmt.Sprintf("/api/v1/incidents/%d", id), &found)
 		switch {
 		case err == nil:
 			became[id] = &found
