@@ -117,7 +117,7 @@ func configure(
 	}
 	announcer := announce.New(announced, clock, log)
 	if s.Announce {
-		watcher := discover.NewWatcher(s.Port, func() bool { return announcer.State().Role == announce.RoleActive })
+		watcher := &discover.Watcher{Port: s.Port, Active: func() bool { return announcer.State().Role == announce.RoleActive }}
 		config.Discovery = func() any {
 			state := announcer.State()
 			state.Problem = cmp.Or(state.Problem, watcher.Problem())

@@ -59,16 +59,12 @@ func Connect(ctx context.Context, to netip.AddrPort) error {
 
 // Watcher checks for /health that nodes can find and reach a gateway.
 type Watcher struct {
-	port int
-	// active reports whether this gateway has the name, so that the address must be its own.
-	active func() bool
+	Port   int
+	Active func() bool // whether this gateway has the name, so that the address must be its own
 
 	mu      sync.Mutex
 	problem string
 }
-
-// NewWatcher returns a watcher without a result yet.
-func NewWatcher(port int, active func() bool) *Watcher { return &Watcher{port: port, active: active} }
 
 // Problem says why nodes could not reach a gateway at the last check; it is empty if they could.
 func (w *Watcher) Problem() string {
@@ -99,10 +95,10 @@ func (w *Watcher) Check(ctx context.Context) error {
 
 func (w *Watcher) check(ctx context.Context, i net.Interface) error {
 	var own []netip.Addr
-	if w.active() {
+	if w.Active() {
 		own = ownAddresses()
 	}
-	return Check(ctx, i, w.port, own)
+	return Check(ctx, i, w.Port, own)
 }
 
 // ownAddresses are this machine's IPv4 addresses: hashicorp/mdns hears the answers
