@@ -159,10 +159,10 @@ func hourOfReadings(b *testing.B, ago time.Duration) (segments [][]byte) {
 		filling.Go(func() {
 			for i := range hourEach {
 				for n := w; n < hourNodes; n += 250 {
-					err := box.Append(outbox.Record{Reading: reading.Reading{
+					err := box.AppendAll([]outbox.Record{{Reading: reading.Reading{
 						NodeID: fmt.Sprintf("rack-%03d-esp32", n), MessageID: fmt.Sprintf("%08x", uint32(n*hourEach+i)*2654435761), Time: start.Add(time.Duration(i) * 30 * time.Second),
 						Temperature: 20 + float64((i*7+n)%97)/10, Humidity: 40 + float64((i*13+n)%89)/10,
-					}})
+					}}})[0]
 					if err != nil {
 						b.Error(err)
 						return

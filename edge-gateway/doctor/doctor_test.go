@@ -277,7 +277,7 @@ func TestOutbox(t *testing.T) {
 		for range n {
 			kept++
 			r := reading.Reading{NodeID: fmt.Sprintf("n%d", kept%100), MessageID: "1", Time: time.Now(), Temperature: 20, Humidity: 40}
-			must.Do(t, box.Append(outbox.Record{Reading: r, Enrolment: strings.Repeat("m", 1000)}))
+			must.Do(t, box.AppendAll([]outbox.Record{{Reading: r, Enrolment: strings.Repeat("m", 1000)}})[0])
 		}
 	}
 	keep(3)

@@ -369,7 +369,7 @@ func BenchmarkBacklog(b *testing.B) {
 					for node := w; node < nodes; node += 250 {
 						r := keptRecord(fmt.Sprintf("kept-%04d", node), strconv.Itoa(i))
 						r.Reading.Time = start.Add(time.Duration(i) * 30 * time.Second).Truncate(time.Microsecond)
-						if err := box.Append(r); err != nil {
+						if err := box.AppendAll([]outbox.Record{r})[0]; err != nil {
 							b.Error(err)
 							return
 						}

@@ -252,7 +252,7 @@ func TestFlippedBits(t *testing.T) {
 	dir := t.TempDir()
 	box := openBox(t, dir, time.Now)
 	for i := range 3 {
-		must.Do(t, box.Append(keptRecord("n1", strconv.Itoa(i))))
+		must.Do(t, box.AppendAll([]outbox.Record{keptRecord("n1", strconv.Itoa(i))})[0])
 	}
 	must.Do(t, box.Close())
 	segments, err := filepath.Glob(filepath.Join(dir, "*.seg"))

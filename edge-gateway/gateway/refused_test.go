@@ -72,7 +72,7 @@ func TestRefusedMessageIsAlone(t *testing.T) {
 	}
 	// In the outbox too, the first, the last and two in a row.
 	for _, node := range []string{"bad-a", "n30", "n31", "bad-b", "bad-c", "n32", "n33", "bad-d"} {
-		must.Do(t, s.box.Append(keptRecord(node, "1")))
+		must.Do(t, s.box.AppendAll([]outbox.Record{keptRecord(node, "1")})[0])
 	}
 	s.run()
 	must.Eventually(t, "the outbox to drain", func() bool { return s.box.Stats().Pending == 0 })
@@ -114,7 +114,7 @@ func TestEverythingIsRefused(t *testing.T) {
 		if i == 64 {
 			node = "bad"
 		}
-		must.Do(t, s.box.Append(keptRecord(node, strconv.Itoa(i))))
+		must.Do(t, s.box.AppendAll([]outbox.Record{keptRecord(node, strconv.Itoa(i))})[0])
 	}
 	s.run()
 	number := 0

@@ -1,12 +1,10 @@
 package outbox
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-
-	"coldaisle.dev/shared/coalesce"
+	"slices"
 )
 
 // entry is a record on its way to disk.
@@ -15,22 +13,18 @@ type entry struct {
 	encoded []byte
 }
 
-// Append makes a record durable before it returns nil; concurrent appends share one
-// sync. After an error the record is not in the outbox, or, where even undoing the
+// AppendAll makes records durable before it returns, with the error of each; concurrent appends
+// share one sync. After an error the record is not in the outbox, or, where even undoing the
 // write failed, may turn up in it after a restart.
 //
 // The error is [ErrFull] if the record would take the outbox over its bound, or its node
 // over its share. Records in the outbox are never dropped for later ones, because their
 // nodes were told that they are kept.
-func (o *Outbox) Append(r Record) error { return o.AppendAll([]Record{r})[0] }
-
-// AppendAll is [Outbox.Append] for several records, which share one sync. It returns the
-// error of each.
 func (o *Outbox) AppendAll(records []Record) []error {
-	errs := make([]error, len(records))
-	if o.appending == nil {
-		return fill(errs, o.err) // it could not be opened
+	if o.appending == nil { // it could not be opened
+		return slices.Repeat([]error{o.err}, len(records))
 	}
+	errs := make([]error, len(records))
 	entries, places := make([]entry, 0, len(records)), make([]int, 0, len(records))
 	for i, r := range records {
 		if err := validate(r.Reading); err != nil {
@@ -42,11 +36,8 @@ func (o *Outbox) AppendAll(records []Record) []error {
 	}
 	// Callers wait for the disk, however long it takes.
 	failed, err := o.appending.DoAll(context.Background(), entries)
-	if errors.Is(err, coalesce.ErrClosed) {
-		err = ErrClosed
-	}
-	if err != nil {
-		return fill(errs, err)
+	if err != nil { // commitBatch returns none
+		failed = slices.Repeat([]error{ErrClosed}, len(entries))
 	}
 	for j, err := range failed {
 		errs[places[j]] = err
@@ -54,72 +45,54 @@ func (o *Outbox) AppendAll(records []Record) []error {
 	return errs
 }
 
-// fill sets the errors that are nil to err.
-func fill(errs []error, err error) []error {
-	for i := range errs {
-		errs[i] = cmp.Or(errs[i], err)
-	}
-	return errs
-}
-
-// commitBatch writes and syncs a batch; one runs at a time. It returns the error of each
-// entry.
+// commitBatch makes as many of the entries durable as there is room for; one batch runs at a
+// time. It returns the error of each entry.
 func (o *Outbox) commitBatch(_ context.Context, entries []entry) ([]error, error) {
-	errs := o.write(entries)
+	errs := make([]error, len(entries))
+	joined := o.admit(entries, errs)
+	var current *segment
+	var err error
+	if len(joined) > 0 {
+		current, err = o.write(joined)
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.err = nil
-	for _, err := range errs {
-		if err != nil && !errors.Is(err, ErrShare) { // ErrShare concerns one node only
-			o.err = err
+	o.writing, o.err = false, nil
+	if current != nil {
+		current.size += int64(len(joined))
+		current.onDisk += int64(len(joined))
+	}
+	for i, e := range entries {
+		switch {
+		case errs[i] != nil:
+		case err != nil:
+			o.held.add(e.node, -1)
+			errs[i] = err
+		default:
+			current.records++
+			current.newest = appendedAt(e.encoded)
+		}
+		if errs[i] != nil && !errors.Is(errs[i], ErrShare) { // ErrShare concerns one node only
+			o.err = errs[i]
 		}
 	}
 	return errs, nil
 }
 
-// write makes as many of the entries durable as there is room for.
-func (o *Outbox) write(entries []entry) []error {
-	errs := make([]error, len(entries))
-	joined := o.admit(entries, errs)
-	if len(joined) == 0 {
-		return errs
-	}
-	fail := func(err error) []error {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		o.writing = false
-		for i, e := range entries {
-			if errs[i] == nil {
-				o.held.add(e.node, -1)
-				errs[i] = err
-			}
-		}
-		return errs
-	}
+// write appends encoded records to a segment, which it returns, and syncs it.
+func (o *Outbox) write(joined []byte) (*segment, error) {
 	active, current, err := o.segmentFor()
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
-	_, err = active.Write(joined)
-	if err == nil {
+	if _, err = active.Write(joined); err == nil {
 		err = active.Sync()
 	}
 	if err != nil {
 		o.abandonSegment(active, current, int64(len(joined)))
-		return fail(fmt.Errorf("write outbox: %w", err))
+		return nil, fmt.Errorf("write outbox: %w", err)
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.writing = false
-	current.size += int64(len(joined))
-	current.onDisk += int64(len(joined))
-	for i, e := range entries {
-		if errs[i] == nil {
-			current.records++
-			current.newest = appendedAt(e.encoded)
-		}
-	}
-	return errs
+	return current, nil
 }
 
 // admit concatenates the entries that fit, counts them in held, and sets the error of each
@@ -129,14 +102,13 @@ func (o *Outbox) admit(entries []entry, errs []error) (joined []byte) {
 	for _, e := range entries {
 		wanted += int64(len(e.encoded))
 	}
-	if short := wanted - o.room(); short > 0 {
-		o.removeConsumed(short)
-	}
 	joined = make([]byte, 0, wanted)
-	room := o.room()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	occupied := o.occupied()
+	if short := wanted - o.options.MaxBytes + o.bytes(); short > 0 {
+		o.removeConsumed(short)
+	}
+	room, occupied := o.options.MaxBytes-o.bytes(), o.occupied()
 	for i, e := range entries {
 		size := int64(len(e.encoded))
 		switch {
@@ -152,12 +124,6 @@ func (o *Outbox) admit(entries []entry, errs []error) (joined []byte) {
 	}
 	o.writing = len(joined) > 0
 	return joined
-}
-
-func (o *Outbox) room() int64 {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.options.MaxBytes - o.bytes()
 }
 
 // occupied is the space of segments with waiting messages; the lock is held.

@@ -32,7 +32,7 @@ func (o *Outbox) Next(n int) ([]Message, error) {
 		for len(found) < n {
 			m, end, damaged, ok := following(data, at.offset)
 			if damaged {
-				o.countDamage(at)
+				o.countDamage(s, at.offset)
 			}
 			at.offset = end
 			if !ok {
@@ -42,9 +42,10 @@ func (o *Outbox) Next(n int) ([]Message, error) {
 			m.end = at
 			found = append(found, m)
 		}
-		if len(found) == 0 {
-			// The rest of the segment cannot be read.
-			o.skipRest(durable)
+		if len(found) == 0 { // the rest of the segment cannot be read
+			o.mu.Lock()
+			o.at = position{segment: durable.number, offset: durable.size, taken: durable.records}
+			o.mu.Unlock()
 		}
 		from = durable.number + 1
 	}
@@ -68,23 +69,12 @@ func (o *Outbox) waiting(from uint64) (s *segment, at position, ok bool) {
 	return nil, position{}, false
 }
 
-// skipRest skips the rest of a segment, up to the size that s had when it was read.
-func (o *Outbox) skipRest(s segment) {
+// countDamage counts a damaged place of a segment the first time that it is read.
+func (o *Outbox) countDamage(s *segment, offset int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if s.number >= o.at.segment {
-		o.at = position{segment: s.number, offset: s.size, taken: s.records}
-	}
-}
-
-// countDamage counts a damaged place the first time that it is read.
-func (o *Outbox) countDamage(at position) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, s := range o.segments {
-		if s.number == at.segment && s.countDamage(at.offset) {
-			o.damaged++
-		}
+	if s.countDamage(offset) {
+		o.damaged++
 	}
 }
 
@@ -111,15 +101,15 @@ func (o *Outbox) Consume(messages []Message) error {
 	}
 	o.mu.Unlock()
 	err := o.saveCursor(empty)
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	o.removeConsumed(0)
 	return err
 }
 
 // removeConsumed removes consumed segments that need not be retained any more, and further
-// consumed ones until wanted bytes are free.
+// consumed ones until wanted bytes are free; the lock is held.
 func (o *Outbox) removeConsumed(wanted int64) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
 	if wanted > 0 && o.pending() == 0 && o.active != nil {
 		_ = o.active.Close() // every record in it is synced and consumed
 		o.active = nil

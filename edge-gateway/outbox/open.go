@@ -21,7 +21,7 @@ const examinedAtOnce = 4 << 20
 
 // Open opens the outbox of a folder, which it creates if need be, and finds the intact
 // messages. It also opens on a disk that has become read-only: messages can be consumed,
-// and [Outbox.Append] returns why none can be added.
+// and [Outbox.AppendAll] returns why none can be added.
 //
 // The error is [ErrInUse] while another process has it open.
 func Open(dir string, options Options) (*Outbox, error) {
@@ -51,7 +51,7 @@ func Open(dir string, options Options) (*Outbox, error) {
 		return nil, errors.Join(fmt.Errorf("open outbox %s: %w", dir, err), lock.Unlock())
 	}
 	o.appending = coalesce.New(o.commitBatch, coalesce.Options[entry]{})
-	o.removeConsumed(0)
+	o.removeConsumed(0) // nobody else has the outbox yet
 	o.surveying.Go(o.survey)
 	return o, nil
 }

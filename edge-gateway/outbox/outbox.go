@@ -34,7 +34,7 @@ const (
 // consumed, and the pause after a failed one.
 const cursorEvery = time.Second
 
-// Errors of [Outbox.Append] other than the disk's.
+// Errors of [Outbox.AppendAll] other than the disk's.
 var (
 	ErrFull   = errors.New("outbox is full")
 	ErrShare  = fmt.Errorf("%w: the node holds its share of it", ErrFull)
@@ -56,7 +56,7 @@ type Options struct {
 	disk disk // the real one unless a test replaces it
 }
 
-// Outbox is an open folder of messages. Append may be called by many
+// Outbox is an open folder of messages. AppendAll may be called by many
 // goroutines, Next, Before and Consume by one.
 type Outbox struct {
 	options   Options

@@ -29,6 +29,9 @@ func open(tb testing.TB, dir string, o Options) *Outbox {
 	return box
 }
 
+// Append appends one record.
+func (o *Outbox) Append(r Record) error { return o.AppendAll([]Record{r})[0] }
+
 func add(tb testing.TB, box *Outbox, messages ...string) {
 	tb.Helper()
 	for _, m := range messages {
