@@ -97,10 +97,8 @@ func (o *Outbox) loadCursor() error {
 	}
 	defer func() { _ = f.Close() }()
 	content := make([]byte, cursorSize)
-	if n, _ := f.ReadAt(content, 0); n < cursorSize {
-		return nil
-	}
-	if crc32.Checksum(content[:16], crc32.MakeTable(crc32.Castagnoli)) != binary.LittleEndian.Uint32(content[16:]) {
+	n, _ := f.ReadAt(content, 0)
+	if n < cursorSize || crc32.Checksum(content[:16], crc32.MakeTable(crc32.Castagnoli)) != binary.LittleEndian.Uint32(content[16:]) {
 		return nil
 	}
 	o.at = position{

@@ -14,9 +14,6 @@ import (
 // While one consumes, it counts about a second's worth of messages too many. The error is
 // [fs.ErrNotExist] if there is no folder yet.
 func Inspect(dir string) (Stats, error) {
-	if _, err := os.Stat(dir); err != nil {
-		return Stats{}, fmt.Errorf("inspect outbox: %w", err)
-	}
 	o := &Outbox{dir: dir, options: Options{disk: osDisk{}}}
 	err := o.loadCursor()
 	if err == nil {

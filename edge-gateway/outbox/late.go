@@ -32,10 +32,7 @@ func NewLate(open func() (*Outbox, error), clock func() time.Time) *Late {
 func (l *Late) opened() *Outbox {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.box == nil && l.closed {
-		return &Outbox{err: ErrClosed}
-	}
-	if l.box == nil && (l.err == nil || l.clock().Sub(l.tried).Abs() >= reopenEvery) {
+	if l.box == nil && !l.closed && (l.err == nil || l.clock().Sub(l.tried).Abs() >= reopenEvery) {
 		l.box, l.err = l.attempt()
 		l.tried = l.clock()
 	}
@@ -88,6 +85,7 @@ func (l *Late) Close() error {
 	defer l.mu.Unlock()
 	l.closed = true
 	if l.box == nil {
+		l.err = ErrClosed
 		return nil
 	}
 	return l.box.Close()

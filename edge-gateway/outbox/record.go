@@ -191,33 +191,25 @@ func decodeBody(body []byte) (r Record, ok bool) {
 	return r, !b.failed && len(b.rest) == 0 && validate(r.Reading) == nil
 }
 
-// recordAt returns the record that begins at an offset, if its checksum is right. end is
+// record returns the record that begins at an offset, if its checksum is right. end is
 // where the next one begins; ok is false if there is no such record.
-func recordAt(data []byte, offset int64) (header, body []byte, end int64, ok bool) {
+func record(data []byte, offset int64) (m Message, end int64, ok bool) {
 	rest := data[offset:]
 	if len(rest) < headerSize || string(rest[:4]) != magic {
-		return nil, nil, 0, false
+		return Message{}, 0, false
 	}
-	header = rest[:headerSize]
+	header := rest[:headerSize]
 	claimed := binary.LittleEndian.Uint32(header[4:]) // a garbled one may be more than an int holds on a 32-bit machine
 	if claimed > maxBody || int(claimed) > len(rest)-headerSize {
-		return nil, nil, 0, false
+		return Message{}, 0, false
 	}
-	body = rest[headerSize : headerSize+int(claimed)]
+	body := rest[headerSize : headerSize+int(claimed)]
 	if binary.LittleEndian.Uint32(header[16:]) != checksum(header, body) {
-		return nil, nil, 0, false
-	}
-	return header, body, offset + headerSize + int64(claimed), true
-}
-
-func record(data []byte, offset int64) (m Message, end int64, ok bool) {
-	header, body, end, ok := recordAt(data, offset)
-	if !ok {
 		return Message{}, 0, false
 	}
 	m.Appended = appendedAt(header)
 	m.Record, ok = decodeBody(body)
-	return m, end, ok
+	return m, offset + headerSize + int64(claimed), ok
 }
 
 // following finds the first intact record at or after an offset. damaged says that it

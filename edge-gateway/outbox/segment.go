@@ -59,10 +59,7 @@ func segmentNumber(name string) uint64 {
 	if !ok || len(digits) != 16 {
 		return 0
 	}
-	number, err := strconv.ParseUint(digits, 10, 64)
-	if err != nil {
-		return 0
-	}
+	number, _ := strconv.ParseUint(digits, 10, 64) // 0 with an error: 16 digits cannot overflow
 	return number
 }
 
