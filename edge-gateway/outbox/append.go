@@ -140,23 +140,17 @@ func (o *Outbox) occupied() int64 {
 // segmentFor returns the segment that the next records go to.
 func (o *Outbox) segmentFor() (file, *segment, error) {
 	o.mu.Lock()
-	active := o.active
-	var current *segment
-	if active != nil {
-		current = o.segments[len(o.segments)-1]
+	if o.active != nil {
+		if current := o.segments[len(o.segments)-1]; current.size < o.segmentLimit() {
+			defer o.mu.Unlock()
+			return o.active, current, nil
+		}
+		_ = o.active.Close() // every record in it is synced
+		o.active = nil
 	}
-	if active != nil && current.size < o.segmentLimit() {
-		o.mu.Unlock()
-		return active, current, nil
-	}
-	o.active = nil
 	o.last++ // even if creating it fails: the file may exist nevertheless
-	number := o.last
+	current := &segment{number: o.last, path: segmentPath(o.dir, o.last), examined: true}
 	o.mu.Unlock()
-	if active != nil {
-		_ = active.Close() // every record in it is synced
-	}
-	current = &segment{number: number, path: segmentPath(o.dir, number), examined: true}
 	active, err := o.options.disk.Open(current.path, toCreate)
 	if err != nil {
 		return nil, nil, fmt.Errorf("new outbox segment: %w", err)

@@ -127,24 +127,15 @@ const typicalRecord = 85
 
 // survey examines, in the background, the segments that Open has not read.
 func (o *Outbox) survey() {
-	for {
-		o.mu.Lock()
-		place := slices.IndexFunc(o.segments, func(s *segment) bool { return !s.examined && !s.unreadable })
-		if place < 0 {
-			o.mu.Unlock()
-			return
-		}
-		s := o.segments[place]
-		o.mu.Unlock()
+	o.mu.Lock()
+	segments := slices.Clone(o.segments) // all that this process adds are examined
+	o.mu.Unlock()
+	for _, s := range segments {
 		select {
 		case <-o.stopping:
 			return
 		default:
-		}
-		if o.examine(s) != nil {
-			o.mu.Lock()
-			s.unreadable = true // Next retries, and returns the error
-			o.mu.Unlock()
+			_ = o.examine(s) // Next retries, and returns the error
 		}
 	}
 }

@@ -14,14 +14,13 @@ import (
 
 // segment is one file of records.
 type segment struct {
-	number     uint64
-	path       string
-	unreadable bool      // the survey could not read it
-	examined   bool      // the fields below have been read, not estimated
-	size       int64     // up to here its records are durable
-	onDisk     int64     // bytes of the file, including the rest of a failed write after the records
-	records    int       // intact ones
-	newest     time.Time // append of the last record
+	number   uint64
+	path     string
+	examined bool      // the fields below have been read, not estimated
+	size     int64     // up to here its records are durable
+	onDisk   int64     // bytes of the file, including the rest of a failed write after the records
+	records  int       // intact ones
+	newest   time.Time // append of the last record
 	// damaged are the offsets of damaged places, to count each once however often the
 	// segment is read.
 	damaged map[int64]bool
