@@ -81,16 +81,8 @@ func damaged(path string, err error) error {
 }
 
 func (id *Identity) write(path string) error {
-	content, err := json.MarshalIndent(id, "", "  ")
-	if err != nil {
-		return fmt.Errorf("encode enrolment: %w", err)
-	}
+	content, _ := json.MarshalIndent(id, "", "  ") // of texts and bytes, which never fails
 	return statefile.Write(path, append(content, '\n'))
 }
 
 func (id *Identity) key() ed25519.PrivateKey { return ed25519.NewKeyFromSeed(id.Seed) }
-
-func (id *Identity) publicKey() ed25519.PublicKey {
-	public, _ := id.key().Public().(ed25519.PublicKey)
-	return public
-}

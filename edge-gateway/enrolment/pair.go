@@ -46,13 +46,11 @@ func (s *Session) storePairKey(ctx context.Context, reply wire.StatusReply) {
 	case len(key) < minPairKey || bytes.Equal(key, s.PairKey()):
 		return
 	}
-	content, err := json.Marshal(kept)
-	if err == nil {
-		err = statefile.Write(filepath.Join(s.id.folder, pairFile), append(content, '\n'))
-	}
-	if err != nil {
+	path := filepath.Join(s.id.folder, pairFile)
+	content, _ := json.Marshal(kept) // of texts and bytes, which never fails
+	if err := statefile.Write(path, append(content, '\n')); err != nil {
 		if reply.Revoked { // it has none, at least
-			_ = os.Remove(filepath.Join(s.id.folder, pairFile))
+			_ = os.Remove(path)
 		}
 		s.log.WarnContext(ctx, "the pair key cannot be stored for a restart", "error", err.Error())
 	}
