@@ -36,8 +36,6 @@ func runDrill(ctx context.Context, args, environ []string, out io.Writer, instal
 		_ = json.NewDecoder(answer.Body).Decode(&problem) // optional
 		return fmt.Errorf("drill: not sent: %s", problem.Error)
 	}
-	if _, err := fmt.Fprintln(out, "The drill is sent. Its stages are on the page Drills, and in GET /api/v1/drills."); err != nil {
-		return fmt.Errorf("drill: %w", err)
-	}
-	return nil
+	_, err = fmt.Fprintln(out, "The drill is sent. Its stages are on the page Drills, and in GET /api/v1/drills.")
+	return err //nolint:wrapcheck // of the terminal
 }

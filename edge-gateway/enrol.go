@@ -52,10 +52,7 @@ func runEnrol(ctx context.Context, args, environ []string, in io.Reader, out io.
 		return err
 	}
 	_, err = fmt.Fprintf(out, "Enrolled as %s. The key is in %s.\nRestart the gateway if it runs: sudo systemctl restart monitor-gateway\n", id.GatewayID, folder)
-	if err != nil {
-		return fmt.Errorf("enrol: %w", err)
-	}
-	return nil
+	return err //nolint:wrapcheck // of the terminal
 }
 
 // parseAround parses flags before and after the one argument.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"errors"
 	"fmt"
@@ -28,14 +27,10 @@ func (i installation) outbox() string {
 
 // settings reads the service's environment file; without one there are none.
 func (i installation) settings() []string {
-	file, err := os.Open(i.etc("environment"))
-	if err != nil {
-		return nil
-	}
-	defer func() { _ = file.Close() }()
+	content, _ := os.ReadFile(i.etc("environment"))
 	var assignments []string
-	for lines := bufio.NewScanner(file); lines.Scan(); {
-		line := strings.TrimSpace(lines.Text())
+	for line := range strings.Lines(string(content)) {
+		line = strings.TrimSpace(line)
 		name, value, found := strings.Cut(line, "=")
 		if found && !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, ";") {
 			assignments = append(assignments, strings.TrimSpace(name)+"="+strings.Trim(strings.TrimSpace(value), `"'`))
@@ -65,12 +60,9 @@ func unknown(environ []string, installed installation) []string {
 // ofLibraries reports whether Go's runtime or a library reads a variable, such as Google's.
 func ofLibraries(name string) bool {
 	upper := strings.ToUpper(name)
-	for _, prefix := range []string{"GO", "GRPC_", "CLOUDSDK_", "SSL_CERT_", "OTEL_", "TZ", "LANG", "LC_"} {
-		if strings.HasPrefix(upper, prefix) {
-			return true
-		}
-	}
-	return strings.HasSuffix(upper, "_PROXY")
+	prefixes := []string{"GO", "GRPC_", "CLOUDSDK_", "SSL_CERT_", "OTEL_", "TZ", "LANG", "LC_"}
+	begins := func(prefix string) bool { return strings.HasPrefix(upper, prefix) }
+	return slices.ContainsFunc(prefixes, begins) || strings.HasSuffix(upper, "_PROXY")
 }
 
 // setup is the identity and the settings of a gateway.

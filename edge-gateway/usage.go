@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -46,12 +47,8 @@ The settings are environment variables:
 }
 
 func presetting(s config.Setting) string {
-	switch {
-	case s.Required:
+	if s.Required {
 		return "(required)"
-	case s.Default == "":
-		return "-"
-	default:
-		return s.Default
 	}
+	return cmp.Or(s.Default, "-")
 }
