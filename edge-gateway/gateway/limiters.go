@@ -52,32 +52,18 @@ func (l limiters) get(c caller) *rate.Limiter {
 // maxThrottleDelay is the longest that a request waits for each of its two rate limiters.
 const maxThrottleDelay = time.Second
 
-// throttle delays a request whose node or address sends faster than its rate. A request
-// that would wait longer than maxThrottleDelay for one of them is refused, after that
-// delay: a node that floods the gateway is slowed down on every connection it has, and
-// other nodes are not. throttle has written the answer when it returns false.
+// throttle delays a request whose node, or address for an empty id, sends faster than its rate.
+// A request that would wait longer than maxThrottleDelay is refused, after that delay: a node that
+// floods the gateway is slowed down on every connection it has, and other nodes are not. throttle
+// has written the answer when it returns false.
 func (q *requests) throttle(w http.ResponseWriter, r *http.Request, nodeID string) bool {
-	if !q.throttleAddress(w, r) || !q.allow(w, r, caller{nodeID, remote(r)}) {
-		return false
-	}
-	q.nodes.seen(nodeID, remote(r), q.clock())
-	return true
-}
-
-func (q *requests) throttleAddress(w http.ResponseWriter, r *http.Request) bool {
-	return q.allow(w, r, caller{"", remote(r)})
-}
-
-// allow waits for the rate limiter of a caller and reports whether the request may go on. If not
-// it has answered.
-func (q *requests) allow(w http.ResponseWriter, r *http.Request, c caller) bool {
-	limiter := q.limiters.get(c)
+	limiter := q.limiters.get(caller{nodeID, remote(r)})
 	if limiter.Allow() || wait(r.Context(), limiter) {
 		return true
 	}
 	if r.Context().Err() == nil {
 		w.Header().Set("Retry-After", strconv.Itoa(int(maxThrottleDelay.Seconds())))
-		q.reject(w, r, c.id, http.StatusTooManyRequests, "too_many", "Too many requests",
+		q.reject(w, r, nodeID, http.StatusTooManyRequests, "too_many", "Too many requests",
 			fmt.Errorf("more than %g requests a second", float64(limiter.Limit())))
 	}
 	return false

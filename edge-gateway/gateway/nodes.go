@@ -86,19 +86,11 @@ func (n *nodeTable) register(id, address string, now time.Time) {
 	}
 }
 
-func (n *nodeTable) seen(id, address string, now time.Time) {
+func (n *nodeTable) beat(id, address string, now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.getOrCreate(id, address, now)
-}
-
-// beat records a heartbeat of a node that has been seen.
-func (n *nodeTable) beat(id string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if found, ok := n.known[id]; ok {
-		found.heartbeat = found.lastSeen
-	}
+	found := n.getOrCreate(id, address, now)
+	found.heartbeat = found.lastSeen
 }
 
 // report returns the nodes that have sent this process a heartbeat or a reading, the

@@ -58,7 +58,7 @@ func (q *requests) accept(w http.ResponseWriter, r *http.Request, into interface
 		q.reject(w, r, *nodeID, http.StatusBadRequest, cause, text, err)
 		return false
 	}
-	return q.throttle(w, r, *nodeID)
+	return q.throttle(w, r, "") && q.throttle(w, r, *nodeID)
 }
 
 // read returns a request's body of at most limit bytes; text is the error of a 400. If it

@@ -179,8 +179,9 @@ func (q *requests) heartbeat(w http.ResponseWriter, r *http.Request) {
 	if !q.accept(w, r, &in, &in.NodeID, detailBody) {
 		return
 	}
-	q.nodes.beat(in.NodeID)
-	write(w, http.StatusOK, heartbeatResponse{Status: "alive", NodeID: in.NodeID, Timestamp: reading.TruncateTime(q.clock())})
+	now := q.clock()
+	q.nodes.beat(in.NodeID, remote(r), now)
+	write(w, http.StatusOK, heartbeatResponse{Status: "alive", NodeID: in.NodeID, Timestamp: reading.TruncateTime(now)})
 }
 
 type nodesResponse struct {

@@ -206,7 +206,7 @@ func (s *source) health(nodes *nodeTable) SourceHealth {
 // enter finds the source of a batch and waits until its batch may be read; leave is called
 // after the answer. If ok is false it has answered.
 func (q *requests) enter(w http.ResponseWriter, r *http.Request) (from *source, leave func(), ok bool) {
-	if !q.throttleAddress(w, r) {
+	if !q.throttle(w, r, "") {
 		return nil, nil, false
 	}
 	address, _ := netip.ParseAddr(remote(r))
