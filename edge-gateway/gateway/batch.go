@@ -208,8 +208,7 @@ func (q *requests) storeBatch(r *http.Request, from *source, received batch) (ba
 		return batchResponse{}, problem
 	}
 	answer := batchResponse{Ignored: received.ignored, Results: make([]batchResult, len(items))}
-	fresh := make([]timedReading, 0, len(items))
-	data, places := make([][]byte, 0, len(items)), make([]int, 0, len(items))
+	fresh, places := make([]timedReading, 0, len(items)), make([]int, 0, len(items))
 	seen := make(map[reading.Identity]struct{}, len(items))
 	for i := range items {
 		item := &items[i]
@@ -223,16 +222,16 @@ func (q *requests) storeBatch(r *http.Request, from *source, received batch) (ba
 		if item.broken != nil {
 			continue
 		}
-		timed, encoded := q.prepare(measured, age, remote(r))
+		timed := q.prepare(measured, age, remote(r))
 		answer.Results[i].Status = resultAccepted
 		if _, twice := seen[timed.Identity()]; twice || timed.kept || timed.sent {
 			answer.Results[i].Status = resultDuplicate
 			continue
 		}
 		seen[timed.Identity()] = struct{}{}
-		fresh, data, places = append(fresh, timed), append(data, encoded), append(places, i)
+		fresh, places = append(fresh, timed), append(places, i)
 	}
-	for j, result := range q.sender.sendAll(r.Context(), fresh, data) {
+	for j, result := range q.sender.sendAll(r.Context(), fresh) {
 		switch result {
 		case lost:
 			return batchResponse{}, errors.New("Pub/Sub does not take readings, and the outbox cannot keep them")

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"coldaisle.dev/edge-gateway/outbox"
-	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -28,7 +27,6 @@ type drain struct {
 	// windows holds each node's window, by enrolment, before the messages that Next returned
 	// last; nil without a backlog.
 	windows map[[2]string]*window
-	scratch windowBuffer
 }
 
 func (d *drain) run(ctx context.Context) {
@@ -116,8 +114,8 @@ func (d *drain) logDamage(ctx context.Context) {
 	}
 }
 
-// recent rebuilds the window of a message from the records of its enrolment before it.
-func (d *drain) recent(m outbox.Message) reading.Window {
+// window adds a message to the window of its node and enrolment.
+func (d *drain) window(m outbox.Message) *window {
 	of := [2]string{m.Enrolment, m.Reading.NodeID}
 	w, ok := d.windows[of]
 	if !ok {
@@ -125,8 +123,7 @@ func (d *drain) recent(m outbox.Message) reading.Window {
 		d.windows[of] = w
 	}
 	w.restore(m.Record, 0)
-	i := w.find(timedReading{Reading: m.Reading})
-	return w.before(min(i, len(w.entries)-1), &d.scratch)
+	return w
 }
 
 // publish publishes messages of the outbox and returns how many of the first ones may be
@@ -137,24 +134,21 @@ func (d *drain) publish(ctx context.Context, backlog []outbox.Message) int {
 		d.windows = map[[2]string]*window{}
 		for m := range d.outbox.Before(backlog[0], OutboxRetention) {
 			signer.retime(&m)
-			d.recent(m)
+			d.window(m)
 		}
 	}
 	messages := make([]Message, 0, len(backlog))
 	for _, m := range backlog {
 		age := signer.retime(&m)
-		encoded := encode(wire.Data{Reading: m.Reading, Recent: d.recent(m)}, dataLimit(m.Reading.NodeID, m.Enrolment))
+		w := d.window(m)
+		recent := w.before(min(w.find(timedReading{Reading: m.Reading}), len(w.entries)-1))
+		encoded := encode(wire.Data{Reading: m.Reading, Recent: recent}, dataLimit(m.Reading.NodeID, m.Enrolment))
 		messages = append(messages, signer.message(m.Reading, encoded, age, m.Enrolment))
 	}
 	limited, cancel := context.WithTimeout(ctx, publishLimit)
 	defer cancel()
 	for i, err := range d.sender.publisher.PublishBacklog(limited, messages) {
-		switch {
-		case err == nil:
-			d.sender.answered(ctx, true)
-		case ctx.Err() != nil:
-			return i
-		case !d.sender.failed(ctx, messages[i], err):
+		if err != nil && ctx.Err() != nil || d.sender.judge(ctx, messages[i], err) == lost {
 			return i
 		}
 	}

@@ -128,14 +128,14 @@ func (n *nodeTable) newest() map[string]windowEntry {
 	return newest
 }
 
-// record dates a measurement that is age old and adds it to the node's window. It writes the
-// window before it into scratch.
-func (n *nodeTable) record(r reading.Reading, age time.Duration, address string, now time.Time, scratch *windowBuffer) timedReading {
+// record dates a measurement that is age old, adds it to the node's window, and returns the
+// window before it.
+func (n *nodeTable) record(r reading.Reading, age time.Duration, address string, now time.Time) (timedReading, reading.Window) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	found := n.getOrCreate(r.NodeID, address, now)
 	found.reading = found.lastSeen
-	return found.window.record(r, age, fingerprint(n.seed, r), now, scratch)
+	return found.window.record(r, age, fingerprint(n.seed, r), now)
 }
 
 // mark records that a reading was sent, or that it is kept in the outbox.

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
-	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json/v1"
@@ -23,7 +22,6 @@ type requests struct {
 	limiters   limiters
 	metrics    *metrics
 	rejections *eventLog // by node
-	buffers    sync.Pool // of *windowBuffer
 	monitor    *monitor
 	clock      func() time.Time
 	log        *slog.Logger
@@ -132,8 +130,8 @@ func (q *requests) message(w http.ResponseWriter, r *http.Request) {
 	}
 	q.metrics.accepted.Inc()
 	measured := reading.Reading{NodeID: in.NodeID, MessageID: in.ID, Temperature: in.Temperature.value, Humidity: in.Humidity.value}
-	timed, encoded := q.prepare(measured, in.age(), remote(r))
-	if result := q.sender.send(r.Context(), timed, encoded); result != sent {
+	timed := q.prepare(measured, in.age(), remote(r))
+	if result := q.sender.send(r.Context(), timed); result != sent {
 		write(w, http.StatusInternalServerError, errorBody{Error: detailPublish, Kept: result == kept})
 		return
 	}
@@ -142,19 +140,13 @@ func (q *requests) message(w http.ResponseWriter, r *http.Request) {
 
 // prepare dates a reading, unless it has a time, and encodes it, with the node's window
 // before it, as topic data.
-func (q *requests) prepare(measured reading.Reading, age time.Duration, address string) (timed timedReading, encoded []byte) {
-	scratch, ok := q.buffers.Get().(*windowBuffer)
-	if !ok {
-		scratch = new(windowBuffer)
-	}
-	defer q.buffers.Put(scratch)
+func (q *requests) prepare(measured reading.Reading, age time.Duration, address string) timedReading {
 	now := q.clock()
-	timed = q.nodes.record(measured, age, address, now, scratch)
+	timed, recent := q.nodes.record(measured, age, address, now)
 	timed.age = max(0, now.Sub(timed.Time))
 	timed.uptime = q.sender.signer.boot.Uptime() - now.Sub(timed.Time)
-	encoded = encode(wire.Data{Reading: timed.Reading, Recent: timed.recent}, dataLimit(timed.NodeID, q.sender.signer.enrolmentID()))
-	timed.recent = reading.Window{} // it points into the buffer
-	return timed, encoded
+	timed.data = encode(wire.Data{Reading: timed.Reading, Recent: recent}, dataLimit(timed.NodeID, q.sender.signer.enrolmentID()))
+	return timed
 }
 
 type heartbeatRequest struct {

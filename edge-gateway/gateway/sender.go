@@ -51,21 +51,20 @@ type sender struct {
 // send publishes a live reading. When that fails it appends the reading to the
 // outbox, unless the outbox has it already. A node that disconnects does not
 // cancel this: an accepted reading is published or kept.
-func (s *sender) send(ctx context.Context, t timedReading, data []byte) outcome {
+func (s *sender) send(ctx context.Context, t timedReading) outcome {
 	ctx = context.WithoutCancel(ctx)
 	s.live.Add(1)
 	if period, open := s.uplink.allow(ctx); open {
-		m := s.signer.message(t.Reading, data, t.age, s.signer.enrolmentID())
+		m := s.signer.message(t.Reading, t.data, t.age, s.signer.enrolmentID())
 		started := s.clock()
 		err := s.publisher.Publish(period, m)
 		s.metrics.latency.Observe(s.clock().Sub(started).Seconds())
-		if err == nil {
+		result := s.judge(ctx, m, err)
+		if result == sent {
 			s.metrics.published.Inc()
-			s.answered(ctx, true)
-			return sent
 		}
-		if s.failed(ctx, m, err) {
-			return unpublishable
+		if result != lost {
+			return result
 		}
 	}
 	if t.kept {
@@ -77,7 +76,7 @@ func (s *sender) send(ctx context.Context, t timedReading, data []byte) outcome 
 // sendAll is send for a batch: one request or a few to Pub/Sub, and one write of the outbox
 // for what Pub/Sub does not acknowledge. A reading that was sent or kept before is not
 // published again.
-func (s *sender) sendAll(ctx context.Context, batch []timedReading, data [][]byte) []outcome {
+func (s *sender) sendAll(ctx context.Context, batch []timedReading) []outcome {
 	ctx = context.WithoutCancel(ctx)
 	s.live.Add(int64(len(batch)))
 	outcomes := make([]outcome, len(batch))
@@ -87,20 +86,15 @@ func (s *sender) sendAll(ctx context.Context, batch []timedReading, data [][]byt
 	if period, open := s.uplink.allow(ctx); open {
 		messages := make([]Message, len(batch))
 		for i, t := range batch {
-			messages[i] = s.signer.message(t.Reading, data[i], t.age, s.signer.enrolmentID())
+			messages[i] = s.signer.message(t.Reading, t.data, t.age, s.signer.enrolmentID())
 		}
 		limited, cancel := context.WithTimeout(period, publishLimit)
 		defer cancel()
-		errs := s.publisher.PublishBacklog(limited, messages)
-		for i, m := range messages {
-			switch err := errs[i]; {
-			case err == nil:
-				outcomes[i] = sent
+		for i, err := range s.publisher.PublishBacklog(limited, messages) {
+			outcomes[i] = s.judge(ctx, messages[i], err)
+			if outcomes[i] == sent {
 				s.metrics.published.Inc()
-				s.answered(ctx, true)
 				s.nodes.mark(batch[i], sent)
-			case s.failed(ctx, m, err):
-				outcomes[i] = unpublishable
 			}
 		}
 	}
@@ -169,13 +163,18 @@ func (s *sender) wakeDrain() {
 	}
 }
 
-// failed records a failed publish and reports whether to discard the message.
-func (s *sender) failed(ctx context.Context, m Message, err error) (discard bool) {
-	if errors.Is(err, ErrRefused) {
+// judge records the result of a publish; the message is lost unless it is sent or discarded.
+func (s *sender) judge(ctx context.Context, m Message, err error) outcome {
+	switch {
+	case err == nil:
+		s.answered(ctx, true)
+		return sent
+	case errors.Is(err, ErrRefused):
 		return s.refused(ctx, m, err)
+	default:
+		s.unreachable(ctx, err)
+		return lost
 	}
-	s.unreachable(ctx, err)
-	return false
 }
 
 // unreachable records that Pub/Sub cannot be reached. It ignores a publish that stopped waiting
@@ -192,21 +191,21 @@ func (s *sender) unreachable(ctx context.Context, err error) {
 	}
 }
 
-// refused records a message that Pub/Sub refuses and reports whether to discard it. A discarded
-// message is only in the log.
-func (s *sender) refused(ctx context.Context, m Message, err error) (discard bool) {
+// refused records a message that Pub/Sub refuses, and discards it unless it refuses every one. A
+// discarded message is only in the log.
+func (s *sender) refused(ctx context.Context, m Message, err error) outcome {
 	s.answered(ctx, false)
 	inRow := s.uplink.refused(err)
 	if inRow == maxRefusals+1 {
 		s.log.ErrorContext(ctx, "Pub/Sub refuses every message, readings go into the outbox", "error", err.Error())
 	}
 	if inRow > maxRefusals {
-		return false
+		return lost
 	}
 	s.discarded.Add(1)
 	s.events.add(ctx, slog.LevelError, "", "Pub/Sub refuses a reading, it is discarded",
 		"node_id", m.NodeID, "data", string(m.Data), "error", err.Error())
-	return true
+	return unpublishable
 }
 
 // answered records an answer of Pub/Sub, which acknowledged a message or refused it.
@@ -255,11 +254,8 @@ func (s *sender) publishNow(ctx context.Context, m Message) error {
 	limited, cancel := context.WithTimeout(ctx, publishLimit)
 	defer cancel()
 	err := s.publisher.Publish(limited, m)
-	switch {
-	case err == nil:
-		s.answered(ctx, true)
-	case ctx.Err() == nil:
-		s.failed(ctx, m, err)
+	if err == nil || ctx.Err() == nil { // else the program ends
+		s.judge(ctx, m, err)
 	}
 	return err //nolint:wrapcheck // it says what it is
 }

@@ -63,11 +63,11 @@ type window struct {
 	entries []windowEntry
 }
 
-// timedReading is a reading with its time and the window before it.
+// timedReading is a reading with its time.
 type timedReading struct {
 	reading.Reading
 
-	recent reading.Window
+	data   []byte // with the window before it, as topic data
 	print  uint64
 	kept   bool          // it is, or was, in the outbox
 	sent   bool          // Pub/Sub has it; set for batches only
@@ -86,9 +86,7 @@ type timedReading struct {
 //
 // A measurement with an age is inserted by its time, made unique by microseconds.
 // One that has a time already keeps it: its id distinguishes it from others of that time.
-//
-// The window before it is written into scratch.
-func (w *window) record(r reading.Reading, age time.Duration, print uint64, now time.Time, scratch *windowBuffer) timedReading {
+func (w *window) record(r reading.Reading, age time.Duration, print uint64, now time.Time) (timed timedReading, recent reading.Window) {
 	at := now.Add(-age).UnixMicro()
 	dated := !r.Time.IsZero()
 	if dated {
@@ -97,7 +95,7 @@ func (w *window) record(r reading.Reading, age time.Duration, print uint64, now 
 	for i := len(w.entries) - 1; i >= 0; i-- {
 		if known := &w.entries[i]; known.fingerprint == print && withinWindow(known.at, at) {
 			r.Time = timeOfMicros(known.at)
-			return timedReading{Reading: r, recent: w.before(i, scratch), print: print, kept: known.kept, sent: known.sent}
+			return timedReading{Reading: r, print: print, kept: known.kept, sent: known.sent}, w.before(i)
 		}
 	}
 	if n := len(w.entries); n > 0 && age == 0 && !dated {
@@ -117,7 +115,7 @@ func (w *window) record(r reading.Reading, age time.Duration, print uint64, now 
 	}
 	r.Time = timeOfMicros(at)
 	i = w.insert(i, newWindowEntry(r, print))
-	return timedReading{Reading: r, recent: w.before(i, scratch), print: print}
+	return timedReading{Reading: r, print: print}, w.before(i)
 }
 
 // position returns the index for an entry of a time, after those of the same time.
@@ -210,29 +208,23 @@ func (w *window) find(s timedReading) int {
 	return len(w.entries)
 }
 
-// windowBuffer is a reusable scratch buffer for one full window. Reusing it halves
-// the bytes allocated per reading.
-type windowBuffer [3][reading.MaxWindow]float64
-
 // before returns the entries before entry i that are at most an hour older, oldest first. It
 // leaves out entries that lie in the future or out of order, because the clock was set back.
-func (w *window) before(i int, scratch *windowBuffer) reading.Window {
-	ages, temperatures, humidities := &scratch[0], &scratch[1], &scratch[2]
+func (w *window) before(i int) reading.Window {
+	recent := reading.Window{Age: make([]float64, 0, i), Temperature: make([]float64, 0, i), Humidity: make([]float64, 0, i)}
 	at := w.entries[i].at
-	next, first := at, i
-	for j := i - 1; j >= 0; j-- {
-		e := &w.entries[j]
+	next := at
+	for _, e := range slices.Backward(w.entries[:i]) {
 		if e.at > next || !withinWindow(e.at, at) {
 			continue
 		}
 		next = e.at
-		first--
-		ages[first] = float64(at-e.at) / 1e6
-		temperatures[first] = valueOf(e.temperature)
-		humidities[first] = valueOf(e.humidity)
+		recent.Age = append(recent.Age, float64(at-e.at)/1e6)
+		recent.Temperature = append(recent.Temperature, valueOf(e.temperature))
+		recent.Humidity = append(recent.Humidity, valueOf(e.humidity))
 	}
-	if first == i {
-		return reading.Window{}
-	}
-	return reading.Window{Age: ages[first:i], Temperature: temperatures[first:i], Humidity: humidities[first:i]}
+	slices.Reverse(recent.Age)
+	slices.Reverse(recent.Temperature)
+	slices.Reverse(recent.Humidity)
+	return recent
 }
