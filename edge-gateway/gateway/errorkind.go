@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -16,8 +16,7 @@ import (
 // until its timeout and then returns "context deadline exceeded", which hides whether the
 // name did not resolve or the connection was refused.
 type attempts struct {
-	mu   sync.Mutex
-	last error // nil after a request that was answered
+	last atomic.Pointer[error] // to nil after a request that was answered
 }
 
 // intercept is a [grpc.UnaryClientInterceptor].
@@ -28,23 +27,16 @@ func (a *attempts) intercept(
 	if err != nil && status.Code(err) == codes.DeadlineExceeded {
 		return err // the cause is an earlier one, if there is one
 	}
-	a.mu.Lock()
-	a.last = err
-	a.mu.Unlock()
+	a.last.Store(&err)
 	return err
 }
 
 // explain adds the error of the last request to one that is only a timeout.
 func (a *attempts) explain(err error) error {
-	if a == nil || !isTimeout(err) {
-		return err
+	if last := a.last.Load(); last != nil && *last != nil && isTimeout(err) {
+		return fmt.Errorf("%w: %w", *last, err)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.last == nil {
-		return err
-	}
-	return fmt.Errorf("%w: %w", a.last, err)
+	return err
 }
 
 func isTimeout(err error) bool {

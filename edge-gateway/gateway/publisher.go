@@ -43,7 +43,7 @@ var ErrRefused = errors.New("refused by Pub/Sub")
 // requests.
 type ReadingPublisher struct {
 	client   *pubsub.Client // created by Connect; nil if the client is the caller's
-	attempts *attempts      // of that client, to explain its errors
+	attempts *attempts      // of that client, to explain its errors; none are noted of the caller's
 
 	live, backlog *publisher.Publisher
 	// single sends the messages of a refused request again, one a request: another
@@ -64,7 +64,7 @@ func NewReadingPublisher(client *pubsub.Client, topic string, timeout time.Durat
 	timeout = cmp.Or(timeout, PublishTimeout)
 	return &ReadingPublisher{
 		live: publisher.New(client, topic, timeout), backlog: publisher.New(client, topic, timeout),
-		single: publisher.NewSingle(client, topic, timeout),
+		single: publisher.NewSingle(client, topic, timeout), attempts: &attempts{},
 	}
 }
 
@@ -159,18 +159,15 @@ func (t *ReadingPublisher) PublishBacklog(ctx context.Context, messages []Messag
 	for i, m := range messages {
 		results[i] = start(ctx, t.backlog, m)
 	}
-	errs := make([]error, len(messages))
-	again := map[int]*pubsub.PublishResult{}
-	for i, result := range results {
-		if _, errs[i] = result.Get(ctx); refused(errs[i]) {
-			again[i] = start(ctx, t.single, messages[i])
+	for i, m := range messages {
+		if _, err := results[i].Get(ctx); refused(err) {
+			results[i] = start(ctx, t.single, m)
 		}
 	}
-	for i, result := range again {
-		_, errs[i] = result.Get(ctx)
-	}
+	errs := make([]error, len(messages))
 	for i, m := range messages {
-		errs[i] = t.publishError(m, errs[i])
+		_, err := results[i].Get(ctx)
+		errs[i] = t.publishError(m, err)
 	}
 	return errs
 }
