@@ -39,16 +39,15 @@ type violation struct {
 	error
 }
 
-var errTimes = errors.New("timestamp and age_s exclude each other")
-
 // batchReading is a reading of a batch.
 type batchReading struct {
 	messageRequest
 
 	Timestamp string `json:"timestamp"`
 
-	name   string     // a suggestion for people
-	broken *violation // nil for a valid one
+	name   string            // a suggestion for people
+	tags   map[string]string // of the metric that it comes from
+	broken *violation        // nil for a valid one
 }
 
 // batch is a request of a source.
@@ -82,7 +81,7 @@ func (b *batchReading) reading(now time.Time) (r reading.Reading, age time.Durat
 		case err != nil:
 			b.refuse("time", errors.New("timestamp must be a time as in RFC 3339"))
 		case b.Age.given:
-			b.refuse("time", errTimes)
+			b.refuse("time", errors.New("timestamp and age_s exclude each other"))
 		case age > maxBacklog, age < -reading.MaxAhead:
 			b.refuse("time", fmt.Errorf("timestamp must be at most %g days old and %g minutes ahead: got %s",
 				maxBacklog.Hours()/24, reading.MaxAhead.Minutes(), r.Time.Format(time.RFC3339))) //nolint:mnd // hours of a day
@@ -180,7 +179,11 @@ func (q *requests) batch(w http.ResponseWriter, r *http.Request, parse func(kind
 	sent, err := parse(kind, body)
 	if err != nil {
 		from.refused(err.Error(), q.clock())
-		q.refuseBatch(w, r, err)
+		if errors.Is(err, errTooMany) {
+			q.reject(w, r, "", http.StatusRequestEntityTooLarge, "too_large", err.Error(), err)
+		} else {
+			q.reject(w, r, "", http.StatusBadRequest, "malformed", detailBody, err)
+		}
 		return
 	}
 	answer, err := q.storeBatch(r, from, sent)
@@ -189,15 +192,6 @@ func (q *requests) batch(w http.ResponseWriter, r *http.Request, parse func(kind
 		return
 	}
 	write(w, http.StatusAccepted, answer)
-}
-
-// refuseBatch answers a batch that cannot be read: sending it again would not help.
-func (q *requests) refuseBatch(w http.ResponseWriter, r *http.Request, err error) {
-	if errors.Is(err, errTooMany) {
-		q.reject(w, r, "", http.StatusRequestEntityTooLarge, "too_large", err.Error(), err)
-		return
-	}
-	q.reject(w, r, "", http.StatusBadRequest, "malformed", detailBody, err)
 }
 
 // storeBatch makes the valid readings of a batch durable. After an error the whole batch must be

@@ -19,15 +19,12 @@ const ControlSocket = "control.sock"
 // MaxDrillCode bounds the code of a drill, in bytes.
 const MaxDrillCode = 100
 
-// errDrillField refuses a drill from a node: only the operator of the gateway's machine may
-// send one.
-var errDrillField = errors.New("drill must not be sent by nodes")
-
+// validateDrill refuses a drill from a node: only the operator of the gateway's machine may send one.
 func validateDrill(drill json.RawMessage) error {
-	if drill == nil {
-		return nil
+	if drill != nil {
+		return errors.New("drill must not be sent by nodes")
 	}
-	return errDrillField
+	return nil
 }
 
 // Control answers the operator of the gateway's machine: POST /drill with the code as its body

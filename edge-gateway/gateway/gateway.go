@@ -55,13 +55,6 @@ const (
 	detailPublish = "Failed to publish to Pub/Sub"
 )
 
-// The texts of other errors.
-const (
-	detailSlow   = "Request too slow"
-	detailSource = "Not a source of batches"
-	detailKeep   = "Readings cannot be kept now, send them again"
-)
-
 // Publisher sends readings to topic data. [ReadingPublisher] is one.
 type Publisher interface {
 	// Publish returns once Pub/Sub has the message, or by a timeout of its own. The
@@ -201,19 +194,19 @@ func New(config Config, publisher Publisher, box Outbox, now func() time.Time, l
 		signer: &signer{config.Enrolment, config.Boot, now},
 		clock:  now, log: log, wake: make(chan struct{}, 1),
 	}
-	g.requests = &requests{
-		nodes: g.nodes, sender: g.sender, limiters: newLimiters(&g.config), metrics: g.metrics, rejections: newEventLog(log, now), clock: now, log: log,
-	}
 	g.drain = &drain{sender: g.sender, outbox: box, withheld: config.Withheld, probeEvery: config.ProbeEvery, pacer: newBatchPacer()}
-	g.monitor = &monitor{config: &g.config, nodes: g.nodes, sender: g.sender, drain: g.drain, log: log, errs: map[string]error{}}
-	g.monitor.sources = newSources(config.Batches.Sources, g.metrics)
-	g.monitor.telegraf, _ = prepareTelegraf(config.Batches.Telegraf) // it is valid
-	g.requests.monitor = g.monitor
+	g.monitor = &monitor{
+		config: &g.config, nodes: g.nodes, sender: g.sender, drain: g.drain, log: log, errs: map[string]error{},
+		sources: newSources(config.Batches.Sources, g.metrics),
+	}
+	telegraf, _ := prepareTelegraf(config.Batches.Telegraf) // it is valid
+	g.requests = &requests{
+		nodes: g.nodes, sender: g.sender, limiters: newLimiters(&g.config), metrics: g.metrics, rejections: newEventLog(log, now),
+		monitor: g.monitor, telegrafFields: telegraf, clock: now, log: log,
+	}
 	g.metrics.register(g)
-	if config.NodesFile != "" {
-		for _, n := range readNodes(config.NodesFile, now()) {
-			g.nodes.remember(n)
-		}
+	for _, n := range readNodes(config.NodesFile, now()) {
+		g.nodes.remember(n)
 	}
 	g.Restore(box)
 	mux := httpserver.NewMux(func(w http.ResponseWriter, status int) {

@@ -60,10 +60,7 @@ func (n *nodeTable) live(since time.Time) []LiveNode {
 func (g *Gateway) LiveHandler(standby func() bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /live", func(w http.ResponseWriter, r *http.Request) {
-		since, err := time.Parse(time.RFC3339Nano, r.URL.Query().Get("since"))
-		if err != nil {
-			since = time.Time{}
-		}
+		since, _ := time.Parse(time.RFC3339Nano, r.URL.Query().Get("since")) // zero for another text
 		live := Live{Time: g.sender.clock().UTC(), Standby: standby(), Nodes: g.nodes.live(since)}
 		if down, _, reason := g.sender.uplink.state(); down {
 			live.Uplink = reason

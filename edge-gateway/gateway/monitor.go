@@ -92,15 +92,12 @@ type OutboxHealth struct {
 
 // monitor runs the checks and reports the gateway's state.
 type monitor struct {
-	config *Config
-	nodes  *nodeTable
-	sender *sender
-	drain  *drain
-	log    *slog.Logger
-	// sources are those of batches.
-	sources []*source
-	// telegraf are the fields of Telegraf's metrics.
-	telegraf []TelegrafField
+	config  *Config
+	nodes   *nodeTable
+	sender  *sender
+	drain   *drain
+	log     *slog.Logger
+	sources []*source // of batches
 
 	mu   sync.Mutex
 	errs map[string]error // of the checks with an interval, by name; nil while a check passes

@@ -24,10 +24,7 @@ type number struct {
 // holds do not change a float64 in the range of the hardware.
 const maxNumberText = 32
 
-var (
-	errNoNumber = errors.New("must be a number or a string that holds one")
-	errTooLarge = errors.New("is too large a number")
-)
+var errNoNumber = errors.New("must be a number or a string that holds one")
 
 // UnmarshalJSON implements [json.Unmarshaler].
 func (n *number) UnmarshalJSON(text []byte) error {
@@ -52,7 +49,7 @@ func (n *number) UnmarshalJSON(text []byte) error {
 	case strings.ContainsFunc(held, strange), errors.Is(err, strconv.ErrSyntax):
 		n.err = errNoNumber
 	case err != nil:
-		n.err = errTooLarge
+		n.err = errors.New("is too large a number")
 	}
 	return nil
 }

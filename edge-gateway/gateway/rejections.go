@@ -73,7 +73,7 @@ func (q *requests) read(w http.ResponseWriter, r *http.Request, limit int64, tex
 		q.reject(w, r, "", http.StatusRequestEntityTooLarge, "too_large", fmt.Sprintf("Request body over %d bytes", limit),
 			fmt.Errorf("the body is over %d bytes", limit))
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		q.reject(w, r, "", http.StatusRequestTimeout, "slow", detailSlow, errors.New("the body does not arrive in time"))
+		q.reject(w, r, "", http.StatusRequestTimeout, "slow", "Request too slow", errors.New("the body does not arrive in time"))
 	default:
 		q.reject(w, r, "", http.StatusBadRequest, "unreadable", text, errors.New("the body does not arrive as its header announces it"))
 	}

@@ -25,6 +25,8 @@ type requests struct {
 	monitor    *monitor
 	clock      func() time.Time
 	log        *slog.Logger
+
+	telegrafFields []TelegrafField
 }
 
 type registerRequest struct {
@@ -74,9 +76,6 @@ type messageRequest struct {
 // maxAge is the largest age_s: as long as a reading that is sent again is recognised.
 const maxAge = time.Hour
 
-// errAge names its field, as the errors of package reading do.
-var errAge = fmt.Errorf("age_s must be between 0 and %g seconds", maxAge.Seconds())
-
 // validate accepts the id in either field. It returns the first rule that the message breaks, in a
 // fixed order.
 func (m *messageRequest) validate() error {
@@ -93,7 +92,7 @@ func (m *messageRequest) validate() error {
 
 func (m *messageRequest) validateAge() error {
 	if age := m.Age.value; age < 0 || age > maxAge.Seconds() {
-		return fmt.Errorf("%w: got %g", errAge, age)
+		return fmt.Errorf("age_s must be between 0 and %g seconds: got %g", maxAge.Seconds(), age)
 	}
 	return nil
 }

@@ -214,7 +214,7 @@ func (q *requests) enter(w http.ResponseWriter, r *http.Request) (from *source, 
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	i := slices.IndexFunc(q.monitor.sources, func(s *source) bool { return s.matches(address, token) })
 	if i < 0 {
-		q.reject(w, r, "", http.StatusForbidden, "source", detailSource, errors.New("no source of batches has this address or token"))
+		q.reject(w, r, "", http.StatusForbidden, "source", "Not a source of batches", errors.New("no source of batches has this address or token"))
 		return nil, nil, false
 	}
 	from = q.monitor.sources[i]
@@ -231,5 +231,6 @@ func (q *requests) enter(w http.ResponseWriter, r *http.Request) (from *source, 
 // unavailable answers 503: the whole batch must be sent again.
 func (q *requests) unavailable(w http.ResponseWriter, r *http.Request, from *source, reason error) {
 	w.Header().Set("Retry-After", "5")
-	q.reject(w, r, "", http.StatusServiceUnavailable, "unavailable", detailKeep, fmt.Errorf("source %s: %w", from.Name, reason))
+	q.reject(w, r, "", http.StatusServiceUnavailable, "unavailable", "Readings cannot be kept now, send them again",
+		fmt.Errorf("source %s: %w", from.Name, reason))
 }

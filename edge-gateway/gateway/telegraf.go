@@ -225,7 +225,7 @@ func (m *telegrafMetric) readings(fields []TelegrafField) (items []batchReading)
 			if !f.sensor.MatchString(sensor) || f.except != nil && f.except.MatchString(cmp.Or(star, sensor)) {
 				continue
 			}
-			item := batchReading{Timestamp: m.at().UTC().Format(time.RFC3339Nano)}
+			item := batchReading{Timestamp: m.at().UTC().Format(time.RFC3339Nano), tags: m.Tags}
 			item.NodeID, item.name = f.node(m, star), f.name(m, star)
 			value := m.Fields[name]
 			in := cmp.Or(m.Tags[f.UnitTag], f.Unit)
@@ -266,11 +266,7 @@ func parseTelegraf(body []byte, fields []TelegrafField) (found batch, err error)
 		return batch{}, errors.New("metrics is required")
 	}
 	type place struct{ node, timestamp string }
-	type first struct {
-		item int
-		tags map[string]string
-	}
-	merged := map[place]first{}
+	merged := map[place]int{} // indices of items
 	for _, text := range in.Metrics {
 		var m telegrafMetric
 		if err := decode(text, &m); err != nil {
@@ -284,16 +280,16 @@ func parseTelegraf(body []byte, fields []TelegrafField) (found batch, err error)
 		for _, item := range measured {
 			at := place{item.NodeID, item.Timestamp}
 			known, ok := merged[at]
-			if ok && item.broken == nil && found.items[known.item].include(item) {
+			if ok && item.broken == nil && found.items[known].include(item) {
 				continue
 			}
-			if ok && item.broken == nil && !maps.Equal(known.tags, m.Tags) { // either would be taken for the other
+			if ok && item.broken == nil && !maps.Equal(found.items[known].tags, m.Tags) { // either would be taken for the other
 				err := fmt.Errorf("two sensors are called %s: give each a tag node_id", item.NodeID)
-				found.items[known.item].refuse("id", err)
+				found.items[known].refuse("id", err)
 				item.refuse("id", err)
 			}
 			if item.broken == nil {
-				merged[at] = first{len(found.items), m.Tags}
+				merged[at] = len(found.items)
 			}
 			found.items = append(found.items, item)
 		}
@@ -320,5 +316,5 @@ func (b *batchReading) include(other batchReading) bool {
 
 // telegraf receives a batch of Telegraf's outputs.http in its JSON.
 func (q *requests) telegraf(w http.ResponseWriter, r *http.Request) {
-	q.batch(w, r, func(_ string, body []byte) (batch, error) { return parseTelegraf(body, q.monitor.telegraf) })
+	q.batch(w, r, func(_ string, body []byte) (batch, error) { return parseTelegraf(body, q.telegrafFields) })
 }
