@@ -162,11 +162,11 @@ func (n *nodeTable) restore(r outbox.Record) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	id := r.Reading.NodeID
-	found, ok := n.earlier[id]
-	if known, is := n.known[id]; is {
-		found, ok = &known.window, true
+	found := n.earlier[id]
+	if known, ok := n.known[id]; ok {
+		found = &known.window
 	}
-	if !ok {
+	if found == nil {
 		if len(n.earlier) >= n.capacity {
 			return
 		}

@@ -45,12 +45,10 @@ func (g *Gateway) saveNodes(ctx context.Context) {
 		}
 	}
 	defer write()
-	idle := time.NewTicker(seenInterval)
-	defer idle.Stop()
 	for {
 		select {
 		case <-g.nodes.changed:
-		case <-idle.C:
+		case <-time.After(seenInterval):
 		case <-ctx.Done():
 			return
 		}
@@ -61,8 +59,8 @@ func (g *Gateway) saveNodes(ctx context.Context) {
 	}
 }
 
-// readNodes returns the file's nodes that were seen within a day. A damaged file has none, and
-// invalid entries are left out.
+// readNodes returns the file's nodes that were seen within a day. A damaged file, or an empty path,
+// has none, and invalid entries are left out.
 func readNodes(path string, now time.Time) []NodeInfo {
 	file, err := os.Open(path) //nolint:gosec // the setting of whoever runs the gateway
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"coldaisle.dev/edge-gateway/outbox"
+	"coldaisle.dev/shared/pause"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/wire"
 )
@@ -220,19 +221,12 @@ func (s *sender) answered(ctx context.Context, acknowledged bool) {
 // published for an interval: an idle gateway finds out whether Pub/Sub would take a
 // reading before a node does.
 func (s *sender) probeIdle(ctx context.Context, interval time.Duration) {
-	if interval <= 0 {
-		return
-	}
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for before := int64(-1); ; {
+	for before := int64(-1); interval > 0; {
 		if before < 0 || s.uplink.acknowledged() == before {
 			s.publishProbe(ctx)
 		}
 		before = s.uplink.acknowledged()
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+		if pause.For(ctx, interval) != nil {
 			return
 		}
 	}
