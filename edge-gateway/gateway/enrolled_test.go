@@ -41,6 +41,8 @@ type enrolledSite struct {
 	uptime time.Duration
 	away   bool
 	sent   []sentMessage
+
+	undated int // messages of the outbox that came before the time was known
 }
 
 // sentMessage is a message as Pub/Sub got it.
@@ -150,10 +152,13 @@ func (e *enrolledSite) Time(boot [16]byte, uptime time.Duration) (time.Time, boo
 func (*enrolledSite) Revoked() bool { return false }
 
 // publish is the verdict on a message, blocked as an enrolment blocks it.
-func (e *enrolledSite) publish(_ context.Context, m gateway.Message, _ bool) error {
+func (e *enrolledSite) publish(_ context.Context, m gateway.Message, kept bool) error {
 	offset, known := e.corrected.Offset()
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if kept && e.id != "" && !known {
+		e.undated++
+	}
 	if e.away || (e.id != "" && (!known || offset.Abs() > clock.Limit)) {
 		return errAway
 	}
@@ -265,6 +270,7 @@ func TestClockFaults(t *testing.T) {
 				want = 5
 			}
 			must.Eventually(t, "every reading", func() bool { return len(e.readings()) == want })
+			must.Equal(t, "messages of the outbox before the time was known", 0, e.undated)
 			for _, m := range e.readings() {
 				var taken int64
 				must.Get(fmt.Sscan(m.Reading.MessageID, &taken))(t)

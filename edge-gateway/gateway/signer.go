@@ -89,8 +89,7 @@ func (s *signer) record(t timedReading, earlier []outbox.Earlier) outbox.Record 
 }
 
 // mayPublish returns why a record may not be published, empty if it may, and whether that is
-// final. A missing time is not final during the boot in which the record was written: it may
-// still become known.
+// final. A missing time of this boot is not: it may still become known.
 func (s *signer) mayPublish(r outbox.Record) (reason string, final bool) {
 	switch {
 	case r.Enrolment == "" && reading.InCalendar(r.Reading.Time): // the open channel, whoever publishes it
@@ -102,10 +101,11 @@ func (s *signer) mayPublish(r outbox.Record) (reason string, final bool) {
 	case r.Enrolment != s.enrolmentID():
 		return withheldEnrolment, true
 	}
-	if _, ok := s.enrolment.Time(r.Boot, r.Uptime); ok {
-		return "", true
+	if _, ok := s.enrolment.Time(r.Boot, r.Uptime); !ok {
+		return withheldTime, r.Boot != s.boot.ID
 	}
-	return withheldTime, r.Boot != s.boot.ID
+	_, known := s.enrolment.Time(s.boot.ID, 0) // an age since another boot is counted by the time in this one
+	return "", known || r.Boot == s.boot.ID
 }
 
 func shift(m *outbox.Message, by time.Duration) {
