@@ -5,7 +5,6 @@ package statefile
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -32,16 +31,10 @@ func Write(path string, content []byte) error {
 // Mkdir creates a folder, unless it exists, and gives it to the owner of its parent: a command
 // run as root may be the first to need it, and the service must be able to read it.
 func Mkdir(path string) error {
-	parent := filepath.Dir(path)
-	err := os.MkdirAll(parent, 0o700)
-	if err == nil {
-		err = os.Mkdir(path, 0o700)
-	}
-	switch {
-	case err == nil:
-		err = giveToOwner(path, parent)
-	case errors.Is(err, fs.ErrExist):
-		err = nil
+	_, missing := os.Stat(path)
+	err := os.MkdirAll(path, 0o700)
+	if err == nil && missing != nil {
+		err = giveToOwner(path, filepath.Dir(path))
 	}
 	if err != nil {
 		return fmt.Errorf("make the folder %s: %w", path, err)
@@ -70,13 +63,9 @@ func giveToOwner(path, folder string) error {
 	if os.Geteuid() != 0 {
 		return nil
 	}
-	info, err := os.Stat(folder)
-	if err != nil {
+	var owner syscall.Stat_t
+	if err := syscall.Stat(folder, &owner); err != nil {
 		return err //nolint:wrapcheck // the caller does
-	}
-	owner, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return nil
 	}
 	return os.Chown(path, int(owner.Uid), int(owner.Gid)) //nolint:wrapcheck // the caller does
 }
