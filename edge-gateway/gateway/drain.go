@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"coldaisle.dev/edge-gateway/outbox"
@@ -66,13 +67,16 @@ func (d *drain) batch(ctx context.Context) time.Duration {
 		d.consume(ctx, nil)
 		return idleInterval
 	}
-	messages, withheld := d.withholdFirst(ctx, messages)
-	if withheld > 0 {
-		d.consume(ctx, messages[:withheld])
+	mayPublish := d.sender.signer.mayPublish
+	if reason := mayPublish(messages[0].Record); reason != "" {
+		if reason == undated || !d.withhold(ctx, messages[0].Record, reason) {
+			return d.probeEvery
+		}
+		d.consume(ctx, messages[:1])
 		return 0
 	}
-	if len(messages) == 0 {
-		return d.probeEvery
+	if i := slices.IndexFunc(messages[1:], func(m outbox.Message) bool { return mayPublish(m.Record) != "" }); i >= 0 {
+		messages = messages[:1+i]
 	}
 	started := d.sender.clock()
 	sent := d.publish(ctx, messages)
@@ -153,26 +157,6 @@ func (d *drain) publish(ctx context.Context, backlog []outbox.Message) int {
 		}
 	}
 	return len(messages)
-}
-
-// withholdFirst moves the first messages to the withheld ones, up to one that may be
-// published, and returns how many it moved. If it moved none, rest is the messages before the
-// first that may not be published.
-func (d *drain) withholdFirst(ctx context.Context, messages []outbox.Message) (rest []outbox.Message, withheld int) {
-	for i, m := range messages {
-		reason, final := d.sender.signer.mayPublish(m.Record)
-		if final && reason == "" {
-			if withheld > 0 {
-				return messages, withheld
-			}
-			continue
-		}
-		if i > withheld || !final || !d.withhold(ctx, m.Record, reason) {
-			return messages[:i], withheld
-		}
-		withheld++
-	}
-	return messages, withheld
 }
 
 // withhold moves one reading to the withheld ones and reports whether the backlog goes on. Where

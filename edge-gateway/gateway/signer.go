@@ -33,6 +33,8 @@ const (
 	// withheldTime: the machine restarted before the time became known, so the reading has
 	// none.
 	withheldTime = "time"
+	// undated: it waits, because the time in this boot may still become known.
+	undated = "undated"
 )
 
 // retimeSlack is how far a kept reading's time may be from that of its uptime. Within it the
@@ -88,24 +90,26 @@ func (s *signer) record(t timedReading, earlier []outbox.Earlier) outbox.Record 
 	return outbox.Record{Reading: t.Reading, Earlier: earlier, Enrolment: s.enrolmentID(), Boot: s.boot.ID, Uptime: t.uptime}
 }
 
-// mayPublish returns why a record may not be published, empty if it may, and whether that is
-// final. A missing time of this boot is not: it may still become known.
-func (s *signer) mayPublish(r outbox.Record) (reason string, final bool) {
+// mayPublish returns why a record may not be published, empty if it may.
+func (s *signer) mayPublish(r outbox.Record) (reason string) {
+	dated, known := reading.InCalendar(r.Reading.Time), true
 	switch {
-	case r.Enrolment == "" && reading.InCalendar(r.Reading.Time): // the open channel, whoever publishes it
-		return "", true
-	case r.Enrolment == "" && r.Boot == s.boot.ID:
-		return "", reading.InCalendar(s.clock())
-	case r.Enrolment == "":
-		return withheldTime, true
+	case r.Enrolment == "": // the open channel, whoever publishes it
+		dated = dated || r.Boot == s.boot.ID && reading.InCalendar(s.clock())
 	case r.Enrolment != s.enrolmentID():
-		return withheldEnrolment, true
+		return withheldEnrolment
+	default:
+		_, dated = s.enrolment.Time(r.Boot, r.Uptime)
+		_, known = s.enrolment.Time(s.boot.ID, 0) // an age since another boot is counted by the time in this one
 	}
-	if _, ok := s.enrolment.Time(r.Boot, r.Uptime); !ok {
-		return withheldTime, r.Boot != s.boot.ID
+	switch {
+	case dated && known:
+		return ""
+	case dated || r.Boot == s.boot.ID:
+		return undated
+	default:
+		return withheldTime
 	}
-	_, known := s.enrolment.Time(s.boot.ID, 0) // an age since another boot is counted by the time in this one
-	return "", known || r.Boot == s.boot.ID
 }
 
 func shift(m *outbox.Message, by time.Duration) {
