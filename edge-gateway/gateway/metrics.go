@@ -24,20 +24,19 @@ func newMetrics() *metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "gateway", Name: name, Help: help})
 	}
-	byReason := func(name, help string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "gateway", Name: name, Help: help}, []string{"reason"})
+	by := func(labels []string, name, help string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "gateway", Name: name, Help: help}, labels)
 	}
+	reason := []string{"reason"}
 	return &metrics{
 		registry:  prometheus.NewRegistry(),
 		accepted:  counter("messages_accepted_total", "Valid messages received."),
 		published: counter("messages_published_total", "Live messages that Pub/Sub has acknowledged."),
-		faults:    byReason("publish_faults_total", "Failed publishes, live ones and backlog, by cause."),
-		dropped:   byReason("outbox_dropped_total", "Readings that the outbox could not keep, by reason."),
-		withheld:  byReason("withheld_total", "Readings of the outbox that may not be published, put aside."),
-		rejected:  byReason("requests_rejected_total", "Requests refused, by reason."),
-		batches: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "gateway", Name: "batch_readings_total", Help: "Readings that came in batches, by source and what became of them.",
-		}, []string{"source", "result"}),
+		faults:    by(reason, "publish_faults_total", "Failed publishes, live ones and backlog, by cause."),
+		dropped:   by(reason, "outbox_dropped_total", "Readings that the outbox could not keep, by reason."),
+		withheld:  by(reason, "withheld_total", "Readings of the outbox that may not be published, put aside."),
+		rejected:  by(reason, "requests_rejected_total", "Requests refused, by reason."),
+		batches:   by([]string{"source", "result"}, "batch_readings_total", "Readings that came in batches, by source and what became of them."),
 		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: "gateway", Name: "publish_seconds", Help: "Time from a live message to Pub/Sub's answer.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 15),

@@ -163,11 +163,11 @@ func (m *monitor) state() (state string, reasons []string) {
 		if err == nil {
 			continue
 		}
+		worst := stateDegraded
 		if c.Fatal {
-			add(stateFailing, c.Name+": "+err.Error())
-		} else {
-			add(stateDegraded, c.Name+": "+err.Error())
+			worst = stateFailing
 		}
+		add(worst, c.Name+": "+err.Error())
 	}
 	return state, slices.Compact(reasons)
 }
@@ -209,9 +209,7 @@ func (m *monitor) health(w http.ResponseWriter, _ *http.Request) {
 	h := Health{
 		Status: status, Reasons: reasons, Version: m.config.Version, Nodes: m.nodes.count(),
 		Publishing: Publishing{Up: !down, Since: reading.TruncateTime(since), Error: reason, Refused: m.sender.discarded.Load()},
-		Outbox: OutboxHealth{
-			Readings: stats.Pending, Bytes: stats.Bytes, Dropped: m.sender.dropped.Load(), Damaged: stats.Damaged,
-		},
+		Outbox:     OutboxHealth{Readings: stats.Pending, Bytes: stats.Bytes, Dropped: m.sender.dropped.Load(), Damaged: stats.Damaged},
 	}
 	if stats.Err != nil {
 		h.Outbox.Error = stats.Err.Error()

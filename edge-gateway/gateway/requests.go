@@ -44,11 +44,6 @@ func (in *registerRequest) validate() error {
 	return nil
 }
 
-type registerResponse struct {
-	Message string `json:"message"`
-	NodeID  string `json:"node_id"`
-}
-
 // register is called by a node at boot, up to five more times until it is
 // answered; a further call updates the address.
 func (q *requests) register(w http.ResponseWriter, r *http.Request) {
@@ -58,7 +53,7 @@ func (q *requests) register(w http.ResponseWriter, r *http.Request) {
 	}
 	q.nodes.register(in.NodeID, in.Address, q.clock())
 	q.log.DebugContext(r.Context(), "node registered", "node_id", in.NodeID, "address", in.Address)
-	write(w, http.StatusCreated, registerResponse{Message: "Node registered successfully", NodeID: in.NodeID})
+	write(w, http.StatusCreated, map[string]string{"message": "Node registered successfully", "node_id": in.NodeID})
 }
 
 type messageRequest struct {
@@ -175,15 +170,10 @@ func (q *requests) heartbeat(w http.ResponseWriter, r *http.Request) {
 	write(w, http.StatusOK, heartbeatResponse{Status: "alive", NodeID: in.NodeID, Timestamp: reading.TruncateTime(now)})
 }
 
-type nodesResponse struct {
-	Nodes []NodeInfo `json:"nodes"`
-	Total int        `json:"total"`
-}
-
 // list is for people and monitoring on site.
 func (q *requests) list(w http.ResponseWriter, _ *http.Request) {
 	found := q.nodes.list(q.clock())
-	write(w, http.StatusOK, nodesResponse{Nodes: found, Total: len(found)})
+	write(w, http.StatusOK, map[string]any{"nodes": found, "total": len(found)})
 }
 
 func remote(r *http.Request) string { return hostOf(r.RemoteAddr) }
