@@ -101,8 +101,6 @@ func (s *Session) Run(ctx context.Context, report func() Report) error {
 		corrected, err := s.status(ctx, report())
 		s.once.Do(func() { close(s.tried) })
 		switch {
-		case ctx.Err() != nil:
-			return nil
 		case err != nil:
 			wait = retryInterval
 		case corrected:

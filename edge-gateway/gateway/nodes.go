@@ -55,12 +55,10 @@ type nodeTable struct {
 
 // nodeState is one node of the table; the table's lock guards it.
 type nodeState struct {
-	address                string
-	name                   string // a suggestion for people
-	source                 string // the source of batches that brought it; empty for a node that called itself
-	registeredAt, lastSeen time.Time
-	heartbeat, reading     time.Time // the last ones
-	window                 window
+	NodeInfo // without its status, which list adds
+
+	heartbeat, reading time.Time // the last ones
+	window             window
 }
 
 func newNodeTable(capacity int) *nodeTable {
@@ -80,8 +78,8 @@ func (n *nodeTable) count() int {
 func (n *nodeTable) register(id, address string, now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if found := n.getOrCreate(id, address, now); found.address != address {
-		found.address = address
+	if found := n.getOrCreate(id, address, now); found.Address != address {
+		found.Address = address
 		n.signalChange()
 	}
 }
@@ -90,7 +88,7 @@ func (n *nodeTable) beat(id, address string, now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	found := n.getOrCreate(id, address, now)
-	found.heartbeat = found.lastSeen
+	found.heartbeat = found.LastSeen
 }
 
 // report returns the nodes that have sent this process a heartbeat or a reading, the
@@ -101,10 +99,10 @@ func (n *nodeTable) report() []wire.StatusNode {
 	found := make([]wire.StatusNode, 0, len(n.known))
 	for id, known := range n.known {
 		if !known.heartbeat.IsZero() || !known.reading.IsZero() {
-			found = append(found, wire.StatusNode{NodeID: id, LastHeartbeat: known.heartbeat, LastReading: known.reading, Name: known.name})
+			found = append(found, wire.StatusNode{NodeID: id, LastHeartbeat: known.heartbeat, LastReading: known.reading, Name: known.Name})
 		}
 	}
-	slices.SortFunc(found, func(a, b wire.StatusNode) int { return -n.known[a.NodeID].lastSeen.Compare(n.known[b.NodeID].lastSeen) })
+	slices.SortFunc(found, func(a, b wire.StatusNode) int { return -n.known[a.NodeID].LastSeen.Compare(n.known[b.NodeID].LastSeen) })
 	room := maxReportedNames
 	for i := range found {
 		encoded, _ := json.Marshal(found[i].Name) // of a string
@@ -134,7 +132,7 @@ func (n *nodeTable) record(r reading.Reading, age time.Duration, address string,
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	found := n.getOrCreate(r.NodeID, address, now)
-	found.reading = found.lastSeen
+	found.reading = found.LastSeen
 	return found.window.record(r, age, fingerprint(n.seed, r), now)
 }
 
@@ -181,25 +179,25 @@ func (n *nodeTable) getOrCreate(id, address string, now time.Time) *nodeState {
 	now = reading.TruncateTime(now)
 	found, ok := n.known[id]
 	if !ok {
-		found = &nodeState{address: address, registeredAt: now}
+		found = &nodeState{NodeInfo: NodeInfo{NodeID: id, Address: address, RegisteredAt: now}}
 		if len(n.known) >= n.capacity && now.Sub(n.forgotten).Abs() >= evictInterval {
 			n.forget(now, func(k *nodeState) bool { return k.offline(now) })
 		}
 		if len(n.known) < n.capacity {
-			n.add(id, found)
+			n.add(found)
 			n.signalChange()
 		}
 	}
-	found.lastSeen = now
+	found.LastSeen = now
 	return found
 }
 
-func (n *nodeTable) add(id string, added *nodeState) {
-	if earlier, ok := n.earlier[id]; ok {
+func (n *nodeTable) add(added *nodeState) {
+	if earlier, ok := n.earlier[added.NodeID]; ok {
 		added.window = *earlier
-		delete(n.earlier, id)
+		delete(n.earlier, added.NodeID)
 	}
-	n.known[id] = added
+	n.known[added.NodeID] = added
 }
 
 func (n *nodeTable) signalChange() {
@@ -214,7 +212,7 @@ func (n *nodeTable) remember(known NodeInfo) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if _, ok := n.known[known.NodeID]; !ok && len(n.known) < n.capacity {
-		n.add(known.NodeID, &nodeState{address: known.Address, registeredAt: known.RegisteredAt, lastSeen: known.LastSeen, source: known.Source, name: known.Name})
+		n.add(&nodeState{NodeInfo: known})
 		n.brought[known.Source]++
 	}
 }
@@ -228,7 +226,7 @@ func (n *nodeTable) admit(id, name, source, address string, limit int, now time.
 		return true
 	}
 	if n.brought[source] >= limit && now.Sub(n.forgotten).Abs() >= evictInterval {
-		n.forget(now, func(k *nodeState) bool { return k.source == source && now.Sub(k.lastSeen) >= nodesRemembered })
+		n.forget(now, func(k *nodeState) bool { return k.Source == source && now.Sub(k.LastSeen) >= nodesRemembered })
 	}
 	if n.brought[source] >= limit {
 		return false
@@ -236,7 +234,7 @@ func (n *nodeTable) admit(id, name, source, address string, limit int, now time.
 	n.getOrCreate(id, address, now)
 	added, ok := n.known[id]
 	if ok {
-		added.source, added.name = source, name
+		added.Source, added.Name = source, name
 		n.brought[source]++
 	}
 	return ok
@@ -253,28 +251,27 @@ func (n *nodeTable) forget(now time.Time, which func(*nodeState) bool) {
 	n.forgotten = now
 	for id, known := range n.known {
 		if which(known) {
-			n.brought[known.source]--
+			n.brought[known.Source]--
 			delete(n.known, id)
 		}
 	}
 }
 
 // offline compares times of a clock that may have been set back.
-func (n *nodeState) offline(now time.Time) bool { return now.Sub(n.lastSeen).Abs() >= offlineAfter }
+func (n *nodeState) offline(now time.Time) bool { return now.Sub(n.LastSeen).Abs() >= offlineAfter }
 
 // list returns all nodes by their identifiers.
 func (n *nodeTable) list(now time.Time) []NodeInfo {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	found := make([]NodeInfo, 0, len(n.known))
-	for id, known := range n.known {
-		status := "online"
+	for _, known := range n.known {
+		info := known.NodeInfo
+		info.Status = "online"
 		if known.offline(now) {
-			status = "offline"
+			info.Status = "offline"
 		}
-		found = append(found, NodeInfo{
-			NodeID: id, Address: known.address, RegisteredAt: known.registeredAt, LastSeen: known.lastSeen, Status: status, Source: known.source, Name: known.name,
-		})
+		found = append(found, info)
 	}
 	slices.SortFunc(found, func(a, b NodeInfo) int { return cmp.Compare(a.NodeID, b.NodeID) })
 	return found
