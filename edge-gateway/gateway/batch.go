@@ -39,7 +39,6 @@ type violation struct {
 	error
 }
 
-// batchReading is a reading of a batch.
 type batchReading struct {
 	messageRequest
 
@@ -106,7 +105,6 @@ func derivedID(r reading.Reading) string {
 	return fmt.Sprintf("%016x", h.Sum64())
 }
 
-// batchResult is the answer to one reading of a batch.
 type batchResult struct {
 	Status string `json:"status"` // accepted, duplicate or error
 	Error  string `json:"error,omitzero"`

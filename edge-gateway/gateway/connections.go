@@ -37,7 +37,6 @@ type peer struct{ idle, busy list.List }
 
 func (p *peer) count() int { return p.idle.Len() + p.busy.Len() }
 
-// connection is one that is open.
 type connection struct {
 	net.Conn
 

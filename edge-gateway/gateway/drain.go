@@ -109,7 +109,6 @@ func (d *drain) logDiskError(ctx context.Context, kind string, err error) {
 	d.sender.events.add(ctx, slog.LevelWarn, kind, "the outbox's disk fails", "fault", kind, "error", err.Error())
 }
 
-// logDamage logs newly found unreadable places of the outbox.
 func (d *drain) logDamage(ctx context.Context) {
 	found := d.outbox.Stats().Damaged
 	if found != d.damaged && d.sender.events.add(ctx, slog.LevelError, "",

@@ -44,7 +44,6 @@ func newMetrics() *metrics {
 	}
 }
 
-// register registers the counters, and gauges that read the gateway's state.
 func (m *metrics) register(g *Gateway) {
 	gauge := func(name, help string, value func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "gateway", Name: name, Help: help}, value)

@@ -90,7 +90,6 @@ type OutboxHealth struct {
 	Error    string `json:"error,omitzero"` // why readings cannot be kept
 }
 
-// monitor runs the checks and reports the gateway's state.
 type monitor struct {
 	config  *Config
 	nodes   *nodeTable

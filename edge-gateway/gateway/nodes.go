@@ -113,7 +113,6 @@ func (n *nodeTable) report() []wire.StatusNode {
 	return found
 }
 
-// newest returns the newest measurement of each node that has sent one.
 func (n *nodeTable) newest() map[string]windowEntry {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -136,7 +135,6 @@ func (n *nodeTable) record(r reading.Reading, age time.Duration, address string,
 	return found.window.record(r, age, fingerprint(n.seed, r), now)
 }
 
-// mark records that a reading was sent, or that it is kept in the outbox.
 func (n *nodeTable) mark(t timedReading, result outcome) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -145,7 +143,6 @@ func (n *nodeTable) mark(t timedReading, result outcome) {
 	}
 }
 
-// takeEarlier returns the readings before one that are not in a record of the outbox yet.
 func (n *nodeTable) takeEarlier(t timedReading) []outbox.Earlier {
 	n.mu.Lock()
 	defer n.mu.Unlock()

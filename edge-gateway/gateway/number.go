@@ -62,7 +62,6 @@ func (n number) orMissing() float64 {
 	return reading.Missing()
 }
 
-// required returns the error of a required number.
 func (n number) required(field string) error {
 	if !n.given {
 		return missing("", field)
@@ -70,7 +69,6 @@ func (n number) required(field string) error {
 	return n.optional(field)
 }
 
-// optional returns the error of an optional number.
 func (n number) optional(field string) error {
 	if n.err != nil {
 		return fmt.Errorf("%s %w", field, n.err)

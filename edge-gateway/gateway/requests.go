@@ -15,7 +15,6 @@ import (
 	"coldaisle.dev/shared/wire"
 )
 
-// requests answers the requests of nodes.
 type requests struct {
 	nodes      *nodeTable
 	sender     *sender
@@ -100,7 +99,6 @@ func validateNodeID(id string) error {
 	return cmp.Or(missing(id, "node_id"), reading.ValidateSensorID(id)) //nolint:wrapcheck // it is one of ours
 }
 
-// missing returns an error if a required text is empty.
 func missing(text, field string) error {
 	if text == "" {
 		return fmt.Errorf("%s is required", field)

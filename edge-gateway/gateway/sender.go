@@ -140,7 +140,6 @@ func (s *sender) keep(ctx context.Context, batch []timedReading) []outcome {
 	return outcomes
 }
 
-// countLoss counts a reading that an outbox has refused.
 func (s *sender) countLoss(err error) {
 	reason := "disk"
 	switch {
@@ -156,7 +155,6 @@ func (s *sender) countLoss(err error) {
 	s.metrics.dropped.WithLabelValues(reason).Inc()
 }
 
-// wakeDrain interrupts the drain's pause.
 func (s *sender) wakeDrain() {
 	select {
 	case s.wake <- struct{}{}:

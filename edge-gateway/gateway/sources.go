@@ -128,7 +128,6 @@ func parseNetwork(text string) (netip.Prefix, error) {
 	return address.Prefix(address.BitLen()) //nolint:wrapcheck // as above
 }
 
-// source is a configured [Source] with its counts.
 type source struct {
 	Source
 

@@ -82,7 +82,6 @@ func (u *uplink) markDown(now time.Time, err error) bool {
 	return true
 }
 
-// acknowledged returns how many messages Pub/Sub has acknowledged.
 func (u *uplink) acknowledged() int64 {
 	u.mu.Lock()
 	defer u.mu.Unlock()

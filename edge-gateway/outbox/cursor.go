@@ -48,7 +48,6 @@ func (o *Outbox) saveCursor(due bool) error {
 	return err
 }
 
-// closeCursor writes the cursor a last time.
 func (o *Outbox) closeCursor() error {
 	o.cursor.mu.Lock()
 	defer o.cursor.mu.Unlock()

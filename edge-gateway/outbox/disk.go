@@ -30,7 +30,6 @@ type file interface {
 	Close() error
 }
 
-// osDisk is the real file system.
 type osDisk struct{}
 
 func (osDisk) Open(path string, flags int) (file, error) {

@@ -128,14 +128,12 @@ func (o *Outbox) bytes() int64 {
 func (o *Outbox) Close() error {
 	o.appending.Close()
 	o.mu.Lock()
-	if o.closed {
-		o.mu.Unlock()
+	closed, active := o.closed, o.active
+	o.closed, o.active = true, nil
+	o.mu.Unlock()
+	if closed {
 		return nil
 	}
-	o.closed = true
-	active := o.active
-	o.active = nil
-	o.mu.Unlock()
 	close(o.stopping)
 	o.surveying.Wait()
 	errs := []error{o.closeCursor()}
