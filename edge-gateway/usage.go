@@ -40,10 +40,8 @@ The settings are environment variables:
 		_, _ = fmt.Fprintf(columns, "  %s\t%s\t%s\n", s.Name, presetting(s), s.Help)
 	}
 	_ = columns.Flush()
-	if _, err := io.WriteString(out, text.String()); err != nil {
-		return fmt.Errorf("write usage: %w", err)
-	}
-	return nil
+	_, err := io.WriteString(out, text.String())
+	return err //nolint:wrapcheck // of the terminal
 }
 
 func presetting(s config.Setting) string {

@@ -204,9 +204,6 @@ func (q *requests) storeBatch(r *http.Request, from *source, received batch) (ba
 	seen := make(map[reading.Identity]struct{}, len(items))
 	for i := range items {
 		item := &items[i]
-		if item.broken != nil {
-			continue
-		}
 		measured, age := item.reading(now)
 		if item.broken == nil && !q.nodes.admit(item.NodeID, item.name, from.Name, remote(r), from.MaxNodes, now) {
 			item.refuse("limit", fmt.Errorf("node_id exceeds the %d nodes that the source may bring", from.MaxNodes))

@@ -120,13 +120,6 @@ type Outbox interface {
 // node may send them again.
 const OutboxRetention = time.Hour
 
-// The limits of a gateway that real nodes reach.
-const (
-	DefaultNodeRate    = 50
-	DefaultNodeBurst   = 100
-	DefaultAddressRate = 1000
-)
-
 // Config configures a gateway. The zero value is right for tests and
 // simulations, where nodes may send as fast as they can.
 type Config struct {

@@ -48,10 +48,9 @@ func (m *metrics) register(g *Gateway) {
 	gauge := func(name, help string, value func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "gateway", Name: name, Help: help}, value)
 	}
-	build := prometheus.NewGauge(prometheus.GaugeOpts{
+	build := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "gateway", Name: "build_info", Help: "Always 1.", ConstLabels: prometheus.Labels{"version": g.config.Version},
-	})
-	build.Set(1)
+	}, func() float64 { return 1 })
 	m.registry.MustRegister(
 		m.faults, m.accepted, m.rejected, m.published, m.latency, m.dropped, m.withheld, m.batches, build,
 		gauge("nodes", "Nodes known.", func() float64 { return float64(g.nodes.count()) }),

@@ -42,10 +42,9 @@ func (m nodeMetrics) Describe(to chan<- *prometheus.Desc) {
 func (m nodeMetrics) Collect(to chan<- prometheus.Metric) {
 	for id, newest := range m.nodes.newest() {
 		gauge := func(d *prometheus.Desc, value float64) {
-			if !reading.Has(value) {
-				return
+			if reading.Has(value) {
+				to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, id)
 			}
-			to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, id)
 		}
 		at := timeOfMicros(newest.at)
 		gauge(m.newest, float64(newest.at)/float64(time.Second/time.Microsecond))

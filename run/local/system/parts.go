@@ -224,8 +224,7 @@ func (s *System) announce(ctx context.Context, listener net.Listener, enrolled a
 	}
 	announcer := announce.New(announce.Config{Port: address.Port, Enrolment: enrolled}, s.options.Clock, s.log)
 	s.runComponent(ctx, "mDNS", announcer.Run)
-	config.NodeRate, config.NodeBurst = gateway.DefaultNodeRate, gateway.DefaultNodeBurst
-	config.AddressRate = gateway.DefaultAddressRate
+	config.NodeRate, config.NodeBurst, config.AddressRate = 50, 100, 1000 // monitor-gateway's defaults
 	config.Discovery = func() any { return announcer.State() }
 	config.Checks = append(config.Checks, gateway.NameCheck(func() string { return announcer.State().Problem }))
 	config.Collectors = announcer.Collectors()
