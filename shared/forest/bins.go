@@ -40,37 +40,32 @@ func newBins(rows Matrix) bins {
 
 // binEdges returns limits between sorted values: between each two if they are few, else at
 // ranks that are dense at both ends.
-func binEdges(sorted []float64) []float64 {
-	edges := make([]float64, 0, maxBins-1)
-	add := func(rank int) {
-		low, high := sorted[rank-1], sorted[rank]
-		if low == high {
-			return
-		}
-		edge := low + (high-low)/2
-		if edge >= high { // neighbours, or their difference is beyond a float64
-			edge = low
-		}
-		if len(edges) == 0 || edge > edges[len(edges)-1] {
-			edges = append(edges, edge)
-		}
-	}
-	if len(slices.Compact(slices.Clone(sorted))) <= maxBins {
-		for rank := 1; rank < len(sorted); rank++ {
-			add(rank)
-		}
-		return edges
+func binEdges(sorted []float64) (edges []float64) {
+	if few := slices.Compact(slices.Clone(sorted)); len(few) <= maxBins {
+		sorted = few
 	}
 	for _, rank := range binRanks(len(sorted)) {
-		add(rank)
+		low, high := sorted[rank-1], sorted[rank]
+		edge := low + (high-low)/2
+		if edge >= high { // neighbours
+			edge = low
+		}
+		if low < high {
+			edges = append(edges, edge)
+		}
 	}
 	return edges
 }
 
 // binRanks returns the ascending ranks of at most maxBins-1 limits among n values.
-func binRanks(n int) []int {
+func binRanks(n int) (ranks []int) {
 	const middle = maxBins - 1 - 2*tailBins
-	ranks := make([]int, 0, maxBins-1)
+	if n <= maxBins {
+		for rank := 1; rank < n; rank++ {
+			ranks = append(ranks, rank)
+		}
+		return ranks
+	}
 	for i := 1; i <= middle; i++ {
 		ranks = append(ranks, i*n/(middle+1))
 	}
@@ -82,6 +77,5 @@ func binRanks(n int) []int {
 		rank *= growth
 	}
 	slices.Sort(ranks)
-	ranks = slices.Compact(ranks)
-	return slices.DeleteFunc(ranks, func(r int) bool { return r < 1 || r >= n })
+	return slices.Compact(ranks)
 }
