@@ -12,16 +12,13 @@
 package forest
 
 import (
-	"errors"
-	"fmt"
-	"math"
-	"math/rand/v2"
 	"runtime"
 	"sync"
 	"sync/atomic"
 )
 
-// Matrix holds rows of equally many numbers, one row after the other.
+// Matrix holds rows of equally many finite numbers, one row after the other: at most 255, because an
+// artifact stores the number of a node's feature in a byte.
 type Matrix struct {
 	Data    []float64
 	Columns int
@@ -32,30 +29,6 @@ func (m Matrix) Rows() int { return len(m.Data) / m.Columns }
 
 // Row returns row i without copying it.
 func (m Matrix) Row(i int) []float64 { return m.Data[i*m.Columns : (i+1)*m.Columns : (i+1)*m.Columns] }
-
-// MaxColumns is how many features a row may have: an artifact stores the number of a
-// node's feature in a byte.
-const MaxColumns = 255
-
-// ErrTraining marks rows or options from which no forest can be grown.
-var ErrTraining = errors.New("cannot grow a forest")
-
-func (m Matrix) validate() error {
-	if m.Columns < 1 || m.Columns > MaxColumns || len(m.Data)%m.Columns != 0 || len(m.Data) == 0 {
-		return fmt.Errorf("%w: %d numbers in %d columns", ErrTraining, len(m.Data), m.Columns)
-	}
-	for i, v := range m.Data {
-		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return fmt.Errorf("%w: row %d, column %d is not a finite number", ErrTraining, i/m.Columns, i%m.Columns)
-		}
-	}
-	return nil
-}
-
-// treeRand is the random source of one tree.
-func treeRand(seed uint64, tree int) *rand.Rand {
-	return rand.New(rand.NewPCG(seed, uint64(tree)^0x9e3779b97f4a7c15)) //nolint:gosec // reproducible by design, no secret
-}
 
 // ParallelFor runs work(i) for i from 0 to n-1, in as many goroutines as there are cores.
 // Which of them runs which i differs from run to run; results must not depend on it.

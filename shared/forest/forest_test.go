@@ -13,7 +13,6 @@ import (
 
 	"coldaisle.dev/shared/artifact"
 	"coldaisle.dev/shared/forest"
-	"coldaisle.dev/shared/must"
 )
 
 // auc is the area under the ROC curve: how likely an odd row scores above an
@@ -39,23 +38,21 @@ func auc(scores []float64, odd []bool) float64 {
 	return (ranks - positives*(positives+1)/2) / (positives * (float64(len(scores)) - positives))
 }
 
-func isolation(tb testing.TB, rows forest.Matrix, o forest.IsolationOptions) *forest.Isolation {
-	tb.Helper()
+func isolation(rows forest.Matrix, o forest.IsolationOptions) *forest.Isolation {
 	o.Trees, o.Sample = cmp.Or(o.Trees, 100), cmp.Or(o.Sample, 256)
-	return must.Get(forest.GrowIsolation(rows, o))(tb)
+	return forest.GrowIsolation(rows, o)
 }
 
-func regression(tb testing.TB, rows forest.Matrix, targets []float64, o forest.RegressionOptions) *forest.Regression {
-	tb.Helper()
+func regression(rows forest.Matrix, targets []float64, o forest.RegressionOptions) *forest.Regression {
 	o.Trees, o.Leaf = cmp.Or(o.Trees, 100), cmp.Or(o.Leaf, 20)
-	return must.Get(forest.GrowRegression(rows, targets, o))(tb)
+	return forest.GrowRegression(rows, targets, o)
 }
 
 func TestStrangeRowsScoreHigh(t *testing.T) {
 	t.Parallel()
 	rows, odd := strange(5000, 1)
 	unseen, unseenOdd := strange(5000, 2)
-	f := isolation(t, rows, forest.IsolationOptions{Seed: 1})
+	f := isolation(rows, forest.IsolationOptions{Seed: 1})
 	for name, got := range map[string]float64{"seen": auc(f.ScoreAll(rows), odd), "unseen": auc(f.ScoreAll(unseen), unseenOdd)} {
 		if got < 0.95 {
 			t.Errorf("ROC AUC of %s rows %.3f, want 0.95 or more", name, got)
@@ -71,7 +68,7 @@ func TestRegressionPredicts(t *testing.T) {
 	t.Parallel()
 	rows, targets := smooth(8000, 1)
 	unseen, want := smooth(2000, 2)
-	mean := regression(t, rows, targets, forest.RegressionOptions{Trees: 30, Seed: 1})
+	mean := regression(rows, targets, forest.RegressionOptions{Trees: 30, Seed: 1})
 	squares, variance := 0.0, 0.0
 	for i := range want {
 		predicted := mean.Predict(unseen.Row(i))
@@ -91,7 +88,7 @@ func TestRegressionPredicts(t *testing.T) {
 		}
 	}
 	absolute := func(o forest.RegressionOptions) float64 {
-		sum, f := 0.0, regression(t, rows, skewed, o)
+		sum, f := 0.0, regression(rows, skewed, o)
 		for i := range want {
 			sum += math.Abs(f.Predict(unseen.Row(i)) - want[i])
 		}
@@ -110,12 +107,12 @@ func TestReproducible(t *testing.T) { //nolint:paralleltest // it changes the nu
 	before := runtime.GOMAXPROCS(0)
 	defer runtime.GOMAXPROCS(before)
 	for name, grown := range map[string]func(seed uint64) []byte{
-		"isolation": func(seed uint64) []byte { return isolation(t, rows, forest.IsolationOptions{Seed: seed}).Append(nil) },
+		"isolation": func(seed uint64) []byte { return isolation(rows, forest.IsolationOptions{Seed: seed}).Append(nil) },
 		"mean": func(seed uint64) []byte {
-			return regression(t, inputs, targets, forest.RegressionOptions{Trees: 20, Seed: seed}).Append(nil)
+			return regression(inputs, targets, forest.RegressionOptions{Trees: 20, Seed: seed}).Append(nil)
 		},
 		"median": func(seed uint64) []byte {
-			return regression(t, inputs, targets, forest.RegressionOptions{Trees: 20, Seed: seed, Median: true}).Append(nil)
+			return regression(inputs, targets, forest.RegressionOptions{Trees: 20, Seed: seed, Median: true}).Append(nil)
 		},
 	} {
 		runtime.GOMAXPROCS(1)
@@ -139,9 +136,9 @@ func TestOrderOfRowsIsOnlyAnotherDraw(t *testing.T) {
 	for _, i := range rand.New(rand.NewPCG(9, 9)).Perm(rows.Rows()) {
 		shuffled.Data = append(shuffled.Data, rows.Row(i)...)
 	}
-	a := auc(isolation(t, rows, forest.IsolationOptions{Seed: 1}).ScoreAll(rows), odd)
-	b := auc(isolation(t, shuffled, forest.IsolationOptions{Seed: 1}).ScoreAll(rows), odd)
-	c := auc(isolation(t, rows, forest.IsolationOptions{Seed: 2}).ScoreAll(rows), odd)
+	a := auc(isolation(rows, forest.IsolationOptions{Seed: 1}).ScoreAll(rows), odd)
+	b := auc(isolation(shuffled, forest.IsolationOptions{Seed: 1}).ScoreAll(rows), odd)
+	c := auc(isolation(rows, forest.IsolationOptions{Seed: 2}).ScoreAll(rows), odd)
 	if math.Abs(a-b) > 0.03 || math.Abs(a-c) > 0.03 {
 		t.Errorf("ROC AUC %.4f, with rows in another order %.4f, with another seed %.4f", a, b, c)
 	}
@@ -150,49 +147,28 @@ func TestOrderOfRowsIsOnlyAnotherDraw(t *testing.T) {
 func TestNoAllocation(t *testing.T) { //nolint:paralleltest // counts allocations of the process
 	rows, _ := strange(1000, 1)
 	inputs, targets := smooth(1000, 1)
-	f, g := isolation(t, rows, forest.IsolationOptions{Seed: 1}), regression(t, inputs, targets, forest.RegressionOptions{Trees: 10, Seed: 1})
+	f, g := isolation(rows, forest.IsolationOptions{Seed: 1}), regression(inputs, targets, forest.RegressionOptions{Trees: 10, Seed: 1})
 	if n := testing.AllocsPerRun(100, func() { f.Score(rows.Row(3)); g.Predict(inputs.Row(3)) }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
 
-func TestRefusesWhatNoForestGrowsFrom(t *testing.T) {
+// Rows that are all alike cannot be told apart, and that is no fault.
+func TestRowsThatAreAlike(t *testing.T) {
 	t.Parallel()
-	good, targets := smooth(100, 1)
-	for name, err := range map[string]error{
-		"no rows":       growth(forest.Matrix{Columns: 3}, 9),
-		"ragged":        growth(forest.Matrix{Columns: 3, Data: make([]float64, 7)}, 9),
-		"not a number":  growth(forest.Matrix{Columns: 1, Data: []float64{1, math.NaN()}}, 9),
-		"infinite":      growth(forest.Matrix{Columns: 1, Data: []float64{1, math.Inf(1)}}, 9),
-		"no tree":       growth(good, 0),
-		"other targets": second(forest.GrowRegression(good, targets[1:], forest.RegressionOptions{Trees: 9, Leaf: 20})),
-		"no leaf":       second(forest.GrowRegression(good, targets, forest.RegressionOptions{Trees: 9})),
-	} {
-		if !errors.Is(err, forest.ErrTraining) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	// Rows that are all alike cannot be told apart, and that is no fault.
-	flat := isolation(t, forest.Matrix{Columns: 2, Data: make([]float64, 200)}, forest.IsolationOptions{})
+	flat := isolation(forest.Matrix{Columns: 2, Data: make([]float64, 200)}, forest.IsolationOptions{})
 	if s := flat.Score([]float64{0, 0}); s <= 0 || s > 1 {
 		t.Errorf("a row among its likes scores %v", s)
 	}
 }
 
-func growth(rows forest.Matrix, trees int) error {
-	_, err := forest.GrowIsolation(rows, forest.IsolationOptions{Trees: trees, Sample: 256})
-	return err
-}
-
-func second(_ *forest.Regression, err error) error { return err }
-
 func TestCodec(t *testing.T) {
 	t.Parallel()
 	rows, _ := strange(500, 1)
 	inputs, targets := smooth(500, 1)
-	f, g := isolation(t, rows, forest.IsolationOptions{Trees: 7, Seed: 1}), regression(t, inputs, targets, forest.RegressionOptions{Trees: 7, Seed: 1})
+	f, g := isolation(rows, forest.IsolationOptions{Trees: 7, Seed: 1}), regression(inputs, targets, forest.RegressionOptions{Trees: 7, Seed: 1})
 	r := artifact.NewReader(append(f.Append(nil), g.Append(nil)...))
-	f2, g2 := forest.ReadIsolation(r), forest.ReadRegression(r)
+	f2, g2 := forest.ReadIsolation(r, 15), forest.ReadRegression(r, 22)
 	if err := r.End(); err != nil || !bytes.Equal(f2.Append(nil), f.Append(nil)) || !bytes.Equal(g2.Append(nil), g.Append(nil)) {
 		t.Errorf("read back: %v", err)
 	}
@@ -203,13 +179,17 @@ func TestCodec(t *testing.T) {
 	}
 	for n := range f.Append(nil) {
 		r := artifact.NewReader(f.Append(nil)[:n])
-		if forest.ReadIsolation(r); !errors.Is(r.Err(), artifact.ErrUnusable) {
+		if forest.ReadIsolation(r, 15); !errors.Is(r.Err(), artifact.ErrUnusable) {
 			t.Fatalf("isolation forest of %d bytes: %v", n, r.Err())
 		}
 	}
 	r = artifact.NewReader(append(f.Append(nil)[:10], artifact.Append(nil, math.Inf(1))...)) // for the first threshold
-	if forest.ReadIsolation(r); r.Err() == nil || !strings.Contains(r.Err().Error(), "+Inf") {
+	if forest.ReadIsolation(r, 15); r.Err() == nil || !strings.Contains(r.Err().Error(), "+Inf") {
 		t.Errorf("an infinite threshold: %v", r.Err())
+	}
+	r = artifact.NewReader(f.Append(nil))
+	if forest.ReadIsolation(r, 16); !errors.Is(r.Err(), artifact.ErrUnusable) {
+		t.Errorf("of another number of columns: %v", r.Err())
 	}
 }
 
@@ -217,18 +197,18 @@ func TestCodec(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	rows, _ := strange(100, 1)
 	inputs, targets := smooth(100, 1)
-	f.Add(isolation(f, rows, forest.IsolationOptions{Trees: 2, Seed: 1}).Append(nil))
-	f.Add(regression(f, inputs, targets, forest.RegressionOptions{Trees: 2, Seed: 1}).Append(nil))
-	row := make([]float64, forest.MaxColumns)
+	f.Add(isolation(rows, forest.IsolationOptions{Trees: 2, Seed: 1}).Append(nil))
+	f.Add(regression(inputs, targets, forest.RegressionOptions{Trees: 2, Seed: 1}).Append(nil))
+	row := make([]float64, 22)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r := artifact.NewReader(b)
-		if decoded := forest.ReadIsolation(r); r.Err() == nil {
+		if decoded := forest.ReadIsolation(r, 15); r.Err() == nil {
 			if s := decoded.Score(row); !(s >= 0 && s <= 1) {
 				t.Errorf("scores %v", s)
 			}
 		}
 		r = artifact.NewReader(b)
-		if decoded := forest.ReadRegression(r); r.Err() == nil {
+		if decoded := forest.ReadRegression(r, 22); r.Err() == nil {
 			if p := decoded.Predict(row); math.IsNaN(p) || math.IsInf(p, 0) {
 				t.Errorf("predicts %v", p)
 			}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"math/bits"
-	"math/rand/v2"
 	"slices"
 )
 
@@ -26,30 +25,24 @@ type binStats struct {
 
 // regressionGrower grows one tree.
 type regressionGrower struct {
-	trees
+	grower
 
 	bins    bins
 	options RegressionOptions
-	random  *rand.Rand
-	order   []int                  // features, reshuffled at each split
 	cells   [][maxBins]binStats    // for each feature tried
 	used    [][maxBins / 64]uint64 // a bit for each cell that is not empty
 }
 
 // growTree grows one tree from a bootstrap sample: as many rows as there are, drawn
 // with replacement.
-func growTree(random *rand.Rand, b bins, targets []float64, o RegressionOptions) trees {
-	columns := len(b.edges)
+func growTree(base grower, b bins, targets []float64, o RegressionOptions) trees {
+	third := max(1, base.columns/3)
 	g := regressionGrower{
-		trees: trees{columns: columns}, bins: b, options: o, random: random, order: make([]int, columns),
-		cells: make([][maxBins]binStats, max(1, columns/3)), used: make([][maxBins / 64]uint64, max(1, columns/3)),
-	}
-	for i := range g.order {
-		g.order[i] = i
+		grower: base, bins: b, options: o, cells: make([][maxBins]binStats, third), used: make([][maxBins / 64]uint64, third),
 	}
 	drawn := make([]uint16, len(targets)) // how often each row was drawn
 	for range drawn {
-		drawn[random.IntN(len(drawn))]++
+		drawn[g.random.IntN(len(drawn))]++
 	}
 	var members []sample
 	total := binStats{}
@@ -116,7 +109,7 @@ type choice struct {
 // them only while none of those tried can split.
 func (g *regressionGrower) choose(members []sample, total binStats) choice {
 	best := choice{feature: -1}
-	if len(members) < 2*g.options.Leaf || len(members) < 2 {
+	if len(members) < 2*g.options.Leaf {
 		return best
 	}
 	whole := total.sum * total.sum / float64(total.weight)
@@ -160,27 +153,18 @@ func (g *regressionGrower) best(best *choice, feature int, cells *[maxBins]binSt
 	for word, set := range used {
 		for ; set != 0; set &= set - 1 {
 			bin := word*64 + bits.TrailingZeros64(set)
-			left.add(cells[bin])
+			cell := cells[bin]
 			cells[bin] = binStats{}
-			g.consider(best, feature, bin, left, total, members)
+			left = binStats{left.sum + cell.sum, left.weight + cell.weight, left.count + cell.count}
+			if int(left.count) < g.options.Leaf || members-int(left.count) < g.options.Leaf {
+				continue
+			}
+			rest := total.sum - left.sum
+			gain := left.sum*left.sum/float64(left.weight) + rest*rest/float64(total.weight-left.weight)
+			if gain > best.gain {
+				*best = choice{feature: feature, bin: uint8(bin), gain: gain, left: left} //nolint:gosec // below maxBins
+			}
 		}
 		used[word] = 0
-	}
-}
-
-func (c *binStats) add(other binStats) {
-	c.sum += other.sum
-	c.weight += other.weight
-	c.count += other.count
-}
-
-func (g *regressionGrower) consider(best *choice, feature, bin int, left, total binStats, members int) {
-	if int(left.count) < g.options.Leaf || members-int(left.count) < g.options.Leaf {
-		return
-	}
-	rest := total.sum - left.sum
-	gain := left.sum*left.sum/float64(left.weight) + rest*rest/float64(total.weight-left.weight)
-	if gain > best.gain {
-		*best = choice{feature: feature, bin: uint8(bin), gain: gain, left: left} //nolint:gosec // below maxBins
 	}
 }

@@ -1,7 +1,6 @@
 package forest
 
 import (
-	"fmt"
 	"math"
 	"math/bits"
 	"math/rand/v2"
@@ -12,7 +11,7 @@ import (
 // IsolationOptions say how an isolation forest is grown.
 type IsolationOptions struct {
 	Trees  int // 100 in the paper
-	Sample int // rows per tree, drawn without replacement; 256 in the paper
+	Sample int // rows per tree, two or more, drawn without replacement; 256 in the paper
 	Seed   uint64
 }
 
@@ -28,25 +27,16 @@ type Isolation struct {
 	sample int // rows per tree
 }
 
-// GrowIsolation grows an isolation forest from finite numbers.
-func GrowIsolation(rows Matrix, o IsolationOptions) (*Isolation, error) {
-	if err := rows.validate(); err != nil {
-		return nil, err
-	}
+// GrowIsolation grows an isolation forest from two rows or more.
+func GrowIsolation(rows Matrix, o IsolationOptions) *Isolation {
 	sample := min(o.Sample, rows.Rows())
-	if o.Trees < 1 || sample < 2 {
-		return nil, fmt.Errorf("%w: %d trees of %d rows", ErrTraining, o.Trees, sample)
-	}
-	return &Isolation{sample: sample, trees: grow(rows.Columns, o.Trees, o.Seed, func(random *rand.Rand) trees {
+	return &Isolation{sample: sample, trees: grow(rows.Columns, o.Trees, o.Seed, func(g grower) trees {
 		// The height of a balanced tree is the paper's limit: a longer path says no more about
 		// how anomalous a row is.
-		g := isolationGrower{rows: rows, random: random, levels: bits.Len(uint(sample - 1)), order: make([]int32, rows.Columns)}
-		for i := range g.order {
-			g.order[i] = int32(i) //nolint:gosec // at most MaxColumns
-		}
-		g.grow(g.root(), draw(random, rows.Rows(), sample), 0)
-		return g.trees
-	})}, nil
+		tree := isolationGrower{grower: g, rows: rows, levels: bits.Len(uint(sample - 1))}
+		tree.grow(tree.root(), draw(g.random, rows.Rows(), sample), 0)
+		return tree.trees
+	})}
 }
 
 // Score says how anomalous a row is, between 0 and 1: about 0.5 for an ordinary one, near 1 for
@@ -64,26 +54,24 @@ func (f *Isolation) ScoreAll(rows Matrix) []float64 {
 
 // Append appends the form that [ReadIsolation] reads.
 func (f *Isolation) Append(b []byte) []byte {
-	return f.append(artifact.Append(b, uint32(f.sample))) //nolint:gosec // a few thousand
+	return f.trees.Append(artifact.Append(b, uint32(f.sample))) //nolint:gosec // a few thousand
 }
 
-// ReadIsolation reads what [Isolation.Append] wrote.
-func ReadIsolation(r *artifact.Reader) *Isolation {
+// ReadIsolation reads what [Isolation.Append] wrote, of so many columns.
+func ReadIsolation(r *artifact.Reader, columns int) *Isolation {
 	sample := artifact.Read[uint32](r)
 	if sample < 2 {
 		r.Fail("trees of %d rows", sample)
 	}
-	return &Isolation{sample: int(sample), trees: readTrees(r, 0)}
+	return &Isolation{sample: int(sample), trees: readTrees(r, columns, 0)}
 }
 
 // isolationGrower grows one tree.
 type isolationGrower struct {
-	trees
+	grower
 
 	rows   Matrix
-	random *rand.Rand
-	levels int     // splits from root to leaf at most
-	order  []int32 // features, reshuffled at each split
+	levels int // splits from root to leaf at most
 }
 
 // draw draws k of the numbers below n without replacement by Floyd's method, whose cost does
@@ -131,7 +119,7 @@ func (g *isolationGrower) choose(members []int) (feature int, threshold float64,
 	for i := len(g.order); i > 0; i-- {
 		j := g.random.IntN(i)
 		g.order[i-1], g.order[j] = g.order[j], g.order[i-1]
-		feature := int(g.order[i-1])
+		feature := g.order[i-1]
 		low, high := math.Inf(1), math.Inf(-1)
 		for _, row := range members {
 			v := g.rows.Data[row*g.rows.Columns+feature]

@@ -26,21 +26,20 @@ func strange(rows int, seed uint64) (m forest.Matrix, label []bool) {
 }
 
 // The detector's own forest.
-func detector(tb testing.TB) (*forest.Isolation, forest.Matrix) {
-	tb.Helper()
+func detector() (*forest.Isolation, forest.Matrix) {
 	rows, _ := strange(5000, 1)
-	return isolation(tb, rows, forest.IsolationOptions{Trees: 200, Sample: 1024, Seed: 1}), rows
+	return isolation(rows, forest.IsolationOptions{Trees: 200, Sample: 1024, Seed: 1}), rows
 }
 
 func BenchmarkIsolationFitAndThreshold(b *testing.B) {
 	for b.Loop() {
-		f, rows := detector(b)
+		f, rows := detector()
 		f.ScoreAll(rows)
 	}
 }
 
 func BenchmarkIsolationScoreOneRow(b *testing.B) {
-	f, rows := detector(b)
+	f, rows := detector()
 	b.ReportAllocs()
 	for b.Loop() {
 		f.Score(rows.Row(17))

@@ -26,13 +26,13 @@ func smooth(rows int, seed uint64) (m forest.Matrix, targets []float64) {
 func BenchmarkRegressionFit50k(b *testing.B) {
 	rows, targets := smooth(50_000, 1)
 	for b.Loop() {
-		regression(b, rows, targets, forest.RegressionOptions{Seed: 1})
+		regression(rows, targets, forest.RegressionOptions{Seed: 1})
 	}
 }
 
 func BenchmarkRegressionPredictOneRow(b *testing.B) {
 	rows, targets := smooth(20_000, 1)
-	f := regression(b, rows, targets, forest.RegressionOptions{Seed: 1})
+	f := regression(rows, targets, forest.RegressionOptions{Seed: 1})
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ { // another row each time, as the processor learns the way of one
 		f.Predict(rows.Row(i * 7919 % rows.Rows()))

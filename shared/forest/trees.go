@@ -23,13 +23,24 @@ type trees struct {
 	values  []float32 // of the leaves
 }
 
-// Columns is how many features a row has.
-func (f *trees) Columns() int { return f.columns }
+// grower grows one tree, with a random source of its own.
+type grower struct {
+	trees
 
-// grow grows trees in parallel, each with a random source of its own.
-func grow(columns, count int, seed uint64, tree func(random *rand.Rand) trees) trees {
+	random *rand.Rand
+	order  []int // features, reshuffled at each split
+}
+
+// grow grows trees in parallel.
+func grow(columns, count int, seed uint64, tree func(g grower) trees) trees {
 	grown := make([]trees, count)
-	ParallelFor(count, func(i int) { grown[i] = tree(treeRand(seed, i)) })
+	ParallelFor(count, func(i int) {
+		g := grower{trees{columns: columns}, rand.New(rand.NewPCG(seed, uint64(i)^0x9e3779b97f4a7c15)), nil} //nolint:gosec // no secret
+		for feature := range columns {
+			g.order = append(g.order, feature)
+		}
+		grown[i] = tree(g)
+	})
 	f := trees{columns: columns}
 	for _, t := range grown {
 		root := uint32(len(f.nodes)) //nolint:gosec // hundreds of trees, of fewer nodes than twice the rows
@@ -60,7 +71,7 @@ func (f *trees) leaf(at int, value float32) {
 // split makes a node a split and returns its left child.
 func (f *trees) split(at, feature int, threshold float64) (left int) {
 	left = len(f.nodes)
-	f.nodes[at] = node{threshold: threshold, left: uint32(left), feature: uint32(feature)} //nolint:gosec // as above; at most MaxColumns
+	f.nodes[at] = node{threshold: threshold, left: uint32(left), feature: uint32(feature)} //nolint:gosec // as above; at most 255
 	f.nodes, f.values = append(f.nodes, node{}, node{}), append(f.values, 0, 0)
 	return left
 }
@@ -110,8 +121,9 @@ const leafTag = 0
 // the stack.
 const deepest = 1 << 16
 
-func (f *trees) append(b []byte) []byte {
-	b = artifact.Append(append(b, uint8(f.columns)), uint32(len(f.roots))) //nolint:gosec // at most MaxColumns; hundreds of trees
+// Append appends the form that [ReadRegression] reads.
+func (f *trees) Append(b []byte) []byte {
+	b = artifact.Append(append(b, uint8(f.columns)), uint32(len(f.roots))) //nolint:gosec // at most 255; hundreds of trees
 	for _, root := range f.roots {
 		b = f.appendNode(b, root)
 	}
@@ -123,17 +135,17 @@ func (f *trees) appendNode(b []byte, at uint32) []byte {
 	if n.left == at {
 		return artifact.Append(append(b, leafTag), f.values[at])
 	}
-	b = artifact.Append(append(b, uint8(n.feature+1)), n.threshold) //nolint:gosec // at most MaxColumns
+	b = artifact.Append(append(b, uint8(n.feature+1)), n.threshold) //nolint:gosec // at most 255
 	return f.appendNode(f.appendNode(b, n.left), n.left+1)
 }
 
-// readTrees reads what append wrote. Whatever the bytes are, the trees are safe to walk unless
-// the reader has failed. No value is below least.
-func readTrees(r *artifact.Reader, least float32) trees {
-	f := trees{columns: int(artifact.Read[uint8](r))}
-	count := artifact.Read[uint32](r)
-	if f.columns < 1 || count < 1 {
-		r.Fail("%d trees of %d columns", count, f.columns)
+// readTrees reads what Append wrote. Whatever the bytes are, the trees are safe to walk by rows of so
+// many columns unless the reader has failed. No value is below least.
+func readTrees(r *artifact.Reader, columns int, least float32) trees {
+	f := trees{columns: columns}
+	its, count := artifact.Read[uint8](r), artifact.Read[uint32](r)
+	if int(its) != columns || count < 1 {
+		r.Fail("%d trees of %d columns, not %d", count, its, columns)
 	}
 	for range count {
 		if r.Err() != nil {

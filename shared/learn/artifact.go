@@ -63,9 +63,9 @@ func DecodeDetector(b []byte) (*Detector, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Detector{Info: h.Info, Threshold: h.Threshold, forest: forest.ReadIsolation(r)}
-	if d.forest.Columns() != features.DetectionCount || !(d.Threshold >= 0 && d.Threshold <= 1) {
-		r.Fail("%d columns, threshold %g", d.forest.Columns(), d.Threshold)
+	d := &Detector{Info: h.Info, Threshold: h.Threshold, forest: forest.ReadIsolation(r, features.DetectionCount)}
+	if !(d.Threshold >= 0 && d.Threshold <= 1) {
+		r.Fail("threshold %g", d.Threshold)
 	}
 	if err := r.End(); err != nil {
 		return nil, err
@@ -104,9 +104,7 @@ func DecodeForecaster(b []byte) (*Forecaster, error) {
 func readModel(r *artifact.Reader, grown bool, still float64) model {
 	m := model{still: still}
 	if grown {
-		if m.forest = forest.ReadRegression(r); m.forest.Columns() != features.ForecastCount {
-			r.Fail("%d columns", m.forest.Columns())
-		}
+		m.forest = forest.ReadRegression(r, features.ForecastCount)
 	}
 	if !(still >= 0) {
 		r.Fail("nothing changes beneath %g", still)

@@ -39,7 +39,7 @@ func TestNoChangeBeneathTheTrend(t *testing.T) {
 			rows.Data = append(rows.Data, float64(random.IntN(4)))
 		}
 	}
-	regression := must.Get(forest.GrowRegression(rows, targets, forest.RegressionOptions{Trees: 60, Leaf: 20}))(t)
+	regression := forest.GrowRegression(rows, targets, forest.RegressionOptions{Trees: 60, Leaf: 20})
 	grown := &Forecaster{Info{Features: features.ForecastNames()}, model{regression, 0.2}, model{regression, 0.3}}
 	content := must.Get(grown.MarshalBinary())(t)
 	f := must.Get(DecodeForecaster(content))(t)
@@ -60,7 +60,8 @@ func TestClearlyBetter(t *testing.T) {
 	for model, want := range map[[blocks]float64]bool{
 		{1, 1, 1, 1, 1}: false, {0, 1, 1, 1, 1}: true, {0, 0, 0, 0, 2}: true, {0, 0, 0, 1, 2}: false, {1, 1, 1, 1, 2}: false,
 	} {
-		must.Equal(t, fmt.Sprint(model), want, errorSums{model: model, nothing: [blocks]float64{1, 1, 1, 1, 1}}.clear())
+		_, _, clearly := errorSums{model: model, nothing: [blocks]float64{1, 1, 1, 1, 1}}.compared()
+		must.Equal(t, fmt.Sprint(model), want, clearly)
 	}
 }
 

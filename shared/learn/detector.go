@@ -1,9 +1,7 @@
 package learn
 
 import (
-	"fmt"
 	"math"
-	"slices"
 
 	"coldaisle.dev/shared/features"
 	"coldaisle.dev/shared/forest"
@@ -15,6 +13,9 @@ import (
 const (
 	detectorTrees  = 200
 	detectorSample = 1024
+	// contamination is the share of the training readings that count as anomalies. It alone sets
+	// the threshold: moved by verdicts, the threshold got worse when a tenth of them was wrong.
+	contamination = 0.05
 )
 
 // The measuring range of the standard node's sensor, DHT22 (Aosong, AM2302 product manual).
@@ -114,19 +115,4 @@ func stuck(w reading.Window, r reading.Reading) bool {
 		longest = max(longest, run)
 	}
 	return now >= stuckRatio*longest
-}
-
-// contamination is the share of the training readings that count as anomalies. It alone sets
-// the threshold: moved by verdicts, the threshold got worse when a tenth of them was wrong.
-const contamination = 0.05
-
-// growDetector grows a forest and sets the threshold by contamination.
-func growDetector(rows forest.Matrix, info Info) (*Detector, error) {
-	grown, err := forest.GrowIsolation(rows, forest.IsolationOptions{Trees: detectorTrees, Sample: detectorSample, Seed: info.Seed})
-	if err != nil {
-		return nil, fmt.Errorf("detector: %w", err)
-	}
-	scores := grown.ScoreAll(rows)
-	slices.Sort(scores)
-	return &Detector{Info: info, Threshold: features.Quantile(scores, 1-contamination), forest: grown}, nil
 }

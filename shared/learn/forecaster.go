@@ -119,26 +119,23 @@ func (k *known) errors(m model) (e errorSums) {
 
 // fit grows a forest where enough nodes measure the quantity, and measures it on held rows. If it
 // is not clearly better than persistence there, the model stays that. reason says how it compares.
-func (m *model) fit(learned, held known, seed uint64) (e errorSums, reason string, err error) {
+func (m *model) fit(learned, held known, seed uint64) (e errorSums, reason string) {
 	if len(learned.changes) >= MinRows {
-		m.forest, err = forest.GrowRegression(learned.rows, learned.changes, forest.RegressionOptions{
+		m.forest = forest.GrowRegression(learned.rows, learned.changes, forest.RegressionOptions{
 			Trees: forecasterTrees, Leaf: forecasterLeaf, Median: learned.median, Seed: seed,
 		})
-		if err != nil {
-			return e, "", err //nolint:wrapcheck // the caller names the quantity
-		}
 	}
 	if len(held.changes) > 0 {
 		m.still = held.stillness(m.change)
 	}
 	e = held.errors(*m)
-	better, worse := e.compared()
+	better, worse, clearly := e.compared()
 	reason = fmt.Sprintf("better than persistence in %d and worse in %d of %d blocks of time", better, worse, blocks)
-	if !e.clear() {
+	if !clearly {
 		m.forest = nil
-		return e, "persistence, the forest is " + reason, nil
+		return e, "persistence, the forest is " + reason
 	}
-	return e, fmt.Sprintf("%s, with no change beneath a trend of %.3g %s a minute", reason, m.still, held.unit), nil
+	return e, fmt.Sprintf("%s, with no change beneath a trend of %.3g %s a minute", reason, m.still, held.unit)
 }
 
 // stillness is the trend below which forecasts are not clearly better than "no change", on rows
@@ -161,7 +158,7 @@ func (k *known) stillness(forecast func(row []float64, trend int) float64) (boun
 				e.add(i*blocks/len(trends), k.loss(truth-forecast(k.rows.Row(i), k.trend)), k.loss(truth))
 			}
 		}
-		if e.clear() {
+		if _, _, clearly := e.compared(); clearly {
 			break
 		}
 		bound = next
