@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"math"
 	"slices"
-	"sync"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -61,16 +60,15 @@ const maxDraws = 10_000
 //     that the detector calls anomalous, or in the sample of the others. Without a model only
 //     the detector's two built-in rules (stuck, out of range) call readings anomalous.
 type AnomalyDetector struct {
-	models     Models
-	store      AnomalyStore
-	rooms      *roomCache
-	questions  int
-	drawn      *lru.Cache[draw, float64] // the last known probability of a draw, which only falls
-	shipped    *anomaly.Calibration      // for customers who have none yet
-	extractors sync.Pool
-	clock      func() time.Time
-	log        *slog.Logger
-	counters   *logmetrics.Counters
+	models    Models
+	store     AnomalyStore
+	rooms     *roomCache
+	questions int
+	drawn     *lru.Cache[draw, float64] // the last known probability of a draw, which only falls
+	shipped   *anomaly.Calibration      // for customers who have none yet
+	clock     func() time.Time
+	log       *slog.Logger
+	counters  *logmetrics.Counters
 }
 
 // NewAnomalyDetector returns a detector that records up to questions readings without an incident
@@ -84,28 +82,25 @@ func NewAnomalyDetector(
 	}
 	return &AnomalyDetector{
 		models: models, store: metadata, rooms: newRoomCache(metadata, clock, log), questions: max(questions, 2), drawn: drawn,
-		shipped: anomaly.Calibrate(nil), extractors: sync.Pool{New: func() any { return new(features.Extractor) }},
-		clock: clock, log: log, counters: counters,
+		shipped: anomaly.Calibrate(nil), clock: clock, log: log, counters: counters,
 	}
 }
 
 // Observe implements [AnomalyObserver].
 func (d *AnomalyDetector) Observe(ctx context.Context, data wire.Data, sensor pipeline.SensorStatus) ([]incident.Finding, error) {
 	pair := d.models.Pair(ctx, sensor.CustomerID)
-	x, _ := d.extractors.Get().(*features.Extractor)
-	defer d.extractors.Put(x)
-	detection := pair.Detector.Detect(x, data.Recent, data.Reading)
+	detection := pair.Detector.Detect(data.Recent, data.Reading)
 	findings := d.find(ctx, data, sensor, cmp.Or(pair.Calibration, d.shipped), detection.Reason == learn.OutOfRange)
 	if slices.ContainsFunc(findings, func(f incident.Finding) bool { return f.Kind == incident.KindAnomaly && f.Holds }) {
 		return findings, nil // the incident's verdict validates it
 	}
-	return findings, d.sample(ctx, x, pair, detection, data, sensor)
+	return findings, d.sample(ctx, pair, detection, data, sensor)
 }
 
 // sample records the prediction for a reading if it is drawn. Few readings are, and most of the
 // others are ruled out without the database.
 func (d *AnomalyDetector) sample(
-	ctx context.Context, x *features.Extractor, pair modelstore.Pair, detection learn.Detection, data wire.Data, sensor pipeline.SensorStatus,
+	ctx context.Context, pair modelstore.Pair, detection learn.Detection, data wire.Data, sensor pipeline.SensorStatus,
 ) error {
 	among := draw{sensor.CustomerID, data.Reading.Time.Unix() / (24 * 60 * 60), detection.Anomalous()}
 	if !detection.Scored && !among.anomalous {
@@ -118,7 +113,7 @@ func (d *AnomalyDetector) sample(
 	if among.anomalous {
 		most = d.questions - most
 	}
-	n := predictionOf(x, pair, detection, data)
+	n := predictionOf(pair, detection, data)
 	for _, values := range [...][2]*float64{{n.PredictedTemperature, n.PredictedHumidity}, {n.ActualTemperature, n.ActualHumidity}} {
 		correct(sensor.Corrections, n.Time, values[0], values[1])
 	}
@@ -145,7 +140,7 @@ func correct(c reading.Corrections, at time.Time, temperature, humidity *float64
 }
 
 // predictionOf is the prediction that the models make for a reading.
-func predictionOf(x *features.Extractor, pair modelstore.Pair, detection learn.Detection, data wire.Data) learning.NewPrediction {
+func predictionOf(pair modelstore.Pair, detection learn.Detection, data wire.Data) learning.NewPrediction {
 	n := learning.NewPrediction{
 		Channel: data.Reading.Channel, SensorID: data.Reading.NodeID, Time: data.Reading.Time, MessageID: data.Reading.MessageID,
 		AnomalyPredicted: detection.Anomalous(), ModelVersion: pair.Manifest.Version(),
@@ -153,7 +148,7 @@ func predictionOf(x *features.Extractor, pair modelstore.Pair, detection learn.D
 	if detection.Scored {
 		n.Score = &detection.Score
 	}
-	if f, ok := compareForecast(x, pair.Forecaster, data.Recent, data.Reading); ok {
+	if f, ok := compareForecast(pair.Forecaster, data.Recent, data.Reading); ok {
 		n.PredictedTemperature, n.PredictedHumidity = reading.Pointer(f.predictedTemperature), reading.Pointer(f.predictedHumidity)
 		n.ActualTemperature, n.ActualHumidity = reading.Pointer(f.actualTemperature), reading.Pointer(f.actualHumidity)
 	} else {
@@ -171,7 +166,7 @@ type forecastComparison struct {
 // compareForecast makes the forecast that was due at reading r: it forecasts from
 // the newest entry of the window that is at least the horizon (20 s) older than r.
 // The measured value at that time is interpolated from the two readings around it.
-func compareForecast(x *features.Extractor, f *learn.Forecaster, w reading.Window, r reading.Reading) (o forecastComparison, ok bool) {
+func compareForecast(f *learn.Forecaster, w reading.Window, r reading.Reading) (o forecastComparison, ok bool) {
 	const horizon = features.Horizon
 	origin := w.Len() - 1
 	for origin >= 0 && w.Age[origin] < horizon {
@@ -208,6 +203,6 @@ func compareForecast(x *features.Extractor, f *learn.Forecaster, w reading.Windo
 		NodeID: r.NodeID, Temperature: w.Temperature[origin], Humidity: w.Humidity[origin],
 		Time: r.Time.Add(-time.Duration(math.Round(w.Age[origin] * float64(time.Second)))),
 	}
-	o.predictedTemperature, o.predictedHumidity, ok = f.Forecast(x, past, then, learn.Horizon)
+	o.predictedTemperature, o.predictedHumidity, ok = f.Forecast(past, then, learn.Horizon)
 	return o, ok
 }

@@ -108,8 +108,7 @@ func TestPredictions(t *testing.T) {
 	if math.Abs(*n.ActualTemperature-want) > 0.02 {
 		t.Errorf("measured %v, want %v", *n.ActualTemperature, want)
 	}
-	var x features.Extractor
-	predicted, _, _ := live.pair.Forecaster.Forecast(&x, messages[i-1].Recent, messages[i-1].Reading, learn.Horizon)
+	predicted, _, _ := live.pair.Forecaster.Forecast(messages[i-1].Recent, messages[i-1].Reading, learn.Horizon)
 	if math.Abs(*n.PredictedTemperature-predicted) > 0.02 {
 		t.Errorf("predicted %v, want %v", *n.PredictedTemperature, predicted)
 	}

@@ -4,13 +4,9 @@
 //
 // Every feature is causal and the node's own: it looks back at most an hour and 120
 // readings, and ignores clock, calendar and other nodes. The same past gives two rows:
-// [Extractor.Detection] for the anomaly detector, with the level of both values, and
-// [Extractor.Forecast] for the forecaster, without it: a model with the level learns to
-// predict that, and is then worse than predicting no change.
-//
-// Training walks a node's history with [Windows], which gives each reading the
-// window that the gateway would have sent with it, with the same rounding: a model
-// is trained on the same numbers as it is later given.
+// [Detection] for the anomaly detector, with the level of both values, and [Forecast] for
+// the forecaster, without it: a model with the level learns to predict that, and is then
+// worse than predicting no change.
 package features
 
 import (
@@ -42,66 +38,55 @@ func DetectionNames() []string {
 }
 
 const (
-	slopeSpan  = 600.0 // seconds
-	recentSpan = 6     // readings
+	recentSpan = 6 // readings
 	// minGapSeconds is the shortest duration of a change, in seconds: if a sensor happens
 	// to send twice in a second, its last digit must not become six degrees a minute.
 	minGapSeconds = 10.0
 	minute        = 60.0 // seconds
 )
 
-// Extractor computes features. It holds scratch space, so that it allocates nothing and
-// serves one goroutine at a time. The zero value is ready.
-type Extractor struct {
-	moisture [reading.MaxWindow]float64
-	sorted   [reading.MaxWindow]float64
-}
-
-// Detection fills row, of at least [DetectionCount] numbers, for a reading and
-// the valid window before it. It reports whether the reading is scorable: false
-// for fewer than [MinPrevious] readings before, with row untouched.
+// Detection returns the features of a reading by the valid window before it, and whether the
+// reading is scorable: not with fewer than [MinPrevious] readings before. It allocates nothing.
 //
 // Each quantity is judged by the readings that have it. A reading without temperature is
 // not scorable; without humidity, every feature of humidity is zero.
-func (x *Extractor) Detection(row []float64, w reading.Window, r reading.Reading) bool {
+func Detection(w reading.Window, r reading.Reading) (row [DetectionCount]float64, scorable bool) {
 	temperature, humidity := reading.Round(r.Temperature), reading.Round(r.Humidity)
 	warm, humid := w.With(w.Temperature), w.With(w.Humidity)
 	if !enough(warm, temperature) {
-		return false
+		return row, false
 	}
-	row = row[:DetectionCount]
-	clear(row)
-	x.quantity(row, warm.Age, warm.Temperature, temperature)
+	quantity(row[:], warm.Age, warm.Temperature, temperature)
 	if !enough(humid, humidity) {
-		return true
+		return row, true
 	}
-	x.quantity(row[1:], humid.Age, humid.Humidity, humidity)
-	w = humid.With(humid.Temperature)
-	for i := range w.Len() {
-		x.moisture[i] = reading.AbsoluteHumidity(w.Temperature[i], w.Humidity[i])
+	quantity(row[1:], humid.Age, humid.Humidity, humidity)
+	moisture := make([]float64, 0, reading.MaxWindow)
+	for i, t := range humid.Temperature {
+		if reading.Has(t) {
+			moisture = append(moisture, reading.AbsoluteHumidity(t, humid.Humidity[i]))
+		}
 	}
-	if n := w.Len(); n > 0 {
-		row[4] = reading.AbsoluteHumidity(temperature, humidity) - x.median(x.moisture[:n])
+	if len(moisture) > 0 {
+		row[4] = reading.AbsoluteHumidity(temperature, humidity) - median(moisture)
 	}
-	return true
+	return row, true
 }
 
 // enough reports whether a quantity has features, by the window of the readings that have it.
-func enough(w reading.Window, now float64) bool {
-	return MinPrevious <= w.Len() && w.Len() <= reading.MaxWindow && reading.Has(now)
-}
+func enough(w reading.Window, now float64) bool { return w.Len() >= MinPrevious && reading.Has(now) }
 
 // quantity fills every other feature of row, those of one quantity, except that of the moisture.
-func (x *Extractor) quantity(row, ages, values []float64, now float64) {
+func quantity(row, ages, values []float64, now float64) {
 	last := len(values) - 1
 	recent := values[last-recentSpan+1:]
 	run := 0
 	for run <= last && values[last-run] == now {
 		run++
 	}
-	row[0], row[2] = now, now-x.median(values)
+	row[0], row[2] = now, now-median(values)
 	row[5] = (now - values[last]) * minute / max(ages[last], minGapSeconds)
-	row[7] = slope(ages, values, now, slopeSpan)
+	row[7] = slope(ages, values, now, 600)
 	row[9] = spread(recent[1:], now)
 	row[11] = now - mean(recent)
 	row[13] = math.Log1p(float64(run))
@@ -153,8 +138,8 @@ func Quantile(ascending []float64, q float64) float64 {
 }
 
 // median leaves values as they are.
-func (x *Extractor) median(values []float64) float64 {
-	sorted := x.sorted[:copy(x.sorted[:], values)]
+func median(values []float64) float64 {
+	sorted := append(make([]float64, 0, reading.MaxWindow), values...)
 	slices.Sort(sorted)
 	return Quantile(sorted, 0.5)
 }

@@ -134,7 +134,6 @@ func (p plain) forecast() []float64 {
 func TestAgainstTextbook(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 4))
-	var x features.Extractor
 	for _, interval := range []float64{5, 15, 29.5} {
 		for n := features.MinPrevious; n <= reading.MaxWindow; n++ {
 			var w reading.Window
@@ -149,13 +148,12 @@ func TestAgainstTextbook(t *testing.T) {
 				moisture = append(moisture, reading.AbsoluteHumidity(temperature, humidity))
 			}
 			temperature, humidity := level()
-			var detection [features.DetectionCount]float64
-			var forecast [features.ForecastCount]float64
-			if !x.Detection(detection[:], w, at(0, temperature, humidity)) || !x.Forecast(forecast[:], w, at(0, temperature, humidity)) {
+			detection, scorable := features.Detection(w, at(0, temperature, humidity))
+			forecast, ok := features.Forecast(w, at(0, temperature, humidity))
+			if !scorable || !ok {
 				t.Fatalf("%d readings before do not suffice", n)
 			}
-			var later [features.DetectionCount]float64
-			if x.Detection(later[:], w, at(5*3600, temperature, humidity)); later != detection {
+			if later, _ := features.Detection(w, at(5*3600, temperature, humidity)); later != detection {
 				t.Fatal("the time of day has a part in the features")
 			}
 			p, h := plain{w.Age, w.Temperature, temperature}, plain{w.Age, w.Humidity, humidity}
@@ -177,20 +175,12 @@ func TestAgainstTextbook(t *testing.T) {
 
 func TestTooLittleToGoOn(t *testing.T) {
 	t.Parallel()
-	var x features.Extractor
-	row := make([]float64, features.ForecastCount)
-	for i := range row {
-		row[i] = 7
-	}
 	for n := range features.MinPrevious {
 		w := reading.Window{Age: make([]float64, n), Temperature: make([]float64, n), Humidity: make([]float64, n)}
-		if x.Detection(row, w, at(0, 20, 40)) || x.Forecast(row, w, at(0, 20, 40)) || row[0] != 7 {
-			t.Errorf("%d readings before are said to suffice, or the row was touched", n)
+		_, scorable := features.Detection(w, at(0, 20, 40))
+		if _, ok := features.Forecast(w, at(0, 20, 40)); scorable || ok {
+			t.Errorf("%d readings before are said to suffice", n)
 		}
-	}
-	n := reading.MaxWindow + 1
-	if w := (reading.Window{Age: make([]float64, n), Temperature: make([]float64, n), Humidity: make([]float64, n)}); x.Detection(row, w, at(0, 20, 40)) || x.Forecast(row, w, at(0, 20, 40)) {
-		t.Error("a window of more readings than any holds is taken")
 	}
 }
 
@@ -229,12 +219,9 @@ func TestFeaturesAreFinite(t *testing.T) {
 		dry[i].Humidity = math.NaN()
 	}
 	for name, node := range map[string][]reading.Reading{"wild": wild(2000, 7), "all at one instant": still, "without humidity": dry} {
-		var x features.Extractor
 		for i, w := range features.Windows(node) {
-			var d [features.DetectionCount]float64
-			var f [features.ForecastCount]float64
-			x.Detection(d[:], w, node[i])
-			x.Forecast(f[:], w, node[i])
+			d, _ := features.Detection(w, node[i])
+			f, _ := features.Forecast(w, node[i])
 			for _, v := range slices.Concat(d[:], f[:]) {
 				if math.IsNaN(v) || math.IsInf(v, 0) {
 					t.Fatalf("%s: reading %d: %v %v", name, i, d, f)
@@ -256,15 +243,12 @@ func TestForecastKnowsNoLevel(t *testing.T) {
 		warmer[i].Temperature, warmer[i].Humidity = node[i].Temperature+8, node[i].Humidity+16
 	}
 	var rows [][features.ForecastCount]float64
-	var x features.Extractor
 	for i, w := range features.Windows(node) {
-		var row [features.ForecastCount]float64
-		x.Forecast(row[:], w, node[i])
+		row, _ := features.Forecast(w, node[i])
 		rows = append(rows, row)
 	}
 	for i, w := range features.Windows(warmer) {
-		var row [features.ForecastCount]float64
-		x.Forecast(row[:], w, warmer[i])
+		row, _ := features.Forecast(w, warmer[i])
 		if diff := cmp.Diff(rows[i], row, cmpopts.EquateApprox(0, 1e-6)); diff != "" {
 			t.Fatalf("reading %d (-want +got):\n%s", i, diff)
 		}
@@ -285,15 +269,13 @@ func TestChangeAtHorizon(t *testing.T) {
 	}
 }
 
-func TestExtractorAllocatesNothing(t *testing.T) { //nolint:paralleltest // counts allocations of the process
+func TestFeaturesAllocateNothing(t *testing.T) { //nolint:paralleltest // counts allocations of the process
 	node := wild(300, 5)
-	var x features.Extractor
-	var row [features.ForecastCount]float64
 	for i, w := range features.Windows(node) {
 		if i != 200 {
 			continue
 		}
-		if n := testing.AllocsPerRun(50, func() { x.Detection(row[:], w, node[i]); x.Forecast(row[:], w, node[i]) }); n > 0 {
+		if n := testing.AllocsPerRun(50, func() { features.Detection(w, node[i]); features.Forecast(w, node[i]) }); n > 0 {
 			t.Errorf("%v allocations", n)
 		}
 	}

@@ -22,12 +22,6 @@ const (
 	HumidityTrend    = lagsPerQuantity + TemperatureTrend
 )
 
-// lagSpans are the ages, in seconds, of the values that the forecaster compares with.
-func lagSpans() [3]float64 { return [3]float64{60, 150, 300} }
-
-// slopeSpans are the times, in seconds, over which it fits slopes.
-func slopeSpans() [4]float64 { return [4]float64{75, 150, 300, 600} }
-
 // ForecastNames are the names of the features of a forecast, in their order, as
 // artifacts carry them.
 func ForecastNames() []string {
@@ -45,43 +39,36 @@ func ForecastNames() []string {
 	return append(names, "gap")
 }
 
-// Forecast fills row, of at least [ForecastCount] numbers, for a forecast made
-// from a reading and the valid window before it. It reports whether one of the quantities
-// has enough readings; the features of one without are zero.
-func (x *Extractor) Forecast(row []float64, w reading.Window, r reading.Reading) bool {
-	warm, humid := w.With(w.Temperature), w.With(w.Humidity)
-	byTemperature, byHumidity := enough(warm, r.Temperature), enough(humid, r.Humidity)
-	if !byTemperature && !byHumidity {
-		return false
+// Forecast returns the features of a forecast that is made from a reading and the valid
+// window before it, and whether one of the quantities has enough readings; those of one
+// without are zero. It allocates nothing.
+func Forecast(w reading.Window, r reading.Reading) (row [ForecastCount]float64, ok bool) {
+	if humid := w.With(w.Humidity); enough(humid, r.Humidity) {
+		lags(row[lagsPerQuantity:], humid.Age, humid.Humidity, reading.Round(r.Humidity))
+		row[ForecastCount-1], ok = humid.Age[humid.Len()-1], true
 	}
-	row = row[:ForecastCount]
-	clear(row)
-	if byHumidity {
-		x.lags(row[lagsPerQuantity:], humid.Age, humid.Humidity, reading.Round(r.Humidity))
-		row[ForecastCount-1] = humid.Age[humid.Len()-1]
+	if warm := w.With(w.Temperature); enough(warm, r.Temperature) {
+		lags(row[:], warm.Age, warm.Temperature, reading.Round(r.Temperature))
+		row[ForecastCount-1], ok = warm.Age[warm.Len()-1], true
 	}
-	if byTemperature {
-		x.lags(row, warm.Age, warm.Temperature, reading.Round(r.Temperature))
-		row[ForecastCount-1] = warm.Age[warm.Len()-1]
-	}
-	return true
+	return row, ok
 }
 
-func (x *Extractor) lags(row, ages, values []float64, now float64) {
+func lags(row, ages, values []float64, now float64) {
 	last := len(values) - 1
 	row[0] = now - values[last]
 	row[1] = values[last] - values[last-1]
 	row[2] = values[last-1] - values[last-2]
 	row[3] = (now - values[last]) * minute / max(ages[last], minGapSeconds)
-	for i, span := range lagSpans() {
+	for i, span := range [...]float64{60, 150, 300} { // s
 		row[4+i] = now - valueAt(ages, values, now, span)
 	}
-	for i, span := range slopeSpans() {
+	for i, span := range [...]float64{75, 150, 300, 600} { // s
 		row[7+i] = slope(ages, values, now, span)
 	}
 	recent := values[last-recentSpan+1:]
 	row[11] = now - mean(recent)
-	row[12] = now - x.median(recent[1:])
+	row[12] = now - median(recent[1:])
 	row[13] = spread(recent[1:], now)
 }
 

@@ -66,11 +66,10 @@ func (j Detection) Anomalous() bool { return j.Reason != Normal }
 func (j Detection) ByRule() bool { return j.Reason == Stuck || j.Reason == OutOfRange }
 
 // Detect judges a reading by the valid window before it. It allocates nothing.
-func (d *Detector) Detect(x *features.Extractor, w reading.Window, r reading.Reading) Detection {
+func (d *Detector) Detect(w reading.Window, r reading.Reading) Detection {
 	var j Detection
 	if d != nil {
-		var row [features.DetectionCount]float64
-		if x.Detection(row[:], w, r) {
+		if row, ok := features.Detection(w, r); ok {
 			j.Scored, j.Score = true, d.forest.Score(row[:])
 		}
 	}

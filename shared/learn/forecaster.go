@@ -42,9 +42,9 @@ type model struct {
 // Forecast predicts temperature, °C, and relative humidity, %, some time after a
 // reading, from the valid window before it. It reports false if the window has too few
 // readings.
-func (f *Forecaster) Forecast(x *features.Extractor, w reading.Window, r reading.Reading, after time.Duration) (temperature, humidity float64, ok bool) {
-	var row [features.ForecastCount]float64
-	if f == nil || !x.Forecast(row[:], w, r) {
+func (f *Forecaster) Forecast(w reading.Window, r reading.Reading, after time.Duration) (temperature, humidity float64, ok bool) {
+	row, ok := features.Forecast(w, r)
+	if f == nil || !ok {
 		return 0, 0, false
 	}
 	dt, dh := f.change(row[:])

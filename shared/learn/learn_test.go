@@ -121,10 +121,9 @@ func TestVerdictsMeasureAndMoveNothing(t *testing.T) {
 	if r, w := right.Metrics.Anomaly, wrong.Metrics.Anomaly; *r.F1 < 0.8 || *w.F1 > 0.2 || math.Abs(*r.Accuracy+*w.Accuracy-1) > 1e-9 {
 		t.Errorf("by right verdicts %+v, by wrong ones %+v", r, w)
 	}
-	var x features.Extractor
 	var found, missed, wrongly, passed float64
 	for _, l := range judged(history, odd, false) {
-		switch said := right.Detector.Detect(&x, l.Window, l.Reading).Anomalous(); {
+		switch said := right.Detector.Detect(l.Window, l.Reading).Anomalous(); {
 		case said && l.Anomalous:
 			found++
 		case said:
@@ -143,7 +142,7 @@ func TestVerdictsMeasureAndMoveNothing(t *testing.T) {
 	}
 	for i, w := range features.Windows(history[0].Readings) {
 		r := history[0].Readings[i]
-		if a := unjudged.Detector.Detect(&x, w, r); a != right.Detector.Detect(&x, w, r) || a != wrong.Detector.Detect(&x, w, r) {
+		if a := unjudged.Detector.Detect(w, r); a != right.Detector.Detect(w, r) || a != wrong.Detector.Detect(w, r) {
 			t.Fatalf("verdicts change the judgement of reading %d", i)
 		}
 	}
@@ -189,10 +188,9 @@ func TestGateAllowsForChance(t *testing.T) {
 	live := *train(t, learn.Input{History: history, Seed: 1}).Detector
 	live.Threshold -= 0.1 // it says anomaly more often
 	var agreed, differing []learn.Labelled
-	var x features.Extractor
 	for node, s := range history {
 		for i, w := range features.Windows(s.Readings) {
-			was, is := live.Detect(&x, w, s.Readings[i]).Anomalous(), young.Detect(&x, w, s.Readings[i]).Anomalous()
+			was, is := live.Detect(w, s.Readings[i]).Anomalous(), young.Detect(w, s.Readings[i]).Anomalous()
 			w = reading.Window{Age: slices.Clone(w.Age), Temperature: slices.Clone(w.Temperature), Humidity: slices.Clone(w.Humidity)}
 			label := learn.Labelled{Reading: s.Readings[i], Window: w, Anomalous: true, Weight: 1}
 			switch {
@@ -341,18 +339,17 @@ func TestForecasterBeatsPersistence(t *testing.T) {
 	if m := result.Metrics.Forecasting; m.Temperature != "persistence" {
 		t.Errorf("on a random walk: %+v", m)
 	}
-	var x features.Extractor
 	var missT, missH, changeT, changeH float64
 	for i, w := range features.Windows(history[0].Readings) {
 		r := history[0].Readings[i]
 		if dt, dh := features.ChangeAtHorizon(history[0].Readings, i); reading.Has(dt) && i >= features.MinPrevious {
-			t20, h20, _ := lively.Forecast(&x, w, r, learn.Horizon)
+			t20, h20, _ := lively.Forecast(w, r, learn.Horizon)
 			missT, changeT = missT+math.Abs(t20-r.Temperature-dt), changeT+math.Abs(dt)
 			missH, changeH = missH+math.Abs(h20-r.Humidity-dh), changeH+math.Abs(dh)
 		}
 		if i == 100 {
-			t20, h20, _ := lively.Forecast(&x, w, r, learn.Horizon)
-			t5, h5, _ := lively.Forecast(&x, w, r, learn.Horizon/4)
+			t20, h20, _ := lively.Forecast(w, r, learn.Horizon)
+			t5, h5, _ := lively.Forecast(w, r, learn.Horizon/4)
 			if t20 == r.Temperature || math.Abs(t20-r.Temperature-4*(t5-r.Temperature)) > 1e-9 || math.Abs(h20-r.Humidity-4*(h5-r.Humidity)) > 1e-9 {
 				t.Errorf("after %+v in 20 s %g and %g, in 5 s %g and %g", r, t20, h20, t5, h5)
 			}
@@ -364,7 +361,7 @@ func TestForecasterBeatsPersistence(t *testing.T) {
 	for i, w := range features.Windows(still.Readings) {
 		if i == 100 {
 			r := still.Readings[i]
-			if temperature, _, ok := result.Forecaster.Forecast(&x, w, r, learn.Horizon); !ok || temperature != r.Temperature {
+			if temperature, _, ok := result.Forecaster.Forecast(w, r, learn.Horizon); !ok || temperature != r.Temperature {
 				t.Errorf("persistence of %v forecasts %v, %v", r.Temperature, temperature, ok)
 			}
 		}
@@ -398,11 +395,10 @@ func TestNothingChangesInStillStretches(t *testing.T) {
 	if m.Temperature != "forest" || m.Humidity != "forest" || *m.SkillTemperature < 0.5 || *m.SkillHumidity < 0.5 || !strings.Contains(m.Reason, "no change beneath a trend of 0.") {
 		t.Fatalf("%+v", m)
 	}
-	var x features.Extractor
 	still, moved := 0, 0
 	for i, w := range features.Windows(history[0].Readings) {
 		r := history[0].Readings[i]
-		temperature, humidity, ok := result.Forecaster.Forecast(&x, w, r, learn.Horizon)
+		temperature, humidity, ok := result.Forecaster.Forecast(w, r, learn.Horizon)
 		switch {
 		case !ok:
 		case lively(i) && temperature != r.Temperature && humidity != r.Humidity:
@@ -471,19 +467,17 @@ func TestReproducible(t *testing.T) { //nolint:paralleltest // it changes the nu
 func TestStreamAndHistoryAgree(t *testing.T) {
 	t.Parallel()
 	s, _ := rack("a", 400, 3)
-	var x features.Extractor
 	scored := 0
 	for i, w := range features.Windows(s.Readings) {
 		encoded := must.Get(wire.EncodeData(wire.Data{Reading: s.Readings[i], Recent: w}))(t)
 		data := must.Get(wire.DecodeData(encoded, s.Readings[i].Time))(t)
-		var trained, streamed [features.DetectionCount]float64
-		a, b := x.Detection(trained[:], w, s.Readings[i]), x.Detection(streamed[:], data.Recent, data.Reading)
+		trained, a := features.Detection(w, s.Readings[i])
+		streamed, b := features.Detection(data.Recent, data.Reading)
 		if a != b || trained != streamed {
 			t.Fatalf("reading %d: history %v %v, stream %v %v", i, a, trained, b, streamed)
 		}
-		var ahead, streamedAhead [features.ForecastCount]float64
-		x.Forecast(ahead[:], w, s.Readings[i])
-		x.Forecast(streamedAhead[:], data.Recent, data.Reading)
+		ahead, _ := features.Forecast(w, s.Readings[i])
+		streamedAhead, _ := features.Forecast(data.Recent, data.Reading)
 		if ahead != streamedAhead {
 			t.Fatalf("reading %d: history %v, stream %v", i, ahead, streamedAhead)
 		}
@@ -510,19 +504,18 @@ func TestArtifacts(t *testing.T) {
 	if diff := cmp.Diff(result.Forecaster.Info, forecaster.Info); diff != "" || forecaster.Info.Forecasting == nil {
 		t.Errorf("what the forecaster says of itself, after reading back (-want +got):\n%s", diff)
 	}
-	var x features.Extractor
 	for i, w := range features.Windows(history[0].Readings) {
 		r := history[0].Readings[i]
-		if a, b := result.Detector.Detect(&x, w, r), detector.Detect(&x, w, r); a != b {
+		if a, b := result.Detector.Detect(w, r), detector.Detect(w, r); a != b {
 			t.Fatalf("reading %d: %+v, after reading back %+v", i, a, b)
 		}
-		detector.Threshold = result.Detector.Detect(&x, w, r).Score // which it does not pass
-		if b := detector.Detect(&x, w, r); b.Reason == learn.Isolated {
+		detector.Threshold = result.Detector.Detect(w, r).Score // which it does not pass
+		if b := detector.Detect(w, r); b.Reason == learn.Isolated {
 			t.Fatalf("reading %d: %+v at a threshold of its score", i, b)
 		}
 		detector.Threshold = result.Detector.Threshold
-		at, ah, _ := result.Forecaster.Forecast(&x, w, r, 5*time.Second)
-		bt, bh, _ := forecaster.Forecast(&x, w, r, 5*time.Second)
+		at, ah, _ := result.Forecaster.Forecast(w, r, 5*time.Second)
+		bt, bh, _ := forecaster.Forecast(w, r, 5*time.Second)
 		if at != bt || ah != bh {
 			t.Fatalf("reading %d: %v %v, after reading back %v %v", i, at, ah, bt, bh)
 		}
@@ -542,14 +535,13 @@ func TestArtifacts(t *testing.T) {
 func TestDetectAllocatesNothing(t *testing.T) { //nolint:paralleltest // counts allocations of the process
 	history, _ := site(2, 400, 1)
 	result := train(t, learn.Input{History: history, Seed: 1})
-	var x features.Extractor
 	for i, w := range features.Windows(history[0].Readings) {
 		if i != 300 {
 			continue
 		}
 		n := testing.AllocsPerRun(100, func() {
-			result.Detector.Detect(&x, w, history[0].Readings[i])
-			result.Forecaster.Forecast(&x, w, history[0].Readings[i], learn.Horizon)
+			result.Detector.Detect(w, history[0].Readings[i])
+			result.Forecaster.Forecast(w, history[0].Readings[i], learn.Horizon)
 		})
 		if n > 0 {
 			t.Errorf("%v allocations", n)
@@ -573,15 +565,14 @@ func BenchmarkTrain(b *testing.B) {
 func BenchmarkDetect(b *testing.B) {
 	history, _ := site(2, 600, 1)
 	result := train(b, learn.Input{History: history, Seed: 1})
-	var x features.Extractor
 	for i, w := range features.Windows(history[0].Readings) {
 		if i != 500 {
 			continue
 		}
 		b.ReportAllocs()
 		for b.Loop() {
-			result.Detector.Detect(&x, w, history[0].Readings[i])
-			result.Forecaster.Forecast(&x, w, history[0].Readings[i], learn.Horizon)
+			result.Detector.Detect(w, history[0].Readings[i])
+			result.Forecaster.Forecast(w, history[0].Readings[i], learn.Horizon)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package learn_test
 import (
 	"testing"
 
-	"coldaisle.dev/shared/features"
 	"coldaisle.dev/shared/learn"
 	"coldaisle.dev/shared/reading"
 )
@@ -59,9 +58,8 @@ func TestRules(t *testing.T) {
 		"less than four times":       {repeated(7, 23), 20, 40, learn.Normal},
 		"at the upper end":           {lively, 80, 41, learn.Normal},
 	} {
-		var x features.Extractor
 		r := reading.Reading{NodeID: "n", MessageID: "m", Time: noon(), Temperature: c.temperature, Humidity: c.humidity}
-		if got := (*learn.Detector)(nil).Detect(&x, c.window, r); got.Reason != c.want || got.ByRule() != (c.want != learn.Normal) {
+		if got := (*learn.Detector)(nil).Detect(c.window, r); got.Reason != c.want || got.ByRule() != (c.want != learn.Normal) {
 			t.Errorf("%s: %q, want %q", name, got.Reason, c.want)
 		}
 	}

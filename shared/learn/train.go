@@ -74,15 +74,15 @@ func examplesOf(history []NodeHistory) []example {
 }
 
 func examplesOfNode(s NodeHistory) []example {
-	var x features.Extractor
 	var found []example
 	for i, w := range features.Windows(s.Readings) {
 		r := s.Readings[i]
 		e := example{at: r.Time}
-		if !x.Detection(e.detection[:], w, r) {
+		var scorable bool
+		if e.detection, scorable = features.Detection(w, r); !scorable {
 			continue
 		}
-		x.Forecast(e.forecast[:], w, r)
+		e.forecast, _ = features.Forecast(w, r)
 		e.temperature, e.humidity = features.ChangeAtHorizon(s.Readings, i)
 		found = append(found, e)
 	}

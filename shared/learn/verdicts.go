@@ -2,8 +2,6 @@ package learn
 
 import (
 	"math"
-
-	"coldaisle.dev/shared/features"
 )
 
 // opinion is a detector's judgement of a reading that a person has judged.
@@ -14,10 +12,9 @@ type opinion struct {
 
 // opinions returns a detector's judgements of readings.
 func opinions(d *Detector, judged []Labelled) []opinion {
-	var x features.Extractor
 	all := make([]opinion, 0, len(judged))
 	for _, each := range judged {
-		all = append(all, opinion{said: d.Detect(&x, each.Window, each.Reading).Anomalous(), truth: each.Anomalous, weight: each.Weight})
+		all = append(all, opinion{said: d.Detect(each.Window, each.Reading).Anomalous(), truth: each.Anomalous, weight: each.Weight})
 	}
 	return all
 }

@@ -88,13 +88,12 @@ func (h *Handlers) forecast(ctx context.Context, in *input.SensorPath) (forecast
 // forecastSteps forecasts the values after the last reading of a measured series, and corrects them. They are
 // dated from the node's newest reading, which may not be stored yet. A series that is too short has none.
 func forecastSteps(model *learn.Forecaster, series []reading.Reading, newest time.Time, corrections reading.Corrections) (steps []forecastStep) {
-	var x features.Extractor
 	for i, window := range features.Windows(series) {
 		if i+1 < len(series) {
 			continue
 		}
 		for _, after := range []time.Duration{5 * time.Second, 10 * time.Second, 15 * time.Second, 20 * time.Second} {
-			temperature, humidity, ok := model.Forecast(&x, window, series[i], after)
+			temperature, humidity, ok := model.Forecast(window, series[i], after)
 			if !ok {
 				return nil
 			}

@@ -168,12 +168,11 @@ func (e *evaluation) measure(ctx context.Context, nodes []trial.Series, slow boo
 }
 
 func (e *evaluation) detect(d *learn.Detector, nodes []trial.Series) {
-	var x features.Extractor
 	labelled, flagged, right := false, 0, 0
 	for _, n := range nodes {
 		labelled = labelled || n.Labels != nil
 		for i, w := range features.Windows(n.Readings) {
-			j := d.Detect(&x, w, n.Readings[i])
+			j := d.Detect(w, n.Readings[i])
 			s := scored{score: j.Score, rule: j.ByRule(), truth: n.Labels != nil && n.Labels[i]}
 			e.Readings++
 			if j.Scored {

@@ -78,12 +78,11 @@ func Forest(ctx context.Context, tracks []Track, before time.Time) ([]Scores, er
 		return nil, fmt.Errorf("forest: %w", err)
 	}
 	scores := make([]Scores, len(tracks))
-	var x features.Extractor
 	for i, t := range tracks {
 		scores[i].Score = make([]float32, len(t.Readings))
 		for j, w := range features.Windows(t.Readings) {
 			if r := t.Readings[j]; before.Sub(r.Time) < scoredPast {
-				scores[i].Score[j] = float32(result.Detector.Detect(&x, w, r).Score)
+				scores[i].Score[j] = float32(result.Detector.Detect(w, r).Score)
 			}
 		}
 	}
