@@ -22,17 +22,18 @@ type bins struct {
 	rows  []uint8 // row after row
 }
 
-func newBins(rows Matrix) bins {
-	b := bins{edges: make([][]float64, rows.Columns), rows: make([]uint8, len(rows.Data))}
-	ParallelFor(rows.Columns, func(column int) {
-		values := make([]float64, rows.Rows())
-		for i := range values {
-			values[i] = rows.Data[i*rows.Columns+column]
+func newBins(rows [][]float64) bins {
+	columns := len(rows[0])
+	b := bins{edges: make([][]float64, columns), rows: make([]uint8, columns*len(rows))}
+	ParallelFor(columns, func(column int) {
+		values := make([]float64, len(rows))
+		for i, row := range rows {
+			values[i] = row[column]
 		}
 		slices.Sort(values)
 		b.edges[column] = binEdges(values)
-		for i := column; i < len(rows.Data); i += rows.Columns {
-			b.rows[i] = uint8(sort.SearchFloat64s(b.edges[column], rows.Data[i])) //nolint:gosec // at most maxBins-1 edges
+		for i, row := range rows {
+			b.rows[i*columns+column] = uint8(sort.SearchFloat64s(b.edges[column], row[column])) //nolint:gosec // at most maxBins-1 edges
 		}
 	})
 	return b

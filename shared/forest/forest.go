@@ -4,7 +4,8 @@
 // "Random Forests", Machine Learning 45, 2001), which predicts a number.
 //
 // It knows nothing of readings; shared/learn builds the detector and the
-// forecaster from it. Both forests are made for two cores and a short run: trees
+// forecaster from it. Rows are of equally many finite numbers, at most 255, because an
+// artifact stores the number of a node's feature in a byte. Both forests are made for two cores and a short run: trees
 // are flat arrays of small nodes, and are grown in parallel; several are walked at
 // a time. Each tree has a random source of its own, seeded by the forest's seed and
 // the tree's number, and sums have a fixed order: the same rows, options and seed
@@ -16,19 +17,6 @@ import (
 	"sync"
 	"sync/atomic"
 )
-
-// Matrix holds rows of equally many finite numbers, one row after the other: at most 255, because an
-// artifact stores the number of a node's feature in a byte.
-type Matrix struct {
-	Data    []float64
-	Columns int
-}
-
-// Rows is the number of rows.
-func (m Matrix) Rows() int { return len(m.Data) / m.Columns }
-
-// Row returns row i without copying it.
-func (m Matrix) Row(i int) []float64 { return m.Data[i*m.Columns : (i+1)*m.Columns : (i+1)*m.Columns] }
 
 // ParallelFor runs work(i) for i from 0 to n-1, in as many goroutines as there are cores.
 // Which of them runs which i differs from run to run; results must not depend on it.

@@ -38,12 +38,12 @@ func auc(scores []float64, odd []bool) float64 {
 	return (ranks - positives*(positives+1)/2) / (positives * (float64(len(scores)) - positives))
 }
 
-func isolation(rows forest.Matrix, o forest.IsolationOptions) *forest.Isolation {
+func isolation(rows [][]float64, o forest.IsolationOptions) *forest.Isolation {
 	o.Trees, o.Sample = cmp.Or(o.Trees, 100), cmp.Or(o.Sample, 256)
 	return forest.GrowIsolation(rows, o)
 }
 
-func regression(rows forest.Matrix, targets []float64, o forest.RegressionOptions) *forest.Regression {
+func regression(rows [][]float64, targets []float64, o forest.RegressionOptions) *forest.Regression {
 	o.Trees, o.Leaf = cmp.Or(o.Trees, 100), cmp.Or(o.Leaf, 20)
 	return forest.GrowRegression(rows, targets, o)
 }
@@ -71,7 +71,7 @@ func TestRegressionPredicts(t *testing.T) {
 	mean := regression(rows, targets, forest.RegressionOptions{Trees: 30, Seed: 1})
 	squares, variance := 0.0, 0.0
 	for i := range want {
-		predicted := mean.Predict(unseen.Row(i))
+		predicted := mean.Predict(unseen[i])
 		squares += (predicted - want[i]) * (predicted - want[i])
 		variance += want[i] * want[i]
 	}
@@ -90,7 +90,7 @@ func TestRegressionPredicts(t *testing.T) {
 	absolute := func(o forest.RegressionOptions) float64 {
 		sum, f := 0.0, regression(rows, skewed, o)
 		for i := range want {
-			sum += math.Abs(f.Predict(unseen.Row(i)) - want[i])
+			sum += math.Abs(f.Predict(unseen[i]) - want[i])
 		}
 		return sum / float64(len(want))
 	}
@@ -132,9 +132,9 @@ func TestReproducible(t *testing.T) { //nolint:paralleltest // it changes the nu
 func TestOrderOfRowsIsOnlyAnotherDraw(t *testing.T) {
 	t.Parallel()
 	rows, odd := strange(5000, 1)
-	shuffled := forest.Matrix{Columns: rows.Columns}
-	for _, i := range rand.New(rand.NewPCG(9, 9)).Perm(rows.Rows()) {
-		shuffled.Data = append(shuffled.Data, rows.Row(i)...)
+	var shuffled [][]float64
+	for _, i := range rand.New(rand.NewPCG(9, 9)).Perm(len(rows)) {
+		shuffled = append(shuffled, rows[i])
 	}
 	a := auc(isolation(rows, forest.IsolationOptions{Seed: 1}).ScoreAll(rows), odd)
 	b := auc(isolation(shuffled, forest.IsolationOptions{Seed: 1}).ScoreAll(rows), odd)
@@ -148,7 +148,7 @@ func TestNoAllocation(t *testing.T) { //nolint:paralleltest // counts allocation
 	rows, _ := strange(1000, 1)
 	inputs, targets := smooth(1000, 1)
 	f, g := isolation(rows, forest.IsolationOptions{Seed: 1}), regression(inputs, targets, forest.RegressionOptions{Trees: 10, Seed: 1})
-	if n := testing.AllocsPerRun(100, func() { f.Score(rows.Row(3)); g.Predict(inputs.Row(3)) }); n > 0 {
+	if n := testing.AllocsPerRun(100, func() { f.Score(rows[3]); g.Predict(inputs[3]) }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
@@ -156,7 +156,7 @@ func TestNoAllocation(t *testing.T) { //nolint:paralleltest // counts allocation
 // Rows that are all alike cannot be told apart, and that is no fault.
 func TestRowsThatAreAlike(t *testing.T) {
 	t.Parallel()
-	flat := isolation(forest.Matrix{Columns: 2, Data: make([]float64, 200)}, forest.IsolationOptions{})
+	flat := isolation(slices.Repeat([][]float64{{0, 0}}, 100), forest.IsolationOptions{})
 	if s := flat.Score([]float64{0, 0}); s <= 0 || s > 1 {
 		t.Errorf("a row among its likes scores %v", s)
 	}
@@ -172,8 +172,8 @@ func TestCodec(t *testing.T) {
 	if err := r.End(); err != nil || !bytes.Equal(f2.Append(nil), f.Append(nil)) || !bytes.Equal(g2.Append(nil), g.Append(nil)) {
 		t.Errorf("read back: %v", err)
 	}
-	for i := range rows.Rows() {
-		if f.Score(rows.Row(i)) != f2.Score(rows.Row(i)) || g.Predict(inputs.Row(i)) != g2.Predict(inputs.Row(i)) {
+	for i := range rows {
+		if f.Score(rows[i]) != f2.Score(rows[i]) || g.Predict(inputs[i]) != g2.Predict(inputs[i]) {
 			t.Fatalf("row %d differs after reading back", i)
 		}
 	}

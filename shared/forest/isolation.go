@@ -28,13 +28,13 @@ type Isolation struct {
 }
 
 // GrowIsolation grows an isolation forest from two rows or more.
-func GrowIsolation(rows Matrix, o IsolationOptions) *Isolation {
-	sample := min(o.Sample, rows.Rows())
-	return &Isolation{sample: sample, trees: grow(rows.Columns, o.Trees, o.Seed, func(g grower) trees {
+func GrowIsolation(rows [][]float64, o IsolationOptions) *Isolation {
+	sample := min(o.Sample, len(rows))
+	return &Isolation{sample: sample, trees: grow(len(rows[0]), o.Trees, o.Seed, func(g grower) trees {
 		// The height of a balanced tree is the paper's limit: a longer path says no more about
 		// how anomalous a row is.
-		tree := isolationGrower{grower: g, rows: rows, levels: bits.Len(uint(sample - 1))}
-		tree.grow(tree.root(), draw(g.random, rows.Rows(), sample), 0)
+		tree := isolationGrower{g, bits.Len(uint(sample - 1))}
+		tree.grow(tree.root(), draw(g.random, rows, sample), 0)
 		return tree.trees
 	})}
 }
@@ -46,9 +46,9 @@ func (f *Isolation) Score(row []float64) float64 {
 }
 
 // ScoreAll scores every row.
-func (f *Isolation) ScoreAll(rows Matrix) []float64 {
-	scores := make([]float64, rows.Rows())
-	ParallelFor(len(scores), func(i int) { scores[i] = f.Score(rows.Row(i)) })
+func (f *Isolation) ScoreAll(rows [][]float64) []float64 {
+	scores := make([]float64, len(rows))
+	ParallelFor(len(scores), func(i int) { scores[i] = f.Score(rows[i]) })
 	return scores
 }
 
@@ -70,29 +70,27 @@ func ReadIsolation(r *artifact.Reader, columns int) *Isolation {
 type isolationGrower struct {
 	grower
 
-	rows   Matrix
 	levels int // splits from root to leaf at most
 }
 
-// draw draws k of the numbers below n without replacement by Floyd's method, whose cost does
-// not depend on n.
-func draw(random *rand.Rand, n, k int) []int {
-	taken := make(map[int]struct{}, k)
-	drawn := make([]int, 0, k)
-	for j := n - k; j < n; j++ {
+// draw draws k rows without replacement by Floyd's method, whose cost does not depend on how
+// many there are.
+func draw(random *rand.Rand, rows [][]float64, k int) (drawn [][]float64) {
+	taken := make(map[int]bool, k)
+	for j := len(rows) - k; j < len(rows); j++ {
 		i := random.IntN(j + 1)
-		if _, twice := taken[i]; twice {
+		if taken[i] {
 			i = j
 		}
-		taken[i] = struct{}{}
-		drawn = append(drawn, i)
+		taken[i] = true
+		drawn = append(drawn, rows[i])
 	}
 	return drawn
 }
 
 // grow turns a node into a split of its rows, or into a leaf when they cannot
 // be told apart or the tree is high enough.
-func (g *isolationGrower) grow(at int, members []int, level int) {
+func (g *isolationGrower) grow(at int, members [][]float64, level int) {
 	feature, threshold, ok := g.choose(members)
 	if level == g.levels || !ok {
 		g.leaf(at, float32(float64(level)+averagePath(len(members))))
@@ -100,7 +98,7 @@ func (g *isolationGrower) grow(at int, members []int, level int) {
 	}
 	left := 0
 	for i, row := range members {
-		if g.rows.Data[row*g.rows.Columns+feature] <= threshold {
+		if row[feature] <= threshold {
 			members[i], members[left] = members[left], row
 			left++
 		}
@@ -112,7 +110,7 @@ func (g *isolationGrower) grow(at int, members []int, level int) {
 
 // choose draws a feature that is not constant among the members, and a
 // threshold between its least and its greatest value, the greatest excluded.
-func (g *isolationGrower) choose(members []int) (feature int, threshold float64, ok bool) {
+func (g *isolationGrower) choose(members [][]float64) (feature int, threshold float64, ok bool) {
 	if len(members) < 2 {
 		return 0, 0, false
 	}
@@ -122,8 +120,7 @@ func (g *isolationGrower) choose(members []int) (feature int, threshold float64,
 		feature := g.order[i-1]
 		low, high := math.Inf(1), math.Inf(-1)
 		for _, row := range members {
-			v := g.rows.Data[row*g.rows.Columns+feature]
-			low, high = min(low, v), max(high, v)
+			low, high = min(low, row[feature]), max(high, row[feature])
 		}
 		if low < high {
 			threshold := low + g.random.Float64()*(high-low)

@@ -8,25 +8,26 @@ import (
 )
 
 // strange is rows of 15 numbers, one in fifty of them far out.
-func strange(rows int, seed uint64) (m forest.Matrix, label []bool) {
+func strange(rows int, seed uint64) (all [][]float64, label []bool) {
 	random := rand.New(rand.NewPCG(seed, 7))
-	m.Columns = 15
 	for range rows {
 		odd := random.IntN(50) == 0
 		label = append(label, odd)
-		for c := range m.Columns {
+		var row []float64
+		for c := range 15 {
 			v := random.NormFloat64() * float64(c+1)
 			if odd && c%3 == 0 {
 				v *= 4
 			}
-			m.Data = append(m.Data, v)
+			row = append(row, v)
 		}
+		all = append(all, row)
 	}
-	return m, label
+	return all, label
 }
 
 // The detector's own forest.
-func detector() (*forest.Isolation, forest.Matrix) {
+func detector() (*forest.Isolation, [][]float64) {
 	rows, _ := strange(5000, 1)
 	return isolation(rows, forest.IsolationOptions{Trees: 200, Sample: 1024, Seed: 1}), rows
 }
@@ -42,6 +43,6 @@ func BenchmarkIsolationScoreOneRow(b *testing.B) {
 	f, rows := detector()
 	b.ReportAllocs()
 	for b.Loop() {
-		f.Score(rows.Row(17))
+		f.Score(rows[17])
 	}
 }

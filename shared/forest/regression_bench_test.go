@@ -9,18 +9,17 @@ import (
 )
 
 // smooth is rows of 22 numbers and a target that depends on some of them.
-func smooth(rows int, seed uint64) (m forest.Matrix, targets []float64) {
+func smooth(rows int, seed uint64) (all [][]float64, targets []float64) {
 	random := rand.New(rand.NewPCG(seed, 3))
-	m.Columns = 22
 	for range rows {
-		first := len(m.Data)
-		for range m.Columns {
-			m.Data = append(m.Data, random.NormFloat64())
+		var x []float64
+		for range 22 {
+			x = append(x, random.NormFloat64())
 		}
-		x := m.Data[first:]
+		all = append(all, x)
 		targets = append(targets, x[0]+math.Sin(2*x[1])+x[2]*x[3]+0.5*random.NormFloat64())
 	}
-	return m, targets
+	return all, targets
 }
 
 func BenchmarkRegressionFit50k(b *testing.B) {
@@ -35,6 +34,6 @@ func BenchmarkRegressionPredictOneRow(b *testing.B) {
 	f := regression(rows, targets, forest.RegressionOptions{Seed: 1})
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ { // another row each time, as the processor learns the way of one
-		f.Predict(rows.Row(i * 7919 % rows.Rows()))
+		f.Predict(rows[i*7919%len(rows)])
 	}
 }

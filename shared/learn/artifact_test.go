@@ -32,11 +32,11 @@ func TestHeaderOfAnyLength(t *testing.T) {
 func TestNoChangeBeneathTheTrend(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
-	rows, targets := forest.Matrix{Columns: features.ForecastCount}, make([]float64, 64)
+	rows, targets := make([][]float64, 64), make([]float64, 64)
 	for i := range targets {
 		targets[i] = random.NormFloat64()
-		for range rows.Columns {
-			rows.Data = append(rows.Data, float64(random.IntN(4)))
+		for range features.ForecastCount {
+			rows[i] = append(rows[i], float64(random.IntN(4)))
 		}
 	}
 	regression := forest.GrowRegression(rows, targets, forest.RegressionOptions{Trees: 60, Leaf: 20})

@@ -76,7 +76,7 @@ func (m model) String() string {
 
 // known are the rows in which the change of one quantity is known, in the order of time.
 type known struct {
-	rows    forest.Matrix
+	rows    [][]float64
 	changes []float64
 	trend   int // index of its slope over five minutes
 	unit    string
@@ -95,9 +95,8 @@ func knownOf(examples []example) (temperature, humidity known) {
 }
 
 func (k *known) add(row []float64, change float64) {
-	k.rows.Columns = features.ForecastCount
 	if reading.Has(change) {
-		k.rows.Data, k.changes = append(k.rows.Data, row...), append(k.changes, change)
+		k.rows, k.changes = append(k.rows, row), append(k.changes, change)
 	}
 }
 
@@ -112,7 +111,7 @@ func (k *known) loss(wrong float64) float64 {
 // errors measures a model on the rows.
 func (k *known) errors(m model) (e errorSums) {
 	for i, change := range k.changes {
-		e.add(i*blocks/len(k.changes), k.loss(change-m.change(k.rows.Row(i), k.trend)), k.loss(change))
+		e.add(i*blocks/len(k.changes), k.loss(change-m.change(k.rows[i], k.trend)), k.loss(change))
 	}
 	return e
 }
@@ -144,7 +143,7 @@ func (m *model) fit(learned, held known, seed uint64) (e errorSums, reason strin
 func (k *known) stillness(forecast func(row []float64, trend int) float64) (bound float64) {
 	trends, sizes := make([]float64, len(k.changes)), make([]float64, len(k.changes))
 	for i, change := range k.changes {
-		trends[i], sizes[i] = math.Abs(k.rows.Row(i)[k.trend]), math.Abs(change)
+		trends[i], sizes[i] = math.Abs(k.rows[i][k.trend]), math.Abs(change)
 	}
 	ordered := slices.Sorted(slices.Values(trends))
 	slices.Sort(sizes)
@@ -155,7 +154,7 @@ func (k *known) stillness(forecast func(row []float64, trend int) float64) (boun
 		for i, trend := range trends {
 			if trend >= bound && trend < next {
 				truth := min(max(k.changes[i], -most), most)
-				e.add(i*blocks/len(trends), k.loss(truth-forecast(k.rows.Row(i), k.trend)), k.loss(truth))
+				e.add(i*blocks/len(trends), k.loss(truth-forecast(k.rows[i], k.trend)), k.loss(truth))
 			}
 		}
 		if _, _, clearly := e.compared(); clearly {

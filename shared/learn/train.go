@@ -91,9 +91,9 @@ func examplesOfNode(s NodeHistory) []example {
 
 // detector grows a detector and measures it on verdicts, from which it does not learn.
 func (in Input) detector(learned []example, info Info) (*Detector, AnomalyMetrics) {
-	rows := forest.Matrix{Columns: features.DetectionCount, Data: make([]float64, 0, len(learned)*features.DetectionCount)}
-	for _, e := range learned {
-		rows.Data = append(rows.Data, e.detection[:]...)
+	rows := make([][]float64, len(learned))
+	for i := range learned {
+		rows[i] = learned[i].detection[:]
 	}
 	grown := forest.GrowIsolation(rows, forest.IsolationOptions{Trees: detectorTrees, Sample: detectorSample, Seed: info.Seed})
 	scores := grown.ScoreAll(rows)
