@@ -106,9 +106,7 @@ func stuck(w reading.Window, r reading.Reading) bool {
 	}
 	longest, run := 0, 0
 	for i := 1; i < n-now; i++ {
-		if same(i, w.Temperature[i-1], w.Humidity[i-1]) {
-			run++
-		} else {
+		if run++; !same(i, w.Temperature[i-1], w.Humidity[i-1]) {
 			run = 0
 		}
 		longest = max(longest, run)

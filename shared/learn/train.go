@@ -67,26 +67,22 @@ func examplesOf(history []NodeHistory) []example {
 	// Sort by name, so that the order of the nodes in the input changes nothing.
 	history = slices.SortedStableFunc(slices.Values(history), func(a, b NodeHistory) int { return strings.Compare(a.NodeID, b.NodeID) })
 	found := make([][]example, len(history))
-	forest.ParallelFor(len(history), func(i int) { found[i] = examplesOfNode(history[i]) })
+	forest.ParallelFor(len(history), func(node int) {
+		series := history[node].Readings
+		for i, w := range features.Windows(series) {
+			detection, scorable := features.Detection(w, series[i])
+			if !scorable {
+				continue
+			}
+			e := example{at: series[i].Time, detection: detection}
+			e.forecast, _ = features.Forecast(w, series[i])
+			e.temperature, e.humidity = features.ChangeAtHorizon(series, i)
+			found[node] = append(found[node], e)
+		}
+	})
 	all := slices.Concat(found...)
 	slices.SortStableFunc(all, func(a, b example) int { return a.at.Compare(b.at) })
 	return all
-}
-
-func examplesOfNode(s NodeHistory) []example {
-	var found []example
-	for i, w := range features.Windows(s.Readings) {
-		r := s.Readings[i]
-		e := example{at: r.Time}
-		var scorable bool
-		if e.detection, scorable = features.Detection(w, r); !scorable {
-			continue
-		}
-		e.forecast, _ = features.Forecast(w, r)
-		e.temperature, e.humidity = features.ChangeAtHorizon(s.Readings, i)
-		found = append(found, e)
-	}
-	return found
 }
 
 // detector grows a detector and measures it on verdicts, from which it does not learn.
@@ -99,8 +95,8 @@ func (in Input) detector(learned []example, info Info) (*Detector, AnomalyMetric
 	scores := grown.ScoreAll(rows)
 	slices.Sort(scores)
 	d := &Detector{Info: info, Threshold: features.Quantile(scores, 1-contamination), forest: grown}
-	after := opinions(d, in.Labels)
-	c := countConfusion(after)
+	after := judgements(d, in.Labels)
+	c := countConfusion(in.Labels, after)
 	m := AnomalyMetrics{
 		F1: c.f1(), Accuracy: c.accuracy(), Precision: share(c.truePositive, c.truePositive+c.falsePositive),
 		Recall: share(c.truePositive, c.truePositive+c.falseNegative), Threshold: d.Threshold, Rows: len(learned), Held: len(in.Labels),
@@ -116,7 +112,7 @@ func (in Input) detector(learned []example, info Info) (*Detector, AnomalyMetric
 // gate decides whether a new detector replaces the live one: on the verdicts it must not be
 // worse by more than chance. Without verdicts nothing speaks for the new one, and the live
 // one stays.
-func (in Input) gate(after []opinion, m *AnomalyMetrics) (published bool, reason string) {
+func (in Input) gate(after []bool, m *AnomalyMetrics) (published bool, reason string) {
 	live := in.LiveDetector
 	if live == nil {
 		return true, "there was no detector before"
@@ -124,15 +120,15 @@ func (in Input) gate(after []opinion, m *AnomalyMetrics) (published bool, reason
 	if len(in.Labels) == 0 {
 		return false, "the live detector stays: there is no verdict to compare by"
 	}
-	before := opinions(live, in.Labels)
-	old := countConfusion(before)
+	before := judgements(live, in.Labels)
+	old := countConfusion(in.Labels, before)
 	m.LiveF1 = old.f1()
 	measure, was, is := "F1", m.LiveF1, m.F1
 	if is == nil { // there is no anomaly to find, and only false alarms distinguish them
 		measure, was, is = "accuracy", old.accuracy(), m.Accuracy
 	}
 	switch {
-	case lostBeyondChance(before, after): // here verdicts are not weighted, so that sampled ones do not hide those on incidents
+	case lostBeyondChance(in.Labels, before, after): // here verdicts are not weighted, so that sampled ones do not hide those on incidents
 		return false, fmt.Sprintf("the live detector stays: on %d verdicts its %s is %.3f, that of the new one %.3f",
 			len(in.Labels), measure, *was, *is)
 	case *is >= *was:

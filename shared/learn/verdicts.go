@@ -1,34 +1,26 @@
 package learn
 
-import (
-	"math"
-)
+import "math"
 
-// opinion is a detector's judgement of a reading that a person has judged.
-type opinion struct {
-	said, truth bool
-	weight      float64
-}
-
-// opinions returns a detector's judgements of readings.
-func opinions(d *Detector, judged []Labelled) []opinion {
-	all := make([]opinion, 0, len(judged))
-	for _, each := range judged {
-		all = append(all, opinion{said: d.Detect(each.Window, each.Reading).Anomalous(), truth: each.Anomalous, weight: each.Weight})
+// judgements are what a detector says of readings that people judged: whether each is an anomaly.
+func judgements(d *Detector, judged []Labelled) []bool {
+	said := make([]bool, len(judged))
+	for i, l := range judged {
+		said[i] = d.Detect(l.Window, l.Reading).Anomalous()
 	}
-	return all
+	return said
 }
 
-// lostBeyondChance reports whether the new opinions of the same readings are worse than the old
-// ones by more than chance, at a level of one in 20: McNemar's test with the continuity
-// correction. It takes at least five readings lost and none won.
-func lostBeyondChance(before, after []opinion) bool {
+// lostBeyondChance reports whether the judgements after are worse than those before by more than
+// chance, at a level of one in 20: McNemar's test with the continuity correction. It takes at least
+// five readings lost and none won.
+func lostBeyondChance(judged []Labelled, before, after []bool) bool {
 	const oneInTwenty = 1.645 // standard deviations
 	lost, won := 0, 0
-	for i, is := range after {
-		switch was := before[i]; {
-		case is.said == was.said:
-		case was.said == was.truth:
+	for i, l := range judged {
+		switch {
+		case before[i] == after[i]:
+		case before[i] == l.Anomalous:
 			lost++
 		default:
 			won++
@@ -37,21 +29,20 @@ func lostBeyondChance(before, after []opinion) bool {
 	return float64(lost-won-1) > oneInTwenty*math.Sqrt(float64(lost+won))
 }
 
-// confusion counts readings by the detector's judgement and the truth.
+// confusion weighs readings by the detector's judgement and the truth.
 type confusion struct{ truePositive, falsePositive, falseNegative, trueNegative float64 }
 
-func countConfusion(all []opinion) confusion {
-	var c confusion
-	for _, o := range all {
+func countConfusion(judged []Labelled, said []bool) (c confusion) {
+	for i, l := range judged {
 		switch {
-		case o.said && o.truth:
-			c.truePositive += o.weight
-		case o.said:
-			c.falsePositive += o.weight
-		case o.truth:
-			c.falseNegative += o.weight
+		case said[i] && l.Anomalous:
+			c.truePositive += l.Weight
+		case said[i]:
+			c.falsePositive += l.Weight
+		case l.Anomalous:
+			c.falseNegative += l.Weight
 		default:
-			c.trueNegative += o.weight
+			c.trueNegative += l.Weight
 		}
 	}
 	return c
