@@ -84,11 +84,6 @@ func (t tail) surprise(z float64) float64 {
 	return low + (high-low)*(z-t.Ranks[at-1])/(t.Ranks[at]-t.Ranks[at-1])
 }
 
-// beyond is the inverse of surprise, for a surprise of at least 1.7.
-func (t tail) beyond(surprise float64) float64 {
-	return t.Ranks[len(t.Ranks)-1] + max(0, surprise-logShare(tailShare))*(t.Excess*math.Ln10)
-}
-
 func logShare(p float64) float64 { return -math.Log(p) / math.Ln10 }
 
 // Calibration says what is usual for a customer's nodes, and which nodes are neighbours. It
@@ -316,17 +311,14 @@ func (c *Calibration) Anonymous() *Calibration {
 	return a
 }
 
-// leastScale is the smallest scale of a statistic. It keeps a change of the last digit at a node
+// spread is the scale of a statistic. That it is no smaller keeps a change of the last digit at a node
 // that never changes from raising an alarm and, for [Unchanged], a few values equal by chance.
-func leastScale(s Statistic) float64 {
+func (u usual) spread(s Statistic) float64 {
 	if s == Unchanged {
-		return 0.3
+		return max(0.3, float64(u.Scale[s]))
 	}
-	return 0.05
+	return max(0.05, float64(u.Scale[s]))
 }
-
-// spread is the scale of a statistic, at least leastScale.
-func (u usual) spread(s Statistic) float64 { return max(leastScale(s), float64(u.Scale[s])) }
 
 func (u usual) standardised(s Statistic, strength float64) float64 {
 	return (strength - float64(u.Middle[s])) / u.spread(s)

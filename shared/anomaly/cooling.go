@@ -43,10 +43,7 @@ func MovesOf(w reading.Window, r reading.Reading, day *Day, usual float64) Moves
 	}
 	w = w.With(w.Temperature)
 	n := w.Len()
-	now := r.Temperature
-	if n >= 2 && w.Age[n-2] <= held {
-		now = median3(w.Temperature[n-2], w.Temperature[n-1], now)
-	}
+	now := smooth(w.Age, w.Temperature, r.Temperature)
 	m.Level = float32(now)
 	i := n
 	for k, span := range spans() {

@@ -33,7 +33,7 @@ func (c *Calibration) Explain(node, room string, r reading.Reading, v Values) Re
 	}
 	reason := Reason{Statistic: by, Value: v[by], Score: c.all.surprise(most), Usual: c.monthly(u, hour, by)}
 	now := 0.0
-	switch reason.Quantity = by.kind().quantity; reason.Quantity {
+	switch reason.Quantity = kinds()[by].quantity; reason.Quantity {
 	case "temperature":
 		now = r.Temperature
 	case "dew_point":
@@ -48,12 +48,13 @@ func (c *Calibration) Explain(node, room string, r reading.Reading, v Values) Re
 // monthly is the size of a statistic, in its unit, that occurs once a month at an hour of the day, and at
 // most what a person would believe of a room, because few hours say little about a month.
 func (c *Calibration) monthly(u usual, hour int, s Statistic) float64 {
-	z := c.tails[s].beyond(logShare(1.0/hoursOfMonth)) + float64(c.rhythm[s][hour])
+	t, k := c.tails[s], kinds()[s]
+	z := t.Ranks[len(t.Ranks)-1] + (Alarm(1)-logShare(tailShare))*(t.Excess*math.Ln10) + float64(c.rhythm[s][hour])
 	strength := float64(u.Middle[s]) + u.spread(s)*z
 	if s == Roughness {
 		strength = math.Exp(strength) - 1
 	}
-	return min(s.kind().believed, s.kind().floor*(math.Exp(strength)-1))
+	return min(k.believed, k.floor*(math.Exp(strength)-1))
 }
 
 // Band is the range in which a value is usual; NaN if unknown.
@@ -80,7 +81,7 @@ func (c *Calibration) Bands(node, room string, slot int64, day *Day) (temperatur
 
 // String is the reason as a sentence without a full stop.
 func (r Reason) String() string {
-	size, kind := math.Abs(r.Value), r.Statistic.kind()
+	size, kind := math.Abs(r.Value), kinds()[r.Statistic]
 	way, moved := "above", "rose"
 	if r.Value < 0 {
 		way, moved = "below", "fell"

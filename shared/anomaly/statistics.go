@@ -63,10 +63,8 @@ func kinds() [Count]kind {
 	}
 }
 
-func (s Statistic) kind() kind { return kinds()[s] }
-
 // String is the name of the statistic, for programs.
-func (s Statistic) String() string { return s.kind().name }
+func (s Statistic) String() string { return kinds()[s].name }
 
 // The floors of roughness, °C and %.
 const (
@@ -92,9 +90,10 @@ const slotsOfDay = 144
 // Air is a temperature and a dew point, both in °C; NaN where there is none.
 type Air struct{ Temperature, DewPoint float64 }
 
-// AirOf is the air of a temperature in °C and a relative humidity in %.
+// AirOf is the air of a temperature in °C and a relative humidity in %, to a hundred-thousandth of a
+// degree as in a [Day].
 func AirOf(temperature, humidity float64) Air {
-	return Air{Temperature: temperature, DewPoint: reading.DewPoint(temperature, humidity)}
+	return Air{float64(float32(temperature)), float64(float32(reading.DewPoint(temperature, humidity)))}
 }
 
 func none() Air { return Air{Temperature: math.NaN(), DewPoint: math.NaN()} }
@@ -102,16 +101,9 @@ func none() Air { return Air{Temperature: math.NaN(), DewPoint: math.NaN()} }
 // Day is the last day of a node: its last reading in each slot of ten minutes. The
 // zero value is empty. It takes 1,160 bytes: detection keeps one of every node.
 type Day struct {
-	slots  [slotsOfDay]narrowAir
-	newest int64 // slot since 1970; slots that are empty or older are NaN
+	slots  [slotsOfDay][2]float32 // temperature and dew point
+	newest int64                  // slot since 1970; slots that are empty or older are NaN
 }
-
-// narrowAir is an [Air] to a hundred-thousandth of a degree.
-type narrowAir struct{ temperature, dewPoint float32 }
-
-func narrow(a Air) narrowAir { return narrowAir{float32(a.Temperature), float32(a.DewPoint)} }
-
-func (a narrowAir) air() Air { return Air{float64(a.temperature), float64(a.dewPoint)} }
 
 // SlotOf is the number of the slot of a time, since 1970.
 func SlotOf(at time.Time) int64 { return at.Unix() / int64(SlotWidth/time.Second) }
@@ -119,18 +111,15 @@ func SlotOf(at time.Time) int64 { return at.Unix() / int64(SlotWidth/time.Second
 // Put sets the last reading of a slot. Slots come in the order of time; an older one
 // within the day is overwritten.
 func (d *Day) Put(slot int64, a Air) {
-	if d.newest == 0 || slot-d.newest >= slotsOfDay {
-		for i := range d.slots {
-			d.slots[i] = narrow(none())
-		}
-		d.newest = slot
+	set := func(slot int64, a Air) {
+		d.slots[slot%slotsOfDay] = [2]float32{float32(a.Temperature), float32(a.DewPoint)}
 	}
-	for d.newest < slot {
+	for d.newest = max(d.newest, slot-slotsOfDay); d.newest < slot; {
 		d.newest++
-		d.slots[d.newest%slotsOfDay] = narrow(none())
+		set(d.newest, none())
 	}
 	if slot > d.newest-slotsOfDay {
-		d.slots[slot%slotsOfDay] = narrow(a)
+		set(slot, a)
 	}
 }
 
@@ -139,7 +128,8 @@ func (d *Day) At(slot int64) Air {
 	if slot > d.newest || slot <= d.newest-slotsOfDay {
 		return none()
 	}
-	return d.slots[slot%slotsOfDay].air()
+	a := d.slots[slot%slotsOfDay]
+	return Air{float64(a[0]), float64(a[1])}
 }
 
 // The ages, in slots, of the readings that changes are measured from. A slot holds its last
@@ -236,15 +226,14 @@ func (l *Live) Around(at time.Time, neighbours []*Live) Surroundings {
 	values := func() []float64 { return make([]float64, 0, MaxNeighbours) }
 	temperature, dew, warmer, damper := values(), values(), values(), values()
 	for i, other := range neighbours {
-		if at.Sub(other.Heard).Abs().Seconds() > held {
+		if !heardAt(other.Heard, at) {
 			continue
 		}
 		s.Neighbours++
-		now := narrow(other.Now).air() // rounded as in its day
-		temperature = append(temperature, now.Temperature+l.excess[i].Temperature)
-		dew = append(dew, now.DewPoint+l.excess[i].DewPoint)
-		warmer = append(warmer, now.Temperature-other.Day.At(slot-twoHours).Temperature)
-		damper = append(damper, now.DewPoint-other.Day.At(slot-quarterHour).DewPoint)
+		temperature = append(temperature, other.Now.Temperature+l.excess[i].Temperature)
+		dew = append(dew, other.Now.DewPoint+l.excess[i].DewPoint)
+		warmer = append(warmer, other.Now.Temperature-other.Day.At(slot-twoHours).Temperature)
+		damper = append(damper, other.Now.DewPoint-other.Day.At(slot-quarterHour).DewPoint)
 	}
 	s.Air, s.Warmer, s.Damper = Air{median(temperature, 1), median(dew, 1)}, median(warmer, 1), median(damper, 1)
 	return s
@@ -265,10 +254,8 @@ func Statistics(w reading.Window, r reading.Reading, day *Day, around Surroundin
 	r.Temperature, r.Humidity = reading.Round(r.Temperature), reading.Round(r.Humidity) // as in the window
 	v[Unchanged] = unchanged(w, r, day, slot)
 	warm, humid := w.With(w.Temperature), w.With(w.Humidity)
-	t, roughT := smooth(warm.Age, warm.Temperature, r.Temperature, roughTemperature)
-	h, roughH := smooth(humid.Age, humid.Humidity, r.Humidity, roughHumidity)
-	v[Roughness] = larger(roughT, roughH)
-	now := narrow(AirOf(t, h)).air()
+	v[Roughness] = larger(rough(warm.Temperature, r.Temperature, roughTemperature), rough(humid.Humidity, r.Humidity, roughHumidity))
+	now := AirOf(smooth(warm.Age, warm.Temperature, r.Temperature), smooth(humid.Age, humid.Humidity, r.Humidity))
 	if around.Neighbours >= MinNeighbours {
 		v[DewPointLevel] = now.DewPoint - around.Air.DewPoint
 		change := now.Temperature - day.At(slot-twoHours).Temperature
@@ -284,17 +271,12 @@ func Statistics(w reading.Window, r reading.Reading, day *Day, around Surroundin
 	return v
 }
 
-// smooth returns a quantity now, which is the median of its last three readings, and its
-// roughness; both are NaN if the reading lacks it.
-func smooth(ages, values []float64, now, floor float64) (middle, roughness float64) {
-	n := len(values)
-	if math.IsNaN(now) {
-		return now, now
+// smooth returns a quantity now, the median of its last three readings; NaN if the reading lacks it.
+func smooth(ages, values []float64, now float64) float64 {
+	if n := len(values); n >= 2 && ages[n-2] <= held {
+		return median3(values[n-2], values[n-1], now)
 	}
-	if middle = now; n >= 2 && ages[n-2] <= held {
-		middle = median3(values[n-2], values[n-1], now)
-	}
-	return middle, rough(values, now, floor)
+	return now
 }
 
 // departed is the part of a change that leads away from the usual value, so that a value that
@@ -335,16 +317,13 @@ func unchanged(w reading.Window, r reading.Reading, day *Day, slot int64) float6
 		return math.NaN()
 	}
 	equal := func(a, b float64) bool { return a == b || math.IsNaN(b) }
-	i := w.Len() - 1
-	for i >= 0 && equal(w.Temperature[i], r.Temperature) && equal(w.Humidity[i], r.Humidity) {
-		i--
+	same, equals, i := 0.0, 0, w.Len()-1
+	for ; i >= 0 && equal(w.Temperature[i], r.Temperature) && equal(w.Humidity[i], r.Humidity); i-- {
+		same = w.Age[i]
+		equals++
 	}
-	if i+1 == w.Len() {
-		return 0
-	}
-	same, equals := w.Age[i+1], w.Len()-i-1
 	if i < 0 && reading.Has(r.Temperature) {
-		last := narrow(AirOf(r.Temperature, r.Humidity)).air()
+		last := AirOf(r.Temperature, r.Humidity)
 		alike := func(a Air) bool { return a.Temperature == last.Temperature && equal(a.DewPoint, last.DewPoint) }
 		for back := int64(1); back < slotsOfDay && alike(day.At(slot-back)); back++ {
 			same = max(same, float64(back)*SlotWidth.Seconds())
@@ -367,14 +346,11 @@ func rough(values []float64, now, floor float64) float64 {
 	if len(values) < differences+1 {
 		return math.NaN()
 	}
-	last := values[len(values)-differences-1:]
+	last := [differences + 2]float64{differences + 1: now}
+	copy(last[:], values[len(values)-differences-1:])
 	sum := 0.0
 	for i := range differences {
-		next := now
-		if i+2 < len(last) {
-			next = last[i+2]
-		}
-		sum += min(math.Abs((next-last[i+1])-(last[i+1]-last[i])), roughCap*floor)
+		sum += min(math.Abs((last[i+2]-last[i+1])-(last[i+1]-last[i])), roughCap*floor)
 	}
 	return sum / (differences * floor)
 }
