@@ -143,8 +143,8 @@ func Calibrate(past []NodeHours) *Calibration {
 	c.all = tailOf(pooled, shipped.all)
 	c.air(past, rooms)
 	c.neighbours = make(map[string][]string, len(past))
+	unknown := func(name string) bool { _, ok := c.nodes[name]; return !ok }
 	for _, n := range past {
-		unknown := func(name string) bool { _, ok := c.nodes[name]; return !ok }
 		c.neighbours[n.Node] = slices.DeleteFunc(slices.Clone(n.Neighbours[:min(len(n.Neighbours), MaxNeighbours)]), unknown)
 	}
 	return c
@@ -158,13 +158,10 @@ const youngQuantile = 0.9
 // usual finds what is usual for one statistic: of each node as far as its hours show it, and
 // for the rest of its room, or of the fleet for a room without such nodes.
 func (c *Calibration) usual(s Statistic, past []NodeHours, shipped usual) {
-	type own struct {
-		n             float64
-		middle, scale float64
-	}
+	type own struct{ n, middle, scale float64 } // n hours; 0 if too few
 	its := make([]own, len(past))
-	rooms := map[string][]int{}
-	var everybody []int
+	rooms := map[string][]own{}
+	var everybody []own
 	for i, n := range past {
 		var values []float64
 		for _, h := range n.Hours {
@@ -173,19 +170,19 @@ func (c *Calibration) usual(s Statistic, past []NodeHours, shipped usual) {
 			}
 		}
 		slices.Sort(values)
-		if its[i].n = float64(len(values)); len(values) >= minHours {
-			its[i].middle = features.Quantile(values, 0.5)
-			its[i].scale = features.Quantile(values, 0.9) - its[i].middle
-			rooms[n.Room], everybody = append(rooms[n.Room], i), append(everybody, i)
+		if len(values) >= minHours {
+			middle := features.Quantile(values, 0.5)
+			its[i] = own{float64(len(values)), middle, features.Quantile(values, 0.9) - middle}
+			rooms[n.Room], everybody = append(rooms[n.Room], its[i]), append(everybody, its[i])
 		}
 	}
-	between := func(of []int, share float64, otherwise usual) (middle, scale float32) {
+	between := func(of []own, share float64, otherwise usual) (middle, scale float32) {
 		if len(of) == 0 {
 			return otherwise.Middle[s], otherwise.Scale[s]
 		}
 		var middles, scales []float64
-		for _, i := range of {
-			middles, scales = append(middles, its[i].middle), append(scales, its[i].scale)
+		for _, o := range of {
+			middles, scales = append(middles, o.middle), append(scales, o.scale)
 		}
 		slices.Sort(middles)
 		slices.Sort(scales)
@@ -193,15 +190,11 @@ func (c *Calibration) usual(s Statistic, past []NodeHours, shipped usual) {
 	}
 	c.fleet.Middle[s], c.fleet.Scale[s] = between(everybody, youngQuantile, shipped)
 	for i, n := range past {
-		room, known := c.rooms[n.Room]
-		if !known {
-			room = c.fleet
-		}
+		room, u := c.room(n.Room), c.nodes[n.Node]
 		room.Middle[s], room.Scale[s] = between(rooms[n.Room], 0.5, c.fleet)
 		c.rooms[n.Room] = room
-		u := c.nodes[n.Node]
 		u.Middle[s], u.Scale[s] = room.Middle[s], room.Scale[s]
-		if o := its[i]; o.n >= minHours {
+		if o := its[i]; o.n > 0 {
 			w, young := o.n/(o.n+110), max(0, 1-o.n/hoursOfWeek)
 			middle, scale := float64(c.fleet.Middle[s]), float64(room.Scale[s])
 			scale += young * max(0, float64(c.fleet.Scale[s])-scale)
@@ -260,10 +253,7 @@ func (c *Calibration) byHour(s Statistic, past []NodeHours) (pooled []float64) {
 func (c *Calibration) air(past []NodeHours, rooms map[string][]Climate) {
 	means := map[string]map[int64]float32{}
 	for room, climates := range rooms {
-		u, ok := c.rooms[room]
-		if !ok {
-			u = c.fleet
-		}
+		u := c.room(room)
 		u.Air = limitsOf(climates, beyondPast, 0)
 		u.Air.slow(climates, roomSpread)
 		c.rooms[room] = u
@@ -378,11 +368,17 @@ func (c *Calibration) most(u usual, hour int, strength Hour) (surprise float64, 
 	return surprise, by
 }
 
+// of is what is usual for a node; for one that is unknown, what is for its room.
 func (c *Calibration) of(node, room string) usual {
 	if u, ok := c.nodes[node]; ok {
 		return u
 	}
-	if u, ok := c.rooms[room]; ok {
+	return c.room(room)
+}
+
+// room is what is usual for a room; for one that is unknown, what is for the fleet.
+func (c *Calibration) room(name string) usual {
+	if u, ok := c.rooms[name]; ok {
 		return u
 	}
 	return c.fleet

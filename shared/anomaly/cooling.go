@@ -166,17 +166,13 @@ func Together(at time.Time, nodes []*Live) (m Moves, heard int) {
 			continue
 		}
 		heard++
-		for k := range values {
-			v := moves.Level
-			if k < len(moves.Change) {
-				v = moves.Change[k]
-			}
-			if !math.IsNaN(float64(v)) {
-				values[k] = append(values[k], v)
-			}
+		for k, v := range moves.Change {
+			values[k] = append(values[k], v)
 		}
+		values[4] = append(values[4], moves.Level)
 	}
 	middle := func(v []float32) float32 {
+		v = slices.DeleteFunc(v, func(v float32) bool { return math.IsNaN(float64(v)) })
 		if len(v) < leastOfRoom || 2*len(v) < alive {
 			return float32(math.NaN())
 		}
@@ -229,8 +225,8 @@ func (c *Climate) Add(m Moves) {
 
 // limits are the largest usual changes of a node's or a room's air, in °C: larger ones are reported.
 type limits struct {
-	Change [2][4]float32 // rise and fall within each span, at any hour
-	Level  [2]float32    // coldest and warmest
+	Change [8]float32 // rises within each span, then falls, at any hour
+	Level  [2]float32 // coldest and warmest
 	// Slow is how much hotter it is than its past (negative: colder; 0: neither), the day since
 	// 1970 on which that began, and peaks if only those of the days are hotter, or steep.
 	Slow  [3]float32
@@ -264,8 +260,8 @@ func firstChanges() [4]float32 { return [4]float32{1.5, 2.5, 4, 6} }
 // largest changes, at quiet hours of the day less, but for the part doubt. Until a week is known,
 // firstChanges count for the rest.
 func limitsOf(past []Climate, beyond, doubt float32) limits {
-	var largest [2][4]float32
-	var at [2][24][4]float32 // at an hour of the day and its neighbours
+	var largest [8]float32 // rises, and falls
+	var at [24][8]float32  // at an hour of the day and its neighbours
 	warmest, coldest := float32(math.Inf(-1)), float32(math.Inf(1))
 	hours, today, learned := 0, int64(0), false
 	before := largest // until today
@@ -277,37 +273,31 @@ func limitsOf(past []Climate, beyond, doubt float32) limits {
 			continue
 		}
 		hours++
-		told, changes := false, [2][4]float32{c.Rise, c.Fall}
-		for way, its := range changes {
-			for k, v := range its {
-				told = told || learned && v > max(repeating, beyond*before[way][k])
-			}
+		told, changes := false, slices.Concat(c.Rise[:], c.Fall[:])
+		for k, v := range changes {
+			told = told || learned && v > max(repeating, beyond*before[k])
 		}
 		if told {
 			continue
 		}
-		for way, its := range changes {
-			for k, v := range its {
-				largest[way][k] = larger(largest[way][k], v)
-				for beside := range 3 {
-					h := (c.Start.UTC().Hour() + 23 + beside) % 24
-					at[way][h][k] = larger(at[way][h][k], v)
-				}
+		for k, v := range changes {
+			largest[k] = larger(largest[k], v)
+			for beside := range 3 {
+				h := (c.Start.UTC().Hour() + 23 + beside) % 24
+				at[h][k] = larger(at[h][k], v)
 			}
 		}
 		warmest, coldest = larger(warmest, c.Warmest), -larger(-coldest, -c.Least)
 	}
 	known := min(1, float32(hours)/hoursOfWeek)
 	l := limits{First: (1 - known) * (1 + 2*max(0, 1-float32(hours)/firstHours)), Level: [2]float32{-unbounded, unbounded}}
-	for way := range largest {
-		for k, most := range largest[way] {
-			l.Change[way][k] = (1 + (1-known)/6) * beyond * most
-			for h := range at[way] {
-				part := at[way][h][k] / most
-				part += (1 - part) * doubt
-				if part > 0 {
-					l.Hour[way][h] = max(l.Hour[way][h], uint8(math.Ceil(255*float64(part))))
-				}
+	for k, most := range largest {
+		l.Change[k] = (1 + (1-known)/6) * beyond * most
+		for h := range at {
+			part := at[h][k] / most
+			part += (1 - part) * doubt
+			if way := k / 4; part > 0 {
+				l.Hour[way][h] = max(l.Hour[way][h], uint8(math.Ceil(255*float64(part))))
 			}
 		}
 	}
@@ -319,7 +309,7 @@ func limitsOf(past []Climate, beyond, doubt float32) limits {
 
 // change is the largest rise (way 0) or fall (1) within a span at an hour of the day.
 func (l *limits) change(way, span, hour int) float32 {
-	most := max(leastRise, l.Change[way][span]*float32(l.Hour[way][hour])/255, l.First*firstChanges()[span])
+	most := max(leastRise, l.Change[4*way+span]*float32(l.Hour[way][hour])/255, l.First*firstChanges()[span])
 	if way == 1 {
 		most *= beyondFall
 	}
@@ -501,16 +491,14 @@ func (l *Live) Cooling(c *Calibration, node, room string, at time.Time, together
 // Cooling judges the changes of a node and of its room at a time; it reports false if they are
 // usual for the place. A change of the room is reported for each node that takes part in it.
 func (c *Calibration) Cooling(node, room string, at time.Time, own, together Moves, heard int) (Notice, bool) {
+	its := c.fleet.Air
+	if u, ok := c.nodes[node]; ok {
+		its = u.Air
+	}
 	places := [2]struct {
 		m Moves
 		l limits
-	}{{together, c.fleet.Air}, {own.Apart(together), c.fleet.Air}}
-	if u, ok := c.rooms[room]; ok {
-		places[0].l = u.Air
-	}
-	if u, ok := c.nodes[node]; ok {
-		places[1].l = u.Air
-	}
+	}{{together, c.room(room).Air}, {own.Apart(together), its}}
 	level := float64(own.Level)
 	notice := func(cause string, by, usual float32, reason string) (Notice, bool) {
 		usual = min(usual, larger(by, -by)/2)

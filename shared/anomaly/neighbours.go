@@ -44,42 +44,36 @@ func Temperatures(readings []reading.Reading, from, until int64) []float32 {
 // minutes correlate best with its own: those of its room first, of other rooms where
 // the room has too few and they are alike. It is done once a day.
 func Neighbours(nodes []Placed) [][]int {
-	changes := make([][]float32, len(nodes))
+	changes, rooms := make([][]float32, len(nodes)), map[string][]int{}
 	for i, n := range nodes {
 		changes[i] = standardisedChanges(n.Slots[max(0, len(n.Slots)-slotsCompared):])
-	}
-	rooms := map[string][]int{}
-	for i, n := range nodes {
 		rooms[n.Room] = append(rooms[n.Room], i)
 	}
 	chosen := make([][]int, len(nodes))
 	for i, n := range nodes {
-		inside := best(i, rooms[n.Room], changes, -2, MaxNeighbours)
-		if missing := MaxNeighbours - len(inside); missing > 0 {
+		chosen[i] = best(i, rooms[n.Room], changes, -2, MaxNeighbours)
+		if missing := MaxNeighbours - len(chosen[i]); missing > 0 {
 			var outside []int
 			for step := 1; step < len(nodes) && len(outside) < maxOutside; step++ {
 				if other := (i + step) % len(nodes); nodes[other].Room != n.Room {
 					outside = append(outside, other)
 				}
 			}
-			inside = append(inside, best(i, outside, changes, leastCorrelation, missing)...)
+			chosen[i] = append(chosen[i], best(i, outside, changes, leastCorrelation, missing)...)
 		}
-		chosen[i] = inside
 	}
 	return chosen
 }
 
 // best returns the candidates, at most most of them, that correlate best with a node, and with
 // at least least.
-func best(of int, candidates []int, changes [][]float32, least float64, most int) []int {
+func best(of int, candidates []int, changes [][]float32, least float64, most int) (found []int) {
 	correlations := map[int]float64{}
-	found := slices.DeleteFunc(slices.Clone(candidates), func(other int) bool {
-		if other == of {
-			return true
+	for _, other := range candidates {
+		if by := correlation(changes[of], changes[other]); other != of && by >= least {
+			correlations[other], found = by, append(found, other)
 		}
-		correlations[other] = correlation(changes[of], changes[other])
-		return correlations[other] < least
-	})
+	}
 	slices.SortStableFunc(found, func(a, b int) int { return cmp.Compare(correlations[b], correlations[a]) })
 	return found[:min(len(found), most)]
 }
