@@ -169,7 +169,6 @@ func (c *Calibration) usual(s Statistic, past []NodeHours, shipped usual) {
 				values = append(values, v)
 			}
 		}
-		slices.Sort(values)
 		if len(values) >= minHours {
 			middle := features.Quantile(values, 0.5)
 			its[i] = own{float64(len(values)), middle, features.Quantile(values, 0.9) - middle}
@@ -184,8 +183,6 @@ func (c *Calibration) usual(s Statistic, past []NodeHours, shipped usual) {
 		for _, o := range of {
 			middles, scales = append(middles, o.middle), append(scales, o.scale)
 		}
-		slices.Sort(middles)
-		slices.Sort(scales)
 		return float32(features.Quantile(middles, share)), float32(features.Quantile(scales, share))
 	}
 	c.fleet.Middle[s], c.fleet.Scale[s] = between(everybody, youngQuantile, shipped)
@@ -226,7 +223,6 @@ func (c *Calibration) byHour(s Statistic, past []NodeHours) (pooled []float64) {
 		if len(z) == 0 {
 			continue
 		}
-		slices.Sort(z)
 		n, high := float64(len(z)), features.Quantile(z, 0.9)
 		all += n
 		mean += (high - mean) * n / all
@@ -319,7 +315,6 @@ func tailOf(values []float64, shipped tail) tail {
 	if len(values) == 0 {
 		return shipped
 	}
-	slices.Sort(values)
 	own := min(1, float64(len(values))/enough)
 	mixed := func(its, shipped float64) float64 { return own*its + (1-own)*shipped }
 	var t tail

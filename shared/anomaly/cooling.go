@@ -390,8 +390,7 @@ func (l *limits) slow(past []Climate, spread float64) {
 			if len(values) < leastDays || d.heard < least {
 				continue
 			}
-			slices.Sort(values)
-			coldest, middle, warmest := values[0], features.Quantile(values, 0.5), values[len(values)-1]
+			coldest, middle, warmest := slices.Min(values), features.Quantile(values, 0.5), slices.Max(values)
 			for i, v := range values {
 				values[i] = math.Abs(v - middle)
 			}

@@ -177,7 +177,6 @@ func median(values []float64, least int) float64 {
 	if values = slices.DeleteFunc(values, math.IsNaN); len(values) < least {
 		return math.NaN()
 	}
-	slices.Sort(values)
 	return features.Quantile(values, 0.5)
 }
 
@@ -246,10 +245,7 @@ type Values [Count]float64
 // Statistics computes them for a reading from the valid window before it, the node's
 // day before the reading's slot, and its surroundings.
 func Statistics(w reading.Window, r reading.Reading, day *Day, around Surroundings) Values {
-	var v Values
-	for i := range v {
-		v[i] = math.NaN()
-	}
+	v := Values{DewPointLevel: math.NaN(), TemperatureChange: math.NaN(), DewPointChange: math.NaN()}
 	slot := SlotOf(r.Time)
 	r.Temperature, r.Humidity = reading.Round(r.Temperature), reading.Round(r.Humidity) // as in the window
 	v[Unchanged] = unchanged(w, r, day, slot)

@@ -127,19 +127,18 @@ func spread(values []float64, now float64) float64 {
 	return math.Sqrt(max(0, squares/n-sum*sum/(n*n)))
 }
 
-// Quantile interpolates a quantile of ascending numbers.
-func Quantile(ascending []float64, q float64) float64 {
-	place := q * float64(len(ascending)-1)
+// Quantile sorts numbers and interpolates a quantile of them.
+func Quantile(values []float64, q float64) float64 {
+	slices.Sort(values)
+	place := q * float64(len(values)-1)
 	low := int(place)
-	if low+1 >= len(ascending) {
-		return ascending[len(ascending)-1]
+	if low+1 >= len(values) {
+		return values[len(values)-1]
 	}
-	return ascending[low] + (place-float64(low))*(ascending[low+1]-ascending[low])
+	return values[low] + (place-float64(low))*(values[low+1]-values[low])
 }
 
 // median leaves values as they are.
 func median(values []float64) float64 {
-	sorted := append(make([]float64, 0, reading.MaxWindow), values...)
-	slices.Sort(sorted)
-	return Quantile(sorted, 0.5)
+	return Quantile(append(make([]float64, 0, reading.MaxWindow), values...), 0.5)
 }

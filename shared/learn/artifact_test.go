@@ -44,11 +44,14 @@ func TestNoChangeBeneathTheTrend(t *testing.T) {
 	content := must.Get(grown.MarshalBinary())(t)
 	f := must.Get(DecodeForecaster(content))(t)
 	row := make([]float64, features.ForecastCount)
-	if temperature, humidity := f.change(row); temperature != 0 || humidity != 0 {
+	changes := func() (temperature, humidity float64) {
+		return f.temperature.change(row, features.TemperatureTrend), f.humidity.change(row, features.HumidityTrend)
+	}
+	if temperature, humidity := changes(); temperature != 0 || humidity != 0 {
 		t.Errorf("still: %g and %g", temperature, humidity)
 	}
 	row[features.TemperatureTrend], row[features.HumidityTrend] = -0.2, 0.3
-	if temperature, humidity := f.change(row); temperature == 0 || humidity == 0 {
+	if temperature, humidity := changes(); temperature == 0 || humidity == 0 {
 		t.Errorf("moving: %g and %g", temperature, humidity)
 	}
 	persistence := &Forecaster{Info: f.Info}
@@ -96,7 +99,8 @@ func FuzzDecode(f *testing.F) {
 		sealed, err := seal(forecasterPrefix, h, body)
 		must.Do(t, err)
 		if model, err := DecodeForecaster(sealed); err == nil {
-			model.change(make([]float64, features.ForecastCount))
+			model.temperature.change(make([]float64, features.ForecastCount), features.TemperatureTrend)
+			model.humidity.change(make([]float64, features.ForecastCount), features.HumidityTrend)
 		} else if !errors.Is(err, artifact.ErrUnusable) {
 			t.Errorf("refused with %v", err)
 		}

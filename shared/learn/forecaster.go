@@ -47,18 +47,14 @@ func (f *Forecaster) Forecast(w reading.Window, r reading.Reading, after time.Du
 	if f == nil || !ok {
 		return 0, 0, false
 	}
-	dt, dh := f.change(row[:])
+	dt, dh := f.temperature.change(row[:], features.TemperatureTrend), f.humidity.change(row[:], features.HumidityTrend)
 	part := float64(after) / float64(Horizon)
 	temperature = min(max(r.Temperature+part*dt, reading.MinTemperature), reading.MaxTemperature)
 	humidity = min(max(r.Humidity+part*dh, reading.MinHumidity), reading.MaxHumidity)
 	return temperature, humidity, true
 }
 
-// change returns the changes that the models expect within the horizon.
-func (f *Forecaster) change(row []float64) (temperature, humidity float64) {
-	return f.temperature.change(row, features.TemperatureTrend), f.humidity.change(row, features.HumidityTrend)
-}
-
+// change is the change that the model expects within the horizon.
 func (m model) change(row []float64, trend int) float64 {
 	if m.forest == nil || math.Abs(row[trend]) < m.still {
 		return 0
@@ -145,8 +141,7 @@ func (k *known) stillness(forecast func(row []float64, trend int) float64) (boun
 	for i, change := range k.changes {
 		trends[i], sizes[i] = math.Abs(k.rows[i][k.trend]), math.Abs(change)
 	}
-	ordered := slices.Sorted(slices.Values(trends))
-	slices.Sort(sizes)
+	ordered := slices.Clone(trends)
 	most := features.Quantile(sizes, 1-unforeseen) // the unforeseeable, such as a spike, must not decide
 	for _, share := range [...]float64{0.5, 0.6, 0.7, 0.8, 0.9, 0.95} {
 		next := features.Quantile(ordered, share)

@@ -92,9 +92,7 @@ func (in Input) detector(learned []example, info Info) (*Detector, AnomalyMetric
 		rows[i] = learned[i].detection[:]
 	}
 	grown := forest.GrowIsolation(rows, forest.IsolationOptions{Trees: detectorTrees, Sample: detectorSample, Seed: info.Seed})
-	scores := grown.ScoreAll(rows)
-	slices.Sort(scores)
-	d := &Detector{Info: info, Threshold: features.Quantile(scores, 1-contamination), forest: grown}
+	d := &Detector{Info: info, Threshold: features.Quantile(grown.ScoreAll(rows), 1-contamination), forest: grown}
 	after := judgements(d, in.Labels)
 	c := countConfusion(in.Labels, after)
 	m := AnomalyMetrics{
