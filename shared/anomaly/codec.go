@@ -1,6 +1,7 @@
 package anomaly
 
 import (
+	_ "embed"
 	"encoding/binary"
 	"maps"
 	"slices"
@@ -54,10 +55,7 @@ func DecodeCalibration(content []byte) (*Calibration, error) {
 		}
 		c.neighbours[name] = theirs
 	}
-	if err := r.End(); err != nil {
-		return nil, err
-	}
-	return c, nil
+	return c, r.End()
 }
 
 func readNamed(r *artifact.Reader) map[string]usual {
@@ -68,4 +66,19 @@ func readNamed(r *artifact.Reader) map[string]usual {
 		named[name] = artifact.Read[usual](r)
 	}
 	return named
+}
+
+// shippedFile stands for a customer's own hours until there are enough. It was made by
+// `go run ./run/tools/ml shipped` of simulated sites whose seeds no evaluation uses;
+// `make shipped` compares.
+//
+//go:embed shipped.calibration
+var shippedFile []byte
+
+func shipped() *Calibration {
+	c, err := DecodeCalibration(shippedFile)
+	if err != nil {
+		panic(err) // it is part of the program, and a test reads it
+	}
+	return c
 }

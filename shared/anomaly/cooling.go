@@ -38,9 +38,6 @@ const comesBack = 2.0
 // day, at most comesBack counts.
 func MovesOf(w reading.Window, r reading.Reading, day *Day, usual float64) Moves {
 	m := noMoves()
-	if !reading.Has(r.Temperature) {
-		return m
-	}
 	w = w.With(w.Temperature)
 	n := w.Len()
 	now := smooth(w.Age, w.Temperature, r.Temperature)
@@ -197,7 +194,7 @@ const leastOfRoom = 3
 type Climate struct {
 	Start          time.Time
 	Rise, Fall     [4]float32 // largest within each span, °C, both positive
-	Mean           float32    // °C
+	Mean           float32    // °C; 0 of no readings
 	Warmest, Least float32    // °C
 	Count          int32      // of readings in the mean
 }
@@ -205,7 +202,7 @@ type Climate struct {
 // Unheard is an hour in which nothing was heard.
 func Unheard(start time.Time) Climate {
 	m := noMoves()
-	return Climate{Start: start, Rise: m.Change, Fall: m.Change, Mean: m.Level, Warmest: m.Level, Least: m.Level}
+	return Climate{Start: start, Rise: m.Change, Fall: m.Change, Warmest: m.Level, Least: m.Level}
 }
 
 // Add includes the changes up to a reading.
@@ -217,9 +214,7 @@ func (c *Climate) Add(m Moves) {
 		return
 	}
 	c.Warmest, c.Least = larger(c.Warmest, m.Level), -larger(-c.Least, -m.Level)
-	if c.Count++; c.Count == 1 {
-		c.Mean = 0
-	}
+	c.Count++
 	c.Mean += (m.Level - c.Mean) / float32(c.Count)
 }
 
@@ -397,12 +392,11 @@ func (l *limits) slow(past []Climate, spread float64) {
 			scale := max(spread, 1.4826*median(values, 1))
 			beyond := [2]float64{min(warmest, middle+outlier*scale), min(-coldest, -middle+outlier*scale)}
 			by := d.values[k] - middle
-			z := by / scale
 			for w, way := range [2]float64{1, -1} {
 				if sum[w] == 0 {
 					began[w] = d.number
 				}
-				sum[w] = max(0, sum[w]+way*z-cusumSlack)
+				sum[w] = max(0, sum[w]+way*by/scale-cusumSlack)
 				if i == len(since)-1 && sum[w] > largest && way*d.values[k] > beyond[w]+beyondDays*spread {
 					largest, l.Slow = sum[w], [3]float32{float32(by), float32(began[w]), 0}
 					if k == 1 && way > 0 {

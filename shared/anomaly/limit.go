@@ -120,11 +120,8 @@ func (q Width) Update(w reading.Window, r reading.Reading) (next Width, inside, 
 	for origin >= 0 && w.Age[origin] < Horizon*60 {
 		origin--
 	}
-	if origin < 0 || w.Age[origin] > oldest {
-		return q, false, false
-	}
 	t, ok := TrendOf(w, r, w.Len()-origin)
-	if !ok {
+	if !ok || w.Age[origin] > oldest {
 		return q, false, false
 	}
 	low, high := t.Interval(q, w.Age[origin]/60)
@@ -160,13 +157,9 @@ func rushing(w reading.Window, r reading.Reading, limit float64) (Trend, bool) {
 // rising is the line through the last ten minutes, if by this reading and by the two before it the
 // line reaches the limit in time, and its slope is sure.
 func rising(w reading.Window, r reading.Reading, limit float64) (now Trend, ok bool) {
-	for back := range inARow {
-		t, ok := TrendOf(w, r, back)
-		if !ok || t.Level >= limit || t.At(sooner) < limit {
-			return Trend{}, false
-		}
-		if back == 0 {
-			now = t
+	for back := inARow - 1; back >= 0; back-- {
+		if now, ok = TrendOf(w, r, back); !ok || now.Level >= limit || now.At(sooner) < limit {
+			return now, false
 		}
 	}
 	return now, now.Slope >= sure*now.Error

@@ -9,6 +9,7 @@
 package anomaly
 
 import (
+	"iter"
 	"math"
 	"slices"
 	"time"
@@ -236,6 +237,33 @@ func (l *Live) Around(at time.Time, neighbours []*Live) Surroundings {
 	}
 	s.Air, s.Warmer, s.Damper = Air{median(temperature, 1), median(dew, 1)}, median(warmer, 1), median(damper, 1)
 	return s
+}
+
+// Player plays the recorded readings of a node as detection hears them: for the daily
+// calibration and for evaluation.
+type Player struct {
+	Live
+
+	Readings []reading.Reading // oldest first
+	Next     int               // place of the next one
+
+	window func() (int, reading.Window, bool)
+}
+
+// NewPlayer returns a player, and a function that stops it.
+func NewPlayer(readings []reading.Reading) (p Player, stop func()) {
+	p.Readings = readings
+	p.window, stop = iter.Pull2(features.Windows(readings))
+	return p, stop
+}
+
+// Play hears the readings before a time. judge is called with each before it is heard.
+func (p *Player) Play(until time.Time, judge func(w reading.Window, r reading.Reading)) {
+	for ; p.Next < len(p.Readings) && p.Readings[p.Next].Time.Before(until); p.Next++ {
+		_, w, _ := p.window()
+		judge(w, p.Readings[p.Next])
+		p.Hear(p.Readings[p.Next])
+	}
 }
 
 // Values are the statistics of one reading, signed, in their units. One that is unknown, such

@@ -177,10 +177,7 @@ func readTrees(r *artifact.Reader, columns int, least float32) trees {
 	if int(its) != columns || count < 1 {
 		r.Fail("%d trees of %d columns, not %d", count, its, columns)
 	}
-	for range count {
-		if r.Err() != nil {
-			break
-		}
+	for ; count > 0 && r.Err() == nil; count-- {
 		f.readNode(r, f.root(), 0, least)
 	}
 	return f

@@ -38,9 +38,9 @@ func auc(scores []float64, odd []bool) float64 {
 	return (ranks - positives*(positives+1)/2) / (positives * (float64(len(scores)) - positives))
 }
 
-func isolation(rows [][]float64, o forest.IsolationOptions) *forest.Isolation {
-	o.Trees, o.Sample = cmp.Or(o.Trees, 100), cmp.Or(o.Sample, 256)
-	return forest.GrowIsolation(rows, o)
+// isolation grows the paper's forest.
+func isolation(rows [][]float64, seed uint64) *forest.Isolation {
+	return forest.GrowIsolation(rows, 100, 256, seed)
 }
 
 func regression(rows [][]float64, targets []float64, o forest.RegressionOptions) *forest.Regression {
@@ -52,7 +52,7 @@ func TestStrangeRowsScoreHigh(t *testing.T) {
 	t.Parallel()
 	rows, odd := strange(5000, 1)
 	unseen, unseenOdd := strange(5000, 2)
-	f := isolation(rows, forest.IsolationOptions{Seed: 1})
+	f := isolation(rows, 1)
 	for name, got := range map[string]float64{"seen": auc(f.ScoreAll(rows), odd), "unseen": auc(f.ScoreAll(unseen), unseenOdd)} {
 		if got < 0.95 {
 			t.Errorf("ROC AUC of %s rows %.3f, want 0.95 or more", name, got)
@@ -107,7 +107,7 @@ func TestReproducible(t *testing.T) { //nolint:paralleltest // it changes the nu
 	before := runtime.GOMAXPROCS(0)
 	defer runtime.GOMAXPROCS(before)
 	for name, grown := range map[string]func(seed uint64) []byte{
-		"isolation": func(seed uint64) []byte { return isolation(rows, forest.IsolationOptions{Seed: seed}).Append(nil) },
+		"isolation": func(seed uint64) []byte { return isolation(rows, seed).Append(nil) },
 		"mean": func(seed uint64) []byte {
 			return regression(inputs, targets, forest.RegressionOptions{Trees: 20, Seed: seed}).Append(nil)
 		},
@@ -136,9 +136,9 @@ func TestOrderOfRowsIsOnlyAnotherDraw(t *testing.T) {
 	for _, i := range rand.New(rand.NewPCG(9, 9)).Perm(len(rows)) {
 		shuffled = append(shuffled, rows[i])
 	}
-	a := auc(isolation(rows, forest.IsolationOptions{Seed: 1}).ScoreAll(rows), odd)
-	b := auc(isolation(shuffled, forest.IsolationOptions{Seed: 1}).ScoreAll(rows), odd)
-	c := auc(isolation(rows, forest.IsolationOptions{Seed: 2}).ScoreAll(rows), odd)
+	a := auc(isolation(rows, 1).ScoreAll(rows), odd)
+	b := auc(isolation(shuffled, 1).ScoreAll(rows), odd)
+	c := auc(isolation(rows, 2).ScoreAll(rows), odd)
 	if math.Abs(a-b) > 0.03 || math.Abs(a-c) > 0.03 {
 		t.Errorf("ROC AUC %.4f, with rows in another order %.4f, with another seed %.4f", a, b, c)
 	}
@@ -147,7 +147,7 @@ func TestOrderOfRowsIsOnlyAnotherDraw(t *testing.T) {
 func TestNoAllocation(t *testing.T) { //nolint:paralleltest // counts allocations of the process
 	rows, _ := strange(1000, 1)
 	inputs, targets := smooth(1000, 1)
-	f, g := isolation(rows, forest.IsolationOptions{Seed: 1}), regression(inputs, targets, forest.RegressionOptions{Trees: 10, Seed: 1})
+	f, g := isolation(rows, 1), regression(inputs, targets, forest.RegressionOptions{Trees: 10, Seed: 1})
 	if n := testing.AllocsPerRun(100, func() { f.Score(rows[3]); g.Predict(inputs[3]) }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
@@ -156,7 +156,7 @@ func TestNoAllocation(t *testing.T) { //nolint:paralleltest // counts allocation
 // Rows that are all alike cannot be told apart, and that is no fault.
 func TestRowsThatAreAlike(t *testing.T) {
 	t.Parallel()
-	flat := isolation(slices.Repeat([][]float64{{0, 0}}, 100), forest.IsolationOptions{})
+	flat := isolation(slices.Repeat([][]float64{{0, 0}}, 100), 1)
 	if s := flat.Score([]float64{0, 0}); s <= 0 || s > 1 {
 		t.Errorf("a row among its likes scores %v", s)
 	}
@@ -166,7 +166,7 @@ func TestCodec(t *testing.T) {
 	t.Parallel()
 	rows, _ := strange(500, 1)
 	inputs, targets := smooth(500, 1)
-	f, g := isolation(rows, forest.IsolationOptions{Trees: 7, Seed: 1}), regression(inputs, targets, forest.RegressionOptions{Trees: 7, Seed: 1})
+	f, g := forest.GrowIsolation(rows, 7, 256, 1), regression(inputs, targets, forest.RegressionOptions{Trees: 7, Seed: 1})
 	r := artifact.NewReader(append(f.Append(nil), g.Append(nil)...))
 	f2, g2 := forest.ReadIsolation(r, 15), forest.ReadRegression(r, 22)
 	if err := r.End(); err != nil || !bytes.Equal(f2.Append(nil), f.Append(nil)) || !bytes.Equal(g2.Append(nil), g.Append(nil)) {
@@ -197,7 +197,7 @@ func TestCodec(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	rows, _ := strange(100, 1)
 	inputs, targets := smooth(100, 1)
-	f.Add(isolation(rows, forest.IsolationOptions{Trees: 2, Seed: 1}).Append(nil))
+	f.Add(forest.GrowIsolation(rows, 2, 256, 1).Append(nil))
 	f.Add(regression(inputs, targets, forest.RegressionOptions{Trees: 2, Seed: 1}).Append(nil))
 	row := make([]float64, 22)
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -8,13 +8,6 @@ import (
 	"coldaisle.dev/shared/artifact"
 )
 
-// IsolationOptions say how an isolation forest is grown.
-type IsolationOptions struct {
-	Trees  int // 100 in the paper
-	Sample int // rows per tree, two or more, drawn without replacement; 256 in the paper
-	Seed   uint64
-}
-
 // Isolation is an isolation forest. Its methods may be called from many
 // goroutines.
 //
@@ -27,10 +20,11 @@ type Isolation struct {
 	sample int // rows per tree
 }
 
-// GrowIsolation grows an isolation forest from two rows or more.
-func GrowIsolation(rows [][]float64, o IsolationOptions) *Isolation {
-	sample := min(o.Sample, len(rows))
-	return &Isolation{sample: sample, trees: grow(len(rows[0]), o.Trees, o.Seed, func(g grower) trees {
+// GrowIsolation grows an isolation forest of so many trees, 100 in the paper, each from a sample of the
+// rows, two or more, that is drawn without replacement: 256 in the paper.
+func GrowIsolation(rows [][]float64, count, sample int, seed uint64) *Isolation {
+	sample = min(sample, len(rows))
+	return &Isolation{sample: sample, trees: grow(len(rows[0]), count, seed, func(g grower) trees {
 		// The height of a balanced tree is the paper's limit: a longer path says no more about
 		// how anomalous a row is.
 		tree := isolationGrower{g, bits.Len(uint(sample - 1))}

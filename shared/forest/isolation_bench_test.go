@@ -29,7 +29,7 @@ func strange(rows int, seed uint64) (all [][]float64, label []bool) {
 // The detector's own forest.
 func detector() (*forest.Isolation, [][]float64) {
 	rows, _ := strange(5000, 1)
-	return isolation(rows, forest.IsolationOptions{Trees: 200, Sample: 1024, Seed: 1}), rows
+	return forest.GrowIsolation(rows, 200, 1024, 1), rows
 }
 
 func BenchmarkIsolationFitAndThreshold(b *testing.B) {

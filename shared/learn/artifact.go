@@ -67,10 +67,7 @@ func DecodeDetector(b []byte) (*Detector, error) {
 	if !(d.Threshold >= 0 && d.Threshold <= 1) {
 		r.Fail("threshold %g", d.Threshold)
 	}
-	if err := r.End(); err != nil {
-		return nil, err
-	}
-	return d, nil
+	return d, r.End()
 }
 
 // MarshalBinary returns the form that [DecodeForecaster] reads.
@@ -95,10 +92,7 @@ func DecodeForecaster(b []byte) (*Forecaster, error) {
 		return nil, err
 	}
 	f := &Forecaster{Info: h.Info, temperature: readModel(r, h.Temperature, h.StillTemperature), humidity: readModel(r, h.Humidity, h.StillHumidity)}
-	if err := r.End(); err != nil {
-		return nil, err
-	}
-	return f, nil
+	return f, r.End()
 }
 
 func readModel(r *artifact.Reader, grown bool, still float64) model {
