@@ -116,14 +116,11 @@ const minHours = 24
 // Calibrate makes a calibration from the past of a customer's nodes. An entry without a node name
 // is the air of a room. Without nodes the result is the shipped calibration.
 func Calibrate(past []NodeHours) *Calibration {
+	past = slices.SortedStableFunc(slices.Values(past), func(a, b NodeHours) int { return strings.Compare(a.Node, b.Node) })
 	rooms := map[string][]Climate{}
-	past = slices.DeleteFunc(slices.Clone(past), func(n NodeHours) bool {
-		if n.Node == "" {
-			rooms[n.Room] = n.Air
-		}
-		return n.Node == ""
-	})
-	slices.SortStableFunc(past, func(a, b NodeHours) int { return strings.Compare(a.Node, b.Node) })
+	for ; len(past) > 0 && past[0].Node == ""; past = past[1:] {
+		rooms[past[0].Room] = past[0].Air
+	}
 	shipped := shipped()
 	c := &Calibration{nodes: map[string]usual{}, rooms: map[string]usual{}, fleet: shipped.fleet, rhythm: shipped.rhythm}
 	c.fleet.Air = limitsOf(nil, beyondPast, 0)

@@ -210,12 +210,11 @@ func (c *Climate) Add(m Moves) {
 	for k, v := range m.Change {
 		c.Rise[k], c.Fall[k] = larger(c.Rise[k], v), larger(c.Fall[k], -v)
 	}
-	if math.IsNaN(float64(m.Level)) {
-		return
+	if !math.IsNaN(float64(m.Level)) {
+		c.Warmest, c.Least = larger(c.Warmest, m.Level), -larger(-c.Least, -m.Level)
+		c.Count++
+		c.Mean += (m.Level - c.Mean) / float32(c.Count)
 	}
-	c.Warmest, c.Least = larger(c.Warmest, m.Level), -larger(-c.Least, -m.Level)
-	c.Count++
-	c.Mean += (m.Level - c.Mean) / float32(c.Count)
 }
 
 // limits are the largest usual changes of a node's or a room's air, in °C: larger ones are reported.
@@ -484,14 +483,10 @@ func (l *Live) Cooling(c *Calibration, node, room string, at time.Time, together
 // Cooling judges the changes of a node and of its room at a time; it reports false if they are
 // usual for the place. A change of the room is reported for each node that takes part in it.
 func (c *Calibration) Cooling(node, room string, at time.Time, own, together Moves, heard int) (Notice, bool) {
-	its := c.fleet.Air
-	if u, ok := c.nodes[node]; ok {
-		its = u.Air
-	}
 	places := [2]struct {
 		m Moves
 		l limits
-	}{{together, c.room(room).Air}, {own.Apart(together), its}}
+	}{{together, c.room(room).Air}, {own.Apart(together), c.of(node, "").Air}} // an unknown node's are the fleet's
 	level := float64(own.Level)
 	notice := func(cause string, by, usual float32, reason string) (Notice, bool) {
 		usual = min(usual, larger(by, -by)/2)

@@ -28,10 +28,7 @@ type Placed struct {
 // Temperatures returns the slots of a [Placed] from one slot until another, of readings from
 // old to new.
 func Temperatures(readings []reading.Reading, from, until int64) []float32 {
-	slots := make([]float32, max(0, until-from))
-	for i := range slots {
-		slots[i] = float32(math.NaN())
-	}
+	slots := slices.Repeat([]float32{float32(math.NaN())}, int(max(0, until-from)))
 	for _, r := range readings {
 		if at := SlotOf(r.Time) - from; at >= 0 && at < int64(len(slots)) && reading.Has(r.Temperature) {
 			slots[at] = float32(r.Temperature)

@@ -24,10 +24,32 @@ type RegressionOptions struct {
 // numbers, and optionally in its leaves, which then hold medians.
 type Regression struct{ trees }
 
-// GrowRegression grows a forest that predicts each row's target, a finite number.
+// GrowRegression grows a forest that predicts each row's target, a finite number. Each tree grows from a
+// bootstrap sample: as many rows as there are, drawn with replacement.
 func GrowRegression(rows [][]float64, targets []float64, o RegressionOptions) *Regression {
-	b := newBins(rows)
-	return &Regression{grow(len(rows[0]), o.Trees, o.Seed, func(g grower) trees { return growTree(g, b, targets, o) })}
+	b, third := newBins(rows), max(1, len(rows[0])/3)
+	return &Regression{grow(len(rows[0]), o.Trees, o.Seed, func(base grower) trees {
+		g := regressionGrower{
+			grower: base, bins: b, options: o, cells: make([][maxBins]binStats, third), used: make([][maxBins / 64]uint64, third),
+		}
+		drawn := make([]uint16, len(targets)) // how often each row was drawn
+		for range drawn {
+			drawn[g.random.IntN(len(drawn))]++
+		}
+		var members []sample
+		total := binStats{}
+		for row, times := range drawn {
+			if times == 0 {
+				continue
+			}
+			m := sample{row: uint32(row), weight: float32(times), sum: float64(times) * targets[row]}
+			members = append(members, m)
+			total.sum += m.sum
+			total.weight += m.weight
+		}
+		g.grow(g.root(), members, total)
+		return g.trees
+	})}
 }
 
 // Predict returns the mean of the trees' values for a row. It allocates nothing.
@@ -64,32 +86,6 @@ type regressionGrower struct {
 	options RegressionOptions
 	cells   [][maxBins]binStats    // for each feature tried
 	used    [][maxBins / 64]uint64 // a bit for each cell that is not empty
-}
-
-// growTree grows one tree from a bootstrap sample: as many rows as there are, drawn
-// with replacement.
-func growTree(base grower, b bins, targets []float64, o RegressionOptions) trees {
-	third := max(1, base.columns/3)
-	g := regressionGrower{
-		grower: base, bins: b, options: o, cells: make([][maxBins]binStats, third), used: make([][maxBins / 64]uint64, third),
-	}
-	drawn := make([]uint16, len(targets)) // how often each row was drawn
-	for range drawn {
-		drawn[g.random.IntN(len(drawn))]++
-	}
-	var members []sample
-	total := binStats{}
-	for row, times := range drawn {
-		if times == 0 {
-			continue
-		}
-		m := sample{row: uint32(row), weight: float32(times), sum: float64(times) * targets[row]}
-		members = append(members, m)
-		total.sum += m.sum
-		total.weight += m.weight
-	}
-	g.grow(g.root(), members, total)
-	return g.trees
 }
 
 // grow turns the node of some members into a leaf, or into a split with its subtrees.

@@ -62,9 +62,6 @@ type Detection struct {
 // Anomalous reports whether the reading is an anomaly.
 func (j Detection) Anomalous() bool { return j.Reason != Normal }
 
-// ByRule reports whether a rule makes it an anomaly, whatever its score.
-func (j Detection) ByRule() bool { return j.Reason == Stuck || j.Reason == OutOfRange }
-
 // Detect judges a reading by the valid window before it. It allocates nothing.
 func (d *Detector) Detect(w reading.Window, r reading.Reading) Detection {
 	var j Detection

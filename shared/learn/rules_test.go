@@ -59,7 +59,7 @@ func TestRules(t *testing.T) {
 		"at the upper end":           {lively, 80, 41, learn.Normal},
 	} {
 		r := reading.Reading{NodeID: "n", MessageID: "m", Time: noon(), Temperature: c.temperature, Humidity: c.humidity}
-		if got := (*learn.Detector)(nil).Detect(c.window, r); got.Reason != c.want || got.ByRule() != (c.want != learn.Normal) {
+		if got := (*learn.Detector)(nil).Detect(c.window, r); got.Reason != c.want {
 			t.Errorf("%s: %q, want %q", name, got.Reason, c.want)
 		}
 	}

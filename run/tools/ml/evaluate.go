@@ -173,7 +173,7 @@ func (e *evaluation) detect(d *learn.Detector, nodes []trial.Series) {
 		labelled = labelled || n.Labels != nil
 		for i, w := range features.Windows(n.Readings) {
 			j := d.Detect(w, n.Readings[i])
-			s := scored{score: j.Score, rule: j.ByRule(), truth: n.Labels != nil && n.Labels[i]}
+			s := scored{score: j.Score, rule: j.Anomalous() && j.Reason != learn.Isolated, truth: n.Labels != nil && n.Labels[i]}
 			e.Readings++
 			if j.Scored {
 				e.Scored++
