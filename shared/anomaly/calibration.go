@@ -36,8 +36,7 @@ func (h *Hour) Add(v Values) {
 	}
 }
 
-// NodeHours is a node's past for calibration: its healthy hours (see [Healthy]), at most
-// [Hours], in any order.
+// NodeHours is a node's past for calibration: its healthy hours (see [Healthy]), at most [Hours], in any order.
 type NodeHours struct {
 	Node, Room string
 	Hours      []Hour
@@ -147,9 +146,8 @@ func Calibrate(past []NodeHours) *Calibration {
 	return c
 }
 
-// youngQuantile is the quantile of the fleet that stands for a node until a day of it is known,
-// and partly until a week is: otherwise a restless or coarse sensor would raise alarms from its
-// first hour.
+// youngQuantile is the quantile of the fleet that stands for a node until a day of it is known, and partly
+// until a week is: otherwise a restless or coarse sensor would raise alarms from its first hour.
 const youngQuantile = 0.9
 
 // usual finds what is usual for one statistic: of each node as far as its hours show it, and

@@ -69,8 +69,7 @@ func readNamed(r *artifact.Reader) map[string]usual {
 }
 
 // shippedFile stands for a customer's own hours until there are enough. It was made by
-// `go run ./run/tools/ml shipped` of simulated sites whose seeds no evaluation uses;
-// `make shipped` compares.
+// `go run ./run/tools/ml shipped` of simulated sites whose seeds no evaluation uses; `make shipped` compares.
 //
 //go:embed shipped.calibration
 var shippedFile []byte

@@ -32,10 +32,9 @@ func noMoves() Moves {
 // comesBack bounds, in °C, the part of a change that leads back to the median of the day.
 const comesBack = 2.0
 
-// MovesOf measures the changes of a node up to a reading, by the window before it. If neither the
-// window nor the day has a reading that is old enough, the change over a shorter time counts. Both
-// ends are medians of three readings. Of a change back to the usual temperature, the median of the
-// day, at most comesBack counts.
+// MovesOf measures the changes of a node up to a reading, by the window before it. If neither the window nor
+// the day has a reading that is old enough, the change over a shorter time counts. Both ends are medians of
+// three readings. Of a change back to the usual temperature, the median of the day, at most comesBack counts.
 func MovesOf(w reading.Window, r reading.Reading, day *Day, usual float64) Moves {
 	m := noMoves()
 	w = w.With(w.Temperature)
@@ -250,9 +249,8 @@ const (
 // firstChanges are, for each span, the changes that no calm room has while it is healthy, °C.
 func firstChanges() [4]float32 { return [4]float32{1.5, 2.5, 4, 6} }
 
-// limitsOf returns the limits of a place by its past in the order of time: beyond times the
-// largest changes, at quiet hours of the day less, but for the part doubt. Until a week is known,
-// firstChanges count for the rest.
+// limitsOf returns the limits of a place by its past in the order of time: beyond times the largest changes, at
+// quiet hours of the day less, but for the part doubt. Until a week is known, firstChanges count for the rest.
 func limitsOf(past []Climate, beyond, doubt float32) limits {
 	var largest [8]float32 // rises, and falls
 	var at [24][8]float32  // at an hour of the day and its neighbours
@@ -436,10 +434,9 @@ type Notice struct {
 	Low, High float64 // °C, the usual band
 }
 
-// Cooling is [Calibration.Cooling] of a node after [Live.Move]. From the third time in a day on,
-// [Joined] or more apart, a change must be larger than before, or 3 °C, so that a cycling compressor
-// does not flood people. Within half a day, the way back from a reported change counts only beyond
-// where that began.
+// Cooling is [Calibration.Cooling] of a node after [Live.Move]. From the third time in a day on, [Joined] or
+// more apart, a change must be larger than before, or 3 °C, so that a cycling compressor does not flood people.
+// Within half a day, the way back from a reported change counts only beyond where that began.
 func (l *Live) Cooling(c *Calibration, node, room string, at time.Time, together Moves, heard int) (Notice, bool) {
 	if l.last == unmoved {
 		return Notice{}, false

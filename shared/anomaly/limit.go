@@ -8,9 +8,8 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// The forecast of a limit. A room without cooling warms ever more slowly: its slope falls
-// with a time constant, here one that is longer than most rooms', so that the forecast
-// errs on the early side.
+// The forecast of a limit. A room without cooling warms ever more slowly: its slope falls with a time constant,
+// here one that is longer than most rooms', so that the forecast errs on the early side.
 const (
 	trendSpan = 600.0 // seconds over which the slope is fitted
 	reach     = 40.0  // minutes, the time constant
@@ -168,10 +167,9 @@ func rising(w reading.Window, r reading.Reading, limit float64) (now Trend, ok b
 // Passing is when a limit will be passed, in minutes from now.
 type Passing struct{ Earliest, Latest float64 }
 
-// Passes forecasts when the temperature passes a limit above it. It reports true if the last ten
-// minutes, or two fast rises, lead to the limit and have covered enough of the way, and it is warmer
-// now than in the hour before: cycling cooling, or a door, is no failure. Latest is Horizon if the
-// interval does not end before.
+// Passes forecasts when the temperature passes a limit above it. It reports true if the last ten minutes, or
+// two fast rises, lead to the limit and have covered enough of the way, and it is warmer now than in the hour
+// before: cycling cooling, or a door, is no failure. Latest is Horizon if the interval does not end before.
 func Passes(w reading.Window, r reading.Reading, limit float64, q Width) (Passing, bool) {
 	w = w.With(w.Temperature)
 	coldest := r.Temperature

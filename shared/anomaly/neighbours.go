@@ -25,8 +25,7 @@ type Placed struct {
 	Slots []float32
 }
 
-// Temperatures returns the slots of a [Placed] from one slot until another, of readings from
-// old to new.
+// Temperatures returns the slots of a [Placed] from one slot until another, of readings from old to new.
 func Temperatures(readings []reading.Reading, from, until int64) []float32 {
 	slots := slices.Repeat([]float32{float32(math.NaN())}, int(max(0, until-from)))
 	for _, r := range readings {
@@ -62,8 +61,7 @@ func Neighbours(nodes []Placed) [][]int {
 	return chosen
 }
 
-// best returns the candidates, at most most of them, that correlate best with a node, and with
-// at least least.
+// best returns the candidates, at most most of them, that correlate best with a node, and with at least least.
 func best(of int, candidates []int, changes [][]float32, least float64, most int) (found []int) {
 	correlations := map[int]float64{}
 	for _, other := range candidates {
@@ -75,8 +73,7 @@ func best(of int, candidates []int, changes [][]float32, least float64, most int
 	return found[:min(len(found), most)]
 }
 
-// standardisedChanges are the changes over 30 minutes less their mean, in standard deviations;
-// 0 if unknown.
+// standardisedChanges are the changes over 30 minutes less their mean, in standard deviations; 0 if unknown.
 func standardisedChanges(slots []float32) []float32 {
 	const span = 3
 	changes := make([]float32, len(slots))

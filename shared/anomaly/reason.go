@@ -23,8 +23,7 @@ type Reason struct {
 	Low, High float64
 }
 
-// Explain says why a reading has its score. It is for alarms; [Calibration.Score] is for
-// every reading.
+// Explain says why a reading has its score. It is for alarms; [Calibration.Score] is for every reading.
 func (c *Calibration) Explain(node, room string, r reading.Reading, v Values) Reason {
 	u, hour := c.of(node, room), r.Time.UTC().Hour()
 	most, by := c.most(u, hour, v.worth())

@@ -151,9 +151,8 @@ type Surroundings struct {
 	Usual      Air     // the node's own medians of the day, see [Day.Median]
 }
 
-// excess is how much a node's air usually differs from another's because of place and
-// calibration: the medians of the difference over the day before a slot. It is NaN with less
-// than an hour of both. It takes 20 µs.
+// excess is how much a node's air usually differs from another's because of place and calibration: the medians
+// of the difference over the day before a slot. It is NaN with less than an hour of both. It takes 20 µs.
 func (d *Day) excess(slot int64, other *Day) Air {
 	return medians(slot, func(s int64) Air {
 		mine, theirs := d.At(s), other.At(s)
@@ -181,8 +180,7 @@ func median(values []float64, least int) float64 {
 	return features.Quantile(values, 0.5)
 }
 
-// Live is the state of a node, updated by each reading. The zero value is a node that was
-// never heard.
+// Live is the state of a node, updated by each reading. The zero value is a node that was never heard.
 type Live struct {
 	Now   Air // at Heard
 	Heard time.Time

@@ -1,12 +1,10 @@
-// Package features turns a reading and the readings of the same node before it into the
-// features of the models. Training from history and detection from a message's window use
-// this one implementation.
+// Package features turns a reading and the readings of the same node before it into the features of the models.
+// Training from history and detection from a message's window use this one implementation.
 //
-// Every feature is causal and the node's own: it looks back at most an hour and 120
-// readings, and ignores clock, calendar and other nodes. The same past gives two rows:
-// [Detection] for the anomaly detector, with the level of both values, and [Forecast] for
-// the forecaster, without it: a model with the level learns to predict that, and is then
-// worse than predicting no change.
+// Every feature is causal and the node's own: it looks back at most an hour and 120 readings, and ignores
+// clock, calendar and other nodes. The same past gives two rows: [Detection] for the anomaly detector, with the
+// level of both values, and [Forecast] for the forecaster, without it: a model with the level learns to predict
+// that, and is then worse than predicting no change.
 package features
 
 import (
@@ -23,8 +21,7 @@ const MinPrevious = 6
 // DetectionCount is how many features of detection there are.
 const DetectionCount = 15
 
-// DetectionNames are the names of the features of detection, in their order, as
-// artifacts carry them.
+// DetectionNames are the names of the features of detection, in their order, as artifacts carry them.
 func DetectionNames() []string {
 	return []string{
 		"temperature", "humidity", // °C, % relative humidity
@@ -108,8 +105,7 @@ const (
 	HumidityTrend    = lagsPerQuantity + TemperatureTrend
 )
 
-// ForecastNames are the names of the features of a forecast, in their order, as
-// artifacts carry them.
+// ForecastNames are the names of the features of a forecast, in their order, as artifacts carry them.
 func ForecastNames() []string {
 	names := make([]string, 0, ForecastCount)
 	for _, quantity := range []string{"temperature", "humidity"} {
@@ -125,9 +121,8 @@ func ForecastNames() []string {
 	return append(names, "gap")
 }
 
-// Forecast returns the features of a forecast that is made from a reading and the valid
-// window before it, and whether one of the quantities has enough readings; those of one
-// without are zero. It allocates nothing.
+// Forecast returns the features of a forecast that is made from a reading and the valid window before it, and
+// whether one of the quantities has enough readings; those of one without are zero. It allocates nothing.
 func Forecast(w reading.Window, r reading.Reading) (row [ForecastCount]float64, ok bool) {
 	if humid := w.With(w.Humidity); enough(humid, r.Humidity) {
 		lags(row[lagsPerQuantity:], humid.Age, humid.Humidity, reading.Round(r.Humidity))

@@ -7,12 +7,11 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// Windows yields the index of each reading of a node, oldest first, with the window that
-// the gateway would have sent with it: at most [reading.MaxWindow] readings of the hour
-// before, rounded as in a message. It reuses the window's columns for the next reading.
+// Windows yields the index of each reading of a node, oldest first, with the window that the gateway would have
+// sent with it: at most [reading.MaxWindow] readings of the hour before, rounded as in a message. It reuses the
+// window's columns for the next reading.
 //
-// Readings must ascend in time. One that is older than the reading before it counts as
-// simultaneous.
+// Readings must ascend in time. One that is older than the reading before it counts as simultaneous.
 func Windows(node []reading.Reading) iter.Seq2[int, reading.Window] {
 	return func(yield func(int, reading.Window) bool) {
 		temperature, humidity := make([]float64, len(node)), make([]float64, len(node))

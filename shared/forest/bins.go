@@ -10,13 +10,11 @@ import (
 // feature is a byte, and a split needs one pass over its rows.
 const maxBins = 256
 
-// tailBins bins at each end of a feature hold ever fewer rows towards the extreme. With
-// equally many rows in each bin, all rare rows, such as the minutes in which a cooling
-// fails, would share one.
+// tailBins bins at each end of a feature hold ever fewer rows towards the extreme. With equally many rows in
+// each bin, all rare rows, such as the minutes in which a cooling fails, would share one.
 const tailBins = 48
 
-// bins are rows of bins. edges are each feature's upper limits, ascending; the
-// last bin has none.
+// bins are rows of bins. edges are each feature's upper limits, ascending; the last bin has none.
 type bins struct {
 	edges [][]float64
 	rows  []uint8 // row after row

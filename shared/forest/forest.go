@@ -1,15 +1,13 @@
-// Package forest holds the two tree ensembles of Coldaisle: the isolation
-// forest (Liu, Ting and Zhou, "Isolation Forest", ICDM 2008), which scores how
-// anomalous a row of numbers is, and the random forest regressor (Breiman,
-// "Random Forests", Machine Learning 45, 2001), which predicts a number.
+// Package forest holds the two tree ensembles of Coldaisle: the isolation forest (Liu, Ting and Zhou,
+// "Isolation Forest", ICDM 2008), which scores how anomalous a row of numbers is, and the random forest
+// regressor (Breiman, "Random Forests", Machine Learning 45, 2001), which predicts a number.
 //
-// It knows nothing of readings; shared/learn builds the detector and the
-// forecaster from it. Rows are of equally many finite numbers, at most 255, because an
-// artifact stores the number of a node's feature in a byte. Both forests are made for two cores and a short run: trees
-// are flat arrays of small nodes, and are grown in parallel; several are walked at
-// a time. Each tree has a random source of its own, seeded by the forest's seed and
-// the tree's number, and sums have a fixed order: the same rows, options and seed
-// give the same forest, bit for bit, on any number of cores.
+// It knows nothing of readings; shared/learn builds the detector and the forecaster from it. Rows are of
+// equally many finite numbers, at most 255, because an artifact stores the number of a node's feature in a
+// byte. Both forests are made for two cores and a short run: trees are flat arrays of small nodes, and are
+// grown in parallel; several are walked at a time. Each tree has a random source of its own, seeded by the
+// forest's seed and the tree's number, and sums have a fixed order: the same rows, options and seed give the
+// same forest, bit for bit, on any number of cores.
 package forest
 
 import (
@@ -147,8 +145,7 @@ func (n *node) step(row []float64) uint32 {
 // and cannot be wrong. A leaf begins with the byte 0, a split with its feature's number plus one.
 const leafTag = 0
 
-// deepest bounds the splits above a leaf: more than any tree that was grown, few enough for
-// the stack.
+// deepest bounds the splits above a leaf: more than any tree that was grown, few enough for the stack.
 const deepest = 1 << 16
 
 // Append appends the form that [ReadRegression] reads.

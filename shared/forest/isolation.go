@@ -8,12 +8,10 @@ import (
 	"coldaisle.dev/shared/artifact"
 )
 
-// Isolation is an isolation forest. Its methods may be called from many
-// goroutines.
+// Isolation is an isolation forest. Its methods may be called from many goroutines.
 //
-// It differs from Liu et al. in one point, which scikit-learn shares: a split
-// draws its feature among those that are not constant in the node, so that a
-// tree spends no levels on splits that separate nothing.
+// It differs from Liu et al. in one point, which scikit-learn shares: a split draws its feature among those
+// that are not constant in the node, so that a tree spends no levels on splits that separate nothing.
 type Isolation struct {
 	trees // whose values are expected path lengths
 
@@ -67,8 +65,7 @@ type isolationGrower struct {
 	levels int // splits from root to leaf at most
 }
 
-// draw draws k rows without replacement by Floyd's method, whose cost does not depend on how
-// many there are.
+// draw draws k rows without replacement by Floyd's method, whose cost does not depend on how many there are.
 func draw(random *rand.Rand, rows [][]float64, k int) (drawn [][]float64) {
 	taken := make(map[int]bool, k)
 	for j := len(rows) - k; j < len(rows); j++ {

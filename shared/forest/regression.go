@@ -17,11 +17,10 @@ type RegressionOptions struct {
 	Seed   uint64
 }
 
-// Regression is a random forest regressor. Its methods may be called from many
-// goroutines.
+// Regression is a random forest regressor. Its methods may be called from many goroutines.
 //
-// It differs from Breiman in its splits, which lie between at most 256 bins of a feature's
-// numbers, and optionally in its leaves, which then hold medians.
+// It differs from Breiman in its splits, which lie between at most 256 bins of a feature's numbers, and
+// optionally in its leaves, which then hold medians.
 type Regression struct{ trees }
 
 // GrowRegression grows a forest that predicts each row's target, a finite number. Each tree grows from a
@@ -158,8 +157,7 @@ func (g *regressionGrower) choose(members []sample, total binStats) choice {
 	return best
 }
 
-// count sums up the members by bin, for all features in one pass, because a row's bins are
-// adjacent in memory.
+// count sums up the members by bin, for all features in one pass, because a row's bins are adjacent in memory.
 func (g *regressionGrower) count(members []sample, features []int) {
 	cells, used := g.cells[:len(features)], g.used[:len(features)]
 	for _, m := range members {
@@ -175,8 +173,7 @@ func (g *regressionGrower) count(members []sample, features []int) {
 	}
 }
 
-// best finds the split of a feature that leaves the least squared error, and clears the
-// cells.
+// best finds the split of a feature that leaves the least squared error, and clears the cells.
 func (g *regressionGrower) best(best *choice, feature int, cells *[maxBins]binStats, used *[maxBins / 64]uint64, total binStats, members int) {
 	left := binStats{}
 	for word, set := range used {

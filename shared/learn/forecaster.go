@@ -11,8 +11,7 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
-// Horizon is how far ahead the forecaster is trained to look. Changes within it are in
-// proportion to the time.
+// Horizon is how far ahead the forecaster is trained to look. Changes within it are in proportion to the time.
 const Horizon = time.Duration(features.Horizon * float64(time.Second))
 
 // The forecaster's forests are small: larger ones make the run longer and the artifact
@@ -24,8 +23,7 @@ const (
 	unforeseen = 0.01
 )
 
-// Forecaster predicts how a node's values change. Its methods may be called
-// from many goroutines.
+// Forecaster predicts how a node's values change. Its methods may be called from many goroutines.
 type Forecaster struct {
 	Info Info
 
@@ -39,9 +37,8 @@ type model struct {
 	still  float64            // trend, °C or % a minute, below which no change is forecast
 }
 
-// Forecast predicts temperature, °C, and relative humidity, %, some time after a
-// reading, from the valid window before it. It reports false if the window has too few
-// readings.
+// Forecast predicts temperature, °C, and relative humidity, %, some time after a reading, from the valid window
+// before it. It reports false if the window has too few readings.
 func (f *Forecaster) Forecast(w reading.Window, r reading.Reading, after time.Duration) (temperature, humidity float64, ok bool) {
 	row, ok := features.Forecast(w, r)
 	if f == nil || !ok {

@@ -1,12 +1,9 @@
-// Package learn makes the two models of Coldaisle and uses them: the detector,
-// an isolation forest and two rules for what a forest misses, and the forecaster, which
-// predicts how temperature and humidity change within 20 seconds. People's verdicts
-// measure the detector and change nothing in it.
+// Package learn makes the two models of Coldaisle and uses them: the detector, an isolation forest and two
+// rules for what a forest misses, and the forecaster, which predicts how temperature and humidity change within
+// 20 seconds. People's verdicts measure the detector and change nothing in it.
 //
-// It knows forests, features and readings, and nothing of storage, topics or
-// functions: training takes readings and verdicts and returns models, detection
-// takes one reading with its window. The same rows in the same order of nodes,
-// with the same seed, give the same models, bit for bit, on any number of cores.
+// It knows nothing of storage, topics or functions. The same readings with the same seed give the same models,
+// bit for bit, on any number of cores.
 package learn
 
 import (
@@ -43,8 +40,7 @@ type Input struct {
 	History []NodeHistory
 	// Labels are the readings that people judged. The detector is measured on them.
 	Labels []Labelled
-	// The models in use; nil if there are none. Each stays unless something shows
-	// that the new one is no worse.
+	// The models in use; nil if there are none. Each stays unless something shows that the new one is no worse.
 	LiveDetector   *Detector
 	LiveForecaster *Forecaster
 	Seed           uint64
@@ -85,9 +81,8 @@ type AnomalyMetrics struct {
 	Reason    string   `json:"reason"` // why it was published, or not
 }
 
-// ForecastMetrics are the metrics of the new forecaster on the newest quarter of history,
-// whether it was published or not. Skill is how much better it is than predicting no
-// change, 0.04 for 4 %.
+// ForecastMetrics are the metrics of the new forecaster on the newest quarter of history, whether it was
+// published or not. Skill is how much better it is than predicting no change, 0.04 for 4 %.
 type ForecastMetrics struct {
 	RMSETemperature  *float64 `json:"rmse_temp"`      // °C
 	MAEHumidity      *float64 `json:"mae_humidity"`   // % relative humidity
@@ -115,10 +110,8 @@ type Info struct {
 	Forecasting *ForecastMetrics `json:"forecasting,omitempty"`
 }
 
-// nameOf is the name of a model: its kind, the start of its training in UTC, and its run,
-// because two runs may start in the same second. Leading zeros make names of a kind sort
-// from old to new, as object storage lists them; a name without a run sorts before the
-// others of its second.
+// nameOf is the name of a model: its kind, the start of its training in UTC, and its run, because two
+// runs may start in the same second. Names of a kind sort from old to new, as object storage lists them.
 func nameOf(kind string, started time.Time, run int64) string {
 	name := fmt.Sprintf("%s_v%s", kind, started.UTC().Format("20060102T150405Z"))
 	if run == 0 {

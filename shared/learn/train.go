@@ -61,8 +61,7 @@ func Train(ctx context.Context, in Input) (Result, error) {
 	return result, nil
 }
 
-// examplesOf computes the features of every reading that has enough before it,
-// in the order of time.
+// examplesOf computes the features of every reading that has enough before it, in the order of time.
 func examplesOf(history []NodeHistory) []example {
 	// Sort by name, so that the order of the nodes in the input changes nothing.
 	history = slices.SortedStableFunc(slices.Values(history), func(a, b NodeHistory) int { return strings.Compare(a.NodeID, b.NodeID) })
@@ -107,9 +106,8 @@ func (in Input) detector(learned []example, info Info) (*Detector, AnomalyMetric
 	return d, m
 }
 
-// gate decides whether a new detector replaces the live one: on the verdicts it must not be
-// worse by more than chance. Without verdicts nothing speaks for the new one, and the live
-// one stays.
+// gate decides whether a new detector replaces the live one: on the verdicts it must not be worse by more than
+// chance. Without verdicts nothing speaks for the new one, and the live one stays.
 func (in Input) gate(after []bool, m *AnomalyMetrics) (published bool, reason string) {
 	live := in.LiveDetector
 	if live == nil {
