@@ -223,10 +223,8 @@ func (b *Bucket) update(ctx context.Context, customer int64, change func(Manifes
 		if err != nil {
 			return Manifest{}, fmt.Errorf("index of models: %w", err)
 		}
-		object := b.bucket.Object(indexName).If(storage.Conditions{DoesNotExist: true})
-		if index.generation != 0 {
-			object = b.bucket.Object(indexName).If(storage.Conditions{GenerationMatch: index.generation})
-		}
+		unchanged := storage.Conditions{DoesNotExist: index.generation == 0, GenerationMatch: index.generation}
+		object := b.bucket.Object(indexName).If(unchanged)
 		err = objects.Write(ctx, object, "application/json", append(content, '\n'))
 		if err == nil {
 			return next, nil

@@ -109,7 +109,6 @@ type evaluation struct {
 
 	AUC       *float64 // of the forest's score
 	BestF1    *float64 // of score and rules, at the threshold that is best in hindsight
-	Best      float64  // that threshold
 	F1        *float64 // of the judgements as they would have been made
 	Precision *float64
 	Recall    *float64
@@ -196,8 +195,7 @@ func (e *evaluation) detect(d *learn.Detector, nodes []trial.Series) {
 	}
 	e.roc = rocOf(e.scores)
 	e.AUC = new(area(e.roc))
-	best, threshold := bestF1(e.scores)
-	e.BestF1, e.Best = &best, threshold
+	e.BestF1 = new(bestF1(e.scores, e.Anomalous))
 	e.F1 = new(2 * float64(right) / float64(flagged+e.Anomalous))
 	e.Recall = new(float64(right) / float64(e.Anomalous))
 	if flagged > 0 {
@@ -243,36 +241,23 @@ func area(curve []point) float64 {
 	return sum
 }
 
-// bestF1 finds the threshold of the score that, with the rules, agrees best with
-// the labels.
-func bestF1(scores []scored) (best, threshold float64) {
-	truths, said, right := 0.0, 0.0, 0.0
-	for _, s := range scores {
-		if s.truth {
-			truths++
-		}
-		if s.rule {
-			said++
-			if s.truth {
-				right++
-			}
+// bestF1 is the F1 at the threshold of the score that, with the rules, agrees best with the labels, of
+// which so many say that a reading is anomalous.
+func bestF1(scores []scored, anomalous int) (best float64) {
+	byRules := slices.Clone(scores)
+	for i := range byRules {
+		if byRules[i].rule {
+			byRules[i].score = math.Inf(1)
 		}
 	}
-	best, threshold = 2*right/(said+truths), math.Inf(1)
-	ordered := sortByScore(scores)
+	ordered, right := sortByScore(byRules), 0.0
 	for i, s := range ordered {
-		if !s.rule {
-			said++
-			if s.truth {
-				right++
-			}
+		if s.truth {
+			right++
 		}
-		if i+1 < len(ordered) && ordered[i+1].score == s.score {
-			continue
-		}
-		if f1 := 2 * right / (said + truths); f1 > best {
-			best, threshold = f1, s.score
+		if i+1 == len(ordered) || ordered[i+1].score != s.score {
+			best = max(best, 2*right/float64(i+1+anomalous))
 		}
 	}
-	return best, threshold
+	return best
 }

@@ -80,12 +80,9 @@ func (s sowing) measure(ctx context.Context, tracks []trial.Track, out io.Writer
 		_, _ = fmt.Fprintf(out, "| %s | %d | %.2f | %s | %.2f | %.2f | %s |\n", t.Name, t.Events,
 			share(t.Caught, t.Events), delay, share(t.Named, t.Caught), share(four.Tallies[i].Caught, t.Events), lost)
 	}
-	last := len(simple.Tallies) - 1
-	for last > 0 && simple.Tallies[last].Name != "all" {
-		last--
-	}
-	if last >= 0 {
-		_, _ = fmt.Fprintf(out, "all by the rate of change against the last 24 h: %.2f caught, %.2f false a node-month\n", share(simple.Tallies[last].Caught, simple.Tallies[last].Events), float64(simple.False)/simple.Months)
+	if i := slices.IndexFunc(simple.Tallies, func(t trial.Tally) bool { return t.Name == "all" }); i >= 0 {
+		_, _ = fmt.Fprintf(out, "all by the rate of change against the last 24 h: %.2f caught, %.2f false a node-month\n",
+			share(simple.Tallies[i].Caught, simple.Tallies[i].Events), float64(simple.False)/simple.Months)
 	}
 	for i, f := range []trial.Found{one, four} {
 		low, high := poisson(f.False)

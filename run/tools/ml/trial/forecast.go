@@ -97,8 +97,13 @@ func limitOf(t Track, from time.Time) float64 {
 func Forecast(tracks []Track, from time.Time) Forecasts {
 	var f Forecasts
 	var leads []float64
-	falseAlarms, roomAlarms, days := 0, map[string]map[int64]bool{}, 0.0
+	type halfHour struct {
+		room string
+		at   int64
+	}
+	falseAlarms, roomAlarms, rooms, days := 0, map[halfHour]bool{}, map[string]bool{}, 0.0
 	for _, t := range tracks {
+		rooms[t.Room] = true
 		limit := limitOf(t, from)
 		warned, watched := f.walk(t, limit, from)
 		days += watched.Hours() / 24
@@ -111,10 +116,7 @@ func Forecast(tracks []Track, from time.Time) Forecasts {
 				falseAlarms++
 			}
 			last = at
-			if roomAlarms[t.Room] == nil {
-				roomAlarms[t.Room] = map[int64]bool{}
-			}
-			roomAlarms[t.Room][at.Unix()/int64(joined.Seconds())] = true
+			roomAlarms[halfHour{t.Room, at.Unix() / int64(joined.Seconds())}] = true
 		}
 		for _, e := range t.Events {
 			if e.Kind != fault.Cooling || e.Start.Before(from) {
@@ -139,15 +141,7 @@ func Forecast(tracks []Track, from time.Time) Forecasts {
 	}
 	f.Lead = median(leads)
 	f.False = float64(falseAlarms) * 30 / max(1, days)
-	rooms := 0
-	for _, halfHours := range roomAlarms {
-		rooms += len(halfHours)
-	}
-	names := map[string]bool{}
-	for _, t := range tracks {
-		names[t.Room] = true
-	}
-	f.FalseRooms = float64(rooms) / max(1, days/float64(len(tracks))*float64(len(names)))
+	f.FalseRooms = float64(len(roomAlarms)) / max(1, days/float64(len(tracks))*float64(len(rooms)))
 	return f
 }
 

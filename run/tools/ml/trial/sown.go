@@ -2,6 +2,7 @@ package trial
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -257,13 +258,11 @@ type Found struct {
 // event's tracks, from its start to a quarter of an hour after it has settled, catches it.
 func Compare(tracks []Track, events []Event, scores []Scores, alarm float64, from time.Time) Found {
 	tallies := map[string]*Tally{}
-	var order []string
 	count := func(name string, e Event, first time.Time, named bool) {
-		t, ok := tallies[name]
-		if !ok {
-			t = &Tally{Name: name}
-			tallies[name], order = t, append(order, name)
+		if tallies[name] == nil {
+			tallies[name] = &Tally{Name: name}
 		}
+		t := tallies[name]
 		t.Events++
 		if !e.Lost.IsZero() {
 			t.Lost++
@@ -335,8 +334,7 @@ func Compare(tracks []Track, events []Event, scores []Scores, alarm float64, fro
 			right = false
 		}
 	}
-	slices.Sort(order)
-	for _, name := range order {
+	for _, name := range slices.Sorted(maps.Keys(tallies)) {
 		slices.Sort(tallies[name].Delays)
 		f.Tallies = append(f.Tallies, *tallies[name])
 	}

@@ -95,24 +95,19 @@ func Span(tracks []Track) (first, last time.Time) {
 // When ctx ends it stops early: ask ctx.Err() before the result is used.
 func Replay(ctx context.Context, tracks []Track, o Options) ([]Scores, *anomaly.Calibration) {
 	o.Tick = cmp.Or(o.Tick, 30*time.Second)
-	nodes := make([]*node, len(tracks))
+	nodes, rooms := make([]*node, len(tracks)), map[string]*room{}
 	for i, t := range tracks {
+		if o.Single {
+			t.Room = t.Node
+		}
+		if rooms[t.Room] == nil {
+			rooms[t.Room] = &room{}
+		}
 		player, stop := anomaly.NewPlayer(t.Readings)
 		defer stop()
-		nodes[i] = &node{Player: player, track: t}
-		nodes[i].scores = Scores{Score: make([]float32, len(t.Readings)), By: make([]string, len(t.Readings))}
-	}
-	rooms := map[string]*room{}
-	for _, n := range nodes {
-		if o.Single {
-			n.track.Room = n.track.Node
-		}
-		name := n.track.Room
-		if rooms[name] == nil {
-			rooms[name] = &room{}
-		}
-		n.room = rooms[name]
-		n.room.nodes = append(n.room.nodes, &n.Live)
+		n := &node{Player: player, track: t, room: rooms[t.Room]}
+		n.scores = Scores{Score: make([]float32, len(t.Readings)), By: make([]string, len(t.Readings))}
+		n.room.nodes, nodes[i] = append(n.room.nodes, &n.Live), n
 	}
 	begin, end := Span(tracks)
 	calibration := anomaly.Calibrate(nil)
