@@ -23,8 +23,7 @@ const MaxLoaded = 128 << 20
 // maxLoading is how many customers' models are loaded at a time.
 const maxLoading = 4
 
-// Loader caches the models in use and follows publications. Its methods may be called
-// from many goroutines.
+// Loader caches the models in use and follows publications. Its methods may be called from many goroutines.
 type Loader struct {
 	bucket *Bucket
 	fresh  time.Duration

@@ -1,7 +1,6 @@
-// Package modelstore keeps each customer's models and calibration in object storage:
-// immutable artifacts, and one index that names those in use. The index is written last,
-// and only if it is unchanged since it was read: nobody reads half a pair, and no trainer
-// undoes another's publication. A roll-back names an older pair.
+// Package modelstore keeps each customer's models and calibration in object storage: immutable artifacts, and
+// one index that names those in use. The index is written last, and only if it is unchanged since it was read:
+// nobody reads half a pair, and no trainer undoes another's publication. A roll-back names an older pair.
 package modelstore
 
 import (
@@ -41,8 +40,7 @@ var (
 	ErrNoArtifact = errors.New("no such model")
 )
 
-// Manifest names the artifacts in use of one customer. The name of a kind that was never
-// published is empty.
+// Manifest names the artifacts in use of one customer. The name of a kind that was never published is empty.
 type Manifest struct {
 	Detector    string    `json:"anomaly"`
 	Forecaster  string    `json:"forecasting"`
@@ -72,8 +70,7 @@ type Pair struct {
 	Calibration *anomaly.Calibration
 }
 
-// Bucket is where models are kept. Its methods may be called from many
-// goroutines.
+// Bucket is where models are kept. Its methods may be called from many goroutines.
 type Bucket struct{ bucket *objects.Bucket }
 
 // Open returns a bucket without a request. STORAGE_EMULATOR_HOST, or options, name
@@ -149,10 +146,9 @@ func (b *Bucket) Artifact(ctx context.Context, customer int64, name string) ([]b
 	return content, err
 }
 
-// Publish writes a customer's new models and names them in the index in place of live, the
-// entry of [Bucket.Index] before the training. A nil model keeps the live one of its kind;
-// if both are nil nothing is written. Error: [ErrConflict], if another trainer has published
-// since.
+// Publish writes a customer's new models and names them in the index in place of live, the entry of
+// [Bucket.Index] before the training. A nil model keeps the live one of its kind; if both are nil nothing is
+// written. Error: [ErrConflict], if another trainer has published since.
 func (b *Bucket) Publish(ctx context.Context, customer int64, live Manifest, d *learn.Detector, f *learn.Forecaster, now time.Time) (Manifest, error) {
 	if d == nil && f == nil {
 		return live, nil
@@ -258,9 +254,8 @@ func (b *Bucket) List(ctx context.Context, customer int64) ([]string, error) {
 	return names, err
 }
 
-// Use puts models of a customer, as [Bucket.List] names them, into use, for a roll-back to an
-// older pair. Each is read first; an empty name keeps the live one of its kind. Detection and
-// the API follow within a minute.
+// Use puts models of a customer, as [Bucket.List] names them, into use, for a roll-back to an older pair. Each
+// is read first; an empty name keeps the live one of its kind. Detection and the API follow within a minute.
 func (b *Bucket) Use(ctx context.Context, customer int64, detector, forecaster string, now time.Time) (Manifest, error) {
 	return b.update(ctx, customer, func(m Manifest) (Manifest, error) {
 		m.Published = now.UTC()

@@ -133,9 +133,8 @@ type scored struct {
 // point of a curve.
 type point struct{ x, y float64 }
 
-// measure trains as production does and judges every reading of nodes. The detector learns
-// from the readings that it judges, never from their labels, and the forecaster from the
-// first part of them.
+// measure trains as production does and judges every reading of nodes. The detector learns from the readings
+// that it judges, never from their labels, and the forecaster from the first part of them.
 func (e *evaluation) measure(ctx context.Context, nodes []trial.Series, slow bool) error {
 	in := learn.Input{History: historyOf(nodes), Seed: e.Seed, Started: e.At}
 	result, err := learn.Train(ctx, in)
@@ -210,8 +209,7 @@ func sortByScore(scores []scored) []scored {
 	return ordered
 }
 
-// rocOf is the curve of true over false positives, readings of equal score in
-// one step.
+// rocOf is the curve of true over false positives, readings of equal score in one step.
 func rocOf(scores []scored) []point {
 	ordered := sortByScore(scores)
 	positives, negatives := 0.0, 0.0

@@ -157,8 +157,7 @@ func readFaults(path string) ([]fault.Fault, error) {
 	return faults, nil
 }
 
-// measurable says on which nodes a detector is measured: on those with labels, and on all
-// where none has any.
+// measurable says on which nodes a detector is measured: on those with labels, and on all where none has any.
 func measurable(nodes []trial.Series) []bool {
 	none := !slices.ContainsFunc(nodes, func(n trial.Series) bool { return n.Labels != nil })
 	these := make([]bool, len(nodes))

@@ -127,8 +127,7 @@ func fleet(ctx context.Context, seed uint64) ([]target, error) {
 	}
 
 	// A site that begins: what stands in for its past is shipped.
-	cold := trial.Made{Site: fleetOptions(seed, false), Past: 0, Now: 21 * day, After: few}
-	tracks, now := cold.Tracks()
+	tracks, now := trial.Made{Site: fleetOptions(seed, false), Now: 21 * day, After: few}.Tracks()
 	scores, _ := trial.Replay(ctx, tracks, trial.Options{Tick: time.Minute})
 	add("three weeks from the first reading: false alarms at a budget of 1", "≤ 2", trial.Measure(tracks, scores, anomaly.Alarm(1), now).False, atMost(2), "%.1f")
 	for i, t := range tracks {
@@ -191,9 +190,8 @@ func baselines(ctx context.Context, tracks []trial.Track, now time.Time, add fun
 	return nil
 }
 
-// verdicts writes what wrong verdicts and unreported faults cost: the share of ordinary
-// faults that is caught at a budget of 1, after four weeks in which people judged every
-// episode.
+// verdicts writes what wrong verdicts and unreported faults cost: the share of ordinary faults that is caught
+// at a budget of 1, after four weeks in which people judged every episode.
 func verdicts(ctx context.Context, seed uint64, out io.Writer) error {
 	_, _ = fmt.Fprintf(out, "| faults in the past, per node and month | nobody judges | 0 %% wrong | 10 %% | 20 %% | 40 %% |\n|---|---|---|---|---|---|\n")
 	for _, rate := range []float64{0.5, 4.5, 38} {

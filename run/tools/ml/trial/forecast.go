@@ -92,8 +92,7 @@ func limitOf(t Track, from time.Time) float64 {
 	return limit + above
 }
 
-// Forecast plays tracks from a time on; the limits are the warmest of what came before,
-// and a little.
+// Forecast plays tracks from a time on; the limits are the warmest of what came before, and a little.
 func Forecast(tracks []Track, from time.Time) Forecasts {
 	var f Forecasts
 	var leads []float64

@@ -75,8 +75,7 @@ func Judge(tracks []Track, seed uint64, wrong float64) func(track int, e anomaly
 	}
 }
 
-// Recorded makes tracks of recorded readings. Labelled readings within
-// half an hour are one event.
+// Recorded makes tracks of recorded readings. Labelled readings within half an hour are one event.
 func Recorded(nodes []Series) []Track {
 	var tracks []Track
 	for _, n := range nodes {

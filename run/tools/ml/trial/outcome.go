@@ -120,13 +120,9 @@ func heard(readings []reading.Reading, from time.Time) time.Duration {
 	sum := time.Duration(0)
 	for i := 1; i < len(readings); i++ {
 		begin, end := readings[i-1].Time, readings[i].Time
-		if !end.After(from) || end.Sub(begin) > silence {
-			continue
+		if end.After(from) && end.Sub(begin) <= silence {
+			sum += end.Sub(reading.Later(begin, from))
 		}
-		if begin.Before(from) {
-			begin = from
-		}
-		sum += end.Sub(begin)
 	}
 	return sum
 }

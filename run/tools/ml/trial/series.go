@@ -27,8 +27,7 @@ type Skipped struct {
 	Twice      int // of an instant that the node has already
 }
 
-// ReadSeries reads recorded series; see [recording.Read] for its form. A humidity that
-// is missing becomes NaN.
+// ReadSeries reads recorded series; see [recording.Read] for its form. A humidity that is missing becomes NaN.
 func ReadSeries(r io.Reader) ([]Series, Skipped, error) {
 	recorded, err := recording.Read(r, new(math.NaN()))
 	if err != nil {
@@ -109,9 +108,8 @@ func (n *Series) Interval() time.Duration {
 // Slow reports whether a node was recorded less often than every minute.
 func (n *Series) Slow() bool { return n.Interval() > maxInterval }
 
-// Quickened returns a node that is [Series.Slow] as if it had sent every 30 s, with gaps that
-// shrink by as much; others unchanged. It still tells the quality of the forest, and nothing of
-// what happens within 20 s.
+// Quickened returns a node that is [Series.Slow] as if it had sent every 30 s, with gaps that shrink by as
+// much; others unchanged. It still tells the quality of the forest, and nothing of what happens within 20 s.
 func (n Series) Quickened() Series {
 	if !n.Slow() {
 		return n

@@ -18,9 +18,8 @@ type Event struct {
 
 	Group  string // node, rack or room
 	Tracks []int
-	// Lost is until when it must be told that several nodes lost their cooling: ten minutes after they
-	// left their own range, or as soon as they are by 1 °C beyond it, whichever is later; zero where
-	// they never are.
+	// Lost is until when it must be told that several nodes lost their cooling: ten minutes after they left
+	// their own range, or as soon as they are by 1 °C beyond it, whichever is later; zero where they never are.
 	Lost time.Time
 }
 
@@ -71,9 +70,8 @@ type Sowing struct {
 // rack is how many nodes stand for those of a rack: next to each other in a room's order.
 const rack = 4
 
-// Sow returns tracks with faults on their readings, and the faults that change one. Losses of
-// cooling befall nodes, racks and rooms, the other kinds of the air nodes and rooms, those of
-// sensors a node.
+// Sow returns tracks with faults on their readings, and the faults that change one. Losses of cooling befall
+// nodes, racks and rooms, the other kinds of the air nodes and rooms, those of sensors a node.
 func (s Sowing) Sow(tracks []Track) ([]Track, []Event) {
 	begin, end := Span(tracks)
 	interval := end.Sub(begin) / time.Duration(len(tracks[0].Readings))
@@ -341,8 +339,7 @@ func Compare(tracks []Track, events []Event, scores []Scores, alarm float64, fro
 	return f
 }
 
-// classOf is what an alarm is of, as incidents are: the temperature, the water in the air, or a
-// sensor.
+// classOf is what an alarm is of, as incidents are: the temperature, the water in the air, or a sensor.
 func classOf(by string) string {
 	switch {
 	case slices.Contains([]string{"unchanged", "roughness", "digits", "interval"}, by):

@@ -24,8 +24,7 @@ type Options struct {
 	Single bool          // nodes have no neighbours
 	Frozen time.Time     // no calibration after that; zero: one each day
 	Tick   time.Duration // interval at which neighbours are refreshed; 0 means 30 s
-	// Judge gives a person's verdict on each episode at a budget of 1, true for right. Nil: no
-	// verdicts.
+	// Judge gives a person's verdict on each episode at a budget of 1, true for right. Nil: no verdicts.
 	Judge func(track int, e anomaly.Episode) (right bool)
 }
 
@@ -80,13 +79,10 @@ type room struct {
 
 // Span is the times of the first and of the last reading.
 func Span(tracks []Track) (first, last time.Time) {
-	for i, t := range tracks {
-		if at := t.Readings[0].Time; i == 0 || at.Before(first) {
-			first = at
-		}
-		if at := t.Readings[len(t.Readings)-1].Time; at.After(last) {
-			last = at
-		}
+	first = tracks[0].Readings[0].Time
+	for _, t := range tracks {
+		first = reading.Earlier(first, t.Readings[0].Time)
+		last = reading.Later(last, t.Readings[len(t.Readings)-1].Time)
 	}
 	return first, last
 }
