@@ -274,9 +274,9 @@ func lostBeyondChance(judged []Labelled, before, after []bool) bool {
 	const oneInTwenty = 1.645 // standard deviations
 	lost, won := 0, 0
 	for i, l := range judged {
-		switch {
-		case before[i] == after[i]:
-		case before[i] == l.Anomalous:
+		switch before[i] {
+		case after[i]:
+		case l.Anomalous:
 			lost++
 		default:
 			won++
