@@ -18,6 +18,9 @@ import (
 // because of a concurrent one.
 const attempts = 3
 
+// Args are a statement's arguments by name: each is used, and none is missing.
+type Args = pgx.StrictNamedArgs
+
 // DB is the database or a transaction of it, see [DB.InTx]. Every statement and
 // transaction is retried after a deadlock or a serialisation failure, which PostgreSQL has
 // rolled back. It has no Begin and no Query, so that no store can forget the retry.
@@ -80,7 +83,7 @@ func isRolledBack(err error) bool {
 }
 
 // Exec runs a statement.
-func (db *DB) Exec(ctx context.Context, sql string, args pgx.StrictNamedArgs) (tag pgconn.CommandTag, err error) {
+func (db *DB) Exec(ctx context.Context, sql string, args Args) (tag pgconn.CommandTag, err error) {
 	err = db.retry(ctx, func() error {
 		if tag, err = db.on.Exec(ctx, sql, args); err != nil {
 			return fmt.Errorf("statement: %w", err)
@@ -91,7 +94,7 @@ func (db *DB) Exec(ctx context.Context, sql string, args pgx.StrictNamedArgs) (t
 }
 
 // Change runs a statement that changes rows, and returns absent if it changed none.
-func (db *DB) Change(ctx context.Context, absent error, sql string, args pgx.StrictNamedArgs) error {
+func (db *DB) Change(ctx context.Context, absent error, sql string, args Args) error {
 	tag, err := db.Exec(ctx, sql, args)
 	if err == nil && tag.RowsAffected() == 0 {
 		return absent
@@ -120,17 +123,17 @@ func Into[T any](found *[]T) func(pgx.Rows) error {
 }
 
 // One runs a query that returns one row; without a row, its error is absent.
-func One[T any](ctx context.Context, db *DB, absent error, sql string, args pgx.StrictNamedArgs) (T, error) {
+func One[T any](ctx context.Context, db *DB, absent error, sql string, args Args) (T, error) {
 	return one(ctx, db, absent, sql, args, pgx.RowToStructByName[T])
 }
 
 // Value is [One] for a query of one column.
-func Value[T any](ctx context.Context, db *DB, absent error, sql string, args pgx.StrictNamedArgs) (T, error) {
+func Value[T any](ctx context.Context, db *DB, absent error, sql string, args Args) (T, error) {
 	return one(ctx, db, absent, sql, args, pgx.RowTo[T])
 }
 
 // All runs a query that returns any number of rows.
-func All[T any](ctx context.Context, db *DB, sql string, args pgx.StrictNamedArgs) ([]T, error) {
+func All[T any](ctx context.Context, db *DB, sql string, args Args) ([]T, error) {
 	return all(ctx, db, sql, pgx.RowToStructByName[T], args)
 }
 
@@ -138,16 +141,16 @@ func All[T any](ctx context.Context, db *DB, sql string, args pgx.StrictNamedArg
 // prepared query has one plan for all arguments: it takes twenty times as long for an account with more
 // rows than that expects, and locks the readings of every day that there are. Only times that are
 // arguments themselves keep days out of a plan.
-func AllPlanned[T any](ctx context.Context, db *DB, row pgx.RowToFunc[T], sql string, args pgx.StrictNamedArgs) ([]T, error) {
+func AllPlanned[T any](ctx context.Context, db *DB, row pgx.RowToFunc[T], sql string, args Args) ([]T, error) {
 	return all(ctx, db, sql, row, pgx.QueryExecModeCacheDescribe, args)
 }
 
 // Values is [All] for a query of one column.
-func Values[T any](ctx context.Context, db *DB, sql string, args pgx.StrictNamedArgs) ([]T, error) {
+func Values[T any](ctx context.Context, db *DB, sql string, args Args) ([]T, error) {
 	return all(ctx, db, sql, pgx.RowTo[T], args)
 }
 
-func one[T any](ctx context.Context, db *DB, absent error, sql string, args pgx.StrictNamedArgs, row pgx.RowToFunc[T]) (T, error) {
+func one[T any](ctx context.Context, db *DB, absent error, sql string, args Args, row pgx.RowToFunc[T]) (T, error) {
 	found, err := all(ctx, db, sql, row, args)
 	switch {
 	case err == nil && len(found) == 0:

@@ -6,8 +6,6 @@ import (
 	"iter"
 	"maps"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // Position is the place of a row in a list ordered newest first, by time and then by id.
@@ -39,7 +37,7 @@ type List[T any] struct {
 	ID      string
 	// Rows replaces the statement that lists, where the planner needs another. It has [Behind], the order and @limit.
 	Rows string
-	Args pgx.StrictNamedArgs
+	Args Args
 	At   func(T) Position
 }
 

@@ -50,7 +50,7 @@ func (s *Store) markHours(ctx context.Context, late []reading.Reading) error {
 		CROSS JOIN (VALUES (interval '0'), (@fold::interval)) AS p (part)
 		ORDER BY 1, 2, 3
 		ON CONFLICT (node_id, customer_id, hour) DO UPDATE SET marked_at = EXCLUDED.marked_at`,
-		pgx.StrictNamedArgs{"nodes": nodes, "channels": channels, "times": times, "fold": readings.FoldWithin, "now": s.clock()})
+		store.Args{"nodes": nodes, "channels": channels, "times": times, "fold": readings.FoldWithin, "now": s.clock()})
 	return store.Wrap(err, "mark the hours of %d readings", len(late))
 }
 
@@ -79,7 +79,7 @@ func (s *Store) maintain(ctx context.Context) (done int, err error) {
 	}
 	if s.archive != nil { // before marked hours, whose readings the archive has: reading them may fail, or take all of the time
 		_, err = s.db.Exec(ctx, `SELECT sensor_data.drop_days(until - @after::interval) FROM sensor_data.hours_until WHERE until IS NOT NULL`,
-			pgx.StrictNamedArgs{"after": dropAfter})
+			store.Args{"after": dropAfter})
 	}
 	err = errors.Join(store.Wrap(err, "drop raw readings"), repeat("marked hours", s.aggregateMarked))
 	return done, err
@@ -95,7 +95,7 @@ func (s *Store) aggregateNext(ctx context.Context) (done bool, err error) {
 		case until.IsZero(): // a new database; readings of earlier hours have marked them
 			return setUntil(ctx, tx, end)
 		case s.archive == nil && until.After(end): // the clock was ahead, and the raw readings are all here
-			if _, err := tx.Exec(ctx, `DELETE FROM sensor_data.hours WHERE hour >= @end`, pgx.StrictNamedArgs{"end": end}); err != nil {
+			if _, err := tx.Exec(ctx, `DELETE FROM sensor_data.hours WHERE hour >= @end`, store.Args{"end": end}); err != nil {
 				return fmt.Errorf("set back to %s: %w", end.Format(time.RFC3339), err)
 			}
 			return setUntil(ctx, tx, end)
@@ -117,7 +117,7 @@ func (s *Store) aggregateNext(ctx context.Context) (done bool, err error) {
 			) AS r
 			WHERE is_copy IS NOT TRUE AND timestamp >= @hour
 			GROUP BY node_id, customer_id`,
-			pgx.StrictNamedArgs{
+			store.Args{
 				"hour": until, "before": until.Add(-readings.FoldWithin), "after": until.Add(time.Hour), "fold": readings.FoldWithin,
 			}); err != nil {
 			return fmt.Errorf("%s: %w", until.Format(time.RFC3339), err)
@@ -144,7 +144,7 @@ func (s *Store) locked(ctx context.Context, run func(tx *store.DB, until time.Ti
 }
 
 func setUntil(ctx context.Context, tx *store.DB, until time.Time) error {
-	_, err := tx.Exec(ctx, `UPDATE sensor_data.hours_until SET until = @until`, pgx.StrictNamedArgs{"until": until})
+	_, err := tx.Exec(ctx, `UPDATE sensor_data.hours_until SET until = @until`, store.Args{"until": until})
 	return store.Wrap(err, "advance to %s", until.Format(time.RFC3339))
 }
 
@@ -177,7 +177,7 @@ func (s *Store) aggregateMarked(ctx context.Context) (done bool, err error) {
 			WHERE week = (SELECT week FROM (SELECT DISTINCT week FROM settled) AS weeks ORDER BY random() LIMIT 1)
 			ORDER BY node_id, customer_id, hour
 			LIMIT @limit`,
-			pgx.StrictNamedArgs{"settled": settled, "until": until, "limit": maxMarks})
+			store.Args{"settled": settled, "until": until, "limit": maxMarks})
 		if done = len(marked) > 0; err != nil || !done {
 			return err
 		}
@@ -195,17 +195,17 @@ func (s *Store) aggregateMarked(ctx context.Context) (done bool, err error) {
 func queueHours(batch *pgx.Batch, marked []markedHour, summaries []readings.Stats) {
 	for i, m := range marked {
 		sum := summaries[i]
-		of := func(args pgx.StrictNamedArgs) pgx.StrictNamedArgs {
-			maps.Copy(args, pgx.StrictNamedArgs{"node": m.NodeID, "channel": int64(m.CustomerID), "hour": m.Hour})
+		of := func(args store.Args) store.Args {
+			maps.Copy(args, store.Args{"node": m.NodeID, "channel": int64(m.CustomerID), "hour": m.Hour})
 			return args
 		}
-		batch.Queue(`DELETE FROM sensor_data.hours WHERE node_id = @node AND customer_id = @channel AND hour = @hour`, of(pgx.StrictNamedArgs{}))
+		batch.Queue(`DELETE FROM sensor_data.hours WHERE node_id = @node AND customer_id = @channel AND hour = @hour`, of(store.Args{}))
 		if sum.Count > 0 { // else it has only copies
 			batch.Queue(`
 					INSERT INTO sensor_data.hours (
 					    node_id, customer_id, hour, count, temperature_count, humidity_count,
 					    sum_temperature, min_temperature, max_temperature, sum_humidity, min_humidity, max_humidity)
-					VALUES (@node, @channel, @hour, @count, @count_t, @count_h, @sum_t, @min_t, @max_t, @sum_h, @min_h, @max_h)`, of(pgx.StrictNamedArgs{
+					VALUES (@node, @channel, @hour, @count, @count_t, @count_h, @sum_t, @min_t, @max_t, @sum_h, @min_h, @max_h)`, of(store.Args{
 				"count": sum.Count, "count_t": sum.TemperatureCount, "count_h": sum.HumidityCount,
 				"sum_t": reading.Pointer(sum.AvgTemperature * float64(sum.TemperatureCount)),
 				"min_t": reading.Pointer(sum.MinTemperature), "max_t": reading.Pointer(sum.MaxTemperature),
@@ -215,7 +215,7 @@ func queueHours(batch *pgx.Batch, marked []markedHour, summaries []readings.Stat
 		}
 		batch.Queue(`
 				DELETE FROM sensor_data.marked_hours
-				WHERE node_id = @node AND customer_id = @channel AND hour = @hour AND marked_at = @marked`, of(pgx.StrictNamedArgs{"marked": m.MarkedAt}))
+				WHERE node_id = @node AND customer_id = @channel AND hour = @hour AND marked_at = @marked`, of(store.Args{"marked": m.MarkedAt}))
 	}
 }
 

@@ -121,7 +121,7 @@ func (s *Store) createDays(ctx context.Context, tx *store.DB, rows []reading.Rea
 		return nil
 	}
 	missing := slices.SortedFunc(maps.Keys(days), time.Time.Compare)
-	if _, err := tx.Exec(ctx, `SELECT sensor_data.create_day(day) FROM unnest(@days::timestamptz[]) AS day`, pgx.StrictNamedArgs{"days": missing}); err != nil {
+	if _, err := tx.Exec(ctx, `SELECT sensor_data.create_day(day) FROM unnest(@days::timestamptz[]) AS day`, store.Args{"days": missing}); err != nil {
 		return fmt.Errorf("create partitions: %w", err)
 	}
 	return nil
@@ -148,7 +148,7 @@ func insert(ctx context.Context, tx *store.DB, rows []reading.Reading) error {
 		    @nodes::text[], @messages::text[], @channels::bigint[], @times::timestamptz[], @temperatures::float8[], @humidities::float8[],
 		    @measured_temperatures::float8[], @measured_humidities::float8[])
 		ON CONFLICT DO NOTHING`,
-		pgx.StrictNamedArgs{
+		store.Args{
 			"nodes": nodes, "messages": messages, "channels": channels, "times": times,
 			"temperatures": temperatures, "humidities": humidities,
 			"measured_temperatures": measuredTemperatures, "measured_humidities": measuredHumidities,
@@ -198,7 +198,7 @@ func spansOf(nodes ...readings.NodeRef) (s spans) {
 }
 
 // args returns the arguments of [visibleSpans], and others.
-func (s spans) args(others pgx.StrictNamedArgs) pgx.StrictNamedArgs {
+func (s spans) args(others store.Args) store.Args {
 	others["ids"], others["channels"], others["froms"], others["untils"] = s.ids, s.channels, s.froms, s.untils
 	return others
 }
@@ -232,7 +232,7 @@ const summaries = `
 	)`
 
 // summaryArgs returns the arguments of [summaries], and others. Without hours all is raw.
-func (s *Store) summaryArgs(ctx context.Context, node readings.NodeRef, start, end time.Time, hourly bool, others pgx.StrictNamedArgs) (pgx.StrictNamedArgs, error) {
+func (s *Store) summaryArgs(ctx context.Context, node readings.NodeRef, start, end time.Time, hourly bool, others store.Args) (store.Args, error) {
 	var first time.Time
 	if hourly {
 		until, err := store.Value[*time.Time](ctx, s.db, nil, `SELECT until FROM sensor_data.hours_until`, nil)
@@ -329,7 +329,7 @@ func (s *Store) pageOf(ctx context.Context, nodes []readings.NodeRef, after read
 		    ORDER BY timestamp, message_id
 		) AS r
 		LIMIT @limit`,
-		spansOf(nodes...).args(pgx.StrictNamedArgs{
+		spansOf(nodes...).args(store.Args{
 			"start": start, "end": end, "node": after.NodeID, "channel": int64(after.Channel), "after": after.Time, "message": after.MessageID, "limit": rangePage,
 		}))
 }
@@ -377,7 +377,7 @@ func (s *Store) page(ctx context.Context, node readings.NodeRef, after reading.R
 		) AS r
 		ORDER BY r.timestamp, r.message_id, r.customer_id
 		LIMIT @limit`,
-		spansOf(node).args(pgx.StrictNamedArgs{
+		spansOf(node).args(store.Args{
 			"after": after.Time, "message": after.MessageID, "channel": int64(after.Channel), "end": end, "limit": rangePage,
 		}))
 }
@@ -393,7 +393,7 @@ func (s *Store) Buckets(ctx context.Context, node readings.NodeRef, start, end t
 	if s.archive != nil && !hourly && start.Before(s.rawFrom()) {
 		return partsOf(s.archive.Range(ctx, readings.Chart, node, start, end), first, width)
 	}
-	args, err := s.summaryArgs(ctx, node, start, end, hourly, pgx.StrictNamedArgs{"width": width, "first_part": first})
+	args, err := s.summaryArgs(ctx, node, start, end, hourly, store.Args{"width": width, "first_part": first})
 	if err != nil {
 		return nil, err
 	}
@@ -430,7 +430,7 @@ func (s *Store) Stats(ctx context.Context, node readings.NodeRef, end time.Time,
 	if len(starts) == 0 {
 		return nil, nil
 	}
-	args, err := s.summaryArgs(ctx, node, slices.MinFunc(starts, time.Time.Compare), end, true, pgx.StrictNamedArgs{"starts": starts})
+	args, err := s.summaryArgs(ctx, node, slices.MinFunc(starts, time.Time.Compare), end, true, store.Args{"starts": starts})
 	if err != nil {
 		return nil, err
 	}

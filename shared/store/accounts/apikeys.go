@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"coldaisle.dev/shared/store"
 )
 
@@ -55,7 +53,7 @@ func (s Store) CreateAPIKey(ctx context.Context, customerID int64, n NewAPIKey) 
 		SELECT @customer, @name, @prefix, @hash, @scope, @rooms::bigint[], @expires::timestamptz, @by
 		WHERE (SELECT count(*) FROM api_keys WHERE customer_id = @customer) < @max
 		RETURNING `+keyColumns,
-		pgx.StrictNamedArgs{
+		store.Args{
 			"customer": customerID, "name": n.Name, "prefix": n.Prefix, "hash": n.Hash[:], "scope": n.Scope, "rooms": n.RoomIDs,
 			"expires": n.ExpiresAt, "max": MaxAPIKeys, "by": n.CreatedBy,
 		})
@@ -69,7 +67,7 @@ func (s Store) APIKeys(ctx context.Context, customerID int64) ([]APIKey, error) 
 		FROM api_keys
 		WHERE customer_id = @customer
 		ORDER BY id`,
-		pgx.StrictNamedArgs{"customer": customerID})
+		store.Args{"customer": customerID})
 	return found, store.Wrap(err, "API keys of customer %d", customerID)
 }
 
@@ -80,7 +78,7 @@ func (s Store) APIKeysBy(ctx context.Context, customerID, person int64) ([]APIKe
 		FROM api_keys
 		WHERE customer_id = @customer AND created_by = @person
 		ORDER BY id`,
-		pgx.StrictNamedArgs{"customer": customerID, "person": person})
+		store.Args{"customer": customerID, "person": person})
 	return found, store.Wrap(err, "API keys of person %d", person)
 }
 
@@ -90,7 +88,7 @@ func (s Store) DeleteAPIKey(ctx context.Context, customerID, id int64) (APIKey, 
 		DELETE FROM api_keys
 		WHERE id = @id AND customer_id = @customer
 		RETURNING `+keyColumns,
-		pgx.StrictNamedArgs{"id": id, "customer": customerID})
+		store.Args{"id": id, "customer": customerID})
 	return deleted, store.Wrap(err, "delete API key %d", id)
 }
 
@@ -109,7 +107,7 @@ func (s Store) APIKeysByHash(ctx context.Context, hashes []KeyHash) (map[KeyHash
 		SELECT `+keyColumns+`, hash
 		FROM api_keys
 		WHERE hash = ANY(@hashes)`,
-		pgx.StrictNamedArgs{"hashes": wanted})
+		store.Args{"hashes": wanted})
 	if err != nil {
 		return nil, fmt.Errorf("%d API keys by hash: %w", len(hashes), err)
 	}
@@ -126,6 +124,6 @@ func (s Store) RecordAPIKeyUses(ctx context.Context, ids []int64) error {
 		UPDATE api_keys
 		SET last_used_at = now()
 		WHERE id IN (SELECT id FROM api_keys WHERE id = ANY(@ids) ORDER BY id FOR NO KEY UPDATE)`,
-		pgx.StrictNamedArgs{"ids": ids})
+		store.Args{"ids": ids})
 	return store.Wrap(err, "record uses of %d API keys", len(ids))
 }

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
-
 	"coldaisle.dev/shared/store"
 )
 
@@ -27,7 +25,7 @@ type AuditEntry struct {
 // [store.DB.InTx].
 func (s Store) LockChanges(ctx context.Context, customerID int64) error {
 	_, err := s.db.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('changes of ' || @customer::bigint, 0))`,
-		pgx.StrictNamedArgs{"customer": customerID})
+		store.Args{"customer": customerID})
 	return store.Wrap(err, "lock changes of customer %d", customerID)
 }
 
@@ -46,7 +44,7 @@ func (s Store) Audit(ctx context.Context, e AuditEntry) error {
 	_, err = s.db.Exec(ctx, `
 		INSERT INTO audit_log (customer_id, actor, actor_name, operation, subject, request_id, before, after)
 		VALUES (@customer, @actor, @name, @operation, @subject, @request, @before, @after)`,
-		pgx.StrictNamedArgs{
+		store.Args{
 			"customer": e.CustomerID, "actor": e.Actor, "name": e.ActorName, "operation": e.Operation, "subject": e.Subject,
 			"request": e.RequestID, "before": before, "after": after,
 		})

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"coldaisle.dev/shared/store"
 )
 
@@ -41,7 +39,7 @@ func (s Store) AuditLog(customerID int64, q AuditQuery) store.List[LoggedChange]
 		  AND (@actor = '' OR actor = @actor) AND (@operation = '' OR operation = @operation) AND (@subject = '' OR subject = @subject)
 		  AND (@kind = '' OR CASE WHEN split_part(actor, ':', 1) IN ('customer', 'person', 'key', 'gateway') THEN split_part(actor, ':', 1) ELSE 'system' END = @kind)
 		  AND at >= COALESCE(@start::timestamptz, '-infinity') AND at < COALESCE(@end::timestamptz, 'infinity')`,
-		Args: pgx.StrictNamedArgs{
+		Args: store.Args{
 			"customer": customerID, "kind": q.ActorKind, "actor": q.Actor, "operation": q.Operation, "subject": q.Subject,
 			"start": store.OrNull(q.Start), "end": store.OrNull(q.End),
 		},

@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
 )
@@ -68,8 +66,8 @@ const listedCorrections = `
 	JOIN sensors s ON s.customer_id = c.customer_id AND s.node_id = c.node_id
 	WHERE `
 
-func correctionArgs(ctx context.Context, customerID int64) pgx.StrictNamedArgs {
-	return pgx.StrictNamedArgs{"customer": customerID, "rooms": store.RoomsOf(ctx), "ahead": WithdrawAhead}
+func correctionArgs(ctx context.Context, customerID int64) store.Args {
+	return store.Args{"customer": customerID, "rooms": store.RoomsOf(ctx), "ahead": WithdrawAhead}
 }
 
 // Corrections lists the corrections of a customer's sensors that were in force within the last
@@ -102,7 +100,7 @@ func (s Store) CorrectionsApplied(ctx context.Context, customerID int64, sensorI
 		       temperature_offset AS temperature, humidity_offset AS humidity
 		FROM corrections
 		WHERE customer_id = @customer AND node_id = @sensor AND withdrawn_at IS NULL
-		ORDER BY from_time DESC`, pgx.StrictNamedArgs{"customer": customerID, "sensor": sensorID})
+		ORDER BY from_time DESC`, store.Args{"customer": customerID, "sensor": sensorID})
 	return store.ConvertCorrections(rows), store.Wrap(err, "corrections of sensor %s", sensorID)
 }
 
@@ -124,7 +122,7 @@ func (s Store) AddCorrection(ctx context.Context, customerID int64, n NewCorrect
 		LEFT JOIN corrections c USING (customer_id, node_id)
 		WHERE s.node_id = @sensor AND s.customer_id = @customer AND `+store.RoomIn("s.room_id")+`
 		GROUP BY s.node_id`,
-		pgx.StrictNamedArgs{"sensor": n.SensorID, "customer": customerID, "rooms": store.RoomsOf(ctx), "most": MaxCorrections})
+		store.Args{"sensor": n.SensorID, "customer": customerID, "rooms": store.RoomsOf(ctx), "most": MaxCorrections})
 	if err == nil && full {
 		err = store.ErrTooManyCorrections
 	}
@@ -136,7 +134,7 @@ func (s Store) AddCorrection(ctx context.Context, customerID int64, n NewCorrect
 		    customer_id, node_id, from_time, temperature_offset, humidity_offset, certificate, serial_number, due_date, calibrated_by, added_by)
 		VALUES (@customer, @sensor, @from, @temperature, @humidity, @certificate, @serial, @due, @calibrated_by, @added_by)
 		RETURNING id`,
-		pgx.StrictNamedArgs{
+		store.Args{
 			"customer": customerID, "sensor": n.SensorID, "from": n.From, "temperature": n.TemperatureOffset, "humidity": n.HumidityOffset,
 			"certificate": n.Certificate, "serial": n.SerialNumber, "due": n.DueDate, "calibrated_by": n.CalibratedBy, "added_by": n.AddedBy,
 		})
@@ -155,7 +153,7 @@ func (s Store) WithdrawCorrection(ctx context.Context, customerID, id int64, by 
 		FROM sensors s
 		WHERE c.id = @id AND c.customer_id = @customer AND c.withdrawn_at IS NULL
 		  AND s.customer_id = c.customer_id AND s.node_id = c.node_id AND `+store.RoomIn("s.room_id"),
-		pgx.StrictNamedArgs{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx), "by": by})
+		store.Args{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx), "by": by})
 	return store.Wrap(correctionError(err), "withdraw correction %d", id)
 }
 

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
-
 	"coldaisle.dev/shared/store"
 )
 
@@ -43,7 +41,7 @@ func (s Store) CreateCustomer(ctx context.Context, c NewCustomer) (Customer, err
 		INSERT INTO customers (email, username, password_hash, generation)
 		VALUES (@email, @username, @password_hash, 2e12::bigint + floor(random() * 1e15)::bigint)
 		RETURNING id, email, username`,
-		pgx.StrictNamedArgs{"email": c.Email, "username": c.Username, "password_hash": c.PasswordHash})
+		store.Args{"email": c.Email, "username": c.Username, "password_hash": c.PasswordHash})
 	return created, store.Wrap(duplicateError(err), "create customer")
 }
 
@@ -63,7 +61,7 @@ func duplicateError(err error) error {
 // [store.ErrNoCustomer], [store.ErrUsernameTaken].
 func (s Store) Rename(ctx context.Context, id int64, username string) error {
 	err := s.db.Change(ctx, store.ErrNoCustomer, `UPDATE customers SET username = @username WHERE id = @id`,
-		pgx.StrictNamedArgs{"id": id, "username": username})
+		store.Args{"id": id, "username": username})
 	return store.Wrap(duplicateError(err), "rename customer %d", id)
 }
 
@@ -76,7 +74,7 @@ const selectPersons = `
 func (s Store) Person(ctx context.Context, customerID, id int64) (Person, error) {
 	found, err := store.One[Person](ctx, s.db, store.ErrNoPerson, selectPersons+`
 		WHERE p.id = @id AND p.customer_id = @customer`,
-		pgx.StrictNamedArgs{"id": id, "customer": customerID})
+		store.Args{"id": id, "customer": customerID})
 	return found, store.Wrap(err, "person %d", id)
 }
 
@@ -85,7 +83,7 @@ func (s Store) Person(ctx context.Context, customerID, id int64) (Person, error)
 func (s Store) PersonByEmail(ctx context.Context, email string) (Person, error) {
 	found, err := store.One[Person](ctx, s.db, store.ErrNoPerson, selectPersons+`
 		WHERE lower(p.email) = lower(@email)`,
-		pgx.StrictNamedArgs{"email": email})
+		store.Args{"email": email})
 	return found, store.Wrap(err, "person by email")
 }
 
@@ -93,7 +91,7 @@ func (s Store) PersonByEmail(ctx context.Context, email string) (Person, error) 
 func (s Store) PersonsByID(ctx context.Context, ids []int64) (map[int64]Person, error) {
 	found, err := store.All[Person](ctx, s.db, selectPersons+`
 		WHERE p.id = ANY(@ids)`,
-		pgx.StrictNamedArgs{"ids": ids})
+		store.Args{"ids": ids})
 	if err != nil {
 		return nil, fmt.Errorf("%d persons by id: %w", len(ids), err)
 	}
@@ -115,7 +113,7 @@ func (s Store) UpdatePerson(ctx context.Context, customerID, id int64, change Pe
 		    role = COALESCE(@role, role),
 		    generation = generation + (@password_hash::text IS NOT NULL OR COALESCE(@role, role) <> role)::int
 		WHERE id = @id AND customer_id = @customer`,
-		pgx.StrictNamedArgs{
+		store.Args{
 			"id": id, "customer": customerID, "name": change.Name, "email": change.Email,
 			"password_hash": change.PasswordHash, "role": change.Role,
 		})

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/wire"
@@ -90,7 +88,7 @@ func (s Store) CreateGateway(ctx context.Context, customerID, by int64, name str
 		SELECT count(*) >= @most OR count(*) FILTER (WHERE enrolled_at IS NULL) >= @most_codes
 		FROM gateways
 		WHERE customer_id = @customer AND revoked_at IS NULL AND (enrolled_at IS NOT NULL OR code_expires_at > now())`,
-		pgx.StrictNamedArgs{"customer": customerID, "most": MaxGateways, "most_codes": MaxEnrolmentCodes})
+		store.Args{"customer": customerID, "most": MaxGateways, "most_codes": MaxEnrolmentCodes})
 	if err == nil && full {
 		err = store.ErrTooManyGateways
 	}
@@ -110,7 +108,7 @@ func (s Store) CreateGateway(ctx context.Context, customerID, by int64, name str
 		SELECT `+gatewayColumns+`
 		FROM g
 		JOIN customers c ON c.id = g.customer_id`,
-		pgx.StrictNamedArgs{
+		store.Args{
 			"id": "gw-" + strings.ToLower(rand.Text()[:20]), "customer": customerID, "name": name,
 			"code_hash": store.CodeHash(code), "valid": EnrolmentTime, "by": by,
 		})
@@ -125,7 +123,7 @@ func (s Store) CreateGateway(ctx context.Context, customerID, by int64, name str
 func (s Store) GatewayByCode(ctx context.Context, code string) (Gateway, error) {
 	found, err := store.One[Gateway](ctx, s.db, store.ErrNoGateway, selectGateways+`
 		WHERE g.code_hash = @code_hash AND g.revoked_at IS NULL AND (g.code_expires_at > now() OR g.enrolled_at IS NOT NULL)`,
-		pgx.StrictNamedArgs{"code_hash": store.CodeHash(code)})
+		store.Args{"code_hash": store.CodeHash(code)})
 	return found, store.Wrap(err, "gateway of a code")
 }
 
@@ -140,7 +138,7 @@ func (s Store) EnrolGateway(ctx context.Context, code string, key ed25519.Public
 		WHERE c.id = g.customer_id AND g.code_hash = @code_hash AND g.revoked_at IS NULL
 		  AND (g.public_key = @key OR (g.public_key IS NULL AND g.code_expires_at > now()))
 		RETURNING `+gatewayColumns,
-		pgx.StrictNamedArgs{"code_hash": store.CodeHash(code), "key": []byte(key)})
+		store.Args{"code_hash": store.CodeHash(code), "key": []byte(key)})
 	if errors.Is(err, store.ErrNoGateway) {
 		if other, absent := s.GatewayByCode(ctx, code); absent == nil && !bytes.Equal(other.PublicKey, key) {
 			err = store.ErrGatewayEnrolled
@@ -154,7 +152,7 @@ func (s Store) EnrolGateway(ctx context.Context, code string, key ed25519.Public
 func (s Store) Gateway(ctx context.Context, id string) (Gateway, error) {
 	found, err := store.One[Gateway](ctx, s.db, store.ErrNoGateway, selectGateways+`
 		WHERE g.id = @id`,
-		pgx.StrictNamedArgs{"id": id})
+		store.Args{"id": id})
 	return found, store.Wrap(err, "gateway %s", id)
 }
 
@@ -163,7 +161,7 @@ func (s Store) Gateways(ctx context.Context, customerID int64) ([]Gateway, error
 	found, err := store.All[Gateway](ctx, s.db, selectGateways+`
 		WHERE g.customer_id = @customer AND NOT COALESCE(`+forgotten+`, false)
 		ORDER BY g.created_at, g.id`,
-		pgx.StrictNamedArgs{"customer": customerID})
+		store.Args{"customer": customerID})
 	return found, store.Wrap(err, "gateways of customer %d", customerID)
 }
 
@@ -183,7 +181,7 @@ func (s Store) RevokeGateway(ctx context.Context, customerID int64, id string) e
 		SET pair_key = DEFAULT
 		FROM revoked
 		WHERE customers.id = revoked.customer_id`,
-		pgx.StrictNamedArgs{"id": id, "customer": customerID})
+		store.Args{"id": id, "customer": customerID})
 	return store.Wrap(err, "revoke gateway %s", id)
 }
 
@@ -204,7 +202,7 @@ func (s Store) GatewayKeys(ctx context.Context, ids []string) (map[string]Gatewa
 		SELECT id, customer_id AS channel, public_key, revoked_at IS NOT NULL AS revoked
 		FROM gateways
 		WHERE id = ANY(@ids) AND public_key IS NOT NULL`,
-		pgx.StrictNamedArgs{"ids": ids})
+		store.Args{"ids": ids})
 	if err != nil {
 		return nil, fmt.Errorf("keys of %d gateways: %w", len(ids), err)
 	}
@@ -250,7 +248,7 @@ func recordStatus(ctx context.Context, tx *store.DB, status wire.StatusRequest, 
 		SELECT
 		FROM gateways
 		WHERE id = @id AND revoked_at IS NULL AND public_key IS NOT NULL
-		FOR NO KEY UPDATE`, pgx.StrictNamedArgs{"id": status.GatewayID})
+		FOR NO KEY UPDATE`, store.Args{"id": status.GatewayID})
 	if err != nil || locked.RowsAffected() == 0 {
 		return false, err
 	}
@@ -262,14 +260,14 @@ func recordStatus(ctx context.Context, tx *store.DB, status wire.StatusRequest, 
 		       COALESCE(@signed > signed_at, true) AS later
 		FROM gateways g
 		WHERE id = @id`,
-		pgx.StrictNamedArgs{"id": status.GatewayID, "boot": status.BootID, "sequence": status.Sequence, "signed": signedAt})
+		store.Args{"id": status.GatewayID, "boot": status.BootID, "sequence": status.Sequence, "signed": signedAt})
 	if err != nil {
 		return false, fmt.Errorf("compare: %w", err)
 	}
 	clone := (boot.Repeated || boot.Followed) && boot.Later
 	if clone {
 		_, err := tx.Exec(ctx, `UPDATE gateways SET clone_seen_at = now(), signed_at = @signed WHERE id = @id`,
-			pgx.StrictNamedArgs{"id": status.GatewayID, "signed": signedAt})
+			store.Args{"id": status.GatewayID, "signed": signedAt})
 		if err != nil {
 			return false, fmt.Errorf("mark clone: %w", err)
 		}
@@ -294,7 +292,7 @@ func recordStatus(ctx context.Context, tx *store.DB, status wire.StatusRequest, 
 		    WHERE gateway_id = @id
 		    ORDER BY followed_at DESC, boot_id
 		    OFFSET @most)`,
-		pgx.StrictNamedArgs{"id": status.GatewayID, "boot": status.BootID, "most": maxBoots})
+		store.Args{"id": status.GatewayID, "boot": status.BootID, "most": maxBoots})
 	if err != nil {
 		return false, fmt.Errorf("boot before: %w", err)
 	}
@@ -303,7 +301,7 @@ func recordStatus(ctx context.Context, tx *store.DB, status wire.StatusRequest, 
 		SET last_seen = now(), boot_id = @boot, sequence = @sequence, signed_at = GREATEST(@signed, signed_at),
 		    version = @version, role = @role, clock_offset_ms = @offset, outbox_readings = @outbox
 		WHERE id = @id`,
-		pgx.StrictNamedArgs{
+		store.Args{
 			"id": status.GatewayID, "boot": status.BootID, "sequence": status.Sequence, "signed": signedAt, "version": status.Version,
 			"role": status.Role, "offset": status.ClockOffsetMS, "outbox": status.OutboxReadings,
 		})
@@ -335,7 +333,7 @@ func reportNodes(ctx context.Context, tx *store.DB, status wire.StatusRequest) e
 		ORDER BY node_id
 		ON CONFLICT (gateway_id, node_id) DO UPDATE
 		SET reported_at = EXCLUDED.reported_at, last_heartbeat = EXCLUDED.last_heartbeat, last_reading = EXCLUDED.last_reading, name = COALESCE(NULLIF(EXCLUDED.name, ''), gateway_nodes.name)`,
-		pgx.StrictNamedArgs{"gateway": status.GatewayID, "ids": ids, "heartbeats": heartbeats, "readings": readings, "names": names})
+		store.Args{"gateway": status.GatewayID, "ids": ids, "heartbeats": heartbeats, "readings": readings, "names": names})
 	if err != nil {
 		return fmt.Errorf("nodes: %w", err)
 	}
@@ -347,7 +345,7 @@ func reportNodes(ctx context.Context, tx *store.DB, status wire.StatusRequest) e
 		    WHERE gateway_id = @gateway
 		    ORDER BY reported_at DESC, node_id
 		    OFFSET @most)`,
-		pgx.StrictNamedArgs{"gateway": status.GatewayID, "most": maxReportedNodes})
+		store.Args{"gateway": status.GatewayID, "most": maxReportedNodes})
 	return store.Wrap(err, "nodes not reported any more")
 }
 
@@ -386,6 +384,6 @@ func (s Store) DiscoveredNodes(ctx context.Context, customerID int64) ([]Discove
 		LEFT JOIN node_state s ON s.channel = @customer AND s.node_id = h.node_id
 		ORDER BY GREATEST(h.last_heartbeat, h.last_reading, s.timestamp) DESC NULLS LAST, h.node_id
 		LIMIT @most`,
-		pgx.StrictNamedArgs{"customer": customerID, "most": maxDiscovered})
+		store.Args{"customer": customerID, "most": maxDiscovered})
 	return found, store.Wrap(err, "discovered nodes of customer %d", customerID)
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"coldaisle.dev/shared/store"
 )
 
@@ -38,7 +36,7 @@ func (s Store) FirstAnswer(ctx context.Context, r Request) (Answer, error) {
 		SELECT request_hash, answer
 		FROM idempotent_answers
 		WHERE customer_id = @customer AND operation = @operation AND key_hash = @key AND created_at > now() - @lifetime::interval`,
-		pgx.StrictNamedArgs{"customer": r.CustomerID, "operation": r.Operation, "key": r.KeyHash[:], "lifetime": AnswerLifetime})
+		store.Args{"customer": r.CustomerID, "operation": r.Operation, "key": r.KeyHash[:], "lifetime": AnswerLifetime})
 	return found, store.Wrap(err, "first answer of %s", r.Operation)
 }
 
@@ -55,7 +53,7 @@ func (s Store) StoreAnswer(ctx context.Context, r Request, a Answer) error {
 		    ORDER BY created_at
 		    LIMIT @most
 		    FOR UPDATE SKIP LOCKED)`,
-		pgx.StrictNamedArgs{"lifetime": AnswerLifetime, "most": answersRemoved}); err != nil {
+		store.Args{"lifetime": AnswerLifetime, "most": answersRemoved}); err != nil {
 		return store.Wrap(err, "remove expired answers")
 	}
 	// A stored answer of the same key has expired.
@@ -66,7 +64,7 @@ func (s Store) StoreAnswer(ctx context.Context, r Request, a Answer) error {
 		       WHERE customer_id = @customer AND created_at > now() - @lifetime::interval) < @max
 		ON CONFLICT (customer_id, operation, key_hash) DO UPDATE
 		SET request_hash = excluded.request_hash, answer = excluded.answer, created_at = now()`,
-		pgx.StrictNamedArgs{
+		store.Args{
 			"customer": r.CustomerID, "operation": r.Operation, "key": r.KeyHash[:], "request": a.RequestHash, "answer": a.Answer,
 			"lifetime": AnswerLifetime, "max": MaxAnswers,
 		})

@@ -5,8 +5,6 @@ import (
 	"crypto/rand"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"coldaisle.dev/shared/store"
 )
 
@@ -38,7 +36,7 @@ const selectInvitations = `
 // Persons lists a customer's persons, oldest first.
 func (s Store) Persons(ctx context.Context, customerID int64) ([]Person, error) {
 	found, err := store.All[Person](ctx, s.db, selectPersons+` WHERE p.customer_id = @customer ORDER BY p.id`,
-		pgx.StrictNamedArgs{"customer": customerID})
+		store.Args{"customer": customerID})
 	return found, store.Wrap(err, "persons of customer %d", customerID)
 }
 
@@ -55,7 +53,7 @@ func (s Store) SetRole(ctx context.Context, customerID, id int64, role string) e
 	}
 	_, err := s.db.Exec(ctx, `
 		WITH codes AS (`+revokeCodes+` AND @role NOT IN ('admin', 'owner'))
-		DELETE FROM invitations WHERE invited_by = @id`, pgx.StrictNamedArgs{"id": id, "role": role})
+		DELETE FROM invitations WHERE invited_by = @id`, store.Args{"id": id, "role": role})
 	return store.Wrap(err, "revoke codes of person %d", id)
 }
 
@@ -66,7 +64,7 @@ func (s Store) requireOwner(ctx context.Context, customerID, id int64, role stri
 		    OR EXISTS (SELECT FROM persons o WHERE o.customer_id = @customer AND o.role = 'owner' AND o.id <> @id)
 		FROM persons
 		WHERE id = @id AND customer_id = @customer`,
-		pgx.StrictNamedArgs{"id": id, "customer": customerID, "role": role})
+		store.Args{"id": id, "customer": customerID, "role": role})
 	if err == nil && !others {
 		err = store.ErrLastOwner
 	}
@@ -84,7 +82,7 @@ func (s Store) DeletePerson(ctx context.Context, customerID, id int64) ([]APIKey
 	if err != nil {
 		return nil, err
 	}
-	args := pgx.StrictNamedArgs{"id": id}
+	args := store.Args{"id": id}
 	for _, statement := range []string{
 		revokeCodes,
 		`DELETE FROM persons WHERE id = @id`,
@@ -105,7 +103,7 @@ func (s Store) CreateInvitation(ctx context.Context, by Person, email, role stri
 	}
 	code := rand.Text() // 130 bits in base32
 	type counts struct{ Taken, Full bool }
-	args := pgx.StrictNamedArgs{"customer": by.CustomerID, "email": email, "most": MaxPersons}
+	args := store.Args{"customer": by.CustomerID, "email": email, "most": MaxPersons}
 	found, err := store.One[counts](ctx, s.db, store.ErrNoCustomer, `
 		SELECT EXISTS (SELECT FROM persons WHERE lower(email) = lower(@email)) AS taken,
 		       (SELECT count(*) FROM persons WHERE customer_id = @customer)
@@ -124,7 +122,7 @@ func (s Store) CreateInvitation(ctx context.Context, by Person, email, role stri
 		INSERT INTO invitations (customer_id, email, role, code_hash, invited_by, expires_at)
 		VALUES (@customer, @email, @role, @hash, @by, now() + @valid::interval)
 		RETURNING id`,
-		pgx.StrictNamedArgs{
+		store.Args{
 			"customer": by.CustomerID, "email": email, "role": role, "hash": store.CodeHash(code), "by": by.ID, "valid": InvitationTime,
 		})
 	if err != nil {
@@ -137,28 +135,28 @@ func (s Store) CreateInvitation(ctx context.Context, by Person, email, role stri
 // Invitations lists a customer's valid invitations, oldest first.
 func (s Store) Invitations(ctx context.Context, customerID int64) ([]Invitation, error) {
 	found, err := store.All[Invitation](ctx, s.db, selectInvitations+` AND i.customer_id = @customer ORDER BY i.id`,
-		pgx.StrictNamedArgs{"customer": customerID})
+		store.Args{"customer": customerID})
 	return found, store.Wrap(err, "invitations of customer %d", customerID)
 }
 
 // Invitation returns one of a customer's valid invitations, or [store.ErrNoInvitation].
 func (s Store) Invitation(ctx context.Context, customerID, id int64) (Invitation, error) {
 	found, err := store.One[Invitation](ctx, s.db, store.ErrNoInvitation, selectInvitations+` AND i.customer_id = @customer AND i.id = @id`,
-		pgx.StrictNamedArgs{"customer": customerID, "id": id})
+		store.Args{"customer": customerID, "id": id})
 	return found, store.Wrap(err, "invitation %d", id)
 }
 
 // InvitationByCode returns the valid invitation of a code, or [store.ErrNoInvitation].
 func (s Store) InvitationByCode(ctx context.Context, code string) (Invitation, error) {
 	found, err := store.One[Invitation](ctx, s.db, store.ErrNoInvitation, selectInvitations+` AND i.code_hash = @hash`,
-		pgx.StrictNamedArgs{"hash": store.CodeHash(code)})
+		store.Args{"hash": store.CodeHash(code)})
 	return found, store.Wrap(err, "invitation of a code")
 }
 
 // DeleteInvitation revokes one of a customer's invitations, or returns [store.ErrNoInvitation].
 func (s Store) DeleteInvitation(ctx context.Context, customerID, id int64) error {
 	err := s.db.Change(ctx, store.ErrNoInvitation, `DELETE FROM invitations WHERE id = @id AND customer_id = @customer`,
-		pgx.StrictNamedArgs{"id": id, "customer": customerID})
+		store.Args{"id": id, "customer": customerID})
 	return store.Wrap(err, "delete invitation %d", id)
 }
 
@@ -178,7 +176,7 @@ func (s Store) AcceptInvitation(ctx context.Context, code, name, passwordHash st
 		SELECT customer_id, @name, email, @password_hash, role, 1000000 + floor(random() * 1e12)::bigint
 		FROM used WHERE code_hash = @hash
 		RETURNING customer_id, id`,
-		pgx.StrictNamedArgs{"hash": store.CodeHash(code), "name": name, "password_hash": passwordHash})
+		store.Args{"hash": store.CodeHash(code), "name": name, "password_hash": passwordHash})
 	if err != nil {
 		return Person{}, store.Wrap(duplicateError(err), "accept invitation")
 	}

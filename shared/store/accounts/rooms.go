@@ -3,8 +3,6 @@ package accounts
 import (
 	"context"
 
-	"github.com/jackc/pgx/v5"
-
 	"coldaisle.dev/shared/store"
 )
 
@@ -30,7 +28,7 @@ func (s Store) CreateRoom(ctx context.Context, customerID int64, name string) (R
 		INSERT INTO server_rooms (name, customer_id)
 		SELECT @name, id FROM customers WHERE id = @customer
 		RETURNING `+roomColumns,
-		pgx.StrictNamedArgs{"name": name, "customer": customerID})
+		store.Args{"name": name, "customer": customerID})
 	return created, store.Wrap(err, "create room")
 }
 
@@ -41,7 +39,7 @@ func (s Store) Rooms(ctx context.Context, customerID int64) ([]Room, error) {
 		FROM server_rooms
 		WHERE customer_id = @customer AND `+store.RoomIn("id")+`
 		ORDER BY id`,
-		pgx.StrictNamedArgs{"customer": customerID, "rooms": store.RoomsOf(ctx)})
+		store.Args{"customer": customerID, "rooms": store.RoomsOf(ctx)})
 	return found, store.Wrap(err, "rooms of customer %d", customerID)
 }
 
@@ -51,7 +49,7 @@ func (s Store) Room(ctx context.Context, customerID, id int64) (Room, error) {
 		SELECT `+roomColumns+`
 		FROM server_rooms
 		WHERE id = @id AND customer_id = @customer AND `+store.RoomIn("id"),
-		pgx.StrictNamedArgs{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx)})
+		store.Args{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx)})
 	return found, store.Wrap(err, "room %d", id)
 }
 
@@ -62,7 +60,7 @@ func (s Store) UpdateRoom(ctx context.Context, customerID, id int64, change Room
 		SET name = @name, instructions = CASE WHEN @instructions::text IS NULL THEN instructions ELSE NULLIF(@instructions, '') END
 		WHERE id = @id AND customer_id = @customer AND `+store.RoomIn("id")+`
 		RETURNING `+roomColumns,
-		pgx.StrictNamedArgs{
+		store.Args{
 			"id": id, "customer": customerID, "name": change.Name, "instructions": change.Instructions, "rooms": store.RoomsOf(ctx),
 		})
 	return changed, store.Wrap(err, "update room %d", id)
@@ -74,6 +72,6 @@ func (s Store) DeleteRoom(ctx context.Context, customerID, id int64) error {
 	err := s.db.Change(ctx, store.ErrNoRoom, `
 		DELETE FROM server_rooms
 		WHERE id = @id AND customer_id = @customer AND `+store.RoomIn("id"),
-		pgx.StrictNamedArgs{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx)})
+		store.Args{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx)})
 	return store.Wrap(err, "delete room %d", id)
 }

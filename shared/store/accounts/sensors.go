@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/store"
@@ -91,7 +89,7 @@ func (s Store) CreateSensor(ctx context.Context, customerID int64, n NewSensor) 
 			WHERE id = @room AND customer_id = @customer AND `+store.RoomIn("id")+`
 			FOR KEY SHARE
 			RETURNING `+sensorColumns,
-			pgx.StrictNamedArgs{
+			store.Args{
 				"rooms": store.RoomsOf(ctx), "id": n.ID, "name": n.Name, "type": n.Type, "position": n.Position,
 				"room": n.RoomID, "customer": customerID, "signed": signed,
 			})
@@ -112,7 +110,7 @@ const full = `(SELECT count(*)
 // isSigned reports whether a customer's new sensor is signed, see [Store.CreateSensor].
 func isSigned(ctx context.Context, tx *store.DB, customerID int64, n NewSensor) (bool, error) {
 	// A customer's creations are serialised, because of the limit.
-	_, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('sensors of ' || @customer::bigint, 0))`, pgx.StrictNamedArgs{"customer": customerID})
+	_, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('sensors of ' || @customer::bigint, 0))`, store.Args{"customer": customerID})
 	if err != nil {
 		return false, fmt.Errorf("lock: %w", err)
 	}
@@ -122,7 +120,7 @@ func isSigned(ctx context.Context, tx *store.DB, customerID int64, n NewSensor) 
 		       EXISTS (SELECT FROM gateways WHERE customer_id = @customer AND public_key IS NOT NULL AND revoked_at IS NULL) AS enrolled,
 		       EXISTS (SELECT FROM open_holds WHERE node_id = @id AND held_until = 'infinity') AS held,
 		       `+full+` AS full`,
-		pgx.StrictNamedArgs{"id": n.ID, "customer": customerID, "most": cmp.Or(n.MaxUnreported, MaxUnreported)})
+		store.Args{"id": n.ID, "customer": customerID, "most": cmp.Or(n.MaxUnreported, MaxUnreported)})
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("find its channel: %w", err)
@@ -148,7 +146,7 @@ func (s Store) SetBackSensor(ctx context.Context, customerID int64, id string, m
 		WHERE node_id = @id AND customer_id = @customer AND (signed_from IS NULL OR NOT `+full+` OR EXISTS (
 		    SELECT FROM node_state n WHERE n.channel = 0 AND n.node_id = sensors.node_id AND n.timestamp IS NOT NULL))
 		RETURNING `+sensorColumns,
-		pgx.StrictNamedArgs{"id": id, "customer": customerID, "most": cmp.Or(most, MaxUnreported)})
+		store.Args{"id": id, "customer": customerID, "most": cmp.Or(most, MaxUnreported)})
 	if errors.Is(err, store.ErrNoSensor) { // or there is no room for one more
 		if _, absent := s.Sensor(ctx, customerID, id); absent == nil {
 			err = store.ErrTooManyUnreported
@@ -179,7 +177,7 @@ func (s Store) Sensor(ctx context.Context, customerID int64, id string) (Sensor,
 		SELECT `+sensorColumns+`
 		FROM sensors
 		WHERE node_id = @id AND customer_id = @customer AND `+store.RoomIn("room_id"),
-		pgx.StrictNamedArgs{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx)})
+		store.Args{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx)})
 	return found, store.Wrap(err, "sensor %s", id)
 }
 
@@ -191,7 +189,7 @@ func (s Store) Sensors(ctx context.Context, customerID, roomID int64) ([]Sensor,
 		FROM sensors
 		WHERE room_id = @room AND customer_id = @customer AND `+store.RoomIn("room_id")+`
 		ORDER BY node_id`,
-		pgx.StrictNamedArgs{"room": roomID, "customer": customerID, "rooms": store.RoomsOf(ctx)})
+		store.Args{"room": roomID, "customer": customerID, "rooms": store.RoomsOf(ctx)})
 	if err != nil {
 		return nil, fmt.Errorf("sensors of room %d: %w", roomID, err)
 	}
@@ -217,7 +215,7 @@ func (s Store) VisibleNodes(ctx context.Context, customerID int64, ids []string)
 		JOIN visible_spans v ON v.customer_id = s.customer_id AND v.node_id = s.node_id AND v.visible_from < v.visible_until
 		WHERE s.customer_id = @customer AND s.node_id = ANY(@ids) AND `+store.RoomIn("s.room_id")+`
 		ORDER BY s.node_id, v.channel, v.visible_from`,
-		pgx.StrictNamedArgs{"ids": ids, "customer": customerID, "rooms": store.RoomsOf(ctx)})
+		store.Args{"ids": ids, "customer": customerID, "rooms": store.RoomsOf(ctx)})
 	if err != nil {
 		return nil, fmt.Errorf("%d nodes of customer %d: %w", len(ids), customerID, err)
 	}
@@ -257,7 +255,7 @@ func (s Store) UpdateSensor(ctx context.Context, customerID int64, id string, ch
 		FROM r
 		WHERE sensors.node_id = @id AND sensors.customer_id = r.customer_id AND `+store.RoomIn("sensors.room_id")+`
 		RETURNING `+sensorColumns,
-		pgx.StrictNamedArgs{
+		store.Args{
 			"id": id, "name": change.Name, "type": change.Type, "position": change.Position,
 			"keep": change.KeepPosition, "room": change.RoomID, "customer": customerID, "rooms": store.RoomsOf(ctx),
 		})
@@ -278,6 +276,6 @@ func (s Store) DeleteSensor(ctx context.Context, customerID int64, id string) er
 	err := s.db.Change(ctx, store.ErrNoSensor, `
 		DELETE FROM sensors
 		WHERE node_id = @id AND customer_id = @customer AND `+store.RoomIn("room_id"),
-		pgx.StrictNamedArgs{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx)})
+		store.Args{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx)})
 	return store.Wrap(err, "delete sensor %s", id)
 }

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/store"
 )
@@ -79,7 +77,7 @@ func (s Store) RecordHeartbeat(ctx context.Context, customerID int64, w Watch) e
 		WHERE (SELECT count(*) FROM watches WHERE customer_id = @customer AND name <> @name::varchar) < @max
 		ON CONFLICT ON CONSTRAINT watches_name_key DO UPDATE
 		SET heartbeat_at = EXCLUDED.heartbeat_at, polled_at = EXCLUDED.polled_at, succeeded_at = EXCLUDED.succeeded_at, waiting_at = EXCLUDED.waiting_at`,
-		pgx.StrictNamedArgs{
+		store.Args{
 			"customer": customerID, "name": w.Name, "heartbeat": w.HeartbeatAt, "polled": w.PolledAt, "succeeded": w.SucceededAt, "waiting": w.WaitingAt,
 			"max": MaxWatches,
 		})
@@ -89,7 +87,7 @@ func (s Store) RecordHeartbeat(ctx context.Context, customerID int64, w Watch) e
 // Watches lists a customer's watches by name.
 func (s Store) Watches(ctx context.Context, customerID int64) ([]Watch, error) {
 	found, err := store.All[Watch](ctx, s.db, `SELECT `+watchColumns+` FROM watches WHERE customer_id = @customer ORDER BY name`,
-		pgx.StrictNamedArgs{"customer": customerID})
+		store.Args{"customer": customerID})
 	return found, store.Wrap(err, "watches of customer %d", customerID)
 }
 
@@ -97,6 +95,6 @@ func (s Store) Watches(ctx context.Context, customerID int64) ([]Watch, error) {
 func (s Store) DeleteWatch(ctx context.Context, customerID, id int64) (Watch, error) {
 	deleted, err := store.One[Watch](ctx, s.db, store.ErrNoWatch, `
 		DELETE FROM watches WHERE id = @id AND customer_id = @customer RETURNING `+watchColumns,
-		pgx.StrictNamedArgs{"id": id, "customer": customerID})
+		store.Args{"id": id, "customer": customerID})
 	return deleted, store.Wrap(err, "delete watch %d", id)
 }

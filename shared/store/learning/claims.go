@@ -6,8 +6,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
 )
@@ -41,10 +39,10 @@ func (s Store) ClaimRun(ctx context.Context, id int64) (Claim, error) {
 		WHERE id = @id AND status = 'running'
 		  AND (claimed_at IS NULL OR claimed_at < now() - make_interval(secs => @claim_time))
 		RETURNING id AS run_id, COALESCE(customer_id, 0) AS customer_id, triggered_by, attempts AS attempt`,
-		pgx.StrictNamedArgs{"id": id, "claim_time": ClaimTime.Seconds()})
+		store.Args{"id": id, "claim_time": ClaimTime.Seconds()})
 	if errors.Is(err, store.ErrNoRun) {
 		status, absent := store.Value[string](ctx, s.db, store.ErrNoRun, `SELECT status FROM model_training_runs WHERE id = @id`,
-			pgx.StrictNamedArgs{"id": id})
+			store.Args{"id": id})
 		switch {
 		case absent != nil:
 			err = absent
@@ -63,7 +61,7 @@ func (s Store) RenewRun(ctx context.Context, c Claim) error {
 	err := s.db.Change(ctx, store.ErrRunEnded, `
 		UPDATE model_training_runs SET claimed_at = now()
 		WHERE id = @id AND status = 'running' AND attempts = @attempt`,
-		pgx.StrictNamedArgs{"id": c.RunID, "attempt": c.Attempt})
+		store.Args{"id": c.RunID, "attempt": c.Attempt})
 	return store.Wrap(err, "renew the claim of training run %d", c.RunID)
 }
 
@@ -102,7 +100,7 @@ func (s Store) verdicts(ctx context.Context, customerID int64, which, order stri
 		WHERE p.feedback IS NOT NULL AND `+which+`
 		ORDER BY `+order+`
 		LIMIT @limit`,
-		pgx.StrictNamedArgs{"customer": customerID, "limit": limit})
+		store.Args{"customer": customerID, "limit": limit})
 	return found, store.Wrap(err, "verdicts")
 }
 
@@ -144,7 +142,7 @@ func (s Store) CompleteRun(ctx context.Context, c Claim, result TrainingResult) 
 		    WHERE p.id = used.id AND p.feedback = used.feedback AND EXISTS (SELECT FROM completed)
 		)
 		SELECT * FROM completed`,
-		pgx.StrictNamedArgs{
+		store.Args{
 			"id": c.RunID, "attempt": c.Attempt, "rows": result.TrainingDataCount, "metrics": result.Metrics,
 			"version": result.ModelVersion, "ids": ids, "verdicts": verdicts,
 		})
@@ -159,6 +157,6 @@ func (s Store) FailRun(ctx context.Context, c Claim, message string) (TrainingRu
 		SET status = 'failed', completed_at = now(), error_message = @message
 		WHERE id = @id AND status = 'running' AND attempts = @attempt
 		RETURNING `+runColumns,
-		pgx.StrictNamedArgs{"id": c.RunID, "attempt": c.Attempt, "message": message})
+		store.Args{"id": c.RunID, "attempt": c.Attempt, "message": message})
 	return failed, store.Wrap(err, "fail training run %d", c.RunID)
 }

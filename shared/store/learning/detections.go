@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/store"
@@ -86,7 +84,7 @@ func (s Store) RecordDetection(ctx context.Context, customer int64, n NewPredict
 		if _, err := tx.Exec(ctx, `
 			SELECT pg_advisory_xact_lock(hashtextextended('questions of ' || @customer::bigint, 0)),
 			       pg_advisory_xact_lock(hashtextextended('predictions of ' || @sensor, 0))`,
-			pgx.StrictNamedArgs{"customer": customer, "sensor": n.SensorID}); err != nil {
+			store.Args{"customer": customer, "sensor": n.SensorID}); err != nil {
 			return fmt.Errorf("lock: %w", err)
 		}
 		day := reading.TruncateTime(n.Time).UTC().Truncate(24 * time.Hour)
@@ -97,7 +95,7 @@ func (s Store) RecordDetection(ctx context.Context, customer int64, n NewPredict
 			WHERE p.timestamp >= @day AND p.timestamp < @day + interval '1 day' AND p.anomaly_predicted = @anomaly
 			  AND p.incident_id IS NULL AND p.message_id <> ''
 			FOR UPDATE OF p -- a verdict comes before or after`,
-			pgx.StrictNamedArgs{"customer": customer, "day": day, "anomaly": n.AnomalyPredicted})
+			store.Args{"customer": customer, "day": day, "anomaly": n.AnomalyPredicted})
 		if err != nil {
 			return err
 		}
@@ -114,7 +112,7 @@ func (s Store) RecordDetection(ctx context.Context, customer int64, n NewPredict
 			}
 		}
 		if displaced != nil {
-			if _, err := tx.Exec(ctx, `DELETE FROM prediction_feedback WHERE id = @id`, pgx.StrictNamedArgs{"id": displaced.ID}); err != nil {
+			if _, err := tx.Exec(ctx, `DELETE FROM prediction_feedback WHERE id = @id`, store.Args{"id": displaced.ID}); err != nil {
 				return fmt.Errorf("displace: %w", err)
 			}
 		}
@@ -126,7 +124,7 @@ func (s Store) RecordDetection(ctx context.Context, customer int64, n NewPredict
 			ids[i] = q.ID
 		}
 		_, err = tx.Exec(ctx, `UPDATE prediction_feedback SET sampling_probability = @drawn WHERE id = ANY(@ids)`,
-			pgx.StrictNamedArgs{"drawn": probability, "ids": ids})
+			store.Args{"drawn": probability, "ids": ids})
 		return store.Wrap(err, "reweigh")
 	})
 	return recorded, probability, store.Wrap(err, "record detection for %s", n.SensorID)

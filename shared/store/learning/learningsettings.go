@@ -3,8 +3,6 @@ package learning
 import (
 	"context"
 
-	"github.com/jackc/pgx/v5"
-
 	"coldaisle.dev/shared/store"
 )
 
@@ -15,7 +13,7 @@ const DefaultFalseAlarms = 1.0
 func (s Store) FalseAlarms(ctx context.Context, customerID int64) (float64, error) {
 	budget, err := store.Value[float64](ctx, s.db, store.ErrNotFound, `
 		SELECT COALESCE((SELECT false_alarms_per_month FROM learning_settings WHERE customer_id = @customer), @default)`,
-		pgx.StrictNamedArgs{"customer": customerID, "default": DefaultFalseAlarms})
+		store.Args{"customer": customerID, "default": DefaultFalseAlarms})
 	return budget, store.Wrap(err, "learning settings of customer %d", customerID)
 }
 
@@ -25,6 +23,6 @@ func (s Store) SetFalseAlarms(ctx context.Context, customerID int64, budget floa
 		INSERT INTO learning_settings (customer_id, false_alarms_per_month)
 		VALUES (@customer, @budget)
 		ON CONFLICT (customer_id) DO UPDATE SET false_alarms_per_month = EXCLUDED.false_alarms_per_month`,
-		pgx.StrictNamedArgs{"customer": customerID, "budget": budget})
+		store.Args{"customer": customerID, "budget": budget})
 	return store.Wrap(err, "learning settings of customer %d", customerID)
 }

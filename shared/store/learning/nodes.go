@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"coldaisle.dev/shared/anomaly"
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/store"
@@ -35,7 +33,7 @@ func (s Store) PlacedNodes(ctx context.Context, customerID int64) ([]PlacedNode,
 		RoomID int64
 	}
 	found, err := store.All[row](ctx, s.db, `SELECT node_id, room_id FROM sensors WHERE customer_id = @customer`,
-		pgx.StrictNamedArgs{"customer": customerID})
+		store.Args{"customer": customerID})
 	if err != nil {
 		return nil, fmt.Errorf("sensors of customer %d: %w", customerID, err)
 	}
@@ -69,7 +67,7 @@ func (s Store) RightEpisodes(ctx context.Context, customerID int64, since time.T
 		FROM excursions
 		WHERE customer_id = @customer AND kind = 'anomaly' AND verdict = 'right' AND merged_into IS NULL AND end_time > @since
 		ORDER BY start_time, id`,
-		pgx.StrictNamedArgs{"customer": customerID, "since": since})
+		store.Args{"customer": customerID, "since": since})
 	if err != nil {
 		return nil, fmt.Errorf("episodes of customer %d that were right: %w", customerID, err)
 	}

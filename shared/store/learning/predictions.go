@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
 )
@@ -98,8 +96,8 @@ const insertPrediction = `
 	    @predicted_temperature, @predicted_humidity, @actual_temperature::float8, @actual_humidity::float8,
 	    @anomaly::boolean, @probability, @score, NULLIF(@model, '')`
 
-func insertPredictionArgs(n NewPrediction) pgx.StrictNamedArgs {
-	return pgx.StrictNamedArgs{
+func insertPredictionArgs(n NewPrediction) store.Args {
+	return store.Args{
 		"sensor": n.SensorID, "timestamp": reading.TruncateTime(n.Time), "message_id": n.MessageID,
 		"predicted_temperature": n.PredictedTemperature, "predicted_humidity": n.PredictedHumidity,
 		"actual_temperature": n.ActualTemperature, "actual_humidity": n.ActualHumidity,
@@ -147,7 +145,7 @@ func (s Store) Predictions(ctx context.Context, customerID int64, f PredictionFi
 		FROM visible_spans v
 		JOIN prediction_feedback p ON ` + visibleToCustomer + `
 		WHERE ` + ofSensors + ` AND ` + inStatus,
-		Args: pgx.StrictNamedArgs{"customer": customerID, "status": f.Status, "sensor": f.SensorID, "rooms": store.RoomsOf(ctx)},
+		Args: store.Args{"customer": customerID, "status": f.Status, "sensor": f.SensorID, "rooms": store.RoomsOf(ctx)},
 		At:   func(p Prediction) store.Position { return store.Position{Time: p.Time, ID: p.ID} },
 	}.Page(ctx, f.PageRequest)
 }
@@ -159,7 +157,7 @@ func (s Store) Prediction(ctx context.Context, customerID, id int64) (Prediction
 		FROM prediction_feedback p
 		JOIN visible_spans v ON `+visibleToCustomer+`
 		WHERE p.id = @id AND `+store.SensorIn("v.customer_id", "v.node_id"),
-		pgx.StrictNamedArgs{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx)})
+		store.Args{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx)})
 	return found, store.Wrap(err, "prediction %d", id)
 }
 
@@ -181,7 +179,7 @@ func (s Store) ValidatePrediction(ctx context.Context, customerID, id int64, ver
 		    WHERE i.id = p.incident_id AND i.customer_id = @customer
 		)
 		SELECT `+predictionColumns+` FROM p`,
-		pgx.StrictNamedArgs{"id": id, "customer": customerID, "feedback": string(verdict), "rooms": store.RoomsOf(ctx)})
+		store.Args{"id": id, "customer": customerID, "feedback": string(verdict), "rooms": store.RoomsOf(ctx)})
 	if errors.Is(err, store.ErrNoPrediction) {
 		if _, absent := s.Prediction(ctx, customerID, id); absent != nil {
 			return Prediction{}, absent
@@ -201,6 +199,6 @@ func (s Store) PredictionStats(ctx context.Context, customerID int64) (Predictio
 		       count(*) FILTER (WHERE `+unusedVerdicts+`) >= @due AS ready_for_retraining
 		FROM visible_spans v
 		JOIN prediction_feedback p ON `+visibleToCustomer,
-		pgx.StrictNamedArgs{"customer": customerID, "due": RetrainingCount})
+		store.Args{"customer": customerID, "due": RetrainingCount})
 	return counted, store.Wrap(err, "count predictions of customer %d", customerID)
 }

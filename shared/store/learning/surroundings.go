@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"coldaisle.dev/shared/anomaly"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
@@ -45,7 +43,7 @@ func (s Store) RoomNodes(ctx context.Context, customerID, roomID int64, named []
 		CROSS JOIN `+store.NewestOf+` AS n
 		WHERE s.customer_id = @customer AND (s.room_id = @room OR s.node_id = ANY(@named::text[]))
 		ORDER BY n.node_id COLLATE "C"`,
-		pgx.StrictNamedArgs{"customer": customerID, "room": roomID, "named": named})
+		store.Args{"customer": customerID, "room": roomID, "named": named})
 	return nodes, store.Wrap(err, "nodes of room %d", roomID)
 }
 
@@ -85,7 +83,7 @@ func (s Store) NodesAir(ctx context.Context, customerID int64, nodes []reading.N
 		    WHERE channel = n.channel AND node_id = n.node_id AND slot = ANY(@slots::smallint[])
 		      AND starts >= @from AND starts < @until
 		) AS d ON true`,
-		pgx.StrictNamedArgs{
+		store.Args{
 			"customer": customerID, "channels": channels, "nodes": ids, "slots": slots, "width": width,
 			"from": time.Unix(from*width, 0).UTC(), "until": time.Unix(until*width, 0).UTC(),
 		})
@@ -128,6 +126,6 @@ func (s Store) RecordLearned(ctx context.Context, customerID int64, learned []Le
 		ORDER BY channel, node_id COLLATE "C"
 		ON CONFLICT (channel, node_id) DO UPDATE
 		SET interval_width = GREATEST(0.1, l.interval_width + EXCLUDED.interval_width - @first::float8), judged_by = EXCLUDED.judged_by`,
-		pgx.StrictNamedArgs{"channels": channels, "nodes": ids, "wider": wider, "by": by, "first": first, "customer": customerID})
+		store.Args{"channels": channels, "nodes": ids, "wider": wider, "by": by, "first": first, "customer": customerID})
 	return store.Wrap(err, "what was learned of %d nodes", len(learned))
 }

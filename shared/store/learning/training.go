@@ -8,8 +8,6 @@ import (
 	"maps"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"coldaisle.dev/shared/store"
 )
 
@@ -58,7 +56,7 @@ func (s Store) TrainingRuns(ctx context.Context, customerID int64, part store.Pa
 	return store.List[TrainingRun]{
 		DB: s.db, Subject: fmt.Sprintf("training runs of customer %d", customerID), Columns: runColumns, Time: "r.started_at", ID: "r.id",
 		From: ` FROM model_training_runs AS r WHERE r.customer_id = @customer`,
-		Args: pgx.StrictNamedArgs{"customer": customerID},
+		Args: store.Args{"customer": customerID},
 		At:   func(r TrainingRun) store.Position { return store.Position{Time: r.StartedAt, ID: r.ID} },
 	}.Page(ctx, part)
 }
@@ -69,7 +67,7 @@ func (s Store) TrainingRun(ctx context.Context, customerID, id int64) (TrainingR
 		SELECT `+runColumns+`
 		FROM model_training_runs AS r
 		WHERE id = @id AND customer_id = @customer`,
-		pgx.StrictNamedArgs{"id": id, "customer": customerID})
+		store.Args{"id": id, "customer": customerID})
 	return found, store.Wrap(err, "training run %d", id)
 }
 
@@ -92,7 +90,7 @@ func (s Store) BeginManual(ctx context.Context, customerID int64) (TrainingRun, 
 	err := s.db.InTx(ctx, func(tx *store.DB) error {
 		// Concurrent requests of one customer, also at several instances of the API,
 		// run one after the other.
-		if _, err := tx.Exec(ctx, `SELECT FROM customers WHERE id = @customer FOR NO KEY UPDATE`, pgx.StrictNamedArgs{"customer": customerID}); err != nil {
+		if _, err := tx.Exec(ctx, `SELECT FROM customers WHERE id = @customer FOR NO KEY UPDATE`, store.Args{"customer": customerID}); err != nil {
 			return fmt.Errorf("lock customer %d: %w", customerID, err)
 		}
 		type state struct {
@@ -104,7 +102,7 @@ func (s Store) BeginManual(ctx context.Context, customerID int64) (TrainingRun, 
 			       EXISTS (SELECT FROM model_training_runs WHERE customer_id = @customer AND status = 'running') AS running,
 			       COALESCE((SELECT @every::float8 - extract(epoch FROM clock_timestamp() - max(started_at))
 			                 FROM model_training_runs WHERE customer_id = @customer), 0) AS wait`,
-			pgx.StrictNamedArgs{"customer": customerID, "every": ManualEvery.Seconds()})
+			store.Args{"customer": customerID, "every": ManualEvery.Seconds()})
 		switch {
 		case err != nil:
 			return fmt.Errorf("check for sensors and runs: %w", err)
@@ -115,7 +113,7 @@ func (s Store) BeginManual(ctx context.Context, customerID int64) (TrainingRun, 
 		case is.Wait > 0:
 			return &TooSoonError{Wait: time.Duration(is.Wait * float64(time.Second))}
 		}
-		run, err = insertRun(ctx, tx, `true`, pgx.StrictNamedArgs{"triggered_by": TriggeredManually, "customer": customerID})
+		run, err = insertRun(ctx, tx, `true`, store.Args{"triggered_by": TriggeredManually, "customer": customerID})
 		if errors.Is(err, store.ErrNotFound) {
 			err = store.ErrRunning
 		}
@@ -141,7 +139,7 @@ func (s Store) DueCustomers(ctx context.Context) ([]int64, error) {
 		GROUP BY v.customer_id
 		HAVING count(*) >= @due
 		ORDER BY v.customer_id`,
-		pgx.StrictNamedArgs{"due": RetrainingCount})
+		store.Args{"due": RetrainingCount})
 	return due, store.Wrap(err, "customers with unused verdicts")
 }
 
@@ -158,7 +156,7 @@ func (s Store) BeginAutomatic(ctx context.Context, customerID int64) (TrainingRu
 		    WHERE customer_id = @customer AND status = 'failed' AND completed_at > now() - make_interval(secs => @retry_after))`
 	var run TrainingRun
 	err := s.db.InTx(ctx, func(tx *store.DB) (err error) {
-		due := pgx.StrictNamedArgs{"customer": customerID, "due": RetrainingCount, "retry_after": RetryAfter.Seconds()}
+		due := store.Args{"customer": customerID, "due": RetrainingCount, "retry_after": RetryAfter.Seconds()}
 		asked := maps.Clone(due)
 		asked["triggered_by"] = TriggeredAutomatically
 		run, err = insertRun(ctx, tx, isDue, asked)
@@ -184,7 +182,7 @@ func (s Store) BeginAutomatic(ctx context.Context, customerID int64) (TrainingRu
 
 // insertRun inserts a run where the condition holds, or returns [store.ErrNotFound]: it
 // does not hold, or a run of the customer is under way.
-func insertRun(ctx context.Context, tx *store.DB, condition string, args pgx.StrictNamedArgs) (TrainingRun, error) {
+func insertRun(ctx context.Context, tx *store.DB, condition string, args store.Args) (TrainingRun, error) {
 	run, err := store.One[TrainingRun](ctx, tx, store.ErrNotFound, `
 		INSERT INTO model_training_runs AS r (triggered_by, customer_id)
 		SELECT @triggered_by::text, @customer::bigint
@@ -213,13 +211,13 @@ func (s Store) MarkRequested(ctx context.Context, id int64) error {
 		UPDATE model_training_runs
 		SET requested_at = COALESCE(requested_at, now())
 		WHERE id = @id`,
-		pgx.StrictNamedArgs{"id": id})
+		store.Args{"id": id})
 	return store.Wrap(err, "mark training run %d requested", id)
 }
 
 // ValidatedCount counts the verdicts of a customer that no run has used.
 func (s Store) ValidatedCount(ctx context.Context, customerID int64) (int, error) {
-	count, err := store.Value[int](ctx, s.db, store.ErrNotFound, `SELECT `+countUnused, pgx.StrictNamedArgs{"customer": customerID})
+	count, err := store.Value[int](ctx, s.db, store.ErrNotFound, `SELECT `+countUnused, store.Args{"customer": customerID})
 	return count, store.Wrap(err, "count unused verdicts")
 }
 
@@ -230,6 +228,6 @@ func (s Store) ExpireRuns(ctx context.Context) error {
 		SET status = 'failed', completed_at = now(),
 		    error_message = 'The run did not finish within 15 minutes; start it again.'
 		WHERE status = 'running' AND started_at < now() - make_interval(secs => @timeout)`,
-		pgx.StrictNamedArgs{"timeout": RunTimeout.Seconds()})
+		store.Args{"timeout": RunTimeout.Seconds()})
 	return store.Wrap(err, "expire training runs")
 }

@@ -102,7 +102,7 @@ func (s Store) UpdateNodeStates(ctx context.Context, batch []NodeReading) error 
 			    humidity_interval_s = `+usual("humidity_interval_s", "humidity_at")+`
 			-- A node may send its quantities apart: one may be newer than the stored value even if the reading is not.
 			WHERE `+newer+` OR EXCLUDED.temperature_at > COALESCE(s.temperature_at, '-infinity') OR EXCLUDED.humidity_at > COALESCE(s.humidity_at, '-infinity')`,
-			pgx.StrictNamedArgs{
+			store.Args{
 				"channels": channels, "nodes": nodes, "messages": messages, "times": times,
 				"temperatures": temperatures, "humidities": humidities, "gateways": gateways, "fold": readings.FoldWithin,
 			})
@@ -142,7 +142,7 @@ func (s Store) UpdateNodeStates(ctx context.Context, batch []NodeReading) error 
 			    (EXCLUDED.last_at, EXCLUDED.last_temperature, EXCLUDED.last_humidity) > (s.last_at, s.last_temperature, s.last_humidity)
 			    OR EXCLUDED.min_temperature < COALESCE(s.min_temperature, 'Infinity') OR EXCLUDED.max_temperature > s.max_temperature
 			    OR EXCLUDED.min_humidity < COALESCE(s.min_humidity, 'Infinity') OR EXCLUDED.max_humidity > s.max_humidity))`,
-			pgx.StrictNamedArgs{
+			store.Args{
 				"channels": channels, "nodes": nodes, "slots": slots, "starts": starts, "times": times,
 				"temperatures": temperatures, "humidities": humidities,
 			})
@@ -163,7 +163,7 @@ func (s Store) UpdateNodeStates(ctx context.Context, batch []NodeReading) error 
 			    GROUP BY e.id
 			) AS r
 			WHERE e.id = r.id AND ((e.lasting AND r.heard) OR (r.within AND NOT e.late))`,
-			pgx.StrictNamedArgs{"channels": channels, "nodes": nodes, "times": times})
+			store.Args{"channels": channels, "nodes": nodes, "times": times})
 	})
 	return store.Wrap(err, "state of %d nodes", n)
 }
@@ -177,7 +177,7 @@ func (s Store) NewestReadings(ctx context.Context, customerID int64, ids []strin
 		FROM sensors s
 		CROSS JOIN `+store.NewestOf+` AS n
 		WHERE s.customer_id = @customer AND s.node_id = ANY (@ids) AND `+store.RoomIn("s.room_id"),
-		pgx.StrictNamedArgs{"customer": customerID, "ids": ids, "rooms": store.RoomsOf(ctx)})
+		store.Args{"customer": customerID, "ids": ids, "rooms": store.RoomsOf(ctx)})
 	newest := make(map[string]reading.Reading, len(found))
 	for _, r := range found {
 		r.Time = r.Time.UTC()
@@ -189,7 +189,7 @@ func (s Store) NewestReadings(ctx context.Context, customerID int64, ids []strin
 // SignSensor makes a customer's sensor signed from the time of a reading that their gateway
 // has signed. A repeat changes nothing.
 func (s Store) SignSensor(ctx context.Context, node reading.Node, at time.Time, gatewayID string) error {
-	_, err := s.db.Exec(ctx, store.SignSensor, pgx.StrictNamedArgs{
+	_, err := s.db.Exec(ctx, store.SignSensor, store.Args{
 		"channel": int64(node.Channel), "node": node.ID, "at": reading.TruncateTime(at), "gateway": gatewayID,
 	})
 	return store.Wrap(err, "sign sensor %s", node.ID)
@@ -214,7 +214,7 @@ func (s Store) RecordProbe(ctx context.Context, published, received time.Time) e
 			           GREATEST(p.late_at, EXCLUDED.late_at,
 			               CASE WHEN EXCLUDED.received_at > p.received_at + @interval::interval + @late::interval THEN EXCLUDED.received_at END)
 			    LIMIT 1)`,
-			pgx.StrictNamedArgs{
+			store.Args{
 				"published": published, "received": received, "interval": incident.ProbeInterval, "late": incident.MaxProbeLateness,
 			})
 		statements.Queue(`

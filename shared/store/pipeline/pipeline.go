@@ -6,8 +6,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"coldaisle.dev/shared/coalesce"
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/reading"
@@ -39,6 +37,6 @@ func (s Store) RecordLate(ctx context.Context, r reading.Reading) error {
 		INSERT INTO late_readings (channel, node_id, month, at)
 		VALUES (@channel, @node, date_trunc('month', @at::timestamptz, 'UTC') AT TIME ZONE 'UTC', clock_timestamp())
 		ON CONFLICT (channel, node_id, month) DO UPDATE SET at = clock_timestamp()`,
-		pgx.StrictNamedArgs{"channel": int64(r.Channel), "node": r.NodeID, "at": r.Time})
+		store.Args{"channel": int64(r.Channel), "node": r.NodeID, "at": r.Time})
 	return store.Wrap(err, "late reading of %s", r.NodeID)
 }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/reading"
@@ -87,7 +85,7 @@ func (s Store) SensorStatuses(ctx context.Context, nodes []reading.Node) (map[re
 		    WHERE r.customer_id = COALESCE(o.customer_id, n.channel) AND r.enabled AND NOT r.threshold
 		      AND r.room_id IN (0, o.room_id) AND r.node_id IN ('', n.node_id)
 		) AS r ON true`,
-		pgx.StrictNamedArgs{"channels": channels, "ids": ids})
+		store.Args{"channels": channels, "ids": ids})
 	if err != nil {
 		return nil, fmt.Errorf("%d nodes: %w", len(ids), err)
 	}

@@ -3,8 +3,6 @@ package pipeline
 import (
 	"context"
 
-	"github.com/jackc/pgx/v5"
-
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
 )
@@ -45,7 +43,7 @@ func (s Store) storeReadings(
 		SELECT `+deleted+` AS deleted, o.customer_id IS NOT NULL AS owned, o.signed_from IS NOT NULL AS signed, `+store.CorrectionsOf+`
 		`+ofNodes+`
 		ORDER BY n.place`,
-		pgx.StrictNamedArgs{"channels": channels, "ids": ids})
+		store.Args{"channels": channels, "ids": ids})
 	if err != nil {
 		return nil, err
 	}

@@ -10,8 +10,6 @@ import (
 	"regexp"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/store"
@@ -35,7 +33,7 @@ type Room struct {
 func (s Store) Room(ctx context.Context, customerID, id int64) (Room, error) {
 	found, err := store.One[Room](ctx, s.db, store.ErrNoRoom, `
 		SELECT room_id, name, created_at, deleted_at FROM room_history WHERE customer_id = @customer AND room_id = @room AND `+store.RoomIn("room_id"),
-		pgx.StrictNamedArgs{"customer": customerID, "room": id, "rooms": store.RoomsOf(ctx)})
+		store.Args{"customer": customerID, "room": id, "rooms": store.RoomsOf(ctx)})
 	return found, store.Wrap(err, "room %d", id)
 }
 
@@ -75,7 +73,7 @@ func (s Store) Members(ctx context.Context, customerID, room int64, start, end t
 		WHERE GREATEST(m.from_time, v.from_time) < LEAST(m.until_time, v.until_time)
 		WINDOW nodes AS (PARTITION BY m.node_id ORDER BY m.from_time ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)
 		ORDER BY m.node_id COLLATE "C", v.channel, "from"`,
-		pgx.StrictNamedArgs{"customer": customerID, "room": room, "start": start, "end": end})
+		store.Args{"customer": customerID, "room": room, "start": start, "end": end})
 	if err != nil {
 		return nil, fmt.Errorf("members of room %d: %w", room, err)
 	}
@@ -171,7 +169,7 @@ func (s Store) Files(ctx context.Context, customerID, room int64, start, end tim
 			return err
 		}
 		for _, f := range files() {
-			rows, err := store.Values[json.RawMessage](ctx, tx, f.query, pgx.StrictNamedArgs{"customer": customerID, "room": room, "start": start, "end": end})
+			rows, err := store.Values[json.RawMessage](ctx, tx, f.query, store.Args{"customer": customerID, "room": room, "start": start, "end": end})
 			if err != nil {
 				return fmt.Errorf("%s: %w", f.name, err)
 			}
@@ -206,6 +204,6 @@ func (s Store) ChangedSince(ctx context.Context, customerID, room int64, start, 
 		    SELECT FROM drills d
 		    WHERE d.customer_id = @customer AND d.room_id = @room AND d.created_at >= @start AND d.created_at < @end
 		      AND GREATEST(d.published_at, d.ingested_at, d.judged_at, d.alert_at, d.shown_at, d.told_at, d.taken_at) >= @since)`,
-		pgx.StrictNamedArgs{"customer": customerID, "room": room, "start": start, "end": end, "since": since, "number": number})
+		store.Args{"customer": customerID, "room": room, "start": start, "end": end, "since": since, "number": number})
 	return changed, store.Wrap(err, "late readings of room %d", room)
 }
