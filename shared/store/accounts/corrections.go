@@ -139,7 +139,7 @@ func (s Store) AddCorrection(ctx context.Context, customerID int64, n NewCorrect
 			"certificate": n.Certificate, "serial": n.SerialNumber, "due": n.DueDate, "calibrated_by": n.CalibratedBy, "added_by": n.AddedBy,
 		})
 	if err != nil {
-		return Correction{}, store.Wrap(correctionError(err), "correct sensor %s", n.SensorID)
+		return Correction{}, store.Wrap(refused(err), "correct sensor %s", n.SensorID)
 	}
 	return s.Correction(ctx, customerID, id)
 }
@@ -154,17 +154,5 @@ func (s Store) WithdrawCorrection(ctx context.Context, customerID, id int64, by 
 		WHERE c.id = @id AND c.customer_id = @customer AND c.withdrawn_at IS NULL
 		  AND s.customer_id = c.customer_id AND s.node_id = c.node_id AND `+store.RoomIn("s.room_id"),
 		store.Args{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx), "by": by})
-	return store.Wrap(correctionError(err), "withdraw correction %d", id)
-}
-
-// correctionError names the rule that a correction breaks.
-func correctionError(err error) error {
-	switch {
-	case store.Violates(err, "corrections_ahead"), store.Violates(err, "corrections_withdrawable"):
-		return store.ErrCorrectionSoon
-	case store.Violates(err, "corrections_from_key"):
-		return store.ErrCorrectionExists
-	default:
-		return err
-	}
+	return store.Wrap(refused(err), "withdraw correction %d", id)
 }

@@ -42,19 +42,7 @@ func (s Store) CreateCustomer(ctx context.Context, c NewCustomer) (Customer, err
 		VALUES (@email, @username, @password_hash, 2e12::bigint + floor(random() * 1e15)::bigint)
 		RETURNING id, email, username`,
 		store.Args{"email": c.Email, "username": c.Username, "password_hash": c.PasswordHash})
-	return created, store.Wrap(duplicateError(err), "create customer")
-}
-
-// duplicateError names the duplicate value that a constraint refused.
-func duplicateError(err error) error {
-	switch {
-	case store.Violates(err, "customers_email_key"), store.Violates(err, "persons_email_key"):
-		return store.ErrEmailTaken
-	case store.Violates(err, "customers_username_key"):
-		return store.ErrUsernameTaken
-	default:
-		return err
-	}
+	return created, store.Wrap(refused(err), "create customer")
 }
 
 // Rename changes a customer's user name, and the persons' names that are the same. Errors:
@@ -62,7 +50,7 @@ func duplicateError(err error) error {
 func (s Store) Rename(ctx context.Context, id int64, username string) error {
 	err := s.db.Change(ctx, store.ErrNoCustomer, `UPDATE customers SET username = @username WHERE id = @id`,
 		store.Args{"id": id, "username": username})
-	return store.Wrap(duplicateError(err), "rename customer %d", id)
+	return store.Wrap(refused(err), "rename customer %d", id)
 }
 
 const selectPersons = `
@@ -117,5 +105,5 @@ func (s Store) UpdatePerson(ctx context.Context, customerID, id int64, change Pe
 			"id": id, "customer": customerID, "name": change.Name, "email": change.Email,
 			"password_hash": change.PasswordHash, "role": change.Role,
 		})
-	return store.Wrap(duplicateError(err), "update person %d", id)
+	return store.Wrap(refused(err), "update person %d", id)
 }

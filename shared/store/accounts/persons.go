@@ -178,7 +178,7 @@ func (s Store) AcceptInvitation(ctx context.Context, code, name, passwordHash st
 		RETURNING customer_id, id`,
 		store.Args{"hash": store.CodeHash(code), "name": name, "password_hash": passwordHash})
 	if err != nil {
-		return Person{}, store.Wrap(duplicateError(err), "accept invitation")
+		return Person{}, store.Wrap(refused(err), "accept invitation")
 	}
 	return s.Person(ctx, created.CustomerID, created.ID)
 }

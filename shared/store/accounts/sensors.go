@@ -95,10 +95,7 @@ func (s Store) CreateSensor(ctx context.Context, customerID int64, n NewSensor) 
 			})
 		return store.Wrap(err, "insert")
 	})
-	if err != nil {
-		return Sensor{}, fmt.Errorf("create sensor %s: %w", n.ID, sensorError(err))
-	}
-	return created, nil
+	return created, store.Wrap(refused(err), "create sensor %s", n.ID)
 }
 
 // full is the condition that no more of a customer's open sensors may be without a reading.
@@ -152,23 +149,7 @@ func (s Store) SetBackSensor(ctx context.Context, customerID int64, id string, m
 			err = store.ErrTooManyUnreported
 		}
 	}
-	return changed, store.Wrap(sensorError(err), "set back sensor %s", id)
-}
-
-// sensorError names the constraint that a sensor breaks.
-func sensorError(err error) error {
-	if store.Violates(err, "open_holds_holder_key") || store.Violates(err, "sensors_customer_node_key") {
-		return store.ErrSensorExists
-	}
-	return roomDeletedError(err)
-}
-
-// roomDeletedError names the room that was deleted while a sensor was added to it.
-func roomDeletedError(err error) error {
-	if store.Violates(err, "sensors_room_fkey") {
-		return store.ErrNoRoom
-	}
-	return err
+	return changed, store.Wrap(refused(err), "set back sensor %s", id)
 }
 
 // Sensor returns a customer's sensor, or [store.ErrNoSensor].
@@ -264,10 +245,7 @@ func (s Store) UpdateSensor(ctx context.Context, customerID int64, id string, ch
 			return Sensor{}, absent
 		}
 	}
-	if err != nil {
-		return Sensor{}, fmt.Errorf("update sensor %s: %w", id, roomDeletedError(err))
-	}
-	return updated, nil
+	return updated, store.Wrap(refused(err), "update sensor %s", id)
 }
 
 // DeleteSensor removes a customer's sensor and leaves a tombstone; stored
