@@ -2,7 +2,6 @@ package accounts
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"coldaisle.dev/shared/store"
@@ -108,14 +107,11 @@ func (s Store) APIKeysByHash(ctx context.Context, hashes []KeyHash) (map[KeyHash
 		FROM api_keys
 		WHERE hash = ANY(@hashes)`,
 		store.Args{"hashes": wanted})
-	if err != nil {
-		return nil, fmt.Errorf("%d API keys by hash: %w", len(hashes), err)
-	}
 	keys := make(map[KeyHash]APIKey, len(found))
 	for _, r := range found {
 		keys[KeyHash(r.Hash)] = r.APIKey
 	}
-	return keys, nil
+	return keys, store.Wrap(err, "%d API keys by hash", len(hashes))
 }
 
 // RecordAPIKeyUses sets the last use of keys to now.

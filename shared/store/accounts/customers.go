@@ -2,7 +2,8 @@ package accounts
 
 import (
 	"context"
-	"fmt"
+	"crypto/rand"
+	"time"
 
 	"coldaisle.dev/shared/store"
 )
@@ -80,14 +81,11 @@ func (s Store) PersonsByID(ctx context.Context, ids []int64) (map[int64]Person, 
 	found, err := store.All[Person](ctx, s.db, selectPersons+`
 		WHERE p.id = ANY(@ids)`,
 		store.Args{"ids": ids})
-	if err != nil {
-		return nil, fmt.Errorf("%d persons by id: %w", len(ids), err)
-	}
 	persons := make(map[int64]Person, len(found))
 	for _, p := range found {
 		persons[p.ID] = p
 	}
-	return persons, nil
+	return persons, store.Wrap(err, "%d persons by id", len(ids))
 }
 
 // UpdatePerson sets the given fields; a new password or role raises the generation. Errors:
@@ -106,4 +104,175 @@ func (s Store) UpdatePerson(ctx context.Context, customerID, id int64, change Pe
 			"password_hash": change.PasswordHash, "role": change.Role,
 		})
 	return store.Wrap(refused(err), "update person %d", id)
+}
+
+const (
+	// InvitationTime is how long an invitation is valid.
+	InvitationTime = 72 * time.Hour
+	// MaxPersons is how many persons a customer may have, open invitations included.
+	MaxPersons = 200
+)
+
+// Invitation lets somebody become a person of a customer, by its code.
+type Invitation struct {
+	ID         int64
+	CustomerID int64
+	Username   string // of the customer
+	Email      string
+	Role       string
+	InvitedBy  string // name
+	ExpiresAt  time.Time
+}
+
+const selectInvitations = `
+	SELECT i.id, i.customer_id, c.username, i.email, i.role, p.name AS invited_by, i.expires_at
+	FROM invitations i
+	JOIN customers c ON c.id = i.customer_id
+	JOIN persons p ON p.id = i.invited_by
+	WHERE i.expires_at > now()`
+
+// Persons lists a customer's persons, oldest first.
+func (s Store) Persons(ctx context.Context, customerID int64) ([]Person, error) {
+	found, err := store.All[Person](ctx, s.db, selectPersons+` WHERE p.customer_id = @customer ORDER BY p.id`,
+		store.Args{"customer": customerID})
+	return found, store.Wrap(err, "persons of customer %d", customerID)
+}
+
+const revokeCodes = `UPDATE gateways SET revoked_at = now() WHERE created_by = @id AND enrolled_at IS NULL AND revoked_at IS NULL`
+
+// SetRole changes a person's role, raises the generation, and revokes the person's invitations,
+// and unused enrolment codes that the new role could not make. Call it after [Store.LockChanges]. Errors: [store.ErrNoPerson], [store.ErrLastOwner].
+func (s Store) SetRole(ctx context.Context, customerID, id int64, role string) error {
+	if err := s.requireOwner(ctx, customerID, id, role); err != nil {
+		return err
+	}
+	if err := s.UpdatePerson(ctx, customerID, id, PersonChange{Role: &role}); err != nil {
+		return err
+	}
+	_, err := s.db.Exec(ctx, `
+		WITH codes AS (`+revokeCodes+` AND @role NOT IN ('admin', 'owner'))
+		DELETE FROM invitations WHERE invited_by = @id`, store.Args{"id": id, "role": role})
+	return store.Wrap(err, "revoke codes of person %d", id)
+}
+
+// requireOwner refuses a role that would leave the customer without an owner.
+func (s Store) requireOwner(ctx context.Context, customerID, id int64, role string) error {
+	others, err := store.Value[bool](ctx, s.db, store.ErrNoPerson, `
+		SELECT @role = 'owner' OR role <> 'owner'
+		    OR EXISTS (SELECT FROM persons o WHERE o.customer_id = @customer AND o.role = 'owner' AND o.id <> @id)
+		FROM persons
+		WHERE id = @id AND customer_id = @customer`,
+		store.Args{"id": id, "customer": customerID, "role": role})
+	if err == nil && !others {
+		err = store.ErrLastOwner
+	}
+	return store.Wrap(err, "owners besides person %d", id)
+}
+
+// DeletePerson removes a person with the person's invitations and unused enrolment codes, and
+// returns the API keys that the person made, which stay. Call it after [Store.LockChanges].
+// Errors: [store.ErrNoPerson], [store.ErrLastOwner].
+func (s Store) DeletePerson(ctx context.Context, customerID, id int64) ([]APIKey, error) {
+	if err := s.requireOwner(ctx, customerID, id, ""); err != nil {
+		return nil, err
+	}
+	keys, err := s.APIKeysBy(ctx, customerID, id)
+	if err != nil {
+		return nil, err
+	}
+	args := store.Args{"id": id}
+	_, err = s.db.Exec(ctx, revokeCodes, args)
+	if err == nil {
+		_, err = s.db.Exec(ctx, `DELETE FROM persons WHERE id = @id`, args)
+	}
+	return keys, store.Wrap(err, "delete person %d", id)
+}
+
+// CreateInvitation invites an e-mail address, and returns the code, which cannot be read
+// again. It also removes expired invitations of all customers. Call it after
+// [Store.LockChanges]. Errors: [store.ErrEmailTaken], [store.ErrTooManyPersons].
+func (s Store) CreateInvitation(ctx context.Context, by Person, email, role string) (Invitation, string, error) {
+	if _, err := s.db.Exec(ctx, `DELETE FROM invitations WHERE expires_at <= now()`, nil); err != nil {
+		return Invitation{}, "", store.Wrap(err, "remove old invitations")
+	}
+	code := rand.Text() // 130 bits in base32
+	type counts struct{ Taken, Full bool }
+	found, err := store.One[counts](ctx, s.db, store.ErrNoCustomer, `
+		SELECT EXISTS (SELECT FROM persons WHERE lower(email) = lower(@email)) AS taken,
+		       (SELECT count(*) FROM persons WHERE customer_id = @customer)
+		           + (SELECT count(*) FROM invitations WHERE customer_id = @customer) >= @most AS full`,
+		store.Args{"customer": by.CustomerID, "email": email, "most": MaxPersons})
+	switch {
+	case err != nil:
+	case found.Taken:
+		err = store.ErrEmailTaken
+	case found.Full:
+		err = store.ErrTooManyPersons
+	}
+	if err != nil {
+		return Invitation{}, "", store.Wrap(err, "invite into customer %d", by.CustomerID)
+	}
+	id, err := store.Value[int64](ctx, s.db, store.ErrNoInvitation, `
+		INSERT INTO invitations (customer_id, email, role, code_hash, invited_by, expires_at)
+		VALUES (@customer, @email, @role, @hash, @by, now() + @valid::interval)
+		RETURNING id`,
+		store.Args{
+			"customer": by.CustomerID, "email": email, "role": role, "hash": store.CodeHash(code), "by": by.ID, "valid": InvitationTime,
+		})
+	if err != nil {
+		return Invitation{}, "", store.Wrap(err, "invite into customer %d", by.CustomerID)
+	}
+	created, err := s.Invitation(ctx, by.CustomerID, id)
+	return created, code, err
+}
+
+// Invitations lists a customer's valid invitations, oldest first.
+func (s Store) Invitations(ctx context.Context, customerID int64) ([]Invitation, error) {
+	found, err := store.All[Invitation](ctx, s.db, selectInvitations+` AND i.customer_id = @customer ORDER BY i.id`,
+		store.Args{"customer": customerID})
+	return found, store.Wrap(err, "invitations of customer %d", customerID)
+}
+
+// Invitation returns one of a customer's valid invitations, or [store.ErrNoInvitation].
+func (s Store) Invitation(ctx context.Context, customerID, id int64) (Invitation, error) {
+	found, err := store.One[Invitation](ctx, s.db, store.ErrNoInvitation, selectInvitations+` AND i.customer_id = @customer AND i.id = @id`,
+		store.Args{"customer": customerID, "id": id})
+	return found, store.Wrap(err, "invitation %d", id)
+}
+
+// InvitationByCode returns the valid invitation of a code, or [store.ErrNoInvitation].
+func (s Store) InvitationByCode(ctx context.Context, code string) (Invitation, error) {
+	found, err := store.One[Invitation](ctx, s.db, store.ErrNoInvitation, selectInvitations+` AND i.code_hash = @hash`,
+		store.Args{"hash": store.CodeHash(code)})
+	return found, store.Wrap(err, "invitation of a code")
+}
+
+// DeleteInvitation revokes one of a customer's invitations, or returns [store.ErrNoInvitation].
+func (s Store) DeleteInvitation(ctx context.Context, customerID, id int64) error {
+	err := s.db.Change(ctx, store.ErrNoInvitation, `DELETE FROM invitations WHERE id = @id AND customer_id = @customer`,
+		store.Args{"id": id, "customer": customerID})
+	return store.Wrap(err, "delete invitation %d", id)
+}
+
+// AcceptInvitation creates the person of a code and consumes it, with all others to the same address:
+// after the person's removal they would lead back in. Of concurrent callers one succeeds.
+// Errors: [store.ErrNoInvitation], [store.ErrEmailTaken].
+func (s Store) AcceptInvitation(ctx context.Context, code, name, passwordHash string) (Person, error) {
+	type row struct{ CustomerID, ID int64 }
+	// A generation that no account has: the version before looks at nothing else, and knows no roles.
+	created, err := store.One[row](ctx, s.db, store.ErrNoInvitation, `
+		WITH used AS (
+		    DELETE FROM invitations i USING invitations u
+		    WHERE u.code_hash = @hash AND u.expires_at > now() AND i.customer_id = u.customer_id AND lower(i.email) = lower(u.email)
+		    RETURNING i.customer_id, i.email, i.role, i.code_hash
+		)
+		INSERT INTO persons (customer_id, name, email, password_hash, role, generation)
+		SELECT customer_id, @name, email, @password_hash, role, 1000000 + floor(random() * 1e12)::bigint
+		FROM used WHERE code_hash = @hash
+		RETURNING customer_id, id`,
+		store.Args{"hash": store.CodeHash(code), "name": name, "password_hash": passwordHash})
+	if err != nil {
+		return Person{}, store.Wrap(refused(err), "accept invitation")
+	}
+	return s.Person(ctx, created.CustomerID, created.ID)
 }

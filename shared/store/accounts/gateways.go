@@ -112,10 +112,7 @@ func (s Store) CreateGateway(ctx context.Context, customerID, by int64, name str
 			"id": "gw-" + strings.ToLower(rand.Text()[:20]), "customer": customerID, "name": name,
 			"code_hash": store.CodeHash(code), "valid": EnrolmentTime, "by": by,
 		})
-	if err != nil {
-		return Gateway{}, "", fmt.Errorf("create gateway of customer %d: %w", customerID, err)
-	}
-	return created, code, nil
+	return created, code, store.Wrap(err, "create gateway of customer %d", customerID)
 }
 
 // GatewayByCode returns the gateway of a code that is valid or has enrolled it; otherwise
@@ -203,14 +200,11 @@ func (s Store) GatewayKeys(ctx context.Context, ids []string) (map[string]Gatewa
 		FROM gateways
 		WHERE id = ANY(@ids) AND public_key IS NOT NULL`,
 		store.Args{"ids": ids})
-	if err != nil {
-		return nil, fmt.Errorf("keys of %d gateways: %w", len(ids), err)
-	}
 	keys := make(map[string]GatewayKey, len(found))
 	for _, r := range found {
 		keys[r.ID] = r.GatewayKey
 	}
-	return keys, nil
+	return keys, store.Wrap(err, "keys of %d gateways", len(ids))
 }
 
 // maxReportedNodes bounds the nodes kept per gateway, the last reported ones.

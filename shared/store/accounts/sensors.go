@@ -171,15 +171,10 @@ func (s Store) Sensors(ctx context.Context, customerID, roomID int64) ([]Sensor,
 		WHERE room_id = @room AND customer_id = @customer AND `+store.RoomIn("room_id")+`
 		ORDER BY node_id`,
 		store.Args{"room": roomID, "customer": customerID, "rooms": store.RoomsOf(ctx)})
-	if err != nil {
-		return nil, fmt.Errorf("sensors of room %d: %w", roomID, err)
+	if err == nil && len(found) == 0 {
+		_, err = s.Room(ctx, customerID, roomID)
 	}
-	if len(found) == 0 {
-		if _, err := s.Room(ctx, customerID, roomID); err != nil {
-			return nil, err
-		}
-	}
-	return found, nil
+	return found, store.Wrap(err, "sensors of room %d", roomID)
 }
 
 // VisibleNodes returns the nodes that are a customer's sensors, by identifier, each with the
@@ -197,9 +192,6 @@ func (s Store) VisibleNodes(ctx context.Context, customerID int64, ids []string)
 		WHERE s.customer_id = @customer AND s.node_id = ANY(@ids) AND `+store.RoomIn("s.room_id")+`
 		ORDER BY s.node_id, v.channel, v.visible_from`,
 		store.Args{"ids": ids, "customer": customerID, "rooms": store.RoomsOf(ctx)})
-	if err != nil {
-		return nil, fmt.Errorf("%d nodes of customer %d: %w", len(ids), customerID, err)
-	}
 	var nodes []readings.NodeRef
 	for _, r := range found {
 		if len(nodes) == 0 || nodes[len(nodes)-1].ID != r.NodeID {
@@ -208,14 +200,14 @@ func (s Store) VisibleNodes(ctx context.Context, customerID int64, ids []string)
 		node := &nodes[len(nodes)-1]
 		node.Visible = append(node.Visible, reading.Span{Channel: reading.Channel(r.Channel), From: store.UTC(r.From), Until: store.UTC(r.Until)})
 	}
-	return nodes, nil
+	return nodes, store.Wrap(err, "%d nodes of customer %d", len(ids), customerID)
 }
 
 // VisibleNode is [Store.VisibleNodes] of one node, or [store.ErrNoSensor].
 func (s Store) VisibleNode(ctx context.Context, customerID int64, id string) (readings.NodeRef, error) {
 	found, err := s.VisibleNodes(ctx, customerID, []string{id})
 	if err == nil && len(found) == 0 {
-		err = fmt.Errorf("sensor %s: %w", id, store.ErrNoSensor)
+		err = store.Wrap(store.ErrNoSensor, "sensor %s", id)
 	}
 	if err != nil {
 		return readings.NodeRef{}, err

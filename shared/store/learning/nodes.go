@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -37,14 +38,11 @@ func (s Store) PlacedNodes(ctx context.Context, customerID int64) ([]PlacedNode,
 	if err != nil {
 		return nil, fmt.Errorf("sensors of customer %d: %w", customerID, err)
 	}
-	rooms, ids := make(map[string]int64, len(found)), make([]string, len(found))
-	for i, r := range found {
-		ids[i], rooms[r.NodeID] = r.NodeID, r.RoomID
+	rooms := make(map[string]int64, len(found))
+	for _, r := range found {
+		rooms[r.NodeID] = r.RoomID
 	}
-	visible, err := accounts.New(s.db).VisibleNodes(ctx, customerID, ids)
-	if err != nil {
-		return nil, err
-	}
+	visible, err := accounts.New(s.db).VisibleNodes(ctx, customerID, slices.Collect(maps.Keys(rooms)))
 	placed := make([]PlacedNode, len(visible))
 	for i, node := range visible {
 		placed[i] = PlacedNode{NodeRef: node, RoomID: rooms[node.ID]}
@@ -52,7 +50,7 @@ func (s Store) PlacedNodes(ctx context.Context, customerID int64) ([]PlacedNode,
 	slices.SortFunc(placed, func(a, b PlacedNode) int {
 		return cmp.Or(cmp.Compare(a.RoomID, b.RoomID), cmp.Compare(a.ID, b.ID))
 	})
-	return placed, nil
+	return placed, err
 }
 
 // RightEpisodes lists the anomalies of a customer's nodes that were judged right and ended
@@ -68,12 +66,9 @@ func (s Store) RightEpisodes(ctx context.Context, customerID int64, since time.T
 		WHERE customer_id = @customer AND kind = 'anomaly' AND verdict = 'right' AND merged_into IS NULL AND end_time > @since
 		ORDER BY start_time, id`,
 		store.Args{"customer": customerID, "since": since})
-	if err != nil {
-		return nil, fmt.Errorf("episodes of customer %d that were right: %w", customerID, err)
-	}
 	right := map[string][]anomaly.Episode{}
 	for _, r := range found {
 		right[r.NodeID] = append(right[r.NodeID], anomaly.Episode{Start: r.StartTime, End: r.EndTime})
 	}
-	return right, nil
+	return right, store.Wrap(err, "episodes of customer %d that were right", customerID)
 }
