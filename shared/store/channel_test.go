@@ -25,7 +25,7 @@ func (db fixture) ingest(t *testing.T, channel int64, at time.Time, temperature 
 		Temperature: temperature, Humidity: 40,
 	}
 	if channel != 0 {
-		must.Do(t, db.SignSensor(t.Context(), r.Node(), r.Time, "gw-a"))
+		db.sql(t, store.SignSensor, pgx.NamedArgs{"channel": channel, "node": r.NodeID, "at": r.Time, "gateway": "gw-a"})
 	}
 	must.Do(t, db.UpdateNodeStates(t.Context(), []pipeline.NodeReading{{Reading: r}}))
 	return r

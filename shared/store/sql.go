@@ -66,6 +66,17 @@ const Buried = `CASE n.channel
 	ELSE EXISTS (SELECT FROM sensor_tombstones t WHERE t.node_id = n.node_id AND t.customer_id = n.channel)
 END`
 
+// CorrectionsOf is a subquery for the [reading.Corrections] of a node n, newest first.
+// Each has a span of the node's readings that its customer may see: no others are corrected.
+const CorrectionsOf = `(
+	SELECT json_agg(json_build_object(
+	    'From', c.from_time, 'Visible', json_build_object(
+	        'From', NULLIF(v.visible_from, '-infinity'), 'Until', NULLIF(v.visible_until, 'infinity')),
+	    'Temperature', c.temperature_offset, 'Humidity', c.humidity_offset) ORDER BY c.from_time DESC)
+	FROM corrections c
+	JOIN visible_spans v ON v.customer_id = c.customer_id AND v.node_id = c.node_id AND v.channel = n.channel
+	WHERE c.node_id = n.node_id AND c.withdrawn_at IS NULL) AS corrections`
+
 // NodeKeys are the keys of nodes as arguments of unnest.
 func NodeKeys(nodes []reading.Node) (channels []int64, ids []string) {
 	channels, ids = make([]int64, len(nodes)), make([]string, len(nodes))

@@ -95,13 +95,12 @@ func (s Store) CorrectionsOf(ctx context.Context, customerID int64, sensorID str
 
 // CorrectionsApplied returns the corrections of a customer's sensor as they apply to its readings.
 func (s Store) CorrectionsApplied(ctx context.Context, customerID int64, sensorID string) (reading.Corrections, error) {
-	rows, err := store.All[store.CorrectionRow](ctx, s.db, `
-		SELECT from_time AS "from", NULL::timestamptz AS visible_from, NULL::timestamptz AS visible_until,
-		       temperature_offset AS temperature, humidity_offset AS humidity
+	found, err := store.All[reading.Correction](ctx, s.db, `
+		SELECT from_time AS "from", '{}'::json AS visible, temperature_offset AS temperature, humidity_offset AS humidity
 		FROM corrections
 		WHERE customer_id = @customer AND node_id = @sensor AND withdrawn_at IS NULL
 		ORDER BY from_time DESC`, store.Args{"customer": customerID, "sensor": sensorID})
-	return store.ConvertCorrections(rows), store.Wrap(err, "corrections of sensor %s", sensorID)
+	return found, store.Wrap(err, "corrections of sensor %s", sensorID)
 }
 
 // Correction returns a correction of one of a customer's sensors, or [store.ErrNoCorrection].

@@ -62,7 +62,7 @@ func (s Store) NodesAir(ctx context.Context, customerID int64, nodes []reading.N
 		TemperatureAt, HumidityAt time.Time
 
 		Lasts       []time.Time // of the slots
-		Corrections []store.CorrectionRow
+		Corrections reading.Corrections
 	}
 	rows, err := store.All[row](ctx, s.db, `
 		SELECT n.channel, n.node_id AS id, o.room_id, n.timestamp AS at,
@@ -90,12 +90,10 @@ func (s Store) NodesAir(ctx context.Context, customerID int64, nodes []reading.N
 	found := make([]NodeAir, len(rows))
 	for i, r := range rows {
 		r.At = r.At.UTC()
-		if corrections := store.ConvertCorrections(r.Corrections); corrections != nil {
-			r.Temperature, _ = corrections.Measured(r.TemperatureAt, r.Temperature, r.Humidity)
-			_, r.Humidity = corrections.Measured(r.HumidityAt, r.Temperature, r.Humidity)
-			for j, at := range r.Lasts {
-				r.Temperatures[j], r.Humidities[j] = corrections.Measured(at, r.Temperatures[j], r.Humidities[j])
-			}
+		r.Temperature, _ = r.Corrections.Measured(r.TemperatureAt, r.Temperature, r.Humidity)
+		_, r.Humidity = r.Corrections.Measured(r.HumidityAt, r.Temperature, r.Humidity)
+		for j, at := range r.Lasts {
+			r.Temperatures[j], r.Humidities[j] = r.Corrections.Measured(at, r.Temperatures[j], r.Humidities[j])
 		}
 		found[i] = r.NodeAir
 	}

@@ -186,15 +186,6 @@ func (s Store) NewestReadings(ctx context.Context, customerID int64, ids []strin
 	return newest, store.Wrap(err, "newest readings of %d sensors of customer %d", len(ids), customerID)
 }
 
-// SignSensor makes a customer's sensor signed from the time of a reading that their gateway
-// has signed. A repeat changes nothing.
-func (s Store) SignSensor(ctx context.Context, node reading.Node, at time.Time, gatewayID string) error {
-	_, err := s.db.Exec(ctx, store.SignSensor, store.Args{
-		"channel": int64(node.Channel), "node": node.ID, "at": reading.TruncateTime(at), "gateway": gatewayID,
-	})
-	return store.Wrap(err, "sign sensor %s", node.ID)
-}
-
 // RecordProbe stores when a probe reading was published and received; order and repetition do
 // not matter. As it runs each minute, it also calls correct_ahead, which repairs rows written
 // while the clock was ahead. Stored probe times that lie ahead are replaced and count as

@@ -40,3 +40,63 @@ func (s Store) RecordLate(ctx context.Context, r reading.Reading) error {
 		store.Args{"channel": int64(r.Channel), "node": r.NodeID, "at": r.Time})
 	return store.Wrap(err, "late reading of %s", r.NodeID)
 }
+
+// Stored is the outcome of storing a reading.
+type Stored struct {
+	Reading      reading.Reading // corrected, if its sensor has a correction
+	Deleted      bool            // its sensor was deleted: it was ignored
+	BesideSigned bool            // stored, but not as the sensor's, which takes signed readings only
+}
+
+// StoreReadings stores a batch of readings in one transaction: it reads the current status of
+// their sensors, moves sensors to the signed channel, updates the state of the nodes, and
+// inserts the raw rows. A repeat changes nothing.
+func (s Store) StoreReadings(
+	ctx context.Context, batch []NodeReading, insert func(ctx context.Context, tx *store.DB, rows []reading.Reading) error,
+) (stored []Stored, err error) {
+	nodes := make([]reading.Node, len(batch))
+	for i, r := range batch {
+		nodes[i] = r.Node()
+	}
+	channels, ids := store.NodeKeys(nodes)
+	type row struct {
+		Deleted, Owned, Signed bool
+		Corrections            reading.Corrections
+	}
+	err = s.db.InTx(ctx, func(tx *store.DB) error {
+		sensors, err := store.All[row](ctx, tx, `
+			SELECT `+deleted+` AS deleted, o.customer_id IS NOT NULL AS owned, o.signed_from IS NOT NULL AS signed, `+store.CorrectionsOf+`
+			`+ofNodes+`
+			ORDER BY n.place`,
+			store.Args{"channels": channels, "ids": ids})
+		if err != nil {
+			return err
+		}
+		var kept []NodeReading
+		var rows []reading.Reading
+		stored = make([]Stored, len(batch))
+		for i, r := range batch {
+			stored[i] = Stored{Deleted: sensors[i].Deleted, BesideSigned: r.Channel == reading.Open && sensors[i].Signed}
+			if stored[i].Deleted {
+				continue
+			}
+			r.Reading, _ = sensors[i].Corrections.Apply(r.Reading, reading.Window{})
+			stored[i].Reading, kept, rows = r.Reading, append(kept, r), append(rows, r.Reading)
+			if r.Channel != reading.Open && sensors[i].Owned && !sensors[i].Signed {
+				if _, err := tx.Exec(ctx, store.SignSensor, store.Args{
+					"channel": int64(r.Channel), "node": r.NodeID, "at": reading.TruncateTime(r.Time), "gateway": r.GatewayID,
+				}); err != nil {
+					return store.Wrap(err, "sign sensor %s", r.NodeID)
+				}
+			}
+		}
+		if len(kept) == 0 {
+			return nil
+		}
+		if err := (Store{tx}).UpdateNodeStates(ctx, kept); err != nil {
+			return err
+		}
+		return insert(ctx, tx, rows)
+	})
+	return stored, store.Wrap(err, "store %d readings", len(batch))
+}

@@ -62,7 +62,7 @@ func (s Store) SensorStatuses(ctx context.Context, nodes []reading.Node) (map[re
 		MaxHumidity    *float64
 		Rules          []incidents.RuleRow
 		Remembers      bool
-		Corrections    []store.CorrectionRow
+		Corrections    reading.Corrections
 	}
 	defaults := alert.Defaults()
 	channels, ids := store.NodeKeys(nodes)
@@ -101,7 +101,7 @@ func (s Store) SensorStatuses(ctx context.Context, nodes []reading.Node) (map[re
 		}
 		status := SensorStatus{
 			Owned: r.CustomerID != 0, Signed: r.Signed, CustomerID: r.CustomerID, RoomID: r.RoomID, HeldFrom: store.UTC(r.HeldFrom), Budget: r.Budget,
-			Remembers: r.Remembers, Corrections: store.ConvertCorrections(r.Corrections), Rules: incident.Effective(incidents.ConvertRules(r.Rules, defaults), r.RoomID, sensor),
+			Remembers: r.Remembers, Corrections: r.Corrections, Rules: incident.Effective(incidents.ConvertRules(r.Rules, defaults), r.RoomID, sensor),
 		}
 		if r.MaxTemperature != nil && r.MaxHumidity != nil {
 			status.Thresholds = &alert.Thresholds{MaxTemperature: *r.MaxTemperature, MaxHumidity: *r.MaxHumidity}
