@@ -1,8 +1,6 @@
 package reading
 
-import (
-	"math"
-)
+import "math"
 
 // The constants of the Magnus formula over water, for which Sonntag (1990,
 // Zeitschrift für Meteorologie 70) gives less than 0.3 % error from -45 to

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -229,13 +230,9 @@ func ValidateNodeID(id string) error {
 	if id == "" || len(id) > MaxNodeIDLength {
 		return fmt.Errorf("%w: length %d", ErrNodeID, len(id))
 	}
-	if id == "." || id == ".." { // a URL's path cannot name them (RFC 3986 §5.2.4)
+	const allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:-"
+	if id == "." || id == ".." || strings.Trim(id, allowed) != "" { // a URL's path cannot name dots (RFC 3986 §5.2.4)
 		return fmt.Errorf("%w: got %q", ErrNodeID, id)
-	}
-	for i := range len(id) {
-		if !isNodeIDByte(id[i]) {
-			return fmt.Errorf("%w: got %q", ErrNodeID, id)
-		}
 	}
 	return nil
 }
@@ -248,25 +245,14 @@ func ValidateSensorID(id string) error {
 	return ValidateNodeID(id)
 }
 
-func isNodeIDByte(c byte) bool {
-	switch {
-	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-		return true
-	default:
-		return c == '.' || c == '_' || c == ':' || c == '-'
-	}
-}
-
 // ValidateMessageID reports whether an identifier may name a message: 1 to 64
 // printable ASCII characters.
 func ValidateMessageID(id string) error {
 	if id == "" || len(id) > MaxMessageIDLength {
 		return fmt.Errorf("%w: length %d", ErrMessageID, len(id))
 	}
-	for i := range len(id) {
-		if id[i] < ' ' || id[i] > '~' {
-			return fmt.Errorf("%w: got %q", ErrMessageID, id)
-		}
+	if strings.ContainsFunc(id, func(c rune) bool { return c < ' ' || c > '~' }) {
+		return fmt.Errorf("%w: got %q", ErrMessageID, id)
 	}
 	return nil
 }
@@ -278,8 +264,7 @@ func Calendar() Span {
 
 // InCalendar reports whether a time lies in the [Calendar].
 func InCalendar(t time.Time) bool {
-	calendar := Calendar()
-	return !t.Before(calendar.From) && t.Before(calendar.Until)
+	return Calendar().Contains(t)
 }
 
 // Beyond formats a value and the limit that it exceeds with one decimal, the precision of the
