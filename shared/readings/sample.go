@@ -35,15 +35,9 @@ func Stretches(nodes []NodeRef, start, end time.Time, rows int) []NodeRef {
 			day := end.Add(-time.Duration(w+1) * week).Add(time.Duration(w*3%7) * 24 * time.Hour).Truncate(24 * time.Hour)
 			from := day.Add(time.Duration((i*5+w*7+j/weeks*5)%daySlots) * stretch)
 			for _, span := range node.Visible {
-				part := reading.Span{Channel: span.Channel, From: from, Until: from.Add(stretch)}
-				if part.From.Before(start) {
-					part.From = start
-				}
-				if part.From.Before(span.From) {
-					part.From = span.From
-				}
-				if !span.Until.IsZero() && span.Until.Before(part.Until) {
-					part.Until = span.Until
+				part := reading.Span{Channel: span.Channel, From: reading.Later(reading.Later(from, start), span.From), Until: from.Add(stretch)}
+				if !span.Until.IsZero() {
+					part.Until = reading.Earlier(part.Until, span.Until)
 				}
 				if part.From.Before(part.Until) {
 					chosen[i].Visible = append(chosen[i].Visible, part)

@@ -3,7 +3,7 @@ package bqreadings
 import (
 	"cmp"
 	"context"
-	_ "embed" // of the statements
+	"embed"
 	"errors"
 	"fmt"
 	"iter"
@@ -22,14 +22,9 @@ import (
 
 // statements are the queries by name, by which cost reports distinguish them. The comment at the
 // top of each says what it scans.
-func statements() map[string]string { return map[string]string{"range": rangeSQL, "ranges": rangesSQL} }
-
-var (
-	//go:embed sql/range.sql
-	rangeSQL string
-	//go:embed sql/ranges.sql
-	rangesSQL string
-)
+//
+//go:embed sql/*.sql
+var statements embed.FS
 
 // request is a statement with its purpose and parameters.
 type request struct {
@@ -52,7 +47,8 @@ func (s *Store) query(r request) *bigquery.Query {
 // text returns a query's text, with the table and the days to scan, neither of which can be a
 // parameter.
 func (s *Store) text(statement, days string) string {
-	return strings.NewReplacer("{{readings}}", s.table, "{{days}}", days).Replace(statements()[statement])
+	content, _ := statements.ReadFile("sql/" + statement + ".sql")
+	return strings.NewReplacer("{{readings}}", s.table, "{{days}}", days).Replace(string(content))
 }
 
 // bytesLimited is the reason that BigQuery gives when a query would bill more than its

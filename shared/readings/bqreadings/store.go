@@ -127,7 +127,7 @@ func Open(ctx context.Context, project string, config Config, log *slog.Logger) 
 		return nil, fmt.Errorf("open BigQuery client: %w", err)
 	}
 	w := newWriter(ctx, project, managedwriter.TableParentFromParts(project, config.Dataset, config.Table), config.AppendTimeout, appends, log)
-	s := &Store{
+	return &Store{
 		config: config,
 		client: client,
 		writer: w,
@@ -135,8 +135,7 @@ func Open(ctx context.Context, project string, config Config, log *slog.Logger) 
 			return w.append(rows), nil //nolint:contextcheck // ends with the store, not with a caller
 		}, coalesce.Options[[]byte]{MaxItems: maxAppendRows, MaxInFlight: maxAppendsInFlight, Wait: coalesce.Wait{Gather: gather}}),
 		table: "`" + project + "." + config.Dataset + "." + config.Table + "`",
-	}
-	return s, nil
+	}, nil
 }
 
 // endpoints are the options of the two clients: none in production, where the

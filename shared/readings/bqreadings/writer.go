@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"cloud.google.com/go/bigquery/storage/apiv1/storagepb"
 	"cloud.google.com/go/bigquery/storage/managedwriter"
 	"google.golang.org/api/option"
 	"google.golang.org/grpc/codes"
@@ -138,15 +137,11 @@ func (w *writer) attempt(ctx context.Context, rows [][]byte) (map[int64]string, 
 		// for instance because the table was created anew.
 		w.retire(c)
 	}
-	return rowErrors(response), fmt.Errorf("acknowledge: %w", err)
-}
-
-func rowErrors(response *storagepb.AppendRowsResponse) map[int64]string {
-	errs := make(map[int64]string, len(response.GetRowErrors()))
+	refused := make(map[int64]string, len(response.GetRowErrors()))
 	for _, rowError := range response.GetRowErrors() {
-		errs[rowError.GetIndex()] = rowError.GetMessage()
+		refused[rowError.GetIndex()] = rowError.GetMessage()
 	}
-	return errs
+	return refused, fmt.Errorf("acknowledge: %w", err)
 }
 
 // transient reports whether sending the same rows again at once can help.

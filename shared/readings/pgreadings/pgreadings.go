@@ -34,7 +34,6 @@ import (
 
 // Store is the table.
 type Store struct {
-	pool    *pgxpool.Pool
 	clock   func() time.Time
 	archive readings.Archive // nil: raw readings stay here for ever
 	db      *store.DB
@@ -44,7 +43,7 @@ type Store struct {
 // New returns the table over a pool whose schema store.Migrate has brought up
 // to date. The pool and the archive, which may be nil, stay the caller's to close.
 func New(pool *pgxpool.Pool, archive readings.Archive, clock func() time.Time) *Store {
-	return &Store{pool: pool, clock: clock, archive: archive, db: store.New(pool)}
+	return &Store{clock: clock, archive: archive, db: store.New(pool)}
 }
 
 // rawFrom is the time from which all readings are here, raw.
