@@ -34,7 +34,7 @@ type Revision struct {
 var ErrTaken = errors.New("another revision was stored meanwhile")
 
 // Bucket is where records are kept. Its methods may be called from many goroutines.
-type Bucket struct{ bucket *objects.Bucket }
+type Bucket struct{ *objects.Bucket }
 
 // Open returns a bucket without a request. STORAGE_EMULATOR_HOST, or options, name another server
 // than Google's.
@@ -42,9 +42,6 @@ func Open(ctx context.Context, bucket string, options ...option.ClientOption) (*
 	opened, err := objects.Open(ctx, bucket, options...)
 	return &Bucket{opened}, err
 }
-
-// Close ends the connections.
-func (b *Bucket) Close() error { return b.bucket.Close() }
 
 const entrySuffix = ".json"
 
@@ -54,7 +51,7 @@ func entryOf(record string, number int) string {
 
 // Latest returns the newest revision of a record, such as 7/3/2026-11; number 0 for none.
 func (b *Bucket) Latest(ctx context.Context, record string) (Revision, error) {
-	stored, err := b.bucket.List(ctx, "records/"+record+"/")
+	stored, err := b.List(ctx, "records/"+record+"/")
 	newest := ""
 	for _, name := range stored {
 		if strings.HasSuffix(name, entrySuffix) {
@@ -68,7 +65,7 @@ func (b *Bucket) Latest(ctx context.Context, record string) (Revision, error) {
 }
 
 func (b *Bucket) entry(ctx context.Context, name string) (r Revision, err error) {
-	content, _, err := b.bucket.Read(ctx, name)
+	content, _, err := b.Read(ctx, name)
 	if err == nil {
 		err = json.Unmarshal(content, &r)
 	}
@@ -80,7 +77,7 @@ func (b *Bucket) entry(ctx context.Context, name string) (r Revision, err error)
 
 // Archive reads the archive of a revision.
 func (b *Bucket) Archive(ctx context.Context, r Revision) (io.ReadCloser, error) {
-	reader, err := b.bucket.Object(r.Object).NewReader(ctx)
+	reader, err := b.Object(r.Object).NewReader(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read record: %w", err)
 	}
@@ -90,7 +87,7 @@ func (b *Bucket) Archive(ctx context.Context, r Revision) (io.ReadCloser, error)
 // Write begins an archive of a record. Close stores it; if ctx ends before, it is dropped.
 func (b *Bucket) Write(ctx context.Context, record string) (w io.WriteCloser, object string) {
 	object = "records/" + record + "/" + rand.Text() + ".zip"
-	writer := b.bucket.Object(object).If(storage.Conditions{DoesNotExist: true}).NewWriter(ctx)
+	writer := b.Object(object).If(storage.Conditions{DoesNotExist: true}).NewWriter(ctx)
 	writer.ContentType = "application/zip"
 	writer.ChunkSize = 1 << 20
 	return writer, object
@@ -100,7 +97,7 @@ func (b *Bucket) Write(ctx context.Context, record string) (w io.WriteCloser, ob
 // changes nothing. Error: [ErrTaken], if its number has an entry with other content.
 func (b *Bucket) Keep(ctx context.Context, record string, r Revision) error {
 	name := entryOf(record, r.Number)
-	err := keep(ctx, b.bucket.Object(name).If(storage.Conditions{DoesNotExist: true}), r)
+	err := keep(ctx, b.Object(name).If(storage.Conditions{DoesNotExist: true}), r)
 	if !errors.Is(err, objects.ErrConflict) {
 		return err
 	}
@@ -112,7 +109,7 @@ func (b *Bucket) Keep(ctx context.Context, record string, r Revision) error {
 		return ErrTaken
 	}
 	stored.MadeAt, stored.LastChange = r.MadeAt, r.LastChange
-	return keep(ctx, b.bucket.Object(name), stored)
+	return keep(ctx, b.Object(name), stored)
 }
 
 func keep(ctx context.Context, object *storage.ObjectHandle, r Revision) error {
