@@ -100,17 +100,11 @@ func DecodeReading(encoded []byte, date func(stamped time.Time) (time.Time, erro
 	if err := json.Unmarshal(encoded, &in); err != nil {
 		return reading.Reading{}, nil, fmt.Errorf("decode reading: %w", err)
 	}
-	r, err = in.reading(date)
-	return r, in.Recent, err
-}
-
-// reading validates the decoded fields and fills in time and message id.
-func (in dataJSON[Recent]) reading(date func(stamped time.Time) (time.Time, error)) (reading.Reading, error) {
 	at, err := date(in.Timestamp)
 	if err != nil {
-		return reading.Reading{}, err
+		return reading.Reading{}, nil, err
 	}
-	r := reading.Reading{
+	r = reading.Reading{
 		NodeID:      in.NodeID,
 		MessageID:   cmp.Or(in.MessageID, in.ID),
 		Time:        at,
@@ -118,7 +112,7 @@ func (in dataJSON[Recent]) reading(date func(stamped time.Time) (time.Time, erro
 		Humidity:    reading.Value(in.Humidity),
 	}
 	if err := r.Validate(); err != nil {
-		return reading.Reading{}, fmt.Errorf("decode reading: %w", err)
+		return reading.Reading{}, nil, fmt.Errorf("decode reading: %w", err)
 	}
-	return r, nil
+	return r, in.Recent, nil
 }
