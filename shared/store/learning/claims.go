@@ -23,10 +23,9 @@ const RetryAfter = 10 * time.Minute
 // Claim is a trainer's right to complete a run. It is void once it expires or another
 // trainer claims the run.
 type Claim struct {
-	RunID       int64
-	CustomerID  int64 // whose models to train
-	TriggeredBy string
-	Attempt     int // counts the claims of the run, from 1
+	RunID      int64
+	CustomerID int64 // whose models to train
+	Attempt    int   // counts the claims of the run, from 1
 }
 
 // ClaimRun claims a run for the trainer that received its request. Errors: [store.ErrNoRun];
@@ -38,7 +37,7 @@ func (s Store) ClaimRun(ctx context.Context, id int64) (Claim, error) {
 		SET attempts = attempts + 1, claimed_at = now(), requested_at = COALESCE(requested_at, now())
 		WHERE id = @id AND status = 'running'
 		  AND (claimed_at IS NULL OR claimed_at < now() - make_interval(secs => @claim_time))
-		RETURNING id AS run_id, COALESCE(customer_id, 0) AS customer_id, triggered_by, attempts AS attempt`,
+		RETURNING id AS run_id, COALESCE(customer_id, 0) AS customer_id, attempts AS attempt`,
 		store.Args{"id": id, "claim_time": ClaimTime.Seconds()})
 	if errors.Is(err, store.ErrNoRun) {
 		status, absent := store.Value[string](ctx, s.db, store.ErrNoRun, `SELECT status FROM model_training_runs WHERE id = @id`,
