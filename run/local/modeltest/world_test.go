@@ -52,7 +52,7 @@ type instance struct{ ingest, detect, storealert step }
 type system struct {
 	tb        testing.TB
 	pool      *pgxpool.Pool
-	clock     *pgtest.Clock
+	clock     *testClock
 	api       http.Handler
 	instances [2]instance
 	published []push.Message // by detect, to topic alerts, since somebody looked
@@ -84,7 +84,7 @@ func start() time.Time { return time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC) }
 func newSystem(tb testing.TB) *system {
 	tb.Helper()
 	s := &system{tb: tb, away: map[string]bool{}, sweep: &sweep{}}
-	pool, clock := pgtest.NewClocked(tb, start())
+	pool, clock := newClocked(tb, start())
 	config := pool.Config()
 	config.ConnConfig.DialFunc = s.sweep.dial
 	s.pool, s.clock = must.Get(pgxpool.NewWithConfig(tb.Context(), config))(tb), clock

@@ -1,4 +1,4 @@
-package pgtest
+package modeltest
 
 import (
 	"context"
@@ -10,36 +10,37 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/store"
 )
 
-// Clock is the time of a test and of its database: now() and clock_timestamp() return it in
+// testClock is the time of a test and of its database: now() and clock_timestamp() return it in
 // every statement, trigger, view and default of the schema. It stands still until the test
 // moves it.
-type Clock struct {
+type testClock struct {
 	mu   sync.Mutex
 	at   time.Time // UTC, whole microseconds
 	pool *pgxpool.Pool
 }
 
-// NewClocked returns a pool of connections to a new, migrated database whose time is that of
+// newClocked returns a pool of connections to a new, migrated database whose time is that of
 // a clock, which starts at the given time. It takes a second, because the schema is created
 // under that clock: share it between cases.
-func NewClocked(tb testing.TB, at time.Time) (*pgxpool.Pool, *Clock) {
+func newClocked(tb testing.TB, at time.Time) (*pgxpool.Pool, *testClock) {
 	tb.Helper()
-	address := URL(tb) // only its server is used, and its name
-	config := must.Get(pgxpool.ParseConfig(address))(tb)
-	name := config.ConnConfig.Database
-	clocked := name + "_clocked"
-	must.Do(tb, execute(tb.Context(), shared.admin, "CREATE DATABASE "+clocked+" TEMPLATE template0"))
+	server := pgtest.New(tb) // only its server is used, and its name
+	config := server.Config()
+	config.ConnConfig.Database += "_clocked"
+	clocked := config.ConnConfig.Database
+	must.Get(server.Exec(tb.Context(), "CREATE DATABASE "+clocked+" TEMPLATE template0"))(tb)
 	tb.Cleanup(func() {
-		if err := execute(context.WithoutCancel(tb.Context()), shared.admin, "DROP DATABASE "+clocked+" WITH (FORCE)"); err != nil {
+		if _, err := server.Exec(context.WithoutCancel(tb.Context()), "DROP DATABASE "+clocked+" WITH (FORCE)"); err != nil {
 			tb.Error(err)
 		}
 	})
 	// Schema public comes before PostgreSQL's own, and so do its functions.
-	must.Do(tb, execute(tb.Context(), shared.admin, "ALTER DATABASE "+clocked+" SET search_path = public, pg_catalog"))
-	pool := must.Get(pgxpool.New(tb.Context(), withDatabase(address, clocked)))(tb)
+	must.Get(server.Exec(tb.Context(), "ALTER DATABASE "+clocked+" SET search_path = public, pg_catalog"))(tb)
+	pool := must.Get(pgxpool.NewWithConfig(tb.Context(), config))(tb)
 	tb.Cleanup(pool.Close)
 	_, err := pool.Exec(tb.Context(), `
 		CREATE TABLE test_clock (at TIMESTAMPTZ NOT NULL);
@@ -49,21 +50,21 @@ func NewClocked(tb testing.TB, at time.Time) (*pgxpool.Pool, *Clock) {
 		CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE plpgsql VOLATILE SECURITY DEFINER AS
 		    'BEGIN RETURN (SELECT at FROM public.test_clock); END';`, pgx.QueryExecModeSimpleProtocol)
 	must.Do(tb, err)
-	c := &Clock{pool: pool}
+	c := &testClock{pool: pool}
 	c.Set(tb, at)
 	must.Do(tb, store.Migrate(tb.Context(), pool))
 	return pool, c
 }
 
 // Now returns the time.
-func (c *Clock) Now() time.Time {
+func (c *testClock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.at
 }
 
 // Set moves the clock, forwards or back.
-func (c *Clock) Set(tb testing.TB, at time.Time) {
+func (c *testClock) Set(tb testing.TB, at time.Time) {
 	tb.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
