@@ -157,12 +157,10 @@ func stop() error {
 	switch {
 	case shared.server != nil:
 		return errors.Join(shared.server.Stop(), os.RemoveAll(shared.dir))
-	case shared.dir != "":
-		return errors.Join(os.RemoveAll(shared.dir))
-	case shared.template != "":
+	case shared.dir == "" && shared.template != "":
 		return execute(context.Background(), shared.admin, "DROP DATABASE IF EXISTS "+shared.template+" WITH (FORCE)")
 	default:
-		return nil
+		return errors.Join(os.RemoveAll(shared.dir)) // of a server that did not start
 	}
 }
 

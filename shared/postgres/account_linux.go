@@ -31,12 +31,9 @@ func serverAccount(dir string) (account, error) {
 		if err != nil {
 			continue
 		}
-		uid, err := strconv.ParseUint(entry.Uid, 10, 32)
-		if err != nil {
-			continue
-		}
-		gid, err := strconv.ParseUint(entry.Gid, 10, 32)
-		if err != nil {
+		uid, uidErr := strconv.ParseUint(entry.Uid, 10, 32)
+		gid, gidErr := strconv.ParseUint(entry.Gid, 10, 32)
+		if uidErr != nil || gidErr != nil {
 			continue
 		}
 		found := account{credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
