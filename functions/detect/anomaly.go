@@ -76,10 +76,7 @@ type AnomalyDetector struct {
 func NewAnomalyDetector(
 	models Models, metadata AnomalyStore, questions int, clock func() time.Time, log *slog.Logger, counters *logmetrics.Counters,
 ) *AnomalyDetector {
-	drawn, err := lru.New[draw, float64](maxDraws)
-	if err != nil {
-		panic(err) // only of a size below one
-	}
+	drawn, _ := lru.New[draw, float64](maxDraws) // the library refuses only sizes below 1
 	return &AnomalyDetector{
 		models: models, store: metadata, rooms: newRoomCache(metadata, clock, log), questions: max(questions, 2), drawn: drawn,
 		shipped: anomaly.Calibrate(nil), clock: clock, log: log, counters: counters,
@@ -113,10 +110,7 @@ func (d *AnomalyDetector) sample(
 	if among.anomalous {
 		most = d.questions - most
 	}
-	n := predictionOf(pair, detection, data)
-	for _, values := range [...][2]*float64{{n.PredictedTemperature, n.PredictedHumidity}, {n.ActualTemperature, n.ActualHumidity}} {
-		correct(sensor.Corrections, n.Time, values[0], values[1])
-	}
+	n := predictionOf(pair, detection, data, sensor.Corrections)
 	recorded, probability, err := d.store.RecordDetection(ctx, sensor.CustomerID, n, most)
 	if err != nil {
 		return err
@@ -128,52 +122,44 @@ func (d *AnomalyDetector) sample(
 	return nil
 }
 
-// correct corrects the values of a time; either may be nil.
-func correct(c reading.Corrections, at time.Time, temperature, humidity *float64) {
-	t, h := c.Values(at, reading.Value(temperature), reading.Value(humidity))
-	if temperature != nil {
-		*temperature = t
-	}
-	if humidity != nil {
-		*humidity = h
-	}
-}
-
-// predictionOf is the prediction that the models make for a reading.
-func predictionOf(pair modelstore.Pair, detection learn.Detection, data wire.Data) learning.NewPrediction {
+// predictionOf is the prediction that the models make for a reading, with corrected values.
+func predictionOf(
+	pair modelstore.Pair, detection learn.Detection, data wire.Data, corrections reading.Corrections,
+) learning.NewPrediction {
+	r := data.Reading
 	n := learning.NewPrediction{
-		Channel: data.Reading.Channel, SensorID: data.Reading.NodeID, Time: data.Reading.Time, MessageID: data.Reading.MessageID,
+		Channel: r.Channel, SensorID: r.NodeID, Time: r.Time, MessageID: r.MessageID,
 		AnomalyPredicted: detection.Anomalous(), ModelVersion: pair.Manifest.Version(),
 	}
 	if detection.Scored {
 		n.Score = &detection.Score
 	}
-	if f, ok := compareForecast(pair.Forecaster, data.Recent, data.Reading); ok {
-		n.PredictedTemperature, n.PredictedHumidity = reading.Pointer(f.predictedTemperature), reading.Pointer(f.predictedHumidity)
-		n.ActualTemperature, n.ActualHumidity = reading.Pointer(f.actualTemperature), reading.Pointer(f.actualHumidity)
-	} else {
-		n.ActualTemperature, n.ActualHumidity = reading.Pointer(data.Reading.Temperature), reading.Pointer(data.Reading.Humidity)
+	predicted, actual, ok := compareForecast(pair.Forecaster, data.Recent, r)
+	if !ok {
+		predicted, actual = air{reading.Missing(), reading.Missing()}, air{r.Temperature, r.Humidity}
 	}
+	corrected := func(a air) (temperature, humidity *float64) {
+		a.temperature, a.humidity = corrections.Values(r.Time, a.temperature, a.humidity)
+		return reading.Pointer(a.temperature), reading.Pointer(a.humidity)
+	}
+	n.PredictedTemperature, n.PredictedHumidity = corrected(predicted)
+	n.ActualTemperature, n.ActualHumidity = corrected(actual)
 	return n
 }
 
-// forecastComparison is a forecast and the measurement at its time.
-type forecastComparison struct {
-	predictedTemperature, predictedHumidity float64
-	actualTemperature, actualHumidity       float64
-}
+type air struct{ temperature, humidity float64 }
 
 // compareForecast makes the forecast that was due at reading r: it forecasts from
 // the newest entry of the window that is at least the horizon (20 s) older than r.
 // The measured value at that time is interpolated from the two readings around it.
-func compareForecast(f *learn.Forecaster, w reading.Window, r reading.Reading) (o forecastComparison, ok bool) {
+func compareForecast(f *learn.Forecaster, w reading.Window, r reading.Reading) (predicted, actual air, ok bool) {
 	const horizon = features.Horizon
 	origin := w.Len() - 1
 	for origin >= 0 && w.Age[origin] < horizon {
 		origin--
 	}
 	if origin < features.MinPrevious {
-		return o, false
+		return predicted, actual, false
 	}
 	// target is the age of the time that is forecast. The readings around it are
 	// before and the one that follows, which is r after the last entry.
@@ -188,11 +174,11 @@ func compareForecast(f *learn.Forecaster, w reading.Window, r reading.Reading) (
 	}
 	gap := w.Age[before] - age
 	if gap > features.MaxInterpolationGap || gap <= 0 {
-		return o, false
+		return predicted, actual, false
 	}
 	share := (w.Age[before] - target) / gap
-	o.actualTemperature = w.Temperature[before] + share*(temperature-w.Temperature[before])
-	o.actualHumidity = w.Humidity[before] + share*(humidity-w.Humidity[before])
+	actual.temperature = w.Temperature[before] + share*(temperature-w.Temperature[before])
+	actual.humidity = w.Humidity[before] + share*(humidity-w.Humidity[before])
 
 	// The window as it was for the origin.
 	past := reading.Window{Age: make([]float64, origin), Temperature: w.Temperature[:origin], Humidity: w.Humidity[:origin]}
@@ -203,6 +189,6 @@ func compareForecast(f *learn.Forecaster, w reading.Window, r reading.Reading) (
 		NodeID: r.NodeID, Temperature: w.Temperature[origin], Humidity: w.Humidity[origin],
 		Time: r.Time.Add(-time.Duration(math.Round(w.Age[origin] * float64(time.Second)))),
 	}
-	o.predictedTemperature, o.predictedHumidity, ok = f.Forecast(past, then, learn.Horizon)
-	return o, ok
+	predicted.temperature, predicted.humidity, ok = f.Forecast(past, then, learn.Horizon)
+	return predicted, actual, ok
 }

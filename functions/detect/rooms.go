@@ -116,11 +116,7 @@ type roomNode struct {
 
 func newRoomCache(metadata RoomStore, clock func() time.Time, log *slog.Logger) *roomCache {
 	s := &roomCache{store: metadata, clock: clock, log: log, most: MaxNodes}
-	rooms, err := simplelru.NewLRU(math.MaxInt, func(_ int64, r *room) { s.nodes -= r.count })
-	if err != nil {
-		panic(err) // only of a size below one
-	}
-	s.rooms = rooms
+	s.rooms, _ = simplelru.NewLRU(math.MaxInt, func(_ int64, r *room) { s.nodes -= r.count }) // the library refuses only sizes below 1
 	return s
 }
 
@@ -168,10 +164,7 @@ func (s *roomCache) refresh(ctx context.Context, r *room, sensor pipeline.Sensor
 	r.mu.Lock()
 	r.queriedAt = now // even if it fails: the next query is an interval later
 	learned := r.unreported(slot != r.slot)
-	ids := make([]reading.Node, 0, len(r.nodes))
-	for id := range r.nodes {
-		ids = append(ids, id)
-	}
+	ids := slices.Collect(maps.Keys(r.nodes))
 	r.mu.Unlock()
 	if len(learned) > 0 {
 		if err := s.store.RecordLearned(ctx, sensor.CustomerID, learned, anomaly.FirstWidth); err != nil {
@@ -326,12 +319,7 @@ func (r *room) rank(placed []reading.Node, c *anomaly.Calibration, slot int64) {
 	if len(unnamed) == 0 {
 		return
 	}
-	var all []reading.Node
-	for _, p := range placed {
-		if r.nodes[p].inside {
-			all = append(all, p)
-		}
-	}
+	all := slices.DeleteFunc(slices.Clone(placed), func(p reading.Node) bool { return !r.nodes[p].inside })
 	for part := range slices.Chunk(all, comparedAtOnce) {
 		days := make([]anomaly.Placed, len(part))
 		for i, id := range part {
