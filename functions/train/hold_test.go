@@ -9,6 +9,7 @@ import (
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/store"
+	"coldaisle.dev/shared/store/learning"
 )
 
 // TestClaimIsRenewed holds that a trainer at work keeps its run however long it takes, and
@@ -16,7 +17,7 @@ import (
 func TestClaimIsRenewed(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t)
-	runs := pgtest.NewStores(pool)
+	runs := learning.New(store.New(pool))
 	var run int64
 	must.Do(t, pool.QueryRow(t.Context(), `INSERT INTO model_training_runs (triggered_by) VALUES ('manual') RETURNING id`).Scan(&run))
 	claim := must.Get(runs.ClaimRun(t.Context(), run))(t)

@@ -20,6 +20,7 @@ import (
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/store/incidents"
+	"coldaisle.dev/shared/store/learning"
 	"coldaisle.dev/shared/tooltest"
 )
 
@@ -73,7 +74,7 @@ func TestSlowCustomerKeepsNobodyWaiting(t *testing.T) {
 	bruno, _ := p.newCustomer("brunobruno", "b1")
 	p.newCustomer("carlacarla", "c1")
 	table := &slowTable{Readings: p.table, quick: "b1"}
-	p.step = train.New(p.Stores, table, p.bucket, 5000, func() time.Time { return p.now }, logging.Discard(), nil)
+	p.step = train.New(learning.New(p.DB), table, p.bucket, 5000, func() time.Time { return p.now }, logging.Discard(), nil)
 	deliveries := 0
 	for live := (modelstore.Manifest{}); live.Calibration == ""; live = must.Get(p.bucket.Manifest(t.Context(), bruno))(t) {
 		if deliveries++; deliveries > 100 {

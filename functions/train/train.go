@@ -25,7 +25,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"coldaisle.dev/shared/anomaly"
 	"coldaisle.dev/shared/features"
 	"coldaisle.dev/shared/learn"
 	"coldaisle.dev/shared/logmetrics"
@@ -58,19 +57,6 @@ const (
 	maxParallelReads = 8
 )
 
-// RunStore is the metadata database.
-type RunStore interface {
-	ClaimRun(ctx context.Context, id int64) (learning.Claim, error)
-	RenewRun(ctx context.Context, c learning.Claim) error
-	UnusedVerdicts(ctx context.Context, customerID int64, limit int) ([]learning.Verdict, error)
-	UsedVerdicts(ctx context.Context, customerID int64, limit int) ([]learning.Verdict, error)
-	PlacedNodes(ctx context.Context, customerID int64) ([]learning.PlacedNode, error)
-	RightEpisodes(ctx context.Context, customerID int64, since time.Time) (map[string][]anomaly.Episode, error)
-	CustomersWithSensors(ctx context.Context) ([]int64, error)
-	CompleteRun(ctx context.Context, c learning.Claim, result learning.TrainingResult) (learning.TrainingRun, error)
-	FailRun(ctx context.Context, c learning.Claim, message string) (learning.TrainingRun, error)
-}
-
 // Readings is the time-series table.
 type Readings interface {
 	readings.Reader
@@ -79,7 +65,7 @@ type Readings interface {
 
 // Train is the step.
 type Train struct {
-	runs     RunStore
+	runs     learning.Store
 	readings Readings
 	models   *modelstore.Bucket
 	rows     int
@@ -90,7 +76,7 @@ type Train struct {
 
 // New returns the step, which learns from at most rows readings. Nil counters count
 // nothing.
-func New(runs RunStore, table Readings, bucket *modelstore.Bucket, rows int, clock func() time.Time, log *slog.Logger, counters *logmetrics.Counters) *Train {
+func New(runs learning.Store, table Readings, bucket *modelstore.Bucket, rows int, clock func() time.Time, log *slog.Logger, counters *logmetrics.Counters) *Train {
 	return &Train{runs: runs, readings: table, models: bucket, rows: rows, clock: clock, log: log, counters: counters}
 }
 
@@ -148,7 +134,7 @@ func (t *Train) Handle(ctx context.Context, m push.Message) (err error) {
 
 // renewClaim renews a claim every so often until it is released. The context that it
 // returns ends when the claim is void, with [store.ErrRunEnded] for its cause.
-func renewClaim(ctx context.Context, runs RunStore, claim learning.Claim, every time.Duration) (held context.Context, release func()) {
+func renewClaim(ctx context.Context, runs learning.Store, claim learning.Claim, every time.Duration) (held context.Context, release func()) {
 	held, end := context.WithCancelCause(ctx)
 	var renewing sync.WaitGroup
 	renewing.Go(func() {
