@@ -75,7 +75,7 @@ func Open(ctx context.Context, config Config) (*pgxpool.Pool, func(), error) {
 	poolConfig.MaxConnIdleTime = maxConnIdle
 	poolConfig.PingTimeout = pingTimeout
 	poolConfig.ConnConfig.ConnectTimeout = connectTimeout
-	poolConfig.ConnConfig.Tracer = tracing.QueryTracer()
+	poolConfig.ConnConfig.Tracer = tracing.QueryTracer{}
 	// Who has waited for a lock must see what was committed meanwhile, whatever the server's default.
 	poolConfig.ConnConfig.RuntimeParams["default_transaction_isolation"] = "read committed"
 	// An instance that is frozen, or lost with its machine, keeps its nodes' locks no longer than a message may take.

@@ -4,12 +4,12 @@
 // shutdown that lets messages in flight finish.
 //
 // The init of each entrypoint registers what [Handler] returns with the framework
-// and does nothing else. In production the buildpack supplies the main, locally
-// functions/serve does. Both only call the framework's Start, so they behave
-// alike. The entrypoint calls the framework itself, because the buildpack looks
-// for it among the direct imports of the archive's root package (see
-// run/tools/release/archive). Nothing else may import this package: it ends the
-// process.
+// and does nothing else: only it runs before the first message. In production the
+// buildpack supplies the main, locally functions/serve does. Both only call the
+// framework's Start, so they behave alike. The entrypoint is the root package of the
+// deployed archive and calls the framework itself, because the buildpack looks for
+// it among that package's direct imports (see run/tools/release/archive). Nothing
+// else may import this package: it ends the process.
 package function
 
 import (

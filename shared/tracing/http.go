@@ -29,13 +29,9 @@ func Middleware(component string, next http.Handler) http.Handler {
 		defer span.End()
 		r = r.WithContext(ctx)
 		answer := httpsnoop.CaptureMetrics(next, w, r)
-		name := r.Pattern
-		if name == "" {
-			name = component
-		} else if !strings.HasPrefix(name, r.Method) {
-			name = r.Method + " " + name
+		if r.Pattern != "" {
+			span.SetName(r.Method + " " + strings.TrimPrefix(r.Pattern, r.Method+" "))
 		}
-		span.SetName(name)
 		span.SetAttributes(
 			attribute.String("http.request.method", r.Method),
 			attribute.String("http.route", r.Pattern),

@@ -15,12 +15,10 @@ import (
 // trace: set it as the Tracer of the pool's connections. A span is named after the
 // statement's first word and has its text, with the names of parameters and never their
 // values.
-func QueryTracer() pgx.QueryTracer { return queryTracer{} }
-
-type queryTracer struct{}
+type QueryTracer struct{}
 
 // TraceQueryStart implements [pgx.QueryTracer].
-func (queryTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+func (QueryTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
 	if !trace.SpanFromContext(ctx).IsRecording() {
 		return ctx
 	}
@@ -37,7 +35,7 @@ func (queryTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.Tr
 type queryKey struct{}
 
 // TraceQueryEnd implements [pgx.QueryTracer].
-func (queryTracer) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryEndData) {
+func (QueryTracer) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryEndData) {
 	if ctx.Value(queryKey{}) == nil {
 		return
 	}

@@ -29,7 +29,6 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
-	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 )
 
@@ -82,8 +81,8 @@ func setProvider(exporter sdk.SpanExporter, ratio float64, service string) func(
 
 // StartSpan starts a span for a step of the work that ctx belongs to. The returned
 // function ends it and marks it failed when given an error. Off, both are free.
-func StartSpan(ctx context.Context, step string, attributes ...attribute.KeyValue) (context.Context, func(error)) {
-	ctx, span := otel.Tracer(scope).Start(ctx, step, trace.WithAttributes(attributes...))
+func StartSpan(ctx context.Context, step string) (context.Context, func(error)) {
+	ctx, span := otel.Tracer(scope).Start(ctx, step)
 	return ctx, func(err error) {
 		if err != nil {
 			span.SetStatus(codes.Error, err.Error())

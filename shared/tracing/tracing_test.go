@@ -39,8 +39,8 @@ func TestPipelineEndToEnd(t *testing.T) { //nolint:paralleltest // installs the 
 
 	ctx := Extract(t.Context(), attributes)
 	ctx, end := StartSpan(ctx, "append reading")
-	queried := QueryTracer().TraceQueryStart(ctx, nil, pgx.TraceQueryStartData{SQL: "\n  INSERT INTO readings VALUES (@secret)", Args: []any{"value"}})
-	QueryTracer().TraceQueryEnd(queried, nil, pgx.TraceQueryEndData{Err: errors.New("away")})
+	queried := QueryTracer{}.TraceQueryStart(ctx, nil, pgx.TraceQueryStartData{SQL: "\n  INSERT INTO readings VALUES (@secret)", Args: []any{"value"}})
+	QueryTracer{}.TraceQueryEnd(queried, nil, pgx.TraceQueryEndData{Err: errors.New("away")})
 	end(errors.New("table is away"))
 	must.Do(t, stop(t.Context()))
 
@@ -88,7 +88,7 @@ func TestOff(t *testing.T) { //nolint:paralleltest // must not run beside the te
 	request.Header.Set("Traceparent", parent)
 	handler.ServeHTTP(httptest.NewRecorder(), request)
 	must.Equal(t, fmt.Sprintf("the caller's trace did not pass through: %v", inside), "0af7651916cd43dd8448eb211c80319c", inside.TraceID().String())
-	if ctx := QueryTracer().TraceQueryStart(t.Context(), nil, pgx.TraceQueryStartData{SQL: "SELECT 1"}); ctx != t.Context() {
+	if ctx := (QueryTracer{}).TraceQueryStart(t.Context(), nil, pgx.TraceQueryStartData{SQL: "SELECT 1"}); ctx != t.Context() {
 		t.Error("a query outside of any trace made a span")
 	}
 	must.Equal(t, "attributes without a trace", map[string]string(nil), Inject(t.Context(), nil))

@@ -1,6 +1,4 @@
-// Package entrypoint registers ingest with the Functions Framework. The
-// buildpack treats it as the whole function: it is at the root of the deployed
-// archive, and only its init runs before the first message.
+// Package entrypoint registers ingest with the Functions Framework, as package function says.
 package entrypoint
 
 import (

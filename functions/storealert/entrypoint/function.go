@@ -1,11 +1,8 @@
-// Package entrypoint registers storealert with the Functions Framework. The
-// buildpack takes it for the whole function: it is placed at the root of the
-// deployed archive, and its init is all that runs before the first message.
+// Package entrypoint registers storealert with the Functions Framework, as package function says.
 package entrypoint
 
 import (
 	"context"
-	"time"
 
 	"github.com/GoogleCloudPlatform/functions-framework-go/functions"
 
@@ -16,7 +13,7 @@ import (
 	"coldaisle.dev/shared/store/incidents"
 )
 
-// name is what FUNCTION_TARGET says, in production the function's entry_point.
+// name is the value of FUNCTION_TARGET, in production the function's entry_point.
 const name = "storealert"
 
 func init() {
@@ -24,6 +21,6 @@ func init() {
 }
 
 func open(_ context.Context, _ function.CommonConfig, deps function.Deps) (push.HandleFunc, error) {
-	step := storealert.New(incidents.New(store.New(deps.Database)), time.Now, deps.Log, deps.Counters)
+	step := storealert.New(incidents.New(store.New(deps.Database)), deps.Clock, deps.Log, deps.Counters)
 	return step.Handle, nil
 }
