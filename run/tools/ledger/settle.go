@@ -72,12 +72,8 @@ func (l *Ledger) settle(ctx context.Context, db *pgxpool.Pool, before time.Time)
 		if err != nil {
 			return nil, err
 		}
-		alerts, err := l.storedAlerts(ctx, db, batch)
-		if err != nil {
-			return nil, err
-		}
 		for _, item := range batch {
-			totals, problem := l.check(item, rows[item.key], alerts)
+			totals, problem := l.check(item, rows[item.key])
 			if problem != "" {
 				problems = append(problems, fmt.Errorf("reading %s of %s: %s", item.message, item.node, problem))
 				continue
@@ -124,7 +120,7 @@ func (l *Ledger) closeReading(i namedReading, totals Totals) {
 }
 
 // check returns what a reading adds to the totals, or why it does not match.
-func (l *Ledger) check(i namedReading, rows []reading.Reading, alerts map[alertKey]bool) (Totals, string) {
+func (l *Ledger) check(i namedReading, rows []storedRow) (Totals, string) {
 	var totals Totals
 	accepted, silent := false, 0
 	for _, a := range i.attempts {
@@ -158,24 +154,22 @@ func (l *Ledger) check(i namedReading, rows []reading.Reading, alerts map[alertK
 		return totals, ""
 	}
 	// Rows of one reading within ten minutes are copies: one of them has the alert.
-	due := map[alert.Type]bool{}
-	for _, event := range alert.Exceeded(rows[0], l.thresholds(i.node)) {
-		due[event.Type] = true
+	missing := map[alert.Type]bool{}
+	due := alert.Exceeded(rows[0].Reading, l.thresholds(i.node))
+	for _, event := range due {
+		missing[event.Type] = true
 	}
-	for _, kind := range []alert.Type{alert.Temperature, alert.Humidity} {
-		raised := 0
-		for _, row := range rows {
-			if alerts[alertKey{i.key, row.Time.UnixMicro(), kind}] {
-				raised++
+	for _, row := range rows {
+		for _, kind := range row.alerts {
+			if !slices.ContainsFunc(due, func(e alert.Event) bool { return e.Type == kind }) {
+				return totals, fmt.Sprintf("it has a %s alert that is not due", kind)
 			}
+			delete(missing, kind)
+			totals.Alerted++
 		}
-		switch {
-		case due[kind] && raised == 0:
-			return totals, fmt.Sprintf("its %s alert is missing", kind)
-		case raised > 0 && !due[kind]:
-			return totals, fmt.Sprintf("it has a %s alert that is not due", kind)
-		}
-		totals.Alerted += raised
+	}
+	for kind := range missing {
+		return totals, fmt.Sprintf("its %s alert is missing", kind)
 	}
 	return totals, ""
 }
@@ -197,75 +191,41 @@ func (e *sentReading) during(at time.Time, ahead time.Duration) bool {
 	return false
 }
 
-// span returns the time range in which gateways may have set the times of a batch's
-// readings, and the batch's nodes.
-func (l *Ledger) span(batch []namedReading) (from, to time.Time, nodes []string) {
-	names := map[string]bool{}
-	from = batch[0].since()
-	for _, i := range batch {
-		names[i.node] = true
-		if i.until().After(to) {
-			to = i.until()
-		}
-	}
-	return reading.TruncateTime(from), to.Add(maxStampDelay + l.ahead), slices.Collect(maps.Keys(names))
+// storedRow is a row with the types of its alerts.
+type storedRow struct {
+	reading.Reading
+
+	alerts []alert.Type
 }
 
-// storedRows finds the rows of a batch's readings. It queries the table and not the
-// API, whose queries hide duplicates.
-func (l *Ledger) storedRows(ctx context.Context, db *pgxpool.Pool, batch []namedReading) (map[key][]reading.Reading, error) {
-	from, to, nodes := l.span(batch)
-	rows, err := db.Query(ctx, `
-		SELECT r.node_id, r.message_id, r.timestamp, r.temperature, r.humidity
+// storedRows finds the rows of a batch's readings, in the time range in which gateways may have
+// set their times. It queries the table and not the API, whose queries hide duplicates.
+func (l *Ledger) storedRows(ctx context.Context, db *pgxpool.Pool, batch []namedReading) (map[key][]storedRow, error) {
+	nodes, last := map[string]bool{}, time.Time{}
+	for _, i := range batch {
+		nodes[i.node] = true
+		if i.until().After(last) {
+			last = i.until()
+		}
+	}
+	rows, _ := db.Query(ctx, `
+		SELECT r.node_id, r.message_id, r.timestamp, r.temperature, r.humidity, ARRAY(
+		    SELECT a.alert_type FROM alerts a
+		    WHERE a.sensor_id = r.node_id AND a.message_id = r.message_id AND a.timestamp = r.timestamp)
 		FROM unnest(@nodes::text[]) AS n (node_id)
 		JOIN sensor_data.readings r ON r.node_id = n.node_id AND r.timestamp BETWEEN @from AND @to`,
-		pgx.StrictNamedArgs{"nodes": nodes, "from": from, "to": to})
-	if err != nil {
-		return nil, fmt.Errorf("rows of %d readings: %w", len(batch), err)
-	}
-	found := map[key][]reading.Reading{}
-	var r reading.Reading
-	_, err = pgx.ForEachRow(rows, []any{&r.NodeID, &r.MessageID, &r.Time, &r.Temperature, &r.Humidity}, func() error {
+		pgx.StrictNamedArgs{
+			"nodes": slices.Collect(maps.Keys(nodes)), "from": reading.TruncateTime(batch[0].since()), "to": last.Add(maxStampDelay + l.ahead),
+		})
+	found := map[key][]storedRow{}
+	var r storedRow
+	_, err := pgx.ForEachRow(rows, []any{&r.NodeID, &r.MessageID, &r.Time, &r.Temperature, &r.Humidity, &r.alerts}, func() error {
 		k := key{r.NodeID, r.MessageID}
 		found[k] = append(found[k], r)
 		return nil
 	})
-	if err != nil {
+	if err != nil { // or that of the query
 		return nil, fmt.Errorf("rows of %d readings: %w", len(batch), err)
-	}
-	return found, nil
-}
-
-// alertKey is the identity of an alert.
-type alertKey struct {
-	key
-
-	microsecond int64
-	kind        alert.Type
-}
-
-// storedAlerts finds the alerts of a batch's readings. The table's key allows one of
-// each type.
-func (l *Ledger) storedAlerts(ctx context.Context, db *pgxpool.Pool, batch []namedReading) (map[alertKey]bool, error) {
-	from, to, nodes := l.span(batch)
-	rows, err := db.Query(ctx, `
-		SELECT a.sensor_id, a.message_id, a.timestamp, a.alert_type
-		FROM alerts a
-		WHERE a.sensor_id = ANY (@nodes) AND a.timestamp BETWEEN @from AND @to`,
-		pgx.StrictNamedArgs{"nodes": nodes, "from": from, "to": to})
-	if err != nil {
-		return nil, fmt.Errorf("alerts of %d readings: %w", len(batch), err)
-	}
-	found := map[alertKey]bool{}
-	var a alertKey
-	var at time.Time
-	_, err = pgx.ForEachRow(rows, []any{&a.node, &a.message, &at, &a.kind}, func() error {
-		a.microsecond = at.UnixMicro()
-		found[a] = true
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("alerts of %d readings: %w", len(batch), err)
 	}
 	return found, nil
 }
