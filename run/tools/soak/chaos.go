@@ -41,11 +41,6 @@ type event struct {
 	run  func(ctx context.Context) error
 }
 
-func newChaos(broken *cluster, only []string, outage time.Duration, seed uint64, clock func() time.Time, logf func(string, ...any)) *chaos {
-	order := rand.New(rand.NewPCG(seed, 9)) //nolint:gosec // keeps no secret
-	return &chaos{cluster: broken, only: only, outage: outage, rng: order, clock: clock, logf: logf, done: map[string]int{}}
-}
-
 const (
 	// restartDelay is the time that systemd and Cloud Run take to start another process.
 	restartDelay = time.Second

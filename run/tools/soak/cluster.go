@@ -34,7 +34,7 @@ type cluster struct {
 	API       *loadBalancer
 
 	dir      string // for data, programs and logs; made when missing
-	programs string // folder where buildPrograms put them; empty builds them first
+	programs string // folder where buildPrograms put them
 	// environ adds to the environment, as NAME=value, of the processes of a program: gateway,
 	// api, or a function.
 	environ map[string][]string
@@ -42,18 +42,11 @@ type cluster struct {
 	opened  closing.Stack
 }
 
-// start builds the programs and starts everything. The caller stops it, also after an
-// error. ctx bounds the start only.
+// start starts everything. The caller stops it, also after an error. ctx bounds the start only.
 func (c *cluster) start(ctx context.Context) error {
 	c.Functions = map[string]*loadBalancer{}
 	if err := os.MkdirAll(c.logs(), 0o755); err != nil { //nolint:gosec // the database's account must traverse it
 		return fmt.Errorf("cluster: %w", err)
-	}
-	if c.programs == "" {
-		c.programs = filepath.Join(c.dir, "bin")
-		if err := buildPrograms(ctx, c.programs); err != nil {
-			return err
-		}
 	}
 	if err := c.startDatabase(ctx, filepath.Join(c.dir, "postgres")); err != nil {
 		return err
@@ -114,11 +107,8 @@ func (c *cluster) startInstances(ctx context.Context, name, program string, envi
 			return nil, err
 		}
 	}
-	balancer, err := newLoadBalancer(members...)
-	if err != nil {
-		return nil, err
-	}
-	c.opened.Push("load balancer of "+name, closing.NoError(balancer.server.Close))
+	balancer := newLoadBalancer(members)
+	c.opened.Push("load balancer of "+name, closing.NoError(balancer.Close))
 	return balancer, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"coldaisle.dev/shared/config"
@@ -41,7 +42,10 @@ func run(ctx context.Context, arguments []string) error {
 	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // nothing secret lies in it
 		return fmt.Errorf("data folder: %w", err)
 	}
-	s.dir = dir
+	s.dir, s.programs = dir, filepath.Join(dir, "bin")
+	if err := buildPrograms(ctx, s.programs); err != nil {
+		return err
+	}
 	if err := s.run(ctx); err != nil {
 		return fmt.Errorf("%w\nlogs are in %s", err, dir)
 	}

@@ -25,12 +25,6 @@ type pubSub struct {
 	Queue        *queue.Queue
 }
 
-// policy has shorter backoffs than production, because the soak's outages are shorter, and
-// fewer attempts, so that there are dead letters to redeliver.
-func policy() queue.Policy {
-	return queue.Policy{MinBackoff: 500 * time.Millisecond, MaxBackoff: 10 * time.Second, MaxAttempts: 12, MaxOutstanding: maxOutstanding}
-}
-
 func (c *cluster) startPubSub(ctx context.Context, dir string) error {
 	database, err := postgres.Start(ctx, postgres.Options{Dir: dir, Log: c.log})
 	if err != nil {
@@ -40,7 +34,8 @@ func (c *cluster) startPubSub(ctx context.Context, dir string) error {
 	c.PubSub = &pubSub{}
 	c.PubSub.Queue, err = queue.Open(ctx, queue.Config{
 		DatabaseURL: database.URL(), Project: project, Clock: time.Now, Log: c.log, //nolint:forbidigo // as Google's service, which has no clock of ours
-		Policy: policy(),
+		// The soak's outages are shorter than production's, and there must be dead letters to redeliver.
+		Policy: queue.Policy{MinBackoff: 500 * time.Millisecond, MaxBackoff: 10 * time.Second, MaxAttempts: 12, MaxOutstanding: maxOutstanding},
 	})
 	if err != nil {
 		return err
@@ -59,7 +54,7 @@ func (c *cluster) startPubSub(ctx context.Context, dir string) error {
 func (c *cluster) push(ctx context.Context) {
 	handlers := map[string]http.Handler{}
 	for function, balancer := range c.Functions {
-		handlers[function] = balancer.server.Config.Handler
+		handlers[function] = balancer.Config.Handler
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)

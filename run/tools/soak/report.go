@@ -53,10 +53,9 @@ func (s *soak) report(ctx context.Context) error {
 		s.users.calls, len(s.users.failed)-len(unexplained), len(unexplained))
 	_, _ = fmt.Fprintf(out, "\nnever killed\tMB, second third\tlast third\tfiles\t\tthreads\t\tgoroutines at the end\tof one just started\n")
 	for _, p := range s.resources.watched {
-		used, r := s.resources.used[p.Name], goroutines[p.Name]
-		memory, files, threads := trendOf(used.memory), trendOf(used.files), trendOf(used.threads)
+		memory, files, threads, running := trendOf(p.memory), trendOf(p.files), trendOf(p.threads), goroutines[p.Name]
 		_, _ = fmt.Fprintf(out, "%s\t%.1f\t%.1f\t%.0f\t%.0f\t%.0f\t%.0f\t%d\t%d\n", p.Name,
-			memory.middle/1e6, memory.end/1e6, files.middle, files.end, threads.middle, threads.end, r.old, r.young)
+			memory.middle/1e6, memory.end/1e6, files.middle, files.end, threads.middle, threads.end, running[0], running[1])
 	}
 	sessions := trendOf(s.resources.connections)
 	_, _ = fmt.Fprintf(out, "database connections\t%.0f\t%.0f\n\n", sessions.middle, sessions.end)
@@ -120,17 +119,13 @@ func (u *users) compare(ctx context.Context, db *pgxpool.Pool) (string, error) {
 		errors.Join(append(errs, err)...)
 }
 
-// goroutineCounts are the goroutines of an instance that ran from the start, and of
-// one that was restarted.
-type goroutineCounts struct{ old, young int }
-
 // goroutineTolerance is how many more goroutines the older instance may have.
 const goroutineTolerance = 12
 
 // goroutines ends both instances of each program by SIGQUIT, which makes them log
-// their goroutines, and compares the counts. An instance that ran from the start
+// their goroutines, and compares and returns the counts. An instance that ran from the start
 // and has more goroutines than one that was restarted has leaked them.
-func (s *soak) goroutines(ctx context.Context) (map[string]goroutineCounts, error) {
+func (s *soak) goroutines(ctx context.Context) (map[string][2]int, error) {
 	pairs := [][]*processtest.Process{s.cluster.Gateways, s.cluster.API.Instances}
 	s.cluster.API.transport.CloseIdleConnections()
 	for _, balancer := range s.cluster.Functions {
@@ -138,7 +133,7 @@ func (s *soak) goroutines(ctx context.Context) (map[string]goroutineCounts, erro
 		pairs = append(pairs, balancer.Instances)
 	}
 	_ = pause.For(ctx, 2*time.Second) // until the programs have noticed the closed connections
-	counts := map[string]goroutineCounts{}
+	counts := map[string][2]int{}
 	var errs []error
 	for _, pair := range pairs {
 		var n [2]int
@@ -150,7 +145,7 @@ func (s *soak) goroutines(ctx context.Context) (map[string]goroutineCounts, erro
 			last := max(0, strings.LastIndex(output, "SIGQUIT: quit"))
 			n[i] = strings.Count(output[last:], "\ngoroutine ")
 		}
-		counts[pair[0].Name] = goroutineCounts{n[0], n[1]}
+		counts[pair[0].Name] = n
 		if n[0] > n[1]+goroutineTolerance {
 			errs = append(errs, fmt.Errorf("%s has %d goroutines at the end, %s has %d", pair[0].Name, n[0], pair[1].Name, n[1]))
 		}

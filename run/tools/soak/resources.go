@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/prometheus/procfs"
@@ -19,18 +18,22 @@ const sampleInterval = 2 * time.Second
 
 // usage is what a process used, a value for each sample: bytes resident, threads, file
 // descriptors.
-type usage struct{ memory, threads, files []float64 }
+type usage struct {
+	*processtest.Process
+
+	memory, threads, files []float64
+}
 
 // sample adds the values of now, where the system has /proc.
-func (u *usage) sample(pid int) error {
-	process, err := procfs.NewProc(pid)
+func (u *usage) sample() error {
+	process, err := procfs.NewProc(u.PID())
 	if err != nil {
-		return fmt.Errorf("resources of %d: %w", pid, err)
+		return fmt.Errorf("resources of %s: %w", u.Name, err)
 	}
 	stat, err := process.Stat()
 	files, unread := process.FileDescriptorsLen()
 	if err = errors.Join(err, unread); err != nil {
-		return fmt.Errorf("resources of %d: %w", pid, err)
+		return fmt.Errorf("resources of %s: %w", u.Name, err)
 	}
 	u.memory = append(u.memory, float64(stat.ResidentMemory()))
 	u.threads = append(u.threads, float64(stat.NumThreads))
@@ -42,26 +45,14 @@ func (u *usage) sample(pid int) error {
 // connections.
 type resources struct {
 	cluster     *cluster
-	watched     []*processtest.Process
-	used        map[string]*usage // by the process's name
+	watched     []*usage
 	connections []float64
-}
-
-func newResources(of *cluster) *resources {
-	r := &resources{cluster: of, used: map[string]*usage{}}
-	for _, each := range of.Processes() {
-		if strings.HasSuffix(each.Name, "-1") {
-			r.watched = append(r.watched, each)
-			r.used[each.Name] = &usage{}
-		}
-	}
-	return r
 }
 
 func (r *resources) run(ctx context.Context) {
 	for pause.For(ctx, sampleInterval) == nil {
 		for _, p := range r.watched {
-			_ = r.used[p.Name].sample(p.PID()) // what is not sampled is not judged
+			_ = p.sample() // what is not sampled is not judged
 		}
 		var connections float64
 		err := r.cluster.Database.Pool.QueryRow(ctx, `
@@ -85,8 +76,7 @@ func median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0
 	}
-	sorted := slices.Sorted(slices.Values(values))
-	return sorted[len(sorted)/2]
+	return slices.Sorted(slices.Values(values))[len(values)/2]
 }
 
 // minMemoryRun is the shortest run whose memory is checked.
@@ -117,13 +107,13 @@ func grew(what string, values []float64, growth, tolerance float64) error {
 // check returns an error for each value that grew.
 func (r *resources) check(duration time.Duration, nodes int) error {
 	var errs []error
-	for name, used := range r.used {
+	for _, p := range r.watched {
 		if duration >= minMemoryRun {
-			errs = append(errs, grew(name+"'s memory in bytes", used.memory, memoryGrowth, float64(memoryTolerance+nodes*windowBytes)))
+			errs = append(errs, grew(p.Name+"'s memory in bytes", p.memory, memoryGrowth, float64(memoryTolerance+nodes*windowBytes)))
 		}
 		errs = append(errs,
-			grew(name+"'s open files", used.files, 0, fileTolerance),
-			grew(name+"'s threads", used.threads, 0, threadTolerance))
+			grew(p.Name+"'s open files", p.files, 0, fileTolerance),
+			grew(p.Name+"'s threads", p.threads, 0, threadTolerance))
 	}
 	backend := len(r.cluster.Processes()) - len(r.cluster.Gateways)
 	if n := trendOf(r.connections).end; n > float64(connectionsPerProcess*backend+connectionTolerance) {

@@ -292,8 +292,8 @@ func halfOpen(t scenarioTest) string {
 
 func openFiles(t *testing.T, p *processtest.Process) int {
 	t.Helper()
-	var u usage
-	if err := u.sample(p.PID()); err != nil {
+	u := usage{Process: p}
+	if err := u.sample(); err != nil {
 		t.Skip(err) // /proc is Linux's
 	}
 	return int(u.files[0])

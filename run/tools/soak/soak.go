@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -47,7 +49,7 @@ type soak struct {
 	seed               uint64
 	dir                string
 	out                io.Writer
-	programs           string // folder of built ones; empty builds them
+	programs           string // folder where buildPrograms put them
 	environ            map[string][]string
 	resolve            func(site int) func(context.Context) (string, error) // how nodes find their gateway; nil for its address
 	clock              func() time.Time
@@ -113,8 +115,16 @@ func (s *soak) logf(format string, values ...any) {
 func (s *soak) prepare(ctx context.Context) error {
 	s.users = newUsers(s.cluster.API.URL, s.clock)
 	s.ledger = ledger.New(s.users.thresholdsOf, s.clock)
-	s.resources = newResources(s.cluster)
-	s.chaos = newChaos(s.cluster, s.events, s.outage, s.seed, s.clock, s.logf)
+	s.resources = &resources{cluster: s.cluster}
+	for _, each := range s.cluster.Processes() {
+		if strings.HasSuffix(each.Name, "-1") {
+			s.resources.watched = append(s.resources.watched, &usage{Process: each})
+		}
+	}
+	s.chaos = &chaos{
+		cluster: s.cluster, only: s.events, outage: s.outage, clock: s.clock, logf: s.logf, done: map[string]int{},
+		rng: rand.New(rand.NewPCG(s.seed, 9)), //nolint:gosec // keeps no secret
+	}
 	var rooms [][]string
 	for site := range sites {
 		var find func(context.Context) (string, error)
