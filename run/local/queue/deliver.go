@@ -117,7 +117,7 @@ func (q *Queue) Counts() Counts {
 
 // Run posts messages to functions, by name, until ctx ends, and waits for the posts in flight.
 // Undelivered messages, and those of functions that are not given, stay in the table.
-func (q *Queue) Run(ctx context.Context, functions map[string]http.Handler) error {
+func (q *Queue) Run(ctx context.Context, functions map[string]http.Handler) {
 	defer context.AfterFunc(ctx, q.broadcast)()
 	var deliveries sync.WaitGroup
 	idle := make(chan *message) // to a goroutine that has posted another
@@ -144,7 +144,6 @@ func (q *Queue) Run(ctx context.Context, functions map[string]http.Handler) erro
 	}
 	q.mu.Unlock()
 	deliveries.Wait()
-	return nil
 }
 
 func (q *Queue) broadcast() {
@@ -397,10 +396,9 @@ func (q *Queue) deleteAcknowledged(ctx context.Context, before time.Time) error 
 		statements.Queue(deleteSQL, pgx.StrictNamedArgs{"topic": topic, "ids": ids})
 	}
 	for by, ids := range some {
-		args := pgx.StrictNamedArgs{"topic": by.topic, "ids": ids}
 		statements.Queue(`UPDATE pubsub.pending SET subscriptions = array_remove(subscriptions, @subscription) WHERE topic = @topic AND id = ANY (@ids)`,
 			pgx.StrictNamedArgs{"topic": by.topic, "ids": ids, "subscription": by.subscription})
-		statements.Queue(deleteSQL+` AND subscriptions = '{}'`, args)
+		statements.Queue(deleteSQL+` AND subscriptions = '{}'`, pgx.StrictNamedArgs{"topic": by.topic, "ids": ids})
 	}
 	if statements.Len() == 0 {
 		return nil

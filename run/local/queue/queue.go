@@ -134,7 +134,8 @@ func Open(ctx context.Context, config Config) (*Queue, error) {
 	}
 	q.address = listener.Addr().String()
 	if err := q.openDatabase(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("queue's database: %w", err), listener.Close(), q.Close()) //nolint:contextcheck // ctx may have ended
+		q.Close() //nolint:contextcheck // ctx may have ended
+		return nil, errors.Join(fmt.Errorf("queue's database: %w", err), listener.Close())
 	}
 	go func() { _ = q.grpc.Serve(listener) }() // until Close, which waits for it
 	return q, nil
@@ -202,7 +203,7 @@ func (q *Queue) Address() string { return q.address }
 
 // Close ends the queue, whose Run must have ended: calls in flight are answered, and
 // acknowledgements are stored. Everything else stays in the database.
-func (q *Queue) Close() error {
+func (q *Queue) Close() {
 	timeout := time.AfterFunc(stopTimeout, func() { close(q.closed); q.grpc.Stop() })
 	q.grpc.GracefulStop()
 	q.publishes.Close() // a caller may have left before its batch
@@ -217,7 +218,6 @@ func (q *Queue) Close() error {
 	if q.pool != nil {
 		q.pool.Close()
 	}
-	return nil
 }
 
 // Publish implements [pubsubpb.PublisherServer]. It answers when the messages are

@@ -60,11 +60,7 @@ func open(tb testing.TB, config queue.Config) *world {
 	}
 	q := must.Get(queue.Open(tb.Context(), config))(tb)
 	w := &world{Queue: q, received: map[string][]push.Message{}}
-	w.end = sync.OnceFunc(func() {
-		if err := q.Close(); err != nil {
-			tb.Error(err)
-		}
-	})
+	w.end = sync.OnceFunc(q.Close)
 	tb.Cleanup(func() { w.end() })
 	w.client = pubsubtest.Dial(tb, q.Address(), project)
 	return w
@@ -84,11 +80,7 @@ func (w *world) push(tb testing.TB, functions map[string]http.Handler) {
 	tb.Helper()
 	ctx, stop := context.WithCancel(context.WithoutCancel(tb.Context()))
 	var running sync.WaitGroup
-	running.Go(func() {
-		if err := w.Run(ctx, functions); err != nil {
-			tb.Error(err)
-		}
-	})
+	running.Go(func() { w.Run(ctx, functions) })
 	closeQueue := w.end
 	w.end = sync.OnceFunc(func() { stop(); running.Wait(); closeQueue() })
 }

@@ -24,11 +24,7 @@ func openQueue(tb testing.TB, config queue.Config, options ...grpc.DialOption) (
 		config.Clock = time.Now
 	}
 	q := must.Get(queue.Open(tb.Context(), config))(tb)
-	tb.Cleanup(func() {
-		if err := q.Close(); err != nil {
-			tb.Error(err)
-		}
-	})
+	tb.Cleanup(q.Close)
 	return q, pubsubtest.Dial(tb, q.Address(), project, options...)
 }
 
@@ -37,11 +33,7 @@ func pushTo(tb testing.TB, q *queue.Queue, functions map[string]http.Handler) (s
 	tb.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(tb.Context()))
 	var running sync.WaitGroup
-	running.Go(func() {
-		if err := q.Run(ctx, functions); err != nil {
-			tb.Error(err)
-		}
-	})
+	running.Go(func() { q.Run(ctx, functions) })
 	stop = func() { cancel(); running.Wait() }
 	tb.Cleanup(stop)
 	return stop

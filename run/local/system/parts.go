@@ -107,7 +107,7 @@ func (s *System) startPubSub(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		s.opened.Push("queue", s.Queue.Close)
+		s.opened.Push("queue", closing.NoError(s.Queue.Close))
 		address = s.Queue.Address()
 	}
 	s.PubSubAddress = address
@@ -230,27 +230,15 @@ func (s *System) announce(ctx context.Context, listener net.Listener, enrolled a
 	config.Collectors = announcer.Collectors()
 }
 
-// secretKey returns the given key, or one that is created at the first start.
-func secretKey(o Options) (string, error) {
-	if o.SecretKey != "" {
-		return o.SecretKey, nil
-	}
-	return readOrCreateSecret(filepath.Join(o.DataDir, "secret_key"), func() string { return rand.Text() + rand.Text() })
-}
-
 // readOrCreateSecret returns the content of a file that only its owner can read, and
 // creates the file when it is missing.
 func readOrCreateSecret(path string, initial func() string) (string, error) {
 	content, err := os.ReadFile(path) //nolint:gosec // in our own data folder
 	if errors.Is(err, fs.ErrNotExist) {
-		secret := initial()
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			return "", fmt.Errorf("data folder: %w", err)
+		content = []byte(initial() + "\n")
+		if err = os.MkdirAll(filepath.Dir(path), 0o700); err == nil {
+			err = os.WriteFile(path, content, 0o600)
 		}
-		if err := os.WriteFile(path, []byte(secret+"\n"), 0o600); err != nil {
-			return "", fmt.Errorf("data folder: %w", err)
-		}
-		return secret, nil
 	}
 	if err != nil {
 		return "", fmt.Errorf("data folder: %w", err)

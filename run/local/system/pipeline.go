@@ -47,21 +47,18 @@ func (s *System) startPipeline(ctx context.Context) error {
 	handlers := s.handlers(pool, alerts, pipeline.BatchWait(), s.options.Clock)
 	trainer := train.New(learning.New(store.New(s.Pool)), s.Readings, s.Models, config.Defaults[train.Config]().Rows, s.options.Clock, s.log, nil)
 	handlers["train"] = trainer.Handle
-	deadLetters := map[string]push.DeadLetter{}
+	mux, functions := http.NewServeMux(), map[string]http.Handler{}
 	for _, route := range queue.Routes() {
 		deadLetter := publisher.NewSingle(s.PubSub, route.Topic+queue.DeadLetterSuffix, publishTimeout)
 		s.opened.Push("dead letter of "+route.Function, closing.NoError(deadLetter.Stop))
-		deadLetters[route.Function] = deadLetter
-	}
-	mux, functions := http.NewServeMux(), map[string]http.Handler{}
-	for function, handle := range handlers {
+		handle := handlers[route.Function]
 		if s.options.WrapHandler != nil {
-			handle = s.options.WrapHandler(function, handle)
+			handle = s.options.WrapHandler(route.Function, handle)
 		}
-		functions[function] = push.Handler(push.Config{
-			Function: function, DeadLetter: deadLetters[function], Clock: s.options.Clock, Log: s.log,
+		functions[route.Function] = push.Handler(push.Config{
+			Function: route.Function, DeadLetter: deadLetter, Clock: s.options.Clock, Log: s.log,
 		}, handle)
-		mux.Handle("/"+function, functions[function])
+		mux.Handle("/"+route.Function, functions[route.Function])
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -70,7 +67,7 @@ func (s *System) startPipeline(ctx context.Context) error {
 	s.FunctionsURL = urlOf(listener) + "/"
 	s.runComponent(ctx, "functions", func(ctx context.Context) error { return gateway.Serve(ctx, listener, mux, s.log) })
 	if s.Queue != nil {
-		s.runComponent(ctx, "pushes", func(ctx context.Context) error { return s.Queue.Run(ctx, functions) })
+		s.runComponent(ctx, "pushes", func(ctx context.Context) error { s.Queue.Run(ctx, functions); return nil })
 		return nil
 	}
 	return EnsureTopology(ctx, s.PubSub, Project, func(function string) string { return s.FunctionsURL + function }, s.options.Delivery)

@@ -14,16 +14,16 @@ import (
 
 // job is what Cloud Scheduler publishes in production, by terraform's main.tf.
 type job struct {
-	every time.Duration
-	topic string
-	data  string
-	node  string // attribute of a reading
+	every      time.Duration
+	topic      string
+	data       string
+	attributes map[string]string
 }
 
 func jobs() map[string]job {
 	return map[string]job{
 		"probe": {
-			every: incident.ProbeInterval, topic: queue.TopicData, node: reading.ProbeNodeID,
+			every: incident.ProbeInterval, topic: queue.TopicData, attributes: map[string]string{wire.NodeIDAttribute: reading.ProbeNodeID},
 			data: `{"node_id":"` + reading.ProbeNodeID + `","message_id":"scheduler","temperature":0,"humidity":0}`,
 		},
 		"daily refresh": {
@@ -37,10 +37,7 @@ func jobs() map[string]job {
 func (s *System) runJob(ctx context.Context, name string, j job) error {
 	ticker := time.NewTicker(j.every)
 	defer ticker.Stop()
-	message := &pubsubpb.PubsubMessage{Data: []byte(j.data)}
-	if j.node != "" {
-		message.Attributes = map[string]string{wire.NodeIDAttribute: j.node}
-	}
+	message := &pubsubpb.PubsubMessage{Data: []byte(j.data), Attributes: j.attributes}
 	select {
 	case <-ctx.Done():
 		return nil

@@ -10,11 +10,13 @@ package system
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"strconv"
 	"sync"
@@ -175,7 +177,10 @@ func (s *System) start(ctx context.Context) error {
 	s.opened.Push("retraining topic", closing.NoError(retraining.Stop))
 	drills := alerting.NewDrillPublisher(s.PubSub, queue.TopicData)
 	s.opened.Push("data topic", closing.NoError(drills.Stop))
-	secret, err := secretKey(o)
+	secret := o.SecretKey
+	if secret == "" {
+		secret, err = readOrCreateSecret(filepath.Join(o.DataDir, "secret_key"), func() string { return rand.Text() + rand.Text() })
+	}
 	if err != nil {
 		return err
 	}
@@ -221,7 +226,7 @@ func (s *System) runComponent(ctx context.Context, name string, component func(c
 	running.Go(func() {
 		result = component(ctx)
 		if ctx.Err() == nil {
-			s.failed <- fmt.Errorf("%s: %w", name, errors.Join(result, errUnexpectedExit))
+			s.failed <- fmt.Errorf("%s: %w", name, errors.Join(result, errors.New("exited unexpectedly")))
 		}
 	})
 	s.opened.Push(name, func() error {
@@ -230,8 +235,6 @@ func (s *System) runComponent(ctx context.Context, name string, component func(c
 		return result
 	})
 }
-
-var errUnexpectedExit = errors.New("exited unexpectedly")
 
 // listen opens a port. The component that serves the listener closes it; a second
 // close at the end does no harm.
@@ -246,9 +249,8 @@ func (s *System) listen(ctx context.Context, port int, what, flag string) (net.L
 }
 
 func urlOf(listener net.Listener) string {
-	host, port, err := net.SplitHostPort(listener.Addr().String())
-	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
-		host = "127.0.0.1"
+	if address, ok := listener.Addr().(*net.TCPAddr); ok && address.IP.IsUnspecified() {
+		return fmt.Sprint("http://127.0.0.1:", address.Port)
 	}
-	return "http://" + net.JoinHostPort(host, port)
+	return "http://" + listener.Addr().String()
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"net/http"
+	"sync"
 	"time"
 
 	"coldaisle.dev/run/local/queue"
@@ -40,7 +41,7 @@ func (c *cluster) startPubSub(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	c.opened.Push("queue", c.PubSub.Queue.Close)
+	c.opened.Push("queue", closing.NoError(c.PubSub.Queue.Close))
 	for _, proxy := range []**proxytest.Proxy{&c.PubSub.GatewayProxy, &c.PubSub.ServiceProxy} {
 		if *proxy, err = proxytest.New(ctx, c.PubSub.Queue.Address()); err != nil {
 			return err
@@ -57,10 +58,7 @@ func (c *cluster) push(ctx context.Context) {
 		handlers[function] = balancer.Config.Handler
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	ended := make(chan error, 1)
-	go func() { ended <- c.PubSub.Queue.Run(ctx, handlers) }()
-	c.opened.Push("pushes", func() error {
-		stop()
-		return <-ended
-	})
+	var running sync.WaitGroup
+	running.Go(func() { c.PubSub.Queue.Run(ctx, handlers) })
+	c.opened.Push("pushes", closing.NoError(func() { stop(); running.Wait() }))
 }
