@@ -6,7 +6,6 @@
 package alert
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -23,25 +22,14 @@ const (
 	Humidity    Type = "humidity"
 )
 
-// Valid reports whether t is one of the two types.
-func (t Type) Valid() bool { return t == Temperature || t == Humidity }
-
-// The thresholds of a customer who never set any (contract 6.3).
-const (
-	DefaultMaxTemperature = 50.0 // °C
-	DefaultMaxHumidity    = 50.0 // % relative humidity
-)
-
 // Thresholds are the highest values that raise no alert.
 type Thresholds struct {
 	MaxTemperature float64 // °C
 	MaxHumidity    float64 // % relative humidity
 }
 
-// Defaults returns the thresholds of a customer who never set any.
-func Defaults() Thresholds {
-	return Thresholds{MaxTemperature: DefaultMaxTemperature, MaxHumidity: DefaultMaxHumidity}
-}
+// Defaults returns the thresholds of a customer who never set any (contract 6.3).
+func Defaults() Thresholds { return Thresholds{MaxTemperature: 50, MaxHumidity: 50} }
 
 // Validate reports a threshold that no reading of the hardware could be
 // compared with.
@@ -67,9 +55,6 @@ type Event struct {
 	// Drill is the code of an alarm drill, which has no reading; empty for an alert.
 	Drill string
 }
-
-// ErrType marks an event that is neither of temperature nor humidity.
-var ErrType = errors.New("alert_type must be temperature or humidity")
 
 // Exceeded compares a reading with thresholds and returns an event for each value
 // that is strictly greater than its limit: none, one, or both.
@@ -109,8 +94,8 @@ func (e Event) Validate() error {
 	if err := r.Validate(); err != nil {
 		return fmt.Errorf("alert event: %w", err)
 	}
-	if !e.Type.Valid() {
-		return fmt.Errorf("%w: got %q", ErrType, string(e.Type))
+	if e.Type != Temperature && e.Type != Humidity {
+		return fmt.Errorf("alert_type must be temperature or humidity: got %q", string(e.Type))
 	}
 	if math.IsNaN(e.Value) || math.IsInf(e.Value, 0) || math.IsNaN(e.Threshold) || math.IsInf(e.Threshold, 0) {
 		return fmt.Errorf("alert event: value %g and threshold %g must be finite", e.Value, e.Threshold)

@@ -187,7 +187,10 @@ func (g *Group[In, Out]) fits(b *batch[In, Out], size int) bool {
 // the lock.
 func (g *Group[In, Out]) startWaiting() {
 	for len(g.waiting) > 0 && g.inFlight < g.options.MaxInFlight && g.gathered() {
-		g.start()
+		b := g.waiting[0]
+		g.waiting = slices.Delete(g.waiting, 0, 1)
+		g.inFlight++
+		go g.answer(b)
 	}
 }
 
@@ -199,24 +202,14 @@ func (g *Group[In, Out]) gathered() bool {
 	return !gathers || g.closed || len(g.waiting) > 1 || !g.fits(first, 1)
 }
 
-// start runs the batch that has waited longest. The caller holds the lock.
-func (g *Group[In, Out]) start() {
-	b := g.waiting[0]
-	g.waiting = slices.Delete(g.waiting, 0, 1)
-	g.inFlight++
-	go func() {
-		defer g.running.Done()
-		b.result, b.err = g.run(b.ctx, b.items)
-		if b.err == nil && len(b.result) != len(b.items) {
-			b.err = fmt.Errorf("%d results for %d items", len(b.result), len(b.items))
-		}
-		close(b.done)
-		g.ended()
-	}()
-}
-
-// ended lets the next batch run.
-func (g *Group[In, Out]) ended() {
+// answer runs a batch, and then lets the next one run.
+func (g *Group[In, Out]) answer(b *batch[In, Out]) {
+	defer g.running.Done()
+	b.result, b.err = g.run(b.ctx, b.items)
+	if b.err == nil && len(b.result) != len(b.items) {
+		b.err = fmt.Errorf("%d results for %d items", len(b.result), len(b.items))
+	}
+	close(b.done)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.inFlight--

@@ -6,7 +6,6 @@ package logging
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 
@@ -80,10 +79,7 @@ func (h handler) Handle(ctx context.Context, record slog.Record) error {
 			slog.Bool(sampledKey, span.IsSampled()),      //nolint:sloglint // Cloud Logging's own name
 		)
 	}
-	if err := h.Handler.Handle(ctx, record); err != nil {
-		return fmt.Errorf("write log line: %w", err)
-	}
-	return nil
+	return h.Handler.Handle(ctx, record) //nolint:wrapcheck // slog drops it
 }
 
 func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {

@@ -9,13 +9,10 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
-
-	"coldaisle.dev/shared/must"
 )
 
 // Document is an OpenAPI document.
@@ -33,12 +30,6 @@ func Parse(ctx context.Context, text []byte) (*Document, error) {
 		return nil, fmt.Errorf("OpenAPI document: %w", err)
 	}
 	return &Document{document}, nil
-}
-
-// Load is Parse for a test.
-func Load(tb testing.TB, text []byte) *Document {
-	tb.Helper()
-	return must.Get(Parse(tb.Context(), text))(tb)
 }
 
 // Find returns the operation of a path; of two, the one whose template matches more of it

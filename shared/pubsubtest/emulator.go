@@ -27,8 +27,7 @@ func Emulator(tb testing.TB) (address string, connection *grpc.ClientConn) {
 	tb.Helper()
 	var jars []string
 	for _, sdk := range []string{"/usr/lib/google-cloud-sdk", "/usr/share/google-cloud-sdk", "/opt/google-cloud-sdk"} {
-		found := must.Get(filepath.Glob(filepath.Join(sdk, emulators)))(tb)
-		jars = append(jars, found...)
+		jars = append(jars, must.Get(filepath.Glob(filepath.Join(sdk, emulators)))(tb)...)
 	}
 	if len(jars) == 0 {
 		tooltest.Skip(tb, "gcloud's Pub/Sub emulator is not installed (google-cloud-cli-pubsub-emulator of Google's own packages)")
@@ -52,11 +51,8 @@ func Emulator(tb testing.TB) (address string, connection *grpc.ClientConn) {
 // connect returns a connection to an emulator that answers.
 func connect(tb testing.TB, address string) *grpc.ClientConn {
 	tb.Helper()
-	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1, MaxDelay: 100 * time.Millisecond}}))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	connection := must.Get(grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1, MaxDelay: 100 * time.Millisecond}})))(tb)
 	tb.Cleanup(func() { _ = connection.Close() })
 	ready, cancel := context.WithTimeout(tb.Context(), 5*time.Minute)
 	defer cancel()

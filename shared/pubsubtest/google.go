@@ -45,12 +45,8 @@ func AccountKey(tb testing.TB, project, account, tokenURI string) []byte {
 	tb.Helper()
 	private := must.Get(rsa.GenerateKey(rand.Reader, 2048))(tb)
 	encoded := must.Get(x509.MarshalPKCS8PrivateKey(private))(tb)
-	key, err := json.Marshal(map[string]string{
+	return must.Get(json.Marshal(map[string]string{
 		"type": "service_account", "project_id": project, "private_key_id": "1", "token_uri": tokenURI, "client_email": account,
 		"private_key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})),
-	})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return key
+	}))(tb)
 }

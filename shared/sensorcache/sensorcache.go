@@ -87,13 +87,6 @@ func query(ctx context.Context, source Source, nodes []reading.Node) (_ []pipeli
 	return statuses, nil
 }
 
-func wrap(err error, node reading.Node) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("sensor status of %s: %w", node.ID, err)
-}
-
 // Remember notes in the cached status of a node that its rules may have memory from now
 // on, so that its next readings are judged without waiting for [MaxAge].
 func (c *Cache) Remember(node reading.Node) {
@@ -124,7 +117,7 @@ func (c *Cache) Status(ctx context.Context, node reading.Node) (pipeline.SensorS
 		if ok && ctx.Err() == nil && c.clock().Sub(cached.queriedAt) <= MaxStale {
 			return cached.status, nil
 		}
-		return pipeline.SensorStatus{}, wrap(err, node)
+		return pipeline.SensorStatus{}, fmt.Errorf("sensor status of %s: %w", node.ID, err)
 	}
 	if status.Owned {
 		c.cache.Add(node, entry{status: status, queriedAt: queriedAt})
