@@ -33,9 +33,9 @@ func TestModel(t *testing.T) {
 	// Two functions busy all month, one idle: 2 × 2,628,000 s.
 	near(t, "functions", functions(1000, 0), (2*2_628_000-180_000+2_628_000*(1-math.Exp(-0.1)))*0.000024+
 		(2*2_628_000*0.5+2_628_000*(1-math.Exp(-0.1))*0.5-360_000)*0.0000025)
-	near(t, "least scan", scannedBytes(1, 1)/mib, 10)
-	near(t, "scan of a partition that is one block", scannedBytes(100*mib, 50)/mib, 100)
-	near(t, "scan of one node of many blocks", scannedBytes(1000*block, 1)/block, 1)
+	near(t, "least scan", scannedBytes(1)/mib, 10)
+	near(t, "scan of a partition that is one block", scannedBytes(100*mib)/mib, 100)
+	near(t, "scan of one node of many blocks", scannedBytes(1000*block)/block, 1)
 	if message, err := messageBytes(); err != nil || message > 2.5*kib {
 		t.Errorf("a message is %g bytes, %v", message, err)
 	}

@@ -147,11 +147,12 @@ func compute(nodes int, small bool, message float64) monthlyCost {
 	day := b.Readings / days * rowBytes
 	open := math.Ceil(float64(nodes)/pageNodes) * openHours * days // hours of dashboards
 	b.Month = 30 * day
-	b.Chart = 2 * scannedBytes(day, 1) // a day of some time zone
+	b.Chart = 2 * scannedBytes(day) // a day of some time zone
 	hourly, charts := pageRequests()
 	b.BigQuery += max(0, open*charts/2*oldShare*b.Chart/tib-queryFreeTiB) * queryPerTiB // the other half are of weeks
 	requests := open * (3600/poll + hourly)
-	b.API = instances(requests/(openHours*days*3600), apiPerInstance, openHours*days*3600, requests)
+	// Without the free tier, which the functions use up.
+	b.API = busy(requests/(openHours*days*3600), apiPerInstance, openHours*days*3600)*(cpu*runPerCPU+memory*runPerGiB) + requests/1e6*runPerMillion
 	b.API += uptimeChecks * (runMinBilled*(cpu*runPerCPU+memory*runPerGiB) + runPerMillion/1e6)
 	if !small {
 		b.API += (month*3600 - uptimeChecks*runMinBilled) * (cpu + memory) * idle // of the instance that is always there
@@ -238,11 +239,6 @@ func busy(rate, each, seconds float64) float64 {
 	return (1 - math.Exp(-rate*runMinBilled)) * math.Ceil(rate/each) * seconds
 }
 
-// instances bills the instances of the API, without the free tier, which the functions use up.
-func instances(rate, each, seconds, requests float64) float64 {
-	return busy(rate, each, seconds)*(cpu*runPerCPU+memory*runPerGiB) + requests/1e6*runPerMillion
-}
-
 // messageBytes is the size of a message of topic data with a full window, by
 // the codec that the gateway uses.
 func messageBytes() (float64, error) {
@@ -288,10 +284,6 @@ func functionsByInstance(rate, readings float64) float64 {
 		max(0, alerts*cpu-runFreeCPU)*runPerCPU + max(0, alerts*memory-runFreeGiB)*runPerGiB + max(0, readings*alertShare-runFreeCalls)/1e6*runPerMillion
 }
 
-// scannedBytes estimates how much of partitions of the given size a query for some
-// nodes reads: the blocks that hold one of the nodes, which are spread at random.
-func scannedBytes(bytes, nodes float64) float64 {
-	blocks := math.Ceil(bytes / block)
-	hit := blocks * (1 - math.Pow(1-1/blocks, nodes))
-	return max(queryMinBilled, min(bytes, hit*block))
-}
+// scannedBytes estimates how much of a partition a query for one node reads: the block that
+// holds the node.
+func scannedBytes(partition float64) float64 { return max(queryMinBilled, min(partition, block)) }
