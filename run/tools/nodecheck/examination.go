@@ -107,7 +107,8 @@ type examination struct {
 	gateway  http.Handler
 	interval time.Duration
 	clock    func() time.Time
-	done     chan struct{}
+	done     chan struct{} // closed by end: the script is finished
+	end      func()
 
 	mu       sync.Mutex
 	node     string
@@ -131,8 +132,9 @@ type examination struct {
 }
 
 func newExamination(behind http.Handler, interval time.Duration, clock func() time.Time) *examination {
+	done := make(chan struct{})
 	return &examination{
-		gateway: behind, interval: interval, clock: clock, done: make(chan struct{}),
+		gateway: behind, interval: interval, clock: clock, done: done, end: sync.OnceFunc(func() { close(done) }),
 		reported: map[string]bool{}, readings: map[string]*sample{}, duringOutage: map[string]bool{},
 	}
 }
@@ -319,10 +321,9 @@ func (e *examination) record(m message, now time.Time) (r *sample, isNew bool) {
 // message decides by the script.
 func (e *examination) message(m message, now time.Time) treatment {
 	if len(e.readings) == 0 && !e.registered {
-		switch e.registrations {
-		case 0:
+		if e.registrations == 0 {
 			e.report(isWrong, "register", "sent a reading without having called /api/v1/register: a node registers at boot")
-		default:
+		} else {
 			e.report(isWrong, "register", "gave up registration after %d attempts without an answer: a node makes five retries, with growing pauses", e.registrations)
 		}
 	}
@@ -404,14 +405,6 @@ func shortened(body []byte) string {
 		return string(body[:200]) + "…"
 	}
 	return string(body)
-}
-
-func (e *examination) end() {
-	select {
-	case <-e.done:
-	default:
-		close(e.done)
-	}
 }
 
 // over reports whether the script is finished, or the node has fallen silent.
