@@ -42,13 +42,12 @@ func Launch(cmd *exec.Cmd) (<-chan struct{}, error) {
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		if err := cmd.Start(); err != nil {
-			started <- err
-			return
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait() // how it ended is in its log
+			close(exited)
 		}
-		started <- nil
-		_ = cmd.Wait() // how it ended is in its log
-		close(exited)
 	}()
 	return exited, <-started
 }

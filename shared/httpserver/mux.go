@@ -38,7 +38,7 @@ func (m *Mux) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// ServeMux shows the allowed methods only in its answer.
-	var own statusRecorder
+	own := statusRecorder{header: http.Header{}}
 	handler.ServeHTTP(&own, r)
 	if own.status == http.StatusMethodNotAllowed {
 		w.Header().Set("Allow", own.Header().Get("Allow"))
@@ -59,12 +59,7 @@ type statusRecorder struct {
 	status int
 }
 
-func (r *statusRecorder) Header() http.Header {
-	if r.header == nil {
-		r.header = http.Header{}
-	}
-	return r.header
-}
+func (r *statusRecorder) Header() http.Header { return r.header }
 
 func (r *statusRecorder) Write(p []byte) (int, error) { return len(p), nil }
 

@@ -97,10 +97,7 @@ type Source struct {
 // [push.Permanent]; any other means that the database is unavailable.
 func (v *Verifier) Data(ctx context.Context, m push.Message) (wire.Data, Source, error) {
 	r, recent, source, err := v.decode(ctx, m)
-	if err != nil {
-		return wire.Data{}, Source{}, err
-	}
-	return wire.Data{Reading: r, Recent: wire.DecodeWindow(recent)}, source, nil
+	return wire.Data{Reading: r, Recent: wire.DecodeWindow(recent)}, source, err
 }
 
 // Reading is [Verifier.Data] without the window.
@@ -116,36 +113,24 @@ func (v *Verifier) decode(ctx context.Context, m push.Message) (r reading.Readin
 	}
 	r, recent, err = wire.DecodeReading(m.Data, date)
 	if err != nil {
-		return reading.Reading{}, nil, Source{}, v.refused(ctx, err)
+		if errors.Is(err, reading.ErrStale) {
+			v.options.Counters.Add(ctx, "readings_stale", 1)
+		}
+		if !push.IsPermanent(err) {
+			err = push.Permanent(push.ReasonMalformed, err)
+		}
+		return reading.Reading{}, nil, Source{}, err
 	}
 	r.Channel = source.Channel
 	if r.NodeID == reading.ProbeNodeID {
 		source.Drill = wire.DrillOf(m.Data)
 	}
-	if err := v.admit(r); err != nil {
+	// The probe's readings pass: they are no sensor's, and nobody signs them.
+	if v.options.RequireEnrolled && r.Channel == reading.Open && r.NodeID != reading.ProbeNodeID {
+		err := push.Permanent(push.ReasonUnsigned, errors.New("no enrolled gateway has signed the message"))
 		return reading.Reading{}, nil, Source{}, err
 	}
 	return r, recent, source, nil
-}
-
-// admit refuses a reading of the open channel if that is closed. The probe's readings pass:
-// they are no sensor's, and nobody signs them.
-func (v *Verifier) admit(r reading.Reading) error {
-	if v.options.RequireEnrolled && r.Channel == reading.Open && r.NodeID != reading.ProbeNodeID {
-		return push.Permanent(push.ReasonUnsigned, errors.New("no enrolled gateway has signed the message"))
-	}
-	return nil
-}
-
-// refused marks the error of a message that cannot be decoded, unless it is marked already.
-func (v *Verifier) refused(ctx context.Context, err error) error {
-	if errors.Is(err, reading.ErrStale) {
-		v.options.Counters.Add(ctx, "readings_stale", 1)
-	}
-	if push.IsPermanent(err) {
-		return err
-	}
-	return push.Permanent(push.ReasonMalformed, err)
 }
 
 // source authenticates a message, and returns how its reading is dated.

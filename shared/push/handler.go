@@ -136,7 +136,11 @@ func (h *Receiver) receive(ctx context.Context, m Message, handle HandleFunc) in
 		m.PublishTime = h.Clock().UTC()
 	}
 	ctx = tracing.Extract(ctx, m.Attributes)
-	return h.status(ctx, m, recoverPanic(ctx, m, handle))
+	err := func() (err error) {
+		defer Recover(&err) // one message must not end the instance and the messages beside it
+		return handle(ctx, m)
+	}()
+	return h.status(ctx, m, err)
 }
 
 // status returns the status of the answer, logs an error once, and dead-letters a refused
@@ -182,13 +186,6 @@ type panicError struct {
 }
 
 func (e panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
-
-// recoverPanic turns a panic of handle into an error, so that one message cannot end the
-// instance and the messages beside it.
-func recoverPanic(ctx context.Context, m Message, handle HandleFunc) (err error) {
-	defer Recover(&err)
-	return handle(ctx, m)
-}
 
 // Recover sets err to a panic's error. It is to be deferred where a handle function's work runs
 // in a goroutine of its own, as batches do: a panic there would end the process.
