@@ -17,28 +17,20 @@ import (
 
 // Message is one delivery of a Pub/Sub message.
 type Message struct {
-	ID              string
-	Data            []byte
-	Attributes      map[string]string
-	OrderingKey     string
-	PublishTime     time.Time
-	Subscription    string // projects/P/subscriptions/S
-	DeliveryAttempt int    // 1 for the first; 0 where the subscription has no dead letter topic
+	Data            []byte            `json:"data,omitempty"` // base64 on the wire
+	Attributes      map[string]string `json:"attributes,omitempty"`
+	ID              string            `json:"messageId"`
+	PublishTime     time.Time         `json:"publishTime,omitzero"`
+	OrderingKey     string            `json:"orderingKey,omitempty"`
+	Subscription    string            `json:"-"` // projects/P/subscriptions/S
+	DeliveryAttempt int               `json:"-"` // 1 for the first; 0 where the subscription has no dead letter topic
 }
 
 // envelope is the JSON body that Pub/Sub posts.
 type envelope struct {
-	Message         *envelopeMessage `json:"message"`
-	Subscription    string           `json:"subscription"`
-	DeliveryAttempt int              `json:"deliveryAttempt,omitzero"`
-}
-
-type envelopeMessage struct {
-	Data        []byte            `json:"data,omitempty"` // base64 on the wire
-	Attributes  map[string]string `json:"attributes,omitempty"`
-	MessageID   string            `json:"messageId"`
-	PublishTime time.Time         `json:"publishTime,omitzero"`
-	OrderingKey string            `json:"orderingKey,omitempty"`
+	Message         *Message `json:"message"`
+	Subscription    string   `json:"subscription"`
+	DeliveryAttempt int      `json:"deliveryAttempt,omitzero"`
 }
 
 // ErrEnvelope marks a body that is not a Pub/Sub push request.
@@ -53,28 +45,16 @@ func Decode(body []byte) (Message, error) {
 	if e.Message == nil {
 		return Message{}, fmt.Errorf("%w: no message", ErrEnvelope)
 	}
-	return Message{
-		ID:              e.Message.MessageID,
-		Data:            e.Message.Data,
-		Attributes:      e.Message.Attributes,
-		OrderingKey:     e.Message.OrderingKey,
-		PublishTime:     e.Message.PublishTime.UTC(),
-		Subscription:    e.Subscription,
-		DeliveryAttempt: e.DeliveryAttempt,
-	}, nil
+	e.Message.PublishTime = e.Message.PublishTime.UTC()
+	e.Message.Subscription, e.Message.DeliveryAttempt = e.Subscription, e.DeliveryAttempt
+	return *e.Message, nil
 }
 
 // Encode writes the body that Pub/Sub would post for a message, for the local queue and for
 // tests.
 func Encode(m Message) ([]byte, error) {
-	body, err := json.Marshal(envelope{
-		Message: &envelopeMessage{
-			Data: m.Data, Attributes: m.Attributes, MessageID: m.ID,
-			PublishTime: m.PublishTime.UTC(), OrderingKey: m.OrderingKey,
-		},
-		Subscription:    m.Subscription,
-		DeliveryAttempt: m.DeliveryAttempt,
-	})
+	m.PublishTime = m.PublishTime.UTC()
+	body, err := json.Marshal(envelope{&m, m.Subscription, m.DeliveryAttempt})
 	if err != nil {
 		return nil, fmt.Errorf("encode push message %s: %w", m.ID, err)
 	}

@@ -1,4 +1,4 @@
-// Package modeltest runs the whole system against a small truth. It has tests only.
+// Package modeltest runs the whole system against a small truth.
 //
 // A script is a list of commands, one a line: somebody registers, creates a sensor, a node
 // sends a reading, a message is delivered, twice or late, time passes, an incident is taken.
