@@ -52,6 +52,9 @@ func run(ctx context.Context, arguments []string) error {
 	if err := flags.Parse(arguments); err != nil {
 		return fmt.Errorf("flags: %w", err)
 	}
+	if flags.NArg() > 0 { // what follows it would be ignored, -dry-run too
+		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
 	if *project == "" || *topic == "" {
 		return errors.New("-project and -topic are required")
 	}

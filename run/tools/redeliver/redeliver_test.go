@@ -346,7 +346,8 @@ func TestIdentityToken(t *testing.T) {
 func TestRunRefusesFlags(t *testing.T) {
 	t.Parallel()
 	for arguments, want := range map[string]string{
-		"-project p": "-project and -topic are required",
+		"-project p":                                     "-project and -topic are required",
+		"-project p -topic data alerts -dry-run":         `unexpected argument "alerts"`,
 		"-project p -topic data -reason overload":        `-reason must be one of ["malformed" "too_large" "unknown_run" "signature" "revoked" "stale" "unsigned" "panic" "rejected" "exhausted"]`,
 		"-project p -topic data -endpoint http://ingest": "-endpoint is the URL of one function: name it by -function",
 	} {
