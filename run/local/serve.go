@@ -98,17 +98,12 @@ Ctrl-C stops it. Stored data stays.
 		running.PubSubAddress, running.FunctionsURL, logFile, data)
 }
 
-// The status is written often to a terminal, and seldom to a file.
-const (
-	liveInterval = time.Second
-	logInterval  = 10 * time.Second
-)
-
-// showStatus writes the status until ctx ends or a component fails.
+// showStatus writes the status until ctx ends or a component fails, seldom to a file and often
+// to a terminal.
 func showStatus(ctx context.Context, running *system.System, out *os.File, started time.Time) error {
-	interval, start, end := logInterval, "", "\n"
+	interval, start, end := 10*time.Second, "", "\n"
 	if info, err := out.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-		interval, start, end = liveInterval, "\r\033[K", ""
+		interval, start, end = time.Second, "\r\033[K", ""
 	}
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()

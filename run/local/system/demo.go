@@ -17,11 +17,7 @@ import (
 // Credentials are what a user signs in with.
 type Credentials struct{ Email, Password string }
 
-// demoEmail and demoUsername are the demo customer's.
 const (
-	demoEmail    = "demo@example.com"
-	demoUsername = "demouser"
-	nodeType     = "ESP32-DHT22"
 	// firstAlertAfter is when the first room gets too hot, so that a new user sees an
 	// alert within the first minute.
 	firstAlertAfter = 25 * time.Second
@@ -84,9 +80,9 @@ func (s *System) demoUser(ctx context.Context) (*APIUser, Credentials, error) {
 	if err != nil {
 		return nil, Credentials{}, err
 	}
-	credentials := Credentials{Email: demoEmail, Password: password}
+	credentials := Credentials{Email: "demo@example.com", Password: password}
 	user := &APIUser{Base: s.APIURL}
-	if err = user.SignIn(ctx, credentials, demoUsername); errors.Is(err, errTaken) {
+	if err = user.SignIn(ctx, credentials, "demouser"); errors.Is(err, errTaken) {
 		err = fmt.Errorf("%s has to have the password: %w", file, err)
 	}
 	return user, credentials, err
@@ -148,7 +144,7 @@ func (p *APIUser) CreateRoom(ctx context.Context, room string, ids []string) err
 				return err
 			}
 		}
-		sensor := map[string]any{"id": id, "name": fmt.Sprintf("Rack %d", i+1), "type": nodeType, "room_id": created.ID}
+		sensor := map[string]any{"id": id, "name": fmt.Sprintf("Rack %d", i+1), "type": "ESP32-DHT22", "room_id": created.ID}
 		if _, err := p.Call(ctx, http.MethodPost, "/api/v1/sensors/new_sensor", sensor, nil); err != nil {
 			return err
 		}

@@ -20,9 +20,6 @@ import (
 	"coldaisle.dev/shared/closing"
 )
 
-// gatewayName is that of the local gateway once it is enrolled.
-const gatewayName = "Local gateway"
-
 // startGateway starts the gateway, after the API, which gives an enrolled one the time.
 func (s *System) startGateway(ctx context.Context, listener net.Listener) error {
 	o := s.options
@@ -121,7 +118,7 @@ func (s *System) enrol(ctx context.Context, folder string) (*enrolment.Session, 
 		var created struct {
 			Code string `json:"enrolment_code"`
 		}
-		if _, err := user.Call(ctx, http.MethodPost, "/api/v1/gateways", map[string]any{"name": gatewayName}, &created); err != nil {
+		if _, err := user.Call(ctx, http.MethodPost, "/api/v1/gateways", map[string]any{"name": "Local gateway"}, &created); err != nil {
 			return nil, nil, err
 		}
 		if id, err = enrolment.Enrol(ctx, folder, created.Code, s.APIURL, func(enrolment.Offer) bool { return true }); err != nil {

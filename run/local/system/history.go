@@ -46,14 +46,12 @@ func (o *Options) hasPast() bool {
 	return o.History > 0 && o.Nodes > 0 && (o.Speed == 0 || o.Speed == 1)
 }
 
-// pastHeader tells the page how much of the past is sent. Only this program sends it.
-const pastHeader = "Coldaisle-Past"
-
-// addPastHeader adds a header to each answer that says how much of the past is sent.
+// addPastHeader adds a header to each answer that tells the page how much of the past is sent.
+// Only this program sends it.
 func (s *System) addPastHeader(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if arriving := s.arriving(); arriving != "" {
-			w.Header().Set(pastHeader, arriving)
+			w.Header().Set("Coldaisle-Past", arriving)
 		}
 		next.ServeHTTP(w, r)
 	})

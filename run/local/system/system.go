@@ -97,22 +97,15 @@ type System struct {
 	APIURL     string
 	GatewayURL string
 	StorageURL string
-	// PubSubAddress is what PUBSUB_EMULATOR_HOST is set to for other programs.
-	PubSubAddress string
-	// FunctionsURL with a function's name behind it is where its messages are posted.
-	FunctionsURL string
-	// PubSub is connected to the system's Pub/Sub; tests publish and pull with it.
-	PubSub *pubsub.Client
-	// Pool is connected to the metadata database.
-	Pool *pgxpool.Pool
-	// Readings is the time-series table.
-	Readings *pgreadings.Store
-	// Models is the models' bucket.
-	Models *modelstore.Bucket
-	// Queue is the system's Pub/Sub; nil where an emulator is.
-	Queue *queue.Queue
-	// Nodes are the simulated nodes; nil for none.
-	Nodes *nodesim.Simulation
+
+	PubSubAddress string              // what PUBSUB_EMULATOR_HOST is set to for other programs
+	FunctionsURL  string              // with a function's name behind it: where its messages are posted
+	PubSub        *pubsub.Client      // of the system's Pub/Sub; tests publish and pull with it
+	Pool          *pgxpool.Pool       // of the metadata database
+	Readings      *pgreadings.Store   // the time-series table
+	Models        *modelstore.Bucket  // that of the models
+	Queue         *queue.Queue        // the system's Pub/Sub; nil where an emulator is
+	Nodes         *nodesim.Simulation // nil for none
 
 	options     Options
 	archive     readings.Archive // nil without a BigQuery emulator
