@@ -13,11 +13,14 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
+	"github.com/getkin/kin-openapi/routers/gorillamux"
 )
 
 // Document is an OpenAPI document.
 type Document struct {
 	*openapi3.T
+
+	router routers.Router
 }
 
 // Parse reads a document and validates it, examples included.
@@ -29,31 +32,12 @@ func Parse(ctx context.Context, text []byte) (*Document, error) {
 	if err := document.Validate(ctx, openapi3.EnableExamplesValidation(), openapi3.EnableSchemaDefaultsValidation()); err != nil {
 		return nil, fmt.Errorf("OpenAPI document: %w", err)
 	}
-	return &Document{document}, nil
-}
-
-// Find returns the operation of a path; of two, the one whose template matches more of it
-// literally from the left.
-func (d *Document) Find(method, path string) (template string, item *openapi3.PathItem, op *openapi3.Operation) {
-	asked := strings.Split(path, "/")
-	for candidate, it := range d.Paths.Map() {
-		o := it.GetOperation(method)
-		parts := strings.Split(candidate, "/")
-		if o == nil || len(parts) != len(asked) {
-			continue
-		}
-		matches := true
-		for i, part := range parts {
-			if !strings.HasPrefix(part, "{") && part != asked[i] || asked[i] == "" && part != "" {
-				matches = false
-			}
-		}
-		// '{' sorts after every letter: the smaller template is literal for longer.
-		if matches && (op == nil || candidate < template) {
-			template, item, op = candidate, it, o
-		}
+	document.Servers = nil // tests ask other hosts
+	router, err := gorillamux.NewRouter(document)
+	if err != nil {
+		return nil, fmt.Errorf("OpenAPI document: %w", err)
 	}
-	return template, item, op
+	return &Document{document, router}, nil
 }
 
 // JudgeAnswer reports an answer that the document does not describe: its status,
@@ -98,14 +82,11 @@ func (d *Document) JudgeRequest(request *http.Request) error {
 }
 
 func (d *Document) input(request *http.Request) *openapi3filter.RequestValidationInput {
-	template, item, op := d.Find(request.Method, request.URL.EscapedPath())
-	if op == nil {
+	route, parameters, err := d.router.FindRoute(request)
+	if err != nil {
 		return nil
 	}
-	return &openapi3filter.RequestValidationInput{
-		Request: request,
-		Route:   &routers.Route{Spec: d.T, Path: template, PathItem: item, Method: request.Method, Operation: op},
-	}
+	return &openapi3filter.RequestValidationInput{Request: request, Route: route, PathParams: parameters}
 }
 
 func formats() []openapi3.SchemaValidationOption {
