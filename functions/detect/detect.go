@@ -20,10 +20,13 @@ import (
 	"slices"
 	"time"
 
+	pubsub "cloud.google.com/go/pubsub/v2"
+
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/logmetrics"
 	"coldaisle.dev/shared/origin"
+	"coldaisle.dev/shared/publisher"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store/incidents"
@@ -48,6 +51,18 @@ type Origin interface {
 // Publisher sends an event to topic alerts and returns once Pub/Sub has it.
 type Publisher interface {
 	Publish(ctx context.Context, e alert.Event) error
+}
+
+// publishTimeout bounds a publish, the library's retries included. After it the message
+// fails and is redelivered.
+const publishTimeout = 4 * time.Second
+
+// NewAlertPublisher publishes alerts to a Pub/Sub topic through the caller's client.
+func NewAlertPublisher(client *pubsub.Client, topic string) *publisher.Typed[alert.Event] {
+	return publisher.NewTyped(client, topic, publishTimeout, func(e alert.Event) ([]byte, map[string]string, error) {
+		data, err := wire.EncodeAlert(e)
+		return data, map[string]string{wire.NodeIDAttribute: e.NodeID}, err
+	})
 }
 
 // Judge applies the owner's rules, as the database has them at that moment, to a reading.

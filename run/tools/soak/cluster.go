@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -20,6 +21,15 @@ import (
 // instances is the number of processes behind each load balancer. The soak never
 // kills the first one, so that a leak shows in it.
 const instances = 2
+
+// The programs' names, with which the names of their processes begin; the functions are one
+// program, whose processes bear the functions' names.
+const (
+	gatewayProgram   = "gateway"
+	apiProgram       = "api"
+	functionsProgram = "functions"
+	redeliverProgram = "redeliver"
+)
 
 // cluster is Coldaisle as it runs in production, every program a process of its own: the
 // gateways of several sites, two instances of each function and of the API, a PostgreSQL,
@@ -80,6 +90,28 @@ func (c *cluster) start(ctx context.Context) error {
 	}
 	c.push(ctx)
 	return c.startGateways(ctx)
+}
+
+// buildPrograms compiles the programs into a folder, with what other tests have compiled.
+func buildPrograms(ctx context.Context, dir string) error {
+	for program, pkg := range map[string]string{
+		gatewayProgram: "edge-gateway", apiProgram: "run/server", functionsProgram: "functions/serve", redeliverProgram: "run/tools/redeliver",
+	} {
+		if err := processtest.Build(ctx, filepath.Join(dir, program), "coldaisle.dev/"+pkg, ""); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run runs a program to its end.
+func (c *cluster) run(ctx context.Context, program string, environ []string, arguments ...string) error {
+	command := exec.CommandContext(ctx, filepath.Join(c.programs, program), arguments...) //nolint:gosec // built by us
+	command.Env = environ
+	if output, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", program, err, output)
+	}
+	return nil
 }
 
 func (c *cluster) logs() string { return filepath.Join(c.dir, "logs") }
