@@ -119,18 +119,15 @@ func (p *past) probe(ctx context.Context) error {
 	return p.push(ctx, reading.ProbeNodeID, []byte(jobs()["probe"].data), "ingest", "detect")
 }
 
-// backfill sends what the simulated nodes measured in the past through the pipeline, and reports how
-// much of it is done. What an earlier start sent is not sent again.
-func (s *System) backfill(ctx context.Context, done func(share float64)) error {
-	var newest *time.Time
-	if err := s.Pool.QueryRow(ctx, `SELECT max(timestamp) FROM sensor_data.readings WHERE node_id <> @probe AND timestamp < @now`,
-		pgx.StrictNamedArgs{"probe": reading.ProbeNodeID, "now": s.options.Clock()}).Scan(&newest); err != nil {
+// backfill sends what the simulated nodes measured since a time through the pipeline, and records
+// how much of it is done. What an earlier start sent is not sent again.
+func (s *System) backfill(ctx context.Context, begin time.Time) error {
+	var from time.Time
+	if err := s.Pool.QueryRow(ctx, `
+		SELECT greatest(@begin::timestamptz, max(timestamp) + interval '1 second')
+		FROM sensor_data.readings WHERE node_id <> @probe AND timestamp < @now`,
+		pgx.StrictNamedArgs{"begin": begin, "probe": reading.ProbeNodeID, "now": s.options.Clock()}).Scan(&from); err != nil {
 		return fmt.Errorf("newest reading: %w", err)
-	}
-	begin := s.options.Clock().Add(-s.options.History)
-	from := begin
-	if newest != nil && newest.After(from) {
-		from = newest.Add(time.Second)
 	}
 	p := &past{}
 	p.now.Store(&from)
@@ -152,7 +149,7 @@ func (s *System) backfill(ctx context.Context, done func(share float64)) error {
 	components.Go(func() error { return gateway.Serve(running, listener, site, s.log) })
 	step := func(at time.Time) error {
 		p.now.Store(&at)
-		done(at.Sub(begin).Seconds() / s.options.Clock().Sub(begin).Seconds())
+		s.pastDone.Store(int64(100 * at.Sub(begin).Seconds() / s.options.Clock().Sub(begin).Seconds()))
 		return p.probe(ctx)
 	}
 	for _, part := range []struct{ until, every time.Duration }{{lastWeek, 2 * pastInterval}, {recentPast, pastInterval}, {0, nodesim.Interval}} {
@@ -281,7 +278,7 @@ func (s *System) demoPast(ctx context.Context, user *APIUser) error {
 		pgx.StrictNamedArgs{"begin": begin.Add(-time.Hour), "nodes": slices.Concat(s.Nodes.Rooms()...)}); err != nil {
 		return fmt.Errorf("date the demo's sensors: %w", err)
 	}
-	if err := s.backfill(ctx, func(share float64) { s.pastDone.Store(int64(100 * share)) }); err != nil {
+	if err := s.backfill(ctx, begin); err != nil {
 		return fmt.Errorf("the demo's past: %w", err)
 	}
 	if err := s.judgePast(ctx, user); err != nil {

@@ -60,9 +60,9 @@ func (c *chaos) all() []event {
 		{"API hangs", c.hang(c.cluster.API.Instances[1])},
 		{"database crashes", c.crashDatabase},
 		{"database unreachable", c.setProxy(c.cluster.Database.Proxy, proxytest.Stall)},
-		{"uplink stalled", c.setProxy(c.cluster.PubSub.GatewayProxy, proxytest.Stall)},
-		{"uplink refused", c.setProxy(c.cluster.PubSub.GatewayProxy, proxytest.Refuse)},
-		{"backend's Pub/Sub refused", c.setProxy(c.cluster.PubSub.ServiceProxy, proxytest.Refuse)},
+		{"uplink stalled", c.setProxy(c.cluster.gatewayProxy, proxytest.Stall)},
+		{"uplink refused", c.setProxy(c.cluster.gatewayProxy, proxytest.Refuse)},
+		{"backend's Pub/Sub refused", c.setProxy(c.cluster.serviceProxy, proxytest.Refuse)},
 	}
 	for _, function := range slices.Sorted(maps.Keys(c.cluster.Functions)) {
 		instance := c.cluster.Functions[function].Instances[1]

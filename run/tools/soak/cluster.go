@@ -22,6 +22,7 @@ import (
 	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/shared/closing"
 	"coldaisle.dev/shared/processtest"
+	"coldaisle.dev/shared/proxytest"
 )
 
 // instances is the number of processes behind each load balancer. The soak never
@@ -44,10 +45,13 @@ const (
 // connections. It checks nothing itself.
 type cluster struct {
 	Database  *database
-	PubSub    *pubSub
 	Gateways  []*processtest.Process
 	Functions map[string]*loadBalancer
 	API       *loadBalancer
+
+	queue        *queue.Queue
+	gatewayProxy *proxytest.Proxy // of the queue, for gateways
+	serviceProxy *proxytest.Proxy // of the queue, for functions and API
 
 	dir      string // for data, programs and logs; made when missing
 	programs string // folder where buildPrograms put them
@@ -77,7 +81,7 @@ func (c *cluster) start(ctx context.Context) error {
 	c.opened.Push("object storage", closing.NoError(storage.Stop))
 	backend := []string{
 		"PROJECT_ID=" + project, "DATABASE_URL=" + c.Database.URL, "READINGS=postgres",
-		"PUBSUB_EMULATOR_HOST=" + c.PubSub.ServiceProxy.Address(),
+		"PUBSUB_EMULATOR_HOST=" + c.serviceProxy.Address(),
 		"STORAGE_EMULATOR_HOST=" + storage.URL(), "MODEL_BUCKET=" + system.ModelBucket,
 	}
 	secret := "SECRET_KEY=" + rand.Text() + rand.Text()
@@ -154,7 +158,7 @@ func (c *cluster) startGateways(ctx context.Context) error {
 	for site := range sites {
 		environ := []string{
 			"PROJECT_ID=" + project, "DATA_TOPIC=" + queue.TopicData,
-			"PUBSUB_EMULATOR_HOST=" + c.PubSub.GatewayProxy.Address(), "OUTBOX_DIR=" + filepath.Join(c.dir, fmt.Sprintf("gateway-%d", site+1)),
+			"PUBSUB_EMULATOR_HOST=" + c.gatewayProxy.Address(), "OUTBOX_DIR=" + filepath.Join(c.dir, fmt.Sprintf("gateway-%d", site+1)),
 			"MDNS=false", // nodes know where it is, and others on this network need not
 		}
 		gateway, err := c.startProcess(ctx, gatewayProgram, site+1, gatewayProgram, environ)
@@ -169,7 +173,7 @@ func (c *cluster) startGateways(ctx context.Context) error {
 // Redeliver runs run/tools/redeliver for each function, as an operator does.
 func (c *cluster) Redeliver(ctx context.Context) error {
 	for _, route := range queue.Routes() {
-		environ := append(os.Environ(), "PUBSUB_EMULATOR_HOST="+c.PubSub.Queue.Address())
+		environ := append(os.Environ(), "PUBSUB_EMULATOR_HOST="+c.queue.Address())
 		if err := c.run(ctx, redeliverProgram, environ, "-project", project, "-topic", route.Topic,
 			"-function", route.Function, "-endpoint", c.Functions[route.Function].URL, "-idle", "1s"); err != nil {
 			return err

@@ -94,7 +94,7 @@ func databaseFull(t scenarioTest) string {
 	free := fill(t.T, filepath.Join(dir, "postgres"))
 	before, stored := env.stats(), env.storedRows()
 	// Until it shows: a page or two may still be free.
-	env.until("messages are refused", func() bool { return env.cluster.PubSub.Queue.Counts().Refused > 20 })
+	env.until("messages are refused", func() bool { return env.cluster.queue.Counts().Refused > 20 })
 	sleep(2 * time.Second)
 	if failed := env.stats().Failed - before.Failed; failed > 0 {
 		t.Errorf("%d posts of nodes failed while the database's disk was full", failed)
@@ -127,7 +127,7 @@ func gatewayFull(t scenarioTest) string {
 		mountSmall(t.T, filepath.Join(dir, fmt.Sprintf("gateway-%d", site+1)), 64<<10)
 	}
 	env := begin(t.T, func(s *soak) { s.dir = dir; s.speed = 60 })
-	env.cluster.PubSub.GatewayProxy.SetMode(proxytest.Refuse)
+	env.cluster.gatewayProxy.SetMode(proxytest.Refuse)
 	dropped := func() (n int64) {
 		for _, g := range env.cluster.Gateways {
 			if h, err := doctor.Health(t.Context(), g.URL); err == nil {
@@ -137,7 +137,7 @@ func gatewayFull(t scenarioTest) string {
 		return n
 	}
 	env.until("the disk is full", func() bool { return dropped() >= 50 })
-	env.cluster.PubSub.GatewayProxy.SetMode(proxytest.Forward)
+	env.cluster.gatewayProxy.SetMode(proxytest.Forward)
 	err := env.finish()
 	sum, counted := env.ledger.Sum(), dropped()
 	if int64(sum.Unexplained) > counted {
@@ -151,15 +151,15 @@ func gatewayFull(t scenarioTest) string {
 
 func pubSubSlow(t scenarioTest) string {
 	env := begin(t.T, nil)
-	env.cluster.PubSub.GatewayProxy.SetLatency(200 * time.Millisecond)
+	env.cluster.gatewayProxy.SetLatency(200 * time.Millisecond)
 	accepted := env.observe(always)
-	env.cluster.PubSub.GatewayProxy.SetLatency(0)
+	env.cluster.gatewayProxy.SetLatency(0)
 	return fmt.Sprintf("%d answers over 0.4 s late, none failed; %s", accepted, exact(env.end()))
 }
 
 func pubSubGone(t scenarioTest) string {
 	env := begin(t.T, func(s *soak) { s.environ = nil })
-	env.cluster.PubSub.GatewayProxy.SetMode(proxytest.Stall)
+	env.cluster.gatewayProxy.SetMode(proxytest.Stall)
 	before, backlog := env.stats(), 0
 	env.until("both gateways keep readings and tell their nodes so", func() bool {
 		backlog = 0
@@ -172,7 +172,7 @@ func pubSubGone(t scenarioTest) string {
 		}
 		return env.stats().Failed-before.Failed >= 10
 	})
-	env.cluster.PubSub.GatewayProxy.SetMode(proxytest.Forward)
+	env.cluster.gatewayProxy.SetMode(proxytest.Forward)
 	return fmt.Sprintf("backlog of %d delivered; %s", backlog, exact(env.end()))
 }
 

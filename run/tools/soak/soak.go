@@ -216,13 +216,13 @@ func (s *soak) quiesce(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := s.cluster.PubSub.Queue.Drain(ctx); err != nil {
+	if err := s.cluster.queue.Drain(ctx); err != nil {
 		return err
 	}
 	if err := s.waitTraining(ctx); err != nil {
 		return err
 	}
-	dead := s.cluster.PubSub.Queue.Counts().DeadLettered
+	dead := s.cluster.queue.Counts().DeadLettered
 	if dead == 0 {
 		return nil
 	}
@@ -230,7 +230,7 @@ func (s *soak) quiesce(ctx context.Context) error {
 	if err := s.cluster.Redeliver(ctx); err != nil {
 		return err
 	}
-	return s.cluster.PubSub.Queue.Drain(ctx)
+	return s.cluster.queue.Drain(ctx)
 }
 
 // waitTraining waits for the end of a training run that verdicts may have started.
