@@ -70,8 +70,7 @@ func (c *Counters) Flush(ctx context.Context) {
 	if len(counts) == 0 {
 		return
 	}
-	attributes := make([]slog.Attr, 0, len(counts)+1)
-	attributes = append(attributes, slog.String("component", c.component))
+	attributes := []slog.Attr{slog.String("component", c.component)}
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
 		attributes = append(attributes, slog.Int64(name, counts[name]))
 	}

@@ -106,21 +106,19 @@ func (p *APIUser) SignIn(ctx context.Context, credentials Credentials, username 
 		CustomerID int64  `json:"customer_id"`
 	}
 	status, err := p.Call(ctx, http.MethodPost, "/api/v1/customers/login", body, &granted)
-	if err != nil && status != http.StatusUnauthorized {
-		return err
-	}
 	if status == http.StatusUnauthorized {
 		body["username"] = username
-		status, err := p.Call(ctx, http.MethodPost, "/api/v1/customers/register", body, nil)
+		status, err = p.Call(ctx, http.MethodPost, "/api/v1/customers/register", body, nil)
 		if status == http.StatusBadRequest {
 			err = fmt.Errorf("%w: %w", errTaken, err)
 		}
 		if err != nil {
 			return fmt.Errorf("register %s: %w", credentials.Email, err)
 		}
-		if _, err := p.Call(ctx, http.MethodPost, "/api/v1/customers/login", body, &granted); err != nil {
-			return err
-		}
+		_, err = p.Call(ctx, http.MethodPost, "/api/v1/customers/login", body, &granted)
+	}
+	if err != nil {
+		return err
 	}
 	p.token, p.ID = granted.Token, granted.CustomerID
 	return nil

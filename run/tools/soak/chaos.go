@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -108,16 +107,8 @@ func (c *chaos) count() int {
 	return len(c.spans)
 }
 
-func (c *chaos) err() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return errors.Join(c.failures...)
-}
-
-// String lists how often each event ran.
+// String lists how often each event ran, once all have ended.
 func (c *chaos) String() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(c.done)) {
 		parts = append(parts, fmt.Sprintf("%s %d", name, c.done[name]))
@@ -128,10 +119,9 @@ func (c *chaos) String() string {
 // graceAfter is how long after an event calls may still fail because of it.
 const graceAfter = 3 * time.Second
 
-// overlaps reports whether an event, or its grace period, overlapped with a call.
+// overlaps reports whether an event, or its grace period, overlapped with a call, once all have
+// ended.
 func (c *chaos) overlaps(from, to time.Time) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	return slices.ContainsFunc(c.spans, func(s eventSpan) bool {
 		return to.After(s.from) && from.Before(s.to.Add(graceAfter))
 	})

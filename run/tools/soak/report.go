@@ -19,7 +19,7 @@ import (
 )
 
 // report compares the stores with the ledger and the users' calls, checks resource
-// usage, and prints the result. It returns an error for each difference.
+// usage, and prints the result, once users and chaos have ended. It returns an error for each difference.
 func (s *soak) report(ctx context.Context) error {
 	db := s.cluster.Database.Pool
 	var errs []error
@@ -35,7 +35,7 @@ func (s *soak) report(ctx context.Context) error {
 	if s.duration >= minMemoryRun && !strings.Contains(verdicts, "completed") {
 		errs = append(errs, fmt.Errorf("no training run was completed: %s", verdicts))
 	}
-	unexplained := s.users.unexplained(s.chaos.overlaps)
+	unexplained := slices.DeleteFunc(slices.Clone(s.users.failed), func(f failure) bool { return s.chaos.overlaps(f.from, f.to) })
 	for _, f := range unexplained[:min(len(unexplained), 10)] {
 		errs = append(errs, fmt.Errorf("%s failed at %s, without a chaos event: %s", f.call, f.from.UTC().Format("15:04:05"), f.text))
 	}
@@ -65,13 +65,6 @@ func (s *soak) report(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// unexplained lists the failed calls that overlap with no chaos event.
-func (u *users) unexplained(explained func(from, to time.Time) bool) []failure {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(u.failed), func(f failure) bool { return explained(f.from, f.to) })
-}
-
 // compare compares the confirmed verdicts with the stored predictions.
 func (u *users) compare(ctx context.Context, db *pgxpool.Pool) (string, error) {
 	rows, err := db.Query(ctx, `SELECT timestamp, coalesce(feedback, '') FROM prediction_feedback WHERE message_id = ''`)
@@ -87,8 +80,6 @@ func (u *users) compare(ctx context.Context, db *pgxpool.Pool) (string, error) {
 	}); err != nil {
 		return "", fmt.Errorf("predictions: %w", err)
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
 	var errs []error
 	recorded, validated, silent := 0, 0, 0
 	for _, v := range u.verdicts {

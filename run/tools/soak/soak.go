@@ -191,7 +191,7 @@ func (s *soak) runLoad(ctx context.Context) error {
 	if cause := context.Cause(ctx); !errors.Is(cause, context.DeadlineExceeded) {
 		return fmt.Errorf("interrupted: %w", cause)
 	}
-	return s.chaos.err()
+	return errors.Join(s.chaos.failures...)
 }
 
 // settleLedger settles the ledger from time to time while the nodes send.

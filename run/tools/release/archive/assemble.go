@@ -63,7 +63,7 @@ func assemble(ctx context.Context, root, name string) (map[string][]byte, error)
 		if folder == path.Join("functions", name, entrypoint) {
 			folder = ""
 		}
-		for _, file := range p.files() {
+		for _, file := range slices.Concat(p.GoFiles, p.CgoFiles, p.HFiles, p.SFiles, p.EmbedFiles) {
 			content, err := os.ReadFile(filepath.Join(p.Dir, filepath.FromSlash(file)))
 			if err != nil {
 				return nil, fmt.Errorf("read a package's file: %w", err)
@@ -85,7 +85,6 @@ func assemble(ctx context.Context, root, name string) (map[string][]byte, error)
 type goPackage struct {
 	ImportPath string
 	Dir        string
-	Standard   bool
 	Module     *struct {
 		Path string
 		Main bool
@@ -93,14 +92,10 @@ type goPackage struct {
 	GoFiles, CgoFiles, HFiles, SFiles, EmbedFiles []string
 }
 
-func (p goPackage) files() []string {
-	return slices.Concat(p.GoFiles, p.CgoFiles, p.HFiles, p.SFiles, p.EmbedFiles)
-}
-
 // importedPackages lists entry and the module's packages that it imports, directly or
 // not, with their files for the platform that functions run on.
 func importedPackages(ctx context.Context, root, entry string) ([]goPackage, error) {
-	output, err := goCommand(ctx, root, "list", "-deps", "-json=ImportPath,Dir,Standard,Module,GoFiles,CgoFiles,HFiles,SFiles,EmbedFiles", entry)
+	output, err := goCommand(ctx, root, "list", "-deps", "-json=ImportPath,Dir,Module,GoFiles,CgoFiles,HFiles,SFiles,EmbedFiles", entry)
 	if err != nil {
 		return nil, err
 	}
