@@ -298,19 +298,17 @@ func (m message) age() time.Duration {
 func (e *examination) record(m message, now time.Time) (r *sample, isNew bool) {
 	temperature, humidity := strings.Trim(string(m.Temperature), `"`), strings.Trim(string(m.Humidity), `"`)
 	r, ok := e.readings[m.id()]
+	if ok && (r.temperature != temperature || r.humidity != humidity) {
+		ok = false // it is examined as the new one that it is
+		e.report(isWrong, "id", "message id %q came with %s °C and %s %%, and before with %s °C and %s %%: every reading needs an id of its own, such as eight random bytes",
+			m.id(), temperature, humidity, r.temperature, r.humidity)
+	}
 	if !ok {
 		e.samples++
 		r = &sample{temperature: temperature, humidity: humidity, number: e.samples, at: now, measured: now.Add(-m.age())}
 		e.readings[m.id()] = r
 	}
 	r.times++
-	if r.temperature != temperature || r.humidity != humidity {
-		ok = false // it is examined as the new one that it is
-		e.report(isWrong, "id", "message id %q came with %s °C and %s %%, and before with %s °C and %s %%: every reading needs an id of its own, such as eight random bytes",
-			m.id(), temperature, humidity, r.temperature, r.humidity)
-		e.samples++
-		*r = sample{temperature: temperature, humidity: humidity, number: e.samples, times: 1, at: now, measured: now.Add(-m.age())}
-	}
 	if off := now.Add(-m.age()).Sub(r.measured); ok && len(m.Age) > 0 && off.Abs() > ageTolerance {
 		e.report(isWrong, "age", "message id %q came with an age_s of %s, %s after it came first with an age of %s: age_s is the seconds from the measurement to this request",
 			m.id(), m.Age, now.Sub(r.at).Round(time.Millisecond), r.at.Sub(r.measured).Round(time.Millisecond))
