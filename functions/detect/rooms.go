@@ -116,7 +116,8 @@ type roomNode struct {
 
 func newRoomCache(metadata RoomStore, clock func() time.Time, log *slog.Logger) *roomCache {
 	s := &roomCache{store: metadata, clock: clock, log: log, most: MaxNodes}
-	s.rooms, _ = simplelru.NewLRU(math.MaxInt, func(_ int64, r *room) { s.nodes -= r.count }) // the library refuses only sizes below 1
+	// The library refuses only sizes below 1.
+	s.rooms, _ = simplelru.NewLRU(math.MaxInt, func(_ int64, r *room) { s.nodes -= r.count })
 	return s
 }
 

@@ -23,8 +23,9 @@ type job struct {
 func jobs() map[string]job {
 	return map[string]job{
 		"probe": {
-			every: incident.ProbeInterval, topic: queue.TopicData, attributes: map[string]string{wire.NodeIDAttribute: reading.ProbeNodeID},
-			data: `{"node_id":"` + reading.ProbeNodeID + `","message_id":"scheduler","temperature":0,"humidity":0}`,
+			every: incident.ProbeInterval, topic: queue.TopicData,
+			attributes: map[string]string{wire.NodeIDAttribute: reading.ProbeNodeID},
+			data:       `{"node_id":"` + reading.ProbeNodeID + `","message_id":"scheduler","temperature":0,"humidity":0}`,
 		},
 		"daily refresh": {
 			every: 24 * time.Hour, topic: queue.TopicRetraining,

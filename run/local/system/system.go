@@ -173,7 +173,8 @@ func (s *System) start(ctx context.Context) error {
 	s.opened.Push("data topic", closing.NoError(drills.Stop))
 	secret := o.SecretKey
 	if secret == "" {
-		secret, err = readOrCreateSecret(filepath.Join(o.DataDir, "secret_key"), func() string { return rand.Text() + rand.Text() })
+		file := filepath.Join(o.DataDir, "secret_key")
+		secret, err = readOrCreateSecret(file, func() string { return rand.Text() + rand.Text() })
 	}
 	if err != nil {
 		return err

@@ -151,8 +151,9 @@ func compute(nodes int, small bool, message float64) monthlyCost {
 	hourly, charts := pageRequests()
 	b.BigQuery += max(0, open*charts/2*oldShare*b.Chart/tib-queryFreeTiB) * queryPerTiB // the other half are of weeks
 	requests := open * (3600/poll + hourly)
+	served := busy(requests/(openHours*days*3600), apiPerInstance, openHours*days*3600)
 	// Without the free tier, which the functions use up.
-	b.API = busy(requests/(openHours*days*3600), apiPerInstance, openHours*days*3600)*(cpu*runPerCPU+memory*runPerGiB) + requests/1e6*runPerMillion
+	b.API = served*(cpu*runPerCPU+memory*runPerGiB) + requests/1e6*runPerMillion
 	b.API += uptimeChecks * (runMinBilled*(cpu*runPerCPU+memory*runPerGiB) + runPerMillion/1e6)
 	if !small {
 		b.API += (month*3600 - uptimeChecks*runMinBilled) * (cpu + memory) * idle // of the instance that is always there

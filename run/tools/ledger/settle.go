@@ -215,11 +215,13 @@ func (l *Ledger) storedRows(ctx context.Context, db *pgxpool.Pool, batch []named
 		FROM unnest(@nodes::text[]) AS n (node_id)
 		JOIN sensor_data.readings r ON r.node_id = n.node_id AND r.timestamp BETWEEN @from AND @to`,
 		pgx.StrictNamedArgs{
-			"nodes": slices.Collect(maps.Keys(nodes)), "from": reading.TruncateTime(batch[0].since()), "to": last.Add(maxStampDelay + l.ahead),
+			"nodes": slices.Collect(maps.Keys(nodes)),
+			"from":  reading.TruncateTime(batch[0].since()), "to": last.Add(maxStampDelay + l.ahead),
 		})
 	found := map[key][]storedRow{}
 	var r storedRow
-	_, err := pgx.ForEachRow(rows, []any{&r.NodeID, &r.MessageID, &r.Time, &r.Temperature, &r.Humidity, &r.alerts}, func() error {
+	columns := []any{&r.NodeID, &r.MessageID, &r.Time, &r.Temperature, &r.Humidity, &r.alerts}
+	_, err := pgx.ForEachRow(rows, columns, func() error {
 		k := key{r.NodeID, r.MessageID}
 		found[k] = append(found[k], r)
 		return nil

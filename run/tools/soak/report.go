@@ -35,7 +35,9 @@ func (s *soak) report(ctx context.Context) error {
 	if s.duration >= minMemoryRun && !strings.Contains(verdicts, "completed") {
 		errs = append(errs, fmt.Errorf("no training run was completed: %s", verdicts))
 	}
-	unexplained := slices.DeleteFunc(slices.Clone(s.users.failed), func(f failure) bool { return s.chaos.overlaps(f.from, f.to) })
+	unexplained := slices.DeleteFunc(slices.Clone(s.users.failed), func(f failure) bool {
+		return s.chaos.overlaps(f.from, f.to)
+	})
 	for _, f := range unexplained[:min(len(unexplained), 10)] {
 		errs = append(errs, fmt.Errorf("%s failed at %s, without a chaos event: %s", f.call, f.from.UTC().Format("15:04:05"), f.text))
 	}
