@@ -76,24 +76,22 @@ func (r Rule) include(e, other Excursion) Excursion {
 const Reach = MaxFor + MaxClearFor + JoinGap
 
 // Replay judges the readings of a series that are later than after; earlier ones only feed
-// the rate of change. Of readings with the same time the worst counts. It returns the
-// memory after the series, and the series' excursions.
+// the rate of change. Of readings with the same time the worst counts of those that have the
+// quantity. It returns the memory after the series, and the series' excursions.
 func (r Rule) Replay(after time.Time, points []Point) (Memory, []Excursion) {
 	points = slices.Clone(points)
+	beyond := func(p Point) float64 { // NaN, which is less than every number, if the reading lacks the quantity
+		value := r.Quantity.Of(p.Temperature, p.Humidity)
+		if r.Quantity == TemperatureRate {
+			value = p.Temperature
+		}
+		return Beyond(r.Quantity, r.Direction, r.Limit, value)
+	}
 	slices.SortStableFunc(points, func(a, b Point) int {
-		if !a.Time.Equal(b.Time) || r.Quantity == TemperatureRate {
+		if !a.Time.Equal(b.Time) {
 			return a.Time.Compare(b.Time)
 		}
-		left, _ := r.value([]Point{a})
-		right, _ := r.value([]Point{b})
-		switch {
-		case left == right:
-			return 0
-		case r.worse(left, right) == left:
-			return -1
-		default:
-			return 1
-		}
+		return cmp.Compare(beyond(b), beyond(a))
 	})
 	m, stretches := r.Advance(Memory{Version: r.Version, Last: after}, points)
 	var excursions []Excursion

@@ -8,6 +8,7 @@ import (
 
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/reading"
 )
 
 // excursion is one of the rule hot() between two seconds.
@@ -79,6 +80,10 @@ func TestReplay(t *testing.T) {
 	cold.Direction, cold.Limit = incident.Below, 25
 	if _, got := cold.Replay(time.Time{}, twice); len(got) != 1 || got[0].Peak != 20 {
 		t.Errorf("two of one time, one too cold: %+v", got)
+	}
+	apart := []incident.Point{{Time: after(0), Temperature: reading.Missing(), Humidity: 40}, {Time: after(0), Temperature: 31, Humidity: reading.Missing()}}
+	if _, got := rule.Replay(time.Time{}, apart); len(got) != 1 || got[0].Peak != 31 {
+		t.Errorf("humidity and temperature of one time, each in a reading of its own: %+v", got)
 	}
 	if _, got := rule.Replay(after(60), points); len(got) != 2 || !got[0].Start.Equal(after(180)) {
 		t.Errorf("after the first two: %+v", got)
