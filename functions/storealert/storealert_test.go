@@ -137,11 +137,11 @@ func (u *flakyStore) dice() int {
 func (u *flakyStore) InsertAlert(ctx context.Context, e alert.Event) (incidents.AlertOutcome, error) {
 	dice := u.dice()
 	if dice == 0 {
-		return 0, errInjected
+		return "", errInjected
 	}
 	outcome, err := u.Alerts.InsertAlert(ctx, e)
 	if dice == 1 {
-		return 0, errInjected
+		return "", errInjected
 	}
 	return outcome, err
 }

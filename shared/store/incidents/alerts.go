@@ -2,7 +2,6 @@ package incidents
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"time"
@@ -39,35 +38,25 @@ const alertAcknowledged = `(alerts.acknowledged OR EXISTS (
 	  AND alerts.timestamp >= e.start_time AND (e.lasting OR alerts.timestamp <= e.end_time)))`
 
 // AlertOutcome is the result of storing an event.
-type AlertOutcome int
+type AlertOutcome string
 
 // The outcomes of [Store.InsertAlert].
 const (
-	AlertStored    AlertOutcome = iota // a new record
-	AlertDuplicate                     // stored by an earlier delivery, or a copy of a stored one
-	AlertIgnored                       // the reading has no owner, or its sensor is deleted
+	AlertStored    AlertOutcome = "stored"    // a new record
+	AlertDuplicate AlertOutcome = "duplicate" // stored by an earlier delivery, or a copy of a stored one
+	AlertIgnored   AlertOutcome = "ignored"   // the reading has no owner, or its sensor is deleted
 )
 
 // InsertAlert stores an event, unacknowledged, for the owner of its reading. Reading and
 // type identify the event: a redelivery changes nothing, and neither does a copy of the
 // reading, see [readings.Fold]. An alert stored while a deletion of its sensor is not yet
 // committed precedes the deletion.
-func (s Store) InsertAlert(ctx context.Context, e alert.Event) (AlertOutcome, error) {
-	type row struct{ Owned, Stored bool }
-	var event row
-	err := s.db.InTx(ctx, func(tx *store.DB) error {
-		args := pgx.StrictNamedArgs{
-			"channel": int64(e.Channel), "sensor": e.NodeID, "type": string(e.Type), "message": e.Message(),
-			"timestamp": reading.TruncateTime(e.Time), "message_id": e.MessageID, "value": e.Value, "threshold": e.Threshold,
-			"fold": readings.FoldWithin,
-		}
+func (s Store) InsertAlert(ctx context.Context, e alert.Event) (outcome AlertOutcome, err error) {
+	err = s.db.ExecBatch(ctx, func(batch *pgx.Batch) {
 		// A reading and its copy may arrive at the same moment.
-		_, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('alerts of ' || @channel::bigint || ' ' || @sensor::text, 0))`,
+		batch.Queue(`SELECT pg_advisory_xact_lock(hashtextextended('alerts of ' || @channel::bigint || ' ' || @sensor::text, 0))`,
 			pgx.StrictNamedArgs{"channel": int64(e.Channel), "sensor": e.NodeID})
-		if err != nil {
-			return fmt.Errorf("lock: %w", err)
-		}
-		event, err = store.One[row](ctx, tx, store.ErrNotFound, `
+		batch.Queue(`
 			WITH owner AS (
 			    SELECT customer_id
 			    FROM visible_spans
@@ -84,19 +73,14 @@ func (s Store) InsertAlert(ctx context.Context, e alert.Event) (AlertOutcome, er
 			    ON CONFLICT ON CONSTRAINT alerts_reading_key DO NOTHING
 			    RETURNING id
 			)
-			SELECT EXISTS (SELECT FROM owner) AS owned, EXISTS (SELECT FROM stored) AS stored`, args)
-		return store.Wrap(err, "insert")
+			SELECT CASE WHEN EXISTS (SELECT FROM stored) THEN 'stored' WHEN EXISTS (SELECT FROM owner) THEN 'duplicate' ELSE 'ignored' END`,
+			pgx.StrictNamedArgs{
+				"channel": int64(e.Channel), "sensor": e.NodeID, "type": string(e.Type), "message": e.Message(),
+				"timestamp": reading.TruncateTime(e.Time), "message_id": e.MessageID, "value": e.Value, "threshold": e.Threshold,
+				"fold": readings.FoldWithin,
+			}).QueryRow(func(row pgx.Row) error { return store.Wrap(row.Scan(&outcome), "scan") })
 	})
-	switch {
-	case err != nil:
-		return AlertIgnored, fmt.Errorf("store %s alert of %s: %w", e.Type, e.NodeID, err)
-	case event.Stored:
-		return AlertStored, nil
-	case event.Owned:
-		return AlertDuplicate, nil
-	default:
-		return AlertIgnored, nil
-	}
+	return outcome, store.Wrap(err, "store %s alert of %s", e.Type, e.NodeID)
 }
 
 // alertList lists a customer's alerts that satisfy a condition, newest first.
@@ -165,48 +149,27 @@ type Thresholds struct {
 	Assumed        bool    // whether the customer has never set any
 }
 
-const thresholdColumns = `alert_thresholds.id, alert_thresholds.customer_id,
-	alert_thresholds.max_temperature, alert_thresholds.max_humidity, alert_thresholds.assumed`
+const thresholdColumns = `id, customer_id, max_temperature, max_humidity, assumed`
 
-// Thresholds returns a customer's thresholds, or [store.ErrNoCustomer]. If the customer never
-// set any, it first stores a record of the defaults (contract 6.3). Until the customer sets
-// thresholds, detection ignores that record and uses the defaults of its own environment.
+// Thresholds returns a customer's thresholds, or [store.ErrNoCustomer]. A trigger stores a record
+// of the defaults with each customer (contract 6.3). Until the customer sets thresholds, detection
+// ignores that record and uses the defaults of its own environment.
 func (s Store) Thresholds(ctx context.Context, customerID int64) (Thresholds, error) {
-	args := pgx.StrictNamedArgs{"customer": customerID}
-	const read = `
-		SELECT ` + thresholdColumns + `
+	found, err := store.One[Thresholds](ctx, s.db, store.ErrNoCustomer, `
+		SELECT `+thresholdColumns+`
 		FROM alert_thresholds
-		WHERE customer_id = @customer`
-	found, err := store.One[Thresholds](ctx, s.db, store.ErrNoCustomer, read, args)
-	if errors.Is(err, store.ErrNoCustomer) { // or there is no record yet
-		if _, err := s.db.Exec(ctx, `
-			INSERT INTO alert_thresholds (customer_id, assumed)
-			SELECT id, true FROM customers WHERE id = @customer
-			ON CONFLICT (customer_id) DO NOTHING`, args); err != nil {
-			return Thresholds{}, fmt.Errorf("default thresholds of customer %d: %w", customerID, err)
-		}
-		found, err = store.One[Thresholds](ctx, s.db, store.ErrNoCustomer, read, args)
-	}
+		WHERE customer_id = @customer`, pgx.StrictNamedArgs{"customer": customerID})
 	return found, store.Wrap(err, "thresholds of customer %d", customerID)
 }
 
 // SetThresholds sets a customer's thresholds; nil leaves one unchanged. Detection uses them
 // within 15 seconds.
 func (s Store) SetThresholds(ctx context.Context, customerID int64, maxTemperature, maxHumidity *float64) (Thresholds, error) {
-	defaults := alert.Defaults()
 	set, err := store.One[Thresholds](ctx, s.db, store.ErrNoCustomer, `
-		INSERT INTO alert_thresholds (customer_id, max_temperature, max_humidity)
-		SELECT id, COALESCE(@temperature::float8, @default_temperature::float8), COALESCE(@humidity::float8, @default_humidity::float8)
-		FROM customers
-		WHERE id = @customer
-		ON CONFLICT (customer_id) DO UPDATE
-		SET max_temperature = COALESCE(@temperature::float8, alert_thresholds.max_temperature),
-		    max_humidity = COALESCE(@humidity::float8, alert_thresholds.max_humidity),
-		    assumed = false
+		UPDATE alert_thresholds
+		SET max_temperature = COALESCE(@temperature, max_temperature), max_humidity = COALESCE(@humidity, max_humidity), assumed = false
+		WHERE customer_id = @customer
 		RETURNING `+thresholdColumns,
-		pgx.StrictNamedArgs{
-			"customer": customerID, "temperature": maxTemperature, "humidity": maxHumidity,
-			"default_temperature": defaults.MaxTemperature, "default_humidity": defaults.MaxHumidity,
-		})
+		pgx.StrictNamedArgs{"customer": customerID, "temperature": maxTemperature, "humidity": maxHumidity})
 	return set, store.Wrap(err, "set thresholds of customer %d", customerID)
 }
