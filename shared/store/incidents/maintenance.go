@@ -2,7 +2,6 @@ package incidents
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -41,75 +40,49 @@ func (m Maintenance) AppliesTo(roomID int64, sensorID string) bool {
 	return slices.Contains(m.RoomIDs, roomID) || (m.SensorID != "" && m.SensorID == sensorID)
 }
 
-type maintenanceRow struct {
-	ID                 int64
-	RoomIDs            []int64
-	NodeID             string
-	StartTime          time.Time
-	TimeZone           string
-	DurationS          float64
-	Weekdays           []int
-	UntilTime          *time.Time
-	Comment, CreatedBy string
-	StandsFrom         time.Time
-	StandsTo           *time.Time
-}
+const maintenanceColumns = `w.id, w.room_ids, COALESCE(w.node_id, ''), w.start_time, w.time_zone, w.duration_s, w.weekdays, w.until_time, w.comment,
+	w.created_by, w.stands_from, NULLIF(w.stands_to, 'infinity')`
 
-const maintenanceColumns = `w.id, w.room_ids, COALESCE(w.node_id, '') AS node_id, w.start_time, w.time_zone,
-	w.duration_s, w.weekdays, w.until_time, w.comment, w.created_by, w.stands_from, NULLIF(w.stands_to, 'infinity') AS stands_to`
-
-func (r maintenanceRow) maintenance() Maintenance {
-	zone, err := maintenance.Zone(r.TimeZone)
-	if err != nil {
+// ScanRow implements [pgx.RowScanner].
+func (m *Maintenance) ScanRow(rows pgx.Rows) error {
+	var zoneName string
+	var duration float64
+	var until, standsTo *time.Time
+	err := rows.Scan(&m.ID, &m.RoomIDs, &m.SensorID, &m.Window.Start, &zoneName, &duration, &m.Window.Weekdays, &until, &m.Comment,
+		&m.CreatedBy, &m.StandsFrom, &standsTo)
+	zone, unknown := maintenance.Zone(zoneName)
+	if unknown != nil {
 		// This machine no longer knows the zone. One window must not fail the list of
 		// incidents, and its owner must be able to change it.
 		zone = time.UTC
 	}
-	m := Maintenance{
-		ID: r.ID, RoomIDs: r.RoomIDs, SensorID: r.NodeID, Comment: r.Comment, CreatedBy: r.CreatedBy,
-		Window:     maintenance.Window{Start: r.StartTime.In(zone), Duration: seconds(r.DurationS)},
-		StandsFrom: r.StandsFrom.UTC(), StandsTo: store.UTC(r.StandsTo),
+	m.Window.Start, m.Window.Duration, m.StandsFrom, m.StandsTo = m.Window.Start.In(zone), seconds(duration), m.StandsFrom.UTC(), store.UTC(standsTo)
+	if until != nil {
+		m.Window.Until = until.In(zone)
 	}
-	for _, day := range r.Weekdays {
-		m.Window.Weekdays = append(m.Window.Weekdays, time.Weekday(day))
-	}
-	if r.UntilTime != nil {
-		m.Window.Until = r.UntilTime.In(zone)
-	}
-	return m
-}
-
-func convertMaintenance(rows []maintenanceRow) []Maintenance {
-	windows := make([]Maintenance, len(rows))
-	for i, r := range rows {
-		windows[i] = r.maintenance()
-	}
-	return windows
+	return store.Wrap(err, "scan")
 }
 
 // MaintenanceWindows lists a customer's maintenance windows, oldest first, with versions that
 // applied after since.
 func (s Store) MaintenanceWindows(ctx context.Context, customerID int64, since time.Time) ([]Maintenance, error) {
-	rows, err := store.All[maintenanceRow](ctx, s.db, `
+	windows, err := store.Values[Maintenance](ctx, s.db, `
 		SELECT `+maintenanceColumns+`
 		FROM maintenance_windows w
 		WHERE w.customer_id = @customer AND w.stands_to > COALESCE(@since::timestamptz, now())
 		ORDER BY w.id, w.stands_from`,
 		pgx.StrictNamedArgs{"customer": customerID, "since": store.OrNull(since)})
-	return convertMaintenance(rows), store.Wrap(err, "maintenance windows of customer %d", customerID)
+	return windows, store.Wrap(err, "maintenance windows of customer %d", customerID)
 }
 
 // MaintenanceWindow returns a customer's maintenance window, or [store.ErrNoMaintenance].
 func (s Store) MaintenanceWindow(ctx context.Context, customerID, id int64) (Maintenance, error) {
-	row, err := store.One[maintenanceRow](ctx, s.db, store.ErrNoMaintenance, `
+	window, err := store.Value[Maintenance](ctx, s.db, store.ErrNoMaintenance, `
 		SELECT `+maintenanceColumns+`
 		FROM maintenance_windows w
 		WHERE w.customer_id = @customer AND w.id = @id AND w.stands_to = 'infinity'`,
 		pgx.StrictNamedArgs{"customer": customerID, "id": id})
-	if err != nil {
-		return Maintenance{}, fmt.Errorf("maintenance window %d: %w", id, err)
-	}
-	return row.maintenance(), nil
+	return window, store.Wrap(err, "maintenance window %d", id)
 }
 
 // CheckMaintenance returns [store.ErrNoRoom] or [store.ErrNoSensor] when the rooms or the sensor
@@ -129,49 +102,36 @@ func (s Store) CheckMaintenance(ctx context.Context, customerID int64, m Mainten
 	return store.Wrap(err, "rooms or sensor of a maintenance window")
 }
 
-// CreateMaintenance adds a window of rooms or of a sensor. Errors: [store.ErrNoRoom] and
-// [store.ErrNoSensor] when these are not the customer's.
-func (s Store) CreateMaintenance(ctx context.Context, customerID int64, m Maintenance) (created Maintenance, err error) {
-	created, err = insertMaintenance(ctx, s.db, customerID, m)
-	return created, store.Wrap(err, "create maintenance window")
-}
-
-// insertMaintenance stores a window. A trigger gives it a new id unless it has one.
-func insertMaintenance(ctx context.Context, db *store.DB, customerID int64, m Maintenance) (Maintenance, error) {
-	if err := New(db).CheckMaintenance(ctx, customerID, m); err != nil {
+// CreateMaintenance adds a window of rooms or of a sensor. A trigger gives it a new id unless it has
+// one. Errors: [store.ErrNoRoom] and [store.ErrNoSensor] when these are not the customer's.
+func (s Store) CreateMaintenance(ctx context.Context, customerID int64, m Maintenance) (Maintenance, error) {
+	if err := s.CheckMaintenance(ctx, customerID, m); err != nil {
 		return Maintenance{}, err
 	}
-	weekdays := make([]int, len(m.Window.Weekdays))
-	for i, day := range m.Window.Weekdays {
-		weekdays[i] = int(day)
-	}
-	row, err := store.One[maintenanceRow](ctx, db, store.ErrNoCustomer, `
+	created, err := store.Value[Maintenance](ctx, s.db, store.ErrNoCustomer, `
 		WITH w AS (
 		    INSERT INTO maintenance_windows
 		        (id, customer_id, room_ids, node_id, start_time, time_zone, duration_s, weekdays, until_time, comment, created_by)
-		    VALUES (@id, @customer, @rooms, NULLIF(@node, ''), @start, @zone, @duration, @weekdays, @until, @comment, @by)
+		    VALUES (@id, @customer, @rooms, NULLIF(@node, ''), @start, @zone, @duration, COALESCE(@weekdays::smallint[], '{}'), @until, @comment, @by)
 		    RETURNING *
 		)
 		SELECT `+maintenanceColumns+` FROM w`,
 		pgx.StrictNamedArgs{
 			"id": m.ID, "customer": customerID, "rooms": m.RoomIDs, "node": m.SensorID, "start": m.Window.Start,
-			"zone": m.Window.Start.Location().String(), "duration": m.Window.Duration.Seconds(), "weekdays": weekdays,
+			"zone": m.Window.Start.Location().String(), "duration": m.Window.Duration.Seconds(), "weekdays": m.Window.Weekdays,
 			"until": store.OrNull(m.Window.Until), "comment": m.Comment, "by": m.CreatedBy,
 		})
-	if err != nil {
-		return Maintenance{}, fmt.Errorf("insert: %w", err)
-	}
-	return row.maintenance(), nil
+	return created, store.Wrap(err, "create maintenance window")
 }
 
 // UpdateMaintenance changes a window from now on; what it has silenced stays silenced.
 // Errors are those of [Store.CreateMaintenance], and [store.ErrNoMaintenance].
 func (s Store) UpdateMaintenance(ctx context.Context, customerID int64, m Maintenance) (changed Maintenance, err error) {
 	err = s.db.InTx(ctx, func(tx *store.DB) error {
-		if err := endMaintenance(ctx, tx, customerID, m.ID); err != nil {
+		if err := New(tx).DeleteMaintenance(ctx, customerID, m.ID); err != nil {
 			return err
 		}
-		changed, err = insertMaintenance(ctx, tx, customerID, m)
+		changed, err = New(tx).CreateMaintenance(ctx, customerID, m)
 		return err
 	})
 	return changed, store.Wrap(err, "update maintenance window %d", m.ID)
@@ -180,14 +140,19 @@ func (s Store) UpdateMaintenance(ctx context.Context, customerID int64, m Mainte
 // DeleteMaintenance ends a customer's window; what it has silenced stays silenced. Error:
 // [store.ErrNoMaintenance].
 func (s Store) DeleteMaintenance(ctx context.Context, customerID, id int64) error {
-	return store.Wrap(endMaintenance(ctx, s.db, customerID, id), "delete maintenance window %d", id)
+	err := s.db.Change(ctx, store.ErrNoMaintenance, `
+		UPDATE maintenance_windows
+		SET stands_to = now()
+		WHERE id = @id AND customer_id = @customer AND stands_to = 'infinity'`,
+		pgx.StrictNamedArgs{"id": id, "customer": customerID})
+	return store.Wrap(err, "delete maintenance window %d", id)
 }
 
 // EndMaintenanceOf ends a customer's windows for a sensor, or for a room and its sensors; a window
 // of several rooms goes on without the room. It returns each version that ended, followed by the
 // one that replaces it. Call it before the sensor or the room is deleted.
 func (s Store) EndMaintenanceOf(ctx context.Context, customerID int64, scope incident.Scope) ([]Maintenance, error) {
-	rows, err := store.All[maintenanceRow](ctx, s.db, `
+	ended, err := store.Values[Maintenance](ctx, s.db, `
 		WITH ended AS (
 		    UPDATE maintenance_windows w
 		    SET stands_to = now()
@@ -207,13 +172,5 @@ func (s Store) EndMaintenanceOf(ctx context.Context, customerID int64, scope inc
 		FROM (TABLE ended UNION ALL TABLE replacing) w
 		ORDER BY w.id, w.stands_to`,
 		pgx.StrictNamedArgs{"customer": customerID, "room": scope.RoomID, "node": scope.SensorID})
-	return convertMaintenance(rows), store.Wrap(err, "end maintenance windows")
-}
-
-func endMaintenance(ctx context.Context, db *store.DB, customerID, id int64) error {
-	return db.Change(ctx, store.ErrNoMaintenance, `
-		UPDATE maintenance_windows
-		SET stands_to = now()
-		WHERE id = @id AND customer_id = @customer AND stands_to = 'infinity'`,
-		pgx.StrictNamedArgs{"id": id, "customer": customerID})
+	return ended, store.Wrap(err, "end maintenance windows")
 }
