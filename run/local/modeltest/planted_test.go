@@ -43,7 +43,7 @@ func bugs() map[string]planted {
 			"sent := d.publish(ctx, messages)", "d.consume(ctx, messages)\n\tsent := d.publish(ctx, messages)"),
 		"a stale rule after a change": at(scripts, "shared/sensorcache/sensorcache.go",
 			"MaxAge = 10 * time.Second", "MaxAge = 10 * time.Hour"),
-		"silence blamed during an outage": at(scripts, "shared/incident/probe.go",
+		"silence blamed during an outage": at(scripts, "shared/incident/silence.go",
 			"return p.Lateness(now) > MaxProbeLateness", "return false"),
 	}
 }

@@ -181,8 +181,8 @@ func (s Store) uncovered(ctx context.Context, customerID int64, now time.Time, d
 // the places where one has begun.
 func (s Store) settleSilences(ctx context.Context, customerID int64, now time.Time) (dues, error) {
 	silent, gateways, err := s.Silences(ctx, customerID, now)
-	if err != nil {
-		return nil, err
+	if err != nil || gateways == nil { // while the service is late nobody counts as silent, or as heard
+		return dues{}, err
 	}
 	type row struct {
 		NodeID    string
@@ -197,10 +197,6 @@ func (s Store) settleSilences(ctx context.Context, customerID int64, now time.Ti
 		ORDER BY node_id`, pgx.StrictNamedArgs{"customer": customerID})
 	if err != nil {
 		return nil, fmt.Errorf("recorded: %w", err)
-	}
-	probe, err := s.Probe(ctx)
-	if err != nil || probe.Late(now) { // while the service is late nobody counts as silent, or as heard
-		return dues{}, err
 	}
 	known, due := map[string]row{}, dues{}
 	for _, r := range recorded {

@@ -32,7 +32,7 @@ const discoveredSilence = 24 * time.Hour
 // Silences lists a customer's nodes that are silent at a time, by id, and the enrolled
 // gateways whose nodes, two or more, are all silent. A sensor that never reported is not silent; a
 // discovered node is reported for a day. While the service itself is late no
-// node counts as silent, see [incident.Probe].
+// node counts as silent, see [incident.Probe], and gateways is nil.
 func (s Store) Silences(ctx context.Context, customerID int64, now time.Time) (silent []Silence, gateways map[string]bool, err error) {
 	probe, err := s.Probe(ctx)
 	if err != nil || probe.Late(now) {
@@ -98,13 +98,49 @@ func (s Store) Silences(ctx context.Context, customerID int64, now time.Time) (s
 
 // Probe returns the service's timeliness as its probe measures it.
 func (s Store) Probe(ctx context.Context) (incident.Probe, error) {
-	type row struct {
-		PublishedAt time.Time
-		LateAt      *time.Time
+	const never = `TIMESTAMPTZ '0001-01-01 00:00:00+00'`
+	probe, err := store.One[incident.Probe](ctx, s.db, nil, `
+		SELECT COALESCE(max(published_at), `+never+`) AS published, COALESCE(max(late_at), `+never+`) AS late_at FROM probe`, nil)
+	return probe, store.Wrap(err, "probe")
+}
+
+// A site is dark after darkAfter without a message, and counts as abandoned after darkFor.
+const (
+	darkAfter = 15 * time.Minute
+	darkFor   = 30 * 24 * time.Hour
+)
+
+// DarkSite is an enrolled gateway that has stopped reporting its status or, without a
+// gateway's id, a customer whose unenrolled gateways have stopped sending readings.
+type DarkSite struct {
+	CustomerID int64
+	GatewayID  string
+	Since      time.Time // of the last status or reading
+}
+
+// DarkSites lists the dark sites of all customers for the operator of the service; customers
+// see incidents. While the service itself is late it cannot know whether readings arrive,
+// so only enrolled gateways are listed.
+func (s Store) DarkSites(ctx context.Context, now time.Time) ([]DarkSite, error) {
+	probe, err := s.Probe(ctx)
+	if err != nil {
+		return nil, err
 	}
-	found, err := store.All[row](ctx, s.db, `SELECT published_at, late_at FROM probe`, nil)
-	if err != nil || len(found) == 0 {
-		return incident.Probe{}, store.Wrap(err, "probe")
-	}
-	return incident.Probe{Published: found[0].PublishedAt.UTC(), LateAt: store.UTC(found[0].LateAt)}, nil
+	dark, err := store.All[DarkSite](ctx, s.db, `
+		WITH sites AS (
+		    SELECT customer_id, id AS gateway_id, last_seen AS since
+		    FROM gateways
+		    WHERE revoked_at IS NULL
+		    UNION ALL
+		    SELECT customer_id, '', max(timestamp)
+		    FROM live_states
+		    WHERE channel = 0 AND NOT @late::boolean
+		    GROUP BY customer_id
+		)
+		SELECT *
+		FROM sites
+		WHERE since <= @now::timestamptz - @after::interval AND since > @now::timestamptz - @for::interval
+		ORDER BY customer_id, gateway_id`,
+		pgx.StrictNamedArgs{"now": now, "late": probe.Late(now), "after": darkAfter, "for": darkFor})
+	return dark, store.Wrap(err, "dark sites")
 }
