@@ -64,32 +64,22 @@ func (s Store) Act(ctx context.Context, customerID, id int64, a Action, now time
 			event = incident.EventCommented
 		}
 		_, err = tx.Exec(ctx, `
+			WITH acknowledged AS ( -- the alerts that its excursions have by now
+			    UPDATE excursions SET acknowledged_to = (SELECT max(id) FROM alerts) WHERE incident_id = @id AND specified AND @taken AND @was_open
+			), drill AS (
+			    UPDATE drills SET taken_at = COALESCE(taken_at, clock_timestamp()) WHERE id = @drill AND @taken
+			)
 			UPDATE room_incidents
 			SET taken_at = @taken_at, taken_by = @holder, snoozed_until = @until, seen = (seen OR @taken) AND NOT @given_back,
 			    comment = CASE WHEN @comment::text = '' AND NOT @follows THEN comment ELSE @comment END,
 			    known_severity = @severity, known_actual = @actual, known_excess = @excess, told_at = GREATEST(told_at, @now)
 			WHERE id = @id`, pgx.StrictNamedArgs{
 			"id": id, "taken_at": store.OrNull(after.TakenAt), "holder": holder, "until": store.OrNull(after.SnoozedUntil), "comment": a.Comment,
-			"taken": taken, "follows": follows, "given_back": a.Event == incident.EventGivenBack, "now": now,
-			"severity": string(after.Known.Severity), "actual": after.Known.Actual, "excess": after.Known.Excess,
+			"taken": taken, "was_open": before.TakenAt.IsZero(), "follows": follows, "given_back": a.Event == incident.EventGivenBack, "now": now,
+			"severity": string(after.Known.Severity), "actual": after.Known.Actual, "excess": after.Known.Excess, "drill": found.DrillID,
 		})
 		if err != nil {
 			return fmt.Errorf("update: %w", err)
-		}
-		if taken && before.TakenAt.IsZero() {
-			// Taking acknowledges the alerts that its excursions have by now.
-			_, err := tx.Exec(ctx, `
-				UPDATE excursions
-				SET acknowledged_to = (SELECT max(id) FROM alerts)
-				WHERE incident_id = @id AND specified`, pgx.StrictNamedArgs{"id": id})
-			if err != nil {
-				return fmt.Errorf("acknowledge alerts: %w", err)
-			}
-		}
-		if taken && found.DrillID != 0 {
-			if err := takeDrill(ctx, tx, found.DrillID); err != nil {
-				return err
-			}
 		}
 		log := []change{{
 			incident: id, room: found.RoomID, person: a.By, comment: a.Comment,
@@ -123,7 +113,7 @@ type lockedIncident struct {
 // was merged into.
 func lockIncident(ctx context.Context, tx *store.DB, customerID, id int64) (lockedIncident, error) {
 	find := func(lock string) (lockedIncident, error) {
-		return store.One[lockedIncident](ctx, tx, store.ErrNoIncident, whole+`
+		return store.One[lockedIncident](ctx, tx, store.ErrNoIncident, chainOf("room_incidents")+`
 	SELECT `+statusColumns+`, COALESCE(i.room_id, 0) AS room_id, i.node_id, i.gateway_id, i.taken_by, i.comment,
 	       COALESCE(i.drill_id, 0) AS drill_id`+fromIncidents()+`
 	  AND i.id IN (SELECT id FROM chain)`+lock,

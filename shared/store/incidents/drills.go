@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -23,33 +25,26 @@ var ErrTooManyDrills = errors.New("too many drills")
 // Drill is an alarm drill: a message that takes the path of a reading which breaks a rule. Rule
 // and sensor are as they were when it began.
 type Drill struct {
-	ID          int64
-	OnSite      bool // a gateway of the customer sends it, else the API
-	RuleID      int64
-	Quantity    incident.Quantity
-	Direction   incident.Direction
-	LimitValue  float64
-	Severity    incident.Severity
-	NodeID      string
-	SensorName  string
-	RoomID      int64
-	RoomName    string
-	StartedBy   string
-	CreatedAt   time.Time
-	IncidentID  int64 // zero until it is judged
-	SentAt      *time.Time
-	PublishedAt *time.Time
-	IngestedAt  *time.Time
-	JudgedAt    *time.Time
-	AlertAt     *time.Time
-	ShownAt     *time.Time
-	ToldAt      *time.Time
-	TakenAt     *time.Time
+	ID         int64
+	OnSite     bool // a gateway of the customer sends it, else the API
+	RuleID     int64
+	Quantity   incident.Quantity
+	Direction  incident.Direction
+	LimitValue float64
+	Severity   incident.Severity
+	NodeID     string
+	SensorName string
+	RoomID     int64
+	RoomName   string
+	StartedBy  string
+	CreatedAt  time.Time
+	IncidentID int64        // zero until it is judged
+	Stages     []*time.Time // when it reached each of [incident.DrillStages]; null: not yet
 }
 
 const drillColumns = `d.id, d.on_site, d.rule_id, d.quantity, d.direction, d.limit_value, d.severity, d.node_id, d.sensor_name, d.room_id, d.room_name,
 	d.started_by, d.created_at, COALESCE((SELECT i.id FROM room_incidents i WHERE i.drill_id = d.id), 0) AS incident_id,
-	d.sent_at, d.published_at, d.ingested_at, d.judged_at, d.alert_at, d.shown_at, d.told_at, d.taken_at`
+	ARRAY[d.sent_at, d.published_at, d.ingested_at, d.judged_at, d.alert_at, d.shown_at, d.told_at, d.taken_at] AS stages`
 
 // Cause returns the cause of the drill's incident.
 func (d Drill) Cause() incident.Cause {
@@ -59,7 +54,7 @@ func (d Drill) Cause() incident.Cause {
 // Reached returns the times at which the drill reached its stages.
 func (d Drill) Reached() map[incident.DrillStage]time.Time {
 	reached := map[incident.DrillStage]time.Time{}
-	for i, at := range []*time.Time{d.SentAt, d.PublishedAt, d.IngestedAt, d.JudgedAt, d.AlertAt, d.ShownAt, d.ToldAt, d.TakenAt} {
+	for i, at := range d.Stages {
 		if at != nil {
 			reached[incident.DrillStages()[i]] = at.UTC()
 		}
@@ -156,7 +151,7 @@ func (s Store) JudgeDrill(ctx context.Context, m DrillMessage) (known bool, err 
 		if err != nil || d.IncidentID != 0 {
 			return store.Wrap(err, "drill")
 		}
-		at := d.JudgedAt.UTC()
+		at := d.Reached()[incident.DrillJudged]
 		id, err := store.Value[int64](ctx, tx, store.ErrNoDrill, `
 			INSERT INTO room_incidents (customer_id, room_id, room_name, cause, severity, actual, start_time, end_time, lasting, breaking, late, parts,
 			                            known_severity, known_actual, told_at, drill_id)
@@ -204,36 +199,25 @@ func (s Store) ToldDrill(ctx context.Context, customerID, incidentID int64) erro
 	return store.Wrap(err, "told of incident %d", incidentID)
 }
 
-func takeDrill(ctx context.Context, tx *store.DB, id int64) error {
-	_, err := reached(ctx, tx, incident.DrillTaken, `id = @id`, pgx.StrictNamedArgs{"id": id})
-	return err
-}
-
 // showDrills records that the incidents of drills are shown, and returns the stand-ins for their
 // excursions, by incident.
 func (s Store) showDrills(ctx context.Context, shown []Incident) (map[int64][]Excursion, error) {
-	of, ids := map[int64][]Excursion{}, []int64{}
+	of, byDrill := map[int64][]Excursion{}, map[int64]Incident{}
 	for _, i := range shown {
 		if i.DrillID != 0 {
-			ids = append(ids, i.DrillID)
+			byDrill[i.DrillID] = i
 		}
 	}
-	if len(ids) == 0 {
+	if len(byDrill) == 0 {
 		return of, nil
 	}
-	drills, err := store.All[Drill](ctx, s.db, `SELECT `+drillColumns+` FROM drills d WHERE d.id = ANY (@ids)`, pgx.StrictNamedArgs{"ids": ids})
-	if err != nil {
-		return nil, fmt.Errorf("drills of incidents: %w", err)
-	}
+	drills, err := store.All[Drill](ctx, s.db, `
+		WITH shown AS (UPDATE drills SET shown_at = clock_timestamp() WHERE id = ANY (@ids) AND shown_at IS NULL)
+		SELECT `+drillColumns+` FROM drills d WHERE d.id = ANY (@ids)`, pgx.StrictNamedArgs{"ids": slices.Collect(maps.Keys(byDrill))})
 	for _, d := range drills {
-		for _, i := range shown {
-			if i.DrillID == d.ID {
-				of[i.ID] = []Excursion{d.excursion(i)}
-			}
-		}
+		of[d.IncidentID] = []Excursion{d.excursion(byDrill[d.ID])}
 	}
-	_, err = s.db.Exec(ctx, `UPDATE drills SET shown_at = clock_timestamp() WHERE id = ANY (@ids) AND shown_at IS NULL`, pgx.StrictNamedArgs{"ids": ids})
-	return of, store.Wrap(err, "show drills")
+	return of, store.Wrap(err, "drills of incidents")
 }
 
 // endDrills ends the incidents of a customer's drills that have passed or expired.

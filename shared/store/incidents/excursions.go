@@ -118,34 +118,24 @@ func (s Store) describe(ctx context.Context, customerID int64, excursions []Excu
 		channels[k], nodes[k] = e.Channel, e.NodeID
 	}
 	type row struct {
-		Channel                                 int64
-		NodeID                                  string
 		Interval                                time.Duration
 		GatewaySeen, LastHeartbeat, LastReading *time.Time
 	}
 	rows, err := store.All[row](ctx, s.db, `
-		SELECT n.channel, n.node_id, COALESCE(n.usual_interval_s, 0) * interval '1 second' AS interval, g.last_seen AS gateway_seen, h.last_heartbeat, h.last_reading
-		FROM unnest(@channels::bigint[], @nodes::text[]) AS silent (channel, node_id)
-		JOIN node_state n ON n.channel = silent.channel AND n.node_id = silent.node_id
+		SELECT COALESCE(n.usual_interval_s, 0) * interval '1 second' AS interval, g.last_seen AS gateway_seen, h.last_heartbeat, h.last_reading
+		FROM unnest(@channels::bigint[], @nodes::text[]) WITH ORDINALITY AS silent (channel, node_id, place)
+		LEFT JOIN node_state n ON n.channel = silent.channel AND n.node_id = silent.node_id
 		LEFT JOIN gateways g ON g.id = n.gateway_id AND g.customer_id = @customer
-		LEFT JOIN gateway_nodes h ON h.gateway_id = g.id AND h.node_id = n.node_id`,
+		LEFT JOIN gateway_nodes h ON h.gateway_id = g.id AND h.node_id = n.node_id
+		ORDER BY silent.place`,
 		pgx.StrictNamedArgs{"customer": customerID, "channels": channels, "nodes": nodes})
-	if err != nil {
-		return fmt.Errorf("where readings of customer %d stop: %w", customerID, err)
-	}
-	for _, e := range silent {
-		k := slices.IndexFunc(rows, func(r row) bool { return r.Channel == e.Channel && r.NodeID == e.NodeID })
-		if k < 0 {
-			e.Reason = incident.DescribeSilence(e.PeakTime, 0, incident.CauseUnknown, now)
-			continue
-		}
-		report := incident.GatewayReport{
-			Seen: store.UTC(rows[k].GatewaySeen), LastHeartbeat: store.UTC(rows[k].LastHeartbeat), LastReading: store.UTC(rows[k].LastReading),
-		}
+	for k, r := range rows { // one of each
+		e := silent[k]
+		report := incident.GatewayReport{Seen: store.UTC(r.GatewaySeen), LastHeartbeat: store.UTC(r.LastHeartbeat), LastReading: store.UTC(r.LastReading)}
 		e.Where = report.Cause(e.PeakTime, now)
-		e.Reason = incident.DescribeSilence(e.PeakTime, rows[k].Interval, e.Where, now)
+		e.Reason = incident.DescribeSilence(e.PeakTime, r.Interval, e.Where, now)
 	}
-	return nil
+	return store.Wrap(err, "where readings of customer %d stop", customerID)
 }
 
 // direction is the rule's, or the one in which an anomaly's value left its usual band.
@@ -205,7 +195,7 @@ func (s Store) Excursions(ctx context.Context, customerID int64, q ExcursionQuer
 		From: `
 		FROM excursions e
 		WHERE e.customer_id = @customer AND e.merged_into IS NULL AND ` + store.RoomIn("e.room_id") + `
-		  AND (@id::bigint = 0 OR e.incident_id = (` + whole + ` SELECT id FROM chain WHERE merged_into IS NULL)) AND (@room::bigint = 0 OR e.room_id = @room)
+		  AND (@id::bigint = 0 OR e.incident_id = (` + chainOf("room_incidents") + ` SELECT id FROM chain WHERE merged_into IS NULL)) AND (@room::bigint = 0 OR e.room_id = @room)
 		  AND (@node = '' OR e.node_id = @node) AND (@kind = '' OR e.kind = @kind)
 		  AND e.start_time < COALESCE(@end::timestamptz, 'infinity')
 		  AND (e.lasting OR e.end_time >= COALESCE(@start::timestamptz, '-infinity'))`,
@@ -225,12 +215,7 @@ func (s Store) Excursions(ctx context.Context, customerID int64, q ExcursionQuer
 // Excursion returns a customer's excursion, or [store.ErrNoExcursion]. The id of one that was
 // merged into another returns that other.
 func (s Store) Excursion(ctx context.Context, customerID, id int64, now time.Time) (Excursion, error) {
-	found, err := store.One[Excursion](ctx, s.db, store.ErrNoExcursion, `
-		WITH RECURSIVE chain AS (
-		    SELECT id, merged_into FROM excursions WHERE id = @id AND customer_id = @customer
-		    UNION
-		    SELECT n.id, n.merged_into FROM excursions n JOIN chain c ON n.id = c.merged_into
-		)
+	found, err := store.One[Excursion](ctx, s.db, store.ErrNoExcursion, chainOf("excursions")+`
 		SELECT `+excursionColumns+`
 		FROM excursions e
 		JOIN chain c ON c.id = e.id AND c.merged_into IS NULL

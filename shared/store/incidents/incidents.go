@@ -233,18 +233,20 @@ func (s Store) Unseen(ctx context.Context, customerID int64) (int, error) {
 	return count, store.Wrap(err, "unseen incidents of customer %d", customerID)
 }
 
-// whole follows a customer's incident to the one that it was merged into.
-const whole = `
+// chainOf follows a customer's row of a table, an incident or an excursion, to the one that it was merged into.
+func chainOf(table string) string {
+	return `
 	WITH RECURSIVE chain AS (
-	    SELECT id, merged_into FROM room_incidents WHERE id = @id AND customer_id = @customer
+	    SELECT id, merged_into FROM ` + table + ` WHERE id = @id AND customer_id = @customer
 	    UNION
-	    SELECT n.id, n.merged_into FROM room_incidents n JOIN chain c ON n.id = c.merged_into
+	    SELECT n.id, n.merged_into FROM ` + table + ` n JOIN chain c ON n.id = c.merged_into
 	)`
+}
 
 // Incident returns a customer's incident, or [store.ErrNoIncident]. The id of an incident
 // that became part of another returns that other.
 func (s Store) Incident(ctx context.Context, customerID, id int64, now time.Time) (Incident, error) {
-	found, err := store.One[Incident](ctx, s.db, store.ErrNoIncident, whole+`
+	found, err := store.One[Incident](ctx, s.db, store.ErrNoIncident, chainOf("room_incidents")+`
 	SELECT `+incidentColumns+fromIncidents()+` AND i.id IN (SELECT id FROM chain)`,
 		pgx.StrictNamedArgs{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx)})
 	if err != nil {
