@@ -110,25 +110,15 @@ func (s Store) Rule(ctx context.Context, customerID, id int64) (incident.Rule, e
 	row, err := store.One[RuleRow](ctx, s.db, store.ErrNoRule, selectRules+`
 		WHERE r.customer_id = @customer AND r.id = @id`,
 		pgx.StrictNamedArgs{"customer": customerID, "id": id})
-	if err != nil {
-		return incident.Rule{}, fmt.Errorf("rule %d: %w", id, err)
-	}
-	return row.rule(alert.Defaults()), nil
+	return row.rule(alert.Defaults()), store.Wrap(err, "rule %d", id)
 }
 
 func ruleArgs(customerID int64, r incident.Rule) pgx.StrictNamedArgs {
-	args := pgx.StrictNamedArgs{
+	return pgx.StrictNamedArgs{
 		"customer": customerID, "quantity": string(r.Quantity), "direction": string(r.Direction), "limit": r.Limit,
 		"for": r.For.Seconds(), "margin": r.ClearMargin, "clear_for": r.ClearFor.Seconds(), "severity": string(r.Severity),
-		"enabled": r.Enabled, "room": nil, "node": nil,
+		"enabled": r.Enabled, "room": r.Scope.RoomID, "node": r.Scope.SensorID,
 	}
-	if r.Scope.RoomID != 0 {
-		args["room"] = r.Scope.RoomID
-	}
-	if r.Scope.SensorID != "" {
-		args["node"] = r.Scope.SensorID
-	}
-	return args
 }
 
 // CreateRule adds a rule that judges readings from now on. Errors: [store.ErrNoRoom] and
@@ -136,7 +126,7 @@ func ruleArgs(customerID int64, r incident.Rule) pgx.StrictNamedArgs {
 func (s Store) CreateRule(ctx context.Context, customerID int64, r incident.Rule) (incident.Rule, error) {
 	id, err := store.Value[int64](ctx, s.db, store.ErrNoCustomer, `
 		INSERT INTO rules (customer_id, quantity, direction, limit_value, for_s, clear_margin, clear_for_s, severity, room_id, node_id, enabled)
-		VALUES (@customer, @quantity, @direction, @limit, @for, @margin, @clear_for, @severity, @room, @node, @enabled)
+		VALUES (@customer, @quantity, @direction, @limit, @for, @margin, @clear_for, @severity, NULLIF(@room::bigint, 0), NULLIF(@node, ''), @enabled)
 		RETURNING id`, ruleArgs(customerID, r))
 	if err != nil {
 		return incident.Rule{}, fmt.Errorf("create rule: %w", scopeError(err))
@@ -175,9 +165,9 @@ func (s Store) UpdateRule(ctx context.Context, customerID int64, r incident.Rule
 	_, err = s.db.Exec(ctx, `
 		UPDATE rules
 		SET quantity = @quantity, direction = @direction, limit_value = @limit, for_s = @for, clear_margin = @margin,
-		    clear_for_s = @clear_for, severity = @severity, room_id = @room, node_id = @node, enabled = @enabled
+		    clear_for_s = @clear_for, severity = @severity, room_id = NULLIF(@room::bigint, 0), node_id = NULLIF(@node, ''), enabled = @enabled
 		WHERE id = @id AND customer_id = @customer
-		  AND (quantity, direction, limit_value, for_s, clear_margin, clear_for_s, severity, room_id, node_id, enabled)
+		  AND (quantity, direction, limit_value, for_s, clear_margin, clear_for_s, severity, COALESCE(room_id, 0), COALESCE(node_id, ''), enabled)
 		      IS DISTINCT FROM (@quantity, @direction, @limit, @for, @margin, @clear_for, @severity, @room, @node, @enabled)`, args)
 	if err != nil {
 		return incident.Rule{}, fmt.Errorf("update rule %d: %w", r.ID, scopeError(err))
@@ -191,13 +181,8 @@ func (s Store) updateThreshold(ctx context.Context, customerID int64, before, r 
 	if r != wanted {
 		return incident.Rule{}, fmt.Errorf("update rule %d: %w", r.ID, ErrThresholdRule)
 	}
-	var temperature, humidity *float64
-	if r.Quantity == incident.Temperature {
-		temperature = &r.Limit
-	} else {
-		humidity = &r.Limit
-	}
-	if _, err := s.SetThresholds(ctx, customerID, temperature, humidity); err != nil {
+	limits := map[incident.Quantity]*float64{r.Quantity: &r.Limit}
+	if _, err := s.SetThresholds(ctx, customerID, limits[incident.Temperature], limits[incident.Humidity]); err != nil {
 		return incident.Rule{}, fmt.Errorf("update rule %d: %w", r.ID, err)
 	}
 	return s.Rule(ctx, customerID, r.ID)
