@@ -203,34 +203,24 @@ func rate(points []Point) (float64, bool) {
 	if !reading.Has(last.Temperature) {
 		return 0, false
 	}
-	// A preview calls this for each reading of several weeks: stop at the oldest one needed.
-	first := -1
-	for i, p := range slices.Backward(points) {
+	var n, hours, degrees, squares, products float64 // sums over the readings, as hours and °C after the last
+	for _, p := range slices.Backward(points) {
 		age := last.Time.Sub(p.Time)
 		if age > RateReach {
 			break
 		}
-		if age >= RateSpan && reading.Has(p.Temperature) {
-			first = i
-			break
+		if !reading.Has(p.Temperature) {
+			continue
+		}
+		x, y := -age.Hours(), p.Temperature-last.Temperature
+		n++
+		hours += x
+		degrees += y
+		squares += x * x
+		products += x * y
+		if age >= RateSpan {
+			return (n*products - hours*degrees) / (n*squares - hours*hours), true
 		}
 	}
-	if first < 0 {
-		return 0, false
-	}
-	span := points[first:]
-	if lacks := func(p Point) bool { return !reading.Has(p.Temperature) }; slices.ContainsFunc(span, lacks) {
-		span = slices.DeleteFunc(slices.Clone(span), lacks)
-	}
-	hours := func(p Point) float64 { return p.Time.Sub(last.Time).Hours() }
-	var mean float64
-	for _, p := range span {
-		mean += hours(p) / float64(len(span))
-	}
-	var covariance, variance float64 // times the number of points
-	for _, p := range span {
-		covariance += (hours(p) - mean) * p.Temperature
-		variance += (hours(p) - mean) * (hours(p) - mean)
-	}
-	return covariance / variance, true
+	return 0, false
 }
