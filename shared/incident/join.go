@@ -32,8 +32,7 @@ func (r Rule) Join(excursions []Excursion, s Stretch, late bool) (joined Excursi
 	fresh := Excursion{
 		Start: s.Start, End: s.End, Lasting: s.Lasting, Peak: s.Peak, PeakTime: s.PeakTime, Late: late,
 	}
-	near := slices.Clone(excursions)
-	near = slices.DeleteFunc(near, func(e Excursion) bool { return !e.adjoins(s) })
+	near := slices.DeleteFunc(slices.Clone(excursions), func(e Excursion) bool { return !e.adjoins(s) })
 	if len(near) == 0 {
 		return fresh, nil
 	}
@@ -96,12 +95,8 @@ func (r Rule) Replay(after time.Time, points []Point) (Memory, []Excursion) {
 	m, stretches := r.Advance(Memory{Version: r.Version, Last: after}, points)
 	var excursions []Excursion
 	for _, s := range stretches {
-		if last := len(excursions) - 1; last >= 0 && excursions[last].adjoins(s) {
-			excursions[last], _ = r.Join(excursions[last:], s, false)
-			continue
-		}
-		joined, _ := r.Join(nil, s, false)
-		excursions = append(excursions, joined)
+		joined, last := r.Join(excursions[max(0, len(excursions)-1):], s, false)
+		excursions = append(excursions[:len(excursions)-len(last)], joined)
 	}
 	return m, excursions
 }
