@@ -35,30 +35,22 @@ func Conflicts(r Rule, rules []Rule, roomOf func(sensorID string) int64) []Confl
 }
 
 func conflictReason(a, b Rule) ConflictReason {
-	if a.Direction != b.Direction {
-		above, below := a, b
-		if a.Direction == Below {
-			above, below = b, a
-		}
-		if above.Limit < below.Limit {
-			return AlwaysBroken
-		}
+	opposite := a.Direction != b.Direction
+	if (opposite && a.Direction == Below) || (!opposite && a.Severity == Critical) {
+		a, b = b, a // a is the upper limit, or the warning
+	}
+	switch {
+	case opposite && a.Limit < b.Limit:
+		return AlwaysBroken
+	case opposite:
 		return ""
-	}
-	if a.Severity == b.Severity {
-		if a.Scope == b.Scope && !a.Threshold && !b.Threshold && a.Limit != b.Limit {
-			return SameConditions
-		}
-		return ""
-	}
-	warning, critical := a, b
-	if a.Severity == Critical {
-		warning, critical = b, a
-	}
-	if warning.Limit == critical.Limit || critical.breaks(warning.Limit) {
+	case a.Severity != b.Severity && (a.Limit == b.Limit || b.breaks(a.Limit)):
 		return WarnsTooLate
+	case a.Severity == b.Severity && a.Scope == b.Scope && !a.Threshold && !b.Threshold && a.Limit != b.Limit:
+		return SameConditions
+	default:
+		return ""
 	}
-	return ""
 }
 
 // displaced reports whether another rule of the wide one's quantity, direction and severity

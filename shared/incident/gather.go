@@ -261,17 +261,8 @@ func (l Level) Above(other Level) Level {
 	return Level{l.Severity, l.Actual || other.Actual, max(l.Excess, other.Excess)}
 }
 
-// Rank is greater the more urgent a severity is.
-func (s Severity) Rank() int {
-	switch s {
-	case Critical:
-		return 2
-	case Warning:
-		return 1
-	default:
-		return 0
-	}
-}
+// Rank is greater the more urgent a severity is, and 0 for none.
+func (s Severity) Rank() int { return slices.Index([]Severity{"", Warning, Critical}, s) }
 
 // Event is a transition of an incident.
 type Event string

@@ -3,6 +3,7 @@ package incident
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -58,40 +59,30 @@ func presetRule(scope Scope, q Quantity, d Direction, limit, margin float64, s S
 
 // Rules returns the rules of a preset in a scope, enabled.
 func (p Preset) Rules(scope Scope) ([]Rule, error) {
-	var rules []Rule
-	add := func(q Quantity, d Direction, limit, margin float64, s Severity) {
-		rules = append(rules, presetRule(scope, q, d, limit, margin, s))
+	recommended := func(humidity float64) []Rule {
+		return []Rule{
+			presetRule(scope, Temperature, Above, 27, 0.5, Warning),
+			presetRule(scope, Temperature, Below, 18, 0.5, Warning),
+			presetRule(scope, DewPoint, Above, 15, 0.5, Warning),
+			presetRule(scope, DewPoint, Below, -9, 0.5, Warning),
+			presetRule(scope, Humidity, Above, humidity, 2, Warning),
+		}
 	}
-	recommended := func(humidity float64) {
-		add(Temperature, Above, 27, 0.5, Warning)
-		add(Temperature, Below, 18, 0.5, Warning)
-		add(DewPoint, Above, 15, 0.5, Warning)
-		add(DewPoint, Below, -9, 0.5, Warning)
-		add(Humidity, Above, humidity, 2, Warning)
+	allowable := func(lowest, highest float64) []Rule {
+		return []Rule{presetRule(scope, Temperature, Above, highest, 0.5, Critical), presetRule(scope, Temperature, Below, lowest, 0.5, Critical)}
 	}
-	allowable := func(lowest, highest float64) {
-		add(Temperature, Above, highest, 0.5, Critical)
-		add(Temperature, Below, lowest, 0.5, Critical)
+	rules := map[Preset][]Rule{
+		Recommended:          recommended(70),
+		RecommendedCorrosive: recommended(50),
+		AllowableA1:          allowable(15, 32),
+		AllowableA2:          allowable(10, 35),
+		AllowableA3:          allowable(5, 40),
+		AllowableA4:          allowable(5, 45),
+		Rate:                 {presetRule(scope, TemperatureRate, Above, 20, 2, Critical)},
+		RateTape:             {presetRule(scope, TemperatureRate, Above, 5, 1, Critical)},
 	}
-	switch p {
-	case Recommended:
-		recommended(70)
-	case RecommendedCorrosive:
-		recommended(50)
-	case AllowableA1:
-		allowable(15, 32)
-	case AllowableA2:
-		allowable(10, 35)
-	case AllowableA3:
-		allowable(5, 40)
-	case AllowableA4:
-		allowable(5, 45)
-	case Rate:
-		add(TemperatureRate, Above, 20, 2, Critical)
-	case RateTape:
-		add(TemperatureRate, Above, 5, 1, Critical)
-	default:
-		return nil, fmt.Errorf("%w: %q; presets are %v", ErrPreset, string(p), slices.Sorted(slices.Values(Presets())))
+	if rules[p] == nil {
+		return nil, fmt.Errorf("%w: %q; presets are %v", ErrPreset, string(p), slices.Sorted(maps.Keys(rules)))
 	}
-	return rules, nil
+	return rules[p], nil
 }

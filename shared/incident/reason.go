@@ -70,22 +70,8 @@ func InWords(d time.Duration) string {
 	case d < time.Hour:
 		return fmt.Sprintf("%d min", int(d.Minutes()))
 	case d < 24*time.Hour:
-		return joinUnits(int(d.Hours()), "h", int(d.Minutes())%60, "min")
+		return strings.TrimSuffix(fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60), " 0 min")
 	default:
-		return joinUnits(int(d.Hours())/24, "d", int(d.Hours())%24, "h")
+		return strings.TrimSuffix(fmt.Sprintf("%d d %d h", int(d.Hours())/24, int(d.Hours())%24), " 0 h")
 	}
-}
-
-func countOf(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
-func joinUnits(large int, largeUnit string, small int, smallUnit string) string {
-	if small == 0 {
-		return fmt.Sprintf("%d %s", large, largeUnit)
-	}
-	return fmt.Sprintf("%d %s %d %s", large, largeUnit, small, smallUnit)
 }

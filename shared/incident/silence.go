@@ -1,6 +1,7 @@
 package incident
 
 import (
+	"fmt"
 	"time"
 
 	"coldaisle.dev/shared/reading"
@@ -82,15 +83,18 @@ func DescribePastSilence(newest, end time.Time) string {
 
 // DescribeGatewaySilence describes a gateway whose nodes are all silent.
 func DescribeGatewaySilence(gateway string, nodes int, newest time.Time, cause SilenceCause, now time.Time) string {
-	of := ", no reading from its " + countOf(nodes, "node") + " for " + silentFor(now.Sub(newest))
+	state := " alive"
 	switch cause {
 	case GatewaySilence:
-		return "Gateway " + gateway + " silent" + of
+		state = " silent"
 	case UplinkDown:
-		return "Gateway " + gateway + " alive, uplink down" + of
-	default:
-		return "Gateway " + gateway + " alive" + of
+		state = " alive, uplink down"
 	}
+	noun := "nodes"
+	if nodes == 1 {
+		noun = "node"
+	}
+	return fmt.Sprintf("Gateway %s%s, no reading from its %d %s for %s", gateway, state, nodes, noun, silentFor(now.Sub(newest)))
 }
 
 // silentFor rounds, so that the description does not change with every poll. The page shows
