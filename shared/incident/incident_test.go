@@ -219,7 +219,7 @@ func TestJoin(t *testing.T) {
 		return incident.Stretch{Start: after(from), End: after(to), Peak: peak, PeakTime: after(from)}
 	}
 	stored := func(id int64, from, to int, peak float64) incident.Excursion {
-		return incident.Excursion{ID: id, Start: after(from), End: after(to), Peak: peak, PeakTime: after(from)}
+		return incident.Excursion{ID: id, Stretch: incident.Stretch{Start: after(from), End: after(to), Peak: peak, PeakTime: after(from)}}
 	}
 	change := func(i incident.Excursion, f func(*incident.Excursion)) incident.Excursion {
 		f(&i)

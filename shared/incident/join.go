@@ -11,14 +11,11 @@ import (
 // Excursion is the visible result of a rule at a node: one firing stretch, or
 // several with less than [JoinGap] between them.
 type Excursion struct {
-	ID int64 // zero until it is stored
+	Stretch
 
-	Start, End time.Time // first reading beyond the limit; clearing reading, or the newest while it lasts
-	Lasting    bool
-	Peak       float64
-	PeakTime   time.Time
-	Reopened   int  // how often it fired again within [JoinGap] of clearing
-	Late       bool // all its readings came late; nobody is notified
+	ID       int64 // zero until it is stored
+	Reopened int   // how often it fired again within [JoinGap] of clearing
+	Late     bool  // all its readings came late; nobody is notified
 }
 
 // Join merges a stretch into the excursions of its rule at its node. All excursions within
@@ -29,9 +26,7 @@ type Excursion struct {
 // late says that the stretch arrived at least [JoinGap] after its end. The result is late only if
 // everything in it was.
 func (r Rule) Join(excursions []Excursion, s Stretch, late bool) (joined Excursion, absorbed []Excursion) {
-	fresh := Excursion{
-		Start: s.Start, End: s.End, Lasting: s.Lasting, Peak: s.Peak, PeakTime: s.PeakTime, Late: late,
-	}
+	fresh := Excursion{Stretch: s, Late: late}
 	near := slices.DeleteFunc(slices.Clone(excursions), func(e Excursion) bool { return !e.adjoins(s) })
 	if len(near) == 0 {
 		return fresh, nil

@@ -13,13 +13,13 @@ import (
 
 // excursion is one of the rule hot() between two seconds.
 func excursion(from, to int) incident.Excursion {
-	return incident.Excursion{Start: after(from), End: after(to), Peak: 31, PeakTime: after(from)}
+	return incident.Excursion{Stretch: incident.Stretch{Start: after(from), End: after(to), Peak: 31, PeakTime: after(from)}}
 }
 
 func TestReconcile(t *testing.T) {
 	t.Parallel()
 	stored := func(id int64, from, to int, peak float64) incident.Excursion {
-		return incident.Excursion{ID: id, Start: after(from), End: after(to), Peak: peak, PeakTime: after(from)}
+		return incident.Excursion{ID: id, Stretch: incident.Stretch{Start: after(from), End: after(to), Peak: peak, PeakTime: after(from)}}
 	}
 	lasting := func(i incident.Excursion) incident.Excursion { i.Lasting = true; return i }
 	late := func(i incident.Excursion) incident.Excursion { i.Late = true; return i }
@@ -66,8 +66,8 @@ func TestReplay(t *testing.T) {
 	points = append(points, incident.Point{Time: after(5000), Temperature: 31})
 	memory, got := rule.Replay(time.Time{}, points)
 	want := []incident.Excursion{
-		{Start: after(0), End: after(240), Peak: 33, PeakTime: after(60), Reopened: 1},
-		{Start: after(5000), End: after(5000), Lasting: true, Peak: 31, PeakTime: after(5000)},
+		{Stretch: incident.Stretch{Start: after(0), End: after(240), Peak: 33, PeakTime: after(60)}, Reopened: 1},
+		{Stretch: incident.Stretch{Start: after(5000), End: after(5000), Lasting: true, Peak: 31, PeakTime: after(5000)}},
 	}
 	must.Equal(t, "", want, got)
 	one, _ := rule.Advance(incident.Memory{}, points)
@@ -94,7 +94,7 @@ func TestInside(t *testing.T) {
 	t.Parallel()
 	rule := hot()
 	rule.ClearFor = 0
-	over := []incident.Excursion{{ID: 1, Start: after(60), End: after(120), Peak: 33, PeakTime: after(60)}}
+	over := []incident.Excursion{{ID: 1, Stretch: incident.Stretch{Start: after(60), End: after(120), Peak: 33, PeakTime: after(60)}}}
 	for name, c := range map[string]struct {
 		change func(r *incident.Rule, i *incident.Excursion)
 		second int

@@ -198,7 +198,7 @@ func TestSilenceInWords(t *testing.T) {
 func TestDescribe(t *testing.T) {
 	t.Parallel()
 	lasted := func(d time.Duration, peak float64, reopened int) incident.Excursion {
-		return incident.Excursion{Start: noon, End: noon.Add(d), Peak: peak, Reopened: reopened}
+		return incident.Excursion{Stretch: incident.Stretch{Start: noon, End: noon.Add(d), Peak: peak}, Reopened: reopened}
 	}
 	rule := func(q incident.Quantity, d incident.Direction, limit float64) incident.Rule {
 		return incident.Rule{Quantity: q, Direction: d, Limit: limit}

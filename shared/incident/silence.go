@@ -76,11 +76,6 @@ func DescribeSilence(newest time.Time, interval time.Duration, cause SilenceCaus
 	return text + cause.words()
 }
 
-// DescribePastSilence describes a node that was silent until a time: "No reading for 12 min".
-func DescribePastSilence(newest, end time.Time) string {
-	return "No reading for " + InWords(end.Sub(newest))
-}
-
 // DescribeGatewaySilence describes a gateway whose nodes are all silent.
 func DescribeGatewaySilence(gateway string, nodes int, newest time.Time, cause SilenceCause, now time.Time) string {
 	state := " alive"

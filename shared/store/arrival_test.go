@@ -111,7 +111,7 @@ func TestOrderOfArrivalChangesNothing(t *testing.T) {
 				var previewed []incident.Excursion
 				for _, h := range got {
 					previewed = append(previewed, incident.Excursion{
-						Start: h.Start, End: h.End, Lasting: h.Lasting, Peak: h.Peak, PeakTime: h.PeakTime, Reopened: h.Reopened,
+						Stretch: incident.Stretch{Start: h.Start, End: h.End, Lasting: h.Lasting, Peak: h.Peak, PeakTime: h.PeakTime}, Reopened: h.Reopened,
 					})
 				}
 				if diff := cmp.Diff(rule.Preview(series.points), previewed); diff != "" || len(got) < days || (r == 0 && len(got) != series.excursions) {

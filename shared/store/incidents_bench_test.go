@@ -123,7 +123,7 @@ func BenchmarkReadingWithMemory(b *testing.B) {
 	for _, quantity := range []incident.Quantity{incident.Temperature, incident.TemperatureRate} {
 		rule := incident.Rule{Version: 1, Quantity: quantity, Direction: incident.Above, Limit: -5, Severity: incident.Warning, Enabled: true}
 		memory, _ := rule.Advance(incident.Memory{}, points[:120])
-		before := []incident.Excursion{{ID: 1, Start: points[0].Time, End: points[119].Time, Lasting: true, Peak: 31, PeakTime: points[0].Time}}
+		before := []incident.Excursion{{ID: 1, Stretch: incident.Stretch{Start: points[0].Time, End: points[119].Time, Lasting: true, Peak: 31, PeakTime: points[0].Time}}}
 		b.Run(fmt.Sprint(quantity), func(b *testing.B) {
 			for b.Loop() {
 				if _, stretches := rule.Advance(memory, points); len(stretches) == 1 {

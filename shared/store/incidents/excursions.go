@@ -103,11 +103,11 @@ func (s Store) describe(ctx context.Context, customerID int64, excursions []Excu
 			e.Reason = incident.DescribeMissing(e.Quantity, e.PeakTime, e.EndTime, e.Lasting, now)
 		case e.Kind != incident.KindSilence:
 			rule := incident.Rule{Quantity: e.Quantity, Direction: e.Direction, Limit: e.LimitValue}
-			e.Reason = rule.Describe(incident.Excursion{Start: e.StartTime, End: e.EndTime, Peak: e.Peak, Reopened: e.Reopened})
+			e.Reason = rule.Describe(incident.Excursion{Stretch: incident.Stretch{Start: e.StartTime, End: e.EndTime, Peak: e.Peak}, Reopened: e.Reopened})
 		case e.Lasting:
 			silent = append(silent, e)
 		default:
-			e.Reason = incident.DescribePastSilence(e.PeakTime, e.EndTime)
+			e.Reason = "No reading for " + incident.InWords(e.EndTime.Sub(e.PeakTime))
 		}
 	}
 	if len(silent) == 0 {
@@ -221,12 +221,11 @@ func (s Store) Excursion(ctx context.Context, customerID, id int64, now time.Tim
 		JOIN chain c ON c.id = e.id AND c.merged_into IS NULL
 		WHERE e.customer_id = @customer AND `+store.RoomIn("e.room_id"),
 		pgx.StrictNamedArgs{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx)})
-	if err != nil {
-		return Excursion{}, fmt.Errorf("excursion %d: %w", id, err)
-	}
 	one := []Excursion{found}
-	err = s.describe(ctx, customerID, one, now)
-	return one[0], err
+	if err == nil {
+		err = s.describe(ctx, customerID, one, now)
+	}
+	return one[0], store.Wrap(err, "excursion %d", id)
 }
 
 // JudgeExcursion sets the verdict on a customer's anomaly and the feedback on its prediction:
@@ -257,9 +256,6 @@ func (s Store) JudgeExcursion(ctx context.Context, customerID, id int64, verdict
 		UPDATE excursions SET verdict = @verdict
 		WHERE id = @id AND customer_id = @customer AND NOT EXISTS (SELECT FROM theirs WHERE used_in_training)`,
 		pgx.StrictNamedArgs{"id": found.ID, "customer": customerID, "verdict": string(verdict), "feedback": string(feedback)})
-	if err != nil {
-		return Excursion{}, fmt.Errorf("judge excursion %d: %w", id, err)
-	}
 	found.Verdict = verdict
-	return found, nil
+	return found, store.Wrap(err, "judge excursion %d", id)
 }

@@ -1,6 +1,7 @@
 package incidents
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -167,6 +168,8 @@ type storedRow struct {
 	Excursion
 
 	KnownExcess float64 // of its incident
+
+	was incident.Excursion
 }
 
 // lockAndLoad locks a node and reads the state of its rules. It reports false if no customer
@@ -280,9 +283,7 @@ func lockAndLoad(ctx context.Context, tx *store.DB, j Judged) (n nodeRules, visi
 func (n *nodeRules) setRules(rules []RuleRow, j Judged) {
 	n.changed = map[int64]time.Time{}
 	for _, r := range rules {
-		if n.changed[r.ID] = store.UTC(n.owner.PlacedAt); r.ChangedAt != nil && r.ChangedAt.After(n.changed[r.ID]) {
-			n.changed[r.ID] = r.ChangedAt.UTC()
-		}
+		n.changed[r.ID] = reading.Later(store.UTC(n.owner.PlacedAt), store.UTC(r.ChangedAt))
 	}
 	sensor := j.NodeID
 	if n.owner.SensorName == "" {
@@ -304,11 +305,11 @@ func (n *nodeRules) setMemory(memory []memoryRow, stored []storedRow, at time.Ti
 		if !e.Lasting && e.RoomID != 0 && e.RoomID != n.owner.RoomID && !at.Before(store.UTC(n.owner.PlacedAt)) {
 			continue // it ended before the sensor was moved here
 		}
-		n.stored[e.ID] = e
-		n.excursions[e.RuleID] = append(n.excursions[e.RuleID], incident.Excursion{
-			ID: e.ID, Start: e.StartTime.UTC(), End: e.EndTime.UTC(), Lasting: e.Lasting, Peak: e.Peak, PeakTime: e.PeakTime.UTC(),
-			Reopened: e.Reopened, Late: e.Late,
-		})
+		e.was = incident.Excursion{
+			Stretch: incident.Stretch{Start: e.StartTime.UTC(), End: e.EndTime.UTC(), Lasting: e.Lasting, Peak: e.Peak, PeakTime: e.PeakTime.UTC()},
+			ID:      e.ID, Reopened: e.Reopened, Late: e.Late,
+		}
+		n.stored[e.ID], n.excursions[e.RuleID] = e, append(n.excursions[e.RuleID], e.was)
 	}
 }
 
@@ -336,10 +337,7 @@ func (n nodeRules) advance(ctx context.Context, tx *store.DB, j Judged) error {
 	if err != nil {
 		return fmt.Errorf("write: %w", err)
 	}
-	now := j.Arrived
-	if now.IsZero() {
-		now = j.Time
-	}
+	now := cmp.Or(j.Arrived, j.Time)
 	for _, room := range rooms {
 		s := w.touched[room]
 		if err := updateIncidents(ctx, tx, n.owner.CustomerID, placeOf(false, room, j.NodeID, ""), s.from, s.until, now); err != nil {

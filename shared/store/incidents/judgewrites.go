@@ -3,6 +3,7 @@ package incidents
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -100,9 +101,7 @@ func (w *writes) judge(ctx context.Context, tx *store.DB, rule incident.Rule) er
 		before.Last = changed.Add(-time.Microsecond)
 	}
 	after, stretches := rule.Advance(before, points)
-	if !after.Settled() || !before.Settled() {
-		w.saveMemory(rule.ID, after)
-	}
+	w.saveMemory(rule.ID, before, after)
 	w.saveExcursions(rule, stretches, nil)
 	return nil
 }
@@ -137,9 +136,7 @@ func (w *writes) judgeFinding(f incident.Finding) {
 		before = incident.Memory{Last: before.Last}
 	}
 	after, stretches := f.Advance(before, at)
-	if !after.Settled() || !before.Settled() {
-		w.saveMemory(rule.ID, after)
-	}
+	w.saveMemory(rule.ID, before, after)
 	for i := range stretches { // the last node that holds ends the room's forecast, even if another's reading is newer
 		s := &stretches[i]
 		s.Lasting = s.Lasting || (f.Kind == incident.KindForecast && w.roomHolds)
@@ -154,7 +151,10 @@ func (w *writes) judgeFinding(f incident.Finding) {
 
 // saveMemory stores a rule's memory, or deletes it once it is settled, because detection judges
 // every reading of a node that has memory.
-func (w *writes) saveMemory(rule int64, m incident.Memory) {
+func (w *writes) saveMemory(rule int64, before, m incident.Memory) {
+	if before.Settled() && m.Settled() {
+		return
+	}
 	key := pgx.StrictNamedArgs{"channel": int64(w.judged.Channel), "node": w.judged.NodeID, "rule": rule}
 	if m.Settled() {
 		w.batch.Queue(`DELETE FROM rule_memory WHERE channel = @channel AND node_id = @node AND rule_id = @rule`, key)
@@ -179,15 +179,11 @@ const newExcursion = math.MaxInt64 / 2
 // with the finding if there is one. A finding that holds joins excursions of its cause; one that
 // does not ends those that last.
 func (w *writes) saveExcursions(rule incident.Rule, stretches []incident.Stretch, f *incident.Finding) {
-	stored := map[int64]incident.Excursion{}
 	current := slices.Clone(w.excursions[rule.ID])
 	if f != nil {
 		current = slices.DeleteFunc(current, func(e incident.Excursion) bool {
 			return !f.Holds && !e.Lasting || f.Holds && w.stored[e.ID].part().Cause != w.causeOf(*f)
 		})
-	}
-	for _, e := range current {
-		stored[e.ID] = e
 	}
 	for k, stretch := range stretches {
 		late := w.judged.Arrived.Sub(stretch.End) >= incident.JoinGap
@@ -208,22 +204,44 @@ func (w *writes) saveExcursions(rule incident.Rule, stretches []incident.Stretch
 		}
 	}
 	for _, e := range current {
-		before, isStored := stored[e.ID]
-		if isStored && before == e || !isStored && f != nil && !f.Holds { // the excursion that the finding would end has ended
+		before := w.stored[e.ID].was
+		if before.ID == 0 && f != nil && !f.Holds { // the excursion that the finding would end has ended
 			continue
 		}
 		shown := f
-		if f != nil && isStored && !shows(*f, before, e, reading.TruncateTime(w.judged.Time)) {
+		if f != nil && before.ID != 0 && !shows(*f, before, e, reading.TruncateTime(w.judged.Time)) {
 			shown = nil
 		}
-		if !isStored || w.changesIncident(rule, before, e, shown) {
-			w.touch(before, e)
-		}
-		if isStored {
-			w.updateExcursion(rule, e, shown)
-		} else {
-			w.insertExcursion(rule, e, shown)
-		}
+		w.saveExcursion(rule, before, e, shown)
+	}
+}
+
+// saveExcursion stores an excursion that was another before, which is zero for a new one, with a
+// finding that it shows now.
+func (w *writes) saveExcursion(rule incident.Rule, before, e incident.Excursion, shown *incident.Finding) {
+	if before == e {
+		return
+	}
+	if before.ID == 0 || w.changesIncident(rule, before, e, shown) {
+		w.touch(before, e)
+	}
+	args := pgx.StrictNamedArgs{
+		"start": e.Start, "end": e.End, "lasting": e.Lasting, "resolution": "cleared", "peak": e.Peak, "peak_time": e.PeakTime,
+		"reopened": e.Reopened, "late": e.Late, "finding": nil, "severity": nil, "quantity": nil, "limit": nil,
+	}
+	if e.Lasting {
+		args["resolution"] = ""
+	}
+	switch {
+	case shown != nil:
+		args["finding"], args["severity"], args["quantity"], args["limit"] = newFinding(*shown, w.judged.Time), string(shown.Severity), string(shown.Quantity), shown.Limit
+	case before.ID == 0:
+		args["severity"], args["quantity"], args["limit"] = string(rule.Severity), string(rule.Quantity), rule.Limit
+	}
+	if before.ID == 0 {
+		w.insertExcursion(rule, args)
+	} else {
+		w.updateExcursion(rule, e.ID, args)
 	}
 }
 
@@ -236,26 +254,7 @@ func shows(f incident.Finding, before, e incident.Excursion, at time.Time) bool 
 	return f.Holds && e.PeakTime.Equal(at)
 }
 
-func (w *writes) excursionArgs(e incident.Excursion, f *incident.Finding) pgx.StrictNamedArgs {
-	resolution := "cleared"
-	if e.Lasting {
-		resolution = ""
-	}
-	args := pgx.StrictNamedArgs{
-		"start": e.Start, "end": e.End, "lasting": e.Lasting, "resolution": resolution, "peak": e.Peak, "peak_time": e.PeakTime,
-		"reopened": e.Reopened, "late": e.Late, "finding": nil, "severity": nil, "quantity": nil, "limit": nil,
-	}
-	if f != nil {
-		args["finding"], args["severity"], args["quantity"], args["limit"] = newFinding(*f, w.judged.Time), string(f.Severity), string(f.Quantity), f.Limit
-	}
-	return args
-}
-
-func (w *writes) insertExcursion(rule incident.Rule, e incident.Excursion, f *incident.Finding) {
-	args := w.excursionArgs(e, f)
-	if f == nil {
-		args["severity"], args["quantity"], args["limit"] = string(rule.Severity), string(rule.Quantity), rule.Limit
-	}
+func (w *writes) insertExcursion(rule incident.Rule, args pgx.StrictNamedArgs) {
 	maps.Copy(args, pgx.StrictNamedArgs{
 		"customer": w.owner.CustomerID, "kind": string(cmp.Or(rule.Kind, incident.KindThreshold)), "channel": int64(w.judged.Channel),
 		"node": w.judged.NodeID, "sensor": w.owner.SensorName, "room": w.owner.RoomID, "room_name": w.owner.RoomName,
@@ -283,10 +282,8 @@ func (w *writes) insertExcursion(rule incident.Rule, e incident.Excursion, f *in
 		WHERE p.feedback IS NULL -- a verdict is on what was predicted when it was given`, args)
 }
 
-func (w *writes) updateExcursion(rule incident.Rule, e incident.Excursion, f *incident.Finding) {
-	args := w.excursionArgs(e, f)
-	args["id"], args["room"], args["room_name"] = e.ID, w.owner.RoomID, w.owner.RoomName
-	args["unit"] = rule.Quantity.Unit()
+func (w *writes) updateExcursion(rule incident.Rule, id int64, args pgx.StrictNamedArgs) {
+	args["id"], args["room"], args["room_name"], args["unit"] = id, w.owner.RoomID, w.owner.RoomName, rule.Quantity.Unit()
 	w.batch.Queue(`
 		UPDATE excursions
 		SET start_time = @start, end_time = @end, lasting = @lasting, resolution = @resolution, peak = @peak, peak_time = @peak_time,
@@ -298,4 +295,195 @@ func (w *writes) updateExcursion(rule incident.Rule, e incident.Excursion, f *in
 		    finding = COALESCE(@finding, finding), severity = COALESCE(@severity, severity), quantity = COALESCE(@quantity, quantity),
 		    limit_value = COALESCE(@limit, limit_value)
 		WHERE id = @id`, args)
+}
+
+// endless is later than every reading.
+func endless() time.Time { return time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC) }
+
+// span is the range of time whose readings are judged again.
+type span struct {
+	from, until time.Time
+	// cut says that the rule, room or holder changed at the end, so nothing lasts beyond it.
+	cut bool
+}
+
+func (s span) contains(t time.Time) bool { return !t.Before(s.from) && !t.After(s.until) }
+
+// judgeAround replays the stored raw readings around a reading, so that the result does not
+// depend on the order of arrival. It reports false if they are no longer stored.
+func (w *writes) judgeAround(ctx context.Context, tx *store.DB, rule incident.Rule, before incident.Memory, points []incident.Point) (done bool, err error) {
+	at := points[len(points)-1].Time
+	s := w.spanAround(rule, before, at)
+	if s.from.Add(-incident.RateReach).Before(w.rawFrom) {
+		return false, nil
+	}
+	open := !before.Settled() && s.contains(before.BreakingSince)
+	if !open && len(w.within(rule, s)) == 0 && rule.Quantity != incident.TemperatureRate && !rule.Breaks(points) {
+		return true, nil // it breaks no limit, and there is no excursion that it could split
+	}
+	// An end ahead of the database's clock was written while a clock was wrong. Comparing with
+	// the time of arrival would not do: the messages of a backlog arrive in any order.
+	dated := slices.DeleteFunc(slices.Clone(w.excursions[rule.ID]), func(e incident.Excursion) bool {
+		return e.End.After(w.notAhead)
+	})
+	if !s.cut && rule.Inside(dated, points) {
+		return true, nil
+	}
+	after, excursions, err := w.replay(ctx, tx, rule, before, s, points)
+	if err == nil && !s.cut && !after.Settled() && s.until.Before(endless()) { // it goes on after the span
+		s.until = endless()
+		after, excursions, err = w.replay(ctx, tx, rule, before, s, points)
+	}
+	if err != nil {
+		return false, err
+	}
+	if !s.cut && s.until.Equal(endless()) {
+		if after.Last.Before(before.Last) {
+			return false, nil // the memory includes readings that are not stored yet
+		}
+		w.saveMemory(rule.ID, before, after)
+	}
+	if s.cut {
+		for k := range excursions {
+			excursions[k].Lasting = false
+		}
+	}
+	w.replaceExcursions(rule, w.within(rule, s), excursions)
+	return true, nil
+}
+
+func (w *writes) within(rule incident.Rule, s span) []incident.Excursion {
+	return slices.DeleteFunc(slices.Clone(w.excursions[rule.ID]), func(e incident.Excursion) bool {
+		return e.Start.After(s.until) || (!e.Lasting && e.End.Before(s.from))
+	})
+}
+
+// spanAround is the span that a reading can affect, widened to whole excursions and limited
+// to the time in which the rule was unchanged, in this room and for this customer; an excursion
+// that it has judged on both sides of its change stays whole.
+func (w *writes) spanAround(rule incident.Rule, before incident.Memory, at time.Time) span {
+	s := span{from: at.Add(-incident.Reach), until: at.Add(incident.Reach)}
+	if s.until.After(w.judged.Arrived) {
+		s.until = endless()
+	}
+	if !before.Settled() && !before.BreakingSince.After(s.until) {
+		s.until = endless()
+		s.from = reading.Earlier(s.from, before.BreakingSince)
+	}
+	for widened := true; widened; {
+		widened = false
+		for _, e := range w.excursions[rule.ID] {
+			switch {
+			case e.Start.After(s.until), !e.Lasting && e.End.Before(s.from):
+			case e.Start.Before(s.from):
+				s.from, widened = e.Start, true
+			case e.Lasting && s.until.Before(endless()):
+				s.until, widened = endless(), true
+			case e.End.After(s.until):
+				s.until, widened = e.End, true
+			}
+		}
+	}
+	changed := w.changed[rule.ID]
+	from := changed
+	if !before.Settled() && s.contains(before.BreakingSince) {
+		from = reading.Earlier(from, before.BreakingSince)
+	}
+	for _, e := range w.within(rule, s) { // late readings may have begun one before the change
+		if e.Lasting || !e.End.Before(changed) {
+			from = reading.Earlier(from, e.Start)
+		}
+	}
+	if at.Before(changed) { // late, and judged by the rules in force on arrival
+		if from.Equal(changed) && (!w.newest.Time.Before(from) || !before.Last.Before(from)) {
+			s.until, s.cut = reading.Earlier(s.until, from.Add(-time.Microsecond)), true
+		}
+		from = time.Time{}
+	}
+	if visible := w.owner.VisibleFrom; visible != nil && visible.After(from) {
+		from = *visible
+	}
+	s.from = reading.Later(s.from, from)
+	if held := w.owner.HeldUntil; held != nil {
+		s.until, s.cut = reading.Earlier(s.until, held.Add(-time.Microsecond)), true
+	}
+	return s
+}
+
+// movedSince returns the start of the oldest excursion that moved to this channel when its
+// sensor was signed; readings of the open channel count from then on. Usually there is none,
+// and it returns endless.
+func (w *writes) movedSince(rule incident.Rule, before incident.Memory, s span) time.Time {
+	moved := endless()
+	signed := w.owner.SignedFrom
+	if signed == nil || w.judged.Channel == reading.Open {
+		return moved
+	}
+	if !before.Settled() && before.BreakingSince.Before(*signed) {
+		moved = before.BreakingSince
+	}
+	for _, e := range w.within(rule, s) {
+		if e.Start.Before(*signed) {
+			moved = reading.Earlier(moved, e.Start)
+		}
+	}
+	return moved
+}
+
+// replay judges the raw readings of a span, together with the window's readings and the
+// node's newest one, which ingest may not have stored yet.
+func (w *writes) replay(ctx context.Context, tx *store.DB, rule incident.Rule, before incident.Memory, s span, points []incident.Point) (incident.Memory, []incident.Excursion, error) {
+	raw, err := store.AllPlanned(ctx, tx, pgx.RowToStructByName[incident.Point], `
+		SELECT timestamp AS time, COALESCE(temperature, 'NaN') AS temperature, COALESCE(humidity, 'NaN') AS humidity
+		FROM sensor_data.readings r
+		WHERE node_id = @node AND timestamp BETWEEN @from AND @until AND timestamp <= `+store.NotAhead+`
+		  AND (customer_id = @channel OR (customer_id = 0 AND timestamp >= @moved AND EXISTS (
+		      SELECT FROM visible_spans v
+		      WHERE v.customer_id = @channel AND v.node_id = @node AND v.channel = 0 AND r.timestamp >= v.visible_from AND r.timestamp < v.visible_until)))
+		ORDER BY timestamp, message_id`,
+		pgx.StrictNamedArgs{
+			"node": w.judged.NodeID, "channel": int64(w.judged.Channel), "from": s.from.Add(-incident.RateReach), "until": s.until,
+			"moved": w.movedSince(rule, before, s),
+		})
+	if err != nil {
+		return incident.Memory{}, nil, fmt.Errorf("raw readings: %w", err)
+	}
+	at := points[len(points)-1].Time
+	var known []time.Time
+	for i := range raw {
+		raw[i].Time = raw[i].Time.UTC()
+		if t := raw[i].Time; !t.Before(points[0].Time.Add(-time.Second)) && !t.After(at) { // near the window
+			known = append(known, t)
+		}
+	}
+	others := w.judged.points(known...)
+	if own := others[len(others)-1]; s.contains(own.Time) && !slices.Contains(raw, own) { // not stored, or with other values
+		raw = append(raw, own)
+	}
+	if !slices.ContainsFunc(raw, func(p incident.Point) bool { return p.Time.Equal(w.newest.Time) }) {
+		others = append(others, w.newest)
+	}
+	for _, p := range others {
+		if s.contains(p.Time) && !slices.Contains(known, p.Time) {
+			raw = append(raw, p)
+		}
+	}
+	after, excursions := rule.Replay(s.from.Add(-time.Microsecond), raw)
+	return after, excursions, nil
+}
+
+// replaceExcursions stores excursions in place of the affected stored ones.
+func (w *writes) replaceExcursions(rule incident.Rule, affected, excursions []incident.Excursion) {
+	absorbed := rule.Reconcile(affected, excursions, w.judged.Arrived)
+	for _, e := range excursions {
+		w.saveExcursion(rule, w.stored[e.ID].was, e, nil)
+	}
+	for id, into := range absorbed {
+		w.touch(w.stored[id].was)
+		if into < 0 {
+			w.batch.Queue(`DELETE FROM excursions WHERE id = @id`, pgx.StrictNamedArgs{"id": id})
+			continue
+		}
+		w.batch.Queue(`UPDATE excursions SET lasting = false, merged_into = @into WHERE id = @id`, pgx.StrictNamedArgs{"id": id, "into": excursions[into].ID})
+	}
 }
