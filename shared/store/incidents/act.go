@@ -82,13 +82,13 @@ func (s Store) Act(ctx context.Context, customerID, id int64, a Action, now time
 			return fmt.Errorf("update: %w", err)
 		}
 		log := []change{{
-			incident: id, room: found.RoomID, person: a.By, comment: a.Comment,
+			Incident: id, Room: found.RoomID, Person: a.By, Comment: a.Comment,
 			Transition: incident.Transition{Event: event, At: now, Calls: event == incident.EventGivenBack && !found.Late && !g.Silenced()},
 		}}
 		if event == incident.EventHandedOver {
-			log[0].comment = "to " + a.To
+			log[0].Comment = "to " + a.To
 			if a.Comment != "" {
-				log = append(log, change{incident: id, room: found.RoomID, person: a.By, comment: a.Comment, Transition: incident.Transition{Event: incident.EventCommented, At: now}})
+				log = append(log, change{Incident: id, Room: found.RoomID, Person: a.By, Comment: a.Comment, Transition: incident.Transition{Event: incident.EventCommented, At: now}})
 			}
 		}
 		return logChanges(ctx, tx, customerID, log)
@@ -184,16 +184,13 @@ func (a Action) perform(found lockedIncident, g incident.Gathered, now time.Time
 func (s Store) GiveBackAll(ctx context.Context, customerID int64, holder, by string, now time.Time) error {
 	ids, err := store.Values[int64](ctx, s.db, `SELECT id FROM room_incidents WHERE customer_id = @customer AND lasting AND merged_into IS NULL AND taken_by = @holder
 		ORDER BY id`, pgx.StrictNamedArgs{"customer": customerID, "holder": holder})
-	if err != nil {
-		return store.Wrap(err, "incidents of %s", holder)
-	}
 	for _, id := range ids {
 		_, err := s.Act(ctx, customerID, id, Action{Event: incident.EventGivenBack, By: by, Of: holder}, now)
 		if err != nil && !errors.Is(err, ErrIncidentOver) && !errors.Is(err, ErrNobodyHasIt) { // these by what came meanwhile
 			return err
 		}
 	}
-	return nil
+	return store.Wrap(err, "incidents of %s", holder)
 }
 
 // RenameHolder has a customer's lasting incidents follow the new name of the person who has them, for
@@ -210,9 +207,8 @@ func (s Store) RenameHolder(ctx context.Context, customerID int64, from, to stri
 // One that another transaction changes at this moment stays unseen.
 func (s Store) See(ctx context.Context, customerID int64, ids []int64, by string, now time.Time) (int, error) {
 	var changes []change
-	err := s.db.InTx(ctx, func(tx *store.DB) error {
-		type row struct{ ID, RoomID int64 }
-		rows, err := store.All[row](ctx, tx, `
+	err := s.db.InTx(ctx, func(tx *store.DB) (err error) {
+		changes, err = store.All[change](ctx, tx, `
 			WITH unseen AS (
 			    SELECT i.id FROM room_incidents i
 			    WHERE i.customer_id = @customer AND NOT i.seen AND NOT i.lasting AND i.merged_into IS NULL AND `+store.RoomIn("i.room_id")+`
@@ -221,14 +217,13 @@ func (s Store) See(ctx context.Context, customerID int64, ids []int64, by string
 			    FOR NO KEY UPDATE OF i SKIP LOCKED
 			)
 			UPDATE room_incidents i SET seen = true FROM unseen u WHERE i.id = u.id
-			RETURNING i.id, COALESCE(i.room_id, 0) AS room_id`,
+			RETURNING i.id AS incident, COALESCE(i.room_id, 0) AS room`,
 			pgx.StrictNamedArgs{"customer": customerID, "ids": ids, "rooms": store.RoomsOf(ctx)})
 		if err != nil {
 			return fmt.Errorf("mark: %w", err)
 		}
-		changes = make([]change, len(rows))
-		for k, r := range rows {
-			changes[k] = change{incident: r.ID, room: r.RoomID, person: by, Transition: incident.Transition{Event: incident.EventSeen, At: now}}
+		for k := range changes {
+			changes[k].Person, changes[k].Transition = by, incident.Transition{Event: incident.EventSeen, At: now}
 		}
 		return logChanges(ctx, tx, customerID, changes)
 	})

@@ -80,31 +80,23 @@ func (s Store) Changes(ctx context.Context, customerID, after int64, limit int, 
 	case len(found) > 0: // some may have been added since the end was read
 		part.Next = max(last, found[len(found)-1].Number)
 	}
-	part.Incidents, err = s.changedIncidents(ctx, customerID, part.Changes, now)
-	return part, err
-}
-
-func (s Store) changedIncidents(ctx context.Context, customerID int64, changes []Change, now time.Time) (map[int64]Incident, error) {
-	byID := map[int64]Incident{}
-	if len(changes) == 0 {
-		return byID, nil
+	if len(part.Changes) == 0 {
+		return part, nil
 	}
-	ids := make([]int64, len(changes))
-	for i, c := range changes {
+	ids := make([]int64, len(part.Changes))
+	for i, c := range part.Changes {
 		ids[i] = c.IncidentID
 	}
-	found, err := store.All[Incident](ctx, s.db, `SELECT `+incidentColumns+fromIncidents()+` AND i.id = ANY (@ids)`,
+	changed, err := store.All[Incident](ctx, s.db, `SELECT `+incidentColumns+fromIncidents()+` AND i.id = ANY (@ids)`,
 		pgx.StrictNamedArgs{"ids": ids, "customer": customerID, "rooms": store.RoomsOf(ctx)})
-	if err != nil {
-		return nil, fmt.Errorf("changed incidents of customer %d: %w", customerID, err)
+	if err == nil {
+		err = s.complete(ctx, customerID, changed, nil, now)
 	}
-	if err := s.complete(ctx, customerID, found, nil, now); err != nil {
-		return nil, err
+	part.Incidents = make(map[int64]Incident, len(changed))
+	for _, i := range changed {
+		part.Incidents[i.ID] = i
 	}
-	for _, i := range found {
-		byID[i.ID] = i
-	}
-	return byID, nil
+	return part, store.Wrap(err, "changed incidents of customer %d", customerID)
 }
 
 // ListenChanges calls changed with the customer at each commit that adds to a log, as

@@ -26,6 +26,7 @@ var ErrTooManyDrills = errors.New("too many drills")
 // and sensor are as they were when it began.
 type Drill struct {
 	ID         int64
+	CustomerID int64
 	OnSite     bool // a gateway of the customer sends it, else the API
 	RuleID     int64
 	Quantity   incident.Quantity
@@ -42,14 +43,9 @@ type Drill struct {
 	Stages     []*time.Time // when it reached each of [incident.DrillStages]; null: not yet
 }
 
-const drillColumns = `d.id, d.on_site, d.rule_id, d.quantity, d.direction, d.limit_value, d.severity, d.node_id, d.sensor_name, d.room_id, d.room_name,
+const drillColumns = `d.id, d.customer_id, d.on_site, d.rule_id, d.quantity, d.direction, d.limit_value, d.severity, d.node_id, d.sensor_name, d.room_id, d.room_name,
 	d.started_by, d.created_at, COALESCE((SELECT i.id FROM room_incidents i WHERE i.drill_id = d.id), 0) AS incident_id,
 	ARRAY[d.sent_at, d.published_at, d.ingested_at, d.judged_at, d.alert_at, d.shown_at, d.told_at, d.taken_at] AS stages`
-
-// Cause returns the cause of the drill's incident.
-func (d Drill) Cause() incident.Cause {
-	return incident.CauseOf(incident.KindThreshold, d.Quantity, d.Direction, "")
-}
 
 // Reached returns the times at which the drill reached its stages.
 func (d Drill) Reached() map[incident.DrillStage]time.Time {
@@ -74,21 +70,16 @@ func (d Drill) excursion(i Incident) Excursion {
 // StartDrill begins a drill of a customer's rule at a sensor, and returns the code for its
 // message. The caller holds the lock of the account's changes. Error: [ErrTooManyDrills].
 func (s Store) StartDrill(ctx context.Context, customerID int64, d Drill) (started Drill, code string, err error) {
-	today, err := store.Value[int64](ctx, s.db, nil, `
-		SELECT count(*) FROM drills WHERE customer_id = @customer AND created_at > now() - interval '1 day'`, pgx.StrictNamedArgs{"customer": customerID})
-	if err != nil {
-		return Drill{}, "", fmt.Errorf("drills of a day: %w", err)
-	}
-	if today >= MaxDrills {
-		return Drill{}, "", ErrTooManyDrills
-	}
 	code = rand.Text()
-	id, err := store.Value[int64](ctx, s.db, store.ErrNoCustomer, `
+	id, err := store.Value[int64](ctx, s.db, ErrTooManyDrills, `
 		INSERT INTO drills (customer_id, code_hash, on_site, rule_id, quantity, direction, limit_value, severity, node_id, sensor_name, room_id, room_name, started_by, sent_at)
-		VALUES (@customer, @hash, @on_site, @rule, @quantity, @direction, @limit, @severity, @node, @sensor, @room, @room_name, @by, CASE WHEN NOT @on_site THEN now() END)
+		SELECT @customer::bigint, @hash, @on_site::boolean, @rule, @quantity, @direction, @limit, @severity, @node, @sensor, @room, @room_name, @by,
+		       CASE WHEN NOT @on_site THEN now() END
+		WHERE (SELECT count(*) FROM drills WHERE customer_id = @customer AND created_at > now() - interval '1 day') < @most
 		RETURNING id`, pgx.StrictNamedArgs{
 		"customer": customerID, "hash": store.CodeHash(code), "on_site": d.OnSite, "rule": d.RuleID, "quantity": string(d.Quantity), "direction": string(d.Direction),
 		"limit": d.LimitValue, "severity": string(d.Severity), "node": d.NodeID, "sensor": d.SensorName, "room": d.RoomID, "room_name": d.RoomName, "by": d.StartedBy,
+		"most": MaxDrills,
 	})
 	if err != nil {
 		return Drill{}, "", fmt.Errorf("start drill: %w", err)
@@ -141,12 +132,7 @@ func (s Store) JudgeDrill(ctx context.Context, m DrillMessage) (known bool, err 
 		if known, err = New(tx).ReachDrill(ctx, incident.DrillJudged, m); err != nil || !known {
 			return err
 		}
-		type row struct {
-			Drill
-
-			CustomerID int64
-		}
-		d, err := store.One[row](ctx, tx, store.ErrNoDrill, `SELECT `+drillColumns+`, d.customer_id FROM drills d WHERE d.code_hash = @hash`,
+		d, err := store.One[Drill](ctx, tx, store.ErrNoDrill, `SELECT `+drillColumns+` FROM drills d WHERE d.code_hash = @hash`,
 			pgx.StrictNamedArgs{"hash": store.CodeHash(m.Code)})
 		if err != nil || d.IncidentID != 0 {
 			return store.Wrap(err, "drill")
@@ -157,13 +143,14 @@ func (s Store) JudgeDrill(ctx context.Context, m DrillMessage) (known bool, err 
 			                            known_severity, known_actual, told_at, drill_id)
 			VALUES (@customer, @room, @room_name, @cause, @severity, true, @at, @at, true, true, false, 1, @severity, true, @at, @drill)
 			RETURNING id`, pgx.StrictNamedArgs{
-			"customer": d.CustomerID, "room": d.RoomID, "room_name": d.RoomName, "cause": string(d.Cause()), "severity": string(d.Severity), "at": at, "drill": d.ID,
+			"customer": d.CustomerID, "room": d.RoomID, "room_name": d.RoomName, "severity": string(d.Severity), "at": at, "drill": d.ID,
+			"cause": string(incident.CauseOf(incident.KindThreshold, d.Quantity, d.Direction, "")),
 		})
 		if err != nil {
 			return fmt.Errorf("incident: %w", err)
 		}
 		return logChanges(ctx, tx, d.CustomerID, []change{
-			{incident: id, room: d.RoomID, Transition: incident.Transition{Event: incident.EventStarted, At: at, Calls: true}},
+			{Incident: id, Room: d.RoomID, Transition: incident.Transition{Event: incident.EventStarted, At: at, Calls: true}},
 		})
 	})
 	return known, store.Wrap(err, "judge drill")
@@ -222,7 +209,6 @@ func (s Store) showDrills(ctx context.Context, shown []Incident) (map[int64][]Ex
 
 // endDrills ends the incidents of a customer's drills that have passed or expired.
 func (s Store) endDrills(ctx context.Context, customerID int64, now time.Time) error {
-	type row struct{ ID, RoomID int64 }
 	const due = `i.customer_id = @customer AND i.lasting AND i.merged_into IS NULL AND d.id = i.drill_id
 		AND ((d.taken_at IS NOT NULL AND d.told_at IS NOT NULL) OR d.created_at <= @now::timestamptz - @valid::interval)`
 	args := pgx.StrictNamedArgs{"customer": customerID, "now": now, "valid": incident.DrillTakenTime}
@@ -231,18 +217,17 @@ func (s Store) endDrills(ctx context.Context, customerID int64, now time.Time) e
 		return store.Wrap(err, "due drills of customer %d", customerID)
 	}
 	return s.db.InTx(ctx, func(tx *store.DB) error {
-		rows, err := store.All[row](ctx, tx, `
+		changes, err := store.All[change](ctx, tx, `
 			UPDATE room_incidents i
 			SET lasting = false, breaking = false, seen = true, end_time = GREATEST(i.start_time, @now)
 			FROM drills d
 			WHERE `+due+`
-			RETURNING i.id, i.room_id`, args)
+			RETURNING i.id AS incident, i.room_id AS room`, args)
 		if err != nil {
 			return fmt.Errorf("end drills of customer %d: %w", customerID, err)
 		}
-		changes := make([]change, len(rows))
-		for k, r := range rows {
-			changes[k] = change{incident: r.ID, room: r.RoomID, Transition: incident.Transition{Event: incident.EventEnded, At: now}}
+		for k := range changes {
+			changes[k].Transition = incident.Transition{Event: incident.EventEnded, At: now}
 		}
 		return logChanges(ctx, tx, customerID, changes)
 	})

@@ -121,12 +121,9 @@ const (
 	StateTaken   IncidentState = "taken"   // it lasts, and somebody has it
 	StateOver    IncidentState = "over"
 	StateUnseen  IncidentState = "unseen" // over, and not [Incident.Seen]
-)
 
-// StateSilenced and StateLate are answered by [Incident.State], and select nothing.
-const (
-	StateSilenced IncidentState = "silenced" // it lasts, and maintenance covers all of it
-	StateLate     IncidentState = "late"     // it lasts, and every excursion is late: nobody is called
+	StateSilenced IncidentState = "silenced" // it lasts, and maintenance covers all of it; selects nothing
+	StateLate     IncidentState = "late"     // it lasts, and every excursion is late: nobody is called; selects nothing
 )
 
 // State returns whether a lasting incident is open, taken, silenced or late.
@@ -249,12 +246,11 @@ func (s Store) Incident(ctx context.Context, customerID, id int64, now time.Time
 	found, err := store.One[Incident](ctx, s.db, store.ErrNoIncident, chainOf("room_incidents")+`
 	SELECT `+incidentColumns+fromIncidents()+` AND i.id IN (SELECT id FROM chain)`,
 		pgx.StrictNamedArgs{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx)})
-	if err != nil {
-		return Incident{}, fmt.Errorf("incident %d: %w", id, err)
-	}
 	one := []Incident{found}
-	err = s.complete(ctx, customerID, one, nil, now)
-	return one[0], err
+	if err == nil {
+		err = s.complete(ctx, customerID, one, nil, now)
+	}
+	return one[0], store.Wrap(err, "incident %d", id)
 }
 
 // Timeline lists the changes of a customer's incident and of those that were merged into it. The
@@ -282,11 +278,9 @@ func (s Store) complete(ctx context.Context, customerID int64, all []Incident, l
 	if len(all) == 0 {
 		return nil
 	}
-	ids, oldest, lasting := make([]int64, len(all)), now, false
+	ids, oldest := make([]int64, len(all)), now
 	for k, i := range all {
-		ids[k] = i.ID
-		lasting = lasting || i.Lasting
-		oldest = reading.Earlier(oldest, i.StartTime)
+		ids[k], oldest = i.ID, reading.Earlier(oldest, i.StartTime)
 	}
 	parts, err := store.All[Excursion](ctx, s.db, `
 		SELECT `+excursionColumns+`
@@ -309,21 +303,17 @@ func (s Store) complete(ctx context.Context, customerID int64, all []Incident, l
 	if err != nil {
 		return err
 	}
-	var sensors []LiveSensor
-	switch {
-	case !lasting:
-	case live != nil:
-		sensors, err = live()
-	default:
-		sensors, err = s.liveAround(ctx, customerID, all)
+	if live == nil {
+		live = func() ([]LiveSensor, error) { return s.liveAround(ctx, customerID, all) }
 	}
+	sensors, err := live()
 	if err != nil {
 		return err
 	}
 	for _, e := range parts {
 		of[e.IncidentID] = append(of[e.IncidentID], e)
 	}
-	c := conditions{windows: windows, sensors: sensors, live: make(map[string]*LiveSensor, len(sensors)), probe: probe, now: now}
+	c := conditions{windows: windows, live: make(map[string]*LiveSensor, len(sensors)), probe: probe, now: now}
 	for k := range sensors {
 		c.live[sensors[k].NodeID] = &sensors[k]
 	}
@@ -347,10 +337,6 @@ func (s Store) complete(ctx context.Context, customerID int64, all []Incident, l
 // setWorst sets the described excursions of incidents: worst has one for each, and behind these all
 // of silent gateways.
 func setWorst(all []Incident, worst []Excursion, now time.Time) {
-	uplinkDown := map[int64]bool{}
-	for _, e := range worst {
-		uplinkDown[e.IncidentID] = uplinkDown[e.IncidentID] || e.Where == incident.UplinkDown
-	}
 	for k := range all {
 		i := &all[k]
 		i.Worst = worst[k]
@@ -358,7 +344,7 @@ func setWorst(all []Incident, worst []Excursion, now time.Time) {
 			i.Worst.Reason = incident.Rule{Quantity: worst[k].Quantity, Direction: worst[k].Direction, Limit: worst[k].LimitValue}.DescribeDrill()
 		}
 		if i.GatewayID != "" && i.Lasting {
-			if uplinkDown[i.ID] {
+			if slices.ContainsFunc(worst, func(e Excursion) bool { return e.IncidentID == i.ID && e.Where == incident.UplinkDown }) {
 				i.Worst.Where = incident.UplinkDown
 			}
 			i.Worst.Reason = incident.DescribeGatewaySilence(i.GatewayName, i.Now.Sensors, i.Worst.PeakTime, i.Worst.Where, now)
@@ -369,7 +355,6 @@ func setWorst(all []Incident, worst []Excursion, now time.Time) {
 // conditions are those of the moment, from which an incident's present state follows.
 type conditions struct {
 	windows []Maintenance
-	sensors []LiveSensor
 	live    map[string]*LiveSensor // by id
 	probe   incident.Probe
 	now     time.Time
@@ -394,18 +379,13 @@ func (c conditions) silent(node string) bool {
 // resolution returns why an incident's excursions ended. Of the last one of each node and
 // quantity, one that did not clear counts before those that did.
 func resolution(parts []Excursion) string {
-	type watched struct {
-		node      string
-		quantity  incident.Quantity
-		direction incident.Direction
-	}
 	const cleared = "cleared"
 	newest := slices.SortedFunc(slices.Values(parts), func(a, b Excursion) int {
 		return cmp.Or(b.EndTime.Compare(a.EndTime), incident.CompareBools(a.Resolution == cleared, b.Resolution == cleared))
 	})
-	seen := map[watched]bool{}
+	seen := map[[3]string]bool{} // node, quantity and direction
 	for _, e := range newest {
-		of := watched{e.NodeID, e.Quantity, e.Direction}
+		of := [3]string{e.NodeID, string(e.Quantity), string(e.Direction)}
 		if e.Resolution != cleared && !seen[of] && newest[0].EndTime.Sub(e.EndTime) < incident.JoinGap {
 			return e.Resolution
 		}
@@ -499,8 +479,7 @@ func (c conditions) setPresent(i *Incident, parts []Excursion) {
 			i.Now.NextLimit, i.Now.Earliest, i.Now.Latest = &e.LimitValue, f.Earliest, f.Latest
 		}
 	}
-	for k := range c.sensors {
-		l := &c.sensors[k]
+	for _, l := range c.live {
 		here := (i.RoomID != 0 && l.RoomID == i.RoomID) || (i.GatewayID != "" && l.GatewayID == i.GatewayID) || (i.NodeID != "" && l.NodeID == i.NodeID)
 		if here && l.Timestamp != nil && !l.Silent(c.probe, c.now) {
 			i.Now.Heard++
@@ -545,12 +524,9 @@ func (s Store) rates(ctx context.Context, all []Incident, now time.Time) error {
 		        HAVING max(r.timestamp) - min(r.timestamp) >= interval '1 minute') m) AS rate
 		FROM unnest(@ids::bigint[], @channels::bigint[], @nodes::text[], @quantities::text[]) AS w (id, channel, node_id, quantity)`,
 		pgx.StrictNamedArgs{"ids": ids, "channels": channels, "nodes": nodes, "quantities": quantities, "from": now.Add(-rateOver), "newest": now.Add(-rateNewest), "now": now})
-	if err != nil {
-		return fmt.Errorf("rates of change: %w", err)
-	}
 	for _, r := range found {
 		k := slices.IndexFunc(all, func(i Incident) bool { return i.ID == r.ID })
 		all[k].Now.Rate = r.Rate
 	}
-	return nil
+	return store.Wrap(err, "rates of change")
 }

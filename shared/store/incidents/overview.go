@@ -81,7 +81,7 @@ func (s Store) LiveSensors(ctx context.Context, customerID int64) ([]LiveSensor,
 // liveAround lists the sensors in the rooms of lasting incidents, or all sensors if one of these
 // is a gateway's.
 func (s Store) liveAround(ctx context.Context, customerID int64, all []Incident) ([]LiveSensor, error) {
-	rooms := []int64{}
+	var rooms []int64
 	for _, i := range all {
 		switch {
 		case !i.Lasting:
@@ -90,6 +90,9 @@ func (s Store) liveAround(ctx context.Context, customerID int64, all []Incident)
 		default:
 			rooms = append(rooms, i.RoomID)
 		}
+	}
+	if len(rooms) == 0 {
+		return nil, nil
 	}
 	return s.liveSensors(ctx, customerID, nil, rooms)
 }
@@ -197,9 +200,6 @@ func (s Store) LiveVersion(ctx context.Context, customerID int64) (string, error
 	return version, store.Wrap(err, "live version of customer %d", customerID)
 }
 
-// slotsPerHalfHour is the number of slots in a half hour of [HotSpots].
-const slotsPerHalfHour = 3
-
 // HotSpots are the highest temperatures of a node in those half hours of the last day that
 // have a reading.
 type HotSpots struct {
@@ -216,8 +216,8 @@ func (s Store) HotSpots(ctx context.Context, customerID int64, since time.Time, 
 		FROM sensors v
 		CROSS JOIN LATERAL ( -- by the primary key: sorting all at once takes twice as long
 		    SELECT array_agg(half_hour) AS half_hours, array_agg(temperature) AS temperatures
-		    FROM (
-		        SELECT n.slot::int / @width AS half_hour, max(n.max_temperature) AS temperature
+		    FROM ( -- slots are of 10 minutes
+		        SELECT n.slot::int / 3 AS half_hour, max(n.max_temperature) AS temperature
 		        FROM node_slots n
 		        WHERE n.node_id = v.node_id AND n.channel IN (v.customer_id, CASE WHEN v.signed_from IS NULL THEN 0 ELSE v.customer_id END)
 		          AND n.max_temperature IS NOT NULL AND n.starts >= @since AND n.last_at <= `+store.NotAhead+`
@@ -225,7 +225,7 @@ func (s Store) HotSpots(ctx context.Context, customerID int64, since time.Time, 
 		    ) AS of_half_hour
 		) AS hot
 		WHERE v.customer_id = @customer AND (@nodes::text[] IS NULL OR v.node_id = ANY (@nodes)) AND hot.half_hours IS NOT NULL`,
-		pgx.StrictNamedArgs{"customer": customerID, "since": since, "nodes": nodes, "width": slotsPerHalfHour})
+		pgx.StrictNamedArgs{"customer": customerID, "since": since, "nodes": nodes})
 	return found, store.Wrap(err, "hot spots of customer %d", customerID)
 }
 

@@ -74,10 +74,9 @@ func (r statusRow) status() incident.Status {
 
 // change is a row of the log of an account's transitions.
 type change struct {
-	incident int64
-	room     int64
-	incident.Transition
-	person, comment string
+	Incident, Room  int64
+	Transition      incident.Transition `db:"-"`
+	Person, Comment string              `db:"-"`
 }
 
 // lock queues the lock of a place. Whoever writes excursions by which people may be told
@@ -115,10 +114,10 @@ func updateIncidents(ctx context.Context, tx *store.DB, customer int64, at place
 		return fmt.Errorf("excursions: %w", err)
 	}
 	parts, ids := make([]incident.Part, len(rows)), make([]int64, len(rows))
-	roomName := ""
+	roomName, updated := "", now // the earliest of these incidents' updates, and of what they are made of
 	for i, r := range rows {
 		parts[i], ids[i] = r.part(), r.IncidentID
-		roomName = r.RoomName
+		roomName, updated = r.RoomName, reading.Earlier(updated, r.StartTime)
 	}
 	args["ids"] = ids
 	known, err := store.All[knownIncident](ctx, tx, `
@@ -136,10 +135,6 @@ func updateIncidents(ctx context.Context, tx *store.DB, customer int64, at place
 	}
 	u := update{tx: tx, customer: customer, at: at, roomName: roomName, now: now, excursions: rows, known: map[int64]knownIncident{}}
 	causes := map[int64]incident.Cause{}
-	updated := now // the earliest of these incidents, and of what they are made of
-	for _, r := range rows {
-		updated = reading.Earlier(updated, r.StartTime)
-	}
 	for _, r := range known {
 		u.known[r.ID] = r
 		if !r.Elsewhere {
@@ -240,11 +235,11 @@ func (u *update) retire(ctx context.Context, taken []int64, gone map[int64]int) 
 		case r.Moved: // it goes on where its excursions are, which are updated next
 			if r.Lasting {
 				ending = append(ending, id)
-				u.changes = append(u.changes, change{incident: id, room: u.at.RoomID, Transition: incident.Transition{Event: incident.EventEnded, At: u.now}})
+				u.changes = append(u.changes, change{Incident: id, Room: u.at.RoomID, Transition: incident.Transition{Event: incident.EventEnded, At: u.now}})
 			}
 		default:
 			empty = append(empty, id)
-			u.changes = append(u.changes, change{incident: id, room: u.at.RoomID, Transition: incident.Transition{Event: incident.EventWithdrawn, At: u.now}})
+			u.changes = append(u.changes, change{Incident: id, Room: u.at.RoomID, Transition: incident.Transition{Event: incident.EventWithdrawn, At: u.now}})
 		}
 	}
 	for _, pair := range u.takeovers {
@@ -321,7 +316,7 @@ func (u *update) save(ctx context.Context, id int64, g incident.Gathered, follow
 			WHERE id = @id`, args)
 	}
 	for _, e := range events {
-		u.changes = append(u.changes, change{incident: id, room: u.at.RoomID, Transition: e})
+		u.changes = append(u.changes, change{Incident: id, Room: u.at.RoomID, Transition: e})
 	}
 	return id, store.Wrap(err, "save incident")
 }
@@ -359,7 +354,7 @@ func (u *update) redirect(ctx context.Context, taken []int64, gone map[int64]int
 			return fmt.Errorf("redirect incident: %w", err)
 		}
 		if len(redirected) > 0 {
-			u.changes = append(u.changes, change{incident: taken[k], room: u.at.RoomID, Transition: incident.Transition{Event: incident.EventMerged, At: u.now}})
+			u.changes = append(u.changes, change{Incident: taken[k], Room: u.at.RoomID, Transition: incident.Transition{Event: incident.EventMerged, At: u.now}})
 		}
 	}
 	return nil
@@ -376,8 +371,8 @@ func logChanges(ctx context.Context, tx *store.DB, customer int64, changes []cha
 	var events, persons, comments []string
 	var calls []bool
 	for _, c := range changes {
-		ids, rooms, times = append(ids, c.incident), append(rooms, c.room), append(times, c.At)
-		events, persons, comments, calls = append(events, string(c.Event)), append(persons, c.person), append(comments, c.comment), append(calls, c.Calls)
+		ids, rooms, times = append(ids, c.Incident), append(rooms, c.Room), append(times, c.Transition.At)
+		events, persons, comments, calls = append(events, string(c.Transition.Event)), append(persons, c.Person), append(comments, c.Comment), append(calls, c.Transition.Calls)
 	}
 	err := tx.ExecBatch(ctx, func(batch *pgx.Batch) {
 		batch.Queue(`SELECT pg_advisory_xact_lock(hashtextextended('changes of customer ' || @customer::bigint, 0))`, pgx.StrictNamedArgs{"customer": customer})
