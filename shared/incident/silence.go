@@ -1,6 +1,7 @@
 package incident
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -78,18 +79,12 @@ func DescribeSilence(newest time.Time, interval time.Duration, cause SilenceCaus
 
 // DescribeGatewaySilence describes a gateway whose nodes are all silent.
 func DescribeGatewaySilence(gateway string, nodes int, newest time.Time, cause SilenceCause, now time.Time) string {
-	state := " alive"
-	switch cause {
-	case GatewaySilence:
-		state = " silent"
-	case UplinkDown:
-		state = " alive, uplink down"
-	}
+	state := cmp.Or(map[SilenceCause]string{GatewaySilence: "silent", UplinkDown: "alive, uplink down"}[cause], "alive")
 	noun := "nodes"
 	if nodes == 1 {
 		noun = "node"
 	}
-	return fmt.Sprintf("Gateway %s%s, no reading from its %d %s for %s", gateway, state, nodes, noun, silentFor(now.Sub(newest)))
+	return fmt.Sprintf("Gateway %s %s, no reading from its %d %s for %s", gateway, state, nodes, noun, silentFor(now.Sub(newest)))
 }
 
 // silentFor rounds, so that the description does not change with every poll. The page shows
