@@ -1,7 +1,7 @@
 // What is pressed is what is clicked, whatever the page hears between press and release.
 import type { Page } from "@playwright/test";
 import { answer, hot, show } from "./answers";
-import { expect, signUp, test, url } from "./user";
+import { addRoom, expect, signUp, test, url } from "./user";
 
 const news = answer(4, 12, { s36: { state: "critical", temperature: 35 } }, {
   incidents: [hot("s36"), hot("s2", { id: 2, room_name: "Hall 1" })],
@@ -80,6 +80,27 @@ test("a press that ends elsewhere, in another window, or never, withholds nothin
   await expect(told(page)).toHaveCount(0);
   await page.clock.runFor(2500);
   await expect(told(page), "the longest that is withheld has passed").toBeVisible();
+});
+
+test("a double click does once what a click does", async ({ page }) => {
+  await signUp(page);
+  await addRoom(page, "Hall A");
+  const sent: string[] = [];
+  page.on("request", (request) => {
+    if (request.method() === "POST" || request.method() === "DELETE") sent.push(new URL(request.url()).pathname);
+  });
+  await page.getByRole("button", { name: "Add sensor" }).click();
+  const form = page.getByRole("dialog", { name: "Add sensor" });
+  await form.getByLabel("Node id").fill("double-1");
+  await form.getByLabel("Name").fill("Rack 1");
+  await form.getByRole("button", { name: "Add sensor" }).dblclick();
+  await expect(page.getByRole("rowheader").getByRole("link", { name: "Rack 1" })).toBeVisible();
+  await page.getByRole("button", { name: "More of this room" }).click();
+  await page.getByRole("button", { name: "Delete", exact: true }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Delete room" }).dblclick();
+  await expect(page).toHaveURL(url("/rooms"));
+  await page.waitForLoadState("networkidle");
+  expect(sent.filter((path) => /new_sensor|delete_room/.test(path))).toHaveLength(2);
 });
 
 test.describe("by touch", () => {

@@ -76,7 +76,7 @@ export function Confirm(props: {
   const waits = busy && "One moment…";
   const confirm = () => {
     setBusy(true);
-    void props.onConfirm().catch(setError).finally(() => setBusy(false));
+    return props.onConfirm().catch(setError).finally(() => setBusy(false));
   };
   return (
     <Dialog title={props.title} onClose={props.onClose}>

@@ -1,6 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useId, useState } from "preact/hooks";
 import { messageOf } from "../api/client";
+import { useOnce } from "./action";
 import { StatusMark } from "./states";
 
 /** A labelled input. Screen readers read its hint or its error with it. */
@@ -49,9 +50,7 @@ export function Form(props: {
 }) {
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>(null);
-  const submit = async (event: Event) => {
-    event.preventDefault();
-    if (busy) return;
+  const submit = useOnce(async () => {
     setBusy(true);
     setError(null);
     try {
@@ -61,9 +60,9 @@ export function Form(props: {
     } finally {
       setBusy(false);
     }
-  };
+  });
   return (
-    <form onSubmit={submit}>
+    <form onSubmit={(event) => { event.preventDefault(); void submit(); }}>
       {props.children}
       {error !== null && <p class="error" role="alert"><StatusMark kind="alert" /> {messageOf(error)}</p>}
       <div class="actions">

@@ -124,7 +124,7 @@ function Now() {
           <div class="heading">
             <h2 id="over">Over, not seen: {count(unseen)}</h2>
             <May role="operator">
-              {found.length > 0 && <Action waits={seeing && "One moment…"} onClick={() => void see()}>
+              {found.length > 0 && <Action waits={seeing && "One moment…"} onClick={see}>
                 {found.length < unseen ? `Mark these ${found.length} as seen` : "Mark all as seen"}
               </Action>}
             </May>
