@@ -55,6 +55,7 @@ test("after another address is saved, that is who is signed in", async ({ page }
   await page.getByLabel("E-mail").fill(email);
   await page.getByRole("button", { name: "Save profile" }).click();
   await expect(page.getByRole("button", { name: `You: ${email}` })).toBeVisible();
+  await expect(page.getByText("Saved.")).toBeVisible();
 });
 
 test("three minutes before its end a session is renewed in place, in every tab, and nothing typed is lost",

@@ -68,12 +68,12 @@ async function post(path: string, body: object): Promise<unknown> {
 
 /** What a tab keeps that signed in. */
 export async function sessionOf(email: string, secret: string) {
-  const { access_token: token, customer_id: customerID } =
-    (await post("/api/v1/customers/login", { email, password: secret })) as {
-      access_token: string; customer_id: number;
-    };
-  const { exp } = JSON.parse(Buffer.from(token.split(".")[1] ?? "", "base64url").toString()) as { exp: number };
-  return { token, customerID, email, expires: exp * 1000 };
+  const { access_token: token } =
+    (await post("/api/v1/customers/login", { email, password: secret })) as { access_token: string };
+  const { sub, person, exp } = JSON.parse(Buffer.from(token.split(".")[1] ?? "", "base64url").toString()) as {
+    sub: string; person: number; exp: number;
+  };
+  return { token, customerID: Number(sub), person, email, expires: exp * 1000 };
 }
 
 /** As a tab that signed in and is loaded again: no test but those of the form waits for it. */

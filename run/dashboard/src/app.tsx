@@ -54,8 +54,8 @@ export function App() {
       <Shell inSetup={inSetup} />
       <main id="main" tabIndex={-1}>
         {inSetup && <SetupNavigation />}
-        {/* When another customer signs in again, or units were changed in another tab, the page is rendered anew. */}
-        <Boundary key={`${signedIn.customerID} ${path} ${display}`}>
+        {/* When another person signs in again, or units were changed in another tab, the page is rendered anew. */}
+        <Boundary key={`${signedIn.person} ${path} ${display}`}>
           <Switch>
             <Route path="/" component={NowPage} />
             <Route path="/rooms" component={RoomsPage} />

@@ -28,13 +28,13 @@ export const queryClient = new QueryClient({
   },
 });
 
-// When the e-mail is another, or none, here or in another tab, and before anything is rendered:
+// When it is another person, or nobody, here or in another tab, and before anything is rendered:
 // who signs in next must not see what was another's.
-let whose = session.get()?.email;
+let whose = session.get()?.person;
 session.subscribe(() => {
-  const email = session.get()?.email;
-  if (email === whose) return;
-  whose = email;
+  const person = session.get()?.person;
+  if (person === whose) return;
+  whose = person;
   queryClient.removeQueries({ predicate: ({ queryKey: [what] }) => what !== "chunk" });
   forgetTold();
 });

@@ -6,6 +6,8 @@ import { Stored } from "./storage";
 export interface Session {
   token: string;
   customerID: number;
+  /** Who of the account; 0 for an API key. */
+  person: number;
   email: string;
   /** When it ends by this computer's clock, however wrong that is: milliseconds since the epoch. */
   expires: number;
@@ -36,7 +38,7 @@ function arm(): void {
   if (current && !expired && !current.key) timer = setTimeout(expire, Math.max(0, current.expires - Date.now()));
 }
 
-type Told = { ask: true } | { started: Session } | { ended: number };
+type Told = { ask: true } | { started: Session } | { /** Who has signed out. */ ended: number };
 
 /** The other tabs of this browser; undefined where it has no such channel. */
 function openTabs(): BroadcastChannel | undefined {
@@ -50,12 +52,12 @@ function openTabs(): BroadcastChannel | undefined {
     if ("ask" in data) {
       if (current && !expired && !current.key) channel.postMessage({ started: current } satisfies Told);
     } else if ("started" in data) {
-      // Another customer's session is another tab's own.
-      if (!current || (current.customerID === data.started.customerID
+      // Another person's session is another tab's own, of the same account too.
+      if (!current || (current.person === data.started.person
         && (expired || data.started.expires > current.expires))) {
         adopt(data.started);
       }
-    } else if (current?.customerID === data.ended) {
+    } else if (current?.person === data.ended) {
       leave();
     }
   };
@@ -83,10 +85,11 @@ function changed(): void {
 }
 
 /** The claims that the page needs, of a token that was made just now. The API checks the signature, not the page. */
-export function claimsOf(token: string): { customerID: number; expires: number } {
+function claimsOf(token: string): { customerID: number; person: number; expires: number } {
   const payload = (token.split(".")[1] ?? "").replaceAll("-", "+").replaceAll("_", "/");
-  const { sub, iat, exp } = JSON.parse(atob(payload)) as { sub: string; iat: number; exp: number };
-  return { customerID: Number(sub), expires: Date.now() + (exp - iat) * 1000 };
+  const { sub, person, iat, exp } =
+    JSON.parse(atob(payload)) as { sub: string; person: number; iat: number; exp: number };
+  return { customerID: Number(sub), person, expires: Date.now() + (exp - iat) * 1000 };
 }
 
 export const session = {
@@ -113,10 +116,10 @@ export const session = {
     if (current) adopt({ ...current, email });
   },
   startKey(token: string): void {
-    adopt({ token, customerID: 0, email: "", expires: Number.MAX_SAFE_INTEGER, key: true });
+    adopt({ token, customerID: 0, person: 0, email: "", expires: Number.MAX_SAFE_INTEGER, key: true });
   },
   end(): void {
-    if (current && !current.key) tabs?.postMessage({ ended: current.customerID } satisfies Told);
+    if (current && !current.key) tabs?.postMessage({ ended: current.person } satisfies Told);
     leave();
   },
 };

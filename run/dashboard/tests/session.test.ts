@@ -1,0 +1,32 @@
+import { expect, test, vi } from "vitest";
+
+/** A tab of one browser: a copy of the module, on the channel of all. */
+async function tab() {
+  vi.resetModules();
+  return (await import("../src/api/session")).session;
+}
+
+const token = (person: number, lasts = 1800) =>
+  `head.${btoa(JSON.stringify({ sub: "3", person, iat: 0, exp: lasts }))}.signature`;
+
+test("tabs of one person share a session, and those of two persons of an account do not", async () => {
+  const ana = await tab();
+  ana.start(token(1), "ana@example.com");
+  const again = await tab();
+  await expect.poll(() => again.get()?.email).toBe("ana@example.com");
+  const ben = await tab();
+  ben.start(token(2), "ben@example.com");
+  ben.start(token(2, 3600), "ben@example.com");
+  ana.start(token(1, 2400), "ana@example.com");
+  await expect.poll(() => again.get()?.token).toBe(token(1, 2400));
+  expect([ana.get()?.person, ben.get()?.person]).toEqual([1, 2]);
+
+  const heard = new BroadcastChannel("coldaisle.session");
+  const ended = new Promise((resolve) => {
+    heard.onmessage = ({ data }) => "ended" in data && setTimeout(resolve);
+  });
+  ben.end();
+  await ended;
+  heard.close();
+  expect([ana.get()?.person, again.get()?.person]).toEqual([1, 1]);
+});
