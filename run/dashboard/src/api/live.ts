@@ -1,7 +1,7 @@
 // What the overview's worker tells this tab: its own worker, or that of another tab of
 // the same session.
 import { ApiError } from "./client";
-import { channelOf, poller, type Command, type Told } from "./poll";
+import { channelOf, patience, poller, type Command, type Told } from "./poll";
 import { expire, session } from "./session";
 
 type Listener = (told: Told) => void;
@@ -11,13 +11,19 @@ let send: ((command: Command) => void) | undefined;
 let others: BroadcastChannel | undefined;
 let name: string | undefined;
 const waiting = new Map<number, Listener>();
+/** When the newest answer that came was asked for. */
+let newest = 0;
 
 function hear(told: Told): void {
   if ("refused" in told && told.refused === session.get()?.token) expire();
-  const { number = NaN } = told;
-  // What another tab asked for is news here too.
-  (waiting.get(number) ?? listener)(told);
+  const { number = NaN, asked = newest } = told;
+  // What another tab asked for is news here too. One that a later one overtook tells what was before a press. It is
+  // late by less than an answer may take: by more it is the clock that was set back.
+  const waits = waiting.get(number);
   waiting.delete(number);
+  if (!waits && asked < newest && asked > newest - patience) return;
+  newest = asked;
+  (waits ?? listener)(told);
 }
 
 /** Without a worker, or when its file does not come, the tab polls itself. */

@@ -9,7 +9,7 @@ const interval = 15_000;
  * told: it is asked for whole each 2 s. */
 let past: string | null = null;
 /** How long an answer may take, its body included. */
-const patience = 10_000;
+export const patience = 10_000;
 
 /** Who asks: tabs of one name share their answers. */
 export interface Who { name: string; token: string }
@@ -19,7 +19,12 @@ export type Command =
   /** At once, for a page that has the answer of this tag; its number, no other tab's, comes back with the answer. */
   | { ask: string | null; number: number };
 
-export type Told = Answer & { /** Of what was asked; none of a poll. */ number?: number };
+export type Told = Answer & {
+  /** Of what was asked; none of a poll. */
+  number?: number;
+  /** When it was asked for, by this computer's clock: milliseconds. */
+  asked?: number;
+};
 
 type Answer = {
   /** Without the overview where it is that of the tag still. */
@@ -36,8 +41,7 @@ type Answer = {
 
 export const channelOf = (name: string) => `coldaisle.overview.${name}`;
 
-async function ask(token: string, etag: string | null): Promise<Answer> {
-  const asked = Date.now();
+async function ask(token: string, etag: string | null, asked: number): Promise<Answer> {
   try {
     const response = await fetch("/api/v1/overview", {
       headers: { Authorization: `Bearer ${token}`, ...(etag === null ? {} : { "If-None-Match": etag }) },
@@ -69,8 +73,10 @@ export function poller(tell: (told: Told) => void): (command: Command) => void {
 
   const answer = async (etag: string | null, number?: number) => {
     const asking = who;
-    const told: Told = asking ? await ask(asking.token, etag) : { failure: "unreachable" };
-    if (number !== undefined) told.number = number;
+    const asked = Date.now();
+    const told: Told = asking ? await ask(asking.token, etag, asked) : { failure: "unreachable" };
+    told.number = number;
+    told.asked = asked;
     const same = who?.name === asking?.name;
     if (same && "etag" in told) seen = told.etag;
     clearTimeout(next);
