@@ -1,6 +1,7 @@
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { alarming, announcement, Told } from "../src/logic/alarm";
 import type { Incident } from "../src/logic/incidents";
+import type { Overview } from "../src/logic/overview";
 import { incident } from "./incident";
 
 const ids = (found: Incident[]) => found.map(({ id }) => id);
@@ -50,4 +51,31 @@ test("a notification names the place, the cause and the reason", () => {
   expect(announcement([incident({})]))
     .toEqual({ title: "Hall A is too hot", body: "Temperature above 27.0 °C for 12 min, peak 34.2 °C" });
   expect(announcement([incident({}), incident({ id: 2 })]).title).toBe("Hall A is too hot, and 1 more");
+});
+
+test("one that becomes critical is told again while the tab that told it keeps others from it", async () => {
+  const held = new Set<string>();
+  const locks = {
+    request: (name: string, _: object, run: (lock: object | null) => unknown) => {
+      run(held.has(name) ? null : {});
+      held.add(name);
+    },
+  };
+  const shown: (NotificationOptions & { renotify?: boolean })[] = [];
+  const Shown = Object.assign(function Shown(_: string, options: NotificationOptions) {
+    shown.push(options);
+  }, { permission: "granted" });
+  vi.stubGlobal("navigator", { locks });
+  vi.stubGlobal("Notification", Shown);
+  vi.stubGlobal("self", { Notification: Shown });
+  vi.useFakeTimers();
+  const { hearOverview, wish } = await import("../src/api/alarm");
+  wish({ notification: true });
+  const hear = (...incidents: Incident[]) => hearOverview({ incidents } as Overview);
+  hear();
+  for (const severity of ["warning", "warning", "critical", "critical"] as const) hear(incident({ severity }));
+  vi.useRealTimers();
+  vi.unstubAllGlobals();
+  expect(shown.map(({ requireInteraction, renotify }) => [requireInteraction, renotify]))
+    .toEqual([[false, true], [true, true]]);
 });

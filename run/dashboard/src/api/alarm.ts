@@ -67,13 +67,17 @@ function inOneTab(name: string, run: () => void): void {
 function tell([worst, ...others]: Incident[]): void {
   if (!worst) return;
   const { sound, notification } = wishes();
-  if (sound && audible()) inOneTab(`sound.${worst.id}`, () => ring(worst.severity === "critical"));
+  // One that becomes critical is told anew, however short ago it was told.
+  const call = `${worst.id} ${worst.severity}`;
+  if (sound && audible()) inOneTab(`sound.${call}`, () => ring(worst.severity === "critical"));
   if (!notification || !("Notification" in self) || Notification.permission !== "granted") return;
-  inOneTab(`notification.${worst.id}`, () => {
+  inOneTab(`notification.${call}`, () => {
     const { title, body } = announcement([worst, ...others]);
     try {
       const shown = new Notification(title, {
-        body, tag: String(worst.id), icon: "/icon-open.svg", requireInteraction: worst.severity === "critical",
+        body, tag: call, icon: "/icon-open.svg", requireInteraction: worst.severity === "critical",
+        // Where the one before still stands the browser would replace it without a sound.
+        ...{ renotify: true },
       });
       shown.onclick = () => {
         focus();

@@ -4,7 +4,7 @@ import { Link } from "wouter-preact";
 import { useOverview } from "../api/queries";
 import { capital, plural, timeOfDay } from "../logic/format";
 import { nowOf, titleOf, type Incident } from "../logic/incidents";
-import { roomsOf, sentenceOf, type Overview } from "../logic/overview";
+import { inTrouble, roomsOf, sentenceOf, type Overview } from "../logic/overview";
 import { Actions } from "../components/acting";
 import { chunk } from "../components/chunk";
 import { useNow } from "../components/clock";
@@ -144,8 +144,7 @@ const Maps = memo(function Maps({ overview, stale }: { overview: Overview; stale
     <div class={`rooms ${usual}${stale ? " stale" : ""}`}
       style={{ "--total": `${Math.max(1, total)}`, "--rooms": `${rooms.length}` }}>
       {rooms.map((room, i) => {
-        const worst = i === 0 && (room.state === "critical" || room.state === "silent" || room.state === "warning");
-        const density = worst && usual === "small" ? "medium" : usual;
+        const density = i === 0 && inTrouble(room) && usual === "small" ? "medium" : usual;
         return <RoomMap key={room.id} room={room} overview={overview} density={density} />;
       })}
     </div>
