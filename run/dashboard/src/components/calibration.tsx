@@ -45,8 +45,7 @@ function Corrections({ sensor }: { sensor: Sensor }) {
   });
   const [adding, setAdding] = useState(false);
   const [withdrawing, setWithdrawing] = useState<Correction | null>(null);
-  if (error) return <Failure error={error} retry={() => void refetch()} />;
-  if (!data) return <Loading what="corrections" />;
+  if (!data) return error ? <Failure error={error} retry={() => void refetch()} /> : <Loading what="corrections" />;
   return (
     <>
       <p class="hint">

@@ -5,11 +5,13 @@ import { keys, refresh, useRooms } from "../api/queries";
 import { Dialog } from "./dialog";
 import { Form } from "./form";
 import { May } from "./may";
+import { Failure } from "./states";
 
 export function Instructions({ roomID }: { roomID: number }) {
-  const { data } = useRooms();
+  const { data, error, refetch } = useRooms();
   const [editing, setEditing] = useState(false);
   const room = data?.find(({ id }) => id === roomID);
+  if (!data && error) return <Failure error={error} retry={() => void refetch()} />;
   if (!room) return null;
   return (
     <section class="card" aria-labelledby="instructions">

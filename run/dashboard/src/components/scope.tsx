@@ -1,6 +1,7 @@
 // Where a rule applies: everywhere, in a room, at a sensor.
 import { useRooms, useSensorNames, useSensors } from "../api/queries";
 import { Select } from "./form";
+import { Failure, Loading } from "./states";
 
 export interface Scope {
   room_id?: number;
@@ -60,8 +61,9 @@ export function ScopeName({ scope }: { scope: { room_id: number | null; sensor_i
 export function RoomChoice({ chosen, onChange, hint, required }: {
   chosen: number[]; onChange: (rooms: number[]) => void; hint?: string; required?: boolean;
 }) {
-  const { data: rooms } = useRooms();
-  if (!rooms || rooms.length === 0) return null;
+  const { data: rooms, error, refetch } = useRooms();
+  if (!rooms) return error ? <Failure error={error} retry={() => void refetch()} /> : <Loading what="rooms" />;
+  if (rooms.length === 0) return null;
   return (
     <fieldset class="choices">
       <legend>Rooms</legend>

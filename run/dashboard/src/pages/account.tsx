@@ -13,16 +13,19 @@ interface Profile { id: number; email: string; username: string }
 
 export default function AccountPage() {
   useTitle("Account");
-  const { data, error, refetch } = useProfile();
-  const me = usePersons().data?.find(({ self }) => self);
-  if (error) return <Failure error={error} retry={() => void refetch()} />;
-  if (!data || !me) return <Loading what="your account" />;
+  const [profile, persons] = [useProfile(), usePersons()];
+  const me = persons.data?.find(({ self }) => self);
+  const failed = [profile, persons].find(({ error }) => error);
+  if (!profile.data || !me) {
+    return failed ? <Failure error={failed.error} retry={() => void failed.refetch()} />
+      : <Loading what="your account" />;
+  }
   return (
     <>
       <h1>Account</h1>
       <div class="pair">
-        <ProfileForm profile={data} me={me} />
-        <PasswordForm profile={data} />
+        <ProfileForm profile={profile.data} me={me} />
+        <PasswordForm profile={profile.data} />
       </div>
     </>
   );

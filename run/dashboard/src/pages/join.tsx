@@ -1,27 +1,35 @@
 // The page of an invitation's link: its code is behind #, which no browser sends.
 import { useEffect, useState } from "preact/hooks";
 import { useLocation } from "wouter-preact";
-import { messageOf } from "../api/client";
+import { ApiError, messageOf } from "../api/client";
 import { acceptInvitation, type Accepted } from "../api/signin";
 import { Field, Form } from "../components/form";
-import { Loading } from "../components/states";
+import { Failure, Loading } from "../components/states";
 import { useTitle } from "../components/title";
 import { roles } from "../logic/roles";
 import { passwordError } from "../logic/validation";
+
+/** Whether the service knows no such invitation. Whoever cannot be reached says nothing of it. */
+const refuses = (error: unknown) => error instanceof ApiError && (error.status === 404 || error.status === 400);
 
 export default function JoinPage() {
   useTitle("Invitation");
   const [code] = useState(() => location.hash.slice(1));
   const [invitation, setInvitation] = useState<Accepted | null>(null);
   const [error, setError] = useState<unknown>(null);
-  useEffect(() => { acceptInvitation({ code }).then(setInvitation, setError); }, [code]);
+  const open = () => {
+    setError(null);
+    acceptInvitation({ code }).then(setInvitation, setError);
+  };
+  useEffect(open, [code]);
   return (
     <main id="main" class="gate">
       <h1><img src="/icon.svg" alt="" width="40" height="40" /> Coldaisle</h1>
       <section class="card">
         <h2>Invitation</h2>
-        {error !== null && <p class="error" role="alert">{messageOf(error)}</p>}
-        {error !== null && <p>Ask for a new one.</p>}
+        {error !== null && (refuses(error)
+          ? <><p class="error" role="alert">{messageOf(error)}</p><p>Ask for a new one.</p></>
+          : <Failure error={error} retry={open} />)}
         {!invitation && error === null && <Loading what="the invitation" />}
         {invitation && <JoinForm code={code} invitation={invitation} />}
       </section>

@@ -76,8 +76,11 @@ function Act({ what, of, onClick }: { what: string; of: Person; onClick: (person
 }
 
 function Invitations() {
-  const { data } = useQuery({ queryKey: keys.invitations, queryFn: () => unwrap(api.GET("/api/v1/invitations")) });
+  const { data, error, refetch } = useQuery({
+    queryKey: keys.invitations, queryFn: () => unwrap(api.GET("/api/v1/invitations")),
+  });
   const [revoked, setRevoked] = useState<Invitation | null>(null);
+  if (error) return <Failure error={error} retry={() => void refetch()} />;
   if (!data?.length) return null;
   return (
     <section class="card" aria-labelledby="invitations">

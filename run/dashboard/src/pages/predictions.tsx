@@ -37,7 +37,8 @@ export default function PredictionsPage() {
 function Progress() {
   const stats = usePredictionStats();
   const validated = usePredictions("validated", listLimit);
-  if (stats.error) return <Failure error={stats.error} retry={() => void stats.refetch()} />;
+  const failed = [stats, validated].find(({ error }) => error);
+  if (failed) return <Failure error={failed.error} retry={() => void failed.refetch()} />;
   if (!stats.data || !validated.data) return <Loading what="progress" />;
   const unused = validated.data.filter((prediction) => !prediction.used_in_training).length;
   return (

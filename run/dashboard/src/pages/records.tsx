@@ -18,8 +18,9 @@ export default function RecordsPage() {
   const [month, setMonth] = useState("");
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>(null);
-  if (rooms.error) return <Failure error={rooms.error} retry={() => void rooms.refetch()} />;
-  if (!rooms.data) return <Loading what="rooms" />;
+  if (!rooms.data) {
+    return rooms.error ? <Failure error={rooms.error} retry={() => void rooms.refetch()} /> : <Loading what="rooms" />;
+  }
   const room = rooms.data.find(({ id }) => id === roomID) ?? rooms.data[0];
   const chosen = month || choice[1] || "";
   if (!room) return <><h1>Records</h1><Empty title="No room yet"><p>A record is of a room.</p></Empty></>;

@@ -52,9 +52,11 @@ function RuleTable({ rules, onEdit, onDelete }: {
   const rooms = useRooms();
   const roomOf = ({ room_id, sensor_id }: Rule) =>
     room_id ?? overview?.sensors.find(({ id }) => id === sensor_id)?.room_id ?? (sensor_id === null ? 0 : -1);
-  const groups = [
-    { id: 0, name: "All sensors" }, ...(rooms.data ?? []), { id: -1, name: "Sensors that are gone" },
-  ].map(({ id, name }) => ({ id, name, rules: rules.filter((rule) => roomOf(rule) === id) }))
+  const known = new Map([[0, "All sensors"], ...(rooms.data ?? []).map(({ id, name }) => [id, name] as const),
+    [-1, overview ? "Sensors that are gone" : "Single sensors"]]);
+  // A rule is listed though its room is not known here: it is in force.
+  const groups = [...new Set([...known.keys(), ...rules.map(roomOf)])]
+    .map((id) => ({ id, name: known.get(id) ?? `Room ${id}`, rules: rules.filter((rule) => roomOf(rule) === id) }))
     .filter((group) => group.rules.length > 0);
   return (
     <section class="card" aria-label="Rules in force">

@@ -32,7 +32,7 @@ export default function SensorPage({ id }: { id: string }) {
   if (sensor.error instanceof ApiError && sensor.error.status === 404) {
     return <><h1>Sensor not found</h1><p><Link href="/rooms">Go to the rooms</Link></p></>;
   }
-  if (sensor.error) return <Failure error={sensor.error} retry={() => void sensor.refetch()} />;
+  if (!sensor.data && sensor.error) return <Failure error={sensor.error} retry={() => void sensor.refetch()} />;
   // At once with the overview, where that comes: one part after the other would move what is read already.
   if (!sensor.data || (!overview.data && !overview.error)) return <Loading what="the sensor" />;
   const room = rooms.data?.find((candidate) => candidate.id === sensor.data.room_id);

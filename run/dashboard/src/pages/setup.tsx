@@ -26,9 +26,14 @@ export default function SetupPage() {
   const nodes = useDiscovered();
   const overview = useOverview();
   const failed = [rooms, gateways, nodes, overview].find(({ error }) => error !== null);
-  if (failed?.error) return <Failure error={failed.error} retry={() => void failed.refetch()} />;
-  if (!rooms.data || !gateways.data || !nodes.data || !overview.data) return <Loading what="what is there" />;
-  return <StepList rooms={rooms.data} gateways={gateways.data} nodes={nodes.data} overview={overview.data} />;
+  const failure = failed && <Failure error={failed.error} retry={() => void failed.refetch()} />;
+  if (!rooms.data || !gateways.data || !nodes.data || !overview.data) {
+    return failure ?? <Loading what="what is there" />;
+  }
+  return <>
+    {failure}
+    <StepList rooms={rooms.data} gateways={gateways.data} nodes={nodes.data} overview={overview.data} />
+  </>;
 }
 
 interface Found {

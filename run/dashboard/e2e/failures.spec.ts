@@ -1,0 +1,89 @@
+// What the page shows where one of its requests fails: neither nothing, nor less than before.
+import { addRoom, ask, expect, signUp, test, tokenOf, url } from "./user";
+import type { Page } from "@playwright/test";
+
+/** How often it has failed. */
+async function fail(page: Page, path: RegExp): Promise<() => number> {
+  let failures = 0;
+  await page.route(path, (route) => {
+    failures++;
+    return route.fulfill({ status: 500, json: { detail: "Out of order" } });
+  });
+  return () => failures;
+}
+
+/** Moves the clock until the page has given up: it asks three times. */
+const untilGivenUp = async (page: Page, failures: () => number) => {
+  await expect(async () => {
+    await page.clock.runFor(10_000);
+    expect(failures()).toBeGreaterThanOrEqual(3);
+  }).toPass();
+  await page.clock.runFor(1000);
+};
+const failure = (page: Page) => page.getByRole("alert").filter({ hasText: "Out of order" });
+
+test("a list that does not come is no empty one", async ({ page }) => {
+  await signUp(page);
+  const token = await tokenOf(page);
+  await addRoom(page, "Hall A");
+  const address = page.url();
+  const [room] = await ask<{ room_id: number | null }[]>(token, "POST", "/api/v1/rules/preset",
+    { preset: "ashrae_recommended", room_id: Number(address.split("/").pop()) });
+  await ask(token, "POST", "/api/v1/invitations", { email: "ben@example.com", role: "viewer" });
+  await fail(page, /\/list_rooms\/|\/invitations$|\/persons$/);
+
+  await page.goto(address);
+  await expect(page.getByRole("heading", { name: "Hall A", level: 1 })).toBeVisible();
+  await expect(failure(page), "what to do there").toBeVisible();
+  await page.goto(url("/rules"));
+  await expect(page.getByRole("heading", { name: `Room ${room?.room_id}` })).toBeVisible();
+  await page.goto(url("/keys"));
+  await page.getByRole("button", { name: "Create key" }).click();
+  await expect(page.getByRole("dialog").getByRole("alert"), "the rooms of a key").toBeVisible();
+  await page.goto(url("/account"));
+  await expect(failure(page)).toBeVisible();
+  await page.unroute(/\/list_rooms\/|\/invitations$|\/persons$/);
+  await fail(page, /\/invitations$/);
+  await page.goto(url("/persons"));
+  await expect(failure(page), "open invitations").toBeVisible();
+});
+
+test("an invitation that nobody could ask about is not refused", async ({ page }) => {
+  await page.route(/\/invitations\/accept$/, (route) => route.abort("connectionreset"));
+  await page.goto(url("/join#code"));
+  await expect(page.getByText("The service cannot be reached.")).toBeVisible();
+  await expect(page.getByText("Ask for a new one.")).toHaveCount(0);
+  await page.unroute(/\/invitations\/accept$/);
+  await page.getByRole("button", { name: "Try again" }).click();
+  await expect(page.getByText("Ask for a new one.")).toBeVisible();
+});
+
+test("a poll that fails drops nothing typed, and no page", async ({ page }) => {
+  await page.clock.install();
+  await signUp(page);
+  await page.goto(url("/setup"));
+  await page.getByRole("button", { name: "Add gateway" }).click();
+  const name = page.getByRole("dialog").getByLabel("Name");
+  await name.fill("Basement");
+  await untilGivenUp(page, await fail(page, /\/gateways\/nodes/));
+  await expect(page.getByText("Out of order")).toBeAttached();
+  await expect(name).toHaveValue("Basement");
+});
+
+test("what is known of a sensor stays when it cannot be asked for again", async ({ page }) => {
+  await page.clock.install();
+  await signUp(page);
+  await addRoom(page, "Hall A");
+  const id = `failing-${Date.now()}`;
+  const room = Number(page.url().split("/").pop());
+  await ask(await tokenOf(page), "POST", "/api/v1/sensors/new_sensor", { id, name: "Rack 1", type: "A", room_id: room });
+  await page.goto(url(`/sensors/${id}`));
+  await page.getByRole("button", { name: "Rename or move" }).click();
+  const name = page.getByRole("dialog").getByLabel("Name");
+  await name.fill("Rack 2, inlet");
+  const failures = await fail(page, /\/sensors\/sensor\//);
+  await page.clock.fastForward("02:00");
+  await page.evaluate(() => document.dispatchEvent(new Event("visibilitychange", { bubbles: true })));
+  await untilGivenUp(page, failures);
+  await expect(name).toHaveValue("Rack 2, inlet");
+});
