@@ -1,7 +1,8 @@
 import { expect, test } from "vitest";
 import { valueOf, wrong, type Excursion } from "../src/logic/excursions";
-import { factsOf, oneIn, fanOf, spansOf } from "../src/logic/spans";
+import { factsOf, fanOf, incidentOf, oneIn, spansOf } from "../src/logic/spans";
 import { excursion } from "./excursion";
+import { incident } from "./incident";
 
 const silence: Partial<Excursion> = { kind: "silence", quantity: null, direction: null, limit: null, peak: null,
   peak_time: null, reason: "No readings for 7 min" };
@@ -55,4 +56,14 @@ test("what is expected is drawn from its own sensor's curve, until that has pass
   expect(fanOf([{ ...forecast, sensor_id: "other" }], "temperature", curve(26))).toBeUndefined();
   expect(fanOf([{ ...forecast, state: "over" }], "temperature", curve(26))).toBeUndefined();
   expect(fanOf([forecast], "humidity", curve(26))).toBeUndefined();
+});
+
+test("the incident of a sensor is one that it has a part in, not another of its room", () => {
+  const hot = incident({ id: 1 });
+  const silent = incident({ id: 2, room_id: null, room_name: null, gateway_id: "gw", cause: "silent" });
+  const own = [excursion({ ...silence, id: 8, incident_id: 2, sensor_id: "b" }),
+    excursion({ id: 9, incident_id: 1, sensor_id: "b", state: "over" })];
+  expect(incidentOf("b", own, [hot, silent])?.id).toBe(2);
+  expect(incidentOf("b", [], [hot, silent])).toBeUndefined();
+  expect(incidentOf("a", [], [hot, silent])?.id, "the worst of it").toBe(1);
 });

@@ -1,6 +1,7 @@
 // What else is known of excursions, and the stretches of a chart that they are.
 import { endings, valueOf, type Excursion } from "./excursions";
 import { count, localTime, plural, timeOfDay } from "./format";
+import type { Incident } from "./incidents";
 import type { Columns } from "./series";
 
 /** In how many hours there is one of this probability, to two digits. */
@@ -22,6 +23,11 @@ export function factsOf(excursion: Excursion): string[] {
     resolution !== null && endings[resolution] && `ended: ${endings[resolution]}`,
   ].filter((fact): fact is string => Boolean(fact));
 }
+
+/** The first incident that a sensor has a part in, in the service's order: by its excursions, or as the worst of it. */
+export const incidentOf = (id: string, excursions: readonly Excursion[], incidents: readonly Incident[]) =>
+  incidents.find((incident) => incident.worst.sensor_id === id
+    || excursions.some(({ incident_id, state }) => incident_id === incident.id && state === "lasting"));
 
 /** A stretch of a chart, in seconds since the epoch: an excursion or, with a band, what was ordinary in an anomaly. */
 export interface Span {

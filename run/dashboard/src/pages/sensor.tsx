@@ -3,10 +3,12 @@ import { useQueryClient } from "@tanstack/preact-query";
 import { useState } from "preact/hooks";
 import { Link, useLocation } from "wouter-preact";
 import { api, unwrap, ApiError, type Sensor } from "../api/client";
+import { useExcursions } from "../api/excursions";
 import { keys, refresh, useForecast, useOverview, useRooms, useSensor } from "../api/queries";
 import { ago, both } from "../logic/format";
 import { rateOf, titleOf } from "../logic/incidents";
 import { contactOf } from "../logic/overview";
+import { incidentOf } from "../logic/spans";
 import { StateBadge } from "../components/badge";
 import { Calibration } from "../components/calibration";
 import { useNow } from "../components/clock";
@@ -69,6 +71,7 @@ function Strip({ id }: { id: string }) {
   const { data, error, refetch } = useOverview();
   const lost = useLostContact();
   const { data: forecast } = useForecast(id);
+  const { data: excursions } = useExcursions({ sensor_id: id }, false);
   if (!data) return error ? <Failure error={error} retry={() => void refetch()} />
     : <Loading what="the latest reading" />;
   const sensor = data.sensors.find((candidate) => candidate.id === id);
@@ -85,8 +88,7 @@ function Strip({ id }: { id: string }) {
   const contact = contactOf(sensor.timestamp, now);
   const next = !sensor.reports || lost !== null ? undefined
     : forecast?.forecast.at(-1);
-  const incident = data.incidents.find(({ room_id, worst, state }) =>
-    state !== "over" && (worst.sensor_id === id || (sensor.state !== "ok" && room_id === sensor.room_id)));
+  const incident = incidentOf(id, excursions?.pages.flatMap(({ items }) => items) ?? [], data.incidents);
   const rate = incident?.worst.sensor_id === id
     && incident.now ? rateOf(incident.worst.quantity, incident.now.rate) : null;
   return (
