@@ -1,5 +1,5 @@
 // What the page shows where one of its requests fails: neither nothing, nor less than before.
-import { addRoom, ask, expect, signUp, test, tokenOf, url } from "./user";
+import { addRoom, ask, expect, incidentOf, sendReading, signUp, test, tokenOf, url } from "./user";
 import type { Page } from "@playwright/test";
 
 /** How often it has failed. */
@@ -48,6 +48,22 @@ test("a list that does not come is no empty one", async ({ page }) => {
   await expect(failure(page), "open invitations").toBeVisible();
 });
 
+test("an incident that cannot be asked for again says so", async ({ page }) => {
+  await page.clock.install();
+  await signUp(page);
+  await addRoom(page, "Hall A");
+  const id = `hot-${Date.now()}`;
+  const token = await tokenOf(page);
+  const room = Number(page.url().split("/").pop());
+  await ask(token, "POST", "/api/v1/sensors/new_sensor", { id, name: "Rack 1", type: "A", room_id: room });
+  await sendReading(id, 51, 40);
+  await page.goto(url(`/incidents/${await incidentOf(token, id)}`));
+  await expect(page.getByRole("heading", { name: "Hall A is too hot" })).toBeVisible();
+  await untilGivenUp(page, await fail(page, /\/incidents\/\d+$/));
+  await expect(failure(page)).toBeVisible();
+  await expect(page.getByRole("heading", { name: "Hall A is too hot" })).toBeVisible();
+});
+
 test("an invitation that nobody could ask about is not refused", async ({ page }) => {
   await page.route(/\/invitations\/accept$/, (route) => route.abort("connectionreset"));
   await page.goto(url("/join#code"));
@@ -76,7 +92,8 @@ test("what is known of a sensor stays when it cannot be asked for again", async 
   await addRoom(page, "Hall A");
   const id = `failing-${Date.now()}`;
   const room = Number(page.url().split("/").pop());
-  await ask(await tokenOf(page), "POST", "/api/v1/sensors/new_sensor", { id, name: "Rack 1", type: "A", room_id: room });
+  await ask(await tokenOf(page), "POST", "/api/v1/sensors/new_sensor",
+    { id, name: "Rack 1", type: "A", room_id: room });
   await page.goto(url(`/sensors/${id}`));
   await page.getByRole("button", { name: "Rename or move" }).click();
   const name = page.getByRole("dialog").getByLabel("Name");

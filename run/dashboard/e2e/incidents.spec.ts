@@ -254,6 +254,10 @@ test("a weekly maintenance window is added, seen in the calendar, silences, and 
   await dialog.getByRole("button", { name: "Add window" }).click();
   await expect(dialog.getByLabel("Attic"), "no room is chosen for the user")
     .toHaveJSProperty("validity.valueMissing", true);
+  await dialog.getByLabel("Every week").check();
+  await expect(dialog.getByLabel("Monday"), "nor is a day: without one it would come once")
+    .toHaveJSProperty("validity.valueMissing", true);
+  await dialog.getByLabel("Every week").uncheck();
   await dialog.getByLabel("Cellar").check();
   await expect(dialog.getByText("No incident is going on there now.")).toBeVisible();
   await dialog.getByLabel("Attic").check();
@@ -312,6 +316,34 @@ test("an API that hangs is told after 10 s, and asked again", async ({ page }) =
   hung = false;
   await page.getByRole("button", { name: "Try again" }).click();
   await expect(page.getByRole("row", { name: /Temperature above 50.0 °C/ })).toBeVisible();
+});
+
+test("a room that is too cold is drawn with its coldest sensor on top", async ({ page }) => {
+  await signUp(page);
+  await addRoom(page, "Cellar");
+  const [cold, warm] = [`cold-${Date.now()}`, `warm-${Date.now()}`];
+  await addSensor(page, cold, "Door");
+  await addSensor(page, warm, "Boiler");
+  const token = await tokenOf(page);
+  await ask(token, "POST", "/api/v1/rules", { quantity: "temperature", direction: "below", limit: 15, for_s: 0,
+    clear_margin: 0.5, clear_for_s: 0, severity: "warning", enabled: true });
+  await sendReading(warm, 24, 40);
+  await sendReading(cold, 8, 40);
+  await page.goto(url(`/incidents/${await incidentOf(token, cold)}`));
+  await expect(page.getByRole("region", { name: "Temperature of the room" })).toContainText("On top: Door, 8.0 °C.");
+});
+
+test("the history is asked for again while it is looked at", async ({ page }) => {
+  await page.clock.install();
+  await withTwo(page);
+  await page.goto(url("/incidents?state=all"));
+  await expect(page.getByText("Nobody has it").first()).toBeVisible();
+  const token = await tokenOf(page);
+  for (const { id } of await ask<{ id: number }[]>(token, "GET", "/api/v1/incidents?state=open")) {
+    await ask(token, "POST", `/api/v1/incidents/${id}/actions`, { action: "take" });
+  }
+  await page.clock.runFor(60_000);
+  await expect(page.getByText("Nobody has it")).toHaveCount(0);
 });
 
 test("a room that is too humid is drawn by its humidity", async ({ page }) => {

@@ -2,7 +2,7 @@
 import { useInfiniteQuery } from "@tanstack/preact-query";
 import type { Incident } from "../logic/incidents";
 import { api, pageOf } from "./client";
-import { keys, pageLength } from "./queries";
+import { keys, pageLength, pollSlowly } from "./queries";
 
 export interface IncidentFilter {
   state?: "unseen" | undefined;
@@ -20,7 +20,7 @@ const iso = (time: number | undefined) => (time === undefined ? undefined : new 
 /** Incidents, newest first, page by page. */
 export function useIncidents({ state, roomID, cause, text, from, to }: IncidentFilter, enabled = true) {
   return useInfiniteQuery({
-    queryKey: [...keys.incidents, state, roomID, cause, text, from, to],
+    queryKey: [...keys.incidents, state, roomID, cause, text, from, to], refetchInterval: pollSlowly,
     initialPageParam: undefined as string | undefined, enabled,
     queryFn: ({ pageParam: after, signal }) => pageOf(api.GET("/api/v1/incidents", {
       signal,

@@ -1,4 +1,4 @@
-// All sensors of a room in one chart of a quantity, the one with the highest value drawn on top.
+// All sensors of a room in one chart of a quantity, the one with the worst value drawn on top.
 import { useQueries } from "@tanstack/preact-query";
 import { useMemo, useState } from "preact/hooks";
 import { Link } from "wouter-preact";
@@ -21,8 +21,8 @@ const periods: readonly Period[] = ["1h", "6h", "24h"];
 export type Shown = "temperature" | "humidity";
 
 const shownAs = {
-  temperature: { label: "Temperature", unit: "°C", colour: "--temperature", highest: "hottest" },
-  humidity: { label: "Humidity", unit: "%", colour: "--humidity", highest: "most humid" },
+  temperature: { label: "Temperature", unit: "°C", colour: "--temperature", above: "hottest", below: "coldest" },
+  humidity: { label: "Humidity", unit: "%", colour: "--humidity", above: "most humid", below: "driest" },
 } as const;
 
 function lineOf(
@@ -34,18 +34,21 @@ function lineOf(
   return live && value !== null ? withNewest(columns, Date.parse(sensor.timestamp ?? "") / 1000, value) : columns;
 }
 
-export function RoomChart({ sensors, overview, excursions = [], quantity = "temperature" }: {
+/** Side is where its worst value is. */
+export function RoomChart({ sensors, overview, excursions = [], quantity = "temperature", side = "above" }: {
   sensors: readonly LiveSensor[]; overview: Overview; excursions?: readonly Excursion[]; quantity?: Shown;
+  side?: "above" | "below";
 }) {
-  const { label, unit, colour, highest } = shownAs[quantity];
+  const { label, unit, colour, [side]: worstOnes } = shownAs[quantity];
   const [period, setPeriod] = useState<Period>("1h");
   const now = useNow(60_000);
   const [start, end] = askedOf(lengths[period], now);
   // Their order is kept while it is looked at: the worst of the beginning.
   const drawn = sensors.filter((sensor) => sensor.timestamp !== null && sensor[quantity] !== null);
   const shown = useMemo(
-    () => drawn.toSorted((a, b) => (b[quantity] ?? 0) - (a[quantity] ?? 0)).slice(0, most).map(({ id }) => id),
-    [quantity, drawn.map(({ id }) => id).join("\n")],
+    () => drawn.toSorted((a, b) => ((b[quantity] ?? 0) - (a[quantity] ?? 0)) * (side === "above" ? 1 : -1))
+      .slice(0, most).map(({ id }) => id),
+    [quantity, side, drawn.map(({ id }) => id).join("\n")],
   );
   const answers = useQueries({ queries: shown.map((id) => ({
     queryKey: ["history", id, start, end, points], staleTime: pastEvery,
@@ -67,7 +70,7 @@ export function RoomChart({ sensors, overview, excursions = [], quantity = "temp
   return (
     <section class="card" aria-label={`${label} of the room`}>
       <div class="heading">
-        <h2>{label}, {lines.length < sensors.length ? `the ${lines.length} ${highest} of ${sensors.length} sensors`
+        <h2>{label}, {lines.length < sensors.length ? `the ${lines.length} ${worstOnes} of ${sensors.length} sensors`
           : "all sensors"}</h2>
         <div class="segments small" role="group" aria-label="Period">
           {periods.map((one) => (

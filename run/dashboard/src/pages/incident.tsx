@@ -31,6 +31,7 @@ const events: Record<string, string> = {
 export default function IncidentPage() {
   const { id = "" } = useParams();
   const { data: incident, error, refetch } = useIncident(Number(id));
+  const lost = useLostContact();
   useTitle(incident ? titleOf(incident) : "Incident");
   if (error instanceof ApiError && error.status === 404) { // unknown, or withdrawn by a late reading
     return <><h1>Incident not found</h1><p><Link href="/incidents">Go to the incidents</Link></p></>;
@@ -42,6 +43,7 @@ export default function IncidentPage() {
     <>
       <h1 aria-live="polite">{titleOf(incident)}</h1>
       <ContactNotice />
+      {error && lost === null && <Failure error={error} retry={() => void refetch()} />}
       <div class="split">
         <div class="column">
           <Facts incident={incident} />
@@ -119,6 +121,7 @@ function Place({ incident }: { incident: IncidentDetail }) {
     <>
       <RoomChart
         sensors={room.sensors} overview={overview} quantity={quantity}
+        side={incident.worst.direction === "below" ? "below" : "above"}
         excursions={data?.pages.flatMap(({ items }) => items) ?? []}
       />
       <div class={`rooms ${density === "large" ? "medium" : density}${lost === null ? "" : " stale"}`}>

@@ -180,7 +180,7 @@ function WindowForm({ window, onClose }: { window: Window | undefined; onClose: 
             <legend>On</legend>
             {[1, 2, 3, 4, 5, 6, 0].map((index) => (
               <label key={index} class="check">
-                <input type="checkbox" checked={days.includes(index)}
+                <input type="checkbox" checked={days.includes(index)} required={days.length === 0}
                   onChange={() => setDays(days.includes(index) ? days.filter((other) => other !== index)
                     : [...days, index].sort())} /> {weekdays[index]}
               </label>
