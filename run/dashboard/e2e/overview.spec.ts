@@ -180,6 +180,21 @@ test("a map is one stop for the keyboard, and tells of the sensor that is chosen
   await expect(page).toHaveURL(url("/sensors/s1"));
 });
 
+test("the keyboard reaches a map that has fewer sensors than before", async ({ page }) => {
+  await signUp(page);
+  await show(page, answer(1, 8));
+  await page.clock.install();
+  await page.goto(url());
+  const cells = page.locator(".cells .cell");
+  await cells.first().focus();
+  await page.keyboard.press("End");
+  await page.locator("#main").focus();
+  await show(page, answer(1, 3));
+  await page.clock.runFor(60_000);
+  await expect(cells).toHaveCount(3);
+  await expect(page.locator(".cells .cell[tabindex='0']")).toHaveCount(1);
+});
+
 test("what is late is said of the service, and of no sensor", async ({ page }) => {
   await signUp(page);
   const late = Object.fromEntries(Array.from({ length: 24 }, (_, i) => [`s${i}`, { state: "late" as const }]));

@@ -1,6 +1,6 @@
 // What must never be said or shown wrongly, each as it once was.
 import { excursion } from "../tests/excursion";
-import { answer, hot, show } from "./answers";
+import { answer, asked, hot, show } from "./answers";
 import { pastIncidents, seedReadings } from "./seed";
 import { ask, expect, expectAccessible, sendReading, signUp, test, tokenOf, url } from "./user";
 
@@ -157,6 +157,37 @@ test("the values at the cursor stay in the window beside every chart", async ({ 
   await last.hover({ position: { x: 300, y: 40 } });
   await expect(page.getByRole("columnheader", { name: /^At the cursor/ })).toBeInViewport();
   await page.screenshot({ path: `${pictures}readout.png` });
+});
+
+test("a drill is of the sensor that was shown, though that falls silent before the press", async ({ page }) => {
+  await signUp(page);
+  await show(page, answer(1, 3));
+  await page.clock.install();
+  await page.goto(url("/drills"));
+  await page.getByRole("button", { name: "Start a drill" }).click();
+  const dialog = page.getByRole("dialog");
+  await expect(dialog.getByLabel("Sensor")).toHaveValue("s0");
+  await show(page, answer(1, 3, { s0: { state: "silent" } }, { incidents: [hot("s1")] }));
+  await page.clock.runFor(60_000);
+  await expect(page).toHaveTitle(/^\(1\) Drills/);
+  await page.route(/\/drills$/, (route) => route.fulfill({ status: 500, json: { detail: "Not today" } }));
+  const sent = page.waitForRequest((request) => request.method() === "POST" && /\/drills$/.test(request.url()));
+  await dialog.getByRole("button", { name: "Start" }).click();
+  expect((await sent).postDataJSON()).toMatchObject({ sensor_id: "s0" });
+});
+
+test("what is as of yesterday has its day", async ({ page }) => {
+  await page.clock.install();
+  await signUp(page);
+  await show(page, answer(1, 3));
+  await page.reload();
+  await expect(page.getByText("Nothing is wrong", { exact: false })).toBeVisible();
+  await page.unroute(asked);
+  await page.route(asked, (route) => route.abort("connectionreset"));
+  await page.clock.fastForward("24:00:00");
+  await page.clock.runFor(5000);
+  await expect(page.locator(".live")).toHaveText(/as of \d+ \w+, \d\d:\d\d$/);
+  await expect(page.locator(".sentence")).toContainText(/As of \d+ \w+, \d\d:\d\d: /);
 });
 
 test("a path that is nothing is a page for people and JSON for programs", async ({ page }) => {

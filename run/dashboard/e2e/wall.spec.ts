@@ -81,6 +81,13 @@ test("a wall has the session of a key that reads alone, and says when it was rev
   await expect(page.getByRole("heading", { name: "Sign in" })).toBeVisible();
 });
 
+test("a service that is too busy to refuse a change calls no key too mighty", async ({ page }) => {
+  await page.route(/\/api\/v1\/overview$/, (route) => route.fulfill({ json: {} }));
+  await page.route(/\/incidents\/0\/actions$/, (route) => route.fulfill({ status: 503, json: {} }));
+  await page.goto(url("/wall#key=cold_reads"));
+  await expect(page.getByRole("alert")).toHaveText("The service answered 503.");
+});
+
 test("a wall's key in the address is shown, not who is signed in beside it", async ({ page }) => {
   await signUp(page);
   const token = await tokenOf(page);

@@ -15,7 +15,6 @@ export type ApiKey = Schemas["ApiKey"];
 export type Watch = Schemas["Watch"];
 export type LoggedChange = Schemas["LoggedChange"];
 export type DiscoveredNode = Schemas["DiscoveredNode"];
-export type Reading = Schemas["ReadingBody"];
 export type MaintenanceScope = Schemas["MaintenanceScopeBody"];
 export type Bucket = Schemas["BucketBody"];
 export type Suggestion = Schemas["Suggestion"];

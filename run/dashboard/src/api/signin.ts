@@ -47,6 +47,9 @@ export async function beginWithKey(key: string): Promise<void> {
   if (overview.status === 401) throw new ApiError(401, "The service does not know this key.");
   if (!overview.ok) throw new ApiError(overview.status, `The service answered ${overview.status}.`);
   const change = await ask("POST", "/api/v1/incidents/0/actions", "{}");
+  if (change.status >= 500 || change.status === 429) {
+    throw new ApiError(change.status, `The service answered ${change.status}.`);
+  }
   if (change.status !== 403) {
     throw new ApiError(change.status, "This key may change things. Make one with the scope read.");
   }

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
 
-/** Runs one thing at a time. Of a double click the second press comes before anything is drawn: no state tells of it. */
+/** Runs one thing at a time. Of a double click the second press comes before anything is drawn: no state tells. */
 export function useOnce(run: () => unknown): () => Promise<void> {
   const running = useRef(false);
   return async () => {

@@ -38,10 +38,12 @@ interface MapProps {
 const turnSize = 50;
 
 export const RoomMap = memo(function RoomMap({ room, overview, density, untitled }: MapProps) {
-  const [active, setActive] = useState(0);
+  const [chosen, setActive] = useState(0);
   const [peeked, setPeeked] = useState<string | null>(null);
   const [, go] = useLocation();
   const { sensors } = room;
+  // There may be fewer now: one of them the keyboard always reaches.
+  const active = Math.min(chosen, sensors.length - 1);
   const [floor, blocks] = useMemo(() => {
     const places = floorOf(sensors);
     return [

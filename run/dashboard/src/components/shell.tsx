@@ -5,7 +5,7 @@ import { Link, useLocation } from "wouter-preact";
 import { useOverview } from "../api/queries";
 import { session } from "../api/session";
 import { serviceTime } from "../api/time";
-import { ago, duration, timeOfDay } from "../logic/format";
+import { ago, duration, timeNear } from "../logic/format";
 import { sections } from "../setup";
 import { AlarmButton } from "./alarm";
 import { chunk } from "./chunk";
@@ -80,7 +80,7 @@ function Live() {
   const lost = useLostContact();
   const now = useNow(1000);
   if (!data) return <p class="live" />;
-  if (lost !== null) return <p class="live lost"><StatusMark kind="offline" /> as of {timeOfDay(lost)}</p>;
+  if (lost !== null) return <p class="live lost"><StatusMark kind="offline" /> as of {timeNear(lost, now)}</p>;
   if (data.probe.late && !data.past) {
     return <p class="live lost"><StatusMark kind="late" /> {duration(data.probe.lateness_s * 1000)} late</p>;
   }

@@ -111,8 +111,10 @@ function Start({ onClose }: { onClose: () => void }) {
   if (!overview || !rules) {
     return <Dialog title="Start a drill" onClose={onClose}><Loading what="sensors and rules" /></Dialog>;
   }
-  const sensors = overview.sensors.filter(({ reports }) => reports);
+  // The one that is shown stays, though it falls silent meanwhile.
+  const sensors = overview.sensors.filter(({ id, reports }) => reports || id === sensorID);
   const sensor = sensors.find(({ id }) => id === sensorID) ?? sensors[0];
+  if (sensor && sensor.id !== sensorID) setSensorID(sensor.id);
   const applies = rules.filter((rule) =>
     rule.enabled && (!rule.room_id || rule.room_id === sensor?.room_id)
       && (!rule.sensor_id || rule.sensor_id === sensor?.id));

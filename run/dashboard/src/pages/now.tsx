@@ -2,7 +2,8 @@
 import { useMemo, useState } from "preact/hooks";
 import { Link } from "wouter-preact";
 import { useOverview } from "../api/queries";
-import { capital, plural, timeOfDay } from "../logic/format";
+import { serviceTime } from "../api/time";
+import { capital, plural, timeNear } from "../logic/format";
 import { nowOf, titleOf, type Incident } from "../logic/incidents";
 import { inTrouble, roomsOf, sentenceOf, type Overview } from "../logic/overview";
 import { Actions } from "../components/acting";
@@ -72,7 +73,7 @@ export function Sentence({ overview, lost = null, wall }: {
     <section class={`sentence ${tone}${lost === null ? "" : " stale"}`} aria-live={lost === null ? "polite" : "off"}>
       <article onKeyDown={moveAlong}>
         <p class="says">
-          <StatusMark kind={mark} /> {lost !== null && `As of ${timeOfDay(lost)}: `}
+          <StatusMark kind={mark} /> {lost !== null && `As of ${timeNear(lost, serviceTime())}: `}
           {said}<span aria-live="off">{values}</span>{who}
         </p>
         {!wall && (
