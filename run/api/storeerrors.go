@@ -3,7 +3,6 @@ package api
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
 
@@ -22,23 +21,23 @@ func storeErrors(maxUnreported int) func(error) (*rest.Error, bool) {
 		err    error
 		answer *rest.Error
 	}{
-		{store.ErrLastOwner, rest.NewError(http.StatusConflict, "The account needs an owner; make somebody else one first")},
+		{store.ErrLastOwner, rest.Conflict("The account needs an owner; make somebody else one first")},
 		{store.ErrTooManyPersons, rest.BadRequest(fmt.Sprintf("At most %d persons, open invitations included", accounts.MaxPersons))},
 		{store.ErrEmailTaken, rest.BadRequest("Email already registered")},
 		{store.ErrUsernameTaken, rest.BadRequest("Username already taken")},
-		{store.ErrCorrectionExists, rest.NewError(http.StatusConflict, "The sensor has a correction from that time; withdraw it, or add one from another time")},
+		{store.ErrCorrectionExists, rest.Conflict("The sensor has a correction from that time; withdraw it, or add one from another time")},
 		{store.ErrTooManyCorrections, rest.BadRequest(fmt.Sprintf("At most %d corrections of a sensor", accounts.MaxCorrections))},
 		{store.ErrSensorExists, rest.BadRequest("Sensor already exists")},
 		{store.ErrTooManyGateways, rest.BadRequest(fmt.Sprintf("At most %d gateways, and %d whose code waits; revoke some", accounts.MaxGateways, accounts.MaxEnrolmentCodes))},
 		{store.ErrTooManyUnreported, rest.BadRequest(fmt.Sprintf("At most %d sensors may wait for their first reading; enrol a gateway to have more", maxUnreported))},
-		{store.ErrGatewayEnrolled, rest.NewError(http.StatusConflict, "The code has enrolled another gateway")},
-		{store.ErrStatusReplayed, rest.NewError(http.StatusConflict, "This status was received before")},
+		{store.ErrGatewayEnrolled, rest.Conflict("The code has enrolled another gateway")},
+		{store.ErrStatusReplayed, rest.Conflict("This status was received before")},
 		{store.ErrTooManyAPIKeys, rest.BadRequest(fmt.Sprintf("At most %d API keys; delete some", accounts.MaxAPIKeys))},
 		{store.ErrTooManyWatches, rest.BadRequest(fmt.Sprintf("At most %d watches; remove some", accounts.MaxWatches))},
-		{store.ErrTooManyAnswers, rest.TooManyAnswers()},
-		{incidents.ErrIncidentOver, rest.NewError(http.StatusConflict, "The incident is over")},
-		{incidents.ErrNobodyHasIt, rest.NewError(http.StatusConflict, "Nobody has the incident")},
-		{incidents.ErrOtherRooms, rest.NewError(http.StatusForbidden, "The incident concerns rooms that the key does not cover")},
+		{store.ErrTooManyAnswers, rest.ErrTooManyAnswers},
+		{incidents.ErrIncidentOver, rest.Conflict("The incident is over")},
+		{incidents.ErrNobodyHasIt, rest.Conflict("Nobody has the incident")},
+		{incidents.ErrOtherRooms, rest.Forbidden("The incident concerns rooms that the key does not cover")},
 		{incidents.ErrTooManyDrills, rest.TooManyRequests(fmt.Sprintf("At most %d drills in a day", incidents.MaxDrills), time.Hour)},
 		{incidents.ErrAfterLast, rest.BadRequest("after: is beyond the last change of this account")},
 		{incidents.ErrThresholdRule, rest.BadRequest("Only the limit of a threshold rule can be changed")},
@@ -46,7 +45,7 @@ func storeErrors(maxUnreported int) func(error) (*rest.Error, bool) {
 		{store.ErrNoAnomaly, rest.BadRequest("Excursion is not an anomaly")},
 		{store.ErrPredictionUsed, rest.BadRequest("Prediction already used in training")},
 		{store.ErrNoSensors, rest.BadRequest("No sensors to learn from")},
-		{store.ErrRunning, rest.NewError(http.StatusConflict, "A training run is already running")},
+		{store.ErrRunning, rest.Conflict("A training run is already running")},
 	}
 	return func(err error) (*rest.Error, bool) {
 		if soon, ok := errors.AsType[*learning.TooSoonError](err); ok {

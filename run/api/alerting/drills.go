@@ -104,7 +104,7 @@ func (h *Handlers) registerDrills(r *rest.API) {
 		Status: http.StatusCreated, Summary: "Start an alarm drill",
 		Description: "A message takes the path of a reading that breaks the rule, whatever its `for`. It makes an incident of its own with `drill` true, " +
 			"which people hear of and take like a real one. No reading and no alert is stored.",
-		Errors: []error{store.ErrNoRule, store.ErrNoSensor, errOtherScope(), errRuleOff(), errSilentSensor(), errMaintenance(), incidents.ErrTooManyDrills},
+		Errors: []error{store.ErrNoRule, store.ErrNoSensor, errOtherScope, errRuleOff, errSilentSensor, errMaintenance, incidents.ErrTooManyDrills},
 	}, h.startDrill)
 	rest.Register(r, rest.Operation{
 		ID: "listDrills", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/drills", Tag: rest.TagIncidents,
@@ -125,19 +125,12 @@ func (h *Handlers) registerDrills(r *rest.API) {
 	})
 }
 
-func errOtherScope() *rest.Error {
-	return rest.BadRequest("rule_id: the rule does not apply to the sensor")
-}
-
-func errRuleOff() *rest.Error { return rest.BadRequest("rule_id: the rule is off") }
-
-func errSilentSensor() *rest.Error {
-	return rest.NewError(http.StatusConflict, "The sensor is silent: its readings would alarm nobody")
-}
-
-func errMaintenance() *rest.Error {
-	return rest.NewError(http.StatusConflict, "A maintenance window covers the sensor: its readings would alarm nobody")
-}
+var (
+	errOtherScope   = rest.BadRequest("rule_id: the rule does not apply to the sensor")
+	errRuleOff      = rest.BadRequest("rule_id: the rule is off")
+	errSilentSensor = rest.Conflict("The sensor is silent: its readings would alarm nobody")
+	errMaintenance  = rest.Conflict("A maintenance window covers the sensor: its readings would alarm nobody")
+)
 
 func (h *Handlers) startDrill(ctx context.Context, in *rest.Body[newDrill]) (startedDrill, error) {
 	now, customer := h.Clock(), auth.Caller(ctx)
@@ -204,13 +197,13 @@ func (h *Handlers) wantedDrill(ctx context.Context, tx *store.DB, in newDrill, n
 	case err != nil:
 		return incidents.Drill{}, err
 	case !rule.Enabled:
-		return incidents.Drill{}, errRuleOff()
+		return incidents.Drill{}, errRuleOff
 	case !judges:
-		return incidents.Drill{}, errOtherScope()
+		return incidents.Drill{}, errOtherScope
 	case silent:
-		return incidents.Drill{}, errSilentSensor()
+		return incidents.Drill{}, errSilentSensor
 	case slices.ContainsFunc(windows, func(m incidents.Maintenance) bool { return m.Covers(sensor.RoomID, sensor.ID, now) }):
-		return incidents.Drill{}, errMaintenance()
+		return incidents.Drill{}, errMaintenance
 	}
 	return incidents.Drill{
 		OnSite: in.OnSite, RuleID: rule.ID, Quantity: rule.Quantity, Direction: rule.Direction, LimitValue: rule.Limit, Severity: rule.Severity,

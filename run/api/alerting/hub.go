@@ -117,7 +117,7 @@ func (h *hub) join(customer int64) (*account, error) {
 		h.accounts[customer] = a
 	}
 	if a.waiters == maxWaiters {
-		return nil, errWaiters()
+		return nil, errWaiters
 	}
 	a.waiters++
 	select {
@@ -127,9 +127,8 @@ func (h *hub) join(customer int64) (*account, error) {
 	return a, nil
 }
 
-func errWaiters() *rest.Error {
-	return rest.TooManyRequests(fmt.Sprintf("At most %d requests of an account may wait for changes", maxWaiters), lookInterval)
-}
+var errWaiters = rest.TooManyRequests(
+	fmt.Sprintf("At most %d requests of an account may wait for changes", maxWaiters), lookInterval)
 
 func (h *hub) leave(customer int64, a *account) {
 	h.mu.Lock()

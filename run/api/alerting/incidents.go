@@ -201,7 +201,7 @@ func (h *Handlers) registerIncidents(r *rest.API) {
 		Description: "Who takes an incident also has the excursions that join it later, and acknowledges its alerts so far. A taken incident calls again, and is open " +
 			"again, when its severity rises, when what was expected happens, when it is worse by a unit (3 °C, 10 % humidity, 3 °C dew point, 10 °C/h) than when it " +
 			"was taken, when it is given back, and when a snooze ends.",
-		Errors: []error{store.ErrNoIncident, incidents.ErrIncidentOver, incidents.ErrNobodyHasIt, incidents.ErrOtherRooms, errTakes()},
+		Errors: []error{store.ErrNoIncident, incidents.ErrIncidentOver, incidents.ErrNobodyHasIt, incidents.ErrOtherRooms, errTakes},
 	}, h.act)
 	// A repeat marks nothing.
 	rest.Answer(r, rest.Operation{
@@ -305,13 +305,11 @@ type audited struct {
 
 func auditedOf(i Incident) audited { return audited{i.State, i.TakenBy, i.SnoozedUntil, i.Comment} }
 
-func errTakes() *rest.Error {
-	return rest.NewError(http.StatusForbidden, "An API key with the scope watch may only take incidents")
-}
+var errTakes = rest.Forbidden("An API key with the scope watch may only take incidents")
 
 func (h *Handlers) act(ctx context.Context, in *actInput) (Incident, error) {
 	if key, ok := auth.Key(ctx); ok && key.Scope == rest.ScopeWatch && in.Body.Action != "take" {
-		return Incident{}, errTakes()
+		return Incident{}, errTakes
 	}
 	now := h.Clock()
 	by := auth.Who(ctx)

@@ -109,7 +109,7 @@ func (c *maintenanceChange) window() (maintenance.Window, error) {
 func (h *Handlers) wantedMaintenance(ctx context.Context, c *maintenanceChange) (incidents.Maintenance, error) {
 	window, err := c.window()
 	if err == nil && window.Over(h.Clock()) {
-		err = errOver()
+		err = errOver
 	}
 	wanted := c.maintenance()
 	wanted.Window, wanted.CreatedBy, wanted.Comment = window, auth.Who(ctx), string(deref(c.Comment))
@@ -161,7 +161,7 @@ func (h *Handlers) silencedBy(ctx context.Context, db *store.DB, m incidents.Mai
 }
 
 func errCritical(incidents int) error {
-	return rest.NewError(http.StatusConflict, fmt.Sprintf("Lasting critical incidents that the window would silence: %d; send confirm to silence them", incidents))
+	return rest.Conflict(fmt.Sprintf("Lasting critical incidents that the window would silence: %d; send confirm to silence them", incidents))
 }
 
 // confirmed refuses a window that would silence a critical incident now, unless the caller
@@ -219,13 +219,10 @@ type updateMaintenanceInput struct {
 // for what they silenced, and do not keep anybody from planning.
 const maxWindows = 200
 
-func errOver() error {
-	return rest.BadRequest("start_time: every occurrence would be over already")
-}
-
-func errTooManyWindows() error {
-	return rest.BadRequest(fmt.Sprintf("At most %d maintenance windows are possible", maxWindows))
-}
+var (
+	errOver           = rest.BadRequest("start_time: every occurrence would be over already")
+	errTooManyWindows = rest.BadRequest(fmt.Sprintf("At most %d maintenance windows are possible", maxWindows))
+)
 
 func (h *Handlers) registerMaintenance(r *rest.API) {
 	rest.Answer(r, rest.Operation{
@@ -238,7 +235,7 @@ func (h *Handlers) registerMaintenance(r *rest.API) {
 		Status: http.StatusCreated, Summary: "Create a maintenance window",
 		Description: "Nothing is lost in one: incidents in it are marked as silenced. Those that last at its end are no longer silenced then. " +
 			"A window that would silence a critical incident now, were it under way, must be confirmed.",
-		Errors: []error{store.ErrNoRoom, store.ErrNoSensor, errTooManyWindows(), errOver(), errCritical(1)},
+		Errors: []error{store.ErrNoRoom, store.ErrNoSensor, errTooManyWindows, errOver, errCritical(1)},
 	}, h.createMaintenance)
 	// Called while somebody edits a window. It changes nothing, though it is POST.
 	rest.Answer(r, rest.Operation{
@@ -249,7 +246,7 @@ func (h *Handlers) registerMaintenance(r *rest.API) {
 	rest.Answer(r, rest.Operation{
 		ID: "updateMaintenance", Role: rest.Operator, Keys: rest.WriteKeys, Method: http.MethodPut, Path: "/api/v1/maintenance/{window_id}", Tag: rest.TagIncidents,
 		Summary: "Replace a maintenance window from now on",
-		Errors:  []error{store.ErrNoMaintenance, store.ErrNoRoom, store.ErrNoSensor, errOver(), errCritical(1)},
+		Errors:  []error{store.ErrNoMaintenance, store.ErrNoRoom, store.ErrNoSensor, errOver, errCritical(1)},
 	}, h.updateMaintenance)
 	// A repeat gets 404: the window is gone, as requested.
 	rest.Register(r, rest.Operation{
@@ -304,7 +301,7 @@ func (h *Handlers) createMaintenance(ctx context.Context, in *rest.Body[maintena
 		yesterday := h.Clock().AddDate(0, 0, -1)
 		existing = slices.DeleteFunc(existing, func(m incidents.Maintenance) bool { return m.Window.Over(yesterday) })
 		if len(existing) >= maxWindows {
-			return created, entry, errTooManyWindows()
+			return created, entry, errTooManyWindows
 		}
 		if err := h.confirmed(ctx, tx, wanted, in.Body.Confirm); err != nil {
 			return created, entry, err

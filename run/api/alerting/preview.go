@@ -50,14 +50,12 @@ type preview struct {
 	Rooms      []previewRoom `json:"rooms" nullable:"false" doc:"Rooms with excursions, those with most incidents first."`
 }
 
-func errSlowPreview() *rest.Error {
-	return rest.BadRequest("The preview takes too long; choose fewer days, or rules for fewer sensors")
-}
+var errSlowPreview = rest.BadRequest("The preview takes too long; choose fewer days, or rules for fewer sensors")
 
 func (h *Handlers) preview(ctx context.Context, in *rest.Body[previewRequest]) (_ preview, err error) {
 	defer func() {
 		if err != nil && errors.Is(cmp.Or(ctx.Err(), err), context.DeadlineExceeded) {
-			err = errSlowPreview()
+			err = errSlowPreview
 		}
 	}()
 	customer := auth.Caller(ctx)

@@ -25,9 +25,7 @@ import (
 // with all that apply.
 const maxRules = 200
 
-func errTooManyRules() error {
-	return rest.BadRequest(fmt.Sprintf("At most %d rules are possible", maxRules))
-}
+var errTooManyRules = rest.BadRequest(fmt.Sprintf("At most %d rules are possible", maxRules))
 
 // Scope is where a rule or a window applies. It is exported only because huma reads
 // no embedded fields of unexported types.
@@ -136,9 +134,7 @@ type updateRuleInput struct {
 	Body   ruleReplacement
 }
 
-func errNewerRule() error {
-	return rest.NewError(http.StatusConflict, "Somebody has changed this rule meanwhile")
-}
+var errNewerRule = rest.Conflict("Somebody has changed this rule meanwhile")
 
 func (h *Handlers) registerRules(r *rest.API) {
 	rest.Answer(r, rest.Operation{
@@ -150,14 +146,14 @@ func (h *Handlers) registerRules(r *rest.API) {
 	rest.Answer(r, rest.Operation{
 		ID: "createRule", Role: rest.Admin, Keys: rest.WriteKeys, Creates: true, Method: http.MethodPost, Path: "/api/v1/rules", Tag: rest.TagIncidents,
 		Status: http.StatusCreated, Summary: "Create a rule",
-		Errors: []error{store.ErrNoRoom, store.ErrNoSensor, errTooManyRules()},
+		Errors: []error{store.ErrNoRoom, store.ErrNoSensor, errTooManyRules},
 	}, h.createRule)
 	// A repeat changes nothing.
 	rest.Answer(r, rest.Operation{
 		ID: "updateRule", Role: rest.Admin, Keys: rest.WriteKeys, Method: http.MethodPut, Path: "/api/v1/rules/{rule_id}", Tag: rest.TagIncidents,
 		Summary:     "Replace a rule",
 		Description: "Its lasting excursions are resolved, with that reason, unless nothing changes. Only the limit of a threshold can be changed.",
-		Errors:      []error{store.ErrNoRule, store.ErrNoRoom, store.ErrNoSensor, incidents.ErrThresholdRule, errNewerRule()},
+		Errors:      []error{store.ErrNoRule, store.ErrNoRoom, store.ErrNoSensor, incidents.ErrThresholdRule, errNewerRule},
 	}, h.updateRule)
 	// A repeat gets 404: the rule is gone, as requested.
 	rest.Register(r, rest.Operation{
@@ -175,7 +171,7 @@ func (h *Handlers) registerRules(r *rest.API) {
 	rest.Answer(r, rest.Operation{
 		ID: "applyPreset", Role: rest.Admin, Keys: rest.WriteKeys, Creates: true, Method: http.MethodPost, Path: "/api/v1/rules/preset", Tag: rest.TagIncidents,
 		Summary: "Add the rules of a preset that are not there yet",
-		Errors:  []error{store.ErrNoRoom, store.ErrNoSensor, errTooManyRules()},
+		Errors:  []error{store.ErrNoRoom, store.ErrNoSensor, errTooManyRules},
 	}, h.applyPreset)
 	// Called by the setup page.
 	rest.Answer(r, rest.Operation{
@@ -188,7 +184,7 @@ func (h *Handlers) registerRules(r *rest.API) {
 		Summary: "Count the incidents and excursions that rules would have made",
 		Description: "By the stored readings of the last days. Each counts on the day (UTC) on which it began. " +
 			"Incidents are made only of these rules' excursions. Where the account has a narrower rule of the same kind, that one would judge.",
-		Errors: []error{store.ErrNoRoom, store.ErrNoSensor, errSlowPreview()},
+		Errors: []error{store.ErrNoRoom, store.ErrNoSensor, errSlowPreview},
 	}, h.preview)
 }
 
@@ -225,7 +221,7 @@ func (h *Handlers) createRule(ctx context.Context, in *rest.Body[RuleChange]) (r
 			return rule{}, audit.Entry{}, err
 		}
 		if len(existing) >= maxRules {
-			return rule{}, audit.Entry{}, errTooManyRules()
+			return rule{}, audit.Entry{}, errTooManyRules
 		}
 		stored, err := incidents.New(tx).CreateRule(ctx, auth.Caller(ctx), in.Body.rule())
 		created := ruleOf(stored)
@@ -244,7 +240,7 @@ func (h *Handlers) updateRule(ctx context.Context, in *updateRuleInput) (rule, e
 			repeat := wanted
 			repeat.Version, repeat.Threshold = before.Version, before.Threshold
 			if in.Body.Version != nil && *in.Body.Version != before.Version && repeat != before {
-				return incident.Rule{}, errNewerRule()
+				return incident.Rule{}, errNewerRule
 			}
 			return incidents.New(tx).UpdateRule(ctx, auth.Caller(ctx), wanted)
 		})
@@ -343,7 +339,7 @@ func (h *Handlers) applyPreset(ctx context.Context, in *rest.Body[presetChoice])
 			return nil, audit.Entry{}, err
 		}
 		if len(existing)+len(wanted) > maxRules {
-			return nil, audit.Entry{}, errTooManyRules()
+			return nil, audit.Entry{}, errTooManyRules
 		}
 		var applied, added []rule
 		for _, r := range wanted {

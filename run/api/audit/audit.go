@@ -96,7 +96,7 @@ func once[T any](ctx context.Context, tx *store.DB, do func(tx *store.DB) (T, En
 	first, err := accounts.New(tx).FirstAnswer(ctx, request)
 	switch {
 	case err == nil && !bytes.Equal(first.RequestHash, repeatable.RequestHash[:]):
-		return answer, e, rest.ErrOtherRequest()
+		return answer, e, rest.ErrOtherRequest
 	case err == nil:
 		text, err := repeatable.Decrypt(first.Answer)
 		if err != nil {

@@ -73,13 +73,13 @@ func Recheck(ctx context.Context, tx *store.DB) error {
 	if c.key != nil {
 		keys, err := s.APIKeys(ctx, c.customerID)
 		if err == nil && !slices.ContainsFunc(keys, func(k accounts.APIKey) bool { return k.ID == c.key.ID }) {
-			return rest.Unauthorized()
+			return rest.ErrUnauthorized
 		}
 		return err
 	}
 	p, err := s.Person(ctx, c.customerID, c.person.ID)
 	if errors.Is(err, store.ErrNoPerson) || err == nil && (p.Generation != c.person.Generation || p.Role != c.person.Role) {
-		return rest.Unauthorized()
+		return rest.ErrUnauthorized
 	}
 	return err
 }
@@ -144,7 +144,7 @@ func (a *Authenticator) Authenticate(op rest.Operation) func(huma.Context, func(
 		switch {
 		case errors.Is(err, errToken):
 			a.log.DebugContext(ctx.Context(), "token rejected", "error", err.Error())
-			rest.WriteError(writer, rest.Unauthorized())
+			rest.WriteError(writer, rest.ErrUnauthorized)
 			return
 		case err != nil && ctx.Context().Err() != nil:
 			rest.WriteStatus(writer, rest.StatusClientGone)
@@ -158,12 +158,12 @@ func (a *Authenticator) Authenticate(op rest.Operation) func(huma.Context, func(
 		authorized := rest.WithAccount(context.WithValue(ctx.Context(), callerKey{}, who), who.customerID)
 		if who.key != nil {
 			if detail := op.Keys.Refuse(who.key.Scope, who.key.RoomIDs == nil); detail != "" {
-				rest.WriteError(writer, rest.NewError(http.StatusForbidden, detail))
+				rest.WriteError(writer, rest.Forbidden(detail))
 				return
 			}
 			authorized = store.InRooms(authorized, who.key.RoomIDs)
 		} else if detail := op.Role.Refuse(who.person.Role); detail != "" {
-			rest.WriteError(writer, rest.NewError(http.StatusForbidden, detail))
+			rest.WriteError(writer, rest.Forbidden(detail))
 			return
 		}
 		next(huma.WithContext(ctx, authorized))

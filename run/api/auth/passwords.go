@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/netip"
 	"strings"
 	"time"
@@ -52,12 +51,8 @@ const (
 	maxKnown   = 24
 )
 
-// Busy answers a request that got no password slot in time.
-func Busy() *rest.Error {
-	return &rest.Error{
-		Status: http.StatusServiceUnavailable, Detail: "Too many logins and registrations at once; try again in a moment", RetryAfter: MaxPasswordWait,
-	}
-}
+// ErrBusy answers a request that got no password slot in time.
+var ErrBusy = rest.Busy("Too many logins and registrations at once; try again in a moment", MaxPasswordWait)
 
 // client identifies who waits: an address, or a login with its device cookie.
 type client struct {
@@ -81,7 +76,7 @@ func (p *Passwords) Acquire(ctx context.Context, known string) (done func(), err
 		done, err = p.queue.Acquire(limited, fairqueue.Unknown, client{address: Client(ctx)})
 	}
 	if err != nil && ctx.Err() == nil { // no slot became free in time
-		return nil, Busy()
+		return nil, ErrBusy
 	}
 	return done, err
 }

@@ -65,7 +65,7 @@ func (h *Handlers) registerKeys(r *rest.API) {
 		ID: "createAPIKey", Role: createKeyRole, Creates: true, Method: http.MethodPost, Path: "/api/v1/api-keys", Tag: rest.TagKeys,
 		Status: http.StatusCreated, Summary: "Create an API key",
 		Description: "The key is shown once, in the answer. A new password does not end it.",
-		Errors:      []error{store.ErrNoRoom, store.ErrTooManyAPIKeys, errPast()},
+		Errors:      []error{store.ErrNoRoom, store.ErrTooManyAPIKeys, errPast},
 	}, h.createKey)
 	rest.Answer(r, rest.Operation{
 		ID: "listAPIKeys", Role: rest.Viewer, Method: http.MethodGet, Path: "/api/v1/api-keys", Tag: rest.TagKeys,
@@ -80,7 +80,7 @@ func (h *Handlers) registerKeys(r *rest.API) {
 	}, h.revokeKey)
 }
 
-func errPast() *rest.Error { return rest.BadRequest("expires_at: is past") }
+var errPast = rest.BadRequest("expires_at: is past")
 
 func (h *Handlers) createKey(ctx context.Context, in *rest.Body[newKey]) (createdKey, error) {
 	wanted := accounts.NewAPIKey{
@@ -94,7 +94,7 @@ func (h *Handlers) createKey(ctx context.Context, in *rest.Body[newKey]) (create
 	out.Key, wanted.Prefix, wanted.Hash = auth.NewKey()
 	return audit.Changed(ctx, h.DB, func(tx *store.DB) (createdKey, audit.Entry, error) {
 		if end := wanted.ExpiresAt; end != nil && !end.After(h.Clock()) {
-			return createdKey{}, audit.Entry{}, errPast()
+			return createdKey{}, audit.Entry{}, errPast
 		}
 		created, err := accounts.New(tx).CreateAPIKey(ctx, auth.Caller(ctx), wanted)
 		out.Fields = fieldsOf(created)

@@ -98,7 +98,7 @@ func (h *Handlers) Register(r *rest.API) {
 		ID: "registerCustomer", Method: http.MethodPost, Path: "/api/v1/customers/register", Tag: rest.TagCustomers,
 		Public: true, Status: http.StatusCreated,
 		Summary: "Register a customer",
-		Errors:  []error{rest.BadRequest(input.InvalidEmail), store.ErrEmailTaken, store.ErrUsernameTaken, auth.Busy()},
+		Errors:  []error{rest.BadRequest(input.InvalidEmail), store.ErrEmailTaken, store.ErrUsernameTaken, auth.ErrBusy},
 	}, h.registerCustomer)
 
 	// Called by the login form and by scripts; each call gives a new token.
@@ -107,7 +107,7 @@ func (h *Handlers) Register(r *rest.API) {
 		Public: true, Summary: "Log in",
 		Description: "The cookie says that this browser or program has logged in. If it is sent with the next login, that does not wait " +
 			"behind guesses.",
-		Errors: []error{errLogin(), auth.Busy()},
+		Errors: []error{errLogin, auth.ErrBusy},
 	}, h.login)
 
 	// Called by the profile page. It is a POST by the specification, though it only
@@ -126,7 +126,7 @@ func (h *Handlers) Register(r *rest.API) {
 		Description: "All fields are optional. E-mail, password and name are the calling person's own; the user name is the account's, " +
 			"and an owner's to change. A new password makes every token of the person issued before it invalid.",
 		Errors: []error{
-			rest.BadRequest(input.InvalidEmail), store.ErrEmailTaken, store.ErrUsernameTaken, store.ErrNoCustomer, auth.Busy(), errOwner(),
+			rest.BadRequest(input.InvalidEmail), store.ErrEmailTaken, store.ErrUsernameTaken, store.ErrNoCustomer, auth.ErrBusy, errOwner,
 		},
 	}, h.updateCustomer)
 	h.registerKeys(r)
@@ -157,9 +157,7 @@ func (h *Handlers) registerCustomer(ctx context.Context, in *rest.Body[registrat
 }
 
 // errLogin answers a login with an unknown e-mail or a wrong password.
-func errLogin() *rest.Error {
-	return rest.NewError(http.StatusUnauthorized, "Incorrect email or password")
-}
+var errLogin = rest.NewError(http.StatusUnauthorized, "Incorrect email or password")
 
 // login gives an unknown e-mail address and a wrong password the same answer in the
 // same time, because both compare one hash (contract 2.6).
@@ -169,7 +167,7 @@ func (h *Handlers) login(ctx context.Context, in *loginInput) (*loggedIn, error)
 		return nil, err
 	}
 	if !matches {
-		return nil, errLogin()
+		return nil, errLogin
 	}
 	signed, err := h.Tokens.Issue(found)
 	return &loggedIn{h.Tokens.DeviceCookie(found.Email), token{AccessToken: signed, TokenType: "bearer", CustomerID: found.CustomerID}}, err
@@ -205,16 +203,14 @@ func (h *Handlers) customerInfo(ctx context.Context, in *input.CustomerPath) (cu
 }
 
 // errOwner answers a person who may not change the user name.
-func errOwner() *rest.Error {
-	return rest.NewError(http.StatusForbidden, "username: "+rest.Owner.Refuse(""))
-}
+var errOwner = rest.Forbidden("username: " + rest.Owner.Refuse(""))
 
 func (h *Handlers) updateCustomer(ctx context.Context, in *updateCustomerInput) (customer, error) {
 	if err := auth.RequireSelf(ctx, in.CustomerID); err != nil {
 		return customer{}, err
 	}
 	if in.Body.Username != nil && rest.Owner.Refuse(auth.Person(ctx).Role) != "" {
-		return customer{}, errOwner()
+		return customer{}, errOwner
 	}
 	change := accounts.PersonChange{Email: (*string)(in.Body.Email), Name: (*string)(in.Body.Name)}
 	if in.Body.Password != nil {

@@ -138,18 +138,16 @@ func (h *Handlers) registerPersons(r *rest.API) {
 		Public: true, Summary: "Accept an invitation by its code",
 		Description: "With a name and a password the person can log in from then on; without both the answer says what the code is for, " +
 			"and nothing changes. A client that tries many unknown codes is refused for a while.",
-		Errors: []error{errInvitation(), store.ErrEmailTaken, errGuesses(auth.GuessEvery), auth.Busy()},
+		Errors: []error{errInvitation, store.ErrEmailTaken, errGuesses(auth.GuessEvery), auth.ErrBusy},
 	}, h.accept)
 }
 
 func errAbove(role rest.Role) *rest.Error {
-	return rest.NewError(http.StatusForbidden, role.Refuse(""))
+	return rest.Forbidden(role.Refuse(""))
 }
 
 // errInvitation answers a code that is unknown, used, revoked or expired.
-func errInvitation() *rest.Error {
-	return rest.NotFound("Invitation is unknown, used, or has expired")
-}
+var errInvitation = rest.NotFound("Invitation is unknown, used, or has expired")
 
 func errGuesses(wait time.Duration) *rest.Error {
 	return rest.TooManyRequests("Too many unknown invitations", wait)
@@ -249,7 +247,7 @@ func (h *Handlers) accept(ctx context.Context, in *rest.Body[acceptance]) (accep
 	out, err := h.join(ctx, in.Body)
 	if errors.Is(err, store.ErrNoInvitation) {
 		h.guesses.Count(auth.Client(ctx), h.Clock())
-		return accepted{}, errInvitation()
+		return accepted{}, errInvitation
 	}
 	return out, err
 }

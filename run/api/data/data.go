@@ -90,7 +90,7 @@ func (h *Handlers) Register(r *rest.API) {
 		ID: "getLatestReading", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/data/latest/{sensor_id}", Tag: rest.TagData,
 		Summary:     "Read a sensor's latest reading",
 		Description: "The newest value of each quantity, null if the sensor has never sent one, and the time of the newer one.",
-		Errors:      []error{store.ErrNoSensor, errNoReadings()},
+		Errors:      []error{store.ErrNoSensor, errNoReadings},
 	}, h.latest)
 	// Polled by the overview of all sensors. It is a POST, although it only reads,
 	// because the list may be longer than a URL.
@@ -116,7 +116,7 @@ func ownedNode(ctx context.Context, sensors *store.DB, sensorID string) (reading
 	return accounts.New(sensors).VisibleNode(ctx, auth.Caller(ctx), sensorID)
 }
 
-func errNoReadings() *rest.Error { return rest.NotFound("No readings found") }
+var errNoReadings = rest.NotFound("No readings found")
 
 func (h *Handlers) latest(ctx context.Context, in *input.SensorPath) (readingBody, error) {
 	if reading.ValidateNodeID(in.SensorID) != nil {
@@ -126,7 +126,7 @@ func (h *Handlers) latest(ctx context.Context, in *input.SensorPath) (readingBod
 	newest, ok := found[in.SensorID]
 	if err == nil && !ok {
 		if _, err = accounts.New(h.DB).Sensor(ctx, auth.Caller(ctx), in.SensorID); err == nil {
-			err = errNoReadings()
+			err = errNoReadings
 		}
 	}
 	return readingOf(newest), err

@@ -41,11 +41,11 @@ func (h *Handlers) registerForecast(r *rest.API) {
 	rest.Answer(r, rest.Operation{
 		ID: "getForecast", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/ml/forecast/{sensor_id}", Tag: rest.TagLearning,
 		Summary: "Forecast the next 20 seconds of a sensor",
-		Errors:  []error{store.ErrNoSensor, errNoForecast()},
+		Errors:  []error{store.ErrNoSensor, errNoForecast},
 	}, h.forecast)
 }
 
-func errNoForecast() *rest.Error { return rest.NotFound("No forecast available") }
+var errNoForecast = rest.NotFound("No forecast available")
 
 // forecast reads the sensor's last hour. Without a model or enough readings, or after an
 // hour of silence, there is none (contract 7.11).
@@ -55,7 +55,7 @@ func (h *Handlers) forecast(ctx context.Context, in *input.SensorPath) (forecast
 		return forecastBody{}, err
 	}
 	if h.Models == nil {
-		return forecastBody{}, errNoForecast()
+		return forecastBody{}, errNoForecast
 	}
 	model := h.Models.Wait(ctx, auth.Caller(ctx)).Forecaster
 	newest, err := pipeline.New(h.DB).NewestReadings(ctx, auth.Caller(ctx), []string{node.ID})
@@ -65,7 +65,7 @@ func (h *Handlers) forecast(ctx context.Context, in *input.SensorPath) (forecast
 	const span = time.Duration(reading.MaxWindowAge * float64(time.Second))
 	last, ok := newest[node.ID]
 	if model == nil || !ok || h.Clock().Sub(last.Time) > span {
-		return forecastBody{}, errNoForecast()
+		return forecastBody{}, errNoForecast
 	}
 	var series []reading.Reading
 	for r, err := range h.Readings.Range(ctx, node, last.Time.Add(-span), last.Time.Add(reading.Precision)) {
@@ -80,7 +80,7 @@ func (h *Handlers) forecast(ctx context.Context, in *input.SensorPath) (forecast
 	}
 	steps := forecastSteps(model, series, last.Time, corrections)
 	if len(steps) == 0 {
-		return forecastBody{}, errNoForecast()
+		return forecastBody{}, errNoForecast
 	}
 	return forecastBody{SensorID: in.SensorID, ModelVersion: model.Info.Name, LastReading: readingOf(last), Forecast: steps}, nil
 }

@@ -81,7 +81,7 @@ func (h *Handlers) registerReport(r *rest.API) {
 		Description: "The recommended range is that of the preset `ashrae_recommended`. The minutes count all readings. " +
 			"Sensors are those now in the room, by identifier. One request can read a month of at most 100 sensors, or a shorter range of " +
 			"correspondingly more: read a larger room in parts, by `limit` and `after`.",
-		Errors: []error{store.ErrNoRoom, &readings.LimitError{Purpose: readings.Export}, errLargeReport(1), errSlowReport()},
+		Errors: []error{store.ErrNoRoom, &readings.LimitError{Purpose: readings.Export}, errLargeReport(1), errSlowReport},
 	}, h.report)
 }
 
@@ -90,9 +90,8 @@ func errLargeReport(most int) *rest.Error {
 	return rest.BadRequest(fmt.Sprintf("At most %d sensors can be read of this range at once; choose fewer by limit and after, or a shorter range", most))
 }
 
-func errSlowReport() *rest.Error {
-	return rest.BadRequest("The report takes too long; choose fewer sensors by limit and after, or a shorter range")
-}
+var errSlowReport = rest.BadRequest(
+	"The report takes too long; choose fewer sensors by limit and after, or a shorter range")
 
 func (h *Handlers) report(ctx context.Context, in *reportInput) (*rest.Page[reportedSensor], error) {
 	customer := auth.Caller(ctx)
@@ -172,7 +171,7 @@ func (h *Handlers) read(ctx context.Context, nodes []readings.NodeRef, start, en
 	for r, err := range h.Readings.Ranges(limited, nodes, start, end) {
 		switch {
 		case err != nil && ctx.Err() == nil && (limited.Err() != nil || errors.Is(err, context.DeadlineExceeded)):
-			return errSlowReport()
+			return errSlowReport
 		case err != nil:
 			return err
 		}

@@ -61,12 +61,12 @@ func (h *Handlers) registerEnrolment(r *rest.API) {
 		Public: true, Summary: "Enrol a gateway by its code",
 		Description: "For the gateway's own program; the code replaces a token. A client that tries many unknown codes " +
 			"is refused for a while.",
-		Errors: []error{errCode(), store.ErrGatewayEnrolled, errGuesses(auth.GuessEvery)},
+		Errors: []error{errCode, store.ErrGatewayEnrolled, errGuesses(auth.GuessEvery)},
 	}, h.enrol)
 }
 
 // errCode answers a code that is unknown or expired, or whose gateway is revoked.
-func errCode() *rest.Error { return rest.NotFound("Enrolment code is unknown or has expired") }
+var errCode = rest.NotFound("Enrolment code is unknown or has expired")
 
 func errGuesses(wait time.Duration) *rest.Error {
 	return rest.TooManyRequests("Too many unknown enrolment codes", wait)
@@ -79,7 +79,7 @@ func (h *Handlers) enrol(ctx context.Context, in *rest.Body[enrolment]) (enrolle
 	found, err := h.exchange(ctx, in.Body)
 	if errors.Is(err, store.ErrNoGateway) {
 		h.guesses.Count(auth.Client(ctx), h.Clock())
-		return enrolled{}, errCode()
+		return enrolled{}, errCode
 	}
 	return enrolled(wire.EnrolReply{
 		GatewayID: found.ID, Name: found.Name, Account: found.Account, Confirmed: in.Body.Confirm,

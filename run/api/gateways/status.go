@@ -47,15 +47,13 @@ func (h *Handlers) registerStatus(r *rest.API) {
 		Public: true, Summary: "Report a gateway's status",
 		Description: "For the gateway's own program; the signature replaces a token. A status whose time, `sent_at` plus " +
 			"`clock_offset_ms`, is more than 5 minutes off is answered with the time, without an access token, and is not stored.",
-		Errors: []error{errSignature(), errRequest(wire.ErrGateway), store.ErrStatusReplayed},
+		Errors: []error{errSignature, errRequest(wire.ErrGateway), store.ErrStatusReplayed},
 	}, h.status)
 }
 
 // errSignature answers a status that no enrolled gateway signed. It does not say
 // whether there is such a gateway.
-func errSignature() *rest.Error {
-	return rest.NewError(http.StatusUnauthorized, "Could not verify the gateway's signature")
-}
+var errSignature = rest.NewError(http.StatusUnauthorized, "Could not verify the gateway's signature")
 
 // errRequest answers a malformed status that its gateway signed.
 func errRequest(err error) *rest.Error { return rest.BadRequest("request: " + err.Error()) }
@@ -101,11 +99,11 @@ func (h *Handlers) status(ctx context.Context, in *rest.Body[signedStatus]) (sta
 // verify returns the gateway that signed a status, even a revoked one.
 func (h *Handlers) verify(ctx context.Context, signed wire.SignedStatus) (accounts.Gateway, wire.StatusRequest, error) {
 	if wire.ValidateGatewayID(signed.GatewayID) != nil {
-		return accounts.Gateway{}, wire.StatusRequest{}, errSignature()
+		return accounts.Gateway{}, wire.StatusRequest{}, errSignature
 	}
 	known, err := accounts.New(h.DB).Gateway(ctx, signed.GatewayID)
 	if errors.Is(err, store.ErrNoGateway) {
-		return accounts.Gateway{}, wire.StatusRequest{}, errSignature()
+		return accounts.Gateway{}, wire.StatusRequest{}, errSignature
 	}
 	if err != nil {
 		return accounts.Gateway{}, wire.StatusRequest{}, err
@@ -114,7 +112,7 @@ func (h *Handlers) verify(ctx context.Context, signed wire.SignedStatus) (accoun
 	if err != nil {
 		h.Log.InfoContext(ctx, "gateway status refused", "gateway", known.ID, "error", err.Error())
 		if errors.Is(err, wire.ErrSignature) {
-			return accounts.Gateway{}, wire.StatusRequest{}, errSignature()
+			return accounts.Gateway{}, wire.StatusRequest{}, errSignature
 		}
 		return accounts.Gateway{}, wire.StatusRequest{}, errRequest(err)
 	}

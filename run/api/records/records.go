@@ -54,7 +54,7 @@ func (h *Handlers) Register(r *rest.API) {
 		Summary: "Download the signed record of a room's month",
 		Description: "A ZIP of readings, incidents, drills, calibrations, rules, changes and coverage, with a manifest of their SHA-256 and its Ed25519 signature. " +
 			"Months are in UTC. The record of a month that is not over says so and is not stored. Records of deleted rooms remain.",
-		Errors:    []error{store.ErrNoRoom, errFuture(), errBefore(), errNoRecords(), &readings.LimitError{Purpose: readings.Export}},
+		Errors:    []error{store.ErrNoRoom, errFuture, errBefore, errNoRecords, &readings.LimitError{Purpose: readings.Export}},
 		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{contentZIP: {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}}}},
 	}, h.record)
 	// Called to verify a record, without an account.
@@ -64,13 +64,12 @@ func (h *Handlers) Register(r *rest.API) {
 	}, h.listKeys)
 }
 
-func errFuture() *rest.Error { return rest.BadRequest("month: is in the future") }
-
-func errBefore() *rest.Error { return rest.NotFound("The room was not there in this month") }
-
-func errNoRecords() *rest.Error {
-	return rest.NewError(http.StatusServiceUnavailable, "Records are not set up: the service has no key to sign them with")
-}
+var (
+	errFuture    = rest.BadRequest("month: is in the future")
+	errBefore    = rest.NotFound("The room was not there in this month")
+	errNoRecords = rest.NewError(http.StatusServiceUnavailable,
+		"Records are not set up: the service has no key to sign them with")
+)
 
 type recordKey struct {
 	ID        string     `json:"key_id" doc:"Identifier: the first 16 hexadecimal digits of the SHA-256 of the public key." example:"3f2a9c0b7d61e845"`
@@ -100,7 +99,7 @@ type recordInput struct {
 func (h *Handlers) record(ctx context.Context, in *recordInput) (*huma.StreamResponse, error) {
 	customer, now := auth.Caller(ctx), h.Clock().UTC()
 	if h.Keys == nil || h.Bucket == nil {
-		return nil, errNoRecords()
+		return nil, errNoRecords
 	}
 	s := records.New(h.DB)
 	room, err := s.Room(ctx, customer, in.RoomID)
@@ -115,9 +114,9 @@ func (h *Handlers) record(ctx context.Context, in *recordInput) (*huma.StreamRes
 	r.over = !now.Before(r.end)
 	switch {
 	case start.After(now):
-		return nil, errFuture()
+		return nil, errFuture
 	case !room.CreatedAt.Before(r.end), room.DeletedAt != nil && !room.DeletedAt.After(start):
-		return nil, errBefore()
+		return nil, errBefore
 	case !r.over:
 		r.end = now.Truncate(time.Second)
 	}

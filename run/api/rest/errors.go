@@ -39,7 +39,7 @@ func (e *Error) GetStatus() int { return e.Status }
 // GetHeaders returns the headers of the answer to huma.
 func (e *Error) GetHeaders() http.Header {
 	switch {
-	case e.Detail == detailCredentials:
+	case e == ErrUnauthorized:
 		return http.Header{"Www-Authenticate": {"Bearer"}}
 	case e.RetryAfter > 0:
 		return http.Header{"Retry-After": {strconv.Itoa(int(math.Ceil(e.RetryAfter.Seconds())))}}
@@ -60,26 +60,35 @@ func TooManyRequests(detail string, retryAfter time.Duration) *Error {
 	return &Error{Status: http.StatusTooManyRequests, Detail: detail, RetryAfter: retryAfter}
 }
 
-// Unauthorized answers 401, without saying what is wrong with the token or key.
-func Unauthorized() *Error { return NewError(http.StatusUnauthorized, detailCredentials) }
-
-// busy is the answer 503 to a request that got no turn in time.
-func busy() *Error {
-	return &Error{Status: http.StatusServiceUnavailable, Detail: "Too many requests at once; try again in a moment", RetryAfter: maxTurnWait}
+// Busy answers 503 and says when to try again.
+func Busy(detail string, retryAfter time.Duration) *Error {
+	return &Error{Status: http.StatusServiceUnavailable, Detail: detail, RetryAfter: retryAfter}
 }
+
+// BadRequest answers 400.
+func BadRequest(detail string) *Error { return NewError(http.StatusBadRequest, detail) }
+
+// Forbidden answers 403.
+func Forbidden(detail string) *Error { return NewError(http.StatusForbidden, detail) }
 
 // NotFound answers 404.
 func NotFound(detail string) *Error { return NewError(http.StatusNotFound, detail) }
 
-// BadRequest answers 400.
-func BadRequest(detail string) *Error { return NewError(http.StatusBadRequest, detail) }
+// Conflict answers 409.
+func Conflict(detail string) *Error { return NewError(http.StatusConflict, detail) }
+
+var (
+	// ErrUnauthorized does not say what is wrong with the token or key.
+	ErrUnauthorized = NewError(http.StatusUnauthorized, "Could not validate credentials")
+	// errBusy answers a request that got no turn in time.
+	errBusy = Busy("Too many requests at once; try again in a moment", maxTurnWait)
+)
 
 // StatusClientGone is for the log, where 500 would be a fault of ours; nobody reads the answer.
 const StatusClientGone = 499
 
 // The details of the errors that any operation may answer with.
 const (
-	detailCredentials   = "Could not validate credentials"
 	detailBodyTooLarge  = "Request body is larger than 1 MiB"
 	detailBodyMalformed = "Request body is malformed or was cut off"
 	detailBodyTimeout   = "Request body was not received in time"

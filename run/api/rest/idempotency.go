@@ -33,15 +33,14 @@ func (r Repeatable) KeyHashOf(caller string) [sha256.Size]byte {
 	return sha256.Sum256([]byte(caller + "\x00" + r.key))
 }
 
-// ErrOtherRequest answers an Idempotency-Key that was used with another body.
-func ErrOtherRequest() *Error {
-	return BadRequest(idempotencyHeader + ": was used for a request with another body")
-}
-
-// errLostAnswer answers a repeat of a request whose answer's SECRET_KEY is gone.
-func errLostAnswer() *Error {
-	return NewError(http.StatusConflict, idempotencyHeader+": the first answer can no longer be read; look for what it made")
-}
+var (
+	// ErrOtherRequest answers an Idempotency-Key that was used with another body.
+	ErrOtherRequest = BadRequest(idempotencyHeader + ": was used for a request with another body")
+	// ErrTooManyAnswers answers an account that has used too many Idempotency-Keys.
+	ErrTooManyAnswers = NewError(http.StatusTooManyRequests, "Too many requests with an "+idempotencyHeader+" within 24 hours; leave it out")
+	// errLostAnswer answers a repeat of a request whose answer's SECRET_KEY is gone.
+	errLostAnswer = Conflict(idempotencyHeader + ": the first answer can no longer be read; look for what it made")
+)
 
 type repeatableKey struct{}
 
@@ -90,7 +89,7 @@ func (r Repeatable) Decrypt(encrypted []byte) ([]byte, error) {
 			return answer, nil
 		}
 	}
-	return nil, errLostAnswer()
+	return nil, errLostAnswer
 }
 
 // creates marks the operations whose answers are kept, in huma's metadata of an operation.
@@ -105,9 +104,4 @@ func idempotencyParameter() *huma.Param {
 		Example: "0f8fad5b-d9cb-469f-a165-70867728950e",
 		Schema:  &huma.Schema{Type: huma.TypeString, MaxLength: new(maxIdempotencyKey)},
 	}
-}
-
-// TooManyAnswers answers an account that has used too many Idempotency-Keys.
-func TooManyAnswers() *Error {
-	return NewError(http.StatusTooManyRequests, "Too many requests with an "+idempotencyHeader+" within 24 hours; leave it out")
 }

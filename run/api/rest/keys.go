@@ -1,7 +1,5 @@
 package rest
 
-import "net/http"
-
 // Keys says which API keys may call an operation. The zero value refuses every key.
 //
 // A key limited to rooms reads and changes only resources in these rooms. It may not create
@@ -59,7 +57,7 @@ func (k Keys) Refuse(scope string, allRooms bool) string {
 
 // describe returns the sentence of the document on API keys, and their errors.
 func (k Keys) describe() (sentence string, errs []*Error) {
-	forbid := func(detail string) { errs = append(errs, NewError(http.StatusForbidden, detail)) }
+	forbid := func(detail string) { errs = append(errs, Forbidden(detail)) }
 	if k == NoKeys {
 		forbid(detailNoKeys)
 		return "API keys: none.", errs

@@ -88,9 +88,9 @@ func Register[I, O any](r *API, op Operation, handle func(context.Context, *I) (
 		roles, low := op.Role.describe()
 		described.Description = strings.TrimSpace(op.Description + "\n\n" + roles + " " + sentence)
 		described.Middlewares = append(described.Middlewares, r.config.Authenticate(op))
-		errs = append(errs, Unauthorized())
+		errs = append(errs, ErrUnauthorized)
 		if op.Method != http.MethodGet {
-			errs = append(errs, busy())
+			errs = append(errs, errBusy)
 		}
 		errs = append(append(errs, low...), forbidden...)
 	}
@@ -98,7 +98,7 @@ func Register[I, O any](r *API, op Operation, handle func(context.Context, *I) (
 		described.Description = strings.TrimSpace(idempotencySentence + "\n\n" + described.Description)
 		described.Metadata = map[string]any{creates: true}
 		described.Parameters = []*huma.Param{idempotencyParameter()}
-		errs = append(errs, ErrOtherRequest(), errLostAnswer(), TooManyAnswers())
+		errs = append(errs, ErrOtherRequest, errLostAnswer, ErrTooManyAnswers)
 	}
 	if op.Wait > 0 {
 		described.Middlewares = append(described.Middlewares, extendDeadlines(op.Wait))
@@ -211,7 +211,7 @@ func (r *API) documentErrors(op *huma.Operation, errs []*Error) {
 			}
 			op.Responses[status] = response
 		}
-		if e.Status == http.StatusUnauthorized && e.Detail == detailCredentials {
+		if e == ErrUnauthorized {
 			response.Headers = map[string]*huma.Param{"WWW-Authenticate": {
 				Description: "The required scheme.", Schema: &huma.Schema{Type: "string", Enum: []any{"Bearer"}},
 			}}

@@ -1,7 +1,6 @@
 package rest
 
 import (
-	"net/http"
 	"slices"
 )
 
@@ -44,7 +43,7 @@ func (r Role) Refuse(has string) string {
 // describe returns the sentence of the document on roles, and their errors.
 func (r Role) describe() (sentence string, errs []*Error) {
 	if r > Viewer || r == NoRole {
-		errs = []*Error{NewError(http.StatusForbidden, r.detail())}
+		errs = []*Error{Forbidden(r.detail())}
 	}
 	switch r {
 	case NoRole:

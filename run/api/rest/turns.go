@@ -28,7 +28,7 @@ func NewTurns(slots int) *Turns {
 func (t *Turns) Wait(ctx context.Context) (done func(), err error) {
 	done, err = t.queue.Acquire(ctx, fairqueue.Unknown, accountOf(ctx))
 	if errors.Is(err, fairqueue.ErrBusy) {
-		err = busy()
+		err = errBusy
 	}
 	return done, err //nolint:wrapcheck // it says what was waited for
 }

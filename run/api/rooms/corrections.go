@@ -81,7 +81,7 @@ func (h *Handlers) registerCorrections(r *rest.API) {
 		ID: "addCorrection", Role: rest.Admin, Keys: rest.WriteKeysInRooms, Creates: true, Method: http.MethodPost, Path: "/api/v1/corrections", Tag: rest.TagSensors,
 		Status: http.StatusCreated, Summary: "Add a correction of a sensor",
 		Description: "Offsets from its calibration, which are added to each reading from a time on. Stored readings do not change.",
-		Errors:      []error{store.ErrNoSensor, store.ErrCorrectionExists, store.ErrTooManyCorrections, errFromSoon()},
+		Errors:      []error{store.ErrNoSensor, store.ErrCorrectionExists, store.ErrTooManyCorrections, errFromSoon},
 	}, h.addCorrection)
 	// Called by the sensor's page for one sensor, and by `monitor-gateway watch` for all.
 	rest.Answer(r, rest.Operation{
@@ -96,15 +96,14 @@ func (h *Handlers) registerCorrections(r *rest.API) {
 		ID: "withdrawCorrection", Role: rest.Admin, Keys: rest.WriteKeysInRooms, Method: http.MethodDelete, Path: "/api/v1/corrections/{correction_id}", Tag: rest.TagSensors,
 		Status: http.StatusNoContent, Summary: "Withdraw a correction",
 		Description: "Until four minutes before it begins. It stays in the list of its sensor.",
-		Errors:      []error{store.ErrNoCorrection, errWithdrawLate()},
+		Errors:      []error{store.ErrNoCorrection, errWithdrawLate},
 	}, h.withdrawCorrection)
 }
 
-func errFromSoon() error { return rest.BadRequest("from: must lie at least five minutes ahead") }
-
-func errWithdrawLate() error {
-	return rest.NewError(http.StatusConflict, "A correction can be withdrawn until four minutes before it begins; add another one")
-}
+var (
+	errFromSoon     = rest.BadRequest("from: must lie at least five minutes ahead")
+	errWithdrawLate = rest.Conflict("A correction can be withdrawn until four minutes before it begins; add another one")
+)
 
 func (h *Handlers) addCorrection(ctx context.Context, in *rest.Body[newCorrection]) (correction, error) {
 	wanted := accounts.NewCorrection{
@@ -123,7 +122,7 @@ func (h *Handlers) addCorrection(ctx context.Context, in *rest.Body[newCorrectio
 	return audit.Changed(ctx, h.DB, func(tx *store.DB) (correction, audit.Entry, error) {
 		added, err := accounts.New(tx).AddCorrection(ctx, auth.Caller(ctx), wanted)
 		if errors.Is(err, store.ErrCorrectionSoon) {
-			err = errFromSoon()
+			err = errFromSoon
 		}
 		out := correctionOf(added)
 		return out, audit.Entry{Subject: audit.Subject("sensor", out.SensorID), After: out}, err
@@ -150,7 +149,7 @@ func (h *Handlers) withdrawCorrection(ctx context.Context, in *correctionPath) (
 		}
 		err = accounts.New(tx).WithdrawCorrection(ctx, auth.Caller(ctx), in.CorrectionID, auth.Who(ctx))
 		if errors.Is(err, store.ErrCorrectionSoon) {
-			err = errWithdrawLate()
+			err = errWithdrawLate
 		}
 		out := correctionOf(before)
 		return audit.Entry{Subject: audit.Subject("sensor", out.SensorID), Before: out}, err
