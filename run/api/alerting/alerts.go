@@ -64,8 +64,7 @@ func (h *Handlers) registerAlerts(r *rest.API) {
 	rest.Answer(r, rest.Operation{
 		ID: "acknowledgeAlert", Role: rest.Operator, Keys: rest.WriteKeysInRooms, Method: http.MethodPost, Path: "/api/v1/alerts/{alert_id}/acknowledge", Tag: rest.TagAlerts,
 		Summary: "Acknowledge an alert",
-		Errors:  []error{store.ErrNoAlert},
-	}, h.acknowledgeAlert)
+	}, h.acknowledgeAlert, store.ErrNoAlert)
 }
 
 // activeAlerts streams: there may be a million.
@@ -144,15 +143,13 @@ func (h *Handlers) registerThresholds(r *rest.API) {
 	rest.Answer(r, rest.Operation{
 		ID: "getThresholds", Role: rest.Viewer, Keys: rest.ReadKeys, Method: http.MethodGet, Path: "/api/v1/alerts/thresholds/{customer_id}", Tag: rest.TagAlerts,
 		Summary: "Read the caller's thresholds",
-		Errors:  []error{store.ErrNoCustomer},
-	}, h.thresholds)
+	}, h.thresholds, store.ErrNoCustomer)
 	// Called by the settings page. A repeat sets the same values again.
 	rest.Answer(r, rest.Operation{
 		ID: "setThresholds", Role: rest.Admin, Keys: rest.WriteKeys, Method: http.MethodPost, Path: "/api/v1/alerts/thresholds/{customer_id}", Tag: rest.TagAlerts,
 		Summary:     "Change the caller's thresholds",
 		Description: "At least one of the two must be given. Detection follows within 15 seconds.",
-		Errors:      []error{store.ErrNoCustomer},
-	}, h.setThresholds)
+	}, h.setThresholds, store.ErrNoCustomer)
 }
 
 func (h *Handlers) thresholds(ctx context.Context, in *input.CustomerPath) (thresholds, error) {

@@ -57,9 +57,8 @@ func (h *Handlers) registerChanges(r *rest.API) {
 		Summary: "Follow what happens to incidents, oldest first",
 		Description: "The log of the account's incidents: each change has a number, which is higher than those before. Without `after` the answer is the end " +
 			"of the log, to start from. With `wait_s` the answer comes at the first change, or when the time is over.",
-		Wait:   maxWait,
-		Errors: []error{incidents.ErrAfterLast, errWaiters},
-	}, h.changes)
+		Wait: maxWait,
+	}, h.changes, incidents.ErrAfterLast, errWaiters)
 }
 
 func (h *Handlers) changes(ctx context.Context, in *changesInput) (changesBody, error) {

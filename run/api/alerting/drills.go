@@ -104,25 +104,22 @@ func (h *Handlers) registerDrills(r *rest.API) {
 		Status: http.StatusCreated, Summary: "Start an alarm drill",
 		Description: "A message takes the path of a reading that breaks the rule, whatever its `for`. It makes an incident of its own with `drill` true, " +
 			"which people hear of and take like a real one. No reading and no alert is stored.",
-		Errors: []error{store.ErrNoRule, store.ErrNoSensor, errOtherScope, errRuleOff, errSilentSensor, errMaintenance, incidents.ErrTooManyDrills},
-	}, h.startDrill)
+	}, h.startDrill,
+		store.ErrNoRule, store.ErrNoSensor, errOtherScope, errRuleOff, errSilentSensor, errMaintenance, incidents.ErrTooManyDrills)
 	rest.Register(r, rest.Operation{
 		ID: "listDrills", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/drills", Tag: rest.TagIncidents,
 		Summary: "List alarm drills, newest first",
 	}, h.listDrills)
 	rest.Answer(r, rest.Operation{
 		ID: "getDrill", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/drills/{drill_id}", Tag: rest.TagIncidents,
-		Summary: "Read how an alarm drill goes", Errors: []error{store.ErrNoDrill},
-	}, h.drill)
+		Summary: "Read how an alarm drill goes",
+	}, h.drill, store.ErrNoDrill)
 	// Called by monitor-gateway watch, again until it is answered.
 	rest.Register(r, rest.Operation{
 		ID: "reportTold", Role: rest.Operator, Keys: rest.TakeKeysInRooms, Method: http.MethodPost, Path: "/api/v1/incidents/{incident_id}/told", Tag: rest.TagIncidents,
-		Status: http.StatusNoContent, Summary: "Report that people were told of an incident",
+		Summary:     "Report that people were told of an incident",
 		Description: "A watch reports it for incidents of drills, where it is a stage; for others it changes nothing.",
-		Errors:      []error{store.ErrNoIncident},
-	}, func(ctx context.Context, in *incidentPath) (*struct{}, error) {
-		return nil, incidents.New(h.DB).ToldDrill(ctx, auth.Caller(ctx), in.IncidentID)
-	})
+	}, h.told, store.ErrNoIncident)
 }
 
 var (
@@ -209,6 +206,10 @@ func (h *Handlers) wantedDrill(ctx context.Context, tx *store.DB, in newDrill, n
 		OnSite: in.OnSite, RuleID: rule.ID, Quantity: rule.Quantity, Direction: rule.Direction, LimitValue: rule.Limit, Severity: rule.Severity,
 		NodeID: sensor.ID, SensorName: sensor.Name, RoomID: room.ID, RoomName: room.Name,
 	}, nil
+}
+
+func (h *Handlers) told(ctx context.Context, in *incidentPath) (*struct{}, error) {
+	return nil, incidents.New(h.DB).ToldDrill(ctx, auth.Caller(ctx), in.IncidentID)
 }
 
 type drillsInput struct {

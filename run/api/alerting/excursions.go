@@ -104,8 +104,7 @@ func (h *Handlers) registerExcursions(r *rest.API) {
 		Summary: "Say whether an anomaly was right, wrong or expected",
 		Description: "The hours of a right anomaly no longer count as usual; wrong and expected change nothing of that. " +
 			"It is also the verdict on the anomaly's prediction: `ok` for right, else `not_ok`. As there, the hundredth starts a training run.",
-		Errors: []error{store.ErrNoExcursion, store.ErrNoAnomaly, store.ErrPredictionUsed},
-	}, h.judge)
+	}, h.judge, store.ErrNoExcursion, store.ErrNoAnomaly, store.ErrPredictionUsed)
 }
 
 type excursionsInput struct {

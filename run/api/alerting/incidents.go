@@ -192,8 +192,7 @@ func (h *Handlers) registerIncidents(r *rest.API) {
 		ID: "getIncident", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/incidents/{incident_id}", Tag: rest.TagIncidents,
 		Summary:     "Read an incident and what happened to it",
 		Description: "The id of an incident that became part of another returns that other.",
-		Errors:      []error{store.ErrNoIncident},
-	}, h.incident)
+	}, h.incident, store.ErrNoIncident)
 	// A repeat of a comment is logged again; of any other action it changes nothing.
 	rest.Answer(r, rest.Operation{
 		ID: "actOnIncident", Role: rest.Operator, Keys: rest.TakeKeysInRooms, Method: http.MethodPost, Path: "/api/v1/incidents/{incident_id}/actions", Tag: rest.TagIncidents,
@@ -201,8 +200,8 @@ func (h *Handlers) registerIncidents(r *rest.API) {
 		Description: "Who takes an incident also has the excursions that join it later, and acknowledges its alerts so far. A taken incident calls again, and is open " +
 			"again, when its severity rises, when what was expected happens, when it is worse by a unit (3 °C, 10 % humidity, 3 °C dew point, 10 °C/h) than when it " +
 			"was taken, when it is given back, and when a snooze ends.",
-		Errors: []error{store.ErrNoIncident, incidents.ErrIncidentOver, incidents.ErrNobodyHasIt, incidents.ErrOtherRooms, errTakes},
-	}, h.act)
+	}, h.act,
+		store.ErrNoIncident, incidents.ErrIncidentOver, incidents.ErrNobodyHasIt, incidents.ErrOtherRooms, errTakes)
 	// A repeat marks nothing.
 	rest.Answer(r, rest.Operation{
 		ID: "seeIncidents", Role: rest.Operator, Keys: rest.WriteKeysInRooms, Method: http.MethodPost, Path: "/api/v1/incidents/seen", Tag: rest.TagIncidents,

@@ -235,26 +235,22 @@ func (h *Handlers) registerMaintenance(r *rest.API) {
 		Status: http.StatusCreated, Summary: "Create a maintenance window",
 		Description: "Nothing is lost in one: incidents in it are marked as silenced. Those that last at its end are no longer silenced then. " +
 			"A window that would silence a critical incident now, were it under way, must be confirmed.",
-		Errors: []error{store.ErrNoRoom, store.ErrNoSensor, errTooManyWindows, errOver, errCritical(1)},
-	}, h.createMaintenance)
+	}, h.createMaintenance, store.ErrNoRoom, store.ErrNoSensor, errTooManyWindows, errOver, errCritical(1))
 	// Called while somebody edits a window. It changes nothing, though it is POST.
 	rest.Answer(r, rest.Operation{
 		ID: "previewMaintenance", Role: rest.Viewer, Keys: rest.ReadKeys, Method: http.MethodPost, Path: "/api/v1/maintenance/preview", Tag: rest.TagIncidents,
 		Summary: "List the incidents that a maintenance window would silence, were it under way now",
-		Errors:  []error{store.ErrNoRoom, store.ErrNoSensor},
-	}, h.previewMaintenance)
+	}, h.previewMaintenance, store.ErrNoRoom, store.ErrNoSensor)
 	rest.Answer(r, rest.Operation{
 		ID: "updateMaintenance", Role: rest.Operator, Keys: rest.WriteKeys, Method: http.MethodPut, Path: "/api/v1/maintenance/{window_id}", Tag: rest.TagIncidents,
 		Summary: "Replace a maintenance window from now on",
-		Errors:  []error{store.ErrNoMaintenance, store.ErrNoRoom, store.ErrNoSensor, errOver, errCritical(1)},
-	}, h.updateMaintenance)
+	}, h.updateMaintenance, store.ErrNoMaintenance, store.ErrNoRoom, store.ErrNoSensor, errOver, errCritical(1))
 	// A repeat gets 404: the window is gone, as requested.
 	rest.Register(r, rest.Operation{
 		ID: "deleteMaintenance", Role: rest.Operator, Keys: rest.WriteKeys, Method: http.MethodDelete, Path: "/api/v1/maintenance/{window_id}", Tag: rest.TagIncidents,
-		Status: http.StatusNoContent, Summary: "End a maintenance window",
+		Summary:     "End a maintenance window",
 		Description: "Incidents that it has silenced stay silenced.",
-		Errors:      []error{store.ErrNoMaintenance},
-	}, h.deleteMaintenance)
+	}, h.deleteMaintenance, store.ErrNoMaintenance)
 }
 
 func (h *Handlers) listMaintenance(ctx context.Context, _ *struct{}) ([]maintenanceBody, error) {

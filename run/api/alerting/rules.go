@@ -146,22 +146,19 @@ func (h *Handlers) registerRules(r *rest.API) {
 	rest.Answer(r, rest.Operation{
 		ID: "createRule", Role: rest.Admin, Keys: rest.WriteKeys, Creates: true, Method: http.MethodPost, Path: "/api/v1/rules", Tag: rest.TagIncidents,
 		Status: http.StatusCreated, Summary: "Create a rule",
-		Errors: []error{store.ErrNoRoom, store.ErrNoSensor, errTooManyRules},
-	}, h.createRule)
+	}, h.createRule, store.ErrNoRoom, store.ErrNoSensor, errTooManyRules)
 	// A repeat changes nothing.
 	rest.Answer(r, rest.Operation{
 		ID: "updateRule", Role: rest.Admin, Keys: rest.WriteKeys, Method: http.MethodPut, Path: "/api/v1/rules/{rule_id}", Tag: rest.TagIncidents,
 		Summary:     "Replace a rule",
 		Description: "Its lasting excursions are resolved, with that reason, unless nothing changes. Only the limit of a threshold can be changed.",
-		Errors:      []error{store.ErrNoRule, store.ErrNoRoom, store.ErrNoSensor, incidents.ErrThresholdRule, errNewerRule},
-	}, h.updateRule)
+	}, h.updateRule, store.ErrNoRule, store.ErrNoRoom, store.ErrNoSensor, incidents.ErrThresholdRule, errNewerRule)
 	// A repeat gets 404: the rule is gone, as requested.
 	rest.Register(r, rest.Operation{
 		ID: "deleteRule", Role: rest.Admin, Keys: rest.WriteKeys, Method: http.MethodDelete, Path: "/api/v1/rules/{rule_id}", Tag: rest.TagIncidents,
-		Status: http.StatusNoContent, Summary: "Delete a rule",
+		Summary:     "Delete a rule",
 		Description: "Its lasting excursions are resolved, with that reason. The thresholds cannot be deleted.",
-		Errors:      []error{store.ErrNoRule, incidents.ErrThresholdRule},
-	}, h.deleteRule)
+	}, h.deleteRule, store.ErrNoRule, incidents.ErrThresholdRule)
 	rest.Answer(r, rest.Operation{
 		ID: "listPresets", Role: rest.Viewer, Keys: rest.ReadKeys, Method: http.MethodGet, Path: "/api/v1/rules/presets", Tag: rest.TagIncidents,
 		Summary:     "List the presets: sets of rules to apply with one call",
@@ -171,8 +168,7 @@ func (h *Handlers) registerRules(r *rest.API) {
 	rest.Answer(r, rest.Operation{
 		ID: "applyPreset", Role: rest.Admin, Keys: rest.WriteKeys, Creates: true, Method: http.MethodPost, Path: "/api/v1/rules/preset", Tag: rest.TagIncidents,
 		Summary: "Add the rules of a preset that are not there yet",
-		Errors:  []error{store.ErrNoRoom, store.ErrNoSensor, errTooManyRules},
-	}, h.applyPreset)
+	}, h.applyPreset, store.ErrNoRoom, store.ErrNoSensor, errTooManyRules)
 	// Called by the setup page.
 	rest.Answer(r, rest.Operation{
 		ID: "suggestLimits", Role: rest.Viewer, Keys: rest.ReadKeys, Method: http.MethodGet, Path: "/api/v1/rules/suggestions", Tag: rest.TagIncidents,
@@ -184,8 +180,7 @@ func (h *Handlers) registerRules(r *rest.API) {
 		Summary: "Count the incidents and excursions that rules would have made",
 		Description: "By the stored readings of the last days. Each counts on the day (UTC) on which it began. " +
 			"Incidents are made only of these rules' excursions. Where the account has a narrower rule of the same kind, that one would judge.",
-		Errors: []error{store.ErrNoRoom, store.ErrNoSensor, errSlowPreview},
-	}, h.preview)
+	}, h.preview, store.ErrNoRoom, store.ErrNoSensor, errSlowPreview)
 }
 
 func (h *Handlers) listRules(ctx context.Context, _ *struct{}) ([]rule, error) {

@@ -65,8 +65,7 @@ func (h *Handlers) registerKeys(r *rest.API) {
 		ID: "createAPIKey", Role: createKeyRole, Creates: true, Method: http.MethodPost, Path: "/api/v1/api-keys", Tag: rest.TagKeys,
 		Status: http.StatusCreated, Summary: "Create an API key",
 		Description: "The key is shown once, in the answer. A new password does not end it.",
-		Errors:      []error{store.ErrNoRoom, store.ErrTooManyAPIKeys, errPast},
-	}, h.createKey)
+	}, h.createKey, store.ErrNoRoom, store.ErrTooManyAPIKeys, errPast)
 	rest.Answer(r, rest.Operation{
 		ID: "listAPIKeys", Role: rest.Viewer, Method: http.MethodGet, Path: "/api/v1/api-keys", Tag: rest.TagKeys,
 		Summary: "List the caller's API keys, oldest first",
@@ -74,10 +73,9 @@ func (h *Handlers) registerKeys(r *rest.API) {
 	// A repeat gets 404: the key is gone, as requested.
 	rest.Register(r, rest.Operation{
 		ID: "revokeAPIKey", Role: rest.Admin, Method: http.MethodDelete, Path: "/api/v1/api-keys/{key_id}", Tag: rest.TagKeys,
-		Status: http.StatusNoContent, Summary: "Revoke an API key",
+		Summary:     "Revoke an API key",
 		Description: "It is refused at once. Incidents that it has are given back.",
-		Errors:      []error{store.ErrNoAPIKey},
-	}, h.revokeKey)
+	}, h.revokeKey, store.ErrNoAPIKey)
 }
 
 var errPast = rest.BadRequest("expires_at: is past")

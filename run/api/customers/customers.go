@@ -98,8 +98,8 @@ func (h *Handlers) Register(r *rest.API) {
 		ID: "registerCustomer", Method: http.MethodPost, Path: "/api/v1/customers/register", Tag: rest.TagCustomers,
 		Public: true, Status: http.StatusCreated,
 		Summary: "Register a customer",
-		Errors:  []error{rest.BadRequest(input.InvalidEmail), store.ErrEmailTaken, store.ErrUsernameTaken, auth.ErrBusy},
-	}, h.registerCustomer)
+	}, h.registerCustomer,
+		rest.BadRequest(input.InvalidEmail), store.ErrEmailTaken, store.ErrUsernameTaken, auth.ErrBusy)
 
 	// Called by the login form and by scripts; each call gives a new token.
 	rest.Register(r, rest.Operation{
@@ -107,16 +107,14 @@ func (h *Handlers) Register(r *rest.API) {
 		Public: true, Summary: "Log in",
 		Description: "The cookie says that this browser or program has logged in. If it is sent with the next login, that does not wait " +
 			"behind guesses.",
-		Errors: []error{errLogin, auth.ErrBusy},
-	}, h.login)
+	}, h.login, errLogin, auth.ErrBusy)
 
 	// Called by the profile page. It is a POST by the specification, though it only
 	// reads.
 	rest.Answer(r, rest.Operation{
 		ID: "getCustomer", Role: rest.Viewer, Method: http.MethodPost, Path: "/api/v1/customers/info/{customer_id}", Tag: rest.TagCustomers,
 		Summary: "Read the caller's profile",
-		Errors:  []error{store.ErrNoCustomer},
-	}, h.customerInfo)
+	}, h.customerInfo, store.ErrNoCustomer)
 
 	// Called by the profile page. A repeat sets the same values again; one that
 	// repeats a password change revokes the tokens issued in between.
@@ -125,10 +123,8 @@ func (h *Handlers) Register(r *rest.API) {
 		Summary: "Change the caller's profile",
 		Description: "All fields are optional. E-mail, password and name are the calling person's own; the user name is the account's, " +
 			"and an owner's to change. A new password makes every token of the person issued before it invalid.",
-		Errors: []error{
-			rest.BadRequest(input.InvalidEmail), store.ErrEmailTaken, store.ErrUsernameTaken, store.ErrNoCustomer, auth.ErrBusy, errOwner,
-		},
-	}, h.updateCustomer)
+	}, h.updateCustomer,
+		rest.BadRequest(input.InvalidEmail), store.ErrEmailTaken, store.ErrUsernameTaken, store.ErrNoCustomer, auth.ErrBusy, errOwner)
 	h.registerKeys(r)
 	h.registerPersons(r)
 }

@@ -108,38 +108,34 @@ func (h *Handlers) registerPersons(r *rest.API) {
 		ID: "setRole", Role: rest.Owner, Method: http.MethodPatch, Path: "/api/v1/persons/{person_id}", Tag: rest.TagPersons,
 		Summary:     "Change a person's role",
 		Description: "It ends the person's sessions and invitations, and unused enrolment codes that the new role could not make, and gives back the incidents of who becomes a viewer. API keys stay; such ones are in the answer.",
-		Errors:      []error{store.ErrNoPerson, store.ErrLastOwner},
-	}, h.setRole)
+	}, h.setRole, store.ErrNoPerson, store.ErrLastOwner)
 	// A repeat gets 404: the person is gone, as requested.
 	rest.Answer(r, rest.Operation{
 		ID: "removePerson", Role: rest.Owner, Method: http.MethodDelete, Path: "/api/v1/persons/{person_id}", Tag: rest.TagPersons,
 		Summary:     "Remove a person",
 		Description: "It ends the person's sessions, invitations and unused enrolment codes, and gives back the incidents that the person has. The name stays in the audit log and on incidents.",
-		Errors:      []error{store.ErrNoPerson, store.ErrLastOwner},
-	}, h.removePerson)
+	}, h.removePerson, store.ErrNoPerson, store.ErrLastOwner)
 	rest.Answer(r, rest.Operation{
 		ID: "invitePerson", Role: rest.Admin, Creates: true, Method: http.MethodPost, Path: "/api/v1/invitations", Tag: rest.TagPersons,
 		Status: http.StatusCreated, Summary: "Invite a person",
 		Description: "The code is valid once within 72 hours, and shown only here. Nobody can invite to a higher role than their own.",
-		Errors:      []error{rest.BadRequest(input.InvalidEmail), store.ErrEmailTaken, store.ErrTooManyPersons, errAbove(rest.Owner)},
-	}, h.invite)
+	}, h.invite,
+		rest.BadRequest(input.InvalidEmail), store.ErrEmailTaken, store.ErrTooManyPersons, errAbove(rest.Owner))
 	rest.Answer(r, rest.Operation{
 		ID: "listInvitations", Role: rest.Admin, Method: http.MethodGet, Path: "/api/v1/invitations", Tag: rest.TagPersons,
 		Summary: "List the invitations that can be accepted, oldest first",
 	}, h.listInvitations)
 	rest.Register(r, rest.Operation{
 		ID: "revokeInvitation", Role: rest.Admin, Method: http.MethodDelete, Path: "/api/v1/invitations/{invitation_id}", Tag: rest.TagPersons,
-		Status: http.StatusNoContent, Summary: "Revoke an invitation",
-		Errors: []error{store.ErrNoInvitation, errAbove(rest.Owner)},
-	}, h.revokeInvitation)
+		Summary: "Revoke an invitation",
+	}, h.revokeInvitation, store.ErrNoInvitation, errAbove(rest.Owner))
 	// Called by the page of the invitation's link, first to show what it is for.
 	rest.Answer(r, rest.Operation{
 		ID: "acceptInvitation", Method: http.MethodPost, Path: "/api/v1/invitations/accept", Tag: rest.TagPersons,
 		Public: true, Summary: "Accept an invitation by its code",
 		Description: "With a name and a password the person can log in from then on; without both the answer says what the code is for, " +
 			"and nothing changes. A client that tries many unknown codes is refused for a while.",
-		Errors: []error{errInvitation, store.ErrEmailTaken, errGuesses(auth.GuessEvery), auth.ErrBusy},
-	}, h.accept)
+	}, h.accept, errInvitation, store.ErrEmailTaken, errGuesses(auth.GuessEvery), auth.ErrBusy)
 }
 
 func errAbove(role rest.Role) *rest.Error {

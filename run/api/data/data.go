@@ -90,8 +90,7 @@ func (h *Handlers) Register(r *rest.API) {
 		ID: "getLatestReading", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/data/latest/{sensor_id}", Tag: rest.TagData,
 		Summary:     "Read a sensor's latest reading",
 		Description: "The newest value of each quantity, null if the sensor has never sent one, and the time of the newer one.",
-		Errors:      []error{store.ErrNoSensor, errNoReadings},
-	}, h.latest)
+	}, h.latest, store.ErrNoSensor, errNoReadings)
 	// Polled by the overview of all sensors. It is a POST, although it only reads,
 	// because the list may be longer than a URL.
 	rest.Answer(r, rest.Operation{

@@ -41,8 +41,7 @@ func (h *Handlers) registerForecast(r *rest.API) {
 	rest.Answer(r, rest.Operation{
 		ID: "getForecast", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/ml/forecast/{sensor_id}", Tag: rest.TagLearning,
 		Summary: "Forecast the next 20 seconds of a sensor",
-		Errors:  []error{store.ErrNoSensor, errNoForecast},
-	}, h.forecast)
+	}, h.forecast, store.ErrNoSensor, errNoForecast)
 }
 
 var errNoForecast = rest.NotFound("No forecast available")

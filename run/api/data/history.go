@@ -73,7 +73,6 @@ func (h *Handlers) registerHistory(r *rest.API) {
 		Summary: "Read a sensor's readings of a range, oldest first",
 		Description: "All readings with `start_time` ≤ timestamp < `end_time`, streamed; with `max_points`, one object per bucket of equal " +
 			"width. CSV has the same columns. An answer that is cut short ends without its closing bracket and its last chunk.",
-		Errors: []error{store.ErrNoSensor},
 		Responses: map[string]*huma.Response{"200": {
 			Description: "OK",
 			Content: map[string]*huma.MediaType{
@@ -88,7 +87,7 @@ func (h *Handlers) registerHistory(r *rest.API) {
 				},
 			},
 		}},
-	}, h.history)
+	}, h.history, store.ErrNoSensor)
 }
 
 // clampRange limits a query to the times that a reading can have.

@@ -81,8 +81,7 @@ func (h *Handlers) registerReport(r *rest.API) {
 		Description: "The recommended range is that of the preset `ashrae_recommended`. The minutes count all readings. " +
 			"Sensors are those now in the room, by identifier. One request can read a month of at most 100 sensors, or a shorter range of " +
 			"correspondingly more: read a larger room in parts, by `limit` and `after`.",
-		Errors: []error{store.ErrNoRoom, &readings.LimitError{Purpose: readings.Export}, errLargeReport(1), errSlowReport},
-	}, h.report)
+	}, h.report, store.ErrNoRoom, &readings.LimitError{Purpose: readings.Export}, errLargeReport(1), errSlowReport)
 }
 
 // errLargeReport is the answer for a range of which that many sensors at most can be read at once.

@@ -28,8 +28,7 @@ func (h *Handlers) registerRoomTime(r *rest.API) {
 		Summary: "Count the minutes in which a room was outside its ranges",
 		Description: "A minute counts once, however many sensors were outside the range in it, and however briefly. Ranges and readings are those of " +
 			"the report, of all sensors of the room.",
-		Errors: []error{store.ErrNoRoom, &readings.LimitError{Purpose: readings.Export}, errSlowReport},
-	}, h.roomTime)
+	}, h.roomTime, store.ErrNoRoom, &readings.LimitError{Purpose: readings.Export}, errSlowReport)
 }
 
 func (h *Handlers) roomTime(ctx context.Context, in *ReportRange) (roomTime, error) {

@@ -81,8 +81,7 @@ func (h *Handlers) registerStats(r *rest.API) {
 	rest.Answer(r, rest.Operation{
 		ID: "getStatistics", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/data/stats/{sensor_id}", Tag: rest.TagData,
 		Summary: "Summarise a sensor's readings over windows that end now",
-		Errors:  []error{store.ErrNoSensor},
-	}, h.stats)
+	}, h.stats, store.ErrNoSensor)
 }
 
 func (h *Handlers) stats(ctx context.Context, in *statsInput) (statsAnswer, error) {

@@ -53,8 +53,7 @@ func (h *Handlers) registerUsual(r *rest.API) {
 		Summary: "Read where a sensor's temperature and dew point are usual, hour by hour",
 		Description: "By today's calibration, the sensor's own changes since the hours before leave the band of an hour only once a month. " +
 			"It is known for the last 28 days, but not after a day of silence; other hours are absent.",
-		Errors: []error{store.ErrNoSensor, &readings.LimitError{Purpose: readings.Chart}},
-	}, h.usual)
+	}, h.usual, store.ErrNoSensor, &readings.LimitError{Purpose: readings.Chart})
 }
 
 func (h *Handlers) usual(ctx context.Context, in *usualInput) ([]usualHour, error) {

@@ -61,8 +61,7 @@ func (h *Handlers) registerEnrolment(r *rest.API) {
 		Public: true, Summary: "Enrol a gateway by its code",
 		Description: "For the gateway's own program; the code replaces a token. A client that tries many unknown codes " +
 			"is refused for a while.",
-		Errors: []error{errCode, store.ErrGatewayEnrolled, errGuesses(auth.GuessEvery)},
-	}, h.enrol)
+	}, h.enrol, errCode, store.ErrGatewayEnrolled, errGuesses(auth.GuessEvery))
 }
 
 // errCode answers a code that is unknown or expired, or whose gateway is revoked.

@@ -94,8 +94,7 @@ func (h *Handlers) Register(r *rest.API) {
 		ID: "createGateway", Role: rest.Admin, Creates: true, Method: http.MethodPost, Path: "/api/v1/gateways", Tag: rest.TagGateways,
 		Status: http.StatusCreated, Summary: "Create a gateway and its enrolment code",
 		Description: "The code is valid for 24 hours and shown once. On site, `monitor-gateway enrol CODE --api URL` exchanges it.",
-		Errors:      []error{store.ErrNoCustomer, store.ErrTooManyGateways},
-	}, h.createGateway)
+	}, h.createGateway, store.ErrNoCustomer, store.ErrTooManyGateways)
 	rest.Answer(r, rest.Operation{
 		ID: "listGateways", Role: rest.Viewer, Method: http.MethodGet, Path: "/api/v1/gateways", Tag: rest.TagGateways,
 		Summary:     "List the caller's gateways, oldest first",
@@ -104,10 +103,9 @@ func (h *Handlers) Register(r *rest.API) {
 	// A repeat gets 404: the gateway is revoked, as requested.
 	rest.Register(r, rest.Operation{
 		ID: "revokeGateway", Role: rest.Admin, Method: http.MethodDelete, Path: "/api/v1/gateways/{gateway_id}", Tag: rest.TagGateways,
-		Status: http.StatusNoContent, Summary: "Revoke a gateway",
+		Summary:     "Revoke a gateway",
 		Description: "Its messages are refused within 15 seconds. Earlier readings stay the caller's.",
-		Errors:      []error{store.ErrNoGateway},
-	}, h.revokeGateway)
+	}, h.revokeGateway, store.ErrNoGateway)
 	// Called by "Add sensor".
 	rest.Answer(r, rest.Operation{
 		ID: "listDiscoveredNodes", Role: rest.Viewer, Method: http.MethodGet, Path: "/api/v1/gateways/nodes", Tag: rest.TagGateways,

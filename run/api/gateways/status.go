@@ -47,8 +47,7 @@ func (h *Handlers) registerStatus(r *rest.API) {
 		Public: true, Summary: "Report a gateway's status",
 		Description: "For the gateway's own program; the signature replaces a token. A status whose time, `sent_at` plus " +
 			"`clock_offset_ms`, is more than 5 minutes off is answered with the time, without an access token, and is not stored.",
-		Errors: []error{errSignature, errRequest(wire.ErrGateway), store.ErrStatusReplayed},
-	}, h.status)
+	}, h.status, errSignature, errRequest(wire.ErrGateway), store.ErrStatusReplayed)
 }
 
 // errSignature answers a status that no enrolled gateway signed. It does not say

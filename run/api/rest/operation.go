@@ -38,9 +38,6 @@ type Operation struct {
 	Creates bool
 	// Wait is how long the handler may wait for an event, besides its work.
 	Wait time.Duration
-	// Errors are the handler's errors besides those of every operation. The document shows
-	// their details as examples.
-	Errors []error
 	// Responses replaces huma's description of a success, for streams.
 	Responses map[string]*huma.Response
 }
@@ -53,8 +50,9 @@ func OperationID(ctx context.Context) string {
 	return id
 }
 
-// Register adds an operation. Its handler's errors go through [API.answer].
-func Register[I, O any](r *API, op Operation, handle func(context.Context, *I) (*O, error)) {
+// Register adds an operation. Its handler's errors go through [API.answer]. The document shows the details
+// of its own, besides those of every operation, as examples.
+func Register[I, O any](r *API, op Operation, handle func(context.Context, *I) (*O, error), own ...error) {
 	described := huma.Operation{
 		OperationID:   op.ID,
 		Method:        op.Method,
@@ -70,7 +68,7 @@ func Register[I, O any](r *API, op Operation, handle func(context.Context, *I) (
 	}
 	maps.Copy(described.Responses, op.Responses)
 	var errs []*Error
-	for _, err := range op.Errors {
+	for _, err := range own {
 		answer, known := r.errorOf(err)
 		if !known {
 			panic("rest: operation " + op.ID + " has an error without an answer: " + err.Error())
@@ -151,12 +149,12 @@ func extendDeadlines(wait time.Duration) func(huma.Context, func(huma.Context)) 
 }
 
 // Answer adds an operation whose handler returns the body of the answer.
-func Answer[I, B any](r *API, op Operation, handle func(context.Context, *I) (B, error)) {
+func Answer[I, B any](r *API, op Operation, handle func(context.Context, *I) (B, error), own ...error) {
 	type output struct{ Body B }
 	Register(r, op, func(ctx context.Context, in *I) (*output, error) {
 		body, err := handle(ctx, in)
 		return &output{Body: body}, err
-	})
+	}, own...)
 }
 
 // inputErrors are the errors that follow from an operation's input.

@@ -81,23 +81,20 @@ func (h *Handlers) registerCorrections(r *rest.API) {
 		ID: "addCorrection", Role: rest.Admin, Keys: rest.WriteKeysInRooms, Creates: true, Method: http.MethodPost, Path: "/api/v1/corrections", Tag: rest.TagSensors,
 		Status: http.StatusCreated, Summary: "Add a correction of a sensor",
 		Description: "Offsets from its calibration, which are added to each reading from a time on. Stored readings do not change.",
-		Errors:      []error{store.ErrNoSensor, store.ErrCorrectionExists, store.ErrTooManyCorrections, errFromSoon},
-	}, h.addCorrection)
+	}, h.addCorrection, store.ErrNoSensor, store.ErrCorrectionExists, store.ErrTooManyCorrections, errFromSoon)
 	// Called by the sensor's page for one sensor, and by `monitor-gateway watch` for all.
 	rest.Answer(r, rest.Operation{
 		ID: "listCorrections", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/corrections", Tag: rest.TagSensors,
 		Summary: "List corrections of sensors",
 		Description: "With `sensor_id` all of that sensor, newest first. Without it those of all sensors, by sensor and time, that apply to " +
 			"readings of the last day or will apply.",
-		Errors: []error{store.ErrNoSensor},
-	}, h.listCorrections)
+	}, h.listCorrections, store.ErrNoSensor)
 	// A repeat gets 404: it is withdrawn, as requested.
 	rest.Register(r, rest.Operation{
 		ID: "withdrawCorrection", Role: rest.Admin, Keys: rest.WriteKeysInRooms, Method: http.MethodDelete, Path: "/api/v1/corrections/{correction_id}", Tag: rest.TagSensors,
-		Status: http.StatusNoContent, Summary: "Withdraw a correction",
+		Summary:     "Withdraw a correction",
 		Description: "Until four minutes before it begins. It stays in the list of its sensor.",
-		Errors:      []error{store.ErrNoCorrection, errWithdrawLate},
-	}, h.withdrawCorrection)
+	}, h.withdrawCorrection, store.ErrNoCorrection, errWithdrawLate)
 }
 
 var (

@@ -74,31 +74,26 @@ func (h *Handlers) Register(r *rest.API) {
 	rest.Answer(r, rest.Operation{
 		ID: "createRoom", Role: rest.Admin, Keys: rest.WriteKeys, Creates: true, Method: http.MethodPost, Path: "/api/v1/server_rooms/new_room", Tag: rest.TagRooms,
 		Status: http.StatusCreated, Summary: "Create a room",
-		Errors: []error{store.ErrNoCustomer},
-	}, h.createRoom)
+	}, h.createRoom, store.ErrNoCustomer)
 	rest.Answer(r, rest.Operation{
 		ID: "listRooms", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/server_rooms/list_rooms/{customer_id}", Tag: rest.TagRooms,
 		Summary: "List the caller's rooms",
-		Errors:  []error{store.ErrNoCustomer},
-	}, h.listRooms)
+	}, h.listRooms, store.ErrNoCustomer)
 	rest.Answer(r, rest.Operation{
 		ID: "getRoom", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/server_rooms/room/{room_id}", Tag: rest.TagRooms,
 		Summary: "Read a room",
-		Errors:  []error{store.ErrNoRoom},
-	}, h.room)
+	}, h.room, store.ErrNoRoom)
 	// A repeat sets the same name again.
 	rest.Answer(r, rest.Operation{
 		ID: "updateRoom", Role: rest.Admin, Keys: rest.WriteKeysInRooms, Method: http.MethodPut, Path: "/api/v1/server_rooms/update_room/{room_id}", Tag: rest.TagRooms,
 		Summary: "Rename a room, or write what to do when it is in trouble",
-		Errors:  []error{store.ErrNoRoom},
-	}, h.updateRoom)
+	}, h.updateRoom, store.ErrNoRoom)
 	// A repeat gets 404: the room is gone, as requested.
 	rest.Register(r, rest.Operation{
 		ID: "deleteRoom", Role: rest.Admin, Keys: rest.WriteKeys, Method: http.MethodDelete, Path: "/api/v1/server_rooms/delete_room/{room_id}", Tag: rest.TagRooms,
-		Status: http.StatusNoContent, Summary: "Delete a room and its sensors",
+		Summary:     "Delete a room and its sensors",
 		Description: "Readings already stored are kept.",
-		Errors:      []error{store.ErrNoRoom},
-	}, h.deleteRoom)
+	}, h.deleteRoom, store.ErrNoRoom)
 	h.registerSensors(r)
 }
 

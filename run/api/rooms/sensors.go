@@ -177,30 +177,25 @@ func (h *Handlers) registerSensors(r *rest.API) {
 		ID: "createSensor", Role: rest.Admin, Keys: rest.WriteKeys, Creates: true, Method: http.MethodPost, Path: "/api/v1/sensors/new_sensor", Tag: rest.TagSensors,
 		Status: http.StatusCreated, Summary: "Register a sensor",
 		Description: "Takes either body: `id`, `name`, `type`, `room_id`, or `room_id`, `sensor_id`, `position`.",
-		Errors:      []error{store.ErrSensorExists, store.ErrTooManyUnreported, store.ErrNoRoom},
-	}, h.createSensor)
+	}, h.createSensor, store.ErrSensorExists, store.ErrTooManyUnreported, store.ErrNoRoom)
 	// Called by the setup page. A repeat hears that a sensor exists.
 	rest.Answer(r, rest.Operation{
 		ID: "createSensors", Role: rest.Admin, Keys: rest.WriteKeys, Creates: true, Method: http.MethodPost, Path: "/api/v1/sensors/new_sensors", Tag: rest.TagSensors,
 		Status: http.StatusCreated, Summary: "Register many sensors of a room",
-		Errors: []error{store.ErrSensorExists, store.ErrTooManyUnreported, store.ErrNoRoom},
-	}, h.createSensors)
+	}, h.createSensors, store.ErrSensorExists, store.ErrTooManyUnreported, store.ErrNoRoom)
 	rest.Answer(r, rest.Operation{
 		ID: "listSensors", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/sensors/list_sensors/{room_id}", Tag: rest.TagSensors,
 		Summary: "List the sensors of a room",
-		Errors:  []error{store.ErrNoRoom},
-	}, h.listSensors)
+	}, h.listSensors, store.ErrNoRoom)
 	rest.Answer(r, rest.Operation{
 		ID: "getSensor", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/sensors/sensor/{sensor_id}", Tag: rest.TagSensors,
 		Summary: "Read a sensor",
-		Errors:  []error{store.ErrNoSensor},
-	}, h.sensor)
+	}, h.sensor, store.ErrNoSensor)
 	// A repeat sets the same values again.
 	rest.Answer(r, rest.Operation{
 		ID: "updateSensor", Role: rest.Admin, Keys: rest.WriteKeysInRooms, Method: http.MethodPut, Path: "/api/v1/sensors/update_sensor/{sensor_id}", Tag: rest.TagSensors,
 		Summary: "Change or move a sensor",
-		Errors:  []error{store.ErrNoSensor, store.ErrNoRoom},
-	}, h.updateSensor)
+	}, h.updateSensor, store.ErrNoSensor, store.ErrNoRoom)
 	// A repeat changes nothing. No API key may call it, because it lets gateways that nobody
 	// has enrolled send for the sensor.
 	rest.Answer(r, rest.Operation{
@@ -208,15 +203,13 @@ func (h *Handlers) registerSensors(r *rest.API) {
 		Summary: "Set a sensor back to the open channel",
 		Description: "A sensor is signed from the first reading of its id that one of the account's own gateways signs. This makes it accept " +
 			"gateways that are not enrolled again, until the next signed reading.",
-		Errors: []error{store.ErrNoSensor, store.ErrSensorExists, store.ErrTooManyUnreported},
-	}, h.setBackSensor)
+	}, h.setBackSensor, store.ErrNoSensor, store.ErrSensorExists, store.ErrTooManyUnreported)
 	// A repeat gets 404: the sensor is gone, as requested.
 	rest.Register(r, rest.Operation{
 		ID: "deleteSensor", Role: rest.Admin, Keys: rest.WriteKeys, Method: http.MethodDelete, Path: "/api/v1/sensors/delete_sensor/{sensor_id}", Tag: rest.TagSensors,
-		Status: http.StatusNoContent, Summary: "Delete a sensor",
+		Summary:     "Delete a sensor",
 		Description: "Readings already stored are kept; readings that arrive from then on are ignored until the identifier is registered again.",
-		Errors:      []error{store.ErrNoSensor},
-	}, h.deleteSensor)
+	}, h.deleteSensor, store.ErrNoSensor)
 	h.registerCorrections(r)
 }
 

@@ -110,8 +110,7 @@ func (h *Handlers) registerPredictions(r *rest.API) {
 	rest.Answer(r, rest.Operation{
 		ID: "recordPrediction", Role: rest.Operator, Keys: rest.WriteKeysInRooms, Creates: true, Method: http.MethodPost, Path: "/api/v1/prediction-feedback", Tag: rest.TagPredictions,
 		Status: http.StatusCreated, Summary: "Record a prediction of another model",
-		Errors: []error{store.ErrNoSensor, store.ErrPredictionExists},
-	}, h.recordPrediction)
+	}, h.recordPrediction, store.ErrNoSensor, store.ErrPredictionExists)
 	rest.Answer(r, rest.Operation{
 		ID: "getPredictionStatistics", Role: rest.Viewer, Keys: rest.ReadKeys, Method: http.MethodGet, Path: "/api/v1/prediction-feedback/stats", Tag: rest.TagPredictions,
 		Summary: "Count predictions and verdicts",
@@ -119,16 +118,14 @@ func (h *Handlers) registerPredictions(r *rest.API) {
 	rest.Answer(r, rest.Operation{
 		ID: "getPrediction", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/prediction-feedback/{id}", Tag: rest.TagPredictions,
 		Summary: "Read a prediction",
-		Errors:  []error{store.ErrNoPrediction},
-	}, h.prediction)
+	}, h.prediction, store.ErrNoPrediction)
 	// Called by the validation page. A repeat sets the same verdict again, until
 	// a training run has used it.
 	rest.Answer(r, rest.Operation{
 		ID: "validatePrediction", Role: rest.Operator, Keys: rest.WriteKeysInRooms, Method: http.MethodPut, Path: "/api/v1/prediction-feedback/{id}", Tag: rest.TagPredictions,
 		Summary:     "Validate a prediction",
 		Description: "When 100 validated predictions of the caller's wait for training, both models are retrained.",
-		Errors:      []error{store.ErrNoPrediction, store.ErrPredictionUsed},
-	}, h.validatePrediction)
+	}, h.validatePrediction, store.ErrNoPrediction, store.ErrPredictionUsed)
 }
 
 func predictionOf(p learning.Prediction) prediction {

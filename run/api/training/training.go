@@ -87,19 +87,14 @@ func (h *Handlers) registerTraining(r *rest.API) {
 	rest.Answer(r, rest.Operation{
 		ID: "getTrainingRun", Role: rest.Viewer, Keys: rest.ReadKeys, Method: http.MethodGet, Path: "/api/v1/ml/retraining/status/{id}", Tag: rest.TagLearning,
 		Summary: "Read a training run",
-		Errors:  []error{store.ErrNoRun},
-	}, h.trainingStatus)
+	}, h.trainingStatus, store.ErrNoRun)
 	// Called by the dashboard's button. A repeat starts no second run: it gets 409
 	// while the first is running, and 429 until ten minutes have passed.
 	rest.Answer(r, rest.Operation{
 		ID: "triggerTraining", Role: rest.Admin, Keys: rest.WriteKeys, Method: http.MethodPost, Path: "/api/v1/ml/retraining/trigger", Tag: rest.TagLearning,
 		Status: http.StatusAccepted, Summary: "Retrain both models now",
 		Description: "For customers with sensors, once in 10 minutes each. A model is published if readings or verdicts show that it is no worse than the one in use.",
-		Errors: []error{
-			store.ErrNoSensors, store.ErrRunning,
-			&learning.TooSoonError{Wait: learning.ManualEvery},
-		},
-	}, h.triggerTraining)
+	}, h.triggerTraining, store.ErrNoSensors, store.ErrRunning, &learning.TooSoonError{Wait: learning.ManualEvery})
 }
 
 func (h *Handlers) trainingHistory(ctx context.Context, in *trainingHistoryInput) (*rest.Page[trainingRun], error) {

@@ -54,17 +54,15 @@ func (h *Handlers) Register(r *rest.API) {
 	// A repeat stores the same.
 	rest.Register(r, rest.Operation{
 		ID: "reportWatch", Keys: rest.WatchKeysInRooms, Method: http.MethodPost, Path: "/api/v1/watches/heartbeat", Tag: rest.TagWatches,
-		Status: http.StatusNoContent, Summary: "Report that a watch runs",
+		Summary:     "Report that a watch runs",
 		Description: "For `monitor-gateway watch`, which reports each minute. Ages are in seconds, so that its clock does not matter.",
-		Errors:      []error{store.ErrTooManyWatches},
-	}, h.report)
+	}, h.report, store.ErrTooManyWatches)
 	// A repeat gets 404: the watch is gone, as requested.
 	rest.Register(r, rest.Operation{
 		ID: "removeWatch", Role: rest.Admin, Keys: rest.NoKeys, Method: http.MethodDelete, Path: "/api/v1/watches/{watch_id}", Tag: rest.TagWatches,
-		Status: http.StatusNoContent, Summary: "Remove a watch that no longer runs",
+		Summary:     "Remove a watch that no longer runs",
 		Description: "One that still runs is back with its next heartbeat; revoke its API key to stop it.",
-		Errors:      []error{store.ErrNoWatch},
-	}, h.remove)
+	}, h.remove, store.ErrNoWatch)
 }
 
 func (h *Handlers) report(ctx context.Context, in *rest.Body[heartbeat]) (*struct{}, error) {
