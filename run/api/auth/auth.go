@@ -97,10 +97,10 @@ func RequireSelf(ctx context.Context, customerID int64) error {
 // requests together, with one query for tokens and one for keys at a time, so that a flood makes
 // queries larger and not more. It caches nothing, so that a revocation holds for the next request.
 type Authenticator struct {
-	tokens   *Tokens
-	sessions *coalesce.Group[session, *accounts.Person]
-	keys     *Keys
-	log      *slog.Logger
+	tokens  *Tokens
+	persons *coalesce.Group[int64, *accounts.Person]
+	keys    *Keys
+	log     *slog.Logger
 }
 
 const (
@@ -115,23 +115,24 @@ const (
 func NewAuthenticator(
 	tokens *Tokens, persons func(ctx context.Context, ids []int64) (map[int64]accounts.Person, error), keys *Keys, log *slog.Logger,
 ) *Authenticator {
-	find := func(ctx context.Context, sessions []session) ([]*accounts.Person, error) {
+	return &Authenticator{tokens, together(persons), keys, log}
+}
+
+// together looks up the keys of concurrent callers by one query. A key that find does not find is nil.
+func together[K comparable, V any](find func(context.Context, []K) (map[K]V, error)) *coalesce.Group[K, *V] {
+	query := func(ctx context.Context, keys []K) ([]*V, error) {
 		ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 		defer cancel()
-		ids := make([]int64, len(sessions))
-		for i, s := range sessions {
-			ids[i] = s.person
-		}
-		present, err := persons(ctx, ids)
-		found := make([]*accounts.Person, len(sessions))
-		for i, s := range sessions {
-			if p, exists := present[s.person]; exists && (session{p.CustomerID, p.ID, p.Generation}) == s {
-				found[i] = &p
+		found, err := find(ctx, keys)
+		values := make([]*V, len(keys))
+		for i, key := range keys {
+			if value, ok := found[key]; ok {
+				values[i] = &value
 			}
 		}
-		return found, err
+		return values, err
 	}
-	return &Authenticator{tokens, coalesce.New(find, coalesce.Options[session]{MaxItems: maxLookups}), keys, log}
+	return coalesce.New(query, coalesce.Options[K]{MaxItems: maxLookups})
 }
 
 // Authenticate lets a request with a valid token or API key through, with its customer in the
@@ -185,11 +186,11 @@ func (a *Authenticator) caller(ctx huma.Context) (caller, error) {
 	if err != nil {
 		return caller{}, err
 	}
-	person, err := a.sessions.Do(ctx.Context(), s)
+	person, err := a.persons.Do(ctx.Context(), s.person)
 	switch {
 	case err != nil:
 		return caller{}, err
-	case person == nil:
+	case person == nil || session{person.CustomerID, person.ID, person.Generation} != s:
 		return caller{}, errToken
 	}
 	return caller{customerID: person.CustomerID, person: *person}, nil

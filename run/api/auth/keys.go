@@ -70,25 +70,7 @@ type Keys struct {
 
 // NewKeys returns the keys of a store.
 func NewKeys(keys KeyStore, clock func() time.Time, log *slog.Logger) *Keys {
-	k := &Keys{clock: clock, store: keys, log: log, used: make(chan int64, maxLookups)}
-	k.lookups = coalesce.New(k.load, coalesce.Options[accounts.KeyHash]{MaxItems: maxLookups})
-	return k
-}
-
-func (k *Keys) load(ctx context.Context, hashes []accounts.KeyHash) ([]*accounts.APIKey, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
-	defer cancel()
-	found, err := k.store.APIKeysByHash(ctx, hashes)
-	if err != nil {
-		return nil, err
-	}
-	keys := make([]*accounts.APIKey, len(hashes))
-	for i, hash := range hashes {
-		if key, ok := found[hash]; ok {
-			keys[i] = &key
-		}
-	}
-	return keys, nil
+	return &Keys{clock: clock, store: keys, log: log, lookups: together(keys.APIKeysByHash), used: make(chan int64, maxLookups)}
 }
 
 // find returns the key of a text, or errToken.
