@@ -128,10 +128,8 @@ func (thresholdsChange) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.S
 
 // Resolve reports that both fields are absent, which anyOf in the schema cannot say.
 func (c *thresholdsChange) Resolve(huma.Context, *huma.PathBuffer) []error {
-	if c.MaxTemperature == nil && c.MaxHumidity == nil {
-		return []error{&huma.ErrorDetail{Location: "body", Message: "expected max_temperature or max_humidity to be present"}}
-	}
-	return nil
+	given := c.MaxTemperature != nil || c.MaxHumidity != nil
+	return input.Check(given, "body", "expected max_temperature or max_humidity to be present")
 }
 
 type setThresholdsInput struct {

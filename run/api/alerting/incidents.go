@@ -3,6 +3,7 @@ package alerting
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -269,22 +270,14 @@ type incidentAction struct {
 
 // Resolve refuses an action that lacks a field, which a schema with one list of fields cannot say.
 func (a *incidentAction) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
-	var errs []error
-	needs := func(action, field string, given bool) {
-		if (a.Action == action) != given {
-			message := "is for " + action + " alone"
-			if a.Action == action {
-				message = "must be given with " + action
-			}
-			errs = append(errs, &huma.ErrorDetail{Location: path.With(field), Message: message})
+	needs := func(action, field string, given bool) []error {
+		if a.Action == action {
+			return input.Check(given, path.With(field), "must be given with "+action)
 		}
+		return input.Check(!given || field == "comment", path.With(field), "is for "+action+" alone")
 	}
-	needs("hand_over", "to", a.To != nil)
-	needs("snooze", "until", a.Until != nil)
-	if a.Action == "comment" && a.Comment == nil {
-		errs = append(errs, &huma.ErrorDetail{Location: path.With("comment"), Message: "must be given with comment"})
-	}
-	return errs
+	return slices.Concat(
+		needs("hand_over", "to", a.To != nil), needs("snooze", "until", a.Until != nil), needs("comment", "comment", a.Comment != nil))
 }
 
 func eventOf(action string) incident.Event {

@@ -31,14 +31,9 @@ type MaintenanceScope struct {
 // check refuses a scope of both, and of neither, because no value stands for all rooms. at is the
 // location of the scope.
 func (s MaintenanceScope) check(at string) []error {
-	switch {
-	case s.RoomIDs != nil && s.SensorID != nil:
-		return []error{&huma.ErrorDetail{Location: at + ".sensor_id", Message: "cannot be combined with room_ids"}}
-	case s.RoomIDs == nil && s.SensorID == nil:
-		return []error{&huma.ErrorDetail{Location: at, Message: "expected room_ids or sensor_id to be present"}}
-	default:
-		return nil
-	}
+	return append(
+		input.Check(s.RoomIDs == nil || s.SensorID == nil, at+".sensor_id", "cannot be combined with room_ids"),
+		input.Check(s.RoomIDs != nil || s.SensorID != nil, at, "expected room_ids or sensor_id to be present")...)
 }
 
 // require says in the schema of a body with a scope that one of both must be given.

@@ -40,10 +40,7 @@ func (s Scope) scope() incident.Scope {
 
 // check refuses a scope of both a room and a sensor. at is the location of the scope.
 func (s Scope) check(at string) []error {
-	if s.RoomID == nil || s.SensorID == nil {
-		return nil
-	}
-	return []error{&huma.ErrorDetail{Location: at + ".sensor_id", Message: "cannot be combined with room_id"}}
+	return input.Check(s.RoomID == nil || s.SensorID == nil, at+".sensor_id", "cannot be combined with room_id")
 }
 
 // RuleFields are the fields of a rule that a caller sets. It is exported only because
@@ -86,11 +83,8 @@ func seconds(s float64) time.Duration { return time.Duration(math.Round(s * floa
 // Resolve refuses what the schema cannot: a limit outside the range of its quantity, and
 // a scope of both a room and a sensor.
 func (c *RuleChange) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
-	errs := c.check(path.String())
-	if err := c.rule().Validate(); errors.Is(err, incident.ErrLimit) {
-		errs = append(errs, &huma.ErrorDetail{Location: path.With("limit"), Message: "must lie within the range of the quantity"})
-	}
-	return errs
+	within := !errors.Is(c.rule().Validate(), incident.ErrLimit)
+	return append(c.check(path.String()), input.Check(within, path.With("limit"), "must lie within the range of the quantity")...)
 }
 
 type rule struct {

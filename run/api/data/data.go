@@ -53,10 +53,7 @@ func (nodeList) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 
 // Resolve reports that both lists are absent, which anyOf in the schema cannot say.
 func (l *nodeList) Resolve(huma.Context, *huma.PathBuffer) []error {
-	if l.NodeIDs == nil && l.SensorIDs == nil {
-		return []error{&huma.ErrorDetail{Location: "body", Message: "expected required property node_ids to be present"}}
-	}
-	return nil
+	return input.Check(l.NodeIDs != nil || l.SensorIDs != nil, "body", "expected required property node_ids to be present")
 }
 
 // nodes are the possible identifiers of the list, each once.

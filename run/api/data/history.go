@@ -43,11 +43,9 @@ type historyInput struct {
 
 // Resolve refuses a range that ends before it starts, and uncorrected values in buckets.
 func (in *historyInput) Resolve(huma.Context) []error {
-	errs := input.CheckRange(in.StartTime, in.EndTime)
-	if in.Uncorrected && in.MaxPoints > 0 {
-		errs = append(errs, &huma.ErrorDetail{Location: "query.uncorrected", Message: "cannot be combined with max_points"})
-	}
-	return errs
+	return append(
+		input.CheckRange(in.StartTime, in.EndTime),
+		input.Check(!in.Uncorrected || in.MaxPoints == 0, "query.uncorrected", "cannot be combined with max_points")...)
 }
 
 // exportedReading is a reading with its measured values.

@@ -49,10 +49,10 @@ type ReportRange struct {
 
 // Resolve refuses a range that ends before it starts, or is longer than a month.
 func (in *ReportRange) Resolve(huma.Context) []error {
-	if in.EndTime.Sub(in.StartTime.Time) > longestReport {
-		return []error{&huma.ErrorDetail{Location: "query.end_time", Message: "must be at most 31 days and an hour after start_time"}}
-	}
-	return input.CheckRange(in.StartTime, in.EndTime)
+	within := in.EndTime.Sub(in.StartTime.Time) <= longestReport
+	return append(
+		input.Check(within, "query.end_time", "must be at most 31 days and an hour after start_time"),
+		input.CheckRange(in.StartTime, in.EndTime)...)
 }
 
 type reportInput struct {

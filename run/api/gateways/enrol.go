@@ -13,6 +13,7 @@ import (
 
 	"coldaisle.dev/run/api/audit"
 	"coldaisle.dev/run/api/auth"
+	"coldaisle.dev/run/api/input"
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/accounts"
@@ -29,18 +30,11 @@ type enrolment struct {
 
 // Resolve refuses an invalid public key.
 func (e *enrolment) Resolve(huma.Context, *huma.PathBuffer) []error {
-	message := "expected 32 bytes in base64"
 	if len(e.PublicKey) == ed25519.PublicKeySize {
-		err := checkKey(e.PublicKey)
-		if err == nil {
-			return nil
-		}
-		message = err.Error()
+		return input.Check(validKey(e.PublicKey), "body.public_key",
+			"the public key is no point of the curve, not in its one form, or of small order")
 	}
-	if len(e.PublicKey) == 0 && !e.Confirm {
-		return nil
-	}
-	return []error{&huma.ErrorDetail{Location: "body.public_key", Message: message}}
+	return input.Check(len(e.PublicKey) == 0 && !e.Confirm, "body.public_key", "expected 32 bytes in base64")
 }
 
 // enrolled is [wire.EnrolReply] for the document.
@@ -118,18 +112,11 @@ func (h *Handlers) exchange(ctx context.Context, e enrolment) (accounts.Gateway,
 	return found, err
 }
 
-var errKey = errors.New("the public key is no point of the curve, not in its one form, or of small order")
-
-// checkKey refuses a public key by which a signature could be made without the private
+// validKey refuses a public key by which a signature could be made without the private
 // one, and one in another form than its own, which crypto/ed25519 would accept. Keys that
 // crypto/ed25519 generates pass.
-func checkKey(public ed25519.PublicKey) error {
+func validKey(public ed25519.PublicKey) bool {
 	point, err := new(edwards25519.Point).SetBytes(public)
-	if err != nil || !bytes.Equal(point.Bytes(), public) {
-		return errKey
-	}
-	if point.MultByCofactor(point).Equal(edwards25519.NewIdentityPoint()) == 1 {
-		return errKey
-	}
-	return nil
+	return err == nil && bytes.Equal(point.Bytes(), public) &&
+		point.MultByCofactor(point).Equal(edwards25519.NewIdentityPoint()) == 0
 }

@@ -99,8 +99,6 @@ func parseTimestamp(text string) (at time.Time, local bool, err error) {
 // CheckRange refuses the range of a query that ends before it starts. A missing time is no
 // bound.
 func CheckRange(start, end Timestamp) []error {
-	if start.IsZero() || end.IsZero() || !end.Before(start.Time) {
-		return nil
-	}
-	return []error{&huma.ErrorDetail{Location: "query.end_time", Message: "must not be before start_time"}}
+	valid := start.IsZero() || end.IsZero() || !end.Before(start.Time)
+	return Check(valid, "query.end_time", "must not be before start_time")
 }

@@ -15,6 +15,14 @@ import (
 	"coldaisle.dev/shared/reading"
 )
 
+// Check returns the error of a field, unless it is valid.
+func Check(valid bool, location, message string) []error {
+	if valid {
+		return nil
+	}
+	return []error{&huma.ErrorDetail{Location: location, Message: message}}
+}
+
 // MaxPasswordBytes is the most that bcrypt reads (contract 2.9): it would accept a longer
 // password by its first 72 bytes.
 const MaxPasswordBytes = 72
@@ -37,18 +45,12 @@ func (Email) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 // Resolve refuses what the grammar of message headers allows besides a plain
 // address: display names, comments, quoted local parts, hosts without a domain.
 func (e *Email) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
-	if *e == "" || isPlainAddress(string(*e)) {
-		return nil
-	}
-	return []error{&huma.ErrorDetail{Location: path.String(), Message: InvalidEmail}}
+	return Check(*e == "" || isPlainAddress(string(*e)), path.String(), InvalidEmail)
 }
 
 func isPlainAddress(text string) bool {
 	parsed, err := mail.ParseAddress(text)
-	if err != nil || parsed.Address != text || strings.ContainsAny(text, "\"<>()[]\\ ,;") {
-		return false
-	}
-	if strings.ContainsFunc(text, unicode.IsControl) {
+	if err != nil || parsed.Address != text || strings.ContainsAny(text, "\"<>()[]\\ ,;") || strings.ContainsFunc(text, unicode.IsControl) {
 		return false
 	}
 	_, domain, _ := strings.Cut(text, "@")
@@ -78,13 +80,10 @@ const (
 // "API key" and its name (contract 2.3).
 func (u *Username) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
 	unprintable := func(r rune) bool { return !unicode.IsPrint(r) || isZeroWidth(r) }
-	if strings.HasPrefix(strings.ToLower(strings.ReplaceAll(string(*u), " ", "")), "apikey") {
-		return []error{&huma.ErrorDetail{Location: path.String(), Message: "must not begin like the name of an API key"}}
-	}
-	if !strings.ContainsFunc(string(*u), unprintable) {
-		return nil
-	}
-	return []error{&huma.ErrorDetail{Location: path.String(), Message: "expected string to be " + usernameDescription}}
+	ofKey := strings.HasPrefix(strings.ToLower(strings.ReplaceAll(string(*u), " ", "")), "apikey")
+	return append(
+		Check(!ofKey, path.String(), "must not begin like the name of an API key"),
+		Check(!strings.ContainsFunc(string(*u), unprintable), path.String(), "expected string to be "+usernameDescription)...)
 }
 
 // PersonName is a person's name for everybody else.
@@ -146,18 +145,9 @@ func (p *Password) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
 	if !strings.ContainsFunc(text, unicode.IsDigit) {
 		rules = append(rules, "a digit")
 	}
-	var errs []error
-	if len(rules) > 0 {
-		errs = append(errs, &huma.ErrorDetail{
-			Location: path.String(), Message: "must contain " + strings.Join(rules, ", "),
-		})
-	}
-	if len(text) > MaxPasswordBytes {
-		errs = append(errs, &huma.ErrorDetail{
-			Location: path.String(), Message: fmt.Sprintf("must be at most %d bytes", MaxPasswordBytes),
-		})
-	}
-	return errs
+	return append(
+		Check(len(rules) == 0, path.String(), "must contain "+strings.Join(rules, ", ")),
+		Check(len(text) <= MaxPasswordBytes, path.String(), fmt.Sprintf("must be at most %d bytes", MaxPasswordBytes))...)
 }
 
 // Names are one line of text, and not blank. PostgreSQL cannot store NUL, and no name of a
@@ -183,10 +173,8 @@ func (t *SingleLine) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
 	controls := func(r rune) bool {
 		return unicode.IsControl(r) || r >= '\u2028' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069'
 	}
-	if strings.ContainsFunc(string(*t), shows) && !strings.ContainsFunc(string(*t), controls) {
-		return nil
-	}
-	return []error{&huma.ErrorDetail{Location: path.String(), Message: "expected string to be " + textDescription}}
+	valid := strings.ContainsFunc(string(*t), shows) && !strings.ContainsFunc(string(*t), controls)
+	return Check(valid, path.String(), "expected string to be "+textDescription)
 }
 
 // NodeID is the public identifier of a sensor: that of its node hardware.
@@ -204,10 +192,7 @@ func (NodeID) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 
 // Resolve refuses the id that gateways use for themselves (contract 8.12).
 func (n *NodeID) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
-	if *n != reading.ProbeNodeID {
-		return nil
-	}
-	return []error{&huma.ErrorDetail{Location: path.String(), Message: "is reserved"}}
+	return Check(*n != reading.ProbeNodeID, path.String(), "is reserved")
 }
 
 // CustomerPath names the caller.
