@@ -53,10 +53,9 @@ func (r *API) receiveBody(ctx huma.Context, next func(huma.Context)) {
 			WriteError(writer, NewError(http.StatusBadRequest, name+": unknown field"))
 			return
 		}
-		repeatable, err := r.repeatable(ctx, body)
-		if err != nil {
-			answered, _ := r.errorOf(err)
-			WriteError(writer, answered)
+		repeatable, refused := r.repeatable(ctx, body)
+		if refused != nil {
+			WriteError(writer, refused)
 			return
 		}
 		next(humaContext{repeatable, body})

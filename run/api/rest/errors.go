@@ -109,7 +109,7 @@ func (r *API) errorOf(err error) (*Error, bool) {
 
 // answer maps a handler's error to the answer that huma writes, and logs the
 // cause of an internal one.
-func (r *API) answer(ctx context.Context, err error) error {
+func (r *API) answer(ctx context.Context, err error) *Error {
 	answered, known := r.errorOf(err)
 	if known {
 		return answered

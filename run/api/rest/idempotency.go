@@ -51,27 +51,20 @@ func RepeatableOf(ctx context.Context) (Repeatable, bool) {
 }
 
 // repeatable puts the Idempotency-Key of a request into the context.
-func (r *API) repeatable(ctx huma.Context, body []byte) (huma.Context, error) {
+func (r *API) repeatable(ctx huma.Context, body []byte) (huma.Context, *Error) {
 	key := ctx.Header(idempotencyHeader)
 	if key == "" || ctx.Operation().Metadata[creates] == nil {
 		return ctx, nil
 	}
-	visible := func(c rune) bool { return '!' <= c && c <= '~' }
-	if len(key) > maxIdempotencyKey || strings.ContainsFunc(key, func(c rune) bool { return !visible(c) }) {
+	if len(key) > maxIdempotencyKey || strings.ContainsFunc(key, func(c rune) bool { return c < '!' || c > '~' }) {
 		return nil, BadRequest(fmt.Sprintf("%s: expected at most %d visible characters of ASCII", idempotencyHeader, maxIdempotencyKey))
 	}
 	repeatable := Repeatable{key: key, RequestHash: sha256.Sum256(body)}
 	for _, secret := range r.config.Secrets {
 		mac := hmac.New(sha256.New, secret)
 		_, _ = mac.Write([]byte("idempotent answer\x00" + key)) // it never fails
-		block, err := aes.NewCipher(mac.Sum(nil))
-		if err != nil {
-			return nil, fmt.Errorf("cipher of answers: %w", err)
-		}
-		aead, err := cipher.NewGCMWithRandomNonce(block)
-		if err != nil {
-			return nil, fmt.Errorf("cipher of answers: %w", err)
-		}
+		block, _ := aes.NewCipher(mac.Sum(nil))                 // it fails for keys of other lengths alone
+		aead, _ := cipher.NewGCMWithRandomNonce(block)          // it fails for other ciphers alone
 		repeatable.aeads = append(repeatable.aeads, aead)
 	}
 	return huma.WithValue(ctx, repeatableKey{}, repeatable), nil
@@ -97,11 +90,3 @@ const creates = "creates"
 
 // idempotencySentence is in the description of operations that create something.
 const idempotencySentence = "A repeat with the same `" + idempotencyHeader + "` and body within 24 hours gets the first answer."
-
-func idempotencyParameter() *huma.Param {
-	return &huma.Param{
-		Name: idempotencyHeader, In: "header", Description: "Any text that is unique for each thing to create, such as a UUID.",
-		Example: "0f8fad5b-d9cb-469f-a165-70867728950e",
-		Schema:  &huma.Schema{Type: huma.TypeString, MaxLength: new(maxIdempotencyKey)},
-	}
-}

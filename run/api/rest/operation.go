@@ -21,7 +21,8 @@ import (
 // stream has other bounds (contract 1.9).
 const handlerTimeout = 30 * time.Second
 
-// Operation describes one endpoint to huma and to the document's reader.
+// Operation describes one endpoint to huma and to the document's reader. A repeat of a DELETE gets 404: the
+// thing is gone, as requested.
 type Operation struct {
 	ID          string // operationId, unique
 	Method      string
@@ -95,7 +96,11 @@ func Register[I, O any](r *API, op Operation, handle func(context.Context, *I) (
 	if op.Creates {
 		described.Description = strings.TrimSpace(idempotencySentence + "\n\n" + described.Description)
 		described.Metadata = map[string]any{creates: true}
-		described.Parameters = []*huma.Param{idempotencyParameter()}
+		described.Parameters = []*huma.Param{{
+			Name: idempotencyHeader, In: "header", Description: "Any text that is unique for each thing to create, such as a UUID.",
+			Example: "0f8fad5b-d9cb-469f-a165-70867728950e",
+			Schema:  &huma.Schema{Type: huma.TypeString, MaxLength: new(maxIdempotencyKey)},
+		}}
 		errs = append(errs, ErrOtherRequest, errLostAnswer, ErrTooManyAnswers)
 	}
 	if op.Wait > 0 {

@@ -6,12 +6,15 @@ import (
 	"io"
 	"iter"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/danielgtaylor/huma/v2/negotiation"
+
+	"coldaisle.dev/shared/reading"
 )
 
 // streamBuffer is how many bytes of an answer are buffered before they are written: a few
@@ -77,6 +80,22 @@ func CSVText(text string) string {
 	return text
 }
 
+// AppendNumber writes a value in its shortest form, or none if it is missing.
+func AppendNumber(b []byte, value float64, none string) []byte {
+	if !reading.Has(value) {
+		return append(b, none...)
+	}
+	return strconv.AppendFloat(b, value, 'f', -1, 64)
+}
+
+// AppendCells writes further cells of a line of CSV, empty where a value is missing.
+func AppendCells(b []byte, values ...float64) []byte {
+	for _, value := range values {
+		b = AppendNumber(append(b, ','), value, "")
+	}
+	return b
+}
+
 // EncodedRows is [JSONRows] of converted items.
 func EncodedRows[A, B any](convert func(A) B) RowEncoder[A] {
 	return JSONRows(func(b []byte, item A) []byte {
@@ -90,7 +109,24 @@ func EncodedRows[A, B any](convert func(A) B) RowEncoder[A] {
 
 // Stream answers with items, read under the request's context, which outlives the handler's.
 func Stream[T any](r *API, form RowEncoder[T], items func(context.Context) iter.Seq2[T, error]) *huma.StreamResponse {
-	return &huma.StreamResponse{Body: func(hc huma.Context) { streamRows(r, hc, form, items(hc.Context())) }}
+	header := http.Header{"Content-Type": {form.contentType}, "Vary": {"Accept"}}
+	return r.stream(header, func(ctx huma.Context, s *bufio.Writer) error {
+		_, _ = s.WriteString(form.Begin) // its error is the next one's
+		between := ""
+		for item, err := range items(ctx.Context()) {
+			if err != nil {
+				return err
+			}
+			_, _ = s.WriteString(between)
+			between = form.between
+			if _, err := s.Write(form.Append(s.AvailableBuffer(), item)); err != nil {
+				return nil //nolint:nilerr // the client has gone
+			}
+		}
+		_, _ = s.WriteString(form.end)
+		_ = s.Flush() // the client may have gone
+		return nil
+	})
 }
 
 // Items yields a list that is in memory, for a stream.
@@ -107,68 +143,40 @@ func Items[T any](list []T) func(context.Context) iter.Seq2[T, error] {
 }
 
 // File answers with a file that write writes, under the request's context, which outlives the
-// handler's. A failure before its first byte gets an error answer, a later one cuts the
-// connection.
+// handler's.
 func File(r *API, contentType, name string, write func(ctx context.Context, w io.Writer) error) *huma.StreamResponse {
+	header := http.Header{"Content-Type": {contentType}, "Content-Disposition": {`attachment; filename="` + name + `"`}}
+	return r.stream(header, func(ctx huma.Context, s *bufio.Writer) error {
+		request, _ := humago.Unwrap(ctx) // its context is without the rooms of a key: a file is the same for all
+		if err := write(request.Context(), s); err != nil {
+			return err
+		}
+		return s.Flush() //nolint:wrapcheck // of the connection
+	})
+}
+
+// stream answers with what write writes. It sends nothing before the buffer is full, so that a failure until
+// then gets an error answer. A later one cuts the connection, so that the client does not mistake the part
+// that it has for the whole (contract 5.2).
+func (r *API) stream(header http.Header, write func(huma.Context, *bufio.Writer) error) *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		request, writer := humago.Unwrap(hc)
-		header := writer.Header()
-		header.Set("Content-Type", contentType)
-		header.Set("Content-Disposition", `attachment; filename="`+name+`"`)
+		for name, values := range header {
+			writer.Header()[name] = append(writer.Header()[name], values...)
+		}
 		if request.Method == http.MethodHead {
-			return
+			return // without a body there is nothing to read
 		}
 		parts := &streamWriter{ResponseWriter: writer}
-		s := bufio.NewWriterSize(parts, streamBuffer)
-		err := write(request.Context(), s)
+		err := write(hc, bufio.NewWriterSize(parts, streamBuffer))
 		if err == nil {
-			err = s.Flush()
-		}
-		if err != nil {
-			header.Del("Content-Disposition")
-			r.failStream(request.Context(), parts, err)
-		}
-	}}
-}
-
-// streamRows writes nothing before the first item is read, so that a failure until then
-// is still answered with 500.
-func streamRows[T any](r *API, hc huma.Context, form RowEncoder[T], items iter.Seq2[T, error]) {
-	request, writer := humago.Unwrap(hc)
-	parts := &streamWriter{ResponseWriter: writer}
-	s := bufio.NewWriterSize(parts, streamBuffer)
-	header := writer.Header()
-	header.Set("Content-Type", form.contentType)
-	header.Add("Vary", "Accept")
-	if request.Method == http.MethodHead {
-		return // without a body there is nothing to read
-	}
-	_, _ = s.WriteString(form.Begin) // its error is the next one's
-	count := 0
-	for item, err := range items {
-		if err != nil {
-			r.failStream(request.Context(), parts, err)
 			return
 		}
-		if count > 0 {
-			_, _ = s.WriteString(form.between)
+		answered := r.answer(request.Context(), err)
+		if parts.begun {
+			panic(http.ErrAbortHandler)
 		}
-		count++
-		if _, err := s.Write(form.Append(s.AvailableBuffer(), item)); err != nil {
-			return // the client has gone
-		}
-	}
-	_, _ = s.WriteString(form.end)
-	_ = s.Flush() // the client may have gone
-}
-
-// failStream ends an answer that cannot be completed. If part of it has been sent, the
-// connection is cut, so that the client does not mistake that part for the whole (contract
-// 5.2).
-func (r *API) failStream(ctx context.Context, w *streamWriter, err error) {
-	answered, _ := r.errorOf(r.answer(ctx, err))
-	if w.begun {
-		panic(http.ErrAbortHandler)
-	}
-	WriteError(w, answered)
+		writer.Header().Del("Content-Disposition")
+		WriteError(parts, answered)
+	}}
 }
