@@ -115,9 +115,6 @@ func ownedNode(ctx context.Context, sensors *store.DB, sensorID string) (reading
 var errNoReadings = rest.NotFound("No readings found")
 
 func (h *Handlers) latest(ctx context.Context, in *input.SensorPath) (readingBody, error) {
-	if reading.ValidateNodeID(in.SensorID) != nil {
-		return readingBody{}, store.ErrNoSensor
-	}
 	found, err := pipeline.New(h.DB).NewestReadings(ctx, auth.Caller(ctx), []string{in.SensorID})
 	newest, ok := found[in.SensorID]
 	if err == nil && !ok {

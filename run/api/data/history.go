@@ -128,13 +128,10 @@ func readingRows(nodeID string, csv, uncorrected bool) rest.RowEncoder[reading.R
 		}
 		return rest.CSVRows(header, func(b []byte, r reading.Reading) []byte {
 			b = append(append(b, id...), ',')
-			b = append(rest.AppendTime(b, r.Time), ',')
-			b = append(appendNumber(b, r.Temperature, ""), ',')
-			b = appendNumber(b, r.Humidity, "")
+			b = rest.AppendCells(rest.AppendTime(b, r.Time), r.Temperature, r.Humidity)
 			if uncorrected {
 				temperature, humidity := r.Uncorrected()
-				b = appendNumber(append(b, ','), reading.Value(temperature), "")
-				b = appendNumber(append(b, ','), reading.Value(humidity), "")
+				b = rest.AppendCells(b, reading.Value(temperature), reading.Value(humidity))
 			}
 			return append(b, '\n')
 		})
@@ -149,9 +146,9 @@ func readingRows(nodeID string, csv, uncorrected bool) rest.RowEncoder[reading.R
 	prefix := `{"node_id":"` + nodeID + `","temperature":`
 	return rest.JSONRows(func(b []byte, r reading.Reading) []byte {
 		b = append(b, prefix...)
-		b = appendNumber(b, r.Temperature, "null")
+		b = rest.AppendNumber(b, r.Temperature, "null")
 		b = append(b, `,"humidity":`...)
-		b = appendNumber(b, r.Humidity, "null")
+		b = rest.AppendNumber(b, r.Humidity, "null")
 		b = append(b, `,"timestamp":"`...)
 		return append(rest.AppendTime(b, r.Time), `"}`...)
 	})
@@ -162,13 +159,9 @@ func bucketRows(nodeID string, csv bool) rest.RowEncoder[readings.Bucket] {
 		id := rest.CSVText(nodeID)
 		return rest.CSVRows(csvBucketHeader, func(b []byte, k readings.Bucket) []byte {
 			b = append(append(b, id...), ',')
-			b = append(rest.AppendTime(b, k.Start), ',')
-			for _, value := range [...]float64{
-				k.AvgTemperature, k.AvgHumidity, k.MinTemperature, k.MaxTemperature, k.MinHumidity, k.MaxHumidity,
-			} {
-				b = append(appendNumber(b, value, ""), ',')
-			}
-			return append(strconv.AppendInt(b, k.Count, 10), '\n')
+			b = rest.AppendCells(rest.AppendTime(b, k.Start),
+				k.AvgTemperature, k.AvgHumidity, k.MinTemperature, k.MaxTemperature, k.MinHumidity, k.MaxHumidity)
+			return append(strconv.AppendInt(append(b, ','), k.Count, 10), '\n')
 		})
 	}
 	return rest.EncodedRows(func(k readings.Bucket) bucketBody {
@@ -178,12 +171,4 @@ func bucketRows(nodeID string, csv bool) rest.RowEncoder[readings.Bucket] {
 			Humidity: reading.Pointer(k.AvgHumidity), MinHumidity: reading.Pointer(k.MinHumidity), MaxHumidity: reading.Pointer(k.MaxHumidity),
 		}
 	})
-}
-
-// appendNumber writes a value in its shortest form, or none if it is missing.
-func appendNumber(b []byte, value float64, none string) []byte {
-	if !reading.Has(value) {
-		return append(b, none...)
-	}
-	return strconv.AppendFloat(b, value, 'f', -1, 64)
 }

@@ -93,8 +93,7 @@ var errSlowReport = rest.BadRequest(
 	"The report takes too long; choose fewer sensors by limit and after, or a shorter range")
 
 func (h *Handlers) report(ctx context.Context, in *reportInput) (*rest.Page[reportedSensor], error) {
-	customer := auth.Caller(ctx)
-	sensors, err := accounts.New(h.DB).Sensors(ctx, customer, in.RoomID)
+	sensors, err := accounts.New(h.DB).Sensors(ctx, auth.Caller(ctx), in.RoomID)
 	if err != nil {
 		return nil, err
 	}
@@ -112,16 +111,8 @@ func (h *Handlers) report(ctx context.Context, in *reportInput) (*rest.Page[repo
 	if length := end.Sub(start); length > 0 && len(sensors) > int(largestReport/length) {
 		return nil, errLargeReport(int(largestReport / length))
 	}
-	nodes, err := accounts.New(h.DB).VisibleNodes(ctx, customer, rest.List(sensors, func(s accounts.Sensor) string { return s.ID }))
-	if err != nil {
-		return nil, err
-	}
-	recommended, allowable, err := in.rules()
-	if err != nil {
-		return nil, err
-	}
 	found := map[string]*reported{}
-	if err := h.read(ctx, nodes, start, end, func(r reading.Reading) {
+	if err := h.read(ctx, in.Allowable, sensors, start, end, func(r reading.Reading, recommended, allowable []incident.Rule) {
 		of := found[r.NodeID]
 		if of == nil {
 			of = newReported(nil)
@@ -151,19 +142,22 @@ func (h *Handlers) reportedRange(in *ReportRange) (start, end time.Time) {
 	return start, reading.Earlier(end, h.Clock())
 }
 
-// rules returns the rules of the recommended and of the allowable range.
-func (in *ReportRange) rules() (recommended, allowable []incident.Rule, err error) {
-	if recommended, err = incident.Recommended.Rules(incident.Scope{}); err != nil {
-		return nil, nil, err
+// read calls add with the readings of sensors and the rules of both ranges, within the time of a report.
+func (h *Handlers) read(
+	ctx context.Context, preset string, sensors []accounts.Sensor, start, end time.Time, add func(r reading.Reading, recommended, allowable []incident.Rule),
+) error {
+	recommended, err := incident.Recommended.Rules(incident.Scope{})
+	if err != nil {
+		return err
 	}
-	allowable, err = incident.Preset(in.Allowable).Rules(incident.Scope{})
-	return recommended, allowable, err
-}
-
-// read calls add with the readings of nodes, within the time of a report.
-func (h *Handlers) read(ctx context.Context, nodes []readings.NodeRef, start, end time.Time, add func(reading.Reading)) error {
-	if len(nodes) == 0 || !start.Before(end) {
-		return nil
+	allowable, err := incident.Preset(preset).Rules(incident.Scope{})
+	if err != nil {
+		return err
+	}
+	ids := rest.List(sensors, func(s accounts.Sensor) string { return s.ID })
+	nodes, err := accounts.New(h.DB).VisibleNodes(ctx, auth.Caller(ctx), ids)
+	if err != nil || len(nodes) == 0 || !start.Before(end) {
+		return err
 	}
 	limited, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
@@ -174,7 +168,7 @@ func (h *Handlers) read(ctx context.Context, nodes []readings.NodeRef, start, en
 		case err != nil:
 			return err
 		}
-		add(r)
+		add(r, recommended, allowable)
 	}
 	return nil
 }
@@ -182,11 +176,11 @@ func (h *Handlers) read(ctx context.Context, nodes []readings.NodeRef, start, en
 // reported sums up the readings of a node, which come channel after channel, oldest
 // first.
 type reported struct {
-	counted, recommended, allowable      time.Duration // how long its readings count, and of that outside each range
-	lowest, highest                      float64
-	last                                 reading.Reading
-	outsideRecommended, outsideAllowable bool        // the last
-	outside                              []time.Time // by rule: until when the last value of its quantity counts as outside
+	counted, recommended, allowable time.Duration // how long its readings count, and of that outside each range
+	lowest, highest                 float64
+	last                            reading.Reading
+	was                             state       // the last
+	outside                         []time.Time // by rule: until when the last value of its quantity counts as outside
 
 	room *roomMinutes // also counts; nil if it is not needed
 }
@@ -206,7 +200,8 @@ func (t *reported) add(r reading.Reading, recommended, allowable []incident.Rule
 		t.outside = make([]time.Time, len(recommended)+len(allowable))
 	}
 	point := incident.Point{Time: r.Time, Temperature: r.Temperature, Humidity: r.Humidity}
-	outside := func(rules []incident.Rule, until []time.Time) (is bool) {
+	t.last, t.was = r, wasReported
+	mark := func(outside state, rules []incident.Rule, until []time.Time) {
 		for i, rule := range rules {
 			switch value, excess := rule.Measure(point); {
 			case excess > 0:
@@ -214,11 +209,13 @@ func (t *reported) add(r reading.Reading, recommended, allowable []incident.Rule
 			case reading.Has(value): // else the reading has the other quantity alone
 				until[i] = time.Time{}
 			}
-			is = is || r.Time.Before(until[i])
+			if r.Time.Before(until[i]) {
+				t.was |= outside
+			}
 		}
-		return is
 	}
-	t.last, t.outsideRecommended, t.outsideAllowable = r, outside(recommended, t.outside), outside(allowable, t.outside[len(recommended):])
+	mark(wasOutsideRecommended, recommended, t.outside)
+	mark(wasOutsideAllowable, allowable, t.outside[len(recommended):])
 	if reading.Has(r.Temperature) {
 		t.lowest, t.highest = min(t.lowest, r.Temperature), max(t.highest, r.Temperature)
 	}
@@ -230,13 +227,85 @@ func (t *reported) count(until time.Time) {
 	}
 	length := min(until.Sub(t.last.Time), reportedFor)
 	t.counted += length
-	if t.outsideRecommended {
+	if t.was&wasOutsideRecommended != 0 {
 		t.recommended += length
 	}
-	if t.outsideAllowable {
+	if t.was&wasOutsideAllowable != 0 {
 		t.allowable += length
 	}
 	if t.room != nil {
-		t.room.mark(t.last.Time, length, t.outsideRecommended, t.outsideAllowable)
+		t.room.mark(t.last.Time, length, t.was)
 	}
+}
+
+type roomTime struct {
+	Minutes            int `json:"minutes" doc:"How many minutes of the range have been." example:"44640"`
+	Reported           int `json:"minutes_reported" doc:"Of these, in how many some sensor reported." example:"44630"`
+	OutsideRecommended int `json:"minutes_outside_recommended" doc:"In how many some sensor was outside the recommended range." example:"95"`
+	OutsideAllowable   int `json:"minutes_outside_allowable" doc:"In how many some sensor was outside the allowable range." example:"0"`
+}
+
+func (h *Handlers) registerRoomTime(r *rest.API) {
+	// Called by the report's page, a room at a time.
+	rest.Answer(r, rest.Operation{
+		ID: "getRoomTime", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/data/report/{room_id}/time", Tag: rest.TagData,
+		Summary: "Count the minutes in which a room was outside its ranges",
+		Description: "A minute counts once, however many sensors were outside the range in it, and however briefly. Ranges and readings are those of " +
+			"the report, of all sensors of the room.",
+	}, h.roomTime, store.ErrNoRoom, &readings.LimitError{Purpose: readings.Export}, errSlowReport)
+}
+
+func (h *Handlers) roomTime(ctx context.Context, in *ReportRange) (roomTime, error) {
+	sensors, err := accounts.New(h.DB).Sensors(ctx, auth.Caller(ctx), in.RoomID)
+	if err != nil {
+		return roomTime{}, err
+	}
+	start, end := h.reportedRange(in)
+	room := &roomMinutes{start: start, minutes: make([]state, max(0, int(math.Ceil(end.Sub(start).Minutes()))))}
+	of := newReported(room)
+	err = h.read(ctx, in.Allowable, sensors, start, end, func(r reading.Reading, recommended, allowable []incident.Rule) {
+		if of.last.NodeID != r.NodeID {
+			of.count(end)
+			of = newReported(room)
+		}
+		of.add(r, recommended, allowable)
+	})
+	of.count(end)
+	return room.sum(), err
+}
+
+// state is that of a sensor, or of a minute of a room.
+type state byte
+
+const (
+	wasReported state = 1 << iota
+	wasOutsideRecommended
+	wasOutsideAllowable
+)
+
+// roomMinutes are the minutes of a range.
+type roomMinutes struct {
+	start   time.Time
+	minutes []state
+}
+
+// mark records a reading in the minutes for which it counts.
+func (m *roomMinutes) mark(at time.Time, length time.Duration, was state) {
+	if length <= 0 {
+		return
+	}
+	from := at.Sub(m.start)
+	for k := max(0, int(from/time.Minute)); k < len(m.minutes) && time.Duration(k)*time.Minute < from+length; k++ {
+		m.minutes[k] |= was
+	}
+}
+
+func (m *roomMinutes) sum() roomTime {
+	sum := roomTime{Minutes: len(m.minutes)}
+	for _, was := range m.minutes {
+		sum.Reported += int(was & wasReported)
+		sum.OutsideRecommended += int(was & wasOutsideRecommended >> 1)
+		sum.OutsideAllowable += int(was & wasOutsideAllowable >> 2)
+	}
+	return sum
 }

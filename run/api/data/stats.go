@@ -55,18 +55,10 @@ type windowStats struct {
 }
 
 // statsAnswer is one window if the caller named one, else all of them.
-type statsAnswer struct {
-	one *periodStats
-	all *allStats
-}
+type statsAnswer struct{ body any }
 
-// MarshalJSON writes whichever there is.
-func (s statsAnswer) MarshalJSON() ([]byte, error) {
-	if s.one != nil {
-		return rest.Encode(s.one)
-	}
-	return rest.Encode(s.all)
-}
+// MarshalJSON writes whichever it is.
+func (s statsAnswer) MarshalJSON() ([]byte, error) { return rest.Encode(s.body) }
 
 // Schema says that there are two forms.
 func (statsAnswer) Schema(r huma.Registry) *huma.Schema {
@@ -105,13 +97,11 @@ func (h *Handlers) stats(ctx context.Context, in *statsInput) (statsAnswer, erro
 	if err != nil {
 		return statsAnswer{}, err
 	}
-	if in.Period != "" {
-		return statsAnswer{one: new(newPeriodStats(in.SensorID, wanted[0], measured[0]))}, nil
-	}
 	of := func(i int) periodStats { return newPeriodStats(in.SensorID, wanted[i], measured[i]) }
-	return statsAnswer{all: &allStats{
-		NodeID: in.SensorID, Windows: windowStats{Hour: of(0), Day: of(1), Week: of(2), Month: of(3)},
-	}}, nil
+	if in.Period != "" {
+		return statsAnswer{of(0)}, nil
+	}
+	return statsAnswer{allStats{in.SensorID, windowStats{Hour: of(0), Day: of(1), Week: of(2), Month: of(3)}}}, nil
 }
 
 func newPeriodStats(sensorID string, w window, s readings.Stats) periodStats {

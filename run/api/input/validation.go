@@ -200,7 +200,15 @@ type CustomerPath struct {
 	CustomerID int64 `path:"customer_id" doc:"The caller's own id." example:"7"`
 }
 
-// SensorPath takes any text: one that is no sensor id is answered with 404.
+// SensorPath takes any text.
 type SensorPath struct {
 	SensorID string `path:"sensor_id" doc:"Identifier of one of the caller's sensors." example:"esp32-7f3a"`
+}
+
+// Resolve empties a text that cannot be an id, which PostgreSQL may not store: no sensor has it, so the answer is 404.
+func (p *SensorPath) Resolve(huma.Context) []error {
+	if reading.ValidateNodeID(p.SensorID) != nil {
+		p.SensorID = ""
+	}
+	return nil
 }

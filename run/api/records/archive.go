@@ -13,6 +13,7 @@ import (
 	"io"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"coldaisle.dev/run/api/rest"
@@ -128,14 +129,6 @@ func writeReadings(ctx context.Context, w io.Writer, r record, table readings.Re
 	for i, m := range r.members {
 		nodes[i] = m.NodeRef
 	}
-	cell := func(text string) {
-		line = append(append(line, csvText(rest.CSVText(text))...), ',')
-	}
-	number := func(value float64) {
-		if reading.Has(value) {
-			line = strconv.AppendFloat(line, value, 'f', -1, 64)
-		}
-	}
 	var current *coverage
 	id := ""
 	if len(nodes) > 0 {
@@ -154,17 +147,11 @@ func writeReadings(ctx context.Context, w io.Writer, r record, table readings.Re
 				sensors[id] = current
 			}
 			current.add(read)
-			cell(read.NodeID)
+			line = append(append(line, csvText(rest.CSVText(read.NodeID))...), ',')
 			line = append(rest.AppendTime(line, read.Time), ',')
-			cell(read.MessageID)
-			number(read.Temperature)
-			line = append(line, ',')
-			number(read.Humidity)
-			line = append(line, ',')
+			line = append(line, csvText(rest.CSVText(read.MessageID))...)
 			temperature, humidity := read.Uncorrected()
-			number(reading.Value(temperature))
-			line = append(line, ',')
-			number(reading.Value(humidity))
+			line = rest.AppendCells(line, read.Temperature, read.Humidity, reading.Value(temperature), reading.Value(humidity))
 			line = append(line, '\n')
 		}
 	}
@@ -174,14 +161,8 @@ func writeReadings(ctx context.Context, w io.Writer, r record, table readings.Re
 
 // csvText quotes a text that has a comma or a quote.
 func csvText(text string) string {
-	for i := range len(text) {
-		if text[i] == ',' || text[i] == '"' {
-			var quoted bytes.Buffer
-			w := csv.NewWriter(&quoted)
-			_ = w.Write([]string{text}) // to memory
-			w.Flush()
-			return string(bytes.TrimSuffix(quoted.Bytes(), []byte("\n")))
-		}
+	if strings.ContainsAny(text, `,"`) {
+		return `"` + strings.ReplaceAll(text, `"`, `""`) + `"`
 	}
 	return text
 }

@@ -89,7 +89,6 @@ func (h *Handlers) registerCorrections(r *rest.API) {
 		Description: "With `sensor_id` all of that sensor, newest first. Without it those of all sensors, by sensor and time, that apply to " +
 			"readings of the last day or will apply.",
 	}, h.listCorrections, store.ErrNoSensor)
-	// A repeat gets 404: it is withdrawn, as requested.
 	rest.Register(r, rest.Operation{
 		ID: "withdrawCorrection", Role: rest.Admin, Keys: rest.WriteKeysInRooms, Method: http.MethodDelete, Path: "/api/v1/corrections/{correction_id}", Tag: rest.TagSensors,
 		Summary:     "Withdraw a correction",
@@ -130,9 +129,6 @@ func (h *Handlers) listCorrections(ctx context.Context, in *correctionsInput) ([
 	if in.SensorID == "" {
 		found, err := accounts.New(h.DB).Corrections(ctx, auth.Caller(ctx))
 		return rest.List(found, correctionOf), err
-	}
-	if err := checkSensorID(in.SensorID); err != nil {
-		return nil, err
 	}
 	found, err := accounts.New(h.DB).CorrectionsOf(ctx, auth.Caller(ctx), in.SensorID)
 	return rest.List(found, correctionOf), err

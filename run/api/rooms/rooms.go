@@ -88,7 +88,6 @@ func (h *Handlers) Register(r *rest.API) {
 		ID: "updateRoom", Role: rest.Admin, Keys: rest.WriteKeysInRooms, Method: http.MethodPut, Path: "/api/v1/server_rooms/update_room/{room_id}", Tag: rest.TagRooms,
 		Summary: "Rename a room, or write what to do when it is in trouble",
 	}, h.updateRoom, store.ErrNoRoom)
-	// A repeat gets 404: the room is gone, as requested.
 	rest.Register(r, rest.Operation{
 		ID: "deleteRoom", Role: rest.Admin, Keys: rest.WriteKeys, Method: http.MethodDelete, Path: "/api/v1/server_rooms/delete_room/{room_id}", Tag: rest.TagRooms,
 		Summary:     "Delete a room and its sensors",

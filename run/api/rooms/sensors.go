@@ -1,6 +1,7 @@
 package rooms
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -13,7 +14,6 @@ import (
 	"coldaisle.dev/run/api/input"
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/incident"
-	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/accounts"
 )
@@ -96,21 +96,11 @@ func (n *newSensor) Resolve(huma.Context, *huma.PathBuffer) []error {
 }
 
 func (n *newSensor) sensor() accounts.NewSensor {
-	s := accounts.NewSensor{Type: defaultNodeType, RoomID: n.RoomID, Position: (*string)(n.Position)}
-	if n.SensorID != nil {
-		s.ID = string(*n.SensorID)
-	} else {
-		s.ID = string(*n.ID)
+	nodeType := input.SingleLine(defaultNodeType)
+	return accounts.NewSensor{
+		ID: string(*cmp.Or(n.SensorID, n.ID)), Name: string(*cmp.Or(n.Name, n.Position)), Type: string(*cmp.Or(n.Type, &nodeType)),
+		RoomID: n.RoomID, Position: (*string)(n.Position),
 	}
-	if n.Name != nil {
-		s.Name = string(*n.Name)
-	} else {
-		s.Name = string(*n.Position)
-	}
-	if n.Type != nil {
-		s.Type = string(*n.Type)
-	}
-	return s
 }
 
 // newSensors are discovered nodes that become sensors of a room.
@@ -165,8 +155,9 @@ type sensorChange struct {
 }
 
 type updateSensorInput struct {
-	SensorID string `path:"sensor_id" doc:"Identifier of one of the caller's sensors." example:"esp32-7f3a"`
-	Body     sensorChange
+	input.SensorPath
+
+	Body sensorChange
 }
 
 func (h *Handlers) registerSensors(r *rest.API) {
@@ -204,7 +195,6 @@ func (h *Handlers) registerSensors(r *rest.API) {
 		Description: "A sensor is signed from the first reading of its id that one of the account's own gateways signs. This makes it accept " +
 			"gateways that are not enrolled again, until the next signed reading.",
 	}, h.setBackSensor, store.ErrNoSensor, store.ErrSensorExists, store.ErrTooManyUnreported)
-	// A repeat gets 404: the sensor is gone, as requested.
 	rest.Register(r, rest.Operation{
 		ID: "deleteSensor", Role: rest.Admin, Keys: rest.WriteKeys, Method: http.MethodDelete, Path: "/api/v1/sensors/delete_sensor/{sensor_id}", Tag: rest.TagSensors,
 		Summary:     "Delete a sensor",
@@ -244,18 +234,7 @@ func (h *Handlers) listSensors(ctx context.Context, in *roomPath) ([]sensor, err
 	return rest.List(found, sensorOf), err
 }
 
-// checkSensorID returns 404 for a text that cannot be a sensor id, without a query.
-func checkSensorID(sensorID string) error {
-	if reading.ValidateNodeID(sensorID) != nil {
-		return store.ErrNoSensor
-	}
-	return nil
-}
-
 func (h *Handlers) sensor(ctx context.Context, in *input.SensorPath) (sensor, error) {
-	if err := checkSensorID(in.SensorID); err != nil {
-		return sensor{}, err
-	}
 	found, err := accounts.New(h.DB).Sensor(ctx, auth.Caller(ctx), in.SensorID)
 	return sensorOf(found), err
 }
@@ -269,11 +248,8 @@ func (h *Handlers) updateSensor(ctx context.Context, in *updateSensorInput) (sen
 	})
 }
 
-// change changes a sensor, unless its id is invalid, and answers with the result.
+// change changes a sensor, and answers with the result.
 func (h *Handlers) change(ctx context.Context, id string, do func(tx *store.DB, before accounts.Sensor) (accounts.Sensor, error)) (sensor, error) {
-	if err := checkSensorID(id); err != nil {
-		return sensor{}, err
-	}
 	return audit.Updated(ctx, h.DB, audit.Subject("sensor", id), sensorOf,
 		func(tx *store.DB) (accounts.Sensor, error) { return accounts.New(tx).Sensor(ctx, auth.Caller(ctx), id) }, do)
 }
@@ -285,9 +261,6 @@ func (h *Handlers) setBackSensor(ctx context.Context, in *input.SensorPath) (sen
 }
 
 func (h *Handlers) deleteSensor(ctx context.Context, in *input.SensorPath) (*struct{}, error) {
-	if err := checkSensorID(in.SensorID); err != nil {
-		return nil, err
-	}
 	return nil, audit.Change(ctx, h.DB, func(tx *store.DB) (audit.Entry, error) {
 		before, err := accounts.New(tx).Sensor(ctx, auth.Caller(ctx), in.SensorID)
 		if err != nil {
