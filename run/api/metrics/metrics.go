@@ -85,21 +85,16 @@ func (h *Handlers) metrics(ctx context.Context, in *input) (*huma.StreamResponse
 	}}, nil
 }
 
-// family is one metric of many sensors.
-type family struct{ *dto.MetricFamily }
-
-func newFamily(name, unit, help string) family {
-	if unit != "" {
-		name += "_" + unit
-	}
+// newFamily makes one metric of many sensors.
+func newFamily(name, unit, help string) *dto.MetricFamily {
 	f := &dto.MetricFamily{Name: &name, Help: &help, Type: dto.MetricType_GAUGE.Enum()}
 	if unit != "" {
-		f.Unit = &unit
+		f.Name, f.Unit = new(name+"_"+unit), &unit
 	}
-	return family{f}
+	return f
 }
 
-func (f family) add(labels []*dto.LabelPair, value float64) {
+func add(f *dto.MetricFamily, labels []*dto.LabelPair, value float64) {
 	f.Metric = append(f.Metric, &dto.Metric{Label: labels, Gauge: &dto.Gauge{Value: &value}})
 }
 
@@ -129,17 +124,12 @@ func (h *Handlers) families(ctx context.Context) ([]*dto.MetricFamily, error) {
 		return nil, err
 	}
 	late := newFamily("coldaisle_probe_lateness", "seconds", "How late readings of the service's own probe are: more than 60 is an outage of the service.")
-	late.add(nil, probe.Lateness(now).Seconds())
-	all := slices.Concat(sensorFamilies(live, rooms, probe, now), incidentFamilies(lasting), []family{late})
-	all = slices.DeleteFunc(all, func(f family) bool { return len(f.Metric) == 0 }) // the encoder refuses an empty one
-	found := make([]*dto.MetricFamily, len(all))
-	for i, f := range all {
-		found[i] = f.MetricFamily
-	}
-	return found, nil
+	add(late, nil, probe.Lateness(now).Seconds())
+	all := append(append(sensorFamilies(live, rooms, probe, now), incidentFamilies(lasting)...), late)
+	return slices.DeleteFunc(all, func(f *dto.MetricFamily) bool { return len(f.Metric) == 0 }), nil // the encoder refuses an empty one
 }
 
-func sensorFamilies(live []incidents.LiveSensor, rooms []accounts.Room, probe incident.Probe, now time.Time) []family {
+func sensorFamilies(live []incidents.LiveSensor, rooms []accounts.Room, probe incident.Probe, now time.Time) []*dto.MetricFamily {
 	names := map[int64]string{}
 	for _, r := range rooms {
 		names[r.ID] = r.Name
@@ -154,36 +144,36 @@ func sensorFamilies(live []incidents.LiveSensor, rooms []accounts.Room, probe in
 	for _, l := range live {
 		labels := []*dto.LabelPair{label("node_id", l.NodeID), label("sensor", l.Name), label("room", names[l.RoomID]), label("gateway", l.GatewayID)}
 		if l.Timestamp == nil {
-			up.add(labels, 0)
+			add(up, labels, 0)
 			continue
 		}
-		newest.add(labels, float64(l.Timestamp.UnixMilli())/1000) //nolint:mnd // ms
+		add(newest, labels, float64(l.Timestamp.UnixMilli())/1000) //nolint:mnd // ms
 		if l.Silent(probe, now) {
-			up.add(labels, 0)
+			add(up, labels, 0)
 			continue
 		}
-		up.add(labels, 1)
+		add(up, labels, 1)
 		t, h := l.Values(probe, now)
 		for _, g := range []struct {
-			family
-			value float64
+			family *dto.MetricFamily
+			value  float64
 		}{{temperature, t}, {humidity, h / 100}, {dewPoint, reading.DewPoint(t, h)}} { //nolint:mnd // percent
 			if reading.Has(g.value) {
-				g.add(labels, g.value)
+				add(g.family, labels, g.value)
 			}
 		}
 	}
-	return []family{temperature, humidity, dewPoint, newest, up}
+	return []*dto.MetricFamily{temperature, humidity, dewPoint, newest, up}
 }
 
-func incidentFamilies(lasting []incidents.Incident) []family {
+func incidentFamilies(lasting []incidents.Incident) []*dto.MetricFamily {
 	counts := newFamily("coldaisle_incidents", "", "Incidents that last: open, taken, silenced by maintenance, or late: nobody is called.")
 	drills := newFamily("coldaisle_drill", "", "1 for each alarm drill whose incident lasts, which coldaisle_incidents does not count.")
 	type counted struct{ room, cause, severity, state string }
 	count := map[counted]int{} // two rooms may have one name
 	for _, i := range lasting {
 		if i.DrillID != 0 {
-			drills.add([]*dto.LabelPair{label("room", i.RoomName), label("cause", string(i.Cause)), label("severity", string(i.Severity)), label("drill", strconv.FormatInt(i.DrillID, 10))}, 1)
+			add(drills, []*dto.LabelPair{label("room", i.RoomName), label("cause", string(i.Cause)), label("severity", string(i.Severity)), label("drill", strconv.FormatInt(i.DrillID, 10))}, 1)
 			continue
 		}
 		count[counted{i.RoomName, string(i.Cause), string(i.Severity), string(i.State())}]++
@@ -193,7 +183,7 @@ func incidentFamilies(lasting []incidents.Incident) []family {
 	}
 	for _, c := range slices.SortedFunc(maps.Keys(count), inOrder) {
 		labels := []*dto.LabelPair{label("room", c.room), label("cause", c.cause), label("severity", c.severity), label("state", c.state)}
-		counts.add(labels, float64(count[c]))
+		add(counts, labels, float64(count[c]))
 	}
-	return []family{counts, drills}
+	return []*dto.MetricFamily{counts, drills}
 }

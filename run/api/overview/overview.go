@@ -113,8 +113,9 @@ type overview struct {
 
 // Handlers answer the operation.
 type Handlers struct {
-	store *store.DB
-	clock func() time.Time
+	DB    *store.DB
+	Clock func() time.Time
+
 	views *lru.Cache[string, *view] // by customer, and the rooms of a key
 }
 
@@ -122,21 +123,13 @@ type Handlers struct {
 // thousand sensors.
 const maxViews = 100
 
-// New returns the handlers.
-func New(metadata *store.DB, clock func() time.Time) *Handlers {
-	views, err := lru.New[string, *view](maxViews)
-	if err != nil {
-		panic(err) // only of a size below one
-	}
-	return &Handlers{store: metadata, clock: clock, views: views}
-}
-
 type input struct {
 	IfNoneMatch string `header:"If-None-Match" doc:"The ETag of the last answer: 304 if nothing has changed." example:"W/\"6f1d\""`
 }
 
 // Register adds the operation.
 func (h *Handlers) Register(r *rest.API) {
+	h.views, _ = lru.New[string, *view](maxViews) // it fails for sizes below one alone
 	schema := r.Schemas().Schema(reflect.TypeFor[overview](), true, "Overview")
 	tag := map[string]*huma.Param{"ETag": {Description: "Changes with the answer, except for its time and the probe.", Schema: &huma.Schema{Type: huma.TypeString}}}
 	// Polled by every open page each 10 to 15 seconds.
@@ -166,7 +159,7 @@ func (h *Handlers) overview(ctx context.Context, in *input) (*huma.StreamRespons
 	case <-ctx.Done():
 		return nil, fmt.Errorf("wait for another overview: %w", ctx.Err())
 	}
-	now := h.clock()
+	now := h.Clock()
 	var problems []string
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
@@ -178,15 +171,17 @@ func (h *Handlers) overview(ctx context.Context, in *input) (*huma.StreamRespons
 	if err := cmp.Or(group.Wait(), refreshed); err != nil {
 		return nil, fmt.Errorf("overview: %w", err)
 	}
-	head := v.head(now)
-	head.WatchProblems = problems
-	first, err := rest.Encode(head)
+	published := rest.OptionalUTC(store.OrNull(v.probe.Published))
+	first, err := rest.Encode(Head{
+		Time: rest.UTC(now), WatchProblems: problems,
+		Probe: probeState{Late: v.probe.Late(now), LatenessS: v.probe.Lateness(now).Seconds(), Published: published},
+	})
 	if err != nil {
 		return nil, err
 	}
 	tag, second := v.tag, v.body
-	if len(head.WatchProblems) > 0 { // the page must hear of each
-		hash := sha256.Sum256([]byte(strings.Join(head.WatchProblems, "\n")))
+	if len(problems) > 0 { // the page must hear of each
+		hash := sha256.Sum256([]byte(strings.Join(problems, "\n")))
 		tag = strings.TrimSuffix(tag, `"`) + hex.EncodeToString(hash[:4]) + `"`
 	}
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
@@ -208,7 +203,7 @@ func (h *Handlers) watchProblems(ctx context.Context, customer int64, now time.T
 	if store.RoomsOf(ctx) != nil {
 		return []string{}, nil
 	}
-	found, err := accounts.New(h.store).Watches(ctx, customer)
+	found, err := accounts.New(h.DB).Watches(ctx, customer)
 	problems := accounts.WatchProblems(found, now)
 	words := []string{}
 	for _, w := range found {
@@ -232,7 +227,7 @@ type answers struct {
 
 // query runs the independent queries concurrently, because they take most of the time.
 func (h *Handlers) query(ctx context.Context, v *view, customer int64, now time.Time) (a answers, err error) {
-	known := incidents.New(h.store)
+	known := incidents.New(h.DB)
 	group, groupCtx := errgroup.WithContext(ctx)
 	readLive := sync.OnceValues(func() ([]incidents.LiveSensor, error) { return known.LiveSensors(groupCtx, customer) })
 	group.Go(func() error { // first, because it takes the longest
@@ -243,7 +238,7 @@ func (h *Handlers) query(ctx context.Context, v *view, customer int64, now time.
 		if a.anew, err = v.day.look(groupCtx, known, customer, now); err != nil {
 			return err
 		}
-		if a.rooms, err = accounts.New(h.store).Rooms(groupCtx, customer); err != nil {
+		if a.rooms, err = accounts.New(h.DB).Rooms(groupCtx, customer); err != nil {
 			return err
 		}
 		a.rules, err = known.Rules(groupCtx, customer)
@@ -273,7 +268,7 @@ func (h *Handlers) query(ctx context.Context, v *view, customer int64, now time.
 }
 
 func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.Time) error {
-	known := incidents.New(h.store)
+	known := incidents.New(h.DB)
 	read, err := h.query(ctx, v, customer, now)
 	if err != nil {
 		return err
@@ -286,7 +281,10 @@ func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.
 	if err := v.day.begin(ctx, known, customer, read.live, read.troubled, now); err != nil {
 		return err
 	}
-	real := read.lasting[:len(read.lasting)-drills(read.lasting)]
+	real := read.lasting
+	if first := slices.IndexFunc(real, func(i incidents.Incident) bool { return i.DrillID != 0 }); first >= 0 {
+		real = real[:first] // drills come last
+	}
 	body := Body{
 		Rooms:          rest.List(read.rooms, func(r accounts.Room) liveRoom { return liveRoom{ID: r.ID, Name: r.Name, State: stateOK} }),
 		Limits:         [][]liveLimit{},
@@ -296,11 +294,13 @@ func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.
 		IncidentCounts: countIncidents(real, read.unseen),
 		Counts:         sensorCounts{Sensors: len(read.live)},
 	}
+	counts := body.Counts.of()
 	applies := limits{rules: read.rules, known: map[incident.Scope]int{}, body: &body}
 	for i, l := range read.live {
 		troubled := read.troubled[l.NodeID]
 		body.Sensors[i] = v.sensor(l, troubled.Anomalous, now)
-		body.Sensors[i].State = body.Counts.count(stateOf(l, troubled.Severity, v.probe, now))
+		body.Sensors[i].State = stateOf(l, troubled.Severity, v.probe, now)
+		*counts[body.Sensors[i].State]++
 		body.Sensors[i].Limits = applies.of(l)
 		if body.Sensors[i].Reports {
 			body.Counts.Reporting++
@@ -338,31 +338,11 @@ func (v *view) sensor(l incidents.LiveSensor, anomalous bool, now time.Time) liv
 	return s
 }
 
-// drills counts the incidents of drills, which come last.
-func drills(lasting []incidents.Incident) int {
-	if first := slices.IndexFunc(lasting, func(i incidents.Incident) bool { return i.DrillID != 0 }); first >= 0 {
-		return len(lasting) - first
+// of returns the count of each state.
+func (c *sensorCounts) of() map[string]*int {
+	return map[string]*int{
+		stateOK: &c.OK, stateWarning: &c.Warning, stateCritical: &c.Critical, stateSilent: &c.Silent, stateLate: &c.Late, stateUnreported: &c.Unreported,
 	}
-	return 0
-}
-
-// count counts a sensor in a state, which it returns.
-func (c *sensorCounts) count(state string) string {
-	switch state {
-	case stateOK:
-		c.OK++
-	case stateWarning:
-		c.Warning++
-	case stateCritical:
-		c.Critical++
-	case stateSilent:
-		c.Silent++
-	case stateLate:
-		c.Late++
-	default:
-		c.Unreported++
-	}
-	return state
 }
 
 // limits finds the list of limits that applies to a sensor.
@@ -389,4 +369,81 @@ func (a *limits) of(l incidents.LiveSensor) int {
 	}
 	a.known[scope] = place
 	return place
+}
+
+// minAge is the age at which an answer is rebuilt, so that a customer's pages share one. A
+// person's change shows at once.
+const minAge = time.Second
+
+// view is the last answer to one customer, with the state that it was built from.
+type view struct {
+	turn chan struct{} // semaphore that guards the rest
+
+	version string
+	probe   incident.Probe
+	built   time.Time
+	day     day
+	body    []byte
+	tag     string
+}
+
+func (h *Handlers) refresh(ctx context.Context, v *view, customer int64, now time.Time) error {
+	var err error
+	if v.probe, err = incidents.New(h.DB).Probe(ctx); err != nil {
+		return err
+	}
+	// Read before everything else, so that a change during the reading gets another version.
+	version, err := incidents.New(h.DB).LiveVersion(ctx, customer)
+	if err != nil {
+		return err
+	}
+	if age := now.Sub(v.built); v.tag != "" && version == v.version && age >= 0 && age < minAge {
+		return nil
+	}
+	v.tag = "" // until it is complete
+	v.version, v.built = version, now
+	return h.build(ctx, v, customer, now)
+}
+
+// encode sets the body and its tag, which also covers whether the service is late.
+func (v *view) encode(body Body, late bool) error {
+	text, err := rest.Encode(body)
+	if err != nil {
+		return err
+	}
+	hash := sha256.New()
+	_, _ = hash.Write(text)
+	if late {
+		_, _ = hash.Write([]byte(v.probe.Published.String()))
+	}
+	v.body, v.tag = text, `W/"`+hex.EncodeToString(hash.Sum(nil)[:12])+`"`
+	return nil
+}
+
+// The states of a sensor.
+const (
+	stateOK         = "ok"
+	stateWarning    = "warning"
+	stateCritical   = "critical"
+	stateSilent     = "silent"
+	stateLate       = "late"
+	stateUnreported = "unreported"
+)
+
+// stateOf returns the worst state that applies to a sensor with a worst lasting severity.
+func stateOf(l incidents.LiveSensor, severity incident.Severity, probe incident.Probe, now time.Time) string {
+	switch {
+	case severity == incident.Critical:
+		return stateCritical
+	case l.Silent(probe, now):
+		return stateSilent
+	case severity != "":
+		return stateWarning
+	case l.Timestamp == nil:
+		return stateUnreported
+	case !l.Reports(now):
+		return stateLate
+	default:
+		return stateOK
+	}
 }
