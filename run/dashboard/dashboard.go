@@ -10,7 +10,6 @@ import (
 	"bytes"
 	"embed"
 	"io/fs"
-	"mime"
 	"net/http"
 	"path"
 	"slices"
@@ -140,9 +139,6 @@ func serveFile(w http.ResponseWriter, r *http.Request, from fs.FS, name string) 
 	if err != nil {
 		http.NotFound(w, r)
 		return
-	}
-	if kind := mime.TypeByExtension(path.Ext(name)); kind != "" {
-		w.Header().Set("Content-Type", kind)
 	}
 	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(content))
 }

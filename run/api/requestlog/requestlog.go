@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"log/slog"
 	"net/http"
+	"regexp"
 	"strconv"
 	"time"
 )
@@ -20,9 +21,8 @@ type requestRecord struct {
 	http.ResponseWriter
 
 	requestID  string
-	callerID   string // the caller's own id for it; empty without one that is safe to log
-	customerID int64  // 0 before or without authentication
-	status     int    // 0 until the answer begins
+	customerID int64 // 0 before or without authentication
+	status     int   // 0 until the answer begins
 	bytes      int64
 }
 
@@ -71,7 +71,7 @@ func (rec *requestRecord) Unwrap() http.ResponseWriter { return rec.ResponseWrit
 func Middleware(log *slog.Logger, clock func() time.Time, quiet string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := clock()
-		rec := &requestRecord{ResponseWriter: w, requestID: rand.Text(), callerID: callerID(r)}
+		rec := &requestRecord{ResponseWriter: w, requestID: rand.Text()}
 		w.Header().Set(RequestIDHeader, rec.requestID)
 		ctx := context.WithValue(r.Context(), requestRecordKey{}, rec)
 		inside := r.WithContext(ctx)
@@ -122,28 +122,15 @@ func httpRequestAttrs(r *http.Request, rec *requestRecord, status int, latency t
 	if rec.customerID != 0 {
 		attributes = append(attributes, slog.Int64("customer_id", rec.customerID))
 	}
-	if rec.callerID != "" {
-		attributes = append(attributes, slog.String("caller_request_id", rec.callerID))
+	if callerID := r.Header.Get(RequestIDHeader); loggable.MatchString(callerID) {
+		attributes = append(attributes, slog.String("caller_request_id", callerID))
 	}
 	return attributes
 }
 
-// callerID returns the caller's id if it is safe to log. It cannot replace our own: a caller
+// loggable matches a caller's id that is safe to log. It cannot replace our own: a caller
 // could give two requests the same one, and the audit log names the request of a change.
-func callerID(r *http.Request) string {
-	given := r.Header.Get(RequestIDHeader)
-	if len(given) > 64 {
-		return ""
-	}
-	for i := range len(given) {
-		c := given[i]
-		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
-		if !letter && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.' {
-			return ""
-		}
-	}
-	return given
-}
+var loggable = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
 // requestIDHandler adds the request's id to every line logged with its context.
 type requestIDHandler struct{ slog.Handler }
