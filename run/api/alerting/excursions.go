@@ -108,20 +108,23 @@ func (h *Handlers) registerExcursions(r *rest.API) {
 }
 
 type excursionsInput struct {
-	IncidentID int64                       `query:"incident_id" minimum:"1" doc:"Only those of this incident." example:"41"`
-	RoomID     int64                       `query:"room_id" minimum:"1" doc:"Only those of this room." example:"3"`
-	SensorID   string                      `query:"sensor_id" doc:"Only those of this sensor, deleted ones included." example:"esp32-7f3a"`
-	Kind       string                      `query:"kind" enum:"threshold,silence,missing,anomaly,forecast" doc:"Only those of this kind." example:"threshold"`
-	StartTime  input.Timestamp             `query:"start_time" doc:"Only those that were not over at this time; ISO 8601, UTC where it has no offset." example:"2026-03-01T00:00:00Z"`
-	EndTime    input.Timestamp             `query:"end_time" doc:"Only those that began before this time; ISO 8601, UTC where it has no offset." example:"2026-03-02T00:00:00Z"`
-	After      rest.Cursor[store.Position] `query:"after"`
-	Limit      int                         `query:"limit" minimum:"1" maximum:"500" default:"100" doc:"How many excursions at most." example:"100"`
+	IncidentID int64  `query:"incident_id" minimum:"1" doc:"Only those of this incident." example:"41"`
+	RoomID     int64  `query:"room_id" minimum:"1" doc:"Only those of this room." example:"3"`
+	SensorID   string `query:"sensor_id" doc:"Only those of this sensor, deleted ones included." example:"esp32-7f3a"`
+	Kind       string `query:"kind" enum:"threshold,silence,missing,anomaly,forecast" doc:"Only those of this kind." example:"threshold"`
+	During
+	After rest.Cursor[store.Position] `query:"after"`
+	Limit int                         `query:"limit" minimum:"1" maximum:"500" default:"100" doc:"How many excursions at most." example:"100"`
+}
+
+// During is the time of a list of what lasts.
+type During struct {
+	StartTime input.Timestamp `query:"start_time" doc:"Only those that were not over at this time; ISO 8601, UTC where it has no offset." example:"2026-03-01T00:00:00Z"`
+	EndTime   input.Timestamp `query:"end_time" doc:"Only those that began before this time; ISO 8601, UTC where it has no offset." example:"2026-03-02T00:00:00Z"`
 }
 
 // Resolve refuses a range that ends before it starts.
-func (in *excursionsInput) Resolve(huma.Context) []error {
-	return input.CheckRange(in.StartTime, in.EndTime)
-}
+func (in *During) Resolve(huma.Context) []error { return input.CheckRange(in.StartTime, in.EndTime) }
 
 func (h *Handlers) listExcursions(ctx context.Context, in *excursionsInput) (*rest.Page[excursion], error) {
 	found, err := incidents.New(h.DB).Excursions(ctx, auth.Caller(ctx), incidents.ExcursionQuery{

@@ -140,8 +140,7 @@ func IncidentOf(i incidents.Incident) Incident {
 	return body
 }
 
-// TimelineEvent is a step in the life of an incident. It is exported only because huma reads no
-// embedded fields of unexported types.
+// TimelineEvent is a step in the life of an incident.
 type TimelineEvent struct {
 	At      rest.Time `json:"at" doc:"When it happened, UTC: by the time of readings, where they did it." example:"2026-03-01T12:00:00Z"`
 	Event   string    `json:"event" enum:"started,joined,merged,came_back,worse,taken,handed_over,snoozed,commented,snooze_ended,unsilenced,given_back,cleared,ended,seen,withdrawn" doc:"What happened." example:"started"`
@@ -212,19 +211,15 @@ func (h *Handlers) registerIncidents(r *rest.API) {
 }
 
 type listInput struct {
-	State     string                      `query:"state" enum:"lasting,open,taken,over,unseen" doc:"Only those that last; that last and nobody has; that last and somebody has; that are over; that are over and nobody has seen." example:"lasting"`
-	RoomID    int64                       `query:"room_id" minimum:"1" doc:"Only those of this room." example:"3"`
-	SensorID  string                      `query:"sensor_id" doc:"Only those with an excursion of this sensor, deleted ones included." example:"esp32-7f3a"`
-	Cause     string                      `query:"cause" enum:"too_hot,too_cold,too_humid,too_dry,silent,sensor,unusual" doc:"Only those of this cause." example:"too_hot"`
-	Text      string                      `query:"q" maxLength:"100" doc:"Only those in which each of these words stands: in the names and ids of room, gateway and sensors, the cause, the severity, what was measured, a limit, a peak, a finding's reason, who has it, or the comment; upper or lower case." example:"rack door"`
-	StartTime input.Timestamp             `query:"start_time" doc:"Only those that were not over at this time; ISO 8601, UTC where it has no offset." example:"2026-03-01T00:00:00Z"`
-	EndTime   input.Timestamp             `query:"end_time" doc:"Only those that began before this time; ISO 8601, UTC where it has no offset." example:"2026-03-02T00:00:00Z"`
-	After     rest.Cursor[store.Position] `query:"after"`
-	Limit     int                         `query:"limit" minimum:"1" maximum:"500" default:"100" doc:"How many incidents at most." example:"100"`
+	State    string `query:"state" enum:"lasting,open,taken,over,unseen" doc:"Only those that last; that last and nobody has; that last and somebody has; that are over; that are over and nobody has seen." example:"lasting"`
+	RoomID   int64  `query:"room_id" minimum:"1" doc:"Only those of this room." example:"3"`
+	SensorID string `query:"sensor_id" doc:"Only those with an excursion of this sensor, deleted ones included." example:"esp32-7f3a"`
+	Cause    string `query:"cause" enum:"too_hot,too_cold,too_humid,too_dry,silent,sensor,unusual" doc:"Only those of this cause." example:"too_hot"`
+	Text     string `query:"q" maxLength:"100" doc:"Only those in which each of these words stands: in the names and ids of room, gateway and sensors, the cause, the severity, what was measured, a limit, a peak, a finding's reason, who has it, or the comment; upper or lower case." example:"rack door"`
+	During
+	After rest.Cursor[store.Position] `query:"after"`
+	Limit int                         `query:"limit" minimum:"1" maximum:"500" default:"100" doc:"How many incidents at most." example:"100"`
 }
-
-// Resolve refuses a range that ends before it starts.
-func (in *listInput) Resolve(huma.Context) []error { return input.CheckRange(in.StartTime, in.EndTime) }
 
 func (h *Handlers) listIncidents(ctx context.Context, in *listInput) (*rest.Page[Incident], error) {
 	// Transitions due by the clock are written before incidents are listed.

@@ -21,23 +21,27 @@ import (
 	"coldaisle.dev/shared/store/incidents"
 )
 
-// MaintenanceScope is where a window applies: some rooms or a sensor. It is exported only because
-// huma reads no embedded fields of unexported types.
-type MaintenanceScope struct {
+// MaintenanceScopeBody is where a window applies: some rooms or a sensor.
+type MaintenanceScopeBody struct {
+	_        struct{}      `additionalProperties:"true"`
 	RoomIDs  []int64       `json:"room_ids,omitempty" nullable:"false" minItems:"1" maxItems:"1000" doc:"Rooms whose incidents it silences." example:"[3,4]"`
 	SensorID *input.NodeID `json:"sensor_id,omitempty" doc:"In place of rooms the one sensor whose incidents it silences." example:"esp32-7f3a"`
 }
 
-// check refuses a scope of both, and of neither, because no value stands for all rooms. at is the
-// location of the scope.
-func (s MaintenanceScope) check(at string) []error {
+// Resolve refuses a scope of both, and of neither, because no value stands for all rooms.
+func (s *MaintenanceScopeBody) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
 	return append(
-		input.Check(s.RoomIDs == nil || s.SensorID == nil, at+".sensor_id", "cannot be combined with room_ids"),
-		input.Check(s.RoomIDs != nil || s.SensorID != nil, at, "expected room_ids or sensor_id to be present")...)
+		input.Check(s.RoomIDs == nil || s.SensorID == nil, path.With("sensor_id"), "cannot be combined with room_ids"),
+		input.Check(s.RoomIDs != nil || s.SensorID != nil, path.String(), "expected room_ids or sensor_id to be present")...)
+}
+
+// TransformSchema says that rooms or a sensor must be given.
+func (s MaintenanceScopeBody) TransformSchema(_ huma.Registry, schema *huma.Schema) *huma.Schema {
+	return s.require(schema, "Maintenance")
 }
 
 // require says in the schema of a body with a scope that one of both must be given.
-func (s MaintenanceScope) require(schema *huma.Schema, name string) *huma.Schema {
+func (s MaintenanceScopeBody) require(schema *huma.Schema, name string) *huma.Schema {
 	schema.AnyOf = []*huma.Schema{
 		rest.Alternative(name+"OfRooms", "For some rooms.", "room_ids"),
 		rest.Alternative(name+"OfASensor", "For a sensor.", "sensor_id"),
@@ -45,7 +49,7 @@ func (s MaintenanceScope) require(schema *huma.Schema, name string) *huma.Schema
 	return schema
 }
 
-func (s MaintenanceScope) maintenance() incidents.Maintenance {
+func (s MaintenanceScopeBody) maintenance() incidents.Maintenance {
 	return incidents.Maintenance{RoomIDs: slices.Compact(slices.Sorted(slices.Values(s.RoomIDs))), SensorID: string(deref(s.SensorID))}
 }
 
@@ -57,7 +61,7 @@ type maintenanceChange struct {
 	Weekdays  []int             `json:"weekdays,omitempty" nullable:"false" maxItems:"7" doc:"Days on which it recurs, 0 (Sunday) to 6; without any it happens once." example:"[1,4]"`
 	Until     *input.Timestamp  `json:"until,omitempty" doc:"When it stops recurring; ISO 8601, in time_zone where it has no offset." example:"2027-03-01T12:00:00Z"`
 	Comment   *input.SingleLine `json:"comment,omitempty" minLength:"1" maxLength:"500" doc:"What it is for." example:"Filters are changed"`
-	MaintenanceScope
+	MaintenanceScopeBody
 	Confirm bool `json:"confirm,omitempty" doc:"That it may silence what is critical now." example:"false"`
 }
 
@@ -67,8 +71,8 @@ func (c maintenanceChange) TransformSchema(_ huma.Registry, s *huma.Schema) *hum
 }
 
 // Resolve refuses an invalid window, and names the field.
-func (c *maintenanceChange) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
-	errs := c.check(path.String())
+func (c *maintenanceChange) Resolve(ctx huma.Context, path *huma.PathBuffer) []error {
+	errs := c.MaintenanceScopeBody.Resolve(ctx, path)
 	window, err := c.window()
 	if err != nil {
 		return append(errs, &huma.ErrorDetail{Location: path.With("time_zone"), Message: "must be a time zone of the IANA database, such as Europe/Zurich"})
@@ -109,21 +113,6 @@ func (h *Handlers) wantedMaintenance(ctx context.Context, c *maintenanceChange) 
 	wanted := c.maintenance()
 	wanted.Window, wanted.CreatedBy, wanted.Comment = window, auth.Who(ctx), string(deref(c.Comment))
 	return wanted, err
-}
-
-type maintenanceScopeBody struct {
-	_ struct{} `additionalProperties:"true"`
-	MaintenanceScope
-}
-
-// TransformSchema says that rooms or a sensor must be given.
-func (s maintenanceScopeBody) TransformSchema(_ huma.Registry, schema *huma.Schema) *huma.Schema {
-	return s.require(schema, "Maintenance")
-}
-
-// Resolve refuses a scope of both, and of neither.
-func (s *maintenanceScopeBody) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
-	return s.check(path.String())
 }
 
 type silencedNow struct {
@@ -240,7 +229,6 @@ func (h *Handlers) registerMaintenance(r *rest.API) {
 		ID: "updateMaintenance", Role: rest.Operator, Keys: rest.WriteKeys, Method: http.MethodPut, Path: "/api/v1/maintenance/{window_id}", Tag: rest.TagIncidents,
 		Summary: "Replace a maintenance window from now on",
 	}, h.updateMaintenance, store.ErrNoMaintenance, store.ErrNoRoom, store.ErrNoSensor, errOver, errCritical(1))
-	// A repeat gets 404: the window is gone, as requested.
 	rest.Register(r, rest.Operation{
 		ID: "deleteMaintenance", Role: rest.Operator, Keys: rest.WriteKeys, Method: http.MethodDelete, Path: "/api/v1/maintenance/{window_id}", Tag: rest.TagIncidents,
 		Summary:     "End a maintenance window",
@@ -253,7 +241,7 @@ func (h *Handlers) listMaintenance(ctx context.Context, _ *struct{}) ([]maintena
 	return rest.List(found, h.maintenanceOf), err
 }
 
-func (h *Handlers) previewMaintenance(ctx context.Context, in *rest.Body[maintenanceScopeBody]) (silencedNow, error) {
+func (h *Handlers) previewMaintenance(ctx context.Context, in *rest.Body[MaintenanceScopeBody]) (silencedNow, error) {
 	return h.silencedBy(ctx, h.DB, in.Body.maintenance())
 }
 

@@ -27,8 +27,7 @@ const maxRules = 200
 
 var errTooManyRules = rest.BadRequest(fmt.Sprintf("At most %d rules are possible", maxRules))
 
-// Scope is where a rule or a window applies. It is exported only because huma reads
-// no embedded fields of unexported types.
+// Scope is where a rule or a window applies.
 type Scope struct {
 	RoomID   *int64        `json:"room_id,omitempty" minimum:"1" doc:"Only for sensors of this room." example:"3"`
 	SensorID *input.NodeID `json:"sensor_id,omitempty" doc:"Only for this sensor." example:"esp32-7f3a"`
@@ -38,13 +37,12 @@ func (s Scope) scope() incident.Scope {
 	return incident.Scope{RoomID: deref(s.RoomID), SensorID: string(deref(s.SensorID))}
 }
 
-// check refuses a scope of both a room and a sensor. at is the location of the scope.
-func (s Scope) check(at string) []error {
-	return input.Check(s.RoomID == nil || s.SensorID == nil, at+".sensor_id", "cannot be combined with room_id")
+// Resolve refuses a scope of both a room and a sensor.
+func (s *Scope) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
+	return input.Check(s.RoomID == nil || s.SensorID == nil, path.With("sensor_id"), "cannot be combined with room_id")
 }
 
-// RuleFields are the fields of a rule that a caller sets. It is exported only because
-// huma reads no embedded fields of unexported types.
+// RuleFields are the fields of a rule that a caller sets.
 type RuleFields struct {
 	Quantity    string  `json:"quantity" enum:"temperature,humidity,dew_point,temperature_rate" doc:"What it watches: °C, %, °C, or °C per hour over 10 minutes." example:"temperature"`
 	Direction   string  `json:"direction" enum:"above,below" doc:"On which side of the limit it fires." example:"above"`
@@ -56,8 +54,7 @@ type RuleFields struct {
 	Enabled     bool    `json:"enabled" doc:"Whether it judges readings." example:"true"`
 }
 
-// RuleChange is a rule as a caller sets it. It is exported only because huma reads no embedded
-// fields of unexported types.
+// RuleChange is a rule as a caller sets it.
 type RuleChange struct {
 	_ struct{} `additionalProperties:"true"`
 	RuleFields
@@ -82,9 +79,9 @@ func seconds(s float64) time.Duration { return time.Duration(math.Round(s * floa
 
 // Resolve refuses what the schema cannot: a limit outside the range of its quantity, and
 // a scope of both a room and a sensor.
-func (c *RuleChange) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
+func (c *RuleChange) Resolve(ctx huma.Context, path *huma.PathBuffer) []error {
 	within := !errors.Is(c.rule().Validate(), incident.ErrLimit)
-	return append(c.check(path.String()), input.Check(within, path.With("limit"), "must lie within the range of the quantity")...)
+	return append(c.Scope.Resolve(ctx, path), input.Check(within, path.With("limit"), "must lie within the range of the quantity")...)
 }
 
 type rule struct {
@@ -147,7 +144,6 @@ func (h *Handlers) registerRules(r *rest.API) {
 		Summary:     "Replace a rule",
 		Description: "Its lasting excursions are resolved, with that reason, unless nothing changes. Only the limit of a threshold can be changed.",
 	}, h.updateRule, store.ErrNoRule, store.ErrNoRoom, store.ErrNoSensor, incidents.ErrThresholdRule, errNewerRule)
-	// A repeat gets 404: the rule is gone, as requested.
 	rest.Register(r, rest.Operation{
 		ID: "deleteRule", Role: rest.Admin, Keys: rest.WriteKeys, Method: http.MethodDelete, Path: "/api/v1/rules/{rule_id}", Tag: rest.TagIncidents,
 		Summary:     "Delete a rule",
@@ -190,10 +186,7 @@ func (h *Handlers) listRules(ctx context.Context, _ *struct{}) ([]rule, error) {
 	if err != nil {
 		return nil, err
 	}
-	rooms := make(map[string]int64, len(live))
-	for _, l := range live {
-		rooms[l.NodeID] = l.RoomID
-	}
+	rooms := roomsOf(live)
 	return rest.List(found, func(r incident.Rule) rule {
 		listed := ruleOf(r)
 		listed.Unmeasured = new(slices.Contains(unmeasured, r.ID))
@@ -201,6 +194,15 @@ func (h *Handlers) listRules(ctx context.Context, _ *struct{}) ([]rule, error) {
 			func(c incident.Conflict) conflict { return conflict{RuleID: c.With.ID, Why: string(c.Why)} })
 		return listed
 	}), nil
+}
+
+// roomsOf returns the rooms of sensors by their ids.
+func roomsOf(live []incidents.LiveSensor) map[string]int64 {
+	rooms := make(map[string]int64, len(live))
+	for _, l := range live {
+		rooms[l.NodeID] = l.RoomID
+	}
+	return rooms
 }
 
 func (h *Handlers) createRule(ctx context.Context, in *rest.Body[RuleChange]) (rule, error) {
@@ -283,13 +285,10 @@ func (h *Handlers) suggestions(ctx context.Context, _ *struct{}) ([]suggestion, 
 	if err != nil {
 		return nil, err
 	}
-	placed := make(map[string]int64, len(live))
-	for _, sensor := range live {
-		placed[sensor.NodeID] = sensor.RoomID
-	}
+	rooms := roomsOf(live)
 	highest := map[int64]float64{}
 	for _, node := range hot {
-		t, room := slices.Max(node.Temperatures), placed[node.NodeID]
+		t, room := slices.Max(node.Temperatures), rooms[node.NodeID]
 		if before, known := highest[room]; !known || t > before {
 			highest[room] = t
 		}
@@ -310,11 +309,6 @@ type presetChoice struct {
 	_      struct{} `additionalProperties:"true"`
 	Preset string   `json:"preset" enum:"ashrae_recommended,ashrae_recommended_corrosive,ashrae_a1,ashrae_a2,ashrae_a3,ashrae_a4,ashrae_rate,ashrae_rate_tape" doc:"Name of the preset." example:"ashrae_recommended"`
 	Scope
-}
-
-// Resolve refuses a scope of both a room and a sensor.
-func (c *presetChoice) Resolve(_ huma.Context, path *huma.PathBuffer) []error {
-	return c.check(path.String())
 }
 
 func (h *Handlers) applyPreset(ctx context.Context, in *rest.Body[presetChoice]) ([]rule, error) {
