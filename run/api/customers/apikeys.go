@@ -70,7 +70,6 @@ func (h *Handlers) registerKeys(r *rest.API) {
 		ID: "listAPIKeys", Role: rest.Viewer, Method: http.MethodGet, Path: "/api/v1/api-keys", Tag: rest.TagKeys,
 		Summary: "List the caller's API keys, oldest first",
 	}, h.listKeys)
-	// A repeat gets 404: the key is gone, as requested.
 	rest.Register(r, rest.Operation{
 		ID: "revokeAPIKey", Role: rest.Admin, Method: http.MethodDelete, Path: "/api/v1/api-keys/{key_id}", Tag: rest.TagKeys,
 		Summary:     "Revoke an API key",

@@ -109,7 +109,6 @@ func (h *Handlers) registerPersons(r *rest.API) {
 		Summary:     "Change a person's role",
 		Description: "It ends the person's sessions and invitations, and unused enrolment codes that the new role could not make, and gives back the incidents of who becomes a viewer. API keys stay; such ones are in the answer.",
 	}, h.setRole, store.ErrNoPerson, store.ErrLastOwner)
-	// A repeat gets 404: the person is gone, as requested.
 	rest.Answer(r, rest.Operation{
 		ID: "removePerson", Role: rest.Owner, Method: http.MethodDelete, Path: "/api/v1/persons/{person_id}", Tag: rest.TagPersons,
 		Summary:     "Remove a person",

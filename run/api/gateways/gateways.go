@@ -100,7 +100,6 @@ func (h *Handlers) Register(r *rest.API) {
 		Summary:     "List the caller's gateways, oldest first",
 		Description: "A revoked gateway is listed for a year; one whose code expired unused, for a week.",
 	}, h.listGateways)
-	// A repeat gets 404: the gateway is revoked, as requested.
 	rest.Register(r, rest.Operation{
 		ID: "revokeGateway", Role: rest.Admin, Method: http.MethodDelete, Path: "/api/v1/gateways/{gateway_id}", Tag: rest.TagGateways,
 		Summary:     "Revoke a gateway",

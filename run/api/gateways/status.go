@@ -1,14 +1,17 @@
 package gateways
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"time"
 
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/accounts"
+	"coldaisle.dev/shared/store/incidents"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -116,4 +119,17 @@ func (h *Handlers) verify(ctx context.Context, signed wire.SignedStatus) (accoun
 		return accounts.Gateway{}, wire.StatusRequest{}, errRequest(err)
 	}
 	return known, request, nil
+}
+
+// LogDarkSites logs each dark site, by gateway and customer. Terraform derives a metric and an
+// alert from it, so that the operator hears of one dark site among many.
+func LogDarkSites(ctx context.Context, db *store.DB, now time.Time, log *slog.Logger) {
+	dark, err := incidents.New(db).DarkSites(ctx, now)
+	if err != nil && ctx.Err() == nil {
+		log.WarnContext(ctx, "looking for dark sites failed, retrying", "error", err.Error())
+	}
+	for _, site := range dark {
+		gateway := cmp.Or(site.GatewayID, "not enrolled")
+		log.WarnContext(ctx, "a site is dark", "gateway", gateway, "customer_id", site.CustomerID, "dark_s", int64(now.Sub(site.Since).Seconds()))
+	}
 }

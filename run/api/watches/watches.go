@@ -57,7 +57,6 @@ func (h *Handlers) Register(r *rest.API) {
 		Summary:     "Report that a watch runs",
 		Description: "For `monitor-gateway watch`, which reports each minute. Ages are in seconds, so that its clock does not matter.",
 	}, h.report, store.ErrTooManyWatches)
-	// A repeat gets 404: the watch is gone, as requested.
 	rest.Register(r, rest.Operation{
 		ID: "removeWatch", Role: rest.Admin, Keys: rest.NoKeys, Method: http.MethodDelete, Path: "/api/v1/watches/{watch_id}", Tag: rest.TagWatches,
 		Summary:     "Remove a watch that no longer runs",
