@@ -318,7 +318,7 @@ func TestSpecification(t *testing.T) {
 			{"GET", "/api/v1/prediction-feedback?status=validated", withToken, "", 200, list{}},
 			{"GET", "/api/v1/prediction-feedback?status=unvalidated&sensor_id=node-1&limit=1", withToken, "", 200, list{prediction}},
 			{"GET", "/api/v1/prediction-feedback?sensor_id=node:2", withToken, "", 200, list{}},
-			{"GET", "/api/v1/prediction-feedback?status=maybe", withToken, "", 400, detail(`status: expected value to be one of "unvalidated, validated"`)},
+			{"GET", "/api/v1/prediction-feedback?status=maybe", withToken, "", 400, detail(`status: expected value to be one of "unvalidated, validated, waiting"`)},
 			{"GET", "/api/v1/prediction-feedback/{prediction}", withToken, "", 200, prediction},
 			{"GET", "/api/v1/prediction-feedback/999999", withToken, "", 404, detail("Prediction not found")},
 			// contract 7.5

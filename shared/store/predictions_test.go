@@ -130,6 +130,11 @@ func TestPredictionStats(t *testing.T) {
 			t.Errorf("%s: %+v, %v, want %+v", of, got, err, want)
 		}
 	}
+	waiting := func(of string, want int) {
+		t.Helper()
+		page := must.Get(db.Predictions(t.Context(), db.anna, learning.PredictionFilter{Status: "waiting", PageRequest: store.PageRequest{Limit: 500}}))(t)
+		must.Equal(t, of+": waiting for training", want, len(page.Items))
+	}
 	check("at first", 0, false)
 	db.verdicts(t, "n2", learning.RetrainingCount)
 	check("another's", 0, false)
@@ -137,10 +142,15 @@ func TestPredictionStats(t *testing.T) {
 	other := db.prediction(t, db.anna, 9)
 	db.sql(t, `UPDATE prediction_feedback SET message_id = '', feedback = 'ok' WHERE id = @id`, pgx.NamedArgs{"id": other.ID})
 	check("of another model", learning.RetrainingCount-3, false)
+	waiting("of another model", learning.RetrainingCount-1)
 	db.verdicts(t, "n1", 1)
 	check("the hundredth", learning.RetrainingCount-3+1, true)
+	waiting("the hundredth", learning.RetrainingCount)
 	must.Equal(t, "due are", []int64{db.anna, db.bruno}, must.Get(db.DueCustomers(t.Context()))(t))
 	must.Equal(t, "verdicts", learning.RetrainingCount, must.Get(db.ValidatedCount(t.Context(), db.anna))(t))
+	db.sql(t, `UPDATE prediction_feedback SET used_in_training = true WHERE sensor_id = 'n1' AND feedback IS NOT NULL AND timestamp = @at`,
+		pgx.NamedArgs{"at": instant()})
+	waiting("used", 3)
 }
 
 // verdicts adds validated predictions that no run has used.

@@ -44,7 +44,7 @@ type predictionPath struct {
 }
 
 type listPredictionsInput struct {
-	Status   string                      `query:"status" enum:"unvalidated,validated" doc:"Only those without, or with, a verdict." example:"unvalidated"`
+	Status   string                      `query:"status" enum:"unvalidated,validated,waiting" doc:"Only those without a verdict, with one, or of ours with one that waits for training." example:"unvalidated"`
 	SensorID string                      `query:"sensor_id" doc:"Only those of one sensor." example:"esp32-7f3a"`
 	After    rest.Cursor[store.Position] `query:"after"`
 	Limit    int                         `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many predictions at most." example:"50"`

@@ -57,6 +57,8 @@ for (const [name, sayRight] of Object.entries(ways)) {
     await sayRight(page);
     await expect(shown(page)).toContainText("23.0 °C");
     expect([await given(older), await given(seen), await given(newer)]).toEqual([null, "ok", null]);
+    await expect(page.getByText("1 judged right")).toBeVisible();
+    await expect(page.getByText("of your verdicts wait"), "another model's do not count").toContainText("0 of 100");
   });
 
   test(`one that was judged elsewhere keeps its verdict, by ${name}`, async ({ page }) => {

@@ -61,7 +61,7 @@ type NewPrediction struct {
 
 // PredictionFilter narrows a list; empty fields narrow nothing.
 type PredictionFilter struct {
-	Status   string // validated or unvalidated
+	Status   string // unvalidated, validated, or waiting for training
 	SensorID string
 	store.PageRequest
 }
@@ -124,7 +124,8 @@ func (s Store) RecordPrediction(ctx context.Context, customerID int64, n NewPred
 
 // Predictions lists a customer's predictions, newest first.
 func (s Store) Predictions(ctx context.Context, customerID int64, f PredictionFilter) (store.Page[Prediction], error) {
-	inStatus := `(@status = '' OR (@status = 'validated') = (p.feedback IS NOT NULL))`
+	inStatus := `CASE @status WHEN 'unvalidated' THEN p.feedback IS NULL WHEN 'validated' THEN p.feedback IS NOT NULL
+		WHEN 'waiting' THEN ` + unusedVerdicts + ` ELSE true END`
 	ofSensors := `v.customer_id = @customer AND (@sensor = '' OR v.node_id = @sensor) AND ` + store.SensorIn("v.customer_id", "v.node_id")
 	return store.List[Prediction]{
 		DB: s.db, Subject: fmt.Sprintf("predictions of customer %d", customerID),

@@ -246,9 +246,9 @@ export function useForecast(id: string) {
   });
 }
 
-export function usePredictions(status: "unvalidated" | "validated", limit: number) {
+export function usePredictions(status: "unvalidated" | "waiting", limit: number) {
   return useQuery({
-    queryKey: [...keys.predictions, status, limit], refetchInterval: status === "validated" ? false : 4 * refreshEvery,
+    queryKey: [...keys.predictions, status, limit], refetchInterval: status === "waiting" ? false : 4 * refreshEvery,
     queryFn: () => unwrap(api.GET("/api/v1/prediction-feedback", { params: { query: { status, limit } } })),
   });
 }

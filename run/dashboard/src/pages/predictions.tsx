@@ -17,8 +17,6 @@ import { useTitle } from "../components/title";
 import { TrainingRuns } from "../components/training";
 
 const perRetraining = 100;
-/** The longest list that the API gives. */
-const listLimit = 500;
 const queueLimit = 50;
 
 export default function PredictionsPage() {
@@ -36,18 +34,17 @@ export default function PredictionsPage() {
 /** How many verdicts are missing until the next training run. */
 function Progress() {
   const stats = usePredictionStats();
-  const validated = usePredictions("validated", listLimit);
-  const failed = [stats, validated].find(({ error }) => error);
+  const waiting = usePredictions("waiting", perRetraining);
+  const failed = [stats, waiting].find(({ error }) => error);
   if (failed) return <Failure error={failed.error} retry={() => void failed.refetch()} />;
-  if (!stats.data || !validated.data) return <Loading what="progress" />;
-  const unused = validated.data.filter((prediction) => !prediction.used_in_training).length;
+  if (!stats.data || !waiting.data) return <Loading what="progress" />;
   return (
     <section class="card" aria-labelledby="progress">
       <h2 id="progress">To the next retraining</h2>
       <label class="progress">
-        <span><strong class="big">{Math.min(unused, perRetraining)}</strong> of {perRetraining} of your verdicts wait
+        <span><strong class="big">{waiting.data.length}</strong> of {perRetraining} of your verdicts wait
           for training</span>
-        <progress max={perRetraining} value={Math.min(unused, perRetraining)} />
+        <progress max={perRetraining} value={waiting.data.length} />
       </label>
       <p class="hint">
         {stats.data.ready_for_retraining && "Enough verdicts are there: the models retrain now. "}
