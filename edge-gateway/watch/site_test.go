@@ -180,6 +180,15 @@ func TestDigest(t *testing.T) {
 	}
 }
 
+// TestDigestOfUnknownSeverity has an incident of a severity that only a later service knows: people
+// are told of it.
+func TestDigestOfUnknownSeverity(t *testing.T) {
+	t.Parallel()
+	s := &state{Incidents: map[int64]*tracked{7: {Incident: Incident{ID: 7}}}}
+	told := s.digest([]job{{Message: Message{Event: "start", IncidentID: 7, Severity: "emergency", Title: "EMERGENCY: Hall A: too hot"}}})
+	must.Equal(t, "told", "EMERGENCY: Hall A: too hot", told.Title)
+}
+
 // TestMessageHasWhatANightNeeds checks all that a person needs at night, in the step's time zone.
 func TestMessageHasWhatANightNeeds(t *testing.T) {
 	t.Parallel()

@@ -330,8 +330,8 @@ func (l Level) Above(other Level) Level {
 	return Level{l.Severity, l.Actual || other.Actual, max(l.Excess, other.Excess)}
 }
 
-// Rank is greater the more urgent a severity is, and 0 for none.
-func (s Severity) Rank() int { return slices.Index([]Severity{"", Warning, Critical}, s) }
+// Rank is greater the more urgent a severity is, and 0 for none or an unknown one.
+func (s Severity) Rank() int { return max(0, slices.Index([]Severity{"", Warning, Critical}, s)) }
 
 // Event is a transition of an incident.
 type Event string
