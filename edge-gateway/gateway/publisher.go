@@ -159,15 +159,17 @@ func (t *ReadingPublisher) PublishBacklog(ctx context.Context, messages []Messag
 	for i, m := range messages {
 		results[i] = start(ctx, t.backlog, m)
 	}
+	errs := make([]error, len(messages))
 	for i, m := range messages {
-		if _, err := results[i].Get(ctx); refused(err) {
+		if _, errs[i] = results[i].Get(ctx); refused(errs[i]) {
 			results[i] = start(ctx, t.single, m)
 		}
 	}
-	errs := make([]error, len(messages))
 	for i, m := range messages {
-		_, err := results[i].Get(ctx)
-		errs[i] = t.publishError(m, err)
+		if refused(errs[i]) { // a result that comes after its wait has ended may be another message's refusal
+			_, errs[i] = results[i].Get(ctx)
+		}
+		errs[i] = t.publishError(m, errs[i])
 	}
 	return errs
 }

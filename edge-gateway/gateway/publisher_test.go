@@ -1,12 +1,15 @@
 package gateway_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+
+	"cloud.google.com/go/pubsub/v2/pstest"
 
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/shared/must"
@@ -93,4 +96,51 @@ func TestTopicFindsTheRefusedMessage(t *testing.T) {
 		}
 		must.Equal(t, fmt.Sprintf("arrivals of message %d", i), want, seen[strconv.Itoa(i)])
 	}
+}
+
+// TestRefusalAfterTheWait ends the wait for a request before Pub/Sub refuses it for one of its
+// messages. The others, which are not sent again alone any more, must not count as refused: a
+// gateway would discard them.
+func TestRefusalAfterTheWait(t *testing.T) {
+	t.Parallel()
+	late := lateRefusal{pubsubtest.Limits().Reactor, make(chan struct{})}
+	topic, _ := newTopic(t, pstest.ServerReactorOption{FuncName: "Publish", Reactor: late})
+	ctx := ended{t.Context(), sync.OnceFunc(func() {
+		close(late.answers)
+		topic.FlushBacklog()
+	})}
+	errs := topic.PublishBacklog(ctx, []gateway.Message{of("n1", "1"), of(strings.Repeat("n", 1025), "2")})
+	if !errors.Is(errs[0], context.Canceled) || errors.Is(errs[0], gateway.ErrRefused) {
+		t.Errorf("the message that is good: %v", errs[0])
+	}
+}
+
+// lateRefusal refuses requests once it may answer.
+type lateRefusal struct {
+	pstest.Reactor
+
+	answers chan struct{}
+}
+
+func (l lateRefusal) React(request any) (handled bool, answer any, err error) {
+	<-l.answers
+	return l.Reactor.React(request)
+}
+
+// ended is a context whose end is noticed before something else happens.
+type ended struct {
+	context.Context //nolint:containedctx // it is one
+
+	then func()
+}
+
+func (ended) Done() <-chan struct{} {
+	done := make(chan struct{})
+	close(done)
+	return done
+}
+
+func (e ended) Err() error {
+	e.then()
+	return context.Canceled
 }
