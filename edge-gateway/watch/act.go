@@ -146,7 +146,8 @@ func destinations(configured, api string) []string {
 			break
 		}
 	case "telegram":
-		for chat := range strings.SplitSeq(strings.Trim(query.Get("chats")+","+query.Get("channels"), ", "), ",") {
+		chats := strings.Trim(query.Get("chats"), ", ") + "," + strings.Trim(query.Get("channels"), ", ")
+		for chat := range strings.SplitSeq(strings.Trim(chats, ","), ",") {
 			chat, thread, threaded := strings.Cut(chat, ":")
 			to := "generic+" + api + "/bot" + parsed.User.String() + "/sendMessage?template=json&messagekey=text&$chat_id=" + url.QueryEscape(chat)
 			if threaded {

@@ -105,8 +105,9 @@ func TestTelegram(t *testing.T) {
 		w.WriteHeader(status)
 		_ = r.Write(&received)
 	}))
-	url := "telegram://110201543:hunter22hunter22hunter22hunter22hun@telegram?chats=@ops,@dev&channels=-1001:7,"
+	url := "telegram://110201543:hunter22hunter22hunter22hunter22hun@telegram?chats=@ops,@dev,&channels=-1001:7,"
 	must.Do(t, checkURL(url))
+	must.Equal(t, "chats and channels, none of them after a last comma", 3, len(destinations(url, telegramAPI)))
 	send := func() error {
 		var errs []error
 		for _, to := range destinations(url, api.URL) {
