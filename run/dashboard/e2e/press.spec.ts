@@ -22,8 +22,9 @@ async function quiet(page: Page): Promise<void> {
 /** As another tab tells it what it has heard. */
 async function hear(page: Page, overview: object): Promise<void> {
   await page.evaluate(async (body) => {
-    const { customerID } = JSON.parse(sessionStorage.getItem("coldaisle.session") ?? "{}") as { customerID: number };
-    const [other, last] = ["", ""].map(() => new BroadcastChannel(`coldaisle.overview.${customerID}`));
+    const { customerID, person } = JSON.parse(sessionStorage.getItem("coldaisle.session") ?? "{}") as
+      { customerID: number; person: number };
+    const [other, last] = ["", ""].map(() => new BroadcastChannel(`coldaisle.overview.${customerID}.${person}`));
     await new Promise((heard) => {
       last!.onmessage = heard;
       other!.postMessage({ etag: "news", overview: body });

@@ -20,6 +20,9 @@ test("tabs of one person share a session, and those of two persons of an account
   ana.start(token(1, 2400), "ana@example.com");
   await expect.poll(() => again.get()?.token).toBe(token(1, 2400));
   expect([ana.get()?.person, ben.get()?.person]).toEqual([1, 2]);
+  const [anas, againAnas, bens] = [ana, again, ben].map((of) => of.name(of.get()!));
+  expect(againAnas).toBe(anas);
+  expect(bens, "the channel on which a refused token is told").not.toBe(anas);
 
   const heard = new BroadcastChannel("coldaisle.session");
   const ended = new Promise((resolve) => {

@@ -100,8 +100,8 @@ export const session = {
   left: () => (current?.expires ?? 0) - Date.now(),
   /** Whether it survives a reload. */
   kept: () => kept,
-  /** Tabs of one name show the same. */
-  name: ({ key, token, customerID }: Session) => (key ? `key ${token.slice(-8)}` : `${customerID}`),
+  /** Tabs of one name show the same, and that it was refused: another person's token may be good still. */
+  name: ({ key, token, customerID, person }: Session) => (key ? `key ${token.slice(-8)}` : `${customerID}.${person}`),
   subscribe(listener: () => void): () => void {
     listeners.add(listener);
     return () => listeners.delete(listener);
