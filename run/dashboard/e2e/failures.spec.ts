@@ -104,3 +104,17 @@ test("what is known of a sensor stays when it cannot be asked for again", async 
   await untilGivenUp(page, failures);
   await expect(name).toHaveValue("Rack 2, inlet");
 });
+
+test("open invitations stay when they cannot be asked for again, and what is asked of one", async ({ page }) => {
+  await page.clock.install();
+  await signUp(page);
+  await ask(await tokenOf(page), "POST", "/api/v1/invitations", { email: "ben@example.com", role: "viewer" });
+  await page.goto(url("/persons"));
+  await page.getByRole("button", { name: "Revoke ben@example.com" }).click();
+  const failures = await fail(page, /\/invitations$/);
+  await page.clock.fastForward("02:00");
+  await page.evaluate(() => document.dispatchEvent(new Event("visibilitychange", { bubbles: true })));
+  await untilGivenUp(page, failures);
+  await expect(page.getByText("Out of order")).toBeAttached();
+  await expect(page.getByRole("dialog")).toContainText("Its link stops working.");
+});

@@ -80,11 +80,12 @@ function Invitations() {
     queryKey: keys.invitations, queryFn: () => unwrap(api.GET("/api/v1/invitations")),
   });
   const [revoked, setRevoked] = useState<Invitation | null>(null);
-  if (error) return <Failure error={error} retry={() => void refetch()} />;
-  if (!data?.length) return null;
+  const failure = error && <Failure error={error} retry={() => void refetch()} />;
+  if (!data?.length) return failure;
   return (
     <section class="card" aria-labelledby="invitations">
       <h2 id="invitations">Open invitations</h2>
+      {failure}
       <ul class="plain">
         {data.map((invitation) => (
           <li key={invitation.id}>
