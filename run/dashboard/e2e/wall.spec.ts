@@ -81,11 +81,19 @@ test("a wall has the session of a key that reads alone, and says when it was rev
   await expect(page.getByRole("heading", { name: "Sign in" })).toBeVisible();
 });
 
-test("a service that is too busy to refuse a change calls no key too mighty", async ({ page }) => {
-  await page.route(/\/api\/v1\/overview$/, (route) => route.fulfill({ json: {} }));
-  await page.route(/\/incidents\/0\/actions$/, (route) => route.fulfill({ status: 503, json: {} }));
+test("a service that is too busy to refuse a change calls no key too mighty, and is asked again", async ({ page }) => {
+  let status = 503;
+  await show(page, answer(1, 3));
+  await page.route(/\/incidents\/0\/actions$/, (route) => route.fulfill({ status, json: {} }));
+  await page.clock.install();
   await page.goto(url("/wall#key=cold_reads"));
   await expect(page.getByRole("alert")).toHaveText("The service answered 503.");
+  status = 429;
+  await page.clock.runFor(10_000);
+  await expect(page.getByRole("alert")).toHaveText("The service answered 429.");
+  status = 403;
+  await page.clock.runFor(10_000);
+  await expect(page.getByRole("heading", { name: "Hall 1" })).toBeVisible();
 });
 
 test("a wall's key in the address is shown, not who is signed in beside it", async ({ page }) => {

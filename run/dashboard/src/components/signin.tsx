@@ -66,8 +66,9 @@ function KeyForm({ given }: { given: string }) {
     const begin = () => {
       beginWithKey(given).then(forgetAddress, (refused: unknown) => {
         setError(refused);
-        // A screen that starts before its network tries again.
-        if (!(refused instanceof ApiError && refused.status < 500)) timer = setTimeout(begin, 10_000);
+        // A screen that starts before its network, or while the service is too busy, tries again.
+        const answered = refused instanceof ApiError && refused.status < 500 && refused.status !== 429;
+        if (!answered) timer = setTimeout(begin, 10_000);
       });
     };
     begin();
