@@ -76,6 +76,6 @@ test("one that becomes critical is told again while the tab that told it keeps o
   for (const severity of ["warning", "warning", "critical", "critical"] as const) hear(incident({ severity }));
   vi.useRealTimers();
   vi.unstubAllGlobals();
-  expect(shown.map(({ requireInteraction, renotify }) => [requireInteraction, renotify]))
-    .toEqual([[false, true], [true, true]]);
+  expect(shown.map(({ tag, requireInteraction, renotify }) => [tag, requireInteraction, renotify]))
+    .toEqual([["1", false, true], ["1", true, true]]);
 });

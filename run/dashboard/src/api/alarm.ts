@@ -75,7 +75,7 @@ function tell([worst, ...others]: Incident[]): void {
     const { title, body } = announcement([worst, ...others]);
     try {
       const shown = new Notification(title, {
-        body, tag: call, icon: "/icon-open.svg", requireInteraction: worst.severity === "critical",
+        body, tag: String(worst.id), icon: "/icon-open.svg", requireInteraction: worst.severity === "critical",
         // Where the one before still stands the browser would replace it without a sound.
         ...{ renotify: true },
       });
