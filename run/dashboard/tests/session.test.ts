@@ -33,3 +33,22 @@ test("tabs of one person share a session, and those of two persons of an account
   heard.close();
   expect([ana.get()?.person, again.get()?.person]).toEqual([1, 1]);
 });
+
+test("a session that an earlier release kept is of the person of its token", async () => {
+  const kept = async (person: number, customerID: number, expires: number) => {
+    const session = JSON.stringify({ token: token(person), customerID, email: "", expires });
+    vi.stubGlobal("window", { sessionStorage: { getItem: () => session, setItem: () => undefined } });
+    return tab();
+  };
+  const ben = await kept(12, 4, Date.now() + 60_000);
+  const heard = new BroadcastChannel("coldaisle.session");
+  const answered = new Promise((resolve) => {
+    heard.onmessage = ({ data }) => "started" in data && setTimeout(resolve);
+  });
+  const ana = await kept(11, 3, Date.now() - 60_000);
+  await answered;
+  heard.close();
+  vi.unstubAllGlobals();
+  expect(ben.get()?.person).toBe(12);
+  expect(ana.get(), "ben answered who asks for a session").toMatchObject({ customerID: 3, person: 11 });
+});

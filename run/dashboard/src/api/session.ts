@@ -26,8 +26,9 @@ arm();
 
 function restore(): Session | null {
   try {
-    const found = JSON.parse(stored.get() ?? "null") as Session | null;
-    return found && typeof found.token === "string" ? found : null;
+    const found = JSON.parse(stored.get() ?? "null") as Session;
+    // One that an earlier release kept does not say whose it is; its token does.
+    return { ...(!found.key && claimsOf(found.token)), ...found };
   } catch {
     return null;
   }
