@@ -34,3 +34,34 @@ test("an answer that a later one overtook is not shown, and one after the clock 
   answer(back);
   expect(heard).toEqual([next, back]);
 });
+
+test("what a tab asked before a press is not told after the answer to the press", async () => {
+  const asked: Command[] = [];
+  let answer: (told: Told) => void = () => undefined;
+  vi.resetModules();
+  vi.stubGlobal("self", {});
+  vi.stubGlobal("Worker", class {
+    set onmessage(hear: (event: { data: Told }) => void) {
+      answer = (data) => hear({ data });
+    }
+
+    postMessage(command: Command) {
+      asked.push(command);
+    }
+  });
+  const { session } = await import("../src/api/session");
+  const { askNow, listen } = await import("../src/api/live");
+  session.start(`.${btoa(JSON.stringify({ sub: "3", person: 1, iat: 0, exp: 1800 }))}.`, "ana@example.com");
+  const heard: Told[] = [];
+  listen((told) => heard.push(told));
+
+  const now = Date.now();
+  const both = [askNow("before"), askNow("before")];
+  const [first, second] = asked.flatMap((command) => ("number" in command ? command.number : []));
+  const after = { etag: "after", number: second ?? NaN, asked: now + 1000 };
+  answer(after);
+  expect(await Promise.all(both)).toEqual([after, after]);
+  answer({ etag: "before", number: first ?? NaN, asked: now });
+  answer({ etag: "before", asked: now + 500 });
+  expect(heard, "of what was before the press").toEqual([]);
+});

@@ -19,11 +19,16 @@ function hear(told: Told): void {
   const { number = NaN, asked = newest } = told;
   // What another tab asked for is news here too. One that a later one overtook tells what was before a press. It is
   // late by less than an answer may take: by more it is the clock that was set back.
-  const waits = waiting.get(number);
-  waiting.delete(number);
+  const waits = waiting.has(number);
   if (!waits && asked < newest && asked > newest - patience) return;
   newest = asked;
-  (waits ?? listener)(told);
+  if (!waits) return listener(told);
+  // Nor does this tab wait for what it asked before.
+  for (const [before, resolve] of waiting) {
+    resolve(told);
+    waiting.delete(before);
+    if (before === number) break;
+  }
 }
 
 /** Without a worker, or when its file does not come, the tab polls itself. */
