@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { valueOf, wrong, type Excursion } from "../src/logic/excursions";
-import { factsOf, fanOf, incidentOf, oneIn, spansOf } from "../src/logic/spans";
+import type { LiveSensor } from "../src/logic/overview";
+import { factsOf, fanOf, incidentOf, oneIn, partOf, spansOf } from "../src/logic/spans";
 import { excursion } from "./excursion";
 import { incident } from "./incident";
 
@@ -66,4 +67,11 @@ test("the incident of a sensor is one that it has a part in, not another of its 
   expect(incidentOf("b", own, [hot, silent])?.id).toBe(2);
   expect(incidentOf("b", [], [hot, silent])).toBeUndefined();
   expect(incidentOf("a", [], [hot, silent])?.id, "the worst of it").toBe(1);
+});
+
+test("excursions are asked for again when an incident of the gateway follows the sensor's silence", () => {
+  const sensor = { state: "silent", room_id: 1 } as LiveSensor;
+  const silent = incident({ room_id: null, room_name: null, gateway_id: "gw", cause: "silent" });
+  expect(partOf(sensor, [silent])).not.toBe(partOf(sensor, []));
+  expect(partOf(sensor, [incident({ room_id: 7 })])).toBe(partOf(sensor, []));
 });

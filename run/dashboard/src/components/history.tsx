@@ -7,7 +7,7 @@ import { api, unwrap, type Bucket, type Sensor } from "../api/client";
 import { useExcursionsOf } from "../api/excursions";
 import { keys, pastEvery, useForecast, useHistory, useMaintenance, useOverview } from "../api/queries";
 import { recommended } from "../logic/climate";
-import { fanOf, spansOf, type Charted } from "../logic/spans";
+import { fanOf, partOf, spansOf, type Charted } from "../logic/spans";
 import { decimal, inUnit, localTime, withUnit } from "../logic/format";
 import { occurrences } from "../logic/maintenance";
 import { limitsOf, type LiveSensor, type Overview } from "../logic/overview";
@@ -182,12 +182,10 @@ export function HistoryPanel({ sensor }: { sensor: Sensor }) {
   );
 }
 
-/** Excursions of a sensor are asked for again when the overview tells of a change
- * of it, or of an incident of its room. */
+/** Excursions of a sensor are asked for again when the overview tells of a change. */
 function useNewExcursions(sensor: LiveSensor | undefined, overview: Overview | undefined): void {
   const queries = useQueryClient();
-  const told = sensor && overview && JSON.stringify([sensor.state, overview.incidents
-    .filter(({ room_id }) => room_id === sensor.room_id).map(({ id, excursions }) => [id, excursions])]);
+  const told = sensor && overview && partOf(sensor, overview.incidents);
   useEffect(() => {
     // A hidden page asks once it is looked at.
     if (told !== undefined) {

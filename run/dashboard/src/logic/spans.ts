@@ -2,6 +2,7 @@
 import { endings, valueOf, type Excursion } from "./excursions";
 import { count, localTime, plural, timeOfDay } from "./format";
 import type { Incident } from "./incidents";
+import type { LiveSensor } from "./overview";
 import type { Columns } from "./series";
 
 /** In how many hours there is one of this probability, to two digits. */
@@ -28,6 +29,12 @@ export function factsOf(excursion: Excursion): string[] {
 export const incidentOf = (id: string, excursions: readonly Excursion[], incidents: readonly Incident[]) =>
   incidents.find((incident) => incident.worst.sensor_id === id
     || excursions.some(({ incident_id, state }) => incident_id === incident.id && state === "lasting"));
+
+/** Another one when a sensor's excursions may be others. An incident of no room is of a gateway's nodes: it may come
+ * after the state. */
+export const partOf = ({ state, room_id: room }: LiveSensor, incidents: readonly Incident[]) =>
+  JSON.stringify([state, incidents.filter(({ room_id }) => room_id === null || room_id === room)
+    .map(({ id, excursions }) => [id, excursions])]);
 
 /** A stretch of a chart, in seconds since the epoch: an excursion or, with a band, what was ordinary in an anomaly. */
 export interface Span {
