@@ -24,8 +24,8 @@ export type TrainingRun = Schemas["TrainingRun"];
 
 /** An answer that is not a success, with its status and its detail. */
 export class ApiError extends Error {
-  constructor(readonly status: number, detail: string) {
-    super(detail);
+  constructor(readonly status: number, detail?: string | null) {
+    super(detail ?? `The service answered ${status}.`);
   }
 }
 
@@ -71,8 +71,7 @@ export async function allOf<T>(ask: (after: string | undefined) => Call<T[]>,
 export async function unwrap<T>(call: Call<T>): Promise<T> {
   const { data, error, response } = await call;
   if (response.ok) return data as T;
-  const detail = (error as { detail?: string } | undefined)?.detail;
-  throw new ApiError(response.status, detail ?? `The service answered ${response.status}.`);
+  throw new ApiError(response.status, (error as { detail?: string } | undefined)?.detail);
 }
 
 /** Whether there was no answer in time. */

@@ -90,5 +90,5 @@ export function askNow(etag: string | null): Promise<Told> {
 export function errorOf(told: Extract<Told, { failure: unknown }>): Error {
   if (told.failure === "hung") return new DOMException("no answer in time", "TimeoutError");
   if (told.failure === "unreachable") return new TypeError("no answer");
-  return new ApiError(told.failure.status, told.failure.detail ?? `The service answered ${told.failure.status}.`);
+  return new ApiError(told.failure.status, told.failure.detail);
 }

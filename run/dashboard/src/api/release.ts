@@ -11,7 +11,7 @@ export async function recover(cause: unknown, typed = false): Promise<never> {
   const answer = await fetch("/", { method: "HEAD", cache: "no-store", signal: AbortSignal.timeout(10_000) })
     .catch(() => null);
   if (!answer) throw cause;
-  if (!answer.ok) throw new ApiError(answer.status, `The service answered ${answer.status}.`);
+  if (!answer.ok) throw new ApiError(answer.status);
   const missing = "A file is missing, or was lost on the way.";
   if (!session.kept()) throw new ApiError(404, `${missing} If it stays so, reload this window and sign in again.`);
   if (typed) throw new ApiError(404, `${missing} If it stays so, reload this window.`);

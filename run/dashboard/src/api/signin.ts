@@ -16,7 +16,7 @@ async function post(path: string, body: object): Promise<unknown> {
   });
   readServiceTime(response, asked);
   const answer = (await response.json().catch(() => ({}))) as { detail?: string };
-  if (!response.ok) throw new ApiError(response.status, answer.detail ?? `The service answered ${response.status}.`);
+  if (!response.ok) throw new ApiError(response.status, answer.detail);
   return answer;
 }
 
@@ -45,11 +45,9 @@ export async function beginWithKey(key: string): Promise<void> {
   });
   const overview = await ask("GET", "/api/v1/overview");
   if (overview.status === 401) throw new ApiError(401, "The service does not know this key.");
-  if (!overview.ok) throw new ApiError(overview.status, `The service answered ${overview.status}.`);
+  if (!overview.ok) throw new ApiError(overview.status);
   const change = await ask("POST", "/api/v1/incidents/0/actions", "{}");
-  if (change.status >= 500 || change.status === 429) {
-    throw new ApiError(change.status, `The service answered ${change.status}.`);
-  }
+  if (change.status >= 500 || change.status === 429) throw new ApiError(change.status);
   if (change.status !== 403) {
     throw new ApiError(change.status, "This key may change things. Make one with the scope read.");
   }
