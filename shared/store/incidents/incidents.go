@@ -313,7 +313,7 @@ func (s Store) complete(ctx context.Context, customerID int64, all []Incident, l
 	for _, e := range parts {
 		of[e.IncidentID] = append(of[e.IncidentID], e)
 	}
-	c := conditions{windows: windows, live: make(map[string]*LiveSensor, len(sensors)), probe: probe, now: now}
+	c := conditions{windows: windows, sensors: sensors, live: make(map[string]*LiveSensor, len(sensors)), probe: probe, now: now}
 	for k := range sensors {
 		c.live[sensors[k].NodeID] = &sensors[k]
 	}
@@ -355,7 +355,8 @@ func setWorst(all []Incident, worst []Excursion, now time.Time) {
 // conditions are those of the moment, from which an incident's present state follows.
 type conditions struct {
 	windows []Maintenance
-	live    map[string]*LiveSensor // by id
+	sensors []LiveSensor
+	live    map[string]*LiveSensor // of sensors, by id
 	probe   incident.Probe
 	now     time.Time
 }
@@ -479,7 +480,8 @@ func (c conditions) setPresent(i *Incident, parts []Excursion) {
 			i.Now.NextLimit, i.Now.Earliest, i.Now.Latest = &e.LimitValue, f.Earliest, f.Latest
 		}
 	}
-	for _, l := range c.live {
+	for k := range c.sensors { // not of the map: each lasting incident asks for all of them
+		l := &c.sensors[k]
 		here := (i.RoomID != 0 && l.RoomID == i.RoomID) || (i.GatewayID != "" && l.GatewayID == i.GatewayID) || (i.NodeID != "" && l.NodeID == i.NodeID)
 		if here && l.Timestamp != nil && !l.Silent(c.probe, c.now) {
 			i.Now.Heard++
