@@ -92,7 +92,12 @@ func (g gateways) hear(now time.Time, id string, from netip.Addr, active bool) (
 }
 
 func (g gateways) has(address netip.Addr) bool {
-	return slices.ContainsFunc(slices.Collect(maps.Values(g)), func(p peer) bool { return p.by4 == address || p.by6 == address })
+	for _, p := range g {
+		if p.by4 == address || p.by6 == address {
+			return true
+		}
+	}
+	return false
 }
 
 // address returns the address to show, the IPv4 one if there is one.
@@ -105,7 +110,12 @@ func (p peer) address() netip.Addr {
 
 // active reports whether another gateway of the pair has the name.
 func (p *pair) active() bool {
-	return slices.ContainsFunc(slices.Collect(maps.Values(p.peers)), func(p peer) bool { return p.active })
+	for _, peer := range p.peers {
+		if peer.active {
+			return true
+		}
+	}
+	return false
 }
 
 func (p *pair) forgetActive() {

@@ -205,8 +205,13 @@ func (c *Config) validateStep(s *Step, check func(ok bool, rule string, path ...
 	check(s.Timeout >= 0 && s.Timeout <= maxTimeout, "must be from 0s to 1h", "timeout")
 	s.Timeout, s.AtMost = cmp.Or(s.Timeout, defaultTimeout), cmp.Or(s.AtMost, new(defaultAtMost))
 	check(*s.AtMost >= 1, "must be 1 or more", "at_most")
-	given := slices.DeleteFunc([]bool{s.URL != "", s.URLFile != "", len(s.Command) > 0}, func(is bool) bool { return !is })
-	check(len(given) == 1, "must have one action: url, url_file or command")
+	given := 0
+	for _, is := range []bool{s.URL != "", s.URLFile != "", len(s.Command) > 0} {
+		if is {
+			given++
+		}
+	}
+	check(given == 1, "must have one action: url, url_file or command")
 	where := "url"
 	if s.URLFile != "" {
 		where = "url_file"
