@@ -65,7 +65,10 @@ func Neighbours(nodes []Placed) [][]int {
 func best(of int, candidates []int, changes [][]float32, least float64, most int) (found []int) {
 	correlations := map[int]float64{}
 	for _, other := range candidates {
-		if by := correlation(changes[of], changes[other]); other != of && by >= least {
+		if other == of {
+			continue
+		}
+		if by := correlation(changes[of], changes[other]); by >= least {
 			correlations[other], found = by, append(found, other)
 		}
 	}
