@@ -76,7 +76,9 @@ type Train struct {
 
 // New returns the step, which learns from at most rows readings. Nil counters count
 // nothing.
-func New(runs learning.Store, table Readings, bucket *modelstore.Bucket, rows int, clock func() time.Time, log *slog.Logger, counters *logmetrics.Counters) *Train {
+func New(
+	runs learning.Store, table Readings, bucket *modelstore.Bucket, rows int, clock func() time.Time, log *slog.Logger, counters *logmetrics.Counters,
+) *Train {
 	return &Train{runs: runs, readings: table, models: bucket, rows: rows, clock: clock, log: log, counters: counters}
 }
 
