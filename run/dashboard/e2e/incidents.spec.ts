@@ -220,12 +220,17 @@ test("a rule is tried on the past, added, changed and deleted", async ({ page })
   await dialog.getByRole("button", { name: "Save rule" }).click();
   await expect(page.getByRole("row", { name: /Temperature above 32.0 °C/ })).toContainText("Threshold");
   await ask(token, "POST", "/api/v1/rules", {
-    quantity: "temperature", direction: "above", limit: 33, for_s: 0, clear_margin: 0, clear_for_s: 0,
+    quantity: "temperature", direction: "above", limit: 33, for_s: 50, clear_margin: 0, clear_for_s: 0,
     severity: "warning", enabled: true, sensor_id: node,
   });
   await page.reload();
   await expect(page.getByRole("row", { name: /^Temperature above 32.0 °C/ }))
-    .toContainText("the warning comes too late: “Temperature above 33.0 °C”, Sensor Bench");
+    .toContainText("the warning comes too late: “Temperature above 33.0 °C for 50 s”, Sensor Bench");
+  // Seconds of a program are kept by the form, which has minutes.
+  await page.getByRole("row", { name: /^Temperature above 33.0 °C/ }).getByRole("button", { name: "Change" }).click();
+  await dialog.getByLabel("Limit, °C").fill("34");
+  await dialog.getByRole("button", { name: "Save rule" }).click();
+  await expect(page.getByRole("row", { name: /^Temperature above 34.0 °C for 50 s/ })).toBeVisible();
 });
 
 test("a preset is previewed and applied to a room", async ({ page }) => {

@@ -135,6 +135,10 @@ const quantityOptions = () => Object.entries(quantities)
 const shownNumber = (value: number, quantity: Quantity, difference?: boolean) =>
   String(Number(inUnit(value, quantities[quantity].unit, difference).toFixed(2)));
 
+/** Seconds, to a thousandth, survive the way to minutes and back. */
+const minutes = (seconds: number) => String(Number((seconds / 60).toFixed(6)));
+const inSeconds = (shown: string) => Number((Number(shown) * 60).toFixed(3));
+
 function RuleForm({ rule, onClose, reload }: {
   rule: Rule | undefined; onClose: () => void; reload?: () => Promise<void>;
 }) {
@@ -143,15 +147,15 @@ function RuleForm({ rule, onClose, reload }: {
   const [direction, setDirection] = useState(rule?.direction ?? "above");
   const [severity, setSeverity] = useState(rule?.severity ?? "warning");
   const [limit, setLimit] = useState(() => shownNumber(rule?.limit ?? 27, quantity));
-  const [held, setHeld] = useState(String((rule?.for_s ?? 120) / 60));
+  const [held, setHeld] = useState(minutes(rule?.for_s ?? 120));
   const [margin, setMargin] = useState(() => shownNumber(rule?.clear_margin ?? 0.5, quantity, true));
-  const [clear, setClear] = useState(String((rule?.clear_for_s ?? 120) / 60));
+  const [clear, setClear] = useState(minutes(rule?.clear_for_s ?? 120));
   const [enabled, setEnabled] = useState(rule?.enabled ?? true);
   const [scope, setScope] = useState<ChosenScope>({ roomID: rule?.room_id ?? 0, sensorID: rule?.sensor_id ?? "" });
   const change: RuleChange = {
-    quantity, direction, severity, limit: fromUnit(Number(limit), quantities[quantity].unit), for_s: Number(held) * 60,
+    quantity, direction, severity, limit: fromUnit(Number(limit), quantities[quantity].unit), for_s: inSeconds(held),
     clear_margin: fromUnit(Number(margin), quantities[quantity].unit, true),
-    clear_for_s: Number(clear) * 60, enabled, ...scopeOf(scope),
+    clear_for_s: inSeconds(clear), enabled, ...scopeOf(scope),
   };
   const hint = direction === "below" ? null : quantity === "temperature" ? temperatureLimitHint(change.limit)
     : quantity === "humidity" ? humidityLimitHint(change.limit) : null;
@@ -184,14 +188,14 @@ function RuleForm({ rule, onClose, reload }: {
         <div class="pair">
           <Field label={`Limit, ${unit}`} name="limit" type="number" step="any" value={limit} onInput={setLimit}
             hint={hint ?? undefined} autoFocus />
-          {!fixed && <Field label="Must hold for, minutes" name="for" type="number" min="0" max="60" step="0.5"
+          {!fixed && <Field label="Must hold for, minutes" name="for" type="number" min="0" max="60" step="any"
             value={held} onInput={setHeld} />}
         </div>
         {!fixed && <>
           <div class="pair">
             <Field label={`Over when back by, ${unit}`} name="margin" type="number" min="0" max="50" step="any"
               value={margin} onInput={setMargin} />
-            <Field label="and stays there, minutes" name="clear" type="number" min="0" max="60" step="0.5"
+            <Field label="and stays there, minutes" name="clear" type="number" min="0" max="60" step="any"
               value={clear} onInput={setClear} />
           </div>
           <ScopeField scope={scope} onChange={setScope} />
