@@ -5,14 +5,17 @@ import { api, unwrap, type Gateway } from "../api/client";
 import { keys, refresh } from "../api/queries";
 import { session } from "../api/session";
 import { Stored } from "../api/storage";
+import { serviceTime } from "../api/time";
 import { Dialog } from "./dialog";
 import { Field, Form } from "./form";
 import { Secret } from "./secret";
+import { Timestamp } from "./timestamp";
 
 const stored = new Stored("sessionStorage", "coldaisle.enrolment");
-const codes = (): Record<string, string> => {
+interface Code { code: string; until: string }
+const codes = (): Record<string, Code> => {
   try {
-    return JSON.parse(stored.get() ?? "{}") as Record<string, string>;
+    return JSON.parse(stored.get() ?? "{}") as Record<string, Code>;
   } catch {
     return {};
   }
@@ -21,18 +24,22 @@ session.subscribe(() => { if (session.get() === null) stored.set(null); });
 
 const commandOf = (code: string) => `monitor-gateway enrol ${code} --api ${location.origin}`;
 
-/** The command of a gateway whose code waits; of one that another browser made, what can be done. */
+/** The command of a gateway whose code waits; of one that is over or made by another browser, what can be done. */
 export function EnrolmentCommand({ gateway: { id, name } }: { gateway: Gateway }) {
-  const code = codes()[id];
+  const made = codes()[id];
+  const valid = made !== undefined && Date.parse(made.until) > serviceTime();
   return (
     <div class="card">
-      <p>Run this on the machine of {name}. Its code is valid for 24 hours, once.</p>
-      {code
-        ? <pre tabIndex={0}><code>{commandOf(code)}</code></pre>
-        : <p class="hint">
-          Its code was made in another window, and only that one can show it. Revoke the gateway and add it again for a
-          new one.
-        </p>}
+      {valid ? <>
+        <p>Run this on the machine of {name}. Its code is valid once, until <Timestamp at={made.until} />.</p>
+        <pre tabIndex={0}><code>{commandOf(made.code)}</code></pre>
+      </> : (
+        <p class="hint">
+          {made ? `The code of ${name} has expired. ` : `The code of ${name}, valid for 24 hours, was made in another `
+            + `window, and only that one can show it. `}
+          Revoke the gateway and add it again for a new one.
+        </p>
+      )}
     </div>
   );
 }
@@ -53,8 +60,9 @@ export function AddGateway({ onClose }: { onClose: () => void }) {
         action="Add gateway" onCancel={onClose}
         onSubmit={async () => {
           const created = await unwrap(api.POST("/api/v1/gateways", { body: { name } }));
-          stored.set(JSON.stringify({ ...codes(), [created.id]: created.enrolment_code }));
-          setCode(created.enrolment_code);
+          const { id, enrolment_code: made, expires_at: until } = created;
+          stored.set(JSON.stringify({ ...codes(), [id]: { code: made, until } }));
+          setCode(made);
           await refresh(keys.gateways);
         }}
       >
