@@ -20,7 +20,7 @@ async function withThree(page: Page): Promise<string[]> {
   return nodes;
 }
 
-test("charts are made once: no refetch, range or zoom destroys them", async ({ page }) => {
+test("charts are made once: no refetch, range, zoom or failure destroys them", async ({ page }) => {
   await withThree(page);
   await charts(page).evaluateAll((found) => found.forEach((canvas) => { canvas.dataset.first = "yes"; }));
   const first = page.locator(".chart canvas[data-first]");
@@ -34,6 +34,11 @@ test("charts are made once: no refetch, range or zoom destroys them", async ({ p
   await page.getByRole("button", { name: "Zoom out" }).click();
   await expect(page).toHaveURL(/from=.*to=/);
   await expect(first).toHaveCount(3);
+  await page.route(/\/historical\//, (route) => route.abort("connectionreset"));
+  await page.getByRole("button", { name: "6h", exact: true }).click();
+  await expect(page.getByRole("region", { name: "Readings" }).getByRole("alert")).toBeVisible();
+  await expect(first).toHaveCount(3);
+  await page.unroute(/\/historical\//);
   // Another sensor beside it is another line: the charts are made anew, but never absent.
   await page.getByText(/^Compare/).click();
   await page.getByLabel("Rack 2").check();

@@ -1,7 +1,7 @@
 // The past of a sensor: charts with one cursor, beside other sensors of its room. What
 // is shown is in the address, so that it can be shared and gone back to.
 import { useQuery, useQueryClient } from "@tanstack/preact-query";
-import { useCallback, useEffect, useId, useMemo, useState } from "preact/hooks";
+import { useCallback, useEffect, useId, useMemo, useRef, useState } from "preact/hooks";
 import { useSearchParams } from "wouter-preact";
 import { api, unwrap, type Bucket, type Sensor } from "../api/client";
 import { useExcursionsOf } from "../api/excursions";
@@ -76,6 +76,7 @@ export function HistoryPanel({ sensor }: { sensor: Sensor }) {
 
   const { data: overview } = useOverview();
   const history = useHistory(id, start, end, points);
+  const buckets = useKept(id, history.data);
   const others = Array.from({ length: mostCompared }, (_, i) => {
     const by = earlier[compared[i] ?? ""]?.by ?? 0;
     return useHistory(by > 0 ? id : compared[i], start - by, end - by, points);
@@ -88,8 +89,8 @@ export function HistoryPanel({ sensor }: { sensor: Sensor }) {
   const sensorOf = (of: string) => overview?.sensors.find((candidate) => candidate.id === of);
   const own = sensorOf(id);
   useNewExcursions(own, overview);
-  const curves = useMemo(() => curvesOf(history.data, bucket, own, live),
-    [history.data, bucket, live, own?.timestamp, own?.interval_s]);
+  const curves = useMemo(() => curvesOf(buckets, bucket, own, live),
+    [buckets, bucket, live, own?.timestamp, own?.interval_s]);
   const beside = compared.map((other, i) => ({
     id: other, name: earlier[other]?.name ?? sensorOf(other)?.name ?? other, by: (earlier[other]?.by ?? 0) / 1000,
     buckets: others[i]?.data, sensor: earlier[other] ? own : sensorOf(other), error: others[i]?.error,
@@ -154,16 +155,16 @@ export function HistoryPanel({ sensor }: { sensor: Sensor }) {
       {history.error && <Failure error={history.error} retry={() => void history.refetch()} />}
       {beside.map(({ id: other, error }, i) =>
         error && <Failure key={other} error={error} retry={() => void others[i]?.refetch()} />)}
-      {history.data?.length === 0 && <p class="hint">No readings in this range.</p>}
-      {(history.data ? history.data.length > 0 : !history.error)
-        && <div class={alone ? "charts one" : "charts"}>{!history.data ? <Loading what="readings" /> : (
+      {buckets?.length === 0 && <p class="hint">No readings in this range.</p>}
+      {(buckets ? buckets.length > 0 : !history.error)
+        && <div class={alone ? "charts one" : "charts"}>{!buckets ? <Loading what="readings" /> : (
           <Charts>{(Chart) => <>
             <Readout lines={lines} time={time} start={start / 1000} end={end / 1000}
               step={Math.max(1, Math.round(bucket))} onTime={onTime} />
             {charts.filter(({ chart }) => measured(lines, chart)).map(({ chart, ...quantity }) => (
               <div key={chart}>
                 <h3>{quantity.label}{chart !== "dew_point"
-                  && <Extremes buckets={history.data} chart={chart} unit={quantity.unit} />}</h3>
+                  && <Extremes buckets={buckets} chart={chart} unit={quantity.unit} />}</h3>
                 <Chart {...quantity} start={start / 1000} end={until} onRange={drag} cursor={cursor} />
               </div>
             ))}
@@ -180,6 +181,13 @@ export function HistoryPanel({ sensor }: { sensor: Sensor }) {
         )}</div>}
     </section>
   );
+}
+
+/** The newest data of a sensor: while a later question fails, what is known stays. */
+function useKept<T>(id: string, data: T | undefined): T | undefined {
+  const kept = useRef<{ id: string; data: T }>();
+  if (data !== undefined) kept.current = { id, data };
+  return kept.current?.id === id ? kept.current.data : undefined;
 }
 
 /** Excursions of a sensor are asked for again when the overview tells of a change. */
