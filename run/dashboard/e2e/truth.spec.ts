@@ -159,21 +159,37 @@ test("the values at the cursor stay in the window beside every chart", async ({ 
   await page.screenshot({ path: `${pictures}readout.png` });
 });
 
-test("a drill is of the sensor that was shown, though that falls silent before the press", async ({ page }) => {
+test("an incident is shown though no sensor is left", async ({ page }) => {
+  await signUp(page);
+  await show(page, answer(1, 0, {}, { incidents: [hot("s1")] }));
+  await page.goto(url());
+  await expect(page.locator(".sentence").getByRole("link", { name: "Open" })).toBeVisible();
+});
+
+test("a drill is of what was shown, though that falls silent or comes second before the press", async ({ page }) => {
   await signUp(page);
   await show(page, answer(1, 3));
+  const rules = [7].map((id) => ({
+    id, quantity: "temperature", direction: "above", limit: 20 + id, for_s: 0, clear_margin: 0, clear_for_s: 0,
+    severity: "warning", enabled: true, room_id: null, sensor_id: null, threshold: false, version: 1,
+  }));
+  await page.route(/\/api\/v1\/rules$/, (route) => route.fulfill({ json: rules }));
   await page.clock.install();
   await page.goto(url("/drills"));
   await page.getByRole("button", { name: "Start a drill" }).click();
   const dialog = page.getByRole("dialog");
   await expect(dialog.getByLabel("Sensor")).toHaveValue("s0");
+  await expect(dialog.getByLabel("Rule to test")).toHaveValue("7");
+  rules.unshift({ ...rules[0]!, id: 6 });
   await show(page, answer(1, 3, { s0: { state: "silent" } }, { incidents: [hot("s1")] }));
-  await page.clock.runFor(60_000);
+  await page.clock.runFor(61_000);
   await expect(page).toHaveTitle(/^\(1\) Drills/);
+  await page.evaluate(() => window.dispatchEvent(new Event("visibilitychange"))); // looked at again
+  await expect(dialog.getByLabel("Rule to test").getByRole("option")).toHaveCount(2);
   await page.route(/\/drills$/, (route) => route.fulfill({ status: 500, json: { detail: "Not today" } }));
   const sent = page.waitForRequest((request) => request.method() === "POST" && /\/drills$/.test(request.url()));
   await dialog.getByRole("button", { name: "Start" }).click();
-  expect((await sent).postDataJSON()).toMatchObject({ sensor_id: "s0" });
+  expect((await sent).postDataJSON()).toMatchObject({ sensor_id: "s0", rule_id: 7 });
 });
 
 test("what is as of yesterday has its day", async ({ page }) => {

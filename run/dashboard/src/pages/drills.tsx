@@ -119,6 +119,7 @@ function Start({ onClose }: { onClose: () => void }) {
     rule.enabled && (!rule.room_id || rule.room_id === sensor?.room_id)
       && (!rule.sensor_id || rule.sensor_id === sensor?.id));
   const rule = applies.find(({ id }) => id === ruleID) ?? applies[0];
+  if (rule && rule.id !== ruleID) setRuleID(rule.id);
   if (!sensor || !rule) {
     return <Dialog title="Start a drill" onClose={onClose}><p>No sensor reports, or no rule covers it.</p></Dialog>;
   }

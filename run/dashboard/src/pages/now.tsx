@@ -43,9 +43,9 @@ export function NowPage() {
           </May>
         </Empty>
       )}
-      {data && data.sensors.length > 0 && <Sentence overview={data} lost={lost} />}
-      {data && others.length > 0 && <Lasting incidents={others} stale={lost !== null} />}
-      {data && data.rooms.length > 0 && (
+      {data && (data.sensors.length > 0 || data.incidents.length > 0) && <Sentence overview={data} lost={lost} />}
+      {others.length > 0 && <Lasting incidents={others} stale={lost !== null} />}
+      {data && data.rooms.length > 0 && <>
         <div class="toolbar">
           <NotAllJudged {...data} />
           <span class="actions">
@@ -53,8 +53,8 @@ export function NowPage() {
             {data.sensors.length > 0 && <Legend />}
           </span>
         </div>
-      )}
-      {data && data.rooms.length > 0 && <Rooms overview={data} stale={lost !== null} />}
+        <Rooms overview={data} stale={lost !== null} />
+      </>}
       {adding && <AddRoom onClose={() => setAdding(false)} />}
     </>
   );
