@@ -83,8 +83,14 @@ func TestNobodyWouldBeWoken(t *testing.T) {
 	}
 	tag := func() string { return s.call(t, a.token, http.MethodGet, "/api/v1/overview", "").header.Get("ETag") }
 	must.Equal(t, "without a watch", "", problems())
+	s.call(t, a.token, http.MethodGet, "/api/v1/overview", "").has(t, 200, `"watched":false`)
+	alone := tag()
 	beat("Zurich", 3, 299)
 	must.Equal(t, "well", "Zurich ok: -", problems())
+	s.call(t, a.token, http.MethodGet, "/api/v1/overview", "").has(t, 200, `"watched":true`)
+	if tag() == alone {
+		t.Error("a page that polls does not hear of the first watch")
+	}
 	s.execute(t, `UPDATE watches SET heartbeat_at = heartbeat_at - interval '20 minutes 5 seconds' WHERE customer_id = $1`, a.id)
 	must.Equal(t, "silent", "Zurich silent: Nobody would be woken: the watch of Zurich has been silent for 20 min", problems())
 	ill := tag()

@@ -34,7 +34,8 @@ import (
 type Head struct {
 	Time  rest.Time  `json:"time" doc:"Time of the answer, UTC." example:"2026-03-01T12:00:00Z"`
 	Probe probeState `json:"probe" doc:"How late the probe is, a reading that the service itself publishes each minute."`
-	// WatchProblems is for callers of all rooms.
+	// Watched and WatchProblems are for callers of all rooms.
+	Watched       bool     `json:"watched" doc:"Whether a program on site that calls people has reported; always true for callers of some rooms." example:"true"`
 	WatchProblems []string `json:"watch_problems" nullable:"false" doc:"What is wrong with the programs on site that call people, in words; empty while all is well, and without one." example:"[\"Nobody would be woken: the watch of Zurich has been silent for 20 min\"]"`
 }
 
@@ -160,10 +161,11 @@ func (h *Handlers) overview(ctx context.Context, in *input) (*huma.StreamRespons
 		return nil, fmt.Errorf("wait for another overview: %w", ctx.Err())
 	}
 	now := h.Clock()
+	var watched bool
 	var problems []string
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
-		problems, err = h.watchProblems(groupCtx, customer, now)
+		watched, problems, err = h.watches(groupCtx, customer, now)
 		return err
 	})
 	// On the request's own goroutine, because a panic on another would end the process with all requests.
@@ -173,17 +175,14 @@ func (h *Handlers) overview(ctx context.Context, in *input) (*huma.StreamRespons
 	}
 	published := rest.OptionalUTC(store.OrNull(v.probe.Published))
 	first, err := rest.Encode(Head{
-		Time: rest.UTC(now), WatchProblems: problems,
+		Time: rest.UTC(now), Watched: watched, WatchProblems: problems,
 		Probe: probeState{Late: v.probe.Late(now), LatenessS: v.probe.Lateness(now).Seconds(), Published: published},
 	})
 	if err != nil {
 		return nil, err
 	}
-	tag, second := v.tag, v.body
-	if len(problems) > 0 { // the page must hear of each
-		hash := sha256.Sum256([]byte(strings.Join(problems, "\n")))
-		tag = strings.TrimSuffix(tag, `"`) + hex.EncodeToString(hash[:4]) + `"`
-	}
+	hash := sha256.Sum256(fmt.Append(nil, watched, problems)) // the page must hear of each
+	tag, second := strings.TrimSuffix(v.tag, `"`)+hex.EncodeToString(hash[:4])+`"`, v.body
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		hc.SetHeader("Cache-Control", "private, no-cache")
 		hc.SetHeader("ETag", tag)
@@ -199,9 +198,10 @@ func (h *Handlers) overview(ctx context.Context, in *input) (*huma.StreamRespons
 	}}, nil
 }
 
-func (h *Handlers) watchProblems(ctx context.Context, customer int64, now time.Time) ([]string, error) {
+// watches returns whether there is one, and what is wrong with each.
+func (h *Handlers) watches(ctx context.Context, customer int64, now time.Time) (bool, []string, error) {
 	if store.RoomsOf(ctx) != nil {
-		return []string{}, nil
+		return true, []string{}, nil
 	}
 	found, err := accounts.New(h.DB).Watches(ctx, customer)
 	problems := accounts.WatchProblems(found, now)
@@ -211,7 +211,7 @@ func (h *Handlers) watchProblems(ctx context.Context, customer int64, now time.T
 			words = append(words, problem)
 		}
 	}
-	return words, err
+	return len(found) > 0, words, err
 }
 
 // answers holds the results of the queries for an overview.

@@ -32,7 +32,7 @@ export function answer(rooms: number, each: number, change: Record<string, Parti
   const open = incidents.filter(({ state, silenced, late }) => state === "open" && !silenced && !late).length;
   const taken = incidents.filter(({ state }) => state === "taken").length;
   return {
-    time: now, probe: { late: false, lateness_s: 0, published: now }, watch_problems: [],
+    time: now, probe: { late: false, lateness_s: 0, published: now }, watched: true, watch_problems: [],
     sentence: {
       says: first ? "incident" : "nothing_wrong", tone: first?.severity ?? "quiet", incident_id: first?.id ?? null,
       cause: first?.cause ?? null, room: first?.room_name ?? null,

@@ -1,7 +1,7 @@
 // From an empty account to limits, and the page as an installed program.
 import { addGateway, enrol } from "./gateway";
 import { query } from "./seed";
-import { expect, expectAccessible, signUp, test, url } from "./user";
+import { ask, expect, expectAccessible, signUp, test, tokenOf, url } from "./user";
 
 const pictures = new URL("../test-results/screenshots/", import.meta.url).pathname;
 
@@ -15,13 +15,12 @@ test("an empty account is led to rooms, a gateway, sensors and limits", async ({
   await page.getByRole("dialog").getByRole("button", { name: "Add room" }).click();
   const step = (title: string) => page.getByRole("listitem")
     .filter({ has: page.getByRole("heading", { name: title }) });
-  await expect(step("Add your rooms")).toContainText("Done");
+  await expect(step("Add rooms and their sensors")).toContainText("Hall: 0 sensors so far.");
   // The way goes on after the first room, from the overview and from the settings.
   await page.goto(url());
-  await page.getByRole("link", { name: "Setup: 1 of 4 done" }).click();
-  await expect(page.getByText("1 of 4 done.", { exact: false })).toBeVisible();
+  await page.getByRole("link", { name: "Setup: 0 of 4 done" }).click();
+  await expect(page.getByText("0 of 4 done.", { exact: false })).toBeVisible();
   await expect(page.getByRole("navigation", { name: "Setup" }).getByRole("link", { name: "Checklist" })).toBeVisible();
-  await expect(step("Add your rooms")).toContainText("Done");
 
   await page.getByRole("button", { name: "Add gateway" }).click();
   const code = await addGateway(page, "Basement");
@@ -43,7 +42,7 @@ test("an empty account is led to rooms, a gateway, sensors and limits", async ({
   await expect(place(nodes[0])).toHaveCount(0);
   await expect(place(nodes[1])).toBeFocused();
   await page.keyboard.press("Enter");
-  await expect(step("Put nodes into rooms")).toContainText("2 sensors so far");
+  await expect(step("Add rooms and their sensors")).toContainText("2 sensors so far");
   // Those of one rack together, by the name that their source suggests.
   const rack = ["c7-1", "c7-2", "d1"].map((name) => `${name}-${Date.now()}`);
   await report(rack, "Inlet Temp");
@@ -53,7 +52,7 @@ test("an empty account is led to rooms, a gateway, sensors and limits", async ({
   await page.getByRole("button", { name: "Put 2 nodes into Hall" }).click();
   const sensor = expect.objectContaining({ name: "Inlet Temp", type: "Telegraf" }) as unknown;
   expect((await placed).postDataJSON()).toMatchObject({ sensors: [sensor, sensor] });
-  await expect(step("Put nodes into rooms")).toContainText("4 sensors so far");
+  await expect(step("Add rooms and their sensors")).toContainText("4 sensors so far");
   await expect(place(rack[2])).toBeVisible();
 
   // A limit by what the room does, with one press; 50 °C tells nobody.
@@ -76,6 +75,15 @@ test("an empty account is led to rooms, a gateway, sensors and limits", async ({
   await expect(page.getByText("No incident in the last 7 days.")).toBeVisible();
   await page.getByRole("button", { name: "Add these rules" }).click();
   await expect(step("Choose limits")).toContainText("Done");
+  await page.getByRole("link", { name: "Go to Now" }).click();
+  await expect(page.getByRole("link", { name: "Hall" })).toBeVisible();
+  await page.getByRole("link", { name: "Setup: 3 of 4 done" }).click();
+  await expect(step("Have somebody woken")).not.toContainText("Done");
+  const { key } = await ask<{ key: string }>(await tokenOf(page), "POST", "/api/v1/api-keys",
+    { name: "Watch", scope: "watch" });
+  await ask(key, "POST", "/api/v1/watches/heartbeat", { name: "Hall", last_poll_age_s: 1, queue_age_s: 0 });
+  await page.reload();
+  await expect(step("Have somebody woken")).toContainText("Done");
   await page.getByRole("link", { name: "Go to Now" }).click();
   await expect(page.getByRole("link", { name: "Hall" })).toBeVisible();
   await expect(page.getByRole("link", { name: /^Setup: / })).toHaveCount(0);

@@ -23,7 +23,7 @@ function overview(sensors: LiveSensor[], more: Partial<Overview> = {}): Overview
   const states = (state: string) => sensors.filter((one) => one.state === state).length;
   return {
     time: "2026-03-01T12:00:10Z", probe: { late: false, lateness_s: 0, published: null },
-    watch_problems: [], sentence: nothing,
+    watched: true, watch_problems: [], sentence: nothing,
     rooms: [
       { id: 1, name: "Hall C", state: "silent", max_temperature: 24, change_15m: 0.4 },
       { id: 2, name: "Hall A", state: "ok", max_temperature: null, change_15m: null },

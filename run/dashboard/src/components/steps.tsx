@@ -4,14 +4,14 @@ import { Link } from "wouter-preact";
 import { useGateways, useRules } from "../api/queries";
 import type { Overview } from "../logic/overview";
 
-export interface Steps { rooms: boolean; gateway: boolean; sensors: boolean; limits: boolean }
+export interface Steps { gateway: boolean; sensors: boolean; limits: boolean; watch: boolean }
 
 /** What the overview says of them. Readings come through a gateway, enrolled or not. */
-export function stepsOf({ rooms, sensors, limits }: Overview): Steps {
+export function stepsOf({ sensors, limits, watched }: Overview): Steps {
   return {
-    rooms: rooms.length > 0, gateway: sensors.some(({ timestamp }) => timestamp !== null), sensors: sensors.length > 0,
+    gateway: sensors.some(({ timestamp }) => timestamp), sensors: sensors.length > 0,
     // The two thresholds are there from the beginning.
-    limits: limits.some((list) => (list ?? []).length > 2),
+    limits: limits.some((list) => list?.[2]), watch: watched,
   };
 }
 
@@ -22,8 +22,8 @@ export function useSteps(overview: Overview): Steps {
   const { data: rules } = useRules();
   return {
     ...steps,
-    gateway: steps.gateway || (gateways ?? []).some(({ revoked, enrolled_at }) => !revoked && enrolled_at !== null),
-    limits: steps.limits || (rules ?? []).some(({ threshold }) => !threshold),
+    gateway: steps.gateway || !!gateways?.some(({ revoked, enrolled_at }) => !revoked && enrolled_at),
+    limits: steps.limits || !!rules?.some(({ threshold }) => !threshold),
   };
 }
 

@@ -54,11 +54,6 @@ function StepList({ rooms, gateways, nodes, overview }: Found) {
       <h1>Setup</h1>
       <p class="lead">{done} of {Object.keys(steps).length} done. The steps can be done in any order.</p>
       <ol class="steps">
-        <Step title="Add your rooms" done={steps.rooms} note={steps.rooms ? rooms.map(({ name }) => name).join(", ")
-          : "A room holds the sensors that measure in it."}>
-          <button type="button" class={rooms.length === 0 ? "primary" : undefined}
-            onClick={() => setAdding("room")}>Add room</button>
-        </Step>
         <Step
           title="Enrol a gateway" done={steps.gateway}
           note={enrolled.length > 0 ? enrolled.map(({ name }) => name).join(", ")
@@ -73,9 +68,11 @@ function StepList({ rooms, gateways, nodes, overview }: Found) {
           </button>
           {waiting.map((gateway) => <EnrolmentCommand key={gateway.id} gateway={gateway} />)}
         </Step>
-        <Step title="Put nodes into rooms" done={steps.sensors}
-          note={sensors > 0 ? `${plural(sensors, "sensor")} so far.`
-            : "The nodes that your gateways hear appear here."}>
+        <Step title="Add rooms and their sensors" done={steps.sensors}
+          note={rooms.length > 0 ? `${rooms.map(({ name }) => name).join(", ")}: ${plural(sensors, "sensor")} so far.`
+            : "A room holds the sensors that measure in it. The nodes that your gateways hear appear here."}>
+          <button type="button" class={rooms.length === 0 ? "primary" : undefined}
+            onClick={() => setAdding("room")}>Add room</button>
           {nodes.length > 1 && rooms.length > 0 && <Many nodes={nodes} rooms={rooms} />}
           {nodes.length > 0 && rooms.length > 0 && <ul class="plain nodes">
             {nodes.map((node) => <Node key={node.node_id} node={node} rooms={rooms} />)}
@@ -90,6 +87,11 @@ function StepList({ rooms, gateways, nodes, overview }: Found) {
               + `${decimal(thresholds.max_humidity)} %.` : ""}>
           <Suggestions rooms={rooms} />
           <Presets />
+        </Step>
+        <Step title="Have somebody woken" done={steps.watch}
+          note={steps.watch ? "A watch calls people."
+            : "Coldaisle sends no mail. A watch, your program on site, calls people."}>
+          <p><Link href="/watches">{steps.watch ? "Your watches" : "How to start one"}</Link></p>
         </Step>
       </ol>
       {sensors > 0 && <p><Link href="/">Go to Now</Link></p>}
