@@ -57,8 +57,10 @@ type shownNow struct {
 // shownExcursion is one as it is listed, or that by which an incident is told.
 type shownExcursion struct {
 	ID         int64
-	IncidentID int64  `json:"incident_id"`
-	SensorID   string `json:"sensor_id"`
+	IncidentID int64     `json:"incident_id"`
+	SensorID   string    `json:"sensor_id"`
+	RuleID     *int64    `json:"rule_id"`
+	LastTime   time.Time `json:"last_time"`
 	State      string
 	Reason     string
 }
@@ -200,6 +202,9 @@ func TestIncidentFromBeginToEnd(t *testing.T) {
 	}
 	if now := open[0].Now; now == nil || now.Sensors != 2 || now.Heard != 2 || open[0].Worst.SensorID != "n2" || open[0].Worst.Reason != "Temperature above 50.0 °C, peak 60.0 °C" {
 		t.Errorf("%+v", open[0])
+	}
+	if worst := open[0].Worst; worst.RuleID == nil || !worst.LastTime.Equal(begin.Add(time.Minute).Truncate(time.Microsecond)) {
+		t.Errorf("its rule and newest reading: %+v", worst)
 	}
 	path := fmt.Sprint(incidentsPath, open[0].ID)
 	for query, want := range map[string][]string{

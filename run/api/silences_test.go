@@ -20,11 +20,15 @@ func TestSilenceIsAnIncident(t *testing.T) {
 	t.Parallel()
 	s, a := newTestCustomer(t)
 	room := a.heldSensor(t, "n1", "n2", "never")
-	s.judge(t, "n1", s.now().Add(-10*time.Minute), 20)
+	last := s.now().Add(-10 * time.Minute).Truncate(time.Microsecond)
+	s.judge(t, "n1", last, 20)
 	s.judge(t, "n2", s.now().Add(-4*time.Minute), 20)
 	silent := a.incidents(t, fmt.Sprintf("?cause=silent&room_id=%d", room))
 	if len(silent) != 1 || silent[0].Worst.SensorID != "n1" || !strings.HasPrefix(silent[0].Worst.Reason, "No reading for more than 10 min") || silent[0].Excursions != 1 {
 		t.Fatalf("%+v", silent)
+	}
+	if worst := silent[0].Worst; worst.RuleID != nil || !worst.LastTime.Equal(last) {
+		t.Errorf("last heard %s, rule %v; want %s and none", worst.LastTime, worst.RuleID, last)
 	}
 	s.judge(t, "n1", s.now(), 20)
 	if still := a.incidents(t, ""); len(still) != 1 || still[0].ID != silent[0].ID || still[0].State != "open" || still[0].Breaking {

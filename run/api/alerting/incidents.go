@@ -62,15 +62,17 @@ func orNull(s *huma.Schema, property string) *huma.Schema {
 }
 
 type worst struct {
-	ExcursionID int64    `json:"excursion_id" doc:"Identifier of the excursion." example:"97"`
-	Kind        string   `json:"kind" enum:"threshold,silence,missing,anomaly,forecast" doc:"threshold: a value beyond the limit of a rule; silence: no readings; missing: a quantity stops while the other goes on; anomaly: readings unlike the others; forecast: a limit will be passed." example:"threshold"`
-	SensorID    string   `json:"sensor_id" doc:"Identifier of the node hardware." example:"esp32-7f3a"`
-	SensorName  *string  `json:"sensor_name" doc:"Name of the sensor when it began; null for a node that is no sensor yet." example:"Rack 3"`
-	Quantity    *string  `json:"quantity" doc:"What is measured: temperature, humidity, dew_point or temperature_rate; null for a silence." example:"temperature"`
-	Direction   *string  `json:"direction" doc:"On which side of the limit: above or below; null for a silence and an anomaly." example:"above"`
-	Limit       *float64 `json:"limit" doc:"The limit; null for a silence and an anomaly." example:"27"`
-	Peak        *float64 `json:"peak" doc:"Its worst value; null for a silence." example:"34.2"`
-	Reason      string   `json:"reason" doc:"What it is, in words." example:"Temperature above 27.0 °C for 12 min, peak 34.2 °C"`
+	ExcursionID int64     `json:"excursion_id" doc:"Identifier of the excursion." example:"97"`
+	RuleID      *int64    `json:"rule_id" doc:"Rule that fired; null for other kinds than threshold." example:"12"`
+	Kind        string    `json:"kind" enum:"threshold,silence,missing,anomaly,forecast" doc:"threshold: a value beyond the limit of a rule; silence: no readings; missing: a quantity stops while the other goes on; anomaly: readings unlike the others; forecast: a limit will be passed." example:"threshold"`
+	SensorID    string    `json:"sensor_id" doc:"Identifier of the node hardware." example:"esp32-7f3a"`
+	SensorName  *string   `json:"sensor_name" doc:"Name of the sensor when it began; null for a node that is no sensor yet." example:"Rack 3"`
+	Quantity    *string   `json:"quantity" doc:"What is measured: temperature, humidity, dew_point or temperature_rate; null for a silence." example:"temperature"`
+	Direction   *string   `json:"direction" doc:"On which side of the limit: above or below; null for a silence and an anomaly." example:"above"`
+	Limit       *float64  `json:"limit" doc:"The limit; null for a silence and an anomaly." example:"27"`
+	Peak        *float64  `json:"peak" doc:"Its worst value; null for a silence." example:"34.2"`
+	LastTime    rest.Time `json:"last_time" doc:"Newest reading of it, UTC; of a silence that lasts the newest before it." example:"2026-03-01T12:40:00Z"`
+	Reason      string    `json:"reason" doc:"What it is, in words." example:"Temperature above 27.0 °C for 12 min, peak 34.2 °C"`
 }
 
 type nowBody struct {
@@ -118,8 +120,8 @@ func IncidentOf(i incidents.Incident) Incident {
 		StartTime: rest.UTC(i.StartTime), TakenBy: nonzero(i.TakenBy), TakenAt: rest.OptionalUTC(i.TakenAt),
 		SnoozedUntil: rest.OptionalUTC(i.SnoozedUntil), Comment: nonzero(i.Comment), Excursions: i.Parts,
 		Worst: worst{
-			ExcursionID: e.ID, Kind: e.Kind, SensorID: e.SensorID, SensorName: e.SensorName, Quantity: e.Quantity, Direction: e.Direction, Limit: e.Limit, Peak: e.Peak,
-			Reason: e.Reason,
+			ExcursionID: e.ID, RuleID: e.RuleID, Kind: e.Kind, SensorID: e.SensorID, SensorName: e.SensorName, Quantity: e.Quantity, Direction: e.Direction, Limit: e.Limit, Peak: e.Peak,
+			LastTime: e.LastTime, Reason: e.Reason,
 		},
 	}
 	if i.Actual {

@@ -9,9 +9,9 @@ export const incident = (more: Partial<Incident>): Incident => ({
   end_time: null, taken_by: null, taken_at: null, snoozed_until: null, comment: null,
   excursions: 12,
   worst: {
-    excursion_id: 7, kind: "threshold", sensor_id: "a", sensor_name: "Rack 7", quantity: "temperature",
+    excursion_id: 7, rule_id: 3, kind: "threshold", sensor_id: "a", sensor_name: "Rack 7", quantity: "temperature",
     direction: "above", limit: 27, peak: 34.2,
-    reason: "Temperature above 27.0 °C for 12 min, peak 34.2 °C",
+    last_time: "2026-03-01T12:11:30Z", reason: "Temperature above 27.0 °C for 12 min, peak 34.2 °C",
   },
   now: {
     value: 33.8, value_at: "2026-03-01T12:11:30Z", silent: false, within: false, rate: 0.6, next_limit: null,

@@ -57,11 +57,10 @@ export default function IncidentPage() {
 }
 
 function Facts({ incident }: { incident: IncidentDetail }) {
-  const { data } = useExcursions({ incident_id: incident.id }, incident.state !== "over");
-  const worst = data?.pages.flatMap(({ items }) => items).find(({ id }) => id === incident.worst.excursion_id);
+  const { worst } = incident;
   const now = useNow(15_000);
   const over = incident.state === "over";
-  const [ending, reason] = [endingOf(incident), reasonOf(incident.worst)];
+  const [ending, reason] = [endingOf(incident), reasonOf(worst)];
   return (
     <article class={`card facts ${over ? "" : incident.severity}`} onKeyDown={moveAlong} data-row tabIndex={-1}>
       <p class="says">
@@ -69,7 +68,7 @@ function Facts({ incident }: { incident: IncidentDetail }) {
           : nowOf(incident, now).join(", "))}
       </p>
       {!over && <p>{capital(reason)}</p>}
-      {worst?.kind === "silence" && !over && <p>Last reading: <Timestamp at={worst.last_time} /></p>}
+      {worst.kind === "silence" && !over && <p>Last reading: <Timestamp at={worst.last_time} /></p>}
       <p class="hint">
         {capital(incident.severity)}, {over ? "lasted" : "for"} {lasting(incident, now)}, {over ? "from" : "since"}{" "}
         <Timestamp at={incident.start_time} />
@@ -78,7 +77,7 @@ function Facts({ incident }: { incident: IncidentDetail }) {
       <Holder incident={incident} now={now} />
       <div class="actions">
         <Actions incident={incident} />
-        {worst?.rule_id != null && <Link href={`/rules?rule=${worst.rule_id}`}>Its rule</Link>}
+        {worst.rule_id !== null && <Link href={`/rules?rule=${worst.rule_id}`}>Its rule</Link>}
       </div>
     </article>
   );
