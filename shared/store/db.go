@@ -82,36 +82,39 @@ func isRolledBack(err error) bool {
 	return ok && (pgErr.Code == serializationFailure || pgErr.Code == deadlockDetected)
 }
 
-// Exec runs a statement.
-func (db *DB) Exec(ctx context.Context, sql string, args Args) (tag pgconn.CommandTag, err error) {
-	err = db.retry(ctx, func() error {
-		if tag, err = db.on.Exec(ctx, sql, args); err != nil {
-			return fmt.Errorf("statement: %w", err)
-		}
-		return nil
-	})
-	return tag, err
+// Exec runs a statement. what and of name for its error, here and below, what is done and to what.
+func (db *DB) Exec(ctx context.Context, sql string, args Args, what string, of ...any) error {
+	_, err := db.Affected(ctx, sql, args, what, of...)
+	return err
 }
 
-// Change runs a statement that changes rows, and returns absent if it changed none.
-func (db *DB) Change(ctx context.Context, absent error, sql string, args Args) error {
-	tag, err := db.Exec(ctx, sql, args)
-	if err == nil && tag.RowsAffected() == 0 {
-		return absent
+// Affected runs a statement and returns how many rows it has found or changed.
+func (db *DB) Affected(ctx context.Context, sql string, args Args, what string, of ...any) (int64, error) {
+	var tag pgconn.CommandTag
+	err := db.retry(ctx, func() (err error) {
+		tag, err = db.on.Exec(ctx, sql, args)
+		return err //nolint:wrapcheck // below
+	})
+	return tag.RowsAffected(), Wrap(err, what, of...)
+}
+
+// Change runs a statement that changes rows; if it changed none, its error is absent.
+func (db *DB) Change(ctx context.Context, absent error, sql string, args Args, what string, of ...any) error {
+	rows, err := db.Affected(ctx, sql, args, what, of...)
+	if err == nil && rows == 0 {
+		return Wrap(absent, what, of...)
 	}
 	return err
 }
 
 // ExecBatch runs the statements that queue adds as one transaction, in one round trip.
-func (db *DB) ExecBatch(ctx context.Context, queue func(*pgx.Batch)) error {
-	return db.retry(ctx, func() error {
+func (db *DB) ExecBatch(ctx context.Context, queue func(*pgx.Batch), what string, of ...any) error {
+	err := db.retry(ctx, func() error {
 		batch := &pgx.Batch{}
 		queue(batch)
-		if err := db.on.SendBatch(ctx, batch).Close(); err != nil {
-			return fmt.Errorf("statements: %w", err)
-		}
-		return nil
+		return db.on.SendBatch(ctx, batch).Close() //nolint:wrapcheck // below
 	})
+	return Wrap(err, what, of...)
 }
 
 // Into collects the rows of a queued query.
@@ -123,34 +126,41 @@ func Into[T any](found *[]T) func(pgx.Rows) error {
 }
 
 // One runs a query that returns one row; without a row, its error is absent.
-func One[T any](ctx context.Context, db *DB, absent error, sql string, args Args) (T, error) {
-	return one(ctx, db, absent, sql, args, pgx.RowToStructByName[T])
+func One[T any](ctx context.Context, db *DB, absent error, sql string, args Args, what string, of ...any) (T, error) {
+	return one(ctx, db, absent, sql, args, pgx.RowToStructByName[T], what, of)
 }
 
 // Value is [One] for a query of one column.
-func Value[T any](ctx context.Context, db *DB, absent error, sql string, args Args) (T, error) {
-	return one(ctx, db, absent, sql, args, pgx.RowTo[T])
+func Value[T any](ctx context.Context, db *DB, absent error, sql string, args Args, what string, of ...any) (T, error) {
+	return one(ctx, db, absent, sql, args, pgx.RowTo[T], what, of)
 }
 
 // All runs a query that returns any number of rows.
-func All[T any](ctx context.Context, db *DB, sql string, args Args) ([]T, error) {
-	return all(ctx, db, sql, pgx.RowToStructByName[T], args)
+func All[T any](ctx context.Context, db *DB, sql string, args Args, what string, of ...any) ([]T, error) {
+	found, err := all(ctx, db, sql, pgx.RowToStructByName[T], args)
+	return found, Wrap(err, what, of...)
 }
 
 // AllPlanned is [All] for a query that PostgreSQL plans each time for its arguments. After five uses a
 // prepared query has one plan for all arguments: it takes twenty times as long for an account with more
 // rows than that expects, and locks the readings of every day that there are. Only times that are
 // arguments themselves keep days out of a plan.
-func AllPlanned[T any](ctx context.Context, db *DB, row pgx.RowToFunc[T], sql string, args Args) ([]T, error) {
-	return all(ctx, db, sql, row, pgx.QueryExecModeCacheDescribe, args)
+func AllPlanned[T any](
+	ctx context.Context, db *DB, row pgx.RowToFunc[T], sql string, args Args, what string, of ...any,
+) ([]T, error) {
+	found, err := all(ctx, db, sql, row, pgx.QueryExecModeCacheDescribe, args)
+	return found, Wrap(err, what, of...)
 }
 
 // Values is [All] for a query of one column.
-func Values[T any](ctx context.Context, db *DB, sql string, args Args) ([]T, error) {
-	return all(ctx, db, sql, pgx.RowTo[T], args)
+func Values[T any](ctx context.Context, db *DB, sql string, args Args, what string, of ...any) ([]T, error) {
+	found, err := all(ctx, db, sql, pgx.RowTo[T], args)
+	return found, Wrap(err, what, of...)
 }
 
-func one[T any](ctx context.Context, db *DB, absent error, sql string, args Args, row pgx.RowToFunc[T]) (T, error) {
+func one[T any](
+	ctx context.Context, db *DB, absent error, sql string, args Args, row pgx.RowToFunc[T], what string, of []any,
+) (T, error) {
 	found, err := all(ctx, db, sql, row, args)
 	switch {
 	case err == nil && len(found) == 0:
@@ -161,7 +171,7 @@ func one[T any](ctx context.Context, db *DB, absent error, sql string, args Args
 		return found[0], nil
 	}
 	var none T
-	return none, err
+	return none, Wrap(err, what, of...)
 }
 
 func all[T any](ctx context.Context, db *DB, sql string, row pgx.RowToFunc[T], args ...any) (found []T, err error) {
@@ -170,7 +180,38 @@ func all[T any](ctx context.Context, db *DB, sql string, row pgx.RowToFunc[T], a
 		if err == nil {
 			found, err = pgx.CollectRows(rows, row)
 		}
-		return Wrap(err, "query")
+		return err //nolint:wrapcheck // by the callers
 	})
 	return found, err
+}
+
+// Listen calls notified with the payload of each notification of a channel, and listening once
+// it is subscribed and misses none. It returns when ctx ends or the connection fails. It holds
+// one connection of the pool, but never the only one.
+func (db *DB) Listen(ctx context.Context, channel string, listening func(), notified func(payload string)) error {
+	if db.Connections() < 2 {
+		return errors.New("a pool of one connection cannot listen")
+	}
+	acquired, err := db.pool.Acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("connection to listen on: %w", err)
+	}
+	defer acquired.Release()
+	connection := acquired.Conn()
+	defer func() { // it must not return to the pool while it listens
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = connection.Close(closing)
+	}()
+	if _, err := connection.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
+		return fmt.Errorf("listen to %s: %w", channel, err)
+	}
+	listening()
+	for {
+		notification, err := connection.WaitForNotification(ctx)
+		if err != nil {
+			return fmt.Errorf("notifications of %s: %w", channel, err)
+		}
+		notified(notification.Payload)
+	}
 }

@@ -67,8 +67,7 @@ func (l List[T]) Page(ctx context.Context, part PageRequest) (Page[T], error) {
 
 // Total counts the whole list.
 func (l List[T]) Total(ctx context.Context) (int64, error) {
-	total, err := Value[int64](ctx, l.DB, ErrNotFound, `SELECT count(*)`+l.From, l.Args)
-	return total, Wrap(err, "count %s", l.Subject)
+	return Value[int64](ctx, l.DB, ErrNotFound, `SELECT count(*)`+l.From, l.Args, "count %s", l.Subject)
 }
 
 // eachPage is the page size of [List.Each].
@@ -106,6 +105,5 @@ func (l List[T]) read(ctx context.Context, after *Position, limit int) ([]T, err
 	}
 	args := maps.Clone(l.Args)
 	args["after_time"], args["after_id"], args["limit"] = OrNull(after.Time), after.ID, limit
-	found, err := All[T](ctx, l.DB, rows, args)
-	return found, Wrap(err, "list %s", l.Subject)
+	return All[T](ctx, l.DB, rows, args, "list %s", l.Subject)
 }

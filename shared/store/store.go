@@ -79,19 +79,43 @@ var (
 	ErrStatusReplayed     = errors.New("this status of the gateway was received before")
 )
 
-// Wrap adds the operation and its subject to an error; nil stays nil.
+// Wrap adds the operation and its subject to an error; nil stays nil. A change that the schema refuses
+// fails with the error of the rule that it breaks.
 func Wrap(err error, format string, args ...any) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), err)
+	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), refused(err))
 }
 
-// Violates reports whether an error is the violation of a named constraint or
-// unique index.
-func Violates(err error, constraint string) bool {
+// refused returns the error of the rule that a change breaks, by the constraint or unique index that has it.
+func refused(err error) error {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && pgErr.ConstraintName == constraint
+	if !ok {
+		return err
+	}
+	switch pgErr.ConstraintName {
+	case "customers_email_key", "persons_email_key":
+		return ErrEmailTaken
+	case "customers_username_key":
+		return ErrUsernameTaken
+	case "open_holds_holder_key", "sensors_customer_node_key":
+		return ErrSensorExists
+	case "sensors_room_fkey", "rules_room_fkey": // it was deleted meanwhile, or is another customer's
+		return ErrNoRoom
+	case "rules_sensor_fkey":
+		return ErrNoSensor
+	case "rules_customer_id_fkey":
+		return ErrNoCustomer
+	case "corrections_ahead", "corrections_withdrawable":
+		return ErrCorrectionSoon
+	case "corrections_from_key":
+		return ErrCorrectionExists
+	case "prediction_feedback_reading_key":
+		return ErrPredictionExists
+	default:
+		return err
+	}
 }
 
 // NoPartition reports whether there was no partition for a row. PostgreSQL then answers with a

@@ -43,15 +43,15 @@ func (s *Store) markHours(ctx context.Context, late []reading.Reading) error {
 	for i, r := range late {
 		nodes[i], channels[i], times[i] = r.NodeID, int64(r.Channel), r.Time
 	}
-	_, err := s.db.Exec(ctx, `
+	return s.db.Exec(ctx, `
 		INSERT INTO sensor_data.marked_hours (node_id, customer_id, hour, marked_at)
 		SELECT DISTINCT node_id, customer_id, date_trunc('hour', timestamp + part, 'UTC'), @now::timestamptz
 		FROM unnest(@nodes::text[], @channels::bigint[], @times::timestamptz[]) AS r (node_id, customer_id, timestamp)
 		CROSS JOIN (VALUES (interval '0'), (@fold::interval)) AS p (part)
 		ORDER BY 1, 2, 3
 		ON CONFLICT (node_id, customer_id, hour) DO UPDATE SET marked_at = EXCLUDED.marked_at`,
-		store.Args{"nodes": nodes, "channels": channels, "times": times, "fold": readings.FoldWithin, "now": s.clock()})
-	return store.Wrap(err, "mark the hours of %d readings", len(late))
+		store.Args{"nodes": nodes, "channels": channels, "times": times, "fold": readings.FoldWithin, "now": s.clock()},
+		"mark the hours of %d readings", len(late))
 }
 
 // Maintain aggregates the hours that have left the raw days, aggregates marked hours
@@ -78,10 +78,10 @@ func (s *Store) maintain(ctx context.Context) (done int, err error) {
 		return done, err
 	}
 	if s.archive != nil { // before marked hours, whose readings the archive has: reading them may fail, or take all of the time
-		_, err = s.db.Exec(ctx, `SELECT sensor_data.drop_days(until - @after::interval) FROM sensor_data.hours_until WHERE until IS NOT NULL`,
-			store.Args{"after": dropAfter})
+		err = s.db.Exec(ctx, `SELECT sensor_data.drop_days(until - @after::interval) FROM sensor_data.hours_until WHERE until IS NOT NULL`,
+			store.Args{"after": dropAfter}, "drop raw readings")
 	}
-	err = errors.Join(store.Wrap(err, "drop raw readings"), repeat("marked hours", s.aggregateMarked))
+	err = errors.Join(err, repeat("marked hours", s.aggregateMarked))
 	return done, err
 }
 
@@ -95,15 +95,17 @@ func (s *Store) aggregateNext(ctx context.Context) (done bool, err error) {
 		case until.IsZero(): // a new database; readings of earlier hours have marked them
 			return setUntil(ctx, tx, end)
 		case s.archive == nil && until.After(end): // the clock was ahead, and the raw readings are all here
-			if _, err := tx.Exec(ctx, `DELETE FROM sensor_data.hours WHERE hour >= @end`, store.Args{"end": end}); err != nil {
-				return fmt.Errorf("set back to %s: %w", end.Format(time.RFC3339), err)
+			err := tx.Exec(ctx, `DELETE FROM sensor_data.hours WHERE hour >= @end`, store.Args{"end": end},
+				"set back to %s", end.Format(time.RFC3339))
+			if err != nil {
+				return err
 			}
 			return setUntil(ctx, tx, end)
 		case !until.Before(end):
 			return nil
 		}
 		done = true
-		if _, err := tx.Exec(ctx, `
+		if err := tx.Exec(ctx, `
 			INSERT INTO sensor_data.hours (
 			    node_id, customer_id, hour, count, temperature_count, humidity_count,
 			    sum_temperature, min_temperature, max_temperature, sum_humidity, min_humidity, max_humidity)
@@ -119,8 +121,8 @@ func (s *Store) aggregateNext(ctx context.Context) (done bool, err error) {
 			GROUP BY node_id, customer_id`,
 			store.Args{
 				"hour": until, "before": until.Add(-readings.FoldWithin), "after": until.Add(time.Hour), "fold": readings.FoldWithin,
-			}); err != nil {
-			return fmt.Errorf("%s: %w", until.Format(time.RFC3339), err)
+			}, "%s", until.Format(time.RFC3339)); err != nil {
+			return err
 		}
 		return setUntil(ctx, tx, until.Add(time.Hour))
 	})
@@ -131,7 +133,7 @@ func (s *Store) aggregateNext(ctx context.Context) (done bool, err error) {
 // doing so.
 func (s *Store) locked(ctx context.Context, run func(tx *store.DB, until time.Time) error) error {
 	err := s.db.InTx(ctx, func(tx *store.DB) error {
-		until, err := store.Value[*time.Time](ctx, tx, store.ErrNotFound, `SELECT until FROM sensor_data.hours_until FOR UPDATE SKIP LOCKED`, nil)
+		until, err := store.Value[*time.Time](ctx, tx, store.ErrNotFound, `SELECT until FROM sensor_data.hours_until FOR UPDATE SKIP LOCKED`, nil, "hours")
 		switch {
 		case errors.Is(err, store.ErrNotFound):
 			return nil
@@ -140,12 +142,12 @@ func (s *Store) locked(ctx context.Context, run func(tx *store.DB, until time.Ti
 		}
 		return run(tx, store.UTC(until))
 	})
-	return store.Wrap(err, "hours")
+	return err
 }
 
 func setUntil(ctx context.Context, tx *store.DB, until time.Time) error {
-	_, err := tx.Exec(ctx, `UPDATE sensor_data.hours_until SET until = @until`, store.Args{"until": until})
-	return store.Wrap(err, "advance to %s", until.Format(time.RFC3339))
+	return tx.Exec(ctx, `UPDATE sensor_data.hours_until SET until = @until`, store.Args{"until": until},
+		"advance to %s", until.Format(time.RFC3339))
 }
 
 // markedHour is an hour with late readings, and when the newest of these came.
@@ -177,7 +179,7 @@ func (s *Store) aggregateMarked(ctx context.Context) (done bool, err error) {
 			WHERE week = (SELECT week FROM (SELECT DISTINCT week FROM settled) AS weeks ORDER BY random() LIMIT 1)
 			ORDER BY node_id, customer_id, hour
 			LIMIT @limit`,
-			store.Args{"settled": settled, "until": until, "limit": maxMarks})
+			store.Args{"settled": settled, "until": until, "limit": maxMarks}, "marked hours")
 		if done = len(marked) > 0; err != nil || !done {
 			return err
 		}
@@ -185,8 +187,7 @@ func (s *Store) aggregateMarked(ctx context.Context) (done bool, err error) {
 		if err != nil {
 			return err
 		}
-		err = tx.ExecBatch(ctx, func(batch *pgx.Batch) { queueHours(batch, marked, summaries) })
-		return store.Wrap(err, "write %d", len(marked))
+		return tx.ExecBatch(ctx, func(batch *pgx.Batch) { queueHours(batch, marked, summaries) }, "write %d", len(marked))
 	})
 	return done, err
 }

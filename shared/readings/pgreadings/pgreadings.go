@@ -70,10 +70,7 @@ func (s *Store) Insert(ctx context.Context, tx *store.DB, rows []reading.Reading
 	if store.NoPartition(err) {
 		s.days.Clear() // some have been dropped
 	}
-	if err != nil {
-		return fmt.Errorf("insert %d readings: %w", len(rows), err)
-	}
-	return nil
+	return err
 }
 
 // Archive completes a committed [Store.Insert] and returns once the rows are durable, see
@@ -120,10 +117,8 @@ func (s *Store) createDays(ctx context.Context, tx *store.DB, rows []reading.Rea
 		return nil
 	}
 	missing := slices.SortedFunc(maps.Keys(days), time.Time.Compare)
-	if _, err := tx.Exec(ctx, `SELECT sensor_data.create_day(day) FROM unnest(@days::timestamptz[]) AS day`, store.Args{"days": missing}); err != nil {
-		return fmt.Errorf("create partitions: %w", err)
-	}
-	return nil
+	return tx.Exec(ctx, `SELECT sensor_data.create_day(day) FROM unnest(@days::timestamptz[]) AS day`, store.Args{"days": missing},
+		"create partitions")
 }
 
 func insert(ctx context.Context, tx *store.DB, rows []reading.Reading) error {
@@ -140,7 +135,7 @@ func insert(ctx context.Context, tx *store.DB, rows []reading.Reading) error {
 		temperatures[i], humidities[i] = reading.Pointer(r.Temperature), reading.Pointer(r.Humidity)
 		measuredTemperatures[i], measuredHumidities[i] = r.Uncorrected()
 	}
-	_, err := tx.Exec(ctx, `
+	return tx.Exec(ctx, `
 		INSERT INTO sensor_data.readings (
 		    node_id, message_id, customer_id, timestamp, temperature, humidity, uncorrected_temperature, uncorrected_humidity)
 		SELECT * FROM unnest(
@@ -151,8 +146,7 @@ func insert(ctx context.Context, tx *store.DB, rows []reading.Reading) error {
 			"nodes": nodes, "messages": messages, "channels": channels, "times": times,
 			"temperatures": temperatures, "humidities": humidities,
 			"measured_temperatures": measuredTemperatures, "measured_humidities": measuredHumidities,
-		})
-	return err //nolint:wrapcheck // Insert does
+		}, "insert %d readings", len(rows))
 }
 
 const readingColumns = `r.customer_id AS channel, r.node_id, r.message_id, r.timestamp AS time,
@@ -234,9 +228,9 @@ const summaries = `
 func (s *Store) summaryArgs(ctx context.Context, node readings.NodeRef, start, end time.Time, hourly bool, others store.Args) (store.Args, error) {
 	var first time.Time
 	if hourly {
-		until, err := store.Value[*time.Time](ctx, s.db, nil, `SELECT until FROM sensor_data.hours_until`, nil)
+		until, err := store.Value[*time.Time](ctx, s.db, nil, `SELECT until FROM sensor_data.hours_until`, nil, "first raw readings")
 		if err != nil {
-			return nil, store.Wrap(err, "first raw readings")
+			return nil, err
 		}
 		first = store.UTC(until)
 	}
@@ -330,7 +324,7 @@ func (s *Store) pageOf(ctx context.Context, nodes []readings.NodeRef, after read
 		LIMIT @limit`,
 		spansOf(nodes...).args(store.Args{
 			"start": start, "end": end, "node": after.NodeID, "channel": int64(after.Channel), "after": after.Time, "message": after.MessageID, "limit": rangePage,
-		}))
+		}), "readings of %d nodes", len(nodes))
 }
 
 func (s *Store) pages(ctx context.Context, node readings.NodeRef, start, end time.Time) iter.Seq2[reading.Reading, error] {
@@ -378,7 +372,7 @@ func (s *Store) page(ctx context.Context, node readings.NodeRef, after reading.R
 		LIMIT @limit`,
 		spansOf(node).args(store.Args{
 			"after": after.Time, "message": after.MessageID, "channel": int64(after.Channel), "end": end, "limit": rangePage,
-		}))
+		}), "readings of %s", node.ID)
 }
 
 // Buckets implements [readings.Reader].
@@ -400,11 +394,11 @@ func (s *Store) Buckets(ctx context.Context, node readings.NodeRef, start, end t
 		SELECT date_bin(@width::interval, at, @first_part) AS start, `+ofSummaries+`
 		FROM summaries
 		GROUP BY 1
-		ORDER BY 1`, args)
+		ORDER BY 1`, args, "buckets of %s", node.ID)
 	for i := range buckets {
 		buckets[i].Start = buckets[i].Start.UTC()
 	}
-	return buckets, store.Wrap(err, "buckets of %s", node.ID)
+	return buckets, err
 }
 
 // partsOf summarises readings, oldest first, in parts of a width, one of which begins at
@@ -441,13 +435,13 @@ func (s *Store) Stats(ctx context.Context, node readings.NodeRef, end time.Time,
 		    FROM summaries
 		    WHERE at >= CASE WHEN at < @first THEN date_trunc('hour', w.start, 'UTC') ELSE w.start END
 		) AS r
-		ORDER BY w.place`, args)
+		ORDER BY w.place`, args, "statistics of %s", node.ID)
 	for i := range stats {
 		if stats[i].Count == 0 {
 			stats[i] = readings.Stats{}
 		}
 	}
-	return stats, store.Wrap(err, "statistics of %s", node.ID)
+	return stats, err
 }
 
 // Sample yields a sample for training, see [readings.Archive].

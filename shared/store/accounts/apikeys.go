@@ -47,7 +47,7 @@ func (s Store) CreateAPIKey(ctx context.Context, customerID int64, n NewAPIKey) 
 			return APIKey{}, err
 		}
 	}
-	created, err := store.One[APIKey](ctx, s.db, store.ErrTooManyAPIKeys, `
+	return store.One[APIKey](ctx, s.db, store.ErrTooManyAPIKeys, `
 		INSERT INTO api_keys (customer_id, name, prefix, hash, scope, room_ids, expires_at, created_by)
 		SELECT @customer, @name, @prefix, @hash, @scope, @rooms::bigint[], @expires::timestamptz, @by
 		WHERE (SELECT count(*) FROM api_keys WHERE customer_id = @customer) < @max
@@ -55,40 +55,36 @@ func (s Store) CreateAPIKey(ctx context.Context, customerID int64, n NewAPIKey) 
 		store.Args{
 			"customer": customerID, "name": n.Name, "prefix": n.Prefix, "hash": n.Hash[:], "scope": n.Scope, "rooms": n.RoomIDs,
 			"expires": n.ExpiresAt, "max": MaxAPIKeys, "by": n.CreatedBy,
-		})
-	return created, store.Wrap(err, "create API key")
+		}, "create API key")
 }
 
 // APIKeys lists a customer's keys, oldest first.
 func (s Store) APIKeys(ctx context.Context, customerID int64) ([]APIKey, error) {
-	found, err := store.All[APIKey](ctx, s.db, `
+	return store.All[APIKey](ctx, s.db, `
 		SELECT `+keyColumns+`
 		FROM api_keys
 		WHERE customer_id = @customer
 		ORDER BY id`,
-		store.Args{"customer": customerID})
-	return found, store.Wrap(err, "API keys of customer %d", customerID)
+		store.Args{"customer": customerID}, "API keys of customer %d", customerID)
 }
 
 // APIKeysBy lists the keys that a customer's person has made, oldest first.
 func (s Store) APIKeysBy(ctx context.Context, customerID, person int64) ([]APIKey, error) {
-	found, err := store.All[APIKey](ctx, s.db, `
+	return store.All[APIKey](ctx, s.db, `
 		SELECT `+keyColumns+`
 		FROM api_keys
 		WHERE customer_id = @customer AND created_by = @person
 		ORDER BY id`,
-		store.Args{"customer": customerID, "person": person})
-	return found, store.Wrap(err, "API keys of person %d", person)
+		store.Args{"customer": customerID, "person": person}, "API keys of person %d", person)
 }
 
 // DeleteAPIKey deletes a customer's key and returns it, or [store.ErrNoAPIKey].
 func (s Store) DeleteAPIKey(ctx context.Context, customerID, id int64) (APIKey, error) {
-	deleted, err := store.One[APIKey](ctx, s.db, store.ErrNoAPIKey, `
+	return store.One[APIKey](ctx, s.db, store.ErrNoAPIKey, `
 		DELETE FROM api_keys
 		WHERE id = @id AND customer_id = @customer
 		RETURNING `+keyColumns,
-		store.Args{"id": id, "customer": customerID})
-	return deleted, store.Wrap(err, "delete API key %d", id)
+		store.Args{"id": id, "customer": customerID}, "delete API key %d", id)
 }
 
 // APIKeysByHash returns the keys with one of the hashes, of any customer.
@@ -106,20 +102,19 @@ func (s Store) APIKeysByHash(ctx context.Context, hashes []KeyHash) (map[KeyHash
 		SELECT `+keyColumns+`, hash
 		FROM api_keys
 		WHERE hash = ANY(@hashes)`,
-		store.Args{"hashes": wanted})
+		store.Args{"hashes": wanted}, "%d API keys by hash", len(hashes))
 	keys := make(map[KeyHash]APIKey, len(found))
 	for _, r := range found {
 		keys[KeyHash(r.Hash)] = r.APIKey
 	}
-	return keys, store.Wrap(err, "%d API keys by hash", len(hashes))
+	return keys, err
 }
 
 // RecordAPIKeyUses sets the last use of keys to now.
 func (s Store) RecordAPIKeyUses(ctx context.Context, ids []int64) error {
-	_, err := s.db.Exec(ctx, `
+	return s.db.Exec(ctx, `
 		UPDATE api_keys
 		SET last_used_at = now()
 		WHERE id IN (SELECT id FROM api_keys WHERE id = ANY(@ids) ORDER BY id FOR NO KEY UPDATE)`,
-		store.Args{"ids": ids})
-	return store.Wrap(err, "record uses of %d API keys", len(ids))
+		store.Args{"ids": ids}, "record uses of %d API keys", len(ids))
 }

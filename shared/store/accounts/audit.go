@@ -25,23 +25,21 @@ type AuditEntry struct {
 // change applies to exactly what it has read. Call it first in a transaction of
 // [store.DB.InTx].
 func (s Store) LockChanges(ctx context.Context, customerID int64) error {
-	_, err := s.db.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('changes of ' || @customer::bigint, 0))`,
-		store.Args{"customer": customerID})
-	return store.Wrap(err, "lock changes of customer %d", customerID)
+	return s.db.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('changes of ' || @customer::bigint, 0))`,
+		store.Args{"customer": customerID}, "lock changes of customer %d", customerID)
 }
 
 // Audit appends an entry to the audit log. Call it in the transaction of the change, so
 // that neither is committed without the other. Nobody may change or delete an entry, see
 // [store.Grant].
 func (s Store) Audit(ctx context.Context, e AuditEntry) error {
-	_, err := s.db.Exec(ctx, `
+	return s.db.Exec(ctx, `
 		INSERT INTO audit_log (customer_id, actor, actor_name, operation, subject, request_id, before, after)
 		VALUES (@customer, @actor, @name, @operation, @subject, @request, @before, @after)`,
 		store.Args{
 			"customer": e.CustomerID, "actor": e.Actor, "name": e.ActorName, "operation": e.Operation, "subject": e.Subject,
 			"request": e.RequestID, "before": e.Before, "after": e.After,
-		})
-	return store.Wrap(err, "audit %s of %s", e.Operation, e.Subject)
+		}, "audit %s of %s", e.Operation, e.Subject)
 }
 
 // LoggedChange is an entry of the audit log.

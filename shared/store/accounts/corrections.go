@@ -73,10 +73,9 @@ func correctionArgs(ctx context.Context, customerID int64) store.Args {
 // Corrections lists the corrections of a customer's sensors that were in force within the last
 // day or are planned, by sensor and time.
 func (s Store) Corrections(ctx context.Context, customerID int64) ([]Correction, error) {
-	found, err := store.All[Correction](ctx, s.db, listedCorrections+store.RoomIn("s.room_id")+`
+	return store.All[Correction](ctx, s.db, listedCorrections+store.RoomIn("s.room_id")+`
 		    AND c.withdrawn_at IS NULL AND (c.next IS NULL OR c.next > now() - interval '1 day')
-		ORDER BY c.node_id, c.from_time`, correctionArgs(ctx, customerID))
-	return found, store.Wrap(err, "corrections of customer %d", customerID)
+		ORDER BY c.node_id, c.from_time`, correctionArgs(ctx, customerID), "corrections of customer %d", customerID)
 }
 
 // CorrectionsOf lists all corrections of a customer's sensor, newest first, or returns
@@ -87,28 +86,27 @@ func (s Store) CorrectionsOf(ctx context.Context, customerID int64, sensorID str
 	}
 	args := correctionArgs(ctx, customerID)
 	args["sensor"] = sensorID
-	found, err := store.All[Correction](ctx, s.db, listedCorrections+store.RoomIn("s.room_id")+`
+	return store.All[Correction](ctx, s.db, listedCorrections+store.RoomIn("s.room_id")+`
 		    AND c.node_id = @sensor
-		ORDER BY c.from_time DESC, c.id DESC`, args)
-	return found, store.Wrap(err, "corrections of sensor %s", sensorID)
+		ORDER BY c.from_time DESC, c.id DESC`, args, "corrections of sensor %s", sensorID)
 }
 
 // CorrectionsApplied returns the corrections of a customer's sensor as they apply to its readings.
 func (s Store) CorrectionsApplied(ctx context.Context, customerID int64, sensorID string) (reading.Corrections, error) {
-	found, err := store.All[reading.Correction](ctx, s.db, `
+	return store.All[reading.Correction](ctx, s.db, `
 		SELECT from_time AS "from", '{}'::json AS visible, temperature_offset AS temperature, humidity_offset AS humidity
 		FROM corrections
 		WHERE customer_id = @customer AND node_id = @sensor AND withdrawn_at IS NULL
-		ORDER BY from_time DESC`, store.Args{"customer": customerID, "sensor": sensorID})
-	return found, store.Wrap(err, "corrections of sensor %s", sensorID)
+		ORDER BY from_time DESC`, store.Args{"customer": customerID, "sensor": sensorID},
+		"corrections of sensor %s", sensorID)
 }
 
 // Correction returns a correction of one of a customer's sensors, or [store.ErrNoCorrection].
 func (s Store) Correction(ctx context.Context, customerID, id int64) (Correction, error) {
 	args := correctionArgs(ctx, customerID)
 	args["id"] = id
-	found, err := store.One[Correction](ctx, s.db, store.ErrNoCorrection, listedCorrections+store.RoomIn("s.room_id")+` AND c.id = @id`, args)
-	return found, store.Wrap(err, "correction %d", id)
+	return store.One[Correction](ctx, s.db, store.ErrNoCorrection, listedCorrections+store.RoomIn("s.room_id")+` AND c.id = @id`, args,
+		"correction %d", id)
 }
 
 // AddCorrection adds a correction to a customer's sensor. Call it after [Store.LockChanges].
@@ -121,12 +119,13 @@ func (s Store) AddCorrection(ctx context.Context, customerID int64, n NewCorrect
 		LEFT JOIN corrections c USING (customer_id, node_id)
 		WHERE s.node_id = @sensor AND s.customer_id = @customer AND `+store.RoomIn("s.room_id")+`
 		GROUP BY s.node_id`,
-		store.Args{"sensor": n.SensorID, "customer": customerID, "rooms": store.RoomsOf(ctx), "most": MaxCorrections})
+		store.Args{"sensor": n.SensorID, "customer": customerID, "rooms": store.RoomsOf(ctx), "most": MaxCorrections},
+		"corrections of sensor %s", n.SensorID)
 	if err == nil && full {
 		err = store.ErrTooManyCorrections
 	}
 	if err != nil {
-		return Correction{}, store.Wrap(err, "correct sensor %s", n.SensorID)
+		return Correction{}, err
 	}
 	id, err := store.Value[int64](ctx, s.db, store.ErrNoSensor, `
 		INSERT INTO corrections (
@@ -136,9 +135,9 @@ func (s Store) AddCorrection(ctx context.Context, customerID int64, n NewCorrect
 		store.Args{
 			"customer": customerID, "sensor": n.SensorID, "from": n.From, "temperature": n.TemperatureOffset, "humidity": n.HumidityOffset,
 			"certificate": n.Certificate, "serial": n.SerialNumber, "due": n.DueDate, "calibrated_by": n.CalibratedBy, "added_by": n.AddedBy,
-		})
+		}, "correct sensor %s", n.SensorID)
 	if err != nil {
-		return Correction{}, store.Wrap(refused(err), "correct sensor %s", n.SensorID)
+		return Correction{}, err
 	}
 	return s.Correction(ctx, customerID, id)
 }
@@ -146,12 +145,11 @@ func (s Store) AddCorrection(ctx context.Context, customerID int64, n NewCorrect
 // WithdrawCorrection withdraws a correction of one of a customer's sensors. Errors:
 // [store.ErrNoCorrection], also for one that is withdrawn; [store.ErrCorrectionSoon].
 func (s Store) WithdrawCorrection(ctx context.Context, customerID, id int64, by string) error {
-	err := s.db.Change(ctx, store.ErrNoCorrection, `
+	return s.db.Change(ctx, store.ErrNoCorrection, `
 		UPDATE corrections c
 		SET withdrawn_at = clock_timestamp(), withdrawn_by = @by
 		FROM sensors s
 		WHERE c.id = @id AND c.customer_id = @customer AND c.withdrawn_at IS NULL
 		  AND s.customer_id = c.customer_id AND s.node_id = c.node_id AND `+store.RoomIn("s.room_id"),
-		store.Args{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx), "by": by})
-	return store.Wrap(refused(err), "withdraw correction %d", id)
+		store.Args{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx), "by": by}, "withdraw correction %d", id)
 }

@@ -38,20 +38,18 @@ type PersonChange struct{ Name, Email, PasswordHash, Role *string }
 func (s Store) CreateCustomer(ctx context.Context, c NewCustomer) (Customer, error) {
 	// A restored backup gives the ids of later accounts once more, but not their generations: the
 	// tokens of these open no other's account. Those of accepted invitations are smaller.
-	created, err := store.One[Customer](ctx, s.db, store.ErrNoCustomer, `
+	return store.One[Customer](ctx, s.db, store.ErrNoCustomer, `
 		INSERT INTO customers (email, username, password_hash, generation)
 		VALUES (@email, @username, @password_hash, 2e12::bigint + floor(random() * 1e15)::bigint)
 		RETURNING id, email, username`,
-		store.Args{"email": c.Email, "username": c.Username, "password_hash": c.PasswordHash})
-	return created, store.Wrap(refused(err), "create customer")
+		store.Args{"email": c.Email, "username": c.Username, "password_hash": c.PasswordHash}, "create customer")
 }
 
 // Rename changes a customer's user name, and the persons' names that are the same. Errors:
 // [store.ErrNoCustomer], [store.ErrUsernameTaken].
 func (s Store) Rename(ctx context.Context, id int64, username string) error {
-	err := s.db.Change(ctx, store.ErrNoCustomer, `UPDATE customers SET username = @username WHERE id = @id`,
-		store.Args{"id": id, "username": username})
-	return store.Wrap(refused(err), "rename customer %d", id)
+	return s.db.Change(ctx, store.ErrNoCustomer, `UPDATE customers SET username = @username WHERE id = @id`,
+		store.Args{"id": id, "username": username}, "rename customer %d", id)
 }
 
 const selectPersons = `
@@ -61,37 +59,35 @@ const selectPersons = `
 
 // Person returns one of a customer's persons, or [store.ErrNoPerson].
 func (s Store) Person(ctx context.Context, customerID, id int64) (Person, error) {
-	found, err := store.One[Person](ctx, s.db, store.ErrNoPerson, selectPersons+`
+	return store.One[Person](ctx, s.db, store.ErrNoPerson, selectPersons+`
 		WHERE p.id = @id AND p.customer_id = @customer`,
-		store.Args{"id": id, "customer": customerID})
-	return found, store.Wrap(err, "person %d", id)
+		store.Args{"id": id, "customer": customerID}, "person %d", id)
 }
 
 // PersonByEmail returns the person with an e-mail address, compared without regard to case,
 // or [store.ErrNoPerson].
 func (s Store) PersonByEmail(ctx context.Context, email string) (Person, error) {
-	found, err := store.One[Person](ctx, s.db, store.ErrNoPerson, selectPersons+`
+	return store.One[Person](ctx, s.db, store.ErrNoPerson, selectPersons+`
 		WHERE lower(p.email) = lower(@email)`,
-		store.Args{"email": email})
-	return found, store.Wrap(err, "person by email")
+		store.Args{"email": email}, "person by email")
 }
 
 // PersonsByID returns the persons with one of the ids, of any customer. Unknown ones are absent.
 func (s Store) PersonsByID(ctx context.Context, ids []int64) (map[int64]Person, error) {
 	found, err := store.All[Person](ctx, s.db, selectPersons+`
 		WHERE p.id = ANY(@ids)`,
-		store.Args{"ids": ids})
+		store.Args{"ids": ids}, "%d persons by id", len(ids))
 	persons := make(map[int64]Person, len(found))
 	for _, p := range found {
 		persons[p.ID] = p
 	}
-	return persons, store.Wrap(err, "%d persons by id", len(ids))
+	return persons, err
 }
 
 // UpdatePerson sets the given fields; a new password or role raises the generation. Errors:
 // [store.ErrNoPerson], [store.ErrEmailTaken].
 func (s Store) UpdatePerson(ctx context.Context, customerID, id int64, change PersonChange) error {
-	err := s.db.Change(ctx, store.ErrNoPerson, `
+	return s.db.Change(ctx, store.ErrNoPerson, `
 		UPDATE persons
 		SET name = COALESCE(@name, name),
 		    email = COALESCE(@email, email),
@@ -102,8 +98,7 @@ func (s Store) UpdatePerson(ctx context.Context, customerID, id int64, change Pe
 		store.Args{
 			"id": id, "customer": customerID, "name": change.Name, "email": change.Email,
 			"password_hash": change.PasswordHash, "role": change.Role,
-		})
-	return store.Wrap(refused(err), "update person %d", id)
+		}, "update person %d", id)
 }
 
 const (
@@ -133,9 +128,8 @@ const selectInvitations = `
 
 // Persons lists a customer's persons, oldest first.
 func (s Store) Persons(ctx context.Context, customerID int64) ([]Person, error) {
-	found, err := store.All[Person](ctx, s.db, selectPersons+` WHERE p.customer_id = @customer ORDER BY p.id`,
-		store.Args{"customer": customerID})
-	return found, store.Wrap(err, "persons of customer %d", customerID)
+	return store.All[Person](ctx, s.db, selectPersons+` WHERE p.customer_id = @customer ORDER BY p.id`,
+		store.Args{"customer": customerID}, "persons of customer %d", customerID)
 }
 
 const revokeCodes = `UPDATE gateways SET revoked_at = now() WHERE created_by = @id AND enrolled_at IS NULL AND revoked_at IS NULL`
@@ -149,10 +143,9 @@ func (s Store) SetRole(ctx context.Context, customerID, id int64, role string) e
 	if err := s.UpdatePerson(ctx, customerID, id, PersonChange{Role: &role}); err != nil {
 		return err
 	}
-	_, err := s.db.Exec(ctx, `
+	return s.db.Exec(ctx, `
 		WITH codes AS (`+revokeCodes+` AND @role NOT IN ('admin', 'owner'))
-		DELETE FROM invitations WHERE invited_by = @id`, store.Args{"id": id, "role": role})
-	return store.Wrap(err, "revoke codes of person %d", id)
+		DELETE FROM invitations WHERE invited_by = @id`, store.Args{"id": id, "role": role}, "revoke codes of person %d", id)
 }
 
 // requireOwner refuses a role that would leave the customer without an owner.
@@ -162,11 +155,11 @@ func (s Store) requireOwner(ctx context.Context, customerID, id int64, role stri
 		    OR EXISTS (SELECT FROM persons o WHERE o.customer_id = @customer AND o.role = 'owner' AND o.id <> @id)
 		FROM persons
 		WHERE id = @id AND customer_id = @customer`,
-		store.Args{"id": id, "customer": customerID, "role": role})
+		store.Args{"id": id, "customer": customerID, "role": role}, "owners besides person %d", id)
 	if err == nil && !others {
 		err = store.ErrLastOwner
 	}
-	return store.Wrap(err, "owners besides person %d", id)
+	return err
 }
 
 // DeletePerson removes a person with the person's invitations and unused enrolment codes, and
@@ -181,19 +174,18 @@ func (s Store) DeletePerson(ctx context.Context, customerID, id int64) ([]APIKey
 		return nil, err
 	}
 	args := store.Args{"id": id}
-	_, err = s.db.Exec(ctx, revokeCodes, args)
-	if err == nil {
-		_, err = s.db.Exec(ctx, `DELETE FROM persons WHERE id = @id`, args)
+	if err := s.db.Exec(ctx, revokeCodes, args, "revoke codes of person %d", id); err != nil {
+		return nil, err
 	}
-	return keys, store.Wrap(err, "delete person %d", id)
+	return keys, s.db.Exec(ctx, `DELETE FROM persons WHERE id = @id`, args, "delete person %d", id)
 }
 
 // CreateInvitation invites an e-mail address, and returns the code, which cannot be read
 // again. It also removes expired invitations of all customers. Call it after
 // [Store.LockChanges]. Errors: [store.ErrEmailTaken], [store.ErrTooManyPersons].
 func (s Store) CreateInvitation(ctx context.Context, by Person, email, role string) (Invitation, string, error) {
-	if _, err := s.db.Exec(ctx, `DELETE FROM invitations WHERE expires_at <= now()`, nil); err != nil {
-		return Invitation{}, "", store.Wrap(err, "remove old invitations")
+	if err := s.db.Exec(ctx, `DELETE FROM invitations WHERE expires_at <= now()`, nil, "remove old invitations"); err != nil {
+		return Invitation{}, "", err
 	}
 	code := rand.Text() // 130 bits in base32
 	type counts struct{ Taken, Full bool }
@@ -201,7 +193,8 @@ func (s Store) CreateInvitation(ctx context.Context, by Person, email, role stri
 		SELECT EXISTS (SELECT FROM persons WHERE lower(email) = lower(@email)) AS taken,
 		       (SELECT count(*) FROM persons WHERE customer_id = @customer)
 		           + (SELECT count(*) FROM invitations WHERE customer_id = @customer) >= @most AS full`,
-		store.Args{"customer": by.CustomerID, "email": email, "most": MaxPersons})
+		store.Args{"customer": by.CustomerID, "email": email, "most": MaxPersons},
+		"persons of customer %d", by.CustomerID)
 	switch {
 	case err != nil:
 	case found.Taken:
@@ -210,7 +203,7 @@ func (s Store) CreateInvitation(ctx context.Context, by Person, email, role stri
 		err = store.ErrTooManyPersons
 	}
 	if err != nil {
-		return Invitation{}, "", store.Wrap(err, "invite into customer %d", by.CustomerID)
+		return Invitation{}, "", err
 	}
 	id, err := store.Value[int64](ctx, s.db, store.ErrNoInvitation, `
 		INSERT INTO invitations (customer_id, email, role, code_hash, invited_by, expires_at)
@@ -218,9 +211,9 @@ func (s Store) CreateInvitation(ctx context.Context, by Person, email, role stri
 		RETURNING id`,
 		store.Args{
 			"customer": by.CustomerID, "email": email, "role": role, "hash": store.CodeHash(code), "by": by.ID, "valid": InvitationTime,
-		})
+		}, "invite into customer %d", by.CustomerID)
 	if err != nil {
-		return Invitation{}, "", store.Wrap(err, "invite into customer %d", by.CustomerID)
+		return Invitation{}, "", err
 	}
 	created, err := s.Invitation(ctx, by.CustomerID, id)
 	return created, code, err
@@ -228,30 +221,26 @@ func (s Store) CreateInvitation(ctx context.Context, by Person, email, role stri
 
 // Invitations lists a customer's valid invitations, oldest first.
 func (s Store) Invitations(ctx context.Context, customerID int64) ([]Invitation, error) {
-	found, err := store.All[Invitation](ctx, s.db, selectInvitations+` AND i.customer_id = @customer ORDER BY i.id`,
-		store.Args{"customer": customerID})
-	return found, store.Wrap(err, "invitations of customer %d", customerID)
+	return store.All[Invitation](ctx, s.db, selectInvitations+` AND i.customer_id = @customer ORDER BY i.id`,
+		store.Args{"customer": customerID}, "invitations of customer %d", customerID)
 }
 
 // Invitation returns one of a customer's valid invitations, or [store.ErrNoInvitation].
 func (s Store) Invitation(ctx context.Context, customerID, id int64) (Invitation, error) {
-	found, err := store.One[Invitation](ctx, s.db, store.ErrNoInvitation, selectInvitations+` AND i.customer_id = @customer AND i.id = @id`,
-		store.Args{"customer": customerID, "id": id})
-	return found, store.Wrap(err, "invitation %d", id)
+	return store.One[Invitation](ctx, s.db, store.ErrNoInvitation, selectInvitations+` AND i.customer_id = @customer AND i.id = @id`,
+		store.Args{"customer": customerID, "id": id}, "invitation %d", id)
 }
 
 // InvitationByCode returns the valid invitation of a code, or [store.ErrNoInvitation].
 func (s Store) InvitationByCode(ctx context.Context, code string) (Invitation, error) {
-	found, err := store.One[Invitation](ctx, s.db, store.ErrNoInvitation, selectInvitations+` AND i.code_hash = @hash`,
-		store.Args{"hash": store.CodeHash(code)})
-	return found, store.Wrap(err, "invitation of a code")
+	return store.One[Invitation](ctx, s.db, store.ErrNoInvitation, selectInvitations+` AND i.code_hash = @hash`,
+		store.Args{"hash": store.CodeHash(code)}, "invitation of a code")
 }
 
 // DeleteInvitation revokes one of a customer's invitations, or returns [store.ErrNoInvitation].
 func (s Store) DeleteInvitation(ctx context.Context, customerID, id int64) error {
-	err := s.db.Change(ctx, store.ErrNoInvitation, `DELETE FROM invitations WHERE id = @id AND customer_id = @customer`,
-		store.Args{"id": id, "customer": customerID})
-	return store.Wrap(err, "delete invitation %d", id)
+	return s.db.Change(ctx, store.ErrNoInvitation, `DELETE FROM invitations WHERE id = @id AND customer_id = @customer`,
+		store.Args{"id": id, "customer": customerID}, "delete invitation %d", id)
 }
 
 // AcceptInvitation creates the person of a code and consumes it, with all others to the same address:
@@ -270,9 +259,9 @@ func (s Store) AcceptInvitation(ctx context.Context, code, name, passwordHash st
 		SELECT customer_id, @name, email, @password_hash, role, 1000000 + floor(random() * 1e12)::bigint
 		FROM used WHERE code_hash = @hash
 		RETURNING customer_id, id`,
-		store.Args{"hash": store.CodeHash(code), "name": name, "password_hash": passwordHash})
+		store.Args{"hash": store.CodeHash(code), "name": name, "password_hash": passwordHash}, "accept invitation")
 	if err != nil {
-		return Person{}, store.Wrap(refused(err), "accept invitation")
+		return Person{}, err
 	}
 	return s.Person(ctx, created.CustomerID, created.ID)
 }

@@ -81,19 +81,20 @@ const selectGateways = `
 // all customers. Call it after [Store.LockChanges]. Errors: [store.ErrNoCustomer],
 // [store.ErrTooManyGateways].
 func (s Store) CreateGateway(ctx context.Context, customerID, by int64, name string) (Gateway, string, error) {
-	if _, err := s.db.Exec(ctx, `DELETE FROM gateways g WHERE `+forgotten, nil); err != nil {
-		return Gateway{}, "", fmt.Errorf("remove old gateways: %w", err)
+	if err := s.db.Exec(ctx, `DELETE FROM gateways g WHERE `+forgotten, nil, "remove old gateways"); err != nil {
+		return Gateway{}, "", err
 	}
 	full, err := store.Value[bool](ctx, s.db, store.ErrNoCustomer, `
 		SELECT count(*) >= @most OR count(*) FILTER (WHERE enrolled_at IS NULL) >= @most_codes
 		FROM gateways
 		WHERE customer_id = @customer AND revoked_at IS NULL AND (enrolled_at IS NOT NULL OR code_expires_at > now())`,
-		store.Args{"customer": customerID, "most": MaxGateways, "most_codes": MaxEnrolmentCodes})
+		store.Args{"customer": customerID, "most": MaxGateways, "most_codes": MaxEnrolmentCodes},
+		"gateways of customer %d", customerID)
 	if err == nil && full {
 		err = store.ErrTooManyGateways
 	}
 	if err != nil {
-		return Gateway{}, "", fmt.Errorf("create gateway of customer %d: %w", customerID, err)
+		return Gateway{}, "", err
 	}
 	text := rand.Text() // 130 bits in base32
 	code := strings.Join([]string{text[:5], text[5:10], text[10:15], text[15:20]}, "-")
@@ -111,17 +112,16 @@ func (s Store) CreateGateway(ctx context.Context, customerID, by int64, name str
 		store.Args{
 			"id": "gw-" + strings.ToLower(rand.Text()[:20]), "customer": customerID, "name": name,
 			"code_hash": store.CodeHash(code), "valid": EnrolmentTime, "by": by,
-		})
-	return created, code, store.Wrap(err, "create gateway of customer %d", customerID)
+		}, "create gateway of customer %d", customerID)
+	return created, code, err
 }
 
 // GatewayByCode returns the gateway of a code that is valid or has enrolled it; otherwise
 // [store.ErrNoGateway].
 func (s Store) GatewayByCode(ctx context.Context, code string) (Gateway, error) {
-	found, err := store.One[Gateway](ctx, s.db, store.ErrNoGateway, selectGateways+`
+	return store.One[Gateway](ctx, s.db, store.ErrNoGateway, selectGateways+`
 		WHERE g.code_hash = @code_hash AND g.revoked_at IS NULL AND (g.code_expires_at > now() OR g.enrolled_at IS NOT NULL)`,
-		store.Args{"code_hash": store.CodeHash(code)})
-	return found, store.Wrap(err, "gateway of a code")
+		store.Args{"code_hash": store.CodeHash(code)}, "gateway of a code")
 }
 
 // EnrolGateway sets the public key of the gateway of a code. The same code with the same
@@ -135,31 +135,29 @@ func (s Store) EnrolGateway(ctx context.Context, code string, key ed25519.Public
 		WHERE c.id = g.customer_id AND g.code_hash = @code_hash AND g.revoked_at IS NULL
 		  AND (g.public_key = @key OR (g.public_key IS NULL AND g.code_expires_at > now()))
 		RETURNING `+gatewayColumns,
-		store.Args{"code_hash": store.CodeHash(code), "key": []byte(key)})
+		store.Args{"code_hash": store.CodeHash(code), "key": []byte(key)}, "enrol gateway")
 	if errors.Is(err, store.ErrNoGateway) {
 		if other, absent := s.GatewayByCode(ctx, code); absent == nil && !bytes.Equal(other.PublicKey, key) {
 			err = store.ErrGatewayEnrolled
 		}
 	}
-	return enrolled, store.Wrap(err, "enrol gateway")
+	return enrolled, err
 }
 
 // Gateway returns a gateway by its id, revoked ones too, or [store.ErrNoGateway]. The
 // caller must have verified that the gateway itself asks.
 func (s Store) Gateway(ctx context.Context, id string) (Gateway, error) {
-	found, err := store.One[Gateway](ctx, s.db, store.ErrNoGateway, selectGateways+`
+	return store.One[Gateway](ctx, s.db, store.ErrNoGateway, selectGateways+`
 		WHERE g.id = @id`,
-		store.Args{"id": id})
-	return found, store.Wrap(err, "gateway %s", id)
+		store.Args{"id": id}, "gateway %s", id)
 }
 
 // Gateways lists a customer's gateways, oldest first, without those that are forgotten.
 func (s Store) Gateways(ctx context.Context, customerID int64) ([]Gateway, error) {
-	found, err := store.All[Gateway](ctx, s.db, selectGateways+`
+	return store.All[Gateway](ctx, s.db, selectGateways+`
 		WHERE g.customer_id = @customer AND NOT COALESCE(`+forgotten+`, false)
 		ORDER BY g.created_at, g.id`,
-		store.Args{"customer": customerID})
-	return found, store.Wrap(err, "gateways of customer %d", customerID)
+		store.Args{"customer": customerID}, "gateways of customer %d", customerID)
 }
 
 // RevokeGateway revokes a customer's gateway: its messages are refused within 15 seconds;
@@ -167,7 +165,7 @@ func (s Store) Gateways(ctx context.Context, customerID int64) ([]Gateway, error
 // which the revoked one cannot know. A gateway that is revoked already or is not the
 // customer's is [store.ErrNoGateway].
 func (s Store) RevokeGateway(ctx context.Context, customerID int64, id string) error {
-	err := s.db.Change(ctx, store.ErrNoGateway, `
+	return s.db.Change(ctx, store.ErrNoGateway, `
 		WITH revoked AS (
 		    UPDATE gateways
 		    SET revoked_at = now()
@@ -178,8 +176,7 @@ func (s Store) RevokeGateway(ctx context.Context, customerID int64, id string) e
 		SET pair_key = DEFAULT
 		FROM revoked
 		WHERE customers.id = revoked.customer_id`,
-		store.Args{"id": id, "customer": customerID})
-	return store.Wrap(err, "revoke gateway %s", id)
+		store.Args{"id": id, "customer": customerID}, "revoke gateway %s", id)
 }
 
 // GatewayKey verifies a gateway's messages.
@@ -199,12 +196,12 @@ func (s Store) GatewayKeys(ctx context.Context, ids []string) (map[string]Gatewa
 		SELECT id, customer_id AS channel, public_key, revoked_at IS NOT NULL AS revoked
 		FROM gateways
 		WHERE id = ANY(@ids) AND public_key IS NOT NULL`,
-		store.Args{"ids": ids})
+		store.Args{"ids": ids}, "keys of %d gateways", len(ids))
 	keys := make(map[string]GatewayKey, len(found))
 	for _, r := range found {
 		keys[r.ID] = r.GatewayKey
 	}
-	return keys, store.Wrap(err, "keys of %d gateways", len(ids))
+	return keys, err
 }
 
 // maxReportedNodes bounds the nodes kept per gateway, the last reported ones.
@@ -238,12 +235,12 @@ func (s Store) RecordGatewayStatus(ctx context.Context, status wire.StatusReques
 
 func recordStatus(ctx context.Context, tx *store.DB, status wire.StatusRequest, signedAt time.Time) (replayed bool, err error) {
 	// A statement of its own, so that the next one sees what the last holder committed.
-	locked, err := tx.Exec(ctx, `
+	locked, err := tx.Affected(ctx, `
 		SELECT
 		FROM gateways
 		WHERE id = @id AND revoked_at IS NULL AND public_key IS NOT NULL
-		FOR NO KEY UPDATE`, store.Args{"id": status.GatewayID})
-	if err != nil || locked.RowsAffected() == 0 {
+		FOR NO KEY UPDATE`, store.Args{"id": status.GatewayID}, "lock")
+	if err != nil || locked == 0 {
 		return false, err
 	}
 	signedAt = signedAt.Truncate(time.Microsecond) // as the column has it
@@ -254,22 +251,22 @@ func recordStatus(ctx context.Context, tx *store.DB, status wire.StatusRequest, 
 		       COALESCE(@signed > signed_at, true) AS later
 		FROM gateways g
 		WHERE id = @id`,
-		store.Args{"id": status.GatewayID, "boot": status.BootID, "sequence": status.Sequence, "signed": signedAt})
+		store.Args{"id": status.GatewayID, "boot": status.BootID, "sequence": status.Sequence, "signed": signedAt}, "compare")
 	if err != nil {
-		return false, fmt.Errorf("compare: %w", err)
+		return false, err
 	}
 	clone := (boot.Repeated || boot.Followed) && boot.Later
 	if clone {
-		_, err := tx.Exec(ctx, `UPDATE gateways SET clone_seen_at = now(), signed_at = @signed WHERE id = @id`,
-			store.Args{"id": status.GatewayID, "signed": signedAt})
+		err := tx.Exec(ctx, `UPDATE gateways SET clone_seen_at = now(), signed_at = @signed WHERE id = @id`,
+			store.Args{"id": status.GatewayID, "signed": signedAt}, "mark clone")
 		if err != nil {
-			return false, fmt.Errorf("mark clone: %w", err)
+			return false, err
 		}
 	}
 	if boot.Repeated || boot.Followed && !clone {
 		return true, nil
 	}
-	_, err = tx.Exec(ctx, `
+	err = tx.Exec(ctx, `
 		WITH before AS (
 		    INSERT INTO gateway_boots (gateway_id, boot_id)
 		    SELECT id, boot_id
@@ -286,11 +283,11 @@ func recordStatus(ctx context.Context, tx *store.DB, status wire.StatusRequest, 
 		    WHERE gateway_id = @id
 		    ORDER BY followed_at DESC, boot_id
 		    OFFSET @most)`,
-		store.Args{"id": status.GatewayID, "boot": status.BootID, "most": maxBoots})
+		store.Args{"id": status.GatewayID, "boot": status.BootID, "most": maxBoots}, "boot before")
 	if err != nil {
-		return false, fmt.Errorf("boot before: %w", err)
+		return false, err
 	}
-	_, err = tx.Exec(ctx, `
+	err = tx.Exec(ctx, `
 		UPDATE gateways
 		SET last_seen = now(), boot_id = @boot, sequence = @sequence, signed_at = GREATEST(@signed, signed_at),
 		    version = @version, role = @role, clock_offset_ms = @offset, outbox_readings = @outbox
@@ -298,9 +295,9 @@ func recordStatus(ctx context.Context, tx *store.DB, status wire.StatusRequest, 
 		store.Args{
 			"id": status.GatewayID, "boot": status.BootID, "sequence": status.Sequence, "signed": signedAt, "version": status.Version,
 			"role": status.Role, "offset": status.ClockOffsetMS, "outbox": status.OutboxReadings,
-		})
+		}, "update")
 	if err != nil {
-		return false, fmt.Errorf("update: %w", err)
+		return false, err
 	}
 	return false, reportNodes(ctx, tx, status)
 }
@@ -320,18 +317,19 @@ func reportNodes(ctx context.Context, tx *store.DB, status wire.StatusRequest) e
 	for i, node := range status.Nodes {
 		ids[i], names[i], heartbeats[i], readings[i] = node.NodeID, node.Name, reported(node.LastHeartbeat), reported(node.LastReading)
 	}
-	_, err := tx.Exec(ctx, `
+	err := tx.Exec(ctx, `
 		INSERT INTO gateway_nodes (gateway_id, node_id, reported_at, last_heartbeat, last_reading, name)
 		SELECT DISTINCT ON (node_id) @gateway, node_id, now(), heartbeat, reading, name
 		FROM unnest(@ids::text[], @heartbeats::timestamptz[], @readings::timestamptz[], @names::text[]) AS n (node_id, heartbeat, reading, name)
 		ORDER BY node_id
 		ON CONFLICT (gateway_id, node_id) DO UPDATE
 		SET reported_at = EXCLUDED.reported_at, last_heartbeat = EXCLUDED.last_heartbeat, last_reading = EXCLUDED.last_reading, name = COALESCE(NULLIF(EXCLUDED.name, ''), gateway_nodes.name)`,
-		store.Args{"gateway": status.GatewayID, "ids": ids, "heartbeats": heartbeats, "readings": readings, "names": names})
+		store.Args{"gateway": status.GatewayID, "ids": ids, "heartbeats": heartbeats, "readings": readings, "names": names},
+		"nodes")
 	if err != nil {
-		return fmt.Errorf("nodes: %w", err)
+		return err
 	}
-	_, err = tx.Exec(ctx, `
+	return tx.Exec(ctx, `
 		DELETE FROM gateway_nodes
 		WHERE gateway_id = @gateway AND node_id IN (
 		    SELECT node_id
@@ -339,8 +337,7 @@ func reportNodes(ctx context.Context, tx *store.DB, status wire.StatusRequest) e
 		    WHERE gateway_id = @gateway
 		    ORDER BY reported_at DESC, node_id
 		    OFFSET @most)`,
-		store.Args{"gateway": status.GatewayID, "most": maxReportedNodes})
-	return store.Wrap(err, "nodes not reported any more")
+		store.Args{"gateway": status.GatewayID, "most": maxReportedNodes}, "nodes not reported any more")
 }
 
 // DiscoveredNode is a node that a customer's gateways report and that is not yet one of
@@ -363,7 +360,7 @@ const maxDiscovered = 1000
 // DiscoveredNodes lists a customer's discovered nodes, the last heard first, each under the
 // gateway that heard it last.
 func (s Store) DiscoveredNodes(ctx context.Context, customerID int64) ([]DiscoveredNode, error) {
-	found, err := store.All[DiscoveredNode](ctx, s.db, `
+	return store.All[DiscoveredNode](ctx, s.db, `
 		WITH heard AS (
 		    SELECT DISTINCT ON (n.node_id) n.node_id, n.name, n.gateway_id, g.name AS gateway_name, n.last_heartbeat, n.last_reading
 		    FROM gateways g
@@ -378,6 +375,5 @@ func (s Store) DiscoveredNodes(ctx context.Context, customerID int64) ([]Discove
 		LEFT JOIN node_state s ON s.channel = @customer AND s.node_id = h.node_id
 		ORDER BY GREATEST(h.last_heartbeat, h.last_reading, s.timestamp) DESC NULLS LAST, h.node_id
 		LIMIT @most`,
-		store.Args{"customer": customerID, "most": maxDiscovered})
-	return found, store.Wrap(err, "discovered nodes of customer %d", customerID)
+		store.Args{"customer": customerID, "most": maxDiscovered}, "discovered nodes of customer %d", customerID)
 }

@@ -32,19 +32,19 @@ type Answer struct {
 // FirstAnswer returns the stored answer to a request, or [store.ErrNotFound]. Call it after
 // [Store.LockChanges], which serialises concurrent repeats.
 func (s Store) FirstAnswer(ctx context.Context, r Request) (Answer, error) {
-	found, err := store.One[Answer](ctx, s.db, store.ErrNotFound, `
+	return store.One[Answer](ctx, s.db, store.ErrNotFound, `
 		SELECT request_hash, answer
 		FROM idempotent_answers
 		WHERE customer_id = @customer AND operation = @operation AND key_hash = @key AND created_at > now() - @lifetime::interval`,
-		store.Args{"customer": r.CustomerID, "operation": r.Operation, "key": r.KeyHash[:], "lifetime": AnswerLifetime})
-	return found, store.Wrap(err, "first answer of %s", r.Operation)
+		store.Args{"customer": r.CustomerID, "operation": r.Operation, "key": r.KeyHash[:], "lifetime": AnswerLifetime},
+		"first answer of %s", r.Operation)
 }
 
 // StoreAnswer stores the first answer to a request, in the transaction of the change, and
 // removes expired answers of all customers. Error: [store.ErrTooManyAnswers].
 func (s Store) StoreAnswer(ctx context.Context, r Request, a Answer) error {
 	// Rows that another transaction removes are left to it.
-	if _, err := s.db.Exec(ctx, `
+	if err := s.db.Exec(ctx, `
 		DELETE FROM idempotent_answers
 		WHERE (customer_id, operation, key_hash) IN (
 		    SELECT customer_id, operation, key_hash
@@ -53,11 +53,11 @@ func (s Store) StoreAnswer(ctx context.Context, r Request, a Answer) error {
 		    ORDER BY created_at
 		    LIMIT @most
 		    FOR UPDATE SKIP LOCKED)`,
-		store.Args{"lifetime": AnswerLifetime, "most": answersRemoved}); err != nil {
-		return store.Wrap(err, "remove expired answers")
+		store.Args{"lifetime": AnswerLifetime, "most": answersRemoved}, "remove expired answers"); err != nil {
+		return err
 	}
 	// A stored answer of the same key has expired.
-	err := s.db.Change(ctx, store.ErrTooManyAnswers, `
+	return s.db.Change(ctx, store.ErrTooManyAnswers, `
 		INSERT INTO idempotent_answers (customer_id, operation, key_hash, request_hash, answer)
 		SELECT @customer, @operation, @key, @request, @answer
 		WHERE (SELECT count(*) FROM idempotent_answers
@@ -67,6 +67,5 @@ func (s Store) StoreAnswer(ctx context.Context, r Request, a Answer) error {
 		store.Args{
 			"customer": r.CustomerID, "operation": r.Operation, "key": r.KeyHash[:], "request": a.RequestHash, "answer": a.Answer,
 			"lifetime": AnswerLifetime, "max": MaxAnswers,
-		})
-	return store.Wrap(err, "store the answer of %s", r.Operation)
+		}, "store the answer of %s", r.Operation)
 }

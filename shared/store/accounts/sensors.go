@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"coldaisle.dev/shared/reading"
@@ -92,10 +91,10 @@ func (s Store) CreateSensor(ctx context.Context, customerID int64, n NewSensor) 
 			store.Args{
 				"rooms": store.RoomsOf(ctx), "id": n.ID, "name": n.Name, "type": n.Type, "position": n.Position,
 				"room": n.RoomID, "customer": customerID, "signed": signed,
-			})
-		return store.Wrap(err, "insert")
+			}, "create sensor %s", n.ID)
+		return err
 	})
-	return created, store.Wrap(refused(err), "create sensor %s", n.ID)
+	return created, err
 }
 
 // full is the condition that no more of a customer's open sensors may be without a reading.
@@ -107,9 +106,10 @@ const full = `(SELECT count(*)
 // isSigned reports whether a customer's new sensor is signed, see [Store.CreateSensor].
 func isSigned(ctx context.Context, tx *store.DB, customerID int64, n NewSensor) (bool, error) {
 	// A customer's creations are serialised, because of the limit.
-	_, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('sensors of ' || @customer::bigint, 0))`, store.Args{"customer": customerID})
+	err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('sensors of ' || @customer::bigint, 0))`,
+		store.Args{"customer": customerID}, "lock")
 	if err != nil {
-		return false, fmt.Errorf("lock: %w", err)
+		return false, err
 	}
 	type state struct{ Reported, Enrolled, Held, Full bool }
 	is, err := store.One[state](ctx, tx, store.ErrNoCustomer, `
@@ -117,10 +117,11 @@ func isSigned(ctx context.Context, tx *store.DB, customerID int64, n NewSensor) 
 		       EXISTS (SELECT FROM gateways WHERE customer_id = @customer AND public_key IS NOT NULL AND revoked_at IS NULL) AS enrolled,
 		       EXISTS (SELECT FROM open_holds WHERE node_id = @id AND held_until = 'infinity') AS held,
 		       `+full+` AS full`,
-		store.Args{"id": n.ID, "customer": customerID, "most": cmp.Or(n.MaxUnreported, MaxUnreported)})
+		store.Args{"id": n.ID, "customer": customerID, "most": cmp.Or(n.MaxUnreported, MaxUnreported)},
+		"channel of sensor %s", n.ID)
 	switch {
 	case err != nil:
-		return false, fmt.Errorf("find its channel: %w", err)
+		return false, err
 	case is.Reported || is.Enrolled && (is.Held || is.Full):
 		return true, nil
 	case is.Held:
@@ -143,23 +144,22 @@ func (s Store) SetBackSensor(ctx context.Context, customerID int64, id string, m
 		WHERE node_id = @id AND customer_id = @customer AND (signed_from IS NULL OR NOT `+full+` OR EXISTS (
 		    SELECT FROM node_state n WHERE n.channel = 0 AND n.node_id = sensors.node_id AND n.timestamp IS NOT NULL))
 		RETURNING `+sensorColumns,
-		store.Args{"id": id, "customer": customerID, "most": cmp.Or(most, MaxUnreported)})
+		store.Args{"id": id, "customer": customerID, "most": cmp.Or(most, MaxUnreported)}, "set back sensor %s", id)
 	if errors.Is(err, store.ErrNoSensor) { // or there is no room for one more
 		if _, absent := s.Sensor(ctx, customerID, id); absent == nil {
 			err = store.ErrTooManyUnreported
 		}
 	}
-	return changed, store.Wrap(refused(err), "set back sensor %s", id)
+	return changed, err
 }
 
 // Sensor returns a customer's sensor, or [store.ErrNoSensor].
 func (s Store) Sensor(ctx context.Context, customerID int64, id string) (Sensor, error) {
-	found, err := store.One[Sensor](ctx, s.db, store.ErrNoSensor, `
+	return store.One[Sensor](ctx, s.db, store.ErrNoSensor, `
 		SELECT `+sensorColumns+`
 		FROM sensors
 		WHERE node_id = @id AND customer_id = @customer AND `+store.RoomIn("room_id"),
-		store.Args{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx)})
-	return found, store.Wrap(err, "sensor %s", id)
+		store.Args{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx)}, "sensor %s", id)
 }
 
 // Sensors lists the sensors of a customer's room by identifier, or returns
@@ -170,11 +170,11 @@ func (s Store) Sensors(ctx context.Context, customerID, roomID int64) ([]Sensor,
 		FROM sensors
 		WHERE room_id = @room AND customer_id = @customer AND `+store.RoomIn("room_id")+`
 		ORDER BY node_id`,
-		store.Args{"room": roomID, "customer": customerID, "rooms": store.RoomsOf(ctx)})
+		store.Args{"room": roomID, "customer": customerID, "rooms": store.RoomsOf(ctx)}, "sensors of room %d", roomID)
 	if err == nil && len(found) == 0 {
 		_, err = s.Room(ctx, customerID, roomID)
 	}
-	return found, store.Wrap(err, "sensors of room %d", roomID)
+	return found, err
 }
 
 // VisibleNodes returns the nodes that are a customer's sensors, by identifier, each with the
@@ -191,7 +191,8 @@ func (s Store) VisibleNodes(ctx context.Context, customerID int64, ids []string)
 		JOIN visible_spans v ON v.customer_id = s.customer_id AND v.node_id = s.node_id AND v.visible_from < v.visible_until
 		WHERE s.customer_id = @customer AND s.node_id = ANY(@ids) AND `+store.RoomIn("s.room_id")+`
 		ORDER BY s.node_id, v.channel, v.visible_from`,
-		store.Args{"ids": ids, "customer": customerID, "rooms": store.RoomsOf(ctx)})
+		store.Args{"ids": ids, "customer": customerID, "rooms": store.RoomsOf(ctx)},
+		"%d nodes of customer %d", len(ids), customerID)
 	var nodes []readings.NodeRef
 	for _, r := range found {
 		if len(nodes) == 0 || nodes[len(nodes)-1].ID != r.NodeID {
@@ -200,7 +201,7 @@ func (s Store) VisibleNodes(ctx context.Context, customerID int64, ids []string)
 		node := &nodes[len(nodes)-1]
 		node.Visible = append(node.Visible, reading.Span{Channel: reading.Channel(r.Channel), From: store.UTC(r.From), Until: store.UTC(r.Until)})
 	}
-	return nodes, store.Wrap(err, "%d nodes of customer %d", len(ids), customerID)
+	return nodes, err
 }
 
 // VisibleNode is [Store.VisibleNodes] of one node, or [store.ErrNoSensor].
@@ -231,21 +232,20 @@ func (s Store) UpdateSensor(ctx context.Context, customerID int64, id string, ch
 		store.Args{
 			"id": id, "name": change.Name, "type": change.Type, "position": change.Position,
 			"keep": change.KeepPosition, "room": change.RoomID, "customer": customerID, "rooms": store.RoomsOf(ctx),
-		})
+		}, "update sensor %s", id)
 	if errors.Is(err, store.ErrNoRoom) { // or there is no such sensor
 		if _, absent := s.Sensor(ctx, customerID, id); absent != nil {
 			return Sensor{}, absent
 		}
 	}
-	return updated, store.Wrap(refused(err), "update sensor %s", id)
+	return updated, err
 }
 
 // DeleteSensor removes a customer's sensor and leaves a tombstone; stored
 // readings stay. Error: [store.ErrNoSensor].
 func (s Store) DeleteSensor(ctx context.Context, customerID int64, id string) error {
-	err := s.db.Change(ctx, store.ErrNoSensor, `
+	return s.db.Change(ctx, store.ErrNoSensor, `
 		DELETE FROM sensors
 		WHERE node_id = @id AND customer_id = @customer AND `+store.RoomIn("room_id"),
-		store.Args{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx)})
-	return store.Wrap(err, "delete sensor %s", id)
+		store.Args{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx)}, "delete sensor %s", id)
 }

@@ -71,7 +71,7 @@ const watchColumns = `id, name, heartbeat_at, polled_at, succeeded_at, waiting_a
 
 // RecordHeartbeat stores a watch's heartbeat under its name. Error: [store.ErrTooManyWatches].
 func (s Store) RecordHeartbeat(ctx context.Context, customerID int64, w Watch) error {
-	err := s.db.Change(ctx, store.ErrTooManyWatches, `
+	return s.db.Change(ctx, store.ErrTooManyWatches, `
 		INSERT INTO watches (customer_id, name, heartbeat_at, polled_at, succeeded_at, waiting_at)
 		SELECT @customer, @name::varchar, @heartbeat::timestamptz, @polled::timestamptz, @succeeded::timestamptz, @waiting::timestamptz
 		WHERE (SELECT count(*) FROM watches WHERE customer_id = @customer AND name <> @name::varchar) < @max
@@ -80,21 +80,18 @@ func (s Store) RecordHeartbeat(ctx context.Context, customerID int64, w Watch) e
 		store.Args{
 			"customer": customerID, "name": w.Name, "heartbeat": w.HeartbeatAt, "polled": w.PolledAt, "succeeded": w.SucceededAt, "waiting": w.WaitingAt,
 			"max": MaxWatches,
-		})
-	return store.Wrap(err, "heartbeat of watch %s", w.Name)
+		}, "heartbeat of watch %s", w.Name)
 }
 
 // Watches lists a customer's watches by name.
 func (s Store) Watches(ctx context.Context, customerID int64) ([]Watch, error) {
-	found, err := store.All[Watch](ctx, s.db, `SELECT `+watchColumns+` FROM watches WHERE customer_id = @customer ORDER BY name`,
-		store.Args{"customer": customerID})
-	return found, store.Wrap(err, "watches of customer %d", customerID)
+	return store.All[Watch](ctx, s.db, `SELECT `+watchColumns+` FROM watches WHERE customer_id = @customer ORDER BY name`,
+		store.Args{"customer": customerID}, "watches of customer %d", customerID)
 }
 
 // DeleteWatch deletes a customer's watch and returns it, or [store.ErrNoWatch].
 func (s Store) DeleteWatch(ctx context.Context, customerID, id int64) (Watch, error) {
-	deleted, err := store.One[Watch](ctx, s.db, store.ErrNoWatch, `
+	return store.One[Watch](ctx, s.db, store.ErrNoWatch, `
 		DELETE FROM watches WHERE id = @id AND customer_id = @customer RETURNING `+watchColumns,
-		store.Args{"id": id, "customer": customerID})
-	return deleted, store.Wrap(err, "delete watch %d", id)
+		store.Args{"id": id, "customer": customerID}, "delete watch %d", id)
 }

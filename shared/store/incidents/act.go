@@ -63,7 +63,7 @@ func (s Store) Act(ctx context.Context, customerID, id int64, a Action, now time
 			}
 			event = incident.EventCommented
 		}
-		_, err = tx.Exec(ctx, `
+		err = tx.Exec(ctx, `
 			WITH acknowledged AS ( -- the alerts that its excursions have by now
 			    UPDATE excursions SET acknowledged_to = (SELECT max(id) FROM alerts) WHERE incident_id = @id AND specified AND @taken AND @was_open
 			), drill AS (
@@ -73,13 +73,13 @@ func (s Store) Act(ctx context.Context, customerID, id int64, a Action, now time
 			SET taken_at = @taken_at, taken_by = @holder, snoozed_until = @until, seen = (seen OR @taken) AND NOT @given_back,
 			    comment = CASE WHEN @comment::text = '' AND NOT @follows THEN comment ELSE @comment END,
 			    known_severity = @severity, known_actual = @actual, known_excess = @excess, told_at = GREATEST(told_at, @now)
-			WHERE id = @id`, pgx.StrictNamedArgs{
+			WHERE id = @id`, store.Args{
 			"id": id, "taken_at": store.OrNull(after.TakenAt), "holder": holder, "until": store.OrNull(after.SnoozedUntil), "comment": a.Comment,
 			"taken": taken, "was_open": before.TakenAt.IsZero(), "follows": follows, "given_back": a.Event == incident.EventGivenBack, "now": now,
 			"severity": string(after.Known.Severity), "actual": after.Known.Actual, "excess": after.Known.Excess, "drill": found.DrillID,
-		})
+		}, "update")
 		if err != nil {
-			return fmt.Errorf("update: %w", err)
+			return err
 		}
 		log := []change{{
 			Incident: id, Room: found.RoomID, Person: a.By, Comment: a.Comment,
@@ -117,7 +117,7 @@ func lockIncident(ctx context.Context, tx *store.DB, customerID, id int64) (lock
 	SELECT `+statusColumns+`, COALESCE(i.room_id, 0) AS room_id, i.node_id, i.gateway_id, i.taken_by, i.comment,
 	       COALESCE(i.drill_id, 0) AS drill_id`+fromIncidents()+`
 	  AND i.id IN (SELECT id FROM chain)`+lock,
-			pgx.StrictNamedArgs{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx)})
+			store.Args{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx)}, "lock")
 	}
 	found, err := find("")
 	if err != nil {
@@ -127,8 +127,8 @@ func lockIncident(ctx context.Context, tx *store.DB, customerID, id int64) (lock
 		return found, ErrOtherRooms
 	}
 	at := place{found.RoomID, found.NodeID, found.GatewayID}
-	if err := tx.ExecBatch(ctx, func(batch *pgx.Batch) { at.lock(batch, customerID) }); err != nil {
-		return found, fmt.Errorf("lock place: %w", err)
+	if err := tx.ExecBatch(ctx, func(batch *pgx.Batch) { at.lock(batch, customerID) }, "lock place"); err != nil {
+		return found, err
 	}
 	return find(` FOR NO KEY UPDATE OF i`)
 }
@@ -137,9 +137,10 @@ func lockIncident(ctx context.Context, tx *store.DB, customerID, id int64) (lock
 func lastingParts(ctx context.Context, tx *store.DB, customerID int64, found lockedIncident, now time.Time) (incident.Gathered, error) {
 	g := incident.Gathered{Cause: found.Cause}
 	parts, err := store.All[Excursion](ctx, tx, `
-		SELECT `+excursionColumns+` FROM excursions e WHERE e.incident_id = @id AND e.merged_into IS NULL AND e.lasting`, pgx.StrictNamedArgs{"id": found.ID})
+		SELECT `+excursionColumns+` FROM excursions e WHERE e.incident_id = @id AND e.merged_into IS NULL AND e.lasting`,
+		store.Args{"id": found.ID}, "excursions")
 	if err != nil {
-		return g, fmt.Errorf("excursions: %w", err)
+		return g, err
 	}
 	windows, err := New(tx).MaintenanceWindows(ctx, customerID, now)
 	for _, e := range parts {
@@ -183,23 +184,22 @@ func (a Action) perform(found lockedIncident, g incident.Gathered, now time.Time
 // for what somebody has. An incident knows its holder by name alone.
 func (s Store) GiveBackAll(ctx context.Context, customerID int64, holder, by string, now time.Time) error {
 	ids, err := store.Values[int64](ctx, s.db, `SELECT id FROM room_incidents WHERE customer_id = @customer AND lasting AND merged_into IS NULL AND taken_by = @holder
-		ORDER BY id`, pgx.StrictNamedArgs{"customer": customerID, "holder": holder})
+		ORDER BY id`, store.Args{"customer": customerID, "holder": holder}, "incidents of %s", holder)
 	for _, id := range ids {
 		_, err := s.Act(ctx, customerID, id, Action{Event: incident.EventGivenBack, By: by, Of: holder}, now)
 		if err != nil && !errors.Is(err, ErrIncidentOver) && !errors.Is(err, ErrNobodyHasIt) { // these by what came meanwhile
 			return err
 		}
 	}
-	return store.Wrap(err, "incidents of %s", holder)
+	return err
 }
 
 // RenameHolder has a customer's lasting incidents follow the new name of the person who has them, for
 // [Store.GiveBackAll]; not while another person has the old one.
 func (s Store) RenameHolder(ctx context.Context, customerID int64, from, to string) error {
-	_, err := s.db.Exec(ctx, `UPDATE room_incidents SET taken_by = @to
+	return s.db.Exec(ctx, `UPDATE room_incidents SET taken_by = @to
 		WHERE customer_id = @customer AND lasting AND taken_by = @from AND NOT EXISTS (SELECT FROM persons WHERE customer_id = @customer AND name = @from)`,
-		pgx.StrictNamedArgs{"customer": customerID, "from": from, "to": to})
-	return store.Wrap(err, "incidents of %s", from)
+		store.Args{"customer": customerID, "from": from, "to": to}, "incidents of %s", from)
 }
 
 // See marks incidents of a customer that are over as seen: those with the given ids, or all if
@@ -218,9 +218,9 @@ func (s Store) See(ctx context.Context, customerID int64, ids []int64, by string
 			)
 			UPDATE room_incidents i SET seen = true FROM unseen u WHERE i.id = u.id
 			RETURNING i.id AS incident, COALESCE(i.room_id, 0) AS room`,
-			pgx.StrictNamedArgs{"customer": customerID, "ids": ids, "rooms": store.RoomsOf(ctx)})
+			store.Args{"customer": customerID, "ids": ids, "rooms": store.RoomsOf(ctx)}, "mark")
 		if err != nil {
-			return fmt.Errorf("mark: %w", err)
+			return err
 		}
 		for k := range changes {
 			changes[k].Person, changes[k].Transition = by, incident.Transition{Event: incident.EventSeen, At: now}

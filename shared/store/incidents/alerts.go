@@ -55,7 +55,7 @@ func (s Store) InsertAlert(ctx context.Context, e alert.Event) (outcome AlertOut
 	err = s.db.ExecBatch(ctx, func(batch *pgx.Batch) {
 		// A reading and its copy may arrive at the same moment.
 		batch.Queue(`SELECT pg_advisory_xact_lock(hashtextextended('alerts of ' || @channel::bigint || ' ' || @sensor::text, 0))`,
-			pgx.StrictNamedArgs{"channel": int64(e.Channel), "sensor": e.NodeID})
+			store.Args{"channel": int64(e.Channel), "sensor": e.NodeID})
 		batch.Queue(`
 			WITH owner AS (
 			    SELECT customer_id
@@ -74,17 +74,17 @@ func (s Store) InsertAlert(ctx context.Context, e alert.Event) (outcome AlertOut
 			    RETURNING id
 			)
 			SELECT CASE WHEN EXISTS (SELECT FROM stored) THEN 'stored' WHEN EXISTS (SELECT FROM owner) THEN 'duplicate' ELSE 'ignored' END`,
-			pgx.StrictNamedArgs{
+			store.Args{
 				"channel": int64(e.Channel), "sensor": e.NodeID, "type": string(e.Type), "message": e.Message(),
 				"timestamp": reading.TruncateTime(e.Time), "message_id": e.MessageID, "value": e.Value, "threshold": e.Threshold,
 				"fold": readings.FoldWithin,
 			}).QueryRow(func(row pgx.Row) error { return store.Wrap(row.Scan(&outcome), "scan") })
-	})
-	return outcome, store.Wrap(err, "store %s alert of %s", e.Type, e.NodeID)
+	}, "store %s alert of %s", e.Type, e.NodeID)
+	return outcome, err
 }
 
 // alertList lists a customer's alerts that satisfy a condition, newest first.
-func (s Store) alertList(ctx context.Context, customerID int64, condition string, args pgx.StrictNamedArgs) store.List[Alert] {
+func (s Store) alertList(ctx context.Context, customerID int64, condition string, args store.Args) store.List[Alert] {
 	args["customer"], args["rooms"] = customerID, store.RoomsOf(ctx)
 	return store.List[Alert]{
 		DB: s.db, Subject: fmt.Sprintf("alerts of customer %d", customerID), Columns: alertColumns, Time: "alerts.timestamp", ID: "alerts.id",
@@ -99,7 +99,7 @@ func (s Store) alertList(ctx context.Context, customerID int64, condition string
 // ActiveAlerts yields a customer's unacknowledged alerts, newest first. Hours of backlog
 // leave a million of them.
 func (s Store) ActiveAlerts(ctx context.Context, customerID int64) iter.Seq2[Alert, error] {
-	return s.alertList(ctx, customerID, `NOT acknowledged AND NOT `+alertAcknowledged, pgx.StrictNamedArgs{}).Each(ctx, nil)
+	return s.alertList(ctx, customerID, `NOT acknowledged AND NOT `+alertAcknowledged, store.Args{}).Each(ctx, nil)
 }
 
 // AlertQuery says which alerts [Store.AlertHistory] lists.
@@ -115,29 +115,27 @@ func (s Store) AlertHistory(ctx context.Context, customerID int64, q AlertQuery)
 	return s.alertList(ctx, customerID, `
 		      (@sensor = '' OR sensor_id = @sensor)
 		  AND timestamp >= COALESCE(@start::timestamptz, '-infinity') AND timestamp < COALESCE(@end::timestamptz, 'infinity')`,
-		pgx.StrictNamedArgs{"sensor": q.SensorID, "start": store.OrNull(q.Start), "end": store.OrNull(q.End)}).Page(ctx, q.PageRequest)
+		store.Args{"sensor": q.SensorID, "start": store.OrNull(q.Start), "end": store.OrNull(q.End)}).Page(ctx, q.PageRequest)
 }
 
 // Alert returns a customer's alert, or [store.ErrNoAlert].
 func (s Store) Alert(ctx context.Context, customerID, id int64) (Alert, error) {
-	found, err := store.One[Alert](ctx, s.db, store.ErrNoAlert, `
+	return store.One[Alert](ctx, s.db, store.ErrNoAlert, `
 		SELECT `+alertColumns+`
 		FROM alerts
 		WHERE id = @id AND customer_id = @customer AND `+store.SensorIn("alerts.customer_id", "alerts.sensor_id"),
-		pgx.StrictNamedArgs{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx)})
-	return found, store.Wrap(err, "alert %d", id)
+		store.Args{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx)}, "alert %d", id)
 }
 
 // AcknowledgeAlert acknowledges a customer's alert, or returns [store.ErrNoAlert]. A
 // repeat changes nothing.
 func (s Store) AcknowledgeAlert(ctx context.Context, customerID, id int64) (Alert, error) {
-	acknowledged, err := store.One[Alert](ctx, s.db, store.ErrNoAlert, `
+	return store.One[Alert](ctx, s.db, store.ErrNoAlert, `
 		UPDATE alerts
 		SET acknowledged = true
 		WHERE id = @id AND customer_id = @customer AND `+store.SensorIn("alerts.customer_id", "alerts.sensor_id")+`
 		RETURNING `+alertColumns,
-		pgx.StrictNamedArgs{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx)})
-	return acknowledged, store.Wrap(err, "acknowledge alert %d", id)
+		store.Args{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx)}, "acknowledge alert %d", id)
 }
 
 // Thresholds are a customer's limits.
@@ -155,21 +153,20 @@ const thresholdColumns = `id, customer_id, max_temperature, max_humidity, assume
 // of the defaults with each customer (contract 6.3). Until the customer sets thresholds, detection
 // ignores that record and uses the defaults of its own environment.
 func (s Store) Thresholds(ctx context.Context, customerID int64) (Thresholds, error) {
-	found, err := store.One[Thresholds](ctx, s.db, store.ErrNoCustomer, `
+	return store.One[Thresholds](ctx, s.db, store.ErrNoCustomer, `
 		SELECT `+thresholdColumns+`
 		FROM alert_thresholds
-		WHERE customer_id = @customer`, pgx.StrictNamedArgs{"customer": customerID})
-	return found, store.Wrap(err, "thresholds of customer %d", customerID)
+		WHERE customer_id = @customer`, store.Args{"customer": customerID}, "thresholds of customer %d", customerID)
 }
 
 // SetThresholds sets a customer's thresholds; nil leaves one unchanged. Detection uses them
 // within 15 seconds.
 func (s Store) SetThresholds(ctx context.Context, customerID int64, maxTemperature, maxHumidity *float64) (Thresholds, error) {
-	set, err := store.One[Thresholds](ctx, s.db, store.ErrNoCustomer, `
+	return store.One[Thresholds](ctx, s.db, store.ErrNoCustomer, `
 		UPDATE alert_thresholds
 		SET max_temperature = COALESCE(@temperature, max_temperature), max_humidity = COALESCE(@humidity, max_humidity), assumed = false
 		WHERE customer_id = @customer
 		RETURNING `+thresholdColumns,
-		pgx.StrictNamedArgs{"customer": customerID, "temperature": maxTemperature, "humidity": maxHumidity})
-	return set, store.Wrap(err, "set thresholds of customer %d", customerID)
+		store.Args{"customer": customerID, "temperature": maxTemperature, "humidity": maxHumidity},
+		"set thresholds of customer %d", customerID)
 }

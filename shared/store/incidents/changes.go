@@ -3,7 +3,6 @@ package incidents
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -37,8 +36,8 @@ type Changes struct {
 
 // LastChange is the cursor of the end of a customer's log.
 func (s Store) LastChange(ctx context.Context, customerID int64) (int64, error) {
-	last, err := store.Value[int64](ctx, s.db, nil, lastChange, pgx.StrictNamedArgs{"customer": customerID})
-	return last, store.Wrap(err, "last change of customer %d", customerID)
+	return store.Value[int64](ctx, s.db, nil, lastChange, store.Args{"customer": customerID},
+		"last change of customer %d", customerID)
 }
 
 const lastChange = `SELECT COALESCE(max(number), 0) FROM incident_changes WHERE customer_id = @customer`
@@ -47,11 +46,11 @@ const lastChange = `SELECT COALESCE(max(number), 0) FROM incident_changes WHERE 
 func (s Store) Changes(ctx context.Context, customerID, after int64, limit int, now time.Time) (Changes, error) {
 	var last int64
 	var found []Change
-	args := pgx.StrictNamedArgs{"customer": customerID, "after": after, "limit": limit + 1, "rooms": store.RoomsOf(ctx)}
+	args := store.Args{"customer": customerID, "after": after, "limit": limit + 1, "rooms": store.RoomsOf(ctx)}
 	err := s.db.ExecBatch(ctx, func(batch *pgx.Batch) {
 		// The end is read first: all numbers up to it are committed, so the part that is read
 		// next lacks none of them.
-		batch.Queue(lastChange, pgx.StrictNamedArgs{"customer": customerID}).QueryRow(func(row pgx.Row) error { return store.Wrap(row.Scan(&last), "last") })
+		batch.Queue(lastChange, store.Args{"customer": customerID}).QueryRow(func(row pgx.Row) error { return store.Wrap(row.Scan(&last), "last") })
 		batch.Queue(`
 			SELECT c.number, c.at, c.event, c.calls, c.person, c.comment, COALESCE(whole.id, c.incident_id) AS incident_id
 			FROM incident_changes c
@@ -66,9 +65,9 @@ func (s Store) Changes(ctx context.Context, customerID, after int64, limit int, 
 			WHERE c.customer_id = @customer AND c.number > @after AND (`+store.RoomIn("c.room_id")+` OR (c.room_id IS NULL AND whole.id IS NOT NULL))
 			ORDER BY c.number
 			LIMIT @limit`, args).Query(store.Into(&found))
-	})
+	}, "changes of customer %d", customerID)
 	if err != nil {
-		return Changes{}, fmt.Errorf("changes of customer %d: %w", customerID, err)
+		return Changes{}, err
 	}
 	part := Changes{Changes: found, Next: last, More: len(found) > limit}
 	switch {
@@ -88,7 +87,8 @@ func (s Store) Changes(ctx context.Context, customerID, after int64, limit int, 
 		ids[i] = c.IncidentID
 	}
 	changed, err := store.All[Incident](ctx, s.db, `SELECT `+incidentColumns+fromIncidents()+` AND i.id = ANY (@ids)`,
-		pgx.StrictNamedArgs{"ids": ids, "customer": customerID, "rooms": store.RoomsOf(ctx)})
+		store.Args{"ids": ids, "customer": customerID, "rooms": store.RoomsOf(ctx)},
+		"changed incidents of customer %d", customerID)
 	if err == nil {
 		err = s.complete(ctx, customerID, changed, nil, now)
 	}
@@ -96,7 +96,7 @@ func (s Store) Changes(ctx context.Context, customerID, after int64, limit int, 
 	for _, i := range changed {
 		part.Incidents[i.ID] = i
 	}
-	return part, store.Wrap(err, "changed incidents of customer %d", customerID)
+	return part, err
 }
 
 // ListenChanges calls changed with the customer at each commit that adds to a log, as

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
@@ -76,13 +74,13 @@ func (s Store) StartDrill(ctx context.Context, customerID int64, d Drill) (start
 		SELECT @customer::bigint, @hash, @on_site::boolean, @rule, @quantity, @direction, @limit, @severity, @node, @sensor, @room, @room_name, @by,
 		       CASE WHEN NOT @on_site THEN now() END
 		WHERE (SELECT count(*) FROM drills WHERE customer_id = @customer AND created_at > now() - interval '1 day') < @most
-		RETURNING id`, pgx.StrictNamedArgs{
+		RETURNING id`, store.Args{
 		"customer": customerID, "hash": store.CodeHash(code), "on_site": d.OnSite, "rule": d.RuleID, "quantity": string(d.Quantity), "direction": string(d.Direction),
 		"limit": d.LimitValue, "severity": string(d.Severity), "node": d.NodeID, "sensor": d.SensorName, "room": d.RoomID, "room_name": d.RoomName, "by": d.StartedBy,
 		"most": MaxDrills,
-	})
+	}, "start drill")
 	if err != nil {
-		return Drill{}, "", fmt.Errorf("start drill: %w", err)
+		return Drill{}, "", err
 	}
 	started, err = s.Drill(ctx, customerID, id)
 	return started, code, err
@@ -90,10 +88,9 @@ func (s Store) StartDrill(ctx context.Context, customerID int64, d Drill) (start
 
 // Drill returns a customer's drill, or [store.ErrNoDrill].
 func (s Store) Drill(ctx context.Context, customerID, id int64) (Drill, error) {
-	found, err := store.One[Drill](ctx, s.db, store.ErrNoDrill, `
+	return store.One[Drill](ctx, s.db, store.ErrNoDrill, `
 		SELECT `+drillColumns+` FROM drills d WHERE d.customer_id = @customer AND d.id = @id AND `+store.RoomIn("d.room_id"),
-		pgx.StrictNamedArgs{"customer": customerID, "id": id, "rooms": store.RoomsOf(ctx)})
-	return found, store.Wrap(err, "drill %d", id)
+		store.Args{"customer": customerID, "id": id, "rooms": store.RoomsOf(ctx)}, "drill %d", id)
 }
 
 // Drills lists a customer's drills, newest first.
@@ -101,7 +98,7 @@ func (s Store) Drills(ctx context.Context, customerID int64, part store.PageRequ
 	return store.List[Drill]{
 		DB: s.db, Subject: fmt.Sprintf("drills of customer %d", customerID), Columns: drillColumns, Time: "d.created_at", ID: "d.id",
 		From: ` FROM drills d WHERE d.customer_id = @customer AND ` + store.RoomIn("d.room_id"),
-		Args: pgx.StrictNamedArgs{"customer": customerID, "rooms": store.RoomsOf(ctx)},
+		Args: store.Args{"customer": customerID, "rooms": store.RoomsOf(ctx)},
 		At:   func(d Drill) store.Position { return store.Position{Time: d.CreatedAt, ID: d.ID} },
 	}.Page(ctx, part)
 }
@@ -116,14 +113,10 @@ type DrillMessage struct {
 // ReachDrill records that the message of a drill has reached a stage. It reports false for an
 // unknown or expired drill, and for a message that came through another channel.
 func (s Store) ReachDrill(ctx context.Context, stage incident.DrillStage, m DrillMessage) (known bool, err error) {
-	column := string(stage) + "_at"
-	done, err := s.db.Exec(ctx, `
-		UPDATE drills
-		SET `+column+` = COALESCE(`+column+`, clock_timestamp()), published_at = COALESCE(published_at, LEAST(@published::timestamptz, clock_timestamp())),
+	return reached(ctx, s.db, stage, `, published_at = COALESCE(published_at, LEAST(@published::timestamptz, clock_timestamp())),
 		    sent_at = COALESCE(sent_at, LEAST(@sent::timestamptz, @published::timestamptz, clock_timestamp()))
 		WHERE code_hash = @hash AND created_at > now() - @valid::interval AND CASE WHEN on_site THEN customer_id = @channel ELSE @channel = 0 END`,
-		pgx.StrictNamedArgs{"hash": store.CodeHash(m.Code), "valid": incident.DrillTime, "channel": int64(m.Channel), "sent": m.Sent, "published": m.Published})
-	return err == nil && done.RowsAffected() > 0, store.Wrap(err, "drill %s", stage)
+		store.Args{"hash": store.CodeHash(m.Code), "valid": incident.DrillTime, "channel": int64(m.Channel), "sent": m.Sent, "published": m.Published})
 }
 
 // JudgeDrill makes the incident of a drill, once, and logs its start. For known see [Store.ReachDrill].
@@ -133,21 +126,21 @@ func (s Store) JudgeDrill(ctx context.Context, m DrillMessage) (known bool, err 
 			return err
 		}
 		d, err := store.One[Drill](ctx, tx, store.ErrNoDrill, `SELECT `+drillColumns+` FROM drills d WHERE d.code_hash = @hash`,
-			pgx.StrictNamedArgs{"hash": store.CodeHash(m.Code)})
+			store.Args{"hash": store.CodeHash(m.Code)}, "drill")
 		if err != nil || d.IncidentID != 0 {
-			return store.Wrap(err, "drill")
+			return err
 		}
 		at := d.Reached()[incident.DrillJudged]
 		id, err := store.Value[int64](ctx, tx, store.ErrNoDrill, `
 			INSERT INTO room_incidents (customer_id, room_id, room_name, cause, severity, actual, start_time, end_time, lasting, breaking, late, parts,
 			                            known_severity, known_actual, told_at, drill_id)
 			VALUES (@customer, @room, @room_name, @cause, @severity, true, @at, @at, true, true, false, 1, @severity, true, @at, @drill)
-			RETURNING id`, pgx.StrictNamedArgs{
+			RETURNING id`, store.Args{
 			"customer": d.CustomerID, "room": d.RoomID, "room_name": d.RoomName, "severity": string(d.Severity), "at": at, "drill": d.ID,
 			"cause": string(incident.CauseOf(incident.KindThreshold, d.Quantity, d.Direction, "")),
-		})
+		}, "incident")
 		if err != nil {
-			return fmt.Errorf("incident: %w", err)
+			return err
 		}
 		return logChanges(ctx, tx, d.CustomerID, []change{
 			{Incident: id, Room: d.RoomID, Transition: incident.Transition{Event: incident.EventStarted, At: at, Calls: true}},
@@ -156,22 +149,24 @@ func (s Store) JudgeDrill(ctx context.Context, m DrillMessage) (known bool, err 
 	return known, store.Wrap(err, "judge drill")
 }
 
-// reached records that the drills of a condition have reached a stage.
-func reached(ctx context.Context, db *store.DB, stage incident.DrillStage, condition string, args pgx.StrictNamedArgs) (known bool, err error) {
+// reached records that drills have reached a stage, and reports whether there are any. The rest of
+// the statement is what else it sets, and the condition.
+func reached(ctx context.Context, db *store.DB, stage incident.DrillStage, rest string, args store.Args) (bool, error) {
 	column := string(stage) + "_at"
-	done, err := db.Exec(ctx, `UPDATE drills SET `+column+` = COALESCE(`+column+`, clock_timestamp()) WHERE `+condition, args)
-	return err == nil && done.RowsAffected() > 0, store.Wrap(err, "drill %s", stage)
+	drills, err := db.Affected(ctx, `UPDATE drills SET `+column+` = COALESCE(`+column+`, clock_timestamp())`+rest, args,
+		"drill %s", stage)
+	return drills > 0, err
 }
 
 // AlertDrill records that storealert has received the event of a drill, which only detect sends.
 func (s Store) AlertDrill(ctx context.Context, code string) (known bool, err error) {
-	return reached(ctx, s.db, incident.DrillAlert, `code_hash = @hash AND created_at > now() - @valid::interval`,
-		pgx.StrictNamedArgs{"hash": store.CodeHash(code), "valid": incident.DrillTime})
+	return reached(ctx, s.db, incident.DrillAlert, ` WHERE code_hash = @hash AND created_at > now() - @valid::interval`,
+		store.Args{"hash": store.CodeHash(code), "valid": incident.DrillTime})
 }
 
 // PublishedDrill records that Pub/Sub has the message of a drill.
 func (s Store) PublishedDrill(ctx context.Context, id int64) error {
-	_, err := reached(ctx, s.db, incident.DrillPublished, `id = @id`, pgx.StrictNamedArgs{"id": id})
+	_, err := reached(ctx, s.db, incident.DrillPublished, ` WHERE id = @id`, store.Args{"id": id})
 	return err
 }
 
@@ -179,11 +174,12 @@ func (s Store) PublishedDrill(ctx context.Context, id int64) error {
 // [store.ErrNoIncident].
 func (s Store) ToldDrill(ctx context.Context, customerID, incidentID int64) error {
 	found, err := store.One[statusRow](ctx, s.db, store.ErrNoIncident, `SELECT `+statusColumns+fromIncidents()+` AND i.id = @id`,
-		pgx.StrictNamedArgs{"customer": customerID, "id": incidentID, "rooms": store.RoomsOf(ctx)})
+		store.Args{"customer": customerID, "id": incidentID, "rooms": store.RoomsOf(ctx)}, "told of incident %d", incidentID)
 	if err == nil {
-		_, err = reached(ctx, s.db, incident.DrillTold, `id = (SELECT i.drill_id FROM room_incidents i WHERE i.id = @id)`, pgx.StrictNamedArgs{"id": found.ID})
+		_, err = reached(ctx, s.db, incident.DrillTold, ` WHERE id = (SELECT i.drill_id FROM room_incidents i WHERE i.id = @id)`,
+			store.Args{"id": found.ID})
 	}
-	return store.Wrap(err, "told of incident %d", incidentID)
+	return err
 }
 
 // showDrills records that the incidents of drills are shown, and returns the stand-ins for their
@@ -200,21 +196,23 @@ func (s Store) showDrills(ctx context.Context, shown []Incident) (map[int64][]Ex
 	}
 	drills, err := store.All[Drill](ctx, s.db, `
 		WITH shown AS (UPDATE drills SET shown_at = clock_timestamp() WHERE id = ANY (@ids) AND shown_at IS NULL)
-		SELECT `+drillColumns+` FROM drills d WHERE d.id = ANY (@ids)`, pgx.StrictNamedArgs{"ids": slices.Collect(maps.Keys(byDrill))})
+		SELECT `+drillColumns+` FROM drills d WHERE d.id = ANY (@ids)`,
+		store.Args{"ids": slices.Collect(maps.Keys(byDrill))}, "drills of incidents")
 	for _, d := range drills {
 		of[d.IncidentID] = []Excursion{d.excursion(byDrill[d.ID])}
 	}
-	return of, store.Wrap(err, "drills of incidents")
+	return of, err
 }
 
 // endDrills ends the incidents of a customer's drills that have passed or expired.
 func (s Store) endDrills(ctx context.Context, customerID int64, now time.Time) error {
 	const due = `i.customer_id = @customer AND i.lasting AND i.merged_into IS NULL AND d.id = i.drill_id
 		AND ((d.taken_at IS NOT NULL AND d.told_at IS NOT NULL) OR d.created_at <= @now::timestamptz - @valid::interval)`
-	args := pgx.StrictNamedArgs{"customer": customerID, "now": now, "valid": incident.DrillTakenTime}
-	some, err := store.Value[bool](ctx, s.db, nil, `SELECT EXISTS (SELECT FROM room_incidents i, drills d WHERE `+due+`)`, args)
+	args := store.Args{"customer": customerID, "now": now, "valid": incident.DrillTakenTime}
+	some, err := store.Value[bool](ctx, s.db, nil, `SELECT EXISTS (SELECT FROM room_incidents i, drills d WHERE `+due+`)`, args,
+		"due drills of customer %d", customerID)
 	if err != nil || !some {
-		return store.Wrap(err, "due drills of customer %d", customerID)
+		return err
 	}
 	return s.db.InTx(ctx, func(tx *store.DB) error {
 		changes, err := store.All[change](ctx, tx, `
@@ -222,9 +220,9 @@ func (s Store) endDrills(ctx context.Context, customerID int64, now time.Time) e
 			SET lasting = false, breaking = false, seen = true, end_time = GREATEST(i.start_time, @now)
 			FROM drills d
 			WHERE `+due+`
-			RETURNING i.id AS incident, i.room_id AS room`, args)
+			RETURNING i.id AS incident, i.room_id AS room`, args, "end drills of customer %d", customerID)
 		if err != nil {
-			return fmt.Errorf("end drills of customer %d: %w", customerID, err)
+			return err
 		}
 		for k := range changes {
 			changes[k].Transition = incident.Transition{Event: incident.EventEnded, At: now}

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store"
@@ -128,14 +126,15 @@ func (s Store) describe(ctx context.Context, customerID int64, excursions []Excu
 		LEFT JOIN gateways g ON g.id = n.gateway_id AND g.customer_id = @customer
 		LEFT JOIN gateway_nodes h ON h.gateway_id = g.id AND h.node_id = n.node_id
 		ORDER BY silent.place`,
-		pgx.StrictNamedArgs{"customer": customerID, "channels": channels, "nodes": nodes})
+		store.Args{"customer": customerID, "channels": channels, "nodes": nodes},
+		"where readings of customer %d stop", customerID)
 	for k, r := range rows { // one of each
 		e := silent[k]
 		report := incident.GatewayReport{Seen: store.UTC(r.GatewaySeen), LastHeartbeat: store.UTC(r.LastHeartbeat), LastReading: store.UTC(r.LastReading)}
 		e.Where = report.Cause(e.PeakTime, now)
 		e.Reason = incident.DescribeSilence(e.PeakTime, r.Interval, e.Where, now)
 	}
-	return store.Wrap(err, "where readings of customer %d stop", customerID)
+	return err
 }
 
 // direction is the rule's, or the one in which an anomaly's value left its usual band.
@@ -199,7 +198,7 @@ func (s Store) Excursions(ctx context.Context, customerID int64, q ExcursionQuer
 		  AND (@node = '' OR e.node_id = @node) AND (@kind = '' OR e.kind = @kind)
 		  AND e.start_time < COALESCE(@end::timestamptz, 'infinity')
 		  AND (e.lasting OR e.end_time >= COALESCE(@start::timestamptz, '-infinity'))`,
-		Args: pgx.StrictNamedArgs{
+		Args: store.Args{
 			"customer": customerID, "id": q.IncidentID, "room": q.RoomID, "node": q.SensorID, "kind": string(q.Kind),
 			"start": store.OrNull(q.Start), "end": store.OrNull(q.End), "rooms": store.RoomsOf(ctx),
 		},
@@ -220,12 +219,12 @@ func (s Store) Excursion(ctx context.Context, customerID, id int64, now time.Tim
 		FROM excursions e
 		JOIN chain c ON c.id = e.id AND c.merged_into IS NULL
 		WHERE e.customer_id = @customer AND `+store.RoomIn("e.room_id"),
-		pgx.StrictNamedArgs{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx)})
+		store.Args{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx)}, "excursion %d", id)
 	one := []Excursion{found}
 	if err == nil {
 		err = s.describe(ctx, customerID, one, now)
 	}
-	return one[0], store.Wrap(err, "excursion %d", id)
+	return one[0], err
 }
 
 // JudgeExcursion sets the verdict on a customer's anomaly and the feedback on its prediction:
@@ -255,7 +254,8 @@ func (s Store) JudgeExcursion(ctx context.Context, customerID, id int64, verdict
 		)
 		UPDATE excursions SET verdict = @verdict
 		WHERE id = @id AND customer_id = @customer AND NOT EXISTS (SELECT FROM theirs WHERE used_in_training)`,
-		pgx.StrictNamedArgs{"id": found.ID, "customer": customerID, "verdict": string(verdict), "feedback": string(feedback)})
+		store.Args{"id": found.ID, "customer": customerID, "verdict": string(verdict), "feedback": string(feedback)},
+		"judge excursion %d", id)
 	found.Verdict = verdict
-	return found, store.Wrap(err, "judge excursion %d", id)
+	return found, err
 }

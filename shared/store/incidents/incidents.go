@@ -175,7 +175,7 @@ func (s Store) Incidents(ctx context.Context, customerID int64, q IncidentQuery,
 	      WHERE position(lower(w.word) IN lower(concat_ws(' ', r.name, i.room_name, i.node_id COLLATE "default", g.name, i.gateway_id, translate(i.cause, '_', ' '),
 	                i.severity, i.taken_by, i.comment))) = 0
 	        AND NOT EXISTS (SELECT FROM excursions e WHERE e.incident_id = i.id AND e.merged_into IS NULL AND ` + store.RoomIn("e.room_id") + ` AND position(lower(w.word) IN ` + excursionText + `) > 0))`,
-		Args: pgx.StrictNamedArgs{
+		Args: store.Args{
 			"customer": customerID, "room": q.RoomID, "node": q.SensorID, "cause": string(q.Cause), "words": q.Words,
 			"start": store.OrNull(q.Start), "end": store.OrNull(q.End), "rooms": store.RoomsOf(ctx),
 		},
@@ -194,9 +194,9 @@ func (s Store) Incidents(ctx context.Context, customerID int64, q IncidentQuery,
 // if it is nil, the sensors that are needed are read.
 func (s Store) Lasting(ctx context.Context, customerID int64, live func() ([]LiveSensor, error), now time.Time) ([]Incident, error) {
 	found, err := store.All[Incident](ctx, s.db, `SELECT `+incidentColumns+fromIncidents()+` AND i.lasting`,
-		pgx.StrictNamedArgs{"customer": customerID, "rooms": store.RoomsOf(ctx)})
+		store.Args{"customer": customerID, "rooms": store.RoomsOf(ctx)}, "lasting incidents of customer %d", customerID)
 	if err != nil {
-		return nil, fmt.Errorf("lasting incidents of customer %d: %w", customerID, err)
+		return nil, err
 	}
 	if err := s.complete(ctx, customerID, found, live, now); err != nil {
 		return nil, err
@@ -222,12 +222,11 @@ func (p Priority) Compare(other Priority) int {
 
 // Unseen counts a customer's incidents that are over and that nobody has seen.
 func (s Store) Unseen(ctx context.Context, customerID int64) (int, error) {
-	count, err := store.Value[int](ctx, s.db, store.ErrNotFound, `
+	return store.Value[int](ctx, s.db, store.ErrNotFound, `
 		SELECT count(*)
 		FROM room_incidents i
 		WHERE i.customer_id = @customer AND NOT i.seen AND NOT i.lasting AND i.merged_into IS NULL AND i.drill_id IS NULL AND `+inRooms(),
-		pgx.StrictNamedArgs{"customer": customerID, "rooms": store.RoomsOf(ctx)})
-	return count, store.Wrap(err, "unseen incidents of customer %d", customerID)
+		store.Args{"customer": customerID, "rooms": store.RoomsOf(ctx)}, "unseen incidents of customer %d", customerID)
 }
 
 // chainOf follows a customer's row of a table, an incident or an excursion, to the one that it was merged into.
@@ -245,19 +244,19 @@ func chainOf(table string) string {
 func (s Store) Incident(ctx context.Context, customerID, id int64, now time.Time) (Incident, error) {
 	found, err := store.One[Incident](ctx, s.db, store.ErrNoIncident, chainOf("room_incidents")+`
 	SELECT `+incidentColumns+fromIncidents()+` AND i.id IN (SELECT id FROM chain)`,
-		pgx.StrictNamedArgs{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx)})
+		store.Args{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx)}, "incident %d", id)
 	one := []Incident{found}
 	if err == nil {
 		err = s.complete(ctx, customerID, one, nil, now)
 	}
-	return one[0], store.Wrap(err, "incident %d", id)
+	return one[0], err
 }
 
 // Timeline lists the changes of a customer's incident and of those that were merged into it. The
 // first change stays first; the others are ordered by when they happened, not by when they were
 // logged, because an excursion that joins began earlier.
 func (s Store) Timeline(ctx context.Context, customerID, id int64) ([]Change, error) {
-	found, err := store.All[Change](ctx, s.db, `
+	return store.All[Change](ctx, s.db, `
 		WITH RECURSIVE parts AS (
 		    SELECT id FROM room_incidents WHERE id = @id AND customer_id = @customer
 		    UNION
@@ -268,8 +267,7 @@ func (s Store) Timeline(ctx context.Context, customerID, id int64) ([]Change, er
 		JOIN parts p ON p.id = c.incident_id
 		WHERE c.customer_id = @customer
 		ORDER BY c.number <> min(c.number) OVER (), c.at, c.number`,
-		pgx.StrictNamedArgs{"id": id, "customer": customerID})
-	return found, store.Wrap(err, "timeline of incident %d", id)
+		store.Args{"id": id, "customer": customerID}, "timeline of incident %d", id)
 }
 
 // complete sets the excursion that describes each incident, whether maintenance covers it and,
@@ -287,9 +285,9 @@ func (s Store) complete(ctx context.Context, customerID int64, all []Incident, l
 		FROM excursions e
 		WHERE e.incident_id = ANY (@ids) AND e.merged_into IS NULL AND `+store.RoomIn("e.room_id")+`
 		  AND (e.lasting OR NOT EXISTS (SELECT FROM excursions l WHERE l.incident_id = e.incident_id AND l.merged_into IS NULL AND l.lasting AND `+store.RoomIn("l.room_id")+`))
-		ORDER BY e.start_time, e.id`, pgx.StrictNamedArgs{"ids": ids, "rooms": store.RoomsOf(ctx)})
+		ORDER BY e.start_time, e.id`, store.Args{"ids": ids, "rooms": store.RoomsOf(ctx)}, "excursions of incidents")
 	if err != nil {
-		return fmt.Errorf("excursions of incidents: %w", err)
+		return err
 	}
 	windows, err := s.MaintenanceWindows(ctx, customerID, oldest)
 	if err != nil {
@@ -525,10 +523,11 @@ func (s Store) rates(ctx context.Context, all []Incident, now time.Time) error {
 		        WHERE r.node_id = w.node_id AND r.customer_id = w.channel AND r.timestamp > @from AND r.timestamp <= @now
 		        HAVING max(r.timestamp) - min(r.timestamp) >= interval '1 minute') m) AS rate
 		FROM unnest(@ids::bigint[], @channels::bigint[], @nodes::text[], @quantities::text[]) AS w (id, channel, node_id, quantity)`,
-		pgx.StrictNamedArgs{"ids": ids, "channels": channels, "nodes": nodes, "quantities": quantities, "from": now.Add(-rateOver), "newest": now.Add(-rateNewest), "now": now})
+		store.Args{"ids": ids, "channels": channels, "nodes": nodes, "quantities": quantities, "from": now.Add(-rateOver), "newest": now.Add(-rateNewest), "now": now},
+		"rates of change")
 	for _, r := range found {
 		k := slices.IndexFunc(all, func(i Incident) bool { return i.ID == r.ID })
 		all[k].Now.Rate = r.Rate
 	}
-	return store.Wrap(err, "rates of change")
+	return err
 }

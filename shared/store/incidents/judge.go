@@ -79,7 +79,7 @@ func (s Store) Judge(ctx context.Context, j Judged) error {
 	}
 	err := judge()
 	if store.NoPartition(err) {
-		if _, err = s.db.Exec(ctx, `SELECT sensor_data.create_day(@at)`, pgx.StrictNamedArgs{"at": j.Time}); err == nil {
+		if err = s.db.Exec(ctx, `SELECT sensor_data.create_day(@at)`, store.Args{"at": j.Time}, "create a day"); err == nil {
 			err = judge()
 		}
 	}
@@ -118,13 +118,13 @@ func (s Store) Unjudged(ctx context.Context) ([]Judged, error) {
 		WHERE n.timestamp <= `+store.NotAhead+` AND NOT EXISTS (
 		    SELECT FROM rule_memory m WHERE m.channel = n.channel AND m.node_id = n.node_id AND m.rule_id > 0 AND m.last_at >= n.timestamp)
 		ORDER BY n.timestamp
-		LIMIT @limit`, pgx.StrictNamedArgs{"settled": settledWithin, "limit": maxUnjudged})
+		LIMIT @limit`, store.Args{"settled": settledWithin, "limit": maxUnjudged}, "readings that were not judged")
 	judged := make([]Judged, len(rows))
 	for i, r := range rows {
 		r.Time = r.Time.UTC()
 		judged[i] = Judged{GatewayID: r.GatewayID, Reading: r.Reading, Again: true}
 	}
-	return judged, store.Wrap(err, "readings that were not judged")
+	return judged, err
 }
 
 // nodeRules is the stored state of a node and its rules.
@@ -176,7 +176,7 @@ type storedRow struct {
 // may see the reading.
 func lockAndLoad(ctx context.Context, tx *store.DB, j Judged) (n nodeRules, visible bool, err error) {
 	at := reading.TruncateTime(j.Time)
-	args := pgx.StrictNamedArgs{
+	args := store.Args{
 		"channel": int64(j.Channel), "node": j.NodeID, "at": at, "since": at.Add(-incident.Reach), "gateway": j.GatewayID,
 		"message": j.MessageID, "temperature": reading.Pointer(j.Temperature), "humidity": reading.Pointer(j.Humidity),
 	}
@@ -207,7 +207,7 @@ func lockAndLoad(ctx context.Context, tx *store.DB, j Judged) (n nodeRules, visi
 	var joined []storedRow
 	err = tx.ExecBatch(ctx, func(batch *pgx.Batch) {
 		queue := func(sql string, needed ...string) *pgx.QueuedQuery {
-			named := pgx.StrictNamedArgs{}
+			named := store.Args{}
 			for _, name := range needed {
 				named[name] = args[name]
 			}
@@ -265,9 +265,9 @@ func lockAndLoad(ctx context.Context, tx *store.DB, j Judged) (n nodeRules, visi
 			    JOIN rule_memory m ON m.node_id = s.node_id AND m.channel = CASE WHEN s.signed_from IS NULL THEN 0 ELSE s.customer_id END
 			        AND m.rule_id = -2 AND m.firing)`, "channel", "node", "at").
 			QueryRow(func(row pgx.Row) error { return store.Wrap(row.Scan(&n.roomHolds), "scan") })
-	})
+	}, "lock node")
 	if err != nil {
-		return n, false, fmt.Errorf("lock node: %w", err)
+		return n, false, err
 	}
 	n.newest.Time = n.newest.Time.UTC()
 	if len(owners) == 0 {
@@ -333,9 +333,9 @@ func (n nodeRules) advance(ctx context.Context, tx *store.DB, j Judged) error {
 			placeOf(false, room, j.NodeID, "").lock(batch, n.owner.CustomerID)
 		}
 		batch.QueuedQueries = append(batch.QueuedQueries, w.batch.QueuedQueries...)
-	})
+	}, "write")
 	if err != nil {
-		return fmt.Errorf("write: %w", err)
+		return err
 	}
 	now := cmp.Or(j.Arrived, j.Time)
 	for _, room := range rooms {

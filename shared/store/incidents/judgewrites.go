@@ -3,7 +3,6 @@ package incidents
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -155,12 +154,12 @@ func (w *writes) saveMemory(rule int64, before, m incident.Memory) {
 	if before.Settled() && m.Settled() {
 		return
 	}
-	key := pgx.StrictNamedArgs{"channel": int64(w.judged.Channel), "node": w.judged.NodeID, "rule": rule}
+	key := store.Args{"channel": int64(w.judged.Channel), "node": w.judged.NodeID, "rule": rule}
 	if m.Settled() {
 		w.batch.Queue(`DELETE FROM rule_memory WHERE channel = @channel AND node_id = @node AND rule_id = @rule`, key)
 		return
 	}
-	maps.Copy(key, pgx.StrictNamedArgs{
+	maps.Copy(key, store.Args{
 		"version": m.Version, "last": m.Last, "breaking": store.OrNull(m.BreakingSince), "firing": m.Firing,
 		"start": store.OrNull(m.Start), "clearing": store.OrNull(m.ClearingSince), "peak": m.Peak, "peak_at": store.OrNull(m.PeakTime),
 	})
@@ -199,7 +198,7 @@ func (w *writes) saveExcursions(rule incident.Rule, stretches []incident.Stretch
 					WITH predictions AS (UPDATE prediction_feedback SET incident_id = @into WHERE incident_id = @id),
 					part AS (UPDATE excursions SET lasting = false, merged_into = @into WHERE id = @id RETURNING verdict)
 					UPDATE excursions e SET verdict = COALESCE(e.verdict, part.verdict) FROM part WHERE e.id = @into`,
-					pgx.StrictNamedArgs{"id": e.ID, "into": joined.ID})
+					store.Args{"id": e.ID, "into": joined.ID})
 			}
 		}
 	}
@@ -225,7 +224,7 @@ func (w *writes) saveExcursion(rule incident.Rule, before, e incident.Excursion,
 	if before.ID == 0 || w.changesIncident(rule, before, e, shown) {
 		w.touch(before, e)
 	}
-	args := pgx.StrictNamedArgs{
+	args := store.Args{
 		"start": e.Start, "end": e.End, "lasting": e.Lasting, "resolution": "cleared", "peak": e.Peak, "peak_time": e.PeakTime,
 		"reopened": e.Reopened, "late": e.Late, "finding": nil, "severity": nil, "quantity": nil, "limit": nil,
 	}
@@ -254,8 +253,8 @@ func shows(f incident.Finding, before, e incident.Excursion, at time.Time) bool 
 	return f.Holds && e.PeakTime.Equal(at)
 }
 
-func (w *writes) insertExcursion(rule incident.Rule, args pgx.StrictNamedArgs) {
-	maps.Copy(args, pgx.StrictNamedArgs{
+func (w *writes) insertExcursion(rule incident.Rule, args store.Args) {
+	maps.Copy(args, store.Args{
 		"customer": w.owner.CustomerID, "kind": string(cmp.Or(rule.Kind, incident.KindThreshold)), "channel": int64(w.judged.Channel),
 		"node": w.judged.NodeID, "sensor": w.owner.SensorName, "room": w.owner.RoomID, "room_name": w.owner.RoomName,
 		"gateway": w.judged.GatewayID, "rule": rule.ID, "specified": rule.Threshold, "direction": string(rule.Direction),
@@ -282,7 +281,7 @@ func (w *writes) insertExcursion(rule incident.Rule, args pgx.StrictNamedArgs) {
 		WHERE p.feedback IS NULL -- a verdict is on what was predicted when it was given`, args)
 }
 
-func (w *writes) updateExcursion(rule incident.Rule, id int64, args pgx.StrictNamedArgs) {
+func (w *writes) updateExcursion(rule incident.Rule, id int64, args store.Args) {
 	args["id"], args["room"], args["room_name"], args["unit"] = id, w.owner.RoomID, w.owner.RoomName, rule.Quantity.Unit()
 	w.batch.Queue(`
 		UPDATE excursions
@@ -441,12 +440,12 @@ func (w *writes) replay(ctx context.Context, tx *store.DB, rule incident.Rule, b
 		      SELECT FROM visible_spans v
 		      WHERE v.customer_id = @channel AND v.node_id = @node AND v.channel = 0 AND r.timestamp >= v.visible_from AND r.timestamp < v.visible_until)))
 		ORDER BY timestamp, message_id`,
-		pgx.StrictNamedArgs{
+		store.Args{
 			"node": w.judged.NodeID, "channel": int64(w.judged.Channel), "from": s.from.Add(-incident.RateReach), "until": s.until,
 			"moved": w.movedSince(rule, before, s),
-		})
+		}, "raw readings")
 	if err != nil {
-		return incident.Memory{}, nil, fmt.Errorf("raw readings: %w", err)
+		return incident.Memory{}, nil, err
 	}
 	at := points[len(points)-1].Time
 	var known []time.Time
@@ -481,9 +480,9 @@ func (w *writes) replaceExcursions(rule incident.Rule, affected, excursions []in
 	for id, into := range absorbed {
 		w.touch(w.stored[id].was)
 		if into < 0 {
-			w.batch.Queue(`DELETE FROM excursions WHERE id = @id`, pgx.StrictNamedArgs{"id": id})
+			w.batch.Queue(`DELETE FROM excursions WHERE id = @id`, store.Args{"id": id})
 			continue
 		}
-		w.batch.Queue(`UPDATE excursions SET lasting = false, merged_into = @into WHERE id = @id`, pgx.StrictNamedArgs{"id": id, "into": excursions[into].ID})
+		w.batch.Queue(`UPDATE excursions SET lasting = false, merged_into = @into WHERE id = @id`, store.Args{"id": id, "into": excursions[into].ID})
 	}
 }

@@ -66,23 +66,21 @@ func (m *Maintenance) ScanRow(rows pgx.Rows) error {
 // MaintenanceWindows lists a customer's maintenance windows, oldest first, with versions that
 // applied after since.
 func (s Store) MaintenanceWindows(ctx context.Context, customerID int64, since time.Time) ([]Maintenance, error) {
-	windows, err := store.Values[Maintenance](ctx, s.db, `
+	return store.Values[Maintenance](ctx, s.db, `
 		SELECT `+maintenanceColumns+`
 		FROM maintenance_windows w
 		WHERE w.customer_id = @customer AND w.stands_to > COALESCE(@since::timestamptz, now())
 		ORDER BY w.id, w.stands_from`,
-		pgx.StrictNamedArgs{"customer": customerID, "since": store.OrNull(since)})
-	return windows, store.Wrap(err, "maintenance windows of customer %d", customerID)
+		store.Args{"customer": customerID, "since": store.OrNull(since)}, "maintenance windows of customer %d", customerID)
 }
 
 // MaintenanceWindow returns a customer's maintenance window, or [store.ErrNoMaintenance].
 func (s Store) MaintenanceWindow(ctx context.Context, customerID, id int64) (Maintenance, error) {
-	window, err := store.Value[Maintenance](ctx, s.db, store.ErrNoMaintenance, `
+	return store.Value[Maintenance](ctx, s.db, store.ErrNoMaintenance, `
 		SELECT `+maintenanceColumns+`
 		FROM maintenance_windows w
 		WHERE w.customer_id = @customer AND w.id = @id AND w.stands_to = 'infinity'`,
-		pgx.StrictNamedArgs{"customer": customerID, "id": id})
-	return window, store.Wrap(err, "maintenance window %d", id)
+		store.Args{"customer": customerID, "id": id}, "maintenance window %d", id)
 }
 
 // CheckMaintenance returns [store.ErrNoRoom] or [store.ErrNoSensor] when the rooms or the sensor
@@ -98,8 +96,8 @@ func (s Store) CheckMaintenance(ctx context.Context, customerID int64, m Mainten
 		    WHEN '' THEN (SELECT count(*) FROM server_rooms r WHERE r.id = ANY (@rooms) AND r.customer_id = @customer) = cardinality(@rooms::bigint[])
 		    ELSE EXISTS (SELECT FROM sensors s WHERE s.node_id = @node AND s.customer_id = @customer)
 		END`,
-		pgx.StrictNamedArgs{"customer": customerID, "rooms": m.RoomIDs, "node": m.SensorID})
-	return store.Wrap(err, "rooms or sensor of a maintenance window")
+		store.Args{"customer": customerID, "rooms": m.RoomIDs, "node": m.SensorID}, "rooms or sensor of a maintenance window")
+	return err
 }
 
 // CreateMaintenance adds a window of rooms or of a sensor. A trigger gives it a new id unless it has
@@ -108,7 +106,7 @@ func (s Store) CreateMaintenance(ctx context.Context, customerID int64, m Mainte
 	if err := s.CheckMaintenance(ctx, customerID, m); err != nil {
 		return Maintenance{}, err
 	}
-	created, err := store.Value[Maintenance](ctx, s.db, store.ErrNoCustomer, `
+	return store.Value[Maintenance](ctx, s.db, store.ErrNoCustomer, `
 		WITH w AS (
 		    INSERT INTO maintenance_windows
 		        (id, customer_id, room_ids, node_id, start_time, time_zone, duration_s, weekdays, until_time, comment, created_by)
@@ -116,12 +114,11 @@ func (s Store) CreateMaintenance(ctx context.Context, customerID int64, m Mainte
 		    RETURNING *
 		)
 		SELECT `+maintenanceColumns+` FROM w`,
-		pgx.StrictNamedArgs{
+		store.Args{
 			"id": m.ID, "customer": customerID, "rooms": m.RoomIDs, "node": m.SensorID, "start": m.Window.Start,
 			"zone": m.Window.Start.Location().String(), "duration": m.Window.Duration.Seconds(), "weekdays": m.Window.Weekdays,
 			"until": store.OrNull(m.Window.Until), "comment": m.Comment, "by": m.CreatedBy,
-		})
-	return created, store.Wrap(err, "create maintenance window")
+		}, "create maintenance window")
 }
 
 // UpdateMaintenance changes a window from now on; what it has silenced stays silenced.
@@ -140,19 +137,18 @@ func (s Store) UpdateMaintenance(ctx context.Context, customerID int64, m Mainte
 // DeleteMaintenance ends a customer's window; what it has silenced stays silenced. Error:
 // [store.ErrNoMaintenance].
 func (s Store) DeleteMaintenance(ctx context.Context, customerID, id int64) error {
-	err := s.db.Change(ctx, store.ErrNoMaintenance, `
+	return s.db.Change(ctx, store.ErrNoMaintenance, `
 		UPDATE maintenance_windows
 		SET stands_to = now()
 		WHERE id = @id AND customer_id = @customer AND stands_to = 'infinity'`,
-		pgx.StrictNamedArgs{"id": id, "customer": customerID})
-	return store.Wrap(err, "delete maintenance window %d", id)
+		store.Args{"id": id, "customer": customerID}, "delete maintenance window %d", id)
 }
 
 // EndMaintenanceOf ends a customer's windows for a sensor, or for a room and its sensors; a window
 // of several rooms goes on without the room. It returns each version that ended, followed by the
 // one that replaces it. Call it before the sensor or the room is deleted.
 func (s Store) EndMaintenanceOf(ctx context.Context, customerID int64, scope incident.Scope) ([]Maintenance, error) {
-	ended, err := store.Values[Maintenance](ctx, s.db, `
+	return store.Values[Maintenance](ctx, s.db, `
 		WITH ended AS (
 		    UPDATE maintenance_windows w
 		    SET stands_to = now()
@@ -171,6 +167,5 @@ func (s Store) EndMaintenanceOf(ctx context.Context, customerID int64, scope inc
 		SELECT `+maintenanceColumns+`
 		FROM (TABLE ended UNION ALL TABLE replacing) w
 		ORDER BY w.id, w.stands_to`,
-		pgx.StrictNamedArgs{"customer": customerID, "room": scope.RoomID, "node": scope.SensorID})
-	return ended, store.Wrap(err, "end maintenance windows")
+		store.Args{"customer": customerID, "room": scope.RoomID, "node": scope.SensorID}, "end maintenance windows")
 }

@@ -115,7 +115,8 @@ func (s Store) liveSensors(ctx context.Context, customerID int64, nodes []string
 		LEFT JOIN node_learning l ON l.channel = n.channel AND l.node_id = s.node_id -- not that of n: two rows are expected of it
 		WHERE s.customer_id = @customer AND (@nodes::text[] IS NULL OR s.node_id = ANY (@nodes)) AND (@in::bigint[] IS NULL OR s.room_id = ANY (@in))
 		  AND `+store.RoomIn("s.room_id"),
-		pgx.StrictNamedArgs{"customer": customerID, "nodes": nodes, "in": in, "rooms": store.RoomsOf(ctx)})
+		store.Args{"customer": customerID, "nodes": nodes, "in": in, "rooms": store.RoomsOf(ctx)},
+		"live sensors of customer %d", customerID)
 	slices.SortFunc(found, func(a, b LiveSensor) int {
 		if a.NodeID != b.NodeID {
 			return cmp.Compare(a.NodeID, b.NodeID)
@@ -123,7 +124,7 @@ func (s Store) liveSensors(ctx context.Context, customerID int64, nodes []string
 		return b.Timestamp.Compare(*a.Timestamp) // one that was signed has two: the newer comes first
 	})
 	found = slices.CompactFunc(found, func(a, b LiveSensor) bool { return a.NodeID == b.NodeID })
-	return found, store.Wrap(err, "live sensors of customer %d", customerID)
+	return found, err
 }
 
 // Troubled is a sensor with a lasting excursion other than a silence.
@@ -139,12 +140,12 @@ func (s Store) TroubledSensors(ctx context.Context, customerID int64) (map[strin
 		SELECT node_id, min(severity) AS severity, bool_or(kind = 'anomaly') AS anomalous -- critical before warning
 		FROM excursions
 		WHERE customer_id = @customer AND lasting AND merged_into IS NULL AND kind <> 'silence'
-		GROUP BY node_id`, pgx.StrictNamedArgs{"customer": customerID})
+		GROUP BY node_id`, store.Args{"customer": customerID}, "troubled sensors of customer %d", customerID)
 	troubled := make(map[string]Troubled, len(found))
 	for _, t := range found {
 		troubled[t.NodeID] = t
 	}
-	return troubled, store.Wrap(err, "troubled sensors of customer %d", customerID)
+	return troubled, err
 }
 
 // Measured is a temperature of a node at a time.
@@ -169,7 +170,7 @@ func (s Store) measured(ctx context.Context, order string, customerID int64, nod
 	if len(nodes) == 0 {
 		return nil, nil
 	}
-	found, err := store.AllPlanned(ctx, s.db, pgx.RowToStructByName[Measured], `
+	return store.AllPlanned(ctx, s.db, pgx.RowToStructByName[Measured], `
 		SELECT w.node_id, f.timestamp, f.temperature
 		FROM unnest(@nodes::text[]) AS w (node_id), LATERAL (
 		    SELECT r.timestamp, r.temperature
@@ -179,14 +180,14 @@ func (s Store) measured(ctx context.Context, order string, customerID int64, nod
 		      AND r.timestamp > @from AND r.timestamp <= @until AND r.temperature IS NOT NULL
 		    ORDER BY r.timestamp`+order+`
 		    LIMIT 1) AS f`,
-		pgx.StrictNamedArgs{"customer": customerID, "nodes": nodes, "from": from, "until": until})
-	return found, store.Wrap(err, "readings of customer %d from %s to %s", customerID, from, until)
+		store.Args{"customer": customerID, "nodes": nodes, "from": from, "until": until},
+		"readings of customer %d from %s to %s", customerID, from, until)
 }
 
 // LiveVersion returns the version of a customer's overview apart from its readings: a checksum
 // of the transaction ids (xmin) of its rows.
 func (s Store) LiveVersion(ctx context.Context, customerID int64) (string, error) {
-	version, err := store.Value[string](ctx, s.db, store.ErrNoCustomer, `
+	return store.Value[string](ctx, s.db, store.ErrNoCustomer, `
 		SELECT concat_ws(' ',
 		    (SELECT concat_ws(' ', count(*), sum(hashint8(xmin::text::bigint))) FROM sensors WHERE customer_id = @customer),
 		    (SELECT sum(hashint8(xmin::text::bigint)) FROM server_rooms WHERE customer_id = @customer),
@@ -196,8 +197,7 @@ func (s Store) LiveVersion(ctx context.Context, customerID int64) (string, error
 		    (SELECT sum(hashint8(xmin::text::bigint)) FROM excursions WHERE customer_id = @customer AND merged_into IS NULL AND lasting),
 		    (SELECT sum(hashint8(xmin::text::bigint)) FROM room_incidents WHERE customer_id = @customer AND merged_into IS NULL AND lasting),
 		    (SELECT count(*) FROM room_incidents WHERE customer_id = @customer AND merged_into IS NULL AND NOT lasting AND NOT seen))`,
-		pgx.StrictNamedArgs{"customer": customerID})
-	return version, store.Wrap(err, "live version of customer %d", customerID)
+		store.Args{"customer": customerID}, "live version of customer %d", customerID)
 }
 
 // HotSpots are the highest temperatures of a node in those half hours of the last day that
@@ -211,7 +211,7 @@ type HotSpots struct {
 // HotSpots returns the highest temperatures of a customer's sensors since a time, at
 // most a day ago. Nodes select some of them; nil is all.
 func (s Store) HotSpots(ctx context.Context, customerID int64, since time.Time, nodes []string) ([]HotSpots, error) {
-	found, err := store.All[HotSpots](ctx, s.db, `
+	return store.All[HotSpots](ctx, s.db, `
 		SELECT v.node_id, hot.half_hours, hot.temperatures
 		FROM sensors v
 		CROSS JOIN LATERAL ( -- by the primary key: sorting all at once takes twice as long
@@ -225,8 +225,7 @@ func (s Store) HotSpots(ctx context.Context, customerID int64, since time.Time, 
 		    ) AS of_half_hour
 		) AS hot
 		WHERE v.customer_id = @customer AND (@nodes::text[] IS NULL OR v.node_id = ANY (@nodes)) AND hot.half_hours IS NOT NULL`,
-		pgx.StrictNamedArgs{"customer": customerID, "since": since, "nodes": nodes})
-	return found, store.Wrap(err, "hot spots of customer %d", customerID)
+		store.Args{"customer": customerID, "since": since, "nodes": nodes}, "hot spots of customer %d", customerID)
 }
 
 // SilentSensor reports whether one of a customer's sensors is silent, or has never sent a reading.

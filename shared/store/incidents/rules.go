@@ -7,8 +7,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/store"
@@ -73,14 +71,14 @@ func (s Store) Rules(ctx context.Context, customerID int64) ([]incident.Rule, er
 	rows, err := store.All[RuleRow](ctx, s.db, selectRules+`
 		WHERE r.customer_id = @customer
 		ORDER BY NOT r.threshold, r.id`,
-		pgx.StrictNamedArgs{"customer": customerID})
-	return ConvertRules(rows, alert.Defaults()), store.Wrap(err, "rules of customer %d", customerID)
+		store.Args{"customer": customerID}, "rules of customer %d", customerID)
+	return ConvertRules(rows, alert.Defaults()), err
 }
 
 // UnmeasuredRules lists a customer's rules that judge nothing: sensors in their scope have
 // reported in the last 7 days, but none of them the quantity. A dew point needs both values.
 func (s Store) UnmeasuredRules(ctx context.Context, customerID int64) ([]int64, error) {
-	ids, err := store.Values[int64](ctx, s.db, `
+	return store.Values[int64](ctx, s.db, `
 		SELECT r.id
 		FROM customer_rules r
 		JOIN sensors s ON s.customer_id = r.customer_id AND r.room_id IN (0, s.room_id) AND r.node_id IN ('', s.node_id)
@@ -89,8 +87,7 @@ func (s Store) UnmeasuredRules(ctx context.Context, customerID int64) ([]int64, 
 		GROUP BY r.id
 		HAVING NOT bool_or((r.quantity = 'humidity' OR n.temperature_at > now() - interval '7 days') IS TRUE
 		    AND (r.quantity NOT IN ('humidity', 'dew_point') OR n.humidity_at > now() - interval '7 days') IS TRUE)
-		ORDER BY r.id`, pgx.StrictNamedArgs{"customer": customerID})
-	return ids, store.Wrap(err, "unmeasured rules of customer %d", customerID)
+		ORDER BY r.id`, store.Args{"customer": customerID}, "unmeasured rules of customer %d", customerID)
 }
 
 // RulesDeletedWith lists a customer's rules for a sensor, or for a room and its sensors, which are
@@ -101,20 +98,20 @@ func (s Store) RulesDeletedWith(ctx context.Context, customerID int64, scope inc
 		  AND (r.room_id = NULLIF(@room::bigint, 0) OR r.node_id = NULLIF(@node, '')
 		       OR r.node_id IN (SELECT s.node_id FROM sensors s WHERE s.customer_id = @customer AND s.room_id = @room))
 		ORDER BY r.id`,
-		pgx.StrictNamedArgs{"customer": customerID, "room": scope.RoomID, "node": scope.SensorID})
-	return ConvertRules(rows, alert.Defaults()), store.Wrap(err, "rules of a deleted room or sensor")
+		store.Args{"customer": customerID, "room": scope.RoomID, "node": scope.SensorID}, "rules of a deleted room or sensor")
+	return ConvertRules(rows, alert.Defaults()), err
 }
 
 // Rule returns a customer's rule, or [store.ErrNoRule].
 func (s Store) Rule(ctx context.Context, customerID, id int64) (incident.Rule, error) {
 	row, err := store.One[RuleRow](ctx, s.db, store.ErrNoRule, selectRules+`
 		WHERE r.customer_id = @customer AND r.id = @id`,
-		pgx.StrictNamedArgs{"customer": customerID, "id": id})
-	return row.rule(alert.Defaults()), store.Wrap(err, "rule %d", id)
+		store.Args{"customer": customerID, "id": id}, "rule %d", id)
+	return row.rule(alert.Defaults()), err
 }
 
-func ruleArgs(customerID int64, r incident.Rule) pgx.StrictNamedArgs {
-	return pgx.StrictNamedArgs{
+func ruleArgs(customerID int64, r incident.Rule) store.Args {
+	return store.Args{
 		"customer": customerID, "quantity": string(r.Quantity), "direction": string(r.Direction), "limit": r.Limit,
 		"for": r.For.Seconds(), "margin": r.ClearMargin, "clear_for": r.ClearFor.Seconds(), "severity": string(r.Severity),
 		"enabled": r.Enabled, "room": r.Scope.RoomID, "node": r.Scope.SensorID,
@@ -127,25 +124,11 @@ func (s Store) CreateRule(ctx context.Context, customerID int64, r incident.Rule
 	id, err := store.Value[int64](ctx, s.db, store.ErrNoCustomer, `
 		INSERT INTO rules (customer_id, quantity, direction, limit_value, for_s, clear_margin, clear_for_s, severity, room_id, node_id, enabled)
 		VALUES (@customer, @quantity, @direction, @limit, @for, @margin, @clear_for, @severity, NULLIF(@room::bigint, 0), NULLIF(@node, ''), @enabled)
-		RETURNING id`, ruleArgs(customerID, r))
+		RETURNING id`, ruleArgs(customerID, r), "create rule")
 	if err != nil {
-		return incident.Rule{}, fmt.Errorf("create rule: %w", scopeError(err))
+		return incident.Rule{}, err
 	}
 	return s.Rule(ctx, customerID, id)
-}
-
-// scopeError names the room or sensor of a scope that is not the customer's.
-func scopeError(err error) error {
-	switch {
-	case store.Violates(err, "rules_room_fkey"):
-		return store.ErrNoRoom
-	case store.Violates(err, "rules_sensor_fkey"):
-		return store.ErrNoSensor
-	case store.Violates(err, "rules_customer_id_fkey"):
-		return store.ErrNoCustomer
-	default:
-		return err
-	}
 }
 
 // UpdateRule changes a customer's rule and resolves its excursions in one transaction; an
@@ -162,15 +145,16 @@ func (s Store) UpdateRule(ctx context.Context, customerID int64, r incident.Rule
 	}
 	args := ruleArgs(customerID, r)
 	args["id"] = r.ID
-	_, err = s.db.Exec(ctx, `
+	err = s.db.Exec(ctx, `
 		UPDATE rules
 		SET quantity = @quantity, direction = @direction, limit_value = @limit, for_s = @for, clear_margin = @margin,
 		    clear_for_s = @clear_for, severity = @severity, room_id = NULLIF(@room::bigint, 0), node_id = NULLIF(@node, ''), enabled = @enabled
 		WHERE id = @id AND customer_id = @customer
 		  AND (quantity, direction, limit_value, for_s, clear_margin, clear_for_s, severity, COALESCE(room_id, 0), COALESCE(node_id, ''), enabled)
-		      IS DISTINCT FROM (@quantity, @direction, @limit, @for, @margin, @clear_for, @severity, @room, @node, @enabled)`, args)
+		      IS DISTINCT FROM (@quantity, @direction, @limit, @for, @margin, @clear_for, @severity, @room, @node, @enabled)`, args,
+		"update rule %d", r.ID)
 	if err != nil {
-		return incident.Rule{}, fmt.Errorf("update rule %d: %w", r.ID, scopeError(err))
+		return incident.Rule{}, err
 	}
 	return s.Rule(ctx, customerID, r.ID)
 }
@@ -194,11 +178,11 @@ func (s Store) DeleteRule(ctx context.Context, customerID, id int64) error {
 	err := s.db.Change(ctx, ErrThresholdRule, `
 		DELETE FROM rules
 		WHERE id = @id AND customer_id = @customer`,
-		pgx.StrictNamedArgs{"id": id, "customer": customerID})
+		store.Args{"id": id, "customer": customerID}, "delete rule %d", id)
 	if errors.Is(err, ErrThresholdRule) {
 		if _, absent := s.Rule(ctx, customerID, id); absent != nil {
 			err = absent
 		}
 	}
-	return store.Wrap(err, "delete rule %d", id)
+	return err
 }

@@ -38,8 +38,9 @@ func (s Store) SettleAll(ctx context.Context, now time.Time) error {
 		  AND NOT EXISTS (SELECT FROM excursions e WHERE e.kind = 'silence' AND e.lasting AND e.channel = n.channel AND e.node_id = n.node_id)
 		  AND (n.timestamp > @now::timestamptz - @discovered::interval
 		       OR EXISTS (SELECT FROM sensors s WHERE s.customer_id = COALESCE(NULLIF(n.channel, 0), h.customer_id) AND s.node_id = n.node_id))`,
-		pgx.StrictNamedArgs{"now": now, "quiet": incident.MinSilence, "missed": incident.MissedReadings, "discovered": discoveredSilence})
-	errs := []error{store.Wrap(err, "customers with something due")}
+		store.Args{"now": now, "quiet": incident.MinSilence, "missed": incident.MissedReadings, "discovered": discoveredSilence},
+		"customers with something due")
+	errs := []error{err}
 	for _, customer := range customers { // the error of one must not stop the others
 		errs = append(errs, s.Settle(ctx, customer, now))
 	}
@@ -77,7 +78,7 @@ func (s Store) Settle(ctx context.Context, customerID int64, now time.Time) erro
 			       SELECT FROM sensors s
 			       JOIN node_state n ON n.channel IN (0, s.customer_id) AND n.node_id = s.node_id
 			       WHERE s.customer_id = @customer AND LEAST(n.temperature_at, n.humidity_at) + @quiet::interval <= n.timestamp)`,
-			pgx.StrictNamedArgs{"customer": customerID, "now": now, "quiet": incident.MinSilence, "missed": incident.MissedReadings})
+			store.Args{"customer": customerID, "now": now, "quiet": incident.MinSilence, "missed": incident.MissedReadings})
 		// It ends the other excursions of a quantity that has stopped.
 		batch.Queue(`
 			UPDATE excursions f
@@ -85,10 +86,10 @@ func (s Store) Settle(ctx context.Context, customerID int64, now time.Time) erro
 			FROM excursions m
 			WHERE m.customer_id = @customer AND m.kind = 'missing' AND m.lasting AND f.customer_id = m.customer_id AND f.channel = m.channel
 			  AND f.node_id = m.node_id AND f.quantity = m.quantity AND f.kind = 'forecast' AND f.lasting AND f.merged_into IS NULL`,
-			pgx.StrictNamedArgs{"customer": customerID})
-	})
+			store.Args{"customer": customerID})
+	}, "missing quantities of customer %d", customerID)
 	if err != nil {
-		return fmt.Errorf("missing quantities of customer %d: %w", customerID, err)
+		return err
 	}
 	if err := s.endDrills(ctx, customerID, now); err != nil {
 		return err
@@ -122,9 +123,10 @@ func (s Store) Settle(ctx context.Context, customerID int64, now time.Time) erro
 		SELECT COALESCE(e.room_id, 0), CASE WHEN e.room_id IS NULL THEN e.node_id ELSE '' END, '', e.start_time
 		FROM excursions e
 		WHERE e.customer_id = @customer AND NOT e.lasting AND e.merged_into IS NULL AND e.incident_id IS NULL`,
-		pgx.StrictNamedArgs{"customer": customerID, "now": now, "gap": incident.JoinGap, "standing": incident.StandingAfter})
+		store.Args{"customer": customerID, "now": now, "gap": incident.JoinGap, "standing": incident.StandingAfter},
+		"due incidents of customer %d", customerID)
 	if err != nil {
-		return fmt.Errorf("due incidents of customer %d: %w", customerID, err)
+		return err
 	}
 	for _, r := range found {
 		due.add(r.place, r.StartTime)
@@ -135,8 +137,8 @@ func (s Store) Settle(ctx context.Context, customerID int64, now time.Time) erro
 	var errs []error
 	for at, from := range due {
 		err := s.db.InTx(ctx, func(tx *store.DB) error {
-			if err := tx.ExecBatch(ctx, func(batch *pgx.Batch) { at.lock(batch, customerID) }); err != nil {
-				return fmt.Errorf("lock place: %w", err)
+			if err := tx.ExecBatch(ctx, func(batch *pgx.Batch) { at.lock(batch, customerID) }, "lock place"); err != nil {
+				return err
 			}
 			return updateIncidents(ctx, tx, customerID, at, from, now, now)
 		})
@@ -161,9 +163,9 @@ func (s Store) uncovered(ctx context.Context, customerID int64, now time.Time, d
 		JOIN excursions e ON e.incident_id = i.id AND e.lasting AND e.merged_into IS NULL
 		WHERE i.customer_id = @customer AND i.lasting AND i.merged_into IS NULL AND i.drill_id IS NULL AND isfinite(i.told_at)
 		  AND EXISTS (SELECT FROM maintenance_windows w WHERE w.customer_id = @customer AND w.stands_to > i.told_at)
-		ORDER BY i.told_at`, pgx.StrictNamedArgs{"customer": customerID})
+		ORDER BY i.told_at`, store.Args{"customer": customerID}, "incidents")
 	if err != nil || len(found) == 0 {
-		return err //nolint:wrapcheck // the caller says of what
+		return err
 	}
 	windows, err := s.MaintenanceWindows(ctx, customerID, found[0].UpdatedAt)
 	for _, r := range found {
@@ -191,9 +193,9 @@ func (s Store) settleSilences(ctx context.Context, customerID int64, now time.Ti
 		SELECT node_id, COALESCE(room_id, 0) AS room_id, gateway_id, of_gateway
 		FROM excursions
 		WHERE customer_id = @customer AND kind = 'silence' AND lasting
-		ORDER BY node_id`, pgx.StrictNamedArgs{"customer": customerID})
+		ORDER BY node_id`, store.Args{"customer": customerID}, "recorded")
 	if err != nil {
-		return nil, fmt.Errorf("recorded: %w", err)
+		return nil, err
 	}
 	known, due := map[string]row{}, dues{}
 	for _, r := range recorded {
@@ -223,7 +225,7 @@ func (s Store) settleSilences(ctx context.Context, customerID int64, now time.Ti
 			ON CONFLICT (channel, node_id, customer_id) WHERE kind = 'silence' AND lasting DO UPDATE
 			SET room_id = EXCLUDED.room_id, room_name = EXCLUDED.room_name, sensor_name = EXCLUDED.sensor_name, gateway_id = EXCLUDED.gateway_id,
 			    of_gateway = EXCLUDED.of_gateway, severity = EXCLUDED.severity`,
-			pgx.StrictNamedArgs{
+			store.Args{
 				"customer": customerID, "channel": n.Channel, "node": n.NodeID, "sensor": n.SensorName, "room": n.RoomID, "room_name": n.RoomName,
 				"gateway": n.GatewayID, "whole": whole, "rule": silenceRule, "severity": string(severity), "start": n.Since(), "newest": n.Newest,
 			})
@@ -247,12 +249,12 @@ func (s Store) settleSilences(ctx context.Context, customerID int64, now time.Ti
 			WHERE e.kind = 'silence' AND e.lasting AND e.customer_id = @customer AND e.node_id = @node AND (n.at > e.peak_time OR (
 			    NOT EXISTS (SELECT FROM sensors s WHERE s.customer_id = @customer AND s.node_id = @node)
 			    AND (e.sensor_name <> '' OR e.peak_time <= @now::timestamptz - @discovered::interval)))`,
-			pgx.StrictNamedArgs{"customer": customerID, "node": r.NodeID, "now": now, "discovered": discoveredSilence})
+			store.Args{"customer": customerID, "node": r.NodeID, "now": now, "discovered": discoveredSilence})
 	}
 	if batch.Len() == 0 {
 		return due, nil
 	}
-	return due, store.Wrap(s.db.ExecBatch(ctx, func(b *pgx.Batch) { *b = *batch }), "write")
+	return due, s.db.ExecBatch(ctx, func(b *pgx.Batch) { *b = *batch }, "write")
 }
 
 // placeOf is the place whose incidents an excursion is part of.
@@ -332,9 +334,10 @@ func (s Store) Silences(ctx context.Context, customerID int64, now time.Time) (s
 		LEFT JOIN server_rooms r ON r.id = n.room_id
 		WHERE n.timestamp <= @quiet OR n.gateway_id IN (SELECT gateway_id FROM known WHERE timestamp <= @quiet)
 		ORDER BY n.node_id`,
-		pgx.StrictNamedArgs{"customer": customerID, "now": now, "missed": discoveredSilence, "quiet": now.Add(-incident.MinSilence)})
+		store.Args{"customer": customerID, "now": now, "missed": discoveredSilence, "quiet": now.Add(-incident.MinSilence)},
+		"silences of customer %d", customerID)
 	if err != nil {
-		return nil, nil, fmt.Errorf("silences of customer %d: %w", customerID, err)
+		return nil, nil, err
 	}
 	gateways = map[string]bool{}
 	nodes, heard := map[string]int{}, map[string]bool{}
@@ -355,9 +358,8 @@ func (s Store) Silences(ctx context.Context, customerID int64, now time.Time) (s
 // Probe returns the service's timeliness as its probe measures it.
 func (s Store) Probe(ctx context.Context) (incident.Probe, error) {
 	const never = `TIMESTAMPTZ '0001-01-01 00:00:00+00'`
-	probe, err := store.One[incident.Probe](ctx, s.db, nil, `
-		SELECT COALESCE(max(published_at), `+never+`) AS published, COALESCE(max(late_at), `+never+`) AS late_at FROM probe`, nil)
-	return probe, store.Wrap(err, "probe")
+	return store.One[incident.Probe](ctx, s.db, nil, `
+		SELECT COALESCE(max(published_at), `+never+`) AS published, COALESCE(max(late_at), `+never+`) AS late_at FROM probe`, nil, "probe")
 }
 
 // A site is dark after darkAfter without a message, and counts as abandoned after darkFor.
@@ -382,7 +384,7 @@ func (s Store) DarkSites(ctx context.Context, now time.Time) ([]DarkSite, error)
 	if err != nil {
 		return nil, err
 	}
-	dark, err := store.All[DarkSite](ctx, s.db, `
+	return store.All[DarkSite](ctx, s.db, `
 		WITH sites AS (
 		    SELECT customer_id, id AS gateway_id, last_seen AS since
 		    FROM gateways
@@ -397,6 +399,5 @@ func (s Store) DarkSites(ctx context.Context, now time.Time) ([]DarkSite, error)
 		FROM sites
 		WHERE since <= @now::timestamptz - @after::interval AND since > @now::timestamptz - @for::interval
 		ORDER BY customer_id, gateway_id`,
-		pgx.StrictNamedArgs{"now": now, "late": probe.Late(now), "after": darkAfter, "for": darkFor})
-	return dark, store.Wrap(err, "dark sites")
+		store.Args{"now": now, "late": probe.Late(now), "after": darkAfter, "for": darkFor}, "dark sites")
 }

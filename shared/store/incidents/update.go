@@ -22,8 +22,8 @@ type place struct {
 	GatewayID string
 }
 
-func (p place) args(customer int64) pgx.StrictNamedArgs {
-	return pgx.StrictNamedArgs{"customer": customer, "room": p.RoomID, "node": p.NodeID, "gateway": p.GatewayID}
+func (p place) args(customer int64) store.Args {
+	return store.Args{"customer": customer, "room": p.RoomID, "node": p.NodeID, "gateway": p.GatewayID}
 }
 
 // condition is that an excursion e is at the place. Each takes all three arguments.
@@ -83,7 +83,7 @@ type change struct {
 // something takes it before that, and after a node's row; the lock of the account, under which
 // the log is numbered, comes last.
 func (p place) lock(batch *pgx.Batch, customer int64) {
-	batch.Queue(`SELECT pg_advisory_xact_lock(hashtextextended(@place, 0))`, pgx.StrictNamedArgs{"place": fmt.Sprint("incidents of ", customer, p)})
+	batch.Queue(`SELECT pg_advisory_xact_lock(hashtextextended(@place, 0))`, store.Args{"place": fmt.Sprint("incidents of ", customer, p)})
 }
 
 // updateIncidents brings the incidents of a place, which is locked, up to date with its excursions that
@@ -109,9 +109,9 @@ func updateIncidents(ctx context.Context, tx *store.DB, customer int64, at place
 		SELECT `+excursionColumns+`
 		FROM excursions e
 		WHERE e.id IN (SELECT n.id FROM near n UNION SELECT m.id FROM near n JOIN excursions m ON m.incident_id = n.incident_id)
-		  AND e.customer_id = @customer AND e.merged_into IS NULL AND `+at.condition(), args)
+		  AND e.customer_id = @customer AND e.merged_into IS NULL AND `+at.condition(), args, "excursions")
 	if err != nil {
-		return fmt.Errorf("excursions: %w", err)
+		return err
 	}
 	parts, ids := make([]incident.Part, len(rows)), make([]int64, len(rows))
 	roomName, updated := "", now // the earliest of these incidents' updates, and of what they are made of
@@ -129,9 +129,9 @@ func updateIncidents(ctx context.Context, tx *store.DB, customer int64, at place
 		WHERE i.customer_id = @customer AND i.merged_into IS NULL AND i.drill_id IS NULL AND (
 		    i.id = ANY (@ids)
 		    OR (COALESCE(i.room_id, 0) = @room AND i.node_id = @node AND i.gateway_id = @gateway AND (i.lasting OR (i.end_time >= @from AND i.start_time <= @until))
-		        AND NOT EXISTS (SELECT FROM excursions e WHERE e.incident_id = i.id AND e.merged_into IS NULL AND `+at.condition()+`)))`, args)
+		        AND NOT EXISTS (SELECT FROM excursions e WHERE e.incident_id = i.id AND e.merged_into IS NULL AND `+at.condition()+`)))`, args, "incidents")
 	if err != nil {
-		return fmt.Errorf("incidents: %w", err)
+		return err
 	}
 	u := update{tx: tx, customer: customer, at: at, roomName: roomName, now: now, excursions: rows, known: map[int64]knownIncident{}}
 	causes := map[int64]incident.Cause{}
@@ -243,24 +243,24 @@ func (u *update) retire(ctx context.Context, taken []int64, gone map[int64]int) 
 		}
 	}
 	for _, pair := range u.takeovers {
-		_, err := u.tx.Exec(ctx, `
+		err := u.tx.Exec(ctx, `
 			UPDATE room_incidents i
 			SET taken_at = o.taken_at, taken_by = o.taken_by, comment = o.comment, snoozed_until = o.snoozed_until, seen = i.seen AND o.seen
 			FROM room_incidents o
-			WHERE o.id = @from AND i.id = @to`, pgx.StrictNamedArgs{"from": pair[0], "to": pair[1]})
+			WHERE o.id = @from AND i.id = @to`, store.Args{"from": pair[0], "to": pair[1]}, "take over")
 		if err != nil {
-			return fmt.Errorf("take over: %w", err)
+			return err
 		}
 	}
 	if len(ending)+len(empty) == 0 {
 		return nil
 	}
-	_, err := u.tx.Exec(ctx, `
+	return u.tx.Exec(ctx, `
 		WITH empty AS (DELETE FROM room_incidents WHERE id = ANY (@empty))
 		UPDATE room_incidents i SET lasting = false, breaking = false
 		WHERE id = ANY (@ending) AND (COALESCE(i.room_id, 0), i.node_id, i.gateway_id) = (@room, @node, @gateway)`,
-		pgx.StrictNamedArgs{"ending": ending, "empty": empty, "room": u.at.RoomID, "node": u.at.NodeID, "gateway": u.at.GatewayID})
-	return store.Wrap(err, "retire incidents")
+		store.Args{"ending": ending, "empty": empty, "room": u.at.RoomID, "node": u.at.NodeID, "gateway": u.at.GatewayID},
+		"retire incidents")
 }
 
 // save stores an incident, and returns its id.
@@ -281,7 +281,7 @@ func (u *update) save(ctx context.Context, id int64, g incident.Gathered, follow
 	}
 	// People planned for all of what is over: nobody has to see it any more.
 	silenced := !after.Lasting && len(events) > 0 && !slices.ContainsFunc(g.Parts, func(p incident.Part) bool { return !p.Silenced })
-	args := pgx.StrictNamedArgs{
+	args := store.Args{
 		"ids": ids, "silenced": silenced, "severity": string(level.Severity), "actual": actual, "start": g.Start(), "end": g.End(), "now": u.now,
 		"lasting": after.Lasting, "breaking": after.Breaking, "late": g.Late(), "parts": len(g.Parts),
 		"known_severity": string(after.Known.Severity), "known_actual": after.Known.Actual, "known_excess": after.Known.Excess,
@@ -300,11 +300,11 @@ func (u *update) save(ctx context.Context, id int64, g incident.Gathered, follow
 			), joined AS (
 			    UPDATE excursions SET incident_id = i.id FROM i WHERE excursions.id = ANY (@ids)
 			)
-			SELECT id FROM i`, args)
+			SELECT id FROM i`, args, "save incident")
 	} else {
 		args["id"], args["taken"] = id, !after.TakenAt.IsZero()
 		args["unseen"] = slices.ContainsFunc(events, func(e incident.Transition) bool { return e.Calls || (e.Event == incident.EventWorse && !after.Lasting) })
-		_, err = u.tx.Exec(ctx, `
+		err = u.tx.Exec(ctx, `
 			WITH joined AS (
 			    UPDATE excursions SET incident_id = @id WHERE id = ANY (@ids) AND incident_id IS DISTINCT FROM @id
 			)
@@ -313,12 +313,12 @@ func (u *update) save(ctx context.Context, id int64, g incident.Gathered, follow
 			    parts = @parts, known_severity = @known_severity, known_actual = @known_actual, known_excess = @known_excess, told_at = @now,
 			    taken_at = CASE WHEN @taken THEN taken_at END, taken_by = CASE WHEN @taken THEN taken_by ELSE '' END, snoozed_until = CASE WHEN @taken THEN snoozed_until END,
 			    seen = @silenced OR (seen AND NOT @unseen AND (@taken OR taken_at IS NULL))
-			WHERE id = @id`, args)
+			WHERE id = @id`, args, "save incident %d", id)
 	}
 	for _, e := range events {
 		u.changes = append(u.changes, change{Incident: id, Room: u.at.RoomID, Transition: e})
 	}
-	return id, store.Wrap(err, "save incident")
+	return id, err
 }
 
 // silencedBefore reports whether windows covered all of an incident when it was last updated.
@@ -349,9 +349,9 @@ func (u *update) redirect(ctx context.Context, taken []int64, gone map[int64]int
 			    UPDATE room_incidents SET seen = false WHERE id = @into AND NOT lasting AND EXISTS (SELECT FROM redirected WHERE NOT seen)
 			)
 			SELECT id FROM redirected`,
-			pgx.StrictNamedArgs{"id": id, "into": taken[k]})
+			store.Args{"id": id, "into": taken[k]}, "redirect incident")
 		if err != nil {
-			return fmt.Errorf("redirect incident: %w", err)
+			return err
 		}
 		if len(redirected) > 0 {
 			u.changes = append(u.changes, change{Incident: taken[k], Room: u.at.RoomID, Transition: incident.Transition{Event: incident.EventMerged, At: u.now}})
@@ -374,17 +374,16 @@ func logChanges(ctx context.Context, tx *store.DB, customer int64, changes []cha
 		ids, rooms, times = append(ids, c.Incident), append(rooms, c.Room), append(times, c.Transition.At)
 		events, persons, comments, calls = append(events, string(c.Transition.Event)), append(persons, c.Person), append(comments, c.Comment), append(calls, c.Transition.Calls)
 	}
-	err := tx.ExecBatch(ctx, func(batch *pgx.Batch) {
-		batch.Queue(`SELECT pg_advisory_xact_lock(hashtextextended('changes of customer ' || @customer::bigint, 0))`, pgx.StrictNamedArgs{"customer": customer})
+	return tx.ExecBatch(ctx, func(batch *pgx.Batch) {
+		batch.Queue(`SELECT pg_advisory_xact_lock(hashtextextended('changes of customer ' || @customer::bigint, 0))`, store.Args{"customer": customer})
 		batch.Queue(`
 			INSERT INTO incident_changes (customer_id, number, incident_id, room_id, at, event, calls, person, comment)
 			SELECT @customer, n + COALESCE((SELECT max(number) FROM incident_changes WHERE customer_id = @customer), 0), id, NULLIF(room, 0), at, event, calls, person, comment
 			FROM unnest(@ids::bigint[], @rooms::bigint[], @times::timestamptz[], @events::text[], @calls::boolean[], @persons::text[], @comments::text[])
 			    WITH ORDINALITY AS c (id, room, at, event, calls, person, comment, n)`,
-			pgx.StrictNamedArgs{
+			store.Args{
 				"customer": customer, "ids": ids, "rooms": rooms, "times": times, "events": events, "calls": calls, "persons": persons, "comments": comments,
 			})
-		batch.Queue(`SELECT pg_notify('incident_changes', (@customer::bigint)::text)`, pgx.StrictNamedArgs{"customer": customer})
-	})
-	return store.Wrap(err, "log of changes")
+		batch.Queue(`SELECT pg_notify('incident_changes', (@customer::bigint)::text)`, store.Args{"customer": customer})
+	}, "log of changes")
 }

@@ -38,10 +38,10 @@ func (s Store) ClaimRun(ctx context.Context, id int64) (Claim, error) {
 		WHERE id = @id AND status = 'running'
 		  AND (claimed_at IS NULL OR claimed_at < now() - make_interval(secs => @claim_time))
 		RETURNING id AS run_id, COALESCE(customer_id, 0) AS customer_id, attempts AS attempt`,
-		store.Args{"id": id, "claim_time": ClaimTime.Seconds()})
+		store.Args{"id": id, "claim_time": ClaimTime.Seconds()}, "claim training run %d", id)
 	if errors.Is(err, store.ErrNoRun) {
 		status, absent := store.Value[string](ctx, s.db, store.ErrNoRun, `SELECT status FROM model_training_runs WHERE id = @id`,
-			store.Args{"id": id})
+			store.Args{"id": id}, "training run %d", id)
 		switch {
 		case absent != nil:
 			err = absent
@@ -51,17 +51,16 @@ func (s Store) ClaimRun(ctx context.Context, id int64) (Claim, error) {
 			err = store.ErrRunEnded
 		}
 	}
-	return claim, store.Wrap(err, "claim training run %d", id)
+	return claim, err
 }
 
 // RenewRun extends a claim by [ClaimTime]. [store.ErrRunEnded] says that the claim is
 // void.
 func (s Store) RenewRun(ctx context.Context, c Claim) error {
-	err := s.db.Change(ctx, store.ErrRunEnded, `
+	return s.db.Change(ctx, store.ErrRunEnded, `
 		UPDATE model_training_runs SET claimed_at = now()
 		WHERE id = @id AND status = 'running' AND attempts = @attempt`,
-		store.Args{"id": c.RunID, "attempt": c.Attempt})
-	return store.Wrap(err, "renew the claim of training run %d", c.RunID)
+		store.Args{"id": c.RunID, "attempt": c.Attempt}, "renew the claim of training run %d", c.RunID)
 }
 
 // Verdict is a user's answer to a prediction, from which training learns.
@@ -91,7 +90,7 @@ func (s Store) UsedVerdicts(ctx context.Context, customerID int64, limit int) ([
 }
 
 func (s Store) verdicts(ctx context.Context, customerID int64, which, order string, limit int) ([]Verdict, error) {
-	found, err := store.All[Verdict](ctx, s.db, `
+	return store.All[Verdict](ctx, s.db, `
 		SELECT p.id, p.channel, p.sensor_id, p.timestamp AS time, p.message_id, p.anomaly_predicted, p.feedback, 1 / p.sampling_probability AS weight,
 		       NULLIF(v.visible_from, '-infinity') AS visible_from, NULLIF(v.visible_until, 'infinity') AS visible_until
 		FROM visible_spans v
@@ -99,8 +98,7 @@ func (s Store) verdicts(ctx context.Context, customerID int64, which, order stri
 		WHERE p.feedback IS NOT NULL AND `+which+`
 		ORDER BY `+order+`
 		LIMIT @limit`,
-		store.Args{"customer": customerID, "limit": limit})
-	return found, store.Wrap(err, "verdicts")
+		store.Args{"customer": customerID, "limit": limit}, "verdicts")
 }
 
 // Anomalous reports whether the reading was an anomaly according to the verdict.
@@ -127,7 +125,7 @@ func (s Store) CompleteRun(ctx context.Context, c Claim, result TrainingResult) 
 	for i, v := range result.Used {
 		ids[i], verdicts[i] = v.ID, string(v.Feedback)
 	}
-	completed, err := store.One[TrainingRun](ctx, s.db, store.ErrRunEnded, `
+	return store.One[TrainingRun](ctx, s.db, store.ErrRunEnded, `
 		WITH completed AS (
 		    UPDATE model_training_runs AS r
 		    SET status = 'completed', completed_at = now(), training_data_count = @rows,
@@ -144,18 +142,16 @@ func (s Store) CompleteRun(ctx context.Context, c Claim, result TrainingResult) 
 		store.Args{
 			"id": c.RunID, "attempt": c.Attempt, "rows": result.TrainingDataCount, "metrics": result.Metrics,
 			"version": result.ModelVersion, "ids": ids, "verdicts": verdicts,
-		})
-	return completed, store.Wrap(err, "complete training run %d", c.RunID)
+		}, "complete training run %d", c.RunID)
 }
 
 // FailRun ends a run with a message that says what to do. Its verdicts stay unused, for the
 // next run. [store.ErrRunEnded] means that the claim is void.
 func (s Store) FailRun(ctx context.Context, c Claim, message string) (TrainingRun, error) {
-	failed, err := store.One[TrainingRun](ctx, s.db, store.ErrRunEnded, `
+	return store.One[TrainingRun](ctx, s.db, store.ErrRunEnded, `
 		UPDATE model_training_runs AS r
 		SET status = 'failed', completed_at = now(), error_message = @message
 		WHERE id = @id AND status = 'running' AND attempts = @attempt
 		RETURNING `+runColumns,
-		store.Args{"id": c.RunID, "attempt": c.Attempt, "message": message})
-	return failed, store.Wrap(err, "fail training run %d", c.RunID)
+		store.Args{"id": c.RunID, "attempt": c.Attempt, "message": message}, "fail training run %d", c.RunID)
 }

@@ -3,7 +3,6 @@ package learning
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"hash/fnv"
 	"slices"
 	"strconv"
@@ -81,11 +80,11 @@ func (s Store) RecordDetection(ctx context.Context, customer int64, n NewPredict
 		// Two instances may record readings of a customer at the same moment. A deletion
 		// takes the sensor's lock (see the schema). It either comes before and is seen
 		// here, or comes after and hides this record from the next owner.
-		if _, err := tx.Exec(ctx, `
+		if err := tx.Exec(ctx, `
 			SELECT pg_advisory_xact_lock(hashtextextended('questions of ' || @customer::bigint, 0)),
 			       pg_advisory_xact_lock(hashtextextended('predictions of ' || @sensor, 0))`,
-			store.Args{"customer": customer, "sensor": n.SensorID}); err != nil {
-			return fmt.Errorf("lock: %w", err)
+			store.Args{"customer": customer, "sensor": n.SensorID}, "lock"); err != nil {
+			return err
 		}
 		day := reading.TruncateTime(n.Time).UTC().Truncate(24 * time.Hour)
 		asked, err := store.All[question](ctx, tx, `
@@ -95,7 +94,7 @@ func (s Store) RecordDetection(ctx context.Context, customer int64, n NewPredict
 			WHERE p.timestamp >= @day AND p.timestamp < @day + interval '1 day' AND p.anomaly_predicted = @anomaly
 			  AND p.incident_id IS NULL AND p.message_id <> ''
 			FOR UPDATE OF p -- a verdict comes before or after`,
-			store.Args{"customer": customer, "day": day, "anomaly": n.AnomalyPredicted})
+			store.Args{"customer": customer, "day": day, "anomaly": n.AnomalyPredicted}, "recorded before")
 		if err != nil {
 			return err
 		}
@@ -112,8 +111,8 @@ func (s Store) RecordDetection(ctx context.Context, customer int64, n NewPredict
 			}
 		}
 		if displaced != nil {
-			if _, err := tx.Exec(ctx, `DELETE FROM prediction_feedback WHERE id = @id`, store.Args{"id": displaced.ID}); err != nil {
-				return fmt.Errorf("displace: %w", err)
+			if err := tx.Exec(ctx, `DELETE FROM prediction_feedback WHERE id = @id`, store.Args{"id": displaced.ID}, "displace"); err != nil {
+				return err
 			}
 		}
 		if !slices.ContainsFunc(asked, func(q question) bool { return q.Drawn > probability }) {
@@ -123,9 +122,8 @@ func (s Store) RecordDetection(ctx context.Context, customer int64, n NewPredict
 		for i, q := range asked {
 			ids[i] = q.ID
 		}
-		_, err = tx.Exec(ctx, `UPDATE prediction_feedback SET sampling_probability = @drawn WHERE id = ANY(@ids)`,
-			store.Args{"drawn": probability, "ids": ids})
-		return store.Wrap(err, "reweigh")
+		return tx.Exec(ctx, `UPDATE prediction_feedback SET sampling_probability = @drawn WHERE id = ANY(@ids)`,
+			store.Args{"drawn": probability, "ids": ids}, "reweigh")
 	})
 	return recorded, probability, store.Wrap(err, "record detection for %s", n.SensorID)
 }
@@ -134,7 +132,7 @@ func (s Store) RecordDetection(ctx context.Context, customer int64, n NewPredict
 func insertDrawn(ctx context.Context, tx *store.DB, customer int64, n NewPrediction) (bool, error) {
 	args := insertPredictionArgs(n)
 	args["channel"], args["customer"], args["fold"] = int64(n.Channel), customer, readings.FoldWithin
-	done, err := tx.Exec(ctx, insertPrediction+`
+	done, err := tx.Affected(ctx, insertPrediction+`
 		FROM (SELECT @channel::bigint AS channel, @sensor::varchar AS sensor_id, @timestamp::timestamptz AS timestamp, now() AS created_at) AS n
 		WHERE NOT EXISTS ( -- a copy, see readings.Fold
 		    SELECT FROM prediction_feedback AS p
@@ -142,6 +140,6 @@ func insertDrawn(ctx context.Context, tx *store.DB, customer int64, n NewPredict
 		      AND (p.actual_temp, p.actual_humidity) IS NOT DISTINCT FROM (@actual_temperature::float8, @actual_humidity::float8)
 		      AND p.timestamp > n.timestamp - @fold::interval AND p.timestamp < n.timestamp + @fold::interval)
 		  AND EXISTS (SELECT FROM visible_spans AS v CROSS JOIN (SELECT n.*) AS p WHERE `+visibleToCustomer+`)
-		ON CONFLICT ON CONSTRAINT prediction_feedback_reading_key DO NOTHING`, args)
-	return done.RowsAffected() > 0, store.Wrap(err, "insert")
+		ON CONFLICT ON CONSTRAINT prediction_feedback_reading_key DO NOTHING`, args, "insert")
+	return done > 0, err
 }

@@ -3,7 +3,6 @@ package learning
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -16,8 +15,8 @@ import (
 
 // CustomersWithSensors lists the customers who have sensors, by id.
 func (s Store) CustomersWithSensors(ctx context.Context) ([]int64, error) {
-	ids, err := store.Values[int64](ctx, s.db, `SELECT DISTINCT customer_id FROM sensors ORDER BY customer_id`, nil)
-	return ids, store.Wrap(err, "customers with sensors")
+	return store.Values[int64](ctx, s.db, `SELECT DISTINCT customer_id FROM sensors ORDER BY customer_id`, nil,
+		"customers with sensors")
 }
 
 // PlacedNode is a sensor with its room.
@@ -34,9 +33,9 @@ func (s Store) PlacedNodes(ctx context.Context, customerID int64) ([]PlacedNode,
 		RoomID int64
 	}
 	found, err := store.All[row](ctx, s.db, `SELECT node_id, room_id FROM sensors WHERE customer_id = @customer`,
-		store.Args{"customer": customerID})
+		store.Args{"customer": customerID}, "sensors of customer %d", customerID)
 	if err != nil {
-		return nil, fmt.Errorf("sensors of customer %d: %w", customerID, err)
+		return nil, err
 	}
 	rooms := make(map[string]int64, len(found))
 	for _, r := range found {
@@ -65,10 +64,10 @@ func (s Store) RightEpisodes(ctx context.Context, customerID int64, since time.T
 		FROM excursions
 		WHERE customer_id = @customer AND kind = 'anomaly' AND verdict = 'right' AND merged_into IS NULL AND end_time > @since
 		ORDER BY start_time, id`,
-		store.Args{"customer": customerID, "since": since})
+		store.Args{"customer": customerID, "since": since}, "episodes of customer %d that were right", customerID)
 	right := map[string][]anomaly.Episode{}
 	for _, r := range found {
 		right[r.NodeID] = append(right[r.NodeID], anomaly.Episode{Start: r.StartTime, End: r.EndTime})
 	}
-	return right, store.Wrap(err, "episodes of customer %d that were right", customerID)
+	return right, err
 }

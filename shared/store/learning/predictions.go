@@ -115,11 +115,8 @@ func (s Store) RecordPrediction(ctx context.Context, customerID int64, n NewPred
 	recorded, err := store.One[Prediction](ctx, s.db, store.ErrNoSensor, insertPrediction+`
 		FROM (SELECT customer_id AS channel FROM sensors WHERE node_id = @sensor::varchar AND customer_id = @customer AND `+store.RoomIn("room_id")+`) AS n
 		RETURNING `+predictionColumns,
-		args)
-	if store.Violates(err, "prediction_feedback_reading_key") {
-		err = store.ErrPredictionExists
-	}
-	return recorded, store.Wrap(err, "record prediction for %s", n.SensorID)
+		args, "record prediction for %s", n.SensorID)
+	return recorded, err
 }
 
 // Predictions lists a customer's predictions, newest first.
@@ -153,13 +150,12 @@ func (s Store) Predictions(ctx context.Context, customerID int64, f PredictionFi
 
 // Prediction returns a customer's prediction, or [store.ErrNoPrediction].
 func (s Store) Prediction(ctx context.Context, customerID, id int64) (Prediction, error) {
-	found, err := store.One[Prediction](ctx, s.db, store.ErrNoPrediction, `
+	return store.One[Prediction](ctx, s.db, store.ErrNoPrediction, `
 		SELECT `+predictionColumns+`
 		FROM prediction_feedback p
 		JOIN visible_spans v ON `+visibleToCustomer+`
 		WHERE p.id = @id AND `+store.SensorIn("v.customer_id", "v.node_id"),
-		store.Args{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx)})
-	return found, store.Wrap(err, "prediction %d", id)
+		store.Args{"id": id, "customer": customerID, "rooms": store.RoomsOf(ctx)}, "prediction %d", id)
 }
 
 // ValidatePrediction sets the verdict on a customer's prediction, which may change until a
@@ -180,19 +176,20 @@ func (s Store) ValidatePrediction(ctx context.Context, customerID, id int64, ver
 		    WHERE i.id = p.incident_id AND i.customer_id = @customer
 		)
 		SELECT `+predictionColumns+` FROM p`,
-		store.Args{"id": id, "customer": customerID, "feedback": string(verdict), "rooms": store.RoomsOf(ctx)})
+		store.Args{"id": id, "customer": customerID, "feedback": string(verdict), "rooms": store.RoomsOf(ctx)},
+		"validate prediction %d", id)
 	if errors.Is(err, store.ErrNoPrediction) {
 		if _, absent := s.Prediction(ctx, customerID, id); absent != nil {
 			return Prediction{}, absent
 		}
 		err = store.ErrPredictionUsed
 	}
-	return validated, store.Wrap(err, "validate prediction %d", id)
+	return validated, err
 }
 
 // PredictionStats counts the predictions and verdicts of a customer's sensors.
 func (s Store) PredictionStats(ctx context.Context, customerID int64) (PredictionStats, error) {
-	counted, err := store.One[PredictionStats](ctx, s.db, store.ErrNotFound, `
+	return store.One[PredictionStats](ctx, s.db, store.ErrNotFound, `
 		SELECT count(*) AS total,
 		       count(p.feedback) AS validated,
 		       count(*) FILTER (WHERE p.feedback = 'ok') AS ok,
@@ -200,6 +197,5 @@ func (s Store) PredictionStats(ctx context.Context, customerID int64) (Predictio
 		       count(*) FILTER (WHERE `+unusedVerdicts+`) >= @due AS ready_for_retraining
 		FROM visible_spans v
 		JOIN prediction_feedback p ON `+visibleToCustomer,
-		store.Args{"customer": customerID, "due": RetrainingCount})
-	return counted, store.Wrap(err, "count predictions of customer %d", customerID)
+		store.Args{"customer": customerID, "due": RetrainingCount}, "count predictions of customer %d", customerID)
 }

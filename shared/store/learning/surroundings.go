@@ -37,14 +37,13 @@ type NodeAir struct {
 // RoomNodes returns the nodes of a customer's room that have sent a reading, and the named
 // ones of the customer's other sensors.
 func (s Store) RoomNodes(ctx context.Context, customerID, roomID int64, named []string) ([]reading.Node, error) {
-	nodes, err := store.All[reading.Node](ctx, s.db, `
+	return store.All[reading.Node](ctx, s.db, `
 		SELECT n.channel, n.node_id AS id
 		FROM sensors s
 		CROSS JOIN `+store.NewestOf+` AS n
 		WHERE s.customer_id = @customer AND (s.room_id = @room OR s.node_id = ANY(@named::text[]))
 		ORDER BY n.node_id COLLATE "C"`,
-		store.Args{"customer": customerID, "room": roomID, "named": named})
-	return nodes, store.Wrap(err, "nodes of room %d", roomID)
+		store.Args{"customer": customerID, "room": roomID, "named": named}, "nodes of room %d", roomID)
 }
 
 // NodesAir returns the state of a customer's nodes with their readings in a range of slots, the last
@@ -86,7 +85,7 @@ func (s Store) NodesAir(ctx context.Context, customerID int64, nodes []reading.N
 		store.Args{
 			"customer": customerID, "channels": channels, "nodes": ids, "slots": slots, "width": width,
 			"from": time.Unix(from*width, 0).UTC(), "until": time.Unix(until*width, 0).UTC(),
-		})
+		}, "air of %d nodes", len(nodes))
 	found := make([]NodeAir, len(rows))
 	for i, r := range rows {
 		r.At = r.At.UTC()
@@ -97,7 +96,7 @@ func (s Store) NodesAir(ctx context.Context, customerID int64, nodes []reading.N
 		}
 		found[i] = r.NodeAir
 	}
-	return found, store.Wrap(err, "air of %d nodes", len(nodes))
+	return found, err
 }
 
 // Learned is what detection has learned of a node since its last report.
@@ -116,7 +115,7 @@ func (s Store) RecordLearned(ctx context.Context, customerID int64, learned []Le
 		nodes[i], wider[i], by[i] = l.Node, l.Wider, string(l.JudgedBy)
 	}
 	channels, ids := store.NodeKeys(nodes)
-	_, err := s.db.Exec(ctx, `
+	return s.db.Exec(ctx, `
 		INSERT INTO node_learning AS l (channel, node_id, interval_width, judged_by)
 		SELECT channel, node_id, GREATEST(0.1, @first::float8 + wider), judged_by
 		FROM unnest(@channels::bigint[], @nodes::text[], @wider::float8[], @by::text[]) AS k (channel, node_id, wider, judged_by)
@@ -124,6 +123,6 @@ func (s Store) RecordLearned(ctx context.Context, customerID int64, learned []Le
 		ORDER BY channel, node_id COLLATE "C"
 		ON CONFLICT (channel, node_id) DO UPDATE
 		SET interval_width = GREATEST(0.1, l.interval_width + EXCLUDED.interval_width - @first::float8), judged_by = EXCLUDED.judged_by`,
-		store.Args{"channels": channels, "nodes": ids, "wider": wider, "by": by, "first": first, "customer": customerID})
-	return store.Wrap(err, "what was learned of %d nodes", len(learned))
+		store.Args{"channels": channels, "nodes": ids, "wider": wider, "by": by, "first": first, "customer": customerID},
+		"what was learned of %d nodes", len(learned))
 }

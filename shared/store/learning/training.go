@@ -63,12 +63,11 @@ func (s Store) TrainingRuns(ctx context.Context, customerID int64, part store.Pa
 
 // TrainingRun returns a customer's run, or [store.ErrNoRun].
 func (s Store) TrainingRun(ctx context.Context, customerID, id int64) (TrainingRun, error) {
-	found, err := store.One[TrainingRun](ctx, s.db, store.ErrNoRun, `
+	return store.One[TrainingRun](ctx, s.db, store.ErrNoRun, `
 		SELECT `+runColumns+`
 		FROM model_training_runs AS r
 		WHERE id = @id AND customer_id = @customer`,
-		store.Args{"id": id, "customer": customerID})
-	return found, store.Wrap(err, "training run %d", id)
+		store.Args{"id": id, "customer": customerID}, "training run %d", id)
 }
 
 // TooSoonError says that a customer has to wait before starting a run by hand.
@@ -90,8 +89,10 @@ func (s Store) BeginManual(ctx context.Context, customerID int64) (TrainingRun, 
 	err := s.db.InTx(ctx, func(tx *store.DB) error {
 		// Concurrent requests of one customer, also at several instances of the API,
 		// run one after the other.
-		if _, err := tx.Exec(ctx, `SELECT FROM customers WHERE id = @customer FOR NO KEY UPDATE`, store.Args{"customer": customerID}); err != nil {
-			return fmt.Errorf("lock customer %d: %w", customerID, err)
+		err := tx.Exec(ctx, `SELECT FROM customers WHERE id = @customer FOR NO KEY UPDATE`, store.Args{"customer": customerID},
+			"lock customer %d", customerID)
+		if err != nil {
+			return err
 		}
 		type state struct {
 			Sensors, Running bool
@@ -102,10 +103,11 @@ func (s Store) BeginManual(ctx context.Context, customerID int64) (TrainingRun, 
 			       EXISTS (SELECT FROM model_training_runs WHERE customer_id = @customer AND status = 'running') AS running,
 			       COALESCE((SELECT @every::float8 - extract(epoch FROM clock_timestamp() - max(started_at))
 			                 FROM model_training_runs WHERE customer_id = @customer), 0) AS wait`,
-			store.Args{"customer": customerID, "every": ManualEvery.Seconds()})
+			store.Args{"customer": customerID, "every": ManualEvery.Seconds()},
+			"check for sensors and runs")
 		switch {
 		case err != nil:
-			return fmt.Errorf("check for sensors and runs: %w", err)
+			return err
 		case !is.Sensors:
 			return store.ErrNoSensors
 		case is.Running:
@@ -131,7 +133,7 @@ const countUnused = `(SELECT count(*) FROM visible_spans v JOIN prediction_feedb
 
 // DueCustomers lists the customers with enough unused verdicts for a run.
 func (s Store) DueCustomers(ctx context.Context) ([]int64, error) {
-	due, err := store.Values[int64](ctx, s.db, `
+	return store.Values[int64](ctx, s.db, `
 		SELECT v.customer_id
 		FROM prediction_feedback p
 		JOIN visible_spans v ON `+visible+`
@@ -139,8 +141,7 @@ func (s Store) DueCustomers(ctx context.Context) ([]int64, error) {
 		GROUP BY v.customer_id
 		HAVING count(*) >= @due
 		ORDER BY v.customer_id`,
-		store.Args{"due": RetrainingCount})
-	return due, store.Wrap(err, "customers with unused verdicts")
+		store.Args{"due": RetrainingCount}, "customers with unused verdicts")
 }
 
 // BeginAutomatic starts a run of a customer when enough of their verdicts are unused, no
@@ -165,7 +166,7 @@ func (s Store) BeginAutomatic(ctx context.Context, customerID int64) (TrainingRu
 		}
 		// Check again: the insertion may have waited for another run, which has since used
 		// the counted verdicts or failed.
-		still, err := store.Value[bool](ctx, tx, store.ErrNotFound, `SELECT `+isDue, due)
+		still, err := store.Value[bool](ctx, tx, store.ErrNotFound, `SELECT `+isDue, due, "check again")
 		if err == nil && !still {
 			err = store.ErrNotFound
 		}
@@ -183,51 +184,47 @@ func (s Store) BeginAutomatic(ctx context.Context, customerID int64) (TrainingRu
 // insertRun inserts a run where the condition holds, or returns [store.ErrNotFound]: it
 // does not hold, or a run of the customer is under way.
 func insertRun(ctx context.Context, tx *store.DB, condition string, args store.Args) (TrainingRun, error) {
-	run, err := store.One[TrainingRun](ctx, tx, store.ErrNotFound, `
+	return store.One[TrainingRun](ctx, tx, store.ErrNotFound, `
 		INSERT INTO model_training_runs AS r (triggered_by, customer_id)
 		SELECT @triggered_by::text, @customer::bigint
 		WHERE `+condition+`
 		ON CONFLICT DO NOTHING
-		RETURNING `+runColumns, args)
-	return run, store.Wrap(err, "insert")
+		RETURNING `+runColumns, args, "insert")
 }
 
 // UnrequestedRun returns the first run under way whose request Pub/Sub does not have
 // yet, just begun or left by a publish that failed, or [store.ErrNoRun].
 func (s Store) UnrequestedRun(ctx context.Context) (TrainingRun, error) {
-	run, err := store.One[TrainingRun](ctx, s.db, store.ErrNoRun, `
+	return store.One[TrainingRun](ctx, s.db, store.ErrNoRun, `
 		SELECT `+runColumns+`
 		FROM model_training_runs AS r
 		WHERE status = 'running' AND requested_at IS NULL
 		ORDER BY id
 		LIMIT 1`,
-		nil)
-	return run, store.Wrap(err, "unrequested training run")
+		nil, "unrequested training run")
 }
 
 // MarkRequested notes that Pub/Sub has a run's request.
 func (s Store) MarkRequested(ctx context.Context, id int64) error {
-	_, err := s.db.Exec(ctx, `
+	return s.db.Exec(ctx, `
 		UPDATE model_training_runs
 		SET requested_at = COALESCE(requested_at, now())
 		WHERE id = @id`,
-		store.Args{"id": id})
-	return store.Wrap(err, "mark training run %d requested", id)
+		store.Args{"id": id}, "mark training run %d requested", id)
 }
 
 // ValidatedCount counts the verdicts of a customer that no run has used.
 func (s Store) ValidatedCount(ctx context.Context, customerID int64) (int, error) {
-	count, err := store.Value[int](ctx, s.db, store.ErrNotFound, `SELECT `+countUnused, store.Args{"customer": customerID})
-	return count, store.Wrap(err, "count unused verdicts")
+	return store.Value[int](ctx, s.db, store.ErrNotFound, `SELECT `+countUnused, store.Args{"customer": customerID},
+		"count unused verdicts")
 }
 
 // ExpireRuns fails the runs whose trainer must have died, see [RunTimeout].
 func (s Store) ExpireRuns(ctx context.Context) error {
-	_, err := s.db.Exec(ctx, `
+	return s.db.Exec(ctx, `
 		UPDATE model_training_runs
 		SET status = 'failed', completed_at = now(),
 		    error_message = 'The run did not finish within 15 minutes; start it again.'
 		WHERE status = 'running' AND started_at < now() - make_interval(secs => @timeout)`,
-		store.Args{"timeout": RunTimeout.Seconds()})
-	return store.Wrap(err, "expire training runs")
+		store.Args{"timeout": RunTimeout.Seconds()}, "expire training runs")
 }

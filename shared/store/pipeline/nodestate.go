@@ -74,7 +74,7 @@ func (s Store) UpdateNodeStates(ctx context.Context, batch []NodeReading) error 
 		starts[i] = times[i].UTC().Truncate(slotWidth)
 		slots[i] = int16((starts[i].Hour()*60 + starts[i].Minute()) / int(slotWidth.Minutes())) //nolint:gosec // below 144
 	}
-	err := s.db.ExecBatch(ctx, func(statements *pgx.Batch) {
+	return s.db.ExecBatch(ctx, func(statements *pgx.Batch) {
 		statements.Queue(`
 			INSERT INTO node_state AS s (
 			    channel, node_id, message_id, timestamp, temperature, temperature_at, humidity, humidity_at, gateway_id)
@@ -164,8 +164,7 @@ func (s Store) UpdateNodeStates(ctx context.Context, batch []NodeReading) error 
 			) AS r
 			WHERE e.id = r.id AND ((e.lasting AND r.heard) OR (r.within AND NOT e.late))`,
 			store.Args{"channels": channels, "nodes": nodes, "times": times})
-	})
-	return store.Wrap(err, "state of %d nodes", n)
+	}, "state of %d nodes", n)
 }
 
 // NewestReadings returns, by id, the newest visible values of a customer's sensors, with the
@@ -177,13 +176,14 @@ func (s Store) NewestReadings(ctx context.Context, customerID int64, ids []strin
 		FROM sensors s
 		CROSS JOIN `+store.NewestOf+` AS n
 		WHERE s.customer_id = @customer AND s.node_id = ANY (@ids) AND `+store.RoomIn("s.room_id"),
-		store.Args{"customer": customerID, "ids": ids, "rooms": store.RoomsOf(ctx)})
+		store.Args{"customer": customerID, "ids": ids, "rooms": store.RoomsOf(ctx)},
+		"newest readings of %d sensors of customer %d", len(ids), customerID)
 	newest := make(map[string]reading.Reading, len(found))
 	for _, r := range found {
 		r.Time = r.Time.UTC()
 		newest[r.NodeID] = r
 	}
-	return newest, store.Wrap(err, "newest readings of %d sensors of customer %d", len(ids), customerID)
+	return newest, err
 }
 
 // RecordProbe stores when a probe reading was published and received; order and repetition do
@@ -192,7 +192,7 @@ func (s Store) NewestReadings(ctx context.Context, customerID int64, ids []strin
 // lateness, so that no node is reported silent because of a wrong clock.
 func (s Store) RecordProbe(ctx context.Context, published, received time.Time) error {
 	published = reading.Earlier(published, received)
-	err := s.db.ExecBatch(ctx, func(statements *pgx.Batch) {
+	return s.db.ExecBatch(ctx, func(statements *pgx.Batch) {
 		statements.Queue(`
 			INSERT INTO probe AS p (published_at, received_at, late_at)
 			VALUES (@published, @received, CASE WHEN @received::timestamptz > @published::timestamptz + @late::interval THEN @received::timestamptz END)
@@ -212,6 +212,5 @@ func (s Store) RecordProbe(ctx context.Context, published, received time.Time) e
 			SELECT correct_ahead()
 			WHERE EXISTS (SELECT FROM node_state WHERE timestamp > ` + store.NotAhead + `)
 			   OR EXISTS (SELECT FROM open_holds WHERE held_until = 'infinity' AND held_from > ` + store.NotAhead + `)`)
-	})
-	return store.Wrap(err, "record the probe")
+	}, "record the probe")
 }

@@ -33,12 +33,11 @@ func (s Store) IngestDrill(ctx context.Context, m incidents.DrillMessage) (known
 
 // RecordLate records that a stored reading is of an earlier month.
 func (s Store) RecordLate(ctx context.Context, r reading.Reading) error {
-	_, err := s.db.Exec(ctx, `
+	return s.db.Exec(ctx, `
 		INSERT INTO late_readings (channel, node_id, month, at)
 		VALUES (@channel, @node, date_trunc('month', @at::timestamptz, 'UTC') AT TIME ZONE 'UTC', clock_timestamp())
 		ON CONFLICT (channel, node_id, month) DO UPDATE SET at = clock_timestamp()`,
-		store.Args{"channel": int64(r.Channel), "node": r.NodeID, "at": r.Time})
-	return store.Wrap(err, "late reading of %s", r.NodeID)
+		store.Args{"channel": int64(r.Channel), "node": r.NodeID, "at": r.Time}, "late reading of %s", r.NodeID)
 }
 
 // Stored is the outcome of storing a reading.
@@ -68,7 +67,7 @@ func (s Store) StoreReadings(
 			SELECT `+deleted+` AS deleted, o.customer_id IS NOT NULL AS owned, o.signed_from IS NOT NULL AS signed, `+store.CorrectionsOf+`
 			`+ofNodes+`
 			ORDER BY n.place`,
-			store.Args{"channels": channels, "ids": ids})
+			store.Args{"channels": channels, "ids": ids}, "their sensors")
 		if err != nil {
 			return err
 		}
@@ -83,10 +82,10 @@ func (s Store) StoreReadings(
 			r.Reading, _ = sensors[i].Corrections.Apply(r.Reading, reading.Window{})
 			stored[i].Reading, kept, rows = r.Reading, append(kept, r), append(rows, r.Reading)
 			if r.Channel != reading.Open && sensors[i].Owned && !sensors[i].Signed {
-				if _, err := tx.Exec(ctx, store.SignSensor, store.Args{
+				if err := tx.Exec(ctx, store.SignSensor, store.Args{
 					"channel": int64(r.Channel), "node": r.NodeID, "at": reading.TruncateTime(r.Time), "gateway": r.GatewayID,
-				}); err != nil {
-					return store.Wrap(err, "sign sensor %s", r.NodeID)
+				}, "sign sensor %s", r.NodeID); err != nil {
+					return err
 				}
 			}
 		}

@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"coldaisle.dev/shared/alert"
@@ -85,9 +84,9 @@ func (s Store) SensorStatuses(ctx context.Context, nodes []reading.Node) (map[re
 		    WHERE r.customer_id = COALESCE(o.customer_id, n.channel) AND r.enabled AND NOT r.threshold
 		      AND r.room_id IN (0, o.room_id) AND r.node_id IN ('', n.node_id)
 		) AS r ON true`,
-		store.Args{"channels": channels, "ids": ids})
+		store.Args{"channels": channels, "ids": ids}, "%d nodes", len(ids))
 	if err != nil {
-		return nil, fmt.Errorf("%d nodes: %w", len(ids), err)
+		return nil, err
 	}
 	statuses := make(map[reading.Node]SensorStatus, len(found))
 	for _, r := range found {

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"regexp"
 	"time"
 
@@ -31,10 +30,9 @@ type Room struct {
 
 // Room returns one of a customer's rooms, deleted ones included, or [store.ErrNoRoom].
 func (s Store) Room(ctx context.Context, customerID, id int64) (Room, error) {
-	found, err := store.One[Room](ctx, s.db, store.ErrNoRoom, `
+	return store.One[Room](ctx, s.db, store.ErrNoRoom, `
 		SELECT room_id, name, created_at, deleted_at FROM room_history WHERE customer_id = @customer AND room_id = @room AND `+store.RoomIn("room_id"),
-		store.Args{"customer": customerID, "room": id, "rooms": store.RoomsOf(ctx)})
-	return found, store.Wrap(err, "room %d", id)
+		store.Args{"customer": customerID, "room": id, "rooms": store.RoomsOf(ctx)}, "room %d", id)
 }
 
 // Member is a sensor in the room, from its first time there within a range.
@@ -73,9 +71,9 @@ func (s Store) Members(ctx context.Context, customerID, room int64, start, end t
 		WHERE GREATEST(m.from_time, v.from_time) < LEAST(m.until_time, v.until_time)
 		WINDOW nodes AS (PARTITION BY m.node_id ORDER BY m.from_time ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)
 		ORDER BY m.node_id COLLATE "C", v.channel, "from"`,
-		store.Args{"customer": customerID, "room": room, "start": start, "end": end})
+		store.Args{"customer": customerID, "room": room, "start": start, "end": end}, "members of room %d", room)
 	if err != nil {
-		return nil, fmt.Errorf("members of room %d: %w", room, err)
+		return nil, err
 	}
 	var members []Member
 	for _, r := range rows {
@@ -165,13 +163,14 @@ func (s Store) Files(ctx context.Context, customerID, room int64, start, end tim
 	var found []File
 	err := s.db.InTx(ctx, func(tx *store.DB) error {
 		found = nil
-		if _, err := tx.Exec(ctx, `SET LOCAL TIME ZONE 'UTC'`, nil); err != nil { // JSON has times of the session's zone
+		if err := tx.Exec(ctx, `SET LOCAL TIME ZONE 'UTC'`, nil, "zone"); err != nil { // JSON has times of the session's zone
 			return err
 		}
 		for _, f := range files() {
-			rows, err := store.Values[json.RawMessage](ctx, tx, f.query, store.Args{"customer": customerID, "room": room, "start": start, "end": end})
+			rows, err := store.Values[json.RawMessage](ctx, tx, f.query,
+				store.Args{"customer": customerID, "room": room, "start": start, "end": end}, "%s", f.name)
 			if err != nil {
-				return fmt.Errorf("%s: %w", f.name, err)
+				return err
 			}
 			content := bytes.Buffer{}
 			for _, row := range rows {
@@ -188,7 +187,7 @@ func (s Store) Files(ctx context.Context, customerID, room int64, start, end tim
 // time and the transition with the given number. Open readings count only where they are the
 // sensor's, see [Store.Members]: anybody may send others.
 func (s Store) ChangedSince(ctx context.Context, customerID, room int64, start, end, since time.Time, number int64) (bool, error) {
-	changed, err := store.Value[bool](ctx, s.db, nil, `
+	return store.Value[bool](ctx, s.db, nil, `
 		SELECT EXISTS (
 		    SELECT FROM late_readings l
 		    JOIN room_members m ON m.node_id = l.node_id AND m.customer_id = @customer AND m.room_id = @room AND m.from_time < @end AND m.until_time > @start
@@ -204,6 +203,6 @@ func (s Store) ChangedSince(ctx context.Context, customerID, room int64, start, 
 		    SELECT FROM drills d
 		    WHERE d.customer_id = @customer AND d.room_id = @room AND d.created_at >= @start AND d.created_at < @end
 		      AND GREATEST(d.published_at, d.ingested_at, d.judged_at, d.alert_at, d.shown_at, d.told_at, d.taken_at) >= @since)`,
-		store.Args{"customer": customerID, "room": room, "start": start, "end": end, "since": since, "number": number})
-	return changed, store.Wrap(err, "late readings of room %d", room)
+		store.Args{"customer": customerID, "room": room, "start": start, "end": end, "since": since, "number": number},
+		"late readings of room %d", room)
 }
