@@ -14,7 +14,6 @@ import (
 	"coldaisle.dev/shared/features"
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/learn"
-	"coldaisle.dev/shared/logmetrics"
 	"coldaisle.dev/shared/modelstore"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store/learning"
@@ -68,18 +67,17 @@ type AnomalyDetector struct {
 	shipped   *anomaly.Calibration      // for customers who have none yet
 	clock     func() time.Time
 	log       *slog.Logger
-	counters  *logmetrics.Counters
 }
 
 // NewAnomalyDetector returns a detector that records up to questions readings without an incident
-// per account and day, at least two: one of each kind. Nil counters count nothing.
+// per account and day, at least two: one of each kind.
 func NewAnomalyDetector(
-	models Models, metadata AnomalyStore, questions int, clock func() time.Time, log *slog.Logger, counters *logmetrics.Counters,
+	models Models, metadata AnomalyStore, questions int, clock func() time.Time, log *slog.Logger,
 ) *AnomalyDetector {
 	drawn, _ := lru.New[draw, float64](maxDraws) // the library refuses only sizes below 1
 	return &AnomalyDetector{
 		models: models, store: metadata, rooms: newRoomCache(metadata, clock, log), questions: max(questions, 2), drawn: drawn,
-		shipped: anomaly.Calibrate(nil), clock: clock, log: log, counters: counters,
+		shipped: anomaly.Calibrate(nil), clock: clock, log: log,
 	}
 }
 
@@ -111,14 +109,11 @@ func (d *AnomalyDetector) sample(
 		most = d.questions - most
 	}
 	n := predictionOf(pair, detection, data, sensor.Corrections)
-	recorded, probability, err := d.store.RecordDetection(ctx, sensor.CustomerID, n, most)
+	_, probability, err := d.store.RecordDetection(ctx, sensor.CustomerID, n, most)
 	if err != nil {
 		return err
 	}
 	d.drawn.Add(among, probability)
-	if recorded {
-		d.counters.Add(ctx, "predictions_recorded", 1)
-	}
 	return nil
 }
 

@@ -185,7 +185,7 @@ func TestIncidentsAreNotRecordedTwice(t *testing.T) {
 	t.Parallel()
 	s := calm(8)
 	kept := &fakePredictions{}
-	p := detect.NewAnomalyDetector(detect.NoModels{}, metadata{s, kept}, detect.Questions, s.clock, logging.Discard(), nil)
+	p := detect.NewAnomalyDetector(detect.NoModels{}, metadata{s, kept}, detect.Questions, s.clock, logging.Discard())
 	d := s.data("n003", 100)
 	d.Reading.Humidity = 0 // breaks a rule of the detector
 	findings, err := p.Observe(t.Context(), d, sensorInRoom(false))
@@ -244,7 +244,7 @@ func observing(tb testing.TB) func() {
 	for i := range of {
 		of[i].Temperature, of[i].Humidity = s.air("n003", of[i].Time)
 	}
-	p := detect.NewAnomalyDetector(train(tb, of), metadata{s, &fakePredictions{probability: 1e-9}}, detect.Questions, s.clock, logging.Discard(), nil)
+	p := detect.NewAnomalyDetector(train(tb, of), metadata{s, &fakePredictions{probability: 1e-9}}, detect.Questions, s.clock, logging.Discard())
 	d, sensor := s.data("n003", reading.MaxWindow), sensorInRoom(false)
 	return func() {
 		must.Get(p.Observe(tb.Context(), d, sensor))(tb)

@@ -64,7 +64,7 @@ func findingsAround(t *testing.T, corrected, moved float64) map[string][]inciden
 		}
 		return temperature, humidity
 	}}
-	detector := detect.NewAnomalyDetector(detect.NoModels{}, metadata{s, s}, detect.Questions, site.clock, logging.Discard(), nil)
+	detector := detect.NewAnomalyDetector(detect.NoModels{}, metadata{s, s}, detect.Questions, site.clock, logging.Discard())
 	statuses := must.Get(s.SensorStatuses(ctx, nodes))(t)
 	store := func() { // as ingest does
 		batch := make([]pipeline.NodeReading, len(nodes))

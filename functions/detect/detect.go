@@ -128,7 +128,6 @@ func (d *Detect) Handle(ctx context.Context, m push.Message) (err error) {
 		return d.handleDrill(ctx, r, incidents.DrillMessage{Code: source.Drill, Channel: r.Channel, Sent: r.Time, Published: m.PublishTime})
 	}
 	if r.NodeID == reading.ProbeNodeID {
-		d.counters.Add(ctx, "probes_received", 1)
 		return d.handleProbe(ctx, r, m.PublishTime)
 	}
 	status, err := d.statuses.Status(ctx, r.Node())
@@ -155,13 +154,8 @@ func (d *Detect) Handle(ctx context.Context, m push.Message) (err error) {
 			return errors.Join(observeErr, err)
 		}
 		d.statuses.Remember(r.Node())
-		d.counters.Add(ctx, "readings_judged", 1)
 	}
-	if err := errors.Join(observeErr, d.publish(ctx, events)); err != nil {
-		return err
-	}
-	d.counters.Add(ctx, "readings_checked", 1)
-	return nil
+	return errors.Join(observeErr, d.publish(ctx, events))
 }
 
 // handleProbe publishes an alert for a probe reading, dated by its publish time, from which
@@ -232,10 +226,6 @@ func (d *Detect) publish(ctx context.Context, events []alert.Event) error {
 	for _, event := range events {
 		if err := d.alerts.Publish(ctx, event); err != nil {
 			errs = append(errs, fmt.Errorf("publish %s alert of %s: %w", event.Type, event.NodeID, err))
-			continue
-		}
-		if event.NodeID != reading.ProbeNodeID {
-			d.counters.Add(ctx, "alerts_published", 1)
 		}
 	}
 	return errors.Join(errs...)

@@ -103,13 +103,13 @@ type predictions interface {
 
 // detector has the rules alone and the rooms of the site.
 func (s *site) detector() *detect.AnomalyDetector {
-	return detect.NewAnomalyDetector(detect.NoModels{}, metadata{RoomStore: s}, detect.Questions, s.clock, logging.Discard(), nil)
+	return detect.NewAnomalyDetector(detect.NoModels{}, metadata{RoomStore: s}, detect.Questions, s.clock, logging.Discard())
 }
 
 // withoutRooms has models and predictions; the state of rooms cannot be read.
 func withoutRooms(models detect.Models, kept predictions) *detect.AnomalyDetector {
 	away := &site{err: errors.New("away")}
-	return detect.NewAnomalyDetector(models, metadata{away, kept}, detect.Questions, time.Now, logging.Discard(), nil)
+	return detect.NewAnomalyDetector(models, metadata{away, kept}, detect.Questions, time.Now, logging.Discard())
 }
 
 // calm is a room of so many nodes, each with its own offset, that sway together.

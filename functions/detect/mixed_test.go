@@ -41,7 +41,7 @@ func FuzzMixedReadings(f *testing.F) {
 		s, kept := calm(6), &fakePredictions{}
 		s.now = mixed[len(mixed)-1].Time
 		var dropped bytes.Buffer // findings that are invalid
-		d := detect.NewAnomalyDetector(live, metadata{s, kept}, detect.Questions, s.clock, slog.New(slog.NewTextHandler(&dropped, &slog.HandlerOptions{Level: slog.LevelError})), nil)
+		d := detect.NewAnomalyDetector(live, metadata{s, kept}, detect.Questions, s.clock, slog.New(slog.NewTextHandler(&dropped, &slog.HandlerOptions{Level: slog.LevelError})))
 		memory := map[int]incident.Memory{}
 		for _, m := range stream(mixed) {
 			m.Reading.NodeID = "n000"

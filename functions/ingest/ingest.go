@@ -137,7 +137,6 @@ func (i *Ingest) handleProbe(ctx context.Context, channel reading.Channel, publi
 		i.log.InfoContext(ctx, "probe readable", "lateness_s", max(0, i.clock().Sub(published)).Seconds())
 		i.maintain(ctx)
 	}
-	i.counters.Add(ctx, "probes_received", 1)
 	return nil
 }
 

@@ -66,10 +66,6 @@ func (s *StoreAlert) Handle(ctx context.Context, m push.Message) (err error) {
 		// The probe has no owner, so that the same insert stores no row. The service level
 		// objective of alerts is measured by this entry.
 		s.log.InfoContext(ctx, "probe alerted", "lateness_s", max(0, s.clock().Sub(event.Time)).Seconds())
-	case outcome == incidents.AlertStored:
-		s.counters.Add(ctx, "alerts_stored", 1)
-	case outcome == incidents.AlertDuplicate:
-		s.counters.Add(ctx, "alerts_duplicate", 1)
 	case outcome == incidents.AlertIgnored:
 		s.counters.Add(ctx, "alerts_ignored", 1)
 		s.log.InfoContext(ctx, "alert of an unowned sensor ignored", "node_id", event.NodeID, "alert_type", string(event.Type))

@@ -211,7 +211,7 @@ func TestProcess(t *testing.T) {
 	}
 	must.Equal(t, p.Output(), 0, p.Terminate())
 	must.Equal(t, "alerts", 1, count(t, pool))
-	must.Contain(t, "the log", p.Output(), `"alerts_duplicate":1`, `"alerts_stored":1`)
+	must.Contain(t, "the log", p.Output(), `"messages_processed":2`, `"messages_dead_lettered":1`)
 	if p.Listening > time.Second {
 		t.Errorf("takes %v to listen", p.Listening)
 	}

@@ -74,7 +74,7 @@ func TestSlowCustomerKeepsNobodyWaiting(t *testing.T) {
 	bruno, _ := p.newCustomer("brunobruno", "b1")
 	p.newCustomer("carlacarla", "c1")
 	table := &slowTable{Readings: p.table, quick: "b1"}
-	p.step = train.New(learning.New(p.DB), table, p.bucket, 5000, func() time.Time { return p.now }, logging.Discard(), nil)
+	p.step = train.New(learning.New(p.DB), table, p.bucket, 5000, func() time.Time { return p.now }, logging.Discard())
 	deliveries := 0
 	for live := (modelstore.Manifest{}); live.Calibration == ""; live = must.Get(p.bucket.Manifest(t.Context(), bruno))(t) {
 		if deliveries++; deliveries > 100 {

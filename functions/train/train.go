@@ -27,7 +27,6 @@ import (
 
 	"coldaisle.dev/shared/features"
 	"coldaisle.dev/shared/learn"
-	"coldaisle.dev/shared/logmetrics"
 	"coldaisle.dev/shared/modelstore"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
@@ -71,15 +70,13 @@ type Train struct {
 	rows     int
 	clock    func() time.Time
 	log      *slog.Logger
-	counters *logmetrics.Counters
 }
 
-// New returns the step, which learns from at most rows readings. Nil counters count
-// nothing.
+// New returns the step, which learns from at most rows readings.
 func New(
-	runs learning.Store, table Readings, bucket *modelstore.Bucket, rows int, clock func() time.Time, log *slog.Logger, counters *logmetrics.Counters,
+	runs learning.Store, table Readings, bucket *modelstore.Bucket, rows int, clock func() time.Time, log *slog.Logger,
 ) *Train {
-	return &Train{runs: runs, readings: table, models: bucket, rows: rows, clock: clock, log: log, counters: counters}
+	return &Train{runs: runs, readings: table, models: bucket, rows: rows, clock: clock, log: log}
 }
 
 // Handle is the step's [push.HandleFunc].
@@ -114,7 +111,6 @@ func (t *Train) Handle(ctx context.Context, m push.Message) (err error) {
 	// which may be weeks away.
 	debug.FreeOSMemory()
 	if failed == nil {
-		t.counters.Add(ctx, "runs_completed", 1)
 		return nil
 	}
 	if errors.Is(failed, store.ErrRunEnded) { // another trainer has claimed or ended it
@@ -126,7 +122,6 @@ func (t *Train) Handle(ctx context.Context, m push.Message) (err error) {
 	// The run's own context may be what has ended.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), failTimeout)
 	defer cancel()
-	t.counters.Add(ctx, "runs_failed", 1)
 	t.log.ErrorContext(ctx, "training run failed", "training_run_id", claim.RunID, "error", failed.Error())
 	if _, err := t.runs.FailRun(ctx, claim, failureMessage(failed)); err != nil && !errors.Is(err, store.ErrRunEnded) {
 		return errors.Join(failed, err)

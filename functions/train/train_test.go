@@ -69,7 +69,7 @@ func newFixture(t *testing.T, readings int) *fixture {
 	p.server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: "models"})
 	p.bucket = must.Get(modelstore.Open(t.Context(), "models", option.WithEndpoint(p.server.URL()+"/storage/v1/"), option.WithoutAuthentication()))(t)
 	t.Cleanup(func() { _ = p.bucket.Close() })
-	p.step = train.New(learning.New(p.DB), p.table, p.bucket, 5000, clock, logging.Discard(), nil)
+	p.step = train.New(learning.New(p.DB), p.table, p.bucket, 5000, clock, logging.Discard())
 	for i := range readings {
 		p.series = append(p.series, wave("n1", p.now.Add(time.Duration(i-readings)*30*time.Second), i))
 		if i%37 == 36 {
@@ -321,7 +321,7 @@ func TestManyNodes(t *testing.T) {
 	}
 	p.store(rows)
 	for _, limit := range []int{7 * nodes, nodes / 2} {
-		p.step = train.New(learning.New(p.DB), p.table, p.bucket, limit, func() time.Time { return p.now }, logging.Discard(), nil)
+		p.step = train.New(learning.New(p.DB), p.table, p.bucket, limit, func() time.Time { return p.now }, logging.Discard())
 		if run, _ := p.ended(p.begin()); run.Status != learning.RunCompleted || *run.TrainingDataCount < 1000 {
 			t.Errorf("of %d nodes with %d rows asked for: %+v", nodes, limit, run)
 		}
@@ -388,7 +388,7 @@ func TestAnotherHoldersReadingsAreInNoWindow(t *testing.T) {
 		INSERT INTO prediction_feedback (sensor_id, timestamp, message_id, anomaly_predicted, feedback, created_at)
 		VALUES ('n1', $1, 'm', false, 'ok', $2)`, p.series[905].Time, p.series[899].Time)
 	table := &windowTable{Readings: p.table}
-	p.step = train.New(learning.New(p.DB), table, p.bucket, 5000, func() time.Time { return p.now }, logging.Discard(), nil)
+	p.step = train.New(learning.New(p.DB), table, p.bucket, 5000, func() time.Time { return p.now }, logging.Discard())
 	if run, m := p.ended(p.begin()); run.Status != learning.RunCompleted || m.Anomaly.Held < 100 || m.Anomaly.Held != *run.ValidatedDataCount-1 {
 		t.Errorf("%+v, %+v", run, m)
 	}
@@ -451,7 +451,7 @@ func TestUnreadableHistory(t *testing.T) {
 	p := newFixture(t, 600)
 	p.judge()
 	s := &sampler{Readings: p.table, sample: p.series, err: errors.New("table project.dataset is away")}
-	p.step = train.New(learning.New(p.DB), s, p.bucket, 5000, func() time.Time { return p.now }, logging.Discard(), nil)
+	p.step = train.New(learning.New(p.DB), s, p.bucket, 5000, func() time.Time { return p.now }, logging.Discard())
 	run, _ := p.ended(p.begin())
 	if run.Status != learning.RunFailed || p.used() != 0 || strings.Contains(*run.ErrorMessage, "dataset") || !strings.Contains(*run.ErrorMessage, "the verdicts are kept") {
 		t.Errorf("%+v", run)
@@ -464,7 +464,7 @@ func TestStopKeepsTheRun(t *testing.T) {
 	t.Parallel()
 	p := newFixture(t, 1500)
 	ctx, stop := context.WithCancel(t.Context())
-	p.step = train.New(learning.New(p.DB), &stopper{Readings: p.table, stop: stop}, p.bucket, 5000, func() time.Time { return p.now }, logging.Discard(), nil)
+	p.step = train.New(learning.New(p.DB), &stopper{Readings: p.table, stop: stop}, p.bucket, 5000, func() time.Time { return p.now }, logging.Discard())
 	id := p.begin()
 	if err := p.deliver(ctx, id); !errors.Is(err, context.Canceled) || push.IsPermanent(err) {
 		t.Errorf("stopped: %v", err)
@@ -503,7 +503,7 @@ func TestPanicOfAParallelRead(t *testing.T) {
 	t.Parallel()
 	p := newFixture(t, 600)
 	p.judge()
-	p.step = train.New(learning.New(p.DB), &panicking{sampler{Readings: p.table, sample: p.series}}, p.bucket, 5000, func() time.Time { return p.now }, logging.Discard(), nil)
+	p.step = train.New(learning.New(p.DB), &panicking{sampler{Readings: p.table, sample: p.series}}, p.bucket, 5000, func() time.Time { return p.now }, logging.Discard())
 	if run, _ := p.ended(p.begin()); run.Status != learning.RunFailed || p.used() != 0 {
 		t.Errorf("%+v", run)
 	}
@@ -520,7 +520,7 @@ func TestSampleOfFourWeeks(t *testing.T) {
 		if newestFirst {
 			s.sample = slices.Concat(p.series[700:], p.series[:700])
 		}
-		p.step = train.New(learning.New(p.DB), s, p.bucket, 1200, func() time.Time { return p.now }, logging.Discard(), nil)
+		p.step = train.New(learning.New(p.DB), s, p.bucket, 1200, func() time.Time { return p.now }, logging.Discard())
 		p.ended(p.begin())
 		if !s.end.Equal(p.now) || s.end.Sub(s.start) != 28*24*time.Hour || s.rows != 1200 {
 			t.Errorf("%d rows from %v to %v, now is %v", s.rows, s.start, s.end, p.now)

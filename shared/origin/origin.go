@@ -113,9 +113,6 @@ func (v *Verifier) decode(ctx context.Context, m push.Message) (r reading.Readin
 	}
 	r, recent, err = wire.DecodeReading(m.Data, date)
 	if err != nil {
-		if errors.Is(err, reading.ErrStale) {
-			v.options.Counters.Add(ctx, "readings_stale", 1)
-		}
 		if !push.IsPermanent(err) {
 			err = push.Permanent(push.ReasonMalformed, err)
 		}

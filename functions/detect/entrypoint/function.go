@@ -47,7 +47,7 @@ func open(ctx context.Context, c config, deps function.Deps) (push.HandleFunc, e
 		deps.Clients.Push("loader of models", loader.Close)
 		live = loader
 	}
-	detector := detect.NewAnomalyDetector(live, learning.New(metadata), detect.Questions, deps.Clock, deps.Log, deps.Counters)
+	detector := detect.NewAnomalyDetector(live, learning.New(metadata), detect.Questions, deps.Clock, deps.Log)
 	statuses := sensorcache.New(pipeline.New(metadata), pipeline.BatchWait(), deps.Clock)
 	from := origin.New(accounts.New(metadata), deps.Clock, origin.Options{RequireEnrolled: c.RequireEnrolled, Counters: deps.Counters})
 	step := detect.New(from, statuses, alerts, incidents.New(metadata), detector, c.Defaults(), deps.Log, deps.Counters)

@@ -39,6 +39,6 @@ func open(ctx context.Context, c config, deps function.Deps) (push.HandleFunc, e
 		return nil, fmt.Errorf("open readings: %w", err)
 	}
 	deps.Clients.Push("readings", closeTable)
-	step := train.New(learning.New(store.New(deps.Database)), table, bucket, c.Rows, deps.Clock, deps.Log, deps.Counters)
+	step := train.New(learning.New(store.New(deps.Database)), table, bucket, c.Rows, deps.Clock, deps.Log)
 	return step.Handle, nil
 }

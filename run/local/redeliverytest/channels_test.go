@@ -73,7 +73,7 @@ func newChannels(tb testing.TB) *channels {
 	from := origin.New(c.store, time.Now, origin.Options{})
 	alerts := storeAlerts{storealert.New(c.store, time.Now, logging.Discard(), nil)}
 	c.ingest = ingest.New(from, c.store, c.readings, coalesce.Wait{}, time.Now, logging.Discard(), nil)
-	observer := detect.NewAnomalyDetector(detect.NoModels{}, c.store, detect.Questions, time.Now, logging.Discard(), nil)
+	observer := detect.NewAnomalyDetector(detect.NoModels{}, c.store, detect.Questions, time.Now, logging.Discard())
 	c.detect = detect.New(from, sensors, alerts, c.store, observer, alert.Defaults(), logging.Discard(), nil)
 	for i := range c.customers {
 		name := fmt.Sprint("customer", i)

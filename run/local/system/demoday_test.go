@@ -116,7 +116,7 @@ func newDay(pool *pgxpool.Pool) *day {
 	metadata := store.New(pool)
 	from := origin.New(accounts.New(metadata), time.Now, origin.Options{})
 	sensors := sensorcache.New(pipeline.New(metadata), coalesce.Wait{}, time.Now)
-	predictor := detect.NewAnomalyDetector(detect.NoModels{}, learning.New(metadata), detect.Questions, time.Now, logging.Discard(), nil)
+	predictor := detect.NewAnomalyDetector(detect.NoModels{}, learning.New(metadata), detect.Questions, time.Now, logging.Discard())
 	return &day{
 		pool:   pool,
 		ingest: ingest.New(from, pipeline.New(metadata), pgreadings.New(pool, nil, time.Now), coalesce.Wait{}, time.Now, logging.Discard(), nil).Handle,
