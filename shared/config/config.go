@@ -7,11 +7,16 @@
 package config
 
 import (
+	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"reflect"
 	"strings"
+	"syscall"
 
 	"github.com/caarlos0/env/v11"
 )
@@ -110,5 +115,41 @@ func typeName(t reflect.Type) string {
 func PrintError(w io.Writer, program string, err error) {
 	for text := range strings.SplitSeq(err.Error(), "\n") {
 		_, _ = fmt.Fprintf(w, "%s: %s\n", program, text)
+	}
+}
+
+// Setting is one variable of a config struct.
+type Setting struct {
+	Name     string
+	Default  string // empty for none
+	Help     string // of the tag help
+	Required bool
+}
+
+// Describe returns the variables of a config struct in its order.
+func Describe[T any]() []Setting {
+	var described []Setting
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[T]()) {
+		name, options, _ := strings.Cut(field.Tag.Get("env"), ",")
+		if name != "" {
+			described = append(described, Setting{
+				Name: name, Default: field.Tag.Get("envDefault"), Help: field.Tag.Get("help"),
+				Required: strings.Contains(options, "required"),
+			})
+		}
+	}
+	return described
+}
+
+// Main is the body of a program's main. The context of run ends with an interrupt
+// or SIGTERM. An error is printed by [PrintError] and ends the program with status
+// 1; a request for help is not an error.
+func Main(program string, run func(context.Context) error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx)
+	stop()
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		PrintError(os.Stderr, program, err)
+		os.Exit(1)
 	}
 }

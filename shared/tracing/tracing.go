@@ -20,8 +20,11 @@ package tracing
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 
+	"github.com/felixge/httpsnoop"
+	"github.com/jackc/pgx/v5"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -29,6 +32,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 )
 
@@ -89,4 +93,109 @@ func StartSpan(ctx context.Context, step string) (context.Context, func(error)) 
 		}
 		span.End()
 	}
+}
+
+// Middleware joins each request to its caller's trace (W3C traceparent). When
+// tracing is on, it makes a server span, named after the pattern of the route:
+// never the path, which contains identifiers.
+func Middleware(component string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx := joinTrace(r.Context(), r.Header.Get("Traceparent"))
+		ctx, span := otel.Tracer(scope).Start(ctx, component, trace.WithSpanKind(trace.SpanKindServer))
+		if !span.IsRecording() {
+			// The log lines carry the id of the caller's trace even when no span is made.
+			if ctx != r.Context() {
+				r = r.WithContext(ctx)
+			}
+			next.ServeHTTP(w, r)
+			return
+		}
+		defer span.End()
+		r = r.WithContext(ctx)
+		answer := httpsnoop.CaptureMetrics(next, w, r)
+		if r.Pattern != "" {
+			span.SetName(r.Method + " " + strings.TrimPrefix(r.Pattern, r.Method+" "))
+		}
+		span.SetAttributes(
+			attribute.String("http.request.method", r.Method),
+			attribute.String("http.route", r.Pattern),
+			attribute.Int("http.response.status_code", answer.Code),
+		)
+		if answer.Code >= http.StatusInternalServerError {
+			span.SetStatus(codes.Error, http.StatusText(answer.Code))
+		}
+	})
+}
+
+// messageAttribute carries the trace of a message, under the name that the Pub/Sub client
+// library uses.
+const messageAttribute = "googclient_traceparent"
+
+// traceparent is the key that the W3C's propagation reads and writes.
+const traceparent = "traceparent"
+
+// Inject writes the trace of ctx into the attributes of a message about to be published
+// and returns them. Nil attributes become a map only when there is a trace.
+func Inject(ctx context.Context, attributes map[string]string) map[string]string {
+	if !trace.SpanContextFromContext(ctx).IsValid() {
+		return attributes
+	}
+	if attributes == nil {
+		attributes = make(map[string]string, 1)
+	}
+	header := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, header)
+	attributes[messageAttribute] = header[traceparent]
+	return attributes
+}
+
+// Extract returns ctx within the trace that a message's attributes carry, or unchanged
+// when they carry none.
+func Extract(ctx context.Context, attributes map[string]string) context.Context {
+	return joinTrace(ctx, attributes[messageAttribute])
+}
+
+// joinTrace returns ctx within the trace of a caller, without the caller's tracestate: we do not
+// read it, any client can make it as long as a header may be, and Pub/Sub refuses a message with
+// an attribute of more than 1,024 bytes.
+func joinTrace(ctx context.Context, caller string) context.Context {
+	if caller == "" {
+		return ctx
+	}
+	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{traceparent: caller})
+}
+
+// QueryTracer makes a span of each query of a PostgreSQL pool that belongs to a recorded
+// trace: set it as the Tracer of the pool's connections. A span is named after the
+// statement's first word and has its text, with the names of parameters and never their
+// values.
+type QueryTracer struct{}
+
+// TraceQueryStart implements [pgx.QueryTracer].
+func (QueryTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	if !trace.SpanFromContext(ctx).IsRecording() {
+		return ctx
+	}
+	statement := strings.TrimSpace(data.SQL)
+	verb, _, _ := strings.Cut(statement, " ")
+	ctx, _ = otel.Tracer(scope).Start(ctx, "postgres "+strings.ToUpper(strings.TrimSpace(verb)),
+		trace.WithSpanKind(trace.SpanKindClient),
+		trace.WithAttributes(attribute.String("db.system.name", "postgresql"), attribute.String("db.query.text", statement)))
+	return context.WithValue(ctx, queryKey{}, struct{}{})
+}
+
+// queryKey marks the context of a span that TraceQueryStart made, so that no
+// other is ended for it.
+type queryKey struct{}
+
+// TraceQueryEnd implements [pgx.QueryTracer].
+func (QueryTracer) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryEndData) {
+	if ctx.Value(queryKey{}) == nil {
+		return
+	}
+	span := trace.SpanFromContext(ctx)
+	if data.Err != nil {
+		span.SetStatus(codes.Error, "query failed")
+	}
+	span.End()
 }
