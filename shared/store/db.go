@@ -58,6 +58,30 @@ func (db *DB) InTx(ctx context.Context, do func(tx *DB) error) error {
 	})
 }
 
+// InTxOn is InTx for a transaction that stores raw readings of some times. If the partition of a day is
+// missing, which happens once a day, it creates those of all the times, and repeats the transaction.
+func (db *DB) InTxOn(ctx context.Context, times []time.Time, do func(tx *DB) error) error {
+	err := db.InTx(ctx, do)
+	if !noPartition(err) {
+		return err
+	}
+	if err := db.Exec(ctx, `
+		SELECT sensor_data.create_day(day)
+		FROM (SELECT DISTINCT date_trunc('day', at, 'UTC') AS day FROM unnest(@times::timestamptz[]) AS t (at)) AS days`,
+		Args{"times": times}, "create partitions"); err != nil {
+		return err
+	}
+	return db.InTx(ctx, do)
+}
+
+// noPartition reports whether there was no partition for a row. PostgreSQL then answers with a
+// check violation that names no constraint.
+func noPartition(err error) bool {
+	const checkViolation = "23514"
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pgErr.Code == checkViolation && pgErr.ConstraintName == ""
+}
+
 // retry calls do until it succeeds, fails for another reason, or has used its attempts. It
 // pauses between them so that the transaction that the rollback lets through wakes first: an
 // immediate retry could take the same lock again and be the next victim.

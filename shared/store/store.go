@@ -118,14 +118,6 @@ func refused(err error) error {
 	}
 }
 
-// NoPartition reports whether there was no partition for a row. PostgreSQL then answers with a
-// check violation that names no constraint.
-func NoPartition(err error) bool {
-	const checkViolation = "23514"
-	pgErr, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && pgErr.Code == checkViolation && pgErr.ConstraintName == ""
-}
-
 // CodeHash is the stored form of a code. A code has 100 random bits or more, so that a fast
 // hash protects it. People type codes: case, dashes and spaces do not matter.
 func CodeHash(code string) []byte {

@@ -19,9 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -37,7 +35,6 @@ type Store struct {
 	clock   func() time.Time
 	archive readings.Archive // nil: raw readings stay here for ever
 	db      *store.DB
-	days    sync.Map // day partitions that exist, by their time: known once a row in them is committed
 }
 
 // New returns the table over a pool whose schema store.Migrate has brought up
@@ -58,70 +55,11 @@ func (s *Store) raw(rows []reading.Reading) []reading.Reading {
 	return slices.DeleteFunc(slices.Clone(rows), func(r reading.Reading) bool { return r.Time.Before(from) })
 }
 
-// Insert inserts, in a transaction, the rows that are young enough to be stored here.
+// Insert inserts, in a transaction of [store.DB.InTxOn], the rows that are young enough to be stored here.
 func (s *Store) Insert(ctx context.Context, tx *store.DB, rows []reading.Reading) error {
 	if rows = s.raw(rows); len(rows) == 0 {
 		return nil
 	}
-	err := s.createDays(ctx, tx, rows)
-	if err == nil {
-		err = insert(ctx, tx, rows)
-	}
-	if store.NoPartition(err) {
-		s.days.Clear() // some have been dropped
-	}
-	return err
-}
-
-// Archive completes a committed [Store.Insert] and returns once the rows are durable, see
-// [readings.Archive]. The archive comes second: while PostgreSQL is away nothing is stored,
-// and no redelivery leaves copies in the archive. An hour is marked last, so that its reading
-// is there when the mark is found.
-func (s *Store) Archive(ctx context.Context, rows []reading.Reading) error {
-	for _, r := range s.raw(rows) {
-		s.days.LoadOrStore(r.Time.UTC().Truncate(day), true)
-	}
-	if s.archive != nil {
-		if err := s.archive.Append(ctx, rows); err != nil {
-			return fmt.Errorf("archive: %w", err)
-		}
-	}
-	now := s.clock()
-	return s.markHours(ctx, slices.DeleteFunc(slices.Clone(rows), func(r reading.Reading) bool { return now.Sub(r.Time) <= markAfter }))
-}
-
-// Append is [Store.Insert] in a transaction of its own, and [Store.Archive].
-func (s *Store) Append(ctx context.Context, rows []reading.Reading) error {
-	alone := func() error { return s.db.InTx(ctx, func(tx *store.DB) error { return s.Insert(ctx, tx, rows) }) }
-	err := alone()
-	if store.NoPartition(err) {
-		err = alone()
-	}
-	if err != nil {
-		return err
-	}
-	return s.Archive(ctx, rows)
-}
-
-// createDays creates the day partitions that rows may lack.
-func (s *Store) createDays(ctx context.Context, tx *store.DB, rows []reading.Reading) error {
-	days := map[time.Time]bool{}
-	for _, r := range rows {
-		if at := r.Time.UTC().Truncate(day); !days[at] {
-			if _, known := s.days.Load(at); !known {
-				days[at] = true
-			}
-		}
-	}
-	if len(days) == 0 {
-		return nil
-	}
-	missing := slices.SortedFunc(maps.Keys(days), time.Time.Compare)
-	return tx.Exec(ctx, `SELECT sensor_data.create_day(day) FROM unnest(@days::timestamptz[]) AS day`, store.Args{"days": missing},
-		"create partitions")
-}
-
-func insert(ctx context.Context, tx *store.DB, rows []reading.Reading) error {
 	// Sorted, so that writers of the same rows cannot deadlock.
 	rows = slices.SortedFunc(slices.Values(rows), func(a, b reading.Reading) int {
 		return cmp.Or(cmp.Compare(a.NodeID, b.NodeID), cmp.Compare(a.Channel, b.Channel), a.Time.Compare(b.Time), cmp.Compare(a.MessageID, b.MessageID))
@@ -147,6 +85,32 @@ func insert(ctx context.Context, tx *store.DB, rows []reading.Reading) error {
 			"temperatures": temperatures, "humidities": humidities,
 			"measured_temperatures": measuredTemperatures, "measured_humidities": measuredHumidities,
 		}, "insert %d readings", len(rows))
+}
+
+// Archive completes a committed [Store.Insert] and returns once the rows are durable, see
+// [readings.Archive]. The archive comes second: while PostgreSQL is away nothing is stored,
+// and no redelivery leaves copies in the archive. An hour is marked last, so that its reading
+// is there when the mark is found.
+func (s *Store) Archive(ctx context.Context, rows []reading.Reading) error {
+	if s.archive != nil {
+		if err := s.archive.Append(ctx, rows); err != nil {
+			return fmt.Errorf("archive: %w", err)
+		}
+	}
+	now := s.clock()
+	return s.markHours(ctx, slices.DeleteFunc(slices.Clone(rows), func(r reading.Reading) bool { return now.Sub(r.Time) <= markAfter }))
+}
+
+// Append is [Store.Insert] in a transaction of its own, and [Store.Archive].
+func (s *Store) Append(ctx context.Context, rows []reading.Reading) error {
+	times := make([]time.Time, len(rows))
+	for i, r := range rows {
+		times[i] = r.Time
+	}
+	if err := s.db.InTxOn(ctx, times, func(tx *store.DB) error { return s.Insert(ctx, tx, rows) }); err != nil {
+		return err
+	}
+	return s.Archive(ctx, rows)
 }
 
 const readingColumns = `r.customer_id AS channel, r.node_id, r.message_id, r.timestamp AS time,

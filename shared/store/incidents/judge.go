@@ -65,24 +65,16 @@ var errAnotherHold = errors.New("the id was taken anew: judge by its sensor's pr
 // a rule by the raw readings around the reading, because its memory is settled or has seen a
 // newer one, takes another; so does updating incidents.
 func (s Store) Judge(ctx context.Context, j Judged) error {
-	judge := func() error {
-		return s.db.InTx(ctx, func(tx *store.DB) error {
-			n, visible, err := lockAndLoad(ctx, tx, j)
-			if err != nil || !visible {
-				return err
-			}
-			if !j.HeldFrom.IsZero() && !j.Time.Before(j.HeldFrom) && !store.UTC(n.owner.VisibleFrom).Equal(j.HeldFrom) {
-				return errAnotherHold
-			}
-			return n.advance(ctx, tx, j)
-		})
-	}
-	err := judge()
-	if store.NoPartition(err) {
-		if err = s.db.Exec(ctx, `SELECT sensor_data.create_day(@at)`, store.Args{"at": j.Time}, "create a day"); err == nil {
-			err = judge()
+	err := s.db.InTxOn(ctx, []time.Time{j.Time}, func(tx *store.DB) error {
+		n, visible, err := lockAndLoad(ctx, tx, j)
+		if err != nil || !visible {
+			return err
 		}
-	}
+		if !j.HeldFrom.IsZero() && !j.Time.Before(j.HeldFrom) && !store.UTC(n.owner.VisibleFrom).Equal(j.HeldFrom) {
+			return errAnotherHold
+		}
+		return n.advance(ctx, tx, j)
+	})
 	return store.Wrap(err, "judge reading of %s", j.NodeID)
 }
 
