@@ -211,7 +211,7 @@ func TestChangesInMidIncident(t *testing.T) {
 func TestRulesOfACustomer(t *testing.T) {
 	t.Parallel()
 	db := openWith(t, "n1")
-	unset := []incidents.RuleRow{{Quantity: "temperature", LimitValue: 50, Assumed: true}, {Quantity: "humidity", LimitValue: 50, Assumed: true}}
+	unset := []incidents.RuleRow{{Rule: incident.Rule{Quantity: "temperature", Limit: 50}, Assumed: true}, {Rule: incident.Rule{Quantity: "humidity", Limit: 50}, Assumed: true}}
 	if rules := incidents.ConvertRules(unset, alert.Thresholds{MaxTemperature: 45, MaxHumidity: 66}); rules[0].Limit != 45 || rules[1].Limit != 66 {
 		t.Errorf("defaults: %+v", rules)
 	}

@@ -2,6 +2,7 @@ package incidents
 
 import (
 	"context"
+	"math"
 	"slices"
 	"time"
 
@@ -39,6 +40,8 @@ func (m Maintenance) Covers(roomID int64, sensorID string, at time.Time) bool {
 func (m Maintenance) AppliesTo(roomID int64, sensorID string) bool {
 	return slices.Contains(m.RoomIDs, roomID) || (m.SensorID != "" && m.SensorID == sensorID)
 }
+
+func seconds(s float64) time.Duration { return time.Duration(math.Round(s * float64(time.Second))) }
 
 const maintenanceColumns = `w.id, w.room_ids, COALESCE(w.node_id, ''), w.start_time, w.time_zone, w.duration_s, w.weekdays, w.until_time, w.comment,
 	w.created_by, w.stands_from, NULLIF(w.stands_to, 'infinity')`

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"coldaisle.dev/shared/alert"
@@ -17,50 +16,30 @@ var ErrThresholdRule = errors.New("only the limit of a threshold rule can be cha
 
 // RuleRow is a row of the view customer_rules.
 type RuleRow struct {
-	ID, Version         int64
-	Quantity, Direction string
-	LimitValue          float64
-	ForS                float64
-	ClearMargin         float64
-	ClearForS           float64
-	Severity            string
-	RoomID              int64
-	NodeID              string
-	Enabled             bool
-	Threshold           bool
-	Assumed             bool
-	ChangedAt           *time.Time // null: never, as far as recorded
+	Rule      incident.Rule
+	Assumed   bool       // a threshold that the customer never set: its limit is the default
+	ChangedAt *time.Time // null: never, as far as recorded
 }
+
+// RuleObject is the [incident.Rule] of a row r of the view customer_rules.
+const RuleObject = `json_build_object(
+	    'ID', r.id, 'Version', r.version, 'Quantity', r.quantity, 'Direction', r.direction, 'Limit', r.limit_value,
+	    'For', round(r.for_s * 1e9)::bigint, 'ClearMargin', r.clear_margin, 'ClearFor', round(r.clear_for_s * 1e9)::bigint, 'Severity', r.severity,
+	    'Scope', json_build_object('RoomID', r.room_id, 'SensorID', r.node_id), 'Enabled', r.enabled, 'Threshold', r.threshold)`
 
 const selectRules = `
-		SELECT r.id, r.version, r.quantity, r.direction, r.limit_value, r.for_s::float8, r.clear_margin::float8, r.clear_for_s::float8,
-		       r.severity, r.room_id, r.node_id, r.enabled, r.threshold, r.assumed, r.changed_at
+		SELECT ` + RuleObject + ` AS rule, r.assumed, r.changed_at
 		FROM customer_rules r`
 
-// rule converts a row. A limit that was never set has its default.
-func (r RuleRow) rule(defaults alert.Thresholds) incident.Rule {
-	limit := r.LimitValue
-	if r.Assumed {
-		limit = defaults.MaxTemperature
-		if r.Quantity == string(incident.Humidity) {
-			limit = defaults.MaxHumidity
-		}
-	}
-	return incident.Rule{
-		ID: r.ID, Version: r.Version, Quantity: incident.Quantity(r.Quantity), Direction: incident.Direction(r.Direction),
-		Limit: limit, For: seconds(r.ForS), ClearMargin: r.ClearMargin, ClearFor: seconds(r.ClearForS),
-		Severity: incident.Severity(r.Severity), Scope: incident.Scope{RoomID: r.RoomID, SensorID: r.NodeID},
-		Enabled: r.Enabled, Threshold: r.Threshold,
-	}
-}
-
-func seconds(s float64) time.Duration { return time.Duration(math.Round(s * float64(time.Second))) }
-
-// ConvertRules converts rows.
+// ConvertRules returns the rules of rows.
 func ConvertRules(rows []RuleRow, defaults alert.Thresholds) []incident.Rule {
+	limits := map[incident.Quantity]float64{incident.Temperature: defaults.MaxTemperature, incident.Humidity: defaults.MaxHumidity}
 	rules := make([]incident.Rule, len(rows))
 	for i, r := range rows {
-		rules[i] = r.rule(defaults)
+		rules[i] = r.Rule
+		if r.Assumed {
+			rules[i].Limit = limits[r.Rule.Quantity]
+		}
 	}
 	return rules
 }
@@ -107,7 +86,7 @@ func (s Store) Rule(ctx context.Context, customerID, id int64) (incident.Rule, e
 	row, err := store.One[RuleRow](ctx, s.db, store.ErrNoRule, selectRules+`
 		WHERE r.customer_id = @customer AND r.id = @id`,
 		store.Args{"customer": customerID, "id": id}, "rule %d", id)
-	return row.rule(alert.Defaults()), err
+	return ConvertRules([]RuleRow{row}, alert.Defaults())[0], err
 }
 
 func ruleArgs(customerID int64, r incident.Rule) store.Args {

@@ -59,11 +59,10 @@ func (s Store) SensorStatuses(ctx context.Context, nodes []reading.Node) (map[re
 		Budget         float64
 		MaxTemperature *float64
 		MaxHumidity    *float64
-		Rules          []incidents.RuleRow
+		Rules          []incident.Rule
 		Remembers      bool
 		Corrections    reading.Corrections
 	}
-	defaults := alert.Defaults()
 	channels, ids := store.NodeKeys(nodes)
 	found, err := store.All[row](ctx, s.db, `
 		SELECT n.channel, n.node_id, COALESCE(o.customer_id, 0) AS customer_id, COALESCE(o.room_id, 0) AS room_id,
@@ -76,10 +75,7 @@ func (s Store) SensorStatuses(ctx context.Context, nodes []reading.Node) (map[re
 		LEFT JOIN learning_settings b ON b.customer_id = o.customer_id
 		LEFT JOIN alert_thresholds l ON l.customer_id = COALESCE(o.customer_id, n.channel) AND NOT l.assumed
 		LEFT JOIN LATERAL (
-		    SELECT json_agg(json_build_object(
-		        'ID', r.id, 'Version', r.version, 'Quantity', r.quantity, 'Direction', r.direction, 'LimitValue', r.limit_value,
-		        'ForS', r.for_s, 'ClearMargin', r.clear_margin, 'ClearForS', r.clear_for_s, 'Severity', r.severity,
-		        'RoomID', r.room_id, 'NodeID', r.node_id, 'Enabled', r.enabled) ORDER BY r.id) AS rules
+		    SELECT json_agg(`+incidents.RuleObject+` ORDER BY r.id) AS rules
 		    FROM customer_rules r
 		    WHERE r.customer_id = COALESCE(o.customer_id, n.channel) AND r.enabled AND NOT r.threshold
 		      AND r.room_id IN (0, o.room_id) AND r.node_id IN ('', n.node_id)
@@ -100,7 +96,7 @@ func (s Store) SensorStatuses(ctx context.Context, nodes []reading.Node) (map[re
 		}
 		status := SensorStatus{
 			Owned: r.CustomerID != 0, Signed: r.Signed, CustomerID: r.CustomerID, RoomID: r.RoomID, HeldFrom: store.UTC(r.HeldFrom), Budget: r.Budget,
-			Remembers: r.Remembers, Corrections: r.Corrections, Rules: incident.Effective(incidents.ConvertRules(r.Rules, defaults), r.RoomID, sensor),
+			Remembers: r.Remembers, Corrections: r.Corrections, Rules: incident.Effective(r.Rules, r.RoomID, sensor),
 		}
 		if r.MaxTemperature != nil && r.MaxHumidity != nil {
 			status.Thresholds = &alert.Thresholds{MaxTemperature: *r.MaxTemperature, MaxHumidity: *r.MaxHumidity}
