@@ -57,21 +57,12 @@ func (f Finding) Validate() error {
 	for _, number := range []float64{f.Score, f.Value, f.Low, f.High, f.Probability, f.Limit} {
 		finite = finite && !math.IsNaN(number) && !math.IsInf(number, 0)
 	}
-	switch {
-	case f.Kind != KindAnomaly && f.Kind != KindForecast:
-		return fmt.Errorf("%w: kind %q", ErrFinding, string(f.Kind))
-	case !f.Holds:
-		return nil
-	case !finite || f.Score <= 0 || f.Probability < 0 || f.Probability > 1 || f.Low > f.High:
-		return fmt.Errorf("%w: score %g, probability %g, band %g to %g", ErrFinding, f.Score, f.Probability, f.Low, f.High)
-	case f.Reason == "" || utf8.RuneCountInString(f.Reason) > maxReason || utf8.RuneCountInString(f.Cause) > maxCause:
-		return fmt.Errorf("%w: reason %q, cause %q", ErrFinding, f.Reason, f.Cause)
-	case f.Severity != Warning && f.Severity != Critical:
-		return fmt.Errorf("%w: severity %q", ErrFinding, string(f.Severity))
-	case f.Quantity.name() == "":
-		return fmt.Errorf("%w: quantity %q", ErrFinding, string(f.Quantity))
-	case f.Earliest < 0 || f.Latest < f.Earliest:
-		return fmt.Errorf("%w: passes the limit after %s to %s", ErrFinding, f.Earliest, f.Latest)
+	valid := finite && f.Score > 0 && f.Probability >= 0 && f.Probability <= 1 && f.Low <= f.High &&
+		f.Earliest >= 0 && f.Latest >= f.Earliest &&
+		f.Reason != "" && utf8.RuneCountInString(f.Reason) <= maxReason && utf8.RuneCountInString(f.Cause) <= maxCause &&
+		(f.Severity == Warning || f.Severity == Critical) && f.Quantity.name() != ""
+	if (f.Kind != KindAnomaly && f.Kind != KindForecast) || (f.Holds && !valid) {
+		return fmt.Errorf("%w: %+v", ErrFinding, f)
 	}
 	return nil
 }
