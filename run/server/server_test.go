@@ -36,7 +36,6 @@ func TestConfig(t *testing.T) {
 		"READINGS=paper":           "READINGS",
 		"DATASET_ID=a b":           "DATASET_ID",
 		"DB_MAX_CONNS=many":        "DB_MAX_CONNS",
-		"APPEND_TIMEOUT=x":         "APPEND_TIMEOUT",
 	} {
 		_, err := config.Load[Config](append(good[:3:3], setting))
 		if err == nil || !strings.HasPrefix(err.Error(), want) && !strings.Contains(err.Error(), ": "+want) {

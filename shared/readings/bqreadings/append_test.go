@@ -24,7 +24,7 @@ import (
 func config(server *bqtest.AppendServer) bqreadings.Config {
 	return bqreadings.Config{
 		Dataset: "sensor_data", Table: "readings", MaxBytes: bqreadings.MaxBytes{Chart: 1 << 30, Export: 1 << 30, Training: 1 << 30},
-		AppendTimeout: 20 * time.Second,                                 // the most that there is
+		AppendTimeout: 20 * time.Second,
 		Emulator:      "127.0.0.1:1", StorageEmulator: server.Address(), // no queries here
 	}
 }

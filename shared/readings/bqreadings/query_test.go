@@ -197,7 +197,6 @@ func TestConfigValidates(t *testing.T) {
 		"BIGQUERY_MAX_BYTES_CHART":    func(c *Config) { c.MaxBytes.Chart = 1 },
 		"BIGQUERY_MAX_BYTES_EXPORT":   func(c *Config) { c.MaxBytes.Export = 1 },
 		"BIGQUERY_MAX_BYTES_TRAINING": func(c *Config) { c.MaxBytes.Training = 1 },
-		"APPEND_TIMEOUT":              func(c *Config) { c.AppendTimeout = 0 },
 	} {
 		spoiled := valid
 		spoil(&spoiled)
