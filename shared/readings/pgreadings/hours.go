@@ -132,7 +132,7 @@ func (s *Store) aggregateNext(ctx context.Context) (done bool, err error) {
 // locked runs a function that advances the hours. It returns at once if another instance is
 // doing so.
 func (s *Store) locked(ctx context.Context, run func(tx *store.DB, until time.Time) error) error {
-	err := s.db.InTx(ctx, func(tx *store.DB) error {
+	return s.db.InTx(ctx, func(tx *store.DB) error {
 		until, err := store.Value[*time.Time](ctx, tx, store.ErrNotFound, `SELECT until FROM sensor_data.hours_until FOR UPDATE SKIP LOCKED`, nil, "hours")
 		switch {
 		case errors.Is(err, store.ErrNotFound):
@@ -142,7 +142,6 @@ func (s *Store) locked(ctx context.Context, run func(tx *store.DB, until time.Ti
 		}
 		return run(tx, store.UTC(until))
 	})
-	return err
 }
 
 func setUntil(ctx context.Context, tx *store.DB, until time.Time) error {

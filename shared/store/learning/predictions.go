@@ -112,11 +112,10 @@ func (s Store) RecordPrediction(ctx context.Context, customerID int64, n NewPred
 	n.SamplingProbability = cmp.Or(n.SamplingProbability, 1)
 	args := insertPredictionArgs(n)
 	args["customer"], args["rooms"] = customerID, store.RoomsOf(ctx)
-	recorded, err := store.One[Prediction](ctx, s.db, store.ErrNoSensor, insertPrediction+`
+	return store.One[Prediction](ctx, s.db, store.ErrNoSensor, insertPrediction+`
 		FROM (SELECT customer_id AS channel FROM sensors WHERE node_id = @sensor::varchar AND customer_id = @customer AND `+store.RoomIn("room_id")+`) AS n
 		RETURNING `+predictionColumns,
 		args, "record prediction for %s", n.SensorID)
-	return recorded, err
 }
 
 // Predictions lists a customer's predictions, newest first.
