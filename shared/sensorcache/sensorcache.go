@@ -7,10 +7,8 @@
 package sensorcache
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -38,8 +36,8 @@ const (
 	Capacity = 100_000
 )
 
-// Source reads the status of many nodes at once. Those that were never a sensor
-// are absent.
+// Source reads the status of many nodes at once, of which several may be the same. Those that
+// were never a sensor are absent.
 type Source interface {
 	SensorStatuses(ctx context.Context, nodes []reading.Node) (map[reading.Node]pipeline.SensorStatus, error)
 }
@@ -60,31 +58,19 @@ type entry struct {
 func New(source Source, wait coalesce.Wait, clock func() time.Time) *Cache {
 	cache, _ := lru.New[reading.Node, entry](Capacity) // the library refuses only sizes below 1
 	return &Cache{
-		lookups: coalesce.New(func(ctx context.Context, nodes []reading.Node) ([]pipeline.SensorStatus, error) {
-			return query(ctx, source, nodes)
+		lookups: coalesce.New(func(ctx context.Context, nodes []reading.Node) (statuses []pipeline.SensorStatus, err error) {
+			defer push.Recover(&err)
+			ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+			defer cancel()
+			found, err := source.SensorStatuses(ctx, nodes)
+			for _, node := range nodes {
+				statuses = append(statuses, found[node])
+			}
+			return statuses, err
 		}, coalesce.Options[reading.Node]{Wait: wait}),
 		cache: cache,
 		clock: clock,
 	}
-}
-
-// query returns the status of each node, of which several may be the same.
-func query(ctx context.Context, source Source, nodes []reading.Node) (_ []pipeline.SensorStatus, err error) {
-	defer push.Recover(&err)
-	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
-	defer cancel()
-	distinct := slices.SortedFunc(slices.Values(nodes), func(a, b reading.Node) int {
-		return cmp.Or(cmp.Compare(a.Channel, b.Channel), cmp.Compare(a.ID, b.ID))
-	})
-	found, err := source.SensorStatuses(ctx, slices.Compact(distinct))
-	if err != nil {
-		return nil, err
-	}
-	statuses := make([]pipeline.SensorStatus, len(nodes))
-	for i, node := range nodes {
-		statuses[i] = found[node]
-	}
-	return statuses, nil
 }
 
 // Remember notes in the cached status of a node that its rules may have memory from now
