@@ -154,7 +154,7 @@ func TestAccessToken(t *testing.T) {
 	topic := newTopic(t.Context(), Config{PublishTimeout: 10 * time.Second, ProbeEvery: time.Second}, session, time.Now, log, options...)
 	defer topic.close()
 	m := gateway.Message{NodeID: "n1", Data: []byte("{}")}
-	if err := topic.Publish(t.Context(), m); err == nil {
+	if err := topic.Publish(t.Context(), true, m)[0]; err == nil {
 		t.Error("it publishes before there is a token")
 	}
 	lend("one", "data")
@@ -163,9 +163,9 @@ func TestAccessToken(t *testing.T) {
 	for _, next := range [][2]string{{"one", "data"}, {"two", "data"}, {"two", "other"}} {
 		lend(next[0], next[1])
 		hear(session, next[0], next[1])
-		must.Do(t, topic.Publish(t.Context(), m))
+		must.Do(t, topic.Publish(t.Context(), true, m)[0])
 	}
-	must.Do(t, topic.PublishBacklog(t.Context(), []gateway.Message{m})[0])
+	must.Do(t, topic.Publish(t.Context(), false, m)[0])
 	want := "projects/site/topics/data Bearer one\nprojects/site/topics/data Bearer two\nprojects/site/topics/other Bearer two\nprojects/site/topics/other Bearer two"
 	google.mu.Lock()
 	defer google.mu.Unlock()

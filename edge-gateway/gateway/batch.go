@@ -220,7 +220,7 @@ func (q *requests) storeBatch(r *http.Request, from *source, received batch) (ba
 		seen[timed.Identity()] = struct{}{}
 		fresh, places = append(fresh, timed), append(places, i)
 	}
-	for j, result := range q.sender.sendAll(r.Context(), fresh) {
+	for j, result := range q.sender.send(r.Context(), fresh...) {
 		switch result {
 		case lost:
 			return batchResponse{}, errors.New("Pub/Sub does not take readings, and the outbox cannot keep them")

@@ -330,8 +330,11 @@ type ordered struct {
 	disorder  int
 }
 
-func (o *ordered) PublishBacklog(ctx context.Context, messages []gateway.Message) []error {
-	errs := o.Publisher.PublishBacklog(ctx, messages)
+func (o *ordered) Publish(ctx context.Context, live bool, messages ...gateway.Message) []error {
+	errs := o.Publisher.Publish(ctx, live, messages...)
+	if live {
+		return errs
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for i, m := range messages {

@@ -150,7 +150,7 @@ func (d *drain) publish(ctx context.Context, backlog []outbox.Message) int {
 	}
 	limited, cancel := context.WithTimeout(ctx, publishLimit)
 	defer cancel()
-	for i, err := range d.sender.publisher.PublishBacklog(limited, messages) {
+	for i, err := range d.sender.publisher.Publish(limited, false, messages...) {
 		if err != nil && ctx.Err() != nil || d.sender.judge(ctx, messages[i], err) == lost {
 			return i
 		}

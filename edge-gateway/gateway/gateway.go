@@ -57,22 +57,17 @@ const (
 
 // Publisher sends readings to topic data. [ReadingPublisher] is one.
 type Publisher interface {
-	// Publish returns once Pub/Sub has the message, or by a timeout of its own. The
-	// error is [ErrRefused] when Pub/Sub will never accept this message.
-	Publish(ctx context.Context, m Message) error
-	// PublishBacklog sends messages in their order, without delaying Publish, and
-	// returns an error, or nil, for each.
-	PublishBacklog(ctx context.Context, messages []Message) []error
+	// Publish sends messages in their order, those that are not live without delaying those that
+	// are. It returns once Pub/Sub has answered for each, or by a timeout of its own. The error of a
+	// message is [ErrRefused] when Pub/Sub will never accept it.
+	Publish(ctx context.Context, live bool, messages ...Message) []error
 }
 
-// PublishFunc is a [Publisher] that publishes one message after the other, the backlog's too.
+// PublishFunc is a [Publisher] that publishes one message after the other.
 type PublishFunc func(ctx context.Context, m Message) error
 
 // Publish implements [Publisher].
-func (f PublishFunc) Publish(ctx context.Context, m Message) error { return f(ctx, m) }
-
-// PublishBacklog implements [Publisher].
-func (f PublishFunc) PublishBacklog(ctx context.Context, messages []Message) []error {
+func (f PublishFunc) Publish(ctx context.Context, _ bool, messages ...Message) []error {
 	errs := make([]error, len(messages))
 	for i, m := range messages {
 		errs[i] = f(ctx, m)
@@ -85,21 +80,12 @@ func (f PublishFunc) PublishBacklog(ctx context.Context, messages []Message) []e
 type Granted func() (Publisher, error)
 
 // Publish implements [Publisher].
-func (g Granted) Publish(ctx context.Context, m Message) error {
-	granted, err := g()
-	if err != nil {
-		return err
-	}
-	return granted.Publish(ctx, m)
-}
-
-// PublishBacklog implements [Publisher].
-func (g Granted) PublishBacklog(ctx context.Context, messages []Message) []error {
+func (g Granted) Publish(ctx context.Context, live bool, messages ...Message) []error {
 	granted, err := g()
 	if err != nil {
 		return slices.Repeat([]error{err}, len(messages))
 	}
-	return granted.PublishBacklog(ctx, messages)
+	return granted.Publish(ctx, live, messages...)
 }
 
 // Outbox keeps readings that cannot be published. [outbox.Outbox] is one.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"sync"
 	"time"
 
 	pubsub "cloud.google.com/go/pubsub/v2"
@@ -49,13 +48,6 @@ type ReadingPublisher struct {
 	// single sends the messages of a refused request again, one a request: another
 	// message may be at fault.
 	single *publisher.Publisher
-
-	mu         sync.Mutex
-	inFlight   int  // live readings that are being published
-	sinceFlush int  // live readings that arrived since the last flush started
-	flushing   bool // a flusher is running
-	stopped    bool
-	flusher    sync.WaitGroup
 }
 
 // NewReadingPublisher returns a publisher that uses the caller's client; stop it before closing
@@ -90,74 +82,14 @@ func Connect(ctx context.Context, project, topic string, timeout time.Duration, 
 
 // Publish implements [Publisher]. A short context ends the wait, not the
 // publish: that ends by its own timeout.
-func (t *ReadingPublisher) Publish(ctx context.Context, m Message) error {
-	result := start(ctx, t.live, m)
-	t.startFlush()
-	defer t.published()
-	_, err := result.Get(ctx)
-	if refused(err) {
-		_, err = start(ctx, t.single, m).Get(ctx)
+func (t *ReadingPublisher) Publish(ctx context.Context, live bool, messages ...Message) []error {
+	by := t.backlog
+	if live {
+		by = t.live
 	}
-	return t.publishError(m, err)
-}
-
-func refused(err error) bool { return status.Code(err) == codes.InvalidArgument }
-
-// publishError adds the node to an error, and [ErrRefused] if Pub/Sub refused the message.
-func (t *ReadingPublisher) publishError(m Message, err error) error {
-	switch err = t.attempts.explain(err); {
-	case err == nil:
-		return nil
-	case refused(err):
-		return fmt.Errorf("publish reading of %s: %w: %w", m.NodeID, ErrRefused, err)
-	default:
-		return fmt.Errorf("publish reading of %s: %w", m.NodeID, err)
-	}
-}
-
-// maxFlushInFlight is the number of readings in flight above which flushing each
-// small batch costs more than the delay that it saves.
-const maxFlushInFlight = 32
-
-// startFlush flushes a live reading without waiting for the publisher's delay. The
-// first caller starts the flusher. Readings that arrive while a flush is in flight
-// are sent by the next flush. Above maxFlushInFlight readings in flight no flush is
-// started: the publisher's own delay of 1 ms then forms the batches.
-func (t *ReadingPublisher) startFlush() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.inFlight++
-	t.sinceFlush++
-	if t.flushing || t.stopped || t.inFlight > maxFlushInFlight {
-		return
-	}
-	t.flushing = true
-	t.flusher.Go(func() {
-		for t.nextFlush() {
-			t.live.Flush()
-		}
-	})
-}
-
-func (t *ReadingPublisher) nextFlush() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.flushing = t.sinceFlush > 0 && t.inFlight <= maxFlushInFlight
-	t.sinceFlush = 0
-	return t.flushing
-}
-
-func (t *ReadingPublisher) published() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.inFlight--
-}
-
-// PublishBacklog implements [Publisher].
-func (t *ReadingPublisher) PublishBacklog(ctx context.Context, messages []Message) []error {
 	results := make([]*pubsub.PublishResult, len(messages))
 	for i, m := range messages {
-		results[i] = start(ctx, t.backlog, m)
+		results[i] = start(ctx, by, m)
 	}
 	errs := make([]error, len(messages))
 	for i, m := range messages {
@@ -174,16 +106,26 @@ func (t *ReadingPublisher) PublishBacklog(ctx context.Context, messages []Messag
 	return errs
 }
 
+func refused(err error) bool { return status.Code(err) == codes.InvalidArgument }
+
+// publishError adds the node to an error, and [ErrRefused] if Pub/Sub refused the message.
+func (t *ReadingPublisher) publishError(m Message, err error) error {
+	switch err = t.attempts.explain(err); {
+	case err == nil:
+		return nil
+	case refused(err):
+		return fmt.Errorf("publish reading of %s: %w: %w", m.NodeID, ErrRefused, err)
+	default:
+		return fmt.Errorf("publish reading of %s: %w", m.NodeID, err)
+	}
+}
+
 func start(ctx context.Context, publisher *publisher.Publisher, m Message) *pubsub.PublishResult {
 	return publisher.Start(ctx, m.Data, maps.Clone(m.Attributes)) // cloned, because it adds the trace
 }
 
 // Stop publishes the messages still held and closes the client that Connect created.
 func (t *ReadingPublisher) Stop() {
-	t.mu.Lock()
-	t.stopped = true
-	t.mu.Unlock()
-	t.flusher.Wait()
 	t.live.Stop()
 	t.backlog.Stop()
 	t.single.Stop()

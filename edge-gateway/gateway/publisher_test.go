@@ -31,7 +31,7 @@ func TestConcurrentPublishesLoseNothing(t *testing.T) {
 	for n := range nodes {
 		publishing.Go(func() {
 			for i := range each {
-				if err := topic.Publish(t.Context(), of(fmt.Sprintf("n%d", n), "live %d %d", n, i)); err != nil {
+				if err := topic.Publish(t.Context(), true, of(fmt.Sprintf("n%d", n), "live %d %d", n, i))[0]; err != nil {
 					t.Error(err)
 				}
 			}
@@ -41,7 +41,7 @@ func TestConcurrentPublishesLoseNothing(t *testing.T) {
 	for i := range 100 {
 		backlog = append(backlog, of("kept", "kept %d", i))
 	}
-	must.Do(t, errors.Join(topic.PublishBacklog(t.Context(), backlog)...))
+	must.Do(t, errors.Join(topic.Publish(t.Context(), false, backlog...)...))
 	publishing.Wait()
 	topic.Stop()
 	seen := map[string]int{}
@@ -52,7 +52,7 @@ func TestConcurrentPublishesLoseNothing(t *testing.T) {
 	for m, times := range seen {
 		must.Equal(t, "arrivals of "+m, 1, times)
 	}
-	if err := topic.Publish(t.Context(), of("late", "late")); err == nil {
+	if err := topic.Publish(t.Context(), true, of("late", "late"))[0]; err == nil {
 		t.Error("a stopped topic took a message")
 	}
 }
@@ -70,11 +70,11 @@ func TestTopicFindsTheRefusedMessage(t *testing.T) {
 		}
 		messages = append(messages, of(node, "%d", i))
 	}
-	errs := topic.PublishBacklog(t.Context(), messages)
+	errs := topic.Publish(t.Context(), false, messages...)
 	var publishing sync.WaitGroup
 	for i, m := range messages {
 		publishing.Go(func() {
-			if err := topic.Publish(t.Context(), m); errors.Is(err, gateway.ErrRefused) != (i%7 == 0) || (err != nil) != (i%7 == 0) {
+			if err := topic.Publish(t.Context(), true, m)[0]; errors.Is(err, gateway.ErrRefused) != (i%7 == 0) || (err != nil) != (i%7 == 0) {
 				t.Errorf("live message %d: %v", i, err)
 			}
 		})
@@ -109,7 +109,7 @@ func TestRefusalAfterTheWait(t *testing.T) {
 		close(late.answers)
 		topic.FlushBacklog()
 	})}
-	errs := topic.PublishBacklog(ctx, []gateway.Message{of("n1", "1"), of(strings.Repeat("n", 1025), "2")})
+	errs := topic.Publish(ctx, false, of("n1", "1"), of(strings.Repeat("n", 1025), "2"))
 	if !errors.Is(errs[0], context.Canceled) || errors.Is(errs[0], gateway.ErrRefused) {
 		t.Errorf("the message that is good: %v", errs[0])
 	}

@@ -123,7 +123,7 @@ func (q *requests) message(w http.ResponseWriter, r *http.Request) {
 	q.metrics.accepted.Inc()
 	measured := reading.Reading{NodeID: in.NodeID, MessageID: in.ID, Temperature: in.Temperature.value, Humidity: in.Humidity.value}
 	timed := q.prepare(measured, in.age(), remote(r))
-	if result := q.sender.send(r.Context(), timed); result != sent {
+	if result := q.sender.send(r.Context(), timed)[0]; result != sent {
 		write(w, http.StatusInternalServerError, errorBody{Error: detailPublish, Kept: result == kept})
 		return
 	}

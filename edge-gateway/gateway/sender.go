@@ -49,35 +49,10 @@ type sender struct {
 	noRoom atomic.Int64
 }
 
-// send publishes a live reading. When that fails it appends the reading to the
-// outbox, unless the outbox has it already. A node that disconnects does not
-// cancel this: an accepted reading is published or kept.
-func (s *sender) send(ctx context.Context, t timedReading) outcome {
-	ctx = context.WithoutCancel(ctx)
-	s.live.Add(1)
-	if period, open := s.uplink.allow(ctx); open {
-		m := s.signer.message(t.Reading, t.data, t.age, s.signer.enrolmentID())
-		started := s.clock()
-		err := s.publisher.Publish(period, m)
-		s.metrics.latency.Observe(s.clock().Sub(started).Seconds())
-		result := s.judge(ctx, m, err)
-		if result == sent {
-			s.metrics.published.Inc()
-		}
-		if result != lost {
-			return result
-		}
-	}
-	if t.kept {
-		return kept
-	}
-	return s.keep(ctx, []timedReading{t})[0]
-}
-
-// sendAll is send for a batch: one request or a few to Pub/Sub, and one write of the outbox
-// for what Pub/Sub does not acknowledge. A reading that was sent or kept before is not
-// published again.
-func (s *sender) sendAll(ctx context.Context, batch []timedReading) []outcome {
+// send publishes live readings and appends those that Pub/Sub does not acknowledge to the outbox,
+// by one write, unless it has them already. A node that disconnects does not cancel this: an
+// accepted reading is published or kept.
+func (s *sender) send(ctx context.Context, batch ...timedReading) []outcome {
 	ctx = context.WithoutCancel(ctx)
 	s.live.Add(int64(len(batch)))
 	outcomes := make([]outcome, len(batch))
@@ -91,18 +66,25 @@ func (s *sender) sendAll(ctx context.Context, batch []timedReading) []outcome {
 		}
 		limited, cancel := context.WithTimeout(period, publishLimit)
 		defer cancel()
-		for i, err := range s.publisher.PublishBacklog(limited, messages) {
-			outcomes[i] = s.judge(ctx, messages[i], err)
+		started := s.clock()
+		errs := s.publisher.Publish(limited, len(batch) == 1, messages...)
+		s.metrics.latency.Observe(s.clock().Sub(started).Seconds())
+		for i, t := range batch {
+			outcomes[i] = s.judge(ctx, messages[i], errs[i])
 			if outcomes[i] == sent {
 				s.metrics.published.Inc()
-				s.nodes.mark(batch[i], sent)
+				s.nodes.mark(t, sent)
 			}
 		}
 	}
 	var unsent []timedReading
 	var places []int
 	for i, t := range batch {
-		if outcomes[i] == lost {
+		switch {
+		case outcomes[i] != lost:
+		case t.kept:
+			outcomes[i] = kept
+		default:
 			unsent, places = append(unsent, t), append(places, i)
 		}
 	}
@@ -117,7 +99,7 @@ func (s *sender) sendAll(ctx context.Context, batch []timedReading) []outcome {
 // find another.
 func (s *sender) keep(ctx context.Context, batch []timedReading) []outcome {
 	outcomes, records := make([]outcome, len(batch)), make([]outbox.Record, len(batch))
-	if e := s.signer.enrolment; e != nil && e.Revoked() {
+	if e := s.signer.enrolment; len(batch) == 0 || e != nil && e.Revoked() {
 		return outcomes
 	}
 	for i, t := range batch {
@@ -245,7 +227,7 @@ func (s *sender) publishProbe(ctx context.Context) {
 func (s *sender) publishNow(ctx context.Context, m Message) error {
 	limited, cancel := context.WithTimeout(ctx, publishLimit)
 	defer cancel()
-	err := s.publisher.Publish(limited, m)
+	err := s.publisher.Publish(limited, true, m)[0]
 	if err == nil || ctx.Err() == nil { // else the program ends
 		s.judge(ctx, m, err)
 	}

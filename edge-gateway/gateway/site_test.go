@@ -39,14 +39,10 @@ type record struct {
 	verdict func(ctx context.Context, m gateway.Message, kept bool) error // nil takes all
 }
 
-func (r *record) Publish(ctx context.Context, m gateway.Message) error {
-	return r.publish(ctx, m, false)
-}
-
-func (r *record) PublishBacklog(ctx context.Context, messages []gateway.Message) []error {
+func (r *record) Publish(ctx context.Context, live bool, messages ...gateway.Message) []error {
 	errs := make([]error, len(messages))
 	for i, m := range messages {
-		errs[i] = r.publish(ctx, m, true)
+		errs[i] = r.publish(ctx, m, !live)
 	}
 	return errs
 }

@@ -29,7 +29,7 @@ type windowEntry struct {
 	temperature, humidity int16 // in hundredths of a °C and of a % relative humidity, see [hundredths]
 	kept                  bool  // it is, or was, in the outbox
 	inEarlier             bool  // a record of the outbox has it, as its reading or among its Earlier
-	sent                  bool  // Pub/Sub has it; set for batches only
+	sent                  bool  // Pub/Sub has it
 }
 
 func newWindowEntry(r reading.Reading, print uint64) windowEntry {
@@ -70,7 +70,7 @@ type timedReading struct {
 	data   []byte // with the window before it, as topic data
 	print  uint64
 	kept   bool          // it is, or was, in the outbox
-	sent   bool          // Pub/Sub has it; set for batches only
+	sent   bool          // Pub/Sub has it
 	age    time.Duration // when it arrived
 	uptime time.Duration // of the machine at the time of the reading
 }
