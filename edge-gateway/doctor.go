@@ -61,7 +61,10 @@ func healthy(ctx context.Context, environ []string) error {
 	if err != nil {
 		return err
 	}
-	return waitHealthy(ctx, func(ctx context.Context) (state, version string, err error) { return doctor.State(ctx, s.Port) })
+	return waitHealthy(ctx, func(ctx context.Context) (state, version string, err error) {
+		h, err := doctor.Health(ctx, urlOf(s.Port))
+		return h.Status, h.Version, err
+	})
 }
 
 func waitHealthy(ctx context.Context, health func(ctx context.Context) (state, version string, err error)) error {

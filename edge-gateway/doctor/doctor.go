@@ -10,6 +10,7 @@ package doctor
 
 import (
 	"context"
+	"net/netip"
 	"time"
 
 	"google.golang.org/api/option"
@@ -51,13 +52,17 @@ func Examine(ctx context.Context, c Config) *Report {
 	}
 	c.settings(r)
 	c.clock(ctx, r)
-	if c.EnrolledAs == "" {
-		account := c.credentials(ctx, r)
-		c.topic(ctx, r, account)
-	} else {
+	switch {
+	case c.EnrolledAs != "":
 		r.ok("enrolment", "%s", c.EnrolledAs) // /health says whether it is still valid
+	case c.Emulator != "":
+		r.ok("credentials", "not needed: PUBSUB_EMULATOR_HOST is %s", c.Emulator)
+	default:
+		if account := c.credentials(ctx, r); account != nil {
+			c.topic(ctx, r, account)
+		}
 	}
-	h, err := c.health(ctx)
+	h, err := Health(ctx, c.url(netip.AddrFrom4([4]byte{127, 0, 0, 1})))
 	c.outbox(r, h)
 	c.gateway(r, h, err)
 	if usable {

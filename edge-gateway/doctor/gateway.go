@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -98,16 +97,6 @@ type health struct {
 	gateway.Health
 
 	Announced announce.State `json:"mdns"`
-}
-
-// State returns the state of the gateway on this machine and the version that runs.
-func State(ctx context.Context, port int) (state, version string, err error) {
-	h, err := Config{Port: port}.health(ctx)
-	return h.Status, h.Version, err
-}
-
-func (c Config) health(ctx context.Context) (health, error) {
-	return Health(ctx, "http://127.0.0.1:"+strconv.Itoa(c.Port))
 }
 
 // Health asks the gateway at a URL for its health.
