@@ -1,7 +1,7 @@
 package gateway
 
 import (
-	"container/list"
+	"cmp"
 	"context"
 	"log/slog"
 	"net"
@@ -26,26 +26,18 @@ type connections struct {
 	logged         rate.Sometimes
 
 	mu      sync.Mutex
-	open    int
-	peers   map[string]*peer // by address
-	changes int64            // counts the changes of connections
+	open    map[*connection]struct{}
+	peers   map[string]int // open connections by address
+	changes int64          // counts the changes of connections
 }
-
-// peer is an address with open connections: idle ones, and those with a request under
-// way. Each list begins with the connection that entered it first.
-type peer struct{ idle, busy list.List }
-
-func (p *peer) count() int { return p.idle.Len() + p.busy.Len() }
 
 type connection struct {
 	net.Conn
 
 	among   *connections
 	address string
-	from    *peer         // the address that it is from
-	element *list.Element // in a list of the peer; nil unless the connection is open
-	busy    bool          // a request is under way
-	changed int64         // the number of its last change
+	busy    bool  // a request is under way
+	changed int64 // the number of its last change
 }
 
 func newConnections(ctx context.Context, listener net.Listener, inAll, fromOne int, log *slog.Logger) *connections {
@@ -54,7 +46,7 @@ func newConnections(ctx context.Context, listener net.Listener, inAll, fromOne i
 		warn: func(values ...any) {
 			log.WarnContext(ctx, "too many connections, idle ones are closed for new ones", values...)
 		},
-		peers: map[string]*peer{},
+		open: map[*connection]struct{}{}, peers: map[string]int{},
 	}
 }
 
@@ -81,19 +73,11 @@ func (l *connections) Accept() (net.Conn, error) {
 func (l *connections) admit(c *connection) (victim *connection, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	own := l.peers[c.address]
-	if own == nil {
-		own = &peer{}
-	}
-	c.from = own
-	if l.open >= l.inAll || own.count() >= l.fromOne {
-		victim = l.evictionCandidate(own)
+	if len(l.open) >= l.inAll || l.peers[c.address] >= l.fromOne {
+		victim = l.evictionCandidate(c.address)
 		l.logged.Do(func() {
-			closed := c // unless an older one can be closed
-			if victim != nil {
-				closed = victim
-			}
-			l.warn("open", l.open, "addresses", len(l.peers), "closed_from", closed.address, "which_has", closed.from.count(),
+			closed := cmp.Or(victim, c) // unless an older one can be closed
+			l.warn("open", len(l.open), "addresses", len(l.peers), "closed_from", closed.address, "which_has", l.peers[closed.address],
 				"newest_from", c.address, "refused", victim == nil)
 		})
 		if victim == nil {
@@ -101,36 +85,31 @@ func (l *connections) admit(c *connection) (victim *connection, ok bool) {
 		}
 		l.remove(victim)
 	}
-	l.open++
-	l.peers[c.address] = own
-	l.put(c, false)
+	l.open[c] = struct{}{}
+	l.peers[c.address]++
+	l.change(c, false)
 	return victim, true
 }
 
 // evictionCandidate returns the connection to close for a new one from an address, or nil. An
-// address that has its share loses an idle one of its own. Otherwise each address offers the
-// one that has been idle for the longest or, if none is idle and it would still have more than
-// the new connection's address, the one with the oldest request. Only the first connection of
-// a list is looked at, because every new connection waits for this.
-func (l *connections) evictionCandidate(own *peer) (found *connection) {
-	if own.count() >= l.fromOne {
-		return first(&own.idle)
-	}
-	for _, p := range l.peers {
-		candidate := first(&p.idle)
-		if candidate == nil && p.count() > own.count()+1 {
-			candidate = first(&p.busy)
-		}
-		if candidate != nil && (found == nil || candidate.closesBefore(found)) {
-			found = candidate
+// address that has its share loses its longest idle one. Otherwise the address with the most
+// connections loses its longest idle one or, if it would still have more than the new
+// connection's address, the one with the oldest request.
+func (l *connections) evictionCandidate(address string) (found *connection) {
+	own := l.peers[address]
+	for c := range l.open {
+		switch {
+		case own >= l.fromOne && (c.busy || c.address != address), c.busy && l.peers[c.address] <= own+1:
+		case found == nil || l.closesBefore(c, found):
+			found = c
 		}
 	}
 	return found
 }
 
-// closesBefore reports whether a connection is closed rather than one of another address.
-func (c *connection) closesBefore(other *connection) bool {
-	if n, m := c.from.count(), other.from.count(); n != m {
+// closesBefore reports whether a connection is closed rather than another.
+func (l *connections) closesBefore(c, other *connection) bool {
+	if n, m := l.peers[c.address], l.peers[other.address]; n != m {
 		return n > m
 	}
 	if c.busy != other.busy {
@@ -139,52 +118,27 @@ func (c *connection) closesBefore(other *connection) bool {
 	return c.changed < other.changed
 }
 
-func first(of *list.List) *connection {
-	if e := of.Front(); e != nil {
-		c, _ := e.Value.(*connection) // the lists hold nothing else
-		return c
-	}
-	return nil
-}
-
 // stateChanged is called by [http.Server] when a request on a connection begins or ends.
 func (l *connections) stateChanged(conn net.Conn, state http.ConnState) {
-	c, ok := conn.(*connection)
-	if !ok || state != http.StateActive && state != http.StateIdle {
-		return
+	if c, ok := conn.(*connection); ok && (state == http.StateActive || state == http.StateIdle) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.change(c, state == http.StateActive)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if c.element == nil {
-		return // it has been closed
-	}
-	c.leave()
-	l.put(c, state == http.StateActive)
 }
 
-// put adds a connection to a list of its peer; the lock is held, as in the functions below.
-func (l *connections) put(c *connection, busy bool) {
-	to := &c.from.idle
-	if busy {
-		to = &c.from.busy
-	}
+// change records what a connection does; the lock is held, as in remove.
+func (l *connections) change(c *connection, busy bool) {
 	l.changes++
-	c.element, c.busy, c.changed = to.PushBack(c), busy, l.changes
-}
-
-func (c *connection) leave() {
-	c.from.idle.Remove(c.element) // without effect on the other list
-	c.from.busy.Remove(c.element)
-	c.element = nil
+	c.busy, c.changed = busy, l.changes
 }
 
 func (l *connections) remove(c *connection) {
-	if c.element == nil {
+	if _, ok := l.open[c]; !ok {
 		return
 	}
-	c.leave()
-	l.open--
-	if c.from.count() == 0 {
+	delete(l.open, c)
+	if l.peers[c.address]--; l.peers[c.address] == 0 {
 		delete(l.peers, c.address)
 	}
 }
