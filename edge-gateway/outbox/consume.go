@@ -81,7 +81,7 @@ func (o *Outbox) countDamage(s *segment, offset int64) {
 // Consume removes the messages that Next returned, or the first of them. Once none waits, the
 // error of the last append is past. After a power failure the messages of about a second may come
 // again. It returns an error if the cursor cannot be written: the messages are consumed
-// nevertheless, and the write is retried.
+// nevertheless, and the next call writes it.
 func (o *Outbox) Consume(messages []Message) error {
 	if o.appending == nil {
 		return nil

@@ -7,7 +7,6 @@ import (
 	"hash/crc32"
 	"io/fs"
 	"path/filepath"
-	"sync"
 	"syscall"
 	"time"
 )
@@ -16,57 +15,26 @@ import (
 // small write in place, so that it needs no space on a full disk. Segment and offset
 // take 8 bytes each, the CRC-32C of both 4.
 type cursor struct {
-	mu      sync.Mutex
-	at      time.Time   // of the last attempt to write it
-	written position    // by the last attempt that succeeded
-	retry   *time.Timer // writes the cursor later
-	closed  bool
+	at      time.Time // of the last attempt to write it
+	written position  // by the last attempt that succeeded
 }
 
 const cursorSize = 20
 
 func cursorPath(dir string) string { return filepath.Join(dir, "cursor") }
 
-// saveCursor writes the cursor now if that is due; if not, or if it fails, a little later.
+// saveCursor writes the cursor, unless the file has it already, once within [cursorEvery] or if it
+// is due. A drain consumes, at least nothing, after each attempt: what is left out or fails is
+// written then.
 func (o *Outbox) saveCursor(due bool) error {
-	o.cursor.mu.Lock()
-	defer o.cursor.mu.Unlock()
-	if o.cursor.closed { // the timer fired before it was closed
-		return nil
-	}
-	var err error
-	if due || o.options.Clock().Sub(o.cursor.at).Abs() >= cursorEvery {
-		if err = o.writeCursor(); err == nil {
-			return nil
-		}
-	}
-	if o.cursor.retry == nil {
-		o.cursor.retry = time.AfterFunc(cursorEvery, func() { _ = o.saveCursor(true) })
-	} else {
-		o.cursor.retry.Reset(cursorEvery)
-	}
-	return err
-}
-
-func (o *Outbox) closeCursor() error {
-	o.cursor.mu.Lock()
-	defer o.cursor.mu.Unlock()
-	o.cursor.closed = true
-	if o.cursor.retry != nil {
-		o.cursor.retry.Stop()
-	}
-	return o.writeCursor()
-}
-
-// writeCursor writes the cursor unless the file has it already; the cursor's lock is held.
-func (o *Outbox) writeCursor() error {
+	now := o.options.Clock()
 	o.mu.Lock()
 	at := o.at
 	o.mu.Unlock()
-	o.cursor.at = o.options.Clock()
-	if at == o.cursor.written {
+	if at == o.cursor.written || !due && now.Sub(o.cursor.at).Abs() < cursorEvery {
 		return nil
 	}
+	o.cursor.at = now
 	content := binary.LittleEndian.AppendUint64(make([]byte, 0, cursorSize), at.segment)
 	content = binary.LittleEndian.AppendUint64(content, uint64(at.offset)) //nolint:gosec // never negative
 	content = binary.LittleEndian.AppendUint32(content, crc32.Checksum(content, crc32.MakeTable(crc32.Castagnoli)))

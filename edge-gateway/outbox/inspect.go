@@ -3,7 +3,6 @@ package outbox
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -40,9 +39,8 @@ const probes = 5
 // Probe returns the slowest of several durable writes in the folder of an outbox, without
 // opening the outbox: it writes and syncs a file of its own.
 func Probe(dir string, clock func() time.Time) (slowest time.Duration, err error) {
-	path := filepath.Join(dir, fmt.Sprint(probePrefix, os.Getpid()))
-	_ = os.Remove(path) // left by a probe during which the disk became read-only
-	f, err := osDisk{}.Open(path, toCreate)
+	path := filepath.Join(dir, "probe") // perhaps left by one during which the disk became read-only
+	f, err := osDisk{}.Open(path, toEdit)
 	if err != nil {
 		return 0, fmt.Errorf("outbox folder: %w", err)
 	}
@@ -56,14 +54,9 @@ func Probe(dir string, clock func() time.Time) (slowest time.Duration, err error
 		}
 		slowest = max(slowest, clock().Sub(started))
 	}
-	removed := os.Remove(path)
-	if errors.Is(removed, fs.ErrNotExist) {
-		removed = nil // a gateway that has just started removed it as a leftover
-	}
-	if err = errors.Join(err, f.Close(), removed); err != nil {
+	_ = os.Remove(path) // a gateway and its doctor may probe at once
+	if err = errors.Join(err, f.Close()); err != nil {
 		return 0, fmt.Errorf("outbox folder: %w", err)
 	}
 	return slowest, nil
 }
-
-const probePrefix = "probe-"

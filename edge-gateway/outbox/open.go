@@ -47,7 +47,6 @@ func Open(dir string, options Options) (*Outbox, error) {
 	}
 	o := &Outbox{options: options, dir: dir, unlock: lock.Unlock, stopping: make(chan struct{})}
 	if err := o.restore(); err != nil {
-		_ = o.closeCursor() // stops its timer
 		return nil, errors.Join(fmt.Errorf("open outbox %s: %w", dir, err), lock.Unlock())
 	}
 	o.appending = coalesce.New(o.commitBatch, coalesce.Options[entry]{})
@@ -67,10 +66,6 @@ func (o *Outbox) restore() error {
 	// Writing it now reserves its space in case the disk fills up. If it fails, on a full or
 	// read-only disk, messages are merely delivered again.
 	_ = o.saveCursor(true)
-	probes, _ := filepath.Glob(filepath.Join(o.dir, probePrefix+"*"))
-	for _, left := range probes { // left by a power failure
-		_ = o.options.disk.Remove(left)
-	}
 	if err := o.load(examinedAtOnce); err != nil {
 		return err
 	}

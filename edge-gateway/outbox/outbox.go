@@ -30,8 +30,7 @@ const (
 	segmentsPerLimit = 16
 )
 
-// cursorEvery is the least time between two writes of the cursor while messages are
-// consumed, and the pause after a failed one.
+// cursorEvery is the least time between two writes of the cursor while messages are consumed.
 const cursorEvery = time.Second
 
 // Errors of [Outbox.AppendAll] other than the disk's.
@@ -136,7 +135,7 @@ func (o *Outbox) Close() error {
 	}
 	close(o.stopping)
 	o.surveying.Wait()
-	errs := []error{o.closeCursor()}
+	errs := []error{o.saveCursor(true)}
 	if active != nil {
 		errs = append(errs, active.Close())
 	}

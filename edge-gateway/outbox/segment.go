@@ -21,21 +21,15 @@ type segment struct {
 	onDisk   int64     // bytes of the file, including the rest of a failed write after the records
 	records  int       // intact ones
 	newest   time.Time // append of the last record
-	// damaged are the offsets of damaged places, to count each once however often the
-	// segment is read.
-	damaged map[int64]bool
+	damaged  int64     // up to here its damaged places are counted
 }
 
-// countDamage records a damaged place and reports whether it is new.
+// countDamage records a damaged place and reports whether it is new, however often the segment
+// is read.
 func (s *segment) countDamage(offset int64) bool {
-	if s.damaged[offset] {
-		return false
-	}
-	if s.damaged == nil {
-		s.damaged = map[int64]bool{}
-	}
-	s.damaged[offset] = true
-	return true
+	is := offset >= s.damaged
+	s.damaged = max(s.damaged, offset+1)
+	return is
 }
 
 // position is a place in the sequence of messages.
