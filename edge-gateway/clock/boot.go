@@ -3,8 +3,12 @@ package clock
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"os"
+	"runtime"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Boot is one run of the machine. Its uptime goes on while the machine is suspended,
@@ -12,6 +16,20 @@ import (
 type Boot struct {
 	ID     [16]byte // differs after each boot
 	Uptime func() time.Duration
+}
+
+// ThisBoot asks Linux for the id of its boot (random(4)); on macOS it is one of this process.
+func ThisBoot() Boot {
+	uptime := int32(unix.CLOCK_MONOTONIC) // goes on while macOS sleeps
+	if runtime.GOOS == "linux" {
+		uptime = 7 // CLOCK_BOOTTIME: goes on while Linux is suspended (clock_gettime(2))
+	}
+	text, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return Boot{ID: bootID(string(text)), Uptime: func() time.Duration {
+		var now unix.Timespec
+		_ = unix.ClockGettime(uptime, &now) // fails for unknown clocks only
+		return time.Duration(now.Nano())
+	}}
 }
 
 // bootID parses the id of a boot; an invalid one is replaced by a random id of this process.
