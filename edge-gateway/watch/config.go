@@ -39,9 +39,8 @@ type Config struct {
 
 	Shutdowns []Shutdown `yaml:"shutdowns"`
 
-	key      string
-	environ  []string // for commands
-	document yaml.Node
+	key     string
+	environ []string // for commands
 }
 
 // Step notifies people of some incidents in one way.
@@ -90,8 +89,8 @@ const (
 	defaultStageTimeout = 5 * time.Minute
 )
 
-// Load reads and checks a configuration. Each problem names its line. Of environ, commands get
-// only PATH and HOME.
+// Load reads and checks a configuration. Each problem names its setting, in a list by numbers
+// from 1. Of environ, commands get only PATH and HOME.
 func Load(path string, environ []string) (*Config, error) {
 	text, err := os.ReadFile(path) //nolint:gosec // the path is the operator's
 	if errors.Is(err, fs.ErrNotExist) {
@@ -100,13 +99,10 @@ func Load(path string, environ []string) (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration: %w", err)
 	}
-	c := Config{document: yaml.Node{Line: 1}} // of an empty one
+	var c Config
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	decoder.KnownFields(true)
 	if err := decoder.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	if err := yaml.Unmarshal(text, &c.document); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	c.environ = slices.DeleteFunc(slices.Clone(environ), func(variable string) bool {
@@ -136,32 +132,11 @@ func (c *Config) splitSteps() {
 	c.Steps = steps
 }
 
-// line returns the line of a value or, if it is left out, of the value that should contain it.
-func (c *Config) line(path ...any) int {
-	return lineOf(&c.document, append([]any{0}, path...)) // the document contains the first value
-}
-
-func lineOf(at *yaml.Node, path []any) int {
-	if len(path) == 0 {
-		return at.Line
-	}
-	if at.Alias != nil {
-		at = at.Alias
-	}
-	for i, value := range at.Content { // a list's values, or a mapping's keys and values in turn
-		if path[0] == i || i%2 == 1 && path[0] == at.Content[i-1].Value {
-			return lineOf(value, path[1:])
-		}
-	}
-	return at.Line
-}
-
 func (c *Config) validate() error {
 	var errs []error
 	check := func(ok bool, rule string, path ...any) {
 		if !ok {
-			names := slices.DeleteFunc(slices.Clone(path), func(step any) bool { _, index := step.(int); return index })
-			errs = append(errs, fmt.Errorf("line %d: %v: %s", c.line(path...), names[len(names)-1], rule))
+			errs = append(errs, fmt.Errorf("%s: %s", setting(path), rule))
 		}
 	}
 	c.State = cmp.Or(c.State, defaultState)
@@ -174,9 +149,9 @@ func (c *Config) validate() error {
 	names := map[string]bool{}
 	for i := range c.Steps {
 		s := &c.Steps[i]
-		check(s.Name != "" && !names[s.Name], "must be given, and be this step's alone", "steps", i, "name")
+		check(s.Name != "" && !names[s.Name], "must be given, and be this step's alone", "steps", i+1, "name")
 		names[s.Name] = true
-		c.validateStep(s, func(ok bool, rule string, path ...any) { check(ok, rule, append([]any{"steps", i}, path...)...) })
+		c.validateStep(s, func(ok bool, rule string, path ...any) { check(ok, rule, append([]any{"steps", i + 1}, path...)...) })
 	}
 	c.validateShutdowns(check)
 	return errors.Join(errs...)
@@ -186,13 +161,13 @@ func (c *Config) validate() error {
 func (c *Config) validateStep(s *Step, check func(ok bool, rule string, path ...any)) {
 	var err error
 	for j, cause := range s.Causes {
-		check(slices.Contains(causes(), cause), fmt.Sprintf("must be one of %v", causes()), "causes", j)
+		check(slices.Contains(causes(), cause), fmt.Sprintf("must be one of %v", causes()), "causes", j+1)
 	}
 	s.Severity = cmp.Or(s.Severity, incident.Warning)
 	check(s.Severity == incident.Warning || s.Severity == incident.Critical, "must be warning or critical, the least that is told", "severity")
 	for j, text := range s.Hours {
 		span, err := parseHours(text)
-		check(err == nil, fmt.Sprint(err), "hours", j)
+		check(err == nil, fmt.Sprint(err), "hours", j+1)
 		s.hours = append(s.hours, span)
 	}
 	check(len(s.Hours) == 0 || s.Zone != "", "must be given with hours: Europe/Zurich", "zone")
@@ -232,23 +207,23 @@ func (c *Config) validateShutdowns(check func(ok bool, rule string, path ...any)
 	names := map[string]bool{}
 	for i := range c.Shutdowns {
 		d := &c.Shutdowns[i]
-		check(d.Name != "" && !names[d.Name], "must be given, and be this shutdown's alone", "shutdowns", i, "name")
+		check(d.Name != "" && !names[d.Name], "must be given, and be this shutdown's alone", "shutdowns", i+1, "name")
 		names[d.Name] = true
 		check(c.Gateway != "", "must be given with shutdowns: they follow this gateway's readings alone", "gateway")
-		check(d.Room != "", "must be given", "shutdowns", i, "room")
-		check(d.Above >= minAbove && d.Above <= maxPossible, "must be from 25 to 80 °C", "shutdowns", i, "above")
-		check(d.For >= time.Minute && d.For <= incident.MaxFor, "must be from 1m to 1h", "shutdowns", i, "for")
-		check(len(d.Stages) > 0, "must have at least one stage", "shutdowns", i, "stages")
+		check(d.Room != "", "must be given", "shutdowns", i+1, "room")
+		check(d.Above >= minAbove && d.Above <= maxPossible, "must be from 25 to 80 °C", "shutdowns", i+1, "above")
+		check(d.For >= time.Minute && d.For <= incident.MaxFor, "must be from 1m to 1h", "shutdowns", i+1, "for")
+		check(len(d.Stages) > 0, "must have at least one stage", "shutdowns", i+1, "stages")
 		d.DryRun = cmp.Or(d.DryRun, new(true))
 		var after time.Duration
 		for j := range d.Stages {
 			s := &d.Stages[j]
 			s.Name, s.Timeout = cmp.Or(s.Name, strconv.Itoa(j+1)), cmp.Or(s.Timeout, defaultStageTimeout)
-			check(s.After >= after && s.After <= maxAfter, "must be from that of the stage before to 24h", "shutdowns", i, "stages", j, "after")
+			check(s.After >= after && s.After <= maxAfter, "must be from that of the stage before to 24h", "shutdowns", i+1, "stages", j+1, "after")
 			after = s.After
-			check(s.Timeout > 0 && s.Timeout <= maxTimeout, "must be from 0s to 1h", "shutdowns", i, "stages", j, "timeout")
+			check(s.Timeout > 0 && s.Timeout <= maxTimeout, "must be from 0s to 1h", "shutdowns", i+1, "stages", j+1, "timeout")
 			_, err := exec.LookPath(cmp.Or(append(s.Command, "")[0], "(none)"))
-			check(err == nil, fmt.Sprint(err), "shutdowns", i, "stages", j, "command")
+			check(err == nil, fmt.Sprint(err), "shutdowns", i+1, "stages", j+1, "command")
 		}
 	}
 }
@@ -264,7 +239,7 @@ func (c *Config) resolve(rooms map[int64]string) error {
 			}
 		}
 		if len(found) == 0 {
-			errs = append(errs, fmt.Errorf("line %d: no room is called %q; there are %q", c.line(path...), name, slices.Sorted(maps.Values(rooms))))
+			errs = append(errs, fmt.Errorf("%s: no room is called %q; there are %q", setting(path), name, slices.Sorted(maps.Values(rooms))))
 		}
 		return found
 	}
@@ -272,7 +247,7 @@ func (c *Config) resolve(rooms map[int64]string) error {
 		s := &c.Steps[i]
 		s.rooms = nil
 		for j, name := range s.Rooms {
-			found := find(name, "steps", s.at, "rooms", j)
+			found := find(name, "steps", s.at+1, "rooms", j+1)
 			if len(found) == 0 {
 				s.rooms = nil
 				break
@@ -283,16 +258,19 @@ func (c *Config) resolve(rooms map[int64]string) error {
 	for i := range c.Shutdowns {
 		d := &c.Shutdowns[i]
 		d.room = -1 // no incident's: 0 is that of a sensor in no room
-		switch found := find(d.Room, "shutdowns", i, "room"); len(found) {
+		switch found := find(d.Room, "shutdowns", i+1, "room"); len(found) {
 		case 0:
 		case 1:
 			d.room = found[0]
 		default:
-			errs = append(errs, fmt.Errorf("line %d: several rooms are called %q; give the id", c.line("shutdowns", i, "room"), d.Room))
+			errs = append(errs, fmt.Errorf("shutdowns %d room: several rooms are called %q; give the id", i+1, d.Room))
 		}
 	}
 	return errors.Join(errs...)
 }
+
+// setting names a setting by its path, such as "steps 1 url".
+func setting(path []any) string { return strings.TrimSpace(fmt.Sprintln(path...)) }
 
 func isAddress(text string) bool {
 	api, err := url.Parse(text)

@@ -13,7 +13,7 @@ import (
 	"coldaisle.dev/shared/must"
 )
 
-// TestRefused has configurations of which one line is wrong: the error says which, and no secret.
+// TestRefused has configurations of which one setting is wrong: the error says which, and no secret.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	open := filepath.Join(t.TempDir(), "open")
@@ -23,30 +23,30 @@ func TestRefused(t *testing.T) {
 	const protected = step + "gateway: /run/live\nshutdowns:\n  - name: d\n"
 	for name, c := range map[string]struct{ steps, want string }{ // the steps begin in line 5
 		"unknown setting":     {"  - {name: a, command: [/bin/true]}\n  - name: b\n    comand: [/bin/true]", "line 7: field comand"},
-		"unknown scheme":      {"  - name: a\n    url: carrier-pigeon://hunter22@coop", "line 6: url"},
-		"unusable scheme":     {"  - name: a\n    url: zulip://bot@example.com:hunter22@zulip.example.com/?stream=a&topic=b", "line 6: url: no notification service understands it: zulip is not usable"},
-		"unknown zone":        {"  - name: a\n    command: [/bin/true]\n    hours: [Mon-Fri 08:00-18:00]\n    zone: Europe/Atlantis", "line 8: zone"},
-		"hours without zone":  {"  - name: a\n    command: [/bin/true]\n    hours: [Mon-Fri 08:00-18:00]", "line 5: zone"},
-		"hours":               {"  - name: a\n    command: [/bin/true]\n    zone: UTC\n    hours:\n      - Mon 08:00-18:00\n      - Weekend", "line 10: hours: "},
-		"hours twice":         {"  - {name: a, command: [/bin/true], zone: UTC, hours: &h [Weekend]}\n  - name: b\n    command: [/bin/true]\n    zone: UTC\n    hours: *h", "line 5: hours: "},
-		"unknown cause":       {"  - name: a\n    command: [/bin/true]\n    causes: [too_hot, too_loud]", "line 7: causes: "},
-		"unknown severity":    {"  - name: a\n    command: [/bin/true]\n    severity: urgent", "line 7: severity"},
-		"unknown room":        {"  - name: a\n    command: [/bin/true]\n    rooms:\n      - Hall A\n      - Hall Z", `line 9: no room is called "Hall Z"`},
-		"no action":           {"  - name: a\n    after: 10m", "line 5: steps: must have one action"},
-		"two actions":         {"  - name: a\n    command: [/bin/true]\n    url: logger://", "line 5: steps: must have one action"},
+		"unknown scheme":      {"  - name: a\n    url: carrier-pigeon://hunter22@coop", "steps 1 url: "},
+		"unusable scheme":     {"  - name: a\n    url: zulip://bot@example.com:hunter22@zulip.example.com/?stream=a&topic=b", "steps 1 url: no notification service understands it: zulip is not usable"},
+		"unknown zone":        {"  - name: a\n    command: [/bin/true]\n    hours: [Mon-Fri 08:00-18:00]\n    zone: Europe/Atlantis", "steps 1 zone: "},
+		"hours without zone":  {"  - name: a\n    command: [/bin/true]\n    hours: [Mon-Fri 08:00-18:00]", "steps 1 zone: "},
+		"hours":               {"  - name: a\n    command: [/bin/true]\n    zone: UTC\n    hours:\n      - Mon 08:00-18:00\n      - Weekend", "steps 1 hours 2: "},
+		"hours twice":         {"  - {name: a, command: [/bin/true], zone: UTC, hours: &h [Weekend]}\n  - name: b\n    command: [/bin/true]\n    zone: UTC\n    hours: *h", "steps 1 hours 1: "},
+		"unknown cause":       {"  - name: a\n    command: [/bin/true]\n    causes: [too_hot, too_loud]", "steps 1 causes 2: "},
+		"unknown severity":    {"  - name: a\n    command: [/bin/true]\n    severity: urgent", "steps 1 severity: "},
+		"unknown room":        {"  - name: a\n    command: [/bin/true]\n    rooms:\n      - Hall A\n      - Hall Z", `steps 1 rooms 2: no room is called "Hall Z"`},
+		"no action":           {"  - name: a\n    after: 10m", "steps 1: must have one action"},
+		"two actions":         {"  - name: a\n    command: [/bin/true]\n    url: logger://", "steps 1: must have one action"},
 		"delay":               {"  - name: a\n    command: [/bin/true]\n    after: soon", "line 7: cannot unmarshal"},
-		"no message an hour":  {"  - name: a\n    command: [/bin/true]\n    at_most: 0", "line 7: at_most: must be 1 or more"},
-		"same name":           {"  - {name: a, command: [/bin/true]}\n  - {name: a, command: [/bin/true]}", "line 6: name"},
-		"no such command":     {"  - name: a\n    command: [/bin/no-such-command]", "line 6: command"},
-		"secret for everyone": {"  - name: a\n    url_file: " + open, "line 6: url_file"},
-		"no steps":            {"  []", "line 5: steps"},
-		"no gateway":          {step + "shutdowns:\n  - {name: d, room: Hall A, above: 35, for: 10m, stages: [{command: [/bin/true]}]}", "line 1: gateway"},
-		"room of a shutdown":  {protected + "    room: Hall Z\n    above: 35\n    for: 10m\n    stages: [{command: [/bin/true]}]", `line 9: no room is called "Hall Z"`},
-		"a low limit":         {protected + "    room: Hall A\n    above: 20\n    for: 10m\n    stages: [{command: [/bin/true]}]", "line 10: above"},
-		"for no time":         {protected + "    room: Hall A\n    above: 35\n    stages: [{command: [/bin/true]}]", "line 8: for"},
-		"no stages":           {protected + "    room: Hall A\n    above: 35\n    for: 10m", "line 8: stages"},
-		"stages out of order": {protected + "    room: Hall A\n    above: 35\n    for: 10m\n    stages:\n      - {after: 5m, command: [/bin/true]}\n      - {after: 1m, command: [/bin/true]}", "line 14: after"},
-		"stage's command":     {protected + "    room: Hall A\n    above: 35\n    for: 10m\n    stages:\n      - {name: all}", "line 13: command"},
+		"no message an hour":  {"  - name: a\n    command: [/bin/true]\n    at_most: 0", "steps 1 at_most: must be 1 or more"},
+		"same name":           {"  - {name: a, command: [/bin/true]}\n  - {name: a, command: [/bin/true]}", "steps 2 name: "},
+		"no such command":     {"  - name: a\n    command: [/bin/no-such-command]", "steps 1 command: "},
+		"secret for everyone": {"  - name: a\n    url_file: " + open, "steps 1 url_file: "},
+		"no steps":            {"  []", "steps: "},
+		"no gateway":          {step + "shutdowns:\n  - {name: d, room: Hall A, above: 35, for: 10m, stages: [{command: [/bin/true]}]}", "gateway: "},
+		"room of a shutdown":  {protected + "    room: Hall Z\n    above: 35\n    for: 10m\n    stages: [{command: [/bin/true]}]", `shutdowns 1 room: no room is called "Hall Z"`},
+		"a low limit":         {protected + "    room: Hall A\n    above: 20\n    for: 10m\n    stages: [{command: [/bin/true]}]", "shutdowns 1 above: "},
+		"for no time":         {protected + "    room: Hall A\n    above: 35\n    stages: [{command: [/bin/true]}]", "shutdowns 1 for: "},
+		"no stages":           {protected + "    room: Hall A\n    above: 35\n    for: 10m", "shutdowns 1 stages: "},
+		"stages out of order": {protected + "    room: Hall A\n    above: 35\n    for: 10m\n    stages:\n      - {after: 5m, command: [/bin/true]}\n      - {after: 1m, command: [/bin/true]}", "shutdowns 1 stages 2 after: "},
+		"stage's command":     {protected + "    room: Hall A\n    above: 35\n    for: 10m\n    stages:\n      - {name: all}", "shutdowns 1 stages 1 command: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
