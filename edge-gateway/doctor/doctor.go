@@ -46,10 +46,6 @@ const patience = 10 * time.Second
 func Examine(ctx context.Context, c Config) *Report {
 	r := &Report{}
 	c.here = true
-	usable := connected()
-	if !usable { // the further checks would fail for the same reason
-		c.network(ctx, r, announce.State{})
-	}
 	c.settings(r)
 	c.clock(ctx, r)
 	switch {
@@ -65,9 +61,7 @@ func Examine(ctx context.Context, c Config) *Report {
 	h, err := Health(ctx, c.url(netip.AddrFrom4([4]byte{127, 0, 0, 1})))
 	c.outbox(r, h)
 	c.gateway(r, h, err)
-	if usable {
-		c.network(ctx, r, h.Announced)
-	}
+	c.network(ctx, r, h.Announced)
 	return r
 }
 

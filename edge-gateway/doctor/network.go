@@ -134,14 +134,6 @@ func isPeer(state announce.State, addresses []netip.Addr) bool {
 	})
 }
 
-// connected reports whether an interface has an address that nodes could call.
-func connected() bool {
-	interfaces, err := net.Interfaces()
-	return err != nil || slices.ContainsFunc(interfaces, func(i net.Interface) bool {
-		return i.Flags&net.FlagLoopback == 0 && i.Flags&net.FlagUp != 0 && len(multicast.Prefixes(i)) > 0
-	})
-}
-
 // conclude says which address to configure if multicast is blocked.
 func (c Config) conclude(r *Report, urls []string) {
 	switch {
@@ -151,12 +143,8 @@ func (c Config) conclude(r *Report, urls []string) {
 			"\"monitor-gateway doctor -network\" on a laptop where they are."
 	case len(urls) > 0:
 		r.Advice = "A node here calls " + strings.Join(urls, " or ") + "."
-	case !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Subject == subjectNetwork }):
-		r.problem(subjectNetwork, "plug in a cable, or join a wireless network; the gateway picks it up by itself", "there is no interface besides the machine itself")
-	case c.here:
-		r.problem(subjectNetwork, "check cable, wireless network and DHCP; the gateway picks the address up by itself", "no interface has an IPv4 address that nodes could call")
-	case r.err(Warning) == nil:
-		r.problem(subjectNetwork, "check cable, wireless network and DHCP", "no interface has an IPv4 address: nothing was asked")
+	case c.here || r.err(Warning) == nil:
+		r.problem(subjectNetwork, "check cable, wireless network and DHCP; the gateway picks an address up by itself", "no interface has an IPv4 address that nodes could call")
 	}
 }
 
