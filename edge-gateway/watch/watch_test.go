@@ -416,7 +416,7 @@ func TestKills(t *testing.T) {
 	written := filepath.Join(t.TempDir(), "written")
 	path := configure(t, api.URL, fmt.Sprintf(`
   - {name: hook, url: "generic+%s/hook?template=json", at_most: 1000000}
-  - {name: command, command: [/bin/sh, -c, 'cat >> "$0"; echo >> "$0"', %s], at_most: 1000000}
+  - {name: command, command: [/bin/sh, -c, 'm=$(cat); echo "$m" >> "$0"', %s], at_most: 1000000}
 `, hook.URL, written))
 	self := must.Get(os.Executable())(t)
 	start := func() *exec.Cmd {
