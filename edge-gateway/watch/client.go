@@ -20,10 +20,10 @@ type client struct {
 // callTimeout bounds a call; a long poll waits for 25 s.
 const callTimeout = 35 * time.Second
 
-// get decodes an answer into out, and returns the link to the next page.
-func (c *client) get(ctx context.Context, path string, out any) (link string, err error) {
-	header, err := c.call(ctx, http.MethodGet, path, nil, nil, out)
-	return header.Get("Link"), err
+// get decodes an answer into out.
+func (c *client) get(ctx context.Context, path string, out any) error {
+	_, err := c.call(ctx, http.MethodGet, path, nil, nil, out)
+	return err
 }
 
 // call is [api.Call] with the key.
@@ -42,22 +42,8 @@ type changes struct {
 }
 
 func (c *client) changes(ctx context.Context, after int64, wait time.Duration, limit int) (found changes, err error) {
-	_, err = c.get(ctx, fmt.Sprintf("/api/v1/incidents/changes?after=%d&wait_s=%d&limit=%d", after, int(wait.Seconds()), limit), &found)
+	err = c.get(ctx, fmt.Sprintf("/api/v1/incidents/changes?after=%d&wait_s=%d&limit=%d", after, int(wait.Seconds()), limit), &found)
 	return found, err
-}
-
-func (c *client) lasting(ctx context.Context) ([]Incident, error) {
-	var all []Incident
-	for next := "/api/v1/incidents?state=lasting&limit=500"; next != ""; {
-		var page []Incident
-		link, err := c.get(ctx, next, &page)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, page...)
-		next, _, _ = strings.Cut(strings.TrimPrefix(link, "<"), ">")
-	}
-	return all, nil
 }
 
 // heartbeat reports that the watch runs. Ages are in seconds.

@@ -208,7 +208,7 @@ func (w *Watch) readLive(ctx context.Context) (*gateway.Live, error) {
 		since = w.live.time.Add(-2 * time.Minute)
 	}
 	var answer gateway.Live
-	_, err := w.gateway.get(ctx, "/live?since="+since.UTC().Format(time.RFC3339Nano), &answer)
+	err := w.gateway.get(ctx, "/live?since="+since.UTC().Format(time.RFC3339Nano), &answer)
 	return &answer, err
 }
 
@@ -260,7 +260,7 @@ func (c *client) rules(ctx context.Context, into *site) error {
 	var windows []window
 	var corrections []correction
 	for path, list := range map[string]any{"rules": &rules, "maintenance": &windows, "corrections": &corrections} {
-		if _, err := c.get(ctx, "/api/v1/"+path, list); err != nil {
+		if err := c.get(ctx, "/api/v1/"+path, list); err != nil {
 			return err
 		}
 	}
@@ -272,10 +272,10 @@ func (c *client) rules(ctx context.Context, into *site) error {
 	var rooms []room
 	for id := range into.Rooms { // any of them has the customer's id
 		var one room
-		if _, err := c.get(ctx, fmt.Sprintf("/api/v1/server_rooms/room/%d", id), &one); err != nil {
+		if err := c.get(ctx, fmt.Sprintf("/api/v1/server_rooms/room/%d", id), &one); err != nil {
 			return err
 		}
-		if _, err := c.get(ctx, fmt.Sprintf("/api/v1/server_rooms/list_rooms/%d", one.CustomerID), &rooms); err != nil {
+		if err := c.get(ctx, fmt.Sprintf("/api/v1/server_rooms/list_rooms/%d", one.CustomerID), &rooms); err != nil {
 			return err
 		}
 		break

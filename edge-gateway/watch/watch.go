@@ -303,7 +303,7 @@ func (w *Watch) notifyAll(ctx context.Context, title, text string) {
 // reconcile compares the incidents in the journal with the service's lasting ones. If the log has
 // grown meanwhile it changes nothing and returns false, so that the log is read first.
 func (w *Watch) reconcile(ctx context.Context) (quiet bool, err error) {
-	lasting, err := w.client.lasting(ctx)
+	seen, _, err := w.client.overview(ctx, "")
 	if err != nil {
 		return false, err
 	}
@@ -312,7 +312,7 @@ func (w *Watch) reconcile(ctx context.Context) (quiet bool, err error) {
 		return false, err
 	}
 	present := map[int64]bool{}
-	for _, i := range lasting {
+	for _, i := range seen.Incidents {
 		present[i.ID] = true
 	}
 	over, err := w.became(ctx, present)
@@ -320,8 +320,8 @@ func (w *Watch) reconcile(ctx context.Context) (quiet bool, err error) {
 		return false, err
 	}
 	w.change(ctx, func(s *state) bool {
-		for i := range lasting {
-			s.apply(w.config.Steps, Change{IncidentID: lasting[i].ID, Incident: &lasting[i]}, w.clock())
+		for _, i := range seen.Incidents {
+			s.apply(w.config.Steps, Change{IncidentID: i.ID, Incident: &i}, w.clock())
 		}
 		for id, now := range over {
 			if now != nil && now.ID != id {
@@ -349,7 +349,7 @@ func (w *Watch) became(ctx context.Context, present map[int64]bool) (map[int64]*
 			continue
 		}
 		var found Incident
-		_, err := w.client.get(ctx, fmt.Sprintf("/api/v1/incidents/%d", id), &found)
+		err := w.client.get(ctx, fmt.Sprintf("/api/v1/incidents/%d", id), &found)
 		switch {
 		case err == nil:
 			became[id] = &found
