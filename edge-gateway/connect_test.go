@@ -60,9 +60,7 @@ func startGateway(t *testing.T, config gateway.Config, topic *topic, log *slog.L
 	box = must.Get(outbox.Open(t.TempDir(), outbox.Options{Clock: time.Now}))(t)
 	t.Cleanup(func() { _ = box.Close() })
 	site := gateway.New(config, topic, box, time.Now, log)
-	if err := topic.await(t.Context()); err != nil {
-		site.Unreachable(t.Context(), err)
-	}
+	topic.await(t.Context())
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
 	running.Go(func() { _ = site.Run(ctx) })

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,9 +74,7 @@ func serve(ctx context.Context, environ []string, clock func() time.Time) error 
 	}
 	parts.Go(func() error { return site.ServeControl(ctx, s.OutboxDir, log) })
 	parts.Go(func() error {
-		if err := topic.await(ctx); err != nil {
-			site.Unreachable(ctx, err)
-		}
+		topic.await(ctx)
 		return site.Run(ctx)
 	})
 	if session != nil {
@@ -118,15 +115,13 @@ func configure(
 	}
 	announcer := announce.New(announced, clock, log)
 	if s.Announce {
-		watcher := &discover.Watcher{Port: s.Port, Active: func() bool { return announcer.State().Role == announce.RoleActive }}
-		config.Discovery = func() any {
-			state := announcer.State()
-			state.Problem = cmp.Or(state.Problem, watcher.Problem())
-			return state
-		}
+		active := func() bool { return announcer.State().Role == announce.RoleActive }
+		config.Discovery = func() any { return announcer.State() }
 		config.Checks = append(config.Checks,
 			gateway.NameCheck(func() string { return announcer.State().Problem }),
-			gateway.Check{Name: "name", Every: s.NameCheckEvery, Run: watcher.Check})
+			gateway.Check{Name: "name", Every: s.NameCheckEvery, Run: func(ctx context.Context) error {
+				return discover.CheckAll(ctx, s.Port, active)
+			}})
 		config.Collectors = append(config.Collectors, announcer.Collectors()...)
 	}
 	return config, announcer

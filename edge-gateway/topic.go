@@ -74,18 +74,14 @@ func (t *topic) ready(ctx context.Context) (*gateway.ReadingPublisher, error) {
 	return t.publisher, t.err
 }
 
-// await waits for the first status of an enrolled gateway, and returns why nothing can be
-// published, or nil.
-func (t *topic) await(ctx context.Context) error {
+// await waits for the first status of an enrolled gateway.
+func (t *topic) await(ctx context.Context) {
 	if t.session != nil {
 		select {
 		case <-t.session.Tried():
 		case <-ctx.Done():
-			return nil
 		}
 	}
-	_, err := t.ready(ctx)
-	return err
 }
 
 // close publishes the messages still held and closes the connection.

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"sync"
 	"time"
 
 	"coldaisle.dev/edge-gateway/multicast"
@@ -57,48 +56,26 @@ func Connect(ctx context.Context, to netip.AddrPort) error {
 	return conn.Close() //nolint:wrapcheck // nothing was sent
 }
 
-// Watcher checks for /health that nodes can find and reach a gateway.
-type Watcher struct {
-	Port   int
-	Active func() bool // whether this gateway has the name, so that the address must be its own
-
-	mu      sync.Mutex
-	problem string
-}
-
-// Problem says why nodes could not reach a gateway at the last check; it is empty if they could.
-func (w *Watcher) Problem() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.problem
-}
-
-// Check checks every interface in turn. It retries a failure once: a question may get lost, and
-// the name may just have changed hands.
-func (w *Watcher) Check(ctx context.Context) error {
-	problem := ""
+// CheckAll checks every interface in turn. It retries a failure once: a question may get lost, and
+// the name may just have changed hands. active reports whether this gateway has the name, so that
+// the address must be its own.
+func CheckAll(ctx context.Context, port int, active func() bool) error {
 	interfaces, err := Interfaces()
 	for _, i := range interfaces {
-		if err = w.check(ctx, i); err != nil {
-			err = w.check(ctx, i)
+		for range 2 {
+			var own []netip.Addr
+			if active() {
+				own = ownAddresses()
+			}
+			if err = Check(ctx, i, port, own); err == nil {
+				break
+			}
 		}
 		if err != nil {
-			problem = err.Error()
-			break
+			return err
 		}
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.problem = problem
 	return err
-}
-
-func (w *Watcher) check(ctx context.Context, i net.Interface) error {
-	var own []netip.Addr
-	if w.Active() {
-		own = ownAddresses()
-	}
-	return Check(ctx, i, w.Port, own)
 }
 
 // ownAddresses are this machine's IPv4 addresses: hashicorp/mdns hears the answers

@@ -223,9 +223,6 @@ func (g *Gateway) Restore(box Outbox) {
 	}
 }
 
-// Unreachable marks Pub/Sub as down before a publish has failed.
-func (g *Gateway) Unreachable(ctx context.Context, err error) { g.sender.unreachable(ctx, err) }
-
 // Run delivers the outbox, oldest first, behind the live readings, watches for
 // Pub/Sub's return while it is unavailable, runs the checks and saves the list of nodes. It
 // ends with its context; the error is always nil, for an errgroup.

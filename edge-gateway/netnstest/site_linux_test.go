@@ -186,6 +186,7 @@ func (g *gateway) end(signal syscall.Signal) {
 
 // health is the gateway's own view, of /health; zero while it does not answer.
 type health struct {
+	Reasons   []string       `json:"reasons"`
 	Status    string         `json:"status"`
 	Discovery announce.State `json:"mdns"`
 }
