@@ -16,8 +16,6 @@ type Config struct {
 	OutboxMaxBytes int64         `env:"OUTBOX_MAX_BYTES"   envDefault:"1073741824"  help:"its bound; a reading takes about 100 bytes"`
 	NodeRate       float64       `env:"NODE_RATE"          envDefault:"50"          help:"requests a second that one node may make, 0 for any number"`
 	NodeBurst      int           `env:"NODE_BURST"         envDefault:"100"         help:"how many of them may come at once"`
-	AddressRate    float64       `env:"ADDRESS_RATE"       envDefault:"1000"        help:"requests a second that one address may make, 0 for any number"`
-	MaxNodes       int           `env:"MAX_NODES"          envDefault:"10000"       help:"how many nodes are remembered"`
 	ProbeEvery     time.Duration `env:"PROBE_EVERY"        envDefault:"1s"          help:"how often Pub/Sub is tried while it is away"`
 	IdleProbe      time.Duration `env:"IDLE_PROBE"         envDefault:"5m"          help:"how long nothing may be published before a reading of the probe is, 0 for any time"`
 	PublishTimeout time.Duration `env:"PUBLISH_TIMEOUT"    envDefault:"4s"          help:"how long a node waits for Pub/Sub before its reading goes into the outbox"`
@@ -59,10 +57,8 @@ func (s Config) Validate() error {
 	check(s.Port >= 1 && s.Port <= 65535, "PORT must be between 1 and 65535")
 	check(s.OutboxMaxBytes == 0 || s.OutboxMaxBytes >= minOutbox, "OUTBOX_MAX_BYTES must be 1048576 (1 MiB) or more")
 	check(s.NodeRate >= 0, "NODE_RATE must be 0 (off) or more")
-	check(s.AddressRate >= 0, "ADDRESS_RATE must be 0 (off) or more")
 	check(s.NodeBurst >= 1, "NODE_BURST must be 1 or more")
 	check(s.SiteToken == "" || len(s.SiteToken) >= minToken, "SITE_TOKEN must have 16 characters or more")
-	check(s.MaxNodes >= 1, "MAX_NODES must be 1 or more")
 	check(s.IdleProbe == 0 || s.IdleProbe >= 10*time.Second, "IDLE_PROBE must be 0 (off) or 10s or more")
 	check(s.ProbeEvery > 0, "PROBE_EVERY must be longer than 0")
 	check(s.NameCheckEvery >= time.Second, "NAME_CHECK_EVERY must be 1s or longer")

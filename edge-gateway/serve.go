@@ -100,8 +100,8 @@ func configure(
 	ctx context.Context, s setup, session *enrolment.Session, clock func() time.Time, log *slog.Logger,
 ) (gateway.Config, *announce.Announcer) {
 	config := gateway.Config{
-		NodeRate: s.NodeRate, NodeBurst: s.NodeBurst, AddressRate: s.AddressRate,
-		MaxNodes: s.MaxNodes, ProbeEvery: s.ProbeEvery, IdleProbe: s.IdleProbe, Version: buildVersion(), NodeMetrics: s.NodeMetrics,
+		NodeRate: s.NodeRate, NodeBurst: s.NodeBurst, AddressRate: 1000, // contract 8.11
+		ProbeEvery: s.ProbeEvery, IdleProbe: s.IdleProbe, Version: buildVersion(), NodeMetrics: s.NodeMetrics,
 		NodesFile: filepath.Join(s.OutboxDir, "nodes.json"), Checks: checks(s.Config, clock),
 	}
 	config.UseSources(ctx, s.SourcesFile, log)
