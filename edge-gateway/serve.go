@@ -209,17 +209,11 @@ func openOutbox(ctx context.Context, s Config, clock func() time.Time, opened fu
 	return box, nil
 }
 
-// withheldOutbox is the outbox of readings that may not be published. The first such reading,
-// which is rare, creates it.
+// withheldOutbox is the outbox of readings that may not be published.
 func withheldOutbox(s Config, clock func() time.Time) *outbox.Late {
-	folder := filepath.Join(s.OutboxDir, "withheld")
-	box := outbox.NewLate(func() (*outbox.Outbox, error) {
-		return outbox.Open(folder, outbox.Options{MaxBytes: s.OutboxMaxBytes, Clock: clock})
+	return outbox.NewLate(func() (*outbox.Outbox, error) {
+		return outbox.Open(filepath.Join(s.OutboxDir, "withheld"), outbox.Options{MaxBytes: s.OutboxMaxBytes, Clock: clock})
 	}, clock)
-	if _, err := os.Stat(folder); err == nil {
-		_ = box.Open() // it is tried again
-	}
-	return box
 }
 
 func openClock(ctx context.Context, folder string, system func() time.Time, log *slog.Logger) *clock.Clock {

@@ -67,17 +67,8 @@ func (l *Late) Before(m Message, reach time.Duration) iter.Seq[Message] {
 	return l.opened().Before(m, reach)
 }
 
-// Stats is [Outbox.Stats]. It opens the outbox only if that has failed before: an outbox that
-// has not been needed yet counts as empty.
-func (l *Late) Stats() Stats {
-	l.mu.Lock()
-	unneeded := l.box == nil && l.err == nil
-	l.mu.Unlock()
-	if unneeded {
-		return Stats{}
-	}
-	return l.opened().Stats()
-}
+// Stats is [Outbox.Stats].
+func (l *Late) Stats() Stats { return l.opened().Stats() }
 
 // Close closes the outbox if it is open.
 func (l *Late) Close() error {
