@@ -50,10 +50,8 @@ type Enrolment interface {
 	Revoked() bool
 }
 
-const (
-	pollEvery      = time.Second     // between lists of the machine's interfaces
-	retryOpenAfter = 2 * time.Second // before the failed sockets of a link are opened again
-)
+// pollEvery is the time between lists of the machine's interfaces.
+const pollEvery = time.Second
 
 // State is the current announcement, as /health shows it.
 type State struct {
@@ -123,7 +121,7 @@ func (a *Announcer) Collectors() (all []prometheus.Collector) {
 // Run announces until the context ends, then says goodbye and returns nil. Without
 // network, or while multicast is refused, it retries: the gateway serves meanwhile.
 func (a *Announcer) Run(ctx context.Context) error {
-	s := &sockets{clock: a.clock, received: make(chan packet), stop: make(chan struct{}), open: map[int]*linkSockets{}}
+	s := &sockets{received: make(chan packet), stop: make(chan struct{}), open: map[int]*linkSockets{}}
 	defer s.close()
 	r := newResponder(a.config, rand.Uint64(), s.send) //nolint:gosec // spreads answers in time and tells gateways apart
 	poll := time.NewTicker(pollEvery)

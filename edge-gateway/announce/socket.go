@@ -9,7 +9,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/net/ipv4"
 	"golang.org/x/net/ipv6"
@@ -21,7 +20,6 @@ import (
 // Each link has its own, because Linux lets a socket join 20 groups
 // (igmp_max_memberships). All methods belong to one goroutine.
 type sockets struct {
-	clock    func() time.Time
 	received chan packet
 	stop     chan struct{}
 	readers  sync.WaitGroup
@@ -33,7 +31,6 @@ type linkSockets struct {
 	link    Link
 	sockets []*socket   // IPv4 before IPv6; none if they could not be opened
 	err     error       // of the last attempt to open or to send
-	retry   time.Time   // after an error, the earliest next attempt
 	broken  atomic.Bool // a reader has ended
 }
 
@@ -112,9 +109,7 @@ func (s *sockets) links(ctx context.Context) []Link {
 // membership may not outlive the address that it was made with.
 func (s *sockets) prepare(ctx context.Context, before *linkSockets, l Link) *linkSockets {
 	if before != nil {
-		fine := before.usable() && !before.broken.Load()
-		tooSoon := !before.usable() && s.clock().Before(before.retry)
-		if (fine || tooSoon) && slices.Equal(before.link.Prefixes, l.Prefixes) {
+		if before.usable() && !before.broken.Load() && slices.Equal(before.link.Prefixes, l.Prefixes) {
 			return before
 		}
 		before.close()
@@ -146,8 +141,6 @@ func (s *sockets) prepare(ctx context.Context, before *linkSockets, l Link) *lin
 	}
 	if o.usable() {
 		o.err = nil
-	} else {
-		o.retry = s.clock().Add(retryOpenAfter)
 	}
 	return o
 }
