@@ -172,7 +172,6 @@ func (d *drain) withhold(ctx context.Context, r outbox.Record, reason string) bo
 		}
 		return full
 	}
-	d.sender.metrics.withheld.WithLabelValues(reason).Inc()
 	d.sender.events.add(ctx, slog.LevelError, "", "readings are kept and not published", "reason", reason, "enrolment", r.Enrolment, "kept", d.withheldCount())
 	return true
 }

@@ -127,7 +127,7 @@ type Config struct {
 	Withheld Outbox
 	// Boot is for tests; the zero value is this machine's.
 	Boot clock.Boot
-	// Version is shown by /health and /metrics.
+	// Version is shown by /health.
 	Version string
 	// NodesFile saves the list of nodes over a restart; empty for none.
 	NodesFile string

@@ -15,7 +15,6 @@ type metrics struct {
 	published prometheus.Counter
 	faults    *prometheus.CounterVec
 	dropped   *prometheus.CounterVec
-	withheld  *prometheus.CounterVec
 	batches   *prometheus.CounterVec
 	latency   prometheus.Histogram
 }
@@ -34,7 +33,6 @@ func newMetrics() *metrics {
 		published: counter("messages_published_total", "Live messages that Pub/Sub has acknowledged."),
 		faults:    by(reason, "publish_faults_total", "Failed publishes, live ones and backlog, by cause."),
 		dropped:   by(reason, "outbox_dropped_total", "Readings that the outbox could not keep, by reason."),
-		withheld:  by(reason, "withheld_total", "Readings of the outbox that may not be published, put aside."),
 		rejected:  by(reason, "requests_rejected_total", "Requests refused, by reason."),
 		batches:   by([]string{"source", "result"}, "batch_readings_total", "Readings that came in batches, by source and what became of them."),
 		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -48,11 +46,8 @@ func (m *metrics) register(g *Gateway) {
 	gauge := func(name, help string, value func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "gateway", Name: name, Help: help}, value)
 	}
-	build := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: "gateway", Name: "build_info", Help: "Always 1.", ConstLabels: prometheus.Labels{"version": g.config.Version},
-	}, func() float64 { return 1 })
 	m.registry.MustRegister(
-		m.faults, m.accepted, m.rejected, m.published, m.latency, m.dropped, m.withheld, m.batches, build,
+		m.faults, m.accepted, m.rejected, m.published, m.latency, m.dropped, m.batches,
 		gauge("nodes", "Nodes known.", func() float64 { return float64(g.nodes.count()) }),
 		gauge("publishing", "1 while Pub/Sub answers, 0 while readings go into the outbox.", func() float64 {
 			if g.sender.uplink.isDown() {
