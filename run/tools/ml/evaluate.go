@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -52,33 +51,25 @@ func evaluate(ctx context.Context, arguments []string, out io.Writer, clock func
 	if len(paths) == 0 {
 		return errors.New("evaluate: name at least one CSV file")
 	}
-	nodes, slow, err := load(paths, out)
+	tracks, err := load(paths, out)
 	if err != nil {
-		return err
-	}
-	tracks := trial.Recorded(nodes)
-	if err := checkSpan(tracks); err != nil {
 		return err
 	}
 	if sow.seed != 0 {
 		return sow.measure(ctx, tracks, out)
 	}
-	measured := measurable(nodes)
+	measured := measurable(tracks)
 	var without []string
-	for i, n := range nodes {
+	for i, t := range tracks {
 		if !measured[i] {
-			without = append(without, n.ID)
+			without = append(without, t.Node)
 		}
 	}
 	if len(without) > 0 {
 		_, _ = fmt.Fprintf(out, "not measured for want of labels: %s\n", strings.Join(without, ", "))
 	}
 	e := evaluation{Files: paths, Seed: *seed, At: clock().UTC()}
-	quick := make([]trial.Series, len(nodes))
-	for i, n := range nodes {
-		quick[i] = n.Quickened()
-	}
-	if err := e.measure(ctx, quick, slow); err != nil {
+	if err := e.measure(ctx, tracks, measured); err != nil {
 		return err
 	}
 	_, _ = fmt.Fprint(out, e)
@@ -120,30 +111,27 @@ type evaluation struct {
 	Skill    learn.ForecastSkill   // on the rest
 
 	roc    []point
-	scores []scored
-}
-
-// scored is a reading's judgement beside its label.
-type scored struct {
-	score float64
-	rule  bool
-	truth bool
+	scores []trial.Judged // of the forest
 }
 
 // point of a curve.
 type point struct{ x, y float64 }
 
-// measure trains as production does and judges every reading of nodes. The detector learns from the readings
+// measure trains as production does and judges every reading of those measured. The detector learns from the readings
 // that it judges, never from their labels, and the forecaster from the first part of them.
-func (e *evaluation) measure(ctx context.Context, nodes []trial.Series, slow bool) error {
-	in := learn.Input{History: historyOf(nodes), Seed: e.Seed, Started: e.At}
+func (e *evaluation) measure(ctx context.Context, nodes []trial.Track, measured []bool) error {
+	quick := make([]trial.Track, len(nodes))
+	for i, n := range nodes {
+		quick[i] = n.Quickened()
+	}
+	in := learn.Input{History: historyOf(quick), Seed: e.Seed, Started: e.At}
 	result, err := learn.Train(ctx, in)
 	if err != nil {
 		return err
 	}
 	e.Reason, e.Threshold = result.Metrics.Anomaly.Reason, result.Detector.Threshold
-	e.detect(result.Detector, only(nodes, measurable(nodes)))
-	if slow {
+	e.detect(result.Detector, only(quick, measured))
+	if slices.ContainsFunc(nodes, trial.Track.Slow) {
 		e.Forecast.Reason = "not measured: nobody knows what happened within 20 s"
 		return nil
 	}
@@ -165,36 +153,41 @@ func (e *evaluation) measure(ctx context.Context, nodes []trial.Series, slow boo
 	return nil
 }
 
-func (e *evaluation) detect(d *learn.Detector, nodes []trial.Series) {
+func (e *evaluation) detect(d *learn.Detector, nodes []trial.Track) {
 	labelled, flagged, right := false, 0, 0
+	var ruled []trial.Judged // what a rule finds is the strangest
 	for _, n := range nodes {
 		labelled = labelled || n.Labels != nil
 		for i, w := range features.Windows(n.Readings) {
 			j := d.Detect(w, n.Readings[i])
-			s := scored{score: j.Score, rule: j.Anomalous() && j.Reason != learn.Isolated, truth: n.Labels != nil && n.Labels[i]}
+			s := trial.Judged{Score: j.Score, Wrong: n.Labels != nil && n.Labels[i]}
 			e.Readings++
 			if j.Scored {
 				e.Scored++
 			}
-			if s.truth {
+			if s.Wrong {
 				e.Anomalous++
 			}
 			if j.Anomalous() {
 				flagged++
-				if s.truth {
+				if s.Wrong {
 					right++
 				}
 			}
 			e.scores = append(e.scores, s)
+			if j.Anomalous() && j.Reason != learn.Isolated {
+				s.Score = math.Inf(1)
+			}
+			ruled = append(ruled, s)
 		}
 	}
 	e.Alarm = float64(flagged) / float64(e.Readings)
 	if !labelled || e.Anomalous == 0 || e.Anomalous == e.Readings {
 		return
 	}
-	e.roc = rocOf(e.scores)
+	e.roc = rocOf(e.scores, e.Anomalous)
 	e.AUC = new(area(e.roc))
-	e.BestF1 = new(bestF1(e.scores, e.Anomalous))
+	e.BestF1 = new(bestF1(ruled, e.Anomalous))
 	e.F1 = new(2 * float64(right) / float64(flagged+e.Anomalous))
 	e.Recall = new(float64(right) / float64(e.Anomalous))
 	if flagged > 0 {
@@ -202,31 +195,12 @@ func (e *evaluation) detect(d *learn.Detector, nodes []trial.Series) {
 	}
 }
 
-// sortByScore orders judgements, the strangest first.
-func sortByScore(scores []scored) []scored {
-	ordered := slices.Clone(scores)
-	slices.SortStableFunc(ordered, func(a, b scored) int { return cmp.Compare(b.score, a.score) })
-	return ordered
-}
-
-// rocOf is the curve of true over false positives, readings of equal score in one step.
-func rocOf(scores []scored) []point {
-	ordered := sortByScore(scores)
-	positives, negatives := 0.0, 0.0
+// rocOf is the curve of true over false positives, of scores of which so many are of anomalous readings.
+func rocOf(scores []trial.Judged, anomalous int) []point {
 	curve := []point{{0, 0}}
-	for i, s := range ordered {
-		if s.truth {
-			positives++
-		} else {
-			negatives++
-		}
-		if i+1 == len(ordered) || ordered[i+1].score != s.score {
-			curve = append(curve, point{negatives, positives})
-		}
-	}
-	for i := range curve {
-		curve[i] = point{curve[i].x / negatives, curve[i].y / positives}
-	}
+	trial.Sweep(scores, func(_ float64, flagged, right int) {
+		curve = append(curve, point{share(flagged-right, len(scores)-anomalous), share(right, anomalous)})
+	})
 	return curve
 }
 
@@ -239,23 +213,8 @@ func area(curve []point) float64 {
 	return sum
 }
 
-// bestF1 is the F1 at the threshold of the score that, with the rules, agrees best with the labels, of
-// which so many say that a reading is anomalous.
-func bestF1(scores []scored, anomalous int) (best float64) {
-	byRules := slices.Clone(scores)
-	for i := range byRules {
-		if byRules[i].rule {
-			byRules[i].score = math.Inf(1)
-		}
-	}
-	ordered, right := sortByScore(byRules), 0.0
-	for i, s := range ordered {
-		if s.truth {
-			right++
-		}
-		if i+1 == len(ordered) || ordered[i+1].score != s.score {
-			best = max(best, 2*right/float64(i+1+anomalous))
-		}
-	}
+// bestF1 is the F1 at the threshold that agrees best with the labels, of which so many say that a reading is anomalous.
+func bestF1(scores []trial.Judged, anomalous int) (best float64) {
+	trial.Sweep(scores, func(_ float64, flagged, right int) { best = max(best, 2*share(right, flagged+anomalous)) })
 	return best
 }

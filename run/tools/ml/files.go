@@ -20,35 +20,35 @@ import (
 )
 
 // load reads files one after the other. Nodes of the same name in two files are
-// two nodes. It tells which series are too slow for the forest, and whether any is.
-func load(paths []string, out io.Writer) (nodes []trial.Series, slow bool, err error) {
+// two nodes. It tells which are too slow for the forest.
+func load(paths []string, out io.Writer) (tracks []trial.Track, err error) {
 	for i, path := range paths {
 		file, err := os.Open(path) //nolint:gosec // what the person named
 		if err != nil {
-			return nil, false, fmt.Errorf("series: %w", err)
+			return nil, fmt.Errorf("series: %w", err)
 		}
 		var text io.Reader = file
 		if strings.HasSuffix(path, ".gz") {
 			text, err = gzip.NewReader(file)
 		}
-		var found []trial.Series
+		var found []trial.Track
 		var skipped trial.Skipped
 		if err == nil {
-			found, skipped, err = trial.ReadSeries(text)
+			found, skipped, err = trial.ReadTracks(text)
 		}
 		_ = file.Close()
 		if err != nil {
-			return nil, false, fmt.Errorf("%s: %w", path, err)
+			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 		rows := 0
 		for j := range found {
 			rows += len(found[j].Readings)
-			if interval := found[j].Interval(); found[j].Slow() {
-				slow = true
-				_, _ = fmt.Fprintf(out, "%s: node %s has a reading every %v: the forest judges it as if it sent every 30s\n", path, found[j].ID, interval)
+			if found[j].Slow() {
+				_, _ = fmt.Fprintf(out, "%s: node %s has a reading every %v: the forest judges it as if it sent every 30s\n",
+					path, found[j].Node, found[j].Interval())
 			}
 			if len(paths) > 1 {
-				found[j].ID = strconv.Itoa(i+1) + "." + found[j].ID
+				found[j].Node = strconv.Itoa(i+1) + "." + found[j].Node
 			}
 		}
 		_, _ = fmt.Fprintf(out, "%s: %d readings of %d nodes", path, rows, len(found))
@@ -57,27 +57,16 @@ func load(paths []string, out io.Writer) (nodes []trial.Series, slow bool, err e
 				skipped.Empty, skipped.Impossible, skipped.Twice)
 		}
 		_, _ = fmt.Fprintln(out)
-		nodes = append(nodes, found...)
+		tracks = append(tracks, found...)
 	}
-	return nodes, slow, nil
-}
-
-// checkSpan refuses what only a wrong clock records: every minute between the first reading
-// and the last is judged.
-func checkSpan(tracks []trial.Track) error {
-	const years = 10
-	first, last := trial.Span(tracks)
-	if last.After(first.AddDate(years, 0, 0)) {
-		return fmt.Errorf("readings from %s to %s: more than %d years are not judged", first.Format(time.DateOnly), last.Format(time.DateOnly), years)
-	}
-	return nil
+	return tracks, nil
 }
 
 // historyOf is what training learns from.
-func historyOf(nodes []trial.Series) []learn.NodeHistory {
-	history := make([]learn.NodeHistory, 0, len(nodes))
-	for _, n := range nodes {
-		history = append(history, learn.NodeHistory{NodeID: n.ID, Readings: n.Readings})
+func historyOf(tracks []trial.Track) []learn.NodeHistory {
+	history := make([]learn.NodeHistory, 0, len(tracks))
+	for _, t := range tracks {
+		history = append(history, learn.NodeHistory{NodeID: t.Node, Readings: t.Readings})
 	}
 	return history
 }
@@ -158,11 +147,11 @@ func readFaults(path string) ([]fault.Fault, error) {
 }
 
 // measurable says on which nodes a detector is measured: on those with labels, and on all where none has any.
-func measurable(nodes []trial.Series) []bool {
-	none := !slices.ContainsFunc(nodes, func(n trial.Series) bool { return n.Labels != nil })
-	these := make([]bool, len(nodes))
-	for i, n := range nodes {
-		these[i] = none || n.Labels != nil
+func measurable(tracks []trial.Track) []bool {
+	none := !slices.ContainsFunc(tracks, func(t trial.Track) bool { return t.Labels != nil })
+	these := make([]bool, len(tracks))
+	for i, t := range tracks {
+		these[i] = none || t.Labels != nil
 	}
 	return these
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math"
 	"runtime"
 	"slices"
 	"strings"
@@ -218,9 +217,6 @@ func verdicts(ctx context.Context, seed uint64, out io.Writer) error {
 	return nil
 }
 
-// shown is how many episodes of a node are told, the newest.
-const shown = 3
-
 // onFile compares the recipe and the baselines on recorded tracks: thresholds from the
 // first half, found in the second. All nodes are played, and those measured that are told to be.
 func onFile(ctx context.Context, tracks []trial.Track, measured []bool, out io.Writer) error {
@@ -251,16 +247,7 @@ func onFile(ctx context.Context, tracks []trial.Track, measured []bool, out io.W
 	if err := fromTheFirst(ctx, all, out); err != nil {
 		return err
 	}
-	for i, t := range all {
-		for _, e := range scores[i].Episodes[max(0, len(scores[i].Episodes)-shown):] {
-			_, _ = fmt.Fprintf(out, "%s, %s for %s: %s; once in %.0f healthy hours\n",
-				t.Node, e.Start.UTC().Format("2006-01-02 15:04"), e.End.Sub(e.Start).Round(time.Minute), e.First, math.Exp(e.First.Score*math.Ln10))
-		}
-	}
 	f := trial.Forecast(tracks, now)
-	if f.Last != "" {
-		_, _ = fmt.Fprintf(out, "the last warning: %s\n", f.Last)
-	}
 	_, _ = fmt.Fprintf(out, "intervals of 90 %%: %d of %d nodes within 88 to 92 %%; %d of %d hours under 70 %%\n", f.Covered, f.Nodes, f.Poor, f.Hours)
 	_, _ = fmt.Fprintf(out, "warnings of a limit %d °C above the warmest of before, where nothing was wrong: %.1f of a node in 30 days\n", 3, f.False)
 	return nil
@@ -281,7 +268,7 @@ func fromTheFirst(ctx context.Context, tracks []trial.Track, out io.Writer) erro
 		return fmt.Errorf("stopped: %w", err)
 	}
 	f := trial.Compare(tracks, events, scores, anomaly.Alarm(1), begin)
-	_, _ = fmt.Fprintf(out, "from the first reading on, at a budget of 1: %d of %d told, %d false incidents in %.1f node-months\n", len(events)-len(f.Missed), len(events), f.False, f.Months)
+	_, _ = fmt.Fprintf(out, "from the first reading on, at a budget of 1: %d of %d told, %d false incidents in %.1f node-months\n", f.All.Caught, f.All.Events, f.False, f.Months)
 	return nil
 }
 

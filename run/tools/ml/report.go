@@ -15,6 +15,8 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
+
+	"coldaisle.dev/run/tools/ml/trial"
 )
 
 //go:embed report.html.tmpl
@@ -27,13 +29,14 @@ type line struct{ Name, Value string }
 func (e evaluation) lines() []line {
 	return []line{
 		{"readings", fmt.Sprintf("%d, of which %d with enough before them to be scored, %d anomalous", e.Readings, e.Scored, e.Anomalous)},
-		{"ROC AUC of the score", ratio(e.AUC)},
-		{"best F1, score and rules", ratio(e.BestF1)},
-		{"F1 as published", fmt.Sprintf("%s (precision %s, recall %s) at threshold %.4f", ratio(e.F1), ratio(e.Precision), ratio(e.Recall), e.Threshold)},
+		{"ROC AUC of the score", formatted("%.3f", e.AUC, 1)},
+		{"best F1, score and rules", formatted("%.3f", e.BestF1, 1)},
+		{"F1 as published", fmt.Sprintf("%s (precision %s, recall %s) at threshold %.4f",
+			formatted("%.3f", e.F1, 1), formatted("%.3f", e.Precision, 1), formatted("%.3f", e.Recall, 1), e.Threshold)},
 		{"readings judged anomalous", fmt.Sprintf("%.2f %%", 100*e.Alarm)},
 		{"detector", e.Reason},
-		{"forecast skill, temperature", percent(e.Skill.SkillTemperature)},
-		{"forecast skill, humidity", percent(e.Skill.SkillHumidity)},
+		{"forecast skill, temperature", formatted("%+.1f %%", e.Skill.SkillTemperature, 100)},
+		{"forecast skill, humidity", formatted("%+.1f %%", e.Skill.SkillHumidity, 100)},
 		{"forecasts measured", fmt.Sprintf("%d; RMSE %.4f °C, without a model %.4f °C; mean error of humidity %.4f %%",
 			e.Skill.Held, *cmp.Or(e.Skill.RMSETemperature, new(0.0)), e.Skill.Still, *cmp.Or(e.Skill.MAEHumidity, new(0.0)))},
 		{"forecasters", fmt.Sprintf("temperature %s, humidity %s: %s", cmp.Or(e.Forecast.Temperature, "none"), cmp.Or(e.Forecast.Humidity, "none"), e.Forecast.Reason)},
@@ -49,18 +52,12 @@ func (e evaluation) String() string {
 	return b.String()
 }
 
-func ratio(value *float64) string {
+// formatted is a value so many times, as far as it is known.
+func formatted(format string, value *float64, times float64) string {
 	if value == nil {
 		return "not measured"
 	}
-	return fmt.Sprintf("%.3f", *value)
-}
-
-func percent(value *float64) string {
-	if value == nil {
-		return "not measured"
-	}
-	return fmt.Sprintf("%+.1f %%", 100**value)
+	return fmt.Sprintf(format, times**value)
 }
 
 // page is the report: the measurements and their plots in one file.
@@ -104,14 +101,10 @@ func pale() color.Color   { return color.Gray{Y: 0x99} }
 func (e evaluation) figures() (figures []figure) {
 	if e.AUC != nil {
 		var precision, recall []point
-		right := 0.0
-		for i, s := range sortByScore(e.scores) {
-			if s.truth {
-				right++
-			}
-			precision = append(precision, point{s.score, right / float64(i+1)})
-			recall = append(recall, point{s.score, right / float64(e.Anomalous)})
-		}
+		trial.Sweep(e.scores, func(score float64, flagged, right int) {
+			precision = append(precision, point{score, share(right, flagged)})
+			recall = append(recall, point{score, share(right, e.Anomalous)})
+		})
 		figures = append(figures,
 			figure{fmt.Sprintf("ROC, area %.3f", *e.AUC), "ordinary readings flagged, share", "anomalies flagged, share", []curve{
 				{color: pale(), points: []point{{0, 0}, {1, 1}}}, {color: ink(), points: e.roc},

@@ -233,11 +233,7 @@ func recorded(t *testing.T) []trial.Track {
 	if _, err := os.Stat(path); err != nil {
 		t.Skip(err)
 	}
-	nodes, _, err := load([]string{path}, t.Output())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return trial.Recorded(nodes)
+	return must.Get(load([]string{path}, t.Output()))(t)
 }
 
 // simulated is a laboratory, or a site of machine rooms, as long and with as many nodes.

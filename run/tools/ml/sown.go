@@ -64,11 +64,9 @@ func (s sowing) measure(ctx context.Context, tracks []trial.Track, out io.Writer
 		"left their own range by 1 °C, and told by then |\n|---|---|---|---|---|---|---|\n")
 	one, four := trial.Compare(sown, events, scores, anomaly.Alarm(1), plan.From), trial.Compare(sown, events, scores, anomaly.Alarm(4), plan.From)
 	rate := trial.RateOfChange(sown)
-	for i := range rate {
-		rate[i].By = make([]string, len(rate[i].Score))
-	}
 	simple := trial.Compare(sown, events, rate, trial.Learned(sown, rate, 1, plan.From), plan.From)
-	for i, t := range one.Tallies {
+	of4 := append(four.Tallies, four.All)
+	for i, t := range append(one.Tallies, one.All) {
 		delay := "-"
 		if t.Caught > 0 {
 			delay = fmt.Sprintf("%.0f", t.Delays[t.Caught/2].Minutes())
@@ -78,20 +76,14 @@ func (s sowing) measure(ctx context.Context, tracks []trial.Track, out io.Writer
 			lost = fmt.Sprintf("%d, %.2f", t.Lost, share(t.InTime, t.Lost))
 		}
 		_, _ = fmt.Fprintf(out, "| %s | %d | %.2f | %s | %.2f | %.2f | %s |\n", t.Name, t.Events,
-			share(t.Caught, t.Events), delay, share(t.Named, t.Caught), share(four.Tallies[i].Caught, t.Events), lost)
+			share(t.Caught, t.Events), delay, share(t.Named, t.Caught), share(of4[i].Caught, t.Events), lost)
 	}
-	if i := slices.IndexFunc(simple.Tallies, func(t trial.Tally) bool { return t.Name == "all" }); i >= 0 {
-		_, _ = fmt.Fprintf(out, "all by the rate of change against the last 24 h: %.2f caught, %.2f false a node-month\n",
-			share(simple.Tallies[i].Caught, simple.Tallies[i].Events), float64(simple.False)/simple.Months)
-	}
+	_, _ = fmt.Fprintf(out, "all by the rate of change against the last 24 h: %.2f caught, %.2f false a node-month\n",
+		share(simple.All.Caught, simple.All.Events), float64(simple.False)/simple.Months)
 	for i, f := range []trial.Found{one, four} {
 		low, high := poisson(f.False)
 		_, _ = fmt.Fprintf(out, "false incidents at budget %d: %d in %.2f node-months, %.2f each (95 %%: %.2f to %.2f); %s\n",
 			[]int{1, 4}[i], f.False, f.Months, float64(f.False)/f.Months, low/f.Months, high/f.Months, named(f.Causes))
-	}
-	for _, e := range one.Missed {
-		_, _ = fmt.Fprintf(out, "missed: %s of a %s, %s to %s, peak %.1f °C %.1f %%, constant %.0f min\n",
-			e.Kind, e.Group, e.Start.Format("2006-01-02 15:04"), e.End.Format("01-02 15:04"), e.Peak, e.PeakHumidity, e.Constant.Minutes())
 	}
 	return nil
 }

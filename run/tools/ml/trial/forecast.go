@@ -20,8 +20,6 @@ type Forecasts struct {
 	Lead           float64 // median, share of the time from the fault's start to the passing that the warning left
 	False          float64 // warnings of a node in 30 days in which nothing was wrong, and the limit not passed in [anomaly.Horizon]
 	FalseRooms     float64 // the same of a room and day
-
-	Last string // the last warning, as a person would read it
 }
 
 // above is how far over the warmest healthy reading of the past the limits of trials lie, °C.
@@ -85,7 +83,7 @@ func rampOf(readings []reading.Reading, start time.Time, rate, limit float64) (r
 func limitOf(t Track, from time.Time) float64 {
 	limit := math.Inf(-1)
 	for _, r := range t.Readings {
-		if r.Time.Before(from) && !slices.ContainsFunc(t.Events, func(e fault.Fault) bool { return wrongAt(e, r.Time) }) {
+		if r.Time.Before(from) && !t.wrongAt(r.Time) {
 			limit = max(limit, r.Temperature)
 		}
 	}
@@ -108,7 +106,7 @@ func Forecast(tracks []Track, from time.Time) Forecasts {
 		days += watched.Hours() / 24
 		last := time.Time{}
 		for _, at := range warned {
-			if t.passes(limit, at) || slices.ContainsFunc(t.Events, func(e fault.Fault) bool { return wrongAt(e, at) }) {
+			if t.passes(limit, at) || t.wrongAt(at) {
 				continue
 			}
 			if at.Sub(last) > joined {
@@ -151,8 +149,11 @@ func (t Track) passes(limit float64, at time.Time) bool {
 	})
 }
 
-func wrongAt(e fault.Fault, at time.Time) bool {
-	return !at.Before(e.Start) && at.Before(e.Settled().Add(afterwards))
+// wrongAt reports whether something is wrong with a node, or was.
+func (t Track) wrongAt(at time.Time) bool {
+	return slices.ContainsFunc(t.Events, func(e fault.Fault) bool {
+		return !at.Before(e.Start) && at.Before(e.Settled().Add(afterwards))
+	})
 }
 
 // walk counts what a node's intervals held, from a day after its first reading, and
@@ -185,9 +186,8 @@ func (f *Forecasts) walk(t Track, limit float64, from time.Time) (warned []time.
 		if r.Time.Before(from) {
 			continue
 		}
-		if p, ok := anomaly.Passes(w, r, limit, width); ok {
+		if _, ok := anomaly.Passes(w, r, limit, width); ok {
 			warned = append(warned, r.Time)
-			f.Last = t.Node + " " + p.Sentence(limit)
 		}
 	}
 	if all > 0 {

@@ -74,25 +74,3 @@ func Judge(tracks []Track, seed uint64, wrong float64) func(track int, e anomaly
 		return right != errs
 	}
 }
-
-// Recorded makes tracks of recorded readings. Labelled readings within half an hour are one event.
-func Recorded(nodes []Series) []Track {
-	var tracks []Track
-	for _, n := range nodes {
-		interval := n.Interval()
-		t := Track{Node: n.ID, Room: n.Room, Readings: slices.Clone(n.Readings)}
-		for i := range t.Readings {
-			if n.Labels == nil || !n.Labels[i] {
-				continue
-			}
-			at := t.Readings[i].Time
-			if last := len(t.Events) - 1; last >= 0 && at.Sub(t.Events[last].End) <= max(joined, 2*interval) {
-				t.Events[last].End = at.Add(time.Second)
-				continue
-			}
-			t.Events = append(t.Events, fault.Fault{Kind: "labelled", Node: n.ID, Start: at, End: at.Add(time.Second)})
-		}
-		tracks = append(tracks, t)
-	}
-	return tracks
-}

@@ -65,37 +65,29 @@ func Measure(tracks []Track, scores []Scores, threshold float64, from time.Time)
 	watched := time.Duration(0)
 	episodes := 0
 	for i, t := range tracks {
-		events := slices.DeleteFunc(slices.Clone(t.Events), func(e fault.Fault) bool { return e.Start.Before(from) })
-		caught := make([]bool, len(events))
-		var last time.Time
-		for j, r := range t.Readings {
-			if r.Time.Before(from) || float64(scores[i].Score[j]) <= threshold {
+		for _, e := range t.Events {
+			if e.Start.Before(from) {
 				continue
 			}
-			concerned := false
-			for k, e := range t.Events {
-				if r.Time.Before(e.Start) || !r.Time.Before(e.Settled().Add(afterwards)) {
-					continue
+			o.Events++
+			if at, fit := (Event{Fault: e, Tracks: []int{i}}).caught(tracks, scores, threshold); !at.IsZero() {
+				o.Caught++
+				delays = append(delays, at.Sub(e.Start))
+				if fit {
+					o.Right++
 				}
-				concerned = true
-				at := k - (len(t.Events) - len(events))
-				if at >= 0 && !caught[at] && r.Time.Before(e.Settled().Add(15*time.Minute)) {
-					caught[at] = true
-					o.Caught++
-					delays = append(delays, r.Time.Sub(e.Start))
-					if scores[i].By != nil && fits(e.Kind, scores[i].By[j]) {
-						o.Right++
-					}
-				}
-			}
-			if !concerned {
-				if last.IsZero() || r.Time.Sub(last) > joined {
-					episodes++
-				}
-				last = r.Time
 			}
 		}
-		o.Events += len(events)
+		var last time.Time
+		for j, r := range t.Readings {
+			if r.Time.Before(from) || float64(scores[i].Score[j]) <= threshold || t.wrongAt(r.Time) {
+				continue
+			}
+			if r.Time.Sub(last) > joined {
+				episodes++
+			}
+			last = r.Time
+		}
 		watched += heard(t.Readings, from)
 	}
 	o.Delay = median(delays)
@@ -128,14 +120,10 @@ func heard(readings []reading.Reading, from time.Time) time.Duration {
 }
 
 // PRAUC is the area under the curve of precision over recall of the readings from a time
-// on: average precision, readings of equal score in one step.
+// on: average precision.
 func PRAUC(tracks []Track, scores []Scores, from time.Time) float64 {
-	type judged struct {
-		score float32
-		wrong bool
-	}
-	var all []judged
-	positives := 0.0
+	var all []Judged
+	positives := 0
 	for i, t := range tracks {
 		for j, r := range t.Readings {
 			if r.Time.Before(from) {
@@ -145,24 +133,39 @@ func PRAUC(tracks []Track, scores []Scores, from time.Time) float64 {
 			if wrong {
 				positives++
 			}
-			all = append(all, judged{scores[i].Score[j], wrong})
+			all = append(all, Judged{float64(scores[i].Score[j]), wrong})
 		}
 	}
 	if positives == 0 {
 		return math.NaN()
 	}
-	slices.SortFunc(all, func(a, b judged) int { return cmp.Compare(b.score, a.score) })
-	area, found, recall := 0.0, 0.0, 0.0
+	area, before := 0.0, 0
+	Sweep(all, func(_ float64, flagged, right int) {
+		area += float64(right-before) / float64(positives) * float64(right) / float64(flagged)
+		before = right
+	})
+	return area
+}
+
+// Judged is the score of a reading, and whether something was wrong.
+type Judged struct {
+	Score float64
+	Wrong bool
+}
+
+// Sweep sorts readings, the strangest first, and says of each score how many have it or a higher one, and of how many of
+// these something was wrong.
+func Sweep(all []Judged, of func(score float64, flagged, right int)) {
+	slices.SortFunc(all, func(a, b Judged) int { return cmp.Compare(b.Score, a.Score) })
+	right := 0
 	for i, j := range all {
-		if j.wrong {
-			found++
+		if j.Wrong {
+			right++
 		}
-		if i+1 == len(all) || all[i+1].score != j.score {
-			area += (found/positives - recall) * found / float64(i+1)
-			recall = found / positives
+		if i+1 == len(all) || all[i+1].Score != j.Score {
+			of(j.Score, i+1, right)
 		}
 	}
-	return area
 }
 
 // Learned is the threshold that a score must exceed for so many false alarms per node

@@ -6,19 +6,12 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
+	"coldaisle.dev/edge-gateway/nodesim/fault"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/recording"
 )
-
-// Series is a recorded series of one node, oldest first, each instant once.
-type Series struct {
-	ID, Room string            // Room is empty where the file names none
-	Readings []reading.Reading // a humidity that nobody measured is NaN
-	Labels   []bool            // whether a reading is anomalous; nil where the file does not say
-}
 
 // Skipped counts the rows of a file that gave no reading.
 type Skipped struct {
@@ -27,16 +20,17 @@ type Skipped struct {
 	Twice      int // of an instant that the node has already
 }
 
-// ReadSeries reads recorded series; see [recording.Read] for its form. A humidity that is missing becomes NaN.
-func ReadSeries(r io.Reader) ([]Series, Skipped, error) {
+// ReadTracks reads recorded tracks, each instant once; see [recording.Read] for their form. A humidity that is missing
+// becomes NaN. Readings labelled anomalous within half an hour are one event.
+func ReadTracks(r io.Reader) ([]Track, Skipped, error) {
 	recorded, err := recording.Read(r, new(math.NaN()))
 	if err != nil {
 		return nil, Skipped{}, err
 	}
 	skipped := Skipped{Empty: recorded.WithoutTemperature}
-	var nodes []Series
+	var tracks []Track
 	for _, id := range recorded.Nodes {
-		n := Series{ID: id, Room: recorded.Rows[id][0].Room}
+		t := Track{Node: id, Room: recorded.Rows[id][0].Room}
 		labelled := false
 		for _, row := range recorded.Rows[id] {
 			wrong, given, err := parseLabel(row.Label)
@@ -52,41 +46,55 @@ func ReadSeries(r io.Reader) ([]Series, Skipped, error) {
 				continue
 			}
 			at := reading.TruncateTime(row.Time)
-			if len(n.Readings) > 0 && n.Readings[len(n.Readings)-1].Time.Equal(at) {
+			if len(t.Readings) > 0 && t.Readings[len(t.Readings)-1].Time.Equal(at) {
 				skipped.Twice++
 				continue
 			}
-			n.Readings = append(n.Readings, reading.Reading{
+			t.Readings = append(t.Readings, reading.Reading{
 				NodeID: id, MessageID: strconv.Itoa(row.Line), Time: at, Temperature: row.Temperature, Humidity: row.Humidity,
 			})
-			n.Labels = append(n.Labels, wrong)
+			t.Labels = append(t.Labels, wrong)
 			labelled = labelled || given
 		}
 		if !labelled {
-			n.Labels = nil
+			t.Labels = nil
 		}
-		if len(n.Readings) > 0 {
-			nodes = append(nodes, n)
+		if len(t.Readings) > 0 {
+			t.Events = t.labelled()
+			tracks = append(tracks, t)
 		}
 	}
-	if len(nodes) == 0 {
+	if len(tracks) == 0 {
 		return nil, skipped, fmt.Errorf("no readings in %d rows", recorded.Total)
 	}
-	return nodes, skipped, nil
+	return tracks, skipped, nil
 }
 
-// parseLabel reads a label; an empty field and what tables write for a missing value are none.
+// parseLabel reads a label; an empty field is none.
 func parseLabel(text string) (anomalous, given bool, err error) {
-	switch strings.ToLower(strings.TrimSpace(text)) {
-	case "", "nan", "na", "n/a", "null", "none":
+	if text == "" {
 		return false, false, nil
-	case "0", "0.0", "false", "no", "normal":
-		return false, true, nil
-	case "1", "1.0", "true", "yes", "anomaly", "anomalous":
-		return true, true, nil
-	default:
-		return false, false, fmt.Errorf("label %q: say 1 for an anomaly, 0 for none", text)
 	}
+	if value, err := strconv.ParseFloat(text, 64); err == nil && (value == 0 || value == 1) {
+		return value == 1, true, nil
+	}
+	return false, false, fmt.Errorf("label %q: say 1 for an anomaly, 0 for none", text)
+}
+
+// labelled are the events of the readings that are labelled anomalous.
+func (t Track) labelled() (events []fault.Fault) {
+	apart := max(joined, 2*t.Interval())
+	for i, wrong := range t.Labels {
+		if !wrong {
+			continue
+		}
+		at := t.Readings[i].Time
+		if last := len(events) - 1; last < 0 || at.Sub(events[last].End) > apart {
+			events = append(events, fault.Fault{Kind: "labelled", Start: at})
+		}
+		events[len(events)-1].End = at.Add(time.Second)
+	}
+	return events
 }
 
 // The pace of our nodes, and how much slower a series may be recorded for the
@@ -97,28 +105,28 @@ const (
 )
 
 // Interval is the median time between two readings; 0 for fewer than two.
-func (n *Series) Interval() time.Duration {
-	gaps := make([]time.Duration, 0, len(n.Readings))
-	for i := 1; i < len(n.Readings); i++ {
-		gaps = append(gaps, n.Readings[i].Time.Sub(n.Readings[i-1].Time))
+func (t Track) Interval() time.Duration {
+	gaps := make([]time.Duration, 0, len(t.Readings))
+	for i := 1; i < len(t.Readings); i++ {
+		gaps = append(gaps, t.Readings[i].Time.Sub(t.Readings[i-1].Time))
 	}
 	return median(gaps)
 }
 
 // Slow reports whether a node was recorded less often than every minute.
-func (n *Series) Slow() bool { return n.Interval() > maxInterval }
+func (t Track) Slow() bool { return t.Interval() > maxInterval }
 
-// Quickened returns a node that is [Series.Slow] as if it had sent every 30 s, with gaps that shrink by as
+// Quickened returns a node that is [Track.Slow] as if it had sent every 30 s, with gaps that shrink by as
 // much; others unchanged. It still tells the quality of the forest, and nothing of what happens within 20 s.
-func (n Series) Quickened() Series {
-	if !n.Slow() {
-		return n
+func (t Track) Quickened() Track {
+	if !t.Slow() {
+		return t
 	}
-	first, quicker := n.Readings[0].Time, float64(targetInterval)/float64(n.Interval())
-	n.Readings = slices.Clone(n.Readings)
-	for i := range n.Readings {
-		since := float64(n.Readings[i].Time.Sub(first))
-		n.Readings[i].Time = reading.TruncateTime(first.Add(time.Duration(since * quicker)))
+	first, quicker := t.Readings[0].Time, float64(targetInterval)/float64(t.Interval())
+	t.Readings = slices.Clone(t.Readings)
+	for i := range t.Readings {
+		since := float64(t.Readings[i].Time.Sub(first))
+		t.Readings[i].Time = reading.TruncateTime(first.Add(time.Duration(since * quicker)))
 	}
-	return n
+	return t
 }

@@ -245,72 +245,75 @@ type Tally struct {
 // Found is what a replay told of sown faults, as people are told: alarms of a room and cause
 // less than half an hour apart are one incident.
 type Found struct {
-	Tallies []Tally        // by kind and group, and of all
+	Tallies []Tally        // by kind and group
+	All     Tally          // of all events
 	False   int            // incidents of which no alarm is at a node that a fault befell
 	Causes  map[string]int // of these, by what they are of
 	Months  float64        // of nodes
-	Missed  []Event
 }
 
-// Compare compares alarms at a budget with the events from a time on. An alarm at one of an
-// event's tracks, from its start to a quarter of an hour after it has settled, catches it.
+// caught is when an alarm came first at one of an event's tracks, from its start to a quarter of an hour after it has
+// settled, and whether its reason fits; zero for none.
+func (e Event) caught(tracks []Track, scores []Scores, alarm float64) (first time.Time, fit bool) {
+	for _, i := range e.Tracks {
+		for j, r := range tracks[i].Readings {
+			if r.Time.Before(e.Start) || float64(scores[i].Score[j]) <= alarm {
+				continue
+			}
+			if r.Time.Before(e.Settled().Add(15*time.Minute)) && (first.IsZero() || r.Time.Before(first)) {
+				first, fit = r.Time, fits(e.Kind, scores[i].by(j))
+			}
+			break
+		}
+	}
+	return first, fit
+}
+
+// add counts an event that was caught at a time.
+func (t *Tally) add(e Event, first time.Time, fit bool) {
+	t.Events++
+	if !e.Lost.IsZero() {
+		t.Lost++
+	}
+	if first.IsZero() {
+		return
+	}
+	if !e.Lost.IsZero() && !first.After(e.Lost) {
+		t.InTime++
+	}
+	t.Caught++
+	t.Delays = append(t.Delays, first.Sub(e.Start))
+	slices.Sort(t.Delays)
+	if fit {
+		t.Named++
+	}
+}
+
+// Compare compares alarms at a budget with the events from a time on.
 func Compare(tracks []Track, events []Event, scores []Scores, alarm float64, from time.Time) Found {
+	f := Found{All: Tally{Name: "all"}, Causes: map[string]int{}}
 	tallies := map[string]*Tally{}
-	count := func(name string, e Event, first time.Time, named bool) {
+	for _, e := range events {
+		name := fmt.Sprintf("%s of a %s", e.Kind, e.Group)
 		if tallies[name] == nil {
 			tallies[name] = &Tally{Name: name}
 		}
-		t := tallies[name]
-		t.Events++
-		if !e.Lost.IsZero() {
-			t.Lost++
-		}
-		if !first.IsZero() {
-			if !e.Lost.IsZero() && !first.After(e.Lost) {
-				t.InTime++
-			}
-			t.Caught++
-			t.Delays = append(t.Delays, first.Sub(e.Start))
-			if named {
-				t.Named++
-			}
-		}
-	}
-	f := Found{Causes: map[string]int{}}
-	for _, e := range events {
-		var first time.Time
-		named := false
-		for _, i := range e.Tracks {
-			for j, r := range tracks[i].Readings {
-				if r.Time.Before(e.Start) || float64(scores[i].Score[j]) <= alarm {
-					continue
-				}
-				if !r.Time.Before(e.Settled().Add(15*time.Minute)) || (!first.IsZero() && !r.Time.Before(first)) {
-					break
-				}
-				first, named = r.Time, fits(e.Kind, scores[i].By[j])
-				break
-			}
-		}
-		if first.IsZero() {
-			f.Missed = append(f.Missed, e)
-		}
-		count(fmt.Sprintf("%s of a %s", e.Kind, e.Group), e, first, named)
-		count("all", e, first, named)
+		first, fit := e.caught(tracks, scores, alarm)
+		tallies[name].add(e, first, fit)
+		f.All.add(e, first, fit)
 	}
 	type cause struct{ room, name string }
 	type told struct {
 		at    time.Time
-		right bool // something is wrong with the node, or was
+		right bool
 	}
 	incidents := map[cause][]told{}
 	apart := joined
 	for i, t := range tracks {
 		for j, r := range t.Readings {
 			if !r.Time.Before(from) && float64(scores[i].Score[j]) > alarm {
-				by := cause{t.Room, classOf(scores[i].By[j])}
-				right := slices.ContainsFunc(t.Events, func(e fault.Fault) bool { return wrongAt(e, r.Time) })
-				incidents[by] = append(incidents[by], told{r.Time, right})
+				by := cause{t.Room, classOf(scores[i].by(j))}
+				incidents[by] = append(incidents[by], told{r.Time, t.wrongAt(r.Time)})
 			}
 		}
 		if n := len(t.Readings); n > 1 {
@@ -333,7 +336,6 @@ func Compare(tracks []Track, events []Event, scores []Scores, alarm float64, fro
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(tallies)) {
-		slices.Sort(tallies[name].Delays)
 		f.Tallies = append(f.Tallies, *tallies[name])
 	}
 	return f

@@ -17,6 +17,7 @@ type Track struct {
 	Node, Room string
 	Readings   []reading.Reading
 	Events     []fault.Fault // by their start; those of the whole room too
+	Labels     []bool        // of a recording, whether a reading is anomalous; nil where it does not say
 }
 
 // Options are the conditions of a replay.
@@ -33,23 +34,24 @@ type Scores struct {
 	Score []float32
 	By    []string // statistic or cause of the cooling path, of alarms at a budget of 4
 	// Episodes are those at a budget of 1, by their start.
-	Episodes []Episode
+	Episodes []anomaly.Episode
 }
 
-// Episode is one with the reason of its first alarm.
-type Episode struct {
-	anomaly.Episode
-
-	First anomaly.Reason
+// by is the reason of an alarm; empty for a detector that gives none.
+func (s Scores) by(i int) string {
+	if s.By == nil {
+		return ""
+	}
+	return s.By[i]
 }
 
 // extended returns episodes with one more alarm.
-func extended(episodes []Episode, at time.Time, reason anomaly.Reason) []Episode {
+func extended(episodes []anomaly.Episode, at time.Time) []anomaly.Episode {
 	if last := len(episodes) - 1; last >= 0 && !at.After(episodes[last].End.Add(anomaly.Joined)) {
 		episodes[last].End = at
 		return episodes
 	}
-	return append(episodes, Episode{anomaly.Episode{Start: at, End: at}, reason})
+	return append(episodes, anomaly.Episode{Start: at, End: at})
 }
 
 // node is a track that is played.
@@ -167,17 +169,16 @@ func (n *node) judge(w reading.Window, r reading.Reading, c *anomaly.Calibration
 	}
 	n.scores.Score[n.Next] = float32(score)
 	if score > anomaly.Alarm(mostBudget) {
-		reason := c.Explain(n.track.Node, n.track.Room, r, v)
-		n.scores.By[n.Next] = reason.Statistic.String()
+		n.scores.By[n.Next] = c.Explain(n.track.Node, n.track.Room, r, v).Statistic.String()
 		switch {
 		case cooling:
 			n.scores.By[n.Next] = told.Cause
 		case anew:
 			n.scores.By[n.Next] = "digits"
 		}
-		if score > anomaly.Alarm(1) {
-			n.scores.Episodes = extended(n.scores.Episodes, r.Time, reason)
-		}
+	}
+	if score > anomaly.Alarm(1) {
+		n.scores.Episodes = extended(n.scores.Episodes, r.Time)
 	}
 	at := r.Time.Truncate(time.Hour)
 	if len(n.hours) == 0 || !n.hours[len(n.hours)-1].Start.Equal(at) {
@@ -196,7 +197,7 @@ func past(nodes []*node, now time.Time, judge func(int, anomaly.Episode) bool) [
 		}
 		episodes := n.scores.Episodes
 		for ; judge != nil && n.judged < len(episodes) && now.Sub(episodes[n.judged].End) > anomaly.Joined; n.judged++ {
-			if e := episodes[n.judged].Episode; judge(i, e) {
+			if e := episodes[n.judged]; judge(i, e) {
 				n.right = append(n.right, e)
 			}
 		}
