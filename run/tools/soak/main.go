@@ -22,7 +22,7 @@ func main() {
 }
 
 func run(ctx context.Context, arguments []string) error {
-	s := soak{out: os.Stdout, clock: time.Now, speed: 5, outage: 5 * time.Second, userCount: 10}
+	s := soak{out: os.Stdout, clock: time.Now, speed: 5, outage: 5 * time.Second}
 	flags := flag.NewFlagSet("soak", flag.ContinueOnError)
 	flags.DurationVar(&s.duration, "duration", 10*time.Minute, "how long nodes send")
 	flags.IntVar(&s.nodes, "nodes", 2000, "simulated nodes, on two sites")

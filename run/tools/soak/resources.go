@@ -16,12 +16,11 @@ import (
 // sampleInterval is the time between two samples.
 const sampleInterval = 2 * time.Second
 
-// usage is what a process used, a value for each sample: bytes resident, threads, file
-// descriptors.
+// usage is what a process used, a value for each sample: bytes resident, file descriptors.
 type usage struct {
 	*processtest.Process
 
-	memory, threads, files []float64
+	memory, files []float64
 }
 
 // sample adds the values of now, where the system has /proc.
@@ -36,7 +35,6 @@ func (u *usage) sample() error {
 		return fmt.Errorf("resources of %s: %w", u.Name, err)
 	}
 	u.memory = append(u.memory, float64(stat.ResidentMemory()))
-	u.threads = append(u.threads, float64(stat.NumThreads))
 	u.files = append(u.files, float64(files))
 	return nil
 }
@@ -90,7 +88,6 @@ const (
 	memoryGrowth, memoryTolerance = 0.20, 12 << 20
 	windowBytes                   = 4 << 10
 	fileTolerance                 = maxOutstanding + 32
-	threadTolerance               = 8
 	// connectionsPerProcess is DB_MAX_CONNS. More than that for each process means
 	// that connections of killed processes are still open.
 	connectionsPerProcess, connectionTolerance = 4, 4
@@ -111,9 +108,7 @@ func (r *resources) check(duration time.Duration, nodes int) error {
 		if duration >= minMemoryRun {
 			errs = append(errs, grew(p.Name+"'s memory in bytes", p.memory, memoryGrowth, float64(memoryTolerance+nodes*windowBytes)))
 		}
-		errs = append(errs,
-			grew(p.Name+"'s open files", p.files, 0, fileTolerance),
-			grew(p.Name+"'s threads", p.threads, 0, threadTolerance))
+		errs = append(errs, grew(p.Name+"'s open files", p.files, 0, fileTolerance))
 	}
 	backend := len(r.cluster.Processes()) - len(r.cluster.Gateways)
 	if n := trendOf(r.connections).end; n > float64(connectionsPerProcess*backend+connectionTolerance) {

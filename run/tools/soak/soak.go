@@ -45,7 +45,7 @@ type soak struct {
 	duration           time.Duration
 	chaosEvery, outage time.Duration
 	events             []string // of chaos, by name; nil for all
-	nodes, userCount   int
+	nodes              int
 	speed              float64
 	seed               uint64
 	dir                string
@@ -180,10 +180,9 @@ func (s *soak) runLoad(ctx context.Context) error {
 	for _, site := range s.sites {
 		running.Go(func() { _ = site.Run(ctx) }) // it never fails
 	}
-	for i := range s.userCount {
-		running.Go(func() { s.users.browse(ctx, i) })
+	for _, user := range s.users.all {
+		running.Go(func() { s.users.browse(ctx, user) })
 	}
-	running.Go(func() { s.users.validatePredictions(ctx) })
 	running.Go(func() { s.resources.run(ctx) })
 	running.Go(func() { s.settleLedger(ctx) })
 	running.Wait()

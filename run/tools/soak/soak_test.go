@@ -20,7 +20,7 @@ func TestSoak(t *testing.T) {
 		var output bytes.Buffer
 		s := soak{
 			duration: duration, chaosEvery: time.Second, outage: time.Second,
-			nodes: 100, speed: 30, userCount: 3, seed: 1, dir: folder(t), programs: programs, out: &output, clock: time.Now, events: missing,
+			nodes: 100, speed: 30, seed: 1, dir: folder(t), programs: programs, out: &output, clock: time.Now, events: missing,
 		}
 		err := s.run(t.Context())
 		t.Log(output.String())

@@ -23,10 +23,11 @@ type users struct {
 	all   []*user
 	owner map[string]*user // by node
 
-	mu       sync.Mutex
-	calls    int
-	failed   []failure
-	verdicts []verdict
+	mu     sync.Mutex
+	calls  int
+	failed []failure
+	// Predictions that were sent, those that the API said to have recorded, and their verdicts that it confirmed.
+	predicted, recorded, validated int
 }
 
 // user is one customer's user.
@@ -44,14 +45,6 @@ type failure struct {
 	from, to time.Time
 	call     string
 	text     string
-}
-
-// verdict is a recorded prediction and the user's answer to it, as far as the API
-// confirmed them.
-type verdict struct {
-	at       time.Time // of the prediction: its identity
-	recorded bool      // the API confirmed it
-	feedback string    // what the API confirmed; empty for nothing
 }
 
 func newUsers(api string, clock func() time.Time) *users {
@@ -108,17 +101,13 @@ func (u *users) thresholdsOf(node string) alert.Thresholds {
 	return alert.Defaults()
 }
 
-// The time between two requests of a user. The dashboard polls every 15 s; each of
-// our users stands for several open pages.
-const (
-	browseInterval  = 2 * time.Second
-	verdictInterval = 500 * time.Millisecond
-)
+// browseInterval is the time between two looks of a user. The dashboard polls every 15 s;
+// each of our users stands for several open pages.
+const browseInterval = 2 * time.Second
 
 // browse sends the requests of the dashboard's pages in a loop: the overview, then
-// a room, then a sensor.
-func (u *users) browse(ctx context.Context, number int) {
-	c := u.session(ctx, u.all[number%len(u.all)])
+// a room, then a sensor, and a verdict.
+func (u *users) browse(ctx context.Context, c *user) {
 	for round := 0; pause.For(ctx, browseInterval) == nil; round++ {
 		room := fmt.Sprintf("/api/v1/server_rooms/list_rooms/%d", c.ID)
 		var rooms []struct {
@@ -141,45 +130,29 @@ func (u *users) browse(ctx context.Context, number int) {
 		u.call(ctx, c, http.MethodGet, "/api/v1/data/stats/"+node+"?period=24h", nil, nil)
 		u.call(ctx, c, http.MethodGet, "/api/v1/alerts/history", nil, nil)
 		u.call(ctx, c, http.MethodGet, "/api/v1/prediction-feedback/stats", nil, nil)
+		u.validatePrediction(ctx, c, round)
 	}
 }
 
-// session returns a copy of the user with a token of its own.
-func (u *users) session(ctx context.Context, c *user) *user {
-	own := *c
-	own.APIUser = &system.APIUser{Base: u.api}
-	for own.SignIn(ctx, own.credentials, own.name) != nil && pause.For(ctx, browseInterval) == nil {
-		continue
+// validatePrediction records a prediction and marks it as right or wrong.
+func (u *users) validatePrediction(ctx context.Context, c *user, round int) {
+	var created struct {
+		ID int64 `json:"id"`
 	}
-	return &own
-}
-
-// validatePredictions records predictions and marks them as right or wrong.
-func (u *users) validatePredictions(ctx context.Context) {
-	validators := make([]*user, len(u.all))
-	for i, c := range u.all {
-		validators[i] = u.session(ctx, c)
+	recorded := u.call(ctx, c, http.MethodPost, "/api/v1/prediction-feedback", map[string]any{
+		"sensor_id": c.nodes[round%len(c.nodes)], "timestamp": u.clock().UTC().Format(time.RFC3339Nano),
+		"predicted_temp": 21.5, "predicted_humidity": 40, "actual_temp": 22.5, "actual_humidity": 41, "anomaly_predicted": round%5 == 0,
+	}, &created)
+	validated := recorded && u.call(ctx, c, http.MethodPut, fmt.Sprintf("/api/v1/prediction-feedback/%d", created.ID),
+		map[string]string{"feedback": []string{"ok", "not_ok"}[round%2]}, nil)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.predicted++
+	if recorded {
+		u.recorded++
 	}
-	for n := 0; pause.For(ctx, verdictInterval) == nil; n++ {
-		c := validators[n%len(validators)]
-		v := verdict{at: u.clock().UTC().Truncate(time.Microsecond)}
-		prediction := map[string]any{
-			"sensor_id": c.nodes[n%len(c.nodes)], "timestamp": v.at.Format(time.RFC3339Nano),
-			"predicted_temp": 21.5, "predicted_humidity": 40, "actual_temp": 22.5, "actual_humidity": 41, "anomaly_predicted": n%5 == 0,
-		}
-		var created struct {
-			ID int64 `json:"id"`
-		}
-		v.recorded = u.call(ctx, c, http.MethodPost, "/api/v1/prediction-feedback", prediction, &created)
-		if v.recorded {
-			feedback := []string{"ok", "not_ok"}[n%2]
-			if u.call(ctx, c, http.MethodPut, fmt.Sprintf("/api/v1/prediction-feedback/%d", created.ID), map[string]string{"feedback": feedback}, nil) {
-				v.feedback = feedback
-			}
-		}
-		u.mu.Lock()
-		u.verdicts = append(u.verdicts, v)
-		u.mu.Unlock()
+	if validated {
+		u.validated++
 	}
 }
 
