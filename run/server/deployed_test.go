@@ -52,7 +52,7 @@ func TestStartsAsDeployed(t *testing.T) {
 	password := users(t, address, suffix)
 
 	migration := exec.CommandContext(t.Context(), program, "migrate")
-	migration.Env = append(components["migrate"].Environ(""), "DATABASE_URL="+address)
+	migration.Env = append(components["migrate"], "DATABASE_URL="+address)
 	if output, err := migration.CombinedOutput(); err != nil {
 		t.Fatalf("migrate: %v\n%s", err, output)
 	}
@@ -66,7 +66,7 @@ func TestStartsAsDeployed(t *testing.T) {
 			bqtest.Column("temperature", "FLOAT"), bqtest.Column("humidity", "FLOAT"),
 		}}
 	})
-	service := functiontest.Start(t, program, append(components["api"].Environ(secret),
+	service := functiontest.Start(t, program, append(components["api"], "SECRET_KEY="+secret,
 		"DATABASE_URL="+own.String(), "PUBSUB_EMULATOR_HOST="+topics.Addr, "STORAGE_EMULATOR_HOST=127.0.0.1:1",
 		"BIGQUERY_EMULATOR_HOST="+table.URL, "BIGQUERY_STORAGE_EMULATOR_HOST=127.0.0.1:1")...)
 	user := &visitor{t: t, base: service.URL}

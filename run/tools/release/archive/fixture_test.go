@@ -67,7 +67,7 @@ func newFixture(t *testing.T, program, name string) *fixture {
 	database := p.database(name, suffix)
 	p.topics()
 	p.bucket()
-	p.Process = functiontest.Start(t, program, append(components[name].Environ(""),
+	p.Process = functiontest.Start(t, program, append(components[name],
 		// Set by Cloud Run functions; the target is what terraform calls entry_point. See
 		// https://cloud.google.com/functions/docs/configuring/env-var#runtime_environment_variables_set_automatically.
 		"FUNCTION_TARGET="+name, "FUNCTION_SIGNATURE_TYPE=http", "K_SERVICE="+name, "K_REVISION="+name+"-00001-abc",

@@ -7,10 +7,8 @@
 package tfenv
 
 import (
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/caarlos0/env/v11"
@@ -61,42 +59,15 @@ func DatabaseUser(component, suffix string) string {
 	return "coldaisle-" + component + suffix + "@stand-in.iam"
 }
 
-// Component is the environment of one component.
-type Component struct {
-	// Environment maps variables to their values.
-	Environment map[string]string
-	// Secrets are the variables that Secret Manager fills.
-	Secrets []string
-}
-
-// Environ returns the environment in the form of os.Environ, with value for each
-// secret.
-func (p Component) Environ(value string) []string {
-	var environ []string
-	for _, name := range slices.Sorted(maps.Keys(p.Environment)) {
-		environ = append(environ, name+"="+p.Environment[name])
-	}
-	for _, name := range p.Secrets {
-		environ = append(environ, name+"="+value)
-	}
-	return environ
-}
-
-// Mismatches compares a component's environment with the config struct that reads it,
+// Mismatches compares an environment with the config struct that reads it,
 // and returns a line for each variable that only one of them has. settings points to
 // the struct.
-func Mismatches(tb testing.TB, component Component, settings any) (lines []string) {
+func Mismatches(tb testing.TB, environ []string, settings any) (lines []string) {
 	tb.Helper()
-	read, set := map[string]bool{}, map[string]bool{}
-	for name := range component.Environment {
-		set[name] = true
-	}
-	for _, name := range component.Secrets {
-		set[name] = true
-	}
+	read, set := map[string]bool{}, env.ToMap(environ)
 	for _, field := range must.Get(env.GetFieldParamsWithOptions(settings, env.Options{Environment: map[string]string{}}))(tb) {
 		read[field.Key] = true
-		if field.Required && !set[field.Key] {
+		if _, ok := set[field.Key]; field.Required && !ok {
 			lines = append(lines, field.Key+" is required and not set")
 		}
 	}
@@ -108,9 +79,9 @@ func Mismatches(tb testing.TB, component Component, settings any) (lines []strin
 	return lines
 }
 
-// Read returns the components by name. folder is the configuration's; suffix goes into
-// the database users, see [DatabaseUser].
-func Read(tb testing.TB, folder, suffix string) map[string]Component {
+// Read returns the components' environments by name, in the form of os.Environ; what Secret Manager fills is empty.
+// folder is the configuration's; suffix goes into the database users, see [DatabaseUser].
+func Read(tb testing.TB, folder, suffix string) map[string][]string {
 	tb.Helper()
 	variables := defaults(tb, filepath.Join(folder, "variables.tf"))
 	variables["project_id"] = cty.StringVal(Project)
@@ -132,16 +103,16 @@ func Read(tb testing.TB, folder, suffix string) map[string]Component {
 			"merge": stdlib.MergeFunc,
 		},
 	}, filepath.Join(folder, "size.tf"), filepath.Join(folder, "environment.tf"))
-	components := map[string]Component{}
+	components := map[string][]string{}
 	for name, environment := range found["environment"].AsValueMap() {
-		component := Component{Environment: map[string]string{}}
 		for variable, value := range environment.AsValueMap() {
-			component.Environment[variable] = must.Get(convert.Convert(value, cty.String))(tb).AsString()
+			components[name] = append(components[name], variable+"="+must.Get(convert.Convert(value, cty.String))(tb).AsString())
 		}
-		if secrets := found["secrets"]; secrets.Type().HasAttribute(name) {
-			component.Secrets = slices.Sorted(maps.Keys(secrets.GetAttr(name).AsValueMap()))
+	}
+	for name, secrets := range found["secrets"].AsValueMap() {
+		for variable := range secrets.AsValueMap() {
+			components[name] = append(components[name], variable+"=")
 		}
-		components[name] = component
 	}
 	return components
 }
