@@ -78,7 +78,8 @@ func TestBudgetFollows(t *testing.T) {
 func TestAgainstAnotherComputation(t *testing.T) {
 	t.Parallel()
 	message := must.Get(messageBytes())(t)
-	hourly, charts := pageRequests()
+	visit, untouched := pageRequests()
+	hourly := 30*visit + 2.4*untouched
 	above := func(used, free, price float64) float64 { return math.Max(used-free, 0) * price }
 	const second, gibibyte = 730 * 60 * 60, 1 << 30
 	for _, c := range []struct {
@@ -121,7 +122,7 @@ func TestAgainstAnotherComputation(t *testing.T) {
 		bigquery := math.Max(0, stored*3*.02+stored*9*.01-.2) + above(stored, 2048, .025)
 		day := readings / days * 48
 		chart := 2 * math.Max(10<<20, math.Min(day, 128<<20))
-		bigquery += above(dashboards*8*days*charts/2/100*chart, 1<<40, 6.25/(1<<40))
+		bigquery += above(dashboards*8*days*30/2/100*chart, 1<<40, 6.25/(1<<40))
 		published := readings*3*math.Max(message, 1000) + readings/1000*2*1000
 		logs := above(((asked+262_800)*1000+2*c.ingests*730*60*800)/gibibyte, 50, .5)
 		rest := asked*10*1024/gibibyte*.12 + 2.2 + 22*730*120*.35e-6 + .2 + .96

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"coldaisle.dev/shared/reading"
@@ -72,10 +71,9 @@ const (
 	pageNodes      = 50.0                // nodes on one open dashboard
 	openHours      = 8.0                 // hours a day that it is open
 	poll           = 15.0                // seconds between its requests for the overview
-	pageShare      = 0.1                 // of the time that it shows a sensor, and as much another page
-	viewsPerHour   = 12.0                // sensors looked at per open dashboard, by the chart of a day and by that of a week
+	pageShare      = 0.2                 // of the time that it shows another page than the overview
+	visitsPerHour  = 30.0                // visits to the day and the week of twelve sensors, and to six other pages
 	idleSpan       = 300.0               // seconds in which the requests of an idle page are counted
-	visitsPerHour  = 6.0                 // visits to other pages, each as dear as the dearest
 	apiPerInstance = 100.0               // requests a second that an instance of the API takes
 	block          = 128 * mib           // smallest unit that clustering can skip
 	oldShare       = 0.01                // charts of a day that is older than the raw days
@@ -128,7 +126,7 @@ type monthlyCost struct {
 	ByRequest, ByInstance, Functions float64 // Functions: the cheaper of both
 	API, Logs, Egress, Upkeep        float64 // Upkeep: alerts, images and a release
 	PushLogs, Nightly                float64 // not in Total: what request logs of the functions would cost; each night
-	Chart, Month                     float64 // bytes that a chart of an old day, and 30 days of all nodes scan
+	Chart, Month                     float64 // MiB that a chart of an old day, and GiB that 30 days of all nodes scan
 	Total, PerNodeYear               float64
 }
 
@@ -146,11 +144,13 @@ func compute(nodes int, small bool, message float64) monthlyCost {
 
 	day := b.Readings / days * rowBytes
 	open := math.Ceil(float64(nodes)/pageNodes) * openHours * days // hours of dashboards
-	b.Month = 30 * day
-	b.Chart = 2 * scannedBytes(day) // a day of some time zone
-	hourly, charts := pageRequests()
-	b.BigQuery += max(0, open*charts/2*oldShare*b.Chart/tib-queryFreeTiB) * queryPerTiB // the other half are of weeks
-	requests := open * (3600/poll + hourly)
+	b.Month = 30 * day / gib
+	chart := 2 * scannedBytes(day) // a day of some time zone
+	b.Chart = chart / mib
+	// Of charts, one at a visit, the other half are of weeks.
+	b.BigQuery += max(0, open*visitsPerHour/2*oldShare*chart/tib-queryFreeTiB) * queryPerTiB
+	visit, untouched := pageRequests()
+	requests := open * (3600/poll + visitsPerHour*visit + 3600/idleSpan*pageShare*untouched)
 	served := busy(requests/(openHours*days*3600), apiPerInstance, openHours*days*3600)
 	// Without the free tier, which the functions use up.
 	b.API = served*(cpu*runPerCPU+memory*runPerGiB) + requests/1e6*runPerMillion
@@ -189,48 +189,23 @@ func compute(nodes int, small bool, message float64) monthlyCost {
 //go:embed requests.json
 var requests []byte
 
-// counts are requests by page and operation.
-type counts map[string]map[string]float64
-
-// of sums a page's requests; dearest is the sum of the page that makes most of them, a
-// sensor's excepted.
-func (c counts) of(page string) (sum float64) {
-	for _, n := range c[page] {
-		sum += n
-	}
-	return sum
-}
-
-func (c counts) dearest() (most float64) {
-	for page := range c {
-		if !strings.HasPrefix(page, "sensor") {
-			most = max(most, c.of(page))
-		}
-	}
-	return most
-}
-
-// pageCounts are those of requests.
-func pageCounts() (visits, fiveMinutes counts) {
-	var c struct {
-		Visits      counts `json:"visits"`
-		FiveMinutes counts `json:"five_minutes"`
-	}
-	if err := json.Unmarshal(requests, &c); err != nil {
+// pageRequests are the requests of the page that makes most of them: at a visit, and in five minutes.
+func pageRequests() (visit, untouched float64) {
+	var pages map[string]map[string]map[string]float64
+	if err := json.Unmarshal(requests, &pages); err != nil {
 		panic(err) // of the file that is compiled in
 	}
-	return c.Visits, c.FiveMinutes
-}
-
-// pageRequests are the requests of an open dashboard in an hour but for those for the
-// overview, and the charts among them.
-func pageRequests() (all, charts float64) {
-	visits, idle := pageCounts()
-	all = viewsPerHour*(visits.of("sensor")+visits.of("sensor, a week")) + visitsPerHour*visits.dearest() +
-		3600/idleSpan*pageShare*(idle.of("sensor")+idle.dearest())
-	const chart = "data/historical" // of a visit to another page one at most
-	charts = viewsPerHour*(visits["sensor"][chart]+visits["sensor, a week"][chart]) + visitsPerHour + 3600/idleSpan*pageShare*idle["sensor"][chart]
-	return all, charts
+	most := func(when string) (most float64) {
+		for _, operations := range pages[when] {
+			sum := 0.0
+			for _, n := range operations {
+				sum += n
+			}
+			most = max(most, sum)
+		}
+		return most
+	}
+	return most("visits"), most("five_minutes")
 }
 
 // busy returns for how many of the seconds in which requests come at a rate, at random, instances are
