@@ -1,16 +1,15 @@
 package system
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"path/filepath"
 	"time"
 
+	"coldaisle.dev/edge-gateway/api"
 	"coldaisle.dev/edge-gateway/nodesim"
 )
 
@@ -90,9 +89,9 @@ func (s *System) demoUser(ctx context.Context) (*APIUser, Credentials, error) {
 
 // APIUser is a client of the API that signs in as a user does.
 type APIUser struct {
-	Base  string // the API's URL
-	ID    int64  // of the customer, once signed in
-	token string
+	Base   string      // the API's URL
+	ID     int64       // of the customer, once signed in
+	header http.Header // which says who it is
 }
 
 // errTaken says that the customer exists with other credentials.
@@ -105,22 +104,21 @@ func (p *APIUser) SignIn(ctx context.Context, credentials Credentials, username 
 		Token      string `json:"access_token"`
 		CustomerID int64  `json:"customer_id"`
 	}
-	status, err := p.Call(ctx, http.MethodPost, "/api/v1/customers/login", body, &granted)
-	if status == http.StatusUnauthorized {
+	err := p.Call(ctx, http.MethodPost, "/api/v1/customers/login", body, &granted)
+	if api.IsStatus(err, http.StatusUnauthorized) {
 		body["username"] = username
-		status, err = p.Call(ctx, http.MethodPost, "/api/v1/customers/register", body, nil)
-		if status == http.StatusBadRequest {
+		if err = p.Call(ctx, http.MethodPost, "/api/v1/customers/register", body, nil); api.IsStatus(err, http.StatusBadRequest) {
 			err = fmt.Errorf("%w: %w", errTaken, err)
 		}
 		if err != nil {
 			return fmt.Errorf("register %s: %w", credentials.Email, err)
 		}
-		_, err = p.Call(ctx, http.MethodPost, "/api/v1/customers/login", body, &granted)
+		err = p.Call(ctx, http.MethodPost, "/api/v1/customers/login", body, &granted)
 	}
 	if err != nil {
 		return err
 	}
-	p.token, p.ID = granted.Token, granted.CustomerID
+	p.header, p.ID = http.Header{"Authorization": {"Bearer " + granted.Token}}, granted.CustomerID
 	return nil
 }
 
@@ -130,57 +128,28 @@ func (p *APIUser) CreateRoom(ctx context.Context, room string, ids []string) err
 		ID int64 `json:"id"`
 	}
 	for i, id := range ids {
-		status, err := p.Call(ctx, http.MethodGet, "/api/v1/sensors/sensor/"+id, nil, nil)
+		err := p.Call(ctx, http.MethodGet, "/api/v1/sensors/sensor/"+id, nil, nil)
 		if err == nil {
 			continue
 		}
-		if status != http.StatusNotFound {
+		if !api.IsStatus(err, http.StatusNotFound) {
 			return err
 		}
 		if created.ID == 0 {
-			if _, err := p.Call(ctx, http.MethodPost, "/api/v1/server_rooms/new_room", map[string]any{"name": room}, &created); err != nil {
+			if err := p.Call(ctx, http.MethodPost, "/api/v1/server_rooms/new_room", map[string]any{"name": room}, &created); err != nil {
 				return err
 			}
 		}
 		sensor := map[string]any{"id": id, "name": fmt.Sprintf("Rack %d", i+1), "type": "ESP32-DHT22", "room_id": created.ID}
-		if _, err := p.Call(ctx, http.MethodPost, "/api/v1/sensors/new_sensor", sensor, nil); err != nil {
+		if err := p.Call(ctx, http.MethodPost, "/api/v1/sensors/new_sensor", sensor, nil); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Call sends a JSON request and decodes the answer into into, if that is not nil. Any
-// status but 2xx is an error.
-func (p *APIUser) Call(ctx context.Context, method, path string, body, into any) (int, error) {
-	encoded, err := json.Marshal(body)
-	if err != nil {
-		return 0, fmt.Errorf("%s %s: %w", method, path, err)
-	}
-	request, err := http.NewRequestWithContext(ctx, method, p.Base+path, bytes.NewReader(encoded))
-	if err != nil {
-		return 0, fmt.Errorf("%s %s: %w", method, path, err)
-	}
-	request.Header.Set("Content-Type", "application/json")
-	if p.token != "" {
-		request.Header.Set("Authorization", "Bearer "+p.token)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return 0, fmt.Errorf("%s %s: %w", method, path, err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	if response.StatusCode > 299 {
-		var problem struct {
-			Detail string `json:"detail"`
-		}
-		_ = json.NewDecoder(response.Body).Decode(&problem) // the status says enough
-		return response.StatusCode, fmt.Errorf("%s %s: %s: %s", method, path, response.Status, problem.Detail)
-	}
-	if into != nil {
-		if err := json.NewDecoder(response.Body).Decode(into); err != nil {
-			return response.StatusCode, fmt.Errorf("%s %s: %w", method, path, err)
-		}
-	}
-	return response.StatusCode, nil
+// Call sends a JSON request as the user, and decodes the answer into into, if that is not nil.
+func (p *APIUser) Call(ctx context.Context, method, path string, body, into any) error {
+	_, err := api.Call(ctx, http.DefaultClient, method, p.Base+path, p.header, body, into)
+	return err
 }

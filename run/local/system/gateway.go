@@ -107,7 +107,7 @@ func (s *System) enrol(ctx context.Context, folder string) (*enrolment.Session, 
 		Revoked bool   `json:"revoked"`
 	}
 	if !valid {
-		if _, err := user.Call(ctx, http.MethodGet, "/api/v1/gateways", nil, &known); err != nil {
+		if err := user.Call(ctx, http.MethodGet, "/api/v1/gateways", nil, &known); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -118,7 +118,7 @@ func (s *System) enrol(ctx context.Context, folder string) (*enrolment.Session, 
 		var created struct {
 			Code string `json:"enrolment_code"`
 		}
-		if _, err := user.Call(ctx, http.MethodPost, "/api/v1/gateways", map[string]any{"name": "Local gateway"}, &created); err != nil {
+		if err := user.Call(ctx, http.MethodPost, "/api/v1/gateways", map[string]any{"name": "Local gateway"}, &created); err != nil {
 			return nil, nil, err
 		}
 		if id, err = enrolment.Enrol(ctx, folder, created.Code, s.APIURL, func(enrolment.Offer) bool { return true }); err != nil {

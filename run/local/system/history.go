@@ -203,7 +203,7 @@ func presentFaults(now time.Time) []fault.Fault {
 // has expired, and maintenance in the past, once.
 func (s *System) setUp(ctx context.Context, user *APIUser, begin time.Time) error {
 	var rules []map[string]any
-	if _, err := user.Call(ctx, http.MethodGet, "/api/v1/rules", nil, &rules); err != nil {
+	if err := user.Call(ctx, http.MethodGet, "/api/v1/rules", nil, &rules); err != nil {
 		return err
 	}
 	if slices.ContainsFunc(rules, func(rule map[string]any) bool { return rule["threshold"] == false }) {
@@ -214,7 +214,7 @@ func (s *System) setUp(ctx context.Context, user *APIUser, begin time.Time) erro
 			ID int64 `json:"id"`
 		} `json:"rooms"`
 	}
-	if _, err := user.Call(ctx, http.MethodGet, "/api/v1/overview", nil, &site); err != nil {
+	if err := user.Call(ctx, http.MethodGet, "/api/v1/overview", nil, &site); err != nil {
 		return err
 	}
 	for _, rule := range rules {
@@ -222,13 +222,13 @@ func (s *System) setUp(ctx context.Context, user *APIUser, begin time.Time) erro
 			continue
 		}
 		rule["limit"] = 70
-		if _, err := user.Call(ctx, http.MethodPut, fmt.Sprintf("/api/v1/rules/%.0f", rule["id"]), rule, nil); err != nil {
+		if err := user.Call(ctx, http.MethodPut, fmt.Sprintf("/api/v1/rules/%.0f", rule["id"]), rule, nil); err != nil {
 			return err
 		}
 	}
 	rooms, last := s.Nodes.Rooms(), site.Rooms[len(site.Rooms)-1].ID
 	host := rooms[len(rooms)-1]
-	if _, err := user.Call(ctx, http.MethodPut, "/api/v1/sensors/update_sensor/"+host[len(host)-1], map[string]any{
+	if err := user.Call(ctx, http.MethodPut, "/api/v1/sensors/update_sensor/"+host[len(host)-1], map[string]any{
 		"name": "Host 1", "type": "Server's own sensor", "room_id": last,
 	}, nil); err != nil {
 		return err
@@ -257,7 +257,7 @@ func (s *System) setUp(ctx context.Context, user *APIUser, begin time.Time) erro
 		limit(30, "warning", 2*time.Minute), limit(32, "critical", time.Minute),
 	}
 	for _, c := range calls {
-		if _, err := user.Call(ctx, http.MethodPost, c.path, c.body, nil); err != nil {
+		if err := user.Call(ctx, http.MethodPost, c.path, c.body, nil); err != nil {
 			return err
 		}
 	}
@@ -300,7 +300,7 @@ func (s *System) judgePast(ctx context.Context, user *APIUser) error {
 		Anomaly   bool      `json:"anomaly_predicted"`
 	}
 	// Fewer than the hundred that begin a run by themselves: the run at the end has them all.
-	if _, err := user.Call(ctx, http.MethodGet, "/api/v1/prediction-feedback?status=unvalidated&limit=90", nil, &predictions); err != nil {
+	if err := user.Call(ctx, http.MethodGet, "/api/v1/prediction-feedback?status=unvalidated&limit=90", nil, &predictions); err != nil {
 		return err
 	}
 	for _, p := range predictions {
@@ -308,14 +308,14 @@ func (s *System) judgePast(ctx context.Context, user *APIUser) error {
 		if s.Nodes.Faulty(p.SensorID, p.Timestamp) == p.Anomaly {
 			verdict = "ok"
 		}
-		if _, err := user.Call(ctx, http.MethodPut, fmt.Sprint("/api/v1/prediction-feedback/", p.ID), map[string]string{"feedback": verdict}, nil); err != nil {
+		if err := user.Call(ctx, http.MethodPut, fmt.Sprint("/api/v1/prediction-feedback/", p.ID), map[string]string{"feedback": verdict}, nil); err != nil {
 			return err
 		}
 	}
-	if _, err := user.Call(ctx, http.MethodPost, "/api/v1/incidents/seen", map[string]any{}, nil); err != nil {
+	if err := user.Call(ctx, http.MethodPost, "/api/v1/incidents/seen", map[string]any{}, nil); err != nil {
 		return err
 	}
-	if _, err := user.Call(ctx, http.MethodPost, "/api/v1/ml/retraining/trigger", nil, nil); err != nil {
+	if err := user.Call(ctx, http.MethodPost, "/api/v1/ml/retraining/trigger", nil, nil); err != nil {
 		s.log.WarnContext(ctx, "the demo's models are not trained", "error", err.Error())
 	}
 	return nil

@@ -120,8 +120,7 @@ func answers(u *user) map[string]any {
 func forecast(u *user, node string) (answer any) {
 	u.t.Helper()
 	must.Eventually(u.t, "there is a forecast of "+node, func() bool {
-		_, err := u.Call(u.t.Context(), http.MethodGet, "/api/v1/ml/forecast/"+node, nil, &answer)
-		return err == nil
+		return u.Call(u.t.Context(), http.MethodGet, "/api/v1/ml/forecast/"+node, nil, &answer) == nil
 	})
 	return answer
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"coldaisle.dev/edge-gateway/api"
 	"coldaisle.dev/edge-gateway/nodesim"
 	"coldaisle.dev/run/tools/ledger"
 	"coldaisle.dev/shared/logging"
@@ -246,12 +248,17 @@ func (env *environment) finish() error {
 	return env.ledger.Close(env.t.Context(), db)
 }
 
-// call calls the API as a signed-in user and returns the status.
+// call calls the API as a signed-in user and returns the status; 0 for no answer.
 func (env *environment) call(path string) int {
 	ctx, cancel := context.WithTimeout(env.t.Context(), time.Minute)
 	defer cancel()
-	status, _ := env.users.all[0].Call(ctx, "GET", path, nil, nil)
-	return status
+	err := env.users.all[0].Call(ctx, "GET", path, nil, nil)
+	if answered, ok := errors.AsType[*api.StatusError](err); ok {
+		return answered.Status
+	} else if err != nil {
+		return 0
+	}
+	return 200
 }
 
 // waitRecovered waits until the API answers again.

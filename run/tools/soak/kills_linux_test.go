@@ -314,7 +314,7 @@ func settle(t *testing.T, local *localSystem, account *ledger.Ledger, nodes []st
 	for _, node := range nodes {
 		var readings []json.RawMessage
 		path := "/api/v1/data/historical/" + node + "?start_time=2020-01-01&end_time=2090-01-01"
-		must.Get(user.Call(ctx, http.MethodGet, path, nil, &readings))(t)
+		must.Do(t, user.Call(ctx, http.MethodGet, path, nil, &readings))
 		shown += len(readings)
 	}
 	sum := account.Sum()

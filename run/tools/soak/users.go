@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"coldaisle.dev/edge-gateway/api"
 	"coldaisle.dev/run/local/system"
 	"coldaisle.dev/shared/alert"
 	"coldaisle.dev/shared/pause"
@@ -89,8 +90,7 @@ func (u *users) register(ctx context.Context, number int) error {
 	}
 	c.thresholds = alert.Thresholds{MaxTemperature: 40, MaxHumidity: 55}
 	thresholds := map[string]float64{"max_temperature": c.thresholds.MaxTemperature, "max_humidity": c.thresholds.MaxHumidity}
-	_, err := c.Call(ctx, http.MethodPost, fmt.Sprintf("/api/v1/alerts/thresholds/%d", c.ID), thresholds, nil)
-	return err
+	return c.Call(ctx, http.MethodPost, fmt.Sprintf("/api/v1/alerts/thresholds/%d", c.ID), thresholds, nil)
 }
 
 // thresholdsOf returns the thresholds of a node's owner.
@@ -165,10 +165,10 @@ func (u *users) call(ctx context.Context, c *user, method, path string, body, in
 	limited, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	began := u.clock()
-	status, err := c.Call(limited, method, path, body, into)
-	if status == http.StatusUnauthorized {
+	err := c.Call(limited, method, path, body, into)
+	if api.IsStatus(err, http.StatusUnauthorized) {
 		if err = c.SignIn(limited, c.credentials, c.name); err == nil {
-			_, err = c.Call(limited, method, path, body, into)
+			err = c.Call(limited, method, path, body, into)
 		}
 	}
 	if ctx.Err() != nil {
