@@ -41,6 +41,8 @@ type key struct{ node, message string }
 
 // sentReading is one reading of a node, with one message id.
 type sentReading struct {
+	key
+
 	temperature, humidity float64
 	attempts              []attempt
 	pending               int // attempts in flight
@@ -110,7 +112,7 @@ func (l *Ledger) begin(k key, temperature, humidity float64) *sentReading {
 	defer l.mu.Unlock()
 	e, ok := l.open[k]
 	if !ok {
-		e = &sentReading{temperature: temperature, humidity: humidity}
+		e = &sentReading{key: k, temperature: temperature, humidity: humidity}
 		l.open[k] = e
 		l.totals.Sent++
 	}

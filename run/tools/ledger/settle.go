@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"coldaisle.dev/shared/alert"
+	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/reading"
 )
 
@@ -84,24 +85,18 @@ func (l *Ledger) settle(ctx context.Context, db *pgxpool.Pool, before time.Time)
 	return problems, nil
 }
 
-// namedReading is a reading with its key.
-type namedReading struct {
-	key
-	sentReading
-}
-
 // endedBefore lists the readings whose last attempt ended before a time, oldest
 // first.
-func (l *Ledger) endedBefore(before time.Time) []namedReading {
+func (l *Ledger) endedBefore(before time.Time) []sentReading {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var due []namedReading
-	for k, e := range l.open {
+	var due []sentReading
+	for _, e := range l.open {
 		if e.pending == 0 && len(e.attempts) > 0 && e.until().Before(before) {
-			due = append(due, namedReading{k, *e})
+			due = append(due, *e)
 		}
 	}
-	slices.SortFunc(due, func(a, b namedReading) int {
+	slices.SortFunc(due, func(a, b sentReading) int {
 		return cmp.Or(a.since().Compare(b.since()), cmp.Compare(a.message, b.message))
 	})
 	return due
@@ -109,7 +104,7 @@ func (l *Ledger) endedBefore(before time.Time) []namedReading {
 
 // closeReading adds a settled reading to the totals and removes it, unless its node has sent
 // it again meanwhile.
-func (l *Ledger) closeReading(i namedReading, totals Totals) {
+func (l *Ledger) closeReading(i sentReading, totals Totals) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if now := l.open[i.key]; now.pending > 0 || len(now.attempts) > len(i.attempts) {
@@ -120,7 +115,7 @@ func (l *Ledger) closeReading(i namedReading, totals Totals) {
 }
 
 // check returns what a reading adds to the totals, or why it does not match.
-func (l *Ledger) check(i namedReading, rows []storedRow) (Totals, string) {
+func (l *Ledger) check(i sentReading, rows []storedRow) (Totals, string) {
 	var totals Totals
 	accepted, silent := false, 0
 	for _, a := range i.attempts {
@@ -200,7 +195,7 @@ type storedRow struct {
 
 // storedRows finds the rows of a batch's readings, in the time range in which gateways may have
 // set their times. It queries the table and not the API, whose queries hide duplicates.
-func (l *Ledger) storedRows(ctx context.Context, db *pgxpool.Pool, batch []namedReading) (map[key][]storedRow, error) {
+func (l *Ledger) storedRows(ctx context.Context, db *pgxpool.Pool, batch []sentReading) (map[key][]storedRow, error) {
 	nodes, last := map[string]bool{}, time.Time{}
 	for _, i := range batch {
 		nodes[i.node] = true
@@ -230,4 +225,74 @@ func (l *Ledger) storedRows(ctx context.Context, db *pgxpool.Pool, batch []named
 		return nil, fmt.Errorf("rows of %d readings: %w", len(batch), err)
 	}
 	return found, nil
+}
+
+// knownWithin is how long it may take until detection knows a changed rule, or that a node's
+// rules remember something, and the node's next reading has come.
+const knownWithin = time.Minute
+
+// Incidents compares the stored incidents of thresholds with the stored alerts, once
+// nothing is in flight any more. It returns how many incidents there are, and an error
+// for each of the first 20 differences: an alert that is in no incident, or in two; an
+// incident that does not begin with the reading of its first alert, or whose peak is not
+// the highest of its alerts; two that should be one; one that lasts though its node went
+// on without it. Of a reading that a node sent through two gateways an incident has the
+// earlier time, its alert the one that was stored first.
+func Incidents(ctx context.Context, db *pgxpool.Pool) (count int, err error) {
+	rows, err := db.Query(ctx, `
+		WITH i AS (
+		    SELECT * FROM excursions WHERE specified AND merged_into IS NULL
+		), a AS (
+		    SELECT a.*, CASE a.alert_type WHEN 'temperature' THEN t.temperature_changed_at ELSE t.humidity_changed_at END AS changed_at
+		    FROM alerts a
+		    JOIN alert_thresholds t ON t.customer_id = a.customer_id
+		), differences AS (
+		    SELECT format('alert %s of %s at %s is in %s incidents', a.message_id, a.sensor_id, a.timestamp, count(i.id)) AS difference
+		    FROM a
+		    LEFT JOIN i ON i.customer_id = a.customer_id AND i.channel = a.channel AND i.node_id = a.sensor_id COLLATE "C"
+		        AND i.quantity = a.alert_type AND a.timestamp BETWEEN i.start_time AND i.end_time
+		    WHERE a.changed_at IS NULL OR a.timestamp > a.changed_at + @known::interval
+		    GROUP BY a.id, a.message_id, a.sensor_id, a.timestamp
+		    HAVING count(i.id) <> 1
+		    UNION ALL
+		    SELECT format('incident %s of %s from %s to %s has peak %s, its alerts begin %s and have %s',
+		        i.id, i.node_id, i.start_time, i.end_time, i.peak, min(a.timestamp), max(a.value))
+		    FROM i
+		    LEFT JOIN a ON a.customer_id = i.customer_id AND a.channel = i.channel AND a.sensor_id = i.node_id COLLATE "default"
+		        AND a.alert_type = i.quantity AND a.timestamp BETWEEN i.start_time AND i.end_time
+		    GROUP BY i.id, i.channel, i.node_id, i.start_time, i.end_time, i.peak
+		    HAVING max(a.value) IS DISTINCT FROM i.peak OR NOT EXISTS (
+		        SELECT FROM sensor_data.readings r
+		        WHERE r.node_id = i.node_id COLLATE "default" AND r.customer_id = i.channel AND r.timestamp = i.start_time
+		          AND r.message_id = (array_agg(a.message_id ORDER BY a.timestamp))[1])
+		    UNION ALL
+		    SELECT format('incidents %s and %s of %s should be one', i.id, j.id, i.node_id)
+		    FROM i
+		    JOIN i j ON j.rule_id = i.rule_id AND j.channel = i.channel AND j.node_id = i.node_id AND j.id <> i.id AND i.resolution IN ('', 'cleared')
+		        AND j.start_time >= i.start_time AND (i.lasting OR j.start_time < i.end_time + @gap::interval) AND j.resolution IN ('', 'cleared')
+		    UNION ALL
+		    SELECT format('incident %s of %s lasts since %s, its node sent at %s', i.id, i.node_id, i.end_time, n.timestamp)
+		    FROM i
+		    JOIN node_state n ON n.channel = i.channel AND n.node_id = i.node_id
+		    WHERE i.lasting AND n.timestamp > i.end_time + @known::interval
+		)
+		SELECT (SELECT count(*) FROM i), d.difference
+		FROM (SELECT) AS one
+		LEFT JOIN (SELECT difference FROM differences LIMIT 20) d ON true`,
+		pgx.StrictNamedArgs{"known": knownWithin, "gap": incident.JoinGap})
+	if err != nil {
+		return 0, fmt.Errorf("compare incidents: %w", err)
+	}
+	var found []error
+	var difference *string
+	_, err = pgx.ForEachRow(rows, []any{&count, &difference}, func() error {
+		if difference != nil {
+			found = append(found, errors.New(*difference))
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("compare incidents: %w", err)
+	}
+	return count, errors.Join(found...)
 }
