@@ -3,10 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path"
@@ -51,68 +49,31 @@ func functionNames(root string) ([]string, error) {
 	return names, nil
 }
 
-// assemble returns the files of a function's archive by their slashed paths.
+// ownFiles is a template of go list: the files of the module's own packages, below the module's folder.
+const ownFiles = `{{if .Module}}{{if .Module.Main}}{{$folder := slice .ImportPath (len .Module.Path)}}` +
+	`{{range .GoFiles}}{{$folder}}/{{.}}{{"\n"}}{{end}}{{range .EmbedFiles}}{{$folder}}/{{.}}{{"\n"}}{{end}}{{end}}{{end}}`
+
+// assemble returns the files of a function's archive by their slashed paths: those of its entrypoint and of the
+// module's packages that it imports, directly or not, for the platform that functions run on.
 func assemble(ctx context.Context, root, name string) (map[string][]byte, error) {
-	packages, err := importedPackages(ctx, root, "./"+path.Join("functions", name, entrypoint))
+	entry := path.Join("functions", name, entrypoint)
+	output, err := goCommand(ctx, root, "list", "-deps", "-f", ownFiles, "./"+entry)
 	if err != nil {
 		return nil, err
 	}
 	files := map[string][]byte{}
-	for _, p := range packages {
-		folder := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, p.Module.Path), "/")
-		if folder == path.Join("functions", name, entrypoint) {
-			folder = ""
+	for line := range strings.Lines(string(output) + "/go.mod\n/go.sum\n") {
+		file := strings.Trim(line, "/\n")
+		if file == "" {
+			continue // after each package
 		}
-		for _, file := range slices.Concat(p.GoFiles, p.CgoFiles, p.HFiles, p.SFiles, p.EmbedFiles) {
-			content, err := os.ReadFile(filepath.Join(p.Dir, filepath.FromSlash(file)))
-			if err != nil {
-				return nil, fmt.Errorf("read a package's file: %w", err)
-			}
-			files[path.Join(folder, file)] = content
-		}
-	}
-	for _, file := range []string{"go.mod", "go.sum"} {
-		content, err := os.ReadFile(filepath.Join(root, file)) //nolint:gosec // the module that was named
+		content, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(file)))
 		if err != nil {
 			return nil, fmt.Errorf("read the module: %w", err)
 		}
-		files[file] = content
+		files[strings.TrimPrefix(file, entry+"/")] = content
 	}
 	return files, tidyModule(ctx, files)
-}
-
-// goPackage is a package as go list describes it.
-type goPackage struct {
-	ImportPath string
-	Dir        string
-	Module     *struct {
-		Path string
-		Main bool
-	}
-	GoFiles, CgoFiles, HFiles, SFiles, EmbedFiles []string
-}
-
-// importedPackages lists entry and the module's packages that it imports, directly or
-// not, with their files for the platform that functions run on.
-func importedPackages(ctx context.Context, root, entry string) ([]goPackage, error) {
-	output, err := goCommand(ctx, root, "list", "-deps", "-json=ImportPath,Dir,Module,GoFiles,CgoFiles,HFiles,SFiles,EmbedFiles", entry)
-	if err != nil {
-		return nil, err
-	}
-	var packages []goPackage
-	for decoder := json.NewDecoder(bytes.NewReader(output)); ; {
-		var p goPackage
-		err := decoder.Decode(&p)
-		if errors.Is(err, io.EOF) {
-			return packages, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read go list: %w", err)
-		}
-		if p.Module != nil && p.Module.Main {
-			packages = append(packages, p)
-		}
-	}
 }
 
 // tidyModule removes from go.mod and go.sum what the files do not need, and keeps the
