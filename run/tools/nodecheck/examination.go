@@ -23,6 +23,8 @@ const (
 	// A node that sends nothing for minSilence, and for silentIntervals of its own, is silent.
 	minSilence      = 30 * time.Second
 	silentIntervals = 10
+	// lookEvery is the time between two looks whether an examination is over.
+	lookEvery = 50 * time.Millisecond
 	// outageIntervals is how many intervals the gateway is gone.
 	outageIntervals = 4
 	// retryWithin is how many new readings may come before one that failed comes again.
@@ -107,8 +109,6 @@ type examination struct {
 	gateway  http.Handler
 	interval time.Duration
 	clock    func() time.Time
-	done     chan struct{} // closed by end: the script is finished
-	end      func()
 
 	mu       sync.Mutex
 	node     string
@@ -124,6 +124,7 @@ type examination struct {
 	beats         int
 	readings      map[string]*sample
 	step          int       // of the script
+	finished      bool      // the script
 	samples       int       // with ids of their own
 	gone          time.Time // when the gateway went away
 	duringOutage  map[string]bool
@@ -132,9 +133,8 @@ type examination struct {
 }
 
 func newExamination(behind http.Handler, interval time.Duration, clock func() time.Time) *examination {
-	done := make(chan struct{})
 	return &examination{
-		gateway: behind, interval: interval, clock: clock, done: done, end: sync.OnceFunc(func() { close(done) }),
+		gateway: behind, interval: interval, clock: clock,
 		reported: map[string]bool{}, readings: map[string]*sample{}, duringOutage: map[string]bool{},
 	}
 }
@@ -385,9 +385,7 @@ func (e *examination) checkAnswer(r *http.Request, answer *httptest.ResponseReco
 	_ = json.Unmarshal(answer.Body.Bytes(), &said)
 	switch {
 	case answer.Code < 400:
-		if script[e.step] == finished && r.URL.Path == "/api/v1/message" {
-			e.end()
-		}
+		e.finished = e.finished || script[e.step] == finished && r.URL.Path == "/api/v1/message"
 	case answer.Code == http.StatusNotFound, answer.Code == http.StatusMethodNotAllowed:
 		e.report(isWrong, "path "+r.URL.Path, "called %s %s, which the gateway does not have (%d %s)", r.Method, r.URL.Path, answer.Code, said.Error)
 	case said.Reason != "" && r.URL.Path == "/api/v1/message":
@@ -409,13 +407,8 @@ func shortened(body []byte) string {
 func (e *examination) over() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	select {
-	case <-e.done:
-		return true
-	default:
-	}
-	if e.began.IsZero() {
-		return false
+	if e.finished || e.began.IsZero() {
+		return e.finished
 	}
 	now := e.clock()
 	if silence := now.Sub(e.last); silence > max(minSilence, silentIntervals*e.interval) {

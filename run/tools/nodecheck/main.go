@@ -26,6 +26,7 @@ import (
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/config"
 	"coldaisle.dev/shared/logging"
+	"coldaisle.dev/shared/pause"
 )
 
 func main() {
@@ -83,14 +84,8 @@ func check(ctx context.Context, listener net.Listener, interval time.Duration, c
 	server := &http.Server{Handler: e, ReadHeaderTimeout: minSilence}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	for !e.over() && ctx.Err() == nil {
-		select {
-		case <-ticker.C:
-		case <-e.done:
-		case <-ctx.Done():
-		}
+	for !e.over() && pause.For(ctx, lookEvery) == nil {
+		continue
 	}
 	err = server.Close() // the node is not told
 	if stopped := <-served; !errors.Is(stopped, http.ErrServerClosed) {
