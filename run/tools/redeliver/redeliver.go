@@ -15,6 +15,7 @@ import (
 	pubsub "cloud.google.com/go/pubsub/v2/apiv1"
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 
+	"coldaisle.dev/shared/pause"
 	"coldaisle.dev/shared/push"
 )
 
@@ -70,9 +71,8 @@ func (r *redelivery) run(ctx context.Context) (total counts, err error) {
 		err = errors.Join(err, r.giveBack(ctx, retained))
 		total.left = len(retained)
 	}()
-	idleTimer := time.NewTimer(r.idle)
-	defer idleTimer.Stop()
-	for r.limit == 0 || r.posted < r.limit {
+	const pulls = 10 // within idle
+	for empty := 0; empty <= pulls && (r.limit == 0 || r.posted < r.limit); {
 		messages, err := r.pull(ctx)
 		if err != nil {
 			return total, err
@@ -82,7 +82,7 @@ func (r *redelivery) run(ctx context.Context) (total counts, err error) {
 			_, again := retained[received.GetMessage().GetMessageId()]
 			retained[received.GetMessage().GetMessageId()] = received.GetAckId()
 			if !again {
-				idleTimer.Reset(r.idle)
+				empty = 0
 			}
 		}
 		for _, received := range messages {
@@ -93,12 +93,9 @@ func (r *redelivery) run(ctx context.Context) (total counts, err error) {
 		if len(messages) > 0 {
 			continue
 		}
-		select {
-		case <-ctx.Done():
-			return total, fmt.Errorf("redeliver: %w", ctx.Err())
-		case <-idleTimer.C:
-			return total, nil
-		case <-time.After(r.idle / 10):
+		empty++
+		if err := pause.For(ctx, r.idle/pulls); err != nil {
+			return total, fmt.Errorf("redeliver: %w", err)
 		}
 	}
 	return total, nil
