@@ -23,20 +23,18 @@ type usage struct {
 	memory, files []float64
 }
 
-// sample adds the values of now, where the system has /proc.
-func (u *usage) sample() error {
+// sample adds the values of now, where the system has /proc. What is not sampled is not judged.
+func (u *usage) sample() {
 	process, err := procfs.NewProc(u.PID())
 	if err != nil {
-		return fmt.Errorf("resources of %s: %w", u.Name, err)
+		return
 	}
-	stat, err := process.Stat()
-	files, unread := process.FileDescriptorsLen()
-	if err = errors.Join(err, unread); err != nil {
-		return fmt.Errorf("resources of %s: %w", u.Name, err)
+	if stat, err := process.Stat(); err == nil {
+		u.memory = append(u.memory, float64(stat.ResidentMemory()))
 	}
-	u.memory = append(u.memory, float64(stat.ResidentMemory()))
-	u.files = append(u.files, float64(files))
-	return nil
+	if files, err := process.FileDescriptorsLen(); err == nil {
+		u.files = append(u.files, float64(files))
+	}
 }
 
 // resources samples the processes that are never killed, and counts the database
@@ -50,7 +48,7 @@ type resources struct {
 func (r *resources) run(ctx context.Context) {
 	for pause.For(ctx, sampleInterval) == nil {
 		for _, p := range r.watched {
-			_ = p.sample() // what is not sampled is not judged
+			p.sample()
 		}
 		var connections float64
 		err := r.cluster.Database.Pool.QueryRow(ctx, `

@@ -293,8 +293,8 @@ func halfOpen(t scenarioTest) string {
 func openFiles(t *testing.T, p *processtest.Process) int {
 	t.Helper()
 	u := usage{Process: p}
-	if err := u.sample(); err != nil {
-		t.Skip(err) // /proc is Linux's
+	if u.sample(); len(u.files) == 0 {
+		t.Skip("no /proc, which is Linux's")
 	}
 	return int(u.files[0])
 }
