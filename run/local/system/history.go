@@ -63,15 +63,8 @@ func (s *System) arriving() string {
 	case <-s.pastOver:
 		return ""
 	default:
-		return fmt.Sprintf("Simulated readings of the last %s are arriving: %d %%.", inWords(s.options.History), s.pastDone.Load())
+		return fmt.Sprintf("Simulated readings of the last %.3g days are arriving: %d %%.", s.options.History.Hours()/24, s.pastDone.Load())
 	}
-}
-
-func inWords(d time.Duration) string {
-	if days := d.Hours() / 24; days >= 2 { //nolint:mnd // hours of a day
-		return fmt.Sprintf("%.0f days", days)
-	}
-	return fmt.Sprintf("%.0f h", d.Hours())
 }
 
 // past is a pipeline whose clock shows the time of the readings that pass through it: a gateway, and the
@@ -84,15 +77,12 @@ type past struct {
 
 func (p *past) clock() time.Time { return *p.now.Load() }
 
-func (p *past) publish(ctx context.Context, m gateway.Message) error {
+func (p *past) publishReading(ctx context.Context, m gateway.Message) error {
 	return p.push(ctx, m.NodeID, m.Data, "ingest", "detect")
 }
 
-// pastAlerts pushes alerts.
-type pastAlerts struct{ *past }
-
 // Publish implements [detect.Publisher].
-func (p pastAlerts) Publish(ctx context.Context, e alert.Event) error {
+func (p *past) Publish(ctx context.Context, e alert.Event) error {
 	data, err := wire.EncodeAlert(e)
 	if err != nil {
 		return fmt.Errorf("encode an alert: %w", err)
@@ -131,7 +121,7 @@ func (s *System) backfill(ctx context.Context, begin time.Time) error {
 	}
 	p := &past{}
 	p.now.Store(&from)
-	p.handlers = s.handlers(s.pipeline, pastAlerts{p}, coalesce.Wait{}, p.clock)
+	p.handlers = s.handlers(s.pipeline, p, coalesce.Wait{}, p.clock)
 	kept, err := outbox.Open(s.pastOutbox(), outbox.Options{Retain: gateway.OutboxRetention, Clock: p.clock})
 	if err != nil {
 		return fmt.Errorf("the past's gateway: %w", err)
@@ -144,7 +134,7 @@ func (s *System) backfill(ctx context.Context, begin time.Time) error {
 	running, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var components errgroup.Group
-	site := gateway.New(gateway.Config{Batches: gateway.SourcesFile{Sources: s.sources(urlOf(listener))}}, gateway.PublishFunc(p.publish), kept, p.clock, s.log)
+	site := gateway.New(gateway.Config{Batches: gateway.SourcesFile{Sources: s.sources(urlOf(listener))}}, gateway.PublishFunc(p.publishReading), kept, p.clock, s.log)
 	components.Go(func() error { return site.Run(running) })
 	components.Go(func() error { return gateway.Serve(running, listener, site, s.log) })
 	step := func(at time.Time) error {

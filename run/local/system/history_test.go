@@ -41,7 +41,7 @@ func TestPast(t *testing.T) {
 		if told == "" {
 			break
 		}
-		if _, err := fmt.Sscanf(told, "Simulated readings of the last 7 h are arriving: %d %%.", &share); err != nil || share > 100 || share < slices.Max(shares) {
+		if _, err := fmt.Sscanf(told, "Simulated readings of the last 0.292 days are arriving: %d %%.", &share); err != nil || share > 100 || share < slices.Max(shares) {
 			t.Errorf("%q after %d: %v", told, shares, err)
 		}
 		shares = append(shares, share)

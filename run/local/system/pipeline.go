@@ -8,7 +8,12 @@ import (
 	"net/http"
 	"time"
 
+	pubsub "cloud.google.com/go/pubsub/v2"
+	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/functions/detect"
@@ -19,9 +24,11 @@ import (
 	"coldaisle.dev/shared/closing"
 	"coldaisle.dev/shared/coalesce"
 	"coldaisle.dev/shared/config"
+	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/origin"
 	"coldaisle.dev/shared/publisher"
 	"coldaisle.dev/shared/push"
+	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings/pgreadings"
 	"coldaisle.dev/shared/sensorcache"
 	"coldaisle.dev/shared/store"
@@ -29,6 +36,7 @@ import (
 	"coldaisle.dev/shared/store/incidents"
 	"coldaisle.dev/shared/store/learning"
 	"coldaisle.dev/shared/store/pipeline"
+	"coldaisle.dev/shared/wire"
 )
 
 // publishTimeout bounds a publish of the system itself.
@@ -105,4 +113,104 @@ func (s *System) pipelinePool(ctx context.Context) (*pgxpool.Pool, error) {
 	}
 	s.opened.Push("database pool of the pipeline", closing.NoError(pool.Close))
 	return pool, nil
+}
+
+// EnsureTopology creates the topics and subscriptions in gcloud's emulator, where they are
+// missing: it pushes by itself. endpoint returns the URL of a function. A queue has them.
+func EnsureTopology(ctx context.Context, client *pubsub.Client, project string, endpoint func(function string) string, policy queue.Policy) error {
+	policy = policy.WithDefaults()
+	for _, topic := range queue.Topics() {
+		dead := topic + queue.DeadLetterSuffix
+		for _, name := range []string{topic, dead} {
+			_, err := client.TopicAdminClient.CreateTopic(ctx, &pubsubpb.Topic{Name: queue.TopicName(project, name)})
+			if err != nil && status.Code(err) != codes.AlreadyExists {
+				return fmt.Errorf("create topic %s: %w", name, err)
+			}
+		}
+		retained := &pubsubpb.Subscription{Name: queue.SubscriptionName(project, dead), Topic: queue.TopicName(project, dead)}
+		if err := ensureSubscription(ctx, client, retained); err != nil {
+			return err
+		}
+	}
+	for _, route := range queue.Routes() {
+		pushed := &pubsubpb.Subscription{
+			Name: queue.SubscriptionName(project, route.Function), Topic: queue.TopicName(project, route.Topic),
+			AckDeadlineSeconds: int32(queue.PushTimeout.Seconds()),
+			PushConfig:         &pubsubpb.PushConfig{PushEndpoint: endpoint(route.Function)},
+			RetryPolicy: &pubsubpb.RetryPolicy{
+				MinimumBackoff: durationpb.New(policy.MinBackoff), MaximumBackoff: durationpb.New(policy.MaxBackoff),
+			},
+			DeadLetterPolicy: &pubsubpb.DeadLetterPolicy{
+				DeadLetterTopic:     queue.TopicName(project, route.Topic+queue.DeadLetterSuffix),
+				MaxDeliveryAttempts: int32(policy.MaxAttempts), //nolint:gosec // 5 to 100
+			},
+		}
+		if err := ensureSubscription(ctx, client, pushed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func ensureSubscription(ctx context.Context, client *pubsub.Client, wanted *pubsubpb.Subscription) error {
+	_, err := client.SubscriptionAdminClient.CreateSubscription(ctx, wanted)
+	if status.Code(err) == codes.AlreadyExists && wanted.GetPushConfig() != nil {
+		// An emulator that ran before this process still pushes to the port of the one before.
+		err = client.SubscriptionAdminClient.ModifyPushConfig(ctx, &pubsubpb.ModifyPushConfigRequest{
+			Subscription: wanted.GetName(), PushConfig: wanted.GetPushConfig(),
+		})
+	}
+	if err != nil && status.Code(err) != codes.AlreadyExists {
+		return fmt.Errorf("create subscription %s: %w", wanted.GetName(), err)
+	}
+	return nil
+}
+
+// job is what Cloud Scheduler publishes in production, by terraform's main.tf.
+type job struct {
+	every      time.Duration
+	topic      string
+	data       string
+	attributes map[string]string
+}
+
+func jobs() map[string]job {
+	return map[string]job{
+		"probe": {
+			every: incident.ProbeInterval, topic: queue.TopicData,
+			attributes: map[string]string{wire.NodeIDAttribute: reading.ProbeNodeID},
+			data:       `{"node_id":"` + reading.ProbeNodeID + `","message_id":"scheduler","temperature":0,"humidity":0}`,
+		},
+		"daily refresh": {
+			every: 24 * time.Hour, topic: queue.TopicRetraining,
+			data: `{"triggered_by":"` + wire.DailyRefresh + `"}`,
+		},
+	}
+}
+
+// runJob publishes at once and then each time, until ctx ends.
+func (s *System) runJob(ctx context.Context, name string, j job) error {
+	ticker := time.NewTicker(j.every)
+	defer ticker.Stop()
+	message := &pubsubpb.PubsubMessage{Data: []byte(j.data), Attributes: j.attributes}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-s.pastOver: // until then the service is late
+	}
+	for {
+		call, cancel := context.WithTimeout(ctx, publishTimeout)
+		_, err := s.PubSub.TopicAdminClient.Publish(call, &pubsubpb.PublishRequest{
+			Topic: queue.TopicName(Project, j.topic), Messages: []*pubsubpb.PubsubMessage{message},
+		})
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			s.log.WarnContext(ctx, "a scheduled message cannot be published", "job", name, "error", err.Error())
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
 }
