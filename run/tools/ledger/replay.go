@@ -22,8 +22,6 @@ type ReplayReport struct {
 
 	Rows    nodesim.Result
 	Settled time.Duration // from the first row sent until everything was delivered
-
-	differences error
 }
 
 // String lists the figures, one a line.
@@ -31,15 +29,6 @@ func (r ReplayReport) String() string {
 	return fmt.Sprintf("sent %d\nstored %d\nduplicates %d\nalerts %d\nunexplained %d\nreadings/s %.0f to the gateway's answer, %.0f to the stored row",
 		r.Sent, r.Stored, r.Duplicated, r.Alerted, r.Unexplained,
 		r.Rows.PerSecond(), float64(r.Stored)/r.Settled.Seconds())
-}
-
-// Check returns an error for each figure that does not match.
-func (r ReplayReport) Check() error {
-	err := r.differences
-	if r.Rows.Rejected+r.Duplicated > 0 {
-		err = errors.Join(err, fmt.Errorf("%d rows were rejected and %d are stored twice", r.Rows.Rejected, r.Duplicated))
-	}
-	return err
 }
 
 const (
@@ -52,7 +41,7 @@ const (
 
 // Replay registers the recording's nodes as sensors of a new customer of a system that
 // has no others, sends the recording as fast as the gateway answers, waits until it is
-// delivered, and compares. The system's clock may be ahead by so much.
+// delivered, and compares: the report's error says what does not match. The system's clock may be ahead by so much.
 func Replay(ctx context.Context, running *system.System, file io.Reader, clock func() time.Time, ahead time.Duration) (ReplayReport, error) {
 	var report ReplayReport
 	recorded, err := recording.Read(file, nil)
@@ -79,9 +68,12 @@ func Replay(ctx context.Context, running *system.System, file io.Reader, clock f
 		return report, err
 	}
 	report.Settled = clock().Sub(started)
-	report.differences = l.Close(ctx, running.Pool)
+	err = l.Close(ctx, running.Pool)
 	report.Totals = l.Sum()
-	return report, nil
+	if report.Rows.Rejected+report.Duplicated > 0 {
+		err = errors.Join(err, fmt.Errorf("%d rows were rejected and %d are stored twice", report.Rows.Rejected, report.Duplicated))
+	}
+	return report, err
 }
 
 // waitDelivered waits until everything is delivered. An emulator that pushes by itself does
@@ -101,7 +93,7 @@ func (l *Ledger) waitDelivered(ctx context.Context, running *system.System) erro
 		if now := l.clock(); open != before {
 			progress, before = now, open
 		} else if now.Sub(progress) > settleTime {
-			return nil // Check tells what is missing
+			return nil // the comparison tells what is missing
 		}
 		if err := pause.For(ctx, settleInterval); err != nil {
 			return fmt.Errorf("wait for delivery: %w", err)

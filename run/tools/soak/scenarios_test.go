@@ -217,8 +217,7 @@ func clockJump(t scenarioTest) string {
 	report, err := ledger.Replay(t.Context(), s, &series, time.Now, 25*time.Hour)
 	stop()
 	setting.Wait()
-	must.Do(t, err)
-	if err := report.Check(); err != nil {
+	if err != nil {
 		t.Errorf("%v\n%s", err, report)
 	}
 	if set < 3 {
