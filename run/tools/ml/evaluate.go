@@ -9,7 +9,6 @@ import (
 	"math"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"coldaisle.dev/run/tools/ml/trial"
@@ -58,22 +57,13 @@ func evaluate(ctx context.Context, arguments []string, out io.Writer, clock func
 	if sow.seed != 0 {
 		return sow.measure(ctx, tracks, out)
 	}
-	measured := measurable(tracks)
-	var without []string
-	for i, t := range tracks {
-		if !measured[i] {
-			without = append(without, t.Node)
-		}
-	}
-	if len(without) > 0 {
-		_, _ = fmt.Fprintf(out, "not measured for want of labels: %s\n", strings.Join(without, ", "))
-	}
+	tracks = labelled(tracks, out)
 	e := evaluation{Files: paths, Seed: *seed, At: clock().UTC()}
-	if err := e.measure(ctx, tracks, measured); err != nil {
+	if err := e.measure(ctx, tracks); err != nil {
 		return err
 	}
 	_, _ = fmt.Fprint(out, e)
-	if err := onFile(ctx, tracks, measured, out); err != nil {
+	if err := onFile(ctx, tracks, out); err != nil {
 		return err
 	}
 	if *report == "" {
@@ -117,9 +107,9 @@ type evaluation struct {
 // point of a curve.
 type point struct{ x, y float64 }
 
-// measure trains as production does and judges every reading of those measured. The detector learns from the readings
+// measure trains as production does and judges every reading. The detector learns from the readings
 // that it judges, never from their labels, and the forecaster from the first part of them.
-func (e *evaluation) measure(ctx context.Context, nodes []trial.Track, measured []bool) error {
+func (e *evaluation) measure(ctx context.Context, nodes []trial.Track) error {
 	quick := make([]trial.Track, len(nodes))
 	for i, n := range nodes {
 		quick[i] = n.Quickened()
@@ -130,7 +120,7 @@ func (e *evaluation) measure(ctx context.Context, nodes []trial.Track, measured 
 		return err
 	}
 	e.Reason, e.Threshold = result.Metrics.Anomaly.Reason, result.Detector.Threshold
-	e.detect(result.Detector, only(quick, measured))
+	e.detect(result.Detector, quick)
 	if slices.ContainsFunc(nodes, trial.Track.Slow) {
 		e.Forecast.Reason = "not measured: nobody knows what happened within 20 s"
 		return nil

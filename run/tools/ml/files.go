@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"compress/gzip"
 	"encoding/csv"
 	"flag"
@@ -32,7 +33,7 @@ func load(paths []string, out io.Writer) (tracks []trial.Track, err error) {
 			text, err = gzip.NewReader(file)
 		}
 		var found []trial.Track
-		var skipped trial.Skipped
+		var skipped int
 		if err == nil {
 			found, skipped, err = trial.ReadTracks(text)
 		}
@@ -52,9 +53,8 @@ func load(paths []string, out io.Writer) (tracks []trial.Track, err error) {
 			}
 		}
 		_, _ = fmt.Fprintf(out, "%s: %d readings of %d nodes", path, rows, len(found))
-		if skipped != (trial.Skipped{}) {
-			_, _ = fmt.Fprintf(out, "; left out: %d without a temperature, %d impossible, %d of an instant twice",
-				skipped.Empty, skipped.Impossible, skipped.Twice)
+		if skipped > 0 {
+			_, _ = fmt.Fprintf(out, "; %d rows without a temperature, impossible, or of an instant twice", skipped)
 		}
 		_, _ = fmt.Fprintln(out)
 		tracks = append(tracks, found...)
@@ -80,7 +80,7 @@ func parse(flags *flag.FlagSet, arguments []string) error {
 }
 
 // simulate writes the readings of a site in which some nodes have faults.
-func simulate(arguments []string, out io.Writer) (err error) {
+func simulate(arguments []string, out io.Writer) error {
 	flags := flag.NewFlagSet("simulate", flag.ContinueOnError)
 	nodes := flags.Int("nodes", 52, "how many nodes, in rooms of six, of a laboratory of 13")
 	readings := flags.Int("readings", 2880, "of each node, one every 30 s: a day")
@@ -96,8 +96,12 @@ func simulate(arguments []string, out io.Writer) (err error) {
 	m := made(*nodes, *readings, *seed, *laboratory)
 	if *with != "" {
 		m.After = nil
-		if m.Faults, err = readFaults(*with); err != nil {
-			return err
+		content, err := os.ReadFile(*with) //nolint:gosec // what the person named
+		if err == nil {
+			m.Faults, err = fault.Read(bytes.NewReader(content))
+		}
+		if err != nil {
+			return fmt.Errorf("faults in %s: %w", *with, err)
 		}
 	}
 	tracks, _ := m.Tracks()
@@ -133,38 +137,19 @@ func made(nodes, readings int, seed uint64, laboratory bool) trial.Made {
 	return m
 }
 
-func readFaults(path string) ([]fault.Fault, error) {
-	file, err := os.Open(path) //nolint:gosec // what the person named
-	if err != nil {
-		return nil, fmt.Errorf("faults: %w", err)
+// labelled takes the nodes without labels away from those with some, and tells; without labels at all it takes none away.
+func labelled(tracks []trial.Track, out io.Writer) []trial.Track {
+	unlabelled := func(t trial.Track) bool { return t.Labels == nil }
+	with := slices.DeleteFunc(slices.Clone(tracks), unlabelled)
+	if len(with) == 0 || len(with) == len(tracks) {
+		return tracks
 	}
-	defer func() { _ = file.Close() }()
-	faults, err := fault.Read(file)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return faults, nil
-}
-
-// measurable says on which nodes a detector is measured: on those with labels, and on all where none has any.
-func measurable(tracks []trial.Track) []bool {
-	none := !slices.ContainsFunc(tracks, func(t trial.Track) bool { return t.Labels != nil })
-	these := make([]bool, len(tracks))
-	for i, t := range tracks {
-		these[i] = none || t.Labels != nil
-	}
-	return these
-}
-
-// only returns those of all that are to be taken.
-func only[T any](all []T, these []bool) []T {
-	var taken []T
-	for i, one := range all {
-		if these[i] {
-			taken = append(taken, one)
+	for _, t := range tracks {
+		if unlabelled(t) {
+			_, _ = fmt.Fprintf(out, "not measured for want of labels: %s\n", t.Node)
 		}
 	}
-	return taken
+	return with
 }
 
 // decimal writes a value as sensors send it; nothing for none.

@@ -114,11 +114,11 @@ func fleet(ctx context.Context, seed uint64) ([]target, error) {
 		scores, _ := trial.Replay(ctx, tracks, trial.Options{Frozen: now, Single: s.single, Tick: time.Minute})
 		found := caught(s.name, tracks, scores, now, s.least)
 		add(s.name+": false alarms at a budget of 1", "≤ 2", found[0].False, atMost(2), "%.1f")
-		add(s.name+": median delay at a budget of 1, minutes", "", found[0].Delay.Minutes(), nil, "%.0f")
+		add(s.name+": median delay at a budget of 1, minutes", "", found[0].Delay().Minutes(), nil, "%.0f")
 		if s.name != "ordinary faults" {
 			continue
 		}
-		add("first named reason right", "≥ .90", float64(found[0].Right)/float64(max(1, found[0].Caught)), atLeast(.9), "%.2f")
+		add("first named reason right", "≥ .90", share(found[0].Right, found[0].Caught), atLeast(.9), "%.2f")
 		add("PR AUC", "", trial.PRAUC(tracks, scores, now), nil, "%.2f")
 		if err := baselines(ctx, tracks, now, add); err != nil {
 			return nil, err
@@ -139,9 +139,9 @@ func fleet(ctx context.Context, seed uint64) ([]target, error) {
 	scores, _ = trial.Replay(ctx, tracks, trial.Options{Frozen: now, Tick: time.Minute})
 	add("loss of cooling of a whole room: caught at a budget of 1", "", trial.Measure(tracks, scores, anomaly.Alarm(1), now).Share(), nil, "%.2f")
 	steady := trial.Forecast(tracks, now)
-	add("intervals: nodes whose 90 % hold 88 to 92 %", "≥ .95", float64(steady.Covered)/float64(steady.Nodes), atLeast(.95), "%.2f")
-	add("intervals: hours under 70 %", "≤ .12", float64(steady.Poor)/float64(max(1, steady.Hours)), atMost(.12), "%.3f")
-	add("losses of cooling warned of before the limit", "≥ .92", float64(steady.Warned)/float64(max(1, steady.Passed)), atLeast(.92), "%.2f")
+	add("intervals: nodes whose 90 % hold 88 to 92 %", "≥ .95", share(steady.Covered, steady.Nodes), atLeast(.95), "%.2f")
+	add("intervals: hours under 70 %", "≤ .12", share(steady.Poor, steady.Hours), atMost(.12), "%.3f")
+	add("losses of cooling warned of before the limit", "≥ .92", share(steady.Warned, steady.Passed), atLeast(.92), "%.2f")
 	add("lead of those warnings, share of the time there was", "≥ .6", steady.Lead, atLeast(.6), "%.2f")
 	add("false warnings in 30 days of a node, steady rooms", "≤ 2", steady.False, atMost(2), "%.2f")
 	tracks, now = made(true, 1, map[fault.Kind]fault.Rate{fault.Cooling: {PerMonth: 12, Room: true}})
@@ -218,8 +218,8 @@ func verdicts(ctx context.Context, seed uint64, out io.Writer) error {
 }
 
 // onFile compares the recipe and the baselines on recorded tracks: thresholds from the
-// first half, found in the second. All nodes are played, and those measured that are told to be.
-func onFile(ctx context.Context, tracks []trial.Track, measured []bool, out io.Writer) error {
+// first half, found in the second.
+func onFile(ctx context.Context, tracks []trial.Track, out io.Writer) error {
 	begin, end := trial.Span(tracks)
 	now := begin.Add(end.Sub(begin) / 2)
 	scores, _ := trial.Replay(ctx, tracks, trial.Options{Frozen: now})
@@ -238,13 +238,8 @@ func onFile(ctx context.Context, tracks []trial.Track, measured []bool, out io.W
 	case !errors.Is(err, learn.ErrTooFewRows): // too few of them are no reason to measure nothing
 		return err
 	}
-	all := tracks
-	tracks = only(tracks, measured)
-	for i := range detectors {
-		detectors[i].scores = only(detectors[i].scores, measured)
-	}
 	compare(tracks, detectors, now, out)
-	if err := fromTheFirst(ctx, all, out); err != nil {
+	if err := fromTheFirst(ctx, tracks, out); err != nil {
 		return err
 	}
 	f := trial.Forecast(tracks, now)
@@ -321,7 +316,7 @@ func compare(tracks []trial.Track, detectors []detector, now time.Time, out io.W
 				caught = fmt.Sprintf("%3d of %-3d", o.Caught, o.Events)
 			}
 			if o.Caught > 0 {
-				delay = o.Delay.Round(time.Second).String()
+				delay = o.Delay().Round(time.Second).String()
 			}
 			_, _ = fmt.Fprintf(out, "%-44s %8g %10s %12s %10.1f %8s\n", name, budget, caught, delay, o.False, area)
 			name, area = "", ""

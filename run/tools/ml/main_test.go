@@ -96,7 +96,7 @@ func TestEvaluateOddSeries(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "hourly.csv")
 	must.Do(t, os.WriteFile(file, []byte(hourly.String()), 0o600))
 	got := said(t, "evaluate", file)
-	for _, want := range []string{"the forest judges it as if it sent every 30s", "450 of an instant twice", "ROC AUC of the score         not measured", "nobody knows what happened within 20 s"} {
+	for _, want := range []string{"the forest judges it as if it sent every 30s", "450 rows without a temperature, impossible, or of an instant twice", "ROC AUC of the score         not measured", "nobody knows what happened within 20 s"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing in\n%s", want, got)
 		}

@@ -4,10 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"coldaisle.dev/edge-gateway/nodesim/fault"
@@ -69,21 +67,21 @@ func (s sowing) measure(ctx context.Context, tracks []trial.Track, out io.Writer
 	for i, t := range append(one.Tallies, one.All) {
 		delay := "-"
 		if t.Caught > 0 {
-			delay = fmt.Sprintf("%.0f", t.Delays[t.Caught/2].Minutes())
+			delay = fmt.Sprintf("%.0f", t.Delay().Minutes())
 		}
 		lost := ""
 		if t.Lost > 0 {
 			lost = fmt.Sprintf("%d, %.2f", t.Lost, share(t.InTime, t.Lost))
 		}
 		_, _ = fmt.Fprintf(out, "| %s | %d | %.2f | %s | %.2f | %.2f | %s |\n", t.Name, t.Events,
-			share(t.Caught, t.Events), delay, share(t.Named, t.Caught), share(of4[i].Caught, t.Events), lost)
+			t.Share(), delay, share(t.Right, t.Caught), of4[i].Share(), lost)
 	}
 	_, _ = fmt.Fprintf(out, "all by the rate of change against the last 24 h: %.2f caught, %.2f false a node-month\n",
-		share(simple.All.Caught, simple.All.Events), float64(simple.False)/simple.Months)
+		simple.All.Share(), float64(simple.False)/simple.Months)
 	for i, f := range []trial.Found{one, four} {
 		low, high := poisson(f.False)
-		_, _ = fmt.Fprintf(out, "false incidents at budget %d: %d in %.2f node-months, %.2f each (95 %%: %.2f to %.2f); %s\n",
-			[]int{1, 4}[i], f.False, f.Months, float64(f.False)/f.Months, low/f.Months, high/f.Months, named(f.Causes))
+		_, _ = fmt.Fprintf(out, "false incidents at budget %d: %d in %.2f node-months, %.2f each (95 %%: %.2f to %.2f)\n",
+			[]int{1, 4}[i], f.False, f.Months, float64(f.False)/f.Months, low/f.Months, high/f.Months)
 	}
 	return nil
 }
@@ -109,12 +107,4 @@ func poisson(n int) (low, high float64) {
 		return n * math.Pow(1-1/(9*n)+sign*1.96/(3*math.Sqrt(n)), 3)
 	}
 	return of(float64(n), -1), of(float64(n+1), 1)
-}
-
-func named(causes map[string]int) string {
-	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(causes)) {
-		parts = append(parts, fmt.Sprintf("%s %d", name, causes[name]))
-	}
-	return strings.Join(parts, ", ")
 }

@@ -24,16 +24,47 @@ const (
 	month = 30 * 24 * time.Hour
 )
 
-// Outcome is what a detector found at one threshold.
-type Outcome struct {
+// Tally counts what was found of some events.
+type Tally struct {
+	Name           string
 	Events, Caught int
-	Delay          time.Duration // median, of those caught
-	False          float64       // episodes per node and month
-	Right          int           // of those caught whose first reason fits
+	Right          int // of those caught, whose first reason fits
+	Lost, InTime   int // with [Event.Lost], and of these told until then
+
+	delays []time.Duration // of those caught
 }
 
 // Share of the events that were caught.
-func (o Outcome) Share() float64 { return float64(o.Caught) / float64(max(1, o.Events)) }
+func (t Tally) Share() float64 { return float64(t.Caught) / float64(max(1, t.Events)) }
+
+// Delay is the median of those caught.
+func (t Tally) Delay() time.Duration { return median(t.delays) }
+
+// add counts an event that was caught at a time.
+func (t *Tally) add(e Event, first time.Time, fit bool) {
+	t.Events++
+	if !e.Lost.IsZero() {
+		t.Lost++
+	}
+	if first.IsZero() {
+		return
+	}
+	if !e.Lost.IsZero() && !first.After(e.Lost) {
+		t.InTime++
+	}
+	t.Caught++
+	t.delays = append(t.delays, first.Sub(e.Start))
+	if fit {
+		t.Right++
+	}
+}
+
+// Outcome is what a detector found at one threshold.
+type Outcome struct {
+	Tally
+
+	False float64 // episodes per node and month
+}
 
 // fits reports whether the name of an alarm's reason names a kind of fault rightly.
 func fits(kind fault.Kind, by string) bool {
@@ -61,7 +92,6 @@ func fits(kind fault.Kind, by string) bool {
 // Measure compares scores above a threshold with the events from a time on.
 func Measure(tracks []Track, scores []Scores, threshold float64, from time.Time) Outcome {
 	var o Outcome
-	var delays []time.Duration
 	watched := time.Duration(0)
 	episodes := 0
 	for i, t := range tracks {
@@ -69,14 +99,9 @@ func Measure(tracks []Track, scores []Scores, threshold float64, from time.Time)
 			if e.Start.Before(from) {
 				continue
 			}
-			o.Events++
-			if at, fit := (Event{Fault: e, Tracks: []int{i}}).caught(tracks, scores, threshold); !at.IsZero() {
-				o.Caught++
-				delays = append(delays, at.Sub(e.Start))
-				if fit {
-					o.Right++
-				}
-			}
+			event := Event{Fault: e, Tracks: []int{i}}
+			first, fit := event.caught(tracks, scores, threshold)
+			o.add(event, first, fit)
 		}
 		var last time.Time
 		for j, r := range t.Readings {
@@ -90,7 +115,6 @@ func Measure(tracks []Track, scores []Scores, threshold float64, from time.Time)
 		}
 		watched += heard(t.Readings, from)
 	}
-	o.Delay = median(delays)
 	o.False = float64(episodes) * float64(month) / float64(max(1, watched))
 	return o
 }

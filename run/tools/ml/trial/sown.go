@@ -233,23 +233,13 @@ func sowOn(readings []reading.Reading, faults []fault.Fault) []reading.Reading {
 	return sown
 }
 
-// Tally counts what was found of the events of a kind.
-type Tally struct {
-	Name           string
-	Events, Caught int
-	Named          int             // of those caught, whose first reason fits
-	Lost, InTime   int             // with [Event.Lost], and of these told until then
-	Delays         []time.Duration // of those caught, ascending
-}
-
 // Found is what a replay told of sown faults, as people are told: alarms of a room and cause
 // less than half an hour apart are one incident.
 type Found struct {
-	Tallies []Tally        // by kind and group
-	All     Tally          // of all events
-	False   int            // incidents of which no alarm is at a node that a fault befell
-	Causes  map[string]int // of these, by what they are of
-	Months  float64        // of nodes
+	Tallies []Tally // by kind and group
+	All     Tally   // of all events
+	False   int     // incidents of which no alarm is at a node that a fault befell
+	Months  float64 // of nodes
 }
 
 // caught is when an alarm came first at one of an event's tracks, from its start to a quarter of an hour after it has
@@ -269,29 +259,9 @@ func (e Event) caught(tracks []Track, scores []Scores, alarm float64) (first tim
 	return first, fit
 }
 
-// add counts an event that was caught at a time.
-func (t *Tally) add(e Event, first time.Time, fit bool) {
-	t.Events++
-	if !e.Lost.IsZero() {
-		t.Lost++
-	}
-	if first.IsZero() {
-		return
-	}
-	if !e.Lost.IsZero() && !first.After(e.Lost) {
-		t.InTime++
-	}
-	t.Caught++
-	t.Delays = append(t.Delays, first.Sub(e.Start))
-	slices.Sort(t.Delays)
-	if fit {
-		t.Named++
-	}
-}
-
 // Compare compares alarms at a budget with the events from a time on.
 func Compare(tracks []Track, events []Event, scores []Scores, alarm float64, from time.Time) Found {
-	f := Found{All: Tally{Name: "all"}, Causes: map[string]int{}}
+	f := Found{All: Tally{Name: "all"}}
 	tallies := map[string]*Tally{}
 	for _, e := range events {
 		name := fmt.Sprintf("%s of a %s", e.Kind, e.Group)
@@ -321,7 +291,7 @@ func Compare(tracks []Track, events []Event, scores []Scores, alarm float64, fro
 		}
 		f.Months += heard(t.Readings, from).Hours() / month.Hours()
 	}
-	for by, all := range incidents {
+	for _, all := range incidents {
 		slices.SortFunc(all, func(a, b told) int { return a.at.Compare(b.at) })
 		for k, right := 0, false; k < len(all); k++ {
 			right = right || all[k].right
@@ -330,7 +300,6 @@ func Compare(tracks []Track, events []Event, scores []Scores, alarm float64, fro
 			}
 			if !right {
 				f.False++
-				f.Causes[by.name]++
 			}
 			right = false
 		}

@@ -80,22 +80,15 @@ func Judge(tracks []Track, seed uint64, wrong float64) func(track int, e anomaly
 	}
 }
 
-// Skipped counts the rows of a file that gave no reading.
-type Skipped struct {
-	Empty      int // without a temperature
-	Impossible int // with a value that no node can send, or of a time that no reading can have
-	Twice      int // of an instant that the node has already
-}
-
 // ReadTracks reads recorded tracks, each instant once; see [recording.Read] for their form. A humidity that is missing
-// becomes NaN. Readings labelled anomalous within half an hour are one event.
-func ReadTracks(r io.Reader) ([]Track, Skipped, error) {
+// becomes NaN. Readings labelled anomalous within half an hour are one event. It says how many rows gave no reading:
+// without a temperature, with a value that no node can send, of a time that no reading can have, or of an instant twice.
+func ReadTracks(r io.Reader) (tracks []Track, skipped int, err error) {
 	recorded, err := recording.Read(r, new(math.NaN()))
 	if err != nil {
-		return nil, Skipped{}, err
+		return nil, 0, err
 	}
-	skipped := Skipped{Empty: recorded.WithoutTemperature}
-	var tracks []Track
+	skipped = recorded.WithoutTemperature
 	for _, id := range recorded.Nodes {
 		t := Track{Node: id, Room: recorded.Rows[id][0].Room}
 		labelled := false
@@ -109,12 +102,12 @@ func ReadTracks(r io.Reader) ([]Track, Skipped, error) {
 				humidity = reading.MinHumidity
 			}
 			if !reading.InCalendar(row.Time) || reading.ValidateMeasurement(row.Temperature, humidity) != nil {
-				skipped.Impossible++
+				skipped++
 				continue
 			}
 			at := reading.TruncateTime(row.Time)
 			if len(t.Readings) > 0 && t.Readings[len(t.Readings)-1].Time.Equal(at) {
-				skipped.Twice++
+				skipped++
 				continue
 			}
 			t.Readings = append(t.Readings, reading.Reading{
