@@ -70,9 +70,6 @@ type Options struct {
 	StorageEmulator string   `env:"STORAGE_EMULATOR_HOST"` // host:port; empty runs one in this process
 	// BigQuery keeps readings in an emulator, where it names one.
 	BigQuery bqreadings.Config
-	// QuickRetries delivers a message that failed again after 0.2 to 10 s, where
-	// production waits 10 s to 10 min.
-	QuickRetries bool `env:"QUICK_RETRIES"`
 
 	// ModelRefreshInterval is the time between two looks for newly published models;
 	// 0 means a minute.
@@ -132,9 +129,6 @@ func CollectLess() {
 // are stopped again. ctx bounds the start only.
 func Start(ctx context.Context, o Options) (*System, error) {
 	o.Host = cmp.Or(o.Host, "127.0.0.1")
-	if o.QuickRetries {
-		o.Delivery = queue.Policy{MinBackoff: 200 * time.Millisecond, MaxBackoff: 10 * time.Second}
-	}
 	s := &System{options: o, log: o.Log, failed: make(chan error, 8), pastOver: make(chan struct{})}
 	if _, err := os.Stat(s.pastMark()); err == nil || !o.hasPast() {
 		close(s.pastOver)

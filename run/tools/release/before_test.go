@@ -85,7 +85,7 @@ func TestVersionBeforeOnTheNewSchema(t *testing.T) {
 
 	var said logtest.Buffer
 	serve := exec.CommandContext(t.Context(), program, "-nodes", "0", "-api-port", "0", "-gateway-port", "0", "-data", t.TempDir())
-	serve.Env = append(os.Environ(), "DATABASE_URL="+database, "QUICK_RETRIES=true")
+	serve.Env = append(os.Environ(), "DATABASE_URL="+database)
 	serve.Stdout, serve.Stderr = &said, &said
 	must.Do(t, serve.Start())
 	t.Cleanup(func() { _ = serve.Process.Kill(); _ = serve.Wait() })
