@@ -90,31 +90,18 @@ func (s *System) startGateway(ctx context.Context, listener net.Listener) error 
 	return nil
 }
 
-// enrol enrols the gateway to the demo customer by the API, as somebody on site does,
-// unless it is enrolled already. The folder keeps its identity.
+// enrol enrols the gateway to the demo customer by the API, as somebody on site does, at its first start. The folder
+// keeps its identity: without it, as after a revocation, the next start enrols anew.
 func (s *System) enrol(ctx context.Context, folder string) (*enrolment.Session, *clock.Clock, error) {
 	id, err := enrolment.Load(folder)
 	if err != nil {
 		return nil, nil, err
 	}
-	user, _, err := s.demoUser(ctx)
-	valid := id != nil && errors.Is(err, errTaken) // who has the password may revoke it
-	if err != nil && !valid {
-		return nil, nil, err
-	}
-	var known []struct {
-		ID      string `json:"id"`
-		Revoked bool   `json:"revoked"`
-	}
-	if !valid {
-		if err := user.Call(ctx, http.MethodGet, "/api/v1/gateways", nil, &known); err != nil {
+	if id == nil {
+		user, _, err := s.demoUser(ctx)
+		if err != nil {
 			return nil, nil, err
 		}
-	}
-	for _, g := range known {
-		valid = valid || id != nil && g.ID == id.GatewayID && !g.Revoked
-	}
-	if !valid { // the first start with this database, or after a revocation
 		var created struct {
 			Code string `json:"enrolment_code"`
 		}
