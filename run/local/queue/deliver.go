@@ -283,7 +283,8 @@ func (q *Queue) post(ctx context.Context, m *message) {
 	}
 }
 
-// try makes one attempt and returns the answer's status; any but 2xx is an error.
+// try makes one attempt and returns the answer's status; any but 2xx is an error. A function of this
+// process takes the message as it is, another handler a request.
 func try(ctx context.Context, m *message, attempt int) (int, error) {
 	delivered := push.Message{
 		ID: m.content.GetMessageId(), Data: m.content.GetData(), Attributes: m.content.GetAttributes(),
@@ -292,30 +293,24 @@ func try(ctx context.Context, m *message, attempt int) (int, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, PushTimeout)
 	defer cancel()
-	code, err := deliver(ctx, m.sub.function, delivered)
-	if err == nil && (code < 200 || code > 299) {
-		err = fmt.Errorf("answered %d", code)
+	var code int
+	if receiver, ok := m.sub.function.(*push.Receiver); ok {
+		code = receiver.Receive(ctx, delivered)
+	} else {
+		body, err := push.Encode(delivered)
+		if err != nil {
+			return 0, err
+		}
+		request := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", bytes.NewReader(body))
+		request.Header.Set("Content-Type", "application/json")
+		answer := httptest.NewRecorder()
+		m.sub.function.ServeHTTP(answer, request)
+		code = answer.Code
 	}
-	return code, err
-}
-
-// deliver hands a message to a function of this process, or posts it to another handler.
-func deliver(ctx context.Context, function http.Handler, m push.Message) (int, error) {
-	if receiver, ok := function.(*push.Receiver); ok {
-		return receiver.Receive(ctx, m), nil
+	if code < 200 || code > 299 {
+		return code, fmt.Errorf("answered %d", code)
 	}
-	body, err := push.Encode(m)
-	if err != nil {
-		return 0, err
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://localhost/", bytes.NewReader(body))
-	if err != nil {
-		return 0, fmt.Errorf("push: %w", err)
-	}
-	request.Header.Set("Content-Type", "application/json")
-	answer := httptest.NewRecorder()
-	function.ServeHTTP(answer, request)
-	return answer.Code, nil
+	return code, nil
 }
 
 // publishDeadLetter publishes a message to the dead letter topic with Pub/Sub's
