@@ -183,12 +183,11 @@ func (e *examination) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	var m message
 	_ = json.Unmarshal(body, &m) // the gateway says what is wrong with it
-	e.checkAddress(r, m)
 	if r.URL.Path == "/login" {
 		_, _ = io.WriteString(w, page)
 		return
 	}
-	what := e.decide(r.URL.Path, m)
+	what := e.decide(r, m)
 	if what.pause > 0 {
 		select {
 		case <-time.After(what.pause):
@@ -225,22 +224,8 @@ func (e *examination) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(recorder.Body.Bytes())
 }
 
-// checkAddress notes when requests of the node come from two addresses.
-func (e *examination) checkAddress(r *http.Request, m message) {
-	host, _, _ := net.SplitHostPort(r.RemoteAddr)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.host == "" {
-		e.host = host
-	}
-	if host != e.host && m.NodeID == e.node {
-		e.report(isNote, "two", "%s calls from %s and from %s: unless the network gave the board another address, two boards have one node_id, and Coldaisle takes them for one sensor",
-			e.node, e.host, host)
-	}
-}
-
 // decide records a request and decides how it is answered.
-func (e *examination) decide(path string, m message) treatment {
+func (e *examination) decide(r *http.Request, m message) treatment {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := e.clock()
@@ -252,18 +237,24 @@ func (e *examination) decide(path string, m message) treatment {
 	if e.node == "" {
 		e.node = m.NodeID
 	}
+	host, _, _ := net.SplitHostPort(r.RemoteAddr)
+	e.host = cmp.Or(e.host, host)
+	if host != e.host && m.NodeID == e.node {
+		e.report(isNote, "two", "%s calls from %s and from %s: unless the network gave the board another address, two boards have one node_id, "+
+			"and Coldaisle takes them for one sensor", e.node, e.host, host)
+	}
 	if m.NodeID != e.node && m.NodeID != "" {
 		e.report(isNote, "other "+m.NodeID, "a node %s calls too: it is not examined, unless it is the same one under another id, which is wrong", m.NodeID)
 		return treatment{}
 	}
 	if !e.gone.IsZero() && now.Sub(e.gone) < outageIntervals*e.interval {
-		if path == "/api/v1/message" && m.id() != "" {
+		if r.URL.Path == "/api/v1/message" && m.id() != "" {
 			e.duringOutage[m.id()] = true
 			e.record(m, now)
 		}
 		return treatment{hangUp: true}
 	}
-	switch path {
+	switch r.URL.Path {
 	case "/api/v1/register":
 		e.registrations++
 		if e.registrations <= 2 && len(e.readings) == 0 {
@@ -278,12 +269,7 @@ func (e *examination) decide(path string, m message) treatment {
 	return treatment{}
 }
 
-func (m message) id() string {
-	if m.ID != "" {
-		return m.ID
-	}
-	return m.MessageID
-}
+func (m message) id() string { return cmp.Or(m.ID, m.MessageID) }
 
 // age is what the message says of it, 0 where the gateway will reject what it says.
 func (m message) age() time.Duration {
@@ -390,17 +376,11 @@ func (e *examination) checkAnswer(r *http.Request, answer *httptest.ResponseReco
 		e.report(isWrong, "path "+r.URL.Path, "called %s %s, which the gateway does not have (%d %s)", r.Method, r.URL.Path, answer.Code, said.Error)
 	case said.Reason != "" && r.URL.Path == "/api/v1/message":
 		rule, _, _ := strings.Cut(said.Reason, ": got")
-		e.report(isWrong, "invalid "+rule, "sent a message that the gateway rejects: %s. The body was %s", said.Reason, shortened(body))
+		e.report(isWrong, "invalid "+rule, "sent a message that the gateway rejects: %s. The body was %.200s", said.Reason, body)
 	default:
-		e.report(isWrong, "invalid "+r.URL.Path, "%s was answered %d %s. The body was %s", r.URL.Path, answer.Code, cmp.Or(said.Reason, said.Error), shortened(body))
+		e.report(isWrong, "invalid "+r.URL.Path, "%s was answered %d %s. The body was %.200s",
+			r.URL.Path, answer.Code, cmp.Or(said.Reason, said.Error), body)
 	}
-}
-
-func shortened(body []byte) string {
-	if len(body) > 200 {
-		return string(body[:200]) + "…"
-	}
-	return string(body)
 }
 
 // over reports whether the script is finished, or the node has fallen silent.

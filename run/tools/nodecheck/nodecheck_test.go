@@ -300,7 +300,7 @@ func TestSilentNode(t *testing.T) {
 	if e.over() {
 		t.Error("over before a node called")
 	}
-	e.decide("/api/v1/heartbeat", message{NodeID: "n1"})
+	e.decide(httptest.NewRequest(http.MethodPost, "/api/v1/heartbeat", nil), message{NodeID: "n1"})
 	now = now.Add(29 * time.Second)
 	if e.over() {
 		t.Error("over after 29 s of silence")
