@@ -118,11 +118,6 @@ func run(ctx context.Context, s buildOptions) (string, error) {
 			return "", fmt.Errorf("bill of materials: %w", err)
 		}
 	}
-	return push(repository, image, materials, options)
-}
-
-// push pushes the image and then its bill of materials.
-func push(repository name.Repository, image v1.Image, materials []byte, options []remote.Option) (string, error) {
 	attached, err := sbomReferrer(image, materials)
 	if err != nil {
 		return "", err
