@@ -63,8 +63,9 @@ type Queue struct {
 	pubsubpb.UnimplementedPublisherServer
 	pubsubpb.UnimplementedSubscriberServer
 
+	Address string // where the queue listens, host:port
+
 	config           Config
-	address          string
 	grpc             *grpc.Server
 	topics           map[string][]*subscription // by full name
 	subscriptions    map[string]*subscription   // by name
@@ -132,7 +133,7 @@ func Open(ctx context.Context, config Config) (*Queue, error) {
 	if err != nil {
 		return nil, fmt.Errorf("queue: %w", err)
 	}
-	q.address = listener.Addr().String()
+	q.Address = listener.Addr().String()
 	if err := q.openDatabase(ctx); err != nil {
 		q.Close() //nolint:contextcheck // ctx may have ended
 		return nil, errors.Join(fmt.Errorf("queue's database: %w", err), listener.Close())
@@ -197,9 +198,6 @@ func (q *Queue) connect(ctx context.Context) error {
 	q.session = session
 	return nil
 }
-
-// Address is where the queue listens, host:port.
-func (q *Queue) Address() string { return q.address }
 
 // Close ends the queue, whose Run must have ended: calls in flight are answered, and
 // acknowledgements are stored. Everything else stays in the database.

@@ -62,7 +62,7 @@ func open(tb testing.TB, config queue.Config) *world {
 	w := &world{Queue: q, received: map[string][]push.Message{}}
 	w.end = sync.OnceFunc(q.Close)
 	tb.Cleanup(func() { w.end() })
-	w.client = pubsubtest.Dial(tb, q.Address(), project)
+	w.client = pubsubtest.Dial(tb, q.Address, project)
 	return w
 }
 

@@ -25,7 +25,7 @@ func openQueue(tb testing.TB, config queue.Config, options ...grpc.DialOption) (
 	}
 	q := must.Get(queue.Open(tb.Context(), config))(tb)
 	tb.Cleanup(q.Close)
-	return q, pubsubtest.Dial(tb, q.Address(), project, options...)
+	return q, pubsubtest.Dial(tb, q.Address, project, options...)
 }
 
 // pushTo runs a queue until the test ends or stop is called.

@@ -94,7 +94,7 @@ func run(t *testing.T, functions, redeliver, table string, n int) {
 		return bqtest.Failure{}
 	}
 	environ := []string{
-		"PROJECT_ID=" + project, "DATABASE_URL=" + database, "PUBSUB_EMULATOR_HOST=" + q.Address(), "READINGS=" + table,
+		"PROJECT_ID=" + project, "DATABASE_URL=" + database, "PUBSUB_EMULATOR_HOST=" + q.Address, "READINGS=" + table,
 		"BIGQUERY_EMULATOR_HOST=127.0.0.1:1", "BIGQUERY_STORAGE_EMULATOR_HOST=" + appends.Address(),
 	}
 	instances := map[string]*instance{}
@@ -131,7 +131,7 @@ func run(t *testing.T, functions, redeliver, table string, n int) {
 	unlucky := deadLetters(t, client, "data") + deadLetters(t, client, "alerts") - 2*malformed
 	for left, round := unlucky, 1; left > 0 && round <= 5; round++ {
 		for function, topic := range topics {
-			redeliverAll(t, redeliver, q.Address(), topic, function, instances[function].network)
+			redeliverAll(t, redeliver, q.Address, topic, function, instances[function].network)
 		}
 		settle(t, q, instances, done)
 		left = deadLetters(t, client, "data") + deadLetters(t, client, "alerts") - 2*malformed

@@ -108,7 +108,7 @@ func (s *System) startPubSub(ctx context.Context) error {
 			return err
 		}
 		s.opened.Push("queue", closing.NoError(s.Queue.Close))
-		address = s.Queue.Address()
+		address = s.Queue.Address
 	}
 	s.PubSubAddress = address
 	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))

@@ -26,6 +26,7 @@ import (
 	"coldaisle.dev/shared/config"
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/origin"
+	"coldaisle.dev/shared/pause"
 	"coldaisle.dev/shared/publisher"
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
@@ -190,8 +191,6 @@ func jobs() map[string]job {
 
 // runJob publishes at once and then each time, until ctx ends.
 func (s *System) runJob(ctx context.Context, name string, j job) error {
-	ticker := time.NewTicker(j.every)
-	defer ticker.Stop()
 	message := &pubsubpb.PubsubMessage{Data: []byte(j.data), Attributes: j.attributes}
 	select {
 	case <-ctx.Done():
@@ -207,10 +206,8 @@ func (s *System) runJob(ctx context.Context, name string, j job) error {
 		if err != nil && ctx.Err() == nil {
 			s.log.WarnContext(ctx, "a scheduled message cannot be published", "job", name, "error", err.Error())
 		}
-		select {
-		case <-ctx.Done():
+		if pause.For(ctx, j.every) != nil {
 			return nil
-		case <-ticker.C:
 		}
 	}
 }

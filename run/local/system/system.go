@@ -120,9 +120,8 @@ type System struct {
 // heap of a GiB. The live heap is some 20 MB: with Go's own setting it is collected each 300
 // readings, a tenth of the processor time of Go's part in a reading (BenchmarkReading).
 func CollectLess() {
-	const percent, limit = 400, 1 << 30
-	debug.SetGCPercent(percent)
-	debug.SetMemoryLimit(limit)
+	debug.SetGCPercent(400)
+	debug.SetMemoryLimit(1 << 30)
 }
 
 // Start starts the components one after the other. When one fails, those before it

@@ -178,7 +178,7 @@ func (c *cluster) startGateways(ctx context.Context) error {
 // Redeliver runs run/tools/redeliver for each function, as an operator does.
 func (c *cluster) Redeliver(ctx context.Context) error {
 	for _, route := range queue.Routes() {
-		environ := append(os.Environ(), "PUBSUB_EMULATOR_HOST="+c.queue.Address())
+		environ := append(os.Environ(), "PUBSUB_EMULATOR_HOST="+c.queue.Address)
 		if err := c.run(ctx, redeliverProgram, environ, "-project", project, "-topic", route.Topic,
 			"-function", route.Function, "-endpoint", c.Functions[route.Function].URL, "-idle", "1s"); err != nil {
 			return err
@@ -299,7 +299,7 @@ func (c *cluster) startPubSub(ctx context.Context, dir string) error {
 	}
 	c.opened.Push("queue", closing.NoError(c.queue.Close))
 	for _, proxy := range []**proxytest.Proxy{&c.gatewayProxy, &c.serviceProxy} {
-		if *proxy, err = proxytest.New(ctx, c.queue.Address()); err != nil {
+		if *proxy, err = proxytest.New(ctx, c.queue.Address); err != nil {
 			return err
 		}
 		c.opened.Push("proxy of Pub/Sub", closing.NoError((*proxy).Close))

@@ -114,7 +114,7 @@ func (s *soak) logf(format string, values ...any) {
 
 // prepare makes the customers and their sensors, and the nodes.
 func (s *soak) prepare(ctx context.Context) error {
-	s.users = newUsers(s.cluster.API.URL, s.clock)
+	s.users = &users{api: s.cluster.API.URL, clock: s.clock, owner: map[string]*user{}}
 	s.ledger = ledger.New(s.users.thresholdsOf, s.clock)
 	s.resources = &resources{cluster: s.cluster}
 	for _, each := range s.cluster.Processes() {

@@ -48,10 +48,6 @@ type failure struct {
 	text     string
 }
 
-func newUsers(api string, clock func() time.Time) *users {
-	return &users{api: api, clock: clock, owner: map[string]*user{}}
-}
-
 // roomsPerUser is how many rooms of four nodes a customer has.
 const roomsPerUser = 50
 
