@@ -16,9 +16,6 @@ import (
 	"coldaisle.dev/shared/learn"
 )
 
-// trainingShare is the first part of each series, on which the forecaster learns.
-const trainingShare = 0.6
-
 func evaluate(ctx context.Context, arguments []string, out io.Writer, clock func() time.Time) error {
 	flags := flag.NewFlagSet("evaluate", flag.ContinueOnError)
 	report := flags.String("report", "", "HTML file for the figures with plots")
@@ -125,9 +122,10 @@ func (e *evaluation) measure(ctx context.Context, nodes []trial.Track) error {
 		e.Forecast.Reason = "not measured: nobody knows what happened within 20 s"
 		return nil
 	}
+	const learned = 0.6 // of each series, the first part, on which the forecaster learns
 	first, rest := slices.Clone(nodes), slices.Clone(nodes)
 	for i, n := range nodes {
-		at := int(trainingShare * float64(len(n.Readings)))
+		at := int(learned * float64(len(n.Readings)))
 		first[i].Readings, rest[i].Readings = n.Readings[:at], n.Readings[at:]
 	}
 	in.History = historyOf(first)

@@ -157,13 +157,6 @@ func (t Track) labelled() (events []fault.Fault) {
 	return events
 }
 
-// The pace of our nodes, and how much slower a series may be recorded for the
-// hour of a window to hold enough of it.
-const (
-	targetInterval = 30 * time.Second
-	maxInterval    = 60 * time.Second
-)
-
 // Interval is the median time between two readings; 0 for fewer than two.
 func (t Track) Interval() time.Duration {
 	gaps := make([]time.Duration, 0, len(t.Readings))
@@ -173,8 +166,8 @@ func (t Track) Interval() time.Duration {
 	return median(gaps)
 }
 
-// Slow reports whether a node was recorded less often than every minute.
-func (t Track) Slow() bool { return t.Interval() > maxInterval }
+// Slow reports whether a node was recorded less often than every minute: the hour of a window does not hold enough of it.
+func (t Track) Slow() bool { return t.Interval() > time.Minute }
 
 // Quickened returns a node that is [Track.Slow] as if it had sent every 30 s, with gaps that shrink by as
 // much; others unchanged. It still tells the quality of the forest, and nothing of what happens within 20 s.
@@ -182,7 +175,7 @@ func (t Track) Quickened() Track {
 	if !t.Slow() {
 		return t
 	}
-	first, quicker := t.Readings[0].Time, float64(targetInterval)/float64(t.Interval())
+	first, quicker := t.Readings[0].Time, float64(30*time.Second)/float64(t.Interval())
 	t.Readings = slices.Clone(t.Readings)
 	for i := range t.Readings {
 		since := float64(t.Readings[i].Time.Sub(first))

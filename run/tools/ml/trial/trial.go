@@ -137,9 +137,6 @@ func Replay(ctx context.Context, tracks []Track, o Options) ([]Scores, *anomaly.
 	return scores, calibration
 }
 
-// mostBudget is the largest budget at which alarms are named.
-const mostBudget = 4
-
 // add includes changes in the hour of a time.
 func add(air []anomaly.Climate, at time.Time, m anomaly.Moves) []anomaly.Climate {
 	if at = at.UTC().Truncate(time.Hour); len(air) == 0 || air[len(air)-1].Start.Before(at) {
@@ -168,7 +165,7 @@ func (n *node) judge(w reading.Window, r reading.Reading, c *anomaly.Calibration
 		score = max(score, anomaly.CoolingScore)
 	}
 	n.scores.Score[n.Next] = float32(score)
-	if score > anomaly.Alarm(mostBudget) {
+	if score > anomaly.Alarm(4) {
 		n.scores.By[n.Next] = c.Explain(n.track.Node, n.track.Room, r, v).Statistic.String()
 		switch {
 		case cooling:
