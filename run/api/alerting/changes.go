@@ -115,13 +115,10 @@ const (
 	// lookInterval is how often a waiting request checks whether a transition is due by the
 	// clock, and for changes while the listener has no connection.
 	lookInterval = 5 * time.Second
-	// idleInterval is how often the listener checks whether any request waits, so that a
-	// client that waits repeatedly uses one connection.
-	idleInterval = 30 * time.Second
 )
 
 // hub wakes the requests that wait for changes of an account's incidents. They hold no
-// connection to the database: while there are any, one connection listens for all.
+// connection to the database: one connection listens for all.
 type hub struct {
 	// listen calls changed with a customer at each change, and listening once it misses none,
 	// until ctx ends or the connection fails.
@@ -130,9 +127,7 @@ type hub struct {
 
 	mu       sync.Mutex
 	accounts map[int64]*account
-	arrived  chan struct{} // has a token once a request waits
 	stopped  chan struct{} // closed when the service ends: waiting requests then answer
-	stop     func()        // closes stopped; run may be called again
 }
 
 // account has the waiters of a customer.
@@ -143,66 +138,18 @@ type account struct {
 }
 
 func newHub(listen func(ctx context.Context, listening func(), changed func(customer int64)) error, log *slog.Logger) *hub {
-	stopped := make(chan struct{})
-	return &hub{
-		listen: listen, log: log, accounts: map[int64]*account{}, arrived: make(chan struct{}, 1),
-		stopped: stopped, stop: sync.OnceFunc(func() { close(stopped) }),
-	}
+	return &hub{listen: listen, log: log, accounts: map[int64]*account{}, stopped: make(chan struct{})}
 }
 
-// run listens while requests wait, until ctx ends.
+// run listens until ctx ends. It is called once.
 func (h *hub) run(ctx context.Context) {
-	defer context.AfterFunc(ctx, h.stop)()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-h.arrived:
-			h.listenWhileAwaited(ctx)
-		}
-	}
-}
-
-func (h *hub) listenWhileAwaited(ctx context.Context) {
-	ctx, cancel := context.WithCancel(ctx)
-	var listener sync.WaitGroup
-	defer listener.Wait()
-	defer cancel()
-	listener.Go(func() {
-		for ctx.Err() == nil {
-			err := h.listen(ctx, h.wakeAll, h.wake)
-			if ctx.Err() != nil {
-				return
-			}
+	defer close(h.stopped)
+	for ctx.Err() == nil {
+		if err := h.listen(ctx, h.wakeAll, h.wake); ctx.Err() == nil {
 			h.log.WarnContext(ctx, "not listening for changes of incidents: requests look each 5 s", "error", err)
 			_ = pause.For(ctx, lookInterval)
 		}
-	})
-	ticker := time.NewTicker(idleInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			if h.idle() {
-				return
-			}
-		}
 	}
-}
-
-func (h *hub) idle() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.accounts) > 0 {
-		return false
-	}
-	select {
-	case <-h.arrived: // that request has gone since
-	default:
-	}
-	return true
 }
 
 // join adds a waiting request, unless the account has too many.
@@ -218,10 +165,6 @@ func (h *hub) join(customer int64) (*account, error) {
 		return nil, errWaiters
 	}
 	a.waiters++
-	select {
-	case h.arrived <- struct{}{}:
-	default:
-	}
 	return a, nil
 }
 
