@@ -99,7 +99,6 @@ type API struct {
 	cfg        Config
 	operations *rest.API
 	retrainer  *training.Retrainer
-	keys       *auth.Keys
 	alerts     *alerting.Handlers
 }
 
@@ -125,9 +124,7 @@ func New(cfg Config) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	tenants := accounts.New(cfg.DB)
-	keys := auth.NewKeys(tenants, cfg.Clock, log)
-	authenticator := auth.NewAuthenticator(tokens, tenants.PersonsByID, keys, log)
+	authenticator := auth.NewAuthenticator(accounts.New(cfg.DB), tokens, cfg.Clock, log)
 	retrainer := &training.Retrainer{DB: cfg.DB, Publisher: cfg.Publisher, Clock: cfg.Clock, Log: log}
 	router := rest.NewRouter()
 	r := rest.New(router, rest.Config{Authenticate: authenticator.Authenticate, MapError: storeErrors(cfg.MaxUnreported), Log: log, Secrets: tokens.Secrets(), Changes: cfg.DB.Connections() / 2})
@@ -158,19 +155,17 @@ func New(cfg Config) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &API{Handler: handler, cfg: cfg, operations: r, retrainer: retrainer, keys: keys, alerts: alerts}, nil
+	return &API{Handler: handler, cfg: cfg, operations: r, retrainer: retrainer, alerts: alerts}, nil
 }
 
 func (cfg Config) passwords() *auth.Passwords {
 	return auth.NewPasswords(cmp.Or(cfg.PasswordSlots, runtime.GOMAXPROCS(0)/2), cmp.Or(cfg.PasswordCost, auth.DefaultPasswordCost))
 }
 
-// Run starts due training runs and publishes pending requests once a minute, records when
-// API keys are used, wakes requests that wait for changes, and logs dark sites every five
-// minutes, until ctx ends; it then returns nil.
+// Run starts due training runs and publishes pending requests once a minute, wakes requests that wait
+// for changes, and logs dark sites every five minutes, until ctx ends; it then returns nil.
 func (a *API) Run(ctx context.Context) error {
 	var running sync.WaitGroup
-	running.Go(func() { a.keys.Run(ctx) })
 	running.Go(func() { a.alerts.Run(ctx) })
 	running.Go(func() { every(ctx, time.Minute, a.retrainer.StartAllDue) })
 	running.Go(func() {

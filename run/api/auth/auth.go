@@ -5,6 +5,7 @@ package auth
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -97,10 +98,19 @@ func RequireSelf(ctx context.Context, customerID int64) error {
 // requests together, with one query for tokens and one for keys at a time, so that a flood makes
 // queries larger and not more. It caches nothing, so that a revocation holds for the next request.
 type Authenticator struct {
-	tokens  *Tokens
-	persons *coalesce.Group[int64, *accounts.Person]
-	keys    *Keys
-	log     *slog.Logger
+	accounts Accounts
+	tokens   *Tokens
+	persons  *coalesce.Group[int64, *accounts.Person]
+	keys     *coalesce.Group[accounts.KeyHash, *accounts.APIKey]
+	clock    func() time.Time
+	log      *slog.Logger
+}
+
+// Accounts finds persons by their ids and API keys by their hashes. Unknown ones are absent.
+type Accounts interface {
+	PersonsByID(ctx context.Context, ids []int64) (map[int64]accounts.Person, error)
+	APIKeysByHash(ctx context.Context, hashes []accounts.KeyHash) (map[accounts.KeyHash]accounts.APIKey, error)
+	RecordAPIKeyUses(ctx context.Context, ids []int64) error
 }
 
 const (
@@ -110,12 +120,11 @@ const (
 	lookupTimeout = 10 * time.Second
 )
 
-// NewAuthenticator returns a check of tokens and keys. persons returns those that exist
-// by their ids.
-func NewAuthenticator(
-	tokens *Tokens, persons func(ctx context.Context, ids []int64) (map[int64]accounts.Person, error), keys *Keys, log *slog.Logger,
-) *Authenticator {
-	return &Authenticator{tokens, together(persons), keys, log}
+// NewAuthenticator returns a check of tokens and keys.
+func NewAuthenticator(known Accounts, tokens *Tokens, clock func() time.Time, log *slog.Logger) *Authenticator {
+	a := &Authenticator{accounts: known, tokens: tokens, persons: together(known.PersonsByID), clock: clock, log: log}
+	a.keys = together(a.findKeys)
+	return a
 }
 
 // together looks up the keys of concurrent callers by one query. A key that find does not find is nil.
@@ -179,8 +188,14 @@ func (a *Authenticator) caller(ctx huma.Context) (caller, error) {
 	}
 	token = strings.TrimSpace(token)
 	if strings.HasPrefix(token, keyPrefix) {
-		key, err := a.keys.find(ctx.Context(), token)
-		return caller{customerID: key.CustomerID, key: &key}, err
+		key, err := a.keys.Do(ctx.Context(), sha256.Sum256([]byte(token)))
+		switch {
+		case err != nil:
+			return caller{}, err
+		case key == nil:
+			return caller{}, errToken
+		}
+		return caller{customerID: key.CustomerID, key: key}, nil
 	}
 	s, err := a.tokens.verify(token)
 	if err != nil {

@@ -21,6 +21,17 @@ import (
 	"coldaisle.dev/shared/store/accounts"
 )
 
+// fakeAccounts finds persons by a function.
+type fakeAccounts struct {
+	*fakeKeys
+
+	persons func(context.Context, []int64) (map[int64]accounts.Person, error)
+}
+
+func (f *fakeAccounts) PersonsByID(ctx context.Context, ids []int64) (map[int64]accounts.Person, error) {
+	return f.persons(ctx, ids)
+}
+
 // TestRevocationDuringALookup revokes a token and a key while the query of a request before
 // is in flight, which still finds them. Requests that begin after that are refused, also
 // where they wait for a query together. Contract 2.7 and 12.1.
@@ -39,7 +50,7 @@ func TestRevocationDuringALookup(t *testing.T) {
 					time.Sleep(time.Millisecond)
 					return found, nil
 				}
-				a := NewAuthenticator(tokens, persons, NewKeys(keys, time.Now, logging.Discard()), logging.Discard())
+				a := NewAuthenticator(&fakeAccounts{keys, persons}, tokens, time.Now, logging.Discard())
 				credential := must.Get(tokens.Issue(accounts.Person{ID: 3, CustomerID: 7, Generation: 1}))(t)
 				revoke := func() { generation++ }
 				if name == "key" {
@@ -86,7 +97,7 @@ func TestClientGoesDuringALookup(t *testing.T) {
 		leave()
 		return nil, context.Canceled
 	}
-	a := NewAuthenticator(tokens, persons, nil, logging.New(&log, slog.LevelInfo, ""))
+	a := NewAuthenticator(&fakeAccounts{persons: persons}, tokens, time.Now, logging.New(&log, slog.LevelInfo, ""))
 	request := httptest.NewRequestWithContext(left, http.MethodGet, "/", nil)
 	request.Header.Set("Authorization", "Bearer "+must.Get(tokens.Issue(accounts.Person{ID: 3, CustomerID: 7}))(t))
 	recorder := httptest.NewRecorder()

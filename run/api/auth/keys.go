@@ -5,12 +5,10 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"hash/crc32"
-	"log/slog"
 	"math/big"
 	"strings"
 	"time"
 
-	"coldaisle.dev/shared/coalesce"
 	"coldaisle.dev/shared/store/accounts"
 )
 
@@ -43,78 +41,26 @@ func base62(number *big.Int, digits int) string {
 	return strings.Repeat("0", digits-len(text)) + text
 }
 
-// wellFormed reports whether a text may be a key, so that a mistyped or cut one needs no
-// query.
-func wellFormed(text string) bool {
-	begin := len(text) - keySumDigits
-	return len(text) == len(keyPrefix)+keyDigits+keySumDigits && strings.HasPrefix(text, keyPrefix) && keySum(text[:begin]) == text[begin:]
-}
-
 // keyUseInterval is how often the use of keys is recorded.
 const keyUseInterval = time.Minute
 
-// KeyStore has the keys by their hashes. Unknown ones are absent.
-type KeyStore interface {
-	APIKeysByHash(ctx context.Context, hashes []accounts.KeyHash) (map[accounts.KeyHash]accounts.APIKey, error)
-	RecordAPIKeyUses(ctx context.Context, ids []int64) error
-}
-
-// Keys finds API keys in the database, those of concurrent requests together.
-type Keys struct {
-	clock   func() time.Time
-	store   KeyStore
-	log     *slog.Logger
-	lookups *coalesce.Group[accounts.KeyHash, *accounts.APIKey]
-	used    chan int64
-}
-
-// NewKeys returns the keys of a store.
-func NewKeys(keys KeyStore, clock func() time.Time, log *slog.Logger) *Keys {
-	return &Keys{clock: clock, store: keys, log: log, lookups: together(keys.APIKeysByHash), used: make(chan int64, maxLookups)}
-}
-
-// find returns the key of a text, or errToken.
-func (k *Keys) find(ctx context.Context, text string) (accounts.APIKey, error) {
-	if !wellFormed(text) {
-		return accounts.APIKey{}, errToken
-	}
-	key, err := k.lookups.Do(ctx, sha256.Sum256([]byte(text)))
-	now := k.clock()
-	switch {
-	case err != nil:
-		return accounts.APIKey{}, err
-	case key == nil, key.ExpiresAt != nil && !now.Before(*key.ExpiresAt):
-		return accounts.APIKey{}, errToken
-	}
-	if key.LastUsedAt == nil || now.Sub(*key.LastUsedAt) >= keyUseInterval {
-		select {
-		case k.used <- key.ID:
-		default: // the database is slow: a later use is recorded
+// findKeys returns the keys with some hashes that have not expired, and records their use.
+func (a *Authenticator) findKeys(ctx context.Context, hashes []accounts.KeyHash) (map[accounts.KeyHash]accounts.APIKey, error) {
+	found, err := a.accounts.APIKeysByHash(ctx, hashes)
+	now := a.clock()
+	var used []int64
+	for hash, key := range found {
+		switch {
+		case key.ExpiresAt != nil && !now.Before(*key.ExpiresAt):
+			delete(found, hash)
+		case key.LastUsedAt == nil || now.Sub(*key.LastUsedAt) >= keyUseInterval:
+			used = append(used, key.ID)
 		}
 	}
-	return *key, nil
-}
-
-// Run records when keys are used, until ctx ends. No request waits for it.
-func (k *Keys) Run(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case id := <-k.used:
-			ids := []int64{id}
-			for range len(k.used) {
-				ids = append(ids, <-k.used)
-			}
-			if err := k.recordUses(ctx, ids); err != nil && ctx.Err() == nil {
-				k.log.ErrorContext(ctx, "recording the use of API keys failed", "error", err.Error())
-			}
+	if len(used) > 0 {
+		if err := a.accounts.RecordAPIKeyUses(ctx, used); err != nil {
+			a.log.ErrorContext(ctx, "recording the use of API keys failed", "error", err.Error())
 		}
 	}
-}
-
-func (k *Keys) recordUses(ctx context.Context, ids []int64) error {
-	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
-	defer cancel()
-	return k.store.RecordAPIKeyUses(ctx, ids)
+	return found, err
 }
