@@ -111,21 +111,13 @@ func (h *Handlers) report(ctx context.Context, in *reportInput) (*rest.Page[repo
 	if length := end.Sub(start); length > 0 && len(sensors) > int(largestReport/length) {
 		return nil, errLargeReport(int(largestReport / length))
 	}
-	found := map[string]*reported{}
-	if err := h.read(ctx, in.Allowable, sensors, start, end, func(r reading.Reading, recommended, allowable []incident.Rule) {
-		of := found[r.NodeID]
-		if of == nil {
-			of = newReported(nil)
-			found[r.NodeID] = of
-		}
-		of.add(r, recommended, allowable)
-	}); err != nil {
+	found, err := h.read(ctx, in.Allowable, sensors, start, end, &roomMinutes{})
+	if err != nil {
 		return nil, err
 	}
 	sums := rest.List(sensors, func(s accounts.Sensor) reportedSensor {
 		body := reportedSensor{SensorID: s.ID, Name: s.Name, CalibrationDue: rest.Date(s.CalibrationDue), CalibrationOverdue: s.CalibrationOverdue}
 		if of := found[s.ID]; of != nil {
-			of.count(end)
 			body.MinutesReported, body.OutsideRecommended, body.OutsideAllowable = of.counted.Minutes(), of.recommended.Minutes(), of.allowable.Minutes()
 			if of.lowest <= of.highest { // else it measures none
 				body.MinTemperature, body.MaxTemperature = &of.lowest, &of.highest
@@ -142,35 +134,44 @@ func (h *Handlers) reportedRange(in *ReportRange) (start, end time.Time) {
 	return start, reading.Earlier(end, h.Clock())
 }
 
-// read calls add with the readings of sensors and the rules of both ranges, within the time of a report.
+// read sums up the readings of sensors by node, and the minutes of their room, within the time of a report.
 func (h *Handlers) read(
-	ctx context.Context, preset string, sensors []accounts.Sensor, start, end time.Time, add func(r reading.Reading, recommended, allowable []incident.Rule),
-) error {
+	ctx context.Context, preset string, sensors []accounts.Sensor, start, end time.Time, room *roomMinutes,
+) (map[string]*reported, error) {
 	recommended, err := incident.Recommended.Rules(incident.Scope{})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	allowable, err := incident.Preset(preset).Rules(incident.Scope{})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	ids := rest.List(sensors, func(s accounts.Sensor) string { return s.ID })
 	nodes, err := accounts.New(h.DB).VisibleNodes(ctx, auth.Caller(ctx), ids)
 	if err != nil || len(nodes) == 0 || !start.Before(end) {
-		return err
+		return nil, err
 	}
 	limited, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
+	found := map[string]*reported{}
 	for r, err := range h.Readings.Ranges(limited, nodes, start, end) {
 		switch {
 		case err != nil && ctx.Err() == nil && (limited.Err() != nil || errors.Is(err, context.DeadlineExceeded)):
-			return errSlowReport
+			return nil, errSlowReport
 		case err != nil:
-			return err
+			return nil, err
 		}
-		add(r, recommended, allowable)
+		of := found[r.NodeID]
+		if of == nil {
+			of = &reported{lowest: math.Inf(1), highest: math.Inf(-1), room: room}
+			found[r.NodeID] = of
+		}
+		of.add(r, recommended, allowable)
 	}
-	return nil
+	for _, of := range found {
+		of.count(end)
+	}
+	return found, nil
 }
 
 // reported sums up the readings of a node, which come channel after channel, oldest
@@ -181,12 +182,7 @@ type reported struct {
 	last                            reading.Reading
 	was                             state       // the last
 	outside                         []time.Time // by rule: until when the last value of its quantity counts as outside
-
-	room *roomMinutes // also counts; nil if it is not needed
-}
-
-func newReported(room *roomMinutes) *reported {
-	return &reported{lowest: math.Inf(1), highest: math.Inf(-1), room: room}
+	room                            *roomMinutes
 }
 
 func (t *reported) add(r reading.Reading, recommended, allowable []incident.Rule) {
@@ -233,9 +229,7 @@ func (t *reported) count(until time.Time) {
 	if t.was&wasOutsideAllowable != 0 {
 		t.allowable += length
 	}
-	if t.room != nil {
-		t.room.mark(t.last.Time, length, t.was)
-	}
+	t.room.mark(t.last.Time, length, t.was)
 }
 
 type roomTime struct {
@@ -262,15 +256,7 @@ func (h *Handlers) roomTime(ctx context.Context, in *ReportRange) (roomTime, err
 	}
 	start, end := h.reportedRange(in)
 	room := &roomMinutes{start: start, minutes: make([]state, max(0, int(math.Ceil(end.Sub(start).Minutes()))))}
-	of := newReported(room)
-	err = h.read(ctx, in.Allowable, sensors, start, end, func(r reading.Reading, recommended, allowable []incident.Rule) {
-		if of.last.NodeID != r.NodeID {
-			of.count(end)
-			of = newReported(room)
-		}
-		of.add(r, recommended, allowable)
-	})
-	of.count(end)
+	_, err = h.read(ctx, in.Allowable, sensors, start, end, room)
 	return room.sum(), err
 }
 
