@@ -161,28 +161,18 @@ func (h *Handlers) overview(ctx context.Context, in *input) (*huma.StreamRespons
 		return nil, fmt.Errorf("wait for another overview: %w", ctx.Err())
 	}
 	now := h.Clock()
-	var watched bool
-	var problems []string
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.Go(func() (err error) {
-		watched, problems, err = h.watches(groupCtx, customer, now)
-		return err
-	})
-	// On the request's own goroutine, because a panic on another would end the process with all requests.
-	refreshed := h.refresh(groupCtx, v, customer, now)
-	if err := cmp.Or(group.Wait(), refreshed); err != nil {
+	if err := h.refresh(ctx, v, customer, now); err != nil {
 		return nil, fmt.Errorf("overview: %w", err)
 	}
 	published := rest.OptionalUTC(store.OrNull(v.probe.Published))
 	first, err := rest.Encode(Head{
-		Time: rest.UTC(now), Watched: watched, WatchProblems: problems,
+		Time: rest.UTC(now), Watched: v.watched, WatchProblems: v.problems,
 		Probe: probeState{Late: v.probe.Late(now), LatenessS: v.probe.Lateness(now).Seconds(), Published: published},
 	})
 	if err != nil {
 		return nil, err
 	}
-	hash := sha256.Sum256(fmt.Append(nil, watched, problems)) // the page must hear of each
-	tag, second := strings.TrimSuffix(v.tag, `"`)+hex.EncodeToString(hash[:4])+`"`, v.body
+	tag, second := v.tag, v.body
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		hc.SetHeader("Cache-Control", "private, no-cache")
 		hc.SetHeader("ETag", tag)
@@ -379,16 +369,20 @@ const minAge = time.Second
 type view struct {
 	turn chan struct{} // semaphore that guards the rest
 
-	version string
-	probe   incident.Probe
-	built   time.Time
-	day     day
-	body    []byte
-	tag     string
+	version  string
+	watched  bool
+	problems []string
+	probe    incident.Probe
+	built    time.Time
+	day      day
+	body     []byte
+	tag      string
 }
 
-func (h *Handlers) refresh(ctx context.Context, v *view, customer int64, now time.Time) error {
-	var err error
+func (h *Handlers) refresh(ctx context.Context, v *view, customer int64, now time.Time) (err error) {
+	if v.watched, v.problems, err = h.watches(ctx, customer, now); err != nil {
+		return err
+	}
 	if v.probe, err = incidents.New(h.DB).Probe(ctx); err != nil {
 		return err
 	}
@@ -397,6 +391,7 @@ func (h *Handlers) refresh(ctx context.Context, v *view, customer int64, now tim
 	if err != nil {
 		return err
 	}
+	version += fmt.Sprint(v.watched, v.problems)
 	if age := now.Sub(v.built); v.tag != "" && version == v.version && age >= 0 && age < minAge {
 		return nil
 	}
@@ -405,13 +400,14 @@ func (h *Handlers) refresh(ctx context.Context, v *view, customer int64, now tim
 	return h.build(ctx, v, customer, now)
 }
 
-// encode sets the body and its tag, which also covers whether the service is late.
+// encode sets the body and its tag, which also covers the watches and whether the service is late.
 func (v *view) encode(body Body, late bool) error {
 	text, err := rest.Encode(body)
 	if err != nil {
 		return err
 	}
 	hash := sha256.New()
+	_, _ = fmt.Fprint(hash, v.watched, v.problems)
 	_, _ = hash.Write(text)
 	if late {
 		_, _ = hash.Write([]byte(v.probe.Published.String()))
