@@ -24,6 +24,7 @@ import (
 	"context"
 	_ "embed"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -39,7 +40,6 @@ import (
 	"coldaisle.dev/run/api/gateways"
 	"coldaisle.dev/run/api/metrics"
 	"coldaisle.dev/run/api/overview"
-	"coldaisle.dev/run/api/pages"
 	"coldaisle.dev/run/api/records"
 	"coldaisle.dev/run/api/requestlog"
 	"coldaisle.dev/run/api/rest"
@@ -148,9 +148,8 @@ func New(cfg Config) (*API, error) {
 	(&records.Handlers{DB: cfg.DB, Readings: cfg.Readings, Keys: cfg.RecordKeys, Bucket: cfg.Records, Clock: cfg.Clock}).Register(r)
 	(&training.Handlers{DB: cfg.DB, Retrainer: retrainer, Log: log}).Register(r)
 
-	if err := pages.Register(router, document); err != nil {
-		return nil, err
-	}
+	site, _ := fs.Sub(documentation, "pages/site") // it fails for names that are no paths alone
+	registerDocumentation(router, site)
 	handler, err := middleware(cfg, clients, log, router)
 	if err != nil {
 		return nil, err

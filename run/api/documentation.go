@@ -1,10 +1,7 @@
-// Package pages serves the documentation: two pages for people and the OpenAPI
-// document for tools.
-package pages
+package api
 
 import (
 	"embed"
-	"fmt"
 	"io/fs"
 	"net/http"
 	"strings"
@@ -15,11 +12,11 @@ import (
 	"coldaisle.dev/run/api/rest"
 )
 
-// files holds the two documentation pages and their scripts, and in built Redoc with
+// documentation holds the two documentation pages and their scripts, and in built Redoc with
 // its licences, which `make page` fetches. Swagger UI comes embedded in swaggest/swgui.
 //
-//go:embed all:site
-var files embed.FS
+//go:embed all:pages/site
+var documentation embed.FS
 
 // contentSecurityPolicy lets a documentation page load only from this host. Both renderers
 // write style attributes and draw inline images; Redoc searches in a worker that it makes
@@ -27,32 +24,19 @@ var files embed.FS
 const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; " +
 	"font-src 'self' data:; connect-src 'self'; worker-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// Register adds the documentation: people read /docs and /redoc, tools read document as
+// registerDocumentation adds the documentation: people read /docs and /redoc, tools read
 // /openapi.json. None needs a token, and none makes a browser call another host. If Redoc is
 // not built in, /redoc says how to build it.
-func Register(mux *rest.Router, document []byte) error {
-	site, err := fs.Sub(files, "site")
-	if err != nil {
-		return fmt.Errorf("documentation pages: %w", err)
-	}
-	return register(mux, document, site)
-}
-
-func register(mux *rest.Router, document []byte, site fs.FS) error {
+func registerDocumentation(mux *rest.Router, site fs.FS) {
 	redoc := "redoc.html"
 	if _, err := fs.Stat(site, "built/redoc.standalone.js"); err != nil {
 		redoc = "unbuilt.html"
 	}
 	for path, name := range map[string]string{"/docs": "docs.html", "/redoc": redoc} {
-		page, err := fs.ReadFile(site, name)
-		if err != nil {
-			return fmt.Errorf("documentation page: %w", err)
-		}
-		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Security-Policy", contentSecurityPolicy)
 			w.Header().Set("Referrer-Policy", "no-referrer")
-			w.Header().Set("Content-Type", "text/html; charset=utf-8")
-			_, _ = w.Write(page)
+			http.ServeFileFS(w, r, site, name)
 		})
 	}
 	assets := statigz.FileServer(static.FS, statigz.OnNotFound(notFound))
@@ -66,7 +50,6 @@ func register(mux *rest.Router, document []byte, site fs.FS) error {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(document)
 	})
-	return nil
 }
 
 // cacheControl lets a browser keep a file for an hour.

@@ -1,4 +1,4 @@
-package pages
+package api
 
 import (
 	"io/fs"
@@ -18,7 +18,7 @@ func site(t *testing.T, redoc bool) fs.FS {
 	t.Helper()
 	folder := fstest.MapFS{}
 	for _, name := range []string{"docs.html", "docs.js", "redoc.html", "redoc.js", "unbuilt.html"} {
-		data := must.Get(os.ReadFile("site/" + name))(t)
+		data := must.Get(os.ReadFile("pages/site/" + name))(t)
 		folder[name] = &fstest.MapFile{Data: data}
 	}
 	if redoc {
@@ -35,7 +35,7 @@ func TestRedoc(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			router := rest.NewRouter()
-			must.Do(t, register(router, nil, site(t, built)))
+			registerDocumentation(router, site(t, built))
 			get := func(path string) (int, string) {
 				recorder := httptest.NewRecorder()
 				router.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
