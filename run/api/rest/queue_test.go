@@ -1,4 +1,4 @@
-package fairqueue_test
+package rest
 
 import (
 	"context"
@@ -12,30 +12,29 @@ import (
 
 	"pgregory.net/rapid"
 
-	"coldaisle.dev/run/api/fairqueue"
 	"coldaisle.dev/shared/must"
 )
 
 // recorder is a queue whose callers each hold a slot for a second, with the order
 // in which clients got one.
 type recorder struct {
-	queue *fairqueue.Queue[string]
+	queue *Queue[string]
 	mutex sync.Mutex
 	order []string
 	busy  []string
 	group sync.WaitGroup
 }
 
-func newRecorder(limits fairqueue.Limits) *recorder {
-	return &recorder{queue: fairqueue.New[string](limits)}
+func newRecorder(limits Limits) *recorder {
+	return &recorder{queue: NewQueue[string](limits)}
 }
 
 // laneOf has clients in capitals be known.
-func laneOf(client string) fairqueue.Lane {
+func laneOf(client string) Lane {
 	if client == strings.ToUpper(client) {
-		return fairqueue.Known
+		return Known
 	}
-	return fairqueue.Unknown
+	return Unknown
 }
 
 // ask has a client ask for a slot, and returns once it works or waits.
@@ -44,7 +43,7 @@ func (d *recorder) ask(ctx context.Context, client string) {
 		done, err := d.queue.Acquire(ctx, laneOf(client), client)
 		d.mutex.Lock()
 		if err != nil {
-			if errors.Is(err, fairqueue.ErrBusy) {
+			if errors.Is(err, ErrNoSlot) {
 				d.busy = append(d.busy, client)
 			}
 			d.mutex.Unlock()
@@ -68,7 +67,7 @@ func (d *recorder) check(t *testing.T, order, busy []string) {
 func TestClientsAreServedInRotation(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newRecorder(fairqueue.Limits{Slots: 1, MaxWaiting: [2]int{100}, MaxWait: time.Minute})
+		d := newRecorder(Limits{Slots: 1, MaxWaiting: [2]int{100}, MaxWait: time.Minute})
 		for _, client := range []string{"a", "a", "a", "a", "b", "a", "c", "b"} {
 			d.ask(t.Context(), client)
 		}
@@ -79,7 +78,7 @@ func TestClientsAreServedInRotation(t *testing.T) {
 func TestLanesTakeTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newRecorder(fairqueue.Limits{Slots: 1, MaxWaiting: [2]int{3, 3}, MaxWait: time.Minute})
+		d := newRecorder(Limits{Slots: 1, MaxWaiting: [2]int{3, 3}, MaxWait: time.Minute})
 		for _, client := range []string{"a", "b", "c", "d", "e", "A", "A", "B", "C"} { // e finds its lane full, C has one of A's
 			d.ask(t.Context(), client)
 		}
@@ -90,7 +89,7 @@ func TestLanesTakeTurns(t *testing.T) {
 func TestFullQueueEvictsFromTheLargestClient(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newRecorder(fairqueue.Limits{Slots: 1, MaxWaiting: [2]int{3}, MaxWait: time.Minute})
+		d := newRecorder(Limits{Slots: 1, MaxWaiting: [2]int{3}, MaxWait: time.Minute})
 		for range 6 {
 			d.ask(t.Context(), "a") // one works, three wait, two are refused
 		}
@@ -103,7 +102,7 @@ func TestFullQueueEvictsFromTheLargestClient(t *testing.T) {
 func TestSlotThatIsNotFreeInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newRecorder(fairqueue.Limits{Slots: 1, MaxWaiting: [2]int{100}, MaxWait: 10 * time.Second})
+		d := newRecorder(Limits{Slots: 1, MaxWaiting: [2]int{100}, MaxWait: 10 * time.Second})
 		began := time.Now()
 		for range 12 {
 			d.ask(t.Context(), "a")
@@ -126,7 +125,7 @@ func TestSlotThatIsNotFreeInTime(t *testing.T) {
 func TestCanceledCallerLeavesTheQueue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newRecorder(fairqueue.Limits{Slots: 1, MaxWaiting: [2]int{1}, MaxWait: time.Minute})
+		d := newRecorder(Limits{Slots: 1, MaxWaiting: [2]int{1}, MaxWait: time.Minute})
 		d.ask(t.Context(), "a")
 		ctx, cancel := context.WithCancel(t.Context())
 		d.ask(ctx, "b")
@@ -155,12 +154,12 @@ func TestSlotsAreNeitherLostNorCreated(t *testing.T) {
 		}
 	}), 1, 40)
 	rapid.Check(t, func(r *rapid.T) {
-		limits := fairqueue.Limits{
+		limits := Limits{
 			Slots: rapid.IntRange(1, 3).Draw(r, "slots"), MaxWaiting: [2]int{rapid.IntRange(0, 8).Draw(r, "waiting"), rapid.IntRange(0, 8).Draw(r, "known")}, MaxWait: 2 * time.Second,
 		}
 		come := callers.Draw(r, "callers")
 		synctest.Test(t, func(t *testing.T) {
-			queue := fairqueue.New[string](limits)
+			queue := NewQueue[string](limits)
 			var working atomic.Int64
 			var group sync.WaitGroup
 			for _, c := range come {
@@ -186,7 +185,7 @@ func TestSlotsAreNeitherLostNorCreated(t *testing.T) {
 			}
 			group.Wait()
 			for range limits.Slots {
-				if _, err := queue.Acquire(t.Context(), fairqueue.Unknown, "last"); err != nil {
+				if _, err := queue.Acquire(t.Context(), Unknown, "last"); err != nil {
 					t.Errorf("a slot is lost: %v", err)
 				}
 			}

@@ -1,11 +1,4 @@
-// Package fairqueue gives a limited number of slots to callers. The others wait,
-// for a bounded time in a bounded queue that is fair among clients.
-//
-// The API uses it for password hashes and previews of rules, each of which occupies a core for as
-// long as hundreds of other requests, and for changes, each of which holds a database connection: a
-// client that sends a thousand of them must not keep out others. The package knows nothing of the
-// work that holds a slot.
-package fairqueue
+package rest
 
 import (
 	"context"
@@ -16,8 +9,8 @@ import (
 	"time"
 )
 
-// ErrBusy is returned to a caller that gets no slot.
-var ErrBusy = errors.New("no slot in time")
+// ErrNoSlot is returned to a caller that gets no slot of a [Queue].
+var ErrNoSlot = errors.New("no slot in time")
 
 // Limits of a queue.
 type Limits struct {
@@ -36,7 +29,12 @@ const (
 	Known
 )
 
-// Queue serves the callers of a lane in rounds, with one caller of each client in a round. A client
+// Queue gives a limited number of slots to callers. The others wait, for a bounded time in a
+// bounded queue that is fair among clients. It is for password hashes and previews of rules, each of
+// which occupies a core for as long as hundreds of other requests, and for changes, each of which
+// holds a database connection: a client that sends a thousand must not keep out others.
+//
+// A queue serves the callers of a lane in rounds, with one caller of each client in a round. A client
 // that sends a thousand requests thus waits for its own, and one that sends a single request waits
 // for at most one of every other client's. A client is identified by its key.
 type Queue[K comparable] struct {
@@ -59,12 +57,12 @@ type waiter[K comparable] struct {
 	granted chan bool // true if it gets a slot, false if it is evicted
 }
 
-// New returns an empty queue.
-func New[K comparable](limits Limits) *Queue[K] {
+// NewQueue returns an empty queue.
+func NewQueue[K comparable](limits Limits) *Queue[K] {
 	return &Queue[K]{limits: limits, free: max(1, limits.Slots)}
 }
 
-// Acquire waits for a slot. It fails with [ErrBusy], or when ctx ends. The caller
+// Acquire waits for a slot. It fails with [ErrNoSlot], or when ctx ends. The caller
 // releases the slot by done.
 func (q *Queue[K]) Acquire(ctx context.Context, in Lane, key K) (done func(), err error) {
 	w, err := q.enqueue(in, key)
@@ -79,11 +77,11 @@ func (q *Queue[K]) Acquire(ctx context.Context, in Lane, key K) (done func(), er
 	select {
 	case granted := <-w.granted:
 		if !granted {
-			return nil, ErrBusy
+			return nil, ErrNoSlot
 		}
 		return q.release, nil
 	case <-timer.C:
-		err = ErrBusy
+		err = ErrNoSlot
 	case <-ctx.Done():
 		err = fmt.Errorf("wait for a slot: %w", ctx.Err())
 	}
@@ -120,7 +118,7 @@ func (q *Queue[K]) enqueue(in Lane, key K) (*waiter[K], error) {
 	}
 	if last := len(l.waiting) - 1; len(l.waiting) >= q.limits.MaxWaiting[in] {
 		if last < 0 || l.waiting[last].round <= w.round {
-			return nil, ErrBusy
+			return nil, ErrNoSlot
 		}
 		l.waiting[last].granted <- false
 		l.waiting = l.waiting[:last]
@@ -143,4 +141,37 @@ func (q *Queue[K]) release() {
 		}
 	}
 	q.free++
+}
+
+const (
+	// maxTurnWait is how long a request waits for its turn.
+	maxTurnWait = 10 * time.Second
+	// maxTurnsWaiting is how many requests of an instance wait for a turn of one kind.
+	maxTurnsWaiting = 40
+)
+
+// Turns are slots for work that must be limited. They go from account to account, so that one
+// that asks for a hundred waits only for its own.
+type Turns struct{ queue *Queue[int64] }
+
+// NewTurns returns turns with a number of slots, at least one.
+func NewTurns(slots int) *Turns {
+	return &Turns{NewQueue[int64](Limits{Slots: slots, MaxWaiting: [2]int{Unknown: maxTurnsWaiting}, MaxWait: maxTurnWait})}
+}
+
+// Wait waits for a turn of the calling account; done ends it.
+func (t *Turns) Wait(ctx context.Context) (done func(), err error) {
+	done, err = t.queue.Acquire(ctx, Unknown, accountOf(ctx))
+	if errors.Is(err, ErrNoSlot) {
+		err = errBusy
+	}
+	return done, err
+}
+
+type changesKey struct{}
+
+// WaitToChange waits for the turn of a change in an operation. Call it before taking a database
+// connection, so that those who wait do not keep others from one.
+func WaitToChange(ctx context.Context) (done func(), err error) {
+	return ctx.Value(changesKey{}).(*Turns).Wait(ctx) //nolint:errcheck,forcetypeassert // Register sets it
 }
