@@ -10,8 +10,7 @@
 // A request passes, outside in: the client's address (auth), trace, request id and log line (requestlog),
 // recovery from panics, CORS, compression, the router (rest); then, within an
 // operation, the token (auth), the limits and validation of its input (rest, input),
-// and the handler (alerting, audit, customers, data, gateways, metrics, overview, records, rooms,
-// training, watches).
+// and the handler (alerting, audit, customers, data, gateways, overview, records, rooms, training).
 // An operation's Go types are the one source of its validation and of its part of the OpenAPI
 // document.
 //
@@ -38,14 +37,12 @@ import (
 	"coldaisle.dev/run/api/customers"
 	"coldaisle.dev/run/api/data"
 	"coldaisle.dev/run/api/gateways"
-	"coldaisle.dev/run/api/metrics"
 	"coldaisle.dev/run/api/overview"
 	"coldaisle.dev/run/api/records"
 	"coldaisle.dev/run/api/requestlog"
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/run/api/rooms"
 	"coldaisle.dev/run/api/training"
-	"coldaisle.dev/run/api/watches"
 	"coldaisle.dev/shared/httpserver"
 	"coldaisle.dev/shared/readings"
 	"coldaisle.dev/shared/recordstore"
@@ -138,12 +135,10 @@ func New(cfg Config) (*API, error) {
 		DB: cfg.DB, Tokens: cfg.GatewayTokens, ProjectID: cfg.ProjectID, Topic: cfg.DataTopic,
 		Clock: cfg.Clock, Log: log,
 	}).Register(r)
-	(&watches.Handlers{DB: cfg.DB, Clock: cfg.Clock}).Register(r)
 	(&data.Handlers{
 		DB: cfg.DB, Readings: cfg.Readings, Models: cfg.Models, Clock: cfg.Clock,
 	}).Register(r)
 	(&overview.Handlers{DB: cfg.DB, Clock: cfg.Clock}).Register(r)
-	(&metrics.Handlers{DB: cfg.DB, Clock: cfg.Clock}).Register(r)
 	(&audit.Handlers{DB: cfg.DB}).Register(r)
 	(&records.Handlers{DB: cfg.DB, Readings: cfg.Readings, Keys: cfg.RecordKeys, Bucket: cfg.Records, Clock: cfg.Clock}).Register(r)
 	(&training.Handlers{DB: cfg.DB, Retrainer: retrainer, Log: log}).Register(r)

@@ -1,6 +1,7 @@
-// Package gateways has the operations on gateways: customers enrol, list and revoke them
-// and list the nodes that they have discovered; the gateways themselves enrol and report
-// their status, which needs no customer's token.
+// Package gateways has the operations on the programs on site. Customers enrol, list and revoke
+// gateways and list the nodes that they have discovered; the gateways themselves enrol and report
+// their status, which needs no customer's token. Watches, which call people, report every minute that
+// they run, and whether they can send messages, so that the page can warn if nobody would be woken.
 package gateways
 
 import (
@@ -72,7 +73,7 @@ type discoveredInput struct {
 	Unclaimed string `query:"unclaimed" enum:"true" default:"true" doc:"Only nodes that are no sensors of the caller's; others are never listed." example:"true"`
 }
 
-// Handlers answer the operations on gateways.
+// Handlers answer the operations.
 type Handlers struct {
 	DB *store.DB
 	// Tokens gives the access tokens with which gateways publish; nil if they need none,
@@ -86,7 +87,7 @@ type Handlers struct {
 	guesses auth.Guesses
 }
 
-// Register adds the operations on gateways.
+// Register adds the operations.
 func (h *Handlers) Register(r *rest.API) {
 	// Called by the gateways page. Without an Idempotency-Key a repeat makes a second gateway.
 	// The first can be revoked: its code is lost with the answer.
@@ -112,6 +113,7 @@ func (h *Handlers) Register(r *rest.API) {
 	}, h.discoveredNodes)
 	h.registerEnrolment(r)
 	h.registerStatus(r)
+	h.registerWatches(r)
 }
 
 // audited is a gateway in the audit log, without its code and key.

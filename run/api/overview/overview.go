@@ -1,5 +1,5 @@
-// Package overview serves the one operation that pages poll: the current state of all the
-// caller's rooms and sensors. It reads the metadata database only.
+// Package overview has the operations that pages poll and that a Prometheus server scrapes: the
+// current state of all the caller's rooms and sensors. It reads the metadata database only.
 package overview
 
 import (
@@ -112,7 +112,7 @@ type overview struct {
 	Body
 }
 
-// Handlers answer the operation.
+// Handlers answer the operations.
 type Handlers struct {
 	DB    *store.DB
 	Clock func() time.Time
@@ -128,7 +128,7 @@ type input struct {
 	IfNoneMatch string `header:"If-None-Match" doc:"The ETag of the last answer: 304 if nothing has changed." example:"W/\"6f1d\""`
 }
 
-// Register adds the operation.
+// Register adds the operations.
 func (h *Handlers) Register(r *rest.API) {
 	h.views, _ = lru.New[string, *view](maxViews) // it fails for sizes below one alone
 	schema := r.Schemas().Schema(reflect.TypeFor[overview](), true, "Overview")
@@ -143,6 +143,7 @@ func (h *Handlers) Register(r *rest.API) {
 			"304": {Description: "Not Modified", Headers: tag},
 		},
 	}, h.overview)
+	h.registerMetrics(r)
 }
 
 func (h *Handlers) overview(ctx context.Context, in *input) (*huma.StreamResponse, error) {

@@ -1,6 +1,4 @@
-// Package metrics has the one operation that a Prometheus server scrapes: the present state
-// of the caller's sensors, as gauges. It reads only the metadata database.
-package metrics
+package overview
 
 import (
 	"bytes"
@@ -21,45 +19,37 @@ import (
 	"coldaisle.dev/run/api/rest"
 	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/reading"
-	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/accounts"
 	"coldaisle.dev/shared/store/incidents"
 )
 
-// Handlers answer the operation.
-type Handlers struct {
-	DB    *store.DB
-	Clock func() time.Time
-}
+// openMetrics is the type of the answer that Prometheus asks for.
+const openMetrics = "application/openmetrics-text"
 
-// OpenMetrics is the type of the answer that Prometheus asks for.
-const OpenMetrics = "application/openmetrics-text"
-
-type input struct {
+type metricsInput struct {
 	Accept string `header:"Accept" hidden:"true"`
 }
 
-const example = `# HELP coldaisle_temperature_celsius Temperature. Absent while the sensor is silent.
+const metricsExample = `# HELP coldaisle_temperature_celsius Temperature. Absent while the sensor is silent.
 # TYPE coldaisle_temperature_celsius gauge
 # UNIT coldaisle_temperature_celsius celsius
 coldaisle_temperature_celsius{node_id="esp32-7f3a",sensor="Rack 12 top",room="Hall A",gateway=""} 24.3
 # EOF
 `
 
-// Register adds the operation.
-func (h *Handlers) Register(r *rest.API) {
-	text := &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}, Example: example}
+func (h *Handlers) registerMetrics(r *rest.API) {
+	text := &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}, Example: metricsExample}
 	// Scraped by Prometheus every 15 to 60 seconds.
 	rest.Register(r, rest.Operation{
 		ID: "getMetrics", Role: rest.Viewer, Keys: rest.ReadKeysInRooms, Method: http.MethodGet, Path: "/api/v1/metrics", Tag: rest.TagData,
 		Summary: "Read the current state as metrics for Prometheus",
 		Description: "OpenMetrics 1.0 if it is asked for, as Prometheus does, else the text format of Prometheus. The values of a silent sensor are " +
 			"absent; `coldaisle_sensor_up` is 0 then.",
-		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{OpenMetrics: text, "text/plain": text}}},
+		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{openMetrics: text, "text/plain": text}}},
 	}, h.metrics)
 }
 
-func (h *Handlers) metrics(ctx context.Context, in *input) (*huma.StreamResponse, error) {
+func (h *Handlers) metrics(ctx context.Context, in *metricsInput) (*huma.StreamResponse, error) {
 	families, err := h.families(ctx)
 	if err != nil {
 		return nil, err
@@ -94,7 +84,7 @@ func newFamily(name, unit, help string) *dto.MetricFamily {
 	return f
 }
 
-func add(f *dto.MetricFamily, labels []*dto.LabelPair, value float64) {
+func addGauge(f *dto.MetricFamily, labels []*dto.LabelPair, value float64) {
 	f.Metric = append(f.Metric, &dto.Metric{Label: labels, Gauge: &dto.Gauge{Value: &value}})
 }
 
@@ -124,7 +114,7 @@ func (h *Handlers) families(ctx context.Context) ([]*dto.MetricFamily, error) {
 		return nil, err
 	}
 	late := newFamily("coldaisle_probe_lateness", "seconds", "How late readings of the service's own probe are: more than 60 is an outage of the service.")
-	add(late, nil, probe.Lateness(now).Seconds())
+	addGauge(late, nil, probe.Lateness(now).Seconds())
 	all := append(append(sensorFamilies(live, rooms, probe, now), incidentFamilies(lasting)...), late)
 	return slices.DeleteFunc(all, func(f *dto.MetricFamily) bool { return len(f.Metric) == 0 }), nil // the encoder refuses an empty one
 }
@@ -144,22 +134,22 @@ func sensorFamilies(live []incidents.LiveSensor, rooms []accounts.Room, probe in
 	for _, l := range live {
 		labels := []*dto.LabelPair{label("node_id", l.NodeID), label("sensor", l.Name), label("room", names[l.RoomID]), label("gateway", l.GatewayID)}
 		if l.Timestamp == nil {
-			add(up, labels, 0)
+			addGauge(up, labels, 0)
 			continue
 		}
-		add(newest, labels, float64(l.Timestamp.UnixMilli())/1000) //nolint:mnd // ms
+		addGauge(newest, labels, float64(l.Timestamp.UnixMilli())/1000) //nolint:mnd // ms
 		if l.Silent(probe, now) {
-			add(up, labels, 0)
+			addGauge(up, labels, 0)
 			continue
 		}
-		add(up, labels, 1)
+		addGauge(up, labels, 1)
 		t, h := l.Values(probe, now)
 		for _, g := range []struct {
 			family *dto.MetricFamily
 			value  float64
 		}{{temperature, t}, {humidity, h / 100}, {dewPoint, reading.DewPoint(t, h)}} { //nolint:mnd // percent
 			if reading.Has(g.value) {
-				add(g.family, labels, g.value)
+				addGauge(g.family, labels, g.value)
 			}
 		}
 	}
@@ -173,7 +163,7 @@ func incidentFamilies(lasting []incidents.Incident) []*dto.MetricFamily {
 	count := map[counted]int{} // two rooms may have one name
 	for _, i := range lasting {
 		if i.DrillID != 0 {
-			add(drills, []*dto.LabelPair{label("room", i.RoomName), label("cause", string(i.Cause)), label("severity", string(i.Severity)), label("drill", strconv.FormatInt(i.DrillID, 10))}, 1)
+			addGauge(drills, []*dto.LabelPair{label("room", i.RoomName), label("cause", string(i.Cause)), label("severity", string(i.Severity)), label("drill", strconv.FormatInt(i.DrillID, 10))}, 1)
 			continue
 		}
 		count[counted{i.RoomName, string(i.Cause), string(i.Severity), string(i.State())}]++
@@ -183,7 +173,7 @@ func incidentFamilies(lasting []incidents.Incident) []*dto.MetricFamily {
 	}
 	for _, c := range slices.SortedFunc(maps.Keys(count), inOrder) {
 		labels := []*dto.LabelPair{label("room", c.room), label("cause", c.cause), label("severity", c.severity), label("state", c.state)}
-		add(counts, labels, float64(count[c]))
+		addGauge(counts, labels, float64(count[c]))
 	}
 	return []*dto.MetricFamily{counts, drills}
 }

@@ -1,7 +1,4 @@
-// Package watches has the operations on watches: the customer's programs on site that call
-// people. Each reports every minute that it runs, and whether it can send messages, so that the
-// page can warn if nobody would be woken.
-package watches
+package gateways
 
 import (
 	"context"
@@ -15,12 +12,6 @@ import (
 	"coldaisle.dev/shared/store"
 	"coldaisle.dev/shared/store/accounts"
 )
-
-// Handlers answer the operations.
-type Handlers struct {
-	DB    *store.DB
-	Clock func() time.Time
-}
 
 type heartbeat struct {
 	_               struct{}         `additionalProperties:"true"`
@@ -44,27 +35,26 @@ type watchPath struct {
 	WatchID int64 `path:"watch_id" doc:"Id of one of the caller's watches." example:"2"`
 }
 
-// Register adds the operations.
-func (h *Handlers) Register(r *rest.API) {
+func (h *Handlers) registerWatches(r *rest.API) {
 	rest.Answer(r, rest.Operation{
 		ID: "listWatches", Role: rest.Viewer, Keys: rest.ReadKeys, Method: http.MethodGet, Path: "/api/v1/watches", Tag: rest.TagWatches,
 		Summary:     "List the programs on site that call people, by name",
 		Description: "Each is known from its first heartbeat until it is removed.",
-	}, h.list)
+	}, h.watches)
 	// A repeat stores the same.
 	rest.Register(r, rest.Operation{
 		ID: "reportWatch", Keys: rest.WatchKeysInRooms, Method: http.MethodPost, Path: "/api/v1/watches/heartbeat", Tag: rest.TagWatches,
 		Summary:     "Report that a watch runs",
 		Description: "For `monitor-gateway watch`, which reports each minute. Ages are in seconds, so that its clock does not matter.",
-	}, h.report, store.ErrTooManyWatches)
+	}, h.reportWatch, store.ErrTooManyWatches)
 	rest.Register(r, rest.Operation{
 		ID: "removeWatch", Role: rest.Admin, Keys: rest.NoKeys, Method: http.MethodDelete, Path: "/api/v1/watches/{watch_id}", Tag: rest.TagWatches,
 		Summary:     "Remove a watch that no longer runs",
 		Description: "One that still runs is back with its next heartbeat; revoke its API key to stop it.",
-	}, h.remove, store.ErrNoWatch)
+	}, h.removeWatch, store.ErrNoWatch)
 }
 
-func (h *Handlers) report(ctx context.Context, in *rest.Body[heartbeat]) (*struct{}, error) {
+func (h *Handlers) reportWatch(ctx context.Context, in *rest.Body[heartbeat]) (*struct{}, error) {
 	now := h.Clock()
 	before := func(seconds int64) time.Time { return now.Add(-time.Duration(seconds) * time.Second) }
 	reported := accounts.Watch{Name: string(in.Body.Name), HeartbeatAt: now, PolledAt: before(in.Body.LastPollAgeS)}
@@ -77,7 +67,7 @@ func (h *Handlers) report(ctx context.Context, in *rest.Body[heartbeat]) (*struc
 	return nil, accounts.New(h.DB).RecordHeartbeat(ctx, auth.Caller(ctx), reported)
 }
 
-func (h *Handlers) list(ctx context.Context, _ *struct{}) ([]watch, error) {
+func (h *Handlers) watches(ctx context.Context, _ *struct{}) ([]watch, error) {
 	found, err := accounts.New(h.DB).Watches(ctx, auth.Caller(ctx))
 	now := h.Clock()
 	problems := accounts.WatchProblems(found, now)
@@ -93,7 +83,7 @@ func (h *Handlers) list(ctx context.Context, _ *struct{}) ([]watch, error) {
 	}), err
 }
 
-func (h *Handlers) remove(ctx context.Context, in *watchPath) (*struct{}, error) {
+func (h *Handlers) removeWatch(ctx context.Context, in *watchPath) (*struct{}, error) {
 	return nil, audit.Change(ctx, h.DB, func(tx *store.DB) (audit.Entry, error) {
 		deleted, err := accounts.New(tx).DeleteWatch(ctx, auth.Caller(ctx), in.WatchID)
 		return audit.Entry{Subject: audit.Subject("watch", in.WatchID), Before: map[string]any{"name": deleted.Name}}, err
