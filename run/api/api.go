@@ -141,7 +141,7 @@ func New(cfg Config) (*API, error) {
 	(&overview.Handlers{DB: cfg.DB, Clock: cfg.Clock}).Register(r)
 	(&audit.Handlers{DB: cfg.DB}).Register(r)
 	(&records.Handlers{DB: cfg.DB, Readings: cfg.Readings, Keys: cfg.RecordKeys, Bucket: cfg.Records, Clock: cfg.Clock}).Register(r)
-	(&training.Handlers{DB: cfg.DB, Retrainer: retrainer, Log: log}).Register(r)
+	(&training.Handlers{DB: cfg.DB, Retrainer: retrainer}).Register(r)
 
 	site, _ := fs.Sub(documentation, "pages/site") // it fails for names that are no paths alone
 	registerDocumentation(router, site)

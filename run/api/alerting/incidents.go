@@ -297,7 +297,7 @@ func auditedOf(i Incident) audited { return audited{i.State, i.TakenBy, i.Snooze
 var errTakes = rest.Forbidden("An API key with the scope watch may only take incidents")
 
 func (h *Handlers) act(ctx context.Context, in *actInput) (Incident, error) {
-	if key, ok := auth.Key(ctx); ok && key.Scope == rest.ScopeWatch && in.Body.Action != "take" {
+	if key := auth.Key(ctx); key != nil && key.Scope == rest.ScopeWatch && in.Body.Action != "take" {
 		return Incident{}, errTakes
 	}
 	now := h.Clock()

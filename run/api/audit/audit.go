@@ -142,7 +142,7 @@ func PersonActor(p accounts.Person) Actor { return Actor{Subject("person", p.ID)
 func GatewayActor(g accounts.Gateway) Actor { return Actor{Subject("gateway", g.ID), g.Name} }
 
 func actorOf(ctx context.Context) Actor {
-	if key, ok := auth.Key(ctx); ok {
+	if key := auth.Key(ctx); key != nil {
 		return Actor{Subject("key", key.ID), key.Name}
 	}
 	return PersonActor(auth.Person(ctx))

@@ -47,18 +47,13 @@ func Caller(ctx context.Context) int64 { return callerOf(ctx).customerID }
 // Person returns the person whose token the request carries; zero for an API key.
 func Person(ctx context.Context) accounts.Person { return callerOf(ctx).person }
 
-// Key returns the API key that the request carries, or false for a person's token.
-func Key(ctx context.Context) (accounts.APIKey, bool) {
-	if key := callerOf(ctx).key; key != nil {
-		return *key, true
-	}
-	return accounts.APIKey{}, false
-}
+// Key returns the API key that the request carries, or nil for a person's token.
+func Key(ctx context.Context) *accounts.APIKey { return callerOf(ctx).key }
 
 // Who is the caller's name for others: the person's, or that of the API key.
 func Who(ctx context.Context) string {
-	if key, ok := Key(ctx); ok {
-		return NameOf(key)
+	if key := Key(ctx); key != nil {
+		return NameOf(*key)
 	}
 	return Person(ctx).Name
 }
@@ -197,15 +192,15 @@ func (a *Authenticator) caller(ctx huma.Context) (caller, error) {
 		}
 		return caller{customerID: key.CustomerID, key: key}, nil
 	}
-	s, err := a.tokens.verify(token)
+	c, err := a.tokens.verify(token)
 	if err != nil {
 		return caller{}, err
 	}
-	person, err := a.persons.Do(ctx.Context(), s.person)
+	person, err := a.persons.Do(ctx.Context(), c.Person)
 	switch {
 	case err != nil:
 		return caller{}, err
-	case person == nil || session{person.CustomerID, person.ID, person.Generation} != s:
+	case person == nil || !c.of(*person):
 		return caller{}, errToken
 	}
 	return caller{customerID: person.CustomerID, person: *person}, nil

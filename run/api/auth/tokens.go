@@ -82,27 +82,25 @@ func (t *Tokens) Issue(p accounts.Person) (string, error) {
 	return signed, nil
 }
 
-// session is the content of a token.
-type session struct{ customerID, person, generation int64 }
+// of reports whether the token is of a person's present generation.
+func (c claims) of(p accounts.Person) bool {
+	return c.Subject == strconv.FormatInt(p.CustomerID, 10) && c.Person == p.ID && c.Generation == p.Generation
+}
 
-// verify returns the session of a token, or errToken unless one of our keys has signed it
+// verify returns the claims of a token, or errToken unless one of our keys has signed it
 // with HS256 and it has not expired.
-func (t *Tokens) verify(text string) (session, error) {
+func (t *Tokens) verify(text string) (claims, error) {
 	var c claims
 	token, err := t.parser.ParseWithClaims(text, &c, func(*jwt.Token) (any, error) { return t.keys, nil })
 	if err != nil {
-		return session{}, fmt.Errorf("%w: %w", errToken, err)
+		return claims{}, fmt.Errorf("%w: %w", errToken, err)
 	}
 	// The library ignores crit. It names extensions that must be understood, and we
 	// have none (RFC 7515 §4.1.11).
 	if _, demanded := token.Header["crit"]; demanded {
-		return session{}, fmt.Errorf("%w: crit names extensions that are not known", errToken)
+		return claims{}, fmt.Errorf("%w: crit names extensions that are not known", errToken)
 	}
-	customerID, err := strconv.ParseInt(c.Subject, 10, 64)
-	if err != nil {
-		return session{}, fmt.Errorf("%w: subject is no customer", errToken)
-	}
-	return session{customerID, c.Person, c.Generation}, nil
+	return c, nil
 }
 
 // deviceLifetime is how long a device cookie is valid after the last login.

@@ -158,7 +158,23 @@ var errLogin = rest.NewError(http.StatusUnauthorized, "Incorrect email or passwo
 // login gives an unknown e-mail address and a wrong password the same answer in the
 // same time, because both compare one hash (contract 2.6).
 func (h *Handlers) login(ctx context.Context, in *loginInput) (*loggedIn, error) {
-	found, matches, err := h.check(ctx, in)
+	c, known := in.Body, ""
+	if h.Tokens.KnownDevice(in.Cookie, c.Email) {
+		known = c.Email
+	}
+	done, err := h.Passwords.Acquire(ctx, known)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	var found accounts.Person
+	if utf8.ValidString(c.Email) && !strings.ContainsRune(c.Email, 0) { // PostgreSQL stores no other text: nobody has it
+		found, err = accounts.New(h.DB).PersonByEmail(ctx, c.Email)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return nil, err
+		}
+	}
+	matches, err := h.Passwords.Matches(found.PasswordHash, c.Password)
 	if err != nil {
 		return nil, err
 	}
@@ -167,28 +183,6 @@ func (h *Handlers) login(ctx context.Context, in *loginInput) (*loggedIn, error)
 	}
 	signed, err := h.Tokens.Issue(found)
 	return &loggedIn{h.Tokens.DeviceCookie(found.Email), token{AccessToken: signed, TokenType: "bearer", CustomerID: found.CustomerID}}, err
-}
-
-// check waits for a password slot, finds the person with the e-mail address and
-// compares the password.
-func (h *Handlers) check(ctx context.Context, in *loginInput) (found accounts.Person, matches bool, err error) {
-	c, known := in.Body, ""
-	if h.Tokens.KnownDevice(in.Cookie, c.Email) {
-		known = c.Email
-	}
-	done, err := h.Passwords.Acquire(ctx, known)
-	if err != nil {
-		return accounts.Person{}, false, err
-	}
-	defer done()
-	if utf8.ValidString(c.Email) && !strings.ContainsRune(c.Email, 0) { // PostgreSQL stores no other text: nobody has it
-		found, err = accounts.New(h.DB).PersonByEmail(ctx, c.Email)
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return accounts.Person{}, false, err
-		}
-	}
-	matches, err = h.Passwords.Matches(found.PasswordHash, c.Password)
-	return found, matches, err
 }
 
 func (h *Handlers) customerInfo(ctx context.Context, in *input.CustomerPath) (customer, error) {

@@ -2,7 +2,6 @@ package training
 
 import (
 	"context"
-	"log/slog"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -89,7 +88,6 @@ type predictionStats struct {
 type Handlers struct {
 	DB        *store.DB
 	Retrainer *Retrainer
-	Log       *slog.Logger
 }
 
 // Register adds the operations.

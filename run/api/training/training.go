@@ -124,9 +124,7 @@ func (h *Handlers) triggerTraining(ctx context.Context, _ *struct{}) (trainingRu
 	if err != nil {
 		return trainingRun{}, err
 	}
-	if err := h.Retrainer.publishPendingRequests(ctx); err != nil {
-		h.Log.ErrorContext(ctx, "retraining request publish failed, will retry", "error", err.Error())
-	}
+	h.Retrainer.StartDue(ctx)
 	return begun, nil
 }
 
