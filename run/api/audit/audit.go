@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -263,16 +262,7 @@ const csvHeader = "id,at,actor_kind,actor,actor_name,operation,subject,request_i
 
 func appendCSV(b []byte, c accounts.LoggedChange) []byte {
 	l := loggedOf(c)
-	var row bytes.Buffer
-	w := csv.NewWriter(&row)
-	cells := []string{
+	return rest.AppendLine(b,
 		strconv.FormatInt(l.ID, 10), string(rest.AppendTime(nil, c.At)), l.ActorKind, l.Actor, l.ActorName, l.Operation, l.Subject, l.RequestID,
-		string(l.Before), string(l.After),
-	}
-	for i, cell := range cells {
-		cells[i] = rest.CSVText(cell)
-	}
-	_ = w.Write(cells) // to memory
-	w.Flush()
-	return append(b, row.Bytes()...)
+		string(l.Before), string(l.After))
 }

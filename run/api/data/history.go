@@ -122,12 +122,12 @@ const (
 // CSV.
 func readingRows(nodeID string, csv, uncorrected bool) rest.RowEncoder[reading.Reading] {
 	if csv {
-		header, id := csvReadingHeader, rest.CSVText(nodeID)
+		header := csvReadingHeader
 		if uncorrected {
 			header = strings.Replace(header, "\n", ",uncorrected_temperature,uncorrected_humidity\n", 1)
 		}
 		return rest.CSVRows(header, func(b []byte, r reading.Reading) []byte {
-			b = append(append(b, id...), ',')
+			b = append(rest.AppendText(b, nodeID), ',')
 			b = rest.AppendCells(rest.AppendTime(b, r.Time), r.Temperature, r.Humidity)
 			if uncorrected {
 				temperature, humidity := r.Uncorrected()
@@ -156,9 +156,8 @@ func readingRows(nodeID string, csv, uncorrected bool) rest.RowEncoder[reading.R
 
 func bucketRows(nodeID string, csv bool) rest.RowEncoder[readings.Bucket] {
 	if csv {
-		id := rest.CSVText(nodeID)
 		return rest.CSVRows(csvBucketHeader, func(b []byte, k readings.Bucket) []byte {
-			b = append(append(b, id...), ',')
+			b = append(rest.AppendText(b, nodeID), ',')
 			b = rest.AppendCells(rest.AppendTime(b, k.Start),
 				k.AvgTemperature, k.AvgHumidity, k.MinTemperature, k.MaxTemperature, k.MinHumidity, k.MaxHumidity)
 			return append(strconv.AppendInt(append(b, ','), k.Count, 10), '\n')

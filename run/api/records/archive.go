@@ -2,18 +2,15 @@ package records
 
 import (
 	"archive/zip"
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
-	"encoding/csv"
 	"encoding/hex"
 	"fmt"
 	"io"
 	"math"
 	"strconv"
-	"strings"
 	"time"
 
 	"coldaisle.dev/run/api/rest"
@@ -147,9 +144,9 @@ func writeReadings(ctx context.Context, w io.Writer, r record, table readings.Re
 				sensors[id] = current
 			}
 			current.add(read)
-			line = append(append(line, csvText(rest.CSVText(read.NodeID))...), ',')
+			line = append(rest.AppendText(line, read.NodeID), ',')
 			line = append(rest.AppendTime(line, read.Time), ',')
-			line = append(line, csvText(rest.CSVText(read.MessageID))...)
+			line = rest.AppendText(line, read.MessageID)
 			temperature, humidity := read.Uncorrected()
 			line = rest.AppendCells(line, read.Temperature, read.Humidity, reading.Value(temperature), reading.Value(humidity))
 			line = append(line, '\n')
@@ -157,14 +154,6 @@ func writeReadings(ctx context.Context, w io.Writer, r record, table readings.Re
 	}
 	_, err := w.Write(line)
 	return err //nolint:wrapcheck // the archive's
-}
-
-// csvText quotes a text that has a comma or a quote.
-func csvText(text string) string {
-	if strings.ContainsAny(text, `,"`) {
-		return `"` + strings.ReplaceAll(text, `"`, `""`) + `"`
-	}
-	return text
 }
 
 // longestGap bounds the gaps that are counted: a day, in seconds.
@@ -230,17 +219,14 @@ func (s *series) interval() (interval int) {
 
 // coverageCSV lists for each sensor the readings expected by its own interval, and those received.
 func coverageCSV(r record, sensors map[string]*coverage) []byte {
-	var text bytes.Buffer
-	w := csv.NewWriter(&text)
-	_ = w.Write([]string{"sensor_id", "name", "hours_in_room", "interval_s", "expected", "received"}) // to memory, as below
+	text := []byte("sensor_id,name,hours_in_room,interval_s,expected,received\n")
 	for _, m := range r.members {
 		c := cmp.Or(sensors[m.ID], &coverage{})
 		interval, expected := "", ""
 		if s, count := c.expected(m.Time); s > 0 {
 			interval, expected = strconv.Itoa(s), strconv.FormatInt(count, 10)
 		}
-		_ = w.Write([]string{rest.CSVText(m.ID), rest.CSVText(m.Name), strconv.FormatFloat(m.Time.Hours(), 'f', 2, 64), interval, expected, strconv.FormatInt(c.received, 10)})
+		text = rest.AppendLine(text, m.ID, m.Name, strconv.FormatFloat(m.Time.Hours(), 'f', 2, 64), interval, expected, strconv.FormatInt(c.received, 10))
 	}
-	w.Flush()
-	return text.Bytes()
+	return text
 }

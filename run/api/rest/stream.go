@@ -71,13 +71,27 @@ func JSONRows[T any](appendObject func(b []byte, item T) []byte) RowEncoder[T] {
 	return RowEncoder[T]{contentType: ContentJSON, Begin: "[", between: ",", end: "]\n", Append: appendObject}
 }
 
-// CSVText makes a text safe for a cell of CSV that a spreadsheet would take for a formula
-// (contract 5.4).
-func CSVText(text string) string {
+// AppendText writes a text as a cell of CSV (RFC 4180), and makes it safe if a spreadsheet would take
+// it for a formula (contract 5.4).
+func AppendText(b []byte, text string) []byte {
 	if text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) {
-		return "'" + text
+		text = "'" + text
 	}
-	return text
+	if strings.ContainsAny(text, ",\"\r\n") || strings.HasPrefix(text, " ") {
+		text = `"` + strings.ReplaceAll(text, `"`, `""`) + `"`
+	}
+	return append(b, text...)
+}
+
+// AppendLine writes a line of texts.
+func AppendLine(b []byte, texts ...string) []byte {
+	for i, text := range texts {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = AppendText(b, text)
+	}
+	return append(b, '\n')
 }
 
 // AppendNumber writes a value in its shortest form, or none if it is missing.
