@@ -86,7 +86,7 @@ func drillOf(d incidents.Drill, now time.Time) drill {
 		ID: d.ID, RuleID: d.RuleID, SensorID: d.NodeID, SensorName: d.SensorName, RoomID: d.RoomID, RoomName: d.RoomName,
 		Quantity: string(d.Quantity), Direction: string(d.Direction), Limit: d.LimitValue, Severity: string(d.Severity),
 		OnSite: d.OnSite, StartedBy: d.StartedBy, StartedAt: rest.UTC(d.CreatedAt), ExpiresAt: rest.UTC(d.CreatedAt.Add(incident.DrillTime)),
-		State: string(state), FailedStage: nonzero(string(failed)), IncidentID: nonzero(d.IncidentID),
+		State: string(state), FailedStage: rest.OrNull(string(failed)), IncidentID: rest.OrNull(d.IncidentID),
 		Stages: rest.List(incident.DrillStages(), func(s incident.DrillStage) drillStage {
 			stage := drillStage{Stage: string(s)}
 			if at, is := reached[s]; is {

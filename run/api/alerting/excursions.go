@@ -42,27 +42,18 @@ type excursion struct {
 	BandLow     *float64   `json:"band_low" doc:"Begin of the ordinary band at the peak of an anomaly, else null." example:"22.5"`
 	BandHigh    *float64   `json:"band_high" doc:"End of that band." example:"24.5"`
 	Probability *float64   `json:"probability" doc:"How probable the peak of an anomaly is when nothing is wrong, else null." example:"0.0004"`
-	Verdict     *verdict   `json:"verdict" doc:"What somebody said of an anomaly; null while nobody has, and for other kinds." example:"right"`
+	Verdict     *string    `json:"verdict" enum:"right,wrong,expected" doc:"What somebody said of an anomaly; null while nobody has, and for other kinds." example:"right"`
 	Earliest    *rest.Time `json:"earliest" nullable:"true" doc:"Of a forecast: when the limit will be passed at the earliest, UTC; else null." example:"2026-03-01T12:09:00Z"`
 	Latest      *rest.Time `json:"latest" nullable:"true" doc:"Of a forecast: when at the latest." example:"2026-03-01T12:14:00Z"`
 	Reopened    int        `json:"reopened" doc:"How often it came back within 10 minutes of ending." example:"0"`
 }
 
-// verdict is a person's verdict, or null.
-type verdict string
-
-// TransformSchema lists null among the values, as JSON Schema demands.
-func (verdict) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
-	s.Enum = []any{string(incidents.VerdictRight), string(incidents.VerdictWrong), string(incidents.VerdictExpected), nil}
-	return s
-}
-
 func excursionOf(e incidents.Excursion) excursion {
 	body := excursion{
-		ID: e.ID, IncidentID: nonzero(e.IncidentID), Kind: string(e.Kind), Severity: string(e.Severity), SensorID: e.NodeID, SensorName: nonzero(e.SensorName),
-		RoomID: nonzero(e.RoomID), RoomName: nonzero(e.RoomName), GatewayID: nonzero(e.GatewayID), State: "over", Resolution: nonzero(e.Resolution),
+		ID: e.ID, IncidentID: rest.OrNull(e.IncidentID), Kind: string(e.Kind), Severity: string(e.Severity), SensorID: e.NodeID, SensorName: rest.OrNull(e.SensorName),
+		RoomID: rest.OrNull(e.RoomID), RoomName: rest.OrNull(e.RoomName), GatewayID: rest.OrNull(e.GatewayID), State: "over", Resolution: rest.OrNull(e.Resolution),
 		StartTime: rest.UTC(e.StartTime), EndTime: new(rest.UTC(e.EndTime)), LastTime: rest.UTC(e.EndTime), Late: e.Late, Reason: e.Reason, Reopened: e.Reopened,
-		Verdict: nonzero(verdict(e.Verdict)),
+		Verdict: rest.OrNull(string(e.Verdict)),
 	}
 	if e.Lasting {
 		body.State, body.EndTime = "lasting", nil
@@ -71,7 +62,7 @@ func excursionOf(e incidents.Excursion) excursion {
 		if e.Lasting {
 			body.LastTime = rest.UTC(e.PeakTime)
 		}
-		body.Cause = nonzero(string(e.Where))
+		body.Cause = rest.OrNull(string(e.Where))
 		return body
 	}
 	if e.Kind == incident.KindMissing {
@@ -83,7 +74,7 @@ func excursionOf(e incidents.Excursion) excursion {
 		body.Direction, body.Limit = new(string(e.Direction)), &e.LimitValue
 	}
 	if f := e.Finding; f != nil {
-		body.Peak, body.Cause, body.Probability = &f.Value, nonzero(f.Cause), nonzero(f.Probability)
+		body.Peak, body.Cause, body.Probability = &f.Value, rest.OrNull(f.Cause), rest.OrNull(f.Probability)
 		body.BandLow, body.BandHigh, body.Earliest, body.Latest = f.Low, f.High, rest.OptionalUTC(f.Earliest), rest.OptionalUTC(f.Latest)
 	} else {
 		body.RuleID = &e.RuleID
@@ -154,7 +145,7 @@ func (h *Handlers) judge(ctx context.Context, in *judgeInput) (excursion, error)
 		after, err := incidents.New(tx).JudgeExcursion(ctx, customer, in.ExcursionID, incidents.Verdict(in.Body.Verdict), now)
 		return excursionOf(after), audit.Entry{
 			Subject: audit.Subject("excursion", before.ID),
-			Before:  map[string]any{"verdict": nonzero(string(before.Verdict))}, After: map[string]any{"verdict": &in.Body.Verdict},
+			Before:  map[string]any{"verdict": rest.OrNull(string(before.Verdict))}, After: map[string]any{"verdict": &in.Body.Verdict},
 		}, err
 	})
 	if err == nil {

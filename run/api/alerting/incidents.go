@@ -89,14 +89,6 @@ type nowBody struct {
 	Standing  int        `json:"standing" doc:"How many excursions stand: taken, and not risen for an hour. They count neither for the severity nor for the order." example:"0"`
 }
 
-// nonzero is null for a zero value.
-func nonzero[T comparable](value T) *T {
-	if value == *new(T) {
-		return nil
-	}
-	return &value
-}
-
 func deref[T any](value *T) (zero T) {
 	if value == nil {
 		return zero
@@ -115,10 +107,10 @@ const (
 func IncidentOf(i incidents.Incident) Incident {
 	e := excursionOf(i.Worst)
 	body := Incident{
-		ID: i.ID, RoomID: nonzero(i.RoomID), RoomName: nonzero(i.RoomName), SensorID: nonzero(i.NodeID), GatewayID: nonzero(i.GatewayID), GatewayName: nonzero(i.GatewayName),
-		Cause: string(i.Cause), Severity: string(i.Severity), Phase: "expected", State: stateOpen, Breaking: i.Breaking, Resolution: nonzero(i.Resolution), Silenced: i.Silenced, Late: i.Late, Seen: i.Seen, Drill: i.DrillID != 0,
-		StartTime: rest.UTC(i.StartTime), TakenBy: nonzero(i.TakenBy), TakenAt: rest.OptionalUTC(i.TakenAt),
-		SnoozedUntil: rest.OptionalUTC(i.SnoozedUntil), Comment: nonzero(i.Comment), Excursions: i.Parts,
+		ID: i.ID, RoomID: rest.OrNull(i.RoomID), RoomName: rest.OrNull(i.RoomName), SensorID: rest.OrNull(i.NodeID), GatewayID: rest.OrNull(i.GatewayID), GatewayName: rest.OrNull(i.GatewayName),
+		Cause: string(i.Cause), Severity: string(i.Severity), Phase: "expected", State: stateOpen, Breaking: i.Breaking, Resolution: rest.OrNull(i.Resolution), Silenced: i.Silenced, Late: i.Late, Seen: i.Seen, Drill: i.DrillID != 0,
+		StartTime: rest.UTC(i.StartTime), TakenBy: rest.OrNull(i.TakenBy), TakenAt: rest.OptionalUTC(i.TakenAt),
+		SnoozedUntil: rest.OptionalUTC(i.SnoozedUntil), Comment: rest.OrNull(i.Comment), Excursions: i.Parts,
 		Worst: worst{
 			ExcursionID: e.ID, RuleID: e.RuleID, Kind: e.Kind, SensorID: e.SensorID, SensorName: e.SensorName, Quantity: e.Quantity, Direction: e.Direction, Limit: e.Limit, Peak: e.Peak,
 			LastTime: e.LastTime, Reason: e.Reason,
@@ -152,7 +144,7 @@ type TimelineEvent struct {
 }
 
 func timelineEventOf(c incidents.Change) TimelineEvent {
-	return TimelineEvent{At: rest.UTC(c.At), Event: string(c.Event), Calls: c.Calls, Person: nonzero(c.Person), Comment: nonzero(c.Comment)}
+	return TimelineEvent{At: rest.UTC(c.At), Event: string(c.Event), Calls: c.Calls, Person: rest.OrNull(c.Person), Comment: rest.OrNull(c.Comment)}
 }
 
 type timelineStep struct {

@@ -181,7 +181,7 @@ func (h *Handlers) maintenanceOf(m incidents.Maintenance) maintenanceBody {
 	body := maintenanceBody{
 		ID: m.ID, StartTime: rest.UTC(m.Window.Start), DurationS: m.Window.Duration.Seconds(), TimeZone: m.Window.Start.Location().String(),
 		Weekdays: rest.List(m.Window.Weekdays, func(day time.Weekday) int { return int(day) }), RoomIDs: append([]int64{}, m.RoomIDs...),
-		SensorID: nonzero(m.SensorID), Comment: nonzero(m.Comment), CreatedBy: m.CreatedBy, Until: rest.OptionalUTC(store.OrNull(m.Window.Until)),
+		SensorID: rest.OrNull(m.SensorID), Comment: rest.OrNull(m.Comment), CreatedBy: m.CreatedBy, Until: rest.OptionalUTC(store.OrNull(m.Window.Until)),
 	}
 	_, _, body.Active = m.Window.At(now)
 	if next, _, ok := m.Window.Next(now); ok {

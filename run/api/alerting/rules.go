@@ -112,7 +112,7 @@ func fieldsOf(r incident.Rule) RuleFields {
 func ruleOf(r incident.Rule) rule {
 	return rule{
 		ID: r.ID, Version: r.Version, RuleFields: fieldsOf(r),
-		RoomID: nonzero(r.Scope.RoomID), SensorID: nonzero(r.Scope.SensorID), Threshold: r.Threshold,
+		RoomID: rest.OrNull(r.Scope.RoomID), SensorID: rest.OrNull(r.Scope.SensorID), Threshold: r.Threshold,
 	}
 }
 

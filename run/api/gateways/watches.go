@@ -76,9 +76,7 @@ func (h *Handlers) watches(ctx context.Context, _ *struct{}) ([]watch, error) {
 			ID: w.ID, Name: w.Name, HeartbeatAt: rest.UTC(w.HeartbeatAt), PolledAt: rest.UTC(w.PolledAt), SucceededAt: rest.OptionalUTC(w.SucceededAt),
 		}
 		shown.State, _ = w.State(now)
-		if problem, ok := problems[w.ID]; ok {
-			shown.Problem = &problem
-		}
+		shown.Problem = rest.OrNull(problems[w.ID])
 		return shown
 	}), err
 }

@@ -311,20 +311,15 @@ func (h *Handlers) build(ctx context.Context, v *view, customer int64, now time.
 func (v *view) sensor(l incidents.LiveSensor, anomalous bool, now time.Time) liveSensor {
 	s := liveSensor{
 		ID: l.NodeID, Name: l.Name, RoomID: l.RoomID, Position: l.Position, Reports: l.Reports(now), Temperature: l.Temperature, Humidity: l.Humidity,
-		Sparkline: v.day.sparkline(l.NodeID), JudgedBy: v.day.judgedBy(l, anomalous),
+		GatewayID: rest.OrNull(l.GatewayID), IntervalS: rest.OrNull(l.Interval.Seconds()), Sparkline: v.day.sparkline(l.NodeID),
+		JudgedBy: v.day.judgedBy(l, anomalous),
 	}
 	s.values.Temperature, s.values.Humidity = l.Values(v.probe, now)
 	if l.Timestamp != nil {
 		s.Timestamp = new(l.Timestamp.UTC().Truncate(time.Second))
 	}
-	if l.Interval > 0 {
-		s.IntervalS = new(l.Interval.Seconds())
-	}
 	if since, ok := v.day.began[l.NodeID]; ok {
 		s.Learning = new(rest.UTC(since))
-	}
-	if l.GatewayID != "" {
-		s.GatewayID = &l.GatewayID
 	}
 	return s
 }

@@ -82,11 +82,9 @@ func (h *Handlers) listKeys(context.Context, *struct{}) ([]recordKey, error) {
 		return []recordKey{}, nil
 	}
 	return rest.List(h.Keys.known, func(k key) recordKey {
-		body := recordKey{ID: k.id, PublicKey: base64.StdEncoding.EncodeToString(k.public), From: rest.UTC(k.from)}
-		if !k.until.IsZero() {
-			body.Until = new(rest.UTC(k.until))
+		return recordKey{
+			ID: k.id, PublicKey: base64.StdEncoding.EncodeToString(k.public), From: rest.UTC(k.from), Until: rest.OptionalUTC(rest.OrNull(k.until)),
 		}
-		return body
 	}), nil
 }
 

@@ -92,6 +92,14 @@ type Time struct{ time.Time }
 // UTC returns a time for an answer.
 func UTC(at time.Time) Time { return Time{at.UTC()} }
 
+// OrNull is null for a zero value.
+func OrNull[T comparable](value T) *T {
+	if value == *new(T) {
+		return nil
+	}
+	return &value
+}
+
 // OptionalUTC returns a time for an answer that may be missing.
 func OptionalUTC(at *time.Time) *Time {
 	if at == nil {

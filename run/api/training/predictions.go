@@ -4,8 +4,6 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"coldaisle.dev/run/api/audit"
 	"coldaisle.dev/run/api/auth"
 	"coldaisle.dev/run/api/input"
@@ -24,18 +22,9 @@ type prediction struct {
 	ActualHumidity    *float64  `json:"actual_humidity" doc:"Measured relative humidity in percent." example:"41.2"`
 	AnomalyPredicted  bool      `json:"anomaly_predicted" doc:"Whether the reading was judged anomalous." example:"true"`
 	Score             *float64  `json:"score" doc:"How odd the detector's forest found the reading, from 0 to 1; null where it did not judge it." example:"0.62"`
-	Feedback          *feedback `json:"feedback" doc:"The verdict on the prediction; null while unvalidated." example:"ok"`
+	Feedback          *string   `json:"feedback" enum:"ok,not_ok" doc:"The verdict on the prediction; null while unvalidated." example:"ok"`
 	UsedInTraining    bool      `json:"used_in_training" doc:"Whether a training run has read the verdict." example:"false"`
 	CreatedAt         rest.Time `json:"created_at" doc:"Time of creation, UTC." example:"2026-03-01T12:00:02Z"`
-}
-
-// feedback is a verdict, or null.
-type feedback string
-
-// TransformSchema lists null among the values, as JSON Schema demands.
-func (feedback) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
-	s.Enum = []any{"ok", "not_ok", nil}
-	return s
 }
 
 type predictionPath struct {
@@ -127,17 +116,13 @@ func (h *Handlers) registerPredictions(r *rest.API) {
 }
 
 func predictionOf(p learning.Prediction) prediction {
-	body := prediction{
+	return prediction{
 		ID: p.ID, SensorID: p.SensorID, Timestamp: rest.UTC(p.Time),
 		PredictedTemp: p.PredictedTemperature, PredictedHumidity: p.PredictedHumidity,
 		ActualTemp: p.ActualTemperature, ActualHumidity: p.ActualHumidity,
-		AnomalyPredicted: p.AnomalyPredicted, Score: p.Score, UsedInTraining: p.UsedInTraining, CreatedAt: rest.UTC(p.CreatedAt),
+		AnomalyPredicted: p.AnomalyPredicted, Score: p.Score, Feedback: rest.OrNull(string(p.Feedback)), UsedInTraining: p.UsedInTraining,
+		CreatedAt: rest.UTC(p.CreatedAt),
 	}
-	if p.Feedback != "" {
-		given := feedback(p.Feedback)
-		body.Feedback = &given
-	}
-	return body
 }
 
 func (h *Handlers) listPredictions(ctx context.Context, in *listPredictionsInput) (*rest.Page[prediction], error) {
