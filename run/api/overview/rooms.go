@@ -5,8 +5,10 @@ import (
 	"context"
 	"math"
 	"slices"
-	"strings"
 	"time"
+
+	"golang.org/x/text/collate"
+	"golang.org/x/text/language"
 
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/store/incidents"
@@ -57,9 +59,10 @@ func (b *Body) orderRooms(lasting []incidents.Incident) {
 	for k := range b.Rooms {
 		b.Rooms[k].State = order[rooms[b.Rooms[k].ID].state/2]
 	}
+	names := collate.New(language.Und, collate.IgnoreCase, collate.Numeric) // Hall 9 comes before Hall 10
 	slices.SortStableFunc(b.Rooms, func(one, other liveRoom) int {
 		a, b := rooms[one.ID], rooms[other.ID]
-		return cmp.Or(cmp.Compare(a.state, b.state), cmp.Compare(b.excess, a.excess), cmp.Compare(b.beyond, a.beyond), compareNames(one.Name, other.Name))
+		return cmp.Or(cmp.Compare(a.state, b.state), cmp.Compare(b.excess, a.excess), cmp.Compare(b.beyond, a.beyond), names.CompareString(one.Name, other.Name))
 	})
 }
 
@@ -103,28 +106,3 @@ func (b *Body) compareRooms(ctx context.Context, past incidents.Store, customer 
 	}
 	return nil
 }
-
-// compareNames compares names without regard to case and numbers in them by their value:
-// Hall 9 comes before Hall 10.
-func compareNames(a, b string) int {
-	a, b = strings.ToLower(a), strings.ToLower(b)
-	for a != "" && b != "" {
-		digitsA, digitsB := digits(a), digits(b)
-		if digitsA == 0 || digitsB == 0 {
-			if a[0] != b[0] {
-				return cmp.Compare(a[0], b[0])
-			}
-			a, b = a[1:], b[1:]
-			continue
-		}
-		numberA, numberB := strings.TrimLeft(a[:digitsA], "0"), strings.TrimLeft(b[:digitsB], "0")
-		if order := cmp.Or(cmp.Compare(len(numberA), len(numberB)), cmp.Compare(numberA, numberB)); order != 0 {
-			return order
-		}
-		a, b = a[digitsA:], b[digitsB:]
-	}
-	return cmp.Compare(len(a), len(b))
-}
-
-// digits is the number of decimal digits with which a text begins.
-func digits(text string) int { return len(text) - len(strings.TrimLeft(text, "0123456789")) }
