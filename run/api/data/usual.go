@@ -116,9 +116,4 @@ func (h *Handlers) usual(ctx context.Context, in *usualInput) ([]usualHour, erro
 }
 
 // hundredth rounds a value to the second digit; nil if there is none.
-func hundredth(value float64) *float64 {
-	if math.IsNaN(value) {
-		return nil
-	}
-	return new(math.Round(value*100) / 100)
-}
+func hundredth(value float64) *float64 { return reading.Pointer(math.Round(value*100) / 100) }

@@ -130,11 +130,10 @@ func (h *Handlers) triggerTraining(ctx context.Context, _ *struct{}) (trainingRu
 
 func trainingRunOf(r learning.TrainingRun) trainingRun {
 	body := trainingRun{
-		ID: r.ID, StartedAt: rest.UTC(r.StartedAt), Status: r.Status, ModelType: r.ModelType,
+		ID: r.ID, StartedAt: rest.UTC(r.StartedAt), CompletedAt: rest.OptionalUTC(r.CompletedAt), Status: r.Status, ModelType: r.ModelType,
 		TrainingDataCount: r.TrainingDataCount, ValidatedDataCount: r.ValidatedDataCount,
 		Metrics: trainingMetrics(r.Metrics), ModelVersion: r.ModelVersion, TriggeredBy: r.TriggeredBy,
 	}
-	body.CompletedAt = rest.OptionalUTC(r.CompletedAt)
 	if body.Status == learning.RunFailed {
 		body.ErrorMessage = r.ErrorMessage
 	}
