@@ -67,7 +67,7 @@ func assemble(ctx context.Context, root, name string) (map[string][]byte, error)
 		if file == "" {
 			continue // after each package
 		}
-		content, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(file)))
+		content, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(file))) //nolint:gosec // a file of the module that was named
 		if err != nil {
 			return nil, fmt.Errorf("read the module: %w", err)
 		}
