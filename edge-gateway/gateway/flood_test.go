@@ -24,9 +24,7 @@ func newTimedSite(config gateway.Config) (*gateway.Gateway, *record) {
 
 func post(t *testing.T, handler http.Handler, path, body string) *httptest.ResponseRecorder {
 	t.Helper()
-	recorder := httptest.NewRecorder()
-	handler.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader(body)))
-	return recorder
+	return serve(t, handler, httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader(body)))
 }
 
 // TestFastNode sends one after the other, faster than its rate: it is slowed
@@ -93,8 +91,7 @@ func TestTableOfNodesIsBounded(t *testing.T) {
 	for i := range 10 {
 		must.Equal(t, fmt.Sprintf("node %d was answered", i), 200, s.message(string(measured(i, 1))))
 	}
-	_, list := s.send(http.MethodGet, "/api/v1/nodes", "")
-	must.Contain(t, "the list", list, `"total":3`)
+	must.Contain(t, "the list", s.get("/api/v1/nodes"), `"total":3`)
 	if got := s.published.last(); got.Reading.NodeID != "node-0009" || got.Recent.Len() != 0 {
 		t.Errorf("a node beyond the bound was published as %v", got)
 	}
@@ -122,9 +119,7 @@ func TestSpoofedNode(t *testing.T) {
 				send := func(address string, node, i int) (status int) {
 					request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/message", strings.NewReader(string(measured(node, i))))
 					request.RemoteAddr = address
-					recorder := httptest.NewRecorder()
-					site.ServeHTTP(recorder, request)
-					return recorder.Code
+					return serve(t, site, request).Code
 				}
 				began := time.Now()
 				var flooding sync.WaitGroup

@@ -20,9 +20,7 @@ import (
 func TestLimitsOfARequest(t *testing.T) {
 	t.Parallel()
 	address := listen(t, newSite(t).gateway)
-	const (
-		post = "POST /api/v1/message HTTP/1.1\r\nHost: gateway\r\n"
-	)
+	const post = "POST /api/v1/message HTTP/1.1\r\nHost: gateway\r\n"
 	for name, c := range map[string]struct {
 		request string
 		status  int

@@ -16,9 +16,8 @@ import (
 	"coldaisle.dev/shared/must"
 )
 
-// FuzzMessage sends any body to any path: the answer is JSON with one of the statuses of
-// the specification, an error exactly when it says so, what is published is valid, and the
-// list of nodes stays readable.
+// FuzzMessage sends any body to any path: the answer is one of the document's and no fault of the gateway's,
+// what is published is valid, and the list of nodes stays readable.
 func FuzzMessage(f *testing.F) {
 	f.Add("/api/v1/register", `{"node_id":"n1","ip_addr":"10.0.0.1"}`)
 	f.Add("/api/v1/register", `{"node_id":"n1","ip_addr":"fe80::1%eth0"}`)
@@ -37,31 +36,17 @@ func FuzzMessage(f *testing.F) {
 		site := gateway.New(gateway.Config{}, published, noOutbox(errors.New("no disk")), time.Now, logging.Discard())
 		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(body))
 		request.URL = target
-		recorder := httptest.NewRecorder()
-		site.ServeHTTP(recorder, request)
-		var answer map[string]any
-		if err := json.Unmarshal(recorder.Body.Bytes(), &answer); err != nil {
-			t.Fatalf("%d %q: %v", recorder.Code, recorder.Body, err)
-		}
-		_, failed := answer["error"].(string)
-		switch recorder.Code {
-		case http.StatusOK, http.StatusCreated:
-			if failed {
-				t.Errorf("%d with an error: %s", recorder.Code, recorder.Body)
-			}
-		case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusRequestEntityTooLarge:
-			if !failed {
-				t.Errorf("%d without an error: %s", recorder.Code, recorder.Body)
-			}
-		default:
+		recorder := serve(t, site, request)
+		var answer struct{ Status string }
+		must.Do(t, json.Unmarshal(recorder.Body.Bytes(), &answer))
+		if recorder.Code >= http.StatusTooManyRequests {
 			t.Errorf("answered %d %s", recorder.Code, recorder.Body)
 		}
-		must.Equal(t, fmt.Sprintf("answered %d, published %v", recorder.Code, published.data), answer["status"] == "published", len(published.data) == 1)
+		must.Equal(t, fmt.Sprintf("published %v", published.data), answer.Status == "published", len(published.data) == 1)
 		for _, data := range published.data {
 			must.Do(t, data.Reading.Validate())
 		}
-		list := httptest.NewRecorder()
-		site.ServeHTTP(list, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/nodes", nil))
+		list := serve(t, site, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/nodes", nil))
 		var nodes struct {
 			Nodes []gateway.NodeInfo `json:"nodes"`
 			Total int                `json:"total"`

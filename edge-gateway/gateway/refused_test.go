@@ -2,7 +2,6 @@ package gateway_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -35,11 +34,7 @@ func TestHeadersOfStrangers(t *testing.T) {
 			request.Header.Add("Tracestate", fmt.Sprintf("v%d=%s", vendor, strings.Repeat("x", 250)))
 		}
 		request.Header.Set("Baggage", strings.Repeat("b", 2000))
-		answer := httptest.NewRecorder()
-		site.ServeHTTP(answer, request)
-		if answer.Code != http.StatusOK {
-			t.Fatalf("answered %d %s", answer.Code, answer.Body)
-		}
+		must.Equal(t, "answered", http.StatusOK, serve(t, site, request).Code)
 	}
 	want := map[string]string{wire.NodeIDAttribute: "node-0001", "googclient_traceparent": trace}
 	for _, m := range server.Messages() {
@@ -52,7 +47,7 @@ func TestHeadersOfStrangers(t *testing.T) {
 func TestRefusedMessageIsAlone(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.published.judge(refusing(func(node string) bool { return strings.HasPrefix(node, "bad-") }))
+	s.published.judge(but("bad-", gateway.ErrRefused))
 	var posting sync.WaitGroup
 	for i := range 30 {
 		node, want := fmt.Sprintf("n%d", i), `200 {"status":"published","message_id":"1"}`
@@ -60,8 +55,7 @@ func TestRefusedMessageIsAlone(t *testing.T) {
 			node, want = fmt.Sprintf("bad-%d", i), `500 {"error":"Failed to publish to Pub/Sub"}`
 		}
 		posting.Go(func() {
-			status, answer := s.send(http.MethodPost, "/api/v1/message", fmt.Sprintf(`{"id":"1","node_id":%q,"temperature":20,"humidity":40}`, node))
-			must.Equal(t, node+" was answered", want, fmt.Sprintf("%d %s", status, answer))
+			must.Equal(t, node+" was answered", want, s.answer(fmt.Sprintf(`{"id":"1","node_id":%q,"temperature":20,"humidity":40}`, node)))
 		})
 	}
 	posting.Wait()
@@ -78,28 +72,15 @@ func TestRefusedMessageIsAlone(t *testing.T) {
 	must.Eventually(t, "the outbox to drain", func() bool { return s.box.Stats().Pending == 0 })
 	must.Contain(t, "health", s.health(), `"status":"healthy"`, `"refused":10`)
 	nodes := map[string]bool{}
-	all := s.published.all()
-	for _, data := range all {
+	for _, data := range s.delivered(24 + 4) {
 		nodes[data.Reading.NodeID] = true
 	}
-	if len(all) != 24+4 || len(nodes) != len(all) {
-		t.Errorf("%d readings of %d nodes arrived, want 28", len(all), len(nodes))
-	}
+	must.Equal(t, "nodes whose reading arrived", 28, len(nodes))
 }
 
 func keptRecord(node, id string) outbox.Record {
 	at := time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)
 	return outbox.Record{Reading: reading.Reading{NodeID: node, MessageID: id, Time: at, Temperature: 20, Humidity: 40}}
-}
-
-// refusing is the verdict of a Pub/Sub that refuses the messages of some nodes.
-func refusing(nodes func(id string) bool) func(context.Context, gateway.Message, bool) error {
-	return func(_ context.Context, m gateway.Message, _ bool) error {
-		if nodes(m.NodeID) {
-			return fmt.Errorf("message of %s: %w", m.NodeID, gateway.ErrRefused)
-		}
-		return nil
-	}
 }
 
 // TestEverythingIsRefused has Pub/Sub refuse every message for a time, as by a
@@ -108,7 +89,7 @@ func refusing(nodes func(id string) bool) func(context.Context, gateway.Message,
 func TestEverythingIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newSiteWith(t, gateway.Config{ProbeEvery: time.Millisecond}, nil)
-	s.published.judge(refusing(func(string) bool { return true }))
+	s.published.fail(gateway.ErrRefused)
 	for i := range 200 {
 		node := "kept"
 		if i == 64 {
@@ -120,19 +101,16 @@ func TestEverythingIsRefused(t *testing.T) {
 	number := 0
 	message := func() string {
 		number++
-		status, answer := s.send(http.MethodPost, "/api/v1/message", string(measured(1, number)))
-		return fmt.Sprintf("%d %s", status, answer)
+		return s.answer(string(measured(1, number)))
 	}
-	must.Eventually(t, "readings to be kept", func() bool { return strings.HasSuffix(message(), `"kept":true}`) })
+	must.Eventually(t, "readings to be kept", func() bool { return message() == kept })
 	if got := s.box.Stats().Pending; got < 200-64 {
 		t.Fatalf("%d of 200 readings are left in the outbox", got)
 	}
 	must.Contain(t, "health", s.health(), `"status":"degraded"`, "refused by Pub/Sub")
 	// The live path is open all the time; what waits first goes on being refused.
-	s.published.judge(refusing(func(node string) bool { return node == "bad" }))
-	if got := message(); !strings.HasPrefix(got, "200") {
-		t.Errorf("the first reading that Pub/Sub would take was answered %s", got)
-	}
+	s.published.judge(but("bad", gateway.ErrRefused))
+	must.Contain(t, "the answer to the first reading that Pub/Sub would take", message(), "200 ")
 	must.Eventually(t, "the outbox to drain", func() bool { return s.box.Stats().Pending == 0 })
 	must.Contain(t, "health", s.health(), `"status":"healthy"`)
 	delivered := 0

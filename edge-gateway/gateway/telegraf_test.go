@@ -24,11 +24,11 @@ import (
 
 const telegrafPath = "/api/v1/telegraf"
 
-// metrics makes Telegraf's JSON of lines in its line protocol: name,tag=value field=value time. A line
-// without a blank is JSON already.
+// metrics makes Telegraf's JSON of lines in its line protocol, name,tag=value field=value time, or of parts of
+// one with semicolons between them. A line without a blank is JSON already.
 func metrics(lines string) string {
 	var all []string
-	for line := range strings.Lines(lines) {
+	for line := range strings.FieldsFuncSeq(lines, func(c rune) bool { return c == ';' || c == '\n' }) {
 		line = strings.TrimSpace(line)
 		words := strings.Fields(strings.ReplaceAll(line, `\ `, "\x00")) // a blank within a value
 		if len(words) == 1 {
@@ -102,24 +102,18 @@ func TestTelegraf(t *testing.T) {
 			"poller.ups1 21 40", `"accepted":1`,
 		},
 		"both in two metrics": {
-			`upsd,host=poller,ups_name=ups1 ambient_temperature=21
-			upsd,host=poller,ups_name=ups1 ambient_humidity=40`,
-			"poller.ups1 21 40", `"accepted":1`,
+			`upsd,ups_name=u ambient_temperature=21; upsd,ups_name=u ambient_humidity=40`, "u 21 40", `"accepted":1`,
 		},
 		"a quantity twice at once": {
-			`upsd,host=poller,ups_name=ups1 ambient_temperature=21
-			upsd,host=poller,ups_name=ups1 ambient_temperature=22`,
-			"poller.ups1 21 NaN, poller.ups1 22 NaN", `"accepted":2`,
+			`upsd,ups_name=u ambient_temperature=21; upsd,ups_name=u ambient_temperature=22`,
+			"u 21 NaN, u 22 NaN", `"accepted":2`,
 		},
 		"the same metric twice": {
-			`upsd,host=poller,ups_name=ups1 ambient_temperature=21
-			upsd,host=poller,ups_name=ups1 ambient_temperature=21`,
-			"poller.ups1 21 NaN", `"duplicates":1`,
+			`upsd,ups_name=u ambient_temperature=21; upsd,ups_name=u ambient_temperature=21`, "u 21 NaN", `"duplicates":1`,
 		},
 		"at two times": {
-			`upsd,host=poller,ups_name=ups1 ambient_temperature=21
-			upsd,host=poller,ups_name=ups1 ambient_humidity=40 1795143601`,
-			"poller.ups1 21 NaN, poller.ups1 NaN 40", "",
+			`upsd,ups_name=u ambient_temperature=21; upsd,ups_name=u ambient_humidity=40 1795143601`,
+			"u 21 NaN, u NaN 40", "",
 		},
 		"a number in text": {`upsd,host=poller,ups_name=ups1 ambient_temperature="21.5"`, "poller.ups1 21.5 NaN", ""},
 		"no number":        {"upsd,host=poller,ups_name=ups1 ambient_temperature=true", "", "ambient_temperature must be a number"},
@@ -129,8 +123,7 @@ func TestTelegraf(t *testing.T) {
 			"pdu.1 21.5 NaN", `"accepted":1,"duplicates":0,"errors":1`,
 		},
 		"no temperature": {
-			`apc,agent_host=pdu,sensor=1 temperature_celsius=-127
-			apc,agent_host=pdu,sensor=1 relative_humidity=40`,
+			`apc,agent_host=pdu,sensor=1 temperature_celsius=-127; apc,agent_host=pdu,sensor=1 relative_humidity=40`,
 			"pdu.1 NaN 40", `"accepted":1,"duplicates":0,"errors":1`,
 		},
 		"SNMP's tenths": {"apc,agent_host=10.0.0.9,sensor=1 temperature_decicelsius=215,relative_humidity=40", "10.0.0.9.1 21.5 40", ""},
@@ -153,13 +146,11 @@ func TestTelegraf(t *testing.T) {
 		"Fahrenheit":  {"geist,agent_host=pdu,name=door temperature_fahrenheit=68", "pdu.door 20 NaN", ""},
 		"Zigbee2MQTT": {"mqtt_consumer,host=p,topic=zigbee2mqtt/rack12 temperature=21,humidity=40,battery=97", "zigbee2mqtt_rack12-399f972f 21 40", ""},
 		"one topic at two sites": {
-			`mqtt_consumer,topic=rack3 temperature=21
-			mqtt_consumer,topic=rack3,node_site=north temperature=22`,
+			`mqtt_consumer,topic=rack3 temperature=21; mqtt_consumer,topic=rack3,node_site=north temperature=22`,
 			"north.rack3 22 NaN, rack3 21 NaN", "",
 		},
 		"one UPS at two servers": {
-			`upsd,ups_name=ups ambient_temperature=21
-			upsd,ups_name=ups,node_site=annex ambient_temperature=22`,
+			`upsd,ups_name=ups ambient_temperature=21; upsd,ups_name=ups,node_site=annex ambient_temperature=22`,
 			"annex.ups 22 NaN, ups 21 NaN", "",
 		},
 		"a site and a node_id": {"upsd,node_id=rack-7,node_site=north ambient_temperature=21", "rack-7 21 NaN", ""},
@@ -182,35 +173,18 @@ func TestTelegraf(t *testing.T) {
 		"a node_id":         {"upsd,host=poller,ups_name=ups1,node_id=rack-7 ambient_temperature=21", "rack-7 21 NaN", ""},
 		"no tags":           {"upsd ambient_temperature=21", "", "node_id is required"},
 		"a name of 60":      {"upsd,ups_name=" + strings.Repeat("u", 60) + " ambient_temperature=21", strings.Repeat("u", 41) + "-71ac9095 21 NaN", ""},
-		"configured": {
-			`rack,rack=r1,u=k t=293.15,a-h=0.4
-			rack,rack=x,u=k t=293.15`,
-			"r1 20 NaN, r1.a NaN 40", `"ignored":1`,
-		},
-		"eight days late": {"upsd,host=poller,ups_name=ups1 ambient_temperature=21 1794452399", "", "timestamp must be at most"},
-		"no timestamp":    {`{"name":"upsd","tags":{"ups_name":"u"},"fields":{"ambient_temperature":21}}`, "", "timestamp must be at most"},
-		"in nanoseconds":  {"upsd,host=poller,ups_name=ups1 ambient_temperature=21 1795143600000000000", "poller.ups1 21 NaN", ""},
-		"in milliseconds": {"upsd,host=poller,ups_name=ups1 ambient_temperature=21 1795143600000", "poller.ups1 21 NaN", ""},
+		"configured":        {`rack,rack=r1,u=k t=293.15,a-h=0.4; rack,rack=x,u=k t=293.15`, "r1 20 NaN, r1.a NaN 40", `"ignored":1`},
+		"eight days late":   {"upsd,host=poller,ups_name=ups1 ambient_temperature=21 1794452399", "", "timestamp must be at most"},
+		"no timestamp":      {`{"name":"upsd","tags":{"ups_name":"u"},"fields":{"ambient_temperature":21}}`, "", "timestamp must be at most"},
+		"in nanoseconds":    {"upsd,host=poller,ups_name=ups1 ambient_temperature=21 1795143600000000000", "poller.ups1 21 NaN", ""},
+		"in milliseconds":   {"upsd,host=poller,ups_name=ups1 ambient_temperature=21 1795143600000", "poller.ups1 21 NaN", ""},
 		"fields of a wrong kind": {
-			`{"timestamp":1.5}
-			{"tags":[]}
-			{"tags":{"` + strings.Repeat("a", 60) + `":1}}`,
-			"",
+			`{"timestamp":1.5}; {"tags":[]}; {"tags":{"` + strings.Repeat("a", 60) + `":1}}`, "",
 			`"timestamp must be a whole number"},{"status":"error","error":"tags must be an object"},{"status":"error",` +
 				`"error":"tags.` + strings.Repeat("a", 55) + ` must be a string"`,
 		},
-		"one that is none": {
-			`7
-			{"name":7}
-			{"tags":{"a":1}}
-			upsd,host=poller,ups_name=ups1 ambient_temperature=21`,
-			"poller.ups1 21 NaN", `"errors":3`,
-		},
-		"nothing of a room": {
-			`cpu,cpu=cpu0 usage_idle=99.5
-			disk path="text"`,
-			"", `"accepted":0,"duplicates":0,"errors":0,"ignored":2`,
-		},
+		"one that is none":  {`7; {"name":7}; {"tags":{"a":1}}; upsd,ups_name=u ambient_temperature=21`, "u 21 NaN", `"errors":3`},
+		"nothing of a room": {`cpu,cpu=cpu0 usage_idle=99.5; disk path="text"`, "", `"accepted":0,"duplicates":0,"errors":0,"ignored":2`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
