@@ -49,6 +49,21 @@ func claim() *dns.A {
 	return &dns.A{Hdr: dns.RR_Header{Name: specified, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 120}, A: []byte{192, 168, 1, 66}}
 }
 
+// gone is the end of that.
+func gone() *dns.A {
+	record := claim()
+	record.Hdr.Ttl = 0
+	return record
+}
+
+// winning is a probe for the specified name that wins each tie.
+func winning() *dns.Msg {
+	probe, late := ask(specified, dns.TypeANY, dns.ClassINET), claim()
+	late.A = net.IPv4(250, 250, 250, 250)
+	probe.Ns = []dns.RR{late}
+	return probe
+}
+
 func response(records ...dns.RR) *dns.Msg {
 	return &dns.Msg{MsgHdr: dns.MsgHdr{Response: true}, Answer: records}
 }
@@ -73,9 +88,8 @@ func TestItHearsItself(t *testing.T) {
 		s.pass(5 * time.Millisecond)
 	}
 	for _, index := range []int{eth, wlan} {
-		if l := s.on(index); l.Host != "monitor-gateway.local" || l.Phase != "ready" || l.Role != RoleActive || len(l.Peers) > 0 {
-			t.Errorf("alone, it is %+v", l)
-		}
+		must.Equal(t, "alone, it is", "active specified ready", s.is(index))
+		must.Equal(t, "and knows of", 0, len(s.on(index).Peers))
 	}
 }
 
@@ -108,14 +122,11 @@ func TestSpoofedNameIsKept(t *testing.T) {
 			}
 			s.pass(rivalAfter)
 			after := len(s.take())
-			if got := s.on(eth); got.Host != "monitor-gateway.local" || got.Phase != "ready" || got.Role != RoleConflict {
-				t.Errorf("spoofed, it is %+v", got)
-			}
+			must.Equal(t, "spoofed, it is", "conflict specified ready", s.is(eth))
 			must.Equal(t, "the problem", "another device, 192.168.1.66, also claims monitor-gateway.local", s.state(s.now).Problem)
 			// Whoever asks meanwhile is answered.
 			s.from(eth, "192.168.1.7:49152", ask(specified, dns.TypeA, dns.ClassINET))
 			s.only()
-			last := s.now
 			s.pass(20 * time.Second)
 			after += len(s.take())
 			if c.packets > 1 && after == 0 {
@@ -126,9 +137,7 @@ func TestSpoofedNameIsKept(t *testing.T) {
 				t.Errorf("%d announcements against %d packets, want 1 to %d", sent, c.packets, c.most)
 			}
 			s.pass(rememberFor)
-			if got := s.state(s.now); got.Role != RoleActive || got.Problem != "" {
-				t.Errorf("%v later: %+v", s.now.Sub(last), got)
-			}
+			must.Equal(t, "later it is", "active ", string(s.state(s.now).Role)+" "+s.state(s.now).Problem)
 		})
 	}
 }
@@ -156,11 +165,7 @@ func TestTwoWhoDefendMakeNoStorm(t *testing.T) {
 	if sent > 30 {
 		t.Errorf("%d announcements in a minute", sent)
 	}
-	for _, s := range []*site{first, second} {
-		if got := s.on(eth); got.Host != "monitor-gateway.local" || got.Role != RoleConflict {
-			t.Errorf("%+v", got)
-		}
-	}
+	must.Equal(t, "they are", []string{"conflict specified ready", "conflict specified ready"}, roles(first, second))
 }
 
 // TestOneThatOnlyProbes has a device that probes for the name again and again with records
@@ -170,10 +175,7 @@ func TestOneThatOnlyProbes(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1)
 	s.update(s.now, s.links)
-	theirs := ask(specified, dns.TypeANY, dns.ClassINET)
-	late := claim()
-	late.A = net.IPv4(250, 250, 250, 250)
-	theirs.Ns = []dns.RR{late}
+	theirs := winning()
 	probed := func(d time.Duration) {
 		for end := s.now.Add(d); s.now.Before(end); s.pass(200 * time.Millisecond) {
 			s.from(eth, "192.168.1.66:5353", theirs)
@@ -185,14 +187,11 @@ func TestOneThatOnlyProbes(t *testing.T) {
 		t.Errorf("within %s: own name %v, %s", reclaimEvery, l.own != nil, l.specified.phase)
 	}
 	probed(3 * time.Second)
-	got := s.on(eth)
-	if got.Host != "monitor-gateway-010203.local" || got.Role != RoleConflict || got.Phase != "ready" && got.Phase != "announcing" {
-		t.Errorf("afterwards it is %+v", got)
+	if got := s.is(eth); got != "conflict own ready" && got != "conflict own announcing" {
+		t.Errorf("afterwards it is %s", got)
 	}
 	s.pass(10 * time.Second)
-	if got := s.on(eth); got.Host != "monitor-gateway.local" || got.Phase != "ready" || got.Role != RoleActive {
-		t.Errorf("once the other is silent it is %+v", got)
-	}
+	must.Equal(t, "once the other is silent it is", "active specified ready", s.is(eth))
 }
 
 // TestNameIsTakenBack (contract 8.14) starts where another device has the name: the gateway is
@@ -205,7 +204,7 @@ func TestNameIsTakenBack(t *testing.T) {
 		within time.Duration
 	}{
 		"silently":       {func(*site) {}, reclaimEvery + 3*time.Second},
-		"with a goodbye": {func(s *site) { gone := claim(); gone.Hdr.Ttl = 0; s.from(eth, stranger, response(gone)) }, 2 * time.Second},
+		"with a goodbye": {func(s *site) { s.from(eth, stranger, response(gone())) }, 2 * time.Second},
 		"with the network": {func(s *site) {
 			s.links[0].Prefixes = []netip.Prefix{netip.MustParsePrefix("192.168.9.20/24")}
 			s.update(s.now, s.links)
@@ -227,10 +226,7 @@ func TestNameIsTakenBack(t *testing.T) {
 				}
 			}
 			held(40 * time.Second)
-			own := s.on(eth)
-			if own.Host != "monitor-gateway-010203.local" || own.Phase != "ready" || own.Role != RoleConflict {
-				t.Errorf("while another has its name it is %+v", own)
-			}
+			must.Equal(t, "while another has its name it is", "conflict own ready", s.is(eth))
 			must.Equal(t, "name on the other link", "monitor-gateway.local", s.on(wlan).Host)
 			must.Equal(t, "the problem", "another device, 192.168.1.66, has monitor-gateway.local", s.state(s.now).Problem)
 			s.from(eth, "192.168.1.7:49152", ask("monitor-gateway-010203.local.", dns.TypeA, dns.ClassINET))
@@ -262,15 +258,13 @@ func TestProbingIsSlowUnderConflicts(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1)
 	s.update(s.now, s.links[:1])
-	gone := claim()
-	gone.Hdr.Ttl = 0
 	var attempts []time.Time
 	for began := s.now; s.now.Sub(began) < 2*time.Minute; s.pass(10 * time.Millisecond) {
 		for _, l := range s.take() {
 			if !l.m.Response && len(l.m.Question) == 2 && l.m.Question[1].Name == specified {
 				attempts = append(attempts, s.now)
 				s.from(eth, stranger, response(claim()))
-				s.from(eth, stranger, response(gone))
+				s.from(eth, stranger, response(gone()))
 			}
 		}
 	}
@@ -329,28 +323,22 @@ func TestRivalBounds(t *testing.T) {
 			t.Errorf("another claims after %s: %+v, want %+v", after, v, want)
 		}
 	}
-	gone := claim()
-	gone.Hdr.Ttl = 0
 	n := &name{label: "monitor-gateway"}
-	must.Equal(t, "who says goodbye", second.String(), n.claimant([]dns.RR{gone}, second).String())
-	must.Equal(t, "who claims", first.String(), n.claimant([]dns.RR{gone, claim()}, second).String())
+	must.Equal(t, "who says goodbye", second.String(), n.claimant([]dns.RR{gone()}, second).String())
+	must.Equal(t, "who claims", first.String(), n.claimant([]dns.RR{gone(), claim()}, second).String())
 }
 
 // TestWhenANameIsGivenUp has another prober win: after five seconds of it the gateway takes its own name,
 // and tries for the specified one five seconds later or more.
 func TestWhenANameIsGivenUp(t *testing.T) {
 	t.Parallel()
-	late := claim()
-	late.A = net.IPv4(250, 250, 250, 250)
-	theirs := ask(specified, dns.TypeANY, dns.ClassINET)
-	theirs.Ns = []dns.RR{late}
 	for tried, given := range map[time.Duration]bool{reclaimEvery: false, reclaimEvery + 1: true} {
 		s := newSite(t, 1)
 		s.update(s.now, s.links)
 		l := s.responder.links[eth]
 		n := l.specified
 		n.tried = s.now.Add(-tried)
-		s.tieBreak(s.now, l, n, theirs, netip.MustParseAddr("192.168.1.66"))
+		s.tieBreak(s.now, l, n, winning(), netip.MustParseAddr("192.168.1.66"))
 		again := n.due.Sub(s.now)
 		if (l.own != nil) != given || !given && again != tieBreakDelay || given && (again < reclaimEvery || again >= reclaimEvery+time.Second) {
 			t.Errorf("%s after it was tried: given up %v, tried again after %s", tried, l.own != nil, again)
