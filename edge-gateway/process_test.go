@@ -14,10 +14,13 @@ import (
 	"testing"
 	"time"
 
+	"cloud.google.com/go/pubsub/v2/pstest"
+
 	"coldaisle.dev/edge-gateway/doctor"
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/proxytest"
+	"coldaisle.dev/shared/pubsubtest"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/tooltest"
 	"coldaisle.dev/shared/wire"
@@ -140,4 +143,16 @@ func TestKilledInAnOutage(t *testing.T) {
 			t.Errorf("sent at %s and first answered at %s, it is delivered as of %s", sent, answered, taken)
 		}
 	}
+}
+
+const (
+	testProject = "site"
+	testTopic   = "data"
+)
+
+func startPubSub(tb testing.TB) *pstest.Server {
+	tb.Helper()
+	server := pubsubtest.Start(tb)
+	pubsubtest.Topics(tb, server, testProject, testTopic)
+	return server
 }

@@ -2,15 +2,23 @@ package nodesim_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"coldaisle.dev/edge-gateway/nodesim"
 	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/recording"
 )
 
 // pretend runs nodes against a gateway in fake time, for so long.
@@ -191,4 +199,244 @@ func TestNewRefuses(t *testing.T) {
 			}
 		})
 	}
+}
+
+// For a demonstration the first room turns hot when it is told to, at any speed.
+func TestHotAfter(t *testing.T) {
+	t.Parallel()
+	for _, speed := range []float64{1, 10, 60} {
+		t.Run(fmt.Sprintf("speed %g", speed), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				g := &gateway{}
+				pretend(t, g, nodesim.Config{Nodes: 8, Speed: speed, FailureEvery: -1, HotAfter: 25 * time.Second}, 2*time.Minute)
+				var over time.Duration
+				for _, c := range g.calls("message") {
+					if *c.Temperature <= 50 {
+						continue
+					}
+					if over == 0 {
+						over = c.At.Sub(start)
+					}
+					if c.NodeID[:len("sim-r1")] != "sim-r1" {
+						t.Fatalf("%s of another room is at %g °C", c.NodeID, *c.Temperature)
+					}
+				}
+				// Noise moves the first reading over the limit by half a minute of the ramp.
+				earliest := 25*time.Second - time.Duration(float64(30*time.Second)/speed)
+				if over < max(time.Nanosecond, earliest) || over > time.Minute {
+					t.Errorf("50 °C passed after %s, want about 25 s and at most an interval more", over)
+				}
+			})
+		})
+	}
+}
+
+// The cooling of every room fails once in each time of FailureEvery, all of its nodes pass
+// the default threshold, and are themselves again an hour after.
+func TestCoolingFailsByChance(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const every, times, nodes = 12 * time.Hour, 6, 8
+		start := time.Now()
+		g := &gateway{}
+		pretend(t, g, nodesim.Config{Nodes: nodes, FailureEvery: every}, times*every)
+		hot := map[string][]time.Duration{} // first over 50 °C in each failure
+		last := map[string]time.Duration{}
+		for _, c := range g.calls("message") {
+			if *c.Temperature <= 50 {
+				continue
+			}
+			at := c.At.Sub(start)
+			if before, ok := last[c.NodeID]; !ok || at-before > time.Hour {
+				hot[c.NodeID] = append(hot[c.NodeID], at)
+			}
+			last[c.NodeID] = at
+		}
+		for node, failures := range hot {
+			if len(failures) != times || failures[0] < every/5 {
+				t.Errorf("%s passed 50 °C at %v, want once in each %s and not at once", node, failures, every)
+			}
+		}
+		must.Equal(t, "nodes that passed 50 °C", nodes, len(hot))
+	})
+}
+
+// recorded returns a recording of so many nodes and rows for each, five seconds apart, the
+// nodes taking turns.
+func recorded(t *testing.T, nodes, rows int) *recording.Recording {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString("node_id,timestamp,temperature,humidity\n")
+	start := time.Date(2024, 5, 9, 9, 0, 0, 0, time.UTC)
+	for i := range rows {
+		for n := range nodes {
+			fmt.Fprintf(&b, "mote-%d,%s,%.2f,%d\n", n, start.Add(time.Duration(i)*5*time.Second).Format(time.RFC3339), 20+float64(n)+float64(i)/100, 40+i%10)
+		}
+	}
+	return must.Get(recording.Read(strings.NewReader(b.String()), nil))(t)
+}
+
+func TestReplay(t *testing.T) {
+	t.Parallel()
+	g := &gateway{}
+	address := g.listen(t)
+	for range 2 { // whose ids differ
+		result, err := nodesim.Replay(t.Context(), address, recorded(t, 5, 200), nil, time.Now)
+		if err != nil || result.Accepted != 1000 || result.Rejected != 0 || result.PerSecond() <= 0 {
+			t.Errorf("%+v, %v", result, err)
+		}
+	}
+	must.Equal(t, "registrations of 5 nodes in two replays", 10, len(g.calls("register")))
+	ids, heard := map[string]bool{}, map[string][]float64{}
+	for _, c := range g.calls("message") {
+		ids[c.ID] = true
+		heard[c.NodeID] = append(heard[c.NodeID], *c.Temperature)
+	}
+	if len(ids) != 2000 || len(heard) != 5 {
+		t.Errorf("%d ids of %d nodes for 2000 rows of 5", len(ids), len(heard))
+	}
+	for node, temperatures := range heard {
+		if len(temperatures) != 400 || !slices.IsSorted(temperatures[:200]) {
+			t.Errorf("%s sent %d rows, out of order", node, len(temperatures))
+		}
+	}
+}
+
+// Whatever the gateway says on the way, each row is accepted once, under one id, before the
+// node's next.
+func TestReplayRetries(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		refusals := []int{500, 503, 429}
+		tried := map[string]int{}
+		g := &gateway{answer: func(_ int, c call) int {
+			if tried[c.ID]++; c.Path == "/api/v1/message" && tried[c.ID] <= len(refusals) && strings.HasSuffix(c.ID, "0") {
+				return refusals[tried[c.ID]-1]
+			}
+			if strings.HasSuffix(c.ID, "-33") {
+				return http.StatusBadRequest
+			}
+			return http.StatusOK
+		}}
+		result, err := nodesim.Replay(t.Context(), "http://gateway", recorded(t, 3, 100), g, time.Now)
+		if err != nil || result.Accepted != 299 || result.Rejected != 1 {
+			t.Fatalf("%+v, %v", result, err)
+		}
+		last, ended := map[string]string{}, map[string]bool{}
+		for _, c := range g.calls("message") {
+			if previous := last[c.NodeID]; previous != "" && previous != c.ID && !ended[previous] {
+				t.Fatalf("%s went on to %s before the end of %s", c.NodeID, c.ID, previous)
+			}
+			if ended[c.ID] {
+				t.Fatalf("%s was sent again after its end", c.ID)
+			}
+			last[c.NodeID], ended[c.ID] = c.ID, c.Status < 429
+		}
+		if len(ended) != 300 || len(g.calls("message")) != 390 { // lines 2 to 301 hold 30 that end in 0
+			t.Errorf("%d rows in %d requests, want 300 in 390", len(ended), len(g.calls("message")))
+		}
+	})
+}
+
+func TestReplayGivesUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := &gateway{answer: func(_ int, c call) int {
+			if strings.HasSuffix(c.ID, "-50") {
+				return http.StatusInternalServerError
+			}
+			return http.StatusOK
+		}}
+		result, err := nodesim.Replay(t.Context(), "http://gateway", recorded(t, 1, 100), g, time.Now)
+		if err == nil || !strings.Contains(err.Error(), "line 50 of mote-0") || !strings.Contains(err.Error(), "status 500") {
+			t.Errorf("the error does not name what failed: %v", err)
+		}
+		if result.Accepted != 48 || result.Elapsed > time.Minute {
+			t.Errorf("%+v, want 48 rows within a minute", result)
+		}
+	})
+}
+
+func TestReplayEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	g := &gateway{answer: func(seen int, _ call) int {
+		if seen == 20 {
+			cancel()
+		}
+		return http.StatusOK
+	}}
+	result, err := nodesim.Replay(ctx, g.listen(t), recorded(t, 4, 5000), nil, time.Now)
+	if !errors.Is(err, context.Canceled) || result.Accepted > 1000 {
+		t.Errorf("%+v, %v, want the context's error at once", result, err)
+	}
+}
+
+// call is one request as a gateway saw it.
+type call struct {
+	At     time.Time
+	Path   string
+	Status int // what it was answered with
+
+	ID          string   `json:"id"`
+	NodeID      string   `json:"node_id"`
+	IPAddr      string   `json:"ip_addr"`
+	Temperature *float64 `json:"temperature"`
+	Humidity    *float64 `json:"humidity"`
+}
+
+// gateway is a stand-in that keeps what it hears and answers as told.
+type gateway struct {
+	mu     sync.Mutex
+	heard  []call
+	answer func(seen int, c call) int // seen counts earlier calls; nil means success
+}
+
+func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := call{Path: r.URL.Path, At: time.Now(), Status: http.StatusOK}
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10)).Decode(&c); err != nil {
+		c.Status = http.StatusBadRequest
+	}
+	g.mu.Lock()
+	if c.Path == "/api/v1/register" && c.Status == http.StatusOK {
+		c.Status = http.StatusCreated
+	}
+	if g.answer != nil {
+		c.Status = g.answer(len(g.heard), c)
+	}
+	g.heard = append(g.heard, c)
+	g.mu.Unlock()
+	w.WriteHeader(c.Status)
+	_, _ = w.Write([]byte(`{"status":` + strconv.Itoa(c.Status) + `}`))
+}
+
+// calls returns what was heard on a path so far.
+func (g *gateway) calls(path string) []call {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var on []call
+	for _, c := range g.heard {
+		if c.Path == "/api/v1/"+path {
+			on = append(on, c)
+		}
+	}
+	return on
+}
+
+// listen serves the gateway over HTTP.
+func (g *gateway) listen(t *testing.T) string {
+	t.Helper()
+	server := httptest.NewServer(g)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// RoundTrip lets nodes reach the gateway without a network, so that time can be
+// a test's own.
+func (g *gateway) RoundTrip(r *http.Request) (*http.Response, error) {
+	recorder := httptest.NewRecorder()
+	g.ServeHTTP(recorder, r)
+	return recorder.Result(), nil
 }
