@@ -57,8 +57,8 @@ func (h *host) finds(want string) bool {
 func TestNameIsLostAndTakenBack(t *testing.T) {
 	t.Parallel()
 	hosts := bridged(t, "192.168.77.2/24", "192.168.77.10/24", "192.168.77.66/24")
-	said, leave := hosts[2].playing(play{Client: "rival", Name: hostname, Claimed: netip.MustParseAddr("192.168.77.66")})
-	must.Equal(t, "the other device says", "has the name", said())
+	rival := hosts[2].playing(play{Client: "rival", Name: hostname, Claimed: netip.MustParseAddr("192.168.77.66")})
+	must.Equal(t, "the other device says", "has the name", rival.line())
 	g := hosts[0].startGateway()
 	g.becomes(announce.RoleConflict, "monitor-gateway-")
 	var h health
@@ -68,7 +68,7 @@ func TestNameIsLostAndTakenBack(t *testing.T) {
 			h.Discovery.Problem == "another device, 192.168.77.66, has monitor-gateway.local"
 	})
 	must.Equal(t, "under its own name it is", "192.168.77.2", must.Get(hosts[1].plays(play{Client: "lwip", Name: h.Discovery.Host + ".", Type: dns.TypeA}))(t))
-	leave()
+	rival.end()
 	must.Eventually(t, "it has its name back", func() bool { return hosts[1].finds("192.168.77.2") })
 	must.Eventually(t, "it is healthy as to its name", func() bool { return g.state().Problem == "" && g.state().Role == announce.RoleActive })
 }
@@ -182,26 +182,6 @@ func TestNeighbourWithIPv6Alone(t *testing.T) {
 	}
 }
 
-// askers are small devices, of both kinds that want an answer for themselves.
-func askers() []string { return []string{"lwip", "esp"} }
-
-// TestTwoNetworksWithTheSameNumbers has two networks that know nothing of each
-// other and use the same addresses, as two cheap routers do: each answer must
-// leave by the interface that the question came by.
-func TestTwoNetworksWithTheSameNumbers(t *testing.T) {
-	t.Parallel()
-	machine, wired, wireless := newHost(t), newHost(t), newHost(t)
-	cable(machine, "eth0", "192.168.77.2/24", wired, "192.168.77.10/24")
-	cable(machine, "wlan0", "192.168.77.3/24", wireless, "192.168.77.10/24")
-	g := machine.startGateway()
-	g.ready(2)
-	for want, client := range map[string]*host{"192.168.77.2": wired, "192.168.77.3": wireless} {
-		for _, asker := range askers() {
-			must.Equal(t, asker+" is told", want, must.Get(client.plays(play{Client: asker, Name: hostname, Type: dns.TypeA}))(t))
-		}
-	}
-}
-
 // TestTwiceInOneNetwork has both interfaces in the same network, as a gateway
 // with a cable and WiFi of the same router: it hears itself, and must not take
 // itself for another.
@@ -214,7 +194,7 @@ func TestTwiceInOneNetwork(t *testing.T) {
 	g := machine.startGateway()
 	g.ready(2)
 	must.Equal(t, "alone in its network, it calls itself", "monitor-gateway.local", g.state().Host)
-	for _, asker := range askers() {
+	for _, asker := range []string{"lwip", "esp"} { // the kinds that want an answer for themselves
 		got, err := client.plays(play{Client: asker, Name: hostname, Type: dns.TypeA})
 		if err != nil || (got != "192.168.77.2" && got != "192.168.77.3") {
 			t.Errorf("%s is told %q, %v", asker, got, err)
@@ -228,28 +208,18 @@ func TestCheck(t *testing.T) {
 	hosts := bridged(t, "192.168.77.2/24", "192.168.77.10/24")
 	node := hosts[1]
 	node.ip("route", "add", "224.0.0.0/4", "dev", "eth0")
-	check := func(p play) string {
-		t.Helper()
-		p.Client = "check"
-		return must.Get(node.plays(p))(t)
-	}
 	// A check has a node's few seconds, which a busy machine may need for itself.
 	checked := func(what string, p play, want string) {
 		t.Helper()
-		must.Eventually(t, what, func() bool { return strings.HasPrefix(check(p), want) })
+		p.Client = "check"
+		must.Eventually(t, what, func() bool { return strings.HasPrefix(must.Get(node.plays(p))(t), want) })
 	}
 	checked("nothing is found without a gateway", play{}, "not found")
 	g := hosts[0].startGateway()
 	g.becomes(announce.RoleActive, "monitor-gateway.local")
-	addresses := func(texts ...string) (all []netip.Addr) {
-		for _, text := range texts {
-			all = append(all, netip.MustParseAddr(text))
-		}
-		return all
-	}
 	for want, p := range map[string]play{
-		"reached":       {Own: addresses("192.168.77.2")},
-		"wrong address": {Own: addresses("192.168.77.10")},
+		"reached":       {Own: []netip.Addr{netip.MustParseAddr("192.168.77.2")}},
+		"wrong address": {Own: []netip.Addr{netip.MustParseAddr("192.168.77.10")}},
 		"refused":       {Port: 9},
 	} {
 		checked(fmt.Sprintf("%+v is %s", p, want), p, want)
@@ -258,8 +228,8 @@ func TestCheck(t *testing.T) {
 	checked("it is reached by the name alone", play{}, "reached")
 	g.end(syscall.SIGTERM)
 	// Whoever has the name is not there.
-	said, _ := hosts[0].playing(play{Client: "rival", Name: hostname, Claimed: netip.MustParseAddr("192.168.77.99")})
-	must.Equal(t, "the other device says", "has the name", said())
+	rival := hosts[0].playing(play{Client: "rival", Name: hostname, Claimed: netip.MustParseAddr("192.168.77.99")})
+	must.Equal(t, "the other device says", "has the name", rival.line())
 	checked("nobody is at the address", play{}, "connect: ")
 }
 

@@ -18,14 +18,16 @@ import (
 
 const hostname = "monitor-gateway.local."
 
-// TestEveryClientFindsIt asks on both links of a gateway in all ways. Contract 8.14.
+// TestEveryClientFindsIt asks on both links of a gateway in all ways. The two networks know nothing of
+// each other and use the same addresses, as two cheap routers do: each answer must leave by the interface
+// that the question came by. Contract 8.14.
 func TestEveryClientFindsIt(t *testing.T) {
 	t.Parallel()
 	machine, wired, wireless := newHost(t), newHost(t), newHost(t)
 	cable(machine, "eth0", "192.168.77.2/24", wired, "192.168.77.10/24")
-	cable(machine, "wlan0", "10.66.0.2/16", wireless, "10.66.3.10/16")
+	cable(machine, "wlan0", "192.168.77.3/24", wireless, "192.168.77.10/24")
 	machine.startGateway().ready(2)
-	for address, client := range map[string]*host{"192.168.77.2": wired, "10.66.0.2": wireless} {
+	for address, client := range map[string]*host{"192.168.77.2": wired, "192.168.77.3": wireless} {
 		client.ip("route", "add", "224.0.0.0/4", "dev", "eth0")
 		// One after the other: they share their host's port.
 		t.Run("on the link of "+address, func(t *testing.T) {
@@ -184,10 +186,10 @@ func TestGoodbye(t *testing.T) {
 	})
 	told := func(want string, goes func()) {
 		t.Helper()
-		listener, _ := client.playing(play{Client: "listener", Name: hostname})
-		must.Equal(t, "the listener says", "listening", listener())
+		listener := client.playing(play{Client: "listener", Name: hostname})
+		must.Equal(t, "the listener says", "listening", listener.line())
 		goes()
-		must.Equal(t, "the listener says", "goodbye "+want, listener())
+		must.Equal(t, "the listener says", "goodbye "+want, listener.line())
 	}
 	told("192.168.78.2", func() { machine.ip("address", "delete", "192.168.78.2/24", "dev", "eth0") })
 	told("192.168.77.2", func() { g.end(syscall.SIGTERM) })
@@ -212,11 +214,9 @@ func TestFoundOnceItCanBe(t *testing.T) {
 			return func() { allow(20) }
 		},
 		"address already in use": func(machine *host) (end func()) {
-			line, leave := machine.playing(play{Client: "selfish"})
-			if got := line(); got != "listening" {
-				machine.t.Fatalf("the other program says %q", got)
-			}
-			return leave
+			other := machine.playing(play{Client: "selfish"})
+			must.Equal(machine.t, "the other program says", "listening", other.line())
+			return other.end
 		},
 	} {
 		t.Run(problem, func(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -27,7 +26,6 @@ import (
 	"coldaisle.dev/edge-gateway/announce"
 	"coldaisle.dev/edge-gateway/discover"
 	"coldaisle.dev/edge-gateway/nodesim"
-	"coldaisle.dev/shared/logging/logtest"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/wire"
@@ -56,7 +54,8 @@ func TestPairUnderKills(t *testing.T) { //nolint:paralleltest // measures times
 	every, interval := duration(t, "PAIR_EVERY", 8*time.Second), duration(t, "PAIR_INTERVAL", 4*time.Second)
 	hosts := bridged(t, "192.168.77.2/24", "192.168.77.3/24", "192.168.77.10/24")
 	hosts[2].ip("route", "add", "224.0.0.0/4", "dev", "eth0")
-	site := hosts[2].startSite(t, interval)
+	site := hosts[2].playing(play{Client: "site", Interval: interval})
+	must.Equal(t, "the site says", "ready", site.line())
 
 	folder := t.TempDir()
 	gateways := make([]*gateway, 2)
@@ -68,7 +67,7 @@ func TestPairUnderKills(t *testing.T) { //nolint:paralleltest // measures times
 	gateways[0].becomes(announce.RoleActive, "monitor-gateway.local")
 	start(1)
 	gateways[1].becomes(announce.RoleStandby, "monitor-gateway-")
-	site.tell("start")
+	must.Get(fmt.Fprintln(site.in, "start"))(t)
 	began := time.Now()
 	for n := range kills {
 		time.Sleep(time.Until(began.Add(time.Duration(n+1) * every))) // the pace of the kills; nothing is waited for
@@ -78,8 +77,9 @@ func TestPairUnderKills(t *testing.T) { //nolint:paralleltest // measures times
 		start(killed)
 		gateways[killed].becomes(announce.RoleStandby, "monitor-gateway-")
 	}
-	site.tell("end")
-	a := site.account()
+	must.Get(fmt.Fprintln(site.in, "end"))(t)
+	var a account
+	must.Do(t, json.Unmarshal([]byte(site.line()), &a))
 	t.Logf("%d kills, %d nodes every %v: %d readings sent, %d received, %d lost, %d shown twice, %d copies that readers fold; longest pause %v, longest gap %v, which is %.2f intervals (%s); latest %v after it was measured",
 		kills, a.Nodes, interval, a.Sent, a.Received, len(a.Lost), len(a.Twice), a.Copies, a.LongestPause, a.LongestGap, a.LongestGap.Seconds()/interval.Seconds(), a.GapOf, a.Latest)
 	if a.Nodes != siteNodes || a.Received < siteNodes {
@@ -101,54 +101,10 @@ func duration(t *testing.T, name string, standard time.Duration) time.Duration {
 	return must.Get(time.ParseDuration(cmp.Or(os.Getenv(name), standard.String())))(t)
 }
 
-// siteProcess is a Pub/Sub and the nodes of a site, on a host of their own.
-type siteProcess struct {
-	t     *testing.T
-	in    io.Writer
-	lines *bufio.Scanner
-	log   logtest.Buffer
-}
-
-func (h *host) startSite(t *testing.T, interval time.Duration) *siteProcess {
-	t.Helper()
-	part := must.Get(json.Marshal(play{Client: "site", Interval: interval}))(t)
-	c := h.command(t.Context(), []string{playEnv + "=" + string(part)}, os.Args[0])
-	s := &siteProcess{t: t}
-	c.Stderr = &s.log
-	in := must.Get(c.StdinPipe())(t)
-	out := must.Get(c.StdoutPipe())(t)
-	must.Do(t, c.Start())
-	t.Cleanup(func() {
-		_ = c.Process.Kill()
-		_ = c.Wait()
-	})
-	s.in, s.lines = in, bufio.NewScanner(out)
-	s.lines.Buffer(nil, 1<<20)
-	if !s.lines.Scan() || s.lines.Text() != "ready" {
-		t.Fatalf("the site says %q: %s", s.lines.Text(), s.log.String())
-	}
-	return s
-}
-
-func (s *siteProcess) tell(line string) {
-	s.t.Helper()
-	if _, err := fmt.Fprintln(s.in, line); err != nil {
-		s.t.Fatalf("%v: %s", err, s.log.String())
-	}
-}
-
-func (s *siteProcess) account() (a account) {
-	s.t.Helper()
-	if !s.lines.Scan() {
-		s.t.Fatalf("the site has no account: %s", s.log.String())
-	}
-	must.Do(s.t, json.Unmarshal(s.lines.Bytes(), &a))
-	return a
-}
-
 const siteNodes = 200
 
-// site runs Pub/Sub, and from "start" to "end" the nodes; then it prints the account.
+// site is a Pub/Sub and the nodes of a site, on a host of their own. From "start" to "end" the nodes
+// send; then it prints the account.
 func (p play) site() error {
 	server := pstest.NewServerWithAddress("0.0.0.0:8085")
 	defer func() { _ = server.Close() }()
