@@ -34,13 +34,9 @@ func TestStart(t *testing.T) {
 			probed = append(probed, l)
 		}
 	}
-	if len(probed) != 3 || len(announced) != 2 {
-		t.Fatalf("%d probes and %d announcements, want 3 and 2", len(probed), len(announced))
-	}
+	must.Equal(t, "probes and announcements", [2]int{3, 2}, [2]int{len(probed), len(announced)})
 	for _, q := range probed[0].m.Question {
-		if q.Qtype != dns.TypeANY || q.Qclass != dns.ClassINET {
-			t.Errorf("probe asks %v, want any of the name, told to everybody", q)
-		}
+		must.Equal(t, "a probe asks, for everybody to hear", dns.Question{Name: q.Name, Qtype: dns.TypeANY, Qclass: dns.ClassINET}, q)
 	}
 	same(t, "probe", probed[0].m.Ns, strings.TrimSuffix(service, " flush"), strings.TrimSuffix(text, " flush"), strings.TrimSuffix(wired, " flush"))
 	same(t, "announcement", announced[0].m.Answer, pointer, services, service, text, wired)
@@ -53,31 +49,22 @@ func TestAddressChange(t *testing.T) {
 	s.links[0].Prefixes = []netip.Prefix{netip.MustParsePrefix("192.168.1.99/24")}
 	s.update(s.now, s.links)
 	s.pass(5 * time.Second)
-	sent := s.take()
-	if len(sent) != 3 || slices.ContainsFunc(sent, func(l letter) bool { return l.link != eth }) {
-		t.Fatalf("sent %v, want a goodbye and two announcements on the link", sent)
-	}
+	sent := s.sends(3) // a goodbye and two announcements
+	must.Equal(t, "on the links", []int{eth, eth, eth}, []int{sent[0].link, sent[1].link, sent[2].link})
 	same(t, "goodbye", sent[0].m.Answer, "monitor-gateway.local. 0 IN A 192.168.1.20")
-	if lines := texts(sent[1].m.Answer); !slices.Contains(lines, "monitor-gateway.local. 120 IN A 192.168.1.99 flush") {
-		t.Errorf("announced %v", lines)
-	}
+	must.Contain(t, "announced", strings.Join(texts(sent[1].m.Answer), "\n"), "monitor-gateway.local. 120 IN A 192.168.1.99 flush")
 	// A link that goes and comes back begins again.
 	s.update(s.now, s.links[1:])
 	s.update(s.now, s.links)
 	s.pass(5 * time.Second)
-	if sent := s.take(); len(sent) != 5 || sent[0].m.Response {
-		t.Errorf("sent %d messages, want three probes and two announcements", len(sent))
-	}
+	must.Equal(t, "an announcement comes before three probes", false, s.sends(5)[0].m.Response)
 }
 
 func TestGoodbye(t *testing.T) {
 	t.Parallel()
 	s := started(t)
 	s.goodbye()
-	sent := s.take()
-	if len(sent) != 2 {
-		t.Fatalf("sent %v, want one goodbye on each link", sent)
-	}
+	sent := s.sends(2) // one on each link
 	for _, record := range sent[0].m.Answer {
 		must.Equal(t, fmt.Sprintf("%s lives on", record), uint32(0), record.Header().Ttl)
 	}
@@ -96,11 +83,7 @@ func TestAnnouncesOnceItCan(t *testing.T) {
 	s.from(eth, "192.168.1.7:49152", ask("monitor-gateway.local.", dns.TypeA, dns.ClassINET))
 	s.only()
 	s.pass(time.Minute)
-	sent := s.take()
-	if len(sent) != announcements {
-		t.Fatalf("sent %v, want two announcements", sent)
-	}
-	same(t, "announcement", sent[0].m.Answer, pointer, services, service, text, wired)
+	same(t, "announcement", s.sends(announcements)[0].m.Answer, pointer, services, service, text, wired)
 }
 
 func TestMetrics(t *testing.T) {
@@ -149,20 +132,15 @@ func TestAnswers(t *testing.T) {
 			s.from(eth, "192.168.1.7:5353", ask(c.name, c.kind, dns.ClassINET))
 			s.pass(time.Second)
 			if len(c.answer) == 0 {
-				if sent := s.take(); len(sent) != 0 {
-					t.Errorf("answered %v", sent)
-				}
+				s.sends(0)
 				return
 			}
 			sent := s.only()
-			if sent.link != eth || sent.to.IsValid() {
-				t.Errorf("sent %v, want an answer to everybody on the link", sent)
-			}
+			must.Equal(t, "sent to everybody on the link", true, sent.link == eth && !sent.to.IsValid())
 			same(t, "answer", sent.m.Answer, c.answer...)
 			same(t, "additional", sent.m.Extra, c.additional...)
-			if m := sent.m; m.Id != 0 || len(m.Question) != 0 || !m.Authoritative {
-				t.Errorf("header %+v, questions %v", m.MsgHdr, m.Question)
-			}
+			must.Equal(t, "header", dns.MsgHdr{Response: true, Authoritative: true}, sent.m.MsgHdr)
+			must.Equal(t, "questions", 0, len(sent.m.Question))
 		})
 	}
 }
@@ -174,9 +152,7 @@ func TestOtherClasses(t *testing.T) {
 	for class, answers := range map[uint16]int{dns.ClassANY: 1, dns.ClassCHAOS: 0} {
 		s := started(t)
 		s.from(eth, "192.168.1.7:49152", ask("monitor-gateway.local.", dns.TypeA, class))
-		if sent := s.take(); len(sent) != answers {
-			t.Errorf("class %s: sent %v", dns.ClassToString[class], sent)
-		}
+		s.sends(answers)
 	}
 }
 
@@ -196,11 +172,11 @@ func TestLegacyResolver(t *testing.T) {
 	question := ask("MONITOR-gateway.local.", dns.TypeA, dns.ClassINET)
 	s.from(eth, "192.168.1.7:49152", question)
 	sent := s.only()
-	m := sent.m
-	if sent.to != netip.MustParseAddrPort("192.168.1.7:49152") || m.Id != 4711 || len(m.Question) != 1 || m.Question[0] != question.Question[0] || !m.Response {
-		t.Errorf("%+v %v, want an answer to the asker with id and question as asked", m.MsgHdr, m.Question)
-	}
-	same(t, "answer", m.Answer, "monitor-gateway.local. 10 IN A 192.168.1.20")
+	must.Equal(t, "sent to", "192.168.1.7:49152", sent.to.String())
+	must.Equal(t, "id", uint16(4711), sent.m.Id)
+	must.Equal(t, "question", question.Question, sent.m.Question)
+	must.Equal(t, "a response", true, sent.m.Response)
+	same(t, "answer", sent.m.Answer, "monitor-gateway.local. 10 IN A 192.168.1.20")
 }
 
 func TestUnicastWanted(t *testing.T) {
@@ -209,15 +185,12 @@ func TestUnicastWanted(t *testing.T) {
 	s.from(eth, "192.168.1.7:5353", ask("monitor-gateway.local.", dns.TypeA, dns.ClassINET|cacheFlush))
 	sent := s.only()
 	same(t, "answer", sent.m.Answer, wired)
-	if sent.to != netip.MustParseAddrPort("192.168.1.7:5353") || sent.m.Id != 4711 {
-		t.Errorf("sent %v, want an answer to the asker", sent)
-	}
+	must.Equal(t, "sent, with the question's id", "4711 192.168.1.7:5353", fmt.Sprint(sent.m.Id, " ", sent.to))
 
 	s.pass(hostTTL * time.Second / 3) // everybody should hear it again
 	s.from(eth, "192.168.1.7:5353", ask("monitor-gateway.local.", dns.TypeA, dns.ClassINET|cacheFlush))
-	if sent := s.take(); len(sent) != 2 || sent[0].to == sent[1].to {
-		t.Errorf("sent %v, want one answer to the asker and one to everybody", sent)
-	}
+	both := s.sends(2) // one answer to the asker and one to everybody
+	must.Equal(t, "both are to the same", false, both[0].to == both[1].to)
 }
 
 func TestKnownAnswers(t *testing.T) {
@@ -233,9 +206,7 @@ func TestKnownAnswers(t *testing.T) {
 	s := started(t)
 	s.from(eth, "192.168.1.7:5353", asked(otherTTL/2))
 	s.pass(time.Second)
-	if sent := s.take(); len(sent) != 0 {
-		t.Errorf("told %v, which the asker knows", sent)
-	}
+	s.sends(0) // the asker knows it
 	s.from(eth, "192.168.1.7:5353", asked(otherTTL/2-1))
 	s.pass(time.Second)
 	s.only() // what the asker knows ends soon
@@ -276,9 +247,7 @@ func TestStrangers(t *testing.T) {
 	} {
 		s.receive(s.now, p)
 		s.pass(time.Second)
-		if sent := s.take(); len(sent) != 0 {
-			t.Errorf("%s: sent %v", name, sent)
-		}
+		must.Equal(t, name+" is answered", 0, len(s.take()))
 	}
 }
 
@@ -323,9 +292,7 @@ func TestUnicastStaysOnTheLink(t *testing.T) {
 	// By multicast anything can say that it comes from anywhere.
 	s.from(eth, "8.8.8.8:53", ask("monitor-gateway.local.", dns.TypeA, dns.ClassINET))
 	s.pass(time.Second)
-	if sent := s.take(); len(sent) != 0 {
-		t.Errorf("sent %v", sent)
-	}
+	s.sends(0)
 	s.from(eth, "8.8.8.8:5353", ask("monitor-gateway.local.", dns.TypeA, dns.ClassINET|cacheFlush))
 	if sent := s.only(); sent.to.IsValid() {
 		t.Errorf("sent %v, want an answer to everybody", sent)
@@ -341,10 +308,8 @@ func TestProbersWithASharedPortHearToo(t *testing.T) {
 	probe := ask("monitor-gateway.local.", dns.TypeANY, dns.ClassINET|cacheFlush)
 	probe.Ns = []dns.RR{claim()}
 	s.from(eth, "192.168.1.66:5353", probe)
-	sent := s.take()
-	if len(sent) != 2 || sent[0].to.IsValid() == sent[1].to.IsValid() {
-		t.Errorf("sent %v, want a defence to the prober and one to everybody", sent)
-	}
+	sent := s.sends(2) // a defence to the prober and one to everybody
+	must.Equal(t, "both are to the same", false, sent[0].to.IsValid() == sent[1].to.IsValid())
 }
 
 // TestHugeMessage holds that a message full of questions and known answers is
@@ -383,9 +348,7 @@ func FuzzReceive(f *testing.F) {
 		}
 		young.receive(young.now, packet{data: data, link: eth, from: from, to: netip.MustParseAddr("224.0.0.251")})
 		young.pass(30 * time.Second)
-		if l := young.on(eth); l.Phase != "ready" || l.Host != "monitor-gateway.local" {
-			t.Errorf("still %s as %s after half a minute", l.Phase, l.Host)
-		}
+		must.Contain(t, "after half a minute it", young.is(eth), "specified ready")
 		// Nothing that comes makes it fall over, or fall silent for good.
 		s.receive(s.now, packet{data: data, link: eth, from: from, to: netip.MustParseAddr("224.0.0.251")})
 		s.pass(30 * time.Second)
