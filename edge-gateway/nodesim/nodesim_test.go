@@ -62,9 +62,8 @@ func TestNodes(t *testing.T) {
 		}
 		must.Equal(t, "heartbeats of nodes", 6, len(beat))
 		stats := s.Stats()
-		if stats.Registered != 6 || stats.Accepted != 360 || stats.Failed != 0 || stats.Retried != 0 || stats.Heartbeats < 6*28 {
-			t.Errorf("stats do not tell what happened: %+v", stats)
-		}
+		must.Equal(t, "registered, accepted, failed, retried", [4]int64{6, 360, 0, 0}, [4]int64{stats.Registered, stats.Accepted, stats.Failed, stats.Retried})
+		must.Equal(t, "heartbeats", int64(len(g.calls("heartbeat"))), stats.Heartbeats)
 	})
 }
 
@@ -92,39 +91,24 @@ func TestHosts(t *testing.T) {
 
 func TestRegistration(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		fail       int // registrations answered with 500
-		want       []time.Duration
-		registered int64
-	}{
-		"at once":               {0, nil, 1},
-		"after three retries":   {3, []time.Duration{1, 2, 4}, 1},
-		"after the fifth retry": {5, []time.Duration{1, 2, 4, 8, 16}, 1},
-		"never":                 {100, []time.Duration{1, 2, 4, 8, 16}, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				failed := 0
-				g := &gateway{answer: func(_ int, heard call) int {
-					if heard.Path == "/api/v1/register" && failed < c.fail {
-						failed++
-						return http.StatusInternalServerError
-					}
-					return http.StatusOK
-				}}
-				s := pretend(t, g, nodesim.Config{Nodes: 1}, 10*time.Minute)
-				calls := g.calls("register")
-				var pauses []time.Duration
-				for i := 1; i < len(calls); i++ {
-					pauses = append(pauses, calls[i].At.Sub(calls[i-1].At)/time.Second)
+	for fail, retries := range map[int]int{0: 0, 3: 3, 5: 5, 100: 5} { // registrations answered with 500
+		synctest.Test(t, func(t *testing.T) {
+			failed := 0
+			g := &gateway{answer: func(_ int, heard call) int {
+				if heard.Path == "/api/v1/register" && failed < fail {
+					failed++
+					return http.StatusInternalServerError
 				}
-				must.Equal(t, "seconds between registrations", c.want, pauses)
-				must.Equal(t, "registered", c.registered, s.Stats().Registered)
-				if len(g.calls("message")) == 0 {
-					t.Error("the node sent no reading")
-				}
-			})
+				return http.StatusOK
+			}}
+			s := pretend(t, g, nodesim.Config{Nodes: 1}, 10*time.Minute)
+			calls := g.calls("register")
+			must.Equal(t, fmt.Sprintf("registrations, of which %d fail", fail), 1+retries, len(calls))
+			for i := range retries {
+				must.Equal(t, fmt.Sprintf("pause before retry %d", i), time.Second<<i, calls[i+1].At.Sub(calls[i].At))
+			}
+			must.Equal(t, "it is registered", fail <= retries, s.Stats().Registered == 1)
+			must.Equal(t, "it sends readings", true, len(g.calls("message")) > 0)
 		})
 	}
 }
@@ -182,22 +166,17 @@ func TestEndWaitsForAnswers(t *testing.T) {
 
 func TestNewRefuses(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(*nodesim.Config){
-		"no gateway":     func(c *nodesim.Config) { c.Gateway = "" },
-		"gateway no URL": func(c *nodesim.Config) { c.Gateway = "192.168.1.20:8080" },
-		"negative nodes": func(c *nodesim.Config) { c.Nodes = -1 },
-		"speed too high": func(c *nodesim.Config) { c.Speed = 1e6 },
-		"speed under 0":  func(c *nodesim.Config) { c.Speed = -1 },
+	must.Get(nodesim.New(nodesim.Config{Gateway: "http://gateway:8080", Nodes: 2, Clock: time.Now}))(t)
+	for name, config := range map[string]nodesim.Config{
+		"no gateway":     {Nodes: 2},
+		"gateway no URL": {Gateway: "192.168.1.20:8080", Nodes: 2},
+		"negative nodes": {Gateway: "http://gateway:8080", Nodes: -1},
+		"speed too high": {Gateway: "http://gateway:8080", Nodes: 2, Speed: 1e6},
+		"speed under 0":  {Gateway: "http://gateway:8080", Nodes: 2, Speed: -1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			config := nodesim.Config{Gateway: "http://gateway:8080", Nodes: 2, Clock: time.Now}
-			must.Get(nodesim.New(config))(t)
-			change(&config)
-			if _, err := nodesim.New(config); err == nil {
-				t.Error("New took it")
-			}
-		})
+		config.Clock = time.Now
+		_, err := nodesim.New(config)
+		must.Equal(t, name+" is taken", false, err == nil)
 	}
 }
 
@@ -205,30 +184,22 @@ func TestNewRefuses(t *testing.T) {
 func TestHotAfter(t *testing.T) {
 	t.Parallel()
 	for _, speed := range []float64{1, 10, 60} {
-		t.Run(fmt.Sprintf("speed %g", speed), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				start := time.Now()
-				g := &gateway{}
-				pretend(t, g, nodesim.Config{Nodes: 8, Speed: speed, FailureEvery: -1, HotAfter: 25 * time.Second}, 2*time.Minute)
-				var over time.Duration
-				for _, c := range g.calls("message") {
-					if *c.Temperature <= 50 {
-						continue
-					}
-					if over == 0 {
-						over = c.At.Sub(start)
-					}
-					if c.NodeID[:len("sim-r1")] != "sim-r1" {
-						t.Fatalf("%s of another room is at %g °C", c.NodeID, *c.Temperature)
-					}
-				}
-				// Noise moves the first reading over the limit by half a minute of the ramp.
-				earliest := 25*time.Second - time.Duration(float64(30*time.Second)/speed)
-				if over < max(time.Nanosecond, earliest) || over > time.Minute {
-					t.Errorf("50 °C passed after %s, want about 25 s and at most an interval more", over)
-				}
-			})
+		synctest.Test(t, func(t *testing.T) {
+			start := time.Now()
+			g := &gateway{}
+			pretend(t, g, nodesim.Config{Nodes: 8, Speed: speed, FailureEvery: -1, HotAfter: 25 * time.Second}, 2*time.Minute)
+			hot := slices.DeleteFunc(g.calls("message"), func(c call) bool { return *c.Temperature <= 50 })
+			if len(hot) == 0 {
+				t.Fatalf("at speed %g no room turns hot", speed)
+			}
+			for _, c := range hot {
+				must.Equal(t, "the room that is hot", "sim-r1", c.NodeID[:len("sim-r1")])
+			}
+			// Noise moves the first reading over the limit by half a minute of the ramp.
+			earliest := 25*time.Second - time.Duration(float64(30*time.Second)/speed)
+			if over := hot[0].At.Sub(start); over < max(time.Nanosecond, earliest) || over > time.Minute {
+				t.Errorf("at speed %g 50 °C passed after %s, want about 25 s and at most an interval more", speed, over)
+			}
 		})
 	}
 }
@@ -283,9 +254,9 @@ func TestReplay(t *testing.T) {
 	g := &gateway{}
 	address := g.listen(t)
 	for range 2 { // whose ids differ
-		result, err := nodesim.Replay(t.Context(), address, recorded(t, 5, 200), nil, time.Now)
-		if err != nil || result.Accepted != 1000 || result.Rejected != 0 || result.PerSecond() <= 0 {
-			t.Errorf("%+v, %v", result, err)
+		result := must.Get(nodesim.Replay(t.Context(), address, recorded(t, 5, 200), nil, time.Now))(t)
+		if result.Accepted != 1000 || result.Rejected != 0 || result.PerSecond() <= 0 {
+			t.Errorf("%+v", result)
 		}
 	}
 	must.Equal(t, "registrations of 5 nodes in two replays", 10, len(g.calls("register")))
@@ -294,9 +265,7 @@ func TestReplay(t *testing.T) {
 		ids[c.ID] = true
 		heard[c.NodeID] = append(heard[c.NodeID], *c.Temperature)
 	}
-	if len(ids) != 2000 || len(heard) != 5 {
-		t.Errorf("%d ids of %d nodes for 2000 rows of 5", len(ids), len(heard))
-	}
+	must.Equal(t, "ids and nodes", [2]int{2000, 5}, [2]int{len(ids), len(heard)})
 	for node, temperatures := range heard {
 		if len(temperatures) != 400 || !slices.IsSorted(temperatures[:200]) {
 			t.Errorf("%s sent %d rows, out of order", node, len(temperatures))
@@ -320,10 +289,8 @@ func TestReplayRetries(t *testing.T) {
 			}
 			return http.StatusOK
 		}}
-		result, err := nodesim.Replay(t.Context(), "http://gateway", recorded(t, 3, 100), g, time.Now)
-		if err != nil || result.Accepted != 299 || result.Rejected != 1 {
-			t.Fatalf("%+v, %v", result, err)
-		}
+		result := must.Get(nodesim.Replay(t.Context(), "http://gateway", recorded(t, 3, 100), g, time.Now))(t)
+		must.Equal(t, "accepted and rejected", [2]int{299, 1}, [2]int{int(result.Accepted), int(result.Rejected)})
 		last, ended := map[string]string{}, map[string]bool{}
 		for _, c := range g.calls("message") {
 			if previous := last[c.NodeID]; previous != "" && previous != c.ID && !ended[previous] {
@@ -334,9 +301,8 @@ func TestReplayRetries(t *testing.T) {
 			}
 			last[c.NodeID], ended[c.ID] = c.ID, c.Status < 429
 		}
-		if len(ended) != 300 || len(g.calls("message")) != 390 { // lines 2 to 301 hold 30 that end in 0
-			t.Errorf("%d rows in %d requests, want 300 in 390", len(ended), len(g.calls("message")))
-		}
+		// Lines 2 to 301 hold 30 that end in 0.
+		must.Equal(t, "rows and requests", [2]int{300, 390}, [2]int{len(ended), len(g.calls("message"))})
 	})
 }
 
@@ -350,9 +316,7 @@ func TestReplayGivesUp(t *testing.T) {
 			return http.StatusOK
 		}}
 		result, err := nodesim.Replay(t.Context(), "http://gateway", recorded(t, 1, 100), g, time.Now)
-		if err == nil || !strings.Contains(err.Error(), "line 50 of mote-0") || !strings.Contains(err.Error(), "status 500") {
-			t.Errorf("the error does not name what failed: %v", err)
-		}
+		must.Contain(t, "the error", fmt.Sprint(err), "line 50 of mote-0", "status 500")
 		if result.Accepted != 48 || result.Elapsed > time.Minute {
 			t.Errorf("%+v, want 48 rows within a minute", result)
 		}
