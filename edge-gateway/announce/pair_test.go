@@ -207,23 +207,20 @@ func TestEnrolledAreAPairOfTheirOwn(t *testing.T) {
 		"enrolled and open, one token":        {enrolments: [2]*ofCustomer{one, nil}, tokens: [2]string{"a", "a"}},
 		"enrolled and open, which has no key": {enrolments: [2]*ofCustomer{{}, nil}, tokens: [2]string{"a", "a"}},
 	} {
-		t.Run(title, func(t *testing.T) {
-			t.Parallel()
-			first, second := newSite(t, 1), neighbour(t)
-			for n, s := range []*site{first, second} {
-				s.config.SiteToken = c.tokens[n]
-				if c.enrolments[n] != nil {
-					s.config.Enrolment = c.enrolments[n]
-				}
-				s.update(s.now, s.links)
+		first, second := newSite(t, 1), neighbour(t)
+		for n, s := range []*site{first, second} {
+			s.config.SiteToken = c.tokens[n]
+			if c.enrolments[n] != nil {
+				s.config.Enrolment = c.enrolments[n]
 			}
-			live(20*time.Second, nil, first, second)
-			want := []string{"active specified ready", "conflict own ready"}
-			if c.pair {
-				want[1] = "standby own ready"
-			}
-			must.Equal(t, "the pair", want, roles(first, second))
-		})
+			s.update(s.now, s.links)
+		}
+		live(20*time.Second, nil, first, second)
+		want := []string{"active specified ready", "conflict own ready"}
+		if c.pair {
+			want[1] = "standby own ready"
+		}
+		must.Equal(t, title+": the pair", want, roles(first, second))
 	}
 }
 

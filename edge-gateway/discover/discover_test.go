@@ -51,12 +51,9 @@ func TestAnswered(t *testing.T) {
 		"legacy to another question":  {Legacy, true, asked.Id, service, []dns.RR{own}, nil, "[]"},
 		"legacy without a question":   {Legacy, true, asked.Id, nil, []dns.RR{own}, nil, "[]"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			m := dns.Msg{MsgHdr: dns.MsgHdr{Id: c.id, Response: c.response}, Question: c.question, Answer: c.answer, Extra: c.extra}
-			wire := must.Get(m.Pack())(t)
-			must.Equal(t, "found", c.want, fmt.Sprint(answered(c.mode, asked, wire)))
-		})
+		m := dns.Msg{MsgHdr: dns.MsgHdr{Id: c.id, Response: c.response}, Question: c.question, Answer: c.answer, Extra: c.extra}
+		wire := must.Get(m.Pack())(t)
+		must.Equal(t, name+": found", c.want, fmt.Sprint(answered(c.mode, asked, wire)))
 	}
 }
 
@@ -114,12 +111,9 @@ func TestGateway(t *testing.T) {
 			Gateway{Instance: "Monitor-Gateway-2", Host: "monitor-gateway-2.local", Address: netip.MustParseAddr("192.168.1.30"), Port: 8081, Text: []string{"version=1.0"}},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got, ok := gateway(c.heard)
-			must.Equal(t, "one is found", c.want.Port > 0, ok)
-			must.Equal(t, "the gateway", c.want, got, cmpopts.EquateComparable(netip.Addr{}))
-		})
+		got, ok := gateway(c.heard)
+		must.Equal(t, name+": one is found", c.want.Port > 0, ok)
+		must.Equal(t, name+": the gateway", c.want, got, cmpopts.EquateComparable(netip.Addr{}))
 	}
 }
 

@@ -85,14 +85,11 @@ func TestClock(t *testing.T) {
 		"outside the certificate's time": {expired(t), 0, Problem, "at which Google's certificate is not valid"},
 		"an answer without a date":       {dateless.URL, 0, Warning, "the answer has no time"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			config := Config{Google: c.google, Clock: func() time.Time { return time.Now().Add(c.ahead) }}
-			r := &Report{}
-			config.clock(t.Context(), r)
-			expect(t, r, "clock", c.verdict, c.text)
-			must.Equal(t, "the gateway's own check fails", c.verdict == Problem, config.CheckClock(t.Context()) != nil)
-		})
+		config := Config{Google: c.google, Clock: func() time.Time { return time.Now().Add(c.ahead) }}
+		r := &Report{}
+		config.clock(t.Context(), r)
+		expect(t, r, "clock", c.verdict, c.text)
+		must.Equal(t, name+": the gateway's own check fails", c.verdict == Problem, config.CheckClock(t.Context()) != nil)
 	}
 }
 
@@ -156,13 +153,10 @@ func TestCredentials(t *testing.T) {
 		"no credentials":    {Config{CredentialsFile: garbled}, Problem, "holds no credentials", false},
 		"an emulator":       {Config{Emulator: "127.0.0.1:8085"}, OK, "not needed: PUBSUB_EMULATOR_HOST is 127.0.0.1:8085", false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := &Report{}
-			found := c.config.credentials(t.Context(), r)
-			expect(t, r, "credentials", c.verdict, c.text)
-			must.Equal(t, "credentials are usable", c.usable, found != nil)
-		})
+		r := &Report{}
+		found := c.config.credentials(t.Context(), r)
+		expect(t, r, "credentials", c.verdict, c.text)
+		must.Equal(t, name+": credentials are usable", c.usable, found != nil)
 	}
 	r := &Report{}
 	Config{CredentialsFile: key(t, issuer(t, 200), 0o644)}.credentials(t.Context(), r) // for everyone
@@ -389,23 +383,20 @@ func TestNetworkAndAPIProblemsAreReported(t *testing.T) {
 		"a damaged outbox":       {"outbox: places of the disk cannot be read", announce.State{}, "gateway", Warning, "has trouble with its outbox: places of the disk cannot be read"},
 		"a slow disk":            {"disk: slow", announce.State{}, "gateway", Warning, "says of itself that it is degraded: disk: slow"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			h := health{Health: gateway.Health{Status: "degraded", Version: "v2", Publishing: gateway.Publishing{Up: true}}, Announced: c.state}
-			if c.reason != "" {
-				h.Reasons = []string{c.reason}
-			}
-			refusal, refused := strings.CutPrefix(c.reason, "publishing: ")
-			if refused {
-				h.Publishing.Error = refusal
-			}
-			r := &Report{}
-			Config{Version: "v2"}.gateway(r, h, nil)
-			expect(t, r, c.subject, c.verdict, c.text)
-			if got := said(r, "gateway"); strings.Contains(got, "since") == refused {
-				t.Errorf("readings are refused: %t; it says:\n%s", refused, got)
-			}
-		})
+		h := health{Health: gateway.Health{Status: "degraded", Version: "v2", Publishing: gateway.Publishing{Up: true}}, Announced: c.state}
+		if c.reason != "" {
+			h.Reasons = []string{c.reason}
+		}
+		refusal, refused := strings.CutPrefix(c.reason, "publishing: ")
+		if refused {
+			h.Publishing.Error = refusal
+		}
+		r := &Report{}
+		Config{Version: "v2"}.gateway(r, h, nil)
+		expect(t, r, c.subject, c.verdict, c.text)
+		if got := said(r, "gateway"); strings.Contains(got, "since") == refused {
+			t.Errorf("%s: readings are refused: %t; it says:\n%s", name, refused, got)
+		}
 	}
 	for address, want := range map[string]bool{"192.168.1.30": true, "192.168.1.66": false} {
 		must.Equal(t, address+" is of the pair", want, isPeer(pair, []netip.Addr{netip.MustParseAddr(address)}))

@@ -249,26 +249,23 @@ func TestPairKey(t *testing.T) {
 func TestSystemClockIsOff(t *testing.T) {
 	t.Parallel()
 	for name, off := range map[string]time.Duration{"slow": -24 * time.Hour, "fast": 24 * time.Hour} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			m := newMachine(t)
-			truth := m.wall
-			m.wall = m.wall.Add(off)
-			m.reply(t, func(a *enrolmenttest.API) {
-				a.Time = func() time.Time { return truth }
-				a.Reply.AccessToken, a.Reply.TokenExpiresAt = "one", truth.Add(time.Hour)
-			})
-			if err := m.session.Ready(); kind(err) != "clock" || !strings.Contains(err.Error(), name+" by 24h0m0s") {
-				t.Errorf("publishing is blocked by %v", err)
-			}
-			if m.session.ClockProblem(t.Context()) == nil {
-				t.Error("the clock is not told")
-			}
-			m.report(t) // by the corrected clock: it gets a token
-			m.wall = truth.Add(4 * time.Minute)
-			must.Do(t, errors.Join(m.session.Ready(), m.session.ClockProblem(t.Context()))) // the clock is set
-			must.Equal(t, "reported offset in ms", -off.Milliseconds(), m.api.Statuses()[1].ClockOffsetMS)
+		m := newMachine(t)
+		truth := m.wall
+		m.wall = m.wall.Add(off)
+		m.reply(t, func(a *enrolmenttest.API) {
+			a.Time = func() time.Time { return truth }
+			a.Reply.AccessToken, a.Reply.TokenExpiresAt = "one", truth.Add(time.Hour)
 		})
+		if err := m.session.Ready(); kind(err) != "clock" || !strings.Contains(err.Error(), name+" by 24h0m0s") {
+			t.Errorf("%s: publishing is blocked by %v", name, err)
+		}
+		if m.session.ClockProblem(t.Context()) == nil {
+			t.Error(name + ": the clock is not told")
+		}
+		m.report(t) // by the corrected clock: it gets a token
+		m.wall = truth.Add(4 * time.Minute)
+		must.Do(t, errors.Join(m.session.Ready(), m.session.ClockProblem(t.Context()))) // the clock is set
+		must.Equal(t, name+": reported offset in ms", -off.Milliseconds(), m.api.Statuses()[1].ClockOffsetMS)
 	}
 }
 

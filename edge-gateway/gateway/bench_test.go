@@ -99,10 +99,7 @@ func dialAll(tb testing.TB, address string, nodes int) []*caller {
 func listen(tb testing.TB, handler http.Handler) string {
 	tb.Helper()
 	listener := must.Get((&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0"))(tb)
-	ctx, stop := context.WithCancel(context.WithoutCancel(tb.Context()))
-	var serving sync.WaitGroup
-	serving.Go(func() { _ = gateway.Serve(ctx, listener, handler, logging.Discard()) })
-	tb.Cleanup(func() { stop(); serving.Wait() })
+	background(tb, func(ctx context.Context) error { return gateway.Serve(ctx, listener, handler, logging.Discard()) })
 	return listener.Addr().String()
 }
 
@@ -371,13 +368,10 @@ func BenchmarkBacklog(b *testing.B) {
 		for box.Stats().Pending > 0 {
 			without, with := span{every: every}, span{every: every}
 			send(&without)
-			ctx, stop := context.WithCancel(b.Context())
-			var running sync.WaitGroup
 			began := time.Now()
-			running.Go(func() { _ = site.Run(ctx) })
+			stop := background(b, site.Run)
 			send(&with)
 			stop()
-			running.Wait()
 			took += time.Since(began)
 			alone, beside = append(alone, without.at(0.99)), append(beside, with.at(0.99))
 			ratios = append(ratios, float64(with.at(0.99))/float64(without.at(0.99)))

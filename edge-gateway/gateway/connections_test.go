@@ -12,7 +12,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -55,10 +54,9 @@ func newClients(t *testing.T) *clients {
 		}
 		_, _ = io.WriteString(w, "well")
 	})
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	var serving sync.WaitGroup
-	serving.Go(func() { _ = gateway.Serve(ctx, listener, handler, logging.New(&c.log, slog.LevelInfo, "")) })
-	t.Cleanup(func() { close(over); stop(); serving.Wait() })
+	log := logging.New(&c.log, slog.LevelInfo, "")
+	background(t, func(ctx context.Context) error { return gateway.Serve(ctx, listener, handler, log) })
+	t.Cleanup(func() { close(over) })
 	return c
 }
 

@@ -117,33 +117,30 @@ func TestClockSetBack(t *testing.T) {
 	for name, back := range map[string]time.Duration{
 		"not at all": 0, "while slewed": 300 * time.Millisecond, "by a minute": time.Minute, "by a day": 24 * time.Hour,
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newSite(t)
-			s.send("POST", "/api/v1/message", `{"id":"1","node_id":"n1","temperature":20,"humidity":40}`)
-			first := s.published.last().Reading
-			s.pass(-back)
-			// The same id: a node that counts and was started again.
-			s.send("POST", "/api/v1/message", `{"id":"1","node_id":"n1","temperature":21,"humidity":40}`)
-			second := s.published.last()
-			want := reading.TruncateTime(s.clock())
-			if back < time.Minute { // they stay two, in their order
-				want = first.Time.Add(time.Microsecond)
-			}
-			must.Equal(t, "the second reading's time", want, second.Reading.Time)
-			// Whatever the clock did, what rides along is in order and in the past.
-			for i := range 3 {
-				s.pass(20 * time.Second)
-				s.send("POST", "/api/v1/message", fmt.Sprintf(`{"id":"%d","node_id":"n1","temperature":20,"humidity":40}`, 10+i))
-				must.Do(t, s.published.last().Recent.Validate())
-			}
-			if got := s.published.last().Recent.Len(); got < 3 {
-				t.Errorf("%d readings ride along, want the 3 since the clock was set or more", got)
-			}
-			// A retry is recognised though the clock was set.
-			s.send("POST", "/api/v1/message", `{"id":"1","node_id":"n1","temperature":21,"humidity":40}`)
-			must.Equal(t, "the retry became", second.Reading, s.published.last().Reading)
-		})
+		s := newSite(t)
+		s.send("POST", "/api/v1/message", `{"id":"1","node_id":"n1","temperature":20,"humidity":40}`)
+		first := s.published.last().Reading
+		s.pass(-back)
+		// The same id: a node that counts and was started again.
+		s.send("POST", "/api/v1/message", `{"id":"1","node_id":"n1","temperature":21,"humidity":40}`)
+		second := s.published.last()
+		want := reading.TruncateTime(s.clock())
+		if back < time.Minute { // they stay two, in their order
+			want = first.Time.Add(time.Microsecond)
+		}
+		must.Equal(t, name+": the second reading's time", want, second.Reading.Time)
+		// Whatever the clock did, what rides along is in order and in the past.
+		for i := range 3 {
+			s.pass(20 * time.Second)
+			s.send("POST", "/api/v1/message", fmt.Sprintf(`{"id":"%d","node_id":"n1","temperature":20,"humidity":40}`, 10+i))
+			must.Do(t, s.published.last().Recent.Validate())
+		}
+		if got := s.published.last().Recent.Len(); got < 3 {
+			t.Errorf("%s: %d readings ride along, want the 3 since the clock was set or more", name, got)
+		}
+		// A retry is recognised though the clock was set.
+		s.send("POST", "/api/v1/message", `{"id":"1","node_id":"n1","temperature":21,"humidity":40}`)
+		must.Equal(t, name+": the retry became", second.Reading, s.published.last().Reading)
 	}
 }
 

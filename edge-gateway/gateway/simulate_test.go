@@ -113,12 +113,9 @@ func (c card) AppendAll(records []outbox.Record) []error {
 func (s *simulated) start() {
 	s.box = must.Get(outbox.Open(s.folder, outbox.Options{Retain: gateway.OutboxRetention, Clock: s.clock}))(s.t)
 	s.gateway = gateway.New(gateway.Config{ProbeEvery: time.Minute}, gateway.PublishFunc(s.publish), card{s.box, s}, s.clock, logging.Discard())
-	ctx, cancel := context.WithCancel(s.t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { _ = s.gateway.Run(ctx) })
+	stop := background(s.t, s.gateway.Run)
 	s.stop = func() {
-		cancel()
-		running.Wait()
+		stop()
 		must.Do(s.t, s.box.Close())
 	}
 }

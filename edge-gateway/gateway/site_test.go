@@ -233,16 +233,20 @@ func (s *site) get(path string) string {
 	return answer
 }
 
-// run runs the gateway's background work until the test ends, or until it is stopped.
-func (s *site) run() (stop func()) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(s.tb.Context()))
+// run runs the gateway's background work.
+func (s *site) run() (stop func()) { return background(s.tb, s.gateway.Run) }
+
+// background runs something until the test ends, or until it is stopped.
+func background(tb testing.TB, run func(context.Context) error) (stop func()) {
+	tb.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(tb.Context()))
 	var running sync.WaitGroup
-	running.Go(func() { _ = s.gateway.Run(ctx) })
+	running.Go(func() { _ = run(ctx) })
 	stop = func() {
 		cancel()
 		running.Wait()
 	}
-	s.tb.Cleanup(stop)
+	tb.Cleanup(stop)
 	return stop
 }
 

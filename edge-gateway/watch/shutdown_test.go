@@ -144,24 +144,21 @@ func TestShutdownNeedsMore(t *testing.T) {
 		"a jump":                       {nodes: four(40, 40, 22, 22), change: on("n1", func(p []incident.Point) []incident.Point { p[10].Temperature = 20; return p }), why: "impossible"},
 		"corrected, it is not so warm": {nodes: four(36, 36, 36, 36), change: corrected, why: "0 of 4 sensors"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			given := conditions{
-				shutdown: Shutdown{Name: "d", room: 1, Above: 35, For: 10 * time.Minute, Stages: []Stage{{Name: "off"}}},
-				state:    newState(), live: hotSite(now, c.nodes),
-			}
-			given.state.Incidents[1] = &tracked{Incident: hot(1)}
-			for i := range len(c.nodes) {
-				given.site.Sensors = append(given.site.Sensors, sensor{ID: fmt.Sprint("n", i), Name: fmt.Sprint("n", i), RoomID: 1})
-			}
-			if c.change != nil {
-				c.change(&given)
-			}
-			stage, why := given.state.due(&given.shutdown, &given.site, &given.live, given.away, now)
-			if (stage != nil) != (c.why == "") || !strings.Contains(why, c.why) {
-				t.Errorf("stage %v, %q, want %q", stage, why, c.why)
-			}
-		})
+		given := conditions{
+			shutdown: Shutdown{Name: "d", room: 1, Above: 35, For: 10 * time.Minute, Stages: []Stage{{Name: "off"}}},
+			state:    newState(), live: hotSite(now, c.nodes),
+		}
+		given.state.Incidents[1] = &tracked{Incident: hot(1)}
+		for i := range len(c.nodes) {
+			given.site.Sensors = append(given.site.Sensors, sensor{ID: fmt.Sprint("n", i), Name: fmt.Sprint("n", i), RoomID: 1})
+		}
+		if c.change != nil {
+			c.change(&given)
+		}
+		stage, why := given.state.due(&given.shutdown, &given.site, &given.live, given.away, now)
+		if (stage != nil) != (c.why == "") || !strings.Contains(why, c.why) {
+			t.Errorf("%s: stage %v, %q, want %q", name, stage, why, c.why)
+		}
 	}
 }
 

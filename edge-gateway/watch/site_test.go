@@ -268,24 +268,21 @@ func TestMaintenanceOfASensorOnSite(t *testing.T) {
 	}{
 		"alone": {22, nil}, "and another": {28, []string{"WARNING: Hall A: too hot (judged on site)\nb: Temperature above 27.0 °C"}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			limit := rule{Quantity: incident.Temperature, Direction: incident.Above, Limit: 27, Severity: incident.Warning, Enabled: true}
-			worse := limit
-			worse.Limit, worse.Severity = 32, incident.Critical
-			here := &site{
-				Rooms: map[int64]string{1: "Hall A"}, Sensors: []sensor{{ID: "a", RoomID: 1}, {ID: "b", RoomID: 1}}, Rules: []rule{limit, worse},
-				Windows: []window{{StartTime: now.Add(-time.Hour), DurationS: 2 * 60 * 60, SensorID: new("a")}},
-			}
-			s, l := newState(), hotSite(now, map[string]float64{"a": 33, "b": c.other})
-			s.judge([]Step{{Name: "first", zone: time.UTC}}, here, &l, true, now)
-			var told []string
-			for _, j := range s.Queue {
-				text, _, _ := strings.Cut(j.Text, " for ")
-				told = append(told, j.Title+"\n"+text)
-			}
-			must.Equal(t, "told", c.told, told)
-		})
+		limit := rule{Quantity: incident.Temperature, Direction: incident.Above, Limit: 27, Severity: incident.Warning, Enabled: true}
+		worse := limit
+		worse.Limit, worse.Severity = 32, incident.Critical
+		here := &site{
+			Rooms: map[int64]string{1: "Hall A"}, Sensors: []sensor{{ID: "a", RoomID: 1}, {ID: "b", RoomID: 1}}, Rules: []rule{limit, worse},
+			Windows: []window{{StartTime: now.Add(-time.Hour), DurationS: 2 * 60 * 60, SensorID: new("a")}},
+		}
+		s, l := newState(), hotSite(now, map[string]float64{"a": 33, "b": c.other})
+		s.judge([]Step{{Name: "first", zone: time.UTC}}, here, &l, true, now)
+		var told []string
+		for _, j := range s.Queue {
+			text, _, _ := strings.Cut(j.Text, " for ")
+			told = append(told, j.Title+"\n"+text)
+		}
+		must.Equal(t, name+": told", c.told, told)
 	}
 }
 
@@ -365,27 +362,24 @@ func TestJudgeGoesOn(t *testing.T) {
 		"a snooze goes on":                 {severity: incident.Critical, state: "taken", snoozed: new(now.Add(time.Hour))},
 		"a snooze of meanwhile ended, too": {severity: incident.Critical, state: "open", ends: new(now.Add(-time.Second)), back: 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			steps := []Step{{Name: "a", zone: time.UTC}}
-			s := newState()
-			known := hot(1)
-			known.Severity, known.Phase, known.State, known.SnoozedUntil, known.StartTime = c.severity, "actual", c.state, c.snoozed, now.Add(-30*time.Minute)
-			s.Incidents[1] = &tracked{Incident: known, Calls: 1, Told: map[string]int{"a": 1}, Called: map[string]int{"a": 1}}
-			here := &site{
-				Rooms: map[int64]string{1: "Hall A"}, Sensors: []sensor{{ID: "a", RoomID: 1}},
-				Rules: []rule{{Quantity: incident.Temperature, Direction: incident.Above, Limit: 32, Severity: incident.Critical, Enabled: true}},
-			}
-			l := hotSite(now, map[string]float64{"a": 33})
-			s.judge(steps, here, &l, true, now)
-			s.judge(steps, here, &l, true, now)
-			must.Equal(t, "on site", c.onSite, len(s.Queue))
-			if c.ends != nil {
-				known.State, known.Severity = "open", incident.Critical
-				s.apply(steps, Change{Event: incident.EventSnoozeEnded, Calls: true, At: *c.ends, IncidentID: 1, Incident: &known}, now)
-			}
-			must.Equal(t, "once it is back", c.onSite+c.back, len(s.Queue))
-		})
+		steps := []Step{{Name: "a", zone: time.UTC}}
+		s := newState()
+		known := hot(1)
+		known.Severity, known.Phase, known.State, known.SnoozedUntil, known.StartTime = c.severity, "actual", c.state, c.snoozed, now.Add(-30*time.Minute)
+		s.Incidents[1] = &tracked{Incident: known, Calls: 1, Told: map[string]int{"a": 1}, Called: map[string]int{"a": 1}}
+		here := &site{
+			Rooms: map[int64]string{1: "Hall A"}, Sensors: []sensor{{ID: "a", RoomID: 1}},
+			Rules: []rule{{Quantity: incident.Temperature, Direction: incident.Above, Limit: 32, Severity: incident.Critical, Enabled: true}},
+		}
+		l := hotSite(now, map[string]float64{"a": 33})
+		s.judge(steps, here, &l, true, now)
+		s.judge(steps, here, &l, true, now)
+		must.Equal(t, name+": on site", c.onSite, len(s.Queue))
+		if c.ends != nil {
+			known.State, known.Severity = "open", incident.Critical
+			s.apply(steps, Change{Event: incident.EventSnoozeEnded, Calls: true, At: *c.ends, IncidentID: 1, Incident: &known}, now)
+		}
+		must.Equal(t, name+": once it is back", c.onSite+c.back, len(s.Queue))
 	}
 }
 
