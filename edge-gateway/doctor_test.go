@@ -51,24 +51,21 @@ func TestHealthy(t *testing.T) {
 		"late":                   {state: func(second int) string { return []string{"", "healthy"}[second/40] }, took: 40 * time.Second, well: true},
 		"another version":        {state: func(int) string { return "healthy" }, other: true, took: time.Minute},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				began := time.Now()
-				err := waitHealthy(t.Context(), func(context.Context) (state, version string, err error) {
-					version = buildVersion()
-					if c.other {
-						version = "v0"
-					}
-					if state = c.state(int(time.Since(began).Seconds())); state == "" {
-						err = errors.New("does not answer")
-					}
-					return state, version, err
-				})
-				if took := time.Since(began); (err == nil) != c.well || took != c.took {
-					t.Errorf("after %s it ends with %v, want after %s", took, err, c.took)
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			err := waitHealthy(t.Context(), func(context.Context) (state, version string, err error) {
+				version = buildVersion()
+				if c.other {
+					version = "v0"
 				}
+				if state = c.state(int(time.Since(began).Seconds())); state == "" {
+					err = errors.New("does not answer")
+				}
+				return state, version, err
 			})
+			if took := time.Since(began); (err == nil) != c.well || took != c.took {
+				t.Errorf("%s: after %s it ends with %v, want after %s", name, took, err, c.took)
+			}
 		})
 	}
 }

@@ -155,14 +155,11 @@ func TestErrorsAreJSON(t *testing.T) {
 		"a tunnel to a path":      {"CONNECT /health" + host, 405, "Method not allowed", "GET, HEAD"},
 		"another site":            {"GET http://example.com/" + host, 404, "Not found", ""},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			status, header, body := exchange(t, address, c.request+"\r\n", false)
-			want := fmt.Sprintf("{\"error\":%q}\n", c.error)
-			if status != c.status || body != want || header.Get("Content-Type") != "application/json" || header.Get("Allow") != c.allow {
-				t.Errorf("answered %d %q with %v, want %d %q", status, body, header, c.status, want)
-			}
-		})
+		status, header, body := exchange(t, address, c.request+"\r\n", false)
+		want := fmt.Sprintf("{\"error\":%q}\n", c.error)
+		if status != c.status || body != want || header.Get("Content-Type") != "application/json" || header.Get("Allow") != c.allow {
+			t.Errorf("%s: answered %d %q with %v, want %d %q", name, status, body, header, c.status, want)
+		}
 	}
 }
 

@@ -154,32 +154,29 @@ func TestFullOutboxIsCounted(t *testing.T) {
 		{"share", 1, `"status":"degraded"`},
 		{"full", 100, `"outbox: outbox is full"`},
 	} {
-		t.Run(c.reason, func(t *testing.T) {
-			t.Parallel()
-			box := must.Get(outbox.Open(t.TempDir(), outbox.Options{MaxBytes: 4 << 10, Clock: time.Now}))(t)
-			t.Cleanup(func() { _ = box.Close() })
-			s := newSiteWith(t, gateway.Config{}, box)
-			s.published.fail(errAway)
-			for i := range 100 {
-				s.message(fmt.Sprintf(`{"id":"%d","node_id":"n%d","temperature":20,"humidity":40}`, i, i%c.nodes))
-				s.pass(time.Second)
-			}
-			kept := box.Stats().Pending
-			must.Contain(t, "the metrics", s.get("/metrics"),
-				fmt.Sprintf("gateway_outbox_readings %d\n", kept),
-				fmt.Sprintf("gateway_outbox_dropped_total{reason=%q} %d\n", c.reason, 100-kept),
-				"gateway_messages_accepted_total 100\n", "gateway_publishing 0\n",
-			)
-			if kept == 0 || kept == 100 {
-				t.Errorf("%d of 100 readings kept in 4 KiB", kept)
-			}
-			const lost = `"status":"failing","reasons":["publishing: uplink down","outbox: it has no room, readings are lost"]`
-			must.Contain(t, "health", s.health(), lost)
-			s.pass(5 * time.Minute)
-			if health := s.health(); strings.Contains(health, "readings are lost") || !strings.Contains(health, c.later) {
-				t.Errorf("five minutes later health says %s", health)
-			}
-		})
+		box := must.Get(outbox.Open(t.TempDir(), outbox.Options{MaxBytes: 4 << 10, Clock: time.Now}))(t)
+		t.Cleanup(func() { _ = box.Close() })
+		s := newSiteWith(t, gateway.Config{}, box)
+		s.published.fail(errAway)
+		for i := range 100 {
+			s.message(fmt.Sprintf(`{"id":"%d","node_id":"n%d","temperature":20,"humidity":40}`, i, i%c.nodes))
+			s.pass(time.Second)
+		}
+		kept := box.Stats().Pending
+		must.Contain(t, c.reason+": the metrics", s.get("/metrics"),
+			fmt.Sprintf("gateway_outbox_readings %d\n", kept),
+			fmt.Sprintf("gateway_outbox_dropped_total{reason=%q} %d\n", c.reason, 100-kept),
+			"gateway_messages_accepted_total 100\n", "gateway_publishing 0\n",
+		)
+		if kept == 0 || kept == 100 {
+			t.Errorf("%s: %d of 100 readings kept in 4 KiB", c.reason, kept)
+		}
+		const lost = `"status":"failing","reasons":["publishing: uplink down","outbox: it has no room, readings are lost"]`
+		must.Contain(t, c.reason+": health", s.health(), lost)
+		s.pass(5 * time.Minute)
+		if health := s.health(); strings.Contains(health, "readings are lost") || !strings.Contains(health, c.later) {
+			t.Errorf("%s: five minutes later health says %s", c.reason, health)
+		}
 	}
 }
 

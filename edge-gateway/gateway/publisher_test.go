@@ -31,9 +31,7 @@ func TestConcurrentPublishesLoseNothing(t *testing.T) {
 	for n := range nodes {
 		publishing.Go(func() {
 			for i := range each {
-				if err := topic.Publish(t.Context(), of(fmt.Sprintf("n%d", n), "live %d %d", n, i)); err != nil {
-					t.Error(err)
-				}
+				must.Fail(t, "live", topic.Publish(t.Context(), of(fmt.Sprintf("n%d", n), "live %d %d", n, i)), nil)
 			}
 		})
 	}
@@ -63,39 +61,29 @@ func TestTopicFindsTheRefusedMessage(t *testing.T) {
 	t.Parallel()
 	topic, server := newTopic(t, pubsubtest.Limits())
 	var messages []gateway.Message
-	for i := range 60 {
+	wants, arrivals := make([]error, 60), map[string]int{}
+	for i := range wants {
 		node := "n1"
 		if i%7 == 0 {
-			node = strings.Repeat("n", 1025)
+			node, wants[i] = strings.Repeat("n", 1025), gateway.ErrRefused
+		} else {
+			arrivals[strconv.Itoa(i)] = 2 // live and of the backlog
 		}
 		messages = append(messages, of(node, "%d", i))
 	}
-	errs := topic.PublishBacklog(t.Context(), messages)
+	for i, err := range topic.PublishBacklog(t.Context(), messages) {
+		must.Fail(t, fmt.Sprintf("message %d of the backlog", i), err, wants[i])
+	}
 	var publishing sync.WaitGroup
 	for i, m := range messages {
-		publishing.Go(func() {
-			if err := topic.Publish(t.Context(), m); errors.Is(err, gateway.ErrRefused) != (i%7 == 0) || (err != nil) != (i%7 == 0) {
-				t.Errorf("live message %d: %v", i, err)
-			}
-		})
+		publishing.Go(func() { must.Fail(t, fmt.Sprintf("live message %d", i), topic.Publish(t.Context(), m), wants[i]) })
 	}
 	publishing.Wait()
-	for i, err := range errs {
-		if errors.Is(err, gateway.ErrRefused) != (i%7 == 0) || (err != nil) != (i%7 == 0) {
-			t.Errorf("message %d of the backlog: %v", i, err)
-		}
-	}
 	seen := map[string]int{}
 	for _, m := range server.Messages() {
 		seen[string(m.Data)]++
 	}
-	for i := range messages {
-		want := 2 // live and of the backlog
-		if i%7 == 0 {
-			want = 0
-		}
-		must.Equal(t, fmt.Sprintf("arrivals of message %d", i), want, seen[strconv.Itoa(i)])
-	}
+	must.Equal(t, "arrivals", arrivals, seen)
 }
 
 // TestRefusalAfterTheWait ends the wait for a request before Pub/Sub refuses it for one of its
