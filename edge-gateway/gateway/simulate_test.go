@@ -19,8 +19,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/logging"
@@ -330,18 +328,6 @@ func TestWindowsAreRebuilt(t *testing.T) {
 		return found
 	}
 	want, got := arrived(untroubled.published), arrived(s.published)
-	if len(want) != readings || len(got) != readings {
-		t.Fatalf("%d and %d readings arrived, want %d", len(want), len(got), readings)
-	}
-	differ := 0
-	for id, data := range want {
-		if diff := cmp.Diff(data, got[id]); diff != "" {
-			if differ++; differ < 3 {
-				t.Errorf("reading %s (-untroubled +troubled):\n%s", id.MessageID, diff)
-			}
-		}
-	}
-	if differ > 0 {
-		t.Errorf("%d of %d differ", differ, readings)
-	}
+	must.Equal(t, "readings that arrived", [2]int{readings, readings}, [2]int{len(want), len(got)})
+	must.Equal(t, "what arrived (-untroubled +troubled)", want, got)
 }
