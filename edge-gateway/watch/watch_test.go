@@ -100,12 +100,6 @@ func begin(t *testing.T, path string, clock func() time.Time) (w *Watch, closeJo
 	return w, closeJournal
 }
 
-func (s *service) setLate(late bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.late = late
-}
-
 func (s *service) add(event incident.Event, calls bool, change func(*Incident), i Incident) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -139,9 +139,11 @@ func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 		<-r.Context().Done()
 		return nil, errCut
 	}
-	w.mu.Lock()
-	w.service.setLate(w.late && time.Since(w.lateAt) > time.Minute)
-	w.mu.Unlock()
+	w.change(func() {
+		w.service.mu.Lock()
+		defer w.service.mu.Unlock()
+		w.service.late = w.late && time.Since(w.lateAt) > time.Minute
+	})
 	answer := httptest.NewRecorder()
 	done := make(chan struct{})
 	go func() { handler.ServeHTTP(answer, r); close(done) }()
