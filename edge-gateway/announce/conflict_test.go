@@ -425,7 +425,8 @@ func TestStandbyComesBeforeAnotherEnrolment(t *testing.T) {
 				t.Fatalf("goodbye %v, %s later: the standby is %+v, the other %+v", politely, after, standby, other)
 			}
 			live(2*time.Minute, nil, all[1])
-			must.Equal(t, fmt.Sprintf("goodbye %v, %s later: alone the other", politely, after), "active specified ready", all[1].is(eth))
+			what := fmt.Sprintf("goodbye %v, %s later: alone the other", politely, after)
+			must.Equal(t, what, "active specified ready", all[1].is(eth))
 		}
 	}
 }

@@ -89,7 +89,8 @@ func TestGateway(t *testing.T) {
 	plain := entry("monitor-gateway._http._tcp.local.", "monitor-gateway.local.", "192.168.1.20", 8080)
 	second := entry("Monitor-Gateway-2._http._tcp.local.", "monitor-gateway-2.local.", "192.168.1.30", 8081)
 	found := Gateway{
-		Instance: "monitor-gateway", Host: "monitor-gateway.local", Address: netip.MustParseAddr("192.168.1.20"), Port: 8080, Text: []string{"version=1.0"},
+		Instance: "monitor-gateway", Host: "monitor-gateway.local", Address: netip.MustParseAddr("192.168.1.20"),
+		Port: 8080, Text: []string{"version=1.0"},
 	}
 	others := []*mdns.ServiceEntry{
 		entry("HP-LaserJet._http._tcp.local.", "printer.local.", "192.168.1.9", 80),

@@ -69,7 +69,8 @@ func newEnrolledSite(t *testing.T, off time.Duration) *enrolledSite {
 func (e *enrolledSite) start() {
 	e.t.Helper()
 	boot := clock.Boot{ID: [16]byte{e.boot}, Uptime: func() time.Duration { return e.read().uptime }}
-	e.corrected = must.Get(clock.Open(filepath.Join(e.dir, "clock.json"), func() time.Time { m := e.read(); return m.truth.Add(m.off) }, boot))(e.t)
+	system := func() time.Time { m := e.read(); return m.truth.Add(m.off) }
+	e.corrected = must.Get(clock.Open(filepath.Join(e.dir, "clock.json"), system, boot))(e.t)
 	e.site = &site{tb: e.t, box: openBox(e.t, filepath.Join(e.dir, "outbox"), e.corrected.Now)}
 	e.aside = must.Get(outbox.Open(filepath.Join(e.dir, "withheld"), outbox.Options{MaxBytes: e.room, Clock: e.corrected.Now}))(e.t)
 	config := gateway.Config{ProbeEvery: time.Millisecond, Boot: boot, Withheld: e.aside, IdleProbe: time.Hour}
@@ -306,7 +307,8 @@ func TestOtherEnrolments(t *testing.T) {
 	must.Equal(t, "readings in the window of a live reading", 2, e.readings()[4].Recent.Len())
 	must.Equal(t, "readings of the other enrolment are kept", 2, e.aside.Stats().Pending)
 	must.Contain(t, "health", e.health(), "withheld: 2 readings")
-	must.Contain(t, "the metrics", e.get("/metrics"), `gateway_withheld_total{reason="enrolment"} 2`, "gateway_withheld_readings 2")
+	must.Contain(t, "the metrics", e.get("/metrics"),
+		`gateway_withheld_total{reason="enrolment"} 2`, "gateway_withheld_readings 2")
 
 	// An open gateway publishes none of an enrolment's.
 	e.change(func() { e.away = true })

@@ -44,7 +44,8 @@ func TestRecentCarriesTheLastHour(t *testing.T) {
 	last := recent.Len() - 1
 	must.Equal(t, "readings before the newest of the last hour", 119, last)
 	must.Equal(t, "ages", []float64{3600, 30}, []float64{recent.Age[0], recent.Age[last]})
-	must.Equal(t, "the newest one's values", []float64{21.28, 40.13}, []float64{recent.Temperature[last], recent.Humidity[last]})
+	newest := []float64{recent.Temperature[last], recent.Humidity[last]}
+	must.Equal(t, "the newest one's values", []float64{21.28, 40.13}, newest)
 	must.Do(t, recent.Validate())
 	s.pass(40 * time.Minute)
 	s.send("POST", "/api/v1/message", `{"id":"z","node_id":"n1","temperature":20,"humidity":40}`)

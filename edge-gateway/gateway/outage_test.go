@@ -213,7 +213,8 @@ func TestNodeMetrics(t *testing.T) {
 	for _, by := range []time.Duration{5 * time.Minute, -24 * time.Hour} { // the clock was a day ahead until now
 		s.pass(by)
 		answer, list := s.get("/metrics"), s.get("/api/v1/nodes")
-		must.Contain(t, fmt.Sprint("the metrics ", by, " later"), answer, `coldaisle_sensor_up{node_id="n1"} 0`, "coldaisle_last_reading")
+		what := fmt.Sprint("the metrics ", by, " later")
+		must.Contain(t, what, answer, `coldaisle_sensor_up{node_id="n1"} 0`, "coldaisle_last_reading")
 		if strings.Contains(answer, "coldaisle_temperature_celsius{") || strings.Contains(list, "online") {
 			t.Errorf("%v later:\n%s\n%s", by, answer, list)
 		}
@@ -470,7 +471,8 @@ func TestNewReadingsGoBeforeKeptOnes(t *testing.T) {
 	}
 	must.Equal(t, "a new reading is answered", 200, s.message(body("new", 21)))
 	close(release)
-	must.Equal(t, "messages", []string{"kept0 0s", "new 2m0s", "kept1 30s", "kept2 1m0s", "kept3 1m30s"}, s.deliveredAfter(5))
+	want := []string{"kept0 0s", "new 2m0s", "kept1 30s", "kept2 1m0s", "kept3 1m30s"}
+	must.Equal(t, "messages", want, s.deliveredAfter(5))
 }
 
 // TestKeptReadingsGoInTheOrderOfAcceptance keeps a reading of now, then an older one that

@@ -175,7 +175,8 @@ func TestRefusedMessageIsAlone(t *testing.T) {
 			node, want = fmt.Sprintf("bad-%d", i), `500 {"error":"Failed to publish to Pub/Sub"}`
 		}
 		posting.Go(func() {
-			must.Equal(t, node+" was answered", want, s.answer(fmt.Sprintf(`{"id":"1","node_id":%q,"temperature":20,"humidity":40}`, node)))
+			answer := s.answer(fmt.Sprintf(`{"id":"1","node_id":%q,"temperature":20,"humidity":40}`, node))
+			must.Equal(t, node+" was answered", want, answer)
 		})
 	}
 	posting.Wait()

@@ -62,7 +62,8 @@ func TestNodes(t *testing.T) {
 		}
 		must.Equal(t, "heartbeats of nodes", 6, len(beat))
 		stats := s.Stats()
-		must.Equal(t, "registered, accepted, failed, retried", [4]int64{6, 360, 0, 0}, [4]int64{stats.Registered, stats.Accepted, stats.Failed, stats.Retried})
+		got := [4]int64{stats.Registered, stats.Accepted, stats.Failed, stats.Retried}
+		must.Equal(t, "registered, accepted, failed, retried", [4]int64{6, 360, 0, 0}, got)
 		must.Equal(t, "heartbeats", int64(len(g.calls("heartbeat"))), stats.Heartbeats)
 	})
 }

@@ -172,7 +172,8 @@ func TestUpgradeThatFailsIsUndone(t *testing.T) {
 				t.Logf("%s %q: %v\n%s", path, args, err, output)
 				return err
 			}
-			write("bin/systemctl", "#!/bin/sh\necho \"$@\" >>"+root+"/told\ncase $1 in restart) exit "+c.restart+";; is-enabled|is-active) "+c.active+";; esac\n")
+			write("bin/systemctl", "#!/bin/sh\necho \"$@\" >>"+root+"/told\n"+
+				"case $1 in restart) exit "+c.restart+";; is-enabled|is-active) "+c.active+";; esac\n")
 			write("run/systemd/system/none", "")
 			write("etc/monitor-gateway/environment", "PROJECT_ID="+c.project+"\n")
 			const program, unit = "usr/bin/monitor-gateway", "usr/lib/systemd/system/monitor-gateway.service"
@@ -238,7 +239,8 @@ func TestInstall(t *testing.T) {
 		tooltest.Skip(t, "the script is for Linux")
 	}
 	tooltest.Program(t, "ssh-keygen")
-	const name, watches = "monitor-gateway-v2-linux-arm64", "etc/monitor-gateway/watch.yaml"
+	const name = "monitor-gateway-v2-linux-arm64"
+	const watches, enrolled = "etc/monitor-gateway/watch.yaml", "var/lib/monitor-gateway/outbox/enrolment.json"
 	for title, c := range map[string]struct {
 		before, after string // the program installed
 		exit          int    // of the new program's healthy
@@ -254,7 +256,7 @@ func TestInstall(t *testing.T) {
 		"for the first time, not well": {after: "new", project: "site", exit: 1, fails: true},
 		"an upgrade":                   {before: "old", after: "new", project: "site"},
 		"an upgrade that is not well":  {before: "old", after: "old", project: "site", exit: 1, fails: true},
-		"of an enrolled one, not well": {before: "old", after: "old", has: "var/lib/monitor-gateway/outbox/enrolment.json", exit: 1, fails: true},
+		"of an enrolled one, not well": {before: "old", after: "old", has: enrolled, exit: 1, fails: true},
 		"signed by somebody else":      {before: "old", after: "old", project: "site", key: "other.pub", fails: true},
 		"changed after it was signed":  {before: "old", after: "old", project: "site", tampered: true, fails: true},
 	} {
@@ -305,9 +307,11 @@ func TestInstall(t *testing.T) {
 			holds(t, installed, "# "+c.after+"\n")
 			holds(t, unit, "# "+c.after+"\n")
 			must.Equal(t, "the outbox", "readings", string(must.Get(os.ReadFile(kept))(t)))
-			must.Equal(t, "the settings", "PROJECT_ID="+c.project+"\n", string(must.Get(os.ReadFile(filepath.Join(root, "etc/monitor-gateway/environment")))(t)))
+			settings := must.Get(os.ReadFile(filepath.Join(root, "etc/monitor-gateway/environment")))(t)
+			must.Equal(t, "the settings", "PROJECT_ID="+c.project+"\n", string(settings))
 			told, _ := os.ReadFile(filepath.Join(dir, "told"))
-			must.Equal(t, "the watch is switched on", c.has == watches, strings.Contains(string(told), "enable --quiet --now monitor-gateway-watch.service"))
+			on := strings.Contains(string(told), "enable --quiet --now monitor-gateway-watch.service")
+			must.Equal(t, "the watch is switched on", c.has == watches, on)
 		})
 	}
 }

@@ -37,7 +37,8 @@ func TestMail(t *testing.T) {
 	path := configure(t, "https://coldaisle.example.com", "\n  - {name: mail, url: '"+url+"', zone: UTC}\n")
 	steps := must.Get(Load(path, nil))(t).Steps
 	must.Equal(t, "recipients, none of them after the last comma", 3, len(steps))
-	must.Equal(t, "the steps' names", "mail; mail, recipient 2; mail, recipient 3", steps[0].Name+"; "+steps[1].Name+"; "+steps[2].Name)
+	names := steps[0].Name + "; " + steps[1].Name + "; " + steps[2].Name
+	must.Equal(t, "the steps' names", "mail; mail, recipient 2; mail, recipient 3", names)
 	m := steps[0].message("start", new(hot(41)))
 	m.Title += "\r\nBcc: mallory@example.com" // a room may be called so
 	if _, err := steps[1].act(t.Context(), "Zurich", m); err == nil || strings.Contains(err.Error(), "hunter22") {
@@ -244,7 +245,8 @@ shutdowns:
 	}
 	must.Contain(t, "without a room", fmt.Sprint(ask(Question{"", "too_hot", "critical"})), "--room")
 	c.Steps = c.Steps[:1]
-	must.Equal(t, "of one step, for another room", "nobody would be told", fmt.Sprint(ask(Question{"Hall A", "too_hot", "critical"})))
+	err := ask(Question{"Hall A", "too_hot", "critical"})
+	must.Equal(t, "of one step, for another room", "nobody would be told", fmt.Sprint(err))
 }
 
 // TestNoConnectionIsUsedTwice asks the API and sends to a notification service.

@@ -276,7 +276,8 @@ func TestMerged(t *testing.T) {
 		happens()
 		must.Do(t, w.poll(t.Context(), false, false))
 	}
-	must.Equal(t, "messages", []string{"a start 1 Hall A", "a end 1 Hall A", "a start 1 Hall A", "a end 1 Hall A"}, w.state.queued())
+	want := []string{"a start 1 Hall A", "a end 1 Hall A", "a start 1 Hall A", "a end 1 Hall A"}
+	must.Equal(t, "messages", want, w.state.queued())
 }
 
 // TestJournalLost starts with files that a worn disk or a newer version has left: people are told
