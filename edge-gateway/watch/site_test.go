@@ -81,7 +81,7 @@ func TestMessageHasTheStateAtSending(t *testing.T) {
 			"WARNING, now over: Hall A: too hot, above 24.4 °C for 2 min", "Over: Hall A: too hot, above 24.4 °C for 2 min",
 		}},
 	} {
-		night(t, name, func(t *testing.T) {
+		night(t, name, func(t *testing.T) { //nolint:thelper // it is the test
 			folder := t.TempDir()
 			over := must.Get(time.Parse(time.TimeOnly, c.over))(t)
 			steps := fmt.Sprintf("  - {name: a, after: %s, command: [/bin/sh, -c, 'test -e %[2]s/answers && cat >> %[2]s/told']}\n", c.after, folder)
@@ -131,7 +131,7 @@ func messages(t *testing.T, path string) (all []Message) {
 func TestDigest(t *testing.T) {
 	t.Parallel()
 	for _, calls := range []bool{true, false} {
-		night(t, fmt.Sprint("calls again: ", calls), func(t *testing.T) {
+		night(t, fmt.Sprint("calls again: ", calls), func(t *testing.T) { //nolint:thelper // it is the test
 			folder := t.TempDir()
 			w := newWorld(t, fmt.Sprintf(`
   - {name: a, at_most: 1, command: [/bin/sh, -c, 'cat >> %[1]s/a']}
@@ -220,7 +220,7 @@ func TestMaintenanceEnds(t *testing.T) {
 	for name, ends := range map[string]string{
 		"it ends": "02:10:00", "it is deleted": "02:06:00", "it ends while the service is away": "02:10:00",
 	} {
-		night(t, name, func(t *testing.T) {
+		night(t, name, func(t *testing.T) { //nolint:thelper // it is the test
 			w := newWorld(t, "  - {name: first, command: [/bin/true]}\n", lossOfCooling, func(s *service) {
 				s.windows = []window{{StartTime: time.Now().UTC().Truncate(time.Hour), DurationS: 70 * 60, RoomIDs: []int64{1}}}
 			})
@@ -295,7 +295,7 @@ func TestAway(t *testing.T) {
 		for phase, from := range map[string]string{
 			"before": "01:59:00", "at its start": "02:00:20", "while the rule is broken": "02:01:00", "known": "02:03:00", "all along": "01:58:30",
 		} {
-			night(t, failure+" "+phase, func(t *testing.T) {
+			night(t, failure+" "+phase, func(t *testing.T) { //nolint:thelper // it is the test
 				w := newWorld(t, "  - {name: first, command: [/bin/true]}\n", short)
 				flag := map[string]*bool{"cut": &w.cut, "late": &w.late, "broken": &w.broken}[failure]
 				until(from)
@@ -326,7 +326,7 @@ func TestGatewaysClockIsSetBack(t *testing.T) {
 		"before it is hot": {"01:59:40", 1},
 		"while it is hot":  {"02:10:00", 2},
 	} {
-		night(t, name, func(t *testing.T) {
+		night(t, name, func(t *testing.T) { //nolint:thelper // it is the test
 			w := newWorld(t, "  - {name: first, command: [/bin/true]}\n", short)
 			set := func(ahead time.Duration) { w.change(func() { w.ahead = ahead }) }
 			until("01:58:20")
@@ -399,7 +399,7 @@ func TestBlind(t *testing.T) {
 		"standby":           {func(w *world) { w.set(&w.cut, true); w.set(&w.standby, true) }, 0},
 		"the gateway alone": {func(w *world) { w.set(&w.down, true) }, 0},
 	} {
-		night(t, name, func(t *testing.T) {
+		night(t, name, func(t *testing.T) { //nolint:thelper // it is the test
 			normal := func(time.Time, int) float64 { return 22 + rand.Float64() } //nolint:gosec // a test
 			sent := filepath.Join(t.TempDir(), "told")
 			w := newWorld(t, fmt.Sprintf("  - {name: first, rooms: [Hall B], command: [/bin/sh, -c, 'cat >> %s']}\n", sent), normal)
