@@ -278,6 +278,8 @@ func TestMerged(t *testing.T) {
 	}
 	want := []string{"a start 1 Hall A", "a end 1 Hall A", "a start 1 Hall A", "a end 1 Hall A"}
 	must.Equal(t, "messages", want, w.state.queued())
+	s.add(incident.EventStarted, true, same, hot(3))
+	must.Equal(t, "what the log has yet to tell is compared", false, must.Get(w.reconcile(t.Context()))(t))
 }
 
 // TestJournalLost starts with files that a worn disk or a newer version has left: people are told
