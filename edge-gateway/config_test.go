@@ -82,10 +82,8 @@ func TestDefaultsAreTheSameEverywhere(t *testing.T) {
 		t.Errorf("only %d variables in environment.example", compared)
 	}
 	for _, environ := range [][]string{{"PROJECT_ID=site"}, {"PROJECT_ID=site", "OUTBOX_MAX_BYTES=0"}, {"PROJECT_ID=site", "OUTBOX_MAX_BYTES="}} {
-		s, err := loadSetup(environ, installation{t.TempDir()})
-		if err != nil || s.OutboxMaxBytes != outbox.DefaultMaxBytes {
-			t.Errorf("%q: OUTBOX_MAX_BYTES is %d, the outbox's own default %d; %v", environ, s.OutboxMaxBytes, outbox.DefaultMaxBytes, err)
-		}
+		s := must.Get(loadSetup(environ, installation{t.TempDir()}))(t)
+		must.Equal(t, fmt.Sprintf("OUTBOX_MAX_BYTES by %q", environ), int64(outbox.DefaultMaxBytes), s.OutboxMaxBytes)
 	}
 }
 
@@ -94,9 +92,8 @@ func TestNotEnrolled(t *testing.T) {
 	t.Parallel()
 	fresh := install(t, "PROJECT_ID=\n")
 	_, err := loadSetup(withServiceEnvironment(nil, fresh), fresh)
-	if want := "PROJECT_ID is required and empty\nenrolling the gateway sets it: sudo monitor-gateway enrol CODE --api URL"; err == nil || err.Error() != want {
-		t.Errorf("told is %v", err)
-	}
+	const want = "PROJECT_ID is required and empty\nenrolling the gateway sets it: sudo monitor-gateway enrol CODE --api URL"
+	must.Equal(t, "told", want, fmt.Sprint(err))
 }
 
 // TestWithoutSudo has the system refuse a person's command, and the service, which no sudo helps.
@@ -109,15 +106,12 @@ func TestWithoutSudo(t *testing.T) {
 
 func TestNamesOfGoogle(t *testing.T) {
 	t.Parallel()
-	for _, environ := range [][]string{{"PROJECT_ID=site", "DATA_TOPIC=da ta"}, {"PROJECT_ID=site", "DATA_TOPIC=projects/site/topics/data"}, {"PROJECT_ID=my site"}} {
-		if _, err := loadSetup(environ, installation{t.TempDir()}); err == nil {
-			t.Errorf("%q is taken", environ)
-		}
-	}
-	for _, environ := range [][]string{{"PROJECT_ID=example.com:site-1", "DATA_TOPIC=data"}, {"PROJECT_ID=site", "DATA_TOPIC=data-v1.2_x"}} {
-		if _, err := loadSetup(environ, installation{t.TempDir()}); err != nil {
-			t.Errorf("%q: %v", environ, err)
-		}
+	for names, taken := range map[[2]string]bool{
+		{"site", "da ta"}: false, {"site", "projects/site/topics/data"}: false, {"my site", "data"}: false,
+		{"example.com:site-1", "data"}: true, {"site", "data-v1.2_x"}: true,
+	} {
+		_, err := loadSetup([]string{"PROJECT_ID=" + names[0], "DATA_TOPIC=" + names[1]}, installation{t.TempDir()})
+		must.Equal(t, fmt.Sprintf("%q are taken (%v)", names, err), taken, err == nil)
 	}
 }
 
@@ -125,12 +119,8 @@ func TestNamesOfGoogle(t *testing.T) {
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	_, err := config.Load[Config]([]string{"PORT=eighty"})
-	if err == nil || err.Error() != "PROJECT_ID is required and not set\nPORT is not a valid whole number" {
-		t.Errorf("two faults are told as %v", err)
-	}
+	must.Equal(t, "two faults", "PROJECT_ID is required and not set\nPORT is not a valid whole number", fmt.Sprint(err))
 	_, err = config.Load[Config]([]string{"PROJECT_ID=p", "PORT=70000", "LOG_LEVEL=loud", "OUTBOX_MAX_BYTES=5", "SITE_TOKEN=short"})
 	want := "config: PORT must be between 1 and 65535\nOUTBOX_MAX_BYTES must be 1048576 (1 MiB) or more\nSITE_TOKEN must have 16 characters or more\nLOG_LEVEL must be debug, info, warn or error"
-	if err == nil || err.Error() != want {
-		t.Errorf("faulty rules are told as %v", err)
-	}
+	must.Equal(t, "faulty rules", want, fmt.Sprint(err))
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -52,24 +51,21 @@ func TestHealthy(t *testing.T) {
 		"late":                   {state: func(second int) string { return []string{"", "healthy"}[second/40] }, took: 40 * time.Second, well: true},
 		"another version":        {state: func(int) string { return "healthy" }, other: true, took: time.Minute},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				began := time.Now()
-				err := waitHealthy(t.Context(), func(context.Context) (state, version string, err error) {
-					version = buildVersion()
-					if c.other {
-						version = "v0"
-					}
-					if state = c.state(int(time.Since(began).Seconds())); state == "" {
-						err = errors.New("does not answer")
-					}
-					return state, version, err
-				})
-				if took := time.Since(began); (err == nil) != c.well || took != c.took {
-					t.Errorf("after %s it ends with %v, want after %s", took, err, c.took)
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			err := waitHealthy(t.Context(), func(context.Context) (state, version string, err error) {
+				version = buildVersion()
+				if c.other {
+					version = "v0"
 				}
+				if state = c.state(int(time.Since(began).Seconds())); state == "" {
+					err = errors.New("does not answer")
+				}
+				return state, version, err
 			})
+			if took := time.Since(began); (err == nil) != c.well || took != c.took {
+				t.Errorf("%s: after %s it ends with %v, want after %s", name, took, err, c.took)
+			}
 		})
 	}
 }
@@ -77,9 +73,8 @@ func TestHealthy(t *testing.T) {
 func TestDoctorsArguments(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	if err := runDoctor(t.Context(), []string{"-h"}, nil, &out, time.Now); err != nil || !strings.Contains(out.String(), "-network") {
-		t.Errorf("-h ends with %v and tells:\n%s", err, out.String())
-	}
+	must.Do(t, runDoctor(t.Context(), []string{"-h"}, nil, &out, time.Now))
+	must.Contain(t, "-h", out.String(), "-network")
 	for _, args := range [][]string{{"-colour"}, {"outbox"}} {
 		if err := runDoctor(t.Context(), args, nil, &out, time.Now); err == nil || errors.Is(err, errProblemsFound) {
 			t.Errorf("%q ends with %v", args, err)

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -38,13 +37,10 @@ func TestEnrolledGateway(t *testing.T) {
 		return out.String(), err
 	}
 	text, err := enrol("n\n")
-	if !errors.Is(err, enrolment.ErrDeclined) || !strings.Contains(text, "Account: ops@example.com\nGateway: Cellar\n") {
-		t.Errorf("who declines is shown %q and told %v", text, err)
-	}
+	must.Fail(t, "who declines", err, enrolment.ErrDeclined)
+	must.Contain(t, "what it is shown", text, "Account: ops@example.com\nGateway: Cellar\n")
 	for _, args := range [][]string{nil, {"--yes"}} {
-		if text, err := enrol("y\n", args...); err != nil || !strings.Contains(text, "Enrolled as "+enrolmenttest.ID) {
-			t.Fatalf("enrolled: %q, %v", text, err)
-		}
+		must.Contain(t, "what is told", must.Get(enrol("y\n", args...))(t), "Enrolled as "+enrolmenttest.ID)
 	}
 	p.start()
 	must.Eventually(t, "the first status", func() bool { return len(api.Statuses()) > 0 })
@@ -53,13 +49,11 @@ func TestEnrolledGateway(t *testing.T) {
 	drill := func(args ...string) error {
 		return runDrill(t.Context(), args, p.environ, &out, installation{t.TempDir()})
 	}
-	if err := drill("QJ5R2-W7YB3"); err != nil || !strings.HasPrefix(out.String(), "The drill is sent.") {
-		t.Errorf("drill: %q, %v", out.String(), err)
-	}
+	must.Do(t, drill("QJ5R2-W7YB3"))
+	must.Contain(t, "what is told", out.String(), "The drill is sent.")
 	must.Contain(t, "a drill without a code", fmt.Sprint(drill()), "monitor-gateway drill CODE")
-	if drills := server.Messages(); wire.DrillOf(drills[len(drills)-1].Data) != "QJ5R2-W7YB3" {
-		t.Errorf("published %s", drills[len(drills)-1].Data)
-	}
+	drills := server.Messages()
+	must.Equal(t, "published at last", "QJ5R2-W7YB3", wire.DrillOf(drills[len(drills)-1].Data))
 	for _, m := range server.Messages() { // the drill, too
 		origin := must.Get(wire.ParseOrigin(m.Attributes))(t)
 		data, err := wire.DecodeData(m.Data, time.Now())
@@ -97,9 +91,8 @@ func TestEnrolsArguments(t *testing.T) {
 	enrol := func(args ...string) error {
 		return runEnrol(t.Context(), args, []string{"OUTBOX_DIR=" + t.TempDir()}, nil, &out, installation{t.TempDir()})
 	}
-	if err := enrol("-h"); err != nil || !strings.Contains(out.String(), "enrol CODE --api URL") {
-		t.Errorf("-h ends with %v and tells:\n%s", err, out.String())
-	}
+	must.Do(t, enrol("-h"))
+	must.Contain(t, "-h", out.String(), "enrol CODE --api URL")
 	for _, args := range [][]string{{}, {"CODE"}, {"--api", "http://localhost:1"}, {"CODE", "--api", "http://example.com"}, {"CODE", "more", "--api", "http://localhost:1"}, {"--colour"}} {
 		if err := enrol(args...); err == nil {
 			t.Errorf("%q is taken", args)

@@ -2,9 +2,12 @@ package announce
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +16,7 @@ import (
 
 	"coldaisle.dev/edge-gateway/multicast"
 	"coldaisle.dev/shared/must"
+	"coldaisle.dev/shared/tooltest"
 )
 
 // exchange delivers what sites have sent on the wired link and is not lost, once from each
@@ -49,6 +53,21 @@ func claim() *dns.A {
 	return &dns.A{Hdr: dns.RR_Header{Name: specified, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 120}, A: []byte{192, 168, 1, 66}}
 }
 
+// gone is the end of that.
+func gone() *dns.A {
+	record := claim()
+	record.Hdr.Ttl = 0
+	return record
+}
+
+// winning is a probe for the specified name that wins each tie.
+func winning() *dns.Msg {
+	probe, late := ask(specified, dns.TypeANY, dns.ClassINET), claim()
+	late.A = net.IPv4(250, 250, 250, 250)
+	probe.Ns = []dns.RR{late}
+	return probe
+}
+
 func response(records ...dns.RR) *dns.Msg {
 	return &dns.Msg{MsgHdr: dns.MsgHdr{Response: true}, Answer: records}
 }
@@ -73,9 +92,8 @@ func TestItHearsItself(t *testing.T) {
 		s.pass(5 * time.Millisecond)
 	}
 	for _, index := range []int{eth, wlan} {
-		if l := s.on(index); l.Host != "monitor-gateway.local" || l.Phase != "ready" || l.Role != RoleActive || len(l.Peers) > 0 {
-			t.Errorf("alone, it is %+v", l)
-		}
+		must.Equal(t, "alone, it is", "active specified ready", s.is(index))
+		must.Equal(t, "and knows of", 0, len(s.on(index).Peers))
 	}
 }
 
@@ -108,14 +126,11 @@ func TestSpoofedNameIsKept(t *testing.T) {
 			}
 			s.pass(rivalAfter)
 			after := len(s.take())
-			if got := s.on(eth); got.Host != "monitor-gateway.local" || got.Phase != "ready" || got.Role != RoleConflict {
-				t.Errorf("spoofed, it is %+v", got)
-			}
+			must.Equal(t, "spoofed, it is", "conflict specified ready", s.is(eth))
 			must.Equal(t, "the problem", "another device, 192.168.1.66, also claims monitor-gateway.local", s.state(s.now).Problem)
 			// Whoever asks meanwhile is answered.
 			s.from(eth, "192.168.1.7:49152", ask(specified, dns.TypeA, dns.ClassINET))
 			s.only()
-			last := s.now
 			s.pass(20 * time.Second)
 			after += len(s.take())
 			if c.packets > 1 && after == 0 {
@@ -126,9 +141,7 @@ func TestSpoofedNameIsKept(t *testing.T) {
 				t.Errorf("%d announcements against %d packets, want 1 to %d", sent, c.packets, c.most)
 			}
 			s.pass(rememberFor)
-			if got := s.state(s.now); got.Role != RoleActive || got.Problem != "" {
-				t.Errorf("%v later: %+v", s.now.Sub(last), got)
-			}
+			must.Equal(t, "later it is", "active ", string(s.state(s.now).Role)+" "+s.state(s.now).Problem)
 		})
 	}
 }
@@ -156,11 +169,7 @@ func TestTwoWhoDefendMakeNoStorm(t *testing.T) {
 	if sent > 30 {
 		t.Errorf("%d announcements in a minute", sent)
 	}
-	for _, s := range []*site{first, second} {
-		if got := s.on(eth); got.Host != "monitor-gateway.local" || got.Role != RoleConflict {
-			t.Errorf("%+v", got)
-		}
-	}
+	must.Equal(t, "they are", []string{"conflict specified ready", "conflict specified ready"}, roles(first, second))
 }
 
 // TestOneThatOnlyProbes has a device that probes for the name again and again with records
@@ -170,10 +179,7 @@ func TestOneThatOnlyProbes(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1)
 	s.update(s.now, s.links)
-	theirs := ask(specified, dns.TypeANY, dns.ClassINET)
-	late := claim()
-	late.A = net.IPv4(250, 250, 250, 250)
-	theirs.Ns = []dns.RR{late}
+	theirs := winning()
 	probed := func(d time.Duration) {
 		for end := s.now.Add(d); s.now.Before(end); s.pass(200 * time.Millisecond) {
 			s.from(eth, "192.168.1.66:5353", theirs)
@@ -185,14 +191,11 @@ func TestOneThatOnlyProbes(t *testing.T) {
 		t.Errorf("within %s: own name %v, %s", reclaimEvery, l.own != nil, l.specified.phase)
 	}
 	probed(3 * time.Second)
-	got := s.on(eth)
-	if got.Host != "monitor-gateway-010203.local" || got.Role != RoleConflict || got.Phase != "ready" && got.Phase != "announcing" {
-		t.Errorf("afterwards it is %+v", got)
+	if got := s.is(eth); got != "conflict own ready" && got != "conflict own announcing" {
+		t.Errorf("afterwards it is %s", got)
 	}
 	s.pass(10 * time.Second)
-	if got := s.on(eth); got.Host != "monitor-gateway.local" || got.Phase != "ready" || got.Role != RoleActive {
-		t.Errorf("once the other is silent it is %+v", got)
-	}
+	must.Equal(t, "once the other is silent it is", "active specified ready", s.is(eth))
 }
 
 // TestNameIsTakenBack (contract 8.14) starts where another device has the name: the gateway is
@@ -205,7 +208,7 @@ func TestNameIsTakenBack(t *testing.T) {
 		within time.Duration
 	}{
 		"silently":       {func(*site) {}, reclaimEvery + 3*time.Second},
-		"with a goodbye": {func(s *site) { gone := claim(); gone.Hdr.Ttl = 0; s.from(eth, stranger, response(gone)) }, 2 * time.Second},
+		"with a goodbye": {func(s *site) { s.from(eth, stranger, response(gone())) }, 2 * time.Second},
 		"with the network": {func(s *site) {
 			s.links[0].Prefixes = []netip.Prefix{netip.MustParsePrefix("192.168.9.20/24")}
 			s.update(s.now, s.links)
@@ -227,10 +230,7 @@ func TestNameIsTakenBack(t *testing.T) {
 				}
 			}
 			held(40 * time.Second)
-			own := s.on(eth)
-			if own.Host != "monitor-gateway-010203.local" || own.Phase != "ready" || own.Role != RoleConflict {
-				t.Errorf("while another has its name it is %+v", own)
-			}
+			must.Equal(t, "while another has its name it is", "conflict own ready", s.is(eth))
 			must.Equal(t, "name on the other link", "monitor-gateway.local", s.on(wlan).Host)
 			must.Equal(t, "the problem", "another device, 192.168.1.66, has monitor-gateway.local", s.state(s.now).Problem)
 			s.from(eth, "192.168.1.7:49152", ask("monitor-gateway-010203.local.", dns.TypeA, dns.ClassINET))
@@ -242,14 +242,10 @@ func TestNameIsTakenBack(t *testing.T) {
 			}
 			goodbyes := 0
 			for _, l := range s.take() {
-				for _, line := range texts(l.m.Answer) {
-					if strings.HasPrefix(line, "monitor-gateway-010203.local. 0 IN A") {
-						goodbyes++
-					}
-				}
+				goodbyes += strings.Count(strings.Join(texts(l.m.Answer), "\n"), "monitor-gateway-010203.local. 0 IN A")
 			}
-			if title != "with the network" && title != "and the cable" && goodbyes != 1 {
-				t.Errorf("its own name is taken back %d times", goodbyes)
+			if title != "with the network" && title != "and the cable" {
+				must.Equal(t, "its own name is taken back, times", 1, goodbyes)
 			}
 		})
 	}
@@ -262,15 +258,13 @@ func TestProbingIsSlowUnderConflicts(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1)
 	s.update(s.now, s.links[:1])
-	gone := claim()
-	gone.Hdr.Ttl = 0
 	var attempts []time.Time
 	for began := s.now; s.now.Sub(began) < 2*time.Minute; s.pass(10 * time.Millisecond) {
 		for _, l := range s.take() {
 			if !l.m.Response && len(l.m.Question) == 2 && l.m.Question[1].Name == specified {
 				attempts = append(attempts, s.now)
 				s.from(eth, stranger, response(claim()))
-				s.from(eth, stranger, response(gone))
+				s.from(eth, stranger, response(gone()))
 			}
 		}
 	}
@@ -329,31 +323,217 @@ func TestRivalBounds(t *testing.T) {
 			t.Errorf("another claims after %s: %+v, want %+v", after, v, want)
 		}
 	}
-	gone := claim()
-	gone.Hdr.Ttl = 0
 	n := &name{label: "monitor-gateway"}
-	must.Equal(t, "who says goodbye", second.String(), n.claimant([]dns.RR{gone}, second).String())
-	must.Equal(t, "who claims", first.String(), n.claimant([]dns.RR{gone, claim()}, second).String())
+	must.Equal(t, "who says goodbye", second.String(), n.claimant([]dns.RR{gone()}, second).String())
+	must.Equal(t, "who claims", first.String(), n.claimant([]dns.RR{gone(), claim()}, second).String())
 }
 
 // TestWhenANameIsGivenUp has another prober win: after five seconds of it the gateway takes its own name,
 // and tries for the specified one five seconds later or more.
 func TestWhenANameIsGivenUp(t *testing.T) {
 	t.Parallel()
-	late := claim()
-	late.A = net.IPv4(250, 250, 250, 250)
-	theirs := ask(specified, dns.TypeANY, dns.ClassINET)
-	theirs.Ns = []dns.RR{late}
 	for tried, given := range map[time.Duration]bool{reclaimEvery: false, reclaimEvery + 1: true} {
 		s := newSite(t, 1)
 		s.update(s.now, s.links)
 		l := s.responder.links[eth]
 		n := l.specified
 		n.tried = s.now.Add(-tried)
-		s.tieBreak(s.now, l, n, theirs, netip.MustParseAddr("192.168.1.66"))
+		s.tieBreak(s.now, l, n, winning(), netip.MustParseAddr("192.168.1.66"))
 		again := n.due.Sub(s.now)
 		if (l.own != nil) != given || !given && again != tieBreakDelay || given && (again < reclaimEvery || again >= reclaimEvery+time.Second) {
 			t.Errorf("%s after it was tried: given up %v, tried again after %s", tried, l.own != nil, again)
 		}
+	}
+}
+
+// join makes a gateway of an enrolment with address 192.168.1.HOST, by IPv4 and IPv6, beside others
+// of the link. All have one seed, so that they do everything at the same moment.
+func join(t *testing.T, others []*site, host byte, key string) []*site {
+	t.Helper()
+	s := newSite(t, 1)
+	s.id = fmt.Sprintf("%016x", host)
+	s.config.Enrolment = &ofCustomer{key: key}
+	s.links = []Link{{Index: eth, Name: "eth0", Hardware: net.HardwareAddr{0, 0, 0, 0, 0, host}, Prefixes: []netip.Prefix{
+		netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 168, 1, host}), 24), netip.MustParsePrefix(fmt.Sprintf("fe80::%d/64", host)),
+	}}}
+	if len(others) > 0 {
+		s.now = others[0].now
+	}
+	s.update(s.now, s.links)
+	return append(others, s)
+}
+
+// TestHolderIsOneDevice (contract 8.15) has a pair and two gateways of other customers on a
+// link. All that wait for the name ask in the same moment. The standby knows its active one, and
+// the others say who has the name, in words that do not change while answers are late.
+func TestHolderIsOneDevice(t *testing.T) {
+	t.Parallel()
+	all := join(t, nil, 20, "of a pair")
+	live(10*time.Second, nil, all...)
+	all = join(t, all, 50, "of a pair")
+	all = join(t, all, 30, "of another")
+	all = join(t, all, 40, "of a third")
+	live(5*time.Second, nil, all...)
+	holds := func(d time.Duration, lost func(letter) bool) {
+		for end := all[0].now.Add(d); all[0].now.Before(end); live(20*time.Millisecond, lost, all...) {
+			for _, s := range all {
+				want := "conflict: a gateway of another enrolment, 192.168.1.20, has monitor-gateway.local"
+				switch s.id {
+				case fmt.Sprintf("%016x", 20):
+					want = "active: "
+				case fmt.Sprintf("%016x", 50):
+					want = "standby: "
+				}
+				if got := string(s.on(eth).Role) + ": " + s.on(eth).Problem; got != want {
+					t.Fatalf("%s is %s, want %s", s.id, got, want)
+				}
+			}
+		}
+	}
+	holds(2*time.Minute, nil)
+	// The answers of gateways get lost, those to probes arrive.
+	holds(40*time.Second, func(l letter) bool {
+		return l.m.Response && len(l.m.Answer) > 0 && nonceOf(l.m.Answer[0].Header().Name) != ""
+	})
+}
+
+// pairOf makes an active gateway and another that has just joined it.
+func pairOf(t *testing.T) []*site {
+	t.Helper()
+	all := join(t, nil, 20, "of a pair")
+	live(10*time.Second, nil, all...)
+	return join(t, all, 30, "of a pair")
+}
+
+// TestStandbyComesBeforeAnotherEnrolment (contract 8.15) has the active one of a pair end, with a goodbye
+// and without, while a gateway of another customer waits for the name at whatever point of its attempts.
+func TestStandbyComesBeforeAnotherEnrolment(t *testing.T) {
+	t.Parallel()
+	for _, politely := range []bool{false, true} {
+		for after := time.Duration(0); after < 7*time.Second; after += 50 * time.Millisecond {
+			all := pairOf(t)
+			all = join(t, all, 40, "of another") // its records sort later: it wins every tie
+			live(40*time.Second+after, nil, all...)
+			if politely {
+				all[0].goodbye()
+				exchange(all, nil)
+			}
+			all = all[1:]
+			live(5*time.Second, nil, all...)
+			standby, other := all[0].on(eth), all[1].on(eth)
+			if standby.Role != RoleActive || other.Role != RoleConflict {
+				t.Fatalf("goodbye %v, %s later: the standby is %+v, the other %+v", politely, after, standby, other)
+			}
+			live(2*time.Minute, nil, all[1])
+			what := fmt.Sprintf("goodbye %v, %s later: alone the other", politely, after)
+			must.Equal(t, what, "active specified ready", all[1].is(eth))
+		}
+	}
+}
+
+// TestStandbyHearsWhoHasTheName (contract 8.15) has a device take the name that the active one of the pair
+// has left.
+func TestStandbyHearsWhoHasTheName(t *testing.T) {
+	t.Parallel()
+	all := pairOf(t)
+	live(10*time.Second, nil, all...)
+	standby := all[1]
+	for end := standby.now.Add(5 * time.Second); standby.now.Before(end); live(50*time.Millisecond, nil, standby) {
+		standby.from(eth, stranger, response(claim()))
+	}
+	must.Equal(t, "it is", RoleConflict, standby.on(eth).Role)
+	must.Equal(t, "the problem", "another device, 192.168.1.66, has monitor-gateway.local", standby.on(eth).Problem)
+}
+
+// TestActiveOneLosesItsIPv4Address (contract 8.15) has the active one's lease end, and then the other's.
+func TestActiveOneLosesItsIPv4Address(t *testing.T) {
+	t.Parallel()
+	all := pairOf(t)
+	live(10*time.Second, nil, all...)
+	loses := func(s *site) {
+		s.links[0].Prefixes = s.links[0].Prefixes[1:]
+		s.update(s.now, s.links)
+	}
+	loses(all[0])
+	live(15*time.Second, nil, all...)
+	must.Equal(t, "who has lost its address is", RoleStandby, all[0].on(eth).Role)
+	must.Equal(t, "who has one is", RoleActive, all[1].on(eth).Role)
+	live(time.Minute, nil, all...)
+	loses(all[1])
+	for end := all[0].now.Add(time.Minute); all[0].now.Before(end); live(time.Second, nil, all...) {
+		must.Equal(t, "without an address in the network it is", RoleActive, all[1].on(eth).Role)
+	}
+}
+
+// live lets time go by for sites on one link, from one moment at which something is due to the next.
+func live(d time.Duration, lost func(letter) bool, sites ...*site) {
+	for at, end := sites[0].now, sites[0].now.Add(d); at.Before(end); {
+		exchange(sites, lost)
+		at = end
+		for _, s := range sites {
+			at = s.next(at)
+		}
+		for _, s := range sites {
+			s.pass(at.Sub(s.now))
+		}
+	}
+}
+
+// TestPairThroughFaults lets a pair live through thousands of faults: a parted link, lost messages, one
+// that is killed, one that cannot send. Whoever is alone has the specified name within 5 seconds, and
+// 30 seconds after the fault one has it and the other stands by.
+func TestPairThroughFaults(t *testing.T) {
+	t.Parallel()
+	const runs = 4
+	faults := 4000 / runs
+	if n, err := strconv.Atoi(os.Getenv("PAIR_FAULTS")); err == nil { // at night
+		faults = n / runs
+	} else if tooltest.RaceDetector() {
+		faults /= 10
+	}
+	for seed := range uint64(runs) {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			t.Parallel()
+			chance := rand.New(rand.NewPCG(seed, 8))
+			first, second := pairUp(t)
+			began := first.now
+			for n := range faults {
+				one, other := first, second
+				if chance.IntN(2) == 0 {
+					one, other = second, first
+				}
+				lasts := time.Duration(chance.Int64N(int64(time.Minute)))
+				fault := []string{"parted", "lossy", "killed", "mute"}[chance.IntN(4)]
+				alone := []*site{other}
+				switch fault {
+				case "parted":
+					live(lasts, nil, one)
+					live(lasts, nil, other)
+					alone = append(alone, one)
+				case "lossy":
+					share := chance.Float64() / 2
+					live(lasts, func(letter) bool { return chance.Float64() < share }, one, other)
+					alone = nil
+				case "killed":
+					live(lasts, nil, other)
+					one.responder.links, one.id, one.now, one.sent = map[int]*link{}, fmt.Sprintf("%016x", chance.Uint64()), other.now, nil
+					one.update(one.now, one.links)
+				case "mute":
+					one.mute = true
+					live(lasts, nil, one, other)
+					one.mute = false
+				}
+				for _, s := range alone {
+					if host := s.on(eth).Host; lasts > 5*time.Second && host != "monitor-gateway.local" {
+						t.Fatalf("fault %d, %s for %v: who is alone is %s", n, fault, lasts, host)
+					}
+				}
+				live(30*time.Second, nil, one, other)
+				if got := roles(first, second); !slices.Equal(got, isPair[:]) {
+					t.Fatalf("fault %d, %s for %v: 30 s later they are %q", n, fault, lasts, got)
+				}
+			}
+			t.Logf("%d faults in %.0f hours", faults, first.now.Sub(began).Hours())
+		})
 	}
 }

@@ -19,16 +19,26 @@ import (
 func roles(sites ...*site) []string {
 	var found []string
 	for _, s := range sites {
-		l := s.on(eth)
-		name := "specified"
-		if l.Host != "monitor-gateway.local" {
-			name = "own"
-		}
-		found = append(found, string(l.Role)+" "+name+" "+l.Phase)
+		found = append(found, s.is(eth))
 	}
 	slices.Sort(found)
 	return found
 }
+
+// is tells what the gateway is on a link: its role, its name and how far it has claimed that.
+func (s *site) is(index int) string {
+	s.t.Helper()
+	l := s.on(index)
+	name := "specified"
+	if l.Host != "monitor-gateway.local" {
+		must.Equal(s.t, "the gateway's own name", "monitor-gateway-"+s.suffix()+".local", l.Host)
+		name = "own"
+	}
+	return string(l.Role) + " " + name + " " + l.Phase
+}
+
+// suffix ends the name of its own: three bytes of a hardware address.
+func (s *site) suffix() string { return strings.ReplaceAll(s.links[0].Hardware[3:].String(), ":", "") }
 
 // TestPair holds contract 8.15.
 func TestPair(t *testing.T) {
@@ -56,13 +66,13 @@ func TestPair(t *testing.T) {
 					t.Error("the one that was there gave its name up")
 				}
 				must.Equal(t, "problems", "", first.state(first.now).Problem+second.state(second.now).Problem)
-				if got, want := first.on(eth).Peers, []string{"192.168.1.30"}; !slices.Equal(got, want) {
-					t.Errorf("the first knows of %v, want %v", got, want)
-				}
+				must.Equal(t, "the first knows of", []string{"192.168.1.30"}, first.on(eth).Peers)
 			})
 		}
 	}
 }
+
+var isPair = [2]string{"active specified ready", "standby own ready"}
 
 // pairUp is an active gateway and its standby, in this order.
 func pairUp(t *testing.T) (active, standby *site) {
@@ -71,9 +81,7 @@ func pairUp(t *testing.T) (active, standby *site) {
 	standby.now = active.now
 	standby.update(standby.now, standby.links)
 	live(20*time.Second, nil, active, standby)
-	if active.on(eth).Role != RoleActive || standby.on(eth).Role != RoleStandby {
-		t.Fatalf("they are %q", roles(active, standby))
-	}
+	must.Equal(t, "the pair", isPair, [2]string{active.is(eth), standby.is(eth)})
 	return active, standby
 }
 
@@ -107,9 +115,7 @@ func TestStandbyTakesOver(t *testing.T) {
 		active.now = standby.now
 		active.update(active.now, active.links)
 		live(10*time.Second, nil, standby, active)
-		if standby.on(eth).Role != RoleActive || active.on(eth).Role != RoleStandby {
-			t.Errorf("afterwards they are %q", roles(standby, active))
-		}
+		must.Equal(t, "afterwards they are", isPair, [2]string{standby.is(eth), active.is(eth)})
 	}
 }
 
@@ -156,21 +162,19 @@ func TestAnotherEnrolmentIsNoPair(t *testing.T) {
 					second.update(second.now, second.links)
 				}
 				live(30*time.Second, nil, first, second)
-				got := first.on(eth)
-				if got.Host != "monitor-gateway.local" || got.Phase != "ready" || len(got.Peers) > 0 {
-					t.Errorf("the first is %+v", got)
-				}
-				other := second.on(eth)
-				want := "a gateway of another enrolment, 192.168.1.20, has monitor-gateway.local"
+				one, other := first.on(eth), second.on(eth)
+				must.Equal(t, "they know of", 0, len(one.Peers)+len(other.Peers))
+				const foreign = "a gateway of another enrolment, 192.168.1."
 				if merged {
-					want = "a gateway of another enrolment, 192.168.1.20, also claims monitor-gateway.local"
+					both := []string{"conflict specified ready", "conflict specified ready"}
+					must.Equal(t, "they are", both, roles(first, second))
+					must.Equal(t, "the second says", foreign+"20, also claims monitor-gateway.local", other.Problem)
+					must.Equal(t, "the first says", foreign+"30, also claims monitor-gateway.local", one.Problem)
+					return
 				}
-				if other.Role != RoleConflict || other.Problem != want || len(other.Peers) > 0 {
-					t.Errorf("the second is %+v", other)
-				}
-				if merged && (got.Role != RoleConflict || !strings.HasPrefix(got.Problem, "a gateway of another enrolment")) {
-					t.Errorf("the first is %+v", got)
-				}
+				must.Equal(t, "the first is", "active specified ready", first.is(eth))
+				must.Equal(t, "the second's role", RoleConflict, other.Role)
+				must.Equal(t, "the second says", foreign+"20, has monitor-gateway.local", other.Problem)
 			})
 		}
 	}
@@ -203,23 +207,20 @@ func TestEnrolledAreAPairOfTheirOwn(t *testing.T) {
 		"enrolled and open, one token":        {enrolments: [2]*ofCustomer{one, nil}, tokens: [2]string{"a", "a"}},
 		"enrolled and open, which has no key": {enrolments: [2]*ofCustomer{{}, nil}, tokens: [2]string{"a", "a"}},
 	} {
-		t.Run(title, func(t *testing.T) {
-			t.Parallel()
-			first, second := newSite(t, 1), neighbour(t)
-			for n, s := range []*site{first, second} {
-				s.config.SiteToken = c.tokens[n]
-				if c.enrolments[n] != nil {
-					s.config.Enrolment = c.enrolments[n]
-				}
-				s.update(s.now, s.links)
+		first, second := newSite(t, 1), neighbour(t)
+		for n, s := range []*site{first, second} {
+			s.config.SiteToken = c.tokens[n]
+			if c.enrolments[n] != nil {
+				s.config.Enrolment = c.enrolments[n]
 			}
-			live(20*time.Second, nil, first, second)
-			want := []string{"active specified ready", "conflict own ready"}
-			if c.pair {
-				want[1] = "standby own ready"
-			}
-			must.Equal(t, "the pair", want, roles(first, second))
-		})
+			s.update(s.now, s.links)
+		}
+		live(20*time.Second, nil, first, second)
+		want := []string{"active specified ready", "conflict own ready"}
+		if c.pair {
+			want[1] = "standby own ready"
+		}
+		must.Equal(t, title+": the pair", want, roles(first, second))
 	}
 }
 
@@ -244,8 +245,8 @@ func TestRevokedLeavesItsName(t *testing.T) {
 
 			enrolments[0].revoked, enrolments[0].key = true, "of nobody else"
 			live(13*time.Second, nil, first, second)
-			if got := second.on(eth); got.Host != "monitor-gateway.local" || got.Phase == "probing" {
-				t.Errorf("the second is %+v", got)
+			if got := second.is(eth); got != "active specified ready" && got != "active specified announcing" {
+				t.Errorf("the second is %s", got)
 			}
 			live(2*time.Minute, nil, first, second)
 			must.Equal(t, "the pair", []string{"active specified ready", "conflict own ready"}, roles(first, second))
@@ -261,18 +262,14 @@ func TestRevokedLeavesItsName(t *testing.T) {
 		question.Ns = s.records(s.responder.links[eth], s.responder.links[eth].specified).unique()
 		s.from(eth, "192.168.1.20:5353", question) // its own probe, by its other interface
 		s.from(eth, "192.168.1.77:5353", ask(specified, dns.TypeA, dns.ClassINET))
-		if got := s.on(eth); got.Host != "monitor-gateway.local" || got.Role != RoleActive {
-			t.Errorf("alone it is %+v", got)
-		}
+		must.Equal(t, "alone it is", "active specified ready", s.is(eth))
 	})
 	t.Run("which another device takes", func(t *testing.T) {
 		t.Parallel()
 		s := started(t)
 		s.config.Enrolment = &ofCustomer{revoked: true}
 		s.from(eth, "192.168.1.66:5353", response(claim()))
-		if got := s.on(eth); got.Host == "monitor-gateway.local" {
-			t.Errorf("claimed by another it is %+v", got)
-		}
+		must.Contain(t, "claimed by another it", s.is(eth), " own ")
 	})
 }
 
@@ -348,9 +345,7 @@ func TestProbeEndsWhenTheActiveOneAnswers(t *testing.T) {
 	l.pair.due = s.now
 	s.advance(s.now)
 	s.answers(other, s.asked(), RoleActive)
-	if l.specified.phase != waiting || l.own == nil {
-		t.Errorf("it is %s, with a name of its own: %v", l.specified.phase, l.own != nil)
-	}
+	must.Equal(t, "it waits, under its own name", true, l.specified.phase == waiting && l.own != nil)
 	s.pass(time.Second)
 	if l.specified.held() {
 		t.Error("it takes the name of an active gateway that answers")
@@ -370,13 +365,11 @@ func TestProofIsForOneQuestion(t *testing.T) {
 	answer(first, of(first))
 	answer(second, other.proof(second, id, RoleStandby))
 	answer(strings.Repeat("0", 32), of(strings.Repeat("0", 32)))
-	if got := s.on(eth); got.Host != "monitor-gateway.local" || len(got.Peers) > 0 {
-		t.Errorf("after answers that prove nothing it is %+v", got)
-	}
+	must.Equal(t, "after answers that prove nothing it is", "active specified ready", s.is(eth))
+	must.Equal(t, "and knows of", 0, len(s.on(eth).Peers))
 	answer(second, of(second))
-	if got := s.on(eth); got.Role != RoleStandby || !slices.Equal(got.Peers, []string{"192.168.1.30"}) {
-		t.Errorf("after one that does it is %+v", got)
-	}
+	must.Equal(t, "after one that does it is", RoleStandby, s.on(eth).Role)
+	must.Equal(t, "and knows of", []string{"192.168.1.30"}, s.on(eth).Peers)
 }
 
 // TestPairQuestionsAreBounded asks as a flood does.
@@ -441,9 +434,7 @@ func TestPeerIsKnownByBothAddresses(t *testing.T) {
 	for _, from := range []string{"[fe80::30]:5353", "192.168.1.30:5353"} {
 		s.answer(from, nonce, id, RoleActive, other.proof(nonce, id, RoleActive))
 	}
-	if got := s.on(eth).Peers; !slices.Equal(got, []string{"192.168.1.30"}) {
-		t.Fatalf("it knows of %v", got)
-	}
+	must.Equal(t, "it knows of", []string{"192.168.1.30"}, s.on(eth).Peers)
 	for _, from := range []string{"[fe80::30]:5353", "192.168.1.30:5353", stranger} {
 		s.from(eth, from, response(claim()))
 		s.pass(rivalAfter)

@@ -94,14 +94,20 @@ func (s *site) take() []letter {
 	})
 }
 
+// sends returns what was sent since the last call, so many messages.
+func (s *site) sends(n int) []letter {
+	s.t.Helper()
+	sent := s.take()
+	if len(sent) != n {
+		s.t.Fatalf("sent %v, want %d messages", sent, n)
+	}
+	return sent
+}
+
 // only returns the one message that was sent since the last call.
 func (s *site) only() letter {
 	s.t.Helper()
-	sent := s.take()
-	if len(sent) != 1 {
-		s.t.Fatalf("sent %v, want one message", sent)
-	}
-	return sent[0]
+	return s.sends(1)[0]
 }
 
 func (s *site) takeAll() []letter {

@@ -2,7 +2,6 @@ package discover
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -10,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/hashicorp/mdns"
 	"github.com/miekg/dns"
@@ -53,12 +51,9 @@ func TestAnswered(t *testing.T) {
 		"legacy to another question":  {Legacy, true, asked.Id, service, []dns.RR{own}, nil, "[]"},
 		"legacy without a question":   {Legacy, true, asked.Id, nil, []dns.RR{own}, nil, "[]"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			m := dns.Msg{MsgHdr: dns.MsgHdr{Id: c.id, Response: c.response}, Question: c.question, Answer: c.answer, Extra: c.extra}
-			wire := must.Get(m.Pack())(t)
-			must.Equal(t, "found", c.want, fmt.Sprint(answered(c.mode, asked, wire)))
-		})
+		m := dns.Msg{MsgHdr: dns.MsgHdr{Id: c.id, Response: c.response}, Question: c.question, Answer: c.answer, Extra: c.extra}
+		wire := must.Get(m.Pack())(t)
+		must.Equal(t, name+": found", c.want, fmt.Sprint(answered(c.mode, asked, wire)))
 	}
 }
 
@@ -81,9 +76,8 @@ func TestResolveEndsAtTheDeadline(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if _, err := Resolve(lateContext{ctx, time.Now()}, interfaces[0], Legacy); !errors.Is(err, ErrNotFound) {
-		t.Errorf("it ends with %v", err)
-	}
+	_, err = Resolve(lateContext{ctx, time.Now()}, interfaces[0], Legacy)
+	must.Fail(t, "it ends", err, ErrNotFound)
 	must.Do(t, ctx.Err()) // it ended at the deadline, not with the context
 }
 
@@ -94,6 +88,10 @@ func TestGateway(t *testing.T) {
 	}
 	plain := entry("monitor-gateway._http._tcp.local.", "monitor-gateway.local.", "192.168.1.20", 8080)
 	second := entry("Monitor-Gateway-2._http._tcp.local.", "monitor-gateway-2.local.", "192.168.1.30", 8081)
+	found := Gateway{
+		Instance: "monitor-gateway", Host: "monitor-gateway.local", Address: netip.MustParseAddr("192.168.1.20"),
+		Port: 8080, Text: []string{"version=1.0"},
+	}
 	others := []*mdns.ServiceEntry{
 		entry("HP-LaserJet._http._tcp.local.", "printer.local.", "192.168.1.9", 80),
 		entry("monitor-gateway-test._http._tcp.local.", "test.local.", "192.168.1.9", 80),
@@ -105,28 +103,18 @@ func TestGateway(t *testing.T) {
 		heard []*mdns.ServiceEntry
 		want  Gateway
 	}{
-		"nobody": {nil, Gateway{}},
-		"others": {others, Gateway{}},
-		"the gateway among others": {
-			append(slices.Clone(others), plain),
-			Gateway{Instance: "monitor-gateway", Host: "monitor-gateway.local", Address: netip.MustParseAddr("192.168.1.20"), Port: 8080, Text: []string{"version=1.0"}},
-		},
-		"the one with the plain name": {
-			[]*mdns.ServiceEntry{second, plain},
-			Gateway{Instance: "monitor-gateway", Host: "monitor-gateway.local", Address: netip.MustParseAddr("192.168.1.20"), Port: 8080, Text: []string{"version=1.0"}},
-		},
+		"nobody":                      {nil, Gateway{}},
+		"others":                      {others, Gateway{}},
+		"the gateway among others":    {append(slices.Clone(others), plain), found},
+		"the one with the plain name": {[]*mdns.ServiceEntry{second, plain}, found},
 		"a renamed one": {
 			[]*mdns.ServiceEntry{second},
 			Gateway{Instance: "Monitor-Gateway-2", Host: "monitor-gateway-2.local", Address: netip.MustParseAddr("192.168.1.30"), Port: 8081, Text: []string{"version=1.0"}},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got, ok := gateway(c.heard)
-			if diff := cmp.Diff(c.want, got, cmpopts.EquateComparable(netip.Addr{})); diff != "" || ok != (c.want.Port > 0) {
-				t.Errorf("found: %t (-want +got):\n%s", ok, diff)
-			}
-		})
+		got, ok := gateway(c.heard)
+		must.Equal(t, name+": one is found", c.want.Port > 0, ok)
+		must.Equal(t, name+": the gateway", c.want, got, cmpopts.EquateComparable(netip.Addr{}))
 	}
 }
 

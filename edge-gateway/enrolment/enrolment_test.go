@@ -35,9 +35,7 @@ func TestEnrol(t *testing.T) {
 	if !errors.Is(err, enrolment.ErrDeclined) || shown.Account != "ops@example.com" || shown.Name != "Cellar" || api.Key() != nil {
 		t.Errorf("a declined enrolment showed %+v and ended with %v", shown, err)
 	}
-	if id, err := enrolment.Load(folder); id != nil || err != nil {
-		t.Errorf("a declined enrolment left %+v, %v", id, err)
-	}
+	must.Equal(t, "left by a declined enrolment", (*enrolment.Identity)(nil), must.Get(enrolment.Load(folder))(t))
 
 	// The reply gets lost: the same code again is the same enrolment.
 	api.Set(func(a *enrolmenttest.API) { a.Lost = true })
@@ -51,26 +49,18 @@ func TestEnrol(t *testing.T) {
 			t.Errorf("enrolled as %s, with another key: %v", id.GatewayID, !key.Equal(api.Key()))
 		}
 	}
-	id, err := enrolment.Load(folder)
-	if err != nil || id.Account != "ops@example.com" || id.ProjectID != "site" || id.Topic != "data" || id.API != api.URL {
-		t.Errorf("kept is %+v, %v", id, err)
-	}
-	files, err := os.ReadDir(folder)
-	if err != nil || len(files) != 1 {
-		t.Fatalf("the folder holds %v, %v", files, err)
-	}
-	info, err := files[0].Info()
-	if err != nil || (runtime.GOOS != "windows" && info.Mode().Perm() != 0o600) {
-		t.Errorf("the key is open to others: %v, %v", info.Mode(), err)
-	}
+	id := must.Get(enrolment.Load(folder))(t)
+	want := "ops@example.com, site, data, " + api.URL
+	must.Equal(t, "kept is", want, strings.Join([]string{id.Account, id.ProjectID, id.Topic, id.API}, ", "))
+	files := must.Get(os.ReadDir(folder))(t)
+	must.Equal(t, "files in the folder", 1, len(files))
+	nobodyElses(t, filepath.Join(folder, files[0].Name()))
 
 	// Another machine cannot use the code, and another code changes nothing.
-	if _, err := enrolment.Enrol(t.Context(), t.TempDir(), enrolmenttest.Code, api.URL, agree); err == nil || !strings.Contains(err.Error(), "already enrolled") {
-		t.Errorf("another machine's enrolment ends with %v", err)
-	}
-	if _, err := enrolment.Enrol(t.Context(), folder, "WRONG", api.URL, agree); err == nil || !strings.Contains(err.Error(), "unknown or has expired") {
-		t.Errorf("an unknown code ends with %v", err)
-	}
+	_, err = enrolment.Enrol(t.Context(), t.TempDir(), enrolmenttest.Code, api.URL, agree)
+	must.Contain(t, "the error of another machine", fmt.Sprint(err), "already enrolled")
+	_, err = enrolment.Enrol(t.Context(), folder, "WRONG", api.URL, agree)
+	must.Contain(t, "the error of an unknown code", fmt.Sprint(err), "unknown or has expired")
 	must.Equal(t, "identity after a wrong code", id.GatewayID, must.Get(enrolment.Load(folder))(t).GatewayID)
 }
 
@@ -89,9 +79,16 @@ func TestGarbledIdentity(t *testing.T) {
 	for _, content := range []string{"no json", `{}`, `{"gateway_id":"x","seed":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="}`} {
 		folder := t.TempDir()
 		must.Do(t, os.WriteFile(filepath.Join(folder, "enrolment.json"), []byte(content), 0o600))
-		if id, err := enrolment.Load(folder); err == nil || !strings.Contains(err.Error(), filepath.Join(folder, "enrolment.json")+": ") || !strings.HasSuffix(err.Error(), "with a new code") {
-			t.Errorf("%q is taken as %+v, %v", content, id, err)
-		}
+		_, err := enrolment.Load(folder)
+		must.Contain(t, content, fmt.Sprint(err, "\n"), filepath.Join(folder, "enrolment.json")+": ", "with a new code\n")
+	}
+}
+
+// nobodyElses holds that others cannot read a file.
+func nobodyElses(t *testing.T, path string) {
+	t.Helper()
+	if info := must.Get(os.Stat(path))(t); runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
+		t.Errorf("%s is open to others: %v", path, info.Mode())
 	}
 }
 
@@ -156,10 +153,9 @@ func TestSession(t *testing.T) {
 	if got.Sequence != 1 || got.Version != "v1" || got.Role != "active" || got.OutboxReadings != 3 || len(got.Nodes) != 1 || !got.SentAt.Equal(m.wall) {
 		t.Errorf("reported %+v", got)
 	}
-	token, err := m.session.Token()
-	if err != nil || token.AccessToken != "one" || !token.Expiry.IsZero() {
-		t.Errorf("the token is %+v, %v", token, err)
-	}
+	token := must.Get(m.session.Token())(t)
+	must.Equal(t, "the token", "one", token.AccessToken)
+	must.Equal(t, "it has no end for Google's library", true, token.Expiry.IsZero())
 
 	// A new one takes the place of the old.
 	m.pass(30 * time.Minute)
@@ -226,10 +222,7 @@ func TestPairKey(t *testing.T) {
 				t.Errorf("the key is %q, want %q; revoked: %v", got, want, session.Revoked())
 			}
 		}
-		info, err := os.Stat(path)
-		if err != nil || (runtime.GOOS != "windows" && info.Mode().Perm() != 0o600) {
-			t.Errorf("the key is open to others: %v, %v", info.Mode(), err)
-		}
+		nobodyElses(t, path)
 	}
 	for _, content := range []string{`{"gateway_id":"gw-other","pair_key":"b2YgYW5vdGhlciBlbnJvbG1lbnQ="}`, `{"gateway_id":"gw-cellar1","pair_key":""}`, "no json"} {
 		must.Do(t, os.WriteFile(path, []byte(content), 0o600))
@@ -256,26 +249,23 @@ func TestPairKey(t *testing.T) {
 func TestSystemClockIsOff(t *testing.T) {
 	t.Parallel()
 	for name, off := range map[string]time.Duration{"slow": -24 * time.Hour, "fast": 24 * time.Hour} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			m := newMachine(t)
-			truth := m.wall
-			m.wall = m.wall.Add(off)
-			m.reply(t, func(a *enrolmenttest.API) {
-				a.Time = func() time.Time { return truth }
-				a.Reply.AccessToken, a.Reply.TokenExpiresAt = "one", truth.Add(time.Hour)
-			})
-			if err := m.session.Ready(); kind(err) != "clock" || !strings.Contains(err.Error(), name+" by 24h0m0s") {
-				t.Errorf("publishing is blocked by %v", err)
-			}
-			if m.session.ClockProblem(t.Context()) == nil {
-				t.Error("the clock is not told")
-			}
-			m.report(t) // by the corrected clock: it gets a token
-			m.wall = truth.Add(4 * time.Minute)
-			must.Do(t, errors.Join(m.session.Ready(), m.session.ClockProblem(t.Context()))) // the clock is set
-			must.Equal(t, "reported offset in ms", -off.Milliseconds(), m.api.Statuses()[1].ClockOffsetMS)
+		m := newMachine(t)
+		truth := m.wall
+		m.wall = m.wall.Add(off)
+		m.reply(t, func(a *enrolmenttest.API) {
+			a.Time = func() time.Time { return truth }
+			a.Reply.AccessToken, a.Reply.TokenExpiresAt = "one", truth.Add(time.Hour)
 		})
+		if err := m.session.Ready(); kind(err) != "clock" || !strings.Contains(err.Error(), name+" by 24h0m0s") {
+			t.Errorf("%s: publishing is blocked by %v", name, err)
+		}
+		if m.session.ClockProblem(t.Context()) == nil {
+			t.Error(name + ": the clock is not told")
+		}
+		m.report(t) // by the corrected clock: it gets a token
+		m.wall = truth.Add(4 * time.Minute)
+		must.Do(t, errors.Join(m.session.Ready(), m.session.ClockProblem(t.Context()))) // the clock is set
+		must.Equal(t, name+": reported offset in ms", -off.Milliseconds(), m.api.Statuses()[1].ClockOffsetMS)
 	}
 }
 

@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/hex"
@@ -11,6 +12,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -64,29 +66,13 @@ func (c *caller) post(i int) (status int, err error) {
 	if _, err := c.conn.Write(c.request); err != nil {
 		return 0, err
 	}
-	length := 0
-	for line := 0; ; line++ {
-		text, err := c.answers.ReadSlice('\n')
-		if err != nil {
-			return 0, err
-		}
-		text = bytes.TrimRight(text, "\r\n")
-		if line == 0 {
-			status, err = strconv.Atoi(string(text[9:12]))
-			if err != nil {
-				return 0, err
-			}
-		} else if value, ok := bytes.CutPrefix(text, []byte("Content-Length: ")); ok {
-			length, err = strconv.Atoi(string(value))
-			if err != nil {
-				return 0, err
-			}
-		}
-		if len(text) == 0 {
-			break
-		}
+	line, err := c.answers.ReadSlice('\n')
+	if err == nil {
+		status, err = strconv.Atoi(string(line[9:12]))
 	}
-	_, err = c.answers.Discard(length)
+	for err == nil && line[0] != '{' { // the body is one line
+		line, err = c.answers.ReadSlice('\n')
+	}
 	return status, err
 }
 
@@ -113,10 +99,7 @@ func dialAll(tb testing.TB, address string, nodes int) []*caller {
 func listen(tb testing.TB, handler http.Handler) string {
 	tb.Helper()
 	listener := must.Get((&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0"))(tb)
-	ctx, stop := context.WithCancel(context.WithoutCancel(tb.Context()))
-	var serving sync.WaitGroup
-	serving.Go(func() { _ = gateway.Serve(ctx, listener, handler, logging.Discard()) })
-	tb.Cleanup(func() { stop(); serving.Wait() })
+	background(tb, func(ctx context.Context) error { return gateway.Serve(ctx, listener, handler, logging.Discard()) })
 	return listener.Addr().String()
 }
 
@@ -192,18 +175,11 @@ func fill(tb testing.TB, nodes int, publisher *sender, handler http.Handler) []b
 	for n := range nodes {
 		for i := range 121 {
 			r := must.Get(http.NewRequestWithContext(tb.Context(), http.MethodPost, "/api/v1/message", bytes.NewReader(measured(n, i-1000))))(tb)
-			handler.ServeHTTP(discard{http.Header{}}, r)
+			handler.ServeHTTP(httptest.NewRecorder(), r)
 		}
 	}
 	return newest.Data
 }
-
-// discard is the answer to nobody.
-type discard struct{ header http.Header }
-
-func (d discard) Header() http.Header         { return d.header }
-func (d discard) Write(b []byte) (int, error) { return len(b), nil }
-func (d discard) WriteHeader(int)             {}
 
 func measured(node, i int) []byte {
 	return fmt.Appendf(nil, `{"id":"%08x","node_id":"node-%04d","temperature":%.1f,"humidity":%.1f}`,
@@ -314,10 +290,7 @@ func BenchmarkAway(b *testing.B) {
 // says otherwise.
 func backlogSize(b *testing.B) int {
 	b.Helper()
-	if text := os.Getenv("GATEWAY_BACKLOG"); text != "" {
-		return must.Get(strconv.Atoi(text))(b)
-	}
-	return 50_000
+	return must.Get(strconv.Atoi(cmp.Or(os.Getenv("GATEWAY_BACKLOG"), "50000")))(b)
 }
 
 // ordered is a Pub/Sub that notes the order in which a node's backlog is taken.
@@ -398,13 +371,10 @@ func BenchmarkBacklog(b *testing.B) {
 		for box.Stats().Pending > 0 {
 			without, with := span{every: every}, span{every: every}
 			send(&without)
-			ctx, stop := context.WithCancel(b.Context())
-			var running sync.WaitGroup
 			began := time.Now()
-			running.Go(func() { _ = site.Run(ctx) })
+			stop := background(b, site.Run)
 			send(&with)
 			stop()
-			running.Wait()
 			took += time.Since(began)
 			alone, beside = append(alone, without.at(0.99)), append(beside, with.at(0.99))
 			ratios = append(ratios, float64(with.at(0.99))/float64(without.at(0.99)))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -26,6 +27,7 @@ import (
 type enrolledSite struct {
 	*site
 
+	t         *testing.T
 	dir       string
 	key       ed25519.PrivateKey
 	id        string
@@ -56,20 +58,21 @@ type sentMessage struct {
 func newEnrolledSite(t *testing.T, off time.Duration) *enrolledSite {
 	t.Helper()
 	e := &enrolledSite{
-		dir: t.TempDir(), key: ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), id: "gw-a", off: off,
+		t: t, dir: t.TempDir(), key: ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), id: "gw-a", off: off,
 		truth: time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC), boot: 1, uptime: time.Minute,
 	}
-	e.start(t)
+	e.start()
 	return e
 }
 
 // start starts the gateway on the machine.
-func (e *enrolledSite) start(t *testing.T) {
-	t.Helper()
+func (e *enrolledSite) start() {
+	e.t.Helper()
 	boot := clock.Boot{ID: [16]byte{e.boot}, Uptime: func() time.Duration { return e.read().uptime }}
-	e.corrected = must.Get(clock.Open(filepath.Join(e.dir, "clock.json"), func() time.Time { m := e.read(); return m.truth.Add(m.off) }, boot))(t)
-	e.site = &site{tb: t, box: openBox(t, filepath.Join(e.dir, "outbox"), e.corrected.Now)}
-	e.aside = must.Get(outbox.Open(filepath.Join(e.dir, "withheld"), outbox.Options{MaxBytes: e.room, Clock: e.corrected.Now}))(t)
+	system := func() time.Time { m := e.read(); return m.truth.Add(m.off) }
+	e.corrected = must.Get(clock.Open(filepath.Join(e.dir, "clock.json"), system, boot))(e.t)
+	e.site = &site{tb: e.t, box: openBox(e.t, filepath.Join(e.dir, "outbox"), e.corrected.Now)}
+	e.aside = must.Get(outbox.Open(filepath.Join(e.dir, "withheld"), outbox.Options{MaxBytes: e.room, Clock: e.corrected.Now}))(e.t)
 	config := gateway.Config{ProbeEvery: time.Millisecond, Boot: boot, Withheld: e.aside, IdleProbe: time.Hour}
 	if e.id != "" {
 		config.Enrolment = e
@@ -81,19 +84,19 @@ func (e *enrolledSite) start(t *testing.T) {
 		_ = e.box.Close()
 		_ = e.aside.Close()
 	}
-	t.Cleanup(e.stop)
+	e.t.Cleanup(e.stop)
 }
 
 // reboot starts the machine again, after a time without power.
-func (e *enrolledSite) reboot(t *testing.T, off time.Duration) {
-	t.Helper()
+func (e *enrolledSite) reboot(off time.Duration) {
+	e.t.Helper()
 	e.stop()
 	e.change(func() {
 		e.boot++
 		e.truth = e.truth.Add(10 * time.Minute)
 		e.off, e.uptime = off, time.Second
 	})
-	e.start(t)
+	e.start()
 }
 
 type clocks struct {
@@ -119,23 +122,22 @@ func (e *enrolledSite) pass(d time.Duration) {
 }
 
 // hear has the API tell the time, on a way of some seconds.
-func (e *enrolledSite) hear(t *testing.T) {
-	t.Helper()
+func (e *enrolledSite) hear() {
+	e.t.Helper()
 	now := e.read()
-	must.Do(t, e.corrected.Adjust(now.uptime-3*time.Second, now.uptime, now.truth.Add(-time.Second)))
+	must.Do(e.t, e.corrected.Adjust(now.uptime-3*time.Second, now.uptime, now.truth.Add(-time.Second)))
 }
 
-// measure has a node send a reading that says when it was taken, and returns the answer's
-// status.
-func (e *enrolledSite) measure(t *testing.T) int {
-	t.Helper()
+// measure has a node send a reading that says when it was taken: it is published or kept.
+func (e *enrolledSite) measure() (isKept bool) {
+	e.t.Helper()
 	e.pass(30 * time.Second)
 	now := e.read().truth
-	status, answer := e.send(http.MethodPost, "/api/v1/message", fmt.Sprintf(`{"id":"%d","node_id":"n1","temperature":21,"humidity":40}`, now.Unix()))
-	if status != http.StatusOK && answer != `{"error":"Failed to publish to Pub/Sub","kept":true}` {
-		t.Errorf("answered %d %s", status, answer)
+	answer := e.answer(body(strconv.FormatInt(now.Unix(), 10), 21))
+	if !strings.HasPrefix(answer, "200 ") {
+		must.Equal(e.t, "answer", kept, answer)
 	}
-	return status
+	return answer == kept
 }
 
 // ID, Sign, Time and Revoked are [gateway.Enrolment].
@@ -196,10 +198,15 @@ func (e *enrolledSite) readings() []sentMessage {
 func TestClockFaults(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
-	toSetClock := func(e *enrolledSite) { e.change(func() { e.off = 0 }) }
+	jump := func(off time.Duration) func(*enrolledSite) {
+		return func(e *enrolledSite) {
+			e.change(func() { e.off = off })
+			e.measure()
+		}
+	}
 	for name, c := range map[string]struct {
 		off   time.Duration
-		fault func(t *testing.T, e *enrolledSite)
+		fault func(e *enrolledSite)
 		late  bool // the time becomes known behind the fault
 	}{
 		"a day slow": {off: -day},
@@ -207,64 +214,48 @@ func TestClockFaults(t *testing.T) {
 		"1970 at boot, the API first heard when the clock is set": {
 			off: -time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC).Sub(time.Unix(0, 0)), late: true,
 		},
-		"four minutes slow": {off: -4 * time.Minute},
-		"a jump forward in an outage": {fault: func(t *testing.T, e *enrolledSite) {
-			t.Helper()
-			e.change(func() { e.off = 3 * time.Hour })
-			e.measure(t)
-		}},
-		"a jump back in an outage": {fault: func(t *testing.T, e *enrolledSite) {
-			t.Helper()
-			e.change(func() { e.off = -3 * time.Hour })
-			e.measure(t)
-		}},
-		"a jump before the time was known": {late: true, fault: func(t *testing.T, e *enrolledSite) {
-			t.Helper()
-			e.change(func() { e.off = -20 * time.Minute })
-			e.measure(t)
-		}},
-		"suspended": {fault: func(t *testing.T, e *enrolledSite) {
-			t.Helper()
+		"four minutes slow":                {off: -4 * time.Minute},
+		"a jump forward in an outage":      {fault: jump(3 * time.Hour)},
+		"a jump back in an outage":         {fault: jump(-3 * time.Hour)},
+		"a jump before the time was known": {late: true, fault: jump(-20 * time.Minute)},
+		"suspended": {fault: func(e *enrolledSite) {
 			e.pass(8 * time.Hour) // by the boot clock; no timer of the process has gone on
-			e.measure(t)
+			e.measure()
 		}},
-		"the process started again": {off: -day, fault: func(t *testing.T, e *enrolledSite) {
-			t.Helper()
+		"the process started again": {off: -day, fault: func(e *enrolledSite) {
 			e.stop()
-			e.start(t)
-			e.measure(t)
+			e.start()
+			e.measure()
 		}},
-		"the machine started again with 1970": {fault: func(t *testing.T, e *enrolledSite) {
-			t.Helper()
-			e.reboot(t, -e.read().truth.Sub(time.Unix(0, 0)))
-			e.measure(t)
-			e.hear(t)
+		"the machine started again with 1970": {fault: func(e *enrolledSite) {
+			e.reboot(-e.read().truth.Sub(time.Unix(0, 0)))
+			e.measure()
+			e.hear()
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := newEnrolledSite(t, c.off)
 			e.change(func() { e.away = true })
-			e.measure(t)
+			e.measure()
 			if !c.late {
-				e.hear(t)
+				e.hear()
 			}
-			e.measure(t)
+			e.measure()
 			if c.fault != nil {
-				c.fault(t, e)
+				c.fault(e)
 			}
 			if c.off.Abs() > clock.Limit {
 				e.change(func() { e.away = false })
 			}
-			if status := e.measure(t); status != http.StatusInternalServerError || len(e.readings()) != 0 {
-				t.Errorf("answered %d, %d readings are published", status, len(e.readings()))
-			}
-			toSetClock(e)
+			must.Equal(t, "a reading is kept", true, e.measure())
+			must.Equal(t, "readings are published", 0, len(e.readings()))
+			e.change(func() { e.off = 0 })
 			if c.late {
-				e.hear(t)
+				e.hear()
 			}
 			e.change(func() { e.away = false })
-			e.measure(t)
+			e.measure()
 			want := 4
 			if c.fault != nil {
 				want = 5
@@ -301,10 +292,10 @@ func TestOtherEnrolments(t *testing.T) {
 	for _, id := range []string{"", "gw-a", "gw-b"} {
 		e.stop()
 		e.id = id
-		e.start(t)
-		e.hear(t)
-		e.measure(t)
-		e.measure(t)
+		e.start()
+		e.hear()
+		e.measure()
+		e.measure()
 	}
 	e.change(func() { e.away = false })
 	must.Eventually(t, "the readings of the open gateway and of this enrolment", func() bool { return len(e.readings()) == 4 })
@@ -312,21 +303,18 @@ func TestOtherEnrolments(t *testing.T) {
 		must.Equal(t, fmt.Sprintf("reading %d is signed by", i), []string{"", "", "gw-b", "gw-b"}[i], m.origin.GatewayID)
 		must.Equal(t, fmt.Sprintf("readings in the window of reading %d", i), i%2, m.Recent.Len())
 	}
-	e.measure(t)
+	e.measure()
 	must.Equal(t, "readings in the window of a live reading", 2, e.readings()[4].Recent.Len())
 	must.Equal(t, "readings of the other enrolment are kept", 2, e.aside.Stats().Pending)
-	_, health := e.send(http.MethodGet, "/health", "")
-	_, metrics := e.send(http.MethodGet, "/metrics", "")
-	if !strings.Contains(health, "withheld: 2 readings") || !strings.Contains(metrics, "gateway_withheld_readings 2") {
-		t.Errorf("they are not told: %s", health)
-	}
+	must.Contain(t, "health", e.health(), "withheld: 2 readings")
+	must.Contain(t, "the metrics", e.get("/metrics"), "gateway_withheld_readings 2")
 
 	// An open gateway publishes none of an enrolment's.
 	e.change(func() { e.away = true })
-	e.measure(t)
+	e.measure()
 	e.stop()
 	e.id = ""
-	e.start(t)
+	e.start()
 	e.change(func() { e.away = false })
 	must.Eventually(t, "the reading put aside", func() bool { return e.aside.Stats().Pending == 3 })
 	must.Equal(t, "readings that an open gateway leaves published", 5, len(e.readings()))
@@ -338,16 +326,15 @@ func TestNoRoomToWithhold(t *testing.T) {
 	t.Parallel()
 	e := newEnrolledSite(t, 0)
 	e.change(func() { e.away = true })
-	e.measure(t)
+	e.measure()
 	e.stop()
 	e.id, e.room = "gw-b", 1
-	e.start(t)
-	e.hear(t)
-	e.measure(t)
+	e.start()
+	e.hear()
+	e.measure()
 	e.change(func() { e.away = false })
 	must.Eventually(t, "the reading of this enrolment", func() bool { return len(e.readings()) == 1 })
-	must.Contain(t, "health", e.health(), `"dropped":1`)
-	must.Contain(t, "health", e.health(), "it has no room, readings are lost")
+	must.Contain(t, "health", e.health(), `"dropped":1`, "it has no room, readings are lost")
 }
 
 // TestUnknownTime shows contract 8.22: no reading is stored under a time that it may not be of.
@@ -355,13 +342,42 @@ func TestUnknownTime(t *testing.T) {
 	t.Parallel()
 	e := newEnrolledSite(t, -24*time.Hour)
 	e.change(func() { e.away = true })
-	e.measure(t)
-	e.reboot(t, 0)
-	e.hear(t)
+	e.measure()
+	e.reboot(0)
+	e.hear()
 	e.change(func() { e.away = false })
-	e.measure(t)
+	e.measure()
 	must.Eventually(t, "the reading of this boot", func() bool { return len(e.readings()) == 1 })
 	must.Eventually(t, "that of the boot before", func() bool { return e.aside.Stats().Pending == 1 })
+}
+
+// TestClockInThe1970s has a machine without a battery start without Pub/Sub and without the
+// time: its readings are kept, and get their times when the clock is set in the same boot. In
+// another boot nobody knows them: they are withheld.
+func TestClockInThe1970s(t *testing.T) {
+	t.Parallel()
+	for name, again := range map[string]bool{"the clock is set": false, "the machine is started again": true} {
+		e := newEnrolledSite(t, 0)
+		e.stop()
+		e.id, e.away, e.off = "", true, time.Unix(60, 0).Sub(e.truth)
+		e.start()
+		must.Equal(t, name+": both are kept", [2]bool{true, true}, [2]bool{e.measure(), e.measure()})
+		if again {
+			e.reboot(0)
+		}
+		e.change(func() { e.off, e.away = 0, false })
+		must.Eventually(t, "an empty outbox", func() bool { return e.box.Stats().Pending == 0 })
+		var got []string
+		for _, m := range e.readings() {
+			got = append(got, fmt.Sprint(m.Reading.Time.Unix(), " with ", m.Recent.Len()))
+		}
+		want, withheld := []string{"1795143630 with 0", "1795143660 with 1"}, 0
+		if again {
+			want, withheld = nil, 2 // nobody knows their times
+		}
+		must.Equal(t, name+": published", want, got)
+		must.Equal(t, name+": withheld", withheld, e.aside.Stats().Pending)
+	}
 }
 
 // TestReport holds what an enrolled gateway reports of its nodes.

@@ -22,22 +22,19 @@ func TestEviction(t *testing.T) {
 		"idle ones of another address first":   {[]int{0, 2, 1}, 3},
 		"the oldest request":                   {[]int{2, 0, 1, 3}, 2},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			l := newConnections(t.Context(), nil, 4, 4, logging.Discard())
-			var open []*connection
-			for _, address := range []string{"a", "b", "a", "b"} {
-				open = append(open, &connection{among: l, address: address})
-				l.admit(open[len(open)-1])
-				l.stateChanged(open[len(open)-1], http.StateNew)
-			}
-			for _, i := range c.busy {
-				l.stateChanged(open[i], http.StateActive)
-			}
-			victim, ok := l.admit(&connection{among: l, address: "c"})
-			if got := slices.Index(open, victim); !ok || got != c.want {
-				t.Errorf("connection %d is closed, want %d; the new one is admitted: %t", got, c.want, ok)
-			}
-		})
+		l := newConnections(t.Context(), nil, 4, 4, logging.Discard())
+		var open []*connection
+		for _, address := range []string{"a", "b", "a", "b"} {
+			open = append(open, &connection{among: l, address: address})
+			l.admit(open[len(open)-1])
+			l.stateChanged(open[len(open)-1], http.StateNew)
+		}
+		for _, i := range c.busy {
+			l.stateChanged(open[i], http.StateActive)
+		}
+		victim, ok := l.admit(&connection{among: l, address: "c"})
+		if got := slices.Index(open, victim); !ok || got != c.want {
+			t.Errorf("%s: connection %d is closed, want %d; the new one is admitted: %t", name, got, c.want, ok)
+		}
 	}
 }

@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
@@ -43,12 +41,11 @@ func TestRecentCarriesTheLastHour(t *testing.T) {
 		s.pass(30 * time.Second)
 	}
 	recent := s.published.last().Recent
-	if recent.Len() != 120 || recent.Age[0] != 3600 || recent.Age[119] != 30 {
-		t.Fatalf("%d readings, ages %g to %g; want 120, 3600 to 30", recent.Len(), recent.Age[0], recent.Age[recent.Len()-1])
-	}
-	if recent.Temperature[119] != 21.28 || recent.Humidity[119] != 40.13 {
-		t.Errorf("newest is %g °C %g %%, want 21.28 and 40.13", recent.Temperature[119], recent.Humidity[119])
-	}
+	last := recent.Len() - 1
+	must.Equal(t, "readings before the newest of the last hour", 119, last)
+	must.Equal(t, "ages", []float64{3600, 30}, []float64{recent.Age[0], recent.Age[last]})
+	newest := []float64{recent.Temperature[last], recent.Humidity[last]}
+	must.Equal(t, "the newest one's values", []float64{21.28, 40.13}, newest)
 	must.Do(t, recent.Validate())
 	s.pass(40 * time.Minute)
 	s.send("POST", "/api/v1/message", `{"id":"z","node_id":"n1","temperature":20,"humidity":40}`)
@@ -118,47 +115,33 @@ func (enrolledAs) Revoked() bool                                  { return false
 // TestClockSetBack shows contract 8.6.
 func TestClockSetBack(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		back time.Duration
-		// ordered says that the second reading is stamped after the first.
-		ordered bool
-	}{
-		"not at all":   {0, true},
-		"while slewed": {300 * time.Millisecond, true},
-		"by a minute":  {time.Minute, false},
-		"by a day":     {24 * time.Hour, false},
+	for name, back := range map[string]time.Duration{
+		"not at all": 0, "while slewed": 300 * time.Millisecond, "by a minute": time.Minute, "by a day": 24 * time.Hour,
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newSite(t)
-			s.send("POST", "/api/v1/message", `{"id":"1","node_id":"n1","temperature":20,"humidity":40}`)
-			first := s.published.last().Reading
-			s.pass(-c.back)
-			// The same id: a node that counts and was started again.
-			s.send("POST", "/api/v1/message", `{"id":"1","node_id":"n1","temperature":21,"humidity":40}`)
-			second := s.published.last()
-			if second.Reading.Identity() == first.Identity() {
-				t.Error("two readings have one identity")
-			}
-			if c.ordered && second.Reading.Time != first.Time.Add(time.Microsecond) {
-				t.Errorf("the second reading is of %s, the first of %s", second.Reading.Time, first.Time)
-			}
-			if !c.ordered && second.Reading.Time != reading.TruncateTime(s.clock()) {
-				t.Errorf("the second reading is of %s, the clock says %s", second.Reading.Time, s.clock())
-			}
-			// Whatever the clock did, what rides along is in order and in the past.
-			for i := range 3 {
-				s.pass(20 * time.Second)
-				s.send("POST", "/api/v1/message", fmt.Sprintf(`{"id":"%d","node_id":"n1","temperature":20,"humidity":40}`, 10+i))
-				must.Do(t, s.published.last().Recent.Validate())
-			}
-			if got := s.published.last().Recent.Len(); got < 3 {
-				t.Errorf("%d readings ride along, want the 3 since the clock was set or more", got)
-			}
-			// A retry is recognised though the clock was set.
-			s.send("POST", "/api/v1/message", `{"id":"1","node_id":"n1","temperature":21,"humidity":40}`)
-			must.Equal(t, "the retry became", second.Reading, s.published.last().Reading)
-		})
+		s := newSite(t)
+		s.send("POST", "/api/v1/message", `{"id":"1","node_id":"n1","temperature":20,"humidity":40}`)
+		first := s.published.last().Reading
+		s.pass(-back)
+		// The same id: a node that counts and was started again.
+		s.send("POST", "/api/v1/message", `{"id":"1","node_id":"n1","temperature":21,"humidity":40}`)
+		second := s.published.last()
+		want := reading.TruncateTime(s.clock())
+		if back < time.Minute { // they stay two, in their order
+			want = first.Time.Add(time.Microsecond)
+		}
+		must.Equal(t, name+": the second reading's time", want, second.Reading.Time)
+		// Whatever the clock did, what rides along is in order and in the past.
+		for i := range 3 {
+			s.pass(20 * time.Second)
+			s.send("POST", "/api/v1/message", fmt.Sprintf(`{"id":"%d","node_id":"n1","temperature":20,"humidity":40}`, 10+i))
+			must.Do(t, s.published.last().Recent.Validate())
+		}
+		if got := s.published.last().Recent.Len(); got < 3 {
+			t.Errorf("%s: %d readings ride along, want the 3 since the clock was set or more", name, got)
+		}
+		// A retry is recognised though the clock was set.
+		s.send("POST", "/api/v1/message", `{"id":"1","node_id":"n1","temperature":21,"humidity":40}`)
+		must.Equal(t, name+": the retry became", second.Reading, s.published.last().Reading)
 	}
 }
 
@@ -173,21 +156,19 @@ func TestNodes(t *testing.T) {
 	s.pass(4 * time.Minute)
 	s.send("POST", "/api/v1/message", `{"id":"1","node_id":"c","temperature":20,"humidity":40}`)
 	s.pass(time.Minute)
-	_, answer := s.send("GET", "/api/v1/nodes", "")
 	var got struct {
 		Nodes []gateway.NodeInfo `json:"nodes"`
 		Total int                `json:"total"`
 	}
-	must.Do(t, json.Unmarshal([]byte(answer), &got))
+	must.Do(t, json.Unmarshal([]byte(s.get("/api/v1/nodes")), &got))
 	at := func(minute int) time.Time { return time.Date(2026, 11, 20, 3, minute, 0, 0, time.UTC) }
 	want := []gateway.NodeInfo{
 		{NodeID: "a", Address: "192.168.7.9", RegisteredAt: at(1), LastSeen: at(1), Status: "offline"},
 		{NodeID: "b", Address: "10.0.0.6", RegisteredAt: at(0), LastSeen: at(1), Status: "offline"},
 		{NodeID: "c", Address: "192.168.7.9", RegisteredAt: at(5), LastSeen: at(5), Status: "online"},
 	}
-	if diff := cmp.Diff(want, got.Nodes); diff != "" || got.Total != 3 {
-		t.Errorf("total %d (-want +got):\n%s", got.Total, diff)
-	}
+	must.Equal(t, "nodes", want, got.Nodes)
+	must.Equal(t, "total", 3, got.Total)
 }
 
 // TestKeptReadingsOfANode shows contract 8.6: a node that could not reach the gateway
@@ -249,18 +230,16 @@ func TestNodesSurviveARestart(t *testing.T) {
 		content, err := os.ReadFile(file)
 		return err == nil && strings.Contains(string(content), "10.0.0.6")
 	})
-	_, want := s.send("GET", "/api/v1/nodes", "")
+	want := s.get("/api/v1/nodes")
 	list := func(later time.Duration) string {
 		t.Helper()
 		again := newSiteWith(t, config, box) // as after kill -9: nothing more is written
 		again.pass(time.Hour + later)
 		again.open(config, box)
-		_, answer := again.send("GET", "/api/v1/nodes", "")
-		return answer
+		return again.get("/api/v1/nodes")
 	}
-	if got := list(0); got != want || !strings.Contains(got, `"registered_at":"2026-11-20T03:00:00Z"`) {
-		t.Errorf("after a restart %s, want %s", got, want)
-	}
+	must.Equal(t, "after a restart", want, list(0))
+	must.Contain(t, "the list", want, `"registered_at":"2026-11-20T03:00:00Z"`)
 	if got := list(23*time.Hour + 30*time.Minute); strings.Contains(got, `"old"`) || !strings.Contains(got, `"n1"`) {
 		t.Errorf("a day after the last word of one %s", got)
 	}

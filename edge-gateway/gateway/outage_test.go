@@ -16,7 +16,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"coldaisle.dev/edge-gateway/clock"
 	"coldaisle.dev/edge-gateway/gateway"
 	"coldaisle.dev/edge-gateway/outbox"
 	"coldaisle.dev/shared/must"
@@ -38,10 +37,7 @@ func TestFailedPublishIsKeptAndDelivered(t *testing.T) {
 	var want []time.Time
 	for i := range 5 {
 		s.pass(30 * time.Second)
-		status, answer := s.send(http.MethodPost, "/api/v1/message", body(fmt.Sprintf("a%d", i+1), 21))
-		if status != 500 || answer != `{"error":"Failed to publish to Pub/Sub","kept":true}` {
-			t.Errorf("answered %d %s", status, answer)
-		}
+		must.Equal(t, "answer", kept, s.answer(body(fmt.Sprintf("a%d", i+1), 21)))
 		want = append(want, s.clock())
 	}
 	must.Equal(t, "tries of Pub/Sub, which was known to be away", 2, s.published.tries())
@@ -102,9 +98,7 @@ func TestRetry(t *testing.T) {
 	s.pass(time.Minute)
 	s.message(body("a2", 21))
 	must.Equal(t, "a2 after a restart is of", second, s.published.last().Reading.Time)
-	if _, list := s.send(http.MethodGet, "/api/v1/nodes", ""); !strings.Contains(list, `"total":1`) {
-		t.Errorf("nodes after the restart: %s", list)
-	}
+	must.Contain(t, "the list after the restart", s.get("/api/v1/nodes"), `"total":1`)
 }
 
 // TestReasonOfAnOutage has one of two publishes in flight fail. The other then stops waiting: the
@@ -130,9 +124,7 @@ func TestReasonOfAnOutage(t *testing.T) {
 	}
 	both.Wait()
 	must.Contain(t, "health", s.health(), `"reasons":["publishing: uplink down"]`)
-	if _, metrics := s.send(http.MethodGet, "/metrics", ""); !strings.Contains(metrics, `gateway_publish_faults_total{reason="other"} 1`) {
-		t.Error("one fault is counted twice")
-	}
+	must.Contain(t, "the metrics of one fault", s.get("/metrics"), `gateway_publish_faults_total{reason="other"} 1`)
 }
 
 // TestNothingCanBeKept has Pub/Sub away and the outbox gone: a trial now and
@@ -145,8 +137,7 @@ func TestNothingCanBeKept(t *testing.T) {
 		must.Equal(t, "answered", 500, s.message(body(strconv.Itoa(i), 20)))
 	}
 	must.Contain(t, "health", s.health(), `"status":"failing"`, `"dropped":3`, `"outbox: read-only file system"`)
-	_, metrics := s.send(http.MethodGet, "/metrics", "")
-	must.Contain(t, "the metrics", metrics, `gateway_outbox_dropped_total{reason="disk"} 3`)
+	must.Contain(t, "the metrics", s.get("/metrics"), `gateway_outbox_dropped_total{reason="disk"} 3`)
 	s.published.fail(nil)
 	s.pass(time.Second)
 	s.run()
@@ -163,35 +154,29 @@ func TestFullOutboxIsCounted(t *testing.T) {
 		{"share", 1, `"status":"degraded"`},
 		{"full", 100, `"outbox: outbox is full"`},
 	} {
-		t.Run(c.reason, func(t *testing.T) {
-			t.Parallel()
-			box := must.Get(outbox.Open(t.TempDir(), outbox.Options{MaxBytes: 4 << 10, Clock: time.Now}))(t)
-			t.Cleanup(func() { _ = box.Close() })
-			s := newSiteWith(t, gateway.Config{}, box)
-			s.published.fail(errAway)
-			for i := range 100 {
-				s.message(fmt.Sprintf(`{"id":"%d","node_id":"n%d","temperature":20,"humidity":40}`, i, i%c.nodes))
-				s.pass(time.Second)
-			}
-			kept := box.Stats().Pending
-			_, metrics := s.send(http.MethodGet, "/metrics", "")
-			for _, line := range []string{
-				fmt.Sprintf("gateway_outbox_readings %d", kept),
-				fmt.Sprintf(`gateway_outbox_dropped_total{reason=%q} %d`, c.reason, 100-kept),
-				"gateway_messages_accepted_total 100", "gateway_publishing 0",
-			} {
-				must.Contain(t, "the metrics", metrics, line+"\n")
-			}
-			if kept == 0 || kept == 100 {
-				t.Errorf("%d of 100 readings kept in 4 KiB", kept)
-			}
-			const lost = `"status":"failing","reasons":["publishing: uplink down","outbox: it has no room, readings are lost"]`
-			must.Contain(t, "health", s.health(), lost)
-			s.pass(5 * time.Minute)
-			if health := s.health(); strings.Contains(health, "readings are lost") || !strings.Contains(health, c.later) {
-				t.Errorf("five minutes later health says %s", health)
-			}
-		})
+		box := must.Get(outbox.Open(t.TempDir(), outbox.Options{MaxBytes: 4 << 10, Clock: time.Now}))(t)
+		t.Cleanup(func() { _ = box.Close() })
+		s := newSiteWith(t, gateway.Config{}, box)
+		s.published.fail(errAway)
+		for i := range 100 {
+			s.message(fmt.Sprintf(`{"id":"%d","node_id":"n%d","temperature":20,"humidity":40}`, i, i%c.nodes))
+			s.pass(time.Second)
+		}
+		kept := box.Stats().Pending
+		must.Contain(t, c.reason+": the metrics", s.get("/metrics"),
+			fmt.Sprintf("gateway_outbox_readings %d\n", kept),
+			fmt.Sprintf("gateway_outbox_dropped_total{reason=%q} %d\n", c.reason, 100-kept),
+			"gateway_messages_accepted_total 100\n", "gateway_publishing 0\n",
+		)
+		if kept == 0 || kept == 100 {
+			t.Errorf("%s: %d of 100 readings kept in 4 KiB", c.reason, kept)
+		}
+		const lost = `"status":"failing","reasons":["publishing: uplink down","outbox: it has no room, readings are lost"]`
+		must.Contain(t, c.reason+": health", s.health(), lost)
+		s.pass(5 * time.Minute)
+		if health := s.health(); strings.Contains(health, "readings are lost") || !strings.Contains(health, c.later) {
+			t.Errorf("%s: five minutes later health says %s", c.reason, health)
+		}
 	}
 }
 
@@ -203,14 +188,11 @@ func TestMetrics(t *testing.T) {
 	s.message(`{}`)
 	s.published.fail(errAway)
 	s.message(body("2", 20))
-	_, answer := s.send(http.MethodGet, "/metrics", "")
-	for _, line := range []string{
-		"gateway_messages_accepted_total 2", "gateway_messages_published_total 1",
-		`gateway_requests_rejected_total{reason="invalid"} 1`, "gateway_nodes 1", "gateway_publish_seconds_count 2",
-		"gateway_outbox_readings 1",
-	} {
-		must.Contain(t, "the metrics", answer+"\n", line+"\n")
-	}
+	must.Contain(t, "the metrics", s.get("/metrics")+"\n",
+		"gateway_messages_accepted_total 2\n", "gateway_messages_published_total 1\n",
+		"gateway_requests_rejected_total{reason=\"invalid\"} 1\n", "gateway_nodes 1\n", "gateway_publish_seconds_count 2\n",
+		"gateway_outbox_readings 1\n",
+	)
 }
 
 // TestNodeMetrics shows what nodes measure, while they do, and only where it is wanted.
@@ -220,7 +202,7 @@ func TestNodeMetrics(t *testing.T) {
 	s := newSiteWith(t, gateway.Config{NodeMetrics: true}, openBox(t, t.TempDir(), time.Now))
 	s.message(body("1", 20.5))
 	s.send(http.MethodPost, "/api/v1/heartbeat", `{"node_id":"quiet"}`)
-	_, answer := s.send(http.MethodGet, "/metrics", "")
+	answer := s.get("/metrics")
 	must.Contain(t, "the metrics", answer,
 		`coldaisle_temperature_celsius{node_id="n1"} 20.5`, `coldaisle_relative_humidity_ratio{node_id="n1"} 0.4`, `coldaisle_dew_point_celsius{node_id="n1"} 6.`,
 		`coldaisle_last_reading_timestamp_seconds{node_id="n1"} 1.7`, `coldaisle_sensor_up{node_id="n1"} 1`,
@@ -230,17 +212,16 @@ func TestNodeMetrics(t *testing.T) {
 	}
 	for _, by := range []time.Duration{5 * time.Minute, -24 * time.Hour} { // the clock was a day ahead until now
 		s.pass(by)
-		_, answer = s.send(http.MethodGet, "/metrics", "")
-		if !strings.Contains(answer, `coldaisle_sensor_up{node_id="n1"} 0`) || !strings.Contains(answer, "coldaisle_last_reading") || strings.Contains(answer, "coldaisle_temperature_celsius{") {
-			t.Errorf("%v later:\n%s", by, answer)
-		}
-		if _, answer = s.send(http.MethodGet, "/api/v1/nodes", ""); strings.Contains(answer, "online") {
-			t.Errorf("%v later:\n%s", by, answer)
+		answer, list := s.get("/metrics"), s.get("/api/v1/nodes")
+		what := fmt.Sprint("the metrics ", by, " later")
+		must.Contain(t, what, answer, `coldaisle_sensor_up{node_id="n1"} 0`, "coldaisle_last_reading")
+		if strings.Contains(answer, "coldaisle_temperature_celsius{") || strings.Contains(list, "online") {
+			t.Errorf("%v later:\n%s\n%s", by, answer, list)
 		}
 	}
 	without := newSite(t)
 	without.message(body("1", 20.5))
-	if _, answer = without.send(http.MethodGet, "/metrics", ""); strings.Contains(answer, "coldaisle_") {
+	if answer = without.get("/metrics"); strings.Contains(answer, "coldaisle_") {
 		t.Errorf("unasked:\n%s", answer)
 	}
 }
@@ -255,24 +236,19 @@ func TestFlippedBits(t *testing.T) {
 		must.Do(t, box.AppendAll([]outbox.Record{keptRecord("n1", strconv.Itoa(i))})[0])
 	}
 	must.Do(t, box.Close())
-	segments, err := filepath.Glob(filepath.Join(dir, "*.seg"))
-	if err != nil || len(segments) != 1 {
-		t.Fatalf("segments %q, %v", segments, err)
-	}
-	content := must.Get(os.ReadFile(segments[0]))(t)
+	segment := must.Get(filepath.Glob(filepath.Join(dir, "*.seg")))(t)[0] // the only one
+	content := must.Get(os.ReadFile(segment))(t)
 	content[len(content)/2] ^= 1
-	must.Do(t, os.WriteFile(segments[0], content, 0o600))
+	must.Do(t, os.WriteFile(segment, content, 0o600))
 	box = openBox(t, dir, time.Now)
 	s := newSiteWith(t, gateway.Config{ProbeEvery: time.Millisecond}, box)
 	s.published.fail(errAway)
 	s.run()
-	tried := func(times int) func() bool {
-		return func() bool { return s.published.tries() >= times }
+	for range 2 {
+		before := s.published.tries()
+		must.Eventually(t, "some attempts", func() bool { return s.published.tries() >= before+10 })
+		s.pass(2 * time.Minute) // long enough to be logged once more
 	}
-	must.Eventually(t, "some attempts", tried(10))
-	s.pass(2 * time.Minute) // long enough to be logged once more
-	before := s.published.tries()
-	must.Eventually(t, "some more attempts", tried(before+10))
 	s.published.fail(nil)
 	s.delivered(2)
 	must.Contain(t, "health", s.health(), `"damaged":1`)
@@ -317,9 +293,7 @@ func TestChecksShowInHealth(t *testing.T) {
 			time.Sleep(c.after)
 			synctest.Wait()
 			must.Contain(t, "health", s.health(), c.want)
-			if _, metrics := s.send(http.MethodGet, "/metrics", ""); !strings.Contains(metrics, "gateway_state "+c.state+"\n") {
-				t.Errorf("the metrics do not say that the state is %s", c.state)
-			}
+			must.Contain(t, "the metrics", s.get("/metrics"), "gateway_state "+c.state+"\n")
 		}
 		if log := s.log.String(); strings.Contains(log, `"check":"name"`) || !strings.Contains(log, `"check":"disk"`) {
 			t.Errorf("the log should have the check of the disk, and not that of the name, which logs itself:\n%s", log)
@@ -463,49 +437,66 @@ func TestOutboxThatOpensLate(t *testing.T) {
 	must.Equal(t, "window afterwards", []float64{20, 21, 22}, s.published.last().Recent.Temperature)
 }
 
-// TestClockInThe1970s has a machine without a battery start without Pub/Sub and without the
-// time: its readings are kept, and get their times when the clock is set in the same boot. In
-// another boot nobody knows them: they are withheld.
-func TestClockInThe1970s(t *testing.T) {
+// TestNewReadingsGoBeforeKeptOnes has Pub/Sub return, and a batch of the outbox hang
+// in the publisher: a new reading is published meanwhile. Contract 8.8.
+func TestNewReadingsGoBeforeKeptOnes(t *testing.T) {
 	t.Parallel()
-	set := time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)
-	for name, again := range map[string]bool{"the clock is set": false, "the machine is started again": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			box, withheld := openBox(t, t.TempDir(), time.Now), openBox(t, t.TempDir(), time.Now)
-			var uptime atomic.Int64
-			boot := clock.Boot{ID: [16]byte{1}, Uptime: func() time.Duration { return time.Duration(uptime.Load()) }}
-			s := newSite(t)
-			s.now = time.Date(1970, 1, 1, 0, 1, 0, 0, time.UTC)
-			config := gateway.Config{ProbeEvery: time.Millisecond, Boot: boot, Withheld: withheld}
-			s.open(config, box)
-			s.published.fail(errAway)
-			for i := range 2 {
-				status, answer := s.send(http.MethodPost, "/api/v1/message", body(strconv.Itoa(i), 20))
-				if status != 500 || answer != `{"error":"Failed to publish to Pub/Sub","kept":true}` {
-					t.Errorf("answered %d %s", status, answer)
-				}
-				s.pass(30 * time.Second)
-				uptime.Add(int64(30 * time.Second))
-			}
-			if again {
-				config.Boot.ID = [16]byte{2}
-				s.open(config, box)
-			}
-			s.pass(set.Sub(s.clock()))
-			s.published.fail(nil)
-			s.run()
-			must.Eventually(t, "an empty outbox", func() bool { return box.Stats().Pending == 0 })
-			all := s.published.all()
-			if again {
-				if got := withheld.Stats().Pending; got != 2 || len(all) != 0 {
-					t.Errorf("%d readings are withheld, %d published; nobody knows when they were", got, len(all))
-				}
-				return
-			}
-			if len(all) != 2 || !all[0].Reading.Time.Equal(set.Add(-time.Minute)) || !all[1].Reading.Time.Equal(set.Add(-30*time.Second)) || all[1].Recent.Len() != 1 {
-				t.Errorf("published %+v", all)
-			}
-		})
+	s := newSiteWith(t, gateway.Config{ProbeEvery: time.Millisecond}, nil)
+	s.published.fail(errAway)
+	for i := range 4 {
+		must.Equal(t, "answer while Pub/Sub is away", 500, s.message(body(fmt.Sprintf("kept%d", i), 20)))
+		s.pass(30 * time.Second)
 	}
+	// The first of the outbox goes through: by it the gateway learns that Pub/Sub is back.
+	held, release := make(chan struct{}), make(chan struct{})
+	var number atomic.Int64
+	s.published.judge(func(ctx context.Context, _ gateway.Message, kept bool) error {
+		if !kept || number.Add(1) == 1 {
+			return nil
+		}
+		if number.Load() == 2 {
+			close(held)
+		}
+		select {
+		case <-release:
+		case <-ctx.Done():
+		}
+		return nil
+	})
+	s.run()
+	select {
+	case <-held:
+	case <-time.After(5 * time.Minute):
+		t.Fatal("the outbox is not drained")
+	}
+	must.Equal(t, "a new reading is answered", 200, s.message(body("new", 21)))
+	close(release)
+	want := []string{"kept0 0s", "new 2m0s", "kept1 30s", "kept2 1m0s", "kept3 1m30s"}
+	must.Equal(t, "messages", want, s.deliveredAfter(5))
+}
+
+// TestKeptReadingsGoInTheOrderOfAcceptance keeps a reading of now, then an older one that
+// the node had kept itself: they go out in that order, each under its own time. Contract 8.8.
+func TestKeptReadingsGoInTheOrderOfAcceptance(t *testing.T) {
+	t.Parallel()
+	s := newSiteWith(t, gateway.Config{ProbeEvery: time.Millisecond}, nil)
+	s.published.fail(errAway)
+	for _, sent := range []string{`"id":"now"`, `"id":"older","age_s":600`, `"id":"oldest","age_s":1200`} {
+		must.Equal(t, sent+" is answered while Pub/Sub is away", 500, s.message(`{`+sent+`,"node_id":"n1","temperature":20,"humidity":40}`))
+		s.pass(time.Second)
+	}
+	s.published.fail(nil)
+	s.run()
+	must.Equal(t, "messages", []string{"now 0s", "older -9m59s", "oldest -19m58s"}, s.deliveredAfter(3))
+}
+
+// deliveredAfter waits until so many readings were published, and returns the id of each and how long after
+// the first it was taken.
+func (s *site) deliveredAfter(n int) (found []string) {
+	s.tb.Helper()
+	all := s.delivered(n)
+	for _, data := range all {
+		found = append(found, fmt.Sprint(data.Reading.MessageID, " ", data.Reading.Time.Sub(all[0].Reading.Time)))
+	}
+	return found
 }

@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -76,8 +77,16 @@ func (r *record) judge(verdict func(ctx context.Context, m gateway.Message, kept
 	r.verdict = verdict
 }
 
-func (r *record) fail(err error) {
-	r.judge(func(context.Context, gateway.Message, bool) error { return err })
+func (r *record) fail(err error) { r.judge(but("", err)) }
+
+// but is the verdict of a Pub/Sub that takes all but the messages of the nodes whose ids begin so.
+func but(node string, err error) func(context.Context, gateway.Message, bool) error {
+	return func(_ context.Context, m gateway.Message, _ bool) error {
+		if strings.HasPrefix(m.NodeID, node) {
+			return err
+		}
+		return nil
+	}
 }
 
 func (r *record) last() wire.Data {
@@ -181,13 +190,20 @@ func (s *site) sendFrom(method, path string, body io.Reader) (status int, answer
 	s.tb.Helper()
 	request := httptest.NewRequestWithContext(s.tb.Context(), method, path, body)
 	request.RemoteAddr = "192.168.7.9:50123"
-	recorder := httptest.NewRecorder()
-	s.gateway.ServeHTTP(recorder, request)
+	recorder := serve(s.tb, s.gateway, request)
 	if kind := recorder.Header().Get("Content-Type"); path != "/metrics" && kind != "application/json" {
 		s.tb.Errorf("%s %s: Content-Type %q", method, path, kind)
 	}
-	matchesDocument(s.tb, request, recorder)
 	return recorder.Code, strings.TrimSpace(recorder.Body.String())
+}
+
+// serve has a gateway answer, as the document says.
+func serve(tb testing.TB, gateway http.Handler, request *http.Request) *httptest.ResponseRecorder {
+	tb.Helper()
+	recorder := httptest.NewRecorder()
+	gateway.ServeHTTP(recorder, request)
+	matchesDocument(tb, request, recorder)
+	return recorder
 }
 
 // message posts a reading and returns the status.
@@ -197,25 +213,40 @@ func (s *site) message(body string) int {
 	return status
 }
 
-// run runs the gateway's background work until the test ends, or until it is stopped.
-func (s *site) run() (stop func()) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(s.tb.Context()))
+// kept is how a reading is answered that the outbox has.
+const kept = `500 {"error":"Failed to publish to Pub/Sub","kept":true}`
+
+// answer posts a reading and returns status and body.
+func (s *site) answer(body string) string {
+	s.tb.Helper()
+	status, answer := s.send(http.MethodPost, "/api/v1/message", body)
+	return fmt.Sprintf("%d %s", status, answer)
+}
+
+func (s *site) get(path string) string {
+	s.tb.Helper()
+	_, answer := s.send(http.MethodGet, path, "")
+	return answer
+}
+
+// run runs the gateway's background work.
+func (s *site) run() (stop func()) { return background(s.tb, s.gateway.Run) }
+
+// background runs something until the test ends, or until it is stopped.
+func background(tb testing.TB, run func(context.Context) error) (stop func()) {
+	tb.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(tb.Context()))
 	var running sync.WaitGroup
-	running.Go(func() { _ = s.gateway.Run(ctx) })
+	running.Go(func() { _ = run(ctx) })
 	stop = func() {
 		cancel()
 		running.Wait()
 	}
-	s.tb.Cleanup(stop)
+	tb.Cleanup(stop)
 	return stop
 }
 
-// health is the body of /health.
-func (s *site) health() string {
-	s.tb.Helper()
-	_, answer := s.send(http.MethodGet, "/health", "")
-	return answer
-}
+func (s *site) health() string { return s.get("/health") }
 
 // delivered waits until so many readings were published, and returns them.
 func (s *site) delivered(n int) []wire.Data {

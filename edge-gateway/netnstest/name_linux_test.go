@@ -57,8 +57,8 @@ func (h *host) finds(want string) bool {
 func TestNameIsLostAndTakenBack(t *testing.T) {
 	t.Parallel()
 	hosts := bridged(t, "192.168.77.2/24", "192.168.77.10/24", "192.168.77.66/24")
-	said, leave := hosts[2].playing(play{Client: "rival", Name: hostname, Claimed: netip.MustParseAddr("192.168.77.66")})
-	must.Equal(t, "the other device says", "has the name", said())
+	rival := hosts[2].playing(play{Client: "rival", Name: hostname, Claimed: netip.MustParseAddr("192.168.77.66")})
+	must.Equal(t, "the other device says", "has the name", rival.line())
 	g := hosts[0].startGateway()
 	g.becomes(announce.RoleConflict, "monitor-gateway-")
 	var h health
@@ -68,7 +68,7 @@ func TestNameIsLostAndTakenBack(t *testing.T) {
 			h.Discovery.Problem == "another device, 192.168.77.66, has monitor-gateway.local"
 	})
 	must.Equal(t, "under its own name it is", "192.168.77.2", must.Get(hosts[1].plays(play{Client: "lwip", Name: h.Discovery.Host + ".", Type: dns.TypeA}))(t))
-	leave()
+	rival.end()
 	must.Eventually(t, "it has its name back", func() bool { return hosts[1].finds("192.168.77.2") })
 	must.Eventually(t, "it is healthy as to its name", func() bool { return g.state().Problem == "" && g.state().Role == announce.RoleActive })
 }
@@ -180,4 +180,82 @@ func TestNeighbourWithIPv6Alone(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestTwiceInOneNetwork has both interfaces in the same network, as a gateway
+// with a cable and WiFi of the same router: it hears itself, and must not take
+// itself for another.
+func TestTwiceInOneNetwork(t *testing.T) {
+	t.Parallel()
+	router, machine, client := newSwitch(t), newHost(t), newHost(t)
+	router.plug(machine, "eth0", "192.168.77.2/24")
+	router.plug(machine, "wlan0", "192.168.77.3/24")
+	router.plug(client, "eth0", "192.168.77.10/24")
+	g := machine.startGateway()
+	g.ready(2)
+	must.Equal(t, "alone in its network, it calls itself", "monitor-gateway.local", g.state().Host)
+	for _, asker := range []string{"lwip", "esp"} { // the kinds that want an answer for themselves
+		got, err := client.plays(play{Client: asker, Name: hostname, Type: dns.TypeA})
+		if err != nil || (got != "192.168.77.2" && got != "192.168.77.3") {
+			t.Errorf("%s is told %q, %v", asker, got, err)
+		}
+	}
+}
+
+// TestCheck does what a node does, where each of the things is wrong that can be.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	hosts := bridged(t, "192.168.77.2/24", "192.168.77.10/24")
+	node := hosts[1]
+	node.ip("route", "add", "224.0.0.0/4", "dev", "eth0")
+	// A check has a node's few seconds, which a busy machine may need for itself.
+	checked := func(what string, p play, want string) {
+		t.Helper()
+		p.Client = "check"
+		must.Eventually(t, what, func() bool { return strings.HasPrefix(must.Get(node.plays(p))(t), want) })
+	}
+	checked("nothing is found without a gateway", play{}, "not found")
+	g := hosts[0].startGateway()
+	g.becomes(announce.RoleActive, "monitor-gateway.local")
+	for want, p := range map[string]play{
+		"reached":       {Own: []netip.Addr{netip.MustParseAddr("192.168.77.2")}},
+		"wrong address": {Own: []netip.Addr{netip.MustParseAddr("192.168.77.10")}},
+		"refused":       {Port: 9},
+	} {
+		checked(fmt.Sprintf("%+v is %s", p, want), p, want)
+	}
+	node.ip("route", "delete", "224.0.0.0/4") // hashicorp/mdns cannot ask
+	checked("it is reached by the name alone", play{}, "reached")
+	g.end(syscall.SIGTERM)
+	// Whoever has the name is not there.
+	rival := hosts[0].playing(play{Client: "rival", Name: hostname, Claimed: netip.MustParseAddr("192.168.77.99")})
+	must.Equal(t, "the other device says", "has the name", rival.line())
+	checked("nobody is at the address", play{}, "connect: ")
+}
+
+// TestGatewayChecksItsName (contract 8.12) has a machine that no longer knows that the address is
+// its own, so that no answer reaches it: the gateway says what its nodes meet, and when that is over.
+func TestGatewayChecksItsName(t *testing.T) {
+	t.Parallel()
+	hosts := bridged(t, "192.168.77.2/24", "192.168.77.10/24")
+	hosts[0].ip("link", "add", "docker0", "type", "bridge") // without containers
+	hosts[0].ip("address", "add", "172.17.0.1/16", "dev", "docker0")
+	hosts[0].ip("link", "set", "docker0", "up")
+	g := hosts[0].startGateway("NAME_CHECK_EVERY=1s")
+	g.becomes(announce.RoleActive, "monitor-gateway.local")
+	unfound := func() string { // the reasons that concern the name
+		return strings.Join(slices.DeleteFunc(g.health().Reasons, func(r string) bool { return !strings.HasPrefix(r, "name: ") }), " ")
+	}
+	must.Eventually(t, "it is in order", func() bool { return unfound() == "" })
+	route := func(do string) { g.ip("route", do, "local", "192.168.77.2", "dev", "eth0", "table", "local") }
+	route("delete")
+	must.Eventually(t, "it says that nodes do not find it", func() bool {
+		if strings.Contains(unfound(), "docker0") {
+			t.Fatalf("it says %+v", g.health())
+		}
+		return g.health().Status == "degraded" && strings.Contains(unfound(), "eth0: ask by legacy")
+	})
+	route("add")
+	// Not the status: publishing into nothing has made it "degraded" by then, or not yet.
+	must.Eventually(t, "it is over", func() bool { return unfound() == "" })
 }

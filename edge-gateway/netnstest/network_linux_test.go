@@ -2,6 +2,8 @@ package netnstest
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -18,14 +20,16 @@ import (
 
 const hostname = "monitor-gateway.local."
 
-// TestEveryClientFindsIt asks on both links of a gateway in all ways. Contract 8.14.
+// TestEveryClientFindsIt asks on both links of a gateway in all ways. The two networks know nothing of
+// each other and use the same addresses, as two cheap routers do: each answer must leave by the interface
+// that the question came by. Contract 8.14.
 func TestEveryClientFindsIt(t *testing.T) {
 	t.Parallel()
 	machine, wired, wireless := newHost(t), newHost(t), newHost(t)
 	cable(machine, "eth0", "192.168.77.2/24", wired, "192.168.77.10/24")
-	cable(machine, "wlan0", "10.66.0.2/16", wireless, "10.66.3.10/16")
+	cable(machine, "wlan0", "192.168.77.3/24", wireless, "192.168.77.10/24")
 	machine.startGateway().ready(2)
-	for address, client := range map[string]*host{"192.168.77.2": wired, "10.66.0.2": wireless} {
+	for address, client := range map[string]*host{"192.168.77.2": wired, "192.168.77.3": wireless} {
 		client.ip("route", "add", "224.0.0.0/4", "dev", "eth0")
 		// One after the other: they share their host's port.
 		t.Run("on the link of "+address, func(t *testing.T) {
@@ -184,10 +188,10 @@ func TestGoodbye(t *testing.T) {
 	})
 	told := func(want string, goes func()) {
 		t.Helper()
-		listener, _ := client.playing(play{Client: "listener", Name: hostname})
-		must.Equal(t, "the listener says", "listening", listener())
+		listener := client.playing(play{Client: "listener", Name: hostname})
+		must.Equal(t, "the listener says", "listening", listener.line())
 		goes()
-		must.Equal(t, "the listener says", "goodbye "+want, listener())
+		must.Equal(t, "the listener says", "goodbye "+want, listener.line())
 	}
 	told("192.168.78.2", func() { machine.ip("address", "delete", "192.168.78.2/24", "dev", "eth0") })
 	told("192.168.77.2", func() { g.end(syscall.SIGTERM) })
@@ -212,11 +216,9 @@ func TestFoundOnceItCanBe(t *testing.T) {
 			return func() { allow(20) }
 		},
 		"address already in use": func(machine *host) (end func()) {
-			line, leave := machine.playing(play{Client: "selfish"})
-			if got := line(); got != "listening" {
-				machine.t.Fatalf("the other program says %q", got)
-			}
-			return leave
+			other := machine.playing(play{Client: "selfish"})
+			must.Equal(machine.t, "the other program says", "listening", other.line())
+			return other.end
 		},
 	} {
 		t.Run(problem, func(t *testing.T) {
@@ -236,4 +238,97 @@ func TestFoundOnceItCanBe(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestBesideAvahi runs the gateway on a machine that has a responder of its own
+// already, as Raspberry Pi OS does: they share the port, and neither may take
+// the other's names.
+func TestBesideAvahi(t *testing.T) {
+	t.Parallel()
+	resolve := need(t, "avahi-resolve")
+	send := need(t, "dbus-send")
+	for title, c := range map[string]struct {
+		name  string
+		later bool // it starts after the gateway
+	}{
+		"that was there before": {name: "raspberrypi"},
+		"that comes later":      {name: "raspberrypi", later: true},
+		"with the same name":    {name: "monitor-gateway"},
+	} {
+		t.Run(title, func(t *testing.T) {
+			t.Parallel()
+			machine, client := wired(t)
+			var environ []string
+			start := func() {
+				environ = startAvahi(t, machine, c.name)
+				must.Eventually(t, "Avahi has its name", func() bool {
+					state, err := machine.says(environ, send, "--system", "--print-reply=literal",
+						"--dest=org.freedesktop.Avahi", "/", "org.freedesktop.Avahi.Server.GetState")
+					return err == nil && strings.TrimSpace(state) == "int32 2" // AVAHI_SERVER_RUNNING
+				})
+			}
+			if !c.later {
+				start()
+			}
+			g := machine.startGateway()
+			g.ready(1)
+			if c.later {
+				start()
+			}
+			for _, name := range []string{hostname, c.name + ".local."} {
+				must.Eventually(t, name+" is found", func() bool {
+					got, err := client.plays(play{Client: "multicast", Name: name, Type: dns.TypeA, Patience: briefly})
+					return err == nil && got == "192.168.77.2"
+				})
+			}
+			must.Equal(t, "the gateway is called", "monitor-gateway.local", g.state().Host)
+			got, err := g.says(environ, send, "--system", "--print-reply=literal",
+				"--dest=org.freedesktop.Avahi", "/", "org.freedesktop.Avahi.Server.GetHostName")
+			if err != nil || strings.TrimSpace(got) != c.name {
+				t.Errorf("Avahi is called %q, %v, want %s", got, err, c.name)
+			}
+			out, err := g.says(environ, resolve, "-4", "-n", "monitor-gateway.local")
+			if got := strings.Join(strings.Fields(out), " "); err != nil || got != "monitor-gateway.local 192.168.77.2" {
+				t.Errorf("avahi-resolve on the gateway's machine: %q, %v", got, err)
+			}
+		})
+	}
+}
+
+// startAvahi runs a daemon that calls its host so, with a bus of its own, and
+// returns the environment of its clients.
+func startAvahi(t *testing.T, on *host, name string) []string {
+	t.Helper()
+	daemon, bus := need(t, "avahi-daemon"), need(t, "dbus-daemon")
+	folder := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(folder, name)
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
+		return path
+	}
+	address := "unix:path=" + filepath.Join(folder, "bus")
+	environ := []string{"DBUS_SYSTEM_BUS_ADDRESS=" + address}
+	busConfig := write("bus.conf", `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
+		"http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
+		<busconfig><listen>`+address+`</listen><auth>EXTERNAL</auth>
+		<policy context="default"><allow send_destination="*" eavesdrop="true"/><allow eavesdrop="true"/><allow own="*"/><allow user="*"/></policy></busconfig>`)
+	avahiConfig := write("avahi.conf", "[server]\nhost-name="+name+"\nuse-ipv6=no\nenable-dbus=yes\n[publish]\n[reflector]\n[rlimits]\n")
+	start := func(program string, arguments ...string) {
+		c := on.command(t.Context(), environ, program, arguments...)
+		must.Do(t, c.Start())
+		t.Cleanup(func() {
+			_ = c.Process.Signal(syscall.SIGTERM)
+			_ = c.Wait()
+		})
+	}
+	start(bus, "--nofork", "--nopidfile", "--config-file="+busConfig)
+	must.Eventually(t, "the bus listens", func() bool {
+		_, err := os.Stat(filepath.Join(folder, "bus"))
+		return err == nil
+	})
+	// The folder of its pid is the machine's: hide it by one of its own.
+	start("unshare", "--mount", "sh", "-c",
+		`mkdir -p /run/avahi-daemon && mount -t tmpfs none /run/avahi-daemon && exec "$0" --no-drop-root --no-chroot --no-rlimits -f "$1"`,
+		daemon, avahiConfig)
+	return environ
 }

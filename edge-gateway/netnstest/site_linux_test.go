@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -113,24 +114,37 @@ func (h *host) plays(p play) (string, error) {
 	return h.says([]string{playEnv + "=" + string(part)}, os.Args[0])
 }
 
-// playing has the test's binary play a client, and returns what reads the lines
-// that it prints and what ends it.
-func (h *host) playing(p play) (line func() string, end func()) {
+// player is the test's binary, which plays a client until it is ended.
+type player struct {
+	in    io.Writer
+	lines *bufio.Scanner
+	log   logtest.Buffer
+	end   func()
+}
+
+func (h *host) playing(p play) *player {
 	h.t.Helper()
 	part := must.Get(json.Marshal(p))(h.t)
 	c := h.command(h.t.Context(), []string{playEnv + "=" + string(part)}, os.Args[0])
-	out := must.Get(c.StdoutPipe())(h.t)
+	made := &player{in: must.Get(c.StdinPipe())(h.t), lines: bufio.NewScanner(must.Get(c.StdoutPipe())(h.t))}
+	made.lines.Buffer(nil, 1<<20)
+	c.Stderr = &made.log
 	must.Do(h.t, c.Start())
-	end = sync.OnceFunc(func() {
+	made.end = sync.OnceFunc(func() {
 		_ = c.Process.Kill()
 		_ = c.Wait()
+		if h.t.Failed() {
+			h.t.Logf("the %s says\n%s", p.Client, made.log.String())
+		}
 	})
-	h.t.Cleanup(end)
-	lines := bufio.NewScanner(out)
-	return func() string {
-		lines.Scan()
-		return lines.Text()
-	}, end
+	h.t.Cleanup(made.end)
+	return made
+}
+
+// line is the next that it prints.
+func (p *player) line() string {
+	p.lines.Scan()
+	return p.lines.Text()
 }
 
 // buildGateway builds the gateway, once: a host has no network to do it with.

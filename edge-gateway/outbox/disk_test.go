@@ -1,11 +1,14 @@
 package outbox
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -185,4 +188,302 @@ func FuzzSegment(f *testing.F) {
 			t.Errorf("%d messages came out, want the %d that were counted and one more", len(got), waiting)
 		}
 	})
+}
+
+// TestCardThatDies lets the disk become read-only under an open outbox and brings it
+// back: what was kept can be taken out all the time, once.
+func TestCardThatDies(t *testing.T) {
+	t.Parallel()
+	for _, restart := range []bool{false, true} {
+		t.Run(fmt.Sprintf("restart %t", restart), func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			var dead atomic.Bool // as the kernel makes a file system with errors: read-only
+			disk := hooked{hook: func(o operation, run func() error) error {
+				if dead.Load() && (o.kind == "remove" || o.kind == "open" && o.flags != toRead) {
+					return syscall.EROFS
+				}
+				return run()
+			}}
+			options := Options{Clock: time.Now, MaxBytes: 512 << 10, disk: disk}
+			box := open(t, dir, options)
+			add(t, box, numbered(0, 300)...)
+			if restart {
+				must.Do(t, box.Close())
+			}
+			dead.Store(true)
+			if restart {
+				box = open(t, dir, options)
+			} else {
+				box.mu.Lock()
+				_ = box.active.Close() // an open file fails too
+				box.mu.Unlock()
+			}
+			if err := box.Append(rec("refused")); err == nil {
+				t.Error("a dead card takes a reading")
+			}
+			taken := 0
+			for taken <= 300 {
+				messages := must.Get(box.Next(64))(t)
+				if len(messages) == 0 {
+					break
+				}
+				taken += len(messages)
+				if err := box.Consume(messages); err != nil && !errors.Is(err, syscall.EROFS) {
+					t.Fatal(err)
+				}
+			}
+			if got := box.Stats().Pending; taken != 300 || got != 0 {
+				t.Errorf("%d of 300 come out, %d wait", taken, got)
+			}
+			dead.Store(false)
+			must.Do(t, box.Consume(nil)) // as an idle drain does: what a kill would leave now
+			must.Equal(t, "consumed readings that would be sent a second time", 0, must.Get(Inspect(dir))(t).Pending)
+			must.Do(t, box.Append(rec("again"))) // the card is back
+			must.Equal(t, "messages out of a card that is back", 1, len(drain(t, box, 3)))
+		})
+	}
+}
+
+// swept counts what an outbox writes and syncs. The nth fails, or is done and reported as failed.
+type swept struct {
+	nth   int64
+	lost  bool
+	count atomic.Int64
+}
+
+func (d *swept) hook(o operation, run func() error) error {
+	switch {
+	case o.kind == "read at", o.kind == "open" && o.flags == toRead, d.count.Add(1) != d.nth:
+		return run()
+	case d.lost:
+		return errors.Join(run(), syscall.EIO)
+	default:
+		return syscall.EIO
+	}
+}
+
+// TestEveryDiskOperation lets each write, sync, truncation, creation and removal of a life of the outbox
+// fail alone, and be done with its answer lost: start, messages over several segments, half of them sent,
+// a restart, the rest. What was accepted comes out in order, and again only if it could not be noted as
+// sent.
+func TestEveryDiskOperation(t *testing.T) {
+	t.Parallel()
+	for _, lost := range []bool{false, true} {
+		steps := int64(1) // until a life has fewer
+		for nth := int64(1); nth <= steps; nth++ {
+			steps = max(nth, live(t, nth, lost))
+		}
+		if steps < 30 {
+			t.Errorf("a life has %d operations; the test needs more", steps)
+		}
+		t.Logf("%d operations failed, lost %t", steps, lost)
+	}
+}
+
+// live is a life of an outbox whose nth operation fails. It returns how many there were.
+func live(t *testing.T, nth int64, lost bool) int64 {
+	t.Helper()
+	d := &swept{nth: nth, lost: lost}
+	o := Options{MaxBytes: 1 << 20, Clock: time.Now, disk: hooked{hook: d.hook}} // segments of 64 KiB
+	folder := t.TempDir()
+	start := func() *Outbox {
+		box, err := Open(folder, o)
+		if err != nil { // the program starts again
+			box, err = Open(folder, o)
+		}
+		must.Do(t, err)
+		return box
+	}
+	var accepted, out []string
+	unnoted := false // whether a message could not be noted as sent
+	add := func(box *Outbox, from, to int) {
+		for i := from; i < to; i++ {
+			m := fmt.Sprintf("%02d %s", i, strings.Repeat("x", 20_000))
+			err := box.Append(rec(m))
+			if err != nil { // the node sends it again
+				err = box.Append(rec(m))
+			}
+			must.Do(t, err)
+			accepted = append(accepted, m)
+		}
+	}
+	send := func(box *Outbox, all int) {
+		for range all {
+			messages := must.Get(box.Next(1))(t)
+			for _, m := range messages {
+				out = append(out, m.Enrolment)
+			}
+			if err := box.Consume(messages); err != nil {
+				unnoted = true
+			}
+		}
+	}
+	box := start()
+	add(box, 0, 8)
+	send(box, 6)
+	unnoted = box.Close() != nil || unnoted
+	box = start()
+	add(box, 8, 10)
+	send(box, 30)
+	if left := box.Stats().Pending; left > 0 {
+		t.Errorf("operation %d, lost %t: %d messages wait", nth, lost, left)
+	}
+	_ = box.Close()
+	once := slices.Clone(out)
+	slices.Sort(once)
+	once = slices.Compact(once)
+	must.Equal(t, fmt.Sprintf("operation %d, lost %t: of %d messages %d came out", nth, lost, len(accepted), len(once)), accepted, once)
+	// One whose append failed may have been written all the same.
+	if again := len(out) - len(once); again > 1 && !unnoted {
+		t.Errorf("operation %d, lost %t: %d messages came a second time", nth, lost, again)
+	}
+	return d.count.Load()
+}
+
+// childRound makes the test binary a child that appends to the outbox of its working
+// folder until it is killed, and prints each message once it is durable.
+const childRound = "OUTBOX_TEST_ROUND"
+
+func TestMain(m *testing.M) {
+	if round := os.Getenv(childRound); round != "" {
+		fmt.Fprintln(os.Stderr, appendForEver(round))
+		os.Exit(1) // and never on to the tests: they would start children again, without end
+	}
+	os.Exit(m.Run())
+}
+
+func appendForEver(round string) error {
+	box, err := Open(".", Options{Clock: time.Now, MaxBytes: 4 << 20}) // of small segments
+	if err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	failed := make(chan error)
+	for w := range 8 {
+		go func() {
+			for i := 0; ; i++ {
+				m := fmt.Sprintf("%s/%d/%d/%s", round, w, i, strings.Repeat("x", i%3000))
+				if err := box.Append(rec(m)); err != nil {
+					failed <- err
+				}
+				mu.Lock()
+				fmt.Println(m)
+				mu.Unlock()
+			}
+		}()
+	}
+	return <-failed
+}
+
+// TestKill kills a process that appends, again and again, and looks for every
+// message of which it had said that it is durable.
+func TestKill(t *testing.T) {
+	t.Parallel()
+	program := must.Get(os.Executable())(t)
+	dir := t.TempDir()
+	said := map[string]bool{}
+	for round := range 4 {
+		child := exec.CommandContext(t.Context(), program)
+		child.Dir, child.Env = dir, append(os.Environ(), fmt.Sprintf("%s=%d", childRound, round))
+		child.Stderr = os.Stderr
+		output := must.Get(child.StdoutPipe())(t)
+		must.Do(t, child.Start())
+		lines := bufio.NewReader(output)
+		for i := 0; ; i++ {
+			line, err := lines.ReadString('\n')
+			if err != nil {
+				break // a half line was not said
+			}
+			said[strings.TrimSuffix(line, "\n")] = true
+			if i == 100+37*round {
+				must.Do(t, child.Process.Kill())
+			}
+		}
+		_ = child.Wait()
+	}
+	box := open(t, dir, options())
+	found := map[string]int{}
+	for _, m := range drain(t, box, 64) {
+		found[m]++
+	}
+	for m := range said {
+		must.Equal(t, fmt.Sprintf("copies of message %.20q", m), 1, found[m])
+	}
+	if len(said) < 400 {
+		t.Errorf("only %d messages were durable before the kills", len(said))
+	}
+	must.Equal(t, "torn tails count as damaged places", 0, box.Stats().Damaged)
+}
+
+// hooked is the real disk, each of whose operations goes through a function of the test's. run
+// does what was asked.
+type hooked struct {
+	osDisk
+
+	hook func(o operation, run func() error) error
+}
+
+// operation is what an outbox asks of its disk.
+type operation struct {
+	kind  string // open, remove, sync folder, write, write at, read at, sync or truncate
+	path  string
+	flags int // by which the file is, or was, opened
+	file  file
+	data  []byte // to be written, or read
+	at    int64  // of data
+}
+
+func (d hooked) Open(path string, flags int) (file, error) {
+	o := operation{kind: "open", path: path, flags: flags}
+	err := d.hook(o, func() (err error) {
+		o.file, err = d.osDisk.Open(path, flags)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return hookedFile{o.file, d, o}, nil
+}
+
+func (d hooked) Remove(path string) error {
+	return d.hook(operation{kind: "remove", path: path}, func() error { return d.osDisk.Remove(path) })
+}
+
+func (d hooked) SyncFolder(path string) error {
+	return d.hook(operation{kind: "sync folder", path: path}, func() error { return d.osDisk.SyncFolder(path) })
+}
+
+type hookedFile struct {
+	file
+
+	disk   hooked
+	opened operation
+}
+
+func (f hookedFile) do(kind string, data []byte, at int64, run func() error) error {
+	o := f.opened
+	o.kind, o.data, o.at = kind, data, at
+	return f.disk.hook(o, run)
+}
+
+func (f hookedFile) Write(b []byte) (n int, err error) {
+	err = f.do("write", b, 0, func() error { n, err = f.file.Write(b); return err })
+	return n, err
+}
+
+func (f hookedFile) WriteAt(b []byte, at int64) (n int, err error) {
+	err = f.do("write at", b, at, func() error { n, err = f.file.WriteAt(b, at); return err })
+	return n, err
+}
+
+func (f hookedFile) ReadAt(b []byte, at int64) (n int, err error) {
+	err = f.do("read at", b, at, func() error { n, err = f.file.ReadAt(b, at); return err })
+	return n, err
+}
+
+func (f hookedFile) Sync() error { return f.do("sync", nil, 0, f.file.Sync) }
+
+func (f hookedFile) Truncate(size int64) error {
+	return f.do("truncate", nil, 0, func() error { return f.file.Truncate(size) })
 }

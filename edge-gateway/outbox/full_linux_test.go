@@ -10,14 +10,21 @@ import (
 	"coldaisle.dev/shared/tooltest"
 )
 
-// TestFullFileSystem fills a real file system of 256 KiB.
-func TestFullFileSystem(t *testing.T) {
-	t.Parallel()
+// mounted is the folder of a file system of its own.
+func mounted(t *testing.T, size string) string {
+	t.Helper()
 	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=256k"); err != nil {
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, size); err != nil {
 		tooltest.Skip(t, "no right to mount a small file system: %v", err)
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+	return dir
+}
+
+// TestFullFileSystem fills a real file system of 256 KiB.
+func TestFullFileSystem(t *testing.T) {
+	t.Parallel()
+	dir := mounted(t, "size=256k")
 	box := open(t, dir, options())
 	message := strings.Repeat("m", 1000)
 	fill := func() int {
@@ -55,11 +62,7 @@ func TestFullFileSystem(t *testing.T) {
 // read-only, as the kernel does when a card fails.
 func TestReadOnlyFileSystem(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
-		tooltest.Skip(t, "no right to mount a small file system: %v", err)
-	}
-	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+	dir := mounted(t, "size=1m")
 	box := open(t, dir, options())
 	add(t, box, numbered(0, 50)...)
 	must.Do(t, box.Close())
@@ -68,9 +71,8 @@ func TestReadOnlyFileSystem(t *testing.T) {
 	})
 	box = open(t, dir, options())
 	must.Fail(t, "Append", box.Append(rec("refused")), syscall.EROFS)
-	if got := box.Stats(); got.Pending != 50 || !errors.Is(got.Err, syscall.EROFS) {
-		t.Errorf("%+v, want 50 waiting and the fault", got)
-	}
+	must.Equal(t, "messages wait", 50, box.Stats().Pending)
+	must.Fail(t, "its state", box.Stats().Err, syscall.EROFS)
 	messages := must.Get(box.Next(100))(t)
 	must.Equal(t, "messages that come out", 50, len(messages))
 	must.Fail(t, "Consume", box.Consume(messages), syscall.EROFS)

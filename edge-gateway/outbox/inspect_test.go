@@ -1,13 +1,11 @@
 package outbox
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -18,9 +16,8 @@ import (
 func TestInspect(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "outbox")
-	if _, err := Inspect(dir); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("Inspect of nothing = %v, want that it does not exist", err)
-	}
+	_, err := Inspect(dir)
+	must.Fail(t, "Inspect of nothing", err, fs.ErrNotExist)
 	box := open(t, dir, options())
 	add(t, box, "first", "second", "third")
 	take(t, box, 1)
@@ -72,18 +69,14 @@ func TestProbe(t *testing.T) {
 	must.Get(Probe(dir, time.Now))(t) // the disk was repaired
 	must.Fail(t, "SyncFolder of no folder", (osDisk{}).SyncFolder(filepath.Join(dir, "none")), fs.ErrNotExist)
 	_, err = Probe(filepath.Join(dir, "none"), time.Now)
-	if err == nil || !strings.Contains(err.Error(), "none") {
-		t.Errorf("Probe of no folder = %v", err)
-	}
+	must.Contain(t, "the error of a probe of no folder", fmt.Sprint(err), "none")
 }
 
 // TestLate opens an outbox when its folder comes, as when a disk is mounted late.
 func TestLate(t *testing.T) {
 	t.Parallel()
 	place := filepath.Join(t.TempDir(), "disk")
-	if err := os.WriteFile(place, nil, 0o600); err != nil { // no folder can be made there
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(place, nil, 0o600)) // no folder can be made there
 	now := time.Date(2026, 11, 20, 3, 0, 0, 0, time.UTC)
 	attempts := 0
 	openIt := func() (*Outbox, error) {
@@ -105,14 +98,11 @@ func TestLate(t *testing.T) {
 	must.Do(t, os.Remove(place))
 	now = now.Add(time.Minute)
 	must.Do(t, add(box, "kept"))
-	messages, err := box.Next(5)
-	if err != nil || len(messages) != 1 || box.Stats().Pending != 1 {
-		t.Errorf("%d messages, %v", len(messages), err)
-	}
+	messages := must.Get(box.Next(5))(t)
+	must.Equal(t, "messages next and waiting", [2]int{1, 1}, [2]int{len(messages), box.Stats().Pending})
 	must.Equal(t, "messages before and since", 1, len(slices.Collect(box.Before(messages[0], time.Hour)))+len(slices.Collect(box.Since(now.Add(-24*time.Hour)))))
-	if err := box.Consume(messages); err != nil || box.Stats().Pending != 0 {
-		t.Errorf("Consume = %v", err)
-	}
+	must.Do(t, box.Consume(messages))
+	must.Equal(t, "messages wait", 0, box.Stats().Pending)
 	must.Do(t, box.Close())
 	must.Fail(t, "Append after Close", add(box, "late"), ErrClosed)
 	unneeded := NewLate(openIt, time.Now)

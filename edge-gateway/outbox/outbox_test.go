@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/reading"
@@ -92,8 +96,7 @@ func segments(tb testing.TB, dir string) []string {
 func TestOldestFirstAcrossSegmentsAndRestarts(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	o := options()
-	o.MaxBytes = 1 << 20 // segments of 64 KiB
+	o := Options{Clock: time.Now, MaxBytes: 1 << 20} // segments of 64 KiB
 	want := numbered(0, 600)
 	box := open(t, dir, o)
 	add(t, box, want[:400]...)
@@ -107,22 +110,15 @@ func TestOldestFirstAcrossSegmentsAndRestarts(t *testing.T) {
 	must.Equal(t, "messages wait after a restart", 250, box.Stats().Pending)
 	add(t, box, want[400:]...)
 	must.Equal(t, "", want[150:], drain(t, box, 7))
-	if got := box.Stats(); got.Pending != 0 || got.Damaged != 0 {
-		t.Errorf("%+v when all is consumed", got)
-	}
+	must.Equal(t, "when all is consumed", Stats{Bytes: box.Stats().Bytes}, box.Stats())
 }
 
 func TestNextDoesNotTakeOut(t *testing.T) {
 	t.Parallel()
 	box := open(t, t.TempDir(), options())
 	add(t, box, "a", "b", "c")
-	for range 2 {
-		messages, err := box.Next(2)
-		if err != nil || len(messages) != 2 || messages[0].Enrolment != "a" {
-			t.Fatalf("Next = %v, %v, want a and b", messages, err)
-		}
-	}
-	messages, _ := box.Next(3)
+	must.Equal(t, "messages next", 2, len(must.Get(box.Next(2))(t)))
+	messages := must.Get(box.Next(3))(t)
 	must.Do(t, box.Consume(messages[:1]))
 	must.Equal(t, "messages wait", 2, box.Stats().Pending)
 	must.Equal(t, "", []string{"b", "c"}, drain(t, box, 5))
@@ -138,28 +134,16 @@ func ofNode(node int, text string) Record {
 func TestBound(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	o := options()
-	o.MaxBytes = 32 << 10
-	box := open(t, dir, o)
+	const most = 32 << 10
+	box := open(t, dir, Options{Clock: time.Now, MaxBytes: most})
 	text := strings.Repeat("m", 1000)
 	kept := 0
-	for {
-		err := box.Append(ofNode(kept, text))
-		if errors.Is(err, ErrFull) {
-			break
-		}
-		must.Do(t, err)
-		if kept++; kept > 100 {
-			t.Fatal("the outbox grows without end")
-		}
+	for box.Append(ofNode(kept, text)) == nil && kept < 100 {
+		kept++
 	}
-	var size int64
-	for _, path := range segments(t, dir) {
-		info := must.Get(os.Stat(path))(t)
-		size += info.Size()
-	}
-	if size > o.MaxBytes || size < o.MaxBytes*9/10 {
-		t.Errorf("%d bytes on disk, want under %d and near it", size, o.MaxBytes)
+	must.Fail(t, "Append", box.Append(ofNode(kept, text)), ErrFull)
+	if size := must.Get(Size(dir))(t); size > most || size < most*9/10 {
+		t.Errorf("%d bytes on disk, want under %d and near it", size, most)
 	}
 	// What is taken out makes room, and what had been promised is all there.
 	must.Equal(t, "messages that come out, of those accepted", kept, len(drain(t, box, 3)))
@@ -173,15 +157,12 @@ func TestBound(t *testing.T) {
 // TestLastByte holds that a record which just fits is kept, and again once it was taken out.
 func TestLastByte(t *testing.T) {
 	t.Parallel()
-	o := options()
-	o.MaxBytes = recordSize + int64(len("whole"))
-	box := open(t, t.TempDir(), o)
+	box := open(t, t.TempDir(), Options{Clock: time.Now, MaxBytes: recordSize + int64(len("whole"))})
 	add(t, box, "whole")
 	take(t, box, 1)
 	add(t, box, "whole")
-	if err := box.Append(rec("whole")); !errors.Is(err, ErrFull) || box.writing {
-		t.Errorf("Append = %v in a full outbox, writing %t", err, box.writing)
-	}
+	must.Fail(t, "Append to a full outbox", box.Append(rec("whole")), ErrFull)
+	must.Equal(t, "it writes", false, box.writing)
 
 	dir := t.TempDir()
 	full := strings.Repeat("m", minSegment-recordSize-1) // its length takes another byte
@@ -194,8 +175,7 @@ func TestLastByte(t *testing.T) {
 func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
 	for nodes, want := range map[int]error{1: ErrShare, 100: ErrFull} {
-		o := options()
-		o.MaxBytes = 32 << 10
+		o := Options{Clock: time.Now, MaxBytes: 32 << 10}
 		single, batch := open(t, t.TempDir(), o), open(t, t.TempDir(), o)
 		records := []Record{{}} // not valid
 		var one []error
@@ -285,9 +265,7 @@ func TestDamageWhileOpen(t *testing.T) {
 	clear(content[recordSize+len("first"):])
 	must.Do(t, os.WriteFile(path, content, 0o600))
 	must.Equal(t, "", []string{"first"}, drain(t, box, 1))
-	if got := box.Stats(); got.Pending != 0 || got.Damaged != 1 {
-		t.Errorf("%+v, want nothing waiting and the damage counted once", got)
-	}
+	must.Equal(t, "nothing waits, and the damage counts once", Stats{Bytes: box.Stats().Bytes, Damaged: 1}, box.Stats())
 	add(t, box, "fourth")
 	must.Equal(t, "", []string{"fourth"}, drain(t, box, 1))
 }
@@ -304,16 +282,13 @@ func TestCursor(t *testing.T) {
 		"garbled":  {func(p string) error { return os.WriteFile(p, []byte("01234567890123456789"), 0o600) }, []string{"a", "b", "c"}},
 		"all zero": {func(p string) error { return os.WriteFile(p, make([]byte, 20), 0o600) }, []string{"a", "b", "c"}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			dir := t.TempDir()
-			box := open(t, dir, options())
-			add(t, box, "a", "b", "c")
-			take(t, box, 2)
-			must.Do(t, box.Close())
-			must.Do(t, c.harm(filepath.Join(dir, "cursor")))
-			must.Equal(t, "", c.want, drain(t, open(t, dir, options()), 9))
-		})
+		dir := t.TempDir()
+		box := open(t, dir, options())
+		add(t, box, "a", "b", "c")
+		take(t, box, 2)
+		must.Do(t, box.Close())
+		must.Do(t, c.harm(filepath.Join(dir, "cursor")))
+		must.Equal(t, name, c.want, drain(t, open(t, dir, options()), 9))
 	}
 }
 
@@ -358,18 +333,9 @@ func TestNumbersAreNotUsedTwice(t *testing.T) {
 func TestRetainedMessages(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
-	o := options()
-	o.Clock = func() time.Time { return now }
-	o.Retain = time.Hour
-	o.MaxBytes = 64 << 10
+	o := Options{Clock: func() time.Time { return now }, Retain: time.Hour, MaxBytes: 64 << 10}
 	dir := t.TempDir()
-	since := func(box *Outbox, start time.Time) int {
-		n := 0
-		for range box.Since(start) {
-			n++
-		}
-		return n
-	}
+	since := func(box *Outbox, start time.Time) int { return len(slices.Collect(box.Since(start))) }
 	box := open(t, dir, o)
 	add(t, box, "a", "b")
 	now = now.Add(time.Minute)
@@ -413,8 +379,7 @@ func TestRetainedMessages(t *testing.T) {
 func TestSinceWithoutTheTime(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
-	o := options()
-	o.Clock, o.Retain = func() time.Time { return now }, time.Hour
+	o := Options{Clock: func() time.Time { return now }, Retain: time.Hour}
 	dir := t.TempDir()
 	for _, id := range []string{"a", "b", "c"} {
 		box := open(t, dir, o)
@@ -440,12 +405,78 @@ func TestOneProcessAtATime(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	box := open(t, dir, options())
-	if _, err := Open(dir, options()); !errors.Is(err, ErrInUse) {
-		t.Errorf("a second Open = %v, want ErrInUse", err)
-	}
+	_, err := Open(dir, options())
+	must.Fail(t, "a second Open", err, ErrInUse)
 	must.Do(t, box.Close())
 	must.Fail(t, "Append after Close", box.Append(rec("late")), ErrClosed)
-	if err := box.Close(); err != nil {
-		t.Errorf("a second Close = %v", err)
+	must.Do(t, box.Close()) // a second time
+}
+
+func TestRecordSurvivesTheDisk(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		number := func(low, high float64) float64 {
+			if value := rapid.Float64Range(low, high).Draw(t, "number"); rapid.Bool().Draw(t, "exact") {
+				return value
+			}
+			return float64(rapid.IntRange(int(low)*100, int(high)*100).Draw(t, "hundredths")) / 100
+		}
+		micros := rapid.Int64Range(1e15, 4e15)
+		want := Record{
+			Reading: reading.Reading{
+				NodeID:    rapid.StringMatching(`[a-z0-9:-]{1,50}`).Draw(t, "node"),
+				MessageID: rapid.StringMatching(`[ -~]{1,64}`).Draw(t, "id"),
+				Time:      time.UnixMicro(micros.Draw(t, "time")).UTC(), Temperature: number(-40, 125), Humidity: number(0, 100),
+			},
+			Enrolment: rapid.String().Draw(t, "enrolment"),
+			Uptime:    time.Duration(rapid.Int64Range(0, 1e15).Draw(t, "uptime")) * time.Microsecond,
+		}
+		copy(want.Boot[:], rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "boot"))
+		for range rapid.IntRange(0, 121).Draw(t, "earlier") {
+			want.Earlier = append(want.Earlier, Earlier{
+				Time:        time.UnixMicro(micros.Draw(t, "time")).UTC(),
+				Temperature: rapid.Int16().Draw(t, "temperature"), Humidity: rapid.Int16().Draw(t, "humidity"),
+			})
+		}
+		appended := time.UnixMicro(micros.Draw(t, "appended")).UTC()
+		encoded := appendRecord([]byte("before"), want, appended)
+		got, end, ok := record(encoded, int64(len("before")))
+		if diff := cmp.Diff(want, got.Record); diff != "" || !ok || end != int64(len(encoded)) || got.Appended != appended {
+			t.Fatalf("ok %t, ends at %d of %d, appended %s (-want +got):\n%s", ok, end, len(encoded), got.Appended, diff)
+		}
+		short := slices.Clip(encoded[len("before") : len(encoded)-1])
+		_, _, whole := record(short, 0)
+		if _, ok = decodeBody(short[headerSize:]); ok || whole {
+			t.Fatal("a record without its last byte is one")
+		}
+	})
+}
+
+// TestNumbersAreShort holds that a number with two decimals takes a few bytes, and each keeps its bits.
+func TestNumbersAreShort(t *testing.T) {
+	t.Parallel()
+	for value, size := range map[float64]int{0: 1, math.Copysign(0, -1): 9, 20.5: 2, -40: 2, 1.0 / 3: 9} {
+		encoded := appendNumber(nil, value)
+		got := (&bodyReader{rest: encoded}).number()
+		if len(encoded) != size || math.Float64bits(got) != math.Float64bits(value) {
+			t.Errorf("%g takes %d bytes, want %d, and is read as %g", value, len(encoded), size, got)
+		}
 	}
+}
+
+// FuzzBody holds that what is no record of ours is none, whatever its checksum.
+func FuzzBody(f *testing.F) {
+	f.Add(appendBody(nil, rec("text")))
+	f.Add(appendBody(nil, Record{Earlier: make([]Earlier, 3)}))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		r, ok := decodeBody(body)
+		if !ok {
+			return
+		}
+		must.Do(t, r.Reading.Validate())
+		again, ok := decodeBody(appendBody(nil, r))
+		if diff := cmp.Diff(r, again); !ok || diff != "" {
+			t.Fatalf("ok %t (-read +written and read):\n%s", ok, diff)
+		}
+	})
 }

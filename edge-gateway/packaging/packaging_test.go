@@ -3,6 +3,7 @@
 package packaging_test
 
 import (
+	"cmp"
 	"debug/buildinfo"
 	"debug/elf"
 	"errors"
@@ -37,6 +38,12 @@ func run(t *testing.T, dir string, environ []string, name string, args ...string
 func write(t *testing.T, path, content string) {
 	t.Helper()
 	must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o700)))
+}
+
+// holds looks for a text in a file.
+func holds(t *testing.T, path, text string) {
+	t.Helper()
+	must.Contain(t, path, string(must.Get(os.ReadFile(path))(t)), text)
 }
 
 // machine is one that the gateway is built for: how build.sh is told, what Go calls it, and
@@ -100,9 +107,7 @@ func packs(t *testing.T, dir, version string, built []machine) {
 		arguments = append(arguments, m.built)
 	}
 	must.Get(run(t, "", []string{"SIGNING_KEY=" + signer}, "./package.sh", arguments...))(t)
-	if signature, err := os.ReadFile(filepath.Join(dir, "SHA256SUMS.sig")); err != nil || !strings.HasPrefix(string(signature), "-----BEGIN SSH SIGNATURE-----") {
-		t.Errorf("the checksums are not signed: %q, %v", signature, err)
-	}
+	holds(t, filepath.Join(dir, "SHA256SUMS.sig"), "-----BEGIN SSH SIGNATURE-----")
 	for _, m := range built {
 		path := filepath.Join(dir, "monitor-gateway_9.8.7-test_"+m.pack+".deb")
 		must.Equal(t, m.pack, "monitor-gateway "+m.debian, must.Get(run(t, "", nil, deb, "--show", "--showformat=${Package} ${Architecture}", path))(t))
@@ -115,25 +120,18 @@ func packs(t *testing.T, dir, version string, built []machine) {
 			"usr/share/doc/monitor-gateway/examples/watch.yaml": "steps:",
 			"etc/monitor-gateway/environment":                   "PROJECT_ID=", "DEBIAN/conffiles": "/etc/monitor-gateway/environment", "DEBIAN/postinst": "put back",
 		} {
-			content, err := os.ReadFile(filepath.Join(root, file))
-			if err != nil || !strings.Contains(string(content), contains) {
-				t.Errorf("%s: %s says nothing of %q: %v", m.pack, file, contains, err)
-			}
+			holds(t, filepath.Join(root, file), contains)
 		}
 	}
 	t.Run("lintian", func(t *testing.T) {
-		packages, err := filepath.Glob(filepath.Join(dir, "*.deb"))
-		if err != nil || len(packages) != len(built) {
-			t.Fatal(packages, err)
-		}
+		packages := must.Get(filepath.Glob(filepath.Join(dir, "*.deb")))(t)
+		must.Equal(t, "packages", len(built), len(packages))
 		// It may be root who runs the tests, and lintian warns of that.
 		must.Get(run(t, "", nil, tooltest.Program(t, "lintian"), append([]string{"--no-cfg", "--allow-root", "--fail-on", "error"}, packages...)...))(t)
 	})
 	for _, m := range built {
-		bill, err := os.ReadFile(filepath.Join(dir, "monitor-gateway-"+version+"-linux-"+m.built+".cdx.json"))
-		if err != nil || !strings.Contains(string(bill), `"purl": "pkg:golang/cloud.google.com/go/pubsub/v2@v`) {
-			t.Errorf("%s has no bill of materials: %.200s, %v", m.built, bill, err)
-		}
+		bill := filepath.Join(dir, "monitor-gateway-"+version+"-linux-"+m.built+".cdx.json")
+		holds(t, bill, `"purl": "pkg:golang/cloud.google.com/go/pubsub/v2@v`)
 	}
 	must.Get(run(t, dir, nil, "sha256sum", "--check", "--quiet", "SHA256SUMS"))(t)
 }
@@ -150,15 +148,15 @@ func TestUpgradeThatFailsIsUndone(t *testing.T) {
 	for name, c := range map[string]struct {
 		code, project string // exit status of the new program's healthy, and whether the site is set up
 		restart       string // exit status of systemctl restart
-		disabled      bool
+		active        string // and of is-active
 		stays, fails  bool
 		restarts      int
 	}{
-		"the new one is well":         {code: "0", project: "site", restart: "0", stays: true, restarts: 1},
-		"the new one is not well":     {code: "1", project: "site", restart: "0", fails: true, restarts: 2},
-		"the new one does not start":  {code: "0", project: "site", restart: "1", fails: true, restarts: 2},
-		"the site is not set up yet":  {code: "1", restart: "0", stays: true},
-		"the gateway is switched off": {code: "1", project: "site", restart: "0", disabled: true, stays: true},
+		"the new one is well":         {code: "0", project: "site", restart: "0", active: "true", stays: true, restarts: 1},
+		"the new one is not well":     {code: "1", project: "site", restart: "0", active: "true", fails: true, restarts: 2},
+		"the new one does not start":  {code: "0", project: "site", restart: "1", active: "true", fails: true, restarts: 2},
+		"the site is not set up yet":  {code: "1", restart: "0", active: "true", stays: true},
+		"the gateway is switched off": {code: "1", project: "site", restart: "0", active: "false", stays: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -174,11 +172,8 @@ func TestUpgradeThatFailsIsUndone(t *testing.T) {
 				t.Logf("%s %q: %v\n%s", path, args, err, output)
 				return err
 			}
-			active := "0"
-			if c.disabled {
-				active = "1"
-			}
-			write("bin/systemctl", "#!/bin/sh\necho \"$@\" >>"+root+"/told\ncase $1 in restart) exit "+c.restart+";; is-enabled|is-active) exit "+active+";; esac\n")
+			write("bin/systemctl", "#!/bin/sh\necho \"$@\" >>"+root+"/told\n"+
+				"case $1 in restart) exit "+c.restart+";; is-enabled|is-active) "+c.active+";; esac\n")
 			write("run/systemd/system/none", "")
 			write("etc/monitor-gateway/environment", "PROJECT_ID="+c.project+"\n")
 			const program, unit = "usr/bin/monitor-gateway", "usr/lib/systemd/system/monitor-gateway.service"
@@ -195,7 +190,7 @@ func TestUpgradeThatFailsIsUndone(t *testing.T) {
 				}
 				told := read("told")
 				if got := strings.Count(told, "restart monitor-gateway.service"); got != c.restarts || strings.Contains(told, "enable --") ||
-					strings.Contains(told, "\nstart monitor-gateway-credentials.path") == c.disabled {
+					strings.Contains(told, "\nstart monitor-gateway-credentials.path") != (c.active == "true") {
 					t.Errorf("%s: systemd was told\n%s", by, told)
 				}
 			}
@@ -219,9 +214,8 @@ func TestPurge(t *testing.T) {
 	must.Do(t, os.Symlink("private/monitor-gateway", filepath.Join(root, "var/lib/monitor-gateway")))
 	left(t, root, "remove", "monitor-gateway monitor-gateway-watch other private")
 	left(t, root, "purge", "other private")
-	if _, err := os.Stat(filepath.Join(root, "etc/monitor-gateway")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the settings and keys are left: %v", err)
-	}
+	_, err := os.Stat(filepath.Join(root, "etc/monitor-gateway"))
+	must.Fail(t, "the settings and keys after a purge", err, fs.ErrNotExist)
 	must.Equal(t, "entries left", 0, len(must.Get(os.ReadDir(filepath.Join(root, "var/lib/private")))(t)))
 }
 
@@ -229,9 +223,8 @@ func TestPurge(t *testing.T) {
 func left(t *testing.T, root, action, want string) {
 	t.Helper()
 	must.Get(run(t, "", []string{"DPKG_ROOT=" + root}, "/bin/sh", "deb/postrm.sh", action))(t)
-	entries := must.Get(os.ReadDir(filepath.Join(root, "var/lib")))(t)
 	var names []string
-	for _, entry := range entries {
+	for _, entry := range must.Get(os.ReadDir(filepath.Join(root, "var/lib")))(t) {
 		names = append(names, entry.Name())
 	}
 	must.Equal(t, action+" leaves", want, strings.Join(names, " "))
@@ -247,24 +240,24 @@ func TestInstall(t *testing.T) {
 	}
 	tooltest.Program(t, "ssh-keygen")
 	const name = "monitor-gateway-v2-linux-arm64"
+	const watches, enrolled = "etc/monitor-gateway/watch.yaml", "var/lib/monitor-gateway/outbox/enrolment.json"
 	for title, c := range map[string]struct {
 		before, after string // the program installed
 		exit          int    // of the new program's healthy
-		otherKey      bool
+		key           string // by which the release must be signed; empty for the one that signed it
 		tampered      bool
 		fails         bool
 		project       string
-		enrolled      bool
-		watch         bool
+		has           string // a file of the site
 	}{
 		"for the first time":           {after: "new", project: "site"},
-		"after a removal":              {after: "new", project: "site", watch: true},
+		"after a removal":              {after: "new", project: "site", has: watches},
 		"before the site is set up":    {after: "new", exit: 1},
 		"for the first time, not well": {after: "new", project: "site", exit: 1, fails: true},
 		"an upgrade":                   {before: "old", after: "new", project: "site"},
 		"an upgrade that is not well":  {before: "old", after: "old", project: "site", exit: 1, fails: true},
-		"of an enrolled one, not well": {before: "old", after: "old", enrolled: true, exit: 1, fails: true},
-		"signed by somebody else":      {before: "old", after: "old", project: "site", otherKey: true, fails: true},
+		"of an enrolled one, not well": {before: "old", after: "old", has: enrolled, exit: 1, fails: true},
+		"signed by somebody else":      {before: "old", after: "old", project: "site", key: "other.pub", fails: true},
 		"changed after it was signed":  {before: "old", after: "old", project: "site", tampered: true, fails: true},
 	} {
 		t.Run(title, func(t *testing.T) {
@@ -298,37 +291,27 @@ func TestInstall(t *testing.T) {
 				write(installed, program(c.before, 0))
 				write(unit, "# "+c.before+"\n")
 			}
-			if c.enrolled {
-				write(filepath.Join(root, "var/lib/monitor-gateway/outbox/enrolment.json"), "{}")
-			}
 			if c.project != "" {
 				write(filepath.Join(root, "etc/monitor-gateway/environment"), "PROJECT_ID="+c.project+"\n")
 			}
-			if c.watch {
-				write(filepath.Join(root, "etc/monitor-gateway/watch.yaml"), "steps:\n")
+			if c.has != "" {
+				write(filepath.Join(root, c.has), "{}")
 			}
 			write(filepath.Join(dir, "bin/systemctl"), "#!/bin/sh\necho \"$@\" >>"+dir+"/told\n")
-			key := "owner.pub"
-			if c.otherKey {
-				key = "other.pub"
-			}
 			install := must.Get(filepath.Abs("install.sh"))(t)
 			environ := []string{"MONITOR_GATEWAY_TEST=" + root, "PATH=" + dir + "/bin:" + os.Getenv("PATH")}
-			output, err := run(t, release, environ, "/bin/sh", install, name+".tar.gz", key)
+			output, err := run(t, release, environ, "/bin/sh", install, name+".tar.gz", cmp.Or(c.key, "owner.pub"))
 			if (err != nil) != c.fails {
 				t.Errorf("ended with %v\n%s", err, output)
 			}
-			for _, path := range []string{installed, unit} {
-				if content, err := os.ReadFile(path); err != nil || !strings.Contains(string(content), "# "+c.after+"\n") {
-					t.Errorf("%s is %q, %v\n%s", path, content, err, output)
-				}
-			}
-			settings, _ := os.ReadFile(filepath.Join(root, "etc/monitor-gateway/environment"))
-			if readings, _ := os.ReadFile(kept); string(readings) != "readings" || string(settings) != "PROJECT_ID="+c.project+"\n" {
-				t.Errorf("the outbox is %q, the settings %q", readings, settings)
-			}
+			holds(t, installed, "# "+c.after+"\n")
+			holds(t, unit, "# "+c.after+"\n")
+			must.Equal(t, "the outbox", "readings", string(must.Get(os.ReadFile(kept))(t)))
+			settings := must.Get(os.ReadFile(filepath.Join(root, "etc/monitor-gateway/environment")))(t)
+			must.Equal(t, "the settings", "PROJECT_ID="+c.project+"\n", string(settings))
 			told, _ := os.ReadFile(filepath.Join(dir, "told"))
-			must.Equal(t, "the watch is switched on", c.watch, strings.Contains(string(told), "enable --quiet --now monitor-gateway-watch.service"))
+			on := strings.Contains(string(told), "enable --quiet --now monitor-gateway-watch.service")
+			must.Equal(t, "the watch is switched on", c.has == watches, on)
 		})
 	}
 }

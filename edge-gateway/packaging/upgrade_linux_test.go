@@ -1,7 +1,6 @@
 package packaging_test
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -110,28 +109,20 @@ func TestDebianPackage(t *testing.T) {
 	must.Get(run(environ, root+"/bin/systemctl", "restart", "monitor-gateway.service"))(t)
 	serves("1.0.0")
 	const reading = `{"id":"a1","node_id":"n1","temperature":21.5,"humidity":40}`
-	if answer, err := run(nil, "curl", "--silent", "--data", reading, address+"/api/v1/message"); err != nil || !strings.Contains(answer, `"kept":true`) {
-		t.Fatalf("answered %s, %v", answer, err)
-	}
+	answer := must.Get(run(nil, "curl", "--silent", "--data", reading, address+"/api/v1/message"))(t)
+	must.Contain(t, "the answer", answer, `"kept":true`)
 	must.Do(t, install(pack("2.0.0", second)))
 	serves("2.0.0")
-	if err := install(pack("3.0.0", third)); err == nil {
-		t.Error("a version that is not well is installed")
-	}
+	must.Equal(t, "a version that is not well is installed", false, install(pack("3.0.0", third)) == nil)
 	serves("2.0.0")
-	if dpkg("--configure", "-a") == nil {
-		t.Error("a version is recorded as installed, and another one serves")
-	}
+	must.Equal(t, "it is recorded as installed, while another one serves", false, dpkg("--configure", "-a") == nil)
 	serves("2.0.0")
-	if health, _ := run(nil, "curl", "--silent", address+"/health"); !strings.Contains(health, `"readings":1`) {
-		t.Errorf("the outbox: %s", health)
-	}
+	must.Contain(t, "health", must.Get(run(nil, "curl", "--silent", address+"/health"))(t), `"readings":1`)
 	must.Equal(t, "the settings", "PROJECT_ID=site\n", string(must.Get(os.ReadFile(filepath.Join(root, "etc/monitor-gateway/environment")))(t)))
 	must.Do(t, dpkg("--purge", "monitor-gateway"))
 	for _, path := range []string{"etc/monitor-gateway", "var/lib/monitor-gateway", "var/lib/monitor-gateway.previous", "usr/bin/monitor-gateway"} {
-		if _, err := os.Stat(filepath.Join(root, path)); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s is left: %v", path, err)
-		}
+		_, err := os.Stat(filepath.Join(root, path))
+		must.Fail(t, path+" after a purge", err, fs.ErrNotExist)
 	}
 }
 

@@ -23,9 +23,7 @@ func TestFile(t *testing.T) {
 	if runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
 		t.Errorf("the file is open to others: %v", info.Mode())
 	}
-	if err := statefile.Write(filepath.Join(path, "below"), nil); err == nil {
-		t.Error("a file below a file can be written")
-	}
+	must.Equal(t, "a file below a file can be written", false, statefile.Write(filepath.Join(path, "below"), nil) == nil)
 }
 
 // TestFolderOfAServiceThatHasStarted makes, as root, a folder in one of a service's, and a file in it: both
@@ -48,7 +46,5 @@ func TestFolderOfAServiceThatHasStarted(t *testing.T) {
 		info, _ := must.Get(os.Stat(path))(t).Sys().(*syscall.Stat_t)
 		must.Equal(t, "the owner of "+filepath.Base(path), owner, int(info.Uid))
 	}
-	if err := statefile.Mkdir(filepath.Join(file, "below")); err == nil {
-		t.Error("a folder below a file can be made")
-	}
+	must.Equal(t, "a folder below a file can be made", false, statefile.Mkdir(filepath.Join(file, "below")) == nil)
 }

@@ -2,6 +2,7 @@ package telegraftest
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -40,13 +41,8 @@ type entry struct {
 // of the time, the gateway is killed while it is, and Telegraf is restarted. Afterwards the table
 // must have what Telegraf wrote to a file beside: nothing less, and nothing twice.
 func TestLedger(t *testing.T) {
-	lasts := 3 * time.Minute
-	if text := os.Getenv("TELEGRAF_LEDGER"); text != "" {
-		var err error
-		if lasts, err = time.ParseDuration(text); err != nil {
-			t.Fatal(err)
-		}
-	}
+	lasts, err := time.ParseDuration(cmp.Or(os.Getenv("TELEGRAF_LEDGER"), "3m"))
+	do(t, err)
 	folder := t.TempDir()
 	environment := cloud(t, folder)
 	uplink := newUplink(t, environment["PUBSUB_EMULATOR_HOST"])
@@ -134,9 +130,7 @@ func gatewayProgram(t *testing.T, folder, pubsub string) (address string, kill f
 		running.Env = append(os.Environ(), "PUBSUB_EMULATOR_HOST="+pubsub, "PROJECT_ID=coldaisle-local", "PORT="+port,
 			"OUTBOX_DIR="+filepath.Join(folder, "outbox"), "SOURCES_FILE="+file, "MDNS=false")
 		running.Stderr = t.Output() // why it ends, if it does
-		if err := running.Start(); err != nil {
-			t.Fatal(err)
-		}
+		do(t, running.Start())
 	}
 	end := func() { _, _ = running.Process.Kill(), running.Wait() }
 	run()
@@ -157,9 +151,7 @@ type uplink struct {
 func newUplink(t *testing.T, target string) *uplink {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	do(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	u := &uplink{address: listener.Addr().String(), open: map[net.Conn]struct{}{}}
 	go func() {
@@ -245,9 +237,7 @@ func sources(t *testing.T, folder, gateway string) (configuration, sent string) 
 `, gateway, sent, bmc(t), broker(t), nut(t, upses))
 	server := httptest.NewUnstartedServer(http.HandlerFunc(redfish))
 	listener, err := net.Listen("tcp", "0.0.0.0:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	do(t, err)
 	server.Listener = listener
 	server.Start()
 	t.Cleanup(server.Close)
@@ -294,12 +284,8 @@ func broker(t *testing.T) string {
 	for i := range radios {
 		sensor := exec.CommandContext(t.Context(), "mosquitto_pub", "-p", port, "-h", "127.0.0.1", "-t", fmt.Sprintf("radio-%d", i+1), "-l")
 		in, err := sensor.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := sensor.Start(); err != nil {
-			t.Fatal(err)
-		}
+		do(t, err)
+		do(t, sensor.Start())
 		stop := make(chan struct{})
 		var publishing sync.WaitGroup
 		publishing.Go(func() {
@@ -322,9 +308,7 @@ func broker(t *testing.T) string {
 func written(t *testing.T, path string) map[entry]bool {
 	t.Helper()
 	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	do(t, err)
 	defer func() { _ = file.Close() }()
 	want := map[entry]bool{}
 	for lines := bufio.NewScanner(file); lines.Scan(); {
@@ -333,9 +317,7 @@ func written(t *testing.T, path string) map[entry]bool {
 			Fields    map[string]any
 			Timestamp int64
 		}
-		if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
-			t.Fatal(err)
-		}
+		do(t, json.Unmarshal(lines.Bytes(), &m))
 		e := entry{node: m.Tags["node_id"], millisecond: m.Timestamp}
 		for _, tag := range []string{"topic", "ups_name"} {
 			if e.node == "" {

@@ -112,9 +112,7 @@ func TestRecipes(t *testing.T) {
 	var all strings.Builder
 	for _, name := range []string{"telegraf", "redfish", "ipmi", "snmp", "mqtt", "upsd"} {
 		file, err := os.ReadFile("../../docs/recipes/" + name + ".conf")
-		if err != nil {
-			t.Fatal(err)
-		}
+		do(t, err)
 		all.WriteString(settings.Replace(string(file)))
 	}
 	t.Cleanup(telegraf(t, all.String()))
@@ -143,9 +141,7 @@ func TestRecipes(t *testing.T) {
 		for _, body := range taken {
 			fmt.Fprintf(&lines, "%s\n", strings.TrimSpace(string(body)))
 		}
-		if err := os.WriteFile(recording, []byte(lines.String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		do(t, os.WriteFile(recording, []byte(lines.String()), 0o600))
 	}
 }
 
@@ -154,9 +150,7 @@ func telegraf(t *testing.T, configuration string) (stop func()) {
 	t.Helper()
 	cfg := config.NewConfig()
 	cfg.Agent.OmitHostname = true // the recording is the same on every machine
-	if err := cfg.LoadConfigData([]byte(configuration), "recipes"); err != nil {
-		t.Fatal(err)
-	}
+	do(t, cfg.LoadConfigData([]byte(configuration), "recipes"))
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -304,9 +298,7 @@ func start(t *testing.T, environment []string, name string, args ...string) {
 	program.Env = append(os.Environ(), environment...)
 	var said strings.Builder
 	program.Stdout, program.Stderr = &said, &said
-	if err := program.Start(); err != nil {
-		t.Fatal(err)
-	}
+	do(t, program.Start())
 	t.Cleanup(func() {
 		_ = program.Process.Kill()
 		_ = program.Wait()
@@ -330,24 +322,28 @@ func listens(t *testing.T, address string) {
 func freePort(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	do(t, err)
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
 	_ = listener.Close()
 	return port
 }
 
-func write(t *testing.T, path, text string) {
+// do ends the test at an error.
+func do(t *testing.T, err error) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
 }
 
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	do(t, os.WriteFile(path, []byte(text), 0o600))
+}
+
 func wait(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(200 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); !condition(); time.Sleep(200 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain: %s", what)
 		}

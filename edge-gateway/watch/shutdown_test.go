@@ -136,32 +136,29 @@ func TestShutdownNeedsMore(t *testing.T) {
 		"one sensor":                   {nodes: four(40), change: room(1), why: "one_sensor is not set"},
 		"one sensor, as allowed":       {nodes: four(40), change: all(room(1), func(c *conditions) { c.shutdown.OneSensor = true })},
 		"silent":                       {nodes: four(40, 40, 22, 22), change: on("n0", func(p []incident.Point) []incident.Point { return p[:len(p)-12] }), why: "silent"},
-		"stuck":                        {nodes: four(40, 40, 22, 22), change: on("n0", stuck), why: "stuck"},
-		"humidity goes on alone":       {nodes: four(40, 40, 22, 22), change: on("n0", thermometerStops), why: "silent"},
-		"stuck, humidity comes apart":  {nodes: four(40, 40, 22, 22), change: all(on("n0", stuck), on("n0", apart)), why: "stuck"},
+		"stuck":                        {nodes: four(40, 40, 22, 22), change: on("n0", lately(40)), why: "stuck"},
+		"humidity goes on alone":       {nodes: four(40, 40, 22, 22), change: on("n0", lately(reading.Missing())), why: "silent"},
+		"stuck, humidity comes apart":  {nodes: four(40, 40, 22, 22), change: all(on("n0", lately(40)), on("n0", apart)), why: "stuck"},
 		"humidity comes apart":         {nodes: four(40, 40, 22, 22), change: all(on("n0", apart), on("n1", apart))},
 		"impossible values":            {nodes: four(81, 40, 22, 22), why: "impossible"},
 		"a jump":                       {nodes: four(40, 40, 22, 22), change: on("n1", func(p []incident.Point) []incident.Point { p[10].Temperature = 20; return p }), why: "impossible"},
 		"corrected, it is not so warm": {nodes: four(36, 36, 36, 36), change: corrected, why: "0 of 4 sensors"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			given := conditions{
-				shutdown: Shutdown{Name: "d", room: 1, Above: 35, For: 10 * time.Minute, Stages: []Stage{{Name: "off"}}},
-				state:    newState(), live: hotSite(now, c.nodes),
-			}
-			given.state.Incidents[1] = &tracked{Incident: hot(1)}
-			for i := range len(c.nodes) {
-				given.site.Sensors = append(given.site.Sensors, sensor{ID: fmt.Sprint("n", i), Name: fmt.Sprint("n", i), RoomID: 1})
-			}
-			if c.change != nil {
-				c.change(&given)
-			}
-			stage, why := given.state.due(&given.shutdown, &given.site, &given.live, given.away, now)
-			if (stage != nil) != (c.why == "") || !strings.Contains(why, c.why) {
-				t.Errorf("stage %v, %q, want %q", stage, why, c.why)
-			}
-		})
+		given := conditions{
+			shutdown: Shutdown{Name: "d", room: 1, Above: 35, For: 10 * time.Minute, Stages: []Stage{{Name: "off"}}},
+			state:    newState(), live: hotSite(now, c.nodes),
+		}
+		given.state.Incidents[1] = &tracked{Incident: hot(1)}
+		for i := range len(c.nodes) {
+			given.site.Sensors = append(given.site.Sensors, sensor{ID: fmt.Sprint("n", i), Name: fmt.Sprint("n", i), RoomID: 1})
+		}
+		if c.change != nil {
+			c.change(&given)
+		}
+		stage, why := given.state.due(&given.shutdown, &given.site, &given.live, given.away, now)
+		if (stage != nil) != (c.why == "") || !strings.Contains(why, c.why) {
+			t.Errorf("%s: stage %v, %q, want %q", name, stage, why, c.why)
+		}
 	}
 }
 
@@ -173,18 +170,14 @@ func shortly(node string) change {
 	}
 }
 
-func stuck(points []incident.Point) []incident.Point {
-	for i := range points[len(points)-12:] {
-		points[len(points)-12+i].Temperature = 40
+// lately has the last twelve measure a temperature.
+func lately(celsius float64) func(points []incident.Point) []incident.Point {
+	return func(points []incident.Point) []incident.Point {
+		for i := len(points) - 12; i < len(points); i++ {
+			points[i].Temperature = celsius
+		}
+		return points
 	}
-	return points
-}
-
-func thermometerStops(points []incident.Point) []incident.Point {
-	for i := range points[len(points)-12:] {
-		points[len(points)-12+i].Temperature = reading.Missing()
-	}
-	return points
 }
 
 // apart has each humidity come a second after the temperature.

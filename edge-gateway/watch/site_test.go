@@ -81,36 +81,33 @@ func TestMessageHasTheStateAtSending(t *testing.T) {
 			"WARNING, now over: Hall A: too hot, above 24.4 °C for 2 min", "Over: Hall A: too hot, above 24.4 °C for 2 min",
 		}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				folder := t.TempDir()
-				over := must.Get(time.Parse(time.TimeOnly, c.over))(t)
-				steps := fmt.Sprintf("  - {name: a, after: %s, command: [/bin/sh, -c, 'test -e %[2]s/answers && cat >> %[2]s/told']}\n", c.after, folder)
-				w := newWorld(t, steps, func(now time.Time, sensor int) float64 {
-					return lost(now, sensor, float64(over.Minute()))
-				}, func(s *service) {
-					warning := s.rules[0]
-					s.rules[0].Limit = 27
-					warning.ID, warning.Severity = 2, incident.Warning
-					s.rules = append(s.rules, warning)
-				})
-				until("01:58:30")
-				w.set(&w.cut, c.cut)
-				if c.answers != "" {
-					until(c.answers)
-				}
-				must.Do(t, os.WriteFile(filepath.Join(folder, "answers"), nil, 0o600))
-				until("02:11:30")
-				if c.answers != "" {
-					until("02:32:00")
-				}
-				var told []string
-				for _, m := range messages(t, filepath.Join(folder, "told")) {
-					told = append(told, m.Title+", "+regexp.MustCompile("above .* min").FindString(m.Text))
-				}
-				must.Equal(t, "told", c.want, told)
+		night(t, name, func(t *testing.T) { //nolint:thelper // it is the test
+			folder := t.TempDir()
+			over := must.Get(time.Parse(time.TimeOnly, c.over))(t)
+			steps := fmt.Sprintf("  - {name: a, after: %s, command: [/bin/sh, -c, 'test -e %[2]s/answers && cat >> %[2]s/told']}\n", c.after, folder)
+			w := newWorld(t, steps, func(now time.Time, sensor int) float64 {
+				return lost(now, sensor, float64(over.Minute()))
+			}, func(s *service) {
+				warning := s.rules[0]
+				s.rules[0].Limit = 27
+				warning.ID, warning.Severity = 2, incident.Warning
+				s.rules = append(s.rules, warning)
 			})
+			until("01:58:30")
+			w.set(&w.cut, c.cut)
+			if c.answers != "" {
+				until(c.answers)
+			}
+			must.Do(t, os.WriteFile(filepath.Join(folder, "answers"), nil, 0o600))
+			until("02:11:30")
+			if c.answers != "" {
+				until("02:32:00")
+			}
+			var told []string
+			for _, m := range messages(t, filepath.Join(folder, "told")) {
+				told = append(told, m.Title+", "+regexp.MustCompile("above .* min").FindString(m.Text))
+			}
+			must.Equal(t, "told", c.want, told)
 		})
 	}
 }
@@ -134,48 +131,45 @@ func messages(t *testing.T, path string) (all []Message) {
 func TestDigest(t *testing.T) {
 	t.Parallel()
 	for _, calls := range []bool{true, false} {
-		t.Run(fmt.Sprint("calls again: ", calls), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				folder := t.TempDir()
-				w := newWorld(t, fmt.Sprintf(`
+		night(t, fmt.Sprint("calls again: ", calls), func(t *testing.T) { //nolint:thelper // it is the test
+			folder := t.TempDir()
+			w := newWorld(t, fmt.Sprintf(`
   - {name: a, at_most: 1, command: [/bin/sh, -c, 'cat >> %[1]s/a']}
   - {name: late, after: 10m, rooms: [Hall A], command: [/bin/sh, -c, 'cat >> %[1]s/late']}
 `, folder), func(time.Time, int) float64 { return 22 + rand.Float64() }) //nolint:gosec // a test
-				warn := func(id int64, room string, cause incident.Cause) Incident {
-					i := hot(id)
-					i.Severity, i.RoomName, i.Cause = incident.Warning, &room, cause
-					return i
+			warn := func(id int64, room string, cause incident.Cause) Incident {
+				i := hot(id)
+				i.Severity, i.RoomName, i.Cause = incident.Warning, &room, cause
+				return i
+			}
+			silent, other := warn(101, "Hall B", incident.Silent), warn(103, "Hall B", incident.TooHot)
+			silent.RoomID, other.RoomID = new(int64(2)), new(int64(2))
+			until("02:00:00")
+			w.service.add(incident.EventStarted, true, same, silent)
+			until("02:01:00")
+			w.service.add(incident.EventStarted, true, same, warn(102, "Hall A", incident.TooHot))
+			until("02:06:00")
+			w.service.add(incident.EventWorse, calls, func(i *Incident) { i.Severity = incident.Critical }, Incident{ID: 102})
+			until("02:07:00")
+			w.service.add(incident.EventStarted, true, same, other)
+			until("02:11:00")
+			w.service.add(incident.EventEnded, false, over, silent)
+			until("03:10:00")
+			told := func(name string) (all []string) {
+				for _, m := range messages(t, filepath.Join(folder, name)) {
+					all = append(all, fmt.Sprintf("%s %s %s: %s", m.Event, m.Severity, m.Room, m.Title))
 				}
-				silent, other := warn(101, "Hall B", incident.Silent), warn(103, "Hall B", incident.TooHot)
-				silent.RoomID, other.RoomID = new(int64(2)), new(int64(2))
-				until("02:00:00")
-				w.service.add(incident.EventStarted, true, same, silent)
-				until("02:01:00")
-				w.service.add(incident.EventStarted, true, same, warn(102, "Hall A", incident.TooHot))
-				until("02:06:00")
-				w.service.add(incident.EventWorse, calls, func(i *Incident) { i.Severity = incident.Critical }, Incident{ID: 102})
-				until("02:07:00")
-				w.service.add(incident.EventStarted, true, same, other)
-				until("02:11:00")
-				w.service.add(incident.EventEnded, false, over, silent)
-				until("03:10:00")
-				told := func(name string) (all []string) {
-					for _, m := range messages(t, filepath.Join(folder, name)) {
-						all = append(all, fmt.Sprintf("%s %s %s: %s", m.Event, m.Severity, m.Room, m.Title))
-					}
-					return all
-				}
-				must.Equal(t, "told", []string{
-					"start warning Hall B: WARNING: Hall B: silent",
-					"start critical Hall A: CRITICAL: Hall A: too hot",
-					"start warning Hall B: WARNING: Hall B: too hot, and 1 more",
-				}, told("a"))
-				must.Equal(t, "told later", []string{"start critical Hall A: CRITICAL: Hall A: too hot"}, told("late"))
-				if at := w.with("told", `step="a"`, "CRITICAL"); !strings.HasPrefix(at[0], "02:06:0") {
-					t.Errorf("told %q", at)
-				}
-			})
+				return all
+			}
+			must.Equal(t, "told", []string{
+				"start warning Hall B: WARNING: Hall B: silent",
+				"start critical Hall A: CRITICAL: Hall A: too hot",
+				"start warning Hall B: WARNING: Hall B: too hot, and 1 more",
+			}, told("a"))
+			must.Equal(t, "told later", []string{"start critical Hall A: CRITICAL: Hall A: too hot"}, told("late"))
+			if at := w.with("told", `step="a"`, "CRITICAL"); !strings.HasPrefix(at[0], "02:06:0") {
+				t.Errorf("told %q", at)
+			}
 		})
 	}
 }
@@ -223,30 +217,24 @@ func TestMessageHasWhatANightNeeds(t *testing.T) {
 // at once, on site too.
 func TestMaintenanceEnds(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		ends         string
-		deleted, cut bool
-	}{
-		"it ends": {"02:10:00", false, false}, "it is deleted": {"02:06:00", true, false}, "it ends while the service is away": {"02:10:00", false, true},
+	for name, ends := range map[string]string{
+		"it ends": "02:10:00", "it is deleted": "02:06:00", "it ends while the service is away": "02:10:00",
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, "  - {name: first, command: [/bin/true]}\n", lossOfCooling, func(s *service) {
-					s.windows = []window{{StartTime: time.Now().UTC().Truncate(time.Hour), DurationS: 70 * 60, RoomIDs: []int64{1}}}
-				})
-				until("02:05:00")
-				w.set(&w.cut, c.cut)
-				until(c.ends)
-				must.Equal(t, "told in the window", 0, len(w.with("told")))
-				if c.deleted {
-					w.service.mu.Lock()
-					w.service.windows = nil
-					w.service.mu.Unlock()
-				}
-				time.Sleep(30 * time.Second)
-				must.Equal(t, "told", 1, len(w.with("told", "CRITICAL: Hall A: too hot")))
+		night(t, name, func(t *testing.T) { //nolint:thelper // it is the test
+			w := newWorld(t, "  - {name: first, command: [/bin/true]}\n", lossOfCooling, func(s *service) {
+				s.windows = []window{{StartTime: time.Now().UTC().Truncate(time.Hour), DurationS: 70 * 60, RoomIDs: []int64{1}}}
 			})
+			until("02:05:00")
+			w.set(&w.cut, strings.Contains(name, "away"))
+			until(ends)
+			must.Equal(t, "told in the window", 0, len(w.with("told")))
+			if name == "it is deleted" {
+				w.service.mu.Lock()
+				w.service.windows = nil
+				w.service.mu.Unlock()
+			}
+			time.Sleep(30 * time.Second)
+			must.Equal(t, "told", 1, len(w.with("told", "CRITICAL: Hall A: too hot")))
 		})
 	}
 }
@@ -266,9 +254,8 @@ func TestMaintenanceBegins(t *testing.T) {
 	must.Equal(t, "the first step", 1, len(s.Queue))
 	i.Silenced = false
 	s.apply(steps, Change{Event: incident.EventUnsilenced, IncidentID: 1, Incident: &i}, now.Add(time.Hour))
-	if len(s.Queue) != 2 || s.Queue[1].Step != "second" || s.Queue[1].Event != "start" || !s.Queue[1].Due.After(now.Add(time.Hour)) {
-		t.Errorf("%+v", s.Queue)
-	}
+	must.Equal(t, "afterwards", []string{"first start 1 Hall A", "second start 1 Hall A"}, s.queued())
+	must.Equal(t, "the second is due later", true, s.Queue[1].Due.After(now.Add(time.Hour)))
 }
 
 // TestMaintenanceOfASensorOnSite has a window of one sensor, which silences nothing of the others.
@@ -281,24 +268,21 @@ func TestMaintenanceOfASensorOnSite(t *testing.T) {
 	}{
 		"alone": {22, nil}, "and another": {28, []string{"WARNING: Hall A: too hot (judged on site)\nb: Temperature above 27.0 °C"}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			limit := rule{Quantity: incident.Temperature, Direction: incident.Above, Limit: 27, Severity: incident.Warning, Enabled: true}
-			worse := limit
-			worse.Limit, worse.Severity = 32, incident.Critical
-			here := &site{
-				Rooms: map[int64]string{1: "Hall A"}, Sensors: []sensor{{ID: "a", RoomID: 1}, {ID: "b", RoomID: 1}}, Rules: []rule{limit, worse},
-				Windows: []window{{StartTime: now.Add(-time.Hour), DurationS: 2 * 60 * 60, SensorID: new("a")}},
-			}
-			s, l := newState(), hotSite(now, map[string]float64{"a": 33, "b": c.other})
-			s.judge([]Step{{Name: "first", zone: time.UTC}}, here, &l, true, now)
-			var told []string
-			for _, j := range s.Queue {
-				text, _, _ := strings.Cut(j.Text, " for ")
-				told = append(told, j.Title+"\n"+text)
-			}
-			must.Equal(t, "told", c.told, told)
-		})
+		limit := rule{Quantity: incident.Temperature, Direction: incident.Above, Limit: 27, Severity: incident.Warning, Enabled: true}
+		worse := limit
+		worse.Limit, worse.Severity = 32, incident.Critical
+		here := &site{
+			Rooms: map[int64]string{1: "Hall A"}, Sensors: []sensor{{ID: "a", RoomID: 1}, {ID: "b", RoomID: 1}}, Rules: []rule{limit, worse},
+			Windows: []window{{StartTime: now.Add(-time.Hour), DurationS: 2 * 60 * 60, SensorID: new("a")}},
+		}
+		s, l := newState(), hotSite(now, map[string]float64{"a": 33, "b": c.other})
+		s.judge([]Step{{Name: "first", zone: time.UTC}}, here, &l, true, now)
+		var told []string
+		for _, j := range s.Queue {
+			text, _, _ := strings.Cut(j.Text, " for ")
+			told = append(told, j.Title+"\n"+text)
+		}
+		must.Equal(t, name+": told", c.told, told)
 	}
 }
 
@@ -311,24 +295,21 @@ func TestAway(t *testing.T) {
 		for phase, from := range map[string]string{
 			"before": "01:59:00", "at its start": "02:00:20", "while the rule is broken": "02:01:00", "known": "02:03:00", "all along": "01:58:30",
 		} {
-			t.Run(failure+" "+phase, func(t *testing.T) {
-				t.Parallel()
-				synctest.Test(t, func(t *testing.T) {
-					w := newWorld(t, "  - {name: first, command: [/bin/true]}\n", short)
-					flag := map[string]*bool{"cut": &w.cut, "late": &w.late, "broken": &w.broken}[failure]
-					until(from)
-					w.set(flag, true)
-					until("02:12:00")
-					if phase == "all along" {
-						until("02:35:00") // also its end
-					}
-					w.set(flag, false)
-					until("02:45:00")
-					starts, ends := w.with("told", "CRITICAL: Hall A: too hot"), w.with("told", "Over: Hall A: too hot")
-					if len(starts) != 1 || len(ends) != 1 || starts[0] > "02:02:08" || len(w.with("told ")) != 2 {
-						t.Errorf("told %q", w.logged)
-					}
-				})
+			night(t, failure+" "+phase, func(t *testing.T) { //nolint:thelper // it is the test
+				w := newWorld(t, "  - {name: first, command: [/bin/true]}\n", short)
+				flag := map[string]*bool{"cut": &w.cut, "late": &w.late, "broken": &w.broken}[failure]
+				until(from)
+				w.set(flag, true)
+				until("02:12:00")
+				if phase == "all along" {
+					until("02:35:00") // also its end
+				}
+				w.set(flag, false)
+				until("02:45:00")
+				starts, ends := w.with("told", "CRITICAL: Hall A: too hot"), w.with("told", "Over: Hall A: too hot")
+				if len(starts) != 1 || len(ends) != 1 || starts[0] > "02:02:08" || len(w.with("told ")) != 2 {
+					t.Errorf("told %q", w.logged)
+				}
 			})
 		}
 	}
@@ -345,27 +326,20 @@ func TestGatewaysClockIsSetBack(t *testing.T) {
 		"before it is hot": {"01:59:40", 1},
 		"while it is hot":  {"02:10:00", 2},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, "  - {name: first, command: [/bin/true]}\n", short)
-				set := func(ahead time.Duration) {
-					w.mu.Lock()
-					defer w.mu.Unlock()
-					w.ahead = ahead
+		night(t, name, func(t *testing.T) { //nolint:thelper // it is the test
+			w := newWorld(t, "  - {name: first, command: [/bin/true]}\n", short)
+			set := func(ahead time.Duration) { w.change(func() { w.ahead = ahead }) }
+			until("01:58:20")
+			w.set(&w.cut, true)
+			set(24 * time.Hour)
+			until(c.right)
+			set(0)
+			until("02:40:00")
+			for _, title := range []string{"CRITICAL: Hall A: too hot (judged on site)", "Over: Hall A: too hot (judged on site)"} {
+				if told := w.with("told", title); len(told) != c.times {
+					t.Errorf("told %q of %q", told, w.with())
 				}
-				until("01:58:20")
-				w.set(&w.cut, true)
-				set(24 * time.Hour)
-				until(c.right)
-				set(0)
-				until("02:40:00")
-				for _, title := range []string{"CRITICAL: Hall A: too hot (judged on site)", "Over: Hall A: too hot (judged on site)"} {
-					if told := w.with("told", title); len(told) != c.times {
-						t.Errorf("told %q of %q", told, w.with())
-					}
-				}
-			})
+			}
 		})
 	}
 }
@@ -388,27 +362,24 @@ func TestJudgeGoesOn(t *testing.T) {
 		"a snooze goes on":                 {severity: incident.Critical, state: "taken", snoozed: new(now.Add(time.Hour))},
 		"a snooze of meanwhile ended, too": {severity: incident.Critical, state: "open", ends: new(now.Add(-time.Second)), back: 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			steps := []Step{{Name: "a", zone: time.UTC}}
-			s := newState()
-			known := hot(1)
-			known.Severity, known.Phase, known.State, known.SnoozedUntil, known.StartTime = c.severity, "actual", c.state, c.snoozed, now.Add(-30*time.Minute)
-			s.Incidents[1] = &tracked{Incident: known, Calls: 1, Told: map[string]int{"a": 1}, Called: map[string]int{"a": 1}}
-			here := &site{
-				Rooms: map[int64]string{1: "Hall A"}, Sensors: []sensor{{ID: "a", RoomID: 1}},
-				Rules: []rule{{Quantity: incident.Temperature, Direction: incident.Above, Limit: 32, Severity: incident.Critical, Enabled: true}},
-			}
-			l := hotSite(now, map[string]float64{"a": 33})
-			s.judge(steps, here, &l, true, now)
-			s.judge(steps, here, &l, true, now)
-			must.Equal(t, "on site", c.onSite, len(s.Queue))
-			if c.ends != nil {
-				known.State, known.Severity = "open", incident.Critical
-				s.apply(steps, Change{Event: incident.EventSnoozeEnded, Calls: true, At: *c.ends, IncidentID: 1, Incident: &known}, now)
-			}
-			must.Equal(t, "once it is back", c.onSite+c.back, len(s.Queue))
-		})
+		steps := []Step{{Name: "a", zone: time.UTC}}
+		s := newState()
+		known := hot(1)
+		known.Severity, known.Phase, known.State, known.SnoozedUntil, known.StartTime = c.severity, "actual", c.state, c.snoozed, now.Add(-30*time.Minute)
+		s.Incidents[1] = &tracked{Incident: known, Calls: 1, Told: map[string]int{"a": 1}, Called: map[string]int{"a": 1}}
+		here := &site{
+			Rooms: map[int64]string{1: "Hall A"}, Sensors: []sensor{{ID: "a", RoomID: 1}},
+			Rules: []rule{{Quantity: incident.Temperature, Direction: incident.Above, Limit: 32, Severity: incident.Critical, Enabled: true}},
+		}
+		l := hotSite(now, map[string]float64{"a": 33})
+		s.judge(steps, here, &l, true, now)
+		s.judge(steps, here, &l, true, now)
+		must.Equal(t, name+": on site", c.onSite, len(s.Queue))
+		if c.ends != nil {
+			known.State, known.Severity = "open", incident.Critical
+			s.apply(steps, Change{Event: incident.EventSnoozeEnded, Calls: true, At: *c.ends, IncidentID: 1, Incident: &known}, now)
+		}
+		must.Equal(t, name+": once it is back", c.onSite+c.back, len(s.Queue))
 	}
 }
 
@@ -423,34 +394,29 @@ func TestBlind(t *testing.T) {
 		"both are away": {func(w *world) { w.set(&w.cut, true); w.set(&w.down, true) }, 1},
 		"no node": {func(w *world) {
 			w.set(&w.cut, true)
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.heat = func(time.Time, int) float64 { return 0 }
+			w.change(func() { w.heat = func(time.Time, int) float64 { return 0 } })
 		}, 1},
 		"standby":           {func(w *world) { w.set(&w.cut, true); w.set(&w.standby, true) }, 0},
 		"the gateway alone": {func(w *world) { w.set(&w.down, true) }, 0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				normal := func(time.Time, int) float64 { return 22 + rand.Float64() } //nolint:gosec // a test
-				sent := filepath.Join(t.TempDir(), "told")
-				w := newWorld(t, fmt.Sprintf("  - {name: first, rooms: [Hall B], command: [/bin/sh, -c, 'cat >> %s']}\n", sent), normal)
-				until("02:00:00")
-				c.fail(w)
-				until("02:20:00")
-				must.Equal(t, "told", c.told, len(w.with("told", "CRITICAL: "+blindTitle+judgedOnSite)))
-				for _, flag := range []*bool{&w.cut, &w.down, &w.standby} {
-					w.set(flag, false)
+		night(t, name, func(t *testing.T) { //nolint:thelper // it is the test
+			normal := func(time.Time, int) float64 { return 22 + rand.Float64() } //nolint:gosec // a test
+			sent := filepath.Join(t.TempDir(), "told")
+			w := newWorld(t, fmt.Sprintf("  - {name: first, rooms: [Hall B], command: [/bin/sh, -c, 'cat >> %s']}\n", sent), normal)
+			until("02:00:00")
+			c.fail(w)
+			until("02:20:00")
+			must.Equal(t, "told", c.told, len(w.with("told", "CRITICAL: "+blindTitle+judgedOnSite)))
+			for _, flag := range []*bool{&w.cut, &w.down, &w.standby} {
+				w.set(flag, false)
+			}
+			until("02:30:00")
+			must.Equal(t, "over", c.told, len(w.with("told", "Over: "+blindTitle+judgedOnSite)))
+			for _, m := range messages(t, sent) {
+				if strings.Contains(m.Text, "://") || strings.Contains(m.Text, "connect") {
+					t.Errorf("an error of the program is told to people: %s", m.Text)
 				}
-				until("02:30:00")
-				must.Equal(t, "over", c.told, len(w.with("told", "Over: "+blindTitle+judgedOnSite)))
-				for _, m := range messages(t, sent) {
-					if strings.Contains(m.Text, "://") || strings.Contains(m.Text, "connect") {
-						t.Errorf("an error of the program is told to people: %s", m.Text)
-					}
-				}
-			})
+			}
 		})
 	}
 }

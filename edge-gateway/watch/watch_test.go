@@ -79,18 +79,25 @@ func (s *service) site() *site {
 // watched opens a watch of the service until the test ends. Nothing runs by itself.
 func (s *service) watched(t *testing.T, steps string) *Watch {
 	t.Helper()
-	api := httptest.NewServer(s)
-	t.Cleanup(api.Close)
-	w, closeJournal, err := Open(t.Context(), must.Get(Load(configure(t, api.URL, steps), nil))(t), &http.Client{}, time.Now, logging.Discard())
-	must.Do(t, err)
+	w, closeJournal := begin(t, s.configured(t, steps), time.Now)
 	t.Cleanup(closeJournal)
 	return w
 }
 
-func (s *service) setLate(late bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.late = late
+// configured is the path of a watch's configuration.
+func (s *service) configured(t *testing.T, steps string) string {
+	t.Helper()
+	api := httptest.NewServer(s)
+	t.Cleanup(api.Close)
+	return configure(t, api.URL, steps)
+}
+
+// begin opens a watch by a configuration.
+func begin(t *testing.T, path string, clock func() time.Time) (w *Watch, closeJournal func()) {
+	t.Helper()
+	w, closeJournal, err := Open(t.Context(), must.Get(Load(path, nil))(t), &http.Client{}, clock, logging.Discard())
+	must.Do(t, err)
+	return w, closeJournal
 }
 
 func (s *service) add(event incident.Event, calls bool, change func(*Incident), i Incident) {
@@ -214,13 +221,35 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
 	}
-	word := strings.FieldsFunc(body.Title, func(r rune) bool { return r == ',' || r == ':' })[0]
+	word := firstWords(body.Title)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if found := incidentLine.FindStringSubmatch(body.Message); found != nil {
 		id, _ := strconv.ParseInt(found[1], 10, 64)
 		r.told[id] = append(r.told[id], word)
 	}
+}
+
+// firstWords are those of a title, without what is so now.
+func firstWords(title string) string { return title[:strings.IndexAny(title, ",:")] }
+
+// runUntil has a part of the watch run until something is so.
+func runUntil(t *testing.T, part func(context.Context), what string, holds func() bool) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { part(ctx) })
+	must.Eventually(t, what, holds)
+	stop()
+	running.Wait()
+}
+
+// queued is whom what is to be told of, and of which room.
+func (s *state) queued() (all []string) {
+	for _, j := range s.Queue {
+		all = append(all, strings.TrimSpace(fmt.Sprint(j.Step, " ", j.Event, " ", j.IncidentID, " ", j.Room)))
+	}
+	return all
 }
 
 // TestMerged has an incident that turns out to be part of one that was over: who was told of it is
@@ -247,11 +276,10 @@ func TestMerged(t *testing.T) {
 		happens()
 		must.Do(t, w.poll(t.Context(), false, false))
 	}
-	var told []string
-	for _, j := range w.state.Queue {
-		told = append(told, fmt.Sprint(j.Event, " ", j.IncidentID))
-	}
-	must.Equal(t, "messages", []string{"start 1", "end 1", "start 1", "end 1"}, told)
+	want := []string{"a start 1 Hall A", "a end 1 Hall A", "a start 1 Hall A", "a end 1 Hall A"}
+	must.Equal(t, "messages", want, w.state.queued())
+	s.add(incident.EventStarted, true, same, hot(3))
+	must.Equal(t, "what the log has yet to tell is compared", false, must.Get(w.reconcile(t.Context()))(t))
 }
 
 // TestJournalLost starts with files that a worn disk or a newer version has left: people are told
@@ -259,24 +287,16 @@ func TestMerged(t *testing.T) {
 func TestJournalLost(t *testing.T) {
 	t.Parallel()
 	s := &service{present: map[int64]Incident{1: hot(1)}}
-	api := httptest.NewServer(s)
-	defer api.Close()
 	for _, text := range []string{"", `{"cursor":41,"incidents":{"7":{"inci`, `{"cursor":"41","queue":{}}`} {
-		path := configure(t, api.URL, "  - {name: a, command: [/bin/true]}\n")
+		path := s.configured(t, "  - {name: a, command: [/bin/true]}\n")
 		for _, name := range []string{journalFile, siteFile} {
 			must.Do(t, os.WriteFile(filepath.Join(filepath.Dir(path), name), []byte(text), 0o600))
 		}
-		c := must.Get(Load(path, nil))(t)
-		w, closeJournal, err := Open(t.Context(), c, &http.Client{}, time.Now, logging.Discard())
-		must.Do(t, err)
+		w, closeJournal := begin(t, path, time.Now)
 		must.Do(t, w.poll(t.Context(), false, false))
 		must.Get(w.reconcile(t.Context()))(t)
 		closeJournal()
-		var told []string
-		for _, j := range w.state.Queue {
-			told = append(told, fmt.Sprint(j.Event, " ", j.IncidentID))
-		}
-		must.Equal(t, text, []string{"gap 0", "start 1"}, told)
+		must.Equal(t, text, []string{"a gap 0", "a start 1 Hall A"}, w.state.queued())
 	}
 }
 
@@ -288,13 +308,9 @@ func TestOwnClockIsSetBack(t *testing.T) {
 	const day = 24 * time.Hour
 	for _, c := range []struct{ before, after, due time.Duration }{{day, 0, 0}, {0, -2 * time.Hour, 0}, {day, -2 * time.Hour, day}} {
 		s := &service{present: map[int64]Incident{}}
-		api := httptest.NewServer(s)
-		defer api.Close()
-		config := must.Get(Load(configure(t, api.URL, "  - {name: a, after: 10m, at_most: 1, command: [/bin/true]}\n"), nil))(t)
+		path := s.configured(t, "  - {name: a, after: 10m, at_most: 1, command: [/bin/true]}\n")
 		start := func(ahead time.Duration) (*Watch, func()) {
-			w, closeJournal, err := Open(t.Context(), config, &http.Client{}, func() time.Time { return time.Now().Add(ahead) }, logging.Discard())
-			must.Do(t, err)
-			return w, closeJournal
+			return begin(t, path, func() time.Time { return time.Now().Add(ahead) })
 		}
 		w, closeJournal := start(c.before)
 		must.Do(t, w.poll(t.Context(), false, false))
@@ -304,27 +320,18 @@ func TestOwnClockIsSetBack(t *testing.T) {
 		closeJournal()
 		w, closeJournal = start(c.after)
 		defer closeJournal()
-		ctx, stop := context.WithCancel(t.Context())
-		begun, ended := w.overviewAt, make(chan struct{})
-		go func() { w.refresh(ctx); close(ended) }()
-		must.Eventually(t, "the service's state", func() bool {
+		begun := w.overviewAt
+		runUntil(t, w.refresh, "the service's state", func() bool {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			return !w.overviewAt.Equal(begun)
 		})
-		stop()
-		<-ended
 		due := time.Until(w.state.Queue[0].Due)
-		sent := 1
-		if c.due != c.before {
-			sent = 0
+		if wanted := c.due + 10*time.Minute; due > wanted || due < wanted-5*time.Minute {
+			t.Errorf("%+v: due in %s", c, due)
 		}
-		if wanted := c.due + 10*time.Minute; due > wanted || due < wanted-5*time.Minute || len(w.state.Sent["a"]) != sent {
-			t.Errorf("%+v: due in %s, %d were sent", c, due, len(w.state.Sent["a"]))
-		}
-		if known := w.state.Incidents[1].Known; known.After(time.Now()) != (c.due > 0) {
-			t.Errorf("%+v: known at %s", c, known)
-		}
+		must.Equal(t, fmt.Sprintf("%+v: the message that was sent counts", c), c.due == c.before, len(w.state.Sent["a"]) == 1)
+		must.Equal(t, fmt.Sprintf("%+v: known in the future", c), c.due > 0, w.state.Incidents[1].Known.After(time.Now()))
 	}
 }
 
@@ -342,11 +349,7 @@ shutdowns:
 `)
 	must.Do(t, w.poll(t.Context(), false, false))
 	must.Get(w.reconcile(t.Context()))(t)
-	var told []string
-	for _, j := range w.state.Queue {
-		told = append(told, fmt.Sprint(j.Step, " ", j.Event, " ", j.IncidentID))
-	}
-	must.Equal(t, "messages", []string{"a gap 0", "b gap 0", "a start 1"}, told)
+	must.Equal(t, "messages", []string{"a gap 0", "b gap 0", "a start 1 Hall A"}, w.state.queued())
 	must.Contain(t, "the message", w.state.Queue[0].Text, `no room is called "Hall Z"`)
 	must.Equal(t, "the room of the shutdown", int64(-1), w.config.Shutdowns[0].room)
 }
@@ -366,21 +369,12 @@ func TestAnotherLog(t *testing.T) {
 	s.log, s.present = nil, map[int64]Incident{}
 	s.mu.Unlock()
 	s.add(incident.EventStarted, true, func(i *Incident) { i.RoomID, i.RoomName = new(int64(2)), new("Hall B") }, hot(1))
-	ctx, stop := context.WithCancel(t.Context())
-	following := make(chan struct{})
-	go func() { defer close(following); w.follow(ctx) }()
-	must.Eventually(t, "the log is read to its end", func() bool {
+	runUntil(t, w.follow, "the log is read to its end", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return w.state.Cursor == 1 && len(w.state.Incidents) == 1
 	})
-	stop()
-	<-following
-	var told []string
-	for _, j := range w.state.Queue {
-		told = append(told, fmt.Sprint(j.Step, " ", j.Event, " ", j.IncidentID, " ", j.Room))
-	}
-	must.Equal(t, "messages", []string{"a gap 0 ", "b gap 0 ", "a start 1 Hall B", "b start 1 Hall B"}, told)
+	must.Equal(t, "messages", []string{"a gap 0", "b gap 0", "a start 1 Hall B", "b start 1 Hall B"}, w.state.queued())
 }
 
 // TestRuleSwitchedOff has a rule switched off while its limit is broken: nobody is told that all is
@@ -408,13 +402,11 @@ func TestKills(t *testing.T) {
 		kills, incidents = 500, 400
 	}
 	s := &service{present: map[int64]Incident{}}
-	api := httptest.NewServer(s)
-	defer api.Close()
 	hooked := &receiver{told: map[int64][]string{}}
 	hook := httptest.NewServer(hooked)
 	defer hook.Close()
 	written := filepath.Join(t.TempDir(), "written")
-	path := configure(t, api.URL, fmt.Sprintf(`
+	path := s.configured(t, fmt.Sprintf(`
   - {name: hook, url: "generic+%s/hook?template=json", at_most: 1000000}
   - {name: command, command: [/bin/sh, -c, 'm=$(cat); echo "$m" >> "$0"', %s], at_most: 1000000}
 `, hook.URL, written))
@@ -466,8 +458,7 @@ func TestKills(t *testing.T) {
 		for line := range strings.Lines(string(text)) {
 			var m Message
 			if json.Unmarshal([]byte(line), &m) == nil && m.IncidentID > 0 {
-				word := strings.FieldsFunc(m.Title, func(r rune) bool { return r == ',' || r == ':' })[0] // without what is so now
-				told[m.IncidentID] = append(told[m.IncidentID], word)
+				told[m.IncidentID] = append(told[m.IncidentID], firstWords(m.Title))
 			}
 		}
 		return told
@@ -506,16 +497,11 @@ func TestHeartbeat(t *testing.T) {
 	s := &service{}
 	w := s.watched(t, "  - {name: a, command: [/bin/true]}")
 	w.clock = func() time.Time { return time.Now().Add(time.Hour) }
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { w.report(ctx) })
-	must.Eventually(t, "a heartbeat", func() bool {
+	runUntil(t, w.report, "a heartbeat", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return len(s.beats) > 0
 	})
-	cancel()
-	running.Wait()
 	if beat := s.beats[0]; beat.LastPoll < 3600 || beat.LastSuccess != nil {
 		t.Errorf("it says %+v", beat)
 	}

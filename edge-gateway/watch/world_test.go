@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"coldaisle.dev/edge-gateway/gateway"
@@ -34,11 +35,11 @@ type world struct {
 	logMu   sync.Mutex
 	logged  []string
 
-	mu      sync.Mutex
-	cut     bool // nothing leaves the site
-	late    bool // the service judges nothing, and says so after a minute
-	broken  bool // Pub/Sub takes nothing; the API answers
-	down    bool // the gateway does not answer the watch
+	mu      sync.Mutex // of what follows
+	cut     bool       // nothing leaves the site
+	late    bool       // the service judges nothing, and says so after a minute
+	broken  bool       // Pub/Sub takes nothing; the API answers
+	down    bool       // the gateway does not answer the watch
 	standby bool
 	ahead   time.Duration // of the gateway's clock
 	lateAt  time.Time
@@ -58,10 +59,13 @@ func (w *world) is(flag *bool) bool {
 }
 
 func (w *world) set(flag *bool, value bool) {
+	w.change(func() { *flag, w.lateAt = value, time.Now() })
+}
+
+func (w *world) change(do func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	*flag = value
-	w.lateAt = time.Now()
+	do()
 }
 
 // publish is Pub/Sub.
@@ -135,9 +139,11 @@ func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 		<-r.Context().Done()
 		return nil, errCut
 	}
-	w.mu.Lock()
-	w.service.setLate(w.late && time.Since(w.lateAt) > time.Minute)
-	w.mu.Unlock()
+	w.change(func() {
+		w.service.mu.Lock()
+		defer w.service.mu.Unlock()
+		w.service.late = w.late && time.Since(w.lateAt) > time.Minute
+	})
 	answer := httptest.NewRecorder()
 	done := make(chan struct{})
 	go func() { handler.ServeHTTP(answer, r); close(done) }()
@@ -195,14 +201,23 @@ func (w *world) with(words ...string) (found []string) {
 	return found
 }
 
+// night is a part of a test whose time is its own.
+func night(t *testing.T, name string, do func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, do)
+	})
+}
+
 // until sleeps until a time of the night.
 func until(clock string) {
-	at, err := time.Parse("15:04:05", clock)
+	now := time.Now().UTC()
+	at, err := time.Parse(time.DateTime, now.Format(time.DateOnly+" ")+clock)
 	if err != nil {
 		panic(err)
 	}
-	now := time.Now().UTC()
-	time.Sleep(time.Date(now.Year(), now.Month(), now.Day(), at.Hour(), at.Minute(), at.Second(), 0, time.UTC).Sub(now))
+	time.Sleep(at.Sub(now))
 }
 
 // node sends a sensor's reading.
@@ -276,10 +291,8 @@ func short(now time.Time, sensor int) float64 { return lost(now, sensor, 20) }
 func lost(now time.Time, sensor int, until float64) float64 {
 	minutes := now.Sub(now.Truncate(24 * time.Hour).Add(2 * time.Hour)).Minutes()
 	noise := float64(now.Unix()/30%5) / 100
-	switch {
-	case minutes < 0 || minutes > until:
-		return 23 + noise + float64(sensor)/10
-	default:
-		return min(40, 23+1.2*minutes) + noise + float64(sensor)/10
+	if minutes < 0 || minutes > until {
+		minutes = 0
 	}
+	return min(40, 23+1.2*minutes) + noise + float64(sensor)/10
 }

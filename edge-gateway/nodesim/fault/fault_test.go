@@ -46,20 +46,17 @@ func TestMeasure(t *testing.T) {
 		{"cooling, mended a quarter of an hour ago", fault.Fault{Kind: fault.Cooling, Peak: 8, Constant: 30 * time.Minute}, 75 * time.Minute, 22 + 8*math.Exp(-1), math.NaN()},
 		{"leak", fault.Fault{Kind: fault.Leak, Peak: 3, Constant: 30 * time.Minute}, time.Hour, 22, math.NaN()},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			got := measured(c.fault, c.after)
-			if math.Abs(got.Temperature-c.temperature) > 1e-9 || math.Abs(got.Humidity-c.humidity) > 1e-9 {
-				t.Errorf("%+v, want %g °C and %g %%", got, c.temperature, c.humidity)
-			}
-			water := reading.DewPoint(22, 40)
-			if c.fault.Kind == fault.Leak {
-				water += 3
-			}
-			if dew := reading.DewPoint(got.Temperature, got.Humidity); math.IsNaN(c.humidity) && math.Abs(dew-water) > 0.01 {
-				t.Errorf("dew point %.3f °C, want %.3f", dew, water)
-			}
-		})
+		got := measured(c.fault, c.after)
+		if math.Abs(got.Temperature-c.temperature) > 1e-9 || math.Abs(got.Humidity-c.humidity) > 1e-9 {
+			t.Errorf("%s: %+v, want %g °C and %g %%", c.name, got, c.temperature, c.humidity)
+		}
+		water := reading.DewPoint(22, 40)
+		if c.fault.Kind == fault.Leak {
+			water += 3
+		}
+		if dew := reading.DewPoint(got.Temperature, got.Humidity); math.IsNaN(c.humidity) && math.Abs(dew-water) > 0.01 {
+			t.Errorf("%s: dew point %.3f °C, want %.3f", c.name, dew, water)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package watch
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"coldaisle.dev/shared/incident"
 	"coldaisle.dev/shared/logging/logtest"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/tooltest"
@@ -35,7 +37,8 @@ func TestMail(t *testing.T) {
 	path := configure(t, "https://coldaisle.example.com", "\n  - {name: mail, url: '"+url+"', zone: UTC}\n")
 	steps := must.Get(Load(path, nil))(t).Steps
 	must.Equal(t, "recipients, none of them after the last comma", 3, len(steps))
-	must.Equal(t, "steps", []string{"mail", "mail, recipient 2", "mail, recipient 3"}, []string{steps[0].Name, steps[1].Name, steps[2].Name})
+	names := steps[0].Name + "; " + steps[1].Name + "; " + steps[2].Name
+	must.Equal(t, "the steps' names", "mail; mail, recipient 2; mail, recipient 3", names)
 	m := steps[0].message("start", new(hot(41)))
 	m.Title += "\r\nBcc: mallory@example.com" // a room may be called so
 	if _, err := steps[1].act(t.Context(), "Zurich", m); err == nil || strings.Contains(err.Error(), "hunter22") {
@@ -59,9 +62,8 @@ class Handler(Debugging):
 		_, err := steps[1].act(t.Context(), "Zurich", m)
 		return err == nil
 	})
-	if _, err := steps[0].act(t.Context(), "Zurich", m); err == nil || !strings.Contains(err.Error(), "no such user") {
-		t.Errorf("to nobody: %v", err)
-	}
+	_, err := steps[0].act(t.Context(), "Zurich", m)
+	must.Contain(t, "the error of a mail to nobody", fmt.Sprint(err), "no such user")
 	m.Title = "CRITICAL: Kühlraum: too hot"
 	must.Get(steps[2].act(t.Context(), "Zurich", m))(t)
 	must.Eventually(t, "two mails", func() bool { return strings.Count(received.String(), "END MESSAGE") >= 2 })
@@ -70,10 +72,8 @@ class Handler(Debugging):
 		"Subject: CRITICAL: Hall A: too hot", "To: <ana@example.com>", "Incident 41: https://coldaisle.example.com/incidents/41", "Zurich",
 		"To: <ben@example.com>", "Subject: =?UTF-8?q?", // a header is ASCII
 	)
-	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, "Bcc:") {
-			t.Errorf("a header from a room's name: %s", text)
-		}
+	if strings.Contains(text, "\nBcc:") {
+		t.Errorf("a header from a room's name: %s", text)
 	}
 }
 
@@ -160,9 +160,8 @@ func TestWebhook(t *testing.T) {
 		return err
 	}
 	for _, path := range []string{"/301", "/302", "/303", "/loop"} {
-		if err := act(path); err == nil || !strings.Contains(err.Error(), "it redirects") || len(messages) > 0 {
-			t.Errorf("%s: %v, %d received", path, err, len(messages))
-		}
+		must.Contain(t, "the error of "+path, fmt.Sprint(act(path)), "it redirects")
+		must.Equal(t, "received by "+path, 0, len(messages))
 	}
 	for _, path := range []string{"/", "/307", "/308"} {
 		must.Do(t, act(path))
@@ -186,9 +185,8 @@ func TestFirstMessage(t *testing.T) {
 	defer hook.Close()
 	path := filepath.Join(t.TempDir(), "watch.yaml")
 	answers := Answers{API: api.URL, Name: `The "site"`, Key: "cold_secret", URL: "generic+" + hook.URL + "/hook?template=json"}
-	if _, err := Load(path, nil); err == nil || !strings.Contains(err.Error(), "monitor-gateway watch init") {
-		t.Errorf("before init: %v", err)
-	}
+	_, err := Load(path, nil)
+	must.Contain(t, "the error before init", fmt.Sprint(err), "monitor-gateway watch init")
 	must.Do(t, os.WriteFile(filepath.Join(filepath.Dir(path), "watch.key"), []byte("an earlier key, for everybody"), 0o644))
 	must.Do(t, Init(t.Context(), path, answers, &http.Client{}))
 	must.Equal(t, "heartbeats", []heartbeat{{Name: answers.Name}}, s.beats)
@@ -231,7 +229,8 @@ shutdowns:
 	c := must.Get(Load(path, nil))(t)
 	now := time.Date(2026, 3, 2, 2, 0, 0, 0, time.UTC)
 	var out bytes.Buffer
-	must.Do(t, Doctor(t.Context(), c, &http.Client{}, Question{"Hall A", "too_hot", "critical"}, now, &out))
+	ask := func(q Question) error { return Doctor(t.Context(), c, &http.Client{}, q, now, &out) }
+	must.Do(t, ask(Question{"Hall A", "too_hot", "critical"}))
 	must.Contain(t, "the answer", out.String(),
 		"The API answers.", "The gateway does not answer: ", "CRITICAL: Hall A: too hot", `hall-b: no, its rooms are ["Hall B"]`,
 		"later: at Mon 2026-03-02 08:00:00 CET", "now: at once", "shutdown off: no, the gateway of this machine does not answer",
@@ -240,15 +239,14 @@ shutdowns:
 		t.Error("it wrote a journal")
 	}
 	for _, q := range []Question{{"Hall Z", "too_hot", "critical"}, {"Hall A", "too_loud", "critical"}, {"Hall A", "too_hot", "Critical"}} {
-		if err := Doctor(t.Context(), c, &http.Client{}, q, now, &out); err == nil {
+		if ask(q) == nil {
 			t.Errorf("%v is answered", q)
 		}
 	}
-	must.Contain(t, "without a room", fmt.Sprint(Doctor(t.Context(), c, &http.Client{}, Question{"", "too_hot", "critical"}, now, &out)), "--room")
+	must.Contain(t, "without a room", fmt.Sprint(ask(Question{"", "too_hot", "critical"})), "--room")
 	c.Steps = c.Steps[:1]
-	if err := Doctor(t.Context(), c, &http.Client{}, Question{"Hall A", "too_hot", "critical"}, now, &out); err == nil || err.Error() != "nobody would be told" {
-		t.Errorf("%v", err)
-	}
+	err := ask(Question{"Hall A", "too_hot", "critical"})
+	must.Equal(t, "of one step, for another room", "nobody would be told", fmt.Sprint(err))
 }
 
 // TestNoConnectionIsUsedTwice asks the API and sends to a notification service.
@@ -271,4 +269,151 @@ func TestNoConnectionIsUsedTwice(t *testing.T) {
 		must.Do(t, err)
 	}
 	must.Equal(t, "connections of four requests", int64(4), opened.Load())
+}
+
+// TestRefused has configurations of which one setting is wrong: the error says which, and no secret.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	open := filepath.Join(t.TempDir(), "open")
+	must.Do(t, os.WriteFile(open, []byte("ntfy://secret"), 0o604)) //nolint:gosec // everybody may read it, which is refused
+	must.Do(t, os.Chmod(open, 0o604))                              //nolint:gosec // the same
+	const step = "  - {name: a, command: [/bin/true]}\n"
+	const protected = step + "gateway: /run/live\nshutdowns:\n  - name: d\n"
+	for name, c := range map[string]struct{ steps, want string }{ // the steps begin in line 5
+		"unknown setting":     {"  - {name: a, command: [/bin/true]}\n  - name: b\n    comand: [/bin/true]", "line 7: field comand"},
+		"unknown scheme":      {"  - name: a\n    url: carrier-pigeon://hunter22@coop", "steps 1 url: "},
+		"unusable scheme":     {"  - name: a\n    url: zulip://bot@example.com:hunter22@zulip.example.com/?stream=a&topic=b", "steps 1 url: no notification service understands it: zulip is not usable"},
+		"unknown zone":        {"  - name: a\n    command: [/bin/true]\n    hours: [Mon-Fri 08:00-18:00]\n    zone: Europe/Atlantis", "steps 1 zone: "},
+		"hours without zone":  {"  - name: a\n    command: [/bin/true]\n    hours: [Mon-Fri 08:00-18:00]", "steps 1 zone: "},
+		"hours":               {"  - name: a\n    command: [/bin/true]\n    zone: UTC\n    hours:\n      - Mon 08:00-18:00\n      - Weekend", "steps 1 hours 2: "},
+		"hours twice":         {"  - {name: a, command: [/bin/true], zone: UTC, hours: &h [Weekend]}\n  - name: b\n    command: [/bin/true]\n    zone: UTC\n    hours: *h", "steps 1 hours 1: "},
+		"unknown cause":       {"  - name: a\n    command: [/bin/true]\n    causes: [too_hot, too_loud]", "steps 1 causes 2: "},
+		"unknown severity":    {"  - name: a\n    command: [/bin/true]\n    severity: urgent", "steps 1 severity: "},
+		"unknown room":        {"  - name: a\n    command: [/bin/true]\n    rooms:\n      - Hall A\n      - Hall Z", `steps 1 rooms 2: no room is called "Hall Z"`},
+		"no action":           {"  - name: a\n    after: 10m", "steps 1: must have one action"},
+		"two actions":         {"  - name: a\n    command: [/bin/true]\n    url: logger://", "steps 1: must have one action"},
+		"delay":               {"  - name: a\n    command: [/bin/true]\n    after: soon", "line 7: cannot unmarshal"},
+		"no message an hour":  {"  - name: a\n    command: [/bin/true]\n    at_most: 0", "steps 1 at_most: must be 1 or more"},
+		"same name":           {"  - {name: a, command: [/bin/true]}\n  - {name: a, command: [/bin/true]}", "steps 2 name: "},
+		"no such command":     {"  - name: a\n    command: [/bin/no-such-command]", "steps 1 command: "},
+		"secret for everyone": {"  - name: a\n    url_file: " + open, "steps 1 url_file: "},
+		"no steps":            {"  []", "steps: "},
+		"no gateway":          {step + "shutdowns:\n  - {name: d, room: Hall A, above: 35, for: 10m, stages: [{command: [/bin/true]}]}", "gateway: "},
+		"room of a shutdown":  {protected + "    room: Hall Z\n    above: 35\n    for: 10m\n    stages: [{command: [/bin/true]}]", `shutdowns 1 room: no room is called "Hall Z"`},
+		"a low limit":         {protected + "    room: Hall A\n    above: 20\n    for: 10m\n    stages: [{command: [/bin/true]}]", "shutdowns 1 above: "},
+		"for no time":         {protected + "    room: Hall A\n    above: 35\n    stages: [{command: [/bin/true]}]", "shutdowns 1 for: "},
+		"no stages":           {protected + "    room: Hall A\n    above: 35\n    for: 10m", "shutdowns 1 stages: "},
+		"stages out of order": {protected + "    room: Hall A\n    above: 35\n    for: 10m\n    stages:\n      - {after: 5m, command: [/bin/true]}\n      - {after: 1m, command: [/bin/true]}", "shutdowns 1 stages 2 after: "},
+		"stage's command":     {protected + "    room: Hall A\n    above: 35\n    for: 10m\n    stages:\n      - {name: all}", "shutdowns 1 stages 1 command: "},
+	} {
+		c2, err := Load(configure(t, "http://localhost:1", c.steps), nil)
+		if err == nil {
+			err = c2.resolve(map[int64]string{1: "Hall A", 2: "Hall B"})
+		}
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hunter22") {
+			t.Errorf("%s: error %v, want %s", name, err, c.want)
+		}
+	}
+}
+
+// TestDue has delays and hours: who is asleep by the step's hours is told when they begin.
+func TestDue(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ hours, now, want string }{
+		{"", "2026-03-02T02:00:00Z", "2026-03-02T02:10:00Z"},
+		{"Mon-Fri 08:00-18:00", "2026-03-02T02:00:00Z", "2026-03-02T07:00:00Z"}, // Monday in Zurich, winter
+		{"Mon-Fri 08:00-18:00", "2026-03-27T16:55:00Z", "2026-03-30T06:00:00Z"}, // over a weekend, into summer
+		{"Fri-Mon 22:00-06:00", "2026-03-03T04:00:00Z", "2026-03-03T04:10:00Z"}, // Monday's night ends on Tuesday
+		{"Sun 00:00-24:00", "2026-03-01T22:49:59.5Z", "2026-03-01T22:59:59.5Z"}, // to the last second
+		{"Sun 00:00-24:00", "2026-03-01T22:50:00Z", "2026-03-07T23:00:00Z"},     // and not longer
+	} {
+		s := Step{After: 10 * time.Minute, zone: must.Get(time.LoadLocation("Europe/Zurich"))(t)}
+		if c.hours != "" {
+			s.hours = []hours{must.Get(parseHours(c.hours))(t)}
+		}
+		now := must.Get(time.Parse(time.RFC3339, c.now))(t)
+		must.Equal(t, c.hours+" at "+c.now, c.want, s.due(now).UTC().Format(time.RFC3339Nano))
+	}
+}
+
+// TestFlood has more messages than a step may send in an hour: what is critical comes first, and
+// the rest is one digest.
+func TestFlood(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 2, 0, 0, 0, time.UTC)
+	s := newState()
+	steps := []Step{{Name: "a", AtMost: new(2), zone: time.UTC}}
+	for id := range int64(6) {
+		i := hot(id + 1)
+		i.Severity = incident.Warning
+		s.apply(steps, Change{Event: incident.EventStarted, Calls: true, IncidentID: i.ID, Incident: &i}, now)
+	}
+	critical := hot(6)
+	s.apply(steps, Change{Event: incident.EventWorse, Calls: true, IncidentID: 6, Incident: &critical}, now)
+	var sent [][]int64
+	for n := 0; n < 10 && len(s.Queue) > 0; n++ {
+		batch, wait := s.next(&steps[0], nil, now)
+		if batch == nil {
+			must.Equal(t, "wait", time.Hour, wait)
+			now = now.Add(time.Hour)
+			continue
+		}
+		var ids []int64
+		for _, j := range batch {
+			ids = append(ids, j.ID)
+		}
+		sent = append(sent, ids)
+		s.sent("a", batch, true, now)
+	}
+	must.Equal(t, "messages", [][]int64{{6}, {7}, {1, 2, 3, 4, 5}}, sent)
+	s.sent("a", []job{{}}, false, now.Add(time.Hour))
+	must.Equal(t, "last success, before what was given up", now, s.Succeeded)
+}
+
+// TestDrillMessageSaysDrill also has an expected incident: nobody may mistake either for a fire.
+func TestDrillMessageSaysDrill(t *testing.T) {
+	t.Parallel()
+	for want, change := range map[string]func(*Incident){
+		"CRITICAL: Hall A: too hot": same, "DRILL, CRITICAL: Hall A: too hot": func(i *Incident) { i.Drill = true },
+		"CRITICAL expected: Hall A: too hot":         func(i *Incident) { i.Phase = "expected" },
+		"CRITICAL: Hall A: too hot (judged on site)": func(i *Incident) { i.OnSite = true },
+	} {
+		told := hot(1)
+		change(&told)
+		must.Equal(t, "title", want, message("start", &told).Title)
+	}
+}
+
+// TestCommand has a command that hears all, one that leaves a process behind, one that writes much,
+// one that hangs, and one that is interrupted by the end of the watch.
+func TestCommand(t *testing.T) {
+	t.Parallel()
+	m := message("start", new(hot(41)))
+	m.Room, m.ID = "Hall\nA", 7
+	s := Step{Command: []string{"/bin/sh", "-c", `echo "$COLDAISLE_ROOM|$COLDAISLE_INCIDENT|$COLDAISLE_ID|$0"; cat`, "$(id)"}, Timeout: time.Minute}
+	output := must.Get(s.act(t.Context(), "site", m))(t)
+	if !strings.HasPrefix(output, "Hall A|41|7|$(id) {") || !strings.Contains(output, `"room":"Hall\nA"`) {
+		t.Errorf("output %q", output)
+	}
+	began := time.Now()
+	leaves := Step{Command: []string{"/bin/sh", "-c", "sleep 100 & echo sent"}, Timeout: time.Minute}
+	must.Equal(t, "what it wrote", "sent", must.Get(leaves.act(t.Context(), "site", m))(t))
+	if waited := time.Since(began); waited > 90*time.Second {
+		t.Errorf("the process that it left was waited for, for %v", waited)
+	}
+	talks := Step{Command: []string{"/bin/sh", "-c", "echo failed; yes 2>&1 | head -c 20000000; exit 3"}, Timeout: time.Minute}
+	if output, err := talks.act(t.Context(), "site", m); err == nil || !strings.HasPrefix(output, "failed y y") || len(output) > maxOutput {
+		t.Errorf("%d bytes of output: %v", len(output), err)
+	}
+	var kept head
+	must.Equal(t, "written", int64(3*maxOutput), must.Get(io.Copy(&kept, strings.NewReader(strings.Repeat("y", 3*maxOutput))))(t))
+	must.Equal(t, "kept", maxOutput, len(kept))
+	hangs := Step{Command: []string{"/bin/sh", "-c", "sleep 3600 & wait"}, Timeout: 100 * time.Millisecond}
+	_, err := hangs.act(t.Context(), "site", m) // else it ends with the tests
+	must.Contain(t, "the error of one that hangs", fmt.Sprint(err), "longer than 100ms")
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if _, err := s.act(ended, "site", m); err == nil || strings.Contains(err.Error(), "longer than") {
+		t.Errorf("as the watch ends: %v", err)
+	}
 }
