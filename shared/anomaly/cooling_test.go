@@ -356,9 +356,8 @@ func TestTogether(t *testing.T) {
 	for _, n := range silent[1:] { // heard by another instance, which knows their windows
 		*n = anomaly.Live{Heard: noon()}
 	}
-	if m, _ := anomaly.Together(noon(), silent); !math.IsNaN(float64(m.Level)) {
-		t.Errorf("one of four speaks for the room: %+v", m)
-	}
+	m, _ := anomaly.Together(noon(), silent)
+	must.Equal(t, "one of four speaks for the room", float32(math.NaN()), m.Level, near(0))
 }
 
 // weeks is the air of a place that swings by so much each day, and rises at most by that.
@@ -473,9 +472,8 @@ func TestCoolingOnTheFirstDay(t *testing.T) {
 		{hours, 8 * time.Hour, moves(1.45, 22), moves(1.55, 22)},
 	} {
 		for want, m := range map[bool]anomaly.Moves{false: at.none, true: at.alarm} {
-			if told, ok := at.c.Cooling("n", "r", noon().Add(at.after), m, m, 4); ok != want {
-				t.Errorf("%v: %+v, told %v", m, told, ok)
-			}
+			_, told := at.c.Cooling("n", "r", noon().Add(at.after), m, m, 4)
+			must.Equal(t, fmt.Sprintf("%v is told", m), want, told)
 		}
 	}
 	// After two days they are 1.5 · 120/168, of which the floor is more, and the past counts for an eighth more.
@@ -495,17 +493,15 @@ func TestNightlyFailureIsNotLearned(t *testing.T) {
 	}
 	night := anomaly.Moves{Change: [4]float32{1, 2, 4, 6}, Level: 22}
 	at := noon().Add(14 * time.Hour)
-	if told, ok := roomOf(air).Cooling("n", "r", at, night, night, 4); !ok || told.Cause != "cooling" {
-		t.Errorf("after thirteen nights: %+v", told)
-	}
+	told, _ := roomOf(air).Cooling("n", "r", at, night, night, 4)
+	must.Equal(t, "after thirteen nights", "cooling", told.Cause)
 	for i := range air { // as at a site that always did so
 		if c := &air[i]; c.Start.Hour() == 2 {
 			c.Rise = [4]float32{1, 2, 4, 6}
 		}
 	}
-	if told, ok := roomOf(air).Cooling("n", "r", at, night, night, 4); ok {
-		t.Errorf("what it always did: %+v", told)
-	}
+	told, _ = roomOf(air).Cooling("n", "r", at, night, night, 4)
+	must.Equal(t, "what it always did", "", told.Reason)
 }
 
 // A change is learned in the first week, and later where it is of three degrees or a fifth more than
@@ -556,15 +552,12 @@ func TestCoolingIsJudgedByTheHour(t *testing.T) {
 	}{{7, 6, 7, 7}, {6, 6, 7, 7}, {8, 6, 7, 7}, {9, 1.5, 3.71, 1.5}, {5, 1.5, 3.71, 1.5}, {20, 1.5, 3.71, 1.5}} {
 		for _, more := range []float32{-0.05, 0.05} {
 			now := noon().Truncate(24 * time.Hour).Add(time.Duration(at.hour) * time.Hour)
-			if told, ok := c.Cooling("n", "r", now, moves(at.room+more, 22), moves(at.room+more, 22), 4); ok != (more > 0) {
-				t.Errorf("a room at %d by %.2f °C: %+v", at.hour, at.room+more, told)
-			}
-			if told, ok := c.Cooling("n", "r", now, moves(at.node+more, 22), moves(0, 22), 4); ok != (more > 0) {
-				t.Errorf("a node at %d by %.2f °C: %+v", at.hour, at.node+more, told)
-			}
-			if told, ok := alone.Cooling("n", "r", now, moves(at.alone+more, 22), nobody, 0); ok != (more > 0) {
-				t.Errorf("a node alone at %d by %.2f °C: %+v", at.hour, at.alone+more, told)
-			}
+			_, told := c.Cooling("n", "r", now, moves(at.room+more, 22), moves(at.room+more, 22), 4)
+			must.Equal(t, fmt.Sprintf("a room at %d by %.2f °C", at.hour, at.room+more), more > 0, told)
+			_, told = c.Cooling("n", "r", now, moves(at.node+more, 22), moves(0, 22), 4)
+			must.Equal(t, fmt.Sprintf("a node at %d by %.2f °C", at.hour, at.node+more), more > 0, told)
+			_, told = alone.Cooling("n", "r", now, moves(at.alone+more, 22), nobody, 0)
+			must.Equal(t, fmt.Sprintf("a node alone at %d by %.2f °C", at.hour, at.alone+more), more > 0, told)
 		}
 	}
 }
