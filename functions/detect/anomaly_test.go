@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"coldaisle.dev/functions/detect"
 	"coldaisle.dev/shared/features"
 	"coldaisle.dev/shared/incident"
@@ -105,13 +107,9 @@ func TestPredictions(t *testing.T) {
 	n := kept.all[at]
 	i := slices.IndexFunc(of, func(r reading.Reading) bool { return r.MessageID == n.MessageID })
 	want := of[i-1].Temperature + (of[i].Temperature-of[i-1].Temperature)*20/30
-	if math.Abs(*n.ActualTemperature-want) > 0.02 {
-		t.Errorf("measured %v, want %v", *n.ActualTemperature, want)
-	}
+	must.Equal(t, "measured", want, *n.ActualTemperature, cmpopts.EquateApprox(0, 0.02))
 	predicted, _, _ := live.pair.Forecaster.Forecast(messages[i-1].Recent, messages[i-1].Reading, learn.Horizon)
-	if math.Abs(*n.PredictedTemperature-predicted) > 0.02 {
-		t.Errorf("predicted %v, want %v", *n.PredictedTemperature, predicted)
-	}
+	must.Equal(t, "predicted", predicted, *n.PredictedTemperature, cmpopts.EquateApprox(0, 0.02))
 
 	// Another instance decides alike, and a database that is unavailable is no answer.
 	second := &fakePredictions{err: errors.New("away")}
@@ -122,9 +120,7 @@ func TestPredictions(t *testing.T) {
 			refused++
 		}
 	}
-	if refused != len(kept.all) || len(second.all) != len(kept.all) {
-		t.Errorf("%d of %d predictions refused", refused, len(kept.all))
-	}
+	must.Equal(t, "predictions refused, and tried", [2]int{len(kept.all), len(kept.all)}, [2]int{refused, len(second.all)})
 
 	// The database is asked no more about what cannot be drawn.
 	third := &fakePredictions{probability: 0.1}
@@ -153,9 +149,7 @@ func TestDenseSeriesAreForecast(t *testing.T) {
 		forecasts++
 		// Every 5 s: the reading 20 s after the one four before is this one.
 		i := slices.IndexFunc(of, func(r reading.Reading) bool { return r.MessageID == n.MessageID })
-		if math.Abs(*n.ActualTemperature-of[i].Temperature) > 0.1 {
-			t.Errorf("measured %v, want %v", *n.ActualTemperature, of[i].Temperature)
-		}
+		must.Equal(t, "measured", of[i].Temperature, *n.ActualTemperature, cmpopts.EquateApprox(0, 0.1))
 	}
 	if forecasts < 100 {
 		t.Errorf("%d forecasts in %d predictions", forecasts, len(kept.all))

@@ -55,9 +55,7 @@ func FuzzMixedReadings(f *testing.F) {
 				}
 			}
 		}
-		if dropped.Len() > 0 {
-			t.Error(dropped.String())
-		}
+		must.Equal(t, "findings that are invalid", "", dropped.String())
 		for _, n := range kept.all {
 			for _, value := range []*float64{n.Score, n.PredictedTemperature, n.PredictedHumidity, n.ActualTemperature, n.ActualHumidity} {
 				if value != nil && (math.IsNaN(*value) || math.IsInf(*value, 0)) {

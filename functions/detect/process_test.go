@@ -68,7 +68,6 @@ func TestProcess(t *testing.T) {
 	must.Equal(t, p.Output(), 0, p.Terminate())
 	must.Contain(t, "the log", p.Output(), `"alerts_published":3`, `"readings_judged":4`, `"readings_ignored":1`, `"messages_dead_lettered":1`)
 	status, written := functiontest.Exits(t, program, "FUNCTION_TARGET=detect", "PROJECT_ID=p", "DEAD_LETTER_TOPIC=d", "DATABASE_URL=postgres://x", "MAX_ALLOWED_TEMP=hot")
-	if status != 1 || !strings.Contains(written, "MAX_ALLOWED_TEMP is not a valid number") {
-		t.Errorf("exit %d: %s", status, written)
-	}
+	must.Equal(t, "exit status", 1, status)
+	must.Contain(t, "what it says", written, "MAX_ALLOWED_TEMP is not a valid number")
 }
