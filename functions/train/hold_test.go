@@ -2,7 +2,6 @@ package train
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -33,19 +32,11 @@ func TestClaimIsRenewed(t *testing.T) {
 	})
 	must.Do(t, context.Cause(held))
 	set("attempts = attempts + 1") // as another's claim
-	select {
-	case <-held.Done():
-	case <-time.After(3 * time.Minute):
-		t.Fatal("a claim that is lost goes on")
-	}
-	if cause := context.Cause(held); !errors.Is(cause, store.ErrRunEnded) {
-		t.Error(cause)
-	}
+	must.Eventually(t, "a claim that is lost ends", func() bool { return held.Err() != nil })
+	must.Fail(t, "a claim that is lost", context.Cause(held), store.ErrRunEnded)
 	release()
 
 	held, release = renewClaim(t.Context(), runs, claim, time.Hour)
 	release()
-	if cause := context.Cause(held); !errors.Is(cause, context.Canceled) {
-		t.Errorf("released: %v", cause)
-	}
+	must.Fail(t, "released", context.Cause(held), context.Canceled)
 }
