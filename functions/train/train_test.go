@@ -61,10 +61,7 @@ func newFixture(t *testing.T, readings int) *fixture {
 	clock := func() time.Time { return p.now }
 	p.table = pgreadings.New(p.pool, nil, clock)
 	p.customer, p.room = p.newCustomer("annaanna", "n1")
-	var err error
-	if p.server, err = fakestorage.NewServerWithOptions(fakestorage.Options{Scheme: "http", Host: "127.0.0.1"}); err != nil {
-		t.Fatal(err)
-	}
+	p.server = must.Get(fakestorage.NewServerWithOptions(fakestorage.Options{Scheme: "http", Host: "127.0.0.1"}))(t)
 	t.Cleanup(p.server.Stop)
 	p.server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: "models"})
 	p.bucket = must.Get(modelstore.Open(t.Context(), "models", option.WithEndpoint(p.server.URL()+"/storage/v1/"), option.WithoutAuthentication()))(t)
