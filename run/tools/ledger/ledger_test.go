@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -18,7 +19,6 @@ import (
 	"coldaisle.dev/shared/pgtest"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings/pgreadings"
-	"coldaisle.dev/shared/store/accounts"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
@@ -80,6 +80,8 @@ func TestLedger(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pool := pgtest.New(t)
+			pgtest.NewStores(pool).Owner(t, "customer1", "rack-1")
+			must.Get(pool.Exec(t.Context(), `UPDATE open_holds SET held_from = '-infinity'`))(t) // the reading is older
 			now := began
 			l := ledger.New(func(string) alert.Thresholds { return alert.Defaults() }, func() time.Time { return now })
 			client := &http.Client{Transport: tick{l.Transport(&gateway{c.answers}), &now}}
@@ -94,10 +96,7 @@ func TestLedger(t *testing.T) {
 				must.Do(t, pgreadings.New(pool, nil, time.Now).Append(t.Context(), []reading.Reading{r}))
 				raise(t, pool, r, !c.noAlert, c.humid)
 			}
-			err := l.Close(t.Context(), pool)
-			if (err == nil) != (c.wantErr == "") || err != nil && !strings.Contains(err.Error(), c.wantErr) {
-				t.Errorf("error %v, want %q", err, c.wantErr)
-			}
+			must.Contain(t, "the error", fmt.Sprint(l.Close(t.Context(), pool)), cmp.Or(c.wantErr, "<nil>"))
 			must.Equal(t, "", c.want, l.Sum())
 		})
 	}
@@ -128,20 +127,11 @@ func post(t *testing.T, client *http.Client, age int) {
 func raise(t *testing.T, pool *pgxpool.Pool, r reading.Reading, hot, humid bool) {
 	t.Helper()
 	s := pgtest.NewStores(pool)
-	if _, err := s.CreateCustomer(t.Context(), accounts.NewCustomer{Email: "a@example.com", Username: "customer1", PasswordHash: "x"}); err == nil {
-		room := must.Get(s.CreateRoom(t.Context(), 1, "room"))(t)
-		must.Get(s.CreateSensor(t.Context(), 1, accounts.NewSensor{ID: r.NodeID, Name: "n", Type: "T", RoomID: room.ID}))(t)
-		if _, err := pool.Exec(t.Context(), `UPDATE open_holds SET held_from = '-infinity'`); err != nil { // the reading is older
-			t.Fatal(err)
-		}
-	}
 	for kind, wanted := range map[alert.Type]bool{alert.Temperature: hot, alert.Humidity: humid} {
 		if !wanted {
 			continue
 		}
 		event := alert.Event{NodeID: r.NodeID, MessageID: r.MessageID, Time: r.Time, Type: kind, Value: 60, Threshold: 50, Temperature: 60, Humidity: 40}
-		if _, err := s.InsertAlert(t.Context(), event); err != nil {
-			t.Fatal(fmt.Errorf("alert: %w", err))
-		}
+		must.Get(s.InsertAlert(t.Context(), event))(t)
 	}
 }
