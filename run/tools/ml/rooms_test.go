@@ -234,9 +234,7 @@ func recorded(t *testing.T) []trial.Track {
 		t.Skip(err)
 	}
 	nodes, _, err := load([]string{path}, t.Output())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return trial.Recorded(nodes)
 }
 
@@ -307,9 +305,7 @@ func TestLaboratoryRecall(t *testing.T) {
 	real, likeness := recorded(t), simulated(1, true)
 	recall := func(tracks []trial.Track, seed uint64) float64 {
 		var out strings.Builder
-		if err := (sowing{seed: seed, part: string(trial.Tuning), past: 2, each: 8}).measure(t.Context(), tracks, &out); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, (sowing{seed: seed, part: string(trial.Tuning), past: 2, each: 8}).measure(t.Context(), tracks, &out))
 		all := regexp.MustCompile(`\| all \| \d+ \| ([\d.]+) `).FindStringSubmatch(out.String())
 		if all == nil {
 			t.Fatal(out.String())
