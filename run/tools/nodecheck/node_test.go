@@ -204,9 +204,7 @@ func TestNodeRegistersMeasuresAndBeats(t *testing.T) {
 			t.Errorf("reading %d came %s after the one before, want 30 s", i, r.Time.Sub(readings[i-1].Time))
 		}
 	}
-	if len(readings) != 10 || len(ids) != 10 {
-		t.Errorf("%d readings with %d ids in 5 minutes, want 10 with 10", len(readings), len(ids))
-	}
+	must.Equal(t, "readings, and their ids, in 5 minutes", [2]int{10, 10}, [2]int{len(readings), len(ids)})
 	if beats := s.on("heartbeat"); len(beats) < 5 || len(beats) > 7 {
 		t.Errorf("%d heartbeats in 5 minutes, want one each 45 s", len(beats))
 	}
@@ -358,9 +356,7 @@ func TestNodeSendsNothingUntrue(t *testing.T) {
 			if got := len(s.on("message")); got < 5 || got > 7 {
 				t.Errorf("%d readings in 4 minutes of which the sensor worked 3, want 6", got)
 			}
-			if !strings.Contains(console, c.console) {
-				t.Errorf("the console does not say %q:\n%s", c.console, console)
-			}
+			must.Contain(t, "the console", console, c.console)
 		})
 	}
 }
@@ -508,9 +504,7 @@ func TestNodeFollowsTheNameToTheStandby(t *testing.T) {
 				return answer, on
 			}, "\nGATEWAY = \"Monitor-Gateway.LOCAL\"\nPORT = "+port+"\n", network.serve(t))
 			first, second := s.stored(), other.stored()
-			if len(first) != 10 || len(second) != 10 {
-				t.Errorf("%d readings at the first gateway and %d at the standby, want 10 and 10", len(first), len(second))
-			}
+			must.Equal(t, "readings at the first gateway and at the standby", [2]int{10, 10}, [2]int{len(first), len(second)})
 		})
 	}
 }
