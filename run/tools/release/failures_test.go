@@ -96,11 +96,7 @@ func TestFailedSmokeTest(t *testing.T) {
 	c, folders := released(t, first)
 	r := c.begin(t, "b1", pipeline("api:2-ill", "ingest:2", "detect:1"), folders)
 	fix := func(function string) func() {
-		return func() {
-			if err := c.deploy(function, "hot fix of "+function, "", ""); err != nil {
-				t.Error(err)
-			}
-		}
+		return func() { must.Do(t, c.deploy(function, "hot fix of "+function, "", "")) }
 	}
 	// What this release's apply did not begin to change is not its own, whenever it changed.
 	r.want(false, pipeline("api:1", "hot fix of ingest", "hot fix of detect").live(), map[string]func(){"apply": fix("detect"), "smoke": fix("ingest")})
@@ -145,9 +141,7 @@ func TestEveryAnswerMayBeLost(t *testing.T) {
 	t.Parallel()
 	f := newFailing(t, true)
 	_, _, _, good, commands := f.play(0)
-	if !good {
-		t.Fatal("no command failed, and the release did")
-	}
+	must.Equal(t, "the release succeeds where no command fails", true, good)
 	seen := 0
 	for i, command := range commands {
 		if regexp.MustCompile(`^(gcloud (storage (cp|rm)|run jobs (update|execute)|run services update-traffic|pubsub topics publish)|terraform apply)\b`).MatchString(command) {

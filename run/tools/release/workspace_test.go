@@ -154,6 +154,14 @@ func (r *release) run(image, script string) error {
 	return c.Run()
 }
 
+// does runs a command as a person does, which must succeed.
+func (r *release) does(command string) {
+	r.t.Helper()
+	if err := r.run(ownMachine, "#!/usr/bin/env bash\n"+command); err != nil {
+		r.t.Fatalf("%s: %v\n%s", command, err, r.log.String())
+	}
+}
+
 // play does as Cloud Build does: a step that fails ends the build unless it may
 // fail. before are called before the step of that name. It reports whether the
 // build succeeded.
