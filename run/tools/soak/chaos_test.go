@@ -162,11 +162,7 @@ func (env *environment) send() {
 // until waits until something is so.
 func (env *environment) until(what string, done func() bool) {
 	env.t.Helper()
-	for deadline := time.Now().Add(5 * time.Minute); !done(); sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			env.t.Fatalf("waited in vain until %s: %s", what, env.stats())
-		}
-	}
+	must.Eventually(env.t, what, done)
 }
 
 // folder returns a temporary folder that the database's account may traverse.
@@ -209,9 +205,7 @@ func (env *environment) observe(done func() bool) (accepted int64) {
 	sleep(6 * time.Second)
 	env.until("posts are accepted", func() bool { return env.stats().Accepted > before.Accepted && done() })
 	after := env.stats()
-	if failed := after.Failed - before.Failed; failed > 0 {
-		env.t.Errorf("%d posts of nodes failed", failed)
-	}
+	must.Equal(env.t, "posts of nodes that failed", int64(0), after.Failed-before.Failed)
 	return after.Accepted - before.Accepted
 }
 

@@ -40,9 +40,7 @@ func databaseGone(t scenarioTest) string {
 	refused := 500
 	env.until("the API says that it fails", func() bool { return env.call(alertsPath) == refused })
 	sleep(5 * time.Second)
-	if failed := env.stats().Failed - before.Failed; failed > 0 {
-		t.Errorf("%d posts of nodes failed without a database", failed)
-	}
+	must.Equal(t, "posts of nodes that failed without a database", int64(0), env.stats().Failed-before.Failed)
 	must.Do(t, env.cluster.Database.Recover(t.Context()))
 	after := env.waitRecovered(alertsPath)
 	return fmt.Sprintf("API %d, recovered after %.1f s; %s", refused, after.Seconds(), exact(env.end()))
@@ -96,9 +94,7 @@ func databaseFull(t scenarioTest) string {
 	// Until it shows: a page or two may still be free.
 	env.until("messages are refused", func() bool { return env.cluster.queue.Counts().Refused > 20 })
 	sleep(2 * time.Second)
-	if failed := env.stats().Failed - before.Failed; failed > 0 {
-		t.Errorf("%d posts of nodes failed while the database's disk was full", failed)
-	}
+	must.Equal(t, "posts of nodes that failed while the disk was full", int64(0), env.stats().Failed-before.Failed)
 	free()
 	env.until("readings are stored though the disk was full", func() bool {
 		select {
@@ -186,11 +182,7 @@ func clockJump(t scenarioTest) string {
 	var clock settableClock
 	s, err := system.Start(t.Context(), system.Options{DataDir: folder(t.T), Clock: clock.now, Log: logging.Discard()})
 	pgtest.SkipUnlessAvailable(t, err)
-	t.Cleanup(func() {
-		if err := s.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Do(t, s.Stop()) })
 	var series bytes.Buffer
 	_, _ = series.WriteString("node_id,timestamp,temperature,humidity\n")
 	for i := range 500 {
@@ -284,9 +276,7 @@ func halfOpen(t scenarioTest) string {
 	}
 	took := time.Since(began)
 	env.until("their files are closed", func() bool { return openFiles(t.T, gateway) <= before+30 })
-	if failed := env.stats().Failed - start.Failed; failed > 0 {
-		t.Errorf("%d posts of others failed meanwhile", failed)
-	}
+	must.Equal(t, "posts of others that failed meanwhile", int64(0), env.stats().Failed-start.Failed)
 	return fmt.Sprintf("%d dropped within %.0f s; %s", many, took.Seconds(), exact(env.end()))
 }
 
