@@ -28,7 +28,6 @@ import (
 	"coldaisle.dev/shared/push"
 	"coldaisle.dev/shared/reading"
 	"coldaisle.dev/shared/readings/bqreadings/bqtest"
-	"coldaisle.dev/shared/store/accounts"
 	"coldaisle.dev/shared/wire"
 )
 
@@ -43,11 +42,7 @@ func size(t *testing.T) int {
 	if text == "" {
 		return 600
 	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatalf("REDELIVERY_READINGS: %v", err)
-	}
-	return n
+	return must.Get(strconv.Atoi(text))(t)
 }
 
 // TestRedelivery sends readings through ingest, detect and storealert, each a
@@ -192,19 +187,13 @@ func checkAlerts(t *testing.T, pool *pgxpool.Pool, customer int64, due map[strin
 func nodes(t *testing.T, pool *pgxpool.Pool) (customer int64) {
 	t.Helper()
 	s := pgtest.NewStores(pool)
-	c := must.Get(s.CreateCustomer(t.Context(), accounts.NewCustomer{Email: "a@example.com", Username: "customer1", PasswordHash: "x"}))(t)
-	room := must.Get(s.CreateRoom(t.Context(), c.ID, "room"))(t)
-	for _, id := range append(owned(), "deleted") {
-		must.Get(s.CreateSensor(t.Context(), c.ID, accounts.NewSensor{ID: id, Name: id, Type: "T", RoomID: room.ID}))(t)
-	}
-	must.Do(t, s.DeleteSensor(t.Context(), c.ID, "deleted"))
+	customer, _ = s.Owner(t, "customer1", append(owned(), "deleted")...)
+	must.Do(t, s.DeleteSensor(t.Context(), customer, "deleted"))
 	// What is published may be older than the sensors.
-	for _, statement := range []string{`UPDATE open_holds SET held_from = '-infinity'`, `DELETE FROM node_state`} {
-		must.Get(pool.Exec(t.Context(), statement))(t)
-	}
+	must.Get(pool.Exec(t.Context(), `UPDATE open_holds SET held_from = '-infinity'; DELETE FROM node_state`))(t)
 	temperature, humidity := 45.0, 55.0
-	must.Get(s.SetThresholds(t.Context(), c.ID, &temperature, &humidity))(t)
-	return c.ID
+	must.Get(s.SetThresholds(t.Context(), customer, &temperature, &humidity))(t)
+	return customer
 }
 
 func owned() []string {

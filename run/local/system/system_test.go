@@ -45,11 +45,7 @@ func start(t *testing.T, change func(*system.Options)) *system.System {
 		change(&options)
 	}
 	s := must.Get(system.Start(t.Context(), options))(t)
-	t.Cleanup(func() {
-		if err := s.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Do(t, s.Stop()) })
 	return s
 }
 
