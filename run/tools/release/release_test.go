@@ -94,8 +94,7 @@ func stalePlan(t *testing.T, c *cloud, folders map[string]string) {
 			t.Fatal(err, byHand.log.String())
 		}
 	}})
-	r.says("Saved plan is stale")
-	r.says("API and functions were not changed.")
+	r.says("Saved plan is stale", "API and functions were not changed.")
 }
 
 // TestComponentsComeAndGo adds a component, which needs rights as a user whom the apply makes,

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -207,21 +206,15 @@ func (r *release) want(good bool, live map[string]string, before map[string]func
 	}
 }
 
-func (r *release) says(text string) {
+func (r *release) says(texts ...string) {
 	r.t.Helper()
-	if !strings.Contains(r.log.String(), text) {
-		r.t.Errorf("build %s says nothing of %q:\n%s", r.id, text, r.log.String())
-	}
+	must.Contain(r.t, "what build "+r.id+" says", r.log.String(), texts...)
 }
 
 // await waits until the log has a text.
 func (r *release) await(text string) {
 	r.t.Helper()
-	for deadline := time.Now().Add(5 * time.Minute); !strings.Contains(r.log.String(), text); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			r.t.Fatalf("build %s says nothing of %q:\n%s", r.id, text, r.log.String())
-		}
-	}
+	must.Eventually(r.t, "build "+r.id+" says "+text, func() bool { return strings.Contains(r.log.String(), text) })
 }
 
 // firstReleases make the cloud in which a version was released, once each.
