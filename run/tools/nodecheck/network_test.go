@@ -213,12 +213,9 @@ const heap = "38wK"
 func TestNodeNeedsLittleMemory(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.fail = func(_ int, r request) (int, string) {
-		if r.After > time.Minute && r.After < 65*time.Minute {
-			return 503, `<html>` + strings.Repeat("x", 5000)
-		}
-		return 0, ""
-	}
+	s.failWhen(503, `<html>`+strings.Repeat("x", 5000), func(_ int, r request) bool {
+		return r.After > time.Minute && r.After < 65*time.Minute
+	})
 	console := power(t, s.until(80*time.Minute, nil), s.serve(), "HEAP="+heap)
 	if got := len(s.stored()); got < 150 || strings.Contains(console, "memory") {
 		t.Errorf("%d readings of 80 minutes are stored, want 150:\n%s", got, console)
