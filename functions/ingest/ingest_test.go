@@ -96,18 +96,15 @@ func TestProbe(t *testing.T) {
 		"of an open gateway":     {fixedOrigin{NodeID: "coldaisle.probe", Time: published.Add(-time.Hour)}, []time.Time{published}},
 		"of an enrolled gateway": {fixedOrigin{NodeID: "coldaisle.probe", Channel: 7, Time: published}, nil},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var states keptProbes
-			var log bytes.Buffer
-			clock := func() time.Time { return published.Add(1500 * time.Millisecond) }
-			step := ingest.New(c.from, &states, &fakeReadings{}, coalesce.Wait{}, clock, logging.New(&log, slog.LevelInfo, ""), nil)
-			must.Do(t, step.Handle(t.Context(), push.Message{PublishTime: published}))
-			must.Equal(t, "kept", c.want, states.published)
-			// What terraform/modules/monitoring/objectives.tf looks for.
-			logged := strings.Contains(log.String(), `"message":"probe readable","lateness_s":1.5`)
-			must.Equal(t, log.String(), c.want != nil, logged)
-		})
+		var states keptProbes
+		var log bytes.Buffer
+		clock := func() time.Time { return published.Add(1500 * time.Millisecond) }
+		step := ingest.New(c.from, &states, &fakeReadings{}, coalesce.Wait{}, clock, logging.New(&log, slog.LevelInfo, ""), nil)
+		must.Do(t, step.Handle(t.Context(), push.Message{PublishTime: published}))
+		must.Equal(t, "kept "+name, c.want, states.published)
+		// What terraform/modules/monitoring/objectives.tf looks for.
+		logged := strings.Contains(log.String(), `"message":"probe readable","lateness_s":1.5`)
+		must.Equal(t, name+": it is logged: "+log.String(), c.want != nil, logged)
 	}
 }
 
@@ -177,15 +174,12 @@ func TestIngest(t *testing.T) {
 		"the probe":                    {data: scheduled, fails: errAway},
 		"a probe that is not kept":     {data: scheduled, away: errAway, refused: true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			table := fakeReadings{err: c.fails}
-			step := ingest.New(from, fakeMetadata{c.away, map[string]error{"gone": nil, "untold": errAway}}, &table, coalesce.Wait{}, time.Now, logging.Discard(), nil)
-			err := step.Handle(t.Context(), push.Message{ID: "1", Data: []byte(c.data), PublishTime: published})
-			refused := [2]bool{err != nil, push.IsPermanent(err)}
-			must.Equal(t, fmt.Sprintf("refused, and for good: %v", err), [2]bool{c.refused, c.permanent}, refused)
-			must.Equal(t, "stored", c.want, table.rows)
-		})
+		table := fakeReadings{err: c.fails}
+		step := ingest.New(from, fakeMetadata{c.away, map[string]error{"gone": nil, "untold": errAway}}, &table, coalesce.Wait{}, time.Now, logging.Discard(), nil)
+		err := step.Handle(t.Context(), push.Message{ID: "1", Data: []byte(c.data), PublishTime: published})
+		refused := [2]bool{err != nil, push.IsPermanent(err)}
+		must.Equal(t, fmt.Sprintf("%s is refused, and for good: %v", name, err), [2]bool{c.refused, c.permanent}, refused)
+		must.Equal(t, name+" is stored", c.want, table.rows)
 	}
 }
 

@@ -417,25 +417,22 @@ func TestCoolingIsJudgedByThePast(t *testing.T) {
 		{"as hot as is not told", 0.1, moves(0, 23.5), moves(0, 23.5), ""},
 		{"as cold as is not told", 0.1, moves(0, 20.5), moves(0, 20.5), ""},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			// a fall in the past is as large as the rise
-			air := weeks(28, calm, c.rise)
-			for i := range air {
-				air[i].Fall = air[i].Rise
-			}
-			told, ok := roomOf(air).Cooling("n", "r", noon(), c.own, c.together, 4)
-			if ok != (c.want != "") || !strings.HasPrefix(told.Reason, c.want) {
-				t.Fatalf("%+v, want %q", told, c.want)
-			}
-			by := float64(c.own.Change[0])
-			if by == 0 {
-				by = float64(c.own.Level - 22)
-			}
-			if middle := (told.Low + told.High) / 2; ok && (math.Abs(told.Value-middle-by) > 1e-5 || math.Abs(told.High-told.Low-math.Abs(by)) > 1e-5) {
-				t.Errorf("a change of %g leads away from its band by another: %+v", by, told)
-			}
-		})
+		// a fall in the past is as large as the rise
+		air := weeks(28, calm, c.rise)
+		for i := range air {
+			air[i].Fall = air[i].Rise
+		}
+		told, ok := roomOf(air).Cooling("n", "r", noon(), c.own, c.together, 4)
+		if ok != (c.want != "") || !strings.HasPrefix(told.Reason, c.want) {
+			t.Fatalf("%s: %+v, want %q", c.name, told, c.want)
+		}
+		by := float64(c.own.Change[0])
+		if by == 0 {
+			by = float64(c.own.Level - 22)
+		}
+		if middle := (told.Low + told.High) / 2; ok && (math.Abs(told.Value-middle-by) > 1e-5 || math.Abs(told.High-told.Low-math.Abs(by)) > 1e-5) {
+			t.Errorf("%s: a change of %g leads away from its band by another: %+v", c.name, by, told)
+		}
 	}
 }
 

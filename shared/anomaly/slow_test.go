@@ -77,19 +77,16 @@ func TestSlowChange(t *testing.T) {
 		{"three weeks of past", 21, warmer(2.5, 19), ""},
 		{"and a day", 22, warmer(2.5, 20), "the room is 2.5 °C hotter than before, since Sunday 1 March"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			told, ok := roomOf(weeks(c.days, c.level, 0.2)).Cooling("n", "r", noon(), moves(0, 22), moves(0, 22), 4)
-			if ok != (c.want != "") || !strings.HasPrefix(told.Reason, c.want) {
-				t.Errorf("%+v, want %q", told, c.want)
-			}
-			by := 0.0
-			fmt.Sscanf(c.want, "the room is %f", &by) //nolint:errcheck // 0 where nothing is told
-			if middle := (told.Low + told.High) / 2; ok && (math.Abs(math.Abs(22-middle)-by) > 1e-5 ||
-				math.Abs(told.High-told.Low-by) > 1e-5 || (middle < 22) != strings.Contains(c.want, "hotter")) {
-				t.Errorf("%+v is not %g °C from the middle of its band", told, by)
-			}
-		})
+		told, ok := roomOf(weeks(c.days, c.level, 0.2)).Cooling("n", "r", noon(), moves(0, 22), moves(0, 22), 4)
+		if ok != (c.want != "") || !strings.HasPrefix(told.Reason, c.want) {
+			t.Errorf("%s: %+v, want %q", c.name, told, c.want)
+		}
+		by := 0.0
+		fmt.Sscanf(c.want, "the room is %f", &by) //nolint:errcheck // 0 where nothing is told
+		if middle := (told.Low + told.High) / 2; ok && (math.Abs(math.Abs(22-middle)-by) > 1e-5 ||
+			math.Abs(told.High-told.Low-by) > 1e-5 || (middle < 22) != strings.Contains(c.want, "hotter")) {
+			t.Errorf("%s: %+v is not %g °C from the middle of its band", c.name, told, by)
+		}
 	}
 	// Ten days of past, until a Wednesday: five are like the last three.
 	now := moves(0, 22)
