@@ -18,8 +18,7 @@ import (
 
 func read(t *testing.T, path string) string {
 	t.Helper()
-	content := must.Get(os.ReadFile(path))(t)
-	return string(content)
+	return string(must.Get(os.ReadFile(path))(t))
 }
 
 // files returns the paths of the repository's files with an extension.

@@ -303,8 +303,7 @@ func TestLearningSeesItsHoldAlone(t *testing.T) {
 func BenchmarkQuietReading(b *testing.B) {
 	var rules []incident.Rule
 	for _, preset := range []incident.Preset{incident.Recommended, incident.AllowableA1, incident.AllowableA2, incident.Rate} {
-		of := must.Get(preset.Rules(incident.Scope{}))(b)
-		rules = append(rules, of...)
+		rules = append(rules, must.Get(preset.Rules(incident.Scope{}))(b)...)
 	}
 	var window reading.Window
 	for i := range reading.MaxWindow {

@@ -57,8 +57,7 @@ func TestProcess(t *testing.T) {
 		if m.Attributes[push.AttributeFunction] == "detect" {
 			continue // the malformed one
 		}
-		e := must.Get(wire.DecodeAlert(m.Data))(t)
-		raised = append(raised, e.MessageID)
+		raised = append(raised, must.Get(wire.DecodeAlert(m.Data))(t).MessageID)
 	}
 	must.Equal(t, "raised", "over the owner's limit, six hours late, over the default", strings.Join(raised, ", "))
 	found, err := s.Excursions(t.Context(), customer, incidents.ExcursionQuery{PageRequest: store.PageRequest{Limit: 10}}, now)

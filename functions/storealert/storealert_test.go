@@ -42,8 +42,7 @@ func event(node string, second int) alert.Event {
 
 func message(t *testing.T, e alert.Event) push.Message {
 	t.Helper()
-	data := must.Get(wire.EncodeAlert(e))(t)
-	return push.Message{ID: "1", Data: data, PublishTime: noon}
+	return push.Message{ID: "1", Data: must.Get(wire.EncodeAlert(e))(t), PublishTime: noon}
 }
 
 func history(t *testing.T, s pgtest.Stores, customer int64) []incidents.Alert {

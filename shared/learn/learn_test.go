@@ -427,8 +427,7 @@ func TestReproducible(t *testing.T) { //nolint:paralleltest // it changes the nu
 		t.Helper()
 		result := train(t, in)
 		d := must.Get(result.Detector.MarshalBinary())(t)
-		f := must.Get(result.Forecaster.MarshalBinary())(t)
-		return append(d, f...)
+		return append(d, must.Get(result.Forecaster.MarshalBinary())(t)...)
 	}
 	want := artifacts(in)
 	// Other architectures may fuse multiplications with additions, and round once.

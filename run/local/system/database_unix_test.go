@@ -30,10 +30,8 @@ func TestEndOfPostgreSQLEndsTheSystem(t *testing.T) {
 	if err != nil || len(found) != 1 {
 		t.Fatal(found, err)
 	}
-	text := must.Get(os.ReadFile(found[0]))(t)
-	line, _, _ := strings.Cut(string(text), "\n")
-	pid := must.Get(strconv.Atoi(line))(t)
-	must.Do(t, syscall.Kill(pid, syscall.SIGKILL))
+	line, _, _ := strings.Cut(string(must.Get(os.ReadFile(found[0]))(t)), "\n")
+	must.Do(t, syscall.Kill(must.Get(strconv.Atoi(line))(t), syscall.SIGKILL))
 	select {
 	case err := <-s.Failed():
 		must.Contain(t, "the end", err.Error(), "PostgreSQL has ended")

@@ -188,8 +188,7 @@ func TestVerdictsRetrainTheModels(t *testing.T) {
 		t.Fatalf("after a hundred verdicts: %v", taught)
 	}
 	version := field[string](t, taught, "model_version")
-	live := must.Get(s.Models.Manifest(t.Context(), teacher.ID))(t)
-	must.Equal(t, "in use", version, live.Version())
+	must.Equal(t, "in use", version, must.Get(s.Models.Manifest(t.Context(), teacher.ID))(t).Version())
 	must.Equal(t, "verdicts used", 100, l.used())
 	stats := l.api.do(http.MethodGet, "/api/v1/prediction-feedback/stats", "", 200)
 	must.Equal(t, "ready again at once", false, field[bool](t, stats, "ready_for_retraining"))

@@ -298,8 +298,7 @@ func usedByPostgreSQL(b *testing.B, pool *pgxpool.Pool) time.Duration {
 	b.Helper()
 	var folder string
 	must.Do(b, pool.QueryRow(b.Context(), `SHOW data_directory`).Scan(&folder))
-	content := must.Get(os.ReadFile(filepath.Join(folder, "postmaster.pid")))(b)
-	first, _, _ := bytes.Cut(content, []byte("\n"))
+	first, _, _ := bytes.Cut(must.Get(os.ReadFile(filepath.Join(folder, "postmaster.pid")))(b), []byte("\n"))
 	server := must.Get(strconv.Atoi(string(first)))(b)
 	var sum time.Duration
 	for _, process := range must.Get(procfs.AllProcs())(b) {

@@ -42,8 +42,7 @@ type step struct {
 
 func read(t *testing.T, path string) string {
 	t.Helper()
-	content := must.Get(os.ReadFile(filepath.Join(root, path)))(t)
-	return string(content)
+	return string(must.Get(os.ReadFile(filepath.Join(root, path)))(t))
 }
 
 // write writes files and programs into a folder.

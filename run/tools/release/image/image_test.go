@@ -166,8 +166,7 @@ func hasBill(t *testing.T, p published) {
 	must.Do(t, json.Unmarshal(written, &d))
 	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", `{{with .Module}}{{if not .Main}}pkg:golang/{{.Path}}@{{.Version}}{{end}}{{end}}`, "./run/server")
 	list.Dir, list.Env = root, append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64", "GOFLAGS=")
-	modules := must.Get(list.Output())(t)
-	want := append(strings.Fields(string(modules)), "pkg:golang/stdlib@"+runtime.Version())
+	want := append(strings.Fields(string(must.Get(list.Output())(t))), "pkg:golang/stdlib@"+runtime.Version())
 	for _, c := range must.Get(pagePackages(root))(t) { // where they are built
 		want = append(want, c.PURL)
 	}
@@ -183,8 +182,7 @@ func hasBill(t *testing.T, p published) {
 		t.Errorf("what is in the image, and its bill (-want +got):\n%s", diff)
 	}
 	digest := must.Get(name.NewDigest(p.reference))(t)
-	index := must.Get(remote.Referrers(digest))(t)
-	manifest, err := index.IndexManifest()
+	manifest, err := must.Get(remote.Referrers(digest))(t).IndexManifest()
 	if err != nil || len(manifest.Manifests) != 1 {
 		t.Fatalf("what refers to the image: %+v, %v", manifest, err)
 	}
