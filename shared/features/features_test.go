@@ -228,25 +228,6 @@ func TestFeaturesAreFinite(t *testing.T) {
 	}
 }
 
-// TestForecastKnowsNoLevel adds a constant to all values.
-func TestForecastKnowsNoLevel(t *testing.T) {
-	t.Parallel()
-	node, warmer := wild(300, 2), wild(300, 2)
-	for i := range warmer {
-		node[i].Temperature, node[i].Humidity = reading.Round(node[i].Temperature), reading.Round(node[i].Humidity)
-		warmer[i].Temperature, warmer[i].Humidity = node[i].Temperature+8, node[i].Humidity+16
-	}
-	var rows [][features.ForecastCount]float64
-	for i, w := range features.Windows(node) {
-		row, _ := features.Forecast(w, node[i])
-		rows = append(rows, row)
-	}
-	for i, w := range features.Windows(warmer) {
-		row, _ := features.Forecast(w, warmer[i])
-		must.Equal(t, fmt.Sprint("reading ", i), rows[i], row, cmpopts.EquateApprox(0, 1e-6))
-	}
-}
-
 func TestChangeAtHorizon(t *testing.T) {
 	t.Parallel()
 	node := []reading.Reading{at(0, 20, 40), at(30, 23, 37), at(60, 23, 37), at(105, 32, 28), at(151, 30, 30)}
