@@ -500,19 +500,6 @@ func TestWidthIsKept(t *testing.T) {
 	}
 }
 
-// What cannot be measured is an anomaly whatever its node did before.
-func TestRangeIsAFinding(t *testing.T) {
-	t.Parallel()
-	s := calm(3)
-	f := s.detector()
-	d := s.data("n001", 40)
-	d.Reading.Humidity = 0
-	found, _ := ofKind(f.Find(t.Context(), d, sensorInRoom(false), anomaly.Calibrate(nil), true), incident.KindAnomaly)
-	if !found.Holds || found.Cause != "range" || found.Quantity != incident.Humidity || found.Validate() != nil {
-		t.Errorf("%+v", found)
-	}
-}
-
 // The cache holds the nodes that docs/learning.md says in the memory that it says.
 func TestMemoryOfRooms(t *testing.T) { //nolint:paralleltest // it measures the heap
 	const nodes, inRoom, kilobytes = 5000, 50, 2.0
