@@ -91,13 +91,6 @@ func TestProcess(t *testing.T) {
 		}
 		must.Equal(t, "readings stored", 0, len(storedRows(t, database)))
 	})
-	t.Run("stores in BigQuery", func(t *testing.T) {
-		t.Parallel()
-		table, p := archiving(t, pgtest.URL(t))
-		m, want := numbered(t, 1)
-		must.Equal(t, p.Output(), http.StatusNoContent, p.Push(m))
-		must.Equal(t, "stored", []reading.Reading{want}, table.Rows())
-	})
 	t.Run("stores nothing while the database is away", func(t *testing.T) {
 		t.Parallel()
 		table, p := archiving(t, "postgres://nobody@127.0.0.1:1/none")
