@@ -231,7 +231,7 @@ func recorded(t *testing.T) []trial.Track {
 	t.Helper()
 	path := filepath.Join("..", "..", "..", "..", "shared", "data", "intel_lab.csv.gz")
 	if _, err := os.Stat(path); err != nil {
-		t.Skip(err)
+		tooltest.Skip(t, "no readings of the laboratory: %v", err)
 	}
 	nodes, _, err := load([]string{path}, t.Output())
 	must.Do(t, err)
