@@ -158,9 +158,8 @@ func TestSettingDuringAnIncident(t *testing.T) {
 		must.Equal(t, "what serves", first.live(), c.live())
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if api := c.services["api"]; api.image != "api:1" || api.pinned != "api-00001" {
-			t.Errorf("the newest revision has %s, requests go to %s\n%s", api.image, api.pinned, r.log.String())
-		}
+		api := c.services["api"]
+		must.Equal(t, "image, and where requests go", [2]string{"api:1", "api-00001"}, [2]string{api.image, api.pinned})
 		r.says("Requests stay at api-00001")
 	})
 	t.Run("not wanted", func(t *testing.T) {

@@ -31,14 +31,15 @@ import (
 	"coldaisle.dev/shared/tooltest"
 )
 
-// smoke runs the smoke test, which asks once and no more.
-func smoke(t *testing.T, address string) (string, error) {
+// smoke runs the smoke test, which asks once and no more: it passes, or fails for a reason.
+func smoke(t *testing.T, address, reason string) {
 	t.Helper()
 	tooltest.Program(t, "curl")
 	c := exec.CommandContext(t.Context(), "./smoke", address)
 	c.Env = append(os.Environ(), "SMOKE_RETRIES=0")
 	output, err := c.CombinedOutput()
-	return string(output), err
+	must.Equal(t, address+" passes:\n"+string(output), reason == "", err == nil)
+	must.Contain(t, "the smoke test", string(output), reason)
 }
 
 const dashboardPage = `<html><script type="module" src="/assets/index.js"></script></html>`
@@ -66,31 +67,19 @@ func TestSmoke(t *testing.T) {
 			"READINGS=postgres", "PUBSUB_EMULATOR_HOST="+topics.Addr).URL
 	}
 	good, lost := serve(pgtest.URL(t)), serve("postgres://nobody@127.0.0.1:1/none")
-	if output, err := smoke(t, showing(t, good, dashboardPage)); err != nil {
-		t.Errorf("%v\n%s", err, output)
-	}
-	if output, err := smoke(t, showing(t, good, `<html>The dashboard is not built.</html>`)); err == nil || !strings.Contains(output, "/: 200, want 200 with \"<script") {
-		t.Errorf("without a dashboard: %v\n%s", err, output)
-	}
-	if output, err := smoke(t, showing(t, lost, dashboardPage)); err == nil || !strings.Contains(output, "/api/v1/customers/login: 50") {
-		t.Errorf("without a database: %v\n%s", err, output)
-	}
+	smoke(t, showing(t, good, dashboardPage), "")
+	smoke(t, showing(t, good, `<html>The dashboard is not built.</html>`), "/: 200, want 200 with \"<script")
+	smoke(t, showing(t, lost, dashboardPage), "/api/v1/customers/login: 50")
 }
 
 // TestSmokeFaults refuses what is no API of ours.
 func TestSmokeFaults(t *testing.T) {
 	t.Parallel()
-	if output, err := smoke(t, ""); err == nil || !strings.Contains(output, "usage") {
-		t.Errorf("without an address: %v, %s", err, output)
-	}
-	if output, err := smoke(t, "http://127.0.0.1:1"); err == nil || !strings.Contains(output, "/health: no answer") {
-		t.Errorf("where nobody listens: %v, %s", err, output)
-	}
+	smoke(t, "", "usage")
+	smoke(t, "http://127.0.0.1:1", "/health: no answer")
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
 	t.Cleanup(other.Close)
-	if output, err := smoke(t, other.URL); err == nil || !strings.Contains(output, "/health: 200, want 200 with \"healthy\"") {
-		t.Errorf("of another server: %v, %s", err, output)
-	}
+	smoke(t, other.URL, "/health: 200, want 200 with \"healthy\"")
 }
 
 // publishing is a release in a cloud that publishes by a client of Pub/Sub.
@@ -146,9 +135,7 @@ func TestSyntheticReading(t *testing.T) {
 		t.Errorf("without ingest: %v\n%s", err, r.log.String())
 	}
 	away.Store("detect")
-	if err := send("1"); err == nil {
-		t.Error("without detection a release is good")
-	}
+	must.Equal(t, "without detection a release is good", false, send("1") == nil)
 	r.says("does not come back with its alert")
 }
 
@@ -230,9 +217,7 @@ func TestVersionBeforeOnTheNewSchema(t *testing.T) {
 	}
 	_, r := publishing(t, pubsubtest.Dial(t, addresses[2], system.Project))
 	r.environ = append(r.environ, "SYNTHETIC_WAIT=120")
-	if output, err := smoke(t, showing(t, addresses[1], dashboardPage)); err != nil {
-		t.Errorf("%v\n%s", err, output)
-	}
+	smoke(t, showing(t, addresses[1], dashboardPage), "")
 	if err := r.run(ownMachine, "#!/usr/bin/env bash\nrun/tools/release/synthetic "+project+" "+addresses[1]); err != nil {
 		t.Errorf("%v\n%s\n%s", err, r.log.String(), said.String())
 	}

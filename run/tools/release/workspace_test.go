@@ -14,8 +14,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"coldaisle.dev/shared/logging/logtest"
 	"coldaisle.dev/shared/must"
 	"coldaisle.dev/shared/pgtest"
@@ -195,15 +193,11 @@ func (r *release) play(before map[string]func()) bool {
 // want plays a release and compares what serves then.
 func (r *release) want(good bool, live map[string]string, before map[string]func()) {
 	r.t.Helper()
-	if got := r.play(before); got != good {
-		r.t.Errorf("build %s succeeded: %t, want %t\n%s", r.id, got, good, r.log.String())
-	}
-	if diff := cmp.Diff(live, r.cloud.live()); diff != "" {
-		r.t.Errorf("after build %s (-want +got):\n%s\n%s", r.id, diff, r.log.String())
-	}
-	if lock := r.cloud.object("release/lock"); lock != "" {
-		r.t.Errorf("after build %s the lock is held: %s\n%s", r.id, lock, r.log.String())
-	}
+	got, build := r.play(before), "build "+r.id
+	said := "\n" + r.log.String()
+	must.Equal(r.t, build+" succeeds"+said, good, got)
+	must.Equal(r.t, "what serves after "+build+said, live, r.cloud.live())
+	must.Equal(r.t, "the lock after "+build+said, "", r.cloud.object("release/lock"))
 }
 
 func (r *release) says(texts ...string) {

@@ -193,9 +193,7 @@ func hasBill(t *testing.T, p published) {
 	}
 	reader := must.Get(layers[0].Uncompressed())(t)
 	defer func() { _ = reader.Close() }()
-	if got, err := io.ReadAll(reader); err != nil || !bytes.Equal(got, written) {
-		t.Errorf("attached are %d bytes, %v, written %d", len(got), err, len(written))
-	}
+	must.Equal(t, "attached", string(written), string(must.Get(io.ReadAll(reader))(t)))
 }
 
 // TestBillNamesThePages has both pages built, one and none.
